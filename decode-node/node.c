@@ -320,8 +320,9 @@ static bt_err open_brain(node *n, bt_fault *fault)
 static bt_err open_engines(node *n, bt_fault *fault)
 {
     const dc_options *o = n->o;
-    const bt_decode_config ec = {.engine = BT_ENGINE_DECODE_NAMES[o->engine],
+    const bt_decode_config ec = {.engine = bt_engine_names[o->engine],
                                  .isa = o->node->isa,
+                                 .want = *o->want,
                                  .weights = bt_weights_forms[o->weights],
                                  .kv_elem_bytes = bt_kv_dtype_wanted(o->node->kv_dtype),
                                  .pool = n->pool,
@@ -338,6 +339,7 @@ static bt_err open_engines(node *n, bt_fault *fault)
     const bt_prefill_config pc = {.engine = bt_engine_names[o->local_prefill - 1], /* behind "off" */
                                   .isa = o->node->isa,
                                   .want = *o->want,
+                                  .pkg = bt_decode_shared_package(n->engine),
                                   .kv_elem_bytes = bt_decode_kv_elem_bytes(n->engine),
                                   .ctx_tokens = bt_decode_ctx_tokens(n->engine),
                                   .pool = n->pool,

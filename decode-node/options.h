@@ -8,9 +8,9 @@
  * table. */
 typedef struct dc_options {
     const bt_node_options *node;
-    const bt_obtain_want *want; /* the package of --local-prefill npu */
+    const bt_obtain_want *want; /* the package of engine npu and of --local-prefill npu */
     const char *listen, *advertise;
-    int engine;        /* index in BT_ENGINE_DECODE_NAMES */
+    int engine;        /* index in bt_engine_names */
     int local_prefill; /* 0: none; else 1 + index in bt_engine_names */
     int weights;       /* index in bt_weights_forms */
     int64_t slots, batch_rows, growth_tokens, chunk_tokens, speculate;

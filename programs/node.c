@@ -20,8 +20,6 @@ typedef struct config {
     int other_engine; /* of the role that it does not begin in; 0: auto, else 1 + its index */
 } config;
 
-static const char *const prefill_engines[] = {"auto", BT_ENGINE_NAMES, NULL};
-static const char *const decode_engines[] = {"auto", BT_ENGINE_FLOAT_NAMES, NULL};
 #define AS_PREFILL "As a prefill node"
 #define AS_DECODE  "As a decode node"
 
@@ -33,7 +31,7 @@ static const bt_opt prefill_opts[] = {
     BT_OBTAIN_OPTS(config, want),
     BT_OBTAIN_FILE_OPT(config, want),
     {.group = AS_DECODE, .name = "decode-engine", .value = "NAME", BT_OPT_AT(config, other_engine),
-     .type = BT_OPT_CHOICE, .def = "auto", .choices = decode_engines,
+     .type = BT_OPT_CHOICE, .def = "auto", .choices = bt_engine_auto_names,
      .help = "what computes after 'baton role ID decode'; auto: host, for --engine reference that"},
     DC_OPTS(config, decode, AS_DECODE, "decode-slots", "tcp://127.0.0.1:*"),
 };
@@ -41,11 +39,13 @@ static const bt_opt prefill_opts[] = {
 static const bt_opt decode_opts[] = {
     BT_NODE_OPTS(config, node, "decode-0"),
     {.group = AS_DECODE, .name = "engine", .value = "NAME", BT_OPT_AT(config, decode.engine),
-     .type = BT_OPT_CHOICE, .def = "host", .choices = BT_ENGINE_DECODE_NAMES,
-     .help = "what computes: f16 kernels, or the plain FP32 oracle"},
+     .type = BT_OPT_CHOICE, .def = "host", .choices = bt_engine_names,
+     .help =
+         "what computes: the integer NPU, where its package has rows of one token (see --shape-policy), f16 "
+         "kernels, or the plain FP32 oracle"},
     DC_OPTS(config, decode, AS_DECODE, "slots", "tcp://127.0.0.1:5602"),
     {.group = AS_PREFILL, .name = "prefill-engine", .value = "NAME", BT_OPT_AT(config, other_engine),
-     .type = BT_OPT_CHOICE, .def = "auto", .choices = prefill_engines,
+     .type = BT_OPT_CHOICE, .def = "auto", .choices = bt_engine_auto_names,
      .help = "what computes prompts after 'baton role ID prefill'; auto: as --local-prefill, else npu, for "
              "--engine reference that"},
     PF_OPTS(config, prefill, AS_PREFILL, "prefill-slots"),
@@ -70,14 +70,10 @@ static void complete(config *c, bt_role first)
     const bool is_decode = first == BT_ROLE_DECODE;
     c->prefill.node = c->decode.node = &c->node;
     c->prefill.want = c->decode.want = &c->want;
-    int *other = is_decode ? &c->prefill.engine : &c->decode.engine;
-    if (c->other_engine > 0) *other = c->other_engine - 1;
-    else if (!is_decode)
-        *other = c->prefill.engine == BT_ENGINE_REFERENCE ? BT_ENGINE_REFERENCE - BT_ENGINE_HOST : 0;
-    else if (c->decode.local_prefill > 0) *other = c->decode.local_prefill - 1;
-    else
-        *other =
-            c->decode.engine + BT_ENGINE_HOST == BT_ENGINE_REFERENCE ? BT_ENGINE_REFERENCE : BT_ENGINE_NPU;
+    if (!is_decode) c->decode.engine = bt_engine_decode_of(c->other_engine, c->prefill.engine);
+    else if (c->other_engine > 0) c->prefill.engine = c->other_engine - 1;
+    else if (c->decode.local_prefill > 0) c->prefill.engine = c->decode.local_prefill - 1;
+    else c->prefill.engine = c->decode.engine == BT_ENGINE_REFERENCE ? BT_ENGINE_REFERENCE : BT_ENGINE_NPU;
 }
 
 static const char *name_of(bt_role r) { return r == BT_ROLE_DECODE ? "decode" : "prefill"; }

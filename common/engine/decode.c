@@ -15,14 +15,15 @@ struct bt_decode {
     bt_decode_stats stats;
 };
 
-static const bt_decode_backend *const backends[BT_ENGINES] = {
-    [BT_ENGINE_HOST] = &bt_decode_host, [BT_ENGINE_REFERENCE] = &bt_decode_reference};
+static const bt_decode_backend *const backends[BT_ENGINES] = {[BT_ENGINE_NPU] = &bt_decode_npu,
+                                                              [BT_ENGINE_HOST] = &bt_decode_host,
+                                                              [BT_ENGINE_REFERENCE] = &bt_decode_reference};
 
 static bt_err open_engine(bt_decode *d, bt_decode_config *c, bt_fault *fault)
 {
-    const int engine = bt_engine_find(c->engine ? c->engine : BT_ENGINE_DECODE_NAMES[0]);
+    const int engine = bt_engine_find(c->engine ? c->engine : bt_engine_names[BT_ENGINE_HOST]);
     if (engine < 0 || !backends[engine])
-        return bt_fail(fault, BT_EARG, "engine '%s': host or reference", c->engine);
+        return bt_fail(fault, BT_EARG, "engine '%s': npu, host or reference", c->engine);
     d->name = bt_engine_names[engine];
     d->backend = backends[engine];
     if (!c->rows_max) c->rows_max = 1;
@@ -61,14 +62,26 @@ const char *bt_decode_name(const bt_decode *d) { return d->name; }
 const char *bt_decode_isa(const bt_decode *d) { return d->backend->isa(d->state); }
 const char *bt_decode_weights(const bt_decode *d) { return d->backend->weights(d->state); }
 uint32_t bt_decode_kv_elem_bytes(const bt_decode *d) { return d->kv_elem_bytes; }
+const char *bt_decode_quant(const bt_decode *d)
+{
+    return d->backend->quant ? d->backend->quant(d->state) : bt_decode_weights(d);
+}
 const bt_weights *bt_decode_shared_weights(const bt_decode *d)
 {
-    return d->backend->shared_weights(d->state);
+    return d->backend->shared_weights ? d->backend->shared_weights(d->state) : NULL;
+}
+const bt_pkg *bt_decode_shared_package(const bt_decode *d)
+{
+    return d->backend->shared_package ? d->backend->shared_package(d->state) : NULL;
 }
 size_t bt_decode_ctx_tokens(const bt_decode *d) { return d->ctx_tokens; }
 size_t bt_decode_vocab(const bt_decode *d) { return d->model->hp.vocab; }
 size_t bt_decode_rows_max(const bt_decode *d) { return d->rows_max; }
 bt_decode_stats bt_decode_stats_of(const bt_decode *d) { return d->stats; }
+bt_report_work bt_decode_work(const bt_decode *d)
+{
+    return d->backend->work ? d->backend->work(d->state) : (bt_report_work){0};
+}
 
 static bt_err check(const bt_decode *d, const bt_decode_seq *s, bt_fault *fault)
 {

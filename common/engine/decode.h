@@ -3,22 +3,30 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include "base/pool.h"
+#include "device/report.h"
 #include "engine/names.h"
 #include "kernels/kv_view.h"
 #include "model/model.h"
 #include "model/weights.h"
+#include "npu/compile/obtain.h"
 
-/* The door to decoding: seq = 1 graphs over a batch of rows, ctx left symbolic; for decode nodes, commands and
- * benchmarks. Behind it is one engine for each name (decode_backend.h):
- *   "host"       the float executor (graph/walk.h), weights as f16, int8 or FP4, KV as f16 or int8
+/* The door to decoding: rows of one token, many in a step; for decode nodes, commands and benchmarks. Behind it is one
+ * engine for each name (decode_backend.h):
+ *   "npu"        the integer NPU: the programs of a package for one token (npu/run/exec.h), KV as f16 or int8. What is
+ *                left of a step goes to the smallest batch that holds it, else to the largest, the rest padded; the
+ *                context is the smallest that was compiled for the longest sequence of the batch
+ *   "host"       the float executor (graph/walk.h), batch and ctx left symbolic, weights as f16, int8 or FP4, KV as
+ *                f16 or int8
  *   "reference"  the plain FP32 oracle of common/ref, f32 KV; ignores isa and weights
  * An engine sees KV only through bt_kv_view. Between calls it remembers nothing of a sequence.
  *
  * A row is one token at one position. A sequence may bring several rows to one step: tokens replayed after a
  * hand-over, or drafts to be verified. Every row is computed as if it were alone.
  *
- * Numbers (host): rule of order. The KV rows and logits of a row depend on its sequence and on the form of weights
- * and KV, on nothing else: not on the other rows of the step, paging, threads or instruction set. */
+ * Numbers (npu, host): rule of order. The KV rows and logits of a row depend on its sequence and on the package, or
+ * the form of weights, and the form of KV, on nothing else: not on the other rows of the step, paging, threads or
+ * instruction set. npu's are those of the prefill engine npu with the same package, for the same token at the same
+ * position behind the same rows. */
 typedef struct bt_decode bt_decode;
 
 enum { BT_DECODE_MAX_ROWS = 512 }; /* of one step, whatever rows_max says */
@@ -26,34 +34,43 @@ enum { BT_DECODE_MAX_ROWS = 512 }; /* of one step, whatever rows_max says */
 static inline size_t bt_decode_bucket(size_t rows) { return rows <= 2 ? rows : rows <= 4 ? 4 : (rows + 7) / 8 * 8; }
 
 typedef struct bt_decode_config {
-    const char *engine;     /* NULL: "host" */
+    const char *engine;     /* one of bt_engine_names; NULL: "host" */
     const char *isa;        /* bt_kernels_select; NULL: the best */
     const char *weights;    /* host: one of bt_weights_forms (model/weights.h); NULL: the first */
-    uint32_t kv_elem_bytes; /* host: 2 f16, 1 int8 (kernels/kv_view.h); 0: 2 */
+    bt_obtain_want want;    /* npu: which package, compiled on first use */
+    const bt_pkg *pkg;      /* npu: this open package, whatever want says; borrowed; NULL: the engine opens its own */
+    uint32_t kv_elem_bytes; /* npu, host: 2 f16, 1 int8 (kernels/kv_view.h); 0: 2 */
     bt_pool *pool;          /* borrowed, outlives the engine; NULL: one thread */
     size_t rows_max;        /* of one step, 1 .. BT_DECODE_MAX_ROWS; 0: 1 */
     size_t ctx_tokens;      /* longest sequence, at most the model's context; 0: that, or what kv_memory_bytes holds */
     /* where ctx_tokens is 0, it is cut to whole 64 tokens of KV in so much memory; 0: no cut */
     uint64_t kv_memory_bytes;
-    bt_progress_fn *progress; /* while converting weights; NULL: silent */
+    bt_progress_fn *progress; /* while compiling, or converting weights; NULL: silent */
     void *progress_ud;
 } bt_decode_config;
 
-/* m is borrowed and outlives the engine. BT_EARG names an unknown engine, isa, form of weights or KV; BT_ELIMIT: a
- * context beyond the model's; errors of bt_weights_open. */
+/* m is borrowed and outlives the engine. BT_EARG names an unknown engine, isa, form of weights or KV, or says what a
+ * package lacks; BT_ELIMIT: a context beyond the model's; errors of bt_weights_open, bt_obtain_open. */
 bt_err bt_decode_new(bt_decode **ret, const bt_model *m, const bt_decode_config *config, bt_fault *fault);
 void bt_decode_free(bt_decode *d); /* NULL is fine */
 
-const char *bt_decode_name(const bt_decode *d);       /* "host", "reference" */
-const char *bt_decode_isa(const bt_decode *d);        /* "avx2"; "ref" for the reference */
-const char *bt_decode_weights(const bt_decode *d);    /* "f16", "int8", "fp4"; "f32" for the reference */
+/* Whether engine npu can decode sequences of so many tokens with this package, which may only have been looked at
+ * (npu/pkg/pkg.h). BT_EARG says what to compile. */
+bt_err bt_decode_check_package(const bt_pkg *pkg, size_t ctx_tokens, bt_fault *fault);
+
+const char *bt_decode_name(const bt_decode *d); /* "npu", "host", "reference" */
+const char *bt_decode_isa(const bt_decode *d);  /* "avx2"; "ref" for the reference */
+/* What the exactness class names: "package=DIGEST", "f16", "int8", "fp4"; "f32" for the reference. */
+const char *bt_decode_weights(const bt_decode *d);
+const char *bt_decode_quant(const bt_decode *d);      /* for people: npu: the recipe, "w8a8"; else as above */
 uint32_t bt_decode_kv_elem_bytes(const bt_decode *d); /* 1, 2 or 4: what the views must have */
 size_t bt_decode_ctx_tokens(const bt_decode *d);
 size_t bt_decode_vocab(const bt_decode *d);
 size_t bt_decode_rows_max(const bt_decode *d);
-/* For a host prefill engine in the same process to share; they live as long as this engine. NULL: the reference has
- * none. */
+/* For a prefill engine of the same name in the same process to share; they live as long as this engine. NULL: only
+ * host has weights, only npu a package. */
 const bt_weights *bt_decode_shared_weights(const bt_decode *d);
+const bt_pkg *bt_decode_shared_package(const bt_decode *d);
 
 /* What one sequence brings to a step. */
 typedef struct bt_decode_seq {
@@ -68,7 +85,7 @@ typedef struct bt_decode_seq {
  * logits[sum of out, V] f32, in the order of the rows (NULL where none is wanted). BT_EARG: a token outside the
  * vocabulary, a view of another shape, more rows than rows_max; BT_ELIMIT: a position >= ctx_tokens or beyond the
  * view; nothing is computed then. BT_ECANCEL: *cancel became true (NULL: never looked at), some rows may have been
- * written. host allocates nothing. One call at a time. */
+ * written. npu and host allocate nothing. One call at a time. */
 bt_err bt_decode_step(bt_decode *d, const bt_decode_seq *seq, size_t n, const atomic_bool *cancel, float *logits,
                       bt_fault *fault);
 
@@ -76,8 +93,10 @@ typedef struct bt_decode_stats {
     uint64_t steps, rows;
     uint64_t kv_bytes_written; /* exactly 2 * layers * kv_heads * bytes of a head, for each row; counted where they are
                                   stored */
-    /* that one step reads, the rows of the embedding not counted; 0: the reference does not tell */
+    /* that one step reads (npu: each batch of one), the rows of the embedding not counted; 0: the reference does not
+       tell */
     uint64_t weight_bytes;
 } bt_decode_stats;
 bt_decode_stats bt_decode_stats_of(const bt_decode *d);
+bt_report_work bt_decode_work(const bt_decode *d); /* of all steps; only npu counts: else zeros */
 #endif

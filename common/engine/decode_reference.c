@@ -66,11 +66,6 @@ static const char *reference_weights(const void *state)
     (void)state;
     return "f32";
 }
-static const bt_weights *reference_shared(const void *state)
-{
-    (void)state;
-    return NULL;
-}
 static uint64_t reference_weight_bytes(const void *state)
 {
     (void)state;
@@ -84,7 +79,6 @@ const bt_decode_backend bt_decode_reference = {
     .step = reference_step,
     .isa = reference_isa,
     .weights = reference_weights,
-    .shared_weights = reference_shared,
     .weight_bytes = reference_weight_bytes,
     .kv_bytes_written = reference_kv_bytes,
     .free = reference_free,

@@ -1,19 +1,21 @@
 #ifndef BT_ENGINE_NAMES_H
 #define BT_ENGINE_NAMES_H
 
-/* The engines' names: the one list behind every --engine.
- *   npu        the integer NPU over a package (prompts only)
- *   host       float kernels over the weight store
+/* The engines' names: the one list behind every --engine, of prompts and of decoding.
+ *   npu        the integer NPU over a package; the default of prompts
+ *   host       float kernels over the weight store; the default of decoding
  *   reference  the plain FP32 oracle of common/ref
  * The first two cut prompts into chunks; a decode node may compute prompts with them. */
 #define BT_ENGINE_CHUNKED_NAMES "npu", "host"
-#define BT_ENGINE_FLOAT_NAMES   "host", "reference"
-#define BT_ENGINE_NAMES         "npu", BT_ENGINE_FLOAT_NAMES
+#define BT_ENGINE_NAMES         BT_ENGINE_CHUNKED_NAMES, "reference"
 enum { BT_ENGINE_NPU, BT_ENGINE_HOST, BT_ENGINE_REFERENCE, BT_ENGINES };
-extern const char *const bt_engine_names[BT_ENGINES + 1]; /* NULL at the end; the first is the default of prompts */
-/* Those that decode: the list from host on; the first is the default. */
-#define BT_ENGINE_DECODE_NAMES (bt_engine_names + BT_ENGINE_HOST)
-int bt_engine_find(const char *name); /* its index; -1: there is none */
+extern const char *const bt_engine_names[BT_ENGINES + 1]; /* NULL at the end */
+int bt_engine_find(const char *name);                     /* its index; -1: there is none */
+
+/* "auto", then the engines, for the engine of one role beside that of the other; NULL at the end. */
+extern const char *const bt_engine_auto_names[BT_ENGINES + 2];
+/* What decodes by an index in that list, beside this engine of prompts: "auto" is host, for reference that. */
+int bt_engine_decode_of(int auto_index, int prompts);
 
 /* A row of an option table: --engine of prompts. */
 #define BT_ENGINE_PROMPTS_HELP "what computes prompts: the integer NPU, f16 kernels, or the plain FP32 oracle"

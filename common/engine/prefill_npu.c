@@ -1,18 +1,17 @@
 /* The NPU: the programs of a package, run by the executor of npu/run. */
-#include "base/hash.h"
 #include "engine/chunks.h"
 #include "engine/limits.h"
+#include "engine/package.h"
 #include "engine/prefill_backend.h"
 #include "engine/together.h"
 #include "npu/run/exec.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct npu_state {
+    bt_package package;
     const bt_pkg *pkg;
-    bt_pkg *own_pkg; /* NULL: the caller's is run */
     const bt_kernels *kernels;
     bt_exec *exec;
     bt_chunks chunks;
@@ -20,7 +19,6 @@ typedef struct npu_state {
     bt_exec_seq *seq; /* [together.most]: of a run */
     float *logits;    /* [together.most, V]: of a run; NULL where prompts run alone */
     bt_report_fallback *fallback;
-    char weights[sizeof "package=" + BT_HASH_HEX_CHARS];
     uint64_t rows;
 } npu_state;
 
@@ -33,7 +31,7 @@ static void npu_free(void *state)
     bt_together_done(&s->together);
     free(s->seq);
     free(s->logits);
-    bt_pkg_close(s->own_pkg);
+    bt_package_done(&s->package);
     free(s->fallback);
     free(s);
 }
@@ -57,8 +55,6 @@ static bt_err describe(npu_state *s, bt_fault *fault)
 {
     const bt_pkg_header *h = bt_pkg_header_of(s->pkg);
     const bt_pkg_fallback *f = bt_pkg_fallbacks(s->pkg);
-    char digest[BT_HASH_HEX_CHARS];
-    snprintf(s->weights, sizeof s->weights, "package=%s", bt_hash_hex(digest, h->digest));
     s->fallback = calloc(h->fallbacks.count + 1u, sizeof *s->fallback);
     if (!s->fallback) return bt_fail(fault, BT_ENOMEM, "making a prefill engine");
     for (uint32_t i = 0; i < h->fallbacks.count; i++)
@@ -86,19 +82,9 @@ static bt_err npu_load(void **ret, const bt_model *m, const bt_prefill_config *c
     npu_state *s = calloc(1, sizeof *s);
     if (!s) return bt_fail(fault, BT_ENOMEM, "making a prefill engine");
     s->kernels = kernels;
-    e = c->pkg ? bt_pkg_check_model(c->pkg, m, fault)
-               : bt_obtain_open(&s->own_pkg, NULL, m, &c->want, &how, fault);
-    if (e < 0) goto out;
-    s->pkg = c->pkg ? c->pkg : s->own_pkg;
-    if (c->pkg && (e = bt_obtain_check_recipe(c->pkg, &how, fault)) < 0) goto out;
+    if ((e = bt_package_open(&s->package, m, &c->want, c->pkg, &how, fault)) < 0) goto out;
+    s->pkg = s->package.pkg;
     const bt_pkg_header *h = bt_pkg_header_of(s->pkg);
-    if (c->ctx_tokens > h->ctx_tokens) {
-        e = bt_fail(
-            fault, BT_EARG,
-            "context of %zu tokens, a package for %u: ask for less (--ctx-size), or compile it for more",
-            c->ctx_tokens, h->ctx_tokens);
-        goto out;
-    }
     s->chunks.vocab = h->vocab;
     if ((e = find_shapes(&s->chunks.shapes, s->pkg, fault)) < 0) goto out;
     if ((e = make_room(s, fault)) < 0) goto out;
@@ -215,16 +201,7 @@ static size_t npu_together_max(const void *state) { return ((const npu_state *)s
 static bt_report_work npu_work(const void *state)
 {
     const npu_state *s = state;
-    const bt_exec_stats x = bt_exec_stats_of(s->exec);
-    return (bt_report_work){.rows = s->rows,
-                            .batch_padding_rows = x.batch_padding_rows,
-                            .npu_macs = x.npu_macs,
-                            .companion_macs = x.companion_macs,
-                            .tile_padding_macs = x.tile_padding_macs,
-                            .shadow_entries = x.shadow_entries,
-                            .masked_macs = x.masked_macs,
-                            .session_switches = x.session_switches,
-                            .session_switch_ns = x.session_switch_ns};
+    return bt_package_work(s->exec, s->rows);
 }
 
 static bt_report_engine npu_about(const void *state)
@@ -232,7 +209,7 @@ static bt_report_engine npu_about(const void *state)
     const npu_state *s = state;
     const bt_pkg_header *h = bt_pkg_header_of(s->pkg);
     return (bt_report_engine){.quant = h->recipe,      .shape_policy = h->shape_policy,
-                              .profile = h->profile,   .weights = s->weights,
+                              .profile = h->profile,   .weights = s->package.name,
                               .fallback = s->fallback, .fallbacks = h->fallbacks.count};
 }
 

@@ -267,8 +267,16 @@ _baton()
     "baton chat --engine" | \
     "baton up --engine" | \
     "baton bench --engine" | \
-    "baton-prefill --engine")
+    "baton-prefill --engine" | \
+    "baton-decode --engine")
         mapfile -t COMPREPLY < <(compgen -W "npu host reference" -- "$cur")
+        return ;;
+    "baton run --decode-engine" | \
+    "baton chat --decode-engine" | \
+    "baton up --decode-engine" | \
+    "baton-prefill --decode-engine" | \
+    "baton-decode --prefill-engine")
+        mapfile -t COMPREPLY < <(compgen -W "auto npu host reference" -- "$cur")
         return ;;
     "baton run --kv-dtype" | \
     "baton chat --kv-dtype" | \
@@ -327,33 +335,27 @@ _baton()
     "baton timeline --schedule")
         mapfile -t COMPREPLY < <(compgen -W "best serial fifo ooo" -- "$cur")
         return ;;
+    "baton bench --decode-engine")
+        mapfile -t COMPREPLY < <(compgen -W "npu host" -- "$cur")
+        return ;;
     "baton bench --output" | "baton bench -o")
         mapfile -t COMPREPLY < <(compgen -W "md csv json" -- "$cur")
         return ;;
     "baton perplexity --engine")
-        mapfile -t COMPREPLY < <(compgen -W "npu host reference decode" -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "npu host reference decode decode-npu" -- "$cur")
         return ;;
     "baton perplexity --against")
-        mapfile -t COMPREPLY < <(compgen -W "none npu host reference decode" -- "$cur")
-        return ;;
-    "baton-prefill --decode-engine")
-        mapfile -t COMPREPLY < <(compgen -W "auto host reference" -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "none npu host reference decode decode-npu" -- "$cur")
         return ;;
     "baton-prefill --local-prefill" | \
     "baton-decode --local-prefill")
         mapfile -t COMPREPLY < <(compgen -W "off npu host" -- "$cur")
         return ;;
-    "baton-decode --engine")
-        mapfile -t COMPREPLY < <(compgen -W "host reference" -- "$cur")
-        return ;;
-    "baton-decode --prefill-engine")
-        mapfile -t COMPREPLY < <(compgen -W "auto npu host reference" -- "$cur")
-        return ;;
     esac
     case $program in
-    "baton run") words="--prompt -p --file -f --chat --system --n-predict -n --temp --top-k --top-p --min-p --presence-penalty --frequency-penalty --repetition-penalty --seed -s --stop --model -m --engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --decode-profile --link --url --api-key-file --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton chat") words="--system --n-predict -n --temp --top-p --top-k --min-p --presence-penalty --frequency-penalty --repetition-penalty --model -m --engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --url --api-key-file --quiet -q --no-history --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton up") words="--prefill --decode --local-prefill-below --policy --keys --model -m --engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --host --port --alias -a --api-key-file --insecure --cors --max-queue --max-connections --idle-timeout --temp --top-p --top-k --min-p --repetition-penalty --max-answer --recovery-timeout --drain-timeout --log-level --log-format --verbose -v --json --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton run") words="--prompt -p --file -f --chat --system --n-predict -n --temp --top-k --top-p --min-p --presence-penalty --frequency-penalty --repetition-penalty --seed -s --stop --model -m --engine --decode-engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --decode-profile --link --url --api-key-file --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton chat") words="--system --n-predict -n --temp --top-p --top-k --min-p --presence-penalty --frequency-penalty --repetition-penalty --model -m --engine --decode-engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --url --api-key-file --quiet -q --no-history --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton up") words="--prefill --decode --local-prefill-below --policy --keys --model -m --engine --decode-engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --host --port --alias -a --api-key-file --insecure --cors --max-queue --max-connections --idle-timeout --temp --top-p --top-k --min-p --repetition-penalty --max-answer --recovery-timeout --drain-timeout --log-level --log-format --verbose -v --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton status") words="--url --api-key-file --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton role") words="--url --api-key-file --wait --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton keygen") words="--gateways --prefill --decode --json --help -h --version -V --print-config --print-options --print-man" ;;
@@ -365,7 +367,7 @@ _baton()
     "baton profiles") words="--json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton roofline") words="--model -m --profile --decode-profile --link --decode-weights --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton timeline") words="--model -m --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --companion --decode-profile --link --prompt-tokens -p --n-predict -n --schedule --window --threads -t --cache-limit --timeline -o --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton bench") words="--model -m --engine --weights --kv-dtype --quant --shape-policy --profile --npu-ops --calib --require-npu --package --n-prompt -p --n-gen -n --batch --n-depth -d --repetitions -r --kernels --threads -t --isa --cache-limit --output -o --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton bench") words="--model -m --engine --decode-engine --weights --kv-dtype --quant --shape-policy --profile --npu-ops --calib --require-npu --package --n-prompt -p --n-gen -n --batch --n-depth -d --repetitions -r --kernels --threads -t --isa --cache-limit --output -o --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton perplexity") words="--model -m --file -f --ctx-size -c --chunks --engine --against --weights --kv-dtype --threads -t --isa --cache-limit --quant --shape-policy --profile --npu-ops --calib --require-npu --package --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton-gateway") words="--model -m --alias -a --host --port --api-key-file --insecure --cors --no-metrics --control --keys --key --policy --local-prefill-below --temp --top-p --top-k --min-p --repetition-penalty --max-answer --max-queue --max-active --max-nodes --max-connections --max-body --timeout --recovery-timeout --idle-timeout --drain-timeout --log-level --log-format --verbose -v --help -h --version -V --print-config --print-options --print-man" ;;
     "baton-prefill") words="--model -m --kv-dtype --ctx-size -c --threads -t --isa --kv-memory --cache-limit --gateway --id --keys --key --drain-timeout --log-level --log-format --verbose -v --engine --slots --min-overlap --quant --shape-policy --profile --npu-ops --calib --require-npu --package --decode-engine --listen --advertise --window --weights --decode-slots --batch-rows --growth-tokens --swap-memory --speculate --local-prefill --chunk-tokens --help -h --version -V --print-config --print-options --print-man" ;;

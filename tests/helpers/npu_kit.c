@@ -1,6 +1,7 @@
 /* A package by the shortest way. */
 #include "tests/helpers/npu_kit.h"
 #include "graph/walk.h"
+#include "npu/compile/compile.h"
 #include "npu/compile/lower.h"
 #include "npu/pkg/shapes.h"
 #include "tests/helpers/engine_kit.h"
@@ -306,6 +307,37 @@ bt_pkg *npu_kit_package(const bt_model *m, const npu_kit_options *options)
     bt_weights_free(k.packed);
     free(k.max);
     free(sites);
+    return pkg;
+}
+
+/* A file of these bytes at mkstemp's path. */
+static void put_file(char *path, const char *text)
+{
+    const int fd = mkstemp(path);
+    const size_t len = strlen(text);
+    if (fd < 0 || write(fd, text, len) != (ssize_t)len || close(fd) != 0) abort();
+}
+
+bt_pkg *npu_kit_compiled(const bt_model *m, const char *recipe, uint32_t npu_ops, const char *policy,
+                         size_t ctx_tokens)
+{
+    bt_fault f;
+    char path[] = "/tmp/npu_kit.XXXXXX", rows[] = "rows:/tmp/npu_rows.XXXXXX";
+    const bool has_rows = policy && *policy == '[';
+    int32_t ids[4 * CALIB];
+    bt_pkg *pkg;
+    bt_compile_options o = {.npu_ops = npu_ops, .shape_policy = has_rows ? rows : policy,
+                            .ctx_tokens = ctx_tokens, .calib_ids = ids, .calib_len = 4 * CALIB};
+    const int fd = mkstemp(path);
+    if (fd < 0) abort();
+    close(fd);
+    engine_kit_ids(ids, 4 * CALIB, m, 4711);
+    if (has_rows) put_file(rows + strlen("rows:"), policy);
+    must(bt_recipe_parse(&o.recipe, recipe, &f), &f);
+    must(bt_compile(path, m, &o, NULL, &f), &f);
+    must(bt_pkg_open(&pkg, path, &f), &f);
+    unlink(path);
+    if (has_rows) unlink(rows + strlen("rows:"));
     return pkg;
 }
 

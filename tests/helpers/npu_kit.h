@@ -14,13 +14,18 @@ typedef struct npu_kit_options {
     size_t ctx_tokens;
     float clip;                  /* share of the greatest magnitude; 0: 0.5 */
     bool fall_back;              /* `up` stays in f16 on the companion */
-    const bt_pkg_layout *layout; /* NULL: none. Else the companion's attention is cut as if it were on the NPU;
-                                    on_chip_bytes is 0 */
+    const bt_pkg_layout *layout; /* NULL: none. Else the companion's attention is cut as if it were on the
+                                    NPU; on_chip_bytes is 0 */
 } npu_kit_options;
 bt_pkg *npu_kit_package(const bt_model *m, const npu_kit_options *options);
 
-/* The prefill engine over a package of m, or (pkg NULL) the float executor over m; isa NULL: the best; pool NULL: one
- * thread; for KV of elem_bytes. */
+/* One that the compiler makes of m, calibrated with random ids. policy NULL: the default; one that begins
+ * with '[': what stands in a rows file. */
+bt_pkg *npu_kit_compiled(const bt_model *m, const char *recipe, uint32_t npu_ops, const char *policy,
+                         size_t ctx_tokens);
+
+/* The prefill engine over a package of m, or (pkg NULL) the float executor over m; isa NULL: the best; pool
+ * NULL: one thread; for KV of elem_bytes. */
 bt_prefill *npu_kit_engine(const bt_model *m, const bt_pkg *pkg, size_t ctx_tokens, const char *isa, bt_pool *pool,
                            uint32_t elem_bytes);
 /* A prompt ids[n] computed at once, then cut in two at several places: the same KV, the same logits at each

@@ -79,7 +79,7 @@ bt_err tool_bench_check_decode(const tool_bench_setup *s, const char *weights, c
     bt_decode *engine[2] = {NULL, NULL};
     char what[64];
     bt_err e = BT_OK;
-    snprintf(what, sizeof what, "decoding, %s", weights);
+    snprintf(what, sizeof what, "decoding, %s", weights ? weights : s->decode);
     for (int i = 0; e == BT_OK && i < 2; i++)
         e = tool_bench_open_decode(&engine[i], s, weights, i ? "ref" : isa, pool, fault);
     if (e == BT_OK) e = check_steps(engine, s, 1, 2, what, fault);

@@ -21,9 +21,14 @@ bt_err tool_bench_open_decode(bt_decode **ret, const tool_bench_setup *s, const 
                               const char *isa, bt_pool *pool, bt_fault *fault)
 {
     const size_t least = TOOL_BENCH_CHECKED_SEQUENCES;
-    const bt_decode_config c = {
-        .isa = isa,   .weights = weights,          .kv_elem_bytes = s->kv_elem_bytes,
-        .pool = pool, .ctx_tokens = s->ctx_tokens, .rows_max = s->batch_max < least ? least : s->batch_max};
+    const bt_decode_config c = {.engine = s->decode,
+                                .isa = isa,
+                                .weights = weights,
+                                .pkg = s->pkg,
+                                .kv_elem_bytes = s->kv_elem_bytes,
+                                .pool = pool,
+                                .ctx_tokens = s->ctx_tokens,
+                                .rows_max = s->batch_max < least ? least : s->batch_max};
     return bt_decode_new(ret, s->model, &c, fault);
 }
 

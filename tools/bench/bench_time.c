@@ -20,17 +20,17 @@ void tool_bench_test_name(char ret[64], const tool_bench_row *r)
 double tool_bench_roofline(const tool_bench_row *r, double int8_ops, double fma_flops, double read_bytes,
                            const char **ret_limit)
 {
+    const bool integers = strcmp(r->engine, "npu") == 0;
+    const double peak = integers ? int8_ops : fma_flops;
     if (r->prefill) {
-        const bool integers = strcmp(r->engine, "npu") == 0;
-        const double peak = integers ? int8_ops : fma_flops;
         const double linear = peak > 0 ? r->linear_ops / peak : 0,
                      attention = fma_flops > 0 ? r->attention_ops / fma_flops : 0;
         *ret_limit = integers && linear > attention ? "int8" : "fp32";
         return peak > 0 && fma_flops > 0 ? linear + attention : 0;
     }
     const double memory = read_bytes > 0 ? r->bytes * (double)r->tokens / read_bytes : 0,
-                 compute = fma_flops > 0 ? r->linear_ops / fma_flops : 0;
-    *ret_limit = memory > compute ? "read" : "fp32";
+                 compute = peak > 0 ? r->linear_ops / peak : 0;
+    *ret_limit = memory > compute ? "read" : integers ? "int8" : "fp32";
     return memory > compute ? memory : compute;
 }
 
@@ -92,7 +92,7 @@ typedef struct moment {
 /* Only what the row is held against, so that nothing cools down or is pushed out of a cache for nothing. */
 static moment look(const tool_bench_row *r, const tool_machine *m)
 {
-    const bool integers = r->prefill && strcmp(r->engine, "npu") == 0;
+    const bool integers = strcmp(r->engine, "npu") == 0;
     return (moment){integers ? tool_peak_once(m, TOOL_INT8) : 0, tool_peak_once(m, TOOL_FP32),
                     r->prefill ? 0 : tool_read_once(m)};
 }
@@ -170,7 +170,7 @@ bt_err tool_bench_time_decode(tool_bench_row *r, bt_decode *d, const tool_bench_
     const uint32_t elem_bytes = bt_decode_kv_elem_bytes(d);
     job j = {.decode = d};
     r->engine = bt_decode_name(d);
-    snprintf(r->weights, sizeof r->weights, "%s", bt_decode_weights(d));
+    snprintf(r->weights, sizeof r->weights, "%s", bt_decode_quant(d));
     bt_err e =
         tool_sequences_open(&j.rows, s->model, elem_bytes, r->batch, r->depth + r->tokens, r->batch, fault);
     if (e == BT_OK) e = count(r, s, bt_decode_stats_of(d).weight_bytes, elem_bytes, fault);

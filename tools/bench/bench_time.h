@@ -31,7 +31,7 @@ void tool_bench_test_name(char ret[64], const tool_bench_row *r);
 
 /* The roofline of a row at these limits, in seconds of a repetition: prefill, linear operations at the int8 peak (at
  * the FP32 peak with float weights) and then attention at the FP32 peak; decoding, the longer of reading and
- * multiplying for each step. 0 where a limit that is needed is 0. */
+ * multiplying the linears, at the same peaks, for each step. 0 where a limit that is needed is 0. */
 double tool_bench_roofline(const tool_bench_row *r, double int8_ops, double fma_flops, double read_bytes,
                            const char **ret_limit);
 

@@ -1,6 +1,7 @@
 /* See serve.h. */
 #include "tools/cluster/serve.h"
 #include "base/wait.h"
+#include "engine/decode.h"
 #include "tools/tool.h"
 
 #include <inttypes.h>
@@ -9,19 +10,50 @@
 #include <string.h>
 #include <unistd.h>
 
+static int decode_engine(const tool_serve *s) { return bt_engine_decode_of(s->decode, s->engine); }
+
 /* What decode nodes will read, and prefill nodes with engine host, which take f16. */
 static bt_err keep_weights(const tool_serve *s, const bt_model *m, bt_pool *pool, bt_fault *fault)
 {
     bt_weights_options o = {.form = bt_weights_forms[s->weights], .ctx_tokens = 1, .progress = bt_wait_tell};
-    if (s->engine == BT_ENGINE_REFERENCE) return BT_OK;
-    const bt_err e = bt_weights_keep(m, &o, pool, fault);
+    const bt_err e = decode_engine(s) == BT_ENGINE_HOST ? bt_weights_keep(m, &o, pool, fault) : BT_OK;
     o.form = bt_weights_forms[BT_FORM_F16];
     return e == BT_OK && s->engine == BT_ENGINE_HOST ? bt_weights_keep(m, &o, pool, fault) : e;
 }
 
+/* Compiled where it is not there. That it cannot decode is said here, not by each node again and again. */
+static bt_err keep_package(const tool_serve *s, const bt_model *m, bt_pool *pool, bt_fault *fault)
+{
+    const bt_obtain_how how = {.ctx_tokens = (size_t)s->ctx_size, .pool = pool, .only_looks = true,
+                               .progress = bt_wait_tell};
+    bt_pkg *p = NULL;
+    if (s->engine != BT_ENGINE_NPU && decode_engine(s) != BT_ENGINE_NPU) return BT_OK;
+    bt_wait_tell(NULL, "opening the package", 0, 0);
+    bt_err e = bt_obtain_open(&p, NULL, m, &s->want, &how, fault);
+    if (e == BT_OK && decode_engine(s) == BT_ENGINE_NPU)
+        e = bt_decode_check_package(p, (size_t)s->ctx_size, fault);
+    bt_pkg_close(p);
+    return e;
+}
+
+/* What each node would say again and again. */
+static bt_err check(const tool_serve *s, bt_fault *fault)
+{
+    const int decode = decode_engine(s);
+    if (s->engine == BT_ENGINE_REFERENCE && s->kv_dtype != 0)
+        return bt_fail(fault, BT_EARG, "engine 'reference' has no KV of %s",
+                       bt_kv_dtype_choices[s->kv_dtype]);
+    if ((s->engine == BT_ENGINE_REFERENCE) != (decode == BT_ENGINE_REFERENCE))
+        return bt_fail(
+            fault, BT_EARG,
+            "--decode-engine %s beside --engine %s: only the reference makes and reads f32 KV, so it goes "
+            "with itself alone",
+            bt_engine_names[decode], bt_engine_names[s->engine]);
+    return BT_OK;
+}
+
 bt_err tool_serve_prepare(const tool_serve *s, bool quiet, int interrupted, bt_fault *fault)
 {
-    bt_pkg *p = NULL;
     bt_model *m = NULL;
     bt_pool *pool = NULL;
     tool_cache_setup(s->cache_limit_bytes, quiet);
@@ -29,22 +61,15 @@ bt_err tool_serve_prepare(const tool_serve *s, bool quiet, int interrupted, bt_f
     bt_wait_setup(quiet                                        ? BT_WAIT_SILENT
                   : interrupted == 0 && !isatty(STDERR_FILENO) ? BT_WAIT_LOG
                                                                : BT_WAIT_STDERR);
-    if (s->engine == BT_ENGINE_REFERENCE && s->kv_dtype != 0) /* else each node says it again and again */
-        return bt_fail(fault, BT_EARG, "engine 'reference' has no KV of %s",
-                       bt_kv_dtype_choices[s->kv_dtype]);
+    bt_err e = check(s, fault);
+    if (e < 0) return e;
     tool_leave_on_signals(interrupted);
-    bt_err e = tool_open_model(&m, NULL, s->model, fault);
+    e = tool_open_model(&m, NULL, s->model, fault);
     if (e == BT_OK) e = bt_pool_new(&pool, (size_t)s->threads, fault);
-    if (e == BT_OK && s->engine == BT_ENGINE_NPU) {
-        const bt_obtain_how how = {.ctx_tokens = (size_t)s->ctx_size, .pool = pool, .only_looks = true,
-                                   .progress = bt_wait_tell};
-        bt_wait_tell(NULL, "opening the package", 0, 0);
-        e = bt_obtain_open(&p, NULL, m, &s->want, &how, fault);
-    }
+    if (e == BT_OK) e = keep_package(s, m, pool, fault);
     if (e == BT_OK) e = keep_weights(s, m, pool, fault);
     bt_wait_end();
     tool_catch_signals();
-    bt_pkg_close(p);
     bt_pool_free(pool);
     bt_model_close(m);
     return e;
@@ -95,10 +120,8 @@ void tool_serve_node_args(tool_command *ret, const tool_serve *s, const char *ro
     add_want(ret, &s->want);
     add_decode(ret, s, is_prefill ? "--decode-slots" : "--slots");
     if (s->colocated || s->local_prefill_below > 0) tool_command_add(ret, "--local-prefill", engine);
-    /* The NPU makes prompts' rows only; generated tokens are the f16 kernels' work. */
     tool_command_add(ret, is_prefill ? "--engine" : "--prefill-engine", engine);
-    tool_command_add(ret, is_prefill ? "--decode-engine" : "--engine",
-                     s->engine == BT_ENGINE_NPU ? bt_engine_names[BT_ENGINE_HOST] : engine);
+    tool_command_add(ret, is_prefill ? "--decode-engine" : "--engine", bt_engine_names[decode_engine(s)]);
 }
 
 static void add_up(tool_command *ret, const tool_serve *s)
@@ -107,6 +130,7 @@ static void add_up(tool_command *ret, const tool_serve *s)
                                         "--log-level", "error",     "--verbose=no", "--json=no"};
     tool_command_add(ret, "--model", s->model);
     tool_command_add(ret, "--engine", bt_engine_names[s->engine]);
+    tool_command_add(ret, "--decode-engine", bt_engine_auto_names[s->decode]);
     add_machine(ret, s);
     add_decode(ret, s, "--slots");
     add_want(ret, &s->want);

@@ -16,6 +16,7 @@
 typedef struct tool_serve {
     const char *model, *isa;
     int engine;   /* index in bt_engine_names */
+    int decode;   /* index in bt_engine_auto_names */
     int kv_dtype; /* in bt_kv_dtype_choices */
     int weights;  /* in bt_weights_forms */
     int64_t threads, ctx_size, slots, speculate, local_prefill_below;
@@ -34,7 +35,18 @@ typedef struct tool_serve {
      .type = BT_OPT_STRING, \
      .example = "smollm2", \
      .help = "GGUF file, or 'smollm2' for the default model (also the first argument)"}, \
-        BT_ENGINE_OPT(config, serve.engine), BT_KV_DTYPE_OPT(config, serve.kv_dtype), \
+        BT_ENGINE_OPT(config, serve.engine), \
+        {.group = "Model", \
+         .name = "decode-engine", \
+         .value = "NAME", \
+         BT_OPT_AT(config, serve.decode), \
+         .type = BT_OPT_CHOICE, \
+         .def = "auto", \
+         .choices = bt_engine_auto_names, \
+         .help = \
+             "what generates tokens; auto: host, for --engine reference that; npu needs a package with rows of one " \
+             "token (see --shape-policy)"}, \
+        BT_KV_DTYPE_OPT(config, serve.kv_dtype), \
         {.group = "Model", \
          .name = "weights", \
          .value = "FORM", \
@@ -42,7 +54,7 @@ typedef struct tool_serve {
          .type = BT_OPT_CHOICE, \
          .def = "f16", \
          .choices = bt_weights_forms, \
-         .help = "weights of decode nodes, converted once and kept; fewer bytes are read faster"}, \
+         .help = "weights of decode nodes with host, converted once and kept; fewer bytes are read faster"}, \
         {.group = "Model", \
          .letter = 'c', \
          .name = "ctx-size", \

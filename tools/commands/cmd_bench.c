@@ -15,19 +15,25 @@
 
 typedef struct config {
     const char *model, *isa, *prompts, *gens, *depths, *batches, *threads, *weights;
-    int engine, kv_dtype, format;
+    int engine, decode, kv_dtype, format;
     int64_t repetitions;
     uint64_t cache_limit_bytes;
     bt_obtain_want want;
     bool kernels, quiet;
 } config;
 
+static const char *const decode_names[] = {BT_ENGINE_CHUNKED_NAMES, NULL}; /* as bt_engine_names begins */
+
 static const bt_opt opts[] = {
     {.group = "Model", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, model),
      .type = BT_OPT_STRING, .def = "smollm2", .help = "GGUF file, or 'smollm2' for the default model"},
     BT_ENGINE_OPT(config, engine),
+    {.group = "Model", .name = "decode-engine", .value = "NAME", BT_OPT_AT(config, decode),
+     .type = BT_OPT_CHOICE, .def = "host", .choices = decode_names,
+     .help = "what generates: f16 kernels, or the integer NPU, where its package has rows of one token (see "
+             "--shape-policy)"},
     {.group = "Model", .name = "weights", .value = "LIST", BT_OPT_AT(config, weights), .type = BT_OPT_STRING,
-     .def = "f16", .help = "weights of decoding: some of f16, int8, fp4"},
+     .def = "f16", .help = "weights of decoding with host: some of f16, int8, fp4"},
     BT_KV_DTYPE_OPT(config, kv_dtype),
     BT_OBTAIN_OPTS(config, want),
     BT_OBTAIN_FILE_OPT(config, want),
@@ -117,6 +123,7 @@ static bt_err prepare(bench *b, bt_fault *fault)
                        most(&b->depths), b->model->hp.ctx);
     b->setup = (tool_bench_setup){.model = b->model,
                                   .engine = bt_engine_names[b->c->engine],
+                                  .decode = bt_engine_names[b->c->decode],
                                   .want = b->c->want,
                                   .kv_elem_bytes = bt_kv_dtype_wanted(b->c->kv_dtype),
                                   .ctx_tokens = ctx > CHECKED_TOKENS ? ctx : CHECKED_TOKENS,
@@ -141,22 +148,34 @@ static bt_err open_package(bench *b, bt_fault *fault)
 {
     const bt_obtain_how how = {.ctx_tokens = b->setup.ctx_tokens, .pool = largest_pool(b),
                                .progress = bt_wait_tell};
-    if (b->c->engine != BT_ENGINE_NPU || b->c->kernels || !most(&b->prompts)) return BT_OK;
+    const bool of_prompts = b->c->engine == BT_ENGINE_NPU && most(&b->prompts),
+               of_decoding = b->c->decode == BT_ENGINE_NPU && most(&b->gens);
+    if (b->c->kernels || (!of_prompts && !of_decoding)) return BT_OK;
     const bt_err e = bt_obtain_open(&b->pkg, NULL, b->model, &b->c->want, &how, fault);
     bt_wait_end();
     b->setup.pkg = b->pkg;
     return e;
 }
 
+/* The i-th form of weights that is decoded with; an npu has those of its package alone, NULL. false: no more.
+ */
+static bool has_weights(const bench *b, size_t i, const char **ret)
+{
+    const bool is_npu = b->c->decode == BT_ENGINE_NPU;
+    if (i >= (is_npu ? 1 : b->weights.count)) return false;
+    *ret = is_npu ? NULL : bt_weights_forms[b->weights.value[i]];
+    return true;
+}
+
 static bt_err check(const bench *b, bt_fault *fault)
 {
+    const char *weights;
     bt_wait_tell(NULL, "checking the kernels against ref", 0, 0);
     bt_err e = tool_kernels_check(b->kernels, &b->model->hp, fault);
     bt_wait_tell(NULL, "checking prefill", 0, 0);
     if (e == BT_OK && !b->c->kernels && most(&b->prompts))
         e = tool_bench_check_prefill(&b->setup, b->kernels->isa, largest_pool(b), fault);
-    for (size_t i = 0; e == BT_OK && !b->c->kernels && most(&b->gens) && i < b->weights.count; i++) {
-        const char *weights = bt_weights_forms[b->weights.value[i]];
+    for (size_t i = 0; e == BT_OK && !b->c->kernels && most(&b->gens) && has_weights(b, i, &weights); i++) {
         bt_wait_tell(NULL, "checking decoding", 0, 0);
         e = tool_bench_check_decode(&b->setup, weights, b->kernels->isa, largest_pool(b), fault);
     }
@@ -246,6 +265,7 @@ static void on_figure(void *ud, const tool_figure *f)
 
 static bt_err time_all(bench *b, bt_fault *fault)
 {
+    const char *weights;
     bt_err e = BT_OK;
     for (size_t t = 0; e == BT_OK && t < b->threads.count; t++) {
         if (b->c->kernels) {
@@ -254,8 +274,8 @@ static bt_err time_all(bench *b, bt_fault *fault)
             continue;
         }
         if (most(&b->prompts)) e = prompts(b, t, fault);
-        for (size_t w = 0; e == BT_OK && most(&b->gens) && w < b->weights.count; w++)
-            e = gens(b, t, bt_weights_forms[b->weights.value[w]], fault);
+        for (size_t w = 0; e == BT_OK && most(&b->gens) && has_weights(b, w, &weights); w++)
+            e = gens(b, t, weights, fault);
     }
     return e;
 }

@@ -24,8 +24,10 @@ typedef struct config {
 } config;
 
 enum { NO_COMPARISON = 0, DECODE_ROWS = 128 /* of one step */ };
-static const char *const engine_names[] = {BT_ENGINE_NAMES, "decode", NULL};
-static const char *const against_names[] = {"none", BT_ENGINE_NAMES, "decode", NULL};
+/* "decode": the decode node's engine host; "decode-npu": its engine npu. */
+#define DECODE_NAMES "decode", "decode-npu"
+static const char *const engine_names[] = {BT_ENGINE_NAMES, DECODE_NAMES, NULL};
+static const char *const against_names[] = {"none", BT_ENGINE_NAMES, DECODE_NAMES, NULL};
 
 static const bt_opt opts[] = {
     {.group = "Input", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, model),
@@ -40,7 +42,8 @@ static const bt_opt opts[] = {
     {.group = "Model", .name = "engine", .value = "NAME", BT_OPT_AT(config, engine), .type = BT_OPT_CHOICE,
      .def = "npu", .choices = engine_names,
      .help =
-         "what computes: the integer NPU, f16 kernels, the plain FP32 oracle, or the decode node's kernels"},
+         "what computes: the integer NPU, f16 kernels, the plain FP32 oracle, or the decode node's kernels: "
+         "those of its engine host, or of npu"},
     {.group = "Model", .name = "against", .value = "NAME", BT_OPT_AT(config, against), .type = BT_OPT_CHOICE,
      .def = "none", .choices = against_names, .help = "also compare the distributions with this engine's"},
     {.group = "Model", .name = "weights", .value = "FORM", BT_OPT_AT(config, weights), .type = BT_OPT_CHOICE,
@@ -78,8 +81,8 @@ typedef struct measure {
     bt_report_work work;
 } measure;
 
-/* One engine of a measurement, with the rows and logits of one window: what computes prompts, or ("decode")
- * what generates, in steps of several rows. */
+/* One engine of a measurement, with the rows and logits of one window: what computes prompts, or what
+ * generates, in steps of several rows. */
 typedef struct side {
     bt_prefill *prefill;
     bt_decode *decode;
@@ -92,7 +95,10 @@ static bt_err side_open(side *s, const config *c, const bt_model *m, const char 
 {
     const size_t ctx = (size_t)c->ctx_size;
     const uint32_t elem_bytes = bt_kv_dtype_wanted(c->kv_dtype);
-    const bt_decode_config dc = {.isa = c->isa,
+    const bool is_npu = strcmp(engine, "decode-npu") == 0;
+    const bt_decode_config dc = {.engine = bt_engine_names[is_npu ? BT_ENGINE_NPU : BT_ENGINE_HOST],
+                                 .isa = c->isa,
+                                 .want = c->want,
                                  .weights = bt_weights_forms[c->weights],
                                  .kv_elem_bytes = elem_bytes,
                                  .pool = pool,
@@ -105,8 +111,8 @@ static bt_err side_open(side *s, const config *c, const bt_model *m, const char 
                                   .kv_elem_bytes = strcmp(engine, "reference") == 0 ? 0 : elem_bytes,
                                   .ctx_tokens = ctx, .progress = bt_wait_tell};
     bt_wait_tell(NULL, "opening the engine", 0, 0);
-    const bt_err e = strcmp(engine, "decode") == 0 ? bt_decode_new(&s->decode, m, &dc, fault)
-                                                   : bt_prefill_new(&s->prefill, m, &pc, fault);
+    const bt_err e = is_npu || strcmp(engine, "decode") == 0 ? bt_decode_new(&s->decode, m, &dc, fault)
+                                                             : bt_prefill_new(&s->prefill, m, &pc, fault);
     if (e < 0) return e;
     return tool_sequences_open(&s->window, m,
                                s->decode ? bt_decode_kv_elem_bytes(s->decode)
@@ -209,8 +215,8 @@ static bt_err measure_text(measure *r, const config *c, const bt_model *m, const
     bt_wait_end();
     if (e == BT_OK) {
         snprintf(r->form, sizeof r->form, "%s",
-                 a.decode ? bt_decode_weights(a.decode) : bt_prefill_about(a.prefill).quant);
-        if (a.prefill) r->work = bt_prefill_work(a.prefill);
+                 a.decode ? bt_decode_quant(a.decode) : bt_prefill_about(a.prefill).quant);
+        r->work = a.decode ? bt_decode_work(a.decode) : bt_prefill_work(a.prefill);
     }
     free(ids);
     side_close(&a);

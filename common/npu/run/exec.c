@@ -154,6 +154,17 @@ static void run_attention(bt_exec_job *j, const bt_pkg_inst *i)
     j->x->stats.companion_macs += bt_exec_job_attention_macs(j, &s);
 }
 
+static void run_kv_store(bt_exec_job *j, const bt_pkg_inst *i)
+{
+    const bt_companion_rows *rows = &j->seqs;
+    bt_companion_kv_store(&j->x->companion, rows, i->layer, bt_exec_at(j, i->in0), bt_exec_at(j, i->in1),
+                          i->in_width);
+    for (size_t b = 0; b < rows->batch; b++)
+        if (rows->seq[b].valid)
+            j->x->stats.kv_bytes +=
+                2 * rows->seq[b].valid * rows->seq[b].kv->kv_heads * rows->seq[b].kv->head_bytes;
+}
+
 /* This machine maps the package whole; what a device would do is counted. */
 static void enter_session(bt_exec *x, const bt_pkg_inst *i)
 {
@@ -193,7 +204,7 @@ static size_t run_inst(bt_exec_job *j, const bt_pkg_inst *i)
         bt_companion_rope(c, rows, out, i->arg, h->head_dim, h->rope_dims, bt_exec_const(x, h->rope_cos),
                           bt_exec_const(x, h->rope_sin), (h->flags & BT_PKG_FLAG_NEOX) != 0);
         break;
-    case BT_PKG_KV_STORE: bt_companion_kv_store(c, rows, i->layer, in0, in1, i->in_width); break;
+    case BT_PKG_KV_STORE: run_kv_store(j, i); break;
     case BT_PKG_ATTENTION: run_attention(j, i); break;
     case BT_PKG_ADD: bt_companion_add(c, out, in1, t, i->out_width); break;
     case BT_PKG_SILU_MUL: bt_companion_silu_mul(c, out, in1, t, i->out_width); break;

@@ -66,6 +66,7 @@ typedef struct bt_exec_stats {
     uint64_t batch_padding_rows; /* rows of sequences that a batch has room for and that were not there */
     /* sessions that a device would have mapped in place of another, beginning with the first mapped; and their cost */
     uint64_t session_switches, session_switch_ns;
+    uint64_t kv_bytes; /* of rows stored: 2 * kv_heads * bytes of a head, for each row and layer */
 } bt_exec_stats;
 bt_exec_stats bt_exec_stats_of(const bt_exec *x);
 #endif

@@ -50,6 +50,7 @@ typedef struct slot_state {
 
 typedef struct room {
     char dir[256];
+    const char *decodes; /* its engine; with "npu" a package for both roles */
     uint32_t elem_bytes; /* of KV */
     uint8_t *file;
     bt_model *model;
@@ -66,18 +67,22 @@ typedef struct room {
 
 static uint32_t draw(room *r, uint32_t n) { return (uint32_t)(bt_rng_u64(r->seed, r->draws++) % n); }
 
+static const bt_obtain_want rows_too = {.shape_policy = "chunk:32+tail:1"};
+
 static bt_decode *new_engine(const room *r, size_t rows_max, bt_pool *pool)
 {
     bt_decode *e = NULL;
     bt_fault fault;
     if (bt_decode_new(&e, r->model,
-                      &(bt_decode_config){.rows_max = rows_max, .pool = pool, .kv_elem_bytes = r->elem_bytes},
+                      &(bt_decode_config){.engine = r->decodes, .want = rows_too, .rows_max = rows_max,
+                                          .pool = pool, .kv_elem_bytes = r->elem_bytes},
                       &fault) < 0)
         fail_msg("%s", fault.text);
     return e;
 }
 
-static void open_room(room *r, const char *engine, uint32_t elem_bytes, uint32_t draft_max)
+static void open_room(room *r, const char *engine, const char *decodes, uint32_t elem_bytes,
+                      uint32_t draft_max)
 {
     size_t len;
     bt_fault fault = {""};
@@ -87,6 +92,7 @@ static void open_room(room *r, const char *engine, uint32_t elem_bytes, uint32_t
     memset(r, 0, sizeof *r);
     spec.ctx = CTX;
     r->seed = 5;
+    r->decodes = decodes;
     r->elem_bytes = elem_bytes;
     snprintf(r->dir, sizeof r->dir, "%s/worker-XXXXXX", base && *base ? base : "/tmp");
     assert_non_null(mkdtemp(r->dir));
@@ -96,7 +102,8 @@ static void open_room(room *r, const char *engine, uint32_t elem_bytes, uint32_t
     assert_int_equal(bt_model_from_gguf(&r->model, g, NULL), BT_OK);
     assert_int_equal(bt_pool_new(&r->pool, 2, NULL), BT_OK);
     if (bt_prefill_new(&r->prefill, r->model,
-                       &(bt_prefill_config){.engine = engine, .threads = 1, .kv_elem_bytes = elem_bytes},
+                       &(bt_prefill_config){.engine = engine, .want = rows_too, .threads = 1,
+                                            .kv_elem_bytes = elem_bytes},
                        &fault) < 0)
         fail_msg("%s", fault.text);
     r->alone = new_engine(r, 1, NULL); /* the pool is the worker's */
@@ -110,8 +117,9 @@ static void open_room(room *r, const char *engine, uint32_t elem_bytes, uint32_t
                           .replay_rows = 5,
                           .ahead_tokens = 3,
                           .draft_max = draft_max};
-    const bt_prefill_config lc = {.engine = engine, .ctx_tokens = CTX, .pool = r->pool,
-                                  .kv_elem_bytes = elem_bytes};
+    const bt_prefill_config lc = {
+        .engine = engine,  .want = rows_too, .pkg = bt_decode_shared_package(c.engine),
+        .ctx_tokens = CTX, .pool = r->pool,  .kv_elem_bytes = elem_bytes};
     if (bt_prefill_new(&c.local, r->model, &lc, &fault) < 0 || dc_worker_new(&r->worker, &c, &fault) < 0)
         fail_msg("%s", fault.text);
 }
@@ -389,7 +397,7 @@ static void two_thousand_random_requests_give_what_each_gives_alone(void **state
 {
     room r;
     (void)state;
-    open_room(&r, "host", 2, 4);
+    open_room(&r, "host", "host", 2, 4);
     soak(&r, 2000);
     assert_true(r.drafted > 0);
     close_room(&r);
@@ -399,9 +407,19 @@ static void without_drafts_too_with_prompts_by_the_integer_npu_and_kv_of_8_bits(
 {
     room r;
     (void)state;
-    open_room(&r, "npu", 1, 0);
+    open_room(&r, "npu", "host", 1, 0);
     soak(&r, 300);
     assert_int_equal(r.drafted, 0);
+    close_room(&r);
+}
+
+static void by_the_integer_npu_from_end_to_end(void **state)
+{
+    room r;
+    (void)state;
+    open_room(&r, "npu", "npu", 2, 4);
+    soak(&r, 300);
+    assert_true(r.drafted > 0);
     close_room(&r);
 }
 
@@ -409,7 +427,7 @@ static void goes_on_from_every_number_of_known_tokens(void **state)
 {
     room r;
     (void)state;
-    open_room(&r, "host", 2, 0);
+    open_room(&r, "host", "host", 2, 0);
     for (uint32_t seeded = 0; seeded < 2; seeded++)
         for (uint32_t n = 1; n < 40; n++) {
             request q = {.prompt_tokens = 37, .max_tokens = 40, .sampling = bt_sample_greedy()};
@@ -429,6 +447,7 @@ int main(void)
         cmocka_unit_test(goes_on_from_every_number_of_known_tokens),
         cmocka_unit_test(two_thousand_random_requests_give_what_each_gives_alone),
         cmocka_unit_test(without_drafts_too_with_prompts_by_the_integer_npu_and_kv_of_8_bits),
+        cmocka_unit_test(by_the_integer_npu_from_end_to_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,12 @@
-/* Batch invariance of the host engine: whatever shares a step with a row, however its sequence is paged, in
- * how many rows it is brought and after whatever drafts, its logits and its KV bytes are those of the
- * sequence run alone, row by row. */
+/* Batch invariance of the engines host and npu: whatever shares a step with a row, however its sequence is
+ * paged, in how many rows it is brought and after whatever drafts, its logits and its KV bytes are those of
+ * the sequence run alone: on the host row by row; on the NPU as a prompt of the prefill engine, in one run.
+ */
 #include "engine/decode.h"
+#include "engine/prefill.h"
 #include "model/weights.h"
 #include "tests/helpers/engine_kit.h"
+#include "tests/helpers/npu_kit.h"
 #include "tests/helpers/rows.h"
 
 #include <setjmp.h>
@@ -19,7 +22,25 @@ enum { SEQS = 64, LONGEST = 300, ROWS_MAX = 40, RUN_MAX = 9 };
 typedef struct form {
     const char *arch, *weights;
     uint32_t kv_elem_bytes;
+    const char *recipe; /* of an npu; NULL: host */
+    uint32_t npu_ops;
+    const char *policy; /* of an npu */
 } form;
+
+/* Programs of one token for one sequence only; and for 1, 4 and 16, in several contexts. */
+static const char alone[] = "chunk:16+tail:1";
+static const char batches[] =
+    "[{\"batch_size\":1,\"seq_len\":16,\"ctx_len\":1024},{\"batch_size\":1,\"seq_len\":1,\"ctx_len\":128},"
+    "{\"batch_size\":1,\"seq_len\":1,\"ctx_len\":1024},{\"batch_size\":4,\"seq_len\":1,\"ctx_len\":128},"
+    "{\"batch_size\":4,\"seq_len\":1,\"ctx_len\":256},{\"batch_size\":16,\"seq_len\":1,\"ctx_len\":128},"
+    "{\"batch_size\":16,\"seq_len\":1,\"ctx_len\":512}]";
+static const form npu_forms[] = {
+    {"qwen3", NULL, 2, "w8a8", BT_PKG_OPS_LINEAR, batches},
+    {"llama", NULL, 1, "w8a16", BT_PKG_OPS_ALL, batches},
+    {"qwen2", NULL, 2, "w4a8:no-gptq,shadow=channel", BT_PKG_OPS_ALL, batches},
+    {"llama", NULL, 1, "w8a8", BT_PKG_OPS_LINEAR, alone},
+};
+enum { NPU_FORMS = sizeof npu_forms / sizeof *npu_forms };
 
 static uint32_t next(uint64_t *seed, uint32_t below)
 {
@@ -79,6 +100,7 @@ static void paging_free(paging *p)
 
 typedef struct solo {
     engine_kit kit;
+    bt_pkg *pkg; /* NULL: host */
     size_t len[SEQS], vocab;
     int32_t ids[SEQS][LONGEST];
     float *logits[SEQS]; /* [len, V] */
@@ -89,32 +111,62 @@ static bt_decode *engine_new(const solo *s, const form *f, const char *isa, bt_p
 {
     bt_fault fault = {""};
     bt_decode *e = NULL;
-    const bt_decode_config c = {.isa = isa, .weights = f->weights, .kv_elem_bytes = f->kv_elem_bytes,
-                                .pool = pool, .rows_max = rows_max};
+    const bt_decode_config c = {
+        .engine = f->recipe ? "npu" : NULL, .pkg = s->pkg, .isa = isa,          .weights = f->weights,
+        .kv_elem_bytes = f->kv_elem_bytes,  .pool = pool,  .rows_max = rows_max};
     if (bt_decode_new(&e, s->kit.model, &c, &fault) < 0) fail_msg("%s", fault.text);
     return e;
+}
+
+static void model_open(solo *s, const form *f)
+{
+    s->kit = engine_kit_model(f->arch);
+    if (f->recipe)
+        s->pkg = npu_kit_compiled(s->kit.model, f->recipe, f->npu_ops, f->policy, s->kit.model->hp.ctx);
+}
+
+static void model_close(solo *s)
+{
+    bt_pkg_close(s->pkg);
+    engine_kit_done(&s->kit);
+}
+
+static void run_alone(const solo *s, const form *f, bt_decode *e, bt_prefill *whole, const bt_kv_view *kv,
+                      size_t i)
+{
+    bt_fault fault = {""};
+    if (f->recipe) {
+        if (bt_prefill_run(whole, kv, s->ids[i], s->len[i], 0, NULL, s->logits[i], BT_PREFILL_ALL, &fault) <
+            0)
+            fail_msg("%s", fault.text);
+        return;
+    }
+    for (size_t pos = 0; pos < s->len[i]; pos++) {
+        const bt_decode_seq one = {kv, pos, &s->ids[i][pos], 1, 1};
+        assert_int_equal(bt_decode_step(e, &one, 1, NULL, s->logits[i] + pos * s->vocab, NULL), BT_OK);
+    }
 }
 
 static solo *solo_new(const form *f, const char *isa, size_t seqs, size_t longest, uint64_t seed)
 {
     solo *s = calloc(1, sizeof *s);
     assert_non_null(s);
-    s->kit = engine_kit_model(f->arch);
+    model_open(s, f);
     s->vocab = s->kit.model->hp.vocab;
     for (size_t i = 0; i < seqs; i++)
         s->len[i] = i == 0 ? 1 : i == 1 ? longest : 1 + next(&seed, (uint32_t)longest);
     bt_decode *e = engine_new(s, f, isa, NULL, 1);
+    bt_prefill *whole =
+        f->recipe ? npu_kit_engine(s->kit.model, s->pkg, longest, isa, NULL, f->kv_elem_bytes) : NULL;
     paging p = paging_new(s->kit.model, s->len, seqs, 64, f->kv_elem_bytes, &seed);
     for (size_t i = 0; i < seqs; i++) {
         engine_kit_ids(s->ids[i], s->len[i], s->kit.model, (uint32_t)i + 7);
         s->logits[i] = engine_kit_floats(s->len[i] * s->vocab);
-        for (size_t pos = 0; pos < s->len[i]; pos++) {
-            const bt_decode_seq one = {&p.view[i], pos, &s->ids[i][pos], 1, 1};
-            assert_int_equal(bt_decode_step(e, &one, 1, NULL, s->logits[i] + pos * s->vocab, NULL), BT_OK);
-        }
+        run_alone(s, f, e, whole, &p.view[i], i);
         s->hash[i] = engine_kit_hash(&p.view[i], s->len[i]);
     }
     paging_free(&p);
+    bt_prefill_free(whole);
     bt_decode_free(e);
     return s;
 }
@@ -122,7 +174,7 @@ static solo *solo_new(const form *f, const char *isa, size_t seqs, size_t longes
 static void solo_free(solo *s)
 {
     for (size_t i = 0; i < SEQS; i++) free(s->logits[i]);
-    engine_kit_done(&s->kit);
+    model_close(s);
     free(s);
 }
 
@@ -195,13 +247,37 @@ static void sixty_four_sequences_together_have_the_bits_of_each_alone(void **sta
     assert_int_equal(bt_pool_new(&pool, 2, NULL), BT_OK);
     for (int w = 0; bt_weights_forms[w]; w++)
         for (uint32_t kv = 1; kv <= 2; kv++, seed++) {
-            const form f = {archs[seed % 3], bt_weights_forms[w], kv};
+            const form f = {archs[seed % 3], bt_weights_forms[w], kv, NULL, 0, NULL};
             print_message("%s, weights %s, KV of %u bytes, seed %u\n", f.arch, f.weights, kv, (unsigned)seed);
             solo *s = solo_new(&f, NULL, SEQS, LONGEST, seed);
             run_together(s, SEQS, &f, NULL, pool, kv == 1 ? 16 : 64, seed + 100);
             solo_free(s);
         }
+    for (size_t i = 0; i < NPU_FORMS; i++, seed++) {
+        const form *f = &npu_forms[i];
+        print_message("%s, npu %s, KV of %u bytes, seed %u\n", f->arch, f->recipe, f->kv_elem_bytes,
+                      (unsigned)seed);
+        solo *s = solo_new(f, NULL, SEQS, LONGEST, seed);
+        run_together(s, SEQS, f, NULL, pool, f->kv_elem_bytes == 1 ? 16 : 64, seed + 100);
+        solo_free(s);
+    }
     bt_pool_free(pool);
+}
+
+static void by_every_instruction_set(const form *f, uint64_t seed)
+{
+    solo *s = solo_new(f, "ref", 6, 30, seed);
+    for (size_t k = 0; k < bt_kernels_table_len; k++)
+        for (size_t threads = 1; threads <= 3 && rows_usable(&bt_kernels_table[k]); threads++) {
+            bt_pool *pool;
+            print_message("%s, %s, KV of %u bytes, %s, %zu threads, seed %u\n", f->arch,
+                          f->recipe ? f->recipe : f->weights, f->kv_elem_bytes, bt_kernels_table[k].isa,
+                          threads, (unsigned)seed);
+            assert_int_equal(bt_pool_new(&pool, threads, NULL), BT_OK);
+            run_together(s, 6, f, bt_kernels_table[k].isa, pool, threads == 2 ? 16 : 64, seed + threads);
+            bt_pool_free(pool);
+        }
+    solo_free(s);
 }
 
 /* Alone by the plain kernels on one thread; together by every other. */
@@ -211,20 +287,10 @@ static void instruction_sets_and_threads_change_no_bit_of_a_batch(void **state)
     uint64_t seed = 1000;
     for (int w = 0; bt_weights_forms[w]; w++)
         for (uint32_t kv = 1; kv <= 2; kv++, seed++) {
-            const form f = {archs[seed % 3], bt_weights_forms[w], kv};
-            solo *s = solo_new(&f, "ref", 6, 30, seed);
-            for (size_t k = 0; k < bt_kernels_table_len; k++)
-                for (size_t threads = 1; threads <= 3 && rows_usable(&bt_kernels_table[k]); threads++) {
-                    bt_pool *pool;
-                    print_message("%s, weights %s, KV of %u bytes, %s, %zu threads, seed %u\n", f.arch,
-                                  f.weights, kv, bt_kernels_table[k].isa, threads, (unsigned)seed);
-                    assert_int_equal(bt_pool_new(&pool, threads, NULL), BT_OK);
-                    run_together(s, 6, &f, bt_kernels_table[k].isa, pool, threads == 2 ? 16 : 64,
-                                 seed + threads);
-                    bt_pool_free(pool);
-                }
-            solo_free(s);
+            const form f = {archs[seed % 3], bt_weights_forms[w], kv, NULL, 0, NULL};
+            by_every_instruction_set(&f, seed);
         }
+    for (size_t i = 0; i < NPU_FORMS; i++) by_every_instruction_set(&npu_forms[i], seed++);
 }
 
 /* ---- AC-k3: a row costs its own bytes and touches no other ---- */
@@ -245,12 +311,16 @@ static void a_step_writes_the_rows_it_was_brought_and_no_other_byte(void **state
 {
     (void)state;
     enum { N = 5, STEPS = 12 };
-    static const uint32_t sizes[] = {1, 2};
+    static const form forms[] = {{"qwen3", "f16", 1, NULL, 0, NULL},
+                                 {"qwen3", "f16", 2, NULL, 0, NULL},
+                                 {"qwen3", NULL, 1, "w8a8", BT_PKG_OPS_ALL, batches},
+                                 {"qwen3", NULL, 2, "w8a8", BT_PKG_OPS_LINEAR, alone}};
     const size_t len[N] = {40, 17, 64, 33, 50};
-    for (size_t k = 0; k < 2; k++) {
+    for (size_t k = 0; k < sizeof forms / sizeof *forms; k++) {
         uint64_t seed = 5 + k;
-        const form f = {"qwen3", "f16", sizes[k]};
-        solo s = {.kit = engine_kit_model(f.arch)};
+        const form f = forms[k];
+        solo s = {.pkg = NULL};
+        model_open(&s, &f);
         const bt_hparams *hp = &s.kit.model->hp;
         bt_decode *e = engine_new(&s, &f, NULL, NULL, ROWS_MAX);
         paging p = paging_new(s.kit.model, len, N, 16, f.kv_elem_bytes, &seed);
@@ -290,20 +360,19 @@ static void a_step_writes_the_rows_it_was_brought_and_no_other_byte(void **state
         free(before);
         paging_free(&p);
         bt_decode_free(e);
-        engine_kit_done(&s.kit);
+        model_close(&s);
     }
 }
 
 /* ---- refusals ---- */
 
-static void a_step_that_is_refused_computes_nothing(void **state)
+static void check_refusals(const form *f)
 {
-    (void)state;
-    const form f = {"llama", "f16", 2};
     const size_t len[2] = {16, 20};
     uint64_t seed = 1;
-    solo s = {.kit = engine_kit_model(f.arch)};
-    bt_decode *e = engine_new(&s, &f, NULL, NULL, 8);
+    solo s = {.pkg = NULL};
+    model_open(&s, f);
+    bt_decode *e = engine_new(&s, f, NULL, NULL, 8);
     paging p = paging_new(s.kit.model, len, 2, 16, 2, &seed);
     bt_kv_view narrow = p.view[1], longer = p.view[1];
     const int32_t good[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9}, above[2] = {1, 384}, below[1] = {-1};
@@ -342,7 +411,14 @@ static void a_step_that_is_refused_computes_nothing(void **state)
     free(logits);
     paging_free(&p);
     bt_decode_free(e);
-    engine_kit_done(&s.kit);
+    model_close(&s);
+}
+
+static void a_step_that_is_refused_computes_nothing(void **state)
+{
+    (void)state;
+    check_refusals(&(form){"llama", "f16", 2, NULL, 0, NULL});
+    check_refusals(&(form){"llama", NULL, 2, "w8a8", BT_PKG_OPS_LINEAR, batches});
 }
 
 static void refuses_sizes_and_forms_it_does_not_have(void **state)
@@ -357,6 +433,7 @@ static void refuses_sizes_and_forms_it_does_not_have(void **state)
         {{.engine = "reference", .kv_elem_bytes = 2}, "no KV of f16"},
         {{.weights = "int3"}, "int3"},
         {{.rows_max = BT_DECODE_MAX_ROWS + 1}, "513 rows"},
+        {{.engine = "npu", .kv_elem_bytes = 4}, "no KV of f32"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         bt_decode *e = NULL;

@@ -5,6 +5,7 @@
 #include "model/weights.h"
 #include "decode-node/worker.h"
 #include "tests/helpers/engine_kit.h"
+#include "tests/helpers/npu_kit.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -85,6 +86,10 @@ void free(void *p)
 static void count_calls(void) {}
 #endif
 
+static const char batches[] =
+    "[{\"batch_size\":1,\"seq_len\":16,\"ctx_len\":512},{\"batch_size\":1,\"seq_len\":1,\"ctx_len\":512},"
+    "{\"batch_size\":8,\"seq_len\":1,\"ctx_len\":256}]";
+
 static void the_counter_counts(void **state)
 {
     (void)state;
@@ -95,38 +100,49 @@ static void the_counter_counts(void **state)
     assert_true(atomic_load(&calls) >= before + 2);
 }
 
+enum { SEQS = 9, ROWS = 3, STEPS = 100 };
+
+static void step_often(const bt_model *m, const bt_decode_config *c)
+{
+    bt_decode *e;
+    bt_kv_view view[SEQS];
+    bt_decode_seq seq[SEQS];
+    int32_t ids[ROWS];
+    float *logits = engine_kit_floats((size_t)SEQS * ROWS * m->hp.vocab);
+    assert_int_equal(bt_decode_new(&e, m, c, NULL), BT_OK);
+    engine_kit_ids(ids, ROWS, m, 1);
+    for (size_t i = 0; i < SEQS; i++) view[i] = engine_kit_pages(m, ROWS * STEPS, 16, c->kv_elem_bytes);
+    const size_t before = atomic_load(&calls);
+    for (size_t s = 0; s < STEPS; s++) {
+        const size_t n = s % SEQS + 1;
+        for (size_t i = 0; i < n; i++)
+            seq[i] = (bt_decode_seq){&view[i], i ? s : s * ROWS, ids, i ? 1 : ROWS, (uint32_t)(s % 2)};
+        if (bt_decode_step(e, seq, n, NULL, logits, NULL) != BT_OK) abort();
+    }
+    assert_int_equal(atomic_load(&calls), before);
+    for (size_t i = 0; i < SEQS; i++) engine_kit_pages_free(&view[i]);
+    bt_decode_free(e);
+    free(logits);
+}
+
 static void a_step_allocates_nothing(void **state)
 {
     (void)state;
-    enum { SEQS = 9, ROWS = 3, STEPS = 100 };
     engine_kit kit = engine_kit_model("qwen3");
     bt_pool *pool;
     assert_int_equal(bt_pool_new(&pool, 2, NULL), BT_OK);
-    float *logits = engine_kit_floats((size_t)SEQS * ROWS * kit.model->hp.vocab);
-    for (int w = 0; bt_weights_forms[w]; w++)
-        for (uint32_t kv = 1; kv <= 2; kv++) {
-            bt_decode *e;
-            const bt_decode_config c = {.weights = bt_weights_forms[w], .kv_elem_bytes = kv, .pool = pool,
-                                        .rows_max = SEQS * ROWS};
-            assert_int_equal(bt_decode_new(&e, kit.model, &c, NULL), BT_OK);
-            bt_kv_view view[SEQS];
-            bt_decode_seq seq[SEQS];
-            int32_t ids[ROWS];
-            engine_kit_ids(ids, ROWS, kit.model, 1);
-            for (size_t i = 0; i < SEQS; i++) view[i] = engine_kit_pages(kit.model, ROWS * STEPS, 16, kv);
-            const size_t before = atomic_load(&calls);
-            for (size_t s = 0; s < STEPS; s++) {
-                const size_t n = s % SEQS + 1;
-                for (size_t i = 0; i < n; i++)
-                    seq[i] =
-                        (bt_decode_seq){&view[i], i ? s : s * ROWS, ids, i ? 1 : ROWS, (uint32_t)(s % 2)};
-                if (bt_decode_step(e, seq, n, NULL, logits, NULL) != BT_OK) abort();
-            }
-            assert_int_equal(atomic_load(&calls), before);
-            for (size_t i = 0; i < SEQS; i++) engine_kit_pages_free(&view[i]);
-            bt_decode_free(e);
+    bt_decode_config c = {.pool = pool, .ctx_tokens = 512, .rows_max = SEQS * ROWS};
+    for (c.kv_elem_bytes = 1; c.kv_elem_bytes <= 2; c.kv_elem_bytes++) {
+        c.engine = "host";
+        for (int w = 0; (c.weights = bt_weights_forms[w]) != NULL; w++) step_often(kit.model, &c);
+        c.engine = "npu";
+        for (uint32_t ops = BT_PKG_OPS_LINEAR; ops <= BT_PKG_OPS_ALL; ops++) {
+            bt_pkg *pkg = npu_kit_compiled(kit.model, "w8a8", ops, batches, 512);
+            c.pkg = pkg;
+            step_often(kit.model, &c);
+            bt_pkg_close(pkg);
         }
-    free(logits);
+    }
     bt_pool_free(pool);
     engine_kit_done(&kit);
 }
@@ -173,17 +189,19 @@ static void serve_all(dc_worker *w, const bt_kv_view view[SLOTS], const int32_t 
 
 /* Prefilled here or handed over, greedy and seeded, with penalties, log probabilities and drafts, with
  * pages that grow, stopped and gone on. */
-static void a_worker_with_all_its_trades_allocates_nothing(void **state)
+static void serve_by(const char *engine)
 {
-    (void)state;
     engine_kit kit = engine_kit_model("llama");
     bt_pool *pool;
     dc_worker *w;
     assert_int_equal(bt_pool_new(&pool, 2, NULL), BT_OK);
     dc_worker_config c = {.pool = pool, .slots = SLOTS, .page_tokens = PAGE, .chunk_tokens = 16,
                           .draft_max = 3};
-    const bt_decode_config ec = {.pool = pool, .rows_max = 8};
-    const bt_prefill_config lc = {.engine = "host", .ctx_tokens = 256, .pool = pool};
+    bt_pkg *pkg =
+        strcmp(engine, "npu") ? NULL : npu_kit_compiled(kit.model, "w8a8", BT_PKG_OPS_ALL, batches, 512);
+    const bt_decode_config ec = {.engine = engine, .pkg = pkg, .ctx_tokens = 512, .pool = pool,
+                                 .rows_max = 8};
+    const bt_prefill_config lc = {.engine = engine, .pkg = pkg, .ctx_tokens = 256, .pool = pool};
     assert_int_equal(bt_decode_new(&c.engine, kit.model, &ec, NULL), BT_OK);
     assert_int_equal(bt_prefill_new(&c.local, kit.model, &lc, NULL), BT_OK);
     assert_int_equal(dc_worker_new(&w, &c, NULL), BT_OK);
@@ -203,7 +221,15 @@ static void a_worker_with_all_its_trades_allocates_nothing(void **state)
     dc_worker_free(w);
     for (uint32_t i = 0; i < SLOTS; i++) engine_kit_pages_free(&view[i]);
     bt_pool_free(pool);
+    bt_pkg_close(pkg);
     engine_kit_done(&kit);
+}
+
+static void a_worker_with_all_its_trades_allocates_nothing(void **state)
+{
+    (void)state;
+    serve_by("host");
+    serve_by("npu");
 }
 
 int main(void)

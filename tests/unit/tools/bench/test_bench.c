@@ -180,6 +180,11 @@ static void a_prompt_is_linears_then_attention_and_a_step_the_longer_of_two(void
     assert_string_equal(limit, "read");
     assert_true(tool_bench_roofline(&r, 0, 5, 3, &limit) == 30);
     assert_string_equal(limit, "fp32");
+    r.engine = "npu"; /* its linears at the integers' peak */
+    assert_true(tool_bench_roofline(&r, 5, 1, 3, &limit) == 30);
+    assert_string_equal(limit, "int8");
+    assert_true(tool_bench_roofline(&r, 10, 1, 3, &limit) == 20);
+    assert_string_equal(limit, "read");
 }
 
 /* ---- checks ---- */

@@ -1,0 +1,24 @@
+#ifndef BT_ENGINE_DECODE_BATCHES_H
+#define BT_ENGINE_DECODE_BATCHES_H
+#include "npu/pkg/pkg.h"
+
+/* Which compiled batch serves the next rows of a decode step: the programs that a package has for rows of one token,
+ * as data. Pure. */
+typedef struct bt_decode_batch {
+    uint32_t batch, ctx; /* ctx: the longest that it was compiled for */
+} bt_decode_batch;
+typedef struct bt_decode_batches {
+    bt_decode_batch *of; /* [count], by batch, ascending */
+    size_t count;
+    size_t ctx_tokens; /* the longest of all */
+} bt_decode_batches;
+
+/* Of a package that may only have been looked at (npu/pkg/pkg.h). BT_EARG: it has no row of one token; the words say
+ * what to compile. BT_ENOMEM. */
+bt_err bt_decode_batches_of(bt_decode_batches *ret, const bt_pkg *pkg, bt_fault *fault);
+void bt_decode_batches_done(bt_decode_batches *b); /* zeros are fine */
+
+/* For `left` >= 1 rows that end at end[left] (position + 1, each at most ctx_tokens), of which it takes the first: the
+ * smallest batch that holds all of them, else the largest; only batches whose ctx holds the ends that they take. */
+const bt_decode_batch *bt_decode_batches_next(const bt_decode_batches *b, const size_t *end, size_t left);
+#endif
