@@ -152,7 +152,8 @@ bt_err bt_price_pkg(bt_price *ret, const bt_pkg *p, const bt_profile *profile, u
         e = add_program(ret, p, row, kv_elem_bits, fault);
         last = row;
     }
-    if (e == BT_OK && last) add_last(ret, p, last);
+    if (e == BT_OK && !last) e = bt_fail(fault, BT_EARG, "the package has no program for one sequence alone");
+    if (e == BT_OK) add_last(ret, p, last);
     return e;
 }
 
