@@ -162,8 +162,16 @@ environment() {
             who = $1; list = sub(/^baton /, "", who) ? "command" : "daemon"
             sub(/^baton-/, "", who); names[$11] = 1
             of[list, $11] = of[list, $11] (of[list, $11] == "" ? "" : ", ") who
+            if (list == "command" && !(who in seen)) { seen[who] = 1; all[++commands] = who }
         }
-        END { for (n in names) print "| `" n "` | " of["command", n] " | " of["daemon", n] " |" }' "$work/options" | sort
+        # A long list is told by what is not in it.
+        function cell(had,   i, but) {
+            if (length(had) < 80) return had
+            for (i = 1; i <= commands; i++)
+                if (!index(", " had ",", ", " all[i] ",")) but = but (but == "" ? "" : ", ") all[i]
+            return "all but " but
+        }
+        END { for (n in names) print "| `" n "` | " cell(of["command", n]) " | " of["daemon", n] " |" }' "$work/options" | sort
 }
 
 section() {

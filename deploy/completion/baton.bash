@@ -14,7 +14,7 @@ _baton()
     fi
     if [ "$program" = baton ]; then
         if [ "$COMP_CWORD" = 1 ]; then
-            mapfile -t COMPREPLY < <(compgen -W 'run chat up status role keygen compile cache inspect tokenize padding profiles bench perplexity help --help --version' -- "$cur")
+            mapfile -t COMPREPLY < <(compgen -W 'run chat up status role keygen compile cache inspect tokenize trace padding profiles bench perplexity help --help --version' -- "$cur")
             return
         fi
         program="baton ${COMP_WORDS[1]}"
@@ -111,6 +111,21 @@ _baton()
     "baton inspect --shape-policy" | \
     "baton inspect --ctx-size" | "baton inspect -c" | \
     "baton tokenize --prompt" | "baton tokenize -p" | \
+    "baton trace --block-tokens" | \
+    "baton trace --start" | \
+    "baton trace --duration" | \
+    "baton trace --skip" | \
+    "baton trace --limit" | \
+    "baton trace --speed" | \
+    "baton trace --input" | \
+    "baton trace --answer" | \
+    "baton trace --max-input" | \
+    "baton trace --max-answer-tokens" | \
+    "baton trace --new-block-tokens" | \
+    "baton trace --requests" | "baton trace -n" | \
+    "baton trace --seed" | \
+    "baton trace --rate" | \
+    "baton trace --cv" | \
     "baton padding --policy" | \
     "baton padding --ctx-size" | "baton padding -c" | \
     "baton bench --weights" | \
@@ -215,6 +230,9 @@ _baton()
     "baton compile --calib" | \
     "baton compile --output" | "baton compile -o" | \
     "baton tokenize --file" | "baton tokenize -f" | \
+    "baton trace --unseal" | \
+    "baton trace --output" | "baton trace -o" | \
+    "baton trace --rates" | \
     "baton bench --calib" | \
     "baton bench --package" | \
     "baton perplexity --file" | "baton perplexity -f" | \
@@ -232,6 +250,7 @@ _baton()
     "baton up --model" | "baton up -m" | \
     "baton compile --model" | "baton compile -m" | \
     "baton tokenize --model" | "baton tokenize -m" | \
+    "baton trace --model" | "baton trace -m" | \
     "baton bench --model" | "baton bench -m" | \
     "baton perplexity --model" | "baton perplexity -m" | \
     "baton-gateway --model" | "baton-gateway -m" | \
@@ -295,6 +314,12 @@ _baton()
     "baton-decode --log-format")
         mapfile -t COMPREPLY < <(compgen -W "text json" -- "$cur")
         return ;;
+    "baton trace --format")
+        mapfile -t COMPREPLY < <(compgen -W "auto mooncake azure burstgpt splitwise vidur bailian sharegpt servegen lengths baton" -- "$cur")
+        return ;;
+    "baton trace --to")
+        mapfile -t COMPREPLY < <(compgen -W "mooncake baton" -- "$cur")
+        return ;;
     "baton bench --output" | "baton bench -o")
         mapfile -t COMPREPLY < <(compgen -W "md csv json" -- "$cur")
         return ;;
@@ -329,6 +354,7 @@ _baton()
     "baton cache") words="--yes -y --cache-limit --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton inspect") words="--shape-policy --ctx-size -c --tensors --graph --errors --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton tokenize") words="--model -m --prompt -p --file -f --bos --special --json --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton trace") words="--format --skip-bad --model -m --unseal --output -o --to --block-tokens --start --duration --skip --limit --speed --input --answer --max-input --max-answer-tokens --new-block-tokens --requests -n --seed --rate --cv --rates --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton padding") words="--policy --ctx-size -c --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton profiles") words="--json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton bench") words="--model -m --engine --weights --kv-dtype --quant --shape-policy --profile --npu-ops --calib --require-npu --package --n-prompt -p --n-gen -n --batch --n-depth -d --repetitions -r --kernels --threads -t --isa --cache-limit --output -o --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;

@@ -22,6 +22,7 @@ common/ref         : base kernels model
 common/sample      : base kernels
 common/kv          : base kernels
 common/wire        : base sample kv
+common/trace       : base crypto
 common/engine      : base kernels model graph device npu/pkg npu/compile npu/run ref kv
 common/xfer        : base kernels kv wire
 common/node        : base crypto rt kernels model device kv wire xfer
@@ -39,7 +40,8 @@ tools              : base text model npu/pkg npu/compile kv
 tools/bench        : base kernels model graph kv engine tools
 tools/cluster      : base rt model kv npu/compile engine tools
 tools/chat         : base text tools tools/cluster
-tools/commands     : base crypto model graph device npu/pkg npu/compile sample kv engine tools tools/bench tools/cluster tools/chat gateway/http
+tools/trace        : base crypto text model trace tools
+tools/commands     : base crypto model graph device npu/pkg npu/compile sample kv engine tools tools/bench tools/cluster tools/chat tools/trace trace gateway/http
 programs           : base rt wire engine node gateway/http gateway/api gateway/door gateway/shell prefill-node decode-node tools
 '
 

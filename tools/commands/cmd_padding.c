@@ -3,7 +3,7 @@
 #include "base/wait.h"
 #include "npu/pkg/shapes.h"
 #include "tools/tool.h"
-#include "tools/trace.h"
+#include "tools/trace/lengths.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -35,8 +35,7 @@ static const bt_opt opts[] = {
 
 const bt_opt_program tool_padding_program = {
     .name = "baton padding",
-    .summary = "compare shape policies on a trace: CSV with ContextTokens, JSON lines with input_length, or "
-               "a list of lengths",
+    .summary = "compare shape policies on a trace of requests (see baton trace), or on a list of lengths",
     .usage = "TRACE [options]",
     .normal = "baton padding trace.csv",
     .opts = opts,
@@ -116,19 +115,13 @@ static int padding(const config *c, const char *path)
     const char *const *policy = c->policies.count ? (const char *const *)c->policies.items : usual;
     const size_t count = c->policies.count ? c->policies.count : USUAL;
     bt_fault fault = {""};
-    char *text = NULL;
     uint32_t *length = NULL;
-    size_t len, n = 0;
+    size_t n = 0;
     uint64_t tokens = 0;
     int rc = 1;
     row *rows = calloc(count, sizeof *rows);
-    bt_err e = rows ? tool_read_file(&text, &len, path, &fault)
+    bt_err e = rows ? tool_trace_lengths(&length, &n, path, &fault)
                     : bt_fail(&fault, BT_ENOMEM, "comparing %zu policies", count);
-    if (e == BT_OK) {
-        bt_fault inner = {""};
-        if ((e = tool_trace_lengths(&length, &n, text, len, &inner)) < 0)
-            bt_fail(&fault, e, "'%.100s', %.140s", path, inner.text);
-    }
     bt_wait_tell(NULL, "cutting the prompts", 0, 0);
     for (size_t i = 0; e == BT_OK && i < count; i++) e = measure(&rows[i], policy[i], c, length, n, &fault);
     bt_wait_end();
@@ -138,7 +131,6 @@ static int padding(const config *c, const char *path)
     else rc = print_people(rows, count, length, n, tokens);
     free(rows);
     free(length);
-    free(text);
     return rc;
 }
 

@@ -12,6 +12,7 @@ static const bt_opt_command list[] = {
     {"Serve", "cache", &tool_cache_program, tool_cache_run},
     {"Look closer", "inspect", &tool_inspect_program, tool_inspect_run},
     {"Look closer", "tokenize", &tool_tokenize_program, tool_tokenize_run},
+    {"Look closer", "trace", &tool_trace_program, tool_trace_run},
     {"Look closer", "padding", &tool_padding_program, tool_padding_run},
     {"Look closer", "profiles", &tool_profiles_program, tool_profiles_run},
     {"Look closer", "bench", &tool_bench_program, tool_bench_run},

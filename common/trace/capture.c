@@ -1,0 +1,277 @@
+/* A ring of copies, and the thread that makes records of them. */
+#include "trace/capture.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/ring.h"
+#include "base/rng.h"
+#include "crypto/keys.h"
+#include "crypto/seal.h"
+#include "crypto/secret.h"
+#include "trace/capture_file.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* One request on its way: the struct, then prompt ids, answer ids and text behind it. */
+typedef struct item {
+    size_t bytes;
+    bt_trace_row row;
+    bt_trace_captured captured;
+    int32_t ids[];
+} item;
+
+struct bt_capture {
+    bt_capture_config config;
+    bool is_sealed;
+    unsigned char public_key[BT_SEAL_KEY_BYTES];
+    uint8_t hash_key[BT_KEYED_HASH_KEY_BYTES];
+    int64_t start_us; /* of this process's clock */
+    int64_t wall_s;
+    bt_ring *ring; /* of item *; NULL ends the thread */
+    pthread_t thread;
+    bt_capture_file file; /* from here the thread's own */
+    bt_buf record;
+    uint64_t *hash;
+    size_t hash_cap;
+    uint64_t told_drops; /* those that a record has told */
+    int64_t told_us;
+    atomic_uint_fast64_t waiting_bytes, written, busy, refused, bytes;
+};
+
+static const unsigned char *key_of(const bt_capture *c) { return c->is_sealed ? c->public_key : NULL; }
+
+/* ---- the serving side ---------------------------------------------------------------------------- */
+
+void bt_capture_add(bt_capture *c, const bt_trace_row *row)
+{
+    const bt_trace_captured *from = row->captured;
+    const size_t ids = from->prompt_len + (c->config.has_text ? from->answer_len : 0);
+    const size_t text = c->config.has_text ? from->text_bytes : 0,
+                 n = sizeof(item) + ids * sizeof(int32_t) + text;
+    if (atomic_load(&c->waiting_bytes) + n > BT_CAPTURE_WAIT_BYTES) {
+        atomic_fetch_add(&c->busy, 1);
+        return;
+    }
+    item *i = malloc(n);
+    if (!i) {
+        atomic_fetch_add(&c->refused, 1);
+        return;
+    }
+    *i = (item){.bytes = n, .row = *row, .captured = *from};
+    i->row.arrival_us -= c->start_us;
+    i->captured.has_text = c->config.has_text;
+    if (from->prompt_len) memcpy(i->ids, from->prompt_ids, from->prompt_len * sizeof(int32_t));
+    if (c->config.has_text && from->answer_len)
+        memcpy(i->ids + from->prompt_len, from->answer_ids, from->answer_len * sizeof(int32_t));
+    if (text) memcpy(i->ids + ids, from->text, text);
+    atomic_fetch_add(&c->waiting_bytes, n);
+    if (bt_ring_push(c->ring, &i)) return;
+    atomic_fetch_sub(&c->waiting_bytes, n);
+    atomic_fetch_add(&c->busy, 1);
+    free(i);
+}
+
+bt_capture_counts bt_capture_look(bt_capture *c)
+{
+    return (bt_capture_counts){.written = atomic_load(&c->written), .busy = atomic_load(&c->busy),
+                               .refused = atomic_load(&c->refused), .bytes = atomic_load(&c->bytes)};
+}
+
+/* ---- the thread ---------------------------------------------------------------------------------- */
+
+static void tell(bt_capture *c, const bt_fault *why)
+{
+    const int64_t now = bt_clock_us();
+    if (!c->config.tell || (c->told_us && now - c->told_us < 1000000)) return;
+    c->told_us = now;
+    c->config.tell(why->text);
+}
+
+static bt_err put_start(bt_capture *c, bt_fault *fault)
+{
+    bt_capture_start s = {.wall_s = c->wall_s, .has_text = c->config.has_text};
+    (void)snprintf(s.model, sizeof s.model, "%s", c->config.model);
+    return bt_capture_put_start(&c->record, &s, key_of(c), fault);
+}
+
+/* Before a record: a start in a new part of the file, and what was dropped since the last. */
+static bt_err put_before(bt_capture *c, uint64_t drops, bt_fault *fault)
+{
+    bt_buf_clear(&c->record);
+    bt_err e = c->file.bytes == 0 ? put_start(c, fault) : BT_OK;
+    if (e == BT_OK && drops > c->told_drops)
+        e = bt_capture_put_dropped(&c->record, drops - c->told_drops, key_of(c), fault);
+    return e;
+}
+
+static bt_err hash_prompt(bt_capture *c, bt_trace_row *row, bt_fault *fault)
+{
+    const size_t n = bt_capture_blocks(row->captured->prompt_len);
+    if (n > c->hash_cap) {
+        uint64_t *more = reallocarray(c->hash, n, sizeof *more);
+        if (!more) return bt_fail(fault, BT_ENOMEM, "%zu hashes", n);
+        c->hash = more;
+        c->hash_cap = n;
+    }
+    bt_capture_hash(c->hash, c->hash_key, row->captured->prompt_ids, row->captured->prompt_len);
+    row->hash_ids = c->hash;
+    row->hash_len = n;
+    return BT_OK;
+}
+
+static void write_item(bt_capture *c, item *i)
+{
+    const uint64_t drops = atomic_load(&c->busy) + atomic_load(&c->refused);
+    bt_fault why = {""};
+    i->captured.prompt_ids = i->ids;
+    i->captured.answer_ids = i->ids + i->captured.prompt_len;
+    i->captured.text =
+        (const char *)(i->captured.answer_ids + (i->captured.has_text ? i->captured.answer_len : 0));
+    i->row.captured = &i->captured;
+    bt_err e = hash_prompt(c, &i->row, &why);
+    /* How long it is tells whether it still fits this part; in the next one it has a start before it. */
+    for (int tries = 0; e == BT_OK; tries++) {
+        if ((e = put_before(c, drops, &why)) < 0 ||
+            (e = bt_capture_put_request(&c->record, &i->row, key_of(c), &why)) < 0)
+            break;
+        if (tries > 0 || !bt_capture_file_is_full(&c->file, c->record.len)) break;
+        e = bt_capture_file_rotate(&c->file, &why);
+    }
+    if (e == BT_OK) e = bt_capture_file_add(&c->file, c->record.data, c->record.len, &why);
+    if (e == BT_OK) {
+        c->told_drops = drops;
+        atomic_fetch_add(&c->written, 1);
+        atomic_fetch_add(&c->bytes, c->record.len);
+    } else {
+        atomic_fetch_add(&c->refused, 1);
+        tell(c, &why);
+    }
+}
+
+static void sync_file(bt_capture *c)
+{
+    bt_fault why = {""};
+    if (bt_capture_file_sync(&c->file, &why) < 0) tell(c, &why);
+}
+
+/* Drops that no record came after. */
+static void write_last_drops(bt_capture *c)
+{
+    const uint64_t drops = atomic_load(&c->busy) + atomic_load(&c->refused);
+    if (drops > c->told_drops && put_before(c, drops, NULL) == BT_OK)
+        (void)bt_capture_file_add(&c->file, c->record.data, c->record.len, NULL); /* the disk may still be
+                                                                                     full */
+}
+
+static void *thread_main(void *ud)
+{
+    bt_capture *c = ud;
+    int64_t synced_ms = bt_clock_ms();
+    for (item *i;;) {
+        (void)bt_ring_wait(c->ring, c->file.is_dirty ? BT_CAPTURE_SYNC_MS : -1); /* the ring tells what is
+                                                                                    there */
+        while (bt_ring_pop(c->ring, &i)) {
+            if (!i) {
+                write_last_drops(c);
+                sync_file(c);
+                return NULL;
+            }
+            write_item(c, i);
+            atomic_fetch_sub(&c->waiting_bytes, i->bytes);
+            free(i);
+            if (bt_clock_ms() - synced_ms < BT_CAPTURE_SYNC_MS) continue;
+            sync_file(c);
+            synced_ms = bt_clock_ms();
+        }
+        if (c->file.is_dirty && bt_clock_ms() - synced_ms >= BT_CAPTURE_SYNC_MS) {
+            sync_file(c);
+            synced_ms = bt_clock_ms();
+        }
+    }
+}
+
+/* ---- opening and closing ------------------------------------------------------------------------- */
+
+static bt_err load_key(bt_capture *c, bt_fault *fault)
+{
+    bt_buf b;
+    bt_fault why = {""};
+    if (!c->config.seal_file) return BT_OK;
+    bt_buf_init(&b, 4096);
+    bt_err e = bt_file_read(&b, c->config.seal_file, fault);
+    if (e == BT_OK) {
+        char *text = b.data ? (char *)b.data : (char[]){""};
+        text[strcspn(text, "\r\n")] = 0;
+        e = bt_keys_from_z85(c->public_key, text, &why);
+        if (e < 0) bt_fail(fault, e, "'%.150s': %.90s", c->config.seal_file, why.text);
+    }
+    c->is_sealed = e == BT_OK;
+    bt_buf_done(&b);
+    return e;
+}
+
+static void free_all(bt_capture *c)
+{
+    if (c->file.path) bt_capture_file_close(&c->file);
+    bt_ring_free(c->ring);
+    bt_buf_done(&c->record);
+    bt_secret_wipe(c->hash_key, sizeof c->hash_key);
+    free(c->hash);
+    free(c);
+}
+
+bt_err bt_capture_open(bt_capture **ret, uint64_t *ret_cut, const bt_capture_config *config, bt_fault *fault)
+{
+    sigset_t all, before;
+    bt_capture *c = calloc(1, sizeof *c);
+    if (!c) return bt_fail(fault, BT_ENOMEM, "a capture");
+    c->config = *config;
+    c->start_us = bt_clock_us();
+    c->wall_s = bt_clock_wall_s();
+    bt_buf_init(&c->record, 4 * (size_t)BT_CAPTURE_MAX_BYTES);
+    bt_err e = bt_seal_start(fault);
+    if (e == BT_OK) e = load_key(c, fault);
+    if (e == BT_OK) e = bt_rng_entropy(c->hash_key, sizeof c->hash_key, fault);
+    if (e == BT_OK) e = bt_ring_new(&c->ring, sizeof(item *), BT_CAPTURE_RING, fault);
+    if (e == BT_OK) e = bt_capture_file_open(&c->file, config->path, config->rotate_bytes, fault);
+    if (e == BT_OK) e = put_start(c, fault);
+    if (e == BT_OK) e = bt_capture_file_add(&c->file, c->record.data, c->record.len, fault);
+    if (e < 0) goto fail;
+    *ret_cut = c->file.cut_bytes;
+    /* Signals belong to the thread with the event loop; a file over its limit is an error here and no signal.
+     */
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    const int err = pthread_create(&c->thread, NULL, thread_main, c);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (err) {
+        e = bt_fail(fault, BT_EIO, "a thread for the capture: %s", strerror(err));
+        goto fail;
+    }
+    *ret = c;
+    return BT_OK;
+fail:
+    free_all(c);
+    return e;
+}
+
+bool bt_capture_close(bt_capture *c)
+{
+    item *const end = NULL;
+    if (!c) return true;
+    const int64_t until_ms = bt_clock_ms() + BT_CAPTURE_CLOSE_MS;
+    while (!bt_ring_push(c->ring, &end) && bt_clock_ms() < until_ms) {
+        const struct timespec a_moment = {.tv_nsec = 1000000};
+        (void)nanosleep(&a_moment, NULL); /* the ring is full: the thread is behind */
+    }
+    const int64_t now_ms = bt_clock_ms(), by_ms = now_ms < until_ms ? until_ms : now_ms + 1;
+    const struct timespec by = {.tv_sec = by_ms / 1000, .tv_nsec = by_ms % 1000 * 1000000};
+    if (pthread_clockjoin_np(c->thread, NULL, CLOCK_MONOTONIC, &by) != 0) return false;
+    free_all(c);
+    return true;
+}
