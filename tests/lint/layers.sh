@@ -41,7 +41,8 @@ tools/bench        : base kernels model graph kv engine tools
 tools/cluster      : base rt model kv npu/compile engine tools
 tools/chat         : base text tools tools/cluster
 tools/trace        : base crypto text model trace tools
-tools/commands     : base crypto model graph device npu/pkg npu/compile sample kv engine tools tools/bench tools/cluster tools/chat tools/trace trace gateway/http
+tools/replay       : base text trace tools tools/cluster
+tools/commands     : base crypto model graph device npu/pkg npu/compile sample kv trace engine tools tools/bench tools/cluster tools/chat tools/trace tools/replay gateway/http
 programs           : base rt wire engine node gateway/http gateway/api gateway/door gateway/shell prefill-node decode-node tools
 '
 
