@@ -1,5 +1,5 @@
-/* baton replay in front of a running system: what it sends is what the trace says, and what it measures is what users
- * would have waited. */
+/* baton replay in front of a running system: what it sends is what the trace says, and what it measures is
+ * what users would have waited. */
 #include "tests/helpers/cluster.h"
 
 #include <setjmp.h>
@@ -46,7 +46,8 @@ static json_t *result_of(spawn *s)
     return j;
 }
 
-#define REPLAY(...) SPAWN("baton", "replay", "--json", "-m", spawn_tiny_model(1), "--url", sys.url, __VA_ARGS__)
+#define REPLAY(...) \
+    SPAWN("baton", "replay", "--json", "-m", spawn_tiny_model(1), "--url", sys.url, __VA_ARGS__)
 
 static json_int_t number(const json_t *j, const char *key)
 {
@@ -58,8 +59,8 @@ static void a_drawn_load_has_the_lengths_that_were_asked_for(void **state)
 {
     (void)state;
     for (int text = 0; text < 2; text++) {
-        json_t *j = result_of(REPLAY("--synthetic", "in:20-90,out:7,rate:60,burst:0.5", "--limit", "40", "--prompts",
-                                     text ? "text" : "auto"));
+        json_t *j = result_of(REPLAY("--synthetic", "in:20-90,out:7,rate:60,burst:0.5", "--limit", "40",
+                                     "--prompts", text ? "text" : "auto"));
         assert_int_equal(number(j, "requests"), 40);
         assert_int_equal(number(j, "completed"), 40);
         assert_int_equal(number(j, "output_tokens"), 280); /* also where the model would have ended before */
@@ -85,11 +86,11 @@ static const char *write_trace(const char *name, const char *text)
 static void prompts_begin_alike_where_their_hashes_do(void **state)
 {
     (void)state;
-    static const char alike[] =
-        "{\"timestamp\":0,\"input_length\":300,\"output_length\":3,\"hash_ids\":[1,2,3]}\n"
-        "{\"timestamp\":10,\"input_length\":300,\"output_length\":3,\"hash_ids\":[1,2,4]}\n",
-                      apart[] = "{\"timestamp\":0,\"input_length\":300,\"output_length\":3,\"hash_ids\":[5,6,7]}\n"
-                                "{\"timestamp\":10,\"input_length\":300,\"output_length\":3,\"hash_ids\":[8,6,7]}\n";
+    static const char
+        alike[] = "{\"timestamp\":0,\"input_length\":300,\"output_length\":3,\"hash_ids\":[1,2,3]}\n"
+                  "{\"timestamp\":10,\"input_length\":300,\"output_length\":3,\"hash_ids\":[1,2,4]}\n",
+        apart[] = "{\"timestamp\":0,\"input_length\":300,\"output_length\":3,\"hash_ids\":[5,6,7]}\n"
+                  "{\"timestamp\":10,\"input_length\":300,\"output_length\":3,\"hash_ids\":[8,6,7]}\n";
     json_t *j = result_of(REPLAY(write_trace("alike.jsonl", alike), "--concurrency", "1"));
     assert_int_equal(number(j, "cached_tokens"), 256); /* two blocks of 128, which 101 to 149 tokens hold */
     json_decref(j);
@@ -101,15 +102,17 @@ static void prompts_begin_alike_where_their_hashes_do(void **state)
 static void what_is_too_long_is_refused_scaled_or_cut_and_said(void **state)
 {
     (void)state;
-    const char *trace = write_trace("long.csv", "TIMESTAMP,ContextTokens,GeneratedTokens\n"
-                                                "2023-11-16 18:15:46.0000000,4000,96\n2023-11-16 18:15:46.2000000,40,4\n");
+    const char *trace =
+        write_trace("long.csv", "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+                                "2023-11-16 18:15:46.0000000,4000,96\n2023-11-16 18:15:46.2000000,40,4\n");
     spawn *s = REPLAY(trace);
     assert_int_equal(spawn_wait(s, spawn_patience(RUN_MS)), 1);
     assert_non_null(strstr(spawn_err(s), "1 of 2 requests are longer than the context of 1024"));
     json_t *j = result_of(REPLAY(trace, "--scale-lengths"));
     assert_int_equal(number(j, "input_tokens"), 1000 + 10);
     assert_int_equal(number(j, "output_tokens"), 24 + 1);
-    assert_non_null(strstr(json_string_value(json_array_get(json_object_get(j, "notes"), 0)), "all lengths times 0.25"));
+    assert_non_null(strstr(json_string_value(json_array_get(json_object_get(j, "notes"), 0)),
+                           "all lengths times 0.25"));
     json_decref(j);
     j = result_of(REPLAY(trace, "--fit"));
     assert_int_equal(number(j, "input_tokens"), 928 + 40);
@@ -122,7 +125,8 @@ static void a_server_that_stalls_cannot_hide_it(void **state)
 {
     (void)state;
     const pid_t gateway = cluster_pid(sys.url, "gateway");
-    spawn *s = REPLAY("--synthetic", "in:10,out:2,rate:40", "--limit", "100", "--csv", spawn_path("stall.csv"));
+    spawn *s =
+        REPLAY("--synthetic", "in:10,out:2,rate:40", "--limit", "100", "--csv", spawn_path("stall.csv"));
     const int64_t begin = spawn_now_ms();
     while (spawn_now_ms() < begin + 1500) spawn_nap(); /* in the middle of it */
     assert_int_equal(kill(gateway, SIGSTOP), 0);
@@ -142,8 +146,8 @@ static void a_row_a_request_and_a_page_that_needs_no_other(void **state)
 {
     (void)state;
     const char *csv = spawn_path("rows.csv"), *page = spawn_path("run.html");
-    json_t *j = result_of(REPLAY("--synthetic", "in:30,out:5", "--concurrency", "4", "--limit", "12", "--csv", csv, "--report",
-                                 page, "--slo", "ttft:60s,tpot:60s"));
+    json_t *j = result_of(REPLAY("--synthetic", "in:30,out:5", "--concurrency", "4", "--limit", "12", "--csv",
+                                 csv, "--report", page, "--slo", "ttft:60s,tpot:60s"));
     char *text = calloc(1, 1 << 20);
     assert_non_null(text);
     assert_true(json_number_value(json_object_get(j, "goodput_rps")) > 0);
@@ -175,7 +179,8 @@ static void a_row_a_request_and_a_page_that_needs_no_other(void **state)
 static void a_ramp_ends_with_the_highest_rate_that_keeps_the_limits(void **state)
 {
     (void)state;
-    json_t *j = result_of(REPLAY("--synthetic", "in:10,out:2,rate:20", "--limit", "10", "--ramp", "--slo", "ttft:400ms"));
+    json_t *j = result_of(REPLAY("--synthetic", "in:10,out:2,rate:20", "--limit", "10", "--ramp", "--slo",
+                                 "ttft:400ms"));
     const size_t steps = json_array_size(json_object_get(j, "steps"));
     assert_true(steps >= 2 && steps <= 16);
     assert_true(json_number_value(json_object_get(j, "best_rps")) > 0);
@@ -185,8 +190,9 @@ static void a_ramp_ends_with_the_highest_rate_that_keeps_the_limits(void **state
 static void it_serves_itself_and_leaves_nothing_behind(void **state)
 {
     (void)state;
-    spawn *s = SPAWN("baton", "replay", "--json", "-m", spawn_tiny_model(1), "--engine", "host", "-t", "1", "--prefill",
-                     "0", "--decode", "2", "--synthetic", "in:30,out:5,rate:50", "--limit", "10");
+    spawn *s =
+        SPAWN("baton", "replay", "--json", "-m", spawn_tiny_model(1), "--engine", "host", "-t", "1",
+              "--prefill", "0", "--decode", "2", "--synthetic", "in:30,out:5,rate:50", "--limit", "10");
     json_t *j = result_of(s);
     assert_int_equal(number(j, "completed"), 10);
     assert_int_equal(json_array_size(json_object_get(j, "nodes")), 2);
