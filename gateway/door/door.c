@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "gateway/door/capture.h"
 #include "gateway/door/grow.h"
 #include "gateway/door/live.h"
 #include "gateway/door/pages.h"
@@ -170,9 +171,11 @@ void gw_door_act(gw_door *d, const gw_action *a)
         gw_grow_tokens(d, l, a);
     } else if (a->type == GW_DO_DONE) {
         gw_grow_done(d, l, a->u.done.reason, &a->u.done.stats);
+        gw_capture_end(d, l, a);
         gw_live_remove(d, l);
     } else if (a->type == GW_DO_FAIL) {
         gw_grow_failed(d, l, a);
+        gw_capture_end(d, l, a);
         gw_live_remove(d, l);
     }
 }

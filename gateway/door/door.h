@@ -8,6 +8,7 @@
 #include "gateway/http/node_link.h"
 #include "gateway/http/options.h"
 #include "model/defaults.h"
+#include "trace/capture.h"
 
 /* The endpoints, and each client's request from its bytes to the last byte of its answer. It turns
  * requests into SUBMIT events for the brain, and the brain's FIRST, TOKENS, DONE and FAIL actions into
@@ -30,7 +31,8 @@ typedef struct gw_door_env {
     const bt_defaults *defaults; /* of sampling, options included */
     const gw_brain *brain;       /* to look at */
     gw_metrics *metrics;
-    gw_node_link *link; /* for its counters */
+    bt_capture *capture; /* NULL: nothing is captured */
+    gw_node_link *link;  /* for its counters */
     bt_incarnation self;
     const char *node_id;
     const uint8_t *model_id;

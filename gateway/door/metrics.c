@@ -21,6 +21,7 @@ static const char *const causes[] = {"gone",    "restarted", "left",        "fai
                                      "gave_up", "no_answer", "no_progress", NULL};
 static const char *const refusals[] = {"exactness", NULL};
 static const char *const units[] = {"npu", "companion", NULL};
+static const char *const captures[] = {"written", "busy", "refused", NULL};
 static const char *const statuses[] = {"2xx", "4xx", "5xx", NULL};
 static const char *const versions[] = {BT_VERSION, NULL};
 
@@ -153,6 +154,16 @@ static void raise_to(gw_metrics *m, size_t metric, size_t value, uint64_t total)
 {
     const double by = (double)total - bt_metrics_get(m->m, metric, value, 0);
     if (by > 0) bt_metrics_add(m->m, metric, value, 0, by);
+}
+
+void gw_metrics_captured(gw_metrics *m, bt_capture *c)
+{
+    if (!c) return;
+    const bt_capture_counts n = bt_capture_look(c);
+    raise_to(m, CAPTURED, 0, n.written);
+    raise_to(m, CAPTURED, 1, n.busy);
+    raise_to(m, CAPTURED, 2, n.refused);
+    raise_to(m, CAPTURE_BYTES, 0, n.bytes);
 }
 
 static void count_peers(gw_metrics *m, const gw_registry *r)

@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "gateway/brain/brain.h"
 #include "node/link.h"
+#include "trace/capture.h"
 
 /* The metrics of baton-gateway (metrics_table.h), with what feeds each. */
 typedef struct gw_metrics gw_metrics;
@@ -15,6 +16,8 @@ void gw_metrics_between_tokens(gw_metrics *m, int64_t us, size_t count);
 void gw_metrics_done(gw_metrics *m, bt_finish reason, const gw_stats *s);
 void gw_metrics_failed(gw_metrics *m, gw_fail_kind kind, const gw_stats *s);
 void gw_metrics_answered(gw_metrics *m, int http_status);
+
+void gw_metrics_captured(gw_metrics *m, bt_capture *c); /* takes its counts over; NULL is fine */
 
 /* All series as Prometheus text; reads the gauges first. */
 bt_err gw_metrics_render(gw_metrics *m, bt_buf *out, const gw_brain *brain, const bt_link_counters *link,

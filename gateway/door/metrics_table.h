@@ -65,6 +65,10 @@ X(MESSAGES, COUNTER, "baton_control_messages_total", "result", messages, NULL, N
   "Frames on the control socket: received and sent, bad (no message of ours), forbidden (by key), unsent (no link)")
 X(STALE, COUNTER, "baton_control_dropped_total", "reason", drops, NULL, NULL, NULL,
   "Messages understood but not acted on, by reason")
+X(CAPTURED, COUNTER, "baton_capture_records_total", "result", captures, NULL, NULL, NULL,
+  "Requests by what became of their record in the capture: written; busy (no place before a slow disk) and refused (by "
+  "a full disk, or no memory) are dropped")
+X(CAPTURE_BYTES, COUNTER, "baton_capture_bytes_total", NULL, NULL, NULL, NULL, NULL, "Bytes written to the capture")
 X(HTTP_ANSWERS, COUNTER, "baton_http_answers_total", "status", statuses, NULL, NULL, NULL,
   "HTTP answers by class of status")
 X(HTTP_CONNECTIONS, GAUGE, "baton_http_connections", NULL, NULL, NULL, NULL, NULL, "HTTP connections open now")

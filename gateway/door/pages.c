@@ -39,6 +39,7 @@ void gw_pages_metrics(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
     bt_buf b;
     bt_buf_init(&b, GW_DOOR_ANSWER_MAX_BYTES);
     const bt_link_counters link = gw_node_link_counters(d->env.link);
+    gw_metrics_captured(d->env.metrics, d->env.capture);
     if (gw_metrics_render(d->env.metrics, &b, d->env.brain, &link, gw_http_connections(d->http)) < 0)
         b.err = BT_ENOMEM;
     gw_reply_bytes(d, x, 200, &(gw_http_headers){.content_type = BT_METRICS_CONTENT_TYPE}, &b);

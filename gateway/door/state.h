@@ -3,6 +3,7 @@
 #include "gateway/api/answer.h"
 #include "gateway/door/door.h"
 #include "gateway/api/logprobs.h"
+#include "trace/row.h"
 
 /* What the files of the door share. They are read in this order: reply.h (whole answers), pages.h (what GET shows),
  * roles.h (other roles of nodes), live.h (a request that is being answered), submit.h (how it comes), grow.h (its
@@ -21,8 +22,9 @@ typedef struct gw_live {
     bt_buf ids; /* int32_t each, as given to the client */
     int32_t *prompt_ids;
     size_t prompt_len;
-    size_t shown_bytes;       /* of text, already in the stream */
-    bt_msg_first_token first; /* zero until it is known */
+    size_t shown_bytes;         /* of text, already in the stream */
+    bt_msg_first_token first;   /* zero until it is known */
+    bt_trace_sampling sampling; /* for a capture; its seed is drawn later */
     int64_t arrived_us, wrote_us, token_us;
     bool is_stream, is_baton, has_begun;
     /* broken: out of memory in the middle of the answer */

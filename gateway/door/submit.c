@@ -2,6 +2,7 @@
 #include "gateway/door/submit.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "gateway/door/capture.h"
 #include "gateway/door/live.h"
 #include "gateway/door/reply.h"
 
@@ -26,6 +27,7 @@ static bt_err fill_live(gw_door *d, gw_live *l, gw_http_exchange *x, const gw_op
     l->is_stream = r->is_stream;
     l->is_baton = r->is_baton;
     l->bound = bound;
+    gw_capture_begin(l, &r->sampling);
     l->head = (gw_answer_head){.is_chat = r->is_chat, .has_usage_chunk = r->has_usage_chunk,
                                .model = d->env.names[0], .created_s = bt_clock_wall_s()};
     uint64_t key;

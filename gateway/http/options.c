@@ -89,6 +89,19 @@ static const bt_opt table[] = {
      .type = BT_OPT_DURATION, .def = "30s", .lo = 0, .hi = 3600000,
      .help = "after SIGTERM or SIGINT, how long running requests may take to end"},
 
+    {.group = "Capture", .name = "capture", .value = "FILE", BT_OPT_AT(gw_options, capture),
+     .type = BT_OPT_STRING, .example = "capture.btcp",
+     .help = "record each request that ends: when it came, lengths, keyed hashes of its blocks, sampling, "
+             "times and outcome, but no text (see baton trace)"},
+    {.group = "Capture", .name = "capture-text", BT_OPT_AT(gw_options, capture_text), .type = BT_OPT_FLAG,
+     .help = "record prompts and answers too"},
+    {.group = "Capture", .name = "capture-seal", .value = "FILE", BT_OPT_AT(gw_options, capture_seal),
+     .type = BT_OPT_STRING, .example = "capture.public",
+     .help = "seal the records to this public key (see baton trace key), so that they cannot be read here"},
+    {.group = "Capture", .name = "capture-rotate", .value = "SIZE",
+     BT_OPT_AT(gw_options, capture_rotate_bytes), .type = BT_OPT_SIZE, .def = "256M", .lo = 4096,
+     .hi = (int64_t)1 << 40, .help = "a file of this size becomes FILE.1, FILE.2, ... and FILE begins anew"},
+
     BT_LOG_OPTS(gw_options, log, "Logs"),
 };
 
@@ -159,6 +172,9 @@ bt_err gw_options_check(const gw_options *o, bt_fault *fault)
     if (o->cors && !gw_cors_is_origin(o->cors))
         return bt_fail(fault, BT_EARG, "--cors '%s' is no origin; for example https://chat.example, or *",
                        o->cors);
+    if (!o->capture && (o->capture_text || o->capture_seal))
+        return bt_fail(fault, BT_EARG, "--capture-%s needs --capture FILE",
+                       o->capture_text ? "text" : "seal");
     if (o->alias && !*o->alias) return bt_fail(fault, BT_EARG, "--alias is empty");
     return BT_OK;
 }

@@ -32,6 +32,9 @@ typedef struct gw_options {
     bool is_given[BT_DEFAULT_FIELDS]; /* which of answers were, by gw_options_note */
     int policy;                       /* index in the order of gw_policy, from 0 */
     bool no_metrics;
+    const char *capture, *capture_seal; /* files; NULL: none */
+    bool capture_text;
+    uint64_t capture_rotate_bytes;
     bt_log_options log;
 } gw_options;
 
@@ -44,6 +47,7 @@ extern const char *const gw_options_policies[];
 void gw_options_note(gw_options *o, const bt_opt_args *args);
 
 /* Rules between settings: an address that is not loopback needs a key (HTTP: --api-key-file, control:
- * --keys) unless --insecure says otherwise for HTTP. BT_EARG with the option named. */
+ * --keys) unless --insecure says otherwise for HTTP; what a capture is like needs a capture. BT_EARG with the option
+ * named. */
 bt_err gw_options_check(const gw_options *o, bt_fault *fault);
 #endif

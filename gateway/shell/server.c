@@ -15,6 +15,7 @@
 #include "model/model.h"
 #include "rt/loop.h"
 #include "rt/notify.h"
+#include "trace/capture.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -40,6 +41,7 @@ typedef struct server {
     gw_door *door;
     gw_metrics *metrics;
     gw_auth *auth;
+    bt_capture *capture;
     gw_text text;
     gw_config config;
     char name[MAX_NAMES][NAME_BYTES];
@@ -340,6 +342,7 @@ static bt_err open_http(server *s, bt_fault *fault)
         .defaults = &s->defaults,
         .brain = s->brain,
         .metrics = s->metrics,
+        .capture = s->capture,
         .link = s->link,
         .self = s->config.self,
         .node_id = s->config.node_id,
@@ -366,6 +369,26 @@ static bt_err open_http(server *s, bt_fault *fault)
     return BT_OK;
 }
 
+static void tell_disk(const char *text) { bt_log(BT_LOG_WARN, "capture: %s", text); }
+
+static bt_err open_capture(server *s, bt_fault *fault)
+{
+    const gw_options *o = s->options;
+    const bt_capture_config c = {
+        .path = o->capture,          .model = s->names[0],         .rotate_bytes = o->capture_rotate_bytes,
+        .has_text = o->capture_text, .seal_file = o->capture_seal, .tell = tell_disk};
+    uint64_t cut = 0;
+    bt_fault why = {""};
+    if (!o->capture) return BT_OK;
+    const bt_err e = bt_capture_open(&s->capture, &cut, &c, &why);
+    if (e < 0) return bt_fail(fault, e, "--capture: %.200s", why.text);
+    if (cut)
+        bt_log(BT_LOG_WARN, "capture: %llu bytes of a torn record were cut off", (unsigned long long)cut);
+    bt_log(BT_LOG_INFO, "capturing to '%s'%s%s", o->capture, o->capture_text ? ", with texts" : "",
+           o->capture_seal ? ", sealed" : "");
+    return BT_OK;
+}
+
 static bt_err open_all(server *s, bt_fault *fault)
 {
     const gw_options *o = s->options;
@@ -377,6 +400,7 @@ static bt_err open_all(server *s, bt_fault *fault)
     if ((e = open_model(s, fault)) < 0) return e;
     if ((e = open_brain(s, fault)) < 0) return e;
     if ((e = gw_metrics_new(&s->metrics, s->names[0], fault)) < 0) return e;
+    if ((e = open_capture(s, fault)) < 0) return e;
     if ((e = gw_node_link_open(&s->link, s->loop, o->control, o->keys, o->key, on_message, on_cut, s,
                                fault)) < 0)
         return e;
@@ -405,6 +429,8 @@ bt_err gw_server_run(const gw_options *o, bt_fault *fault)
     bt_loop_end_signals();
     gw_http_close(s->http);
     gw_door_free(s->door);
+    if (!bt_capture_close(s->capture))
+        bt_log(BT_LOG_WARN, "capture: the disk did not take the last records in time");
     gw_node_link_close(s->link);
     gw_brain_free(s->brain);
     gw_metrics_free(s->metrics);

@@ -199,6 +199,32 @@ static void it_serves_itself_and_leaves_nothing_behind(void **state)
     json_decref(j);
 }
 
+/* What was captured with its text gives the same answers again; without it, prompts as long that begin alike.
+ */
+static void a_capture_is_replayed_as_it_was(void **state)
+{
+    (void)state;
+    for (int text = 1; text >= 0; text--) {
+        const char *capture = spawn_path(text ? "text.btcp" : "plain.btcp");
+        json_t *first =
+            result_of(SPAWN("baton", "replay", "--json", "-m", spawn_tiny_model(1), "--engine", "host", "-t",
+                            "1", "--synthetic", "in:100-300,out:6,rate:50,shared:70", "--limit", "20",
+                            "--capture", capture, text ? "--capture-text" : "--capture-text=no"));
+        json_t *again = result_of(REPLAY(capture, "--speed", "0.5"));
+        /* and the one to three questions by which the server was found out */
+        assert_true(number(again, "requests") >= 20 && number(again, "requests") <= 24);
+        assert_int_equal(number(again, "failed"), 0);
+        assert_true(number(again, "input_tokens") >= number(first, "input_tokens"));
+        assert_true(number(again, "input_tokens") <= number(first, "input_tokens") + 4 * 8);
+        assert_int_equal(number(again, "answers_compared"), text ? number(again, "requests") : 0);
+        assert_int_equal(number(again, "answers_equal"), number(again, "answers_compared"));
+        assert_int_equal(number(again, "short_answers"), 0);
+        assert_true(number(again, "cached_tokens") > 64);
+        json_decref(first);
+        json_decref(again);
+    }
+}
+
 static void nobody_there_is_told(void **state)
 {
     (void)state;
@@ -217,6 +243,7 @@ int main(void)
         cmocka_unit_test(a_row_a_request_and_a_page_that_needs_no_other),
         cmocka_unit_test(a_ramp_ends_with_the_highest_rate_that_keeps_the_limits),
         cmocka_unit_test(it_serves_itself_and_leaves_nothing_behind),
+        cmocka_unit_test(a_capture_is_replayed_as_it_was),
         cmocka_unit_test(nobody_there_is_told),
     };
     return cmocka_run_group_tests(tests, start_system, stop_system);

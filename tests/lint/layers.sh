@@ -29,8 +29,8 @@ common/node        : base crypto rt kernels model device kv wire xfer
 gateway/brain      : base wire xfer
 gateway/http       : base crypto rt model node
 gateway/api        : base text model sample wire gateway/http
-gateway/door       : base rt text model wire node gateway/brain gateway/http gateway/api
-gateway/shell      : base rt model gateway/brain gateway/http gateway/api gateway/door
+gateway/door       : base rt text model wire trace node gateway/brain gateway/http gateway/api
+gateway/shell      : base rt model trace gateway/brain gateway/http gateway/api gateway/door
 prefill-node/brain : base kv wire xfer
 prefill-node       : base kernels npu/compile sample kv wire engine node prefill-node/brain
 decode-node/brain  : base kv wire xfer

@@ -1,0 +1,395 @@
+/* A capture's file: what was put in is read back, whatever was cut, damaged, rotated, sealed or refused by
+ * the disk. */
+#include "trace/capture.h"
+#include "base/clock.h"
+#include "crypto/keys.h"
+#include "crypto/seal.h"
+#include "trace/capture_file.h"
+#include "trace/reader.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static char dir[] = "/tmp/baton-capture-XXXXXX";
+static char path[64], other[96];
+
+static int set_up(void **state)
+{
+    (void)state;
+    if (!mkdtemp(dir)) return -1;
+    snprintf(path, sizeof path, "%s/c", dir);
+    return 0;
+}
+
+static void clean(void)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s/*", dir);
+    assert_int_equal(system(command), 0);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    clean();
+    return rmdir(dir);
+}
+
+static int32_t ids[200];
+
+/* Request number i: 100 + i tokens of which the first 64 are the same for all. */
+static bt_trace_row row_of(bt_trace_captured *c, uint32_t i, bool has_text)
+{
+    for (uint32_t k = 0; k < 200; k++) ids[k] = (int32_t)(k < 64 ? k : k + 1000 * i);
+    *c = (bt_trace_captured){
+        .outcome = i % 3 ? BT_TRACE_STOP : BT_TRACE_CANCELLED,
+        .is_chat = i % 2,
+        .max_tokens = 50 + i,
+        .attempts = 1,
+        .cached_tokens = 3,
+        .covered_tokens = 4,
+        .sampling = {.temperature = 0.5f, .top_p = 1, .top_k = 40, .seed = 1ull << 60 | i},
+        .has_text = has_text,
+        .prompt_ids = ids,
+        .prompt_len = 100 + i % 50,
+        .answer_ids = ids + 7,
+        .answer_len = i % 9,
+        .text = "an answer",
+        .text_bytes = 9};
+    for (size_t t = 0; t < BT_TRACE_TIMES; t++)
+        c->time_us[t] = t == BT_TRACE_DECODE ? -1 : (int64_t)(i * 10 + t);
+    return (bt_trace_row){.arrival_us = (int64_t)i * 1000, .input_tokens = 100 + i % 50,
+                          .output_tokens = i % 9, .captured = c};
+}
+
+static void put(bt_buf *b, uint32_t i, bool has_text, const unsigned char *key)
+{
+    static const uint8_t hash_key[16] = {7};
+    uint64_t hash[4];
+    bt_trace_captured c;
+    bt_trace_row r = row_of(&c, i, has_text);
+    bt_capture_hash(hash, hash_key, c.prompt_ids, c.prompt_len);
+    r.hash_ids = hash;
+    r.hash_len = bt_capture_blocks(c.prompt_len);
+    assert_int_equal(bt_capture_put_request(b, &r, key, NULL), BT_OK);
+}
+
+static void write_file(const char *name, const void *bytes, size_t n)
+{
+    FILE *f = fopen(name, "w");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void expect_request(const bt_trace_row *r, uint32_t i, bool has_text)
+{
+    bt_trace_captured c;
+    const bt_trace_row want = row_of(&c, i, has_text);
+    const bt_trace_captured *got = r->captured;
+    assert_int_equal(r->arrival_us, want.arrival_us);
+    assert_int_equal(r->input_tokens, want.input_tokens);
+    assert_int_equal(r->output_tokens, want.output_tokens);
+    assert_int_equal(r->hash_len, bt_capture_blocks(want.input_tokens));
+    assert_int_equal(r->is_failed, c.outcome > BT_TRACE_LENGTH);
+    assert_int_equal(got->outcome, c.outcome);
+    assert_int_equal(got->is_chat, c.is_chat);
+    assert_int_equal(got->max_tokens, c.max_tokens);
+    assert_int_equal(got->cached_tokens, 3);
+    assert_int_equal(got->covered_tokens, 4);
+    assert_memory_equal(got->time_us, c.time_us, sizeof c.time_us);
+    assert_true(got->sampling.seed == c.sampling.seed && got->sampling.temperature == 0.5f);
+    assert_int_equal(got->has_text, has_text);
+    if (!has_text) return;
+    assert_int_equal(got->prompt_len, c.prompt_len);
+    assert_memory_equal(got->prompt_ids, c.prompt_ids, c.prompt_len * sizeof(int32_t));
+    assert_int_equal(got->answer_len, c.answer_len);
+    assert_memory_equal(got->answer_ids, c.answer_ids, c.answer_len * sizeof(int32_t));
+    assert_int_equal(got->text_bytes, 9);
+    assert_memory_equal(got->text, "an answer", 9);
+}
+
+/* Reads all of it: how many requests there were, in order from `from`; facts of the reader. */
+static uint32_t read_all(bt_trace_facts *facts, uint32_t from, bool has_text, bool skips,
+                         const bt_trace_options *keys)
+{
+    bt_trace_options o = keys ? *keys : (bt_trace_options){.format = BT_TRACE_AUTO};
+    o.skips_bad = skips;
+    bt_trace *t = NULL;
+    bt_fault fault = {""};
+    uint32_t n = 0;
+    bool is_end = false;
+    if (bt_trace_open(&t, path, &o, &fault) < 0) fail_msg("%s", fault.text);
+    for (bt_trace_row r; !is_end;) {
+        if (bt_trace_next(&r, &is_end, t, &fault) < 0) fail_msg("%s", fault.text);
+        if (!is_end && from != UINT32_MAX) expect_request(&r, from + n, has_text);
+        n += !is_end;
+    }
+    *facts = bt_trace_look(t);
+    bt_trace_close(t);
+    return n;
+}
+
+static void records_are_read_back_with_and_without_text(void **state)
+{
+    (void)state;
+    for (int text = 0; text < 2; text++) {
+        bt_buf b;
+        bt_trace_facts facts;
+        bt_buf_init(&b, 1 << 20);
+        assert_int_equal(bt_capture_put_start(&b, &(bt_capture_start){.wall_s = 1700000000}, NULL, NULL),
+                         BT_OK);
+        for (uint32_t i = 0; i < 20; i++) put(&b, i, text, NULL);
+        assert_int_equal(bt_capture_put_dropped(&b, 5, NULL, NULL), BT_OK);
+        write_file(path, b.data, b.len);
+        assert_int_equal(read_all(&facts, 0, text, false, NULL), 20);
+        assert_int_equal(facts.dropped, 5);
+        assert_int_equal(facts.starts, 1);
+        assert_int_equal(facts.torn_bytes, 0);
+        if (!text) assert_null(memmem(b.data, b.len, "an answer", 9));
+        bt_buf_done(&b);
+    }
+}
+
+static void a_torn_tail_is_cut_wherever_it_tore(void **state)
+{
+    (void)state;
+    bt_buf b;
+    size_t end[4];
+    bt_trace_facts facts;
+    bt_buf_init(&b, 1 << 20);
+    assert_int_equal(bt_capture_put_start(&b, &(bt_capture_start){.wall_s = 1}, NULL, NULL), BT_OK);
+    for (uint32_t i = 0; i < 4; i++) {
+        put(&b, i, true, NULL);
+        end[i] = b.len;
+    }
+    for (size_t n = end[1]; n < b.len; n++) {
+        const uint32_t whole = n >= end[2] ? 3 : 2;
+        write_file(path, b.data, n);
+        assert_int_equal(read_all(&facts, 0, true, false, NULL), whole);
+        assert_int_equal(facts.torn_bytes, n - end[whole - 1]);
+        if (n % 7) continue;
+        bt_capture_file f; /* who goes on with it cuts it too */
+        assert_int_equal(bt_capture_file_open(&f, path, 1 << 20, NULL), BT_OK);
+        assert_int_equal(f.cut_bytes, n - end[whole - 1]);
+        assert_int_equal(bt_capture_file_add(&f, b.data + end[0], end[1] - end[0], NULL), BT_OK);
+        bt_capture_file_close(&f);
+        assert_int_equal(read_all(&facts, UINT32_MAX, true, false, NULL), whole + 1);
+        assert_int_equal(facts.torn_bytes, 0);
+    }
+    bt_buf_done(&b);
+}
+
+static void a_damaged_record_is_one_bad_row(void **state)
+{
+    (void)state;
+    bt_buf b;
+    size_t from, to;
+    bt_trace_facts facts;
+    bt_buf_init(&b, 1 << 20);
+    assert_int_equal(bt_capture_put_start(&b, &(bt_capture_start){.wall_s = 1}, NULL, NULL), BT_OK);
+    put(&b, 0, true, NULL);
+    from = b.len;
+    put(&b, 1, true, NULL);
+    to = b.len;
+    put(&b, 2, true, NULL);
+    for (size_t i = from; i < to; i++) {
+        b.data[i] ^= 0x40;
+        write_file(path, b.data, b.len);
+        assert_int_equal(read_all(&facts, UINT32_MAX, true, true, NULL), 2);
+        assert_true(facts.bad >= 1);
+        assert_non_null(strstr(facts.first_bad, "'record'"));
+        b.data[i] ^= 0x40;
+    }
+    bt_buf_done(&b);
+}
+
+static void what_is_sealed_is_read_with_its_key_alone(void **state)
+{
+    (void)state;
+    bt_keys k, wrong;
+    unsigned char key[4][32];
+    bt_buf b;
+    bt_trace_facts facts;
+    assert_int_equal(bt_seal_start(NULL), BT_OK);
+    assert_int_equal(bt_keys_make(&k, NULL), BT_OK);
+    assert_int_equal(bt_keys_make(&wrong, NULL), BT_OK);
+    assert_int_equal(bt_keys_from_z85(key[0], k.public_key, NULL), BT_OK);
+    assert_int_equal(bt_keys_from_z85(key[1], k.secret_key, NULL), BT_OK);
+    assert_int_equal(bt_keys_from_z85(key[2], wrong.public_key, NULL), BT_OK);
+    assert_int_equal(bt_keys_from_z85(key[3], wrong.secret_key, NULL), BT_OK);
+    bt_buf_init(&b, 1 << 20);
+    assert_int_equal(bt_capture_put_start(&b, &(bt_capture_start){.wall_s = 1}, key[0], NULL), BT_OK);
+    for (uint32_t i = 0; i < 5; i++) put(&b, i, true, key[0]);
+    assert_null(memmem(b.data, b.len, "an answer", 9));
+    write_file(path, b.data, b.len);
+    const bt_trace_options own = {.public_key = key[0], .secret_key = key[1]};
+    assert_int_equal(read_all(&facts, 0, true, false, &own), 5);
+    const bt_trace_options no[] = {{.format = BT_TRACE_AUTO}, {.public_key = key[2], .secret_key = key[3]}};
+    for (size_t i = 0; i < 2; i++) {
+        bt_trace *t = NULL;
+        bt_trace_row r;
+        bool is_end;
+        assert_int_equal(bt_trace_open(&t, path, &no[i], NULL), BT_OK);
+        assert_int_equal(bt_trace_next(&r, &is_end, t, NULL), BT_EAUTH);
+        bt_trace_close(t);
+    }
+    bt_buf_done(&b);
+}
+
+/* ---- the recorder -------------------------------------------------------------------------------- */
+
+static bt_capture *open_capture(uint64_t rotate_bytes, bool has_text, const char *seal)
+{
+    bt_capture *c = NULL;
+    uint64_t cut;
+    bt_fault fault = {""};
+    const bt_capture_config config = {.path = path, .model = "m", .rotate_bytes = rotate_bytes,
+                                      .has_text = has_text, .seal_file = seal};
+    if (bt_capture_open(&c, &cut, &config, &fault) < 0) fail_msg("%s", fault.text);
+    return c;
+}
+
+static void add(bt_capture *c, uint32_t i)
+{
+    bt_trace_captured k;
+    bt_trace_row r = row_of(&k, i, true);
+    r.arrival_us = bt_clock_us();
+    bt_capture_add(c, &r);
+}
+
+static void hashes_share_what_prompts_share_and_no_key_twice(void **state)
+{
+    (void)state;
+    uint64_t first[2];
+    clean();
+    for (int run = 0; run < 2; run++) {
+        bt_capture *c = open_capture(1 << 20, false, NULL);
+        for (uint32_t i = 1; i < 4; i++) add(c, i);
+        assert_true(bt_capture_close(c));
+    }
+    const bt_trace_options o = {.format = BT_TRACE_AUTO};
+    bt_trace *t = NULL;
+    bt_trace_row r;
+    bool is_end;
+    uint64_t last = 0;
+    assert_int_equal(bt_trace_open(&t, path, &o, NULL), BT_OK);
+    for (int n = 0; n < 6; n++) {
+        assert_int_equal(bt_trace_next(&r, &is_end, t, NULL), BT_OK);
+        assert_int_equal(r.hash_len, 2);
+        if (n % 3 == 0) first[n / 3] = r.hash_ids[0];
+        assert_true(r.hash_ids[0] == first[n / 3]); /* 64 tokens in common, */
+        assert_true(r.hash_ids[1] != last);         /* and then none */
+        last = r.hash_ids[1];
+    }
+    assert_int_equal(bt_trace_look(t).starts, 2);
+    assert_true(first[0] != first[1]);
+    bt_trace_close(t);
+}
+
+static void it_is_rotated_and_read_as_one(void **state)
+{
+    (void)state;
+    struct stat st;
+    bt_trace_facts facts;
+    clean();
+    for (int run = 0; run < 2; run++) {
+        bt_capture *c = open_capture(4096, true, NULL);
+        for (uint32_t i = 0; i < 100; i++) add(c, i);
+        assert_true(bt_capture_close(c));
+    }
+    for (int part = 1; part <= 20; part++) {
+        snprintf(other, sizeof other, "%s.%d", path, part);
+        assert_int_equal(stat(other, &st), 0);
+        assert_true(st.st_size <= 4096 && (st.st_mode & 0777) == 0600);
+    }
+    assert_int_equal(read_all(&facts, UINT32_MAX, true, false, NULL), 200);
+    assert_true(facts.starts > 20);
+    assert_int_equal(facts.bad + facts.dropped + facts.torn_bytes, 0);
+}
+
+static void two_do_not_write_to_one_file(void **state)
+{
+    (void)state;
+    clean();
+    bt_capture *c = open_capture(1 << 20, false, NULL), *second = NULL;
+    uint64_t cut;
+    assert_int_equal(bt_capture_open(&second, &cut, &(bt_capture_config){.path = path, .model = "m"}, NULL),
+                     BT_EAGAIN);
+    assert_true(bt_capture_close(c));
+    write_file(path, "a list of secrets\n", 18);
+    assert_int_equal(bt_capture_open(&second, &cut, &(bt_capture_config){.path = path, .model = "m"}, NULL),
+                     BT_EFORMAT);
+}
+
+/* The disk takes 20,000 bytes a file. What does not fit is dropped and counted, nothing half written stays,
+ * and where there is room again it goes on and tells how many are missing. */
+static void a_full_disk_drops_records_and_says_how_many(void **state)
+{
+    (void)state;
+    struct rlimit before, small;
+    bt_trace_facts facts;
+    clean();
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = before;
+    small.rlim_cur = 20000;
+    bt_capture *c = open_capture(1 << 20, true, NULL);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    for (uint32_t i = 0; i < 200; i++) add(c, i);
+    bt_capture_counts n;
+    const int64_t until_ms = bt_clock_ms() + 10000;
+    do n = bt_capture_look(c);
+    while (n.written + n.busy + n.refused < 200 && bt_clock_ms() < until_ms);
+    assert_int_equal(n.written + n.refused, 200);
+    assert_true(n.written > 10 && n.refused > 100);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    add(c, 1);
+    assert_true(bt_capture_close(c));
+    assert_int_equal(read_all(&facts, UINT32_MAX, true, false, NULL), n.written + 1);
+    assert_int_equal(facts.dropped, n.refused);
+    assert_int_equal(facts.bad + facts.torn_bytes, 0);
+}
+
+/* Records come faster than they can be written. What has no place is counted at once, and the file tells it.
+ */
+static void what_the_thread_cannot_keep_up_with_is_dropped_and_told(void **state)
+{
+    (void)state;
+    bt_trace_facts facts;
+    clean();
+    bt_capture *c = open_capture(1 << 30, true, NULL);
+    for (uint32_t i = 0; i < 100000; i++) add(c, i);
+    assert_true(bt_capture_close(c));
+    const uint32_t written = read_all(&facts, UINT32_MAX, true, false, NULL);
+    assert_int_equal(written + facts.dropped, 100000);
+    assert_int_equal(facts.bad + facts.torn_bytes, 0);
+    assert_true(written >= BT_CAPTURE_RING);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(records_are_read_back_with_and_without_text),
+        cmocka_unit_test(a_torn_tail_is_cut_wherever_it_tore),
+        cmocka_unit_test(a_damaged_record_is_one_bad_row),
+        cmocka_unit_test(what_is_sealed_is_read_with_its_key_alone),
+        cmocka_unit_test(hashes_share_what_prompts_share_and_no_key_twice),
+        cmocka_unit_test(it_is_rotated_and_read_as_one),
+        cmocka_unit_test(two_do_not_write_to_one_file),
+        cmocka_unit_test(a_full_disk_drops_records_and_says_how_many),
+        cmocka_unit_test(what_the_thread_cannot_keep_up_with_is_dropped_and_told),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
