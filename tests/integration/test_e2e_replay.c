@@ -190,11 +190,13 @@ static void a_ramp_ends_with_the_highest_rate_that_keeps_the_limits(void **state
 static void it_serves_itself_and_leaves_nothing_behind(void **state)
 {
     (void)state;
-    spawn *s =
-        SPAWN("baton", "replay", "--json", "-m", spawn_tiny_model(1), "--engine", "host", "-t", "1",
-              "--prefill", "0", "--decode", "2", "--synthetic", "in:30,out:5,rate:50", "--limit", "10");
+    spawn *s = SPAWN("baton", "replay", "--json", "-m", spawn_tiny_model(1), "--engine", "host", "-t", "1",
+                     "--prefill", "0", "--decode", "2", "--synthetic", "in:90,out:5,rate:50", "--limit", "10",
+                     "-c", "64", "--fit");
     json_t *j = result_of(s);
     assert_int_equal(number(j, "completed"), 10);
+    assert_int_equal(number(j, "input_tokens"), 590); /* the context is what its nodes have, not the model's
+                                                       */
     assert_int_equal(json_array_size(json_object_get(j, "nodes")), 2);
     json_decref(j);
 }
