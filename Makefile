@@ -170,6 +170,13 @@ $(REPLAY_H): tools/replay/page.html
 	$(call say,GEN,$@)
 	$(Q)sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $< > $@
 $(B)/tools/replay/report.o: $(REPLAY_H)
+# And the page of a timeline.
+PAGE_H := $(B)/gen/tools/timeline/page_text.h
+$(PAGE_H): tools/timeline/page.html
+	@mkdir -p $(@D)
+	$(call say,GEN,$@)
+	$(Q)sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $< > $@
+$(B)/tools/timeline/timeline.o: $(PAGE_H)
 
 # ---- set-up ----------------------------------------------------------------------------------------
 ## deps: install the libraries and tools that are missing, those of lint too (Debian; sudo if not root)
@@ -238,6 +245,14 @@ $(B)/break/%.o: %.c $(B)/.flags | $(GEN_H)
 simtest: $(B)/$(if $(BREAK),break,tests/sim)/simtest
 	@$< seeds=$(or $(SEEDS),1000) start=$(or $(START),1) $(if $(BREAK),break=$(BREAK)) $(if $(TRACE),trace=$(TRACE)) $(if $(SHRINK),shrink)
 
+## validate: the time of devices against what others measured: predicted, published, error; then the calibration
+validate: $(B)/tests/validate/validate
+	@$< tests/validate/measured.json
+	@$< tests/validate/measured.json --fit
+$(B)/tests/validate/validate: $(B)/tests/validate/validate.o $(LIBS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group $(ALL_LDFLAGS) $(DEP_LIBS) -lm
+
 $(FUZZERS:%=$(B)/tests/fuzz/%): $(B)/tests/fuzz/%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/regress_main.o $(HELPER_O) $(LIBS)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group $(ALL_LDFLAGS) $(DEP_LIBS)
@@ -264,7 +279,7 @@ format:
 # Every file at the widest instruction set, so that the kernels' code is seen too.
 SOURCES := $(call sources,$(filter-out tests build bin,$(patsubst %/,%,$(wildcard */))))
 ## analyze: cppcheck and clang-tidy over the programs' sources; any finding fails (.clang-tidy says which checks, and why)
-analyze: $(GEN_H) $(PROFILE_H) $(CALIB_H) $(REPLAY_H)
+analyze: $(GEN_H) $(PROFILE_H) $(CALIB_H) $(PAGE_H) $(REPLAY_H)
 	@command -v cppcheck clang-tidy > /dev/null || { echo 'analyze needs: apt-get install cppcheck clang-tidy' >&2; exit 1; }
 	cppcheck -q --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
 	  -D_GNU_SOURCE -DBT_VERSION='""' -Icommon -I. $(SOURCES)

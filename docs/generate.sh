@@ -161,17 +161,17 @@ environment() {
     awk -F '\t' '$11 != "" {
             who = $1; list = sub(/^baton /, "", who) ? "command" : "daemon"
             sub(/^baton-/, "", who); names[$11] = 1
+            if (list == "command" && !(who in known)) { known[who] = 1; all[++count] = who }
+            has[$11, who] = 1; times[list, $11]++
             of[list, $11] = of[list, $11] (of[list, $11] == "" ? "" : ", ") who
-            if (list == "command" && !(who in seen)) { seen[who] = 1; all[++commands] = who }
         }
-        # A long list is told by what is not in it.
-        function cell(had,   i, but) {
-            if (length(had) < 80) return had
-            for (i = 1; i <= commands; i++)
-                if (!index(", " had ",", ", " all[i] ",")) but = but (but == "" ? "" : ", ") all[i]
-            return "all but " but
+        # what nearly every command reads is said by those that do not
+        function commands(n,   i, but) {
+            if (times["command", n] < 10) return of["command", n]
+            for (i = 1; i <= count; i++) if (!((n, all[i]) in has)) but = but (but == "" ? "" : ", ") all[i]
+            return "all" (but == "" ? "" : " but " but)
         }
-        END { for (n in names) print "| `" n "` | " cell(of["command", n]) " | " of["daemon", n] " |" }' "$work/options" | sort
+        END { for (n in names) print "| `" n "` | " commands(n) " | " of["daemon", n] " |" }' "$work/options" | sort
 }
 
 section() {

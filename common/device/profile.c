@@ -227,9 +227,9 @@ static bt_err check_sources(const json_t *sources, const json_t *root, bt_fault 
 
 static bt_err bad_field(const char *name, bt_fault *fault)
 {
-    const char *known[FIELDS + 4] = {"name", "title", "operators", "sources"};
-    for (size_t f = 0; f < FIELDS; f++) known[4 + f] = fields[f].name;
-    return bad_name("no field of a profile", name, known, FIELDS + 4, fault);
+    const char *known[FIELDS + 5] = {"name", "title", "operators", "sources", "time"};
+    for (size_t f = 0; f < FIELDS; f++) known[5 + f] = fields[f].name;
+    return bad_name("no field of a profile", name, known, FIELDS + 5, fault);
 }
 
 static bt_err read_root(bt_profile *p, const json_t *root, bt_fault *fault)
@@ -246,6 +246,7 @@ static bt_err read_root(bt_profile *p, const json_t *root, bt_fault *fault)
         else if (!strcmp(name, "title"))
             e = read_text(p->title, sizeof p->title, value, "title", NULL, fault);
         else if (!strcmp(name, "operators")) e = read_operators(p, value, fault);
+        else if (!strcmp(name, "time")) e = bt_profile_time_read(&p->time, value, fault);
         else if (!strcmp(name, "sources")) e = check_sources(value, root, fault);
         else e = bad_field(name, fault);
         if (e < 0) return e;

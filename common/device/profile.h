@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/err.h"
+#include "device/profile_time.h"
 #include "graph/graph.h"
 
 /* What a device allows, as data: common/device/profiles/NAME.json, built into the programs; docs/profiles.md explains
@@ -42,6 +43,7 @@ typedef struct bt_profile {
     struct {
         uint32_t seq, ctx;
     } refused_shape[BT_PROFILE_MAX_REFUSED];
+    bt_profile_time time; /* how fast it is, and what it draws */
 } bt_profile;
 
 /* name_or_path NULL: "host". What is no built-in name is a path if it has a '/' or ends in ".json". BT_EARG: no such

@@ -1,19 +1,26 @@
-/* Packing functions and size accounting of tiles; nothing here is a stored form. */
+/* Packing functions and size accounting of tiles. */
 #include "device/tile.h"
 
 #include <string.h>
 
-void bt_tile_pack(uint16_t *tile, const uint16_t *in, size_t stride, size_t rows, size_t cols)
+bt_tile bt_tile_of(uint32_t tile_rows, uint32_t tile_cols, uint32_t k, uint32_t bits)
 {
-    memset(tile, 0, BT_TILE_ELEMS * sizeof *tile);
-    for (size_t r = 0; r < rows; r++)
-        for (size_t c = 0; c < cols; c++) tile[bt_tile_index(r, c)] = in[r * stride + c];
+    return tile_rows ? (bt_tile){tile_rows, tile_cols, bits} : (bt_tile){1, k, bits};
 }
 
-void bt_tile_unpack(uint16_t *out, size_t stride, size_t rows, size_t cols, const uint16_t *tile)
+void bt_tile_pack(const bt_tile *t, uint16_t *tile, const uint16_t *in, size_t stride, size_t rows,
+                  size_t cols)
+{
+    memset(tile, 0, bt_tile_elems(t) * sizeof *tile);
+    for (size_t r = 0; r < rows; r++)
+        for (size_t c = 0; c < cols; c++) tile[bt_tile_index(t, r, c)] = in[r * stride + c];
+}
+
+void bt_tile_unpack(const bt_tile *t, uint16_t *out, size_t stride, size_t rows, size_t cols,
+                    const uint16_t *tile)
 {
     for (size_t r = 0; r < rows; r++)
-        for (size_t c = 0; c < cols; c++) out[r * stride + c] = tile[bt_tile_index(r, c)];
+        for (size_t c = 0; c < cols; c++) out[r * stride + c] = tile[bt_tile_index(t, r, c)];
 }
 
 uint64_t bt_tile_bytes(const bt_profile *p, uint64_t n, uint64_t k, uint32_t bits)

@@ -113,5 +113,6 @@ bt_msg_work bt_node_setup_work(const bt_report_work *work)
                          .compilations = work->compilations,
                          .masked_macs = work->masked_macs,
                          .session_switches = work->session_switches,
-                         .session_switch_ns = work->session_switch_ns};
+                         .session_switch_ns = work->session_switch_ns,
+                         .tile_padding_macs = work->tile_padding_macs};
 }

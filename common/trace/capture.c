@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* One request on its way: the struct, then prompt ids, answer ids and text behind it. */
 typedef struct item {
@@ -32,7 +31,8 @@ struct bt_capture {
     uint8_t hash_key[BT_KEYED_HASH_KEY_BYTES];
     int64_t start_us; /* of this process's clock */
     int64_t wall_s;
-    bt_ring *ring; /* of item *; NULL ends the thread */
+    bt_ring *ring; /* of item * */
+    bt_ring *over; /* the thread says that it ends, by one byte */
     pthread_t thread;
     bt_capture_file file; /* from here the thread's own */
     bt_buf record;
@@ -40,6 +40,7 @@ struct bt_capture {
     size_t hash_cap;
     uint64_t told_drops; /* those that a record has told */
     int64_t told_us;
+    atomic_bool is_ending;
     atomic_uint_fast64_t waiting_bytes, written, busy, refused, bytes;
 };
 
@@ -172,15 +173,13 @@ static void *thread_main(void *ud)
 {
     bt_capture *c = ud;
     int64_t synced_ms = bt_clock_ms();
-    for (item *i;;) {
-        (void)bt_ring_wait(c->ring, c->file.is_dirty ? BT_CAPTURE_SYNC_MS : -1); /* the ring tells what is
-                                                                                    there */
+    for (bool is_ending = false; !is_ending;) {
+        item *i;
+        /* Popping makes the ring quiet, whoever woke it; so its end is looked for before each wait. */
+        if (!atomic_load(&c->is_ending))
+            (void)bt_ring_wait(c->ring, c->file.is_dirty ? BT_CAPTURE_SYNC_MS : -1);
+        is_ending = atomic_load(&c->is_ending); /* before the last look: nothing is added after it */
         while (bt_ring_pop(c->ring, &i)) {
-            if (!i) {
-                write_last_drops(c);
-                sync_file(c);
-                return NULL;
-            }
             write_item(c, i);
             atomic_fetch_sub(&c->waiting_bytes, i->bytes);
             free(i);
@@ -193,6 +192,10 @@ static void *thread_main(void *ud)
             synced_ms = bt_clock_ms();
         }
     }
+    write_last_drops(c);
+    sync_file(c);
+    (void)bt_ring_push(c->over, &(uint8_t){1}); /* its only one */
+    return NULL;
 }
 
 /* ---- opening and closing ------------------------------------------------------------------------- */
@@ -219,6 +222,7 @@ static void free_all(bt_capture *c)
 {
     if (c->file.path) bt_capture_file_close(&c->file);
     bt_ring_free(c->ring);
+    bt_ring_free(c->over);
     bt_buf_done(&c->record);
     bt_secret_wipe(c->hash_key, sizeof c->hash_key);
     free(c->hash);
@@ -238,6 +242,7 @@ bt_err bt_capture_open(bt_capture **ret, uint64_t *ret_cut, const bt_capture_con
     if (e == BT_OK) e = load_key(c, fault);
     if (e == BT_OK) e = bt_rng_entropy(c->hash_key, sizeof c->hash_key, fault);
     if (e == BT_OK) e = bt_ring_new(&c->ring, sizeof(item *), BT_CAPTURE_RING, fault);
+    if (e == BT_OK) e = bt_ring_new(&c->over, 1, 1, fault);
     if (e == BT_OK) e = bt_capture_file_open(&c->file, config->path, config->rotate_bytes, fault);
     if (e == BT_OK) e = put_start(c, fault);
     if (e == BT_OK) e = bt_capture_file_add(&c->file, c->record.data, c->record.len, fault);
@@ -262,16 +267,17 @@ fail:
 
 bool bt_capture_close(bt_capture *c)
 {
-    item *const end = NULL;
+    uint8_t word;
     if (!c) return true;
     const int64_t until_ms = bt_clock_ms() + BT_CAPTURE_CLOSE_MS;
-    while (!bt_ring_push(c->ring, &end) && bt_clock_ms() < until_ms) {
-        const struct timespec a_moment = {.tv_nsec = 1000000};
-        (void)nanosleep(&a_moment, NULL); /* the ring is full: the thread is behind */
+    atomic_store(&c->is_ending, true);
+    bt_ring_wake(c->ring);
+    while (!bt_ring_pop(c->over, &word)) {
+        const int64_t left_ms = until_ms - bt_clock_ms();
+        if (left_ms <= 0) return false;
+        (void)bt_ring_wait(c->over, (int)left_ms); /* a signal wakes it too */
     }
-    const int64_t now_ms = bt_clock_ms(), by_ms = now_ms < until_ms ? until_ms : now_ms + 1;
-    const struct timespec by = {.tv_sec = by_ms / 1000, .tv_nsec = by_ms % 1000 * 1000000};
-    if (pthread_clockjoin_np(c->thread, NULL, CLOCK_MONOTONIC, &by) != 0) return false;
+    pthread_join(c->thread, NULL);
     free_all(c);
     return true;
 }

@@ -81,6 +81,10 @@ bt_err bt_synth_fit(bt_synth *s, const bt_trace_row *row, bt_fault *fault)
     if (!row->has_output)
         return bt_fail(fault, BT_EARG, "line %llu: the trace does not say how long the answer was",
                        (unsigned long long)row->line);
+    if (row->has_delay || (s->row_len && s->has_times != row->has_arrival))
+        return bt_fail(fault, BT_EARG,
+                       "line %llu: a request without a time of its own among others; cannot draw them",
+                       (unsigned long long)row->line);
     known k = {.input = row->input_tokens, .output = row->output_tokens, .blocks = (uint32_t)row->hash_len};
     for (const uint64_t *had;
          k.match < row->hash_len && (had = bt_trace_map_find(&s->last, row->hash_ids[k.match])); k.match++)

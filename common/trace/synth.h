@@ -28,7 +28,8 @@ typedef struct bt_synth_gaps {
 
 bt_err bt_synth_new(bt_synth **ret, bt_fault *fault);
 void bt_synth_free(bt_synth *s); /* NULL is fine */
-/* BT_EARG: a row without an answer's length; BT_ELIMIT: more than BT_SYNTH_MAX_ROWS, or too many ids. */
+/* BT_EARG: a row without an answer's length, or with a delay or no time among rows with times; BT_ELIMIT: more than
+ * BT_SYNTH_MAX_ROWS, or too many ids. */
 bt_err bt_synth_fit(bt_synth *s, const bt_trace_row *row, bt_fault *fault);
 /* After the last row: how to draw. BT_EARG: nothing to draw from, or no gaps (the trace has no times and none are
  * given), or windows without a request. */

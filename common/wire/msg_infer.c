@@ -218,6 +218,7 @@ static ProtobufCMessage *fill_first_token(bt_msg_scratch *s, const bt_msg *m)
     b->masked_macs = t->work.masked_macs;
     b->session_switches = t->work.session_switches;
     b->session_switch_ns = t->work.session_switch_ns;
+    b->tile_padding_macs = t->work.tile_padding_macs;
     b->cached_tokens = t->cached_tokens;
     if (t->has_logprob) {
         bt_msg_sampling_put_logprob(&s->logprob, &t->logprob);
@@ -237,8 +238,9 @@ static void read_first_token(bt_msg_checker *c, bt_msg *m, const ProtobufCMessag
     for (size_t i = 0; i < b->n_top_logits; i++) t->top_logits[i] = b->top_logits[i];
     t->queue_us = b->queue_us;
     t->prefill_us = b->prefill_us;
-    t->work = (bt_msg_work){b->rows,         b->npu_macs,    b->companion_macs,   b->shadow_entries,
-                            b->compilations, b->masked_macs, b->session_switches, b->session_switch_ns};
+    t->work = (bt_msg_work){
+        b->rows,        b->npu_macs,         b->companion_macs,    b->shadow_entries,   b->compilations,
+        b->masked_macs, b->session_switches, b->session_switch_ns, b->tile_padding_macs};
     t->cached_tokens = b->cached_tokens;
     t->has_logprob = b->logprob != NULL;
     if (b->logprob) bt_msg_sampling_get_logprob(c, &t->logprob, b->logprob);

@@ -14,7 +14,7 @@ _baton()
     fi
     if [ "$program" = baton ]; then
         if [ "$COMP_CWORD" = 1 ]; then
-            mapfile -t COMPREPLY < <(compgen -W 'run chat up status role keygen compile cache inspect tokenize trace padding profiles bench replay compare perplexity help --help --version' -- "$cur")
+            mapfile -t COMPREPLY < <(compgen -W 'run chat up status role keygen compile cache inspect tokenize trace padding profiles roofline timeline bench replay compare perplexity help --help --version' -- "$cur")
             return
         fi
         program="baton ${COMP_WORDS[1]}"
@@ -129,6 +129,21 @@ _baton()
     "baton trace --cv" | \
     "baton padding --policy" | \
     "baton padding --ctx-size" | "baton padding -c" | \
+    "baton roofline --profile" | \
+    "baton roofline --decode-profile" | \
+    "baton roofline --link" | \
+    "baton timeline --ctx-size" | "baton timeline -c" | \
+    "baton timeline --quant" | \
+    "baton timeline --shape-policy" | \
+    "baton timeline --profile" | \
+    "baton timeline --companion" | \
+    "baton timeline --decode-profile" | \
+    "baton timeline --link" | \
+    "baton timeline --prompt-tokens" | "baton timeline -p" | \
+    "baton timeline --n-predict" | "baton timeline -n" | \
+    "baton timeline --window" | \
+    "baton timeline --threads" | "baton timeline -t" | \
+    "baton timeline --cache-limit" | \
     "baton bench --weights" | \
     "baton bench --quant" | \
     "baton bench --shape-policy" | \
@@ -271,6 +286,9 @@ _baton()
     "baton trace --unseal" | \
     "baton trace --output" | "baton trace -o" | \
     "baton trace --rates" | \
+    "baton timeline --calib" | \
+    "baton timeline --package" | \
+    "baton timeline --timeline" | "baton timeline -o" | \
     "baton bench --calib" | \
     "baton bench --package" | \
     "baton replay --api-key-file" | \
@@ -298,6 +316,8 @@ _baton()
     "baton compile --model" | "baton compile -m" | \
     "baton tokenize --model" | "baton tokenize -m" | \
     "baton trace --model" | "baton trace -m" | \
+    "baton roofline --model" | "baton roofline -m" | \
+    "baton timeline --model" | "baton timeline -m" | \
     "baton bench --model" | "baton bench -m" | \
     "baton replay --model" | "baton replay -m" | \
     "baton perplexity --model" | "baton perplexity -m" | \
@@ -337,6 +357,7 @@ _baton()
     "baton chat --npu-ops" | \
     "baton up --npu-ops" | \
     "baton compile --npu-ops" | \
+    "baton timeline --npu-ops" | \
     "baton bench --npu-ops" | \
     "baton replay --npu-ops" | \
     "baton perplexity --npu-ops" | \
@@ -350,6 +371,7 @@ _baton()
         mapfile -t COMPREPLY < <(compgen -W "least-load prefix round-robin" -- "$cur")
         return ;;
     "baton up --keys" | \
+    "baton compile --images" | \
     "baton replay --keys" | \
     "baton-gateway --keys" | \
     "baton-prefill --keys" | \
@@ -374,6 +396,12 @@ _baton()
         return ;;
     "baton trace --to")
         mapfile -t COMPREPLY < <(compgen -W "mooncake baton" -- "$cur")
+        return ;;
+    "baton roofline --decode-weights")
+        mapfile -t COMPREPLY < <(compgen -W "f16 int8 q4_0" -- "$cur")
+        return ;;
+    "baton timeline --schedule")
+        mapfile -t COMPREPLY < <(compgen -W "best serial fifo ooo" -- "$cur")
         return ;;
     "baton bench --output" | "baton bench -o")
         mapfile -t COMPREPLY < <(compgen -W "md csv json" -- "$cur")
@@ -408,13 +436,15 @@ _baton()
     "baton status") words="--url --api-key-file --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton role") words="--url --api-key-file --wait --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton keygen") words="--gateways --prefill --decode --json --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton compile") words="--model -m --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --threads -t --isa --cache-limit --output -o --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton compile") words="--model -m --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --threads -t --isa --cache-limit --output -o --images --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton cache") words="--yes -y --cache-limit --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton inspect") words="--shape-policy --ctx-size -c --tensors --graph --errors --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton tokenize") words="--model -m --prompt -p --file -f --bos --special --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton trace") words="--format --skip-bad --model -m --unseal --output -o --to --block-tokens --start --duration --skip --limit --speed --input --answer --max-input --max-answer-tokens --new-block-tokens --requests -n --seed --rate --cv --rates --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton padding") words="--policy --ctx-size -c --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton profiles") words="--json --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton roofline") words="--model -m --profile --decode-profile --link --decode-weights --json --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton timeline") words="--model -m --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --companion --decode-profile --link --prompt-tokens -p --n-predict -n --schedule --window --threads -t --cache-limit --timeline -o --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton bench") words="--model -m --engine --weights --kv-dtype --quant --shape-policy --profile --npu-ops --calib --require-npu --package --n-prompt -p --n-gen -n --batch --n-depth -d --repetitions -r --kernels --threads -t --isa --cache-limit --output -o --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton replay") words="--format --skip-bad --synthetic --limit --speed --rate --concurrency --jitter --streams --timeout --seed --prompts --block-tokens --answer-tokens --scale-lengths --fit --url --api-key-file --served-model --prefill --decode --local-prefill-below --policy --keys --max-queue --max-connections --recovery-timeout --capture --capture-text --capture-seal --capture-rotate --model -m --engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --slo --ramp --ramp-share --csv --report --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton compare") words="--seed --json --help -h --version -V --print-config --print-options --print-man" ;;

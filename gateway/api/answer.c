@@ -103,7 +103,7 @@ static json_t *add_work(json_t *object, const gw_answer_report *r)
     const bt_msg_work *w = &r->work;
     const uint64_t macs = w->npu_macs + w->companion_macs;
     json_t *more = json_pack(
-        "{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "engine", words(g ? g->name : NULL), "quant",
+        "{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "engine", words(g ? g->name : NULL), "quant",
         words(g ? g->quant : NULL), "shape_policy", words(g ? g->shape_policy : NULL), "profile",
         words(g ? g->profile : NULL), "npu_mac_ratio",
         r->has_prefill && macs ? json_real((double)w->npu_macs / (double)macs) : json_null(), "padding_ratio",
@@ -113,7 +113,8 @@ static json_t *add_work(json_t *object, const gw_answer_report *r)
         r->has_prefill && macs ? json_real((double)w->masked_macs / ((double)macs + (double)w->masked_macs))
                                : json_null(),
         "session_switches", r->has_prefill ? count(w->session_switches) : json_null(), "session_switch_ms",
-        r->has_prefill ? json_real((double)w->session_switch_ns / 1e6) : json_null());
+        r->has_prefill ? json_real((double)w->session_switch_ns / 1e6) : json_null(), "tile_padding_macs",
+        r->has_prefill ? count(w->tile_padding_macs) : json_null());
     if (object && more && json_object_update_new(object, more) == 0) return object;
     if (!object) json_decref(more);
     json_decref(object);

@@ -11,6 +11,7 @@ baton trace info t.btcp | tail -n 3
 baton trace cut t.jsonl --start 1s
 baton trace cut t.jsonl --skip 1 --limit 1
 baton trace scale t.jsonl --speed 2 --input 0.5 --answer 2 --max-answer-tokens 50 --new-block-tokens 128
-baton trace synthesize t.jsonl -n 3 --rate 10 --seed 4 > a
-baton trace synthesize t.jsonl -n 3 --rate 10 --seed 4 | cmp - a && wc -l < a
+head -n 3 t.jsonl > times.jsonl
+baton trace synthesize times.jsonl -n 3 --rate 10 --seed 4 > a
+baton trace synthesize times.jsonl -n 3 --rate 10 --seed 4 | cmp - a && wc -l < a
 baton trace plot t.jsonl -o p.html && grep -c '</html>' p.html && grep -cE 'https?://[^w]|<script' p.html || true

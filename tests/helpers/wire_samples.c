@@ -114,7 +114,7 @@ static void make_first_token(bt_msg_first_token *t)
     memcpy(t->top_logits, logits, sizeof logits);
     t->queue_us = 1;
     t->prefill_us = UINT64_MAX;
-    t->work = (bt_msg_work){1200, UINT64_MAX, 3, 4, 5, 6, 7, 8};
+    t->work = (bt_msg_work){1200, UINT64_MAX, 3, 4, 5, 6, 7, 8, 9};
     t->cached_tokens = (1 << 20) - 1;
     t->has_logprob = true;
     fill_logprob(&t->logprob, BT_SAMPLE_MAX_TOP);

@@ -1,5 +1,5 @@
-/* What `baton compile` and `baton inspect` say of a device that does not take everything, and that
- * --require-npu refuses it. */
+/* What `baton compile`, `baton inspect` and an answer say of a device that does not take everything, or
+ * computes whole tiles, and that --require-npu refuses the first. */
 #include "tests/helpers/spawn.h"
 
 #include <jansson.h>
@@ -119,6 +119,32 @@ static void inspect_lists_the_clusters(void **state)
     json_decref(j);
 }
 
+/* Tiles of 48 outputs x 64 inputs, a prompt in one chunk of 64 rows. A row costs in each layer (96 - 64) 64
+ * of q, twice (48 - 32) 64 of k and v, (96 - 64) 64 of o, nothing of gate and up (96 x 64), and 96 x 128 - 64
+ * x 96 of down; the head's 384 x 64 are whole tiles. */
+static void an_answer_tells_what_whole_tiles_cost_its_prompt(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *fields;
+        json_int_t macs;
+    } of[] = {{",\"tile_rows\":48,\"tile_cols\":64", 64 * LAYERS * (3 * 32 * 64 + 96 * 128 - 64 * 96)},
+              {"", 0}};
+    for (size_t i = 0; i < 2; i++) {
+        char p[1024];
+        const char *package = keep(p, spawn_path("tiles.npu"));
+        spawn *s = compile(profile("tiles.json", of[i].fields), package, "--json");
+        if (spawn_wait(s, spawn_patience(ENDS_MS)) != 0) fail_msg("%s", spawn_err(s));
+        s = SPAWN("baton", "run", "--json", "-m", spawn_tiny_model(1), "-p", "the end of", "-n", "2",
+                  "--threads", "1", "--package", package);
+        if (spawn_wait(s, spawn_patience(ENDS_MS)) != 0) fail_msg("%s", spawn_err(s));
+        json_t *j = json_loads(spawn_out(s), 0, NULL);
+        assert_non_null(j);
+        assert_int_equal(integer(j, "tile_padding_macs"), of[i].macs);
+        json_decref(j);
+    }
+}
+
 static int group_begin(void **state)
 {
     (void)state;
@@ -137,6 +163,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(require_npu_names_operator_layers_and_reason, spawn_teardown),
         cmocka_unit_test_teardown(inspect_lists_the_clusters, spawn_teardown),
+        cmocka_unit_test_teardown(an_answer_tells_what_whole_tiles_cost_its_prompt, spawn_teardown),
     };
     return cmocka_run_group_tests(tests, group_begin, group_end);
 }

@@ -3,6 +3,7 @@
 #include "base/cache_files.h"
 #include "base/clock.h"
 #include "base/wait.h"
+#include "npu/compile/images.h"
 #include "npu/compile/obtain.h"
 #include "npu/compile/offload.h"
 #include "npu/compile/probes.h"
@@ -14,7 +15,7 @@
 #include <unistd.h>
 
 typedef struct config {
-    const char *model, *output, *isa;
+    const char *model, *output, *images, *isa;
     bt_obtain_want want;
     int64_t threads, ctx_size;
     uint64_t cache_limit_bytes;
@@ -39,6 +40,9 @@ static const bt_opt opts[] = {
     {.group = "Output", .letter = 'o', .name = "output", .value = "FILE", BT_OPT_AT(config, output),
      .type = BT_OPT_STRING, .example = "smollm2.npu",
      .help = "where to write the package; without it the cache, where the other commands look"},
+    {.group = "Output", .name = "images", .value = "DIR", BT_OPT_AT(config, images), .type = BT_OPT_STRING,
+     .example = "images",
+     .help = "also write what the device would map, in its tiles: DIR/session-N.img for each session"},
     {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
      .help = "one JSON object on stdout: path, specializations[], weights_bytes, fallbacks[], ..."},
     {.group = "Output", .letter = 'q', .name = "quiet", BT_OPT_AT(config, quiet), .type = BT_OPT_FLAG,
@@ -126,6 +130,9 @@ static int show(const config *c, const char *path, const bt_pkg *p, int64_t took
     }
     tool_package_print_summary(p);
     print_refusals(&r);
+    if (c->images)
+        printf("\n%u image%s in %s\n", bt_pkg_header_of(p)->sessions.count,
+               bt_pkg_header_of(p)->sessions.count == 1 ? "" : "s", c->images);
     printf("\n%s  (%.1f s)\n", path, (double)took_us / 1e6);
     return fflush(stdout) != 0;
 }
@@ -161,6 +168,8 @@ int tool_compile_run(int argc, char **argv)
     } else if (c.want.require_npu && refuse_fallbacks(p)) {
         if (c.output) (void)unlink(path);
         rc = 1;
+    } else if (c.images && bt_images_write(p, c.images, &fault) < 0) {
+        rc = tool_fail("compile", &fault);
     } else {
         rc = show(&c, path, p, bt_clock_us() - begin_us);
     }

@@ -66,14 +66,14 @@ static int print_companions(void)
         if (!p.companion) continue;
         if (is_first) printf("\ncompanions, which run what an NPU leaves; nothing is compiled for them\n");
         is_first = false;
-        printf("%-19s  %s\n", p.name, p.title);
+        printf("%-22s  %s\n", p.name, p.title);
     }
     return fflush(stdout) != 0;
 }
 
 static int print_people(void)
 {
-    printf("%-19s  %-7s  %-7s  %6s  %9s  %10s  %10s  %10s  %6s  %6s  %6s  %s\n", "profile", "inputs",
+    printf("%-22s  %-7s  %-7s  %6s  %9s  %10s  %10s  %10s  %6s  %6s  %6s  %s\n", "profile", "inputs",
            "weights", "others", "tile", "on chip", "window", "memory", "align", "shapes", "ranges", "device");
     for (size_t i = 0; bt_profile_name(i); i++) {
         bt_profile p;
@@ -84,7 +84,7 @@ static int print_people(void)
         if (p.tile_rows) snprintf(tile, sizeof tile, "%ux%u", (unsigned)p.tile_rows, (unsigned)p.tile_cols);
         if (p.last_axis_align_bytes) snprintf(align, sizeof align, "%u B", (unsigned)p.last_axis_align_bytes);
         if (p.max_shapes) snprintf(shapes, sizeof shapes, "%u", (unsigned)p.max_shapes);
-        printf("%-19s", p.name);
+        printf("%-22s", p.name);
         print_operators(&p);
         printf("  %9s", tile);
         print_size(p.on_chip_bytes);

@@ -15,6 +15,8 @@ static const bt_opt_command list[] = {
     {"Look closer", "trace", &tool_trace_program, tool_trace_run},
     {"Look closer", "padding", &tool_padding_program, tool_padding_run},
     {"Look closer", "profiles", &tool_profiles_program, tool_profiles_run},
+    {"Look closer", "roofline", &tool_roofline_program, tool_roofline_run},
+    {"Look closer", "timeline", &tool_timeline_program, tool_timeline_run},
     {"Look closer", "bench", &tool_bench_program, tool_bench_run},
     {"Look closer", "replay", &tool_replay_program, tool_replay_run},
     {"Look closer", "compare", &tool_compare_program, tool_compare_run},

@@ -252,17 +252,32 @@ out:
     return e;
 }
 
-void bt_cluster_merge_drop(uint32_t *cluster, size_t *ret_clusters, const bt_clusters_node *node, size_t n,
-                           uint64_t min_macs)
+size_t bt_cluster_merge_drop(uint32_t *cluster, size_t *ret_clusters, const bt_clusters_node *node, size_t n,
+                             uint64_t min_macs, uint64_t *dropped)
 {
+    const size_t had = *ret_clusters;
     uint32_t kept = 0;
-    for (uint32_t c = 1; c <= *ret_clusters; c++) {
+    for (uint32_t c = 1; c <= had; c++) {
         uint64_t macs = 0;
         for (size_t v = 0; v < n; v++)
             if (cluster[v] == c) macs += node[v].macs;
         const uint32_t to = macs < min_macs ? 0 : ++kept;
-        for (size_t v = 0; v < n && to != c; v++)
-            if (cluster[v] == c) cluster[v] = to;
+        for (size_t v = 0; v < n && to != c; v++) {
+            if (cluster[v] != c) continue;
+            cluster[v] = to;
+            if (!to && dropped) dropped[v] = macs;
+        }
     }
     *ret_clusters = kept;
+    return had - kept;
+}
+
+bt_err bt_cluster_merge_all(uint32_t *cluster, size_t *ret_clusters, const bt_clusters_node *node, size_t n,
+                            const bt_cluster_merge_cost *cost, uint64_t min_macs, uint64_t *dropped,
+                            bt_fault *fault)
+{
+    bt_err e;
+    do e = bt_cluster_merge(cluster, ret_clusters, node, n, cost, SIZE_MAX, fault);
+    while (e == BT_OK && bt_cluster_merge_drop(cluster, ret_clusters, node, n, min_macs, dropped) > 0);
+    return e;
 }

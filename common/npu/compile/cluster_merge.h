@@ -21,7 +21,17 @@ typedef struct bt_cluster_merge_cost {
 bt_err bt_cluster_merge(uint32_t *cluster, size_t *ret_clusters, const bt_clusters_node *node, size_t n,
                         const bt_cluster_merge_cost *cost, size_t steps, bt_fault *fault);
 
-/* Clusters with less work than min_macs become the companion's (0); the others are numbered anew. */
-void bt_cluster_merge_drop(uint32_t *cluster, size_t *ret_clusters, const bt_clusters_node *node, size_t n,
-                           uint64_t min_macs);
+/* Clusters with less work than min_macs become the companion's (0); the others are numbered anew. Returns how many
+ * clusters went. dropped NULL: not asked for; else dropped[v], of each node that went, becomes the work of its
+ * cluster, and the others stay. The work of a cluster: the sum of its nodes' macs. */
+size_t bt_cluster_merge_drop(uint32_t *cluster, size_t *ret_clusters, const bt_clusters_node *node, size_t n,
+                             uint64_t min_macs, uint64_t *dropped);
+
+/* Merging as far as it saves, then dropping, again until nothing is dropped. What went is the companion's: a value that
+ * two clusters share with it is converted for each of them, so that elements * 1000 / elements_per_us is saved by a
+ * merge that saved nothing before; and it is no longer one cluster that lies between two others, but nodes of which
+ * none may. Merging only adds work to a cluster, so the second round drops nothing: two rounds at most, and no pair is
+ * left that would save. BT_ENOMEM. */
+bt_err bt_cluster_merge_all(uint32_t *cluster, size_t *ret_clusters, const bt_clusters_node *node, size_t n,
+                            const bt_cluster_merge_cost *cost, uint64_t min_macs, uint64_t *dropped, bt_fault *fault);
 #endif

@@ -5,6 +5,7 @@
 #include "npu/compile/lower_build.h"
 #include "npu/compile/lower_ops.h"
 #include "npu/compile/lower_order.h"
+#include "npu/pkg/areas.h"
 #include "npu/pkg/pkg_layout.h"
 
 #include <stdlib.h>
@@ -82,7 +83,7 @@ static uint64_t rows_moved(const bt_lower_build *b, const bt_pkg_inst *i, uint64
     }
     if (bt_pkg_is_npu_linear(i) && bt_pkg_part_of(i))
         return rows * (i->in_stride + 4 * (uint64_t)i->out_width);
-    return rows * ((uint64_t)i->in_stride + i->out_stride);
+    return rows * ((uint64_t)bt_areas_in0_stride(i) + i->out_stride);
 }
 
 static void count(bt_lowered *l, const bt_lower_build *b)
@@ -97,8 +98,7 @@ static void count(bt_lowered *l, const bt_lower_build *b)
         const uint64_t rows = bt_lower_build_rows(b, i->out_rows);
         *(i->unit == BT_PKG_NPU ? &p->npu_macs : &p->companion_macs) += rows * i->macs_per_row;
         p->activation_bytes_moved += rows_moved(b, i, rows);
-        if (i->in1 != BT_PKG_NOWHERE)
-            p->activation_bytes_moved += rows * (i->op == BT_PKG_QUANTISE ? i->out_stride : i->in_stride);
+        if (i->in1 != BT_PKG_NOWHERE) p->activation_bytes_moved += rows * bt_areas_in1_stride(i);
         if (i->op == BT_PKG_KV_STORE)
             p->activation_bytes_moved += rows * i->in_width * 2 * 2; /* K and V in f16 */
         if (i->cluster > p->clusters) p->clusters = i->cluster;

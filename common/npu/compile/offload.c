@@ -82,6 +82,7 @@ typedef struct edges {
     users *of;              /* [tensors] */
     uint32_t *input;        /* [ops * MAX_INPUTS] */
     bt_clusters_node *node; /* [ops] */
+    uint64_t *work;         /* [ops]: of a dropped operator's cluster */
 } edges;
 enum { MAX_INPUTS = 32, MAX_READERS = sizeof((users *)0)->reader / sizeof(uint32_t) };
 
@@ -144,31 +145,25 @@ static bt_err cluster_all(bt_offload *p, edges *e, const bt_profile *profile, bt
         if ((err = measure(&e->node[v], e->g, &e->g->op[v], &at, fault)) < 0) return err;
     }
     if ((err = bt_clusters_find(p->cluster, &p->clusters, e->node, p->ops, fault)) < 0) return err;
-    return bt_cluster_merge(p->cluster, &p->clusters, e->node, p->ops, &cost, SIZE_MAX, fault);
+    return bt_cluster_merge_all(p->cluster, &p->clusters, e->node, p->ops, &cost, profile->min_cluster_macs,
+                                e->work, fault);
 }
 
-/* Gives clusters of little work to the companion, and lists their operators. */
-static bt_err drop_small(bt_offload *p, const edges *e, const bt_profile *profile, const bt_bind *row,
-                         bt_fault *fault)
+/* Lists operators of clusters that were dropped: on the NPU, but in no cluster. */
+static bt_err list_dropped(bt_offload *p, const edges *e, const bt_profile *profile, const bt_bind *row,
+                           bt_fault *fault)
 {
     char why[MAX_WHY];
     bt_err err = BT_OK;
-    uint64_t *macs = calloc(p->clusters + 1, sizeof *macs);
-    if (!macs) return bt_fail(fault, BT_ENOMEM, "placing %zu operators", p->ops);
-    for (size_t v = 0; v < p->ops; v++) macs[p->cluster[v]] += e->node[v].macs;
     for (size_t v = 0; err == BT_OK && v < p->ops; v++) {
         uint64_t a_row;
-        const uint64_t has = macs[p->cluster[v]];
-        if (!p->cluster[v] || has >= profile->min_cluster_macs) continue;
+        if (!p->on_npu[v] || p->cluster[v]) continue;
         snprintf(why, sizeof why, "less work than a launch is worth: %llu MACs, wanted %llu",
-                 (unsigned long long)has, (unsigned long long)profile->min_cluster_macs);
+                 (unsigned long long)e->work[v], (unsigned long long)profile->min_cluster_macs);
         p->on_npu[v] = 0;
         if ((err = bt_formula_eval(&a_row, e->g->op[v].macs, row, fault)) == BT_OK)
             err = record(p, &e->g->op[v], why, a_row, fault);
     }
-    free(macs);
-    if (err == BT_OK)
-        bt_cluster_merge_drop(p->cluster, &p->clusters, e->node, p->ops, profile->min_cluster_macs);
     return err;
 }
 
@@ -205,7 +200,8 @@ bt_err bt_offload_new(bt_offload **ret, const bt_graph *g, const bt_profile *pro
     ed.of = calloc(g->tensors + 1, sizeof *ed.of);
     ed.input = calloc((g->ops + 1) * MAX_INPUTS, sizeof *ed.input);
     ed.node = calloc(g->ops + 1, sizeof *ed.node);
-    if (!p || !ed.of || !ed.input || !ed.node || !(p->on_npu = calloc(g->ops + 1, 1)) ||
+    ed.work = calloc(g->ops + 1, sizeof *ed.work);
+    if (!p || !ed.of || !ed.input || !ed.node || !ed.work || !(p->on_npu = calloc(g->ops + 1, 1)) ||
         !(p->cluster = calloc(g->ops + 1, sizeof *p->cluster))) {
         e = bt_fail(fault, BT_ENOMEM, "placing %zu operators", g->ops);
         goto out;
@@ -213,7 +209,7 @@ bt_err bt_offload_new(bt_offload **ret, const bt_graph *g, const bt_profile *pro
     p->ops = g->ops;
     if ((e = ask_all(p, g, profile, recipe, npu_ops, &row, fault)) < 0) goto out;
     if ((e = cluster_all(p, &ed, profile, fault)) < 0) goto out;
-    if ((e = drop_small(p, &ed, profile, &row, fault)) < 0) goto out;
+    if ((e = list_dropped(p, &ed, profile, &row, fault)) < 0) goto out;
     for (size_t i = 0; i < g->ops; i++)
         if (p->on_npu[i] && g->op[i].kind != BT_OP_LINEAR) p->npu_ops = BT_PKG_OPS_ALL;
     *ret = p;
@@ -222,6 +218,7 @@ out:
     free(ed.of);
     free(ed.input);
     free(ed.node);
+    free(ed.work);
     bt_offload_free(p);
     return e;
 }

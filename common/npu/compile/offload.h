@@ -18,7 +18,8 @@
  * linears requantise to (profile.output_bits). Each operator has its own place: one that is missing costs no other.
  *
  * What the NPU takes is found in clusters (clusters.h), merged while that lowers the profile's costs
- * (cluster_merge.h). A cluster with less work than min_cluster_macs goes to the companion and is listed. All this is
+ * (cluster_merge.h). A cluster with less work than min_cluster_macs goes to the companion and is listed; then it is
+ * merged again, until nothing changes. All this is
  * decided from the graph at BT_OFFLOAD_ROWS rows, so that one placement holds for every shape. */
 enum {
     BT_OFFLOAD_ROWS = 256,         /* rows and positions that clusters are measured at, whatever a package's shapes */

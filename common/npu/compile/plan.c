@@ -94,6 +94,17 @@ static void attention_op(bt_on_chip_op *ret, const bt_pkg_header *h, const bt_pk
     ret->is_sum = true;
 }
 
+/* Tables: the rotation's matrix and signs stay like weights, a row's cosines and sines of s16 come with it.
+ */
+static void add_tables(bt_on_chip_op *op, const bt_pkg_header *h, const bt_pkg_inst *i)
+{
+    const bt_pkg_rotation *r = &h->r2;
+    if (i->op == BT_PKG_INT_ROPE) op->unit_bytes += 2 * sizeof(int16_t) * (h->rope_dims / 2);
+    if (i->op == BT_PKG_INT_ROTATE && i->arg)
+        op->band_bytes +=
+            (uint64_t)r->base * r->base + (r->sign == BT_PKG_NONE ? 0 : (uint64_t)r->base << r->log2);
+}
+
 bool bt_plan_on_chip_op(bt_on_chip_op *ret, const bt_pkg_header *h, const bt_pkg_tensor *tensors,
                         const bt_pkg_program *program, const bt_pkg_inst *i, uint32_t ctx)
 {
@@ -108,8 +119,10 @@ bool bt_plan_on_chip_op(bt_on_chip_op *ret, const bt_pkg_header *h, const bt_pkg
         const bool makes = bt_areas_makes_planes(i), has_in1 = i->in1 != BT_PKG_NOWHERE;
         if (i->tensor != BT_PKG_NONE && tensors[i->tensor].bits == 32)
             ret->band_bytes = tensors[i->tensor].n * sizeof(int32_t);
-        ret->unit_bytes = (uint64_t)i->in_stride * (has_in1 && !makes ? 2 : 1);
-        ret->output_bytes = (uint64_t)i->out_stride * (has_in1 && makes ? 2 : 1);
+        const uint64_t in1_bytes = has_in1 ? bt_areas_in1_stride(i) : 0;
+        ret->unit_bytes = bt_areas_in0_stride(i) + (makes ? 0 : in1_bytes);
+        ret->output_bytes = i->out_stride + (makes ? in1_bytes : 0);
+        add_tables(ret, h, i);
     }
     return true;
 }

@@ -26,8 +26,10 @@ bt_err bt_plan_state_of(bt_plan_state *ret, const bt_pkg_header *h, uint32_t ctx
 
 /* What an instruction of the NPU is to device/on_chip.h, at a context of ctx positions. Linears: bands are rows of
  * weight tiles, units tile_input_rows rows. Attention: bands are positions of K and V in f16, for the slice's KV heads;
- * units are rows. All others: units are rows, and one band is the weight of a norm, or nothing. tensors: the package's.
- * false: the instruction is the companion's. */
+ * units are rows. All others: units are rows of all that is read (the s32 row that INT_ADD writes in place too, the
+ * cosines and sines of INT_ROPE), outputs are rows of all that is written (both planes of INT_SPLIT), and one band is
+ * the weight of a norm, the matrix and signs of a rotation, or nothing. The shadow, which depends on values, is not
+ * counted. tensors: the package's. false: the instruction is the companion's. */
 bool bt_plan_on_chip_op(bt_on_chip_op *ret, const bt_pkg_header *h, const bt_pkg_tensor *tensors,
                         const bt_pkg_program *program, const bt_pkg_inst *inst, uint32_t ctx);
 /* Sets the loop order of every linear of the NPU: the one that moves least. Nothing without on_chip_bytes. */

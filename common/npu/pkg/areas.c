@@ -17,8 +17,8 @@ bt_areas bt_areas_of(const bt_pkg_inst *i, const bt_pkg_site *sites, const bt_pk
 {
     const bool makes = bt_areas_makes_planes(i), reads = bt_areas_reads_planes(i);
     bt_areas a = {.count = 2};
-    a.area[0] = (bt_area){i->in0, i->in_stride, false};
-    a.area[1] = (bt_area){i->in1, makes ? i->out_stride : i->in_stride, makes};
+    a.area[0] = (bt_area){i->in0, bt_areas_in0_stride(i), false};
+    a.area[1] = (bt_area){i->in1, bt_areas_in1_stride(i), makes};
     if (!reads) a.area[a.count++] = (bt_area){i->out, i->out_stride, true};
     if (!makes && !reads) return a;
     const bt_areas_shadow s = bt_areas_shadow_of(i, sites, program);

@@ -22,13 +22,6 @@ typedef struct bt_areas {
 /* Of a row-wise instruction all; of LINEARs the inputs, which a group shares. */
 bt_areas bt_areas_of(const bt_pkg_inst *i, const bt_pkg_site *sites, const bt_pkg_program *program);
 
-/* The shadow of planes: u32 counts [rows], bt_int_shadow entries [rows, in_width]. Both BT_PKG_NOWHERE where
- * the site has none. i makes planes, or reads them. */
-typedef struct bt_areas_shadow {
-    uint64_t counts, entries;
-} bt_areas_shadow;
-bt_areas_shadow bt_areas_shadow_of(const bt_pkg_inst *i, const bt_pkg_site *sites, const bt_pkg_program *program);
-
 /* Does it write in1 and aux, as planes and their shadow? All other instructions read them. */
 static inline bool bt_areas_makes_planes(const bt_pkg_inst *i)
 {
@@ -38,4 +31,22 @@ static inline bool bt_areas_reads_planes(const bt_pkg_inst *i)
 {
     return i->op == BT_PKG_LINEAR || i->op == BT_PKG_INT_LINEAR;
 }
+
+/* Bytes of a row at in0 and at in1. in0 of INT_ADD is the row of s32 that it writes in place, in1 of what makes planes
+ * is the lo plane that it writes. */
+static inline uint32_t bt_areas_in0_stride(const bt_pkg_inst *i)
+{
+    return i->op == BT_PKG_INT_ADD ? i->out_stride : i->in_stride;
+}
+static inline uint32_t bt_areas_in1_stride(const bt_pkg_inst *i)
+{
+    return bt_areas_makes_planes(i) ? i->out_stride : i->in_stride;
+}
+
+/* The shadow of planes: u32 counts [rows], bt_int_shadow entries [rows, in_width]. Both BT_PKG_NOWHERE where
+ * the site has none. i makes planes, or reads them. */
+typedef struct bt_areas_shadow {
+    uint64_t counts, entries;
+} bt_areas_shadow;
+bt_areas_shadow bt_areas_shadow_of(const bt_pkg_inst *i, const bt_pkg_site *sites, const bt_pkg_program *program);
 #endif

@@ -23,14 +23,32 @@ static bt_profile profile(const char *name)
 static void every_device_of_the_list_is_built_in(void **state)
 {
     (void)state;
-    static const char *const names[] = {
-        "ane-a17-pro",     "ane-m1-max",  "ane-m1",           "ane-m2-ultra",
-        "ane-m4",          "ane-m5",      "cloud-ai-100-pro", "cloud-ai-100-ultra",
-        "cloud-ai-100",    "hexagon-v73", "hexagon-v75",      "hexagon-v79",
-        "hexagon-x-elite", "host",        "intel-npu3720",    "npu4",
-        "tpu-v4",          "tpu-v5e",     "tpu-v6e",          NULL};
-    static const char *const companions[] = {"a100",       "adreno-750", "h100", "m2-ultra-gpu",
-                                             "m3-max-gpu", "rtx-4090",   NULL};
+    static const char *const names[] = {"ane-a17-pro",
+                                        "ane-m1-max",
+                                        "ane-m1",
+                                        "ane-m2-ultra",
+                                        "ane-m4",
+                                        "ane-m5",
+                                        "cloud-ai-100-pro",
+                                        "cloud-ai-100-ultra",
+                                        "cloud-ai-100",
+                                        "hexagon-v73",
+                                        "hexagon-v75-powerserve",
+                                        "hexagon-v75-vendor",
+                                        "hexagon-v75",
+                                        "hexagon-v79-aihub",
+                                        "hexagon-v79",
+                                        "hexagon-x-elite",
+                                        "host",
+                                        "intel-npu3720",
+                                        "npu4",
+                                        "tpu-v4",
+                                        "tpu-v5e",
+                                        "tpu-v6e",
+                                        NULL};
+    static const char *const companions[] = {"a100",       "adreno-750",   "h100",
+                                             "h100x4",     "m2-ultra-gpu", "m3-max-14-gpu",
+                                             "m3-max-gpu", "rtx-4090",     NULL};
     size_t npus = 0, others = 0;
     for (size_t i = 0; bt_profile_name(i); i++) {
         const bt_profile p = profile(bt_profile_name(i));

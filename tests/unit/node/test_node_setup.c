@@ -103,7 +103,7 @@ static void an_engines_reports_become_messages_and_what_is_too_much_is_summed(vo
     const bt_msg_work w = bt_node_setup_work(&sum);
     assert_true(w.rows == 110 && w.npu_macs == 120 && w.companion_macs == 130 && w.shadow_entries == 150 &&
                 w.compilations == 160 && w.masked_macs == 170 && w.session_switches == 180 &&
-                w.session_switch_ns == 190);
+                w.session_switch_ns == 190 && w.tile_padding_macs == 140);
 }
 
 int main(void)

@@ -167,6 +167,23 @@ static void without_times_a_rate_is_asked_for(void **state)
     bt_synth_free(model);
 }
 
+static void turns_without_times_are_refused(void **state)
+{
+    (void)state;
+    bt_synth *model = NULL;
+    const bt_trace_row rows[] = {
+        {.line = 1, .has_arrival = true, .input_tokens = 5, .has_output = true, .session = "s"},
+        {.line = 2, .has_delay = true, .delay_us = 5, .input_tokens = 5, .has_output = true, .session = "s"},
+        {.line = 3, .input_tokens = 5, .has_output = true},
+    };
+    assert_int_equal(bt_synth_new(&model, NULL), BT_OK);
+    assert_int_equal(bt_synth_fit(model, &rows[0], NULL), BT_OK);
+    assert_int_equal(bt_synth_fit(model, &rows[1], NULL), BT_EARG);
+    assert_int_equal(bt_synth_fit(model, &rows[2], NULL), BT_EARG);
+    assert_int_equal(bt_synth_fit(model, &rows[0], NULL), BT_OK);
+    bt_synth_free(model);
+}
+
 /* Two prompts that share 3 blocks of 512 share 24 of 64, and 6 of 512 when they are twice as long. */
 static void other_blocks_share_what_the_old_ones_shared(void **state)
 {
@@ -196,6 +213,7 @@ int main(void)
         cmocka_unit_test(a_rate_and_a_variation_are_kept),
         cmocka_unit_test(windows_of_rates_are_filled_and_then_it_ends),
         cmocka_unit_test(without_times_a_rate_is_asked_for),
+        cmocka_unit_test(turns_without_times_are_refused),
         cmocka_unit_test(other_blocks_share_what_the_old_ones_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -40,7 +40,7 @@ static const gw_answer_report report = {
     .kv_exposed_us = 125,
     .kv_digest = {{0xab, 1}},
     .work = {.rows = 16, .npu_macs = 3000, .companion_macs = 1000, .shadow_entries = 5, .masked_macs = 1000,
-             .session_switches = 4, .session_switch_ns = 1500000},
+             .session_switches = 4, .session_switch_ns = 1500000, .tile_padding_macs = 600},
     .prefilled_by = "d1",
     .attempts = 3,
     .recoveries = 2,
@@ -73,7 +73,7 @@ static gw_answer_head chat_head(void)
     "\"quant\":\"w8a8:no-r2\",\"shape_policy\":\"chunk:256+tail\",\"profile\":\"host\",\"npu_mac_ratio\":0." \
     "75,\"padding_ratio\":0.875,\"fallbacks\":[{\"op\":\"rmsnorm\",\"count\":61,\"why\":\"? not among the " \
     "NPU's\"}],\"compilations\":0,\"masked_mac_ratio\":0.2,\"session_switches\":4," \
-    "\"session_switch_ms\":1.5}"
+    "\"session_switch_ms\":1.5,\"tile_padding_macs\":600}"
 #define USAGE \
     "\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":2,\"total_tokens\":5,\"prompt_tokens_details\":{" \
     "\"cached_tokens\":1}}"
@@ -113,8 +113,9 @@ static void writes_a_whole_completion_and_null_for_what_never_came(void **state)
     assert_true(json_is_null(json_object_get(baton, "kv_digest")));
     assert_true(json_is_null(json_object_get(baton, "kv_bytes")));
     static const char *const unknown[] = {
-        "engine",        "quant",        "shape_policy",     "profile",          "npu_mac_ratio",
-        "padding_ratio", "compilations", "masked_mac_ratio", "session_switches", "session_switch_ms"};
+        "engine",           "quant",        "shape_policy",     "profile",          "npu_mac_ratio",
+        "padding_ratio",    "compilations", "masked_mac_ratio", "session_switches", "session_switch_ms",
+        "tile_padding_macs"};
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
         assert_true(json_is_null(json_object_get(baton, unknown[i])));
     assert_int_equal(json_array_size(json_object_get(baton, "fallbacks")), 0);

@@ -230,11 +230,86 @@ static void clusters_of_little_work_go_and_the_others_are_numbered_anew(void **s
     for (uint64_t least = 0; least <= 13; least++) {
         uint32_t c[] = {0, 1, 2, 0, 3};
         size_t clusters = 3;
-        bt_cluster_merge_drop(c, &clusters, fan, 5, least);
+        uint64_t work[5] = {9, 9, 9, 9, 9};
+        const size_t went = bt_cluster_merge_drop(c, &clusters, fan, 5, least, work);
         const uint32_t one = least <= 7, two = least <= 6, three = least <= 12;
         assert_int_equal(clusters, one + two + three);
+        assert_int_equal(went, 3 - clusters);
+        assert_true(work[0] == 9 && work[1] == (one ? 9 : 7) && work[2] == (two ? 9 : 6) && work[3] == 9 &&
+                    work[4] == (three ? 9 : 12));
         assert_true(c[1] == one && c[2] == (two ? one + two : 0) && c[4] == (three ? one + two + three : 0));
     }
+}
+
+/* Two clusters read from a third, of little work: only conversions cost, and within the NPU there are none.
+ * Once the third is the companion's, one cluster converts what two would. */
+static void what_was_dropped_makes_a_merge_worthwhile(void **state)
+{
+    (void)state;
+    static const bt_clusters_node v[] = {
+        {.npu = 1, .macs = 1, .bytes = 400, .elements = 100},
+        {.input = from0, .inputs = 1, .reads = 1, .npu = 1, .macs = 7, .bytes = 400, .elements = 100},
+        {.input = from0, .inputs = 1, .reads = 1, .npu = 1, .macs = 8, .bytes = 400, .elements = 100},
+    };
+    const bt_cluster_merge_cost cost = {.elements_per_us = 1};
+    for (int small = 0; small < 2; small++) {
+        uint32_t c[3] = {1, 2, 3};
+        uint64_t work[3] = {0};
+        size_t clusters = 3;
+        assert_int_equal(bt_cluster_merge(c, &clusters, v, 3, &cost, SIZE_MAX, NULL), BT_OK);
+        assert_int_equal(clusters, 3);
+        assert_int_equal(bt_cluster_merge_all(c, &clusters, v, 3, &cost, small ? 2 : 1, work, NULL), BT_OK);
+        assert_int_equal(clusters, small ? 1 : 3);
+        assert_true(c[0] == (small ? 0 : 1) && work[0] == (small ? 1 : 0) && !work[1] && !work[2]);
+        assert_int_equal(c[1] == c[2], small);
+    }
+}
+
+/* By definition: all best steps, what has too little work, and again, until nothing changes. */
+static void merging_and_dropping_end_where_neither_changes_anything(void **state)
+{
+    (void)state;
+    static const bt_cluster_merge_cost costs[] = {
+        {.elements_per_us = 10},
+        {.launch_ns = 300, .bytes_per_us = 100, .elements_per_us = 50},
+        {.bytes_per_us = 10, .elements_per_us = 1}};
+    uint64_t rng = 4711;
+    size_t later = 0;
+    for (int round = 0; round < 3000; round++) {
+        graph g;
+        uint32_t cluster[N], want[N], next_step[N];
+        uint64_t work[N] = {0}, least = 0;
+        size_t clusters = 0, found = 0;
+        const bt_cluster_merge_cost *cost = &costs[(size_t)round % (sizeof costs / sizeof *costs)];
+        make(&g, &rng);
+        least = next(&rng) % 150;
+        assert_int_equal(bt_clusters_find(cluster, &clusters, g.node, N, NULL), BT_OK);
+        memcpy(want, cluster, sizeof want);
+        for (size_t rounds = 0, went = 1; went; rounds++) {
+            while (best_step(next_step, &g, want, cost)) {
+                memcpy(want, next_step, sizeof want);
+                later += rounds > 0;
+            }
+            assert_true(rounds < 2);
+            went = 0;
+            for (uint32_t c = 1; c <= N; c++) {
+                uint64_t macs = 0;
+                for (int v = 0; v < N; v++) macs += want[v] == c ? g.node[v].macs : 0;
+                for (int v = 0; v < N; v++)
+                    if (want[v] == c && macs < least) want[v] = 0, went++;
+            }
+            number(want);
+        }
+        assert_int_equal(bt_cluster_merge_all(cluster, &clusters, g.node, N, cost, least, work, NULL), BT_OK);
+        assert_memory_equal(cluster, want, sizeof want);
+        for (int v = 0; v < N; v++) {
+            found = want[v] > found ? want[v] : found;
+            assert_true(want[v] || !g.node[v].npu ? work[v] == 0 : work[v] < least);
+        }
+        assert_int_equal(clusters, found);
+        assert_true(is_free_of_circles(&g, cluster));
+    }
+    assert_true(later > 4); /* merges that only dropping made worthwhile */
 }
 
 int main(void)
@@ -244,6 +319,8 @@ int main(void)
         cmocka_unit_test(each_cost_by_itself_makes_one_cluster_of_what_reads_one_value),
         cmocka_unit_test(the_work_of_a_clustering_by_hand),
         cmocka_unit_test(clusters_of_little_work_go_and_the_others_are_numbered_anew),
+        cmocka_unit_test(what_was_dropped_makes_a_merge_worthwhile),
+        cmocka_unit_test(merging_and_dropping_end_where_neither_changes_anything),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* Programs of the NPU: every operator once, quantisation once for each input, memory that fits, work counted.
  */
 #include "npu/compile/lower.h"
+#include "device/profile.h"
 #include "graph/bind.h"
 
 #include <setjmp.h>
@@ -357,6 +358,58 @@ static void refuses_rows_that_make_no_sense_or_do_not_fit(void **state)
     end(&w);
 }
 
+/* One layer of every operator in integers, 16-bit inputs, 3 rows and one row of logits: bytes of each
+ * instruction's row by hand. Planes of 32 and 48 elements take 64 bytes each. */
+static void bytes_moved_are_those_of_all_rows_that_are_read_and_written(void **state)
+{
+    (void)state;
+    enum { S = 3, X = 4 * 32, PLANES = 2 * 64, Q = 2 * 32, K = 2 * 16, KF = 4 * 16, G = 2 * 48, D = 4 * 48 };
+    static const bt_hparams hp = {
+        .arch = BT_ARCH_LLAMA, .layers = 1,    .dim = 32,   .ffn = 48,      .heads = 2,
+        .kv_heads = 1,         .head_dim = 16, .vocab = 40, .rope_dims = 16};
+    static const uint64_t layer[] = {
+        X,     /* embed */
+        X + X, /* to s32 */
+        X + X,
+        X + PLANES, /* norm, split */
+        PLANES + Q,
+        2 * (PLANES + K), /* q, k and v */
+        Q + Q,
+        K + K, /* rope */
+        2 * (K + KF),
+        2 * KF + 4 * 16, /* k and v to floats, to KV in f16 */
+        Q + Q,
+        Q + X,
+        X + PLANES, /* attention, change of units, split */
+        PLANES + Q,
+        X + Q + X, /* o, added to the row that is read and written */
+        X + X,
+        X + PLANES, /* norm, split */
+        2 * (PLANES + G),
+        G + G + D, /* gate and up, their product */
+        D + PLANES,
+        PLANES + Q,
+        X + Q + X /* split, down, added */
+    };
+    static const uint64_t tail[] = {X + X, X + X, X + PLANES, PLANES + 4 * 40}; /* row, norm, split, head */
+    uint64_t should = 0;
+    for (size_t i = 0; i < sizeof layer / sizeof *layer; i++) should += S * layer[i];
+    for (size_t i = 0; i < sizeof tail / sizeof *tail; i++) should += tail[i];
+    world w = {0};
+    uint32_t params[64] = {0};
+    assert_int_equal(bt_recipe_parse(&w.recipe, "w8a16:no-rotate", NULL), BT_OK);
+    assert_int_equal(bt_graph_build(&w.graph, &hp, NULL, NULL), BT_OK);
+    assert_true(w.graph->ops <= sizeof params / sizeof *params);
+    for (size_t i = 0; i < w.graph->ops; i++) w.on_npu[i] = !bt_profile_is_move(w.graph->op[i].kind);
+    const bt_lower_in in = {.graph = w.graph, .on_npu = w.on_npu, .recipe = &w.recipe,
+                            .params = params, .seq = S,           .out = 1};
+    assert_int_equal(bt_lower(&w.l, &in, NULL), BT_OK);
+    assert_int_equal(count(&w.l, BT_PKG_INT_ADD), 2);
+    assert_int_equal(count(&w.l, BT_PKG_INT_SPLIT), 5);
+    assert_int_equal(w.l.program.activation_bytes_moved, should);
+    end(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -370,6 +423,7 @@ int main(void)
         cmocka_unit_test(moves_are_never_the_npus_and_integers_need_parameters),
         cmocka_unit_test(a_pruned_site_has_no_shadow),
         cmocka_unit_test(refuses_rows_that_make_no_sense_or_do_not_fit),
+        cmocka_unit_test(bytes_moved_are_those_of_all_rows_that_are_read_and_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

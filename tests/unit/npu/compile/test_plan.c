@@ -520,6 +520,48 @@ static void float_attention_in_slices_is_attention(void **state) /* AC-g3 */
     bt_pool_free(pool);
 }
 
+/* A program of 8 rows, instruction by instruction: what a row reads, what it makes, what stays. By hand. */
+static void row_by_row_operators_have_all_they_read_and_write_on_the_chip(void **state)
+{
+    (void)state;
+    static const bt_pkg_header h = {.heads = 4, .kv_heads = 2, .head_dim = 16, .rope_dims = 16,
+                                    .r2 = {.base = 4, .log2 = 2, .sign = 9}};
+    static const bt_pkg_tensor tensors[] = {{.n = 64, .k = 64, .bits = 8}, {.n = 64, .k = 1, .bits = 32}};
+    static const bt_pkg_program program = {.seq = 8, .out = 1};
+    enum { NO = -1 };
+    static const struct {
+        uint8_t op;
+        bool has_in1;
+        int tensor;
+        uint32_t arg, in_stride, out_stride;
+        uint64_t band, unit, output;
+    } of[] = {
+        {BT_PKG_INT_ADD, true, 0, 0, 128, 256, 0, 256 + 128, 256}, /* s32 in place += s16 */
+        {BT_PKG_INT_SPLIT, true, NO, 0, 256, 64, 0, 256, 64 + 64}, /* s32 to both planes */
+        {BT_PKG_INT_SPLIT, false, NO, 0, 256, 64, 0, 256, 64},     /* to one */
+        {BT_PKG_INT_SILU_MUL, true, NO, 0, 128, 256, 0, 128 + 128, 256},
+        {BT_PKG_INT_RMSNORM, false, 1, 0, 256, 256, 64 * 4, 256, 256},
+        {BT_PKG_INT_ROPE, false, NO, 4, 128, 128, 0, 128 + 2 * 8 * 2, 128}, /* 8 cosines, 8 sines */
+        {BT_PKG_INT_ROTATE, false, NO, 2, 128, 256, 4 * 4 + 16, 128, 256},  /* a matrix, 16 signs */
+        {BT_PKG_INT_ROTATE, false, NO, 0, 128, 256, 0, 128, 256},           /* no rotation */
+    };
+    for (size_t n = 0; n < sizeof of / sizeof *of; n++) {
+        const bt_pkg_inst i = {.op = of[n].op,
+                               .unit = BT_PKG_NPU,
+                               .tensor = of[n].tensor == NO ? BT_PKG_NONE : (uint32_t)of[n].tensor,
+                               .arg = of[n].arg,
+                               .in1 = of[n].has_in1 ? 4096 : BT_PKG_NOWHERE,
+                               .in_stride = of[n].in_stride,
+                               .out_stride = of[n].out_stride};
+        bt_on_chip_op op;
+        assert_true(bt_plan_on_chip_op(&op, &h, tensors, &program, &i, CTX));
+        assert_true(op.bands == 1 && op.units == 8 && !op.is_sum);
+        assert_int_equal(op.band_bytes, of[n].band);
+        assert_int_equal(op.unit_bytes, of[n].unit);
+        assert_int_equal(op.output_bytes, of[n].output);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -533,6 +575,7 @@ int main(void)
         cmocka_unit_test(a_run_counts_the_padding_of_tiles_apart_from_that_of_prompts),
         cmocka_unit_test(the_state_of_a_published_model_has_the_published_dimensions),
         cmocka_unit_test(each_linear_has_the_loop_order_that_moves_least),
+        cmocka_unit_test(row_by_row_operators_have_all_they_read_and_write_on_the_chip),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

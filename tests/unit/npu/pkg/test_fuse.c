@@ -3,9 +3,11 @@
 #include "npu/pkg/fuse.h"
 #include "base/rng.h"
 #include "kernels/kernels.h"
+#include "npu/pkg/pkg_private.h"
 #include "npu/pkg/recipe.h"
 #include "tests/helpers/engine_kit.h"
 #include "tests/helpers/npu_kit.h"
+#include "tests/helpers/tiny_pkg.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -358,36 +360,63 @@ static void with_more_values_than_it_can_follow_nothing_is_a_last_read(void **st
 
 /* ---- a package ---- */
 
+typedef struct fused {
+    size_t adds, products, all_adds, all_products;
+} fused;
+
+/* What the package keeps for its program p is what is found again; how much of it is fused. */
+static fused check_program(const bt_pkg *pkg, uint32_t p)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(pkg);
+    const bt_pkg_program *program = &bt_pkg_programs(pkg)[p];
+    const bt_pkg_inst *inst = bt_pkg_code(pkg, p);
+    const bt_fuse *f = bt_pkg_fuse(pkg, p);
+    bt_fuse *again = malloc(program->insts * sizeof *again);
+    fused of = {0};
+    assert_non_null(again);
+    assert_non_null(f);
+    bt_fuse_find(again, inst, program, bt_pkg_tensors(pkg), bt_pkg_sites(pkg), h->ffn);
+    for (uint32_t n = 0; n < program->insts; n++) {
+        of.adds += f[n].then == BT_FUSE_ADD, of.products += f[n].then == BT_FUSE_SILU_MUL;
+        of.all_adds += inst[n].op == BT_PKG_ADD, of.all_products += inst[n].op == BT_PKG_SILU_MUL;
+        assert_true(f[n].then == again[n].then && f[n].last_in0 == again[n].last_in0 &&
+                    f[n].last_in1 == again[n].last_in1 && f[n].quantise_rows == again[n].quantise_rows);
+        if (f[n].then == BT_FUSE_SILU_MUL) assert_true(f[n].quantise_rows >= program->seq);
+    }
+    free(again);
+    return of;
+}
+
 static void every_program_of_a_package_has_answers_of_its_own(void **state)
 {
     (void)state;
     engine_kit kit = engine_kit_model("llama");
     const npu_kit_options o = {.recipe = "w8a8:shadow=off", .policy = "chunk:64+tail", .ctx_tokens = 256};
     bt_pkg *pkg = npu_kit_package(kit.model, &o);
-    const bt_pkg_header *h = bt_pkg_header_of(pkg);
-    assert_true(h->programs.count >= 3);
-    for (uint32_t p = 0; p < h->programs.count; p++) {
-        const bt_pkg_program *program = &bt_pkg_programs(pkg)[p];
-        const bt_pkg_inst *inst = bt_pkg_const_at(pkg, program->code);
-        const bt_fuse *f = bt_pkg_fuse(pkg, p);
-        bt_fuse *again = malloc(program->insts * sizeof *again);
-        assert_non_null(again);
-        bt_fuse_find(again, inst, program, bt_pkg_tensors(pkg), bt_pkg_sites(pkg), h->ffn);
-        size_t adds = 0, products = 0, all_adds = 0, all_products = 0;
-        for (uint32_t n = 0; n < program->insts; n++) {
-            adds += f[n].then == BT_FUSE_ADD, products += f[n].then == BT_FUSE_SILU_MUL;
-            all_adds += inst[n].op == BT_PKG_ADD, all_products += inst[n].op == BT_PKG_SILU_MUL;
-            assert_true(f[n].then == again[n].then && f[n].last_in0 == again[n].last_in0 &&
-                        f[n].last_in1 == again[n].last_in1 && f[n].quantise_rows == again[n].quantise_rows);
-            if (f[n].then == BT_FUSE_SILU_MUL) assert_true(f[n].quantise_rows >= program->seq);
-        }
-        assert_true(adds && products);
-        assert_int_equal(adds, all_adds);
-        assert_int_equal(products, all_products);
-        free(again);
+    assert_true(bt_pkg_header_of(pkg)->programs.count >= 3);
+    for (uint32_t p = 0; p < bt_pkg_header_of(pkg)->programs.count; p++) {
+        const fused of = check_program(pkg, p);
+        assert_true(of.adds && of.products);
+        assert_int_equal(of.adds, of.all_adds);
+        assert_int_equal(of.products, of.all_products);
     }
     bt_pkg_close(pkg);
     engine_kit_done(&kit);
+}
+
+static void packed_programs_are_fused_as_they_are_unpacked(void **state)
+{
+    (void)state;
+    size_t len = 0, adds = 0;
+    const tiny_pkg o = {.packed = true, .seqs = {2, 4}};
+    uint8_t *bytes = tiny_pkg_bytes(&len, &o);
+    bt_pkg *pkg = NULL;
+    assert_int_equal(bt_pkg_from_bytes(&pkg, bytes, len, true, NULL, NULL), BT_OK);
+    assert_true(bt_pkg_header_of(pkg)->body_code != 0);
+    for (uint32_t p = 0; p < bt_pkg_header_of(pkg)->programs.count; p++) adds += check_program(pkg, p).adds;
+    assert_true(adds > 0);
+    bt_pkg_close(pkg);
+    free(bytes);
 }
 
 int main(void)
@@ -407,6 +436,7 @@ int main(void)
         cmocka_unit_test(random_programs_have_the_last_reads_that_a_search_finds),
         cmocka_unit_test(with_more_values_than_it_can_follow_nothing_is_a_last_read),
         cmocka_unit_test(every_program_of_a_package_has_answers_of_its_own),
+        cmocka_unit_test(packed_programs_are_fused_as_they_are_unpacked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,8 +41,12 @@ static void done(package *k)
 }
 
 static const tiny_pkg kinds[] = {
-    {.seqs = {4}},      {.rotate = true, .bits = 4, .seqs = {1, 16}},         {.ops_all = true, .layers = 1},
-    {.llm_int8 = true}, {.ops_all = true, .rotate = true, .seqs = {1, 3, 8}},
+    {.seqs = {4}},
+    {.rotate = true, .bits = 4, .seqs = {1, 16}},
+    {.ops_all = true, .layers = 1},
+    {.llm_int8 = true},
+    {.ops_all = true, .rotate = true, .seqs = {1, 3, 8}},
+    {.packed = true, .seqs = {2, 4}},
 };
 /* Weights beside which code is small. */
 static const tiny_pkg large = {.dim = 256, .ffn = 1024, .vocab = 2000, .seqs = {1, 32}};
@@ -64,7 +68,7 @@ static void what_was_written_is_read_again(void **state)
         assert_int_equal(bt_pkg_rows(k.p)[0].ctx, 16);
         assert_string_equal(bt_pkg_fallbacks(k.p)[0].why, "npu_ops linear");
         assert_int_equal(bt_pkg_sessions(k.p)[0].mapped_bytes, 1000);
-        const bt_pkg_inst *code = bt_pkg_const_at(k.p, bt_pkg_programs(k.p)[0].code);
+        const bt_pkg_inst *code = bt_pkg_code(k.p, 0);
         assert_string_equal(bt_pkg_op_name((bt_pkg_op)code[0].op), "embed");
         assert_null(bt_pkg_const_at(k.p, BT_PKG_NONE));
         done(&k);
@@ -276,8 +280,9 @@ static void two_specializations_share_one_copy_of_the_weights(void **state) /* A
     const bt_pkg_row *r = bt_pkg_rows(both.p);
     const void *base[2] = {NULL, NULL};
     for (int i = 0; i < 2; i++) {
-        const bt_pkg_program *g = &bt_pkg_programs(both.p)[r[2 * i].program[BT_PKG_OUT_LAST]];
-        const bt_pkg_inst *code = bt_pkg_const_at(both.p, g->code);
+        const uint32_t index = r[2 * i].program[BT_PKG_OUT_LAST];
+        const bt_pkg_program *g = &bt_pkg_programs(both.p)[index];
+        const bt_pkg_inst *code = bt_pkg_code(both.p, index);
         assert_int_equal(g->seq, i ? 32 : 1);
         for (uint32_t n = 0; n < g->insts && !base[i]; n++)
             if (code[n].op == BT_PKG_LINEAR)
@@ -434,8 +439,9 @@ static void parameters_may_be_the_first_constant(void **state)
 {
     (void)state;
     package k = made((tiny_pkg){.ops_all = true});
-    const bt_pkg_program *g = &bt_pkg_programs(k.p)[bt_pkg_rows(k.p)[0].program[BT_PKG_OUT_NONE]];
-    const bt_pkg_inst *code = bt_pkg_const_at(k.p, g->code);
+    const uint32_t index = bt_pkg_rows(k.p)[0].program[BT_PKG_OUT_NONE];
+    const bt_pkg_program *g = &bt_pkg_programs(k.p)[index];
+    const bt_pkg_inst *code = bt_pkg_code(k.p, index);
     uint32_t i = 0;
     while (code[i].op != BT_PKG_INT_RMSNORM) i++;
     assert_int_equal(code[i].params, 0);

@@ -158,8 +158,9 @@ static void check_units(const bt_pkg *pkg, unsigned subset)
         {BT_OP_ADD, BT_PKG_INT_ADD, BT_PKG_ADD},
         {BT_OP_SILU_MUL, BT_PKG_INT_SILU_MUL, BT_PKG_SILU_MUL},
     };
-    const bt_pkg_program *g = &bt_pkg_programs(pkg)[bt_pkg_rows(pkg)[0].program[BT_PKG_OUT_ALL]];
-    const bt_pkg_inst *inst = bt_pkg_const_at(pkg, g->code);
+    const uint32_t index = bt_pkg_rows(pkg)[0].program[BT_PKG_OUT_ALL];
+    const bt_pkg_program *g = &bt_pkg_programs(pkg)[index];
+    const bt_pkg_inst *inst = bt_pkg_code(pkg, index);
     for (size_t o = 0; o < sizeof of / sizeof *of; o++) {
         size_t k = 0;
         while (kinds[k] != of[o].kind) k++;
@@ -299,9 +300,9 @@ static void check_one_placement(const bt_pkg *pkg)
     const bt_pkg_header *h = bt_pkg_header_of(pkg);
     for (uint32_t r = 1; r < h->rows.count; r++)
         for (int o = 0; o < BT_PKG_OUTS; o++) {
-            const bt_pkg_program *a = &bt_pkg_programs(pkg)[bt_pkg_rows(pkg)[0].program[o]],
-                                 *b = &bt_pkg_programs(pkg)[bt_pkg_rows(pkg)[r].program[o]];
-            const bt_pkg_inst *x = bt_pkg_const_at(pkg, a->code), *y = bt_pkg_const_at(pkg, b->code);
+            const uint32_t first = bt_pkg_rows(pkg)[0].program[o], other = bt_pkg_rows(pkg)[r].program[o];
+            const bt_pkg_program *a = &bt_pkg_programs(pkg)[first], *b = &bt_pkg_programs(pkg)[other];
+            const bt_pkg_inst *x = bt_pkg_code(pkg, first), *y = bt_pkg_code(pkg, other);
             assert_int_equal(a->insts, b->insts);
             assert_int_equal(a->clusters, b->clusters);
             for (uint32_t i = 0; i < a->insts; i++)
@@ -393,7 +394,9 @@ static void a_placement_holds_for_every_shape_also_where_little_work_goes_away(v
     assert_memory_equal(logits[0], logits[1], N * w.vocab * sizeof(float));
     static const char *const policies[] = {"pow2", "chunk:16+tail", "max-pad"};
     for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
+        p.static_ctx = i == 1; /* its programs are packed */
         pkg = package_of(&w, "w8a8", policies[i], &p);
+        assert_int_equal(bt_pkg_header_of(pkg)->body_code != 0, i == 1);
         check_one_placement(pkg);
         bt_prefill *e = npu_kit_engine(w.kit.model, pkg, CTX, NULL, NULL, 2);
         bt_kv_view kv = engine_kit_pages(w.kit.model, CTX, PAGE, 2);

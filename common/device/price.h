@@ -1,0 +1,95 @@
+#ifndef BT_DEVICE_PRICE_H
+#define BT_DEVICE_PRICE_H
+#include <stddef.h>
+#include <stdint.h>
+#include "device/dims.h"
+#include "device/time.h"
+
+/* What a model's programs take on a device, computed once; a chunk or a decode step is then a few products. Pure
+ * integer nanoseconds, ending at INT64_MAX.
+ *
+ *   t_graph = dispatch + sum of t_op,   a chunk at position p = t_graph + attention over rows and p + rows columns
+ *   t_step  = dispatch + operators * decode_op + max(operations / rate(rows), bytes / decode rate)
+ *
+ * A chunk is for devices with static programs. A step is any mixture of prefill pieces and decode rows as one pass over
+ * the weights, which is how GPUs run them: decode is a step of one row a sequence, a prompt a step of all its rows.
+ * A group of devices divides matrices and heads, and sums over itself twice a layer. */
+enum { BT_PRICE_MAX_PROGRAMS = 64 };
+
+/* An operator of a program, `count` times: a matrix where matrix.inputs is not 0, else `bytes` that it reads and
+ * writes. */
+typedef struct bt_price_op {
+    bt_time_matrix matrix;
+    bool is_row_split; /* in a group of devices: its inputs are divided, not its outputs */
+    uint64_t bytes;
+    uint32_t count;
+} bt_price_op;
+
+/* Attention of every layer; the engine's own where ctx is 0: as many columns as each row sees. */
+typedef struct bt_price_attention {
+    uint32_t layers, heads, kv_heads, head_dim, kv_elem_bits;
+    uint32_t ctx; /* of programs that are static in it: the shortest; the others are its doublings */
+} bt_price_attention;
+
+/* Of a pass: a number that does not depend on the position, one for each (row, column) pair and one for each position
+ * of KV; the last two by 2^32. */
+typedef struct bt_price_line {
+    uint64_t fixed, pair, position;
+} bt_price_line;
+typedef struct bt_price_program {
+    uint32_t rows, ctx;
+    bt_price_line compute, memory, scores; /* ns: of attention the longer of the first two, and scores beside them */
+    bt_price_line ops, bytes;              /* operations and bytes of memory, for energy and utilisation */
+} bt_price_program;
+
+typedef struct bt_price {
+    bt_profile profile;
+    bt_price_program program[BT_PRICE_MAX_PROGRAMS]; /* rows ascend */
+    uint32_t programs;
+    uint64_t first_ns;                      /* once a prompt: the first use of weights and operators */
+    uint64_t last_ns, last_ops, last_bytes; /* once a prompt: the output matrix, for its last row */
+    uint64_t compile_ns;                    /* of all programs, once */
+} bt_price;
+
+/* BT_EARG: a profile without time, naming it. */
+bt_err bt_price_begin(bt_price *ret, const bt_profile *profile, bt_fault *fault);
+/* Operators for `rows` rows. The first program that is added says what a prompt's first use costs. BT_ELIMIT past
+ * BT_PRICE_MAX_PROGRAMS, BT_EARG where rows do not ascend. */
+bt_err bt_price_add(bt_price *p, uint32_t rows, const bt_price_op *op, size_t n, const bt_price_attention *a,
+                    bt_fault *fault);
+/* What the last chunk of a prompt runs beside: its output matrix. */
+void bt_price_last(bt_price *p, const bt_price_op *op);
+/* The programs of a shape with weights of so many bits: what the functions above make of it. program_rows ascend. */
+typedef struct bt_price_recipe {
+    uint32_t weight_bits, input_bits, kv_elem_bits, group;
+    uint32_t ctx;                   /* as bt_price_attention; 0: programs are not static in it */
+    uint32_t weight_bytes_permille; /* of a weight as stored, scales included: 562 for q4_0; 0: weight_bits / 8 */
+} bt_price_recipe;
+bt_err bt_price_of_dims(bt_price *ret, const bt_profile *profile, const bt_dims *s, const bt_price_recipe *r,
+                        const uint32_t *program_rows, size_t n, bt_fault *fault);
+
+/* The chunk that program i computes behind `first` positions. */
+uint64_t bt_price_chunk_ns(const bt_price *p, uint32_t i, uint64_t first);
+typedef struct bt_price_sum {
+    uint64_t ns, ops, bytes, chunks;
+} bt_price_sum;
+/* A prompt: the longest program as often as it is filled, then the shortest that holds the rest; first_ns and last_ns.
+ */
+bt_price_sum bt_price_prompt(const bt_price *p, uint64_t tokens);
+
+/* What a step needs of a model, as plain numbers. */
+typedef struct bt_price_model {
+    uint64_t body_weights, head_weights; /* multiply-accumulates of a row, and of a row of logits */
+    uint64_t weight_bytes;               /* read once a step */
+    uint64_t kv_bytes;                   /* of a position */
+    uint32_t operators, layers, hidden, heads, head_dim, weight_bits, input_bits;
+} bt_price_model;
+bt_price_model bt_price_model_of(const bt_dims *s, const bt_price_recipe *r);
+typedef struct bt_price_step {
+    uint64_t rows, logits, pairs, positions; /* of all sequences together */
+} bt_price_step;
+bt_price_sum bt_price_step_of(const bt_profile *p, const bt_price_model *m, const bt_price_step *s);
+/* A step of `batch` sequences with ctx positions each, theirs included; one of a prompt's rows behind `first`. */
+bt_price_step bt_price_decode_step(uint64_t batch, uint64_t ctx);
+bt_price_step bt_price_prefill_step(uint64_t first, uint64_t rows);
+#endif

@@ -1,0 +1,196 @@
+/* The object `time` of a profile: one table of fields, each with its range; what they say of each other. */
+#include "device/profile_time.h"
+#include "device/profile_words.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <string.h>
+
+typedef enum kind { U32, U64, POINTS, STACK } kind;
+#define RATE_MAX UINT64_C(1000000000000)
+/* docs/profiles.md has a row for each (tests/lint/docs.sh). */
+static const struct field {
+    const char *name;
+    size_t offset;
+    kind kind;
+    uint64_t lo, hi;
+} fields[] = {
+    {"stack", offsetof(bt_profile_time, stack), STACK, 1, BT_PROFILE_TIME_MAX_STACK},
+    {"f16_ops_per_us", offsetof(bt_profile_time, f16_ops_per_us), U64, 1, RATE_MAX},
+    {"int8_permille", offsetof(bt_profile_time, int8_permille), U32, 1, 100000},
+    {"int4_permille", offsetof(bt_profile_time, int4_permille), U32, 1, 100000},
+    {"efficiency", offsetof(bt_profile_time, efficiency), POINTS, 1, 1 << 20},
+    {"array_rows", offsetof(bt_profile_time, array_rows), U32, 1, 4096},
+    {"array_cols", offsetof(bt_profile_time, array_cols), U32, 1, 4096},
+    {"arrays", offsetof(bt_profile_time, arrays), U32, 1, 4096},
+    {"clock_khz", offsetof(bt_profile_time, clock_khz), U64, 1, 10000000},
+    {"group32_permille", offsetof(bt_profile_time, group32_permille), U32, 1000, 100000},
+    {"memory_bytes_per_us", offsetof(bt_profile_time, memory_bytes_per_us), U64, 1, RATE_MAX},
+    {"weight_bytes_per_us", offsetof(bt_profile_time, weight_bytes_per_us), U64, 1, RATE_MAX},
+    {"activation_bytes_per_us", offsetof(bt_profile_time, activation_bytes_per_us), U64, 1, RATE_MAX},
+    {"decode_bytes_per_us", offsetof(bt_profile_time, decode_bytes_per_us), U64, 1, RATE_MAX},
+    {"shared_bytes_per_us", offsetof(bt_profile_time, shared_bytes_per_us), U64, 1, RATE_MAX},
+    {"first_weight_bytes_per_us", offsetof(bt_profile_time, first_weight_bytes_per_us), U64, 1, RATE_MAX},
+    {"score_elements_per_us", offsetof(bt_profile_time, score_elements_per_us), U64, 1, RATE_MAX},
+    {"op_launch_ns", offsetof(bt_profile_time, op_launch_ns), U32, 1, 1000000000},
+    {"dispatch_ns", offsetof(bt_profile_time, dispatch_ns), U32, 1, 1000000000},
+    {"sync_ns", offsetof(bt_profile_time, sync_ns), U32, 1, 1000000000},
+    {"first_launch_ns", offsetof(bt_profile_time, first_launch_ns), U32, 1, 1000000000},
+    {"decode_op_ns", offsetof(bt_profile_time, decode_op_ns), U32, 1, 1000000000},
+    {"program_compile_ns", offsetof(bt_profile_time, program_compile_ns), U64, 1, UINT64_C(100000000000000)},
+    {"devices", offsetof(bt_profile_time, devices), U32, 2, 1024},
+    {"interconnect_bytes_per_us", offsetof(bt_profile_time, interconnect_bytes_per_us), U64, 1, RATE_MAX},
+    {"interconnect_ns", offsetof(bt_profile_time, interconnect_ns), U32, 1, 1000000000},
+    {"idle_mw", offsetof(bt_profile_time, idle_mw), U32, 1, 100000000},
+    {"polling_mw", offsetof(bt_profile_time, polling_mw), U32, 1, 100000000},
+    {"tdp_mw", offsetof(bt_profile_time, tdp_mw), U32, 1, 100000000},
+    {"op_fj", offsetof(bt_profile_time, op_fj), U32, 1, 1000000},
+    {"byte_fj", offsetof(bt_profile_time, byte_fj), U32, 1, 1000000000},
+};
+enum { FIELDS = sizeof fields / sizeof fields[0] };
+
+static bt_err read_points(bt_profile_time *t, const json_t *list, bt_fault *fault)
+{
+    const size_t n = json_array_size(list);
+    int64_t last = 0;
+    bool ok = json_is_array(list) && n >= 1 && n <= BT_PROFILE_TIME_MAX_POINTS;
+    for (size_t i = 0; ok && i < n; i++) {
+        const json_t *pair = json_array_get(list, i);
+        const int64_t rows = json_integer_value(json_array_get(pair, 0)),
+                      permille = json_integer_value(json_array_get(pair, 1));
+        ok =
+            json_array_size(pair) == 2 && rows > last && rows <= 1 << 20 && permille >= 1 && permille <= 1000;
+        last = rows;
+        if (ok) t->efficiency[i].rows = (uint32_t)rows;
+        if (ok) t->efficiency[i].permille = (uint32_t)permille;
+    }
+    if (!ok)
+        return bt_fail(
+            fault, BT_EFORMAT,
+            "field 'efficiency': 1 to %d pairs [rows, permille], rows ascending up to 2^20, permille "
+            "of the peak from 1 to 1000",
+            BT_PROFILE_TIME_MAX_POINTS);
+    t->points = (uint32_t)n;
+    return BT_OK;
+}
+
+static bt_err read_stack(bt_profile_time *t, const json_t *v, bt_fault *fault)
+{
+    const char *s = json_string_value(v);
+    const size_t n = s ? strlen(s) : 0;
+    bool ok = n >= 1 && n <= BT_PROFILE_TIME_MAX_STACK;
+    for (size_t i = 0; ok && i < n; i++) ok = s[i] >= 0x20 && s[i] <= 0x7e;
+    if (!ok)
+        return bt_fail(fault, BT_EFORMAT, "field 'stack': 1 to %d printable ASCII characters",
+                       BT_PROFILE_TIME_MAX_STACK);
+    memcpy(t->stack, s, n + 1);
+    return BT_OK;
+}
+
+static bt_err read_field(bt_profile_time *t, const struct field *f, const json_t *v, bt_fault *fault)
+{
+    char *at = (char *)t + f->offset;
+    const int64_t n = json_is_integer(v) ? json_integer_value(v) : -1;
+    if (f->kind == POINTS) return read_points(t, v, fault);
+    if (f->kind == STACK) return read_stack(t, v, fault);
+    if (n < (int64_t)f->lo || n > (int64_t)f->hi) {
+        if (!json_is_integer(v))
+            return bt_fail(fault, BT_EFORMAT, "field '%s': no whole number; from %" PRIu64 " to %" PRIu64,
+                           f->name, f->lo, f->hi);
+        return bt_fail(fault, BT_EFORMAT,
+                       "field '%s': is %" PRId64 ", and must be a whole number from %" PRIu64 " to %" PRIu64
+                       "; the nearest is %" PRIu64,
+                       f->name, (int64_t)json_integer_value(v), f->lo, f->hi,
+                       n < (int64_t)f->lo ? f->lo : f->hi);
+    }
+    if (f->kind == U32) *(uint32_t *)(void *)at = (uint32_t)n;
+    else *(uint64_t *)(void *)at = (uint64_t)n;
+    return BT_OK;
+}
+
+static bt_err read_sources(const json_t *sources, const json_t *object, bt_fault *fault)
+{
+    const char *name;
+    json_t *text;
+    if (!json_is_object(sources))
+        return bt_fail(fault, BT_EFORMAT, "field 'sources': an object with a text for each field");
+    json_object_foreach((json_t *)(uintptr_t)sources, name, text)
+        if (!json_object_get(object, name) || !json_is_string(text))
+            return bt_fail(fault, BT_EFORMAT,
+                           "field 'sources': a text for each field that is given, no other");
+    return BT_OK;
+}
+
+static bt_err bad_name(const char *name, bt_fault *fault)
+{
+    const char *known[FIELDS + 1] = {"sources"}, *near;
+    for (size_t i = 0; i < FIELDS; i++) known[i + 1] = fields[i].name;
+    near = bt_profile_nearest(name, known, FIELDS + 1);
+    return bt_fail(fault, BT_EFORMAT, "a field that no device's time has%s%s%s; docs/profiles.md lists them",
+                   near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+bt_err bt_profile_time_read(bt_profile_time *ret, const void *json, bt_fault *fault)
+{
+    const json_t *object = json;
+    bt_profile_time t = {.is_given = true};
+    bt_fault inner = {""};
+    const char *name;
+    json_t *value;
+    bt_err e = BT_OK;
+    if (!json_is_object(object)) return bt_fail(fault, BT_EFORMAT, "field 'time': an object");
+    json_object_foreach((json_t *)(uintptr_t)object, name, value) {
+        size_t f = 0;
+        while (f < FIELDS && strcmp(name, fields[f].name)) f++;
+        if (f < FIELDS) e = read_field(&t, &fields[f], value, &inner);
+        else if (!strcmp(name, "sources")) e = read_sources(value, object, &inner);
+        else e = bad_name(name, &inner);
+        if (e < 0) break;
+    }
+    if (e == BT_OK) e = bt_profile_time_check(&t, &inner);
+    if (e < 0) return bt_fail(fault, e, "field 'time': %.200s", inner.text);
+    *ret = t;
+    return BT_OK;
+}
+
+static bt_err check_rates(const bt_profile_time *t, bt_fault *fault)
+{
+    const struct {
+        const char *name;
+        uint64_t rate;
+    } rates[] = {
+        {"weight_bytes_per_us", t->weight_bytes_per_us},
+        {"activation_bytes_per_us", t->activation_bytes_per_us},
+        {"decode_bytes_per_us", t->decode_bytes_per_us},
+        {"shared_bytes_per_us", t->shared_bytes_per_us},
+        {"first_weight_bytes_per_us", t->first_weight_bytes_per_us},
+    };
+    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++)
+        if (t->memory_bytes_per_us && rates[i].rate > t->memory_bytes_per_us)
+            return bt_fail(fault, BT_EFORMAT,
+                           "field '%s': %" PRIu64 " is more than 'memory_bytes_per_us', %" PRIu64
+                           "; at most that",
+                           rates[i].name, rates[i].rate, t->memory_bytes_per_us);
+    return BT_OK;
+}
+
+bt_err bt_profile_time_check(const bt_profile_time *t, bt_fault *fault)
+{
+    const bool array = t->array_rows || t->array_cols || t->arrays || t->clock_khz;
+    if (!t->stack[0]) return bt_fail(fault, BT_EFORMAT, "no 'stack': whose constants these are");
+    if (!t->f16_ops_per_us || !t->memory_bytes_per_us)
+        return bt_fail(fault, BT_EFORMAT, "no '%s': without it nothing has a time",
+                       t->f16_ops_per_us ? "memory_bytes_per_us" : "f16_ops_per_us");
+    if (array && (!t->array_rows || !t->array_cols || !t->arrays || !t->clock_khz))
+        return bt_fail(fault, BT_EFORMAT,
+                       "fields 'array_rows', 'array_cols', 'arrays', 'clock_khz': all or none");
+    const uint64_t reached = 2 * (uint64_t)t->array_rows * t->array_cols * t->arrays * t->clock_khz / 1000;
+    if (reached > t->f16_ops_per_us)
+        return bt_fail(fault, BT_EFORMAT,
+                       "fields of the array: %" PRIu64
+                       " operations a microsecond, more than 'f16_ops_per_us', %" PRIu64,
+                       reached, t->f16_ops_per_us);
+    if (!t->devices != !t->interconnect_bytes_per_us)
+        return bt_fail(fault, BT_EFORMAT, "fields 'devices' and 'interconnect_bytes_per_us': both or none");
+    return check_rates(t, fault);
+}

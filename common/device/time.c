@@ -1,0 +1,133 @@
+/* The terms of the time model, each once. Products are taken in 128 bits. */
+#include "device/time.h"
+
+__extension__ typedef unsigned __int128 wide;
+
+uint64_t bt_time_scale(uint64_t n, uint64_t mul, uint64_t div)
+{
+    uint64_t small;
+    if (!div) return 0;
+    if (!__builtin_mul_overflow(n, mul, &small) && !__builtin_add_overflow(small, div - 1, &small)) {
+        small /= div;
+        return small > INT64_MAX ? INT64_MAX : small;
+    }
+    const wide v = ((wide)n * mul + div - 1) / div;
+    return v > INT64_MAX ? INT64_MAX : (uint64_t)v;
+}
+
+uint64_t bt_time_plus(uint64_t a, uint64_t b)
+{
+    uint64_t sum;
+    return __builtin_add_overflow(a, b, &sum) || sum > INT64_MAX ? INT64_MAX : sum;
+}
+
+uint64_t bt_time_of(uint64_t n, uint64_t per_us) { return bt_time_scale(n, 1000, per_us); }
+
+uint64_t bt_time_times(uint64_t a, uint64_t b)
+{
+    uint64_t product;
+    return __builtin_mul_overflow(a, b, &product) || product > INT64_MAX ? INT64_MAX : product;
+}
+
+static uint64_t times(uint64_t a, uint64_t b) { return bt_time_times(a, b); }
+static uint64_t over(uint64_t n, uint64_t by) { return n / by + (n % by != 0); }
+static uint64_t most(uint64_t a, uint64_t b) { return a > b ? a : b; }
+static uint64_t or_memory(const bt_profile_time *t, uint64_t rate)
+{
+    return rate ? rate : t->memory_bytes_per_us;
+}
+
+uint64_t bt_time_weight_rate(const bt_profile_time *t) { return or_memory(t, t->weight_bytes_per_us); }
+uint64_t bt_time_activation_rate(const bt_profile_time *t)
+{
+    return or_memory(t, t->activation_bytes_per_us);
+}
+uint64_t bt_time_decode_rate(const bt_profile_time *t) { return or_memory(t, t->decode_bytes_per_us); }
+
+/* Between two points the share is a straight line; before the first and behind the last it is theirs. */
+static uint32_t efficiency(const bt_profile_time *t, uint64_t rows)
+{
+    uint32_t i = 0;
+    if (!t->points) return 1000;
+    while (i < t->points && t->efficiency[i].rows < rows) i++;
+    if (i == t->points) return t->efficiency[i - 1].permille;
+    if (!i) return t->efficiency[0].permille;
+    const int64_t r0 = t->efficiency[i - 1].rows, r1 = t->efficiency[i].rows,
+                  e0 = t->efficiency[i - 1].permille, e1 = t->efficiency[i].permille;
+    return (uint32_t)(e0 + (e1 - e0) * ((int64_t)rows - r0) / (r1 - r0));
+}
+
+/* By 1000. Weights of 4 bits under inputs of 8 take the int4 rate where there is one. */
+static uint32_t speed_up(const bt_profile_time *t, uint32_t input_bits, uint32_t weight_bits)
+{
+    if (input_bits > 8) return 1000;
+    if (weight_bits == 4 && t->int4_permille) return t->int4_permille;
+    return t->int8_permille ? t->int8_permille : 1000;
+}
+
+uint64_t bt_time_rate(const bt_profile_time *t, uint64_t rows, uint32_t input_bits, uint32_t weight_bits)
+{
+    const uint64_t peak = bt_time_scale(t->f16_ops_per_us, speed_up(t, input_bits, weight_bits), 1000);
+    return most(1, bt_time_scale(peak, efficiency(t, rows), 1000));
+}
+
+static uint64_t compute(const bt_profile *p, const bt_time_matrix *m, uint64_t passing, uint64_t staying)
+{
+    const bt_profile_time *t = &p->time;
+    if (!t->array_rows)
+        return bt_time_of(times(times(2 * passing, m->inputs), staying),
+                          bt_time_rate(t, passing, m->input_bits, m->weight_bits));
+    const uint64_t folds = times(over(m->inputs, t->array_rows), over(staying, t->array_cols));
+    const uint64_t cycles = times(folds, t->array_rows + t->array_cols - 2 + most(passing, 4));
+    const uint64_t f16 = bt_time_scale(over(cycles, t->arrays), 1000000, t->clock_khz);
+    return bt_time_scale(f16, 1000, speed_up(t, m->input_bits, m->weight_bits));
+}
+
+uint64_t bt_time_of_matrix(const bt_profile *p, const bt_time_matrix *m)
+{
+    const bt_profile_time *t = &p->time;
+    const uint64_t tile = p->tile_input_rows ? p->tile_input_rows : 1;
+    const uint64_t weights =
+        m->weight_bytes ? m->weight_bytes : times(m->inputs, bt_time_scale(m->outputs, m->weight_bits, 8));
+    const uint64_t input = times(m->rows, bt_time_scale(m->inputs, m->input_bits, 8)),
+                   output = times(m->rows, bt_time_scale(m->outputs, m->input_bits, 8));
+    const uint64_t moving = m->is_weights_pass ? m->outputs : m->rows,
+                   staying = m->is_weights_pass ? m->rows : m->outputs;
+    uint64_t ns = compute(p, m, times(over(moving, tile), tile), staying);
+    ns = most(ns, bt_time_of(m->is_weights_pass ? input : weights, bt_time_weight_rate(t)));
+    ns = most(ns, bt_time_of(bt_time_plus(m->is_weights_pass ? weights : input, output),
+                             bt_time_activation_rate(t)));
+    if (m->group && t->group32_permille)
+        ns = bt_time_plus(ns,
+                          bt_time_scale(bt_time_scale(ns, t->group32_permille - 1000, 1000), 32, m->group));
+    ns = bt_time_plus(ns, bt_time_of(m->spill_bytes, bt_time_activation_rate(t)));
+    return bt_time_plus(ns, t->op_launch_ns);
+}
+
+uint64_t bt_time_of_attention(const bt_profile *p, const bt_time_attention *a)
+{
+    const bt_profile_time *t = &p->time;
+    const uint64_t scores = times(a->pairs, a->heads);
+    const uint64_t kv =
+        times(a->ctx, bt_time_scale(2 * (uint64_t)a->kv_heads * a->head_dim, a->kv_elem_bits, 8));
+    const uint64_t ns =
+        most(bt_time_of(times(scores, 4 * (uint64_t)a->head_dim), bt_time_rate(t, a->rows, 16, 16)),
+             bt_time_of(kv, bt_time_activation_rate(t)));
+    return bt_time_plus(bt_time_plus(ns, bt_time_of(scores, t->score_elements_per_us)), t->op_launch_ns);
+}
+
+uint64_t bt_time_two_engines(const bt_profile_time *t, uint64_t bytes, uint64_t per_us, uint64_t other_bytes,
+                             uint64_t other_per_us)
+{
+    const uint64_t alone = most(bt_time_of(bytes, per_us), bt_time_of(other_bytes, other_per_us));
+    return most(alone, bt_time_of(bt_time_plus(bytes, other_bytes), t->shared_bytes_per_us));
+}
+
+uint64_t bt_time_all_reduce(const bt_profile_time *t, uint64_t bytes)
+{
+    if (t->devices < 2) return 0;
+    const uint64_t messages = 2 * ((uint64_t)t->devices - 1);
+    const uint64_t one =
+        bt_time_plus(bt_time_of(over(bytes, t->devices), t->interconnect_bytes_per_us), t->interconnect_ns);
+    return times(messages, one);
+}

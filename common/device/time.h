@@ -1,0 +1,65 @@
+#ifndef BT_DEVICE_TIME_H
+#define BT_DEVICE_TIME_H
+#include <stdbool.h>
+#include <stdint.h>
+#include "device/profile.h"
+
+/* What one operator takes on a device, in nanoseconds: pure integer arithmetic over a profile, rounded up, ending at
+ * INT64_MAX. docs/device-time.md explains the terms and how well they meet what others measured.
+ *
+ *   t_op = launch + slow * max(compute, staying bytes / weight rate, passing bytes / activation rate) + spill
+ *
+ * The operand that stays on the matrix unit is loaded at the weight rate; the other one passes by, with the output, at
+ * the activation rate. Weights stay unless is_weights_pass (the law of order: HeteroLLM, arXiv 2501.14794). Rows that
+ * pass are rounded up to whole tiles, profile.tile_input_rows (the law of stages). Compute is 2 rows inputs outputs by
+ * the rate at so many rows; on an array of H x W it is
+ *
+ *   folds (H + W - 2 + max(rows, 4)) / arrays cycles,  folds = ceil(inputs / H) ceil(outputs / W)
+ *
+ * (ONNXim, SystolicWS.cc). Weights with a scale for each `group` inputs break every accumulation there: slow is
+ * group32_permille at groups of 32, and its excess falls with the group's length (llm.npu, arXiv 2407.05858, figure 4).
+ */
+
+/* ceil(n * mul / div), at most INT64_MAX; div 0 gives 0: no limit, no cost. */
+uint64_t bt_time_scale(uint64_t n, uint64_t mul, uint64_t div);
+/* a + b and a * b, at most INT64_MAX. */
+uint64_t bt_time_plus(uint64_t a, uint64_t b);
+uint64_t bt_time_times(uint64_t a, uint64_t b);
+/* n at a rate a microsecond. */
+uint64_t bt_time_of(uint64_t n, uint64_t per_us);
+
+/* [rows, inputs] by [inputs, outputs]. */
+typedef struct bt_time_matrix {
+    uint64_t rows, inputs, outputs;
+    uint32_t weight_bits, input_bits; /* 4, 8, 16 or 32 */
+    uint32_t group;                   /* inputs that share a scale; 0: an output has one */
+    uint64_t weight_bytes;            /* as stored; 0: weight_bits of each */
+    uint64_t spill_bytes;             /* what crosses again because the chip cannot hold it (device/on_chip.h) */
+    bool is_weights_pass;
+} bt_time_matrix;
+uint64_t bt_time_of_matrix(const bt_profile *p, const bt_time_matrix *m);
+
+/* Attention of one layer: `pairs` of a row and a column that are computed, over ctx positions of K and V. Scores also
+ * pass a softmax, one element for each pair and head. */
+typedef struct bt_time_attention {
+    uint64_t rows, pairs, ctx;
+    uint32_t heads, kv_heads, head_dim, kv_elem_bits;
+} bt_time_attention;
+uint64_t bt_time_of_attention(const bt_profile *p, const bt_time_attention *a);
+
+/* Operations a microsecond at so many rows of inputs of so many bits: peak, its share at these rows, and the speed-up
+ * of those bits. */
+uint64_t bt_time_rate(const bt_profile_time *t, uint64_t rows, uint32_t input_bits, uint32_t weight_bits);
+/* Bytes a microsecond of what stays, what passes and what a decode step reads; memory_bytes_per_us where a profile has
+ * no other. */
+uint64_t bt_time_weight_rate(const bt_profile_time *t);
+uint64_t bt_time_activation_rate(const bt_profile_time *t);
+uint64_t bt_time_decode_rate(const bt_profile_time *t);
+
+/* Two engines of one chip that read at the same time, each at most at its own rate, both together at most at
+ * shared_bytes_per_us of `t`. */
+uint64_t bt_time_two_engines(const bt_profile_time *t, uint64_t bytes, uint64_t per_us, uint64_t other_bytes,
+                             uint64_t other_per_us);
+/* Summing `bytes` over a group's devices, each of which has a part: a ring, 2 (n - 1) messages of bytes / n. */
+uint64_t bt_time_all_reduce(const bt_profile_time *t, uint64_t bytes);
+#endif

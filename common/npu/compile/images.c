@@ -1,0 +1,246 @@
+/* A session's image: constants are streamed in the order of the tensor table, zeros are a hole of the file.
+ */
+#include "npu/compile/images.h"
+#include "base/file.h"
+#include "base/num.h"
+#include "device/tile.h"
+#include "kernels/int_kernels.h"
+#include "npu/compile/plan.h"
+#include "npu/compile/sessions.h"
+#include "npu/pkg/areas.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PATH_BYTES = 4096, BUFFER_BYTES = 1 << 16 };
+
+typedef struct images {
+    const bt_pkg *p;
+    const bt_pkg_header *h;
+    const bt_pkg_tensor *tensor;
+    uint8_t *is_mapped;   /* [tensors] an instruction of the NPU reads it */
+    uint32_t *mapped_by;  /* [constants] 1 + the session that has it already */
+    uint64_t state_bytes; /* of a layer, where attention is the NPU's */
+    bt_file_new file;
+    uint64_t at; /* bytes of the image so far */
+    uint8_t buffer[BUFFER_BYTES];
+    size_t filled;
+    int odd; /* an element of 4 bits that waits for the other of its byte; -1: none */
+} images;
+
+/* ---- bytes ---- */
+
+static bt_err flush(images *m, bt_fault *fault)
+{
+    for (size_t done = 0; done < m->filled;) {
+        const ssize_t n = write(m->file.fd, m->buffer + done, m->filled - done);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return bt_fail(fault, BT_EIO, "write '%s': %s", m->file.temp, strerror(errno));
+        done += (size_t)n;
+    }
+    m->filled = 0;
+    return BT_OK;
+}
+
+static bt_err put(images *m, const void *bytes, size_t n, bt_fault *fault)
+{
+    bt_err e = BT_OK;
+    const uint8_t *from = bytes;
+    while (n && e == BT_OK) {
+        const size_t room = BUFFER_BYTES - m->filled, part = n < room ? n : room;
+        memcpy(m->buffer + m->filled, from, part);
+        m->filled += part;
+        m->at += part;
+        from += part;
+        n -= part;
+        if (m->filled == BUFFER_BYTES) e = flush(m, fault);
+    }
+    return e;
+}
+
+/* Elements of `bits`, little-endian; of 4 bits the first is in the low half of a byte. */
+static bt_err put_elems(images *m, const uint16_t *elem, size_t n, uint32_t bits, bt_fault *fault)
+{
+    bt_err e = BT_OK;
+    for (size_t i = 0; e == BT_OK && i < n; i++) {
+        uint8_t byte[2];
+        bt_put16(byte, elem[i]);
+        if (bits == 16) {
+            e = put(m, byte, 2, fault);
+        } else if (bits == 8) {
+            e = put(m, byte, 1, fault);
+        } else if (m->odd < 0) {
+            m->odd = byte[0] & 15;
+        } else {
+            byte[0] = (uint8_t)(m->odd | byte[0] << 4);
+            m->odd = -1;
+            e = put(m, byte, 1, fault);
+        }
+    }
+    return e;
+}
+
+/* ---- matrices ---- */
+
+static uint16_t element(const void *panels, const bt_pkg_tensor *t, size_t n, size_t k)
+{
+    if (t->bits == 16) return ((const uint16_t *)panels)[(n / 16 * t->k + k) * 16 + n % 16];
+    return (uint16_t)bt_int_packed_at(panels, n, k, t->k, t->bits);
+}
+
+/* A row of tiles: outputs from n0 on, all inputs. row[rows of a tile][k], tile: one of them. */
+static bt_err put_band(images *m, const bt_pkg_tensor *t, const bt_tile *tile, size_t n0, uint16_t *row,
+                       uint16_t *elems, bt_fault *fault)
+{
+    const void *panels = bt_pkg_const_at(m->p, t->panels);
+    const size_t rows = t->n - n0 < tile->rows ? t->n - n0 : tile->rows;
+    bt_err e = BT_OK;
+    for (size_t r = 0; r < rows; r++)
+        for (size_t k = 0; k < t->k; k++) row[r * t->k + k] = element(panels, t, n0 + r, k);
+    for (size_t k = 0; e == BT_OK && k < t->k; k += tile->cols) {
+        bt_tile_pack(tile, elems, row + k, t->k, rows, t->k - k < tile->cols ? t->k - k : tile->cols);
+        e = put_elems(m, elems, bt_tile_elems(tile), t->bits, fault);
+    }
+    return e;
+}
+
+/* f32 or s32 [n]: those of the package, zeros where a matrix of floats has none. */
+static bt_err put_words(images *m, uint32_t constant, uint32_t n, bt_fault *fault)
+{
+    static const uint8_t none[4];
+    const uint8_t *words = bt_pkg_const_at(m->p, constant);
+    bt_err e = BT_OK;
+    if (words) return put(m, words, (size_t)n * 4, fault);
+    for (uint32_t i = 0; e == BT_OK && i < n; i++) e = put(m, none, sizeof none, fault);
+    return e;
+}
+
+static bt_err put_matrix(images *m, const bt_pkg_tensor *t, bt_fault *fault)
+{
+    const bt_tile tile = bt_tile_of(m->h->layout.tile_rows, m->h->layout.tile_cols, t->k, t->bits);
+    uint16_t *row = malloc((size_t)tile.rows * t->k * sizeof *row),
+             *elems = malloc(bt_tile_elems(&tile) * sizeof *elems);
+    bt_err e = row && elems ? BT_OK : bt_fail(fault, BT_ENOMEM, "tiles of %u x %u", t->n, t->k);
+    for (size_t n = 0; e == BT_OK && n < t->n; n += tile.rows)
+        e = put_band(m, t, &tile, n, row, elems, fault);
+    if (e == BT_OK && m->odd >= 0) {
+        const uint8_t last = (uint8_t)m->odd;
+        m->odd = -1;
+        e = put(m, &last, 1, fault);
+    }
+    if (e == BT_OK) e = put_words(m, t->oscale, t->n, fault);
+    if (e == BT_OK) e = put_words(m, t->colsum, t->n, fault);
+    free(row);
+    free(elems);
+    return e;
+}
+
+/* ---- sessions ---- */
+
+/* Of the session's matrices each constant once, in the order of the table. */
+static bt_err put_session(images *m, uint32_t index, bt_fault *fault)
+{
+    const bt_pkg_session *s = &bt_pkg_sessions(m->p)[index];
+    bt_err e = BT_OK;
+    for (uint32_t i = 0; e == BT_OK && i < m->h->tensors.count; i++) {
+        const uint32_t layer = i / BT_PKG_LAYER_TENSORS, part = layer < m->h->layers ? layer : m->h->layers;
+        if (!m->is_mapped[i] || part < s->first_layer || part > s->last_layer) continue;
+        uint32_t *mapped_by = &m->mapped_by[m->tensor[i].panels];
+        if (*mapped_by == index + 1) continue;
+        *mapped_by = index + 1;
+        e = put_matrix(m, &m->tensor[i], fault);
+    }
+    return e == BT_OK ? flush(m, fault) : e;
+}
+
+/* Behind the matrices: the state of each layer, where the device was asked to hold it, and the arena. */
+static bt_err put_zeros(images *m, uint32_t index, bt_fault *fault)
+{
+    const bt_pkg_session *s = &bt_pkg_sessions(m->p)[index];
+    const uint64_t last = s->last_layer < m->h->layers ? s->last_layer + 1 : m->h->layers,
+                   states = (last > s->first_layer ? last - s->first_layer : 0) * m->state_bytes,
+                   least = m->at + m->h->arena_bytes;
+    if (s->mapped_bytes != least && s->mapped_bytes != least + states)
+        return bt_fail(
+            fault, BT_EFORMAT,
+            "session %u maps %llu bytes by the package, but its image has %llu%s: the package is not of "
+            "this program's compiler",
+            index, (unsigned long long)s->mapped_bytes, (unsigned long long)(least + states),
+            states ? " with the KV state" : "");
+    if (ftruncate(m->file.fd, (off_t)s->mapped_bytes) < 0)
+        return bt_fail(fault, BT_EIO, "write '%s': %s", m->file.temp, strerror(errno));
+    return BT_OK;
+}
+
+static bt_err write_session(images *m, const char *dir, uint32_t index, bt_fault *fault)
+{
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "%s/session-%u.img", dir, index);
+    bt_err e = bt_file_begin(&m->file, path, fault);
+    if (e < 0) return e;
+    m->at = m->filled = 0;
+    m->odd = -1;
+    e = put_session(m, index, fault);
+    if (e == BT_OK) e = put_zeros(m, index, fault);
+    if (e == BT_OK) e = bt_file_keep(&m->file, 0644, fault);
+    bt_file_done(&m->file);
+    return e;
+}
+
+/* ---- the package ---- */
+
+static bt_err look(images *m, bt_fault *fault)
+{
+    bt_plan_state state;
+    uint64_t batch = 1;
+    bool attends = false;
+    for (uint32_t i = 0; i < m->h->programs.count; i++) {
+        const bt_pkg_inst *inst = bt_pkg_code(m->p, i);
+        for (uint32_t n = 0; n < bt_pkg_programs(m->p)[i].insts; n++) {
+            if (inst[n].unit == BT_PKG_COMPANION) continue;
+            attends = attends || inst[n].op == BT_PKG_ATTENTION || inst[n].op == BT_PKG_INT_ATTENTION;
+            const bool multiplies = inst[n].op == BT_PKG_LINEAR_F16 || bt_areas_reads_planes(&inst[n]);
+            if (multiplies) m->is_mapped[inst[n].tensor] = 1;
+        }
+    }
+    for (uint32_t i = 0; i < m->h->rows.count; i++)
+        if (bt_pkg_rows(m->p)[i].batch > batch) batch = bt_pkg_rows(m->p)[i].batch;
+    const bt_err e = bt_plan_state_of(&state, m->h, m->h->ctx_tokens, fault);
+    if (e == BT_OK && attends) m->state_bytes = state.bytes / m->h->layers * batch;
+    return e;
+}
+
+/* Of a package with more sessions that was written here before. */
+static void delete_later(const char *dir, uint32_t sessions)
+{
+    char path[PATH_BYTES];
+    do snprintf(path, sizeof path, "%s/session-%u.img", dir, sessions++);
+    while (unlink(path) == 0);
+}
+
+bt_err bt_images_write(const bt_pkg *p, const char *dir, bt_fault *fault)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    bt_err e = BT_OK;
+    if (strlen(dir) > PATH_BYTES - 64)
+        return bt_fail(fault, BT_EARG, "a folder's name of %zu bytes", strlen(dir));
+    if (mkdir(dir, 0777) < 0 && errno != EEXIST)
+        return bt_fail(fault, BT_EIO, "make the folder '%s': %s", dir, strerror(errno));
+    images *m = malloc(sizeof *m);
+    if (!m) return bt_fail(fault, BT_ENOMEM, "writing images of sessions");
+    *m = (images){.p = p, .h = h, .tensor = bt_pkg_tensors(p)};
+    m->is_mapped = calloc(h->tensors.count + 1, sizeof *m->is_mapped);
+    m->mapped_by = calloc(h->consts.count + 1, sizeof *m->mapped_by);
+    if (!m->is_mapped || !m->mapped_by) e = bt_fail(fault, BT_ENOMEM, "writing images of sessions");
+    if (e == BT_OK) e = look(m, fault);
+    for (uint32_t i = 0; e == BT_OK && i < h->sessions.count; i++) e = write_session(m, dir, i, fault);
+    if (e == BT_OK) delete_later(dir, h->sessions.count);
+    free(m->is_mapped);
+    free(m->mapped_by);
+    free(m);
+    return e;
+}

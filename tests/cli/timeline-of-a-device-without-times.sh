@@ -1,0 +1,1 @@
+baton timeline -m "$BATON_TEST_MODEL" --decode-profile adreno-750

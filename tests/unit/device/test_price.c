@@ -1,0 +1,256 @@
+/* What is priced from a table is what its operators take one by one; steps, groups and links. */
+#include "device/price.h"
+#include "device/link.h"
+
+#include <time.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+static bt_profile profile(const char *name)
+{
+    bt_profile p;
+    bt_fault f = {""};
+    if (bt_profile_load(&p, name, &f) < 0) fail_msg("%s: %s", name, f.text);
+    return p;
+}
+static const bt_price_recipe w8 = {.weight_bits = 8, .input_bits = 8, .kv_elem_bits = 16};
+static const bt_price_recipe f16 = {.weight_bits = 16, .input_bits = 16, .kv_elem_bits = 16};
+
+static bt_price price(const char *device, const char *shape, const bt_price_recipe *r)
+{
+    static const uint32_t rows[] = {32, 64, 128, 256};
+    const bt_profile p = profile(device);
+    bt_price ret;
+    bt_fault f = {""};
+    if (bt_price_of_dims(&ret, &p, bt_dims_find(shape), r, rows, 4, &f) < 0) fail_msg("%s", f.text);
+    return ret;
+}
+
+/* Every operator of every layer, by device/time.h alone. */
+static uint64_t one_by_one(const bt_profile *p, const bt_dims *s, const bt_price_recipe *r, uint64_t first,
+                           uint64_t rows)
+{
+    bt_dims_matrix m[BT_DIMS_MATRICES];
+    const size_t n = bt_dims_matrices(m, s);
+    uint64_t ns = p->time.dispatch_ns, pairs = 0;
+    for (uint64_t i = 0; i < rows; i++) pairs += first + i + 1;
+    for (uint32_t l = 0; l < s->layers; l++) {
+        for (size_t i = 0; i < n; i++) {
+            const bt_time_matrix op = {.rows = rows, .inputs = m[i].inputs, .outputs = m[i].outputs,
+                                       .weight_bits = r->weight_bits, .input_bits = r->input_bits};
+            ns += bt_time_of_matrix(p, &op);
+        }
+        const bt_time_attention a = {rows,        pairs,       first + rows,   s->heads,
+                                     s->kv_heads, s->head_dim, r->kv_elem_bits};
+        ns += bt_time_of_attention(p, &a);
+    }
+    return ns;
+}
+
+static void a_chunk_from_the_table_is_within_a_thousandth_of_its_operators(void **state)
+{
+    (void)state;
+    static const char *const devices[] = {"hexagon-v75", "ane-a17-pro", "tpu-v5e", "cloud-ai-100", "npu4"};
+    static const char *const shapes[] = {"smollm2-135m", "llama-3.2-1b", "gemma-2b", "llama-2-70b"};
+    for (size_t d = 0; d < 5; d++)
+        for (size_t s = 0; s < 4; s++) {
+            const bt_price t = price(devices[d], shapes[s], &w8);
+            for (uint32_t i = 0; i < 4; i++)
+                for (uint64_t first = 0; first <= 131072; first = first ? first * 8 : 256) {
+                    const double want = (double)one_by_one(&t.profile, bt_dims_find(shapes[s]), &w8, first,
+                                                           t.program[i].rows),
+                                 got = (double)bt_price_chunk_ns(&t, i, first);
+                    if (got < want * 0.999 - 1000 || got > want * 1.001 + 1000)
+                        fail_msg("%s %s %u rows behind %u: %.0f, not %.0f", devices[d], shapes[s],
+                                 (unsigned)t.program[i].rows, (unsigned)first, got, want);
+                }
+        }
+}
+
+static void a_prompt_is_full_chunks_and_the_shortest_tail(void **state)
+{
+    (void)state;
+    const bt_price p = price("hexagon-v75", "qwen1.5-1.8b", &w8);
+    /* 256 + 256 + 88 in a program of 128 */
+    const bt_price_sum s = bt_price_prompt(&p, 600);
+    assert_int_equal(s.chunks, 3);
+    assert_int_equal(s.ns, p.first_ns + p.last_ns + bt_price_chunk_ns(&p, 3, 0) +
+                               bt_price_chunk_ns(&p, 3, 256) + bt_price_chunk_ns(&p, 2, 512));
+    assert_int_equal(bt_price_prompt(&p, 0).ns, 0);
+    assert_int_equal(bt_price_prompt(&p, 1).chunks, 1);
+    assert_true(bt_price_prompt(&p, 32).ns == bt_price_prompt(&p, 1).ns);
+    /* layers' operators once, and their weights at the first rate */
+    const uint64_t ops = 24 * 7, bytes = bt_dims_body(bt_dims_find("qwen1.5-1.8b"));
+    assert_int_equal(p.first_ns, ops * p.profile.time.first_launch_ns +
+                                     bt_time_of(bytes, p.profile.time.first_weight_bytes_per_us));
+    assert_int_equal(p.compile_ns, 4 * p.profile.time.program_compile_ns);
+}
+
+static void a_million_tokens_on_the_slowest_device_have_a_time(void **state)
+{
+    (void)state;
+    const char *slowest = NULL;
+    uint64_t most = 0;
+    for (size_t i = 0; bt_profile_name(i); i++) {
+        if (!profile(bt_profile_name(i)).time.is_given) continue;
+        const bt_price p = price(bt_profile_name(i), "llama-2-70b", &f16);
+        const uint64_t ns = bt_price_prompt(&p, 1048576).ns;
+        assert_true(ns < INT64_MAX / 1000);
+        if (ns > most) most = ns, slowest = bt_profile_name(i);
+    }
+    assert_non_null(slowest);
+    /* more than the products alone at the profile's rate: nothing wrapped */
+    const bt_profile p = profile(slowest);
+    const double products = 2.0 * 68e9 * 1048576;
+    assert_true((double)most > products / (double)p.time.f16_ops_per_us * 1000);
+    bt_profile tiny = profile("hexagon-v75");
+    tiny.time = (bt_profile_time){.is_given = true, .f16_ops_per_us = 1, .memory_bytes_per_us = 1};
+    bt_price worst;
+    static const uint32_t rows[] = {256};
+    assert_int_equal(bt_price_of_dims(&worst, &tiny, bt_dims_find("llama-2-70b"), &f16, rows, 1, NULL),
+                     BT_OK);
+    assert_int_equal(bt_price_prompt(&worst, 1048576).ns, INT64_MAX);
+}
+
+static void decode_is_bytes_over_bandwidth_until_the_batch_is_large(void **state)
+{
+    (void)state;
+    /* 7B in FP16 on an H100 from its peaks: 4.18 ms: 239 tokens/s of 14e9 bytes */
+    const bt_profile h = profile("h100");
+    bt_price_model m = bt_price_model_of(bt_dims_find("llama-2-7b"), &f16);
+    m.weight_bytes = 14000000000;
+    bt_price_step s = bt_price_decode_step(1, 0);
+    assert_int_equal(bt_price_step_of(&h, &m, &s).ns / 10000, 417);
+    /* KV is read too, by batch and context: 512 KiB a position */
+    assert_int_equal(m.kv_bytes, 512 * 1024);
+    s = bt_price_decode_step(32, 2048);
+    assert_int_equal(bt_price_step_of(&h, &m, &s).bytes, 14000000000 + UINT64_C(32) * 2048 * 524288);
+    /* the ridge: at 295 rows of 2 bytes the products take over */
+    uint64_t last = 0, batch = 0;
+    for (uint64_t b = 200; b < 400 && !batch; b++) {
+        s = bt_price_decode_step(b, 0);
+        const uint64_t ns = bt_price_step_of(&h, &m, &s).ns;
+        if (last && ns > last) batch = b;
+        last = ns;
+    }
+    assert_in_range(batch, 290, 320);
+}
+
+static void a_mixed_step_is_one_pass_over_the_weights(void **state)
+{
+    (void)state;
+    const bt_profile a = profile("a100");
+    const bt_price_model m = bt_price_model_of(bt_dims_find("llama-3.1-8b"), &f16);
+    const bt_price_step piece = bt_price_prefill_step(512, 64), decode = bt_price_decode_step(16, 1024);
+    const bt_price_step both = {piece.rows + decode.rows, piece.logits + decode.logits,
+                                piece.pairs + decode.pairs, piece.positions + decode.positions};
+    const uint64_t alone = bt_price_step_of(&a, &m, &piece).ns + bt_price_step_of(&a, &m, &decode).ns,
+                   mixed = bt_price_step_of(&a, &m, &both).ns;
+    assert_true(mixed < alone * 7 / 10);
+    assert_true(mixed >= bt_price_step_of(&a, &m, &decode).ns);
+    assert_int_equal(bt_price_step_of(&a, &m, &both).bytes, m.weight_bytes + m.kv_bytes * (576 + 16 * 1024));
+}
+
+static void four_devices_are_faster_than_one_by_less_than_four(void **state)
+{
+    (void)state;
+    const bt_profile one = profile("h100"), four = profile("h100x4");
+    const bt_price_model m = bt_price_model_of(bt_dims_find("llama-2-70b"), &f16);
+    const bt_price_step steps[] = {bt_price_decode_step(1, 1024), bt_price_prefill_step(0, 2048)};
+    for (int i = 0; i < 2; i++) {
+        const double ratio = (double)bt_price_step_of(&one, &m, &steps[i]).ns /
+                             (double)bt_price_step_of(&four, &m, &steps[i]).ns;
+        if (ratio < 2 || ratio >= 4) fail_msg("%d: %.2f", i, ratio);
+    }
+    const double chunk = (double)price("h100", "llama-2-70b", &f16).program[3].compute.fixed /
+                         (double)price("h100x4", "llama-2-70b", &f16).program[3].compute.fixed;
+    assert_true(chunk > 2 && chunk < 4);
+}
+
+static void what_cannot_be_priced_is_refused(void **state)
+{
+    (void)state;
+    bt_price p;
+    bt_fault f = {""};
+    const bt_profile host = profile("host"), h = profile("hexagon-v75");
+    static const uint32_t rows[] = {64, 64};
+    assert_int_equal(bt_price_begin(&p, &host, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "'host' has no time"));
+    assert_int_equal(bt_price_of_dims(&p, &h, bt_dims_find("gemma-2b"), &w8, rows, 2, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "64 rows"));
+    assert_null(bt_dims_find("no-such-model"));
+}
+
+static void a_link_hides_what_is_sent_while_later_layers_compute(void **state)
+{
+    (void)state;
+    bt_link l;
+    bt_fault f = {""};
+    assert_int_equal(bt_link_parse(&l, "10", &f), BT_OK);
+    assert_int_equal(l.bits_per_us, 10000);
+    /* Llama-2-7B, 1,024 tokens, 512 MiB: 429.5 ms */
+    assert_int_equal(bt_link_ns(&l, UINT64_C(536870912)), 429496730);
+    assert_int_equal(bt_link_parse(&l, "2.5gbe,50us", &f), BT_OK);
+    assert_int_equal(l.bits_per_us, 2500);
+    assert_int_equal(l.latency_ns, 50000);
+    static const char *const bad[] = {"",       "0",     "x",      "10gb", "10,",
+                                      "10,5ms", "10001", "1.2345", "-1",   "10,0us"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(bt_link_parse(&l, bad[i], &f), BT_EARG);
+    /* 4 layers of 1000 bytes at 8 bits/us: 1 ms each. Computed in 8 ms: one message is left. In 2 ms: nearly
+     * all. */
+    l = (bt_link){.bits_per_us = 8};
+    bt_link_queue q = {0};
+    bt_link_chunk(&q, &l, 0, 8000000, 4, 1000);
+    assert_int_equal(bt_link_exposed_ns(&q, 8000000), 1000000);
+    q = (bt_link_queue){0};
+    bt_link_chunk(&q, &l, 0, 2000000, 4, 1000);
+    assert_int_equal(bt_link_exposed_ns(&q, 2000000), 2500000);
+    /* the wire is still busy when the next chunk's layers come */
+    bt_link_chunk(&q, &l, 2000000, 2000000, 4, 1000);
+    assert_int_equal(q.free_ns, 8500000);
+}
+
+static void pricing_a_chunk_and_a_step_takes_well_under_a_microsecond(void **state)
+{
+    (void)state;
+    const bt_price p = price("hexagon-v75", "llama-3.1-8b", &w8);
+    const bt_profile a = profile("a100");
+    const bt_price_model m = bt_price_model_of(bt_dims_find("llama-3.1-8b"), &f16);
+    struct timespec t0, t1, t2;
+    volatile uint64_t sum = 0;
+    enum { N = 200000 };
+    clock_gettime(CLOCK_MONOTONIC, &t0);
+    for (uint64_t i = 0; i < N; i++) sum += bt_price_chunk_ns(&p, i & 3, i * 256);
+    clock_gettime(CLOCK_MONOTONIC, &t1);
+    for (uint64_t i = 0; i < N; i++) {
+        const bt_price_step s = bt_price_decode_step(i & 63, i);
+        sum += bt_price_step_of(&a, &m, &s).ns;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &t2);
+    const double chunk = ((double)(t1.tv_sec - t0.tv_sec) * 1e9 + (double)(t1.tv_nsec - t0.tv_nsec)) / N,
+                 step = ((double)(t2.tv_sec - t1.tv_sec) * 1e9 + (double)(t2.tv_nsec - t1.tv_nsec)) / N;
+    print_message("a chunk %.0f ns, a step %.0f ns\n", chunk, step);
+    assert_true(sum && chunk < 20000 && step < 20000); /* a busy machine under a sanitizer is no reason to
+                                                          fail */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_chunk_from_the_table_is_within_a_thousandth_of_its_operators),
+        cmocka_unit_test(a_prompt_is_full_chunks_and_the_shortest_tail),
+        cmocka_unit_test(a_million_tokens_on_the_slowest_device_have_a_time),
+        cmocka_unit_test(decode_is_bytes_over_bandwidth_until_the_batch_is_large),
+        cmocka_unit_test(a_mixed_step_is_one_pass_over_the_weights),
+        cmocka_unit_test(four_devices_are_faster_than_one_by_less_than_four),
+        cmocka_unit_test(what_cannot_be_priced_is_refused),
+        cmocka_unit_test(a_link_hides_what_is_sent_while_later_layers_compute),
+        cmocka_unit_test(pricing_a_chunk_and_a_step_takes_well_under_a_microsecond),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

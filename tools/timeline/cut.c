@@ -1,0 +1,51 @@
+/* The rule is that of npu/pkg/shapes.h, over the package's own rows. */
+#include "tools/timeline/cut.h"
+#include "npu/pkg/shapes.h"
+
+#include <stdlib.h>
+
+static bt_err shapes_of(bt_shapes *ret, const bt_pkg *p, bt_fault *fault)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    const bt_pkg_row *row = bt_pkg_rows(p);
+    bt_shape *shape = calloc(h->rows.count + 1u, sizeof *shape);
+    size_t n = 0;
+    if (!shape) return bt_fail(fault, BT_ENOMEM, "cutting a prompt");
+    for (uint32_t i = 0; i < h->rows.count; i++)
+        if (row[i].batch == 1) shape[n++] = (bt_shape){row[i].seq_min, row[i].seq, row[i].ctx};
+    const bt_err e = n ? bt_shapes_of_rows(ret, h->shape_policy, shape, n, fault)
+                       : bt_fail(fault, BT_EARG, "the package has no program for one sequence");
+    free(shape);
+    return e;
+}
+
+bt_err tool_cut_prompt(tool_cut **ret, size_t *ret_len, const bt_pkg *p, size_t tokens, bt_fault *fault)
+{
+    bt_shapes shapes;
+    const uint32_t ctx = bt_pkg_header_of(p)->ctx_tokens;
+    size_t n = 0;
+    if (!tokens || tokens > ctx || tokens > TOOL_CUT_MAX_TOKENS)
+        return bt_fail(fault, BT_ELIMIT, "a prompt of %zu tokens: 1 to %u, the package's context", tokens,
+                       ctx < TOOL_CUT_MAX_TOKENS ? ctx : TOOL_CUT_MAX_TOKENS);
+    bt_err e = shapes_of(&shapes, p, fault);
+    if (e < 0) return e;
+    tool_cut *list = calloc(bt_shapes_launches(&shapes, tokens) + 1, sizeof *list);
+    if (!list) return bt_fail(fault, BT_ENOMEM, "cutting a prompt of %zu tokens", tokens);
+    for (size_t begin = 0; e == BT_OK && begin < tokens; n++) {
+        const bt_shapes_chunk c = bt_shapes_next(&shapes, tokens, begin);
+        const bt_pkg_row *row = NULL;
+        e = bt_pkg_find_row(&row, p, 1, c.rows, begin + c.valid, fault);
+        if (e < 0) break;
+        const bool is_last = begin + c.valid == tokens;
+        list[n] = (tool_cut){(uint32_t)begin, (uint32_t)c.valid, (uint32_t)c.rows, row->ctx,
+                             row->program[is_last ? BT_PKG_OUT_LAST : BT_PKG_OUT_NONE]};
+        begin += c.valid;
+    }
+    if (e < 0) {
+        free(list);
+        return e;
+    }
+    *ret = list;
+    *ret_len = n;
+    return BT_OK;
+}

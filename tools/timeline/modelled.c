@@ -1,0 +1,165 @@
+/* A prompt is cut, its stages are priced once, the schedule plays them, and what it tells of stores and ends
+ * is sent and decoded. */
+#include "tools/timeline/modelled.h"
+
+#include <stdlib.h>
+
+typedef struct play {
+    const tool_modelled_plan *plan;
+    tool_cut *cut;
+    size_t chunks, stages;
+    bt_stage *stage;             /* [stages] of the last chunk; the others have a beginning of them */
+    bt_schedule_stage *as_stage; /* [stages] */
+    uint64_t *ns;                /* [chunks * stages] */
+    tool_timeline_span *span;
+    size_t spans;
+    uint64_t link_free_ns, link_busy_ns, kv_bytes;
+} play;
+
+static uint64_t cost_ns(const void *ud, size_t chunk, size_t stage)
+{
+    const play *p = ud;
+    return p->ns[chunk * p->stages + stage];
+}
+
+/* Stages of the programs without logits are a beginning of those with them: what follows costs them nothing.
+ */
+static bt_err price_chunk(play *p, size_t chunk, bt_stage *stage, bt_schedule_stage *as_stage,
+                          bt_fault *fault)
+{
+    const tool_modelled_plan *plan = p->plan;
+    const tool_cut *cut = &p->cut[chunk];
+    const size_t n = bt_stages_of(stage, as_stage, p->stages, plan->pkg, cut->program);
+    if (n > p->stages)
+        return bt_fail(fault, BT_EARG, "a chunk of %u rows has %zu stages, the last one only %zu", cut->rows,
+                       n, p->stages);
+    const tool_cost_chunk c = {.pos = cut->pos, .rows = cut->rows, .ctx = cut->ctx, .is_first = !chunk};
+    for (size_t j = 0; j < n; j++) {
+        if (as_stage[j].engine != p->as_stage[j].engine || as_stage[j].joins != p->as_stage[j].joins)
+            return bt_fail(fault, BT_EARG, "stage %zu of a chunk of %u rows is not as that of the last chunk",
+                           j, cut->rows);
+        uint64_t ns = tool_cost_of_stage(&plan->engines, plan->pkg, cut->program, &stage[j], &c);
+        if (j && stage[j].is_npu != stage[j - 1].is_npu)
+            ns = bt_time_plus(ns, tool_cost_of_sync(&plan->engines, stage[j].is_npu));
+        p->ns[chunk * p->stages + j] = ns;
+    }
+    return BT_OK;
+}
+
+static bt_err price(play *p, bt_fault *fault)
+{
+    const tool_modelled_plan *plan = p->plan;
+    bt_err e = tool_cut_prompt(&p->cut, &p->chunks, plan->pkg, plan->prompt_tokens, fault);
+    if (e < 0) return e;
+    const uint32_t last = p->cut[p->chunks - 1].program;
+    p->stages = bt_stages_of(NULL, NULL, 0, plan->pkg, last);
+    if (!p->stages || p->stages > TOOL_MODELLED_MAX_TASKS / p->chunks)
+        return bt_fail(fault, BT_ELIMIT,
+                       "%zu chunks of %zu stages: at most %d together; take a shorter prompt", p->chunks,
+                       p->stages, TOOL_MODELLED_MAX_TASKS);
+    bt_stage *stage = calloc(p->stages, sizeof *stage);
+    bt_schedule_stage *as_stage = calloc(p->stages, sizeof *as_stage);
+    p->stage = calloc(p->stages, sizeof *p->stage);
+    p->as_stage = calloc(p->stages, sizeof *p->as_stage);
+    p->ns = calloc(p->chunks * p->stages, sizeof *p->ns);
+    const uint64_t layers = bt_pkg_header_of(plan->pkg)->layers;
+    p->span = calloc(p->chunks * (p->stages + layers) + plan->answer_tokens + 1, sizeof *p->span);
+    if (!stage || !as_stage || !p->stage || !p->as_stage || !p->ns || !p->span)
+        e = bt_fail(fault, BT_ENOMEM, "a timeline of %zu chunks", p->chunks);
+    if (e == BT_OK) bt_stages_of(p->stage, p->as_stage, p->stages, plan->pkg, last);
+    for (size_t i = 0; e == BT_OK && i < p->chunks; i++) e = price_chunk(p, i, stage, as_stage, fault);
+    free(stage);
+    free(as_stage);
+    return e;
+}
+
+static void add(play *p, uint32_t track, uint32_t kind, int32_t chunk, uint32_t layer, uint64_t begin_ns,
+                uint64_t ns)
+{
+    if (!ns) return;
+    p->span[p->spans++] =
+        (tool_timeline_span){.track = track,       .kind = kind,
+                             .chunk = chunk,       .layer = layer == UINT32_MAX ? -1 : (int32_t)layer,
+                             .begin_ns = begin_ns, .end_ns = bt_time_plus(begin_ns, ns)};
+}
+
+static void send(play *p, uint32_t chunk, uint32_t layer, uint64_t ready_ns)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p->plan->pkg);
+    const uint64_t bytes = (uint64_t)p->cut[chunk].valid * 2 * h->kv_heads * h->head_dim * 2; /* K and V in
+                                                                                                 f16 */
+    const uint64_t ns = bt_link_ns(&p->plan->link, bytes),
+                   begin = ready_ns > p->link_free_ns ? ready_ns : p->link_free_ns;
+    add(p, TOOL_TRACK_LINK, TOOL_KIND_TRANSFER, (int32_t)chunk, layer, begin, ns);
+    p->link_free_ns = bt_time_plus(begin, ns);
+    p->link_busy_ns = bt_time_plus(p->link_busy_ns, ns);
+    p->kv_bytes = bt_time_plus(p->kv_bytes, bytes);
+}
+
+static void on_span(void *ud, const bt_schedule_span *s)
+{
+    play *p = ud;
+    const bool is_npu = s->engine == BT_SCHEDULE_NPU;
+    const uint32_t kind = p->as_stage[s->task.stage].joins ? TOOL_KIND_ATTENTION
+                          : is_npu                         ? TOOL_KIND_NPU
+                                                           : TOOL_KIND_COMPANION;
+    const bt_stage *stage = &p->stage[s->task.stage];
+    add(p, is_npu ? TOOL_TRACK_NPU : TOOL_TRACK_COMPANION, kind, (int32_t)s->task.chunk, stage->layer,
+        s->begin_ns, s->end_ns - s->begin_ns);
+    if (stage->stores != UINT32_MAX) send(p, s->task.chunk, stage->stores, s->end_ns);
+}
+
+static void decode(play *p, tool_modelled_result *r)
+{
+    const tool_modelled_plan *plan = p->plan;
+    r->ttft_ns = r->schedule[r->policy].makespan_ns;
+    r->kv_bytes = p->kv_bytes;
+    r->link_busy_ns = p->link_busy_ns;
+    r->exposed_ns = p->link_free_ns > r->ttft_ns ? p->link_free_ns - r->ttft_ns : 0;
+    r->end_ns = bt_time_plus(r->ttft_ns, r->exposed_ns);
+    for (size_t i = 1; i < plan->answer_tokens; i++) { /* token 0 is prefill's */
+        const bt_price_step step = bt_price_decode_step(1, plan->prompt_tokens + i);
+        const uint64_t ns = bt_price_step_of(plan->decode, &plan->model, &step).ns;
+        add(p, TOOL_TRACK_DECODE, TOOL_KIND_STEP, (int32_t)i, UINT32_MAX, r->end_ns, ns);
+        r->end_ns = bt_time_plus(r->end_ns, ns);
+        r->decode_ns = bt_time_plus(r->decode_ns, ns);
+    }
+}
+
+bt_err tool_modelled_play(tool_modelled_result *ret, tool_timeline_span **span, size_t *spans,
+                          const tool_modelled_plan *plan, int policy, bt_fault *fault)
+{
+    play p = {.plan = plan};
+    tool_modelled_result r = {.policy = BT_SCHEDULE_SERIAL};
+    bt_schedule_plan s = {.window = plan->window, .cost_ns = cost_ns, .ud = &p};
+    bt_err e = BT_OK;
+    if (plan->answer_tokens > TOOL_TIMELINE_MAX_SPANS)
+        return bt_fail(fault, BT_ELIMIT, "an answer of %zu tokens: at most %d", plan->answer_tokens,
+                       TOOL_TIMELINE_MAX_SPANS);
+    if ((e = price(&p, fault)) < 0) goto out;
+    s.stage = p.as_stage;
+    s.stages = p.stages;
+    s.chunks = p.chunks;
+    for (int i = 0; i <= BT_SCHEDULE_OOO; i++) {
+        s.policy = (bt_schedule_policy)i;
+        if ((e = bt_schedule_model(&s, NULL, NULL, &r.schedule[i], fault)) < 0) goto out;
+        if (r.schedule[i].makespan_ns < r.schedule[r.policy].makespan_ns) r.policy = s.policy;
+    }
+    if (policy >= 0) r.policy = (bt_schedule_policy)policy;
+    s.policy = r.policy;
+    if ((e = bt_schedule_model(&s, on_span, &p, &r.schedule[r.policy], fault)) < 0) goto out;
+    decode(&p, &r);
+    r.chunks = p.chunks;
+    r.stages = p.stages;
+    *ret = r;
+    *span = p.span;
+    *spans = p.spans;
+    p.span = NULL;
+out:
+    free(p.cut);
+    free(p.stage);
+    free(p.as_stage);
+    free(p.ns);
+    free(p.span);
+    return e;
+}
