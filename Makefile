@@ -163,6 +163,13 @@ $(CALIB_H): common/npu/compile/calib.txt
 	$(call say,GEN,$@)
 	$(Q)sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $< > $@
 $(B)/common/npu/compile/calib_text.o: $(CALIB_H)
+# And the page of a replay.
+REPLAY_H := $(B)/gen/tools/replay/page_text.h
+$(REPLAY_H): tools/replay/page.html
+	@mkdir -p $(@D)
+	$(call say,GEN,$@)
+	$(Q)sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $< > $@
+$(B)/tools/replay/report.o: $(REPLAY_H)
 # And the page of a timeline.
 PAGE_H := $(B)/gen/tools/timeline/page_text.h
 $(PAGE_H): tools/timeline/page.html
@@ -272,7 +279,7 @@ format:
 # Every file at the widest instruction set, so that the kernels' code is seen too.
 SOURCES := $(call sources,$(filter-out tests build bin,$(patsubst %/,%,$(wildcard */))))
 ## analyze: cppcheck and clang-tidy over the programs' sources; any finding fails (.clang-tidy says which checks, and why)
-analyze: $(GEN_H) $(PROFILE_H) $(CALIB_H) $(PAGE_H)
+analyze: $(GEN_H) $(PROFILE_H) $(CALIB_H) $(PAGE_H) $(REPLAY_H)
 	@command -v cppcheck clang-tidy > /dev/null || { echo 'analyze needs: apt-get install cppcheck clang-tidy' >&2; exit 1; }
 	cppcheck -q --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
 	  -D_GNU_SOURCE -DBT_VERSION='""' -Icommon -I. $(SOURCES)

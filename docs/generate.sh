@@ -169,7 +169,7 @@ environment() {
         function commands(n,   i, but) {
             if (times["command", n] < 10) return of["command", n]
             for (i = 1; i <= count; i++) if (!((n, all[i]) in has)) but = but (but == "" ? "" : ", ") all[i]
-            return "every one" (but == "" ? "" : " but " but)
+            return "all" (but == "" ? "" : " but " but)
         }
         END { for (n in names) print "| `" n "` | " commands(n) " | " of["daemon", n] " |" }' "$work/options" | sort
 }

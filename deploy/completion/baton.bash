@@ -14,7 +14,7 @@ _baton()
     fi
     if [ "$program" = baton ]; then
         if [ "$COMP_CWORD" = 1 ]; then
-            mapfile -t COMPREPLY < <(compgen -W 'run chat up status role keygen compile cache inspect tokenize trace padding profiles roofline timeline bench perplexity help --help --version' -- "$cur")
+            mapfile -t COMPREPLY < <(compgen -W 'run chat up status role keygen compile cache inspect tokenize trace padding profiles roofline timeline bench replay compare perplexity help --help --version' -- "$cur")
             return
         fi
         program="baton ${COMP_WORDS[1]}"
@@ -158,6 +158,40 @@ _baton()
     "baton bench --threads" | "baton bench -t" | \
     "baton bench --isa" | \
     "baton bench --cache-limit" | \
+    "baton replay --synthetic" | \
+    "baton replay --limit" | \
+    "baton replay --speed" | \
+    "baton replay --rate" | \
+    "baton replay --concurrency" | \
+    "baton replay --jitter" | \
+    "baton replay --streams" | \
+    "baton replay --timeout" | \
+    "baton replay --seed" | \
+    "baton replay --block-tokens" | \
+    "baton replay --answer-tokens" | \
+    "baton replay --url" | \
+    "baton replay --served-model" | \
+    "baton replay --prefill" | \
+    "baton replay --decode" | \
+    "baton replay --local-prefill-below" | \
+    "baton replay --max-queue" | \
+    "baton replay --max-connections" | \
+    "baton replay --recovery-timeout" | \
+    "baton replay --capture-rotate" | \
+    "baton replay --ctx-size" | "baton replay -c" | \
+    "baton replay --quant" | \
+    "baton replay --shape-policy" | \
+    "baton replay --profile" | \
+    "baton replay --threads" | "baton replay -t" | \
+    "baton replay --kv-memory" | \
+    "baton replay --swap-memory" | \
+    "baton replay --cache-limit" | \
+    "baton replay --slots" | \
+    "baton replay --speculate" | \
+    "baton replay --isa" | \
+    "baton replay --slo" | \
+    "baton replay --ramp-share" | \
+    "baton compare --seed" | \
     "baton perplexity --ctx-size" | "baton perplexity -c" | \
     "baton perplexity --chunks" | \
     "baton perplexity --threads" | "baton perplexity -t" | \
@@ -261,6 +295,13 @@ _baton()
     "baton timeline --timeline" | "baton timeline -o" | \
     "baton bench --calib" | \
     "baton bench --package" | \
+    "baton replay --api-key-file" | \
+    "baton replay --capture" | \
+    "baton replay --capture-seal" | \
+    "baton replay --calib" | \
+    "baton replay --package" | \
+    "baton replay --csv" | \
+    "baton replay --report" | \
     "baton perplexity --file" | "baton perplexity -f" | \
     "baton perplexity --calib" | \
     "baton perplexity --package" | \
@@ -282,6 +323,7 @@ _baton()
     "baton roofline --model" | "baton roofline -m" | \
     "baton timeline --model" | "baton timeline -m" | \
     "baton bench --model" | "baton bench -m" | \
+    "baton replay --model" | "baton replay -m" | \
     "baton perplexity --model" | "baton perplexity -m" | \
     "baton-gateway --model" | "baton-gateway -m" | \
     "baton-prefill --model" | "baton-prefill -m" | \
@@ -292,6 +334,7 @@ _baton()
     "baton chat --engine" | \
     "baton up --engine" | \
     "baton bench --engine" | \
+    "baton replay --engine" | \
     "baton-prefill --engine" | \
     "baton-decode --engine")
         mapfile -t COMPREPLY < <(compgen -W "npu host reference" -- "$cur")
@@ -299,6 +342,7 @@ _baton()
     "baton run --decode-engine" | \
     "baton chat --decode-engine" | \
     "baton up --decode-engine" | \
+    "baton replay --decode-engine" | \
     "baton-prefill --decode-engine" | \
     "baton-decode --prefill-engine")
         mapfile -t COMPREPLY < <(compgen -W "auto npu host reference" -- "$cur")
@@ -307,6 +351,7 @@ _baton()
     "baton chat --kv-dtype" | \
     "baton up --kv-dtype" | \
     "baton bench --kv-dtype" | \
+    "baton replay --kv-dtype" | \
     "baton perplexity --kv-dtype" | \
     "baton-prefill --kv-dtype" | \
     "baton-decode --kv-dtype")
@@ -315,6 +360,7 @@ _baton()
     "baton run --weights" | \
     "baton chat --weights" | \
     "baton up --weights" | \
+    "baton replay --weights" | \
     "baton perplexity --weights" | \
     "baton-prefill --weights" | \
     "baton-decode --weights")
@@ -326,17 +372,20 @@ _baton()
     "baton compile --npu-ops" | \
     "baton timeline --npu-ops" | \
     "baton bench --npu-ops" | \
+    "baton replay --npu-ops" | \
     "baton perplexity --npu-ops" | \
     "baton-prefill --npu-ops" | \
     "baton-decode --npu-ops")
         mapfile -t COMPREPLY < <(compgen -W "linear all" -- "$cur")
         return ;;
     "baton up --policy" | \
+    "baton replay --policy" | \
     "baton-gateway --policy")
         mapfile -t COMPREPLY < <(compgen -W "least-load prefix round-robin" -- "$cur")
         return ;;
     "baton up --keys" | \
     "baton compile --images" | \
+    "baton replay --keys" | \
     "baton-gateway --keys" | \
     "baton-prefill --keys" | \
     "baton-decode --keys")
@@ -354,7 +403,8 @@ _baton()
     "baton-decode --log-format")
         mapfile -t COMPREPLY < <(compgen -W "text json" -- "$cur")
         return ;;
-    "baton trace --format")
+    "baton trace --format" | \
+    "baton replay --format")
         mapfile -t COMPREPLY < <(compgen -W "auto mooncake azure burstgpt splitwise vidur bailian sharegpt servegen lengths baton" -- "$cur")
         return ;;
     "baton trace --to")
@@ -371,6 +421,9 @@ _baton()
         return ;;
     "baton bench --output" | "baton bench -o")
         mapfile -t COMPREPLY < <(compgen -W "md csv json" -- "$cur")
+        return ;;
+    "baton replay --prompts")
+        mapfile -t COMPREPLY < <(compgen -W "auto text" -- "$cur")
         return ;;
     "baton perplexity --engine")
         mapfile -t COMPREPLY < <(compgen -W "npu host reference decode decode-npu" -- "$cur")
@@ -400,6 +453,8 @@ _baton()
     "baton roofline") words="--model -m --profile --decode-profile --link --decode-weights --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton timeline") words="--model -m --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --companion --decode-profile --link --prompt-tokens -p --n-predict -n --schedule --window --threads -t --cache-limit --timeline -o --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton bench") words="--model -m --engine --decode-engine --weights --kv-dtype --quant --shape-policy --profile --npu-ops --calib --require-npu --package --n-prompt -p --n-gen -n --batch --n-depth -d --repetitions -r --kernels --threads -t --isa --cache-limit --output -o --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton replay") words="--format --skip-bad --synthetic --limit --speed --rate --concurrency --jitter --streams --timeout --seed --prompts --block-tokens --answer-tokens --scale-lengths --fit --url --api-key-file --served-model --prefill --decode --local-prefill-below --policy --keys --max-queue --max-connections --recovery-timeout --capture --capture-text --capture-seal --capture-rotate --model -m --engine --decode-engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --slo --ramp --ramp-share --csv --report --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton compare") words="--seed --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton perplexity") words="--model -m --file -f --ctx-size -c --chunks --engine --against --weights --kv-dtype --threads -t --isa --cache-limit --quant --shape-policy --profile --npu-ops --calib --require-npu --package --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton-gateway") words="--model -m --alias -a --host --port --api-key-file --insecure --cors --no-metrics --control --keys --key --policy --local-prefill-below --temp --top-p --top-k --min-p --repetition-penalty --max-answer --max-queue --max-active --max-nodes --max-connections --max-body --timeout --recovery-timeout --idle-timeout --drain-timeout --capture --capture-text --capture-seal --capture-rotate --log-level --log-format --verbose -v --help -h --version -V --print-config --print-options --print-man" ;;
     "baton-prefill") words="--model -m --kv-dtype --ctx-size -c --threads -t --isa --kv-memory --cache-limit --gateway --id --keys --key --drain-timeout --log-level --log-format --verbose -v --engine --slots --min-overlap --quant --shape-policy --profile --npu-ops --calib --require-npu --package --decode-engine --listen --advertise --window --weights --decode-slots --batch-rows --growth-tokens --swap-memory --speculate --local-prefill --chunk-tokens --help -h --version -V --print-config --print-options --print-man" ;;

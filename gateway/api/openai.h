@@ -49,6 +49,7 @@ typedef struct gw_openai_request {
     size_t stops;
     int32_t stop_ids[BT_MSG_MAX_STOP_IDS];
     uint32_t stop_ids_len;
+    bool ignores_eos;     /* of the stop ids only those above end the answer, not the model's own */
     bt_sample_bias *bias; /* where sampling.bias points; NULL: none */
     struct json_t *root;  /* private: holds the strings above */
 } gw_openai_request;

@@ -67,6 +67,11 @@ static bt_err field_stream(gw_reader *p, const gw_field *f, json_t *v)
     return gw_read_bool(&p->r.is_stream, p, f->name, v);
 }
 
+static bt_err field_ignore_eos(gw_reader *p, const gw_field *f, json_t *v)
+{
+    return gw_read_bool(&p->r.ignores_eos, p, f->name, v);
+}
+
 static bt_err field_top_k(gw_reader *p, const gw_field *f, json_t *v)
 {
     int64_t x = 0;
@@ -398,6 +403,8 @@ const gw_field gw_fields[] = {
     OTHER("stop", BOTH, field_stop, stop_schema, "The answer ends before this text, or the first of these"),
     OTHER("stop_token_ids", BOTH, field_stop_ids, stop_ids_schema,
           "The answer ends with these ids too; 16 together with the model's own"),
+    BOOLEAN("ignore_eos", BOTH, field_ignore_eos,
+            "The model's own ids that end an answer do not: it has max_tokens, or ends by stop and stop_token_ids"),
     BOOLEAN("stream", BOTH, field_stream, "Answer in server-sent events"),
     OTHER("stream_options", BOTH, field_stream_options, stream_options_schema, "Only with stream"),
     OTHER("baton", BOTH, field_baton, baton_schema, "Tell how it was computed, and wish for nodes"),
@@ -453,7 +460,6 @@ const gw_field gw_fields[] = {
     ONLY("chat_template_kwargs", CHAT, "[{}]"),
     ONLY("think", CHAT, "[false]"),
     ONLY("lora", BOTH, "[[]]"),
-    ONLY("ignore_eos", BOTH, "[false]"),
     ONLY("min_tokens", BOTH, "[0]"),
     ONLY("min_keep", BOTH, "[0,1]"),
     ONLY("skip_special_tokens", BOTH, "[true]"),

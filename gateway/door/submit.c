@@ -62,10 +62,10 @@ static void submit(gw_door *d, gw_http_exchange *x, const gw_openai_request *r, 
                    .sampling = r->sampling,
                    .policy = (gw_policy)r->policy,
                    .draw_seed = !r->has_seed,
-                   .stop_ids_len = d->env.text->stop_ids_len};
+                   .stop_ids_len = r->ignores_eos ? 0 : d->env.text->stop_ids_len};
     memcpy(s.prefer_prefill, r->prefer_prefill, sizeof s.prefer_prefill);
     memcpy(s.prefer_decode, r->prefer_decode, sizeof s.prefer_decode);
-    memcpy(s.stop_ids, d->env.text->stop_ids, sizeof s.stop_ids);
+    memcpy(s.stop_ids, d->env.text->stop_ids, s.stop_ids_len * sizeof *s.stop_ids);
     for (uint32_t i = 0; i < r->stop_ids_len; i++) s.stop_ids[s.stop_ids_len++] = r->stop_ids[i];
     gw_live_add(d, l);
     gw_http_set_user(x, l);

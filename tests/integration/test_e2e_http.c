@@ -405,6 +405,33 @@ static void without_max_tokens_a_chat_ends_at_max_answer_and_a_completion_at_16(
     assert_string_equal(str(client_baton(c), "max_tokens_from"), "default");
 }
 
+/* Of a model that wants to end at once: its own end is its likeliest token. */
+static client *ask_at_the_end(const char *path, json_t *request, bool ignores)
+{
+    json_object_set_new(request, "logit_bias", json_pack("{s:i}", "2", 100));
+    client *c = ask(path, with(request, "ignore_eos", json_boolean(ignores)));
+    assert_int_equal(client_status(c), 200);
+    return c;
+}
+
+static void an_end_that_is_to_be_ignored_is_one_more_token(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const char *path = i ? CHAT : TEXT;
+        client *c = ask_at_the_end(path, i ? chat_request(12) : cluster_request(PROMPT, 12), false);
+        assert_string_equal(str(client_baton(c), "finish_reason"), "stop");
+        assert_int_equal(json_integer_value(json_object_get(client_baton(c), "completion_tokens")), 0);
+        c = ask_at_the_end(path, i ? chat_request(12) : cluster_request(PROMPT, 12), true);
+        assert_string_equal(str(client_baton(c), "finish_reason"), "length");
+        assert_int_equal(json_integer_value(json_object_get(client_baton(c), "completion_tokens")), 12);
+    }
+    /* an id that the request itself names still ends it */
+    json_t *r = with(cluster_request(PROMPT, 12), "stop_token_ids", json_pack("[i]", 2));
+    client *c = ask_at_the_end(TEXT, r, true);
+    assert_string_equal(str(client_baton(c), "finish_reason"), "stop");
+}
+
 static void bad_requests_are_refused_in_clear_words(void **state)
 {
     static const struct {
@@ -483,6 +510,7 @@ int main(void)
         cmocka_unit_test_teardown(an_answer_that_the_context_cuts_says_so, client_teardown),
         cmocka_unit_test_teardown(without_max_tokens_a_chat_ends_at_max_answer_and_a_completion_at_16,
                                   client_teardown),
+        cmocka_unit_test_teardown(an_end_that_is_to_be_ignored_is_one_more_token, client_teardown),
         cmocka_unit_test_teardown(bad_requests_are_refused_in_clear_words, client_teardown),
         cmocka_unit_test_teardown(deep_and_large_bodies_are_refused, client_teardown),
     };

@@ -139,11 +139,19 @@ static void add_up(tool_command *ret, const tool_serve *s)
 
 bt_err tool_serve_start(tool_background *ret, const tool_serve *s, bool quiet, bt_fault *fault)
 {
+    return tool_serve_start_with(ret, s, NULL, quiet, fault);
+}
+
+bt_err tool_serve_start_with(tool_background *ret, const tool_serve *s, const tool_command *more, bool quiet,
+                             bt_fault *fault)
+{
     bt_err e = tool_serve_prepare(s, quiet, TOOL_INTERRUPTED, fault);
     if (e < 0) return e;
     tool_command *up = calloc(1, sizeof *up);
     if (!up) return bt_fail(fault, BT_ENOMEM, "commands");
     add_up(up, s);
+    for (size_t i = 0; more && i < more->args; i++) tool_command_add(up, more->arg[i], NULL);
+    up->overflow |= more && more->overflow;
     bt_wait_tell(NULL, "starting gateway, prefill node and decode node", 0, 0);
     e = tool_background_start(ret, up, &tool_stop, fault);
     bt_wait_end();

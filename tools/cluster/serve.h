@@ -125,6 +125,10 @@ bt_err tool_serve_prepare(const tool_serve *s, bool quiet, int interrupted, bt_f
 /* The same, then a private `baton up` of it; as tool_background_start with tool_stop. */
 bt_err tool_serve_start(tool_background *ret, const tool_serve *s, bool quiet, bt_fault *fault);
 
+/* The same with more options of `baton up` than a tool_serve has; more->program is not looked at. */
+bt_err tool_serve_start_with(tool_background *ret, const tool_serve *s, const tool_command *more, bool quiet,
+                             bt_fault *fault);
+
 /* What a node of this role ("prefill", "decode") is told of *s: engine, machine, memory, package. */
 void tool_serve_node_args(tool_command *ret, const tool_serve *s, const char *role);
 #endif

@@ -146,7 +146,10 @@ static void reads_penalties_bias_log_probabilities_and_stop_ids(void **state)
     assert_int_equal(bt_sample_params_check(&r.sampling, NULL), BT_OK);
     gw_openai_request_done(&r);
     r = good(false, "{\"prompt\":\"a\",\"logprobs\":false}");
-    assert_false(r.sampling.logprobs);
+    assert_false(r.sampling.logprobs || r.ignores_eos);
+    gw_openai_request_done(&r);
+    r = good(false, "{\"prompt\":\"a\",\"ignore_eos\":true}");
+    assert_true(r.ignores_eos);
     gw_openai_request_done(&r);
 }
 
@@ -262,7 +265,6 @@ static void refuses_what_is_known_but_not_supported_by_name(void **state)
         {"typical_p", "0.5"},
         {"mirostat", "2"},
         {"grammar", "\"root ::= x\""},
-        {"ignore_eos", "true"},
         {"think", "true"},
         {"response_format", "{\"type\":\"json_object\"}"},
         {"n", "2"},
@@ -305,6 +307,7 @@ static void refuses_wrong_types_and_values_out_of_range(void **state)
         {"stop", "[\"a\",5]"},
         {"stop", "\"\""},
         {"stream", "1"},
+        {"ignore_eos", "1"},
         {"stream_options", "true"},
         {"baton", "\"yes\""},
         {"model", "5"},

@@ -1,0 +1,237 @@
+/* A run as a page: the template, and its data as JSON in the middle of it. Rows are written one by one. */
+#include "tools/replay/report.h"
+#include "base/file.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char page[] =
+#include "tools/replay/page_text.h"
+    ;
+static const char data_mark[] = "@DATA@\n";
+
+/* A JSON string that may also stand inside a script of a page: no "</" is in it. */
+static bool put_text(FILE *f, const char *text)
+{
+    json_t *s = json_string(text);
+    if (!s) s = json_string("(not UTF-8)"); /* the name of a file may be any bytes */
+    char *out = s ? json_dumps(s, JSON_ENCODE_ANY | JSON_ESCAPE_SLASH) : NULL;
+    const bool ok = out && fputs(out, f) >= 0;
+    free(out);
+    json_decref(s);
+    return ok;
+}
+
+typedef struct list {
+    FILE *f;
+    bool is_next, is_bad;
+} list;
+
+static void put_note(void *ud, const char *text)
+{
+    list *l = ud;
+    if (l->is_next) fputc(',', l->f);
+    l->is_next = true;
+    l->is_bad |= !put_text(l->f, text);
+}
+
+__attribute__((format(printf, 3, 4))) static void put_fact(list *l, const char *name, const char *fmt, ...)
+{
+    char value[160];
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(value, sizeof value, fmt, ap);
+    va_end(ap);
+    fputs(l->is_next ? ",\n[" : "\n[", l->f);
+    l->is_next = true;
+    l->is_bad |= !put_text(l->f, name);
+    fputc(',', l->f);
+    l->is_bad |= !put_text(l->f, value);
+    fputc(']', l->f);
+}
+
+static bool put_facts(FILE *f, const tool_replay_outcome *r)
+{
+    const tool_replay_figures *g = r->figures;
+    list l = {f, false, false};
+    fputs(",\n\"facts\": [", f);
+    put_fact(&l, "requests", "%zu: %zu completed, %zu failed", g->requests, g->completed, g->failed);
+    for (size_t i = 1; i < r->result->kinds; i++)
+        put_fact(&l, "failed", "%" PRIu64 " %s", r->result->kind_count[i], r->result->kind[i]);
+    put_fact(&l, "time", "%.2f s", g->seconds);
+    put_fact(&l, "served", "%.3f requests/s", g->requests_per_s);
+    if (r->slo) put_fact(&l, "goodput", "%.3f requests/s: %zu keep the limits", g->goodput_per_s, g->good);
+    put_fact(&l, "tokens in", "%" PRIu64 ", %.1f a second", g->input_tokens, g->input_per_s);
+    put_fact(&l, "tokens out", "%" PRIu64 ", %.1f a second", g->output_tokens, g->output_per_s);
+    put_fact(&l, "prefix hits", "%.1f %% of the prompts' tokens",
+             g->input_tokens ? 100.0 * (double)g->cached_tokens / (double)g->input_tokens : 0);
+    put_fact(&l, "generator", "%u streams at most, %.1f %% of a core", r->result->most_streams,
+             100 * g->busy_ratio);
+    fputs("],\n\"notes\": [", f);
+    l.is_next = false;
+    tool_replay_tell(r, put_note, &l);
+    fputc(']', f);
+    return !l.is_bad;
+}
+
+static void put_spreads(FILE *f, const tool_replay_figures *g)
+{
+    const struct {
+        const char *name;
+        const tool_replay_spread *s;
+    } all[] = {{"TTFT", &g->ttft_ms},     {"TPOT", &g->tpot_ms},   {"ITL (gaps)", &g->itl_ms},
+               {"E2E", &g->e2e_ms},       {"queue", &g->queue_ms}, {"KV exposed", &g->exposed_ms},
+               {"sent late", &g->late_ms}};
+    bool is_next = false;
+    fputs(",\n\"spreads\": [", f);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const tool_replay_spread *s = all[i].s;
+        if (s->n == 0) continue;
+        fprintf(f, "%s[\"%s\",%.3f,%.3f,%.3f,%.3f,%.3f,%.3f]", is_next ? ",\n" : "\n", all[i].name, s->mean,
+                s->p50, s->p90, s->p99, s->p999, s->max);
+        is_next = true;
+    }
+    fputc(']', f);
+}
+
+static void put_requests(FILE *f, const tool_replay_result *s)
+{
+    const size_t step = s->len ? (s->len - 1) / TOOL_REPLAY_REPORT_REQUESTS + 1 : 1;
+    fputs(",\n\"requests\": [", f);
+    for (size_t i = 0; i < s->len; i += step) {
+        const tool_replay_record *o = &s->record[i];
+        fprintf(f, "%s[%u,%u", i ? ",\n" : "\n", o->item, o->kind);
+        const int64_t us[] = {o->due_us,    o->sent_us,        o->first_us,      o->last_us,
+                              o->end_us,    o->prompt_tokens,  o->cached_tokens, o->completion_tokens,
+                              o->queue_us,  o->server_ttft_us, o->prefill_us,    o->exposed_us,
+                              o->decode_us, o->stall_us,       o->stall_at_us};
+        for (size_t k = 0; k < sizeof us / sizeof *us; k++) fprintf(f, ",%" PRId64, us[k]);
+        fprintf(f, ",%u]", o->node);
+    }
+    fputc(']', f);
+}
+
+/* Time, in flight, waiting, running; of each node its slots or queue, and its pages, as shares. */
+static void put_samples(FILE *f, const tool_replay_result *s)
+{
+    const size_t step = s->samples ? (s->samples - 1) / TOOL_REPLAY_REPORT_SAMPLES + 1 : 1;
+    fputs(",\n\"samples\": [", f);
+    for (size_t i = 0; i < s->samples; i += step) {
+        const tool_replay_sample *o = &s->sample[i];
+        fprintf(f, "%s[%" PRId64 ",%u,%u,%u", i ? ",\n" : "\n", o->at_us, o->in_flight, o->waiting,
+                o->running);
+        for (size_t k = 0; k < s->nodes; k++) {
+            const double busy = s->node_slots[k]
+                                    ? (double)(o->slots_used[k] + o->queued[k]) / s->node_slots[k]
+                                    : o->queued[k] > 0;
+            fprintf(f, ",%.3f,%.3f", busy, (double)o->pages_ratio[k]);
+        }
+        fputc(']', f);
+    }
+    fputc(']', f);
+}
+
+static void put_gaps(FILE *f, const tool_replay_result *s)
+{
+    enum { POINTS = 400 };
+    const tool_replay_heat *h = &s->heat;
+    fputs(",\n\"itl\": [", f);
+    for (size_t i = 0; s->itl_us.n && i <= POINTS; i++)
+        fprintf(f, "%s%" PRIu64, i ? "," : "", bt_trace_hist_at(&s->itl_us, (double)i / POINTS));
+    fprintf(f, "],\n\"heat\": {\"width_us\": %" PRId64 ", \"rows\": %d, \"cells\": [", h->width_us,
+            TOOL_REPLAY_HEAT_ROWS);
+    for (uint32_t c = 0; c < h->columns; c++) {
+        fputs(c ? ",\n[" : "\n[", f);
+        for (size_t r = 0; r < TOOL_REPLAY_HEAT_ROWS; r++) fprintf(f, "%s%u", r ? "," : "", h->count[c][r]);
+        fputc(']', f);
+    }
+    fputs("]}", f);
+}
+
+static bool put_names(FILE *f, const tool_replay_result *s)
+{
+    bool ok = true;
+    fputs(",\n\"kinds\": [", f);
+    for (size_t i = 0; ok && i < s->kinds; i++) {
+        if (i) fputc(',', f);
+        ok = put_text(f, s->kind[i]);
+    }
+    fputs("],\n\"nodes\": [", f);
+    for (size_t i = 0; ok && i < s->nodes; i++) {
+        if (i) fputc(',', f);
+        ok = put_text(f, s->node[i]);
+    }
+    fputc(']', f);
+    return ok;
+}
+
+static void put_slo(FILE *f, const tool_replay_slo *slo)
+{
+    bool is_next = false;
+    fputs(",\n\"slo\": [", f);
+    const struct {
+        const char *name;
+        int64_t us;
+        int color;
+    } limits[] = {{"TTFT", slo ? slo->ttft_us : -1, 0},
+                  {"TPOT", slo ? slo->tpot_us : -1, 1},
+                  {"E2E", slo ? slo->e2e_us : -1, 3}};
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        if (limits[i].us < 0) continue;
+        fprintf(f, "%s[\"%s\",%" PRId64 ",%d]", is_next ? "," : "", limits[i].name, limits[i].us,
+                limits[i].color);
+        is_next = true;
+    }
+    fputc(']', f);
+}
+
+static bool put_page(FILE *f, const tool_replay_outcome *r)
+{
+    const char *mark = strstr(page, data_mark);
+    const tool_replay_result *s = r->result;
+    char title[600], subtitle[2800], load[64];
+    (void)snprintf(load, sizeof load, r->concurrency ? "%.0f at a time" : "speed %g",
+                   r->concurrency ? (double)r->concurrency : r->speed);
+    (void)snprintf(title, sizeof title, "Replay of %s", r->trace);
+    (void)snprintf(subtitle, sizeof subtitle, "%s at %s, %s, seed %" PRIu64 "%s", r->dialect->model, r->url,
+                   load, r->seed,
+                   s->len > TOOL_REPLAY_REPORT_REQUESTS ? "; not every request is in this page" : "");
+    fwrite(page, 1, (size_t)(mark - page), f);
+    fputs("{\"title\": ", f);
+    if (!put_text(f, title) || fputs(",\n\"subtitle\": ", f) < 0 || !put_text(f, subtitle)) return false;
+    fprintf(f, ",\n\"end_us\": %" PRId64, s->end_us);
+    if (!put_facts(f, r) || !put_names(f, s)) return false;
+    put_slo(f, r->slo);
+    put_spreads(f, r->figures);
+    put_requests(f, s);
+    put_samples(f, s);
+    put_gaps(f, s);
+    fputs("\n}\n", f);
+    return fputs(mark + sizeof data_mark - 1, f) >= 0;
+}
+
+bt_err tool_replay_report(const char *path, const tool_replay_outcome *r, bt_fault *fault)
+{
+    bt_file_new out = {.fd = -1};
+    bt_err e = bt_file_begin(&out, path, fault);
+    const int fd = e == BT_OK ? dup(out.fd) : -1; /* fclose closes its own */
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+    if (e < 0) goto out;
+    if (!f) {
+        if (fd >= 0) close(fd);
+        e = bt_fail(fault, BT_EIO, "'%.150s': %s", path, strerror(errno));
+        goto out;
+    }
+    bool ok = put_page(f, r);
+    ok = !ferror(f) && ok;
+    if (fclose(f) != 0 || !ok)
+        e = bt_fail(fault, BT_EIO, "'%.150s' cannot be written: %s", path, strerror(errno));
+    else e = bt_file_keep(&out, 0666, fault);
+out:
+    bt_file_done(&out);
+    return e;
+}
