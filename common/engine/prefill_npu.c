@@ -4,6 +4,7 @@
 #include "engine/package.h"
 #include "engine/prefill_backend.h"
 #include "engine/together.h"
+#include "npu/pkg/pkg_shapes.h"
 #include "npu/run/exec.h"
 
 #include <stdlib.h>
@@ -34,21 +35,6 @@ static void npu_free(void *state)
     bt_package_done(&s->package);
     free(s->fallback);
     free(s);
-}
-
-/* The shapes that prompts are cut into are the package's rows. */
-static bt_err find_shapes(bt_shapes *ret, const bt_pkg *pkg, bt_fault *fault)
-{
-    const bt_pkg_header *h = bt_pkg_header_of(pkg);
-    const bt_pkg_row *row = bt_pkg_rows(pkg);
-    bt_shape *shape = calloc(h->rows.count + 1u, sizeof *shape);
-    size_t n = 0;
-    if (!shape) return bt_fail(fault, BT_ENOMEM, "making a prefill engine");
-    for (uint32_t i = 0; i < h->rows.count; i++)
-        shape[n++] = (bt_shape){row[i].seq_min, row[i].seq, row[i].ctx, row[i].batch};
-    const bt_err e = bt_shapes_of_rows(ret, h->shape_policy, shape, n, fault);
-    free(shape);
-    return e;
 }
 
 static bt_err describe(npu_state *s, bt_fault *fault)
@@ -86,7 +72,7 @@ static bt_err npu_load(void **ret, const bt_model *m, const bt_prefill_config *c
     s->pkg = s->package.pkg;
     const bt_pkg_header *h = bt_pkg_header_of(s->pkg);
     s->chunks.vocab = h->vocab;
-    if ((e = find_shapes(&s->chunks.shapes, s->pkg, fault)) < 0) goto out;
+    if ((e = bt_pkg_shapes(&s->chunks.shapes, s->pkg, fault)) < 0) goto out;
     if ((e = make_room(s, fault)) < 0) goto out;
     if ((e = describe(s, fault)) < 0) goto out;
     if ((e = bt_exec_new(&s->exec, s->pkg, kernels, c->pool, fault)) < 0) goto out;

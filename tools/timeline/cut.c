@@ -1,22 +1,8 @@
 /* The rule is that of npu/pkg/shapes.h, over the package's own rows. */
 #include "tools/timeline/cut.h"
-#include "npu/pkg/shapes.h"
+#include "npu/pkg/pkg_shapes.h"
 
 #include <stdlib.h>
-
-static bt_err shapes_of(bt_shapes *ret, const bt_pkg *p, bt_fault *fault)
-{
-    const bt_pkg_header *h = bt_pkg_header_of(p);
-    const bt_pkg_row *row = bt_pkg_rows(p);
-    bt_shape *shape = calloc(h->rows.count + 1u, sizeof *shape);
-    size_t n = 0;
-    if (!shape) return bt_fail(fault, BT_ENOMEM, "cutting a prompt");
-    for (uint32_t i = 0; i < h->rows.count; i++)
-        shape[n++] = (bt_shape){row[i].seq_min, row[i].seq, row[i].ctx, row[i].batch};
-    const bt_err e = bt_shapes_of_rows(ret, h->shape_policy, shape, n, fault);
-    free(shape);
-    return e;
-}
 
 bt_err tool_cut_prompt(tool_cut **ret, size_t *ret_len, const bt_pkg *p, size_t tokens, bt_fault *fault)
 {
@@ -26,7 +12,7 @@ bt_err tool_cut_prompt(tool_cut **ret, size_t *ret_len, const bt_pkg *p, size_t 
     if (!tokens || tokens > ctx || tokens > TOOL_CUT_MAX_TOKENS)
         return bt_fail(fault, BT_ELIMIT, "a prompt of %zu tokens: 1 to %u, the package's context", tokens,
                        ctx < TOOL_CUT_MAX_TOKENS ? ctx : TOOL_CUT_MAX_TOKENS);
-    bt_err e = shapes_of(&shapes, p, fault);
+    bt_err e = bt_pkg_shapes(&shapes, p, fault);
     if (e < 0) return e;
     tool_cut *list = calloc(bt_shapes_launches(&shapes, tokens) + 1, sizeof *list);
     if (!list) return bt_fail(fault, BT_ENOMEM, "cutting a prompt of %zu tokens", tokens);

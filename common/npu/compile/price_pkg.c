@@ -3,7 +3,7 @@
 #include "npu/compile/price_pkg.h"
 #include "npu/compile/plan.h"
 #include "npu/pkg/pkg_layout.h"
-#include "npu/pkg/shapes.h"
+#include "npu/pkg/pkg_shapes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -165,21 +165,6 @@ static uint32_t program_for(const bt_price *price, uint64_t rows)
     return i;
 }
 
-static bt_err shapes_of(bt_shapes *ret, const bt_pkg *p, bt_fault *fault)
-{
-    const bt_pkg_header *h = bt_pkg_header_of(p);
-    const bt_pkg_row *row = bt_pkg_rows(p);
-    bt_shape *shape = calloc(h->rows.count + 1u, sizeof *shape);
-    size_t n = 0;
-    if (!shape) return bt_fail(fault, BT_ENOMEM, "pricing a prompt");
-    for (uint32_t i = 0; i < h->rows.count; i++)
-        if (row[i].batch == 1) shape[n++] = (bt_shape){row[i].seq_min, row[i].seq, row[i].ctx, 1};
-    const bt_err e = n ? bt_shapes_of_rows(ret, h->shape_policy, shape, n, fault)
-                       : bt_fail(fault, BT_EARG, "the package has no program for one sequence");
-    free(shape);
-    return e;
-}
-
 bt_err bt_price_pkg_prompt(bt_price_pkg_run *ret, const bt_price *price, const bt_pkg *p, const bt_link *link,
                            uint64_t kv_bytes, uint64_t first, uint64_t tokens, bt_fault *fault)
 {
@@ -187,7 +172,7 @@ bt_err bt_price_pkg_prompt(bt_price_pkg_run *ret, const bt_price *price, const b
     bt_price_pkg_run r = {.transfer_ns = 0};
     bt_link_queue queue = {0};
     bt_shapes shapes;
-    const bt_err e = shapes_of(&shapes, p, fault);
+    const bt_err e = bt_pkg_shapes(&shapes, p, fault);
     if (e < 0) return e;
     if (tokens) r.prefill.ns = price->first_ns;
     for (uint64_t begin = first; begin < first + tokens;) {
