@@ -171,12 +171,13 @@ static int show(const config *c, measure *r)
         r->diff ? bt_perplexity_diff_end(r->diff) : (bt_perplexity_diff_result){0};
     if (c->json) {
         json_t *o =
-            json_pack("{s:f, s:f, s:I, s:I, s:s, s:s, s:f, s:f, s:f, s:f, s:I, s:f}", "perplexity", value,
-                      "standard_error", error, "tokens", (json_int_t)r->score.tokens, "windows",
+            json_pack("{s:f, s:f, s:I, s:I, s:s, s:s, s:f, s:f, s:f, s:f, s:I, s:I, s:f}", "perplexity",
+                      value, "standard_error", error, "tokens", (json_int_t)r->score.tokens, "windows",
                       (json_int_t)r->plan.windows, "engine", engine_names[c->engine], "quant", r->form,
                       "npu_mac_ratio", npu, "npu_int8_mac_ratio", npu - in16 - floats, "npu_int16_mac_ratio",
                       in16, "npu_float_mac_ratio", floats, "tile_padding_macs",
-                      (json_int_t)r->work.tile_padding_macs, "tokens_per_second", rate);
+                      (json_int_t)r->work.tile_padding_macs, "batch_padding_rows",
+                      (json_int_t)r->work.batch_padding_rows, "tokens_per_second", rate);
         if (r->diff)
             json_object_update_new(o, json_pack("{s:s, s:f, s:f, s:f}", "against", against_names[c->against],
                                                 "kl_mean", d.kl_mean, "kl_p99", d.kl_p99, "top1_ratio",
@@ -192,6 +193,8 @@ static int show(const config *c, measure *r)
                100 * in16, 100 * floats);
     if (r->work.tile_padding_macs)
         printf("whole tiles add %.2f %% to them\n", 100 * (double)r->work.tile_padding_macs / macs);
+    if (r->work.batch_padding_rows)
+        printf("%llu rows of batches were empty\n", (unsigned long long)r->work.batch_padding_rows);
     if (r->diff)
         printf("against %s: mean KL %.6f, 99th percentile %.6f, same best token %.4f\n",
                against_names[c->against], d.kl_mean, d.kl_p99, d.top1_ratio);

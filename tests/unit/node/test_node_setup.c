@@ -97,10 +97,28 @@ static void an_engines_reports_become_messages_and_what_is_too_much_is_summed(vo
     assert_string_equal(m.fallbacks[BT_MSG_MAX_FALLBACKS - 2].op, "rope");
     assert_string_equal(m.fallbacks[BT_MSG_MAX_FALLBACKS - 1].op, "others");
     assert_int_equal(m.fallbacks[BT_MSG_MAX_FALLBACKS - 1].count, 16 + 17 + 18 + 19);
-    const bt_report_work before = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11},
-                         after = {11, 22, 33, 44, 55, 66, 77, 88, 99, 110, 121};
-    bt_report_work sum = {100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100};
+    enum { FIELDS = sizeof(bt_report_work) / sizeof(uint64_t) };
+    uint64_t was[FIELDS], is[FIELDS], so_far[FIELDS];
+    for (uint64_t i = 0; i < FIELDS; i++) was[i] = i + 1, is[i] = 11 * (i + 1), so_far[i] = 100;
+    bt_report_work before, after, sum;
+    memcpy(&before, was, sizeof before);
+    memcpy(&after, is, sizeof after);
+    memcpy(&sum, so_far, sizeof sum);
     bt_report_work_add(&sum, &before, &after);
+    memcpy(so_far, &sum, sizeof sum);
+    for (uint64_t i = 0; i < FIELDS; i++)
+        assert_int_equal(so_far[i], 100 + 10 * (i + 1)); /* none is left out */
+    sum = (bt_report_work){.rows = 110,
+                           .npu_macs = 120,
+                           .companion_macs = 130,
+                           .tile_padding_macs = 140,
+                           .shadow_entries = 150,
+                           .compilations = 160,
+                           .masked_macs = 170,
+                           .session_switches = 180,
+                           .session_switch_ns = 190,
+                           .npu_int16_macs = 200,
+                           .npu_float_macs = 210};
     const bt_msg_work w = bt_node_setup_work(&sum);
     assert_true(w.rows == 110 && w.npu_macs == 120 && w.companion_macs == 130 && w.shadow_entries == 150 &&
                 w.compilations == 160 && w.masked_macs == 170 && w.session_switches == 180 &&
