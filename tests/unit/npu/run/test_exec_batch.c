@@ -35,6 +35,17 @@ typedef struct world {
     uint8_t *arena;
 } world;
 
+/* What the device has: integers, or (fields that begin with '@') linears of 8 bits and all else in float16.
+ */
+static const char integers[] =
+    "\"linear\":[\"int8\",\"int16\"],\"rmsnorm\":[\"int16\"],\"qk_norm\":[\"int16\"],"
+    "\"rope\":[\"int16\"],\"attention\":[\"int16\"],\"add\":[\"int16\"],"
+    "\"silu_mul\":[\"int16\"],\"rotate\":[\"int16\"]",
+                  floats[] =
+                      "\"linear\":[\"int8\",\"float16\"],\"rmsnorm\":[\"float16\"],\"qk_norm\":[\"float16\"],"
+                      "\"rope\":[\"float16\"],\"attention\":[\"float16\"],\"add\":[\"float16\"],"
+                      "\"silu_mul\":[\"float16\"],\"rotate\":[\"float16\"]";
+
 static bt_pkg *package(const world *w, const char *recipe, uint32_t npu_ops, const char *fields)
 {
     char path[] = "/tmp/baton-batch-XXXXXX", list[] = "/tmp/baton-rows-XXXXXX", policy[64], json[1024];
@@ -47,12 +58,10 @@ static bt_pkg *package(const world *w, const char *recipe, uint32_t npu_ops, con
     close(fd);
     close(ld);
     snprintf(policy, sizeof policy, "rows:%s", list);
-    const int n = snprintf(
-        json, sizeof json,
-        "{\"name\":\"mine\",\"title\":\"Mine\",\"operators\":{\"linear\":[\"int8\",\"int16\"],"
-        "\"rmsnorm\":[\"int16\"],\"qk_norm\":[\"int16\"],\"rope\":[\"int16\"],\"attention\":[\"int16\"],"
-        "\"add\":[\"int16\"],\"silu_mul\":[\"int16\"],\"rotate\":[\"int16\"]}%s%s}",
-        fields[0] ? "," : "", fields);
+    const bool is_float = fields[0] == '@';
+    fields += is_float;
+    const int n = snprintf(json, sizeof json, "{\"name\":\"mine\",\"title\":\"Mine\",\"operators\":{%s}%s%s}",
+                           is_float ? floats : integers, fields[0] ? "," : "", fields);
     if (bt_profile_parse(&profile, json, (size_t)n, &f) < 0) fail_msg("%s", f.text);
     bt_compile_options o = {.shape_policy = policy, .npu_ops = npu_ops, .ctx_tokens = CTX,
                             .calib_ids = w->calib,  .calib_len = CALIB, .profile = &profile};
@@ -163,6 +172,9 @@ static void each_sequence_of_a_batch_has_the_bits_it_has_alone_whatever_padding_
         {"qwen2", "w8a8", BT_PKG_OPS_ALL, ""},
         {"qwen3", "w8a16:no-rotate", BT_PKG_OPS_ALL,
          "\"query_slice_rows\":24,\"attention_heads_max\":2,\"output_parts\":3,\"static_ctx\":true"},
+        {"llama", "w8a8", BT_PKG_OPS_ALL, "@"},
+        {"qwen3", "w8a16:no-rotate", BT_PKG_OPS_ALL,
+         "@\"query_slice_rows\":24,\"attention_heads_max\":2,\"output_parts\":3"},
     };
     bt_pool *pool = NULL;
     assert_int_equal(bt_pool_new(&pool, 2, NULL), BT_OK);
