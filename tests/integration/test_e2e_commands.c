@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -136,21 +137,32 @@ static void the_first_signal_says_what_a_second_one_does(void **state)
 static void run_tells_the_npus_share_and_what_fell_back(void **state)
 {
     (void)state;
-    static const struct {
+    char linears[64];
+    snprintf(linears, sizeof linears, "/tmp/baton-linears-%d.json", (int)getpid());
+    FILE *f = fopen(linears, "w");
+    assert_non_null(f);
+    fputs("{\"name\": \"linears\", \"title\": \"Linears only\", \"operators\": {\"linear\": [\"int8\"]}}", f);
+    assert_int_equal(fclose(f), 0);
+    const struct {
         const char *option, *value, *words[3];
     } c[] = {
         {"--npu-ops", "linear", {"npu         ", " % of the prompt's multiply-adds; nothing fell back"}},
-        {"--profile", "npu4", {" % of the prompt's multiply-adds; the CPU did what fell back:", ", 4 x: "}},
+        {"--profile", linears, {" % of the prompt's multiply-adds; the CPU did what fell back:", ", 4 x: "}},
+        {"--profile",
+         "npu4",
+         {"npu        100.00 % of the prompt's multiply-adds; nothing fell back", " % in floats"}},
         {"--engine", "host", {"npu        none: engine host computed the prompt"}},
     };
     for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
         spawn *s = SPAWN("baton", "run", "-m", spawn_tiny_model(1), "-p", "the end of", "-n", "2",
-                         "--threads", "1", "--npu-ops", i == 1 ? "all" : "linear", c[i].option, c[i].value);
+                         "--threads", "1", "--npu-ops",
+                         strcmp(c[i].option, "--profile") == 0 ? "all" : "linear", c[i].option, c[i].value);
         if (spawn_wait(s, spawn_patience(READY_MS)) != 0) fail_msg("%s", spawn_err(s));
         for (size_t k = 0; k < 3 && c[i].words[k]; k++)
             if (!strstr(spawn_err(s), c[i].words[k]))
                 fail_msg("'%s' is not in: %s", c[i].words[k], spawn_err(s));
     }
+    unlink(linears);
 }
 
 int main(void)
