@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "device/profile_check.h"
+#include "device/profile_sources.h"
 #include "device/profile_words.h"
 
 #include <inttypes.h>
@@ -59,14 +60,6 @@ bool bt_profile_is_move(bt_op_kind k)
     return k == BT_OP_EMBED || k == BT_OP_KV_STORE || k == BT_OP_SELECT_ROWS;
 }
 
-/* A member's name goes to people's terminals. */
-static const char *shown(const char *name)
-{
-    for (const char *c = name; *c; c++)
-        if (*c < 0x20 || *c > 0x7e) return "?";
-    return strlen(name) > 40 ? "?" : name;
-}
-
 static bt_err read_text(char *ret, size_t cap, const json_t *v, const char *field, const char *also,
                         bt_fault *fault)
 {
@@ -99,7 +92,7 @@ static bt_err bad_number(const struct field *f, const json_t *v, bt_fault *fault
         snprintf(is, sizeof is, "%g", real);
         if (real >= (double)f->lo && real <= (double)f->hi) best = (uint64_t)real;
     } else if (text) {
-        snprintf(is, sizeof is, "the text '%s'", shown(text));
+        snprintf(is, sizeof is, "the text '%s'", bt_profile_shown(text));
         best = bt_profile_size(text);
         if (best < f->lo || best > f->hi) best = 0;
     } else if (json_is_boolean(v)) {
@@ -159,9 +152,10 @@ static bt_err bad_name(const char *what, const char *name, const char *const *kn
 {
     const char *near = bt_profile_nearest(name, known, n), *unit = near ? bt_profile_unit(near) : NULL;
     if (!near)
-        return bt_fail(fault, BT_EFORMAT, "'%s' is %s; docs/profiles.md lists them", shown(name), what);
-    return bt_fail(fault, BT_EFORMAT, "'%s' is %s; did you mean '%s'%s%s?", shown(name), what, near,
-                   unit ? ", in " : "", unit ? unit : "");
+        return bt_fail(fault, BT_EFORMAT, "'%s' is %s; docs/profiles.md lists them", bt_profile_shown(name),
+                       what);
+    return bt_fail(fault, BT_EFORMAT, "'%s' is %s; did you mean '%s'%s%s?", bt_profile_shown(name), what,
+                   near, unit ? ", in " : "", unit ? unit : "");
 }
 
 static bt_err read_bits(uint8_t *ret, const char *op, bool is_linear, const json_t *list, bt_fault *fault)
@@ -212,21 +206,6 @@ static bt_err read_operators(bt_profile *p, const json_t *ops, bt_fault *fault)
     return BT_OK;
 }
 
-static bt_err check_sources(const json_t *sources, const json_t *root, bt_fault *fault)
-{
-    const char *name;
-    json_t *text;
-    if (!json_is_object(sources))
-        return bt_fail(fault, BT_EFORMAT, "field 'sources': an object with a text for each field");
-    json_object_foreach((json_t *)(uintptr_t)sources, name, text) {
-        if (!json_object_get(root, name))
-            return bt_fail(fault, BT_EFORMAT, "field 'sources': '%s' is no field of this file", shown(name));
-        if (!json_is_string(text))
-            return bt_fail(fault, BT_EFORMAT, "field 'sources', '%s': not a text", shown(name));
-    }
-    return BT_OK;
-}
-
 static bt_err bad_field(const char *name, bt_fault *fault)
 {
     const char *known[FIELDS + 5] = {"name", "title", "operators", "sources", "time"};
@@ -249,7 +228,7 @@ static bt_err read_root(bt_profile *p, const json_t *root, bt_fault *fault)
             e = read_text(p->title, sizeof p->title, value, "title", NULL, fault);
         else if (!strcmp(name, "operators")) e = read_operators(p, value, fault);
         else if (!strcmp(name, "time")) e = bt_profile_time_read(&p->time, value, fault);
-        else if (!strcmp(name, "sources")) e = check_sources(value, root, fault);
+        else if (!strcmp(name, "sources")) e = bt_profile_sources(value, root, fault);
         else e = bad_field(name, fault);
         if (e < 0) return e;
     }

@@ -1,5 +1,6 @@
 /* The object `time` of a profile: one table of fields, each with its range; what they say of each other. */
 #include "device/profile_time.h"
+#include "device/profile_sources.h"
 #include "device/profile_words.h"
 
 #include <inttypes.h>
@@ -109,19 +110,6 @@ static bt_err read_field(bt_profile_time *t, const struct field *f, const json_t
     return BT_OK;
 }
 
-static bt_err read_sources(const json_t *sources, const json_t *object, bt_fault *fault)
-{
-    const char *name;
-    json_t *text;
-    if (!json_is_object(sources))
-        return bt_fail(fault, BT_EFORMAT, "field 'sources': an object with a text for each field");
-    json_object_foreach((json_t *)(uintptr_t)sources, name, text)
-        if (!json_object_get(object, name) || !json_is_string(text))
-            return bt_fail(fault, BT_EFORMAT,
-                           "field 'sources': a text for each field that is given, no other");
-    return BT_OK;
-}
-
 static bt_err bad_name(const char *name, bt_fault *fault)
 {
     const char *known[FIELDS + 1] = {"sources"}, *near;
@@ -144,7 +132,7 @@ bt_err bt_profile_time_read(bt_profile_time *ret, const void *json, bt_fault *fa
         size_t f = 0;
         while (f < FIELDS && strcmp(name, fields[f].name)) f++;
         if (f < FIELDS) e = read_field(&t, &fields[f], value, &inner);
-        else if (!strcmp(name, "sources")) e = read_sources(value, object, &inner);
+        else if (!strcmp(name, "sources")) e = bt_profile_sources(value, object, &inner);
         else e = bad_name(name, &inner);
         if (e < 0) break;
     }
