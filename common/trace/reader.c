@@ -142,20 +142,24 @@ static FILE *open_first(bt_trace *t, const char *path)
     return fopen(path, "re");
 }
 
-bt_err bt_trace_open(bt_trace **ret, const char *path, const bt_trace_options *o, bt_fault *fault)
+static bt_err open_file(bt_trace **ret, const char *path, const bt_trace_options *o, bt_fault *fault)
 {
     bt_trace *t = NULL;
-    bt_fault why = {""};
     bt_err e = make(&t, o, fault);
     if (e < 0) return e;
-    const bool is_stdin = strcmp(path, "-") == 0;
-    t->own = is_stdin ? NULL : open_first(t, path);
-    if (!is_stdin && !t->own) e = bt_fail(fault, BT_EIO, "open '%.150s': %s", path, strerror(errno));
-    else if ((e = begin(t, is_stdin ? stdin : t->own, &why)) < 0)
-        e = bt_fail(fault, e, "'%.80s', %.160s", path, why.text);
+    t->own = open_first(t, path);
+    e = t->own ? begin(t, t->own, fault) : bt_fail(fault, BT_EIO, "open: %s", strerror(errno));
     if (e < 0) bt_trace_close(t);
     else *ret = t;
     return e;
+}
+
+bt_err bt_trace_open(bt_trace **ret, const char *path, const bt_trace_options *o, bt_fault *fault)
+{
+    bt_fault why = {""};
+    const bt_err e =
+        strcmp(path, "-") == 0 ? bt_trace_begin(ret, stdin, o, &why) : open_file(ret, path, o, &why);
+    return e < 0 ? bt_fail(fault, e, "'%.80s', %.160s", path, why.text) : BT_OK;
 }
 
 void bt_trace_close(bt_trace *t)
