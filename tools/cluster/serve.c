@@ -28,10 +28,11 @@ static bt_err keep_package(const tool_serve *s, const bt_model *m, bt_pool *pool
                                .progress = bt_wait_tell};
     bt_pkg *p = NULL;
     if (s->engine != BT_ENGINE_NPU && decode_engine(s) != BT_ENGINE_NPU) return BT_OK;
+    const bool decodes = decode_engine(s) == BT_ENGINE_NPU;
+    bt_err e = decodes ? bt_decode_check_want(&s->want, m, fault) : BT_OK;
     bt_wait_tell(NULL, "opening the package", 0, 0);
-    bt_err e = bt_obtain_open(&p, NULL, m, &s->want, &how, fault);
-    if (e == BT_OK && decode_engine(s) == BT_ENGINE_NPU)
-        e = bt_decode_check_package(p, (size_t)s->ctx_size, fault);
+    if (e == BT_OK) e = bt_obtain_open(&p, NULL, m, &s->want, &how, fault);
+    if (e == BT_OK && decodes) e = bt_decode_check_package(p, (size_t)s->ctx_size, fault);
     bt_pkg_close(p);
     return e;
 }

@@ -155,7 +155,8 @@ static bt_err open_package(bench *b, bt_fault *fault)
     const bool of_prompts = b->c->engine == BT_ENGINE_NPU && most(&b->prompts),
                of_decoding = b->c->decode == BT_ENGINE_NPU && most(&b->gens);
     if (b->c->kernels || (!of_prompts && !of_decoding)) return BT_OK;
-    const bt_err e = bt_obtain_open(&b->pkg, NULL, b->model, &b->c->want, &how, fault);
+    bt_err e = of_decoding ? bt_decode_check_want(&b->c->want, b->model, fault) : BT_OK;
+    if (e == BT_OK) e = bt_obtain_open(&b->pkg, NULL, b->model, &b->c->want, &how, fault);
     bt_wait_end();
     b->setup.pkg = b->pkg;
     return e;

@@ -126,7 +126,7 @@ static void run_linear_f16(bt_exec_job *j, const bt_pkg_inst *i)
         m[g] = (bt_companion_matrix){
             .y = bt_exec_linear_out(j, &i[g]), .panels = panels + (size_t)p.first * t->k,
             .bias = bias ? bias + p.first : NULL, .n = p.n, .ld = bt_exec_ld_out(&i[g], sizeof(float))};
-        bt_exec_count_macs(j, i, bt_exec_real_rows(j, i) * i[g].macs_per_row);
+        bt_exec_count_linear(j, &i[g]);
     }
     bt_companion_linear(&x->companion, m, i->group, bt_exec_at(j, i->in0), bt_exec_linear_rows(j, i),
                         i->in_width);

@@ -90,6 +90,15 @@ void bt_exec_count_macs(bt_exec_job *j, const bt_pkg_inst *i, uint64_t macs)
     if (i->unit == BT_PKG_NPU && has_16_bits(j, i)) s->npu_int16_macs += macs;
 }
 
+void bt_exec_count_linear(bt_exec_job *j, const bt_pkg_inst *i)
+{
+    const bt_pkg_part p = bt_exec_linear_part(j, i);
+    bt_exec_count_macs(j, i, bt_exec_real_rows(j, i) * i->macs_per_row);
+    if (bt_pkg_is_npu_linear(i))
+        j->x->stats.tile_padding_macs +=
+            bt_pkg_layout_tile_macs(&j->x->header->layout, bt_exec_rows(j, i), p.n, i->in_width);
+}
+
 void bt_exec_job_step(bt_exec_job *j, const bt_pkg_inst *i, const float *x, bt_companion_step_fn *fn)
 {
     const bt_areas a = bt_areas_of(i, bt_pkg_sites(j->x->pkg), j->program);

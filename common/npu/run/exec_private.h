@@ -123,6 +123,8 @@ uint64_t bt_exec_job_attention_macs(bt_exec_job *j, const bt_pkg_slice *s);
 
 /* Counts multiply-accumulates of real rows, for the unit of the instruction and its kind of inputs. */
 void bt_exec_count_macs(bt_exec_job *j, const bt_pkg_inst *i, uint64_t macs);
+/* Those of a linear, and what whole tiles add to all its rows where it is the NPU's. */
+void bt_exec_count_linear(bt_exec_job *j, const bt_pkg_inst *i);
 
 /* A row-wise instruction becomes a step of the companion's pass (graph/companion.h): fn(j, i, x, ..) over
  * blocks of its rows. x: its input where that is f32; else NULL, and fn finds its operands itself. */
