@@ -189,7 +189,8 @@ static uint64_t npu_kv_bytes(const void *state)
 static bt_report_work npu_work(const void *state)
 {
     const npu_state *s = state;
-    return bt_package_work(s->exec, s->rows);
+    const bt_exec_stats stats = bt_exec_stats_of(s->exec);
+    return bt_package_work(&stats, s->rows);
 }
 
 const bt_decode_backend bt_decode_npu = {
