@@ -441,6 +441,7 @@ static bt_err open_node(node *n, bt_fault *fault)
     const bt_prefill_config ec = {.engine = bt_engine_names[n->o->engine],
                                   .isa = n->o->node->isa,
                                   .want = *n->o->want,
+                                  .schedule = (bt_schedule_policy)n->o->schedule,
                                   .kv_elem_bytes = bt_kv_dtype_wanted(n->o->node->kv_dtype),
                                   .threads = (size_t)n->o->node->threads,
                                   .ctx_tokens = (size_t)n->o->node->ctx_size,

@@ -18,6 +18,7 @@ typedef struct tool_serve {
     const char *model, *isa;
     const char *decode_profile, *link, *pace; /* devices.h; the first two NULL: none */
     int engine;                               /* index in bt_engine_names */
+    int schedule;                             /* in bt_engine_schedules */
     int decode;                               /* index in bt_engine_auto_names */
     int kv_dtype;                             /* in bt_kv_dtype_choices */
     int weights;                              /* in bt_weights_forms */
@@ -48,7 +49,7 @@ typedef struct tool_serve {
          .help = \
              "what generates tokens; auto: host, for --engine reference that; npu needs a package with rows of one " \
              "token (see --shape-policy)"}, \
-        BT_KV_DTYPE_OPT(config, serve.kv_dtype), \
+        BT_ENGINE_SCHEDULE_OPT("Model", config, serve.schedule), BT_KV_DTYPE_OPT(config, serve.kv_dtype), \
         {.group = "Model", \
          .name = "weights", \
          .value = "FORM", \
