@@ -73,6 +73,11 @@ bt_report_engine bt_prefill_about(const bt_prefill *p)
     return about;
 }
 
+const bt_pkg *bt_prefill_pkg(const bt_prefill *p)
+{
+    return p->backend->pkg ? p->backend->pkg(p->state) : NULL;
+}
+
 static bt_err check(const bt_prefill *p, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
                     const float *logits, bt_fault *fault)
 {

@@ -91,4 +91,5 @@ void bt_prefill_run_together(bt_prefill *p, bt_prefill_seq *seq, size_t prompts)
 
 bt_report_work bt_prefill_work(const bt_prefill *p); /* of all runs */
 bt_report_engine bt_prefill_about(const bt_prefill *p);
+const bt_pkg *bt_prefill_pkg(const bt_prefill *p); /* what npu runs, as long as the engine lives; NULL: no package */
 #endif

@@ -217,6 +217,7 @@ static bt_report_engine npu_about(const void *state)
                               .fallback = s->fallback, .fallbacks = h->fallbacks.count};
 }
 
+static const bt_pkg *npu_pkg(const void *state) { return ((const npu_state *)state)->pkg; }
 static const char *npu_isa(const void *state) { return ((const npu_state *)state)->kernels->isa; }
 
 const bt_prefill_backend bt_prefill_npu = {
@@ -228,5 +229,6 @@ const bt_prefill_backend bt_prefill_npu = {
     .work = npu_work,
     .about = npu_about,
     .isa = npu_isa,
+    .pkg = npu_pkg,
     .free = npu_free,
 };

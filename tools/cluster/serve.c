@@ -40,6 +40,7 @@ static bt_err keep_package(const tool_serve *s, const bt_model *m, bt_pool *pool
 /* What each node would say again and again. */
 static bt_err check(const tool_serve *s, bt_fault *fault)
 {
+    if (tool_devices_check(s, fault) < 0) return BT_EARG;
     const int decode = decode_engine(s);
     if (s->engine == BT_ENGINE_REFERENCE && s->kv_dtype != 0)
         return bt_fail(fault, BT_EARG, "engine 'reference' has no KV of %s",
@@ -115,6 +116,7 @@ static void add_machine(tool_command *c, const tool_serve *s)
     tool_command_add_int(c, "--ctx-size", s->ctx_size);
     add_bytes(c, "--kv-memory", s->kv_memory_bytes);
     add_bytes(c, "--cache-limit", s->cache_limit_bytes);
+    tool_devices_add(c, s);
 }
 
 void tool_serve_node_args(tool_command *ret, const tool_serve *s, const char *role)
