@@ -62,7 +62,8 @@ static const bt_opt opts[] = {
     BT_CACHE_LIMIT_OPT("Machine", config, cache_limit_bytes),
     {.group = "Output", .letter = 'o', .name = "timeline", .value = "FILE", BT_OPT_AT(config, output),
      .type = BT_OPT_STRING, .example = "request.html",
-     .help = "the picture: a page (.html), or events that Perfetto and Chrome open (.json)"},
+     .help =
+         "the picture: a page (.html), or a trace for Perfetto (.pftrace; .json, which Chrome opens too)"},
     {.group = "Output", .name = "by-length", BT_OPT_AT(config, by_length), .type = BT_OPT_FLAG,
      .help = "the first token of other lengths of prompt too, up to --ctx-size, under each schedule"},
     {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
