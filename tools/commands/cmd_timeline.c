@@ -149,6 +149,14 @@ static double ms(uint64_t ns) { return (double)ns / 1e6; }
 static double percent(uint64_t part, uint64_t of) { return of ? 100.0 * (double)part / (double)of : 0; }
 static const char *const policy_names[] = {BT_STAGE_POLICY_NAMES};
 
+static const char *const ways[] = {BT_SPLIT_NAMES};
+
+/* What an engine waits until the first token. */
+static uint64_t bubbles(const bt_schedule_result *r, bt_schedule_engine engine)
+{
+    return r->makespan_ns - r->busy_ns[engine];
+}
+
 static const char *const policy_words[] = {"  in program order", "  as a pipeline", "  out of order",
                                            "  linears divided"};
 
@@ -192,9 +200,13 @@ static bt_err draw(const config *c, const subject *s, const tool_modelled_result
     for (int i = 0; i < BT_STAGE_POLICIES; i++)
         add_fact(f, &n, policy_words[i], "%.3f ms", ms(r->schedule[i].makespan_ns));
     add_fact(f, &n, "chunks", "%zu of %zu stages", r->chunks, r->stages);
-    add_fact(f, &n, "NPU busy", "%.1f %%", percent(drawn->busy_ns[BT_SCHEDULE_NPU], drawn->makespan_ns));
-    add_fact(f, &n, "companion busy", "%.1f %%",
+    add_fact(f, &n, "NPU busy in prefill", "%.1f %%",
+             percent(drawn->busy_ns[BT_SCHEDULE_NPU], drawn->makespan_ns));
+    add_fact(f, &n, "  its bubbles", "%.3f ms", ms(bubbles(drawn, BT_SCHEDULE_NPU)));
+    add_fact(f, &n, "companion busy in prefill", "%.1f %%",
              percent(drawn->busy_ns[BT_SCHEDULE_COMPANION], drawn->makespan_ns));
+    for (int i = 0; r->policy == BT_STAGE_SPLIT && i < BT_SPLIT_WAYS; i++)
+        if (r->ways[i]) add_fact(f, &n, "linears", "%" PRIu64 " %s", r->ways[i], ways[i]);
     bt_num_size_text(size, sizeof size, r->kv_bytes);
     add_fact(f, &n, "KV", "%s", size);
     add_fact(f, &n, "link busy", "%.3f ms", ms(r->link_busy_ns));
@@ -273,8 +285,6 @@ static void print_lengths(const lengths *l)
     putchar('\n');
 }
 
-static const char *const ways[] = {BT_SPLIT_NAMES};
-
 static json_t *ways_json(const tool_modelled_result *r)
 {
     json_t *o = json_object();
@@ -289,9 +299,10 @@ static int show_json(const config *c, const subject *s, const tool_modelled_resu
     for (int i = 0; i < BT_STAGE_POLICIES; i++) {
         const bt_schedule_result *x = &r->schedule[i];
         json_array_append_new(list,
-                              json_pack("{s:s,s:f,s:f,s:f}", "schedule", policy_names[i], "ttft_ms",
+                              json_pack("{s:s,s:f,s:f,s:f,s:f}", "schedule", policy_names[i], "ttft_ms",
                                         ms(x->makespan_ns), "npu_busy_ms", ms(x->busy_ns[BT_SCHEDULE_NPU]),
-                                        "companion_busy_ms", ms(x->busy_ns[BT_SCHEDULE_COMPANION])));
+                                        "companion_busy_ms", ms(x->busy_ns[BT_SCHEDULE_COMPANION]),
+                                        "npu_bubble_ms", ms(bubbles(x, BT_SCHEDULE_NPU))));
     }
     const double steps = c->answer_tokens > 1 ? (double)(c->answer_tokens - 1) : 1;
     json_t *object =
@@ -314,12 +325,13 @@ static int show_people(const config *c, const subject *s, const tool_modelled_re
     printf("modelled: %" PRId64 " tokens on %s with %s, %" PRId64 " from %s; %zu chunks of %zu stages\n\n",
            c->prompt_tokens, s->npu.name, s->companion.name, c->answer_tokens, s->decode.name, r->chunks,
            r->stages);
-    printf("  %-10s %16s %10s %16s\n", "schedule", "first token ms", "NPU busy", "companion busy");
+    printf("  %-10s %16s %10s %16s %16s\n", "schedule", "first token ms", "NPU busy", "NPU bubbles ms",
+           "companion busy");
     for (int i = 0; i < BT_STAGE_POLICIES; i++) {
         const bt_schedule_result *x = &r->schedule[i];
-        printf("%c %-10s %16.3f %8.1f %% %14.1f %%\n", i == (int)r->policy ? '*' : ' ', policy_names[i],
-               ms(x->makespan_ns), percent(x->busy_ns[BT_SCHEDULE_NPU], x->makespan_ns),
-               percent(x->busy_ns[BT_SCHEDULE_COMPANION], x->makespan_ns));
+        printf("%c %-10s %16.3f %8.1f %% %16.3f %14.1f %%\n", i == (int)r->policy ? '*' : ' ',
+               policy_names[i], ms(x->makespan_ns), percent(x->busy_ns[BT_SCHEDULE_NPU], x->makespan_ns),
+               ms(bubbles(x, BT_SCHEDULE_NPU)), percent(x->busy_ns[BT_SCHEDULE_COMPANION], x->makespan_ns));
     }
     printf("\n  linears under split:");
     for (int i = 0; i < BT_SPLIT_WAYS; i++) printf("%s %" PRIu64 " %s", i ? "," : "", r->ways[i], ways[i]);
