@@ -222,6 +222,10 @@ test-cli: all
 test-clients: all
 	@sh deploy/model.sh > /dev/null
 	@sh tests/clients/run.sh $(B)
+## check-timeline: traces of `baton timeline` read with Perfetto's protobuf bindings, from PyPI
+check-timeline: all
+	@sh deploy/model.sh > /dev/null
+	@sh tests/clients/timeline.sh $(B)
 ## test-openapi: schemathesis from PyPI asks a gateway by its own description: make test-openapi CASES=50 (a path, at most)
 test-openapi: all
 	@sh deploy/model.sh > /dev/null
@@ -326,7 +330,7 @@ help:
 clean:
 	rm -rf build bin
 
-.PHONY: all deps model demo test test-cli test-clients test-openapi test-emulated test-rows simtest fuzz lint format analyze bench bench-peers docs install uninstall help clean FORCE
+.PHONY: all deps model demo test test-cli test-clients check-timeline test-openapi test-emulated test-rows simtest fuzz lint format analyze bench bench-peers docs install uninstall help clean FORCE
 .SECONDARY:
 .DEFAULT_GOAL := all
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
