@@ -220,7 +220,7 @@ bt_err dc_brain_new(dc_brain **ret, const dc_config *c, bt_fault *fault)
     const uint32_t longest =
         (uint32_t)(((uint64_t)c->hello.ctx_tokens + c->page_tokens - 1) / c->page_tokens);
     bt_err e = bt_kv_book_new(&b->book, c->pages_total, c->page_tokens, c->slots,
-                              longest < c->pages_total ? longest : c->pages_total, fault);
+                              longest < c->pages_total ? longest : c->pages_total, c->prompts, fault);
     if (e == BT_OK && (!b->records || !b->links || !b->acts))
         e = bt_fail(fault, BT_ENOMEM, "decode node: out of memory");
     if (e < 0) {

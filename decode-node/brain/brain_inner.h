@@ -32,7 +32,7 @@ typedef struct dc_record {
     bt_xfer_recv recv;    /* until DC_RUNNING */
     int32_t commit_token; /* token 0 as COMMIT has it */
     int64_t resend_us;
-    void *block;               /* owns log probabilities, bias, prompt and ids */
+    void *block;               /* owns prompt, ids, log probabilities and bias */
     int32_t *ids;              /* [max_tokens] from index 0 */
     bt_msg_logprob *logprobs;  /* [max_tokens], where asked for */
     uint32_t ids_len, acked;   /* known; wanted next by the gateway */

@@ -50,7 +50,7 @@ void pf_attempt_reap(pf_brain *b)
     for (uint32_t i = 0; i < b->attempts.end; i++) {
         pf_record *r = &b->records[i];
         if (r->a->state != BT_ATTEMPT_OVER) continue;
-        free(r->ids);
+        free(r->block);
         bt_attempts_clear(&b->attempts, r->a);
         *r = (pf_record){.a = r->a};
     }

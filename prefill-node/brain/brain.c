@@ -3,6 +3,7 @@
 #include "prefill-node/brain/brain_inner.h"
 #include "kv/kv_header.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,16 +42,28 @@ static pf_record *room(pf_brain *b, uint32_t *ret_slot, const char **ret_why)
     return pf_unused(b);
 }
 
-/* The prompt and then the bias list in one block; NULL: out of memory. */
-static int32_t *copy_ids(const bt_msg_prefill *w)
+/* The prompt and then the bias list in one block, and the record of it all; false: out of memory. */
+static bool keep(pf_brain *b, pf_record *r, const bt_msg_prefill *w)
 {
-    const size_t ids_bytes = w->ids_len * sizeof(int32_t),
+    const bt_prompt_view prompt = {w->ids_len, w->ids, w->hashes};
+    const size_t prompt_bytes = bt_prompt_bytes(&prompt),
                  bias_bytes = w->sampling.bias_len * sizeof(bt_sample_bias);
-    int32_t *ids = malloc(ids_bytes + bias_bytes);
-    if (!ids) return NULL;
-    memcpy(ids, w->ids, ids_bytes);
-    if (bias_bytes) memcpy(ids + w->ids_len, w->sampling.bias, bias_bytes);
-    return ids;
+    static_assert(_Alignof(bt_sample_bias) <= 4, "the bias follows the prompt as it is");
+    uint8_t *block = malloc(prompt_bytes + bias_bytes);
+    if (!block) return false;
+    *r = (pf_record){.a = r->a,
+                     .block = block,
+                     .prompt = bt_prompt_copy(block, &prompt),
+                     .covered_tokens = w->covered_tokens,
+                     .decode = w->decode,
+                     .ticket = w->ticket,
+                     .sampling = w->sampling,
+                     .accepted_us = b->now_us,
+                     .said_us = b->now_us,
+                     .turn = ++b->turns};
+    if (bias_bytes) memcpy(block + prompt_bytes, w->sampling.bias, bias_bytes);
+    r->sampling.bias = (const bt_sample_bias *)(const void *)(block + prompt_bytes);
+    return true;
 }
 
 static bool is_possible(pf_brain *b, const bt_msg *m)
@@ -63,6 +76,10 @@ static bool is_possible(pf_brain *b, const bt_msg *m)
         snprintf(text, sizeof text, "a prompt of %u tokens, but this node holds %llu at most", w->ids_len,
                  (unsigned long long)most);
         refuse(b, &m->ref, BT_ELIMIT, 0, text);
+        return false;
+    }
+    if (b->cfg.prompts == BT_PROMPT_BY_IDS ? !w->ids : !w->hashes.of) {
+        refuse(b, &m->ref, BT_EARG, 0, "the prompt is not given by what this node knows prompts by");
         return false;
     }
     if (w->covered_tokens > w->ids_len ||
@@ -102,23 +119,11 @@ static void on_prefill(pf_brain *b, const bt_msg *m)
         refuse(b, &m->ref, BT_EAGAIN, 100, why);
         return;
     }
-    int32_t *ids = copy_ids(w);
-    if (!ids) {
+    if (!keep(b, r, w)) {
         refuse(b, &m->ref, BT_ENOMEM, 1000, "out of memory");
         return;
     }
-    *r = (pf_record){.a = r->a,
-                     .ids = ids,
-                     .ids_len = w->ids_len,
-                     .covered_tokens = w->covered_tokens,
-                     .decode = w->decode,
-                     .ticket = w->ticket,
-                     .sampling = w->sampling,
-                     .accepted_us = b->now_us,
-                     .said_us = b->now_us,
-                     .turn = ++b->turns};
     bt_attempts_take(&b->attempts, r->a, &m->ref, slot, PF_WAITING);
-    r->sampling.bias = (const bt_sample_bias *)(ids + w->ids_len);
     if (!pf_pages_take(b, r, &why) || !pf_links_want(b, &w->decode, &w->decode_key, w->kv_endpoint, &why)) {
         bt_kv_book_release(b->book, slot);
         bt_attempts_leave_slot(&b->attempts, r->a);
@@ -344,7 +349,7 @@ bt_err pf_brain_new(pf_brain **ret, const pf_config *c, bt_fault *fault)
 void pf_brain_free(pf_brain *b)
 {
     if (!b) return;
-    for (uint32_t i = 0; b->records && i < b->attempts.len; i++) free(b->records[i].ids);
+    for (uint32_t i = 0; b->records && i < b->attempts.len; i++) free(b->records[i].block);
     for (uint32_t i = 0; b->sends && i < b->cfg.slots; i++) bt_xfer_send_done(&b->sends[i]);
     pf_pages_free(b);
     bt_attempts_free(&b->attempts);

@@ -38,6 +38,7 @@ typedef struct pf_config {
     uint32_t slots;     /* attempts at once, 1..1024 */
     uint32_t workers;   /* COMPUTEs at once, 1..slots */
     uint32_t pages_total, page_tokens; /* the KV pool; a page is a multiple of 16 tokens, at most 256 */
+    bt_prompt_by prompts;              /* what beginnings of prompts are known by: ids; hashes in simulations */
     uint32_t links_max;                /* decode nodes at once */
     uint32_t min_overlap_tokens;       /* 64 */
     uint32_t block_tokens;             /* longest block, a multiple of 16; 256 */
@@ -157,9 +158,9 @@ typedef struct pf_action {
             bt_msg msg;
         } bulk;
         pf_block block;
-        /* ids and sampling.bias are borrowed until the slot's end, pages during the step: numbers in token order, the
-         * slot's until RELEASE. Rows of tokens below from_row are in place, and shared: they are read only. from_row
-         * is a multiple of 16. */
+        /* ids (NULL where the prompt has hashes alone) and sampling.bias are borrowed until the slot's end, pages
+         * during the step: numbers in token order, the slot's until RELEASE. Rows of tokens below from_row are in
+         * place, and shared: they are read only. from_row is a multiple of 16. */
         struct {
             uint32_t slot;
             const int32_t *ids;

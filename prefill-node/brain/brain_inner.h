@@ -23,8 +23,8 @@ enum { PF_WAITING = BT_ATTEMPT_OWN, PF_COMPUTING, PF_SENDING, PF_COMMITTED }; /*
 typedef struct pf_record {
     bt_attempt *a; /* attempts.all[the same index]; always. Its slot says which transfer is its own, sends[slot], and
                       which sequence of the book has its pages */
-    int32_t *ids;
-    uint32_t ids_len;                  /* owned; sampling.bias lies behind them */
+    void *block;   /* owns the prompt, and the bias */
+    bt_prompt_view prompt;             /* from 1 token on */
     uint32_t covered_tokens, from_row; /* rows that D has; rows in shared pages */
     bt_incarnation decode;
     bt_ticket ticket;

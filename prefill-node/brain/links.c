@@ -292,7 +292,7 @@ static void commit(pf_brain *b, pf_link *l, pf_record *r)
     bt_msg *m = to_decode(b, l, BT_MSG_COMMIT);
     m->ref = r->a->ref;
     m->u.commit.ticket = r->ticket;
-    m->u.commit.prompt_tokens = r->ids_len;
+    m->u.commit.prompt_tokens = r->prompt.tokens;
     m->u.commit.first_token = r->first.token;
     m->u.commit.kv_bytes = r->done.kv_bytes;
 }
