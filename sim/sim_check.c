@@ -106,7 +106,8 @@ void sim_check_gone(sim_world *w, const sim_item *it)
 void sim_check_place(sim_world *w, uint32_t self, const dc_block *b)
 {
     const dc_brain *d = w->processes[self].dc;
-    const dc_record *r = dc_by_slot(d, b->slot);
+    const bt_attempt *a = bt_attempts_by_slot(&d->attempts, b->slot);
+    const dc_record *r = a ? &d->records[a - d->attempts.all] : NULL;
     if (!r) {
         sim_broken(w, "node %u places a block into a slot that nobody holds", self);
         return;

@@ -70,21 +70,24 @@ static bt_prompt_view prompt_of(const bt_msg_reserve *w)
     return (bt_prompt_view){w->prompt_tokens, w->ids, w->hashes};
 }
 
+uint32_t dc_memory_counted(const dc_brain *b, const dc_record *r)
+{
+    if (r->a->state != DC_RESERVED && r->a->state != DC_RUNNING) return 0;
+    const uint32_t all = pages_for(b, with_growth(b, &r->wish, r->wish.generated_len)),
+                   held = dc_memory_pages(b, r);
+    return all > held ? all - held : 0;
+}
+
 bool dc_memory_has_room(dc_brain *b, const bt_msg_reserve *w)
 {
-    uint64_t counted = 0;
-    for (const dc_record *r = NULL; (r = dc_next(b, r));) {
-        if (dc_memory_waits(r) || r->a->state == DC_PREEMPTING) return false;
-        if (r->a->state != DC_RESERVED && r->a->state != DC_RUNNING) continue;
-        const uint32_t all = pages_for(b, with_growth(b, &r->wish, r->wish.generated_len)),
-                       held = dc_memory_pages(b, r);
-        if (all > held) counted += all - held;
-    }
+    dc_orders_settle(b);
+    if (b->waiting_len > 0 || b->preempting > 0) return false;
     const uint64_t class = BT_BREAK(wrong_class_shared) ? 0 : w->is_local ? b->own_class : w->prefill_class;
     const bt_prompt_view prompt = prompt_of(w);
     const uint32_t most = most_shared(w, w->is_local),
                    shared = bt_kv_book_match(b->book, class, &prompt, most);
-    return counted + pages_for(b, with_growth(b, w, w->generated_len)) - shared / b->cfg.page_tokens <=
+    return b->counted_pages + pages_for(b, with_growth(b, w, w->generated_len)) -
+               shared / b->cfg.page_tokens <=
            bt_kv_book_room_after(b->book, class, &prompt, most);
 }
 
