@@ -456,8 +456,8 @@ void sim_check_all(sim_world *w)
         const sim_process *p = &w->processes[i];
         if (!p->is_alive || p->is_stopped) continue;
         check_owners(w, i);
-        if (p->pf ? !bt_kv_book_is_sound(p->pf->book) : !dc_brain_is_sound(p->dc))
-            sim_broken(w, "the book of pages of node %u does not agree with itself", i);
+        if (p->pf ? !pf_brain_is_sound(p->pf) : !dc_brain_is_sound(p->dc))
+            sim_broken(w, "the books of node %u do not agree with themselves", i);
     }
     for (uint32_t g = 0; g < w->o.gateways; g++) {
         note_heard(w, g);

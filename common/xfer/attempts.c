@@ -1,6 +1,5 @@
 /* Knows which attempts a node holds, and who of them holds which slot. See attempts.h. */
 #include "xfer/attempts.h"
-#include "base/hash.h"
 #include "xfer/step.h"
 
 #include <assert.h>
@@ -14,11 +13,7 @@ static uint32_t place_of(const bt_attempts *t, const bt_attempt *a) { return (ui
 
 static uint32_t *bucket_of(const bt_attempts *t, const bt_request_ref *ref)
 {
-    struct {
-        bt_incarnation owner;
-        uint64_t number;
-    } key = {ref->owner, ref->number};
-    return &t->by_ref[bt_hash64(&key, sizeof key) & t->by_ref_mask];
+    return &t->by_ref[bt_request_hash(ref) & t->by_ref_mask];
 }
 
 bt_err bt_attempts_new(bt_attempts *t, uint32_t slots)

@@ -27,6 +27,15 @@ enum {
     BT_ATTEMPT_OWN,       /* the first of the node's own states: it is at work, and holds a slot */
 };
 
+/* A process as a key of an order. */
+static inline bt_order_key bt_incarnation_key(const bt_incarnation *who)
+{
+    bt_order_key k;
+    __builtin_memcpy(&k.hi, who->bytes, sizeof k.hi);
+    __builtin_memcpy(&k.lo, who->bytes + sizeof k.hi, sizeof k.lo);
+    return k;
+}
+
 typedef struct bt_attempt {
     unsigned state;
     uint32_t slot; /* BT_NO_SLOT: none */

@@ -11,9 +11,9 @@
  * before it:
  *
  *   brain_inner.c   making actions, finding attempts
- *   orders.c        who waits, who is youngest, what is due: so that no step looks at all attempts
  *   memory.c        KV pages and the swap store
  *   attempt.c       the life of an attempt, and what its owner is told
+ *   orders.c        who waits, who is youngest, what is due: so that no step looks at all attempts
  *   reserve.c       reservations
  *   preempt.c       who waits for pages, who must give them up
  *   work.c          what the worker says
@@ -76,6 +76,7 @@ struct dc_brain {
     uint64_t own_class; /* of this node's prefill engine */
     uint32_t swap_used;
     dc_link *links;
+    bt_order peers;         /* links in use, by prefill node */
     bt_order waiting;       /* for pages, the oldest first */
     bt_order running;       /* the youngest first */
     uint64_t counted_pages; /* beside what reserved and running ones hold: until their first tokens, and some growth */
@@ -112,7 +113,8 @@ dc_record *dc_orders_youngest(dc_brain *b); /* who runs; NULL */
 bool dc_orders_agree(const dc_brain *b);    /* with a look at all: for tests and the simulator */
 
 /* ---- memory.c ---- */
-bool dc_memory_has_room(dc_brain *b, const bt_msg_reserve *w); /* for its prompt, and for what is counted beside it */
+/* for its prompt, and for what is counted beside it; settled */
+bool dc_memory_has_room(dc_brain *b, const bt_msg_reserve *w);
 /* pages of the prompt; returns the rows in place, shared ones */
 uint32_t dc_memory_place_prompt(dc_brain *b, dc_record *r);
 /* So many rows are in place in every layer: those of the prompt may be shared. */

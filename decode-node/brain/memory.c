@@ -80,7 +80,6 @@ uint32_t dc_memory_counted(const dc_brain *b, const dc_record *r)
 
 bool dc_memory_has_room(dc_brain *b, const bt_msg_reserve *w)
 {
-    dc_orders_settle(b);
     if (b->waiting_len > 0 || b->preempting > 0) return false;
     const uint64_t class = BT_BREAK(wrong_class_shared) ? 0 : w->is_local ? b->own_class : w->prefill_class;
     const bt_prompt_view prompt = prompt_of(w);

@@ -6,14 +6,17 @@
 
 bt_err dc_orders_new(dc_brain *b)
 {
-    const bt_err e = bt_order_init(&b->waiting, b->attempts.len, 1);
-    return e < 0 ? e : bt_order_init(&b->running, b->attempts.len, 1);
+    const bool ok = bt_order_init(&b->waiting, b->attempts.len, 1) == BT_OK &&
+                    bt_order_init(&b->running, b->attempts.len, 1) == BT_OK &&
+                    bt_order_init(&b->peers, b->cfg.links_max, 1) == BT_OK;
+    return ok ? BT_OK : BT_ENOMEM;
 }
 
 void dc_orders_free(dc_brain *b)
 {
     bt_order_done(&b->waiting);
     bt_order_done(&b->running);
+    bt_order_done(&b->peers);
 }
 
 static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }

@@ -24,6 +24,7 @@ static dc_record *room(dc_brain *b, const bt_msg_reserve *w, uint32_t *ret_slot,
     *ret_slot = bt_attempts_unused_slot(&b->attempts);
     if (*ret_slot == BT_NO_SLOT) return NULL;
     *ret_why = "too few KV pages are free";
+    dc_orders_settle(b);
     if (!dc_memory_has_room(b, w)) return NULL;
     *ret_why = "too many reports wait for their acknowledgement";
     return dc_unused(b);

@@ -124,7 +124,10 @@ static void on_prefill(pf_brain *b, const bt_msg *m)
         return;
     }
     bt_attempts_take(&b->attempts, r->a, &m->ref, slot, PF_WAITING);
-    if (!pf_pages_take(b, r, &why) || !pf_links_want(b, &w->decode, &w->decode_key, w->kv_endpoint, &why)) {
+    const bool is_taken =
+        pf_pages_take(b, r, &why) && pf_links_want(b, &w->decode, &w->decode_key, w->kv_endpoint, &why);
+    (void)pf_touch(b, r->a); /* its link may be new */
+    if (!is_taken) {
         bt_kv_book_release(b->book, slot);
         bt_attempts_leave_slot(&b->attempts, r->a);
         bt_attempts_bury(&b->attempts, r->a);
@@ -208,7 +211,8 @@ static void on_control(pf_brain *b, uint32_t gate, const bt_msg *m)
 
 static void expire(pf_brain *b)
 {
-    for (pf_record *r = NULL; (r = pf_next(b, r));) {
+    bt_attempts_ripen(&b->attempts, b->now_us);
+    for (pf_record *r; (r = pf_touch(b, bt_attempts_next_ripe(&b->attempts)));) {
         if (!bt_attempt_is_wanted(r->a)) continue;
         if (bt_attempt_is_expired(r->a, b->now_us)) {
             b->n.leases_ended++;
@@ -223,22 +227,15 @@ static void expire(pf_brain *b)
             pf_attempt_say(b, r);
         }
     }
+    pf_orders_settle(b); /* heartbeats tell the load */
     bt_gates_tick(&b->gates, b->now_us);
     pf_links_expire(b);
 }
 
-static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
-
 int64_t pf_brain_due_us(const pf_brain *b)
 {
-    int64_t due = bt_gates_due_us(&b->gates);
-    if (b->gates.left) return due;
-    due = earlier(due, earlier(pf_links_due_us(b), bt_attempts_due_us(&b->attempts)));
-    for (const pf_record *r = NULL; (r = pf_next(b, r));) {
-        if (pf_attempt_owes(r)) due = earlier(due, r->resend_us);
-        if (r->a->state == PF_SENDING) due = earlier(due, r->progress_us + b->cfg.link_us);
-    }
-    return due;
+    const int64_t due = bt_gates_due_us(&b->gates), own = pf_orders_due_us(b);
+    return b->gates.left || due < own ? due : own;
 }
 
 static void leave(pf_brain *b)
@@ -333,7 +330,7 @@ bt_err pf_brain_new(pf_brain **ret, const pf_config *c, bt_fault *fault)
     b->records = calloc(b->attempts.len, sizeof *b->records);
     b->links = calloc(c->links_max, sizeof *b->links);
     b->acts = malloc(b->acts_cap * sizeof *b->acts);
-    bool ok = b->records && b->sends && b->links && b->acts;
+    bool ok = b->records && b->sends && b->links && b->acts && pf_orders_new(b) == BT_OK;
     for (uint32_t i = 0; ok && i < c->slots; i++)
         ok = bt_xfer_send_init(&b->sends[i], c->hello.kv.layers, c->unsent_max) == BT_OK;
     const bt_err e = ok ? pf_pages_new(b, fault) : bt_fail(fault, BT_ENOMEM, "prefill node: out of memory");
@@ -353,6 +350,7 @@ void pf_brain_free(pf_brain *b)
     for (uint32_t i = 0; b->sends && i < b->cfg.slots; i++) bt_xfer_send_done(&b->sends[i]);
     pf_pages_free(b);
     bt_attempts_free(&b->attempts);
+    pf_orders_free(b);
     free(b->records);
     free(b->sends);
     free(b->links);
@@ -368,7 +366,7 @@ bt_load pf_brain_load(const pf_brain *b)
     load.pages_cached = bt_kv_book_cached(b->book);
     load.rss_bytes = b->rss_bytes;
     bt_attempts_load_device(&load, &b->device);
-    for (const pf_record *r = NULL; (r = pf_next(b, r));) load.queued += r->a->state == PF_WAITING;
+    load.queued = b->waiting_len;
     return load;
 }
 
@@ -378,3 +376,4 @@ void pf_brain_set_rss(pf_brain *b, uint64_t rss_bytes) { b->rss_bytes = rss_byte
 void pf_brain_set_role_may(pf_brain *b, bt_role_may may) { b->gates.role_may = may; }
 bool pf_brain_is_welcome(const pf_brain *b) { return bt_gates_is_welcome(&b->gates); }
 const pf_counters *pf_brain_counters(const pf_brain *b) { return &b->n; }
+bool pf_brain_is_sound(const pf_brain *b) { return bt_kv_book_is_sound(b->book) && pf_orders_agree(b); }

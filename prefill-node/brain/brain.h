@@ -214,4 +214,5 @@ void pf_brain_set_device(pf_brain *b, const bt_msg_device_work *sum);
 void pf_brain_set_role_may(pf_brain *b, bt_role_may may);
 bool pf_brain_is_welcome(const pf_brain *b); /* some gateway has taken this node in */
 const pf_counters *pf_brain_counters(const pf_brain *b);
+bool pf_brain_is_sound(const pf_brain *b); /* its counts agree with each other: for tests and the simulator, O(pages) */
 #endif

@@ -32,13 +32,9 @@ static void start(pf_brain *b, pf_record *r)
 void pf_work_start(pf_brain *b)
 {
     for (;;) {
-        uint32_t busy = 0;
-        pf_record *first = NULL;
-        for (pf_record *r = NULL; (r = pf_next(b, r));) {
-            busy += r->in_worker;
-            if (r->a->state == PF_WAITING && (!first || r->turn < first->turn)) first = r;
-        }
-        if (!first || busy >= b->cfg.workers) return;
+        pf_orders_settle(b);
+        pf_record *first = b->busy < b->cfg.workers ? pf_orders_waiting(b) : NULL;
+        if (!first) return;
         start(b, first);
     }
 }
