@@ -35,6 +35,7 @@ prefill-node/brain : base kv wire xfer
 prefill-node       : base kernels npu/compile sample kv wire engine node prefill-node/brain
 decode-node/brain  : base kv wire xfer
 decode-node        : base kernels model npu/compile sample kv wire engine node decode-node/brain
+sim/cluster        : base graph device npu/pkg kv wire xfer gateway/brain prefill-node/brain decode-node/brain
 sim                : base kv wire gateway/brain prefill-node/brain decode-node/brain
 tools              : base text model npu/pkg npu/compile kv
 tools/bench        : base kernels model graph kv engine tools
