@@ -3,10 +3,10 @@
 #include "base/clock.h"
 #include "base/num.h"
 #include "device/profile_words.h"
+#include "engine/costs.h"
 #include "gateway/http/options.h"
 #include "kv/kv_dtype.h"
 #include "model/weights.h"
-#include "tools/commands/run_device.h"
 #include "tools/replay/report.h"
 #include "tools/simulate/load.h"
 #include "tools/simulate/range.h"
@@ -198,7 +198,7 @@ static bt_err shape_of(bt_dims *ret, const char *name, bt_fault *fault)
     }
     const bt_err e = tool_open_model(&m, NULL, name, fault);
     if (e == BT_OK) {
-        *ret = tool_device_dims(m);
+        *ret = bt_costs_dims(m);
         bt_model_close(m);
         return BT_OK;
     }
