@@ -223,11 +223,14 @@ static bt_err read_root(bt_profile *p, const json_t *root, bt_fault *fault)
 
 bt_err bt_profile_parse(bt_profile *ret, const char *json, size_t len, bt_fault *fault)
 {
-    bt_profile p = {.output_bits = 16, .range_shapes = true};
+    bt_profile p;
     bt_fault inner = {""};
     json_error_t je;
     if (len > BT_PROFILE_MAX_BYTES)
         return bt_fail(fault, BT_ELIMIT, "profile: %zu bytes, at most %d", len, BT_PROFILE_MAX_BYTES);
+    memset(&p, 0, sizeof p); /* its gaps too: npu/compile/compile.c names a package by all bytes */
+    p.output_bits = 16;
+    p.range_shapes = true;
     /* jansson bounds the depth of nesting itself, and refuses NUL characters. */
     json_t *root = json_loadb(json, len, JSON_REJECT_DUPLICATES, &je);
     if (!root) {
@@ -238,7 +241,7 @@ bt_err bt_profile_parse(bt_profile *ret, const char *json, size_t len, bt_fault 
     const bt_err e = read_root(&p, root, &inner);
     json_decref(root);
     if (e < 0) return bt_fail(fault, e, "profile: %s", inner.text);
-    *ret = p;
+    memcpy(ret, &p, sizeof p);
     return BT_OK;
 }
 

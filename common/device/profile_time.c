@@ -115,11 +115,13 @@ static bt_err bad_name(const char *name, bt_fault *fault)
 bt_err bt_profile_time_read(bt_profile_time *ret, const void *json, bt_fault *fault)
 {
     const json_t *object = json;
-    bt_profile_time t = {.is_given = true};
+    bt_profile_time t;
     bt_fault inner = {""};
     const char *name;
     json_t *value;
     bt_err e = BT_OK;
+    memset(&t, 0, sizeof t); /* its gaps too, as those of a profile */
+    t.is_given = true;
     if (!json_is_object(object)) return bt_fail(fault, BT_EFORMAT, "field 'time': an object");
     json_object_foreach((json_t *)(uintptr_t)object, name, value) {
         size_t f = 0;
@@ -131,7 +133,7 @@ bt_err bt_profile_time_read(bt_profile_time *ret, const void *json, bt_fault *fa
     }
     if (e == BT_OK) e = bt_profile_time_check(&t, &inner);
     if (e < 0) return bt_fail(fault, e, "field 'time': %.200s", inner.text);
-    *ret = t;
+    memcpy(ret, &t, sizeof t);
     return BT_OK;
 }
 

@@ -485,7 +485,7 @@ _baton()
         mapfile -t COMPREPLY < <(compgen -W "f16 int8 q4_0" -- "$cur")
         return ;;
     "baton timeline --schedule")
-        mapfile -t COMPREPLY < <(compgen -W "best serial fifo ooo" -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "best serial fifo ooo split" -- "$cur")
         return ;;
     "baton bench --decode-engine")
         mapfile -t COMPREPLY < <(compgen -W "npu host" -- "$cur")

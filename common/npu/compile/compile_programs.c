@@ -24,13 +24,13 @@ typedef struct programs {
     size_t sessions;
 } programs;
 
-/* op_max: bt_offload_new_measured. */
+/* op_max: as bt_offload_new. */
 static bt_err place_operators(bt_compile_job *j, const float *op_max, bt_fault *fault)
 {
     bt_offload_free(j->offload);
     j->offload = NULL;
-    const bt_err e = bt_offload_new_measured(&j->offload, j->graph, &j->profile, &j->o->recipe, j->o->npu_ops,
-                                             j->ctx_tokens, op_max, fault);
+    const bt_err e = bt_offload_new(&j->offload, j->graph, &j->profile, &j->o->recipe, j->o->npu_ops,
+                                    j->ctx_tokens, op_max, fault);
     if (e == BT_OK) j->npu_ops = j->offload->npu_ops;
     return e;
 }
