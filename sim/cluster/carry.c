@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-bt_random sim_cluster_random(sim_cluster *c)
+bt_random sim_cluster_random(const sim_cluster *c, bool is_looked_at)
 {
+    if (!is_looked_at) return (bt_random){{0}};
     return (bt_random){{bt_rng_u64(c->o.seed, 2 * c->events), bt_rng_u64(c->o.seed, 2 * c->events + 1)}};
 }
 

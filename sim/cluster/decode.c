@@ -113,7 +113,9 @@ static void tell(sim_cluster *c, sim_member *m, const dc_event *ev)
     size_t len = 1;
     pending[0] = *ev;
     for (size_t i = 0; i < len && c->broken == BT_OK; i++) {
-        const bt_random random = sim_cluster_random(c);
+        const bool is_reserve =
+            pending[i].type == DC_EV_CONTROL && pending[i].u.control.msg->type == BT_MSG_RESERVE;
+        const bt_random random = sim_cluster_random(c, is_reserve);
         const dc_actions acts = dc_brain_step(m->dc, &pending[i], sim_us(c->now_ns), &random);
         c->events++;
         for (size_t k = 0; k < acts.len; k++) {

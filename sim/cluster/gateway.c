@@ -44,7 +44,7 @@ bt_err sim_cluster_gateway_new(sim_cluster *c, bt_fault *fault)
 
 void sim_cluster_gateway_step(sim_cluster *c, const gw_event *ev)
 {
-    const bt_random random = sim_cluster_random(c);
+    const bt_random random = sim_cluster_random(c, ev->type == GW_EV_SUBMIT);
     const gw_actions acts = gw_brain_step(c->gw, ev, sim_us(c->now_ns), &random);
     c->events++;
     for (size_t i = 0; i < acts.len; i++) {

@@ -89,7 +89,8 @@ struct sim_cluster {
 enum { SIM_GATEWAY = UINT32_MAX }; /* as a place */
 
 static inline int64_t sim_us(int64_t ns) { return ns / 1000; }
-bt_random sim_cluster_random(sim_cluster *c);
+/* For a step that looks at it; zero for others, which come by the million. */
+bt_random sim_cluster_random(const sim_cluster *c, bool is_looked_at);
 void sim_cluster_break(sim_cluster *c, bt_err e, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 void sim_cluster_post(sim_cluster *c, const sim_event *e); /* life is set here */
 void sim_cluster_account(sim_member *m, const sim_cost_work *w);

@@ -132,7 +132,7 @@ void sim_cluster_prefill_step(sim_cluster *c, sim_member *m, const pf_event *ev)
     size_t len = 1;
     pending[0] = *ev;
     for (size_t i = 0; i < len && c->broken == BT_OK; i++) {
-        const bt_random random = sim_cluster_random(c);
+        const bt_random random = sim_cluster_random(c, false);
         const pf_actions acts = pf_brain_step(m->pf, &pending[i], sim_us(c->now_ns), &random);
         c->events++;
         for (size_t k = 0; k < acts.len; k++) {

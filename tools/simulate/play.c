@@ -348,13 +348,15 @@ static bt_err open_cluster(player *p, const uint32_t *prefill, const uint32_t *d
     const tool_simulate_setup *s = &b->s;
     sim_cluster_options o = s->cluster;
     const size_t first = groups_of(groups, 0, &s->prefill, b->prefill, b->prefill_pages, prefill);
+    uint32_t prefills = 0;
+    for (size_t i = 0; i < first; i++) prefills += groups[i].nodes;
     const size_t all = groups_of(groups, first, &s->decode, b->decode, b->decode_pages, decode);
     o.seed = s->seed;
     o.prefill = groups;
     o.prefills = s->is_colocated ? 0 : first;
     o.decode = groups + o.prefills;
     o.decodes = all - o.prefills;
-    o.can_prefill = s->is_colocated || !first || o.gw.local_below_tokens > 0;
+    o.can_prefill = s->is_colocated || !prefills || o.gw.local_below_tokens > 0;
     o.mixes = s->is_colocated;
     o.link = s->link;
     o.model = s->model;

@@ -109,7 +109,7 @@ static void draw(bt_buf *out, const tool_simulate_found *x, const tool_simulate_
     (void)bt_buf_fmt(out, "<text class='head' x='%d' y='28'>", LEFT);
     tool_chart_text(out, r->setup->model->name);
     (void)bt_buf_fmt(out, ": %.4g %% of requests keep the limits</text>\n", 100 * r->share);
-    tool_chart_begin(&c, "Clusters that carry the load (green), and those that do not");
+    tool_chart_begin(&c, "Decode nodes over prefill nodes: green carries the load, red does not");
     tool_chart_line(&c, "a", at, stairs(at, x, &c), false);
     for (size_t i = 0; i < x->tried.len; i++) dot(out, &c, &x->tried.point[i], false);
     if (x->cheapest < x->len) {

@@ -158,6 +158,18 @@ static void a_colocated_cluster_has_all_nodes_of_both_sides(void **state)
     done(d);
 }
 
+static void without_prefill_nodes_decode_nodes_compute_the_prompts(void **state)
+{
+    (void)state;
+    static const char *const none[] = {"0", "0:h100"};
+    for (size_t i = 0; i < 2; i++) {
+        played *d = play(none[i], "2", "in:500,out:20,rate:20", 50, NULL);
+        assert_int_equal(d->facts.prefill_nodes, 0);
+        assert_int_equal(d->figures.completed, 50);
+        done(d);
+    }
+}
+
 static void so_many_at_a_time_are_never_more(void **state)
 {
     (void)state;
@@ -214,6 +226,7 @@ int main(void)
         cmocka_unit_test(a_device_without_a_source_has_no_joules),
         cmocka_unit_test(the_same_again_gives_the_same_report),
         cmocka_unit_test(a_colocated_cluster_has_all_nodes_of_both_sides),
+        cmocka_unit_test(without_prefill_nodes_decode_nodes_compute_the_prompts),
         cmocka_unit_test(so_many_at_a_time_are_never_more),
         cmocka_unit_test(a_load_that_nodes_cannot_carry_is_said_to_be_one),
         cmocka_unit_test(waits_that_grow_to_the_end_are_an_overload_too),
