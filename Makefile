@@ -101,7 +101,7 @@ LIBS     := $(B)/libsim.a $(ROOMS:%=$(B)/lib%.a) $(B)/libbaton.a
 ## all: build the libraries and every program
 all: $(PROGS:%=bin/%)
 
-$(B)/bin/baton:         $(B)/programs/baton.o $(B)/libtools.a $(B)/libgateway.a $(B)/libbaton.a
+$(B)/bin/baton:         $(B)/programs/baton.o $(B)/libtools.a $(B)/libsim.a $(B)/libgateway.a $(B)/libprefill-node.a $(B)/libdecode-node.a $(B)/libbaton.a
 $(B)/bin/baton-gateway: $(B)/programs/baton_gateway.o $(B)/libgateway.a $(B)/libbaton.a
 $(B)/bin/baton-prefill: $(B)/programs/baton_prefill.o
 $(B)/bin/baton-decode:  $(B)/programs/baton_decode.o
