@@ -59,10 +59,11 @@ typedef struct dc_worker_event {
     uint32_t index;
     int32_t id; /* FIRST (0), TOKEN */
     bool has_logprob;
-    bt_msg_logprob logprob;            /* FIRST, TOKEN: where the sampling asks for it */
-    uint32_t tokens;                   /* NEED */
-    uint32_t rows;                     /* STOPPED: in place; a START with them and the tokens told so far goes on */
-    bt_finish reason;                  /* ENDED; with ERROR, text says why */
+    bt_msg_logprob logprob; /* FIRST, TOKEN: where the sampling asks for it */
+    uint32_t tokens;        /* NEED */
+    uint32_t rows;          /* STOPPED: in place; a START with them and the tokens told so far goes on */
+    bt_finish reason;       /* ENDED; with ERROR, code and text say why */
+    bt_err code;
     uint64_t wait_us, decode_us;       /* START, or FIRST, to the first step; first step to the end */
     uint32_t steps, drafted, accepted; /* ENDED, STOPPED: steps it took part in, drafts brought to them, and those that
                                           were right */
