@@ -1,9 +1,9 @@
 /* baton roofline: what arithmetic alone says of devices and models, and from which prompt length on a second
  * device pays. Nothing is run and nothing is measured. */
 #include "device/profile_words.h"
+#include "engine/costs.h"
 #include "model/model.h"
 #include "tools/commands/roofline_rows.h"
-#include "tools/commands/run_device.h"
 #include "tools/tool.h"
 
 #include <inttypes.h>
@@ -79,7 +79,7 @@ static bt_err shape_of(bt_dims *ret, const char *name, bt_fault *fault)
     }
     const bt_err e = tool_open_model(&m, NULL, name, fault);
     if (e < 0) return strchr(name, '/') ? e : no_shape(name, fault);
-    *ret = tool_device_dims(m);
+    *ret = bt_costs_dims(m);
     bt_model_close(m);
     return BT_OK;
 }

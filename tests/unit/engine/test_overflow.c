@@ -42,15 +42,22 @@ static void draw(int32_t *ids, size_t n, const bt_model *m, uint32_t seed)
     for (size_t i = 0; i < n; i++) ids[i] += ids[i] == HOT;
 }
 
-static bt_prefill *engine_of(const bt_model *m, const char *name, const bt_pkg *pkg, const char *policy,
-                             uint32_t elem_bytes)
+static bt_prefill *ordered_engine_of(const bt_model *m, const char *name, const bt_pkg *pkg,
+                                     const char *policy, uint32_t elem_bytes, bt_schedule_policy schedule)
 {
-    const bt_prefill_config c = {.engine = name, .pkg = pkg,        .want.shape_policy = policy,
-                                 .threads = 1,   .ctx_tokens = CTX, .kv_elem_bytes = elem_bytes};
+    const bt_prefill_config c = {.engine = name,      .pkg = pkg,        .want.shape_policy = policy,
+                                 .threads = 1,        .ctx_tokens = CTX, .kv_elem_bytes = elem_bytes,
+                                 .schedule = schedule};
     bt_prefill *p = NULL;
     bt_fault f;
     if (bt_prefill_new(&p, m, &c, &f) < 0) fail_msg("%s", f.text);
     return p;
+}
+
+static bt_prefill *engine_of(const bt_model *m, const char *name, const bt_pkg *pkg, const char *policy,
+                             uint32_t elem_bytes)
+{
+    return ordered_engine_of(m, name, pkg, policy, elem_bytes, BT_SCHEDULE_SERIAL);
 }
 
 static void on_kv(void *ud, uint32_t layer, size_t begin, size_t count)
@@ -96,9 +103,11 @@ static void a_prompt_with_such_a_key_ends_with_its_place_however_it_is_cut(void 
         check_prefill(p, kit.model, beyond, cut[i].told);
         bt_prefill_free(p);
         bt_pkg *pkg = npu_kit_compiled(kit.model, "w8a8", BT_PKG_OPS_LINEAR, cut[i].policy, CTX);
-        p = engine_of(kit.model, "npu", pkg, NULL, 2);
-        check_prefill(p, kit.model, beyond, cut[i].told);
-        bt_prefill_free(p);
+        for (int schedule = BT_SCHEDULE_SERIAL; schedule <= BT_SCHEDULE_OOO; schedule++) {
+            p = ordered_engine_of(kit.model, "npu", pkg, NULL, 2, (bt_schedule_policy)schedule);
+            check_prefill(p, kit.model, beyond, cut[i].told);
+            bt_prefill_free(p);
+        }
         bt_pkg_close(pkg);
     }
     engine_kit_done(&kit);
