@@ -71,6 +71,8 @@ $(B)/common/kernels/kernels.o: ISA := -include tests/emulated/cpu.h
 endif
 # The reference engine is plain loops; let the compiler vectorise them with the baseline instruction set.
 $(B)/common/ref/%.o: ISA := -O3
+# So are the looks at what goes into KV.
+$(B)/common/kernels/finite.o: ISA := -O3
 # So are the loops of the NPU's compiler.
 $(patsubst %,$(B)/common/npu/compile/%.o,calib fold gptq_ref hadamard sites rounding): ISA := -O3
 $(B)/common/npu/compile/gptq_avx2.o: ISA := $(AVX2) -O3
