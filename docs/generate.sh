@@ -165,11 +165,12 @@ environment() {
             has[$11, who] = 1; times[list, $11]++
             of[list, $11] = of[list, $11] (of[list, $11] == "" ? "" : ", ") who
         }
-        # what nearly every command reads is said by those that do not
+        # what nearly every command reads is said by those that do not, where they are fewer
         function commands(n,   i, but) {
             if (times["command", n] < 10) return of["command", n]
             for (i = 1; i <= count; i++) if (!((n, all[i]) in has)) but = but (but == "" ? "" : ", ") all[i]
-            return "all" (but == "" ? "" : " but " but)
+            but = "all" (but == "" ? "" : " but " but)
+            return length(but) < length(of["command", n]) ? but : of["command", n]
         }
         END { for (n in names) print "| `" n "` | " commands(n) " | " of["daemon", n] " |" }' "$work/options" | sort
 }

@@ -14,7 +14,7 @@ _baton()
     fi
     if [ "$program" = baton ]; then
         if [ "$COMP_CWORD" = 1 ]; then
-            mapfile -t COMPREPLY < <(compgen -W 'run chat up status role keygen compile cache inspect tokenize trace padding profiles roofline timeline bench replay compare perplexity help --help --version' -- "$cur")
+            mapfile -t COMPREPLY < <(compgen -W 'run chat up status role keygen compile cache inspect tokenize trace padding profiles roofline timeline plan bench replay compare perplexity help --help --version' -- "$cur")
             return
         fi
         program="baton ${COMP_WORDS[1]}"
@@ -146,6 +146,19 @@ _baton()
     "baton timeline --window" | \
     "baton timeline --threads" | "baton timeline -t" | \
     "baton timeline --cache-limit" | \
+    "baton plan --ctx-size" | "baton plan -c" | \
+    "baton plan --prefill" | \
+    "baton plan --decode" | \
+    "baton plan --link" | \
+    "baton plan --slots" | \
+    "baton plan --window" | \
+    "baton plan --speed" | \
+    "baton plan --n-predict" | "baton plan -n" | \
+    "baton plan --policy" | \
+    "baton plan --recipe" | \
+    "baton plan --kv-dtype" | \
+    "baton plan --slo" | \
+    "baton plan --rows" | \
     "baton bench --weights" | \
     "baton bench --quant" | \
     "baton bench --shape-policy" | \
@@ -293,6 +306,8 @@ _baton()
     "baton timeline --calib" | \
     "baton timeline --package" | \
     "baton timeline --timeline" | "baton timeline -o" | \
+    "baton plan --trace" | \
+    "baton plan --plan" | "baton plan -o" | \
     "baton bench --calib" | \
     "baton bench --package" | \
     "baton replay --api-key-file" | \
@@ -322,6 +337,7 @@ _baton()
     "baton trace --model" | "baton trace -m" | \
     "baton roofline --model" | "baton roofline -m" | \
     "baton timeline --model" | "baton timeline -m" | \
+    "baton plan --model" | "baton plan -m" | \
     "baton bench --model" | "baton bench -m" | \
     "baton replay --model" | "baton replay -m" | \
     "baton perplexity --model" | "baton perplexity -m" | \
@@ -360,6 +376,7 @@ _baton()
     "baton run --weights" | \
     "baton chat --weights" | \
     "baton up --weights" | \
+    "baton plan --decode-weights" | \
     "baton replay --weights" | \
     "baton perplexity --weights" | \
     "baton-prefill --weights" | \
@@ -404,6 +421,7 @@ _baton()
         mapfile -t COMPREPLY < <(compgen -W "text json" -- "$cur")
         return ;;
     "baton trace --format" | \
+    "baton plan --format" | \
     "baton replay --format")
         mapfile -t COMPREPLY < <(compgen -W "auto mooncake azure burstgpt splitwise vidur bailian sharegpt servegen lengths baton" -- "$cur")
         return ;;
@@ -415,6 +433,9 @@ _baton()
         return ;;
     "baton timeline --schedule")
         mapfile -t COMPREPLY < <(compgen -W "best serial fifo ooo" -- "$cur")
+        return ;;
+    "baton plan --by")
+        mapfile -t COMPREPLY < <(compgen -W "e2e ttft tpot joules memory programs padding" -- "$cur")
         return ;;
     "baton bench --decode-engine")
         mapfile -t COMPREPLY < <(compgen -W "npu host" -- "$cur")
@@ -452,6 +473,7 @@ _baton()
     "baton profiles") words="--json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton roofline") words="--model -m --profile --decode-profile --link --decode-weights --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton timeline") words="--model -m --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --companion --decode-profile --link --prompt-tokens -p --n-predict -n --schedule --window --threads -t --cache-limit --timeline -o --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton plan") words="--model -m --ctx-size -c --prefill --decode --link --decode-weights --slots --window --colocated --trace --format --speed --n-predict -n --policy --recipe --kv-dtype --any-bits --by --slo --rows --plan -o --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton bench") words="--model -m --engine --decode-engine --weights --kv-dtype --quant --shape-policy --profile --npu-ops --calib --require-npu --package --n-prompt -p --n-gen -n --batch --n-depth -d --repetitions -r --kernels --threads -t --isa --cache-limit --output -o --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton replay") words="--format --skip-bad --synthetic --limit --speed --rate --concurrency --jitter --streams --timeout --seed --prompts --block-tokens --answer-tokens --scale-lengths --fit --url --api-key-file --served-model --prefill --decode --local-prefill-below --policy --keys --max-queue --max-connections --recovery-timeout --capture --capture-text --capture-seal --capture-rotate --model -m --engine --decode-engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --slo --ramp --ramp-share --csv --report --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton compare") words="--seed --json --help -h --version -V --print-config --print-options --print-man" ;;
