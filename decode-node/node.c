@@ -7,9 +7,12 @@
 #include "decode-node/brain/brain.h"
 #include "decode-node/store.h"
 #include "decode-node/worker.h"
+#include "engine/costs.h"
 #include "kv/kv_pack.h"
+#include "node/node_device.h"
 #include "node/node_setup.h"
 #include "node/shell.h"
+#include "rt/alarm.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,6 +31,14 @@ typedef struct node {
     dc_worker *worker;
     bt_prefill *local; /* likewise; NULL: this node does not prefill */
     dc_store *store;
+    dc_worker_device *device; /* NULL: steps have no price */
+    bt_msg_device device_about;
+    bt_msg_device_work device_sum, step; /* of all steps; how late the last one was */
+    /* with a pace: a step that is not due yet; what the worker says waits behind it */
+    bt_alarm *alarm;
+    uint64_t worker_watch;
+    bool is_held;
+    dc_worker_event held;
     bt_msg_engine about; /* of the prefill engine; HELLO points to it */
     bt_link *bulk;
     uint64_t drafted, accepted; /* speculative decoding, of all sequences */
@@ -165,8 +176,12 @@ static void on_first(node *n, const dc_worker_event *w)
                                 .queue_us = w->u.first.queue_us,
                                 .prefill_us = w->u.first.prefill_us,
                                 .work = w->u.first.work,
+                                .device = w->device,
                                 .has_logprob = w->has_logprob,
                                 .logprob = w->logprob};
+    first.device.steps = 0;
+    first.device.paced_us = w->device.ns ? n->step.paced_us : 0;
+    first.device.late_us = w->device.ns ? n->step.late_us : 0;
     memcpy(first.top_ids, w->u.first.top_ids, sizeof first.top_ids);
     memcpy(first.top_logits, w->u.first.top_logits, sizeof first.top_logits);
     step(n, &(dc_event){.type = DC_EV_FIRST, .u.first = {w->slot, &first, w->u.first.kv_digest}});
@@ -181,18 +196,58 @@ static void on_ended(node *n, const dc_worker_event *w)
     step(n, &ev);
 }
 
+static void on_token(node *n, dc_worker_event *w)
+{
+    const bool has_price = w->device.ns > 0;
+    w->device.paced_us = n->step.paced_us;
+    w->device.late_us = n->step.late_us;
+    step(n, &(dc_event){.type = DC_EV_TOKEN,
+                        .u.token = {w->slot, w->index, w->id, w->has_logprob ? &w->logprob : NULL,
+                                    has_price ? &w->device : NULL}});
+}
+
+/* A step is over on the device too. */
+static void end_step(node *n, const dc_worker_event *w)
+{
+    const int64_t now = bt_clock_us();
+    bt_pace_count late = {0};
+    n->step = w->device;
+    if (n->alarm) {
+        bt_pace_ended(&late, w->begin_us, w->due_us, now);
+        dc_worker_go(n->worker, now);
+    }
+    n->step.paced_us = late.paced_us;
+    n->step.late_us = late.late_us;
+    bt_msg_device_work_add(&n->device_sum, &n->step);
+    dc_brain_set_device(n->brain, &n->device_sum);
+}
+
+/* False: it is kept back, and all behind it. The worker says nothing more before this one is let go. */
+static bool take_step(node *n, const dc_worker_event *w)
+{
+    n->is_held = n->alarm && w->due_us > bt_clock_us();
+    if (!n->is_held) {
+        end_step(n, w);
+        return true;
+    }
+    n->held = *w;
+    bt_loop_set_events(bt_shell_loop(n->shell), n->worker_watch, 0);
+    bt_alarm_set(n->alarm, w->due_us);
+    return false;
+}
+
 static void on_worker(void *ud, unsigned events)
 {
     node *n = ud;
     dc_worker_event w;
     (void)events;
-    for (int budget = EVENT_BUDGET; budget > 0 && dc_worker_next(n->worker, &w); budget--) {
+    for (int budget = EVENT_BUDGET; budget > 0 && !n->is_held && dc_worker_next(n->worker, &w); budget--) {
         switch (w.type) {
-        case DC_WORKER_FIRST: on_first(n, &w); break;
-        case DC_WORKER_TOKEN:
-            step(n, &(dc_event){.type = DC_EV_TOKEN,
-                                .u.token = {w.slot, w.index, w.id, w.has_logprob ? &w.logprob : NULL}});
+        case DC_WORKER_STEP:
+            if (!take_step(n, &w)) return;
             break;
+        case DC_WORKER_FIRST: on_first(n, &w); break;
+        case DC_WORKER_TOKEN: on_token(n, &w); break;
         case DC_WORKER_NEED: step(n, &(dc_event){.type = DC_EV_NEED, .u.need = {w.slot, w.tokens}}); break;
         case DC_WORKER_ENDED: on_ended(n, &w); break;
         case DC_WORKER_STOPPED:
@@ -204,6 +259,16 @@ static void on_worker(void *ud, unsigned events)
             n->accepted += w.accepted;
         }
     }
+}
+
+static void on_alarm(void *ud, unsigned events)
+{
+    node *n = ud;
+    if (!n->is_held) return;
+    n->is_held = false;
+    bt_loop_set_events(bt_shell_loop(n->shell), n->worker_watch, BT_LOOP_IN);
+    end_step(n, &n->held);
+    on_worker(n, events);
 }
 
 static void on_up(void *ud, uint32_t gateway)
@@ -273,7 +338,6 @@ static void describe_local(node *n, dc_config *bc)
 static bt_err open_brain(node *n, bt_fault *fault)
 {
     char endpoint[BT_SOCK_ENDPOINT_BYTES];
-    uint64_t id;
     dc_config bc = dc_config_defaults();
     bt_node_setup setup = {.role = BT_ROLE_DECODE,
                            .node_id = n->o->node->id,
@@ -300,6 +364,7 @@ static bt_err open_brain(node *n, bt_fault *fault)
            bc.hello.ctx_tokens, (uint64_t)bc.swap_pages * bc.page_tokens);
     if (n->o->node->ctx_size == 0 && bc.hello.ctx_tokens < n->model->hp.ctx)
         bt_log(BT_LOG_INFO, "--kv-memory holds less than the model's context of %u tokens", n->model->hp.ctx);
+    if (n->device) bc.hello.device = &n->device_about;
     describe_local(n, &bc);
     bt_log(BT_LOG_INFO, "taking KV at %s", bc.hello.kv_endpoint);
     const dc_worker_config wc = {.engine = n->engine,
@@ -308,13 +373,44 @@ static bt_err open_brain(node *n, bt_fault *fault)
                                  .slots = bc.slots,
                                  .page_tokens = bc.page_tokens,
                                  .chunk_tokens = (uint32_t)n->o->chunk_tokens,
-                                 .draft_max = (uint32_t)n->o->speculate};
+                                 .draft_max = (uint32_t)n->o->speculate,
+                                 .device = n->device};
     if ((e = dc_brain_new(&n->brain, &bc, fault)) < 0 || (e = dc_worker_new(&n->worker, &wc, fault)) < 0)
         return e;
     n->engine = NULL;
     n->local = NULL;
-    e = bt_loop_add_fd(&id, bt_shell_loop(n->shell), dc_worker_fd(n->worker), BT_LOOP_IN, on_worker, n);
+    if (n->device && n->device->pace.milli) {
+        e = bt_alarm_new(&n->alarm, bt_shell_loop(n->shell), on_alarm, n, fault);
+        if (e < 0) return e;
+    }
+    e = bt_loop_add_fd(&n->worker_watch, bt_shell_loop(n->shell), dc_worker_fd(n->worker), BT_LOOP_IN,
+                       on_worker, n);
     return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;
+}
+
+/* --decode-profile. A profile that describes a companion or a GPU decodes as well. */
+static bt_err open_device(node *n, bt_fault *fault)
+{
+    const bt_node_options *o = n->o->node;
+    const bt_pace pace = bt_node_device_pace(o);
+    if (!o->decode_profile && pace.milli)
+        return bt_fail(fault, BT_EARG,
+                       "--pace %s: nothing says how fast the steps of this node would be; it takes a "
+                       "--decode-profile, such as adreno-750",
+                       o->pace);
+    if (!o->decode_profile) return BT_OK;
+    dc_worker_device *d = n->device = calloc(1, sizeof *d);
+    if (!d) return bt_fail(fault, BT_ENOMEM, "a profile");
+    const bt_err e = bt_profile_load(&d->profile, o->decode_profile, fault);
+    if (e < 0) return e;
+    if (!d->profile.time.is_given)
+        return bt_fail(fault, BT_EARG,
+                       "profile '%s' has no time; --decode-profile takes one that has, such as adreno-750",
+                       d->profile.name);
+    d->model = bt_costs_decode(n->model, (bt_form)n->o->weights, bt_decode_kv_elem_bytes(n->engine));
+    d->pace = pace;
+    n->device_about = bt_node_device_about(&d->profile, NULL, NULL, pace);
+    return BT_OK;
 }
 
 static bt_err open_engines(node *n, bt_fault *fault)
@@ -367,6 +463,7 @@ static bt_err open_node(node *n, bt_fault *fault)
     if (e == BT_OK) e = bt_model_open(&n->model, path, fault);
     if (e == BT_OK) e = bt_pool_new(&n->pool, (size_t)n->o->node->threads, fault);
     if (e == BT_OK) e = open_engines(n, fault);
+    if (e == BT_OK) e = open_device(n, fault);
     bt_wait_end();
     return e < 0 ? e : open_brain(n, fault);
 }
@@ -410,7 +507,9 @@ static void close_node(node *n)
     dc_brain_free(n->brain);
     bt_link_free(n->bulk);
     dc_store_free(n->store);
+    bt_alarm_free(n->alarm);
     bt_shell_free(n->shell);
+    free(n->device);
     bt_model_close(n->model);
 }
 

@@ -7,6 +7,7 @@
 #include "decode-node/brain/batch.h"
 #include "decode-node/brain/lookup.h"
 #include "kv/kv_pack.h"
+#include "node/node_device.h"
 #include "node/node_setup.h"
 #include "sample/sample.h"
 
@@ -25,11 +26,12 @@ enum {
     AHEAD_TOKENS = 32
 };
 
-typedef enum command_type { COMMAND_START = 1, COMMAND_GROW, COMMAND_WAKE } command_type;
+typedef enum command_type { COMMAND_START = 1, COMMAND_GROW, COMMAND_WAKE, COMMAND_GO } command_type;
 typedef struct command {
     command_type type;
     uint32_t slot;
     size_t tokens;
+    int64_t now_us;
 } command;
 
 typedef struct sequence {
@@ -46,6 +48,7 @@ typedef struct sequence {
     uint32_t suffix;                          /* of the drafts that were offered; 0: none were */
     int64_t started_us, prefill_us, first_us; /* START or FIRST; first piece; first step */
     bt_report_work work;
+    bt_msg_device_work device; /* not told yet: of the prompt here, or of steps since the last token */
 } sequence;
 
 /* What the sampler made of one item of a step. */
@@ -66,6 +69,8 @@ struct dc_worker {
     unsigned taken;             /* and those that were popped */
     bt_ring *commands, *events; /* command; dc_worker_event */
     bool has_news;              /* events were added that the I/O thread was not woken for */
+    bool is_held;               /* a step was told that is not let go yet */
+    int64_t free_us; /* the last one was let go then, and nobody has slept since; 0: the device is idle */
     /* of one step */
     bt_decode_seq *seq; /* [items] */
     outcome *outcome;   /* [items] */
@@ -142,6 +147,7 @@ static void begin(dc_worker *w, uint32_t slot)
     s->lookup = (dc_lookup){0};
     s->prefill_us = 0;
     s->work = (bt_report_work){0};
+    s->device = (bt_msg_device_work){0};
     s->started_us = bt_clock_us();
     if (s->wrong.text[0]) end_slot(w, s, DC_WORKER_ENDED, BT_FINISH_ERROR, s->wrong.text);
     if (!s->active || (s->known && ends(w, s))) return;
@@ -168,7 +174,59 @@ static void take_commands(dc_worker *w, bool slept)
         w->taken++;
         if (c.type == COMMAND_START) begin(w, c.slot);
         else if (c.type == COMMAND_GROW) grow(w, c.slot, c.tokens);
+        else if (c.type == COMMAND_GO) {
+            w->is_held = false;
+            w->free_us = c.now_us;
+        }
     }
+}
+
+/* Until the device would have done the step too: whoever comes meanwhile is in the next one. */
+static void wait_for_go(dc_worker *w)
+{
+    wake(w);
+    while (w->is_held && !atomic_load(&w->quit)) {
+        take_commands(w, true);
+        if (w->is_held && !atomic_load(&w->quit)) (void)bt_ring_wait(w->commands, -1);
+    }
+}
+
+/* ---- prices ---- */
+
+static bt_work price_of(const dc_worker *w, const dc_batch_plan *p)
+{
+    const dc_worker_device *d = w->config.device;
+    bt_price_step step = {0};
+    if (!d) return (bt_work){0};
+    for (uint32_t i = 0; i < p->items_len; i++)
+        bt_work_step_add(&step, p->items[i].pos, p->items[i].count, p->items[i].out);
+    return bt_work_of_step(&d->profile, &d->model, &step);
+}
+
+/* Each sequence of the step has its part; the step itself is told. began_us: when it did, on the host. */
+static void tell_price(dc_worker *w, const dc_batch_plan *p, const bt_work *price, int64_t began_us)
+{
+    const dc_worker_device *d = w->config.device;
+    dc_worker_event ev = {.type = DC_WORKER_STEP, .device = bt_node_device_work(price)};
+    if (!d) return;
+    for (uint32_t i = 0; i < p->items_len; i++) {
+        const bt_work part = bt_work_share(price, p->items[i].count, p->rows);
+        bt_msg_device_work one = bt_node_device_work(&part);
+        one.steps = 1;
+        bt_msg_device_work_add(&w->slot[p->items[i].slot].device, &one);
+    }
+    ev.begin_us = w->free_us ? w->free_us : began_us;
+    ev.due_us = d->pace.milli ? bt_pace_due_us(&d->pace, ev.begin_us, price->ns) : ev.begin_us;
+    w->is_held = d->pace.milli > 0;
+    push_event(w, &ev);
+}
+
+/* What was not told of the slot's yet. */
+static bt_msg_device_work take_price(sequence *s)
+{
+    const bt_msg_device_work work = s->device;
+    s->device = (bt_msg_device_work){0};
+    return work;
 }
 
 static void let_go_of_stopped(dc_worker *w)
@@ -266,6 +324,7 @@ static void take_outcome(dc_worker *w, const dc_batch_item *it, const outcome *o
     for (uint32_t t = 0; t < o->tokens; t++) {
         dc_worker_event ev = {.type = DC_WORKER_TOKEN, .slot = it->slot, .index = s->known,
                               .id = s->ids[s->is.prompt_tokens + s->known]};
+        ev.device = take_price(s);
         if ((ev.has_logprob = s->is.sampling.logprobs)) ev.logprob = w->logprob[o->first_row + t];
         push_event(w, &ev);
         s->known++;
@@ -279,6 +338,7 @@ static void step(dc_worker *w, const dc_batch_plan *p)
 {
     bt_fault fault = {""};
     const int64_t now = bt_clock_us();
+    const bt_work price = price_of(w, p);
     uint32_t out = 0;
     for (uint32_t i = 0; i < p->items_len; i++) {
         const dc_batch_item *it = &p->items[i];
@@ -300,6 +360,7 @@ static void step(dc_worker *w, const dc_batch_plan *p)
     if (w->items > 1) bt_pool_run(w->config.pool, sample_part, w);
     else sample_part(w, 0, 1);
     dc_lookup_took(&w->cost, p->rows, (float)(bt_clock_us() - now));
+    tell_price(w, p, &price, now);
     for (size_t i = 0; i < w->items; i++) take_outcome(w, &w->item[i], &w->outcome[i]);
 }
 
@@ -319,6 +380,7 @@ static bt_err first_token(dc_worker *w, sequence *s, bt_fault *fault)
     for (uint32_t i = 0; i < ev.u.first.top_len; i++)
         ev.u.first.top_logits[i] = w->logits[ev.u.first.top_ids[i]];
     ev.u.first.work = bt_node_setup_work(&s->work);
+    ev.device = take_price(s);
     ev.u.first.queue_us = (uint64_t)(s->prefill_us - s->started_us);
     ev.u.first.prefill_us = (uint64_t)(now - s->prefill_us);
     s->ids[s->is.prompt_tokens] = ev.id;
@@ -328,9 +390,12 @@ static bt_err first_token(dc_worker *w, sequence *s, bt_fault *fault)
     return BT_OK;
 }
 
-static void prefill(dc_worker *w, const dc_batch_item *it)
+static void prefill(dc_worker *w, const dc_batch_plan *p)
 {
     bt_fault fault = {""};
+    const dc_batch_item *it = p->items;
+    const int64_t began_us = bt_clock_us();
+    const bt_work price = price_of(w, p);
     sequence *s = &w->slot[it->slot];
     const bt_prefill_hooks hooks = {.cancel = &w->stop[it->slot]};
     const bt_report_work before = bt_prefill_work(w->config.local);
@@ -344,6 +409,7 @@ static void prefill(dc_worker *w, const dc_batch_item *it)
     const bt_report_work after = bt_prefill_work(w->config.local);
     bt_report_work_add(&s->work, &before, &after);
     if (e == BT_OK) s->is.rows += it->count;
+    if (e == BT_OK) tell_price(w, p, &price, began_us);
     if (e == BT_OK && it->out) e = first_token(w, s, &fault);
     if (e < 0) end_slot(w, s, DC_WORKER_ENDED, BT_FINISH_ERROR, fault.text);
     else if (!it->out || !ends(w, s)) dc_batch_ran(w->batch, it->slot, it->count, it->out);
@@ -361,10 +427,12 @@ static void *run(void *ud)
         offer_drafts(w);
         const dc_batch_plan p = dc_batch_next(w->batch);
         slept = p.kind == DC_BATCH_NOTHING;
+        if (slept) w->free_us = 0;
         if (p.kind == DC_BATCH_STEP) step(w, &p);
-        else if (p.kind == DC_BATCH_PREFILL) prefill(w, p.items);
+        else if (p.kind == DC_BATCH_PREFILL) prefill(w, &p);
         /* The command that wakes us for dc_worker_free may have been taken above: look before sleeping. */
         else if (!atomic_load(&w->quit)) (void)bt_ring_wait(w->commands, -1);
+        if (w->is_held) wait_for_go(w);
     }
     return NULL;
 }
@@ -424,9 +492,9 @@ bt_err dc_worker_new(dc_worker **ret, const dc_worker_config *config, bt_fault *
     bt_err e = dc_batch_new(&w->batch, &bc, fault);
     if (e == BT_OK) e = make_slots(w, fault);
     if (e == BT_OK) e = make_step(w, fault);
-    /* One more place than slots use: the wake-up of dc_worker_free always fits. */
+    /* Two more places than slots use: dc_worker_go and the wake-up of dc_worker_free always fit. */
     if (e == BT_OK)
-        e = bt_ring_new(&w->commands, sizeof(command), (size_t)c->slots * COMMANDS_A_SLOT + 1, fault);
+        e = bt_ring_new(&w->commands, sizeof(command), (size_t)c->slots * COMMANDS_A_SLOT + 2, fault);
     if (e == BT_OK) e = bt_ring_new(&w->events, sizeof(dc_worker_event), EVENT_RING, fault);
     if (e == BT_OK && pthread_create(&w->thread, NULL, run, w) != 0)
         e = bt_fail(fault, BT_EIO, "cannot start the compute thread");
@@ -549,6 +617,8 @@ void dc_worker_stop_slot(dc_worker *w, uint32_t slot)
 {
     if (!atomic_exchange(&w->stop[slot], true)) post(w, &(command){.type = COMMAND_WAKE, .slot = slot});
 }
+
+void dc_worker_go(dc_worker *w, int64_t now_us) { post(w, &(command){.type = COMMAND_GO, .now_us = now_us}); }
 
 int dc_worker_fd(const dc_worker *w) { return bt_ring_fd(w->events); }
 bool dc_worker_next(dc_worker *w, dc_worker_event *ret) { return bt_ring_pop(w->events, ret); }

@@ -1,6 +1,7 @@
 #ifndef DC_WORKER_H
 #define DC_WORKER_H
 #include "base/pool.h"
+#include "device/pace.h"
 #include "engine/decode.h"
 #include "engine/prefill.h"
 #include "kernels/kv_view.h"
@@ -18,16 +19,26 @@
  * replay, drafts, a STOP and a START with the rows it told change none. */
 typedef struct dc_worker dc_worker;
 
+/* The device whose steps, and pieces of prompts, the worker prices. With a pace it tells of a step by one STEP before
+ * all that came of it, and begins the next one when dc_worker_go says so: who reads the events keeps them back until
+ * the STEP is due. */
+typedef struct dc_worker_device {
+    bt_profile profile;
+    bt_price_model model;
+    bt_pace pace;
+} dc_worker_device;
+
 typedef struct dc_worker_config {
     bt_decode *engine; /* taken in success; its rows_max is that of a step */
     bt_prefill *local; /* taken in success; NULL: this node does not prefill */
     bt_pool *pool;     /* for sampling; borrowed, outlives the worker, the engines' own may be it; NULL: one thread */
     uint32_t slots;    /* how many may run at once, 1..1024 */
-    uint32_t page_tokens;  /* of every view; 0: 64 */
-    uint32_t chunk_tokens; /* of one piece of a prefill; 0: 256 */
-    uint32_t replay_rows;  /* of one sequence in one step; 0: 32 */
-    uint32_t ahead_tokens; /* NEED comes when less room than this is left; 0: 32 */
-    uint32_t draft_max;    /* speculative decoding: drafts of one sequence in one step; 0: none */
+    uint32_t page_tokens;           /* of every view; 0: 64 */
+    uint32_t chunk_tokens;          /* of one piece of a prefill; 0: 256 */
+    uint32_t replay_rows;           /* of one sequence in one step; 0: 32 */
+    uint32_t ahead_tokens;          /* NEED comes when less room than this is left; 0: 32 */
+    uint32_t draft_max;             /* speculative decoding: drafts of one sequence in one step; 0: none */
+    const dc_worker_device *device; /* borrowed, outlives the worker; NULL: steps have no price */
 } dc_worker_config;
 
 typedef struct dc_worker_start {
@@ -51,6 +62,7 @@ typedef enum dc_worker_event_type {
     DC_WORKER_NEED,      /* rows that the slot's pages should hold: GROW it, or it sits out from its last row on */
     DC_WORKER_ENDED,
     DC_WORKER_STOPPED,
+    DC_WORKER_STEP, /* of no slot, only with a device: a step, or a piece of a prompt, and its price */
 } dc_worker_event_type;
 
 typedef struct dc_worker_event {
@@ -59,11 +71,14 @@ typedef struct dc_worker_event {
     uint32_t index;
     int32_t id; /* FIRST (0), TOKEN */
     bool has_logprob;
-    bt_msg_logprob logprob;            /* FIRST, TOKEN: where the sampling asks for it */
-    uint32_t tokens;                   /* NEED */
-    uint32_t rows;                     /* STOPPED: in place; a START with them and the tokens told so far goes on */
-    bt_finish reason;                  /* ENDED; with ERROR, text says why */
-    uint64_t wait_us, decode_us;       /* START, or FIRST, to the first step; first step to the end */
+    bt_msg_logprob logprob;      /* FIRST, TOKEN: where the sampling asks for it */
+    uint32_t tokens;             /* NEED */
+    uint32_t rows;               /* STOPPED: in place; a START with them and the tokens told so far goes on */
+    bt_finish reason;            /* ENDED; with ERROR, text says why */
+    uint64_t wait_us, decode_us; /* START, or FIRST, to the first step; first step to the end */
+    bt_msg_device_work device; /* STEP: all of it. FIRST: of the prompt. TOKEN: the slot's since its token before. ns 0:
+                                  no price, or a further token of the same step */
+    int64_t begin_us, due_us;  /* STEP, with a pace */
     uint32_t steps, drafted, accepted; /* ENDED, STOPPED: steps it took part in, drafts brought to them, and those that
                                           were right */
     union {
@@ -93,6 +108,8 @@ void dc_worker_start_slot(dc_worker *w, const dc_worker_start *start);
 void dc_worker_grow_slot(dc_worker *w, uint32_t slot, const bt_kv_view *view);
 void dc_worker_stop_slot(dc_worker *w, uint32_t slot); /* seen before the next step; cuts a prefill short at the next
                                                           layer */
-int dc_worker_fd(const dc_worker *w);                  /* readable when there may be an event */
+/* With a pace, for each STEP once: it is over since now_us. */
+void dc_worker_go(dc_worker *w, int64_t now_us);
+int dc_worker_fd(const dc_worker *w); /* readable when there may be an event */
 bool dc_worker_next(dc_worker *w, dc_worker_event *ret);
 #endif

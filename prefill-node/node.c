@@ -4,9 +4,12 @@
 #include "base/log.h"
 #include "base/wait.h"
 #include "prefill-node/brain/brain.h"
+#include "prefill-node/device.h"
+#include "prefill-node/pace.h"
 #include "prefill-node/worker.h"
 #include "node/node_setup.h"
 #include "node/shell.h"
+#include "rt/alarm.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,6 +28,12 @@ typedef struct bulk {
     bool is_open, is_receiving;
 } bulk;
 
+/* A block that is on the modelled link until due_us. */
+typedef struct held_block {
+    pf_block block;
+    int64_t begin_us, due_us;
+} held_block;
+
 struct node {
     const pf_options *o;
     bt_model *model;
@@ -42,6 +51,15 @@ struct node {
     size_t owed_max, owed_first, owed_len;
     bt_kv_dtype dtype;
     bt_msg_engine about; /* what HELLO says of the engine */
+    pf_device device;
+    bt_msg_device_work device_sum; /* of all prompts */
+    bt_work_run run;               /* of the prompt in the worker */
+    /* with --pace; else NULL and none */
+    pf_pace *pace;
+    bt_alarm *alarm;
+    bt_pace_link link;
+    held_block *held; /* [owed_max], a ring: in the order in which they arrive */
+    size_t held_first, held_len;
 };
 
 static void step(node *n, const pf_event *ev);
@@ -138,7 +156,8 @@ static void send_bulk(node *n, const bt_incarnation *decode, const bt_msg *m)
     if (b) (void)bt_link_send(b->link, m, &fault); /* sent again until answered */
 }
 
-static void send_block(node *n, const pf_block *block)
+/* The answer to SEND_BLOCK. */
+static pf_event send_block_now(node *n, const pf_block *block)
 {
     const bt_hparams *p = &n->model->hp;
     bulk *b = find_bulk(n, &block->decode);
@@ -155,7 +174,21 @@ static void send_block(node *n, const pf_block *block)
     memcpy(h.to, block->decode.bytes, sizeof h.to);
     const bt_err e = b ? bt_link_send_block(b->link, &h, view, &fault) : BT_EAGAIN;
     if (e < 0 && e != BT_EAGAIN && e != BT_EIO) bt_shell_on_bad(NULL, &fault);
-    owe(n, &(pf_event){.type = e < 0 ? PF_EV_BLOCK_BLOCKED : PF_EV_BLOCK_SENT, .u.block = *block});
+    return (pf_event){.type = e < 0 ? PF_EV_BLOCK_BLOCKED : PF_EV_BLOCK_SENT, .u.block = *block};
+}
+
+static void send_block(node *n, const pf_block *block)
+{
+    if (!n->pace || !n->device.costs->work.link.bits_per_us) {
+        const pf_event ev = send_block_now(n, block);
+        owe(n, &ev);
+        return;
+    }
+    if (n->held_len == n->owed_max) abort(); /* the brain never leaves more blocks unanswered */
+    held_block *h = &n->held[(n->held_first + n->held_len++) % n->owed_max];
+    h->block = *block;
+    h->due_us = bt_pace_link_take(&n->link, &h->begin_us, &n->device.pace, &n->device.costs->work.link,
+                                  bt_clock_us(), block->bytes);
 }
 
 static void compute(node *n, const pf_action *a)
@@ -167,6 +200,17 @@ static void compute(node *n, const pf_action *a)
                       &(pf_worker_job){.slot = slot, .view = n->views[slot], .ids = a->u.compute.ids,
                                        .ids_len = a->u.compute.ids_len, .from_row = a->u.compute.from_row,
                                        .sampling = a->u.compute.sampling});
+    if (!n->device.costs) return;
+    const bt_work_prompt prompt = {.first = a->u.compute.from_row, .end = a->u.compute.ids_len,
+                                   .covered = a->u.compute.covered_tokens, .is_whole = a->u.compute.is_whole};
+    n->run = bt_work_of_prompt(&n->device.costs->work, &prompt);
+    if (n->pace) pf_pace_begin(n->pace, slot, &prompt, n->run.work.ns, bt_clock_us());
+}
+
+static void cancel(node *n, uint32_t slot)
+{
+    pf_worker_cancel(n->worker, slot);
+    if (n->pace) pf_pace_cancel(n->pace, slot);
 }
 
 static void act(node *n, const pf_action *a)
@@ -176,7 +220,7 @@ static void act(node *n, const pf_action *a)
     case PF_DO_SEND_BULK: send_bulk(n, &a->u.bulk.decode, &a->u.bulk.msg); break;
     case PF_DO_SEND_BLOCK: send_block(n, &a->u.block); break;
     case PF_DO_COMPUTE: compute(n, a); break;
-    case PF_DO_CANCEL: pf_worker_cancel(n->worker, a->u.slot); break;
+    case PF_DO_CANCEL: cancel(n, a->u.slot); break;
     case PF_DO_RELEASE: n->views[a->u.slot] = (bt_kv_view){0}; break;
     case PF_DO_LINK: link_up(n, a); break;
     case PF_DO_UNLINK: link_down(n, &a->u.link.decode); break;
@@ -184,6 +228,15 @@ static void act(node *n, const pf_action *a)
     case PF_DO_DRAIN: bt_shell_drain(n->shell); break;
     case PF_DO_EXIT: bt_shell_leave(n->shell, a->u.next_role); break;
     }
+}
+
+/* The alarm rings when something is due that was kept back. */
+static void wake_in_time(node *n)
+{
+    if (!n->pace) return;
+    const int64_t rows = pf_pace_due_us(n->pace, bt_clock_us()),
+                  block = n->held_len ? n->held[n->held_first].due_us : INT64_MAX;
+    bt_alarm_set(n->alarm, rows < block ? rows : block);
 }
 
 /* One event, then the answers that its actions owe, and theirs, in order. */
@@ -199,6 +252,7 @@ static void step(node *n, const pf_event *ev)
         n->owed_len--;
     }
     bt_shell_due(n->shell, pf_brain_due_us(n->brain));
+    wake_in_time(n);
 }
 
 /* ---- events ---- */
@@ -249,18 +303,61 @@ static pf_event event_of(const pf_worker_event *w)
     return ev;
 }
 
+/* To the brain, with its price. */
+static void tell(node *n, const pf_worker_event *w, const bt_pace_count *late)
+{
+    pf_event ev = event_of(w);
+    if (ev.type == PF_EV_COMPUTED && n->device.costs) {
+        pf_device_tell(&ev.u.computed.device, &ev.u.computed.device_prompt, &n->run);
+        ev.u.computed.device.paced_us = late->paced_us;
+        ev.u.computed.device.late_us = late->late_us;
+        bt_msg_device_work_add(&n->device_sum, &ev.u.computed.device);
+    } else {
+        n->device_sum.late_us += late->late_us;
+    }
+    pf_brain_set_device(n->brain, &n->device_sum);
+    step(n, &ev);
+}
+
+/* What was kept back and is due. */
+static void let_go(node *n)
+{
+    pf_worker_event w;
+    bt_pace_count late;
+    while (n->held_len && n->held[n->held_first].due_us <= bt_clock_us()) {
+        const held_block h = n->held[n->held_first];
+        bt_pace_count count = {0};
+        n->held_first = (n->held_first + 1) % n->owed_max;
+        n->held_len--;
+        bt_pace_ended(&count, h.begin_us, h.due_us, bt_clock_us());
+        n->device_sum.paced_us += count.paced_us;
+        n->device_sum.late_us += count.late_us;
+        const pf_event ev = send_block_now(n, &h.block);
+        step(n, &ev);
+    }
+    while (pf_pace_next(n->pace, &w, &late, bt_clock_us())) tell(n, &w, &late);
+    wake_in_time(n);
+}
+
+static void on_alarm(void *ud, unsigned events)
+{
+    (void)events;
+    let_go(ud);
+}
+
 static void on_worker(void *ud, unsigned events)
 {
     node *n = ud;
     pf_worker_event w;
     (void)events;
     for (int budget = EVENT_BUDGET; pf_worker_next(n->worker, &w);) {
-        const pf_event ev = event_of(&w);
-        step(n, &ev);
+        if (n->pace) pf_pace_take(n->pace, &w);
+        else tell(n, &w, &(bt_pace_count){0});
         if (--budget > 0) continue;
         pf_worker_again(n->worker);
         break;
     }
+    if (n->pace) let_go(n);
 }
 
 static void on_up(void *ud, uint32_t gateway)
@@ -295,6 +392,7 @@ static bt_err open_brain(node *n, bt_fault *fault)
     if (e < 0) return e;
     n->dtype = bc.hello.kv.dtype;
     bc.hello.engine = &n->about;
+    if (n->device.costs) bc.hello.device = &n->device.about;
     bc.self = *bt_shell_self(n->shell);
     bc.gateways = (uint32_t)n->o->node->gateways.count;
     bc.slots = (uint32_t)n->o->slots;
@@ -313,9 +411,13 @@ static bt_err open_brain(node *n, bt_fault *fault)
     n->addresses = calloc(bc.slots * n->longest, sizeof *n->addresses);
     n->bulks = calloc(n->bulks_len, sizeof *n->bulks);
     n->owed = calloc(n->owed_max, sizeof *n->owed);
-    if (!n->views || !n->addresses || !n->bulks || !n->owed)
+    n->held = calloc(n->owed_max, sizeof *n->held);
+    if (!n->views || !n->addresses || !n->bulks || !n->owed || !n->held)
         return bt_fail(fault, BT_ENOMEM, "pages and links");
     e = pf_brain_new(&n->brain, &bc, fault);
+    if (e == BT_OK && n->device.pace.milli)
+        e = pf_pace_new(&n->pace, n->device.pace, &n->device.costs->work, fault);
+    if (e == BT_OK && n->pace) e = bt_alarm_new(&n->alarm, bt_shell_loop(n->shell), on_alarm, n, fault);
     if (e == BT_OK)
         e = pf_worker_new(&n->worker, n->engine, bc.slots, n->model->hp.layers, n->model->hp.vocab, fault);
     if (e < 0) return e;
@@ -339,6 +441,7 @@ static bt_err open_node(node *n, bt_fault *fault)
     const bt_prefill_config ec = {.engine = bt_engine_names[n->o->engine],
                                   .isa = n->o->node->isa,
                                   .want = *n->o->want,
+                                  .schedule = (bt_schedule_policy)n->o->schedule,
                                   .kv_elem_bytes = bt_kv_dtype_wanted(n->o->node->kv_dtype),
                                   .threads = (size_t)n->o->node->threads,
                                   .ctx_tokens = (size_t)n->o->node->ctx_size,
@@ -352,6 +455,7 @@ static bt_err open_node(node *n, bt_fault *fault)
     bt_wait_tell(NULL, "opening the engine", 0, 0);
     if (e == BT_OK) e = bt_prefill_new(&n->engine, n->model, &ec, fault);
     bt_wait_end();
+    if (e == BT_OK) e = pf_device_open(&n->device, n->o, n->engine, n->model, fault);
     return e < 0 ? e : open_brain(n, fault);
 }
 
@@ -381,9 +485,13 @@ static void close_node(node *n)
     for (uint32_t i = 0; n->bulks && i < n->bulks_len; i++) bt_link_free(n->bulks[i].link);
     free(n->bulks);
     free(n->owed);
+    free(n->held);
+    pf_pace_free(n->pace);
+    pf_device_done(&n->device);
     bt_kv_pages_free(n->pages);
     free(n->addresses);
     free(n->views);
+    bt_alarm_free(n->alarm);
     bt_shell_free(n->shell);
     bt_model_close(n->model);
 }

@@ -1,5 +1,6 @@
 #ifndef PF_OPTIONS_H
 #define PF_OPTIONS_H
+#include "engine/names.h"
 #include "node/node_options.h"
 #include "npu/compile/obtain.h"
 
@@ -9,6 +10,7 @@ typedef struct pf_options {
     const bt_node_options *node;
     const bt_obtain_want *want; /* the package of engine npu */
     int engine;                 /* index in bt_engine_names */
+    int schedule;               /* and in bt_engine_schedules */
     int64_t slots, min_overlap_tokens;
 } pf_options;
 
@@ -21,6 +23,7 @@ typedef struct pf_options {
      .def = "4", .lo = 1, .hi = 1024, .help = "prompts taken at once; one computes, the others wait or are sent"}, \
     {.group = (in), .name = "min-overlap", .value = "N", BT_OPT_AT(config, field.min_overlap_tokens), \
      .type = BT_OPT_INT, .def = "64", .lo = 0, .hi = 1 << 20, \
-     .help = "prompts shorter than this many tokens are sent in one piece"}
+     .help = "prompts shorter than this many tokens are sent in one piece"}, \
+    BT_ENGINE_SCHEDULE_OPT((in), config, field.schedule)
 // clang-format on
 #endif

@@ -6,6 +6,7 @@
 #include "base/wait.h"
 #include "decode-node/node.h"
 #include "engine/names.h"
+#include "node/node_device.h"
 #include "node/node_setup.h"
 #include "prefill-node/node.h"
 #include "rt/loop.h"
@@ -105,6 +106,12 @@ int node_main(int argc, char **argv, bt_role first)
     bt_opt_args args;
     int rc = bt_opt_start(&args, program, argc, argv, &c);
     if (rc >= 0) return rc;
+    bt_fault fault;
+    if (bt_node_device_check(&c.node, &fault) < 0) {
+        bt_opt_usage_error(program->name, &fault);
+        bt_opt_done(&args);
+        return 2;
+    }
     complete(&c, first);
     snprintf(name, sizeof name, "%s %s", program->name, c.node.id);
     bt_log_start(name, &c.node.log);

@@ -184,6 +184,13 @@ static void look(const bt_price_program *g, uint64_t first, uint64_t *pairs, uin
     *pairs = ctx ? g->rows * ctx : pairs_of(first, g->rows);
 }
 
+uint32_t bt_price_program_for(const bt_price *p, uint64_t rows)
+{
+    uint32_t i = 0;
+    while (i + 1 < p->programs && p->program[i].rows < rows) i++;
+    return i;
+}
+
 uint64_t bt_price_chunk_ns(const bt_price *p, uint32_t i, uint64_t first)
 {
     const bt_price_program *g = &p->program[i];

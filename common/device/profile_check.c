@@ -30,16 +30,45 @@ static bt_err check_switch(const bt_profile *p, bt_fault *fault)
                    p->session_switch_ns);
 }
 
+/* The powers of two around a number that is none. */
+static void powers_around(uint32_t n, uint32_t *ret_below, uint32_t *ret_above)
+{
+    uint32_t below = 1;
+    while (below * 2 < n) below *= 2;
+    *ret_below = below;
+    *ret_above = below * 2;
+}
+
+static bt_err check_align(const bt_profile *p, bt_fault *fault)
+{
+    const uint32_t n = p->last_axis_align_bytes;
+    uint32_t below, above;
+    if (!(n & (n - 1))) return BT_OK;
+    powers_around(n, &below, &above);
+    return bt_fail(fault, BT_EFORMAT,
+                   "field 'last_axis_align_bytes': %" PRIu32 " is no power of two; the nearest are %" PRIu32
+                   " and %" PRIu32,
+                   n, below, above);
+}
+
+static bt_err check_tile(const bt_profile *p, bt_fault *fault)
+{
+    if (!p->tile_rows == !p->tile_cols) return BT_OK;
+    return bt_fail(fault, BT_EFORMAT, "field '%s': %" PRIu32 ", and there is no '%s'; give both or none",
+                   p->tile_rows ? "tile_rows" : "tile_cols", p->tile_rows ? p->tile_rows : p->tile_cols,
+                   p->tile_rows ? "tile_cols" : "tile_rows");
+}
+
 static bt_err check_state(const bt_profile *p, bt_fault *fault)
 {
     const uint32_t m = p->state_multiple;
+    uint32_t below, above;
     if (!p->state_pow2 || !m || !(m & (m - 1))) return BT_OK;
-    uint32_t below = 1;
-    while (below * 2 < m) below *= 2;
+    powers_around(m, &below, &above);
     return bt_fail(fault, BT_EFORMAT,
                    "field 'state_multiple': %" PRIu32
                    ", and with 'state_pow2' it must be a power of two: %" PRIu32 " or %" PRIu32,
-                   m, below, below * 2);
+                   m, below, above);
 }
 
 static bt_err check_refused(const bt_profile *p, bt_fault *fault)
@@ -57,6 +86,7 @@ static bt_err check_companion(const bt_profile *p, bt_fault *fault)
         const char *name;
         bool is_set;
     } of_npus[] = {
+        {"output_bits", p->output_bits != 16},
         {"tile_rows", p->tile_rows},
         {"on_chip_bytes", p->on_chip_bytes},
         {"map_window_bytes", p->map_window_bytes},
@@ -111,11 +141,8 @@ bt_err bt_profile_check(const bt_profile *p, bt_fault *fault)
     bt_err e;
     if (p->output_bits != 8 && p->output_bits != 16)
         return bt_fail(fault, BT_EFORMAT, "field 'output_bits': %" PRIu32 "; 8 or 16", p->output_bits);
-    if (!p->tile_rows != !p->tile_cols)
-        return bt_fail(fault, BT_EFORMAT, "fields 'tile_rows' and 'tile_cols': both or none");
-    if (p->last_axis_align_bytes & (p->last_axis_align_bytes - 1))
-        return bt_fail(fault, BT_EFORMAT, "field 'last_axis_align_bytes': %" PRIu32 " is no power of two",
-                       p->last_axis_align_bytes);
+    if ((e = check_tile(p, fault)) < 0) return e;
+    if ((e = check_align(p, fault)) < 0) return e;
     if ((e = check_sizes(p, fault)) < 0) return e;
     if ((e = check_switch(p, fault)) < 0) return e;
     if ((e = check_state(p, fault)) < 0) return e;

@@ -1,5 +1,6 @@
 /* The object `time` of a profile: one table of fields, each with its range; what they say of each other. */
 #include "device/profile_time.h"
+#include "device/profile_number.h"
 #include "device/profile_sources.h"
 #include "device/profile_words.h"
 
@@ -92,21 +93,13 @@ static bt_err read_text(char *ret, const struct field *f, const json_t *v, bt_fa
 static bt_err read_field(bt_profile_time *t, const struct field *f, const json_t *v, bt_fault *fault)
 {
     char *at = (char *)t + f->offset;
-    const int64_t n = json_is_integer(v) ? json_integer_value(v) : -1;
+    uint64_t n = 0;
     if (f->kind == POINTS) return read_points(t, v, fault);
     if (f->kind == TEXT) return read_text(at, f, v, fault);
-    if (n < (int64_t)f->lo || n > (int64_t)f->hi) {
-        if (!json_is_integer(v))
-            return bt_fail(fault, BT_EFORMAT, "field '%s': no whole number; from %" PRIu64 " to %" PRIu64,
-                           f->name, f->lo, f->hi);
-        return bt_fail(fault, BT_EFORMAT,
-                       "field '%s': is %" PRId64 ", and must be a whole number from %" PRIu64 " to %" PRIu64
-                       "; the nearest is %" PRIu64,
-                       f->name, (int64_t)json_integer_value(v), f->lo, f->hi,
-                       n < (int64_t)f->lo ? f->lo : f->hi);
-    }
+    const bt_err e = bt_profile_number(&n, v, f->name, f->lo, f->hi, fault);
+    if (e < 0) return e;
     if (f->kind == U32) *(uint32_t *)(void *)at = (uint32_t)n;
-    else *(uint64_t *)(void *)at = (uint64_t)n;
+    else *(uint64_t *)(void *)at = n;
     return BT_OK;
 }
 
@@ -122,11 +115,13 @@ static bt_err bad_name(const char *name, bt_fault *fault)
 bt_err bt_profile_time_read(bt_profile_time *ret, const void *json, bt_fault *fault)
 {
     const json_t *object = json;
-    bt_profile_time t = {.is_given = true};
+    bt_profile_time t;
     bt_fault inner = {""};
     const char *name;
     json_t *value;
     bt_err e = BT_OK;
+    memset(&t, 0, sizeof t); /* its gaps too, as those of a profile */
+    t.is_given = true;
     if (!json_is_object(object)) return bt_fail(fault, BT_EFORMAT, "field 'time': an object");
     json_object_foreach((json_t *)(uintptr_t)object, name, value) {
         size_t f = 0;
@@ -138,7 +133,7 @@ bt_err bt_profile_time_read(bt_profile_time *ret, const void *json, bt_fault *fa
     }
     if (e == BT_OK) e = bt_profile_time_check(&t, &inner);
     if (e < 0) return bt_fail(fault, e, "field 'time': %.200s", inner.text);
-    *ret = t;
+    memcpy(ret, &t, sizeof t);
     return BT_OK;
 }
 

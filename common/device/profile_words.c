@@ -71,11 +71,17 @@ uint64_t bt_profile_size(const char *text)
         const char *name;
         uint64_t bytes;
     } unit[] = {
-        {"b", 1},           {"bytes", 1},
-        {"kib", 1 << 10},   {"mib", 1 << 20},
-        {"gib", 1 << 30},   {"tib", UINT64_C(1) << 40},
-        {"kb", 1000},       {"mb", 1000000},
-        {"gb", 1000000000}, {"tb", UINT64_C(1000000000000)},
+        {"", 1},
+        {"b", 1},
+        {"bytes", 1},
+        {"kib", 1 << 10},
+        {"mib", 1 << 20},
+        {"gib", 1 << 30},
+        {"tib", UINT64_C(1) << 40},
+        {"kb", 1000},
+        {"mb", 1000000},
+        {"gb", 1000000000},
+        {"tb", UINT64_C(1000000000000)},
     };
     uint64_t n = 0;
     const char *c = text;

@@ -13,6 +13,6 @@ const char *bt_profile_nearest(const char *given, const char *const *name, size_
 /* "bytes", "ns", "rows", "bits" of a field's name that ends in its unit; NULL of others. */
 const char *bt_profile_unit(const char *name);
 /* A size with a unit, "8 MiB" or "4GB" (kib, mib, gib, tib: powers of 1024; kb, mb, gb, tb: of 1000; any letters'
- * case), in bytes; 0: `text` is none, or beyond 2^50. */
+ * case), in bytes; a number without one is itself. 0: `text` is none, or beyond 2^50. */
 uint64_t bt_profile_size(const char *text);
 #endif

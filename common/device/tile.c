@@ -1,4 +1,4 @@
-/* Packing functions and size accounting of tiles. */
+/* Packing into tiles, and what whole tiles take. */
 #include "device/tile.h"
 
 #include <string.h>
@@ -14,13 +14,6 @@ void bt_tile_pack(const bt_tile *t, uint16_t *tile, const uint16_t *in, size_t s
     memset(tile, 0, bt_tile_elems(t) * sizeof *tile);
     for (size_t r = 0; r < rows; r++)
         for (size_t c = 0; c < cols; c++) tile[bt_tile_index(t, r, c)] = in[r * stride + c];
-}
-
-void bt_tile_unpack(const bt_tile *t, uint16_t *out, size_t stride, size_t rows, size_t cols,
-                    const uint16_t *tile)
-{
-    for (size_t r = 0; r < rows; r++)
-        for (size_t c = 0; c < cols; c++) out[r * stride + c] = tile[bt_tile_index(t, r, c)];
 }
 
 uint64_t bt_tile_bytes(const bt_profile *p, uint64_t n, uint64_t k, uint32_t bits)

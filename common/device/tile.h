@@ -29,8 +29,6 @@ static inline size_t bt_tile_index(const bt_tile *t, size_t row, size_t col)
 /* tile[bt_tile_elems] <- the upper left `rows` x `cols` (at most the tile's) of in, whose rows are `stride` elements
  * apart; the rest is 0. An element is in the low `bits` bits of each. */
 void bt_tile_pack(const bt_tile *t, uint16_t *tile, const uint16_t *in, size_t stride, size_t rows, size_t cols);
-/* The inverse: writes `rows` x `cols` elements of out and nothing else. */
-void bt_tile_unpack(const bt_tile *t, uint16_t *out, size_t stride, size_t rows, size_t cols, const uint16_t *tile);
 
 /* Bytes of a matrix [n, k] of `bits` bits an element (4, 8 or 16) in whole tiles of the profile, tile_rows along n and
  * tile_cols along k; without tiles, its own bytes. n, k <= 2^24. */

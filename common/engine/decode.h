@@ -54,6 +54,9 @@ typedef struct bt_decode_config {
 bt_err bt_decode_new(bt_decode **ret, const bt_model *m, const bt_decode_config *config, bt_fault *fault);
 void bt_decode_free(bt_decode *d); /* NULL is fine */
 
+/* Whether engine npu could decode with the package that `want` asks for, before it is compiled: the policy has rows of
+ * one token. One that is named is not looked at. BT_EARG says what to ask for; errors of bt_shapes_parse. */
+bt_err bt_decode_check_want(const bt_obtain_want *want, const bt_model *m, bt_fault *fault);
 /* Whether engine npu can decode sequences of so many tokens with this package, which may only have been looked at
  * (npu/pkg/pkg.h). BT_EARG says what to compile. */
 bt_err bt_decode_check_package(const bt_pkg *pkg, size_t ctx_tokens, bt_fault *fault);

@@ -17,6 +17,22 @@ static void add(bt_decode_batches *b, const bt_pkg_row *row)
     if (b->ctx_tokens < row->ctx) b->ctx_tokens = row->ctx;
 }
 
+static bt_err no_rows(const char *policy, bt_fault *fault)
+{
+    return bt_fail(
+        fault, BT_EARG,
+        "the package (shape policy %s) has no program for one token, so it cannot decode: compile it "
+        "with --shape-policy chunk:256+tail:1, or rows:FILE with a seq_len of 1 for each batch",
+        policy);
+}
+
+bt_err bt_decode_batches_check(const bt_shapes *shapes, bt_fault *fault)
+{
+    for (size_t i = 0; i < shapes->all; i++)
+        if (shapes->shape[i].seq == 1) return BT_OK;
+    return no_rows(shapes->text, fault);
+}
+
 bt_err bt_decode_batches_of(bt_decode_batches *ret, const bt_pkg *pkg, bt_fault *fault)
 {
     const uint32_t rows = bt_pkg_header_of(pkg)->rows.count;
@@ -29,11 +45,7 @@ bt_err bt_decode_batches_of(bt_decode_batches *ret, const bt_pkg *pkg, bt_fault 
         return BT_OK;
     }
     bt_decode_batches_done(&b);
-    return bt_fail(
-        fault, BT_EARG,
-        "the package (shape policy %s) has no program for one token, so it cannot decode: compile it "
-        "with --shape-policy chunk:256+tail:1, or rows:FILE with a seq_len of 1 for each batch",
-        bt_pkg_header_of(pkg)->shape_policy);
+    return no_rows(bt_pkg_header_of(pkg)->shape_policy, fault);
 }
 
 void bt_decode_batches_done(bt_decode_batches *b)

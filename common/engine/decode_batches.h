@@ -1,6 +1,7 @@
 #ifndef BT_ENGINE_DECODE_BATCHES_H
 #define BT_ENGINE_DECODE_BATCHES_H
 #include "npu/pkg/pkg.h"
+#include "npu/pkg/shapes.h"
 
 /* Which compiled batch serves the next rows of a decode step: the programs that a package has for rows of one token,
  * as data. Pure. */
@@ -17,6 +18,10 @@ typedef struct bt_decode_batches {
  * what to compile. BT_ENOMEM. */
 bt_err bt_decode_batches_of(bt_decode_batches *ret, const bt_pkg *pkg, bt_fault *fault);
 void bt_decode_batches_done(bt_decode_batches *b); /* zeros are fine */
+
+/* Whether a package of this policy would have a row of one token; BT_EARG as above. A profile may still refuse it
+ * (npu/compile/probes.h). */
+bt_err bt_decode_batches_check(const bt_shapes *shapes, bt_fault *fault);
 
 /* For `left` >= 1 rows that end at end[left] (position + 1, each at most ctx_tokens), of which it takes the first: the
  * smallest batch that holds all of them, else the largest; only batches whose ctx holds the ends that they take. */

@@ -5,6 +5,7 @@
 #include "engine/decode_batches.h"
 #include "engine/limits.h"
 #include "engine/package.h"
+#include "npu/compile/compile.h"
 #include "npu/run/exec.h"
 
 #include <stdlib.h>
@@ -80,7 +81,8 @@ static bt_err open_all(npu_state *s, const bt_model *m, const bt_decode_config *
 {
     const bt_obtain_how how = {.ctx_tokens = c->ctx_tokens, .pool = c->pool, .progress = c->progress,
                                .ud = c->progress_ud};
-    bt_err e = bt_package_open(&s->package, m, &c->want, c->pkg, &how, fault);
+    bt_err e = c->pkg ? BT_OK : bt_decode_check_want(&c->want, m, fault);
+    if (e == BT_OK) e = bt_package_open(&s->package, m, &c->want, c->pkg, &how, fault);
     if (e < 0) return e;
     s->pkg = s->package.pkg;
     if ((e = bt_decode_check_package(s->pkg, c->ctx_tokens, fault)) < 0) return e;
@@ -89,6 +91,14 @@ static bt_err open_all(npu_state *s, const bt_model *m, const bt_decode_config *
         s->weight_bytes += tensor_bytes(s->pkg, &bt_pkg_tensors(s->pkg)[i]);
     if ((e = make_memory(s, c->rows_max, fault)) < 0) return e;
     return bt_exec_new(&s->exec, s->pkg, s->kernels, c->pool, fault);
+}
+
+bt_err bt_decode_check_want(const bt_obtain_want *want, const bt_model *m, bt_fault *fault)
+{
+    bt_shapes shapes;
+    if (want->package) return BT_OK;
+    const bt_err e = bt_shapes_parse(&shapes, want->shape_policy, bt_compile_usual_ctx(m), fault);
+    return e < 0 ? e : bt_decode_batches_check(&shapes, fault);
 }
 
 bt_err bt_decode_check_package(const bt_pkg *pkg, size_t ctx_tokens, bt_fault *fault)
@@ -179,7 +189,8 @@ static uint64_t npu_kv_bytes(const void *state)
 static bt_report_work npu_work(const void *state)
 {
     const npu_state *s = state;
-    return bt_package_work(s->exec, s->rows);
+    const bt_exec_stats stats = bt_exec_stats_of(s->exec);
+    return bt_package_work(&stats, s->rows);
 }
 
 const bt_decode_backend bt_decode_npu = {

@@ -1,11 +1,14 @@
 /* The one list of engines. */
 #include "engine/names.h"
+#include "device/schedule.h"
 
 #include <stddef.h>
 #include <string.h>
 
 const char *const bt_engine_names[BT_ENGINES + 1] = {BT_ENGINE_NAMES, NULL};
 const char *const bt_engine_auto_names[BT_ENGINES + 2] = {"auto", BT_ENGINE_NAMES, NULL};
+
+const char *const bt_engine_schedules[] = {BT_SCHEDULE_NAMES, NULL};
 
 int bt_engine_find(const char *name)
 {

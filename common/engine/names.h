@@ -24,4 +24,15 @@ int bt_engine_decode_of(int auto_index, int prompts);
         .group = "Model", .name = "engine", .value = "NAME", BT_OPT_AT(config, field), .type = BT_OPT_CHOICE, \
         .def = "npu", .choices = bt_engine_names, .help = BT_ENGINE_PROMPTS_HELP \
     }
+
+/* In which order the chunks of one prompt run, by bt_schedule_policy; NULL at the end. A row of an option table: */
+extern const char *const bt_engine_schedules[];
+#define BT_ENGINE_SCHEDULE_OPT(in, config, field) \
+    { \
+        .group = (in), .name = "schedule", .value = "NAME", BT_OPT_AT(config, field), .type = BT_OPT_CHOICE, \
+        .def = "serial", .choices = bt_engine_schedules, \
+        .help = \
+            "chunks of a prompt with npu: one by one, or NPU and companion on threads of their own, as a pipeline " \
+            "or out of order; the bits are the same" \
+    }
 #endif

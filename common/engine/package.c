@@ -35,18 +35,17 @@ void bt_package_done(bt_package *p)
     p->own = NULL;
 }
 
-bt_report_work bt_package_work(const bt_exec *x, uint64_t rows)
+bt_report_work bt_package_work(const bt_exec_stats *s, uint64_t rows)
 {
-    const bt_exec_stats s = bt_exec_stats_of(x);
     return (bt_report_work){.rows = rows,
-                            .batch_padding_rows = s.batch_padding_rows,
-                            .npu_macs = s.npu_macs,
-                            .companion_macs = s.companion_macs,
-                            .npu_int16_macs = s.npu_int16_macs,
-                            .npu_float_macs = s.npu_float_macs,
-                            .tile_padding_macs = s.tile_padding_macs,
-                            .shadow_entries = s.shadow_entries,
-                            .masked_macs = s.masked_macs,
-                            .session_switches = s.session_switches,
-                            .session_switch_ns = s.session_switch_ns};
+                            .batch_padding_rows = s->batch_padding_rows,
+                            .npu_macs = s->npu_macs,
+                            .companion_macs = s->companion_macs,
+                            .npu_int16_macs = s->npu_int16_macs,
+                            .npu_float_macs = s->npu_float_macs,
+                            .tile_padding_macs = s->tile_padding_macs,
+                            .shadow_entries = s->shadow_entries,
+                            .masked_macs = s->masked_macs,
+                            .session_switches = s->session_switches,
+                            .session_switch_ns = s->session_switch_ns};
 }

@@ -18,6 +18,6 @@ typedef struct bt_package {
 bt_err bt_package_open(bt_package *ret, const bt_model *m, const bt_obtain_want *want, const bt_pkg *pkg,
                        const bt_obtain_how *how, bt_fault *fault);
 void bt_package_done(bt_package *p);
-/* What an executor of a package did, in the words of reports. rows: computed, padding too. */
-bt_report_work bt_package_work(const bt_exec *x, uint64_t rows);
+/* What executors of a package did, in the words of reports. rows: computed, padding too. */
+bt_report_work bt_package_work(const bt_exec_stats *s, uint64_t rows);
 #endif

@@ -24,6 +24,10 @@ static bt_err open_engine(bt_prefill *p, bt_prefill_config *c, bt_fault *fault)
     const int engine = bt_engine_find(c->engine ? c->engine : bt_engine_names[0]);
     if (engine < 0 || !backends[engine])
         return bt_fail(fault, BT_EARG, "engine '%s': npu, host or reference", c->engine);
+    if (c->schedule != BT_SCHEDULE_SERIAL && engine != BT_ENGINE_NPU)
+        return bt_fail(fault, BT_EARG,
+                       "--schedule %s beside engine '%s': only npu has another order than serial",
+                       bt_engine_schedules[c->schedule], bt_engine_names[engine]);
     p->name = bt_engine_names[engine];
     p->backend = backends[engine];
     bt_err e = bt_limits_resolve(&c->kv_elem_bytes, &c->ctx_tokens, p->name, p->backend->kv_elem_bytes,
@@ -67,6 +71,11 @@ bt_report_engine bt_prefill_about(const bt_prefill *p)
     bt_report_engine about = p->backend->about(p->state);
     about.name = p->name;
     return about;
+}
+
+const bt_pkg *bt_prefill_pkg(const bt_prefill *p)
+{
+    return p->backend->pkg ? p->backend->pkg(p->state) : NULL;
 }
 
 static bt_err check(const bt_prefill *p, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,

@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include "base/pool.h"
 #include "device/report.h"
+#include "device/schedule.h"
 #include "engine/names.h"
 #include "kernels/kv_view.h"
 #include "model/model.h"
@@ -26,9 +27,10 @@
 typedef struct bt_prefill bt_prefill;
 
 typedef struct bt_prefill_config {
-    const char *engine;     /* one of bt_engine_names; NULL: the first */
-    const char *isa;        /* bt_kernels_select; NULL: the best */
-    bt_obtain_want want;    /* npu: which package; host: only shape_policy counts */
+    const char *engine;          /* one of bt_engine_names; NULL: the first */
+    const char *isa;             /* bt_kernels_select; NULL: the best */
+    bt_obtain_want want;         /* npu: which package; host: only shape_policy counts */
+    bt_schedule_policy schedule; /* npu: in which order chunks of one prompt run (engine/overlap.h); 0: one by one */
     const bt_pkg *pkg;      /* npu: this open package, whatever want says; borrowed; NULL: the engine opens its own */
     bool for_perplexity;    /* recipes whose numbers depend on the chunk are allowed */
     uint32_t kv_elem_bytes; /* 2 f16, 1 int8 (kernels/kv_view.h); 0: the engine's first, 2, or 4 for the reference */
@@ -89,4 +91,5 @@ void bt_prefill_run_together(bt_prefill *p, bt_prefill_seq *seq, size_t prompts)
 
 bt_report_work bt_prefill_work(const bt_prefill *p); /* of all runs */
 bt_report_engine bt_prefill_about(const bt_prefill *p);
+const bt_pkg *bt_prefill_pkg(const bt_prefill *p); /* what npu runs, as long as the engine lives; NULL: no package */
 #endif

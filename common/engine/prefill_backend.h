@@ -15,7 +15,8 @@ typedef struct bt_prefill_backend {
     bt_report_work (*work)(const void *state);
     bt_report_engine (*about)(const void *state);
     const char *(*isa)(const void *state);
-    void (*free)(void *state); /* NULL is fine */
+    const bt_pkg *(*pkg)(const void *state); /* NULL: it runs none */
+    void (*free)(void *state);               /* NULL is fine */
 } bt_prefill_backend;
 
 extern const bt_prefill_backend bt_prefill_npu, bt_prefill_host, bt_prefill_reference;

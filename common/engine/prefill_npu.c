@@ -1,6 +1,7 @@
 /* The NPU: the programs of a package, run by the executor of npu/run. */
 #include "engine/chunks.h"
 #include "engine/limits.h"
+#include "engine/overlap.h"
 #include "engine/package.h"
 #include "engine/prefill_backend.h"
 #include "engine/together.h"
@@ -17,8 +18,9 @@ typedef struct npu_state {
     bt_exec *exec;
     bt_chunks chunks;
     bt_together together;
-    bt_exec_seq *seq; /* [together.most]: of a run */
-    float *logits;    /* [together.most, V]: of a run; NULL where prompts run alone */
+    bt_overlap *overlap; /* NULL: program order */
+    bt_exec_seq *seq;    /* [together.most]: of a run */
+    float *logits;       /* [together.most, V]: of a run; NULL where prompts run alone */
     bt_report_fallback *fallback;
     uint64_t rows;
 } npu_state;
@@ -27,6 +29,7 @@ static void npu_free(void *state)
 {
     npu_state *s = state;
     if (!s) return;
+    bt_overlap_free(s->overlap);
     bt_exec_free(s->exec);
     bt_chunks_done(&s->chunks);
     bt_together_done(&s->together);
@@ -57,6 +60,15 @@ static bt_err make_room(npu_state *s, bt_fault *fault)
     return s->seq && s->logits ? BT_OK : bt_fail(fault, BT_ENOMEM, "%zu prompts together", s->together.most);
 }
 
+/* Prompts that run alone, where another order than the program's is asked for. */
+static bt_err make_overlap(npu_state *s, const bt_prefill_config *c, bt_fault *fault)
+{
+    const bt_overlap_config o = {
+        .pkg = s->pkg,         .shapes = &s->chunks.shapes,         .kernels = s->kernels,
+        .policy = c->schedule, .threads = bt_pool_threads(c->pool), .vocab = s->chunks.vocab};
+    return c->schedule == BT_SCHEDULE_SERIAL ? BT_OK : bt_overlap_new(&s->overlap, &o, fault);
+}
+
 static bt_err npu_load(void **ret, const bt_model *m, const bt_prefill_config *c, bt_fault *fault)
 {
     const bt_obtain_how how = {.ctx_tokens = c->ctx_tokens, .pool = c->pool,
@@ -77,6 +89,7 @@ static bt_err npu_load(void **ret, const bt_model *m, const bt_prefill_config *c
     if ((e = describe(s, fault)) < 0) goto out;
     if ((e = bt_exec_new(&s->exec, s->pkg, kernels, c->pool, fault)) < 0) goto out;
     if ((e = bt_chunks_map(&s->chunks, h->arena_bytes, fault)) < 0) goto out;
+    if ((e = make_overlap(s, c, fault)) < 0) goto out;
     *ret = s;
     s = NULL;
 out:
@@ -123,6 +136,8 @@ static bt_err npu_run(void *state, const bt_kv_view *kv, const int32_t *ids, siz
     npu_state *s = state;
     const bt_err e = check_end(s, pos0 + n, pos0, fault);
     if (e < 0) return e;
+    if (s->overlap && bt_shapes_next(&s->chunks.shapes, pos0 + n, pos0).valid < n)
+        return bt_overlap_run(s->overlap, kv, ids, n, pos0, hooks, logits, out, fault);
     return bt_chunks_run(&s->chunks, kv, ids, n, pos0, hooks, logits, out, run_chunk, s, fault);
 }
 
@@ -187,7 +202,10 @@ static size_t npu_together_max(const void *state) { return ((const npu_state *)s
 static bt_report_work npu_work(const void *state)
 {
     const npu_state *s = state;
-    return bt_package_work(s->exec, s->rows);
+    bt_exec_stats stats = bt_exec_stats_of(s->exec);
+    uint64_t rows = s->rows;
+    if (s->overlap) bt_overlap_add(s->overlap, &stats, &rows);
+    return bt_package_work(&stats, rows);
 }
 
 static bt_report_engine npu_about(const void *state)
@@ -199,6 +217,7 @@ static bt_report_engine npu_about(const void *state)
                               .fallback = s->fallback, .fallbacks = h->fallbacks.count};
 }
 
+static const bt_pkg *npu_pkg(const void *state) { return ((const npu_state *)state)->pkg; }
 static const char *npu_isa(const void *state) { return ((const npu_state *)state)->kernels->isa; }
 
 const bt_prefill_backend bt_prefill_npu = {
@@ -210,5 +229,6 @@ const bt_prefill_backend bt_prefill_npu = {
     .work = npu_work,
     .about = npu_about,
     .isa = npu_isa,
+    .pkg = npu_pkg,
     .free = npu_free,
 };

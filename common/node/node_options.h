@@ -8,7 +8,8 @@
 /* What every node is told, whatever it serves as. */
 typedef struct bt_node_options {
     const char *model, *isa, *id, *keys, *key;
-    int kv_dtype; /* index in bt_kv_dtype_choices */
+    const char *decode_profile, *link, *pace; /* node_device.h; the first two NULL: none */
+    int kv_dtype;                             /* index in bt_kv_dtype_choices */
     int64_t threads, ctx_size, drain_timeout_ms;
     uint64_t kv_memory_bytes, cache_limit_bytes;
     bt_opt_list gateways;
@@ -44,6 +45,16 @@ typedef struct bt_node_options {
      .help = "CURVE keys made by 'baton keygen'; needed for any address that is not loopback or ipc"}, \
     {.group = "Network", .name = "key", .value = "NAME", BT_OPT_AT(config, field.key), .type = BT_OPT_STRING, \
      .example = (own_id), .help = "which NAME.secret of --keys is this node's; without it the only one"}, \
+    {.group = "Devices", .name = "decode-profile", .value = "PROFILE", BT_OPT_AT(config, field.decode_profile), \
+     .type = BT_OPT_STRING, .example = "adreno-750", \
+     .help = "as a decode node: the device whose time and energy its steps are priced with"}, \
+    {.group = "Devices", .name = "link", .value = "LINK", BT_OPT_AT(config, field.link), .type = BT_OPT_STRING, \
+     .example = "10,50us", \
+     .help = "as a prefill node: the link to decode nodes that KV is priced with: Gbit/s, and a message's latency " \
+             "behind a comma"}, \
+    {.group = "Devices", .name = "pace", .value = "PACE", BT_OPT_AT(config, field.pace), .type = BT_OPT_STRING, \
+     .def = "off", .example = "device:20", \
+     .help = "device:K lets results go no earlier than K times what device and link would have taken"}, \
     {.group = "Life", .name = "drain-timeout", .value = "TIME", BT_OPT_AT(config, field.drain_timeout_ms), \
      .type = BT_OPT_DURATION, .def = "30s", .lo = 0, .hi = 3600000, \
      .help = "how long SIGTERM, or a change of role, lets work in progress end"}, \

@@ -94,6 +94,7 @@ typedef struct bt_kv_shape {
 typedef struct bt_load { /* a node's own count of itself */
     uint32_t slots_total, slots_used, queued;
     uint64_t pages_total, pages_used, pages_cached, reservations, leases, rss_bytes;
+    uint64_t device_ns, device_ideal_ns, device_nj, paced_us, late_us; /* since it started, see bt_msg_device_work */
 } bt_load;
 
 enum { BT_MSG_MAX_FALLBACKS = 16 };
@@ -106,6 +107,39 @@ typedef struct bt_msg_engine { /* what a prefill node computes with; for reports
     uint32_t fallbacks_len;
     bt_msg_fallback fallbacks[BT_MSG_MAX_FALLBACKS];
 } bt_msg_engine;
+
+typedef struct bt_msg_device { /* what a node prices its work with; for reports */
+    char profile[64], stack[64], companion[64], link[32];
+    uint64_t pace_milli, first_use_ns, compile_ns;
+} bt_msg_device;
+typedef struct bt_msg_device_work { /* what work would have taken on that device; ns 0: no price */
+    uint64_t ns, ideal_ns, nj;      /* device/work.h; of a shared step all of its time and a share of the rest */
+    uint32_t energy, steps;         /* bt_energy_kind; of D, steps that it took part in */
+    uint64_t paced_us, late_us;     /* with --pace: how long it was to take, and how much longer it took */
+} bt_msg_device_work;
+/* As bt_work_add has it: energy is known where that of all parts is. */
+static inline void bt_msg_device_work_add(bt_msg_device_work *sum, const bt_msg_device_work *more)
+{
+    if (!more->ns) return;
+    const bool is_known = (!sum->ns || sum->energy) && more->energy;
+    const uint32_t kind = sum->energy > more->energy ? sum->energy : more->energy;
+    sum->energy = is_known ? kind : 0;
+    sum->ns += more->ns;
+    sum->ideal_ns += more->ideal_ns;
+    sum->nj += more->nj;
+    sum->steps += more->steps;
+    sum->paced_us += more->paced_us;
+    sum->late_us += more->late_us;
+}
+enum { BT_MSG_MAX_DEVICE_PARTS = 12, BT_MSG_MAX_DEVICE_ENERGY = 2 };
+typedef struct bt_msg_device_prompt { /* a prompt's device time in parts, and its KV on the link */
+    uint64_t transfer_ns, exposed_ns, npu_ns, edges_ns, sync_ns, session_ns, spill_ns;
+    uint32_t parts_len;
+    struct {
+        char op[24];
+        uint64_t ns;
+    } parts[BT_MSG_MAX_DEVICE_PARTS]; /* what the companion runs */
+} bt_msg_device_prompt;
 
 typedef struct bt_msg_hello {
     uint32_t protocol;
@@ -122,6 +156,7 @@ typedef struct bt_msg_hello {
     bool draining;
     bt_load load;
     const bt_msg_engine *engine; /* what computes prompts: P, and D that prefills too; NULL: not told */
+    const bt_msg_device *device; /* NULL: its work has no price */
     uint64_t link_epoch; /* bulk only: of this link, higher with each new one; blocks, WELCOME and CREDIT name it */
     /* D only: the class of its own prefill engine; "": it has none */
     char prefill_exactness[BT_MSG_MAX_TEXT_BYTES + 1];
@@ -206,6 +241,8 @@ typedef struct bt_msg_first_token {
     uint64_t queue_us, prefill_us;
     uint32_t cached_tokens; /* of the prompt: rows that were there from earlier prompts and not computed */
     bt_msg_work work;
+    bt_msg_device_work device;          /* of the prompt; ns 0: it has no price */
+    bt_msg_device_prompt device_prompt; /* with device, where the node knows its parts */
     bool has_logprob;
     bt_msg_logprob logprob; /* of token 0, where the sampling asks for it */
 } bt_msg_first_token;
@@ -229,6 +266,7 @@ typedef struct bt_msg_tokens {
     uint32_t ids_len;
     const bt_msg_logprob *logprobs; /* [ids_len] where the sampling asks for them (then at most
                                        BT_MSG_MAX_TOKENS_LOGPROBS ids), else NULL */
+    bt_msg_device_work device;      /* of all steps of this attempt so far; ns 0: they have no price */
 } bt_msg_tokens;
 typedef struct bt_msg_tokens_ack {
     uint32_t next_index;

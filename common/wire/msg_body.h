@@ -89,6 +89,11 @@ typedef struct bt_msg_scratch {
     Bt__Logprob logprob;
     Bt__KvShape kv;
     Bt__Load load;
+    Bt__Device device;
+    Bt__DeviceWork device_work;
+    Bt__DevicePrompt device_prompt;
+    Bt__DevicePart device_part[BT_MSG_MAX_DEVICE_PARTS];
+    Bt__DevicePart *device_part_at[BT_MSG_MAX_DEVICE_PARTS];
     Bt__Engine engine;
     Bt__Fallback fallback[BT_MSG_MAX_FALLBACKS];
     Bt__Fallback *fallback_at[BT_MSG_MAX_FALLBACKS];

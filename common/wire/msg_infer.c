@@ -1,5 +1,6 @@
 /* The messages about one attempt on the control link: fields to and from proto/infer.proto, and their ranges.
  */
+#include "wire/msg_device.h"
 #include "wire/msg_sampling.h"
 
 #include "kv/kv_header.h"
@@ -222,6 +223,12 @@ static ProtobufCMessage *fill_first_token(bt_msg_scratch *s, const bt_msg *m)
     b->npu_int16_macs = t->work.npu_int16_macs;
     b->npu_float_macs = t->work.npu_float_macs;
     b->cached_tokens = t->cached_tokens;
+    if (t->device.ns) {
+        bt_msg_device_put_work(s, &t->device);
+        bt_msg_device_put_prompt(s, &t->device_prompt);
+        b->device = &s->device_work;
+        b->device_prompt = &s->device_prompt;
+    }
     if (t->has_logprob) {
         bt_msg_sampling_put_logprob(&s->logprob, &t->logprob);
         b->logprob = &s->logprob;
@@ -245,6 +252,8 @@ static void read_first_token(bt_msg_checker *c, bt_msg *m, const ProtobufCMessag
         b->masked_macs,   b->session_switches, b->session_switch_ns, b->tile_padding_macs, b->npu_int16_macs,
         b->npu_float_macs};
     t->cached_tokens = b->cached_tokens;
+    bt_msg_device_get_work(&t->device, b->device);
+    bt_msg_device_get_prompt(c, &t->device_prompt, b->device_prompt);
     t->has_logprob = b->logprob != NULL;
     if (b->logprob) bt_msg_sampling_get_logprob(c, &t->logprob, b->logprob);
 }
@@ -264,6 +273,8 @@ static void check_first_token(bt_msg_checker *c, const bt_msg *m)
     bt_msg_body_range(c, "npu_int16_macs", t->work.npu_int16_macs, 0, t->work.npu_macs);
     bt_msg_body_range(c, "npu_float_macs", t->work.npu_float_macs, 0,
                       t->work.npu_macs - t->work.npu_int16_macs);
+    bt_msg_device_check_work(c, &t->device);
+    bt_msg_device_check_prompt(c, &t->device_prompt);
     if (t->has_logprob) bt_msg_sampling_check_logprob(c, &t->logprob);
 }
 
@@ -342,6 +353,10 @@ static ProtobufCMessage *fill_tokens(bt_msg_scratch *s, const bt_msg *m)
     b->n_ids = m->u.tokens.ids_len;
     b->ids = (int32_t *)m->u.tokens.ids;
     if (m->u.tokens.logprobs) bt_msg_sampling_put_logprobs(b, s, &m->u.tokens);
+    if (m->u.tokens.device.ns) {
+        bt_msg_device_put_work(s, &m->u.tokens.device);
+        b->device = &s->device_work;
+    }
     return &b->base;
 }
 
@@ -353,6 +368,7 @@ static void read_tokens(bt_msg_checker *c, bt_msg *m, const ProtobufCMessage *bo
     m->u.tokens.first_index = b->first_index;
     m->u.tokens.ids = b->ids;
     m->u.tokens.ids_len = (uint32_t)b->n_ids;
+    bt_msg_device_get_work(&m->u.tokens.device, b->device);
     bt_msg_sampling_get_logprobs(c, &m->u.tokens, b);
 }
 
@@ -364,6 +380,7 @@ static void check_tokens(bt_msg_checker *c, const bt_msg *m)
     bt_msg_body_ids(c, "ids", t->ids, t->ids_len);
     for (uint32_t i = 0; t->logprobs && i < t->ids_len; i++)
         bt_msg_sampling_check_logprob(c, &t->logprobs[i]);
+    bt_msg_device_check_work(c, &t->device);
     bt_msg_body_range(c, "first_index", t->first_index, 1, BT_MSG_MAX_PROMPT_TOKENS - 1);
     bt_msg_body_range(c, "first_index + count of ids", (uint64_t)t->first_index + t->ids_len, 2,
                       BT_MSG_MAX_PROMPT_TOKENS);

@@ -1,6 +1,7 @@
 /* HELLO, WELCOME, REJECT, HEARTBEAT, BYE, ROLE, ROLE_ANSWER: fields to and from proto/control.proto, and
  * their ranges. */
 #include "wire/msg_body.h"
+#include "wire/msg_device.h"
 
 #include "kv/kv_header.h"
 
@@ -18,6 +19,11 @@ static void put_load(Bt__Load *ret, const bt_load *l)
     ret->reservations = l->reservations;
     ret->leases = l->leases;
     ret->rss_bytes = l->rss_bytes;
+    ret->device_ns = l->device_ns;
+    ret->device_ideal_ns = l->device_ideal_ns;
+    ret->device_nj = l->device_nj;
+    ret->paced_us = l->paced_us;
+    ret->late_us = l->late_us;
 }
 
 static void get_load(bt_msg_checker *c, bt_load *ret, const Bt__Load *l)
@@ -32,6 +38,11 @@ static void get_load(bt_msg_checker *c, bt_load *ret, const Bt__Load *l)
     ret->reservations = l->reservations;
     ret->leases = l->leases;
     ret->rss_bytes = l->rss_bytes;
+    ret->device_ns = l->device_ns;
+    ret->device_ideal_ns = l->device_ideal_ns;
+    ret->device_nj = l->device_nj;
+    ret->paced_us = l->paced_us;
+    ret->late_us = l->late_us;
 }
 
 static void put_engine(bt_msg_scratch *s, const bt_msg_engine *g)
@@ -118,6 +129,10 @@ static ProtobufCMessage *fill_hello(bt_msg_scratch *s, const bt_msg *m)
         put_engine(s, h->engine);
         b->engine = &s->engine;
     }
+    if (h->device) {
+        bt_msg_device_put(s, h->device);
+        b->device = &s->device;
+    }
     b->link_epoch = h->link_epoch;
     b->prefill_exactness = bt_msg_body_put_text(h->prefill_exactness);
     return &b->base;
@@ -142,6 +157,7 @@ static void read_hello(bt_msg_checker *c, bt_msg *m, const ProtobufCMessage *bod
     h->draining = b->draining;
     get_load(c, &h->load, b->load);
     if (b->engine) h->engine = get_engine(c, b->engine);
+    if (b->device) h->device = bt_msg_device_get(c, b->device);
     h->link_epoch = b->link_epoch;
     bt_msg_body_get_text(c, "prefill_exactness", h->prefill_exactness, sizeof h->prefill_exactness,
                          b->prefill_exactness);
@@ -168,6 +184,7 @@ static void check_hello(bt_msg_checker *c, const bt_msg *m)
     if (h->role == BT_ROLE_DECODE && h->engine && !h->prefill_exactness[0])
         bt_msg_body_fail(c, "engine is set by a decode node that computes no prompts");
     if (h->engine) check_engine(c, h->engine);
+    if (h->device) bt_msg_device_check(c, h->device);
 }
 
 static ProtobufCMessage *fill_welcome(bt_msg_scratch *s, const bt_msg *m)

@@ -127,3 +127,12 @@ bt_load bt_attempts_load(const bt_attempts *t)
     }
     return load;
 }
+
+void bt_attempts_load_device(bt_load *load, const bt_msg_device_work *sum)
+{
+    load->device_ns = sum->ns;
+    load->device_ideal_ns = sum->ideal_ns;
+    load->device_nj = sum->nj;
+    load->paced_us = sum->paced_us;
+    load->late_us = sum->late_us;
+}

@@ -70,5 +70,6 @@ void bt_attempt_renew(bt_attempt *a, int64_t now_us, uint32_t lease_ms);
 bool bt_attempt_is_expired(const bt_attempt *a, int64_t now_us);
 int64_t bt_attempts_due_us(const bt_attempts *t); /* when the first lease ends; BT_STEP_NEVER: none runs */
 
-bt_load bt_attempts_load(const bt_attempts *t); /* slots and leases; the rest is zero */
+bt_load bt_attempts_load(const bt_attempts *t);                             /* slots and leases; the rest is zero */
+void bt_attempts_load_device(bt_load *load, const bt_msg_device_work *sum); /* what all work so far would have taken */
 #endif

@@ -21,6 +21,7 @@ void dc_attempt_say_tokens(dc_brain *b, const dc_record *r, uint32_t from)
     m->u.tokens.ids = r->ids + from;
     m->u.tokens.ids_len = n < most ? n : most;
     m->u.tokens.logprobs = r->logprobs ? r->logprobs + from : NULL;
+    m->u.tokens.device = r->device;
 }
 
 /* Of a local prefill, as a prefill node would. */

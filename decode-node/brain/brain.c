@@ -254,6 +254,7 @@ bt_load dc_brain_load(const dc_brain *b)
     load.pages_used = bt_kv_book_used(b->book);
     load.pages_cached = bt_kv_book_cached(b->book);
     load.rss_bytes = b->rss_bytes;
+    bt_attempts_load_device(&load, &b->device);
     for (const dc_record *r = NULL; (r = dc_next(b, r));) {
         load.reservations += r->a->state == DC_RESERVED;
         load.queued += dc_memory_waits(r);
@@ -261,6 +262,7 @@ bt_load dc_brain_load(const dc_brain *b)
     return load;
 }
 
+void dc_brain_set_device(dc_brain *b, const bt_msg_device_work *sum) { b->device = *sum; }
 void dc_brain_set_rss(dc_brain *b, uint64_t rss_bytes) { b->rss_bytes = rss_bytes; }
 
 void dc_brain_set_role_may(dc_brain *b, bt_role_may may) { b->gates.role_may = may; }

@@ -123,7 +123,8 @@ typedef struct dc_event {
             uint32_t slot, index;
             int32_t id;
             const bt_msg_logprob *logprob;
-        } token; /* logprob: where asked for, else NULL */
+            const bt_msg_device_work *device;
+        } token; /* logprob: where asked for, else NULL; device: of its steps since the token before, else NULL */
         struct {
             uint32_t slot, tokens;
         } need;
@@ -225,6 +226,8 @@ int64_t dc_brain_due_us(const dc_brain *b);
 
 bt_load dc_brain_load(const dc_brain *b);               /* as heartbeats tell it */
 void dc_brain_set_rss(dc_brain *b, uint64_t rss_bytes); /* for the next heartbeat */
+/* what its work would have taken on a device so far, for the next heartbeat */
+void dc_brain_set_device(dc_brain *b, const bt_msg_device_work *sum);
 /* whether the process can be a prefill node; at first it may not */
 void dc_brain_set_role_may(dc_brain *b, bt_role_may may);
 bool dc_brain_is_welcome(const dc_brain *b); /* some gateway has taken this node in */

@@ -36,6 +36,7 @@ typedef struct dc_record {
     int32_t *ids;              /* [max_tokens] from index 0 */
     bt_msg_logprob *logprobs;  /* [max_tokens], where asked for */
     uint32_t ids_len, acked;   /* known; wanted next by the gateway */
+    bt_msg_device_work device; /* of its steps here */
     bool has_prompt;           /* the prompt's rows are in place */
     bool is_behind;            /* DC_RUNNING: rows of known tokens are computed first; no token since START */
     int64_t alive_us;          /* when the gateway was last told that this gets on; -1: not since START */
@@ -71,6 +72,7 @@ struct dc_brain {
     uint32_t swap_used;
     dc_link *links;
     uint64_t epochs, ages, rss_bytes;
+    bt_msg_device_work device;
     bt_kv_range missing[BT_MSG_MAX_RANGES];
     dc_action *acts;
     size_t acts_len, acts_cap;

@@ -29,7 +29,10 @@ void dc_work_first(dc_brain *b, const dc_event *ev)
         r->acked = 1; /* FIRST_TOKEN brings it, not TOKENS */
         b->n.tokens++;
     }
-    if (!r->wish.is_local || r->first_told || r->wish.generated_len > 0) return;
+    if (!r->wish.is_local || r->first_told || r->wish.generated_len > 0) {
+        bt_msg_device_work_add(&r->device, &f->device); /* computed again: no FIRST_TOKEN will tell */
+        return;
+    }
     r->first = *f;
     r->first.cached_tokens = r->covered_tokens;
     r->kv_digest = ev->u.first.kv_digest;
@@ -50,6 +53,7 @@ void dc_work_token(dc_brain *b, const dc_event *ev)
     r->is_behind = false;
     dc_attempt_complete_prompt(b, r); /* no FIRST came where token 0 was known before */
     if (r->logprobs && ev->u.token.logprob) r->logprobs[index] = *ev->u.token.logprob;
+    if (ev->u.token.device) bt_msg_device_work_add(&r->device, ev->u.token.device);
     r->ids[r->ids_len++] = ev->u.token.id; /* NOLINT(clang-analyzer-unix.Malloc): dc_attempt_reap empties the
                                               record whose ids it frees */
     b->n.tokens++;

@@ -36,6 +36,9 @@ _baton()
     "baton run --quant" | \
     "baton run --shape-policy" | \
     "baton run --profile" | \
+    "baton run --decode-profile" | \
+    "baton run --link" | \
+    "baton run --pace" | \
     "baton run --threads" | "baton run -t" | \
     "baton run --kv-memory" | \
     "baton run --swap-memory" | \
@@ -43,8 +46,6 @@ _baton()
     "baton run --slots" | \
     "baton run --speculate" | \
     "baton run --isa" | \
-    "baton run --decode-profile" | \
-    "baton run --link" | \
     "baton run --url" | \
     "baton chat --system" | \
     "baton chat --n-predict" | "baton chat -n" | \
@@ -59,6 +60,9 @@ _baton()
     "baton chat --quant" | \
     "baton chat --shape-policy" | \
     "baton chat --profile" | \
+    "baton chat --decode-profile" | \
+    "baton chat --link" | \
+    "baton chat --pace" | \
     "baton chat --threads" | "baton chat -t" | \
     "baton chat --kv-memory" | \
     "baton chat --swap-memory" | \
@@ -74,6 +78,9 @@ _baton()
     "baton up --quant" | \
     "baton up --shape-policy" | \
     "baton up --profile" | \
+    "baton up --decode-profile" | \
+    "baton up --link" | \
+    "baton up --pace" | \
     "baton up --threads" | "baton up -t" | \
     "baton up --kv-memory" | \
     "baton up --swap-memory" | \
@@ -167,6 +174,7 @@ _baton()
     "baton bench --n-gen" | "baton bench -n" | \
     "baton bench --batch" | \
     "baton bench --n-depth" | "baton bench -d" | \
+    "baton bench --schedule" | \
     "baton bench --repetitions" | "baton bench -r" | \
     "baton bench --threads" | "baton bench -t" | \
     "baton bench --isa" | \
@@ -195,6 +203,9 @@ _baton()
     "baton replay --quant" | \
     "baton replay --shape-policy" | \
     "baton replay --profile" | \
+    "baton replay --decode-profile" | \
+    "baton replay --link" | \
+    "baton replay --pace" | \
     "baton replay --threads" | "baton replay -t" | \
     "baton replay --kv-memory" | \
     "baton replay --swap-memory" | \
@@ -244,6 +255,9 @@ _baton()
     "baton-prefill --gateway" | \
     "baton-prefill --id" | \
     "baton-prefill --key" | \
+    "baton-prefill --decode-profile" | \
+    "baton-prefill --link" | \
+    "baton-prefill --pace" | \
     "baton-prefill --drain-timeout" | \
     "baton-prefill --slots" | \
     "baton-prefill --min-overlap" | \
@@ -267,6 +281,9 @@ _baton()
     "baton-decode --gateway" | \
     "baton-decode --id" | \
     "baton-decode --key" | \
+    "baton-decode --decode-profile" | \
+    "baton-decode --link" | \
+    "baton-decode --pace" | \
     "baton-decode --drain-timeout" | \
     "baton-decode --listen" | \
     "baton-decode --advertise" | \
@@ -363,6 +380,14 @@ _baton()
     "baton-decode --prefill-engine")
         mapfile -t COMPREPLY < <(compgen -W "auto npu host reference" -- "$cur")
         return ;;
+    "baton run --schedule" | \
+    "baton chat --schedule" | \
+    "baton up --schedule" | \
+    "baton replay --schedule" | \
+    "baton-prefill --schedule" | \
+    "baton-decode --schedule")
+        mapfile -t COMPREPLY < <(compgen -W "serial fifo ooo" -- "$cur")
+        return ;;
     "baton run --kv-dtype" | \
     "baton chat --kv-dtype" | \
     "baton up --kv-dtype" | \
@@ -432,7 +457,7 @@ _baton()
         mapfile -t COMPREPLY < <(compgen -W "f16 int8 q4_0" -- "$cur")
         return ;;
     "baton timeline --schedule")
-        mapfile -t COMPREPLY < <(compgen -W "best serial fifo ooo" -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "best serial fifo ooo split" -- "$cur")
         return ;;
     "baton plan --by")
         mapfile -t COMPREPLY < <(compgen -W "e2e ttft tpot joules memory programs padding" -- "$cur")
@@ -458,9 +483,9 @@ _baton()
         return ;;
     esac
     case $program in
-    "baton run") words="--prompt -p --file -f --chat --system --n-predict -n --temp --top-k --top-p --min-p --presence-penalty --frequency-penalty --repetition-penalty --seed -s --stop --model -m --engine --decode-engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --decode-profile --link --url --api-key-file --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton chat") words="--system --n-predict -n --temp --top-p --top-k --min-p --presence-penalty --frequency-penalty --repetition-penalty --model -m --engine --decode-engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --url --api-key-file --quiet -q --no-history --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton up") words="--prefill --decode --local-prefill-below --policy --keys --model -m --engine --decode-engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --host --port --alias -a --api-key-file --insecure --cors --max-queue --max-connections --idle-timeout --temp --top-p --top-k --min-p --repetition-penalty --max-answer --capture --capture-text --capture-seal --capture-rotate --recovery-timeout --drain-timeout --log-level --log-format --verbose -v --json --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton run") words="--prompt -p --file -f --chat --system --n-predict -n --temp --top-k --top-p --min-p --presence-penalty --frequency-penalty --repetition-penalty --seed -s --stop --model -m --engine --decode-engine --schedule --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --decode-profile --link --pace --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --url --api-key-file --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton chat") words="--system --n-predict -n --temp --top-p --top-k --min-p --presence-penalty --frequency-penalty --repetition-penalty --model -m --engine --decode-engine --schedule --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --decode-profile --link --pace --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --url --api-key-file --quiet -q --no-history --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton up") words="--prefill --decode --local-prefill-below --policy --keys --model -m --engine --decode-engine --schedule --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --decode-profile --link --pace --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --host --port --alias -a --api-key-file --insecure --cors --max-queue --max-connections --idle-timeout --temp --top-p --top-k --min-p --repetition-penalty --max-answer --capture --capture-text --capture-seal --capture-rotate --recovery-timeout --drain-timeout --log-level --log-format --verbose -v --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton status") words="--url --api-key-file --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton role") words="--url --api-key-file --wait --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton keygen") words="--gateways --prefill --decode --json --help -h --version -V --print-config --print-options --print-man" ;;
@@ -474,13 +499,13 @@ _baton()
     "baton roofline") words="--model -m --profile --decode-profile --link --decode-weights --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton timeline") words="--model -m --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --companion --decode-profile --link --prompt-tokens -p --n-predict -n --schedule --window --threads -t --cache-limit --timeline -o --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton plan") words="--model -m --ctx-size -c --prefill --decode --link --decode-weights --slots --window --colocated --trace --format --speed --n-predict -n --policy --recipe --kv-dtype --any-bits --by --slo --rows --plan -o --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton bench") words="--model -m --engine --decode-engine --weights --kv-dtype --quant --shape-policy --profile --npu-ops --calib --require-npu --package --n-prompt -p --n-gen -n --batch --n-depth -d --repetitions -r --kernels --threads -t --isa --cache-limit --output -o --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton replay") words="--format --skip-bad --synthetic --limit --speed --rate --concurrency --jitter --streams --timeout --seed --prompts --block-tokens --answer-tokens --scale-lengths --fit --url --api-key-file --served-model --prefill --decode --local-prefill-below --policy --keys --max-queue --max-connections --recovery-timeout --capture --capture-text --capture-seal --capture-rotate --model -m --engine --decode-engine --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --slo --ramp --ramp-share --csv --report --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton bench") words="--model -m --engine --decode-engine --weights --kv-dtype --quant --shape-policy --profile --npu-ops --calib --require-npu --package --n-prompt -p --n-gen -n --batch --n-depth -d --schedule --repetitions -r --kernels --threads -t --isa --cache-limit --output -o --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton replay") words="--format --skip-bad --synthetic --limit --speed --rate --concurrency --jitter --streams --timeout --seed --prompts --block-tokens --answer-tokens --scale-lengths --fit --url --api-key-file --served-model --prefill --decode --local-prefill-below --policy --keys --max-queue --max-connections --recovery-timeout --capture --capture-text --capture-seal --capture-rotate --model -m --engine --decode-engine --schedule --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --decode-profile --link --pace --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --slo --ramp --ramp-share --csv --report --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton compare") words="--seed --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton perplexity") words="--model -m --file -f --ctx-size -c --chunks --engine --against --weights --kv-dtype --threads -t --isa --cache-limit --quant --shape-policy --profile --npu-ops --calib --require-npu --package --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton-gateway") words="--model -m --alias -a --host --port --api-key-file --insecure --cors --no-metrics --control --keys --key --policy --local-prefill-below --temp --top-p --top-k --min-p --repetition-penalty --max-answer --max-queue --max-active --max-nodes --max-connections --max-body --timeout --recovery-timeout --idle-timeout --drain-timeout --capture --capture-text --capture-seal --capture-rotate --log-level --log-format --verbose -v --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton-prefill") words="--model -m --kv-dtype --ctx-size -c --threads -t --isa --kv-memory --cache-limit --gateway --id --keys --key --drain-timeout --log-level --log-format --verbose -v --engine --slots --min-overlap --quant --shape-policy --profile --npu-ops --calib --require-npu --package --decode-engine --listen --advertise --window --weights --decode-slots --batch-rows --growth-tokens --swap-memory --speculate --local-prefill --chunk-tokens --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton-decode") words="--model -m --kv-dtype --ctx-size -c --threads -t --isa --kv-memory --cache-limit --gateway --id --keys --key --drain-timeout --log-level --log-format --verbose -v --engine --listen --advertise --window --weights --slots --batch-rows --growth-tokens --swap-memory --speculate --local-prefill --chunk-tokens --prefill-engine --prefill-slots --min-overlap --quant --shape-policy --profile --npu-ops --calib --require-npu --package --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton-prefill") words="--model -m --kv-dtype --ctx-size -c --threads -t --isa --kv-memory --cache-limit --gateway --id --keys --key --decode-profile --link --pace --drain-timeout --log-level --log-format --verbose -v --engine --slots --min-overlap --schedule --quant --shape-policy --profile --npu-ops --calib --require-npu --package --decode-engine --listen --advertise --window --weights --decode-slots --batch-rows --growth-tokens --swap-memory --speculate --local-prefill --chunk-tokens --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton-decode") words="--model -m --kv-dtype --ctx-size -c --threads -t --isa --kv-memory --cache-limit --gateway --id --keys --key --decode-profile --link --pace --drain-timeout --log-level --log-format --verbose -v --engine --listen --advertise --window --weights --slots --batch-rows --growth-tokens --swap-memory --speculate --local-prefill --chunk-tokens --prefill-engine --prefill-slots --min-overlap --schedule --quant --shape-policy --profile --npu-ops --calib --require-npu --package --help -h --version -V --print-config --print-options --print-man" ;;
     esac
     case $cur in
     -*) mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur"); return ;;

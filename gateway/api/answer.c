@@ -103,6 +103,17 @@ static json_t *share(const gw_answer_report *r, uint64_t macs)
     return r->has_prefill && all > 0 ? json_real((double)macs / all) : json_null();
 }
 
+/* json_object_set_new frees the value when it fails; a NULL value counts as failure. */
+static json_t *with(json_t *object, const char *key, json_t *value)
+{
+    if (!object || json_object_set_new(object, key, value) == 0) {
+        if (!object) json_decref(value);
+        return object;
+    }
+    json_decref(object);
+    return NULL;
+}
+
 /* What the prefill node computed with, and what this prompt took there. */
 static json_t *add_work(json_t *object, const gw_answer_report *r)
 {
@@ -123,7 +134,8 @@ static json_t *add_work(json_t *object, const gw_answer_report *r)
         "session_switches", r->has_prefill ? count(w->session_switches) : json_null(), "session_switch_ms",
         r->has_prefill ? json_real((double)w->session_switch_ns / 1e6) : json_null(), "tile_padding_macs",
         r->has_prefill ? count(w->tile_padding_macs) : json_null());
-    if (object && more && json_object_update_new(object, more) == 0) return object;
+    if (object && more && json_object_update_new(object, more) == 0)
+        return with(object, "device", gw_device_tell(&r->device));
     if (!object) json_decref(more);
     json_decref(object);
     return NULL;
@@ -148,17 +160,6 @@ static json_t *baton(const gw_answer_report *r)
         "cached_tokens", count(r->cached_tokens), "covered_tokens", count(r->covered_tokens), "first_logits",
         logit_list(r));
     return add_work(j, r);
-}
-
-/* json_object_set_new frees the value when it fails; a NULL value counts as failure. */
-static json_t *with(json_t *object, const char *key, json_t *value)
-{
-    if (!object || json_object_set_new(object, key, value) == 0) {
-        if (!object) json_decref(value);
-        return object;
-    }
-    json_decref(object);
-    return NULL;
 }
 
 static json_t *with_report(json_t *object, const gw_answer_report *r, bool is_baton)

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include "base/buf.h"
 #include "base/err.h"
+#include "gateway/api/device.h"
 #include "gateway/api/openai.h"
 #include "wire/msg.h"
 
@@ -42,7 +43,8 @@ typedef struct gw_answer_report {
     uint32_t decode_steps;
     uint64_t kv_bytes, kv_exposed_us;
     bt_digest16 kv_digest;
-    bt_msg_work work;            /* of the prompt, with has_prefill */
+    bt_msg_work work; /* of the prompt, with has_prefill */
+    gw_device_facts device;
     const bt_msg_engine *engine; /* of the prefill node; NULL: not known */
     uint32_t top_len;            /* highest logits of token 0 */
     int32_t top_ids[BT_MSG_TOP_LOGITS];

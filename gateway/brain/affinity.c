@@ -66,7 +66,6 @@ void gw_affinity_free(gw_affinity *a)
     free(a);
 }
 
-uint32_t gw_affinity_cap(const gw_affinity *a) { return a->cap; }
 uint64_t gw_affinity_changes(const gw_affinity *a) { return a->turn; }
 
 uint32_t gw_affinity_chain(uint64_t ret[GW_AFFINITY_CHUNKS_MAX], const int32_t *ids, uint32_t len)

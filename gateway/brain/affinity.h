@@ -20,7 +20,6 @@ bt_err gw_affinity_new(gw_affinity **ret, uint32_t entries);
 /* Room for more, where that is more; what is known stays. BT_ENOMEM: it is as it was. */
 bt_err gw_affinity_grow(gw_affinity *a, uint32_t entries);
 void gw_affinity_free(gw_affinity *a); /* NULL is fine */
-uint32_t gw_affinity_cap(const gw_affinity *a);
 /* How many entries nodes whose KV holds so many tokens in all are worth, where there may be nodes_max of them: a power
  * of two from GW_AFFINITY_LEAST_ENTRIES to GW_AFFINITY_MOST_ENTRIES, at most GW_AFFINITY_NODE_ENTRIES a node. */
 uint32_t gw_affinity_entries(uint64_t kv_tokens, uint32_t nodes_max);

@@ -163,6 +163,12 @@ typedef struct gw_stats {
     uint64_t decode_wait_us, decode_us;
     uint32_t decode_steps;
     uint64_t seed;
+    /* What the work would have taken on the nodes' devices, of all attempts together; ns 0: no price. device_prompt:
+     * in parts, of the attempt that made token 0; device_first_ns: its time; transfers of all. */
+    bt_msg_device_work device_prefill, device_decode;
+    bt_msg_device_prompt device_prompt;
+    uint64_t device_first_ns, device_transfer_ns, device_exposed_ns;
+    const bt_msg_device *prefill_device, *decode_device; /* as `engine`; NULL: not told */
 } gw_stats;
 
 typedef enum gw_action_type {

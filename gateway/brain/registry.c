@@ -111,13 +111,35 @@ gw_node *gw_registry_by_name(const gw_registry *r, uint64_t name)
     return at >= 0 && r->nodes[at].name == name ? &r->nodes[at] : NULL;
 }
 
-/* A HELLO borrows what it says of its engine; the node keeps it. */
+/* A HELLO borrows what it says of its engine and device; the node keeps it. */
 static void keep(gw_node *n, const bt_msg_hello *hello)
 {
     n->hello = *hello;
+    if (hello->device) {
+        n->device = *hello->device;
+        n->hello.device = &n->device;
+    }
     if (!hello->engine) return;
     n->engine = *hello->engine;
     n->hello.engine = &n->engine;
+}
+
+static void add_to(uint64_t *sum, uint64_t now, uint64_t before)
+{
+    if (now > before) *sum += now - before; /* a count that falls is no count */
+}
+
+/* The node's own count of itself, and what it adds to the sums of its role. */
+static void take_load(gw_registry *r, gw_node *n, const bt_load *now)
+{
+    gw_device_sum *sum = &r->device[n->hello.role == BT_ROLE_DECODE];
+    const bt_load *before = &n->load;
+    add_to(&sum->ns, now->device_ns, before->device_ns);
+    add_to(&sum->ideal_ns, now->device_ideal_ns, before->device_ideal_ns);
+    add_to(&sum->nj, now->device_nj, before->device_nj);
+    add_to(&sum->paced_us, now->paced_us, before->paced_us);
+    add_to(&sum->late_us, now->late_us, before->late_us);
+    n->load = *now;
 }
 
 /* The place of this name; else the first free one; else that of the node gone longest. */
@@ -162,7 +184,7 @@ bt_err gw_registry_hello(gw_registry *r, gw_node **ret, bt_incarnation *ret_repl
         if (same_name) n->displaced = before;
         *ret_replaced = before;
     }
-    n->load = hello->load;
+    take_load(r, n, &hello->load);
     n->heard_us = now_us;
     n->is_cut = false;
     n->leaving = hello->draining;
@@ -178,7 +200,7 @@ gw_node_state gw_registry_heard(gw_registry *r, gw_node *n, const bt_msg_heartbe
     n->heard_us = now_us;
     n->is_cut = false;
     if (heartbeat) {
-        n->load = heartbeat->load;
+        take_load(r, n, &heartbeat->load);
         n->leaving = heartbeat->draining;
         n->has_left = n->has_left && n->leaving; /* one that serves can be cut */
     }

@@ -32,6 +32,7 @@ typedef enum gw_node_state {
 typedef struct gw_node {
     bt_incarnation incarnation, displaced; /* displaced: the one before it under this node_id, or zero */
     gw_node_state state;
+    bt_msg_device device;               /* the same of hello.device */
     bt_msg_engine engine;               /* where hello.engine points, when it is not NULL */
     bt_msg_hello hello;                 /* as told last */
     bt_load load;                       /* from the last HELLO or HEARTBEAT */
@@ -56,6 +57,12 @@ typedef struct gw_node {
     uint64_t seen[3];                    /* what its places depend on, as it was then; private */
 } gw_node;
 
+/* What nodes of one role tell of their devices in Load, in sum since this gateway began; of a process that is no more
+ * what it told last. */
+typedef struct gw_device_sum {
+    uint64_t ns, ideal_ns, nj, paced_us, late_us;
+} gw_device_sum;
+
 typedef struct gw_shape {
     bt_kv_shape kv;
     uint32_t nodes; /* that have it; 0: a free place */
@@ -70,15 +77,16 @@ typedef struct gw_registry {
     int64_t suspect_us, gone_us, cut_us, forget_us;
     uint8_t model_id[16];
     gw_shape *shapes;
-    uint32_t shapes_len; /* places that were ever taken */
-    uint64_t slots[2];   /* of READY nodes, by role is decode */
-    uint64_t changes;    /* how often anything changed that a choice of nodes depends on */
-    bt_order who, names; /* in use, by incarnation; by name */
-    bt_order idle;       /* GW_IDLE_FREE: free places; GW_IDLE_GONE: GONE without attempts, by when it was heard */
-    bt_order due;        /* GW_DUE: by gw_registry_due_us or heartbeat_due_us; GW_RIPE: see gw_registry_ripen */
-    bt_order refusing;   /* by the end of it */
-    bt_order kin;        /* by role and shape: not GONE */
-    bt_order there;      /* by role and shape: READY and SUSPECT, the one that holds the longest sequence first */
+    uint32_t shapes_len;     /* places that were ever taken */
+    gw_device_sum device[2]; /* by role is decode */
+    uint64_t slots[2];       /* of READY nodes, by role is decode */
+    uint64_t changes;        /* how often anything changed that a choice of nodes depends on */
+    bt_order who, names;     /* in use, by incarnation; by name */
+    bt_order idle;           /* GW_IDLE_FREE: free places; GW_IDLE_GONE: GONE without attempts, by when it was heard */
+    bt_order due;            /* GW_DUE: by gw_registry_due_us or heartbeat_due_us; GW_RIPE: see gw_registry_ripen */
+    bt_order refusing;       /* by the end of it */
+    bt_order kin;            /* by role and shape: not GONE */
+    bt_order there;          /* by role and shape: READY and SUSPECT, the one that holds the longest sequence first */
     bt_order by_load, by_turn; /* by role and shape: READY with a free slot, in the order of a policy (route.h) */
     bt_order least;            /* by role is decode: READY ones with slots, the least loaded first */
     bt_order known;            /* prefill nodes that are not gone or leaving, by class */

@@ -84,6 +84,11 @@ static const gw_stats *last_stats(const gw_brain *b, gw_request *r)
     r->stats.local = r->local;
     r->stats.attempts = r->attempt;
     r->stats.engine = p ? p->hello.engine : NULL;
+    const gw_node *d = gw_registry_find(&b->registry, &r->decode.node);
+    r->stats.prefill_device = p ? p->hello.device : NULL;
+    r->stats.decode_device = d ? d->hello.device : NULL;
+    bt_msg_device_work_add(&r->stats.device_decode, &r->decode_work);
+    r->decode_work = (bt_msg_device_work){0};
     return &r->stats;
 }
 

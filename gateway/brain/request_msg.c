@@ -106,6 +106,26 @@ static void on_refused(gw_brain *b, gw_request *r, gw_side *side, const bt_msg_r
     gw_request_requeue(b, r, 0);
 }
 
+/* D tells the sum of all steps of the attempt: the latest is the largest. */
+static void note_steps(gw_request *r, const bt_msg_device_work *w)
+{
+    if (w->ns > r->decode_work.ns) r->decode_work = *w;
+}
+
+/* What the prompt would have taken, once an attempt: also where it was computed again for known tokens. */
+static void note_prompt(gw_request *r, const bt_msg_first_token *w)
+{
+    gw_stats *s = &r->stats;
+    if (r->has_price || !w->device.ns) return;
+    r->has_price = true;
+    bt_msg_device_work_add(&s->device_prefill, &w->device);
+    s->device_transfer_ns += w->device_prompt.transfer_ns;
+    s->device_exposed_ns += w->device_prompt.exposed_ns;
+    if (r->base) return;
+    s->device_first_ns = w->device.ns;
+    s->device_prompt = w->device_prompt;
+}
+
 /* Before token 0: kept, in order, so that a race of two links costs no resend. */
 static void keep_early(gw_request *r, const bt_msg_tokens *w)
 {
@@ -118,6 +138,7 @@ static void keep_early(gw_request *r, const bt_msg_tokens *w)
 
 static void on_tokens(gw_brain *b, gw_request *r, const bt_msg_tokens *w)
 {
+    note_steps(r, &w->device);
     if (r->state == GW_PREFILLING) keep_early(r, w);
     if (r->state != GW_DECODING && r->state != GW_CLOSING) return;
     const bool is_gap = w->first_index > r->next_index;
@@ -190,6 +211,7 @@ static void on_first(gw_brain *b, gw_request *r, const gw_side *side, const bt_m
         return;
     }
     accept(r);
+    note_prompt(r, w);
     gw_avoid_succeeded(&b->router.avoid, r->prefill.name, 0);
     gw_request_set_state(b, r, GW_DECODING);
     if (r->base == 0) begin_answer(b, r, side, w);

@@ -121,7 +121,9 @@ static void assign(gw_brain *b, gw_request *r, const gw_route_choice *c)
         r->decode_class = gw_route_class(c->decode->hello.exactness);
     }
     r->is_accepted = false;
-    r->has_kv = false;
+    r->has_kv = r->has_price = false;
+    bt_msg_device_work_add(&r->stats.device_decode, &r->decode_work);
+    r->decode_work = (bt_msg_device_work){0};
     r->early_len = 0;
     r->has_early_finished = false;
     if (r->local) b->n.local_prefills[r->local]++;

@@ -66,8 +66,10 @@ typedef struct gw_request {
     gw_local local;
     uint32_t base; /* next_index when the attempt began: it replays so many tokens */
     bt_msg_reserved reserved;
-    bool is_accepted; /* PREFILL_ACCEPTED, or what follows it, was seen */
-    bool has_kv;      /* PREFILL_DONE was seen */
+    bool is_accepted;               /* PREFILL_ACCEPTED, or what follows it, was seen */
+    bool has_kv;                    /* PREFILL_DONE was seen */
+    bool has_price;                 /* FIRST_TOKEN's is in stats */
+    bt_msg_device_work decode_work; /* of its steps, as D said last; in stats when the attempt is over */
     /* What D said before token 0 was here, which comes from P: ids in tokens[max(base, 1)..], FINISHED. */
     uint32_t early_len;
     bool has_early_finished;

@@ -108,6 +108,8 @@ static void observe_stats(gw_metrics *m, const gw_stats *s)
     if (s->has_first) observe_us(m, PREFILL_TIME, (double)s->prefill_us);
     if (s->has_first) count_work(m, s);
     if (s->has_decode) observe_us(m, DECODE_TIME, (double)s->decode_us);
+    bt_metrics_add(m->m, DEVICE_TRANSFER, 0, 0, (double)s->device_transfer_ns / 1e9);
+    bt_metrics_add(m->m, DEVICE_EXPOSED, 0, 0, (double)s->device_exposed_ns / 1e9);
     if (s->has_kv && s->local == GW_LOCAL_NOT) { /* a local prefill hands nothing over */
         observe_us(m, KV_TRANSFER_SECONDS, (double)s->kv_transfer_us);
         observe_us(m, KV_EXPOSED_SECONDS, (double)s->kv_exposed_us);
@@ -176,6 +178,25 @@ static void count_peers(gw_metrics *m, const gw_registry *r)
         for (size_t state = 0; state < 5; state++) bt_metrics_set(m->m, PEERS, role, state, n[role][state]);
 }
 
+static void raise_to_real(gw_metrics *m, size_t metric, size_t value, double total)
+{
+    const double by = total - bt_metrics_get(m->m, metric, value, 0);
+    if (by > 0) bt_metrics_add(m->m, metric, value, 0, by);
+}
+
+/* What nodes tell of themselves, by role. */
+static void count_devices(gw_metrics *m, const gw_registry *r)
+{
+    for (size_t role = 0; role < 2; role++) {
+        const gw_device_sum *s = &r->device[role];
+        raise_to_real(m, DEVICE_SECONDS, role, (double)s->ns / 1e9);
+        raise_to_real(m, DEVICE_JOULES, role, (double)s->nj / 1e9);
+        bt_metrics_set(m->m, DEVICE_UTILISATION, role, 0, s->ns ? (double)s->ideal_ns / (double)s->ns : 0);
+        raise_to_real(m, PACE_SECONDS, role, (double)s->paced_us / 1e6);
+        raise_to_real(m, PACE_LATE, role, (double)s->late_us / 1e6);
+    }
+}
+
 bt_err gw_metrics_render(gw_metrics *m, bt_buf *out, const gw_brain *brain, const bt_link_counters *link,
                          unsigned http_connections)
 {
@@ -196,6 +217,7 @@ bt_err gw_metrics_render(gw_metrics *m, bt_buf *out, const gw_brain *brain, cons
     raise_to(m, REPLAYS, 0, c->replays);
     raise_to(m, REPLAYED_TOKENS, 0, c->replayed_tokens);
     count_peers(m, gw_brain_registry(brain));
+    count_devices(m, gw_brain_registry(brain));
     bt_metrics_set(m->m, REQUESTS_RUNNING, 0, 0, gw_brain_active(brain));
     bt_metrics_set(m->m, REQUESTS_WAITING, 0, 0, gw_brain_queued(brain));
     bt_metrics_set(m->m, DEBTS, 0, 0, gw_brain_debts(brain));

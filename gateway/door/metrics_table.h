@@ -60,6 +60,20 @@ X(KV_TRANSFER_SECONDS, HISTOGRAM, "baton_kv_transfer_seconds", NULL, NULL, NULL,
 X(KV_EXPOSED_SECONDS, HISTOGRAM, "baton_kv_exposed_seconds", NULL, NULL, NULL, NULL, slow_s,
   "End of the last layer to Committed: what the hand-off cost")
 X(KV_TRANSFER_BYTES, HISTOGRAM, "baton_kv_transfer_bytes", NULL, NULL, NULL, NULL, bytes, "KV bytes of one hand-off")
+X(DEVICE_SECONDS, COUNTER, "baton_device_seconds_total", "role", roles, NULL, NULL, NULL,
+  "Time that the work of nodes would have taken on the devices of --profile and --decode-profile")
+X(DEVICE_JOULES, COUNTER, "baton_device_joules_total", "role", roles, NULL, NULL, NULL,
+  "Energy of that work, as far as its profile has a source; from a thermal design power a bound")
+X(DEVICE_UTILISATION, GAUGE, "baton_device_utilisation_ratio", "role", roles, NULL, NULL, NULL,
+  "Of that time, what would be left at the peak: of int8 operations (prefill), of memory (decode)")
+X(DEVICE_TRANSFER, COUNTER, "baton_device_transfer_seconds_total", NULL, NULL, NULL, NULL, NULL,
+  "Time of KV on the link of --link, of requests that ended")
+X(DEVICE_EXPOSED, COUNTER, "baton_device_transfer_exposed_seconds_total", NULL, NULL, NULL, NULL, NULL,
+  "Of it, what would be left when the prompt is computed")
+X(PACE_SECONDS, COUNTER, "baton_pace_seconds_total", "role", roles, NULL, NULL, NULL,
+  "How long work was to take with --pace, in sum")
+X(PACE_LATE, COUNTER, "baton_pace_late_seconds_total", "role", roles, NULL, NULL, NULL,
+  "How much longer it took: more than 1 % of the above, and the host was measured instead of the device")
 X(PEERS, GAUGE, "baton_peers", "role", roles, "state", states, NULL, "Nodes known, by role and state")
 X(MESSAGES, COUNTER, "baton_control_messages_total", "result", messages, NULL, NULL, NULL,
   "Frames on the control socket: received and sent, bad (no message of ours), forbidden (by key), unsent (no link)")

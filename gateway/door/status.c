@@ -28,6 +28,22 @@ static json_t *engine(const bt_msg_engine *g)
                      shown(profile, sizeof profile, g->profile), "fallbacks", count(g->fallbacks_len));
 }
 
+/* What its work would have taken on a device, and how late it was with --pace. */
+static json_t *device(const gw_node *n)
+{
+    char profile[sizeof((bt_msg_device *)0)->profile];
+    const bt_msg_device *d = n->hello.device;
+    const bt_load *l = &n->load;
+    if (!d) return json_null();
+    return json_pack("{s:s,s:f,s:f,s:o,s:f,s:o,s:o}", "profile", shown(profile, sizeof profile, d->profile),
+                     "seconds", (double)l->device_ns / 1e9, "joules", (double)l->device_nj / 1e9,
+                     "utilisation",
+                     l->device_ns ? json_real((double)l->device_ideal_ns / (double)l->device_ns)
+                                  : json_null(),
+                     "pace", (double)d->pace_milli / 1e3, "paced_ms", count(l->paced_us / 1000), "late_ms",
+                     count(l->late_us / 1000));
+}
+
 static json_t *node(const gw_node *n, int64_t now_us)
 {
     char hex[BT_HASH_HEX_CHARS], endpoint[BT_MSG_MAX_ENDPOINT_BYTES + 1],
@@ -35,20 +51,21 @@ static json_t *node(const gw_node *n, int64_t now_us)
     char own[BT_MSG_MAX_TEXT_BYTES + 1];
     const bool is_decode = n->hello.role == BT_ROLE_DECODE;
     return json_pack(
-        "{s:s,s:s,s:o,s:s,s:s?,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "id",
-        n->hello.node_id, "role", is_decode ? "decode" : "prefill", "pid",
+        "{s:s,s:s,s:o,s:s,s:s?,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
+        "id", n->hello.node_id, "role", is_decode ? "decode" : "prefill", "pid",
         n->state == GW_NODE_GONE ? json_null() : count(n->hello.pid), "state", gw_node_state_name(n->state),
         "endpoint", is_decode ? shown(endpoint, sizeof endpoint, n->hello.kv_endpoint) : NULL, "incarnation",
         bt_hash_hex(hex, n->incarnation.bytes), "exactness",
         shown(exactness, sizeof exactness, n->hello.exactness), "prefill_exactness",
         n->hello.prefill_exactness[0] ? json_string(shown(own, sizeof own, n->hello.prefill_exactness))
                                       : json_null(),
-        "engine", engine(n->hello.engine), "ctx_tokens", count(n->hello.ctx_tokens), "kv_capacity_tokens",
-        count(n->hello.kv_capacity_tokens), "slots_total", count(n->load.slots_total), "slots_used",
-        count(n->load.slots_used), "queued", count(n->load.queued), "pages_total", count(n->load.pages_total),
-        "pages_used", count(n->load.pages_used), "pages_cached", count(n->load.pages_cached), "reservations",
-        count(n->load.reservations), "leases", count(n->load.leases), "attempts", count(n->attempts),
-        "rss_bytes", count(n->load.rss_bytes), "silent_ms", count((uint64_t)((now_us - n->heard_us) / 1000)));
+        "engine", engine(n->hello.engine), "device", device(n), "ctx_tokens", count(n->hello.ctx_tokens),
+        "kv_capacity_tokens", count(n->hello.kv_capacity_tokens), "slots_total", count(n->load.slots_total),
+        "slots_used", count(n->load.slots_used), "queued", count(n->load.queued), "pages_total",
+        count(n->load.pages_total), "pages_used", count(n->load.pages_used), "pages_cached",
+        count(n->load.pages_cached), "reservations", count(n->load.reservations), "leases",
+        count(n->load.leases), "attempts", count(n->attempts), "rss_bytes", count(n->load.rss_bytes),
+        "silent_ms", count((uint64_t)((now_us - n->heard_us) / 1000)));
 }
 
 static json_t *nodes(const gw_status_facts *f)

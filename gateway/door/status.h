@@ -11,9 +11,10 @@
  *    "nodes": [{id, role, pid (null once it is gone), state, endpoint (null for prefill nodes), incarnation,
  *               exactness, prefill_exactness (null unless it is a decode node that computes prompts),
  *               engine ({name, quant, shape_policy, profile, fallbacks (how many)}; null where none computes
- *               prompts), ctx_tokens, kv_capacity_tokens, slots_total, slots_used, queued, pages_total,
- *               pages_used, pages_cached, reservations, leases, attempts (of this gateway), rss_bytes,
- *               silent_ms}]} */
+ *               prompts), device ({profile, seconds, joules, utilisation (null before any work), pace (K; 0: off),
+ *               paced_ms, late_ms}; null where its work has no price), ctx_tokens, kv_capacity_tokens,
+ *               slots_total, slots_used, queued, pages_total, pages_used, pages_cached, reservations,
+ *               leases, attempts (of this gateway), rss_bytes, silent_ms}]} */
 typedef struct gw_status_facts {
     const gw_brain *brain;
     bt_incarnation self;

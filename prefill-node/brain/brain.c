@@ -362,10 +362,12 @@ bt_load pf_brain_load(const pf_brain *b)
     load.pages_used = bt_kv_book_used(b->book);
     load.pages_cached = bt_kv_book_cached(b->book);
     load.rss_bytes = b->rss_bytes;
+    bt_attempts_load_device(&load, &b->device);
     for (const pf_record *r = NULL; (r = pf_next(b, r));) load.queued += r->a->state == PF_WAITING;
     return load;
 }
 
+void pf_brain_set_device(pf_brain *b, const bt_msg_device_work *sum) { b->device = *sum; }
 void pf_brain_set_rss(pf_brain *b, uint64_t rss_bytes) { b->rss_bytes = rss_bytes; }
 
 void pf_brain_set_role_may(pf_brain *b, bt_role_may may) { b->gates.role_may = may; }

@@ -111,6 +111,8 @@ typedef struct pf_event {
             bt_msg_work work;
             bool has_logprob;
             bt_msg_logprob logprob;
+            bt_msg_device_work device; /* ns 0: it has no price */
+            bt_msg_device_prompt device_prompt;
         } computed;
         struct {
             uint32_t slot;
@@ -166,6 +168,8 @@ typedef struct pf_action {
             uint32_t ids_len;
             const uint32_t *pages;
             uint32_t pages_len, from_row;
+            uint32_t covered_tokens; /* rows before it are not sent */
+            bool is_whole;           /* its rows are sent when all are computed */
             bt_sampling sampling;
         } compute;
         uint32_t slot; /* CANCEL, RELEASE */
@@ -203,6 +207,8 @@ int64_t pf_brain_due_us(const pf_brain *b);
 
 bt_load pf_brain_load(const pf_brain *b);               /* as heartbeats tell it */
 void pf_brain_set_rss(pf_brain *b, uint64_t rss_bytes); /* for the next heartbeat */
+/* what its work would have taken on a device so far, for the next heartbeat */
+void pf_brain_set_device(pf_brain *b, const bt_msg_device_work *sum);
 /* whether the process can be a decode node; at first it may not */
 void pf_brain_set_role_may(pf_brain *b, bt_role_may may);
 bool pf_brain_is_welcome(const pf_brain *b); /* some gateway has taken this node in */

@@ -73,6 +73,7 @@ struct pf_brain {
     uint64_t class;
     uint32_t *counted, counts; /* [pages_total] in which count of distinct pages a page was met last */
     uint64_t turns, served, epochs, rss_bytes;
+    bt_msg_device_work device;
     pf_action *acts;
     size_t acts_len, acts_cap;
     pf_counters n;

@@ -24,6 +24,8 @@ static void start(pf_brain *b, pf_record *r)
     a->u.compute.ids_len = r->ids_len;
     a->u.compute.pages = bt_kv_book_table(b->book, r->a->slot, &a->u.compute.pages_len);
     a->u.compute.from_row = r->from_row;
+    a->u.compute.covered_tokens = r->covered_tokens;
+    a->u.compute.is_whole = plan.held;
     a->u.compute.sampling = r->sampling;
 }
 
@@ -79,6 +81,8 @@ void pf_work_computed(pf_brain *b, const pf_event *ev)
     r->first.prefill_us = ev->u.computed.prefill_us;
     r->first.cached_tokens = r->from_row;
     r->first.work = ev->u.computed.work;
+    r->first.device = ev->u.computed.device;
+    r->first.device_prompt = ev->u.computed.device_prompt;
     r->first.has_logprob = ev->u.computed.has_logprob;
     r->first.logprob = ev->u.computed.logprob;
     pf_attempt_say(b, r);

@@ -41,6 +41,11 @@ static void fill_load(bt_load *l)
     l->reservations = 6;
     l->leases = 7;
     l->rss_bytes = 1ull << 40;
+    l->device_ns = 1ull << 41;
+    l->device_ideal_ns = 9;
+    l->device_nj = UINT64_MAX;
+    l->paced_us = 10;
+    l->late_us = 1ull << 42;
 }
 
 static const bt_sampling *sample_sampling(void)
@@ -73,8 +78,22 @@ static void fill_logprob(bt_msg_logprob *l, uint32_t top_len)
     }
 }
 
+static const bt_msg_device *sample_device(void)
+{
+    static bt_msg_device d = {.pace_milli = UINT64_MAX, .first_use_ns = 1, .compile_ns = 1ull << 63};
+    fill_name(d.profile, sizeof d.profile);
+    fill_text(d.stack, sizeof d.stack);
+    fill_text(d.companion, sizeof d.companion);
+    fill_text(d.link, sizeof d.link);
+    return &d;
+}
+
+static const bt_msg_device_work sample_work = {INT64_MAX,  1,          INT64_MAX, BT_MSG_MAX_DEVICE_ENERGY,
+                                               UINT32_MAX, UINT64_MAX, 2};
+
 static void make_hello(bt_msg_hello *h)
 {
+    h->device = sample_device();
     h->protocol = BT_PROTOCOL_VERSION;
     h->role = BT_ROLE_DECODE;
     fill_name(h->node_id, sizeof h->node_id);
@@ -115,6 +134,13 @@ static void make_first_token(bt_msg_first_token *t)
     t->queue_us = 1;
     t->prefill_us = UINT64_MAX;
     t->work = (bt_msg_work){1200, UINT64_MAX, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+    t->device = sample_work;
+    t->device_prompt =
+        (bt_msg_device_prompt){1, UINT64_MAX, 3, 4, 5, 6, 7, BT_MSG_MAX_DEVICE_PARTS, {{"", 0}}};
+    for (uint32_t i = 0; i < BT_MSG_MAX_DEVICE_PARTS; i++) {
+        fill_name(t->device_prompt.parts[i].op, sizeof t->device_prompt.parts[i].op);
+        t->device_prompt.parts[i].ns = UINT64_MAX - i;
+    }
     t->cached_tokens = (1 << 20) - 1;
     t->has_logprob = true;
     fill_logprob(&t->logprob, BT_SAMPLE_MAX_TOP);
@@ -144,6 +170,7 @@ static void make_tokens(bt_msg_tokens *t)
     t->ids_len = 6;
     for (uint32_t i = 0; i < t->ids_len; i++) fill_logprob(&logprobs[i], i * 4);
     t->logprobs = logprobs;
+    t->device = sample_work;
 }
 
 static void make_request(bt_msg *m)

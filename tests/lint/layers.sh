@@ -32,13 +32,13 @@ gateway/api        : base text model sample wire gateway/http
 gateway/door       : base rt text model wire trace node gateway/brain gateway/http gateway/api
 gateway/shell      : base rt model trace gateway/brain gateway/http gateway/api gateway/door
 prefill-node/brain : base kv wire xfer
-prefill-node       : base kernels npu/compile sample kv wire engine node prefill-node/brain
+prefill-node       : base rt kernels model device npu/compile sample kv wire engine node prefill-node/brain
 decode-node/brain  : base kv wire xfer
-decode-node        : base kernels model npu/compile sample kv wire engine node decode-node/brain
+decode-node        : base rt kernels model device npu/compile sample kv wire engine node decode-node/brain
 sim                : base kv wire gateway/brain prefill-node/brain decode-node/brain
 tools              : base text model npu/pkg npu/compile kv
 tools/bench        : base kernels model graph kv engine tools
-tools/cluster      : base rt model kv npu/compile engine tools
+tools/cluster      : base rt model kv device npu/compile engine tools
 tools/chat         : base text tools tools/cluster
 tools/trace        : base crypto text model trace tools
 tools/timeline     : base device npu/pkg npu/compile

@@ -173,17 +173,17 @@ json_t *tool_bench_row_json(const tool_bench_about *a, const tool_machine *m, co
     tool_bench_test_name(test, r);
     json_t *o = tool_bench_about_json(a, m), *samples = json_array();
     for (size_t i = 0; i < r->repetitions; i++) json_array_append_new(samples, json_real(r->seconds[i]));
-    json_t *more =
-        json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:s, s:o, s:o, s:o, s:f, "
-                  "s:f, s:f, s:o}",
-                  "engine", r->engine, "weights", r->weights, "kv", r->kv, "test", test, "n_prompt",
-                  (json_int_t)(r->prefill ? r->tokens : 0), "n_gen", (json_int_t)(r->prefill ? 0 : r->tokens),
-                  "n_depth", (json_int_t)r->depth, "batch", (json_int_t)r->batch, "repetitions",
-                  (json_int_t)r->repetitions, "tokens_per_second", r->rate, "tokens_per_second_stddev",
-                  r->deviation, "ratio_to_roofline", r->ratio > 0 ? json_real(r->ratio) : json_null(),
-                  "limit", r->limit, "int8_gops", rate(r->int8_ops), "fp32_gflops", rate(r->fma_flops),
-                  "read_gbytes_per_second", rate(r->read_bytes), "linear_ops", r->linear_ops, "attention_ops",
-                  r->attention_ops, "bytes_per_step", r->bytes, "seconds", samples);
+    json_t *more = json_pack(
+        "{s:s, s:s, s:s, s:s?, s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:s, s:o, s:o, s:o, s:f, "
+        "s:f, s:f, s:o}",
+        "engine", r->engine, "weights", r->weights, "kv", r->kv, "schedule", r->schedule, "test", test,
+        "n_prompt", (json_int_t)(r->prefill ? r->tokens : 0), "n_gen",
+        (json_int_t)(r->prefill ? 0 : r->tokens), "n_depth", (json_int_t)r->depth, "batch",
+        (json_int_t)r->batch, "repetitions", (json_int_t)r->repetitions, "tokens_per_second", r->rate,
+        "tokens_per_second_stddev", r->deviation, "ratio_to_roofline",
+        r->ratio > 0 ? json_real(r->ratio) : json_null(), "limit", r->limit, "int8_gops", rate(r->int8_ops),
+        "fp32_gflops", rate(r->fma_flops), "read_gbytes_per_second", rate(r->read_bytes), "linear_ops",
+        r->linear_ops, "attention_ops", r->attention_ops, "bytes_per_step", r->bytes, "seconds", samples);
     if (!o || !more || json_object_update(o, more) < 0) {
         json_decref(o);
         o = NULL;

@@ -11,6 +11,7 @@ bt_err tool_bench_open_prefill(bt_prefill **ret, const tool_bench_setup *s, cons
                                  .isa = isa,
                                  .want = s->want,
                                  .pkg = s->pkg,
+                                 .schedule = s->schedule,
                                  .pool = pool,
                                  .ctx_tokens = s->ctx_tokens,
                                  .kv_elem_bytes = strcmp(s->engine, "reference") == 0 ? 0 : s->kv_elem_bytes};

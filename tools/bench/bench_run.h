@@ -7,10 +7,11 @@
 /* What is timed and checked: the engines behind the two doors, over sequences of made-up tokens. */
 typedef struct tool_bench_setup {
     const bt_model *model;
-    const char *engine;     /* of prompts: one of bt_engine_names */
-    const char *decode;     /* of decoding: "npu" or "host"; NULL: "host" */
-    bt_obtain_want want;    /* host: shape_policy */
-    const bt_pkg *pkg;      /* npu, of both: opened once for all runs */
+    const char *engine;  /* of prompts: one of bt_engine_names */
+    const char *decode;  /* of decoding: "npu" or "host"; NULL: "host" */
+    bt_obtain_want want; /* host: shape_policy */
+    const bt_pkg *pkg;   /* npu, of both: opened once for all runs */
+    bt_schedule_policy schedule;
     uint32_t kv_elem_bytes; /* 0 f16, 1 int8 */
     size_t ctx_tokens;      /* longest sequence of the run */
     size_t batch_max;       /* sequences of a step */

@@ -12,9 +12,11 @@
 
 void tool_bench_test_name(char ret[64], const tool_bench_row *r)
 {
-    const int n = snprintf(ret, 64, r->batch > 1 ? "%s%zu x %zu" : "%s%zu", r->prefill ? "pp" : "tg",
-                           r->tokens, r->batch);
-    if (r->depth) snprintf(ret + n, 64 - (size_t)n, " @ %zu", r->depth);
+    int n = snprintf(ret, 64, r->batch > 1 ? "%s%zu x %zu" : "%s%zu", r->prefill ? "pp" : "tg", r->tokens,
+                     r->batch);
+    if (r->depth) n += snprintf(ret + n, 64 - (size_t)n, " @ %zu", r->depth);
+    if (r->schedule && strcmp(r->schedule, bt_engine_schedules[BT_SCHEDULE_SERIAL]))
+        snprintf(ret + n, 64 - (size_t)n, " %s", r->schedule);
 }
 
 double tool_bench_roofline(const tool_bench_row *r, double int8_ops, double fma_flops, double read_bytes,

@@ -9,10 +9,11 @@ enum { TOOL_BENCH_MAX_REPETITIONS = 100 };
 typedef struct tool_bench_row {
     /* what: given */
     bool prefill;
-    size_t tokens;      /* of the prompt; of each sequence */
-    size_t depth;       /* tokens that are there before */
-    size_t batch;       /* sequences */
-    size_t repetitions; /* 1 .. TOOL_BENCH_MAX_REPETITIONS */
+    size_t tokens;        /* of the prompt; of each sequence */
+    size_t depth;         /* tokens that are there before */
+    size_t batch;         /* sequences */
+    const char *schedule; /* of prompts: one of bt_engine_schedules; NULL: none */
+    size_t repetitions;   /* 1 .. TOOL_BENCH_MAX_REPETITIONS */
     /* found */
     const char *engine, *kv;
     char weights[128]; /* the recipe, or the form */
@@ -26,7 +27,7 @@ typedef struct tool_bench_row {
     double linear_ops, attention_ops;       /* of a repetition, each useful operation counted once */
 } tool_bench_row;
 
-/* "pp512", "tg128 x 16", "pp512 @ 1024" */
+/* "pp512", "tg128 x 16", "pp512 @ 1024", "pp512 fifo" */
 void tool_bench_test_name(char ret[64], const tool_bench_row *r);
 
 /* The roofline of a row at these limits, in seconds of a repetition: prefill, linear operations at the int8 peak (at

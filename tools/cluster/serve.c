@@ -28,10 +28,11 @@ static bt_err keep_package(const tool_serve *s, const bt_model *m, bt_pool *pool
                                .progress = bt_wait_tell};
     bt_pkg *p = NULL;
     if (s->engine != BT_ENGINE_NPU && decode_engine(s) != BT_ENGINE_NPU) return BT_OK;
+    const bool decodes = decode_engine(s) == BT_ENGINE_NPU;
+    bt_err e = decodes ? bt_decode_check_want(&s->want, m, fault) : BT_OK;
     bt_wait_tell(NULL, "opening the package", 0, 0);
-    bt_err e = bt_obtain_open(&p, NULL, m, &s->want, &how, fault);
-    if (e == BT_OK && decode_engine(s) == BT_ENGINE_NPU)
-        e = bt_decode_check_package(p, (size_t)s->ctx_size, fault);
+    if (e == BT_OK) e = bt_obtain_open(&p, NULL, m, &s->want, &how, fault);
+    if (e == BT_OK && decodes) e = bt_decode_check_package(p, (size_t)s->ctx_size, fault);
     bt_pkg_close(p);
     return e;
 }
@@ -39,10 +40,15 @@ static bt_err keep_package(const tool_serve *s, const bt_model *m, bt_pool *pool
 /* What each node would say again and again. */
 static bt_err check(const tool_serve *s, bt_fault *fault)
 {
+    if (tool_devices_check(s, fault) < 0) return BT_EARG;
     const int decode = decode_engine(s);
     if (s->engine == BT_ENGINE_REFERENCE && s->kv_dtype != 0)
         return bt_fail(fault, BT_EARG, "engine 'reference' has no KV of %s",
                        bt_kv_dtype_choices[s->kv_dtype]);
+    if (s->schedule && s->engine != BT_ENGINE_NPU)
+        return bt_fail(fault, BT_EARG,
+                       "--schedule %s beside --engine %s: only npu has another order than serial",
+                       bt_engine_schedules[s->schedule], bt_engine_names[s->engine]);
     if ((s->engine == BT_ENGINE_REFERENCE) != (decode == BT_ENGINE_REFERENCE))
         return bt_fail(
             fault, BT_EARG,
@@ -110,6 +116,7 @@ static void add_machine(tool_command *c, const tool_serve *s)
     tool_command_add_int(c, "--ctx-size", s->ctx_size);
     add_bytes(c, "--kv-memory", s->kv_memory_bytes);
     add_bytes(c, "--cache-limit", s->cache_limit_bytes);
+    tool_devices_add(c, s);
 }
 
 void tool_serve_node_args(tool_command *ret, const tool_serve *s, const char *role)
@@ -120,6 +127,7 @@ void tool_serve_node_args(tool_command *ret, const tool_serve *s, const char *ro
     add_want(ret, &s->want);
     add_decode(ret, s, is_prefill ? "--decode-slots" : "--slots");
     if (s->colocated || s->local_prefill_below > 0) tool_command_add(ret, "--local-prefill", engine);
+    tool_command_add(ret, "--schedule", bt_engine_schedules[s->schedule]);
     tool_command_add(ret, is_prefill ? "--engine" : "--prefill-engine", engine);
     tool_command_add(ret, is_prefill ? "--decode-engine" : "--engine", bt_engine_names[decode_engine(s)]);
 }
@@ -130,6 +138,7 @@ static void add_up(tool_command *ret, const tool_serve *s)
                                         "--log-level", "error",     "--verbose=no", "--json=no"};
     tool_command_add(ret, "--model", s->model);
     tool_command_add(ret, "--engine", bt_engine_names[s->engine]);
+    tool_command_add(ret, "--schedule", bt_engine_schedules[s->schedule]);
     tool_command_add(ret, "--decode-engine", bt_engine_auto_names[s->decode]);
     add_machine(ret, s);
     add_decode(ret, s, "--slots");

@@ -10,15 +10,18 @@
 #include "npu/compile/obtain.h"
 #include "tools/cluster/background.h"
 #include "tools/cluster/cluster.h"
+#include "tools/cluster/devices.h"
 
 /* A system that a command starts for itself: the options that up, run and chat have in common, and what is done with
  * them. */
 typedef struct tool_serve {
     const char *model, *isa;
-    int engine;   /* index in bt_engine_names */
-    int decode;   /* index in bt_engine_auto_names */
-    int kv_dtype; /* in bt_kv_dtype_choices */
-    int weights;  /* in bt_weights_forms */
+    const char *decode_profile, *link, *pace; /* devices.h; the first two NULL: none */
+    int engine;                               /* index in bt_engine_names */
+    int schedule;                             /* in bt_engine_schedules */
+    int decode;                               /* index in bt_engine_auto_names */
+    int kv_dtype;                             /* in bt_kv_dtype_choices */
+    int weights;                              /* in bt_weights_forms */
     int64_t threads, ctx_size, slots, speculate, local_prefill_below;
     uint64_t kv_memory_bytes, swap_memory_bytes, cache_limit_bytes;
     bt_obtain_want want;
@@ -46,7 +49,7 @@ typedef struct tool_serve {
          .help = \
              "what generates tokens; auto: host, for --engine reference that; npu needs a package with rows of one " \
              "token (see --shape-policy)"}, \
-        BT_KV_DTYPE_OPT(config, serve.kv_dtype), \
+        BT_ENGINE_SCHEDULE_OPT("Model", config, serve.schedule), BT_KV_DTYPE_OPT(config, serve.kv_dtype), \
         {.group = "Model", \
          .name = "weights", \
          .value = "FORM", \
@@ -65,7 +68,7 @@ typedef struct tool_serve {
          .lo = 0, \
          .hi = 1 << 20, \
          .help = "longest sequence in tokens; 0: the model's context, or what --kv-memory holds if that is less"}, \
-        BT_OBTAIN_OPTS(config, serve.want), BT_OBTAIN_FILE_OPT(config, serve.want), \
+        BT_OBTAIN_OPTS(config, serve.want), BT_OBTAIN_FILE_OPT(config, serve.want), TOOL_DEVICES_OPTS(config, serve), \
         {.group = "Machine", \
          .letter = 't', \
          .name = "threads", \

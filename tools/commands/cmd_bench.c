@@ -14,7 +14,7 @@
 #include <string.h>
 
 typedef struct config {
-    const char *model, *isa, *prompts, *gens, *depths, *batches, *threads, *weights;
+    const char *model, *isa, *prompts, *gens, *depths, *batches, *threads, *weights, *schedules;
     int engine, decode, kv_dtype, format;
     int64_t repetitions;
     uint64_t cache_limit_bytes;
@@ -46,6 +46,9 @@ static const bt_opt opts[] = {
      .help = "sequences that generate together; prompts run together where the package has batches"},
     {.group = "Tests", .letter = 'd', .name = "n-depth", .value = "LIST", BT_OPT_AT(config, depths),
      .type = BT_OPT_STRING, .def = "0", .help = "tokens that each sequence has before"},
+    {.group = "Tests", .name = "schedule", .value = "LIST", BT_OPT_AT(config, schedules),
+     .type = BT_OPT_STRING, .def = "serial",
+     .help = "orders of a prompt's chunks with npu, each a row: some of serial, fifo, ooo"},
     {.group = "Tests", .letter = 'r', .name = "repetitions", .value = "N", BT_OPT_AT(config, repetitions),
      .type = BT_OPT_INT, .def = "5", .lo = 1, .hi = TOOL_BENCH_MAX_REPETITIONS,
      .help = "of each test, after one that does not count; the median is told"},
@@ -75,7 +78,7 @@ const bt_opt_program tool_bench_program = {
 
 typedef struct bench {
     const config *c;
-    tool_list prompts, gens, depths, batches, threads, weights;
+    tool_list prompts, gens, depths, batches, threads, weights, schedules;
     bt_model *model;
     tool_bench_setup setup;
     const bt_kernels *kernels;
@@ -97,6 +100,7 @@ static bt_err parse(bench *b, bt_fault *fault)
         e = tool_list_numbers(&b->batches, "batch", c->batches, 1, BT_DECODE_MAX_ROWS, "1,16", fault);
     if (e == BT_OK) e = tool_list_numbers(&b->threads, "threads", c->threads, 0, 256, "1,2", fault);
     if (e == BT_OK) e = tool_list_words(&b->weights, "weights", c->weights, bt_weights_forms, fault);
+    if (e == BT_OK) e = tool_list_words(&b->schedules, "schedule", c->schedules, bt_engine_schedules, fault);
     if (e == BT_OK && !(b->kernels = bt_kernels_select(c->isa)))
         e = bt_fail(fault, BT_EARG, "--isa %s: not one of %s that this machine can run", c->isa,
                     bt_kernels_names());
@@ -151,7 +155,8 @@ static bt_err open_package(bench *b, bt_fault *fault)
     const bool of_prompts = b->c->engine == BT_ENGINE_NPU && most(&b->prompts),
                of_decoding = b->c->decode == BT_ENGINE_NPU && most(&b->gens);
     if (b->c->kernels || (!of_prompts && !of_decoding)) return BT_OK;
-    const bt_err e = bt_obtain_open(&b->pkg, NULL, b->model, &b->c->want, &how, fault);
+    bt_err e = of_decoding ? bt_decode_check_want(&b->c->want, b->model, fault) : BT_OK;
+    if (e == BT_OK) e = bt_obtain_open(&b->pkg, NULL, b->model, &b->c->want, &how, fault);
     bt_wait_end();
     b->setup.pkg = b->pkg;
     return e;
@@ -213,7 +218,11 @@ static bt_err row(bench *b, bt_prefill *p, bt_decode *d, const tool_machine *m, 
 {
     tool_bench_row *r = calloc(1, sizeof *r);
     if (!r) return bt_fail(fault, BT_ENOMEM, "a row");
-    *r = (tool_bench_row){.prefill = p, .tokens = tokens, .depth = depth, .batch = batch,
+    *r = (tool_bench_row){.prefill = p,
+                          .tokens = tokens,
+                          .depth = depth,
+                          .batch = batch,
+                          .schedule = p ? bt_engine_schedules[b->setup.schedule] : NULL,
                           .repetitions = (size_t)b->c->repetitions};
     const bt_err e = p ? tool_bench_time_prefill(r, p, &b->setup, m, fault)
                        : tool_bench_time_decode(r, d, &b->setup, m, fault);
@@ -222,8 +231,9 @@ static bt_err row(bench *b, bt_prefill *p, bt_decode *d, const tool_machine *m, 
     return e;
 }
 
-static bt_err prompts(bench *b, size_t threads, bt_fault *fault)
+static bt_err prompts(bench *b, size_t threads, size_t schedule, bt_fault *fault)
 {
+    b->setup.schedule = (bt_schedule_policy)schedule;
     const tool_machine *m = &b->machine[threads];
     bt_prefill *engine = NULL;
     bt_err e = tool_bench_open_prefill(&engine, &b->setup, b->kernels->isa, m->pool, fault);
@@ -273,7 +283,8 @@ static bt_err time_all(bench *b, bt_fault *fault)
             e = tool_kernels_time(&b->machine[t], &b->model->hp, on_figure, &to, fault);
             continue;
         }
-        if (most(&b->prompts)) e = prompts(b, t, fault);
+        for (size_t s = 0; e == BT_OK && most(&b->prompts) && s < b->schedules.count; s++)
+            e = prompts(b, t, b->schedules.value[s], fault);
         for (size_t w = 0; e == BT_OK && most(&b->gens) && has_weights(b, w, &weights); w++)
             e = gens(b, t, weights, fault);
     }

@@ -79,6 +79,13 @@ static bt_err read_run(run *r, const char *path, uint64_t seed, bt_fault *fault)
     if (!json_is_object(json_object_get(r->root, "points")))
         return bt_fail(fault, BT_EFORMAT, "'%.150s' is not what 'baton replay --json' prints%s%s", path,
                        r->root ? "" : ": ", r->root ? "" : where.text);
+    const json_t *pace = json_object_get(r->root, "pace");
+    if (json_is_true(json_object_get(pace, "is_void")))
+        return bt_fail(
+            fault, BT_EARG,
+            "'%.150s': its work was %.2f %% later than --pace, so the host was measured and not the "
+            "devices: run it again with a larger K, or with fewer requests at a time",
+            path, 100 * json_number_value(json_object_get(pace, "late_ratio")));
     if (!(r->rounds = calloc(TIMES, sizeof *r->rounds))) return bt_fail(fault, BT_ENOMEM, "'%.150s'", path);
     for (size_t t = 0; t < TIMES && e == BT_OK; t++) e = take_points(r, t, seed + t, fault);
     return e;

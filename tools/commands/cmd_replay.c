@@ -419,6 +419,12 @@ static bt_err check(job *j, const config *c, bt_fault *fault)
     if (c->ramp && (c->csv || c->report))
         return bt_fail(fault, BT_EARG, "--csv and --report are of one run: leave out --ramp");
     if (c->rate > 0 && c->concurrency) return bt_fail(fault, BT_EARG, "give either --rate or --concurrency");
+    if (c->serve.decode_profile && c->url)
+        return bt_fail(fault, BT_EARG,
+                       "--decode-profile prices the nodes that this command starts; leave out --url");
+    tool_serve serve = c->serve;
+    serve.colocated = c->prefill == 0;
+    if (tool_devices_check(&serve, fault) < 0) return BT_EARG;
     if (c->scale_lengths && c->fit) return bt_fail(fault, BT_EARG, "give either --scale-lengths or --fit");
     if (c->synthetic && tool_replay_synthetic_read(&j->synthetic, c->synthetic, fault) < 0) return BT_EARG;
     if (c->slo && tool_replay_slo_read(&j->slo, c->slo, fault) < 0) return BT_EARG;

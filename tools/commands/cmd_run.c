@@ -15,7 +15,7 @@
 
 typedef struct config {
     tool_serve serve;
-    const char *prompt, *file, *system, *url, *api_key_file, *decode_profile, *link;
+    const char *prompt, *file, *system, *url, *api_key_file;
     bool chat, json, quiet;
     int64_t n_predict, top_k, seed;
     double temp, top_p, min_p, presence_penalty, frequency_penalty, repetition_penalty;
@@ -59,12 +59,6 @@ static const bt_opt opts[] = {
     {.group = "Answer", .name = "stop", .value = "TEXT", BT_OPT_AT(config, stop), .type = BT_OPT_STRINGS,
      .example = "END", .help = "end before this text"},
     TOOL_SERVE_OPTS(config, serve),
-    {.group = "Devices", .name = "decode-profile", .value = "PROFILE", BT_OPT_AT(config, decode_profile),
-     .type = BT_OPT_STRING, .example = "adreno-750",
-     .help = "with --profile: tell what the pair of devices would have taken for this run"},
-    {.group = "Devices", .name = "link", .value = "LINK", BT_OPT_AT(config, link), .type = BT_OPT_STRING,
-     .def = "10", .example = "25",
-     .help = "between the two: Gbit/s, and a message's latency behind a comma: 10,50us"},
     {.group = "Gateway", .name = "url", .value = "URL", BT_OPT_AT(config, url), .type = BT_OPT_STRING,
      .example = "http://127.0.0.1:8080", .help = "ask this gateway instead of starting one"},
     {.group = "Gateway", .name = "api-key-file", .value = "FILE", BT_OPT_AT(config, api_key_file),
@@ -117,29 +111,16 @@ static json_t *make_request(const config *c, const bt_opt_args *args, const char
     return NULL;
 }
 
-/* What the pair of devices would have taken; NULL where none is asked for. */
-static bt_err price(json_t **ret, const config *c, const json_t *answer, bt_fault *fault)
-{
-    tool_device pair;
-    *ret = NULL;
-    if (!c->decode_profile || !answer) return BT_OK;
-    const bt_err e = tool_device_pair(&pair, &c->serve, c->decode_profile, c->link, fault);
-    return e < 0 ? e : tool_device_price(ret, &pair, &c->serve, answer, fault);
-}
-
 static int show(const config *c, tool_answer *a, int64_t start_us, bt_err e, bt_fault *fault)
 {
-    json_t *device = NULL;
     if (e < 0 && e != BT_ECANCEL) return tool_fail("run", fault);
     int rc = e == BT_ECANCEL ? TOOL_INTERRUPTED : 0;
-    if (e == BT_OK && price(&device, c, a->baton, fault) < 0) return tool_fail("run", fault);
     if (c->json) {
         json_t *object = a->baton ? json_copy(a->baton) : json_object();
         json_object_set_new(object, "text", json_stringn(bt_buf_text(&a->text), a->text.len));
         if (a->first_us)
             json_object_set_new(object, "start_to_first_token_ms",
                                 json_real((double)(a->first_us - start_us) / 1e3));
-        if (device) json_object_set_new(object, "device", device);
         if (e == BT_ECANCEL) json_object_set_new(object, "finish_reason", json_string("interrupted"));
         if (tool_print_json("run", object)) rc = 1;
         return rc;
@@ -148,8 +129,8 @@ static int show(const config *c, tool_answer *a, int64_t start_us, bt_err e, bt_
     if (!ends_line || isatty(STDOUT_FILENO)) putchar('\n');
     if (fflush(stdout) != 0) rc = 1;
     if (!c->quiet) tool_answer_print_figures(a);
-    if (!c->quiet && device) tool_device_print(device);
-    json_decref(device);
+    const json_t *device = json_object_get(a->baton, "device");
+    if (!c->quiet && json_is_object(device)) tool_device_print(device);
     return rc;
 }
 
@@ -201,13 +182,10 @@ int tool_run_run(int argc, char **argv)
     else if (c.system && !c.chat) bt_fail(&fault, BT_EARG, "--system needs --chat");
     else if (!c.serve.model && !c.url)
         bt_fail(&fault, BT_EARG, "give a model, for example '-m smollm2', or --url");
-    else if (c.decode_profile && c.url)
+    else if (c.serve.decode_profile && c.url)
         bt_fail(&fault, BT_EARG,
                 "--decode-profile prices the nodes that this command starts; leave out --url");
-    else if (c.decode_profile) {
-        tool_device pair;
-        (void)tool_device_pair(&pair, &c.serve, c.decode_profile, c.link, &fault);
-    }
+    else (void)tool_devices_check(&c.serve, &fault);
     if (fault.text[0]) {
         bt_opt_usage_error("baton run", &fault);
         bt_opt_done(&args);

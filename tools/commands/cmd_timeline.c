@@ -21,7 +21,7 @@ typedef struct config {
     bool json, quiet;
 } config;
 
-static const char *const schedules[] = {"best", BT_SCHEDULE_NAMES, NULL};
+static const char *const schedules[] = {"best", BT_STAGE_POLICY_NAMES, NULL};
 
 static const bt_opt opts[] = {
     {.group = "Model", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, model),
@@ -41,14 +41,15 @@ static const bt_opt opts[] = {
      .type = BT_OPT_STRING, .def = "10",
      .help = "the link that the KV takes: '10', or with a latency '10,50us'"},
     {.group = "Request", .letter = 'p', .name = "prompt-tokens", .value = "N",
-     BT_OPT_AT(config, prompt_tokens), .type = BT_OPT_INT, .def = "512", .lo = 1, .hi = TOOL_CUT_MAX_TOKENS,
-     .help = "length of the prompt"},
+     BT_OPT_AT(config, prompt_tokens), .type = BT_OPT_INT, .def = "512", .lo = 1,
+     .hi = BT_PROMPT_CUT_MAX_TOKENS, .help = "length of the prompt"},
     {.group = "Request", .letter = 'n', .name = "n-predict", .value = "N", BT_OPT_AT(config, answer_tokens),
      .type = BT_OPT_INT, .def = "32", .lo = 1, .hi = 1 << 16, .help = "tokens of the answer"},
     {.group = "Request", .name = "schedule", .value = "NAME", BT_OPT_AT(config, schedule),
      .type = BT_OPT_CHOICE, .def = "best", .choices = schedules,
-     .help =
-         "what is drawn: program order, chunks as a pipeline, llm.npu's out-of-order rule, or the shortest"},
+     .help = "what is drawn: program order, chunks as a pipeline, llm.npu's out-of-order rule, program order "
+             "with "
+             "linears divided over NPU and companion, or the shortest"},
     {.group = "Request", .name = "window", .value = "N", BT_OPT_AT(config, window), .type = BT_OPT_INT,
      .def = "8", .lo = 1, .hi = BT_SCHEDULE_MAX_WINDOW,
      .help = "chunks that are under way at once; each holds an arena"},
@@ -130,7 +131,10 @@ static bt_err prepare(subject *s, const config *c, bt_fault *fault)
 
 static double ms(uint64_t ns) { return (double)ns / 1e6; }
 static double percent(uint64_t part, uint64_t of) { return of ? 100.0 * (double)part / (double)of : 0; }
-static const char *const policy_names[] = {BT_SCHEDULE_NAMES};
+static const char *const policy_names[] = {BT_STAGE_POLICY_NAMES};
+
+static const char *const policy_words[] = {"  in program order", "  as a pipeline", "  out of order",
+                                           "  linears divided"};
 
 static void add_fact(tool_timeline_fact *f, size_t *n, const char *name, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
@@ -152,6 +156,7 @@ static bt_err draw(const config *c, const subject *s, const tool_modelled_result
     static const char *const kinds[TOOL_KINDS] = {[TOOL_KIND_NPU] = "NPU",
                                                   [TOOL_KIND_ATTENTION] = "attention",
                                                   [TOOL_KIND_COMPANION] = "companion",
+                                                  [TOOL_KIND_DIVIDED] = "divided linear",
                                                   [TOOL_KIND_TRANSFER] = "KV of a layer",
                                                   [TOOL_KIND_STEP] = "decode step"};
     const char *const name[TOOL_TRACKS] = {s->npu.name, s->companion.name, "link", s->decode.name};
@@ -168,12 +173,8 @@ static bt_err draw(const config *c, const subject *s, const tool_modelled_result
              bt_pkg_header_of(s->pkg)->model_name, c->prompt_tokens, c->answer_tokens);
     add_fact(f, &n, "schedule", "%s", policy_names[r->policy]);
     add_fact(f, &n, "time to first token", "%.3f ms", ms(r->ttft_ns));
-    for (int i = 0; i <= BT_SCHEDULE_OOO; i++)
-        add_fact(f, &n,
-                 i == 0   ? "  in program order"
-                 : i == 1 ? "  as a pipeline"
-                          : "  out of order",
-                 "%.3f ms", ms(r->schedule[i].makespan_ns));
+    for (int i = 0; i < BT_STAGE_POLICIES; i++)
+        add_fact(f, &n, policy_words[i], "%.3f ms", ms(r->schedule[i].makespan_ns));
     add_fact(f, &n, "chunks", "%zu of %zu stages", r->chunks, r->stages);
     add_fact(f, &n, "NPU busy", "%.1f %%", percent(drawn->busy_ns[BT_SCHEDULE_NPU], drawn->makespan_ns));
     add_fact(f, &n, "companion busy", "%.1f %%",
@@ -200,10 +201,20 @@ static bt_err draw(const config *c, const subject *s, const tool_modelled_result
     return tool_timeline_write(c->output, &t, fault);
 }
 
+static const char *const ways[] = {BT_SPLIT_NAMES};
+
+static json_t *ways_json(const tool_modelled_result *r)
+{
+    json_t *o = json_object();
+    for (int i = 0; i < BT_SPLIT_WAYS; i++)
+        json_object_set_new(o, ways[i], json_integer((json_int_t)r->ways[i]));
+    return o;
+}
+
 static int show_json(const config *c, const subject *s, const tool_modelled_result *r)
 {
     json_t *list = json_array();
-    for (int i = 0; i <= BT_SCHEDULE_OOO; i++) {
+    for (int i = 0; i < BT_STAGE_POLICIES; i++) {
         const bt_schedule_result *x = &r->schedule[i];
         json_array_append_new(list,
                               json_pack("{s:s,s:f,s:f,s:f}", "schedule", policy_names[i], "ttft_ms",
@@ -213,13 +224,14 @@ static int show_json(const config *c, const subject *s, const tool_modelled_resu
     const double steps = c->answer_tokens > 1 ? (double)(c->answer_tokens - 1) : 1;
     return tool_print_json(
         "timeline",
-        json_pack("{s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:f,s:I,s:f,s:f,s:f,s:f,s:o}", "profile", s->npu.name,
+        json_pack("{s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:f,s:I,s:f,s:f,s:f,s:f,s:o,s:o}", "profile", s->npu.name,
                   "companion", s->companion.name, "decode_profile", s->decode.name, "schedule",
                   policy_names[r->policy], "prompt_tokens", (json_int_t)c->prompt_tokens, "completion_tokens",
                   (json_int_t)c->answer_tokens, "chunks", (json_int_t)r->chunks, "stages",
                   (json_int_t)r->stages, "ttft_ms", ms(r->ttft_ns), "kv_bytes", (json_int_t)r->kv_bytes,
                   "transfer_ms", ms(r->link_busy_ns), "exposed_ms", ms(r->exposed_ns), "tpot_ms",
-                  ms(r->decode_ns) / steps, "total_ms", ms(r->end_ns), "schedules", list));
+                  ms(r->decode_ns) / steps, "total_ms", ms(r->end_ns), "schedules", list, "split_linears",
+                  ways_json(r)));
 }
 
 static int show_people(const config *c, const subject *s, const tool_modelled_result *r)
@@ -230,12 +242,14 @@ static int show_people(const config *c, const subject *s, const tool_modelled_re
            c->prompt_tokens, s->npu.name, s->companion.name, c->answer_tokens, s->decode.name, r->chunks,
            r->stages);
     printf("  %-10s %16s %10s %16s\n", "schedule", "first token ms", "NPU busy", "companion busy");
-    for (int i = 0; i <= BT_SCHEDULE_OOO; i++) {
+    for (int i = 0; i < BT_STAGE_POLICIES; i++) {
         const bt_schedule_result *x = &r->schedule[i];
         printf("%c %-10s %16.3f %8.1f %% %14.1f %%\n", i == (int)r->policy ? '*' : ' ', policy_names[i],
                ms(x->makespan_ns), percent(x->busy_ns[BT_SCHEDULE_NPU], x->makespan_ns),
                percent(x->busy_ns[BT_SCHEDULE_COMPANION], x->makespan_ns));
     }
+    printf("\n  linears under split:");
+    for (int i = 0; i < BT_SPLIT_WAYS; i++) printf("%s %" PRIu64 " %s", i ? "," : "", r->ways[i], ways[i]);
     printf("\n  KV %s: %.3f ms on the link, %.3f ms of it exposed\n", size, ms(r->link_busy_ns),
            ms(r->exposed_ns));
     if (c->answer_tokens > 1)

@@ -190,6 +190,12 @@ static bt_err up(config *c, const bt_opt_args *args, bt_fault *fault)
     return e;
 }
 
+static bt_err check_devices(config *c, bt_fault *fault)
+{
+    c->serve.colocated = c->prefill == 0;
+    return tool_devices_check(&c->serve, fault);
+}
+
 int tool_up_run(int argc, char **argv)
 {
     config c;
@@ -209,11 +215,10 @@ int tool_up_run(int argc, char **argv)
                 "--prefill 0: decode nodes compute prompts with engine npu or host, not with reference");
         bt_opt_usage_error("baton up", &fault);
         rc = 2;
-    } else if (gw_options_check(&c.gateway, &fault) < 0) {
+    } else if (gw_options_check(&c.gateway, &fault) < 0 || check_devices(&c, &fault) < 0) {
         bt_opt_usage_error("baton up", &fault);
         rc = 2;
     } else {
-        c.serve.colocated = c.prefill == 0;
         c.serve.local_prefill_below = c.gateway.local_prefill_below;
         bt_log_start("baton-up", &c.log);
         tool_catch_signals(); /* while compiling; later the event loop takes them */

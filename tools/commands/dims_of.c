@@ -1,8 +1,8 @@
 /* A name, or the header of a file. */
 #include "tools/commands/dims_of.h"
 #include "device/profile_words.h"
+#include "engine/costs.h"
 #include "model/model.h"
-#include "tools/commands/run_device.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -33,7 +33,7 @@ bt_err tool_dims_of(bt_dims *ret, uint32_t *ret_ctx, const char *name, bt_fault 
     bt_err e = bt_model_find(path, sizeof path, name, fault);
     if (e == BT_OK) e = bt_model_open_head(&m, path, fault);
     if (e < 0) return strchr(name, '/') ? e : no_shape(name, fault);
-    *ret = tool_device_dims(m);
+    *ret = bt_costs_dims(m);
     if (ret_ctx) *ret_ctx = m->hp.ctx;
     bt_model_close(m);
     return BT_OK;

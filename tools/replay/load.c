@@ -208,7 +208,9 @@ static void send_it(load *l, stream *s, uint32_t number, int64_t due_us)
                                      .server_ttft_us = -1,
                                      .prefill_us = -1,
                                      .exposed_us = -1,
-                                     .decode_us = -1};
+                                     .decode_us = -1,
+                                     .paced_us = -1,
+                                     .pace_late_us = -1};
     s->record.sent_us = now_of(l);
     l->sent++;
     if (++l->in_flight > l->r->most_streams) l->r->most_streams = l->in_flight;

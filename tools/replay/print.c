@@ -71,6 +71,12 @@ void tool_replay_tell(const tool_replay_outcome *r, void (*line)(void *ud, const
         tell(&t, "the server does not take ignore_eos: answers end where the model ends them");
     if (f->shorter) tell(&t, "%zu answers have fewer tokens than asked for", f->shorter);
     if (f->compared) tell(&t, "%zu of %zu answers are the captured ones", f->equal, f->compared);
+    if (f->paced_s > 0)
+        tell(&t, "%s%.2f %% later than the pace of the devices%s",
+             f->is_pace_void ? "LATE: work was " : "work was ", 100 * f->pace_late_s / f->paced_s,
+             f->is_pace_void
+                 ? ": the host was measured. Take a larger K in --pace device:K, or fewer requests"
+                 : "");
     if (f->is_bottleneck)
         tell(&t, "THIS GENERATOR WAS THE BOTTLENECK: %s. The figures are the server's only in part",
              f->bottleneck);
@@ -256,6 +262,14 @@ json_t *tool_replay_json(const tool_replay_outcome *r)
                   (json_int_t)f->compared, "answers_equal", (json_int_t)f->equal, "notes", notes, "points",
                   "ttft_ms", points_json(s, tool_replay_ttft_us), "tpot_ms",
                   points_json(s, tool_replay_tpot_us), "e2e_ms", points_json(s, tool_replay_e2e_us));
+    json_t *pace = f->paced_s > 0 ? json_pack("{s:f, s:f, s:f, s:b}", "paced_seconds", f->paced_s,
+                                              "late_seconds", f->pace_late_s, "late_ratio",
+                                              f->pace_late_s / f->paced_s, "is_void", (int)f->is_pace_void)
+                                  : json_null();
+    if (!rest || json_object_set_new(rest, "pace", pace) < 0) {
+        json_decref(rest);
+        rest = NULL;
+    }
     const bool ok =
         o && times && rest && json_object_update(o, times) == 0 && json_object_update(o, rest) == 0;
     json_decref(times);

@@ -236,7 +236,10 @@ bt_err tool_replay_figures_of(tool_replay_figures *ret, const tool_replay_result
         f.input_tokens += one->prompt_tokens;
         f.cached_tokens += one->cached_tokens;
         f.output_tokens += one->completion_tokens;
+        if (one->paced_us > 0) f.paced_s += (double)one->paced_us / 1e6;
+        if (one->paced_us > 0 && one->pace_late_us > 0) f.pace_late_s += (double)one->pace_late_us / 1e6;
     }
+    f.is_pace_void = f.pace_late_s > 0.01 * f.paced_s;
     f.failed = f.requests - f.completed;
     f.seconds = (double)r->end_us / 1e6;
     if (f.seconds > 0) {

@@ -23,7 +23,8 @@ typedef struct tool_replay_record {
     uint32_t events;                                                     /* pieces of text that came */
     int64_t due_us, sent_us, first_us, last_us, end_us;                  /* first and last piece of text */
     int64_t queue_us, server_ttft_us, prefill_us, exposed_us, decode_us; /* durations that Baton's gateway tells */
-    int64_t stall_us, stall_at_us; /* the longest gap between two pieces, and where it began */
+    int64_t paced_us, pace_late_us; /* with --pace: how long it was to take on devices, and how much longer it took */
+    int64_t stall_us, stall_at_us;  /* the longest gap between two pieces, and where it began */
 } tool_replay_record;
 
 /* Things over time in at most so many columns, whose width doubles as the run goes on. */
@@ -103,9 +104,11 @@ typedef struct tool_replay_figures {
     double requests_per_s, goodput_per_s, input_per_s, output_per_s;
     uint64_t input_tokens, cached_tokens, output_tokens;
     tool_replay_spread ttft_ms, tpot_ms, itl_ms, e2e_ms, queue_ms, exposed_ms, late_ms;
-    double busy_ratio;    /* of one core: CPU time over time */
-    bool is_bottleneck;   /* the generator itself was late, busy or out of streams */
-    char bottleneck[160]; /* why */
+    double busy_ratio;           /* of one core: CPU time over time */
+    double paced_s, pace_late_s; /* of all answers together, with --pace; 0: none tells of it */
+    bool is_pace_void;           /* more than 1 % late: the host was measured, and not the devices */
+    bool is_bottleneck;          /* the generator itself was late, busy or out of streams */
+    char bottleneck[160];        /* why */
 } tool_replay_figures;
 /* slo NULL: all that completed are good. BT_ENOMEM. */
 bt_err tool_replay_figures_of(tool_replay_figures *ret, const tool_replay_result *r, const tool_replay_slo *slo,

@@ -93,6 +93,8 @@ static void take_baton(tool_replay_heard *h, tool_replay_record *to, const json_
     to->queue_us = us_of(b, "queue_ms");
     to->server_ttft_us = us_of(b, "ttft_ms");
     to->exposed_us = us_of(b, "kv_exposed_ms");
+    to->paced_us = us_of(json_object_get(b, "device"), "paced_ms");
+    to->pace_late_us = us_of(json_object_get(b, "device"), "late_ms");
     if (node) (void)snprintf(h->node, sizeof h->node, "%s", node);
 }
 

@@ -3,16 +3,18 @@
 #include "tools/timeline/modelled.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct play {
     const tool_modelled_plan *plan;
-    tool_cut *cut;
+    bt_prompt_cut *cut;
     size_t chunks, stages;
     bt_stage *stage;             /* [stages] of the last chunk; the others have a beginning of them */
     bt_schedule_stage *as_stage; /* [stages] */
     uint64_t *ns;                /* [chunks * stages] */
+    bt_stage *of_chunk;          /* [stages]: room for any chunk's */
     tool_timeline_span *span;
-    size_t spans;
+    size_t spans, room;
     uint64_t link_free_ns, link_busy_ns, kv_bytes;
 } play;
 
@@ -24,32 +26,29 @@ static uint64_t cost_ns(const void *ud, size_t chunk, size_t stage)
 
 /* Stages of the programs without logits are a beginning of those with them: what follows costs them nothing.
  */
-static bt_err price_chunk(play *p, size_t chunk, bt_stage *stage, bt_schedule_stage *as_stage,
-                          bt_fault *fault)
+static bt_err price_chunk(play *p, size_t chunk, bt_schedule_stage *as_stage, bt_fault *fault)
 {
+    bt_stage *stage = p->of_chunk;
     const tool_modelled_plan *plan = p->plan;
-    const tool_cut *cut = &p->cut[chunk];
+    const bt_prompt_cut *cut = &p->cut[chunk];
     const size_t n = bt_stages_of(stage, as_stage, p->stages, plan->pkg, cut->program);
     if (n > p->stages)
         return bt_fail(fault, BT_EARG, "a chunk of %u rows has %zu stages, the last one only %zu", cut->rows,
                        n, p->stages);
-    const tool_cost_chunk c = {.pos = cut->pos, .rows = cut->rows, .ctx = cut->ctx, .is_first = !chunk};
+    const bt_stage_chunk c = {.pos = cut->pos, .rows = cut->rows, .ctx = cut->ctx, .is_first = !chunk};
     for (size_t j = 0; j < n; j++) {
         if (as_stage[j].engine != p->as_stage[j].engine || as_stage[j].joins != p->as_stage[j].joins)
             return bt_fail(fault, BT_EARG, "stage %zu of a chunk of %u rows is not as that of the last chunk",
                            j, cut->rows);
-        uint64_t ns = tool_cost_of_stage(&plan->engines, plan->pkg, cut->program, &stage[j], &c);
-        if (j && stage[j].is_npu != stage[j - 1].is_npu)
-            ns = bt_time_plus(ns, tool_cost_of_sync(&plan->engines, stage[j].is_npu));
-        p->ns[chunk * p->stages + j] = ns;
     }
+    bt_stage_costs(&p->ns[chunk * p->stages], &plan->engines, plan->pkg, cut->program, stage, n, &c);
     return BT_OK;
 }
 
 static bt_err price(play *p, bt_fault *fault)
 {
     const tool_modelled_plan *plan = p->plan;
-    bt_err e = tool_cut_prompt(&p->cut, &p->chunks, plan->pkg, plan->prompt_tokens, fault);
+    bt_err e = bt_prompt_cut_all(&p->cut, &p->chunks, plan->pkg, plan->prompt_tokens, fault);
     if (e < 0) return e;
     const uint32_t last = p->cut[p->chunks - 1].program;
     p->stages = bt_stages_of(NULL, NULL, 0, plan->pkg, last);
@@ -57,18 +56,20 @@ static bt_err price(play *p, bt_fault *fault)
         return bt_fail(fault, BT_ELIMIT,
                        "%zu chunks of %zu stages: at most %d together; take a shorter prompt", p->chunks,
                        p->stages, TOOL_MODELLED_MAX_TASKS);
-    bt_stage *stage = calloc(p->stages, sizeof *stage);
+    p->of_chunk = calloc(p->stages, sizeof *p->of_chunk);
     bt_schedule_stage *as_stage = calloc(p->stages, sizeof *as_stage);
     p->stage = calloc(p->stages, sizeof *p->stage);
     p->as_stage = calloc(p->stages, sizeof *p->as_stage);
     p->ns = calloc(p->chunks * p->stages, sizeof *p->ns);
     const uint64_t layers = bt_pkg_header_of(plan->pkg)->layers;
-    p->span = calloc(p->chunks * (p->stages + layers) + plan->answer_tokens + 1, sizeof *p->span);
-    if (!stage || !as_stage || !p->stage || !p->as_stage || !p->ns || !p->span)
+    /* A stage is a span, or with divided linears its wait and then two of each linear and one between. */
+    const uint64_t insts = bt_pkg_programs(plan->pkg)[last].insts;
+    p->room = p->chunks * (3 * insts + p->stages + layers) + plan->answer_tokens + 1;
+    p->span = malloc(p->room * sizeof *p->span); /* what is not used costs nothing */
+    if (!p->of_chunk || !as_stage || !p->stage || !p->as_stage || !p->ns || !p->span)
         e = bt_fail(fault, BT_ENOMEM, "a timeline of %zu chunks", p->chunks);
     if (e == BT_OK) bt_stages_of(p->stage, p->as_stage, p->stages, plan->pkg, last);
-    for (size_t i = 0; e == BT_OK && i < p->chunks; i++) e = price_chunk(p, i, stage, as_stage, fault);
-    free(stage);
+    for (size_t i = 0; e == BT_OK && i < p->chunks; i++) e = price_chunk(p, i, as_stage, fault);
     free(as_stage);
     return e;
 }
@@ -76,7 +77,7 @@ static bt_err price(play *p, bt_fault *fault)
 static void add(play *p, uint32_t track, uint32_t kind, int32_t chunk, uint32_t layer, uint64_t begin_ns,
                 uint64_t ns)
 {
-    if (!ns) return;
+    if (!ns || p->spans == p->room) return;
     p->span[p->spans++] =
         (tool_timeline_span){.track = track,       .kind = kind,
                              .chunk = chunk,       .layer = layer == UINT32_MAX ? -1 : (int32_t)layer,
@@ -96,17 +97,75 @@ static void send(play *p, uint32_t chunk, uint32_t layer, uint64_t ready_ns)
     p->kv_bytes = bt_time_plus(p->kv_bytes, bytes);
 }
 
+static uint32_t kind_of(const play *p, size_t stage)
+{
+    if (p->as_stage[stage].joins) return TOOL_KIND_ATTENTION;
+    return p->stage[stage].is_npu ? TOOL_KIND_NPU : TOOL_KIND_COMPANION;
+}
+
 static void on_span(void *ud, const bt_schedule_span *s)
 {
     play *p = ud;
-    const bool is_npu = s->engine == BT_SCHEDULE_NPU;
-    const uint32_t kind = p->as_stage[s->task.stage].joins ? TOOL_KIND_ATTENTION
-                          : is_npu                         ? TOOL_KIND_NPU
-                                                           : TOOL_KIND_COMPANION;
     const bt_stage *stage = &p->stage[s->task.stage];
-    add(p, is_npu ? TOOL_TRACK_NPU : TOOL_TRACK_COMPANION, kind, (int32_t)s->task.chunk, stage->layer,
-        s->begin_ns, s->end_ns - s->begin_ns);
+    add(p, s->engine == BT_SCHEDULE_NPU ? TOOL_TRACK_NPU : TOOL_TRACK_COMPANION, kind_of(p, s->task.stage),
+        (int32_t)s->task.chunk, stage->layer, s->begin_ns, s->end_ns - s->begin_ns);
     if (stage->stores != UINT32_MAX) send(p, s->task.chunk, stage->stores, s->end_ns);
+}
+
+/* ---- linears over both engines ---- */
+
+typedef struct divided {
+    play *play;
+    bt_schedule_result *r;
+    const bt_stage *stage;
+    uint32_t chunk, kind;
+    uint64_t now_ns;
+    bool is_drawn;
+} divided;
+
+static void on_piece(void *ud, const bt_stage_piece *piece)
+{
+    divided *d = ud;
+    const uint32_t kind =
+        piece->way == BT_SPLIT_NPU || piece->way == BT_SPLIT_COMPANION ? d->kind : TOOL_KIND_DIVIDED;
+    static const uint32_t track[] = {
+        [BT_SCHEDULE_NPU] = TOOL_TRACK_NPU, [BT_SCHEDULE_COMPANION] = TOOL_TRACK_COMPANION};
+    for (int k = 0; k < BT_SCHEDULE_ENGINES; k++) {
+        d->r->busy_ns[k] = bt_time_plus(d->r->busy_ns[k], piece->busy_ns[k]);
+        if (d->is_drawn)
+            add(d->play, track[k], kind, (int32_t)d->chunk, d->stage->layer, d->now_ns, piece->busy_ns[k]);
+    }
+    d->now_ns = bt_time_plus(d->now_ns, piece->ns);
+}
+
+/* Chunk after chunk and stage after stage. The wait of a stage for the other engine counts as its work, as in
+ * the other schedules. */
+static void play_divided(play *p, bt_schedule_result *r, tool_modelled_result *told, bool is_drawn)
+{
+    const tool_modelled_plan *plan = p->plan;
+    bt_stage_memo memo = {.used = 0};
+    divided d = {.play = p, .r = r, .is_drawn = is_drawn};
+    for (size_t i = 0; i < p->chunks; i++) {
+        const bt_prompt_cut *cut = &p->cut[i];
+        const bt_stage_chunk c = {.pos = cut->pos, .rows = cut->rows, .ctx = cut->ctx, .is_first = !i};
+        const size_t n = bt_stages_of(p->of_chunk, NULL, p->stages, plan->pkg, cut->program);
+        for (size_t j = 0; j < n; j++) {
+            const bt_stage *stage = &p->of_chunk[j];
+            const bt_stage_piece sync = {
+                .busy_ns = {stage->is_npu ? bt_stage_sync(&plan->engines, p->of_chunk, j) : 0,
+                            stage->is_npu ? 0 : bt_stage_sync(&plan->engines, p->of_chunk, j)},
+                .ns = bt_stage_sync(&plan->engines, p->of_chunk, j),
+                .way = stage->is_npu ? BT_SPLIT_NPU : BT_SPLIT_COMPANION};
+            d.stage = stage;
+            d.chunk = (uint32_t)i;
+            d.kind = kind_of(p, j);
+            on_piece(&d, &sync);
+            bt_stage_cost_split(&memo, &plan->engines, plan->pkg, cut->program, stage, &c, on_piece, &d);
+            if (is_drawn && stage->stores != UINT32_MAX) send(p, d.chunk, stage->stores, d.now_ns);
+        }
+    }
+    r->makespan_ns = d.now_ns;
+    memcpy(told->ways, memo.ways, sizeof told->ways);
 }
 
 static void decode(play *p, tool_modelled_result *r)
@@ -143,11 +202,15 @@ bt_err tool_modelled_play(tool_modelled_result *ret, tool_timeline_span **span, 
     for (int i = 0; i <= BT_SCHEDULE_OOO; i++) {
         s.policy = (bt_schedule_policy)i;
         if ((e = bt_schedule_model(&s, NULL, NULL, &r.schedule[i], fault)) < 0) goto out;
-        if (r.schedule[i].makespan_ns < r.schedule[r.policy].makespan_ns) r.policy = s.policy;
     }
-    if (policy >= 0) r.policy = (bt_schedule_policy)policy;
-    s.policy = r.policy;
-    if ((e = bt_schedule_model(&s, on_span, &p, &r.schedule[r.policy], fault)) < 0) goto out;
+    play_divided(&p, &r.schedule[BT_STAGE_SPLIT], &r, false);
+    for (int i = 0; i < BT_STAGE_POLICIES; i++)
+        if (r.schedule[i].makespan_ns < r.schedule[r.policy].makespan_ns) r.policy = i;
+    if (policy >= 0) r.policy = policy;
+    s.policy = (bt_schedule_policy)r.policy;
+    bt_schedule_result again = {0};
+    if (r.policy == BT_STAGE_SPLIT) play_divided(&p, &again, &r, true);
+    else if ((e = bt_schedule_model(&s, on_span, &p, &again, fault)) < 0) goto out;
     decode(&p, &r);
     r.chunks = p.chunks;
     r.stages = p.stages;
@@ -158,6 +221,7 @@ bt_err tool_modelled_play(tool_modelled_result *ret, tool_timeline_span **span, 
 out:
     free(p.cut);
     free(p.stage);
+    free(p.of_chunk);
     free(p.as_stage);
     free(p.ns);
     free(p.span);

@@ -43,6 +43,7 @@ bt_err bt_compile(const char *path, const bt_model *m, const bt_compile_options 
 /* A name for what bt_compile would make: 32 digits of a hash over the model's id, every option that changes a byte, the
  * calibration ids (or their text and the model file's vocabulary) and the compiler's version. Needs no compilation. */
 bt_err bt_compile_key(char ret[33], const bt_model *m, const bt_compile_options *options, bt_fault *fault);
-/* Raised when the same input would give another package. */
-enum { BT_COMPILE_VERSION = 3 };
+/* Raised when the same input would give another package, under any option: a cache must not keep the one of another
+ * compiler. */
+enum { BT_COMPILE_VERSION = 4 };
 #endif

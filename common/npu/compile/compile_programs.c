@@ -24,13 +24,13 @@ typedef struct programs {
     size_t sessions;
 } programs;
 
-/* op_max: bt_offload_new_measured. */
+/* op_max: as bt_offload_new. */
 static bt_err place_operators(bt_compile_job *j, const float *op_max, bt_fault *fault)
 {
     bt_offload_free(j->offload);
     j->offload = NULL;
-    const bt_err e = bt_offload_new_measured(&j->offload, j->graph, &j->profile, &j->o->recipe, j->o->npu_ops,
-                                             j->ctx_tokens, op_max, fault);
+    const bt_err e = bt_offload_new(&j->offload, j->graph, &j->profile, &j->o->recipe, j->o->npu_ops,
+                                    j->ctx_tokens, op_max, fault);
     if (e == BT_OK) j->npu_ops = j->offload->npu_ops;
     return e;
 }
@@ -218,6 +218,29 @@ static bt_err lower_rows(bt_compile_job *j, programs *g, bt_fault *fault)
     return e;
 }
 
+/* Instructions and places that a package may have; limit: of those that are unpacked, or of all. */
+static bt_err check_work(const bt_compile_job *j, const programs *g, uint64_t work, uint64_t limit,
+                         bt_fault *fault)
+{
+    if (work <= limit) return BT_OK;
+    return bt_fail(fault, BT_ELIMIT,
+                   "%zu programs have more than %llu instructions and places, which is all that a package "
+                   "holds: fewer shapes, fewer rows in a shape, or larger slices of attention "
+                   "(query_slice_rows %u, attention_heads_max %u)",
+                   g->programs, (unsigned long long)limit, j->header.layout.query_slice_rows,
+                   j->header.layout.attention_heads_max);
+}
+
+static uint64_t work_of(const bt_lowered *l) { return (uint64_t)l->insts + l->places; }
+
+/* Whether no program before the i-th has its code. */
+static bool is_new_code(const programs *g, size_t i)
+{
+    for (size_t k = 0; k < i; k++)
+        if (g->lowered[k].program.code == g->lowered[i].program.code) return false;
+    return true;
+}
+
 /* Packed where there are many: a device that is static in ctx has one for each; batches and decode rows have
  * their own. */
 static bt_err write_programs(bt_compile_job *j, programs *g, bt_fault *fault)
@@ -225,7 +248,11 @@ static bt_err write_programs(bt_compile_job *j, programs *g, bt_fault *fault)
     const bt_shapes *s = &j->shapes;
     const bool is_packed = j->profile.static_ctx || s->all > s->shapes || s->shape[0].batch > 1;
     bt_bodies *bodies = NULL;
-    bt_err e = is_packed ? bt_bodies_new(&bodies, fault) : BT_OK;
+    uint64_t unpacked = 0, all = 0;
+    for (size_t i = 0; i < g->programs; i++) /* with a switch to each session */
+        all += work_of(&g->lowered[g->program[i].lowered]) + (g->sessions > 1 ? g->sessions : 0);
+    bt_err e = check_work(j, g, all, BT_PKG_MAX_ALL_INSTS, fault);
+    if (e == BT_OK && is_packed) e = bt_bodies_new(&bodies, fault);
     for (size_t i = 0; e == BT_OK && i < g->count; i++) {
         bt_lowered *l = &g->lowered[i];
         e = bt_switches_insert(l, g->session, g->sessions, j->m->hp.layers, j->profile.session_switch_ns,
@@ -233,6 +260,8 @@ static bt_err write_programs(bt_compile_job *j, programs *g, bt_fault *fault)
         if (e < 0) break;
         if (bodies) {
             e = bt_bodies_pack(bodies, l, j->w, fault);
+            if (is_new_code(g, i)) unpacked += work_of(l);
+            if (e == BT_OK) e = check_work(j, g, unpacked, BT_PKG_MAX_UNPACKED, fault);
         } else {
             l->program.code =
                 bt_pkg_writer_const(j->w, BT_PKG_CONST_CODE, l->inst, l->insts * sizeof *l->inst);

@@ -8,6 +8,7 @@
 #include "npu/compile/plan.h"
 #include "npu/compile/sessions.h"
 #include "npu/pkg/areas.h"
+#include "npu/pkg/pkg_layout.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -202,7 +203,7 @@ static bt_err look(images *m, bt_fault *fault)
         const bt_pkg_inst *inst = bt_pkg_code(m->p, i);
         for (uint32_t n = 0; n < bt_pkg_programs(m->p)[i].insts; n++) {
             if (inst[n].unit == BT_PKG_COMPANION) continue;
-            attends = attends || inst[n].op == BT_PKG_ATTENTION || inst[n].op == BT_PKG_INT_ATTENTION;
+            attends = attends || bt_pkg_is_attention(&inst[n]);
             const bool multiplies = inst[n].op == BT_PKG_LINEAR_F16 || bt_areas_reads_planes(&inst[n]);
             if (multiplies) m->is_mapped[inst[n].tensor] = 1;
         }

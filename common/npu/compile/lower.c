@@ -72,18 +72,44 @@ out:
     return e;
 }
 
+/* ---- figures ---- */
+
+enum { FLOAT16_BYTES = 2 };
+
+/* Bytes of a row of an operand as the device keeps it. Operands are values still. */
+static uint64_t kept(const bt_lower_build *b, uint64_t value, uint32_t stride, uint32_t width)
+{
+    const bool is_float16 = value != BT_PKG_NOWHERE && b->value[value].is_float16;
+    return is_float16 ? bt_lower_build_stride(b, width, FLOAT16_BYTES) : stride;
+}
+
 /* Of rows that go in at in0 and out at out. A slice moves its rows and heads, a part of the output matrix its
  * columns: together what the whole would, but that each part reads the input again. */
 static uint64_t rows_moved(const bt_lower_build *b, const bt_pkg_inst *i, uint64_t rows)
 {
     const uint32_t heads = b->in->graph->hp.heads;
+    const bool is_logits = bt_pkg_is_npu_linear(i) && i->out == BT_PKG_NOWHERE;
+    const uint64_t in = kept(b, i->in0, bt_areas_in0_stride(i), i->in_width),
+                   elem_bytes = i->unit == BT_PKG_NPU_FLOAT ? FLOAT16_BYTES : sizeof(float),
+                   out = is_logits ? elem_bytes * i->out_width : kept(b, i->out, i->out_stride, i->out_width);
     if (bt_pkg_is_attention(i) && i->arg) {
         const bt_pkg_slice s = bt_pkg_layout_slice(b->in->layout, (uint32_t)rows, heads, i->arg);
-        return (uint64_t)s.rows * s.heads * (i->in_stride / heads + i->out_stride / heads);
+        return (uint64_t)s.rows * s.heads * (in / heads + out / heads);
     }
-    if (bt_pkg_is_npu_linear(i) && bt_pkg_part_of(i))
-        return rows * (i->in_stride + 4 * (uint64_t)i->out_width);
-    return rows * ((uint64_t)bt_areas_in0_stride(i) + i->out_stride);
+    return rows * (in + out);
+}
+
+static uint64_t bytes_moved(const bt_lower_build *b)
+{
+    uint64_t sum = 0;
+    for (size_t n = 0; n < b->insts; n++) {
+        const bt_pkg_inst *i = &b->inst[n];
+        const uint64_t rows = bt_lower_build_rows(b, i->out_rows);
+        sum += rows_moved(b, i, rows);
+        if (i->in1 != BT_PKG_NOWHERE) sum += rows * kept(b, i->in1, bt_areas_in1_stride(i), i->in_width);
+        if (i->op == BT_PKG_KV_STORE) sum += rows * i->in_width * 2 * 2; /* K and V in f16 */
+    }
+    return sum;
 }
 
 static void count(bt_lowered *l, const bt_lower_build *b)
@@ -97,10 +123,6 @@ static void count(bt_lowered *l, const bt_lower_build *b)
         const bt_pkg_inst *i = &l->inst[n];
         const uint64_t rows = bt_lower_build_rows(b, i->out_rows);
         *(i->unit == BT_PKG_COMPANION ? &p->companion_macs : &p->npu_macs) += rows * i->macs_per_row;
-        p->activation_bytes_moved += rows_moved(b, i, rows);
-        if (i->in1 != BT_PKG_NOWHERE) p->activation_bytes_moved += rows * bt_areas_in1_stride(i);
-        if (i->op == BT_PKG_KV_STORE)
-            p->activation_bytes_moved += rows * i->in_width * 2 * 2; /* K and V in f16 */
         if (i->cluster > p->clusters) p->clusters = i->cluster;
     }
 }
@@ -113,7 +135,8 @@ static size_t insts_cap(const bt_lower_build *b, bt_fault *fault)
     uint64_t all = 0;
     for (size_t i = 0; i < b->ops; i++)
         if (b->in->graph->op[i].kind == BT_OP_ATTENTION && b->in->on_npu[i]) all += slices;
-    if (slices == 1 || !all || plain + all <= BT_PKG_MAX_INSTS) return (size_t)(plain + all);
+    const uint64_t switches = b->in->graph->hp.layers + 1; /* at most, put in later */
+    if (slices == 1 || !all || plain + all + switches <= BT_PKG_MAX_INSTS) return (size_t)(plain + all);
     (void)bt_fail(fault, BT_ELIMIT,
                   "attention of %zu rows in %llu slices (query_slice_rows %u, attention_heads_max %u) makes "
                   "%llu instructions of a program, at most %d: fewer rows in a shape, or larger slices",
@@ -161,6 +184,7 @@ bt_err bt_lower(bt_lowered *ret, const bt_lower_in *in, bt_fault *fault)
     }
     l.insts = b.insts;
     if ((e = bt_lower_order(&b, fault)) < 0) goto out;
+    l.program.activation_bytes_moved = bytes_moved(&b);
     if ((e = place_all(&l, &b, fault)) < 0) goto out;
     count(&l, &b);
     *ret = l;

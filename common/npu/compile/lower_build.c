@@ -65,7 +65,7 @@ void bt_lower_build_split_output(bt_lower_build *b)
 static uint32_t value_of(bt_lower_build *b, uint32_t name, size_t bytes)
 {
     assert(b->values < b->values_cap);
-    b->value[b->values] = (bt_lower_value){name, bytes};
+    b->value[b->values] = (bt_lower_value){.name = name, .bytes = bytes};
     return (uint32_t)b->values++;
 }
 

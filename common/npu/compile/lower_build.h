@@ -6,9 +6,10 @@
  * whose operands are values. lower.c turns these into offsets at the end. A value lives from the first instruction that
  * names it to the last. */
 typedef struct bt_lower_value {
-    uint32_t name;
+    uint32_t name;   /* bt_pkg_value */
+    bool is_float16; /* f32 that are 16-bit floats: the device keeps them in 2 bytes */
     size_t bytes;
-} bt_lower_value; /* name: bt_pkg_value */
+} bt_lower_value;
 
 /* What a graph's tensor lies as: f32; f32 rounded to the NPU's floats; s32 of the residual stream; s32 in units of a
  * site; s16. */

@@ -22,7 +22,9 @@ static uint64_t renew(bt_lower_build *b, uint32_t tensor, bt_lower_form form, ui
 {
     const size_t rows = bt_lower_build_rows(b, bt_lower_build_is_out(b, tensor));
     const uint32_t stride = bt_lower_build_stride(b, b->in->graph->tensor[tensor].width, elem_bytes[form]);
-    return b->tensor[tensor].value[form] = bt_lower_build_value(b, name, rows, stride);
+    const uint32_t value = bt_lower_build_value(b, name, rows, stride);
+    b->value[value].is_float16 = form == BT_LOWER_FLOAT16;
+    return b->tensor[tensor].value[form] = value;
 }
 
 static void forget(bt_lower_build *b, uint32_t tensor, bt_lower_form but)

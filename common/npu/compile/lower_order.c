@@ -99,7 +99,7 @@ static bool find_edges(order *o)
         if (n->out != BT_PKG_NOWHERE) made = made && writes(o, &of[n->out], i);
         if (makes || bt_areas_reads_planes(n)) made = made && (makes ? writes : reads)(o, planes, i);
         if (n->op == BT_PKG_KV_STORE) made = made && writes(o, kv, i);
-        if (n->op == BT_PKG_ATTENTION || n->op == BT_PKG_INT_ATTENTION) made = made && reads(o, kv, i);
+        if (bt_pkg_is_attention(n)) made = made && reads(o, kv, i);
     }
     free(of);
     return made;

@@ -221,23 +221,11 @@ static void summarise(bt_offload *p, const bt_graph *g, const bt_profile *profil
 }
 
 bt_err bt_offload_new(bt_offload **ret, const bt_graph *g, const bt_profile *profile, const bt_recipe *recipe,
-                      uint32_t npu_ops, size_t ctx_tokens, bt_fault *fault)
-{
-    return bt_offload_new_measured(ret, g, profile, recipe, npu_ops, ctx_tokens, NULL, fault);
-}
-
-bt_err bt_offload_new_measured(bt_offload **ret, const bt_graph *g, const bt_profile *profile,
-                               const bt_recipe *recipe, uint32_t npu_ops, size_t ctx_tokens,
-                               const float *op_max, bt_fault *fault)
+                      uint32_t npu_ops, size_t ctx_tokens, const float *op_max, bt_fault *fault)
 {
     const bt_bind row = {{1, 1, ctx_tokens, 1}};
-    bt_profile host;
     edges ed = {.g = g};
     bt_err e = BT_OK;
-    if (!profile) {
-        if ((e = bt_profile_load(&host, NULL, fault)) < 0) return e;
-        profile = &host;
-    }
     bt_offload *p = calloc(1, sizeof *p);
     ed.of = calloc(g->tensors + 1, sizeof *ed.of);
     ed.input = calloc((g->ops + 1) * MAX_INPUTS, sizeof *ed.input);

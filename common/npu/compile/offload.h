@@ -41,13 +41,10 @@ typedef struct bt_offload {
     size_t fallbacks;
     uint32_t last_layer[BT_OFFLOAD_MAX_FALLBACKS]; /* of the last operator counted in each */
 } bt_offload;
-/* profile NULL: "host". ctx_tokens >= 1. BT_ENOMEM, BT_ELIMIT. */
+/* ctx_tokens >= 1. op_max: [graph ops] or NULL, the greatest value in the calibration that each operator reads or
+ * writes; NULL: no value is known, so none is too large for floats. BT_ENOMEM, BT_ELIMIT. */
 bt_err bt_offload_new(bt_offload **ret, const bt_graph *g, const bt_profile *profile, const bt_recipe *recipe,
-                      uint32_t npu_ops, size_t ctx_tokens, bt_fault *fault);
-/* The same with what a calibration measured: op_max[graph ops], the greatest magnitude of what each operator reads and
- * writes. NULL: as bt_offload_new, which knows of no value. */
-bt_err bt_offload_new_measured(bt_offload **ret, const bt_graph *g, const bt_profile *profile, const bt_recipe *recipe,
-                               uint32_t npu_ops, size_t ctx_tokens, const float *op_max, bt_fault *fault);
+                      uint32_t npu_ops, size_t ctx_tokens, const float *op_max, bt_fault *fault);
 void bt_offload_free(bt_offload *p); /* NULL is fine */
 
 /* May the NPU run the linears of a site, with k inputs, in integers? False: why[96] says why not, in a few words. */

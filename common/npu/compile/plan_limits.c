@@ -4,31 +4,21 @@
 
 #include <stdio.h>
 
-/* The longest context, a power of two below this one, whose table is small enough; 0: none is. */
-static size_t longest_ctx(const bt_profile *p, const bt_shapes *s, size_t ctx_tokens)
-{
-    size_t ctx = 1;
-    while (ctx * 2 < ctx_tokens) ctx *= 2;
-    while (ctx && bt_probes_rows(p, s, ctx) > p->max_shapes) ctx /= 2;
-    return ctx;
-}
-
 static bt_err check_count(const bt_profile *p, const bt_shapes *s, size_t ctx_tokens, bt_fault *fault)
 {
     const size_t rows = bt_probes_rows(p, s, ctx_tokens);
     const uint32_t largest = s->shape[s->shapes - 1].seq;
     const bt_shape alone = {largest, largest, 0, 1};
     size_t chunk_rows = 0;
-    char ctx[80] = "", chunk[96] = "";
+    char near[96];
     if (!p->max_shapes || rows <= p->max_shapes) return BT_OK;
-    const size_t shorter = s->shape[0].ctx ? 0 : longest_ctx(p, s, ctx_tokens);
     while (bt_shapes_bucket(&alone, ctx_tokens, chunk_rows)) chunk_rows++;
-    if (shorter) snprintf(ctx, sizeof ctx, "; a context of %zu (--ctx-size) has few enough", shorter);
     if (chunk_rows <= p->max_shapes && s->shapes > 1 && largest <= BT_SHAPES_MAX_CHUNK)
-        snprintf(chunk, sizeof chunk, "; --shape-policy chunk:%u has %zu", largest, chunk_rows);
+        snprintf(near, sizeof near, "--shape-policy chunk:%u has %zu", largest, chunk_rows);
+    else snprintf(near, sizeof near, "--shape-policy rows:FILE takes a list of %u", p->max_shapes);
     return bt_fail(fault, BT_EARG,
-                   "shape policy %s has %zu shapes at %zu tokens, profile %s allows %u (max_shapes)%s%s",
-                   s->text, rows, ctx_tokens, p->name, p->max_shapes, ctx, chunk);
+                   "shape policy %s has %zu shapes at %zu tokens, profile %s allows %u (max_shapes); %s",
+                   s->text, rows, ctx_tokens, p->name, p->max_shapes, near);
 }
 
 /* The nearest policy of the chunk family whose programs have at most max_rows rows. */

@@ -7,6 +7,6 @@
 
 /* Whether a profile can have the table of shapes that a policy makes for a context. Looked at before anything is
  * computed; what depends on weights (windows, memory) is for sessions.h. Pure. BT_EARG names the field, its limit, the
- * value, and the nearest policy or context that would work. */
+ * value, and the nearest policy that would work. */
 bt_err bt_plan_limits_check(const bt_profile *p, const bt_shapes *s, size_t ctx_tokens, bt_fault *fault);
 #endif

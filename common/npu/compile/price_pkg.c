@@ -157,38 +157,26 @@ bt_err bt_price_pkg(bt_price *ret, const bt_pkg *p, const bt_profile *profile, u
     return e;
 }
 
-/* Of the shortest program that holds so many rows. */
-static uint32_t program_for(const bt_price *price, uint64_t rows)
+bt_work_chunk bt_price_pkg_cut(const void *shapes, uint64_t begin, uint64_t end)
 {
-    uint32_t i = 0;
-    while (i + 1 < price->programs && price->program[i].rows < rows) i++;
-    return i;
+    const bt_shapes_chunk c = bt_shapes_next(shapes, end, begin);
+    return (bt_work_chunk){.rows = c.rows, .valid = c.valid};
 }
 
 bt_err bt_price_pkg_prompt(bt_price_pkg_run *ret, const bt_price *price, const bt_pkg *p, const bt_link *link,
                            uint64_t kv_bytes, uint64_t first, uint64_t tokens, bt_fault *fault)
 {
-    const uint32_t layers = bt_pkg_header_of(p)->layers;
-    bt_price_pkg_run r = {.transfer_ns = 0};
-    bt_link_queue queue = {0};
     bt_shapes shapes;
     const bt_err e = bt_pkg_shapes(&shapes, p, fault);
     if (e < 0) return e;
-    if (tokens) r.prefill.ns = price->first_ns;
-    for (uint64_t begin = first; begin < first + tokens;) {
-        const bt_shapes_chunk c = bt_shapes_next(&shapes, first + tokens, begin);
-        const uint64_t start = r.prefill.ns, bytes = kv_bytes / layers * c.valid;
-        bt_price_add_chunk(&r.prefill, price, program_for(price, c.rows), begin);
-        bt_link_chunk(&queue, link, start, r.prefill.ns - start, layers, bytes);
-        r.transfer_ns = bt_time_plus(r.transfer_ns, bt_time_times(layers, bt_link_ns(link, bytes)));
-        begin += c.valid;
-    }
-    if (tokens) {
-        r.prefill.ns = bt_time_plus(r.prefill.ns, price->last_ns);
-        r.prefill.ops = bt_time_plus(r.prefill.ops, price->last_ops);
-        r.prefill.bytes = bt_time_plus(r.prefill.bytes, price->last_bytes);
-    }
-    r.exposed_ns = bt_link_exposed_ns(&queue, r.prefill.ns);
-    *ret = r;
+    const bt_work_prefill d = {.price = price,
+                               .cut = bt_price_pkg_cut,
+                               .ud = &shapes,
+                               .link = *link,
+                               .layers = bt_pkg_header_of(p)->layers,
+                               .kv_bytes = kv_bytes};
+    const bt_work_prompt prompt = {.first = first, .end = first + tokens, .covered = first};
+    const bt_work_run r = bt_work_of_prompt(&d, &prompt);
+    *ret = (bt_price_pkg_run){.prefill = r.sum, .transfer_ns = r.transfer_ns, .exposed_ns = r.exposed_ns};
     return BT_OK;
 }

@@ -2,6 +2,7 @@
 #define BT_NPU_PRICE_PKG_H
 #include "device/link.h"
 #include "device/price.h"
+#include "device/work.h"
 #include "npu/pkg/pkg.h"
 
 /* What a package's programs take on a device: its instructions as plain numbers for device/price.h, one program for
@@ -19,6 +20,8 @@ _Static_assert((int)BT_PRICE_PKG_PARTS <= (int)BT_PRICE_PARTS, "each has a part"
 /* p: opened, not only looked at. profile: with a time; its companion is the one that time names. kv_elem_bits: of the
  * deployment's KV. BT_EARG, BT_ELIMIT as bt_price_add; BT_EARG where the companion has no time. */
 bt_err bt_price_pkg(bt_price *ret, const bt_pkg *p, const bt_profile *profile, uint32_t kv_elem_bits, bt_fault *fault);
+/* bt_work_cut of a package's prompts; ud: its bt_shapes (npu/pkg/pkg_shapes.h). */
+bt_work_chunk bt_price_pkg_cut(const void *shapes, uint64_t begin, uint64_t end);
 typedef struct bt_price_pkg_run {
     bt_price_sum prefill;
     uint64_t transfer_ns, exposed_ns; /* of its KV: on the wire in all, and after prefill's end */

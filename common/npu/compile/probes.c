@@ -1,6 +1,8 @@
 /* Rows that a device refuses: which they are, what stands in for them, and whether enough is left. */
 #include "npu/compile/probes.h"
 
+#include <stdio.h>
+
 bool bt_probes_refuses(const bt_profile *p, uint32_t seq, uint32_t ctx)
 {
     for (uint32_t i = 0; i < p->refused_shapes; i++)
@@ -46,8 +48,9 @@ bool bt_probes_refused_at(bt_probes_refused *ret, const bt_profile *p, const bt_
             *ret =
                 (bt_probes_refused){.batch = s->shape[n].batch, .seq = s->shape[n].seq, .ctx = (uint32_t)ctx};
             find_instead(ret, p, s, ctx_tokens, n);
-            if (!ret->seq_instead && n < s->shapes)
-                find_instead(ret, p, s, ctx_tokens, 0); /* smaller chunks, more of them */
+            /* smaller chunks, more of them: the largest of those */
+            for (size_t k = n; n < s->shapes && !ret->seq_instead && k > 0; k--)
+                find_instead(ret, p, s, ctx_tokens, k - 1);
             return true;
         }
     return false;
@@ -72,16 +75,18 @@ bt_err bt_probes_check(const bt_profile *p, const bt_shapes *s, size_t ctx_token
             left_seq = s->shape[i].seq;
         }
     if (left == longest) return BT_OK;
+    /* A chunk policy has the longest context of all; a file's rows have each their own. */
     const uint32_t other = next_seq(p, seq, (uint32_t)longest);
-    if (left)
-        return bt_fail(
-            fault, BT_EARG,
-            "shape policy %s: profile %s refuses (refused_shapes) each shape of it that holds %zu tokens; "
-            "the nearest are seq %u, ctx %zu (--ctx-size %zu), and seq %u, ctx %zu (--shape-policy chunk:%u)",
-            s->text, p->name, longest, left_seq, left, left, other, longest, other);
-    return bt_fail(
-        fault, BT_EARG,
-        "shape policy %s: profile %s refuses (refused_shapes) each shape of it; the nearest that passes is "
-        "seq %u, ctx %zu (--shape-policy chunk:%u)",
-        s->text, p->name, other, longest, other);
+    const bool is_chunk = !s->shape[0].ctx && other <= BT_SHAPES_MAX_CHUNK,
+               passes = !bt_probes_refuses(p, other, (uint32_t)longest);
+    char shorter[80] = "", longer[96] = "";
+    if (left) snprintf(shorter, sizeof shorter, "seq %u, ctx %zu (a row of rows:FILE)", left_seq, left);
+    if (passes && is_chunk)
+        snprintf(longer, sizeof longer, "seq %u, ctx %zu (--shape-policy chunk:%u)", other, longest, other);
+    else if (passes) snprintf(longer, sizeof longer, "seq %u, ctx %zu (a row of rows:FILE)", other, longest);
+    return bt_fail(fault, BT_EARG,
+                   "shape policy %s: profile %s refuses (refused_shapes) each shape of it that holds %zu "
+                   "tokens%s%s%s%s",
+                   s->text, p->name, longest, left || passes ? "; the nearest that pass: " : "", shorter,
+                   left && passes ? ", and " : "", longer);
 }

@@ -96,11 +96,11 @@ static bt_err check_memory(const bt_pkg_session *s, size_t n, const bt_profile *
     uint64_t all = 0;
     for (size_t i = 0; i < n; i++) all = sum(all, s[i].mapped_bytes);
     if (!p->memory_bytes || all <= p->memory_bytes) return BT_OK;
-    return bt_fail(
-        fault, BT_ELIMIT,
-        "%zu session%s need %llu bytes; %s has %llu (memory_bytes): weights of fewer bits, or shorter "
-        "chunks, need less",
-        n, n == 1 ? "" : "s", (unsigned long long)all, p->name, (unsigned long long)p->memory_bytes);
+    return bt_fail(fault, BT_ELIMIT,
+                   "%zu session%s %llu bytes; %s has %llu (memory_bytes): weights of fewer bits, or shorter "
+                   "chunks, need less",
+                   n, n == 1 ? " needs" : "s need", (unsigned long long)all, p->name,
+                   (unsigned long long)p->memory_bytes);
 }
 
 bt_err bt_sessions_split(bt_pkg_session *ret, size_t *ret_n, const bt_profile *p,

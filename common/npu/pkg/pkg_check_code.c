@@ -306,7 +306,7 @@ static bt_err check_layer(walk *w, const bt_pkg_inst *in, const op_rule *r)
         if (in->layer != w->stored) return bad(w, "layer %u, and %u is to come", in->layer, w->stored);
         w->stored++;
     }
-    if ((in->op == BT_PKG_ATTENTION || in->op == BT_PKG_INT_ATTENTION) && in->layer + 1 != w->stored)
+    if (bt_pkg_is_attention(in) && in->layer + 1 != w->stored)
         return bad(w, "before the layer's keys and values are stored");
     return BT_OK;
 }

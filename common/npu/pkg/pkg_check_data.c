@@ -151,6 +151,13 @@ bt_err bt_pkg_check_dimensions(const bt_pkg *p, bt_fault *fault)
     if (l->last_axis_align_bytes & (l->last_axis_align_bytes - 1))
         return bt_fail(fault, BT_EFORMAT, "header: layout, last_axis_align_bytes %u is no power of two",
                        l->last_axis_align_bytes);
+    if (!l->tile_rows != !l->tile_cols)
+        return bt_fail(fault, BT_EFORMAT, "header: layout, tile_rows %u and tile_cols %u: both or none",
+                       l->tile_rows, l->tile_cols);
+    if (l->state_pow2 && (l->state_multiple & (l->state_multiple - 1)))
+        return bt_fail(fault, BT_EFORMAT,
+                       "header: layout, state_multiple %u is no power of two, and state_pow2 is 1",
+                       l->state_multiple);
     if (l->on_chip_bytes > UINT64_C(1) << 50)
         return bt_fail(fault, BT_EFORMAT, "header: layout, on_chip_bytes");
     if (h->heads % h->kv_heads)

@@ -126,7 +126,7 @@ static void run_linear_f16(bt_exec_job *j, const bt_pkg_inst *i)
         m[g] = (bt_companion_matrix){
             .y = bt_exec_linear_out(j, &i[g]), .panels = panels + (size_t)p.first * t->k,
             .bias = bias ? bias + p.first : NULL, .n = p.n, .ld = bt_exec_ld_out(&i[g], sizeof(float))};
-        bt_exec_count_macs(j, i, bt_exec_real_rows(j, i) * i[g].macs_per_row);
+        bt_exec_count_linear(j, &i[g]);
     }
     bt_companion_linear(&x->companion, m, i->group, bt_exec_at(j, i->in0), bt_exec_linear_rows(j, i),
                         i->in_width);
@@ -175,8 +175,7 @@ static void enter_session(bt_exec *x, const bt_pkg_inst *i)
     x->stats.session_switch_ns += i->params;
 }
 
-/* Returns how many instructions were done. */
-static size_t run_inst(bt_exec_job *j, const bt_pkg_inst *i)
+size_t bt_exec_inst(bt_exec_job *j, const bt_pkg_inst *i)
 {
     bt_exec *x = j->x;
     const bt_companion *c = &x->companion;
@@ -187,7 +186,7 @@ static size_t run_inst(bt_exec_job *j, const bt_pkg_inst *i)
     const float *in0 = bt_exec_at(j, i->in0), *in1 = bt_exec_at(j, i->in1);
     switch (i->op) {
     case BT_PKG_EMBED:
-        bt_companion_embed(c, rows, out, i->out_width, x->ids, embed_row, x, j->io->pad);
+        bt_companion_embed(c, rows, out, i->out_width, j->ids, embed_row, x, j->io->pad);
         break;
     case BT_PKG_ROTATE: {
         const bt_companion_rotation *r = i->arg == 1 ? &x->r1 : &x->r2;
@@ -259,8 +258,8 @@ static bt_err check_seq(const bt_pkg_header *h, const bt_pkg_row *row, const bt_
     return BT_OK;
 }
 
-static bt_err check(const bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, const bt_exec_io *io,
-                    bt_fault *fault)
+bt_err bt_exec_check(const bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, const bt_exec_io *io,
+                     bt_fault *fault)
 {
     if ((unsigned)out >= BT_PKG_OUTS || io->seqs < 1 || io->seqs > row->batch)
         return bt_fail(fault, BT_EARG, "%zu sequences with ending %d, in a program for %u", io->seqs,
@@ -291,7 +290,7 @@ bt_err bt_exec_walk(bt_exec_job *j, bt_fault *fault)
             is_cancelled = io->cancel && atomic_load_explicit(io->cancel, memory_order_relaxed);
             if (is_cancelled) break;
         }
-        next = i + run_inst(j, i);
+        next = i + bt_exec_inst(j, i);
         if (i->op != BT_PKG_KV_STORE || !io->on_kv) continue;
         bt_companion_flush(c);
         io->on_kv(io->ud, i->layer);
@@ -303,9 +302,9 @@ bt_err bt_exec_walk(bt_exec_job *j, bt_fault *fault)
 bt_err bt_exec_run(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *arena, const bt_exec_io *io,
                    bt_fault *fault)
 {
-    const bt_err e = check(x, row, out, io, fault);
+    const bt_err e = bt_exec_check(x, row, out, io, fault);
     if (e < 0) return e;
-    bt_exec_job j = bt_exec_job_of(x, row, out, arena, io);
+    bt_exec_job j = bt_exec_job_of(x, row, out, arena, io, x->seq, x->ids);
     x->stats.batch_padding_rows += (row->batch - io->seqs) * io->rows;
     return bt_exec_walk(&j, fault);
 }

@@ -19,9 +19,7 @@ void bt_exec_group_begin(bt_exec_group *ret, bt_exec_job *j, const bt_pkg_inst *
         ret->m[g] =
             (bt_int_linear_matrix){.panels = panels + p.first / 16 * bt_int_panel_bytes(t->k, t->bits),
                                    .colsum = colsum + p.first, .n = p.n, .bits = t->bits};
-        bt_exec_count_macs(j, i, bt_exec_real_rows(j, i) * i[g].macs_per_row);
-        j->x->stats.tile_padding_macs +=
-            bt_pkg_layout_tile_macs(&x->header->layout, bt_exec_rows(j, i), p.n, t->k);
+        bt_exec_count_linear(j, &i[g]);
     }
 }
 

@@ -7,24 +7,24 @@
 
 _Static_assert((int)BT_AREAS_MAX <= (int)BT_COMPANION_MAX_AREAS, "an instruction is one step");
 
-/* Into x's lists, the batch's padding too. */
-static void list_sequences(bt_exec *x, size_t batch, const bt_exec_io *io)
+/* Into the lists, the batch's padding too. */
+static void list_sequences(bt_companion_seq *seq, int32_t *ids, size_t batch, const bt_exec_io *io)
 {
     for (size_t b = 0; b < batch; b++) {
         const bt_exec_seq *s = &io->seq[b];
-        x->seq[b] = (bt_companion_seq){0};
+        seq[b] = (bt_companion_seq){0};
         if (b >= io->seqs) continue;
-        x->seq[b] = (bt_companion_seq){s->kv, s->pos0, s->valid};
-        if (s->ids) memcpy(x->ids + b * io->rows, s->ids, s->valid * sizeof *s->ids);
+        seq[b] = (bt_companion_seq){s->kv, s->pos0, s->valid};
+        if (s->ids) memcpy(ids + b * io->rows, s->ids, s->valid * sizeof *s->ids);
     }
 }
 
 bt_exec_job bt_exec_job_of(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *arena,
-                           const bt_exec_io *io)
+                           const bt_exec_io *io, bt_companion_seq *seq, int32_t *ids)
 {
     const size_t of_out[BT_PKG_OUTS] = {0, 1, io->rows};
     size_t real = 0;
-    list_sequences(x, row->batch, io);
+    list_sequences(seq, ids, row->batch, io);
     for (size_t b = 0; b < io->seqs; b++) real += io->seq[b].valid;
     const uint32_t index = row->program[out];
     const bt_pkg_program *program = &bt_pkg_programs(x->pkg)[index];
@@ -34,7 +34,8 @@ bt_exec_job bt_exec_job_of(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, vo
                          .fuse = bt_pkg_fuse(x->pkg, index),
                          .io = io,
                          .arena = arena,
-                         .seqs = {x->seq, row->batch, io->rows},
+                         .ids = ids,
+                         .seqs = {seq, row->batch, io->rows},
                          .seq_out = of_out[out],
                          .rows = row->batch * io->rows,
                          .out = row->batch * of_out[out],
@@ -87,6 +88,15 @@ void bt_exec_count_macs(bt_exec_job *j, const bt_pkg_inst *i, uint64_t macs)
     *(i->unit == BT_PKG_COMPANION ? &s->companion_macs : &s->npu_macs) += macs;
     if (i->unit == BT_PKG_NPU_FLOAT) s->npu_float_macs += macs;
     if (i->unit == BT_PKG_NPU && has_16_bits(j, i)) s->npu_int16_macs += macs;
+}
+
+void bt_exec_count_linear(bt_exec_job *j, const bt_pkg_inst *i)
+{
+    const bt_pkg_part p = bt_exec_linear_part(j, i);
+    bt_exec_count_macs(j, i, bt_exec_real_rows(j, i) * i->macs_per_row);
+    if (bt_pkg_is_npu_linear(i))
+        j->x->stats.tile_padding_macs +=
+            bt_pkg_layout_tile_macs(&j->x->header->layout, bt_exec_rows(j, i), p.n, i->in_width);
 }
 
 void bt_exec_job_step(bt_exec_job *j, const bt_pkg_inst *i, const float *x, bt_companion_step_fn *fn)

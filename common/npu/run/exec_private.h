@@ -18,6 +18,7 @@
  *   exec_dynamic.c  QUANTISE and LINEAR of the recipe llm-int8
  *   int_exec.c      the INT_ instructions
  *   exec.c          the companion's instructions, and the walk
+ *   exec_steps.c    a run in steps, by several executors in turn
  * int_linear.c and int_exec.c are the NPU's and hold no float arithmetic. */
 
 typedef struct bt_exec_dynamic bt_exec_dynamic;
@@ -31,8 +32,8 @@ struct bt_exec {
     const uint8_t *embed; /* rows of embed_row_bytes */
     size_t embed_row_bytes;
     uint8_t *found;           /* [max_seq, panels of ffn]: shadow entries of a tile's row (exec_linear.c) */
-    int32_t *ids;             /* [max_seq]: of all rows of the run */
-    bt_companion_seq *seq;    /* [the largest batch]: the run's sequences */
+    int32_t *ids;             /* [max_seq]: room for a job's */
+    bt_companion_seq *seq;    /* [the largest batch]: room for a job's */
     bt_exec_dynamic *dynamic; /* with the recipe llm-int8; else NULL */
     void *prepared;           /* inputs of the linear that runs (npu/run/int_linear.h) */
     uint32_t session;         /* that a device would have mapped */
@@ -49,13 +50,15 @@ typedef struct bt_exec_job {
     const bt_fuse *fuse;     /* [program->insts] */
     const bt_exec_io *io;
     uint8_t *arena;
+    const int32_t *ids;     /* of all rows of the run */
     bt_companion_rows seqs; /* the program's batch, padding with valid 0 */
     size_t seq_out;         /* rows of OUT of each sequence */
     size_t rows, out;       /* rows of SEQ and of OUT of all sequences, padding too */
     size_t real, real_out;  /* those of them that are real */
 } bt_exec_job;
-/* Pure but for x's list of the run's sequences and ids: one job at a time. */
-bt_exec_job bt_exec_job_of(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *arena, const bt_exec_io *io);
+/* seq [row.batch] and ids [row.batch * io.rows]: lists that it fills and the job reads. */
+bt_exec_job bt_exec_job_of(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *arena, const bt_exec_io *io,
+                           bt_companion_seq *seq, int32_t *ids);
 
 static inline const void *bt_exec_const(const bt_exec *x, uint32_t index) { return bt_pkg_const_at(x->pkg, index); }
 static inline const bt_pkg_tensor *bt_exec_tensor(const bt_exec *x, const bt_pkg_inst *i)
@@ -120,6 +123,8 @@ uint64_t bt_exec_job_attention_macs(bt_exec_job *j, const bt_pkg_slice *s);
 
 /* Counts multiply-accumulates of real rows, for the unit of the instruction and its kind of inputs. */
 void bt_exec_count_macs(bt_exec_job *j, const bt_pkg_inst *i, uint64_t macs);
+/* Those of a linear, and what whole tiles add to all its rows where it is the NPU's. */
+void bt_exec_count_linear(bt_exec_job *j, const bt_pkg_inst *i);
 
 /* A row-wise instruction becomes a step of the companion's pass (graph/companion.h): fn(j, i, x, ..) over
  * blocks of its rows. x: its input where that is f32; else NULL, and fn finds its operands itself. */
@@ -187,6 +192,10 @@ size_t bt_int_exec_scratch_bytes(const bt_pkg *pkg); /* of one thread */
 
 /* ---- exec.c ---- */
 
+/* Of a call: io fits the row and the package. */
+bt_err bt_exec_check(const bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, const bt_exec_io *io, bt_fault *fault);
+/* One instruction, and what runs as one with it; returns how many were done. Within a pass of the companion. */
+size_t bt_exec_inst(bt_exec_job *j, const bt_pkg_inst *i);
 /* All of j's instructions. BT_ECANCEL. */
 bt_err bt_exec_walk(bt_exec_job *j, bt_fault *fault);
 #endif

@@ -156,6 +156,12 @@ static void it_tells_its_package_and_what_a_step_reads(void **state)
     engine_kit_done(&kit);
 }
 
+static void nothing_is_made(void *ud, const char *what, uint64_t done, uint64_t total)
+{
+    (void)ud, (void)done, (void)total;
+    fail_msg("%s", what);
+}
+
 static void a_package_that_cannot_decode_is_refused_with_what_to_do(void **state)
 {
     (void)state;
@@ -172,6 +178,11 @@ static void a_package_that_cannot_decode_is_refused_with_what_to_do(void **state
     } cases[] = {
         {kit.model, {.engine = "npu", .pkg = prompts}, "--shape-policy chunk:256+tail:1, or rows:FILE"},
         {kit.model, {.engine = "npu", .pkg = prompts}, "(shape policy chunk:16)"},
+        /* before it is compiled */
+        {kit.model, {.engine = "npu", .progress = nothing_is_made}, "(shape policy chunk:256+tail)"},
+        {kit.model,
+         {.engine = "npu", .progress = nothing_is_made, .want.shape_policy = "max-pad"},
+         "(shape policy max-pad) has no program for one token"},
         {kit.model, {.engine = "npu", .pkg = few}, "a package for 512"},
         {kit.model, {.engine = "npu", .pkg = few, .ctx_tokens = 65}, "a context of 64 at most"},
         {kit.model, {.engine = "npu", .pkg = dynamic}, "llm-int8"},

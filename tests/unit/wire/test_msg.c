@@ -65,6 +65,11 @@ static void assert_same(const bt_msg *a, const bt_msg *b)
         assert_memory_equal(x.u.hello.engine, y.u.hello.engine, sizeof *x.u.hello.engine);
         x.u.hello.engine = y.u.hello.engine = NULL;
     }
+    if (x.type == BT_MSG_HELLO && x.u.hello.device) {
+        assert_non_null(y.u.hello.device);
+        assert_memory_equal(x.u.hello.device, y.u.hello.device, sizeof *x.u.hello.device);
+        x.u.hello.device = y.u.hello.device = NULL;
+    }
     assert_memory_equal(&x, &y, sizeof x);
 }
 
@@ -394,6 +399,11 @@ static bool spoil_request(bt_msg *m, const char **label, int *n)
     X(PREFILL, m->u.prefill.covered_tokens = 16) /* on the grid, and more than there is */
     X(PREFILL, m->u.prefill.covered_tokens = 5)  /* off the grid */
     X(FIRST_TOKEN, m->u.first_token.token = -1)
+    X(FIRST_TOKEN, m->u.first_token.device.energy = 3)
+    X(FIRST_TOKEN, m->u.first_token.device.ns = 1ull << 63)
+    X(FIRST_TOKEN, m->u.first_token.device_prompt.parts[3].op[0] = 0)
+    X(TOKENS, m->u.tokens.device.nj = UINT64_MAX)
+    X(HELLO, static bt_msg_device d; d = *m->u.hello.device; d.profile[0] = 0; m->u.hello.device = &d)
     X(FIRST_TOKEN, m->u.first_token.cached_tokens = 1 << 20)
     X(FIRST_TOKEN, m->u.first_token.work.npu_macs = 9)
     X(FIRST_TOKEN, m->u.first_token.work.npu_macs = 20)

@@ -75,7 +75,7 @@ static gw_answer_head chat_head(void)
     "75,\"npu_int8_mac_ratio\":0.125,\"npu_int16_mac_ratio\":0.125,\"npu_float_mac_ratio\":0.5,\"padding_" \
     "ratio\":0.875,\"fallbacks\":[{\"op\":\"rmsnorm\",\"count\":61,\"why\":\"? not among the " \
     "NPU's\"}],\"compilations\":0,\"masked_mac_ratio\":0.2,\"session_switches\":4," \
-    "\"session_switch_ms\":1.5,\"tile_padding_macs\":600}"
+    "\"session_switch_ms\":1.5,\"tile_padding_macs\":600,\"device\":null}"
 #define USAGE \
     "\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":2,\"total_tokens\":5,\"prompt_tokens_details\":{" \
     "\"cached_tokens\":1}}"

@@ -1,6 +1,7 @@
 /* Which node has had which beginnings: exact up to the first difference, and bounded. */
 #include "gateway/brain/affinity.h"
 #include "base/rng.h"
+#include "tests/helpers/affinity_cap.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -104,7 +105,7 @@ static void a_node_that_has_a_beginning_has_all_shorter_ones_and_growing_forgets
                 }
         assert_int_equal(gw_affinity_grow(a, 1024), BT_OK);
     }
-    assert_int_equal(gw_affinity_cap(a), 1024);
+    assert_int_equal(affinity_cap(a), 1024);
     gw_affinity_free(a);
 }
 

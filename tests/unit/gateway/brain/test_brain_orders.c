@@ -2,6 +2,7 @@
  * after every few steps. And limits beyond what any array was fixed to. */
 #include "gateway/brain/request.h"
 #include "sim/sim_node.h"
+#include "tests/helpers/affinity_cap.h"
 #include "tests/helpers/gateway_kit.h"
 
 #include <setjmp.h>
@@ -187,8 +188,8 @@ static void what_nodes_have_had_is_remembered_for_as_much_as_they_hold(void **s)
     gw_config c = gateway_kit_config();
     c.nodes_max = 64;
     gateway_kit_open(&k, &c);
-    const gw_affinity *a = k.b->router.affinity;
-    assert_int_equal(gw_affinity_cap(a), GW_AFFINITY_LEAST_ENTRIES);
+    gw_affinity *a = k.b->router.affinity;
+    assert_int_equal(affinity_cap(a), GW_AFFINITY_LEAST_ENTRIES);
     for (uint32_t i = 0; i < 40; i++) {
         char id[16];
         const bt_incarnation who = numbered(0x20, i);
@@ -198,7 +199,7 @@ static void what_nodes_have_had_is_remembered_for_as_much_as_they_hold(void **s)
         m.u.hello.kv_capacity_tokens = 400000; /* 6,250 chunks */
         gateway_kit_from(&k, who, &m);
     }
-    assert_int_equal(gw_affinity_cap(a), 262144); /* 250,000 chunks */
+    assert_int_equal(affinity_cap(a), 262144); /* 250,000 chunks */
     gateway_kit_close(&k);
 }
 

@@ -410,6 +410,49 @@ static void bytes_moved_are_those_of_all_rows_that_are_read_and_written(void **s
     end(&w);
 }
 
+/* The same in 16-bit floats: each value has 2 bytes an element, whoever reads it; the embedding's row is f32.
+ */
+static void bytes_moved_of_floats_are_those_of_two_bytes_an_element(void **state)
+{
+    (void)state;
+    enum { S = 3, X = 4 * 32, H = 2 * 32, K = 2 * 16, G = 2 * 48 };
+    static const bt_hparams hp = {
+        .arch = BT_ARCH_LLAMA, .layers = 1,    .dim = 32,   .ffn = 48,      .heads = 2,
+        .kv_heads = 1,         .head_dim = 16, .vocab = 40, .rope_dims = 16};
+    static const uint64_t layer[] = {
+        X,     /* embed */
+        X + H, /* rounded */
+        H + H, /* norm */
+        H + H,
+        2 * (H + K), /* q, k and v */
+        H + H,
+        K + K,          /* rope */
+        2 * K + 4 * 16, /* k and v to KV in f16 */
+        H + H,
+        H + H, /* attention, o */
+        3 * H, /* added to the row that is read and written */
+        H + H,
+        2 * (H + G), /* norm, gate and up */
+        3 * G,
+        G + H,
+        3 * H /* their product, down, added */
+    };
+    static const uint64_t tail[] = {H + H, H + H, H + 2 * 40}; /* row, norm, head */
+    uint64_t should = 0;
+    for (size_t i = 0; i < sizeof layer / sizeof *layer; i++) should += S * layer[i];
+    for (size_t i = 0; i < sizeof tail / sizeof *tail; i++) should += tail[i];
+    world w = {0};
+    assert_int_equal(bt_recipe_parse(&w.recipe, "w8a16:no-rotate", NULL), BT_OK);
+    assert_int_equal(bt_graph_build(&w.graph, &hp, NULL, NULL), BT_OK);
+    for (size_t i = 0; i < w.graph->ops; i++)
+        w.on_npu[i] = bt_profile_is_move(w.graph->op[i].kind) ? BT_PKG_COMPANION : BT_PKG_NPU_FLOAT;
+    const bt_lower_in in = {.graph = w.graph, .on_npu = w.on_npu, .recipe = &w.recipe, .seq = S, .out = 1};
+    assert_int_equal(bt_lower(&w.l, &in, NULL), BT_OK);
+    assert_int_equal(count(&w.l, BT_PKG_ROUND16), 1);
+    assert_int_equal(w.l.program.activation_bytes_moved, should);
+    end(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -424,6 +467,7 @@ int main(void)
         cmocka_unit_test(a_pruned_site_has_no_shadow),
         cmocka_unit_test(refuses_rows_that_make_no_sense_or_do_not_fit),
         cmocka_unit_test(bytes_moved_are_those_of_all_rows_that_are_read_and_written),
+        cmocka_unit_test(bytes_moved_of_floats_are_those_of_two_bytes_an_element),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,7 +31,7 @@ static bt_offload *offload_measured(const bt_graph *g, const char *profile, cons
     assert_int_equal(bt_profile_load(&pr, profile, NULL), BT_OK);
     assert_int_equal(bt_recipe_parse(&r, recipe, NULL), BT_OK);
     for (int k = 0; k < BT_OP_KINDS; k++) pr.op[k] &= of_profile;
-    if (bt_offload_new_measured(&p, g, &pr, &r, npu_ops, 1000, op_max, &f) < 0) fail_msg("%s", f.text);
+    if (bt_offload_new(&p, g, &pr, &r, npu_ops, 1000, op_max, &f) < 0) fail_msg("%s", f.text);
     return p;
 }
 
@@ -223,7 +223,7 @@ static void one_missing_operator_costs_no_other(void **state)
     assert_int_equal(bt_profile_load(&pr, "hexagon-v75", NULL), BT_OK);
     assert_int_equal(bt_recipe_parse(&r, "w8a16", NULL), BT_OK);
     pr.op[BT_OP_SILU_MUL] = BT_PROFILE_INT8;
-    assert_int_equal(bt_offload_new(&p, g, &pr, &r, BT_PKG_OPS_ALL, 1000, NULL), BT_OK);
+    assert_int_equal(bt_offload_new(&p, g, &pr, &r, BT_PKG_OPS_ALL, 1000, NULL, NULL), BT_OK);
     assert_int_equal(p->npu_ops, BT_PKG_OPS_ALL);
     assert_int_equal(p->fallbacks, 1);
     assert_string_equal(p->fallback[0].op, "silu_mul");
@@ -237,7 +237,7 @@ static void one_missing_operator_costs_no_other(void **state)
     }
     bt_offload_free(p);
     pr.output_bits = 8;
-    assert_int_equal(bt_offload_new(&p, g, &pr, &r, BT_PKG_OPS_ALL, 1000, NULL), BT_OK);
+    assert_int_equal(bt_offload_new(&p, g, &pr, &r, BT_PKG_OPS_ALL, 1000, NULL, NULL), BT_OK);
     assert_int_equal(p->fallbacks, 1);
     assert_string_equal(fallback(p, "rotate")->why, "8-bit values");
     bt_offload_free(p);
@@ -287,7 +287,7 @@ static void a_diamond_in_a_model_is_two_clusters(void **state) /* AC-n1 */
     assert_int_equal(bt_recipe_parse(&r, "w8a8", NULL), BT_OK);
     pr.op[BT_OP_SILU_MUL] = 0;
     pr.launch_ns = 1000000000;
-    assert_int_equal(bt_offload_new(&p, g, &pr, &r, BT_PKG_OPS_ALL, 100, NULL), BT_OK);
+    assert_int_equal(bt_offload_new(&p, g, &pr, &r, BT_PKG_OPS_ALL, 100, NULL, NULL), BT_OK);
     for (uint32_t l = 0; l < L; l++) {
         const size_t c = op_of(g, BT_OP_ADD, BT_WEIGHT_NONE, l),
                      a = op_of(g, BT_OP_LINEAR, BT_WEIGHT_GATE, l),
@@ -326,7 +326,7 @@ static void clusters_of_every_subset_of_operators_are_convex_and_as_few_as_mergi
             for (int k = 0; k < KINDS; k++)
                 if (!(subset >> k & 1)) pr.op[kinds[k]] = 0;
             pr.launch_ns = dear ? 1 : 0;
-            assert_int_equal(bt_offload_new(&p, g, &pr, &r, BT_PKG_OPS_ALL, 100, NULL), BT_OK);
+            assert_int_equal(bt_offload_new(&p, g, &pr, &r, BT_PKG_OPS_ALL, 100, NULL, NULL), BT_OK);
             for (size_t a = 0; a < g->ops; a++)
                 for (size_t x = 0; x < g->ops; x++)
                     for (size_t b = 0; b < g->ops && p->cluster[a] && p->cluster[x] != p->cluster[a]; b++)
@@ -353,7 +353,7 @@ static void little_work_goes_to_the_companion_and_says_so(void **state)
     assert_int_equal(bt_recipe_parse(&r, "w8a8", NULL), BT_OK);
     pr.min_cluster_macs = kv + 1;
     /* q, k and v apart: k and v are too little; the head is one row */
-    assert_int_equal(bt_offload_new(&p, g, &pr, &r, BT_PKG_OPS_LINEAR, 1000, NULL), BT_OK);
+    assert_int_equal(bt_offload_new(&p, g, &pr, &r, BT_PKG_OPS_LINEAR, 1000, NULL, NULL), BT_OK);
     for (size_t v = 0; v < g->ops; v++) {
         const bt_op *o = &g->op[v];
         const bool small =
@@ -372,7 +372,7 @@ static void little_work_goes_to_the_companion_and_says_so(void **state)
     bt_offload_free(p);
     /* together they are enough; the head still is not */
     pr.convert_elements_per_us = 100;
-    assert_int_equal(bt_offload_new(&p, g, &pr, &r, BT_PKG_OPS_LINEAR, 1000, NULL), BT_OK);
+    assert_int_equal(bt_offload_new(&p, g, &pr, &r, BT_PKG_OPS_LINEAR, 1000, NULL, NULL), BT_OK);
     assert_int_equal(p->clusters, 4 * L);
     assert_int_equal(p->fallbacks, 1);
     bt_offload_free(p);

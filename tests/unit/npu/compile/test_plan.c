@@ -333,14 +333,9 @@ static void every_built_in_profile_computes_the_bits_of_host(void **state)
 /* ---- figures by hand ---- */
 
 /* The sum over the programs that a prompt of 75 runs: 32, 32 and the tail of 11 in 16 rows; all logits. */
-static void a_run_counts_the_padding_of_tiles_apart_from_that_of_prompts(void **state)
+static void is_counted_apart(const world *w, const bt_profile *p)
 {
-    (void)state;
-    world w = begin("llama");
-    bt_profile p = v75();
-    p.tile_rows = p.tile_cols = 40;
-    p.tile_input_rows = 24;
-    bt_pkg *pkg = package(&w, &p, BT_PKG_OPS_LINEAR, "w8a8");
+    bt_pkg *pkg = package(w, p, BT_PKG_OPS_LINEAR, "w8a8");
     const bt_pkg_header *h = bt_pkg_header_of(pkg);
     uint64_t should = 0;
     for (int i = 0; i < 3; i++) {
@@ -357,15 +352,27 @@ static void a_run_counts_the_padding_of_tiles_apart_from_that_of_prompts(void **
         assert_int_equal(padding, 3 * layer + tall * 400 * 120 - rows * 384 * 96);
         should += padding;
     }
-    bits is = run(&w, pkg, NULL, NULL);
+    const bits is = run(w, pkg, NULL, NULL);
     assert_int_equal(is.work.tile_padding_macs, should);
     assert_int_equal(is.work.rows, 80);
     free(is.logits);
     bt_pkg_close(pkg);
+}
+
+static void a_run_counts_the_padding_of_tiles_apart_from_that_of_prompts(void **state)
+{
+    (void)state;
+    world w = begin("llama");
+    bt_profile p = v75();
+    p.tile_rows = p.tile_cols = 40;
+    p.tile_input_rows = 24;
+    is_counted_apart(&w, &p);
+    p.op[BT_OP_LINEAR] = BT_PROFILE_FLOAT16;
+    is_counted_apart(&w, &p);
     p = v75();
     p.tile_rows = p.tile_cols = p.tile_input_rows = 0;
-    pkg = package(&w, &p, BT_PKG_OPS_LINEAR, "w8a8");
-    is = run(&w, pkg, NULL, NULL);
+    bt_pkg *pkg = package(&w, &p, BT_PKG_OPS_LINEAR, "w8a8");
+    const bits is = run(&w, pkg, NULL, NULL);
     assert_int_equal(is.work.tile_padding_macs, 0);
     free(is.logits);
     bt_pkg_close(pkg);

@@ -26,6 +26,14 @@ static bt_shapes policy(const char *text, size_t ctx)
     return s;
 }
 
+static bt_shapes rows(const char *json, size_t ctx)
+{
+    bt_shapes s;
+    bt_fault f = {""};
+    if (bt_shapes_parse_bytes(&s, "rows:test", json, strlen(json), ctx, &f) < 0) fail_msg("%s", f.text);
+    return s;
+}
+
 static void an_iphone_15_pro_takes_and_refuses_what_was_published(void **state)
 {
     (void)state;
@@ -62,6 +70,16 @@ static void a_refused_row_is_left_out_and_says_what_stands_in(void **state)
     assert_false(bt_probes_refused_at(&r, &p, &s, 1024, 4));
     assert_false(bt_probes_refused_at(&r, &host, &s, 1024, 0));
     assert_int_equal(bt_probes_check(&p, &s, 1024, NULL), BT_OK);
+    bt_profile q = profile("host"); /* the largest: the next smaller one that passes */
+    q.refused_shapes = 2;
+    q.refused_shape[0].seq = 256;
+    q.refused_shape[1].seq = 128;
+    q.refused_shape[0].ctx = q.refused_shape[1].ctx = 1024;
+    const bt_probes_refused smaller[] = {{1, 128, 1024, 1, 64, 1024}, {1, 256, 1024, 1, 64, 1024}};
+    for (size_t i = 0; i < 2; i++) {
+        assert_true(bt_probes_refused_at(&r, &q, &s, 1024, i));
+        assert_memory_equal(&r, &smaller[i], sizeof r);
+    }
 }
 
 static void a_policy_of_which_nothing_is_left_is_refused_with_the_nearest_pair(void **state)
@@ -71,11 +89,12 @@ static void a_policy_of_which_nothing_is_left_is_refused_with_the_nearest_pair(v
     const bt_shapes all = policy("chunk:128", 512), longest = policy("chunk:1", 2048);
     bt_fault f = {""};
     assert_int_equal(bt_probes_check(&p, &all, 512, &f), BT_EARG);
-    if (!strstr(f.text, "refuses (refused_shapes) each shape of it") ||
-        !strstr(f.text, "seq 256, ctx 512 (--shape-policy chunk:256)"))
+    if (!strstr(f.text, "refuses (refused_shapes) each shape of it that holds 512 tokens") ||
+        !strstr(f.text, "the nearest that pass: seq 256, ctx 512 (--shape-policy chunk:256)"))
         fail_msg("%s", f.text);
     assert_int_equal(bt_probes_check(&p, &longest, 2048, &f), BT_EARG);
-    if (!strstr(f.text, "holds 2048 tokens") || !strstr(f.text, "seq 1, ctx 1024 (--ctx-size 1024)") ||
+    if (!strstr(f.text, "holds 2048 tokens") ||
+        !strstr(f.text, "seq 1, ctx 1024 (a row of rows:FILE), and") ||
         !strstr(f.text, "seq 2, ctx 2048 (--shape-policy chunk:2)"))
         fail_msg("%s", f.text);
 }
@@ -95,9 +114,14 @@ static void a_table_that_a_profile_cannot_have_is_refused_with_what_would_work(v
          9,
          0,
          false,
-         {"10 shapes at 1024 tokens", "allows 9 (max_shapes)", "a context of 512 (--ctx-size)",
-          "chunk:256 has 2"}},
-        {"chunk:256+tail", 1024, 1, 0, false, {"allows 1 (max_shapes)", "", "", ""}},
+         {"10 shapes at 1024 tokens", "allows 9 (max_shapes)", "--shape-policy chunk:256 has 2", ""}},
+        {"chunk:256+tail",
+         1024,
+         1,
+         0,
+         false,
+         {"allows 1 (max_shapes)", "--shape-policy rows:FILE takes a list of 1", "", ""}},
+        {"chunk:256", 1024, 1, 0, false, {"2 shapes", "rows:FILE takes a list of 1", "", ""}},
         {"chunk:256+tail",
          512,
          0,
@@ -132,9 +156,16 @@ static void the_nearest_that_is_named_would_work(void **state)
     (void)state;
     bt_profile p = profile("host");
     p.max_shapes = 9;
-    const bt_shapes shorter = policy("chunk:256+tail", 512), alone = policy("chunk:256", 1024);
-    assert_int_equal(bt_plan_limits_check(&p, &shorter, 512, NULL), BT_OK);
+    const bt_shapes alone = policy("chunk:256", 1024);
     assert_int_equal(bt_plan_limits_check(&p, &alone, 1024, NULL), BT_OK);
+    p.max_shapes = 1;
+    const bt_shapes listed = rows("[{\"batch_size\":1,\"seq_len\":256,\"ctx_len\":1024}]", 1024);
+    assert_int_equal(bt_plan_limits_check(&p, &listed, 1024, NULL), BT_OK);
+    const bt_profile a17 = profile("ane-a17-pro");
+    const bt_shapes shorter = rows("[{\"batch_size\":1,\"seq_len\":1,\"ctx_len\":1024}]", 2048),
+                    wider = policy("chunk:2", 2048);
+    assert_int_equal(bt_probes_check(&a17, &shorter, 2048, NULL), BT_OK);
+    assert_int_equal(bt_probes_check(&a17, &wider, 2048, NULL), BT_OK);
     p.max_shapes = 0;
     p.max_rows = 100;
     const bt_shapes narrow = policy("chunk:64+tail", 512);

@@ -298,6 +298,25 @@ static void a_refused_shape_has_no_row_in_any_batch(void **state)
     bt_pkg_close(p);
 }
 
+/* Slices of one row and one head: 18 instructions a row in this model, in three programs a shape. */
+static void more_instructions_than_a_package_holds_are_refused_with_what_makes_fewer(void **state)
+{
+    const world *w = *state;
+    char list[LIST];
+    int batch[17] = {0};
+    bt_pkg *p = NULL;
+    bt_fault f = {""};
+    for (int i = 0; i < 16; i++) batch[i] = 19 + i;
+    rows_of(list, batch, (const int[]){100, 0}, (const int[]){512, 0});
+    assert_int_equal(compile(&p, w, list, "\"query_slice_rows\":1,\"attention_heads_max\":1", BT_PKG_OPS_ALL,
+                             &f),
+                     BT_ELIMIT);
+    if (!strstr(f.text, "more than 2097152 instructions and places") ||
+        !strstr(f.text, "(query_slice_rows 1, attention_heads_max 1)"))
+        fail_msg("%s", f.text);
+    assert_null(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -312,6 +331,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_profile_bounds_rows_and_states_of_a_batch, begin, end),
         cmocka_unit_test_setup_teardown(a_batch_moves_the_kv_of_each_of_its_sequences, begin, end),
         cmocka_unit_test_setup_teardown(a_refused_shape_has_no_row_in_any_batch, begin, end),
+        cmocka_unit_test_setup_teardown(
+            more_instructions_than_a_package_holds_are_refused_with_what_makes_fewer, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,6 +97,9 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("layout, last_axis_align_bytes 48 is no power of two", v->h->layout.last_axis_align_bytes = 48) \
     X("header: layout, output_parts 65", v->h->layout.output_parts = 65) \
     X("header: layout, state_pow2 2", v->h->layout.state_pow2 = 2) \
+    X("header: layout, tile_rows 32 and tile_cols 0: both or none", v->h->layout.tile_rows = 32) \
+    X("header: layout, state_multiple 24 is no power of two", v->h->layout.state_pow2 = 1, \
+      v->h->layout.state_multiple = 24) \
     X("header: layout, reserved 1", v->h->layout.reserved = 1) \
     X("header: layout, on_chip_bytes", v->h->layout.on_chip_bytes = UINT64_MAX) \
     X("fallback 0", CONST_TABLE(bt_pkg_fallback, fallbacks)->why[95] = 'x') \

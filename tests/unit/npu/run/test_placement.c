@@ -361,7 +361,7 @@ static void clusters_of_a_program_are_those_that_were_found(void **state)
             bt_profile p = profile_of(subset, 16);
             bt_offload *found = NULL;
             p.launch_ns = dear ? 355000 : 0;
-            assert_int_equal(bt_offload_new(&found, g, &p, &r, BT_PKG_OPS_ALL, CTX, NULL), BT_OK);
+            assert_int_equal(bt_offload_new(&found, g, &p, &r, BT_PKG_OPS_ALL, CTX, NULL, NULL), BT_OK);
             bt_pkg *pkg = package(&w, "w8a8:no-gptq", &p);
             assert_int_equal(clusters_of(pkg), found->clusters);
             hash[dear] = run(&w, pkg, 32, NULL, logits);

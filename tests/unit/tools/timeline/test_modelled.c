@@ -183,6 +183,71 @@ static void the_first_chunk_pays_for_first_use_and_each_change_of_engine_for_its
     done(&sync);
 }
 
+/* Each linear of the NPU by itself, with whatever device/split.h finds for it. */
+static uint64_t divided_by_hand(const kit *k, uint64_t ways[BT_SPLIT_WAYS])
+{
+    const bt_pkg *p = k->plan.pkg;
+    const bt_pkg_row *row = bt_pkg_rows(p);
+    uint64_t sum = 0;
+    for (uint32_t chunk = 0; chunk < 3; chunk++) {
+        const uint32_t program = row->program[chunk == 2 ? BT_PKG_OUT_LAST : BT_PKG_OUT_NONE];
+        const bt_stage_chunk c = {.pos = 4 * (uint64_t)chunk, .rows = 4, .ctx = row->ctx, .is_first = !chunk};
+        bt_stage stage[64];
+        const size_t n = bt_stages_of(stage, NULL, 64, p, program);
+        for (size_t j = 0; j < n; j++) {
+            sum += bt_stage_cost(&k->plan.engines, p, program, &stage[j], &c) +
+                   bt_stage_sync(&k->plan.engines, stage, j);
+            for (uint32_t i = 0; i < stage[j].insts; i++) {
+                const bt_pkg_inst *inst = bt_pkg_code(p, program) + stage[j].first + i;
+                if (inst->op != BT_PKG_LINEAR && inst->op != BT_PKG_INT_LINEAR) continue;
+                const bt_time_matrix m = {.rows = inst->out_rows ? 1 : 4, .inputs = inst->in_width,
+                                          .outputs = inst->out_width,
+                                          .weight_bits = bt_pkg_tensors(p)[inst->tensor].bits,
+                                          .input_bits = bt_pkg_sites(p)[inst->site].bits};
+                const bt_split s = bt_split_solve(&k->npu, &k->companion, &m);
+                sum = sum - bt_time_of_matrix(&k->npu, &m) + s.ns;
+                ways[s.way]++;
+            }
+        }
+    }
+    return sum;
+}
+
+static void divided_linears_take_what_the_solver_says_and_both_engines_are_busy(void **state)
+{
+    (void)state;
+    static const char time[] = "\"efficiency\": [[1, 1]], \"op_launch_ns\": 3";
+    kit k;
+    uint64_t ways[BT_SPLIT_WAYS] = {0};
+    play(&k, time, time, "\"decode_op_ns\": 1", 10, BT_STAGE_SPLIT);
+    k.npu.time.f16_ops_per_us = k.companion.time.f16_ops_per_us = 100000; /* products are what counts */
+    free(k.span);
+    assert_int_equal(tool_modelled_play(&k.r, &k.span, &k.spans, &k.plan, BT_STAGE_SPLIT, NULL), BT_OK);
+    assert_int_equal(k.r.ttft_ns, divided_by_hand(&k, ways));
+    assert_memory_equal(ways, k.r.ways, sizeof ways);
+    assert_true(ways[BT_SPLIT_OUTPUTS] > 0);
+    assert_true(k.r.ttft_ns < k.r.schedule[BT_SCHEDULE_SERIAL].makespan_ns);
+    uint64_t busy[2] = {0, 0}, end[2] = {0, 0}, messages = 0;
+    for (size_t i = 0; i < k.spans; i++) {
+        const tool_timeline_span *s = &k.span[i];
+        messages += s->track == TOOL_TRACK_LINK;
+        if (s->track > TOOL_TRACK_COMPANION) continue;
+        assert_true(s->begin_ns >= end[s->track]); /* an engine does one thing at a time */
+        end[s->track] = s->end_ns;
+        busy[s->track] += s->end_ns - s->begin_ns;
+    }
+    assert_memory_equal(busy, k.r.schedule[BT_STAGE_SPLIT].busy_ns, sizeof busy);
+    assert_true(busy[0] + busy[1] > k.r.ttft_ns);
+    assert_int_equal(messages, 3 * 2);
+    /* where waiting costs more than dividing saves, it is program order */
+    k.npu.time.sync_ns = k.companion.time.sync_ns = 100000000;
+    free(k.span);
+    assert_int_equal(tool_modelled_play(&k.r, &k.span, &k.spans, &k.plan, BT_STAGE_SPLIT, NULL), BT_OK);
+    assert_int_equal(k.r.ttft_ns, k.r.schedule[BT_SCHEDULE_SERIAL].makespan_ns);
+    assert_int_equal(k.r.ways[BT_SPLIT_NPU], ways[0] + ways[1] + ways[2] + ways[3] + ways[4]);
+    done(&k);
+}
+
 static void refuses_a_prompt_beyond_the_package(void **state)
 {
     (void)state;
@@ -205,6 +270,7 @@ int main(void)
         cmocka_unit_test(kv_leaves_layer_by_layer_and_only_what_is_late_is_exposed),
         cmocka_unit_test(the_shortest_schedule_is_drawn_where_none_is_named),
         cmocka_unit_test(the_first_chunk_pays_for_first_use_and_each_change_of_engine_for_its_sync),
+        cmocka_unit_test(divided_linears_take_what_the_solver_says_and_both_engines_are_busy),
         cmocka_unit_test(refuses_a_prompt_beyond_the_package),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,104 @@
+/* Sums of what price.h says of chunks and steps; the order of messages on the wire is decided here. */
+#include "device/work.h"
+#include "device/roofline.h"
+
+static uint64_t plus(uint64_t a, uint64_t b) { return bt_time_plus(a, b); }
+
+static bt_energy_kind both(bt_energy_kind a, bt_energy_kind b)
+{
+    if (!a || !b) return BT_ENERGY_NONE;
+    return a == BT_ENERGY_TDP || b == BT_ENERGY_TDP ? BT_ENERGY_TDP : BT_ENERGY_TERMS;
+}
+
+void bt_work_add(bt_work *sum, const bt_work *more)
+{
+    if (!more->ns) return;
+    sum->energy = sum->ns ? both(sum->energy, more->energy) : more->energy;
+    sum->ns = plus(sum->ns, more->ns);
+    sum->ideal_ns = plus(sum->ideal_ns, more->ideal_ns);
+    sum->nj = plus(sum->nj, more->nj);
+}
+
+bt_work bt_work_share(const bt_work *w, uint64_t rows, uint64_t all_rows)
+{
+    bt_work part = *w;
+    if (!all_rows) return part;
+    part.ideal_ns = bt_time_scale(w->ideal_ns, rows, all_rows);
+    part.nj = bt_time_scale(w->nj, rows, all_rows);
+    return part;
+}
+
+static uint64_t devices_of(const bt_profile_time *t) { return t->devices ? t->devices : 1; }
+
+/* The host polls while it waits for the device. */
+static bt_work work_of(const bt_profile_time *t, const bt_price_sum *s, uint64_t ideal_ns)
+{
+    const bt_energy e = bt_energy_of(t, s->ns, s->ops, s->bytes, s->ns);
+    return (bt_work){.ns = s->ns, .ideal_ns = ideal_ns, .nj = e.nj, .energy = e.kind};
+}
+
+/* ---- a prompt ---- */
+
+/* The rows of [begin, end) that are sent. */
+static uint64_t sent_of(const bt_work_prompt *p, uint64_t begin, uint64_t end)
+{
+    const uint64_t from = begin > p->covered ? begin : p->covered;
+    return end > from ? end - from : 0;
+}
+
+/* A message a layer, the layers' parts of [start_ns, start_ns + took_ns) one after the other. */
+static void send(bt_work_run *r, bt_link_queue *q, const bt_work_prefill *d, uint64_t start_ns,
+                 uint64_t took_ns, uint64_t rows)
+{
+    const uint64_t bytes = bt_time_times(d->kv_bytes / d->layers, rows);
+    if (!rows || !d->link.bits_per_us) return;
+    bt_link_chunk(q, &d->link, start_ns, took_ns, d->layers, bytes);
+    r->transfer_ns = plus(r->transfer_ns, bt_time_times(d->layers, bt_link_ns(&d->link, bytes)));
+}
+
+bt_work_run bt_work_of_prompt(const bt_work_prefill *d, const bt_work_prompt *p)
+{
+    const bt_price *price = d->price;
+    bt_work_run r = {.transfer_ns = 0};
+    bt_price_sum *s = &r.sum;
+    bt_link_queue q = {0};
+    if (p->end > p->first) s->ns = price->first_ns;
+    if (!p->is_whole) send(&r, &q, d, 0, 0, sent_of(p, 0, p->first));
+    for (uint64_t begin = p->first; begin < p->end;) {
+        const bt_work_chunk c = d->cut(d->ud, begin, p->end);
+        const uint64_t start = s->ns;
+        bt_price_add_chunk(s, price, bt_price_program_for(price, c.rows), begin);
+        if (!p->is_whole) send(&r, &q, d, start, s->ns - start, sent_of(p, begin, begin + c.valid));
+        begin += c.valid;
+    }
+    if (p->is_whole) send(&r, &q, d, s->ns, 0, sent_of(p, 0, p->end));
+    if (p->end > p->first) {
+        s->ns = plus(s->ns, price->last_ns);
+        s->ops = plus(s->ops, price->last_ops);
+        s->bytes = plus(s->bytes, price->last_bytes);
+    }
+    r.exposed_ns = bt_link_exposed_ns(&q, s->ns);
+    const bt_profile_time *t = &price->profile.time;
+    const uint64_t peak = bt_time_times(bt_roofline_peaks(t).int8, devices_of(t));
+    r.work = work_of(t, s, bt_time_scale(s->ops, 1000, peak));
+    return r;
+}
+
+/* ---- a step ---- */
+
+void bt_work_step_add(bt_price_step *step, uint64_t pos, uint64_t count, uint64_t out)
+{
+    const bt_price_step one = bt_price_prefill_step(pos, count);
+    step->rows = plus(step->rows, count);
+    step->logits = plus(step->logits, out);
+    step->pairs = plus(step->pairs, one.pairs);
+    step->positions = plus(step->positions, one.positions);
+}
+
+bt_work bt_work_of_step(const bt_profile *p, const bt_price_model *m, const bt_price_step *step)
+{
+    const bt_price_sum s = bt_price_step_of(p, m, step);
+    const bt_profile_time *t = &p->time;
+    const uint64_t peak = bt_time_times(t->memory_bytes_per_us, devices_of(t));
+    return work_of(t, &s, bt_time_scale(s.bytes, 1000, peak));
+}

@@ -1,0 +1,64 @@
+#ifndef BT_DEVICE_WORK_H
+#define BT_DEVICE_WORK_H
+#include <stdbool.h>
+#include "device/energy.h"
+#include "device/link.h"
+#include "device/price.h"
+
+/* The price of what a node does: a prompt on a prefill node, a step on a decode node. Nodes, tools and the simulator
+ * take it from here, so that they say the same. Pure integers, ending at INT64_MAX; nothing is measured.
+ *
+ *   ns        the device's time
+ *   ideal_ns  what the same would take at the peak: operations by the int8 peak in a prompt, bytes by the memory's peak
+ *             in a step. utilisation = ideal_ns / ns, of one piece of work or of any sum
+ *   nj        energy, of a kind (device/energy.h). A sum is only known where each part is, and of a TDP where one is
+ */
+typedef struct bt_work {
+    uint64_t ns, ideal_ns, nj;
+    bt_energy_kind energy;
+} bt_work;
+/* *sum: zeros before the first. */
+void bt_work_add(bt_work *sum, const bt_work *more);
+/* The part of `rows` in a step of all_rows: all of its time, for everybody waits for all of it, and a share of the
+ * rest. all_rows 0: all of it. */
+bt_work bt_work_share(const bt_work *w, uint64_t rows, uint64_t all_rows);
+
+/* ---- a prompt ------------------------------------------------------------------------------------- */
+
+/* The chunk that begins at `begin` of a prompt that ends at `end`, begin < end: rows of the program, of which 1 or more
+ * are valid. */
+typedef struct bt_work_chunk {
+    uint64_t rows, valid;
+} bt_work_chunk;
+typedef bt_work_chunk bt_work_cut(const void *ud, uint64_t begin, uint64_t end);
+
+/* What a prefill node computes with. All borrowed. */
+typedef struct bt_work_prefill {
+    const bt_price *price;
+    bt_work_cut *cut;
+    const void *ud;
+    bt_link link; /* bits_per_us 0: not known, and sending costs nothing */
+    uint32_t layers;
+    uint64_t kv_bytes; /* of a position in all layers */
+} bt_work_prefill;
+
+/* Positions [first, end) are computed, [covered, end) are sent: rows below `first` are there from earlier prompts, rows
+ * below `covered` are at the decode node. Rows leave layer by layer, one message a layer and chunk; where is_whole all
+ * at the end, one message a layer. Rows that are there and have to be sent leave first. */
+typedef struct bt_work_prompt {
+    uint64_t first, end, covered;
+    bool is_whole;
+} bt_work_prompt;
+typedef struct bt_work_run {
+    bt_work work;
+    bt_price_sum sum;                 /* the same in parts */
+    uint64_t transfer_ns, exposed_ns; /* on the wire in all, and of it after the prompt's end */
+} bt_work_run;
+bt_work_run bt_work_of_prompt(const bt_work_prefill *d, const bt_work_prompt *p);
+
+/* ---- a step --------------------------------------------------------------------------------------- */
+
+/* Rows of one sequence in a step of a decode node: [pos, pos + count), the last `out` of them make logits. */
+void bt_work_step_add(bt_price_step *step, uint64_t pos, uint64_t count, uint64_t out);
+bt_work bt_work_of_step(const bt_profile *p, const bt_price_model *m, const bt_price_step *step);
+#endif

@@ -1,0 +1,56 @@
+/* A step reads weights in the form that the decode engine has them in; groups of 32 have a scale, FP4 an
+ * offset too. */
+#include "engine/costs.h"
+#include "npu/compile/price_pkg.h"
+#include "npu/pkg/pkg_shapes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+bt_dims bt_costs_dims(const bt_model *m)
+{
+    const bt_hparams *h = &m->hp;
+    bt_dims d = {.layers = h->layers,     .hidden = h->dim,        .ffn = h->ffn,     .heads = h->heads,
+                 .kv_heads = h->kv_heads, .head_dim = h->head_dim, .vocab = h->vocab, .ffn_matrices = 3};
+    snprintf(d.name, sizeof d.name, "%.63s", m->name);
+    return d;
+}
+
+static uint64_t kv_bytes(const bt_hparams *h, uint32_t elem_bytes)
+{
+    return bt_kv_token_bytes(elem_bytes, h->layers, h->kv_heads, h->head_dim);
+}
+
+bt_price_model bt_costs_decode(const bt_model *m, bt_form form, uint32_t kv_elem_bytes)
+{
+    static const struct {
+        uint32_t bits, permille;
+    } forms[] = {[BT_FORM_F16] = {16, 2000}, [BT_FORM_INT8] = {8, 1062}, [BT_FORM_FP4] = {4, 625}};
+    const bt_dims d = bt_costs_dims(m);
+    const bt_price_recipe r = {.weight_bits = forms[form].bits, .input_bits = 16, .kv_elem_bits = 16,
+                               .weight_bytes_permille = forms[form].permille};
+    bt_price_model model = bt_price_model_of(&d, &r);
+    model.kv_bytes = kv_bytes(&m->hp, kv_elem_bytes);
+    return model;
+}
+
+bt_err bt_costs_prefill_new(bt_costs_prefill **ret, const bt_prefill *engine, const bt_model *m,
+                            const bt_profile *profile, const bt_link *link, bt_fault *fault)
+{
+    const bt_pkg *pkg = bt_prefill_pkg(engine);
+    const uint32_t elem_bytes = bt_prefill_kv_elem_bytes(engine);
+    if (!pkg) return bt_fail(fault, BT_EARG, "devices are priced by the programs of --engine npu");
+    bt_costs_prefill *c = calloc(1, sizeof *c);
+    if (!c) return bt_fail(fault, BT_ENOMEM, "prices of a package");
+    bt_err e = bt_price_pkg(&c->price, pkg, profile, 8 * elem_bytes, fault);
+    if (e == BT_OK) e = bt_pkg_shapes(&c->shapes, pkg, fault);
+    if (e < 0) {
+        free(c);
+        return e;
+    }
+    c->work = (bt_work_prefill){.price = &c->price,     .cut = bt_price_pkg_cut,
+                                .ud = &c->shapes,       .link = link ? *link : (bt_link){0},
+                                .layers = m->hp.layers, .kv_bytes = kv_bytes(&m->hp, elem_bytes)};
+    *ret = c;
+    return BT_OK;
+}

@@ -1,0 +1,26 @@
+#ifndef BT_ENGINE_COSTS_H
+#define BT_ENGINE_COSTS_H
+#include "device/work.h"
+#include "engine/prefill.h"
+#include "model/weights.h"
+#include "npu/pkg/shapes.h"
+
+/* What devices would take for the work of engines: a model and an engine as plain numbers for device/work.h. */
+
+/* The sizes of a model's file. */
+bt_dims bt_costs_dims(const bt_model *m);
+/* What a decode step needs: weights in this form, rows of KV with elements of so many bytes, scales included. */
+bt_price_model bt_costs_decode(const bt_model *m, bt_form form, uint32_t kv_elem_bytes);
+
+/* A prompt engine that runs a package, on a device and over a link. `work` is the rest, ready for use; all that it
+ * borrows is in here. */
+typedef struct bt_costs_prefill {
+    bt_price price;
+    bt_shapes shapes;
+    bt_work_prefill work;
+} bt_costs_prefill;
+/* *ret is freed by free(). link NULL: none. BT_EARG: an engine without a package, a profile or a companion without a
+ * time; BT_ELIMIT as bt_price_add; BT_ENOMEM. */
+bt_err bt_costs_prefill_new(bt_costs_prefill **ret, const bt_prefill *engine, const bt_model *m,
+                            const bt_profile *profile, const bt_link *link, bt_fault *fault);
+#endif

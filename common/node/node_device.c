@@ -1,0 +1,44 @@
+/* Options to what device/ computes with, and prices to messages. */
+#include "node/node_device.h"
+
+#include <stdio.h>
+#include <string.h>
+
+bt_err bt_node_device_check(const bt_node_options *o, bt_fault *fault)
+{
+    bt_pace pace;
+    bt_link link;
+    const bt_err e = o->link ? bt_link_parse(&link, o->link, fault) : BT_OK;
+    return e < 0 ? e : bt_pace_parse(&pace, o->pace, fault);
+}
+
+bt_pace bt_node_device_pace(const bt_node_options *o)
+{
+    bt_pace pace = {0};
+    (void)bt_pace_parse(&pace, o->pace, NULL); /* checked at start */
+    return pace;
+}
+
+bool bt_node_device_link(bt_link *ret, const bt_node_options *o)
+{
+    return o->link && bt_link_parse(ret, o->link, NULL) == BT_OK;
+}
+
+bt_msg_device bt_node_device_about(const bt_profile *p, const bt_price *price, const char *link, bt_pace pace)
+{
+    bt_msg_device d = {.pace_milli = pace.milli};
+    snprintf(d.profile, sizeof d.profile, "%s", p->name);
+    snprintf(d.stack, sizeof d.stack, "%s", p->time.stack);
+    snprintf(d.link, sizeof d.link, "%s", link ? link : "");
+    if (!price) return d;
+    snprintf(d.companion, sizeof d.companion, "%s", price->companion.name);
+    d.first_use_ns = price->first_ns;
+    d.compile_ns = price->compile_ns;
+    return d;
+}
+
+bt_msg_device_work bt_node_device_work(const bt_work *w)
+{
+    return (bt_msg_device_work){.ns = w->ns, .ideal_ns = w->ideal_ns, .nj = w->nj,
+                                .energy = (uint32_t)w->energy};
+}

@@ -1,0 +1,22 @@
+#ifndef BT_NPU_EXEC_STEPS_H
+#define BT_NPU_EXEC_STEPS_H
+#include "npu/run/exec.h"
+
+/* One run of a program in steps: some instructions by one executor, the next ones by another, so that a chunk passes
+ * from the NPU's threads to the companion's and back (engine/overlap.h). The values between two steps lie in the
+ * chunk's arena alone, so the bits are those of bt_exec_run, whoever makes each step. A run takes one step at a time;
+ * an executor too. */
+typedef struct bt_exec_steps bt_exec_steps;
+/* pkg is borrowed. BT_EARG: the recipe llm-int8, which keeps more than the arena holds, or a package of several
+ * sessions, whose switches would depend on whose step is next; BT_ENOMEM. */
+bt_err bt_exec_steps_new(bt_exec_steps **ret, const bt_pkg *pkg, bt_fault *fault);
+void bt_exec_steps_free(bt_exec_steps *s); /* NULL is fine */
+
+/* Begins another run, of one sequence; row, arena and io as bt_exec_run has them, but nothing is told through io.on_kv
+ * and nobody looks at io.cancel. What io points to but its seq outlives the run. */
+bt_err bt_exec_steps_begin(bt_exec_steps *s, bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *arena,
+                           const bt_exec_io *io, bt_fault *fault);
+/* Its instructions up to `end`, an index in the program. Those that were fused with earlier ones may have been done
+ * before; those that are fused with the last ones are done too. x: of the same package and kernels. */
+void bt_exec_steps_run(bt_exec_steps *s, bt_exec *x, uint32_t end);
+#endif

@@ -1,0 +1,111 @@
+/* Prices of work: fields of proto/control.proto (Device) and proto/infer.proto (DeviceWork, DevicePrompt). */
+#include "wire/msg_device.h"
+
+#include <string.h>
+
+void bt_msg_device_put(bt_msg_scratch *s, const bt_msg_device *d)
+{
+    s->device = (Bt__Device)BT__DEVICE__INIT;
+    s->device.profile = bt_msg_body_put_text(d->profile);
+    s->device.stack = bt_msg_body_put_text(d->stack);
+    s->device.companion = bt_msg_body_put_text(d->companion);
+    s->device.link = bt_msg_body_put_text(d->link);
+    s->device.pace_milli = d->pace_milli;
+    s->device.first_use_ns = d->first_use_ns;
+    s->device.compile_ns = d->compile_ns;
+}
+
+const bt_msg_device *bt_msg_device_get(bt_msg_checker *c, const Bt__Device *b)
+{
+    bt_msg_device *d = c->alloc(c->alloc_ud, sizeof *d);
+    if (!d) {
+        bt_msg_body_fail(c, "no room for the device");
+        return NULL;
+    }
+    memset(d, 0, sizeof *d);
+    bt_msg_body_get_text(c, "device.profile", d->profile, sizeof d->profile, b->profile);
+    bt_msg_body_get_text(c, "device.stack", d->stack, sizeof d->stack, b->stack);
+    bt_msg_body_get_text(c, "device.companion", d->companion, sizeof d->companion, b->companion);
+    bt_msg_body_get_text(c, "device.link", d->link, sizeof d->link, b->link);
+    d->pace_milli = b->pace_milli;
+    d->first_use_ns = b->first_use_ns;
+    d->compile_ns = b->compile_ns;
+    return d;
+}
+
+void bt_msg_device_check(bt_msg_checker *c, const bt_msg_device *d)
+{
+    bt_msg_body_name(c, "device.profile", d->profile, sizeof d->profile);
+    bt_msg_body_text(c, "device.stack", d->stack, sizeof d->stack);
+    bt_msg_body_text(c, "device.companion", d->companion, sizeof d->companion);
+    bt_msg_body_text(c, "device.link", d->link, sizeof d->link);
+}
+
+void bt_msg_device_put_work(bt_msg_scratch *s, const bt_msg_device_work *w)
+{
+    s->device_work = (Bt__DeviceWork)BT__DEVICE_WORK__INIT;
+    s->device_work.ns = w->ns;
+    s->device_work.ideal_ns = w->ideal_ns;
+    s->device_work.nj = w->nj;
+    s->device_work.energy = w->energy;
+    s->device_work.steps = w->steps;
+    s->device_work.paced_us = w->paced_us;
+    s->device_work.late_us = w->late_us;
+}
+
+void bt_msg_device_get_work(bt_msg_device_work *ret, const Bt__DeviceWork *b)
+{
+    if (!b) return;
+    *ret = (bt_msg_device_work){.ns = b->ns,          .ideal_ns = b->ideal_ns, .nj = b->nj,
+                                .energy = b->energy,  .steps = b->steps,       .paced_us = b->paced_us,
+                                .late_us = b->late_us};
+}
+
+void bt_msg_device_check_work(bt_msg_checker *c, const bt_msg_device_work *w)
+{
+    bt_msg_body_range(c, "device.energy", w->energy, 0, BT_MSG_MAX_DEVICE_ENERGY);
+    bt_msg_body_range(c, "device.ideal_ns", w->ideal_ns, 0, INT64_MAX);
+    bt_msg_body_range(c, "device.ns", w->ns, 0, INT64_MAX);
+    bt_msg_body_range(c, "device.nj", w->nj, 0, INT64_MAX);
+}
+
+void bt_msg_device_put_prompt(bt_msg_scratch *s, const bt_msg_device_prompt *p)
+{
+    Bt__DevicePrompt *b = &s->device_prompt;
+    *b = (Bt__DevicePrompt)BT__DEVICE_PROMPT__INIT;
+    b->transfer_ns = p->transfer_ns;
+    b->exposed_ns = p->exposed_ns;
+    b->npu_ns = p->npu_ns;
+    b->edges_ns = p->edges_ns;
+    b->sync_ns = p->sync_ns;
+    b->session_ns = p->session_ns;
+    b->spill_ns = p->spill_ns;
+    b->n_parts = p->parts_len;
+    b->parts = s->device_part_at;
+    for (uint32_t i = 0; i < p->parts_len; i++) {
+        s->device_part[i] = (Bt__DevicePart)BT__DEVICE_PART__INIT;
+        s->device_part[i].op = bt_msg_body_put_text(p->parts[i].op);
+        s->device_part[i].ns = p->parts[i].ns;
+        s->device_part_at[i] = &s->device_part[i];
+    }
+}
+
+void bt_msg_device_get_prompt(bt_msg_checker *c, bt_msg_device_prompt *ret, const Bt__DevicePrompt *b)
+{
+    if (!b || !bt_msg_body_range(c, "count of device parts", b->n_parts, 0, BT_MSG_MAX_DEVICE_PARTS)) return;
+    *ret = (bt_msg_device_prompt){.transfer_ns = b->transfer_ns, .exposed_ns = b->exposed_ns,
+                                  .npu_ns = b->npu_ns,           .edges_ns = b->edges_ns,
+                                  .sync_ns = b->sync_ns,         .session_ns = b->session_ns,
+                                  .spill_ns = b->spill_ns,       .parts_len = (uint32_t)b->n_parts};
+    for (uint32_t i = 0; i < ret->parts_len; i++) {
+        bt_msg_body_get_text(c, "device.op", ret->parts[i].op, sizeof ret->parts[i].op, b->parts[i]->op);
+        ret->parts[i].ns = b->parts[i]->ns;
+    }
+}
+
+void bt_msg_device_check_prompt(bt_msg_checker *c, const bt_msg_device_prompt *p)
+{
+    if (!bt_msg_body_range(c, "count of device parts", p->parts_len, 0, BT_MSG_MAX_DEVICE_PARTS)) return;
+    for (uint32_t i = 0; i < p->parts_len; i++)
+        bt_msg_body_name(c, "device.op", p->parts[i].op, sizeof p->parts[i].op);
+}

@@ -1,0 +1,21 @@
+#ifndef GW_DEVICE_H
+#define GW_DEVICE_H
+#include <stdbool.h>
+#include "wire/msg.h"
+
+/* What an answer would have taken on the devices of its nodes, beside what it took on the host: the object `device` of
+ * `baton`. docs/device-time.md explains its keys. */
+typedef struct gw_device_facts {
+    const bt_msg_device *prefill_on, *decode_on; /* NULL: the node has none */
+    bt_msg_device_work prefill, decode;          /* all attempts together; ns 0: no price */
+    bt_msg_device_prompt prompt;                 /* of the attempt that made token 0 */
+    uint64_t first_ns, transfer_ns, exposed_ns;  /* its prompt; KV on the link, of all attempts */
+    bool is_local;                               /* nothing was handed over */
+    bool has_host_prefill, has_host_kv, has_host_decode;
+    uint64_t host_prefill_us, host_exposed_us, host_decode_us;
+} gw_device_facts;
+
+struct json_t;
+/* A new reference; JSON null where neither node has a device; NULL: out of memory. */
+struct json_t *gw_device_tell(const gw_device_facts *f);
+#endif
