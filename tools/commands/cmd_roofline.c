@@ -1,6 +1,7 @@
 /* baton roofline: what arithmetic alone says of devices and models, and from which prompt length on a second
  * device pays. Nothing is run and nothing is measured. */
 #include "tools/commands/dims_of.h"
+#include "tools/commands/roofline_prompts.h"
 #include "tools/commands/roofline_rows.h"
 #include "tools/tool.h"
 
@@ -36,7 +37,7 @@ static const bt_opt opts[] = {
      .help = "weights on the device that decodes; prefill has w8a8 where it has programs"},
     {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
      .help = "one JSON object on stdout: devices[], kv[], handoff[], shares[], attention[], ceilings[], "
-             "lengths[], ..."},
+             "prompts[], lengths[], ..."},
 };
 
 const bt_opt_program tool_roofline_program = {
@@ -106,7 +107,8 @@ static bt_err add_pair(json_t *object, const config *c, const bt_dims *s, bt_fau
 
 static bt_err tables(json_t *object, const config *c, bt_fault *fault)
 {
-    static const char *const keys[] = {"kv", "handoff", "shares", "attention", "ceilings", "lengths"};
+    static const char *const keys[] = {"kv",       "handoff", "shares", "attention",
+                                       "ceilings", "prompts", "lengths"};
     const size_t n = c->models.count ? c->models.count : USUAL;
     bt_err e = BT_OK;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
@@ -120,6 +122,7 @@ static bt_err tables(json_t *object, const config *c, bt_fault *fault)
         tool_roofline_shares(json_object_get(object, "shares"), &s);
         tool_roofline_flash(json_object_get(object, "attention"), &s);
         if (c->models.count) tool_roofline_ceilings(json_object_get(object, "ceilings"), &s);
+        if (c->models.count) tool_roofline_prompts(json_object_get(object, "prompts"), &s);
         if (c->decode) e = add_pair(object, c, &s, fault);
     }
     return e;
