@@ -179,6 +179,13 @@ $(PAGE_H): tools/timeline/page.html
 	$(call say,GEN,$@)
 	$(Q)sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $< > $@
 $(B)/tools/timeline/timeline.o: $(PAGE_H)
+# And the page of a plan.
+PLAN_H := $(B)/gen/tools/plan/page_text.h
+$(PLAN_H): tools/plan/page.html
+	@mkdir -p $(@D)
+	$(call say,GEN,$@)
+	$(Q)sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $< > $@
+$(B)/tools/plan/page.o: $(PLAN_H)
 
 # ---- set-up ----------------------------------------------------------------------------------------
 ## deps: install the libraries and tools that are missing, those of lint too (Debian; sudo if not root)

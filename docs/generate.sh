@@ -165,7 +165,7 @@ environment() {
             has[$11, who] = 1
             of[list, $11] = of[list, $11] (of[list, $11] == "" ? "" : ", ") who
         }
-        # what nearly every command reads is said by those that do not
+        # what nearly every command reads is said by those that do not, where they are fewer
         function commands(n,   i, but) {
             for (i = 1; i <= count; i++) if (!((n, all[i]) in has)) but = but (but == "" ? "" : ", ") all[i]
             but = "all" (but == "" ? "" : " but " but)

@@ -14,7 +14,7 @@ _baton()
     fi
     if [ "$program" = baton ]; then
         if [ "$COMP_CWORD" = 1 ]; then
-            mapfile -t COMPREPLY < <(compgen -W 'run chat up status role keygen compile cache inspect tokenize trace padding profiles roofline timeline bench replay simulate compare perplexity help --help --version' -- "$cur")
+            mapfile -t COMPREPLY < <(compgen -W 'run chat up status role keygen compile cache inspect tokenize trace padding profiles roofline timeline plan bench replay simulate compare perplexity help --help --version' -- "$cur")
             return
         fi
         program="baton ${COMP_WORDS[1]}"
@@ -153,6 +153,19 @@ _baton()
     "baton timeline --window" | \
     "baton timeline --threads" | "baton timeline -t" | \
     "baton timeline --cache-limit" | \
+    "baton plan --ctx-size" | "baton plan -c" | \
+    "baton plan --prefill" | \
+    "baton plan --decode" | \
+    "baton plan --link" | \
+    "baton plan --slots" | \
+    "baton plan --window" | \
+    "baton plan --speed" | \
+    "baton plan --n-predict" | "baton plan -n" | \
+    "baton plan --policy" | \
+    "baton plan --recipe" | \
+    "baton plan --kv-dtype" | \
+    "baton plan --slo" | \
+    "baton plan --rows" | \
     "baton bench --weights" | \
     "baton bench --quant" | \
     "baton bench --shape-policy" | \
@@ -347,6 +360,8 @@ _baton()
     "baton timeline --calib" | \
     "baton timeline --package" | \
     "baton timeline --timeline" | "baton timeline -o" | \
+    "baton plan --trace" | \
+    "baton plan --plan" | "baton plan -o" | \
     "baton bench --calib" | \
     "baton bench --package" | \
     "baton replay --api-key-file" | \
@@ -380,6 +395,7 @@ _baton()
     "baton trace --model" | "baton trace -m" | \
     "baton roofline --model" | "baton roofline -m" | \
     "baton timeline --model" | "baton timeline -m" | \
+    "baton plan --model" | "baton plan -m" | \
     "baton bench --model" | "baton bench -m" | \
     "baton replay --model" | "baton replay -m" | \
     "baton simulate --model" | "baton simulate -m" | \
@@ -428,6 +444,7 @@ _baton()
     "baton run --weights" | \
     "baton chat --weights" | \
     "baton up --weights" | \
+    "baton plan --decode-weights" | \
     "baton replay --weights" | \
     "baton simulate --weights" | \
     "baton perplexity --weights" | \
@@ -474,6 +491,7 @@ _baton()
         mapfile -t COMPREPLY < <(compgen -W "text json" -- "$cur")
         return ;;
     "baton trace --format" | \
+    "baton plan --format" | \
     "baton replay --format" | \
     "baton simulate --format")
         mapfile -t COMPREPLY < <(compgen -W "auto mooncake azure burstgpt splitwise vidur bailian sharegpt servegen lengths baton" -- "$cur")
@@ -489,6 +507,9 @@ _baton()
         return ;;
     "baton timeline --schedule")
         mapfile -t COMPREPLY < <(compgen -W "best serial fifo ooo split" -- "$cur")
+        return ;;
+    "baton plan --by")
+        mapfile -t COMPREPLY < <(compgen -W "e2e ttft tpot joules memory programs padding" -- "$cur")
         return ;;
     "baton bench --decode-engine")
         mapfile -t COMPREPLY < <(compgen -W "npu host" -- "$cur")
@@ -529,6 +550,7 @@ _baton()
     "baton profiles") words="--json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton roofline") words="--model -m --profile --decode-profile --link --decode-weights --prefill-weights --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton timeline") words="--model -m --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --companion --decode-profile --link --prompt-tokens -p --n-predict -n --schedule --window --threads -t --cache-limit --timeline -o --by-length --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton plan") words="--model -m --ctx-size -c --prefill --decode --link --decode-weights --slots --window --colocated --trace --format --speed --n-predict -n --policy --recipe --kv-dtype --any-bits --by --slo --rows --plan -o --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton bench") words="--model -m --engine --decode-engine --weights --kv-dtype --quant --shape-policy --profile --npu-ops --calib --require-npu --package --n-prompt -p --n-gen -n --batch --n-depth -d --schedule --repetitions -r --kernels --threads -t --isa --cache-limit --output -o --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton replay") words="--format --skip-bad --synthetic --limit --speed --rate --concurrency --jitter --streams --timeout --seed --prompts --block-tokens --answer-tokens --scale-lengths --fit --url --api-key-file --served-model --prefill --decode --local-prefill-below --policy --keys --max-queue --max-connections --recovery-timeout --capture --capture-text --capture-seal --capture-rotate --model -m --engine --decode-engine --schedule --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --decode-profile --link --pace --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --slo --ramp --ramp-share --csv --report --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton simulate") words="--model -m --prefill --decode --profile --link --colocated --faults --kv-dtype --weights --shape-policy --ctx-size -c --kv-memory --swap-memory --slots --prefill-slots --batch-rows --growth-tokens --chunk-tokens --min-overlap --window --heartbeat --policy --local-prefill-below --max-queue --max-active --recovery-timeout --request-cpu --token-cpu --format --skip-bad --synthetic --limit --speed --rate --concurrency --jitter --seed --block-tokens --answer-tokens --scale-lengths --fit --slo --slo-share --cost --price --points --shard --jobs --plot --csv --report --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;

@@ -43,9 +43,10 @@ tools/cluster      : base rt model kv device npu/compile engine tools
 tools/chat         : base text tools tools/cluster
 tools/trace        : base crypto text model trace tools
 tools/timeline     : base device npu/pkg npu/compile
+tools/plan         : base device npu/pkg npu/compile
 tools/replay       : base text trace tools tools/cluster
 tools/simulate     : base device text trace tools tools/trace tools/replay sim/cluster
-tools/commands     : base crypto model graph device npu/pkg npu/compile sample kv engine trace tools tools/bench tools/cluster tools/chat tools/timeline tools/trace tools/replay tools/simulate gateway/http
+tools/commands     : base crypto model graph device npu/pkg npu/compile sample kv engine trace tools tools/bench tools/cluster tools/chat tools/timeline tools/trace tools/plan tools/replay tools/simulate gateway/http
 programs           : base rt wire engine node gateway/http gateway/api gateway/door gateway/shell prefill-node decode-node tools
 '
 
