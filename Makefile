@@ -181,7 +181,7 @@ $(PAGE_H): tools/timeline/page.html
 $(B)/tools/timeline/timeline.o: $(PAGE_H)
 
 # ---- set-up ----------------------------------------------------------------------------------------
-## deps: install the libraries and tools that are missing, those of lint too (Debian; sudo if not root)
+## deps: install the libraries and tools that are missing, those of lint and test-emulated too (Debian; sudo if not root)
 deps:
 	@sh deploy/deps.sh --install --checks
 
