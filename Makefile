@@ -188,7 +188,7 @@ $(PLAN_H): tools/plan/page.html
 $(B)/tools/plan/page.o: $(PLAN_H)
 
 # ---- set-up ----------------------------------------------------------------------------------------
-## deps: install the libraries and tools that are missing, those of lint too (Debian; sudo if not root)
+## deps: install the libraries and tools that are missing, those of lint and test-emulated too (Debian; sudo if not root)
 deps:
 	@sh deploy/deps.sh --install --checks
 

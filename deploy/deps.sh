@@ -2,7 +2,7 @@
 # What Baton needs from Debian 12, in one place.
 #   deps.sh                 say what is missing; exit 1 if anything is
 #   deps.sh --install       install what is missing (apt-get, through sudo when not root)
-#   deps.sh --checks        with what only `make lint` needs
+#   deps.sh --checks        with what only `make lint` and `make test-emulated` need
 #   deps.sh --write FILE    also write the compiler and linker flags as a make fragment
 set -eu
 # library as pkg-config knows it : Debian package
@@ -22,14 +22,15 @@ missing() {
     for l in $LIBS $EDIT_LIBS; do pkg-config --exists "${l%%:*}" 2> /dev/null || echo "${l#*:}"; done
     [ -e /usr/include/cmocka.h ] || echo libcmocka-dev
     [ -e /usr/include/stdio.h ] || echo libc6-dev
+    [ "$checks" = 0 ] || [ -e /usr/include/simde/x86/avx512.h ] || echo libsimde-dev
     python3 -m pip --version > /dev/null 2>&1 || echo python3-pip
 }
 
-install=0 out=
+install=0 checks=0 out=
 while [ $# -gt 0 ]; do
     case $1 in
     --install) install=1 ;;
-    --checks) TOOLS="$TOOLS $CHECKS" ;;
+    --checks) TOOLS="$TOOLS $CHECKS" checks=1 ;;
     --write) out=$2; shift ;;
     *) echo "deps.sh: unknown option '$1'" >&2; exit 2 ;;
     esac
