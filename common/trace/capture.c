@@ -8,6 +8,7 @@
 #include "crypto/seal.h"
 #include "crypto/secret.h"
 #include "trace/capture_file.h"
+#include "trace/capture_sync.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -34,12 +35,13 @@ struct bt_capture {
     bt_ring *ring; /* of item * */
     bt_ring *over; /* the thread says that it ends, by one byte */
     pthread_t thread;
+    bt_capture_sync *sync;
     bt_capture_file file; /* from here the thread's own */
     bt_buf record;
     uint64_t *hash;
     size_t hash_cap;
     uint64_t told_drops; /* those that a record has told */
-    int64_t told_us;
+    int64_t told_us, synced_ms;
     atomic_bool is_ending;
     atomic_uint_fast64_t waiting_bytes, written, busy, refused, bytes;
 };
@@ -141,6 +143,7 @@ static void write_item(bt_capture *c, item *i)
             (e = bt_capture_put_request(&c->record, &i->row, key_of(c), &why)) < 0)
             break;
         if (tries > 0 || !bt_capture_file_is_full(&c->file, c->record.len)) break;
+        if (c->file.is_dirty && c->file.fd >= 0) c->file.is_dirty = !bt_capture_sync_ask(c->sync, c->file.fd);
         e = bt_capture_file_rotate(&c->file, &why);
     }
     if (e == BT_OK) e = bt_capture_file_add(&c->file, c->record.data, c->record.len, &why);
@@ -154,10 +157,13 @@ static void write_item(bt_capture *c, item *i)
     }
 }
 
-static void sync_file(bt_capture *c)
+/* A busy disk is asked again with the next record. */
+static void sync_when_due(bt_capture *c)
 {
-    bt_fault why = {""};
-    if (bt_capture_file_sync(&c->file, &why) < 0) tell(c, &why);
+    const int64_t now_ms = bt_clock_ms();
+    if (!c->file.is_dirty || c->file.fd < 0 || now_ms - c->synced_ms < BT_CAPTURE_SYNC_MS) return;
+    c->synced_ms = now_ms;
+    c->file.is_dirty = !bt_capture_sync_ask(c->sync, c->file.fd);
 }
 
 /* Drops that no record came after. */
@@ -172,7 +178,8 @@ static void write_last_drops(bt_capture *c)
 static void *thread_main(void *ud)
 {
     bt_capture *c = ud;
-    int64_t synced_ms = bt_clock_ms();
+    bt_fault why = {""};
+    c->synced_ms = bt_clock_ms();
     for (bool is_ending = false; !is_ending;) {
         item *i;
         /* Popping makes the ring quiet, whoever woke it; so its end is looked for before each wait. */
@@ -183,17 +190,13 @@ static void *thread_main(void *ud)
             write_item(c, i);
             atomic_fetch_sub(&c->waiting_bytes, i->bytes);
             free(i);
-            if (bt_clock_ms() - synced_ms < BT_CAPTURE_SYNC_MS) continue;
-            sync_file(c);
-            synced_ms = bt_clock_ms();
+            sync_when_due(c);
         }
-        if (c->file.is_dirty && bt_clock_ms() - synced_ms >= BT_CAPTURE_SYNC_MS) {
-            sync_file(c);
-            synced_ms = bt_clock_ms();
-        }
+        sync_when_due(c);
     }
     write_last_drops(c);
-    sync_file(c);
+    if (bt_capture_file_sync(&c->file, &why) < 0) tell(c, &why);
+    bt_capture_sync_close(c->sync);
     (void)bt_ring_push(c->over, &(uint8_t){1}); /* its only one */
     return NULL;
 }
@@ -252,10 +255,12 @@ bt_err bt_capture_open(bt_capture **ret, uint64_t *ret_cut, const bt_capture_con
      */
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
-    const int err = pthread_create(&c->thread, NULL, thread_main, c);
+    e = bt_capture_sync_open(&c->sync, config->tell, fault);
+    const int err = e == BT_OK ? pthread_create(&c->thread, NULL, thread_main, c) : 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (err) {
-        e = bt_fail(fault, BT_EIO, "a thread for the capture: %s", strerror(err));
+    if (err) e = bt_fail(fault, BT_EIO, "a thread for the capture: %s", strerror(err));
+    if (e < 0) {
+        bt_capture_sync_close(c->sync);
         goto fail;
     }
     *ret = c;

@@ -8,8 +8,11 @@
  * that the disk refuses, is dropped and counted; the next that is written says how many were. Nothing here waits for
  * the disk but closing, and that not for long.
  *
- * What a process wrote survives its end, so that only the record being written can be lost. It is put on the disk every
- * BT_CAPTURE_SYNC_MS, which is what a machine that dies can lose. */
+ * A record counts as written when write() has returned: the kernel has it then, and it survives the end of the process.
+ * The thread writes each record as it comes, with nothing kept back, and waits for no sync: another thread puts the
+ * file on the disk every BT_CAPTURE_SYNC_MS. So a process that is killed loses the record being written and those
+ * handed over in the moments before, which the thread had not come to; a machine that dies loses what came since the
+ * last sync. */
 enum {
     BT_CAPTURE_RING = 4096,           /* records that wait to be written */
     BT_CAPTURE_WAIT_BYTES = 64 << 20, /* bytes of them */
@@ -23,7 +26,7 @@ typedef struct bt_capture_config {
     uint64_t rotate_bytes;
     bool has_text;                  /* ids and answers are kept too */
     const char *seal_file;          /* a public key, 40 characters of Z85 on its first line; NULL: not sealed */
-    void (*tell)(const char *text); /* about the disk, from the thread; at most once a second */
+    void (*tell)(const char *text); /* about the disk, from the threads; at most once a second each */
 } bt_capture_config;
 
 typedef struct bt_capture_counts {

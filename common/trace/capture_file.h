@@ -5,8 +5,8 @@
 
 /* The file that a capture grows in. Each record is one write at its end; what a write left half done is cut off again,
  * and so is what a process that ended left there, when the file is opened. When it reached its size it is put on the
- * disk and called FILE.1, FILE.2, .. (the first number that is free, counted up), and a new FILE begins. One process
- * has it at a time (flock). Mode 0600. Blocking; one owner. */
+ * disk, if it is dirty, and called FILE.1, FILE.2, .. (the first number that is free, counted up), and a new FILE
+ * begins. One process has it at a time (flock). Mode 0600. Blocking; one owner. */
 typedef struct bt_capture_file {
     char *path;
     int fd; /* -1: none is open, the next write tries again */

@@ -263,6 +263,7 @@ static void record_end(load *l, stream *s, const char *failure)
     tool_replay_record *r = &s->record;
     r->end_us = now_of(l);
     if (!s->heard.has_usage) r->completion_tokens = r->events;
+    if (!s->heard.has_usage && l->o->dialect->has_no_usage) r->prompt_tokens = r->want_prompt;
     if (failure) r->kind = tool_replay_result_kind(l->r, failure);
     r->is_short = !failure && !item->ends_itself && r->completion_tokens < r->want_output;
     if (!failure && item->has_answer && item->ids_len && l->o->dialect->takes_ids) {

@@ -63,6 +63,9 @@ void tool_replay_tell(const tool_replay_outcome *r, void (*line)(void *ud, const
     if (p->passed_over)
         tell(&t, "%llu requests of the trace passed over: it says that they failed",
              (unsigned long long)p->passed_over);
+    if (r->dialect->has_no_usage)
+        tell(&t, "the server's streams tell no usage: prompts count as asked for, answers by their pieces of "
+                 "text");
     if (!r->dialect->takes_ids)
         tell(&t,
              "prompts went as text (%.3f words a token, measured); of %zu answers %zu count another length",

@@ -11,6 +11,7 @@ enum { BODY_BYTES = 4 << 20, FEW_WORDS = 8, MANY_WORDS = 72 };
 typedef struct answer {
     tool_replay_heard heard;
     tool_replay_record record;
+    bool has_no_usage; /* its stream had none */
 } answer;
 
 static bool on_event(void *ud, const char *data, size_t len)
@@ -59,7 +60,27 @@ static bt_err look_around(tool_replay_dialect *d, const tool_replay_probe *p, bt
     return e;
 }
 
-/* One token for n words. BT_EARG with the server's words: it does not take this. */
+static bt_err post(answer *ret, bt_buf *body, bt_buf *json, const tool_replay_probe *p, bt_fault *fault)
+{
+    long status = 0;
+    bt_buf_clear(body);
+    bt_err e = tool_http_stream(&status, body, p->url, "/v1/completions", p->api_key, bt_buf_text(json),
+                                on_event, ret, p->stop, fault);
+    if (e == BT_OK && status != 200) {
+        char words[200];
+        tool_http_error_text(words, sizeof words, status, body);
+        e = bt_fail(fault, status == 429 || status >= 500 ? BT_EIO : BT_EARG, "%s refuses a request: %s",
+                    p->url, words);
+    } else if (e == BT_OK && body->len > 0) { /* no stream */
+        (void)on_event(ret, bt_buf_text(body), body->len);
+    }
+    if (e == BT_OK && ret->heard.failure[0])
+        e = bt_fail(fault, BT_EARG, "%s refuses a request: %s", p->url, ret->heard.failure);
+    return e;
+}
+
+/* One token for n words; without usage in the stream a second time, in one piece. BT_EARG with the server's
+ * words: it does not take this. */
 static bt_err ask(answer *ret, const tool_replay_dialect *d, const tool_replay_probe *p, size_t n,
                   bt_fault *fault)
 {
@@ -67,23 +88,19 @@ static bt_err ask(answer *ret, const tool_replay_dialect *d, const tool_replay_p
     const tool_replay_item item = {.output_tokens = 1, .sampling = TOOL_REPLAY_NONE, .stream = 0x70726f6265u};
     uint32_t word[MANY_WORDS];
     bt_buf json, body;
-    long status = 0;
     *ret = (answer){0};
     bt_buf_init(&json, BODY_BYTES);
     bt_buf_init(&body, BODY_BYTES);
     tool_replay_words_draw(word, n, &none, &item, p->words, n);
     tool_replay_wire_body(&json, d, &none, &item, p->words, word, n);
     bt_err e = json.err;
-    if (e == BT_OK)
-        e = tool_http_stream(&status, &body, p->url, "/v1/completions", p->api_key, bt_buf_text(&json),
-                             on_event, ret, p->stop, fault);
-    if (e == BT_OK && (status != 200 || body.len > 0)) {
-        char words[200];
-        tool_http_error_text(words, sizeof words, status, &body);
-        e = bt_fail(fault, status == 429 || status >= 500 ? BT_EIO : BT_EARG, "%s refuses a request: %s",
-                    p->url, words);
-    } else if (e == BT_OK && ret->heard.failure[0]) {
-        e = bt_fail(fault, BT_EARG, "%s refuses a request: %s", p->url, ret->heard.failure);
+    if (e == BT_OK) e = post(ret, &body, &json, p, fault);
+    if (e == BT_OK && body.len > 0)
+        e = bt_fail(fault, BT_EARG, "%s answers a request for a stream in one piece", p->url);
+    if (e == BT_OK && !ret->heard.has_usage) {
+        ret->has_no_usage = true;
+        tool_replay_wire_whole(&json);
+        e = post(ret, &body, &json, p, fault);
     }
     bt_buf_done(&json);
     bt_buf_done(&body);
@@ -126,6 +143,7 @@ bt_err tool_replay_probe_server(tool_replay_dialect *ret, const tool_replay_prob
         if (e == BT_OK && d.takes_ids && a.heard.has_usage && a.record.prompt_tokens != FEW_WORDS)
             e = bt_fail(fault, BT_EARG, "%s counts %u tokens where %d ids were sent", p->url,
                         a.record.prompt_tokens, FEW_WORDS);
+        d.has_no_usage = a.has_no_usage;
     }
     if (e == BT_OK && !d.takes_ids) e = measure_words(&d, p, fault);
     if (e == BT_OK) *ret = d;

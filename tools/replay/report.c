@@ -98,19 +98,35 @@ static void put_spreads(FILE *f, const tool_replay_figures *g)
     fputc(']', f);
 }
 
+/* A page opens as fast as it is short: times stand as what they come after the time before, due after due,
+ * sent after due, first and end after sent, last after first. -1: there is none. */
 static void put_requests(FILE *f, const tool_replay_result *s)
 {
     const size_t step = s->len ? (s->len - 1) / TOOL_REPLAY_REPORT_REQUESTS + 1 : 1;
+    int64_t due_us = 0;
     fputs(",\n\"requests\": [", f);
     for (size_t i = 0; i < s->len; i += step) {
         const tool_replay_record *o = &s->record[i];
+        const bool has_first = o->first_us >= 0;
         fprintf(f, "%s[%u,%u", i ? ",\n" : "\n", o->item, o->kind);
-        const int64_t us[] = {o->due_us,    o->sent_us,        o->first_us,      o->last_us,
-                              o->end_us,    o->prompt_tokens,  o->cached_tokens, o->completion_tokens,
-                              o->queue_us,  o->server_ttft_us, o->prefill_us,    o->exposed_us,
-                              o->decode_us, o->stall_us,       o->stall_at_us};
+        const int64_t us[] = {o->due_us - due_us,
+                              o->sent_us - o->due_us,
+                              has_first ? o->first_us - o->sent_us : -1,
+                              has_first ? o->last_us - o->first_us : -1,
+                              o->end_us - o->sent_us,
+                              o->prompt_tokens,
+                              o->cached_tokens,
+                              o->completion_tokens,
+                              o->queue_us,
+                              o->server_ttft_us,
+                              o->prefill_us,
+                              o->exposed_us,
+                              o->decode_us,
+                              o->stall_us,
+                              o->stall_us > 0 ? o->stall_at_us - o->sent_us : -1};
         for (size_t k = 0; k < sizeof us / sizeof *us; k++) fprintf(f, ",%" PRId64, us[k]);
         fprintf(f, ",%u]", o->node);
+        due_us = o->due_us;
     }
     fputc(']', f);
 }

@@ -34,6 +34,19 @@ static void put_sampling(bt_buf *out, const bt_trace_sampling *s)
                      (double)s->presence_penalty, (double)s->frequency_penalty, (long long)(int64_t)s->seed);
 }
 
+static const char stream_fields[] = ",\"stream\":true,\"stream_options\":{\"include_usage\":true}";
+
+void tool_replay_wire_whole(bt_buf *body)
+{
+    const size_t n = sizeof stream_fields - 1;
+    char *at = body->len ? memmem(body->data, body->len, stream_fields, n) : NULL;
+    if (!at) return;
+    const size_t behind = body->len - (size_t)(at + n - (char *)body->data);
+    memmove(at, at + n, behind);
+    body->len -= n;
+    body->data[body->len] = 0; /* texts of buffers end so */
+}
+
 void tool_replay_wire_body(bt_buf *out, const tool_replay_dialect *d, const tool_replay_plan *p,
                            const tool_replay_item *item, const tool_replay_words *w, const uint32_t *word,
                            size_t n)
@@ -49,8 +62,7 @@ void tool_replay_wire_body(bt_buf *out, const tool_replay_dialect *d, const tool
             (void)bt_buf_fmt(out, "%c%d", i ? ',' : '[', p->ids[item->ids_at + i]);
         (void)bt_buf_byte(out, ']');
     }
-    (void)bt_buf_fmt(out, ",\"max_tokens\":%u,\"stream\":true,\"stream_options\":{\"include_usage\":true}",
-                     item->output_tokens);
+    (void)bt_buf_fmt(out, ",\"max_tokens\":%u%s", item->output_tokens, stream_fields);
     put_sampling(out, item->sampling == TOOL_REPLAY_NONE ? NULL : &p->sampling[item->sampling]);
     if (d->ignores_eos && !item->ends_itself) (void)bt_buf_str(out, ",\"ignore_eos\":true");
     if (d->is_baton) (void)bt_buf_str(out, ",\"baton\":true");

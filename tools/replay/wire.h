@@ -10,6 +10,7 @@ typedef struct tool_replay_dialect {
     bool takes_ids;                    /* prompts as token ids; else as texts */
     bool ignores_eos;                  /* ignore_eos, so that answers are as long as asked for */
     bool is_baton;                     /* "baton": true tells times of the nodes, and /v1/status what they do */
+    bool has_no_usage;                 /* its streams tell no usage: lengths of text prompts go by the measure alone */
     double words_per_token, words_off; /* of texts: words = tokens * words_per_token + words_off */
     char model[256];                   /* "": none is named */
     uint32_t context_tokens;           /* 0: it does not say */
@@ -22,6 +23,9 @@ size_t tool_replay_wire_words(const tool_replay_dialect *d, uint32_t tokens);
  * NULL: the captured prompt of the item. The error stays in the buffer. */
 void tool_replay_wire_body(bt_buf *out, const tool_replay_dialect *d, const tool_replay_plan *p,
                            const tool_replay_item *item, const tool_replay_words *w, const uint32_t *word, size_t n);
+
+/* Of such a body, the same request for an answer in one piece, which tells usage where streams do not. */
+void tool_replay_wire_whole(bt_buf *body);
 
 /* What one answer has said so far. */
 typedef struct tool_replay_heard {

@@ -4,6 +4,7 @@
 #include "crypto/secret.h"
 #include "tools/tool.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,17 @@ static bt_err load_key(tool_trace_source *s, const char *path, bt_fault *fault)
 {
     char dir[BT_KEYS_PATH_BYTES], name[BT_KEYS_PATH_BYTES];
     bt_keys keys;
+    char file[2 * BT_KEYS_PATH_BYTES + sizeof SECRET + 1];
     split(dir, name, path);
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(file, sizeof file, "%s/%s%s", dir, name, i ? ".public" : SECRET);
+        if (access(file, R_OK) < 0)
+            return bt_fail(
+                fault, BT_EIO,
+                "--unseal '%.150s': %s; give the NAME.secret that 'baton trace key NAME' made beside "
+                "NAME.public",
+                file, strerror(errno));
+    }
     bt_err e = bt_keys_load(&keys, dir, name, fault);
     if (e < 0) return e;
     e = bt_keys_from_z85(s->public_key, keys.public_key, fault);

@@ -47,6 +47,30 @@ static void a_stream_of_baton_tells_tokens_times_and_the_node(void **state)
     assert_true(h.text_hash == tool_replay_text_hash(TOOL_REPLAY_TEXT_HASH, "Hello!", 6));
 }
 
+static void a_body_for_one_piece_is_the_same_without_the_stream(void **state)
+{
+    (void)state;
+    bt_buf b;
+    const tool_replay_dialect d = {.takes_ids = true};
+    const tool_replay_item item = {.output_tokens = 3, .sampling = TOOL_REPLAY_NONE, .ids_len = 2};
+    int32_t ids[] = {4, 5};
+    const tool_replay_plan p = {.ids = ids};
+    bt_buf_init(&b, 4096);
+    tool_replay_wire_body(&b, &d, &p, &item, NULL, NULL, 0);
+    json_t *stream = json_loadb(bt_buf_text(&b), b.len, 0, NULL);
+    tool_replay_wire_whole(&b);
+    json_t *whole = json_loadb(bt_buf_text(&b), b.len, 0, NULL);
+    assert_non_null(whole);
+    assert_true(json_is_true(json_object_get(stream, "stream")));
+    assert_int_equal(json_object_del(stream, "stream"), 0);
+    assert_int_equal(json_object_del(stream, "stream_options"), 0);
+    assert_true(json_equal(stream, whole));
+    tool_replay_wire_whole(&b); /* there is nothing more to take away */
+    json_decref(stream);
+    json_decref(whole);
+    bt_buf_done(&b);
+}
+
 static void an_error_in_a_stream_is_a_failure_by_its_name(void **state)
 {
     (void)state;
@@ -164,6 +188,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stream_of_baton_tells_tokens_times_and_the_node),
+        cmocka_unit_test(a_body_for_one_piece_is_the_same_without_the_stream),
         cmocka_unit_test(an_error_in_a_stream_is_a_failure_by_its_name),
         cmocka_unit_test(a_refusal_is_named_by_code_type_or_status),
         cmocka_unit_test(a_request_is_what_the_server_was_found_to_take),
