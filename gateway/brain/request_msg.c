@@ -50,7 +50,7 @@ static void accept(gw_request *r)
 
 static void on_reserved(gw_brain *b, gw_request *r, const bt_msg_reserved *w)
 {
-    if (r->state != GW_RESERVING || w->covered_tokens > r->ids_len) {
+    if (r->state != GW_RESERVING || w->covered_tokens > r->prompt.tokens) {
         b->n.repeats += r->state != GW_RESERVING;
         b->n.unexpected += r->state == GW_RESERVING;
         return;
@@ -180,14 +180,14 @@ static void begin_answer(gw_brain *b, gw_request *r, const gw_side *side, const 
     r->stats.queue_us = w->queue_us;
     r->stats.prefill_us = w->prefill_us;
     r->stats.work = w->work;
-    r->stats.cached_tokens = w->cached_tokens < r->ids_len ? w->cached_tokens : r->ids_len;
+    r->stats.cached_tokens = w->cached_tokens < r->prompt.tokens ? w->cached_tokens : r->prompt.tokens;
     r->stats.covered_tokens = r->reserved.covered_tokens;
     b->n.cached_tokens += r->stats.cached_tokens;
     b->n.covered_tokens += r->stats.covered_tokens;
     r->stats.ttft_us = b->now_us - r->submitted_us;
     if (n) memcpy(r->stats.prefilled_by, n->hello.node_id, sizeof r->stats.prefilled_by);
     uint64_t chain[GW_AFFINITY_CHUNKS_MAX];
-    const uint32_t chunks = gw_affinity_chain(chain, r->ids, r->ids_len);
+    const uint32_t chunks = gw_affinity_chain(chain, &r->prompt);
     if (!r->local) gw_affinity_note(b->router.affinity, chain, chunks, &r->prefill.node);
     gw_affinity_note(b->router.affinity, chain, chunks, &r->decode.node);
     gw_action *a = gw_act(b, GW_DO_FIRST);
@@ -240,7 +240,8 @@ static void side_over(gw_brain *b, gw_request *r, gw_side *side)
 /* Codes that say: not on any node, not at any time. */
 static bool is_for_good(int32_t code)
 {
-    return code == BT_EFORMAT || code == BT_EARG || code == BT_ELIMIT || code == BT_EVERSION;
+    return code == BT_EFORMAT || code == BT_EARG || code == BT_ELIMIT || code == BT_EVERSION ||
+           code == BT_ERANGE;
 }
 
 /* What P says may be D's fault, or that of the network between them. */
@@ -253,7 +254,9 @@ static void on_failed(gw_brain *b, gw_request *r, gw_side *side, const bt_msg_fa
     }
     const gw_node *n = gw_registry_find(&b->registry, &side->node);
     gw_request_close_side(b, r, side);
-    if (is_for_good(w->code)) gw_request_fail(b, r, GW_FAIL_REFUSED, (bt_err)w->code, 0, "%s", w->text);
+    if (is_for_good(w->code))
+        gw_request_fail(b, r, w->code == BT_ERANGE ? GW_FAIL_NOT_FINITE : GW_FAIL_REFUSED, (bt_err)w->code, 0,
+                        "%s", w->text);
     else
         gw_request_recover(b, r, is_decode && w->code == BT_EAGAIN ? GW_CAUSE_GAVE_UP : GW_CAUSE_FAILED,
                            is_decode ? GW_BLAME_DECODE : GW_BLAME_PAIR, "the %s node %s failed: %s",

@@ -47,10 +47,9 @@ void pf_attempt_bury(pf_brain *b, pf_record *r)
 
 void pf_attempt_reap(pf_brain *b)
 {
-    for (uint32_t i = 0; i < b->attempts.end; i++) {
-        pf_record *r = &b->records[i];
-        if (r->a->state != BT_ATTEMPT_OVER) continue;
-        free(r->ids);
+    for (bt_attempt *a; (a = bt_attempts_over(&b->attempts));) {
+        pf_record *r = &b->records[a - b->attempts.all];
+        free(r->block);
         bt_attempts_clear(&b->attempts, r->a);
         *r = (pf_record){.a = r->a};
     }
@@ -89,7 +88,8 @@ void pf_attempt_stop(pf_brain *b, pf_record *r, bool ack_abort)
 /* The codes of FAILED: see brain.h. */
 static bt_err outward(bt_err code)
 {
-    if (code == BT_EFORMAT || code == BT_EARG || code == BT_ELIMIT || code == BT_EAGAIN || code == BT_ECANCEL)
+    if (code == BT_EFORMAT || code == BT_EARG || code == BT_ELIMIT || code == BT_EAGAIN ||
+        code == BT_ECANCEL || code == BT_ERANGE)
         return code;
     return code == BT_ENOMEM ? BT_EAGAIN : BT_EIO;
 }
