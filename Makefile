@@ -71,6 +71,8 @@ $(B)/common/kernels/kernels.o: ISA := -include tests/emulated/cpu.h
 endif
 # The reference engine is plain loops; let the compiler vectorise them with the baseline instruction set.
 $(B)/common/ref/%.o: ISA := -O3
+# So are the looks at what goes into KV.
+$(B)/common/kernels/finite.o: ISA := -O3
 # So are the loops of the NPU's compiler.
 $(patsubst %,$(B)/common/npu/compile/%.o,calib fold gptq_ref hadamard sites rounding): ISA := -O3
 $(B)/common/npu/compile/gptq_avx2.o: ISA := $(AVX2) -O3
@@ -101,7 +103,7 @@ LIBS     := $(B)/libsim.a $(ROOMS:%=$(B)/lib%.a) $(B)/libbaton.a
 ## all: build the libraries and every program
 all: $(PROGS:%=bin/%)
 
-$(B)/bin/baton:         $(B)/programs/baton.o $(B)/libtools.a $(B)/libgateway.a $(B)/libbaton.a
+$(B)/bin/baton:         $(B)/programs/baton.o $(B)/libtools.a $(B)/libsim.a $(B)/libgateway.a $(B)/libprefill-node.a $(B)/libdecode-node.a $(B)/libbaton.a
 $(B)/bin/baton-gateway: $(B)/programs/baton_gateway.o $(B)/libgateway.a $(B)/libbaton.a
 $(B)/bin/baton-prefill: $(B)/programs/baton_prefill.o
 $(B)/bin/baton-decode:  $(B)/programs/baton_decode.o
@@ -222,6 +224,10 @@ test-cli: all
 test-clients: all
 	@sh deploy/model.sh > /dev/null
 	@sh tests/clients/run.sh $(B)
+## check-timeline: traces of `baton timeline` read with Perfetto's protobuf bindings, from PyPI
+check-timeline: all
+	@sh deploy/model.sh > /dev/null
+	@sh tests/clients/timeline.sh $(B)
 ## test-openapi: schemathesis from PyPI asks a gateway by its own description: make test-openapi CASES=50 (a path, at most)
 test-openapi: all
 	@sh deploy/model.sh > /dev/null
@@ -326,7 +332,7 @@ help:
 clean:
 	rm -rf build bin
 
-.PHONY: all deps model demo test test-cli test-clients test-openapi test-emulated test-rows simtest fuzz lint format analyze bench bench-peers docs install uninstall help clean FORCE
+.PHONY: all deps model demo test test-cli test-clients check-timeline test-openapi test-emulated test-rows simtest fuzz lint format analyze bench bench-peers docs install uninstall help clean FORCE
 .SECONDARY:
 .DEFAULT_GOAL := all
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

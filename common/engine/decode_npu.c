@@ -5,7 +5,6 @@
 #include "engine/decode_batches.h"
 #include "engine/limits.h"
 #include "engine/package.h"
-#include "npu/compile/compile.h"
 #include "npu/run/exec.h"
 
 #include <stdlib.h>
@@ -97,7 +96,8 @@ bt_err bt_decode_check_want(const bt_obtain_want *want, const bt_model *m, bt_fa
 {
     bt_shapes shapes;
     if (want->package) return BT_OK;
-    const bt_err e = bt_shapes_parse(&shapes, want->shape_policy, bt_compile_usual_ctx(m), fault);
+    /* Of the longest context there may be: no shape of one token depends on it. */
+    const bt_err e = bt_shapes_parse(&shapes, want->shape_policy, m->hp.ctx, fault);
     return e < 0 ? e : bt_decode_batches_check(&shapes, fault);
 }
 
@@ -153,15 +153,15 @@ static bt_err run_batch(npu_state *s, size_t at, size_t n, const atomic_bool *ca
     return BT_OK;
 }
 
-static bt_err npu_step(void *state, const bt_decode_seq *seq, size_t n, const atomic_bool *cancel,
-                       float *logits, bt_fault *fault)
+static bt_err npu_step(void *state, const bt_decode_seq *seq, size_t n, bt_overflow *any,
+                       const atomic_bool *cancel, float *logits, bt_fault *fault)
 {
     npu_state *s = state;
     size_t rows = 0;
     for (size_t i = 0; i < n; i++)
         for (uint32_t j = 0; j < seq[i].count; j++, rows++) {
-            s->row[rows] =
-                (bt_exec_seq){.ids = &seq[i].tokens[j], .kv = seq[i].kv, .pos0 = seq[i].pos + j, .valid = 1};
+            s->row[rows] = (bt_exec_seq){.ids = &seq[i].tokens[j], .kv = seq[i].kv, .pos0 = seq[i].pos + j,
+                                         .valid = 1, .overflow = seq[i].overflow ? seq[i].overflow : any};
             s->end[rows] = seq[i].pos + j + 1;
             s->wants[rows] = j + seq[i].out >= seq[i].count;
         }

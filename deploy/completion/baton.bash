@@ -14,7 +14,7 @@ _baton()
     fi
     if [ "$program" = baton ]; then
         if [ "$COMP_CWORD" = 1 ]; then
-            mapfile -t COMPREPLY < <(compgen -W 'run chat up status role keygen compile cache inspect tokenize trace padding profiles roofline timeline bench replay compare perplexity help --help --version' -- "$cur")
+            mapfile -t COMPREPLY < <(compgen -W 'run chat up status role keygen compile cache inspect tokenize trace padding profiles roofline timeline bench replay simulate compare perplexity help --help --version' -- "$cur")
             return
         fi
         program="baton ${COMP_WORDS[1]}"
@@ -202,6 +202,43 @@ _baton()
     "baton replay --isa" | \
     "baton replay --slo" | \
     "baton replay --ramp-share" | \
+    "baton simulate --prefill" | \
+    "baton simulate --decode" | \
+    "baton simulate --profile" | \
+    "baton simulate --link" | \
+    "baton simulate --faults" | \
+    "baton simulate --shape-policy" | \
+    "baton simulate --ctx-size" | "baton simulate -c" | \
+    "baton simulate --kv-memory" | \
+    "baton simulate --swap-memory" | \
+    "baton simulate --slots" | \
+    "baton simulate --prefill-slots" | \
+    "baton simulate --batch-rows" | \
+    "baton simulate --growth-tokens" | \
+    "baton simulate --chunk-tokens" | \
+    "baton simulate --min-overlap" | \
+    "baton simulate --window" | \
+    "baton simulate --heartbeat" | \
+    "baton simulate --local-prefill-below" | \
+    "baton simulate --max-queue" | \
+    "baton simulate --max-active" | \
+    "baton simulate --recovery-timeout" | \
+    "baton simulate --request-cpu" | \
+    "baton simulate --token-cpu" | \
+    "baton simulate --synthetic" | \
+    "baton simulate --limit" | \
+    "baton simulate --speed" | \
+    "baton simulate --rate" | \
+    "baton simulate --concurrency" | \
+    "baton simulate --jitter" | \
+    "baton simulate --seed" | \
+    "baton simulate --block-tokens" | \
+    "baton simulate --answer-tokens" | \
+    "baton simulate --slo" | \
+    "baton simulate --slo-share" | \
+    "baton simulate --price" | \
+    "baton simulate --shard" | \
+    "baton simulate --jobs" | \
     "baton compare --seed" | \
     "baton perplexity --ctx-size" | "baton perplexity -c" | \
     "baton perplexity --chunks" | \
@@ -319,6 +356,10 @@ _baton()
     "baton replay --package" | \
     "baton replay --csv" | \
     "baton replay --report" | \
+    "baton simulate --points" | \
+    "baton simulate --plot" | \
+    "baton simulate --csv" | \
+    "baton simulate --report" | \
     "baton perplexity --file" | "baton perplexity -f" | \
     "baton perplexity --calib" | \
     "baton perplexity --package" | \
@@ -341,6 +382,7 @@ _baton()
     "baton timeline --model" | "baton timeline -m" | \
     "baton bench --model" | "baton bench -m" | \
     "baton replay --model" | "baton replay -m" | \
+    "baton simulate --model" | "baton simulate -m" | \
     "baton perplexity --model" | "baton perplexity -m" | \
     "baton-gateway --model" | "baton-gateway -m" | \
     "baton-prefill --model" | "baton-prefill -m" | \
@@ -377,6 +419,7 @@ _baton()
     "baton up --kv-dtype" | \
     "baton bench --kv-dtype" | \
     "baton replay --kv-dtype" | \
+    "baton simulate --kv-dtype" | \
     "baton perplexity --kv-dtype" | \
     "baton-prefill --kv-dtype" | \
     "baton-decode --kv-dtype")
@@ -386,6 +429,7 @@ _baton()
     "baton chat --weights" | \
     "baton up --weights" | \
     "baton replay --weights" | \
+    "baton simulate --weights" | \
     "baton perplexity --weights" | \
     "baton-prefill --weights" | \
     "baton-decode --weights")
@@ -405,6 +449,7 @@ _baton()
         return ;;
     "baton up --policy" | \
     "baton replay --policy" | \
+    "baton simulate --policy" | \
     "baton-gateway --policy")
         mapfile -t COMPREPLY < <(compgen -W "least-load prefix round-robin" -- "$cur")
         return ;;
@@ -429,7 +474,8 @@ _baton()
         mapfile -t COMPREPLY < <(compgen -W "text json" -- "$cur")
         return ;;
     "baton trace --format" | \
-    "baton replay --format")
+    "baton replay --format" | \
+    "baton simulate --format")
         mapfile -t COMPREPLY < <(compgen -W "auto mooncake azure burstgpt splitwise vidur bailian sharegpt servegen lengths baton" -- "$cur")
         return ;;
     "baton trace --to")
@@ -437,6 +483,9 @@ _baton()
         return ;;
     "baton roofline --decode-weights")
         mapfile -t COMPREPLY < <(compgen -W "f16 int8 q4_0" -- "$cur")
+        return ;;
+    "baton roofline --prefill-weights")
+        mapfile -t COMPREPLY < <(compgen -W "w8a8 q8_0 q4_0" -- "$cur")
         return ;;
     "baton timeline --schedule")
         mapfile -t COMPREPLY < <(compgen -W "best serial fifo ooo split" -- "$cur")
@@ -449,6 +498,9 @@ _baton()
         return ;;
     "baton replay --prompts")
         mapfile -t COMPREPLY < <(compgen -W "auto text" -- "$cur")
+        return ;;
+    "baton simulate --cost")
+        mapfile -t COMPREPLY < <(compgen -W "nodes joules price" -- "$cur")
         return ;;
     "baton perplexity --engine")
         mapfile -t COMPREPLY < <(compgen -W "npu host reference decode decode-npu" -- "$cur")
@@ -475,10 +527,11 @@ _baton()
     "baton trace") words="--format --skip-bad --model -m --unseal --output -o --to --block-tokens --start --duration --skip --limit --speed --input --answer --max-input --max-answer-tokens --new-block-tokens --requests -n --seed --rate --cv --rates --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton padding") words="--policy --ctx-size -c --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton profiles") words="--json --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton roofline") words="--model -m --profile --decode-profile --link --decode-weights --json --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton timeline") words="--model -m --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --companion --decode-profile --link --prompt-tokens -p --n-predict -n --schedule --window --threads -t --cache-limit --timeline -o --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton roofline") words="--model -m --profile --decode-profile --link --decode-weights --prefill-weights --json --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton timeline") words="--model -m --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --companion --decode-profile --link --prompt-tokens -p --n-predict -n --schedule --window --threads -t --cache-limit --timeline -o --by-length --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton bench") words="--model -m --engine --decode-engine --weights --kv-dtype --quant --shape-policy --profile --npu-ops --calib --require-npu --package --n-prompt -p --n-gen -n --batch --n-depth -d --schedule --repetitions -r --kernels --threads -t --isa --cache-limit --output -o --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton replay") words="--format --skip-bad --synthetic --limit --speed --rate --concurrency --jitter --streams --timeout --seed --prompts --block-tokens --answer-tokens --scale-lengths --fit --url --api-key-file --served-model --prefill --decode --local-prefill-below --policy --keys --max-queue --max-connections --recovery-timeout --capture --capture-text --capture-seal --capture-rotate --model -m --engine --decode-engine --schedule --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --decode-profile --link --pace --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --slo --ramp --ramp-share --csv --report --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton simulate") words="--model -m --prefill --decode --profile --link --colocated --faults --kv-dtype --weights --shape-policy --ctx-size -c --kv-memory --swap-memory --slots --prefill-slots --batch-rows --growth-tokens --chunk-tokens --min-overlap --window --heartbeat --policy --local-prefill-below --max-queue --max-active --recovery-timeout --request-cpu --token-cpu --format --skip-bad --synthetic --limit --speed --rate --concurrency --jitter --seed --block-tokens --answer-tokens --scale-lengths --fit --slo --slo-share --cost --price --points --shard --jobs --plot --csv --report --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton compare") words="--seed --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton perplexity") words="--model -m --file -f --ctx-size -c --chunks --engine --against --weights --kv-dtype --threads -t --isa --cache-limit --quant --shape-policy --profile --npu-ops --calib --require-npu --package --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton-gateway") words="--model -m --alias -a --host --port --api-key-file --insecure --cors --no-metrics --control --keys --key --policy --local-prefill-below --temp --top-p --top-k --min-p --repetition-penalty --max-answer --max-queue --max-active --max-nodes --max-connections --max-body --timeout --recovery-timeout --idle-timeout --drain-timeout --capture --capture-text --capture-seal --capture-rotate --log-level --log-format --verbose -v --help -h --version -V --print-config --print-options --print-man" ;;

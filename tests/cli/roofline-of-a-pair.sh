@@ -1,2 +1,7 @@
 baton roofline -m llama-3.1-8b --profile hexagon-v75 --decode-profile adreno-750 --decode-weights q4_0 --link 10 | tail -11
 baton roofline -m llama-3.1-8b --profile hexagon-v75 --decode-profile h100 | tail -1
+# A scale for each 32 inputs is what makes prefill slow there.
+for weights in w8a8 q8_0 q4_0; do
+    baton roofline -m llama-2-7b --profile hexagon-v75 --decode-profile m3-max-gpu --prefill-weights $weights --json |
+        tr '\n' ' ' | grep -oE '"prefill_ns": *[0-9]+' | sed -n "5s/.*: */$weights /p"
+done

@@ -4,3 +4,9 @@ baton timeline -m "$BATON_TEST_MODEL" --profile hexagon-v75 --decode-profile adr
     grep -oE '"(ttft_ms|exposed_ms|kv_bytes|schedule|companion)":' | sort | uniq -c
 grep -c '"ph": "X"' request.json
 grep -o '<script id="data"' request.html
+# The companion is the one that the NPU's profile names, unless another is asked for.
+for companion in '' '--companion m2-ultra-gpu'; do
+    baton timeline -m "$BATON_TEST_MODEL" --profile hexagon-v75 --decode-profile rtx-4090 $companion -p 100 -n 1 --json |
+        grep -oE '"(companion|decode_profile)": "[^"]*"'
+done
+baton timeline -q -m "$BATON_TEST_MODEL" --profile hexagon-v75 --decode-profile rtx-4090 -p 300 -n 1 --by-length | tail -12

@@ -13,11 +13,13 @@
 typedef struct config {
     bt_opt_list models;
     const char *prefill, *decode, *link;
-    int weights;
+    int weights, prefill_weights;
     bool json;
 } config;
 
 static const char *const forms[] = {"f16", "int8", "q4_0", NULL};
+/* Of programs. Those of files have a scale for each 32 inputs (group32_permille). */
+static const char *const prefill_forms[] = {"w8a8", "q8_0", "q4_0", NULL};
 
 static const bt_opt opts[] = {
     {.group = "Model", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, models),
@@ -34,8 +36,10 @@ static const bt_opt opts[] = {
      .def = "10", .example = "25",
      .help = "between them: Gbit/s, and a message's latency behind a comma: 10,50us"},
     {.group = "Pair", .name = "decode-weights", .value = "FORM", BT_OPT_AT(config, weights),
-     .type = BT_OPT_CHOICE, .def = "f16", .choices = forms,
-     .help = "weights on the device that decodes; prefill has w8a8 where it has programs"},
+     .type = BT_OPT_CHOICE, .def = "f16", .choices = forms, .help = "weights on the device that decodes"},
+    {.group = "Pair", .name = "prefill-weights", .value = "FORM", BT_OPT_AT(config, prefill_weights),
+     .type = BT_OPT_CHOICE, .def = "w8a8", .choices = prefill_forms,
+     .help = "weights of prefill where it has programs: a scale for an output, or for each 32 inputs"},
     {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
      .help = "one JSON object on stdout: devices[], kv[], handoff[], shares[], attention[], ceilings[], "
              "lengths[], ..."},
@@ -98,12 +102,16 @@ static bt_err check_memory(const bt_profile *p, const bt_price_model *m, const b
 static bt_err pair_of(bt_roofline_pair *ret, const config *c, const bt_dims *s, bt_fault *fault)
 {
     static const uint32_t rows[] = {16, 32, 64, 128, 256};
-    static const bt_price_recipe npu = {.weight_bits = 8, .input_bits = 8, .kv_elem_bits = 16},
+    static const bt_price_recipe npu[] = {{.weight_bits = 8, .input_bits = 8, .kv_elem_bits = 16},
+                                          {.weight_bits = 8, .input_bits = 8, .kv_elem_bits = 16, .group = 32,
+                                           .weight_bytes_permille = 1062},
+                                          {.weight_bits = 4, .input_bits = 8, .kv_elem_bits = 16, .group = 32,
+                                           .weight_bytes_permille = 562}},
                                  decode[] = {{.weight_bits = 16, .input_bits = 16, .kv_elem_bits = 16},
                                              {.weight_bits = 8, .input_bits = 16, .kv_elem_bits = 16},
                                              {.weight_bits = 4, .input_bits = 16, .kv_elem_bits = 16,
                                               .weight_bytes_permille = 562}};
-    bt_price_recipe recipe = npu;
+    bt_price_recipe recipe = npu[c->prefill_weights];
     bt_err e = bt_profile_load(&ret->prefill_profile, c->prefill, fault);
     if (e == BT_OK) e = bt_profile_load(&ret->decode, c->decode, fault);
     if (e == BT_OK) e = bt_price_begin(&ret->prefill, &ret->decode, fault);
@@ -114,7 +122,8 @@ static bt_err pair_of(bt_roofline_pair *ret, const config *c, const bt_dims *s, 
     if (!ret->prefill_profile.companion)
         e = bt_price_of_dims(&ret->prefill, &ret->prefill_profile, s, &recipe, rows,
                              sizeof rows / sizeof *rows, fault);
-    ret->prefill_model = bt_price_model_of(s, ret->prefill_profile.companion ? &decode[c->weights] : &npu);
+    ret->prefill_model =
+        bt_price_model_of(s, ret->prefill_profile.companion ? &decode[c->weights] : &npu[c->prefill_weights]);
     ret->decode_model = bt_price_model_of(s, &decode[c->weights]);
     ret->layers = s->layers;
     ret->kv_bytes = bt_dims_kv_bytes(s, 16);

@@ -4,6 +4,7 @@
 #include "base/num.h"
 #include "base/wait.h"
 #include "npu/compile/obtain.h"
+#include "npu/compile/schedule_price.h"
 #include "tools/timeline/modelled.h"
 #include "tools/tool.h"
 
@@ -18,7 +19,7 @@ typedef struct config {
     int64_t prompt_tokens, answer_tokens, window, ctx_size, threads;
     uint64_t cache_limit_bytes;
     int schedule;
-    bool json, quiet;
+    bool by_length, json, quiet;
 } config;
 
 static const char *const schedules[] = {"best", BT_STAGE_POLICY_NAMES, NULL};
@@ -34,7 +35,9 @@ static const bt_opt opts[] = {
     BT_OBTAIN_FILE_OPT(config, want),
     {.group = "Devices", .name = "companion", .value = "PROFILE", BT_OPT_AT(config, companion),
      .type = BT_OPT_STRING, .example = "adreno-750",
-     .help = "what runs the operators that the NPU leaves; without it the decode profile"},
+     .help = "what runs the operators that the NPU leaves; without it the one that the NPU's profile names, "
+             "else the "
+             "NPU's own device"},
     {.group = "Devices", .name = "decode-profile", .value = "PROFILE", BT_OPT_AT(config, decode),
      .type = BT_OPT_STRING, .required = true, .example = "adreno-750", .help = "what decodes"},
     {.group = "Devices", .name = "link", .value = "GBITS[,LATENCYus]", BT_OPT_AT(config, link),
@@ -59,7 +62,10 @@ static const bt_opt opts[] = {
     BT_CACHE_LIMIT_OPT("Machine", config, cache_limit_bytes),
     {.group = "Output", .letter = 'o', .name = "timeline", .value = "FILE", BT_OPT_AT(config, output),
      .type = BT_OPT_STRING, .example = "request.html",
-     .help = "the picture: a page (.html), or events that Perfetto and Chrome open (.json)"},
+     .help =
+         "the picture: a page (.html), or a trace for Perfetto (.pftrace; .json, which Chrome opens too)"},
+    {.group = "Output", .name = "by-length", BT_OPT_AT(config, by_length), .type = BT_OPT_FLAG,
+     .help = "the first token of other lengths of prompt too, up to --ctx-size, under each schedule"},
     {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
      .help = "one JSON object on stdout: ttft_ms, exposed_ms, decode_ms, schedules[], ..."},
     {.group = "Output", .letter = 'q', .name = "quiet", BT_OPT_AT(config, quiet), .type = BT_OPT_FLAG,
@@ -93,6 +99,15 @@ static bt_err load(bt_profile *ret, const char *name, const char *option, bt_fau
                    option, ret->name);
 }
 
+/* What the profile names, else the NPU's own device. */
+static bt_err load_companion(subject *s, const config *c, bt_fault *fault)
+{
+    const char *name = c->companion ? c->companion : s->npu.time.companion;
+    if (name[0]) return load(&s->companion, name, "companion", fault);
+    s->companion = s->npu;
+    return BT_OK;
+}
+
 static bt_price_model model_of(const bt_model *m)
 {
     const bt_hparams *h = &m->hp;
@@ -108,7 +123,7 @@ static bt_err prepare(subject *s, const config *c, bt_fault *fault)
     bt_model *m = NULL;
     bt_pool *pool = NULL;
     bt_err e = load(&s->decode, c->decode, "decode-profile", fault);
-    if (e == BT_OK) e = load(&s->companion, c->companion ? c->companion : c->decode, "companion", fault);
+    if (e == BT_OK && c->companion) e = load_companion(s, c, fault); /* before anything is compiled */
     if (e == BT_OK) e = bt_link_parse(&s->link, c->link, fault);
     if (e == BT_OK && !c->want.package) e = load(&s->npu, c->want.profile, "profile", fault);
     if (e == BT_OK) e = tool_open_model(&m, NULL, c->model, fault);
@@ -117,6 +132,7 @@ static bt_err prepare(subject *s, const config *c, bt_fault *fault)
                                .allow_llm_int8 = true, .progress = bt_wait_tell};
     if (e == BT_OK) e = bt_obtain_open(&s->pkg, NULL, m, &c->want, &how, fault);
     if (e == BT_OK && c->want.package) e = load(&s->npu, bt_pkg_header_of(s->pkg)->profile, "package", fault);
+    if (e == BT_OK) e = load_companion(s, c, fault);
     if (e == BT_OK) {
         s->model = model_of(m);
         s->parameters = m->param_count;
@@ -132,6 +148,14 @@ static bt_err prepare(subject *s, const config *c, bt_fault *fault)
 static double ms(uint64_t ns) { return (double)ns / 1e6; }
 static double percent(uint64_t part, uint64_t of) { return of ? 100.0 * (double)part / (double)of : 0; }
 static const char *const policy_names[] = {BT_STAGE_POLICY_NAMES};
+
+static const char *const ways[] = {BT_SPLIT_NAMES};
+
+/* What an engine waits until the first token. */
+static uint64_t bubbles(const bt_schedule_result *r, bt_schedule_engine engine)
+{
+    return r->makespan_ns - r->busy_ns[engine];
+}
 
 static const char *const policy_words[] = {"  in program order", "  as a pipeline", "  out of order",
                                            "  linears divided"};
@@ -176,9 +200,13 @@ static bt_err draw(const config *c, const subject *s, const tool_modelled_result
     for (int i = 0; i < BT_STAGE_POLICIES; i++)
         add_fact(f, &n, policy_words[i], "%.3f ms", ms(r->schedule[i].makespan_ns));
     add_fact(f, &n, "chunks", "%zu of %zu stages", r->chunks, r->stages);
-    add_fact(f, &n, "NPU busy", "%.1f %%", percent(drawn->busy_ns[BT_SCHEDULE_NPU], drawn->makespan_ns));
-    add_fact(f, &n, "companion busy", "%.1f %%",
+    add_fact(f, &n, "NPU busy in prefill", "%.1f %%",
+             percent(drawn->busy_ns[BT_SCHEDULE_NPU], drawn->makespan_ns));
+    add_fact(f, &n, "  its bubbles", "%.3f ms", ms(bubbles(drawn, BT_SCHEDULE_NPU)));
+    add_fact(f, &n, "companion busy in prefill", "%.1f %%",
              percent(drawn->busy_ns[BT_SCHEDULE_COMPANION], drawn->makespan_ns));
+    for (int i = 0; r->policy == BT_STAGE_SPLIT && i < BT_SPLIT_WAYS; i++)
+        if (r->ways[i]) add_fact(f, &n, "linears", "%" PRIu64 " %s", r->ways[i], ways[i]);
     bt_num_size_text(size, sizeof size, r->kv_bytes);
     add_fact(f, &n, "KV", "%s", size);
     add_fact(f, &n, "link busy", "%.3f ms", ms(r->link_busy_ns));
@@ -201,7 +229,61 @@ static bt_err draw(const config *c, const subject *s, const tool_modelled_result
     return tool_timeline_write(c->output, &t, fault);
 }
 
-static const char *const ways[] = {BT_SPLIT_NAMES};
+/* ---- other lengths ---- */
+
+enum { LENGTHS = 24, SHORTEST = 16 };
+typedef struct lengths {
+    size_t tokens[LENGTHS], count;
+    uint64_t ns[LENGTHS][BT_STAGE_POLICIES];
+} lengths;
+
+/* 16, 32, ... and the package's context, from a table for each schedule. */
+static bt_err price_lengths(lengths *ret, const config *c, const subject *s, bt_fault *fault)
+{
+    const size_t ctx = bt_pkg_header_of(s->pkg)->ctx_tokens;
+    bt_err e = BT_OK;
+    *ret = (lengths){.count = 0};
+    if (!c->by_length) return BT_OK;
+    for (size_t n = SHORTEST; n < ctx && ret->count + 1 < LENGTHS; n *= 2) ret->tokens[ret->count++] = n;
+    ret->tokens[ret->count++] = ctx;
+    for (int i = 0; e == BT_OK && i < BT_STAGE_POLICIES; i++) {
+        const bt_schedule_price_config pc = {.pkg = s->pkg, .engines = {&s->npu, &s->companion}, .policy = i,
+                                             .window = (size_t)c->window, .tokens = ctx};
+        bt_schedule_price *table = NULL;
+        e = bt_schedule_price_new(&table, &pc, fault);
+        for (size_t k = 0; e == BT_OK && k < ret->count; k++)
+            ret->ns[k][i] = bt_schedule_price_of(table, ret->tokens[k]).makespan_ns;
+        bt_schedule_price_free(table);
+    }
+    return e;
+}
+
+static void add_lengths(json_t *object, const lengths *l)
+{
+    json_t *list = json_array();
+    for (size_t k = 0; k < l->count; k++) {
+        json_t *row = json_object(), *ms_of = json_object();
+        for (int i = 0; i < BT_STAGE_POLICIES; i++)
+            json_object_set_new(ms_of, policy_names[i], json_real(ms(l->ns[k][i])));
+        json_object_set_new(row, "prompt_tokens", json_integer((json_int_t)l->tokens[k]));
+        json_object_set_new(row, "ttft_ms", ms_of);
+        json_array_append_new(list, row);
+    }
+    if (l->count) json_object_set_new(object, "by_length", list);
+    else json_decref(list);
+}
+
+static void print_lengths(const lengths *l)
+{
+    if (!l->count) return;
+    printf("\n  first token ms by length of the prompt\n  %8s", "tokens");
+    for (int i = 0; i < BT_STAGE_POLICIES; i++) printf(" %14s", policy_names[i]);
+    for (size_t k = 0; k < l->count; k++) {
+        printf("\n  %8zu", l->tokens[k]);
+        for (int i = 0; i < BT_STAGE_POLICIES; i++) printf(" %14.3f", ms(l->ns[k][i]));
+    }
+    putchar('\n');
+}
 
 static json_t *ways_json(const tool_modelled_result *r)
 {
@@ -211,19 +293,19 @@ static json_t *ways_json(const tool_modelled_result *r)
     return o;
 }
 
-static int show_json(const config *c, const subject *s, const tool_modelled_result *r)
+static int show_json(const config *c, const subject *s, const tool_modelled_result *r, const lengths *l)
 {
     json_t *list = json_array();
     for (int i = 0; i < BT_STAGE_POLICIES; i++) {
         const bt_schedule_result *x = &r->schedule[i];
         json_array_append_new(list,
-                              json_pack("{s:s,s:f,s:f,s:f}", "schedule", policy_names[i], "ttft_ms",
+                              json_pack("{s:s,s:f,s:f,s:f,s:f}", "schedule", policy_names[i], "ttft_ms",
                                         ms(x->makespan_ns), "npu_busy_ms", ms(x->busy_ns[BT_SCHEDULE_NPU]),
-                                        "companion_busy_ms", ms(x->busy_ns[BT_SCHEDULE_COMPANION])));
+                                        "companion_busy_ms", ms(x->busy_ns[BT_SCHEDULE_COMPANION]),
+                                        "npu_bubble_ms", ms(bubbles(x, BT_SCHEDULE_NPU))));
     }
     const double steps = c->answer_tokens > 1 ? (double)(c->answer_tokens - 1) : 1;
-    return tool_print_json(
-        "timeline",
+    json_t *object =
         json_pack("{s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:f,s:I,s:f,s:f,s:f,s:f,s:o,s:o}", "profile", s->npu.name,
                   "companion", s->companion.name, "decode_profile", s->decode.name, "schedule",
                   policy_names[r->policy], "prompt_tokens", (json_int_t)c->prompt_tokens, "completion_tokens",
@@ -231,22 +313,25 @@ static int show_json(const config *c, const subject *s, const tool_modelled_resu
                   (json_int_t)r->stages, "ttft_ms", ms(r->ttft_ns), "kv_bytes", (json_int_t)r->kv_bytes,
                   "transfer_ms", ms(r->link_busy_ns), "exposed_ms", ms(r->exposed_ns), "tpot_ms",
                   ms(r->decode_ns) / steps, "total_ms", ms(r->end_ns), "schedules", list, "split_linears",
-                  ways_json(r)));
+                  ways_json(r));
+    add_lengths(object, l);
+    return tool_print_json("timeline", object);
 }
 
-static int show_people(const config *c, const subject *s, const tool_modelled_result *r)
+static int show_people(const config *c, const subject *s, const tool_modelled_result *r, const lengths *l)
 {
     char size[32];
     bt_num_size_text(size, sizeof size, r->kv_bytes);
     printf("modelled: %" PRId64 " tokens on %s with %s, %" PRId64 " from %s; %zu chunks of %zu stages\n\n",
            c->prompt_tokens, s->npu.name, s->companion.name, c->answer_tokens, s->decode.name, r->chunks,
            r->stages);
-    printf("  %-10s %16s %10s %16s\n", "schedule", "first token ms", "NPU busy", "companion busy");
+    printf("  %-10s %16s %10s %16s %16s\n", "schedule", "first token ms", "NPU busy", "NPU bubbles ms",
+           "companion busy");
     for (int i = 0; i < BT_STAGE_POLICIES; i++) {
         const bt_schedule_result *x = &r->schedule[i];
-        printf("%c %-10s %16.3f %8.1f %% %14.1f %%\n", i == (int)r->policy ? '*' : ' ', policy_names[i],
-               ms(x->makespan_ns), percent(x->busy_ns[BT_SCHEDULE_NPU], x->makespan_ns),
-               percent(x->busy_ns[BT_SCHEDULE_COMPANION], x->makespan_ns));
+        printf("%c %-10s %16.3f %8.1f %% %16.3f %14.1f %%\n", i == (int)r->policy ? '*' : ' ',
+               policy_names[i], ms(x->makespan_ns), percent(x->busy_ns[BT_SCHEDULE_NPU], x->makespan_ns),
+               ms(bubbles(x, BT_SCHEDULE_NPU)), percent(x->busy_ns[BT_SCHEDULE_COMPANION], x->makespan_ns));
     }
     printf("\n  linears under split:");
     for (int i = 0; i < BT_SPLIT_WAYS; i++) printf("%s %" PRIu64 " %s", i ? "," : "", r->ways[i], ways[i]);
@@ -255,6 +340,7 @@ static int show_people(const config *c, const subject *s, const tool_modelled_re
     if (c->answer_tokens > 1)
         printf("  decode: %.3f ms a token\n", ms(r->decode_ns) / (double)(c->answer_tokens - 1));
     printf("  whole request: %.3f ms\n", ms(r->end_ns));
+    print_lengths(l);
     if (c->output) printf("\n%s\n", c->output);
     return fflush(stdout) != 0;
 }
@@ -264,6 +350,7 @@ static int timeline(const config *c)
     subject s = {.pkg = NULL};
     bt_fault fault = {""};
     tool_modelled_result r;
+    lengths l = {.count = 0};
     tool_timeline_span *span = NULL;
     size_t spans = 0;
     int rc;
@@ -277,9 +364,10 @@ static int timeline(const config *c)
                                      .answer_tokens = (size_t)c->answer_tokens,
                                      .window = (size_t)c->window};
     if (e == BT_OK) e = tool_modelled_play(&r, &span, &spans, &plan, c->schedule - 1, &fault);
+    if (e == BT_OK) e = price_lengths(&l, c, &s, &fault);
     if (e == BT_OK && c->output) e = draw(c, &s, &r, span, spans, &fault);
     if (e < 0) rc = tool_fail("timeline", &fault);
-    else rc = c->json ? show_json(c, &s, &r) : show_people(c, &s, &r);
+    else rc = c->json ? show_json(c, &s, &r, &l) : show_people(c, &s, &r, &l);
     free(span);
     bt_pkg_close(s.pkg);
     return rc;

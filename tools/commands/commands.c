@@ -19,6 +19,7 @@ static const bt_opt_command list[] = {
     {"Look closer", "timeline", &tool_timeline_program, tool_timeline_run},
     {"Look closer", "bench", &tool_bench_program, tool_bench_run},
     {"Look closer", "replay", &tool_replay_program, tool_replay_run},
+    {"Look closer", "simulate", &tool_simulate_program, tool_simulate_run},
     {"Look closer", "compare", &tool_compare_program, tool_compare_run},
     {"Look closer", "perplexity", &tool_perplexity_program, tool_perplexity_run},
 };

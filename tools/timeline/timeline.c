@@ -1,6 +1,7 @@
 /* Spans are written as they are read, so that a million of them need no memory of their own. */
 #include "tools/timeline/timeline.h"
 #include "base/file.h"
+#include "tools/timeline/pftrace.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -125,9 +126,15 @@ static bool ends_with(const char *path, const char *ending)
 
 bt_err tool_timeline_write(const char *path, const tool_timeline *t, bt_fault *fault)
 {
-    const bool is_page = ends_with(path, ".html");
-    if (!is_page && !ends_with(path, ".json"))
-        return bt_fail(fault, BT_EARG, "'%.150s' should end in .html (a page) or .json (for Perfetto)", path);
+    static const struct {
+        const char *ending;
+        bool (*put)(FILE *f, const tool_timeline *t);
+    } forms[] = {{".html", put_page}, {".json", put_events}, {".pftrace", tool_pftrace_put}};
+    size_t form = 0;
+    while (form < 3 && !ends_with(path, forms[form].ending)) form++;
+    if (form == 3)
+        return bt_fail(fault, BT_EARG,
+                       "'%.150s' should end in .html (a page), .pftrace or .json (for Perfetto)", path);
     bt_file_new out = {.fd = -1};
     FILE *f = NULL;
     bool ok;
@@ -140,7 +147,7 @@ bt_err tool_timeline_write(const char *path, const tool_timeline *t, bt_fault *f
         e = bt_fail(fault, BT_EIO, "'%.150s': %s", path, strerror(errno));
         goto out;
     }
-    ok = is_page ? put_page(f, t) : put_events(f, t);
+    ok = forms[form].put(f, t);
     ok = !ferror(f) && ok;
     if (fclose(f) != 0 || !ok)
         e = bt_fail(fault, BT_EIO, "'%.150s' cannot be written: %s", path, strerror(errno));

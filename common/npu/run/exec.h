@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include "base/err.h"
 #include "base/pool.h"
+#include "kernels/finite.h"
 #include "kernels/kernels.h"
 #include "kernels/kv_view.h"
 #include "npu/pkg/pkg.h"
@@ -35,6 +36,8 @@ typedef struct bt_exec_seq { /* one sequence's part of a run */
     const int32_t *ids;      /* [valid] */
     const bt_kv_view *kv;    /* f16 or int8; [0, pos0) are stored; room for [pos0, pos0 + valid) */
     size_t pos0, valid;      /* pos0: the first position; 1 <= valid <= io.rows */
+    bt_overflow *overflow;   /* where rows are noted that KV cannot hold, and inputs of integer operators that are not
+                                finite; entries may share one. NULL: not looked at */
 } bt_exec_seq;
 typedef struct bt_exec_io {
     /* [seqs], 1 <= seqs <= row.batch. No position of a view is in two of them; but entries may go on where one before
@@ -63,8 +66,8 @@ typedef struct bt_exec_stats {
     uint64_t tile_padding_macs; /* of linears, what whole tiles add to all rows, padding too (npu/pkg/pkg_layout.h) */
     uint64_t shadow_entries;    /* values beyond a clip that were added back; llm-int8: values that the companion
                                    multiplied */
-    uint64_t masked_macs; /* of attention over columns that a program's static context has beyond what a real row sees:
-                             counted as attention's are, and never computed */
+    uint64_t masked_macs; /* of the NPU's attention over columns that a program's static context has beyond what a real
+                             row sees: counted as attention's are, and never computed */
     uint64_t batch_padding_rows; /* rows of sequences that a batch has room for and that were not there */
     /* sessions that a device would have mapped in place of another, beginning with the first mapped; and their cost */
     uint64_t session_switches, session_switch_ns;

@@ -71,6 +71,23 @@ static void a_chunk_from_the_table_is_within_a_thousandth_of_its_operators(void 
         }
 }
 
+/* AC-d4, of a model's programs: Q8_0 has a scale for each 32 inputs. */
+static void programs_with_scales_for_each_32_inputs_are_eight_to_eleven_times_slower(void **state)
+{
+    (void)state;
+    const bt_price_recipe q8_0 = {.weight_bits = 8, .input_bits = 8, .kv_elem_bits = 16, .group = 32,
+                                  .weight_bytes_permille = 1062};
+    const bt_price plain = price("hexagon-v75", "llama-2-7b", &w8),
+                   grouped = price("hexagon-v75", "llama-2-7b", &q8_0);
+    for (uint32_t i = 0; i < plain.programs; i++) {
+        const double ratio =
+            (double)grouped.program[i].compute.fixed / (double)plain.program[i].compute.fixed; /* all but
+                                                                                                  scores */
+        print_message("%u rows: %.2f times\n", plain.program[i].rows, ratio);
+        assert_true(ratio > 8 && ratio < 11);
+    }
+}
+
 static void a_prompt_is_full_chunks_and_the_shortest_tail(void **state)
 {
     (void)state;
@@ -243,6 +260,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_chunk_from_the_table_is_within_a_thousandth_of_its_operators),
+        cmocka_unit_test(programs_with_scales_for_each_32_inputs_are_eight_to_eleven_times_slower),
         cmocka_unit_test(a_prompt_is_full_chunks_and_the_shortest_tail),
         cmocka_unit_test(a_million_tokens_on_the_slowest_device_have_a_time),
         cmocka_unit_test(decode_is_bytes_over_bandwidth_until_the_batch_is_large),

@@ -93,6 +93,93 @@ static void a_page_holds_its_data_and_nothing_in_it_ends_the_script(void **state
     bt_buf_done(&buf);
 }
 
+/* Many spans by the rules of the Trace Event format: every event has a name, a phase and whose it is;
+ * metadata names each thread before its events; complete events have a time and a length, and those of a
+ * thread nest. */
+static void every_event_keeps_the_rules_of_the_format(void **state)
+{
+    (void)state;
+    enum { SPANS = 500 };
+    static tool_timeline_span many[SPANS];
+    uint64_t end[2] = {0, 0};
+    for (uint32_t i = 0; i < SPANS; i++) {
+        const uint32_t on = i * 7 % 3 == 0;
+        many[i] = (tool_timeline_span){
+            on, i % 2,           (int32_t)(i % 5) - 1,
+            -1, end[on] + i % 3, end[on] + i % 3 + i * 977 + UINT64_C(1000000001) * (i % 50 == 7)};
+        end[on] = many[i].end_ns;
+    }
+    tool_timeline t = sample;
+    char path[64];
+    bt_buf buf;
+    bool is_named[3] = {false};
+    uint64_t last[3] = {0};
+    size_t complete = 0, at;
+    json_t *event;
+    t.span = many;
+    t.spans = SPANS;
+    snprintf(path, sizeof path, "/tmp/baton_timeline_rules_%d.json", (int)getpid());
+    assert_int_equal(tool_timeline_write(path, &t, NULL), BT_OK);
+    bt_buf_init(&buf, 1 << 20);
+    assert_int_equal(bt_file_read(&buf, path, NULL), BT_OK);
+    unlink(path);
+    json_t *root = json_loads(bt_buf_text(&buf), JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(root);
+    json_array_foreach(json_object_get(root, "traceEvents"), at, event) {
+        const char *ph = json_string_value(json_object_get(event, "ph"));
+        const json_int_t tid = json_integer_value(json_object_get(event, "tid"));
+        assert_true(ph && json_is_string(json_object_get(event, "name")) &&
+                    json_is_integer(json_object_get(event, "pid")) &&
+                    json_is_object(json_object_get(event, "args")));
+        assert_true(tid >= 0 && tid < 3);
+        if (*ph == 'M') {
+            assert_true(json_is_string(json_object_get(json_object_get(event, "args"), "name")));
+            is_named[tid] = true;
+            continue;
+        }
+        assert_string_equal(ph, "X");
+        assert_true(is_named[tid] && tid > 0);
+        const double ts = json_number_value(json_object_get(event, "ts")),
+                     dur = json_number_value(json_object_get(event, "dur"));
+        const uint64_t begin = (uint64_t)(1000 * ts + .5);
+        assert_true(json_is_number(json_object_get(event, "dur")) && ts >= 0 && dur >= 0 &&
+                    begin >= last[tid]);
+        last[tid] = begin + (uint64_t)(1000 * dur + .5);
+        complete++;
+    }
+    assert_int_equal(complete, SPANS);
+    assert_int_equal(last[1], end[0]);
+    assert_int_equal(last[2], end[1]);
+    json_decref(root);
+    bt_buf_done(&buf);
+}
+
+/* A process, a thread, and a span of it, as Perfetto's own bindings for Python serialise the same packets. */
+static void a_trace_of_perfetto_has_the_bytes_that_its_bindings_make(void **state)
+{
+    (void)state;
+    static const uint8_t want[] = {
+        0x0a, 0x10, 0x50, 0x01, 0x68, 0x01, 0xe2, 0x03, 0x09, 0x08, 0x01, 0x1a, 0x05, 0x08, 0x01, 0x32, 0x01,
+        0x54, 0x0a, 0x12, 0x50, 0x01, 0xe2, 0x03, 0x0d, 0x08, 0x02, 0x22, 0x07, 0x08, 0x01, 0x10, 0x02, 0x2a,
+        0x01, 0x4e, 0x28, 0x01, 0x0a, 0x1e, 0x40, 0xac, 0x02, 0x50, 0x01, 0x5a, 0x17, 0x22, 0x05, 0x20, 0x03,
+        0x52, 0x01, 0x63, 0x48, 0x01, 0x58, 0x02, 0xb2, 0x01, 0x05, 0x62, 0x61, 0x74, 0x6f, 0x6e, 0xba, 0x01,
+        0x01, 0x6d, 0x0a, 0x0b, 0x40, 0xe8, 0x07, 0x50, 0x01, 0x5a, 0x04, 0x48, 0x02, 0x58, 0x02};
+    static const char *const tracks[] = {"N"}, *const kinds[] = {"m"};
+    static const tool_timeline_span one = {0, 0, 3, -1, 300, 1000};
+    const tool_timeline t = {.title = "T", .subtitle = "", .unit = "c",  .track = tracks, .kind = kinds,
+                             .tracks = 1,  .kinds = 1,     .span = &one, .spans = 1};
+    char path[64];
+    bt_buf buf;
+    snprintf(path, sizeof path, "/tmp/baton_timeline_%d.pftrace", (int)getpid());
+    assert_int_equal(tool_timeline_write(path, &t, NULL), BT_OK);
+    bt_buf_init(&buf, 1 << 20);
+    assert_int_equal(bt_file_read(&buf, path, NULL), BT_OK);
+    unlink(path);
+    assert_int_equal(buf.len, sizeof want);
+    assert_memory_equal(buf.data, want, sizeof want);
+    bt_buf_done(&buf);
+}
+
 static void refuses_what_it_cannot_write_and_says_what_to_do(void **state)
 {
     (void)state;
@@ -110,6 +197,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_trace_is_events_in_microseconds_on_named_threads),
         cmocka_unit_test(a_page_holds_its_data_and_nothing_in_it_ends_the_script),
+        cmocka_unit_test(every_event_keeps_the_rules_of_the_format),
+        cmocka_unit_test(a_trace_of_perfetto_has_the_bytes_that_its_bindings_make),
         cmocka_unit_test(refuses_what_it_cannot_write_and_says_what_to_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
