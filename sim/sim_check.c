@@ -48,7 +48,8 @@ void sim_check_counted(sim_world *w, const sim_item *it)
 static void check_grants(sim_world *w, uint32_t self)
 {
     const sim_process *p = &w->processes[self];
-    for (uint32_t i = 0; p->dc && i < p->dc->cfg.links_max; i++) {
+    for (int64_t i = p->dc ? bt_order_first(&p->dc->peers, 0) : BT_ORDER_NONE; i >= 0;
+         i = bt_order_next(&p->dc->peers, i)) {
         const dc_link *l = &p->dc->links[i];
         const uint32_t from = l->in_use ? sim_process_by_incarnation(w, &l->peer) : UINT32_MAX;
         if (from == UINT32_MAX) continue;
@@ -64,12 +65,15 @@ static void check_grants(sim_world *w, uint32_t self)
                        self, (unsigned long long)l->grant.granted_bytes, from, (unsigned long long)sent,
                        (unsigned long long)l->grant.window_bytes);
     }
-    for (uint32_t i = 0; p->pf && i < p->pf->cfg.links_max; i++) {
+    for (int64_t i = p->pf ? bt_order_first(&p->pf->peers, 0) : BT_ORDER_NONE; i >= 0;
+         i = bt_order_next(&p->pf->peers, i)) {
         const pf_link *l = &p->pf->links[i];
         const uint32_t to = l->state == PF_LINK_OPEN ? sim_process_by_incarnation(w, &l->decode) : UINT32_MAX;
-        for (uint32_t k = 0; to != UINT32_MAX && k < w->processes[to].dc->cfg.links_max; k++) {
-            const dc_link *d = &w->processes[to].dc->links[k];
-            if (!d->in_use || !bt_incarnation_equal(&d->peer, &p->self)) continue;
+        const dc_brain *decode = to == UINT32_MAX ? NULL : w->processes[to].dc;
+        const int64_t k =
+            decode ? bt_order_from(&decode->peers, 0, bt_incarnation_key(&p->self)) : BT_ORDER_NONE;
+        if (k >= 0 && bt_incarnation_equal(&decode->links[k].peer, &p->self)) {
+            const dc_link *d = &decode->links[k];
             if (d->peer_epoch < l->epoch)
                 sim_broken(w, "credit: node %u is in epoch %llu of its link to %u, which knows %llu", self,
                            (unsigned long long)l->epoch, to, (unsigned long long)d->peer_epoch);

@@ -108,7 +108,7 @@ static void on_answer(sim_world *w, uint32_t self, const gw_action *a)
 void sim_gateway_step(sim_world *w, uint32_t self, const gw_event *ev)
 {
     sim_process *p = &w->processes[self];
-    bt_random random = sim_random(w);
+    bt_random random = sim_random(w, ev->type == GW_EV_SUBMIT);
     gw_actions acts = gw_brain_step(p->gw, ev, w->now_us, &random);
     w->steps++;
     for (size_t i = 0; i < acts.len; i++) {

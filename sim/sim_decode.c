@@ -112,7 +112,7 @@ static void step(sim_world *w, uint32_t self, const dc_event *ev, const block *i
     size_t len = 1;
     pending[0] = *ev;
     for (size_t i = 0; i < len; i++) {
-        bt_random random = sim_random(w);
+        bt_random random = sim_random(w, pending[i].type == DC_EV_CONTROL);
         dc_actions acts = dc_brain_step(p->dc, &pending[i], w->now_us, &random);
         w->steps++;
         for (size_t k = 0; k < acts.len; k++) {

@@ -111,6 +111,7 @@ void sim_net_set_faults(sim_net *n, const sim_faults *f)
 void sim_net_stream(sim_net *n, uint32_t process) { n->stream = process; }
 static uint64_t stream_seed(const sim_net *n) { return n->seed ^ (uint64_t)(n->stream + 1) << 48; }
 uint64_t sim_net_draw(sim_net *n) { return bt_rng_u64(stream_seed(n), n->draws[n->stream]++); }
+void sim_net_skip(sim_net *n, uint64_t draws) { n->draws[n->stream] += draws; }
 double sim_net_chance(sim_net *n) { return bt_rng_uniform(stream_seed(n), n->draws[n->stream]++); }
 
 int64_t sim_net_cut_until_us(const sim_net *n, uint32_t from, uint32_t to)

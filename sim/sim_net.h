@@ -71,7 +71,8 @@ void sim_net_set_faults(sim_net *n, const sim_faults *faults);
 /* Whose stream the draws come from, from now on: 0 .. processes - 1, or `processes` for the outside. */
 void sim_net_stream(sim_net *n, uint32_t process);
 uint64_t sim_net_draw(sim_net *n);
-double sim_net_chance(sim_net *n); /* [0, 1) */
+void sim_net_skip(sim_net *n, uint64_t draws); /* as if so many were drawn that nobody looks at */
+double sim_net_chance(sim_net *n);             /* [0, 1) */
 
 /* What `from` sends to `to` is lost until then, on both channels; holds: it waits and arrives afterwards. */
 void sim_net_cut(sim_net *n, uint32_t from, uint32_t to, int64_t until_us, bool holds);

@@ -25,7 +25,12 @@ void sim_trace(sim_world *w, const char *fmt, ...)
     fputc('\n', w->o.trace);
 }
 
-bt_random sim_random(sim_world *w) { return (bt_random){{sim_net_draw(w->net), sim_net_draw(w->net)}}; }
+bt_random sim_random(sim_world *w, bool is_looked_at)
+{
+    if (is_looked_at) return (bt_random){{sim_net_draw(w->net), sim_net_draw(w->net)}};
+    sim_net_skip(w->net, 2);
+    return (bt_random){{0, 0}};
+}
 
 uint32_t sim_process_by_incarnation(const sim_world *w, const bt_incarnation *who)
 {

@@ -120,7 +120,8 @@ struct sim_world {
  * beside them sim_prefill.c and sim_clients.c; sim_world.c on top. */
 void sim_broken(sim_world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void sim_trace(sim_world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-bt_random sim_random(sim_world *w);
+/* Of a step. Where the brain looks at none, none are computed, and the stream goes on as if they were. */
+bt_random sim_random(sim_world *w, bool is_looked_at);
 uint32_t sim_rule_of(const sim_world *w, uint32_t process);                         /* by which it computes prompts */
 uint32_t sim_process_by_incarnation(const sim_world *w, const bt_incarnation *who); /* UINT32_MAX: nobody */
 /* sim_check.c: what must hold. */

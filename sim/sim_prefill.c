@@ -280,7 +280,7 @@ void sim_prefill_step(sim_world *w, uint32_t self, const pf_event *ev)
     size_t len = 1;
     pending[0] = *ev;
     for (size_t i = 0; i < len; i++) {
-        bt_random random = sim_random(w);
+        bt_random random = sim_random(w, false);
         pf_actions acts = pf_brain_step(p->pf, &pending[i], w->now_us, &random);
         w->steps++;
         for (size_t k = 0; k < acts.len; k++) {
