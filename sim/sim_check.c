@@ -98,6 +98,7 @@ void sim_check_sent(sim_world *w, const sim_item *it)
 
 void sim_check_gone(sim_world *w, const sim_item *it)
 {
+    if (w->o.is_bare) return;
     sim_flight *f = flight_of(w, it);
     if (it->weight > 0 && is_of(f, it)) f->bytes -= it->weight;
 }
@@ -105,8 +106,10 @@ void sim_check_gone(sim_world *w, const sim_item *it)
 /* Rows go into pages of the very attempt that they were sent for, from the node that it was reserved for. */
 void sim_check_place(sim_world *w, uint32_t self, const dc_block *b)
 {
+    if (w->o.is_bare) return;
     const dc_brain *d = w->processes[self].dc;
-    const dc_record *r = dc_by_slot(d, b->slot);
+    const bt_attempt *a = bt_attempts_by_slot(&d->attempts, b->slot);
+    const dc_record *r = a ? &d->records[a - d->attempts.all] : NULL;
     if (!r) {
         sim_broken(w, "node %u places a block into a slot that nobody holds", self);
         return;
@@ -130,6 +133,7 @@ static sim_client *client_of(sim_world *w, const bt_request_ref *ref)
 
 void sim_check_told(sim_world *w, uint32_t to, const bt_msg *m)
 {
+    if (w->o.is_bare) return;
     sim_client *c = m->type == BT_MSG_RESERVE || m->type == BT_MSG_PREFILL ? client_of(w, &m->ref) : NULL;
     if (!c) return;
     if (c->told_life[to] == w->processes[to].life && c->told[to] > m->ref.attempt) return;
@@ -299,6 +303,7 @@ void sim_check_named(sim_world *w, uint32_t g, const bt_incarnation *node)
 /* A node has its time to be heard, after a cut too. */
 void sim_check_lost(sim_world *w, uint32_t g, const bt_incarnation *node)
 {
+    if (w->o.is_bare) return;
     const uint32_t k = sim_process_by_incarnation(w, node);
     const gw_node *n = gw_registry_find(gw_brain_registry(w->processes[g].gw), node);
     /* Heard in this very step: what was due came before the message, and since when it was silent is gone. */
@@ -383,6 +388,7 @@ static void keep_whole(sim_world *w, int64_t since, uint32_t g)
 
 void sim_check_breaking(sim_world *w)
 {
+    if (w->o.is_bare) return;
     const uint32_t nodes = w->o.gateways + w->o.prefills;
     for (uint32_t g = 0; g < w->o.gateways; g++) {
         note_heard(w, g);
@@ -394,6 +400,7 @@ void sim_check_breaking(sim_world *w)
 
 void sim_check_fail(sim_world *w, const sim_client *c, const gw_action *a)
 {
+    if (w->o.is_bare) return;
     const unsigned long long n = (unsigned long long)a->request;
     const gw_fail_kind kind = a->u.fail.kind;
     if (kind == GW_FAIL_CANCELLED && c->r.is_cut) return;
@@ -455,8 +462,8 @@ void sim_check_all(sim_world *w)
         const sim_process *p = &w->processes[i];
         if (!p->is_alive || p->is_stopped) continue;
         check_owners(w, i);
-        if (p->pf ? !bt_kv_book_is_sound(p->pf->book) : !dc_brain_is_sound(p->dc))
-            sim_broken(w, "the book of pages of node %u does not agree with itself", i);
+        if (p->pf ? !pf_brain_is_sound(p->pf) : !dc_brain_is_sound(p->dc))
+            sim_broken(w, "the books of node %u do not agree with themselves", i);
     }
     for (uint32_t g = 0; g < w->o.gateways; g++) {
         note_heard(w, g);

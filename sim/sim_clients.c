@@ -21,7 +21,8 @@ static void on_tokens(sim_world *w, sim_client *c, const gw_action *a)
     if (a->u.tokens.first_index != c->r.tokens)
         sim_broken(w, "request %llu got index %u when %u was next", (unsigned long long)a->request,
                    a->u.tokens.first_index, c->r.tokens);
-    for (uint32_t i = 0; i < a->u.tokens.ids_len; i++, c->r.tokens++) {
+    if (w->o.is_bare) c->r.tokens += a->u.tokens.ids_len;
+    for (uint32_t i = 0; !w->o.is_bare && i < a->u.tokens.ids_len; i++, c->r.tokens++) {
         for (unsigned k = 0; k < SIM_TOY_RULES; k++)
             if (c->r.tokens >= c->answers[k].len || a->u.tokens.ids[i] != c->answers[k].ids[c->r.tokens])
                 c->may &= ~(1u << k);
@@ -49,7 +50,7 @@ static void on_end(sim_world *w, sim_client *c, const gw_action *a)
     c->r.stats = a->u.done.stats;
     if (c->r.stats.completion_tokens != c->r.tokens)
         sim_broken(w, "request %llu is told a wrong usage", (unsigned long long)a->request);
-    if (c->r.is_cut) return;
+    if (c->r.is_cut || w->o.is_bare) return;
     for (unsigned k = 0; k < SIM_TOY_RULES; k++)
         if (c->may & 1u << k && c->r.tokens == c->answers[k].len && c->r.reason == c->answers[k].reason)
             return;
@@ -76,7 +77,7 @@ static void on_send(sim_world *w, uint32_t self, const gw_action *a)
         if (!c) return;
         if (m->ref.attempt > c->left) c->left_us = w->now_us;
         if (m->ref.attempt > c->left) c->left = m->ref.attempt;
-        if (to != UINT32_MAX && m->ref.attempt > c->aborted[to]) {
+        if (c->aborted && to != UINT32_MAX && m->ref.attempt > c->aborted[to]) {
             c->aborted_us[to] = w->now_us;
             c->aborted[to] = m->ref.attempt;
         }
@@ -198,6 +199,16 @@ static void draw_prompt(sim_world *w, sim_client *c)
                         : before->answers[before->may & 1 ? 0 : 1].ids[i - before->r.prompt_tokens];
 }
 
+/* What each node is told of it: for checks. */
+static bt_err note_nodes(const sim_world *w, sim_client *c)
+{
+    c->told = calloc(w->processes_len, sizeof *c->told);
+    c->told_life = calloc(w->processes_len, sizeof *c->told_life);
+    c->aborted = calloc(w->processes_len, sizeof *c->aborted);
+    c->aborted_us = calloc(w->processes_len, sizeof *c->aborted_us);
+    return c->told && c->told_life && c->aborted && c->aborted_us ? BT_OK : BT_ENOMEM;
+}
+
 uint64_t sim_world_submit(sim_world *w, uint32_t prompt_tokens, uint32_t max_tokens)
 {
     return sim_world_submit_to(w, 0, prompt_tokens, max_tokens);
@@ -222,13 +233,11 @@ uint64_t sim_world_submit_to(sim_world *w, uint32_t gateway, uint32_t prompt_tok
                       .may_be_refused = p->is_draining || gw_brain_queued(p->gw) >= w->o.queue_max,
                       .seed = sim_net_draw(w->net), .life = p->life};
     c->ids = malloc(prompt_tokens * sizeof *c->ids);
-    c->told = calloc(w->processes_len, sizeof *c->told);
-    c->told_life = calloc(w->processes_len, sizeof *c->told_life);
-    c->aborted = calloc(w->processes_len, sizeof *c->aborted);
-    c->aborted_us = calloc(w->processes_len, sizeof *c->aborted_us);
-    if (!c->ids || !c->told || !c->told_life || !c->aborted || !c->aborted_us) return 0;
+    if (!c->ids || (!w->o.is_bare && note_nodes(w, c) < 0)) return 0;
     draw_prompt(w, c);
-    for (uint32_t k = 0; k < (w->o.rules > 1 ? SIM_TOY_RULES : 1); k++)
+    /* Later prompts may go on with answers. */
+    for (uint32_t k = 0; (!w->o.is_bare || w->o.prefixes > 0) && k < (w->o.rules > 1 ? SIM_TOY_RULES : 1);
+         k++)
         if (expect(c, k) < 0) return 0;
     gw_submit s = {.request = w->clients_len,
                    .ids = c->ids,

@@ -1,5 +1,6 @@
 /* The shell of a simulated decode node: its brain, its bulk socket, its pages, its worker (sim_worker.c). */
 #include "kv/kv_header.h"
+#include "sim/sim_bare.h"
 #include "sim/sim_node.h"
 
 #include <string.h>
@@ -35,11 +36,12 @@ static bool place(sim_world *w, sim_process *p, const dc_block *b, const block *
         memcpy(row + 4, in->body + (b->token_count + i) * 4, 4);
         if (!sim_pages_write(p->pages, b->slot, b->layer, b->token_begin + i, row))
             sim_broken(w, "PLACE writes a page that another slot has too");
+        if (w->o.is_bare) continue;
         const uint8_t *lies = sim_pages_row(p->pages, b->slot, b->layer, b->token_begin + i);
         memcpy(placed + i * 4, lies, 4);
         memcpy(placed + (b->token_count + i) * 4, lies + 4, 4);
     }
-    return bt_kv_header_check_body(&in->header, placed, b->bytes, NULL) == BT_OK;
+    return w->o.is_bare || bt_kv_header_check_body(&in->header, placed, b->bytes, NULL) == BT_OK;
 }
 
 /* Pages that a running sequence must not lose, and what the brain's count says is there. */
@@ -122,7 +124,7 @@ static void step(sim_world *w, uint32_t self, const dc_event *ev, const block *i
         }
         p->due_us = dc_brain_due_us(p->dc);
         const uint32_t used = sim_pages_used(p->pages);
-        if (dc_brain_load(p->dc).pages_used != used)
+        if (!w->o.is_bare && dc_brain_load(p->dc).pages_used != used)
             sim_broken(w, "a decode node's brain counts other pages than the %u that are held", used);
     }
 }
@@ -141,8 +143,10 @@ static void on_block(sim_world *w, uint32_t self, const sim_item *it)
     sim_process *p = &w->processes[self];
     block in;
     bt_fault fault;
-    if (it->len < BT_KV_HEADER_BYTES ||
-        bt_kv_header_decode(&in.header, it->bytes, BT_KV_HEADER_BYTES, &fault) < 0) {
+    if (w->o.is_bare) {
+        sim_bare_get_header(&in.header, it->bytes);
+    } else if (it->len < BT_KV_HEADER_BYTES ||
+               bt_kv_header_decode(&in.header, it->bytes, BT_KV_HEADER_BYTES, &fault) < 0) {
         sim_broken(w, "a block header does not decode");
         return;
     }

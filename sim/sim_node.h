@@ -16,6 +16,8 @@ typedef struct sim_run { /* a slot's work in an engine */
     uint32_t chunk_begin, layer;                     /* prefill */
     bool has_first;                                  /* prefill: COMPUTED was said, the digest not yet */
     uint32_t prompt_tokens, max_tokens, known, rows; /* decode: tokens of the answer, rows in place */
+    uint64_t digest;                                 /* decode, bare: of the first digest_rows rows */
+    uint32_t digest_rows;
 } sim_run;
 
 typedef struct sim_kv sim_kv; /* a prefill node's pages and who reads and writes them: sim_prefill.c */

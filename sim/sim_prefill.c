@@ -1,6 +1,7 @@
 /* The shell of a simulated prefill node: its brain, its bulk sockets, a toy worker that makes KV chunk by
  * chunk, layer by layer, in the pages that the brain says; what is sent is read out of them. */
 #include "kv/kv_header.h"
+#include "sim/sim_bare.h"
 #include "sim/sim_node.h"
 
 #include <stdlib.h>
@@ -67,7 +68,7 @@ static void hold_pages(sim_world *w, uint32_t self, const pf_action *a)
                    a->u.compute.from_row, len);
         return;
     }
-    for (uint32_t s = 0; s < kv->slots; s++)
+    for (uint32_t s = 0; !w->o.is_bare && s < kv->slots; s++)
         for (uint32_t i = 0; i < kv->lens[s]; i++)
             for (uint32_t k = own; k < len; k++)
                 if (table_of(kv, s)[i] == a->u.compute.pages[k])
@@ -134,9 +135,11 @@ static void send_block(sim_world *w, uint32_t self, const sim_route *route, cons
     for (uint32_t t = 0; t < b->token_count; t++)
         hashes[t] = *row_of(p->kv, b->slot, b->token_begin + t, b->layer);
     sim_toy_body(frame + BT_KV_HEADER_BYTES, hashes, b->layer, 0, b->token_count);
-    bt_kv_header_digest(h.digest, &h, frame + BT_KV_HEADER_BYTES);
     bt_fault fault;
-    if (bt_kv_header_encode(frame, &h, &fault) < 0) sim_broken(w, "block header: %s", fault.text);
+    if (w->o.is_bare) sim_bare_put_header(frame, &h);
+    else bt_kv_header_digest(h.digest, &h, frame + BT_KV_HEADER_BYTES);
+    if (!w->o.is_bare && bt_kv_header_encode(frame, &h, &fault) < 0)
+        sim_broken(w, "block header: %s", fault.text);
     sim_item it = {.from = self, .to = route->process, .channel = SIM_BLOCK, .epoch = b->epoch,
                    .end = b->end_bytes};
     it.is_astray = !bt_incarnation_equal(&b->decode, &w->processes[route->process].self);

@@ -1,5 +1,6 @@
 /* What the shells of all simulated processes do alike: send packets, and end a step. See sim_node.h. */
 #include "kv/kv_header.h"
+#include "sim/sim_bare.h"
 #include "sim/sim_node.h"
 
 #include <stdlib.h>
@@ -34,15 +35,15 @@ void sim_send(sim_world *w, const sim_item *packet, const uint8_t *bytes, size_t
     const bool is_of_link = it.channel == SIM_BLOCK && !it.is_astray;
     if (is_of_link && w->o.forge_ratio == 0)
         it.weight = len - BT_KV_HEADER_BYTES; /* what is forged gives credit, too */
-    if (is_of_link) sim_check_counted(w, &it);
-    if (sim_net_send(w->net, w->now_us, &it, bytes, len) == BT_OK)
+    if (is_of_link && !w->o.is_bare) sim_check_counted(w, &it);
+    if (sim_net_send(w->net, w->now_us, &it, bytes, len) == BT_OK && !w->o.is_bare)
         sim_check_sent(w, &it); /* out of memory: as lost */
 }
 
 void sim_say(sim_world *w, uint32_t from, uint32_t to, sim_channel channel, const uint8_t socket[16],
              const bt_msg *m)
 {
-    size_t max = bt_msg_encoded_max(m), len = 0;
+    size_t max = w->o.is_bare ? sim_bare_bytes(m) : bt_msg_encoded_max(m), len = max;
     bt_fault fault;
     if (max > w->frame_cap) {
         uint8_t *frame = realloc(w->frame, max);
@@ -50,11 +51,13 @@ void sim_say(sim_world *w, uint32_t from, uint32_t to, sim_channel channel, cons
         w->frame = frame;
         w->frame_cap = max;
     }
-    if (bt_msg_encode(&len, w->frame, w->frame_cap, m, &fault) < 0) {
+    if (w->o.is_bare) {
+        sim_bare_pack(w->frame, m);
+    } else if (bt_msg_encode(&len, w->frame, w->frame_cap, m, &fault) < 0) {
         sim_broken(w, "%s cannot be encoded: %s", bt_msg_type_name(m->type), fault.text);
         return;
     }
-    if (channel == SIM_CONTROL && from >= w->o.gateways) sim_check_said(w, from, m);
+    if (channel == SIM_CONTROL && from >= w->o.gateways && !w->o.is_bare) sim_check_said(w, from, m);
     sim_item it = {.from = from, .to = to, .channel = channel};
     if (socket) memcpy(it.socket, socket, 16);
     sim_send(w, &it, w->frame, len);
@@ -79,7 +82,7 @@ void sim_after(sim_world *w, uint32_t who)
 {
     sim_process *p = &w->processes[who];
     if (p->is_alive && !p->is_stopped) {
-        sim_check_process(w, who);
+        if (!w->o.is_bare) sim_check_process(w, who);
         set_wake(w, p);
     }
     sim_net_stream(w->net, w->processes_len);

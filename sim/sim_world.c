@@ -2,6 +2,7 @@
 #include "sim/sim_world.h"
 #include "base/rng.h"
 #include "kv/kv_header.h"
+#include "sim/sim_bare.h"
 #include "sim/sim_node.h"
 
 #include <stdlib.h>
@@ -191,6 +192,9 @@ static void on_fault(void *ud, const sim_item *it, sim_fault_kind kind, uint64_t
 
 bt_err sim_world_new(sim_world **ret, const sim_options *o)
 {
+    const sim_faults *f = &o->faults;
+    if (o->is_bare && (f->corrupt_ratio > 0 || f->block_corrupt_ratio > 0 || o->forge_ratio > 0))
+        return BT_EARG;
     sim_world *w = calloc(1, sizeof *w);
     if (!w) return BT_ENOMEM;
     w->o = *o;
@@ -394,7 +398,8 @@ static void trace_packet(sim_world *w, const sim_item *it, const bt_msg *m)
 {
     if (it->channel == SIM_BLOCK) {
         bt_kv_header h;
-        if (bt_kv_header_decode(&h, it->bytes, BT_KV_HEADER_BYTES, NULL) == BT_OK)
+        if (w->o.is_bare) sim_bare_get_header(&h, it->bytes);
+        if (w->o.is_bare || bt_kv_header_decode(&h, it->bytes, BT_KV_HEADER_BYTES, NULL) == BT_OK)
             sim_trace(w, "%u -> %u BLOCK %llu.%u layer %u tokens %u+%u", it->from, it->to,
                       (unsigned long long)h.number, h.attempt, h.layer, h.token_begin, h.token_count);
     } else if (m->type == BT_MSG_TOKENS) {
@@ -423,7 +428,9 @@ static void take_packet(sim_world *w, const sim_item *it)
 {
     bt_msg m = {0};
     bt_fault fault;
-    if (it->channel == SIM_BLOCK) {
+    if (w->o.is_bare) {
+        if (it->channel != SIM_BLOCK) sim_bare_open(&m, it->bytes);
+    } else if (it->channel == SIM_BLOCK) {
         bt_kv_header h;
         const bool is_legal = it->len >= BT_KV_HEADER_BYTES &&
                               bt_kv_header_decode(&h, it->bytes, BT_KV_HEADER_BYTES, &fault) == BT_OK &&
@@ -537,7 +544,7 @@ static bool advance(sim_world *w, int64_t until_us)
     sim_after(w, who);
     if (w->now_us >= w->look_us) {
         w->look_us = w->now_us + LOOK_US;
-        sim_check_all(w);
+        if (!w->o.is_bare) sim_check_all(w);
     }
     return true;
 }

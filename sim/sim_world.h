@@ -11,7 +11,7 @@
  * network and toy engines. Every message is encoded, carried as bytes and decoded; every block has its real
  * header and digest. The world plays all clients and checks at every action that it keeps its promise: the
  * right tokens, each once, in order, and exactly one final answer a request; and what sim_check.c lists. The first
- * broken promise is kept as text. The same options and calls give the same run. */
+ * broken promise is kept as text. With is_bare none of that is done. The same options and calls give the same run. */
 typedef struct sim_options {
     uint64_t seed;
     uint32_t gateways, prefills, decodes, slots; /* slots of each node */
@@ -33,7 +33,10 @@ typedef struct sim_options {
     gw_config gw;
     pf_config pf;
     dc_config dc; /* what is left of the brains' settings: times, policies, limits */
-    FILE *trace;  /* every event as a line; NULL: none */
+    /* Messages go as structs (sim_bare.h), blocks without digests, and nothing is checked: the same decisions, sooner.
+     * Not where bytes are corrupted or forged: BT_EARG. */
+    bool is_bare;
+    FILE *trace; /* every event as a line; NULL: none */
 } sim_options;
 /* 1 + 1 + 1 processes, 1 slot, 512 tokens, 64 pages of 64, growth 64, no swap store, queue 64, active 64, 64 KiB, one
  * rule, no faults, 0.1 to 2 ms of delay, inboxes of 1,000, no lateness, 15 s to accept, the brains' own defaults. */
@@ -53,7 +56,7 @@ typedef struct sim_request {
 } sim_request;
 
 typedef struct sim_world sim_world;
-bt_err sim_world_new(sim_world **ret, const sim_options *o);
+bt_err sim_world_new(sim_world **ret, const sim_options *o); /* BT_EARG, BT_ENOMEM */
 void sim_world_free(sim_world *w);
 
 /* ---- time: all of these stop at the first broken promise ---- */

@@ -5,7 +5,6 @@
 #include "engine/decode_batches.h"
 #include "engine/limits.h"
 #include "engine/package.h"
-#include "npu/compile/compile.h"
 #include "npu/run/exec.h"
 
 #include <stdlib.h>
@@ -97,7 +96,8 @@ bt_err bt_decode_check_want(const bt_obtain_want *want, const bt_model *m, bt_fa
 {
     bt_shapes shapes;
     if (want->package) return BT_OK;
-    const bt_err e = bt_shapes_parse(&shapes, want->shape_policy, bt_compile_usual_ctx(m), fault);
+    /* Of the longest context there may be: no shape of one token depends on it. */
+    const bt_err e = bt_shapes_parse(&shapes, want->shape_policy, m->hp.ctx, fault);
     return e < 0 ? e : bt_decode_batches_check(&shapes, fault);
 }
 

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/err.h"
+#include "base/prompt.h"
 #include "kv/kv_cover.h"
 #include "kv/kv_dtype.h"
 #include "sample/sample.h"
@@ -197,7 +198,8 @@ typedef bt_sample_logprob bt_msg_logprob; /* finite, not above 0; top never rise
 typedef struct bt_msg_reserve {
     uint32_t prompt_tokens, max_tokens; /* 1.. each; their sum is at most ctx_tokens */
     const int32_t *ids;
-    uint32_t ids_len; /* the whole prompt, ids_len == prompt_tokens: for penalties, drafts and local prefill */
+    uint32_t ids_len;        /* the whole prompt, ids_len == prompt_tokens: for penalties, drafts and local prefill */
+    bt_prompt_hashes hashes; /* as in bt_msg_prefill */
     const int32_t *generated;
     uint32_t generated_len;  /* tokens 0.. of an earlier attempt, to be replayed; 0: none; below max_tokens */
     bool is_local;           /* D prefills the prompt itself: no prefill node, no transfer */
@@ -224,7 +226,9 @@ typedef struct bt_msg_refused {
 } bt_msg_refused;
 typedef struct bt_msg_prefill {
     const int32_t *ids;
-    uint32_t ids_len; /* the whole prompt */
+    uint32_t ids_len;        /* the whole prompt */
+    bt_prompt_hashes hashes; /* does not travel: for worlds that hand messages over as they are, where ids may be NULL
+                              */
     bt_incarnation decode;
     bt_peer_key decode_key; /* who must answer at kv_endpoint */
     char kv_endpoint[BT_MSG_MAX_ENDPOINT_BYTES + 1];

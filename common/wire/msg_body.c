@@ -28,6 +28,8 @@ bool bt_msg_body_range(bt_msg_checker *c, const char *field, uint64_t value, uin
 
 bool bt_msg_body_ids(bt_msg_checker *c, const char *field, const int32_t *ids, size_t n)
 {
+    if (n > 0 && !ids)
+        return bt_msg_body_fail(c, "%s are not there: a prompt of hashes does not travel", field);
     for (size_t i = 0; i < n; i++)
         if (ids[i] < 0) return bt_msg_body_fail(c, "%s[%zu] is %d, must not be negative", field, i, ids[i]);
     return c->err == BT_OK;

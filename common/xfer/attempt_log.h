@@ -4,12 +4,16 @@
 
 /* What a node remembers of attempts that are over: the highest attempt of each of the last BT_ATTEMPT_LOG_LEN
  * requests. Late and repeated messages of these are recognised, so that no attempt runs twice and an aborted
- * one never starts. */
+ * one never starts. A request is found by a hash; zeroed, the log is empty. */
 enum { BT_ATTEMPT_LOG_LEN = 512 };
 typedef struct bt_attempt_log {
     bt_request_ref refs[BT_ATTEMPT_LOG_LEN];
+    uint16_t same[BT_ATTEMPT_LOG_LEN], buckets[BT_ATTEMPT_LOG_LEN]; /* chains of places + 1 */
     uint32_t len, next;
 } bt_attempt_log;
+
+/* Of a request, whatever the attempt: where a table by requests begins to look. */
+uint64_t bt_request_hash(const bt_request_ref *ref);
 
 /* The attempt of ref, and all lower ones, are over. */
 void bt_attempt_log_note(bt_attempt_log *log, const bt_request_ref *ref);

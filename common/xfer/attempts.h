@@ -1,5 +1,6 @@
 #ifndef BT_XFER_ATTEMPTS_H
 #define BT_XFER_ATTEMPTS_H
+#include "base/order.h"
 #include "xfer/attempt_log.h"
 
 /* The attempts that a node holds: what each has in any node, and the slots that they occupy. Pure; a part of both node
@@ -11,7 +12,11 @@
  *
  *   FREE --_take--> a state of the node's own --> STOPPING or REPORTING --_bury--> OVER --next step, _clear--> FREE
  *
- * Whoever looks through them does so in their order, so that a run depends on its events alone. */
+ * Whoever looks through them does so in their order, so that a run depends on its events alone.
+ *
+ * No step of a brain looks at all of them. What is free, what is over, which request is meant and what is due next are
+ * found by orders and a hash. What a brain may have changed in a step is noted (_touch), so that it can put its own
+ * orders right before it reads them. */
 enum { BT_NO_SLOT = UINT32_MAX };
 
 enum {
@@ -22,11 +27,22 @@ enum {
     BT_ATTEMPT_OWN,       /* the first of the node's own states: it is at work, and holds a slot */
 };
 
+/* A process as a key of an order. */
+static inline bt_order_key bt_incarnation_key(const bt_incarnation *who)
+{
+    bt_order_key k;
+    __builtin_memcpy(&k.hi, who->bytes, sizeof k.hi);
+    __builtin_memcpy(&k.lo, who->bytes + sizeof k.hi, sizeof k.lo);
+    return k;
+}
+
 typedef struct bt_attempt {
     unsigned state;
     uint32_t slot; /* BT_NO_SLOT: none */
     bt_request_ref ref;
     int64_t lease_end_us;
+    uint32_t same; /* the next of its chain in by_ref, + 1 */
+    bool is_touched;
 } bt_attempt;
 
 typedef struct bt_attempts {
@@ -34,9 +50,17 @@ typedef struct bt_attempts {
     uint32_t len;
     uint32_t end; /* from here on all are FREE */
     bt_attempt **by_slot;
-    uint32_t slots;     /* who holds it; NULL: nobody */
-    bt_attempt_log log; /* of those that are over */
+    uint32_t slots;                /* who holds it; NULL: nobody */
+    uint32_t slots_end;            /* from here on nobody ever held one */
+    bt_attempt_log log;            /* of those that are over */
+    uint32_t here, held;           /* how many are anybody's; how many of these hold a slot */
+    uint32_t *by_ref, by_ref_mask; /* those that are here, by owner and number: chains of places + 1 */
+    bt_order idle;                 /* BT_ATTEMPTS_FREE (below end), BT_ATTEMPTS_OVER */
+    bt_order idle_slots;           /* below slots_end */
+    bt_order due;                  /* private, see below */
+    uint32_t *touched, touched_len;
 } bt_attempts;
+enum { BT_ATTEMPTS_FREE, BT_ATTEMPTS_OVER };
 
 /* slots: 1..1024. All are free, attempts and slots. BT_ENOMEM. */
 bt_err bt_attempts_new(bt_attempts *t, uint32_t slots);
@@ -66,10 +90,21 @@ void bt_attempts_clear(bt_attempts *t, bt_attempt *a); /* an OVER one, in the ne
 static inline bool bt_attempt_is_here(const bt_attempt *a) { return a->state > BT_ATTEMPT_OVER; }
 static inline bool bt_attempt_is_wanted(const bt_attempt *a) { return a->state > BT_ATTEMPT_STOPPING; }
 
+bt_attempt *bt_attempts_over(const bt_attempts *t); /* one that is OVER; NULL: none is */
+
+/* Notes that a may change; _touched gives each that was noted once, and forgets it; NULL: no more. */
+void bt_attempts_touch(bt_attempts *t, bt_attempt *a);
+bt_attempt *bt_attempts_touched(bt_attempts *t);
+
+/* When something is due for a; BT_STEP_NEVER: nothing is. What is due by now_us becomes ripe; then _next_ripe gives
+ * those, each once, in their order; NULL: no more. Meanwhile no due time is set. */
+void bt_attempts_set_due(bt_attempts *t, const bt_attempt *a, int64_t due_us);
+void bt_attempts_ripen(bt_attempts *t, int64_t now_us);
+bt_attempt *bt_attempts_next_ripe(bt_attempts *t);
+int64_t bt_attempts_due_us(const bt_attempts *t); /* when the next one is due; BT_STEP_NEVER */
+
 void bt_attempt_renew(bt_attempt *a, int64_t now_us, uint32_t lease_ms);
 bool bt_attempt_is_expired(const bt_attempt *a, int64_t now_us);
-int64_t bt_attempts_due_us(const bt_attempts *t); /* when the first lease ends; BT_STEP_NEVER: none runs */
-
 bt_load bt_attempts_load(const bt_attempts *t);                             /* slots and leases; the rest is zero */
 void bt_attempts_load_device(bt_load *load, const bt_msg_device_work *sum); /* what all work so far would have taken */
 #endif

@@ -85,9 +85,8 @@ void dc_attempt_bury(dc_brain *b, dc_record *r)
 
 void dc_attempt_reap(dc_brain *b)
 {
-    for (uint32_t i = 0; i < b->attempts.end; i++) {
-        dc_record *r = &b->records[i];
-        if (r->a->state != BT_ATTEMPT_OVER) continue;
+    for (bt_attempt *a; (a = bt_attempts_over(&b->attempts));) {
+        dc_record *r = &b->records[a - b->attempts.all];
         bt_xfer_recv_done(&r->recv);
         free(r->block);
         bt_attempts_clear(&b->attempts, r->a);

@@ -22,9 +22,8 @@ static bt_msg *to_peer(dc_brain *b, const bt_incarnation *peer, bt_msg_type type
 
 static dc_link *link_of(dc_brain *b, const bt_incarnation *peer)
 {
-    for (uint32_t i = 0; i < b->cfg.links_max; i++)
-        if (b->links[i].in_use && bt_incarnation_equal(&b->links[i].peer, peer)) return &b->links[i];
-    return NULL;
+    const int64_t at = bt_order_from(&b->peers, 0, bt_incarnation_key(peer));
+    return at >= 0 && bt_incarnation_equal(&b->links[at].peer, peer) ? &b->links[at] : NULL;
 }
 
 static void say_reject(dc_brain *b, const bt_incarnation *peer, bt_err code, const char *text)
@@ -41,6 +40,7 @@ static void open_link(dc_brain *b, dc_link *l, const bt_msg *m)
     *l = (dc_link){.in_use = true,        .peer = m->from,
                    .epoch = ++b->epochs,  .peer_epoch = h->link_epoch,
                    .heard_us = b->now_us, .class = bt_hash64(h->exactness, strlen(h->exactness))};
+    bt_order_put(&b->peers, 0, (uint32_t)(l - b->links), bt_incarnation_key(&l->peer));
     bt_xfer_grant_open(&l->grant, b->cfg.window_bytes > least ? b->cfg.window_bytes : least);
 }
 

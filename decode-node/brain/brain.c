@@ -106,7 +106,8 @@ static void on_control(dc_brain *b, uint32_t gate, const bt_msg *m)
 
 static void expire(dc_brain *b)
 {
-    for (dc_record *r = NULL; (r = dc_next(b, r));) {
+    bt_attempts_ripen(&b->attempts, b->now_us);
+    for (dc_record *r; (r = dc_touch(b, bt_attempts_next_ripe(&b->attempts)));) {
         if (!bt_attempt_is_wanted(r->a)) continue;
         if (bt_attempt_is_expired(r->a, b->now_us) && !BT_BREAK(lease_ignored)) {
             b->n.leases_ended++;
@@ -117,21 +118,14 @@ static void expire(dc_brain *b)
         if (dc_memory_waits(r) && b->now_us - r->want_us >= b->cfg.preempted_us)
             dc_preempt_give_up(b, r, BT_EAGAIN, "preempted: waited too long for KV memory of this node");
     }
+    dc_orders_settle(b); /* heartbeats tell the load */
     bt_gates_tick(&b->gates, b->now_us);
 }
 
-static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
-
 int64_t dc_brain_due_us(const dc_brain *b)
 {
-    int64_t due = bt_gates_due_us(&b->gates);
-    if (b->gates.left) return due;
-    if (!BT_BREAK(lease_ignored)) due = earlier(due, bt_attempts_due_us(&b->attempts));
-    for (const dc_record *r = NULL; (r = dc_next(b, r));) {
-        if (dc_attempt_wants_resend(r)) due = earlier(due, r->resend_us);
-        if (dc_memory_waits(r)) due = earlier(due, r->want_us + b->cfg.preempted_us);
-    }
-    return due;
+    const int64_t due = bt_gates_due_us(&b->gates), own = bt_attempts_due_us(&b->attempts);
+    return b->gates.left || due < own ? due : own;
 }
 
 static void leave(dc_brain *b, const char *text)
@@ -220,8 +214,8 @@ bt_err dc_brain_new(dc_brain **ret, const dc_config *c, bt_fault *fault)
     const uint32_t longest =
         (uint32_t)(((uint64_t)c->hello.ctx_tokens + c->page_tokens - 1) / c->page_tokens);
     bt_err e = bt_kv_book_new(&b->book, c->pages_total, c->page_tokens, c->slots,
-                              longest < c->pages_total ? longest : c->pages_total, fault);
-    if (e == BT_OK && (!b->records || !b->links || !b->acts))
+                              longest < c->pages_total ? longest : c->pages_total, c->prompts, fault);
+    if (e == BT_OK && (!b->records || !b->links || !b->acts || dc_orders_new(b) < 0))
         e = bt_fail(fault, BT_ENOMEM, "decode node: out of memory");
     if (e < 0) {
         dc_brain_free(b);
@@ -240,6 +234,7 @@ void dc_brain_free(dc_brain *b)
         free(b->records[i].block);
     }
     bt_attempts_free(&b->attempts);
+    dc_orders_free(b);
     free(b->records);
     bt_kv_book_free(b->book);
     free(b->links);
@@ -255,10 +250,8 @@ bt_load dc_brain_load(const dc_brain *b)
     load.pages_cached = bt_kv_book_cached(b->book);
     load.rss_bytes = b->rss_bytes;
     bt_attempts_load_device(&load, &b->device);
-    for (const dc_record *r = NULL; (r = dc_next(b, r));) {
-        load.reservations += r->a->state == DC_RESERVED;
-        load.queued += dc_memory_waits(r);
-    }
+    load.reservations = b->reserved;
+    load.queued = b->waiting_len;
     return load;
 }
 
@@ -268,4 +261,4 @@ void dc_brain_set_rss(dc_brain *b, uint64_t rss_bytes) { b->rss_bytes = rss_byte
 void dc_brain_set_role_may(dc_brain *b, bt_role_may may) { b->gates.role_may = may; }
 bool dc_brain_is_welcome(const dc_brain *b) { return bt_gates_is_welcome(&b->gates); }
 const dc_counters *dc_brain_counters(const dc_brain *b) { return &b->n; }
-bool dc_brain_is_sound(const dc_brain *b) { return bt_kv_book_is_sound(b->book); }
+bool dc_brain_is_sound(const dc_brain *b) { return bt_kv_book_is_sound(b->book) && dc_orders_agree(b); }

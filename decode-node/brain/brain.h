@@ -48,6 +48,7 @@ typedef struct dc_config {
     uint32_t gateways;  /* 1..BT_GATES_MAX control links, addressed by index */
     uint32_t slots;     /* attempts at once, 1..1024 */
     uint32_t pages_total, page_tokens; /* page_tokens: a multiple of 16, at most 256 */
+    bt_prompt_by prompts;              /* what beginnings of prompts are known by: ids; hashes in simulations */
     uint32_t growth_tokens;            /* counted for each sequence beside its prompt */
     uint32_t swap_pages;               /* of the swap store; 0: there is none */
     bool can_prefill;                  /* then hello.prefill_exactness names the class */
@@ -183,8 +184,8 @@ typedef struct dc_action {
         uint32_t slot; /* DROP_SWAP, STOP */
         struct {
             uint32_t slot;
-            const int32_t *prompt;
-            uint32_t prompt_tokens; /* lives until STOPPED or ENDED */
+            const int32_t *prompt; /* lives until STOPPED or ENDED; NULL: it has hashes alone */
+            uint32_t prompt_tokens;
             const int32_t *ids;
             uint32_t ids_len;     /* tokens 0.. that are known; until the next step */
             uint32_t rows;        /* 0 .. prompt_tokens + ids_len - 1 */

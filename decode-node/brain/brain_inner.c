@@ -24,16 +24,22 @@ dc_record *dc_next(const dc_brain *b, const dc_record *r)
     return of(b, bt_attempts_next(&b->attempts, r ? r->a : NULL));
 }
 
-dc_record *dc_find(const dc_brain *b, const bt_request_ref *ref)
+dc_record *dc_touch(dc_brain *b, bt_attempt *a)
 {
-    return of(b, bt_attempts_find(&b->attempts, ref));
+    if (a) bt_attempts_touch(&b->attempts, a);
+    return of(b, a);
 }
-dc_record *dc_by_slot(const dc_brain *b, uint32_t slot)
+
+dc_record *dc_find(dc_brain *b, const bt_request_ref *ref)
 {
-    return of(b, bt_attempts_by_slot(&b->attempts, slot));
+    return dc_touch(b, bt_attempts_find(&b->attempts, ref));
 }
-dc_record *dc_unused(const dc_brain *b) { return of(b, bt_attempts_unused(&b->attempts)); }
+dc_record *dc_by_slot(dc_brain *b, uint32_t slot)
+{
+    return dc_touch(b, bt_attempts_by_slot(&b->attempts, slot));
+}
+dc_record *dc_unused(dc_brain *b) { return dc_touch(b, bt_attempts_unused(&b->attempts)); }
 dc_record *dc_abort(dc_brain *b, const bt_request_ref *ref)
 {
-    return of(b, bt_attempts_abort(&b->attempts, ref));
+    return dc_touch(b, bt_attempts_abort(&b->attempts, ref));
 }

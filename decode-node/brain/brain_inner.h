@@ -13,6 +13,7 @@
  *   brain_inner.c   making actions, finding attempts
  *   memory.c        KV pages and the swap store
  *   attempt.c       the life of an attempt, and what its owner is told
+ *   orders.c        who waits, who is youngest, what is due: so that no step looks at all attempts
  *   reserve.c       reservations
  *   preempt.c       who waits for pages, who must give them up
  *   work.c          what the worker says
@@ -32,7 +33,7 @@ typedef struct dc_record {
     bt_xfer_recv recv;    /* until DC_RUNNING */
     int32_t commit_token; /* token 0 as COMMIT has it */
     int64_t resend_us;
-    void *block;               /* owns log probabilities, bias, prompt and ids */
+    void *block;               /* owns prompt, ids, log probabilities and bias */
     int32_t *ids;              /* [max_tokens] from index 0 */
     bt_msg_logprob *logprobs;  /* [max_tokens], where asked for */
     uint32_t ids_len, acked;   /* known; wanted next by the gateway */
@@ -51,6 +52,10 @@ typedef struct dc_record {
     bool is_finished, is_failed; /* REPORTING */
     bt_msg_finished finished;
     bt_msg_failed failed;
+    /* What the orders hold of it (orders.c): pages counted beside what it holds; whether it counts in dc_brain.leaving,
+     * .preempting, .reserved. */
+    uint32_t counted_pages;
+    bool is_counted_leaving, is_counted_preempting, is_counted_reserved;
 } dc_record;
 
 typedef struct dc_link {
@@ -71,6 +76,11 @@ struct dc_brain {
     uint64_t own_class; /* of this node's prefill engine */
     uint32_t swap_used;
     dc_link *links;
+    bt_order peers;         /* links in use, by prefill node */
+    bt_order waiting;       /* for pages, the oldest first */
+    bt_order running;       /* the youngest first */
+    uint64_t counted_pages; /* beside what reserved and running ones hold: until their first tokens, and some growth */
+    uint32_t waiting_len, leaving, preempting, reserved; /* leaving: they will give pages back */
     uint64_t epochs, ages, rss_bytes;
     bt_msg_device_work device;
     bt_kv_range missing[BT_MSG_MAX_RANGES];
@@ -84,21 +94,35 @@ struct dc_brain {
 /* ---- brain_inner.c ---- */
 dc_action *dc_act(dc_brain *b, dc_action_type type);
 /* Those of xfer/attempts.h, as records; or NULL. _next: the one behind r that is here, from NULL to NULL:
- *   for (dc_record *r = NULL; (r = dc_next(b, r));) ... */
+ *   for (dc_record *r = NULL; (r = dc_next(b, r));) ...
+ * It looks at all of them. The others note what they give, for it may change: dc_orders_settle. */
 dc_record *dc_next(const dc_brain *b, const dc_record *r);
-dc_record *dc_find(const dc_brain *b, const bt_request_ref *ref);
-dc_record *dc_by_slot(const dc_brain *b, uint32_t slot);
-dc_record *dc_unused(const dc_brain *b);
+dc_record *dc_find(dc_brain *b, const bt_request_ref *ref);
+dc_record *dc_by_slot(dc_brain *b, uint32_t slot);
+dc_record *dc_unused(dc_brain *b);
 dc_record *dc_abort(dc_brain *b, const bt_request_ref *ref);
+dc_record *dc_touch(dc_brain *b, bt_attempt *a); /* its record, noted; NULL stays NULL */
+
+/* ---- orders.c ---- */
+bt_err dc_orders_new(dc_brain *b);
+void dc_orders_free(dc_brain *b);
+/* Puts what has changed since the last call to its places: before anything below, a load or a due time is read. */
+void dc_orders_settle(dc_brain *b);
+dc_record *dc_orders_oldest(dc_brain *b);   /* who waits for pages; NULL */
+dc_record *dc_orders_youngest(dc_brain *b); /* who runs; NULL */
+bool dc_orders_agree(const dc_brain *b);    /* with a look at all: for tests and the simulator */
 
 /* ---- memory.c ---- */
-bool dc_memory_has_room(dc_brain *b, const bt_msg_reserve *w); /* for its prompt, and for what is counted beside it */
+/* for its prompt, and for what is counted beside it; settled */
+bool dc_memory_has_room(dc_brain *b, const bt_msg_reserve *w);
 /* pages of the prompt; returns the rows in place, shared ones */
 uint32_t dc_memory_place_prompt(dc_brain *b, dc_record *r);
 /* So many rows are in place in every layer: those of the prompt may be shared. */
 void dc_memory_keep(dc_brain *b, const dc_record *r, uint32_t rows);
-void dc_memory_drop(dc_brain *b, dc_record *r);                  /* pages and swapped rows */
-bool dc_memory_waits(const dc_record *r);                        /* for pages */
+void dc_memory_drop(dc_brain *b, dc_record *r); /* pages and swapped rows */
+bool dc_memory_waits(const dc_record *r);       /* for pages */
+/* of a reserved or running one, beside what it holds: until its first tokens, and some growth; else 0 */
+uint32_t dc_memory_counted(const dc_brain *b, const dc_record *r);
 uint32_t dc_memory_pages(const dc_brain *b, const dc_record *r); /* how many it holds */
 bool dc_memory_grow(dc_brain *b, dc_record *r); /* by what it waits for; false: too few pages are free */
 /* Of a preempted one. _swap_out: its rows go to the swap store, its pages are free; false: the store has no room.

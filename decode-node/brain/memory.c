@@ -65,29 +65,38 @@ bool dc_memory_waits(const dc_record *r)
  * it. */
 static uint32_t most_shared(const bt_msg_reserve *w, bool is_here) { return w->prompt_tokens - is_here; }
 
+static bt_prompt_view prompt_of(const bt_msg_reserve *w)
+{
+    return (bt_prompt_view){w->prompt_tokens, w->ids, w->hashes};
+}
+
+uint32_t dc_memory_counted(const dc_brain *b, const dc_record *r)
+{
+    if (r->a->state != DC_RESERVED && r->a->state != DC_RUNNING) return 0;
+    const uint32_t all = pages_for(b, with_growth(b, &r->wish, r->wish.generated_len)),
+                   held = dc_memory_pages(b, r);
+    return all > held ? all - held : 0;
+}
+
 bool dc_memory_has_room(dc_brain *b, const bt_msg_reserve *w)
 {
-    uint64_t counted = 0;
-    for (const dc_record *r = NULL; (r = dc_next(b, r));) {
-        if (dc_memory_waits(r) || r->a->state == DC_PREEMPTING) return false;
-        if (r->a->state != DC_RESERVED && r->a->state != DC_RUNNING) continue;
-        const uint32_t all = pages_for(b, with_growth(b, &r->wish, r->wish.generated_len)),
-                       held = dc_memory_pages(b, r);
-        if (all > held) counted += all - held;
-    }
+    if (b->waiting_len > 0 || b->preempting > 0) return false;
     const uint64_t class = BT_BREAK(wrong_class_shared) ? 0 : w->is_local ? b->own_class : w->prefill_class;
+    const bt_prompt_view prompt = prompt_of(w);
     const uint32_t most = most_shared(w, w->is_local),
-                   shared = bt_kv_book_match(b->book, class, w->ids, most);
-    return counted + pages_for(b, with_growth(b, w, w->generated_len)) - shared / b->cfg.page_tokens <=
-           bt_kv_book_room_after(b->book, class, w->ids, most);
+                   shared = bt_kv_book_match(b->book, class, &prompt, most);
+    return b->counted_pages + pages_for(b, with_growth(b, w, w->generated_len)) -
+               shared / b->cfg.page_tokens <=
+           bt_kv_book_room_after(b->book, class, &prompt, most);
 }
 
 /* Pages for `tokens` rows, the prompt's at least, the first of them shared ones where its beginning is kept.
  * Returns the rows that are in place. */
 static uint32_t place(dc_brain *b, dc_record *r, uint32_t tokens, bool is_here)
 {
+    const bt_prompt_view prompt = prompt_of(&r->wish);
     const uint32_t shared = bt_kv_book_share(b->book, r->a->slot, BT_BREAK(wrong_class_shared) ? 0 : r->class,
-                                             r->wish.ids, most_shared(&r->wish, is_here));
+                                             &prompt, most_shared(&r->wish, is_here));
     hold(b, r, tokens);
     set_pages(b, r, false);
     return r->covered_tokens = shared;
@@ -105,10 +114,10 @@ uint32_t dc_memory_place_prompt(dc_brain *b, dc_record *r)
 void dc_memory_keep(dc_brain *b, const dc_record *r, uint32_t rows)
 {
     if (r->a->slot == BT_NO_SLOT) return;
-    const uint32_t most =
-        r->wish.prompt_tokens + (BT_BREAK(replay_without_prefix) && r->ids_len > 0 ? r->ids_len - 1 : 0);
-    bt_kv_book_keep(b->book, r->a->slot, BT_BREAK(wrong_class_shared) ? 0 : r->class, r->wish.ids,
-                    rows < most ? rows : most);
+    bt_prompt_view prompt = prompt_of(&r->wish);
+    prompt.tokens += BT_BREAK(replay_without_prefix) && r->ids_len > 0 ? r->ids_len - 1 : 0;
+    bt_kv_book_keep(b->book, r->a->slot, BT_BREAK(wrong_class_shared) ? 0 : r->class, &prompt,
+                    rows < prompt.tokens ? rows : prompt.tokens);
 }
 
 void dc_memory_drop(dc_brain *b, dc_record *r)

@@ -61,27 +61,19 @@ static bool serve(dc_brain *b, dc_record *r)
     return true;
 }
 
-static bool is_leaving(const dc_brain *b, const dc_record *r)
-{
-    return (r->a->state == DC_PREEMPTING || r->a->state == BT_ATTEMPT_STOPPING) && dc_memory_pages(b, r) > 0;
-}
-
 /* Who waits is served by age; no younger one before an older. One sequence is preempted at a time: what it
  * frees is seen before another must go. Where only reservations hold the pages that are wanted, they are
  * waited for: they start, and can be preempted, or end. */
 void dc_preempt_settle(dc_brain *b)
 {
     for (;;) {
-        dc_record *oldest = NULL, *youngest = NULL;
-        bool leaving = false;
-        for (dc_record *r = NULL; (r = dc_next(b, r));) {
-            leaving = leaving || is_leaving(b, r);
-            if (dc_memory_waits(r) && (!oldest || r->age < oldest->age)) oldest = r;
-            if (r->a->state == DC_RUNNING && (!youngest || r->age > youngest->age)) youngest = r;
-        }
+        dc_orders_settle(b);
+        dc_record *oldest = dc_orders_oldest(b);
         if (!oldest) return;
         if (serve(b, oldest)) continue;
-        if (!leaving && youngest && youngest->age > oldest->age) preempt(b, youngest);
+        dc_record *youngest = b->leaving ? NULL : dc_orders_youngest(b);
+        if (youngest && youngest->age > oldest->age) preempt(b, youngest);
+        dc_orders_settle(b);
         return;
     }
 }

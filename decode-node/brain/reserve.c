@@ -24,6 +24,7 @@ static dc_record *room(dc_brain *b, const bt_msg_reserve *w, uint32_t *ret_slot,
     *ret_slot = bt_attempts_unused_slot(&b->attempts);
     if (*ret_slot == BT_NO_SLOT) return NULL;
     *ret_why = "too few KV pages are free";
+    dc_orders_settle(b);
     if (!dc_memory_has_room(b, w)) return NULL;
     *ret_why = "too many reports wait for their acknowledgement";
     return dc_unused(b);
@@ -57,6 +58,10 @@ static bool is_possible(dc_brain *b, const bt_msg *m)
                "the prompt's ids, the tokens so far, the stop ids or the biases are too many or too few");
         return false;
     }
+    if (b->cfg.prompts == BT_PROMPT_BY_IDS ? !w->ids : !w->hashes.of) {
+        refuse(b, &m->ref, BT_EARG, 0, "the prompt is not given by what this node knows prompts by");
+        return false;
+    }
     if (w->is_local && !b->cfg.can_prefill) {
         refuse(b, &m->ref, BT_EARG, 0, "this node does not prefill");
         return false;
@@ -64,26 +69,30 @@ static bool is_possible(dc_brain *b, const bt_msg *m)
     return true;
 }
 
-/* Copies the arrays of w into one block that r owns. */
+/* Copies the arrays of w into one block that r owns. The ids of the answer lie behind those of the prompt. */
 static bool keep(dc_record *r, const bt_msg_reserve *w)
 {
-    const size_t logprobs = w->sampling.logprobs ? w->max_tokens * sizeof *r->logprobs : 0;
-    const size_t bias = w->sampling.bias_len * sizeof *w->sampling.bias;
+    const bt_prompt_view prompt = {w->prompt_tokens, w->ids, w->hashes};
+    const size_t prompt_bytes = bt_prompt_bytes(&prompt), ids = w->max_tokens * sizeof *r->ids,
+                 logprobs = w->sampling.logprobs ? w->max_tokens * sizeof *r->logprobs : 0,
+                 bias = w->sampling.bias_len * sizeof *w->sampling.bias;
     static_assert(_Alignof(bt_msg_logprob) <= 4 && _Alignof(bt_sample_bias) <= 4,
                   "the parts of the block follow each other as they are");
     /* most of it stays untouched */
-    uint8_t *at = calloc(1, logprobs + bias + ((size_t)w->ids_len + w->max_tokens) * sizeof *r->ids);
+    uint8_t *at = calloc(1, prompt_bytes + ids + logprobs + bias);
     if (!at) return false;
     r->block = at;
     r->wish = *w;
+    const bt_prompt_view own = bt_prompt_copy(at, &prompt);
+    r->wish.ids = own.ids;
+    r->wish.hashes = own.hashes;
+    at += prompt_bytes;
+    r->ids = (int32_t *)(void *)at;
+    at += ids;
     r->logprobs = logprobs ? (bt_msg_logprob *)(void *)at : NULL;
     at += logprobs;
     if (bias) memcpy(at, w->sampling.bias, bias);
     r->wish.sampling.bias = bias ? (const bt_sample_bias *)(void *)at : NULL;
-    at += bias;
-    memcpy(at, w->ids, w->ids_len * sizeof *w->ids);
-    r->wish.ids = (const int32_t *)(void *)at;
-    r->ids = (int32_t *)(void *)at + w->ids_len;
     if (w->generated_len) memcpy(r->ids, w->generated, w->generated_len * sizeof *w->generated);
     r->wish.generated = r->ids;
     r->ids_len = r->acked = w->generated_len;

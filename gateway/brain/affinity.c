@@ -68,16 +68,15 @@ void gw_affinity_free(gw_affinity *a)
 
 uint64_t gw_affinity_changes(const gw_affinity *a) { return a->turn; }
 
-uint32_t gw_affinity_chain(uint64_t ret[GW_AFFINITY_CHUNKS_MAX], const int32_t *ids, uint32_t len)
+uint32_t gw_affinity_chain(uint64_t ret[GW_AFFINITY_CHUNKS_MAX], const bt_prompt_view *prompt)
 {
-    const uint32_t whole = len / GW_AFFINITY_CHUNK_TOKENS;
+    const uint32_t whole = prompt->tokens / GW_AFFINITY_CHUNK_TOKENS;
     const uint32_t chunks = whole < GW_AFFINITY_CHUNKS_MAX ? whole : GW_AFFINITY_CHUNKS_MAX;
-    uint64_t link[2] = {0, 0};
-    for (uint32_t i = 0; i < chunks; i++) {
-        link[1] =
-            bt_hash64(ids + (size_t)i * GW_AFFINITY_CHUNK_TOKENS, GW_AFFINITY_CHUNK_TOKENS * sizeof *ids);
-        ret[i] = link[0] = bt_hash64(link, sizeof link);
-    }
+    if (prompt->ids)
+        bt_prompt_hash(ret, prompt->ids, chunks * GW_AFFINITY_CHUNK_TOKENS, GW_AFFINITY_CHUNK_TOKENS);
+    else
+        for (uint32_t i = 0; i < chunks; i++)
+            ret[i] = bt_prompt_beginning(prompt, (i + 1) * GW_AFFINITY_CHUNK_TOKENS);
     return chunks;
 }
 

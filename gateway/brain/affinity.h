@@ -1,5 +1,6 @@
 #ifndef GW_AFFINITY_H
 #define GW_AFFINITY_H
+#include "base/prompt.h"
 #include "wire/msg.h"
 
 /* Which node has had which beginnings of prompts: what the policy `prefix` and local prefills go by. A guess: nodes
@@ -26,8 +27,9 @@ uint32_t gw_affinity_entries(uint64_t kv_tokens, uint32_t nodes_max);
 
 uint64_t gw_affinity_changes(const gw_affinity *a); /* how often anything was noted */
 
-/* ret[i] stands for the first i + 1 chunks of ids. Returns how many there are, up to GW_AFFINITY_CHUNKS_MAX. */
-uint32_t gw_affinity_chain(uint64_t ret[GW_AFFINITY_CHUNKS_MAX], const int32_t *ids, uint32_t len);
+/* ret[i] stands for the first i + 1 chunks of the prompt: by its ids, or its hashes where it has no ids. Returns how
+ * many there are, up to GW_AFFINITY_CHUNKS_MAX. */
+uint32_t gw_affinity_chain(uint64_t ret[GW_AFFINITY_CHUNKS_MAX], const bt_prompt_view *prompt);
 /* The node has these now. */
 void gw_affinity_note(gw_affinity *a, const uint64_t *chain, uint32_t len, const bt_incarnation *node);
 bool gw_affinity_has(const gw_affinity *a, uint64_t beginning, const bt_incarnation *node);

@@ -228,7 +228,7 @@ static void expire_nodes(gw_brain *b)
 static void reap(gw_brain *b)
 {
     for (int64_t at; (at = bt_order_first(&b->idle, GW_PLACE_DEAD)) >= 0;) {
-        free(b->requests[at].ids);
+        free(b->requests[at].block);
         b->requests[at] = (gw_request){0};
         bt_order_put(&b->idle, GW_PLACE_FREE, (uint32_t)at, bt_order_number(0));
     }
@@ -346,7 +346,7 @@ bt_err gw_brain_new(gw_brain **ret, const gw_config *c, bt_fault *fault)
 void gw_brain_free(gw_brain *b)
 {
     if (!b) return;
-    for (uint32_t i = 0; b->requests && i < b->requests_used; i++) free(b->requests[i].ids);
+    for (uint32_t i = 0; b->requests && i < b->requests_used; i++) free(b->requests[i].block);
     gw_registry_done(&b->registry);
     gw_debts_done(&b->debts);
     gw_affinity_free(b->router.affinity);

@@ -77,8 +77,9 @@ gw_config gw_config_defaults(void);
 typedef struct gw_submit {
     uint64_t request; /* chosen by the caller: from 1, each greater than all before */
     const int32_t *ids;
-    uint32_t ids_len;    /* copied; 1..BT_MSG_MAX_PROMPT_TOKENS */
-    uint32_t max_tokens; /* 1..BT_MSG_MAX_PROMPT_TOKENS */
+    uint32_t ids_len;        /* copied; 1..BT_MSG_MAX_PROMPT_TOKENS */
+    bt_prompt_hashes hashes; /* copied; ids may be NULL where they are there: for simulations */
+    uint32_t max_tokens;     /* 1..BT_MSG_MAX_PROMPT_TOKENS */
     bt_sampling sampling;
     gw_policy policy; /* 0: the configured one */
     /* node_ids, "": any. Until a node was lost no other will do: FAIL no_node when it is not ready for

@@ -105,10 +105,11 @@ bt_msg *gw_request_tell(gw_brain *b, const gw_request *r, const gw_side *side, b
 void gw_request_say_reserve(gw_brain *b, gw_request *r)
 {
     bt_msg_reserve *w = &gw_request_tell(b, r, &r->decode, BT_MSG_RESERVE)->u.reserve;
-    w->prompt_tokens = r->ids_len;
+    w->prompt_tokens = r->prompt.tokens;
     w->max_tokens = r->max_tokens;
-    w->ids = r->ids;
-    w->ids_len = r->ids_len;
+    w->ids = r->prompt.ids;
+    w->ids_len = r->prompt.tokens;
+    w->hashes = r->prompt.hashes;
     w->generated = r->tokens;
     w->generated_len = r->base;
     w->is_local = r->local != GW_LOCAL_NOT;
@@ -128,8 +129,9 @@ void gw_request_say_prefill(gw_brain *b, gw_request *r)
 {
     bt_msg_prefill *w = &gw_request_tell(b, r, &r->prefill, BT_MSG_PREFILL)->u.prefill;
     const gw_node *d = gw_registry_find(&b->registry, &r->decode.node);
-    w->ids = r->ids;
-    w->ids_len = r->ids_len;
+    w->ids = r->prompt.ids;
+    w->ids_len = r->prompt.tokens;
+    w->hashes = r->prompt.hashes;
     w->decode = r->decode.node;
     if (d) w->decode_key = d->key;
     memcpy(w->kv_endpoint, r->reserved.kv_endpoint, sizeof w->kv_endpoint);
@@ -148,7 +150,8 @@ void gw_request_await_answer(gw_brain *b, gw_request *r) { r->deadline_us = b->n
 void gw_request_await_prompt(gw_brain *b, gw_request *r)
 {
     const int64_t known = r->local || r->state == GW_DECODING ? r->base : 0; /* D computes those rows too */
-    r->deadline_us = b->now_us + b->cfg.prefill_us + ((int64_t)r->ids_len + known) * b->cfg.prefill_token_us;
+    r->deadline_us =
+        b->now_us + b->cfg.prefill_us + ((int64_t)r->prompt.tokens + known) * b->cfg.prefill_token_us;
 }
 
 void gw_request_await_token(gw_brain *b, gw_request *r)
@@ -156,6 +159,6 @@ void gw_request_await_token(gw_brain *b, gw_request *r)
     /* before D's first token of this attempt: its rows travel, known tokens are run again */
     int64_t rows = 0;
     if (r->next_index <= gw_request_first_made(r))
-        rows = r->base + (r->local || r->has_kv ? 0 : (int64_t)r->ids_len);
+        rows = r->base + (r->local || r->has_kv ? 0 : (int64_t)r->prompt.tokens);
     r->deadline_us = b->now_us + b->cfg.progress_us + rows * b->cfg.prefill_token_us;
 }

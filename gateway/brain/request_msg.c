@@ -50,7 +50,7 @@ static void accept(gw_request *r)
 
 static void on_reserved(gw_brain *b, gw_request *r, const bt_msg_reserved *w)
 {
-    if (r->state != GW_RESERVING || w->covered_tokens > r->ids_len) {
+    if (r->state != GW_RESERVING || w->covered_tokens > r->prompt.tokens) {
         b->n.repeats += r->state != GW_RESERVING;
         b->n.unexpected += r->state == GW_RESERVING;
         return;
@@ -180,14 +180,14 @@ static void begin_answer(gw_brain *b, gw_request *r, const gw_side *side, const 
     r->stats.queue_us = w->queue_us;
     r->stats.prefill_us = w->prefill_us;
     r->stats.work = w->work;
-    r->stats.cached_tokens = w->cached_tokens < r->ids_len ? w->cached_tokens : r->ids_len;
+    r->stats.cached_tokens = w->cached_tokens < r->prompt.tokens ? w->cached_tokens : r->prompt.tokens;
     r->stats.covered_tokens = r->reserved.covered_tokens;
     b->n.cached_tokens += r->stats.cached_tokens;
     b->n.covered_tokens += r->stats.covered_tokens;
     r->stats.ttft_us = b->now_us - r->submitted_us;
     if (n) memcpy(r->stats.prefilled_by, n->hello.node_id, sizeof r->stats.prefilled_by);
     uint64_t chain[GW_AFFINITY_CHUNKS_MAX];
-    const uint32_t chunks = gw_affinity_chain(chain, r->ids, r->ids_len);
+    const uint32_t chunks = gw_affinity_chain(chain, &r->prompt);
     if (!r->local) gw_affinity_note(b->router.affinity, chain, chunks, &r->prefill.node);
     gw_affinity_note(b->router.affinity, chain, chunks, &r->decode.node);
     gw_action *a = gw_act(b, GW_DO_FIRST);

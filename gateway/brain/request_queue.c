@@ -11,7 +11,7 @@
 
 static bool is_bad(const gw_brain *b, const gw_submit *s)
 {
-    return s->request <= b->last_request || !s->ids || s->ids_len < 1 ||
+    return s->request <= b->last_request || (!s->ids && !s->hashes.of) || s->ids_len < 1 ||
            s->ids_len > BT_MSG_MAX_PROMPT_TOKENS || s->max_tokens < 1 ||
            s->max_tokens > BT_MSG_MAX_PROMPT_TOKENS || s->stop_ids_len > BT_MSG_MAX_STOP_IDS;
 }
@@ -21,22 +21,23 @@ static bool take(gw_request *r, const gw_submit *s)
 {
     const size_t bias_bytes = s->sampling.bias_len * sizeof *s->sampling.bias;
     /* about 8 MiB at most */
-    int32_t *ids = malloc(((size_t)s->ids_len + s->max_tokens) * sizeof *ids + bias_bytes);
-    if (!ids) return false;
-    memcpy(ids, s->ids, s->ids_len * sizeof *ids);
+    const bt_prompt_view prompt = {s->ids_len, s->ids, s->hashes};
+    const size_t prompt_bytes = bt_prompt_bytes(&prompt), tokens_bytes = s->max_tokens * sizeof *r->tokens;
+    uint8_t *block = malloc(prompt_bytes + tokens_bytes + bias_bytes);
+    if (!block) return false;
     *r = (gw_request){.number = s->request,
-                      .ids = ids,
-                      .ids_len = s->ids_len,
-                      .tokens = ids + s->ids_len,
+                      .block = block,
+                      .prompt = bt_prompt_copy(block, &prompt),
+                      .tokens = (int32_t *)(void *)(block + prompt_bytes),
                       .max_tokens = s->max_tokens,
                       .sampling = s->sampling,
                       .stop_ids_len = s->stop_ids_len,
                       .policy = s->policy,
                       .lost_us = -1,
                       .stuck_us = -1};
-    int32_t *bias = ids + s->ids_len + s->max_tokens;
+    uint8_t *bias = block + prompt_bytes + tokens_bytes;
     if (bias_bytes) memcpy(bias, s->sampling.bias, bias_bytes);
-    r->sampling.bias = (const bt_sample_bias *)bias;
+    r->sampling.bias = (const bt_sample_bias *)(const void *)bias;
     memcpy(r->stop_ids, s->stop_ids, s->stop_ids_len * sizeof *r->stop_ids);
     snprintf(r->prefer_prefill, sizeof r->prefer_prefill, "%s", s->prefer_prefill);
     snprintf(r->prefer_decode, sizeof r->prefer_decode, "%s", s->prefer_decode);
@@ -150,9 +151,10 @@ static void say_odd(gw_brain *b, const gw_route_choice *c)
  * hold less. False: that is not what is wrong. */
 static bool cut_answer(gw_request *r, uint64_t limit_tokens)
 {
-    if (r->attempt > 0 || limit_tokens <= r->ids_len || limit_tokens - r->ids_len >= r->max_tokens)
+    if (r->attempt > 0 || limit_tokens <= r->prompt.tokens ||
+        limit_tokens - r->prompt.tokens >= r->max_tokens)
         return false;
-    r->max_tokens = r->stats.max_tokens = (uint32_t)(limit_tokens - r->ids_len);
+    r->max_tokens = r->stats.max_tokens = (uint32_t)(limit_tokens - r->prompt.tokens);
     return true;
 }
 
@@ -199,8 +201,7 @@ static bool dispatch_one(gw_brain *b, gw_request *r)
     const bool is_choosy = r->next_index > 0 || r->only_prefill || r->only_decode;
     gw_route_wish wish = {.now_us = b->now_us,
                           .policy = r->policy,
-                          .ids = r->ids,
-                          .prompt_tokens = r->ids_len,
+                          .prompt = r->prompt,
                           .max_tokens = r->max_tokens,
                           .local_below_tokens = b->cfg.local_below_tokens,
                           .has_class = r->next_index > 0,
@@ -226,7 +227,7 @@ static bool dispatch_one(gw_brain *b, gw_request *r)
     case GW_ROUTE_TOO_LONG:
         gw_request_fail(b, r, GW_FAIL_TOO_LONG, BT_ELIMIT, 0,
                         "%u prompt tokens and up to %u new ones are %llu, but the nodes hold %llu at most",
-                        r->ids_len, r->max_tokens, (unsigned long long)r->ids_len + r->max_tokens,
+                        r->prompt.tokens, r->max_tokens, (unsigned long long)r->prompt.tokens + r->max_tokens,
                         (unsigned long long)c.limit_tokens);
         return true;
     case GW_ROUTE_NO_NODE:

@@ -270,7 +270,7 @@ static bool is_of_classes(const gw_route_wish *w, uint64_t prefill_class, const 
 static bool takes_prompt(const search *s, const gw_node *p)
 {
     return (!s->w->has_class || s->w->prefill_class == p->exact_class) && s->needs <= p->hello.ctx_tokens &&
-           s->w->prompt_tokens <= p->hello.kv_capacity_tokens;
+           s->w->prompt.tokens <= p->hello.kv_capacity_tokens;
 }
 
 static bool takes_answer(const search *s, const gw_node *d)
@@ -467,7 +467,7 @@ static void find_chain(search *s, uint64_t chain[GW_AFFINITY_CHUNKS_MAX])
     /* A full house is asked at every step: not for that. */
     if (!is_asked || !s->router->affinity || !has_free_decode(s)) return;
     s->chain = chain;
-    s->chunks = gw_affinity_chain(chain, s->w->ids, s->w->prompt_tokens);
+    s->chunks = gw_affinity_chain(chain, &s->w->prompt);
     s->longest = gw_affinity_longest(s->router->affinity, chain, s->chunks);
 }
 
@@ -532,14 +532,14 @@ gw_route_answer gw_route_choose(gw_route_choice *ret, gw_router *router, gw_regi
                 .r = r,
                 .w = w,
                 .policy = w->policy ? w->policy : router->policy,
-                .needs = (uint64_t)w->prompt_tokens + w->max_tokens,
-                .is_new_short = w->prompt_tokens < w->local_below_tokens,
+                .needs = (uint64_t)w->prompt.tokens + w->max_tokens,
+                .is_new_short = w->prompt.tokens < w->local_below_tokens,
                 .local = !asks_local    ? GW_LOCAL_NOT
                          : is_colocated ? GW_LOCAL_NO_PREFILL_NODE
                                         : GW_LOCAL_SHORT};
     uint64_t chain[GW_AFFINITY_CHUNKS_MAX];
     if (!s.is_new_short && w->local_below_tokens > 0)
-        s.short_from = (w->prompt_tokens - w->local_below_tokens) / GW_AFFINITY_CHUNK_TOKENS + 1;
+        s.short_from = (w->prompt.tokens - w->local_below_tokens) / GW_AFFINITY_CHUNK_TOKENS + 1;
     *ret = (gw_route_choice){.local = GW_LOCAL_NOT};
     gw_registry_pass(r, w->now_us);
     find_chain(&s, chain);

@@ -47,9 +47,9 @@ typedef struct gw_router {
 
 typedef struct gw_route_wish {
     int64_t now_us;
-    gw_policy policy;   /* 0: the router's */
-    const int32_t *ids; /* the prompt; read by PREFIX, and where local_below_tokens is not 0 */
-    uint32_t prompt_tokens, max_tokens;
+    gw_policy policy;      /* 0: the router's */
+    bt_prompt_view prompt; /* its beginnings: read by PREFIX, and where local_below_tokens is not 0 */
+    uint32_t max_tokens;
     uint32_t local_below_tokens;          /* 0: nothing is short */
     bool has_class;                       /* it has tokens: only nodes of these two will do */
     uint64_t prefill_class, decode_class; /* from gw_route_class */

@@ -43,10 +43,10 @@ typedef struct gw_request {
     uint32_t same;    /* the next one in its chain of gw_brain.by_number */
     uint32_t attempt; /* from 1; 0: it has never had nodes */
 
-    /* What the client asked for. One block: ids, tokens, sampling.bias. */
-    int32_t *ids;
-    uint32_t ids_len; /* the prompt */
-    int32_t *tokens;  /* [max_tokens] */
+    /* What the client asked for. One block: prompt, tokens, sampling.bias. */
+    void *block;
+    bt_prompt_view prompt;
+    int32_t *tokens; /* [max_tokens] */
     uint32_t max_tokens;
     bt_sampling sampling;
     uint32_t stop_ids_len;

@@ -2,6 +2,7 @@
  * somebody looks. */
 #include "gateway/door/metrics.h"
 #include "base/clock.h"
+#include "gateway/api/device.h"
 #include "rt/metrics.h"
 
 #include <stdio.h>
@@ -21,6 +22,7 @@ static const char *const causes[] = {"gone",    "restarted", "left",        "fai
                                      "gave_up", "no_answer", "no_progress", NULL};
 static const char *const refusals[] = {"exactness", NULL};
 static const char *const units[] = {"npu", "companion", NULL};
+static const char *const parts[] = {"npu", "spill", "companion", "edges", "sync", "sessions", NULL};
 static const char *const captures[] = {"written", "busy", "refused", NULL};
 static const char *const statuses[] = {"2xx", "4xx", "5xx", NULL};
 static const char *const versions[] = {BT_VERSION, NULL};
@@ -100,6 +102,20 @@ static void count_work(gw_metrics *m, const gw_stats *s)
     bt_metrics_add(m->m, COMPILATIONS, 0, 0, (double)s->work.compilations);
 }
 
+static void count_device(gw_metrics *m, const gw_stats *s)
+{
+    const bt_msg_device_prompt *p = &s->device_prompt;
+    const gw_device_bubbles b = gw_device_bubbles_of(p);
+    const uint64_t ns[] = {p->npu_ns,   p->spill_ns, gw_device_companion_ns(p),
+                           p->edges_ns, p->sync_ns,  p->session_ns};
+    for (size_t i = 0; i < sizeof ns / sizeof *ns; i++)
+        bt_metrics_add(m->m, DEVICE_PARTS, i, 0, (double)ns[i] / 1e9);
+    bt_metrics_add(m->m, DEVICE_BUBBLES, 0, 0, (double)b.npu_ns / 1e9);
+    bt_metrics_add(m->m, DEVICE_BUBBLES, 1, 0, (double)b.companion_ns / 1e9);
+    bt_metrics_add(m->m, DEVICE_TRANSFER, 0, 0, (double)s->device_transfer_ns / 1e9);
+    bt_metrics_add(m->m, DEVICE_EXPOSED, 0, 0, (double)s->device_exposed_ns / 1e9);
+}
+
 static void observe_stats(gw_metrics *m, const gw_stats *s)
 {
     if (s->gateway_queue_us >= 0) observe_us(m, QUEUE_TIME, (double)s->gateway_queue_us);
@@ -108,8 +124,7 @@ static void observe_stats(gw_metrics *m, const gw_stats *s)
     if (s->has_first) observe_us(m, PREFILL_TIME, (double)s->prefill_us);
     if (s->has_first) count_work(m, s);
     if (s->has_decode) observe_us(m, DECODE_TIME, (double)s->decode_us);
-    bt_metrics_add(m->m, DEVICE_TRANSFER, 0, 0, (double)s->device_transfer_ns / 1e9);
-    bt_metrics_add(m->m, DEVICE_EXPOSED, 0, 0, (double)s->device_exposed_ns / 1e9);
+    count_device(m, s);
     if (s->has_kv && s->local == GW_LOCAL_NOT) { /* a local prefill hands nothing over */
         observe_us(m, KV_TRANSFER_SECONDS, (double)s->kv_transfer_us);
         observe_us(m, KV_EXPOSED_SECONDS, (double)s->kv_exposed_us);

@@ -66,6 +66,11 @@ X(DEVICE_JOULES, COUNTER, "baton_device_joules_total", "role", roles, NULL, NULL
   "Energy of that work, as far as its profile has a source; from a thermal design power a bound")
 X(DEVICE_UTILISATION, GAUGE, "baton_device_utilisation_ratio", "role", roles, NULL, NULL, NULL,
   "Of that time, what would be left at the peak: of int8 operations (prefill), of memory (decode)")
+X(DEVICE_PARTS, COUNTER, "baton_device_prefill_part_seconds_total", "part", parts, NULL, NULL, NULL,
+  "Of prompts' device time: the NPU (spill is a part of it), what the companion runs, conversions between the two, "
+  "waiting at each change of engine, switches of sessions; of requests that ended")
+X(DEVICE_BUBBLES, COUNTER, "baton_device_bubble_seconds_total", "engine", units, NULL, NULL, NULL,
+  "How long each engine waits for the other in prompts, of requests that ended")
 X(DEVICE_TRANSFER, COUNTER, "baton_device_transfer_seconds_total", NULL, NULL, NULL, NULL, NULL,
   "Time of KV on the link of --link, of requests that ended")
 X(DEVICE_EXPOSED, COUNTER, "baton_device_transfer_exposed_seconds_total", NULL, NULL, NULL, NULL, NULL,

@@ -47,10 +47,9 @@ void pf_attempt_bury(pf_brain *b, pf_record *r)
 
 void pf_attempt_reap(pf_brain *b)
 {
-    for (uint32_t i = 0; i < b->attempts.end; i++) {
-        pf_record *r = &b->records[i];
-        if (r->a->state != BT_ATTEMPT_OVER) continue;
-        free(r->ids);
+    for (bt_attempt *a; (a = bt_attempts_over(&b->attempts));) {
+        pf_record *r = &b->records[a - b->attempts.all];
+        free(r->block);
         bt_attempts_clear(&b->attempts, r->a);
         *r = (pf_record){.a = r->a};
     }

@@ -3,6 +3,7 @@
 #include "prefill-node/brain/brain_inner.h"
 #include "kv/kv_header.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,16 +42,28 @@ static pf_record *room(pf_brain *b, uint32_t *ret_slot, const char **ret_why)
     return pf_unused(b);
 }
 
-/* The prompt and then the bias list in one block; NULL: out of memory. */
-static int32_t *copy_ids(const bt_msg_prefill *w)
+/* The prompt and then the bias list in one block, and the record of it all; false: out of memory. */
+static bool keep(pf_brain *b, pf_record *r, const bt_msg_prefill *w)
 {
-    const size_t ids_bytes = w->ids_len * sizeof(int32_t),
+    const bt_prompt_view prompt = {w->ids_len, w->ids, w->hashes};
+    const size_t prompt_bytes = bt_prompt_bytes(&prompt),
                  bias_bytes = w->sampling.bias_len * sizeof(bt_sample_bias);
-    int32_t *ids = malloc(ids_bytes + bias_bytes);
-    if (!ids) return NULL;
-    memcpy(ids, w->ids, ids_bytes);
-    if (bias_bytes) memcpy(ids + w->ids_len, w->sampling.bias, bias_bytes);
-    return ids;
+    static_assert(_Alignof(bt_sample_bias) <= 4, "the bias follows the prompt as it is");
+    uint8_t *block = malloc(prompt_bytes + bias_bytes);
+    if (!block) return false;
+    *r = (pf_record){.a = r->a,
+                     .block = block,
+                     .prompt = bt_prompt_copy(block, &prompt),
+                     .covered_tokens = w->covered_tokens,
+                     .decode = w->decode,
+                     .ticket = w->ticket,
+                     .sampling = w->sampling,
+                     .accepted_us = b->now_us,
+                     .said_us = b->now_us,
+                     .turn = ++b->turns};
+    if (bias_bytes) memcpy(block + prompt_bytes, w->sampling.bias, bias_bytes);
+    r->sampling.bias = (const bt_sample_bias *)(const void *)(block + prompt_bytes);
+    return true;
 }
 
 static bool is_possible(pf_brain *b, const bt_msg *m)
@@ -63,6 +76,10 @@ static bool is_possible(pf_brain *b, const bt_msg *m)
         snprintf(text, sizeof text, "a prompt of %u tokens, but this node holds %llu at most", w->ids_len,
                  (unsigned long long)most);
         refuse(b, &m->ref, BT_ELIMIT, 0, text);
+        return false;
+    }
+    if (b->cfg.prompts == BT_PROMPT_BY_IDS ? !w->ids : !w->hashes.of) {
+        refuse(b, &m->ref, BT_EARG, 0, "the prompt is not given by what this node knows prompts by");
         return false;
     }
     if (w->covered_tokens > w->ids_len ||
@@ -102,24 +119,15 @@ static void on_prefill(pf_brain *b, const bt_msg *m)
         refuse(b, &m->ref, BT_EAGAIN, 100, why);
         return;
     }
-    int32_t *ids = copy_ids(w);
-    if (!ids) {
+    if (!keep(b, r, w)) {
         refuse(b, &m->ref, BT_ENOMEM, 1000, "out of memory");
         return;
     }
-    *r = (pf_record){.a = r->a,
-                     .ids = ids,
-                     .ids_len = w->ids_len,
-                     .covered_tokens = w->covered_tokens,
-                     .decode = w->decode,
-                     .ticket = w->ticket,
-                     .sampling = w->sampling,
-                     .accepted_us = b->now_us,
-                     .said_us = b->now_us,
-                     .turn = ++b->turns};
     bt_attempts_take(&b->attempts, r->a, &m->ref, slot, PF_WAITING);
-    r->sampling.bias = (const bt_sample_bias *)(ids + w->ids_len);
-    if (!pf_pages_take(b, r, &why) || !pf_links_want(b, &w->decode, &w->decode_key, w->kv_endpoint, &why)) {
+    const bool is_taken =
+        pf_pages_take(b, r, &why) && pf_links_want(b, &w->decode, &w->decode_key, w->kv_endpoint, &why);
+    (void)pf_touch(b, r->a); /* its link may be new */
+    if (!is_taken) {
         bt_kv_book_release(b->book, slot);
         bt_attempts_leave_slot(&b->attempts, r->a);
         bt_attempts_bury(&b->attempts, r->a);
@@ -203,7 +211,8 @@ static void on_control(pf_brain *b, uint32_t gate, const bt_msg *m)
 
 static void expire(pf_brain *b)
 {
-    for (pf_record *r = NULL; (r = pf_next(b, r));) {
+    bt_attempts_ripen(&b->attempts, b->now_us);
+    for (pf_record *r; (r = pf_touch(b, bt_attempts_next_ripe(&b->attempts)));) {
         if (!bt_attempt_is_wanted(r->a)) continue;
         if (bt_attempt_is_expired(r->a, b->now_us)) {
             b->n.leases_ended++;
@@ -218,22 +227,15 @@ static void expire(pf_brain *b)
             pf_attempt_say(b, r);
         }
     }
+    pf_orders_settle(b); /* heartbeats tell the load */
     bt_gates_tick(&b->gates, b->now_us);
     pf_links_expire(b);
 }
 
-static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
-
 int64_t pf_brain_due_us(const pf_brain *b)
 {
-    int64_t due = bt_gates_due_us(&b->gates);
-    if (b->gates.left) return due;
-    due = earlier(due, earlier(pf_links_due_us(b), bt_attempts_due_us(&b->attempts)));
-    for (const pf_record *r = NULL; (r = pf_next(b, r));) {
-        if (pf_attempt_owes(r)) due = earlier(due, r->resend_us);
-        if (r->a->state == PF_SENDING) due = earlier(due, r->progress_us + b->cfg.link_us);
-    }
-    return due;
+    const int64_t due = bt_gates_due_us(&b->gates), own = pf_orders_due_us(b);
+    return b->gates.left || due < own ? due : own;
 }
 
 static void leave(pf_brain *b)
@@ -328,7 +330,7 @@ bt_err pf_brain_new(pf_brain **ret, const pf_config *c, bt_fault *fault)
     b->records = calloc(b->attempts.len, sizeof *b->records);
     b->links = calloc(c->links_max, sizeof *b->links);
     b->acts = malloc(b->acts_cap * sizeof *b->acts);
-    bool ok = b->records && b->sends && b->links && b->acts;
+    bool ok = b->records && b->sends && b->links && b->acts && pf_orders_new(b) == BT_OK;
     for (uint32_t i = 0; ok && i < c->slots; i++)
         ok = bt_xfer_send_init(&b->sends[i], c->hello.kv.layers, c->unsent_max) == BT_OK;
     const bt_err e = ok ? pf_pages_new(b, fault) : bt_fail(fault, BT_ENOMEM, "prefill node: out of memory");
@@ -344,10 +346,11 @@ bt_err pf_brain_new(pf_brain **ret, const pf_config *c, bt_fault *fault)
 void pf_brain_free(pf_brain *b)
 {
     if (!b) return;
-    for (uint32_t i = 0; b->records && i < b->attempts.len; i++) free(b->records[i].ids);
+    for (uint32_t i = 0; b->records && i < b->attempts.len; i++) free(b->records[i].block);
     for (uint32_t i = 0; b->sends && i < b->cfg.slots; i++) bt_xfer_send_done(&b->sends[i]);
     pf_pages_free(b);
     bt_attempts_free(&b->attempts);
+    pf_orders_free(b);
     free(b->records);
     free(b->sends);
     free(b->links);
@@ -363,7 +366,7 @@ bt_load pf_brain_load(const pf_brain *b)
     load.pages_cached = bt_kv_book_cached(b->book);
     load.rss_bytes = b->rss_bytes;
     bt_attempts_load_device(&load, &b->device);
-    for (const pf_record *r = NULL; (r = pf_next(b, r));) load.queued += r->a->state == PF_WAITING;
+    load.queued = b->waiting_len;
     return load;
 }
 
@@ -373,3 +376,4 @@ void pf_brain_set_rss(pf_brain *b, uint64_t rss_bytes) { b->rss_bytes = rss_byte
 void pf_brain_set_role_may(pf_brain *b, bt_role_may may) { b->gates.role_may = may; }
 bool pf_brain_is_welcome(const pf_brain *b) { return bt_gates_is_welcome(&b->gates); }
 const pf_counters *pf_brain_counters(const pf_brain *b) { return &b->n; }
+bool pf_brain_is_sound(const pf_brain *b) { return bt_kv_book_is_sound(b->book) && pf_orders_agree(b); }

@@ -38,6 +38,7 @@ typedef struct pf_config {
     uint32_t slots;     /* attempts at once, 1..1024 */
     uint32_t workers;   /* COMPUTEs at once, 1..slots */
     uint32_t pages_total, page_tokens; /* the KV pool; a page is a multiple of 16 tokens, at most 256 */
+    bt_prompt_by prompts;              /* what beginnings of prompts are known by: ids; hashes in simulations */
     uint32_t links_max;                /* decode nodes at once */
     uint32_t min_overlap_tokens;       /* 64 */
     uint32_t block_tokens;             /* longest block, a multiple of 16; 256 */
@@ -159,9 +160,9 @@ typedef struct pf_action {
             bt_msg msg;
         } bulk;
         pf_block block;
-        /* ids and sampling.bias are borrowed until the slot's end, pages during the step: numbers in token order, the
-         * slot's until RELEASE. Rows of tokens below from_row are in place, and shared: they are read only. from_row
-         * is a multiple of 16. */
+        /* ids (NULL where the prompt has hashes alone) and sampling.bias are borrowed until the slot's end, pages
+         * during the step: numbers in token order, the slot's until RELEASE. Rows of tokens below from_row are in
+         * place, and shared: they are read only. from_row is a multiple of 16. */
         struct {
             uint32_t slot;
             const int32_t *ids;
@@ -213,4 +214,5 @@ void pf_brain_set_device(pf_brain *b, const bt_msg_device_work *sum);
 void pf_brain_set_role_may(pf_brain *b, bt_role_may may);
 bool pf_brain_is_welcome(const pf_brain *b); /* some gateway has taken this node in */
 const pf_counters *pf_brain_counters(const pf_brain *b);
+bool pf_brain_is_sound(const pf_brain *b); /* its counts agree with each other: for tests and the simulator, O(pages) */
 #endif

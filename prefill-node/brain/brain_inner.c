@@ -32,16 +32,38 @@ pf_record *pf_next(const pf_brain *b, const pf_record *r)
     return of(b, bt_attempts_next(&b->attempts, r ? r->a : NULL));
 }
 
-pf_record *pf_find(const pf_brain *b, const bt_request_ref *ref)
+pf_record *pf_touch(pf_brain *b, bt_attempt *a)
 {
-    return of(b, bt_attempts_find(&b->attempts, ref));
+    if (a) bt_attempts_touch(&b->attempts, a);
+    return of(b, a);
 }
-pf_record *pf_by_slot(const pf_brain *b, uint32_t slot)
+
+pf_record *pf_find(pf_brain *b, const bt_request_ref *ref)
 {
-    return of(b, bt_attempts_by_slot(&b->attempts, slot));
+    return pf_touch(b, bt_attempts_find(&b->attempts, ref));
 }
-pf_record *pf_unused(const pf_brain *b) { return of(b, bt_attempts_unused(&b->attempts)); }
+pf_record *pf_by_slot(pf_brain *b, uint32_t slot)
+{
+    return pf_touch(b, bt_attempts_by_slot(&b->attempts, slot));
+}
+pf_record *pf_unused(pf_brain *b) { return pf_touch(b, bt_attempts_unused(&b->attempts)); }
 pf_record *pf_abort(pf_brain *b, const bt_request_ref *ref)
 {
-    return of(b, bt_attempts_abort(&b->attempts, ref));
+    return pf_touch(b, bt_attempts_abort(&b->attempts, ref));
+}
+
+pf_link *pf_link_of(const pf_brain *b, const bt_incarnation *decode)
+{
+    const int64_t at = bt_order_from(&b->peers, 0, bt_incarnation_key(decode));
+    return at >= 0 && bt_incarnation_equal(&b->links[at].decode, decode) ? &b->links[at] : NULL;
+}
+
+bool pf_has_transfer(const pf_record *r)
+{
+    return r->a->state == PF_WAITING || r->a->state == PF_COMPUTING || r->a->state == PF_SENDING;
+}
+
+bool pf_is_commit_due(const pf_brain *b, const pf_record *r)
+{
+    return r->a->state == PF_SENDING && bt_xfer_send_all_sent(&b->sends[r->a->slot]);
 }

@@ -11,9 +11,10 @@
 /* What the files of the prefill brain share, and for these only. They are read in this order, and each calls only those
  * before it:
  *
- *   brain_inner.c   making actions, finding attempts
+ *   brain_inner.c   making actions, finding attempts and links
  *   pages.c         KV pages
  *   attempt.c       the life of an attempt, and what its owner is told
+ *   orders.c        who waits, who has a block to send, what is due: so that no step looks at all attempts or links
  *   links.c         bulk links, transfers
  *   work.c          what the worker does and says
  *   brain.c         messages of gateways, time, the step */
@@ -23,8 +24,8 @@ enum { PF_WAITING = BT_ATTEMPT_OWN, PF_COMPUTING, PF_SENDING, PF_COMMITTED }; /*
 typedef struct pf_record {
     bt_attempt *a; /* attempts.all[the same index]; always. Its slot says which transfer is its own, sends[slot], and
                       which sequence of the book has its pages */
-    int32_t *ids;
-    uint32_t ids_len;                  /* owned; sampling.bias lies behind them */
+    void *block;   /* owns the prompt, and the bias */
+    bt_prompt_view prompt;             /* from 1 token on */
     uint32_t covered_tokens, from_row; /* rows that D has; rows in shared pages */
     bt_incarnation decode;
     bt_ticket ticket;
@@ -42,6 +43,9 @@ typedef struct pf_record {
     bt_msg_first_token first;
     bt_msg_prefill_done done;
     bt_msg_failed failed;
+    /* What the orders hold of it (orders.c). */
+    uint32_t link;   /* that its transfer needs, + 1; 0: none */
+    bool is_counted; /* in pf_brain.busy */
 } pf_record;
 
 typedef enum pf_link_state { PF_LINK_NONE = 0, PF_LINK_DIALLING, PF_LINK_GREETING, PF_LINK_OPEN } pf_link_state;
@@ -59,7 +63,8 @@ typedef struct pf_link {
     int64_t asked_us;     /* something waits for D, and nothing was heard, since; NEVER when not */
     bool is_short, is_blocked, is_committing; /* a block waits for credit; the socket did not take the last one; a
                                                  Commit waits */
-    int64_t used_us;                          /* last needed */
+    int64_t used_us;                          /* when it was last needed; of no meaning while it is */
+    uint32_t needed;                          /* transfers, as the orders hold it */
 } pf_link;
 
 struct pf_brain {
@@ -69,6 +74,15 @@ struct pf_brain {
     pf_record *records;  /* [attempts.len] */
     bt_xfer_send *sends; /* [slots] */
     pf_link *links;
+    bt_order peers;            /* links by decode node */
+    bt_order unlinked;         /* those that are PF_LINK_NONE, by place */
+    bt_order waiting;          /* prompts, the first that came first */
+    bt_order sending, commits; /* by link: with a block to send, the one served longest ago first; to be committed */
+    bt_order commit_now;       /* those of them to which COMMIT is to be said, by place */
+    bt_order link_due;         /* PF_LINK_DUE: by time; PF_LINK_LOOK: the next step looks whatever the time is */
+    bt_order link_pump;        /* links that may have something to send */
+    uint32_t waiting_len, busy, links_needed; /* busy: in the worker; links with a transfer */
+    int64_t linked_us;                        /* when links were looked at last: those needed were in use then */
     bt_kv_book *book;
     uint64_t class;
     uint32_t *counted, counts; /* [pages_total] in which count of distinct pages a page was met last */
@@ -84,12 +98,33 @@ struct pf_brain {
 pf_action *pf_act(pf_brain *b, pf_action_type type);
 void pf_log(pf_brain *b, bt_log_level level, const char *text, const char *more);
 /* Those of xfer/attempts.h, as records; or NULL. _next: the one behind r that is here, from NULL to NULL:
- *   for (pf_record *r = NULL; (r = pf_next(b, r));) ... */
+ *   for (pf_record *r = NULL; (r = pf_next(b, r));) ...
+ * It looks at all of them. The others note what they give, for it may change: pf_orders_settle. */
 pf_record *pf_next(const pf_brain *b, const pf_record *r);
-pf_record *pf_find(const pf_brain *b, const bt_request_ref *ref);
-pf_record *pf_by_slot(const pf_brain *b, uint32_t slot);
-pf_record *pf_unused(const pf_brain *b);
+pf_record *pf_find(pf_brain *b, const bt_request_ref *ref);
+pf_record *pf_by_slot(pf_brain *b, uint32_t slot);
+pf_record *pf_unused(pf_brain *b);
 pf_record *pf_abort(pf_brain *b, const bt_request_ref *ref);
+pf_record *pf_touch(pf_brain *b, bt_attempt *a); /* its record, noted; NULL stays NULL */
+/* The link to this node; NULL. */
+pf_link *pf_link_of(const pf_brain *b, const bt_incarnation *decode);
+bool pf_has_transfer(const pf_record *r);
+bool pf_is_commit_due(const pf_brain *b, const pf_record *r);
+
+/* ---- orders.c ---- */
+enum { PF_LINK_DUE, PF_LINK_LOOK };
+bt_err pf_orders_new(pf_brain *b);
+void pf_orders_free(pf_brain *b);
+/* Puts what has changed since the last call to its places: before anything below, a load or a due time is read. */
+void pf_orders_settle(pf_brain *b);
+/* A link has changed; a new one is there; it is none any more (its transfers are over, and settled). */
+void pf_orders_link(pf_brain *b, pf_link *l);
+void pf_orders_link_made(pf_brain *b, pf_link *l);
+void pf_orders_link_gone(pf_brain *b, pf_link *l);
+pf_record *pf_orders_waiting(pf_brain *b);                   /* the prompt whose turn is next; NULL */
+pf_record *pf_orders_sending(pf_brain *b, const pf_link *l); /* the transfer whose block goes next; NULL */
+int64_t pf_orders_due_us(const pf_brain *b);                 /* of attempts and links */
+bool pf_orders_agree(const pf_brain *b);                     /* with a look at all: for tests and the simulator */
 
 /* ---- pages.c ---- */
 bt_err pf_pages_new(pf_brain *b, bt_fault *fault);
@@ -121,7 +156,6 @@ void pf_links_up(pf_brain *b, const bt_incarnation *decode);
 void pf_links_failed(pf_brain *b, const bt_incarnation *decode, const char *text);
 void pf_links_expire(pf_brain *b);
 void pf_links_pump(pf_brain *b); /* blocks and Commits that may go now */
-int64_t pf_links_due_us(const pf_brain *b);
 
 /* ---- work.c ---- */
 void pf_work_kv_ready(pf_brain *b, const pf_event *ev);

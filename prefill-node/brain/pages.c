@@ -16,7 +16,7 @@ bt_err pf_pages_new(pf_brain *b, bt_fault *fault)
     b->class = bt_hash64(c->hello.exactness, strlen(c->hello.exactness));
     b->counted = calloc(c->pages_total, sizeof *b->counted);
     if (!b->counted) return bt_fail(fault, BT_ENOMEM, "prefill node: out of memory");
-    return bt_kv_book_new(&b->book, c->pages_total, c->page_tokens, c->slots, longest, fault);
+    return bt_kv_book_new(&b->book, c->pages_total, c->page_tokens, c->slots, longest, c->prompts, fault);
 }
 
 void pf_pages_free(pf_brain *b)
@@ -45,34 +45,35 @@ static uint32_t held_for(pf_brain *b, const bt_incarnation *decode)
 /* The last token's row is always computed: token 0 comes from it. */
 static void share(pf_brain *b, pf_record *r)
 {
-    r->from_row = bt_kv_book_share(b->book, r->a->slot, b->class, r->ids, r->ids_len - 1);
+    r->from_row = bt_kv_book_share(b->book, r->a->slot, b->class, &r->prompt, r->prompt.tokens - 1);
 }
 
 bool pf_pages_take(pf_brain *b, pf_record *r, const char **ret_why)
 {
-    const uint32_t pages = (uint32_t)(((uint64_t)r->ids_len + b->cfg.page_tokens - 1) / b->cfg.page_tokens);
+    const uint32_t pages =
+        (uint32_t)(((uint64_t)r->prompt.tokens + b->cfg.page_tokens - 1) / b->cfg.page_tokens);
     const bool is_alone = bt_kv_book_used(b->book) == 0;
     share(b, r);
     const uint64_t held = (uint64_t)held_for(b, &r->decode) + pages - r->from_row / b->cfg.page_tokens;
     if (!is_alone && held > b->cfg.pages_total / 2)
         *ret_why = "prompts for this decode node would hold more than half of the KV pages";
-    else if (!bt_kv_book_hold(b->book, r->a->slot, r->ids_len)) *ret_why = "too few KV pages are free";
+    else if (!bt_kv_book_hold(b->book, r->a->slot, r->prompt.tokens)) *ret_why = "too few KV pages are free";
     else return true;
     return false;
 }
 
 void pf_pages_look_again(pf_brain *b, pf_record *r)
 {
-    if (bt_kv_book_match(b->book, b->class, r->ids, r->ids_len - 1) <= r->from_row) return;
+    if (bt_kv_book_match(b->book, b->class, &r->prompt, r->prompt.tokens - 1) <= r->from_row) return;
     bt_kv_book_release(b->book, r->a->slot);
     share(b, r);
     /* at most what it has just given back */
-    const bool has_room = bt_kv_book_hold(b->book, r->a->slot, r->ids_len);
+    const bool has_room = bt_kv_book_hold(b->book, r->a->slot, r->prompt.tokens);
     assert(has_room);
     (void)has_room;
 }
 
 void pf_pages_keep(pf_brain *b, const pf_record *r)
 {
-    bt_kv_book_keep(b->book, r->a->slot, b->class, r->ids, bt_xfer_send_whole(&b->sends[r->a->slot]));
+    bt_kv_book_keep(b->book, r->a->slot, b->class, &r->prompt, bt_xfer_send_whole(&b->sends[r->a->slot]));
 }

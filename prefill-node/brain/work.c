@@ -7,11 +7,11 @@ static void start(pf_brain *b, pf_record *r)
 {
     pf_pages_look_again(b, r); /* before from_row is read */
     const bt_xfer_send_plan plan = {.layers = b->cfg.hello.kv.layers,
-                                    .prompt_tokens = r->ids_len,
+                                    .prompt_tokens = r->prompt.tokens,
                                     .block_tokens = b->cfg.block_tokens,
                                     .skip_tokens = r->covered_tokens,
                                     .ready_tokens = r->from_row,
-                                    .held = r->ids_len - r->covered_tokens < b->cfg.min_overlap_tokens};
+                                    .held = r->prompt.tokens - r->covered_tokens < b->cfg.min_overlap_tokens};
     bt_xfer_send_start(&b->sends[r->a->slot], &plan);
     b->n.prefix_hits += r->from_row > 0;
     b->n.prefix_tokens += r->from_row;
@@ -20,8 +20,8 @@ static void start(pf_brain *b, pf_record *r)
     r->started_us = b->now_us;
     pf_action *a = pf_act(b, PF_DO_COMPUTE);
     a->u.compute.slot = r->a->slot;
-    a->u.compute.ids = r->ids;
-    a->u.compute.ids_len = r->ids_len;
+    a->u.compute.ids = r->prompt.ids;
+    a->u.compute.ids_len = r->prompt.tokens;
     a->u.compute.pages = bt_kv_book_table(b->book, r->a->slot, &a->u.compute.pages_len);
     a->u.compute.from_row = r->from_row;
     a->u.compute.covered_tokens = r->covered_tokens;
@@ -32,13 +32,9 @@ static void start(pf_brain *b, pf_record *r)
 void pf_work_start(pf_brain *b)
 {
     for (;;) {
-        uint32_t busy = 0;
-        pf_record *first = NULL;
-        for (pf_record *r = NULL; (r = pf_next(b, r));) {
-            busy += r->in_worker;
-            if (r->a->state == PF_WAITING && (!first || r->turn < first->turn)) first = r;
-        }
-        if (!first || busy >= b->cfg.workers) return;
+        pf_orders_settle(b);
+        pf_record *first = b->busy < b->cfg.workers ? pf_orders_waiting(b) : NULL;
+        if (!first) return;
         start(b, first);
     }
 }

@@ -92,6 +92,8 @@ static void every_answer_metrics_and_status_tell_what_the_devices_would_take(voi
     const double seconds = (number(d, "prefill_ms") + number(e, "prefill_ms")) / 1e3;
     assert_float_equal(metric_of(c.url, "baton_device_seconds_total{role=\"prefill\"} ", seconds * 0.999),
                        seconds, seconds * 1e-3);
+    assert_true(metric(c.url, "baton_device_prefill_part_seconds_total{part=\"npu\"} ") > 0);
+    assert_true(metric(c.url, "baton_device_bubble_seconds_total{engine=\"npu\"} ") > 0);
     const double steps = (number(d, "decode_ms") + number(e, "decode_ms")) / 1e3;
     assert_float_equal(metric_of(c.url, "baton_device_seconds_total{role=\"decode\"} ", steps * 0.999), steps,
                        steps * 1e-3);
@@ -147,6 +149,36 @@ static void a_paced_system_says_the_same_and_no_earlier(void **state)
     assert_int_equal(json_is_true(json_object_get(d, "is_late")), is_late);
     json_decref(run[0]);
     json_decref(run[1]);
+}
+
+/* A prompt of minutes at this pace, of which the host is through at once. */
+static void a_client_that_leaves_a_paced_system_leaves_nothing(void **state)
+{
+    (void)state;
+    cluster c;
+    assert_true(CLUSTER(&c, spawn_tiny_model(1), "--profile", "hexagon-v75", "--decode-profile", "a100",
+                        "--pace", "device:2000"));
+    json_t *body = cluster_request(text, TOKENS);
+    client *one = client_post(c.url, "/v1/completions", body);
+    json_decref(body);
+    json_t *status = NULL;
+    int64_t used = 0;
+    for (int64_t end = spawn_now_ms() + spawn_patience(ENDS_MS); !used && spawn_before(end); client_step()) {
+        json_t *node;
+        size_t i;
+        json_decref(status);
+        status = cluster_status(c.url);
+        json_array_foreach(json_object_get(status, "nodes"), i, node) {
+            if (!strcmp(json_string_value(json_object_get(node, "role")), "prefill"))
+                used = json_integer_value(json_object_get(node, "slots_used"));
+        }
+    }
+    json_decref(status);
+    assert_int_equal(used, 1);
+    assert_false(client_is_over(one));
+    client_end(one);
+    assert_true(cluster_wait_idle(c.url, spawn_patience(ENDS_MS)));
+    assert_true(cluster_stop(&c));
 }
 
 static void a_decode_node_that_computes_prompts_prices_and_paces_them(void **state)
@@ -215,6 +247,7 @@ int main(void)
         cmocka_unit_test_teardown(every_answer_metrics_and_status_tell_what_the_devices_would_take,
                                   cluster_teardown),
         cmocka_unit_test_teardown(a_paced_system_says_the_same_and_no_earlier, cluster_teardown),
+        cmocka_unit_test_teardown(a_client_that_leaves_a_paced_system_leaves_nothing, cluster_teardown),
         cmocka_unit_test_teardown(a_decode_node_that_computes_prompts_prices_and_paces_them,
                                   cluster_teardown),
         cmocka_unit_test_teardown(a_host_that_is_too_slow_says_so_and_its_run_is_not_compared,

@@ -4,6 +4,7 @@
 #include "base/wait.h"
 #include "base/clock.h"
 #include "tools/cluster/http.h"
+#include "tools/cluster/show_device.h"
 #include "tools/show.h"
 #include "tools/tool.h"
 
@@ -171,4 +172,6 @@ void tool_answer_print_figures(const tool_answer *a)
     fprintf(stderr, "hand-off   %s of KV, exposed for %.2f ms after the last layer\n", kv,
             json_number_value(json_object_get(b, "kv_exposed_ms")));
     print_npu(b);
+    const json_t *device = json_object_get(b, "device");
+    if (json_is_object(device)) tool_show_device(device);
 }

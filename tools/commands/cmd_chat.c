@@ -81,9 +81,15 @@ int tool_chat_run(int argc, char **argv)
     int rc = bt_opt_start(&args, &tool_chat_program, argc, argv, &c);
     if (rc >= 0) return rc;
     c.args = &args;
+    c.serve.colocated = false;
     if (args.count > 0 && !c.serve.model) c.serve.model = args.args[0];
-    if (!c.serve.model && !c.url) {
+    if (!c.serve.model && !c.url)
         bt_fail(&fault, BT_EARG, "give a model, for example '-m smollm2', or --url");
+    else if (c.serve.decode_profile && c.url)
+        bt_fail(&fault, BT_EARG,
+                "--decode-profile prices the nodes that this command starts; leave out --url");
+    else (void)tool_devices_check(&c.serve, &fault);
+    if (fault.text[0]) {
         bt_opt_usage_error("baton chat", &fault);
         rc = 2;
     } else if (tool_catch_signals(), tool_quiet(c.quiet), tool_http_setup(&fault) < 0) {

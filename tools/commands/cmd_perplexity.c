@@ -165,17 +165,18 @@ static int show(const config *c, measure *r)
     const double macs = (double)r->work.npu_macs + (double)r->work.companion_macs,
                  npu = macs > 0 ? (double)r->work.npu_macs / macs : 0,
                  in16 = macs > 0 ? (double)r->work.npu_int16_macs / macs : 0,
-                 floats = macs > 0 ? (double)r->work.npu_float_macs / macs : 0;
+                 floats = macs > 0 ? (double)r->work.npu_float_macs / macs : 0,
+                 masked = macs > 0 ? (double)r->work.masked_macs / (macs + (double)r->work.masked_macs) : 0;
     const double rate = r->us ? 1e6 * (double)(r->plan.windows * r->plan.ctx_tokens) / (double)r->us : 0;
     const bt_perplexity_diff_result d =
         r->diff ? bt_perplexity_diff_end(r->diff) : (bt_perplexity_diff_result){0};
     if (c->json) {
         json_t *o =
-            json_pack("{s:f, s:f, s:I, s:I, s:s, s:s, s:f, s:f, s:f, s:f, s:I, s:I, s:f}", "perplexity",
+            json_pack("{s:f, s:f, s:I, s:I, s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:f}", "perplexity",
                       value, "standard_error", error, "tokens", (json_int_t)r->score.tokens, "windows",
                       (json_int_t)r->plan.windows, "engine", engine_names[c->engine], "quant", r->form,
                       "npu_mac_ratio", npu, "npu_int8_mac_ratio", npu - in16 - floats, "npu_int16_mac_ratio",
-                      in16, "npu_float_mac_ratio", floats, "tile_padding_macs",
+                      in16, "npu_float_mac_ratio", floats, "masked_mac_ratio", masked, "tile_padding_macs",
                       (json_int_t)r->work.tile_padding_macs, "batch_padding_rows",
                       (json_int_t)r->work.batch_padding_rows, "tokens_per_second", rate);
         if (r->diff)
@@ -193,6 +194,8 @@ static int show(const config *c, measure *r)
                100 * in16, 100 * floats);
     if (r->work.tile_padding_macs)
         printf("whole tiles add %.2f %% to them\n", 100 * (double)r->work.tile_padding_macs / macs);
+    if (masked > 0)
+        printf("%.2f %% of what the device would multiply are masked columns; not done here\n", 100 * masked);
     if (r->work.batch_padding_rows)
         printf("%llu rows of batches were empty\n", (unsigned long long)r->work.batch_padding_rows);
     if (r->diff)

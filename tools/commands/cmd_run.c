@@ -5,7 +5,6 @@
 #include "tools/cluster/background.h"
 #include "tools/cluster/http.h"
 #include "tools/cluster/serve.h"
-#include "tools/commands/run_device.h"
 #include "tools/tool.h"
 
 #include <stdio.h>
@@ -129,8 +128,6 @@ static int show(const config *c, tool_answer *a, int64_t start_us, bt_err e, bt_
     if (!ends_line || isatty(STDOUT_FILENO)) putchar('\n');
     if (fflush(stdout) != 0) rc = 1;
     if (!c->quiet) tool_answer_print_figures(a);
-    const json_t *device = json_object_get(a->baton, "device");
-    if (!c->quiet && json_is_object(device)) tool_device_print(device);
     return rc;
 }
 
@@ -177,6 +174,7 @@ int tool_run_run(int argc, char **argv)
     size_t len = 0;
     int rc = bt_opt_start(&args, &tool_run_program, argc, argv, &c);
     if (rc >= 0) return rc;
+    c.serve.colocated = false;
     if (args.count > 0 && !c.serve.model) c.serve.model = args.args[0];
     if (!c.prompt == !c.file) bt_fail(&fault, BT_EARG, "give either --prompt or --file");
     else if (c.system && !c.chat) bt_fail(&fault, BT_EARG, "--system needs --chat");

@@ -55,6 +55,22 @@ static void print_table(const json_t *nodes)
     }
 }
 
+/* Of nodes that keep a device's pace: how late they are. */
+static void print_pace(const json_t *nodes)
+{
+    size_t i;
+    const json_t *n;
+    json_array_foreach(nodes, i, n) {
+        const json_t *d = json_object_get(n, "device");
+        const double paced = json_number_value(json_object_get(d, "paced_ms")),
+                     late = json_number_value(json_object_get(d, "late_ms"));
+        if (paced <= 0) continue;
+        printf("%-16s %.2f %% later than %g times %s%s\n", text_of(n, "id"), 100 * late / paced,
+               json_number_value(json_object_get(d, "pace")), text_of(d, "profile"),
+               late > paced / 100 ? ": LATE, the host is measured instead; take a larger K" : "");
+    }
+}
+
 static int show(const config *c)
 {
     bt_fault fault = {""};
@@ -83,6 +99,7 @@ static int show(const config *c)
         rc = tool_print_json("status", json_incref(root));
     } else {
         print_table(nodes);
+        print_pace(nodes);
         rc = fflush(stdout) != 0;
     }
 out:

@@ -152,7 +152,7 @@ static void run_attention(bt_exec_job *j, const bt_pkg_inst *i)
         const bt_companion_rows rows = {&seq, 1, p.rows};
         if (p.rows) attend(j, i, &s, &rows, p.row);
     }
-    bt_exec_count_macs(j, i, bt_exec_job_attention_macs(j, &s));
+    bt_exec_count_macs(j, i, bt_exec_job_attention_macs(j, i, &s));
 }
 
 static void run_kv_store(bt_exec_job *j, const bt_pkg_inst *i)

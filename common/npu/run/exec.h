@@ -63,8 +63,8 @@ typedef struct bt_exec_stats {
     uint64_t tile_padding_macs; /* of linears, what whole tiles add to all rows, padding too (npu/pkg/pkg_layout.h) */
     uint64_t shadow_entries;    /* values beyond a clip that were added back; llm-int8: values that the companion
                                    multiplied */
-    uint64_t masked_macs; /* of attention over columns that a program's static context has beyond what a real row sees:
-                             counted as attention's are, and never computed */
+    uint64_t masked_macs; /* of the NPU's attention over columns that a program's static context has beyond what a real
+                             row sees: counted as attention's are, and never computed */
     uint64_t batch_padding_rows; /* rows of sequences that a batch has room for and that were not there */
     /* sessions that a device would have mapped in place of another, beginning with the first mapped; and their cost */
     uint64_t session_switches, session_switch_ns;

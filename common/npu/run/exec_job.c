@@ -64,7 +64,7 @@ bt_exec_part bt_exec_job_part(const bt_exec_job *j, const bt_pkg_slice *s, size_
                           .real = row < real_end ? real_end - row : 0, .pos = seq->pos0 + row - first};
 }
 
-uint64_t bt_exec_job_attention_macs(bt_exec_job *j, const bt_pkg_slice *s)
+uint64_t bt_exec_job_attention_macs(bt_exec_job *j, const bt_pkg_inst *i, const bt_pkg_slice *s)
 {
     const uint64_t of_pair = 2 * (uint64_t)s->heads * j->x->header->head_dim;
     uint64_t pairs = 0, rows = 0;
@@ -73,7 +73,8 @@ uint64_t bt_exec_job_attention_macs(bt_exec_job *j, const bt_pkg_slice *s)
         pairs += (uint64_t)p.real * p.pos + (uint64_t)p.real * (p.real + 1) / 2;
         rows += p.real;
     }
-    if (j->program->ctx) j->x->stats.masked_macs += (rows * j->program->ctx - pairs) * of_pair;
+    if (j->program->ctx && i->unit != BT_PKG_COMPANION)
+        j->x->stats.masked_macs += (rows * j->program->ctx - pairs) * of_pair;
     return pairs * of_pair;
 }
 

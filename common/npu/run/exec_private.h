@@ -118,8 +118,8 @@ typedef struct bt_exec_part {
 } bt_exec_part;
 bt_exec_part bt_exec_job_part(const bt_exec_job *j, const bt_pkg_slice *s, size_t b);
 /* A slice's multiply-accumulates: a real row sees all positions up to its own, each once for q . k and once for p . v
- * (p: the softmax). What a static context has beyond that is counted as masked. */
-uint64_t bt_exec_job_attention_macs(bt_exec_job *j, const bt_pkg_slice *s);
+ * (p: the softmax). What a static context has beyond that is counted as masked, where the NPU attends. */
+uint64_t bt_exec_job_attention_macs(bt_exec_job *j, const bt_pkg_inst *i, const bt_pkg_slice *s);
 
 /* Counts multiply-accumulates of real rows, for the unit of the instruction and its kind of inputs. */
 void bt_exec_count_macs(bt_exec_job *j, const bt_pkg_inst *i, uint64_t macs);

@@ -209,7 +209,7 @@ static void run_attention(rows_job *r)
     bt_exec_job *j = r->j;
     bt_companion_flush(&j->x->companion);
     bt_pool_run(j->x->companion.pool, attention_part, r);
-    bt_exec_count_macs(j, r->i, bt_exec_job_attention_macs(j, &r->slice));
+    bt_exec_count_macs(j, r->i, bt_exec_job_attention_macs(j, r->i, &r->slice));
 }
 
 /* ---- linears with integer outputs ---- */

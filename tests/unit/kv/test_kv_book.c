@@ -29,12 +29,28 @@ typedef struct model {
     uint64_t clock;
 } model;
 
+/* How books of these tests know prompts. */
+static bt_prompt_by by = BT_PROMPT_BY_IDS;
+static uint32_t block_tokens = 1;
+
 static bt_kv_book *new_book(uint32_t pages, uint32_t page_tokens, uint32_t seqs, uint32_t seq_pages)
 {
     bt_kv_book *b = NULL;
     bt_fault f = {""};
-    if (bt_kv_book_new(&b, pages, page_tokens, seqs, seq_pages, &f) < 0) fail_msg("%s", f.text);
+    if (bt_kv_book_new(&b, pages, page_tokens, seqs, seq_pages, by, &f) < 0) fail_msg("%s", f.text);
     return b;
+}
+
+/* The prompt of these ids, with what the book goes by and nothing else. */
+static const bt_prompt_view *of(const int32_t *ids, uint32_t len)
+{
+    static uint64_t hashes[IDS];
+    static bt_prompt_view view;
+    if (by == BT_PROMPT_BY_HASHES) bt_prompt_hash(hashes, ids, len, block_tokens);
+    view = by == BT_PROMPT_BY_IDS
+               ? (bt_prompt_view){.tokens = len, .ids = ids}
+               : (bt_prompt_view){.tokens = len, .hashes = {.of = hashes, .block_tokens = block_tokens}};
+    return &view;
 }
 
 static uint32_t holders(const model *m, uint32_t page)
@@ -142,10 +158,10 @@ static void share(model *m, bt_kv_book *b, uint32_t seq, uint64_t class, const i
     counts(m, &used, &cached);
     for (uint32_t d = PAGE_TOKENS; d <= want; d += PAGE_TOKENS)
         leave += holders(m, find(m, class, ids, d)->page) == 0;
-    assert_int_equal(bt_kv_book_match(b, class, ids, n), want);
-    assert_int_equal(bt_kv_book_room_after(b, class, ids, n), PAGES - used - leave);
+    assert_int_equal(bt_kv_book_match(b, class, of(ids, n), n), want);
+    assert_int_equal(bt_kv_book_room_after(b, class, of(ids, n), n), PAGES - used - leave);
     if (m->len[seq] > 0) return;
-    assert_int_equal(bt_kv_book_share(b, seq, class, ids, n), want);
+    assert_int_equal(bt_kv_book_share(b, seq, class, of(ids, n), n), want);
     const uint32_t *got = bt_kv_book_table(b, seq, &len);
     assert_int_equal(len, want / PAGE_TOKENS);
     for (uint32_t i = 0; i < len; i++) {
@@ -158,7 +174,7 @@ static void share(model *m, bt_kv_book *b, uint32_t seq, uint64_t class, const i
 
 static void keep(model *m, bt_kv_book *b, uint32_t seq, uint64_t class, const int32_t *ids, uint32_t n)
 {
-    bt_kv_book_keep(b, seq, class, ids, n);
+    bt_kv_book_keep(b, seq, class, of(ids, n), n);
     for (uint32_t i = 0; i < m->len[seq] && (i + 1) * PAGE_TOKENS <= n; i++) {
         const uint32_t page = m->table[seq][i], len = (i + 1) * PAGE_TOKENS;
         const kept *k = find(m, class, ids, len);
@@ -211,6 +227,112 @@ static void does_what_plain_lists_do_whatever_the_order_of_calls(void **state)
     for (uint64_t seed = 1; seed <= 4; seed++) run_storm(seed, 6000);
 }
 
+/* Blocks of one token, and of a whole page: the same numbers, for the model still compares tokens. */
+static void finds_the_same_beginnings_by_hashes_of_blocks_that_a_page_is_made_of(void **state)
+{
+    (void)state;
+    by = BT_PROMPT_BY_HASHES;
+    for (block_tokens = 1; block_tokens <= PAGE_TOKENS; block_tokens++)
+        for (uint64_t seed = 5; seed <= 6; seed++) run_storm(seed, 6000);
+    block_tokens = 1;
+    by = BT_PROMPT_BY_IDS;
+}
+
+/* Blocks of 4 tokens, pages of 2: whoever has 6 tokens in common has the pages of the first block in common,
+ * and of the second block none; a block that the prompt's end cuts is another one than the same block whole.
+ */
+static void a_beginning_that_ends_inside_a_block_is_found_by_who_has_the_whole_block(void **state)
+{
+    (void)state;
+    const int32_t a[] = {1, 2, 3, 4, 5, 6, 7, 8}, six[] = {1, 2, 3, 4, 5, 6, 9, 9}, two[] = {1, 2, 9, 9};
+    by = BT_PROMPT_BY_HASHES;
+    block_tokens = 4;
+    bt_kv_book *b = new_book(8, 2, 4, 4);
+    assert_true(bt_kv_book_hold(b, 0, 8));
+    bt_kv_book_keep(b, 0, 5, of(a, 8), 8);
+    assert_int_equal(bt_kv_book_match(b, 5, of(a, 8), 8), 8);
+    assert_int_equal(bt_kv_book_match(b, 5, of(a, 8), 7), 6); /* the block is there, the page is not asked for
+                                                               */
+    assert_int_equal(bt_kv_book_match(b, 5, of(six, 8), 8), 4);
+    assert_int_equal(bt_kv_book_match(b, 5, of(two, 4), 4), 0);
+    assert_int_equal(bt_kv_book_match(b, 5, of(a, 6), 6), 4);
+    assert_int_equal(bt_kv_book_match(b, 6, of(a, 8), 8), 0);
+    bt_kv_book_free(b);
+    block_tokens = 1;
+    by = BT_PROMPT_BY_IDS;
+}
+
+/* What of this process lies in memory. */
+static size_t resident_bytes(void)
+{
+    unsigned long all = 0, resident = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (!f || fscanf(f, "%lu %lu", &all, &resident) != 2) fail_msg("/proc/self/statm cannot be read");
+    fclose(f);
+    return resident * 4096;
+}
+
+/* A tree of a million blocks: 4 sequences of 64 pages of 64 tokens at a time, half of each a beginning that
+ * came before, until every page is kept; and then as many again, each in place of an old one. */
+static void a_tree_of_a_million_blocks_takes_less_than_forty_bytes_each(void **state)
+{
+    (void)state;
+    enum { N = 1 << 20, LONG = 64, TOKENS = 64 };
+    uint64_t hashes[LONG], last[LONG] = {1};
+    const bt_prompt_view view = {.tokens = LONG * TOKENS, .hashes = {hashes, TOKENS}};
+    by = BT_PROMPT_BY_HASHES;
+    const size_t before = resident_bytes();
+    bt_kv_book *b = new_book(N, TOKENS, 4, LONG);
+    by = BT_PROMPT_BY_IDS;
+    for (uint32_t i = 0; i < 2 * N / (LONG / 2); i++) {
+        for (uint32_t k = 0; k < LONG; k++)
+            hashes[k] = k < LONG / 2 && i > 0 ? last[k] : bt_rng_u64(k ? hashes[k - 1] : i, i);
+        memcpy(last, hashes, sizeof last);
+        const uint32_t seq = i % 4, had = bt_kv_book_share(b, seq, 1, &view, view.tokens);
+        assert_int_equal(had, i > 0 ? LONG / 2 * TOKENS : 0);
+        assert_true(bt_kv_book_hold(b, seq, view.tokens));
+        bt_kv_book_keep(b, seq, 1, &view, view.tokens);
+        assert_int_equal(bt_kv_book_match(b, 1, &view, view.tokens), view.tokens);
+        bt_kv_book_release(b, seq);
+    }
+    assert_int_equal(bt_kv_book_cached(b), N);
+    assert_true(bt_kv_book_is_sound(b));
+    const size_t resident = resident_bytes() - before;
+    print_message("%.1f bytes a page, %.1f of them resident\n", (double)bt_kv_book_bytes(b) / N,
+                  (double)resident / N);
+    assert_true(bt_kv_book_bytes(b) < (size_t)40 * N);
+#if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
+    assert_true(resident < (size_t)41 * N);
+#endif
+    bt_kv_book_free(b);
+}
+
+/* A node that uses a hundredth of its pages has touched little of the memory for them. */
+static void pages_that_were_never_held_take_no_memory_but_addresses(void **state)
+{
+    (void)state;
+    enum { N = 1 << 20, LONG = 64, TOKENS = 64 };
+    by = BT_PROMPT_BY_HASHES;
+    const size_t before = resident_bytes();
+    bt_kv_book *b = new_book(N, TOKENS, 4, LONG);
+    by = BT_PROMPT_BY_IDS;
+    for (uint32_t i = 0; i < N / 100 / LONG; i++) {
+        uint64_t hashes[LONG];
+        const bt_prompt_view view = {.tokens = LONG * TOKENS, .hashes = {hashes, TOKENS}};
+        for (uint32_t k = 0; k < LONG; k++) hashes[k] = bt_rng_u64(i, k);
+        assert_true(bt_kv_book_hold(b, 0, view.tokens));
+        bt_kv_book_keep(b, 0, 1, &view, view.tokens);
+        bt_kv_book_release(b, 0);
+    }
+    assert_int_equal(bt_kv_book_cached(b), N / 100 / LONG * LONG);
+    const size_t resident = resident_bytes() - before;
+    print_message("%.2f MB resident of %.1f\n", (double)resident / 1e6, (double)bt_kv_book_bytes(b) / 1e6);
+#if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
+    assert_true(resident < bt_kv_book_bytes(b) / 4);
+#endif
+    bt_kv_book_free(b);
+}
+
 /* The hash only chooses a bucket and is compared nowhere, so prompts of one bucket are what prompts of one
  * hash would be: a thousand prompts over 8 buckets. */
 static void never_takes_one_prompt_for_another_of_its_bucket(void **state)
@@ -221,12 +343,12 @@ static void never_takes_one_prompt_for_another_of_its_bucket(void **state)
     uint32_t kept_count = 0;
     for (int32_t id = 0; id < N; id++) {
         assert_true(bt_kv_book_hold(b, (uint32_t)id, 1));
-        bt_kv_book_keep(b, (uint32_t)id, 1, &id, 1);
+        bt_kv_book_keep(b, (uint32_t)id, 1, of(&id, 1), 1);
     }
     for (int32_t id = 0; id < 1000; id++) {
-        kept_count += bt_kv_book_match(b, 1, &id, 1);
-        assert_int_equal(bt_kv_book_match(b, 2, &id, 1), 0);
-        if (id >= N) assert_int_equal(bt_kv_book_match(b, 1, &id, 1), 0);
+        kept_count += bt_kv_book_match(b, 1, of(&id, 1), 1);
+        assert_int_equal(bt_kv_book_match(b, 2, of(&id, 1), 1), 0);
+        if (id >= N) assert_int_equal(bt_kv_book_match(b, 1, of(&id, 1), 1), 0);
     }
     assert_int_equal(kept_count, N);
     bt_kv_book_free(b);
@@ -238,12 +360,12 @@ static void a_page_is_known_by_all_tokens_before_it(void **state)
     const int32_t a[] = {1, 2, 3, 4}, other[] = {9, 2, 3, 4};
     bt_kv_book *b = new_book(8, 2, 4, 4);
     assert_true(bt_kv_book_hold(b, 0, 4));
-    bt_kv_book_keep(b, 0, 5, a, 4);
-    assert_int_equal(bt_kv_book_match(b, 5, a, 4), 4);
-    assert_int_equal(bt_kv_book_match(b, 5, a, 3), 2);
-    assert_int_equal(bt_kv_book_match(b, 5, other, 4), 0);
-    assert_int_equal(bt_kv_book_match(b, 5, a + 2, 2), 0);
-    assert_int_equal(bt_kv_book_match(b, 6, a, 4), 0);
+    bt_kv_book_keep(b, 0, 5, of(a, 4), 4);
+    assert_int_equal(bt_kv_book_match(b, 5, of(a, 4), 4), 4);
+    assert_int_equal(bt_kv_book_match(b, 5, of(a, 3), 3), 2);
+    assert_int_equal(bt_kv_book_match(b, 5, of(other, 4), 4), 0);
+    assert_int_equal(bt_kv_book_match(b, 5, of(a + 2, 2), 2), 0);
+    assert_int_equal(bt_kv_book_match(b, 6, of(a, 4), 4), 0);
     bt_kv_book_free(b);
 }
 
@@ -254,19 +376,19 @@ static void takes_the_beginning_unused_longest_and_its_end_first(void **state)
     bt_kv_book *b = new_book(4, 2, 3, 4);
     uint32_t len;
     assert_true(bt_kv_book_hold(b, 0, 4) && bt_kv_book_hold(b, 1, 4));
-    bt_kv_book_keep(b, 0, 1, a, 4);
-    bt_kv_book_keep(b, 1, 1, c, 4);
+    bt_kv_book_keep(b, 0, 1, of(a, 4), 4);
+    bt_kv_book_keep(b, 1, 1, of(c, 4), 4);
     bt_kv_book_release(b, 0);
     bt_kv_book_release(b, 1);
     assert_int_equal(bt_kv_book_cached(b), 4);
-    assert_int_equal(bt_kv_book_share(b, 2, 1, a, 4), 4); /* a use: now c is the older one */
+    assert_int_equal(bt_kv_book_share(b, 2, 1, of(a, 4), 4), 4); /* a use: now c is the older one */
     bt_kv_book_release(b, 2);
     assert_true(bt_kv_book_hold(b, 2, 1));
-    assert_int_equal(bt_kv_book_match(b, 1, c, 4), 2);
-    assert_int_equal(bt_kv_book_match(b, 1, a, 4), 4);
+    assert_int_equal(bt_kv_book_match(b, 1, of(c, 4), 4), 2);
+    assert_int_equal(bt_kv_book_match(b, 1, of(a, 4), 4), 4);
     assert_true(bt_kv_book_hold(b, 2, 5));
-    assert_int_equal(bt_kv_book_match(b, 1, c, 4), 0);
-    assert_int_equal(bt_kv_book_match(b, 1, a, 4), 2);
+    assert_int_equal(bt_kv_book_match(b, 1, of(c, 4), 4), 0);
+    assert_int_equal(bt_kv_book_match(b, 1, of(a, 4), 4), 2);
     assert_false(bt_kv_book_hold(b, 2, 9));
     (void)bt_kv_book_table(b, 2, &len);
     assert_int_equal(len, 3);
@@ -277,13 +399,13 @@ static void refuses_shapes_that_its_header_does_not_name(void **state)
 {
     (void)state;
     bt_kv_book *b = NULL;
-    assert_int_equal(bt_kv_book_new(&b, 0, 64, 1, 1, NULL), BT_EARG);
-    assert_int_equal(bt_kv_book_new(&b, (1u << 24) + 1, 64, 1, 1, NULL), BT_EARG);
-    assert_int_equal(bt_kv_book_new(&b, 1, 0, 1, 1, NULL), BT_EARG);
-    assert_int_equal(bt_kv_book_new(&b, 1, 257, 1, 1, NULL), BT_EARG);
-    assert_int_equal(bt_kv_book_new(&b, 1, 64, 0, 1, NULL), BT_EARG);
-    assert_int_equal(bt_kv_book_new(&b, 1, 64, 1025, 1, NULL), BT_EARG);
-    assert_int_equal(bt_kv_book_new(&b, 1, 64, 1, 0, NULL), BT_EARG);
+    assert_int_equal(bt_kv_book_new(&b, 0, 64, 1, 1, BT_PROMPT_BY_IDS, NULL), BT_EARG);
+    assert_int_equal(bt_kv_book_new(&b, (1u << 24) + 1, 64, 1, 1, BT_PROMPT_BY_IDS, NULL), BT_EARG);
+    assert_int_equal(bt_kv_book_new(&b, 1, 0, 1, 1, BT_PROMPT_BY_IDS, NULL), BT_EARG);
+    assert_int_equal(bt_kv_book_new(&b, 1, 257, 1, 1, BT_PROMPT_BY_IDS, NULL), BT_EARG);
+    assert_int_equal(bt_kv_book_new(&b, 1, 64, 0, 1, BT_PROMPT_BY_IDS, NULL), BT_EARG);
+    assert_int_equal(bt_kv_book_new(&b, 1, 64, 1025, 1, BT_PROMPT_BY_IDS, NULL), BT_EARG);
+    assert_int_equal(bt_kv_book_new(&b, 1, 64, 1, 0, BT_PROMPT_BY_IDS, NULL), BT_EARG);
     assert_null(b);
     bt_kv_book_free(NULL);
 }
@@ -292,6 +414,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(does_what_plain_lists_do_whatever_the_order_of_calls),
+        cmocka_unit_test(finds_the_same_beginnings_by_hashes_of_blocks_that_a_page_is_made_of),
+        cmocka_unit_test(a_beginning_that_ends_inside_a_block_is_found_by_who_has_the_whole_block),
+        cmocka_unit_test(a_tree_of_a_million_blocks_takes_less_than_forty_bytes_each),
+        cmocka_unit_test(pages_that_were_never_held_take_no_memory_but_addresses),
         cmocka_unit_test(never_takes_one_prompt_for_another_of_its_bucket),
         cmocka_unit_test(a_page_is_known_by_all_tokens_before_it),
         cmocka_unit_test(takes_the_beginning_unused_longest_and_its_end_first),

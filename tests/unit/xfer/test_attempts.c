@@ -1,5 +1,6 @@
 /* The table of attempts: who holds which slot, which attempt of a request is found, what becomes of one
  * that is over. */
+#include "base/rng.h"
 #include "xfer/attempts.h"
 #include "xfer/step.h"
 
@@ -157,27 +158,99 @@ static void only_leases_of_wanted_attempts_run(void **state)
     (void)state;
     bt_attempts t;
     assert_int_equal(bt_attempts_new(&t, SLOTS), BT_OK);
-    assert_int_equal(bt_attempts_due_us(&t), BT_STEP_NEVER);
     bt_attempt *a = begin(&t, 1, 1), *b = begin(&t, 2, 1);
     bt_attempt_renew(a, 1000, 5);
     bt_attempt_renew(b, 1000, 7);
-    assert_int_equal(bt_attempts_due_us(&t), 6000);
     assert_false(bt_attempt_is_expired(a, 5999));
     assert_true(bt_attempt_is_expired(a, 6000));
     a->state = BT_ATTEMPT_STOPPING;
     assert_true(bt_attempt_is_here(a));
     assert_false(bt_attempt_is_wanted(a));
     assert_false(bt_attempt_is_expired(a, 6000));
-    assert_int_equal(bt_attempts_due_us(&t), 8000);
     b->state = BT_ATTEMPT_REPORTING;
     assert_true(bt_attempt_is_expired(b, 8000));
     end(&t, b);
     assert_false(bt_attempt_is_here(b));
     assert_false(bt_attempt_is_expired(b, 8000));
-    assert_int_equal(bt_attempts_due_us(&t), BT_STEP_NEVER);
     const bt_load load = bt_attempts_load(&t);
     assert_int_equal(load.leases, 1);
     assert_int_equal(load.slots_used, 1);
+    bt_attempts_free(&t);
+}
+
+static void what_is_due_ripens_and_is_given_once_in_order_of_place(void **state)
+{
+    (void)state;
+    bt_attempts t;
+    assert_int_equal(bt_attempts_new(&t, SLOTS), BT_OK);
+    assert_int_equal(bt_attempts_due_us(&t), BT_STEP_NEVER);
+    bt_attempt *a[SLOTS];
+    for (uint32_t i = 0; i < SLOTS; i++) {
+        a[i] = begin(&t, i + 1, 1);
+        bt_attempts_set_due(&t, a[i], 100 - (int64_t)i);
+    }
+    assert_int_equal(bt_attempts_due_us(&t), 98);
+    bt_attempts_ripen(&t, 97);
+    assert_null(bt_attempts_next_ripe(&t));
+    bt_attempts_ripen(&t, 99);
+    assert_int_equal(bt_attempts_due_us(&t), 100);
+    assert_ptr_equal(bt_attempts_next_ripe(&t), a[1]);
+    assert_ptr_equal(bt_attempts_next_ripe(&t), a[2]);
+    assert_null(bt_attempts_next_ripe(&t));
+    bt_attempts_set_due(&t, a[0], BT_STEP_NEVER);
+    assert_int_equal(bt_attempts_due_us(&t), BT_STEP_NEVER);
+    bt_attempts_free(&t);
+}
+
+static void what_is_touched_is_told_once(void **state)
+{
+    (void)state;
+    bt_attempts t;
+    assert_int_equal(bt_attempts_new(&t, SLOTS), BT_OK);
+    bt_attempt *a = begin(&t, 1, 1);
+    assert_null(bt_attempts_touched(&t));
+    for (int i = 0; i < 100; i++) bt_attempts_touch(&t, a);
+    assert_ptr_equal(bt_attempts_touched(&t), a);
+    assert_null(bt_attempts_touched(&t));
+    bt_attempts_touch(&t, a);
+    assert_ptr_equal(bt_attempts_touched(&t), a);
+    bt_attempts_free(&t);
+}
+
+/* Against a look at all: many requests with several attempts each come and go. */
+static void finds_what_a_look_at_all_finds(void **state)
+{
+    (void)state;
+    bt_attempts t;
+    assert_int_equal(bt_attempts_new(&t, 20), BT_OK);
+    for (uint32_t i = 0; i < 20000; i++) {
+        const uint64_t r = bt_rng_u64(3, i);
+        const bt_request_ref ref = {{{(uint8_t)(1 + r % 2)}}, (r >> 8) % 12, 1 + (uint32_t)(r >> 16) % 5};
+        bt_attempt *best = NULL, *free_one = NULL;
+        uint32_t slot = BT_NO_SLOT, here = 0;
+        for (uint32_t k = t.len; k-- > 0;) {
+            bt_attempt *a = &t.all[k];
+            if (a->state == BT_ATTEMPT_FREE) free_one = a;
+            if (!bt_attempt_is_here(a)) continue;
+            here++;
+            if (bt_request_same(&a->ref, &ref) && (!best || a->ref.attempt > best->ref.attempt)) best = a;
+        }
+        for (uint32_t k = t.slots; k-- > 0;)
+            if (!t.by_slot[k]) slot = k;
+        const bt_attempt *found = bt_attempts_find(&t, &ref);
+        assert_int_equal(found != NULL, best != NULL);
+        if (best) assert_int_equal(found->ref.attempt, best->ref.attempt);
+        assert_ptr_equal(bt_attempts_unused(&t), free_one);
+        assert_int_equal(bt_attempts_unused_slot(&t), slot);
+        assert_int_equal(bt_attempts_load(&t).leases, here);
+        bt_attempt *some = &t.all[(r >> 24) % t.len];
+        if (r >> 60 < 7 && slot != BT_NO_SLOT && free_one)
+            bt_attempts_take(&t, free_one, &ref, slot, AT_WORK);
+        else if (r >> 60 < 10 && bt_attempt_is_here(some) && some->slot != BT_NO_SLOT)
+            bt_attempts_leave_slot(&t, some);
+        else if (bt_attempt_is_here(some)) end(&t, some);
+        while (r >> 63 && bt_attempts_over(&t)) bt_attempts_clear(&t, bt_attempts_over(&t));
+    }
     bt_attempts_free(&t);
 }
 
@@ -191,6 +264,9 @@ int main(void)
         cmocka_unit_test(keeps_what_is_over_from_being_used_again_until_it_is_cleared),
         cmocka_unit_test(an_abort_stops_the_attempt_and_every_lower_one_and_no_higher),
         cmocka_unit_test(only_leases_of_wanted_attempts_run),
+        cmocka_unit_test(what_is_due_ripens_and_is_given_once_in_order_of_place),
+        cmocka_unit_test(what_is_touched_is_told_once),
+        cmocka_unit_test(finds_what_a_look_at_all_finds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

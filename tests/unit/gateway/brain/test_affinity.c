@@ -20,19 +20,19 @@ static void a_beginning_is_found_up_to_the_first_difference_on_the_node_that_had
     int32_t ids[400];
     uint64_t one[GW_AFFINITY_CHUNKS_MAX], two[GW_AFFINITY_CHUNKS_MAX];
     for (int i = 0; i < 400; i++) ids[i] = i * 7;
-    assert_int_equal(gw_affinity_chain(one, ids, 63), 0);
-    assert_int_equal(gw_affinity_chain(one, ids, 400), 6);
+    assert_int_equal(gw_affinity_chain(one, &(bt_prompt_view){63, ids, {NULL, 0}}), 0);
+    assert_int_equal(gw_affinity_chain(one, &(bt_prompt_view){400, ids, {NULL, 0}}), 6);
     gw_affinity_note(a, one, 6, &A);
     assert_int_equal(gw_affinity_match(a, one, 6, &A), 6);
     assert_int_equal(gw_affinity_match(a, one, 6, &B), 0);
     for (int at = 0; at < 384; at += 63) {
         ids[at]++;
-        assert_int_equal(gw_affinity_chain(two, ids, 400), 6);
+        assert_int_equal(gw_affinity_chain(two, &(bt_prompt_view){400, ids, {NULL, 0}}), 6);
         assert_int_equal(gw_affinity_match(a, two, 6, &A), at / 64);
         ids[at]--;
     }
     /* the same tokens elsewhere are another beginning */
-    assert_int_equal(gw_affinity_chain(two, ids + 64, 300), 4);
+    assert_int_equal(gw_affinity_chain(two, &(bt_prompt_view){300, ids + 64, {NULL, 0}}), 4);
     assert_int_equal(gw_affinity_match(a, two, 4, &A), 0);
     gw_affinity_free(a);
 }

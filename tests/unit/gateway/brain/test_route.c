@@ -63,7 +63,7 @@ static const gw_node *other_kv(gw_registry *r, const gw_node *n)
 static gw_route_answer choose(gw_route_choice *ret, gw_router *router, gw_registry *r, uint32_t prompt,
                               uint32_t more, uint32_t local_below)
 {
-    const gw_route_wish w = {.prompt_tokens = prompt, .max_tokens = more, .local_below_tokens = local_below};
+    const gw_route_wish w = {.prompt.tokens = prompt, .max_tokens = more, .local_below_tokens = local_below};
     return ask(ret, router, r, &w);
 }
 
@@ -180,10 +180,10 @@ static void what_a_decode_node_has_had_of_a_prompt_does_not_count_as_its_length(
     strcpy(p->hello.exactness, "npu 1");
     strcpy(d1->hello.prefill_exactness, "npu 1");
     strcpy(d2->hello.prefill_exactness, "npu 1");
-    gw_route_wish w = {.ids = ids, .prompt_tokens = 200, .max_tokens = 10, .local_below_tokens = 73};
+    gw_route_wish w = {.prompt = {.tokens = 200, .ids = ids}, .max_tokens = 10, .local_below_tokens = 73};
     assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
     assert_int_equal(c.local, GW_LOCAL_NOT);
-    assert_int_equal(gw_affinity_chain(chain, ids, 200), 3);
+    assert_int_equal(gw_affinity_chain(chain, &w.prompt), 3);
     gw_affinity_note(router.affinity, chain, 3, &p->incarnation); /* the prefill node's have nothing to say */
     gw_affinity_note(router.affinity, chain, 2, &d2->incarnation);
     d2->attempts = 1; /* not the one that would be taken otherwise */
@@ -203,7 +203,7 @@ static void what_a_decode_node_has_had_of_a_prompt_does_not_count_as_its_length(
     assert_int_equal(c.local, GW_LOCAL_NOT);
     d2->attempts = 1;
     w.local_below_tokens = 0; /* none, whatever is known */
-    w.prompt_tokens = 128;
+    w.prompt.tokens = 128;
     assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
     assert_int_equal(c.local, GW_LOCAL_NOT);
     w.local_below_tokens = 1; /* all of it was there */
@@ -252,7 +252,7 @@ static void a_request_with_tokens_stays_in_its_classes(void **s)
     gw_node *p = add(&r, 1, BT_ROLE_PREFILL, 100, 9, 4), *d = add(&r, 2, BT_ROLE_DECODE, 100, 9, 4);
     strcpy(p->hello.exactness, "npu 1");
     strcpy(d->hello.exactness, "f16");
-    gw_route_wish w = {.prompt_tokens = 10, .max_tokens = 10, .has_class = true,
+    gw_route_wish w = {.prompt.tokens = 10, .max_tokens = 10, .has_class = true,
                        .prefill_class = gw_route_class("npu 1"), .decode_class = gw_route_class("int8")};
     assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_NO_NODE);
     w.decode_class = gw_route_class("f16");
@@ -326,8 +326,8 @@ static void prefix_goes_where_the_beginning_is_known_unless_that_node_is_much_bu
     gw_node *d[2] = {add(&r, 3, BT_ROLE_DECODE, 400, 8, 4), add(&r, 4, BT_ROLE_DECODE, 400, 8, 4)};
     static int32_t ids[200];
     uint64_t chain[GW_AFFINITY_CHUNKS_MAX];
-    const gw_route_wish w = {.ids = ids, .prompt_tokens = 200, .max_tokens = 10};
-    gw_affinity_note(router.affinity, chain, gw_affinity_chain(chain, ids, 200), &p[1]->incarnation);
+    const gw_route_wish w = {.prompt = {.tokens = 200, .ids = ids}, .max_tokens = 10};
+    gw_affinity_note(router.affinity, chain, gw_affinity_chain(chain, &w.prompt), &p[1]->incarnation);
     gw_affinity_note(router.affinity, chain, 2, &p[0]->incarnation);
     gw_affinity_note(router.affinity, chain, 1, &d[0]->incarnation);
     gw_route_choice c;
@@ -359,7 +359,7 @@ static void what_failed_or_refuses_gets_a_request_only_where_nothing_else_would_
     gw_router router = {.policy = GW_POLICY_LEAST_LOAD};
     gw_node *p = add(&r, 1, BT_ROLE_PREFILL, 400, 8, 4),
             *d[2] = {add(&r, 3, BT_ROLE_DECODE, 400, 8, 4), add(&r, 4, BT_ROLE_DECODE, 400, 8, 4)};
-    gw_route_wish w = {.now_us = 100, .prompt_tokens = 10, .max_tokens = 10, .shun_decode = d[0]->name};
+    gw_route_wish w = {.now_us = 100, .prompt.tokens = 10, .max_tokens = 10, .shun_decode = d[0]->name};
     gw_route_choice c;
     d[1]->attempts = 5;
     assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);

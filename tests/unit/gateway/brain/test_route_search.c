@@ -168,7 +168,7 @@ static void offer(search *s, gw_node *p, gw_node *d, gw_local local)
 static bool is_short(const gw_route_wish *w, const gw_node *d)
 {
     const uint64_t had = (uint64_t)*match_of(d) * GW_AFFINITY_CHUNK_TOKENS;
-    return w->prompt_tokens < w->local_below_tokens + had && w->local_below_tokens > 0;
+    return w->prompt.tokens < w->local_below_tokens + had && w->local_below_tokens > 0;
 }
 
 static void find_local(search *s, gw_local local)
@@ -188,7 +188,7 @@ static void find_local(search *s, gw_local local)
         const uint64_t holds = local_limit(d);
         s->any = true;
         if (holds > s->limit) s->limit = holds;
-        if ((uint64_t)w->prompt_tokens + w->max_tokens > holds) continue;
+        if ((uint64_t)w->prompt.tokens + w->max_tokens > holds) continue;
         s->any_fits = true;
         offer(s, NULL, d, local);
     }
@@ -209,8 +209,8 @@ static void find_pair(search *s)
             const uint64_t holds = pair_limit(p, d);
             s->any = true;
             if (holds > s->limit) s->limit = holds;
-            if ((uint64_t)w->prompt_tokens + w->max_tokens > holds ||
-                w->prompt_tokens > p->hello.kv_capacity_tokens)
+            if ((uint64_t)w->prompt.tokens + w->max_tokens > holds ||
+                w->prompt.tokens > p->hello.kv_capacity_tokens)
                 continue;
             s->any_fits = true;
             offer(s, p, d, GW_LOCAL_NOT);
@@ -234,7 +234,7 @@ static void find_matches(const search *s)
     const bool is_asked = s->policy == GW_POLICY_PREFIX || s->w->local_below_tokens > 0;
     /* A full house is asked at every step: not for that. */
     const bool looks = is_asked && s->router->affinity && has_free_decode(s);
-    const uint32_t chunks = looks ? gw_affinity_chain(chain, s->w->ids, s->w->prompt_tokens) : 0;
+    const uint32_t chunks = looks ? gw_affinity_chain(chain, &s->w->prompt) : 0;
     for (uint32_t i = 0; i < s->r->cap; i++) {
         const gw_node *n = &s->r->nodes[i], **l = &least[n->hello.role == BT_ROLE_DECODE];
         if (is_ready(n, n->hello.role) && (!*l || compare_load(n, *l) < 0)) *l = n;
@@ -365,8 +365,7 @@ static gw_route_wish wish_of(const gw_registry *r, int32_t ids[PROMPTS][PROMPT_M
     return (gw_route_wish){
         .now_us = now,
         .policy = (gw_policy)draw(4),
-        .ids = ids[draw(PROMPTS)],
-        .prompt_tokens = 1 + draw(PROMPT_MAX),
+        .prompt = {.ids = ids[draw(PROMPTS)], .tokens = 1 + draw(PROMPT_MAX)},
         .max_tokens = 1 + draw(200),
         .local_below_tokens = draw(2) ? draw(400) : 0,
         .has_class = draw(6) == 0,
@@ -388,9 +387,9 @@ static void teach(gw_router *router, gw_registry *r, int32_t ids[PROMPTS][PROMPT
     for (uint32_t i = 0; i < 2 * r->used; i++) {
         const gw_node *n = &r->nodes[draw(r->used)];
         const uint32_t len = 64 * draw(PROMPT_MAX / 64 + 1);
-        if (n->in_use)
-            gw_affinity_note(router->affinity, chain, gw_affinity_chain(chain, ids[draw(PROMPTS)], len),
-                             &n->incarnation);
+        if (!n->in_use) continue;
+        const bt_prompt_view had = {.tokens = len, .ids = ids[draw(PROMPTS)]};
+        gw_affinity_note(router->affinity, chain, gw_affinity_chain(chain, &had), &n->incarnation);
     }
 }
 
@@ -466,7 +465,7 @@ static void equal_nodes_get_requests_in_the_same_turns(void **s)
             gw_registry_heard(&r, &r.nodes[i], &beat, 0);
         }
         for (int i = 0; i < 200; i++) {
-            const gw_route_wish w = {.prompt_tokens = 10, .max_tokens = 10};
+            const gw_route_wish w = {.prompt.tokens = 10, .max_tokens = 10};
             compare(&router, &r, &w);
         }
         gw_registry_done(&r);

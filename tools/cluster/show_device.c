@@ -1,5 +1,5 @@
 /* For people: what the object `device` of an answer says. */
-#include "tools/commands/run_device.h"
+#include "tools/cluster/show_device.h"
 
 #include <stdio.h>
 
@@ -15,7 +15,7 @@ static void print_part(const char *what, double took_ms)
     if (took_ms > 0) fprintf(stderr, "           %10.2f ms %s\n", took_ms, what);
 }
 
-void tool_device_print(const json_t *o)
+void tool_show_device(const json_t *o)
 {
     const json_t *j = json_object_get(o, "joules"), *op;
     char what[96];
