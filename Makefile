@@ -71,6 +71,8 @@ $(B)/common/kernels/kernels.o: ISA := -include tests/emulated/cpu.h
 endif
 # The reference engine is plain loops; let the compiler vectorise them with the baseline instruction set.
 $(B)/common/ref/%.o: ISA := -O3
+# So are the looks at what goes into KV.
+$(B)/common/kernels/finite.o: ISA := -O3
 # So are the loops of the NPU's compiler.
 $(patsubst %,$(B)/common/npu/compile/%.o,calib fold gptq_ref hadamard sites rounding): ISA := -O3
 $(B)/common/npu/compile/gptq_avx2.o: ISA := $(AVX2) -O3
@@ -101,7 +103,7 @@ LIBS     := $(B)/libsim.a $(ROOMS:%=$(B)/lib%.a) $(B)/libbaton.a
 ## all: build the libraries and every program
 all: $(PROGS:%=bin/%)
 
-$(B)/bin/baton:         $(B)/programs/baton.o $(B)/libtools.a $(B)/libgateway.a $(B)/libbaton.a
+$(B)/bin/baton:         $(B)/programs/baton.o $(B)/libtools.a $(B)/libsim.a $(B)/libgateway.a $(B)/libprefill-node.a $(B)/libdecode-node.a $(B)/libbaton.a
 $(B)/bin/baton-gateway: $(B)/programs/baton_gateway.o $(B)/libgateway.a $(B)/libbaton.a
 $(B)/bin/baton-prefill: $(B)/programs/baton_prefill.o
 $(B)/bin/baton-decode:  $(B)/programs/baton_decode.o
@@ -177,6 +179,13 @@ $(PAGE_H): tools/timeline/page.html
 	$(call say,GEN,$@)
 	$(Q)sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $< > $@
 $(B)/tools/timeline/timeline.o: $(PAGE_H)
+# And the page of a plan.
+PLAN_H := $(B)/gen/tools/plan/page_text.h
+$(PLAN_H): tools/plan/page.html
+	@mkdir -p $(@D)
+	$(call say,GEN,$@)
+	$(Q)sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $< > $@
+$(B)/tools/plan/page.o: $(PLAN_H)
 
 # ---- set-up ----------------------------------------------------------------------------------------
 ## deps: install the libraries and tools that are missing, those of lint too (Debian; sudo if not root)

@@ -190,7 +190,7 @@ static void on_first(node *n, const dc_worker_event *w)
 static void on_ended(node *n, const dc_worker_event *w)
 {
     dc_event ev = {.type = DC_EV_ENDED,
-                   .u.ended = {.slot = w->slot, .reason = w->reason, .wait_us = w->wait_us,
+                   .u.ended = {.slot = w->slot, .reason = w->reason, .code = w->code, .wait_us = w->wait_us,
                                .decode_us = w->decode_us, .steps = w->steps}};
     memcpy(ev.u.ended.text, w->u.text, sizeof w->u.text);
     step(n, &ev);

@@ -6,6 +6,7 @@
 #include "base/ring.h"
 #include "decode-node/brain/batch.h"
 #include "decode-node/brain/lookup.h"
+#include "engine/overflow.h"
 #include "kv/kv_pack.h"
 #include "node/node_device.h"
 #include "node/node_setup.h"
@@ -54,6 +55,7 @@ typedef struct sequence {
 /* What the sampler made of one item of a step. */
 typedef struct outcome {
     uint32_t first_row, tokens;
+    bt_overflow overflow;
     bt_err err;
     bt_fault fault;
 } outcome;
@@ -106,18 +108,29 @@ static void wake(dc_worker *w)
     w->has_news = false;
 }
 
-static void end_slot(dc_worker *w, sequence *s, dc_worker_event_type type, bt_finish reason, const char *text)
+static void leave_slot(dc_worker *w, sequence *s, dc_worker_event_type type, bt_finish reason, bt_err code,
+                       const char *text)
 {
     const int64_t now = bt_clock_us();
-    dc_worker_event ev = {.type = type,           .slot = s->is.slot, .reason = reason,
-                          .rows = s->is.rows,     .steps = s->steps,  .drafted = s->drafted,
-                          .accepted = s->accepted};
+    dc_worker_event ev = {.type = type,          .slot = s->is.slot,     .reason = reason,
+                          .code = code,          .rows = s->is.rows,     .steps = s->steps,
+                          .drafted = s->drafted, .accepted = s->accepted};
     ev.wait_us = (uint64_t)((s->steps ? s->first_us : now) - s->started_us);
     ev.decode_us = s->steps ? (uint64_t)(now - s->first_us) : 0;
     snprintf(ev.u.text, sizeof ev.u.text, "%s", text);
     dc_batch_leave(w->batch, s->is.slot);
     s->active = false;
     push_event(w, &ev);
+}
+
+static void end_slot(dc_worker *w, sequence *s, dc_worker_event_type type, bt_finish reason)
+{
+    leave_slot(w, s, type, reason, BT_OK, "");
+}
+
+static void fail_slot(dc_worker *w, sequence *s, bt_err code, const bt_fault *fault)
+{
+    leave_slot(w, s, DC_WORKER_ENDED, BT_FINISH_ERROR, code, fault->text);
 }
 
 static bool is_stop_id(const sequence *s, int32_t id)
@@ -131,8 +144,8 @@ static bool is_stop_id(const sequence *s, int32_t id)
 static bool ends(dc_worker *w, sequence *s)
 {
     if (is_stop_id(s, s->ids[s->is.prompt_tokens + s->known - 1]))
-        end_slot(w, s, DC_WORKER_ENDED, BT_FINISH_STOP, "");
-    else if (s->known >= s->is.max_tokens) end_slot(w, s, DC_WORKER_ENDED, BT_FINISH_LENGTH, "");
+        end_slot(w, s, DC_WORKER_ENDED, BT_FINISH_STOP);
+    else if (s->known >= s->is.max_tokens) end_slot(w, s, DC_WORKER_ENDED, BT_FINISH_LENGTH);
     return !s->active;
 }
 
@@ -149,7 +162,7 @@ static void begin(dc_worker *w, uint32_t slot)
     s->work = (bt_report_work){0};
     s->device = (bt_msg_device_work){0};
     s->started_us = bt_clock_us();
-    if (s->wrong.text[0]) end_slot(w, s, DC_WORKER_ENDED, BT_FINISH_ERROR, s->wrong.text);
+    if (s->wrong.text[0]) fail_slot(w, s, BT_EARG, &s->wrong);
     if (!s->active || (s->known && ends(w, s))) return;
     dc_batch_join_slot(w->batch, &(dc_batch_join){.slot = slot, .prompt_tokens = s->is.prompt_tokens,
                                                   .known = s->known, .rows = s->is.rows,
@@ -233,7 +246,7 @@ static void let_go_of_stopped(dc_worker *w)
 {
     for (uint32_t i = 0; i < w->config.slots; i++)
         if (w->slot[i].active && atomic_load(&w->stop[i]))
-            end_slot(w, &w->slot[i], DC_WORKER_STOPPED, BT_FINISH_STOP, "");
+            end_slot(w, &w->slot[i], DC_WORKER_STOPPED, BT_FINISH_STOP);
 }
 
 static void tell_needs(dc_worker *w)
@@ -290,6 +303,16 @@ static bt_err sample(int32_t *ret_id, bt_sample_logprob *ret, bt_sample *sampler
     return bt_sample_token(ret_id, ret, sampler, &s->is.sampling, logits, &history, fault);
 }
 
+/* Whether numbers of a row before position `end` left their range. Those of a draft that is wrong do not
+ * matter. */
+static bool lost_before(const dc_worker *w, const dc_batch_item *it, outcome *o, size_t end)
+{
+    bt_overflow_place at;
+    if (!bt_overflow_get(&at, &o->overflow) || at.pos >= end) return false;
+    o->err = bt_overflow_fail(&o->overflow, w->slot[it->slot].is.view.elem_bytes, &o->fault);
+    return true;
+}
+
 /* Rows that make no token are replayed; of the others each is sampled with its own index, and a draft stands
  * where it is the token that its row made: history and drafts are one in ids. */
 static void sample_item(dc_worker *w, bt_sample *sampler, size_t i)
@@ -297,7 +320,9 @@ static void sample_item(dc_worker *w, bt_sample *sampler, size_t i)
     const dc_batch_item *it = &w->item[i];
     outcome *o = &w->outcome[i];
     sequence *s = &w->slot[it->slot];
+    if (lost_before(w, it, o, it->pos + it->count - it->out)) return;
     for (uint32_t r = 0; r < it->out; r++) {
+        if (lost_before(w, it, o, it->pos + it->count - it->out + r + 1)) return;
         int32_t *at = &s->ids[s->is.prompt_tokens + s->known + r], id;
         o->err = sample(&id, &w->logprob[o->first_row + r], sampler, s, s->known + r,
                         w->logits + (o->first_row + r) * w->vocab, &o->fault);
@@ -319,7 +344,7 @@ static void take_outcome(dc_worker *w, const dc_batch_item *it, const outcome *o
 {
     sequence *s = &w->slot[it->slot];
     const uint32_t kept = it->count - it->drafts + (o->tokens ? o->tokens - 1 : 0);
-    s->is.rows += kept;
+    if (o->err >= 0) s->is.rows += kept;
     learn(s, it, o);
     for (uint32_t t = 0; t < o->tokens; t++) {
         dc_worker_event ev = {.type = DC_WORKER_TOKEN, .slot = it->slot, .index = s->known,
@@ -330,7 +355,7 @@ static void take_outcome(dc_worker *w, const dc_batch_item *it, const outcome *o
         s->known++;
         if (ends(w, s)) return;
     }
-    if (o->err < 0) end_slot(w, s, DC_WORKER_ENDED, BT_FINISH_ERROR, o->fault.text);
+    if (o->err < 0) fail_slot(w, s, o->err, &o->fault);
     else dc_batch_ran(w->batch, it->slot, kept, o->tokens);
 }
 
@@ -344,9 +369,9 @@ static void step(dc_worker *w, const dc_batch_plan *p)
         const dc_batch_item *it = &p->items[i];
         sequence *s = &w->slot[it->slot];
         if (s->steps++ == 0) s->first_us = now;
-        w->seq[i] = (bt_decode_seq){.kv = &s->is.view, .pos = it->pos, .tokens = s->ids + it->pos,
-                                    .count = it->count, .out = it->out};
         w->outcome[i] = (outcome){.first_row = out};
+        w->seq[i] = (bt_decode_seq){.kv = &s->is.view,  .pos = it->pos, .tokens = s->ids + it->pos,
+                                    .count = it->count, .out = it->out, .overflow = &w->outcome[i].overflow};
         out += it->out;
     }
     const bt_err e = bt_decode_step(w->config.engine, w->seq, p->items_len, &w->quit, w->logits, &fault);
@@ -354,8 +379,7 @@ static void step(dc_worker *w, const dc_batch_plan *p)
     w->item = p->items;
     w->items = p->items_len;
     if (e < 0)
-        for (size_t i = 0; i < w->items; i++)
-            end_slot(w, &w->slot[w->item[i].slot], DC_WORKER_ENDED, BT_FINISH_ERROR, fault.text);
+        for (size_t i = 0; i < w->items; i++) fail_slot(w, &w->slot[w->item[i].slot], e, &fault);
     if (e < 0) return;
     if (w->items > 1) bt_pool_run(w->config.pool, sample_part, w);
     else sample_part(w, 0, 1);
@@ -411,7 +435,7 @@ static void prefill(dc_worker *w, const dc_batch_plan *p)
     if (e == BT_OK) s->is.rows += it->count;
     if (e == BT_OK) tell_price(w, p, &price, began_us);
     if (e == BT_OK && it->out) e = first_token(w, s, &fault);
-    if (e < 0) end_slot(w, s, DC_WORKER_ENDED, BT_FINISH_ERROR, fault.text);
+    if (e < 0) fail_slot(w, s, e, &fault);
     else if (!it->out || !ends(w, s)) dc_batch_ran(w->batch, it->slot, it->count, it->out);
 }
 

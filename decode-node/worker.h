@@ -71,10 +71,11 @@ typedef struct dc_worker_event {
     uint32_t index;
     int32_t id; /* FIRST (0), TOKEN */
     bool has_logprob;
-    bt_msg_logprob logprob;      /* FIRST, TOKEN: where the sampling asks for it */
-    uint32_t tokens;             /* NEED */
-    uint32_t rows;               /* STOPPED: in place; a START with them and the tokens told so far goes on */
-    bt_finish reason;            /* ENDED; with ERROR, text says why */
+    bt_msg_logprob logprob; /* FIRST, TOKEN: where the sampling asks for it */
+    uint32_t tokens;        /* NEED */
+    uint32_t rows;          /* STOPPED: in place; a START with them and the tokens told so far goes on */
+    bt_finish reason;       /* ENDED; with ERROR, code and text say why */
+    bt_err code;
     uint64_t wait_us, decode_us; /* START, or FIRST, to the first step; first step to the end */
     bt_msg_device_work device; /* STEP: all of it. FIRST: of the prompt. TOKEN: the slot's since its token before. ns 0:
                                   no price, or a further token of the same step */

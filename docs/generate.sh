@@ -162,16 +162,17 @@ environment() {
             who = $1; list = sub(/^baton /, "", who) ? "command" : "daemon"
             sub(/^baton-/, "", who); names[$11] = 1
             if (list == "command" && !(who in known)) { known[who] = 1; all[++count] = who }
-            has[$11, who] = 1; times[list, $11]++
+            has[$11, who] = 1
             of[list, $11] = of[list, $11] (of[list, $11] == "" ? "" : ", ") who
         }
-        # what nearly every command reads is said by those that do not
+        # what nearly every command reads is said by those that do not, where they are fewer
         function commands(n,   i, but) {
-            if (times["command", n] < 10) return of["command", n]
             for (i = 1; i <= count; i++) if (!((n, all[i]) in has)) but = but (but == "" ? "" : ", ") all[i]
-            return "all" (but == "" ? "" : " but " but)
+            but = "all" (but == "" ? "" : " but " but)
+            return length(but) < length(of["command", n]) ? but : of["command", n]
         }
-        END { for (n in names) print "| `" n "` | " commands(n) " | " of["daemon", n] " |" }' "$work/options" | sort
+        function daemons(n,   who) { who = of["daemon", n]; sub(/prefill, decode/, "nodes", who); return who }
+        END { for (n in names) print "| `" n "` | " commands(n) " | " daemons(n) " |" }' "$work/options" | sort
 }
 
 section() {

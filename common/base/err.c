@@ -17,6 +17,7 @@ const char *bt_err_name(bt_err e)
     case BT_EAGAIN: return "try again";
     case BT_EAUTH: return "not authenticated";
     case BT_ECANCEL: return "cancelled";
+    case BT_ERANGE: return "numbers out of range";
     }
     return "unknown error";
 }

@@ -17,6 +17,7 @@ typedef enum bt_err {
     BT_EAGAIN = -7,   /* not now; the same call may succeed later */
     BT_EAUTH = -8,    /* not authenticated or not allowed */
     BT_ECANCEL = -9,  /* the work was cancelled by its owner */
+    BT_ERANGE = -10,  /* numbers became infinite or NaN on the way; it is so on every machine, and again */
 } bt_err;
 
 typedef struct bt_fault {

@@ -31,13 +31,14 @@ void bt_chunks_done(bt_chunks *c)
 void bt_chunk_on_kv(void *ud, uint32_t layer)
 {
     const bt_chunk *c = ud;
-    c->hooks->on_kv(c->hooks->ud, layer, c->pos, c->valid);
+    if (!bt_overflow_get(NULL, c->overflow)) c->hooks->on_kv(c->hooks->ud, layer, c->pos, c->valid);
 }
 
 bt_err bt_chunks_run(const bt_chunks *c, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
                      const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_chunks_fn *fn,
                      void *ud, bt_fault *fault)
 {
+    bt_overflow overflow = {0};
     for (size_t begin = 0; begin < n;) {
         const bt_shapes_chunk next = bt_shapes_next(&c->shapes, pos0 + n, pos0 + begin);
         const bt_chunk chunk = {.kv = kv,
@@ -46,11 +47,13 @@ bt_err bt_chunks_run(const bt_chunks *c, const bt_kv_view *kv, const int32_t *id
                                 .valid = next.valid,
                                 .rows = next.rows,
                                 .hooks = hooks,
+                                .overflow = &overflow,
                                 .logits = out == BT_PREFILL_ALL ? logits + begin * c->vocab : logits,
                                 .out = out == BT_PREFILL_ALL     ? BT_PKG_OUT_ALL
                                        : begin + next.valid == n ? BT_PKG_OUT_LAST
                                                                  : BT_PKG_OUT_NONE};
-        const bt_err e = fn(ud, &chunk, fault);
+        bt_err e = fn(ud, &chunk, fault);
+        if (e == BT_OK) e = bt_overflow_fail(&overflow, kv->elem_bytes, fault);
         if (e < 0) return e;
         begin += next.valid;
     }

@@ -1,5 +1,6 @@
 #ifndef BT_ENGINE_CHUNKS_H
 #define BT_ENGINE_CHUNKS_H
+#include "engine/overflow.h"
 #include "engine/prefill.h"
 #include "npu/pkg/pkg_format.h"
 #include "npu/pkg/shapes.h"
@@ -21,6 +22,7 @@ typedef struct bt_chunk {
     const bt_prefill_hooks *hooks; /* may be NULL */
     float *logits;                 /* out LAST: [V]; ALL: [valid, V] */
     bt_pkg_out out;
+    bt_overflow *overflow; /* of its prompt */
 } bt_chunk;
 typedef bt_err bt_chunks_fn(void *ud, const bt_chunk *chunk, bt_fault *fault);
 
@@ -31,7 +33,8 @@ void bt_chunks_done(bt_chunks *c); /* zeros are fine */
 bt_err bt_chunks_run(const bt_chunks *c, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
                      const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_chunks_fn *fn, void *ud,
                      bt_fault *fault);
-/* on_kv and cancel of an executor's run of this chunk; ud is the chunk. */
+/* on_kv and cancel of an executor's run of this chunk; ud is the chunk. Nothing is told of a layer when its rows, or
+ * what they were made from, had left their range. */
 void bt_chunk_on_kv(void *ud, uint32_t layer);
 static inline bool bt_chunk_has_on_kv(const bt_chunk *c) { return c->hooks && c->hooks->on_kv; }
 static inline const atomic_bool *bt_chunk_cancel(const bt_chunk *c) { return c->hooks ? c->hooks->cancel : NULL; }

@@ -2,6 +2,7 @@
 #include "engine/decode.h"
 #include "engine/decode_backend.h"
 #include "engine/limits.h"
+#include "engine/overflow.h"
 
 #include <stdlib.h>
 
@@ -99,6 +100,16 @@ static bt_err check(const bt_decode *d, const bt_decode_seq *s, bt_fault *fault)
     return bt_limits_view(kv, hp, d->kv_elem_bytes, fault);
 }
 
+static void look_at_logits(const bt_decode *d, const bt_decode_seq *seq, size_t n, bt_overflow *any,
+                           const float *logits)
+{
+    for (const bt_decode_seq *s = seq; s < seq + n; s++) {
+        bt_overflow_look_at_logits(s->overflow ? s->overflow : any, s->pos + s->count - s->out, logits,
+                                   s->out, d->model->hp.vocab);
+        if (s->out) logits += (size_t)s->out * d->model->hp.vocab;
+    }
+}
+
 bt_err bt_decode_step(bt_decode *d, const bt_decode_seq *seq, size_t n, const atomic_bool *cancel,
                       float *logits, bt_fault *fault)
 {
@@ -111,8 +122,13 @@ bt_err bt_decode_step(bt_decode *d, const bt_decode_seq *seq, size_t n, const at
     if (rows > d->rows_max)
         return bt_fail(fault, BT_EARG, "%llu rows in a step, at most %zu", (unsigned long long)rows,
                        d->rows_max);
-    const bt_err e = d->backend->step(d->state, seq, n, cancel, logits, fault);
+    bt_overflow any = {0};
+    bt_err e = d->backend->step(d->state, seq, n, &any, cancel, logits, fault);
     d->stats.kv_bytes_written = d->backend->kv_bytes_written(d->state);
+    if (e == BT_OK) {
+        look_at_logits(d, seq, n, &any, logits);
+        e = bt_overflow_fail(&any, d->kv_elem_bytes, fault);
+    }
     if (e < 0) return e;
     d->stats.steps++;
     d->stats.rows += rows;

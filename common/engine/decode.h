@@ -5,6 +5,7 @@
 #include "base/pool.h"
 #include "device/report.h"
 #include "engine/names.h"
+#include "kernels/finite.h"
 #include "kernels/kv_view.h"
 #include "model/model.h"
 #include "model/weights.h"
@@ -82,13 +83,16 @@ typedef struct bt_decode_seq {
     const int32_t *tokens; /* [count], run at positions pos .. pos + count - 1 */
     uint32_t count;        /* 1.. */
     uint32_t out;          /* logits are wanted of the last `out` rows, 0 .. count */
+    bt_overflow *overflow; /* where it is noted that numbers of its rows, or its logits, left their range
+                              (kernels/finite.h): the rows before that place are good, and so are all others of the
+                              step. NULL: the step fails with BT_ERANGE, which tells the place */
 } bt_decode_seq;
 
 /* One step of n sequences that share no page that is written. Stores K and V of exactly the rows that were brought;
  * logits[sum of out, V] f32, in the order of the rows (NULL where none is wanted). BT_EARG: a token outside the
  * vocabulary, a view of another shape, more rows than rows_max; BT_ELIMIT: a position >= ctx_tokens or beyond the
  * view; nothing is computed then. BT_ECANCEL: *cancel became true (NULL: never looked at), some rows may have been
- * written. npu and host allocate nothing. One call at a time. */
+ * written. BT_ERANGE: as told above; all rows are written. npu and host allocate nothing. One call at a time. */
 bt_err bt_decode_step(bt_decode *d, const bt_decode_seq *seq, size_t n, const atomic_bool *cancel, float *logits,
                       bt_fault *fault);
 

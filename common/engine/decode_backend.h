@@ -8,8 +8,9 @@ typedef struct bt_decode_backend {
     uint32_t kv_elem_bytes[2]; /* what it takes; the first is the default, 0: no second */
     /* config has ctx_tokens, rows_max and kv_elem_bytes resolved. */
     bt_err (*load)(void **ret, const bt_model *m, const bt_decode_config *config, bt_fault *fault);
-    bt_err (*step)(void *state, const bt_decode_seq *seq, size_t n, const atomic_bool *cancel, float *logits,
-                   bt_fault *fault);
+    /* any: of sequences without an overflow of their own */
+    bt_err (*step)(void *state, const bt_decode_seq *seq, size_t n, bt_overflow *any, const atomic_bool *cancel,
+                   float *logits, bt_fault *fault);
     const char *(*isa)(const void *state);
     const char *(*weights)(const void *state);              /* the name of their form */
     const char *(*quant)(const void *state);                /* for people; NULL: as weights */

@@ -16,7 +16,8 @@ typedef struct host_state {
     uint8_t *arena;
     bt_companion_seq *row; /* [rows_max], those of this step */
     int32_t *ids;
-    uint32_t *wanted; /* [rows_max], rows whose logits are wanted, ascending */
+    bt_overflow **overflow; /* [rows_max] */
+    uint32_t *wanted;       /* [rows_max], rows whose logits are wanted, ascending */
 } host_state;
 
 static void host_free(void *state)
@@ -31,6 +32,7 @@ static void host_free(void *state)
     free(s->row);
     free(s->ids);
     free(s->wanted);
+    free(s->overflow);
     free(s);
 }
 
@@ -51,7 +53,8 @@ static bt_err open_all(host_state *s, const bt_model *m, const bt_decode_config 
     s->row = calloc(c->rows_max, sizeof *s->row);
     s->ids = calloc(c->rows_max, sizeof *s->ids);
     s->wanted = calloc(c->rows_max, sizeof *s->wanted);
-    if (s->arena && s->row && s->ids && s->wanted) return BT_OK;
+    s->overflow = calloc(c->rows_max, sizeof *s->overflow);
+    if (s->arena && s->row && s->ids && s->wanted && s->overflow) return BT_OK;
     return bt_fail(fault, BT_ENOMEM, "an arena of %zu bytes for %zu rows", bytes, c->rows_max);
 }
 
@@ -69,8 +72,8 @@ static bt_err host_load(void **ret, const bt_model *m, const bt_decode_config *c
     return e;
 }
 
-static bt_err host_step(void *state, const bt_decode_seq *seq, size_t n, const atomic_bool *cancel,
-                        float *logits, bt_fault *fault)
+static bt_err host_step(void *state, const bt_decode_seq *seq, size_t n, bt_overflow *any,
+                        const atomic_bool *cancel, float *logits, bt_fault *fault)
 {
     host_state *s = state;
     size_t rows = 0, wanted = 0;
@@ -78,12 +81,19 @@ static bt_err host_step(void *state, const bt_decode_seq *seq, size_t n, const a
         for (uint32_t j = 0; j < seq[i].count; j++) {
             if (j + seq[i].out >= seq[i].count) s->wanted[wanted++] = (uint32_t)rows;
             s->ids[rows] = seq[i].tokens[j];
+            s->overflow[rows] = seq[i].overflow ? seq[i].overflow : any;
             s->row[rows++] = (bt_companion_seq){seq[i].kv, seq[i].pos + j, 1};
         }
     if (!rows) return BT_OK;
-    const bt_walk_io io = {
-        .ids = s->ids,       .seq = s->row,        .sequences = rows, .bucket = bt_decode_bucket(rows),
-        .wanted = s->wanted, .wanted_len = wanted, .logits = logits,  .cancel = cancel};
+    const bt_walk_io io = {.ids = s->ids,
+                           .seq = s->row,
+                           .overflow = s->overflow,
+                           .sequences = rows,
+                           .bucket = bt_decode_bucket(rows),
+                           .wanted = s->wanted,
+                           .wanted_len = wanted,
+                           .logits = logits,
+                           .cancel = cancel};
     return bt_walk_run(s->walk, s->program, s->arena, &io, fault);
 }
 

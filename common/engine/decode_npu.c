@@ -153,15 +153,15 @@ static bt_err run_batch(npu_state *s, size_t at, size_t n, const atomic_bool *ca
     return BT_OK;
 }
 
-static bt_err npu_step(void *state, const bt_decode_seq *seq, size_t n, const atomic_bool *cancel,
-                       float *logits, bt_fault *fault)
+static bt_err npu_step(void *state, const bt_decode_seq *seq, size_t n, bt_overflow *any,
+                       const atomic_bool *cancel, float *logits, bt_fault *fault)
 {
     npu_state *s = state;
     size_t rows = 0;
     for (size_t i = 0; i < n; i++)
         for (uint32_t j = 0; j < seq[i].count; j++, rows++) {
-            s->row[rows] =
-                (bt_exec_seq){.ids = &seq[i].tokens[j], .kv = seq[i].kv, .pos0 = seq[i].pos + j, .valid = 1};
+            s->row[rows] = (bt_exec_seq){.ids = &seq[i].tokens[j], .kv = seq[i].kv, .pos0 = seq[i].pos + j,
+                                         .valid = 1, .overflow = seq[i].overflow ? seq[i].overflow : any};
             s->end[rows] = seq[i].pos + j + 1;
             s->wants[rows] = j + seq[i].out >= seq[i].count;
         }

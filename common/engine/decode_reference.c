@@ -37,8 +37,8 @@ out:
     return e;
 }
 
-static bt_err reference_step(void *state, const bt_decode_seq *seq, size_t n, const atomic_bool *cancel,
-                             float *logits, bt_fault *fault)
+static bt_err reference_step(void *state, const bt_decode_seq *seq, size_t n, bt_overflow *any,
+                             const atomic_bool *cancel, float *logits, bt_fault *fault)
 {
     reference_state *s = state;
     for (size_t i = 0; i < n; i++) {
@@ -50,7 +50,8 @@ static bt_err reference_step(void *state, const bt_decode_seq *seq, size_t n, co
             if (e < 0) return e;
             if (is_wanted) logits += s->vocab;
         }
-        bt_ref_pages_store(seq[i].kv, s->kv, seq[i].pos, seq[i].count);
+        bt_ref_pages_store(seq[i].kv, s->kv, seq[i].pos, seq[i].count,
+                           seq[i].overflow ? seq[i].overflow : any);
         s->kv_bytes += seq[i].count * 2 * seq[i].kv->layers * seq[i].kv->kv_heads * seq[i].kv->head_bytes;
     }
     return BT_OK;

@@ -38,6 +38,7 @@ typedef struct call { /* of bt_overlap_run */
     bt_err result;
     bt_fault fault;
     bool is_cancelled;
+    bt_overflow overflow;
 } call;
 
 struct bt_overlap {
@@ -135,7 +136,7 @@ static void prepare(bt_overlap *o)
         const bt_pkg_out out = is_all ? BT_PKG_OUT_ALL : is_last ? BT_PKG_OUT_LAST : BT_PKG_OUT_NONE;
         const bt_pkg_row *row;
         at->seq = (bt_exec_seq){.ids = c->ids + c->begin, .kv = c->kv, .pos0 = c->pos0 + c->begin,
-                                .valid = next.valid};
+                                .valid = next.valid, .overflow = &c->overflow};
         const bt_exec_io io = {.seq = &at->seq, .seqs = 1, .rows = next.rows,
                                .logits = is_all ? c->logits + c->begin * o->c.vocab : c->logits};
         c->result = bt_pkg_find_row(&row, o->c.pkg, 1, next.rows, at->seq.pos0 + next.valid, &c->fault);
@@ -197,6 +198,8 @@ static void tell(bt_overlap *o)
         const uint32_t ready = stored(o, c->told_chunk);
         if (ready == c->told_layers && ready < layers) return;
         const size_t valid = bt_shapes_next(o->c.shapes, c->pos0 + c->n, c->pos0 + c->told_begin).valid;
+        bt_overflow_place at;
+        if (bt_overflow_get(&at, &c->overflow) && at.pos < c->pos0 + c->told_begin + valid) return;
         pthread_mutex_unlock(&o->lock);
         for (; c->told_layers < ready; c->told_layers++)
             c->hooks->on_kv(c->hooks->ud, c->told_layers, c->pos0 + c->told_begin, valid);
@@ -283,6 +286,7 @@ bt_err bt_overlap_run(bt_overlap *o, const bt_kv_view *kv, const int32_t *ids, s
     bt_err e = c->result;
     if (e < 0) (void)bt_fail(fault, e, "%s", c->fault.text);
     else if (!bt_schedule_is_done(&o->schedule)) e = bt_fail(fault, BT_ECANCEL, "cancelled");
+    else e = bt_overflow_fail(&c->overflow, kv->elem_bytes, fault);
     pthread_mutex_unlock(&o->lock);
     return e;
 }

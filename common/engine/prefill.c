@@ -1,6 +1,7 @@
 /* Chooses an engine by name; holds what all share: threads, limits, the check of a call. */
 #include "engine/prefill.h"
 #include "engine/limits.h"
+#include "engine/overflow.h"
 #include "engine/prefill_backend.h"
 
 #include <stdlib.h>
@@ -96,12 +97,22 @@ static bt_err check(const bt_prefill *p, const bt_kv_view *kv, const int32_t *id
     return bt_limits_view(kv, hp, p->kv_elem_bytes, fault);
 }
 
+static bt_err check_logits(const bt_prefill *p, const bt_kv_view *kv, size_t pos0, const float *logits,
+                           size_t rows, bt_fault *fault)
+{
+    bt_overflow overflow = {0};
+    bt_overflow_look_at_logits(&overflow, pos0, logits, rows, p->model->hp.vocab);
+    return bt_overflow_fail(&overflow, kv->elem_bytes, fault);
+}
+
 bt_err bt_prefill_run(bt_prefill *p, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
                       const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_fault *fault)
 {
-    const bt_err e = check(p, kv, ids, n, pos0, logits, fault);
-    if (e < 0) return e;
-    return p->backend->run(p->state, kv, ids, n, pos0, hooks, logits, out, fault);
+    bt_err e = check(p, kv, ids, n, pos0, logits, fault);
+    if (e == BT_OK) e = p->backend->run(p->state, kv, ids, n, pos0, hooks, logits, out, fault);
+    if (e == BT_OK && out == BT_PREFILL_ALL) e = check_logits(p, kv, pos0, logits, n, fault);
+    else if (e == BT_OK) e = check_logits(p, kv, pos0 + n - 1, logits, 1, fault);
+    return e;
 }
 
 size_t bt_prefill_together_max(const bt_prefill *p)
@@ -122,4 +133,7 @@ void bt_prefill_run_together(bt_prefill *p, bt_prefill_seq *seq, size_t prompts)
             s->result = p->backend->run(p->state, s->kv, s->ids, s->n, s->pos0, s->hooks, s->logits,
                                         BT_PREFILL_LAST, &s->fault);
     }
+    for (bt_prefill_seq *s = seq; s < seq + prompts; s++)
+        if (s->result == BT_OK)
+            s->result = check_logits(p, s->kv, s->pos0 + s->n - 1, s->logits, 1, &s->fault);
 }

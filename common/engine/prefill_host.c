@@ -91,10 +91,15 @@ static bt_err run_chunk(void *ud, const bt_chunk *c, bt_fault *fault)
     bt_chunk told = *c;
     const bt_companion_seq seq = {.kv = c->kv, .pos0 = c->pos, .valid = c->valid};
     const bt_walk_io io = {
-        .ids = s->ids,       .seq = &seq,
-        .sequences = 1,      .bucket = 1,
-        .logits = c->logits, .on_kv = bt_chunk_has_on_kv(c) ? bt_chunk_on_kv : NULL,
-        .on_kv_ud = &told,   .cancel = bt_chunk_cancel(c),
+        .ids = s->ids,
+        .seq = &seq,
+        .overflow = &told.overflow,
+        .sequences = 1,
+        .bucket = 1,
+        .logits = c->logits,
+        .on_kv = bt_chunk_has_on_kv(c) ? bt_chunk_on_kv : NULL,
+        .on_kv_ud = &told,
+        .cancel = bt_chunk_cancel(c),
     };
     return bt_walk_run(s->walk, row->program[c->out], s->chunks.arena, &io, fault);
 }

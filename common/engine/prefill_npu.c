@@ -106,7 +106,8 @@ static bt_err run_chunk(void *ud, const bt_chunk *c, bt_fault *fault)
     if (e < 0) return e;
     s->rows += batch * c->rows;
     bt_chunk told = *c;
-    const bt_exec_seq seq = {.ids = c->ids, .kv = c->kv, .pos0 = c->pos, .valid = c->valid};
+    const bt_exec_seq seq = {.ids = c->ids, .kv = c->kv, .pos0 = c->pos, .valid = c->valid,
+                             .overflow = c->overflow};
     const bt_exec_io io = {
         .seq = &seq,
         .seqs = 1,
@@ -166,7 +167,8 @@ static bt_err run_chunks(void *ud, size_t batch, size_t rows, const bt_chunk *ch
     bool ends = false; /* a prompt does */
     for (size_t i = 0; i < chunks; i++) {
         const bt_chunk *c = &chunk[i];
-        s->seq[i] = (bt_exec_seq){.ids = c->ids, .kv = c->kv, .pos0 = c->pos, .valid = c->valid};
+        s->seq[i] = (bt_exec_seq){.ids = c->ids, .kv = c->kv, .pos0 = c->pos, .valid = c->valid,
+                                  .overflow = c->overflow};
         if (c->pos + c->valid > end) end = c->pos + c->valid;
         ends = ends || c->out == BT_PKG_OUT_LAST;
     }

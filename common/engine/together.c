@@ -13,7 +13,8 @@ bt_err bt_together_init(bt_together *ret, const bt_shapes *shapes, bt_fault *fau
     t.at = calloc(t.most, sizeof *t.at);
     t.chunk = calloc(t.most, sizeof *t.chunk);
     t.left = calloc(t.most, sizeof *t.left);
-    if (!t.at || !t.chunk || !t.left) {
+    t.overflow = calloc(t.most, sizeof *t.overflow);
+    if (!t.at || !t.chunk || !t.left || !t.overflow) {
         bt_together_done(&t);
         return bt_fail(fault, BT_ENOMEM, "%zu prompts together", t.most);
     }
@@ -26,6 +27,7 @@ void bt_together_done(bt_together *t)
     free(t->at);
     free(t->chunk);
     free(t->left);
+    free(t->overflow);
     *t = (bt_together){0};
 }
 
@@ -42,8 +44,9 @@ static size_t list(const bt_together *t, bt_prefill_seq *seq, size_t n, size_t p
             continue;
         }
         t->left[chunks] = (bt_shapes_left){s->pos0 + t->at[i], s->pos0 + s->n};
-        t->chunk[chunks++] = (bt_chunk){.kv = s->kv, .ids = s->ids + t->at[i], .pos = s->pos0 + t->at[i],
-                                        .hooks = s->hooks, .logits = s->logits};
+        t->chunk[chunks++] =
+            (bt_chunk){.kv = s->kv,       .ids = s->ids + t->at[i], .pos = s->pos0 + t->at[i],
+                       .hooks = s->hooks, .logits = s->logits,      .overflow = &t->overflow[i]};
     }
     return chunks;
 }
@@ -65,7 +68,8 @@ static void advance(const bt_together *t, bt_prefill_seq *seq, size_t n, size_t 
     for (size_t i = 0, c = 0; i < n && c < chunks; i++) {
         if (seq[i].result < 0 || t->at[i] == seq[i].n) continue;
         if (e < 0) seq[i].result = e, seq[i].fault = *fault;
-        else t->at[i] += t->chunk[c].valid;
+        else seq[i].result = bt_overflow_fail(&t->overflow[i], seq[i].kv->elem_bytes, &seq[i].fault);
+        if (seq[i].result == BT_OK) t->at[i] += t->chunk[c].valid;
         c++;
     }
 }
@@ -78,6 +82,7 @@ void bt_together_run(const bt_together *t, const bt_shapes *shapes, bt_prefill_s
     bool is_apart = false; /* no program of a batch reaches as far as they are */
     bt_shapes_together(&alone, shapes, 1);
     memset(t->at, 0, n * sizeof *t->at);
+    for (size_t i = 0; i < n; i++) bt_overflow_clear(&t->overflow[i]);
     for (size_t chunks; (chunks = list(t, seq, n, is_apart ? 1 : n)) > 0;) {
         size_t saved = 0; /* rows of the next chunks, each alone */
         bt_shapes_together(&of, shapes, chunks);

@@ -9,10 +9,11 @@
  * would alone, padding and the batch's empty places included; else the first of them goes alone. A prompt that has
  * ended, or is cancelled, leaves at the next run. Bits are the same either way. */
 typedef struct bt_together {
-    size_t most;          /* prompts at once: the largest batch of prefill shapes */
-    size_t *at;           /* [most]: tokens that are done, of each prompt */
-    bt_chunk *chunk;      /* [most] */
-    bt_shapes_left *left; /* [most] */
+    size_t most;           /* prompts at once: the largest batch of prefill shapes */
+    size_t *at;            /* [most]: tokens that are done, of each prompt */
+    bt_chunk *chunk;       /* [most] */
+    bt_shapes_left *left;  /* [most] */
+    bt_overflow *overflow; /* [most]: of each prompt */
 } bt_together;
 bt_err bt_together_init(bt_together *ret, const bt_shapes *shapes, bt_fault *fault); /* BT_ENOMEM */
 void bt_together_done(bt_together *t);                                               /* zeros are fine */

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include "base/err.h"
 #include "base/pool.h"
+#include "kernels/finite.h"
 #include "kernels/forms.h"
 #include "kernels/kernels.h"
 #include "kernels/kv_view.h"
@@ -71,6 +72,9 @@ typedef struct bt_companion_seq {
 typedef struct bt_companion_rows {
     const bt_companion_seq *seq;
     size_t batch, rows;
+    /* [batch]: where kv_store notes rows of each sequence that KV cannot hold; they are stored all the same. Sequences
+       may share one; NULL, all or one of them: not looked at */
+    bt_overflow *const *overflow;
 } bt_companion_rows;
 
 /* Elements from one row of `width` to the next: width, or more where the owner set row_align_bytes. */

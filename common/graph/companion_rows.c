@@ -239,6 +239,19 @@ void bt_companion_rope(const bt_companion *c, const bt_companion_rows *r, float 
     bt_companion_pass_add(c, &s, r->batch * r->rows);
 }
 
+/* n rows of sequence b, from its row `first` on. */
+static void look_at_kv(const step *s, size_t b, size_t first, size_t n, const float *k, const float *v,
+                       size_t ld)
+{
+    if (!s->r.overflow) return;
+    const bt_companion_seq *seq = &s->r.seq[b];
+    const float limit = bt_finite_kv_limit(seq->kv->elem_bytes);
+    bt_overflow_place at = {.layer = (uint32_t)s->layer, .what = BT_OVERFLOW_K};
+    bt_overflow_look(s->r.overflow[b], at, seq->pos0 + first, k, ld, n, s->k, limit);
+    at.what = BT_OVERFLOW_V;
+    bt_overflow_look(s->r.overflow[b], at, seq->pos0 + first, v, ld, n, s->k, limit);
+}
+
 static void kv_store_rows(const bt_companion *c, const step *s, float *y, const float *x, size_t r0, size_t n,
                           void *scratch)
 {
@@ -249,9 +262,10 @@ static void kv_store_rows(const bt_companion *c, const step *s, float *y, const 
         const size_t first = r % rows, left = rows - first;
         next = left < end - r ? r + left : end;
         const size_t last = first + (next - r), real = last < seq->valid ? last : seq->valid;
-        if (first < real)
-            c->kernels->kv_store(seq->kv, s->layer, seq->pos0 + first, real - first, x + (r - r0) * ld,
-                                 s->w + r * ld, ld);
+        if (first >= real) continue;
+        look_at_kv(s, r / rows, first, real - first, x + (r - r0) * ld, s->w + r * ld, ld);
+        c->kernels->kv_store(seq->kv, s->layer, seq->pos0 + first, real - first, x + (r - r0) * ld,
+                             s->w + r * ld, ld);
     }
 }
 

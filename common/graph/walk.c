@@ -148,7 +148,7 @@ static void run_step(const run *r, const bt_step *s, size_t t)
     const bt_walk *w = r->w;
     const bt_companion *c = &w->companion;
     const bt_hparams *hp = &w->model->hp;
-    const bt_companion_rows rows = {r->io->seq, r->io->sequences, r->prog->seq};
+    const bt_companion_rows rows = {r->io->seq, r->io->sequences, r->prog->seq, r->io->overflow};
     const size_t width = s->out_width;
     const float *in0 = at(r, s->in_at[0]), *in1 = at(r, s->in_at[1]),
                 *vector = r->layer->is[s->weight].vector;

@@ -35,10 +35,11 @@ bt_err bt_walk_new(bt_walk **ret, const bt_walk_config *config, bt_fault *fault)
 void bt_walk_free(bt_walk *w); /* NULL is fine */
 
 typedef struct bt_walk_io {
-    const int32_t *ids;          /* [sequences, seq]; of each only the first valid ones are read */
-    const bt_companion_seq *seq; /* [sequences]; they share no row that is written */
-    size_t sequences;            /* 1..; where the program's batch is bound that, and so is bucket */
-    size_t bucket;               /* the batch whose memory plan is taken, at least sequences */
+    const int32_t *ids;           /* [sequences, seq]; of each only the first valid ones are read */
+    const bt_companion_seq *seq;  /* [sequences]; they share no row that is written */
+    bt_overflow *const *overflow; /* [sequences], as in bt_companion_rows */
+    size_t sequences;             /* 1..; where the program's batch is bound that, and so is bucket */
+    size_t bucket;                /* the batch whose memory plan is taken, at least sequences */
     /* Which sequences give logits, ascending, where not all do: only of a program with seq 1. With none the program
      * ends before its last norm. NULL: all. */
     const uint32_t *wanted;

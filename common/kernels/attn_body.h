@@ -100,7 +100,8 @@ static void score(const job *j, size_t i, size_t n, size_t panels, int is_packed
     else score_of(j, i, n, panels, 4);
 }
 
-/* The greatest of z[0 .. seen); what the last vector holds beyond becomes -inf, whose exp is +0. */
+/* The greatest of z[0 .. seen), a NaN taken for +inf: of a NaN and another operand min gives the second. What the last
+ * vector holds beyond becomes -inf, whose exp is +0. */
 BT_INLINE float greatest(float *z, size_t seen)
 {
     static const float limit[32] = {
@@ -115,7 +116,8 @@ BT_INLINE float greatest(float *z, size_t seen)
     const size_t last = (seen - 1) / 16 * 16;
     v16 top = v16_min(v16_load(z + last), v16_load(limit + 16 - (seen - last)));
     v16_store(z + last, top);
-    for (size_t i = 0; i < last; i += 16) top = v16_max(top, v16_load(z + i));
+    const v16 inf = v16_load(limit);
+    for (size_t i = 0; i < last; i += 16) top = v16_max(top, v16_min(v16_load(z + i), inf));
     return v8_max(v16_fold_max(top));
 }
 
@@ -212,9 +214,10 @@ static void merge(float *tm, float *tl, float *total, float m, float l, const fl
         v16_store(total + e, v16_add(v16_mul(v16_load(total + e), va), v16_mul(v16_load(acc + e), vb)));
 }
 
-static void divide(float *out, const float *total, float l, size_t d)
+/* m: the greatest score. */
+static void divide(float *out, const float *total, float m, float l, size_t d)
 {
-    const v16 by = v16_set1(l);
+    const v16 by = v16_set1(attn_divisor(m, l));
     size_t e = 0;
     for (; e + 16 <= d; e += 16) v16_store(out + e, v16_div(v16_load(total + e), by));
     if (e < d) v16_store_n(out + e, v16_div(v16_load(total + e), by), d - e);
@@ -262,7 +265,7 @@ static void run_job(job *j)
         }
     }
     for (size_t i = 0; i < j->count; i++)
-        divide(j->query[i].out, j->total + i * j->dp, j->query[i].tl, j->kv->head_dim);
+        divide(j->query[i].out, j->total + i * j->dp, j->query[i].tm, j->query[i].tl, j->kv->head_dim);
 }
 
 /* The next pairs of a row's heads [h, h + width) of one kv head, from pair `first` of `pairs`. */
@@ -339,6 +342,6 @@ void BT_VARIANT(bt_attn_merge)(float *out, size_t ldo, const float *part, size_t
         for (size_t s = 0; s < seen; s++)
             merge(&tm, &tl, total, part[s * floats], part[s * floats + 1], part + s * floats + BT_ATTN_PART_HEAD, dp,
                   s == 0);
-        divide(out + row * ldo + pair % group * d, total, tl, d);
+        divide(out + row * ldo + pair % group * d, total, tm, tl, d);
     }
 }

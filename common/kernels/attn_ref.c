@@ -30,6 +30,7 @@ static void span_of(float *m, float *l, float *acc, const float *q, const bt_kv_
             float sum = 0;
             for (size_t i = 0; i < d; i++) sum = fmaf(q[i], kv_elem(kv, layer, 0, b + j, g, i), sum);
             z[j] = sum * scale;
+            if (z[j] != z[j]) z[j] = INFINITY;
             if (z[j] > bm) bm = z[j];
         }
         const float c = bt_exp1(*m - bm);
@@ -79,7 +80,8 @@ void bt_attn_ref(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv
                 span_of(&m, &l, acc, qh, kv, layer, h / group, s, end, scale);
                 merge(&tm, &tl, total, m, l, acc, d, s == 0);
             }
-            for (size_t i = 0; i < d; i++) out[row * ldo + h * d + i] = total[i] / tl;
+            const float by = attn_divisor(tm, tl);
+            for (size_t i = 0; i < d; i++) out[row * ldo + h * d + i] = total[i] / by;
         }
 }
 
@@ -110,6 +112,7 @@ void bt_attn_merge_ref(float *out, size_t ldo, const float *part, size_t spans, 
             const float *p = part + s * attn_part_floats(d);
             merge(&tm, &tl, total, p[0], p[1], p + BT_ATTN_PART_HEAD, d, s == 0);
         }
-        for (size_t i = 0; i < d; i++) out[row * ldo + pair % group * d + i] = total[i] / tl;
+        const float by = attn_divisor(tm, tl);
+        for (size_t i = 0; i < d; i++) out[row * ldo + pair % group * d + i] = total[i] / by;
     }
 }

@@ -15,6 +15,9 @@ static inline size_t attn_scratch_floats(size_t d)
     return (BT_ATTN_BLOCK + 2 * BT_ATTN_PAIRS) * attn_padded_dim(d) + BT_ATTN_PAIRS * (BT_ATTN_BLOCK + 16);
 }
 
+/* What a row's total is divided by: l, or NaN where the greatest score m is not finite. */
+static inline float attn_divisor(float m, float l) { return m - m == 0 ? l : __builtin_nanf(""); }
+
 /* A span's part of one pair: m, l and 14 floats that nobody looks at, then acc. */
 #define BT_ATTN_PART_HEAD 16
 static inline size_t attn_part_floats(size_t d) { return BT_ATTN_PART_HEAD + attn_padded_dim(d); }

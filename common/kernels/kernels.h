@@ -15,8 +15,9 @@
  * Letters   T rows (tokens) of one call, K inputs, N outputs, D head_dim, H query heads, G kv heads.
  * Purity    no allocation, no globals, no logging, no libm; scratch comes from the caller.
  * Memory    no byte outside the stated arrays is read or written; no alignment is needed unless said.
- * Exactness every variant returns the same bits as its _ref twin, for all inputs without NaN: all follow the orders
- *           below. Products and sums named fma are one rounding; all others round each operation.
+ * Exactness every variant returns the same bits as its _ref twin, for all inputs: all follow the orders below.
+ *           Infinities and NaN too: variants agree on which elements are NaN, not on a NaN's bits. Products and sums
+ *           named fma are one rounding; all others round each operation.
  *
  * Orders (the one order of each family; it never depends on T, threads, bucket or instruction set):
  *   matmul     one fma chain in ascending k for each output, starting from +0
@@ -71,7 +72,7 @@ typedef void bt_f16_to_f32_fn(float *restrict y, const uint16_t *restrict x, siz
  *   for each span of 256 absolute positions, ascending:
  *     m = -inf, l[16] = 0, acc[D] = 0
  *     for each block of 64 positions in it, ascending (only the visible ones):
- *       z[j]  = (fma chain over ascending d of q[d] * K[j][d], starting from +0) * s
+ *       z[j]  = (fma chain over ascending d of q[d] * K[j][d], starting from +0) * s; a NaN counts as +inf
  *       bm    = max(m, z[..]);  c = exp(m - bm);  m = bm          (c = 0 while m = -inf)
  *       p[j]  = exp(z[j] - m)
  *       l[i]  = l[i] * c, then + p[j] for each j with j % 16 = i, ascending
@@ -80,7 +81,7 @@ typedef void bt_f16_to_f32_fn(float *restrict y, const uint16_t *restrict x, siz
  *     merge (m, l, acc) into the running (M, L, A): the first span is taken as it is, then
  *       n = max(M, m); a = exp(M - n); b = exp(m - n); L = L * a + l * b (two muls, one add);
  *       A[d] = A[d] * a + acc[d] * b (two muls, one add); M = n
- *   out[d] = A[d] / L
+ *   out[d] = A[d] / L, and NaN for every d where M is not finite: a score overflowed, or is a NaN
  * Up to BT_ATTN_PAIRS (row, head) pairs of a kv head go over K and V together, once; more than that, in turns.
  * D <= 256. scratch: bt_attn_scratch_bytes(D) bytes for each call in flight, 64-byte aligned. */
 enum { BT_ATTN_SPAN = 256, BT_ATTN_PAIRS = 192 };

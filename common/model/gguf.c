@@ -42,6 +42,7 @@ struct bt_gguf {
     const uint8_t *base;
     size_t len;
     bool mapped, has_state;
+    bool is_head; /* the data behind the tables may be missing */
     uint8_t state[BT_HASH_BYTES];
     uint32_t version;
     size_t key_count, tensor_count;
@@ -388,7 +389,7 @@ static bt_err read_all_tensors(bt_gguf *g, reader *r, bt_fault *fault)
         g->tensor_index[i] = (gguf_index){g->tensor_names[i], i};
     }
     if (e == BT_OK) e = check_unique(g->tensor_index, g->tensor_count, "tensor", fault);
-    if (e == BT_OK) e = place_tensors(g, offsets, r->at, (size_t)align, fault);
+    if (e == BT_OK && !g->is_head) e = place_tensors(g, offsets, r->at, (size_t)align, fault);
     free(offsets);
     return e;
 }
@@ -406,12 +407,13 @@ static bt_err parse(bt_gguf *g, bt_fault *fault)
     return e;
 }
 
-bt_err bt_gguf_open_bytes(bt_gguf **ret, const uint8_t *bytes, size_t len, bt_fault *fault)
+static bt_err open_bytes(bt_gguf **ret, const uint8_t *bytes, size_t len, bool is_head, bt_fault *fault)
 {
     bt_gguf *g = calloc(1, sizeof *g);
     if (!g) return bt_fail(fault, BT_ENOMEM, "out of memory opening a model file");
     g->base = bytes;
     g->len = len;
+    g->is_head = is_head;
     const bt_err e = parse(g, fault);
     if (e < 0) {
         bt_gguf_close(g);
@@ -419,6 +421,16 @@ bt_err bt_gguf_open_bytes(bt_gguf **ret, const uint8_t *bytes, size_t len, bt_fa
     }
     *ret = g;
     return BT_OK;
+}
+
+bt_err bt_gguf_open_bytes(bt_gguf **ret, const uint8_t *bytes, size_t len, bt_fault *fault)
+{
+    return open_bytes(ret, bytes, len, false, fault);
+}
+
+bt_err bt_gguf_open_head_bytes(bt_gguf **ret, const uint8_t *bytes, size_t len, bt_fault *fault)
+{
+    return open_bytes(ret, bytes, len, true, fault);
 }
 
 /* Whatever is written to a file changes its ctime, though two writes may leave the same one within a tick. */
@@ -432,7 +444,7 @@ static void take_state(bt_gguf *g, const struct stat *st)
     bt_hash128(g->state, facts, sizeof facts);
 }
 
-bt_err bt_gguf_open(bt_gguf **ret, const char *path, bt_fault *fault)
+static bt_err open_path(bt_gguf **ret, const char *path, bool is_head, bt_fault *fault)
 {
     bt_err e = BT_OK;
     bt_fault why = {""};
@@ -457,7 +469,7 @@ bt_err bt_gguf_open(bt_gguf **ret, const char *path, bt_fault *fault)
         goto out;
     }
     bt_gguf *g = NULL;
-    e = bt_gguf_open_bytes(&g, map, len, &why);
+    e = open_bytes(&g, map, len, is_head, &why);
     if (e < 0) {
         const char *slash = strrchr(path, '/');
         bt_fail(fault, e, "%.60s: %.180s", slash ? slash + 1 : path, why.text);
@@ -470,6 +482,16 @@ out:
     if (e < 0 && map != MAP_FAILED) munmap(map, len);
     close(fd);
     return e;
+}
+
+bt_err bt_gguf_open(bt_gguf **ret, const char *path, bt_fault *fault)
+{
+    return open_path(ret, path, false, fault);
+}
+
+bt_err bt_gguf_open_head(bt_gguf **ret, const char *path, bt_fault *fault)
+{
+    return open_path(ret, path, true, fault);
 }
 
 void bt_gguf_close(bt_gguf *g)

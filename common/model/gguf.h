@@ -56,12 +56,16 @@ typedef struct bt_gguf_tensor {
 bt_err bt_gguf_open(bt_gguf **ret, const char *path, bt_fault *fault);
 /* The same over bytes in memory, which must outlive the object (fuzzing, tests). */
 bt_err bt_gguf_open_bytes(bt_gguf **ret, const uint8_t *bytes, size_t len, bt_fault *fault);
+/* Of a file that may end behind its header: keys, and the tensors' names, types and sizes. data is NULL, and where
+ * tensors lie is not looked at. */
+bt_err bt_gguf_open_head(bt_gguf **ret, const char *path, bt_fault *fault);
+bt_err bt_gguf_open_head_bytes(bt_gguf **ret, const uint8_t *bytes, size_t len, bt_fault *fault);
 void bt_gguf_close(bt_gguf *g); /* NULL is fine */
 
 /* Names this state of this file: 16 bytes that any later write to it changes. NULL: bytes in memory, or a file so new
  * that it may have been written twice at one time. */
 const uint8_t *bt_gguf_state(const bt_gguf *g);
-/* Everything before the first tensor's data: keys and the tensors' list. */
+/* Everything before the first tensor's data: keys and the tensors' list. Not of bt_gguf_open_head. */
 const uint8_t *bt_gguf_head(size_t *ret_bytes, const bt_gguf *g);
 /* These bytes of the file will not be read again soon: a mapping gives their memory back; reading them again is only
  * slower. */

@@ -360,7 +360,7 @@ static bt_err take_name(const loading *l)
 
 /* ---- the door ---- */
 
-bt_err bt_model_from_gguf(bt_model **ret, bt_gguf *g, bt_fault *fault)
+static bt_err from_gguf(bt_model **ret, bt_gguf *g, bool is_head, bt_fault *fault)
 {
     bt_err e;
     loading l = {.g = g, .fault = fault};
@@ -378,9 +378,8 @@ bt_err bt_model_from_gguf(bt_model **ret, bt_gguf *g, bt_fault *fault)
         e = bt_fail(fault, BT_ENOMEM, "out of memory for %u layers", l.m->hp.layers);
         goto out;
     }
-    if ((e = find_tensors(&l)) < 0 || (e = check_vocabulary(&l)) < 0 || (e = check_rope_factors(&l)) < 0 ||
-        (e = take_name(&l)) < 0 || (e = bt_model_id_find(l.m, fault)) < 0)
-        goto out;
+    if ((e = find_tensors(&l)) < 0 || (e = check_vocabulary(&l)) < 0 || (e = take_name(&l)) < 0) goto out;
+    if (!is_head && ((e = check_rope_factors(&l)) < 0 || (e = bt_model_id_find(l.m, fault)) < 0)) goto out;
     *ret = l.m;
 out:
     free(l.known);
@@ -388,18 +387,38 @@ out:
     return e;
 }
 
-bt_err bt_model_open(bt_model **ret, const char *path, bt_fault *fault)
+bt_err bt_model_from_gguf(bt_model **ret, bt_gguf *g, bt_fault *fault)
+{
+    return from_gguf(ret, g, false, fault);
+}
+
+bt_err bt_model_head_from_gguf(bt_model **ret, bt_gguf *g, bt_fault *fault)
+{
+    return from_gguf(ret, g, true, fault);
+}
+
+static bt_err open_path(bt_model **ret, const char *path, bool is_head, bt_fault *fault)
 {
     bt_gguf *g;
-    bt_err e = bt_gguf_open(&g, path, fault);
+    bt_err e = is_head ? bt_gguf_open_head(&g, path, fault) : bt_gguf_open(&g, path, fault);
     if (e < 0) return e;
     bt_fault why = {""};
-    e = bt_model_from_gguf(ret, g, &why);
+    e = from_gguf(ret, g, is_head, &why);
     if (e < 0) {
         const char *slash = strrchr(path, '/');
         bt_fail(fault, e, "%.60s: %.180s", slash ? slash + 1 : path, why.text);
     }
     return e;
+}
+
+bt_err bt_model_open(bt_model **ret, const char *path, bt_fault *fault)
+{
+    return open_path(ret, path, false, fault);
+}
+
+bt_err bt_model_open_head(bt_model **ret, const char *path, bt_fault *fault)
+{
+    return open_path(ret, path, true, fault);
 }
 
 void bt_model_close(bt_model *m)

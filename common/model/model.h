@@ -57,6 +57,10 @@ typedef struct bt_model {
  * tells of it (base/wait.h). */
 #define BT_MODEL_OPENING "opening the model (a new file is read whole, once)"
 bt_err bt_model_open(bt_model **ret, const char *path, bt_fault *fault);
+/* The sizes of a model whose file may end behind its header: hp, name, param_count and weights_bytes, and the tensors
+ * without their data. id is 0; such a model cannot be run. */
+bt_err bt_model_open_head(bt_model **ret, const char *path, bt_fault *fault);
+bt_err bt_model_head_from_gguf(bt_model **ret, bt_gguf *g, bt_fault *fault); /* of bt_gguf_open_head_bytes; takes g */
 /* Takes ownership of g in success and in failure. */
 bt_err bt_model_from_gguf(bt_model **ret, bt_gguf *g, bt_fault *fault);
 void bt_model_close(bt_model *m); /* NULL is fine */

@@ -23,6 +23,7 @@ typedef enum bt_trace_outcome {
     BT_TRACE_REFUSED,
     BT_TRACE_CANCELLED,
     BT_TRACE_BAD,
+    BT_TRACE_NOT_FINITE,
     BT_TRACE_OUTCOMES,
 } bt_trace_outcome;
 extern const char *const bt_trace_outcome_names[BT_TRACE_OUTCOMES];

@@ -131,7 +131,9 @@ typedef struct dc_event {
         } need;
         struct {
             uint32_t slot;
-            bt_finish reason; /* ERROR: text says why; the gateway gets FAILED */
+            bt_finish reason; /* ERROR: code and text say why; the gateway gets FAILED, with BT_EIO where it is not
+                                 BT_ERANGE */
+            bt_err code;
             uint64_t wait_us, decode_us;
             uint32_t steps; /* START to first step; first step to the end */
             char text[BT_MSG_MAX_TEXT_BYTES + 1];

@@ -87,7 +87,7 @@ void dc_work_ended(dc_brain *b, const dc_event *ev)
         char text[sizeof ev->u.ended.text];
         memcpy(text, ev->u.ended.text, sizeof text);
         text[sizeof text - 1] = 0;
-        dc_attempt_fail(b, r, BT_EIO, text);
+        dc_attempt_fail(b, r, ev->u.ended.code == BT_ERANGE ? BT_ERANGE : BT_EIO, text);
     } else {
         dc_attempt_finish(b, r,
                           &(bt_msg_finished){.reason = ev->u.ended.reason, .wait_us = ev->u.ended.wait_us,

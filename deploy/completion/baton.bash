@@ -14,7 +14,7 @@ _baton()
     fi
     if [ "$program" = baton ]; then
         if [ "$COMP_CWORD" = 1 ]; then
-            mapfile -t COMPREPLY < <(compgen -W 'run chat up status role keygen compile cache inspect tokenize trace padding profiles roofline timeline bench replay compare perplexity help --help --version' -- "$cur")
+            mapfile -t COMPREPLY < <(compgen -W 'run chat up status role keygen compile cache inspect tokenize trace padding profiles roofline timeline plan bench replay simulate compare perplexity help --help --version' -- "$cur")
             return
         fi
         program="baton ${COMP_WORDS[1]}"
@@ -153,6 +153,19 @@ _baton()
     "baton timeline --window" | \
     "baton timeline --threads" | "baton timeline -t" | \
     "baton timeline --cache-limit" | \
+    "baton plan --ctx-size" | "baton plan -c" | \
+    "baton plan --prefill" | \
+    "baton plan --decode" | \
+    "baton plan --link" | \
+    "baton plan --slots" | \
+    "baton plan --window" | \
+    "baton plan --speed" | \
+    "baton plan --n-predict" | "baton plan -n" | \
+    "baton plan --policy" | \
+    "baton plan --recipe" | \
+    "baton plan --kv-dtype" | \
+    "baton plan --slo" | \
+    "baton plan --rows" | \
     "baton bench --weights" | \
     "baton bench --quant" | \
     "baton bench --shape-policy" | \
@@ -202,6 +215,43 @@ _baton()
     "baton replay --isa" | \
     "baton replay --slo" | \
     "baton replay --ramp-share" | \
+    "baton simulate --prefill" | \
+    "baton simulate --decode" | \
+    "baton simulate --profile" | \
+    "baton simulate --link" | \
+    "baton simulate --faults" | \
+    "baton simulate --shape-policy" | \
+    "baton simulate --ctx-size" | "baton simulate -c" | \
+    "baton simulate --kv-memory" | \
+    "baton simulate --swap-memory" | \
+    "baton simulate --slots" | \
+    "baton simulate --prefill-slots" | \
+    "baton simulate --batch-rows" | \
+    "baton simulate --growth-tokens" | \
+    "baton simulate --chunk-tokens" | \
+    "baton simulate --min-overlap" | \
+    "baton simulate --window" | \
+    "baton simulate --heartbeat" | \
+    "baton simulate --local-prefill-below" | \
+    "baton simulate --max-queue" | \
+    "baton simulate --max-active" | \
+    "baton simulate --recovery-timeout" | \
+    "baton simulate --request-cpu" | \
+    "baton simulate --token-cpu" | \
+    "baton simulate --synthetic" | \
+    "baton simulate --limit" | \
+    "baton simulate --speed" | \
+    "baton simulate --rate" | \
+    "baton simulate --concurrency" | \
+    "baton simulate --jitter" | \
+    "baton simulate --seed" | \
+    "baton simulate --block-tokens" | \
+    "baton simulate --answer-tokens" | \
+    "baton simulate --slo" | \
+    "baton simulate --slo-share" | \
+    "baton simulate --price" | \
+    "baton simulate --shard" | \
+    "baton simulate --jobs" | \
     "baton compare --seed" | \
     "baton perplexity --ctx-size" | "baton perplexity -c" | \
     "baton perplexity --chunks" | \
@@ -310,6 +360,8 @@ _baton()
     "baton timeline --calib" | \
     "baton timeline --package" | \
     "baton timeline --timeline" | "baton timeline -o" | \
+    "baton plan --trace" | \
+    "baton plan --plan" | "baton plan -o" | \
     "baton bench --calib" | \
     "baton bench --package" | \
     "baton replay --api-key-file" | \
@@ -319,6 +371,10 @@ _baton()
     "baton replay --package" | \
     "baton replay --csv" | \
     "baton replay --report" | \
+    "baton simulate --points" | \
+    "baton simulate --plot" | \
+    "baton simulate --csv" | \
+    "baton simulate --report" | \
     "baton perplexity --file" | "baton perplexity -f" | \
     "baton perplexity --calib" | \
     "baton perplexity --package" | \
@@ -339,8 +395,10 @@ _baton()
     "baton trace --model" | "baton trace -m" | \
     "baton roofline --model" | "baton roofline -m" | \
     "baton timeline --model" | "baton timeline -m" | \
+    "baton plan --model" | "baton plan -m" | \
     "baton bench --model" | "baton bench -m" | \
     "baton replay --model" | "baton replay -m" | \
+    "baton simulate --model" | "baton simulate -m" | \
     "baton perplexity --model" | "baton perplexity -m" | \
     "baton-gateway --model" | "baton-gateway -m" | \
     "baton-prefill --model" | "baton-prefill -m" | \
@@ -377,6 +435,7 @@ _baton()
     "baton up --kv-dtype" | \
     "baton bench --kv-dtype" | \
     "baton replay --kv-dtype" | \
+    "baton simulate --kv-dtype" | \
     "baton perplexity --kv-dtype" | \
     "baton-prefill --kv-dtype" | \
     "baton-decode --kv-dtype")
@@ -385,7 +444,9 @@ _baton()
     "baton run --weights" | \
     "baton chat --weights" | \
     "baton up --weights" | \
+    "baton plan --decode-weights" | \
     "baton replay --weights" | \
+    "baton simulate --weights" | \
     "baton perplexity --weights" | \
     "baton-prefill --weights" | \
     "baton-decode --weights")
@@ -405,6 +466,7 @@ _baton()
         return ;;
     "baton up --policy" | \
     "baton replay --policy" | \
+    "baton simulate --policy" | \
     "baton-gateway --policy")
         mapfile -t COMPREPLY < <(compgen -W "least-load prefix round-robin" -- "$cur")
         return ;;
@@ -429,7 +491,9 @@ _baton()
         mapfile -t COMPREPLY < <(compgen -W "text json" -- "$cur")
         return ;;
     "baton trace --format" | \
-    "baton replay --format")
+    "baton plan --format" | \
+    "baton replay --format" | \
+    "baton simulate --format")
         mapfile -t COMPREPLY < <(compgen -W "auto mooncake azure burstgpt splitwise vidur bailian sharegpt servegen lengths baton" -- "$cur")
         return ;;
     "baton trace --to")
@@ -444,6 +508,9 @@ _baton()
     "baton timeline --schedule")
         mapfile -t COMPREPLY < <(compgen -W "best serial fifo ooo split" -- "$cur")
         return ;;
+    "baton plan --by")
+        mapfile -t COMPREPLY < <(compgen -W "e2e ttft tpot joules memory programs padding" -- "$cur")
+        return ;;
     "baton bench --decode-engine")
         mapfile -t COMPREPLY < <(compgen -W "npu host" -- "$cur")
         return ;;
@@ -452,6 +519,9 @@ _baton()
         return ;;
     "baton replay --prompts")
         mapfile -t COMPREPLY < <(compgen -W "auto text" -- "$cur")
+        return ;;
+    "baton simulate --cost")
+        mapfile -t COMPREPLY < <(compgen -W "nodes joules price" -- "$cur")
         return ;;
     "baton perplexity --engine")
         mapfile -t COMPREPLY < <(compgen -W "npu host reference decode decode-npu" -- "$cur")
@@ -480,8 +550,10 @@ _baton()
     "baton profiles") words="--json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton roofline") words="--model -m --profile --decode-profile --link --decode-weights --prefill-weights --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton timeline") words="--model -m --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --companion --decode-profile --link --prompt-tokens -p --n-predict -n --schedule --window --threads -t --cache-limit --timeline -o --by-length --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton plan") words="--model -m --ctx-size -c --prefill --decode --link --decode-weights --slots --window --colocated --trace --format --speed --n-predict -n --policy --recipe --kv-dtype --any-bits --by --slo --rows --plan -o --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton bench") words="--model -m --engine --decode-engine --weights --kv-dtype --quant --shape-policy --profile --npu-ops --calib --require-npu --package --n-prompt -p --n-gen -n --batch --n-depth -d --schedule --repetitions -r --kernels --threads -t --isa --cache-limit --output -o --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton replay") words="--format --skip-bad --synthetic --limit --speed --rate --concurrency --jitter --streams --timeout --seed --prompts --block-tokens --answer-tokens --scale-lengths --fit --url --api-key-file --served-model --prefill --decode --local-prefill-below --policy --keys --max-queue --max-connections --recovery-timeout --capture --capture-text --capture-seal --capture-rotate --model -m --engine --decode-engine --schedule --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --decode-profile --link --pace --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --slo --ramp --ramp-share --csv --report --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton simulate") words="--model -m --prefill --decode --profile --link --colocated --faults --kv-dtype --weights --shape-policy --ctx-size -c --kv-memory --swap-memory --slots --prefill-slots --batch-rows --growth-tokens --chunk-tokens --min-overlap --window --heartbeat --policy --local-prefill-below --max-queue --max-active --recovery-timeout --request-cpu --token-cpu --format --skip-bad --synthetic --limit --speed --rate --concurrency --jitter --seed --block-tokens --answer-tokens --scale-lengths --fit --slo --slo-share --cost --price --points --shard --jobs --plot --csv --report --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton compare") words="--seed --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton perplexity") words="--model -m --file -f --ctx-size -c --chunks --engine --against --weights --kv-dtype --threads -t --isa --cache-limit --quant --shape-policy --profile --npu-ops --calib --require-npu --package --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton-gateway") words="--model -m --alias -a --host --port --api-key-file --insecure --cors --no-metrics --control --keys --key --policy --local-prefill-below --temp --top-p --top-k --min-p --repetition-penalty --max-answer --max-queue --max-active --max-nodes --max-connections --max-body --timeout --recovery-timeout --idle-timeout --drain-timeout --capture --capture-text --capture-seal --capture-rotate --log-level --log-format --verbose -v --help -h --version -V --print-config --print-options --print-man" ;;

@@ -48,6 +48,8 @@ const char *gw_fail_name(gw_fail_kind k)
     case GW_FAIL_REFUSED: return "refused";
     case GW_FAIL_CANCELLED: return "cancelled";
     case GW_FAIL_BAD: return "bad";
+    case GW_FAIL_NOT_FINITE: return "not_finite";
+    case GW_FAILS: break;
     }
     return "?";
 }

@@ -34,7 +34,7 @@
  *
  * A node that fails is avoided for a while by all requests (avoid.h), and by the request that it failed. A
  * node that refuses for now gets nothing until the time it named is over. FAILED with BT_EFORMAT, BT_EARG,
- * BT_ELIMIT or BT_EVERSION, and a refusal for good, end the request.
+ * BT_ELIMIT, BT_EVERSION or BT_ERANGE, and a refusal for good, end the request.
  *
  * Memory is taken at SUBMIT only, one block for the prompt and the answer's tokens, and freed in the step
  * after the request's end. The tables take address space for all that active_max and nodes_max allow, and memory as
@@ -127,6 +127,8 @@ typedef enum gw_fail_kind {
     GW_FAIL_REFUSED,     /* 502: a node refused or failed the work; code and text are its own */
     GW_FAIL_CANCELLED,   /* nobody is listening */
     GW_FAIL_BAD,         /* 400: a SUBMIT outside the limits above */
+    GW_FAIL_NOT_FINITE,  /* 500: the model's numbers overflow on this prompt, on any node; the text has the place */
+    GW_FAILS
 } gw_fail_kind;
 
 /* Why an attempt was left for another one. */
@@ -240,7 +242,7 @@ typedef struct gw_actions {
 
 /* Counted since _new, for metrics. */
 typedef struct gw_counters {
-    uint64_t submitted, failed[GW_FAIL_BAD + 1]; /* by gw_fail_kind; [0] unused */
+    uint64_t submitted, failed[GW_FAILS]; /* by gw_fail_kind; [0] unused */
     uint64_t prompt_tokens, completion_tokens;
     uint64_t local_prefills[GW_LOCAL_NO_PREFILL_NODE + 1]; /* attempts, by gw_local; [0] unused */
     uint64_t local_refused;                        /* attempts that only a difference in class kept from being local */

@@ -240,7 +240,8 @@ static void side_over(gw_brain *b, gw_request *r, gw_side *side)
 /* Codes that say: not on any node, not at any time. */
 static bool is_for_good(int32_t code)
 {
-    return code == BT_EFORMAT || code == BT_EARG || code == BT_ELIMIT || code == BT_EVERSION;
+    return code == BT_EFORMAT || code == BT_EARG || code == BT_ELIMIT || code == BT_EVERSION ||
+           code == BT_ERANGE;
 }
 
 /* What P says may be D's fault, or that of the network between them. */
@@ -253,7 +254,9 @@ static void on_failed(gw_brain *b, gw_request *r, gw_side *side, const bt_msg_fa
     }
     const gw_node *n = gw_registry_find(&b->registry, &side->node);
     gw_request_close_side(b, r, side);
-    if (is_for_good(w->code)) gw_request_fail(b, r, GW_FAIL_REFUSED, (bt_err)w->code, 0, "%s", w->text);
+    if (is_for_good(w->code))
+        gw_request_fail(b, r, w->code == BT_ERANGE ? GW_FAIL_NOT_FINITE : GW_FAIL_REFUSED, (bt_err)w->code, 0,
+                        "%s", w->text);
     else
         gw_request_recover(b, r, is_decode && w->code == BT_EAGAIN ? GW_CAUSE_GAVE_UP : GW_CAUSE_FAILED,
                            is_decode ? GW_BLAME_DECODE : GW_BLAME_PAIR, "the %s node %s failed: %s",

@@ -162,6 +162,7 @@ static void fail_error(gw_openai_error *err, const gw_live *l, const gw_action *
         [GW_FAIL_REFUSED] = {502, SERVER, "node_failed"},
         [GW_FAIL_CANCELLED] = {504, SERVER, "timeout"}, /* somebody listens, so it was our own deadline */
         [GW_FAIL_BAD] = {400, BAD, "invalid_value"},
+        [GW_FAIL_NOT_FINITE] = {500, SERVER, "not_finite"},
     };
     const gw_fail_kind k = a->u.fail.kind;
     const char *param = k == GW_FAIL_TOO_LONG ? (l->head.is_chat ? "messages" : "prompt") : NULL;

@@ -88,7 +88,8 @@ void pf_attempt_stop(pf_brain *b, pf_record *r, bool ack_abort)
 /* The codes of FAILED: see brain.h. */
 static bt_err outward(bt_err code)
 {
-    if (code == BT_EFORMAT || code == BT_EARG || code == BT_ELIMIT || code == BT_EAGAIN || code == BT_ECANCEL)
+    if (code == BT_EFORMAT || code == BT_EARG || code == BT_ELIMIT || code == BT_EAGAIN ||
+        code == BT_ECANCEL || code == BT_ERANGE)
         return code;
     return code == BT_ENOMEM ? BT_EAGAIN : BT_EIO;
 }

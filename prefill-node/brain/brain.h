@@ -28,7 +28,7 @@
  * open ends its attempts, so that their gateway looks for another way.
  *
  * FAILED says by its code whether another attempt may work (BT_EAGAIN, BT_EIO, BT_ECANCEL) or never will (BT_EFORMAT,
- * BT_EARG, BT_ELIMIT); others are not used. */
+ * BT_EARG, BT_ELIMIT, BT_ERANGE); others are not used. */
 
 typedef struct pf_config {
     bt_incarnation self;

@@ -91,7 +91,7 @@ static double ratio_of(const machine *m, const shape *z, batch b, uint32_t elem_
     for (size_t i = 0; i < b.sequences * width; i++) q[i] = (float)(i * 2654435761u % 2001) * 0.001f - 1;
     const bt_companion_sizes sizes = {.heads = z->heads, .kv_heads = z->kv_heads, .head_dim = z->head_dim,
                                       .runs = b.sequences, .ctx_tokens = b.tokens};
-    const bt_companion_rows rows = {w.seq, b.sequences, 1};
+    const bt_companion_rows rows = {.seq = w.seq, .batch = b.sequences, .rows = 1};
     bt_companion c;
     bt_fault fault;
     if (bt_companion_init(&c, m->kernels, m->pool, &sizes, &fault) < 0) bench_die(fault.text);

@@ -106,6 +106,18 @@ static const char *model(uint64_t seed, uint32_t ctx)
     return path;
 }
 
+const char *spawn_hot_model(void)
+{
+    const char *path = spawn_path("tiny-hot.gguf");
+    if (access(path, R_OK) == 0) return path;
+    tiny_gguf_spec spec = tiny_gguf_default();
+    spec.ctx = 1024;
+    spec.chat_template = tiny_gguf_chatml;
+    spec.hot_token = SPAWN_HOT_TOKEN, spec.hot_embed = 1000, spec.hot_k = 20000;
+    tiny_gguf_write(&spec, path);
+    return path;
+}
+
 const char *spawn_tiny_model(uint64_t seed) { return model(seed, 1024); }
 const char *spawn_long_model(void) { return model(1, 16384); }
 

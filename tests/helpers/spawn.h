@@ -21,6 +21,9 @@ int spawn_teardown(void **state);
 const char *spawn_path(const char *name);
 /* A little model (tiny_gguf.h) in that directory, made once for each seed: 2 layers, context of 1024, chat template. */
 const char *spawn_tiny_model(uint64_t seed);
+/* The same, whose numbers overflow f16 KV at the character '|', its token 127. */
+enum { SPAWN_HOT_TOKEN = 127 };
+const char *spawn_hot_model(void);
 /* The same with a context of 16384: time enough for something to happen during an answer. */
 const char *spawn_long_model(void);
 /* Entries of the directory that begin with "baton-": private directories of `baton up`. */

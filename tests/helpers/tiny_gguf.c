@@ -219,6 +219,17 @@ static void put_weights(bytes *b, maker *m, uint32_t type, size_t count, double 
     }
 }
 
+static void heat(const tiny_gguf_spec *s, const char *name, uint8_t *rows, uint32_t cols, uint32_t count)
+{
+    const bool is_embed = strcmp(name, "token_embd.weight") == 0;
+    if (!s->hot_token || (!is_embed && strcmp(name, "blk.0.attn_k.weight") != 0)) return;
+    if (s->type != BT_QUANT_F32) die("a hot token in a model that is not F32");
+    for (uint32_t r = 0; r < count; r++) {
+        const float v = !is_embed ? s->hot_k : r == s->hot_token ? s->hot_embed : 0;
+        memcpy(rows + (size_t)r * cols * sizeof v, &v, sizeof v);
+    }
+}
+
 static void matrix(maker *m, const char *name, uint32_t cols, uint32_t rows, double gain)
 {
     const bool blocks =
@@ -226,6 +237,7 @@ static void matrix(maker *m, const char *name, uint32_t cols, uint32_t rows, dou
     const uint32_t type = blocks && cols % 32 ? BT_QUANT_F32 : m->s->type;
     bytes b = {0};
     put_weights(&b, m, type, (size_t)cols * rows, gain / sqrt((double)cols));
+    heat(m->s, name, b.p, cols, rows);
     if (!omitted(m, name)) tiny_gguf_tensor(m->w, name, type, (uint64_t[]){cols, rows}, 2, b.p, b.len);
     free(b.p);
 }

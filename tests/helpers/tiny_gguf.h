@@ -39,6 +39,10 @@ typedef struct tiny_gguf_spec {
     bool add_bos;
     const char *chat_template; /* NULL: none; tiny_gguf_chatml fits the special tokens below */
     uint64_t seed;
+    /* One token whose numbers leave their range, 0: none; F32 only. Element 0 of its embedding is hot_embed, that of
+       all others 0; element 0 of each row of layer 0's attn_k is hot_k. */
+    uint32_t hot_token;
+    float hot_embed, hot_k;
     const char *omit;                      /* name of a key or tensor to leave out, or NULL */
     void (*extra)(tiny_gguf *w, void *ud); /* called before the end, to add keys or tensors; or NULL */
     void *ud;

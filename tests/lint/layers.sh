@@ -35,6 +35,7 @@ prefill-node/brain : base kv wire xfer
 prefill-node       : base rt kernels model device npu/compile sample kv wire engine node prefill-node/brain
 decode-node/brain  : base kv wire xfer
 decode-node        : base rt kernels model device npu/compile sample kv wire engine node decode-node/brain
+sim/cluster        : base graph device npu/pkg kv wire xfer gateway/brain prefill-node/brain decode-node/brain
 sim                : base kv wire gateway/brain prefill-node/brain decode-node/brain
 tools              : base text model npu/pkg npu/compile kv
 tools/bench        : base kernels model graph kv engine tools
@@ -42,8 +43,10 @@ tools/cluster      : base rt model kv device npu/compile engine tools
 tools/chat         : base text tools tools/cluster
 tools/trace        : base crypto text model trace tools
 tools/timeline     : base device npu/pkg npu/compile
+tools/plan         : base device npu/pkg npu/compile
 tools/replay       : base text trace tools tools/cluster
-tools/commands     : base crypto model graph device npu/pkg npu/compile sample kv engine trace tools tools/bench tools/cluster tools/chat tools/timeline tools/trace tools/replay gateway/http
+tools/simulate     : base device text trace tools tools/trace tools/replay sim/cluster
+tools/commands     : base crypto model graph device npu/pkg npu/compile sample kv engine trace tools tools/bench tools/cluster tools/chat tools/timeline tools/trace tools/plan tools/replay tools/simulate gateway/http
 programs           : base rt wire engine node gateway/http gateway/api gateway/door gateway/shell prefill-node decode-node tools
 '
 

@@ -16,10 +16,6 @@ typedef struct config {
     bool json;
 } config;
 
-static const char *const usual[] = {"pow2",           "chunk:1024",        "chunk:512", "chunk:256",
-                                    "chunk:256+tail", "chunk:512+tail:32", "chunk:128", "max-pad"};
-enum { USUAL = sizeof usual / sizeof usual[0] };
-
 static const bt_opt opts[] = {
     {.group = "Shapes", .name = "policy", .value = "POLICY", BT_OPT_AT(config, policies),
      .type = BT_OPT_STRINGS, .example = "chunk:256+tail",
@@ -112,13 +108,14 @@ static int print_people(const row *rows, size_t count, uint32_t *length, size_t 
 
 static int padding(const config *c, const char *path)
 {
-    const char *const *policy = c->policies.count ? (const char *const *)c->policies.items : usual;
-    const size_t count = c->policies.count ? c->policies.count : USUAL;
+    const char *const *policy = c->policies.count ? (const char *const *)c->policies.items : bt_shapes_usual;
+    size_t count = c->policies.count;
     bt_fault fault = {""};
     uint32_t *length = NULL;
     size_t n = 0;
     uint64_t tokens = 0;
     int rc = 1;
+    while (!c->policies.count && bt_shapes_usual[count]) count++;
     row *rows = calloc(count, sizeof *rows);
     bt_err e = rows ? tool_trace_lengths(&length, &n, path, &fault)
                     : bt_fail(&fault, BT_ENOMEM, "comparing %zu policies", count);

@@ -1,8 +1,7 @@
 /* baton roofline: what arithmetic alone says of devices and models, and from which prompt length on a second
  * device pays. Nothing is run and nothing is measured. */
-#include "device/profile_words.h"
-#include "engine/costs.h"
-#include "model/model.h"
+#include "tools/commands/dims_of.h"
+#include "tools/commands/roofline_prompts.h"
 #include "tools/commands/roofline_rows.h"
 #include "tools/tool.h"
 
@@ -42,7 +41,7 @@ static const bt_opt opts[] = {
      .help = "weights of prefill where it has programs: a scale for an output, or for each 32 inputs"},
     {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
      .help = "one JSON object on stdout: devices[], kv[], handoff[], shares[], attention[], ceilings[], "
-             "lengths[], ..."},
+             "prompts[], lengths[], ..."},
 };
 
 const bt_opt_program tool_roofline_program = {
@@ -59,34 +58,6 @@ static const char *const usual[] = {"llama-2-7b",   "llama-2-70b", "llama-3.1-8b
                                     "qwen1.5-1.8b", "gemma-2b",    "llama-3.2-1b", "llama-3.2-3b",
                                     "qwen2.5-3b",   "qwen3-0.6b"};
 enum { USUAL = sizeof usual / sizeof *usual, PAYS_STEP = 16, PAYS_MOST = 131072 };
-
-/* What has no slash was meant as a shape, or as the file that is not there. */
-static bt_err no_shape(const char *name, bt_fault *fault)
-{
-    const char *known[64], *near;
-    char file[120];
-    size_t n = 0;
-    for (; n < 64 && bt_dims_at(n); n++) known[n] = bt_dims_at(n)->name;
-    near = bt_profile_nearest(name, known, n);
-    snprintf(file, sizeof file, "%.119s", fault->text);
-    return bt_fail(fault, BT_EARG, "no shape '%.40s'%s%s%s and %s", name, near ? "; did you mean '" : ",",
-                   near ? near : "", near ? "'?" : "", file);
-}
-
-static bt_err shape_of(bt_dims *ret, const char *name, bt_fault *fault)
-{
-    const bt_dims *known = bt_dims_find(name);
-    bt_model *m = NULL;
-    if (known) {
-        *ret = *known;
-        return BT_OK;
-    }
-    const bt_err e = tool_open_model(&m, NULL, name, fault);
-    if (e < 0) return strchr(name, '/') ? e : no_shape(name, fault);
-    *ret = bt_costs_dims(m);
-    bt_model_close(m);
-    return BT_OK;
-}
 
 /* The decode device holds weights and a context; the prefill device its own weights. */
 static bt_err check_memory(const bt_profile *p, const bt_price_model *m, const bt_dims *s, bt_fault *fault)
@@ -145,7 +116,8 @@ static bt_err add_pair(json_t *object, const config *c, const bt_dims *s, bt_fau
 
 static bt_err tables(json_t *object, const config *c, bt_fault *fault)
 {
-    static const char *const keys[] = {"kv", "handoff", "shares", "attention", "ceilings", "lengths"};
+    static const char *const keys[] = {"kv",       "handoff", "shares", "attention",
+                                       "ceilings", "prompts", "lengths"};
     const size_t n = c->models.count ? c->models.count : USUAL;
     bt_err e = BT_OK;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
@@ -153,12 +125,13 @@ static bt_err tables(json_t *object, const config *c, bt_fault *fault)
     if (!c->models.count) json_object_set_new(object, "devices", tool_roofline_devices());
     for (size_t i = 0; e == BT_OK && i < n; i++) {
         bt_dims s;
-        if ((e = shape_of(&s, c->models.count ? c->models.items[i] : usual[i], fault)) < 0) break;
+        if ((e = tool_dims_of(&s, NULL, c->models.count ? c->models.items[i] : usual[i], fault)) < 0) break;
         tool_roofline_kv(json_object_get(object, "kv"), &s);
         tool_roofline_handoff(json_object_get(object, "handoff"), &s);
         tool_roofline_shares(json_object_get(object, "shares"), &s);
         tool_roofline_flash(json_object_get(object, "attention"), &s);
         if (c->models.count) tool_roofline_ceilings(json_object_get(object, "ceilings"), &s);
+        if (c->models.count) tool_roofline_prompts(json_object_get(object, "prompts"), &s);
         if (c->decode) e = add_pair(object, c, &s, fault);
     }
     return e;

@@ -17,8 +17,10 @@ static const bt_opt_command list[] = {
     {"Look closer", "profiles", &tool_profiles_program, tool_profiles_run},
     {"Look closer", "roofline", &tool_roofline_program, tool_roofline_run},
     {"Look closer", "timeline", &tool_timeline_program, tool_timeline_run},
+    {"Look closer", "plan", &tool_plan_program, tool_plan_run},
     {"Look closer", "bench", &tool_bench_program, tool_bench_run},
     {"Look closer", "replay", &tool_replay_program, tool_replay_run},
+    {"Look closer", "simulate", &tool_simulate_program, tool_simulate_run},
     {"Look closer", "compare", &tool_compare_program, tool_compare_run},
     {"Look closer", "perplexity", &tool_perplexity_program, tool_perplexity_run},
 };

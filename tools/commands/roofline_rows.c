@@ -198,6 +198,18 @@ static const tool_roofline_column ceiling_columns[] = {
     {"q8_0_tokens_per_second", "q8_0", 1, 1},
     {"q4_0_tokens_per_second", "q4_0", 1, 1},
 };
+static const tool_roofline_column prompt_columns[] = {
+    {"name", "model", -1, 1},
+    {"profile", "profile", -1, 1},
+    {"ttft_seconds", "TTFT ms", 2, 1e-3},
+    {"tokens_per_second", "tokens/s", 1, 1},
+    {"utilisation", "of the peak %", 2, 0.01},
+    {"joules", "J", 3, 1},
+    {"of_tdp", "by TDP", -1, 1},
+    {"decode_tokens_per_second", "decode tokens/s", 1, 1},
+    {"decode_utilisation", "of the memory's %", 1, 0.01},
+    {"stack", "stack", -1, 1},
+};
 static const tool_roofline_column length_columns[] = {
     {"tokens", "tokens", 0, 1},
     {"prefill_ns", "prefill ms", 2, 1e6},
@@ -212,6 +224,8 @@ const tool_roofline_table tool_roofline_tables[] = {
     {"shares", "parts of a prompt's products", COLUMNS(share_columns)},
     {"attention", "attention of a layer over 8,192 tokens", COLUMNS(flash_columns)},
     {"ceilings", "tokens/s that decode cannot pass: memory's peak by the weights", COLUMNS(ceiling_columns)},
+    {"prompts", "a prompt of 512 tokens, and a token behind it, on every device with a time",
+     COLUMNS(prompt_columns)},
     {"lengths", "first token on the pair", COLUMNS(length_columns)},
     {NULL, NULL, NULL, 0},
 };
@@ -219,7 +233,8 @@ const tool_roofline_table tool_roofline_tables[] = {
 char *tool_roofline_cell(char ret[TOOL_ROOFLINE_CELL_BYTES], const tool_roofline_column *c, const json_t *row)
 {
     const json_t *v = json_object_get(row, c->key);
-    if (c->decimals < 0)
+    if (json_is_null(v)) snprintf(ret, TOOL_ROOFLINE_CELL_BYTES, "-");
+    else if (c->decimals < 0)
         snprintf(ret, TOOL_ROOFLINE_CELL_BYTES, "%s", json_is_string(v) ? json_string_value(v) : "");
     else /* halves up: 15.625 is 15.63 */
         snprintf(ret, TOOL_ROOFLINE_CELL_BYTES, "%.*f", c->decimals,

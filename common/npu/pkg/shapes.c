@@ -7,6 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
+const char *const bt_shapes_usual[] = {"pow2",      "chunk:1024",     "chunk:512",
+                                       "chunk:256", "chunk:256+tail", "chunk:512+tail:32",
+                                       "chunk:128", "max-pad",        NULL};
+
 enum { SMALLEST = 16, FIRST_BUCKET = 512 };
 
 static void add(bt_shapes *p, size_t seq_min, size_t seq)

@@ -49,7 +49,9 @@ typedef struct bt_shapes_chunk {
 } bt_shapes_chunk; /* 1 <= valid <= rows */
 
 #define BT_SHAPES_DEFAULT "chunk:256+tail"
-#define BT_SHAPES_NAMES   "chunk:N+tail, chunk:N, pow2, max-pad, rows:FILE, enumerated:FILE, range:MIN-MAX"
+/* Policies that are compared where none is named; ends with NULL. */
+extern const char *const bt_shapes_usual[];
+#define BT_SHAPES_NAMES "chunk:N+tail, chunk:N, pow2, max-pad, rows:FILE, enumerated:FILE, range:MIN-MAX"
 /* text NULL means the default; ctx_tokens: 1 .. BT_SHAPES_MAX_SEQ. Reads FILE where there is one. BT_EARG names the
  * policies there are; BT_EFORMAT the place in the file; BT_ELIMIT the 129th shape, or a ctx beyond ctx_tokens;
  * BT_EIO. */

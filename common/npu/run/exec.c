@@ -67,7 +67,8 @@ bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, 
     x->prepared = aligned_alloc(64, prepared);
     x->ids = calloc(h->max_seq, sizeof *x->ids);
     x->seq = calloc(batch, sizeof *x->seq);
-    if (!x->ones || !x->found || !x->prepared || !x->ids || !x->seq) {
+    x->overflow = calloc(batch, sizeof *x->overflow);
+    if (!x->ones || !x->found || !x->prepared || !x->ids || !x->seq || !x->overflow) {
         e = bt_fail(fault, BT_ENOMEM, "making an executor");
         goto out;
     }
@@ -90,6 +91,7 @@ void bt_exec_free(bt_exec *x)
     free(x->found);
     free(x->ids);
     free(x->seq);
+    free(x->overflow);
     free(x);
 }
 
@@ -149,7 +151,7 @@ static void run_attention(bt_exec_job *j, const bt_pkg_inst *i)
     for (size_t b = 0; b < j->seqs.batch && s.rows < j->rows; b++) {
         const bt_exec_part p = bt_exec_job_part(j, &s, b);
         const bt_companion_seq seq = {j->seqs.seq[b].kv, p.pos, p.real};
-        const bt_companion_rows rows = {&seq, 1, p.rows};
+        const bt_companion_rows rows = {.seq = &seq, .batch = 1, .rows = p.rows};
         if (p.rows) attend(j, i, &s, &rows, p.row);
     }
     bt_exec_count_macs(j, i, bt_exec_job_attention_macs(j, i, &s));
@@ -304,7 +306,7 @@ bt_err bt_exec_run(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *aren
 {
     const bt_err e = bt_exec_check(x, row, out, io, fault);
     if (e < 0) return e;
-    bt_exec_job j = bt_exec_job_of(x, row, out, arena, io, x->seq, x->ids);
+    bt_exec_job j = bt_exec_job_of(x, row, out, arena, io, x->seq, x->overflow, x->ids);
     x->stats.batch_padding_rows += (row->batch - io->seqs) * io->rows;
     return bt_exec_walk(&j, fault);
 }

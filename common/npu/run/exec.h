@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include "base/err.h"
 #include "base/pool.h"
+#include "kernels/finite.h"
 #include "kernels/kernels.h"
 #include "kernels/kv_view.h"
 #include "npu/pkg/pkg.h"
@@ -35,6 +36,8 @@ typedef struct bt_exec_seq { /* one sequence's part of a run */
     const int32_t *ids;      /* [valid] */
     const bt_kv_view *kv;    /* f16 or int8; [0, pos0) are stored; room for [pos0, pos0 + valid) */
     size_t pos0, valid;      /* pos0: the first position; 1 <= valid <= io.rows */
+    bt_overflow *overflow;   /* where rows are noted that KV cannot hold, and inputs of integer operators that are not
+                                finite; entries may share one. NULL: not looked at */
 } bt_exec_seq;
 typedef struct bt_exec_io {
     /* [seqs], 1 <= seqs <= row.batch. No position of a view is in two of them; but entries may go on where one before

@@ -19,6 +19,8 @@ static void quantise_rows(void *ud, const void *what, const float *x, size_t r0,
     (void)scratch;
     if (!lo) kernels->quantise8(hi + r0 * ld, ld, x, ldx, inv_scale, n, k, entry, count);
     else kernels->quantise16(hi + r0 * ld, lo + r0 * ld, ld, x, ldx, inv_scale, n, k, entry, count);
+    for (size_t r = 0; r < n; r++)
+        bt_exec_job_look(j, i, r0 + r, x + r * ldx, k, entry ? entry + r * k : NULL, entry ? count[r] : 0);
     if (entry) bt_exec_job_shadow_made(j, i, &s, r0, n);
 }
 
@@ -55,8 +57,10 @@ static void quantise32_rows(void *ud, const void *what, const float *x, size_t r
     const size_t ldx = bt_exec_ld_in(i, sizeof *x), ldy = bt_exec_ld_out(i, sizeof(int32_t));
     int32_t *y = (int32_t *)bt_exec_at(j, i->out) + r0 * ldy;
     (void)scratch;
-    for (const int32_t *end = y + n * ldy; y < end; x += ldx, y += ldy)
+    for (size_t r = r0; r < r0 + n; r++, x += ldx, y += ldy) {
+        bt_exec_job_look(j, i, r, x, i->out_width, NULL, 0);
         for (size_t e = 0; e < i->out_width; e++) y[e] = (int32_t)nearest_within(x[e] / scale, limit);
+    }
 }
 
 void bt_exec_border_quantise32(bt_exec_job *j, const bt_pkg_inst *i)
@@ -100,8 +104,10 @@ static void quantise16_rows(void *ud, const void *what, const float *x, size_t r
     const size_t ldx = bt_exec_ld_in(i, sizeof *x), ldy = bt_exec_ld_out(i, sizeof(int16_t));
     int16_t *y = (int16_t *)bt_exec_at(j, i->out) + r0 * ldy;
     (void)scratch;
-    for (const int16_t *end = y + n * ldy; y < end; x += ldx, y += ldy)
+    for (size_t r = r0; r < r0 + n; r++, x += ldx, y += ldy) {
+        bt_exec_job_look(j, i, r, x, i->out_width, NULL, 0);
         for (size_t e = 0; e < i->out_width; e++) y[e] = (int16_t)nearest_within(x[e] / unit, BT_INT_MAX16);
+    }
 }
 
 void bt_exec_border_quantise16(bt_exec_job *j, const bt_pkg_inst *i)

@@ -69,6 +69,7 @@ void bt_exec_dynamic_quantise(bt_exec_job *j, const bt_pkg_inst *i)
         int8_t *to = plane + r * i->out_stride;
         float max = 0;
         size_t out = 0;
+        bt_exec_job_look(j, i, r, from, k, NULL, 0);
         for (size_t c = 0; c < k; c++) {
             if (out < d->columns && d->column[out] == c) d->value[r * d->columns + out++] = from[c];
             else if (fabsf(from[c]) > max) max = fabsf(from[c]);

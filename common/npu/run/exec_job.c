@@ -8,23 +8,26 @@
 _Static_assert((int)BT_AREAS_MAX <= (int)BT_COMPANION_MAX_AREAS, "an instruction is one step");
 
 /* Into the lists, the batch's padding too. */
-static void list_sequences(bt_companion_seq *seq, int32_t *ids, size_t batch, const bt_exec_io *io)
+static void list_sequences(bt_companion_seq *seq, bt_overflow **overflow, int32_t *ids, size_t batch,
+                           const bt_exec_io *io)
 {
     for (size_t b = 0; b < batch; b++) {
         const bt_exec_seq *s = &io->seq[b];
         seq[b] = (bt_companion_seq){0};
+        overflow[b] = NULL;
         if (b >= io->seqs) continue;
         seq[b] = (bt_companion_seq){s->kv, s->pos0, s->valid};
+        overflow[b] = s->overflow;
         if (s->ids) memcpy(ids + b * io->rows, s->ids, s->valid * sizeof *s->ids);
     }
 }
 
 bt_exec_job bt_exec_job_of(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *arena,
-                           const bt_exec_io *io, bt_companion_seq *seq, int32_t *ids)
+                           const bt_exec_io *io, bt_companion_seq *seq, bt_overflow **overflow, int32_t *ids)
 {
     const size_t of_out[BT_PKG_OUTS] = {0, 1, io->rows};
     size_t real = 0;
-    list_sequences(seq, ids, row->batch, io);
+    list_sequences(seq, overflow, ids, row->batch, io);
     for (size_t b = 0; b < io->seqs; b++) real += io->seq[b].valid;
     const uint32_t index = row->program[out];
     const bt_pkg_program *program = &bt_pkg_programs(x->pkg)[index];
@@ -35,7 +38,7 @@ bt_exec_job bt_exec_job_of(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, vo
                          .io = io,
                          .arena = arena,
                          .ids = ids,
-                         .seqs = {seq, row->batch, io->rows},
+                         .seqs = {seq, row->batch, io->rows, overflow},
                          .seq_out = of_out[out],
                          .rows = row->batch * io->rows,
                          .out = row->batch * of_out[out],
@@ -43,6 +46,25 @@ bt_exec_job bt_exec_job_of(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, vo
                          .real_out = out == BT_PKG_OUT_NONE   ? 0
                                      : out == BT_PKG_OUT_LAST ? io->seqs
                                                               : real};
+}
+
+static bool is_finite(const float *x, size_t k, const bt_int_shadow *entry, uint32_t count)
+{
+    bool is = entry || bt_finite_below(x, k, __builtin_inff());
+    for (uint32_t e = 0; e < count && is; e++) is = bt_finite_below(&x[entry[e].k], 1, __builtin_inff());
+    return is;
+}
+
+void bt_exec_job_look(const bt_exec_job *j, const bt_pkg_inst *i, size_t r, const float *x, size_t k,
+                      const bt_int_shadow *entry, uint32_t count)
+{
+    const size_t rows = i->out_rows ? j->seq_out : j->seqs.rows;
+    const bt_companion_seq *seq = &j->seqs.seq[r / rows];
+    bt_overflow *o = j->seqs.overflow[r / rows];
+    /* where a sequence has one row of outputs, it is that of its last token */
+    const size_t row = i->out_rows && j->seq_out == 1 ? seq->valid - 1 : r % rows;
+    if (!o || row >= seq->valid || is_finite(x, k, entry, count)) return;
+    bt_overflow_note(o, (bt_overflow_place){seq->pos0 + row, i->layer, BT_OVERFLOW_INPUT});
 }
 
 bt_pkg_slice bt_exec_job_slice(const bt_exec_job *j, const bt_pkg_inst *i)

@@ -8,6 +8,8 @@
 
 /* Where results go that are quantised at once, tile by tile. */
 typedef struct planes {
+    const bt_exec_job *j;
+    const bt_pkg_inst *i; /* the QUANTISE */
     int8_t *hi, *lo;
     size_t ld, k;
     float inv_scale;
@@ -46,6 +48,7 @@ static void quantise_tile(const output *o, const float *y, size_t row, size_t ro
         else
             o->kernels->quantise16(hi, p->lo + row * p->ld + n, bytes, y, cols, p->inv_scale, 1, cols, shadow,
                                    &count);
+        bt_exec_job_look(p->j, p->i, row, y, cols, shadow, count);
         for (uint32_t i = 0; i < count; i++) shadow[i].k += (uint32_t)n;
         if (shadow) p->found[row * bt_int_panels(p->k) + n / 16] = (uint8_t)count;
     }
@@ -110,7 +113,9 @@ static void gather_rows(void *ud, const void *what, const float *none, size_t r0
 
 static planes planes_of(bt_exec_job *j, const bt_pkg_inst *i)
 {
-    const planes p = {.hi = bt_exec_at(j, i->out),
+    const planes p = {.j = j,
+                      .i = i,
+                      .hi = bt_exec_at(j, i->out),
                       .lo = bt_exec_at(j, i->in1),
                       .ld = i->out_stride,
                       .k = i->in_width,

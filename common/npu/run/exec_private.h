@@ -33,7 +33,8 @@ struct bt_exec {
     size_t embed_row_bytes;
     uint8_t *found;           /* [max_seq, panels of ffn]: shadow entries of a tile's row (exec_linear.c) */
     int32_t *ids;             /* [max_seq]: room for a job's */
-    bt_companion_seq *seq;    /* [the largest batch]: room for a job's */
+    bt_companion_seq *seq;    /* [the largest batch]: room for a job's, */
+    bt_overflow **overflow;   /* and for theirs */
     bt_exec_dynamic *dynamic; /* with the recipe llm-int8; else NULL */
     void *prepared;           /* inputs of the linear that runs (npu/run/int_linear.h) */
     uint32_t session;         /* that a device would have mapped */
@@ -56,9 +57,9 @@ typedef struct bt_exec_job {
     size_t rows, out;       /* rows of SEQ and of OUT of all sequences, padding too */
     size_t real, real_out;  /* those of them that are real */
 } bt_exec_job;
-/* seq [row.batch] and ids [row.batch * io.rows]: lists that it fills and the job reads. */
+/* seq, overflow [row.batch] and ids [row.batch * io.rows]: lists that it fills and the job reads. */
 bt_exec_job bt_exec_job_of(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *arena, const bt_exec_io *io,
-                           bt_companion_seq *seq, int32_t *ids);
+                           bt_companion_seq *seq, bt_overflow **overflow, int32_t *ids);
 
 static inline const void *bt_exec_const(const bt_exec *x, uint32_t index) { return bt_pkg_const_at(x->pkg, index); }
 static inline const bt_pkg_tensor *bt_exec_tensor(const bt_exec *x, const bt_pkg_inst *i)
@@ -108,6 +109,12 @@ static inline size_t bt_exec_linear_rows(const bt_exec_job *j, const bt_pkg_inst
     const size_t last = j->io->seqs - 1, valid = j->seqs.seq[last].valid;
     return last * j->seq_out + (j->seq_out < valid ? j->seq_out : valid);
 }
+
+/* Notes that a value of x[k], floats of row r that the instruction makes integers of, is not finite. entry[count]: what
+ * a quantiser lists is all beyond its clamp, and so what is not finite; NULL: every value is looked at. Padding is not
+ * looked at. */
+void bt_exec_job_look(const bt_exec_job *j, const bt_pkg_inst *i, size_t r, const float *x, size_t k,
+                      const bt_int_shadow *entry, uint32_t count);
 
 /* The rows and heads of attention that the instruction covers, as many rows as this run has; rows 0: none of them. */
 bt_pkg_slice bt_exec_job_slice(const bt_exec_job *j, const bt_pkg_inst *i);

@@ -10,6 +10,7 @@ struct bt_exec_steps {
     bt_exec_io io;
     bt_exec_seq seq;
     bt_companion_seq list;
+    bt_overflow *overflow;
     uint32_t next; /* instruction */
     int32_t ids[]; /* [max_seq] */
 };
@@ -48,7 +49,7 @@ bt_err bt_exec_steps_begin(bt_exec_steps *s, bt_exec *x, const bt_pkg_row *row, 
     s->io = *io;
     s->seq = io->seq[0];
     s->io.seq = &s->seq;
-    s->job = bt_exec_job_of(x, row, out, arena, &s->io, &s->list, s->ids);
+    s->job = bt_exec_job_of(x, row, out, arena, &s->io, &s->list, &s->overflow, s->ids);
     s->next = 0;
     return BT_OK;
 }

@@ -142,7 +142,7 @@ static void run_alone(const solo *s, const form *f, bt_decode *e, bt_prefill *wh
         return;
     }
     for (size_t pos = 0; pos < s->len[i]; pos++) {
-        const bt_decode_seq one = {kv, pos, &s->ids[i][pos], 1, 1};
+        const bt_decode_seq one = {.kv = kv, .pos = pos, .tokens = &s->ids[i][pos], .count = 1, .out = 1};
         assert_int_equal(bt_decode_step(e, &one, 1, NULL, s->logits[i] + pos * s->vocab, NULL), BT_OK);
     }
 }
@@ -216,8 +216,9 @@ static void run_together(const solo *s, size_t seqs, const form *f, const char *
             const size_t i = (from + k) % seqs;
             if (pos[i] == s->len[i]) continue;
             b[n] = bring(s, i, pos[i], want - rows, &seed);
-            item[n] = (bt_decode_seq){&p.view[i], pos[i], b[n].tokens, (uint32_t)b[n].count,
-                                      next(&seed, (uint32_t)b[n].count + 1)};
+            item[n] =
+                (bt_decode_seq){.kv = &p.view[i], .pos = pos[i], .tokens = b[n].tokens,
+                                .count = (uint32_t)b[n].count, .out = next(&seed, (uint32_t)b[n].count + 1)};
             rows += b[n++].count;
         }
         assert_int_equal(bt_decode_step(e, item, n, NULL, logits, NULL), BT_OK);
@@ -335,7 +336,7 @@ static void a_step_writes_the_rows_it_was_brought_and_no_other_byte(void **state
             for (size_t i = step % 3; i < N; i += 1 + step % 2) {
                 const uint32_t count = 1 + next(&seed, 3);
                 if (pos[i] + count > len[i]) continue;
-                item[n++] = (bt_decode_seq){&p.view[i], pos[i], ids, count, 0};
+                item[n++] = (bt_decode_seq){.kv = &p.view[i], .pos = pos[i], .tokens = ids, .count = count};
                 pos[i] += count;
                 rows += count;
             }
@@ -383,19 +384,22 @@ static void check_refusals(const form *f)
         bt_err e;
         const char *says;
     } cases[] = {
-        {{&p.view[1], 0, good, 0, 0}, BT_EARG, "0 rows"},
-        {{&p.view[1], 0, good, 2, 3}, BT_EARG, "3 of them"},
-        {{&p.view[1], 0, good, 8, 0}, BT_EARG, "9 rows in a step, at most 8"},
-        {{&p.view[1], 0, above, 2, 0}, BT_EARG, "token id 384"},
-        {{&p.view[1], 0, below, 1, 0}, BT_EARG, "token id -1"},
-        {{&narrow, 0, good, 1, 0}, BT_EARG, "heads of 8"},
-        {{&p.view[1], 31, good, 2, 0}, BT_ELIMIT, "room for 32"},
-        {{&p.view[1], SIZE_MAX, good, 2, 0}, BT_ELIMIT, "room for 32"},
-        {{&longer, 1023, good, 2, 0}, BT_ELIMIT, "room for 1024"},
+        {{.kv = &p.view[1], .pos = 0, .tokens = good, .count = 0, .out = 0}, BT_EARG, "0 rows"},
+        {{.kv = &p.view[1], .pos = 0, .tokens = good, .count = 2, .out = 3}, BT_EARG, "3 of them"},
+        {{.kv = &p.view[1], .pos = 0, .tokens = good, .count = 8, .out = 0},
+         BT_EARG,
+         "9 rows in a step, at most 8"},
+        {{.kv = &p.view[1], .pos = 0, .tokens = above, .count = 2, .out = 0}, BT_EARG, "token id 384"},
+        {{.kv = &p.view[1], .pos = 0, .tokens = below, .count = 1, .out = 0}, BT_EARG, "token id -1"},
+        {{.kv = &narrow, .pos = 0, .tokens = good, .count = 1, .out = 0}, BT_EARG, "heads of 8"},
+        {{.kv = &p.view[1], .pos = 31, .tokens = good, .count = 2, .out = 0}, BT_ELIMIT, "room for 32"},
+        {{.kv = &p.view[1], .pos = SIZE_MAX, .tokens = good, .count = 2, .out = 0}, BT_ELIMIT, "room for 32"},
+        {{.kv = &longer, .pos = 1023, .tokens = good, .count = 2, .out = 0}, BT_ELIMIT, "room for 1024"},
     };
     float *logits = engine_kit_floats(9 * s.kit.model->hp.vocab);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const bt_decode_seq both[2] = {{&p.view[0], 0, good, 1, 1}, cases[i].second};
+        const bt_decode_seq both[2] = {{.kv = &p.view[0], .tokens = good, .count = 1, .out = 1},
+                                       cases[i].second};
         bt_fault fault = {""};
         assert_int_equal(bt_decode_step(e, both, 2, NULL, logits, &fault), cases[i].e);
         if (!strstr(fault.text, cases[i].says)) fail_msg("'%s' does not say '%s'", fault.text, cases[i].says);
@@ -403,7 +407,7 @@ static void check_refusals(const form *f)
     for (size_t b = 0; b < p.len; b++) assert_int_equal(p.bytes[b], 0xff);
     assert_int_equal(bt_decode_stats_of(e).rows + bt_decode_stats_of(e).kv_bytes_written, 0);
 
-    const bt_decode_seq one = {&p.view[0], 0, good, 8, 0};
+    const bt_decode_seq one = {.kv = &p.view[0], .tokens = good, .count = 8};
     const atomic_bool cancelled = true;
     assert_int_equal(bt_decode_step(e, &one, 1, &cancelled, NULL, NULL), BT_ECANCEL);
     assert_int_equal(bt_decode_step(e, &one, 1, NULL, NULL, NULL), BT_OK); /* no logits wanted: none needed */

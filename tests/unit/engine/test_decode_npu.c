@@ -91,7 +91,8 @@ static uint64_t rows_of(bt_decode *d, const bt_kv_view *kv, size_t n, size_t pos
     bt_decode_seq seq[20];
     const int32_t token = 1;
     const uint64_t before = bt_decode_work(d).rows;
-    for (size_t i = 0; i < n; i++) seq[i] = (bt_decode_seq){&kv[i], pos, &token, 1, 0};
+    for (size_t i = 0; i < n; i++)
+        seq[i] = (bt_decode_seq){.kv = &kv[i], .pos = pos, .tokens = &token, .count = 1, .out = 0};
     assert_int_equal(bt_decode_step(d, seq, n, NULL, NULL, NULL), BT_OK);
     return bt_decode_work(d).rows - before;
 }
@@ -229,7 +230,8 @@ static void both_engines_of_a_package_make_the_same_rows(void **state)
             assert_int_equal(bt_prefill_run(p, &parts, ids, PROMPT, 0, NULL, logits, BT_PREFILL_LAST, NULL),
                              BT_OK);
             for (size_t pos = PROMPT; pos < ALL; pos++) {
-                const bt_decode_seq seq = {&parts, pos, &ids[pos], 1, 1};
+                const bt_decode_seq seq = {.kv = &parts, .pos = pos, .tokens = &ids[pos], .count = 1,
+                                           .out = 1};
                 assert_int_equal(bt_decode_step(d, &seq, 1, NULL, logits, NULL), BT_OK);
                 assert_memory_equal(logits, expected + pos * vocab, vocab * sizeof *logits);
             }

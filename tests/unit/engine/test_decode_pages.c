@@ -60,7 +60,7 @@ static void check(const char *arch, uint32_t elem_bytes, bool together)
         bt_decode_seq item[SESSIONS];
         for (size_t i = 0; i < SESSIONS; i++) {
             open_pages(&s[i], pool, pos + 1);
-            item[i] = (bt_decode_seq){&s[i].view, pos, &s[i].ids[pos], 1, 0};
+            item[i] = (bt_decode_seq){.kv = &s[i].view, .pos = pos, .tokens = &s[i].ids[pos], .count = 1};
         }
         for (size_t i = 0; i < SESSIONS; i += together ? SESSIONS : 1) {
             const size_t n = together ? SESSIONS : 1;
@@ -83,7 +83,7 @@ static void check(const char *arch, uint32_t elem_bytes, bool together)
         memcpy(alone.ids, s[i].ids, sizeof alone.ids);
         for (size_t pos = 0; pos < STEPS; pos++) {
             open_pages(&alone, pool, pos + 1);
-            const bt_decode_seq item = {&alone.view, pos, &alone.ids[pos], 1, 0};
+            const bt_decode_seq item = {.kv = &alone.view, .pos = pos, .tokens = &alone.ids[pos], .count = 1};
             assert_int_equal(bt_decode_step(e, &item, 1, NULL, NULL, NULL), BT_OK);
         }
         assert_true(engine_kit_hash(&alone.view, STEPS) == hash[i]);

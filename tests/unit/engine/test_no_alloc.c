@@ -107,6 +107,7 @@ static void step_often(const bt_model *m, const bt_decode_config *c)
     bt_decode *e;
     bt_kv_view view[SEQS];
     bt_decode_seq seq[SEQS];
+    size_t pos[SEQS] = {0};
     int32_t ids[ROWS];
     float *logits = engine_kit_floats((size_t)SEQS * ROWS * m->hp.vocab);
     assert_int_equal(bt_decode_new(&e, m, c, NULL), BT_OK);
@@ -116,8 +117,10 @@ static void step_often(const bt_model *m, const bt_decode_config *c)
     for (size_t s = 0; s < STEPS; s++) {
         const size_t n = s % SEQS + 1;
         for (size_t i = 0; i < n; i++)
-            seq[i] = (bt_decode_seq){&view[i], i ? s : s * ROWS, ids, i ? 1 : ROWS, (uint32_t)(s % 2)};
+            seq[i] = (bt_decode_seq){.kv = &view[i], .pos = pos[i], .tokens = ids, .count = i ? 1 : ROWS,
+                                     .out = (uint32_t)(s % 2)};
         if (bt_decode_step(e, seq, n, NULL, logits, NULL) != BT_OK) abort();
+        for (size_t i = 0; i < n; i++) pos[i] += seq[i].count;
     }
     assert_int_equal(atomic_load(&calls), before);
     for (size_t i = 0; i < SEQS; i++) engine_kit_pages_free(&view[i]);

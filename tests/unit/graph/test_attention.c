@@ -139,7 +139,7 @@ static void run_rows(const bt_companion *c, const call *what, float *out)
     for (size_t i = 0; i < what->n; i++)
         for (size_t r = 0; r < what->rows[i]; r++)
             seq[at++] = (bt_companion_seq){&what->s[i].kv, what->s[i].tokens - what->rows[i] + r, 1};
-    const bt_companion_rows rows = {seq, what->rows_sum, 1};
+    const bt_companion_rows rows = {.seq = seq, .batch = what->rows_sum, .rows = 1};
     bt_companion_attention(c, &rows, out, what->q, LAYER, HEADS, KV_HEADS, D, scale);
     free(seq);
 }
@@ -157,7 +157,7 @@ static void run_chunks(const bt_companion *c, const call *what, float *out)
         seq[i] = (bt_companion_seq){&what->s[i].kv, what->s[i].tokens - what->rows[i], what->rows[i]};
         memcpy(q + i * most * WIDTH, what->q + at * WIDTH, what->rows[i] * WIDTH * sizeof *q);
     }
-    const bt_companion_rows rows = {seq, what->n, most};
+    const bt_companion_rows rows = {.seq = seq, .batch = what->n, .rows = most};
     bt_companion_attention(c, &rows, padded, q, LAYER, HEADS, KV_HEADS, D, scale);
     at = 0;
     for (size_t i = 0; i < what->n; at += what->rows[i++]) {
@@ -351,7 +351,7 @@ static void rows_of_batches_of_one_are_stored_as_they_would_be_alone(void **stat
                 s[i] = sequence_new(20, 16, elem_bytes, 0);
                 seq[i] = (bt_companion_seq){&s[i].kv, 5 + i % 12, 1 + i % rows};
             }
-            const bt_companion_rows r = {seq, N, rows};
+            const bt_companion_rows r = {.seq = seq, .batch = N, .rows = rows};
             bt_companion_kv_store(&c, &r, LAYER, k, v, KV_WIDTH);
             for (size_t i = 0; i < N; i++) {
                 sequence want = sequence_new(20, 16, elem_bytes, 0);

@@ -120,7 +120,7 @@ static void in_a_pass(const bt_companion *c, const matrices *m, const float *w)
 {
     const size_t t = m->t, k = m->k;
     const bt_companion_seq seq = {.valid = t};
-    const bt_companion_rows rows = {&seq, 1, t};
+    const bt_companion_rows rows = {.seq = &seq, .batch = 1, .rows = t};
     const bt_companion_area areas[] = {{m->norm, k * sizeof(float), false},
                                        {m->noted, k * sizeof(float), true}};
     bt_companion_begin(c);

@@ -479,6 +479,37 @@ static void an_id_is_kept_and_a_damaged_one_made_again(void **state)
     unsetenv("BATON_CACHE_DIR");
 }
 
+static void a_header_alone_has_the_sizes_of_the_model(void **state)
+{
+    (void)state;
+    tiny_gguf_spec spec = tiny_gguf_default();
+    size_t len, head_len;
+    uint8_t *bytes = tiny_gguf_build(&spec, &len);
+    bt_gguf *g = NULL;
+    bt_model *whole = NULL, *head = NULL;
+    assert_int_equal(bt_gguf_open_bytes(&g, bytes, len, NULL), BT_OK);
+    (void)bt_gguf_head(&head_len, g);
+    assert_int_equal(bt_model_from_gguf(&whole, g, NULL), BT_OK);
+    /* behind the header nothing is needed, and not one byte less */
+    uint8_t *cut = malloc(head_len);
+    memcpy(cut, bytes, head_len);
+    assert_true(head_len < len / 2);
+    assert_int_equal(bt_gguf_open_bytes(&g, cut, head_len, NULL), BT_EFORMAT);
+    assert_int_equal(bt_gguf_open_head_bytes(&g, cut, head_len, NULL), BT_OK);
+    assert_null(bt_gguf_tensor_at(g, 0)->data);
+    assert_int_equal(bt_model_head_from_gguf(&head, g, NULL), BT_OK);
+    assert_memory_equal(&head->hp, &whole->hp, sizeof head->hp);
+    assert_string_equal(head->name, whole->name);
+    assert_int_equal(head->weights_bytes, whole->weights_bytes);
+    assert_int_equal(head->param_count, whole->param_count);
+    bt_model_close(head);
+    for (size_t n = 0; n + 64 < head_len; n += 97)
+        assert_int_equal(bt_gguf_open_head_bytes(&g, cut, n, NULL), BT_EFORMAT);
+    bt_model_close(whole);
+    free(cut);
+    free(bytes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -495,6 +526,7 @@ int main(void)
         cmocka_unit_test(an_id_is_kept_and_a_damaged_one_made_again),
         cmocka_unit_test(the_identity_is_that_of_the_weights_and_the_rotation_alone),
         cmocka_unit_test(flipped_files_are_models_or_errors_and_nothing_else),
+        cmocka_unit_test(a_header_alone_has_the_sizes_of_the_model),
         cmocka_unit_test(the_default_model_is_looked_for_where_the_environment_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

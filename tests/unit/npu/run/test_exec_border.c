@@ -53,8 +53,8 @@ static const void *convert(world *w, bt_pkg_op op, uint32_t in_bytes, uint32_t o
 {
     const bt_exec_seq seq = {.valid = ROWS};
     const bt_exec_io io = {.seq = &seq, .seqs = 1, .rows = ROWS};
-    bt_exec_job j =
-        bt_exec_job_of(w->x, bt_pkg_rows(w->pkg), BT_PKG_OUT_NONE, w->arena, &io, w->x->seq, w->x->ids);
+    bt_exec_job j = bt_exec_job_of(w->x, bt_pkg_rows(w->pkg), BT_PKG_OUT_NONE, w->arena, &io, w->x->seq,
+                                   w->x->overflow, w->x->ids);
     const bt_pkg_inst i = {.op = (uint8_t)op,
                            .group = 1,
                            .tensor = tensor,

@@ -72,7 +72,7 @@ static void a_product_that_is_quantised_at_once_has_the_same_bits(void **state)
             const bt_exec_io io = {.seq = &seq, .seqs = 1, .rows = ROWS, .logits = logits[is_fused]};
             uint8_t *arena = engine_kit_alloc(bytes);
             memset(arena, 0xff, bytes);
-            bt_exec_job j = bt_exec_job_of(x, row, BT_PKG_OUT_ALL, arena, &io, x->seq, x->ids);
+            bt_exec_job j = bt_exec_job_of(x, row, BT_PKG_OUT_ALL, arena, &io, x->seq, x->overflow, x->ids);
             bt_pkg_inst *inst = spread(pkg, &j);
             bt_fuse *answers = malloc(j.program->insts * sizeof *answers);
             assert_non_null(answers);

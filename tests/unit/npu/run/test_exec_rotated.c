@@ -195,7 +195,8 @@ static bt_exec_stats run_linear(const world *w, const char *recipe, const float 
     uint8_t *arena = engine_kit_alloc(bt_pkg_header_of(pkg)->arena_bytes);
     const bt_exec_seq seq = {.valid = ROWS};
     const bt_exec_io io = {.seq = &seq, .seqs = 1, .rows = ROWS};
-    bt_exec_job j = bt_exec_job_of(e, &bt_pkg_rows(pkg)[0], BT_PKG_OUT_NONE, arena, &io, e->seq, e->ids);
+    bt_exec_job j =
+        bt_exec_job_of(e, &bt_pkg_rows(pkg)[0], BT_PKG_OUT_NONE, arena, &io, e->seq, e->overflow, e->ids);
     const bt_pkg_inst *i = j.inst;
     assert_int_equal(j.program->seq, ROWS);
     while (i->op != BT_PKG_QUANTISE || i->layer != 1) i++;

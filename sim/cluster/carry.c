@@ -1,0 +1,108 @@
+/* What all places do alike: messages on their way, timers, and what was worked. See inner.h. */
+#include "base/rng.h"
+#include "sim/cluster/inner.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bt_random sim_cluster_random(const sim_cluster *c, bool is_looked_at)
+{
+    if (!is_looked_at) return (bt_random){{0}};
+    return (bt_random){{bt_rng_u64(c->o.seed, 2 * c->events), bt_rng_u64(c->o.seed, 2 * c->events + 1)}};
+}
+
+void sim_cluster_break(sim_cluster *c, bt_err e, const char *fmt, ...)
+{
+    va_list ap;
+    if (c->broken < 0) return;
+    c->broken = e;
+    va_start(ap, fmt);
+    (void)vsnprintf(c->fault.text, sizeof c->fault.text, fmt, ap);
+    va_end(ap);
+}
+
+void sim_cluster_post(sim_cluster *c, const sim_event *e)
+{
+    sim_event one = *e;
+    if (one.to != SIM_GATEWAY && one.what != SIM_WHEN_CALLER) one.life = c->members[one.to].life;
+    if (sim_calendar_post(&c->calendar, &one) < 0) sim_cluster_break(c, BT_ENOMEM, "out of memory");
+}
+
+void sim_cluster_account(sim_member *m, const sim_cost_work *w)
+{
+    m->done.ns += w->ns;
+    m->done.ops += w->ops;
+    m->done.bytes += w->bytes;
+    m->runs++;
+}
+
+/* An incarnation ends with its place, so that nobody is looked for. */
+uint32_t sim_cluster_place(const sim_cluster *c, const bt_incarnation *who)
+{
+    uint32_t place;
+    memcpy(&place, who->bytes + 12, sizeof place);
+    return place < c->hosts && c->members[place].is_alive &&
+                   bt_incarnation_equal(&c->members[place].self, who)
+               ? place
+               : UINT32_MAX;
+}
+
+/* What a codec would make of it; a decoded message borrows from c->buf. */
+static bool travel(sim_cluster *c, bt_msg *ret, const bt_msg *m)
+{
+    const size_t max = bt_msg_encoded_max(m);
+    size_t len = 0;
+    bt_fault fault;
+    if (max > c->frame_cap) {
+        uint8_t *frame = realloc(c->frame, max);
+        if (!frame) return false;
+        c->frame = frame;
+        c->frame_cap = max;
+    }
+    if (bt_msg_encode(&len, c->frame, c->frame_cap, m, &fault) < 0 ||
+        bt_msg_decode(ret, &c->buf, c->frame, len, &fault) < 0) {
+        sim_cluster_break(c, BT_EFORMAT, "%s does not travel: %.200s", bt_msg_type_name(m->type), fault.text);
+        return false;
+    }
+    return true;
+}
+
+void sim_cluster_send(sim_cluster *c, uint32_t from, uint32_t to, const bt_msg *m, bool is_bulk,
+                      int64_t not_before_ns)
+{
+    static const sim_wire fast = {0};
+    const sim_wire *out = from == SIM_GATEWAY ? &fast : &c->members[from].out,
+                   *in = to == SIM_GATEWAY ? &fast : &c->members[to].in;
+    bt_msg decoded = {0};
+    const bt_msg *sent = m;
+    c->digest =
+        bt_rng_u64(c->digest ^ (uint64_t)c->now_ns, (uint64_t)m->type << 40 ^ (uint64_t)from << 20 ^ to);
+    if (c->o.is_checked) {
+        if (!travel(c, &decoded, m)) return;
+        sent = &decoded;
+    }
+    sim_event e = {.what = SIM_WHEN_MSG, .from = from, .to = to, .is_bulk = is_bulk};
+    e.at_ns = c->now_ns + (int64_t)sim_wire_short_ns(out, in, &c->o.link, sim_mail_bytes(m));
+    if (e.at_ns < not_before_ns) e.at_ns = not_before_ns;
+    if (to == SIM_GATEWAY) { /* its one thread takes them one after the other */
+        if (e.at_ns < c->gw_busy_ns) e.at_ns = c->gw_busy_ns;
+        e.at_ns += m->type == BT_MSG_HEARTBEAT ? 0 : c->o.token_ns;
+        c->gw_busy_ns = e.at_ns;
+    }
+    e.u.msg = sim_mail_copy(c->mail, sent);
+    if (!e.u.msg) sim_cluster_break(c, BT_ENOMEM, "out of memory");
+    else sim_cluster_post(c, &e);
+}
+
+void sim_cluster_timer(sim_cluster *c, uint32_t place)
+{
+    const bool is_gateway = place == SIM_GATEWAY;
+    const int64_t due = is_gateway ? c->gw_due_us : c->members[place].due_us;
+    int64_t *wake = is_gateway ? &c->gw_wake_us : &c->members[place].wake_us;
+    if (due >= *wake) return; /* the one in the calendar comes first, and asks again */
+    *wake = due;
+    sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_WAKE, .to = place, .at_ns = due * 1000,
+                                     .run = (uint64_t)due});
+}

@@ -1,0 +1,368 @@
+/* The world: places, clock, and the loop that gives each what is due. See cluster.h. */
+#include "sim/cluster/cluster.h"
+#include "base/rng.h"
+#include "sim/cluster/inner.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { START_NS = 1000000000, GREET_NS = 100000000, INBOX_MAX = 1000 };
+
+sim_cluster_options sim_cluster_defaults(void)
+{
+    return (sim_cluster_options){.prefill_slots = 4,         .decode_slots = 32,
+                                 .batch_rows = 64,           .chunk_tokens = 256,
+                                 .gw = gw_config_defaults(), .pf = pf_config_defaults(),
+                                 .dc = dc_config_defaults()};
+}
+
+/* ---- places -------------------------------------------------------------------------------------- */
+
+static bt_incarnation incarnation(const sim_cluster *c, uint32_t place, uint64_t life)
+{
+    bt_incarnation i;
+    const uint64_t a = bt_rng_u64(c->o.seed ^ life, place), b = bt_rng_u64(a, life);
+    memcpy(i.bytes, &a, 8);
+    memcpy(i.bytes + 8, &b, 4);
+    memcpy(i.bytes + 12, &place, 4);
+    i.bytes[0] |= 1;
+    return i;
+}
+
+static bt_err start_member(sim_cluster *c, sim_member *m, bt_fault *fault)
+{
+    m->life = ++c->lives;
+    m->self = incarnation(c, m->place, m->life);
+    m->inbox_len = 0;
+    m->is_alive = m->is_stopped = false;
+    m->wake_us = INT64_MAX;
+    m->due_us = sim_us(c->now_ns);
+    const bt_err e = m->role == BT_ROLE_PREFILL ? sim_cluster_prefill_new(c, m, fault)
+                                                : sim_cluster_decode_new(c, m, fault);
+    m->is_alive = e == BT_OK;
+    if (e == BT_OK) sim_cluster_timer(c, m->place);
+    return e;
+}
+
+static void drop_event(sim_cluster *c, const sim_event *e)
+{
+    if (e->what == SIM_WHEN_MSG) sim_mail_drop(c->mail, e->u.msg);
+    if (e->what == SIM_WHEN_BLOCK) free(e->u.block);
+}
+
+static void end_member(sim_cluster *c, sim_member *m)
+{
+    pf_brain_free(m->pf);
+    dc_brain_free(m->dc);
+    m->pf = NULL;
+    m->dc = NULL;
+    for (size_t i = 0; i < m->inbox_len; i++) drop_event(c, &m->inbox[i]);
+    m->inbox_len = 0;
+    m->is_alive = m->is_stopped = false;
+}
+
+static bt_err make_member(sim_cluster *c, sim_member *m, bt_fault *fault)
+{
+    const uint32_t slots = c->o.decode_slots;
+    bool ok;
+    if (m->role == BT_ROLE_PREFILL) {
+        m->prompts = calloc(c->o.prefill_slots, sizeof *m->prompts);
+        m->last_ns = calloc(c->hosts, sizeof *m->last_ns);
+        ok = m->prompts && m->last_ns;
+    } else {
+        m->sequences = calloc(slots, sizeof *m->sequences);
+        m->capacity_pages = calloc(slots, sizeof *m->capacity_pages);
+        ok = m->sequences && m->capacity_pages;
+    }
+    return ok ? start_member(c, m, fault) : bt_fail(fault, BT_ENOMEM, "node %s", m->id);
+}
+
+static void name_members(sim_cluster *c, const sim_cluster_group *groups, size_t n, bt_role role,
+                         uint32_t *place)
+{
+    uint32_t cls = 0;
+    for (size_t g = 0; g < n; g++)
+        for (uint32_t i = 0; i < groups[g].nodes; i++, cls++, (*place)++) {
+            sim_member *m = &c->members[*place];
+            *m = (sim_member){.role = role, .place = *place, .cls = cls, .group = &groups[g]};
+            (void)snprintf(m->id, sizeof m->id, "%s-%u", role == BT_ROLE_PREFILL ? "prefill" : "decode", cls);
+        }
+}
+
+static uint32_t nodes_of(const sim_cluster_group *groups, size_t n)
+{
+    uint32_t sum = 0;
+    for (size_t i = 0; i < n; i++) sum += groups[i].nodes;
+    return sum;
+}
+
+static bt_err advance(sim_cluster *c, int64_t until_ns);
+
+bt_err sim_cluster_new(sim_cluster **ret, const sim_cluster_options *o, const sim_cluster_client *client,
+                       bt_fault *fault)
+{
+    sim_cluster *c = calloc(1, sizeof *c);
+    uint32_t place = 0;
+    if (!c) return bt_fail(fault, BT_ENOMEM, "a cluster");
+    c->o = *o;
+    c->client = *client;
+    c->now_ns = START_NS;
+    c->hosts = nodes_of(o->prefill, o->prefills) + nodes_of(o->decode, o->decodes);
+    c->members = calloc(c->hosts, sizeof *c->members);
+    c->gw_wake_us = INT64_MAX;
+    c->gw_self = incarnation(c, UINT32_MAX - 1, ++c->lives);
+    bt_err e = c->members && sim_mail_new(&c->mail) == BT_OK ? BT_OK : bt_fail(fault, BT_ENOMEM, "a cluster");
+    if (e == BT_OK) {
+        name_members(c, o->prefill, o->prefills, BT_ROLE_PREFILL, &place);
+        name_members(c, o->decode, o->decodes, BT_ROLE_DECODE, &place);
+        e = sim_cluster_gateway_new(c, fault);
+    }
+    for (uint32_t i = 0; e == BT_OK && i < c->hosts; i++) e = make_member(c, &c->members[i], fault);
+    if (e == BT_OK) e = advance(c, START_NS + GREET_NS);
+    if (e < 0) {
+        if (c->broken < 0 && fault) *fault = c->fault;
+        sim_cluster_free(c);
+        return e;
+    }
+    *ret = c;
+    return BT_OK;
+}
+
+void sim_cluster_free(sim_cluster *c)
+{
+    if (!c) return;
+    for (uint32_t i = 0; c->members && i < c->hosts; i++) {
+        sim_member *m = &c->members[i];
+        end_member(c, m);
+        dc_batch_free(m->batch);
+        free(m->inbox);
+        free(m->prompts);
+        free(m->last_ns);
+        free(m->sequences);
+        free(m->commands);
+        free(m->items);
+        free(m->capacity_pages);
+    }
+    for (size_t i = 0; i < c->calendar.len; i++) drop_event(c, &c->calendar.heap[i]);
+    gw_brain_free(c->gw);
+    sim_calendar_done(&c->calendar);
+    sim_mail_free(c->mail);
+    bt_msg_buf_done(&c->buf);
+    free(c->frame);
+    free(c->members);
+    free(c);
+}
+
+/* ---- time ---------------------------------------------------------------------------------------- */
+
+static void wake_gateway(sim_cluster *c, int64_t at_us)
+{
+    if (at_us != c->gw_wake_us) return;
+    c->gw_wake_us = INT64_MAX;
+    if (c->gw_due_us <= sim_us(c->now_ns)) sim_cluster_gateway_step(c, &(gw_event){.type = GW_EV_TICK});
+    else sim_cluster_timer(c, SIM_GATEWAY);
+}
+
+static void wake(sim_cluster *c, sim_member *m, int64_t at_us)
+{
+    if (at_us != m->wake_us) return; /* an earlier one took its place */
+    m->wake_us = INT64_MAX;
+    if (m->due_us > sim_us(c->now_ns)) sim_cluster_timer(c, m->place);
+    else if (m->pf) sim_cluster_prefill_step(c, m, &(pf_event){.type = PF_EV_TICK});
+    else sim_cluster_decode_step(c, m, &(dc_event){.type = DC_EV_TICK});
+}
+
+static void take_msg(sim_cluster *c, sim_member *m, const sim_event *e)
+{
+    const bt_msg *msg = e->u.msg;
+    if (m->pf) {
+        pf_event ev = {.type = e->is_bulk ? PF_EV_BULK : PF_EV_CONTROL};
+        if (e->is_bulk) ev.u.bulk.decode = msg->from;
+        if (e->is_bulk) ev.u.bulk.msg = msg;
+        else ev.u.control.msg = msg;
+        sim_cluster_prefill_step(c, m, &ev);
+    } else {
+        dc_event ev = {.type = e->is_bulk ? DC_EV_BULK : DC_EV_CONTROL};
+        if (e->is_bulk) ev.u.bulk = msg;
+        else ev.u.control.msg = msg;
+        sim_cluster_decode_step(c, m, &ev);
+    }
+}
+
+static void for_gateway(sim_cluster *c, const sim_event *e)
+{
+    if (e->what == SIM_WHEN_MSG) {
+        sim_cluster_gateway_step(c, &(gw_event){.type = GW_EV_MSG, .u.msg = e->u.msg});
+        sim_mail_drop(c->mail, e->u.msg);
+    } else if (e->what == SIM_WHEN_WAKE) {
+        wake_gateway(c, (int64_t)e->run);
+    } else if (e->what == SIM_WHEN_CUT) {
+        const bt_incarnation dead = incarnation(c, e->from, e->run);
+        sim_cluster_gateway_step(c, &(gw_event){.type = GW_EV_CUT, .u.cut = dead});
+    } else {
+        gw_submit s = {0};
+        c->client.fill(c->client.ud, e->run, &s);
+        s.request = e->run;
+        sim_cluster_gateway_step(c, &(gw_event){.type = GW_EV_SUBMIT, .u.submit = &s});
+    }
+}
+
+/* What comes to a stopped process waits; more than its sockets hold is lost. */
+static void keep(sim_cluster *c, sim_member *m, const sim_event *e)
+{
+    const bool is_packet = e->what == SIM_WHEN_MSG || e->what == SIM_WHEN_BLOCK;
+    if (m->inbox_len == m->inbox_cap) {
+        const size_t cap = m->inbox_cap ? m->inbox_cap * 2 : 64;
+        sim_event *all = realloc(m->inbox, cap * sizeof *all);
+        if (!all) {
+            drop_event(c, e);
+            sim_cluster_break(c, BT_ENOMEM, "out of memory");
+            return;
+        }
+        m->inbox = all;
+        m->inbox_cap = cap;
+    }
+    if (is_packet && m->inbox_len >= INBOX_MAX) drop_event(c, e);
+    else m->inbox[m->inbox_len++] = *e;
+}
+
+static void for_member(sim_cluster *c, const sim_event *e)
+{
+    sim_member *m = &c->members[e->to];
+    if (!m->is_alive || m->life != e->life) {
+        drop_event(c, e);
+        return;
+    }
+    if (m->is_stopped) {
+        keep(c, m, e);
+        return;
+    }
+    switch (e->what) {
+    case SIM_WHEN_MSG: take_msg(c, m, e); break;
+    case SIM_WHEN_BLOCK:
+        if (m->dc) sim_cluster_decode_step(c, m, &(dc_event){.type = DC_EV_BLOCK, .u.block = *e->u.block});
+        break;
+    case SIM_WHEN_CHUNK: sim_cluster_prefill_chunk(c, m, e); break;
+    case SIM_WHEN_STOPPED: sim_cluster_prefill_stopped(c, m, e); break;
+    case SIM_WHEN_STEP: sim_cluster_decode_done(c, m); break;
+    case SIM_WHEN_WAKE: wake(c, m, (int64_t)e->run); break;
+    case SIM_WHEN_CUT:
+    case SIM_WHEN_CALLER: break;
+    }
+    drop_event(c, e);
+}
+
+/* Everything that is due by until_ns, as long as anybody waits for something. */
+static bt_err advance(sim_cluster *c, int64_t until_ns)
+{
+    sim_event e;
+    while (c->broken == BT_OK && sim_calendar_take(&e, &c->calendar, until_ns)) {
+        if (e.at_ns > c->now_ns) c->now_ns = e.at_ns;
+        if (e.what == SIM_WHEN_CALLER && e.slot) {
+            c->callers--;
+            c->client.due(c->client.ud, e.run, c->now_ns);
+        } else if (e.to == SIM_GATEWAY) {
+            for_gateway(c, &e);
+        } else {
+            for_member(c, &e);
+        }
+        if (c->submitted && c->submitted == c->ended && !c->callers) break;
+    }
+    return c->broken;
+}
+
+bt_err sim_cluster_run(sim_cluster *c, int64_t until_ns, bt_fault *fault)
+{
+    const bt_err e = advance(c, until_ns);
+    if (e < 0 && fault) *fault = c->fault;
+    return e;
+}
+
+uint64_t sim_cluster_submit(sim_cluster *c)
+{
+    const uint64_t number = ++c->submitted;
+    if (c->gw_busy_ns < c->now_ns) c->gw_busy_ns = c->now_ns;
+    c->gw_busy_ns += c->o.request_ns;
+    sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_CALLER, .to = SIM_GATEWAY, .at_ns = c->gw_busy_ns,
+                                     .run = number});
+    return number;
+}
+
+/* `slot` tells it from a submission. */
+void sim_cluster_at(sim_cluster *c, int64_t at_ns, uint64_t number)
+{
+    c->callers++;
+    sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_CALLER, .to = SIM_GATEWAY, .slot = 1, .run = number,
+                                     .at_ns = at_ns > c->now_ns ? at_ns : c->now_ns});
+}
+
+/* ---- faults -------------------------------------------------------------------------------------- */
+
+static sim_member *find(sim_cluster *c, bt_role role, uint32_t node)
+{
+    const uint32_t first = role == BT_ROLE_PREFILL ? 0 : nodes_of(c->o.prefill, c->o.prefills);
+    const uint32_t place = first + node;
+    return place < c->hosts && c->members[place].role == role ? &c->members[place] : NULL;
+}
+
+void sim_cluster_kill(sim_cluster *c, bt_role role, uint32_t node)
+{
+    sim_member *m = find(c, role, node);
+    if (!m || !m->is_alive) return;
+    sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_CUT, .to = SIM_GATEWAY, .from = m->place,
+                                     .run = m->life, .at_ns = c->now_ns + (int64_t)c->o.link.latency_ns});
+    end_member(c, m);
+}
+
+void sim_cluster_start(sim_cluster *c, bt_role role, uint32_t node)
+{
+    sim_member *m = find(c, role, node);
+    bt_fault fault = {""};
+    if (!m || m->is_alive) return;
+    const bt_err e = start_member(c, m, &fault);
+    if (e < 0) sim_cluster_break(c, e, "%s", fault.text);
+}
+
+void sim_cluster_stop(sim_cluster *c, bt_role role, uint32_t node)
+{
+    sim_member *m = find(c, role, node);
+    if (m && m->is_alive) m->is_stopped = true;
+}
+
+void sim_cluster_continue(sim_cluster *c, bt_role role, uint32_t node)
+{
+    sim_member *m = find(c, role, node);
+    if (!m || !m->is_alive || !m->is_stopped) return;
+    m->is_stopped = false;
+    for (size_t i = 0; i < m->inbox_len; i++) {
+        m->inbox[i].at_ns = c->now_ns;
+        sim_cluster_post(c, &m->inbox[i]);
+    }
+    m->inbox_len = 0;
+}
+
+void sim_cluster_slow(sim_cluster *c, uint32_t host, uint32_t times)
+{
+    if (host < c->hosts) c->members[host].in.slow = c->members[host].out.slow = times;
+}
+
+/* ---- to look at ---------------------------------------------------------------------------------- */
+
+int64_t sim_cluster_now_ns(const sim_cluster *c) { return c->now_ns; }
+uint32_t sim_cluster_nodes(const sim_cluster *c) { return c->hosts; }
+uint32_t sim_cluster_waiting(const sim_cluster *c) { return gw_brain_queued(c->gw); }
+uint32_t sim_cluster_active(const sim_cluster *c) { return gw_brain_active(c->gw); }
+uint64_t sim_cluster_events(const sim_cluster *c) { return c->events; }
+uint64_t sim_cluster_digest(const sim_cluster *c) { return c->digest; }
+
+sim_cluster_node sim_cluster_look(const sim_cluster *c, uint32_t host)
+{
+    const sim_member *m = &c->members[host];
+    sim_cluster_node n = {
+        .role = m->role, .id = m->id,     .device = m->group->device,  .cost = m->group->cost,
+        .done = m->done, .runs = m->runs, .valid_rows = m->valid_rows, .rows = m->rows};
+    if (m->pf) n.load = pf_brain_load(m->pf);
+    if (m->dc) n.load = dc_brain_load(m->dc);
+    return n;
+}

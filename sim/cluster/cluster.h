@@ -1,0 +1,92 @@
+#ifndef SIM_CLUSTER_CLUSTER_H
+#define SIM_CLUSTER_CLUSTER_H
+#include "decode-node/brain/brain.h"
+#include "device/link.h"
+#include "gateway/brain/brain.h"
+#include "prefill-node/brain/brain.h"
+#include "sim/cluster/cost.h"
+
+/* A cluster of devices in virtual time: one gateway, prefill and decode nodes with the brains of the daemons, work that
+ * takes what common/device says, and links between hosts. No row, token or block has content; what is decided, counted
+ * and waited for is as in the daemons. sim/sim_world.h is the other world of these brains: toys, and every promise
+ * checked.
+ *
+ * The same options and calls give the same run, to the nanosecond. */
+typedef struct sim_cluster_group {
+    const sim_cost *cost; /* borrowed */
+    const char *device;   /* its name; borrowed */
+    uint32_t nodes;
+    uint32_t pages; /* of KV in each node */
+} sim_cluster_group;
+
+typedef struct sim_cluster_options {
+    uint64_t seed;
+    const sim_cluster_group *prefill, *decode; /* borrowed; decode nodes compute prompts too where can_prefill */
+    size_t prefills, decodes;                  /* groups */
+    bt_link link;                              /* of each host, both directions */
+    const bt_dims *model;                      /* borrowed */
+    uint32_t kv_elem_bytes, ctx_tokens;
+    uint32_t prefill_slots, decode_slots, batch_rows, chunk_tokens; /* as the nodes' options of these names */
+    bool can_prefill; /* decode nodes compute prompts: short ones (gw.local_below_tokens), or all without prefill nodes
+                       */
+    bool mixes;       /* ... in one step with decode rows, on devices without programs; else in turns */
+    int64_t request_ns, token_ns; /* of the gateway's one thread: a request, and each further message of a node */
+    bool is_checked; /* every message is encoded and decoded, books of pages are compared with themselves */
+    gw_config gw;
+    pf_config pf;
+    dc_config dc; /* what is left of the brains' settings: times, policies, limits */
+} sim_cluster_options;
+/* The brains' own defaults, 4 and 32 slots, 64 rows, chunks of 256, no CPU time; the caller sets groups, link, model,
+ * kv_elem_bytes and ctx_tokens. */
+sim_cluster_options sim_cluster_defaults(void);
+
+typedef struct sim_cluster sim_cluster;
+/* Who asks. Times are nanoseconds of the world. */
+typedef struct sim_cluster_client {
+    void *ud;
+    /* Fill in a request that the gateway takes now; what it points to is read before the next call. */
+    void (*fill)(void *ud, uint64_t request, gw_submit *ret);
+    void (*tokens)(void *ud, uint64_t request, uint32_t count, int64_t now_ns);
+    void (*end)(void *ud, uint64_t request, const gw_action *how, int64_t now_ns); /* DONE or FAIL, once */
+    void (*due)(void *ud, uint64_t number, int64_t now_ns);                        /* of sim_cluster_at */
+} sim_cluster_client;
+
+/* BT_EARG, BT_ENOMEM. Nodes have greeted the gateway when it returns. */
+bt_err sim_cluster_new(sim_cluster **ret, const sim_cluster_options *o, const sim_cluster_client *client,
+                       bt_fault *fault);
+void sim_cluster_free(sim_cluster *c);
+
+int64_t sim_cluster_now_ns(const sim_cluster *c);
+/* A request reaches the gateway now. Its number, from 1. */
+uint64_t sim_cluster_submit(sim_cluster *c);
+/* `due` is called at at_ns. */
+void sim_cluster_at(sim_cluster *c, int64_t at_ns, uint64_t number);
+/* Until every request that was submitted has ended and no call of `due` is left, at most until until_ns. BT_ENOMEM;
+ * BT_EFORMAT: with is_checked, what does not hold. */
+bt_err sim_cluster_run(sim_cluster *c, int64_t until_ns, bt_fault *fault);
+
+/* ---- faults: nodes are counted in their role, over all groups. What makes no sense now does nothing ---- */
+void sim_cluster_kill(sim_cluster *c, bt_role role, uint32_t node);
+void sim_cluster_start(sim_cluster *c, bt_role role, uint32_t node);    /* one that was killed, as a new process */
+void sim_cluster_stop(sim_cluster *c, bt_role role, uint32_t node);     /* no step, while the clock goes on */
+void sim_cluster_continue(sim_cluster *c, bt_role role, uint32_t node); /* what came meanwhile is taken first */
+/* Hosts: prefill nodes, then decode nodes. 1: as fast as it is. What is on its way is not touched. */
+void sim_cluster_slow(sim_cluster *c, uint32_t host, uint32_t times);
+
+/* ---- to look at ---- */
+typedef struct sim_cluster_node {
+    bt_role role;
+    const char *id, *device;
+    const sim_cost *cost;
+    bt_load load;
+    sim_cost_work done;        /* ns: busy */
+    uint64_t runs;             /* chunks or steps */
+    uint64_t valid_rows, rows; /* of chunks: tokens of prompts, and those computed with padding */
+} sim_cluster_node;
+uint32_t sim_cluster_nodes(const sim_cluster *c);
+sim_cluster_node sim_cluster_look(const sim_cluster *c, uint32_t host);
+uint32_t sim_cluster_waiting(const sim_cluster *c); /* at the gateway */
+uint32_t sim_cluster_active(const sim_cluster *c);
+uint64_t sim_cluster_events(const sim_cluster *c); /* brain steps */
+uint64_t sim_cluster_digest(const sim_cluster *c); /* of every message sent: who, when, what kind */
+#endif

@@ -1,0 +1,132 @@
+/* Which programs and steps a node runs, and what they take. See cost.h. */
+#include "sim/cluster/cost.h"
+#include "device/time.h"
+
+#include <inttypes.h>
+
+enum { STATIC_CTX = 512, KEPT_TENTHS = 9 };
+
+static uint64_t group_of(const bt_profile *p) { return p->time.devices ? p->time.devices : 1; }
+
+/* A program for each number of rows; the same rows in several contexts are one, for a price follows the
+ * context. */
+static bt_err add_programs(sim_cost *c, const sim_cost_options *o, const bt_price_recipe *r, bt_fault *fault)
+{
+    uint32_t rows[BT_SHAPES_MAX];
+    size_t n = 0;
+    for (size_t i = 0; i < c->shapes.shapes; i++)
+        if (!n || c->shapes.shape[i].seq > rows[n - 1]) rows[n++] = c->shapes.shape[i].seq;
+    return bt_price_of_dims(&c->price, o->profile, o->model, r, rows, n, fault);
+}
+
+bt_err sim_cost_begin(sim_cost *ret, const sim_cost_options *o, bt_fault *fault)
+{
+    const bt_profile *p = o->profile;
+    const uint32_t kv_bits = o->kv_elem_bytes * 8;
+    const bt_price_recipe steps = {.weight_bits = o->weight_bits, .input_bits = 16, .kv_elem_bits = kv_bits,
+                                   .weight_bytes_permille = o->weight_permille},
+                          programs = {.weight_bits = 8, .input_bits = 8, .kv_elem_bits = kv_bits,
+                                      .ctx = p->static_ctx ? STATIC_CTX : 0};
+    sim_cost c = {.has_programs = !p->companion, .layers = o->model->layers};
+    const char *usual = c.has_programs ? BT_SHAPES_DEFAULT : "chunk:8192+tail";
+    bt_err e = bt_price_begin(&c.price, p, fault);
+    if (e == BT_OK)
+        e = bt_shapes_parse(&c.shapes, o->shape_policy ? o->shape_policy : usual, o->ctx_tokens, fault);
+    if (e == BT_OK && c.has_programs) e = add_programs(&c, o, &programs, fault);
+    if (e < 0) return e;
+    c.model = bt_price_model_of(o->model, &steps);
+    c.kv_bytes = (uint64_t)2 * o->model->layers * o->model->kv_heads *
+                 (o->model->head_dim * o->kv_elem_bytes + (o->kv_elem_bytes == 1 ? 2 : 0));
+    c.model.kv_bytes = c.kv_bytes;
+    c.weight_bytes = c.has_programs ? bt_price_model_of(o->model, &programs).weight_bytes : 0;
+    if (c.model.weight_bytes > c.weight_bytes) c.weight_bytes = c.model.weight_bytes;
+    c.memory_bytes = p->memory_bytes * group_of(p);
+    if (c.memory_bytes && c.weight_bytes >= c.memory_bytes)
+        return bt_fail(fault, BT_ELIMIT,
+                       "'%s' has %" PRIu64 " bytes of memory, and the weights of '%.40s' are %" PRIu64
+                       "; a smaller form of weights or a larger device would do",
+                       p->name, c.memory_bytes, o->model->name, c.weight_bytes);
+    *ret = c;
+    return BT_OK;
+}
+
+static void add(sim_cost_work *to, const bt_price_sum *s)
+{
+    to->ns = bt_time_plus(to->ns, s->ns);
+    to->ops = bt_time_plus(to->ops, s->ops);
+    to->bytes = bt_time_plus(to->bytes, s->bytes);
+}
+
+void sim_cost_add_rows(bt_price_step *s, uint32_t begin, uint32_t count, uint32_t out)
+{
+    const bt_price_step one = bt_price_prefill_step(begin, count);
+    s->rows += one.rows;
+    s->logits += out;
+    s->pairs = bt_time_plus(s->pairs, one.pairs);
+    s->positions = bt_time_plus(s->positions, one.positions);
+}
+
+sim_cost_work sim_cost_step(const sim_cost *c, const bt_price_step *s)
+{
+    sim_cost_work w = {0};
+    const bt_price_sum sum = bt_price_step_of(&c->price.profile, &c->model, s);
+    add(&w, &sum);
+    return w;
+}
+
+/* The smallest program that holds so many rows. */
+static uint32_t program_of(const sim_cost *c, size_t rows)
+{
+    uint32_t i = 0;
+    while (i + 1 < c->price.programs && c->price.program[i].rows < rows) i++;
+    return i;
+}
+
+/* Of a prompt whose rows up to `end` are computed in this go; it ends there, or more follows. */
+static sim_cost_chunk chunk_of(const sim_cost *c, uint32_t end, uint32_t begin, bool is_first, bool ends)
+{
+    const bt_shapes_chunk next = bt_shapes_next(&c->shapes, end, begin);
+    sim_cost_chunk r = {.valid = (uint32_t)next.valid, .rows = (uint32_t)next.rows};
+    const bool is_last = ends && begin + r.valid == end;
+    bt_price_sum sum = {0};
+    if (!c->has_programs) {
+        bt_price_step s = {0};
+        r.rows = r.valid;
+        sim_cost_add_rows(&s, begin, r.valid, is_last);
+        r.work = sim_cost_step(c, &s);
+        return r;
+    }
+    bt_price_add_chunk(&sum, &c->price, program_of(c, next.rows), begin);
+    add(&r.work, &sum);
+    if (is_first) r.work.ns = bt_time_plus(r.work.ns, c->price.first_ns);
+    if (is_last) {
+        sum = (bt_price_sum){.ns = c->price.last_ns, .ops = c->price.last_ops, .bytes = c->price.last_bytes};
+        add(&r.work, &sum);
+    }
+    return r;
+}
+
+sim_cost_chunk sim_cost_next(const sim_cost *c, uint32_t prompt, uint32_t begin, bool is_first)
+{
+    return chunk_of(c, prompt, begin, is_first, true);
+}
+
+sim_cost_work sim_cost_piece(const sim_cost *c, uint32_t begin, uint32_t count, bool is_last)
+{
+    sim_cost_work w = {0};
+    for (uint32_t at = begin; at < begin + count;) {
+        const sim_cost_chunk k = chunk_of(c, begin + count, at, false, is_last);
+        const bt_price_sum one = {.ns = k.work.ns, .ops = k.work.ops, .bytes = k.work.bytes};
+        add(&w, &one);
+        at += k.valid;
+    }
+    return w;
+}
+
+uint32_t sim_cost_pages(const sim_cost *c, uint64_t bytes, uint32_t page_tokens)
+{
+    const uint64_t page = c->kv_bytes * page_tokens;
+    if (!bytes && c->memory_bytes) bytes = (c->memory_bytes - c->weight_bytes) / 10 * KEPT_TENTHS;
+    const uint64_t pages = bytes / page;
+    return pages > UINT32_MAX ? UINT32_MAX : (uint32_t)pages;
+}

@@ -1,0 +1,56 @@
+#ifndef SIM_CLUSTER_COST_H
+#define SIM_CLUSTER_COST_H
+#include <stdbool.h>
+#include <stdint.h>
+#include "device/price.h"
+#include "npu/pkg/shapes.h"
+
+/* What one kind of node takes for its work: a device, a model on it, and how prompts are cut. common/device/price.h has
+ * the prices; here is which of its programs and steps a node runs.
+ *
+ * A device with programs (an NPU) runs a prompt as the chunks of its shape policy, padded rows included. One without
+ * (profile.companion, a GPU) runs each chunk of the policy as a step of its valid rows. Decode is a step on both. */
+typedef struct sim_cost_options {
+    const bt_dims *model;
+    const bt_profile *profile;
+    uint32_t weight_bits, weight_permille; /* of steps: bits of a weight, and its stored bytes by 1000, scales included
+                                            */
+    uint32_t kv_elem_bytes;                /* 2, or 1 with a scale of 2 bytes a head */
+    const char *shape_policy;              /* NULL: chunk:256+tail with programs, else chunk:8192+tail */
+    uint32_t ctx_tokens;
+} sim_cost_options;
+
+typedef struct sim_cost_work {
+    uint64_t ns, ops, bytes;
+} sim_cost_work;
+
+typedef struct sim_cost {
+    bt_price price;
+    bt_price_model model; /* of steps */
+    bt_shapes shapes;
+    bool has_programs;
+    uint32_t layers;
+    uint64_t kv_bytes;     /* of a position, all layers */
+    uint64_t weight_bytes; /* as this device holds them */
+    uint64_t memory_bytes; /* of all its devices; 0: not known */
+} sim_cost;
+
+/* BT_EARG: a profile without time, or a policy that is none; BT_ELIMIT: the weights do not fit the device's memory. */
+bt_err sim_cost_begin(sim_cost *ret, const sim_cost_options *o, bt_fault *fault);
+
+typedef struct sim_cost_chunk {
+    uint32_t valid, rows; /* tokens of the prompt; computed with padding */
+    sim_cost_work work;   /* the last chunk's output matrix is in it */
+} sim_cost_chunk;
+/* The chunk of a prompt that begins at `begin`; is_first: the first that this pass computes, which pays first use. */
+sim_cost_chunk sim_cost_next(const sim_cost *c, uint32_t prompt, uint32_t begin, bool is_first);
+/* A piece of a prompt behind `begin` that a decode node computes between its steps, cut to programs where there are
+ * any. */
+sim_cost_work sim_cost_piece(const sim_cost *c, uint32_t begin, uint32_t count, bool is_last);
+sim_cost_work sim_cost_step(const sim_cost *c, const bt_price_step *s);
+/* Adds rows [begin, begin + count) of a sequence, of which `out` make logits. */
+void sim_cost_add_rows(bt_price_step *s, uint32_t begin, uint32_t count, uint32_t out);
+/* Whole pages of KV that `bytes` hold; bytes 0: nine tenths of what the weights leave of the device's memory. 0: that
+ * memory is not known. At most UINT32_MAX. */
+uint32_t sim_cost_pages(const sim_cost *c, uint64_t bytes, uint32_t page_tokens);
+#endif

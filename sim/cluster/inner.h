@@ -1,0 +1,114 @@
+#ifndef SIM_CLUSTER_INNER_H
+#define SIM_CLUSTER_INNER_H
+#include "decode-node/brain/batch.h"
+#include "sim/cluster/calendar.h"
+#include "sim/cluster/cluster.h"
+#include "sim/cluster/mail.h"
+#include "sim/cluster/wire.h"
+
+/* What the files of the simulated cluster share, and for these only: carry.c, then prefill.c and decode.c, gateway.c,
+ * and cluster.c on top. */
+
+/* A slot's prompt in a prefill node. */
+typedef struct sim_prompt {
+    bool is_busy;
+    uint64_t run;                            /* number of this piece of work: late events are void */
+    uint32_t len, begin, told, valid, chunk; /* chunk: where the latest begins */
+    int64_t computed_ns;                     /* COMPUTE */
+    int64_t begin_ns, end_ns;                /* of the latest chunk */
+} sim_prompt;
+
+/* A slot's sequence in a decode node. */
+typedef struct sim_sequence {
+    bool is_busy, is_cancelled, has_joined;
+    uint32_t prompt, max, known, rows, capacity, steps;
+    int64_t started_ns, first_ns, piece_ns;
+} sim_sequence;
+
+typedef struct sim_command {
+    uint32_t slot, capacity;
+    bool is_start;
+} sim_command;
+
+/* One sequence of a step under way. */
+typedef struct sim_item {
+    uint32_t slot, kept, made;
+    bool is_piece;
+} sim_item;
+
+typedef struct sim_member {
+    bt_role role;
+    uint32_t place; /* in the cluster */
+    const sim_cluster_group *group;
+    uint32_t cls; /* index of its role */
+    char id[32];
+    bool is_alive, is_stopped;
+    uint64_t life;
+    bt_incarnation self;
+    pf_brain *pf;
+    dc_brain *dc;
+    int64_t due_us, wake_us; /* when its brain wants a TICK; when the earliest timer in the calendar is */
+    sim_wire out, in;
+    sim_cost_work done;
+    uint64_t runs, valid_rows, rows;
+    sim_event *inbox; /* what came while it was stopped */
+    size_t inbox_len, inbox_cap;
+    sim_prompt *prompts; /* prefill, [slots] */
+    int64_t *last_ns;    /* prefill, [hosts]: when the last block to that host arrives */
+    dc_batch *batch;     /* decode, as all that follows */
+    sim_sequence *sequences;
+    sim_command *commands;
+    size_t commands_len, commands_cap;
+    sim_item *items;
+    size_t items_len, items_cap;
+    uint32_t prefilling, decoding, cancels; /* sequences that joined, by what they need; asked to leave */
+    bool is_stepping, is_turning;
+    uint32_t *capacity_pages; /* [slots] */
+} sim_member;
+
+struct sim_cluster {
+    sim_cluster_options o;
+    sim_cluster_client client;
+    sim_calendar calendar;
+    sim_mail *mail;
+    int64_t now_ns;
+    uint64_t lives, works, events, digest;
+    gw_brain *gw;
+    bt_incarnation gw_self;
+    int64_t gw_due_us, gw_wake_us, gw_busy_ns;
+    uint64_t submitted, ended, callers;
+    sim_member *members;
+    uint32_t hosts;
+    uint8_t *frame;
+    size_t frame_cap;
+    bt_msg_buf buf;
+    bt_err broken;
+    bt_fault fault;
+};
+
+enum { SIM_GATEWAY = UINT32_MAX }; /* as a place */
+
+static inline int64_t sim_us(int64_t ns) { return ns / 1000; }
+/* For a step that looks at it; zero for others, which come by the million. */
+bt_random sim_cluster_random(const sim_cluster *c, bool is_looked_at);
+void sim_cluster_break(sim_cluster *c, bt_err e, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void sim_cluster_post(sim_cluster *c, const sim_event *e); /* life is set here */
+void sim_cluster_account(sim_member *m, const sim_cost_work *w);
+uint32_t sim_cluster_place(const sim_cluster *c, const bt_incarnation *who); /* UINT32_MAX: nobody who lives */
+/* From one place to another; SIM_GATEWAY for the gateway. not_before_ns: it goes behind what arrives then. */
+void sim_cluster_send(sim_cluster *c, uint32_t from, uint32_t to, const bt_msg *m, bool is_bulk, int64_t not_before_ns);
+void sim_cluster_timer(sim_cluster *c, uint32_t place); /* after a step: its next timer */
+
+bt_err sim_cluster_prefill_new(sim_cluster *c, sim_member *m, bt_fault *fault);
+void sim_cluster_prefill_step(sim_cluster *c, sim_member *m, const pf_event *ev);
+void sim_cluster_prefill_chunk(sim_cluster *c, sim_member *m, const sim_event *e);
+void sim_cluster_prefill_stopped(sim_cluster *c, sim_member *m, const sim_event *e);
+
+bt_err sim_cluster_decode_new(sim_cluster *c, sim_member *m, bt_fault *fault);
+void sim_cluster_decode_step(sim_cluster *c, sim_member *m, const dc_event *ev);
+void sim_cluster_decode_done(sim_cluster *c, sim_member *m);
+
+bt_err sim_cluster_gateway_new(sim_cluster *c, bt_fault *fault);
+void sim_cluster_gateway_step(sim_cluster *c, const gw_event *ev);
+void sim_cluster_hello(const sim_cluster *c, const sim_member *m, bt_msg_hello *ret);
+#endif

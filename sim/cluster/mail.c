@@ -1,0 +1,170 @@
+/* Most messages are short and come by the million: they lie in blocks of one size that are used again. See
+ * mail.h. */
+#include "sim/cluster/mail.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SHORT_BYTES = 640, SHORTS = 256 };
+
+typedef struct place {
+    struct place *next; /* of spare ones */
+    bool is_short;
+    _Alignas(16) uint8_t bytes[];
+} place;
+typedef struct slab {
+    struct slab *next;
+    _Alignas(16) uint8_t bytes[];
+} slab;
+struct sim_mail {
+    slab *slabs;
+    place *spare;
+};
+
+bt_err sim_mail_new(sim_mail **ret)
+{
+    sim_mail *p = calloc(1, sizeof *p);
+    if (!p) return BT_ENOMEM;
+    *ret = p;
+    return BT_OK;
+}
+
+void sim_mail_free(sim_mail *p)
+{
+    if (!p) return;
+    while (p->slabs) {
+        slab *s = p->slabs;
+        p->slabs = s->next;
+        free(s);
+    }
+    free(p);
+}
+
+static place *take(sim_mail *p, size_t bytes)
+{
+    const size_t one = sizeof(place) + SHORT_BYTES;
+    if (bytes > SHORT_BYTES) {
+        place *at = malloc(sizeof *at + bytes);
+        if (at) at->is_short = false;
+        return at;
+    }
+    if (!p->spare) {
+        slab *s = malloc(sizeof *s + SHORTS * one);
+        if (!s) return NULL;
+        s->next = p->slabs;
+        p->slabs = s;
+        for (size_t i = 0; i < SHORTS; i++) {
+            place *at = (place *)(s->bytes + i * one);
+            *at = (place){.next = p->spare, .is_short = true};
+            p->spare = at;
+        }
+    }
+    place *at = p->spare;
+    p->spare = at->next;
+    return at;
+}
+
+void sim_mail_drop(sim_mail *p, bt_msg *m)
+{
+    place *at = (place *)((uint8_t *)m - offsetof(place, bytes));
+    if (!at->is_short) {
+        free(at);
+        return;
+    }
+    at->next = p->spare;
+    p->spare = at;
+}
+
+/* Of the union, what this type uses. */
+static size_t used(const bt_msg *m)
+{
+    static const uint16_t of[] = {
+        [BT_MSG_HELLO] = sizeof m->u.hello,
+        [BT_MSG_WELCOME] = sizeof m->u.welcome,
+        [BT_MSG_REJECT] = sizeof m->u.reject,
+        [BT_MSG_HEARTBEAT] = sizeof m->u.heartbeat,
+        [BT_MSG_BYE] = sizeof m->u.bye,
+        [BT_MSG_ROLE] = sizeof m->u.role,
+        [BT_MSG_ROLE_ANSWER] = sizeof m->u.role_answer,
+        [BT_MSG_RESERVE] = sizeof m->u.reserve,
+        [BT_MSG_RESERVED] = sizeof m->u.reserved,
+        [BT_MSG_REFUSED] = sizeof m->u.refused,
+        [BT_MSG_PREFILL] = sizeof m->u.prefill,
+        [BT_MSG_FIRST_TOKEN] = sizeof m->u.first_token,
+        [BT_MSG_PREFILL_DONE] = sizeof m->u.prefill_done,
+        [BT_MSG_FAILED] = sizeof m->u.failed,
+        [BT_MSG_ACK] = sizeof m->u.ack,
+        [BT_MSG_RENEW] = sizeof m->u.renew,
+        [BT_MSG_TOKENS] = sizeof m->u.tokens,
+        [BT_MSG_TOKENS_ACK] = sizeof m->u.tokens_ack,
+        [BT_MSG_FINISHED] = sizeof m->u.finished,
+        [BT_MSG_COMMIT] = sizeof m->u.commit,
+        [BT_MSG_MISSING] = sizeof m->u.missing,
+        [BT_MSG_CREDIT] = sizeof m->u.credit,
+        [BT_MSG_TRANSFER_REFUSED] = sizeof m->u.failed,
+    };
+    return (size_t)m->type < sizeof of / sizeof *of ? of[m->type] : 0;
+}
+
+typedef struct array {
+    const void **at; /* in the copy */
+    size_t bytes;
+} array;
+
+/* The arrays that a message borrows, as places of *m. */
+static size_t arrays_of(array ret[4], bt_msg *m)
+{
+    size_t n = 0;
+    switch ((int)m->type) {
+    case BT_MSG_RESERVE:
+        ret[n++] = (array){(const void **)&m->u.reserve.ids, m->u.reserve.ids_len * sizeof(int32_t)};
+        ret[n++] =
+            (array){(const void **)&m->u.reserve.generated, m->u.reserve.generated_len * sizeof(int32_t)};
+        break;
+    case BT_MSG_PREFILL:
+        ret[n++] = (array){(const void **)&m->u.prefill.ids, m->u.prefill.ids_len * sizeof(int32_t)};
+        break;
+    case BT_MSG_TOKENS:
+        ret[n++] = (array){(const void **)&m->u.tokens.ids, m->u.tokens.ids_len * sizeof(int32_t)};
+        break;
+    case BT_MSG_MISSING:
+        ret[n++] =
+            (array){(const void **)&m->u.missing.ranges, m->u.missing.ranges_len * sizeof(bt_kv_range)};
+        break;
+    default: break;
+    }
+    return n;
+}
+
+static size_t rounded(size_t n) { return (n + 15) / 16 * 16; }
+
+bt_msg *sim_mail_copy(sim_mail *p, const bt_msg *m)
+{
+    const size_t head = offsetof(bt_msg, u) + used(m);
+    array a[4];
+    size_t bytes = rounded(head);
+    const size_t n = arrays_of(a, (bt_msg *)(uintptr_t)m);
+    for (size_t i = 0; i < n; i++) bytes += rounded(a[i].bytes);
+    place *at = take(p, bytes);
+    if (!at) return NULL;
+    bt_msg *copy = (bt_msg *)at->bytes;
+    uint8_t *to = at->bytes + rounded(head);
+    memcpy(copy, m, head);
+    (void)arrays_of(a, copy);
+    for (size_t i = 0; i < n; i++) {
+        if (a[i].bytes) memcpy(to, *a[i].at, a[i].bytes);
+        *a[i].at = to;
+        to += rounded(a[i].bytes);
+    }
+    return copy;
+}
+
+uint64_t sim_mail_bytes(const bt_msg *m)
+{
+    array a[4];
+    uint64_t bytes = offsetof(bt_msg, u) + used(m);
+    const size_t n = arrays_of(a, (bt_msg *)(uintptr_t)m);
+    for (size_t i = 0; i < n; i++) bytes += a[i].bytes;
+    return bytes;
+}

@@ -1,0 +1,15 @@
+#ifndef SIM_CLUSTER_MAIL_H
+#define SIM_CLUSTER_MAIL_H
+#include "wire/msg.h"
+
+/* Messages under way, as structs: a copy with its arrays in one block, so that it outlives the step that made it. */
+typedef struct sim_mail sim_mail;
+bt_err sim_mail_new(sim_mail **ret);
+void sim_mail_free(sim_mail *p);
+
+/* NULL: out of memory. Give it back by sim_mail_drop. */
+bt_msg *sim_mail_copy(sim_mail *p, const bt_msg *m);
+void sim_mail_drop(sim_mail *p, bt_msg *m);
+/* About what it takes on a wire: its fields and arrays. */
+uint64_t sim_mail_bytes(const bt_msg *m);
+#endif

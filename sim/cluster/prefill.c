@@ -1,0 +1,192 @@
+/* A prefill node: its brain, one prompt in the works at a time as the brain says, chunk after chunk, and
+ * blocks on the wire. The brain sees one layer whose rows are those of all layers together, so that a chunk's
+ * layers are one block; the wire knows how many there are (wire.h). */
+#include "sim/cluster/inner.h"
+#include "kv/kv_header.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PENDING = 512 };
+
+bt_err sim_cluster_prefill_new(sim_cluster *c, sim_member *m, bt_fault *fault)
+{
+    pf_config k = c->o.pf;
+    k.self = m->self;
+    k.gateways = 1;
+    k.slots = c->o.prefill_slots;
+    k.workers = 1;
+    k.pages_total = m->group->pages;
+    sim_cluster_hello(c, m, &k.hello);
+    memset(m->prompts, 0, c->o.prefill_slots * sizeof *m->prompts);
+    memset(m->last_ns, 0, c->hosts * sizeof *m->last_ns);
+    return pf_brain_new(&m->pf, &k, fault);
+}
+
+static void begin_chunk(sim_cluster *c, sim_member *m, uint32_t slot, bool is_first)
+{
+    sim_prompt *p = &m->prompts[slot];
+    const sim_cost_chunk k = sim_cost_next(m->group->cost, p->len, p->begin, is_first);
+    p->valid = k.valid;
+    p->chunk = p->begin;
+    p->begin_ns = c->now_ns;
+    p->end_ns = c->now_ns + (int64_t)k.work.ns;
+    sim_cluster_account(m, &k.work);
+    m->valid_rows += k.valid;
+    m->rows += k.rows;
+    sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_CHUNK, .to = m->place, .slot = slot, .run = p->run,
+                                     .at_ns = p->end_ns});
+}
+
+static void compute(sim_cluster *c, sim_member *m, const pf_action *a)
+{
+    sim_prompt *p = &m->prompts[a->u.compute.slot];
+    *p = (sim_prompt){.is_busy = true,
+                      .run = ++c->works,
+                      .len = a->u.compute.ids_len,
+                      .begin = a->u.compute.from_row,
+                      .told = a->u.compute.from_row,
+                      .computed_ns = c->now_ns};
+    begin_chunk(c, m, a->u.compute.slot, true);
+}
+
+/* It lets go at the end of a layer. */
+static void cancel(sim_cluster *c, sim_member *m, uint32_t slot)
+{
+    sim_prompt *p = &m->prompts[slot];
+    const int64_t layer = (p->end_ns - p->begin_ns) / m->group->cost->layers;
+    if (!p->is_busy) return;
+    p->run = ++c->works;
+    sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_STOPPED, .to = m->place, .slot = slot, .run = p->run,
+                                     .at_ns = c->now_ns + (p->end_ns > c->now_ns ? layer : 0)});
+}
+
+static void send_block(sim_cluster *c, sim_member *m, const pf_block *b)
+{
+    const uint32_t to = sim_cluster_place(c, &b->decode), layers = m->group->cost->layers;
+    const sim_prompt *p = &m->prompts[b->slot];
+    int64_t first = p->computed_ns; /* rows from before: there when the prompt began */
+    if (to == UINT32_MAX) return;
+    /* Its layers left one by one while the chunk was computed. Where the brain waited for credit it waited
+     * for the wire, which counts that itself. */
+    if (b->token_begin + BT_KV_UNIT_TOKENS > p->chunk)
+        first = p->begin_ns + (p->end_ns - p->begin_ns) / layers;
+    if (first > c->now_ns) first = c->now_ns;
+    sim_event e = {.what = SIM_WHEN_BLOCK, .from = m->place, .to = to};
+    e.at_ns = (int64_t)sim_wire_send(&m->out, &c->members[to].in, &c->o.link, (uint64_t)first,
+                                     (uint64_t)c->now_ns, layers, b->bytes / layers);
+    m->last_ns[to] = e.at_ns;
+    e.u.block = malloc(sizeof *e.u.block);
+    if (!e.u.block) {
+        sim_cluster_break(c, BT_ENOMEM, "out of memory");
+        return;
+    }
+    *e.u.block = (dc_block){.from = m->self,
+                            .ref = b->ref,
+                            .ticket = b->ticket,
+                            .layer = b->layer,
+                            .token_begin = b->token_begin,
+                            .token_count = b->token_count,
+                            .bytes = b->bytes,
+                            .link_epoch = b->epoch,
+                            .link_end = b->end_bytes};
+    sim_cluster_post(c, &e);
+}
+
+static void carry_out(sim_cluster *c, sim_member *m, const pf_action *a, pf_event *next, size_t *len)
+{
+    uint32_t to;
+    switch (a->type) {
+    case PF_DO_SEND_CONTROL: sim_cluster_send(c, m->place, SIM_GATEWAY, &a->u.control.msg, false, 0); break;
+    case PF_DO_SEND_BULK:
+        to = sim_cluster_place(c, &a->u.bulk.decode);
+        if (to != UINT32_MAX) sim_cluster_send(c, m->place, to, &a->u.bulk.msg, true, m->last_ns[to]);
+        break;
+    case PF_DO_SEND_BLOCK:
+        send_block(c, m, &a->u.block);
+        next[(*len)++] = (pf_event){.type = PF_EV_BLOCK_SENT, .u.block = a->u.block};
+        break;
+    case PF_DO_COMPUTE: compute(c, m, a); break;
+    case PF_DO_CANCEL: cancel(c, m, a->u.slot); break;
+    case PF_DO_LINK:
+        if (sim_cluster_place(c, &a->u.link.decode) != UINT32_MAX) {
+            next[*len] = (pf_event){.type = PF_EV_LINK_UP};
+            next[(*len)++].u.decode = a->u.link.decode;
+        } else {
+            next[*len] = (pf_event){.type = PF_EV_LINK_FAILED};
+            next[(*len)++].u.link_failed.decode = a->u.link.decode;
+        }
+        break;
+    case PF_DO_RELEASE:
+    case PF_DO_UNLINK:
+    case PF_DO_LOG:
+    case PF_DO_DRAIN:
+    case PF_DO_EXIT: break;
+    }
+}
+
+void sim_cluster_prefill_step(sim_cluster *c, sim_member *m, const pf_event *ev)
+{
+    static pf_event pending[PENDING];
+    size_t len = 1;
+    pending[0] = *ev;
+    for (size_t i = 0; i < len && c->broken == BT_OK; i++) {
+        const bt_random random = sim_cluster_random(c, false);
+        const pf_actions acts = pf_brain_step(m->pf, &pending[i], sim_us(c->now_ns), &random);
+        c->events++;
+        for (size_t k = 0; k < acts.len; k++) {
+            if (len >= PENDING - 1) {
+                sim_cluster_break(c, BT_ELIMIT, "one event made a prefill node do more than %d things",
+                                  PENDING);
+                return;
+            }
+            carry_out(c, m, &acts.items[k], pending, &len);
+        }
+    }
+    m->due_us = pf_brain_due_us(m->pf);
+    sim_cluster_timer(c, m->place);
+}
+
+static void end_prompt(sim_cluster *c, sim_member *m, uint32_t slot)
+{
+    sim_prompt *p = &m->prompts[slot];
+    pf_event ev = {.type = PF_EV_COMPUTED};
+    ev.u.computed.slot = slot;
+    ev.u.computed.token = 1;
+    ev.u.computed.top_len = 1;
+    ev.u.computed.top_ids[0] = 1;
+    ev.u.computed.prefill_us = (uint64_t)sim_us(c->now_ns - p->computed_ns);
+    sim_cluster_prefill_step(c, m, &ev);
+    p->is_busy = false;
+    ev = (pf_event){.type = PF_EV_DIGEST, .u.digest.slot = slot};
+    ev.u.digest.kv_digest.bytes[0] = 1;
+    sim_cluster_prefill_step(c, m, &ev);
+}
+
+void sim_cluster_prefill_chunk(sim_cluster *c, sim_member *m, const sim_event *e)
+{
+    sim_prompt *p = &m->prompts[e->slot];
+    if (!p->is_busy || p->run != e->run) return;
+    const uint32_t at = p->begin + p->valid;
+    const bool is_last = at == p->len;
+    const uint32_t told = is_last ? at : at / BT_KV_UNIT_TOKENS * BT_KV_UNIT_TOKENS;
+    pf_event ev = {.type = PF_EV_KV_READY};
+    ev.u.kv_ready.slot = e->slot;
+    ev.u.kv_ready.token_begin = p->told;
+    ev.u.kv_ready.token_count = told - p->told;
+    p->told = told;
+    if (ev.u.kv_ready.token_count) sim_cluster_prefill_step(c, m, &ev);
+    if (!p->is_busy || p->run != e->run) return;
+    p->begin = at;
+    if (is_last) end_prompt(c, m, e->slot);
+    else begin_chunk(c, m, e->slot, false);
+}
+
+void sim_cluster_prefill_stopped(sim_cluster *c, sim_member *m, const sim_event *e)
+{
+    sim_prompt *p = &m->prompts[e->slot];
+    if (!p->is_busy || p->run != e->run) return;
+    p->is_busy = false;
+    sim_cluster_prefill_step(c, m, &(pf_event){.type = PF_EV_COMPUTE_STOPPED, .u.slot = e->slot});
+}

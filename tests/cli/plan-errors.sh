@@ -1,0 +1,19 @@
+echo "40 300" > lengths
+plan() { baton plan -q --trace lengths "$@"; echo "exit $?" >&2; }
+plan -m llama-2-70b --prefill hexagon-v75 --decode rtx-4090
+plan -m llama-2-7b --prefill host --decode h100
+plan -m llama-2-7b --prefill hexagon-v75 --decode h1000
+plan -m llama-2-7c --prefill hexagon-v75 --decode h100
+plan -m smollm2-135m --prefill hexagon-v75 --decode h100 --policy chunk:0
+plan -m smollm2-135m --prefill hexagon-v75 --decode h100 --recipe w3a8
+plan -m smollm2-135m --prefill hexagon-v75 --decode h100 --kv-dtype f64
+plan -m smollm2-135m --prefill a100 --decode h100 --policy pow2
+plan -m smollm2-135m --prefill hexagon-v75 --decode adreno-750 --by joules
+plan -m smollm2-135m --prefill hexagon-v75 --decode h100 --slo ttft:fast
+plan -m smollm2-135m --prefill hexagon-v75 --decode h100 --link 0
+plan -m smollm2-135m --prefill hexagon-v75 --decode h100 -c 100
+plan -m smollm2-135m --prefill hexagon-v75 --decode h100 -o plan.txt
+plan -m smollm2-135m --prefill hexagon-v75 --decode h100 --by speed
+baton plan -q -m smollm2-135m --prefill hexagon-v75 --decode h100 --trace missing
+echo 'TIMESTAMP,ContextTokens,GeneratedTokens' > empty.csv
+baton plan -q -m smollm2-135m --prefill hexagon-v75 --decode h100 --trace empty.csv

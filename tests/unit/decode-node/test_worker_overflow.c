@@ -1,0 +1,161 @@
+/* The compute thread of the decode node, where numbers leave their range: the sequence ends with its place,
+ * after every token before it; the others go on; a draft that would overflow and is wrong changes nothing. */
+#include "decode-node/worker.h"
+#include "kv/kv_pages.h"
+#include "tests/helpers/tiny_gguf.h"
+
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { SLOTS = 2, PROMPT = 9, CTX = 256, HOT = 113, TOKEN = 11, ANSWER = 12, DEADLINE_MS = 60000 };
+
+/* What lies in the pages, and what the worker is told that it is: drafts come from the latter. */
+static const int32_t stored[PROMPT] = {11, 11, 11, 12, 12, 12, 10, 11, 11},
+                     told[PROMPT] = {11, 11, 11, HOT, HOT, HOT, 10, 11, 11};
+
+typedef struct room {
+    uint8_t *file;
+    bt_model *model;
+    dc_worker *worker;
+    bt_kv_pages *pages;
+    bt_kv_seq seq[SLOTS];
+} room;
+
+static bt_kv_view view_of(const room *r, uint32_t slot)
+{
+    bt_kv_view v;
+    bt_kv_pages_view(&v, r->pages, &r->seq[slot]);
+    return v;
+}
+
+static bt_decode *new_engine(const bt_model *m)
+{
+    bt_decode *e = NULL;
+    assert_int_equal(bt_decode_new(&e, m, &(bt_decode_config){.rows_max = 16, .ctx_tokens = CTX}, NULL),
+                     BT_OK);
+    return e;
+}
+
+static void open_room(room *r, uint32_t draft_max)
+{
+    size_t len;
+    tiny_gguf_spec spec = tiny_gguf_default();
+    spec.hot_token = HOT, spec.hot_embed = 1000, spec.hot_k = 20000;
+    bt_gguf *g = NULL;
+    memset(r, 0, sizeof *r);
+    r->file = tiny_gguf_build(&spec, &len);
+    assert_int_equal(bt_gguf_open_bytes(&g, r->file, len, NULL), BT_OK);
+    assert_int_equal(bt_model_from_gguf(&r->model, g, NULL), BT_OK);
+    const bt_hparams *h = &r->model->hp;
+    assert_int_equal(
+        bt_kv_pages_new(&r->pages, h->layers, h->kv_heads, h->head_dim, 2, 64, SLOTS * CTX, NULL), BT_OK);
+    bt_decode *e = new_engine(r->model);
+    for (uint32_t s = 0; s < SLOTS; s++) {
+        assert_int_equal(bt_kv_pages_reserve(r->pages, &r->seq[s], CTX, NULL), BT_OK);
+        const bt_kv_view v = view_of(r, s);
+        const bt_decode_seq seq = {.kv = &v, .tokens = stored, .count = PROMPT};
+        assert_int_equal(bt_decode_step(e, &seq, 1, NULL, NULL, NULL), BT_OK);
+    }
+    bt_decode_free(e);
+    const dc_worker_config c = {.engine = new_engine(r->model), .slots = SLOTS, .page_tokens = 64,
+                                .draft_max = draft_max};
+    assert_int_equal(dc_worker_new(&r->worker, &c, NULL), BT_OK);
+}
+
+static void close_room(room *r)
+{
+    dc_worker_free(r->worker);
+    for (uint32_t s = 0; s < SLOTS; s++) bt_kv_pages_release(r->pages, &r->seq[s]);
+    bt_kv_pages_free(r->pages);
+    bt_model_close(r->model);
+    free(r->file);
+}
+
+/* Every token of the answer is `token`. */
+static void start(room *r, uint32_t slot, int32_t token)
+{
+    const int32_t first = TOKEN;
+    const bt_sample_bias bias = {token, 100};
+    const dc_worker_start job = {.slot = slot,
+                                 .view = view_of(r, slot),
+                                 .prompt = told,
+                                 .prompt_tokens = PROMPT,
+                                 .ids = &first,
+                                 .ids_len = 1,
+                                 .rows = PROMPT,
+                                 .max_tokens = ANSWER,
+                                 .sampling = {.top_p = 1, .bias = &bias, .bias_len = 1}};
+    dc_worker_start_slot(r->worker, &job);
+}
+
+static dc_worker_event next(room *r)
+{
+    dc_worker_event ev;
+    while (!dc_worker_next(r->worker, &ev)) {
+        struct pollfd p = {.fd = dc_worker_fd(r->worker), .events = POLLIN};
+        assert_int_equal(poll(&p, 1, DEADLINE_MS), 1);
+    }
+    return ev;
+}
+
+static void a_sequence_that_overflows_ends_alone_after_the_tokens_before(void **state)
+{
+    room r;
+    uint32_t tokens[SLOTS] = {0};
+    (void)state;
+    open_room(&r, 0);
+    start(&r, 0, TOKEN);
+    start(&r, 1, HOT);
+    for (uint32_t ended = 0; ended < SLOTS;) {
+        const dc_worker_event ev = next(&r);
+        if (ev.type == DC_WORKER_TOKEN) {
+            assert_int_equal(ev.index, ++tokens[ev.slot]);
+            assert_int_equal(ev.id, ev.slot ? HOT : TOKEN);
+            continue;
+        }
+        assert_int_equal(ev.type, DC_WORKER_ENDED);
+        assert_int_equal(ev.reason, ev.slot ? BT_FINISH_ERROR : BT_FINISH_LENGTH);
+        assert_int_equal(ev.code, ev.slot ? BT_ERANGE : BT_OK);
+        if (ev.slot)
+            assert_non_null(strstr(ev.u.text, "layer 0, token 10: K is beyond what f16 KV holds (65,504)"));
+        ended++;
+    }
+    assert_int_equal(tokens[0], ANSWER - 1);
+    assert_int_equal(tokens[1], 1);
+    close_room(&r);
+}
+
+static void a_wrong_draft_that_overflows_changes_nothing(void **state)
+{
+    room r;
+    (void)state;
+    open_room(&r, 4);
+    start(&r, 0, TOKEN);
+    for (uint32_t i = 1; i < ANSWER; i++) {
+        const dc_worker_event ev = next(&r);
+        if (ev.type != DC_WORKER_TOKEN) fail_msg("%s", ev.u.text);
+        assert_int_equal(ev.index, i);
+        assert_int_equal(ev.id, TOKEN);
+    }
+    const dc_worker_event end = next(&r);
+    assert_int_equal(end.type, DC_WORKER_ENDED);
+    assert_int_equal(end.reason, BT_FINISH_LENGTH);
+    assert_true(end.drafted > end.accepted); /* the hot ones were tried */
+    close_room(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_sequence_that_overflows_ends_alone_after_the_tokens_before),
+        cmocka_unit_test(a_wrong_draft_that_overflows_changes_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

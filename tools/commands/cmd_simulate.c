@@ -1,0 +1,468 @@
+/* baton simulate: what a cluster of devices would do with a load, in virtual time, with the code that daemons
+ * run. */
+#include "base/clock.h"
+#include "base/num.h"
+#include "device/profile_words.h"
+#include "engine/costs.h"
+#include "gateway/http/options.h"
+#include "kv/kv_dtype.h"
+#include "model/weights.h"
+#include "tools/replay/report.h"
+#include "tools/simulate/load.h"
+#include "tools/simulate/range.h"
+#include "tools/simulate/show.h"
+#include "tools/tool.h"
+#include "trace/reader.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct config {
+    gw_options gateway; /* what is taken over, and nothing else */
+    const char *model, *prefill, *decode, *device, *link, *shape_policy, *faults, *synthetic, *slo, *csv,
+        *report, *jitter, *points, *shard, *price, *plot;
+    int format, kv_dtype, weights, cost;
+    int64_t jobs, ctx_size, limit, concurrency, seed, block_tokens, usual_output;
+    int64_t slots, prefill_slots, batch_rows, growth_tokens, chunk_tokens, min_overlap, request_us, token_us,
+        heartbeat_ms;
+    uint64_t kv_memory_bytes, swap_memory_bytes, window_bytes;
+    double speed, rate, slo_share;
+    bool colocated, skip_bad, scale_lengths, fit, json, quiet;
+} config;
+
+#define GATEWAY(option) BT_OPT_OF(gw_options_program, config, gateway, "Nodes", option)
+
+static const bt_opt opts[] = {
+    {.group = "Cluster", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, model),
+     .type = BT_OPT_STRING, .required = true, .example = "llama-3.1-8b",
+     .help = "the name of a known shape, a GGUF file, or 'smollm2'; only its sizes count"},
+    {.group = "Cluster", .name = "prefill", .value = "NODES", BT_OPT_AT(config, prefill),
+     .type = BT_OPT_STRING, .def = "1", .example = "8:h100",
+     .help =
+         "prefill nodes and their devices, as in 8:h100,8:m2-ultra; 0: decode nodes compute the prompts too"},
+    {.group = "Cluster", .name = "decode", .value = "NODES", BT_OPT_AT(config, decode), .type = BT_OPT_STRING,
+     .def = "1", .example = "8:h100", .help = "decode nodes, likewise"},
+    {.group = "Cluster", .name = "profile", .value = "PROFILE", BT_OPT_AT(config, device),
+     .type = BT_OPT_STRING, .def = "h100", .help = "the device where --prefill or --decode names none"},
+    {.group = "Cluster", .name = "link", .value = "LINK", BT_OPT_AT(config, link), .type = BT_OPT_STRING,
+     .def = "100", .example = "25,10us",
+     .help = "of each host: Gbit/s, and a message's latency behind a comma"},
+    {.group = "Cluster", .name = "colocated", BT_OPT_AT(config, colocated), .type = BT_OPT_FLAG,
+     .help = "all nodes of both kinds compute prompts and decode: pieces of prompts and decode rows share a "
+             "step"},
+    {.group = "Cluster", .name = "faults", .value = "LIST", BT_OPT_AT(config, faults), .type = BT_OPT_STRING,
+     .example = "kill decode 3 at 600s; slow link 2 10x for 60s",
+     .help = "what goes wrong: kill or stop prefill or decode N, slow link N by Kx; 'at TIME', 'for TIME'"},
+
+    BT_KV_DTYPE_OPT(config, kv_dtype),
+    {.group = "Model", .name = "weights", .value = "FORM", BT_OPT_AT(config, weights), .type = BT_OPT_CHOICE,
+     .def = "f16", .choices = bt_weights_forms,
+     .help = "weights of decode nodes, and of prefill nodes on a GPU; an NPU has w8a8"},
+    {.group = "Model", .name = "shape-policy", .value = "POLICY", BT_OPT_AT(config, shape_policy),
+     .type = BT_OPT_STRING, .example = "chunk:512+tail",
+     .help = "how prefill nodes cut prompts; without it chunk:256+tail on an NPU, chunk:8192+tail on a GPU"},
+    {.group = "Model", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(config, ctx_size),
+     .type = BT_OPT_INT, .def = "131072", .lo = 16, .hi = 1 << 20, .help = "longest sequence in tokens"},
+
+    {.group = "Nodes", .name = "kv-memory", .value = "SIZE", BT_OPT_AT(config, kv_memory_bytes),
+     .type = BT_OPT_SIZE, .def = "0", .lo = 0, .hi = INT64_MAX,
+     .help = "KV memory of each node; 0: nine tenths of what weights leave of its device's, 1G where that is "
+             "unknown"},
+    {.group = "Nodes", .name = "swap-memory", .value = "SIZE", BT_OPT_AT(config, swap_memory_bytes),
+     .type = BT_OPT_SIZE, .def = "1G", .lo = 0, .hi = INT64_MAX,
+     .help = "where a decode node keeps the KV of sequences that it preempts"},
+    {.group = "Nodes", .name = "slots", .value = "N", BT_OPT_AT(config, slots), .type = BT_OPT_INT,
+     .def = "32", .lo = 1, .hi = 1024, .help = "sequences that a decode node takes at once"},
+    {.group = "Nodes", .name = "prefill-slots", .value = "N", BT_OPT_AT(config, prefill_slots),
+     .type = BT_OPT_INT, .def = "4", .lo = 1, .hi = 1024,
+     .help = "prompts that a prefill node takes at once; one computes"},
+    {.group = "Nodes", .name = "batch-rows", .value = "N", BT_OPT_AT(config, batch_rows), .type = BT_OPT_INT,
+     .def = "64", .lo = 1, .hi = 512, .help = "rows of one decode step at most"},
+    {.group = "Nodes", .name = "growth-tokens", .value = "N", BT_OPT_AT(config, growth_tokens),
+     .type = BT_OPT_INT, .def = "256", .lo = 0, .hi = 1 << 20,
+     .help = "tokens of its answer that memory is counted for when a request is taken"},
+    {.group = "Nodes", .name = "chunk-tokens", .value = "N", BT_OPT_AT(config, chunk_tokens),
+     .type = BT_OPT_INT, .def = "256", .lo = 16, .hi = 4096,
+     .help =
+         "prompt tokens that a decode node computes between two steps at most, or in one with --colocated"},
+    {.group = "Nodes", .name = "min-overlap", .value = "N", BT_OPT_AT(config, min_overlap),
+     .type = BT_OPT_INT, .def = "64", .lo = 0, .hi = 256,
+     .help = "prompts shorter than this many tokens are sent in one piece"},
+    {.group = "Nodes", .name = "window", .value = "SIZE", BT_OPT_AT(config, window_bytes),
+     .type = BT_OPT_SIZE, .def = "64M", .lo = 1 << 20, .hi = 1LL << 34,
+     .help = "KV bytes that one prefill node may have in flight to a decode node"},
+    {.group = "Nodes", .name = "heartbeat", .value = "TIME", BT_OPT_AT(config, heartbeat_ms),
+     .type = BT_OPT_DURATION, .def = "500ms", .lo = 100, .hi = 1900,
+     .help = "between two heartbeats of a node"},
+    GATEWAY("policy"),
+    GATEWAY("local-prefill-below"),
+    GATEWAY("max-queue"),
+    GATEWAY("max-active"),
+    GATEWAY("recovery-timeout"),
+    {.group = "Nodes", .name = "request-cpu", .value = "US", BT_OPT_AT(config, request_us),
+     .type = BT_OPT_INT, .def = "500", .lo = 0, .hi = 1000000,
+     .help = "microseconds of the gateway's one thread for a request"},
+    {.group = "Nodes", .name = "token-cpu", .value = "US", BT_OPT_AT(config, token_us), .type = BT_OPT_INT,
+     .def = "40", .lo = 0, .hi = 1000000, .help = "and for each token or other message of a node"},
+
+    {.group = "Load", .name = "format", .value = "FORMAT", BT_OPT_AT(config, format), .type = BT_OPT_CHOICE,
+     .def = "auto", .choices = bt_trace_format_names,
+     .help = "of the trace; auto knows it by its first line"},
+    {.group = "Load", .name = "skip-bad", BT_OPT_AT(config, skip_bad), .type = BT_OPT_FLAG,
+     .help = "pass over bad rows and count them, instead of stopping at the first"},
+    {.group = "Load", .name = "synthetic", .value = "SPEC", BT_OPT_AT(config, synthetic),
+     .type = BT_OPT_STRING, .example = "in:512,out:128,rate:4",
+     .help = "no trace, but drawn requests, as in baton replay"},
+    {.group = "Load", .name = "limit", .value = "N", BT_OPT_AT(config, limit), .type = BT_OPT_INT, .def = "0",
+     .lo = 0, .hi = TOOL_REPLAY_MAX_REQUESTS,
+     .help = "the first N requests; 0: all of a trace, at most 1048576, or 200 of a synthetic load"},
+    {.group = "Load", .name = "speed", .value = "X", BT_OPT_AT(config, speed), .type = BT_OPT_DOUBLE,
+     .def = "1", .flo = 1e-6, .fhi = 1e6, .help = "let the trace's time run so much faster"},
+    {.group = "Load", .name = "rate", .value = "R", BT_OPT_AT(config, rate), .type = BT_OPT_DOUBLE, .flo = 0,
+     .fhi = 1e6, .example = "2.5",
+     .help = "instead of the trace's arrivals, random ones (Poisson) of R requests a second"},
+    {.group = "Load", .name = "concurrency", .value = "N", BT_OPT_AT(config, concurrency), .type = BT_OPT_INT,
+     .def = "0", .lo = 0, .hi = 1 << 20,
+     .help = "instead of arrivals, N requests at a time, each sent when another ends; 0: by arrivals"},
+    {.group = "Load", .name = "jitter", .value = "TIME", BT_OPT_AT(config, jitter), .type = BT_OPT_STRING,
+     .def = "auto", .example = "3s",
+     .help = "spread arrivals at random over so much; auto: over the distance of batches, where the "
+             "trace has them; 0: not"},
+    {.group = "Load", .name = "seed", .value = "S", BT_OPT_AT(config, seed), .type = BT_OPT_INT, .def = "1",
+     .lo = 0, .hi = INT64_MAX,
+     .help = "of all that is drawn: prompts, lengths, arrivals, jitter, nodes' numbers"},
+    {.group = "Load", .name = "block-tokens", .value = "N", BT_OPT_AT(config, block_tokens),
+     .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 1 << 20,
+     .help = "tokens of a block of the trace's hash_ids; 0: found out"},
+    {.group = "Load", .name = "answer-tokens", .value = "N", BT_OPT_AT(config, usual_output),
+     .type = BT_OPT_INT, .def = "128", .lo = 1, .hi = 1 << 20,
+     .help = "length of an answer where the trace does not say"},
+    {.group = "Load", .name = "scale-lengths", BT_OPT_AT(config, scale_lengths), .type = BT_OPT_FLAG,
+     .help = "all lengths times one factor, so that the longest request fits the context"},
+    {.group = "Load", .name = "fit", BT_OPT_AT(config, fit), .type = BT_OPT_FLAG,
+     .help = "cut requests that are longer than the context, each by itself"},
+
+    {.group = "Output", .name = "slo", .value = "LIMITS", BT_OPT_AT(config, slo), .type = BT_OPT_STRING,
+     .example = "ttft:500ms,tpot:50ms",
+     .help = "limits a request has to keep (ttft, tpot, e2e), for goodput"},
+    {.group = "Sweep", .name = "slo-share", .value = "X", BT_OPT_AT(config, slo_share), .type = BT_OPT_DOUBLE,
+     .def = "0.99", .flo = 0.01, .fhi = 1,
+     .help = "with --prefill 1..64 --decode 1..64: the share of requests that has to keep --slo"},
+    {.group = "Sweep", .name = "cost", .value = "WHAT", BT_OPT_AT(config, cost), .type = BT_OPT_CHOICE,
+     .def = "nodes", .choices = tool_simulate_costs, .help = "what the cheapest cluster has least of"},
+    {.group = "Sweep", .name = "price", .value = "LIST", BT_OPT_AT(config, price), .type = BT_OPT_STRING,
+     .example = "h100:2.5,a100:1.2", .help = "of a node by its device, for --cost price"},
+    {.group = "Sweep", .name = "points", .value = "FILE", BT_OPT_AT(config, points), .type = BT_OPT_STRING,
+     .example = "points.jsonl", .help = "append each cluster tried, and do not try again what is there"},
+    {.group = "Sweep", .name = "shard", .value = "I/N", BT_OPT_AT(config, shard), .type = BT_OPT_STRING,
+     .example = "1/8", .help = "only the I-th of N parts, from 1, as of a Slurm array; needs --points"},
+    {.group = "Sweep", .name = "jobs", .value = "N", BT_OPT_AT(config, jobs), .type = BT_OPT_INT, .def = "0",
+     .lo = 0, .hi = 256, .help = "processes at a time; 0: one a core"},
+    {.group = "Sweep", .name = "plot", .value = "FILE", BT_OPT_AT(config, plot), .type = BT_OPT_STRING,
+     .example = "sweep.html", .help = "a picture of the clusters tried and of the frontier, .svg or .html"},
+    {.group = "Output", .name = "csv", .value = "FILE", BT_OPT_AT(config, csv), .type = BT_OPT_STRING,
+     .example = "requests.csv", .help = "a row a request"},
+    {.group = "Output", .name = "report", .value = "FILE", BT_OPT_AT(config, report), .type = BT_OPT_STRING,
+     .example = "run.html", .help = "a page with plots, readable offline"},
+    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+     .help = "one JSON object on stdout: the keys of baton replay, virtual_seconds, joules, ..."},
+    {.group = "Output", .letter = 'q', .name = "quiet", BT_OPT_AT(config, quiet), .type = BT_OPT_FLAG,
+     .help = "nothing on stderr but faults"},
+};
+
+const bt_opt_program tool_simulate_program = {
+    .name = "baton simulate",
+    .summary = "what a cluster of devices would do with a trace, in virtual time",
+    .usage = "TRACE -m MODEL [--prefill NODES --decode NODES] [options]",
+    .normal = "baton simulate trace.jsonl -m llama-3.1-8b --prefill 8:h100 --decode 8:h100 --link 100",
+    .opts = opts,
+    .opt_count = BT_OPT_COUNT(opts),
+    .args_max = 1,
+    .args_name = "TRACE",
+};
+
+/* ---- from options to a setup --------------------------------------------------------------------- */
+
+/* What has no slash was meant as a shape, or as the file that is not there. */
+static bt_err shape_of(bt_dims *ret, const char *name, bt_fault *fault)
+{
+    const bt_dims *known = bt_dims_find(name);
+    const char *names[64], *near;
+    bt_model *m = NULL;
+    size_t n = 0;
+    if (known) {
+        *ret = *known;
+        return BT_OK;
+    }
+    const bt_err e = tool_open_model(&m, NULL, name, fault);
+    if (e == BT_OK) {
+        *ret = bt_costs_dims(m);
+        bt_model_close(m);
+        return BT_OK;
+    }
+    if (strchr(name, '/')) return e;
+    for (; n < 64 && bt_dims_at(n); n++) names[n] = bt_dims_at(n)->name;
+    near = bt_profile_nearest(name, names, n);
+    char file[120];
+    (void)snprintf(file, sizeof file, "%.119s", fault->text);
+    return bt_fail(fault, BT_EARG, "no shape '%.40s'%s%s%s and %s", name, near ? "; did you mean '" : ",",
+                   near ? near : "", near ? "'?" : "", file);
+}
+
+static uint32_t nodes_of(const tool_simulate_side *s)
+{
+    uint32_t n = 0;
+    for (size_t i = 0; i < s->len; i++) n += s->group[i].least;
+    return n;
+}
+
+static void set_cluster(sim_cluster_options *o, const config *c)
+{
+    *o = sim_cluster_defaults();
+    o->prefill_slots = (uint32_t)c->prefill_slots;
+    o->decode_slots = (uint32_t)c->slots;
+    o->batch_rows = (uint32_t)c->batch_rows;
+    o->chunk_tokens = (uint32_t)c->chunk_tokens;
+    o->request_ns = c->request_us * 1000;
+    o->token_ns = c->token_us * 1000;
+    o->gw.policy = (gw_policy)(GW_POLICY_LEAST_LOAD + c->gateway.policy);
+    o->gw.local_below_tokens = (uint32_t)c->gateway.local_prefill_below;
+    o->gw.queue_max = (uint32_t)c->gateway.max_queue;
+    o->gw.active_max = (uint32_t)c->gateway.max_active;
+    o->gw.recovery_us = c->gateway.recovery_ms * 1000;
+    o->gw.heartbeat_us = o->pf.heartbeat_us = o->dc.heartbeat_us = c->heartbeat_ms * 1000;
+    if (o->gw.cut_us <= o->gw.heartbeat_us) o->gw.cut_us = o->gw.heartbeat_us + 1;
+    o->pf.min_overlap_tokens = (uint32_t)c->min_overlap;
+    o->dc.growth_tokens = (uint32_t)c->growth_tokens;
+    o->dc.window_bytes = c->window_bytes;
+}
+
+static bt_err set_up(tool_simulate_setup *s, bt_dims *dims, const config *c, bt_fault *fault)
+{
+    /* Groups of 32 have a scale, FP4 an offset too. */
+    static const struct {
+        uint32_t bits, permille;
+    } forms[] = {[BT_FORM_F16] = {16, 2000}, [BT_FORM_INT8] = {8, 1062}, [BT_FORM_FP4] = {4, 625}};
+    const uint32_t elem = bt_kv_dtype_wanted(c->kv_dtype);
+    bt_err e = tool_simulate_side_read(&s->prefill, "prefill", c->prefill, c->device, fault);
+    if (e == BT_OK) e = tool_simulate_side_read(&s->decode, "decode", c->decode, c->device, fault);
+    if (e == BT_OK) e = bt_link_parse(&s->link, c->link, fault);
+    if (e == BT_OK && c->faults) e = tool_simulate_faults_read(&s->faults, c->faults, fault);
+    if (e == BT_OK && !nodes_of(&s->decode)) e = bt_fail(fault, BT_EARG, "--decode: at least one node");
+    if (e < 0) return e;
+    s->is_colocated = c->colocated;
+    const uint32_t prefills = nodes_of(&s->prefill), decodes = nodes_of(&s->decode);
+    e = c->colocated ? tool_simulate_faults_check(&s->faults, 0, prefills + decodes, fault)
+                     : tool_simulate_faults_check(&s->faults, prefills, decodes, fault);
+    if (e == BT_OK) e = shape_of(dims, c->model, fault);
+    s->model = dims;
+    s->shape_policy = c->shape_policy;
+    s->weight_bits = forms[c->weights].bits;
+    s->weight_permille = forms[c->weights].permille;
+    s->kv_elem_bytes = elem ? elem : 2;
+    s->ctx_tokens = (uint32_t)c->ctx_size;
+    s->kv_memory_bytes = c->kv_memory_bytes;
+    s->swap_memory_bytes = c->swap_memory_bytes;
+    s->seed = (uint64_t)c->seed;
+    s->concurrency = (uint32_t)c->concurrency;
+    set_cluster(&s->cluster, c);
+    return e;
+}
+
+/* ---- a run --------------------------------------------------------------------------------------- */
+
+typedef struct job {
+    const config *c;
+    tool_simulate_setup setup;
+    bt_dims dims;
+    tool_simulate_load load;
+    tool_replay_synthetic synthetic;
+    tool_replay_slo slo;
+    tool_replay_plan plan;
+    tool_simulate_bench *bench;
+    tool_replay_result result;
+    tool_replay_figures figures;
+    tool_simulate_facts facts;
+    bool is_sweep;
+    tool_simulate_range range;
+} job;
+
+static int tell(const job *j, double wall_s, bt_fault *fault)
+{
+    const config *c = j->c;
+    const tool_replay_dialect dialect = {.takes_ids = true, .ignores_eos = true, .is_baton = true,
+                                         .context_tokens = (uint32_t)c->ctx_size};
+    const tool_replay_outcome replay = {.trace = j->load.trace ? j->load.trace : c->synthetic,
+                                        .url = "simulated",
+                                        .plan = &j->plan,
+                                        .dialect = &dialect,
+                                        .result = &j->result,
+                                        .figures = &j->figures,
+                                        .slo = c->slo ? &j->slo : NULL,
+                                        .speed = c->speed,
+                                        .concurrency = (uint32_t)c->concurrency,
+                                        .seed = (uint64_t)c->seed};
+    const tool_simulate_told run = {&replay, &j->facts, &j->setup, c->prefill, c->decode, c->link, wall_s};
+    int rc = 0;
+    if (c->json) rc = tool_print_json("simulate", tool_simulate_json(&run));
+    else tool_simulate_print(stdout, &run);
+    if (c->csv && tool_replay_csv(c->csv, &replay, fault) < 0) rc = tool_fail("simulate", fault);
+    if (c->report && tool_replay_report(c->report, &replay, fault) < 0) rc = tool_fail("simulate", fault);
+    return rc ? rc : j->figures.completed == 0;
+}
+
+/* ---- a sweep ------------------------------------------------------------------------------------- */
+
+static void tell_progress(void *ud, size_t tried, size_t rows)
+{
+    (void)ud;
+    fprintf(stderr, "\r%zu clusters tried, %zu rows", tried, rows);
+    fflush(stderr);
+}
+
+/* Prices of the groups: those that stand, and one more node of each that varies. */
+static bt_err set_rates(tool_simulate_rates *ret, const job *j, size_t prefill, size_t decode,
+                        bt_fault *fault)
+{
+    const tool_simulate_setup *s = &j->setup;
+    const tool_simulate_side *sides[] = {&s->prefill, &s->decode};
+    const size_t varies[] = {prefill, decode};
+    double *each[] = {&ret->prefill, &ret->decode};
+    *ret = (tool_simulate_rates){.kind = (tool_simulate_cost_kind)j->c->cost};
+    if (ret->kind != TOOL_SIMULATE_PRICE) return BT_OK;
+    if (!j->c->price) return bt_fail(fault, BT_EARG, "--cost price needs --price, as in h100:2.5,a100:1.2");
+    for (size_t i = 0; i < 2; i++)
+        for (size_t g = 0; g < sides[i]->len; g++) {
+            double price;
+            const bt_err e = tool_simulate_price(&price, j->c->price, sides[i]->group[g].profile.name, fault);
+            if (e < 0) return e;
+            if (g == varies[i]) *each[i] = price;
+            else ret->fixed += price * sides[i]->group[g].least;
+        }
+    return BT_OK;
+}
+
+static bt_err check_sweep(job *j, const config *c, bt_fault *fault)
+{
+    bool prefill = false, decode = false;
+    size_t groups[2] = {0, 0};
+    bt_err e = tool_simulate_varies(&prefill, &groups[0], &j->setup.prefill, "prefill", fault);
+    if (e == BT_OK) e = tool_simulate_varies(&decode, &groups[1], &j->setup.decode, "decode", fault);
+    j->is_sweep = prefill || decode;
+    if (e < 0) return e;
+    if (!j->is_sweep && (c->points || c->shard || c->plot))
+        return bt_fail(fault, BT_EARG,
+                       "--points, --shard and --plot are of a sweep: give --prefill or --decode a range, "
+                       "as in 1..64");
+    if (!j->is_sweep) return BT_OK;
+    if (!c->slo) return bt_fail(fault, BT_EARG, "a sweep needs --slo, as in ttft:1s,tpot:60ms");
+    if (c->csv || c->report)
+        return bt_fail(fault, BT_EARG, "--csv and --report are of one cluster, not of a sweep");
+    if (c->shard && !c->points)
+        return bt_fail(fault, BT_EARG, "--shard needs --points, where its part is kept");
+    if (c->shard && tool_simulate_shard_read(&j->range.shard, c->shard, fault) < 0) return BT_EARG;
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    j->range.jobs = c->jobs ? (uint32_t)c->jobs : cores > 0 ? (uint32_t)cores : 1;
+    j->range.share = c->slo_share;
+    j->range.points_path = c->points;
+    j->range.progress = c->quiet || c->json || !isatty(2) ? NULL : tell_progress;
+    return set_rates(&j->range.rates, j, groups[0], groups[1], fault);
+}
+
+static int sweep(job *j, bt_fault *fault)
+{
+    tool_simulate_found found;
+    tool_simulate_range *r = &j->range;
+    int rc = 0;
+    r->bench = j->bench;
+    r->setup = &j->setup;
+    r->plan = &j->plan;
+    r->slo = &j->slo;
+    r->key = tool_simulate_key(r);
+    bt_err e = tool_simulate_range_run(&found, r, fault);
+    if (r->progress) fputc('\n', stderr);
+    if (e == BT_OK && j->c->plot) e = tool_simulate_found_plot(j->c->plot, &found, r, fault);
+    if (e < 0) rc = tool_fail("simulate", fault);
+    else if (j->c->json) rc = tool_print_json("simulate", tool_simulate_found_json(&found, r));
+    else tool_simulate_found_print(stdout, &found, r);
+    if (rc == 0 && !found.len) rc = 1;
+    tool_simulate_found_done(&found);
+    return rc;
+}
+
+static int work(job *j, bt_fault *fault)
+{
+    uint64_t bad = 0;
+    bt_err e = tool_simulate_bench_new(&j->bench, &j->setup, fault);
+    if (e == BT_OK) e = tool_simulate_load_read(&j->plan, &bad, &j->load, fault);
+    if (e == BT_OK && bad && !j->c->quiet)
+        fprintf(stderr, "%llu bad rows passed over\n", (unsigned long long)bad);
+    if (e == BT_OK && j->is_sweep) return sweep(j, fault);
+    if (e == BT_OK) e = tool_replay_result_begin(&j->result, j->plan.len, fault);
+    const int64_t before = bt_clock_us();
+    if (e == BT_OK) e = tool_simulate_play(&j->facts, &j->result, j->bench, &j->plan, NULL, NULL, fault);
+    if (e == BT_OK) e = tool_replay_figures_of(&j->figures, &j->result, j->c->slo ? &j->slo : NULL, fault);
+    if (e < 0) return tool_fail("simulate", fault);
+    return tell(j, (double)(bt_clock_us() - before) / 1e6, fault);
+}
+
+static bt_err check(job *j, const config *c, bt_fault *fault)
+{
+    int64_t jitter_ms = 0;
+    if (!j->load.trace == !c->synthetic) return bt_fail(fault, BT_EARG, "give either a trace or --synthetic");
+    if (c->rate > 0 && c->concurrency) return bt_fail(fault, BT_EARG, "give either --rate or --concurrency");
+    if (c->scale_lengths && c->fit) return bt_fail(fault, BT_EARG, "give either --scale-lengths or --fit");
+    if (c->synthetic && tool_replay_synthetic_read(&j->synthetic, c->synthetic, fault) < 0) return BT_EARG;
+    if (c->slo && tool_replay_slo_read(&j->slo, c->slo, fault) < 0) return BT_EARG;
+    const bool is_auto = strcmp(c->jitter, "auto") == 0;
+    if (!is_auto && bt_num_duration(&jitter_ms, c->jitter, fault) < 0) return BT_EARG;
+    j->load.synthetic = &j->synthetic;
+    j->load.format = c->format;
+    j->load.skips_bad = c->skip_bad;
+    j->load.limit = (size_t)c->limit;
+    j->load.how = (tool_replay_plan_options){.seed = (uint64_t)c->seed,
+                                             .usual_output = (uint32_t)c->usual_output,
+                                             .block_tokens = (uint32_t)c->block_tokens,
+                                             .context_tokens = (uint32_t)c->ctx_size,
+                                             .scales = c->scale_lengths,
+                                             .fits = c->fit,
+                                             .speed = c->speed,
+                                             .rate = c->rate,
+                                             .is_closed = c->concurrency > 0,
+                                             .jitter_us = !j->load.trace ? 0
+                                                          : is_auto      ? -1
+                                                                         : jitter_ms * 1000};
+    const bt_err e = set_up(&j->setup, &j->dims, c, fault);
+    return e == BT_OK ? check_sweep(j, c, fault) : e;
+}
+
+int tool_simulate_run(int argc, char **argv)
+{
+    config c;
+    bt_opt_args args;
+    bt_fault fault = {""};
+    int rc = bt_opt_start(&args, &tool_simulate_program, argc, argv, &c);
+    if (rc >= 0) return rc;
+    job *j = calloc(1, sizeof *j);
+    if (!j) {
+        (void)bt_fail(&fault, BT_ENOMEM, "a simulation");
+        rc = tool_fail("simulate", &fault);
+    } else {
+        j->c = &c;
+        j->load.trace = args.count ? args.args[0] : NULL;
+        if (check(j, &c, &fault) < 0) {
+            bt_opt_usage_error("baton simulate", &fault);
+            rc = 2;
+        } else {
+            rc = work(j, &fault);
+        }
+        tool_simulate_bench_free(j->bench);
+        tool_replay_plan_done(&j->plan);
+        tool_replay_result_done(&j->result);
+    }
+    free(j);
+    bt_opt_done(&args);
+    return rc;
+}

@@ -1,0 +1,260 @@
+/* A layer as operators of device/price.h, each under its stage. */
+#include "tools/plan/programs.h"
+#include "device/on_chip.h"
+#include "npu/compile/offload.h"
+#include "npu/compile/sessions.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SESSIONS_PART = TOOL_PLAN_STAGES, MAX_OPS = 64 };
+
+static const tool_plan_form floats[] = {
+    {"f16", 16, {16, 16, 16, 16, 16}, 2000, false},
+    {"int8", 8, {16, 16, 16, 16, 16}, 1062, false},
+    {"fp4", 4, {16, 16, 16, 16, 16}, 625, false},
+};
+const tool_plan_form *tool_plan_float_form(size_t i)
+{
+    return i < sizeof floats / sizeof *floats ? &floats[i] : NULL;
+}
+
+tool_plan_form tool_plan_form_of(const bt_recipe *r)
+{
+    tool_plan_form f = {.weight_bits = r->weight_bits, .r2 = r->r2};
+    for (int k = 0; k < BT_SITE_KINDS; k++) f.input_bits[k] = r->input_bits[k];
+    bt_recipe_text(f.name, r);
+    return f;
+}
+
+uint32_t tool_plan_form_input_bits(const tool_plan_form *f)
+{
+    uint32_t least = f->input_bits[0];
+    for (int k = 1; k < BT_SITE_KINDS; k++)
+        if (f->input_bits[k] < least) least = f->input_bits[k];
+    return least;
+}
+
+/* int8 rows have a scale of 2 bytes a head (kernels/kv_view.h). */
+const tool_plan_kv tool_plan_kvs[] = {{"f16", 2, 0}, {"int8", 1, 2}, {NULL, 0, 0}};
+
+uint64_t tool_plan_kv_bytes(const tool_plan_kv *k, const bt_dims *s)
+{
+    return (uint64_t)2 * s->layers * s->kv_heads * ((uint64_t)s->head_dim * k->elem_bytes + k->head_bytes);
+}
+
+bool tool_plan_stage_is_npu(uint32_t stage) { return stage == 1 || stage == 4 || stage == 6 || stage == 8; }
+
+/* ---- operators ---- */
+typedef struct maker {
+    const bt_profile *p;
+    const bt_dims *s;
+    const tool_plan_form *f;
+    uint64_t rows, spill_bytes;
+    bt_price_op op[MAX_OPS];
+    size_t n;
+} maker;
+
+static uint64_t pieces(uint64_t n, uint64_t of) { return of ? (n + of - 1) / of : n; }
+static uint64_t or_one(uint64_t n) { return n ? n : 1; }
+
+/* As npu/compile/plan.h counts a linear. */
+static uint64_t spill_of(const bt_profile *p, const bt_time_matrix *m)
+{
+    const uint64_t band_rows = or_one(p->tile_rows), unit_rows = or_one(p->tile_input_rows);
+    const uint64_t inputs = pieces(m->inputs, or_one(p->tile_cols)) * or_one(p->tile_cols);
+    const bt_on_chip_op op = {
+        .bands = pieces(m->outputs, band_rows),
+        .band_bytes = (band_rows * inputs * m->weight_bits + 7) / 8,
+        .units = pieces(m->rows, unit_rows),
+        .unit_bytes = unit_rows * m->inputs * m->input_bits / 8,
+        .output_bytes = unit_rows * band_rows * 2,
+    };
+    const bt_on_chip_plan plan = bt_on_chip_best(&op, p->on_chip_bytes);
+    return bt_on_chip_spilled(&plan);
+}
+
+static void add(maker *m, const bt_price_op *op)
+{
+    if (m->n < MAX_OPS) m->op[m->n++] = *op;
+}
+
+static bt_price_op matrix(maker *m, uint64_t rows, uint64_t in, uint64_t out, bt_site_kind site,
+                          uint32_t count)
+{
+    bt_price_op op = {.count = count};
+    op.matrix = (bt_time_matrix){.rows = rows, .inputs = in, .outputs = out, .weight_bits = m->f->weight_bits,
+                                 .input_bits = m->f->input_bits[site]};
+    op.matrix.spill_bytes = spill_of(m->p, &op.matrix);
+    m->spill_bytes = bt_time_plus(m->spill_bytes, bt_time_times(op.matrix.spill_bytes, count));
+    return op;
+}
+
+static void add_matrix(maker *m, uint8_t stage, uint64_t in, uint64_t out, bt_site_kind site,
+                       bool is_row_split)
+{
+    bt_price_op op = matrix(m, m->rows, in, out, site, m->s->layers);
+    op.part = stage;
+    op.is_row_split = is_row_split;
+    add(m, &op);
+}
+
+/* Reads and writes so many bytes of a row. */
+static void add_rows(maker *m, uint8_t stage, uint64_t row_bytes)
+{
+    const bt_price_op op = {.bytes = m->rows * row_bytes, .count = m->s->layers, .part = stage,
+                            .is_companion = true};
+    add(m, &op);
+}
+
+static void add_quantise(maker *m, uint8_t stage, uint64_t width, bt_site_kind site)
+{
+    add_rows(m, stage, 4 * width + width * m->f->input_bits[site] / 8);
+}
+
+static void add_layer(maker *m)
+{
+    const bt_dims *s = m->s;
+    const uint64_t d = s->hidden, q = (uint64_t)s->heads * s->head_dim,
+                   k = (uint64_t)s->kv_heads * s->head_dim, f = s->ffn;
+    for (uint8_t stage = 0; stage < TOOL_PLAN_STAGES && m->p->time.sync_ns; stage++)
+        if (stage != TOOL_PLAN_ATTENTION)
+            add(m, &(bt_price_op){.fixed_ns = m->p->time.sync_ns, .count = s->layers, .part = stage});
+    for (uint8_t stage = 0; stage <= 5; stage += 5) { /* a residual's sum, a norm */
+        add_rows(m, stage, 8 * d);
+        add_rows(m, stage, 8 * d);
+        add_quantise(m, stage, d, stage ? BT_SITE_UP : BT_SITE_QKV);
+    }
+    add_matrix(m, 1, d, q, BT_SITE_QKV, false);
+    add_matrix(m, 1, d, k, BT_SITE_QKV, false);
+    add_matrix(m, 1, d, k, BT_SITE_QKV, false);
+    add_rows(m, 2, 8 * q);
+    add_rows(m, 2, 8 * k);
+    add_rows(m, 2, 8 * k);
+    if (m->f->r2) add_rows(m, TOOL_PLAN_ATTENTION, 8 * q);
+    add_quantise(m, TOOL_PLAN_ATTENTION, q, BT_SITE_O);
+    add_matrix(m, 4, q, d, BT_SITE_O, true);
+    if (s->ffn_matrices == 3) add_matrix(m, 6, d, f, BT_SITE_UP, false);
+    add_matrix(m, 6, d, f, BT_SITE_UP, false);
+    add_rows(m, 7, 8 * f);
+    add_quantise(m, 7, f, BT_SITE_DOWN);
+    add_matrix(m, 8, f, d, BT_SITE_DOWN, true);
+}
+
+/* ---- limits ---- */
+
+bt_err tool_plan_form_check(const bt_profile *p, const bt_dims *s, const bt_recipe *r, bt_fault *fault)
+{
+    const size_t inputs[BT_SITE_KINDS] = {s->hidden, (size_t)s->heads * s->head_dim, s->hidden, s->ffn,
+                                          s->hidden};
+    char why[96];
+    for (int k = 0; k < BT_SITE_KINDS; k++)
+        if (!bt_offload_linear(why, p, r, (bt_site_kind)k, inputs[k]))
+            return bt_fail(fault, BT_EARG, "the linears '%s' would not run on the NPU: %s",
+                           bt_site_kind_name((bt_site_kind)k), why);
+    return BT_OK;
+}
+
+static bt_err split_sessions(tool_plan_programs *ret, const bt_profile *p, const bt_dims *s, uint32_t bits,
+                             bt_fault *fault)
+{
+    bt_dims_matrix m[BT_DIMS_MATRICES];
+    const size_t matrices = bt_dims_matrices(m, s), parts = (size_t)s->layers + 1;
+    bt_sessions_weight *weight = malloc((s->layers * matrices + 1) * sizeof *weight);
+    bt_pkg_session *session = malloc(parts * sizeof *session);
+    size_t n = 0, sessions = 0;
+    bt_err e = weight && session ? BT_OK : bt_fail(fault, BT_ENOMEM, "splitting a model");
+    for (uint32_t l = 0; e == BT_OK && l < s->layers; l++)
+        for (size_t i = 0; i < matrices; i++, n++)
+            weight[n] = (bt_sessions_weight){l, (uint32_t)n,
+                                             bt_sessions_matrix_bytes(p, m[i].outputs, m[i].inputs, bits)};
+    if (e == BT_OK) {
+        weight[n] = (bt_sessions_weight){s->layers, (uint32_t)n,
+                                         bt_sessions_matrix_bytes(p, s->vocab, s->hidden, bits)};
+        n++;
+        for (size_t i = 0; i < n; i++) ret->weight_bytes = bt_time_plus(ret->weight_bytes, weight[i].bytes);
+        e = bt_sessions_split(session, &sessions, p, weight, n, parts, ret->arena_bytes, fault);
+    }
+    ret->sessions = (uint32_t)sessions;
+    free(weight);
+    free(session);
+    return e;
+}
+
+/* Of a chunk: the residual, a norm's output, q, k and v, and two halves of the feed-forward block, in FP32.
+ */
+static uint64_t arena_of(const bt_dims *s, uint64_t rows)
+{
+    const uint64_t width =
+        (uint64_t)2 * s->hidden + (uint64_t)(s->heads + 2 * s->kv_heads) * s->head_dim + (uint64_t)2 * s->ffn;
+    return bt_time_times(rows, 4 * width);
+}
+
+static bt_err add_program(tool_plan_programs *ret, maker *m, const bt_shape *shape, const tool_plan_kv *kv,
+                          uint32_t ctx, bt_fault *fault)
+{
+    const bt_profile *p = m->p;
+    m->rows = shape->seq;
+    m->n = 0;
+    m->spill_bytes = 0;
+    add_layer(m);
+    if (ret->sessions > 1 && p->session_switch_ns)
+        add(m,
+            &(bt_price_op){.fixed_ns = p->session_switch_ns, .count = ret->sessions, .part = SESSIONS_PART});
+    const bt_price_attention a = {.layers = m->s->layers,
+                                  .heads = m->s->heads,
+                                  .kv_heads = m->s->kv_heads,
+                                  .head_dim = m->s->head_dim,
+                                  .kv_elem_bits = 8 * kv->elem_bytes,
+                                  .ctx = ctx,
+                                  .part = TOOL_PLAN_ATTENTION,
+                                  .is_companion = true};
+    ret->spill_bytes = m->spill_bytes;
+    return bt_price_add(&ret->price, shape->seq, m->op, m->n, &a, fault);
+}
+
+bt_err tool_plan_programs_make(tool_plan_programs *ret, const bt_profile *profile,
+                               const bt_profile *companion, const bt_dims *s, const tool_plan_form *form,
+                               const tool_plan_kv *kv, const bt_shapes *shapes, size_t ctx_tokens,
+                               bool is_one_bucket, bt_fault *fault)
+{
+    maker m = {.p = profile, .s = s, .f = form};
+    uint32_t last = 0;
+    *ret = (tool_plan_programs){.layers = s->layers};
+    bt_err e = bt_price_begin(&ret->price, profile, fault);
+    if (e == BT_OK && companion) ret->price.companion = *companion;
+    ret->arena_bytes = arena_of(s, shapes->shape[shapes->shapes - 1].seq);
+    if (e == BT_OK) e = split_sessions(ret, profile, s, form->weight_bits, fault);
+    for (size_t i = 0; e == BT_OK && i < shapes->shapes; i++) {
+        const bt_shape *shape = &shapes->shape[i];
+        const uint32_t bucket =
+            is_one_bucket ? (uint32_t)ctx_tokens : (uint32_t)bt_shapes_bucket(shape, ctx_tokens, 0);
+        if (shape->seq == last) continue; /* in a longer context */
+        e = add_program(ret, &m, shape, kv, profile->static_ctx ? bucket : 0, fault);
+        last = shape->seq;
+    }
+    if (e == BT_OK) {
+        const bt_price_op head = matrix(&m, 1, s->hidden, s->vocab, BT_SITE_HEAD, 1);
+        bt_price_last(&ret->price, &head);
+    }
+    return e;
+}
+
+uint32_t tool_plan_program_for(const tool_plan_programs *p, uint64_t rows)
+{
+    uint32_t i = 0;
+    while (i + 1 < p->price.programs && p->price.program[i].rows < rows) i++;
+    return i;
+}
+
+uint64_t tool_plan_stage_ns(const tool_plan_programs *p, uint32_t i, uint64_t first, uint32_t stage)
+{
+    const bt_price_program *g = &p->price.program[i];
+    uint64_t ns = g->part_ns[stage];
+    if (stage == TOOL_PLAN_ATTENTION)
+        ns = bt_time_plus(ns, bt_price_chunk_ns(&p->price, i, first) - g->compute.fixed);
+    if (stage == 1) ns = bt_time_plus(ns, g->part_ns[SESSIONS_PART]);
+    ns = (ns + p->layers - 1) / p->layers;
+    return tool_plan_stage_is_npu(stage) ? bt_time_plus(ns, p->price.profile.time.dispatch_ns) : ns;
+}

@@ -1,0 +1,402 @@
+/* The caller of a simulated cluster: who comes when, and what came back. See play.h. */
+#include "tools/simulate/play.h"
+#include "device/energy.h"
+#include "tools/replay/words.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { VOCABULARY = 8192, PAGE_TOKENS = 64, UNKNOWN_MEMORY = 1 << 30, QUARTERS = 4 };
+
+struct tool_simulate_bench {
+    tool_simulate_setup s;
+    sim_cost prefill[TOOL_SIMULATE_GROUPS], decode[TOOL_SIMULATE_GROUPS];
+    uint32_t prefill_pages[TOOL_SIMULATE_GROUPS], decode_pages[TOOL_SIMULATE_GROUPS];
+};
+
+static bt_err make_cost(sim_cost *ret, uint32_t *ret_pages, const tool_simulate_setup *s, const bt_profile *p,
+                        bt_fault *fault)
+{
+    const sim_cost_options o = {.model = s->model,
+                                .profile = p,
+                                .weight_bits = s->weight_bits,
+                                .weight_permille = s->weight_permille,
+                                .kv_elem_bytes = s->kv_elem_bytes,
+                                .shape_policy = s->shape_policy,
+                                .ctx_tokens = s->ctx_tokens};
+    bt_err e = sim_cost_begin(ret, &o, fault);
+    if (e < 0) return e;
+    const uint64_t bytes = s->kv_memory_bytes || p->memory_bytes ? s->kv_memory_bytes : UNKNOWN_MEMORY;
+    const uint32_t pages = sim_cost_pages(ret, bytes, PAGE_TOKENS);
+    const uint64_t tokens = (uint64_t)pages * PAGE_TOKENS;
+    if (tokens < s->ctx_tokens)
+        return bt_fail(fault, BT_ELIMIT,
+                       "'%s' has room for the KV of %" PRIu64
+                       " tokens, and one sequence of -c %u needs %" PRIu64
+                       " bytes: give --kv-memory, or -c %" PRIu64 " at most",
+                       p->name, tokens, s->ctx_tokens, ret->kv_bytes * s->ctx_tokens, tokens);
+    *ret_pages = pages;
+    return BT_OK;
+}
+
+bt_err tool_simulate_bench_new(tool_simulate_bench **ret, const tool_simulate_setup *s, bt_fault *fault)
+{
+    tool_simulate_bench *b = calloc(1, sizeof *b);
+    bt_err e = b ? BT_OK : bt_fail(fault, BT_ENOMEM, "prices of a cluster");
+    if (b) b->s = *s;
+    for (size_t i = 0; e == BT_OK && i < s->prefill.len; i++)
+        e = make_cost(&b->prefill[i], &b->prefill_pages[i], s, &s->prefill.group[i].profile, fault);
+    for (size_t i = 0; e == BT_OK && i < s->decode.len; i++)
+        e = make_cost(&b->decode[i], &b->decode_pages[i], s, &s->decode.group[i].profile, fault);
+    if (e < 0) tool_simulate_bench_free(b);
+    else *ret = b;
+    return e;
+}
+
+void tool_simulate_bench_free(tool_simulate_bench *b) { free(b); }
+
+/* ---- one run ------------------------------------------------------------------------------------- */
+
+typedef enum due_kind { DUE_REQUEST = 0, DUE_SAMPLE, DUE_FAULT, DUE_FAULT_END } due_kind;
+
+typedef struct flight {
+    uint32_t item;
+    int64_t due_us, first_us, last_us, stall_us, stall_at_us;
+    uint32_t events;
+} flight;
+
+typedef struct player {
+    const tool_simulate_bench *b;
+    const tool_replay_plan *plan;
+    tool_replay_result *r;
+    sim_cluster *c;
+    int64_t start_ns;
+    flight *flight;           /* by request number - 1 */
+    size_t sent, ended, next; /* next: of the plan's order */
+    size_t waiting;           /* turns whose time is in the calendar */
+    int32_t *ids;
+    size_t ids_cap;
+    bool is_out_of_memory;
+} player;
+
+static int64_t now_us(const player *p, int64_t now_ns) { return (now_ns - p->start_ns) / 1000; }
+
+static void at(player *p, int64_t us, due_kind kind, uint64_t number)
+{
+    sim_cluster_at(p->c, p->start_ns + us * 1000, (uint64_t)kind << 32 | number);
+}
+
+/* The prompt of an item, made when the gateway takes it and gone right after: hundreds of millions of tokens
+ * never lie anywhere at once. Its numbers are those that `baton replay` draws words by. */
+static const int32_t *prompt_of(player *p, const tool_replay_item *item)
+{
+    const tool_replay_words words = {.len = VOCABULARY};
+    if (item->ids_len) return p->plan->ids + item->ids_at;
+    if (item->prompt_tokens > p->ids_cap) {
+        int32_t *ids = realloc(p->ids, item->prompt_tokens * sizeof *ids);
+        if (!ids) return NULL;
+        p->ids = ids;
+        p->ids_cap = item->prompt_tokens;
+    }
+    tool_replay_words_draw((uint32_t *)p->ids, item->prompt_tokens, p->plan, item, &words, p->b->s.seed);
+    return p->ids;
+}
+
+static void fill(void *ud, uint64_t request, gw_submit *ret)
+{
+    player *p = ud;
+    const tool_replay_item *item = &p->plan->item[p->flight[request - 1].item];
+    ret->ids = prompt_of(p, item);
+    ret->ids_len = ret->ids ? item->prompt_tokens : 0; /* which the gateway refuses */
+    ret->max_tokens = item->output_tokens;
+    ret->sampling = (bt_sampling){.top_p = 1, .seed = request};
+    if (!ret->ids) p->is_out_of_memory = true;
+}
+
+static void send(player *p, uint32_t item)
+{
+    const uint64_t number = sim_cluster_submit(p->c);
+    p->flight[number - 1] =
+        (flight){.item = item, .due_us = now_us(p, sim_cluster_now_ns(p->c)), .first_us = -1, .last_us = -1};
+    p->sent++;
+}
+
+static void tokens(void *ud, uint64_t request, uint32_t count, int64_t now_ns)
+{
+    player *p = ud;
+    flight *f = &p->flight[request - 1];
+    const int64_t now = now_us(p, now_ns), gap = now - f->last_us;
+    (void)count;
+    if (f->first_us < 0) {
+        f->first_us = now;
+    } else {
+        tool_replay_result_gap(p->r, f->last_us, gap);
+        if (gap > f->stall_us) {
+            f->stall_us = gap;
+            f->stall_at_us = f->last_us;
+        }
+    }
+    f->last_us = now;
+    f->events++;
+}
+
+static void follow(player *p, const tool_replay_item *item, int64_t now)
+{
+    if (p->b->s.concurrency) {
+        if (p->next < p->plan->len) send(p, (uint32_t)p->next++);
+        return;
+    }
+    if (item->next == TOOL_REPLAY_NONE) return;
+    p->waiting++;
+    at(p, now + p->plan->item[item->next].delay_us, DUE_REQUEST, item->next);
+}
+
+static void end(void *ud, uint64_t request, const gw_action *how, int64_t now_ns)
+{
+    player *p = ud;
+    const flight *f = &p->flight[request - 1];
+    const tool_replay_item *item = &p->plan->item[f->item];
+    const bool is_done = how->type == GW_DO_DONE;
+    const gw_stats *s = is_done ? &how->u.done.stats : &how->u.fail.stats;
+    tool_replay_record one = {.item = f->item,
+                              .node = 255,
+                              .want_prompt = item->prompt_tokens,
+                              .want_output = item->output_tokens,
+                              .prompt_tokens = s->prompt_tokens,
+                              .cached_tokens = s->cached_tokens,
+                              .completion_tokens = s->completion_tokens,
+                              .events = f->events,
+                              .due_us = f->due_us,
+                              .sent_us = f->due_us,
+                              .first_us = f->first_us,
+                              .last_us = f->last_us,
+                              .end_us = now_us(p, now_ns),
+                              .queue_us = s->has_first ? (int64_t)s->queue_us : -1,
+                              .server_ttft_us = s->ttft_us,
+                              .prefill_us = s->has_first ? (int64_t)s->prefill_us : -1,
+                              .exposed_us = s->has_kv ? (int64_t)s->kv_exposed_us : -1,
+                              .decode_us = s->has_decode ? (int64_t)s->decode_us : -1,
+                              .stall_us = f->stall_us,
+                              .stall_at_us = f->stall_at_us};
+    if (!is_done) one.kind = tool_replay_result_kind(p->r, gw_fail_name(how->u.fail.kind));
+    one.is_short = is_done && s->completion_tokens < item->output_tokens;
+    for (size_t i = 0; i < p->r->nodes; i++)
+        if (strcmp(p->r->node[i], s->prefilled_by) == 0) one.node = (uint8_t)i;
+    tool_replay_result_add(p->r, &one);
+    p->ended++;
+    follow(p, item, one.end_us);
+}
+
+/* ---- what is due --------------------------------------------------------------------------------- */
+
+static void next_arrival(player *p)
+{
+    if (p->b->s.concurrency || p->next == p->plan->order_len) return;
+    const uint32_t item = p->plan->order[p->next++];
+    p->waiting++;
+    at(p, p->plan->item[item].due_us, DUE_REQUEST, (uint64_t)item | UINT64_C(1) << 31);
+}
+
+static void sample(player *p)
+{
+    tool_replay_sample *s = tool_replay_result_sample(p->r);
+    const uint32_t nodes = sim_cluster_nodes(p->c);
+    s->at_us = now_us(p, sim_cluster_now_ns(p->c));
+    s->in_flight = (uint32_t)(p->sent - p->ended);
+    s->waiting = sim_cluster_waiting(p->c);
+    s->running = sim_cluster_active(p->c);
+    for (uint32_t i = 0; i < nodes && i < p->r->nodes; i++) {
+        const sim_cluster_node n = sim_cluster_look(p->c, i);
+        s->slots_used[i] = (uint16_t)n.load.slots_used;
+        s->queued[i] = (uint16_t)n.load.queued;
+        s->pages_ratio[i] = n.load.pages_total ? (float)n.load.pages_used / (float)n.load.pages_total : 0;
+    }
+    if (s->in_flight > p->r->most_streams) p->r->most_streams = s->in_flight;
+    if (p->sent > p->ended || p->waiting) at(p, s->at_us + p->r->sample_every_us, DUE_SAMPLE, 0);
+}
+
+static void act(player *p, const tool_simulate_fault *f, bool is_end)
+{
+    const bt_role role = f->where == TOOL_SIMULATE_DECODE ? BT_ROLE_DECODE : BT_ROLE_PREFILL;
+    switch (f->what) {
+    case TOOL_SIMULATE_KILL: (is_end ? sim_cluster_start : sim_cluster_kill)(p->c, role, f->number); break;
+    case TOOL_SIMULATE_STOP: (is_end ? sim_cluster_continue : sim_cluster_stop)(p->c, role, f->number); break;
+    case TOOL_SIMULATE_SLOW: sim_cluster_slow(p->c, f->number, is_end ? 1 : f->times); break;
+    }
+}
+
+static void due(void *ud, uint64_t number, int64_t now_ns)
+{
+    player *p = ud;
+    const uint32_t low = (uint32_t)number;
+    (void)now_ns;
+    switch ((due_kind)(number >> 32)) {
+    case DUE_REQUEST:
+        p->waiting--;
+        if (low >> 31) next_arrival(p); /* one of the order brings the one behind it */
+        send(p, low & INT32_MAX);
+        break;
+    case DUE_SAMPLE: sample(p); break;
+    case DUE_FAULT: act(p, &p->b->s.faults.fault[low], false); break;
+    case DUE_FAULT_END: act(p, &p->b->s.faults.fault[low], true); break;
+    }
+}
+
+/* Faults behind the last arrival by an hour would only make an idle cluster wait for them. */
+static void begin(player *p)
+{
+    const tool_simulate_faults *f = &p->b->s.faults;
+    for (size_t i = 0; i < f->len; i++) {
+        at(p, f->fault[i].at_us, DUE_FAULT, i);
+        if (f->fault[i].for_us) at(p, f->fault[i].at_us + f->fault[i].for_us, DUE_FAULT_END, i);
+    }
+    next_arrival(p);
+    for (uint32_t i = 0; i < p->b->s.concurrency && p->next < p->plan->len; i++) send(p, (uint32_t)p->next++);
+    at(p, 0, DUE_SAMPLE, 0);
+}
+
+/* ---- what it comes to ---------------------------------------------------------------------------- */
+
+static void add_node(tool_simulate_facts *f, const sim_cluster_node *n, double busy[2], int64_t ns)
+{
+    const bt_profile_time *t = &n->cost->price.profile.time;
+    const bool has_terms = t->idle_mw || t->op_fj || t->byte_fj || t->polling_mw;
+    /* Idle power is drawn all the time; of a thermal design power only working time is known. */
+    const bt_energy e = bt_energy_of(t, has_terms ? (uint64_t)ns : n->done.ns, n->done.ops, n->done.bytes, 0);
+    if (e.kind == BT_ENERGY_NONE) f->has_joules = false;
+    f->is_tdp |= e.kind == BT_ENERGY_TDP;
+    f->joules += (double)e.nj / 1e9;
+    busy[n->role == BT_ROLE_DECODE] += (double)n->done.ns;
+    f->valid_rows += n->valid_rows;
+    f->rows += n->rows;
+    if (n->role == BT_ROLE_DECODE) f->decode_nodes++;
+    else f->prefill_nodes++;
+}
+
+/* What a request waited before its prompt was computed: at the gateway and in a node. */
+static double mean_wait_s(const tool_replay_result *r, size_t from, size_t to)
+{
+    double sum = 0;
+    size_t n = 0;
+    for (size_t i = from; i < to; i++) {
+        const tool_replay_record *o = &r->record[i];
+        if (o->kind != TOOL_REPLAY_OK || o->first_us < 0 || o->prefill_us < 0) continue;
+        sum += (double)(o->first_us - o->due_us - o->prefill_us) / 1e6;
+        n++;
+    }
+    return n ? sum / (double)n : 0;
+}
+
+/* Refused for want of room, or waits that keep growing to the end. */
+static void judge(tool_simulate_facts *f, const tool_replay_result *r, bool is_closed)
+{
+    static const char *const kinds[] = {"overloaded", "timeout", "no_node"};
+    const char *side = f->prefill_busy > f->decode_busy ? "prefill" : "decode";
+    const double busy = 100 * (f->prefill_busy > f->decode_busy ? f->prefill_busy : f->decode_busy);
+    uint64_t refused = 0;
+    for (size_t i = 1; i < r->kinds; i++)
+        for (size_t k = 0; k < 3; k++)
+            if (strcmp(r->kind[i], kinds[k]) == 0) refused += r->kind_count[i];
+    const double early = mean_wait_s(r, r->len / QUARTERS, r->len / 2),
+                 late = mean_wait_s(r, r->len - r->len / QUARTERS, r->len);
+    if (refused * 100 > r->len)
+        (void)snprintf(f->overload, sizeof f->overload,
+                       "%" PRIu64 " of %zu requests found no room; %s nodes work %.0f %% of the time",
+                       refused, r->len, side, busy);
+    else if (!is_closed && late > 1 && late > 2 * early)
+        (void)snprintf(
+            f->overload, sizeof f->overload,
+            "requests wait longer and longer, %.1f s in the second quarter and %.1f s in the last; %s "
+            "nodes work %.0f %% of the time",
+            early, late, side, busy);
+    f->is_overloaded = f->overload[0] != 0;
+}
+
+static void sum_up(tool_simulate_facts *ret, player *p)
+{
+    tool_simulate_facts f = {.has_joules = true};
+    double busy[2] = {0};
+    const int64_t ns = p->r->end_us * 1000;
+    for (uint32_t i = 0; i < sim_cluster_nodes(p->c); i++) {
+        const sim_cluster_node n = sim_cluster_look(p->c, i);
+        add_node(&f, &n, busy, ns);
+    }
+    if (ns > 0 && f.prefill_nodes) f.prefill_busy = busy[0] / (double)ns / f.prefill_nodes;
+    if (ns > 0 && f.decode_nodes) f.decode_busy = busy[1] / (double)ns / f.decode_nodes;
+    f.virtual_s = (double)p->r->end_us / 1e6;
+    f.events = sim_cluster_events(p->c);
+    f.digest = sim_cluster_digest(p->c);
+    judge(&f, p->r, p->b->s.concurrency > 0);
+    *ret = f;
+}
+
+static size_t groups_of(sim_cluster_group *ret, size_t n, const tool_simulate_side *side,
+                        const sim_cost *costs, const uint32_t *pages, const uint32_t *nodes)
+{
+    for (size_t i = 0; i < side->len; i++)
+        ret[n++] = (sim_cluster_group){&costs[i], side->group[i].profile.name,
+                                       nodes ? nodes[i] : side->group[i].least, pages[i]};
+    return n;
+}
+
+static bt_err open_cluster(player *p, const uint32_t *prefill, const uint32_t *decode,
+                           sim_cluster_group *groups, bt_fault *fault)
+{
+    const tool_simulate_bench *b = p->b;
+    const tool_simulate_setup *s = &b->s;
+    sim_cluster_options o = s->cluster;
+    const size_t first = groups_of(groups, 0, &s->prefill, b->prefill, b->prefill_pages, prefill);
+    uint32_t prefills = 0;
+    for (size_t i = 0; i < first; i++) prefills += groups[i].nodes;
+    const size_t all = groups_of(groups, first, &s->decode, b->decode, b->decode_pages, decode);
+    o.seed = s->seed;
+    o.prefill = groups;
+    o.prefills = s->is_colocated ? 0 : first;
+    o.decode = groups + o.prefills;
+    o.decodes = all - o.prefills;
+    o.can_prefill = s->is_colocated || !prefills || o.gw.local_below_tokens > 0;
+    o.mixes = s->is_colocated;
+    o.link = s->link;
+    o.model = s->model;
+    o.kv_elem_bytes = s->kv_elem_bytes;
+    o.ctx_tokens = s->ctx_tokens;
+    o.dc.swap_pages = 0;
+    const uint64_t swap = s->swap_memory_bytes / (b->decode[0].kv_bytes * PAGE_TOKENS);
+    o.dc.swap_pages = swap > UINT32_MAX ? UINT32_MAX : (uint32_t)swap;
+    const sim_cluster_client client = {p, fill, tokens, end, due};
+    return sim_cluster_new(&p->c, &o, &client, fault);
+}
+
+static void name_nodes(player *p)
+{
+    for (uint32_t i = 0; i < sim_cluster_nodes(p->c); i++) {
+        const sim_cluster_node n = sim_cluster_look(p->c, i);
+        const size_t at =
+            tool_replay_result_node(p->r, n.id, n.role == BT_ROLE_PREFILL ? "prefill" : "decode");
+        if (at < TOOL_REPLAY_MAX_NODES) p->r->node_slots[at] = n.load.slots_total;
+    }
+}
+
+bt_err tool_simulate_play(tool_simulate_facts *ret, tool_replay_result *r, const tool_simulate_bench *b,
+                          const tool_replay_plan *plan, const uint32_t *prefill, const uint32_t *decode,
+                          bt_fault *fault)
+{
+    sim_cluster_group groups[2 * TOOL_SIMULATE_GROUPS];
+    player p = {.b = b, .plan = plan, .r = r, .flight = malloc((plan->len ? plan->len : 1) * sizeof(flight))};
+    bt_err e = p.flight ? open_cluster(&p, prefill, decode, groups, fault)
+                        : bt_fail(fault, BT_ENOMEM, "%zu requests", plan->len);
+    if (e == BT_OK) {
+        p.start_ns = sim_cluster_now_ns(p.c);
+        name_nodes(&p);
+        begin(&p);
+        e = sim_cluster_run(p.c, INT64_MAX, fault);
+    }
+    if (e == BT_OK && p.is_out_of_memory) e = bt_fail(fault, BT_ENOMEM, "a prompt");
+    if (e == BT_OK) sum_up(ret, &p);
+    sim_cluster_free(p.c);
+    free(p.flight);
+    free(p.ids);
+    return e;
+}

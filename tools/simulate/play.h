@@ -1,0 +1,47 @@
+#ifndef BT_TOOLS_SIMULATE_PLAY_H
+#define BT_TOOLS_SIMULATE_PLAY_H
+#include "sim/cluster/cluster.h"
+#include "tools/replay/print.h"
+#include "tools/simulate/faults.h"
+#include "tools/simulate/side.h"
+
+/* A plan of requests (tools/replay/plan.h) played on a simulated cluster, recorded as `baton replay` records a real
+ * one. The same setup, plan and seed give the same records. */
+typedef struct tool_simulate_setup {
+    tool_simulate_side prefill, decode;
+    bool is_colocated; /* all nodes of both sides compute prompts and decode, on devices without programs in one step */
+    const bt_dims *model;
+    bt_link link;
+    const char *shape_policy;              /* NULL: by device */
+    uint32_t weight_bits, weight_permille; /* of steps */
+    uint32_t kv_elem_bytes, ctx_tokens;
+    uint64_t kv_memory_bytes, swap_memory_bytes; /* of a node; kv 0: what its device has, 1 GiB where that is unknown */
+    sim_cluster_options cluster;                 /* slots, rows, policies, times; the rest is set here */
+    tool_simulate_faults faults;
+    uint64_t seed;
+    uint32_t concurrency; /* as tools/replay/load.h */
+} tool_simulate_setup;
+
+typedef struct tool_simulate_facts {
+    double virtual_s;
+    uint64_t events, digest;
+    bool has_joules, is_tdp; /* is_tdp: some of it is a thermal design power while a node works */
+    double joules;
+    double prefill_busy, decode_busy; /* of the nodes' time */
+    uint64_t valid_rows, rows;        /* of prefill chunks: tokens, and what was computed with padding */
+    uint32_t prefill_nodes, decode_nodes;
+    bool is_overloaded;
+    char overload[160]; /* how that shows */
+} tool_simulate_facts;
+
+/* The costs and pages of a setup: made once for many runs. */
+typedef struct tool_simulate_bench tool_simulate_bench;
+/* BT_EARG, BT_ELIMIT: a device cannot hold the model or a sequence of its context, and what would do. */
+bt_err tool_simulate_bench_new(tool_simulate_bench **ret, const tool_simulate_setup *s, bt_fault *fault);
+void tool_simulate_bench_free(tool_simulate_bench *b);
+
+/* With so many nodes of each group (NULL: `least` of each). *r was begun for the plan's requests. */
+bt_err tool_simulate_play(tool_simulate_facts *ret, tool_replay_result *r, const tool_simulate_bench *b,
+                          const tool_replay_plan *plan, const uint32_t *prefill, const uint32_t *decode,
+                          bt_fault *fault);
+#endif
