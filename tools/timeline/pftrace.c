@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Field numbers of perfetto_trace.proto. */
+/* Field numbers of Perfetto's messages. */
 enum {
     TRACE_PACKET = 1,
     PACKET_TIMESTAMP = 8,
