@@ -112,18 +112,32 @@ typedef struct array {
     size_t bytes;
 } array;
 
+/* Of a prompt; none where it has hashes alone. */
+static array ids_of(const int32_t **at, uint32_t len)
+{
+    return (array){(const void **)at, *at ? len * sizeof **at : 0};
+}
+
+static array hashes_of(bt_prompt_hashes *h, uint32_t tokens)
+{
+    return (array){(const void **)&h->of,
+                   h->of ? bt_prompt_hashes_len(tokens, h->block_tokens) * sizeof *h->of : 0};
+}
+
 /* The arrays that a message borrows, as places of *m. */
 static size_t arrays_of(array ret[4], bt_msg *m)
 {
     size_t n = 0;
     switch ((int)m->type) {
     case BT_MSG_RESERVE:
-        ret[n++] = (array){(const void **)&m->u.reserve.ids, m->u.reserve.ids_len * sizeof(int32_t)};
+        ret[n++] = ids_of(&m->u.reserve.ids, m->u.reserve.ids_len);
+        ret[n++] = hashes_of(&m->u.reserve.hashes, m->u.reserve.ids_len);
         ret[n++] =
             (array){(const void **)&m->u.reserve.generated, m->u.reserve.generated_len * sizeof(int32_t)};
         break;
     case BT_MSG_PREFILL:
-        ret[n++] = (array){(const void **)&m->u.prefill.ids, m->u.prefill.ids_len * sizeof(int32_t)};
+        ret[n++] = ids_of(&m->u.prefill.ids, m->u.prefill.ids_len);
+        ret[n++] = hashes_of(&m->u.prefill.hashes, m->u.prefill.ids_len);
         break;
     case BT_MSG_TOKENS:
         ret[n++] = (array){(const void **)&m->u.tokens.ids, m->u.tokens.ids_len * sizeof(int32_t)};
@@ -153,7 +167,8 @@ bt_msg *sim_mail_copy(sim_mail *p, const bt_msg *m)
     memcpy(copy, m, head);
     (void)arrays_of(a, copy);
     for (size_t i = 0; i < n; i++) {
-        if (a[i].bytes) memcpy(to, *a[i].at, a[i].bytes);
+        if (!a[i].bytes) continue;
+        memcpy(to, *a[i].at, a[i].bytes);
         *a[i].at = to;
         to += rounded(a[i].bytes);
     }
@@ -166,5 +181,8 @@ uint64_t sim_mail_bytes(const bt_msg *m)
     uint64_t bytes = offsetof(bt_msg, u) + used(m);
     const size_t n = arrays_of(a, (bt_msg *)(uintptr_t)m);
     for (size_t i = 0; i < n; i++) bytes += a[i].bytes;
+    /* A prompt travels as its ids, whatever it is known by here. */
+    if (m->type == BT_MSG_RESERVE && !m->u.reserve.ids) bytes += m->u.reserve.ids_len * sizeof(int32_t);
+    if (m->type == BT_MSG_PREFILL && !m->u.prefill.ids) bytes += m->u.prefill.ids_len * sizeof(int32_t);
     return bytes;
 }

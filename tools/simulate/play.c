@@ -1,14 +1,14 @@
 /* The caller of a simulated cluster: who comes when, and what came back. See play.h. */
 #include "tools/simulate/play.h"
+#include "base/rng.h"
 #include "device/energy.h"
-#include "tools/replay/words.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { VOCABULARY = 8192, PAGE_TOKENS = 64, UNKNOWN_MEMORY = 1 << 30, QUARTERS = 4 };
+enum { BLOCK_TOKENS = 64, PAGE_TOKENS = 64, UNKNOWN_MEMORY = 1 << 30, QUARTERS = 4 };
 
 struct tool_simulate_bench {
     tool_simulate_setup s;
@@ -76,8 +76,8 @@ typedef struct player {
     flight *flight;           /* by request number - 1 */
     size_t sent, ended, next; /* next: of the plan's order */
     size_t waiting;           /* turns whose time is in the calendar */
-    int32_t *ids;
-    size_t ids_cap;
+    uint64_t *hashes;         /* of the prompt in hand */
+    size_t hashes_cap;
     bool is_out_of_memory;
 } player;
 
@@ -88,31 +88,60 @@ static void at(player *p, int64_t us, due_kind kind, uint64_t number)
     sim_cluster_at(p->c, p->start_ns + us * 1000, (uint64_t)kind << 32 | number);
 }
 
-/* The prompt of an item, made when the gateway takes it and gone right after: hundreds of millions of tokens
- * never lie anywhere at once. Its numbers are those that `baton replay` draws words by. */
-static const int32_t *prompt_of(player *p, const tool_replay_item *item)
+/* Which made-up text token `at` of a prompt is of, where in it, and where the next text begins: a block of
+ * the trace's hashes, what all share, or the prompt's own. As tool_replay_words_draw has it. */
+static uint64_t text_at(const tool_replay_plan *plan, const tool_replay_item *item, uint32_t at,
+                        uint64_t *ret_place, uint32_t *ret_next)
 {
-    const tool_replay_words words = {.len = VOCABULARY};
-    if (item->ids_len) return p->plan->ids + item->ids_at;
-    if (item->prompt_tokens > p->ids_cap) {
-        int32_t *ids = realloc(p->ids, item->prompt_tokens * sizeof *ids);
-        if (!ids) return NULL;
-        p->ids = ids;
-        p->ids_cap = item->prompt_tokens;
+    const uint64_t block = plan->block_tokens, hashed = block * item->hash_len;
+    *ret_place = at;
+    *ret_next = UINT32_MAX;
+    if (at < hashed) {
+        *ret_place = at % block;
+        *ret_next = (uint32_t)((at / block + 1) * block);
+        return bt_rng_u64(plan->hash[item->hash_at + at / block], 2);
     }
-    tool_replay_words_draw((uint32_t *)p->ids, item->prompt_tokens, p->plan, item, &words, p->b->s.seed);
-    return p->ids;
+    if (at >= item->shared_tokens) return item->stream;
+    *ret_next = item->shared_tokens;
+    return 0;
+}
+
+/* The prompt of an item as hashes of its blocks, each of all tokens up to its end: two prompts have one hash
+ * where `baton replay` would send the same tokens. No token exists. */
+static bt_prompt_hashes prompt_of(player *p, const tool_replay_item *item)
+{
+    const size_t len = bt_prompt_hashes_len(item->prompt_tokens, BLOCK_TOKENS);
+    uint64_t hash = p->b->s.seed;
+    if (len > p->hashes_cap) {
+        uint64_t *all = realloc(p->hashes, len * sizeof *all);
+        if (!all) return (bt_prompt_hashes){0};
+        p->hashes = all;
+        p->hashes_cap = len;
+    }
+    if (item->ids_len)
+        bt_prompt_hash(p->hashes, p->plan->ids + item->ids_at, item->prompt_tokens, BLOCK_TOKENS);
+    for (uint32_t at = 0; !item->ids_len && at < item->prompt_tokens;) {
+        uint64_t place;
+        uint32_t next, end = (at / BLOCK_TOKENS + 1) * BLOCK_TOKENS;
+        const uint64_t text = text_at(p->plan, item, at, &place, &next);
+        if (end > item->prompt_tokens) end = item->prompt_tokens;
+        if (next < end) end = next;
+        hash = bt_rng_u64(bt_rng_u64(hash ^ text, place), end - at);
+        p->hashes[at / BLOCK_TOKENS] = hash;
+        at = end;
+    }
+    return (bt_prompt_hashes){p->hashes, BLOCK_TOKENS};
 }
 
 static void fill(void *ud, uint64_t request, gw_submit *ret)
 {
     player *p = ud;
     const tool_replay_item *item = &p->plan->item[p->flight[request - 1].item];
-    ret->ids = prompt_of(p, item);
-    ret->ids_len = ret->ids ? item->prompt_tokens : 0; /* which the gateway refuses */
+    ret->hashes = prompt_of(p, item);
+    ret->ids_len = ret->hashes.of ? item->prompt_tokens : 0; /* which the gateway refuses */
     ret->max_tokens = item->output_tokens;
     ret->sampling = (bt_sampling){.top_p = 1, .seed = request};
-    if (!ret->ids) p->is_out_of_memory = true;
+    if (!ret->hashes.of) p->is_out_of_memory = true;
 }
 
 static void send(player *p, uint32_t item)
@@ -352,6 +381,7 @@ static bt_err open_cluster(player *p, const uint32_t *prefill, const uint32_t *d
     for (size_t i = 0; i < first; i++) prefills += groups[i].nodes;
     const size_t all = groups_of(groups, first, &s->decode, b->decode, b->decode_pages, decode);
     o.seed = s->seed;
+    o.pf.prompts = o.dc.prompts = BT_PROMPT_BY_HASHES;
     o.prefill = groups;
     o.prefills = s->is_colocated ? 0 : first;
     o.decode = groups + o.prefills;
@@ -397,6 +427,6 @@ bt_err tool_simulate_play(tool_simulate_facts *ret, tool_replay_result *r, const
     if (e == BT_OK) sum_up(ret, &p);
     sim_cluster_free(p.c);
     free(p.flight);
-    free(p.ids);
+    free(p.hashes);
     return e;
 }

@@ -158,6 +158,15 @@ static void a_colocated_cluster_has_all_nodes_of_both_sides(void **state)
     done(d);
 }
 
+/* 1,000 tokens that all begin with are fifteen whole pages of 64. */
+static void shared_beginnings_are_found(void **state)
+{
+    (void)state;
+    played *d = play("1", "1", "in:1500,out:4,rate:2,shared:1000", 20, NULL);
+    assert_int_equal(d->figures.cached_tokens, 19 * 960);
+    done(d);
+}
+
 static void without_prefill_nodes_decode_nodes_compute_the_prompts(void **state)
 {
     (void)state;
@@ -226,6 +235,7 @@ int main(void)
         cmocka_unit_test(a_device_without_a_source_has_no_joules),
         cmocka_unit_test(the_same_again_gives_the_same_report),
         cmocka_unit_test(a_colocated_cluster_has_all_nodes_of_both_sides),
+        cmocka_unit_test(shared_beginnings_are_found),
         cmocka_unit_test(without_prefill_nodes_decode_nodes_compute_the_prompts),
         cmocka_unit_test(so_many_at_a_time_are_never_more),
         cmocka_unit_test(a_load_that_nodes_cannot_carry_is_said_to_be_one),
