@@ -39,12 +39,8 @@ static void on_kv(void *ud, uint32_t layer, size_t begin, size_t count)
 static bt_prefill *engine(const bt_model *m, const bt_pkg *pkg, bt_schedule_policy policy, size_t threads,
                           uint32_t elem_bytes)
 {
-    const bt_prefill_config c = {.engine = "npu",
-                                 .pkg = pkg,
-                                 .schedule = policy,
-                                 .threads = threads,
-                                 .ctx_tokens = CTX,
-                                 .kv_elem_bytes = elem_bytes};
+    const bt_prefill_config c = {.engine = "npu",    .pkg = pkg,        .schedule = policy,
+                                 .threads = threads, .ctx_tokens = CTX, .kv_elem_bytes = elem_bytes};
     bt_prefill *p = NULL;
     bt_fault f = {""};
     if (bt_prefill_new(&p, m, &c, &f) < 0) fail_msg("%s", f.text);
@@ -177,19 +173,15 @@ static void what_keeps_more_than_its_arena_is_refused_with_the_order_that_works(
     engine_kit kit = engine_kit_model("llama");
     bt_pkg *pkg =
         npu_kit_compiled(kit.model, "w8a8:no-rotate,llm-int8", BT_PKG_OPS_LINEAR, "chunk:16+tail", CTX);
-    const bt_prefill_config c = {.engine = "npu",
-                                 .pkg = pkg,
-                                 .schedule = BT_SCHEDULE_FIFO,
-                                 .threads = 2,
-                                 .ctx_tokens = CTX,
-                                 .for_perplexity = true};
+    const bt_prefill_config c = {.engine = "npu", .pkg = pkg,        .schedule = BT_SCHEDULE_FIFO,
+                                 .threads = 2,    .ctx_tokens = CTX, .for_perplexity = true};
     bt_prefill *p = NULL;
     bt_fault f = {""};
     assert_int_equal(bt_prefill_new(&p, kit.model, &c, &f), BT_EARG);
     assert_non_null(strstr(f.text, "llm-int8"));
     assert_non_null(strstr(f.text, policies[BT_SCHEDULE_SERIAL]));
-    const bt_prefill_config host = {
-        .engine = "host", .schedule = BT_SCHEDULE_OOO, .threads = 1, .ctx_tokens = CTX};
+    const bt_prefill_config host = {.engine = "host", .schedule = BT_SCHEDULE_OOO, .threads = 1,
+                                    .ctx_tokens = CTX};
     assert_int_equal(bt_prefill_new(&p, kit.model, &host, &f), BT_EARG);
     assert_non_null(strstr(f.text, "--schedule ooo"));
     bt_pkg_close(pkg);
