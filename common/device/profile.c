@@ -279,8 +279,7 @@ bt_err bt_profile_companion(bt_profile *ret, const bt_profile *of, bt_fault *fau
     bt_profile p;
     bt_fault inner = {""};
     const bt_err e = bt_profile_load(&p, of->time.companion, &inner);
-    if (e < 0)
-        return bt_fail(fault, e, "profile '%s', field 'time', 'companion': %s", of->name, inner.text);
+    if (e < 0) return bt_fail(fault, e, "profile '%s', field 'time', 'companion': %s", of->name, inner.text);
     if (!p.time.is_given)
         return bt_fail(fault, BT_EARG,
                        "profile '%s', field 'time', 'companion': '%s' has no time; 'baton "

@@ -136,6 +136,7 @@ static bt_err prepare(subject *s, const config *c, bt_fault *fault)
     if (e == BT_OK) {
         s->model = model_of(m);
         s->parameters = m->param_count;
+        e = bt_price_check_memory(&s->decode, &s->model, m->name, fault);
     }
     bt_wait_end();
     bt_pool_free(pool);
