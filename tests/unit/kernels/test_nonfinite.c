@@ -114,7 +114,7 @@ static void the_border_has_the_nans_of_ref(void **state)
         int64_t *wide = bytes_new(n * sizeof *wide, 8);
         for (size_t i = 0; i < n; i++)
             a[i] = (int32_t)rnd() >> rnd_below(31), b[i] = (int32_t)rnd_below(1000),
-            wide[i] = (int64_t)a[i] << 20;
+            wide[i] = (int64_t)a[i] * (1 << 20);
         for (int then = BT_EDGE_STORE; then <= BT_EDGE_SILU_MUL; then++) {
             memcpy(want, y, n * sizeof *y), memcpy(got, y, n * sizeof *y);
             ref->scale8(want, n, a, n, scale, bias, 1, n, (bt_edge_then)then);
