@@ -283,6 +283,7 @@ static pf_event event_of(const pf_worker_event *w)
         memcpy(ev.u.computed.top_ids, w->top_ids, sizeof w->top_ids);
         memcpy(ev.u.computed.top_logits, w->top_logits, sizeof w->top_logits);
         ev.u.computed.prefill_us = w->prefill_us;
+        ev.u.computed.chunks = w->chunks;
         ev.u.computed.work = w->work;
         ev.u.computed.has_logprob = w->has_logprob;
         ev.u.computed.logprob = w->logprob;

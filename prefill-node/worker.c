@@ -5,6 +5,7 @@
 #include "kv/kv_header.h"
 #include "kv/kv_pack.h"
 #include "node/node_setup.h"
+#include "prefill-node/chunks.h"
 #include "sample/sample.h"
 
 #include <assert.h>
@@ -26,9 +27,11 @@ struct pf_worker {
     pthread_t thread;
     bool has_thread;
     uint32_t slot, ids_len; /* in work: the compute thread's */
-    atomic_uint at_slot;    /* in work or worked on last; slots: none yet */
-    atomic_uint *rows;      /* [slots][layers] tokens whose rows are final, as far as blocks may go */
-    uint32_t *told;         /* [slots][layers] of these, told by KV_READY: the I/O thread's */
+    int64_t begin_us;       /* of it */
+    pf_chunks chunks;
+    atomic_uint at_slot; /* in work or worked on last; slots: none yet */
+    atomic_uint *rows;   /* [slots][layers] tokens whose rows are final, as far as blocks may go */
+    uint32_t *told;      /* [slots][layers] of these, told by KV_READY: the I/O thread's */
     bool has_end;
     pf_worker_event end; /* popped; KV_READYs of its slot go before it: the I/O thread's */
 };
@@ -53,6 +56,14 @@ static void on_kv(void *ud, uint32_t layer, size_t token_begin, size_t token_cou
     bt_ring_wake(w->events);
 }
 
+static void on_chunk(void *ud, size_t token_begin, size_t token_count, bool is_end)
+{
+    pf_worker *w = ud;
+    const int64_t now_us = bt_clock_us() - w->begin_us;
+    if (is_end) pf_chunks_end(&w->chunks, token_begin, now_us);
+    else pf_chunks_begin(&w->chunks, token_begin, token_count, now_us);
+}
+
 /* The next rows of a slot that were not told. */
 static bool next_rows(pf_worker *w, uint32_t slot, pf_worker_event *ret)
 {
@@ -71,15 +82,18 @@ static bool next_rows(pf_worker *w, uint32_t slot, pf_worker_event *ret)
 
 static bt_err compute(pf_worker *w, const pf_worker_job *job, pf_worker_event *ev, bt_fault *fault)
 {
-    const bt_prefill_hooks hooks = {.on_kv = on_kv, .ud = w, .cancel = &w->cancel[job->slot]};
+    const bt_prefill_hooks hooks = {.on_kv = on_kv, .on_chunk = on_chunk, .ud = w,
+                                    .cancel = &w->cancel[job->slot]};
     const bt_report_work before = bt_prefill_work(w->engine);
     bt_report_work work = {0};
-    const int64_t begin_us = bt_clock_us();
+    w->begin_us = bt_clock_us();
+    w->chunks = (pf_chunks){.told.len = 0};
     const bt_err e =
         bt_prefill_run(w->engine, &job->view, job->ids + job->from_row, job->ids_len - job->from_row,
                        job->from_row, &hooks, w->logits, BT_PREFILL_LAST, fault);
     if (e < 0) return e;
-    ev->prefill_us = (uint64_t)(bt_clock_us() - begin_us);
+    ev->prefill_us = (uint64_t)(bt_clock_us() - w->begin_us);
+    ev->chunks = w->chunks.told;
     const bt_report_work after = bt_prefill_work(w->engine);
     bt_report_work_add(&work, &before, &after);
     ev->work = bt_node_setup_work(&work);

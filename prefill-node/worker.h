@@ -47,6 +47,7 @@ typedef struct pf_worker_event {
     int32_t top_ids[BT_MSG_TOP_LOGITS];
     float top_logits[BT_MSG_TOP_LOGITS];
     uint64_t prefill_us;
+    bt_msg_chunks chunks;
     bt_msg_work work;
     bt_digest16 kv_digest; /* DIGEST: of the whole prompt, rows before from_row too */
     bt_err code;

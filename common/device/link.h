@@ -9,7 +9,7 @@ typedef struct bt_link {
     uint32_t latency_ns;
 } bt_link;
 
-/* "10" or "10gbe": Gbit/s, 1 to 10,000, with at most three decimals ("2.5"); "10,50us": with a message's latency in
+/* "10" or "10gbe": Gbit/s, 0.001 to 10,000, with at most three decimals ("2.5"); "10,50us": with a message's latency in
  * microseconds, at most 1,000,000. BT_EARG says which forms there are. */
 bt_err bt_link_parse(bt_link *ret, const char *text, bt_fault *fault);
 /* ns of one message; at most INT64_MAX. */

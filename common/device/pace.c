@@ -9,14 +9,15 @@ static const uint64_t MOST_K = 1000000;
 bt_err bt_pace_parse(bt_pace *ret, const char *text, bt_fault *fault)
 {
     static const char word[] = "device:";
-    const char *c = text + sizeof word - 1;
+    const bool is_device = !strncmp(text, word, sizeof word - 1);
+    const char *c = is_device ? text + sizeof word - 1 : text;
     uint64_t v = 0;
     int decimals = -1;
     if (!strcmp(text, "off")) {
         *ret = (bt_pace){0};
         return BT_OK;
     }
-    bool is_good = !strncmp(text, word, sizeof word - 1) && *c >= '0' && *c <= '9';
+    bool is_good = is_device && *c >= '0' && *c <= '9';
     for (; is_good && *c; c++) {
         if (*c == '.' && decimals < 0) {
             decimals = 0;

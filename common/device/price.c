@@ -1,6 +1,8 @@
 /* Programs are summed once into lines over pairs and positions, because attention is linear in both. */
 #include "device/price.h"
 
+#include <inttypes.h>
+
 __extension__ typedef unsigned __int128 wide;
 enum { FRACTION = 32 };
 
@@ -250,6 +252,16 @@ bt_price_model bt_price_model_of(const bt_dims *s, const bt_price_recipe *r)
         .weight_bits = r->weight_bits,
         .input_bits = r->input_bits,
     };
+}
+
+bt_err bt_price_check_memory(const bt_profile *p, const bt_price_model *m, const char *name, bt_fault *fault)
+{
+    const uint64_t has = times(p->memory_bytes, p->time.devices ? p->time.devices : 1);
+    if (!has || m->weight_bytes <= has) return BT_OK;
+    return bt_fail(fault, BT_ELIMIT,
+                   "'%s' has %" PRIu64 " bytes of memory, and the weights of '%.40s' are %" PRIu64
+                   "; a smaller form of weights or a larger device would do",
+                   p->name, has, name ? name : "the model", m->weight_bytes);
 }
 
 bt_price_sum bt_price_step_of(const bt_profile *p, const bt_price_model *m, const bt_price_step *s)

@@ -97,6 +97,8 @@ typedef struct bt_price_model {
     uint32_t operators, layers, hidden, heads, head_dim, weight_bits, input_bits;
 } bt_price_model;
 bt_price_model bt_price_model_of(const bt_dims *s, const bt_price_recipe *r);
+/* BT_ELIMIT: the weights alone are more than the device's memory, or that of its group. name: the model's, or NULL. */
+bt_err bt_price_check_memory(const bt_profile *p, const bt_price_model *m, const char *name, bt_fault *fault);
 typedef struct bt_price_step {
     uint64_t rows, logits, pairs, positions; /* of all sequences together */
 } bt_price_step;

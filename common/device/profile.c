@@ -274,5 +274,20 @@ bt_err bt_profile_load(bt_profile *ret, const char *name_or_path, bt_fault *faul
                    near ? "; did you mean '" : ";", near ? near : "", near ? "'?" : "");
 }
 
+bt_err bt_profile_companion(bt_profile *ret, const bt_profile *of, bt_fault *fault)
+{
+    bt_profile p;
+    bt_fault inner = {""};
+    const bt_err e = bt_profile_load(&p, of->time.companion, &inner);
+    if (e < 0) return bt_fail(fault, e, "profile '%s', field 'time', 'companion': %s", of->name, inner.text);
+    if (!p.time.is_given)
+        return bt_fail(fault, BT_EARG,
+                       "profile '%s', field 'time', 'companion': '%s' has no time; 'baton "
+                       "profiles' lists those that have, for example adreno-750",
+                       of->name, p.name);
+    *ret = p;
+    return BT_OK;
+}
+
 const char *bt_profile_name(size_t i) { return i < COUNT ? table[i].name : NULL; }
 const char *bt_profile_json(size_t i) { return i < COUNT ? table[i].json : NULL; }

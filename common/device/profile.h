@@ -52,6 +52,9 @@ typedef struct bt_profile {
  * name, with the nearest there is; BT_EFORMAT: the field, its value, its limits and what was likely meant, or two
  * fields that contradict each other (device/profile_check.h); BT_ELIMIT past BT_PROFILE_MAX_BYTES; BT_EIO. */
 bt_err bt_profile_load(bt_profile *ret, const char *name_or_path, bt_fault *fault);
+/* The one that `of` names in time.companion, which is not "". BT_EARG: there is none of that name, or it has no time;
+ * else as bt_profile_load. Each error names `of` and the field. */
+bt_err bt_profile_companion(bt_profile *ret, const bt_profile *of, bt_fault *fault);
 bt_err bt_profile_parse(bt_profile *ret, const char *json, size_t len, bt_fault *fault);
 /* The i-th built-in name in order; NULL: no more. */
 const char *bt_profile_name(size_t i);

@@ -108,8 +108,9 @@ static bt_err bad_name(const char *name, bt_fault *fault)
     const char *known[FIELDS + 1] = {"sources"}, *near;
     for (size_t i = 0; i < FIELDS; i++) known[i + 1] = fields[i].name;
     near = bt_profile_nearest(name, known, FIELDS + 1);
-    return bt_fail(fault, BT_EFORMAT, "a field that no device's time has%s%s%s; docs/profiles.md lists them",
-                   near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    return bt_fail(fault, BT_EFORMAT, "'%s' is no field of it%s%s%s; docs/profiles.md lists them",
+                   bt_profile_shown(name), near ? "; did you mean '" : "", near ? near : "",
+                   near ? "'?" : "");
 }
 
 bt_err bt_profile_time_read(bt_profile_time *ret, const void *json, bt_fault *fault)

@@ -52,9 +52,11 @@ bt_err bt_chunks_run(const bt_chunks *c, const bt_kv_view *kv, const int32_t *id
                                 .out = out == BT_PREFILL_ALL     ? BT_PKG_OUT_ALL
                                        : begin + next.valid == n ? BT_PKG_OUT_LAST
                                                                  : BT_PKG_OUT_NONE};
+        bt_prefill_tell_chunk(hooks, chunk.pos, chunk.valid, false);
         bt_err e = fn(ud, &chunk, fault);
         if (e == BT_OK) e = bt_overflow_fail(&overflow, kv->elem_bytes, fault);
         if (e < 0) return e;
+        bt_prefill_tell_chunk(hooks, chunk.pos, chunk.valid, true);
         begin += next.valid;
     }
     return BT_OK;

@@ -168,12 +168,15 @@ static bool step(bt_overlap *o, bt_schedule_engine engine)
     if (is_stopped(o) || !bt_schedule_take(&o->schedule, engine, &task)) return false;
     slot *s = &o->slot[task.chunk % BT_OVERLAP_WINDOW];
     const program *p = s->program;
+    if (task.stage == 0) bt_prefill_tell_chunk(o->call.hooks, s->seq.pos0, s->seq.valid, false);
     if (task.stage < p->stages) {
         const bt_stage *stage = &p->stage[task.stage];
         pthread_mutex_unlock(&o->lock);
         bt_exec_steps_run(s->steps, o->exec[engine], stage->first + stage->insts);
         pthread_mutex_lock(&o->lock);
         if (stage->stores != UINT32_MAX) s->stored = stage->stores + 1;
+        if (task.stage + 1 == p->stages)
+            bt_prefill_tell_chunk(o->call.hooks, s->seq.pos0, s->seq.valid, true);
     }
     bt_schedule_end(&o->schedule, task);
     prepare(o);

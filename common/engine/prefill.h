@@ -60,9 +60,16 @@ typedef struct bt_prefill_hooks {
      * between operators: be brief. Chunks ascend; within a chunk layers ascend. The reference tells all when all is
      * computed. NULL: not wanted. */
     void (*on_kv)(void *ud, uint32_t layer, size_t token_begin, size_t token_count);
+    /* A chunk begins, or is computed. With a schedule other than serial several are under way, and a thread of the
+     * engine's may call, but never two at a time. Not told where prompts run together. Be brief. NULL: not wanted. */
+    void (*on_chunk)(void *ud, size_t token_begin, size_t token_count, bool is_end);
     void *ud;
     const atomic_bool *cancel; /* looked at between layers; NULL: never */
 } bt_prefill_hooks;
+static inline void bt_prefill_tell_chunk(const bt_prefill_hooks *h, size_t token_begin, size_t token_count, bool is_end)
+{
+    if (h && h->on_chunk) h->on_chunk(h->ud, token_begin, token_count, is_end);
+}
 typedef enum bt_prefill_out { BT_PREFILL_LAST, BT_PREFILL_ALL } bt_prefill_out;
 
 /* Compute positions [pos0, pos0 + n) of one sequence whose positions [0, pos0) are already stored in kv.

@@ -43,12 +43,14 @@ static bt_err reference_run(void *state, const bt_kv_view *kv, const int32_t *id
     reference_state *s = state;
     bt_ref_pages_load(s->kv, kv, 0, pos0);
     bt_overflow overflow = {0};
+    bt_prefill_tell_chunk(hooks, pos0, n, false);
     bt_err e = bt_ref_forward(s->ref, s->kv, ids, n, pos0, logits, out == BT_PREFILL_ALL,
                               hooks ? hooks->cancel : NULL, fault);
     if (e < 0) return e;
     bt_ref_pages_store(kv, s->kv, pos0, n, &overflow);
     if ((e = bt_overflow_fail(&overflow, kv->elem_bytes, fault)) < 0) return e;
     for (uint32_t l = 0; hooks && hooks->on_kv && l < s->layers; l++) hooks->on_kv(hooks->ud, l, pos0, n);
+    bt_prefill_tell_chunk(hooks, pos0, n, true);
     s->rows += n;
     return BT_OK;
 }

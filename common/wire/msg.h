@@ -237,6 +237,14 @@ typedef struct bt_msg_prefill {
     bt_sampling sampling;
     uint32_t lease_ms;
 } bt_msg_prefill;
+enum { BT_MSG_MAX_CHUNKS = 32 };
+typedef struct bt_msg_chunks { /* when parts of a prompt were computed, from the begin of the first; len 0: not told */
+    uint32_t len;
+    struct {
+        uint32_t tokens, begin_us, end_us;
+        uint32_t chunks; /* so many in one: more than 1 only in the last, which stands for all that follow */
+    } at[BT_MSG_MAX_CHUNKS];
+} bt_msg_chunks;
 typedef struct bt_msg_first_token {
     int32_t token;
     uint32_t top_len;
@@ -247,6 +255,7 @@ typedef struct bt_msg_first_token {
     bt_msg_work work;
     bt_msg_device_work device;          /* of the prompt; ns 0: it has no price */
     bt_msg_device_prompt device_prompt; /* with device, where the node knows its parts */
+    bt_msg_chunks chunks;
     bool has_logprob;
     bt_msg_logprob logprob; /* of token 0, where the sampling asks for it */
 } bt_msg_first_token;

@@ -94,6 +94,8 @@ typedef struct bt_msg_scratch {
     Bt__DevicePrompt device_prompt;
     Bt__DevicePart device_part[BT_MSG_MAX_DEVICE_PARTS];
     Bt__DevicePart *device_part_at[BT_MSG_MAX_DEVICE_PARTS];
+    Bt__Chunk chunk[BT_MSG_MAX_CHUNKS];
+    Bt__Chunk *chunk_at[BT_MSG_MAX_CHUNKS];
     Bt__Engine engine;
     Bt__Fallback fallback[BT_MSG_MAX_FALLBACKS];
     Bt__Fallback *fallback_at[BT_MSG_MAX_FALLBACKS];

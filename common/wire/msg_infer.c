@@ -199,6 +199,44 @@ static void check_prefill(bt_msg_checker *c, const bt_msg *m)
                          p->covered_tokens, BT_KV_UNIT_TOKENS, p->ids_len);
 }
 
+static void put_chunks(bt_msg_scratch *s, Bt__FirstToken *b, const bt_msg_chunks *c)
+{
+    b->n_chunks = c->len;
+    b->chunks = s->chunk_at;
+    for (uint32_t i = 0; i < c->len; i++) {
+        s->chunk[i] = (Bt__Chunk)BT__CHUNK__INIT;
+        s->chunk[i].tokens = c->at[i].tokens;
+        s->chunk[i].begin_us = c->at[i].begin_us;
+        s->chunk[i].end_us = c->at[i].end_us;
+        s->chunk[i].chunks = c->at[i].chunks;
+        s->chunk_at[i] = &s->chunk[i];
+    }
+}
+
+static void get_chunks(bt_msg_checker *c, bt_msg_chunks *ret, const Bt__FirstToken *b)
+{
+    if (!bt_msg_body_range(c, "count of chunks", b->n_chunks, 0, BT_MSG_MAX_CHUNKS)) return;
+    ret->len = (uint32_t)b->n_chunks;
+    for (uint32_t i = 0; i < ret->len; i++) {
+        ret->at[i].tokens = b->chunks[i]->tokens;
+        ret->at[i].begin_us = b->chunks[i]->begin_us;
+        ret->at[i].end_us = b->chunks[i]->end_us;
+        ret->at[i].chunks = b->chunks[i]->chunks;
+    }
+}
+
+static void check_chunks(bt_msg_checker *c, const bt_msg_chunks *k)
+{
+    if (!bt_msg_body_range(c, "count of chunks", k->len, 0, BT_MSG_MAX_CHUNKS)) return;
+    for (uint32_t i = 0; i < k->len; i++) {
+        bt_msg_body_range(c, "chunks.tokens", k->at[i].tokens, 1, BT_MSG_MAX_PROMPT_TOKENS);
+        bt_msg_body_range(c, "chunks.begin_us", k->at[i].begin_us, i ? k->at[i - 1].begin_us : 0, UINT32_MAX);
+        bt_msg_body_range(c, "chunks.end_us", k->at[i].end_us, k->at[i].begin_us, UINT32_MAX);
+        bt_msg_body_range(c, "chunks.chunks", k->at[i].chunks, 1,
+                          i + 1 < k->len ? 1 : BT_MSG_MAX_PROMPT_TOKENS);
+    }
+}
+
 static ProtobufCMessage *fill_first_token(bt_msg_scratch *s, const bt_msg *m)
 {
     const bt_msg_first_token *t = &m->u.first_token;
@@ -229,6 +267,7 @@ static ProtobufCMessage *fill_first_token(bt_msg_scratch *s, const bt_msg *m)
         b->device = &s->device_work;
         b->device_prompt = &s->device_prompt;
     }
+    put_chunks(s, b, &t->chunks);
     if (t->has_logprob) {
         bt_msg_sampling_put_logprob(&s->logprob, &t->logprob);
         b->logprob = &s->logprob;
@@ -254,6 +293,7 @@ static void read_first_token(bt_msg_checker *c, bt_msg *m, const ProtobufCMessag
     t->cached_tokens = b->cached_tokens;
     bt_msg_device_get_work(&t->device, b->device);
     bt_msg_device_get_prompt(c, &t->device_prompt, b->device_prompt);
+    get_chunks(c, &t->chunks, b);
     t->has_logprob = b->logprob != NULL;
     if (b->logprob) bt_msg_sampling_get_logprob(c, &t->logprob, b->logprob);
 }
@@ -275,6 +315,7 @@ static void check_first_token(bt_msg_checker *c, const bt_msg *m)
                       t->work.npu_macs - t->work.npu_int16_macs);
     bt_msg_device_check_work(c, &t->device);
     bt_msg_device_check_prompt(c, &t->device_prompt);
+    check_chunks(c, &t->chunks);
     if (t->has_logprob) bt_msg_sampling_check_logprob(c, &t->logprob);
 }
 

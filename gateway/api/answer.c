@@ -114,6 +114,22 @@ static json_t *with(json_t *object, const char *key, json_t *value)
     return NULL;
 }
 
+/* When the prompt's chunks were computed, from the begin of the first. */
+static json_t *chunks(const gw_answer_report *r)
+{
+    if (!r->has_prefill || !r->chunks || !r->chunks->len) return json_null();
+    json_t *a = json_array();
+    for (uint32_t i = 0; a && i < r->chunks->len; i++)
+        if (json_array_append_new(a, json_pack("{s:o,s:o,s:o,s:o}", "tokens", count(r->chunks->at[i].tokens),
+                                               "begin_ms", ms(r->chunks->at[i].begin_us), "end_ms",
+                                               ms(r->chunks->at[i].end_us), "chunks",
+                                               count(r->chunks->at[i].chunks))) < 0) {
+            json_decref(a);
+            return NULL;
+        }
+    return a;
+}
+
 /* What the prefill node computed with, and what this prompt took there. */
 static json_t *add_work(json_t *object, const gw_answer_report *r)
 {
@@ -121,9 +137,10 @@ static json_t *add_work(json_t *object, const gw_answer_report *r)
     const bt_msg_work *w = &r->work;
     const uint64_t macs = w->npu_macs + w->companion_macs;
     json_t *more = json_pack(
-        "{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "engine", words(g ? g->name : NULL),
-        "quant", words(g ? g->quant : NULL), "shape_policy", words(g ? g->shape_policy : NULL), "profile",
-        words(g ? g->profile : NULL), "npu_mac_ratio", share(r, w->npu_macs), "npu_int8_mac_ratio",
+        "{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "engine",
+        words(g ? g->name : NULL), "quant", words(g ? g->quant : NULL), "shape_policy",
+        words(g ? g->shape_policy : NULL), "profile", words(g ? g->profile : NULL), "npu_mac_ratio",
+        share(r, w->npu_macs), "npu_int8_mac_ratio",
         share(r, w->npu_macs - w->npu_int16_macs - w->npu_float_macs), "npu_int16_mac_ratio",
         share(r, w->npu_int16_macs), "npu_float_mac_ratio", share(r, w->npu_float_macs), "padding_ratio",
         r->has_prefill && w->rows ? json_real(1 - (double)computed_tokens(r) / (double)w->rows) : json_null(),
@@ -133,7 +150,7 @@ static json_t *add_work(json_t *object, const gw_answer_report *r)
                                : json_null(),
         "session_switches", r->has_prefill ? count(w->session_switches) : json_null(), "session_switch_ms",
         r->has_prefill ? json_real((double)w->session_switch_ns / 1e6) : json_null(), "tile_padding_macs",
-        r->has_prefill ? count(w->tile_padding_macs) : json_null());
+        r->has_prefill ? count(w->tile_padding_macs) : json_null(), "chunks", chunks(r));
     if (object && more && json_object_update_new(object, more) == 0)
         return with(object, "device", gw_device_tell(&r->device));
     if (!object) json_decref(more);

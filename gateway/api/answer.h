@@ -39,6 +39,7 @@ typedef struct gw_answer_report {
     int64_t ttft_us;         /* from the arrival of the request to token 0, in the gateway */
     bool has_prefill, has_decode, has_kv;
     uint64_t queue_us, prefill_us;
+    const bt_msg_chunks *chunks; /* of the prompt, with has_prefill; NULL: not told */
     uint64_t decode_us;
     uint32_t decode_steps;
     uint64_t kv_bytes, kv_exposed_us;

@@ -109,6 +109,7 @@ typedef struct pf_event {
             int32_t top_ids[BT_MSG_TOP_LOGITS];
             float top_logits[BT_MSG_TOP_LOGITS];
             uint64_t prefill_us;
+            bt_msg_chunks chunks;
             bt_msg_work work;
             bool has_logprob;
             bt_msg_logprob logprob;

@@ -75,6 +75,7 @@ void pf_work_computed(pf_brain *b, const pf_event *ev)
     memcpy(r->first.top_logits, ev->u.computed.top_logits, sizeof r->first.top_logits);
     r->first.queue_us = (uint64_t)(r->started_us - r->accepted_us);
     r->first.prefill_us = ev->u.computed.prefill_us;
+    r->first.chunks = ev->u.computed.chunks;
     r->first.cached_tokens = r->from_row;
     r->first.work = ev->u.computed.work;
     r->first.device = ev->u.computed.device;

@@ -14,6 +14,11 @@ plan -m smollm2-135m --prefill hexagon-v75 --decode h100 --link 0
 plan -m smollm2-135m --prefill hexagon-v75 --decode h100 -c 100
 plan -m smollm2-135m --prefill hexagon-v75 --decode h100 -o plan.txt
 plan -m smollm2-135m --prefill hexagon-v75 --decode h100 --by speed
+board='{"name":"board","title":"X","operators":{},"time":{"stack":"s","f16_ops_per_us":1000,"memory_bytes_per_us":100'
+echo "$board,\"companion\":\"adreno-75\"}}" > board.json
+plan -m smollm2-135m --prefill ./board.json --decode h100
+echo "$board,\"companion\":\"host\"}}" > board.json
+plan -m smollm2-135m --prefill ./board.json --decode h100
 baton plan -q -m smollm2-135m --prefill hexagon-v75 --decode h100 --trace missing
 echo 'TIMESTAMP,ContextTokens,GeneratedTokens' > empty.csv
 baton plan -q -m smollm2-135m --prefill hexagon-v75 --decode h100 --trace empty.csv

@@ -141,6 +141,14 @@ static void make_first_token(bt_msg_first_token *t)
         fill_name(t->device_prompt.parts[i].op, sizeof t->device_prompt.parts[i].op);
         t->device_prompt.parts[i].ns = UINT64_MAX - i;
     }
+    t->chunks.len = BT_MSG_MAX_CHUNKS;
+    for (uint32_t i = 0; i < BT_MSG_MAX_CHUNKS; i++) {
+        const bool is_last = i + 1 == BT_MSG_MAX_CHUNKS;
+        t->chunks.at[i].tokens = is_last ? 1 << 20 : i + 1;
+        t->chunks.at[i].begin_us = 10 * i;
+        t->chunks.at[i].end_us = is_last ? UINT32_MAX : 10 * i + 30;
+        t->chunks.at[i].chunks = is_last ? 1 << 20 : 1;
+    }
     t->cached_tokens = (1 << 20) - 1;
     t->has_logprob = true;
     fill_logprob(&t->logprob, BT_SAMPLE_MAX_TOP);

@@ -189,7 +189,7 @@ static bt_err prepare(subject *s, const config *c, bt_fault *fault)
     bt_err e = load_profile(&s->prefill, c->prefill, "prefill", fault);
     if (e == BT_OK) e = load_profile(&s->decode, c->decode, "decode", fault);
     if (e == BT_OK && s->prefill.time.companion[0]) {
-        e = load_profile(&s->companion, s->prefill.time.companion, "prefill", fault);
+        e = bt_profile_companion(&s->companion, &s->prefill, fault);
         w->companion = &s->companion;
     }
     if (e == BT_OK) e = bt_link_parse(&w->link, c->link, fault);

@@ -5,7 +5,6 @@
 #include "tools/commands/roofline_rows.h"
 #include "tools/tool.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -59,17 +58,6 @@ static const char *const usual[] = {"llama-2-7b",   "llama-2-70b", "llama-3.1-8b
                                     "qwen2.5-3b",   "qwen3-0.6b"};
 enum { USUAL = sizeof usual / sizeof *usual, PAYS_STEP = 16, PAYS_MOST = 131072 };
 
-/* The decode device holds weights and a context; the prefill device its own weights. */
-static bt_err check_memory(const bt_profile *p, const bt_price_model *m, const bt_dims *s, bt_fault *fault)
-{
-    const uint64_t has = p->memory_bytes * (p->time.devices ? p->time.devices : 1);
-    if (!has || m->weight_bytes <= has) return BT_OK;
-    return bt_fail(fault, BT_ELIMIT,
-                   "'%s' has %" PRIu64 " bytes of memory, and the weights of '%.40s' are %" PRIu64
-                   "; a smaller form of weights or a larger device would do",
-                   p->name, has, s->name, m->weight_bytes);
-}
-
 static bt_err pair_of(bt_roofline_pair *ret, const config *c, const bt_dims *s, bt_fault *fault)
 {
     static const uint32_t rows[] = {16, 32, 64, 128, 256};
@@ -98,8 +86,8 @@ static bt_err pair_of(bt_roofline_pair *ret, const config *c, const bt_dims *s, 
     ret->decode_model = bt_price_model_of(s, &decode[c->weights]);
     ret->layers = s->layers;
     ret->kv_bytes = bt_dims_kv_bytes(s, 16);
-    if (e == BT_OK) e = check_memory(&ret->prefill_profile, &ret->prefill_model, s, fault);
-    return e < 0 ? e : check_memory(&ret->decode, &ret->decode_model, s, fault);
+    if (e == BT_OK) e = bt_price_check_memory(&ret->prefill_profile, &ret->prefill_model, s->name, fault);
+    return e < 0 ? e : bt_price_check_memory(&ret->decode, &ret->decode_model, s->name, fault);
 }
 
 static bt_err add_pair(json_t *object, const config *c, const bt_dims *s, bt_fault *fault)

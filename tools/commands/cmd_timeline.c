@@ -102,8 +102,8 @@ static bt_err load(bt_profile *ret, const char *name, const char *option, bt_fau
 /* What the profile names, else the NPU's own device. */
 static bt_err load_companion(subject *s, const config *c, bt_fault *fault)
 {
-    const char *name = c->companion ? c->companion : s->npu.time.companion;
-    if (name[0]) return load(&s->companion, name, "companion", fault);
+    if (c->companion) return load(&s->companion, c->companion, "companion", fault);
+    if (s->npu.time.companion[0]) return bt_profile_companion(&s->companion, &s->npu, fault);
     s->companion = s->npu;
     return BT_OK;
 }
@@ -136,6 +136,7 @@ static bt_err prepare(subject *s, const config *c, bt_fault *fault)
     if (e == BT_OK) {
         s->model = model_of(m);
         s->parameters = m->param_count;
+        e = bt_price_check_memory(&s->decode, &s->model, m->name, fault);
     }
     bt_wait_end();
     bt_pool_free(pool);

@@ -79,6 +79,13 @@ static void find_lengths(tool_plan_load *l)
     }
 }
 
+/* Arrivals that are years apart, and slower still, stay a number. */
+static int64_t slower(int64_t us, double speed)
+{
+    const double at = (double)us / speed;
+    return at < (double)((int64_t)1 << 62) ? (int64_t)at : (int64_t)1 << 62;
+}
+
 bt_err tool_plan_load_end(tool_plan_load *l, uint64_t ctx_tokens, double speed, bt_fault *fault)
 {
     const size_t all = l->n;
@@ -91,8 +98,7 @@ bt_err tool_plan_load_end(tool_plan_load *l, uint64_t ctx_tokens, double speed, 
                        all, (unsigned long long)ctx_tokens, (unsigned long long)most);
     qsort(l->at, l->n, sizeof *l->at, by_arrival);
     const int64_t first = l->at[0].arrival_us;
-    for (size_t i = 0; i < l->n; i++)
-        l->at[i].arrival_us = (int64_t)((double)(l->at[i].arrival_us - first) / speed);
+    for (size_t i = 0; i < l->n; i++) l->at[i].arrival_us = slower(l->at[i].arrival_us - first, speed);
     l->span_s = (double)l->at[l->n - 1].arrival_us / 1e6;
     if (!(l->span_s > 0)) l->has_arrivals = false;
     l->length = calloc(l->n, sizeof *l->length);

@@ -274,6 +274,7 @@ static void record_end(load *l, stream *s, const char *failure)
         const size_t k = tool_replay_result_node(l->r, s->heard.node, "");
         r->node = k < TOOL_REPLAY_MAX_NODES ? (uint8_t)k : 255;
     }
+    tool_replay_result_chunks(l->r, r, s->heard.chunk, s->heard.chunks);
     tool_replay_result_add(l->r, r);
     l->failed += failure != NULL;
     if (item->next != TOOL_REPLAY_NONE)

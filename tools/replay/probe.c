@@ -124,6 +124,17 @@ static bt_err measure_words(tool_replay_dialect *d, const tool_replay_probe *p, 
     return BT_OK;
 }
 
+/* Baton needs no question, and what it captures is then the load alone. */
+static bt_err knows_baton(const tool_replay_probe *p, bt_fault *fault)
+{
+    json_t *health = NULL;
+    bt_err e = get(&health, p, "/health", fault);
+    if (e == BT_OK && !health)
+        e = bt_fail(fault, BT_EIO, "%s has no node for a request: see baton status", p->url);
+    json_decref(health);
+    return e;
+}
+
 bt_err tool_replay_probe_server(tool_replay_dialect *ret, const tool_replay_probe *p, bt_fault *fault)
 {
     static const struct {
@@ -132,6 +143,11 @@ bt_err tool_replay_probe_server(tool_replay_dialect *ret, const tool_replay_prob
     tool_replay_dialect d = {.words_per_token = 1};
     bt_err e = look_around(&d, p, fault);
     if (e < 0) return e;
+    if (d.is_baton && p->words->id && !p->only_text) {
+        d.takes_ids = d.ignores_eos = true;
+        if ((e = knows_baton(p, fault)) == BT_OK) *ret = d;
+        return e;
+    }
     e = bt_fail(fault, BT_EARG,
                 "this vocabulary has no words that are one token each: prompts must go as token ids");
     for (size_t i = 0; e == BT_EARG && i < sizeof ways / sizeof *ways; i++) {

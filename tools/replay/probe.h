@@ -5,7 +5,8 @@
 
 /* Finds out what a server understands by a few small requests, from the most it could down to plain text, and how many
  * tokens its tokenizer makes of words. A request takes one token, so this leaves the server as it was but for a warm
- * cache of a few tokens. */
+ * cache of a few tokens, and records of them in a capture. Of Baton, which says by /v1/status what it is, nothing is
+ * asked where prompts go as ids. */
 typedef struct tool_replay_probe {
     const char *url, *api_key;
     const char *model; /* what to name in requests; NULL: the first of /v1/models */

@@ -125,7 +125,12 @@ static void put_requests(FILE *f, const tool_replay_result *s)
                               o->stall_us,
                               o->stall_us > 0 ? o->stall_at_us - o->sent_us : -1};
         for (size_t k = 0; k < sizeof us / sizeof *us; k++) fprintf(f, ",%" PRId64, us[k]);
-        fprintf(f, ",%u]", o->node);
+        fprintf(f, ",%u,[", o->node);
+        for (uint32_t k = 0; k < o->chunks; k++) {
+            const tool_replay_chunk *c = &s->chunk[o->chunk + k];
+            fprintf(f, "%s%u,%u,%u,%u", k ? "," : "", c->tokens, c->begin_us, c->end_us, c->chunks);
+        }
+        fputs("]]", f);
         due_us = o->due_us;
     }
     fputc(']', f);

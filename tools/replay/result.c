@@ -21,6 +21,7 @@ void tool_replay_result_done(tool_replay_result *r)
 {
     bt_trace_hist_done(&r->itl_us);
     free(r->record);
+    free(r->chunk);
     free(r->sample);
     *r = (tool_replay_result){0};
 }
@@ -79,6 +80,23 @@ void tool_replay_result_add(tool_replay_result *r, const tool_replay_record *one
     r->record[r->len++] = *one;
     r->kind_count[one->kind]++;
     if (one->end_us > r->end_us) r->end_us = one->end_us;
+}
+
+void tool_replay_result_chunks(tool_replay_result *r, tool_replay_record *one, const tool_replay_chunk *chunk,
+                               size_t chunks)
+{
+    if (r->chunks + chunks > TOOL_REPLAY_ALL_CHUNKS) return;
+    if (r->chunks + chunks > r->chunks_cap) {
+        const size_t cap = 2 * r->chunks_cap + chunks;
+        tool_replay_chunk *more = reallocarray(r->chunk, cap, sizeof *more);
+        if (!more) return;
+        r->chunk = more;
+        r->chunks_cap = cap;
+    }
+    if (chunks) memcpy(r->chunk + r->chunks, chunk, chunks * sizeof *chunk);
+    one->chunk = (uint32_t)r->chunks;
+    one->chunks = (uint32_t)chunks;
+    r->chunks += chunks;
 }
 
 tool_replay_sample *tool_replay_result_sample(tool_replay_result *r)

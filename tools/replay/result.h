@@ -25,7 +25,14 @@ typedef struct tool_replay_record {
     int64_t queue_us, server_ttft_us, prefill_us, exposed_us, decode_us; /* durations that Baton's gateway tells */
     int64_t paced_us, pace_late_us; /* with --pace: how long it was to take on devices, and how much longer it took */
     int64_t stall_us, stall_at_us;  /* the longest gap between two pieces, and where it began */
+    uint32_t chunk, chunks;         /* of result's chunks; 0: not told, or no room for more */
 } tool_replay_record;
+
+/* Part of a prompt's computation, as Baton's gateway tells it: from the begin of the first; `chunks` in one. */
+typedef struct tool_replay_chunk {
+    uint32_t tokens, begin_us, end_us, chunks;
+} tool_replay_chunk;
+enum { TOOL_REPLAY_MAX_CHUNKS = 32, TOOL_REPLAY_ALL_CHUNKS = 1 << 20 }; /* of an answer; of a run */
 
 /* Things over time in at most so many columns, whose width doubles as the run goes on. */
 enum { TOOL_REPLAY_COLUMNS = 240, TOOL_REPLAY_HEAT_ROWS = 40 };
@@ -49,6 +56,8 @@ enum { TOOL_REPLAY_MAX_SAMPLES = 4096 };
 typedef struct tool_replay_result {
     tool_replay_record *record;
     size_t len, cap;
+    tool_replay_chunk *chunk;
+    size_t chunks, chunks_cap;
     char kind[TOOL_REPLAY_MAX_KINDS][TOOL_REPLAY_KIND_BYTES]; /* kind[0]: "ok" */
     uint64_t kind_count[TOOL_REPLAY_MAX_KINDS];
     size_t kinds;
@@ -74,6 +83,9 @@ uint8_t tool_replay_result_kind(tool_replay_result *r, const char *name);
 size_t tool_replay_result_node(tool_replay_result *r, const char *id, const char *role);
 void tool_replay_result_gap(tool_replay_result *r, int64_t at_us, int64_t gap_us);
 void tool_replay_result_add(tool_replay_result *r, const tool_replay_record *one); /* counts its kind */
+/* Keeps chunks for a record; without room, or memory, it has none. */
+void tool_replay_result_chunks(tool_replay_result *r, tool_replay_record *one, const tool_replay_chunk *chunk,
+                               size_t chunks);
 /* Where the next sample goes: half of them are dropped where there is no room. */
 tool_replay_sample *tool_replay_result_sample(tool_replay_result *r);
 

@@ -93,6 +93,23 @@ static void take_usage(tool_replay_heard *h, tool_replay_record *to, const json_
     to->cached_tokens = count_of(json_object_get(usage, "prompt_tokens_details"), "cached_tokens");
 }
 
+static uint32_t short_us_of(const json_t *object, const char *key)
+{
+    const int64_t us = us_of(object, key);
+    return us < 0 ? 0 : us > UINT32_MAX ? UINT32_MAX : (uint32_t)us;
+}
+
+static void take_chunks(tool_replay_heard *h, const json_t *chunks)
+{
+    const size_t n = json_array_size(chunks);
+    h->chunks = n < TOOL_REPLAY_MAX_CHUNKS ? (uint32_t)n : TOOL_REPLAY_MAX_CHUNKS;
+    for (uint32_t i = 0; i < h->chunks; i++) {
+        const json_t *c = json_array_get(chunks, i);
+        h->chunk[i] = (tool_replay_chunk){count_of(c, "tokens"), short_us_of(c, "begin_ms"),
+                                          short_us_of(c, "end_ms"), count_of(c, "chunks")};
+    }
+}
+
 static void take_baton(tool_replay_heard *h, tool_replay_record *to, const json_t *root)
 {
     const json_t *b = json_object_get(root, "baton"), *t = json_object_get(root, "timings");
@@ -107,6 +124,7 @@ static void take_baton(tool_replay_heard *h, tool_replay_record *to, const json_
     to->exposed_us = us_of(b, "kv_exposed_ms");
     to->paced_us = us_of(json_object_get(b, "device"), "paced_ms");
     to->pace_late_us = us_of(json_object_get(b, "device"), "late_ms");
+    take_chunks(h, json_object_get(b, "chunks"));
     if (node) (void)snprintf(h->node, sizeof h->node, "%s", node);
 }
 

@@ -33,6 +33,8 @@ typedef struct tool_replay_heard {
     uint64_t text_hash;                   /* tool_replay_text_hash of the text so far */
     char failure[TOOL_REPLAY_KIND_BYTES]; /* "": none */
     char node[72];                        /* who computed the prompt; "": not told */
+    uint32_t chunks;                      /* and when its parts; 0: not told */
+    tool_replay_chunk chunk[TOOL_REPLAY_MAX_CHUNKS];
 } tool_replay_heard;
 
 /* One event of the stream, at now_us. True: it had text; *ret_gap_us is then how long after the text before it came, or

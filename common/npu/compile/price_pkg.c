@@ -142,12 +142,7 @@ bt_err bt_price_pkg(bt_price *ret, const bt_pkg *p, const bt_profile *profile, u
 {
     const bt_pkg_row *row = NULL, *last = NULL;
     bt_err e = bt_price_begin(ret, profile, fault);
-    if (e == BT_OK && profile->time.companion[0]) {
-        e = bt_profile_load(&ret->companion, profile->time.companion, fault);
-        if (e == BT_OK && !ret->companion.time.is_given)
-            e = bt_fail(fault, BT_EARG, "profile '%s': its companion '%s' has no time", profile->name,
-                        ret->companion.name);
-    }
+    if (e == BT_OK && profile->time.companion[0]) e = bt_profile_companion(&ret->companion, profile, fault);
     for (uint32_t seq = 0; e == BT_OK && (row = next_row(p, seq)); seq = row->seq) {
         e = add_program(ret, p, row, kv_elem_bits, fault);
         last = row;

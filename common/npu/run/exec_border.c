@@ -20,7 +20,9 @@ static void quantise_rows(void *ud, const void *what, const float *x, size_t r0,
     if (!lo) kernels->quantise8(hi + r0 * ld, ld, x, ldx, inv_scale, n, k, entry, count);
     else kernels->quantise16(hi + r0 * ld, lo + r0 * ld, ld, x, ldx, inv_scale, n, k, entry, count);
     for (size_t r = 0; r < n; r++)
-        bt_exec_job_look(j, i, r0 + r, x + r * ldx, k, entry ? entry + r * k : NULL, entry ? count[r] : 0);
+        if (!entry || count[r])
+            bt_exec_job_look(j, i, r0 + r, x + r * ldx, k, entry ? entry + r * k : NULL,
+                             entry ? count[r] : 0);
     if (entry) bt_exec_job_shadow_made(j, i, &s, r0, n);
 }
 

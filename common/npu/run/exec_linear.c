@@ -48,7 +48,7 @@ static void quantise_tile(const output *o, const float *y, size_t row, size_t ro
         else
             o->kernels->quantise16(hi, p->lo + row * p->ld + n, bytes, y, cols, p->inv_scale, 1, cols, shadow,
                                    &count);
-        bt_exec_job_look(p->j, p->i, row, y, cols, shadow, count);
+        if (!shadow || count) bt_exec_job_look(p->j, p->i, row, y, cols, shadow, count);
         for (uint32_t i = 0; i < count; i++) shadow[i].k += (uint32_t)n;
         if (shadow) p->found[row * bt_int_panels(p->k) + n / 16] = (uint8_t)count;
     }

@@ -202,6 +202,23 @@ static void what_cannot_be_priced_is_refused(void **state)
     assert_null(bt_dims_find("no-such-model"));
 }
 
+static void weights_beyond_the_memory_of_a_device_or_its_group_are_refused(void **state)
+{
+    (void)state;
+    bt_profile p = {.name = "board", .memory_bytes = 1000};
+    const bt_price_model fits = {.weight_bytes = 1000}, large = {.weight_bytes = 1001};
+    bt_fault f = {""};
+    assert_int_equal(bt_price_check_memory(&p, &fits, "m", &f), BT_OK);
+    assert_int_equal(bt_price_check_memory(&p, &large, "m", &f), BT_ELIMIT);
+    assert_string_equal(
+        f.text, "'board' has 1000 bytes of memory, and the weights of 'm' are 1001; a smaller form of "
+                "weights or a larger device would do");
+    p.time.devices = 4;
+    assert_int_equal(bt_price_check_memory(&p, &large, "m", &f), BT_OK);
+    p = (bt_profile){.memory_bytes = 0}; /* not known */
+    assert_int_equal(bt_price_check_memory(&p, &large, NULL, &f), BT_OK);
+}
+
 static void a_link_hides_what_is_sent_while_later_layers_compute(void **state)
 {
     (void)state;
@@ -267,6 +284,7 @@ int main(void)
         cmocka_unit_test(a_mixed_step_is_one_pass_over_the_weights),
         cmocka_unit_test(four_devices_are_faster_than_one_by_less_than_four),
         cmocka_unit_test(what_cannot_be_priced_is_refused),
+        cmocka_unit_test(weights_beyond_the_memory_of_a_device_or_its_group_are_refused),
         cmocka_unit_test(a_link_hides_what_is_sent_while_later_layers_compute),
         cmocka_unit_test(pricing_a_chunk_and_a_step_takes_well_under_a_microsecond),
     };

@@ -46,7 +46,7 @@ static bt_prefill *ordered_engine_of(const bt_model *m, const char *name, const 
                                      const char *policy, uint32_t elem_bytes, bt_schedule_policy schedule)
 {
     const bt_prefill_config c = {.engine = name,      .pkg = pkg,        .want.shape_policy = policy,
-                                 .threads = 1,        .ctx_tokens = CTX, .kv_elem_bytes = elem_bytes,
+                                 .threads = 2,        .ctx_tokens = CTX, .kv_elem_bytes = elem_bytes,
                                  .schedule = schedule};
     bt_prefill *p = NULL;
     bt_fault f;
@@ -110,6 +110,36 @@ static void a_prompt_with_such_a_key_ends_with_its_place_however_it_is_cut(void 
         }
         bt_pkg_close(pkg);
     }
+    engine_kit_done(&kit);
+}
+
+/* With an order of chunks, two threads note places of one prompt, and a later chunk may come first. */
+static void of_several_places_the_first_is_told_whichever_was_found_first(void **state)
+{
+    (void)state;
+    engine_kit kit = large_keys();
+    bt_pkg *pkg = npu_kit_compiled(kit.model, "w8a8", BT_PKG_OPS_LINEAR, "chunk:16", CTX);
+    int32_t ids[160];
+    float logits[VOCAB];
+    draw(ids, 160, kit.model, 4);
+    for (size_t at = AT; at < 160; at += 13) ids[at] = HOT;
+    for (int schedule = BT_SCHEDULE_SERIAL; schedule <= BT_SCHEDULE_OOO; schedule++) {
+        bt_prefill *p = ordered_engine_of(kit.model, "npu", pkg, NULL, 2, (bt_schedule_policy)schedule);
+        for (int i = 0; i < 8; i++) {
+            size_t end[2] = {0};
+            bt_fault f = {""};
+            const bt_prefill_hooks hooks = {.on_kv = on_kv, .ud = end};
+            bt_kv_view kv = engine_kit_pages(kit.model, CTX, 16, 2);
+            assert_int_equal(bt_prefill_run(p, &kv, ids, 160, 0, &hooks, logits, BT_PREFILL_LAST, &f),
+                             BT_ERANGE);
+            if (!strstr(f.text, beyond)) fail_msg("%s", f.text);
+            assert_int_equal(end[0], 16);
+            assert_true(end[1] <= 16);
+            engine_kit_pages_free(&kv);
+        }
+        bt_prefill_free(p);
+    }
+    bt_pkg_close(pkg);
     engine_kit_done(&kit);
 }
 
@@ -296,6 +326,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_prompt_with_such_a_key_ends_with_its_place_however_it_is_cut),
+        cmocka_unit_test(of_several_places_the_first_is_told_whichever_was_found_first),
         cmocka_unit_test(kv_that_holds_such_keys_goes_on),
         cmocka_unit_test(what_is_no_number_is_found_by_every_engine),
         cmocka_unit_test(logits_that_are_not_finite_are_an_error_too),

@@ -24,7 +24,17 @@ typedef struct told {
     } event[EVENTS];
     size_t events, cancel_at; /* 0: never */
     atomic_bool cancel;
+    size_t begun, ended, begun_tokens, ended_tokens; /* chunks */
 } told;
+
+static void on_chunk(void *ud, size_t begin, size_t count, bool is_end)
+{
+    told *t = ud;
+    (void)begin;
+    *(is_end ? &t->ended : &t->begun) += 1;
+    *(is_end ? &t->ended_tokens : &t->begun_tokens) += count;
+    assert_true(t->ended <= t->begun);
+}
 
 static void on_kv(void *ud, uint32_t layer, size_t begin, size_t count)
 {
@@ -63,10 +73,13 @@ static void run(result *r, bt_prefill *p, const bt_model *m, const int32_t *ids,
     memset(r, 0, sizeof *r);
     r->logits = engine_kit_floats(CTX * m->hp.vocab);
     memset(r->logits, 0, CTX * m->hp.vocab * sizeof *r->logits);
-    const bt_prefill_hooks hooks = {.on_kv = on_kv, .ud = &r->told, .cancel = &r->told.cancel};
+    const bt_prefill_hooks hooks = {.on_kv = on_kv, .on_chunk = on_chunk, .ud = &r->told,
+                                    .cancel = &r->told.cancel};
     if (kept)
         assert_int_equal(bt_prefill_run(p, &kv, ids, kept, 0, NULL, r->logits, BT_PREFILL_LAST, NULL), BT_OK);
     assert_int_equal(bt_prefill_run(p, &kv, ids + kept, n - kept, kept, &hooks, r->logits, out, NULL), BT_OK);
+    assert_true(r->told.begun > 0 && r->told.ended == r->told.begun);
+    assert_true(r->told.begun_tokens == n - kept && r->told.ended_tokens == n - kept);
     r->kv = engine_kit_hash(&kv, n);
     assert_true(engine_kit_untouched(&kv, n, CTX));
     engine_kit_pages_free(&kv);
@@ -82,6 +95,7 @@ static void check_equal(const result *a, const result *b, size_t logits)
     assert_true(a->kv == b->kv);
     assert_memory_equal(a->logits, b->logits, logits * sizeof *a->logits);
     assert_int_equal(a->told.events, b->told.events);
+    assert_int_equal(a->told.begun, b->told.begun);
     assert_memory_equal(a->told.event, b->told.event, a->told.events * sizeof a->told.event[0]);
     assert_int_equal(a->work.npu_macs, b->work.npu_macs);
     assert_int_equal(a->work.companion_macs, b->work.companion_macs);

@@ -115,6 +115,12 @@ static void announces_every_row_once_before_the_end(void **state)
     assert_int_equal(ev.type, PF_WORKER_COMPUTED);
     assert_int_equal(ev.work.rows, 256 + 64); /* 300 tokens: a chunk and the next power of two for the tail */
     assert_int_equal(ev.work.compilations, 0);
+    assert_int_equal(ev.chunks.len, 2);
+    assert_int_equal(ev.chunks.at[0].tokens, 256);
+    assert_int_equal(ev.chunks.at[1].tokens, IDS - 256);
+    assert_true(ev.chunks.at[0].end_us > ev.chunks.at[0].begin_us);
+    assert_true(ev.chunks.at[1].begin_us >= ev.chunks.at[0].end_us); /* the schedule is serial */
+    assert_true(ev.chunks.at[1].end_us > ev.chunks.at[1].begin_us && ev.chunks.at[1].end_us <= ev.prefill_us);
     for (uint32_t l = 0; l < layers; l++) assert_int_equal(done[l], IDS);
     const pf_worker_event end = next(&r); /* token 0 does not wait for it */
     assert_int_equal(end.type, PF_WORKER_DIGEST);

@@ -404,6 +404,11 @@ static bool spoil_request(bt_msg *m, const char **label, int *n)
     X(FIRST_TOKEN, m->u.first_token.device_prompt.parts[3].op[0] = 0)
     X(TOKENS, m->u.tokens.device.nj = UINT64_MAX)
     X(HELLO, static bt_msg_device d; d = *m->u.hello.device; d.profile[0] = 0; m->u.hello.device = &d)
+    X(FIRST_TOKEN, m->u.first_token.chunks.at[2].tokens = 0)
+    X(FIRST_TOKEN, m->u.first_token.chunks.at[2].chunks = 0)
+    X(FIRST_TOKEN, m->u.first_token.chunks.at[2].chunks = 2) /* only the last may stand for more */
+    X(FIRST_TOKEN, m->u.first_token.chunks.at[2].end_us = 19)
+    X(FIRST_TOKEN, m->u.first_token.chunks.at[2].begin_us = 9) /* falls */
     X(FIRST_TOKEN, m->u.first_token.cached_tokens = 1 << 20)
     X(FIRST_TOKEN, m->u.first_token.work.npu_macs = 9)
     X(FIRST_TOKEN, m->u.first_token.work.npu_macs = 20)
@@ -522,6 +527,9 @@ static void texts_without_an_end_and_long_lists_are_not_sent(void **state)
     assert_int_equal(bt_msg_encode(&len, room, sizeof room, &m, NULL), BT_EARG);
     wire_samples_make(&m, BT_MSG_FIRST_TOKEN);
     m.u.first_token.top_len = BT_MSG_TOP_LOGITS + 1;
+    assert_int_equal(bt_msg_encode(&len, room, sizeof room, &m, NULL), BT_EARG);
+    wire_samples_make(&m, BT_MSG_FIRST_TOKEN);
+    m.u.first_token.chunks.len = BT_MSG_MAX_CHUNKS + 1;
     assert_int_equal(bt_msg_encode(&len, room, sizeof room, &m, NULL), BT_EARG);
     wire_samples_make(&m, BT_MSG_MISSING);
     m.u.missing.ranges_len = BT_MSG_MAX_RANGES + 1;

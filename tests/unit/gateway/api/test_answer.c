@@ -19,6 +19,7 @@ static const bt_msg_engine npu = {
     .fallbacks_len = 1,
     .fallbacks = {{.op = "rmsnorm", .why = "\xff not among the NPU's", .count = 61}},
 };
+static const bt_msg_chunks two_chunks = {2, {{2, 0, 1500, 1}, {1, 1250, 2000000, 1}}};
 static const gw_answer_report report = {
     .finish_reason = "stop",
     .prompt_ids = prompt_ids,
@@ -34,6 +35,7 @@ static const gw_answer_report report = {
     .has_kv = true,
     .queue_us = 250,
     .prefill_us = 2000000,
+    .chunks = &two_chunks,
     .decode_us = 500000,
     .decode_steps = 4,
     .kv_bytes = 4096,
@@ -75,7 +77,9 @@ static gw_answer_head chat_head(void)
     "75,\"npu_int8_mac_ratio\":0.125,\"npu_int16_mac_ratio\":0.125,\"npu_float_mac_ratio\":0.5,\"padding_" \
     "ratio\":0.875,\"fallbacks\":[{\"op\":\"rmsnorm\",\"count\":61,\"why\":\"? not among the " \
     "NPU's\"}],\"compilations\":0,\"masked_mac_ratio\":0.2,\"session_switches\":4," \
-    "\"session_switch_ms\":1.5,\"tile_padding_macs\":600,\"device\":null}"
+    "\"session_switch_ms\":1.5,\"tile_padding_macs\":600," \
+    "\"chunks\":[{\"tokens\":2,\"begin_ms\":0.0,\"end_ms\":1.5,\"chunks\":1}," \
+    "{\"tokens\":1,\"begin_ms\":1.25,\"end_ms\":2000.0,\"chunks\":1}],\"device\":null}"
 #define USAGE \
     "\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":2,\"total_tokens\":5,\"prompt_tokens_details\":{" \
     "\"cached_tokens\":1}}"

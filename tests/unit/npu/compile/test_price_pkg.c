@@ -203,9 +203,10 @@ static void an_unknown_companion_is_refused(void **state)
                      slow = device(WITH_ATTENTION, ",\"companion\":\"host\"");
     bt_pkg *pkg = compiled(w, &p, BT_PKG_OPS_LINEAR);
     assert_int_equal(bt_price_pkg(&price, pkg, &odd, 16, &f), BT_EARG);
-    assert_non_null(strstr(f.text, "did you mean 'adreno-750'"));
+    assert_non_null(strstr(f.text,
+                           "field 'time', 'companion': no profile 'adreno-75'; did you mean 'adreno-750'"));
     assert_int_equal(bt_price_pkg(&price, pkg, &slow, 16, &f), BT_EARG);
-    assert_non_null(strstr(f.text, "its companion 'host' has no time"));
+    assert_non_null(strstr(f.text, "'companion': 'host' has no time"));
     bt_pkg_close(pkg);
 }
 

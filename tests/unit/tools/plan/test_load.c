@@ -17,6 +17,16 @@ static tool_plan_load of(const tool_plan_request *r, size_t n, uint64_t ctx, dou
 static const tool_plan_request four[] = {
     {3000000, 10, 5}, {1000000, 20, 1}, {2000000, 10, 0}, {9000000, 900, 200}};
 
+static void arrivals_that_are_years_apart_stay_numbers(void **state)
+{
+    (void)state;
+    const tool_plan_request two[] = {{0, 10, 5}, {(int64_t)1 << 51, 20, 1}};
+    tool_plan_load l = of(two, 2, 1024, 0.0001);
+    assert_true(l.at[1].arrival_us == (int64_t)1 << 62);
+    assert_true(l.span_s > 4e12);
+    tool_plan_load_done(&l);
+}
+
 static void requests_come_by_arrival_and_lengths_once(void **state)
 {
     (void)state;
@@ -77,6 +87,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(requests_come_by_arrival_and_lengths_once),
+        cmocka_unit_test(arrivals_that_are_years_apart_stay_numbers),
         cmocka_unit_test(values_by_length_have_the_requests_mean_and_ranks),
         cmocka_unit_test(arrivals_at_one_moment_are_none),
         cmocka_unit_test(a_trace_of_nothing_that_fits_is_refused_with_its_longest),

@@ -36,7 +36,9 @@ static void a_stream_of_baton_tells_tokens_times_and_the_node(void **state)
         "{\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":4,\"prompt_tokens_details\":"
         "{\"cached_tokens\":3}},\"timings\":{\"prompt_ms\":1.5,\"predicted_ms\":null},\"baton\":{\"queue_"
         "ms\":"
-        "0.25,\"ttft_ms\":7,\"kv_exposed_ms\":null,\"prefilled_by\":\"prefill-1\"}}"));
+        "0.25,\"ttft_ms\":7,\"kv_exposed_ms\":null,\"prefilled_by\":\"prefill-1\",\"chunks\":"
+        "[{\"tokens\":6,\"begin_ms\":0.5,\"end_ms\":1.25,\"chunks\":1},"
+        "{\"tokens\":3,\"begin_ms\":1.25,\"end_ms\":1e8,\"chunks\":2}]}}"));
     assert_false(HEAR("[DONE]"));
     assert_true(h.is_over && h.has_usage && !h.failure[0]);
     assert_true(r.events == 3 && r.last_us == 450 && r.stall_us == 300 && r.stall_at_us == 100);
@@ -44,6 +46,9 @@ static void a_stream_of_baton_tells_tokens_times_and_the_node(void **state)
     assert_true(r.prefill_us == 1500 && r.decode_us == -1 && r.queue_us == 250 && r.server_ttft_us == 7000);
     assert_int_equal(r.exposed_us, -1);
     assert_string_equal(h.node, "prefill-1");
+    assert_int_equal(h.chunks, 2);
+    assert_true(h.chunk[0].tokens == 6 && h.chunk[0].begin_us == 500 && h.chunk[0].end_us == 1250);
+    assert_true(h.chunk[1].chunks == 2 && h.chunk[1].end_us == UINT32_MAX);
     assert_true(h.text_hash == tool_replay_text_hash(TOOL_REPLAY_TEXT_HASH, "Hello!", 6));
 }
 
