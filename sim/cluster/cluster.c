@@ -86,6 +86,7 @@ static void name_members(sim_cluster *c, const sim_cluster_group *groups, size_t
         for (uint32_t i = 0; i < groups[g].nodes; i++, cls++, (*place)++) {
             sim_member *m = &c->members[*place];
             *m = (sim_member){.role = role, .place = *place, .cls = cls, .group = &groups[g]};
+            m->in.milli = m->out.milli = groups[g].cost->pace.milli;
             (void)snprintf(m->id, sizeof m->id, "%s-%u", role == BT_ROLE_PREFILL ? "prefill" : "decode", cls);
         }
 }

@@ -27,7 +27,7 @@ bt_err sim_cost_begin(sim_cost *ret, const sim_cost_options *o, bt_fault *fault)
                                    .weight_bytes_permille = o->weight_permille},
                           programs = {.weight_bits = 8, .input_bits = 8, .kv_elem_bits = kv_bits,
                                       .ctx = p->static_ctx ? STATIC_CTX : 0};
-    sim_cost c = {.has_programs = !p->companion, .layers = o->model->layers};
+    sim_cost c = {.pace = o->pace, .has_programs = !p->companion, .layers = o->model->layers};
     const char *usual = c.has_programs ? BT_SHAPES_DEFAULT : "chunk:8192+tail";
     bt_err e = bt_price_begin(&c.price, p, fault);
     if (e == BT_OK)
@@ -66,12 +66,25 @@ void sim_cost_add_rows(bt_price_step *s, uint32_t begin, uint32_t count, uint32_
     s->positions = bt_time_plus(s->positions, one.positions);
 }
 
-sim_cost_work sim_cost_step(const sim_cost *c, const bt_price_step *s)
+static sim_cost_work step_of(const sim_cost *c, const bt_price_step *s)
 {
     sim_cost_work w = {0};
     const bt_price_sum sum = bt_price_step_of(&c->price.profile, &c->model, s);
     add(&w, &sum);
     return w;
+}
+
+static sim_cost_work paced(const sim_cost *c, sim_cost_work w)
+{
+    if (c->pace.milli) w.ns = bt_time_scale(w.ns, c->pace.milli, 1000);
+    return w;
+}
+
+sim_cost_work sim_cost_step(const sim_cost *c, const bt_price_step *s) { return paced(c, step_of(c, s)); }
+
+uint64_t sim_cost_device_ns(const sim_cost *c, uint64_t ns)
+{
+    return c->pace.milli ? bt_time_scale(ns, 1000, c->pace.milli) : ns;
 }
 
 /* The smallest program that holds so many rows. */
@@ -93,7 +106,7 @@ static sim_cost_chunk chunk_of(const sim_cost *c, uint32_t end, uint32_t begin, 
         bt_price_step s = {0};
         r.rows = r.valid;
         sim_cost_add_rows(&s, begin, r.valid, is_last);
-        r.work = sim_cost_step(c, &s);
+        r.work = step_of(c, &s);
         return r;
     }
     bt_price_add_chunk(&sum, &c->price, program_of(c, next.rows), begin);
@@ -108,7 +121,9 @@ static sim_cost_chunk chunk_of(const sim_cost *c, uint32_t end, uint32_t begin, 
 
 sim_cost_chunk sim_cost_next(const sim_cost *c, uint32_t prompt, uint32_t begin, bool is_first)
 {
-    return chunk_of(c, prompt, begin, is_first, true);
+    sim_cost_chunk k = chunk_of(c, prompt, begin, is_first, true);
+    k.work = paced(c, k.work);
+    return k;
 }
 
 sim_cost_work sim_cost_piece(const sim_cost *c, uint32_t begin, uint32_t count, bool is_last)
@@ -120,7 +135,7 @@ sim_cost_work sim_cost_piece(const sim_cost *c, uint32_t begin, uint32_t count, 
         add(&w, &one);
         at += k.valid;
     }
-    return w;
+    return paced(c, w);
 }
 
 uint32_t sim_cost_pages(const sim_cost *c, uint64_t bytes, uint32_t page_tokens)

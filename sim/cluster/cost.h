@@ -2,7 +2,7 @@
 #define SIM_CLUSTER_COST_H
 #include <stdbool.h>
 #include <stdint.h>
-#include "device/price.h"
+#include "device/pace.h"
 #include "npu/pkg/shapes.h"
 
 /* What one kind of node takes for its work: a device, a model on it, and how prompts are cut. common/device/price.h has
@@ -18,8 +18,10 @@ typedef struct sim_cost_options {
     uint32_t kv_elem_bytes;                /* 2, or 1 with a scale of 2 bytes a head */
     const char *shape_policy;              /* NULL: chunk:256+tail with programs, else chunk:8192+tail */
     uint32_t ctx_tokens;
+    bt_pace pace; /* off, or all times K times as long, as those of nodes with --pace */
 } sim_cost_options;
 
+/* ns: with a pace, stretched. */
 typedef struct sim_cost_work {
     uint64_t ns, ops, bytes;
 } sim_cost_work;
@@ -28,6 +30,7 @@ typedef struct sim_cost {
     bt_price price;
     bt_price_model model; /* of steps */
     bt_shapes shapes;
+    bt_pace pace;
     bool has_programs;
     uint32_t layers;
     uint64_t kv_bytes;     /* of a position, all layers */
@@ -48,6 +51,8 @@ sim_cost_chunk sim_cost_next(const sim_cost *c, uint32_t prompt, uint32_t begin,
  * any. */
 sim_cost_work sim_cost_piece(const sim_cost *c, uint32_t begin, uint32_t count, bool is_last);
 sim_cost_work sim_cost_step(const sim_cost *c, const bt_price_step *s);
+/* What the device itself would have taken for work of so many ns. */
+uint64_t sim_cost_device_ns(const sim_cost *c, uint64_t ns);
 /* Adds rows [begin, begin + count) of a sequence, of which `out` make logits. */
 void sim_cost_add_rows(bt_price_step *s, uint32_t begin, uint32_t count, uint32_t out);
 /* Whole pages of KV that `bytes` hold; bytes 0: nine tenths of what the weights leave of the device's memory. 0: that

@@ -3,7 +3,11 @@
 #include "device/time.h"
 
 static uint64_t most(uint64_t a, uint64_t b) { return a > b ? a : b; }
-static uint64_t slowed(const sim_wire *w, uint64_t ns) { return bt_time_times(ns, w->slow ? w->slow : 1); }
+static uint64_t slowed(const sim_wire *w, uint64_t ns)
+{
+    if (w->milli) ns = bt_time_scale(ns, w->milli, 1000);
+    return bt_time_times(ns, w->slow ? w->slow : 1);
+}
 
 static uint64_t pass(sim_wire *w, uint64_t tx, uint64_t begin, uint64_t end, uint32_t layers)
 {

@@ -17,6 +17,7 @@
 typedef struct sim_wire {
     uint64_t busy_ns, tail_ns; /* when all work given so far is done; when the last message so far arrived */
     uint32_t slow;             /* times slower; 0 as 1 */
+    uint64_t milli;            /* a pace (device/pace.h): K by 1000; 0: none */
 } sim_wire;
 
 /* From one host to another over both their links. layers messages of `bytes`, ready from begin_ns (the first) to

@@ -96,11 +96,14 @@ static json_t *interval_json(tool_replay_interval i)
     return json_pack("{s:f, s:f, s:f}", "value", i.value, "low", i.lo, "high", i.hi);
 }
 
+/* Only a simulation has a time of its own. */
+static bool is_modelled(const run *r) { return json_object_get(r->root, "virtual_seconds") != NULL; }
+
 static bool differs(tool_replay_interval i) { return i.lo > 0 || i.hi < 0; }
 
 static json_t *run_json(const run *first, const run *r)
 {
-    json_t *o = json_pack("{s:s}", "file", r->path);
+    json_t *o = json_pack("{s:s, s:b}", "file", r->path, "is_modelled", (int)is_modelled(r));
     for (size_t i = 0; i < RATES; i++) {
         json_t *v = json_object_get(r->root, rates[i]);
         (void)json_object_set(o, rates[i], v ? v : json_null());
@@ -124,7 +127,9 @@ static json_t *run_json(const run *first, const run *r)
 
 static void print_runs(const run *all, size_t n)
 {
-    for (size_t i = 0; i < n; i++) printf("%c  %s\n", 'A' + (int)i, all[i].path);
+    for (size_t i = 0; i < n; i++)
+        printf("%c  %s%s\n", 'A' + (int)i, all[i].path,
+               is_modelled(&all[i]) ? " (modelled by 'baton simulate', not measured)" : "");
     printf("%-26s", "");
     for (size_t i = 0; i < n; i++) printf("%26c", 'A' + (int)i);
     putchar('\n');

@@ -21,8 +21,8 @@
 
 typedef struct config {
     gw_options gateway; /* what is taken over, and nothing else */
-    const char *model, *prefill, *decode, *device, *link, *shape_policy, *faults, *synthetic, *slo, *csv,
-        *report, *jitter, *points, *shard, *price, *plot;
+    const char *model, *prefill, *decode, *device, *link, *pace, *shape_policy, *faults, *synthetic, *slo,
+        *csv, *report, *jitter, *points, *shard, *price, *plot;
     int format, kv_dtype, weights, cost;
     int64_t jobs, ctx_size, limit, concurrency, seed, block_tokens, usual_output;
     int64_t slots, prefill_slots, batch_rows, growth_tokens, chunk_tokens, min_overlap, request_us, token_us,
@@ -49,6 +49,10 @@ static const bt_opt opts[] = {
     {.group = "Cluster", .name = "link", .value = "LINK", BT_OPT_AT(config, link), .type = BT_OPT_STRING,
      .def = "100", .example = "25,10us",
      .help = "of each host: Gbit/s, and a message's latency behind a comma"},
+    {.group = "Cluster", .name = "pace", .value = "PACE", BT_OPT_AT(config, pace), .type = BT_OPT_STRING,
+     .def = "off", .example = "device:20",
+     .help = "as with baton replay, to compare both: devices and links K times slower, what the trace and "
+             "the nodes' own times say is kept; device:K, or off"},
     {.group = "Cluster", .name = "colocated", BT_OPT_AT(config, colocated), .type = BT_OPT_FLAG,
      .help = "all nodes of both kinds compute prompts and decode: pieces of prompts and decode rows share a "
              "step"},
@@ -249,6 +253,7 @@ static bt_err set_up(tool_simulate_setup *s, bt_dims *dims, const config *c, bt_
     bt_err e = tool_simulate_side_read(&s->prefill, "prefill", c->prefill, c->device, fault);
     if (e == BT_OK) e = tool_simulate_side_read(&s->decode, "decode", c->decode, c->device, fault);
     if (e == BT_OK) e = bt_link_parse(&s->link, c->link, fault);
+    if (e == BT_OK) e = bt_pace_parse(&s->pace, c->pace, fault);
     if (e == BT_OK && c->faults) e = tool_simulate_faults_read(&s->faults, c->faults, fault);
     if (e == BT_OK && !nodes_of(&s->decode)) e = bt_fail(fault, BT_EARG, "--decode: at least one node");
     if (e < 0) return e;

@@ -25,7 +25,8 @@ static bt_err make_cost(sim_cost *ret, uint32_t *ret_pages, const tool_simulate_
                                 .weight_permille = s->weight_permille,
                                 .kv_elem_bytes = s->kv_elem_bytes,
                                 .shape_policy = s->shape_policy,
-                                .ctx_tokens = s->ctx_tokens};
+                                .ctx_tokens = s->ctx_tokens,
+                                .pace = s->pace};
     bt_err e = sim_cost_begin(ret, &o, fault);
     if (e < 0) return e;
     const uint64_t bytes = s->kv_memory_bytes || p->memory_bytes ? s->kv_memory_bytes : UNKNOWN_MEMORY;
@@ -292,8 +293,9 @@ static void add_node(tool_simulate_facts *f, const sim_cluster_node *n, double b
 {
     const bt_profile_time *t = &n->cost->price.profile.time;
     const bool has_terms = t->idle_mw || t->op_fj || t->byte_fj || t->polling_mw;
+    const uint64_t device_ns = sim_cost_device_ns(n->cost, has_terms ? (uint64_t)ns : n->done.ns);
     /* Idle power is drawn all the time; of a thermal design power only working time is known. */
-    const bt_energy e = bt_energy_of(t, has_terms ? (uint64_t)ns : n->done.ns, n->done.ops, n->done.bytes, 0);
+    const bt_energy e = bt_energy_of(t, device_ns, n->done.ops, n->done.bytes, 0);
     if (e.kind == BT_ENERGY_NONE) f->has_joules = false;
     f->is_tdp |= e.kind == BT_ENERGY_TDP;
     f->joules += (double)e.nj / 1e9;

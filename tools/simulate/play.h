@@ -12,6 +12,7 @@ typedef struct tool_simulate_setup {
     bool is_colocated; /* all nodes of both sides compute prompts and decode, on devices without programs in one step */
     const bt_dims *model;
     bt_link link;
+    bt_pace pace;                          /* of all nodes and links: K times slower than the devices */
     const char *shape_policy;              /* NULL: by device */
     uint32_t weight_bits, weight_permille; /* of steps */
     uint32_t kv_elem_bytes, ctx_tokens;

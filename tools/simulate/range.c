@@ -90,6 +90,7 @@ uint64_t tool_simulate_key(const tool_simulate_range *r)
     const uint64_t all[] = {s->is_colocated,
                             s->link.bits_per_us,
                             s->link.latency_ns,
+                            s->pace.milli,
                             s->kv_memory_bytes,
                             s->swap_memory_bytes,
                             s->seed,

@@ -30,6 +30,12 @@ void tool_simulate_print(FILE *f, const tool_simulate_told *r)
     if (x->is_overloaded) fprintf(f, "THE CLUSTER IS OVERLOADED: %s\n", x->overload);
 }
 
+/* How many times slower than the devices: replay's --pace. */
+static double scale_of(const tool_simulate_setup *s)
+{
+    return s->pace.milli ? (double)s->pace.milli / 1000 : 1;
+}
+
 static json_t *ratio(double x, bool is_there) { return is_there ? json_real(x) : json_null(); }
 
 json_t *tool_simulate_json(const tool_simulate_told *r)
@@ -38,11 +44,12 @@ json_t *tool_simulate_json(const tool_simulate_told *r)
     const tool_replay_figures *g = r->replay->figures;
     json_t *o = tool_replay_json(r->replay);
     json_t *more = json_pack(
-        "{s:s, s:s, s:s, s:s, s:b, s:f, s:f, s:I, s:f, s:o, s:o, s:o, s:b, s:o, s:f, s:I, s:I, s:b, s:o}",
+        "{s:s, s:s, s:s, s:s, s:f, s:b, s:f, s:f, s:I, s:f, s:o, s:o, s:o, s:b, s:o, s:f, s:I, s:I, s:b, "
+        "s:o}",
         "model", r->setup->model->name, "prefill", r->prefill, "decode", r->decode, "link", r->link,
-        "colocated", (int)r->setup->is_colocated, "virtual_seconds", x->virtual_s, "wall_seconds", r->wall_s,
-        "events", (json_int_t)x->events, "events_per_second", per((double)x->events, r->wall_s), "joules",
-        ratio(x->joules, x->has_joules), "joules_per_request",
+        "time_scale", scale_of(r->setup), "colocated", (int)r->setup->is_colocated, "virtual_seconds",
+        x->virtual_s, "wall_seconds", r->wall_s, "events", (json_int_t)x->events, "events_per_second",
+        per((double)x->events, r->wall_s), "joules", ratio(x->joules, x->has_joules), "joules_per_request",
         ratio(per(x->joules, (double)g->completed), x->has_joules && g->completed), "joules_per_1000_tokens",
         ratio(per(x->joules * 1000, (double)g->output_tokens), x->has_joules && g->output_tokens),
         "joules_of_tdp", (int)x->is_tdp, "prefill_busy_ratio", ratio(x->prefill_busy, x->prefill_nodes > 0),

@@ -115,6 +115,39 @@ static void a_device_without_a_source_has_no_joules(void **state)
     done(d);
 }
 
+static void at_twice(tool_simulate_setup *s) { s->pace.milli = 2000; }
+
+/* Alone in the cluster a request takes twice as long, but for the gateway's own time. */
+static void a_pace_of_two_doubles_every_time_of_the_devices(void **state)
+{
+    (void)state;
+    played *one = play("1:hexagon-v75", "1:adreno-750", "in:300,out:20,rate:0.01", 4, NULL),
+           *two = play("1:hexagon-v75", "1:adreno-750", "in:300,out:20,rate:0.01", 4, at_twice);
+    for (size_t i = 0; i < one->result.len; i++) {
+        const tool_replay_record *a = &one->result.record[i], *b = &two->result.record[i];
+        const int64_t first = a->first_us - a->sent_us, rest = a->last_us - a->first_us;
+        assert_in_range(b->first_us - b->sent_us, 2 * first - 2000, 2 * first + 10);
+        assert_in_range(b->last_us - b->first_us, 2 * rest - 2000, 2 * rest + 2000);
+    }
+    json_t *j = json_of(two, false);
+    assert_true(json_real_value(json_object_get(j, "time_scale")) == 2);
+    json_decref(j);
+    done(one);
+    done(two);
+}
+
+/* The same work draws the same. */
+static void a_pace_changes_no_joule_of_the_work(void **state)
+{
+    (void)state;
+    played *one = play("1", "1", "in:300,out:20,rate:0.01", 4, NULL),
+           *two = play("1", "1", "in:300,out:20,rate:0.01", 4, at_twice);
+    assert_true(one->facts.joules > 0);
+    assert_true(two->facts.joules > 0.99 * one->facts.joules && two->facts.joules < 1.01 * one->facts.joules);
+    done(one);
+    done(two);
+}
+
 static void with_faults(tool_simulate_setup *s)
 {
     bt_fault fault = {""};
@@ -233,6 +266,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_report_has_every_key_of_a_replay_and_its_own),
         cmocka_unit_test(a_device_without_a_source_has_no_joules),
+        cmocka_unit_test(a_pace_of_two_doubles_every_time_of_the_devices),
+        cmocka_unit_test(a_pace_changes_no_joule_of_the_work),
         cmocka_unit_test(the_same_again_gives_the_same_report),
         cmocka_unit_test(a_colocated_cluster_has_all_nodes_of_both_sides),
         cmocka_unit_test(shared_beginnings_are_found),
