@@ -99,15 +99,6 @@ void bt_kv_book_free(bt_kv_book *b)
     free(b);
 }
 
-size_t bt_kv_book_bytes(const bt_kv_book *b)
-{
-    const size_t page_bytes =
-                     sizeof *b->pages + sizeof *b->keys + (b->ids ? b->page_tokens * sizeof *b->ids : 0),
-                 table_bytes = sizeof *b->seqs + b->seq_pages * sizeof *b->numbers;
-    return sizeof *b + b->pages_len * page_bytes + ((size_t)b->buckets_mask + 1) * sizeof *b->buckets +
-           b->seqs_len * table_bytes;
-}
-
 /* ---- the index ---- */
 
 static int32_t *ids_of(const bt_kv_book *b, uint32_t n) { return b->ids + (size_t)n * b->page_tokens; }

@@ -27,8 +27,6 @@ typedef struct bt_kv_book bt_kv_book;
  * touched as pages are used for the first time. */
 bt_err bt_kv_book_new(bt_kv_book **ret, uint32_t pages, uint32_t page_tokens, uint32_t seqs, uint32_t seq_pages,
                       bt_prompt_by by, bt_fault *fault);
-/* Bytes that _new takes from the system, tables included. */
-size_t bt_kv_book_bytes(const bt_kv_book *b);
 void bt_kv_book_free(bt_kv_book *b); /* NULL is fine */
 
 /* Let seq hold at least `tokens` tokens, new pages at its end; false, and nothing changes, when too few are free or

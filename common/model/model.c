@@ -403,7 +403,7 @@ static bt_err open_path(bt_model **ret, const char *path, bool is_head, bt_fault
     bt_err e = is_head ? bt_gguf_open_head(&g, path, fault) : bt_gguf_open(&g, path, fault);
     if (e < 0) return e;
     bt_fault why = {""};
-    e = from_gguf(ret, g, is_head, &why);
+    e = is_head ? bt_model_head_from_gguf(ret, g, &why) : bt_model_from_gguf(ret, g, &why);
     if (e < 0) {
         const char *slash = strrchr(path, '/');
         bt_fail(fault, e, "%.60s: %.180s", slash ? slash + 1 : path, why.text);

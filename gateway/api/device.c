@@ -1,11 +1,12 @@
 /* Prices of both nodes as one object. What no source says is null, and never 0. */
 #include "gateway/api/device.h"
+#include "device/pace.h"
 #include "text/utf8.h"
 
 #include <jansson.h>
 #include <string.h>
 
-enum { TERMS = 1, TDP = 2, LATE_PERMILLE = 10 };
+enum { TERMS = 1, TDP = 2 };
 
 static json_t *ms(bool is_known, uint64_t ns) { return is_known ? json_real((double)ns / 1e6) : json_null(); }
 static json_t *us(bool is_known, uint64_t us) { return is_known ? json_real((double)us / 1e3) : json_null(); }
@@ -74,15 +75,14 @@ static json_t *of_prompt(const gw_device_facts *f)
 
 static json_t *of_pace(const gw_device_facts *f)
 {
-    const uint64_t paced = f->prefill.paced_us + f->decode.paced_us,
-                   late = f->prefill.late_us + f->decode.late_us;
+    const bt_pace_count all = {.paced_us = f->prefill.paced_us + f->decode.paced_us,
+                               .late_us = f->prefill.late_us + f->decode.late_us};
     const bt_msg_device *on = f->prefill_on && f->prefill_on->pace_milli ? f->prefill_on : f->decode_on;
     const bool has_pace = on && on->pace_milli;
     return json_pack("{s:o,s:o,s:o,s:o}", "pace",
                      has_pace ? json_real((double)on->pace_milli / 1e3) : json_null(), "paced_ms",
-                     us(has_pace, paced), "late_ms", us(has_pace, late), "is_late",
-                     has_pace ? json_boolean((double)late * 1000 > (double)paced * LATE_PERMILLE)
-                              : json_null());
+                     us(has_pace, all.paced_us), "late_ms", us(has_pace, all.late_us), "is_late",
+                     has_pace ? json_boolean(bt_pace_is_void(&all)) : json_null());
 }
 
 static json_t *of_host(const gw_device_facts *f)

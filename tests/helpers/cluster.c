@@ -1,8 +1,14 @@
 /* See cluster.h. */
 #include "tests/helpers/cluster.h"
 
+#include <setjmp.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_ARGS = 32 };
@@ -71,6 +77,17 @@ bool cluster_end(spawn *s, int64_t ms)
     const int rc = spawn_wait(s, ms);
     if (rc != 0) printf("exit %d: %s\n", rc, spawn_err(s));
     return rc == 0;
+}
+
+double cluster_metric(const char *url, const char *line)
+{
+    client *x = client_get(url, "/metrics");
+    assert_true(client_wait(x, spawn_patience(60000)));
+    const char *at = strstr(client_body(x), line);
+    if (!at) fail_msg("no line %s in /metrics", line);
+    const double v = strtod(at + strlen(line), NULL);
+    client_end(x);
+    return v;
 }
 
 json_t *cluster_status(const char *url)

@@ -43,24 +43,13 @@ static json_t *ask(const char *url, bool is_stream)
     return baton;
 }
 
-static double metric(const char *url, const char *line)
-{
-    client *c = client_get(url, "/metrics");
-    assert_true(client_wait(c, spawn_patience(ENDS_MS)));
-    const char *at = strstr(client_body(c), line);
-    if (!at) fail_msg("no %s in /metrics", line);
-    const double v = strtod(at + strlen(line), NULL);
-    client_end(c);
-    return v;
-}
-
 /* Waits for the heartbeat that tells it. */
 static double metric_of(const char *url, const char *line, double at_least)
 {
     for (int64_t end = spawn_now_ms() + spawn_patience(ENDS_MS);
-         metric(url, line) < at_least && spawn_before(end);)
+         cluster_metric(url, line) < at_least && spawn_before(end);)
         spawn_nap();
-    return metric(url, line);
+    return cluster_metric(url, line);
 }
 
 static void every_answer_metrics_and_status_tell_what_the_devices_would_take(void **state)
@@ -92,14 +81,14 @@ static void every_answer_metrics_and_status_tell_what_the_devices_would_take(voi
     const double seconds = (number(d, "prefill_ms") + number(e, "prefill_ms")) / 1e3;
     assert_float_equal(metric_of(c.url, "baton_device_seconds_total{role=\"prefill\"} ", seconds * 0.999),
                        seconds, seconds * 1e-3);
-    assert_true(metric(c.url, "baton_device_prefill_part_seconds_total{part=\"npu\"} ") > 0);
-    assert_true(metric(c.url, "baton_device_bubble_seconds_total{engine=\"npu\"} ") > 0);
+    assert_true(cluster_metric(c.url, "baton_device_prefill_part_seconds_total{part=\"npu\"} ") > 0);
+    assert_true(cluster_metric(c.url, "baton_device_bubble_seconds_total{engine=\"npu\"} ") > 0);
     const double steps = (number(d, "decode_ms") + number(e, "decode_ms")) / 1e3;
     assert_float_equal(metric_of(c.url, "baton_device_seconds_total{role=\"decode\"} ", steps * 0.999), steps,
                        steps * 1e-3);
-    assert_true(metric(c.url, "baton_device_joules_total{role=\"decode\"} ") > 0); /* of a100's TDP */
-    assert_true(metric(c.url, "baton_device_utilisation_ratio{role=\"prefill\"} ") > 0);
-    assert_float_equal(metric(c.url, "\nbaton_device_transfer_exposed_seconds_total "),
+    assert_true(cluster_metric(c.url, "baton_device_joules_total{role=\"decode\"} ") > 0); /* of a100's TDP */
+    assert_true(cluster_metric(c.url, "baton_device_utilisation_ratio{role=\"prefill\"} ") > 0);
+    assert_float_equal(cluster_metric(c.url, "\nbaton_device_transfer_exposed_seconds_total "),
                        (number(d, "exposed_transfer_ms") + number(e, "exposed_transfer_ms")) / 1e3, 1e-6);
     json_t *status = cluster_status(c.url);
     size_t i;

@@ -67,17 +67,6 @@ static void refused(const cluster *c, const char *prompt, const char *bias)
     client_end(x);
 }
 
-static double metric(const cluster *c, const char *line)
-{
-    client *x = client_get(c->url, "/metrics");
-    assert_true(client_wait(x, spawn_patience(ANSWER_MS)));
-    const char *at = strstr(client_body(x), line);
-    if (!at) fail_msg("no line %s", line);
-    const double v = strtod(at + strlen(line), NULL);
-    client_end(x);
-    return v;
-}
-
 static void such_a_prompt_ends_with_its_place_and_nothing_of_it_is_kept(const char *engine)
 {
     static const char *const ids[] = {"prefill-0", "prefill-1", "decode-0", "decode-1"};
@@ -90,7 +79,7 @@ static void such_a_prompt_ends_with_its_place_and_nothing_of_it_is_kept(const ch
         pid[i] = cluster_pid(c.url, ids[i]);
     }
     refused(&c, prompt_of("and | of it"), NULL);
-    assert_int_equal(metric(&c, "\nbaton_request_attempts_total "), 1);
+    assert_int_equal(cluster_metric(c.url, "\nbaton_request_attempts_total "), 1);
     json_t *cold = answer(&c, prompt_of("and the rest"));
     refused(&c, prompt_of("and | of it"), NULL);
     refused(&c, prompt_of("and | of it, and more"), NULL);
@@ -100,8 +89,8 @@ static void such_a_prompt_ends_with_its_place_and_nothing_of_it_is_kept(const ch
     assert_true(json_integer_value(json_object_get(warm, "cached_tokens")) >= 64);
     /* token 0 is forced to be that character: the decode node runs it */
     refused(&c, prompt_of("and the rest"), "127");
-    assert_int_equal(metric(&c, "baton_request_failures_total{kind=\"not_finite\"} "), 5);
-    assert_int_equal(metric(&c, "\nbaton_request_attempts_total "), 7);
+    assert_int_equal(cluster_metric(c.url, "baton_request_failures_total{kind=\"not_finite\"} "), 5);
+    assert_int_equal(cluster_metric(c.url, "\nbaton_request_attempts_total "), 7);
     for (int i = 0; i < 4; i++) assert_int_equal(cluster_pid(c.url, ids[i]), pid[i]);
     assert_true(cluster_wait_idle(c.url, spawn_patience(ANSWER_MS)));
     json_decref(cold);
@@ -157,7 +146,7 @@ static void a_decode_node_that_prefills_says_so_too(void **state)
     refused(&c, prompt_of("and | of it"), NULL);
     refused(&c, prompt_of("and so on"), "127");
     json_decref(answer(&c, prompt_of("and so on")));
-    assert_int_equal(metric(&c, "baton_request_failures_total{kind=\"not_finite\"} "), 2);
+    assert_int_equal(cluster_metric(c.url, "baton_request_failures_total{kind=\"not_finite\"} "), 2);
     assert_true(cluster_stop(&c));
 }
 

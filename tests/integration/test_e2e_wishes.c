@@ -51,18 +51,6 @@ static told answer(client *x)
     return t;
 }
 
-/* The value of one line of /metrics. */
-static double metric(const cluster *c, const char *line)
-{
-    client *x = client_get(c->url, "/metrics");
-    assert_true(client_wait(x, spawn_patience(ANSWER_MS)));
-    const char *at = strstr(client_body(x), line);
-    if (!at) fail_msg("no line %s", line);
-    const double v = strtod(at + strlen(line), NULL);
-    client_end(x);
-    return v;
-}
-
 static void a_prompt_that_was_there_before_is_neither_computed_nor_sent_again(void **state)
 {
     (void)state;
@@ -91,9 +79,10 @@ static void a_prompt_that_was_there_before_is_neither_computed_nor_sent_again(vo
     assert_string_equal(elsewhere.text, first.text);
     const told fresh = answer(ask(&c, 1, json_pack("{s:s}", "policy", "round-robin")));
     assert_int_equal(fresh.cached, 0);
-    assert_true(metric(&c, "\nbaton_prefix_hit_tokens_total{side=\"prefill\"} ") == (double)again.cached);
-    assert_true(metric(&c, "\nbaton_request_attempts_total ") == 4.0);
-    assert_true(metric(&c, "\nbaton_recoveries_total{cause=\"gone\"} ") == 0.0);
+    assert_true(cluster_metric(c.url, "\nbaton_prefix_hit_tokens_total{side=\"prefill\"} ") ==
+                (double)again.cached);
+    assert_true(cluster_metric(c.url, "\nbaton_request_attempts_total ") == 4.0);
+    assert_true(cluster_metric(c.url, "\nbaton_recoveries_total{cause=\"gone\"} ") == 0.0);
     free(first.text);
     free(again.text);
     free(elsewhere.text);

@@ -28,7 +28,7 @@ common/xfer        : base kernels kv wire
 common/node        : base crypto rt kernels model device kv wire xfer
 gateway/brain      : base wire xfer
 gateway/http       : base crypto rt model node
-gateway/api        : base text model sample wire gateway/http
+gateway/api        : base text model device sample wire gateway/http
 gateway/door       : base rt text model wire trace node gateway/brain gateway/http gateway/api
 gateway/shell      : base rt model trace gateway/brain gateway/http gateway/api gateway/door
 prefill-node/brain : base kv wire xfer
@@ -44,7 +44,7 @@ tools/chat         : base text tools tools/cluster
 tools/trace        : base crypto text model trace tools
 tools/timeline     : base device npu/pkg npu/compile
 tools/plan         : base device npu/pkg npu/compile
-tools/replay       : base text trace tools tools/cluster
+tools/replay       : base text device trace tools tools/cluster
 tools/simulate     : base device text trace tools tools/trace tools/replay sim/cluster
 tools/commands     : base crypto model graph device npu/pkg npu/compile sample kv engine trace tools tools/bench tools/cluster tools/chat tools/timeline tools/trace tools/plan tools/replay tools/simulate gateway/http
 programs           : base rt wire engine node gateway/http gateway/api gateway/door gateway/shell prefill-node decode-node tools

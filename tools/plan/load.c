@@ -145,10 +145,3 @@ uint64_t tool_plan_load_at(const tool_plan_load *l, const uint64_t *v, double sh
     free(w);
     return value;
 }
-
-double tool_plan_load_mean(const tool_plan_load *l, const uint64_t *v)
-{
-    double sum = 0;
-    for (size_t i = 0; i < l->lengths; i++) sum += (double)v[i] * (double)l->count[i];
-    return l->n ? sum / (double)l->n : 0;
-}

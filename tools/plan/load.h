@@ -37,5 +37,4 @@ void tool_plan_load_done(tool_plan_load *l);
 
 /* Value v[i] of length[i]: the least that `share` of all requests are at most; v need not ascend. BT_ENOMEM gives 0. */
 uint64_t tool_plan_load_at(const tool_plan_load *l, const uint64_t *v, double share);
-double tool_plan_load_mean(const tool_plan_load *l, const uint64_t *v);
 #endif

@@ -1,6 +1,7 @@
 /* Records of requests, and what is counted, sorted and divided. */
 #include "tools/replay/result.h"
 #include "base/num.h"
+#include "device/pace.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -240,6 +241,7 @@ bt_err tool_replay_figures_of(tool_replay_figures *ret, const tool_replay_result
 {
     const bt_trace_hist *h = &r->itl_us;
     tool_replay_figures f = {.requests = r->len};
+    bt_pace_count pace = {0, 0};
     double *scratch = malloc((r->len ? r->len : 1) * sizeof *scratch);
     if (!scratch) return bt_fail(fault, BT_ENOMEM, "figures of %zu requests", r->len);
     for (size_t i = 0; i < r->len; i++) {
@@ -254,10 +256,13 @@ bt_err tool_replay_figures_of(tool_replay_figures *ret, const tool_replay_result
         f.input_tokens += one->prompt_tokens;
         f.cached_tokens += one->cached_tokens;
         f.output_tokens += one->completion_tokens;
-        if (one->paced_us > 0) f.paced_s += (double)one->paced_us / 1e6;
-        if (one->paced_us > 0 && one->pace_late_us > 0) f.pace_late_s += (double)one->pace_late_us / 1e6;
+        if (one->paced_us <= 0) continue;
+        pace.paced_us += (uint64_t)one->paced_us;
+        if (one->pace_late_us > 0) pace.late_us += (uint64_t)one->pace_late_us;
     }
-    f.is_pace_void = f.pace_late_s > 0.01 * f.paced_s;
+    f.is_pace_void = bt_pace_is_void(&pace);
+    f.paced_s = (double)pace.paced_us / 1e6;
+    f.pace_late_s = (double)pace.late_us / 1e6;
     f.failed = f.requests - f.completed;
     f.seconds = (double)r->end_us / 1e6;
     if (f.seconds > 0) {

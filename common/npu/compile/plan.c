@@ -237,6 +237,27 @@ static void repeat_plan(bt_on_chip_plan *q, uint64_t times)
     q->overflow = q->overflow > INT64_MAX / times ? INT64_MAX : q->overflow * times;
 }
 
+/* Linears in the order that the compiler set, all others in the one that moves least. */
+static bt_on_chip_plan in_its_order(const bt_on_chip_op *op, uint64_t capacity, const bt_pkg_inst *i)
+{
+    const uint32_t order = bt_pkg_is_npu_linear(i) ? bt_pkg_order_of(i) : BT_PKG_ORDER_NONE;
+    if (order == BT_PKG_ORDER_NONE) return bt_on_chip_best(op, capacity);
+    return bt_on_chip_in_order(op, capacity,
+                               order == BT_PKG_ORDER_WEIGHTS ? BT_ON_CHIP_WEIGHTS_STAY
+                                                             : BT_ON_CHIP_INPUTS_STAY);
+}
+
+uint64_t bt_plan_spilled(const bt_pkg *p, uint32_t program, const bt_pkg_inst *i, uint32_t ctx)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    const uint64_t capacity = h->layout.on_chip_bytes;
+    bt_on_chip_op op;
+    if (!capacity || !bt_plan_on_chip_op(&op, h, bt_pkg_tensors(p), &bt_pkg_programs(p)[program], i, ctx))
+        return 0;
+    const bt_on_chip_plan plan = in_its_order(&op, capacity, i);
+    return bt_on_chip_spilled(&plan);
+}
+
 size_t bt_plan_on_chip(bt_plan_line ret[BT_PLAN_MAX_LINES], bt_on_chip_plan *total, const bt_pkg *p,
                        uint32_t program, uint32_t ctx)
 {
@@ -253,17 +274,12 @@ size_t bt_plan_on_chip(bt_plan_line ret[BT_PLAN_MAX_LINES], bt_on_chip_plan *tot
         bt_on_chip_op op;
         if (!bt_plan_on_chip_op(&op, h, tensors, g, i, ctx)) continue;
         const uint64_t sequences = part_sequences(&op, h, g, i, batch);
-        const uint32_t order = bt_pkg_is_npu_linear(i) ? bt_pkg_order_of(i) : BT_PKG_ORDER_NONE;
         bt_plan_line l;
         memset(&l, 0, sizeof l); /* compared byte by byte */
         l.op = i->op;
         l.weight = i->tensor == BT_PKG_NONE ? BT_PKG_NONE : tensors[i->tensor].weight;
         l.count = 1;
-        l.plan = order == BT_PKG_ORDER_NONE
-                     ? bt_on_chip_best(&op, capacity)
-                     : bt_on_chip_in_order(&op, capacity,
-                                           order == BT_PKG_ORDER_WEIGHTS ? BT_ON_CHIP_WEIGHTS_STAY
-                                                                         : BT_ON_CHIP_INPUTS_STAY);
+        l.plan = in_its_order(&op, capacity, i);
         repeat_plan(&l.plan, sequences);
         add_share(&total->weights, &l.plan.weights);
         add_share(&total->input, &l.plan.input);

@@ -47,6 +47,10 @@ bool bt_plan_on_chip_op(bt_on_chip_op *ret, const bt_pkg_header *h, const bt_pkg
 void bt_plan_set_orders(bt_pkg_inst *inst, const bt_pkg_header *h, const bt_pkg_tensor *tensors,
                         const bt_pkg_program *program);
 
+/* Bytes that an instruction of the NPU moves a second time, at a context of ctx positions, because the chip is too
+ * small; 0 for the companion's, and without on_chip_bytes. */
+uint64_t bt_plan_spilled(const bt_pkg *p, uint32_t program, const bt_pkg_inst *i, uint32_t ctx);
+
 /* The operators of a program that runs on the NPU, alike ones in one line. */
 typedef struct bt_plan_line {
     uint32_t op;          /* bt_pkg_op */

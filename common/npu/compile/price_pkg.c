@@ -31,23 +31,9 @@ static uint8_t part_of(const bt_pkg_inst *i)
     return i->op < sizeof kinds ? kinds[i->op] : BT_PRICE_PKG_EDGES;
 }
 
-static uint64_t spill_of(const bt_pkg *p, const bt_pkg_program *g, const bt_pkg_inst *i)
+static bt_price_op op_of(const bt_pkg *p, uint32_t program, const bt_pkg_inst *i)
 {
-    const bt_pkg_header *h = bt_pkg_header_of(p);
-    bt_on_chip_op op;
-    if (!bt_plan_on_chip_op(&op, h, bt_pkg_tensors(p), g, i, 0)) return 0;
-    const uint32_t order = bt_pkg_order_of(i);
-    const bt_on_chip_plan plan =
-        order == BT_PKG_ORDER_NONE
-            ? bt_on_chip_best(&op, h->layout.on_chip_bytes)
-            : bt_on_chip_in_order(&op, h->layout.on_chip_bytes,
-                                  order == BT_PKG_ORDER_WEIGHTS ? BT_ON_CHIP_WEIGHTS_STAY
-                                                                : BT_ON_CHIP_INPUTS_STAY);
-    return bt_on_chip_spilled(&plan);
-}
-
-static bt_price_op op_of(const bt_pkg *p, const bt_pkg_program *g, const bt_pkg_inst *i)
-{
+    const bt_pkg_program *g = &bt_pkg_programs(p)[program];
     const uint64_t rows = i->out_rows ? g->out : g->seq;
     bt_price_op op = {.count = 1, .part = part_of(i), .is_companion = !is_npu(i)};
     if (i->op == BT_PKG_SESSION) {
@@ -61,7 +47,7 @@ static bt_price_op op_of(const bt_pkg *p, const bt_pkg_program *g, const bt_pkg_
             .outputs = i->out_width,
             .weight_bits = bits,
             .input_bits = has_16_bits ? 16 : 8,
-            .spill_bytes = is_npu(i) ? spill_of(p, g, i) : 0,
+            .spill_bytes = is_npu(i) ? bt_plan_spilled(p, program, i, 0) : 0,
         };
     } else {
         op.bytes = rows * ((uint64_t)i->in_stride + i->out_stride);
@@ -83,7 +69,7 @@ static size_t ops_of(bt_price_op *op, const bt_pkg *p, uint32_t program, uint32_
             op[n++] = (bt_price_op){.count = 1, .fixed_ns = sync_ns, .part = BT_PRICE_PKG_SYNC};
         if (i->op != BT_PKG_SESSION) on_npu = is_npu(i);
         if (bt_pkg_is_attention(i)) *attention_is_npu = is_npu(i);
-        else if (i->op != BT_PKG_SESSION || i->params) op[n++] = op_of(p, g, i);
+        else if (i->op != BT_PKG_SESSION || i->params) op[n++] = op_of(p, program, i);
     }
     return n;
 }
@@ -121,7 +107,7 @@ static void add_last(bt_price *price, const bt_pkg *p, const bt_pkg_row *row)
     const bt_pkg_inst *inst = bt_pkg_code(p, program);
     for (uint32_t k = 0; k < g->insts; k++)
         if (inst[k].out_rows && inst[k].op != BT_PKG_SESSION) {
-            const bt_price_op op = op_of(p, g, &inst[k]);
+            const bt_price_op op = op_of(p, program, &inst[k]);
             bt_price_last(price, &op);
         }
 }

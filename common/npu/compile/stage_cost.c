@@ -6,32 +6,17 @@
 
 static bool is_linear(const bt_pkg_inst *i) { return bt_pkg_is_npu_linear(i) || i->op == BT_PKG_LINEAR_F16; }
 
-/* What crosses again because the chip cannot hold it. */
-static uint64_t spilled(const bt_pkg *p, uint32_t program, const bt_pkg_inst *i, uint64_t ctx)
-{
-    const bt_pkg_header *h = bt_pkg_header_of(p);
-    bt_on_chip_op op;
-    if (!h->layout.on_chip_bytes ||
-        !bt_plan_on_chip_op(&op, h, bt_pkg_tensors(p), &bt_pkg_programs(p)[program], i, (uint32_t)ctx))
-        return 0;
-    const uint32_t order = bt_pkg_is_npu_linear(i) ? bt_pkg_order_of(i) : BT_PKG_ORDER_NONE;
-    const bt_on_chip_plan plan =
-        order == BT_PKG_ORDER_NONE
-            ? bt_on_chip_best(&op, h->layout.on_chip_bytes)
-            : bt_on_chip_in_order(&op, h->layout.on_chip_bytes,
-                                  order == BT_PKG_ORDER_WEIGHTS ? BT_ON_CHIP_WEIGHTS_STAY
-                                                                : BT_ON_CHIP_INPUTS_STAY);
-    return bt_on_chip_spilled(&plan);
-}
-
 static bt_time_matrix matrix(const bt_pkg *p, uint32_t program, const bt_pkg_inst *i, uint64_t rows,
                              const bt_stage_chunk *c)
 {
     const bt_pkg_tensor *t = &bt_pkg_tensors(p)[i->tensor];
     const uint32_t inputs = i->site == BT_PKG_NONE ? 16 : bt_pkg_sites(p)[i->site].bits;
-    return (bt_time_matrix){
-        .rows = rows,           .inputs = i->in_width, .outputs = i->out_width,
-        .weight_bits = t->bits, .input_bits = inputs,  .spill_bytes = spilled(p, program, i, c->ctx)};
+    return (bt_time_matrix){.rows = rows,
+                            .inputs = i->in_width,
+                            .outputs = i->out_width,
+                            .weight_bits = t->bits,
+                            .input_bits = inputs,
+                            .spill_bytes = bt_plan_spilled(p, program, i, (uint32_t)c->ctx)};
 }
 
 /* What the first use of so many outputs of m costs this engine. */
@@ -69,7 +54,8 @@ static uint64_t attention(const bt_profile *on, const bt_pkg *p, uint32_t progra
         .kv_elem_bits = 16,
     };
     return bt_time_plus(bt_time_of_attention(on, &a),
-                        bt_time_of(spilled(p, program, i, c->ctx), bt_time_activation_rate(&on->time)));
+                        bt_time_of(bt_plan_spilled(p, program, i, (uint32_t)c->ctx),
+                                   bt_time_activation_rate(&on->time)));
 }
 
 static uint64_t instruction(const bt_profile *on, const bt_pkg *p, uint32_t program, const bt_pkg_inst *i,
