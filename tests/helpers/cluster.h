@@ -33,7 +33,7 @@ bool cluster_find_gateway(char url[CLUSTER_ADDRESS_BYTES], char control[CLUSTER_
 /* SIGTERM to a program that a test started itself. True when it ended with 0 within ms; words otherwise. */
 bool cluster_end(spawn *s, int64_t ms);
 
-/* The number behind `line` in /metrics; the test fails where it is not there. */
+/* The number behind `line` in /metrics, which are never negative; -1, with words on stdout, where it is not there. */
 double cluster_metric(const char *url, const char *line);
 /* GET /v1/status; the caller drops the reference. NULL when nobody answers. */
 json_t *cluster_status(const char *url);
