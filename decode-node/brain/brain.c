@@ -164,6 +164,7 @@ dc_actions dc_brain_step(dc_brain *b, const dc_event *ev, int64_t now_us, const 
     case DC_EV_CORRUPT: dc_blocks_placed(b, &ev->u.block, false); break;
     case DC_EV_FIRST: dc_work_first(b, ev); break;
     case DC_EV_TOKEN: dc_work_token(b, ev); break;
+    case DC_EV_TOKENS: dc_work_tokens(b, ev); break;
     case DC_EV_NEED: dc_work_need(b, ev->u.need.slot, ev->u.need.tokens); break;
     case DC_EV_ENDED: dc_work_ended(b, ev); break;
     case DC_EV_STOPPED: dc_work_stopped(b, ev->u.stopped.slot, ev->u.stopped.rows); break;

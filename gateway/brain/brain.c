@@ -370,5 +370,11 @@ uint32_t gw_brain_active_limit(const gw_brain *b)
     return slots < b->cfg.active_max ? (uint32_t)slots : b->cfg.active_max;
 }
 uint32_t gw_brain_debts(const gw_brain *b) { return b->debts.len; }
+bool gw_brain_waits_for_token(const gw_brain *b, const bt_incarnation *decode)
+{
+    if (b->router.avoid.len == 0) return false;
+    const gw_node *n = gw_registry_find(&b->registry, decode);
+    return n && gw_avoid_fails(&b->router.avoid, n->name);
+}
 const gw_registry *gw_brain_registry(const gw_brain *b) { return &b->registry; }
 const gw_counters *gw_brain_counters(const gw_brain *b) { return &b->n; }

@@ -276,6 +276,9 @@ uint32_t gw_brain_active(const gw_brain *b); /* requests that hold nodes */
 /* How many may: active_max, or the slots of all ready decode nodes where those are fewer. */
 uint32_t gw_brain_active_limit(const gw_brain *b);
 uint32_t gw_brain_debts(const gw_brain *b);              /* attempts that were left, ABORT_ACK still to come */
+/* Whether a token of this decode node would end its avoidance. Where not, tokens that come later than they were made
+ * change no choice of nodes, as long as no deadline passes meanwhile: for a simulator that tells several at once. */
+bool gw_brain_waits_for_token(const gw_brain *b, const bt_incarnation *decode);
 const gw_registry *gw_brain_registry(const gw_brain *b); /* for status: nodes[i] where in_use */
 const gw_counters *gw_brain_counters(const gw_brain *b);
 const char *gw_fail_name(gw_fail_kind k); /* "no_node" */

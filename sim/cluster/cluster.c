@@ -283,10 +283,9 @@ bt_err sim_cluster_run(sim_cluster *c, int64_t until_ns, bt_fault *fault)
 uint64_t sim_cluster_submit(sim_cluster *c)
 {
     const uint64_t number = ++c->submitted;
-    if (c->gw_busy_ns < c->now_ns) c->gw_busy_ns = c->now_ns;
-    c->gw_busy_ns += c->o.request_ns;
-    sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_CALLER, .to = SIM_GATEWAY, .at_ns = c->gw_busy_ns,
-                                     .run = number});
+    const int64_t at_ns = sim_cluster_gateway_takes(c, c->now_ns, c->o.request_ns);
+    sim_cluster_post(
+        c, &(sim_event){.what = SIM_WHEN_CALLER, .to = SIM_GATEWAY, .at_ns = at_ns, .run = number});
     return number;
 }
 
@@ -311,6 +310,7 @@ void sim_cluster_kill(sim_cluster *c, bt_role role, uint32_t node)
 {
     sim_member *m = find(c, role, node);
     if (!m || !m->is_alive) return;
+    if (m->dc && !m->is_stopped) sim_cluster_leap_end(c, m);
     sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_CUT, .to = SIM_GATEWAY, .from = m->place,
                                      .run = m->life, .at_ns = c->now_ns + (int64_t)c->o.link.latency_ns});
     end_member(c, m);
@@ -328,7 +328,9 @@ void sim_cluster_start(sim_cluster *c, bt_role role, uint32_t node)
 void sim_cluster_stop(sim_cluster *c, bt_role role, uint32_t node)
 {
     sim_member *m = find(c, role, node);
-    if (m && m->is_alive) m->is_stopped = true;
+    if (!m || !m->is_alive || m->is_stopped) return;
+    if (m->dc) sim_cluster_leap_end(c, m);
+    m->is_stopped = true;
 }
 
 void sim_cluster_continue(sim_cluster *c, bt_role role, uint32_t node)
