@@ -260,6 +260,11 @@ void dc_brain_set_device(dc_brain *b, const bt_msg_device_work *sum) { b->device
 void dc_brain_set_rss(dc_brain *b, uint64_t rss_bytes) { b->rss_bytes = rss_bytes; }
 
 void dc_brain_set_role_may(dc_brain *b, bt_role_may may) { b->gates.role_may = may; }
+void dc_brain_rest(dc_brain *b) { bt_gates_rest(&b->gates); }
+int64_t dc_brain_wake(dc_brain *b, int64_t now_us, int64_t heard_us)
+{
+    return bt_gates_wake(&b->gates, now_us, heard_us);
+}
 bool dc_brain_is_welcome(const dc_brain *b) { return bt_gates_is_welcome(&b->gates); }
 const dc_counters *dc_brain_counters(const dc_brain *b) { return &b->n; }
 bool dc_brain_is_sound(const dc_brain *b) { return bt_kv_book_is_sound(b->book) && dc_orders_agree(b); }

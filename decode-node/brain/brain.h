@@ -232,6 +232,10 @@ void dc_brain_free(dc_brain *b);
 dc_actions dc_brain_step(dc_brain *b, const dc_event *ev, int64_t now_us, const bt_random *random);
 int64_t dc_brain_due_us(const dc_brain *b);
 
+/* For a simulator that leaps heartbeats: bt_gates_rest and bt_gates_wake. */
+void dc_brain_rest(dc_brain *b);
+int64_t dc_brain_wake(dc_brain *b, int64_t now_us, int64_t heard_us);
+
 bt_load dc_brain_load(const dc_brain *b);               /* as heartbeats tell it */
 void dc_brain_set_rss(dc_brain *b, uint64_t rss_bytes); /* for the next heartbeat */
 /* what its work would have taken on a device so far, for the next heartbeat */

@@ -2,6 +2,7 @@
  * one request. Tables are looked at in their own order, so that a run depends on its events alone. */
 #include "gateway/brain/brain.h"
 #include "base/breakage.h"
+#include "xfer/greeting.h"
 #include "gateway/brain/act.h"
 #include "gateway/brain/request.h"
 #include "gateway/brain/role.h"
@@ -358,6 +359,26 @@ void gw_brain_free(gw_brain *b)
     free(b->requests);
     free(b->acts);
     free(b);
+}
+
+bool gw_brain_rest(gw_brain *b, const bt_incarnation *node)
+{
+    gw_node *n = gw_registry_find(&b->registry, node);
+    if (!n || n->state != GW_NODE_READY || n->probe_us != b->cfg.heartbeat_us) return false;
+    n->rests = true;
+    gw_registry_changed(&b->registry, n);
+    return true;
+}
+
+int64_t gw_brain_wake(gw_brain *b, const bt_incarnation *node, int64_t now_us, int64_t heard_us)
+{
+    gw_node *n = gw_registry_find(&b->registry, node);
+    if (!n || !n->rests) return 0;
+    n->rests = false;
+    n->heartbeat_due_us = bt_greeting_next_beat_us(n->heartbeat_due_us, b->cfg.heartbeat_us, now_us);
+    if (heard_us > n->heard_us) n->heard_us = heard_us;
+    gw_registry_changed(&b->registry, n);
+    return n->heartbeat_due_us - b->cfg.heartbeat_us;
 }
 
 bool gw_brain_is_ready(const gw_brain *b) { return b->pair_ready && !b->draining; }

@@ -88,7 +88,9 @@ static void post_msg(sim_cluster *c, sim_event *e, const bt_msg *m, const int64_
 int64_t sim_cluster_gateway_takes(sim_cluster *c, int64_t at_ns, int64_t cpu_ns)
 {
     if (at_ns < c->gw_busy_ns) at_ns = c->gw_busy_ns;
-    return c->gw_busy_ns = at_ns + cpu_ns;
+    c->gw_busy_ns = at_ns + cpu_ns;
+    if (c->resting && sim_cluster_is_late(c)) sim_cluster_wake_all(c);
+    return c->gw_busy_ns;
 }
 
 void sim_cluster_send(sim_cluster *c, uint32_t from, uint32_t to, const bt_msg *m, bool is_bulk,
@@ -100,9 +102,9 @@ void sim_cluster_send(sim_cluster *c, uint32_t from, uint32_t to, const bt_msg *
     sim_event e = {.from = from, .to = to, .is_bulk = is_bulk};
     e.at_ns = c->now_ns + (int64_t)sim_wire_short_ns(out, in, &c->o.link, sim_mail_bytes(m));
     if (e.at_ns < not_before_ns) e.at_ns = not_before_ns;
-    if (to == SIM_GATEWAY)
-        e.at_ns =
-            sim_cluster_gateway_takes(c, e.at_ns, m->type == BT_MSG_HEARTBEAT ? 0 : c->o.token_ns);
+    if (to == SIM_GATEWAY && m->type != BT_MSG_HEARTBEAT)
+        e.at_ns = sim_cluster_gateway_takes(c, e.at_ns, c->o.token_ns);
+    else if (to == SIM_GATEWAY && e.at_ns < c->gw_busy_ns) e.at_ns = c->gw_busy_ns; /* and holds up nobody */
     post_msg(c, &e, m, NULL, 0);
 }
 

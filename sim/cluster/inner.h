@@ -41,6 +41,7 @@ typedef struct sim_item {
 typedef struct sim_member {
     bt_role role;
     uint32_t place; /* in the cluster */
+    bool rests;     /* rest.c */
     const sim_cluster_group *group;
     uint32_t cls; /* index of its role */
     char id[32];
@@ -82,6 +83,7 @@ struct sim_cluster {
     bt_incarnation gw_self;
     int64_t gw_due_us, gw_wake_us, gw_busy_ns;
     uint64_t submitted, ended, callers;
+    uint32_t resting; /* members */
     sim_member *members;
     uint32_t hosts;
     uint8_t *frame;
@@ -92,6 +94,8 @@ struct sim_cluster {
 };
 
 enum { SIM_GATEWAY = UINT32_MAX }; /* as a place */
+enum { SIM_LATE_NS = 100000000 };  /* a gateway that is further behind may miss a deadline: nothing is leapt */
+static inline bool sim_cluster_is_late(const sim_cluster *c) { return c->gw_busy_ns - c->now_ns >= SIM_LATE_NS; }
 
 static inline int64_t sim_us(int64_t ns) { return ns / 1000; }
 /* For a step that looks at it; zero for others, which come by the million. */
@@ -127,6 +131,11 @@ bool sim_cluster_leap(sim_cluster *c, sim_member *m);
  * ends now. */
 void sim_cluster_leap_tell(sim_cluster *c, sim_member *m, uint32_t at, uint32_t made);
 void sim_cluster_leap_end(sim_cluster *c, sim_member *m); /* all items, between two steps */
+
+/* ---- rest.c: heartbeats that are taken to come ---- */
+void sim_cluster_rest(sim_cluster *c, uint32_t place); /* the gateway has just heard its heartbeat */
+void sim_cluster_wake(sim_cluster *c, sim_member *m);  /* before anything happens to it or its link */
+void sim_cluster_wake_all(sim_cluster *c);
 
 bt_err sim_cluster_gateway_new(sim_cluster *c, bt_fault *fault);
 void sim_cluster_gateway_step(sim_cluster *c, const gw_event *ev);

@@ -4,7 +4,7 @@
  * what is avoided (so a node that may end that tells all), resends and deadlines (so the gateway must not be late). */
 #include "sim/cluster/inner.h"
 
-enum { LEAP_NS = 500000000, LATE_NS = 100000000 };
+enum { LEAP_NS = 500000000 };
 
 /* As a message on the wire. */
 static uint64_t token_bytes(void)
@@ -41,7 +41,7 @@ static bool is_quiet(const sim_cluster *c, const sim_member *m)
         const sim_sequence *s = &m->sequences[m->items[i].slot];
         if (!s->has_told || !m->items[i].made || s->known + 1 >= s->max) return false;
     }
-    return c->gw_busy_ns - c->now_ns < LATE_NS && !gw_brain_waits_for_token(c->gw, &m->self);
+    return !sim_cluster_is_late(c) && !gw_brain_waits_for_token(c->gw, &m->self);
 }
 
 bool sim_cluster_leap(sim_cluster *c, sim_member *m)
