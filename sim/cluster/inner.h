@@ -17,6 +17,8 @@ typedef struct sim_prompt {
     uint32_t len, begin, told, valid, chunk; /* chunk: where the latest begins */
     int64_t computed_ns;                     /* COMPUTE */
     int64_t begin_ns, end_ns;                /* of the latest chunk */
+    int64_t layer_ns, layers_ns;             /* of it: when the first layer's rows are there, and the last's */
+    bool is_whole;                           /* its rows leave when all are there */
 } sim_prompt;
 
 /* A slot's sequence in a decode node. */
