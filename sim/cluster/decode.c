@@ -128,6 +128,7 @@ static void adopt(sim_cluster *c, sim_member *m, const dc_batch_plan *plan, bt_p
         if (is_piece && cost->has_programs) *pieces = sim_cost_piece(cost, it->pos, it->count, it->out > 0);
         else sim_cost_add_rows(step, it->pos, it->count, it->out);
         sim_sequence *s = &m->sequences[it->slot];
+        if (is_piece && !s->piece_ns) pieces->ns += sim_cost_first_ns(cost);
         if (is_piece && !s->piece_ns) s->piece_ns = c->now_ns;
         if (!is_piece && s->steps++ == 0) s->first_ns = c->now_ns;
         if (s->known + made < s->max) dc_batch_ran(m->batch, it->slot, it->count, made);
