@@ -48,8 +48,8 @@ typedef struct bt_model {
     bt_hparams hp;
     const bt_gguf_tensor *embed, *out_norm, *output; /* output == embed where tied */
     const bt_gguf_tensor *rope_freqs; /* factor_i, or NULL; of longrope the long or the short ones, see rope.h */
-    bt_layer_tensors *layer;                         /* [L] */
-    char name[128];                                  /* general.name, or the architecture */
+    bt_layer_tensors *layer;          /* [L] */
+    char name[128];                   /* general.name, or the architecture */
     uint8_t id[16]; /* compatibility hash: weights identity (every tensor's name, type, shape, bytes), layers, KV heads,
                        head_dim, rope; equal ids mean that KV of one may be read by the other */
     uint64_t param_count, weights_bytes;

@@ -42,6 +42,5 @@ typedef struct bt_rope {
 double bt_rope_yarn_magnitude(double s);
 /* ret[dims / 2]: f_i. base > 0, of yarn > 1; scale: 1 / s; factor [dims / 2]: what each is divided by, or
  * NULL. */
-void bt_rope_frequencies(double *ret, const bt_rope *r, size_t dims, double base, double scale,
-                         const float *factor);
+void bt_rope_frequencies(double *ret, const bt_rope *r, size_t dims, double base, double scale, const float *factor);
 #endif

@@ -58,8 +58,8 @@ typedef struct world {
 static void run(float *logits, const world *w, const char *engine, const bt_pkg *pkg, const char *policy,
                 uint64_t *ret_hash)
 {
-    const bt_prefill_config c = {
-        .engine = engine, .pkg = pkg, .want.shape_policy = policy, .threads = 1, .ctx_tokens = CTX};
+    const bt_prefill_config c = {.engine = engine, .pkg = pkg, .want.shape_policy = policy, .threads = 1,
+                                 .ctx_tokens = CTX};
     bt_fault f = {""};
     bt_prefill *p = NULL;
     if (bt_prefill_new(&p, w->m, &c, &f) < 0) fail_msg("%s", f.text);
