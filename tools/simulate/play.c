@@ -197,10 +197,13 @@ static void end(void *ud, uint64_t request, const gw_action *how, int64_t now_ns
                               .first_us = f->first_us,
                               .last_us = f->last_us,
                               .end_us = now_us(p, now_ns),
+                              .gateway_queue_us = s->gateway_queue_us,
+                              .reserve_us = s->reserve_us,
                               .queue_us = s->has_first ? (int64_t)s->queue_us : -1,
                               .server_ttft_us = s->ttft_us,
                               .prefill_us = s->has_first ? (int64_t)s->prefill_us : -1,
                               .exposed_us = s->has_kv ? (int64_t)s->kv_exposed_us : -1,
+                              .transfer_us = s->has_kv ? (int64_t)s->kv_transfer_us : -1,
                               .decode_us = s->has_decode ? (int64_t)s->decode_us : -1,
                               .stall_us = f->stall_us,
                               .stall_at_us = f->stall_at_us};
