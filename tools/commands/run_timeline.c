@@ -157,18 +157,17 @@ static void add_facts(picture *p, const subject *x, const tool_modelled_result *
 {
     const json_t *host = json_object_get(json_object_get(x->baton, "device"), "host");
     const bt_schedule_result *s = &r->schedule[r->policy];
-    add_fact(p, "modelled", "%.60s", x->npu.name);
-    add_fact(p, "  schedule", "%s", bt_engine_schedules[x->s->schedule]);
-    add_fact(p, "  prefill", "%.3f ms", ms(r->ttft_ns));
+    add_fact(p, "device", "%.60s", x->npu.name);
+    add_fact(p, "schedule", "%s", bt_engine_schedules[x->s->schedule]);
+    add_fact(p, "modelled prefill", "%.3f ms", ms(r->ttft_ns));
     add_fact(p, "  NPU's bubbles", "%.3f ms", ms(s->makespan_ns - s->busy_ns[BT_SCHEDULE_NPU]));
     add_fact(p, "  companion's bubbles", "%.3f ms", ms(s->makespan_ns - s->busy_ns[BT_SCHEDULE_COMPANION]));
-    add_fact(p, "  transfer exposed", "%.3f ms", ms(r->exposed_ns));
-    add_fact(p, "  decode", "%.3f ms", ms(r->decode_ns));
-    add_fact(p, "measured", "this host");
-    add_fact(p, "  prefill", "%.3f ms", number(host, "prefill_ms"));
-    add_fact(p, "  transfer exposed", "%.3f ms", number(host, "exposed_transfer_ms"));
-    add_fact(p, "  decode", "%.3f ms", number(host, "decode_ms"));
-    if (strcmp(x->s->pace, "off") != 0) add_fact(p, "  paced", "%.60s", x->s->pace);
+    add_fact(p, "modelled transfer exposed", "%.3f ms", ms(r->exposed_ns));
+    add_fact(p, "modelled decode", "%.3f ms", ms(r->decode_ns));
+    add_fact(p, "measured prefill", "%.3f ms", number(host, "prefill_ms"));
+    add_fact(p, "measured transfer exposed", "%.3f ms", number(host, "exposed_transfer_ms"));
+    add_fact(p, "measured decode", "%.3f ms", number(host, "decode_ms"));
+    if (strcmp(x->s->pace, "off") != 0) add_fact(p, "pace of what is measured", "%.60s", x->s->pace);
 }
 
 static bt_err draw(picture *p, const subject *x, const char *path, bt_fault *fault)
