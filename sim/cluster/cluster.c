@@ -113,6 +113,7 @@ bt_err sim_cluster_new(sim_cluster **ret, const sim_cluster_options *o, const si
     c->hosts = nodes_of(o->prefill, o->prefills) + nodes_of(o->decode, o->decodes);
     c->members = calloc(c->hosts, sizeof *c->members);
     c->gw_wake_us = INT64_MAX;
+    c->keeps_for = SIM_GATEWAY;
     c->gw_self = incarnation(c, UINT32_MAX - 1, ++c->lives);
     bt_err e = c->members && sim_mail_new(&c->mail) == BT_OK ? BT_OK : bt_fail(fault, BT_ENOMEM, "a cluster");
     if (e == BT_OK) {
@@ -152,6 +153,7 @@ void sim_cluster_free(sim_cluster *c)
     sim_mail_free(c->mail);
     bt_msg_buf_done(&c->buf);
     free(c->frame);
+    free(c->kept);
     free(c->members);
     free(c);
 }
@@ -270,6 +272,7 @@ static bt_err advance(sim_cluster *c, int64_t until_ns)
         } else {
             for_member(c, &e);
         }
+        if (c->resting && sim_cluster_is_late(c)) sim_cluster_wake_all(c);
         if (c->submitted && c->submitted == c->ended && !c->callers) break;
     }
     return c->broken;
@@ -286,8 +289,8 @@ uint64_t sim_cluster_submit(sim_cluster *c)
 {
     const uint64_t number = ++c->submitted;
     const int64_t at_ns = sim_cluster_gateway_takes(c, c->now_ns, c->o.request_ns);
-    sim_cluster_post(
-        c, &(sim_event){.what = SIM_WHEN_CALLER, .to = SIM_GATEWAY, .at_ns = at_ns, .run = number});
+    sim_cluster_post(c,
+                     &(sim_event){.what = SIM_WHEN_CALLER, .to = SIM_GATEWAY, .at_ns = at_ns, .run = number});
     return number;
 }
 
@@ -312,7 +315,7 @@ void sim_cluster_kill(sim_cluster *c, bt_role role, uint32_t node)
 {
     sim_member *m = find(c, role, node);
     if (!m || !m->is_alive) return;
-    if (m->dc && !m->is_stopped) sim_cluster_leap_end(c, m);
+    if (m->dc && !m->is_stopped) sim_cluster_leap_settle(c, m);
     sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_CUT, .to = SIM_GATEWAY, .from = m->place,
                                      .run = m->life, .at_ns = c->now_ns + (int64_t)c->o.link.latency_ns});
     end_member(c, m);
@@ -331,7 +334,7 @@ void sim_cluster_stop(sim_cluster *c, bt_role role, uint32_t node)
 {
     sim_member *m = find(c, role, node);
     if (!m || !m->is_alive || m->is_stopped) return;
-    if (m->dc) sim_cluster_leap_end(c, m);
+    if (m->dc) sim_cluster_leap_settle(c, m);
     sim_cluster_wake(c, m);
     m->is_stopped = true;
 }
@@ -362,6 +365,7 @@ uint32_t sim_cluster_nodes(const sim_cluster *c) { return c->hosts; }
 uint32_t sim_cluster_waiting(const sim_cluster *c) { return gw_brain_queued(c->gw); }
 uint32_t sim_cluster_active(const sim_cluster *c) { return gw_brain_active(c->gw); }
 uint64_t sim_cluster_events(const sim_cluster *c) { return c->events; }
+uint64_t sim_cluster_choices(const sim_cluster *c) { return c->choices; }
 uint64_t sim_cluster_digest(const sim_cluster *c) { return c->digest; }
 
 sim_cluster_node sim_cluster_look(const sim_cluster *c, uint32_t host)

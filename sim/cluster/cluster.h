@@ -94,6 +94,7 @@ uint32_t sim_cluster_nodes(const sim_cluster *c);
 sim_cluster_node sim_cluster_look(const sim_cluster *c, uint32_t host);
 uint32_t sim_cluster_waiting(const sim_cluster *c); /* at the gateway */
 uint32_t sim_cluster_active(const sim_cluster *c);
-uint64_t sim_cluster_events(const sim_cluster *c); /* brain steps */
-uint64_t sim_cluster_digest(const sim_cluster *c); /* of every message sent: who, when, what kind */
+uint64_t sim_cluster_events(const sim_cluster *c);  /* brain steps */
+uint64_t sim_cluster_choices(const sim_cluster *c); /* digest of what nodes were asked and who refused, in order */
+uint64_t sim_cluster_digest(const sim_cluster *c);  /* of every message sent: who, when, what kind */
 #endif

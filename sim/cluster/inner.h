@@ -6,8 +6,8 @@
 #include "sim/cluster/mail.h"
 #include "sim/cluster/wire.h"
 
-/* What the files of the simulated cluster share, and for these only: carry.c, then prefill.c, leap.c and decode.c,
- * gateway.c, and cluster.c on top. */
+/* What the files of the simulated cluster share, and for these only: carry.c, rest.c, gateway.c, prefill.c,
+ * decode_tell.c, leap.c, decode.c, and cluster.c on top. */
 enum { SIM_LEAP_STEPS = 256 };
 
 /* A slot's prompt in a prefill node. */
@@ -68,10 +68,11 @@ typedef struct sim_member {
     size_t items_len, items_cap;
     uint32_t prefilling, decoding, cancels; /* sequences that joined, by what they need; asked to leave */
     bool is_stepping, is_turning;
-    uint32_t *capacity_pages; /* [slots] */
-    uint32_t leapt;           /* steps of `items` that nobody was told of */
+    uint32_t *capacity_pages;        /* [slots] */
+    uint32_t leapt;                  /* steps of `items` that nobody was told of */
     int64_t leap_ns[SIM_LEAP_STEPS]; /* of each: when the gateway had taken the token of the first item */
-    const int64_t *late_ns;          /* of the tokens that the brain is told now; NULL: they are on time */
+    const int64_t *late_ns;          /* of the tokens that the brain is told now; NULL: none */
+    uint32_t late_index, late_len;   /* which these are */
 } sim_member;
 
 struct sim_cluster {
@@ -80,12 +81,15 @@ struct sim_cluster {
     sim_calendar calendar;
     sim_mail *mail;
     int64_t now_ns;
-    uint64_t lives, works, events, digest;
+    uint64_t lives, works, events, draws, digest, choices;
     gw_brain *gw;
     bt_incarnation gw_self;
     int64_t gw_due_us, gw_wake_us, gw_busy_ns;
     uint64_t submitted, ended, callers;
-    uint32_t resting; /* members */
+    uint32_t resting;   /* members */
+    uint32_t keeps_for; /* TOKENS from this place and their answers are not sent but kept; SIM_GATEWAY: of none */
+    bt_msg **kept;
+    size_t kept_len, kept_cap;
     sim_member *members;
     uint32_t hosts;
     uint8_t *frame;
@@ -101,9 +105,10 @@ static inline bool sim_cluster_is_late(const sim_cluster *c) { return c->gw_busy
 
 static inline int64_t sim_us(int64_t ns) { return ns / 1000; }
 /* For a step that looks at it; zero for others, which come by the million. */
-bt_random sim_cluster_random(const sim_cluster *c, bool is_looked_at);
+bt_random sim_cluster_random(sim_cluster *c, bool is_looked_at);
 void sim_cluster_break(sim_cluster *c, bt_err e, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-void sim_cluster_post(sim_cluster *c, const sim_event *e); /* life is set here */
+void sim_cluster_post(sim_cluster *c, const sim_event *e);                 /* life is set here */
+bool sim_cluster_grow(void **array, size_t *cap, size_t len, size_t size); /* room for one more; false: no memory */
 void sim_cluster_account(sim_member *m, const sim_cost_work *w);
 uint32_t sim_cluster_place(const sim_cluster *c, const bt_incarnation *who); /* UINT32_MAX: nobody who lives */
 /* From one place to another; SIM_GATEWAY for the gateway. not_before_ns: it goes behind what arrives then. */
@@ -123,7 +128,7 @@ bt_err sim_cluster_decode_new(sim_cluster *c, sim_member *m, bt_fault *fault);
 void sim_cluster_decode_step(sim_cluster *c, sim_member *m, const dc_event *ev);
 void sim_cluster_decode_done(sim_cluster *c, sim_member *m);
 
-/* Tells the brain; what the brain does is carried out. */
+/* ---- decode_tell.c: tells the brain; what the brain does is carried out ---- */
 void sim_cluster_decode_tell(sim_cluster *c, sim_member *m, const dc_event *ev);
 
 /* ---- leap.c: steps that nobody is told of yet ---- */
@@ -132,7 +137,8 @@ bool sim_cluster_leap(sim_cluster *c, sim_member *m);
 /* Tells the brain of the tokens of item `at`, those of steps that were leapt and, where `made`, the one of a step that
  * ends now. */
 void sim_cluster_leap_tell(sim_cluster *c, sim_member *m, uint32_t at, uint32_t made);
-void sim_cluster_leap_end(sim_cluster *c, sim_member *m); /* all items, between two steps */
+void sim_cluster_leap_end(sim_cluster *c, sim_member *m);    /* all items, between two steps */
+void sim_cluster_leap_settle(sim_cluster *c, sim_member *m); /* likewise, before it halts or dies */
 
 /* ---- rest.c: heartbeats that are taken to come ---- */
 void sim_cluster_rest(sim_cluster *c, uint32_t place); /* the gateway has just heard its heartbeat */

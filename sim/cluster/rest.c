@@ -1,7 +1,8 @@
-/* Heartbeats that change nothing, which are most of a quiet hour's messages. Once the gateway has heard a node that is
- * READY, both rest (gw_brain_rest): no timer, no message. Whatever could end the hearing wakes both first, as if all
- * heartbeats until now had come: a node's end or halt, a slower link, a gateway that is late. A heartbeat also tells a
- * load; of that, choices of nodes look at the number of slots alone, which never changes. */
+/* Heartbeats that change nothing, which are most of a quiet hour's messages. Once the gateway has heard a
+ * node that is READY, both rest (gw_brain_rest): no timer, no message. Whatever could end the hearing wakes
+ * both first, as if all heartbeats until now had come: a node's end or halt, a slower link, a gateway that is
+ * late. A heartbeat also tells a load; of that, choices of nodes look at the number of slots alone, which
+ * never changes. */
 #include "sim/cluster/inner.h"
 #include "xfer/greeting.h"
 
@@ -39,13 +40,15 @@ void sim_cluster_wake(sim_cluster *c, sim_member *m)
     if (!m->rests) return;
     m->rests = false;
     c->resting--;
-    const int64_t gw_said = n ? bt_greeting_next_beat_us(n->heartbeat_due_us, gw_every, now_us) - gw_every : 0;
+    const int64_t gw_said =
+        n ? bt_greeting_next_beat_us(n->heartbeat_due_us, gw_every, now_us) - gw_every : 0;
     const int64_t gw_heard =
         heard(c, gw_said, gw_every, sim_wire_short_ns(&fast, &m->in, &c->o.link, beat_bytes()));
     const int64_t said =
         m->pf ? pf_brain_wake(m->pf, now_us, gw_heard) : dc_brain_wake(m->dc, now_us, gw_heard);
-    (void)gw_brain_wake(c->gw, &m->self, now_us,
-                        heard(c, said, every, sim_wire_short_ns(&m->out, &fast, &c->o.link, beat_bytes())));
+    const int64_t own = heard(c, said, every, sim_wire_short_ns(&m->out, &fast, &c->o.link, beat_bytes()));
+    (void)gw_brain_wake(c->gw, &m->self, now_us);
+    if (n && said && own > n->heard_us) gw_brain_heard(c->gw, &m->self, own);
     m->due_us = m->pf ? pf_brain_due_us(m->pf) : dc_brain_due_us(m->dc);
     c->gw_due_us = gw_brain_due_us(c->gw);
     sim_cluster_timer(c, m->place);
