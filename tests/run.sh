@@ -34,8 +34,8 @@ fi
 
 # Sanitizers slow a program down, and its limit grows with that.
 case $B in
-    */asan) slower=4 ;;
-    */tsan) slower=12 ;;
+    */asan*) slower=4 ;;
+    */tsan*) slower=12 ;;
     *) slower=1 ;;
 esac
 passed=0 failed=0 skipped=0
