@@ -53,12 +53,9 @@ static int32_t best(const float *logits, size_t n)
 static uint64_t answer(const engine_kit *kit, const form *f, const bt_pkg *pkg, const char *isa)
 {
     const size_t vocab = kit->model->hp.vocab;
-    const bt_decode_config dc = {.engine = pkg ? "npu" : "host",
-                                 .isa = isa,
-                                 .weights = f->weights,
-                                 .pkg = pkg,
-                                 .kv_elem_bytes = f->kv_elem_bytes,
-                                 .ctx_tokens = CTX};
+    const bt_decode_config dc = {
+        .engine = pkg ? "npu" : "host",    .isa = isa,       .weights = f->weights, .pkg = pkg,
+        .kv_elem_bytes = f->kv_elem_bytes, .ctx_tokens = CTX};
     bt_fault fault = {""};
     bt_decode *d = NULL;
     bt_prefill *p = NULL;

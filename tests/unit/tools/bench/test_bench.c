@@ -89,8 +89,8 @@ static char *printed(tool_bench_format format)
 {
     char *text = NULL;
     size_t len;
-    tool_bench_printer p = {
-        .to = open_memstream(&text, &len), .format = format, .column = tool_bench_row_columns};
+    tool_bench_printer p = {.to = open_memstream(&text, &len), .format = format,
+                            .column = tool_bench_row_columns};
     for (int i = 0; i < 2; i++) {
         const tool_bench_row r = sample(i == 0);
         tool_bench_print_row(&p, tool_bench_row_json(&about, &limits, &r));
@@ -165,8 +165,8 @@ static void markdown_rows_have_the_columns_of_the_head(void **state)
 static void a_prompt_is_linears_then_attention_and_a_step_the_longer_of_two(void **state)
 {
     (void)state;
-    tool_bench_row r = {
-        .prefill = true, .engine = "npu", .tokens = 512, .batch = 1, .linear_ops = 200, .attention_ops = 30};
+    tool_bench_row r = {.prefill = true, .engine = "npu",   .tokens = 512,
+                        .batch = 1,      .linear_ops = 200, .attention_ops = 30};
     const char *limit;
     assert_true(tool_bench_roofline(&r, 100, 10, 0, &limit) == 5);
     assert_string_equal(limit, "fp32");
@@ -218,14 +218,8 @@ static void from_colsum(int32_t *restrict hi, int32_t *restrict lo, size_t ldacc
 
 static void passes_at_width(const bt_kernels *k, uint32_t ffn, uint32_t vocab)
 {
-    const bt_hparams hp = {.layers = 1,
-                           .dim = 96,
-                           .heads = 6,
-                           .kv_heads = 2,
-                           .head_dim = 16,
-                           .rope_dims = 16,
-                           .ffn = ffn,
-                           .vocab = vocab};
+    const bt_hparams hp = {.layers = 1,    .dim = 96,       .heads = 6, .kv_heads = 2,
+                           .head_dim = 16, .rope_dims = 16, .ffn = ffn, .vocab = vocab};
     bt_fault f;
     if (tool_kernels_check(k, &hp, &f) < 0)
         fail_msg("%s, ffn %u, vocabulary %u: %s", k->isa, ffn, vocab, f.text);
@@ -294,11 +288,8 @@ static void both_engines_are_checked_then_timed(void **state)
 {
     (void)state;
     engine_kit k = engine_kit_model("llama");
-    const tool_bench_setup s = {.model = k.model,
-                                .engine = "host",
-                                .want = {.shape_policy = "pow2"},
-                                .ctx_tokens = 64,
-                                .batch_max = 4};
+    const tool_bench_setup s = {.model = k.model, .engine = "host", .want = {.shape_policy = "pow2"},
+                                .ctx_tokens = 64, .batch_max = 4};
     bt_fault f;
     bt_pool *pool;
     assert_int_equal(bt_pool_new(&pool, 2, &f), BT_OK);
@@ -306,8 +297,8 @@ static void both_engines_are_checked_then_timed(void **state)
     for (int decode = 0; decode < 2; decode++) {
         bt_prefill *p = NULL;
         bt_decode *d = NULL;
-        tool_bench_row r = {
-            .prefill = !decode, .tokens = 5, .depth = 9, .batch = decode ? 4 : 1, .repetitions = 3};
+        tool_bench_row r = {.prefill = !decode, .tokens = 5, .depth = 9, .batch = decode ? 4 : 1,
+                            .repetitions = 3};
         bt_err e = decode ? tool_bench_check_decode(&s, "fp4", NULL, pool, &f)
                           : tool_bench_check_prefill(&s, NULL, pool, &f);
         if (e == BT_OK)
@@ -330,11 +321,8 @@ static void one_bit_of_kv_or_logits_is_a_difference(void **state)
 {
     (void)state;
     engine_kit k = engine_kit_model("llama");
-    const tool_bench_setup s = {.model = k.model,
-                                .engine = "host",
-                                .want = {.shape_policy = "pow2"},
-                                .ctx_tokens = 64,
-                                .batch_max = 2};
+    const tool_bench_setup s = {.model = k.model, .engine = "host", .want = {.shape_policy = "pow2"},
+                                .ctx_tokens = 64, .batch_max = 2};
     tool_sequences rows[2];
     bt_fault f;
     for (int i = 0; i < 2; i++) {
