@@ -26,8 +26,10 @@ bt_err sim_cluster_decode_new(sim_cluster *c, sim_member *m, bt_fault *fault)
                                .chunk_tokens = c->o.chunk_tokens, .ahead_tokens = AHEAD_TOKENS};
     dc_batch_free(m->batch);
     m->batch = NULL;
-    const bt_err e = dc_batch_new(&m->batch, &b, fault);
-    return e == BT_OK ? dc_brain_new(&m->dc, &k, fault) : e;
+    bt_err e = dc_batch_new(&m->batch, &b, fault);
+    if (e == BT_OK) e = dc_brain_new(&m->dc, &k, fault);
+    if (e == BT_OK) dc_brain_set_role_may(m->dc, BT_ROLE_MAY);
+    return e;
 }
 
 static bool grow(void **array, size_t *cap, size_t len, size_t size)
@@ -101,9 +103,9 @@ static void carry_out(sim_cluster *c, sim_member *m, const dc_action *a, dc_even
     case DC_DO_SWAP_OUT:
     case DC_DO_SWAP_IN:
     case DC_DO_DROP_SWAP:
-    case DC_DO_LOG:
-    case DC_DO_DRAIN:
-    case DC_DO_EXIT: break;
+    case DC_DO_LOG: break;
+    case DC_DO_DRAIN: sim_cluster_drains(c, m); break;
+    case DC_DO_EXIT: sim_cluster_exits(c, m, a->u.next_role); break;
     }
 }
 

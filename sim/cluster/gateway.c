@@ -54,6 +54,8 @@ void sim_cluster_gateway_step(sim_cluster *c, const gw_event *ev)
             if (to != UINT32_MAX) sim_cluster_send(c, SIM_GATEWAY, to, &a->u.send.msg, false, 0);
         } else if (a->type == GW_DO_TOKENS) {
             c->client.tokens(c->client.ud, a->request, a->u.tokens.ids_len, c->now_ns);
+        } else if (a->type == GW_DO_ROLE_ANSWER) {
+            sim_cluster_role_answered(c, a);
         } else if (a->type == GW_DO_DONE || a->type == GW_DO_FAIL) {
             c->ended++;
             c->client.end(c->client.ud, a->request, a, c->now_ns);
