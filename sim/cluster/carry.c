@@ -70,31 +70,49 @@ static bool travel(sim_cluster *c, bt_msg *ret, const bt_msg *m)
     return true;
 }
 
+static void post_msg(sim_cluster *c, sim_event *e, const bt_msg *m, const int64_t *times, size_t len)
+{
+    bt_msg decoded = {0};
+    const bt_msg *sent = m;
+    c->digest = bt_rng_u64(c->digest ^ (uint64_t)c->now_ns,
+                           (uint64_t)m->type << 40 ^ (uint64_t)e->from << 20 ^ e->to);
+    if (c->o.is_checked) {
+        if (!travel(c, &decoded, m)) return;
+        sent = &decoded;
+    }
+    e->what = SIM_WHEN_MSG;
+    e->u.msg = sim_mail_copy(c->mail, sent, times, len);
+    if (!e->u.msg) sim_cluster_break(c, BT_ENOMEM, "out of memory");
+    else sim_cluster_post(c, e);
+}
+
+int64_t sim_cluster_gateway_takes(sim_cluster *c, int64_t at_ns, int64_t cpu_ns)
+{
+    if (at_ns < c->gw_busy_ns) at_ns = c->gw_busy_ns;
+    c->gw_busy_ns = at_ns + cpu_ns;
+    if (c->resting && sim_cluster_is_late(c)) sim_cluster_wake_all(c);
+    return c->gw_busy_ns;
+}
+
 void sim_cluster_send(sim_cluster *c, uint32_t from, uint32_t to, const bt_msg *m, bool is_bulk,
                       int64_t not_before_ns)
 {
     static const sim_wire fast = {0};
     const sim_wire *out = from == SIM_GATEWAY ? &fast : &c->members[from].out,
                    *in = to == SIM_GATEWAY ? &fast : &c->members[to].in;
-    bt_msg decoded = {0};
-    const bt_msg *sent = m;
-    c->digest =
-        bt_rng_u64(c->digest ^ (uint64_t)c->now_ns, (uint64_t)m->type << 40 ^ (uint64_t)from << 20 ^ to);
-    if (c->o.is_checked) {
-        if (!travel(c, &decoded, m)) return;
-        sent = &decoded;
-    }
-    sim_event e = {.what = SIM_WHEN_MSG, .from = from, .to = to, .is_bulk = is_bulk};
+    sim_event e = {.from = from, .to = to, .is_bulk = is_bulk};
     e.at_ns = c->now_ns + (int64_t)sim_wire_short_ns(out, in, &c->o.link, sim_mail_bytes(m));
     if (e.at_ns < not_before_ns) e.at_ns = not_before_ns;
-    if (to == SIM_GATEWAY) { /* its one thread takes them one after the other */
-        if (e.at_ns < c->gw_busy_ns) e.at_ns = c->gw_busy_ns;
-        e.at_ns += m->type == BT_MSG_HEARTBEAT ? 0 : c->o.token_ns;
-        c->gw_busy_ns = e.at_ns;
-    }
-    e.u.msg = sim_mail_copy(c->mail, sent);
-    if (!e.u.msg) sim_cluster_break(c, BT_ENOMEM, "out of memory");
-    else sim_cluster_post(c, &e);
+    if (to == SIM_GATEWAY && m->type != BT_MSG_HEARTBEAT)
+        e.at_ns = sim_cluster_gateway_takes(c, e.at_ns, c->o.token_ns);
+    else if (to == SIM_GATEWAY && e.at_ns < c->gw_busy_ns) e.at_ns = c->gw_busy_ns; /* and holds up nobody */
+    post_msg(c, &e, m, NULL, 0);
+}
+
+void sim_cluster_send_late(sim_cluster *c, uint32_t from, const bt_msg *m, const int64_t *times, size_t len)
+{
+    sim_event e = {.from = from, .to = SIM_GATEWAY, .at_ns = times[len - 1]};
+    post_msg(c, &e, m, times, len);
 }
 
 void sim_cluster_timer(sim_cluster *c, uint32_t place)
@@ -112,6 +130,7 @@ void sim_cluster_timer(sim_cluster *c, uint32_t place)
 
 void sim_cluster_drains(sim_cluster *c, sim_member *m)
 {
+    sim_cluster_wake(c, m);
     m->is_draining = true;
     c->changes++;
     sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_DRAIN_OVER, .to = m->place,

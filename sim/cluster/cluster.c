@@ -142,6 +142,7 @@ static void for_gateway(sim_cluster *c, const sim_event *e)
 {
     if (e->what == SIM_WHEN_MSG) {
         sim_cluster_gateway_step(c, &(gw_event){.type = GW_EV_MSG, .u.msg = e->u.msg});
+        if (e->u.msg->type == BT_MSG_HEARTBEAT) sim_cluster_rest(c, e->from);
         sim_mail_drop(c->mail, e->u.msg);
     } else if (e->what == SIM_WHEN_WAKE) {
         wake_gateway(c, (int64_t)e->run);
@@ -238,10 +239,9 @@ bt_err sim_cluster_run(sim_cluster *c, int64_t until_ns, bt_fault *fault)
 uint64_t sim_cluster_submit(sim_cluster *c)
 {
     const uint64_t number = ++c->submitted;
-    if (c->gw_busy_ns < c->now_ns) c->gw_busy_ns = c->now_ns;
-    c->gw_busy_ns += c->o.request_ns;
-    sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_CALLER, .to = SIM_GATEWAY, .at_ns = c->gw_busy_ns,
-                                     .run = number});
+    const int64_t at_ns = sim_cluster_gateway_takes(c, c->now_ns, c->o.request_ns);
+    sim_cluster_post(c,
+                     &(sim_event){.what = SIM_WHEN_CALLER, .to = SIM_GATEWAY, .at_ns = at_ns, .run = number});
     return number;
 }
 
@@ -260,6 +260,7 @@ void sim_cluster_kill(sim_cluster *c, bt_role role, uint32_t node)
     sim_member *m = sim_cluster_member(c, role, node);
     if (m && m->is_loading) m->is_loading = false;
     if (!m || !m->is_alive) return;
+    if (m->dc && !m->is_stopped) sim_cluster_leap_end(c, m);
     sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_CUT, .to = SIM_GATEWAY, .from = m->place,
                                      .run = m->life, .at_ns = c->now_ns + (int64_t)c->o.link.latency_ns});
     sim_cluster_end_member(c, m);
@@ -277,7 +278,10 @@ void sim_cluster_start(sim_cluster *c, bt_role role, uint32_t node)
 void sim_cluster_stop(sim_cluster *c, bt_role role, uint32_t node)
 {
     sim_member *m = sim_cluster_member(c, role, node);
-    if (m && m->is_alive) m->is_stopped = true;
+    if (!m || !m->is_alive || m->is_stopped) return;
+    if (m->dc) sim_cluster_leap_end(c, m);
+    sim_cluster_wake(c, m);
+    m->is_stopped = true;
 }
 
 void sim_cluster_continue(sim_cluster *c, bt_role role, uint32_t node)
@@ -294,7 +298,9 @@ void sim_cluster_continue(sim_cluster *c, bt_role role, uint32_t node)
 
 void sim_cluster_slow(sim_cluster *c, uint32_t host, uint32_t times)
 {
-    if (host < c->hosts) c->members[host].in.slow = c->members[host].out.slow = times;
+    if (host >= c->hosts) return;
+    sim_cluster_wake(c, &c->members[host]);
+    c->members[host].in.slow = c->members[host].out.slow = times;
 }
 
 /* ---- to look at ---------------------------------------------------------------------------------- */

@@ -11,7 +11,13 @@
  * and waited for is as in the daemons. sim/sim_world.h is the other world of these brains: toys, and every promise
  * checked.
  *
- * The same options and calls give the same run, to the nanosecond. */
+ * The same options and calls give the same run, to the nanosecond.
+ *
+ * Leaping. While nobody joins or leaves a node's batch, its steps are priced one by one, and its brain and the gateway
+ * are told of their tokens at once, at most LEAP_NS (leap.c) later: one TOKENS, and each token keeps its time. Nothing
+ * is decided by a token that comes a little later; where something would be, the next step is told at its end. A run
+ * with is_full makes the same choices at the same times, by more events.
+ */
 typedef struct sim_cluster_group {
     const sim_cost *cost; /* borrowed */
     const char *device;   /* its name; borrowed */
@@ -35,14 +41,14 @@ typedef struct sim_cluster_options {
     int64_t start_ns; /* from the start of a node that joins or changes its role until it greets; -1: its weights come
                          over its link */
     int64_t drain_ns; /* what a node that leaves or changes its role lets its work have */
-    bool is_checked;  /* every message is encoded and decoded, books of pages are compared with themselves */
+    bool is_full; /* every step and heartbeat is told when it happens: else those that change no decision are leapt */
+    bool is_checked; /* every message is encoded and decoded, books of pages are compared with themselves */
     gw_config gw;
     pf_config pf;
     dc_config dc; /* what is left of the brains' settings: times, policies, limits */
 } sim_cluster_options;
-/* The brains' own defaults, 4 and 32 slots, 64 rows, chunks of 256, no CPU time, weights over
- * the link, 30 s to drain; the caller sets groups, link, model,
- * kv_elem_bytes and ctx_tokens. */
+/* The brains' own defaults, 4 and 32 slots, 64 rows, chunks of 256, no CPU time, weights over the link, 30 s to drain;
+ * the caller sets groups, link, model, kv_elem_bytes and ctx_tokens. */
 sim_cluster_options sim_cluster_defaults(void);
 
 typedef struct sim_cluster sim_cluster;

@@ -22,6 +22,8 @@ bt_err sim_cluster_decode_new(sim_cluster *c, sim_member *m, bt_fault *fault)
     m->commands_len = m->items_len = 0;
     m->prefilling = m->decoding = m->cancels = 0;
     m->is_stepping = m->is_turning = false;
+    m->leapt = 0;
+    m->late_ns = NULL;
     const dc_batch_config b = {.slots = k.slots, .rows_max = c->o.batch_rows, .replay_rows = REPLAY_ROWS,
                                .chunk_tokens = c->o.chunk_tokens, .ahead_tokens = AHEAD_TOKENS};
     dc_batch_free(m->batch);
@@ -90,7 +92,12 @@ static void carry_out(sim_cluster *c, sim_member *m, const dc_action *a, dc_even
 {
     uint32_t to;
     switch (a->type) {
-    case DC_DO_SEND_CONTROL: sim_cluster_send(c, m->place, SIM_GATEWAY, &a->u.control.msg, false, 0); break;
+    case DC_DO_SEND_CONTROL:
+        if (m->late_ns && a->u.control.msg.type == BT_MSG_TOKENS)
+            sim_cluster_send_late(c, m->place, &a->u.control.msg, m->late_ns,
+                                  a->u.control.msg.u.tokens.ids_len);
+        else sim_cluster_send(c, m->place, SIM_GATEWAY, &a->u.control.msg, false, 0);
+        break;
     case DC_DO_SEND_BULK:
         to = sim_cluster_place(c, &a->u.bulk.peer);
         if (to != UINT32_MAX) sim_cluster_send(c, m->place, to, &a->u.bulk.msg, true, 0);
@@ -109,7 +116,7 @@ static void carry_out(sim_cluster *c, sim_member *m, const dc_action *a, dc_even
     }
 }
 
-static void tell(sim_cluster *c, sim_member *m, const dc_event *ev)
+void sim_cluster_decode_tell(sim_cluster *c, sim_member *m, const dc_event *ev)
 {
     static dc_event pending[PENDING];
     size_t len = 1;
@@ -159,7 +166,7 @@ static bool ends(sim_cluster *c, sim_member *m, uint32_t slot)
     ev.u.ended.wait_us = (uint64_t)sim_us((s->steps ? s->first_ns : c->now_ns) - s->started_ns);
     ev.u.ended.decode_us = s->steps ? (uint64_t)sim_us(c->now_ns - s->first_ns) : 0;
     leave(m, s, slot);
-    tell(c, m, &ev);
+    sim_cluster_decode_tell(c, m, &ev);
     return true;
 }
 
@@ -193,14 +200,14 @@ static void take_stops(sim_cluster *c, sim_member *m)
         ev.u.stopped.slot = i;
         ev.u.stopped.rows = s->rows;
         leave(m, s, i);
-        tell(c, m, &ev);
+        sim_cluster_decode_tell(c, m, &ev);
     }
 }
 
 static void tell_needs(sim_cluster *c, sim_member *m)
 {
     dc_event ev = {.type = DC_EV_NEED};
-    while (dc_batch_needs(m->batch, &ev.u.need.slot, &ev.u.need.tokens)) tell(c, m, &ev);
+    while (dc_batch_needs(m->batch, &ev.u.need.slot, &ev.u.need.tokens)) sim_cluster_decode_tell(c, m, &ev);
 }
 
 /* Takes a plan over into the step: what it will have done is known now, the brain hears of it at the end. */
@@ -255,6 +262,7 @@ static void begin_step(sim_cluster *c, sim_member *m)
     bt_price_step step = {0};
     sim_cost_work work = {0}, rows = {0};
     const dc_batch_plan plan = dc_batch_next(m->batch);
+    if (plan.items_len != m->items_len) sim_cluster_leap_end(c, m); /* somebody has no room for a row */
     m->items_len = 0;
     if (plan.kind == DC_BATCH_NOTHING) return;
     const dc_batch_kind kind = plan.kind;
@@ -290,7 +298,7 @@ static void turn(sim_cluster *c, sim_member *m)
 
 void sim_cluster_decode_step(sim_cluster *c, sim_member *m, const dc_event *ev)
 {
-    tell(c, m, ev);
+    sim_cluster_decode_tell(c, m, ev);
     if (m->commands_len || m->cancels) turn(c, m);
     sim_cluster_timer(c, m->place);
 }
@@ -307,7 +315,7 @@ static void first_token(sim_cluster *c, sim_member *m, uint32_t slot)
     ev.u.first.kv_digest.bytes[0] = 1;
     s->known = 1;
     s->started_ns = c->now_ns;
-    tell(c, m, &ev);
+    sim_cluster_decode_tell(c, m, &ev);
 }
 
 static void end_item(sim_cluster *c, sim_member *m, const sim_item *it)
@@ -324,11 +332,8 @@ static void end_item(sim_cluster *c, sim_member *m, const sim_item *it)
     if (it->is_piece) {
         first_token(c, m, it->slot);
     } else {
-        dc_event ev = {.type = DC_EV_TOKEN};
-        ev.u.token.slot = it->slot;
-        ev.u.token.index = s->known++;
-        ev.u.token.id = 1;
-        tell(c, m, &ev);
+        s->known++;
+        sim_cluster_leap_tell(c, m, (uint32_t)(it - m->items), 1);
     }
     (void)ends(c, m, it->slot);
 }
@@ -336,9 +341,12 @@ static void end_item(sim_cluster *c, sim_member *m, const sim_item *it)
 void sim_cluster_decode_done(sim_cluster *c, sim_member *m)
 {
     m->is_stepping = false;
-    m->is_turning = true;
-    for (size_t i = 0; i < m->items_len && c->broken == BT_OK; i++) end_item(c, m, &m->items[i]);
-    m->is_turning = false;
+    if (!sim_cluster_leap(c, m)) {
+        m->is_turning = true;
+        for (size_t i = 0; i < m->items_len && c->broken == BT_OK; i++) end_item(c, m, &m->items[i]);
+        m->leapt = 0;
+        m->is_turning = false;
+    }
     turn(c, m);
     sim_cluster_timer(c, m->place);
 }

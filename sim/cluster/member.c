@@ -59,6 +59,7 @@ void sim_cluster_drop_event(sim_cluster *c, const sim_event *e)
 
 void sim_cluster_end_member(sim_cluster *c, sim_member *m)
 {
+    if (m->is_alive) sim_cluster_wake(c, m);
     pf_brain_free(m->pf);
     dc_brain_free(m->dc);
     m->pf = NULL;

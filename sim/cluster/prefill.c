@@ -34,6 +34,8 @@ static void begin_chunk(sim_cluster *c, sim_member *m, uint32_t slot, bool is_fi
     p->chunk = p->begin;
     p->begin_ns = c->now_ns;
     p->end_ns = c->now_ns + (int64_t)k.work.ns;
+    p->layers_ns = c->now_ns + (int64_t)k.end_ns;
+    p->layer_ns = c->now_ns + (int64_t)(k.lead_ns + (k.end_ns - k.lead_ns) / m->group->cost->layers);
     sim_cluster_account(m, &k.work);
     m->valid_rows += k.valid;
     m->rows += k.rows;
@@ -49,7 +51,8 @@ static void compute(sim_cluster *c, sim_member *m, const pf_action *a)
                       .len = a->u.compute.ids_len,
                       .begin = a->u.compute.from_row,
                       .told = a->u.compute.from_row,
-                      .computed_ns = c->now_ns};
+                      .computed_ns = c->now_ns,
+                      .is_whole = a->u.compute.is_whole};
     begin_chunk(c, m, a->u.compute.slot, true);
 }
 
@@ -68,16 +71,21 @@ static void send_block(sim_cluster *c, sim_member *m, const pf_block *b)
 {
     const uint32_t to = sim_cluster_place(c, &b->decode), layers = m->group->cost->layers;
     const sim_prompt *p = &m->prompts[b->slot];
-    int64_t first = p->computed_ns; /* rows from before: there when the prompt began */
+    int64_t first = p->computed_ns, last = c->now_ns; /* rows from before: there when the prompt began */
     if (to == UINT32_MAX) return;
     /* Its layers left one by one while the chunk was computed. Where the brain waited for credit it waited
      * for the wire, which counts that itself. */
-    if (b->token_begin + BT_KV_UNIT_TOKENS > p->chunk)
-        first = p->begin_ns + (p->end_ns - p->begin_ns) / layers;
-    if (first > c->now_ns) first = c->now_ns;
+    if (b->token_begin + BT_KV_UNIT_TOKENS > p->chunk) {
+        first = p->layer_ns;
+        last = p->layers_ns;
+    }
+    if (p->is_whole) last = p->layers_ns;
+    if (last > c->now_ns) last = c->now_ns;
+    if (first > last || p->is_whole) first = last;
     sim_event e = {.what = SIM_WHEN_BLOCK, .from = m->place, .to = to};
-    e.at_ns = (int64_t)sim_wire_send(&m->out, &c->members[to].in, &c->o.link, (uint64_t)first,
-                                     (uint64_t)c->now_ns, layers, b->bytes / layers);
+    e.at_ns = (int64_t)sim_wire_send(&m->out, &c->members[to].in, &c->o.link, (uint64_t)first, (uint64_t)last,
+                                     layers, b->bytes / layers);
+    if (e.at_ns < c->now_ns) e.at_ns = c->now_ns;
     m->last_ns[to] = e.at_ns;
     e.u.block = malloc(sizeof *e.u.block);
     if (!e.u.block) {

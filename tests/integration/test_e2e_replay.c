@@ -142,6 +142,26 @@ static void a_server_that_stalls_cannot_hide_it(void **state)
     json_decref(j);
 }
 
+/* Queue, reserve, node's queue and prompt are one after another, and all before the first token. */
+static void expect_parts_of_ttft(const char *csv, size_t rows)
+{
+    enum { TTFT = 9, QUEUE = 13, RESERVE, NODE_QUEUE, PROMPT, COLUMNS };
+    assert_non_null(strstr(csv, "longest_gap_ms,gateway_queue_ms,reserve_ms,queue_ms,prefill_ms,"));
+    for (size_t i = 0; i < rows; i++) {
+        double ms[COLUMNS] = {0};
+        assert_non_null(csv = strchr(csv, '\n'));
+        csv++;
+        const char *at = csv;
+        for (size_t c = 0; c < COLUMNS; c++, at++) {
+            ms[c] = strtod(at, NULL);
+            if (c >= TTFT) assert_true(*at >= '0' && *at <= '9');
+            assert_non_null(at = strchr(at, ','));
+        }
+        assert_true(ms[RESERVE] > 0);
+        assert_true(ms[QUEUE] + ms[RESERVE] + ms[NODE_QUEUE] + ms[PROMPT] <= ms[TTFT]);
+    }
+}
+
 static void a_row_a_request_and_a_page_that_needs_no_other(void **state)
 {
     (void)state;
@@ -158,6 +178,7 @@ static void a_row_a_request_and_a_page_that_needs_no_other(void **state)
     for (const char *c = text; (c = strchr(c, '\n')); c++) rows++;
     assert_int_equal(rows, 13);
     assert_int_equal(strncmp(text, "request,result,", 15), 0);
+    expect_parts_of_ttft(text, 12);
     memset(text, 0, n);
     assert_non_null(f = fopen(page, "re"));
     n = fread(text, 1, (1 << 20) - 1, f);

@@ -83,8 +83,10 @@ static void put_spreads(FILE *f, const tool_replay_figures *g)
     const struct {
         const char *name;
         const tool_replay_spread *s;
-    } all[] = {{"TTFT", &g->ttft_ms},     {"TPOT", &g->tpot_ms},   {"ITL (gaps)", &g->itl_ms},
-               {"E2E", &g->e2e_ms},       {"queue", &g->queue_ms}, {"KV exposed", &g->exposed_ms},
+    } all[] = {{"TTFT", &g->ttft_ms},           {"TPOT", &g->tpot_ms},
+               {"ITL (gaps)", &g->itl_ms},      {"E2E", &g->e2e_ms},
+               {"queue", &g->gateway_queue_ms}, {"reserve", &g->reserve_ms},
+               {"node's queue", &g->queue_ms},  {"KV exposed", &g->exposed_ms},
                {"sent late", &g->late_ms}};
     bool is_next = false;
     fputs(",\n\"spreads\": [", f);
@@ -117,10 +119,13 @@ static void put_requests(FILE *f, const tool_replay_result *s)
                               o->prompt_tokens,
                               o->cached_tokens,
                               o->completion_tokens,
+                              o->gateway_queue_us,
+                              o->reserve_us,
                               o->queue_us,
                               o->server_ttft_us,
                               o->prefill_us,
                               o->exposed_us,
+                              o->transfer_us,
                               o->decode_us,
                               o->stall_us,
                               o->stall_us > 0 ? o->stall_at_us - o->sent_us : -1};
