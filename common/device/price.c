@@ -281,6 +281,13 @@ bt_price_sum bt_price_step_of(const bt_profile *p, const bt_price_model *m, cons
     return r;
 }
 
+uint64_t bt_price_first_use(const bt_profile *p, const bt_price_model *m)
+{
+    const bt_profile_time *t = &p->time;
+    return plus(times(m->operators, t->first_launch_ns),
+                bt_time_of(m->weight_bytes / share(t), t->first_weight_bytes_per_us));
+}
+
 bt_price_step bt_price_decode_step(uint64_t batch, uint64_t ctx)
 {
     return (bt_price_step){batch, batch, times(batch, ctx), times(batch, ctx)};

@@ -36,8 +36,8 @@ typedef struct bt_gates {
  * after _bye. */
 void bt_gates_tick(bt_gates *g, int64_t now_us);
 int64_t bt_gates_due_us(const bt_gates *g);
-/* For a simulator that leaps heartbeats (xfer/greeting.h), with a node that has one gateway. _wake: when the last one
- * was due before now_us; the gateway's last one came at heard_us. 0: it did not rest. */
+/* For a simulator that leaps heartbeats (xfer/greeting.h), with a node that has one gateway. _wake: the gateway's last
+ * one came at heard_us; returns when the node's last one was due before now_us; 0: it did not rest. */
 void bt_gates_rest(bt_gates *g);
 int64_t bt_gates_wake(bt_gates *g, int64_t now_us, int64_t heard_us);
 /* The connection of this gate is up again. */

@@ -370,13 +370,20 @@ bool gw_brain_rest(gw_brain *b, const bt_incarnation *node)
     return true;
 }
 
-int64_t gw_brain_wake(gw_brain *b, const bt_incarnation *node, int64_t now_us, int64_t heard_us)
+void gw_brain_heard(gw_brain *b, const bt_incarnation *node, int64_t at_us)
+{
+    gw_node *n = gw_registry_find(&b->registry, node);
+    if (!n) return;
+    n->heard_us = at_us;
+    gw_registry_changed(&b->registry, n);
+}
+
+int64_t gw_brain_wake(gw_brain *b, const bt_incarnation *node, int64_t now_us)
 {
     gw_node *n = gw_registry_find(&b->registry, node);
     if (!n || !n->rests) return 0;
     n->rests = false;
     n->heartbeat_due_us = bt_greeting_next_beat_us(n->heartbeat_due_us, b->cfg.heartbeat_us, now_us);
-    if (heard_us > n->heard_us) n->heard_us = heard_us;
     gw_registry_changed(&b->registry, n);
     return n->heartbeat_due_us - b->cfg.heartbeat_us;
 }

@@ -271,10 +271,11 @@ int64_t gw_brain_due_us(const gw_brain *b);
 
 /* For a simulator that leaps heartbeats which change nothing; daemons never do. While a node rests, its heartbeats and
  * those to it are taken to come in their time: none is said, its silence counts for nothing. _rest does nothing for one
- * that is not READY. _wake: it goes on as if all had come that were due before now_us, the last one of the node at
- * heard_us; returns when the last one to it was due; 0: it did not rest. */
+ * that is not READY. _wake: it goes on as if all to it had been said that were due before now_us; returns when the last
+ * one was; 0: it did not rest. _heard: it was heard last at that time. */
 bool gw_brain_rest(gw_brain *b, const bt_incarnation *node);
-int64_t gw_brain_wake(gw_brain *b, const bt_incarnation *node, int64_t now_us, int64_t heard_us);
+int64_t gw_brain_wake(gw_brain *b, const bt_incarnation *node, int64_t now_us);
+void gw_brain_heard(gw_brain *b, const bt_incarnation *node, int64_t at_us);
 
 /* To look at, between steps. */
 /* A request submitted now would find a ready pair, or a ready decode node that computes prompts itself. */

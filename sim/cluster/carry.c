@@ -7,10 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-bt_random sim_cluster_random(const sim_cluster *c, bool is_looked_at)
+bt_random sim_cluster_random(sim_cluster *c, bool is_looked_at)
 {
     if (!is_looked_at) return (bt_random){{0}};
-    return (bt_random){{bt_rng_u64(c->o.seed, 2 * c->events), bt_rng_u64(c->o.seed, 2 * c->events + 1)}};
+    const uint64_t n = 2 * c->draws++;
+    return (bt_random){{bt_rng_u64(c->o.seed, n), bt_rng_u64(c->o.seed, n + 1)}};
 }
 
 void sim_cluster_break(sim_cluster *c, bt_err e, const char *fmt, ...)
@@ -70,12 +71,38 @@ static bool travel(sim_cluster *c, bt_msg *ret, const bt_msg *m)
     return true;
 }
 
+static bool is_kept(const sim_cluster *c, const sim_event *e)
+{
+    const bool is_tokens = e->u.msg->type == BT_MSG_TOKENS, is_ack = e->u.msg->type == BT_MSG_TOKENS_ACK;
+    return c->keeps_for != SIM_GATEWAY &&
+           ((is_tokens && e->from == c->keeps_for) || (is_ack && e->to == c->keeps_for));
+}
+
+static void keep(sim_cluster *c, bt_msg *m)
+{
+    if (c->kept_len == c->kept_cap) {
+        const size_t cap = c->kept_cap ? c->kept_cap * 2 : 64;
+        bt_msg **all = reallocarray(c->kept, cap, sizeof *all);
+        if (!all) {
+            sim_mail_drop(c->mail, m);
+            sim_cluster_break(c, BT_ENOMEM, "out of memory");
+            return;
+        }
+        c->kept = all;
+        c->kept_cap = cap;
+    }
+    c->kept[c->kept_len++] = m;
+}
+
 static void post_msg(sim_cluster *c, sim_event *e, const bt_msg *m, const int64_t *times, size_t len)
 {
     bt_msg decoded = {0};
     const bt_msg *sent = m;
     c->digest = bt_rng_u64(c->digest ^ (uint64_t)c->now_ns,
                            (uint64_t)m->type << 40 ^ (uint64_t)e->from << 20 ^ e->to);
+    if (m->type == BT_MSG_RESERVE || m->type == BT_MSG_PREFILL || m->type == BT_MSG_REFUSED)
+        c->choices = bt_rng_u64(c->choices ^ m->ref.number << 8 ^ m->ref.attempt,
+                                (uint64_t)m->type << 40 ^ (uint64_t)e->from << 20 ^ e->to);
     if (c->o.is_checked) {
         if (!travel(c, &decoded, m)) return;
         sent = &decoded;
@@ -83,6 +110,7 @@ static void post_msg(sim_cluster *c, sim_event *e, const bt_msg *m, const int64_
     e->what = SIM_WHEN_MSG;
     e->u.msg = sim_mail_copy(c->mail, sent, times, len);
     if (!e->u.msg) sim_cluster_break(c, BT_ENOMEM, "out of memory");
+    else if (is_kept(c, e)) keep(c, e->u.msg);
     else sim_cluster_post(c, e);
 }
 
@@ -130,7 +158,6 @@ void sim_cluster_timer(sim_cluster *c, uint32_t place)
 
 void sim_cluster_drains(sim_cluster *c, sim_member *m)
 {
-    sim_cluster_wake(c, m);
     m->is_draining = true;
     c->changes++;
     sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_DRAIN_OVER, .to = m->place,

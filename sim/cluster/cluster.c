@@ -57,6 +57,7 @@ bt_err sim_cluster_new(sim_cluster **ret, const sim_cluster_options *o, const si
     c->prefills = nodes_of(o->prefill, o->prefills);
     c->members = calloc(c->hosts, sizeof *c->members);
     c->gw_wake_us = INT64_MAX;
+    c->keeps_for = SIM_GATEWAY;
     c->gw_self = sim_cluster_incarnation(c, UINT32_MAX - 1, ++c->lives);
     bt_err e = c->members && sim_mail_new(&c->mail) == BT_OK ? BT_OK : bt_fail(fault, BT_ENOMEM, "a cluster");
     if (e == BT_OK) {
@@ -98,6 +99,7 @@ void sim_cluster_free(sim_cluster *c)
     sim_mail_free(c->mail);
     bt_msg_buf_done(&c->buf);
     free(c->frame);
+    free(c->kept);
     free(c->members);
     free(c);
 }
@@ -124,6 +126,7 @@ static void wake(sim_cluster *c, sim_member *m, int64_t at_us)
 static void take_msg(sim_cluster *c, sim_member *m, const sim_event *e)
 {
     const bt_msg *msg = e->u.msg;
+    if (msg->type == BT_MSG_ROLE) sim_cluster_wake(c, m);
     if (m->pf) {
         pf_event ev = {.type = e->is_bulk ? PF_EV_BULK : PF_EV_CONTROL};
         if (e->is_bulk) ev.u.bulk.decode = msg->from;
@@ -260,7 +263,7 @@ void sim_cluster_kill(sim_cluster *c, bt_role role, uint32_t node)
     sim_member *m = sim_cluster_member(c, role, node);
     if (m && m->is_loading) m->is_loading = false;
     if (!m || !m->is_alive) return;
-    if (m->dc && !m->is_stopped) sim_cluster_leap_end(c, m);
+    if (m->dc && !m->is_stopped) sim_cluster_leap_settle(c, m);
     sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_CUT, .to = SIM_GATEWAY, .from = m->place,
                                      .run = m->life, .at_ns = c->now_ns + (int64_t)c->o.link.latency_ns});
     sim_cluster_end_member(c, m);
@@ -279,7 +282,7 @@ void sim_cluster_stop(sim_cluster *c, bt_role role, uint32_t node)
 {
     sim_member *m = sim_cluster_member(c, role, node);
     if (!m || !m->is_alive || m->is_stopped) return;
-    if (m->dc) sim_cluster_leap_end(c, m);
+    if (m->dc) sim_cluster_leap_settle(c, m);
     sim_cluster_wake(c, m);
     m->is_stopped = true;
 }
@@ -310,6 +313,7 @@ uint32_t sim_cluster_nodes(const sim_cluster *c) { return c->hosts; }
 uint32_t sim_cluster_waiting(const sim_cluster *c) { return gw_brain_queued(c->gw); }
 uint32_t sim_cluster_active(const sim_cluster *c) { return gw_brain_active(c->gw); }
 uint64_t sim_cluster_events(const sim_cluster *c) { return c->events; }
+uint64_t sim_cluster_choices(const sim_cluster *c) { return c->choices; }
 uint64_t sim_cluster_digest(const sim_cluster *c) { return c->digest; }
 
 sim_cluster_node sim_cluster_look(const sim_cluster *c, uint32_t host)

@@ -122,6 +122,7 @@ int64_t sim_cluster_powered_ns(const sim_cluster *c, uint32_t host, bt_role role
 uint32_t sim_cluster_refused_roles(const sim_cluster *c, const char **ret_why);
 uint32_t sim_cluster_waiting(const sim_cluster *c); /* at the gateway */
 uint32_t sim_cluster_active(const sim_cluster *c);
-uint64_t sim_cluster_events(const sim_cluster *c); /* brain steps */
-uint64_t sim_cluster_digest(const sim_cluster *c); /* of every message sent: who, when, what kind */
+uint64_t sim_cluster_events(const sim_cluster *c);  /* brain steps */
+uint64_t sim_cluster_choices(const sim_cluster *c); /* digest of what nodes were asked and who refused, in order */
+uint64_t sim_cluster_digest(const sim_cluster *c);  /* of every message sent: who, when, what kind */
 #endif

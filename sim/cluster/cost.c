@@ -20,6 +20,7 @@ bt_err sim_cost_begin(sim_cost *ret, const sim_cost_options *o, bt_fault *fault)
     if (e < 0) return e;
     if (c.has_programs) c.price = *o->programs;
     c.model = bt_price_model_of(o->model, &steps);
+    if (!c.has_programs) c.price.first_ns = bt_price_first_use(p, &c.model);
     c.kv_bytes = (uint64_t)2 * o->model->layers * o->model->kv_heads *
                  (o->model->head_dim * o->kv_elem_bytes + (o->kv_elem_bytes == 1 ? 2 : 0));
     c.model.kv_bytes = c.kv_bytes;
@@ -72,6 +73,8 @@ static sim_cost_work paced(const sim_cost *c, sim_cost_work w)
 
 sim_cost_work sim_cost_step(const sim_cost *c, const bt_price_step *s) { return paced(c, step_of(c, s)); }
 
+uint64_t sim_cost_first_ns(const sim_cost *c) { return paced_ns(c, c->price.first_ns); }
+
 uint64_t sim_cost_device_ns(const sim_cost *c, uint64_t ns)
 {
     return c->pace.milli ? bt_time_scale(ns, 1000, c->pace.milli) : ns;
@@ -81,7 +84,8 @@ uint64_t sim_cost_device_ns(const sim_cost *c, uint64_t ns)
 static sim_cost_chunk chunk_of(const sim_cost *c, uint32_t end, uint32_t begin, bool is_first, bool ends)
 {
     const bt_shapes_chunk next = bt_shapes_next(&c->shapes, end, begin);
-    sim_cost_chunk r = {.valid = (uint32_t)next.valid, .rows = (uint32_t)next.rows};
+    sim_cost_chunk r = {.valid = (uint32_t)next.valid, .rows = (uint32_t)next.rows,
+                        .lead_ns = is_first ? c->price.first_ns : 0};
     const bool is_last = ends && begin + r.valid == end;
     bt_price_sum sum = {0};
     if (!c->has_programs) {
@@ -89,12 +93,11 @@ static sim_cost_chunk chunk_of(const sim_cost *c, uint32_t end, uint32_t begin, 
         r.rows = r.valid;
         sim_cost_add_rows(&s, begin, r.valid, is_last);
         r.work = step_of(c, &s);
-        r.end_ns = r.work.ns;
+        r.work.ns = r.end_ns = bt_time_plus(r.work.ns, r.lead_ns);
         return r;
     }
     bt_price_add_chunk(&sum, &c->price, bt_price_program_for(&c->price, next.rows), begin);
     add(&r.work, &sum);
-    if (is_first) r.lead_ns = c->price.first_ns;
     r.work.ns = r.end_ns = bt_time_plus(r.work.ns, r.lead_ns);
     if (is_last) {
         sum = (bt_price_sum){.ns = c->price.last_ns, .ops = c->price.last_ops, .bytes = c->price.last_bytes};

@@ -56,6 +56,8 @@ sim_cost_chunk sim_cost_next(const sim_cost *c, uint32_t prompt, uint32_t begin,
  * any. */
 sim_cost_work sim_cost_piece(const sim_cost *c, uint32_t begin, uint32_t count, bool is_last);
 sim_cost_work sim_cost_step(const sim_cost *c, const bt_price_step *s);
+/* What the first piece of a prompt takes beyond that. */
+uint64_t sim_cost_first_ns(const sim_cost *c);
 /* What the device itself would have taken for work of so many ns. */
 uint64_t sim_cost_device_ns(const sim_cost *c, uint64_t ns);
 /* Adds rows [begin, begin + count) of a sequence, of which `out` make logits. */

@@ -88,14 +88,30 @@ static void stop(sim_member *m, uint32_t slot) /* nothing where its end is on th
     m->cancels++;
 }
 
-static void carry_out(sim_cluster *c, sim_member *m, const dc_action *a, dc_event *next, size_t *len)
+/* What is told now; TOKENS before it say something again. */
+static bool is_late(const sim_member *m, const bt_msg *msg)
+{
+    return m->late_ns && msg->type == BT_MSG_TOKENS && msg->u.tokens.first_index == m->late_index &&
+           msg->u.tokens.ids_len == m->late_len;
+}
+
+static const dc_action *last_tokens(const sim_member *m, const dc_actions *acts)
+{
+    const dc_action *last = NULL;
+    for (size_t i = 0; m->late_ns && i < acts->len; i++)
+        if (acts->items[i].type == DC_DO_SEND_CONTROL && acts->items[i].u.control.msg.type == BT_MSG_TOKENS)
+            last = &acts->items[i];
+    return last;
+}
+
+static void carry_out(sim_cluster *c, sim_member *m, const dc_action *a, const dc_action *last,
+                      dc_event *next, size_t *len)
 {
     uint32_t to;
     switch (a->type) {
     case DC_DO_SEND_CONTROL:
-        if (m->late_ns && a->u.control.msg.type == BT_MSG_TOKENS)
-            sim_cluster_send_late(c, m->place, &a->u.control.msg, m->late_ns,
-                                  a->u.control.msg.u.tokens.ids_len);
+        if (a == last && is_late(m, &a->u.control.msg))
+            sim_cluster_send_late(c, m->place, &a->u.control.msg, m->late_ns, m->late_len);
         else sim_cluster_send(c, m->place, SIM_GATEWAY, &a->u.control.msg, false, 0);
         break;
     case DC_DO_SEND_BULK:
@@ -126,6 +142,7 @@ void sim_cluster_decode_tell(sim_cluster *c, sim_member *m, const dc_event *ev)
             pending[i].type == DC_EV_CONTROL && pending[i].u.control.msg->type == BT_MSG_RESERVE;
         const bt_random random = sim_cluster_random(c, is_reserve);
         const dc_actions acts = dc_brain_step(m->dc, &pending[i], sim_us(c->now_ns), &random);
+        const dc_action *last = last_tokens(m, &acts);
         c->events++;
         for (size_t k = 0; k < acts.len; k++) {
             if (len >= PENDING - 1) {
@@ -133,7 +150,7 @@ void sim_cluster_decode_tell(sim_cluster *c, sim_member *m, const dc_event *ev)
                                   PENDING);
                 return;
             }
-            carry_out(c, m, &acts.items[k], pending, &len);
+            carry_out(c, m, &acts.items[k], last, pending, &len);
         }
     }
     m->due_us = dc_brain_due_us(m->dc);
@@ -237,6 +254,7 @@ static void adopt(sim_cluster *c, sim_member *m, const dc_batch_plan *plan, bt_p
         if (is_piece && cost->has_programs) *pieces = sim_cost_piece(cost, it->pos, it->count, it->out > 0);
         else sim_cost_add_rows(step, it->pos, it->count, it->out);
         sim_sequence *s = &m->sequences[it->slot];
+        if (is_piece && !s->piece_ns) pieces->ns += sim_cost_first_ns(cost);
         if (is_piece && !s->piece_ns) s->piece_ns = c->now_ns;
         if (!is_piece && s->steps++ == 0) s->first_ns = c->now_ns;
         if (s->known + made < s->max) dc_batch_ran(m->batch, it->slot, it->count, made);

@@ -72,7 +72,8 @@ typedef struct sim_member {
     uint32_t *capacity_pages;        /* [slots] */
     uint32_t leapt;                  /* steps of `items` that nobody was told of */
     int64_t leap_ns[SIM_LEAP_STEPS]; /* of each: when the gateway had taken the token of the first item */
-    const int64_t *late_ns;          /* of the tokens that the brain is told now; NULL: they are on time */
+    const int64_t *late_ns;          /* of the tokens that the brain is told now; NULL: none */
+    uint32_t late_index, late_len;   /* which these are */
 } sim_member;
 
 struct sim_cluster {
@@ -81,14 +82,17 @@ struct sim_cluster {
     sim_calendar calendar;
     sim_mail *mail;
     int64_t now_ns;
-    uint64_t lives, works, events, digest;
+    uint64_t lives, works, events, draws, digest, choices;
     gw_brain *gw;
     bt_incarnation gw_self;
     int64_t gw_due_us, gw_wake_us, gw_busy_ns;
     uint64_t submitted, ended, callers, changes;
     uint32_t refused_roles;
     char refused_why[200];
-    uint32_t resting; /* members */
+    uint32_t resting;   /* members */
+    uint32_t keeps_for; /* TOKENS from this place and their answers are not sent but kept; SIM_GATEWAY: of none */
+    bt_msg **kept;
+    size_t kept_len, kept_cap;
     sim_member *members;
     uint32_t hosts, prefills; /* prefills: that were named so */
     uint8_t *frame;
@@ -104,7 +108,7 @@ static inline bool sim_cluster_is_late(const sim_cluster *c) { return c->gw_busy
 
 static inline int64_t sim_us(int64_t ns) { return ns / 1000; }
 /* For a step that looks at it; zero for others, which come by the million. */
-bt_random sim_cluster_random(const sim_cluster *c, bool is_looked_at);
+bt_random sim_cluster_random(sim_cluster *c, bool is_looked_at);
 void sim_cluster_break(sim_cluster *c, bt_err e, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 void sim_cluster_post(sim_cluster *c, const sim_event *e); /* life is set here */
 void sim_cluster_account(sim_member *m, const sim_cost_work *w);
@@ -139,7 +143,8 @@ bool sim_cluster_leap(sim_cluster *c, sim_member *m);
 /* Tells the brain of the tokens of item `at`, those of steps that were leapt and, where `made`, the one of a step that
  * ends now. */
 void sim_cluster_leap_tell(sim_cluster *c, sim_member *m, uint32_t at, uint32_t made);
-void sim_cluster_leap_end(sim_cluster *c, sim_member *m); /* all items, between two steps */
+void sim_cluster_leap_end(sim_cluster *c, sim_member *m);    /* all items, between two steps */
+void sim_cluster_leap_settle(sim_cluster *c, sim_member *m); /* likewise, before it halts or dies */
 
 /* ---- rest.c: heartbeats that are taken to come ---- */
 void sim_cluster_rest(sim_cluster *c, uint32_t place); /* the gateway has just heard its heartbeat */

@@ -58,29 +58,102 @@ bool sim_cluster_leap(sim_cluster *c, sim_member *m)
     return true;
 }
 
-void sim_cluster_leap_tell(sim_cluster *c, sim_member *m, uint32_t at, uint32_t made)
+/* Its tokens from `index` on; the gateway takes them at these times. */
+static void tell(sim_cluster *c, sim_member *m, uint32_t slot, uint32_t index, const int64_t *times,
+                 uint32_t len)
 {
     static const int32_t ids[SIM_LEAP_STEPS + 1];
-    int64_t times[SIM_LEAP_STEPS + 1];
-    const uint32_t slot = m->items[at].slot, len = m->leapt + made;
-    sim_sequence *s = &m->sequences[slot];
-    for (uint32_t i = 0; i < m->leapt; i++) times[i] = m->leap_ns[i] + behind(c, at);
-    if (made) times[m->leapt] = take(c, m);
     dc_event ev = {.type = DC_EV_TOKENS};
     ev.u.tokens.slot = slot;
-    ev.u.tokens.index = s->known - len;
+    ev.u.tokens.index = index;
     ev.u.tokens.len = len;
     ev.u.tokens.ids = ids;
-    s->has_told = true;
     m->late_ns = times;
+    m->late_index = index;
+    m->late_len = len;
     sim_cluster_decode_tell(c, m, &ev);
     m->late_ns = NULL;
+}
+
+/* When the gateway took the tokens of item `at`. */
+static void times_of(int64_t *ret, const sim_cluster *c, const sim_member *m, uint32_t at)
+{
+    for (uint32_t i = 0; i < m->leapt; i++) ret[i] = m->leap_ns[i] + behind(c, at);
+}
+
+void sim_cluster_leap_tell(sim_cluster *c, sim_member *m, uint32_t at, uint32_t made)
+{
+    int64_t times[SIM_LEAP_STEPS + 1];
+    const uint32_t slot = m->items[at].slot, len = m->leapt + made;
+    times_of(times, c, m, at);
+    if (made) times[m->leapt] = take(c, m);
+    m->sequences[slot].has_told = true;
+    tell(c, m, slot, m->sequences[slot].known - len, times, len);
 }
 
 void sim_cluster_leap_end(sim_cluster *c, sim_member *m)
 {
     for (uint32_t i = 0; m->leapt && i < m->items_len; i++)
         if (m->sequences[m->items[i].slot].is_busy) sim_cluster_leap_tell(c, m, i, 0);
+    m->leapt = 0;
+    sim_cluster_timer(c, m->place);
+}
+
+/* ---- a node that halts --------------------------------------------------------------------------- */
+
+/* What it told long ago: the gateway takes it now, and where the answer was here too, so does the node. */
+static void deliver(sim_cluster *c, sim_member *m, bool is_answered)
+{
+    c->keeps_for = is_answered ? m->place : SIM_GATEWAY;
+    const size_t tokens = c->kept_len;
+    for (size_t i = 0; i < tokens; i++) {
+        sim_cluster_gateway_step(c, &(gw_event){.type = GW_EV_MSG, .u.msg = c->kept[i]});
+        sim_mail_drop(c->mail, c->kept[i]);
+    }
+    c->keeps_for = SIM_GATEWAY;
+    for (size_t i = tokens; i < c->kept_len; i++) {
+        dc_event ev = {.type = DC_EV_CONTROL};
+        ev.u.control.msg = c->kept[i];
+        sim_cluster_decode_tell(c, m, &ev);
+        sim_mail_drop(c->mail, c->kept[i]);
+    }
+    c->kept_len = 0;
+}
+
+/* Those whose answers have come, those that the gateway has, and those on their way. The time of the last
+ * that the gateway has; 0: none. */
+static int64_t settle(sim_cluster *c, sim_member *m, uint32_t at)
+{
+    static const sim_wire fast = {0};
+    const bt_msg ack = {.type = BT_MSG_TOKENS_ACK};
+    const int64_t back = (int64_t)sim_wire_short_ns(&fast, &m->in, &c->o.link, sim_mail_bytes(&ack));
+    const uint32_t slot = m->items[at].slot, index = m->sequences[slot].known - m->leapt;
+    int64_t times[SIM_LEAP_STEPS + 1], last = 0;
+    uint32_t done = 0;
+    times_of(times, c, m, at);
+    while (done < m->leapt && times[done] + back <= c->now_ns) last = times[done++];
+    c->keeps_for = m->place;
+    if (done) tell(c, m, slot, index, times, done);
+    deliver(c, m, true);
+    for (; done < m->leapt; done++) {
+        const bool is_there = times[done] <= c->now_ns;
+        c->keeps_for = is_there ? m->place : SIM_GATEWAY;
+        tell(c, m, slot, index + done, &times[done], 1);
+        deliver(c, m, false);
+        if (is_there) last = times[done];
+    }
+    return last;
+}
+
+void sim_cluster_leap_settle(sim_cluster *c, sim_member *m)
+{
+    const gw_node *n = gw_registry_find(gw_brain_registry(c->gw), &m->self);
+    int64_t heard_us = n ? n->heard_us : 0;
+    for (uint32_t i = 0; m->leapt && i < m->items_len; i++) {
+        const int64_t last_us = m->sequences[m->items[i].slot].is_busy ? sim_us(settle(c, m, i)) : 0;
+        if (last_us > heard_us) heard_us = last_us;
+    }
+    if (m->leapt && n) gw_brain_heard(c->gw, &m->self, heard_us);
     m->leapt = 0;
     sim_cluster_timer(c, m->place);
 }

@@ -46,8 +46,9 @@ void sim_cluster_wake(sim_cluster *c, sim_member *m)
         heard(c, gw_said, gw_every, sim_wire_short_ns(&fast, &m->in, &c->o.link, beat_bytes()));
     const int64_t said =
         m->pf ? pf_brain_wake(m->pf, now_us, gw_heard) : dc_brain_wake(m->dc, now_us, gw_heard);
-    (void)gw_brain_wake(c->gw, &m->self, now_us,
-                        heard(c, said, every, sim_wire_short_ns(&m->out, &fast, &c->o.link, beat_bytes())));
+    const int64_t own = heard(c, said, every, sim_wire_short_ns(&m->out, &fast, &c->o.link, beat_bytes()));
+    (void)gw_brain_wake(c->gw, &m->self, now_us);
+    if (n && said && own > n->heard_us) gw_brain_heard(c->gw, &m->self, own);
     m->due_us = m->pf ? pf_brain_due_us(m->pf) : dc_brain_due_us(m->dc);
     c->gw_due_us = gw_brain_due_us(c->gw);
     sim_cluster_timer(c, m->place);

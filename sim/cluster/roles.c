@@ -49,6 +49,7 @@ void sim_cluster_left(sim_cluster *c, sim_member *m)
 void sim_cluster_signal(sim_cluster *c, sim_member *m, bool is_over)
 {
     if (m->dc) sim_cluster_leap_end(c, m);
+    sim_cluster_wake(c, m);
     if (!is_over && !m->is_draining) sim_cluster_drains(c, m);
     if (m->pf) sim_cluster_prefill_step(c, m, &(pf_event){.type = is_over ? PF_EV_DRAIN_OVER : PF_EV_DRAIN});
     else sim_cluster_decode_step(c, m, &(dc_event){.type = is_over ? DC_EV_DRAIN_OVER : DC_EV_DRAIN});

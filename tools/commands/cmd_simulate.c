@@ -30,7 +30,7 @@ typedef struct config {
         heartbeat_ms, drain_ms;
     uint64_t kv_memory_bytes, swap_memory_bytes, window_bytes;
     double speed, rate, slo_share;
-    bool colocated, skip_bad, scale_lengths, fit, json, quiet;
+    bool full, colocated, skip_bad, scale_lengths, fit, json, quiet;
 } config;
 
 #define GATEWAY(option) BT_OPT_OF(gw_options_program, config, gateway, "Nodes", option)
@@ -126,6 +126,10 @@ static const bt_opt opts[] = {
      .help = "microseconds of the gateway's one thread for a request"},
     {.group = "Nodes", .name = "token-cpu", .value = "US", BT_OPT_AT(config, token_us), .type = BT_OPT_INT,
      .def = "40", .lo = 0, .hi = 1000000, .help = "and for each token or other message of a node"},
+
+    {.group = "Nodes", .name = "full", BT_OPT_AT(config, full), .type = BT_OPT_FLAG,
+     .help = "tell every step and heartbeat when it happens, instead of leaping those that change no "
+             "decision: the same answers, some ten times the events"},
 
     {.group = "Load", .name = "format", .value = "FORMAT", BT_OPT_AT(config, format), .type = BT_OPT_CHOICE,
      .def = "auto", .choices = bt_trace_format_names,
@@ -241,6 +245,7 @@ static uint32_t nodes_of(const tool_simulate_side *s)
 static void set_cluster(sim_cluster_options *o, const config *c)
 {
     *o = sim_cluster_defaults();
+    o->is_full = c->full;
     o->prefill_slots = (uint32_t)c->prefill_slots;
     o->decode_slots = (uint32_t)c->slots;
     o->batch_rows = (uint32_t)c->batch_rows;
