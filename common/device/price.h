@@ -17,7 +17,7 @@
 enum { BT_PRICE_MAX_PROGRAMS = 128, BT_PRICE_PARTS = 16 };
 
 /* An operator of a program, `count` times: a matrix where matrix.inputs is not 0, else `bytes` that it reads and
- * writes. */
+ * writes, in the launch of the matrices around it. */
 typedef struct bt_price_op {
     bt_time_matrix matrix;
     bool is_row_split; /* in a group of devices: its inputs are divided, not its outputs */

@@ -40,6 +40,17 @@ void sim_cluster_account(sim_member *m, const sim_cost_work *w)
     m->runs++;
 }
 
+bool sim_cluster_grow(void **array, size_t *cap, size_t len, size_t size)
+{
+    if (len < *cap) return true;
+    const size_t more = *cap ? *cap * 2 : 64;
+    void *all = reallocarray(*array, more, size);
+    if (!all) return false;
+    *array = all;
+    *cap = more;
+    return true;
+}
+
 /* An incarnation ends with its place, so that nobody is looked for. */
 uint32_t sim_cluster_place(const sim_cluster *c, const bt_incarnation *who)
 {
@@ -117,9 +128,7 @@ static void post_msg(sim_cluster *c, sim_event *e, const bt_msg *m, const int64_
 int64_t sim_cluster_gateway_takes(sim_cluster *c, int64_t at_ns, int64_t cpu_ns)
 {
     if (at_ns < c->gw_busy_ns) at_ns = c->gw_busy_ns;
-    c->gw_busy_ns = at_ns + cpu_ns;
-    if (c->resting && sim_cluster_is_late(c)) sim_cluster_wake_all(c);
-    return c->gw_busy_ns;
+    return c->gw_busy_ns = at_ns + cpu_ns;
 }
 
 void sim_cluster_send(sim_cluster *c, uint32_t from, uint32_t to, const bt_msg *m, bool is_bulk,

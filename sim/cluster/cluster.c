@@ -227,6 +227,7 @@ static bt_err advance(sim_cluster *c, int64_t until_ns)
         } else {
             for_member(c, &e);
         }
+        if (c->resting && sim_cluster_is_late(c)) sim_cluster_wake_all(c);
         if (c->submitted && c->submitted == c->ended && !c->callers) break;
     }
     return c->broken;

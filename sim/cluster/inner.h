@@ -6,8 +6,9 @@
 #include "sim/cluster/mail.h"
 #include "sim/cluster/wire.h"
 
-/* What the files of the simulated cluster share, and for these only: carry.c, then prefill.c, leap.c and decode.c,
- * gateway.c, member.c, roles.c, and cluster.c on top. */
+/* What the files of the simulated cluster share, and for these only: carry.c, rest.c, gateway.c, prefill.c,
+ * decode_tell.c, leap.c, decode.c,
+ * member.c, roles.c, and cluster.c on top. */
 enum { SIM_LEAP_STEPS = 256 };
 
 /* A slot's prompt in a prefill node. */
@@ -110,7 +111,8 @@ static inline int64_t sim_us(int64_t ns) { return ns / 1000; }
 /* For a step that looks at it; zero for others, which come by the million. */
 bt_random sim_cluster_random(sim_cluster *c, bool is_looked_at);
 void sim_cluster_break(sim_cluster *c, bt_err e, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-void sim_cluster_post(sim_cluster *c, const sim_event *e); /* life is set here */
+void sim_cluster_post(sim_cluster *c, const sim_event *e);                 /* life is set here */
+bool sim_cluster_grow(void **array, size_t *cap, size_t len, size_t size); /* room for one more; false: no memory */
 void sim_cluster_account(sim_member *m, const sim_cost_work *w);
 uint32_t sim_cluster_place(const sim_cluster *c, const bt_incarnation *who); /* UINT32_MAX: nobody who lives */
 /* From one place to another; SIM_GATEWAY for the gateway. not_before_ns: it goes behind what arrives then. */
@@ -134,7 +136,7 @@ bt_err sim_cluster_decode_new(sim_cluster *c, sim_member *m, bt_fault *fault);
 void sim_cluster_decode_step(sim_cluster *c, sim_member *m, const dc_event *ev);
 void sim_cluster_decode_done(sim_cluster *c, sim_member *m);
 
-/* Tells the brain; what the brain does is carried out. */
+/* ---- decode_tell.c: tells the brain; what the brain does is carried out ---- */
 void sim_cluster_decode_tell(sim_cluster *c, sim_member *m, const dc_event *ev);
 
 /* ---- leap.c: steps that nobody is told of yet ---- */

@@ -263,12 +263,24 @@ static int set_up(void **state)
     (void)state;
     bt_fault why;
     model = bt_dims_find("llama-3.2-1b");
+    static bt_shapes chunks, pieces;
+    static bt_price programs;
+    const bt_price_recipe w8a8 = {.weight_bits = 8, .input_bits = 8, .kv_elem_bits = 16, .ctx = 512};
+    uint32_t rows[BT_SHAPES_MAX];
+    size_t n = 0;
+    assert_int_equal(bt_shapes_parse(&chunks, "chunk:8192+tail", CTX, &why), BT_OK);
+    assert_int_equal(bt_shapes_parse(&pieces, "chunk:256+tail", CTX, &why), BT_OK);
+    for (size_t i = 0; i < pieces.shapes; i++)
+        if (!n || pieces.shape[i].seq > rows[n - 1]) rows[n++] = (uint32_t)pieces.shape[i].seq;
     sim_cost_options o = {.model = model,          .profile = &h100,   .weight_bits = 16,
-                          .weight_permille = 2000, .kv_elem_bytes = 2, .ctx_tokens = CTX};
+                          .weight_permille = 2000, .kv_elem_bytes = 2, .shapes = &chunks};
     assert_int_equal(bt_profile_load(&h100, "h100", &why), BT_OK);
     assert_int_equal(bt_profile_load(&npu, "hexagon-v75", &why), BT_OK);
     assert_int_equal(sim_cost_begin(&gpu_cost, &o, &why), BT_OK);
+    assert_int_equal(bt_price_of_dims(&programs, &npu, model, &w8a8, rows, n, &why), BT_OK);
     o.profile = &npu;
+    o.shapes = &pieces;
+    o.programs = &programs;
     assert_int_equal(sim_cost_begin(&npu_cost, &o, &why), BT_OK);
     return 0;
 }
