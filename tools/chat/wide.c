@@ -24,7 +24,7 @@ bt_err tool_wide_put(bt_buf *ret, wchar_t c)
 {
     char b[4];
     size_t n = 0;
-    if (c < 0 || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000)) return BT_EFORMAT;
+    if ((int64_t)c < 0 || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000)) return BT_EFORMAT;
     if (c < 0x80) {
         b[n++] = (char)c;
     } else {
