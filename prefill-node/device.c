@@ -1,5 +1,6 @@
 /* Which profile prices a package, and its prices in the words of messages. */
 #include "prefill-node/device.h"
+#include "engine/names.h"
 #include "npu/compile/price_pkg.h"
 
 #include <stdio.h>
@@ -32,16 +33,17 @@ bt_err pf_device_open(pf_device *ret, const pf_options *o, const bt_prefill *eng
             "and a --profile with a time, such as hexagon-v75",
             o->node->pace);
     }
-    const bt_err e = bt_costs_prefill_new(&ret->costs, engine, m, &profile, has_link ? &link : NULL, fault);
-    if (e == BT_OK)
-        ret->about =
-            bt_node_device_about(&profile, &ret->costs->price, has_link ? o->node->link : NULL, pace);
-    return e;
+    bt_err e = bt_costs_prefill_new(&ret->costs, engine, m, &profile, has_link ? &link : NULL, fault);
+    if (e == BT_OK) e = bt_costs_prefill_by(ret->costs, engine, (bt_schedule_policy)o->schedule, fault);
+    if (e < 0) return e;
+    ret->about = bt_node_device_about(&profile, &ret->costs->price, has_link ? o->node->link : NULL, pace);
+    snprintf(ret->about.schedule, sizeof ret->about.schedule, "%s", bt_engine_schedules[o->schedule]);
+    return BT_OK;
 }
 
 void pf_device_done(pf_device *d)
 {
-    free(d->costs);
+    bt_costs_prefill_free(d->costs);
     *d = (pf_device){0};
 }
 
@@ -49,10 +51,16 @@ void pf_device_tell(bt_msg_device_work *ret, bt_msg_device_prompt *parts, const 
 {
     const uint64_t *ns = run->sum.part_ns;
     *ret = bt_node_device_work(&run->work);
-    *parts = (bt_msg_device_prompt){.transfer_ns = run->transfer_ns,  .exposed_ns = run->exposed_ns,
-                                    .npu_ns = ns[BT_PRICE_PKG_NPU],   .edges_ns = ns[BT_PRICE_PKG_EDGES],
-                                    .sync_ns = ns[BT_PRICE_PKG_SYNC], .session_ns = ns[BT_PRICE_PKG_SESSIONS],
-                                    .spill_ns = run->sum.spill_ns};
+    *parts =
+        (bt_msg_device_prompt){.transfer_ns = run->transfer_ns,
+                               .exposed_ns = run->exposed_ns,
+                               .npu_ns = ns[BT_PRICE_PKG_NPU],
+                               .edges_ns = ns[BT_PRICE_PKG_EDGES],
+                               .sync_ns = ns[BT_PRICE_PKG_SYNC],
+                               .session_ns = ns[BT_PRICE_PKG_SESSIONS],
+                               .spill_ns = run->sum.spill_ns,
+                               .npu_bubble_ns = run->work.ns - run->busy_ns[BT_SCHEDULE_NPU],
+                               .companion_bubble_ns = run->work.ns - run->busy_ns[BT_SCHEDULE_COMPANION]};
     for (int k = 0; k < BT_OP_KINDS && parts->parts_len < BT_MSG_MAX_DEVICE_PARTS; k++) {
         if (!ns[k]) continue;
         snprintf(parts->parts[parts->parts_len].op, sizeof parts->parts[0].op, "%s",

@@ -13,13 +13,14 @@
  * function, which returns an exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted. */
 extern const bt_opt_commands tool_commands;
 
-extern const bt_opt_program tool_bench_program, tool_cache_program, tool_chat_program, tool_compare_program,
-    tool_compile_program, tool_inspect_program, tool_keygen_program, tool_padding_program, tool_perplexity_program,
-    tool_plan_program, tool_profiles_program, tool_replay_program, tool_role_program, tool_roofline_program,
-    tool_run_program, tool_simulate_program, tool_status_program, tool_timeline_program, tool_tokenize_program,
-    tool_trace_program, tool_up_program;
+extern const bt_opt_program tool_bench_program, tool_cache_program, tool_calibrate_program, tool_chat_program,
+    tool_compare_program, tool_compile_program, tool_inspect_program, tool_keygen_program, tool_padding_program,
+    tool_perplexity_program, tool_plan_program, tool_profiles_program, tool_replay_program, tool_role_program,
+    tool_roofline_program, tool_run_program, tool_simulate_program, tool_status_program, tool_timeline_program,
+    tool_tokenize_program, tool_trace_program, tool_up_program;
 int tool_bench_run(int argc, char **argv);
 int tool_cache_run(int argc, char **argv);
+int tool_calibrate_run(int argc, char **argv);
 int tool_chat_run(int argc, char **argv);
 int tool_compare_run(int argc, char **argv);
 int tool_compile_run(int argc, char **argv);

@@ -72,11 +72,49 @@ static void look_at_chunk(bt_pace_prompt *p)
         bt_time_plus(p->before_ns, bt_price_chunk_ns(price, bt_price_program_for(price, c.rows), p->at));
 }
 
+/* ---- under a schedule ---- */
+
+/* From which moment the chunk has its layer, and all chunks before it too: rows are let go without gaps. */
+static int64_t stored_us(const bt_pace_prompt *p, size_t chunk, uint32_t layer)
+{
+    uint64_t ns = 0;
+    for (size_t c = p->chunk; c <= chunk; c++) {
+        const uint64_t at = p->played.stored_ns[c * p->d->layers + layer];
+        if (at > ns) ns = at;
+    }
+    return bt_pace_due_us(&p->pace, p->begin_us, ns);
+}
+
+static bool is_stored(const bt_pace_prompt *p, size_t chunk, int64_t now_us)
+{
+    for (uint32_t l = 0; l < p->d->layers; l++)
+        if (now_us < stored_us(p, chunk, l)) return false;
+    return true;
+}
+
+/* The first chunk whose layer is still to come. */
+static size_t next_chunk(bt_pace_prompt *p, uint32_t layer, int64_t now_us)
+{
+    while (p->chunk < p->played.chunks && is_stored(p, p->chunk, now_us)) p->chunk++;
+    size_t c = p->chunk;
+    while (c < p->played.chunks && now_us >= stored_us(p, c, layer)) c++;
+    return c;
+}
+
+static uint64_t played_rows(bt_pace_prompt *p, uint32_t layer, int64_t now_us)
+{
+    const size_t c = next_chunk(p, layer, now_us);
+    return c ? p->played.ends[c - 1] : p->at;
+}
+
+/* ---- both ---- */
+
 void bt_pace_prompt_begin(bt_pace_prompt *ret, bt_pace pace, const bt_work_prefill *d,
                           const bt_work_prompt *p, int64_t begin_us)
 {
     *ret = (bt_pace_prompt){.pace = pace,     .d = d,        .begin_us = begin_us,           .at = p->first,
                             .next = p->first, .end = p->end, .before_ns = d->price->first_ns};
+    ret->is_played = d->play && p->first < p->end && d->play(d->play_ud, &ret->played, p->first, p->end);
     look_at_chunk(ret);
 }
 
@@ -89,6 +127,7 @@ static int64_t layer_us(const bt_pace_prompt *p, uint32_t layer)
 
 uint64_t bt_pace_prompt_rows(bt_pace_prompt *p, uint32_t layer, int64_t now_us)
 {
+    if (p->is_played) return played_rows(p, layer, now_us);
     while (p->at < p->end && now_us >= bt_pace_due_us(&p->pace, p->begin_us, p->after_ns)) {
         p->at = p->next;
         p->before_ns = p->after_ns;
@@ -99,6 +138,10 @@ uint64_t bt_pace_prompt_rows(bt_pace_prompt *p, uint32_t layer, int64_t now_us)
 
 int64_t bt_pace_prompt_next_us(bt_pace_prompt *p, uint32_t layer, int64_t now_us)
 {
+    if (p->is_played) {
+        const size_t c = next_chunk(p, layer, now_us);
+        return c < p->played.chunks ? stored_us(p, c, layer) : INT64_MAX;
+    }
     const uint64_t rows = bt_pace_prompt_rows(p, layer, now_us);
     if (p->at >= p->end || rows >= p->end) return INT64_MAX;
     if (rows == p->at) return layer_us(p, layer);

@@ -39,6 +39,9 @@ typedef struct bt_pace_prompt {
     int64_t begin_us;
     uint64_t at, next, end;       /* the chunk [at, next) of a prompt that ends at `end` */
     uint64_t before_ns, after_ns; /* when it begins and ends, from begin_us */
+    bool is_played;               /* then d->play says when each layer is stored, and the numbers above rest */
+    bt_work_played played;
+    size_t chunk; /* chunks before it have stored all layers */
 } bt_pace_prompt;
 void bt_pace_prompt_begin(bt_pace_prompt *ret, bt_pace pace, const bt_work_prefill *d, const bt_work_prompt *p,
                           int64_t begin_us);

@@ -58,7 +58,7 @@ static uint64_t add_op(bt_price_program *g, const bt_profile *p, const bt_price_
     } else if (op->fixed_ns) {
         ns = op->fixed_ns;
     } else {
-        ns = plus(t->op_launch_ns, bt_time_of(op->bytes, bt_time_activation_rate(t)));
+        ns = bt_time_of(op->bytes, bt_time_activation_rate(t)); /* in the launch of the matrices around it */
     }
     ns = times(ns, op->count);
     g->bytes.fixed = plus(g->bytes.fixed, times(bytes, op->count));
@@ -104,8 +104,8 @@ bt_err bt_price_add(bt_price *p, uint32_t rows, const bt_price_op *op, size_t n,
     for (size_t i = 0; i < n; i++) {
         g.compute.fixed =
             plus(g.compute.fixed, add_op(&g, op[i].is_companion ? &p->companion : &p->profile, &op[i]));
-        if (op[i].is_companion || op[i].fixed_ns) continue;
-        if (op[i].matrix.inputs) weights = plus(weights, times(stored_bytes(&op[i].matrix), op[i].count));
+        if (op[i].is_companion || !op[i].matrix.inputs) continue;
+        weights = plus(weights, times(stored_bytes(&op[i].matrix), op[i].count));
         ops += op[i].count;
     }
     add_attention(&g, a->is_companion ? &p->companion : &p->profile, a);
@@ -279,6 +279,13 @@ bt_price_sum bt_price_step_of(const bt_profile *p, const bt_price_model *m, cons
     r.ns = plus(r.ns, plus(t->dispatch_ns, times(m->operators, t->decode_op_ns)));
     r.ns = plus(r.ns, times(2 * (uint64_t)m->layers, bt_time_all_reduce(t, times(2 * s->rows, m->hidden))));
     return r;
+}
+
+uint64_t bt_price_first_use(const bt_profile *p, const bt_price_model *m)
+{
+    const bt_profile_time *t = &p->time;
+    return plus(times(m->operators, t->first_launch_ns),
+                bt_time_of(m->weight_bytes / share(t), t->first_weight_bytes_per_us));
 }
 
 bt_price_step bt_price_decode_step(uint64_t batch, uint64_t ctx)

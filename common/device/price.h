@@ -17,7 +17,7 @@
 enum { BT_PRICE_MAX_PROGRAMS = 128, BT_PRICE_PARTS = 16 };
 
 /* An operator of a program, `count` times: a matrix where matrix.inputs is not 0, else `bytes` that it reads and
- * writes. */
+ * writes, in the launch of the matrices around it. */
 typedef struct bt_price_op {
     bt_time_matrix matrix;
     bool is_row_split; /* in a group of devices: its inputs are divided, not its outputs */
@@ -103,6 +103,8 @@ typedef struct bt_price_step {
     uint64_t rows, logits, pairs, positions; /* of all sequences together */
 } bt_price_step;
 bt_price_sum bt_price_step_of(const bt_profile *p, const bt_price_model *m, const bt_price_step *s);
+/* Once a prompt that runs as steps: the first use of weights and operators, as first_ns of programs. */
+uint64_t bt_price_first_use(const bt_profile *p, const bt_price_model *m);
 /* A step of `batch` sequences with ctx positions each, theirs included; one of a prompt's rows behind `first`. */
 bt_price_step bt_price_decode_step(uint64_t batch, uint64_t ctx);
 bt_price_step bt_price_prefill_step(uint64_t first, uint64_t rows);

@@ -56,26 +56,51 @@ static void send(bt_work_run *r, bt_link_queue *q, const bt_work_prefill *d, uin
     r->transfer_ns = plus(r->transfer_ns, bt_time_times(d->layers, bt_link_ns(&d->link, bytes)));
 }
 
+/* Each layer when its stage has ended, in that order; `whole` all of them at the end, which price.h's times
+ * know too. */
+static void send_played(bt_work_run *r, bt_link_queue *q, const bt_work_prefill *d, const bt_work_prompt *p,
+                        const bt_work_played *x)
+{
+    const uint64_t layer_bytes = d->kv_bytes / d->layers;
+    for (size_t i = 0; i < x->chunks * d->layers && d->link.bits_per_us; i++) {
+        const size_t chunk = x->order[i] / d->layers;
+        const uint64_t rows = sent_of(p, chunk ? x->ends[chunk - 1] : p->first, x->ends[chunk]);
+        if (!rows) continue;
+        const uint64_t bytes = bt_time_times(layer_bytes, rows);
+        bt_link_chunk(q, &d->link, x->stored_ns[x->order[i]], 0, 1, bytes);
+        r->transfer_ns = plus(r->transfer_ns, bt_link_ns(&d->link, bytes));
+    }
+}
+
 bt_work_run bt_work_of_prompt(const bt_work_prefill *d, const bt_work_prompt *p)
 {
     const bt_price *price = d->price;
     bt_work_run r = {.transfer_ns = 0};
     bt_price_sum *s = &r.sum;
     bt_link_queue q = {0};
+    bt_work_played played;
+    const bool is_played = d->play && p->end > p->first && d->play(d->play_ud, &played, p->first, p->end);
     if (p->end > p->first) s->ns = price->first_ns;
     if (!p->is_whole) send(&r, &q, d, 0, 0, sent_of(p, 0, p->first));
     for (uint64_t begin = p->first; begin < p->end;) {
         const bt_work_chunk c = d->cut(d->ud, begin, p->end);
         const uint64_t start = s->ns;
         bt_price_add_chunk(s, price, bt_price_program_for(price, c.rows), begin);
-        if (!p->is_whole) send(&r, &q, d, start, s->ns - start, sent_of(p, begin, begin + c.valid));
+        if (!p->is_whole && !is_played)
+            send(&r, &q, d, start, s->ns - start, sent_of(p, begin, begin + c.valid));
         begin += c.valid;
     }
-    if (p->is_whole) send(&r, &q, d, s->ns, 0, sent_of(p, 0, p->end));
+    if (p->is_whole && !is_played) send(&r, &q, d, s->ns, 0, sent_of(p, 0, p->end));
     if (p->end > p->first) {
         s->ns = plus(s->ns, price->last_ns);
         s->ops = plus(s->ops, price->last_ops);
         s->bytes = plus(s->bytes, price->last_bytes);
+    }
+    if (is_played) {
+        s->ns = played.ns;
+        for (int k = 0; k < 2; k++) r.busy_ns[k] = played.busy_ns[k];
+        if (p->is_whole) send(&r, &q, d, s->ns, 0, sent_of(p, 0, p->end));
+        else send_played(&r, &q, d, p, &played);
     }
     r.exposed_ns = bt_link_exposed_ns(&q, s->ns);
     const bt_profile_time *t = &price->profile.time;

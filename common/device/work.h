@@ -32,11 +32,24 @@ typedef struct bt_work_chunk {
 } bt_work_chunk;
 typedef bt_work_chunk bt_work_cut(const void *ud, uint64_t begin, uint64_t end);
 
+/* A prompt under a schedule, from its begin. Lists live until the next is played. */
+typedef struct bt_work_played {
+    uint64_t ns, busy_ns[2]; /* all of it; the NPU's and its companion's part (bt_schedule_engine) */
+    size_t chunks;
+    const uint64_t *ends;      /* [chunks]: positions behind each */
+    const uint64_t *stored_ns; /* [chunks * layers]: when a layer of a chunk is stored */
+    const uint32_t *order;     /* [chunks * layers]: indices of stored_ns as time goes by */
+} bt_work_played;
+/* Positions [first, end), first < end. false: it cannot be played. */
+typedef bool bt_work_play(void *ud, bt_work_played *ret, uint64_t first, uint64_t end);
+
 /* What a prefill node computes with. All borrowed. */
 typedef struct bt_work_prefill {
     const bt_price *price;
     bt_work_cut *cut;
     const void *ud;
+    bt_work_play *play; /* NULL: program order, one engine at a time, layers as equal parts of a chunk */
+    void *play_ud;
     bt_link link; /* bits_per_us 0: not known, and sending costs nothing */
     uint32_t layers;
     uint64_t kv_bytes; /* of a position in all layers */
@@ -51,7 +64,8 @@ typedef struct bt_work_prompt {
 } bt_work_prompt;
 typedef struct bt_work_run {
     bt_work work;
-    bt_price_sum sum;                 /* the same in parts */
+    bt_price_sum sum;                 /* operations and bytes; what each part takes by itself */
+    uint64_t busy_ns[2];              /* of work.ns, by bt_schedule_engine; zeros where nothing was played */
     uint64_t transfer_ns, exposed_ns; /* on the wire in all, and of it after the prompt's end */
 } bt_work_run;
 bt_work_run bt_work_of_prompt(const bt_work_prefill *d, const bt_work_prompt *p);

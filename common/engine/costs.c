@@ -1,6 +1,7 @@
 /* A step reads weights in the form that the decode engine has them in; groups of 32 have a scale, FP4 an
  * offset too. */
 #include "engine/costs.h"
+#include "engine/overlap.h"
 #include "npu/compile/price_pkg.h"
 #include "npu/pkg/pkg_shapes.h"
 
@@ -52,5 +53,24 @@ bt_err bt_costs_prefill_new(bt_costs_prefill **ret, const bt_prefill *engine, co
                                 .ud = &c->shapes,       .link = link ? *link : (bt_link){0},
                                 .layers = m->hp.layers, .kv_bytes = kv_bytes(&m->hp, elem_bytes)};
     *ret = c;
+    return BT_OK;
+}
+
+void bt_costs_prefill_free(bt_costs_prefill *c)
+{
+    if (c) bt_schedule_play_free(c->play);
+    free(c);
+}
+
+bt_err bt_costs_prefill_by(bt_costs_prefill *c, const bt_prefill *engine, bt_schedule_policy policy,
+                           bt_fault *fault)
+{
+    const bt_schedule_play_config config = {.pkg = bt_prefill_pkg(engine),
+                                            .engines = {&c->price.profile, &c->price.companion},
+                                            .policy = policy, .window = BT_OVERLAP_WINDOW};
+    const bt_err e = bt_schedule_play_new(&c->play, &config, fault);
+    if (e < 0) return e;
+    c->work.play = bt_schedule_play_prompt;
+    c->work.play_ud = c->play;
     return BT_OK;
 }

@@ -3,6 +3,7 @@
 #include "device/work.h"
 #include "engine/prefill.h"
 #include "model/weights.h"
+#include "npu/compile/schedule_play.h"
 #include "npu/pkg/shapes.h"
 
 /* What devices would take for the work of engines: a model and an engine as plain numbers for device/work.h. */
@@ -18,9 +19,14 @@ typedef struct bt_costs_prefill {
     bt_price price;
     bt_shapes shapes;
     bt_work_prefill work;
+    bt_schedule_play *play; /* NULL: none */
 } bt_costs_prefill;
-/* *ret is freed by free(). link NULL: none. BT_EARG: an engine without a package, a profile or a companion without a
- * time; BT_ELIMIT as bt_price_add; BT_ENOMEM. */
+/* link NULL: none. Prompts are priced in program order, chunk by chunk, until they have a schedule. BT_EARG: an engine
+ * without a package, a profile or a companion without a time; BT_ELIMIT as bt_price_add; BT_ENOMEM. */
 bt_err bt_costs_prefill_new(bt_costs_prefill **ret, const bt_prefill *engine, const bt_model *m,
                             const bt_profile *profile, const bt_link *link, bt_fault *fault);
+void bt_costs_prefill_free(bt_costs_prefill *c); /* NULL is fine */
+/* From then on a prompt takes what its stages take by this schedule, with the chunks under way that the engine has
+ * (engine/overlap.h). The engine outlives *c. Errors of bt_schedule_play_new. */
+bt_err bt_costs_prefill_by(bt_costs_prefill *c, const bt_prefill *engine, bt_schedule_policy policy, bt_fault *fault);
 #endif

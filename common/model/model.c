@@ -116,7 +116,7 @@ static bt_err refuse_unknown_maths(const loading *l)
         "embedding_scale",
         "residual_scale",
         "rope.dimension_sections",
-        "rope.scaling.attn_factor",
+        "rope.scaling.yarn_attn_factor", /* readers disagree on what it replaces */
     };
     char key[KEY_CHARS];
     uint64_t n;
@@ -158,6 +158,64 @@ static bool str_is(bt_gguf_str s, const char *text)
     return s.len == strlen(text) && memcmp(s.ptr, text, s.len) == 0;
 }
 
+/* Keys of yarn that say more than rope.h has, unless they say what it has anyway. */
+static bt_err check_yarn_keys(const loading *l)
+{
+    static const struct {
+        const char *suffix;
+        float neutral;
+    } keys[] = {{"rope.scaling.yarn_ext_factor", 1.0f}, {"rope.scaling.yarn_log_multiplier", 0.0f}};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        char key[KEY_CHARS];
+        float v;
+        key_of(key, l, keys[i].suffix);
+        const bt_err e = bt_gguf_f32_or(&v, l->g, key, keys[i].neutral, l->fault);
+        if (e < 0) return e;
+        if (!(v == keys[i].neutral))
+            return bt_fail(l->fault, BT_EVERSION, "%s is %g; this build implements yarn with %g", key,
+                           (double)v, (double)keys[i].neutral);
+    }
+    return BT_OK;
+}
+
+static bt_err read_yarn(float *ret_factor, const loading *l)
+{
+    bt_hparams *hp = &l->m->hp;
+    bt_rope *r = &hp->rope;
+    bt_err e;
+    if ((e = read_positive(ret_factor, l, "rope.scaling.factor", 0, 1e6f)) < 0 ||
+        (e = read_count(&r->original_ctx, l, "rope.scaling.original_context_length", 0, BT_MODEL_MAX_CTX)) <
+            0 ||
+        (e = read_positive(&r->beta_fast, l, "rope.scaling.yarn_beta_fast", 32.0f, 1e6f)) < 0 ||
+        (e = read_positive(&r->beta_slow, l, "rope.scaling.yarn_beta_slow", 1.0f, 1e6f)) < 0 ||
+        (e = check_yarn_keys(l)) < 0)
+        return e;
+    if (r->beta_fast <= r->beta_slow)
+        return bt_fail(l->fault, BT_EFORMAT,
+                       "%s.rope.scaling.yarn_beta_fast is %g; more than yarn_beta_slow, %g, "
+                       "is needed",
+                       l->arch->name, (double)r->beta_fast, (double)r->beta_slow);
+    if (hp->rope_base <= 1.0f)
+        return bt_fail(l->fault, BT_EFORMAT, "%s.rope.freq_base is %g; yarn needs more than 1", l->arch->name,
+                       (double)hp->rope_base);
+    r->magnitude = (float)((double)r->magnitude * bt_rope_yarn_magnitude((double)*ret_factor));
+    return BT_OK;
+}
+
+/* The factors are tensors: what one factor for all would mean beside them, readers do not agree on. */
+static bt_err read_longrope(float *ret_factor, const loading *l)
+{
+    bt_err e = read_count(&l->m->hp.rope.original_ctx, l, "rope.scaling.original_context_length", 0,
+                          BT_MODEL_MAX_CTX);
+    if (e == BT_OK) e = read_positive(ret_factor, l, "rope.scaling.factor", 1.0f, 1e6f);
+    if (e == BT_OK && *ret_factor != 1.0f)
+        return bt_fail(l->fault, BT_EVERSION,
+                       "%s.rope.scaling.factor is %g beside longrope, whose factors are "
+                       "tensors; 1 or no such key is needed",
+                       l->arch->name, (double)*ret_factor);
+    return e;
+}
+
 /* A factor without a type is linear, as the format's first implementation reads it; so is the older key
  * rope.scale_linear. */
 static bt_err read_rope_scaling(const loading *l)
@@ -165,20 +223,28 @@ static bt_err read_rope_scaling(const loading *l)
     bt_hparams *hp = &l->m->hp;
     char key[KEY_CHARS], shown[SHOWN_CHARS];
     bt_gguf_str type;
-    float factor;
+    float factor = 1.0f;
+    int kind = BT_ROPE_KINDS;
     key_of(key, l, "rope.scaling.type");
     bt_err e = bt_gguf_str_or(&type, l->g, key, "linear", l->fault);
     if (e < 0) return e;
-    hp->rope_scale = 1.0f;
-    if (str_is(type, "none")) return BT_OK;
-    if (!str_is(type, "linear"))
-        return bt_fail(l->fault, BT_EVERSION, "%s is '%s'; this build implements none and linear", key,
-                       show(shown, type));
-    if ((e = read_positive(&factor, l, "rope.scale_linear", 1.0f, 1e6f)) < 0 ||
-        (e = read_positive(&factor, l, "rope.scaling.factor", factor, 1e6f)) < 0)
-        return e;
+    while (kind > 0 && !str_is(type, bt_rope_names[kind - 1])) kind--;
+    if (kind-- == 0)
+        return bt_fail(
+            l->fault, BT_EVERSION,
+            "%s is '%s'; this build implements none, linear, yarn and longrope, and llama3 as the tensor "
+            "rope_freqs.weight",
+            key, show(shown, type));
+    hp->rope.kind = (bt_rope_kind)kind;
+    if ((e = read_positive(&hp->rope.magnitude, l, "rope.scaling.attn_factor", 1.0f, 1e3f)) < 0) return e;
+    if (kind == BT_ROPE_YARN) e = read_yarn(&factor, l);
+    else if (kind == BT_ROPE_LONG) e = read_longrope(&factor, l);
+    else if (kind == BT_ROPE_LINEAR &&
+             (e = read_positive(&factor, l, "rope.scale_linear", 1.0f, 1e6f)) == BT_OK)
+        e = read_positive(&factor, l, "rope.scaling.factor", factor, 1e6f);
     hp->rope_scale = 1.0f / factor;
-    return BT_OK;
+    if (hp->rope.kind == BT_ROPE_LINEAR && factor == 1.0f) hp->rope.kind = BT_ROPE_NONE;
+    return e;
 }
 
 static bt_err read_hparams(loading *l)
@@ -286,6 +352,23 @@ static bt_err find_layer(loading *l, uint32_t i)
     return BT_OK;
 }
 
+/* Of longrope the factors of the context that the file has; both must be there. */
+static bt_err find_rope_factors(loading *l)
+{
+    static const char *const names[] = {"rope_factors_short.weight", "rope_factors_long.weight"};
+    bt_model *m = l->m;
+    const bt_hparams *hp = &m->hp;
+    const size_t pairs = hp->rope_dims / 2;
+    if (hp->rope.kind != BT_ROPE_LONG) return find(&m->rope_freqs, l, "rope_freqs.weight", pairs, 0, true);
+    const bt_gguf_tensor *t[2];
+    for (int i = 0; i < 2; i++) {
+        const bt_err e = find(&t[i], l, names[i], pairs, 0, false);
+        if (e < 0) return e;
+    }
+    m->rope_freqs = t[hp->ctx > hp->rope.original_ctx];
+    return BT_OK;
+}
+
 static bt_err find_tensors(loading *l)
 {
     bt_model *m = l->m;
@@ -299,7 +382,7 @@ static bt_err find_tensors(loading *l)
     if ((e = find(&m->embed, l, "token_embd.weight", hp->dim, hp->vocab, false)) < 0 ||
         (e = find(&m->out_norm, l, "output_norm.weight", hp->dim, 0, false)) < 0 ||
         (e = find(&m->output, l, "output.weight", hp->dim, hp->vocab, true)) < 0 ||
-        (e = find(&m->rope_freqs, l, "rope_freqs.weight", hp->rope_dims / 2, 0, true)) < 0)
+        (e = find_rope_factors(l)) < 0)
         return e;
     hp->tied_output = m->output == NULL;
     if (hp->tied_output) m->output = m->embed;
@@ -332,14 +415,18 @@ static bt_err check_vocabulary(const loading *l)
 
 static bt_err check_rope_factors(const loading *l)
 {
-    const bt_gguf_tensor *t = l->m->rope_freqs;
-    if (!t) return BT_OK;
+    static const char *const names[] = {"rope_freqs.weight", "rope_factors_short.weight",
+                                        "rope_factors_long.weight"};
     float factor[BT_MODEL_MAX_HEAD_DIM / 2];
-    bt_model_row_f32(factor, t, 0);
-    for (size_t i = 0; i < t->dim[0]; i++)
-        if (!(factor[i] > 0.0f && factor[i] <= 1e6f))
-            return bt_fail(l->fault, BT_EFORMAT, "rope_freqs.weight[%zu] is %g; a number above 0 is needed",
-                           i, (double)factor[i]);
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+        const bt_gguf_tensor *t = bt_gguf_find_tensor(l->g, names[k]);
+        if (!t) continue;
+        bt_model_row_f32(factor, t, 0);
+        for (size_t i = 0; i < t->dim[0]; i++)
+            if (!(factor[i] > 0.0f && factor[i] <= 1e6f))
+                return bt_fail(l->fault, BT_EFORMAT, "%s[%zu] is %g; a number above 0 is needed", names[k], i,
+                               (double)factor[i]);
+    }
     return BT_OK;
 }
 
@@ -437,16 +524,16 @@ void bt_model_row_f32(float *y, const bt_gguf_tensor *t, size_t row)
 void bt_model_rope_table(float *cosines, float *sines, const bt_model *m, size_t ctx)
 {
     const size_t half = m->hp.rope_dims / 2;
+    const double magnitude = (double)m->hp.rope.magnitude;
     float factor[BT_MODEL_MAX_HEAD_DIM / 2];
     double freq[BT_MODEL_MAX_HEAD_DIM / 2];
     if (m->rope_freqs) bt_model_row_f32(factor, m->rope_freqs, 0);
-    for (size_t i = 0; i < half; i++)
-        freq[i] = pow((double)m->hp.rope_base, -2.0 * (double)i / (double)m->hp.rope_dims) /
-                  (m->rope_freqs ? (double)factor[i] : 1.0) * (double)m->hp.rope_scale;
+    bt_rope_frequencies(freq, &m->hp.rope, m->hp.rope_dims, (double)m->hp.rope_base, (double)m->hp.rope_scale,
+                        m->rope_freqs ? factor : NULL);
     for (size_t p = 0; p < ctx; p++)
         for (size_t i = 0; i < half; i++) {
-            cosines[p * half + i] = (float)cos((double)p * freq[i]);
-            sines[p * half + i] = (float)sin((double)p * freq[i]);
+            cosines[p * half + i] = (float)(magnitude * cos((double)p * freq[i]));
+            sines[p * half + i] = (float)(magnitude * sin((double)p * freq[i]));
         }
 }
 

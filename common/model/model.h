@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include "base/err.h"
 #include "model/gguf.h"
+#include "model/rope.h"
 
 /* A model as its file describes it: hyper-parameters checked and bounded, and tensors found, with the shapes
  * they must have. Architectures: llama (Llama 1 to 3.x, Mistral, SmolLM, TinyLlama), qwen2, qwen3. An unknown
@@ -29,8 +30,9 @@ typedef struct bt_hparams {
     uint32_t layers, dim, ffn, heads, kv_heads, head_dim, vocab, ctx;
     uint32_t rope_dims; /* even, <= head_dim */
     bool rope_neox;     /* pairs (i, i + rope_dims/2) rather than (2i, 2i+1): qwen2, qwen3 */
-    float rope_base;    /* freq_i = rope_base^(-2i/rope_dims) / factor_i * rope_scale */
-    float rope_scale;   /* 1 / linear scaling factor; 1 where the file has none */
+    float rope_base;    /* freq_i = rope_base^(-2i/rope_dims) / factor_i * rope_scale; of yarn see rope.h */
+    float rope_scale;   /* 1 / scaling factor; 1 where the file has none */
+    bt_rope rope;
     float rms_eps;
     bool tied_output;       /* no output.weight: the embedding serves */
     bool qkv_bias, qk_norm; /* qwen2; qwen3 */
@@ -45,9 +47,9 @@ typedef struct bt_model {
     bt_gguf *file; /* owned */
     bt_hparams hp;
     const bt_gguf_tensor *embed, *out_norm, *output; /* output == embed where tied */
-    const bt_gguf_tensor *rope_freqs;                /* factor_i, or NULL */
-    bt_layer_tensors *layer;                         /* [L] */
-    char name[128];                                  /* general.name, or the architecture */
+    const bt_gguf_tensor *rope_freqs; /* factor_i, or NULL; of longrope the long or the short ones, see rope.h */
+    bt_layer_tensors *layer;          /* [L] */
+    char name[128];                   /* general.name, or the architecture */
     uint8_t id[16]; /* compatibility hash: weights identity (every tensor's name, type, shape, bytes), layers, KV heads,
                        head_dim, rope; equal ids mean that KV of one may be read by the other */
     uint64_t param_count, weights_bytes;
@@ -67,8 +69,8 @@ void bt_model_close(bt_model *m); /* NULL is fine */
 
 /* One row of a tensor as f32, exact: y[dim[0]]. row < t->rows. */
 void bt_model_row_f32(float *y, const bt_gguf_tensor *t, size_t row);
-/* Sin and cos rows of positions [0, ctx): cos, sin [ctx, rope_dims/2] f32, computed in double and rounded
- * once. */
+/* Sin and cos rows of positions [0, ctx), times hp.rope.magnitude: cos, sin [ctx, rope_dims/2] f32, computed in double
+ * and rounded once. Rows do not depend on ctx. */
 void bt_model_rope_table(float *cos, float *sin, const bt_model *m, size_t ctx);
 /* "smollm2", or a path, to a path: the default model is looked up in $BATON_MODEL_DIR, else
  * $XDG_CACHE_HOME/baton, else ~/.cache/baton. BT_EIO with "run 'make model'" when it is not there. ret must

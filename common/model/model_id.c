@@ -42,6 +42,20 @@ static void add_data(bt_hash_stream *h, const bt_gguf *file, const bt_gguf_tenso
     }
 }
 
+/* What changes rows of KV beyond base, scale and tensors; nothing for a model without, whose id it leaves as
+ * it is. */
+static void add_rope(bt_hash_stream *h, const bt_hparams *hp)
+{
+    const bt_rope *r = &hp->rope;
+    if (r->kind != BT_ROPE_YARN && r->kind != BT_ROPE_LONG && r->magnitude == 1.0f) return;
+    add64(h, (uint64_t)r->kind);
+    add_f32(h, r->magnitude);
+    if (r->kind == BT_ROPE_YARN) add64(h, r->original_ctx);
+    if (r->kind == BT_ROPE_LONG) add64(h, hp->ctx > r->original_ctx);
+    add_f32(h, r->beta_fast);
+    add_f32(h, r->beta_slow);
+}
+
 /* Tensors in the order of their names, so that a file written in another order is the same model. */
 static bt_err identify(bt_model *m, bt_fault *fault)
 {
@@ -63,6 +77,7 @@ static bt_err identify(bt_model *m, bt_fault *fault)
     add_f32(&h, hp->rope_base);
     add_f32(&h, hp->rope_scale);
     add_f32(&h, hp->rms_eps);
+    add_rope(&h, hp);
     for (size_t i = 0; i < n; i++) {
         bt_hash_add(&h, t[i]->name, strlen(t[i]->name) + 1);
         add64(&h, t[i]->type);

@@ -8,7 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VERSION = 1, FIXED_BYTES = 8 + 6 * 4 + BT_TRACE_TIMES * 8 + 6 * 4 + 2 * 4 + 8 + 4 };
+enum {
+    VERSION = 2,
+    TIMES_OF_1 = BT_TRACE_RESERVE,                                    /* that a record of version 1 has */
+    FIXED_BYTES = 8 + 6 * 4 + TIMES_OF_1 * 8 + 6 * 4 + 2 * 4 + 8 + 4, /* at least */
+};
 
 /* ---- writing ------------------------------------------------------------------------------------- */
 
@@ -160,13 +164,12 @@ void bt_capture_hash(uint64_t *ret, const uint8_t key[16], const int32_t *ids, s
 
 bt_err bt_capture_measure(size_t *ret_bytes, const uint8_t *bytes, size_t n, bt_fault *fault)
 {
-    static const uint8_t magic[] = {'B', 'T', 'C', 'P', VERSION};
     *ret_bytes = 0;
-    if (memcmp(bytes, magic, n < sizeof magic ? n : sizeof magic) != 0)
-        return n > 4 && memcmp(bytes, magic, 4) == 0
-                   ? bt_fail(fault, BT_EFORMAT, "version %u; this program reads version %d", bytes[4],
-                             VERSION)
-                   : bt_fail(fault, BT_EFORMAT, "no record begins here");
+    if (memcmp(bytes, BT_CAPTURE_MAGIC, n < BT_CAPTURE_MAGIC_BYTES ? n : BT_CAPTURE_MAGIC_BYTES) != 0)
+        return bt_fail(fault, BT_EFORMAT, "no record begins here");
+    if (n > BT_CAPTURE_MAGIC_BYTES && (bytes[4] < 1 || bytes[4] > VERSION))
+        return bt_fail(fault, BT_EFORMAT, "version %u; this program reads versions 1 to %d", bytes[4],
+                       VERSION);
     if (n < BT_CAPTURE_HEAD_BYTES) return BT_OK;
     const uint32_t payload = bt_get32(bytes + 8);
     if (bytes[5] < BT_CAPTURE_START || bytes[5] > BT_CAPTURE_DROPPED || bytes[6] > 1 || bytes[7] != 0 ||
@@ -273,8 +276,9 @@ static const int32_t *take_ids(size_t *n, int32_t **ids, cursor *c)
 }
 
 bt_err bt_capture_get_request(bt_trace_row *row, bt_trace_captured *captured, uint64_t *hash, int32_t *ids,
-                              const uint8_t *payload, size_t n, bt_fault *fault)
+                              uint8_t version, const uint8_t *payload, size_t n, bt_fault *fault)
 {
+    const size_t times = version == 1 ? TIMES_OF_1 : BT_TRACE_TIMES;
     cursor c = {payload, n, false};
     bt_trace_row r = {.has_arrival = true, .has_output = true, .block_tokens = BT_TRACE_CAPTURE_BLOCK};
     bt_trace_captured k = {.has_text = false};
@@ -285,7 +289,7 @@ bt_err bt_capture_get_request(bt_trace_row *row, bt_trace_captured *captured, ui
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) *counts[i] = take32(&c);
     bool are_times = true;
     for (size_t i = 0; i < BT_TRACE_TIMES; i++) {
-        k.time_us[i] = (int64_t)take64(&c);
+        k.time_us[i] = i < times ? (int64_t)take64(&c) : -1;
         are_times &= k.time_us[i] >= -1 && k.time_us[i] < (int64_t)1 << 50;
     }
     const bool are_floats = take_floats(&k.sampling, &c);

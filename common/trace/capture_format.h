@@ -8,7 +8,7 @@
  *
  *   offset  bytes
  *        0      4  "BTCP"
- *        4      1  version, 1
+ *        4      1  version, 2; 1, without the time of the reservation, is read too
  *        5      1  kind: 1 start, 2 request, 3 dropped
  *        6      1  1: the payload is sealed (crypto/seal.h), and so 48 bytes longer
  *        7      1  0
@@ -60,11 +60,11 @@ bool bt_capture_is_sound(const uint8_t *record, size_t n);
 /* Payloads without their seal. What is read is checked; BT_EFORMAT says which field is bad. */
 bt_err bt_capture_get_start(bt_capture_start *ret, const uint8_t *payload, size_t n, bt_fault *fault);
 bt_err bt_capture_get_dropped(uint64_t *ret, const uint8_t *payload, size_t n, bt_fault *fault);
-/* hash[] and ids[] hold `room` values each; bt_capture_room tells how many a payload can have at most. The answer's
- * text stays in the payload. row->captured is set to *captured. */
+/* version: of the record. hash[] and ids[] hold `room` values each; bt_capture_room tells how many a payload can have
+ * at most. The answer's text stays in the payload. row->captured is set to *captured. */
 static inline size_t bt_capture_room(size_t payload_bytes) { return payload_bytes / 4 + 1; }
 bt_err bt_capture_get_request(bt_trace_row *row, bt_trace_captured *captured, uint64_t *hash, int32_t *ids,
-                              const uint8_t *payload, size_t n, bt_fault *fault);
+                              uint8_t version, const uint8_t *payload, size_t n, bt_fault *fault);
 
 /* The hashes of a prompt: ret holds bt_capture_blocks(n) of them. */
 static inline size_t bt_capture_blocks(size_t tokens)

@@ -147,12 +147,14 @@ static bt_err begin_start(bt_trace *t, const uint8_t *payload, size_t n, bt_faul
     return BT_OK;
 }
 
-static bt_err take_request(bt_trace_row *ret, bt_trace *t, const uint8_t *payload, size_t n, bt_fault *fault)
+static bt_err take_request(bt_trace_row *ret, bt_trace *t, uint8_t version, const uint8_t *payload, size_t n,
+                           bt_fault *fault)
 {
     bt_err e = make_room(t, bt_capture_room(n), fault);
     if (e < 0) return e;
     if (!t->cap.has_first) return bt_fail(fault, BT_EFORMAT, "a request before any start");
-    if ((e = bt_capture_get_request(ret, &t->cap.captured, t->hash, t->cap.ids, payload, n, fault)) < 0)
+    if ((e = bt_capture_get_request(ret, &t->cap.captured, t->hash, t->cap.ids, version, payload, n, fault)) <
+        0)
         return e;
     ret->line = t->in.line;
     ret->arrival_us += t->cap.start_us - t->cap.first_us;
@@ -173,7 +175,7 @@ bt_err bt_trace_capture_next(bt_trace_row *ret, bool *is_end, bt_trace *t, bt_fa
         if ((e = open_payload(&payload, &len, t, record, n, fault)) < 0) return e;
         if (record[5] == BT_CAPTURE_START) e = begin_start(t, payload, len, &why);
         else if (record[5] == BT_CAPTURE_DROPPED) e = bt_capture_get_dropped(&dropped, payload, len, &why);
-        else e = take_request(ret, t, payload, len, &why);
+        else e = take_request(ret, t, record[4], payload, len, &why);
         if (e < 0)
             return e == BT_EFORMAT ? bt_fail(fault, e, "line %llu, column 'record': %.180s",
                                              (unsigned long long)t->in.line, why.text)

@@ -38,6 +38,7 @@ typedef enum bt_trace_time {
     BT_TRACE_DECODE,   /* the first step to the end */
     BT_TRACE_TRANSFER, /* the first block sent to the last one in place */
     BT_TRACE_EXPOSED,  /* the last layer to the last block in place */
+    BT_TRACE_RESERVE,  /* the first node asked to the room granted */
     BT_TRACE_TIMES,
 } bt_trace_time;
 

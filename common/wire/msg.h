@@ -110,7 +110,7 @@ typedef struct bt_msg_engine { /* what a prefill node computes with; for reports
 } bt_msg_engine;
 
 typedef struct bt_msg_device { /* what a node prices its work with; for reports */
-    char profile[64], stack[64], companion[64], link[32];
+    char profile[64], stack[64], companion[64], link[32], schedule[16];
     uint64_t pace_milli, first_use_ns, compile_ns;
 } bt_msg_device;
 typedef struct bt_msg_device_work { /* what work would have taken on that device; ns 0: no price */
@@ -140,6 +140,7 @@ typedef struct bt_msg_device_prompt { /* a prompt's device time in parts, and it
         char op[24];
         uint64_t ns;
     } parts[BT_MSG_MAX_DEVICE_PARTS]; /* what the companion runs */
+    uint64_t npu_bubble_ns, companion_bubble_ns;
 } bt_msg_device_prompt;
 
 typedef struct bt_msg_hello {

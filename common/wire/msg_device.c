@@ -10,6 +10,7 @@ void bt_msg_device_put(bt_msg_scratch *s, const bt_msg_device *d)
     s->device.stack = bt_msg_body_put_text(d->stack);
     s->device.companion = bt_msg_body_put_text(d->companion);
     s->device.link = bt_msg_body_put_text(d->link);
+    s->device.schedule = bt_msg_body_put_text(d->schedule);
     s->device.pace_milli = d->pace_milli;
     s->device.first_use_ns = d->first_use_ns;
     s->device.compile_ns = d->compile_ns;
@@ -27,6 +28,7 @@ const bt_msg_device *bt_msg_device_get(bt_msg_checker *c, const Bt__Device *b)
     bt_msg_body_get_text(c, "device.stack", d->stack, sizeof d->stack, b->stack);
     bt_msg_body_get_text(c, "device.companion", d->companion, sizeof d->companion, b->companion);
     bt_msg_body_get_text(c, "device.link", d->link, sizeof d->link, b->link);
+    bt_msg_body_get_text(c, "device.schedule", d->schedule, sizeof d->schedule, b->schedule);
     d->pace_milli = b->pace_milli;
     d->first_use_ns = b->first_use_ns;
     d->compile_ns = b->compile_ns;
@@ -39,6 +41,7 @@ void bt_msg_device_check(bt_msg_checker *c, const bt_msg_device *d)
     bt_msg_body_text(c, "device.stack", d->stack, sizeof d->stack);
     bt_msg_body_text(c, "device.companion", d->companion, sizeof d->companion);
     bt_msg_body_text(c, "device.link", d->link, sizeof d->link);
+    bt_msg_body_text(c, "device.schedule", d->schedule, sizeof d->schedule);
 }
 
 void bt_msg_device_put_work(bt_msg_scratch *s, const bt_msg_device_work *w)
@@ -80,6 +83,8 @@ void bt_msg_device_put_prompt(bt_msg_scratch *s, const bt_msg_device_prompt *p)
     b->sync_ns = p->sync_ns;
     b->session_ns = p->session_ns;
     b->spill_ns = p->spill_ns;
+    b->npu_bubble_ns = p->npu_bubble_ns;
+    b->companion_bubble_ns = p->companion_bubble_ns;
     b->n_parts = p->parts_len;
     b->parts = s->device_part_at;
     for (uint32_t i = 0; i < p->parts_len; i++) {
@@ -93,10 +98,16 @@ void bt_msg_device_put_prompt(bt_msg_scratch *s, const bt_msg_device_prompt *p)
 void bt_msg_device_get_prompt(bt_msg_checker *c, bt_msg_device_prompt *ret, const Bt__DevicePrompt *b)
 {
     if (!b || !bt_msg_body_range(c, "count of device parts", b->n_parts, 0, BT_MSG_MAX_DEVICE_PARTS)) return;
-    *ret = (bt_msg_device_prompt){.transfer_ns = b->transfer_ns, .exposed_ns = b->exposed_ns,
-                                  .npu_ns = b->npu_ns,           .edges_ns = b->edges_ns,
-                                  .sync_ns = b->sync_ns,         .session_ns = b->session_ns,
-                                  .spill_ns = b->spill_ns,       .parts_len = (uint32_t)b->n_parts};
+    *ret = (bt_msg_device_prompt){.transfer_ns = b->transfer_ns,
+                                  .exposed_ns = b->exposed_ns,
+                                  .npu_ns = b->npu_ns,
+                                  .edges_ns = b->edges_ns,
+                                  .sync_ns = b->sync_ns,
+                                  .session_ns = b->session_ns,
+                                  .spill_ns = b->spill_ns,
+                                  .parts_len = (uint32_t)b->n_parts,
+                                  .npu_bubble_ns = b->npu_bubble_ns,
+                                  .companion_bubble_ns = b->companion_bubble_ns};
     for (uint32_t i = 0; i < ret->parts_len; i++) {
         bt_msg_body_get_text(c, "device.op", ret->parts[i].op, sizeof ret->parts[i].op, b->parts[i]->op);
         ret->parts[i].ns = b->parts[i]->ns;

@@ -52,6 +52,16 @@ void bt_gates_up(bt_gates *g, uint32_t gate, int64_t now_us)
     if (gate < g->len && g->started) greet(g, gate, bt_greeting_up(&g->greetings[gate], &g->times, now_us));
 }
 
+void bt_gates_rest(bt_gates *g) { bt_greeting_rest(&g->greetings[0]); }
+
+int64_t bt_gates_wake(bt_gates *g, int64_t now_us, int64_t heard_us)
+{
+    bt_greeting *l = &g->greetings[0];
+    const int64_t said = bt_greeting_wake(l, &g->times, now_us);
+    if (said && heard_us > l->heard_us) l->heard_us = heard_us;
+    return said;
+}
+
 int64_t bt_gates_due_us(const bt_gates *g)
 {
     int64_t due = g->started ? BT_STEP_NEVER : 0;

@@ -36,6 +36,10 @@ typedef struct bt_gates {
  * after _bye. */
 void bt_gates_tick(bt_gates *g, int64_t now_us);
 int64_t bt_gates_due_us(const bt_gates *g);
+/* For a simulator that leaps heartbeats (xfer/greeting.h), with a node that has one gateway. _wake: the gateway's last
+ * one came at heard_us; returns when the node's last one was due before now_us; 0: it did not rest. */
+void bt_gates_rest(bt_gates *g);
+int64_t bt_gates_wake(bt_gates *g, int64_t now_us, int64_t heard_us);
 /* The connection of this gate is up again. */
 void bt_gates_up(bt_gates *g, uint32_t gate, int64_t now_us);
 bool bt_gates_is_welcome(const bt_gates *g); /* some gateway has taken this node in */

@@ -1,5 +1,6 @@
 /* A node's HELLO, heartbeat and re-greeting towards one gateway. See greeting.h. */
 #include "xfer/greeting.h"
+#include "xfer/step.h"
 
 #include <string.h>
 
@@ -11,8 +12,11 @@ void bt_greeting_init(bt_greeting *l, int64_t now_us)
     l->heard_us = now_us;
 }
 
+static bool rests(const bt_greeting *l) { return l->rests && l->state == BT_GREETING_KNOWN; }
+
 bt_greeting_says bt_greeting_tick(bt_greeting *l, const bt_greeting_times *t, int64_t now_us)
 {
+    if (rests(l)) return BT_GREETING_NOTHING;
     if (l->state == BT_GREETING_KNOWN && now_us - l->heard_us >= t->silence_us) {
         l->state = BT_GREETING_GREETING;
         l->due_us = now_us;
@@ -29,6 +33,7 @@ bt_greeting_says bt_greeting_tick(bt_greeting *l, const bt_greeting_times *t, in
 int64_t bt_greeting_due_us(const bt_greeting *l, const bt_greeting_times *t)
 {
     int64_t silent_us = l->heard_us + t->silence_us;
+    if (rests(l)) return BT_STEP_NEVER;
     return l->state == BT_GREETING_KNOWN && silent_us < l->due_us ? silent_us : l->due_us;
 }
 
@@ -54,6 +59,7 @@ bt_greeting_says bt_greeting_msg(bt_greeting *l, const bt_greeting_times *t, con
         l->peer = m->from;
         l->heard_us = now_us;
         if (!is_news) return BT_GREETING_NOTHING;
+        l->rests = false;
         l->due_us = now_us + t->heartbeat_us;
         return BT_GREETING_HEARTBEAT; /* at once: it ends STARTING at the gateway */
     }
@@ -90,4 +96,19 @@ bool bt_greeting_is_owner(const bt_greeting *l, const bt_incarnation *owner)
 {
     static const bt_incarnation zero;
     return bt_incarnation_equal(&l->peer, owner) && !bt_incarnation_equal(&zero, owner);
+}
+
+void bt_greeting_rest(bt_greeting *l) { l->rests = l->state == BT_GREETING_KNOWN; }
+
+int64_t bt_greeting_next_beat_us(int64_t due_us, int64_t every_us, int64_t now_us)
+{
+    return due_us < now_us ? due_us + (now_us - due_us + every_us - 1) / every_us * every_us : due_us;
+}
+
+int64_t bt_greeting_wake(bt_greeting *l, const bt_greeting_times *t, int64_t now_us)
+{
+    if (!rests(l)) return 0;
+    l->rests = false;
+    l->due_us = bt_greeting_next_beat_us(l->due_us, t->heartbeat_us, now_us);
+    return l->due_us - t->heartbeat_us;
 }

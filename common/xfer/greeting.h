@@ -18,6 +18,7 @@ typedef struct bt_greeting {
     bt_incarnation peer; /* of the gateway welcomed last; zero before that */
     int64_t due_us;      /* next HELLO, or next HEARTBEAT */
     int64_t heard_us;
+    bool rests; /* see below; of a KNOWN one */
 } bt_greeting;
 
 typedef enum bt_greeting_says {
@@ -41,6 +42,16 @@ bt_greeting_says bt_greeting_msg(bt_greeting *l, const bt_greeting_times *t, con
 bt_greeting_says bt_greeting_up(bt_greeting *l, const bt_greeting_times *t, int64_t now_us);
 /* A message came that is meant for another incarnation of us: greet again. */
 bt_greeting_says bt_greeting_again(bt_greeting *l, const bt_greeting_times *t, int64_t now_us);
+/* ---- for a simulator, which leaps heartbeats that change nothing ----
+ * While it rests, a KNOWN greeting says no heartbeat and misses none: both are taken to come in their time. Nothing
+ * else of it changes. Awake again at now_us, it goes on as if it had said each heartbeat that was due before. Daemons
+ * never rest. */
+void bt_greeting_rest(bt_greeting *l);
+/* When it said, or would have said, the last one before now_us; 0: it did not rest. */
+int64_t bt_greeting_wake(bt_greeting *l, const bt_greeting_times *t, int64_t now_us);
+/* Of heartbeats each every_us, one of them due at due_us: the first that is not before now_us, and not before due_us.
+ */
+int64_t bt_greeting_next_beat_us(int64_t due_us, int64_t every_us, int64_t now_us);
 /* Whether messages of a request of this owner go out by this link. */
 bool bt_greeting_is_owner(const bt_greeting *l, const bt_incarnation *owner);
 #endif

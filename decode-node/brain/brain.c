@@ -164,6 +164,7 @@ dc_actions dc_brain_step(dc_brain *b, const dc_event *ev, int64_t now_us, const 
     case DC_EV_CORRUPT: dc_blocks_placed(b, &ev->u.block, false); break;
     case DC_EV_FIRST: dc_work_first(b, ev); break;
     case DC_EV_TOKEN: dc_work_token(b, ev); break;
+    case DC_EV_TOKENS: dc_work_tokens(b, ev); break;
     case DC_EV_NEED: dc_work_need(b, ev->u.need.slot, ev->u.need.tokens); break;
     case DC_EV_ENDED: dc_work_ended(b, ev); break;
     case DC_EV_STOPPED: dc_work_stopped(b, ev->u.stopped.slot, ev->u.stopped.rows); break;
@@ -259,6 +260,11 @@ void dc_brain_set_device(dc_brain *b, const bt_msg_device_work *sum) { b->device
 void dc_brain_set_rss(dc_brain *b, uint64_t rss_bytes) { b->rss_bytes = rss_bytes; }
 
 void dc_brain_set_role_may(dc_brain *b, bt_role_may may) { b->gates.role_may = may; }
+void dc_brain_rest(dc_brain *b) { bt_gates_rest(&b->gates); }
+int64_t dc_brain_wake(dc_brain *b, int64_t now_us, int64_t heard_us)
+{
+    return bt_gates_wake(&b->gates, now_us, heard_us);
+}
 bool dc_brain_is_welcome(const dc_brain *b) { return bt_gates_is_welcome(&b->gates); }
 const dc_counters *dc_brain_counters(const dc_brain *b) { return &b->n; }
 bool dc_brain_is_sound(const dc_brain *b) { return bt_kv_book_is_sound(b->book) && dc_orders_agree(b); }

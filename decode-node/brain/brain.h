@@ -98,6 +98,7 @@ typedef enum dc_event_type {
     DC_EV_CORRUPT, /* ... or has not: the rows count as not there, and are asked for again */
     DC_EV_FIRST,   /* worker: the prompt was prefilled here and made token 0, which was not known */
     DC_EV_TOKEN,   /* worker: token `index` (from 1) of the slot, each index once, ascending */
+    DC_EV_TOKENS,  /* worker: so many tokens from `index` on, of several steps: one TOKENS tells them */
     DC_EV_NEED,    /* worker: rows that the slot's pages should hold; answered by SET_PAGES or STOP */
     DC_EV_ENDED,   /* worker: the sequence ended by itself (stop id, length, error) */
     DC_EV_STOPPED, /* worker, after STOP. Every START ends by exactly one ENDED or STOPPED */
@@ -126,6 +127,10 @@ typedef struct dc_event {
             const bt_msg_logprob *logprob;
             const bt_msg_device_work *device;
         } token; /* logprob: where asked for, else NULL; device: of its steps since the token before, else NULL */
+        struct {
+            uint32_t slot, index, len; /* len: 1..BT_MSG_MAX_TOKENS_IDS */
+            const int32_t *ids;
+        } tokens; /* of a sequence without log probabilities */
         struct {
             uint32_t slot, tokens;
         } need;
@@ -226,6 +231,10 @@ void dc_brain_free(dc_brain *b);
 /* random: fresh for RESERVE, not looked at for others. */
 dc_actions dc_brain_step(dc_brain *b, const dc_event *ev, int64_t now_us, const bt_random *random);
 int64_t dc_brain_due_us(const dc_brain *b);
+
+/* For a simulator that leaps heartbeats: bt_gates_rest and bt_gates_wake. */
+void dc_brain_rest(dc_brain *b);
+int64_t dc_brain_wake(dc_brain *b, int64_t now_us, int64_t heard_us);
 
 bt_load dc_brain_load(const dc_brain *b);               /* as heartbeats tell it */
 void dc_brain_set_rss(dc_brain *b, uint64_t rss_bytes); /* for the next heartbeat */

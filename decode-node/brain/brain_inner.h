@@ -161,6 +161,7 @@ void dc_preempt_settle(dc_brain *b); /* at the end of a step: who gets pages, wh
 /* ---- work.c ---- */
 void dc_work_first(dc_brain *b, const dc_event *ev);
 void dc_work_token(dc_brain *b, const dc_event *ev);
+void dc_work_tokens(dc_brain *b, const dc_event *ev);
 void dc_work_need(dc_brain *b, uint32_t slot, uint32_t tokens);
 void dc_work_ended(dc_brain *b, const dc_event *ev);
 void dc_work_stopped(dc_brain *b, uint32_t slot, uint32_t rows);

@@ -41,24 +41,44 @@ void dc_work_first(dc_brain *b, const dc_event *ev)
     dc_attempt_say_first(b, r);
 }
 
-void dc_work_token(dc_brain *b, const dc_event *ev)
+/* Its record, where these are its next ones: the first of them arrives now. */
+static dc_record *next_tokens(dc_brain *b, uint32_t slot, uint32_t index, uint32_t len)
 {
-    dc_record *r = in_work(b, ev->u.token.slot);
-    if (!r) return;
-    if (ev->u.token.index != r->ids_len || ev->u.token.index >= r->wish.max_tokens) {
+    dc_record *r = in_work(b, slot);
+    if (!r) return NULL;
+    if (index != r->ids_len || len > r->wish.max_tokens - r->ids_len) {
         b->n.unexpected++;
-        return;
+        return NULL;
     }
-    const uint32_t index = r->ids_len;
     r->is_behind = false;
     dc_attempt_complete_prompt(b, r); /* no FIRST came where token 0 was known before */
-    if (r->logprobs && ev->u.token.logprob) r->logprobs[index] = *ev->u.token.logprob;
-    if (ev->u.token.device) bt_msg_device_work_add(&r->device, ev->u.token.device);
-    r->ids[r->ids_len++] = ev->u.token.id; /* NOLINT(clang-analyzer-unix.Malloc): dc_attempt_reap empties the
-                                              record whose ids it frees */
-    b->n.tokens++;
+    return r;
+}
+
+static void add_tokens(dc_brain *b, dc_record *r, const int32_t *ids, uint32_t len)
+{
+    const uint32_t index = r->ids_len;
+    memcpy(r->ids + index, ids, len * sizeof *ids); /* NOLINT(clang-analyzer-unix.Malloc): dc_attempt_reap
+                                                       empties the record whose ids it frees */
+    r->ids_len += len;
+    b->n.tokens += len;
     if (r->acked == index) r->resend_us = b->now_us + b->cfg.resend_us;
     dc_attempt_say_tokens(b, r, index);
+}
+
+void dc_work_token(dc_brain *b, const dc_event *ev)
+{
+    dc_record *r = next_tokens(b, ev->u.token.slot, ev->u.token.index, 1);
+    if (!r) return;
+    if (r->logprobs && ev->u.token.logprob) r->logprobs[r->ids_len] = *ev->u.token.logprob;
+    if (ev->u.token.device) bt_msg_device_work_add(&r->device, ev->u.token.device);
+    add_tokens(b, r, &ev->u.token.id, 1);
+}
+
+void dc_work_tokens(dc_brain *b, const dc_event *ev)
+{
+    dc_record *r = next_tokens(b, ev->u.tokens.slot, ev->u.tokens.index, ev->u.tokens.len);
+    if (r) add_tokens(b, r, ev->u.tokens.ids, ev->u.tokens.len);
 }
 
 void dc_work_need(dc_brain *b, uint32_t slot, uint32_t tokens)

@@ -221,6 +221,7 @@ _baton()
     "baton simulate --link" | \
     "baton simulate --pace" | \
     "baton simulate --faults" | \
+    "baton simulate --quant" | \
     "baton simulate --shape-policy" | \
     "baton simulate --ctx-size" | "baton simulate -c" | \
     "baton simulate --kv-memory" | \
@@ -342,6 +343,7 @@ _baton()
     "baton run --calib" | \
     "baton run --package" | \
     "baton run --api-key-file" | \
+    "baton run --timeline" | \
     "baton chat --calib" | \
     "baton chat --package" | \
     "baton chat --api-key-file" | \
@@ -372,6 +374,7 @@ _baton()
     "baton replay --package" | \
     "baton replay --csv" | \
     "baton replay --report" | \
+    "baton simulate --package" | \
     "baton simulate --points" | \
     "baton simulate --plot" | \
     "baton simulate --csv" | \
@@ -536,7 +539,7 @@ _baton()
         return ;;
     esac
     case $program in
-    "baton run") words="--prompt -p --file -f --chat --system --n-predict -n --temp --top-k --top-p --min-p --presence-penalty --frequency-penalty --repetition-penalty --seed -s --stop --model -m --engine --decode-engine --schedule --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --decode-profile --link --pace --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --url --api-key-file --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton run") words="--prompt -p --file -f --chat --system --n-predict -n --temp --top-k --top-p --min-p --presence-penalty --frequency-penalty --repetition-penalty --seed -s --stop --model -m --engine --decode-engine --schedule --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --decode-profile --link --pace --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --url --api-key-file --timeline --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton chat") words="--system --n-predict -n --temp --top-p --top-k --min-p --presence-penalty --frequency-penalty --repetition-penalty --model -m --engine --decode-engine --schedule --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --decode-profile --link --pace --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --url --api-key-file --quiet -q --no-history --help -h --version -V --print-config --print-options --print-man" ;;
     "baton up") words="--prefill --decode --local-prefill-below --policy --keys --model -m --engine --decode-engine --schedule --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --decode-profile --link --pace --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --host --port --alias -a --api-key-file --insecure --cors --max-queue --max-connections --idle-timeout --temp --top-p --top-k --min-p --repetition-penalty --max-answer --capture --capture-text --capture-seal --capture-rotate --recovery-timeout --drain-timeout --log-level --log-format --verbose -v --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton status") words="--url --api-key-file --json --help -h --version -V --print-config --print-options --print-man" ;;
@@ -554,7 +557,7 @@ _baton()
     "baton plan") words="--model -m --ctx-size -c --prefill --decode --link --decode-weights --slots --window --colocated --trace --format --speed --n-predict -n --policy --recipe --kv-dtype --any-bits --by --slo --rows --plan -o --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton bench") words="--model -m --engine --decode-engine --weights --kv-dtype --quant --shape-policy --profile --npu-ops --calib --require-npu --package --n-prompt -p --n-gen -n --batch --n-depth -d --schedule --repetitions -r --kernels --threads -t --isa --cache-limit --output -o --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton replay") words="--format --skip-bad --synthetic --limit --speed --rate --concurrency --jitter --streams --timeout --seed --prompts --block-tokens --answer-tokens --scale-lengths --fit --url --api-key-file --served-model --prefill --decode --local-prefill-below --policy --keys --max-queue --max-connections --recovery-timeout --capture --capture-text --capture-seal --capture-rotate --model -m --engine --decode-engine --schedule --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --decode-profile --link --pace --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --slo --ramp --ramp-share --csv --report --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton simulate") words="--model -m --prefill --decode --profile --link --pace --colocated --faults --kv-dtype --weights --shape-policy --ctx-size -c --kv-memory --swap-memory --slots --prefill-slots --batch-rows --growth-tokens --chunk-tokens --min-overlap --window --heartbeat --policy --local-prefill-below --max-queue --max-active --recovery-timeout --request-cpu --token-cpu --format --skip-bad --synthetic --limit --speed --rate --concurrency --jitter --seed --block-tokens --answer-tokens --scale-lengths --fit --slo --slo-share --cost --price --points --shard --jobs --plot --csv --report --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton simulate") words="--model -m --prefill --decode --profile --link --pace --colocated --faults --kv-dtype --weights --quant --package --shape-policy --ctx-size -c --kv-memory --swap-memory --slots --prefill-slots --batch-rows --growth-tokens --chunk-tokens --min-overlap --window --heartbeat --policy --local-prefill-below --max-queue --max-active --recovery-timeout --request-cpu --token-cpu --full --format --skip-bad --synthetic --limit --speed --rate --concurrency --jitter --seed --block-tokens --answer-tokens --scale-lengths --fit --slo --slo-share --cost --price --points --shard --jobs --plot --csv --report --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton compare") words="--seed --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton perplexity") words="--model -m --file -f --ctx-size -c --chunks --engine --against --weights --kv-dtype --threads -t --isa --cache-limit --quant --shape-policy --profile --npu-ops --calib --require-npu --package --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton-gateway") words="--model -m --alias -a --host --port --api-key-file --insecure --cors --no-metrics --control --keys --key --policy --local-prefill-below --temp --top-p --top-k --min-p --repetition-penalty --max-answer --max-queue --max-active --max-nodes --max-connections --max-body --timeout --recovery-timeout --idle-timeout --drain-timeout --capture --capture-text --capture-seal --capture-rotate --log-level --log-format --verbose -v --help -h --version -V --print-config --print-options --print-man" ;;

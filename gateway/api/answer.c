@@ -28,6 +28,7 @@ static json_t *rate(uint64_t count, uint64_t us)
     return us ? json_real((double)count * 1e6 / (double)us) : json_null();
 }
 static json_t *ms(uint64_t us) { return json_real((double)us / 1e3); }
+static json_t *known_ms(int64_t us) { return us < 0 ? json_null() : ms((uint64_t)us); }
 static json_t *count(uint64_t n) { return json_integer((json_int_t)n); }
 
 static json_t *id_list(const int32_t *ids, size_t n)
@@ -162,16 +163,18 @@ static json_t *baton(const gw_answer_report *r)
 {
     char hex[BT_HASH_HEX_CHARS];
     json_t *j = json_pack(
-        "{s:s%,s:o,s:o,s:o,s:o,s:s,s:o,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "text",
-        r->text ? r->text : "", r->text_len, "token_ids", id_list(r->token_ids, r->completion_tokens),
+        "{s:s%,s:o,s:o,s:o,s:o,s:s,s:o,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
+        "text", r->text ? r->text : "", r->text_len, "token_ids", id_list(r->token_ids, r->completion_tokens),
         "prompt_ids", id_list(r->prompt_ids, r->prompt_tokens), "prompt_tokens", count(r->prompt_tokens),
         "completion_tokens", count(r->completion_tokens), "finish_reason", r->finish_reason, "max_tokens",
         count(r->bound.tokens), "max_tokens_from", r->bound.from, "ttft_ms", ms((uint64_t)r->ttft_us),
-        "queue_ms", r->has_prefill ? ms(r->queue_us) : json_null(), "prefill_tokens_per_second",
+        "gateway_queue_ms", known_ms(r->gateway_queue_us), "reserve_ms", known_ms(r->reserve_us), "queue_ms",
+        r->has_prefill ? ms(r->queue_us) : json_null(), "prefill_tokens_per_second",
         r->has_prefill ? rate(computed_tokens(r), r->prefill_us) : json_null(), "decode_tokens_per_second",
         r->has_decode ? rate(r->decode_steps, r->decode_us) : json_null(), "kv_bytes",
         r->has_kv ? count(r->kv_bytes) : json_null(), "kv_exposed_ms",
-        r->has_kv ? ms(r->kv_exposed_us) : json_null(), "kv_digest",
+        r->has_kv ? ms(r->kv_exposed_us) : json_null(), "kv_transfer_ms",
+        r->has_kv ? ms(r->kv_transfer_us) : json_null(), "kv_digest",
         r->has_kv ? json_string(bt_hash_hex(hex, r->kv_digest.bytes)) : json_null(), "prefilled_by",
         words(r->prefilled_by), "attempts", count(r->attempts), "recoveries", count(r->recoveries),
         "cached_tokens", count(r->cached_tokens), "covered_tokens", count(r->covered_tokens), "first_logits",

@@ -38,11 +38,14 @@ typedef struct gw_answer_report {
     uint32_t covered_tokens; /* of the prompt: not sent, the decode node had their rows */
     int64_t ttft_us;         /* from the arrival of the request to token 0, in the gateway */
     bool has_prefill, has_decode, has_kv;
+    /* Parts of ttft_us: until nodes were asked, until the decode node had room (-1: not told), and in the node that
+     * made token 0. What is left is messages on their way, and attempts that were lost. */
+    int64_t gateway_queue_us, reserve_us;
     uint64_t queue_us, prefill_us;
     const bt_msg_chunks *chunks; /* of the prompt, with has_prefill; NULL: not told */
     uint64_t decode_us;
     uint32_t decode_steps;
-    uint64_t kv_bytes, kv_exposed_us;
+    uint64_t kv_bytes, kv_exposed_us, kv_transfer_us; /* has_kv: bytes; last layer, first block, to the last in place */
     bt_digest16 kv_digest;
     bt_msg_work work; /* of the prompt, with has_prefill */
     gw_device_facts device;

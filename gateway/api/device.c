@@ -52,23 +52,17 @@ uint64_t gw_device_companion_ns(const bt_msg_device_prompt *p)
     return ns;
 }
 
-gw_device_bubbles gw_device_bubbles_of(const bt_msg_device_prompt *p)
-{
-    return (gw_device_bubbles){.npu_ns = gw_device_companion_ns(p) + p->edges_ns + p->sync_ns,
-                               .companion_ns = p->npu_ns + p->session_ns + p->sync_ns};
-}
-
 static json_t *of_prompt(const gw_device_facts *f)
 {
     const bt_msg_device_prompt *p = &f->prompt;
     const bt_msg_device *on = f->prefill_on;
-    const gw_device_bubbles b = gw_device_bubbles_of(p);
-    const bool is_known = f->first_ns && b.npu_ns + b.companion_ns > 0;
-    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "npu_ms", ms(is_known, p->npu_ns),
-                     "companion_ops", parts(p), "edges_ms", ms(is_known, p->edges_ns), "sync_ms",
-                     ms(is_known, p->sync_ns), "session_ms", ms(is_known, p->session_ns), "spill_ms",
-                     ms(is_known, p->spill_ns), "npu_bubble_ms", ms(is_known, b.npu_ns),
-                     "companion_bubble_ms", ms(is_known, b.companion_ns), "first_use_ms",
+    const bool is_known = f->first_ns && p->npu_bubble_ns + p->companion_bubble_ns > 0;
+    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "schedule",
+                     words(on ? on->schedule : NULL), "npu_ms", ms(is_known, p->npu_ns), "companion_ops",
+                     parts(p), "edges_ms", ms(is_known, p->edges_ns), "sync_ms", ms(is_known, p->sync_ns),
+                     "session_ms", ms(is_known, p->session_ns), "spill_ms", ms(is_known, p->spill_ns),
+                     "npu_bubble_ms", ms(is_known, p->npu_bubble_ns), "companion_bubble_ms",
+                     ms(is_known, p->companion_bubble_ns), "first_use_ms",
                      ms(is_known && on, on ? on->first_use_ns : 0), "compile_ms",
                      ms(is_known && on, on ? on->compile_ns : 0));
 }

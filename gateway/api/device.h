@@ -17,12 +17,6 @@ typedef struct gw_device_facts {
 
 /* What the companion runs of a prompt, without conversions. */
 uint64_t gw_device_companion_ns(const bt_msg_device_prompt *p);
-/* How long each engine waits for the other: prices of prompts are in program order, one engine at a time. First use and
- * the output matrix are in neither. */
-typedef struct gw_device_bubbles {
-    uint64_t npu_ns, companion_ns;
-} gw_device_bubbles;
-gw_device_bubbles gw_device_bubbles_of(const bt_msg_device_prompt *p);
 
 struct json_t;
 /* A new reference; JSON null where neither node has a device; NULL: out of memory. */

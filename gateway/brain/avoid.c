@@ -94,6 +94,13 @@ bool gw_avoid_refuses(const gw_avoid *a, uint64_t prefill, uint64_t decode, int6
     return false;
 }
 
+bool gw_avoid_fails(const gw_avoid *a, uint64_t decode)
+{
+    for (uint32_t i = 0; i < a->len; i++)
+        if (a->items[i].decode == decode && a->items[i].failures > 0) return true;
+    return false;
+}
+
 bool gw_avoid_names_pair(const gw_avoid *a, uint64_t decode)
 {
     for (uint32_t i = 0; i < a->len; i++)

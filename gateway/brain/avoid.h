@@ -36,6 +36,8 @@ void gw_avoid_tried(gw_avoid *a, uint64_t prefill, uint64_t decode, int64_t now_
 /* Is one of the two, or the pair, avoided now? Does the pair refuse now? prefill 0: a decode node alone. */
 bool gw_avoid_is(const gw_avoid *a, uint64_t prefill, uint64_t decode, int64_t now_us);
 bool gw_avoid_refuses(const gw_avoid *a, uint64_t prefill, uint64_t decode, int64_t now_us);
+/* Whether a success of this decode node, alone or in some pair, would end a failure. */
+bool gw_avoid_fails(const gw_avoid *a, uint64_t decode);
 /* Whether anything is or was said of a pair of this decode node. */
 bool gw_avoid_names_pair(const gw_avoid *a, uint64_t decode);
 int64_t gw_avoid_due_us(const gw_avoid *a, int64_t now_us); /* when the next refusal is over; INT64_MAX none */

@@ -2,6 +2,7 @@
  * one request. Tables are looked at in their own order, so that a run depends on its events alone. */
 #include "gateway/brain/brain.h"
 #include "base/breakage.h"
+#include "xfer/greeting.h"
 #include "gateway/brain/act.h"
 #include "gateway/brain/request.h"
 #include "gateway/brain/role.h"
@@ -360,6 +361,33 @@ void gw_brain_free(gw_brain *b)
     free(b);
 }
 
+bool gw_brain_rest(gw_brain *b, const bt_incarnation *node)
+{
+    gw_node *n = gw_registry_find(&b->registry, node);
+    if (!n || n->state != GW_NODE_READY || n->probe_us != b->cfg.heartbeat_us) return false;
+    n->rests = true;
+    gw_registry_changed(&b->registry, n);
+    return true;
+}
+
+void gw_brain_heard(gw_brain *b, const bt_incarnation *node, int64_t at_us)
+{
+    gw_node *n = gw_registry_find(&b->registry, node);
+    if (!n) return;
+    n->heard_us = at_us;
+    gw_registry_changed(&b->registry, n);
+}
+
+int64_t gw_brain_wake(gw_brain *b, const bt_incarnation *node, int64_t now_us)
+{
+    gw_node *n = gw_registry_find(&b->registry, node);
+    if (!n || !n->rests) return 0;
+    n->rests = false;
+    n->heartbeat_due_us = bt_greeting_next_beat_us(n->heartbeat_due_us, b->cfg.heartbeat_us, now_us);
+    gw_registry_changed(&b->registry, n);
+    return n->heartbeat_due_us - b->cfg.heartbeat_us;
+}
+
 bool gw_brain_is_ready(const gw_brain *b) { return b->pair_ready && !b->draining; }
 uint64_t gw_brain_limit_tokens(const gw_brain *b) { return gw_route_limit_tokens(&b->registry, true); }
 uint32_t gw_brain_queued(const gw_brain *b) { return b->queued; }
@@ -370,5 +398,11 @@ uint32_t gw_brain_active_limit(const gw_brain *b)
     return slots < b->cfg.active_max ? (uint32_t)slots : b->cfg.active_max;
 }
 uint32_t gw_brain_debts(const gw_brain *b) { return b->debts.len; }
+bool gw_brain_waits_for_token(const gw_brain *b, const bt_incarnation *decode)
+{
+    if (b->router.avoid.len == 0) return false;
+    const gw_node *n = gw_registry_find(&b->registry, decode);
+    return n && gw_avoid_fails(&b->router.avoid, n->name);
+}
 const gw_registry *gw_brain_registry(const gw_brain *b) { return &b->registry; }
 const gw_counters *gw_brain_counters(const gw_brain *b) { return &b->n; }

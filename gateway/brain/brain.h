@@ -148,7 +148,10 @@ typedef struct gw_stats {
     uint32_t max_tokens;                         /* as submitted, or less: what the nodes hold beside the prompt */
     uint32_t completion_tokens;                  /* given to the client: a final stop id is not counted */
     int64_t gateway_queue_us, ttft_us, total_us; /* SUBMIT to first RESERVE, token 0, end; -1: not so far */
-    char prefilled_by[BT_MSG_MAX_ID_BYTES + 1];  /* node_id of the node that made token 0; "" none did */
+    int64_t reserve_us; /* RESERVE to RESERVED, refusals and silent nodes between them included, of all attempts up to
+                         */
+                        /* token 0; -1: no RESERVED came */
+    char prefilled_by[BT_MSG_MAX_ID_BYTES + 1]; /* node_id of the node that made token 0; "" none did */
     bool has_first;
     uint64_t queue_us, prefill_us;
     bt_msg_work work;              /* in that node */
@@ -266,6 +269,14 @@ void gw_brain_free(gw_brain *b);
 gw_actions gw_brain_step(gw_brain *b, const gw_event *ev, int64_t now_us, const bt_random *random);
 int64_t gw_brain_due_us(const gw_brain *b);
 
+/* For a simulator that leaps heartbeats which change nothing; daemons never do. While a node rests, its heartbeats and
+ * those to it are taken to come in their time: none is said, its silence counts for nothing. _rest does nothing for one
+ * that is not READY. _wake: it goes on as if all to it had been said that were due before now_us; returns when the last
+ * one was; 0: it did not rest. _heard: it was heard last at that time. */
+bool gw_brain_rest(gw_brain *b, const bt_incarnation *node);
+int64_t gw_brain_wake(gw_brain *b, const bt_incarnation *node, int64_t now_us);
+void gw_brain_heard(gw_brain *b, const bt_incarnation *node, int64_t at_us);
+
 /* To look at, between steps. */
 /* A request submitted now would find a ready pair, or a ready decode node that computes prompts itself. */
 bool gw_brain_is_ready(const gw_brain *b);
@@ -275,7 +286,10 @@ uint32_t gw_brain_queued(const gw_brain *b);
 uint32_t gw_brain_active(const gw_brain *b); /* requests that hold nodes */
 /* How many may: active_max, or the slots of all ready decode nodes where those are fewer. */
 uint32_t gw_brain_active_limit(const gw_brain *b);
-uint32_t gw_brain_debts(const gw_brain *b);              /* attempts that were left, ABORT_ACK still to come */
+uint32_t gw_brain_debts(const gw_brain *b); /* attempts that were left, ABORT_ACK still to come */
+/* Whether a token of this decode node would end its avoidance. Where not, tokens that come later than they were made
+ * change no choice of nodes, as long as no deadline passes meanwhile: for a simulator that tells several at once. */
+bool gw_brain_waits_for_token(const gw_brain *b, const bt_incarnation *decode);
 const gw_registry *gw_brain_registry(const gw_brain *b); /* for status: nodes[i] where in_use */
 const gw_counters *gw_brain_counters(const gw_brain *b);
 const char *gw_fail_name(gw_fail_kind k); /* "no_node" */

@@ -46,6 +46,7 @@ typedef struct gw_node {
     bool in_use;                        /* false: a free place of the table */
     bool leaving;                       /* said BYE or draining */
     bool has_left;                      /* said BYE: that its connection ends then is no news */
+    bool rests;                         /* heartbeats both ways are taken to come (gw_brain_rest) */
     bool is_cut;                        /* its connection has ended, and nothing was heard since */
     int64_t cut_us;                     /* since then */
     /* What the orders below hold of it. */

@@ -79,7 +79,7 @@ static void put_due(gw_registry *r, const gw_node *n, uint32_t at)
     if (bt_order_has(&r->due, GW_RIPE, at)) return; /* its turn comes in this step */
     const int64_t expires = gw_registry_due_us(r, n);
     const int64_t due = n->heartbeat_due_us < expires ? n->heartbeat_due_us : expires;
-    put_if(&r->due, n->in_use, GW_DUE, at, bt_order_time(due));
+    put_if(&r->due, n->in_use && !n->rests, GW_DUE, at, bt_order_time(due));
 }
 
 /* What a choice of nodes looks at. */

@@ -48,6 +48,14 @@ static void accept(gw_request *r)
     r->lost_us = -1;
 }
 
+static void note_reserved(const gw_brain *b, gw_request *r)
+{
+    if (r->asked_us < 0) return;
+    if (r->stats.reserve_us < 0) r->stats.reserve_us = 0;
+    r->stats.reserve_us += b->now_us - r->asked_us;
+    r->asked_us = -1;
+}
+
 static void on_reserved(gw_brain *b, gw_request *r, const bt_msg_reserved *w)
 {
     if (r->state != GW_RESERVING || w->covered_tokens > r->prompt.tokens) {
@@ -56,6 +64,7 @@ static void on_reserved(gw_brain *b, gw_request *r, const bt_msg_reserved *w)
         return;
     }
     r->reserved = *w;
+    note_reserved(b, r);
     if (r->local) {
         /* The node has begun. It makes token 0 only where there is none yet. */
         gw_request_set_state(b, r, r->base ? GW_DECODING : GW_PREFILLING);

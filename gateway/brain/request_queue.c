@@ -33,6 +33,7 @@ static bool take(gw_request *r, const gw_submit *s)
                       .sampling = s->sampling,
                       .stop_ids_len = s->stop_ids_len,
                       .policy = s->policy,
+                      .asked_us = -1,
                       .lost_us = -1,
                       .stuck_us = -1};
     uint8_t *bias = block + prompt_bytes + tokens_bytes;
@@ -65,7 +66,7 @@ static void own_place(gw_brain *b, gw_request *r)
 void gw_request_submit(gw_brain *b, const gw_submit *s, const bt_random *random)
 {
     gw_stats none = {.prompt_tokens = s->ids_len, .max_tokens = s->max_tokens, .gateway_queue_us = -1,
-                     .ttft_us = -1};
+                     .ttft_us = -1, .reserve_us = -1};
     b->n.submitted++;
     bt_fault fault = {"the prompt, max_tokens or number of stop ids is out of range"};
     if (is_bad(b, s) || bt_sample_params_check(&s->sampling, &fault) < 0) {
@@ -131,6 +132,7 @@ static void assign(gw_brain *b, gw_request *r, const gw_route_choice *c)
     if (r->base) b->n.replays++;
     b->n.replayed_tokens += r->base;
     if (r->stats.gateway_queue_us < 0) r->stats.gateway_queue_us = b->now_us - r->submitted_us;
+    if (r->asked_us < 0 && r->next_index == 0) r->asked_us = b->now_us;
     gw_request_set_state(b, r, GW_RESERVING);
     gw_request_await_answer(b, r);
     r->renew_us = b->now_us + (int64_t)b->cfg.lease_ms * 250; /* a quarter of the lease */

@@ -84,6 +84,7 @@ typedef struct gw_request {
     int64_t submitted_us;
     int64_t waiting_us;    /* since when queue_us counts */
     int64_t not_before_us; /* QUEUED: the next attempt may begin then */
+    int64_t asked_us;      /* RESERVE was said then, before token 0, and no RESERVED came since; or -1 */
     int64_t lost_us;       /* a node was lost then, no attempt was accepted since; or -1 */
     int64_t stuck_us;      /* QUEUED: since when no ready nodes would do; -1 some would */
     uint64_t stuck_epoch;  /* gw_brain.epoch when that was last looked at */

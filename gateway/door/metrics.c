@@ -105,13 +105,12 @@ static void count_work(gw_metrics *m, const gw_stats *s)
 static void count_device(gw_metrics *m, const gw_stats *s)
 {
     const bt_msg_device_prompt *p = &s->device_prompt;
-    const gw_device_bubbles b = gw_device_bubbles_of(p);
     const uint64_t ns[] = {p->npu_ns,   p->spill_ns, gw_device_companion_ns(p),
                            p->edges_ns, p->sync_ns,  p->session_ns};
     for (size_t i = 0; i < sizeof ns / sizeof *ns; i++)
         bt_metrics_add(m->m, DEVICE_PARTS, i, 0, (double)ns[i] / 1e9);
-    bt_metrics_add(m->m, DEVICE_BUBBLES, 0, 0, (double)b.npu_ns / 1e9);
-    bt_metrics_add(m->m, DEVICE_BUBBLES, 1, 0, (double)b.companion_ns / 1e9);
+    bt_metrics_add(m->m, DEVICE_BUBBLES, 0, 0, (double)p->npu_bubble_ns / 1e9);
+    bt_metrics_add(m->m, DEVICE_BUBBLES, 1, 0, (double)p->companion_bubble_ns / 1e9);
     bt_metrics_add(m->m, DEVICE_TRANSFER, 0, 0, (double)s->device_transfer_ns / 1e9);
     bt_metrics_add(m->m, DEVICE_EXPOSED, 0, 0, (double)s->device_exposed_ns / 1e9);
 }

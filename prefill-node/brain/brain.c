@@ -374,6 +374,11 @@ void pf_brain_set_device(pf_brain *b, const bt_msg_device_work *sum) { b->device
 void pf_brain_set_rss(pf_brain *b, uint64_t rss_bytes) { b->rss_bytes = rss_bytes; }
 
 void pf_brain_set_role_may(pf_brain *b, bt_role_may may) { b->gates.role_may = may; }
+void pf_brain_rest(pf_brain *b) { bt_gates_rest(&b->gates); }
+int64_t pf_brain_wake(pf_brain *b, int64_t now_us, int64_t heard_us)
+{
+    return bt_gates_wake(&b->gates, now_us, heard_us);
+}
 bool pf_brain_is_welcome(const pf_brain *b) { return bt_gates_is_welcome(&b->gates); }
 const pf_counters *pf_brain_counters(const pf_brain *b) { return &b->n; }
 bool pf_brain_is_sound(const pf_brain *b) { return bt_kv_book_is_sound(b->book) && pf_orders_agree(b); }

@@ -207,6 +207,10 @@ void pf_brain_free(pf_brain *b);
 pf_actions pf_brain_step(pf_brain *b, const pf_event *ev, int64_t now_us, const bt_random *random);
 int64_t pf_brain_due_us(const pf_brain *b);
 
+/* For a simulator that leaps heartbeats: bt_gates_rest and bt_gates_wake. */
+void pf_brain_rest(pf_brain *b);
+int64_t pf_brain_wake(pf_brain *b, int64_t now_us, int64_t heard_us);
+
 bt_load pf_brain_load(const pf_brain *b);               /* as heartbeats tell it */
 void pf_brain_set_rss(pf_brain *b, uint64_t rss_bytes); /* for the next heartbeat */
 /* what its work would have taken on a device so far, for the next heartbeat */

@@ -7,10 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-bt_random sim_cluster_random(const sim_cluster *c, bool is_looked_at)
+bt_random sim_cluster_random(sim_cluster *c, bool is_looked_at)
 {
     if (!is_looked_at) return (bt_random){{0}};
-    return (bt_random){{bt_rng_u64(c->o.seed, 2 * c->events), bt_rng_u64(c->o.seed, 2 * c->events + 1)}};
+    const uint64_t n = 2 * c->draws++;
+    return (bt_random){{bt_rng_u64(c->o.seed, n), bt_rng_u64(c->o.seed, n + 1)}};
 }
 
 void sim_cluster_break(sim_cluster *c, bt_err e, const char *fmt, ...)
@@ -36,6 +37,17 @@ void sim_cluster_account(sim_member *m, const sim_cost_work *w)
     m->done.ops += w->ops;
     m->done.bytes += w->bytes;
     m->runs++;
+}
+
+bool sim_cluster_grow(void **array, size_t *cap, size_t len, size_t size)
+{
+    if (len < *cap) return true;
+    const size_t more = *cap ? *cap * 2 : 64;
+    void *all = reallocarray(*array, more, size);
+    if (!all) return false;
+    *array = all;
+    *cap = more;
+    return true;
 }
 
 /* An incarnation ends with its place, so that nobody is looked for. */
@@ -69,31 +81,74 @@ static bool travel(sim_cluster *c, bt_msg *ret, const bt_msg *m)
     return true;
 }
 
+static bool is_kept(const sim_cluster *c, const sim_event *e)
+{
+    const bool is_tokens = e->u.msg->type == BT_MSG_TOKENS, is_ack = e->u.msg->type == BT_MSG_TOKENS_ACK;
+    return c->keeps_for != SIM_GATEWAY &&
+           ((is_tokens && e->from == c->keeps_for) || (is_ack && e->to == c->keeps_for));
+}
+
+static void keep(sim_cluster *c, bt_msg *m)
+{
+    if (c->kept_len == c->kept_cap) {
+        const size_t cap = c->kept_cap ? c->kept_cap * 2 : 64;
+        bt_msg **all = reallocarray(c->kept, cap, sizeof *all);
+        if (!all) {
+            sim_mail_drop(c->mail, m);
+            sim_cluster_break(c, BT_ENOMEM, "out of memory");
+            return;
+        }
+        c->kept = all;
+        c->kept_cap = cap;
+    }
+    c->kept[c->kept_len++] = m;
+}
+
+static void post_msg(sim_cluster *c, sim_event *e, const bt_msg *m, const int64_t *times, size_t len)
+{
+    bt_msg decoded = {0};
+    const bt_msg *sent = m;
+    c->digest = bt_rng_u64(c->digest ^ (uint64_t)c->now_ns,
+                           (uint64_t)m->type << 40 ^ (uint64_t)e->from << 20 ^ e->to);
+    if (m->type == BT_MSG_RESERVE || m->type == BT_MSG_PREFILL || m->type == BT_MSG_REFUSED)
+        c->choices = bt_rng_u64(c->choices ^ m->ref.number << 8 ^ m->ref.attempt,
+                                (uint64_t)m->type << 40 ^ (uint64_t)e->from << 20 ^ e->to);
+    if (c->o.is_checked) {
+        if (!travel(c, &decoded, m)) return;
+        sent = &decoded;
+    }
+    e->what = SIM_WHEN_MSG;
+    e->u.msg = sim_mail_copy(c->mail, sent, times, len);
+    if (!e->u.msg) sim_cluster_break(c, BT_ENOMEM, "out of memory");
+    else if (is_kept(c, e)) keep(c, e->u.msg);
+    else sim_cluster_post(c, e);
+}
+
+int64_t sim_cluster_gateway_takes(sim_cluster *c, int64_t at_ns, int64_t cpu_ns)
+{
+    if (at_ns < c->gw_busy_ns) at_ns = c->gw_busy_ns;
+    return c->gw_busy_ns = at_ns + cpu_ns;
+}
+
 void sim_cluster_send(sim_cluster *c, uint32_t from, uint32_t to, const bt_msg *m, bool is_bulk,
                       int64_t not_before_ns)
 {
     static const sim_wire fast = {0};
     const sim_wire *out = from == SIM_GATEWAY ? &fast : &c->members[from].out,
                    *in = to == SIM_GATEWAY ? &fast : &c->members[to].in;
-    bt_msg decoded = {0};
-    const bt_msg *sent = m;
-    c->digest =
-        bt_rng_u64(c->digest ^ (uint64_t)c->now_ns, (uint64_t)m->type << 40 ^ (uint64_t)from << 20 ^ to);
-    if (c->o.is_checked) {
-        if (!travel(c, &decoded, m)) return;
-        sent = &decoded;
-    }
-    sim_event e = {.what = SIM_WHEN_MSG, .from = from, .to = to, .is_bulk = is_bulk};
+    sim_event e = {.from = from, .to = to, .is_bulk = is_bulk};
     e.at_ns = c->now_ns + (int64_t)sim_wire_short_ns(out, in, &c->o.link, sim_mail_bytes(m));
     if (e.at_ns < not_before_ns) e.at_ns = not_before_ns;
-    if (to == SIM_GATEWAY) { /* its one thread takes them one after the other */
-        if (e.at_ns < c->gw_busy_ns) e.at_ns = c->gw_busy_ns;
-        e.at_ns += m->type == BT_MSG_HEARTBEAT ? 0 : c->o.token_ns;
-        c->gw_busy_ns = e.at_ns;
-    }
-    e.u.msg = sim_mail_copy(c->mail, sent);
-    if (!e.u.msg) sim_cluster_break(c, BT_ENOMEM, "out of memory");
-    else sim_cluster_post(c, &e);
+    if (to == SIM_GATEWAY && m->type != BT_MSG_HEARTBEAT)
+        e.at_ns = sim_cluster_gateway_takes(c, e.at_ns, c->o.token_ns);
+    else if (to == SIM_GATEWAY && e.at_ns < c->gw_busy_ns) e.at_ns = c->gw_busy_ns; /* and holds up nobody */
+    post_msg(c, &e, m, NULL, 0);
+}
+
+void sim_cluster_send_late(sim_cluster *c, uint32_t from, const bt_msg *m, const int64_t *times, size_t len)
+{
+    sim_event e = {.from = from, .to = SIM_GATEWAY, .at_ns = times[len - 1]};
+    post_msg(c, &e, m, times, len);
 }
 
 void sim_cluster_timer(sim_cluster *c, uint32_t place)

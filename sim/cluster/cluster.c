@@ -53,6 +53,7 @@ static void drop_event(sim_cluster *c, const sim_event *e)
 
 static void end_member(sim_cluster *c, sim_member *m)
 {
+    if (m->is_alive) sim_cluster_wake(c, m);
     pf_brain_free(m->pf);
     dc_brain_free(m->dc);
     m->pf = NULL;
@@ -112,6 +113,7 @@ bt_err sim_cluster_new(sim_cluster **ret, const sim_cluster_options *o, const si
     c->hosts = nodes_of(o->prefill, o->prefills) + nodes_of(o->decode, o->decodes);
     c->members = calloc(c->hosts, sizeof *c->members);
     c->gw_wake_us = INT64_MAX;
+    c->keeps_for = SIM_GATEWAY;
     c->gw_self = incarnation(c, UINT32_MAX - 1, ++c->lives);
     bt_err e = c->members && sim_mail_new(&c->mail) == BT_OK ? BT_OK : bt_fail(fault, BT_ENOMEM, "a cluster");
     if (e == BT_OK) {
@@ -151,6 +153,7 @@ void sim_cluster_free(sim_cluster *c)
     sim_mail_free(c->mail);
     bt_msg_buf_done(&c->buf);
     free(c->frame);
+    free(c->kept);
     free(c->members);
     free(c);
 }
@@ -195,6 +198,7 @@ static void for_gateway(sim_cluster *c, const sim_event *e)
 {
     if (e->what == SIM_WHEN_MSG) {
         sim_cluster_gateway_step(c, &(gw_event){.type = GW_EV_MSG, .u.msg = e->u.msg});
+        if (e->u.msg->type == BT_MSG_HEARTBEAT) sim_cluster_rest(c, e->from);
         sim_mail_drop(c->mail, e->u.msg);
     } else if (e->what == SIM_WHEN_WAKE) {
         wake_gateway(c, (int64_t)e->run);
@@ -268,6 +272,7 @@ static bt_err advance(sim_cluster *c, int64_t until_ns)
         } else {
             for_member(c, &e);
         }
+        if (c->resting && sim_cluster_is_late(c)) sim_cluster_wake_all(c);
         if (c->submitted && c->submitted == c->ended && !c->callers) break;
     }
     return c->broken;
@@ -283,10 +288,9 @@ bt_err sim_cluster_run(sim_cluster *c, int64_t until_ns, bt_fault *fault)
 uint64_t sim_cluster_submit(sim_cluster *c)
 {
     const uint64_t number = ++c->submitted;
-    if (c->gw_busy_ns < c->now_ns) c->gw_busy_ns = c->now_ns;
-    c->gw_busy_ns += c->o.request_ns;
-    sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_CALLER, .to = SIM_GATEWAY, .at_ns = c->gw_busy_ns,
-                                     .run = number});
+    const int64_t at_ns = sim_cluster_gateway_takes(c, c->now_ns, c->o.request_ns);
+    sim_cluster_post(c,
+                     &(sim_event){.what = SIM_WHEN_CALLER, .to = SIM_GATEWAY, .at_ns = at_ns, .run = number});
     return number;
 }
 
@@ -311,6 +315,7 @@ void sim_cluster_kill(sim_cluster *c, bt_role role, uint32_t node)
 {
     sim_member *m = find(c, role, node);
     if (!m || !m->is_alive) return;
+    if (m->dc && !m->is_stopped) sim_cluster_leap_settle(c, m);
     sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_CUT, .to = SIM_GATEWAY, .from = m->place,
                                      .run = m->life, .at_ns = c->now_ns + (int64_t)c->o.link.latency_ns});
     end_member(c, m);
@@ -328,7 +333,10 @@ void sim_cluster_start(sim_cluster *c, bt_role role, uint32_t node)
 void sim_cluster_stop(sim_cluster *c, bt_role role, uint32_t node)
 {
     sim_member *m = find(c, role, node);
-    if (m && m->is_alive) m->is_stopped = true;
+    if (!m || !m->is_alive || m->is_stopped) return;
+    if (m->dc) sim_cluster_leap_settle(c, m);
+    sim_cluster_wake(c, m);
+    m->is_stopped = true;
 }
 
 void sim_cluster_continue(sim_cluster *c, bt_role role, uint32_t node)
@@ -345,7 +353,9 @@ void sim_cluster_continue(sim_cluster *c, bt_role role, uint32_t node)
 
 void sim_cluster_slow(sim_cluster *c, uint32_t host, uint32_t times)
 {
-    if (host < c->hosts) c->members[host].in.slow = c->members[host].out.slow = times;
+    if (host >= c->hosts) return;
+    sim_cluster_wake(c, &c->members[host]);
+    c->members[host].in.slow = c->members[host].out.slow = times;
 }
 
 /* ---- to look at ---------------------------------------------------------------------------------- */
@@ -355,6 +365,7 @@ uint32_t sim_cluster_nodes(const sim_cluster *c) { return c->hosts; }
 uint32_t sim_cluster_waiting(const sim_cluster *c) { return gw_brain_queued(c->gw); }
 uint32_t sim_cluster_active(const sim_cluster *c) { return gw_brain_active(c->gw); }
 uint64_t sim_cluster_events(const sim_cluster *c) { return c->events; }
+uint64_t sim_cluster_choices(const sim_cluster *c) { return c->choices; }
 uint64_t sim_cluster_digest(const sim_cluster *c) { return c->digest; }
 
 sim_cluster_node sim_cluster_look(const sim_cluster *c, uint32_t host)

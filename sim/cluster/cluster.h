@@ -11,7 +11,13 @@
  * and waited for is as in the daemons. sim/sim_world.h is the other world of these brains: toys, and every promise
  * checked.
  *
- * The same options and calls give the same run, to the nanosecond. */
+ * The same options and calls give the same run, to the nanosecond.
+ *
+ * Leaping. While nobody joins or leaves a node's batch, its steps are priced one by one, and its brain and the gateway
+ * are told of their tokens at once, at most LEAP_NS (leap.c) later: one TOKENS, and each token keeps its time. Nothing
+ * is decided by a token that comes a little later; where something would be, the next step is told at its end. A run
+ * with is_full makes the same choices at the same times, by more events.
+ */
 typedef struct sim_cluster_group {
     const sim_cost *cost; /* borrowed */
     const char *device;   /* its name; borrowed */
@@ -31,6 +37,7 @@ typedef struct sim_cluster_options {
                        */
     bool mixes;       /* ... in one step with decode rows, on devices without programs; else in turns */
     int64_t request_ns, token_ns; /* of the gateway's one thread: a request, and each further message of a node */
+    bool is_full; /* every step and heartbeat is told when it happens: else those that change no decision are leapt */
     bool is_checked; /* every message is encoded and decoded, books of pages are compared with themselves */
     gw_config gw;
     pf_config pf;
@@ -87,6 +94,7 @@ uint32_t sim_cluster_nodes(const sim_cluster *c);
 sim_cluster_node sim_cluster_look(const sim_cluster *c, uint32_t host);
 uint32_t sim_cluster_waiting(const sim_cluster *c); /* at the gateway */
 uint32_t sim_cluster_active(const sim_cluster *c);
-uint64_t sim_cluster_events(const sim_cluster *c); /* brain steps */
-uint64_t sim_cluster_digest(const sim_cluster *c); /* of every message sent: who, when, what kind */
+uint64_t sim_cluster_events(const sim_cluster *c);  /* brain steps */
+uint64_t sim_cluster_choices(const sim_cluster *c); /* digest of what nodes were asked and who refused, in order */
+uint64_t sim_cluster_digest(const sim_cluster *c);  /* of every message sent: who, when, what kind */
 #endif

@@ -4,41 +4,27 @@
 
 #include <inttypes.h>
 
-enum { STATIC_CTX = 512, KEPT_TENTHS = 9 };
+enum { KEPT_TENTHS = 9 };
 
 static uint64_t group_of(const bt_profile *p) { return p->time.devices ? p->time.devices : 1; }
-
-/* A program for each number of rows; the same rows in several contexts are one, for a price follows the
- * context. */
-static bt_err add_programs(sim_cost *c, const sim_cost_options *o, const bt_price_recipe *r, bt_fault *fault)
-{
-    uint32_t rows[BT_SHAPES_MAX];
-    size_t n = 0;
-    for (size_t i = 0; i < c->shapes.shapes; i++)
-        if (!n || c->shapes.shape[i].seq > rows[n - 1]) rows[n++] = c->shapes.shape[i].seq;
-    return bt_price_of_dims(&c->price, o->profile, o->model, r, rows, n, fault);
-}
 
 bt_err sim_cost_begin(sim_cost *ret, const sim_cost_options *o, bt_fault *fault)
 {
     const bt_profile *p = o->profile;
     const uint32_t kv_bits = o->kv_elem_bytes * 8;
     const bt_price_recipe steps = {.weight_bits = o->weight_bits, .input_bits = 16, .kv_elem_bits = kv_bits,
-                                   .weight_bytes_permille = o->weight_permille},
-                          programs = {.weight_bits = 8, .input_bits = 8, .kv_elem_bits = kv_bits,
-                                      .ctx = p->static_ctx ? STATIC_CTX : 0};
-    sim_cost c = {.pace = o->pace, .has_programs = !p->companion, .layers = o->model->layers};
-    const char *usual = c.has_programs ? BT_SHAPES_DEFAULT : "chunk:8192+tail";
-    bt_err e = bt_price_begin(&c.price, p, fault);
-    if (e == BT_OK)
-        e = bt_shapes_parse(&c.shapes, o->shape_policy ? o->shape_policy : usual, o->ctx_tokens, fault);
-    if (e == BT_OK && c.has_programs) e = add_programs(&c, o, &programs, fault);
+                                   .weight_bytes_permille = o->weight_permille};
+    sim_cost c = {.pace = o->pace, .has_programs = sim_cost_has_programs(p), .layers = o->model->layers,
+                  .shapes = *o->shapes};
+    const bt_err e = bt_price_begin(&c.price, p, fault);
     if (e < 0) return e;
+    if (c.has_programs) c.price = *o->programs;
     c.model = bt_price_model_of(o->model, &steps);
+    if (!c.has_programs) c.price.first_ns = bt_price_first_use(p, &c.model);
     c.kv_bytes = (uint64_t)2 * o->model->layers * o->model->kv_heads *
                  (o->model->head_dim * o->kv_elem_bytes + (o->kv_elem_bytes == 1 ? 2 : 0));
     c.model.kv_bytes = c.kv_bytes;
-    c.weight_bytes = c.has_programs ? bt_price_model_of(o->model, &programs).weight_bytes : 0;
+    c.weight_bytes = c.has_programs ? o->program_bytes : 0;
     if (c.model.weight_bytes > c.weight_bytes) c.weight_bytes = c.model.weight_bytes;
     c.memory_bytes = p->memory_bytes * group_of(p);
     if (c.memory_bytes && c.weight_bytes >= c.memory_bytes)
@@ -74,32 +60,32 @@ static sim_cost_work step_of(const sim_cost *c, const bt_price_step *s)
     return w;
 }
 
+static uint64_t paced_ns(const sim_cost *c, uint64_t ns)
+{
+    return c->pace.milli ? bt_time_scale(ns, c->pace.milli, 1000) : ns;
+}
+
 static sim_cost_work paced(const sim_cost *c, sim_cost_work w)
 {
-    if (c->pace.milli) w.ns = bt_time_scale(w.ns, c->pace.milli, 1000);
+    w.ns = paced_ns(c, w.ns);
     return w;
 }
 
 sim_cost_work sim_cost_step(const sim_cost *c, const bt_price_step *s) { return paced(c, step_of(c, s)); }
+
+uint64_t sim_cost_first_ns(const sim_cost *c) { return paced_ns(c, c->price.first_ns); }
 
 uint64_t sim_cost_device_ns(const sim_cost *c, uint64_t ns)
 {
     return c->pace.milli ? bt_time_scale(ns, 1000, c->pace.milli) : ns;
 }
 
-/* The smallest program that holds so many rows. */
-static uint32_t program_of(const sim_cost *c, size_t rows)
-{
-    uint32_t i = 0;
-    while (i + 1 < c->price.programs && c->price.program[i].rows < rows) i++;
-    return i;
-}
-
 /* Of a prompt whose rows up to `end` are computed in this go; it ends there, or more follows. */
 static sim_cost_chunk chunk_of(const sim_cost *c, uint32_t end, uint32_t begin, bool is_first, bool ends)
 {
     const bt_shapes_chunk next = bt_shapes_next(&c->shapes, end, begin);
-    sim_cost_chunk r = {.valid = (uint32_t)next.valid, .rows = (uint32_t)next.rows};
+    sim_cost_chunk r = {.valid = (uint32_t)next.valid, .rows = (uint32_t)next.rows,
+                        .lead_ns = is_first ? c->price.first_ns : 0};
     const bool is_last = ends && begin + r.valid == end;
     bt_price_sum sum = {0};
     if (!c->has_programs) {
@@ -107,11 +93,12 @@ static sim_cost_chunk chunk_of(const sim_cost *c, uint32_t end, uint32_t begin, 
         r.rows = r.valid;
         sim_cost_add_rows(&s, begin, r.valid, is_last);
         r.work = step_of(c, &s);
+        r.work.ns = r.end_ns = bt_time_plus(r.work.ns, r.lead_ns);
         return r;
     }
-    bt_price_add_chunk(&sum, &c->price, program_of(c, next.rows), begin);
+    bt_price_add_chunk(&sum, &c->price, bt_price_program_for(&c->price, next.rows), begin);
     add(&r.work, &sum);
-    if (is_first) r.work.ns = bt_time_plus(r.work.ns, c->price.first_ns);
+    r.work.ns = r.end_ns = bt_time_plus(r.work.ns, r.lead_ns);
     if (is_last) {
         sum = (bt_price_sum){.ns = c->price.last_ns, .ops = c->price.last_ops, .bytes = c->price.last_bytes};
         add(&r.work, &sum);
@@ -123,6 +110,8 @@ sim_cost_chunk sim_cost_next(const sim_cost *c, uint32_t prompt, uint32_t begin,
 {
     sim_cost_chunk k = chunk_of(c, prompt, begin, is_first, true);
     k.work = paced(c, k.work);
+    k.lead_ns = paced_ns(c, k.lead_ns);
+    k.end_ns = paced_ns(c, k.end_ns);
     return k;
 }
 

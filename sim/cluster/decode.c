@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PENDING = 512, PAGE_TOKENS = 64, REPLAY_ROWS = 32, AHEAD_TOKENS = 32 }; /* as decode-node/worker.c */
+enum { REPLAY_ROWS = 32, AHEAD_TOKENS = 32 }; /* as decode-node/worker.c */
 
 bt_err sim_cluster_decode_new(sim_cluster *c, sim_member *m, bt_fault *fault)
 {
@@ -22,114 +22,14 @@ bt_err sim_cluster_decode_new(sim_cluster *c, sim_member *m, bt_fault *fault)
     m->commands_len = m->items_len = 0;
     m->prefilling = m->decoding = m->cancels = 0;
     m->is_stepping = m->is_turning = false;
+    m->leapt = 0;
+    m->late_ns = NULL;
     const dc_batch_config b = {.slots = k.slots, .rows_max = c->o.batch_rows, .replay_rows = REPLAY_ROWS,
                                .chunk_tokens = c->o.chunk_tokens, .ahead_tokens = AHEAD_TOKENS};
     dc_batch_free(m->batch);
     m->batch = NULL;
     const bt_err e = dc_batch_new(&m->batch, &b, fault);
     return e == BT_OK ? dc_brain_new(&m->dc, &k, fault) : e;
-}
-
-static bool grow(void **array, size_t *cap, size_t len, size_t size)
-{
-    if (len < *cap) return true;
-    const size_t more = *cap ? *cap * 2 : 64;
-    void *all = reallocarray(*array, more, size);
-    if (!all) return false;
-    *array = all;
-    *cap = more;
-    return true;
-}
-
-/* ---- what the brain asks for --------------------------------------------------------------------- */
-
-static void command(sim_cluster *c, sim_member *m, const sim_command *one)
-{
-    void *all = m->commands;
-    if (!grow(&all, &m->commands_cap, m->commands_len, sizeof *one)) {
-        sim_cluster_break(c, BT_ENOMEM, "out of memory");
-        return;
-    }
-    m->commands = all;
-    m->commands[m->commands_len++] = *one;
-}
-
-static void start(sim_cluster *c, sim_member *m, const dc_action *a)
-{
-    const uint32_t slot = a->u.start.slot;
-    m->sequences[slot] = (sim_sequence){.is_busy = true,
-                                        .prompt = a->u.start.prompt_tokens,
-                                        .max = a->u.start.max_tokens,
-                                        .known = a->u.start.ids_len,
-                                        .rows = a->u.start.rows,
-                                        .started_ns = c->now_ns};
-    command(c, m,
-            &(sim_command){.slot = slot, .is_start = true,
-                           .capacity = m->capacity_pages[slot] * PAGE_TOKENS});
-}
-
-static void set_pages(sim_cluster *c, sim_member *m, const dc_action *a)
-{
-    const uint32_t slot = a->u.set.slot;
-    m->capacity_pages[slot] = a->u.set.pages_len;
-    if (a->u.set.is_growth && m->sequences[slot].is_busy)
-        command(c, m, &(sim_command){.slot = slot, .capacity = a->u.set.pages_len * PAGE_TOKENS});
-}
-
-static void stop(sim_member *m, uint32_t slot) /* nothing where its end is on the way */
-{
-    sim_sequence *s = &m->sequences[slot];
-    if (!s->is_busy || s->is_cancelled) return;
-    s->is_cancelled = true;
-    m->cancels++;
-}
-
-static void carry_out(sim_cluster *c, sim_member *m, const dc_action *a, dc_event *next, size_t *len)
-{
-    uint32_t to;
-    switch (a->type) {
-    case DC_DO_SEND_CONTROL: sim_cluster_send(c, m->place, SIM_GATEWAY, &a->u.control.msg, false, 0); break;
-    case DC_DO_SEND_BULK:
-        to = sim_cluster_place(c, &a->u.bulk.peer);
-        if (to != UINT32_MAX) sim_cluster_send(c, m->place, to, &a->u.bulk.msg, true, 0);
-        break;
-    case DC_DO_PLACE: next[(*len)++] = (dc_event){.type = DC_EV_PLACED, .u.block = a->u.block}; break;
-    case DC_DO_SET_PAGES: set_pages(c, m, a); break;
-    case DC_DO_START: start(c, m, a); break;
-    case DC_DO_STOP: stop(m, a->u.slot); break;
-    case DC_DO_DROP:
-    case DC_DO_SWAP_OUT:
-    case DC_DO_SWAP_IN:
-    case DC_DO_DROP_SWAP:
-    case DC_DO_LOG:
-    case DC_DO_DRAIN:
-    case DC_DO_EXIT: break;
-    }
-}
-
-static void tell(sim_cluster *c, sim_member *m, const dc_event *ev)
-{
-    static dc_event pending[PENDING];
-    size_t len = 1;
-    pending[0] = *ev;
-    for (size_t i = 0; i < len && c->broken == BT_OK; i++) {
-        const bool is_reserve =
-            pending[i].type == DC_EV_CONTROL && pending[i].u.control.msg->type == BT_MSG_RESERVE;
-        const bt_random random = sim_cluster_random(c, is_reserve);
-        const dc_actions acts = dc_brain_step(m->dc, &pending[i], sim_us(c->now_ns), &random);
-        c->events++;
-        for (size_t k = 0; k < acts.len; k++) {
-            if (len >= PENDING - 1) {
-                sim_cluster_break(c, BT_ELIMIT, "one event made a decode node do more than %d things",
-                                  PENDING);
-                return;
-            }
-            carry_out(c, m, &acts.items[k], pending, &len);
-        }
-    }
-    m->due_us = dc_brain_due_us(m->dc);
-    if (c->o.is_checked && !dc_brain_is_sound(m->dc))
-        sim_cluster_break(c, BT_EFORMAT, "the book of pages of %s does not agree with itself", m->id);
 }
 
 /* ---- the worker ---------------------------------------------------------------------------------- */
@@ -157,7 +57,7 @@ static bool ends(sim_cluster *c, sim_member *m, uint32_t slot)
     ev.u.ended.wait_us = (uint64_t)sim_us((s->steps ? s->first_ns : c->now_ns) - s->started_ns);
     ev.u.ended.decode_us = s->steps ? (uint64_t)sim_us(c->now_ns - s->first_ns) : 0;
     leave(m, s, slot);
-    tell(c, m, &ev);
+    sim_cluster_decode_tell(c, m, &ev);
     return true;
 }
 
@@ -191,14 +91,14 @@ static void take_stops(sim_cluster *c, sim_member *m)
         ev.u.stopped.slot = i;
         ev.u.stopped.rows = s->rows;
         leave(m, s, i);
-        tell(c, m, &ev);
+        sim_cluster_decode_tell(c, m, &ev);
     }
 }
 
 static void tell_needs(sim_cluster *c, sim_member *m)
 {
     dc_event ev = {.type = DC_EV_NEED};
-    while (dc_batch_needs(m->batch, &ev.u.need.slot, &ev.u.need.tokens)) tell(c, m, &ev);
+    while (dc_batch_needs(m->batch, &ev.u.need.slot, &ev.u.need.tokens)) sim_cluster_decode_tell(c, m, &ev);
 }
 
 /* Takes a plan over into the step: what it will have done is known now, the brain hears of it at the end. */
@@ -218,7 +118,7 @@ static void adopt(sim_cluster *c, sim_member *m, const dc_batch_plan *plan, bt_p
             continue;
         }
         void *all = m->items;
-        if (!grow(&all, &m->items_cap, m->items_len, sizeof *m->items)) {
+        if (!sim_cluster_grow(&all, &m->items_cap, m->items_len, sizeof *m->items)) {
             sim_cluster_break(c, BT_ENOMEM, "out of memory");
             return;
         }
@@ -228,6 +128,7 @@ static void adopt(sim_cluster *c, sim_member *m, const dc_batch_plan *plan, bt_p
         if (is_piece && cost->has_programs) *pieces = sim_cost_piece(cost, it->pos, it->count, it->out > 0);
         else sim_cost_add_rows(step, it->pos, it->count, it->out);
         sim_sequence *s = &m->sequences[it->slot];
+        if (is_piece && !s->piece_ns) pieces->ns += sim_cost_first_ns(cost);
         if (is_piece && !s->piece_ns) s->piece_ns = c->now_ns;
         if (!is_piece && s->steps++ == 0) s->first_ns = c->now_ns;
         if (s->known + made < s->max) dc_batch_ran(m->batch, it->slot, it->count, made);
@@ -253,6 +154,7 @@ static void begin_step(sim_cluster *c, sim_member *m)
     bt_price_step step = {0};
     sim_cost_work work = {0}, rows = {0};
     const dc_batch_plan plan = dc_batch_next(m->batch);
+    if (plan.items_len != m->items_len) sim_cluster_leap_end(c, m); /* somebody has no room for a row */
     m->items_len = 0;
     if (plan.kind == DC_BATCH_NOTHING) return;
     const dc_batch_kind kind = plan.kind;
@@ -288,7 +190,7 @@ static void turn(sim_cluster *c, sim_member *m)
 
 void sim_cluster_decode_step(sim_cluster *c, sim_member *m, const dc_event *ev)
 {
-    tell(c, m, ev);
+    sim_cluster_decode_tell(c, m, ev);
     if (m->commands_len || m->cancels) turn(c, m);
     sim_cluster_timer(c, m->place);
 }
@@ -305,7 +207,7 @@ static void first_token(sim_cluster *c, sim_member *m, uint32_t slot)
     ev.u.first.kv_digest.bytes[0] = 1;
     s->known = 1;
     s->started_ns = c->now_ns;
-    tell(c, m, &ev);
+    sim_cluster_decode_tell(c, m, &ev);
 }
 
 static void end_item(sim_cluster *c, sim_member *m, const sim_item *it)
@@ -322,11 +224,8 @@ static void end_item(sim_cluster *c, sim_member *m, const sim_item *it)
     if (it->is_piece) {
         first_token(c, m, it->slot);
     } else {
-        dc_event ev = {.type = DC_EV_TOKEN};
-        ev.u.token.slot = it->slot;
-        ev.u.token.index = s->known++;
-        ev.u.token.id = 1;
-        tell(c, m, &ev);
+        s->known++;
+        sim_cluster_leap_tell(c, m, (uint32_t)(it - m->items), 1);
     }
     (void)ends(c, m, it->slot);
 }
@@ -334,9 +233,12 @@ static void end_item(sim_cluster *c, sim_member *m, const sim_item *it)
 void sim_cluster_decode_done(sim_cluster *c, sim_member *m)
 {
     m->is_stepping = false;
-    m->is_turning = true;
-    for (size_t i = 0; i < m->items_len && c->broken == BT_OK; i++) end_item(c, m, &m->items[i]);
-    m->is_turning = false;
+    if (!sim_cluster_leap(c, m)) {
+        m->is_turning = true;
+        for (size_t i = 0; i < m->items_len && c->broken == BT_OK; i++) end_item(c, m, &m->items[i]);
+        m->leapt = 0;
+        m->is_turning = false;
+    }
     turn(c, m);
     sim_cluster_timer(c, m->place);
 }

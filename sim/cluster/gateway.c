@@ -42,6 +42,20 @@ bt_err sim_cluster_gateway_new(sim_cluster *c, bt_fault *fault)
     return BT_OK;
 }
 
+/* Those that were told late came at their own times. */
+static void tokens(sim_cluster *c, const gw_event *ev, const gw_action *a)
+{
+    const bt_msg *m = ev->type == GW_EV_MSG && ev->u.msg->type == BT_MSG_TOKENS ? ev->u.msg : NULL;
+    const int64_t *times = m ? sim_mail_times(m) : NULL;
+    if (!times) {
+        c->client.tokens(c->client.ud, a->request, a->u.tokens.ids_len, c->now_ns);
+        return;
+    }
+    times += a->u.tokens.first_index - m->u.tokens.first_index;
+    for (uint32_t i = 0; i < a->u.tokens.ids_len; i++)
+        c->client.tokens(c->client.ud, a->request, 1, times[i]);
+}
+
 void sim_cluster_gateway_step(sim_cluster *c, const gw_event *ev)
 {
     const bt_random random = sim_cluster_random(c, ev->type == GW_EV_SUBMIT);
@@ -53,7 +67,7 @@ void sim_cluster_gateway_step(sim_cluster *c, const gw_event *ev)
             const uint32_t to = sim_cluster_place(c, &a->u.send.peer);
             if (to != UINT32_MAX) sim_cluster_send(c, SIM_GATEWAY, to, &a->u.send.msg, false, 0);
         } else if (a->type == GW_DO_TOKENS) {
-            c->client.tokens(c->client.ud, a->request, a->u.tokens.ids_len, c->now_ns);
+            tokens(c, ev, a);
         } else if (a->type == GW_DO_DONE || a->type == GW_DO_FAIL) {
             c->ended++;
             c->client.end(c->client.ud, a->request, a, c->now_ns);

@@ -6,8 +6,9 @@
 #include "sim/cluster/mail.h"
 #include "sim/cluster/wire.h"
 
-/* What the files of the simulated cluster share, and for these only: carry.c, then prefill.c and decode.c, gateway.c,
- * and cluster.c on top. */
+/* What the files of the simulated cluster share, and for these only: carry.c, rest.c, gateway.c, prefill.c,
+ * decode_tell.c, leap.c, decode.c, and cluster.c on top. */
+enum { SIM_LEAP_STEPS = 256 };
 
 /* A slot's prompt in a prefill node. */
 typedef struct sim_prompt {
@@ -16,11 +17,14 @@ typedef struct sim_prompt {
     uint32_t len, begin, told, valid, chunk; /* chunk: where the latest begins */
     int64_t computed_ns;                     /* COMPUTE */
     int64_t begin_ns, end_ns;                /* of the latest chunk */
+    int64_t layer_ns, layers_ns;             /* of it: when the first layer's rows are there, and the last's */
+    bool is_whole;                           /* its rows leave when all are there */
 } sim_prompt;
 
 /* A slot's sequence in a decode node. */
 typedef struct sim_sequence {
     bool is_busy, is_cancelled, has_joined;
+    bool has_told; /* a token of a step: the gateway knows that it goes on */
     uint32_t prompt, max, known, rows, capacity, steps;
     int64_t started_ns, first_ns, piece_ns;
 } sim_sequence;
@@ -39,6 +43,7 @@ typedef struct sim_item {
 typedef struct sim_member {
     bt_role role;
     uint32_t place; /* in the cluster */
+    bool rests;     /* rest.c */
     const sim_cluster_group *group;
     uint32_t cls; /* index of its role */
     char id[32];
@@ -63,7 +68,11 @@ typedef struct sim_member {
     size_t items_len, items_cap;
     uint32_t prefilling, decoding, cancels; /* sequences that joined, by what they need; asked to leave */
     bool is_stepping, is_turning;
-    uint32_t *capacity_pages; /* [slots] */
+    uint32_t *capacity_pages;        /* [slots] */
+    uint32_t leapt;                  /* steps of `items` that nobody was told of */
+    int64_t leap_ns[SIM_LEAP_STEPS]; /* of each: when the gateway had taken the token of the first item */
+    const int64_t *late_ns;          /* of the tokens that the brain is told now; NULL: none */
+    uint32_t late_index, late_len;   /* which these are */
 } sim_member;
 
 struct sim_cluster {
@@ -72,11 +81,15 @@ struct sim_cluster {
     sim_calendar calendar;
     sim_mail *mail;
     int64_t now_ns;
-    uint64_t lives, works, events, digest;
+    uint64_t lives, works, events, draws, digest, choices;
     gw_brain *gw;
     bt_incarnation gw_self;
     int64_t gw_due_us, gw_wake_us, gw_busy_ns;
     uint64_t submitted, ended, callers;
+    uint32_t resting;   /* members */
+    uint32_t keeps_for; /* TOKENS from this place and their answers are not sent but kept; SIM_GATEWAY: of none */
+    bt_msg **kept;
+    size_t kept_len, kept_cap;
     sim_member *members;
     uint32_t hosts;
     uint8_t *frame;
@@ -87,16 +100,23 @@ struct sim_cluster {
 };
 
 enum { SIM_GATEWAY = UINT32_MAX }; /* as a place */
+enum { SIM_LATE_NS = 100000000 };  /* a gateway that is further behind may miss a deadline: nothing is leapt */
+static inline bool sim_cluster_is_late(const sim_cluster *c) { return c->gw_busy_ns - c->now_ns >= SIM_LATE_NS; }
 
 static inline int64_t sim_us(int64_t ns) { return ns / 1000; }
 /* For a step that looks at it; zero for others, which come by the million. */
-bt_random sim_cluster_random(const sim_cluster *c, bool is_looked_at);
+bt_random sim_cluster_random(sim_cluster *c, bool is_looked_at);
 void sim_cluster_break(sim_cluster *c, bt_err e, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-void sim_cluster_post(sim_cluster *c, const sim_event *e); /* life is set here */
+void sim_cluster_post(sim_cluster *c, const sim_event *e);                 /* life is set here */
+bool sim_cluster_grow(void **array, size_t *cap, size_t len, size_t size); /* room for one more; false: no memory */
 void sim_cluster_account(sim_member *m, const sim_cost_work *w);
 uint32_t sim_cluster_place(const sim_cluster *c, const bt_incarnation *who); /* UINT32_MAX: nobody who lives */
 /* From one place to another; SIM_GATEWAY for the gateway. not_before_ns: it goes behind what arrives then. */
 void sim_cluster_send(sim_cluster *c, uint32_t from, uint32_t to, const bt_msg *m, bool is_bulk, int64_t not_before_ns);
+/* Its one thread takes one thing after the other: when it is done with one that arrives at at_ns. */
+int64_t sim_cluster_gateway_takes(sim_cluster *c, int64_t at_ns, int64_t cpu_ns);
+/* TOKENS to the gateway whose tokens reached it one by one, at these times (leap.c). */
+void sim_cluster_send_late(sim_cluster *c, uint32_t from, const bt_msg *m, const int64_t *times, size_t len);
 void sim_cluster_timer(sim_cluster *c, uint32_t place); /* after a step: its next timer */
 
 bt_err sim_cluster_prefill_new(sim_cluster *c, sim_member *m, bt_fault *fault);
@@ -107,6 +127,23 @@ void sim_cluster_prefill_stopped(sim_cluster *c, sim_member *m, const sim_event 
 bt_err sim_cluster_decode_new(sim_cluster *c, sim_member *m, bt_fault *fault);
 void sim_cluster_decode_step(sim_cluster *c, sim_member *m, const dc_event *ev);
 void sim_cluster_decode_done(sim_cluster *c, sim_member *m);
+
+/* ---- decode_tell.c: tells the brain; what the brain does is carried out ---- */
+void sim_cluster_decode_tell(sim_cluster *c, sim_member *m, const dc_event *ev);
+
+/* ---- leap.c: steps that nobody is told of yet ---- */
+/* The step that ends now can be one: then it is, and true is returned. */
+bool sim_cluster_leap(sim_cluster *c, sim_member *m);
+/* Tells the brain of the tokens of item `at`, those of steps that were leapt and, where `made`, the one of a step that
+ * ends now. */
+void sim_cluster_leap_tell(sim_cluster *c, sim_member *m, uint32_t at, uint32_t made);
+void sim_cluster_leap_end(sim_cluster *c, sim_member *m);    /* all items, between two steps */
+void sim_cluster_leap_settle(sim_cluster *c, sim_member *m); /* likewise, before it halts or dies */
+
+/* ---- rest.c: heartbeats that are taken to come ---- */
+void sim_cluster_rest(sim_cluster *c, uint32_t place); /* the gateway has just heard its heartbeat */
+void sim_cluster_wake(sim_cluster *c, sim_member *m);  /* before anything happens to it or its link */
+void sim_cluster_wake_all(sim_cluster *c);
 
 bt_err sim_cluster_gateway_new(sim_cluster *c, bt_fault *fault);
 void sim_cluster_gateway_step(sim_cluster *c, const gw_event *ev);

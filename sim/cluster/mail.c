@@ -10,6 +10,7 @@ enum { SHORT_BYTES = 640, SHORTS = 256 };
 
 typedef struct place {
     struct place *next; /* of spare ones */
+    int64_t *times;
     bool is_short;
     _Alignas(16) uint8_t bytes[];
 } place;
@@ -65,9 +66,14 @@ static place *take(sim_mail *p, size_t bytes)
     return at;
 }
 
+static place *place_of(const bt_msg *copy)
+{
+    return (place *)((uint8_t *)(uintptr_t)copy - offsetof(place, bytes));
+}
+
 void sim_mail_drop(sim_mail *p, bt_msg *m)
 {
-    place *at = (place *)((uint8_t *)m - offsetof(place, bytes));
+    place *at = place_of(m);
     if (!at->is_short) {
         free(at);
         return;
@@ -153,14 +159,16 @@ static size_t arrays_of(array ret[4], bt_msg *m)
 
 static size_t rounded(size_t n) { return (n + 15) / 16 * 16; }
 
-bt_msg *sim_mail_copy(sim_mail *p, const bt_msg *m)
+const int64_t *sim_mail_times(const bt_msg *copy) { return place_of(copy)->times; }
+
+bt_msg *sim_mail_copy(sim_mail *p, const bt_msg *m, const int64_t *times, size_t len)
 {
     const size_t head = offsetof(bt_msg, u) + used(m);
     array a[4];
     size_t bytes = rounded(head);
     const size_t n = arrays_of(a, (bt_msg *)(uintptr_t)m);
     for (size_t i = 0; i < n; i++) bytes += rounded(a[i].bytes);
-    place *at = take(p, bytes);
+    place *at = take(p, bytes + len * sizeof *times);
     if (!at) return NULL;
     bt_msg *copy = (bt_msg *)at->bytes;
     uint8_t *to = at->bytes + rounded(head);
@@ -172,6 +180,8 @@ bt_msg *sim_mail_copy(sim_mail *p, const bt_msg *m)
         *a[i].at = to;
         to += rounded(a[i].bytes);
     }
+    at->times = len ? (int64_t *)to : NULL;
+    if (len) memcpy(to, times, len * sizeof *times);
     return copy;
 }
 

@@ -7,8 +7,10 @@ typedef struct sim_mail sim_mail;
 bt_err sim_mail_new(sim_mail **ret);
 void sim_mail_free(sim_mail *p);
 
-/* NULL: out of memory. Give it back by sim_mail_drop. */
-bt_msg *sim_mail_copy(sim_mail *p, const bt_msg *m);
+/* NULL: out of memory. Give it back by sim_mail_drop. times: of each token of a TOKENS that tells several, kept with
+ * the copy; len 0: none. */
+bt_msg *sim_mail_copy(sim_mail *p, const bt_msg *m, const int64_t *times, size_t len);
+const int64_t *sim_mail_times(const bt_msg *copy); /* NULL: none */
 void sim_mail_drop(sim_mail *p, bt_msg *m);
 /* About what it takes on a wire: its fields and arrays. */
 uint64_t sim_mail_bytes(const bt_msg *m);

@@ -24,6 +24,12 @@ bt_err sim_cluster_prefill_new(sim_cluster *c, sim_member *m, bt_fault *fault)
     return pf_brain_new(&m->pf, &k, fault);
 }
 
+static void post_chunk(sim_cluster *c, const sim_member *m, uint32_t slot, int64_t at_ns)
+{
+    sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_CHUNK, .to = m->place, .slot = slot,
+                                     .run = m->prompts[slot].run, .at_ns = at_ns});
+}
+
 static void begin_chunk(sim_cluster *c, sim_member *m, uint32_t slot, bool is_first)
 {
     sim_prompt *p = &m->prompts[slot];
@@ -32,11 +38,12 @@ static void begin_chunk(sim_cluster *c, sim_member *m, uint32_t slot, bool is_fi
     p->chunk = p->begin;
     p->begin_ns = c->now_ns;
     p->end_ns = c->now_ns + (int64_t)k.work.ns;
+    p->layers_ns = c->now_ns + (int64_t)k.end_ns;
+    p->layer_ns = c->now_ns + (int64_t)(k.lead_ns + (k.end_ns - k.lead_ns) / m->group->cost->layers);
     sim_cluster_account(m, &k.work);
     m->valid_rows += k.valid;
     m->rows += k.rows;
-    sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_CHUNK, .to = m->place, .slot = slot, .run = p->run,
-                                     .at_ns = p->end_ns});
+    post_chunk(c, m, slot, p->layers_ns);
 }
 
 static void compute(sim_cluster *c, sim_member *m, const pf_action *a)
@@ -47,7 +54,8 @@ static void compute(sim_cluster *c, sim_member *m, const pf_action *a)
                       .len = a->u.compute.ids_len,
                       .begin = a->u.compute.from_row,
                       .told = a->u.compute.from_row,
-                      .computed_ns = c->now_ns};
+                      .computed_ns = c->now_ns,
+                      .is_whole = a->u.compute.is_whole};
     begin_chunk(c, m, a->u.compute.slot, true);
 }
 
@@ -70,9 +78,8 @@ static void send_block(sim_cluster *c, sim_member *m, const pf_block *b)
     if (to == UINT32_MAX) return;
     /* Its layers left one by one while the chunk was computed. Where the brain waited for credit it waited
      * for the wire, which counts that itself. */
-    if (b->token_begin + BT_KV_UNIT_TOKENS > p->chunk)
-        first = p->begin_ns + (p->end_ns - p->begin_ns) / layers;
-    if (first > c->now_ns) first = c->now_ns;
+    if (b->token_begin + BT_KV_UNIT_TOKENS > p->chunk) first = p->layer_ns;
+    if (first > c->now_ns || p->is_whole) first = c->now_ns;
     sim_event e = {.what = SIM_WHEN_BLOCK, .from = m->place, .to = to};
     e.at_ns = (int64_t)sim_wire_send(&m->out, &c->members[to].in, &c->o.link, (uint64_t)first,
                                      (uint64_t)c->now_ns, layers, b->bytes / layers);
@@ -179,7 +186,9 @@ void sim_cluster_prefill_chunk(sim_cluster *c, sim_member *m, const sim_event *e
     if (ev.u.kv_ready.token_count) sim_cluster_prefill_step(c, m, &ev);
     if (!p->is_busy || p->run != e->run) return;
     p->begin = at;
-    if (is_last) end_prompt(c, m, e->slot);
+    p->valid = 0;
+    if (is_last && c->now_ns < p->end_ns) post_chunk(c, m, e->slot, p->end_ns); /* the output matrix */
+    else if (is_last) end_prompt(c, m, e->slot);
     else begin_chunk(c, m, e->slot, false);
 }
 

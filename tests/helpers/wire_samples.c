@@ -85,6 +85,7 @@ static const bt_msg_device *sample_device(void)
     fill_text(d.stack, sizeof d.stack);
     fill_text(d.companion, sizeof d.companion);
     fill_text(d.link, sizeof d.link);
+    fill_text(d.schedule, sizeof d.schedule);
     return &d;
 }
 
@@ -136,7 +137,7 @@ static void make_first_token(bt_msg_first_token *t)
     t->work = (bt_msg_work){1200, UINT64_MAX, 3, 4, 5, 6, 7, 8, 9, 10, 11};
     t->device = sample_work;
     t->device_prompt =
-        (bt_msg_device_prompt){1, UINT64_MAX, 3, 4, 5, 6, 7, BT_MSG_MAX_DEVICE_PARTS, {{"", 0}}};
+        (bt_msg_device_prompt){1, UINT64_MAX, 3, 4, 5, 6, 7, BT_MSG_MAX_DEVICE_PARTS, {{"", 0}}, 8, 9};
     for (uint32_t i = 0; i < BT_MSG_MAX_DEVICE_PARTS; i++) {
         fill_name(t->device_prompt.parts[i].op, sizeof t->device_prompt.parts[i].op);
         t->device_prompt.parts[i].ns = UINT64_MAX - i;

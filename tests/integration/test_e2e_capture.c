@@ -62,7 +62,9 @@ static found read_capture(void)
         if (!r.is_failed) {
             const int64_t *us = r.captured->time_us;
             assert_true(us[BT_TRACE_TTFT] > 0 && us[BT_TRACE_TOTAL] >= us[BT_TRACE_TTFT] &&
-                        us[BT_TRACE_PREFILL] > 0);
+                        us[BT_TRACE_PREFILL] > 0 && us[BT_TRACE_RESERVE] >= 0 &&
+                        us[BT_TRACE_QUEUE] + us[BT_TRACE_RESERVE] + us[BT_TRACE_PREFILL] <=
+                            us[BT_TRACE_TTFT]);
         }
     }
     f.facts = bt_trace_look(t);

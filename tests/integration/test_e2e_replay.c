@@ -142,6 +142,61 @@ static void a_server_that_stalls_cannot_hide_it(void **state)
     json_decref(j);
 }
 
+/* What a script element of the page has, that `mark` names. */
+static json_t *inside_of(char *page, const char *mark)
+{
+    char *begin = strstr(page, mark);
+    assert_non_null(begin);
+    begin = strchr(begin, '>') + 1;
+    char *end = strstr(begin, "</script>");
+    assert_non_null(end);
+    json_t *j = json_loadb(begin, (size_t)(end - begin), 0, NULL);
+    assert_non_null(j);
+    return j;
+}
+
+/* The first `room` numbers of a column, as source maps write them; how many it has. */
+static size_t numbers_of(int64_t *ret, size_t room, const json_t *text)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    size_t n = 0;
+    int64_t v = 0;
+    unsigned bits = 0;
+    assert_true(json_is_string(text));
+    for (const char *c = json_string_value(text); *c; c++) {
+        const char *at = strchr(digits, *c);
+        assert_non_null(at);
+        v |= (int64_t)((at - digits) & 31) << bits;
+        bits += 5;
+        if (at - digits >= 32) continue;
+        if (n < room) ret[n] = v & 1 ? -(v >> 1) : v >> 1;
+        n++;
+        v = 0;
+        bits = 0;
+    }
+    return n;
+}
+
+/* Queue, reserve, node's queue and prompt are one after another, and all before the first token. */
+static void expect_parts_of_ttft(const char *csv, size_t rows)
+{
+    enum { TTFT = 9, QUEUE = 13, RESERVE, NODE_QUEUE, PROMPT, COLUMNS };
+    assert_non_null(strstr(csv, "longest_gap_ms,gateway_queue_ms,reserve_ms,queue_ms,prefill_ms,"));
+    for (size_t i = 0; i < rows; i++) {
+        double ms[COLUMNS] = {0};
+        assert_non_null(csv = strchr(csv, '\n'));
+        csv++;
+        const char *at = csv;
+        for (size_t c = 0; c < COLUMNS; c++, at++) {
+            ms[c] = strtod(at, NULL);
+            if (c >= TTFT) assert_true(*at >= '0' && *at <= '9');
+            assert_non_null(at = strchr(at, ','));
+        }
+        assert_true(ms[RESERVE] > 0);
+        assert_true(ms[QUEUE] + ms[RESERVE] + ms[NODE_QUEUE] + ms[PROMPT] <= ms[TTFT]);
+    }
+}
+
 static void a_row_a_request_and_a_page_that_needs_no_other(void **state)
 {
     (void)state;
@@ -158,6 +213,7 @@ static void a_row_a_request_and_a_page_that_needs_no_other(void **state)
     for (const char *c = text; (c = strchr(c, '\n')); c++) rows++;
     assert_int_equal(rows, 13);
     assert_int_equal(strncmp(text, "request,result,", 15), 0);
+    expect_parts_of_ttft(text, 12);
     memset(text, 0, n);
     assert_non_null(f = fopen(page, "re"));
     n = fread(text, 1, (1 << 20) - 1, f);
@@ -165,21 +221,23 @@ static void a_row_a_request_and_a_page_that_needs_no_other(void **state)
     assert_true(n > 10000);
     assert_null(strstr(text, "src="));
     assert_null(strstr(text, "@import"));
-    char *data = strstr(text, "type=\"application/json\">"), *end = data ? strstr(data, "</") : NULL;
-    assert_true(data && end);
-    *end = 0;
-    json_t *inside = json_loads(strchr(data, '>') + 1, 0, NULL);
-    assert_non_null(inside);
-    for (size_t i = 0; i < 12; i++) { /* the last of a row: tokens, begin, end and count of each chunk */
-        const json_t *row = json_array_get(json_object_get(inside, "requests"), i);
-        const json_t *chunks = json_array_get(row, json_array_size(row) - 1);
-        assert_int_equal(json_array_size(chunks), 4);
-        assert_int_equal(json_integer_value(json_array_get(chunks, 0)), 30);
-        assert_true(json_integer_value(json_array_get(chunks, 2)) > 0);
-        assert_int_equal(json_integer_value(json_array_get(chunks, 3)), 1);
+    json_t *drawn = inside_of(text, "id=\"data\""), *rest = inside_of(text, "id=\"rows\"");
+    const json_t *columns = json_object_get(drawn, "requests");
+    int64_t value[12 * 5];
+    assert_int_equal(json_array_size(columns), 3); /* kind, due, first token */
+    for (size_t c = 0; c < 3; c++) assert_int_equal(numbers_of(value, 12, json_array_get(columns, c)), 12);
+    for (size_t i = 0; i < 12; i++) assert_true(value[i] > 0);
+    assert_int_equal(json_array_size(rest), 18);
+    for (size_t c = 0; c < 17; c++) assert_int_equal(numbers_of(value, 12, json_array_get(rest, c)), 12);
+    assert_int_equal(numbers_of(value, 12, json_array_get(rest, 4)), 12);
+    for (size_t i = 0; i < 12; i++) assert_int_equal(value[i], 30); /* prompt tokens */
+    assert_int_equal(numbers_of(value, 60, json_array_get(rest, 17)), 60);
+    for (size_t i = 0; i < 12; i++) { /* one chunk: tokens, begin, end, count */
+        assert_true(value[5 * i] == 1 && value[5 * i + 1] == 30 && value[5 * i + 4] == 1);
+        assert_true(value[5 * i + 3] > value[5 * i + 2]);
     }
-    assert_int_equal(json_array_size(json_object_get(inside, "requests")), 12);
-    json_decref(inside);
+    json_decref(drawn);
+    json_decref(rest);
     json_decref(j);
     free(text);
 }

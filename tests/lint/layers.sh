@@ -45,8 +45,9 @@ tools/trace        : base crypto text model trace tools
 tools/timeline     : base device npu/pkg npu/compile
 tools/plan         : base device npu/pkg npu/compile
 tools/replay       : base text device trace tools tools/cluster
-tools/simulate     : base device text trace tools tools/trace tools/replay sim/cluster
-tools/commands     : base crypto model graph device npu/pkg npu/compile sample kv engine trace tools tools/bench tools/cluster tools/chat tools/timeline tools/trace tools/plan tools/replay tools/simulate gateway/http
+tools/calibrate    : base model device text trace tools tools/cluster tools/replay
+tools/simulate     : base device npu/pkg npu/compile text trace tools tools/trace tools/plan tools/replay sim/cluster
+tools/commands     : base crypto model graph device npu/pkg npu/compile sample kv engine trace tools tools/bench tools/cluster tools/chat tools/timeline tools/trace tools/plan tools/replay tools/calibrate tools/simulate gateway/http
 programs           : base rt wire engine node gateway/http gateway/api gateway/door gateway/shell prefill-node decode-node tools
 '
 

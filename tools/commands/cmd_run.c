@@ -5,6 +5,7 @@
 #include "tools/cluster/background.h"
 #include "tools/cluster/http.h"
 #include "tools/cluster/serve.h"
+#include "tools/commands/run_timeline.h"
 #include "tools/tool.h"
 
 #include <stdio.h>
@@ -14,7 +15,7 @@
 
 typedef struct config {
     tool_serve serve;
-    const char *prompt, *file, *system, *url, *api_key_file;
+    const char *prompt, *file, *system, *url, *api_key_file, *timeline;
     bool chat, json, quiet;
     int64_t n_predict, top_k, seed;
     double temp, top_p, min_p, presence_penalty, frequency_penalty, repetition_penalty;
@@ -62,6 +63,11 @@ static const bt_opt opts[] = {
      .example = "http://127.0.0.1:8080", .help = "ask this gateway instead of starting one"},
     {.group = "Gateway", .name = "api-key-file", .value = "FILE", BT_OPT_AT(config, api_key_file),
      .type = BT_OPT_STRING, .example = "key.txt", .help = "the gateway's API key"},
+    {.group = "Output", .name = "timeline", .value = "FILE", BT_OPT_AT(config, timeline),
+     .type = BT_OPT_STRING, .example = "run.html",
+     .help =
+         "with --decode-profile: what the devices would do when, and what this host did: a page (.html) or a "
+         "trace for Perfetto (.pftrace, .json)"},
     {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
      .help = "one JSON object on stdout: text, token_ids, ttft_ms, kv_bytes, ..."},
     {.group = "Output", .letter = 'q', .name = "quiet", BT_OPT_AT(config, quiet), .type = BT_OPT_FLAG,
@@ -156,6 +162,8 @@ static int run(const config *c, const bt_opt_args *args, int64_t start_us, const
                           .stop = &tool_stop};
     e = tool_ask_send(&answer, &ask, fault);
     rc = show(c, &answer, start_us, e, fault);
+    if (e == BT_OK && c->timeline && tool_run_timeline(&c->serve, answer.baton, c->timeline, fault) < 0)
+        rc = tool_fail("run", fault);
 out:
     tool_answer_done(&answer);
     tool_background_stop(&background);
@@ -183,7 +191,8 @@ int tool_run_run(int argc, char **argv)
     else if (c.serve.decode_profile && c.url)
         bt_fail(&fault, BT_EARG,
                 "--decode-profile prices the nodes that this command starts; leave out --url");
-    else (void)tool_devices_check(&c.serve, &fault);
+    else if (!c.timeline || tool_run_timeline_check(&c.serve, c.timeline, c.url, &fault) == BT_OK)
+        (void)tool_devices_check(&c.serve, &fault);
     if (fault.text[0]) {
         bt_opt_usage_error("baton run", &fault);
         bt_opt_done(&args);

@@ -7,6 +7,7 @@
 #include "gateway/http/options.h"
 #include "kv/kv_dtype.h"
 #include "model/weights.h"
+#include "npu/pkg/recipe.h"
 #include "tools/replay/report.h"
 #include "tools/simulate/load.h"
 #include "tools/simulate/range.h"
@@ -21,15 +22,15 @@
 
 typedef struct config {
     gw_options gateway; /* what is taken over, and nothing else */
-    const char *model, *prefill, *decode, *device, *link, *pace, *shape_policy, *faults, *synthetic, *slo,
-        *csv, *report, *jitter, *points, *shard, *price, *plot;
+    const char *model, *prefill, *decode, *device, *link, *pace, *shape_policy, *recipe, *package, *faults,
+        *synthetic, *slo, *csv, *report, *jitter, *points, *shard, *price, *plot;
     int format, kv_dtype, weights, cost;
     int64_t jobs, ctx_size, limit, concurrency, seed, block_tokens, usual_output;
     int64_t slots, prefill_slots, batch_rows, growth_tokens, chunk_tokens, min_overlap, request_us, token_us,
         heartbeat_ms;
     uint64_t kv_memory_bytes, swap_memory_bytes, window_bytes;
     double speed, rate, slo_share;
-    bool colocated, skip_bad, scale_lengths, fit, json, quiet;
+    bool full, colocated, skip_bad, scale_lengths, fit, json, quiet;
 } config;
 
 #define GATEWAY(option) BT_OPT_OF(gw_options_program, config, gateway, "Nodes", option)
@@ -63,7 +64,13 @@ static const bt_opt opts[] = {
     BT_KV_DTYPE_OPT(config, kv_dtype),
     {.group = "Model", .name = "weights", .value = "FORM", BT_OPT_AT(config, weights), .type = BT_OPT_CHOICE,
      .def = "f16", .choices = bt_weights_forms,
-     .help = "weights of decode nodes, and of prefill nodes on a GPU; an NPU has w8a8"},
+     .help = "weights of decode nodes, and of prefill nodes on a GPU"},
+    {.group = "Model", .name = "quant", .value = "RECIPE", BT_OPT_AT(config, recipe), .type = BT_OPT_STRING,
+     .def = BT_RECIPE_DEFAULT, .help = "weights and inputs of prefill nodes on an NPU, as in baton compile"},
+    {.group = "Model", .name = "package", .value = "FILE", BT_OPT_AT(config, package), .type = BT_OPT_STRING,
+     .example = "smollm2.npu",
+     .help = "a package (see baton compile): nodes of its profile cost what its programs cost, to the "
+             "nanosecond; without it programs are made of the model's sizes"},
     {.group = "Model", .name = "shape-policy", .value = "POLICY", BT_OPT_AT(config, shape_policy),
      .type = BT_OPT_STRING, .example = "chunk:512+tail",
      .help = "how prefill nodes cut prompts; without it chunk:256+tail on an NPU, chunk:8192+tail on a GPU"},
@@ -110,6 +117,10 @@ static const bt_opt opts[] = {
      .help = "microseconds of the gateway's one thread for a request"},
     {.group = "Nodes", .name = "token-cpu", .value = "US", BT_OPT_AT(config, token_us), .type = BT_OPT_INT,
      .def = "40", .lo = 0, .hi = 1000000, .help = "and for each token or other message of a node"},
+
+    {.group = "Nodes", .name = "full", BT_OPT_AT(config, full), .type = BT_OPT_FLAG,
+     .help = "tell every step and heartbeat when it happens, instead of leaping those that change no "
+             "decision: the same answers, some ten times the events"},
 
     {.group = "Load", .name = "format", .value = "FORMAT", BT_OPT_AT(config, format), .type = BT_OPT_CHOICE,
      .def = "auto", .choices = bt_trace_format_names,
@@ -225,6 +236,7 @@ static uint32_t nodes_of(const tool_simulate_side *s)
 static void set_cluster(sim_cluster_options *o, const config *c)
 {
     *o = sim_cluster_defaults();
+    o->is_full = c->full;
     o->prefill_slots = (uint32_t)c->prefill_slots;
     o->decode_slots = (uint32_t)c->slots;
     o->batch_rows = (uint32_t)c->batch_rows;
@@ -264,6 +276,7 @@ static bt_err set_up(tool_simulate_setup *s, bt_dims *dims, const config *c, bt_
     if (e == BT_OK) e = shape_of(dims, c->model, fault);
     s->model = dims;
     s->shape_policy = c->shape_policy;
+    s->recipe = c->recipe;
     s->weight_bits = forms[c->weights].bits;
     s->weight_permille = forms[c->weights].permille;
     s->kv_elem_bytes = elem ? elem : 2;
@@ -286,6 +299,7 @@ typedef struct job {
     tool_replay_synthetic synthetic;
     tool_replay_slo slo;
     tool_replay_plan plan;
+    bt_pkg *package;
     tool_simulate_bench *bench;
     tool_replay_result result;
     tool_replay_figures figures;
@@ -400,7 +414,9 @@ static int sweep(job *j, bt_fault *fault)
 static int work(job *j, bt_fault *fault)
 {
     uint64_t bad = 0;
-    bt_err e = tool_simulate_bench_new(&j->bench, &j->setup, fault);
+    bt_err e = j->c->package ? bt_pkg_open(&j->package, j->c->package, fault) : BT_OK;
+    j->setup.package = j->package;
+    if (e == BT_OK) e = tool_simulate_bench_new(&j->bench, &j->setup, fault);
     if (e == BT_OK) e = tool_simulate_load_read(&j->plan, &bad, &j->load, fault);
     if (e == BT_OK && bad && !j->c->quiet)
         fprintf(stderr, "%llu bad rows passed over\n", (unsigned long long)bad);
@@ -464,6 +480,7 @@ int tool_simulate_run(int argc, char **argv)
             rc = work(j, &fault);
         }
         tool_simulate_bench_free(j->bench);
+        bt_pkg_close(j->package);
         tool_replay_plan_done(&j->plan);
         tool_replay_result_done(&j->result);
     }

@@ -21,6 +21,7 @@ static const bt_opt_command list[] = {
     {"Look closer", "bench", &tool_bench_program, tool_bench_run},
     {"Look closer", "replay", &tool_replay_program, tool_replay_run},
     {"Look closer", "simulate", &tool_simulate_program, tool_simulate_run},
+    {"Look closer", "calibrate", &tool_calibrate_program, tool_calibrate_run},
     {"Look closer", "compare", &tool_compare_program, tool_compare_run},
     {"Look closer", "perplexity", &tool_perplexity_program, tool_perplexity_run},
 };

@@ -239,13 +239,14 @@ bt_err tool_plan_figure(tool_plan_figures *ret, const tool_plan_pair *pair, cons
 static void mixed_prompts(work *w, const tool_plan_pair *pair, const tool_plan_how *how,
                           const tool_plan_load *load, uint64_t batch)
 {
-    tool_plan_prompt shared = {0};
+    const tool_plan_prompt none = {.ns = bt_price_first_use(pair->decode, &pair->decode_model)};
+    tool_plan_prompt shared = none;
     uint64_t first = 0;
     for (size_t i = 0; i < load->lengths; i++) {
         const uint64_t n = load->length[i], piece = how->piece ? how->piece : n;
         if (!how->piece) {
             first = 0;
-            shared = (tool_plan_prompt){0};
+            shared = none;
         }
         tool_plan_prompt p = shared;
         for (uint64_t at = first; at < n; at += piece) {

@@ -67,7 +67,9 @@ static void end(tool_plan_prompt *ret, walk *w, const tool_plan_how *how)
 bt_err tool_plan_prompts(tool_plan_prompt *ret, const uint32_t *length, size_t n, const tool_plan_how *how,
                          bt_fault *fault)
 {
-    const uint64_t full = full_rows(how), first_ns = how->programs ? how->programs->price.first_ns : 0;
+    const uint64_t full = full_rows(how), first_ns = how->programs
+                                                         ? how->programs->price.first_ns
+                                                         : bt_price_first_use(how->profile, &how->model);
     walk shared = {.sum = {.ns = first_ns}};
     tool_plan_overlap *overlap = NULL;
     bt_err e = BT_OK;

@@ -204,10 +204,13 @@ static void send_it(load *l, stream *s, uint32_t number, int64_t due_us)
                                      .first_us = -1,
                                      .last_us = -1,
                                      .end_us = -1,
+                                     .gateway_queue_us = -1,
+                                     .reserve_us = -1,
                                      .queue_us = -1,
                                      .server_ttft_us = -1,
                                      .prefill_us = -1,
                                      .exposed_us = -1,
+                                     .transfer_us = -1,
                                      .decode_us = -1,
                                      .paced_us = -1,
                                      .pace_late_us = -1};

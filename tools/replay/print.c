@@ -178,7 +178,9 @@ void tool_replay_print(FILE *f, const tool_replay_outcome *r)
     print_spread(f, "TPOT", &g->tpot_ms);
     print_spread(f, "ITL", &g->itl_ms);
     print_spread(f, "E2E", &g->e2e_ms);
-    print_spread(f, "queue", &g->queue_ms);
+    print_spread(f, "queue", &g->gateway_queue_ms);
+    print_spread(f, "reserve", &g->reserve_ms);
+    print_spread(f, "node's queue", &g->queue_ms);
     print_spread(f, "KV exposed", &g->exposed_ms);
     print_spread(f, "sent late", &g->late_ms);
     print_plots(f, r);
@@ -250,10 +252,12 @@ json_t *tool_replay_json(const tool_replay_outcome *r)
                   "input_tokens_per_second", f->input_per_s, "output_tokens_per_second", f->output_per_s,
                   "input_tokens", (json_int_t)f->input_tokens, "cached_tokens", (json_int_t)f->cached_tokens,
                   "output_tokens", (json_int_t)f->output_tokens);
-    json_t *times = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "ttft_ms", spread_json(&f->ttft_ms),
-                              "tpot_ms", spread_json(&f->tpot_ms), "itl_ms", spread_json(&f->itl_ms),
-                              "e2e_ms", spread_json(&f->e2e_ms), "queue_ms", spread_json(&f->queue_ms),
-                              "kv_exposed_ms", spread_json(&f->exposed_ms));
+    json_t *times =
+        json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "ttft_ms", spread_json(&f->ttft_ms), "tpot_ms",
+                  spread_json(&f->tpot_ms), "itl_ms", spread_json(&f->itl_ms), "e2e_ms",
+                  spread_json(&f->e2e_ms), "gateway_queue_ms", spread_json(&f->gateway_queue_ms),
+                  "reserve_ms", spread_json(&f->reserve_ms), "queue_ms", spread_json(&f->queue_ms),
+                  "kv_exposed_ms", spread_json(&f->exposed_ms));
     json_t *rest =
         json_pack("{s:o, s:{s:o, s:f, s:I, s:f, s:b}, s:f, s:I, s:I, s:I, s:I, s:I, s:o, s:{s:o, s:o, s:o}}",
                   "nodes", nodes_json(s), "generator", "late_ms", spread_json(&f->late_ms), "busy_ratio",
@@ -298,9 +302,12 @@ static void put_row(FILE *f, const tool_replay_result *s, const tool_replay_reco
                              tool_replay_tpot_us(o),
                              tool_replay_e2e_us(o),
                              o->stall_us,
+                             o->gateway_queue_us,
+                             o->reserve_us,
                              o->queue_us,
                              o->prefill_us,
                              o->exposed_us,
+                             o->transfer_us,
                              o->decode_us};
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) put_ms(f, times[i]);
     fprintf(f, ",%s\n", o->node < s->nodes ? s->node[o->node] : "");
@@ -320,7 +327,8 @@ bt_err tool_replay_csv(const char *path, const tool_replay_outcome *r, bt_fault 
     }
     fputs("request,result,prompt_wanted,prompt_tokens,cached_tokens,output_wanted,output_tokens,due_ms,late_"
           "ms,ttft_ms,"
-          "tpot_ms,e2e_ms,longest_gap_ms,queue_ms,prefill_ms,kv_exposed_ms,decode_ms,node\n",
+          "tpot_ms,e2e_ms,longest_gap_ms,gateway_queue_ms,reserve_ms,queue_ms,prefill_ms,kv_exposed_ms,kv_"
+          "transfer_ms,decode_ms,node\n",
           f);
     for (size_t i = 0; i < r->result->len; i++) put_row(f, r->result, &r->result->record[i]);
     const bool ok = !ferror(f);

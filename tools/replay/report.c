@@ -12,7 +12,7 @@
 static const char page[] =
 #include "tools/replay/page_text.h"
     ;
-static const char data_mark[] = "@DATA@\n";
+static const char data_mark[] = "@DATA@\n", rows_mark[] = "@ROWS@\n";
 
 /* A JSON string that may also stand inside a script of a page: no "</" is in it. */
 static bool put_text(FILE *f, const char *text)
@@ -83,8 +83,10 @@ static void put_spreads(FILE *f, const tool_replay_figures *g)
     const struct {
         const char *name;
         const tool_replay_spread *s;
-    } all[] = {{"TTFT", &g->ttft_ms},     {"TPOT", &g->tpot_ms},   {"ITL (gaps)", &g->itl_ms},
-               {"E2E", &g->e2e_ms},       {"queue", &g->queue_ms}, {"KV exposed", &g->exposed_ms},
+    } all[] = {{"TTFT", &g->ttft_ms},           {"TPOT", &g->tpot_ms},
+               {"ITL (gaps)", &g->itl_ms},      {"E2E", &g->e2e_ms},
+               {"queue", &g->gateway_queue_ms}, {"reserve", &g->reserve_ms},
+               {"node's queue", &g->queue_ms},  {"KV exposed", &g->exposed_ms},
                {"sent late", &g->late_ms}};
     bool is_next = false;
     fputs(",\n\"spreads\": [", f);
@@ -98,42 +100,164 @@ static void put_spreads(FILE *f, const tool_replay_figures *g)
     fputc(']', f);
 }
 
-/* A page opens as fast as it is short: times stand as what they come after the time before, due after due,
- * sent after due, first and end after sent, last after first. -1: there is none. */
-static void put_requests(FILE *f, const tool_replay_result *s)
+/* A page opens as fast as it is short, and draws as soon as what is drawn has come: so it has columns, first
+ * those that are drawn, and all others behind its script. Times stand as what they come after another, due
+ * after due. */
+static size_t step_of(const tool_replay_result *s)
 {
-    const size_t step = s->len ? (s->len - 1) / TOOL_REPLAY_REPORT_REQUESTS + 1 : 1;
-    int64_t due_us = 0;
+    return s->len ? (s->len - 1) / TOOL_REPLAY_REPORT_REQUESTS + 1 : 1;
+}
+
+/* One column: a value of each request in the page; before: the one before it, NULL for the first. */
+typedef int64_t column_of(const tool_replay_record *r, const tool_replay_record *before);
+
+static int64_t col_kind(const tool_replay_record *r, const tool_replay_record *b) { return (void)b, r->kind; }
+static int64_t col_due(const tool_replay_record *r, const tool_replay_record *b)
+{
+    return r->due_us - (b ? b->due_us : 0);
+}
+static int64_t col_first(const tool_replay_record *r, const tool_replay_record *b)
+{
+    return (void)b, r->first_us >= 0 ? r->first_us - r->due_us : -1;
+}
+static int64_t col_item(const tool_replay_record *r, const tool_replay_record *b)
+{
+    return (int64_t)r->item - (b ? (int64_t)b->item : 0);
+}
+static int64_t col_sent(const tool_replay_record *r, const tool_replay_record *b)
+{
+    return (void)b, r->sent_us - r->due_us;
+}
+static int64_t col_last(const tool_replay_record *r, const tool_replay_record *b)
+{
+    return (void)b, r->first_us >= 0 ? r->last_us - r->first_us : -1;
+}
+static int64_t col_end(const tool_replay_record *r, const tool_replay_record *b)
+{
+    return (void)b, r->end_us - (r->first_us >= 0 ? r->last_us : r->sent_us);
+}
+static int64_t col_stall_at(const tool_replay_record *r, const tool_replay_record *b)
+{
+    return (void)b, r->stall_us > 0 ? r->stall_at_us - r->first_us : -1;
+}
+#define COLUMN(name) \
+    static int64_t col_##name(const tool_replay_record *r, const tool_replay_record *b) \
+    { \
+        return (void)b, r->name; \
+    }
+COLUMN(prompt_tokens)
+COLUMN(cached_tokens)
+COLUMN(completion_tokens)
+COLUMN(gateway_queue_us)
+COLUMN(reserve_us)
+COLUMN(queue_us)
+COLUMN(server_ttft_us)
+COLUMN(prefill_us)
+COLUMN(exposed_us)
+COLUMN(transfer_us)
+COLUMN(stall_us)
+COLUMN(node)
+
+/* A number as source maps have it (base64 VLQ): the sign, then five bits a digit, the lowest first; 32: more
+ * follow. */
+static void put_number(FILE *f, int64_t value)
+{
+    static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    uint64_t rest = value < 0 ? (uint64_t)-value << 1 | 1 : (uint64_t)value << 1;
+    for (; rest > 31; rest >>= 5) fputc(digit[(rest & 31) | 32], f);
+    fputc(digit[rest], f);
+}
+
+static void put_columns(FILE *f, const tool_replay_result *s, column_of *const *of, size_t n)
+{
+    const size_t step = step_of(s);
+    for (size_t c = 0; c < n; c++) {
+        fputs(c ? ",\n\"" : "\n\"", f);
+        for (size_t i = 0; i < s->len; i += step)
+            put_number(f, of[c](&s->record[i], i ? &s->record[i - step] : NULL));
+        fputc('"', f);
+    }
+}
+
+static void put_drawn(FILE *f, const tool_replay_result *s)
+{
+    static column_of *const drawn[] = {col_kind, col_due, col_first};
     fputs(",\n\"requests\": [", f);
-    for (size_t i = 0; i < s->len; i += step) {
+    put_columns(f, s, drawn, sizeof drawn / sizeof *drawn);
+    fputc(']', f);
+}
+
+static void put_rest(FILE *f, const tool_replay_result *s)
+{
+    static column_of *const rest[] = {col_item,
+                                      col_sent,
+                                      col_last,
+                                      col_end,
+                                      col_prompt_tokens,
+                                      col_cached_tokens,
+                                      col_completion_tokens,
+                                      col_gateway_queue_us,
+                                      col_reserve_us,
+                                      col_queue_us,
+                                      col_server_ttft_us,
+                                      col_prefill_us,
+                                      col_exposed_us,
+                                      col_transfer_us,
+                                      col_stall_us,
+                                      col_stall_at,
+                                      col_node};
+    fputc('[', f);
+    put_columns(f, s, rest, sizeof rest / sizeof *rest);
+    fputs(",\n\"", f);
+    for (size_t i = 0; i < s->len; i += step_of(s)) {
         const tool_replay_record *o = &s->record[i];
-        const bool has_first = o->first_us >= 0;
-        fprintf(f, "%s[%u,%u", i ? ",\n" : "\n", o->item, o->kind);
-        const int64_t us[] = {o->due_us - due_us,
-                              o->sent_us - o->due_us,
-                              has_first ? o->first_us - o->sent_us : -1,
-                              has_first ? o->last_us - o->first_us : -1,
-                              o->end_us - o->sent_us,
-                              o->prompt_tokens,
-                              o->cached_tokens,
-                              o->completion_tokens,
-                              o->queue_us,
-                              o->server_ttft_us,
-                              o->prefill_us,
-                              o->exposed_us,
-                              o->decode_us,
-                              o->stall_us,
-                              o->stall_us > 0 ? o->stall_at_us - o->sent_us : -1};
-        for (size_t k = 0; k < sizeof us / sizeof *us; k++) fprintf(f, ",%" PRId64, us[k]);
-        fprintf(f, ",%u,[", o->node);
+        put_number(f, o->chunks);
         for (uint32_t k = 0; k < o->chunks; k++) {
             const tool_replay_chunk *c = &s->chunk[o->chunk + k];
-            fprintf(f, "%s%u,%u,%u,%u", k ? "," : "", c->tokens, c->begin_us, c->end_us, c->chunks);
+            const uint32_t part[] = {c->tokens, c->begin_us, c->end_us, c->chunks};
+            for (size_t v = 0; v < sizeof part / sizeof *part; v++) put_number(f, part[v]);
         }
-        fputs("]]", f);
-        due_us = o->due_us;
     }
-    fputc(']', f);
+    fputs("\"]\n", f);
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+enum { POINTS = 400 }; /* of a curve, and one more */
+
+/* Of the requests that got an answer, or of as many as there is memory for. */
+static void put_curve(FILE *f, const char *name, const tool_replay_result *s,
+                      int64_t (*of)(const tool_replay_record *), const char *color)
+{
+    size_t n = 0;
+    int64_t *us = malloc((s->len ? s->len : 1) * sizeof *us);
+    for (size_t i = 0; us && i < s->len; i++) {
+        const int64_t x = s->record[i].kind == TOOL_REPLAY_OK ? of(&s->record[i]) : -1;
+        if (x >= 0) us[n++] = x;
+    }
+    if (n > 0) qsort(us, n, sizeof *us, ascending);
+    const size_t points = n <= POINTS ? n : POINTS + 1;
+    fprintf(f, "[\"%s\",\"%s\",[", name, color);
+    for (size_t k = 0; k < points; k++)
+        fprintf(f, "%s%" PRId64, k ? "," : "", us[points == n ? k : k * (n - 1) / POINTS]);
+    fputs("]],\n", f);
+    free(us);
+}
+
+static void put_curves(FILE *f, const tool_replay_result *s)
+{
+    fputs(",\n\"curves\": [\n", f);
+    put_curve(f, "TTFT", s, tool_replay_ttft_us, "--k0");
+    put_curve(f, "TPOT", s, tool_replay_tpot_us, "--k1");
+    put_curve(f, "E2E", s, tool_replay_e2e_us, "--k3");
+    fputs("[\"gap (ITL)\",\"--k2\",[", f);
+    for (size_t i = 0; s->itl_us.n && i <= POINTS; i++)
+        fprintf(f, "%s%" PRIu64, i ? "," : "", bt_trace_hist_at(&s->itl_us, (double)i / POINTS));
+    fputs("]]]", f);
 }
 
 /* Time, in flight, waiting, running; of each node its slots or queue, and its pages, as shares. */
@@ -158,12 +282,8 @@ static void put_samples(FILE *f, const tool_replay_result *s)
 
 static void put_gaps(FILE *f, const tool_replay_result *s)
 {
-    enum { POINTS = 400 };
     const tool_replay_heat *h = &s->heat;
-    fputs(",\n\"itl\": [", f);
-    for (size_t i = 0; s->itl_us.n && i <= POINTS; i++)
-        fprintf(f, "%s%" PRIu64, i ? "," : "", bt_trace_hist_at(&s->itl_us, (double)i / POINTS));
-    fprintf(f, "],\n\"heat\": {\"width_us\": %" PRId64 ", \"rows\": %d, \"cells\": [", h->width_us,
+    fprintf(f, ",\n\"heat\": {\"width_us\": %" PRId64 ", \"rows\": %d, \"cells\": [", h->width_us,
             TOOL_REPLAY_HEAT_ROWS);
     for (uint32_t c = 0; c < h->columns; c++) {
         fputs(c ? ",\n[" : "\n[", f);
@@ -212,7 +332,8 @@ static void put_slo(FILE *f, const tool_replay_slo *slo)
 
 static bool put_page(FILE *f, const tool_replay_outcome *r)
 {
-    const char *mark = strstr(page, data_mark);
+    const char *mark = strstr(page, data_mark), *behind = mark + sizeof data_mark - 1;
+    const char *rows = strstr(page, rows_mark);
     const tool_replay_result *s = r->result;
     char title[600], subtitle[2800], load[64];
     (void)snprintf(load, sizeof load, r->concurrency ? "%.0f at a time" : "speed %g",
@@ -228,11 +349,14 @@ static bool put_page(FILE *f, const tool_replay_outcome *r)
     if (!put_facts(f, r) || !put_names(f, s)) return false;
     put_slo(f, r->slo);
     put_spreads(f, r->figures);
-    put_requests(f, s);
+    put_drawn(f, s);
+    put_curves(f, s);
     put_samples(f, s);
     put_gaps(f, s);
     fputs("\n}\n", f);
-    return fputs(mark + sizeof data_mark - 1, f) >= 0;
+    fwrite(behind, 1, (size_t)(rows - behind), f);
+    put_rest(f, s);
+    return fputs(rows + sizeof rows_mark - 1, f) >= 0;
 }
 
 bt_err tool_replay_report(const char *path, const tool_replay_outcome *r, bt_fault *fault)

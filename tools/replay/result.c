@@ -205,6 +205,8 @@ tool_replay_spread tool_replay_spread_of(double *value, size_t n)
     return s;
 }
 
+static int64_t gateway_queue_of(const tool_replay_record *r) { return r->gateway_queue_us; }
+static int64_t reserve_of(const tool_replay_record *r) { return r->reserve_us; }
 static int64_t queue_of(const tool_replay_record *r) { return r->queue_us; }
 static int64_t exposed_of(const tool_replay_record *r) { return r->exposed_us; }
 
@@ -274,6 +276,8 @@ bt_err tool_replay_figures_of(tool_replay_figures *ret, const tool_replay_result
     f.ttft_ms = spread_of(scratch, r, tool_replay_ttft_us, false);
     f.tpot_ms = spread_of(scratch, r, tool_replay_tpot_us, false);
     f.e2e_ms = spread_of(scratch, r, tool_replay_e2e_us, false);
+    f.gateway_queue_ms = spread_of(scratch, r, gateway_queue_of, false);
+    f.reserve_ms = spread_of(scratch, r, reserve_of, false);
     f.queue_ms = spread_of(scratch, r, queue_of, false);
     f.exposed_ms = spread_of(scratch, r, exposed_of, false);
     f.late_ms = spread_of(scratch, r, tool_replay_late_us, true);

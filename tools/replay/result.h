@@ -19,10 +19,12 @@ typedef struct tool_replay_record {
     bool is_short;                     /* OK, but with fewer tokens than were asked for */
     bool was_compared, is_equal;       /* with the captured answer */
     uint32_t want_prompt, want_output; /* tokens asked for */
-    uint32_t prompt_tokens, cached_tokens, completion_tokens;            /* as the server counted them; 0: it did not */
-    uint32_t events;                                                     /* pieces of text that came */
-    int64_t due_us, sent_us, first_us, last_us, end_us;                  /* first and last piece of text */
-    int64_t queue_us, server_ttft_us, prefill_us, exposed_us, decode_us; /* durations that Baton's gateway tells */
+    uint32_t prompt_tokens, cached_tokens, completion_tokens; /* as the server counted them; 0: it did not */
+    uint32_t events;                                          /* pieces of text that came */
+    int64_t due_us, sent_us, first_us, last_us, end_us;       /* first and last piece of text */
+    /* Durations that Baton's gateway tells. Of server_ttft_us: its queue, room on the decode node, queue of the node
+     * that computes the prompt, the prompt. Of the hand-off: from the last layer, and from the first block. */
+    int64_t gateway_queue_us, reserve_us, queue_us, server_ttft_us, prefill_us, exposed_us, transfer_us, decode_us;
     int64_t paced_us, pace_late_us; /* with --pace: how long it was to take on devices, and how much longer it took */
     int64_t stall_us, stall_at_us;  /* the longest gap between two pieces, and where it began */
     uint32_t chunk, chunks;         /* of result's chunks; 0: not told, or no room for more */
@@ -115,7 +117,7 @@ typedef struct tool_replay_figures {
     double seconds; /* from the first due time to the last end */
     double requests_per_s, goodput_per_s, input_per_s, output_per_s;
     uint64_t input_tokens, cached_tokens, output_tokens;
-    tool_replay_spread ttft_ms, tpot_ms, itl_ms, e2e_ms, queue_ms, exposed_ms, late_ms;
+    tool_replay_spread ttft_ms, tpot_ms, itl_ms, e2e_ms, gateway_queue_ms, reserve_ms, queue_ms, exposed_ms, late_ms;
     double busy_ratio;           /* of one core: CPU time over time */
     double paced_s, pace_late_s; /* of all answers together, with --pace; 0: none tells of it */
     bool is_pace_void;           /* more than 1 % late: the host was measured, and not the devices */

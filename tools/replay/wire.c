@@ -119,9 +119,12 @@ static void take_baton(tool_replay_heard *h, tool_replay_record *to, const json_
     }
     if (!json_is_object(b)) return;
     const char *node = json_string_value(json_object_get(b, "prefilled_by"));
+    to->gateway_queue_us = us_of(b, "gateway_queue_ms");
+    to->reserve_us = us_of(b, "reserve_ms");
     to->queue_us = us_of(b, "queue_ms");
     to->server_ttft_us = us_of(b, "ttft_ms");
     to->exposed_us = us_of(b, "kv_exposed_ms");
+    to->transfer_us = us_of(b, "kv_transfer_ms");
     to->paced_us = us_of(json_object_get(b, "device"), "paced_ms");
     to->pace_late_us = us_of(json_object_get(b, "device"), "late_ms");
     take_chunks(h, json_object_get(b, "chunks"));

@@ -2,6 +2,7 @@
 #include "tools/simulate/play.h"
 #include "base/rng.h"
 #include "device/energy.h"
+#include "tools/simulate/prices.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,15 +20,7 @@ struct tool_simulate_bench {
 static bt_err make_cost(sim_cost *ret, uint32_t *ret_pages, const tool_simulate_setup *s, const bt_profile *p,
                         bt_fault *fault)
 {
-    const sim_cost_options o = {.model = s->model,
-                                .profile = p,
-                                .weight_bits = s->weight_bits,
-                                .weight_permille = s->weight_permille,
-                                .kv_elem_bytes = s->kv_elem_bytes,
-                                .shape_policy = s->shape_policy,
-                                .ctx_tokens = s->ctx_tokens,
-                                .pace = s->pace};
-    bt_err e = sim_cost_begin(ret, &o, fault);
+    const bt_err e = tool_simulate_price_node(ret, s, p, fault);
     if (e < 0) return e;
     const uint64_t bytes = s->kv_memory_bytes || p->memory_bytes ? s->kv_memory_bytes : UNKNOWN_MEMORY;
     const uint32_t pages = sim_cost_pages(ret, bytes, PAGE_TOKENS);
@@ -47,6 +40,7 @@ bt_err tool_simulate_bench_new(tool_simulate_bench **ret, const tool_simulate_se
     tool_simulate_bench *b = calloc(1, sizeof *b);
     bt_err e = b ? BT_OK : bt_fail(fault, BT_ENOMEM, "prices of a cluster");
     if (b) b->s = *s;
+    if (e == BT_OK) e = tool_simulate_check_package(s, fault);
     for (size_t i = 0; e == BT_OK && i < s->prefill.len; i++)
         e = make_cost(&b->prefill[i], &b->prefill_pages[i], s, &s->prefill.group[i].profile, fault);
     for (size_t i = 0; e == BT_OK && i < s->decode.len; i++)
@@ -203,10 +197,13 @@ static void end(void *ud, uint64_t request, const gw_action *how, int64_t now_ns
                               .first_us = f->first_us,
                               .last_us = f->last_us,
                               .end_us = now_us(p, now_ns),
+                              .gateway_queue_us = s->gateway_queue_us,
+                              .reserve_us = s->reserve_us,
                               .queue_us = s->has_first ? (int64_t)s->queue_us : -1,
                               .server_ttft_us = s->ttft_us,
                               .prefill_us = s->has_first ? (int64_t)s->prefill_us : -1,
                               .exposed_us = s->has_kv ? (int64_t)s->kv_exposed_us : -1,
+                              .transfer_us = s->has_kv ? (int64_t)s->kv_transfer_us : -1,
                               .decode_us = s->has_decode ? (int64_t)s->decode_us : -1,
                               .stall_us = f->stall_us,
                               .stall_at_us = f->stall_at_us};

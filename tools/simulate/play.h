@@ -1,5 +1,6 @@
 #ifndef BT_TOOLS_SIMULATE_PLAY_H
 #define BT_TOOLS_SIMULATE_PLAY_H
+#include "npu/pkg/pkg.h"
 #include "sim/cluster/cluster.h"
 #include "tools/replay/print.h"
 #include "tools/simulate/faults.h"
@@ -14,6 +15,8 @@ typedef struct tool_simulate_setup {
     bt_link link;
     bt_pace pace;                          /* of all nodes and links: K times slower than the devices */
     const char *shape_policy;              /* NULL: by device */
+    const char *recipe;                    /* of programs on an NPU (npu/pkg/recipe.h); NULL: the default */
+    const bt_pkg *package;                 /* the programs of nodes of its profile; NULL: of sizes; borrowed */
     uint32_t weight_bits, weight_permille; /* of steps */
     uint32_t kv_elem_bytes, ctx_tokens;
     uint64_t kv_memory_bytes, swap_memory_bytes; /* of a node; kv 0: what its device has, 1 GiB where that is unknown */

@@ -3,6 +3,7 @@
 #include "base/hash.h"
 #include "base/rng.h"
 #include "tools/simulate/farm.h"
+#include "tools/simulate/prices.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -43,17 +44,10 @@ static void mix_side(uint64_t *h, const tool_simulate_side *s, const tool_simula
 {
     for (size_t i = 0; i < s->len; i++) {
         const tool_simulate_group *g = &s->group[i];
-        const sim_cost_options o = {.model = setup->model,
-                                    .profile = &g->profile,
-                                    .weight_bits = setup->weight_bits,
-                                    .weight_permille = setup->weight_permille,
-                                    .kv_elem_bytes = setup->kv_elem_bytes,
-                                    .shape_policy = setup->shape_policy,
-                                    .ctx_tokens = setup->ctx_tokens};
         sim_cost *c = malloc(sizeof *c);
         mix_text(h, g->profile.name);
         mix(h, g->least == g->most ? g->least : 0);
-        if (c && sim_cost_begin(c, &o, NULL) == BT_OK) {
+        if (c && tool_simulate_price_node(c, setup, &g->profile, NULL) == BT_OK) {
             for (uint32_t n = 1; n <= setup->ctx_tokens / 2; n *= 2) {
                 const bt_price_step step = bt_price_decode_step(n < 512 ? n : 512, n);
                 mix(h, sim_cost_next(c, n, 0, true).work.ns);

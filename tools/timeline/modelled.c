@@ -87,8 +87,9 @@ static void add(play *p, uint32_t track, uint32_t kind, int32_t chunk, uint32_t 
 static void send(play *p, uint32_t chunk, uint32_t layer, uint64_t ready_ns)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p->plan->pkg);
-    const uint64_t bytes = (uint64_t)p->cut[chunk].valid * 2 * h->kv_heads * h->head_dim * 2; /* K and V in
-                                                                                                 f16 */
+    const uint64_t row = p->plan->kv_token_bytes ? p->plan->kv_token_bytes / h->layers
+                                                 : (uint64_t)2 * 2 * h->kv_heads * h->head_dim;
+    const uint64_t bytes = p->cut[chunk].valid * row;
     const uint64_t ns = bt_link_ns(&p->plan->link, bytes),
                    begin = ready_ns > p->link_free_ns ? ready_ns : p->link_free_ns;
     add(p, TOOL_TRACK_LINK, TOOL_KIND_TRANSFER, (int32_t)chunk, layer, begin, ns);

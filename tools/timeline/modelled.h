@@ -19,6 +19,7 @@ typedef struct tool_modelled_plan {
     bt_link link;
     const bt_profile *decode; /* with times */
     bt_price_model model;     /* of its steps */
+    uint64_t kv_token_bytes;  /* of a position on the link; 0: f16 */
     size_t prompt_tokens, answer_tokens;
     size_t window; /* chunks at once */
 } tool_modelled_plan;

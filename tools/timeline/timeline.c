@@ -124,17 +124,30 @@ static bool ends_with(const char *path, const char *ending)
     return n > m && strcmp(path + n - m, ending) == 0;
 }
 
+static const struct {
+    const char *ending;
+    bool (*put)(FILE *f, const tool_timeline *t);
+} forms[] = {{".html", put_page}, {".json", put_events}, {".pftrace", tool_pftrace_put}};
+enum { FORMS = sizeof forms / sizeof *forms };
+
+static size_t form_of(const char *path)
+{
+    size_t form = 0;
+    while (form < FORMS && !ends_with(path, forms[form].ending)) form++;
+    return form;
+}
+
+bt_err tool_timeline_check_path(const char *path, bt_fault *fault)
+{
+    if (form_of(path) < FORMS) return BT_OK;
+    return bt_fail(fault, BT_EARG, "'%.150s' should end in .html (a page), .pftrace or .json (for Perfetto)",
+                   path);
+}
+
 bt_err tool_timeline_write(const char *path, const tool_timeline *t, bt_fault *fault)
 {
-    static const struct {
-        const char *ending;
-        bool (*put)(FILE *f, const tool_timeline *t);
-    } forms[] = {{".html", put_page}, {".json", put_events}, {".pftrace", tool_pftrace_put}};
-    size_t form = 0;
-    while (form < 3 && !ends_with(path, forms[form].ending)) form++;
-    if (form == 3)
-        return bt_fail(fault, BT_EARG,
-                       "'%.150s' should end in .html (a page), .pftrace or .json (for Perfetto)", path);
+    const size_t form = form_of(path);
+    if (form == FORMS) return tool_timeline_check_path(path, fault);
     bt_file_new out = {.fd = -1};
     FILE *f = NULL;
     bool ok;

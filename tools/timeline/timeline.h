@@ -4,8 +4,8 @@
 #include <stdint.h>
 #include "base/err.h"
 
-/* Who was busy with what, and when: spans on tracks, written as a page for people or as a trace for other tools. The
- * figures are told apart by their title: a timeline is modelled or measured, never both. */
+/* Who was busy with what, and when: spans on tracks, written as a page for people or as a trace for other tools. A
+ * track is modelled or measured, never both; where a timeline has both kinds, the names of its tracks say which. */
 enum { TOOL_TIMELINE_MAX_SPANS = 1 << 20, TOOL_TIMELINE_MAX_TRACKS = 64, TOOL_TIMELINE_MAX_FACTS = 64 };
 
 typedef struct tool_timeline_span {
@@ -35,5 +35,6 @@ typedef struct tool_timeline {
  * and Chrome open, one complete event ("ph": "X") a span with its begin and length in microseconds, tracks as threads
  * of one process; ".pftrace" is Perfetto's own (tools/timeline/pftrace.h). The file appears when it is whole. BT_EARG:
  * another ending; BT_ELIMIT: more than a limit above; BT_EIO, BT_ENOMEM. */
+bt_err tool_timeline_check_path(const char *path, bt_fault *fault); /* its ending alone */
 bt_err tool_timeline_write(const char *path, const tool_timeline *t, bt_fault *fault);
 #endif

@@ -43,6 +43,9 @@ static void why_not(char *why, const bt_graph *g, const bt_op *op, const bt_prof
     else if (!can) snprintf(why, MAX_WHY, "not in profile %s", profile->name);
     else if (!(can & (profile->output_bits == 8 ? BT_PROFILE_INT8 : BT_PROFILE_INT16)))
         snprintf(why, MAX_WHY, "%u-bit values", (unsigned)profile->output_bits);
+    else if (op->kind == BT_OP_ROPE && g->hp.rope.magnitude > 1.0f)
+        snprintf(why, MAX_WHY, "cos and sin times %.6g, integer tables hold up to 1",
+                 (double)g->hp.rope.magnitude);
 }
 
 /* Operators come in the order of their layers. */

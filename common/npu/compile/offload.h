@@ -16,7 +16,8 @@
  * Embedding (with its rotation), KV store and row selection move rows at the graph's edges: they are never asked and
  * never a fallback. What is asked but not in the profile, or not with the bits that the recipe wants, goes to the
  * companion and is listed. A linear needs its site's input bits, and int4 for 4-bit weights; the others need what
- * linears requantise to (profile.output_bits). Each operator has its own place: one that is missing costs no other.
+ * linears requantise to (profile.output_bits), and rope tables of at most 1 (model/rope.h: hp.rope.magnitude). Each
+ * operator has its own place: one that is missing costs no other.
  *
  * What the NPU cannot have so in integers runs there in floats, where the profile has it in float16 or bfloat16. In
  * float16 none runs whose values reached beyond BT_OFFLOAD_FLOAT16_MAX in the calibration, half of what f16 holds: it

@@ -184,7 +184,7 @@ static void what_would_change_the_arithmetic_unknown_to_us_is_refused_by_name(vo
     static const more cases[] = {
         {"llama.expert_count", 8, 0, NULL, {0}},
         {"llama.attention.sliding_window", 128, 0, NULL, {0}},
-        {"llama.rope.scaling.type", 0, 0, "yarn", {0}},
+        {"llama.rope.scaling.type", 0, 0, "ntk", {0}},
         {"llama.attn_logit_softcapping", 0, 50.0f, NULL, {0}},
         {"llama.attention.scale", 0, 0.1f, NULL, {0}},
         {"llama.logit_scale", 0, 0.1f, NULL, {0}},

@@ -1,6 +1,8 @@
 /* A capture's file: what was put in is read back, whatever was cut, damaged, rotated, sealed or refused by
  * the disk. */
 #include "trace/capture.h"
+#include "base/hash.h"
+#include "base/num.h"
 #include "base/clock.h"
 #include "crypto/keys.h"
 #include "crypto/seal.h"
@@ -161,6 +163,45 @@ static void records_are_read_back_with_and_without_text(void **state)
         if (!text) assert_null(memmem(b.data, b.len, "an answer", 9));
         bt_buf_done(&b);
     }
+}
+
+static void a_record_of_version_1_has_no_time_of_the_reservation(void **state)
+{
+    (void)state;
+    enum { TIME_AT = BT_CAPTURE_HEAD_BYTES + 8 + 6 * 4 + BT_TRACE_RESERVE * 8 };
+    bt_buf b;
+    bt_trace_row r;
+    bt_trace *t = NULL;
+    bool is_end;
+    bt_buf_init(&b, 1 << 20);
+    assert_int_equal(bt_capture_put_start(&b, &(bt_capture_start){.wall_s = 1}, NULL, NULL), BT_OK);
+    const size_t begin = b.len;
+    put(&b, 3, true, NULL);
+    uint8_t *record = b.data + begin;
+    memmove(record + TIME_AT, record + TIME_AT + 8, b.len - begin - TIME_AT - 8);
+    b.len -= 8;
+    record[4] = 1;
+    bt_put32(record + 8, bt_get32(record + 8) - 8);
+    bt_put64(b.data + b.len - 8, bt_hash64(record, b.len - begin - 8));
+    write_file(path, b.data, b.len);
+    assert_int_equal(bt_trace_open(&t, path, &(bt_trace_options){.format = BT_TRACE_AUTO}, NULL), BT_OK);
+    assert_int_equal(bt_trace_next(&r, &is_end, t, NULL), BT_OK);
+    assert_false(is_end);
+    assert_int_equal(r.captured->time_us[BT_TRACE_EXPOSED], 30 + BT_TRACE_EXPOSED);
+    assert_int_equal(r.captured->time_us[BT_TRACE_RESERVE], -1);
+    assert_int_equal(r.captured->sampling.top_k, 40);
+    assert_int_equal(r.captured->text_bytes, 9);
+    bt_trace_close(t);
+    record[4] = 3;
+    bt_put64(b.data + b.len - 8, bt_hash64(record, b.len - begin - 8));
+    put(&b, 4, true, NULL);
+    write_file(path, b.data, b.len);
+    bt_fault fault;
+    assert_int_equal(bt_trace_open(&t, path, &(bt_trace_options){.format = BT_TRACE_AUTO}, NULL), BT_OK);
+    assert_int_equal(bt_trace_next(&r, &is_end, t, &fault), BT_EFORMAT);
+    assert_non_null(strstr(fault.text, "version 3; this program reads versions 1 to 2"));
+    bt_trace_close(t);
+    bt_buf_done(&b);
 }
 
 static void a_torn_tail_is_cut_wherever_it_tore(void **state)
@@ -382,6 +423,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(records_are_read_back_with_and_without_text),
+        cmocka_unit_test(a_record_of_version_1_has_no_time_of_the_reservation),
         cmocka_unit_test(a_torn_tail_is_cut_wherever_it_tore),
         cmocka_unit_test(a_damaged_record_is_one_bad_row),
         cmocka_unit_test(what_is_sealed_is_read_with_its_key_alone),

@@ -108,6 +108,31 @@ static void remembers_the_highest_attempt_of_the_last_requests(void **s)
     assert_int_equal(bt_attempt_log_highest(&log, &r), 0);
 }
 
+static void one_that_rests_says_nothing_misses_nothing_and_goes_on_in_its_time(void **s)
+{
+    (void)s;
+    bt_greeting l;
+    bool pass, refused;
+    bt_greeting_init(&l, 0);
+    bt_greeting_rest(&l); /* not known yet */
+    assert_int_equal(bt_greeting_tick(&l, &T, 0), BT_GREETING_HELLO);
+    assert_int_equal(bt_greeting_wake(&l, &T, 100), 0);
+    hear(&l, BT_MSG_WELCOME, 1, 0, 600, &pass, &refused);
+    bt_greeting_rest(&l);
+    assert_true(bt_greeting_due_us(&l, &T) == INT64_MAX);
+    assert_int_equal(bt_greeting_tick(&l, &T, 9000), BT_GREETING_NOTHING);
+    hear(&l, BT_MSG_RESERVE, 1, 0, 9000, &pass, &refused);
+    assert_true(pass);                                      /* all else goes on */
+    assert_int_equal(bt_greeting_wake(&l, &T, 9600), 9100); /* 600, 1100, ... 9100, not yet 9600 */
+    assert_int_equal(bt_greeting_due_us(&l, &T), 9600);
+    assert_int_equal(bt_greeting_tick(&l, &T, 9600), BT_GREETING_HEARTBEAT);
+    bt_greeting_rest(&l);
+    assert_int_equal(hear(&l, BT_MSG_REJECT, 1, BT_EAGAIN, 9700, &pass, &refused), BT_GREETING_HELLO);
+    assert_int_equal(bt_greeting_tick(&l, &T, 10200), BT_GREETING_HELLO); /* it greets as ever */
+    hear(&l, BT_MSG_WELCOME, 2, 0, 10300, &pass, &refused);
+    assert_int_equal(bt_greeting_tick(&l, &T, 10800), BT_GREETING_HEARTBEAT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -115,6 +140,7 @@ int main(void)
         cmocka_unit_test(greets_at_once_when_the_gateway_is_new_or_does_not_know_it_but_never_in_a_storm),
         cmocka_unit_test(beats_or_greets_at_once_when_its_link_is_up_again),
         cmocka_unit_test(tries_slowly_after_a_refusal_and_is_welcome_when_it_is_healed),
+        cmocka_unit_test(one_that_rests_says_nothing_misses_nothing_and_goes_on_in_its_time),
         cmocka_unit_test(remembers_the_highest_attempt_of_the_last_requests),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -530,6 +530,34 @@ static void ignores_worker_events_that_no_slot_expects(void **s)
     dc_brain_free(b);
 }
 
+static void tells_tokens_of_several_steps_in_one_message(void **s)
+{
+    (void)s;
+    static const int32_t ids[] = {11, 12};
+    dc_brain *b = make();
+    run(b, reserve(b, 1, 1), 1, 1);
+    dc_event ev = {.type = DC_EV_TOKENS};
+    ev.u.tokens.index = 1;
+    ev.u.tokens.len = 4; /* beyond its four */
+    ev.u.tokens.ids = ids;
+    decode_kit_step(b, &ev);
+    assert_null(decode_kit_said(BT_MSG_TOKENS));
+    ev.u.tokens.len = 2;
+    decode_kit_step(b, &ev);
+    const bt_msg *m = decode_kit_said(BT_MSG_TOKENS);
+    assert_non_null(m);
+    assert_int_equal(m->u.tokens.first_index, 1);
+    assert_int_equal(m->u.tokens.ids_len, 2);
+    assert_memory_equal(m->u.tokens.ids, ids, sizeof ids);
+    assert_int_equal(dc_brain_counters(b)->tokens, 2);
+    decode_kit_step(b, &ev); /* each index once */
+    assert_null(decode_kit_said(BT_MSG_TOKENS));
+    token(b, 3, 13);
+    m = decode_kit_said(BT_MSG_TOKENS);
+    assert_int_equal(m->u.tokens.first_index, 3);
+    dc_brain_free(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -545,6 +573,7 @@ int main(void)
         cmocka_unit_test(leaves_at_once_when_the_drain_lasts_too_long),
         cmocka_unit_test(waits_for_its_own_copy_and_its_own_step_before_it_frees),
         cmocka_unit_test(tells_tokens_and_the_end_again_until_they_are_acknowledged),
+        cmocka_unit_test(tells_tokens_of_several_steps_in_one_message),
         cmocka_unit_test(runs_nothing_when_token_0_is_the_end),
         cmocka_unit_test(greets_again_when_a_message_is_meant_for_another_or_comes_from_another),
         cmocka_unit_test(ignores_every_message_that_a_state_does_not_expect),

@@ -33,6 +33,8 @@ static const gw_answer_report report = {
     .has_prefill = true,
     .has_decode = true,
     .has_kv = true,
+    .gateway_queue_us = 500,
+    .reserve_us = -1,
     .queue_us = 250,
     .prefill_us = 2000000,
     .chunks = &two_chunks,
@@ -40,6 +42,7 @@ static const gw_answer_report report = {
     .decode_steps = 4,
     .kv_bytes = 4096,
     .kv_exposed_us = 125,
+    .kv_transfer_us = 375,
     .kv_digest = {{0xab, 1}},
     .work = {.rows = 16, .npu_macs = 3000, .companion_macs = 1000, .shadow_entries = 5, .masked_macs = 1000,
              .session_switches = 4, .session_switch_ns = 1500000, .tile_padding_macs = 600,
@@ -68,9 +71,10 @@ static gw_answer_head chat_head(void)
 #define BATON \
     "\"baton\":{\"text\":\"a \\\"b\\\" " \
     "\xc3\xa9\",\"token_ids\":[7,8],\"prompt_ids\":[1,2,3],\"prompt_tokens\":3,\"completion_tokens\":2," \
-    "\"finish_reason\":\"stop\",\"max_tokens\":5,\"max_tokens_from\":\"request\",\"ttft_ms\":1.5,\"queue_" \
-    "ms\":0.25,\"prefill_tokens_per_second\":1.0," \
-    "\"decode_tokens_per_second\":8.0,\"kv_bytes\":4096,\"kv_exposed_ms\":0.125,\"kv_digest\":" \
+    "\"finish_reason\":\"stop\",\"max_tokens\":5,\"max_tokens_from\":\"request\",\"ttft_ms\":1.5," \
+    "\"gateway_queue_ms\":0.5,\"reserve_ms\":null,\"queue_ms\":0.25,\"prefill_tokens_per_second\":1.0," \
+    "\"decode_tokens_per_second\":8.0,\"kv_bytes\":4096,\"kv_exposed_ms\":0.125,\"kv_transfer_ms\":0.375," \
+    "\"kv_digest\":" \
     "\"ab010000000000000000000000000000\",\"prefilled_by\":\"d1\",\"attempts\":3,\"recoveries\":2,\"cached_" \
     "tokens\":1,\"covered_tokens\":2,\"first_logits\":[[7,3.29999995],[9,-1.0]],\"engine\":\"npu\"," \
     "\"quant\":\"w8a8:no-r2\",\"shape_policy\":\"chunk:256+tail\",\"profile\":\"host\",\"npu_mac_ratio\":0." \

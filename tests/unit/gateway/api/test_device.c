@@ -11,7 +11,7 @@
 
 static const bt_msg_device npu = {.profile = "hexagon-v75", .stack = "llm.npu\xff", .companion = "adreno-750",
                                   .link = "10,50us",        .pace_milli = 4000,     .first_use_ns = 7000000,
-                                  .compile_ns = 8000000},
+                                  .compile_ns = 8000000,    .schedule = "ooo"},
                            gpu = {.profile = "a100", .stack = "TensorRT-LLM", .pace_milli = 4000};
 
 static gw_device_facts facts(void)
@@ -25,7 +25,8 @@ static gw_device_facts facts(void)
                    .paced_us = 40000, .late_us = 1100},
         .prompt = {.transfer_ns = 3000000, .exposed_ns = 1000000, .npu_ns = 6000000, .edges_ns = 500000,
                    .sync_ns = 250000, .session_ns = 125000, .spill_ns = 60000, .parts_len = 2,
-                   .parts = {{"rmsnorm", 1000000}, {"attention", 2000000}}},
+                   .parts = {{"rmsnorm", 1000000}, {"attention", 2000000}}, .npu_bubble_ns = 3250000,
+                   .companion_bubble_ns = 6125000},
         .first_ns = 12000000,
         .transfer_ns = 6000000,
         .exposed_ns = 2000000,
@@ -56,6 +57,7 @@ static void times_energy_and_bubbles_are_those_of_both_nodes(void **state)
     assert_string_equal(json_string_value(json_object_get(o, "companion")), "adreno-750");
     assert_string_equal(json_string_value(json_object_get(o, "decode_profile")), "a100");
     assert_string_equal(json_string_value(json_object_get(o, "link")), "10,50us");
+    assert_string_equal(json_string_value(json_object_get(o, "schedule")), "ooo");
     IS("ttft_ms", 12);
     IS("prefill_ms", 20); /* some of it was run again */
     IS("transfer_ms", 6);
@@ -67,8 +69,8 @@ static void times_energy_and_bubbles_are_those_of_both_nodes(void **state)
     IS("utilisation", 0.25);
     IS("decode_utilisation", 0.4);
     IS("npu_ms", 6);
-    IS("npu_bubble_ms", 0.5 + 0.25 + 1 + 2);
-    IS("companion_bubble_ms", 6 + 0.25 + 0.125);
+    IS("npu_bubble_ms", 3.25);
+    IS("companion_bubble_ms", 6.125);
     IS("first_use_ms", 7);
     IS("compile_ms", 8);
     assert_int_equal(json_array_size(json_object_get(o, "companion_ops")), 2);

@@ -29,7 +29,10 @@ static void what_fails_is_avoided_for_longer_each_time_and_a_trial_makes_others_
     gw_avoid_succeeded(a, 0, 9);
     assert_false(gw_avoid_is(a, 4, 9, now));
     assert_int_equal(a->len, 0);
+    assert_false(gw_avoid_fails(a, 9));
     gw_avoid_failed(a, 3, 9, now); /* a pair */
+    assert_true(gw_avoid_fails(a, 9));
+    assert_false(gw_avoid_fails(a, 8));
     assert_true(gw_avoid_is(a, 3, 9, now));
     assert_false(gw_avoid_is(a, 4, 9, now) || gw_avoid_is(a, 3, 8, now) || gw_avoid_is(a, 0, 9, now));
     free(a);

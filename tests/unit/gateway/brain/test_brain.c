@@ -245,6 +245,49 @@ static void a_refusal_for_now_is_another_attempt_and_one_for_good_is_the_end(voi
     gw_brain_free(b);
 }
 
+/* Asked 30 ms after it came, refused after 5, asked again 100 later, granted after 7; the prompt 20 later. */
+static void waiting_for_room_is_told_from_the_first_reserve_to_the_grant(void **s)
+{
+    (void)s;
+    gw_brain *b = make();
+    submit(b, 1, 1);
+    now += 30000;
+    join(b, PREFILL, BT_ROLE_PREFILL);
+    join(b, DECODE, BT_ROLE_DECODE);
+    now += 5000;
+    bt_msg m = {.type = BT_MSG_REFUSED, .ref = {SELF, 1, 1}};
+    m.u.refused = (bt_msg_refused){.of = BT_MSG_RESERVE, .code = BT_EAGAIN, .retry_after_ms = 100};
+    from(b, DECODE, &m);
+    now += 100000;
+    step(b, &(gw_event){.type = GW_EV_TICK});
+    now += 7000;
+    reserved(b, 2);
+    assert_non_null(gateway_kit_said(acts, PREFILL, BT_MSG_PREFILL));
+    now += 20000;
+    m = (bt_msg){.type = BT_MSG_FIRST_TOKEN, .ref = {SELF, 1, 2}};
+    m.u.first_token.token = 40;
+    m.u.first_token.queue_us = 8000;
+    m.u.first_token.prefill_us = 11000;
+    from(b, PREFILL, &m);
+    const gw_stats *f = &gateway_kit_did(acts, GW_DO_DONE)->u.done.stats;
+    assert_int_equal(f->gateway_queue_us, 30000);
+    assert_int_equal(f->reserve_us, 112000);
+    assert_int_equal(f->ttft_us, 30000 + 112000 + 20000);
+    gw_brain_free(b);
+}
+
+static void one_that_was_never_granted_room_tells_no_time_of_it(void **s)
+{
+    (void)s;
+    gw_brain *b = make_ready();
+    submit(b, 1, 1);
+    now += 5000;
+    step(b, &(gw_event){.type = GW_EV_CANCEL, .u.request = 1});
+    assert_int_equal(gateway_kit_did(acts, GW_DO_FAIL)->u.fail.stats.gateway_queue_us, 0);
+    assert_int_equal(gateway_kit_did(acts, GW_DO_FAIL)->u.fail.stats.reserve_us, -1);
+    gw_brain_free(b);
+}
+
 static void the_process_before_a_restarted_node_is_a_stranger(void **s)
 {
     (void)s;
@@ -468,6 +511,8 @@ int main(void)
         cmocka_unit_test(takes_the_next_index_only),
         cmocka_unit_test(token_0_that_ends_aborts_both),
         cmocka_unit_test(a_refusal_for_now_is_another_attempt_and_one_for_good_is_the_end),
+        cmocka_unit_test(waiting_for_room_is_told_from_the_first_reserve_to_the_grant),
+        cmocka_unit_test(one_that_was_never_granted_room_tells_no_time_of_it),
         cmocka_unit_test(the_process_before_a_restarted_node_is_a_stranger),
         cmocka_unit_test(silence_makes_a_node_suspect_then_gone_and_a_word_brings_it_back),
         cmocka_unit_test(every_wait_has_an_end),

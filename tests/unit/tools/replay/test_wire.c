@@ -34,9 +34,9 @@ static void a_stream_of_baton_tells_tokens_times_and_the_node(void **state)
     assert_false(HEAR("{\"choices\":[{\"text\":\"\",\"finish_reason\":\"length\"}],\"usage\":null}"));
     assert_false(HEAR(
         "{\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":4,\"prompt_tokens_details\":"
-        "{\"cached_tokens\":3}},\"timings\":{\"prompt_ms\":1.5,\"predicted_ms\":null},\"baton\":{\"queue_"
-        "ms\":"
-        "0.25,\"ttft_ms\":7,\"kv_exposed_ms\":null,\"prefilled_by\":\"prefill-1\",\"chunks\":"
+        "{\"cached_tokens\":3}},\"timings\":{\"prompt_ms\":1.5,\"predicted_ms\":null},\"baton\":{"
+        "\"gateway_queue_ms\":1.25,\"reserve_ms\":4,\"kv_transfer_ms\":3,\"queue_ms\":0.25,\"ttft_ms\":7,"
+        "\"kv_exposed_ms\":null,\"prefilled_by\":\"prefill-1\",\"chunks\":"
         "[{\"tokens\":6,\"begin_ms\":0.5,\"end_ms\":1.25,\"chunks\":1},"
         "{\"tokens\":3,\"begin_ms\":1.25,\"end_ms\":1e8,\"chunks\":2}]}}"));
     assert_false(HEAR("[DONE]"));
@@ -44,6 +44,7 @@ static void a_stream_of_baton_tells_tokens_times_and_the_node(void **state)
     assert_true(r.events == 3 && r.last_us == 450 && r.stall_us == 300 && r.stall_at_us == 100);
     assert_true(r.prompt_tokens == 9 && r.completion_tokens == 4 && r.cached_tokens == 3);
     assert_true(r.prefill_us == 1500 && r.decode_us == -1 && r.queue_us == 250 && r.server_ttft_us == 7000);
+    assert_true(r.gateway_queue_us == 1250 && r.reserve_us == 4000 && r.transfer_us == 3000);
     assert_int_equal(r.exposed_us, -1);
     assert_string_equal(h.node, "prefill-1");
     assert_int_equal(h.chunks, 2);

@@ -1,0 +1,34 @@
+/* See rope.h. In double, so that tables are rounded once, where they become f32. */
+#include "model/rope.h"
+
+#include <math.h>
+
+const char *const bt_rope_names[BT_ROPE_KINDS] = {"none", "linear", "yarn", "longrope"};
+
+double bt_rope_yarn_magnitude(double s) { return s <= 1.0 ? 1.0 : 1.0 + 0.1 * log(s); }
+
+/* The pair that turns `turns` times within the original context. */
+static double pair_of(const bt_rope *r, size_t dims, double base, double turns)
+{
+    const double two_pi = 6.283185307179586;
+    return (double)dims * log((double)r->original_ctx / (turns * two_pi)) / (2.0 * log(base));
+}
+
+void bt_rope_frequencies(double *ret, const bt_rope *r, size_t dims, double base, double scale,
+                         const float *factor)
+{
+    double low = 0, width = 0;
+    if (r->kind == BT_ROPE_YARN) {
+        low = fmax(0.0, floor(pair_of(r, dims, base, (double)r->beta_fast)));
+        width =
+            fmax(0.001, fmin((double)dims - 1.0, ceil(pair_of(r, dims, base, (double)r->beta_slow))) - low);
+    }
+    for (size_t i = 0; i < dims / 2; i++) {
+        const double f = pow(base, -2.0 * (double)i / (double)dims) / (factor ? (double)factor[i] : 1.0);
+        ret[i] = f * scale;
+        if (r->kind == BT_ROPE_YARN) {
+            const double keep = 1.0 - fmin(1.0, fmax(0.0, ((double)i - low) / width));
+            ret[i] = f * (keep + (1.0 - keep) * scale);
+        }
+    }
+}

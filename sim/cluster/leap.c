@@ -1,0 +1,159 @@
+/* Steps of a decode node that change nothing but the answers' lengths. A token is taken by the gateway's
+ * thread at its time, in order with all else, so that everybody's waiting is the same; brain and gateway are
+ * told of it later. What a brain decides by tokens: who is behind and has to be said alive (so the first
+ * token of a start is told at once), what is avoided (so a node that may end that tells all), resends and
+ * deadlines (so the gateway must not be late). */
+#include "sim/cluster/inner.h"
+
+enum { LEAP_NS = 500000000 };
+
+/* As a message on the wire. */
+static uint64_t token_bytes(void)
+{
+    const bt_msg one = {.type = BT_MSG_TOKENS, .u.tokens.ids_len = 1};
+    return sim_mail_bytes(&one);
+}
+
+/* When the gateway has taken a token of a step that ends now. */
+static int64_t take(sim_cluster *c, const sim_member *m)
+{
+    static const sim_wire fast = {0};
+    const uint64_t ns = sim_wire_short_ns(&m->out, &fast, &c->o.link, token_bytes());
+    return sim_cluster_gateway_takes(c, c->now_ns + (int64_t)ns, c->o.token_ns);
+}
+
+/* Of an item that is not the first: the gateway takes a step's tokens one behind the other. */
+static int64_t behind(const sim_cluster *c, uint32_t at) { return (int64_t)at * c->o.token_ns; }
+
+/* More room for one that runs changes no batch where all run already. */
+static bool is_joined(const sim_member *m)
+{
+    for (size_t i = 0; i < m->commands_len; i++)
+        if (m->commands[i].is_start) return true;
+    return false;
+}
+
+static bool is_quiet(const sim_cluster *c, const sim_member *m)
+{
+    if (c->o.is_full || m->cancels || m->prefilling || is_joined(m)) return false;
+    if (m->items_len != m->decoding || m->leapt == SIM_LEAP_STEPS) return false;
+    if (m->leapt && c->now_ns - m->leap_ns[0] >= LEAP_NS) return false;
+    for (size_t i = 0; i < m->items_len; i++) {
+        const sim_sequence *s = &m->sequences[m->items[i].slot];
+        if (!s->has_told || !m->items[i].made || s->known + 1 >= s->max) return false;
+    }
+    return !sim_cluster_is_late(c) && !gw_brain_waits_for_token(c->gw, &m->self);
+}
+
+bool sim_cluster_leap(sim_cluster *c, sim_member *m)
+{
+    if (!is_quiet(c, m)) return false;
+    m->leap_ns[m->leapt++] = take(c, m);
+    c->gw_busy_ns += behind(c, (uint32_t)m->items_len - 1);
+    for (size_t i = 0; i < m->items_len; i++) {
+        sim_sequence *s = &m->sequences[m->items[i].slot];
+        s->rows += m->items[i].kept;
+        s->known++;
+    }
+    return true;
+}
+
+/* Its tokens from `index` on; the gateway takes them at these times. */
+static void tell(sim_cluster *c, sim_member *m, uint32_t slot, uint32_t index, const int64_t *times,
+                 uint32_t len)
+{
+    static const int32_t ids[SIM_LEAP_STEPS + 1];
+    dc_event ev = {.type = DC_EV_TOKENS};
+    ev.u.tokens.slot = slot;
+    ev.u.tokens.index = index;
+    ev.u.tokens.len = len;
+    ev.u.tokens.ids = ids;
+    m->late_ns = times;
+    m->late_index = index;
+    m->late_len = len;
+    sim_cluster_decode_tell(c, m, &ev);
+    m->late_ns = NULL;
+}
+
+/* When the gateway took the tokens of item `at`. */
+static void times_of(int64_t *ret, const sim_cluster *c, const sim_member *m, uint32_t at)
+{
+    for (uint32_t i = 0; i < m->leapt; i++) ret[i] = m->leap_ns[i] + behind(c, at);
+}
+
+void sim_cluster_leap_tell(sim_cluster *c, sim_member *m, uint32_t at, uint32_t made)
+{
+    int64_t times[SIM_LEAP_STEPS + 1];
+    const uint32_t slot = m->items[at].slot, len = m->leapt + made;
+    times_of(times, c, m, at);
+    if (made) times[m->leapt] = take(c, m);
+    m->sequences[slot].has_told = true;
+    tell(c, m, slot, m->sequences[slot].known - len, times, len);
+}
+
+void sim_cluster_leap_end(sim_cluster *c, sim_member *m)
+{
+    for (uint32_t i = 0; m->leapt && i < m->items_len; i++)
+        if (m->sequences[m->items[i].slot].is_busy) sim_cluster_leap_tell(c, m, i, 0);
+    m->leapt = 0;
+    sim_cluster_timer(c, m->place);
+}
+
+/* ---- a node that halts --------------------------------------------------------------------------- */
+
+/* What it told long ago: the gateway takes it now, and where the answer was here too, so does the node. */
+static void deliver(sim_cluster *c, sim_member *m, bool is_answered)
+{
+    c->keeps_for = is_answered ? m->place : SIM_GATEWAY;
+    const size_t tokens = c->kept_len;
+    for (size_t i = 0; i < tokens; i++) {
+        sim_cluster_gateway_step(c, &(gw_event){.type = GW_EV_MSG, .u.msg = c->kept[i]});
+        sim_mail_drop(c->mail, c->kept[i]);
+    }
+    c->keeps_for = SIM_GATEWAY;
+    for (size_t i = tokens; i < c->kept_len; i++) {
+        dc_event ev = {.type = DC_EV_CONTROL};
+        ev.u.control.msg = c->kept[i];
+        sim_cluster_decode_tell(c, m, &ev);
+        sim_mail_drop(c->mail, c->kept[i]);
+    }
+    c->kept_len = 0;
+}
+
+/* Those whose answers have come, those that the gateway has, and those on their way. The time of the last
+ * that the gateway has; 0: none. */
+static int64_t settle(sim_cluster *c, sim_member *m, uint32_t at)
+{
+    static const sim_wire fast = {0};
+    const bt_msg ack = {.type = BT_MSG_TOKENS_ACK};
+    const int64_t back = (int64_t)sim_wire_short_ns(&fast, &m->in, &c->o.link, sim_mail_bytes(&ack));
+    const uint32_t slot = m->items[at].slot, index = m->sequences[slot].known - m->leapt;
+    int64_t times[SIM_LEAP_STEPS + 1], last = 0;
+    uint32_t done = 0;
+    times_of(times, c, m, at);
+    while (done < m->leapt && times[done] + back <= c->now_ns) last = times[done++];
+    c->keeps_for = m->place;
+    if (done) tell(c, m, slot, index, times, done);
+    deliver(c, m, true);
+    for (; done < m->leapt; done++) {
+        const bool is_there = times[done] <= c->now_ns;
+        c->keeps_for = is_there ? m->place : SIM_GATEWAY;
+        tell(c, m, slot, index + done, &times[done], 1);
+        deliver(c, m, false);
+        if (is_there) last = times[done];
+    }
+    return last;
+}
+
+void sim_cluster_leap_settle(sim_cluster *c, sim_member *m)
+{
+    const gw_node *n = gw_registry_find(gw_brain_registry(c->gw), &m->self);
+    int64_t heard_us = n ? n->heard_us : 0;
+    for (uint32_t i = 0; m->leapt && i < m->items_len; i++) {
+        const int64_t last_us = m->sequences[m->items[i].slot].is_busy ? sim_us(settle(c, m, i)) : 0;
+        if (last_us > heard_us) heard_us = last_us;
+    }
+    if (m->leapt && n) gw_brain_heard(c->gw, &m->self, heard_us);
+    m->leapt = 0;
+    sim_cluster_timer(c, m->place);
+}

@@ -1,0 +1,295 @@
+/* Runs that leap what changes no decision, against runs that tell every step and heartbeat when it happens.
+ */
+#include "sim/cluster/cluster.h"
+#include "base/rng.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { CTX = 8192, REQUESTS = 400, FAULTS = 6, NODES_MAX = 6 };
+
+static bt_profile h100, npu;
+static sim_cost gpu_cost, npu_cost;
+static const bt_dims *model;
+
+/* What a request was answered. */
+typedef struct answer {
+    uint32_t prompt, output, got, ends, attempts;
+    int64_t sent_ns, first_ns, last_ns, end_ns, longest_ns;
+    bool is_done;
+    gw_fail_kind why;
+    char by[BT_MSG_MAX_ID_BYTES + 1];
+} answer;
+
+typedef struct fault {
+    uint32_t what, node, times; /* 0 kill, 1 stop, 2 slow */
+    bt_role role;
+    int64_t at_ns, for_ns;
+} fault;
+
+typedef struct world {
+    sim_cluster_options o;
+    sim_cluster_group groups[2];
+    uint32_t requests, faults, prompt_most, output_most, shared;
+    double gap_ns;
+    uint64_t seed;
+    fault fault[FAULTS];
+} world;
+
+typedef struct bed {
+    const world *w;
+    sim_cluster *c;
+    answer a[REQUESTS + 1];
+    uint64_t hashes[CTX / 64 + 1];
+    uint64_t events, choices;
+} bed;
+
+static void fill(void *ud, uint64_t request, gw_submit *ret)
+{
+    bed *b = ud;
+    const answer *a = &b->a[request];
+    for (uint32_t i = 0; i * 64 < a->prompt; i++)
+        b->hashes[i] = bt_rng_u64(b->w->seed + (i * 64 < b->w->shared ? 0 : request), i);
+    ret->hashes = (bt_prompt_hashes){b->hashes, 64};
+    ret->ids_len = a->prompt;
+    ret->max_tokens = a->output;
+    ret->sampling = (bt_sampling){.top_p = 1, .seed = request};
+}
+
+static void tokens(void *ud, uint64_t request, uint32_t count, int64_t now_ns)
+{
+    bed *b = ud;
+    answer *a = &b->a[request];
+    if (!a->got) a->first_ns = now_ns;
+    else if (now_ns - a->last_ns > a->longest_ns) a->longest_ns = now_ns - a->last_ns;
+    a->got += count;
+    a->last_ns = now_ns;
+}
+
+static void end(void *ud, uint64_t request, const gw_action *how, int64_t now_ns)
+{
+    bed *b = ud;
+    answer *a = &b->a[request];
+    a->ends++;
+    a->end_ns = now_ns;
+    a->is_done = how->type == GW_DO_DONE;
+    const gw_stats *s = a->is_done ? &how->u.done.stats : &how->u.fail.stats;
+    if (!a->is_done) a->why = how->u.fail.kind;
+    a->attempts = s->attempts;
+    memcpy(a->by, s->prefilled_by, sizeof a->by);
+}
+
+static void break_thing(sim_cluster *c, const fault *f, bool is_end)
+{
+    if (f->what == 0) (is_end ? sim_cluster_start : sim_cluster_kill)(c, f->role, f->node);
+    else if (f->what == 1) (is_end ? sim_cluster_continue : sim_cluster_stop)(c, f->role, f->node);
+    else sim_cluster_slow(c, f->node, is_end ? 1 : f->times);
+}
+
+static void due(void *ud, uint64_t number, int64_t now_ns)
+{
+    bed *b = ud;
+    const world *w = b->w;
+    if (number >= w->requests) {
+        const uint64_t k = number - w->requests;
+        break_thing(b->c, &w->fault[k / 2], k % 2);
+        return;
+    }
+    const uint64_t n = sim_cluster_submit(b->c);
+    b->a[n] = (answer){.prompt = 16 + (uint32_t)(bt_rng_u64(w->seed + 21, number) % w->prompt_most),
+                       .output = 1 + (uint32_t)(bt_rng_u64(w->seed + 22, number) % w->output_most),
+                       .sent_ns = now_ns};
+}
+
+static bed *play(const world *w, bool is_full)
+{
+    bed *b = calloc(1, sizeof *b);
+    assert_non_null(b);
+    bt_fault why = {""};
+    sim_cluster_options o = w->o;
+    const sim_cluster_client client = {b, fill, tokens, end, due};
+    b->w = w;
+    o.is_full = is_full;
+    if (sim_cluster_new(&b->c, &o, &client, &why) < 0) fail_msg("%s", why.text);
+    const int64_t begin = sim_cluster_now_ns(b->c);
+    double t = (double)begin;
+    for (uint32_t i = 0; i < w->faults; i++) {
+        const fault *f = &w->fault[i];
+        sim_cluster_at(b->c, begin + f->at_ns, w->requests + 2 * i);
+        sim_cluster_at(b->c, begin + f->at_ns + f->for_ns, w->requests + 2 * i + 1);
+    }
+    for (uint32_t i = 0; i < w->requests; i++) {
+        t += -log(1 - bt_rng_uniform(w->seed + 5, i)) * w->gap_ns;
+        sim_cluster_at(b->c, (int64_t)t, i);
+    }
+    if (sim_cluster_run(b->c, INT64_MAX, &why) < 0) fail_msg("%s", why.text);
+    b->events = sim_cluster_events(b->c);
+    b->choices = sim_cluster_choices(b->c);
+    sim_cluster_free(b->c);
+    return b;
+}
+
+static bool is_near(int64_t a, int64_t b)
+{
+    return llabs(a - b) <= 1000 + (llabs(a) > llabs(b) ? llabs(a) : llabs(b)) / 1000;
+}
+
+/* is_exact: to the nanosecond; else within 0.1 %. */
+static void agree(const bed *full, const bed *leaping, bool is_exact)
+{
+    const world *w = full->w;
+    for (uint32_t i = 1; i <= w->requests; i++) {
+        const answer *a = &full->a[i], *b = &leaping->a[i];
+        bool same = a->ends == 1 && b->ends == 1 && a->is_done == b->is_done && a->why == b->why &&
+                    a->got == b->got && a->attempts == b->attempts && strcmp(a->by, b->by) == 0;
+        const int64_t x[] = {a->first_ns - a->sent_ns, a->last_ns - a->sent_ns, a->end_ns - a->sent_ns,
+                             a->longest_ns},
+                      y[] = {b->first_ns - b->sent_ns, b->last_ns - b->sent_ns, b->end_ns - b->sent_ns,
+                             b->longest_ns};
+        for (size_t k = 0; same && k < sizeof x / sizeof *x; k++)
+            same = is_exact ? x[k] == y[k] : is_near(x[k], y[k]);
+        if (!same)
+            fail_msg(
+                "world %llu, request %u (%u + %u tokens, sent at %lld): full %s %d, %u tokens, %u "
+                "attempts, by %s, %lld to %lld, end %lld, gap %lld; leaping %s %d, %u, %u, by %s, %lld to "
+                "%lld, end %lld, gap %lld",
+                (unsigned long long)w->seed, i, a->prompt, a->output, (long long)a->sent_ns,
+                a->is_done ? "done" : "failed", (int)a->why, a->got, a->attempts, a->by, (long long)x[0],
+                (long long)x[1], (long long)x[2], (long long)x[3], b->is_done ? "done" : "failed",
+                (int)b->why, b->got, b->attempts, b->by, (long long)y[0], (long long)y[1], (long long)y[2],
+                (long long)y[3]);
+    }
+    if (full->choices != leaping->choices)
+        fail_msg("world %llu: nodes were asked in another order", (unsigned long long)w->seed);
+}
+
+static uint32_t draw(const world *w, uint64_t what, uint32_t least, uint32_t most)
+{
+    return least + (uint32_t)(bt_rng_u64(w->seed * 31, what) % (most - least + 1));
+}
+
+static void draw_fault(world *w, uint32_t i)
+{
+    const uint32_t hosts = w->groups[0].nodes + w->groups[1].nodes;
+    fault *f = &w->fault[i];
+    *f = (fault){.what = draw(w, 100 + i, 0, 2), .times = draw(w, 110 + i, 2, 50),
+                 .role = draw(w, 120 + i, 0, 1) && w->groups[0].nodes ? BT_ROLE_PREFILL : BT_ROLE_DECODE,
+                 .at_ns =
+                     (int64_t)draw(w, 130 + i, 1, (uint32_t)(w->requests * w->gap_ns / 1e6)) * 1000000 + 137,
+                 .for_ns = (int64_t)draw(w, 140 + i, 100, 12000) * 1000000};
+    f->node = draw(w, 150 + i, 0, f->what == 2 ? hosts - 1 : w->groups[f->role == BT_ROLE_DECODE].nodes - 1);
+}
+
+/* A cluster, its load, and what goes wrong. */
+static void make(world *w, uint64_t seed, uint32_t faults)
+{
+    *w = (world){.seed = seed, .o = sim_cluster_defaults(), .faults = faults, .requests = 150};
+    sim_cluster_options *o = &w->o;
+    const bool is_colocated = draw(w, 1, 0, 3) == 0;
+    w->groups[0] = (sim_cluster_group){draw(w, 2, 0, 2) ? &gpu_cost : &npu_cost, "a",
+                                       is_colocated ? 0 : draw(w, 3, 1, NODES_MAX), 4096};
+    /* Now and then too few pages, so that sequences are preempted. */
+    w->groups[1] = (sim_cluster_group){&gpu_cost, "b", draw(w, 4, 1, NODES_MAX),
+                                       draw(w, 5, 0, 2) ? 4096 : draw(w, 6, 140, 300)};
+    w->shared = draw(w, 7, 0, 1) * 640;
+    w->prompt_most = draw(w, 8, 0, 1) ? 300 : 4000;
+    w->output_most = draw(w, 9, 0, 1) ? 60 : 1500;
+    w->gap_ns = draw(w, 10, 1, 60) * 1e6 / w->groups[1].nodes;
+    o->seed = seed;
+    o->prefill = &w->groups[0];
+    o->prefills = !is_colocated;
+    o->decode = &w->groups[1];
+    o->decodes = 1;
+    o->can_prefill = is_colocated || draw(w, 11, 0, 3) == 0;
+    o->gw.local_below_tokens = !is_colocated && o->can_prefill ? 200 : 0;
+    o->mixes = is_colocated && draw(w, 12, 0, 1);
+    o->link = (bt_link){.bits_per_us = draw(w, 13, 1, 100) * 1000, .latency_ns = draw(w, 14, 0, 1) * 20000};
+    o->model = model;
+    o->kv_elem_bytes = 2;
+    o->ctx_tokens = CTX;
+    o->request_ns = draw(w, 15, 0, 1) * 500000;
+    o->token_ns = draw(w, 16, 0, 2) * 40000;
+    o->decode_slots = draw(w, 17, 2, 32);
+    o->batch_rows = draw(w, 18, 1, 40);
+    o->gw.queue_max = draw(w, 19, 0, 2) ? 1024 : 4;
+    o->dc.swap_pages = draw(w, 20, 0, 1) * 500;
+    o->pf.prompts = o->dc.prompts = BT_PROMPT_BY_HASHES;
+    for (uint32_t i = 0; i < faults; i++) draw_fault(w, i);
+}
+
+static uint64_t seeds(void)
+{
+    const char *n = getenv("BATON_LEAP_SEEDS");
+    return n ? strtoull(n, NULL, 10) : 12;
+}
+
+static void compare(uint32_t faults, bool is_exact)
+{
+    uint64_t events[2] = {0};
+    for (uint64_t seed = 1; seed <= seeds(); seed++) {
+        static world w;
+        make(&w, seed, faults);
+        bed *full = play(&w, true), *leaping = play(&w, false);
+        agree(full, leaping, is_exact);
+        events[0] += full->events;
+        events[1] += leaping->events;
+        free(full);
+        free(leaping);
+    }
+    assert_true(events[1] * 2 < events[0]);
+}
+
+static void leaping_changes_no_choice_and_no_time(void **state)
+{
+    (void)state;
+    compare(0, true);
+}
+
+static void nor_does_it_where_nodes_die_halt_and_links_are_slow(void **state)
+{
+    (void)state;
+    compare(FAULTS, false);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    bt_fault why;
+    model = bt_dims_find("llama-3.2-1b");
+    static bt_shapes chunks, pieces;
+    static bt_price programs;
+    const bt_price_recipe w8a8 = {.weight_bits = 8, .input_bits = 8, .kv_elem_bits = 16, .ctx = 512};
+    uint32_t rows[BT_SHAPES_MAX];
+    size_t n = 0;
+    assert_int_equal(bt_shapes_parse(&chunks, "chunk:8192+tail", CTX, &why), BT_OK);
+    assert_int_equal(bt_shapes_parse(&pieces, "chunk:256+tail", CTX, &why), BT_OK);
+    for (size_t i = 0; i < pieces.shapes; i++)
+        if (!n || pieces.shape[i].seq > rows[n - 1]) rows[n++] = (uint32_t)pieces.shape[i].seq;
+    sim_cost_options o = {.model = model,          .profile = &h100,   .weight_bits = 16,
+                          .weight_permille = 2000, .kv_elem_bytes = 2, .shapes = &chunks};
+    assert_int_equal(bt_profile_load(&h100, "h100", &why), BT_OK);
+    assert_int_equal(bt_profile_load(&npu, "hexagon-v75", &why), BT_OK);
+    assert_int_equal(sim_cost_begin(&gpu_cost, &o, &why), BT_OK);
+    assert_int_equal(bt_price_of_dims(&programs, &npu, model, &w8a8, rows, n, &why), BT_OK);
+    o.profile = &npu;
+    o.shapes = &pieces;
+    o.programs = &programs;
+    assert_int_equal(sim_cost_begin(&npu_cost, &o, &why), BT_OK);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(leaping_changes_no_choice_and_no_time),
+        cmocka_unit_test(nor_does_it_where_nodes_die_halt_and_links_are_slow),
+    };
+    return cmocka_run_group_tests(tests, set_up, NULL);
+}

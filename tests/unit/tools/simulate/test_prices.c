@@ -1,0 +1,235 @@
+/* A simulated node takes for a prompt, its KV and a step what a real one says that the device would have
+ * taken. */
+#include "tools/simulate/prices.h"
+#include "tools/simulate/load.h"
+#include "device/work.h"
+#include "engine/costs.h"
+#include "tests/helpers/engine_kit.h"
+#include "tests/helpers/npu_kit.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { CTX = 512, LENGTHS = 6 };
+static const uint32_t lengths[LENGTHS] = {1, 17, 64, 65, 200, 500};
+
+/* A model, its package, and the node that runs it. */
+typedef struct bed {
+    engine_kit kit;
+    bt_dims dims;
+    bt_pkg *pkg;
+    bt_prefill *engine;
+    bt_costs_prefill *node;
+    tool_simulate_setup setup;
+    sim_cost cost;
+} bed;
+
+static void begin(bed *b, const char *recipe, uint32_t kv_elem_bytes, bool has_package)
+{
+    bt_fault fault = {""};
+    tool_simulate_setup *s = &b->setup;
+    memset(b, 0, sizeof *b);
+    b->kit = engine_kit_model("llama");
+    b->dims = bt_costs_dims(b->kit.model);
+    b->pkg = npu_kit_compiled(b->kit.model, recipe, BT_PKG_OPS_LINEAR, "chunk:64+tail", CTX);
+    b->engine = npu_kit_engine(b->kit.model, b->pkg, CTX, NULL, NULL, kv_elem_bytes);
+    *s = (tool_simulate_setup){.model = &b->dims,
+                               .weight_bits = 16,
+                               .weight_permille = 2000,
+                               .kv_elem_bytes = kv_elem_bytes,
+                               .ctx_tokens = CTX,
+                               .shape_policy = "chunk:64+tail",
+                               .recipe = recipe,
+                               .kv_memory_bytes = 1 << 26,
+                               .link = {.bits_per_us = 200, .latency_ns = 700},
+                               .package = has_package ? b->pkg : NULL,
+                               .cluster = sim_cluster_defaults()};
+    assert_int_equal(tool_simulate_side_read(&s->prefill, "prefill", "1:hexagon-v75", "h100", &fault), BT_OK);
+    assert_int_equal(tool_simulate_side_read(&s->decode, "decode", "1:adreno-750", "h100", &fault), BT_OK);
+    /* the kit compiles for this name */
+    bt_profile *p = &s->prefill.group[0].profile;
+    (void)snprintf(p->name, sizeof p->name, "%s", bt_pkg_header_of(b->pkg)->profile);
+    if (tool_simulate_check_package(s, &fault) < 0) fail_msg("%s", fault.text);
+    if (tool_simulate_price_node(&b->cost, s, p, &fault) < 0) fail_msg("%s", fault.text);
+    if (bt_costs_prefill_new(&b->node, b->engine, b->kit.model, p, &s->link, &fault) < 0)
+        fail_msg("%s", fault.text);
+}
+
+static void done(bed *b)
+{
+    free(b->node);
+    bt_prefill_free(b->engine);
+    engine_kit_done(&b->kit);
+}
+
+static uint64_t simulated_ns(const bed *b, uint32_t kept, uint32_t end)
+{
+    uint64_t ns = 0;
+    for (uint32_t at = kept; at < end;) {
+        const sim_cost_chunk k = sim_cost_next(&b->cost, end, at, at == kept);
+        assert_in_range(k.valid, 1, end - at);
+        ns += k.work.ns;
+        at += k.valid;
+    }
+    return ns;
+}
+
+static void a_prompt_takes_what_the_node_says_to_the_nanosecond(void **state)
+{
+    (void)state;
+    static const char *const recipes[] = {"w8a8", "w4a16"};
+    for (uint32_t r = 0; r < 2; r++) {
+        static bed b;
+        begin(&b, recipes[r], r ? 1 : 2, true);
+        for (uint32_t i = 0; i < LENGTHS; i++)
+            for (uint32_t kept = 0; kept < lengths[i]; kept += 50) {
+                const bt_work_prompt p = {.first = kept, .end = lengths[i]};
+                assert_int_equal(simulated_ns(&b, kept, lengths[i]),
+                                 bt_work_of_prompt(&b.node->work, &p).work.ns);
+            }
+        done(&b);
+    }
+}
+
+static void a_header_alone_is_within_one_percent_of_the_node(void **state)
+{
+    (void)state;
+    static const char *const recipes[] = {"w8a8", "w8a16", "w4a8"};
+    for (uint32_t r = 0; r < 3; r++) {
+        static bed b;
+        begin(&b, recipes[r], 2, false);
+        for (uint32_t i = 0; i < LENGTHS; i++) {
+            const bt_work_prompt p = {.end = lengths[i]};
+            const double want = (double)bt_work_of_prompt(&b.node->work, &p).work.ns,
+                         got = (double)simulated_ns(&b, 0, lengths[i]);
+            if (got < 0.99 * want || got > 1.01 * want)
+                fail_msg("%s, %u tokens: %.0f, not %.0f", recipes[r], lengths[i], got, want);
+        }
+        done(&b);
+    }
+}
+
+static void a_step_takes_what_the_node_says(void **state)
+{
+    (void)state;
+    static bed b;
+    bt_fault fault = {""};
+    const bt_form forms[] = {BT_FORM_F16, BT_FORM_INT8, BT_FORM_FP4};
+    static const uint32_t bits[] = {16, 8, 4}, permille[] = {2000, 1062, 625};
+    for (uint32_t elem = 1; elem <= 2; elem++) {
+        begin(&b, "w8a8", elem, false);
+        for (uint32_t f = 0; f < 3; f++) {
+            const bt_profile *p = &b.setup.decode.group[0].profile;
+            const bt_price_model node = bt_costs_decode(b.kit.model, forms[f], elem);
+            sim_cost cost;
+            b.setup.weight_bits = bits[f];
+            b.setup.weight_permille = permille[f];
+            if (tool_simulate_price_node(&cost, &b.setup, p, &fault) < 0) fail_msg("%s", fault.text);
+            for (uint32_t batch = 1; batch <= 64; batch *= 4) {
+                bt_price_step ours = {0}, theirs = {0};
+                for (uint32_t i = 0; i < batch; i++) {
+                    sim_cost_add_rows(&ours, 100 + 7 * i, 1, 1);
+                    bt_work_step_add(&theirs, 100 + 7 * i, 1, 1);
+                }
+                sim_cost_add_rows(&ours, 40, 30, 1);
+                bt_work_step_add(&theirs, 40, 30, 1);
+                assert_int_equal(sim_cost_step(&cost, &ours).ns, bt_work_of_step(p, &node, &theirs).ns);
+            }
+        }
+        done(&b);
+    }
+}
+
+/* The gateway takes no time here, so only prices are left. */
+static void a_request_of_a_cluster_takes_what_nodes_would_answer(void **state)
+{
+    (void)state;
+    enum { OUTPUT = 20 };
+    static bed b;
+    bt_fault fault = {""};
+    begin(&b, "w8a8", 2, true);
+    uint32_t exposed = 0;
+    b.setup.cluster.request_ns = b.setup.cluster.token_ns = 0;
+    for (uint32_t i = 1; i < 2 * LENGTHS; i++) {
+        tool_simulate_bench *bench = NULL;
+        tool_simulate_facts facts;
+        tool_replay_result result = {0};
+        tool_replay_item item = {.prompt_tokens =
+                                     lengths[i % LENGTHS] - OUTPUT * (lengths[i % LENGTHS] > CTX - OUTPUT),
+                                 .output_tokens = OUTPUT, .stream = 5, .next = TOOL_REPLAY_NONE};
+        uint32_t order = 0;
+        const tool_replay_plan plan = {.item = &item, .len = 1, .order = &order, .order_len = 1,
+                                       .block_tokens = 64};
+        if (i >= LENGTHS)
+            b.setup.link.bits_per_us = b.node->work.link.bits_per_us = 8; /* not all is hidden */
+        const bt_work_prompt p = {.end = item.prompt_tokens, .is_whole = item.prompt_tokens < 64};
+        const bt_work_run run = bt_work_of_prompt(&b.node->work, &p);
+        const bt_price_model model = bt_costs_decode(b.kit.model, BT_FORM_F16, 2);
+        uint64_t steps = 0;
+        for (uint32_t k = 0; k + 1 < OUTPUT; k++) {
+            bt_price_step s = {0};
+            bt_work_step_add(&s, item.prompt_tokens + k, 1, 1);
+            steps += bt_work_of_step(&b.setup.decode.group[0].profile, &model, &s).ns;
+        }
+        if (tool_simulate_bench_new(&bench, &b.setup, &fault) < 0) fail_msg("%s", fault.text);
+        assert_int_equal(tool_replay_result_begin(&result, 1, &fault), BT_OK);
+        if (tool_simulate_play(&facts, &result, bench, &plan, NULL, NULL, &fault) < 0)
+            fail_msg("%s", fault.text);
+        const tool_replay_record *r = &result.record[0];
+        assert_int_equal(result.len, 1);
+        assert_int_equal(r->completion_tokens, OUTPUT);
+        /* ends of both are cut to microseconds; a short message behind the KV says that it is all */
+        const uint64_t end_ns = bt_link_ns(&b.setup.link, 1500);
+        assert_in_range(r->prefill_us, run.work.ns / 1000, run.work.ns / 1000 + 1);
+        /* a node counts from its last rows, which stand in front of the output matrix */
+        const uint64_t shown = run.exposed_ns + b.node->price.last_ns;
+        assert_in_range(r->exposed_us, shown / 1000, (shown + end_ns) / 1000 + 2);
+        assert_in_range(r->decode_us, steps / 1000, steps / 1000 + 1);
+        exposed += run.exposed_ns > 10 * end_ns;
+        tool_replay_result_done(&result);
+        tool_simulate_bench_free(bench);
+    }
+    assert_true(exposed > 0);
+    done(&b);
+}
+
+static void a_package_that_no_node_runs_is_refused(void **state)
+{
+    (void)state;
+    static bed b;
+    bt_fault fault = {""};
+    begin(&b, "w8a8", 2, true);
+    b.setup.ctx_tokens = CTX + 1;
+    assert_int_equal(tool_simulate_price_node(&b.cost, &b.setup, &b.setup.prefill.group[0].profile, &fault),
+                     BT_EARG);
+    assert_non_null(strstr(fault.text, "at most 512 tokens"));
+    b.setup.shape_policy = "chunk:32";
+    assert_int_equal(tool_simulate_check_package(&b.setup, &fault), BT_EARG);
+    assert_non_null(strstr(fault.text, "chunk:64+tail"));
+    b.setup.shape_policy = NULL;
+    b.dims.layers++;
+    assert_int_equal(tool_simulate_check_package(&b.setup, &fault), BT_EARG);
+    b.dims.layers--;
+    b.setup.prefill.group[0].profile.name[0] = 'x';
+    assert_int_equal(tool_simulate_check_package(&b.setup, &fault), BT_EARG);
+    assert_non_null(strstr(fault.text, "no prefill node is one"));
+    done(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_prompt_takes_what_the_node_says_to_the_nanosecond),
+        cmocka_unit_test(a_header_alone_is_within_one_percent_of_the_node),
+        cmocka_unit_test(a_step_takes_what_the_node_says),
+        cmocka_unit_test(a_request_of_a_cluster_takes_what_nodes_would_answer),
+        cmocka_unit_test(a_package_that_no_node_runs_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

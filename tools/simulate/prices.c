@@ -1,0 +1,98 @@
+/* Programs come from a package or from sizes alone; from there on they are one kind of price. See prices.h.
+ */
+#include "tools/simulate/prices.h"
+#include "npu/compile/price_pkg.h"
+#include "npu/pkg/pkg_shapes.h"
+#include "tools/plan/programs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char GPU_POLICY[] = "chunk:8192+tail";
+
+typedef struct made {
+    tool_plan_programs programs;
+    bt_shapes shapes;
+    uint64_t bytes;
+} made;
+
+static bool is_of_package(const tool_simulate_setup *s, const bt_profile *p)
+{
+    return s->package && strcmp(bt_pkg_header_of(s->package)->profile, p->name) == 0;
+}
+
+static bt_err of_package(made *m, const tool_simulate_setup *s, const bt_profile *p, bt_fault *fault)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(s->package);
+    const bt_pkg_session *session = bt_pkg_sessions(s->package);
+    if (h->ctx_tokens < s->ctx_tokens)
+        return bt_fail(fault, BT_EARG, "-c %u: --package is for sequences of at most %u tokens",
+                       (unsigned)s->ctx_tokens, (unsigned)h->ctx_tokens);
+    bt_err e = bt_price_pkg(&m->programs.price, s->package, p, 8 * s->kv_elem_bytes, fault);
+    if (e == BT_OK) e = bt_pkg_shapes(&m->shapes, s->package, fault);
+    for (uint32_t i = 0; i < h->sessions.count; i++) m->bytes += session[i].mapped_bytes;
+    return e;
+}
+
+static bt_err of_sizes(made *m, const tool_simulate_setup *s, const bt_profile *p, bt_fault *fault)
+{
+    bt_profile companion;
+    bt_recipe recipe;
+    const tool_plan_kv *kv = tool_plan_kvs;
+    const bool has_companion = p->time.companion[0];
+    const char *policy = s->shape_policy ? s->shape_policy : BT_SHAPES_DEFAULT;
+    while (kv[1].name && kv->elem_bytes != s->kv_elem_bytes) kv++;
+    bt_err e = bt_shapes_parse(&m->shapes, policy, s->ctx_tokens, fault);
+    if (e == BT_OK) e = bt_recipe_parse(&recipe, s->recipe, fault);
+    if (e == BT_OK && has_companion) e = bt_profile_companion(&companion, p, fault);
+    if (e == BT_OK) e = tool_plan_form_check(p, s->model, &recipe, fault);
+    if (e < 0) return e;
+    const tool_plan_form form = tool_plan_form_of(&recipe);
+    e = tool_plan_programs_make(&m->programs, p, has_companion ? &companion : NULL, s->model, &form, kv,
+                                &m->shapes, s->ctx_tokens, false, fault);
+    m->bytes = m->programs.weight_bytes + m->programs.sessions * m->programs.arena_bytes;
+    return e;
+}
+
+bt_err tool_simulate_price_node(sim_cost *ret, const tool_simulate_setup *s, const bt_profile *p,
+                                bt_fault *fault)
+{
+    made *m = calloc(1, sizeof *m);
+    bt_err e = BT_OK;
+    if (!m) return bt_fail(fault, BT_ENOMEM, "prices of a cluster");
+    const bool has_programs = sim_cost_has_programs(p);
+    if (has_programs) e = is_of_package(s, p) ? of_package(m, s, p, fault) : of_sizes(m, s, p, fault);
+    else
+        e = bt_shapes_parse(&m->shapes, s->shape_policy ? s->shape_policy : GPU_POLICY, s->ctx_tokens, fault);
+    const sim_cost_options o = {.model = s->model,
+                                .profile = p,
+                                .weight_bits = s->weight_bits,
+                                .weight_permille = s->weight_permille,
+                                .kv_elem_bytes = s->kv_elem_bytes,
+                                .shapes = &m->shapes,
+                                .programs = has_programs ? &m->programs.price : NULL,
+                                .program_bytes = m->bytes,
+                                .pace = s->pace};
+    if (e == BT_OK) e = sim_cost_begin(ret, &o, fault);
+    free(m);
+    return e;
+}
+
+bt_err tool_simulate_check_package(const tool_simulate_setup *s, bt_fault *fault)
+{
+    const bt_dims *d = s->model;
+    if (!s->package) return BT_OK;
+    const bt_pkg_header *h = bt_pkg_header_of(s->package);
+    if (h->layers != d->layers || h->dim != d->hidden || h->ffn != d->ffn || h->heads != d->heads ||
+        h->kv_heads != d->kv_heads || h->head_dim != d->head_dim || h->vocab != d->vocab)
+        return bt_fail(fault, BT_EARG, "--package is of '%.60s', whose sizes are not those of '%.60s'",
+                       h->model_name, d->name);
+    if (s->shape_policy && strcmp(s->shape_policy, h->shape_policy) != 0)
+        return bt_fail(fault, BT_EARG,
+                       "--shape-policy %.40s: --package was compiled for %.60s; leave one out",
+                       s->shape_policy, h->shape_policy);
+    for (size_t i = 0; i < s->prefill.len; i++)
+        if (is_of_package(s, &s->prefill.group[i].profile)) return BT_OK;
+    return bt_fail(fault, BT_EARG, "--package is for '%.60s', and no prefill node is one: --prefill 1:%.60s",
+                   h->profile, h->profile);
+}
