@@ -60,9 +60,8 @@ san.debug   := -O0
 san.asan    := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -O1
 san.fuzz    := -fsanitize=fuzzer-no-link $(san.asan)
 san.tsan    := -fsanitize=thread -fno-omit-frame-pointer -O1
-san.emulated :=
 ifeq ($(origin san.$(BUILD)),undefined)
-  $(error BUILD=$(BUILD) is not one of: release debug asan tsan fuzz emulated)
+  $(error BUILD=$(BUILD) is not one of: release debug asan tsan fuzz)
 endif
 ifeq ($(WERROR),1)
   BT_CFLAGS += -Werror
@@ -89,12 +88,10 @@ endif
 %_avx512.o:     ISA := $(AVX512)
 %_avx512vnni.o: ISA := $(AVX512) $(if $(AVX512),-mavx512vnni)
 # Instruction sets that this machine may lack, by SIMDe; at -O1, because its inline functions take minutes at -O2.
-ifeq ($(BUILD),emulated)
 EMULATED := $(AVX2) -include tests/emulated/simd.h -O1 -Wno-psabi
-%_avxvnni.o %_avx512.o %_avx512vnni.o: ISA := $(EMULATED)
-$(B)/tests/emulated/%.o: ISA := $(EMULATED)
-$(B)/common/kernels/kernels.o: ISA := -include tests/emulated/cpu.h
-endif
+$(B)/emulated/common/kernels/%.o: ISA := $(EMULATED)
+$(B)/emulated/common/kernels/kernels.o: ISA := -include tests/emulated/cpu.h
+$(B)/tests/emulated/test_simd.o: ISA := $(EMULATED)
 # The reference engine is plain loops; let the compiler vectorise them with the baseline instruction set.
 $(B)/common/ref/%.o: ISA := -O3
 # So are the looks at what goes into KV.
@@ -115,9 +112,12 @@ ROOMS    := tools gateway prefill-node decode-node
 SIM_O    := $(call objs,sim)
 FAULT_O  := $(filter-out $(B)/tests/fault/proxy.o,$(call objs,tests/fault))
 UNITS    := $(patsubst %.c,$(B)/%,$(call sources,tests/unit))
-# Those that walk the kernels' dispatch table with kernels alone, and the test of what emulates. Engines take too long.
+# Those that walk the kernels' dispatch table with kernels alone, and tests/emulated: every engine on every row in short,
+# and what emulates. The other tests of engines take a quarter of an hour there.
 WALKERS  := $(if $(CROSS),,$(call sources,tests/emulated)) $(shell grep -lE '"([a-z/]*/)?(variants|int_ops_kit|rows)\.h"' \
             $(call sources,tests/unit/kernels tests/unit/tools/bench))
+EMULATED_O := $(patsubst %.c,$(B)/emulated/%.o,common/kernels/kernels.c \
+              $(filter %_avxvnni.c %_avx512.c %_avx512vnni.c,$(call sources,common/kernels)))
 INTEGRATION := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/integration/test_*.c)))
 FUZZERS  := $(patsubst tests/fuzz/fuzz_%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 BENCHES  := $(patsubst %.c,$(B)/%,$(sort $(wildcard tests/bench/bench_*.c)))
@@ -234,7 +234,7 @@ $(B)/tests/fault/proxy: $(B)/tests/fault/proxy.o $(B)/libfault.a $(B)/libbaton.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) $(DEP_LIBS)
 $(INTEGRATION): | $(B)/tests/fault/proxy
-$(sort $(UNITS) $(WALKERS:%.c=$(B)/%)) $(INTEGRATION): $(B)/tests/%: $(B)/tests/%.o $(HELPER_O) $(LIBS) $(B)/libfault.a
+$(UNITS) $(INTEGRATION): $(B)/tests/%: $(B)/tests/%.o $(HELPER_O) $(LIBS) $(B)/libfault.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) -o $@ $(filter %.o,$^) $(B)/libfault.a -Wl,--start-group $(LIBS) -Wl,--end-group $(ALL_LDFLAGS) $(DEP_LIBS) -lcmocka
 
@@ -244,13 +244,34 @@ test: $(UNITS) $(INTEGRATION) $(FUZZERS:%=$(B)/tests/fuzz/%) $(B)/tests/sim/simt
 	@sh tests/run.sh $(B) '$(T)'
 
 ## test-emulated: the tests that walk the kernels' table, with every x86 instruction set, those that this machine lacks by SIMDe
-test-emulated:
-	@$(MAKE) BUILD=emulated test-rows
-## test-aarch64: the same tests built for AArch64 (CROSS=aarch64) and run by qemu: NEON, dotprod, i8mm
+test-emulated: $(WALKERS:%.c=$(B)/emulated/%)
+	@sh tests/run.sh $(B)/emulated rows $(WALKERS)
+# The objects of the usual build, but for the kernels: what is linked by name comes before what a library has.
+$(WALKERS:%.c=$(B)/emulated/%): $(B)/emulated/%: $(B)/%.o $(EMULATED_O) $(HELPER_O) $(LIBS)
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group $(ALL_LDFLAGS) $(DEP_LIBS) -lcmocka
+$(B)/emulated/%.o: %.c $(B)/.flags | $(GEN_H)
+	@mkdir -p $(@D)
+	$(call say,CC,$< (emulated))
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+
+## test-aarch64: the kernels' tests built for AArch64 (CROSS=aarch64) and run by qemu: NEON, dotprod, i8mm
 test-aarch64:
 	@$(MAKE) CROSS=aarch64 test-rows
 test-rows: $(WALKERS:%.c=$(B)/%)
 	@sh tests/run.sh $(B) rows $(WALKERS)
+
+# Kernels need nothing else, so that another compiler has little to build; KERNELS=name: test_name* alone.
+KERNEL_TESTS := $(patsubst %.c,$(B)/kernels/%,$(notdir $(wildcard tests/unit/kernels/test_$(KERNELS)*.c)))
+kernel-tests: $(KERNEL_TESTS)
+$(KERNEL_TESTS): $(B)/kernels/%: $(B)/tests/unit/kernels/%.o $(B)/tests/helpers/rows.o $(call objs,common/kernels)
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -o $@ $^ $(CFLAGS) $(ALL_LDFLAGS) -lcmocka -lm
+## test-compilers: the kernels and their tests by other compilers, which must give the same bits: make test-compilers COMPILERS="'gcc-11 -O3' clang-14"
+test-compilers:
+	@sh tests/compilers.sh $(COMPILERS)
 
 ## test-cli: the command-line tests alone; UPDATE=1 rewrites the expected files after you have read the difference
 test-cli: all
@@ -368,7 +389,7 @@ help:
 clean:
 	rm -rf build bin
 
-.PHONY: all deps model demo test test-cli test-clients check-timeline test-openapi test-emulated test-aarch64 test-rows simtest fuzz lint format analyze bench bench-peers docs install uninstall help clean FORCE
+.PHONY: all deps model demo test test-cli test-clients check-timeline test-openapi test-emulated test-aarch64 test-rows kernel-tests test-compilers simtest fuzz lint format analyze bench bench-peers docs install uninstall help clean FORCE
 .SECONDARY:
 .DEFAULT_GOAL := all
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -15,8 +15,8 @@ EDIT_LIBS='libedit:libedit-dev'
 # command : Debian package
 TOOLS='cc:gcc ar:binutils pkg-config:pkg-config protoc-c:protobuf-c-compiler unzip:unzip python3:python3
        sha256sum:coreutils git:git'
-# what `make lint` asks for
-CHECKS='clang-format-14:clang-format-14 nm:binutils tsort:coreutils'
+# what `make lint` and `make test-compilers COMPILERS=clang-14` ask for
+CHECKS='clang-format-14:clang-format-14 nm:binutils tsort:coreutils clang-14:clang-14'
 
 missing() {
     for t in $TOOLS; do command -v "${t%%:*}" > /dev/null || echo "${t#*:}"; done

@@ -149,17 +149,57 @@ void sim_check_said(sim_world *w, uint32_t from, const bt_msg *m)
 {
     const sim_client *c =
         m->type == BT_MSG_RESERVED || m->type == BT_MSG_PREFILL_ACCEPTED ? client_of(w, &m->ref) : NULL;
+    sim_process *p = &w->processes[from];
+    if (m->type == BT_MSG_ROLE_ANSWER && m->u.role_answer.code == BT_OK && m->u.role_answer.role != p->role)
+        p->promised = m->u.role_answer.role;
     if (!c || c->told_life[from] != w->processes[from].life || c->told[from] <= m->ref.attempt) return;
     sim_broken(w, "node %u says %s of attempt %llu.%u after it was told of %u", from,
                bt_msg_type_name(m->type), (unsigned long long)m->ref.number, m->ref.attempt, c->told[from]);
 }
 
-void sim_check_exit(sim_world *w, uint32_t self)
+void sim_check_exit(sim_world *w, uint32_t self, bt_role next)
 {
     const sim_process *p = &w->processes[self];
     const bt_load l = p->role == BT_ROLE_PREFILL ? pf_brain_load(p->pf) : dc_brain_load(p->dc);
     if (!p->is_over && l.slots_used > 0)
         sim_broken(w, "node %u leaves while %u attempts are here", self, l.slots_used);
+    if (p->promised && p->promised != next && !w->o.is_bare)
+        sim_broken(w, "node %u leaves to serve as role %d, and has said %d", self, (int)next,
+                   (int)p->promised);
+}
+
+/* ---- roles --------------------------------------------------------------------------------------- */
+
+void sim_roles_drain(sim_world *w, uint32_t self)
+{
+    sim_process *p = &w->processes[self];
+    sim_trace(w, "    %u drains for another role", self);
+    sim_check_breaking(w);
+    p->is_draining = true;
+    p->well_us = INT64_MAX;
+}
+
+void sim_roles_exit(sim_world *w, uint32_t self, bt_role next)
+{
+    sim_process *p = &w->processes[self];
+    const sim_item born = {.kind = SIM_BORN, .to = self, .life = p->life, .at_us = w->now_us + w->o.load_us};
+    p->next = next;
+    if (next) (void)sim_net_post(w->net, &born);
+}
+
+/* What a gateway was told last counts, late as it may be. */
+void sim_check_heard(sim_world *w, const sim_item *it, const bt_msg *m)
+{
+    sim_end *e = &w->ends[(size_t)it->to * w->processes_len + it->from];
+    if (m->type == BT_MSG_HEARTBEAT) e->drains_life = m->u.heartbeat.draining ? it->from_life : 0;
+    if (m->type == BT_MSG_HELLO) e->drains_life = m->u.hello.draining ? it->from_life : 0;
+}
+
+void sim_check_chosen(sim_world *w, uint32_t g, uint32_t node)
+{
+    if (w->o.is_bare || node == UINT32_MAX) return;
+    if (w->ends[(size_t)g * w->processes_len + node].drains_life == w->processes[node].life)
+        sim_broken(w, "gateway %u gives a new attempt to node %u, which has told it that it drains", g, node);
 }
 
 /* ---- tables -------------------------------------------------------------------------------------- */
@@ -265,7 +305,7 @@ static bool is_heard(const sim_world *w, uint32_t g, uint32_t node)
 /* Gateway g hears a node now; a decode node that computes prompts is of both roles. */
 static void note_node(sim_world *w, uint32_t g, uint32_t node)
 {
-    const bool is_decode = node >= w->o.gateways + w->o.prefills;
+    const bool is_decode = w->processes[node].role == BT_ROLE_DECODE;
     if (!is_decode || w->o.can_prefill) w->processes[g].prefill_us = w->now_us;
     if (is_decode) w->processes[g].decode_us = w->now_us;
 }
@@ -353,20 +393,28 @@ bool sim_check_came(bt_incarnation *ret, sim_world *w, const sim_item *it)
     const bool is_leaving = k->is_alive && k->is_draining && k->life == it->from_life;
     if (it->to >= w->o.gateways || it->from < w->o.gateways) return false;
     if (!is_leaving) note_node(w, it->to, it->from);
+    if (k->life != it->from_life) /* of a process before it, in whatever role */
+        w->processes[it->to].prefill_us = w->processes[it->to].decode_us = w->now_us;
     if (end_of(w, it)->life != it->from_life) return false;
     end_of(w, it)->life = 0;
     *ret = end_of(w, it)->node;
     return true;
 }
 
+/* Without prefill nodes each decode node is one. */
+static bool is_pair(const sim_world *w, uint32_t p, uint32_t d)
+{
+    const bool is_prefill = w->o.prefills ? w->processes[p].role == BT_ROLE_PREFILL : p == d;
+    return is_prefill && w->processes[d].role == BT_ROLE_DECODE;
+}
+
 /* The longest time that one pair was whole between from_us and now. */
 static int64_t longest_whole_us(const sim_world *w, uint32_t g, int64_t from_us)
 {
-    const uint32_t nodes = w->o.gateways + w->o.prefills;
     int64_t best = 0;
-    for (uint32_t d = nodes; d < w->processes_len; d++) {
-        for (uint32_t p = w->o.prefills ? w->o.gateways : d; p < (w->o.prefills ? nodes : d + 1); p++) {
-            const int64_t since = whole_since(w, g, p, d);
+    for (uint32_t d = w->o.gateways; d < w->processes_len; d++) {
+        for (uint32_t p = w->o.gateways; p < w->processes_len; p++) {
+            const int64_t since = is_pair(w, p, d) ? whole_since(w, g, p, d) : INT64_MAX;
             if (since != INT64_MAX) best = later(best, w->now_us - later(since, from_us));
         }
     }
@@ -393,12 +441,11 @@ static void keep_whole(sim_world *w, int64_t since, uint32_t g)
 void sim_check_breaking(sim_world *w)
 {
     if (w->o.is_bare) return;
-    const uint32_t nodes = w->o.gateways + w->o.prefills;
     for (uint32_t g = 0; g < w->o.gateways; g++) {
         note_heard(w, g);
-        for (uint32_t d = nodes; d < w->processes_len; d++)
-            for (uint32_t p = w->o.prefills ? w->o.gateways : d; p < (w->o.prefills ? nodes : d + 1); p++)
-                keep_whole(w, whole_since(w, g, p, d), g);
+        for (uint32_t d = w->o.gateways; d < w->processes_len; d++)
+            for (uint32_t p = w->o.gateways; p < w->processes_len; p++)
+                if (is_pair(w, p, d)) keep_whole(w, whole_since(w, g, p, d), g);
     }
 }
 

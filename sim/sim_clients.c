@@ -64,7 +64,10 @@ static void on_send(sim_world *w, uint32_t self, const gw_action *a)
     if (m->type == BT_MSG_RESERVE) {
         sim_client *c = client_of(w, self, m->ref.number);
         if (!c) return;
-        if (m->ref.attempt > c->attempt) c->attempt_us = w->now_us;
+        if (m->ref.attempt > c->attempt) {
+            c->attempt_us = w->now_us;
+            sim_check_chosen(w, self, sim_process_by_incarnation(w, &a->u.send.peer));
+        }
         if (m->ref.attempt < c->attempt)
             sim_broken(w, "request %llu goes back to attempt %u", (unsigned long long)m->ref.number,
                        m->ref.attempt);

@@ -96,9 +96,10 @@ static void carry_out(sim_world *w, uint32_t self, const dc_action *a, const blo
         sim_worker_wake(w, self);
         break;
     case DC_DO_LOG: sim_trace(w, "    %u says: %s", self, a->u.log.text); break;
-    case DC_DO_DRAIN: break;
+    case DC_DO_DRAIN: sim_roles_drain(w, self); break;
     case DC_DO_EXIT:
-        sim_check_exit(w, self);
+        sim_check_exit(w, self, a->u.next_role);
+        sim_roles_exit(w, self, a->u.next_role);
         p->is_alive = false;
         break;
     }

@@ -19,7 +19,8 @@ typedef enum sim_kind {
     SIM_PREFILL_WORK,
     SIM_DECODE_WORK,
     SIM_CUT, /* a gateway learns that its connection to `from` has ended */
-    SIM_UP   /* a node learns that its connection to gateway `slot` is up again */
+    SIM_UP,  /* a node learns that its connection to gateway `slot` is up again */
+    SIM_BORN /* a node that has left for another role has loaded */
 } sim_kind;
 typedef enum sim_channel {
     SIM_CONTROL = 1,

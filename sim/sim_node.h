@@ -30,7 +30,7 @@ typedef struct sim_route {
 } sim_route;
 
 typedef struct sim_process {
-    bt_role role;
+    bt_role role, promised, next;                    /* promised: by ROLE_ANSWER; next: that it has left for */
     bool is_alive, is_stopped, is_draining, is_over; /* is_over: it was told that its drain takes too long */
     uint64_t life;
     int64_t due_us, wake_us;       /* when its brain wants a TICK; when it gets it */
@@ -83,6 +83,7 @@ typedef struct sim_end {
     int64_t told_us;
     bt_incarnation named; /* that a CUT of the gateway was about */
     int64_t named_us;     /* the first since it was heard */
+    uint64_t drains_life; /* of the node, when it last said so that it drains; 0: it does not */
     uint64_t up_life;     /* of the node, when its connection came up again */
     int64_t up_us;
 } sim_end; /* a gateway was told that the connection to a node has ended, and the node is dead */
@@ -140,7 +141,11 @@ void sim_check_cut(sim_world *w, const sim_item *news);                         
 void sim_check_named(sim_world *w, uint32_t gateway, const bt_incarnation *node); /* CUT of it, before it is told */
 void sim_check_lost(sim_world *w, uint32_t gateway, const bt_incarnation *node);  /* it became GONE */
 void sim_check_up(sim_world *w, const sim_item *news);                            /* SIM_UP, before it is told */
-void sim_check_exit(sim_world *w, uint32_t self);
+void sim_check_exit(sim_world *w, uint32_t self, bt_role next);
+void sim_check_heard(sim_world *w, const sim_item *packet, const bt_msg *m); /* a gateway hears a node */
+void sim_check_chosen(sim_world *w, uint32_t gateway, uint32_t node);        /* for a new attempt */
+void sim_roles_drain(sim_world *w, uint32_t self); /* sim_check.c: a node begins to drain for another role */
+void sim_roles_exit(sim_world *w, uint32_t self, bt_role next);
 void sim_check_breaking(sim_world *w); /* before a process or link stops working */
 /* sim_shell.c: packets, and the end of a step. */
 void sim_say(sim_world *w, uint32_t from, uint32_t to, sim_channel channel, const uint8_t socket[16], const bt_msg *m);

@@ -265,9 +265,10 @@ static void carry_out(sim_world *w, uint32_t self, const pf_action *a, pf_event 
         if (r) r->in_use = false;
         break;
     case PF_DO_LOG: sim_trace(w, "    %u says: %s", self, a->u.log.text); break;
-    case PF_DO_DRAIN: break;
+    case PF_DO_DRAIN: sim_roles_drain(w, self); break;
     case PF_DO_EXIT:
-        sim_check_exit(w, self);
+        sim_check_exit(w, self, a->u.next_role);
+        sim_roles_exit(w, self, a->u.next_role);
         p->is_alive = false;
         break;
     }

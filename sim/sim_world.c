@@ -136,8 +136,16 @@ static void kill_process(sim_world *w, sim_process *p)
     p->pf = NULL;
     p->dc = NULL;
     p->is_alive = p->is_stopped = p->is_draining = p->is_over = false;
+    p->promised = p->next = 0;
     p->well_us = INT64_MAX;
     if (w->net) empty_inbox(w, p);
+}
+
+static void set_role_may(const sim_world *w, sim_process *p)
+{
+    const bt_role_may may = w->calm_us == INT64_MAX ? BT_ROLE_MAY : BT_ROLE_MAY_NOT;
+    if (p->pf) pf_brain_set_role_may(p->pf, may);
+    if (p->dc) dc_brain_set_role_may(p->dc, may);
 }
 
 static bt_err start_process(sim_world *w, sim_process *p, uint32_t number)
@@ -159,6 +167,7 @@ static bt_err start_process(sim_world *w, sim_process *p, uint32_t number)
     if (e == BT_OK && p->role == BT_ROLE_DECODE)
         e = sim_pages_new(&p->pages, w->o.slots, w->o.decode_pages, w->o.page_tokens, w->o.ctx_tokens);
     p->is_alive = e == BT_OK;
+    set_role_may(w, p);
     return e;
 }
 
@@ -321,10 +330,11 @@ void sim_world_drain(sim_world *w, bt_role role, uint32_t index)
     w->faults++;
     sim_check_breaking(w);
     p->is_draining = true;
+    p->promised = 0; /* it leaves for good */
     p->well_us = INT64_MAX;
     sim_net_stream(w->net, i);
     if (role == BT_ROLE_GATEWAY) sim_gateway_step(w, i, &(gw_event){.type = GW_EV_DRAIN});
-    else if (role == BT_ROLE_PREFILL) sim_prefill_step(w, i, &(pf_event){.type = PF_EV_DRAIN});
+    else if (p->pf) sim_prefill_step(w, i, &(pf_event){.type = PF_EV_DRAIN});
     else sim_decode_step(w, i, &(dc_event){.type = DC_EV_DRAIN});
     sim_after(w, i);
 }
@@ -337,9 +347,36 @@ void sim_world_drain_over(sim_world *w, bt_role role, uint32_t index)
     sim_trace(w, "=== %u leaves, whatever is here", i);
     p->is_over = true;
     sim_net_stream(w->net, i);
-    if (role == BT_ROLE_PREFILL) sim_prefill_step(w, i, &(pf_event){.type = PF_EV_DRAIN_OVER});
+    if (p->pf) sim_prefill_step(w, i, &(pf_event){.type = PF_EV_DRAIN_OVER});
     else sim_decode_step(w, i, &(dc_event){.type = DC_EV_DRAIN_OVER});
     sim_after(w, i);
+}
+
+void sim_world_role(sim_world *w, uint32_t gateway, bt_role role, uint32_t index, bt_role as)
+{
+    const uint32_t node = number_of(w, role, index);
+    const sim_process *g = &w->processes[gateway];
+    gw_event ev = {.type = GW_EV_ROLE, .u.role = {.role = as, .token = 1}};
+    if (!g->is_alive || g->is_stopped) return;
+    sim_trace(w, "=== %u asks %u to serve as role %d", gateway, node, (int)as);
+    w->faults++;
+    (void)snprintf(ev.u.role.node_id, sizeof ev.u.role.node_id, "node-%u", node);
+    sim_net_stream(w->net, gateway);
+    sim_gateway_step(w, gateway, &ev);
+    sim_after(w, gateway);
+}
+
+bt_role sim_world_role_of(const sim_world *w, bt_role role, uint32_t index)
+{
+    return process_of(w, role, index)->role;
+}
+
+void sim_world_set_role(sim_world *w, bt_role role, uint32_t index, bt_role as)
+{
+    sim_process *p = process_of(w, role, index);
+    if (p->role == as) return;
+    sim_world_kill(w, role, index);
+    p->role = as;
 }
 
 bool sim_world_is_alive(const sim_world *w, bt_role role, uint32_t index)
@@ -449,6 +486,7 @@ static void take_packet(sim_world *w, const sim_item *it)
     if (w->o.trace) trace_packet(w, it, &m);
     bt_incarnation dead;
     if (sim_check_came(&dead, w, it)) cut_again(w, it, &dead);
+    if (it->channel == SIM_CONTROL && it->to < w->o.gateways) sim_check_heard(w, it, &m);
     if (it->channel == SIM_CONTROL && it->to >= w->o.gateways) sim_check_told(w, it->to, &m);
     const bt_role role = w->processes[it->to].role;
     if (role == BT_ROLE_GATEWAY) sim_gateway_step(w, it->to, &(gw_event){.type = GW_EV_MSG, .u.msg = &m});
@@ -489,10 +527,25 @@ static void take_up(sim_world *w, const sim_item *it)
     else sim_decode_step(w, it->to, &(dc_event){.type = DC_EV_GATE_UP, .u.gate = it->slot});
 }
 
+/* Unless somebody has started it before. */
+static void take_born(sim_world *w, const sim_item *it)
+{
+    sim_process *p = &w->processes[it->to];
+    if (p->is_alive || p->life != it->life || !p->next) return;
+    sim_check_breaking(w);
+    p->role = p->next;
+    sim_trace(w, "=== %u serves as role %d", it->to, (int)p->role);
+    if (start_process(w, p, it->to) < 0) sim_broken(w, "out of memory");
+}
+
 /* True: the item was kept. */
 static bool deliver(sim_world *w, sim_item *it)
 {
     sim_process *p = &w->processes[it->to];
+    if (it->kind == SIM_BORN) {
+        take_born(w, it);
+        return false;
+    }
     const bool is_void = !p->is_alive || p->life != it->life;
     if (!is_void && p->is_stopped && (it->kind != SIM_PACKET || p->inbox_len < w->o.inbox_max)) {
         it->next = NULL;
@@ -613,7 +666,11 @@ dc_counters sim_world_decode_counters(const sim_world *w)
 
 int64_t sim_world_now_us(const sim_world *w) { return w->now_us; }
 void sim_world_set_faults(sim_world *w, const sim_faults *f) { sim_net_set_faults(w->net, f); }
-void sim_world_calm(sim_world *w) { w->calm_us = w->now_us; }
+void sim_world_calm(sim_world *w)
+{
+    w->calm_us = w->now_us;
+    for (uint32_t i = 0; i < w->processes_len; i++) set_role_may(w, &w->processes[i]);
+}
 sim_net *sim_world_net(sim_world *w) { return w->net; }
 uint64_t sim_world_draw(sim_world *w) { return sim_net_draw(w->net); }
 uint64_t sim_world_steps(const sim_world *w) { return w->steps; }

@@ -28,6 +28,7 @@ typedef struct sim_options {
     double forge_ratio; /* of blocks that somebody sends again before them, with other rows and a guessed ticket */
     uint32_t inbox_max; /* packets that wait for a stopped process; more are lost, as behind a high-water mark */
     int64_t late_us;    /* a process looks at its timers up to so much too late */
+    int64_t load_us;    /* from a node's leaving for another role until it greets */
     int64_t accept_us;  /* a pair that has been whole for so long must have taken a waiting request */
     sim_faults faults;
     gw_config gw;
@@ -85,6 +86,11 @@ void sim_world_continue(sim_world *w, bt_role role, uint32_t index);
 void sim_world_drain(sim_world *w, bt_role role, uint32_t index);
 /* a node that drains still, and runs, leaves at once */
 void sim_world_drain_over(sim_world *w, bt_role role, uint32_t index);
+/* A gateway asks a node to serve as `as`. Nodes go by the role that they began in. */
+void sim_world_role(sim_world *w, uint32_t gateway, bt_role role, uint32_t index, bt_role as);
+bt_role sim_world_role_of(const sim_world *w, bt_role role, uint32_t index);
+/* A node that is dead or leaving is one of that role when it starts. */
+void sim_world_set_role(sim_world *w, bt_role role, uint32_t index, bt_role as);
 bool sim_world_is_alive(const sim_world *w, bt_role role, uint32_t index); /* false after EXIT, too */
 
 bool sim_world_is_leaving(const sim_world *w, bt_role role, uint32_t index); /* asked to, and still here */

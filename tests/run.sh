@@ -34,8 +34,8 @@ fi
 
 # Sanitizers slow a program down, and its limit grows with that.
 case $B in
-    */asan) slower=4 ;;
-    */tsan) slower=12 ;;
+    */asan*) slower=4 ;;
+    */tsan*) slower=12 ;;
     */aarch64) slower=12 ;;
     *) slower=1 ;;
 esac

@@ -23,6 +23,8 @@
     X(ticket_ignored, "a decode node does not compare tickets and senders") \
     X(replay_without_prefix, "a decode node keeps rows that decoding made as the beginning of prompts") \
     X(wrong_class_shared, "a decode node shares rows of another class") \
+    X(role_forgotten, "a node that drains for another role ends instead") \
+    X(leaving_ignored, "a gateway gives work to nodes that say that they drain") \
     X(drain_loses, "a decode node that is asked to leave does so while attempts are here")
 
 typedef enum bt_breakage {

@@ -5,6 +5,11 @@
 #include <stdint.h>
 #include "base/err.h"
 
+/* Packages, weights and KV rows lie in files and messages as they lie in memory. */
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "Baton runs on little-endian machines; this one is big-endian"
+#endif
+
 /* Checked size arithmetic, little-endian access, and strict reading of numbers from text. */
 
 /* *ret = product or sum; false (and *ret untouched) when it does not fit size_t. */

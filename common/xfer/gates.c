@@ -135,7 +135,7 @@ void bt_gates_refused(bt_gates *g, const bt_request_ref *ref, bt_msg_type of, bt
 
 void bt_gates_drain(bt_gates *g, bt_role next)
 {
-    g->next_role = next;
+    g->next_role = BT_BREAK(role_forgotten) ? (bt_role)0 : next;
     if (g->draining) return;
     g->draining = true;
     for (uint32_t i = 0; i < g->len; i++)

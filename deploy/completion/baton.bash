@@ -14,7 +14,7 @@ _baton()
     fi
     if [ "$program" = baton ]; then
         if [ "$COMP_CWORD" = 1 ]; then
-            mapfile -t COMPREPLY < <(compgen -W 'run chat up status role keygen compile cache inspect tokenize trace padding profiles roofline timeline plan bench replay simulate compare perplexity help --help --version' -- "$cur")
+            mapfile -t COMPREPLY < <(compgen -W 'run chat up status role keygen compile cache inspect tokenize trace padding profiles roofline timeline plan bench replay simulate calibrate compare perplexity help --help --version' -- "$cur")
             return
         fi
         program="baton ${COMP_WORDS[1]}"
@@ -221,6 +221,7 @@ _baton()
     "baton simulate --link" | \
     "baton simulate --pace" | \
     "baton simulate --faults" | \
+    "baton simulate --scale" | \
     "baton simulate --quant" | \
     "baton simulate --shape-policy" | \
     "baton simulate --ctx-size" | "baton simulate -c" | \
@@ -234,6 +235,7 @@ _baton()
     "baton simulate --min-overlap" | \
     "baton simulate --window" | \
     "baton simulate --heartbeat" | \
+    "baton simulate --drain-timeout" | \
     "baton simulate --local-prefill-below" | \
     "baton simulate --max-queue" | \
     "baton simulate --max-active" | \
@@ -254,6 +256,14 @@ _baton()
     "baton simulate --price" | \
     "baton simulate --shard" | \
     "baton simulate --jobs" | \
+    "baton calibrate --served-model" | \
+    "baton calibrate --longest" | \
+    "baton calibrate --answer-tokens" | "baton calibrate -n" | \
+    "baton calibrate --batch" | \
+    "baton calibrate --timeout" | \
+    "baton calibrate --deadline" | \
+    "baton calibrate --seed" | \
+    "baton calibrate --name" | \
     "baton compare --seed" | \
     "baton perplexity --ctx-size" | "baton perplexity -c" | \
     "baton perplexity --chunks" | \
@@ -379,6 +389,8 @@ _baton()
     "baton simulate --plot" | \
     "baton simulate --csv" | \
     "baton simulate --report" | \
+    "baton calibrate --api-key-file" | \
+    "baton calibrate --output" | "baton calibrate -o" | \
     "baton perplexity --file" | "baton perplexity -f" | \
     "baton perplexity --calib" | \
     "baton perplexity --package" | \
@@ -403,6 +415,7 @@ _baton()
     "baton bench --model" | "baton bench -m" | \
     "baton replay --model" | "baton replay -m" | \
     "baton simulate --model" | "baton simulate -m" | \
+    "baton calibrate --model" | "baton calibrate -m" | \
     "baton perplexity --model" | "baton perplexity -m" | \
     "baton-gateway --model" | "baton-gateway -m" | \
     "baton-prefill --model" | "baton-prefill -m" | \
@@ -557,7 +570,8 @@ _baton()
     "baton plan") words="--model -m --ctx-size -c --prefill --decode --link --decode-weights --slots --window --colocated --trace --format --speed --n-predict -n --policy --recipe --kv-dtype --any-bits --by --slo --rows --plan -o --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton bench") words="--model -m --engine --decode-engine --weights --kv-dtype --quant --shape-policy --profile --npu-ops --calib --require-npu --package --n-prompt -p --n-gen -n --batch --n-depth -d --schedule --repetitions -r --kernels --threads -t --isa --cache-limit --output -o --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton replay") words="--format --skip-bad --synthetic --limit --speed --rate --concurrency --jitter --streams --timeout --seed --prompts --block-tokens --answer-tokens --scale-lengths --fit --url --api-key-file --served-model --prefill --decode --local-prefill-below --policy --keys --max-queue --max-connections --recovery-timeout --capture --capture-text --capture-seal --capture-rotate --model -m --engine --decode-engine --schedule --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --decode-profile --link --pace --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --slo --ramp --ramp-share --csv --report --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton simulate") words="--model -m --prefill --decode --profile --link --pace --colocated --faults --kv-dtype --weights --quant --package --shape-policy --ctx-size -c --kv-memory --swap-memory --slots --prefill-slots --batch-rows --growth-tokens --chunk-tokens --min-overlap --window --heartbeat --policy --local-prefill-below --max-queue --max-active --recovery-timeout --request-cpu --token-cpu --full --format --skip-bad --synthetic --limit --speed --rate --concurrency --jitter --seed --block-tokens --answer-tokens --scale-lengths --fit --slo --slo-share --cost --price --points --shard --jobs --plot --csv --report --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton simulate") words="--model -m --prefill --decode --profile --link --pace --colocated --faults --scale --kv-dtype --weights --quant --package --shape-policy --ctx-size -c --kv-memory --swap-memory --slots --prefill-slots --batch-rows --growth-tokens --chunk-tokens --min-overlap --window --heartbeat --drain-timeout --policy --local-prefill-below --max-queue --max-active --recovery-timeout --request-cpu --token-cpu --full --format --skip-bad --synthetic --limit --speed --rate --concurrency --jitter --seed --block-tokens --answer-tokens --scale-lengths --fit --slo --slo-share --cost --price --points --shard --jobs --plot --csv --report --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton calibrate") words="--model -m --served-model --api-key-file --longest --answer-tokens -n --batch --timeout --deadline --seed --output -o --name --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton compare") words="--seed --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton perplexity") words="--model -m --file -f --ctx-size -c --chunks --engine --against --weights --kv-dtype --threads -t --isa --cache-limit --quant --shape-policy --profile --npu-ops --calib --require-npu --package --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton-gateway") words="--model -m --alias -a --host --port --api-key-file --insecure --cors --no-metrics --control --keys --key --policy --local-prefill-below --temp --top-p --top-k --min-p --repetition-penalty --max-answer --max-queue --max-active --max-nodes --max-connections --max-body --timeout --recovery-timeout --idle-timeout --drain-timeout --capture --capture-text --capture-seal --capture-rotate --log-level --log-format --verbose -v --help -h --version -V --print-config --print-options --print-man" ;;

@@ -1,5 +1,6 @@
 /* Which nodes there are and how sure the gateway is of each. See registry.h. */
 #include "gateway/brain/registry.h"
+#include "base/breakage.h"
 #include "base/hash.h"
 
 #include <stdio.h>
@@ -201,7 +202,7 @@ gw_node_state gw_registry_heard(gw_registry *r, gw_node *n, const bt_msg_heartbe
     n->is_cut = false;
     if (heartbeat) {
         take_load(r, n, &heartbeat->load);
-        n->leaving = heartbeat->draining;
+        n->leaving = heartbeat->draining && !BT_BREAK(leaving_ignored);
         n->has_left = n->has_left && n->leaving; /* one that serves can be cut */
     }
     if (n->state != GW_NODE_STARTING || heartbeat) n->state = n->leaving ? GW_NODE_DRAINING : GW_NODE_READY;

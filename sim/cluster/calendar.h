@@ -7,14 +7,18 @@
 
 /* What will happen, in order of time, then of posting. */
 typedef enum sim_when {
-    SIM_WHEN_MSG = 1, /* msg reaches `to`; is_bulk: on the bulk link of `from` */
-    SIM_WHEN_BLOCK,   /* block reaches `to` */
-    SIM_WHEN_CHUNK,   /* a prefill node has computed a chunk of `slot` */
-    SIM_WHEN_STOPPED, /* ... has let go of `slot` */
-    SIM_WHEN_STEP,    /* a decode node's step is over */
-    SIM_WHEN_WAKE,    /* a timer */
-    SIM_WHEN_CUT,     /* the gateway learns that the connection to `from` has ended */
-    SIM_WHEN_CALLER,  /* the caller's own, `run` is its number */
+    SIM_WHEN_MSG = 1,    /* msg reaches `to`; is_bulk: on the bulk link of `from` */
+    SIM_WHEN_BLOCK,      /* block reaches `to` */
+    SIM_WHEN_CHUNK,      /* a prefill node has computed a chunk of `slot` */
+    SIM_WHEN_STOPPED,    /* ... has let go of `slot` */
+    SIM_WHEN_STEP,       /* a decode node's step is over */
+    SIM_WHEN_WAKE,       /* a timer */
+    SIM_WHEN_START,      /* a node that loads has loaded */
+    SIM_WHEN_DRAIN,      /* a node is asked to leave */
+    SIM_WHEN_DRAIN_OVER, /* ... and has had its time for it */
+    SIM_WHEN_LEFT,       /* a node has said its last words */
+    SIM_WHEN_CUT,        /* the gateway learns that the connection to `from` has ended */
+    SIM_WHEN_CALLER,     /* the caller's own, `run` is its number */
 } sim_when;
 
 typedef struct sim_event {

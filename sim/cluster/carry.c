@@ -34,6 +34,7 @@ void sim_cluster_post(sim_cluster *c, const sim_event *e)
 void sim_cluster_account(sim_member *m, const sim_cost_work *w)
 {
     m->done.ns += w->ns;
+    m->busy_ns[m->role == BT_ROLE_DECODE] += w->ns;
     m->done.ops += w->ops;
     m->done.bytes += w->bytes;
     m->runs++;
@@ -160,4 +161,29 @@ void sim_cluster_timer(sim_cluster *c, uint32_t place)
     *wake = due;
     sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_WAKE, .to = place, .at_ns = due * 1000,
                                      .run = (uint64_t)due});
+}
+
+/* ---- nodes that leave or change their role -------------------------------------------------------- */
+
+void sim_cluster_drains(sim_cluster *c, sim_member *m)
+{
+    m->is_draining = true;
+    c->changes++;
+    sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_DRAIN_OVER, .to = m->place,
+                                     .at_ns = c->now_ns + c->o.drain_ns});
+}
+
+void sim_cluster_exits(sim_cluster *c, sim_member *m, bt_role next)
+{
+    m->has_left = true;
+    m->next_role = next;
+    sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_LEFT, .to = m->place, .at_ns = c->now_ns});
+}
+
+void sim_cluster_role_answered(sim_cluster *c, const gw_action *a)
+{
+    if (a->u.role_answer.code == 0) return;
+    if (!c->refused_roles++)
+        (void)snprintf(c->refused_why, sizeof c->refused_why, "%s: %.150s",
+                       c->members[a->u.role_answer.token - 1].id, a->u.role_answer.text);
 }

@@ -8,85 +8,28 @@
 #include <string.h>
 
 enum { START_NS = 1000000000, GREET_NS = 100000000, INBOX_MAX = 1000 };
+static const int64_t DRAIN_NS = INT64_C(30000000000); /* the nodes' own --drain-timeout */
 
 sim_cluster_options sim_cluster_defaults(void)
 {
     return (sim_cluster_options){.prefill_slots = 4,         .decode_slots = 32,
                                  .batch_rows = 64,           .chunk_tokens = 256,
                                  .gw = gw_config_defaults(), .pf = pf_config_defaults(),
-                                 .dc = dc_config_defaults()};
+                                 .dc = dc_config_defaults(), .start_ns = -1,
+                                 .drain_ns = DRAIN_NS};
 }
 
 /* ---- places -------------------------------------------------------------------------------------- */
-
-static bt_incarnation incarnation(const sim_cluster *c, uint32_t place, uint64_t life)
-{
-    bt_incarnation i;
-    const uint64_t a = bt_rng_u64(c->o.seed ^ life, place), b = bt_rng_u64(a, life);
-    memcpy(i.bytes, &a, 8);
-    memcpy(i.bytes + 8, &b, 4);
-    memcpy(i.bytes + 12, &place, 4);
-    i.bytes[0] |= 1;
-    return i;
-}
-
-static bt_err start_member(sim_cluster *c, sim_member *m, bt_fault *fault)
-{
-    m->life = ++c->lives;
-    m->self = incarnation(c, m->place, m->life);
-    m->inbox_len = 0;
-    m->is_alive = m->is_stopped = false;
-    m->wake_us = INT64_MAX;
-    m->due_us = sim_us(c->now_ns);
-    const bt_err e = m->role == BT_ROLE_PREFILL ? sim_cluster_prefill_new(c, m, fault)
-                                                : sim_cluster_decode_new(c, m, fault);
-    m->is_alive = e == BT_OK;
-    if (e == BT_OK) sim_cluster_timer(c, m->place);
-    return e;
-}
-
-static void drop_event(sim_cluster *c, const sim_event *e)
-{
-    if (e->what == SIM_WHEN_MSG) sim_mail_drop(c->mail, e->u.msg);
-    if (e->what == SIM_WHEN_BLOCK) free(e->u.block);
-}
-
-static void end_member(sim_cluster *c, sim_member *m)
-{
-    if (m->is_alive) sim_cluster_wake(c, m);
-    pf_brain_free(m->pf);
-    dc_brain_free(m->dc);
-    m->pf = NULL;
-    m->dc = NULL;
-    for (size_t i = 0; i < m->inbox_len; i++) drop_event(c, &m->inbox[i]);
-    m->inbox_len = 0;
-    m->is_alive = m->is_stopped = false;
-}
-
-static bt_err make_member(sim_cluster *c, sim_member *m, bt_fault *fault)
-{
-    const uint32_t slots = c->o.decode_slots;
-    bool ok;
-    if (m->role == BT_ROLE_PREFILL) {
-        m->prompts = calloc(c->o.prefill_slots, sizeof *m->prompts);
-        m->last_ns = calloc(c->hosts, sizeof *m->last_ns);
-        ok = m->prompts && m->last_ns;
-    } else {
-        m->sequences = calloc(slots, sizeof *m->sequences);
-        m->capacity_pages = calloc(slots, sizeof *m->capacity_pages);
-        ok = m->sequences && m->capacity_pages;
-    }
-    return ok ? start_member(c, m, fault) : bt_fail(fault, BT_ENOMEM, "node %s", m->id);
-}
 
 static void name_members(sim_cluster *c, const sim_cluster_group *groups, size_t n, bt_role role,
                          uint32_t *place)
 {
     uint32_t cls = 0;
     for (size_t g = 0; g < n; g++)
-        for (uint32_t i = 0; i < groups[g].nodes; i++, cls++, (*place)++) {
+        for (uint32_t i = 0; i < groups[g].nodes + groups[g].spare; i++, cls++, (*place)++) {
             sim_member *m = &c->members[*place];
-            *m = (sim_member){.role = role, .place = *place, .cls = cls, .group = &groups[g]};
+            *m = (sim_member){.role = role, .born = role, .place = *place, .group = &groups[g],
+                              .is_on = i < groups[g].nodes};
             m->in.milli = m->out.milli = groups[g].cost->pace.milli;
             (void)snprintf(m->id, sizeof m->id, "%s-%u", role == BT_ROLE_PREFILL ? "prefill" : "decode", cls);
         }
@@ -95,7 +38,7 @@ static void name_members(sim_cluster *c, const sim_cluster_group *groups, size_t
 static uint32_t nodes_of(const sim_cluster_group *groups, size_t n)
 {
     uint32_t sum = 0;
-    for (size_t i = 0; i < n; i++) sum += groups[i].nodes;
+    for (size_t i = 0; i < n; i++) sum += groups[i].nodes + groups[i].spare;
     return sum;
 }
 
@@ -111,23 +54,26 @@ bt_err sim_cluster_new(sim_cluster **ret, const sim_cluster_options *o, const si
     c->client = *client;
     c->now_ns = START_NS;
     c->hosts = nodes_of(o->prefill, o->prefills) + nodes_of(o->decode, o->decodes);
+    c->prefills = nodes_of(o->prefill, o->prefills);
     c->members = calloc(c->hosts, sizeof *c->members);
     c->gw_wake_us = INT64_MAX;
     c->keeps_for = SIM_GATEWAY;
-    c->gw_self = incarnation(c, UINT32_MAX - 1, ++c->lives);
+    c->gw_self = sim_cluster_incarnation(c, UINT32_MAX - 1, ++c->lives);
     bt_err e = c->members && sim_mail_new(&c->mail) == BT_OK ? BT_OK : bt_fail(fault, BT_ENOMEM, "a cluster");
     if (e == BT_OK) {
         name_members(c, o->prefill, o->prefills, BT_ROLE_PREFILL, &place);
         name_members(c, o->decode, o->decodes, BT_ROLE_DECODE, &place);
         e = sim_cluster_gateway_new(c, fault);
     }
-    for (uint32_t i = 0; e == BT_OK && i < c->hosts; i++) e = make_member(c, &c->members[i], fault);
+    for (uint32_t i = 0; e == BT_OK && i < c->hosts; i++)
+        if (c->members[i].is_on) e = sim_cluster_begin_member(c, &c->members[i], fault);
     if (e == BT_OK) e = advance(c, START_NS + GREET_NS);
     if (e < 0) {
         if (c->broken < 0 && fault) *fault = c->fault;
         sim_cluster_free(c);
         return e;
     }
+    for (uint32_t i = 0; i < c->hosts; i++) c->members[i].since_ns = c->now_ns;
     *ret = c;
     return BT_OK;
 }
@@ -137,7 +83,7 @@ void sim_cluster_free(sim_cluster *c)
     if (!c) return;
     for (uint32_t i = 0; c->members && i < c->hosts; i++) {
         sim_member *m = &c->members[i];
-        end_member(c, m);
+        sim_cluster_end_member(c, m);
         dc_batch_free(m->batch);
         free(m->inbox);
         free(m->prompts);
@@ -147,7 +93,7 @@ void sim_cluster_free(sim_cluster *c)
         free(m->items);
         free(m->capacity_pages);
     }
-    for (size_t i = 0; i < c->calendar.len; i++) drop_event(c, &c->calendar.heap[i]);
+    for (size_t i = 0; i < c->calendar.len; i++) sim_cluster_drop_event(c, &c->calendar.heap[i]);
     gw_brain_free(c->gw);
     sim_calendar_done(&c->calendar);
     sim_mail_free(c->mail);
@@ -180,6 +126,7 @@ static void wake(sim_cluster *c, sim_member *m, int64_t at_us)
 static void take_msg(sim_cluster *c, sim_member *m, const sim_event *e)
 {
     const bt_msg *msg = e->u.msg;
+    if (msg->type == BT_MSG_ROLE) sim_cluster_wake(c, m);
     if (m->pf) {
         pf_event ev = {.type = e->is_bulk ? PF_EV_BULK : PF_EV_CONTROL};
         if (e->is_bulk) ev.u.bulk.decode = msg->from;
@@ -203,7 +150,7 @@ static void for_gateway(sim_cluster *c, const sim_event *e)
     } else if (e->what == SIM_WHEN_WAKE) {
         wake_gateway(c, (int64_t)e->run);
     } else if (e->what == SIM_WHEN_CUT) {
-        const bt_incarnation dead = incarnation(c, e->from, e->run);
+        const bt_incarnation dead = sim_cluster_incarnation(c, e->from, e->run);
         sim_cluster_gateway_step(c, &(gw_event){.type = GW_EV_CUT, .u.cut = dead});
     } else {
         gw_submit s = {0};
@@ -221,22 +168,26 @@ static void keep(sim_cluster *c, sim_member *m, const sim_event *e)
         const size_t cap = m->inbox_cap ? m->inbox_cap * 2 : 64;
         sim_event *all = realloc(m->inbox, cap * sizeof *all);
         if (!all) {
-            drop_event(c, e);
+            sim_cluster_drop_event(c, e);
             sim_cluster_break(c, BT_ENOMEM, "out of memory");
             return;
         }
         m->inbox = all;
         m->inbox_cap = cap;
     }
-    if (is_packet && m->inbox_len >= INBOX_MAX) drop_event(c, e);
+    if (is_packet && m->inbox_len >= INBOX_MAX) sim_cluster_drop_event(c, e);
     else m->inbox[m->inbox_len++] = *e;
 }
 
 static void for_member(sim_cluster *c, const sim_event *e)
 {
     sim_member *m = &c->members[e->to];
-    if (!m->is_alive || m->life != e->life) {
-        drop_event(c, e);
+    if (e->what == SIM_WHEN_START) {
+        if (m->is_loading && m->life == e->life) sim_cluster_loaded(c, m);
+        return;
+    }
+    if (!m->is_alive || m->life != e->life || (m->has_left && e->what != SIM_WHEN_LEFT)) {
+        sim_cluster_drop_event(c, e);
         return;
     }
     if (m->is_stopped) {
@@ -252,10 +203,14 @@ static void for_member(sim_cluster *c, const sim_event *e)
     case SIM_WHEN_STOPPED: sim_cluster_prefill_stopped(c, m, e); break;
     case SIM_WHEN_STEP: sim_cluster_decode_done(c, m); break;
     case SIM_WHEN_WAKE: wake(c, m, (int64_t)e->run); break;
+    case SIM_WHEN_DRAIN: sim_cluster_signal(c, m, false); break;
+    case SIM_WHEN_DRAIN_OVER: sim_cluster_signal(c, m, true); break;
+    case SIM_WHEN_LEFT: sim_cluster_left(c, m); break;
+    case SIM_WHEN_START:
     case SIM_WHEN_CUT:
     case SIM_WHEN_CALLER: break;
     }
-    drop_event(c, e);
+    sim_cluster_drop_event(c, e);
 }
 
 /* Everything that is due by until_ns, as long as anybody waits for something. */
@@ -304,35 +259,29 @@ void sim_cluster_at(sim_cluster *c, int64_t at_ns, uint64_t number)
 
 /* ---- faults -------------------------------------------------------------------------------------- */
 
-static sim_member *find(sim_cluster *c, bt_role role, uint32_t node)
-{
-    const uint32_t first = role == BT_ROLE_PREFILL ? 0 : nodes_of(c->o.prefill, c->o.prefills);
-    const uint32_t place = first + node;
-    return place < c->hosts && c->members[place].role == role ? &c->members[place] : NULL;
-}
-
 void sim_cluster_kill(sim_cluster *c, bt_role role, uint32_t node)
 {
-    sim_member *m = find(c, role, node);
+    sim_member *m = sim_cluster_member(c, role, node);
+    if (m && m->is_loading) m->is_loading = false;
     if (!m || !m->is_alive) return;
     if (m->dc && !m->is_stopped) sim_cluster_leap_settle(c, m);
     sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_CUT, .to = SIM_GATEWAY, .from = m->place,
                                      .run = m->life, .at_ns = c->now_ns + (int64_t)c->o.link.latency_ns});
-    end_member(c, m);
+    sim_cluster_end_member(c, m);
 }
 
 void sim_cluster_start(sim_cluster *c, bt_role role, uint32_t node)
 {
-    sim_member *m = find(c, role, node);
+    sim_member *m = sim_cluster_member(c, role, node);
     bt_fault fault = {""};
-    if (!m || m->is_alive) return;
-    const bt_err e = start_member(c, m, &fault);
+    if (!m || m->is_alive || m->is_loading || !m->is_on) return;
+    const bt_err e = sim_cluster_begin_member(c, m, &fault);
     if (e < 0) sim_cluster_break(c, e, "%s", fault.text);
 }
 
 void sim_cluster_stop(sim_cluster *c, bt_role role, uint32_t node)
 {
-    sim_member *m = find(c, role, node);
+    sim_member *m = sim_cluster_member(c, role, node);
     if (!m || !m->is_alive || m->is_stopped) return;
     if (m->dc) sim_cluster_leap_settle(c, m);
     sim_cluster_wake(c, m);
@@ -341,7 +290,7 @@ void sim_cluster_stop(sim_cluster *c, bt_role role, uint32_t node)
 
 void sim_cluster_continue(sim_cluster *c, bt_role role, uint32_t node)
 {
-    sim_member *m = find(c, role, node);
+    sim_member *m = sim_cluster_member(c, role, node);
     if (!m || !m->is_alive || !m->is_stopped) return;
     m->is_stopped = false;
     for (size_t i = 0; i < m->inbox_len; i++) {
@@ -371,9 +320,17 @@ uint64_t sim_cluster_digest(const sim_cluster *c) { return c->digest; }
 sim_cluster_node sim_cluster_look(const sim_cluster *c, uint32_t host)
 {
     const sim_member *m = &c->members[host];
-    sim_cluster_node n = {
-        .role = m->role, .id = m->id,     .device = m->group->device,  .cost = m->group->cost,
-        .done = m->done, .runs = m->runs, .valid_rows = m->valid_rows, .rows = m->rows};
+    sim_cluster_node n = {.role = m->role,
+                          .born = m->born,
+                          .number = m->born == BT_ROLE_PREFILL ? host : host - c->prefills,
+                          .id = m->id,
+                          .device = m->group->device,
+                          .cost = m->group->cost,
+                          .done = m->done,
+                          .runs = m->runs,
+                          .valid_rows = m->valid_rows,
+                          .rows = m->rows,
+                          .busy_ns = {m->busy_ns[0], m->busy_ns[1]}};
     if (m->pf) n.load = pf_brain_load(m->pf);
     if (m->dc) n.load = dc_brain_load(m->dc);
     return n;

@@ -23,6 +23,7 @@ typedef struct sim_cluster_group {
     const char *device;   /* its name; borrowed */
     uint32_t nodes;
     uint32_t pages; /* of KV in each node */
+    uint32_t spare; /* more of them, numbered behind, that are off until sim_cluster_join */
 } sim_cluster_group;
 
 typedef struct sim_cluster_options {
@@ -37,14 +38,17 @@ typedef struct sim_cluster_options {
                        */
     bool mixes;       /* ... in one step with decode rows, on devices without programs; else in turns */
     int64_t request_ns, token_ns; /* of the gateway's one thread: a request, and each further message of a node */
+    int64_t start_ns; /* from the start of a node that joins or changes its role until it greets; -1: its weights come
+                         over its link */
+    int64_t drain_ns; /* what a node that leaves or changes its role lets its work have */
     bool is_full; /* every step and heartbeat is told when it happens: else those that change no decision are leapt */
     bool is_checked; /* every message is encoded and decoded, books of pages are compared with themselves */
     gw_config gw;
     pf_config pf;
     dc_config dc; /* what is left of the brains' settings: times, policies, limits */
 } sim_cluster_options;
-/* The brains' own defaults, 4 and 32 slots, 64 rows, chunks of 256, no CPU time; the caller sets groups, link, model,
- * kv_elem_bytes and ctx_tokens. */
+/* The brains' own defaults, 4 and 32 slots, 64 rows, chunks of 256, no CPU time, weights over the link, 30 s to drain;
+ * the caller sets groups, link, model, kv_elem_bytes and ctx_tokens. */
 sim_cluster_options sim_cluster_defaults(void);
 
 typedef struct sim_cluster sim_cluster;
@@ -80,18 +84,42 @@ void sim_cluster_continue(sim_cluster *c, bt_role role, uint32_t node); /* what 
 /* Hosts: prefill nodes, then decode nodes. 1: as fast as it is. What is on its way is not touched. */
 void sim_cluster_slow(sim_cluster *c, uint32_t host, uint32_t times);
 
+/* ---- clusters that change: nodes keep the number and role that they were named by ---- */
+/* A node that is off is powered, and greets when it has loaded. False: it is not off. */
+bool sim_cluster_join(sim_cluster *c, bt_role role, uint32_t node);
+/* As by SIGTERM: it takes no more work, leaves when all of its own has ended, or after drain_ns, and is off then.
+ * False: it does not serve, or leaves already. */
+bool sim_cluster_drain(sim_cluster *c, bt_role role, uint32_t node);
+/* The gateway asks it to serve as `as`: it drains likewise, loads, and greets under its new role. */
+void sim_cluster_role(sim_cluster *c, bt_role role, uint32_t node, bt_role as);
+
 /* ---- to look at ---- */
 typedef struct sim_cluster_node {
-    bt_role role;
+    bt_role role, born; /* as it serves; as it was named, with its number */
+    uint32_t number;
     const char *id, *device;
     const sim_cost *cost;
     bt_load load;
     sim_cost_work done;        /* ns: busy */
+    uint64_t busy_ns[2];       /* of it as prefill and as decode node */
     uint64_t runs;             /* chunks or steps */
     uint64_t valid_rows, rows; /* of chunks: tokens of prompts, and those computed with padding */
 } sim_cluster_node;
 uint32_t sim_cluster_nodes(const sim_cluster *c);
 sim_cluster_node sim_cluster_look(const sim_cluster *c, uint32_t host);
+typedef enum sim_cluster_state {
+    SIM_CLUSTER_OFF = 0,
+    SIM_CLUSTER_LOADING,
+    SIM_CLUSTER_SERVING,
+    SIM_CLUSTER_LEAVING,
+    SIM_CLUSTER_DEAD, /* killed; its host is powered */
+} sim_cluster_state;
+sim_cluster_state sim_cluster_state_of(const sim_cluster *c, uint32_t host);
+uint64_t sim_cluster_changes(const sim_cluster *c); /* how often a node's state changed, but for faults */
+/* How long a host was powered up to then in that role, from when the cluster was made. */
+int64_t sim_cluster_powered_ns(const sim_cluster *c, uint32_t host, bt_role role, int64_t until_ns);
+/* How often a node was not let change its role, and why the first time. */
+uint32_t sim_cluster_refused_roles(const sim_cluster *c, const char **ret_why);
 uint32_t sim_cluster_waiting(const sim_cluster *c); /* at the gateway */
 uint32_t sim_cluster_active(const sim_cluster *c);
 uint64_t sim_cluster_events(const sim_cluster *c);  /* brain steps */

@@ -28,8 +28,10 @@ bt_err sim_cluster_decode_new(sim_cluster *c, sim_member *m, bt_fault *fault)
                                .chunk_tokens = c->o.chunk_tokens, .ahead_tokens = AHEAD_TOKENS};
     dc_batch_free(m->batch);
     m->batch = NULL;
-    const bt_err e = dc_batch_new(&m->batch, &b, fault);
-    return e == BT_OK ? dc_brain_new(&m->dc, &k, fault) : e;
+    bt_err e = dc_batch_new(&m->batch, &b, fault);
+    if (e == BT_OK) e = dc_brain_new(&m->dc, &k, fault);
+    if (e == BT_OK) dc_brain_set_role_may(m->dc, BT_ROLE_MAY);
+    return e;
 }
 
 /* ---- the worker ---------------------------------------------------------------------------------- */

@@ -83,9 +83,9 @@ static void carry_out(sim_cluster *c, sim_member *m, const dc_action *a, const d
     case DC_DO_SWAP_OUT:
     case DC_DO_SWAP_IN:
     case DC_DO_DROP_SWAP:
-    case DC_DO_LOG:
-    case DC_DO_DRAIN:
-    case DC_DO_EXIT: break;
+    case DC_DO_LOG: break;
+    case DC_DO_DRAIN: sim_cluster_drains(c, m); break;
+    case DC_DO_EXIT: sim_cluster_exits(c, m, a->u.next_role); break;
     }
 }
 

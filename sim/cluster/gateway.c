@@ -68,6 +68,8 @@ void sim_cluster_gateway_step(sim_cluster *c, const gw_event *ev)
             if (to != UINT32_MAX) sim_cluster_send(c, SIM_GATEWAY, to, &a->u.send.msg, false, 0);
         } else if (a->type == GW_DO_TOKENS) {
             tokens(c, ev, a);
+        } else if (a->type == GW_DO_ROLE_ANSWER) {
+            sim_cluster_role_answered(c, a);
         } else if (a->type == GW_DO_DONE || a->type == GW_DO_FAIL) {
             c->ended++;
             c->client.end(c->client.ud, a->request, a, c->now_ns);

@@ -7,7 +7,8 @@
 #include "sim/cluster/wire.h"
 
 /* What the files of the simulated cluster share, and for these only: carry.c, rest.c, gateway.c, prefill.c,
- * decode_tell.c, leap.c, decode.c, and cluster.c on top. */
+ * decode_tell.c, leap.c, decode.c,
+ * member.c, roles.c, and cluster.c on top. */
 enum { SIM_LEAP_STEPS = 256 };
 
 /* A slot's prompt in a prefill node. */
@@ -41,14 +42,15 @@ typedef struct sim_item {
 } sim_item;
 
 typedef struct sim_member {
-    bt_role role;
-    uint32_t place; /* in the cluster */
-    bool rests;     /* rest.c */
+    bt_role role, born; /* as it serves; as it was named */
+    uint32_t place;     /* in the cluster */
+    bool rests;         /* rest.c */
     const sim_cluster_group *group;
-    uint32_t cls; /* index of its role */
     char id[32];
-    bool is_alive, is_stopped;
-    uint64_t life;
+    bool is_alive, is_stopped, is_on, is_loading, is_draining, has_left;
+    bt_role next_role;               /* has_left: what it goes on as */
+    int64_t since_ns, powered_ns[2]; /* as prefill and as decode node, up to since_ns */
+    uint64_t busy_ns[2], life;
     bt_incarnation self;
     pf_brain *pf;
     dc_brain *dc;
@@ -85,13 +87,15 @@ struct sim_cluster {
     gw_brain *gw;
     bt_incarnation gw_self;
     int64_t gw_due_us, gw_wake_us, gw_busy_ns;
-    uint64_t submitted, ended, callers;
+    uint64_t submitted, ended, callers, changes;
+    uint32_t refused_roles;
+    char refused_why[200];
     uint32_t resting;   /* members */
     uint32_t keeps_for; /* TOKENS from this place and their answers are not sent but kept; SIM_GATEWAY: of none */
     bt_msg **kept;
     size_t kept_len, kept_cap;
     sim_member *members;
-    uint32_t hosts;
+    uint32_t hosts, prefills; /* prefills: that were named so */
     uint8_t *frame;
     size_t frame_cap;
     bt_msg_buf buf;
@@ -118,6 +122,10 @@ int64_t sim_cluster_gateway_takes(sim_cluster *c, int64_t at_ns, int64_t cpu_ns)
 /* TOKENS to the gateway whose tokens reached it one by one, at these times (leap.c). */
 void sim_cluster_send_late(sim_cluster *c, uint32_t from, const bt_msg *m, const int64_t *times, size_t len);
 void sim_cluster_timer(sim_cluster *c, uint32_t place); /* after a step: its next timer */
+/* DRAIN and EXIT of a node's brain, the gateway's ROLE_ANSWER */
+void sim_cluster_drains(sim_cluster *c, sim_member *m);
+void sim_cluster_exits(sim_cluster *c, sim_member *m, bt_role next);
+void sim_cluster_role_answered(sim_cluster *c, const gw_action *a);
 
 bt_err sim_cluster_prefill_new(sim_cluster *c, sim_member *m, bt_fault *fault);
 void sim_cluster_prefill_step(sim_cluster *c, sim_member *m, const pf_event *ev);
@@ -148,4 +156,15 @@ void sim_cluster_wake_all(sim_cluster *c);
 bt_err sim_cluster_gateway_new(sim_cluster *c, bt_fault *fault);
 void sim_cluster_gateway_step(sim_cluster *c, const gw_event *ev);
 void sim_cluster_hello(const sim_cluster *c, const sim_member *m, bt_msg_hello *ret);
+
+bt_incarnation sim_cluster_incarnation(const sim_cluster *c, uint32_t place, uint64_t life);
+sim_member *sim_cluster_member(sim_cluster *c, bt_role role, uint32_t node); /* NULL: there is none */
+void sim_cluster_drop_event(sim_cluster *c, const sim_event *e);             /* what it carries */
+bt_err sim_cluster_begin_member(sim_cluster *c, sim_member *m, bt_fault *fault);
+void sim_cluster_end_member(sim_cluster *c, sim_member *m);
+void sim_cluster_turn_page(sim_cluster *c, sim_member *m); /* before it is off, on, or another: closes what it was */
+
+void sim_cluster_signal(sim_cluster *c, sim_member *m, bool is_over); /* to leave; that its time for it is over */
+void sim_cluster_left(sim_cluster *c, sim_member *m);
+void sim_cluster_loaded(sim_cluster *c, sim_member *m);
 #endif

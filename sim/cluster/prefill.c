@@ -21,7 +21,9 @@ bt_err sim_cluster_prefill_new(sim_cluster *c, sim_member *m, bt_fault *fault)
     sim_cluster_hello(c, m, &k.hello);
     memset(m->prompts, 0, c->o.prefill_slots * sizeof *m->prompts);
     memset(m->last_ns, 0, c->hosts * sizeof *m->last_ns);
-    return pf_brain_new(&m->pf, &k, fault);
+    const bt_err e = pf_brain_new(&m->pf, &k, fault);
+    if (e == BT_OK) pf_brain_set_role_may(m->pf, BT_ROLE_MAY);
+    return e;
 }
 
 static void post_chunk(sim_cluster *c, const sim_member *m, uint32_t slot, int64_t at_ns)
@@ -127,9 +129,9 @@ static void carry_out(sim_cluster *c, sim_member *m, const pf_action *a, pf_even
         break;
     case PF_DO_RELEASE:
     case PF_DO_UNLINK:
-    case PF_DO_LOG:
-    case PF_DO_DRAIN:
-    case PF_DO_EXIT: break;
+    case PF_DO_LOG: break;
+    case PF_DO_DRAIN: sim_cluster_drains(c, m); break;
+    case PF_DO_EXIT: sim_cluster_exits(c, m, a->u.next_role); break;
     }
 }
 

@@ -1,8 +1,8 @@
 /* Heartbeats that change nothing, which are most of a quiet hour's messages. Once the gateway has heard a
  * node that is READY, both rest (gw_brain_rest): no timer, no message. Whatever could end the hearing wakes
- * both first, as if all heartbeats until now had come: a node's end or halt, a slower link, a gateway that is
- * late. A heartbeat also tells a load; of that, choices of nodes look at the number of slots alone, which
- * never changes. */
+ * both first, as if all heartbeats until now had come: a node's end or halt, its leave-taking, a slower link,
+ * a gateway that is late. A heartbeat also tells a load; of that, choices of nodes look at the number of
+ * slots alone, which never changes. */
 #include "sim/cluster/inner.h"
 #include "xfer/greeting.h"
 
@@ -15,7 +15,7 @@ static uint64_t beat_bytes(void)
 void sim_cluster_rest(sim_cluster *c, uint32_t place)
 {
     sim_member *m = &c->members[place];
-    const bool may = m->is_alive && !m->is_stopped && !m->rests && m->out.slow <= 1;
+    const bool may = m->is_alive && !m->is_stopped && !m->is_draining && !m->rests && m->out.slow <= 1;
     if (c->o.is_full || !may || sim_cluster_is_late(c) || !gw_brain_rest(c->gw, &m->self)) return;
     m->rests = true;
     c->resting++;

@@ -1,5 +1,5 @@
 /* A machine that has every instruction set: what kernels/kernels.c asks the processor is answered with yes. Put before
- * that file by the compiler's -include (BUILD=emulated). AVX2 must really be there. */
+ * that file by the compiler's -include (make test-emulated). AVX2 must really be there. */
 #ifndef TESTS_EMULATED_CPU_H
 #define TESTS_EMULATED_CPU_H
 #include <cpuid.h>

@@ -1,5 +1,5 @@
 /* AVX-512, AVX512-VNNI and AVX-VNNI on a machine without them: SIMDe, and what SIMDe 0.7.4 lacks of what the kernels
- * use. Put before a kernel's file by the compiler's -include (BUILD=emulated): the names of the instructions become
+ * use. Put before a kernel's file by the compiler's -include (make test-emulated): the names of the instructions become
  * SIMDe's functions, then the guards say that the instructions are there. SIMDe comes first, or it would take the
  * guards for the machine's. With -mfma: else it multiplies and adds in two steps.
  *

@@ -182,16 +182,57 @@ static void draw_ends(plan *p)
         draw_reset(&d, p);
 }
 
+/* Clusters that change: more nodes, up to three gateways, nodes that come later, go for good and change
+ * roles. Dice of their own, whose number was searched for likewise. */
+enum { ELASTIC_DICE = 20 };
+
+static bool draw_is_elastic(dice *d, uint64_t seed)
+{
+    *d = (dice){.seed = seed * UINT64_C(0xa0761d6478bd642f) + ELASTIC_DICE};
+    return one_in(d, 3);
+}
+
+static void draw_elastic_world(dice *d, sim_options *o)
+{
+    o->gateways = between(d, 1, 3);
+    o->prefills = between(d, 1, 4);
+    o->decodes = between(d, 1, 4);
+    o->rules = 1; /* a role changes within a class */
+    o->load_us = of4(d, 1000, 100000, 1 * SECOND, 3 * SECOND);
+}
+
+static void draw_change(dice *d, plan *p)
+{
+    const sim_options *o = &p->world;
+    const uint32_t kind = between(d, 0, 9);
+    plan_unit *u = add(p, kind < 5 ? PLAN_ROLE : kind < 8 ? PLAN_JOIN : PLAN_LEAVE);
+    u->role = one_in(d, 2) ? BT_ROLE_PREFILL : BT_ROLE_DECODE;
+    u->index = between(d, 0, (u->role == BT_ROLE_PREFILL ? o->prefills : o->decodes) - 1);
+    u->at_us = u->kind == PLAN_JOIN ? 0 : (int64_t)(draw(d) % (uint64_t)p->faults_end_us);
+    u->until_us = u->at_us + 1 + (int64_t)(draw(d) % of4(d, 200000, 3 * SECOND, 12 * SECOND, 40 * SECOND));
+    u->from = between(d, 0, o->gateways - 1);
+    u->as = one_in(d, 2) ? BT_ROLE_PREFILL : BT_ROLE_DECODE;
+}
+
+static void draw_changes(dice *d, plan *p)
+{
+    for (uint32_t n = one_in(d, 3) ? between(d, 4, 16) : between(d, 1, 4); n > 0; n--) draw_change(d, p);
+}
+
 static void draw_rest(plan *ret, uint64_t seed)
 {
     dice d = {.seed = seed * UINT64_C(0x9e3779b97f4a7c15) + 77};
     *ret = (plan){.world = sim_options_defaults(seed)};
     draw_world(&d, &ret->world);
+    dice elastic;
+    const bool is_elastic = draw_is_elastic(&elastic, seed);
+    if (is_elastic) draw_elastic_world(&elastic, &ret->world);
     ret->faults_end_us = (int64_t)of4(&d, 300000, 3 * SECOND, 10 * SECOND, 60 * SECOND);
     const bool is_black = one_in(&d, 16);
     if (is_black) ret->faults_end_us = 70 * (int64_t)SECOND;
     ret->leaves_dead = one_in(&d, 4) && ret->world.rules == 1;
     draw_requests(&d, ret);
+    if (is_elastic) draw_changes(&elastic, ret);
     if (is_black) draw_blackout(&d, ret);
     if (is_black || one_in(&d, 4)) return;
     const uint32_t faults = one_in(&d, 3) ? between(&d, 0, 12) : between(&d, 0, 3),
@@ -226,6 +267,16 @@ void plan_say_unit(FILE *out, const plan_unit *u)
     case PLAN_DRAIN:
         fprintf(out, "%10.6f  drain %s %u, start it at %.6f", at, plan_role_name(u->role), u->index, until);
         break;
+    case PLAN_ROLE:
+        fprintf(out, "%10.6f  gateway %u asks %s %u to serve as %s; it drains until %.6f", at, u->from,
+                plan_role_name(u->role), u->index, plan_role_name(u->as), until);
+        break;
+    case PLAN_JOIN:
+        fprintf(out, "%10.6f  %s %u joins at %.6f", at, plan_role_name(u->role), u->index, until);
+        break;
+    case PLAN_LEAVE:
+        fprintf(out, "%10.6f  %s %u leaves for good, by %.6f", at, plan_role_name(u->role), u->index, until);
+        break;
     case PLAN_CUT:
     case PLAN_CUT_BOTH:
         fprintf(out, "%10.6f  cut %u -> %u%s until %.6f%s", at, u->from, u->to,
@@ -246,11 +297,11 @@ void plan_say_world(FILE *out, const plan *p)
             "gateways=%u prefills=%u decodes=%u slots=%u ctx=%u prefill_pages=%u decode_pages=%u "
             "page_tokens=%u growth=%u swap=%u can_prefill=%d "
             "local_below=%u prefixes=%u queue=%u window=%llu blocked=%.2f inbox=%u late_us=%lld lease_ms=%u "
-            "rules=%u forge=%.2f\n",
+            "rules=%u forge=%.2f load_us=%lld\n",
             o->gateways, o->prefills, o->decodes, o->slots, o->ctx_tokens, o->pages_total, o->decode_pages,
             o->page_tokens, o->growth_tokens, o->swap_pages, o->can_prefill, o->local_below_tokens,
             o->prefixes, o->queue_max, (unsigned long long)o->window_bytes, o->blocked_ratio, o->inbox_max,
-            (long long)o->late_us, o->gw.lease_ms, o->rules, o->forge_ratio);
+            (long long)o->late_us, o->gw.lease_ms, o->rules, o->forge_ratio, (long long)o->load_us);
     fprintf(out,
             "messages: drop=%.3f repeat=%.3f reorder=%.3f corrupt=%.3f; blocks: drop=%.3f repeat=%.3f "
             "reorder=%.3f corrupt=%.3f; slow=%.3f by %lld us; "

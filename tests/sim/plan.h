@@ -11,13 +11,16 @@ typedef enum plan_kind {
     PLAN_DRAIN,       /* of a process; started again at until_us, if it has left by then */
     PLAN_CUT,         /* of what `from` sends to `to`, until until_us */
     PLAN_CUT_BOTH,    /* and back */
+    PLAN_ROLE,        /* gateway `from` asks a node to serve as `as`; at until_us it has had its time to drain */
+    PLAN_JOIN,        /* a node that is not there until until_us */
+    PLAN_LEAVE,       /* of a node, as DRAIN, for good; at until_us it has had its time to drain */
     PLAN_RESET,       /* of the connection of node `from` to gateway `to`, which comes back at until_us */
 } plan_kind;
 
 typedef struct plan_unit {
     plan_kind kind;
     int64_t at_us, until_us; /* since the start */
-    bt_role role;
+    bt_role role, as;
     uint32_t index;
     uint32_t from, to;
     bool holds;   /* packets wait while it is cut, and are not lost */

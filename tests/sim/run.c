@@ -41,6 +41,9 @@ static void begin(sim_world *w, const plan_unit *u, const sim_options *o, uint64
     case PLAN_KILL: kill_one(w, u, o); break;
     case PLAN_STOP: sim_world_stop(w, u->role, u->index); break;
     case PLAN_DRAIN: sim_world_drain(w, u->role, u->index); break;
+    case PLAN_ROLE: sim_world_role(w, u->from, u->role, u->index, u->as); break;
+    case PLAN_JOIN: sim_world_kill(w, u->role, u->index); break;
+    case PLAN_LEAVE: sim_world_drain(w, u->role, u->index); break;
     case PLAN_CUT_BOTH:
         sim_world_cut(w, u->to, u->from, u->until_us - u->at_us, u->holds);
         sim_world_cut(w, u->from, u->to, u->until_us - u->at_us, u->holds);
@@ -60,7 +63,26 @@ static void end(sim_world *w, const plan_unit *u, uint64_t request)
     else if (u->kind == PLAN_REQUEST) sim_world_cancel(w, request);
     else if (u->kind == PLAN_STOP) sim_world_continue(w, u->role, u->index);
     else if (u->kind == PLAN_DRAIN) sim_world_drain_over(w, u->role, u->index);
-    if (u->kind == PLAN_KILL || u->kind == PLAN_DRAIN) sim_world_start(w, u->role, u->index);
+    else if (u->kind == PLAN_ROLE || u->kind == PLAN_LEAVE) sim_world_drain_over(w, u->role, u->index);
+    if (u->kind == PLAN_KILL || u->kind == PLAN_DRAIN || u->kind == PLAN_JOIN)
+        sim_world_start(w, u->role, u->index);
+}
+
+/* Roles stay as they are, where there is a pair by them; else all nodes serve as they began. */
+static void heal_roles(sim_world *w, const plan *p)
+{
+    const sim_options *o = &p->world;
+    const struct {
+        bt_role role;
+        uint32_t count;
+    } kinds[2] = {{BT_ROLE_PREFILL, o->prefills}, {BT_ROLE_DECODE, o->decodes}};
+    bool has[2] = {!o->prefills, false};
+    for (int k = 0; k < 2; k++)
+        for (uint32_t i = 0; i < kinds[k].count; i++)
+            if (!p->leaves_dead || i == 0 || sim_world_is_alive(w, kinds[k].role, i))
+                has[sim_world_role_of(w, kinds[k].role, i) == BT_ROLE_DECODE] = true;
+    for (int k = 0; k < 2 && !(has[0] && has[1]); k++)
+        for (uint32_t i = 0; i < kinds[k].count; i++) sim_world_set_role(w, kinds[k].role, i, kinds[k].role);
 }
 
 /* Everything works from now on. */
@@ -75,6 +97,7 @@ static void heal(sim_world *w, const plan *p)
         {BT_ROLE_GATEWAY, o->gateways}, {BT_ROLE_PREFILL, o->prefills}, {BT_ROLE_DECODE, o->decodes}};
     for (uint32_t a = 0; a < all; a++)
         for (uint32_t b = 0; b < all; b++) sim_net_cut(sim_world_net(w), a, b, sim_world_now_us(w), false);
+    heal_roles(w, p);
     for (int k = 0; k < 3; k++)
         for (uint32_t i = 0; i < kinds[k].count; i++) {
             sim_world_continue(w, kinds[k].role, i);

@@ -23,11 +23,11 @@
 typedef struct config {
     gw_options gateway; /* what is taken over, and nothing else */
     const char *model, *prefill, *decode, *device, *link, *pace, *shape_policy, *recipe, *package, *faults,
-        *synthetic, *slo, *csv, *report, *jitter, *points, *shard, *price, *plot;
+        *scale, *synthetic, *slo, *csv, *report, *jitter, *points, *shard, *price, *plot;
     int format, kv_dtype, weights, cost;
     int64_t jobs, ctx_size, limit, concurrency, seed, block_tokens, usual_output;
     int64_t slots, prefill_slots, batch_rows, growth_tokens, chunk_tokens, min_overlap, request_us, token_us,
-        heartbeat_ms;
+        heartbeat_ms, drain_ms;
     uint64_t kv_memory_bytes, swap_memory_bytes, window_bytes;
     double speed, rate, slo_share;
     bool full, colocated, skip_bad, scale_lengths, fit, json, quiet;
@@ -60,6 +60,12 @@ static const bt_opt opts[] = {
     {.group = "Cluster", .name = "faults", .value = "LIST", BT_OPT_AT(config, faults), .type = BT_OPT_STRING,
      .example = "kill decode 3 at 600s; slow link 2 10x for 60s",
      .help = "what goes wrong: kill or stop prefill or decode N, slow link N by Kx; 'at TIME', 'for TIME'"},
+
+    {.group = "Cluster", .name = "scale", .value = "RULES", BT_OPT_AT(config, scale), .type = BT_OPT_STRING,
+     .example = "decode 2..16 when kv>0.8 for 10s, down when kv<0.3 for 60s; start 30s",
+     .help = "how it changes: prefill or decode A..B when kv, slots or queue passes a bound; role prefill N "
+             "decode at "
+             "TIME; leave decode N at TIME; start TIME"},
 
     BT_KV_DTYPE_OPT(config, kv_dtype),
     {.group = "Model", .name = "weights", .value = "FORM", BT_OPT_AT(config, weights), .type = BT_OPT_CHOICE,
@@ -107,6 +113,9 @@ static const bt_opt opts[] = {
     {.group = "Nodes", .name = "heartbeat", .value = "TIME", BT_OPT_AT(config, heartbeat_ms),
      .type = BT_OPT_DURATION, .def = "500ms", .lo = 100, .hi = 1900,
      .help = "between two heartbeats of a node"},
+    {.group = "Nodes", .name = "drain-timeout", .value = "TIME", BT_OPT_AT(config, drain_ms),
+     .type = BT_OPT_DURATION, .def = "30s", .lo = 0, .hi = 3600000,
+     .help = "how long a node that --scale lets go, or whose role changes, lets work in progress end"},
     GATEWAY("policy"),
     GATEWAY("local-prefill-below"),
     GATEWAY("max-queue"),
@@ -243,6 +252,7 @@ static void set_cluster(sim_cluster_options *o, const config *c)
     o->chunk_tokens = (uint32_t)c->chunk_tokens;
     o->request_ns = c->request_us * 1000;
     o->token_ns = c->token_us * 1000;
+    o->drain_ns = c->drain_ms * 1000000;
     o->gw.policy = (gw_policy)(GW_POLICY_LEAST_LOAD + c->gateway.policy);
     o->gw.local_below_tokens = (uint32_t)c->gateway.local_prefill_below;
     o->gw.queue_max = (uint32_t)c->gateway.max_queue;
@@ -267,12 +277,16 @@ static bt_err set_up(tool_simulate_setup *s, bt_dims *dims, const config *c, bt_
     if (e == BT_OK) e = bt_link_parse(&s->link, c->link, fault);
     if (e == BT_OK) e = bt_pace_parse(&s->pace, c->pace, fault);
     if (e == BT_OK && c->faults) e = tool_simulate_faults_read(&s->faults, c->faults, fault);
+    if (e == BT_OK) e = tool_simulate_scale_read(&s->scale, c->scale ? c->scale : "", fault);
     if (e == BT_OK && !nodes_of(&s->decode)) e = bt_fail(fault, BT_EARG, "--decode: at least one node");
     if (e < 0) return e;
     s->is_colocated = c->colocated;
     const uint32_t prefills = nodes_of(&s->prefill), decodes = nodes_of(&s->decode);
     e = c->colocated ? tool_simulate_faults_check(&s->faults, 0, prefills + decodes, fault)
                      : tool_simulate_faults_check(&s->faults, prefills, decodes, fault);
+    if (e == BT_OK)
+        e = tool_simulate_scale_check(&s->scale, c->colocated ? 0 : prefills,
+                                      decodes + (c->colocated ? prefills : 0), fault);
     if (e == BT_OK) e = shape_of(dims, c->model, fault);
     s->model = dims;
     s->shape_policy = c->shape_policy;
@@ -379,6 +393,7 @@ static bt_err check_sweep(job *j, const config *c, bt_fault *fault)
     if (!c->slo) return bt_fail(fault, BT_EARG, "a sweep needs --slo, as in ttft:1s,tpot:60ms");
     if (c->csv || c->report)
         return bt_fail(fault, BT_EARG, "--csv and --report are of one cluster, not of a sweep");
+    if (c->scale) return bt_fail(fault, BT_EARG, "--scale is of one cluster, not of a sweep");
     if (c->shard && !c->points)
         return bt_fail(fault, BT_EARG, "--shard needs --points, where its part is kept");
     if (c->shard && tool_simulate_shard_read(&j->range.shard, c->shard, fault) < 0) return BT_EARG;

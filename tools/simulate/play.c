@@ -54,7 +54,15 @@ void tool_simulate_bench_free(tool_simulate_bench *b) { free(b); }
 
 /* ---- one run ------------------------------------------------------------------------------------- */
 
-typedef enum due_kind { DUE_REQUEST = 0, DUE_SAMPLE, DUE_FAULT, DUE_FAULT_END } due_kind;
+typedef enum due_kind {
+    DUE_REQUEST = 0,
+    DUE_SAMPLE,
+    DUE_FAULT,
+    DUE_FAULT_END,
+    DUE_SCALE,
+    DUE_CHANGE,
+    DUE_CHANGE_END
+} due_kind;
 
 typedef struct flight {
     uint32_t item;
@@ -74,6 +82,7 @@ typedef struct player {
     uint64_t *hashes;         /* of the prompt in hand */
     size_t hashes_cap;
     bool is_out_of_memory;
+    tool_simulate_scaler scaler;
 } player;
 
 static int64_t now_us(const player *p, int64_t now_ns) { return (now_ns - p->start_ns) / 1000; }
@@ -236,6 +245,7 @@ static void sample(player *p)
     s->running = sim_cluster_active(p->c);
     for (uint32_t i = 0; i < nodes && i < p->r->nodes; i++) {
         const sim_cluster_node n = sim_cluster_look(p->c, i);
+        if (n.load.slots_total) p->r->node_slots[i] = n.load.slots_total; /* of one that joined */
         s->slots_used[i] = (uint16_t)n.load.slots_used;
         s->queued[i] = (uint16_t)n.load.queued;
         s->pages_ratio[i] = n.load.pages_total ? (float)n.load.pages_used / (float)n.load.pages_total : 0;
@@ -254,6 +264,20 @@ static void act(player *p, const tool_simulate_fault *f, bool is_end)
     }
 }
 
+static void scale(player *p)
+{
+    const int64_t us = now_us(p, sim_cluster_now_ns(p->c));
+    tool_simulate_scaler_look(&p->scaler, p->c, us);
+    if (p->sent > p->ended || p->waiting) at(p, us + TOOL_SIMULATE_LOOK_US, DUE_SCALE, 0);
+}
+
+static void change(player *p, uint32_t number, bool is_end)
+{
+    const int64_t us = now_us(p, sim_cluster_now_ns(p->c));
+    if (tool_simulate_scaler_change(p->c, &p->b->s.scale.change[number], is_end)) return;
+    at(p, us + TOOL_SIMULATE_LOOK_US, is_end ? DUE_CHANGE_END : DUE_CHANGE, number);
+}
+
 static void due(void *ud, uint64_t number, int64_t now_ns)
 {
     player *p = ud;
@@ -268,7 +292,22 @@ static void due(void *ud, uint64_t number, int64_t now_ns)
     case DUE_SAMPLE: sample(p); break;
     case DUE_FAULT: act(p, &p->b->s.faults.fault[low], false); break;
     case DUE_FAULT_END: act(p, &p->b->s.faults.fault[low], true); break;
+    case DUE_SCALE: scale(p); break;
+    case DUE_CHANGE: change(p, low, false); break;
+    case DUE_CHANGE_END: change(p, low, true); break;
     }
+}
+
+static void begin_scale(player *p)
+{
+    const tool_simulate_scale *s = &p->b->s.scale;
+    tool_simulate_scaler_begin(&p->scaler, s, p->c);
+    for (size_t i = 0; i < s->changes; i++) {
+        const tool_simulate_change *k = &s->change[i];
+        at(p, k->at_us, DUE_CHANGE, i);
+        if (k->for_us) at(p, k->at_us + k->for_us, DUE_CHANGE_END, i);
+    }
+    if (s->rules || s->changes) at(p, 0, DUE_SCALE, 0);
 }
 
 /* Faults behind the last arrival by an hour would only make an idle cluster wait for them. */
@@ -279,6 +318,7 @@ static void begin(player *p)
         at(p, f->fault[i].at_us, DUE_FAULT, i);
         if (f->fault[i].for_us) at(p, f->fault[i].at_us + f->fault[i].for_us, DUE_FAULT_END, i);
     }
+    begin_scale(p);
     next_arrival(p);
     for (uint32_t i = 0; i < p->b->s.concurrency && p->next < p->plan->len; i++) send(p, (uint32_t)p->next++);
     at(p, 0, DUE_SAMPLE, 0);
@@ -286,21 +326,23 @@ static void begin(player *p)
 
 /* ---- what it comes to ---------------------------------------------------------------------------- */
 
-static void add_node(tool_simulate_facts *f, const sim_cluster_node *n, double busy[2], int64_t ns)
+static void add_node(tool_simulate_facts *f, const sim_cluster_node *n, const double powered_s[2],
+                     double busy[2])
 {
     const bt_profile_time *t = &n->cost->price.profile.time;
     const bool has_terms = t->idle_mw || t->op_fj || t->byte_fj || t->polling_mw;
-    const uint64_t device_ns = sim_cost_device_ns(n->cost, has_terms ? (uint64_t)ns : n->done.ns);
+    const uint64_t ns = (uint64_t)((powered_s[0] + powered_s[1]) * 1e9 + 0.5);
+    const uint64_t device_ns = sim_cost_device_ns(n->cost, has_terms ? ns : n->done.ns);
     /* Idle power is drawn all the time; of a thermal design power only working time is known. */
     const bt_energy e = bt_energy_of(t, device_ns, n->done.ops, n->done.bytes, 0);
     if (e.kind == BT_ENERGY_NONE) f->has_joules = false;
     f->is_tdp |= e.kind == BT_ENERGY_TDP;
     f->joules += (double)e.nj / 1e9;
-    busy[n->role == BT_ROLE_DECODE] += (double)n->done.ns;
+    f->prefill_node_s += powered_s[0];
+    f->decode_node_s += powered_s[1];
+    for (size_t i = 0; i < 2; i++) busy[i] += (double)n->busy_ns[i] / 1e9;
     f->valid_rows += n->valid_rows;
     f->rows += n->rows;
-    if (n->role == BT_ROLE_DECODE) f->decode_nodes++;
-    else f->prefill_nodes++;
 }
 
 /* What a request waited before its prompt was computed: at the gateway and in a node. */
@@ -345,14 +387,26 @@ static void judge(tool_simulate_facts *f, const tool_replay_result *r, bool is_c
 static void sum_up(tool_simulate_facts *ret, player *p)
 {
     tool_simulate_facts f = {.has_joules = true};
+    const tool_simulate_scaler *k = &p->scaler;
+    const char *why;
     double busy[2] = {0};
-    const int64_t ns = p->r->end_us * 1000;
+    const int64_t until_ns = p->start_ns + p->r->end_us * 1000;
     for (uint32_t i = 0; i < sim_cluster_nodes(p->c); i++) {
         const sim_cluster_node n = sim_cluster_look(p->c, i);
-        add_node(&f, &n, busy, ns);
+        const double powered_s[] = {(double)sim_cluster_powered_ns(p->c, i, BT_ROLE_PREFILL, until_ns) / 1e9,
+                                    (double)sim_cluster_powered_ns(p->c, i, BT_ROLE_DECODE, until_ns) / 1e9};
+        add_node(&f, &n, powered_s, busy);
     }
-    if (ns > 0 && f.prefill_nodes) f.prefill_busy = busy[0] / (double)ns / f.prefill_nodes;
-    if (ns > 0 && f.decode_nodes) f.decode_busy = busy[1] / (double)ns / f.decode_nodes;
+    if (f.prefill_node_s > 0) f.prefill_busy = busy[0] / f.prefill_node_s;
+    if (f.decode_node_s > 0) f.decode_busy = busy[1] / f.decode_node_s;
+    f.prefill_nodes = k->count[0].prefill;
+    f.decode_nodes = k->count[0].decode;
+    f.counts = k->counts;
+    memcpy(f.count, k->count, k->counts * sizeof *k->count);
+    memcpy(f.most, k->most, sizeof f.most);
+    memcpy(f.least, k->least, sizeof f.least);
+    f.refused_roles = sim_cluster_refused_roles(p->c, &why);
+    (void)snprintf(f.refused_why, sizeof f.refused_why, "%s", why);
     f.virtual_s = (double)p->r->end_us / 1e6;
     f.events = sim_cluster_events(p->c);
     f.digest = sim_cluster_digest(p->c);
@@ -364,9 +418,17 @@ static size_t groups_of(sim_cluster_group *ret, size_t n, const tool_simulate_si
                         const sim_cost *costs, const uint32_t *pages, const uint32_t *nodes)
 {
     for (size_t i = 0; i < side->len; i++)
-        ret[n++] = (sim_cluster_group){&costs[i], side->group[i].profile.name,
-                                       nodes ? nodes[i] : side->group[i].least, pages[i]};
+        ret[n++] = (sim_cluster_group){.cost = &costs[i], .device = side->group[i].profile.name,
+                                       .nodes = nodes ? nodes[i] : side->group[i].least, .pages = pages[i]};
     return n;
+}
+
+/* Nodes that rules may add stand behind all others of their role. */
+static void add_spare(sim_cluster_group *groups, size_t n, const tool_simulate_scale *s, bt_role role)
+{
+    uint32_t now = 0;
+    for (size_t i = 0; i < n; i++) now += groups[i].nodes;
+    if (n) groups[n - 1].spare = tool_simulate_scale_most(s, role, now) - now;
 }
 
 static bt_err open_cluster(player *p, const uint32_t *prefill, const uint32_t *decode,
@@ -385,6 +447,9 @@ static bt_err open_cluster(player *p, const uint32_t *prefill, const uint32_t *d
     o.prefills = s->is_colocated ? 0 : first;
     o.decode = groups + o.prefills;
     o.decodes = all - o.prefills;
+    add_spare(groups, o.prefills, &s->scale, BT_ROLE_PREFILL);
+    add_spare(groups + o.prefills, o.decodes, &s->scale, BT_ROLE_DECODE);
+    if (s->scale.start_us >= 0) o.start_ns = s->scale.start_us * 1000;
     o.can_prefill = s->is_colocated || !prefills || o.gw.local_below_tokens > 0;
     o.mixes = s->is_colocated;
     o.link = s->link;

@@ -4,6 +4,7 @@
 #include "sim/cluster/cluster.h"
 #include "tools/replay/print.h"
 #include "tools/simulate/faults.h"
+#include "tools/simulate/scaler.h"
 #include "tools/simulate/side.h"
 
 /* A plan of requests (tools/replay/plan.h) played on a simulated cluster, recorded as `baton replay` records a real
@@ -22,6 +23,7 @@ typedef struct tool_simulate_setup {
     uint64_t kv_memory_bytes, swap_memory_bytes; /* of a node; kv 0: what its device has, 1 GiB where that is unknown */
     sim_cluster_options cluster;                 /* slots, rows, policies, times; the rest is set here */
     tool_simulate_faults faults;
+    tool_simulate_scale scale;
     uint64_t seed;
     uint32_t concurrency; /* as tools/replay/load.h */
 } tool_simulate_setup;
@@ -29,11 +31,17 @@ typedef struct tool_simulate_setup {
 typedef struct tool_simulate_facts {
     double virtual_s;
     uint64_t events, digest;
-    bool has_joules, is_tdp; /* is_tdp: some of it is a thermal design power while a node works */
-    double joules;
-    double prefill_busy, decode_busy; /* of the nodes' time */
-    uint64_t valid_rows, rows;        /* of prefill chunks: tokens, and what was computed with padding */
-    uint32_t prefill_nodes, decode_nodes;
+    bool has_joules, is_tdp;              /* is_tdp: some of it is a thermal design power while a node works */
+    double joules;                        /* of nodes while they are powered */
+    double prefill_busy, decode_busy;     /* of the nodes' time */
+    uint64_t valid_rows, rows;            /* of prefill chunks: tokens, and what was computed with padding */
+    uint32_t prefill_nodes, decode_nodes; /* to begin with */
+    double prefill_node_s, decode_node_s; /* powered as such, loading included */
+    uint32_t least[2], most[2];           /* prefill and decode nodes that served at a time */
+    tool_simulate_count_at count[TOOL_SIMULATE_COUNTS]; /* nodes over time */
+    size_t counts;
+    uint32_t refused_roles; /* changes that a node did not make, and why the first */
+    char refused_why[200];
     bool is_overloaded;
     char overload[160]; /* how that shows */
 } tool_simulate_facts;

@@ -17,6 +17,13 @@ void tool_simulate_print(FILE *f, const tool_simulate_told *r)
         fprintf(f, "busy        prefill %.1f %%, decode %.1f %% of the time\n", 100 * x->prefill_busy,
                 100 * x->decode_busy);
     else fprintf(f, "busy        %.1f %% of the time\n", 100 * x->decode_busy);
+    if (x->counts > 1)
+        fprintf(
+            f,
+            "changes     prefill %u to %u nodes, decode %u to %u; powered for %.0f and %.0f node-seconds\n",
+            x->least[0], x->most[0], x->least[1], x->most[1], x->prefill_node_s, x->decode_node_s);
+    if (x->refused_roles)
+        fprintf(f, "roles       %u nodes did not change their role: %s\n", x->refused_roles, x->refused_why);
     if (x->rows)
         fprintf(f, "rows        %" PRIu64 " of prompts computed, %.1f %% of them padding\n", x->rows,
                 100 * (double)(x->rows - x->valid_rows) / (double)x->rows);
@@ -38,6 +45,23 @@ static double scale_of(const tool_simulate_setup *s)
 
 static json_t *ratio(double x, bool is_there) { return is_there ? json_real(x) : json_null(); }
 
+/* Nodes that serve, and those that are powered, from each time on. */
+static json_t *counts_json(const tool_simulate_facts *x)
+{
+    json_t *all = json_array();
+    for (size_t i = 0; all && i < x->counts; i++) {
+        const tool_simulate_count_at *n = &x->count[i];
+        if (json_array_append_new(all, json_pack("{s:f, s:I, s:I, s:I}", "seconds", (double)n->at_us / 1e6,
+                                                 "prefill", (json_int_t)n->prefill, "decode",
+                                                 (json_int_t)n->decode, "powered", (json_int_t)n->powered)) <
+            0) {
+            json_decref(all);
+            return NULL;
+        }
+    }
+    return all;
+}
+
 json_t *tool_simulate_json(const tool_simulate_told *r)
 {
     const tool_simulate_facts *x = r->facts;
@@ -56,8 +80,14 @@ json_t *tool_simulate_json(const tool_simulate_told *r)
         "decode_busy_ratio", x->decode_busy, "prompt_rows", (json_int_t)x->rows, "padding_rows",
         (json_int_t)(x->rows - x->valid_rows), "overloaded", (int)x->is_overloaded, "overload",
         x->is_overloaded ? json_string(x->overload) : json_null());
-    const bool ok = o && more && json_object_update(o, more) == 0;
+    json_t *nodes =
+        json_pack("{s:f, s:f, s:f, s:o, s:I}", "node_seconds", x->prefill_node_s + x->decode_node_s,
+                  "prefill_node_seconds", x->prefill_node_s, "decode_node_seconds", x->decode_node_s,
+                  "nodes_over_time", counts_json(x), "refused_roles", (json_int_t)x->refused_roles);
+    const bool ok =
+        o && more && nodes && json_object_update(o, more) == 0 && json_object_update(o, nodes) == 0;
     json_decref(more);
+    json_decref(nodes);
     if (ok) return o;
     json_decref(o);
     return NULL;

@@ -216,19 +216,33 @@ static void from_colsum(int32_t *restrict hi, int32_t *restrict lo, size_t ldacc
     }
 }
 
+static void passes_at_width(const bt_kernels *k, uint32_t ffn, uint32_t vocab)
+{
+    const bt_hparams hp = {.layers = 1,    .dim = 96,       .heads = 6, .kv_heads = 2,
+                           .head_dim = 16, .rope_dims = 16, .ffn = ffn, .vocab = vocab};
+    bt_fault f;
+    if (tool_kernels_check(k, &hp, &f) < 0)
+        fail_msg("%s, ffn %u, vocabulary %u: %s", k->isa, ffn, vocab, f.text);
+}
+
 static void a_kernel_that_starts_from_the_sums_of_columns_passes_at_any_width(void **state)
 {
     (void)state;
     bt_kernels k = *bt_kernels_select("ref");
     k.int_matmul = from_colsum;
     static const uint32_t widths[][2] = {{124, 96}, {121, 300}, {1, 17}, {16, 31}, {100, 2047}};
-    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
-        const bt_hparams hp = {.layers = 1,    .dim = 96,       .heads = 6,          .kv_heads = 2,
-                               .head_dim = 16, .rope_dims = 16, .ffn = widths[i][0], .vocab = widths[i][1]};
-        bt_fault f;
-        if (tool_kernels_check(&k, &hp, &f) < 0)
-            fail_msg("ffn %u, vocabulary %u: %s", hp.ffn, hp.vocab, f.text);
-    }
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
+        passes_at_width(&k, widths[i][0], widths[i][1]);
+}
+
+static void every_usable_kernel_passes_at_widths_that_end_within_a_panel(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < bt_kernels_table_len; i++)
+        if (rows_usable(&bt_kernels_table[i])) {
+            passes_at_width(&bt_kernels_table[i], 121, 300);
+            passes_at_width(&bt_kernels_table[i], 1, 17);
+        }
 }
 
 static void wrong_matmul4(float *restrict y, size_t ldy, const float *restrict x, size_t ldx,
@@ -345,6 +359,7 @@ int main(void)
         cmocka_unit_test(a_prompt_is_linears_then_attention_and_a_step_the_longer_of_two),
         cmocka_unit_test(every_usable_kernel_passes),
         cmocka_unit_test(a_kernel_that_starts_from_the_sums_of_columns_passes_at_any_width),
+        cmocka_unit_test(every_usable_kernel_passes_at_widths_that_end_within_a_panel),
         cmocka_unit_test(a_wrong_kernel_is_named),
         cmocka_unit_test(both_engines_are_checked_then_timed),
         cmocka_unit_test(one_bit_of_kv_or_logits_is_a_difference),
