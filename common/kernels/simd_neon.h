@@ -161,7 +161,7 @@ BT_INLINE v16 v16_load_s8x8(const int8_t *a, const int8_t *b)
 typedef int8x16_t v16_s8;
 BT_INLINE void v16_s8_store(int8_t *p, v16_s8 x) { vst1q_s8(p, x); }
 
-/* ---- FP4, as simd_avx2.h says: one table look-up for 16 codes ---- */
+/* ---- FP4, as simd_avx2.h says; 16 codes take a shift, an AND and an OR ---- */
 typedef struct v16_codes {
     uint8x16_t v[4];
 } v16_codes;
