@@ -194,10 +194,10 @@ static void make(world *w, uint64_t seed, uint32_t faults)
     sim_cluster_options *o = &w->o;
     const bool is_colocated = draw(w, 1, 0, 3) == 0;
     w->groups[0] = (sim_cluster_group){draw(w, 2, 0, 2) ? &gpu_cost : &npu_cost, "a",
-                                       is_colocated ? 0 : draw(w, 3, 1, NODES_MAX), 4096};
+                                       is_colocated ? 0 : draw(w, 3, 1, NODES_MAX), 4096, 0};
     /* Now and then too few pages, so that sequences are preempted. */
     w->groups[1] = (sim_cluster_group){&gpu_cost, "b", draw(w, 4, 1, NODES_MAX),
-                                       draw(w, 5, 0, 2) ? 4096 : draw(w, 6, 140, 300)};
+                                       draw(w, 5, 0, 2) ? 4096 : draw(w, 6, 140, 300), 0};
     w->shared = draw(w, 7, 0, 1) * 640;
     w->prompt_most = draw(w, 8, 0, 1) ? 300 : 4000;
     w->output_most = draw(w, 9, 0, 1) ? 60 : 1500;
