@@ -17,7 +17,7 @@ ifneq ($(CROSS),aarch64)
   $(error CROSS=$(CROSS) is not aarch64)
 endif
 SYSROOT := $(abspath build/sysroot-$(CROSS))
-CC      := $(CCACHE) aarch64-linux-gnu-gcc --sysroot=$(SYSROOT)
+override CC := $(CCACHE) aarch64-linux-gnu-gcc --sysroot=$(SYSROOT)
 AR      := aarch64-linux-gnu-ar
 QEMU_CPU ?= max
 RUNNER  := qemu-aarch64 -L $(SYSROOT) -cpu $(QEMU_CPU)
