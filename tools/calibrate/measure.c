@@ -153,7 +153,7 @@ static bt_err ask(run *r, tool_replay_result *ret, const uint32_t *tokens, size_
  */
 static bt_err ask_lengths(run *r, size_t first, tool_calibrate_points *to, bt_fault *fault)
 {
-    uint32_t tokens[LENGTHS * TIMES];
+    uint32_t tokens[LENGTHS * TIMES] = {0};
     tool_replay_result all;
     size_t n = 0;
     for (size_t i = first; i < 2 * LENGTHS - 1; i += 2)
