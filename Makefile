@@ -8,7 +8,21 @@ SHELL := /bin/sh
 MAKEFLAGS += --no-builtin-rules
 
 BUILD ?= release
-B     := build/$(BUILD)
+# CROSS=aarch64 builds for another machine, into build/aarch64, with libraries of its own (deploy/sysroot.sh); what it
+# makes runs through RUNNER here.
+CROSS ?=
+B     := build/$(or $(CROSS),$(BUILD))
+ifneq ($(CROSS),)
+ifneq ($(CROSS),aarch64)
+  $(error CROSS=$(CROSS) is not aarch64)
+endif
+SYSROOT := $(abspath build/sysroot-$(CROSS))
+override CC := $(CCACHE) aarch64-linux-gnu-gcc --sysroot=$(SYSROOT)
+AR      := aarch64-linux-gnu-ar
+QEMU_CPU ?= max
+RUNNER  := qemu-aarch64 -L $(SYSROOT) -cpu $(QEMU_CPU)
+export BATON_RUNNER := $(RUNNER)
+endif
 V     ?= 0
 Q     := $(if $(filter 0,$(V)),@,)
 say    = $(if $(filter 0,$(V)),@printf '  %-7s %s\n' '$(1)' '$(2)',@:)
@@ -23,8 +37,11 @@ GOALS := $(or $(MAKECMDGOALS),all)
 # set-up on a bare machine (deps, demo, test) install what is missing first, the others say what to run.
 SETUP_GOALS := deps demo test
 ifneq ($(filter-out help clean uninstall model format,$(GOALS)),)
-  include build/deps.mk
+  include $(if $(CROSS),$(B),build)/deps.mk
 endif
+$(if $(CROSS),$(B)/deps.mk): deploy/deps.sh deploy/sysroot.sh
+	@sh deploy/sysroot.sh $(SYSROOT)
+	@sh deploy/deps.sh --sysroot $(SYSROOT) --write $@
 build/deps.mk: deploy/deps.sh
 	@mkdir -p build
 	@sh deploy/deps.sh $(if $(filter $(SETUP_GOALS),$(GOALS)),--install) --write $@
@@ -57,6 +74,15 @@ ifneq ($(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null)),)
 AVX2   := -mavx2 -mfma -mf16c
 AVX512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c
 endif
+ifneq ($(filter aarch64%,$(shell $(CC) -dumpmachine 2>/dev/null)),)
+DOTPROD := -march=armv8.2-a+dotprod
+I8MM    := -march=armv8.2-a+dotprod+i8mm
+# Debian 12's gcc for aarch64 fails at -O2 where it makes vectors of these.
+$(B)/tests/unit/kernels/test_attn.o $(B)/tests/unit/ref/test_ref.o: ISA := -fno-tree-vectorize
+$(B)/tests/unit/npu/run/test_no_float.o: ISA := $(if $(CROSS),-DOBJDUMP='"aarch64-linux-gnu-objdump"')
+endif
+%_dotprod.o:    ISA := $(DOTPROD)
+%_i8mm.o:       ISA := $(I8MM)
 %_avx2.o:       ISA := $(AVX2)
 %_avxvnni.o:    ISA := $(AVX2) $(if $(AVX2),-mavxvnni)
 %_avx512.o:     ISA := $(AVX512)
@@ -88,7 +114,7 @@ FAULT_O  := $(filter-out $(B)/tests/fault/proxy.o,$(call objs,tests/fault))
 UNITS    := $(patsubst %.c,$(B)/%,$(call sources,tests/unit))
 # Those that walk the kernels' dispatch table with kernels alone, and tests/emulated: every engine on every row in short,
 # and what emulates. The other tests of engines take a quarter of an hour there.
-WALKERS  := $(call sources,tests/emulated) $(shell grep -lE '"([a-z/]*/)?(variants|int_ops_kit|rows)\.h"' \
+WALKERS  := $(if $(CROSS),,$(call sources,tests/emulated)) $(shell grep -lE '"([a-z/]*/)?(variants|int_ops_kit|rows)\.h"' \
             $(call sources,tests/unit/kernels tests/unit/tools/bench))
 EMULATED_O := $(patsubst %.c,$(B)/emulated/%.o,common/kernels/kernels.c \
               $(filter %_avxvnni.c %_avx512.c %_avx512vnni.c,$(call sources,common/kernels)))
@@ -101,7 +127,7 @@ PROGS    := baton baton-gateway baton-prefill baton-decode
 LIBS     := $(B)/libsim.a $(ROOMS:%=$(B)/lib%.a) $(B)/libbaton.a
 
 ## all: build the libraries and every program
-all: $(PROGS:%=bin/%)
+all: $(if $(CROSS),$(PROGS:%=$(B)/bin/%),$(PROGS:%=bin/%))
 
 $(B)/bin/baton:         $(B)/programs/baton.o $(B)/libtools.a $(B)/libsim.a $(B)/libgateway.a $(B)/libprefill-node.a $(B)/libdecode-node.a $(B)/libbaton.a
 $(B)/bin/baton-gateway: $(B)/programs/baton_gateway.o $(B)/libgateway.a $(B)/libbaton.a
@@ -230,6 +256,12 @@ $(B)/emulated/%.o: %.c $(B)/.flags | $(GEN_H)
 	$(call say,CC,$< (emulated))
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
+## test-aarch64: the kernels' tests built for AArch64 (CROSS=aarch64) and run by qemu: NEON, dotprod, i8mm
+test-aarch64:
+	@$(MAKE) CROSS=aarch64 test-rows
+test-rows: $(WALKERS:%.c=$(B)/%)
+	@sh tests/run.sh $(B) rows $(WALKERS)
+
 # Kernels need nothing else, so that another compiler has little to build; KERNELS=name: test_name* alone.
 KERNEL_TESTS := $(patsubst %.c,$(B)/kernels/%,$(notdir $(wildcard tests/unit/kernels/test_$(KERNELS)*.c)))
 kernel-tests: $(KERNEL_TESTS)
@@ -357,7 +389,7 @@ help:
 clean:
 	rm -rf build bin
 
-.PHONY: all deps model demo test test-cli test-clients check-timeline test-openapi test-emulated kernel-tests test-compilers simtest fuzz lint format analyze bench bench-peers docs install uninstall help clean FORCE
+.PHONY: all deps model demo test test-cli test-clients check-timeline test-openapi test-emulated test-aarch64 test-rows kernel-tests test-compilers simtest fuzz lint format analyze bench bench-peers docs install uninstall help clean FORCE
 .SECONDARY:
 .DEFAULT_GOAL := all
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -4,6 +4,7 @@
 #   deps.sh --install       install what is missing (apt-get, through sudo when not root)
 #   deps.sh --checks        with what only `make lint` and `make test-emulated` need
 #   deps.sh --write FILE    also write the compiler and linker flags as a make fragment
+#   deps.sh --sysroot DIR   the flags of the libraries in that folder, of another architecture (deploy/sysroot.sh)
 set -eu
 # library as pkg-config knows it : Debian package
 LIBS='libzmq:libzmq3-dev libprotobuf-c:libprotobuf-c-dev libsodium:libsodium-dev libmicrohttpd:libmicrohttpd-dev
@@ -32,6 +33,9 @@ while [ $# -gt 0 ]; do
     --install) install=1 ;;
     --checks) TOOLS="$TOOLS $CHECKS" checks=1 ;;
     --write) out=$2; shift ;;
+    --sysroot)
+        export PKG_CONFIG_SYSROOT_DIR="$2" PKG_CONFIG_LIBDIR="$2/usr/lib/aarch64-linux-gnu/pkgconfig:$2/usr/share/pkgconfig"
+        shift ;;
     *) echo "deps.sh: unknown option '$1'" >&2; exit 2 ;;
     esac
     shift

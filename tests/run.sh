@@ -21,7 +21,7 @@ trap 'rm -rf "$TMPDIR"' EXIT
 trap 'exit 130' INT TERM
 sim_id=${BATON_TEST_SEED:-$(git rev-parse HEAD 2> /dev/null || cat VERSION)}     # what the simulator's new seeds come from
 # Options from the caller's environment must not steer the programs under test; the place of the model may.
-for v in $(env | sed -n 's/^\(BATON_[A-Z0-9_]*\)=.*/\1/p'); do [ "$v" = BATON_MODEL_DIR ] || unset "$v"; done
+for v in $(env | sed -n 's/^\(BATON_[A-Z0-9_]*\)=.*/\1/p'); do case $v in BATON_MODEL_DIR | BATON_RUNNER) ;; *) unset "$v" ;; esac; done
 unset NOTIFY_SOCKET
 export TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp${TSAN_OPTIONS:+:$TSAN_OPTIONS}"
 BATON_TEST_MODEL=$(sh deploy/model.sh) && export BATON_TEST_MODEL || unset BATON_TEST_MODEL
@@ -36,6 +36,7 @@ fi
 case $B in
     */asan*) slower=4 ;;
     */tsan*) slower=12 ;;
+    */aarch64) slower=12 ;;
     *) slower=1 ;;
 esac
 passed=0 failed=0 skipped=0
@@ -59,7 +60,8 @@ report() {
 # A program of cmocka tests; $2 is how many seconds it may take.
 cmocka_program() {
     begin=$(now_ms)
-    if [ -x "$1" ]; then timeout -k 10 "$2" "$1" > "$out" 2>&1; rc=$?
+    # shellcheck disable=SC2086
+    if [ -x "$1" ]; then timeout -k 10 "$2" ${BATON_RUNNER:-} "$1" > "$out" 2>&1; rc=$?
     else echo "$1 was not built" > "$out"; rc=127; fi
     # shellcheck disable=SC2046
     set -- "$1" $rc $(awk '

@@ -55,6 +55,8 @@ static uint64_t add_op(bt_price_program *g, const bt_profile *p, const bt_price_
         g->ops.fixed =
             plus(g->ops.fixed,
                  times(times(2 * m.rows, times(op->matrix.inputs, op->matrix.outputs)), op->count));
+    } else if (op->is_dispatch) {
+        ns = t->dispatch_ns;
     } else if (op->fixed_ns) {
         ns = op->fixed_ns;
     } else {
@@ -100,7 +102,6 @@ bt_err bt_price_add(bt_price *p, uint32_t rows, const bt_price_op *op, size_t n,
     if (!rows || (p->programs && rows <= p->program[p->programs - 1].rows))
         return bt_fail(fault, BT_EARG, "a program of %u rows; each needs more than the one before",
                        (unsigned)rows);
-    g.compute.fixed = t->dispatch_ns;
     for (size_t i = 0; i < n; i++) {
         g.compute.fixed =
             plus(g.compute.fixed, add_op(&g, op[i].is_companion ? &p->companion : &p->profile, &op[i]));
@@ -141,7 +142,7 @@ bt_err bt_price_of_dims(bt_price *ret, const bt_profile *profile, const bt_dims 
 {
     bt_price p;
     bt_dims_matrix m[BT_DIMS_MATRICES];
-    bt_price_op op[BT_DIMS_MATRICES];
+    bt_price_op op[BT_DIMS_MATRICES + 1];
     const size_t matrices = bt_dims_matrices(m, s);
     const bt_price_attention a = {
         .layers = s->layers,
@@ -158,7 +159,8 @@ bt_err bt_price_of_dims(bt_price *ret, const bt_profile *profile, const bt_dims 
             op[k] = shape_op(program_rows[i], m[k].inputs, m[k].outputs, s->layers, r);
             op[k].is_row_split = m[k].is_row_split;
         }
-        e = bt_price_add(&p, program_rows[i], op, matrices, &a, fault);
+        op[matrices] = (bt_price_op){.is_dispatch = true, .count = 1}; /* one graph has it all */
+        e = bt_price_add(&p, program_rows[i], op, matrices + 1, &a, fault);
     }
     if (e == BT_OK) bt_price_last(&p, &head);
     if (e == BT_OK) *ret = p;

@@ -8,7 +8,7 @@
 /* What a model's programs take on a device, computed once; a chunk or a decode step is then a few products. Pure
  * integer nanoseconds, ending at INT64_MAX.
  *
- *   t_graph = dispatch + sum of t_op,   a chunk at position p = t_graph + attention over rows and p + rows columns
+ *   t_graph = dispatch + sum of t_op,   a chunk at position p = its graphs + attention over rows and p + rows columns
  *   t_step  = dispatch + operators * decode_op + max(operations / rate(rows), bytes / decode rate)
  *
  * A chunk is for devices with static programs. A step is any mixture of prefill pieces and decode rows as one pass over
@@ -23,6 +23,7 @@ typedef struct bt_price_op {
     bool is_row_split; /* in a group of devices: its inputs are divided, not its outputs */
     uint64_t bytes;
     uint64_t fixed_ns; /* neither of both: what it takes whatever the rates */
+    bool is_dispatch;  /* none of the three: a graph begins, which takes the engine's dispatch_ns */
     uint32_t count;
     uint8_t part;      /* below BT_PRICE_PARTS: what the caller wants to see it under */
     bool is_companion; /* the companion runs it, in FP16 */

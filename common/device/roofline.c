@@ -61,7 +61,7 @@ bt_roofline_first bt_roofline_first_token(const bt_roofline_pair *p, uint64_t to
         r.prefill_ns = bt_price_step_of(&p->prefill_profile, &p->prefill_model, &whole).ns;
         bt_link_chunk(&queue, &p->link, 0, r.prefill_ns, p->layers, bt_time_times(layer_bytes, tokens));
     } else {
-        uint64_t end = p->prefill.first_ns, rows;
+        uint64_t end = r.first_use_ns = p->prefill.first_ns, rows;
         for (uint64_t first = 0; first < tokens; first += rows) {
             const uint32_t i = program_for(&p->prefill, tokens - first);
             const uint64_t took = bt_price_chunk_ns(&p->prefill, i, first);

@@ -39,6 +39,7 @@ typedef struct bt_roofline_pair {
 } bt_roofline_pair;
 typedef struct bt_roofline_first {
     uint64_t prefill_ns, exposed_ns, alone_ns; /* prefill, what of the hand-off is left, and the decode device alone */
+    uint64_t first_use_ns;                     /* of prefill_ns: of weights and operators, of a device with programs */
 } bt_roofline_first;
 /* Time to the first token of a prompt on both, and on the decode device alone in one step. tokens >= 1. */
 bt_roofline_first bt_roofline_first_token(const bt_roofline_pair *p, uint64_t tokens);

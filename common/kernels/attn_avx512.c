@@ -5,6 +5,7 @@
 #include "kernels/attn_scratch.h"
 #include "kernels/simd_avx512.h"
 
+#include "kernels/attn_pack_x86.h"
 #include "kernels/variant.h"
 #include "kernels/attn_body.h"
 #endif

@@ -1,4 +1,4 @@
-/* Attention over v16; included by attn_avx2.c and attn_avx512.c after their simd header. No include guard.
+/* Attention over v16; included by attn_<isa>.c after their simd header and their packing. No include guard.
  *
  * (row, head) pairs that read the same kv head go together over f32 copies of each block of 64 positions, in tiles of
  * up to 6 pairs: first the scores of all, a product with K transposed, and their weights; then the values of all, a

@@ -99,6 +99,8 @@ BT_INLINE v16 v16_butterflies(v16 x)
     return (v16){_mm256_add_ps(a, b), _mm256_sub_ps(a, b)};
 }
 
+#include "kernels/edge_x86.h"
+
 #include "kernels/edge_body.h"
 #include "kernels/kvstore_body.h"
 #endif

@@ -55,6 +55,8 @@ BT_INLINE v16 v16_butterflies(v16 x)
     return butterfly(_mm512_shuffle_f32x4(x, x, 0x44), _mm512_shuffle_f32x4(x, x, 0xee), 0xff00);
 }
 
+#include "kernels/edge_x86.h"
+
 #include "kernels/edge_body.h"
 #include "kernels/kvstore_body.h"
 #endif

@@ -1,9 +1,9 @@
-/* The border between floats and the NPU's integers over v16; included by edge_avx2.c and edge_avx512.c after
- * their simd header and a few conversions of their own (see edge_avx2.c). No include guard. */
+/* The border between floats and the NPU's integers over v16; included by edge_<isa>.c after their simd header
+ * and a few conversions of their own (see edge_avx2.c). No include guard. */
 
 BT_INLINE v16 quantise(v16 x, v16 inv)
 {
-    /* both instructions give their second operand where the first is a NaN */
+    /* both give their second operand where the first is a NaN */
     const v16 v = v16_max(v16_mul(x, inv), v16_set1(-(float)BT_EDGE_LIMIT));
     return v16_min(v, v16_set1(BT_EDGE_LIMIT));
 }
@@ -33,7 +33,7 @@ void BT_VARIANT(bt_edge_quantise8)(int8_t *restrict y, size_t ldy, const float *
             const size_t n = k - i < 16 ? k - i : 16;
             const v16 v = quantise(v16_load_n(x + i, n), by);
             int over;
-            _mm_storeu_si128((void *)(y + i), v16_to_s8(v, &over));
+            v16_s8_store(y + i, v16_to_s8(v, &over));
             if (over && list) beyond += list_shadow(list + beyond, v, 127, i);
         }
         memset(y + i, 0, ldy - i);
@@ -45,7 +45,6 @@ void BT_VARIANT(bt_edge_quantise16)(int8_t *restrict hi, int8_t *restrict lo, si
                                     size_t ldx, float inv, size_t t, size_t k, bt_int_shadow *shadow, uint32_t *count)
 {
     const v16 by = v16_set1(inv);
-    const __m256i limit = _mm256_set1_epi16(BT_INT_MAX16), low = _mm256_set1_epi16(-BT_INT_MAX16);
     for (size_t row = 0; row < t; row++, hi += ldy, lo += ldy, x += ldx) {
         bt_int_shadow *list = shadow ? shadow + row * k : NULL;
         uint32_t beyond = 0;
@@ -53,14 +52,8 @@ void BT_VARIANT(bt_edge_quantise16)(int8_t *restrict hi, int8_t *restrict lo, si
         for (; i < k; i += 16) {
             const size_t n = k - i < 16 ? k - i : 16;
             const v16 v = quantise(v16_load_n(x + i, n), by);
-            const __m256i wide = v16_to_s16(v);
-            const __m256i over = _mm256_or_si256(_mm256_cmpgt_epi16(wide, limit), _mm256_cmpgt_epi16(low, wide));
-            if (list && !_mm256_testz_si256(over, over)) beyond += list_shadow(list + beyond, v, BT_INT_MAX16, i);
-            const __m256i q = _mm256_max_epi16(_mm256_min_epi16(wide, limit), low);
-            const __m256i h = _mm256_srai_epi16(_mm256_add_epi16(q, _mm256_set1_epi16(128)), 8);
-            const __m256i l = _mm256_srai_epi16(_mm256_slli_epi16(q, 8), 8);
-            _mm_storeu_si128((void *)(hi + i), s16_to_s8(h));
-            _mm_storeu_si128((void *)(lo + i), s16_to_s8(l));
+            const int over = v16_store_planes(hi + i, lo + i, v);
+            if (over && list) beyond += list_shadow(list + beyond, v, BT_INT_MAX16, i);
         }
         memset(hi + i, 0, ldy - i), memset(lo + i, 0, ldy - i);
         if (list) count[row] = beyond;

@@ -17,26 +17,7 @@ void BT_VARIANT(bt_matmul8)(float *restrict y, size_t ldy, const float *restrict
     else many_int8_32(&a);
 }
 
-/* Eight groups at a time, one in each lane: 8 x 8 inputs are transposed, and added column by column. */
-BT_INLINE __m256 fp4_add_columns(__m256 sum, const float *const x[8])
-{
-    __m256 a[8], b[8];
-    BT_UNROLL_FOR(size_t i = 0; i < 8; i++) a[i] = _mm256_loadu_ps(x[i]);
-    BT_UNROLL_FOR(size_t i = 0; i < 8; i += 2) {
-        b[i] = _mm256_unpacklo_ps(a[i], a[i + 1]);
-        b[i + 1] = _mm256_unpackhi_ps(a[i], a[i + 1]);
-    }
-    BT_UNROLL_FOR(size_t i = 0; i < 8; i += 4) {
-        a[i] = _mm256_shuffle_ps(b[i], b[i + 2], 0x44);
-        a[i + 1] = _mm256_shuffle_ps(b[i], b[i + 2], 0xee);
-        a[i + 2] = _mm256_shuffle_ps(b[i + 1], b[i + 3], 0x44);
-        a[i + 3] = _mm256_shuffle_ps(b[i + 1], b[i + 3], 0xee);
-    }
-    BT_UNROLL_FOR(size_t i = 0; i < 4; i++) sum = _mm256_add_ps(sum, _mm256_permute2f128_ps(a[i], a[i + 4], 0x20));
-    BT_UNROLL_FOR(size_t i = 0; i < 4; i++) sum = _mm256_add_ps(sum, _mm256_permute2f128_ps(a[i], a[i + 4], 0x31));
-    return sum;
-}
-
+/* Eight groups at a time, one in each lane. */
 void BT_VARIANT(bt_fp4_sums)(float *restrict xs, const float *restrict x, size_t ldx, size_t t, size_t k)
 {
     const size_t whole = k / GROUP;
@@ -45,13 +26,13 @@ void BT_VARIANT(bt_fp4_sums)(float *restrict xs, const float *restrict x, size_t
             const size_t count = whole - g < 8 ? whole - g : 8;
             const float *at[8];
             float sums[8];
-            __m256 sum = _mm256_setzero_ps();
+            v8 sum = v8_zero();
             for (size_t i = 0; i < 8; i++) at[i] = x + (g + (i < count ? i : 0)) * GROUP;
             for (size_t c = 0; c < GROUP; c += 8) {
-                sum = fp4_add_columns(sum, at);
+                sum = v8_add_columns(sum, at);
                 for (size_t i = 0; i < 8; i++) at[i] += 8;
             }
-            _mm256_storeu_ps(sums, sum);
+            v8_store(sums, sum);
             memcpy(xs + g, sums, count * sizeof *sums);
         }
         xs += whole;

@@ -1,7 +1,11 @@
 #ifndef BT_KERNELS_INT_SIMD_H
 #define BT_KERNELS_INT_SIMD_H
-/* What the integer kernels for x86 share. */
+/* What the integer kernels of all instruction sets share. */
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#else
 #include <immintrin.h>
+#endif
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

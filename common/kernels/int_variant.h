@@ -6,11 +6,13 @@
  * difference, and rows of the dispatch table (kernels.c) share the others. _ref is the specification, in plain
  * loops. */
 bt_int_prepare_fn bt_int_prepare_ref, bt_int_prepare_avx2, bt_int_prepare_avxvnni, bt_int_prepare_avx512vnni;
+bt_int_prepare_fn bt_int_prepare_neon, bt_int_prepare_dotprod, bt_int_prepare_i8mm;
 bt_int_matmul_fn bt_int_matmul_ref, bt_int_matmul_avx2, bt_int_matmul_avxvnni, bt_int_matmul_avx512vnni;
-bt_int_unpack4_fn bt_int_unpack4_ref, bt_int_unpack4_avx2;
-bt_int_requant32_fn bt_int_requant32_ref, bt_int_requant32_avx2;
-bt_int_requant64_fn bt_int_requant64_ref, bt_int_requant64_avx2;
-bt_int_shadow_fn bt_int_shadow_ref, bt_int_shadow_avx2;
+bt_int_matmul_fn bt_int_matmul_neon, bt_int_matmul_dotprod, bt_int_matmul_i8mm;
+bt_int_unpack4_fn bt_int_unpack4_ref, bt_int_unpack4_avx2, bt_int_unpack4_neon;
+bt_int_requant32_fn bt_int_requant32_ref, bt_int_requant32_avx2, bt_int_requant32_neon;
+bt_int_requant64_fn bt_int_requant64_ref, bt_int_requant64_avx2, bt_int_requant64_neon;
+bt_int_shadow_fn bt_int_shadow_ref, bt_int_shadow_avx2, bt_int_shadow_neon;
 
 /* Can a row's shadow of `count` be part of a product of 32 bits, and each entry a number of 16? */
 static inline bool bt_int_shadow_is_short(const bt_int_shadow *s, size_t count, size_t k)

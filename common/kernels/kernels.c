@@ -65,6 +65,24 @@ const bt_kernels bt_kernels_table[] = {
     ROW(ref, always, ref, ref, ref),
 };
 const char *bt_kernels_names(void) { return "avx512vnni, avx512, avxvnni, avx2, ref"; }
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+
+#define BT_VARIANT(name) name##_neon
+#include "kernels/variant.h"
+
+/* What the kernel says of the cores; NEON itself, with f16 conversions and fma, every AArch64 core has. */
+enum { HWCAP_OF_DOTPROD = 1 << 20, HWCAP2_OF_I8MM = 1 << 13 };
+static int has_dotprod(void) { return (getauxval(AT_HWCAP) & HWCAP_OF_DOTPROD) != 0; }
+static int has_i8mm(void) { return has_dotprod() && (getauxval(AT_HWCAP2) & HWCAP2_OF_I8MM) != 0; }
+
+const bt_kernels bt_kernels_table[] = {
+    ROW(i8mm, has_i8mm, neon, i8mm, neon),
+    ROW(dotprod, has_dotprod, neon, dotprod, neon),
+    ROW(neon, always, neon, neon, neon),
+    ROW(ref, always, ref, ref, ref),
+};
+const char *bt_kernels_names(void) { return "i8mm, dotprod, neon, ref"; }
 #else
 const bt_kernels bt_kernels_table[] = {ROW(ref, always, ref, ref, ref)};
 const char *bt_kernels_names(void) { return "ref"; }

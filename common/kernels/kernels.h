@@ -116,7 +116,7 @@ uint16_t bt_f32_to_f16_1(float x);
 
 /* One row per variant compiled in, best first, "ref" last: the dispatch table and the list that tests walk. */
 typedef struct bt_kernels {
-    const char *isa;     /* "avx512vnni", "avx512", "avxvnni", "avx2", "ref" */
+    const char *isa;     /* "avx512vnni", "avx512", "avxvnni", "avx2"; "i8mm", "dotprod", "neon"; "ref" */
     int (*usable)(void); /* may this CPU and this system run it? */
     bt_matmul_fn *matmul;
     bt_matmul8_fn *matmul8;

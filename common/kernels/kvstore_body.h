@@ -1,4 +1,4 @@
-/* K and V rows into their pages over v16; included by edge_avx2.c and edge_avx512.c behind edge_body.h, whose
+/* K and V rows into their pages over v16; included by edge_<isa>.c behind edge_body.h, whose
  * conversions it uses. No include guard. */
 
 BT_INLINE void store_f16(uint8_t *row, const float *x, size_t d)
@@ -23,7 +23,7 @@ BT_INLINE float top_of(const float *x, size_t d)
     return v8_max(v16_fold_max(top));
 }
 
-BT_INLINE __m128i divided(v16 x, v16 by)
+BT_INLINE v16_s8 divided(v16 x, v16 by)
 {
     int over;
     return v16_to_s8(v16_min(v16_max(v16_div(x, by), v16_set1(-127)), v16_set1(127)), &over);
@@ -32,8 +32,8 @@ BT_INLINE __m128i divided(v16 x, v16 by)
 static void store_s8(uint8_t *row, const float *x, size_t d)
 {
     const float exact = top_of(x, d) / 127.0f;
-    const uint16_t bits = _cvtss_sh(exact < 65504.0f ? exact : 65504.0f, _MM_FROUND_TO_NEAREST_INT);
-    const float s = _cvtsh_ss(bits);
+    const uint16_t bits = v1_to_f16(exact < 65504.0f ? exact : 65504.0f);
+    const float s = v1_from_f16(bits);
     const v16 by = v16_set1(s);
     size_t i = 0;
     memcpy(row + d, &bits, sizeof bits);
@@ -41,10 +41,10 @@ static void store_s8(uint8_t *row, const float *x, size_t d)
         memset(row, 0, d);
         return;
     }
-    for (; i + 16 <= d; i += 16) _mm_storeu_si128((void *)(row + i), divided(v16_load(x + i), by));
+    for (; i + 16 <= d; i += 16) v16_s8_store((int8_t *)row + i, divided(v16_load(x + i), by));
     if (i == d) return;
     int8_t tail[16];
-    _mm_storeu_si128((void *)tail, divided(v16_load_n(x + i, d - i), by));
+    v16_s8_store(tail, divided(v16_load_n(x + i, d - i), by));
     memcpy(row + i, tail, d - i);
 }
 

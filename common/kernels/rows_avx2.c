@@ -3,6 +3,7 @@
 
 #if defined(__AVX2__)
 #include "kernels/simd_avx2.h"
+#include "kernels/rows_x86.h"
 
 #include "kernels/variant.h"
 #include "kernels/rows_body.h"

@@ -1,41 +1,22 @@
 #ifndef BT_KERNELS_SIMD_X86_H
 #define BT_KERNELS_SIMD_X86_H
-/* What both widths share, written over v16: included at the end of simd_avx2.h and simd_avx512.h. */
-#include "kernels/exp.h"
-
-/* Loops over accumulators have constant bounds; they must become registers even at -O2. */
-#if defined(__clang__)
-#define BT_UNROLL_FOR _Pragma("unroll") for
-#else
-#define BT_UNROLL_FOR _Pragma("GCC unroll 16") for
-#endif
+/* What both widths of x86 share: included at the end of simd_avx2.h and simd_avx512.h. */
+#include "kernels/simd_any.h"
 
 /* Any address will do. */
 BT_INLINE void v16_prefetch(const void *p) { _mm_prefetch(p, _MM_HINT_T0); }
 
-/* bt_exp1 in each lane. */
-BT_INLINE v16 v16_exp(v16 x)
-{
-    const v16 one = v16_set1(1.0f), y = v16_min(x, v16_set1(BT_EXP_HIGH));
-    const v16 s = v16_fma(y, v16_set1(BT_EXP_LOG2E), v16_set1(BT_EXP_ROUND));
-    const v16 n = v16_sub(s, v16_set1(BT_EXP_ROUND));
-    v16 r = v16_fnma(n, v16_set1(BT_EXP_LN2_HI), y);
-    r = v16_fnma(n, v16_set1(BT_EXP_LN2_LO), r);
-    v16 p = v16_set1(BT_EXP_C6);
-    p = v16_fma(p, r, v16_set1(BT_EXP_C5));
-    p = v16_fma(p, r, v16_set1(BT_EXP_C4));
-    p = v16_fma(p, r, v16_set1(BT_EXP_C3));
-    p = v16_fma(p, r, v16_set1(BT_EXP_C2));
-    p = v16_fma(p, r, one);
-    p = v16_fma(p, r, one);
-    return v16_where_ge(v16_mul(p, v16_bits_add_shift(s, 127, 23)), x, v16_set1(BT_EXP_LOW));
-}
+BT_INLINE float v1_sqrt(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
+BT_INLINE float v1_from_f16(uint16_t h) { return _cvtsh_ss(h); }
+BT_INLINE uint16_t v1_to_f16(float x) { return _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT); }
 
-/* silu(g) * u in the order of bt_silu_mul_fn. */
-BT_INLINE v16 v16_silu_mul(v16 g, v16 u)
-{
-    return v16_mul(v16_div(g, v16_add(v16_set1(1.0f), v16_exp(v16_neg(g)))), u);
-}
+/* 16 integers of 8 bits */
+typedef __m128i v16_s8;
+BT_INLINE void v16_s8_store(int8_t *p, v16_s8 x) { _mm_storeu_si128((void *)p, x); }
+
+typedef __m256 v8;
+BT_INLINE v8 v8_zero(void) { return _mm256_setzero_ps(); }
+BT_INLINE void v8_store(float *p, v8 x) { _mm256_storeu_ps(p, x); }
 
 /* The rest of the tree after v16_fold: 8 lanes to one. */
 BT_INLINE float v8_sum(__m256 x)
@@ -61,5 +42,24 @@ BT_INLINE __m128 v8_sum4(const __m256 x[4])
     /* l[0] += l[1] */
     const __m128 lo = _mm256_castps256_ps128(s), hi = _mm256_extractf128_ps(s, 1);
     return _mm_add_ps(_mm_shuffle_ps(lo, hi, 0x88), _mm_shuffle_ps(lo, hi, 0xdd));
+}
+/* sum[i] + x[i][0] + x[i][1] ... + x[i][7], in that order: 8 x 8 are transposed, and added column by column. */
+BT_INLINE v8 v8_add_columns(v8 sum, const float *const x[8])
+{
+    __m256 a[8], b[8];
+    BT_UNROLL_FOR(size_t i = 0; i < 8; i++) a[i] = _mm256_loadu_ps(x[i]);
+    BT_UNROLL_FOR(size_t i = 0; i < 8; i += 2) {
+        b[i] = _mm256_unpacklo_ps(a[i], a[i + 1]);
+        b[i + 1] = _mm256_unpackhi_ps(a[i], a[i + 1]);
+    }
+    BT_UNROLL_FOR(size_t i = 0; i < 8; i += 4) {
+        a[i] = _mm256_shuffle_ps(b[i], b[i + 2], 0x44);
+        a[i + 1] = _mm256_shuffle_ps(b[i], b[i + 2], 0xee);
+        a[i + 2] = _mm256_shuffle_ps(b[i + 1], b[i + 3], 0x44);
+        a[i + 3] = _mm256_shuffle_ps(b[i + 1], b[i + 3], 0xee);
+    }
+    BT_UNROLL_FOR(size_t i = 0; i < 4; i++) sum = _mm256_add_ps(sum, _mm256_permute2f128_ps(a[i], a[i + 4], 0x20));
+    BT_UNROLL_FOR(size_t i = 0; i < 4; i++) sum = _mm256_add_ps(sum, _mm256_permute2f128_ps(a[i], a[i + 4], 0x31));
+    return sum;
 }
 #endif

@@ -148,9 +148,8 @@ typedef struct gw_stats {
     uint32_t max_tokens;                         /* as submitted, or less: what the nodes hold beside the prompt */
     uint32_t completion_tokens;                  /* given to the client: a final stop id is not counted */
     int64_t gateway_queue_us, ttft_us, total_us; /* SUBMIT to first RESERVE, token 0, end; -1: not so far */
-    int64_t reserve_us; /* RESERVE to RESERVED, refusals and silent nodes between them included, of all attempts up to
-                         */
-                        /* token 0; -1: no RESERVED came */
+    /* RESERVE to RESERVED, refusals and silent nodes in between included, of all attempts up to token 0; -1: none */
+    int64_t reserve_us;
     char prefilled_by[BT_MSG_MAX_ID_BYTES + 1]; /* node_id of the node that made token 0; "" none did */
     bool has_first;
     uint64_t queue_us, prefill_us;

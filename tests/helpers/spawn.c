@@ -1,5 +1,6 @@
 /* See spawn.h. */
 #include "tests/helpers/spawn.h"
+#include "base/exec.h"
 #include "tests/helpers/tiny_gguf.h"
 
 #include <dirent.h>
@@ -140,7 +141,7 @@ static _Noreturn void become(const char *program, const char *const *argv, const
             close(std[i]); /* one that stands there twice is closed once, and the other call fails */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(126);
-    execv(program, (char *const *)argv);
+    bt_exec(program, argv);
     _exit(127);
 }
 

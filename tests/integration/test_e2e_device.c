@@ -57,12 +57,12 @@ static void every_answer_metrics_and_status_tell_what_the_devices_would_take(voi
     (void)state;
     cluster c;
     assert_true(CLUSTER(&c, spawn_tiny_model(1), "--profile", "hexagon-v75", "--decode-profile", "a100",
-                        "--link", "0.01,50us"));
+                        "--link", "0.002,50us"));
     json_t *whole = ask(c.url, false), *stream = ask(c.url, true);
     const json_t *d = json_object_get(whole, "device"), *e = json_object_get(stream, "device");
     assert_string_equal(json_string_value(json_object_get(d, "profile")), "hexagon-v75");
     assert_string_equal(json_string_value(json_object_get(d, "decode_profile")), "a100");
-    assert_string_equal(json_string_value(json_object_get(d, "link")), "0.01,50us");
+    assert_string_equal(json_string_value(json_object_get(d, "link")), "0.002,50us");
     assert_true(number(d, "ttft_ms") > 0);
     assert_true(number(d, "ttft_ms") >= number(d, "npu_ms") + number(d, "npu_bubble_ms"));
     assert_true(number(d, "exposed_transfer_ms") > 0);

@@ -1,6 +1,7 @@
 /* The real baton-gateway with a tiny model and no nodes: every door that must stay shut, and how it says so.
  * $BATON_BIN is the folder of the programs. */
 #include "base/clock.h"
+#include "base/exec.h"
 #include "tests/helpers/tiny_gguf.h"
 
 #include <arpa/inet.h>
@@ -54,7 +55,7 @@ static pid_t spawn(int *ret_err, const char *const *more, const char *control)
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nothing behind */
         (void)dup2(fds[1], 1);
         (void)dup2(fds[1], 2);
-        (void)execv(program, (char **)argv);
+        bt_exec(program, argv);
         _exit(127);
     }
     (void)close(fds[1]);

@@ -23,8 +23,9 @@ size_t tool_wide_take(wchar_t *ret, const char *bytes, size_t len)
 bt_err tool_wide_put(bt_buf *ret, wchar_t c)
 {
     char b[4];
+    const uint32_t code = (uint32_t)c; /* wchar_t has a sign on x86 and none on AArch64 */
     size_t n = 0;
-    if (c < 0 || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000)) return BT_EFORMAT;
+    if (code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) return BT_EFORMAT;
     if (c < 0x80) {
         b[n++] = (char)c;
     } else {

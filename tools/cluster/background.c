@@ -1,5 +1,6 @@
 /* See background.h. The child tells its URL by the same line that people see: "ready http://HOST:PORT". */
 #include "tools/cluster/background.h"
+#include "base/exec.h"
 #include "base/wait.h"
 
 #include <errno.h>
@@ -27,7 +28,7 @@ static _Noreturn void become_up(const char *program, const tool_command *up, int
     (void)setpgid(0, 0);
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent || dup2(out, STDOUT_FILENO) < 0) _exit(1); /* the parent may be gone already */
-    execv(program, (char *const *)args);
+    bt_exec(program, args);
     _exit(127);
 }
 

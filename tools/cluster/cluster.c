@@ -2,6 +2,7 @@
  * and signals. */
 #include "tools/cluster/cluster.h"
 #include "base/clock.h"
+#include "base/exec.h"
 #include "base/log.h"
 #include "rt/loop.h"
 #include "rt/notify.h"
@@ -86,7 +87,7 @@ static _Noreturn void become(const cluster *c, const tool_command *command, pid_
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) _exit(1);
     (void)setenv("NOTIFY_SOCKET", c->notify_path, 1);
-    execv(program, (char *const *)argv);
+    bt_exec(program, argv);
     fprintf(stderr, "baton up: cannot start %s: %s\n", program, strerror(errno));
     _exit(1);
 }

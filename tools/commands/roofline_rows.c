@@ -140,6 +140,7 @@ void tool_roofline_lengths(json_t *rows, const bt_roofline_pair *p)
         json_t *row = json_object();
         json_object_set_new(row, "tokens", whole(tokens[i]));
         json_object_set_new(row, "prefill_ns", whole(f.prefill_ns));
+        json_object_set_new(row, "first_use_ns", whole(f.first_use_ns));
         json_object_set_new(row, "exposed_ns", whole(f.exposed_ns));
         json_object_set_new(row, "alone_ns", whole(f.alone_ns));
         json_array_append_new(rows, row);
@@ -213,6 +214,7 @@ static const tool_roofline_column prompt_columns[] = {
 static const tool_roofline_column length_columns[] = {
     {"tokens", "tokens", 0, 1},
     {"prefill_ns", "prefill ms", 2, 1e6},
+    {"first_use_ns", "of it first use", 2, 1e6},
     {"exposed_ns", "exposed ms", 2, 1e6},
     {"alone_ns", "decode device alone ms", 2, 1e6},
 };

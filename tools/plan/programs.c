@@ -121,6 +121,9 @@ static void add_layer(maker *m)
     for (uint8_t stage = 0; stage < TOOL_PLAN_STAGES && m->p->time.sync_ns; stage++)
         if (stage != TOOL_PLAN_ATTENTION)
             add(m, &(bt_price_op){.fixed_ns = m->p->time.sync_ns, .count = s->layers, .part = stage});
+    for (uint8_t stage = 0; stage < TOOL_PLAN_STAGES; stage++) /* a graph each: others' work lies between */
+        if (tool_plan_stage_is_npu(stage))
+            add(m, &(bt_price_op){.is_dispatch = true, .count = s->layers, .part = stage});
     for (uint8_t stage = 0; stage <= 5; stage += 5) { /* a residual's sum, a norm */
         add_rows(m, stage, 8 * d);
         add_rows(m, stage, 8 * d);
@@ -236,6 +239,8 @@ bt_err tool_plan_programs_make(tool_plan_programs *ret, const bt_profile *profil
     }
     if (e == BT_OK) {
         const bt_price_op head = matrix(&m, 1, s->hidden, s->vocab, BT_SITE_HEAD, 1);
+        const bt_price_op graph = {.is_dispatch = true, .count = 1};
+        bt_price_last(&ret->price, &graph);
         bt_price_last(&ret->price, &head);
     }
     return e;
@@ -255,6 +260,5 @@ uint64_t tool_plan_stage_ns(const tool_plan_programs *p, uint32_t i, uint64_t fi
     if (stage == TOOL_PLAN_ATTENTION)
         ns = bt_time_plus(ns, bt_price_chunk_ns(&p->price, i, first) - g->compute.fixed);
     if (stage == 1) ns = bt_time_plus(ns, g->part_ns[SESSIONS_PART]);
-    ns = (ns + p->layers - 1) / p->layers;
-    return tool_plan_stage_is_npu(stage) ? bt_time_plus(ns, p->price.profile.time.dispatch_ns) : ns;
+    return (ns + p->layers - 1) / p->layers;
 }

@@ -2,6 +2,7 @@
  * position, so it is handed over apart. */
 #include "npu/compile/price_pkg.h"
 #include "npu/compile/plan.h"
+#include "npu/compile/stages.h"
 #include "npu/pkg/pkg_layout.h"
 #include "npu/pkg/pkg_shapes.h"
 
@@ -55,7 +56,12 @@ static bt_price_op op_of(const bt_pkg *p, uint32_t program, const bt_pkg_inst *i
     return op;
 }
 
-/* What a program does, but attention; a wait for each change of engine. */
+static bt_price_op dispatches(uint32_t count)
+{
+    return (bt_price_op){.count = count, .is_dispatch = true, .part = BT_PRICE_PKG_NPU};
+}
+
+/* What a program does, but attention; a dispatch for each graph, a wait for each change of engine. */
 static size_t ops_of(bt_price_op *op, const bt_pkg *p, uint32_t program, uint32_t sync_ns,
                      bool *attention_is_npu)
 {
@@ -63,6 +69,7 @@ static size_t ops_of(bt_price_op *op, const bt_pkg *p, uint32_t program, uint32_
     const bt_pkg_inst *inst = bt_pkg_code(p, program);
     bool on_npu = false;
     size_t n = 0;
+    op[n++] = dispatches(bt_stages_dispatches(p, program));
     for (uint32_t k = 0; k < g->insts; k++) {
         const bt_pkg_inst *i = &inst[k];
         if (i->op != BT_PKG_SESSION && is_npu(i) != on_npu && sync_ns)
@@ -81,7 +88,7 @@ static bt_err add_program(bt_price *price, const bt_pkg *p, const bt_pkg_row *ro
     const uint32_t program = row->program[BT_PKG_OUT_NONE];
     const bt_pkg_program *g = &bt_pkg_programs(p)[program];
     bool attends_on_npu = false;
-    bt_price_op *op = calloc(2 * (size_t)g->insts + 1, sizeof *op);
+    bt_price_op *op = calloc(2 * (size_t)g->insts + 2, sizeof *op);
     if (!op) return bt_fail(fault, BT_ENOMEM, "pricing a program");
     const size_t n = ops_of(op, p, program, price->profile.time.sync_ns, &attends_on_npu);
     const bt_price_attention a = {
@@ -105,6 +112,10 @@ static void add_last(bt_price *price, const bt_pkg *p, const bt_pkg_row *row)
     const uint32_t program = row->program[BT_PKG_OUT_LAST];
     const bt_pkg_program *g = &bt_pkg_programs(p)[program];
     const bt_pkg_inst *inst = bt_pkg_code(p, program);
+    const uint32_t with = bt_stages_dispatches(p, program),
+                   without = bt_stages_dispatches(p, row->program[BT_PKG_OUT_NONE]);
+    const bt_price_op more = dispatches(with > without ? with - without : 0);
+    bt_price_last(price, &more);
     for (uint32_t k = 0; k < g->insts; k++)
         if (inst[k].out_rows && inst[k].op != BT_PKG_SESSION) {
             const bt_price_op op = op_of(p, program, &inst[k]);

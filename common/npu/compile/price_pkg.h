@@ -7,7 +7,8 @@
 
 /* What a package's programs take on a device: its instructions as plain numbers for device/price.h, one program for
  * each seq, in program order on one engine at a time. The parts of a price are: what the companion runs, by its
- * operator (bt_op_kind); conversions at the edges; waiting for each other; sessions; the NPU itself. */
+ * operator (bt_op_kind); conversions at the edges; waiting for each other; sessions; the NPU itself, with a dispatch
+ * for each of its graphs. */
 enum {
     BT_PRICE_PKG_EDGES = BT_OP_KINDS,
     BT_PRICE_PKG_SYNC,

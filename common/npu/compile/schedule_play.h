@@ -5,7 +5,7 @@
 
 /* A prompt of a package under a schedule, played for a node that computes it: what `baton timeline` plays, with a part
  * of the rows there from earlier prompts, and when each layer of each chunk is stored. Where only the time is asked
- * for, npu/compile/schedule_price.h has it without playing. Takes a few tens of nanoseconds a task. */
+ * for, npu/compile/schedule_price.h has it without playing. */
 typedef struct bt_schedule_play bt_schedule_play;
 typedef struct bt_schedule_play_config {
     const bt_pkg *pkg;        /* borrowed, as the engines */

@@ -74,7 +74,7 @@ uint64_t bt_stage_cost(const bt_stage_engines *e, const bt_pkg *p, uint32_t prog
                        const bt_stage_chunk *c)
 {
     const bt_pkg_inst *code = bt_pkg_code(p, program) + stage->first;
-    uint64_t ns = stage->is_npu ? e->npu->time.dispatch_ns : 0;
+    uint64_t ns = stage->is_dispatch ? e->npu->time.dispatch_ns : 0;
     for (uint32_t n = 0; n < stage->insts; n++)
         ns = bt_time_plus(ns, instruction(stage->is_npu ? e->npu : e->companion, p, program, &code[n], c));
     return ns;
@@ -144,7 +144,7 @@ uint64_t bt_stage_cost_split(bt_stage_memo *memo, const bt_stage_engines *e, con
     const bt_profile *on = stage->is_npu ? e->npu : e->companion;
     bt_stage_piece alone = {.way = stage->is_npu ? BT_SPLIT_NPU : BT_SPLIT_COMPANION};
     uint64_t sum = 0;
-    alone.ns = stage->is_npu ? on->time.dispatch_ns : 0;
+    alone.ns = stage->is_dispatch ? on->time.dispatch_ns : 0;
     for (uint32_t n = 0; n < stage->insts; n++) {
         bt_stage_piece both = {.way = BT_SPLIT_NPU};
         if (stage->is_npu && is_linear(&code[n])) {

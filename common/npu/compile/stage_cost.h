@@ -7,7 +7,8 @@
 /* What the stages of a chunk take on an NPU and its companion: the operators of device/time.h, with the sizes and the
  * places that the package says. Modelled, in nanoseconds, ending at INT64_MAX.
  *
- *   a stage of the NPU        dispatch + its instructions, each on the NPU; what spills as device/on_chip.h counts it
+ *   a stage of the NPU        its instructions, each on the NPU; what spills as device/on_chip.h counts it
+ *   a stage that begins a graph of the NPU (npu/compile/stages.h): dispatch more
  *   a stage of the companion  its instructions, each on the companion
  *   a stage that follows one of the other engine: sync, of the engine that begins, more
  *

@@ -14,8 +14,12 @@ typedef struct bt_stage {
     uint32_t stores;       /* the layer whose keys and values are final when it ends; UINT32_MAX: none */
     uint32_t cluster;      /* NPU: of its first instruction that has one; 0: none */
     bool is_npu;
+    bool is_dispatch; /* the NPU's: a graph begins, and it is dispatched. What follows it on the NPU is of that graph,
+                       * and a switch of sessions is of none */
 } bt_stage;
 
+/* The graphs that a program dispatches: its stages with is_dispatch. */
+uint32_t bt_stages_dispatches(const bt_pkg *p, uint32_t program);
 /* Returns how many. ret[i] and as_stage[i], the same for the schedule, may be NULL; room for `room` of them, of which
  * no more are written. program: its index in the package. */
 size_t bt_stages_of(bt_stage *ret, bt_schedule_stage *as_stage, size_t room, const bt_pkg *p, uint32_t program);

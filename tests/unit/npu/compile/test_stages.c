@@ -22,13 +22,15 @@ static void check_program(const bt_pkg *p, uint32_t program)
     const uint32_t insts = bt_pkg_programs(p)[program].insts, layers = bt_pkg_header_of(p)->layers;
     const size_t n = bt_stages_of(stage, as_stage, ROOM, p, program);
     assert_in_range(n, 2 * layers, ROOM);
-    uint32_t next = 0, stored = 0, attended = 0;
+    uint32_t next = 0, stored = 0, attended = 0, graphs = 0;
+    bool in_graph = false;
     for (size_t j = 0; j < n; j++) {
         assert_int_equal(stage[j].first, next);
         assert_true(stage[j].insts > 0);
         next += stage[j].insts;
-        bool stores = false;
+        bool stores = false, computes = false;
         for (uint32_t i = stage[j].first; i < next; i++) {
+            computes = computes || code[i].op != BT_PKG_SESSION;
             if (code[i].op != BT_PKG_SESSION)
                 assert_int_equal(as_stage[j].engine == BT_SCHEDULE_NPU, code[i].unit != BT_PKG_COMPANION);
             /* What attention reads was stored by a stage before: earlier chunks have ended it. */
@@ -40,9 +42,15 @@ static void check_program(const bt_pkg *p, uint32_t program)
         attended += as_stage[j].joins;
         assert_int_equal(stage[j].stores != UINT32_MAX, stores);
         if (stores) assert_int_equal(stage[j].stores, stored++);
+        /* A stage behind one of the NPU goes on with its graph; a switch of sessions is none. */
+        if (!stage[j].is_npu) in_graph = false;
+        assert_int_equal(stage[j].is_dispatch, stage[j].is_npu && computes && !in_graph);
+        in_graph = in_graph || stage[j].is_dispatch;
+        graphs += stage[j].is_dispatch;
         if (j) assert_true(as_stage[j].engine != as_stage[j - 1].engine || as_stage[j].joins);
     }
     assert_int_equal(next, insts);
+    assert_int_equal(bt_stages_dispatches(p, program), graphs);
     assert_int_equal(stored, layers);
     assert_int_equal(attended, layers);
 }

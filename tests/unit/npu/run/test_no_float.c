@@ -14,6 +14,11 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+/* OBJDUMP=NAME in the Makefile: of a cross build, the one that reads its objects. */
+#ifndef OBJDUMP
+#define OBJDUMP "objdump"
+#endif
+
 static bool starts(const char *s, const char *with) { return !strncmp(s, with, strlen(with)); }
 static bool ends(const char *s, const char *with)
 {
@@ -21,6 +26,29 @@ static bool ends(const char *s, const char *with)
     return n >= m && !strcmp(s + n - m, with);
 }
 
+#if defined(__aarch64__)
+/* Is this mnemonic of AArch64 float arithmetic, comparison, rounding or conversion? Names of float
+ * instructions begin with f; fmov moves, fence is no float's. Integers are converted by scvtf and ucvtf; b..
+ * are of bf16. */
+static bool is_float(const char *mnemonic)
+{
+    static const char *const bf16[] = {"bfdot", "bfmmla", "bfmlal", "bfcvt"};
+    for (size_t i = 0; i < sizeof bf16 / sizeof *bf16; i++)
+        if (starts(mnemonic, bf16[i])) return true;
+    return starts(mnemonic, "scvtf") || starts(mnemonic, "ucvtf") ||
+           (*mnemonic == 'f' && !starts(mnemonic, "fmov"));
+}
+
+static const char *const floats[] = {
+    "fadd",   "fsub",   "fmul",    "fmulx", "fdiv",    "fsqrt", "fmadd",  "fnmsub", "fmla",   "fmls",
+    "fmlal",  "fmax",   "fminnm",  "faddp", "fmaxnmv", "fabs",  "fneg",   "fabd",   "fcmp",   "fcmpe",
+    "fccmp",  "fcmeq",  "fcmge",   "facgt", "fcsel",   "fcvt",  "fcvtn2", "fcvtns", "fcvtzs", "fcvtl",
+    "frintn", "frecpe", "frsqrts", "fcmla", "fcadd",   "scvtf", "ucvtf",  "bfdot",  "bfmmla", "bfcvtn"};
+static const char *const others[] = {
+    "fmov", "mov",      "movi",  "dup", "ins", "add", "addp",  "sdot", "smmla", "smull2", "sadalp",
+    "mla",  "sqrdmulh", "srshl", "bsl", "bit", "bfi", "bfxil", "bfc",  "zip1",  "trn2",   "tbl",
+    "cmgt", "csel",     "b.ne",  "bl",  "ldr", "stp", "ld1r",  "ld2",  "umaxv", "sqxtn2"};
+#else
 /* Is this mnemonic of x86 float arithmetic, comparison, rounding or conversion? Names of float instructions
  * end in ps, pd, ss, sd, ph or sh; those that only move or do logic are listed, all others count. Integers of
  * vector registers start with p. */
@@ -43,24 +71,26 @@ static bool is_float(const char *mnemonic)
     return false;
 }
 
+static const char *const floats[] = {
+    "addps",          "vaddss",     "mulsd",     "vdivpd",    "sqrtss",    "vminps",      "maxsd",
+    "rcpps",          "vrsqrtss",   "haddps",    "addsubpd",  "vdpps",     "roundss",     "vrndscaleps",
+    "vreducepd",      "vrangess",   "vgetexpsd", "vscalefps", "vrcp14ps",  "vfmadd231ps", "vfnmsub132sd",
+    "vfmaddsub213pd", "vfpclassps", "vaddph",    "vmulsh",    "vdpbf16ps", "cmpps",       "cmpltss",
+    "vcmpeq_oqpd",    "vcmpps",     "comiss",    "vucomisd",  "cvtsi2ss",  "cvtsi2sdq",   "cvttss2si",
+    "vcvtps2ph",      "vcvtdq2ps",  "vcvtqq2pd", "fld",       "fadd",      "fucomip",     "fistpll",
+    "pfadd",          "pi2fd"};
+static const char *const others[] = {
+    "movss",        "vmovups",  "movaps",     "vmovsd",   "movmskps",    "vmovddup",   "xorps",
+    "vandnpd",      "orps",     "andps",      "shufps",   "vunpcklps",   "vblendvps",  "vpermilps",
+    "vbroadcastss", "insertps", "vextractps", "vtestps",  "vinsertf128", "vperm2f128", "vgatherdps",
+    "paddd",        "vpmaxsd",  "vpabsd",     "vpdpbusd", "pminsd",      "vpmulhrsw",  "psadbw",
+    "vpsignb",      "pmaddwd",  "push",       "imul",     "add",         "cmpsb",      "cmovs",
+    "sete",         "rdsspq",   "mfence",     "movsbl",   "shrd",        "bswap"};
+#endif
+
 static void the_rule_tells_mnemonics_apart(void **state)
 {
     (void)state;
-    static const char *const floats[] = {
-        "addps",          "vaddss",     "mulsd",     "vdivpd",    "sqrtss",    "vminps",      "maxsd",
-        "rcpps",          "vrsqrtss",   "haddps",    "addsubpd",  "vdpps",     "roundss",     "vrndscaleps",
-        "vreducepd",      "vrangess",   "vgetexpsd", "vscalefps", "vrcp14ps",  "vfmadd231ps", "vfnmsub132sd",
-        "vfmaddsub213pd", "vfpclassps", "vaddph",    "vmulsh",    "vdpbf16ps", "cmpps",       "cmpltss",
-        "vcmpeq_oqpd",    "vcmpps",     "comiss",    "vucomisd",  "cvtsi2ss",  "cvtsi2sdq",   "cvttss2si",
-        "vcvtps2ph",      "vcvtdq2ps",  "vcvtqq2pd", "fld",       "fadd",      "fucomip",     "fistpll",
-        "pfadd",          "pi2fd"};
-    static const char *const others[] = {
-        "movss",        "vmovups",  "movaps",     "vmovsd",   "movmskps",    "vmovddup",   "xorps",
-        "vandnpd",      "orps",     "andps",      "shufps",   "vunpcklps",   "vblendvps",  "vpermilps",
-        "vbroadcastss", "insertps", "vextractps", "vtestps",  "vinsertf128", "vperm2f128", "vgatherdps",
-        "paddd",        "vpmaxsd",  "vpabsd",     "vpdpbusd", "pminsd",      "vpmulhrsw",  "psadbw",
-        "vpsignb",      "pmaddwd",  "push",       "imul",     "add",         "cmpsb",      "cmovs",
-        "sete",         "rdsspq",   "mfence",     "movsbl",   "shrd",        "bswap"};
     for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
         if (!is_float(floats[i])) fail_msg("%s is a float instruction", floats[i]);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
@@ -86,7 +116,7 @@ static const char *mnemonic_of(char *text)
 static size_t floats_in(const char *path, bool show, size_t *instructions)
 {
     char command[4096], line[1024], function[512] = "";
-    assert_true((size_t)snprintf(command, sizeof command, "objdump -d --no-show-raw-insn '%s'", path) <
+    assert_true((size_t)snprintf(command, sizeof command, OBJDUMP " -d --no-show-raw-insn '%s'", path) <
                 sizeof command);
     FILE *f = popen(command, "r");
     assert_non_null(f);
@@ -123,11 +153,11 @@ static void build_folder(char ret[static 2048])
 
 static void skip_without_objdump(void)
 {
-#if !defined(__x86_64__)
-    puts("skipped: the rule knows the instructions of x86-64 only");
+#if !defined(__x86_64__) && !defined(__aarch64__)
+    puts("skipped: the rule knows the instructions of x86-64 and AArch64 only");
     skip();
 #endif
-    if (!system("objdump --version > /dev/null 2>&1")) return;
+    if (!system(OBJDUMP " --version > /dev/null 2>&1")) return;
     puts("skipped: no objdump here; install binutils");
     skip();
 }
@@ -135,10 +165,15 @@ static void skip_without_objdump(void)
 /* The objects that must be among those found, whatever else is: where one is renamed or gone, this list
  * says so. */
 static const char *const must_see[] = {
-    "npu/run/int_exec.o",          "npu/run/int_linear.o",         "kernels/int_matmul_ref.o",
-    "kernels/int_matmul_avx2.o",   "kernels/int_matmul_avxvnni.o", "kernels/int_matmul_avx512vnni.o",
-    "kernels/int_ops.o",           "kernels/int_ops_ref.o",        "kernels/int_ops_avx2.o",
-    "kernels/int_ops_attn_avx2.o", "kernels/int_rows_avx2.o",      "kernels/int_requant_ref.o",
+    "npu/run/int_exec.o",        "npu/run/int_linear.o",         "kernels/int_matmul_ref.o",
+    "kernels/int_ops.o",         "kernels/int_ops_ref.o",        "kernels/int_requant_ref.o",
+#if defined(__aarch64__)
+    "kernels/int_matmul_neon.o", "kernels/int_matmul_dotprod.o", "kernels/int_matmul_i8mm.o",
+    "kernels/int_ops_neon.o",    "kernels/int_ops_attn_neon.o",  "kernels/int_rows_neon.o",
+#elif defined(__x86_64__)
+    "kernels/int_matmul_avx2.o", "kernels/int_matmul_avxvnni.o", "kernels/int_matmul_avx512vnni.o",
+    "kernels/int_ops_avx2.o",    "kernels/int_ops_attn_avx2.o",  "kernels/int_rows_avx2.o",
+#endif
 };
 enum { MUST_SEE = sizeof must_see / sizeof *must_see };
 static bool is_seen[MUST_SEE];
@@ -176,7 +211,11 @@ static void float_files_are_caught(void **state)
 {
     (void)state;
     skip_without_objdump();
+#if defined(__aarch64__)
+    static const char *const files[] = {"edge_ref", "edge_neon", "attn_neon", "rows_neon", "matmul_neon"};
+#else
     static const char *const files[] = {"edge_ref", "edge_avx2", "edge_avx512", "rows_avx512", "matmul_avx2"};
+#endif
     char folder[2048], path[2200];
     build_folder(folder);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {

@@ -1,0 +1,36 @@
+#ifndef BT_KERNELS_SIMD_ANY_H
+#define BT_KERNELS_SIMD_ANY_H
+/* What all instruction sets share, written over v16: included at the end of the simd header of each. */
+#include "kernels/exp.h"
+
+/* Loops over accumulators have constant bounds; they must become registers even at -O2. */
+#if defined(__clang__)
+#define BT_UNROLL_FOR _Pragma("unroll") for
+#else
+#define BT_UNROLL_FOR _Pragma("GCC unroll 16") for
+#endif
+
+/* bt_exp1 in each lane. */
+BT_INLINE v16 v16_exp(v16 x)
+{
+    const v16 one = v16_set1(1.0f), y = v16_min(x, v16_set1(BT_EXP_HIGH));
+    const v16 s = v16_fma(y, v16_set1(BT_EXP_LOG2E), v16_set1(BT_EXP_ROUND));
+    const v16 n = v16_sub(s, v16_set1(BT_EXP_ROUND));
+    v16 r = v16_fnma(n, v16_set1(BT_EXP_LN2_HI), y);
+    r = v16_fnma(n, v16_set1(BT_EXP_LN2_LO), r);
+    v16 p = v16_set1(BT_EXP_C6);
+    p = v16_fma(p, r, v16_set1(BT_EXP_C5));
+    p = v16_fma(p, r, v16_set1(BT_EXP_C4));
+    p = v16_fma(p, r, v16_set1(BT_EXP_C3));
+    p = v16_fma(p, r, v16_set1(BT_EXP_C2));
+    p = v16_fma(p, r, one);
+    p = v16_fma(p, r, one);
+    return v16_where_ge(v16_mul(p, v16_bits_add_shift(s, 127, 23)), x, v16_set1(BT_EXP_LOW));
+}
+
+/* silu(g) * u in the order of bt_silu_mul_fn. */
+BT_INLINE v16 v16_silu_mul(v16 g, v16 u)
+{
+    return v16_mul(v16_div(g, v16_add(v16_set1(1.0f), v16_exp(v16_neg(g)))), u);
+}
+#endif
