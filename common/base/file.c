@@ -57,6 +57,9 @@ static void sync_directory_of(const char *path)
 
 bt_err bt_file_begin(bt_file_new *ret, const char *path, bt_fault *fault)
 {
+    struct stat there;
+    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) /* a rename would put a file where a device was */
+        return bt_fail(fault, BT_EARG, "'%s' is no regular file: name a file", path);
     const size_t cap = strlen(path) + 8;
     bt_file_new f = {.fd = -1, .path = strdup(path), .temp = malloc(cap)};
     bt_err e = BT_OK;

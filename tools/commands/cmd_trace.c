@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { TO_MOONCAKE, TO_BATON };
 static const char *const to_names[] = {"mooncake", "baton", NULL};
@@ -210,6 +211,13 @@ static int print_result(const config *c, const tool_trace_source *s, const tool_
     return fflush(stdout) != 0;
 }
 
+static bool is_same(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && S_ISREG(x.st_mode) && x.st_dev == y.st_dev &&
+           x.st_ino == y.st_ino;
+}
+
 static int make(const config *c, unsigned action, const char *path)
 {
     tool_trace_source s;
@@ -220,7 +228,9 @@ static int make(const config *c, unsigned action, const char *path)
     FILE *f = stdout;
     bt_err e = tool_trace_open(&s, path, &c->source, &fault);
     if (e < 0) return tool_fail("trace", &fault);
-    if (c->output && !(f = fopen(c->output, "we")))
+    if (c->output && (is_same(c->output, path) || (c->rates && is_same(c->output, c->rates))))
+        e = bt_fail(&fault, BT_EARG, "-o '%.150s' is the trace that is read: name another file", c->output);
+    if (e == BT_OK && c->output && !(f = fopen(c->output, "we")))
         e = bt_fail(&fault, BT_EIO, "open '%.150s': %s", c->output, strerror(errno));
     if (e == BT_OK) e = bt_trace_writer_begin(&w, f, c->to == TO_BATON, "", bt_clock_wall_s(), &fault);
     if (e == BT_OK) e = run_action(&r, c, action, &s, path, &w, &fault);

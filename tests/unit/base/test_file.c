@@ -74,6 +74,22 @@ static void says_which_file_is_not_there(void **s)
     bt_buf_done(&b);
 }
 
+static void a_directory_or_device_is_not_replaced(void **s)
+{
+    (void)s;
+    bt_fault f;
+    struct stat st;
+    char pipe_path[600];
+    snprintf(pipe_path, sizeof pipe_path, "%s.pipe", path);
+    assert_int_equal(mkfifo(pipe_path, 0600), 0);
+    assert_int_equal(bt_file_replace(pipe_path, "x", 1, 0600, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "is no regular file"));
+    assert_int_equal(stat(pipe_path, &st), 0);
+    assert_true(S_ISFIFO(st.st_mode));
+    unlink(pipe_path);
+    assert_int_equal(bt_file_replace(".", "x", 1, 0600, NULL), BT_EARG);
+}
+
 static void a_new_file_has_no_name_until_it_is_kept(void **s)
 {
     (void)s;
@@ -160,6 +176,7 @@ int main(void)
         cmocka_unit_test(replaces_the_content_and_sets_the_mode),
         cmocka_unit_test(refuses_a_file_past_the_limit),
         cmocka_unit_test(says_which_file_is_not_there),
+        cmocka_unit_test(a_directory_or_device_is_not_replaced),
         cmocka_unit_test(a_new_file_has_no_name_until_it_is_kept),
         cmocka_unit_test(maps_no_empty_file_and_no_folder),
         cmocka_unit_test(only_one_has_the_lock_of_a_file),
