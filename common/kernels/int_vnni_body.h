@@ -1,37 +1,15 @@
-/* What both VNNI variants share: their inputs, x + 128 in unsigned bytes, in two planes where they are wide; included
- * after their vec and group, and before their int_dot. No include guard. */
-#define COPY_ROWS SIZE_MAX
-
-INT_INLINE size_t plane_bytes(const bt_int_inputs *x)
+/* What both VNNI variants share: their inputs, x + 128 in unsigned bytes; included after their vec and group, and
+ * before their int_dot. No include guard. */
+INT_INLINE void fill_record(uint8_t *to, const int8_t *from, size_t n)
 {
-    const int_chunks chunks = int_chunks_of(x->k4, CHUNK_K4, BESIDE);
-    return int_records_bytes(x->rows, x->k4, &chunks, BESIDE);
+    size_t i = 0;
+    for (; i + 32 <= n; i += 32) {
+        const __m256i v = _mm256_loadu_si256((const void *)(from + i));
+        _mm256_storeu_si256((void *)(to + i), _mm256_xor_si256(v, _mm256_set1_epi8(-128)));
+    }
+    for (; i < n; i++) to[i] = (uint8_t)(from[i] + 128);
 }
-
-static void prepare_plane(uint8_t *to, const bt_int_inputs *in, size_t r0, size_t r1, const int8_t *x, size_t ldx)
-{
-    const int_chunks chunks = int_chunks_of(in->k4, CHUNK_K4, BESIDE);
-    for (size_t row = r0; row < r1; row++)
-        for (size_t c = 0, k = 0; c < chunks.count; c++, k += chunks.n) {
-            const size_t n = in->k4 - k < chunks.n ? in->k4 - k : chunks.n;
-            const int8_t *from = x + row * ldx + 4 * k;
-            uint8_t *record = to + c * chunks.record * in->rows + row * (4 * n + BESIDE);
-            size_t i = 0;
-            for (; i + 32 <= 4 * n; i += 32) {
-                const __m256i v = _mm256_loadu_si256((const void *)(from + i));
-                _mm256_storeu_si256((void *)(record + i), _mm256_xor_si256(v, _mm256_set1_epi8(-128)));
-            }
-            for (; i < 4 * n; i++) record[i] = (uint8_t)(from[i] + 128);
-            memset(record + 4 * n, 0, BESIDE);
-        }
-}
-INT_INLINE void prepare(const bt_int_inputs *to, size_t r0, size_t r1, const bt_int_rows *x, bool *is_left)
-{
-    const int_chunks chunks = int_chunks_of(to->k4, CHUNK_K4, BESIDE);
-    prepare_plane(to->memory, to, r0, r1, x->hi, x->ld);
-    if (to->is_wide) prepare_plane(to->memory + plane_bytes(to), to, r0, r1, x->lo, x->ld);
-    for (size_t row = r0; row < r1; row++) is_left[row] = extras_is_left(to, &chunks, row, x, 0);
-}
+#include "kernels/int_planes_body.h"
 
 INT_INLINE int32_t four_of(const uint8_t *x, size_t k)
 {
@@ -39,5 +17,3 @@ INT_INLINE int32_t four_of(const uint8_t *x, size_t k)
     memcpy(&four, x + 4 * k, sizeof four);
     return four;
 }
-#define INT_PIN(w) ((void)(w))
-INT_INLINE void int_copy(int8_t *to, const int8_t *w, size_t n) { (void)to, (void)w, (void)n; }
