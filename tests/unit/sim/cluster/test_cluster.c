@@ -1,6 +1,7 @@
 /* Clusters in virtual time against prices taken by hand, against queueing theory, and against themselves. */
 #include "sim/cluster/cluster.h"
 #include "base/rng.h"
+#include "tests/helpers/sim_kit.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -12,7 +13,7 @@
 
 #include <cmocka.h>
 
-enum { CTX = 8192, PAGES = 4096, REQUESTS = 8192 };
+enum { CTX = SIM_KIT_CTX, PAGES = 4096, REQUESTS = 8192 };
 
 typedef struct asked {
     uint32_t prompt, output, got, ends;
@@ -31,9 +32,7 @@ typedef struct bed {
     int32_t ids[CTX];
 } bed;
 
-static bt_profile h100, npu;
-static sim_cost gpu_cost, npu_cost;
-static const bt_dims *model;
+static const sim_kit *kit;
 
 static void fill(void *ud, uint64_t request, gw_submit *ret)
 {
@@ -84,27 +83,7 @@ static void due(void *ud, uint64_t number, int64_t now_ns)
 static int set_up(void **state)
 {
     (void)state;
-    bt_fault fault;
-    model = bt_dims_find("llama-3.2-1b");
-    static bt_shapes chunks, pieces;
-    static bt_price programs;
-    const bt_price_recipe w8a8 = {.weight_bits = 8, .input_bits = 8, .kv_elem_bits = 16, .ctx = 512};
-    uint32_t rows[BT_SHAPES_MAX];
-    size_t n = 0;
-    assert_int_equal(bt_shapes_parse(&chunks, "chunk:8192+tail", CTX, &fault), BT_OK);
-    assert_int_equal(bt_shapes_parse(&pieces, "chunk:256+tail", CTX, &fault), BT_OK);
-    for (size_t i = 0; i < pieces.shapes; i++)
-        if (!n || pieces.shape[i].seq > rows[n - 1]) rows[n++] = (uint32_t)pieces.shape[i].seq;
-    sim_cost_options o = {.model = model,          .profile = &h100,   .weight_bits = 16,
-                          .weight_permille = 2000, .kv_elem_bytes = 2, .shapes = &chunks};
-    assert_int_equal(bt_profile_load(&h100, "h100", &fault), BT_OK);
-    assert_int_equal(bt_profile_load(&npu, "hexagon-v75", &fault), BT_OK);
-    assert_int_equal(sim_cost_begin(&gpu_cost, &o, &fault), BT_OK);
-    assert_int_equal(bt_price_of_dims(&programs, &npu, model, &w8a8, rows, n, &fault), BT_OK);
-    o.profile = &npu;
-    o.shapes = &pieces;
-    o.programs = &programs;
-    assert_int_equal(sim_cost_begin(&npu_cost, &o, &fault), BT_OK);
+    kit = sim_kit_costs();
     return 0;
 }
 
@@ -136,7 +115,7 @@ static bed *make(const plan *p)
     o.mixes = p->mixes;
     o.is_checked = p->is_checked;
     o.link = p->link.bits_per_us ? p->link : fast;
-    o.model = model;
+    o.model = kit->model;
     o.kv_elem_bytes = 2;
     o.ctx_tokens = CTX;
     o.gw.queue_max = REQUESTS;
@@ -164,30 +143,30 @@ static void one_request_takes_its_price(void **state)
 {
     (void)state;
     enum { PROMPT = 1000, OUTPUT = 20 };
-    const sim_cost *costs[] = {&gpu_cost, &npu_cost};
+    const sim_cost *costs[] = {&kit->gpu_cost, &kit->npu_cost};
     for (size_t k = 0; k < 2; k++) {
-        bed *b =
-            make(&(plan){.prefill = costs[k], .decode = &gpu_cost, .prefills = 1, .decodes = 1, .seed = 1});
+        bed *b = make(&(plan){.prefill = costs[k], .decode = &kit->gpu_cost, .prefills = 1, .decodes = 1,
+                              .seed = 1});
         uint64_t prefill = 0, steps = 0, chunk = 0, last = 0, chunk_tokens = 0, control = 0;
         bt_link_queue q = {0};
         submit(b, PROMPT, OUTPUT);
         run(b);
         if (k == 0) {
             const bt_price_step s = bt_price_prefill_step(0, PROMPT);
-            prefill = chunk = bt_price_step_of(&h100, &gpu_cost.model, &s).ns;
+            prefill = chunk = bt_price_step_of(&kit->h100, &kit->gpu_cost.model, &s).ns;
             chunk_tokens = PROMPT;
         } else {
-            prefill = bt_price_prompt(&npu_cost.price, PROMPT).ns;
-            chunk_tokens = PROMPT - 768;   /* three chunks of 256 hide theirs behind the next */
-            last = npu_cost.price.last_ns; /* the output matrix, while the last rows are on the wire */
-            chunk = bt_price_chunk_ns(&npu_cost.price, npu_cost.price.programs - 1, 768);
+            prefill = bt_price_prompt(&kit->npu_cost.price, PROMPT).ns;
+            chunk_tokens = PROMPT - 768;        /* three chunks of 256 hide theirs behind the next */
+            last = kit->npu_cost.price.last_ns; /* the output matrix, while the last rows are on the wire */
+            chunk = bt_price_chunk_ns(&kit->npu_cost.price, kit->npu_cost.price.programs - 1, 768);
         }
         for (uint32_t i = 1; i < OUTPUT; i++) {
             const bt_price_step s = bt_price_decode_step(1, PROMPT + i);
-            steps += bt_price_step_of(&h100, &gpu_cost.model, &s).ns;
+            steps += bt_price_step_of(&kit->h100, &kit->gpu_cost.model, &s).ns;
         }
-        bt_link_chunk(&q, &fast, 0, chunk, model->layers,
-                      chunk_tokens * bt_dims_kv_bytes(model, 16) / model->layers);
+        bt_link_chunk(&q, &fast, 0, chunk, kit->model->layers,
+                      chunk_tokens * bt_dims_kv_bytes(kit->model, 16) / kit->model->layers);
         const uint64_t exposed = bt_link_exposed_ns(&q, chunk + last);
         control = 50000; /* messages of a few hundred bytes at 100 Gbit/s, and Reserve with its prompt */
         const asked *a = &b->a[1];
@@ -197,7 +176,7 @@ static void one_request_takes_its_price(void **state)
         assert_in_range(a->last_ns - a->first_ns, exposed + steps - 2000, exposed + steps + control);
         /* a node counts from its last rows, which stand in front of the output matrix */
         assert_in_range(a->stats.kv_exposed_us, (last + exposed) / 1000, (last + exposed) / 1000 + 5);
-        assert_int_equal(a->stats.kv_bytes, PROMPT * bt_dims_kv_bytes(model, 16));
+        assert_int_equal(a->stats.kv_bytes, PROMPT * bt_dims_kv_bytes(kit->model, 16));
         done(b);
     }
 }
@@ -209,8 +188,9 @@ static void waiting_is_that_of_a_queue_with_one_server(void **state)
     (void)state;
     enum { N = 8000, PROMPT = 512 };
     const bt_price_step s = bt_price_prefill_step(0, PROMPT);
-    const double service = (double)bt_price_step_of(&h100, &gpu_cost.model, &s).ns, rho = 0.7;
-    bed *b = make(&(plan){.prefill = &gpu_cost, .decode = &gpu_cost, .prefills = 1, .decodes = 1, .seed = 3});
+    const double service = (double)bt_price_step_of(&kit->h100, &kit->gpu_cost.model, &s).ns, rho = 0.7;
+    bed *b = make(&(plan){.prefill = &kit->gpu_cost, .decode = &kit->gpu_cost, .prefills = 1, .decodes = 1,
+                          .seed = 3});
     double t = (double)sim_cluster_now_ns(b->c), sum = 0;
     b->prompt = PROMPT;
     b->output = 1;
@@ -259,7 +239,8 @@ static uint64_t digest_of(const plan *p, uint32_t n)
 static void the_same_calls_give_the_same_run_and_others_do_not(void **state)
 {
     (void)state;
-    const plan p = {.prefill = &gpu_cost, .decode = &gpu_cost, .prefills = 3, .decodes = 2, .seed = 7};
+    const plan p = {.prefill = &kit->gpu_cost, .decode = &kit->gpu_cost, .prefills = 3, .decodes = 2,
+                    .seed = 7};
     const uint64_t first = digest_of(&p, 300);
     assert_int_equal(digest_of(&p, 300), first);
     assert_int_not_equal(digest_of(&p, 299), first);
@@ -269,9 +250,9 @@ static void leaving_out_codec_and_checks_changes_no_decision(void **state)
 {
     (void)state;
     const plan plans[] = {
-        {.prefill = &gpu_cost, .decode = &gpu_cost, .prefills = 2, .decodes = 2, .seed = 7},
-        {.prefill = &npu_cost, .decode = &gpu_cost, .prefills = 2, .decodes = 1, .seed = 7},
-        {.decode = &gpu_cost, .decodes = 3, .mixes = true, .seed = 7},
+        {.prefill = &kit->gpu_cost, .decode = &kit->gpu_cost, .prefills = 2, .decodes = 2, .seed = 7},
+        {.prefill = &kit->npu_cost, .decode = &kit->gpu_cost, .prefills = 2, .decodes = 1, .seed = 7},
+        {.decode = &kit->gpu_cost, .decodes = 3, .mixes = true, .seed = 7},
     };
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
         plan p = plans[i];
@@ -300,16 +281,18 @@ static void mixed_steps_cost_one_pass_over_the_weights(void **state)
 {
     (void)state;
     int64_t first_mixed = 0, first_apart = 0;
-    const int64_t mixed = longest_gap(&(plan){.decode = &gpu_cost, .decodes = 1, .mixes = true, .seed = 1},
-                                      &first_mixed),
-                  apart = longest_gap(&(plan){.decode = &gpu_cost, .decodes = 1, .seed = 1}, &first_apart);
+    const int64_t mixed =
+                      longest_gap(&(plan){.decode = &kit->gpu_cost, .decodes = 1, .mixes = true, .seed = 1},
+                                  &first_mixed),
+                  apart =
+                      longest_gap(&(plan){.decode = &kit->gpu_cost, .decodes = 1, .seed = 1}, &first_apart);
     bt_price_step one = {0}, two = {0}, both = {0};
     sim_cost_add_rows(&one, 0, 256, 0);
     sim_cost_add_rows(&two, 64, 1, 1);
     sim_cost_add_rows(&both, 0, 256, 0);
     sim_cost_add_rows(&both, 64, 1, 1);
-    assert_true(sim_cost_step(&gpu_cost, &both).ns <
-                sim_cost_step(&gpu_cost, &one).ns + sim_cost_step(&gpu_cost, &two).ns);
+    assert_true(sim_cost_step(&kit->gpu_cost, &both).ns <
+                sim_cost_step(&kit->gpu_cost, &one).ns + sim_cost_step(&kit->gpu_cost, &two).ns);
     assert_true(mixed < apart);
     assert_true(first_mixed < first_apart);
 }
@@ -334,8 +317,8 @@ static void every_request_ends_once_whatever_dies(void **state)
     for (uint64_t seed = 1; seed <= 5; seed++) {
         uint64_t digest = 0;
         for (int checked = 0; checked < 2; checked++) {
-            bed *b = make(&(plan){.prefill = &gpu_cost, .decode = &gpu_cost, .prefills = 3, .decodes = 2,
-                                  .seed = seed, .is_checked = checked});
+            bed *b = make(&(plan){.prefill = &kit->gpu_cost, .decode = &kit->gpu_cost, .prefills = 3,
+                                  .decodes = 2, .seed = seed, .is_checked = checked});
             uint32_t again = 0;
             b->on_due = break_things;
             b->shared = 64;
@@ -359,8 +342,8 @@ static void a_slow_link_shows_in_what_is_exposed_and_nowhere_else(void **state)
     (void)state;
     int64_t exposed[2], first[2];
     for (uint32_t k = 0; k < 2; k++) {
-        bed *b =
-            make(&(plan){.prefill = &gpu_cost, .decode = &gpu_cost, .prefills = 1, .decodes = 1, .seed = 1});
+        bed *b = make(&(plan){.prefill = &kit->gpu_cost, .decode = &kit->gpu_cost, .prefills = 1,
+                              .decodes = 1, .seed = 1});
         if (k) sim_cluster_slow(b->c, 1, 50);
         submit(b, 2000, 3);
         run(b);
@@ -375,7 +358,8 @@ static void a_slow_link_shows_in_what_is_exposed_and_nowhere_else(void **state)
 static void a_prompt_seen_before_is_not_computed_again(void **state)
 {
     (void)state;
-    bed *b = make(&(plan){.prefill = &gpu_cost, .decode = &gpu_cost, .prefills = 1, .decodes = 1, .seed = 1});
+    bed *b = make(&(plan){.prefill = &kit->gpu_cost, .decode = &kit->gpu_cost, .prefills = 1, .decodes = 1,
+                          .seed = 1});
     bt_fault fault = {""};
     b->shared = 2048;
     submit(b, 2100, 4);

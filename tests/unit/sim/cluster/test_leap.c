@@ -2,6 +2,7 @@
  */
 #include "sim/cluster/cluster.h"
 #include "base/rng.h"
+#include "tests/helpers/sim_kit.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -13,11 +14,9 @@
 
 #include <cmocka.h>
 
-enum { CTX = 8192, REQUESTS = 400, FAULTS = 6, NODES_MAX = 6 };
+enum { CTX = SIM_KIT_CTX, REQUESTS = 400, FAULTS = 6, NODES_MAX = 6 };
 
-static bt_profile h100, npu;
-static sim_cost gpu_cost, npu_cost;
-static const bt_dims *model;
+static const sim_kit *kit;
 
 /* What a request was answered. */
 typedef struct answer {
@@ -193,10 +192,10 @@ static void make(world *w, uint64_t seed, uint32_t faults)
     *w = (world){.seed = seed, .o = sim_cluster_defaults(), .faults = faults, .requests = 150};
     sim_cluster_options *o = &w->o;
     const bool is_colocated = draw(w, 1, 0, 3) == 0;
-    w->groups[0] = (sim_cluster_group){draw(w, 2, 0, 2) ? &gpu_cost : &npu_cost, "a",
+    w->groups[0] = (sim_cluster_group){draw(w, 2, 0, 2) ? &kit->gpu_cost : &kit->npu_cost, "a",
                                        is_colocated ? 0 : draw(w, 3, 1, NODES_MAX), 4096, 0};
     /* Now and then too few pages, so that sequences are preempted. */
-    w->groups[1] = (sim_cluster_group){&gpu_cost, "b", draw(w, 4, 1, NODES_MAX),
+    w->groups[1] = (sim_cluster_group){&kit->gpu_cost, "b", draw(w, 4, 1, NODES_MAX),
                                        draw(w, 5, 0, 2) ? 4096 : draw(w, 6, 140, 300), 0};
     w->shared = draw(w, 7, 0, 1) * 640;
     w->prompt_most = draw(w, 8, 0, 1) ? 300 : 4000;
@@ -211,7 +210,7 @@ static void make(world *w, uint64_t seed, uint32_t faults)
     o->gw.local_below_tokens = !is_colocated && o->can_prefill ? 200 : 0;
     o->mixes = is_colocated && draw(w, 12, 0, 1);
     o->link = (bt_link){.bits_per_us = draw(w, 13, 1, 100) * 1000, .latency_ns = draw(w, 14, 0, 1) * 20000};
-    o->model = model;
+    o->model = kit->model;
     o->kv_elem_bytes = 2;
     o->ctx_tokens = CTX;
     o->request_ns = draw(w, 15, 0, 1) * 500000;
@@ -261,27 +260,7 @@ static void nor_does_it_where_nodes_die_halt_and_links_are_slow(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    bt_fault why;
-    model = bt_dims_find("llama-3.2-1b");
-    static bt_shapes chunks, pieces;
-    static bt_price programs;
-    const bt_price_recipe w8a8 = {.weight_bits = 8, .input_bits = 8, .kv_elem_bits = 16, .ctx = 512};
-    uint32_t rows[BT_SHAPES_MAX];
-    size_t n = 0;
-    assert_int_equal(bt_shapes_parse(&chunks, "chunk:8192+tail", CTX, &why), BT_OK);
-    assert_int_equal(bt_shapes_parse(&pieces, "chunk:256+tail", CTX, &why), BT_OK);
-    for (size_t i = 0; i < pieces.shapes; i++)
-        if (!n || pieces.shape[i].seq > rows[n - 1]) rows[n++] = (uint32_t)pieces.shape[i].seq;
-    sim_cost_options o = {.model = model,          .profile = &h100,   .weight_bits = 16,
-                          .weight_permille = 2000, .kv_elem_bytes = 2, .shapes = &chunks};
-    assert_int_equal(bt_profile_load(&h100, "h100", &why), BT_OK);
-    assert_int_equal(bt_profile_load(&npu, "hexagon-v75", &why), BT_OK);
-    assert_int_equal(sim_cost_begin(&gpu_cost, &o, &why), BT_OK);
-    assert_int_equal(bt_price_of_dims(&programs, &npu, model, &w8a8, rows, n, &why), BT_OK);
-    o.profile = &npu;
-    o.shapes = &pieces;
-    o.programs = &programs;
-    assert_int_equal(sim_cost_begin(&npu_cost, &o, &why), BT_OK);
+    kit = sim_kit_costs();
     return 0;
 }
 

@@ -1,7 +1,7 @@
 /* Plans played on simulated clusters: everybody ends once, the same again gives the same report, too much is
  * said to be too much. */
 #include "tools/simulate/play.h"
-#include "tools/simulate/load.h"
+#include "tests/helpers/sim_kit.h"
 #include "tools/simulate/show.h"
 
 #include <setjmp.h>
@@ -13,70 +13,19 @@
 
 #include <cmocka.h>
 
-typedef struct played {
-    tool_simulate_setup setup;
-    tool_replay_plan plan;
-    tool_replay_result result;
-    tool_replay_figures figures;
-    tool_simulate_facts facts;
-} played;
-
-static void set_up(tool_simulate_setup *s, const char *prefill, const char *decode)
+static sim_played *play(const char *prefill, const char *decode, const char *spec, size_t n,
+                        void (*change)(tool_simulate_setup *))
 {
-    bt_fault fault = {""};
-    *s = (tool_simulate_setup){.model = bt_dims_find("llama-3.2-1b"),
-                               .weight_bits = 16,
-                               .weight_permille = 2000,
-                               .kv_elem_bytes = 2,
-                               .ctx_tokens = 8192,
-                               .seed = 1,
-                               .swap_memory_bytes = 1 << 30,
-                               .link = {.bits_per_us = 100000},
-                               .cluster = sim_cluster_defaults()};
-    assert_int_equal(tool_simulate_side_read(&s->prefill, "prefill", prefill, "h100", &fault), BT_OK);
-    assert_int_equal(tool_simulate_side_read(&s->decode, "decode", decode, "h100", &fault), BT_OK);
-}
-
-static void read_load(tool_replay_plan *p, const char *spec, size_t n, bool is_closed)
-{
-    tool_replay_synthetic s;
-    bt_fault fault = {""};
-    uint64_t bad;
-    const tool_simulate_load l = {
-        .synthetic = &s, .limit = n,
-        .how = {.seed = 3, .usual_output = 64, .context_tokens = 8192, .speed = 1, .is_closed = is_closed}};
-    assert_int_equal(tool_replay_synthetic_read(&s, spec, &fault), BT_OK);
-    if (tool_simulate_load_read(p, &bad, &l, &fault) < 0) fail_msg("%s", fault.text);
-}
-
-static played *play(const char *prefill, const char *decode, const char *spec, size_t n,
-                    void (*change)(tool_simulate_setup *))
-{
-    played *d = calloc(1, sizeof *d);
-    tool_simulate_bench *bench = NULL;
-    bt_fault fault = {""};
+    sim_played *d = calloc(1, sizeof *d);
     assert_non_null(d);
-    set_up(&d->setup, prefill, decode);
+    sim_kit_setup(&d->setup, prefill, decode);
     if (change) change(&d->setup);
-    read_load(&d->plan, spec, n, d->setup.concurrency > 0);
-    assert_int_equal(tool_replay_result_begin(&d->result, d->plan.len, &fault), BT_OK);
-    if (tool_simulate_bench_new(&bench, &d->setup, &fault) < 0) fail_msg("%s", fault.text);
-    if (tool_simulate_play(&d->facts, &d->result, bench, &d->plan, NULL, NULL, &fault) < 0)
-        fail_msg("%s", fault.text);
-    tool_simulate_bench_free(bench);
-    assert_int_equal(tool_replay_figures_of(&d->figures, &d->result, NULL, &fault), BT_OK);
+    sim_kit_play(d, spec, n);
     assert_int_equal(d->result.len, d->plan.len); /* each ended once */
     return d;
 }
 
-static void done(played *d)
-{
-    tool_replay_plan_done(&d->plan);
-    tool_replay_result_done(&d->result);
-    free(d);
-}
-
-static json_t *json_of(const played *d, bool is_of_replay)
+static json_t *json_of(const sim_played *d, bool is_of_replay)
 {
     const tool_replay_dialect dialect = {.takes_ids = true, .ignores_eos = true, .context_tokens = 8192};
     const tool_replay_outcome o = {.trace = "t",        .url = "simulated",   .plan = &d->plan,
@@ -93,7 +42,7 @@ static void the_report_has_every_key_of_a_replay_and_its_own(void **state)
     (void)state;
     static const char *const own[] = {"virtual_seconds",    "wall_seconds",           "events",    "joules",
                                       "joules_per_request", "joules_per_1000_tokens", "overloaded"};
-    played *d = play("1", "1", "in:300,out:20,rate:5", 20, NULL);
+    sim_played *d = play("1", "1", "in:300,out:20,rate:5", 20, NULL);
     json_t *replay = json_of(d, true), *simulated = json_of(d, false), *value;
     const char *key;
     json_object_foreach(replay, key, value) assert_non_null(json_object_get(simulated, key));
@@ -102,17 +51,17 @@ static void the_report_has_every_key_of_a_replay_and_its_own(void **state)
     assert_true(json_is_true(json_object_get(simulated, "joules_of_tdp")));
     json_decref(replay);
     json_decref(simulated);
-    done(d);
+    sim_played_done(d);
 }
 
 static void a_device_without_a_source_has_no_joules(void **state)
 {
     (void)state;
-    played *d = play("1:hexagon-v75", "1:adreno-750", "in:200,out:8,rate:0.05", 4, NULL);
+    sim_played *d = play("1:hexagon-v75", "1:adreno-750", "in:200,out:8,rate:0.05", 4, NULL);
     json_t *j = json_of(d, false);
     assert_true(json_is_null(json_object_get(j, "joules")));
     json_decref(j);
-    done(d);
+    sim_played_done(d);
 }
 
 static void at_twice(tool_simulate_setup *s) { s->pace.milli = 2000; }
@@ -121,8 +70,8 @@ static void at_twice(tool_simulate_setup *s) { s->pace.milli = 2000; }
 static void a_pace_of_two_doubles_every_time_of_the_devices(void **state)
 {
     (void)state;
-    played *one = play("1:hexagon-v75", "1:adreno-750", "in:300,out:20,rate:0.01", 4, NULL),
-           *two = play("1:hexagon-v75", "1:adreno-750", "in:300,out:20,rate:0.01", 4, at_twice);
+    sim_played *one = play("1:hexagon-v75", "1:adreno-750", "in:300,out:20,rate:0.01", 4, NULL),
+               *two = play("1:hexagon-v75", "1:adreno-750", "in:300,out:20,rate:0.01", 4, at_twice);
     for (size_t i = 0; i < one->result.len; i++) {
         const tool_replay_record *a = &one->result.record[i], *b = &two->result.record[i];
         const int64_t first = a->first_us - a->sent_us, rest = a->last_us - a->first_us;
@@ -132,20 +81,20 @@ static void a_pace_of_two_doubles_every_time_of_the_devices(void **state)
     json_t *j = json_of(two, false);
     assert_true(json_real_value(json_object_get(j, "time_scale")) == 2);
     json_decref(j);
-    done(one);
-    done(two);
+    sim_played_done(one);
+    sim_played_done(two);
 }
 
 /* The same work draws the same. */
 static void a_pace_changes_no_joule_of_the_work(void **state)
 {
     (void)state;
-    played *one = play("1", "1", "in:300,out:20,rate:0.01", 4, NULL),
-           *two = play("1", "1", "in:300,out:20,rate:0.01", 4, at_twice);
+    sim_played *one = play("1", "1", "in:300,out:20,rate:0.01", 4, NULL),
+               *two = play("1", "1", "in:300,out:20,rate:0.01", 4, at_twice);
     assert_true(one->facts.joules > 0);
     assert_true(two->facts.joules > 0.99 * one->facts.joules && two->facts.joules < 1.01 * one->facts.joules);
-    done(one);
-    done(two);
+    sim_played_done(one);
+    sim_played_done(two);
 }
 
 static void with_faults(tool_simulate_setup *s)
@@ -163,13 +112,13 @@ static void the_same_again_gives_the_same_report(void **state)
     (void)state;
     char *text[2];
     for (int i = 0; i < 2; i++) {
-        played *d = play("2:h100,1:hexagon-v75", "1:h100,1:m2-ultra", "in:40~1,out:30~1,rate:20,shared:100",
-                         200, with_faults);
+        sim_played *d = play("2:h100,1:hexagon-v75", "1:h100,1:m2-ultra",
+                             "in:40~1,out:30~1,rate:20,shared:100", 200, with_faults);
         json_t *j = json_of(d, false);
         assert_int_equal(d->figures.failed, 0);
         assert_non_null(text[i] = json_dumps(j, JSON_INDENT(1)));
         json_decref(j);
-        done(d);
+        sim_played_done(d);
     }
     assert_string_equal(text[0], text[1]);
     free(text[0]);
@@ -182,22 +131,22 @@ static void eight_at_a_time(tool_simulate_setup *s) { s->concurrency = 8; }
 static void a_colocated_cluster_has_all_nodes_of_both_sides(void **state)
 {
     (void)state;
-    played *d = play("1:h100", "2:h100", "in:500,out:20,rate:20", 100, colocated);
+    sim_played *d = play("1:h100", "2:h100", "in:500,out:20,rate:20", 100, colocated);
     assert_int_equal(d->facts.prefill_nodes, 0);
     assert_int_equal(d->facts.decode_nodes, 3);
     assert_int_equal(d->figures.completed, 100);
     assert_int_equal(d->figures.exposed_ms.n, 100); /* nothing crosses a link */
     assert_true(d->figures.exposed_ms.max == 0);
-    done(d);
+    sim_played_done(d);
 }
 
 /* 1,000 tokens that all begin with are fifteen whole pages of 64. */
 static void shared_beginnings_are_found(void **state)
 {
     (void)state;
-    played *d = play("1", "1", "in:1500,out:4,rate:2,shared:1000", 20, NULL);
+    sim_played *d = play("1", "1", "in:1500,out:4,rate:2,shared:1000", 20, NULL);
     assert_int_equal(d->figures.cached_tokens, 19 * 960);
-    done(d);
+    sim_played_done(d);
 }
 
 static void without_prefill_nodes_decode_nodes_compute_the_prompts(void **state)
@@ -205,33 +154,33 @@ static void without_prefill_nodes_decode_nodes_compute_the_prompts(void **state)
     (void)state;
     static const char *const none[] = {"0", "0:h100"};
     for (size_t i = 0; i < 2; i++) {
-        played *d = play(none[i], "2", "in:500,out:20,rate:20", 50, NULL);
+        sim_played *d = play(none[i], "2", "in:500,out:20,rate:20", 50, NULL);
         assert_int_equal(d->facts.prefill_nodes, 0);
         assert_int_equal(d->figures.completed, 50);
-        done(d);
+        sim_played_done(d);
     }
 }
 
 static void so_many_at_a_time_are_never_more(void **state)
 {
     (void)state;
-    played *d = play("1", "1", "in:200,out:20", 50, eight_at_a_time);
+    sim_played *d = play("1", "1", "in:200,out:20", 50, eight_at_a_time);
     assert_int_equal(d->figures.completed, 50);
     assert_in_range(d->result.most_streams, 1, 8);
-    done(d);
+    sim_played_done(d);
 }
 
 static void a_load_that_nodes_cannot_carry_is_said_to_be_one(void **state)
 {
     (void)state;
-    played *light = play("1", "1", "in:500,out:100,rate:2", 60, NULL),
-           *refused = play("1", "1", "in:4000,out:400,rate:500", 800, NULL);
+    sim_played *light = play("1", "1", "in:500,out:100,rate:2", 60, NULL),
+               *refused = play("1", "1", "in:4000,out:400,rate:500", 800, NULL);
     assert_false(light->facts.is_overloaded);
     assert_true(refused->facts.is_overloaded);
     assert_true(refused->figures.failed > 8);
     assert_non_null(strstr(refused->facts.overload, "found no room"));
-    done(light);
-    done(refused);
+    sim_played_done(light);
+    sim_played_done(refused);
 }
 
 static void long_queue(tool_simulate_setup *s) { s->cluster.gw.queue_max = 10000; }
@@ -239,11 +188,11 @@ static void long_queue(tool_simulate_setup *s) { s->cluster.gw.queue_max = 10000
 static void waits_that_grow_to_the_end_are_an_overload_too(void **state)
 {
     (void)state;
-    played *d = play("1", "1", "in:4000,out:400,rate:40", 600, long_queue);
+    sim_played *d = play("1", "1", "in:4000,out:400,rate:40", 600, long_queue);
     assert_int_equal(d->figures.failed, 0);
     assert_true(d->facts.is_overloaded);
     assert_non_null(strstr(d->facts.overload, "longer and longer"));
-    done(d);
+    sim_played_done(d);
 }
 
 static void a_context_that_memory_does_not_hold_is_refused_with_one_that_it_does(void **state)
@@ -252,7 +201,7 @@ static void a_context_that_memory_does_not_hold_is_refused_with_one_that_it_does
     tool_simulate_setup s;
     tool_simulate_bench *b = NULL;
     bt_fault fault = {""};
-    set_up(&s, "1", "1");
+    sim_kit_setup(&s, "1", "1");
     s.kv_memory_bytes = 64 << 20;
     assert_int_equal(tool_simulate_bench_new(&b, &s, &fault), BT_ELIMIT);
     assert_non_null(strstr(fault.text, "-c 2048 at most"));

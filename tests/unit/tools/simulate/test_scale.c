@@ -1,8 +1,7 @@
 /* Clusters that change: what --scale is read as, when a rule decides, and what becomes of nodes and requests.
  */
-#include "tools/simulate/load.h"
-#include "tools/simulate/play.h"
 #include "tools/simulate/scale.h"
+#include "tests/helpers/sim_kit.h"
 #include "tools/simulate/show.h"
 
 #include <setjmp.h>
@@ -160,60 +159,22 @@ static void a_rule_waits_for_its_time_and_keeps_its_bounds(void **state)
 
 /* ---- played -------------------------------------------------------------------------------------- */
 
-typedef struct played {
-    tool_simulate_setup setup;
-    tool_replay_plan plan;
-    tool_replay_result result;
-    tool_replay_figures figures;
-    tool_simulate_facts facts;
-} played;
-
-static played *play(const char *prefill, const char *decode, const char *scale, const char *faults,
-                    const char *spec, size_t n)
+static sim_played *play(const char *prefill, const char *decode, const char *scale, const char *faults,
+                        const char *spec, size_t n)
 {
-    played *d = calloc(1, sizeof *d);
-    tool_simulate_bench *bench = NULL;
-    tool_replay_synthetic synthetic;
+    sim_played *d = calloc(1, sizeof *d);
     bt_fault fault = {""};
-    uint64_t bad;
     assert_non_null(d);
-    tool_simulate_setup *s = &d->setup;
-    *s = (tool_simulate_setup){.model = bt_dims_find("llama-3.2-1b"),
-                               .weight_bits = 16,
-                               .weight_permille = 2000,
-                               .kv_elem_bytes = 2,
-                               .ctx_tokens = 8192,
-                               .seed = 1,
-                               .swap_memory_bytes = 1 << 30,
-                               .link = {.bits_per_us = 100000},
-                               .cluster = sim_cluster_defaults()};
-    s->cluster.decode_slots = 8;
-    const tool_simulate_load l = {.synthetic = &synthetic, .limit = n,
-                                  .how = {.seed = 3, .usual_output = 64, .context_tokens = 8192, .speed = 1}};
-    assert_int_equal(tool_simulate_side_read(&s->prefill, "prefill", prefill, "h100", &fault), BT_OK);
-    assert_int_equal(tool_simulate_side_read(&s->decode, "decode", decode, "h100", &fault), BT_OK);
-    assert_int_equal(tool_simulate_scale_read(&s->scale, scale, &fault), BT_OK);
-    assert_int_equal(tool_simulate_faults_read(&s->faults, faults, &fault), BT_OK);
-    assert_int_equal(tool_replay_synthetic_read(&synthetic, spec, &fault), BT_OK);
-    if (tool_simulate_load_read(&d->plan, &bad, &l, &fault) < 0) fail_msg("%s", fault.text);
-    assert_int_equal(tool_replay_result_begin(&d->result, d->plan.len, &fault), BT_OK);
-    if (tool_simulate_bench_new(&bench, s, &fault) < 0) fail_msg("%s", fault.text);
-    if (tool_simulate_play(&d->facts, &d->result, bench, &d->plan, NULL, NULL, &fault) < 0)
-        fail_msg("%s", fault.text);
-    tool_simulate_bench_free(bench);
-    assert_int_equal(tool_replay_figures_of(&d->figures, &d->result, NULL, &fault), BT_OK);
+    sim_kit_setup(&d->setup, prefill, decode);
+    d->setup.cluster.decode_slots = 8;
+    assert_int_equal(tool_simulate_scale_read(&d->setup.scale, scale, &fault), BT_OK);
+    assert_int_equal(tool_simulate_faults_read(&d->setup.faults, faults, &fault), BT_OK);
+    sim_kit_play(d, spec, n);
     assert_int_equal(d->result.len, d->plan.len); /* each ended once */
     return d;
 }
 
-static void done(played *d)
-{
-    tool_replay_plan_done(&d->plan);
-    tool_replay_result_done(&d->result);
-    free(d);
-}
-
-static double ttft(const played *d) { return d->figures.ttft_ms.p90; }
+static double ttft(const sim_played *d) { return d->figures.ttft_ms.p90; }
 
 /* Of 8 slots a node: 40 requests a second of about 0.45 s are more than two nodes hold. */
 static const char load[] = "in:200,out:600,rate:40";
@@ -221,9 +182,10 @@ static const char load[] = "in:200,out:600,rate:40";
 static void a_rule_adds_nodes_that_requests_need_and_lets_them_go_again(void **state)
 {
     (void)state;
-    played *fixed = play("1", "2", "", "", load, 800),
-           *grows = play("1", "2", "decode 2..8 when slots>0.8 for 2s, down when slots<0.4 for 4s; start 3s",
-                         "", load, 600);
+    sim_played *fixed = play("1", "2", "", "", load, 800),
+               *grows =
+                   play("1", "2", "decode 2..8 when slots>0.8 for 2s, down when slots<0.4 for 4s; start 3s",
+                        "", load, 600);
     assert_int_equal(fixed->facts.counts, 1);
     assert_int_equal(fixed->facts.most[1], 2);
     assert_int_equal(grows->figures.failed, 0);
@@ -235,15 +197,15 @@ static void a_rule_adds_nodes_that_requests_need_and_lets_them_go_again(void **s
                 fixed->facts.decode_node_s < 2.001 * fixed->facts.virtual_s);
     assert_true(grows->facts.decode_node_s > 2.1 * grows->facts.virtual_s);
     assert_true(grows->facts.decode_node_s < (grows->facts.most[1] + 1) * grows->facts.virtual_s);
-    done(fixed);
-    done(grows);
+    sim_played_done(fixed);
+    sim_played_done(grows);
 }
 
 static void a_node_that_is_let_go_ends_its_work_first(void **state)
 {
     (void)state;
-    played *d = play("1", "4", "leave decode 0 at 5s; leave decode 1 at 5s; leave decode 2 at 6s for 4s", "",
-                     "in:200,out:300,rate:8", 200);
+    sim_played *d = play("1", "4", "leave decode 0 at 5s; leave decode 1 at 5s; leave decode 2 at 6s for 4s",
+                         "", "in:200,out:300,rate:8", 200);
     assert_int_equal(d->figures.failed, 0);
     assert_int_equal(d->figures.completed, 200);
     assert_int_equal(d->facts.least[1], 1);
@@ -251,13 +213,13 @@ static void a_node_that_is_let_go_ends_its_work_first(void **state)
     assert_int_equal(last->decode, 2);
     assert_int_equal(last->powered, 3);
     for (size_t i = 0; i < d->result.len; i++) assert_int_equal(d->result.record[i].completion_tokens, 300);
-    done(d);
+    sim_played_done(d);
 }
 
 static void a_node_that_changes_its_role_computes_prompts_and_then_answers(void **state)
 {
     (void)state;
-    played *d =
+    sim_played *d =
         play("2", "1", "role prefill 1 decode at 5s for 15s; start 2s", "", "in:200,out:300,rate:10", 400);
     assert_int_equal(d->figures.failed, 0);
     assert_int_equal(d->facts.refused_roles, 0);
@@ -269,39 +231,39 @@ static void a_node_that_changes_its_role_computes_prompts_and_then_answers(void 
     const tool_simulate_count_at *last = &d->facts.count[d->facts.counts - 1];
     assert_int_equal(last->prefill, 2);
     assert_int_equal(last->decode, 1);
-    done(d);
+    sim_played_done(d);
 }
 
 static void a_node_that_is_told_to_serve_as_it_does_stays(void **state)
 {
     (void)state;
-    played *d = play("2", "1", "role prefill 1 prefill at 1s", "", "in:200,out:30,rate:10", 40);
+    sim_played *d = play("2", "1", "role prefill 1 prefill at 1s", "", "in:200,out:30,rate:10", 40);
     assert_int_equal(d->facts.refused_roles, 0);
     assert_int_equal(d->facts.counts, 1);
-    done(d);
+    sim_played_done(d);
 }
 
 static void a_node_that_cannot_change_its_role_says_why(void **state)
 {
     (void)state;
-    played *d = play("2", "2", "leave decode 1 at 2s; role decode 1 prefill at 2s", "",
-                     "in:200,out:2000,rate:10", 60);
+    sim_played *d = play("2", "2", "leave decode 1 at 2s; role decode 1 prefill at 2s", "",
+                         "in:200,out:2000,rate:10", 60);
     assert_int_equal(d->figures.failed, 0);
     assert_int_equal(d->facts.refused_roles, 1);
     assert_non_null(strstr(d->facts.refused_why, "decode-1: it is leaving"));
-    done(d);
+    sim_played_done(d);
 }
 
 static void what_dies_under_a_rule_is_replaced(void **state)
 {
     (void)state;
-    played *d = play("1", "2", "decode 2..3 when slots>0.99 for 100s; start 1s", "kill decode 0 at 3s",
-                     "in:200,out:300,rate:20", 300);
+    sim_played *d = play("1", "2", "decode 2..3 when slots>0.99 for 100s; start 1s", "kill decode 0 at 3s",
+                         "in:200,out:300,rate:20", 300);
     const tool_simulate_count_at *last = &d->facts.count[d->facts.counts - 1];
     assert_int_equal(d->figures.failed, 0);
     assert_int_equal(last->decode, 2);
     assert_int_equal(last->powered, 4); /* the host of the dead one draws still */
-    done(d);
+    sim_played_done(d);
 }
 
 static void the_same_again_gives_the_same_report(void **state)
@@ -309,7 +271,7 @@ static void the_same_again_gives_the_same_report(void **state)
     (void)state;
     char *text[2];
     for (int i = 0; i < 2; i++) {
-        played *d =
+        sim_played *d =
             play("2:h100,1:hexagon-v75", "1:h100,1:m2-ultra",
                  "decode 1..6 when slots>0.7 for 1s, down when slots<0.3 for 2s; role prefill 0 decode at 4s "
                  "for 3s; start 1s",
@@ -326,7 +288,7 @@ static void the_same_again_gives_the_same_report(void **state)
         assert_true(json_real_value(json_object_get(j, "node_seconds")) > 0);
         assert_non_null(text[i] = json_dumps(j, JSON_INDENT(1)));
         json_decref(j);
-        done(d);
+        sim_played_done(d);
     }
     assert_string_equal(text[0], text[1]);
     free(text[0]);
