@@ -621,6 +621,22 @@ void tiny_pkg_write(const char *path, const tiny_pkg *o)
     free(m);
 }
 
+bt_pkg *tiny_pkg_open(const tiny_pkg *o)
+{
+    char path[] = "/tmp/baton_tiny_pkg_XXXXXX";
+    bt_fault fault = {""};
+    bt_pkg *p = NULL;
+    const int fd = mkstemp(path);
+    if (fd >= 0) close(fd);
+    if (fd >= 0) tiny_pkg_write(path, o);
+    if (fd < 0 || bt_pkg_open(&p, path, &fault) < 0) {
+        fprintf(stderr, "tiny_pkg: '%s': %s\n", path, fault.text);
+        abort();
+    }
+    unlink(path);
+    return p;
+}
+
 uint8_t *tiny_pkg_bytes(size_t *ret_len, const tiny_pkg *o)
 {
     char path[4096];

@@ -21,6 +21,7 @@ typedef struct tiny_pkg {
 } tiny_pkg;
 
 void tiny_pkg_write(const char *path, const tiny_pkg *o);
+bt_pkg *tiny_pkg_open(const tiny_pkg *o); /* opened; bt_pkg_close it */
 /* The file's bytes in a 64-byte aligned block of exactly its size; free() it. */
 uint8_t *tiny_pkg_bytes(size_t *ret_len, const tiny_pkg *o);
 /* Makes hashes of constants and the digest right again, where the layout can still be read. */

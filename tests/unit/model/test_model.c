@@ -3,7 +3,7 @@
 #include "model/model.h"
 #include "base/rng.h"
 #include "model/quant.h"
-#include "tests/helpers/tiny_gguf.h"
+#include "tests/helpers/tiny_model.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -17,42 +17,18 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-typedef struct opened {
-    uint8_t *bytes;
-    bt_model *m;
-    bt_err e;
-    bt_fault fault;
-} opened;
-
-static opened open_spec(const tiny_gguf_spec *s)
-{
-    opened o = {.fault = {""}};
-    size_t len;
-    bt_gguf *g = NULL;
-    o.bytes = tiny_gguf_build(s, &len);
-    o.e = bt_gguf_open_bytes(&g, o.bytes, len, &o.fault);
-    if (o.e == BT_OK) o.e = bt_model_from_gguf(&o.m, g, &o.fault);
-    return o;
-}
-
-static void done(opened *o)
-{
-    bt_model_close(o->m);
-    free(o->bytes);
-}
-
 static void refuse(const tiny_gguf_spec *s, bt_err want, const char *words)
 {
-    opened o = open_spec(s);
+    tiny_model o = tiny_model_open(s);
     if (o.e != want || !strstr(o.fault.text, words))
         fail_msg("got %d '%s', wanted %d with '%s'", o.e, o.fault.text, want, words);
     assert_null(o.m);
-    done(&o);
+    tiny_model_close(&o);
 }
 
-static opened accept(const tiny_gguf_spec *s)
+static tiny_model accept(const tiny_gguf_spec *s)
 {
-    opened o = open_spec(s);
+    tiny_model o = tiny_model_open(s);
     if (o.e < 0) fail_msg("%s", o.fault.text);
     return o;
 }
@@ -73,7 +49,7 @@ static void the_three_architectures_open_with_the_right_rotation_biases_and_norm
         tiny_gguf_spec s = tiny_gguf_default();
         s.arch = rows[i].name;
         s.tied = i == 1;
-        opened o = accept(&s);
+        tiny_model o = accept(&s);
         const bt_hparams *hp = &o.m->hp;
         assert_int_equal(hp->arch, rows[i].arch);
         assert_int_equal(hp->rope_neox, rows[i].neox);
@@ -98,7 +74,7 @@ static void the_three_architectures_open_with_the_right_rotation_biases_and_norm
                                (rows[i].bias ? 128 : 0) + (rows[i].norm ? 32 : 0);
         assert_int_equal(o.m->param_count, 2 * layer + 64 + 384 * 64 * (s.tied ? 1 : 2));
         assert_int_equal(o.m->weights_bytes, o.m->param_count * 4);
-        done(&o);
+        tiny_model_close(&o);
     }
 }
 
@@ -149,11 +125,11 @@ static void keys_with_a_default_may_be_missing(void **state)
         tiny_gguf_spec s = tiny_gguf_default();
         s.kv_heads = 4;
         s.omit = names[i];
-        opened o = accept(&s);
+        tiny_model o = accept(&s);
         assert_int_equal(o.m->hp.kv_heads, 4);
         assert_int_equal(o.m->hp.rope_dims, 16);
         assert_true(o.m->hp.rope_base == 10000.0f);
-        done(&o);
+        tiny_model_close(&o);
     }
 }
 
@@ -223,9 +199,9 @@ static void harmless_values_of_the_same_keys_are_accepted(void **state)
         more m = cases[i];
         s.extra = add_more;
         s.ud = &m;
-        opened o = accept(&s);
+        tiny_model o = accept(&s);
         assert_true(o.m->hp.rope_scale == 1.0f);
-        done(&o);
+        tiny_model_close(&o);
     }
 }
 
@@ -234,9 +210,9 @@ static void llama_files_may_carry_biases_on_q_k_and_v(void **state)
     (void)state;
     tiny_gguf_spec s = tiny_gguf_default();
     s.qkv_bias = true;
-    opened o = accept(&s);
+    tiny_model o = accept(&s);
     assert_true(o.m->hp.qkv_bias);
-    done(&o);
+    tiny_model_close(&o);
 }
 
 static void numbers_out_of_range_and_wrong_shapes_are_refused(void **state)
@@ -326,7 +302,7 @@ static void rope_tables_follow_base_factors_and_linear_scaling(void **state)
         s.rope_freqs = true;
         s.extra = scaled;
         s.ud = (void *)(uintptr_t)keys[k];
-        opened o = accept(&s);
+        tiny_model o = accept(&s);
         assert_true(o.m->hp.rope_scale == 0.25f);
         enum { CTX = 100, HALF = 8 };
         float *c = malloc(CTX * HALF * sizeof *c), *n = malloc(CTX * HALF * sizeof *n), factor[HALF];
@@ -342,7 +318,7 @@ static void rope_tables_follow_base_factors_and_linear_scaling(void **state)
             }
         free(n);
         free(c);
-        done(&o);
+        tiny_model_close(&o);
     }
 }
 
@@ -351,15 +327,15 @@ static void rows_come_out_as_the_type_defines_them(void **state)
     (void)state;
     tiny_gguf_spec s = tiny_gguf_default(), t = s;
     t.type = BT_QUANT_Q8_0; /* of one seed, F32 and Q8_0 hold the same values */
-    opened a = accept(&s), b = accept(&t);
+    tiny_model a = accept(&s), b = accept(&t);
     float x[64], y[64];
     for (size_t r = 0; r < 384; r += 13) {
         bt_model_row_f32(x, a.m->embed, r);
         bt_model_row_f32(y, b.m->embed, r);
         assert_memory_equal(x, y, sizeof x);
     }
-    done(&b);
-    done(&a);
+    tiny_model_close(&b);
+    tiny_model_close(&a);
 }
 
 static void the_identity_is_that_of_the_weights_and_the_rotation_alone(void **state)
@@ -372,18 +348,18 @@ static void the_identity_is_that_of_the_weights_and_the_rotation_alone(void **st
     base.extra = scaled;
     base.ud = (void *)(uintptr_t) "llama.rope.scaling.factor";
     biased.rope_freqs = true;
-    opened o = accept(&s), same = accept(&s), no_text = accept(&bare);
+    tiny_model o = accept(&s), same = accept(&s), no_text = accept(&bare);
     assert_memory_equal(o.m->id, same.m->id, 16);
     assert_memory_equal(o.m->id, no_text.m->id, 16);
     const tiny_gguf_spec *others[] = {&seed, &type, &base, &biased};
     for (size_t i = 0; i < 4; i++) {
-        opened x = accept(others[i]);
+        tiny_model x = accept(others[i]);
         assert_memory_not_equal(o.m->id, x.m->id, 16);
-        done(&x);
+        tiny_model_close(&x);
     }
-    done(&no_text);
-    done(&same);
-    done(&o);
+    tiny_model_close(&no_text);
+    tiny_model_close(&same);
+    tiny_model_close(&o);
 }
 
 static void flipped_files_are_models_or_errors_and_nothing_else(void **state)

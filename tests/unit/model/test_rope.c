@@ -1,7 +1,7 @@
 /* Rotary tables of scaled models: against what other implementations make, against sums written out, and
  * through a file; what is refused. */
 #include "model/model.h"
-#include "tests/helpers/tiny_gguf.h"
+#include "tests/helpers/tiny_model.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -22,13 +22,6 @@ typedef struct scaling {
     float first;                      /* of shorts, in place of 1 */
     bool freqs;
 } scaling;
-
-typedef struct opened {
-    uint8_t *bytes;
-    bt_model *m;
-    bt_err e;
-    bt_fault fault;
-} opened;
 
 static float short_at(size_t i) { return 1.0f + 0.0625f * (float)i; }
 static float long_at(size_t i) { return 2.0f + 3.0f * (float)i; }
@@ -65,26 +58,14 @@ static void add(tiny_gguf *w, void *ud)
     factors(w, "rope_factors_long.weight", s->longs, long_at, 0);
 }
 
-static opened open_scaled(const scaling *s)
+static tiny_model open_scaled(const scaling *s)
 {
-    opened o = {.fault = {""}};
     tiny_gguf_spec spec = tiny_gguf_default();
-    size_t len;
-    bt_gguf *g = NULL;
     spec.ctx = CTX;
     spec.rope_freqs = s->freqs;
     spec.extra = add;
     spec.ud = (void *)(uintptr_t)s;
-    o.bytes = tiny_gguf_build(&spec, &len);
-    o.e = bt_gguf_open_bytes(&g, o.bytes, len, &o.fault);
-    if (o.e == BT_OK) o.e = bt_model_from_gguf(&o.m, g, &o.fault);
-    return o;
-}
-
-static void done(opened *o)
-{
-    bt_model_close(o->m);
-    free(o->bytes);
+    return tiny_model_open(&spec);
 }
 
 /* Figures of transformers' modeling_rope_utils._compute_yarn_parameters, computed in float64 by numpy 2.4:
@@ -153,7 +134,7 @@ static void yarn_frequencies_are_those_of_another_implementation(void **state)
 /* base 10000, 16 dims, 128 positions: the pair that turns once within them is 16 ln(128 / 2 pi) / (2 ln
  * 10000) = 2.62, and 32 turns are before pair 0: low 0, high 3. So pairs 3 and up are scaled whole, and pair
  * 1 by a third. */
-static double expected(const scaling *s, const opened *o, size_t i)
+static double expected(const scaling *s, const tiny_model *o, size_t i)
 {
     static const double keep[PAIRS] = {1, 2.0 / 3, 1.0 / 3};
     double f = pow(10000.0, -(double)i / PAIRS);
@@ -185,7 +166,7 @@ static void tables_of_every_kind_are_the_sums_written_out(void **state)
     };
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
         static float c[CTX * PAIRS], n[CTX * PAIRS], c2[CTX * PAIRS], n2[CTX * PAIRS];
-        opened o = open_scaled(&rows[k].s);
+        tiny_model o = open_scaled(&rows[k].s);
         if (o.e < 0) fail_msg("%zu: %s", k, o.fault.text);
         bt_model_rope_table(c, n, o.m, CTX);
         for (size_t p = 0; p < CTX; p++)
@@ -198,7 +179,7 @@ static void tables_of_every_kind_are_the_sums_written_out(void **state)
         bt_model_rope_table(c2, n2, o.m, ORIGINAL / 2);
         assert_memory_equal(c, c2, ORIGINAL / 2 * PAIRS * sizeof *c);
         assert_memory_equal(n, n2, ORIGINAL / 2 * PAIRS * sizeof *n);
-        done(&o);
+        tiny_model_close(&o);
     }
 }
 
@@ -218,21 +199,21 @@ static void what_turns_the_head_otherwise_is_another_model(void **state)
         {.type = "longrope", .original = CTX, .shorts = PAIRS, .longs = PAIRS},
     };
     enum { ROWS = sizeof rows / sizeof *rows };
-    opened o[ROWS];
+    tiny_model o[ROWS];
     for (size_t i = 0; i < ROWS; i++) {
         o[i] = open_scaled(&rows[i]);
         assert_int_equal(o[i].e, BT_OK);
         for (size_t k = 0; k < i; k++) assert_memory_not_equal(o[k].m->id, o[i].m->id, sizeof o[i].m->id);
     }
-    for (size_t i = 0; i < ROWS; i++) done(&o[i]);
+    for (size_t i = 0; i < ROWS; i++) tiny_model_close(&o[i]);
     /* among the positions of one choice the original context decides nothing more */
     const scaling a = rows[8];
     scaling b = a;
     b.original /= 2;
-    opened x = open_scaled(&a), y = open_scaled(&b);
+    tiny_model x = open_scaled(&a), y = open_scaled(&b);
     assert_memory_equal(x.m->id, y.m->id, sizeof x.m->id);
-    done(&x);
-    done(&y);
+    tiny_model_close(&x);
+    tiny_model_close(&y);
 }
 
 static void hostile_scalings_are_refused_by_name(void **state)
@@ -297,11 +278,11 @@ static void hostile_scalings_are_refused_by_name(void **state)
          "'rope_freqs.weight' has no place"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        opened o = open_scaled(&rows[i].s);
+        tiny_model o = open_scaled(&rows[i].s);
         if (o.e != rows[i].e || !strstr(o.fault.text, rows[i].words))
             fail_msg("%zu: got %d '%s', wanted %d with '%s'", i, o.e, o.fault.text, rows[i].e, rows[i].words);
         assert_null(o.m);
-        done(&o);
+        tiny_model_close(&o);
     }
 }
 

@@ -6,31 +6,15 @@
 #include "npu/compile/schedule_price.h"
 #include "npu/pkg/pkg_shapes.h"
 #include "tests/helpers/tiny_pkg.h"
+#include "tests/helpers/toy_profile.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <cmocka.h>
 
 enum { ROWS = 4, LAYERS = 2, TOKENS = 22, WINDOW = 4 };
 static const char *const policies[] = {BT_SCHEDULE_NAMES};
-
-static bt_profile device(const char *name, const char *time)
-{
-    char json[1024];
-    bt_profile p;
-    bt_fault fault = {""};
-    snprintf(json, sizeof json,
-             "{\"name\": \"%s\", \"title\": \"made up\", \"operators\": {\"linear\": [\"int8\", \"int16\"]}, "
-             "\"time\": {\"stack\": \"none\", \"f16_ops_per_us\": 1000000000, "
-             "\"memory_bytes_per_us\": 1000000000, %s}}",
-             name, time);
-    if (bt_profile_parse(&p, json, strlen(json), &fault) < 0) fail_msg("%s", fault.text);
-    return p;
-}
 
 typedef struct kit {
     bt_profile npu, companion;
@@ -40,14 +24,10 @@ typedef struct kit {
 
 static void open_kit(kit *k, bt_schedule_policy policy)
 {
-    char path[64];
     bt_fault fault = {""};
-    k->npu = device("npu", "\"op_launch_ns\": 3000, \"sync_ns\": 500");
-    k->companion = device("companion", "\"op_launch_ns\": 7000, \"activation_bytes_per_us\": 10");
-    snprintf(path, sizeof path, "/tmp/baton_play_%d.bpk", (int)getpid());
-    tiny_pkg_write(path, &(tiny_pkg){.layers = LAYERS});
-    if (bt_pkg_open(&k->pkg, path, &fault) != BT_OK) fail_msg("%s", fault.text);
-    unlink(path);
+    k->npu = toy_profile("npu", "\"op_launch_ns\": 3000, \"sync_ns\": 500");
+    k->companion = toy_profile("companion", "\"op_launch_ns\": 7000, \"activation_bytes_per_us\": 10");
+    k->pkg = tiny_pkg_open(&(tiny_pkg){.layers = LAYERS});
     const bt_schedule_play_config c = {k->pkg, {&k->npu, &k->companion}, policy, WINDOW};
     if (bt_schedule_play_new(&k->play, &c, &fault) < 0) fail_msg("%s", fault.text);
 }

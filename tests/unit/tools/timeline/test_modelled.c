@@ -2,40 +2,13 @@
  * steps. */
 #include "tools/timeline/modelled.h"
 #include "tests/helpers/tiny_pkg.h"
+#include "tests/helpers/toy_profile.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <cmocka.h>
-
-static bt_profile device(const char *name, const char *time)
-{
-    char json[1024];
-    bt_profile p;
-    bt_fault fault = {""};
-    snprintf(json, sizeof json,
-             "{\"name\": \"%s\", \"title\": \"made up\", \"operators\": {\"linear\": [\"int8\", \"int16\"]}, "
-             "\"time\": {\"stack\": \"none\", \"f16_ops_per_us\": 1000000000, "
-             "\"memory_bytes_per_us\": 1000000000, %s}}",
-             name, time);
-    if (bt_profile_parse(&p, json, strlen(json), &fault) < 0) fail_msg("%s", fault.text);
-    return p;
-}
-
-static bt_pkg *package(void)
-{
-    char path[64];
-    bt_fault fault = {""};
-    bt_pkg *p = NULL;
-    snprintf(path, sizeof path, "/tmp/baton_modelled_%d.bpk", (int)getpid());
-    tiny_pkg_write(path, &(tiny_pkg){.layers = 2});
-    if (bt_pkg_open(&p, path, &fault) != BT_OK) fail_msg("%s", fault.text);
-    unlink(path);
-    return p;
-}
 
 typedef struct kit {
     bt_profile npu, companion, decode;
@@ -51,10 +24,10 @@ static void play(kit *k, const char *npu, const char *companion, const char *dec
 {
     bt_fault fault = {""};
     memset(k, 0, sizeof *k);
-    k->npu = device("npu", npu);
-    k->companion = device("companion", companion);
-    k->decode = device("decode", decode);
-    k->plan = (tool_modelled_plan){.pkg = package(),
+    k->npu = toy_profile("npu", npu);
+    k->companion = toy_profile("companion", companion);
+    k->decode = toy_profile("decode", decode);
+    k->plan = (tool_modelled_plan){.pkg = tiny_pkg_open(&(tiny_pkg){.layers = 2}),
                                    .engines = {&k->npu, &k->companion},
                                    .decode = &k->decode,
                                    .model = {.operators = 10, .layers = 2},
