@@ -1,5 +1,6 @@
 #ifndef BT_ENGINE_NAMES_H
 #define BT_ENGINE_NAMES_H
+#include "kernels/kernels.h"
 
 /* The engines' names: the one list behind every --engine, of prompts and of decoding.
  *   npu        the integer NPU over a package; the default of prompts
@@ -35,4 +36,7 @@ extern const char *const bt_engine_schedules[];
             "chunks of a prompt with npu: one by one, or NPU and companion on threads of their own, as a pipeline " \
             "or out of order; the bits are the same" \
     }
+
+/* The rows of kernels, in the words of --isa. */
+#define BT_ENGINE_ISA_NAMES BT_KERNELS_NAMES
 #endif

@@ -168,4 +168,11 @@ const bt_kernels *bt_kernels_select(const char *isa);
 const char *bt_kernels_names(void);
 /* Part of the exactness class in HELLO: raised when any order or rounding above changes. */
 #define BT_KERNELS_NUMERIC_VERSION 2u
+
+/* The rows of kernels that this build has, best first, in the words of --isa. */
+#if defined(__aarch64__)
+#define BT_KERNELS_NAMES "i8mm, dotprod, neon or ref"
+#else
+#define BT_KERNELS_NAMES "avx512vnni, avx512, avxvnni, avx2 or ref"
+#endif
 #endif

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/opt.h"
 #include "kv/kv_dtype.h"
+#include "kernels/kernels.h"
 
 /* What every node is told, whatever it serves as. */
 typedef struct bt_node_options {
@@ -29,7 +30,7 @@ typedef struct bt_node_options {
     {.group = "Machine", .letter = 't', .name = "threads", .value = "N", BT_OPT_AT(config, field.threads), \
      .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 256, .help = "compute threads; 0: all cores"}, \
     {.group = "Machine", .name = "isa", .value = "NAME", BT_OPT_AT(config, field.isa), .type = BT_OPT_STRING, \
-     .def = "auto", .help = "kernels: auto, avx512vnni, avx512, avxvnni, avx2 or ref; the results are the same"}, \
+     .def = "auto", .help = "kernels: auto, " BT_KERNELS_NAMES "; the results are the same"}, \
     {.group = "Machine", .name = "kv-memory", .value = "SIZE", BT_OPT_AT(config, field.kv_memory_bytes), \
      .type = BT_OPT_SIZE, .def = "1G", .lo = 1 << 20, .hi = INT64_MAX, \
      .help = "KV of prompts or sequences, those kept as the beginning of others too; it must hold one of --ctx-size"}, \

@@ -118,7 +118,7 @@ typedef struct tool_serve {
          .help = "tokens guessed from the text so far and checked in one step, at most; the output is the same"}, \
     { \
         .group = "Machine", .name = "isa", .value = "NAME", BT_OPT_AT(config, serve.isa), .type = BT_OPT_STRING, \
-        .def = "auto", .help = "kernels: auto, avx512vnni, avx512, avxvnni, avx2 or ref; the results are the same" \
+        .def = "auto", .help = "kernels: auto, " BT_ENGINE_ISA_NAMES "; the results are the same" \
     }
 
 /* Opens the model, which finds its faults before several programs each tell them, compiles its package and converts

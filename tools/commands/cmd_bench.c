@@ -8,6 +8,7 @@
 #include "tools/bench/bench_list.h"
 #include "tools/bench/bench_print.h"
 #include "tools/tool.h"
+#include "engine/names.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,8 +58,7 @@ static const bt_opt opts[] = {
     {.group = "Machine", .letter = 't', .name = "threads", .value = "LIST", BT_OPT_AT(config, threads),
      .type = BT_OPT_STRING, .def = "0", .help = "compute threads, such as 1,2; 0: all cores"},
     {.group = "Machine", .name = "isa", .value = "NAME", BT_OPT_AT(config, isa), .type = BT_OPT_STRING,
-     .def = "auto",
-     .help = "kernels: auto, avx512vnni, avx512, avxvnni, avx2 or ref; the results are the same"},
+     .def = "auto", .help = "kernels: auto, " BT_ENGINE_ISA_NAMES "; the results are the same"},
     BT_CACHE_LIMIT_OPT("Machine", config, cache_limit_bytes),
     {.group = "Output", .letter = 'o', .name = "output", .value = "FORMAT", BT_OPT_AT(config, format),
      .type = BT_OPT_CHOICE, .def = "md", .choices = tool_bench_formats,

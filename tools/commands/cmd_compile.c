@@ -9,6 +9,7 @@
 #include "npu/compile/probes.h"
 #include "tools/package_view.h"
 #include "tools/tool.h"
+#include "engine/names.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -34,8 +35,7 @@ static const bt_opt opts[] = {
     {.group = "Machine", .letter = 't', .name = "threads", .value = "N", BT_OPT_AT(config, threads),
      .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 256, .help = "compute threads; 0: all cores"},
     {.group = "Machine", .name = "isa", .value = "NAME", BT_OPT_AT(config, isa), .type = BT_OPT_STRING,
-     .def = "auto",
-     .help = "kernels: auto, avx512vnni, avx512, avxvnni, avx2 or ref; the package is the same"},
+     .def = "auto", .help = "kernels: auto, " BT_ENGINE_ISA_NAMES "; the package is the same"},
     BT_CACHE_LIMIT_OPT("Machine", config, cache_limit_bytes),
     {.group = "Output", .letter = 'o', .name = "output", .value = "FILE", BT_OPT_AT(config, output),
      .type = BT_OPT_STRING, .example = "smollm2.npu",

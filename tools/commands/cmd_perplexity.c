@@ -9,6 +9,7 @@
 #include "sample/perplexity.h"
 #include "tools/sequences.h"
 #include "tools/tool.h"
+#include "engine/names.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,8 +53,7 @@ static const bt_opt opts[] = {
     {.group = "Model", .letter = 't', .name = "threads", .value = "N", BT_OPT_AT(config, threads),
      .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 256, .help = "compute threads; 0: all cores"},
     {.group = "Model", .name = "isa", .value = "NAME", BT_OPT_AT(config, isa), .type = BT_OPT_STRING,
-     .def = "auto",
-     .help = "kernels: auto, avx512vnni, avx512, avxvnni, avx2 or ref; the results are the same"},
+     .def = "auto", .help = "kernels: auto, " BT_ENGINE_ISA_NAMES "; the results are the same"},
     BT_CACHE_LIMIT_OPT("Model", config, cache_limit_bytes),
     BT_OBTAIN_OPTS(config, want),
     BT_OBTAIN_FILE_OPT(config, want),
