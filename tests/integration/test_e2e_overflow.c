@@ -110,13 +110,16 @@ static void on_the_npu(void **state)
     such_a_prompt_ends_with_its_place_and_nothing_of_it_is_kept("npu");
 }
 
-/* A stream's text, while others end beside it if `disturbed`; the caller frees it. */
-static char *stream_text(const cluster *c, bool disturbed)
+/* A stream's text; the caller frees it. *ret_beside, where it is not NULL: others that began and ended in an
+ * error while it ran, at most three. */
+static char *stream_text(const cluster *c, int *ret_beside)
 {
     client *x = cluster_begin_stream(c->url, 600);
     assert_non_null(x);
-    for (int i = 0; disturbed && i < 3; i++) refused(c, "the day", "127");
-    assert_true(!disturbed || !client_is_over(x));
+    for (int i = 0; ret_beside && i < 3 && !client_is_over(x); i++) {
+        refused(c, "the day", "127");
+        *ret_beside += !client_is_over(x);
+    }
     assert_true(client_wait(x, spawn_patience(ANSWER_MS)));
     assert_true(client_is_done(x));
     char *text = client_text(x);
@@ -130,10 +133,15 @@ static void the_other_sequences_of_the_batch_go_on_with_the_same_bits(void **sta
     cluster c;
     assert_true(CLUSTER(&c, spawn_hot_model(), "--engine", "host", "--prefill", "1", "--decode", "1",
                         "--threads", "1"));
-    char *alone = stream_text(&c, false), *beside = stream_text(&c, true);
-    assert_string_equal(alone, beside);
+    char *alone = stream_text(&c, NULL);
+    int beside = 0;
+    for (int tries = 0; tries < 10 && !beside; tries++) { /* a stream may be faster than the others' errors */
+        char *text = stream_text(&c, &beside);
+        assert_string_equal(alone, text);
+        free(text);
+    }
+    assert_true(beside > 0);
     free(alone);
-    free(beside);
     assert_true(cluster_stop(&c));
 }
 
