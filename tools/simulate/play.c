@@ -343,6 +343,10 @@ static void add_node(tool_simulate_facts *f, const sim_cluster_node *n, const do
     for (size_t i = 0; i < 2; i++) busy[i] += (double)n->busy_ns[i] / 1e9;
     f->valid_rows += n->valid_rows;
     f->rows += n->rows;
+    f->preempted.all += n->preempted.all;
+    f->preempted.swapped += n->preempted.swapped;
+    f->preempted.recomputed += n->preempted.recomputed;
+    f->preempted.given_up += n->preempted.given_up;
 }
 
 /* What a request waited before its prompt was computed: at the gateway and in a node. */
