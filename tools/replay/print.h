@@ -23,6 +23,7 @@ typedef struct tool_replay_outcome {
     uint64_t seed;
     const tool_replay_fact *fact; /* of a simulated cluster, for its page; NULL: a server answered */
     size_t facts;
+    const char *warning; /* what its page says before all else; NULL: nothing */
 } tool_replay_outcome;
 
 /* "is" lines of what was done to the trace, so that nothing of it is silent: scaled, cut, spread, guessed. One call a

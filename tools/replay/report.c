@@ -75,6 +75,7 @@ static bool put_facts(FILE *f, const tool_replay_outcome *r)
     for (size_t i = 0; i < r->facts; i++) put_fact(&l, r->fact[i].name, "%s", r->fact[i].value);
     fputs("],\n\"notes\": [", f);
     l.is_next = false;
+    if (r->warning) put_note(&l, r->warning);
     tool_replay_tell(r, put_note, &l);
     fputc(']', f);
     return !l.is_bad;
@@ -341,8 +342,8 @@ static bool put_page(FILE *f, const tool_replay_outcome *r)
     (void)snprintf(load, sizeof load, r->concurrency ? "%.0f at a time" : "speed %g",
                    r->concurrency ? (double)r->concurrency : r->speed);
     (void)snprintf(title, sizeof title, "%s of %s", r->fact ? "Simulation" : "Replay", r->trace);
-    (void)snprintf(subtitle, sizeof subtitle, "%s at %s, %s, seed %" PRIu64 "%s", r->dialect->model, r->url,
-                   load, r->seed,
+    (void)snprintf(subtitle, sizeof subtitle, "%s%s%s, %s, seed %" PRIu64 "%s", r->dialect->model,
+                   r->fact ? ", " : " at ", r->url, load, r->seed,
                    s->len > TOOL_REPLAY_REPORT_REQUESTS ? "; not every request is in this page" : "");
     fwrite(page, 1, (size_t)(mark - page), f);
     fputs("{\"title\": ", f);

@@ -78,7 +78,9 @@ bt_err tool_simulate_report(const char *path, const tool_simulate_told *r, bt_fa
     const tool_simulate_facts *x = r->facts;
     tool_replay_outcome o = *r->replay;
     facts all = {.len = 0};
-    if (x->is_overloaded) add_fact(&all, "OVERLOADED", "%s", x->overload);
+    char warning[sizeof x->overload + 32];
+    (void)snprintf(warning, sizeof warning, "THE CLUSTER IS OVERLOADED: %s", x->overload);
+    if (x->is_overloaded) o.warning = warning;
     if (!r->setup->is_colocated) add_fact(&all, "prefill", "%s", r->prefill);
     add_fact(&all, r->setup->is_colocated ? "nodes" : "decode", "%s%s%s",
              r->setup->is_colocated ? r->prefill : "", r->setup->is_colocated ? " and " : "", r->decode);
