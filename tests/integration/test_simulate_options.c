@@ -480,6 +480,9 @@ static void a_killed_node_costs_those_it_was_serving_a_new_attempt(void **state)
         assert_int_equal(strcmp(gone.row[i].result, "ok") == 0, ended);
     }
     assert_int_equal(count(&gone, "failed"), lost);
+    /* nobody waits longer than the two seconds, and without the option all do */
+    for (size_t i = 0; i < 80; i++)
+        if (strcmp(gone.row[i].result, "ok") != 0) assert_true(gone.row[i].e2e < 5000);
     done(&whole);
     done(&killed);
     done(&back);
