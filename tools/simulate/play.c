@@ -333,8 +333,9 @@ static void add_node(tool_simulate_facts *f, const sim_cluster_node *n, const do
     const bool has_terms = t->idle_mw || t->op_fj || t->byte_fj || t->polling_mw;
     const uint64_t ns = (uint64_t)((powered_s[0] + powered_s[1]) * 1e9 + 0.5);
     const uint64_t device_ns = sim_cost_device_ns(n->cost, has_terms ? ns : n->done.ns);
-    /* Idle power is drawn all the time; of a thermal design power only working time is known. */
-    const bt_energy e = bt_energy_of(t, device_ns, n->done.ops, n->done.bytes, 0);
+    /* Idle power is drawn all the time, polling power while it works. */
+    const uint64_t waited_ns = sim_cost_device_ns(n->cost, n->done.ns);
+    const bt_energy e = bt_energy_of(t, device_ns, n->done.ops, n->done.bytes, waited_ns);
     if (e.kind == BT_ENERGY_NONE) f->has_joules = false;
     f->is_tdp |= e.kind == BT_ENERGY_TDP;
     f->joules += (double)e.nj / 1e9;
