@@ -28,7 +28,8 @@ static bt_err make_room(const sim_cluster *c, sim_member *m, bt_fault *fault)
     } else {
         if (!m->sequences) m->sequences = calloc(slots, sizeof *m->sequences);
         if (!m->capacity_pages) m->capacity_pages = calloc(slots, sizeof *m->capacity_pages);
-        ok = m->sequences && m->capacity_pages;
+        if (!m->leap_ns) m->leap_ns = calloc((size_t)c->o.gateways * SIM_LEAP_STEPS, sizeof *m->leap_ns);
+        ok = m->sequences && m->capacity_pages && m->leap_ns;
     }
     return ok ? BT_OK : bt_fail(fault, BT_ENOMEM, "node %s", m->id);
 }

@@ -14,7 +14,7 @@ bt_err sim_cluster_prefill_new(sim_cluster *c, sim_member *m, bt_fault *fault)
 {
     pf_config k = c->o.pf;
     k.self = m->self;
-    k.gateways = 1;
+    k.gateways = c->o.gateways;
     k.slots = c->o.prefill_slots;
     k.workers = 1;
     k.pages_total = m->group->pages;
@@ -107,7 +107,10 @@ static void carry_out(sim_cluster *c, sim_member *m, const pf_action *a, pf_even
 {
     uint32_t to;
     switch (a->type) {
-    case PF_DO_SEND_CONTROL: sim_cluster_send(c, m->place, SIM_GATEWAY, &a->u.control.msg, false, 0); break;
+    case PF_DO_SEND_CONTROL:
+        to = sim_gates_of(c, m)[a->u.control.gateway].place;
+        sim_cluster_send(c, m->place, to, &a->u.control.msg, false, 0);
+        break;
     case PF_DO_SEND_BULK:
         to = sim_cluster_place(c, &a->u.bulk.decode);
         if (to != UINT32_MAX) sim_cluster_send(c, m->place, to, &a->u.bulk.msg, true, m->last_ns[to]);
