@@ -51,6 +51,17 @@ bool sim_cluster_grow(void **array, size_t *cap, size_t len, size_t size)
     return true;
 }
 
+bt_incarnation sim_cluster_incarnation(const sim_cluster *c, uint32_t place, uint64_t life)
+{
+    bt_incarnation i;
+    const uint64_t a = bt_rng_u64(c->o.seed ^ life, place), b = bt_rng_u64(a, life);
+    memcpy(i.bytes, &a, 8);
+    memcpy(i.bytes + 8, &b, 4);
+    memcpy(i.bytes + 12, &place, 4);
+    i.bytes[0] |= 1;
+    return i;
+}
+
 /* An incarnation ends with its place, so that nobody is looked for. */
 uint32_t sim_cluster_place(const sim_cluster *c, const bt_incarnation *who)
 {

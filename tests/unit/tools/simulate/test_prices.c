@@ -56,7 +56,7 @@ static void begin(bed *b, const char *recipe, uint32_t kv_elem_bytes, bool has_p
     bt_profile *p = &s->prefill.group[0].profile;
     (void)snprintf(p->name, sizeof p->name, "%s", bt_pkg_header_of(b->pkg)->profile);
     if (tool_simulate_check_package(s, &fault) < 0) fail_msg("%s", fault.text);
-    if (tool_simulate_price_node(&b->cost, s, p, &fault) < 0) fail_msg("%s", fault.text);
+    if (tool_simulate_price_node(&b->cost, s, &s->prefill.group[0], &fault) < 0) fail_msg("%s", fault.text);
     if (bt_costs_prefill_new(&b->node, b->engine, b->kit.model, p, &s->link, &fault) < 0)
         fail_msg("%s", fault.text);
 }
@@ -130,7 +130,7 @@ static void a_step_takes_what_the_node_says(void **state)
             sim_cost cost;
             b.setup.weight_bits = bits[f];
             b.setup.weight_permille = permille[f];
-            if (tool_simulate_price_node(&cost, &b.setup, p, &fault) < 0) fail_msg("%s", fault.text);
+            if (tool_simulate_price_node(&cost, &b.setup, &b.setup.decode.group[0], &fault) < 0) fail_msg("%s", fault.text);
             for (uint32_t batch = 1; batch <= 64; batch *= 4) {
                 bt_price_step ours = {0}, theirs = {0};
                 for (uint32_t i = 0; i < batch; i++) {
@@ -206,7 +206,7 @@ static void a_package_that_no_node_runs_is_refused(void **state)
     bt_fault fault = {""};
     begin(&b, "w8a8", 2, true);
     b.setup.ctx_tokens = CTX + 1;
-    assert_int_equal(tool_simulate_price_node(&b.cost, &b.setup, &b.setup.prefill.group[0].profile, &fault),
+    assert_int_equal(tool_simulate_price_node(&b.cost, &b.setup, &b.setup.prefill.group[0], &fault),
                      BT_EARG);
     assert_non_null(strstr(fault.text, "at most 512 tokens"));
     b.setup.shape_policy = "chunk:32";
