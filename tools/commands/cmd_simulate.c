@@ -469,8 +469,7 @@ static int work(job *j, bt_fault *fault)
     j->setup.package = j->package;
     if (e == BT_OK) e = tool_simulate_bench_new(&j->bench, &j->setup, fault);
     if (e == BT_OK) e = tool_simulate_load_read(&j->plan, &bad, &j->load, fault);
-    if (e == BT_OK)
-        e = tool_simulate_models_assign(&j->plan, &j->models, (uint64_t)j->c->seed, fault);
+    if (e == BT_OK) e = tool_simulate_models_assign(&j->plan, &j->models, (uint64_t)j->c->seed, fault);
     if (e == BT_OK && bad && !j->c->quiet)
         fprintf(stderr, "%llu bad rows passed over\n", (unsigned long long)bad);
     if (e == BT_OK && j->is_sweep) return sweep(j, fault);

@@ -133,11 +133,13 @@ static bt_err nobodys(const tool_replay_plan *p, const tool_simulate_models *m, 
 {
     for (size_t i = 0; i < p->names; i++)
         if (p->name[i].hash == p->item[item].name)
-            return bt_fail(fault, BT_EARG,
-                           "request %zu is of '%.60s', which is no --model: give --requests '%.60s=%.60s,...'",
-                           item + 1, p->name[i].text, p->name[i].text, m->given[0]);
-    return bt_fail(fault, BT_EARG, "request %zu names no model: give --requests '%.60s:3,%.60s:1', their shares",
-                   item + 1, m->given[0], m->given[1]);
+            return bt_fail(
+                fault, BT_EARG,
+                "request %zu is of '%.60s', which is no --model: give --requests '%.60s=%.60s,...'", item + 1,
+                p->name[i].text, p->name[i].text, m->given[0]);
+    return bt_fail(fault, BT_EARG,
+                   "request %zu names no model: give --requests '%.60s:3,%.60s:1', their shares", item + 1,
+                   m->given[0], m->given[1]);
 }
 
 bt_err tool_simulate_models_assign(tool_replay_plan *p, const tool_simulate_models *m, uint64_t seed,

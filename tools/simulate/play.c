@@ -82,6 +82,7 @@ typedef struct player {
     size_t waiting;           /* turns whose time is in the calendar */
     uint64_t *hashes;         /* of the prompt in hand */
     size_t hashes_cap;
+    size_t prefills; /* nodes that are named so */
     bool is_out_of_memory;
     tool_simulate_scaler scaler;
     uint32_t nodes[TOOL_SIMULATE_MODELS][2]; /* prefill and decode, to begin with */
@@ -158,9 +159,9 @@ static void send(player *p, uint32_t item)
     const uint32_t model = p->plan->item[item].model, each = p->b->s.cluster.gateways,
                    gateway = model * each + (uint32_t)(p->turns[model]++ % each);
     const uint64_t number = sim_cluster_submit_to(p->c, gateway);
-    p->flight[number - 1] = (flight){.item = item, .gateway = gateway,
-                                     .due_us = now_us(p, sim_cluster_now_ns(p->c)), .first_us = -1,
-                                     .last_us = -1};
+    p->flight[number - 1] =
+        (flight){.item = item, .gateway = gateway, .due_us = now_us(p, sim_cluster_now_ns(p->c)),
+                 .first_us = -1, .last_us = -1};
     p->sent++;
 }
 
@@ -209,6 +210,15 @@ static void count_door(player *p, const flight *f, const tool_replay_record *one
     }
 }
 
+/* Nodes stand in the result as hosts do, and their names end with their number. */
+static uint16_t node_of(const player *p, const char *id)
+{
+    const char *number = strrchr(id, '-');
+    const size_t first = strncmp(id, "decode", 6) == 0 ? p->prefills : 0,
+                 at = number ? first + strtoul(number + 1, NULL, 10) : SIZE_MAX;
+    return at < p->r->nodes && strcmp(p->r->node[at].id, id) == 0 ? (uint16_t)at : TOOL_REPLAY_NOBODY;
+}
+
 static void end(void *ud, uint64_t request, const gw_action *how, int64_t now_ns)
 {
     player *p = ud;
@@ -217,7 +227,7 @@ static void end(void *ud, uint64_t request, const gw_action *how, int64_t now_ns
     const bool is_done = how->type == GW_DO_DONE;
     const gw_stats *s = is_done ? &how->u.done.stats : &how->u.fail.stats;
     tool_replay_record one = {.item = f->item,
-                              .node = 255,
+                              .node = node_of(p, s->prefilled_by),
                               .want_prompt = item->prompt_tokens,
                               .want_output = item->output_tokens,
                               .prompt_tokens = s->prompt_tokens,
@@ -241,8 +251,6 @@ static void end(void *ud, uint64_t request, const gw_action *how, int64_t now_ns
                               .stall_at_us = f->stall_at_us};
     if (!is_done) one.kind = tool_replay_result_kind(p->r, gw_fail_name(how->u.fail.kind));
     one.is_short = is_done && s->completion_tokens < item->output_tokens;
-    for (size_t i = 0; i < p->r->nodes; i++)
-        if (strcmp(p->r->node[i], s->prefilled_by) == 0) one.node = (uint8_t)i;
     tool_replay_result_add(p->r, &one);
     count_door(p, f, &one);
     p->ended++;
@@ -269,10 +277,11 @@ static void sample(player *p)
     s->running = sim_cluster_active(p->c);
     for (uint32_t i = 0; i < nodes && i < p->r->nodes; i++) {
         const sim_cluster_node n = sim_cluster_look(p->c, i);
-        if (n.load.slots_total) p->r->node_slots[i] = n.load.slots_total; /* of one that joined */
-        s->slots_used[i] = (uint16_t)n.load.slots_used;
-        s->queued[i] = (uint16_t)n.load.queued;
-        s->pages_ratio[i] = n.load.pages_total ? (float)n.load.pages_used / (float)n.load.pages_total : 0;
+        if (n.load.slots_total)
+            tool_replay_result_slots(p->r, i, n.load.slots_total); /* of one that joined */
+        tool_replay_result_look(p->r, s, i, n.load.slots_used, n.load.queued,
+                                n.load.pages_total ? (float)n.load.pages_used / (float)n.load.pages_total
+                                                   : 0);
     }
     if (s->in_flight > p->r->most_streams) p->r->most_streams = s->in_flight;
     for (uint32_t i = 0; i < sim_cluster_gateways(p->c); i++) {
@@ -460,7 +469,8 @@ static void sum_up(tool_simulate_facts *ret, player *p)
     f.events = sim_cluster_events(p->c);
     f.digest = sim_cluster_digest(p->c);
     sum_doors(&f, p, until_ns);
-    for (size_t i = 0; i < TOOL_SIMULATE_MODELS; i++) memcpy(f.share[i].nodes, p->nodes[i], sizeof p->nodes[i]);
+    for (size_t i = 0; i < TOOL_SIMULATE_MODELS; i++)
+        memcpy(f.share[i].nodes, p->nodes[i], sizeof p->nodes[i]);
     judge(&f, p->r, p->b->s.concurrency > 0);
     *ret = f;
 }
@@ -488,7 +498,8 @@ static void let_prefill(sim_cluster_group *groups, size_t prefills, size_t all)
 {
     for (size_t i = prefills; i < all; i++) {
         uint32_t nodes = 0;
-        for (size_t k = 0; k < prefills; k++) nodes += groups[k].model == groups[i].model ? groups[k].nodes : 0;
+        for (size_t k = 0; k < prefills; k++)
+            nodes += groups[k].model == groups[i].model ? groups[k].nodes : 0;
         groups[i].can_prefill = nodes == 0;
     }
 }
@@ -530,14 +541,21 @@ static bt_err open_cluster(player *p, const uint32_t *prefill, const uint32_t *d
     return sim_cluster_new(&p->c, &o, &client, fault);
 }
 
+/* A track for each node, or for each kind of them: role, device and model. */
 static void name_nodes(player *p)
 {
-    for (uint32_t i = 0; i < sim_cluster_nodes(p->c); i++) {
+    const uint32_t nodes = sim_cluster_nodes(p->c);
+    for (uint32_t i = 0; i < nodes; i++) {
         const sim_cluster_node n = sim_cluster_look(p->c, i);
+        const char *role = n.role == BT_ROLE_PREFILL ? "prefill" : "decode";
+        char kind[72];
+        (void)snprintf(kind, sizeof kind, "%s %.30s%s%.30s", role, n.device, p->b->s.mores ? " " : "",
+                       p->b->s.mores ? tool_simulate_dims(&p->b->s, n.model)->name : "");
         if (sim_cluster_state_of(p->c, i) != SIM_CLUSTER_OFF) p->nodes[n.model][n.role == BT_ROLE_DECODE]++;
+        p->prefills += n.born == BT_ROLE_PREFILL;
         const size_t at =
-            tool_replay_result_node(p->r, n.id, n.role == BT_ROLE_PREFILL ? "prefill" : "decode");
-        if (at < TOOL_REPLAY_MAX_NODES) p->r->node_slots[at] = n.load.slots_total;
+            tool_replay_result_node_of(p->r, n.id, role, nodes > TOOL_REPLAY_TRACKS ? kind : n.id);
+        if (at < TOOL_REPLAY_MAX_NODES) tool_replay_result_slots(p->r, at, n.load.slots_total);
     }
 }
 

@@ -15,7 +15,7 @@ enum { TOOL_SIMULATE_DOORS = TOOL_SIMULATE_MODELS * BT_GATES_MAX };
 typedef struct tool_simulate_setup {
     tool_simulate_side prefill, decode;
     bool is_colocated; /* all nodes of both sides compute prompts and decode, on devices without programs in one step */
-    const bt_dims *model;                           /* of groups of model 0 */
+    const bt_dims *model;                          /* of groups of model 0 */
     const bt_dims *more[TOOL_SIMULATE_MODELS - 1]; /* of the others, from 1 */
     uint32_t mores;
     bt_link link;
@@ -46,7 +46,7 @@ typedef struct tool_simulate_share {
 typedef struct tool_simulate_door {
     uint32_t model, most_waiting; /* when it was looked at */
     uint64_t requests, completed, failed;
-    double busy;               /* of its thread's time */
+    double busy;              /* of its thread's time */
     double queue_ms, ttft_ms; /* means of requests that got so far */
 } tool_simulate_door;
 

@@ -63,8 +63,8 @@ void tool_simulate_print_shares(FILE *f, const tool_simulate_told *r)
 static json_t *spread_json(const tool_replay_spread *s)
 {
     if (!s->n) return json_null();
-    return json_pack("{s:f, s:f, s:f, s:f, s:f}", "mean", s->mean, "p50", s->p50, "p90", s->p90, "p99", s->p99,
-                     "max", s->max);
+    return json_pack("{s:f, s:f, s:f, s:f, s:f}", "mean", s->mean, "p50", s->p50, "p90", s->p90, "p99",
+                     s->p99, "max", s->max);
 }
 
 static json_t *model_json(const tool_simulate_told *r, uint32_t i)
@@ -72,16 +72,16 @@ static json_t *model_json(const tool_simulate_told *r, uint32_t i)
     const tool_simulate_share *s = &r->facts->share[i];
     tool_replay_figures g;
     if (tool_simulate_model_figures(&g, r->replay, i, NULL) < 0) return NULL;
-    return json_pack(
-        "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:o, s:o, s:o, s:f, s:f, s:f, s:o}", "model",
-        tool_simulate_dims(r->setup, i)->name, "prefill_nodes", (json_int_t)s->nodes[0], "decode_nodes",
-        (json_int_t)s->nodes[1], "requests", (json_int_t)g.requests, "completed", (json_int_t)g.completed,
-        "failed", (json_int_t)g.failed, "good", (json_int_t)g.good, "goodput_rps", g.goodput_per_s,
-        "input_tokens", (json_int_t)g.input_tokens, "output_tokens", (json_int_t)g.output_tokens, "ttft_ms",
-        spread_json(&g.ttft_ms), "tpot_ms", spread_json(&g.tpot_ms), "e2e_ms", spread_json(&g.e2e_ms),
-        "prefill_busy_ratio", ratio_of(s->busy_s[0], s->node_s[0]), "decode_busy_ratio",
-        ratio_of(s->busy_s[1], s->node_s[1]), "node_seconds", s->node_s[0] + s->node_s[1], "joules",
-        s->joules >= 0 ? json_real(s->joules) : json_null());
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:o, s:o, s:o, s:f, s:f, s:f, s:o}",
+                     "model", tool_simulate_dims(r->setup, i)->name, "prefill_nodes", (json_int_t)s->nodes[0],
+                     "decode_nodes", (json_int_t)s->nodes[1], "requests", (json_int_t)g.requests, "completed",
+                     (json_int_t)g.completed, "failed", (json_int_t)g.failed, "good", (json_int_t)g.good,
+                     "goodput_rps", g.goodput_per_s, "input_tokens", (json_int_t)g.input_tokens,
+                     "output_tokens", (json_int_t)g.output_tokens, "ttft_ms", spread_json(&g.ttft_ms),
+                     "tpot_ms", spread_json(&g.tpot_ms), "e2e_ms", spread_json(&g.e2e_ms),
+                     "prefill_busy_ratio", ratio_of(s->busy_s[0], s->node_s[0]), "decode_busy_ratio",
+                     ratio_of(s->busy_s[1], s->node_s[1]), "node_seconds", s->node_s[0] + s->node_s[1],
+                     "joules", s->joules >= 0 ? json_real(s->joules) : json_null());
 }
 
 static json_t *door_json(const tool_simulate_told *r, uint32_t i)

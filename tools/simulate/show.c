@@ -85,9 +85,8 @@ json_t *tool_simulate_json(const tool_simulate_told *r)
         json_pack("{s:f, s:f, s:f, s:o, s:I}", "node_seconds", x->prefill_node_s + x->decode_node_s,
                   "prefill_node_seconds", x->prefill_node_s, "decode_node_seconds", x->decode_node_s,
                   "nodes_over_time", counts_json(x), "refused_roles", (json_int_t)x->refused_roles);
-    const bool ok =
-        o && more && nodes && json_object_update(o, more) == 0 && json_object_update(o, nodes) == 0 &&
-        tool_simulate_shares_json(o, r);
+    const bool ok = o && more && nodes && json_object_update(o, more) == 0 &&
+                    json_object_update(o, nodes) == 0 && tool_simulate_shares_json(o, r);
     json_decref(more);
     json_decref(nodes);
     if (ok) return o;

@@ -1,5 +1,5 @@
-/* Several models in one cluster, several gateways before one: whose a request is, and that models which share nothing
- * do as each alone would. */
+/* Several models in one cluster, several gateways before one: whose a request is, and that models which share
+ * nothing do as each alone would. */
 #include "tools/simulate/models.h"
 #include "base/hash.h"
 #include "tests/helpers/sim_kit.h"
@@ -156,7 +156,7 @@ static void a_model_may_have_decode_nodes_alone(void **state)
     play(&r, &s, &plan);
     for (size_t i = 0; i < plan.len; i++) {
         assert_int_equal(r.by_item[i].kind, TOOL_REPLAY_OK);
-        const char *by = r.by_item[i].node < r.result.nodes ? r.result.node_role[r.by_item[i].node] : "";
+        const char *by = r.by_item[i].node < r.result.nodes ? r.result.node[r.by_item[i].node].role : "";
         assert_string_equal(by, plan.item[i].model ? "decode" : "prefill");
     }
     run_done(&r);
@@ -203,9 +203,9 @@ static void name_rows(tool_replay_plan *p)
     for (uint32_t i = 0; i < 3000; i++) {
         char session[16];
         (void)snprintf(session, sizeof session, "s%u", i / 3 / 5);
-        const bt_trace_row row = {.line = i + 1, .has_arrival = true, .arrival_us = i * 1000, .input_tokens = 50,
-                                  .output_tokens = 5, .has_output = true, .session = session,
-                                  .model = names[i % 3]};
+        const bt_trace_row row = {.line = i + 1,      .has_arrival = true,  .arrival_us = i * 1000,
+                                  .input_tokens = 50, .output_tokens = 5,   .has_output = true,
+                                  .session = session, .model = names[i % 3]};
         assert_int_equal(tool_replay_plan_add(p, &row, &how, &why), BT_OK);
     }
     assert_int_equal(tool_replay_plan_end(p, &how, &why), BT_OK);
@@ -230,7 +230,8 @@ static void a_trace_says_whose_a_request_is(void **state)
         if (i % 3 == 0) assert_int_equal(p.item[i].model, 0);
         if (i % 3 == 1) assert_int_equal(p.item[i].model, 1);
         if (i % 3 == 2) second += p.item[i].model;
-        if (i % 15 > 2 && i % 3 == 2) assert_int_equal(p.item[i].model, p.item[i - 3].model); /* a session's */
+        if (i % 15 > 2 && i % 3 == 2)
+            assert_int_equal(p.item[i].model, p.item[i - 3].model); /* a session's */
     }
     assert_in_range(second, 170, 330); /* a quarter of 1,000 that come in 200 sessions */
     tool_replay_plan_done(&p);
@@ -239,8 +240,8 @@ static void a_trace_says_whose_a_request_is(void **state)
 static void what_names_no_model_is_said(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"", "llama-3.2-1b", "llama-3.2-1b:0", "llama:1", "x=", "=llama-3.2-1b",
-                                      "gpt:1", "llama-3.2-1b:1,,"};
+    static const char *const bad[] = {"",   "llama-3.2-1b",  "llama-3.2-1b:0", "llama:1",
+                                      "x=", "=llama-3.2-1b", "gpt:1",          "llama-3.2-1b:1,,"};
     tool_simulate_models m = two();
     tool_simulate_setup s;
     bt_fault why = {""};

@@ -130,7 +130,8 @@ static void a_step_takes_what_the_node_says(void **state)
             sim_cost cost;
             b.setup.weight_bits = bits[f];
             b.setup.weight_permille = permille[f];
-            if (tool_simulate_price_node(&cost, &b.setup, &b.setup.decode.group[0], &fault) < 0) fail_msg("%s", fault.text);
+            if (tool_simulate_price_node(&cost, &b.setup, &b.setup.decode.group[0], &fault) < 0)
+                fail_msg("%s", fault.text);
             for (uint32_t batch = 1; batch <= 64; batch *= 4) {
                 bt_price_step ours = {0}, theirs = {0};
                 for (uint32_t i = 0; i < batch; i++) {
@@ -206,8 +207,7 @@ static void a_package_that_no_node_runs_is_refused(void **state)
     bt_fault fault = {""};
     begin(&b, "w8a8", 2, true);
     b.setup.ctx_tokens = CTX + 1;
-    assert_int_equal(tool_simulate_price_node(&b.cost, &b.setup, &b.setup.prefill.group[0], &fault),
-                     BT_EARG);
+    assert_int_equal(tool_simulate_price_node(&b.cost, &b.setup, &b.setup.prefill.group[0], &fault), BT_EARG);
     assert_non_null(strstr(fault.text, "at most 512 tokens"));
     b.setup.shape_policy = "chunk:32";
     assert_int_equal(tool_simulate_check_package(&b.setup, &fault), BT_EARG);
