@@ -84,6 +84,7 @@ void sim_cluster_free(sim_cluster *c)
         sim_cluster_end_member(c, m);
         dc_batch_free(m->batch);
         free(m->inbox);
+        for (uint32_t k = 0; m->prompts && k < c->o.prefill_slots; k++) sim_line_done(&m->prompts[k].line);
         free(m->prompts);
         free(m->last_ns);
         free(m->sequences);

@@ -3,6 +3,7 @@
 #include "decode-node/brain/batch.h"
 #include "sim/cluster/calendar.h"
 #include "sim/cluster/cluster.h"
+#include "sim/cluster/line.h"
 #include "sim/cluster/mail.h"
 #include "sim/cluster/wire.h"
 #include "xfer/gates.h"
@@ -21,6 +22,7 @@ typedef struct sim_prompt {
     int64_t begin_ns, end_ns;                /* of the latest chunk */
     int64_t layer_ns, layers_ns;             /* of it: when the first layer's rows are there, and the last's */
     bool is_whole;                           /* its rows leave when all are there */
+    sim_line line;                           /* of a node with a schedule */
 } sim_prompt;
 
 /* A slot's sequence in a decode node. */

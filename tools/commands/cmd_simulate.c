@@ -4,6 +4,8 @@
 #include "base/num.h"
 #include "device/profile_words.h"
 #include "engine/costs.h"
+#include "engine/names.h"
+#include "engine/overlap.h"
 #include "gateway/http/options.h"
 #include "kv/kv_dtype.h"
 #include "model/weights.h"
@@ -25,7 +27,7 @@ typedef struct config {
     bt_opt_list models;
     const char *prefill, *decode, *requests, *device, *link, *pace, *shape_policy, *recipe, *package, *faults,
         *scale, *synthetic, *slo, *csv, *report, *jitter, *points, *shard, *price, *plot;
-    int format, kv_dtype, weights, cost;
+    int format, kv_dtype, weights, cost, schedule;
     int64_t jobs, gateways, ctx_size, limit, concurrency, seed, block_tokens, usual_output;
     int64_t slots, prefill_slots, batch_rows, growth_tokens, chunk_tokens, min_overlap, request_us, token_us,
         heartbeat_ms, drain_ms;
@@ -90,6 +92,7 @@ static const bt_opt opts[] = {
     {.group = "Model", .name = "shape-policy", .value = "POLICY", BT_OPT_AT(config, shape_policy),
      .type = BT_OPT_STRING, .example = "chunk:512+tail",
      .help = "how prefill nodes cut prompts; without it chunk:256+tail on an NPU, chunk:8192+tail on a GPU"},
+    BT_ENGINE_SCHEDULE_OPT("Model", config, schedule),
     {.group = "Model", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(config, ctx_size),
      .type = BT_OPT_INT, .def = "131072", .lo = 16, .hi = 1 << 20, .help = "longest sequence in tokens"},
 
@@ -326,6 +329,8 @@ static bt_err set_up(tool_simulate_setup *s, tool_simulate_models *models, const
                                       decodes + (c->colocated ? prefills : 0), fault);
     if (e == BT_OK) e = set_models(s, models, c, fault);
     s->shape_policy = c->shape_policy;
+    s->schedule = (bt_schedule_policy)c->schedule;
+    s->window = BT_OVERLAP_WINDOW;
     s->recipe = c->recipe;
     s->weight_bits = forms[c->weights].bits;
     s->weight_permille = forms[c->weights].permille;

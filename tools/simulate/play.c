@@ -2,6 +2,7 @@
 #include "tools/simulate/play.h"
 #include "base/rng.h"
 #include "device/energy.h"
+#include "tools/simulate/overlap.h"
 #include "tools/simulate/prices.h"
 
 #include <inttypes.h>
@@ -15,6 +16,7 @@ struct tool_simulate_bench {
     tool_simulate_setup s;
     sim_cost prefill[TOOL_SIMULATE_GROUPS], decode[TOOL_SIMULATE_GROUPS];
     uint32_t prefill_pages[TOOL_SIMULATE_GROUPS], decode_pages[TOOL_SIMULATE_GROUPS];
+    tool_simulate_overlap *overlap[2 * TOOL_SIMULATE_GROUPS]; /* of the prefill groups, then of the others */
 };
 
 static bt_err make_cost(sim_cost *ret, uint32_t *ret_pages, const tool_simulate_setup *s,
@@ -36,22 +38,42 @@ static bt_err make_cost(sim_cost *ret, uint32_t *ret_pages, const tool_simulate_
     return BT_OK;
 }
 
+static bt_err schedule(sim_cost *c, tool_simulate_overlap **overlap, const tool_simulate_setup *s,
+                       const tool_simulate_group *g, bt_fault *fault)
+{
+    const bt_err e = tool_simulate_overlap_new(overlap, s, g, fault);
+    if (e < 0 || !*overlap) return e;
+    c->play = tool_simulate_overlap_play;
+    c->play_ud = *overlap;
+    return BT_OK;
+}
+
 bt_err tool_simulate_bench_new(tool_simulate_bench **ret, const tool_simulate_setup *s, bt_fault *fault)
 {
     tool_simulate_bench *b = calloc(1, sizeof *b);
     bt_err e = b ? BT_OK : bt_fail(fault, BT_ENOMEM, "prices of a cluster");
     if (b) b->s = *s;
     if (e == BT_OK) e = tool_simulate_check_package(s, fault);
+    if (e == BT_OK) e = tool_simulate_check_schedule(s, fault);
     for (size_t i = 0; e == BT_OK && i < s->prefill.len; i++)
         e = make_cost(&b->prefill[i], &b->prefill_pages[i], s, &s->prefill.group[i], fault);
     for (size_t i = 0; e == BT_OK && i < s->decode.len; i++)
         e = make_cost(&b->decode[i], &b->decode_pages[i], s, &s->decode.group[i], fault);
+    for (size_t i = 0; e == BT_OK && i < s->prefill.len; i++)
+        e = schedule(&b->prefill[i], &b->overlap[i], s, &s->prefill.group[i], fault);
+    for (size_t i = 0; e == BT_OK && i < s->decode.len; i++) /* they may change their role */
+        e = schedule(&b->decode[i], &b->overlap[TOOL_SIMULATE_GROUPS + i], s, &s->decode.group[i], fault);
     if (e < 0) tool_simulate_bench_free(b);
     else *ret = b;
     return e;
 }
 
-void tool_simulate_bench_free(tool_simulate_bench *b) { free(b); }
+void tool_simulate_bench_free(tool_simulate_bench *b)
+{
+    for (size_t i = 0; b && i < sizeof b->overlap / sizeof *b->overlap; i++)
+        tool_simulate_overlap_free(b->overlap[i]);
+    free(b);
+}
 
 /* ---- one run ------------------------------------------------------------------------------------- */
 

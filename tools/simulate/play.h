@@ -1,5 +1,6 @@
 #ifndef BT_TOOLS_SIMULATE_PLAY_H
 #define BT_TOOLS_SIMULATE_PLAY_H
+#include "device/schedule.h"
 #include "npu/pkg/pkg.h"
 #include "sim/cluster/cluster.h"
 #include "tools/replay/print.h"
@@ -21,6 +22,8 @@ typedef struct tool_simulate_setup {
     bt_link link;
     bt_pace pace;                          /* of all nodes and links: K times slower than the devices */
     const char *shape_policy;              /* NULL: by device */
+    bt_schedule_policy schedule;           /* of prompts on an NPU that has a companion */
+    size_t window;                         /* chunks under way at once, of schedules other than serial */
     const char *recipe;                    /* of programs on an NPU (npu/pkg/recipe.h); NULL: the default */
     const bt_pkg *package;                 /* the programs of nodes of its profile; NULL: of sizes; borrowed */
     uint32_t weight_bits, weight_permille; /* of steps */

@@ -120,6 +120,7 @@ uint64_t tool_simulate_key(const tool_simulate_range *r)
     mix_text(&h, s->model->name);
     for (uint32_t i = 0; i < s->mores; i++) mix_text(&h, s->more[i]->name);
     if (c->gateways > 1) mix(&h, c->gateways);
+    if (s->schedule) mix(&h, (uint64_t)s->schedule << 32 | s->window);
     mix_double(&h, r->share);
     mix_plan(&h, r->plan);
     return h;

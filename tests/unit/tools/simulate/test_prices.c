@@ -2,6 +2,8 @@
  * taken. */
 #include "tools/simulate/prices.h"
 #include "tools/simulate/load.h"
+#include "tools/simulate/overlap.h"
+#include "engine/overlap.h"
 #include "device/work.h"
 #include "engine/costs.h"
 #include "tests/helpers/engine_kit.h"
@@ -63,9 +65,18 @@ static void begin(bed *b, const char *recipe, uint32_t kv_elem_bytes, bool has_p
 
 static void done(bed *b)
 {
-    free(b->node);
+    bt_costs_prefill_free(b->node);
     bt_prefill_free(b->engine);
     engine_kit_done(&b->kit);
+}
+
+static void schedule(bed *b, bt_schedule_policy policy)
+{
+    bt_fault fault = {""};
+    b->setup.schedule = policy;
+    b->setup.window = BT_OVERLAP_WINDOW;
+    if (policy != BT_SCHEDULE_SERIAL && bt_costs_prefill_by(b->node, b->engine, policy, &fault) < 0)
+        fail_msg("%s", fault.text);
 }
 
 static uint64_t simulated_ns(const bed *b, uint32_t kept, uint32_t end)
@@ -147,14 +158,46 @@ static void a_step_takes_what_the_node_says(void **state)
     }
 }
 
-/* The gateway takes no time here, so only prices are left. */
-static void a_request_of_a_cluster_takes_what_nodes_would_answer(void **state)
+static void under_a_schedule_it_takes_what_the_node_says_to_the_nanosecond(void **state)
 {
     (void)state;
+    for (int k = BT_SCHEDULE_FIFO; k <= BT_SCHEDULE_OOO; k++) {
+        static bed b;
+        bt_fault fault = {""};
+        tool_simulate_overlap *o = NULL;
+        begin(&b, "w8a8", 2, true);
+        schedule(&b, (bt_schedule_policy)k);
+        if (tool_simulate_overlap_new(&o, &b.setup, &b.setup.prefill.group[0], &fault) < 0)
+            fail_msg("%s", fault.text);
+        for (uint32_t i = 0; i < LENGTHS; i++)
+            for (uint32_t kept = 0; kept < lengths[i]; kept += 50) {
+                const bt_work_prompt p = {.first = kept, .end = lengths[i]};
+                bt_work_played got;
+                assert_true(tool_simulate_overlap_play(o, &got, kept, lengths[i]));
+                assert_int_equal(got.ns, bt_work_of_prompt(&b.node->work, &p).work.ns);
+            }
+        tool_simulate_overlap_free(o);
+        done(&b);
+    }
+}
+
+/* From the last rows to the prompt's end: the output matrix, in program order. */
+static uint64_t behind_rows_ns(const bed *b, uint32_t end)
+{
+    bt_work_played p;
+    if (!b->node->play) return b->node->price.last_ns;
+    assert_true(bt_schedule_play_prompt(b->node->play, &p, 0, end));
+    return p.ns - p.stored_ns[p.chunks * b->dims.layers - 1];
+}
+
+/* The gateway takes no time here, so only prices are left. */
+static void a_request_takes_what_nodes_would_answer(bt_schedule_policy policy)
+{
     enum { OUTPUT = 20 };
     static bed b;
     bt_fault fault = {""};
     begin(&b, "w8a8", 2, true);
+    schedule(&b, policy);
     uint32_t exposed = 0;
     b.setup.cluster.request_ns = b.setup.cluster.token_ns = 0;
     for (uint32_t i = 1; i < 2 * LENGTHS; i++) {
@@ -189,8 +232,10 @@ static void a_request_of_a_cluster_takes_what_nodes_would_answer(void **state)
         const uint64_t end_ns = bt_link_ns(&b.setup.link, 1500);
         assert_in_range(r->prefill_us, run.work.ns / 1000, run.work.ns / 1000 + 1);
         /* a node counts from its last rows, which stand in front of the output matrix */
-        const uint64_t shown = run.exposed_ns + b.node->price.last_ns;
-        assert_in_range(r->exposed_us, shown / 1000, (shown + end_ns) / 1000 + 2);
+        const uint64_t shown = run.exposed_ns + behind_rows_ns(&b, item.prompt_tokens);
+        /* under a schedule the layers of a chunk travel as if they were stored at equal distances */
+        const uint64_t slack = policy == BT_SCHEDULE_SERIAL ? 0 : shown / 50;
+        assert_in_range(r->exposed_us, (shown - slack) / 1000, (shown + slack + end_ns) / 1000 + 2);
         assert_in_range(r->decode_us, steps / 1000, steps / 1000 + 1);
         exposed += run.exposed_ns > 10 * end_ns;
         tool_replay_result_done(&result);
@@ -198,6 +243,19 @@ static void a_request_of_a_cluster_takes_what_nodes_would_answer(void **state)
     }
     assert_true(exposed > 0);
     done(&b);
+}
+
+static void a_request_of_a_cluster_takes_what_nodes_would_answer(void **state)
+{
+    (void)state;
+    a_request_takes_what_nodes_would_answer(BT_SCHEDULE_SERIAL);
+}
+
+static void so_does_one_whose_chunks_are_under_way_together(void **state)
+{
+    (void)state;
+    a_request_takes_what_nodes_would_answer(BT_SCHEDULE_FIFO);
+    a_request_takes_what_nodes_would_answer(BT_SCHEDULE_OOO);
 }
 
 static void a_package_that_no_node_runs_is_refused(void **state)
@@ -228,7 +286,9 @@ int main(void)
         cmocka_unit_test(a_prompt_takes_what_the_node_says_to_the_nanosecond),
         cmocka_unit_test(a_header_alone_is_within_one_percent_of_the_node),
         cmocka_unit_test(a_step_takes_what_the_node_says),
+        cmocka_unit_test(under_a_schedule_it_takes_what_the_node_says_to_the_nanosecond),
         cmocka_unit_test(a_request_of_a_cluster_takes_what_nodes_would_answer),
+        cmocka_unit_test(so_does_one_whose_chunks_are_under_way_together),
         cmocka_unit_test(a_package_that_no_node_runs_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
