@@ -29,7 +29,7 @@ typedef struct sim_cluster_group {
     const bt_dims *dims; /* of it, borrowed; NULL: the options' model */
     bool can_prefill;    /* its decode nodes compute prompts, whatever the options say */
 } sim_cluster_group;
-enum { SIM_CLUSTER_MODELS = 8 };
+enum { SIM_CLUSTER_MODELS = 8, SIM_CLUSTER_GATEWAYS = 8 };
 
 typedef struct sim_cluster_options {
     uint64_t seed;

@@ -60,9 +60,9 @@ bt_err sim_cluster_gateways_new(sim_cluster *c, bt_fault *fault)
     bt_err e = BT_OK;
     for (uint32_t i = 0; i < c->hosts; i++)
         if (c->members[i].group->model >= models) models = c->members[i].group->model + 1;
-    if (c->o.gateways < 1 || c->o.gateways > BT_GATES_MAX || models > SIM_CLUSTER_MODELS)
+    if (c->o.gateways < 1 || c->o.gateways > SIM_CLUSTER_GATEWAYS || models > SIM_CLUSTER_MODELS)
         return bt_fail(fault, BT_EARG, "%u gateways of each of %u models: at most %d of each of %d",
-                       c->o.gateways, models, BT_GATES_MAX, SIM_CLUSTER_MODELS);
+                       c->o.gateways, models, SIM_CLUSTER_GATEWAYS, SIM_CLUSTER_MODELS);
     c->gates = calloc((size_t)models * c->o.gateways, sizeof *c->gates);
     if (!c->gates) return bt_fail(fault, BT_ENOMEM, "gateways of a cluster");
     c->gates_len = models * c->o.gateways;

@@ -12,6 +12,7 @@
  * decode_tell.c, leap.c, decode.c,
  * member.c, roles.c, and cluster.c on top. */
 enum { SIM_LEAP_STEPS = 256 };
+_Static_assert((int)SIM_CLUSTER_GATEWAYS <= (int)BT_GATES_MAX, "a node serves them all");
 
 /* A slot's prompt in a prefill node. */
 typedef struct sim_prompt {

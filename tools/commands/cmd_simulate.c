@@ -48,7 +48,7 @@ static const bt_opt opts[] = {
      .help = "of several models, whose a request is: MODEL:SHARE draws those that the trace says nothing of, "
              "NAME=MODEL names those that it calls NAME"},
     {.group = "Cluster", .name = "gateways", .value = "N", BT_OPT_AT(config, gateways), .type = BT_OPT_INT,
-     .def = "1", .lo = 1, .hi = BT_GATES_MAX,
+     .def = "1", .lo = 1, .hi = SIM_CLUSTER_GATEWAYS,
      .help = "of each model, each with a thread of its own; requests come to them in turn"},
     {.group = "Cluster", .name = "prefill", .value = "NODES", BT_OPT_AT(config, prefill),
      .type = BT_OPT_STRING, .def = "1", .example = "8:h100",

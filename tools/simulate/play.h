@@ -8,11 +8,10 @@
 #include "tools/simulate/models.h"
 #include "tools/simulate/scaler.h"
 #include "tools/simulate/side.h"
-#include "xfer/gates.h"
 
 /* A plan of requests (tools/replay/plan.h) played on a simulated cluster, recorded as `baton replay` records a real
  * one. The same setup, plan and seed give the same records. */
-enum { TOOL_SIMULATE_DOORS = TOOL_SIMULATE_MODELS * BT_GATES_MAX };
+enum { TOOL_SIMULATE_DOORS = TOOL_SIMULATE_MODELS * SIM_CLUSTER_GATEWAYS };
 typedef struct tool_simulate_setup {
     tool_simulate_side prefill, decode;
     bool is_colocated; /* all nodes of both sides compute prompts and decode, on devices without programs in one step */
