@@ -100,6 +100,7 @@ void sim_cluster_free(sim_cluster *c)
     bt_msg_buf_done(&c->buf);
     free(c->frame);
     free(c->kept);
+    free(c->over);
     free(c->members);
     free(c);
 }
@@ -149,6 +150,28 @@ static void take_msg(sim_cluster *c, sim_member *m, const sim_event *e)
     }
 }
 
+static void set_deadline(sim_cluster *c, const sim_gate *g, uint64_t number)
+{
+    void *all = c->over;
+    if (!sim_cluster_grow(&all, &c->over_cap, number, sizeof *c->over)) {
+        sim_cluster_break(c, BT_ENOMEM, "out of memory");
+        return;
+    }
+    c->over = all;
+    c->over[number] = false;
+    sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_DEADLINE, .to = g->place, .run = number,
+                                     .at_ns = c->now_ns + c->o.timeout_ns});
+}
+
+/* Tokens that were made by now are told first. */
+static void end_late(sim_cluster *c, sim_gate *g, uint64_t number)
+{
+    if (c->over[number]) return;
+    for (uint32_t i = 0; i < c->hosts; i++)
+        if (c->members[i].leapt && c->members[i].dc) sim_cluster_leap_settle(c, &c->members[i]);
+    sim_cluster_gateway_step(c, g, &(gw_event){.type = GW_EV_CANCEL, .u.request = number});
+}
+
 static void for_gateway(sim_cluster *c, const sim_event *e)
 {
     sim_gate *g = sim_gate_at(c, e->to);
@@ -158,6 +181,8 @@ static void for_gateway(sim_cluster *c, const sim_event *e)
         sim_mail_drop(c->mail, e->u.msg);
     } else if (e->what == SIM_WHEN_WAKE) {
         wake_gateway(c, g, (int64_t)e->run);
+    } else if (e->what == SIM_WHEN_DEADLINE) {
+        end_late(c, g, e->run);
     } else if (e->what == SIM_WHEN_CUT) {
         const bt_incarnation dead = sim_cluster_incarnation(c, e->from, e->run);
         sim_cluster_gateway_step(c, g, &(gw_event){.type = GW_EV_CUT, .u.cut = dead});
@@ -217,6 +242,7 @@ static void for_member(sim_cluster *c, const sim_event *e)
     case SIM_WHEN_LEFT: sim_cluster_left(c, m); break;
     case SIM_WHEN_START:
     case SIM_WHEN_CUT:
+    case SIM_WHEN_DEADLINE:
     case SIM_WHEN_CALLER: break;
     }
     sim_cluster_drop_event(c, e);
@@ -257,6 +283,7 @@ uint64_t sim_cluster_submit_to(sim_cluster *c, uint32_t gateway)
     const uint64_t number = ++c->submitted;
     const int64_t at_ns = sim_cluster_gateway_takes(g, c->now_ns, c->o.request_ns);
     g->requests++;
+    if (c->o.timeout_ns) set_deadline(c, g, number);
     sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_CALLER, .to = g->place, .at_ns = at_ns, .run = number});
     return number;
 }

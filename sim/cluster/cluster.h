@@ -44,6 +44,7 @@ typedef struct sim_cluster_options {
                        */
     bool mixes;       /* ... in one step with decode rows, on devices without programs; else in turns */
     int64_t request_ns, token_ns; /* of a gateway's one thread: a request, and each further message of a node */
+    int64_t timeout_ns;           /* a request's life from when it was submitted: then it is cancelled; 0: no end */
     int64_t start_ns; /* from the start of a node that joins or changes its role until it greets; -1: its weights come
                          over its link */
     int64_t drain_ns; /* what a node that leaves or changes its role lets its work have */

@@ -138,6 +138,7 @@ void sim_cluster_gateway_step(sim_cluster *c, sim_gate *g, const gw_event *ev)
             sim_cluster_role_answered(c, a);
         } else if (a->type == GW_DO_DONE || a->type == GW_DO_FAIL) {
             c->ended++;
+            if (c->over) c->over[a->request] = true;
             c->client.end(c->client.ud, a->request, a, c->now_ns);
         }
     }

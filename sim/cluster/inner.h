@@ -104,6 +104,8 @@ struct sim_cluster {
     sim_gate *gates; /* o.gateways for each model, model by model */
     uint32_t gates_len;
     uint64_t submitted, ended, callers, changes;
+    bool *over; /* [submitted]: requests that have ended */
+    size_t over_cap;
     uint32_t refused_roles;
     char refused_why[200];
     uint32_t resting;   /* members */

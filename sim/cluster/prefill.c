@@ -33,8 +33,8 @@ static void post_chunk(sim_cluster *c, const sim_member *m, uint32_t slot, int64
                                      .run = m->prompts[slot].run, .at_ns = at_ns});
 }
 
-/* Under a schedule a chunk ends when its last layer is there, and the next one is well under way by then. Rows that
- * leave in one piece leave at the prompt's end, as device/work.h has it. */
+/* Under a schedule a chunk ends when its last layer is there, and the next one is well under way by then.
+ * Rows that leave in one piece leave at the prompt's end, as device/work.h has it. */
 static void set_times(sim_prompt *p, sim_cost_chunk *k)
 {
     sim_line *l = &p->line;

@@ -133,6 +133,7 @@ static const bt_opt opts[] = {
     GATEWAY("local-prefill-below"),
     GATEWAY("max-queue"),
     GATEWAY("max-active"),
+    GATEWAY("timeout"),
     GATEWAY("recovery-timeout"),
     {.group = "Nodes", .name = "request-cpu", .value = "US", BT_OPT_AT(config, request_us),
      .type = BT_OPT_INT, .def = "500", .lo = 0, .hi = 1000000,
@@ -271,6 +272,8 @@ static void set_cluster(sim_cluster_options *o, const config *c)
     o->gw.local_below_tokens = (uint32_t)c->gateway.local_prefill_below;
     o->gw.queue_max = (uint32_t)c->gateway.max_queue;
     o->gw.active_max = (uint32_t)c->gateway.max_active;
+    o->timeout_ns = c->gateway.timeout_ms * 1000000;
+    o->gw.queue_us = c->gateway.timeout_ms * 1000;
     o->gw.recovery_us = c->gateway.recovery_ms * 1000;
     o->gw.heartbeat_us = o->pf.heartbeat_us = o->dc.heartbeat_us = c->heartbeat_ms * 1000;
     if (o->gw.cut_us <= o->gw.heartbeat_us) o->gw.cut_us = o->gw.heartbeat_us + 1;

@@ -271,7 +271,11 @@ static void end(void *ud, uint64_t request, const gw_action *how, int64_t now_ns
                               .decode_us = s->has_decode ? (int64_t)s->decode_us : -1,
                               .stall_us = f->stall_us,
                               .stall_at_us = f->stall_at_us};
-    if (!is_done) one.kind = tool_replay_result_kind(p->r, gw_fail_name(how->u.fail.kind));
+    /* Only its own deadline cancels a request, and the gateway says so. */
+    const gw_fail_kind why = is_done                                 ? 0
+                             : how->u.fail.kind == GW_FAIL_CANCELLED ? GW_FAIL_TIMEOUT
+                                                                     : how->u.fail.kind;
+    if (!is_done) one.kind = tool_replay_result_kind(p->r, gw_fail_name(why));
     one.is_short = is_done && s->completion_tokens < item->output_tokens;
     tool_replay_result_add(p->r, &one);
     count_door(p, f, &one);

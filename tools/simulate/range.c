@@ -102,6 +102,7 @@ uint64_t tool_simulate_key(const tool_simulate_range *r)
                             c->gw.queue_max,
                             c->gw.active_max,
                             (uint64_t)c->gw.recovery_us,
+                            (uint64_t)c->timeout_ns,
                             (uint64_t)c->gw.heartbeat_us,
                             c->pf.min_overlap_tokens,
                             c->dc.growth_tokens,

@@ -260,6 +260,30 @@ static void nor_does_it_where_nodes_die_halt_and_links_are_slow(void **state)
     compare(FAULTS, 1, false);
 }
 
+/* Requests that are cut off in the middle of their answers, whose tokens up to then count. */
+static void nor_does_it_where_requests_run_out_of_time(void **state)
+{
+    (void)state;
+    uint32_t late = 0, done = 0;
+    for (uint64_t seed = 1; seed <= seeds(); seed++) {
+        static world w;
+        make(&w, seed, 0);
+        w.output_most = 1500;
+        w.o.timeout_ns = INT64_C(2000000000);
+        bed *full = play(&w, true), *leaping = play(&w, false);
+        agree(full, leaping, false);
+        for (uint32_t i = 1; i <= w.requests; i++) {
+            const answer *a = &full->a[i];
+            late += !a->is_done && a->why == GW_FAIL_CANCELLED;
+            done += a->is_done;
+            if (a->end_ns > a->sent_ns + w.o.timeout_ns) fail_msg("request %u outlived its time", i);
+        }
+        free(full);
+        free(leaping);
+    }
+    assert_true(late > 50 && done > 50);
+}
+
 /* Each has requests and a thread of its own; heartbeats are told. */
 static void nor_does_it_with_several_gateways(void **state)
 {
@@ -280,6 +304,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(leaping_changes_no_choice_and_no_time),
         cmocka_unit_test(nor_does_it_where_nodes_die_halt_and_links_are_slow),
+        cmocka_unit_test(nor_does_it_where_requests_run_out_of_time),
         cmocka_unit_test(nor_does_it_with_several_gateways),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
