@@ -22,7 +22,7 @@ static tool_replay_result begin(size_t n)
 /* Due at `due` ms, sent `late` later, first text `wait` after it was due, then `tokens` of `each` ms. */
 static tool_replay_record one(int64_t due, int64_t late, int64_t wait, uint32_t tokens, int64_t each)
 {
-    return (tool_replay_record){.node = 255,
+    return (tool_replay_record){.node = TOOL_REPLAY_NOBODY,
                                 .want_prompt = 10,
                                 .prompt_tokens = 10,
                                 .want_output = tokens,
@@ -166,11 +166,18 @@ static void tables_of_failures_nodes_and_samples_have_an_end(void **state)
         (void)snprintf(name, sizeof name, "kind-%d", i);
         const uint8_t k = tool_replay_result_kind(&r, name);
         assert_true(k > 0 && k < TOOL_REPLAY_MAX_KINDS);
-        assert_true(tool_replay_result_node(&r, name, "decode") <= TOOL_REPLAY_MAX_NODES);
+        assert_int_equal(tool_replay_result_node(&r, name, "decode"), i);
     }
     assert_int_equal(tool_replay_result_kind(&r, "kind-3"), 4);
     assert_string_equal(r.kind[TOOL_REPLAY_MAX_KINDS - 1], "other");
-    assert_int_equal(r.nodes, TOOL_REPLAY_MAX_NODES);
+    assert_int_equal(r.nodes, 500);
+    assert_int_equal(r.tracks, TOOL_REPLAY_TRACKS); /* later nodes have none */
+    assert_int_equal(r.node[63].track, 63);
+    assert_int_equal(r.node[64].track, TOOL_REPLAY_NOBODY);
+    for (int i = 500; i < TOOL_REPLAY_MAX_NODES + 5; i++)
+        assert_int_equal(tool_replay_result_node_of(&r, "more", "decode", "kind-5"),
+                         i < TOOL_REPLAY_MAX_NODES ? i : TOOL_REPLAY_MAX_NODES);
+    assert_int_equal(r.track[5].nodes, 1 + TOOL_REPLAY_MAX_NODES - 500);
     const int64_t every = r.sample_every_us;
     for (int i = 0; i < 3 * TOOL_REPLAY_MAX_SAMPLES; i++) tool_replay_result_sample(&r)->at_us = i;
     assert_true(r.samples <= TOOL_REPLAY_MAX_SAMPLES && r.sample_every_us > every);
