@@ -370,6 +370,7 @@ sim_cluster_node sim_cluster_look(const sim_cluster *c, uint32_t host)
                           .runs = m->runs,
                           .valid_rows = m->valid_rows,
                           .rows = m->rows,
+                          .preempted = sim_cluster_preempted_of(m),
                           .busy_ns = {m->busy_ns[0], m->busy_ns[1]}};
     if (m->pf) n.load = pf_brain_load(m->pf);
     if (m->dc) n.load = dc_brain_load(m->dc);

@@ -103,6 +103,13 @@ bool sim_cluster_drain(sim_cluster *c, bt_role role, uint32_t node);
 void sim_cluster_role(sim_cluster *c, bt_role role, uint32_t node, bt_role as);
 
 /* ---- to look at ---- */
+/* Sequences that lost their pages to older ones, and what became of their rows. */
+typedef struct sim_cluster_preempted {
+    uint64_t all;
+    uint64_t swapped;    /* to the swap store, and back */
+    uint64_t recomputed; /* dropped, and computed again by the same node */
+    uint64_t given_up;   /* the attempt was over, and the gateway began another */
+} sim_cluster_preempted;
 typedef struct sim_cluster_node {
     bt_role role, born; /* as it serves; as it was named, with its number */
     uint32_t number;
@@ -114,6 +121,7 @@ typedef struct sim_cluster_node {
     uint64_t busy_ns[2];       /* of it as prefill and as decode node */
     uint64_t runs;             /* chunks or steps */
     uint64_t valid_rows, rows; /* of chunks: tokens of prompts, and those computed with padding */
+    sim_cluster_preempted preempted;
 } sim_cluster_node;
 uint32_t sim_cluster_nodes(const sim_cluster *c);
 sim_cluster_node sim_cluster_look(const sim_cluster *c, uint32_t host);

@@ -64,7 +64,8 @@ typedef struct sim_member {
     sim_wire out, in;
     sim_cost_work done;
     uint64_t runs, valid_rows, rows;
-    sim_event *inbox; /* what came while it was stopped */
+    sim_cluster_preempted preempted; /* in lives that are over */
+    sim_event *inbox;                /* what came while it was stopped */
     size_t inbox_len, inbox_cap;
     sim_prompt *prompts; /* prefill, [slots] */
     int64_t *last_ns;    /* prefill, [hosts]: when the last block to that host arrives */
@@ -205,6 +206,7 @@ sim_member *sim_cluster_member(sim_cluster *c, bt_role role, uint32_t node); /* 
 void sim_cluster_drop_event(sim_cluster *c, const sim_event *e);             /* what it carries */
 bt_err sim_cluster_begin_member(sim_cluster *c, sim_member *m, bt_fault *fault);
 void sim_cluster_end_member(sim_cluster *c, sim_member *m);
+sim_cluster_preempted sim_cluster_preempted_of(const sim_member *m); /* in all of its lives */
 void sim_cluster_turn_page(sim_cluster *c, sim_member *m); /* before it is off, on, or another: closes what it was */
 
 void sim_cluster_signal(sim_cluster *c, sim_member *m, bool is_over); /* to leave; that its time for it is over */

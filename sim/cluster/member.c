@@ -46,9 +46,22 @@ void sim_cluster_drop_event(sim_cluster *c, const sim_event *e)
     if (e->what == SIM_WHEN_BLOCK) free(e->u.block);
 }
 
+sim_cluster_preempted sim_cluster_preempted_of(const sim_member *m)
+{
+    sim_cluster_preempted sum = m->preempted;
+    if (!m->dc) return sum;
+    const dc_counters *n = dc_brain_counters(m->dc);
+    sum.all += n->preempted;
+    sum.swapped += n->swapped_out;
+    sum.recomputed += n->dropped;
+    sum.given_up += n->given_up;
+    return sum;
+}
+
 void sim_cluster_end_member(sim_cluster *c, sim_member *m)
 {
     if (m->is_alive) sim_cluster_wake(c, m);
+    m->preempted = sim_cluster_preempted_of(m);
     pf_brain_free(m->pf);
     dc_brain_free(m->dc);
     m->pf = NULL;

@@ -10,7 +10,6 @@
 #include "kv/kv_dtype.h"
 #include "model/weights.h"
 #include "npu/pkg/recipe.h"
-#include "tools/replay/report.h"
 #include "tools/simulate/load.h"
 #include "tools/simulate/range.h"
 #include "tools/simulate/show.h"
@@ -369,8 +368,8 @@ typedef struct job {
 static int tell(const job *j, double wall_s, bt_fault *fault)
 {
     const config *c = j->c;
-    const tool_replay_dialect dialect = {.takes_ids = true, .ignores_eos = true, .is_baton = true,
-                                         .context_tokens = (uint32_t)c->ctx_size};
+    tool_replay_dialect dialect = {.takes_ids = true, .ignores_eos = true, .is_baton = true,
+                                   .context_tokens = (uint32_t)c->ctx_size};
     const tool_replay_outcome replay = {.trace = j->load.trace ? j->load.trace : c->synthetic,
                                         .url = "simulated",
                                         .plan = &j->plan,
@@ -381,12 +380,13 @@ static int tell(const job *j, double wall_s, bt_fault *fault)
                                         .speed = c->speed,
                                         .concurrency = (uint32_t)c->concurrency,
                                         .seed = (uint64_t)c->seed};
+    (void)snprintf(dialect.model, sizeof dialect.model, "%s", j->setup.model->name);
     const tool_simulate_told run = {&replay, &j->facts, &j->setup, c->prefill, c->decode, c->link, wall_s};
     int rc = 0;
     if (c->json) rc = tool_print_json("simulate", tool_simulate_json(&run));
     else tool_simulate_print(stdout, &run);
     if (c->csv && tool_replay_csv(c->csv, &replay, fault) < 0) rc = tool_fail("simulate", fault);
-    if (c->report && tool_replay_report(c->report, &replay, fault) < 0) rc = tool_fail("simulate", fault);
+    if (c->report && tool_simulate_report(c->report, &run, fault) < 0) rc = tool_fail("simulate", fault);
     return rc ? rc : j->figures.completed == 0;
 }
 

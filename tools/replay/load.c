@@ -103,7 +103,10 @@ static bool on_event(void *ud, const char *data, size_t len)
     stream *s = ud;
     int64_t gap = -1;
     const int64_t now = now_of(s->of);
-    if (tool_replay_wire_event(&s->heard, &s->record, &gap, data, len, now)) s->of->pieces++;
+    if (tool_replay_wire_event(&s->heard, &s->record, &gap, data, len, now)) {
+        s->of->pieces++;
+        if (s->of->o->piece) s->of->o->piece(s->of->o->ud, s->record.item, now);
+    }
     if (gap >= 0) tool_replay_result_gap(s->of->r, now, gap);
     return s->heard.failure[0] == 0;
 }

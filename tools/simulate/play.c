@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const double NO_REST = 0.97; /* of the time */
 enum { BLOCK_TOKENS = 64, PAGE_TOKENS = 64, UNKNOWN_MEMORY = 1 << 30, QUARTERS = 4 };
 
 struct tool_simulate_bench {
@@ -413,6 +414,10 @@ static void add_node(tool_simulate_facts *f, const sim_cluster_node *n, const do
     }
     f->valid_rows += n->valid_rows;
     f->rows += n->rows;
+    f->preempted.all += n->preempted.all;
+    f->preempted.swapped += n->preempted.swapped;
+    f->preempted.recomputed += n->preempted.recomputed;
+    f->preempted.given_up += n->preempted.given_up;
 }
 
 /* What a request waited before its prompt was computed: at the gateway and in a node. */
@@ -429,18 +434,56 @@ static double mean_wait_s(const tool_replay_result *r, size_t from, size_t to)
     return n ? sum / (double)n : 0;
 }
 
-/* Refused for want of room, or waits that keep growing to the end. */
+/* What prompts took to compute. */
+static double mean_prefill_s(const tool_replay_result *r)
+{
+    double sum = 0;
+    size_t n = 0;
+    for (size_t i = 0; i < r->len; i++) {
+        if (r->record[i].kind != TOOL_REPLAY_OK || r->record[i].prefill_us < 0) continue;
+        sum += (double)r->record[i].prefill_us / 1e6;
+        n++;
+    }
+    return n ? sum / (double)n : 0;
+}
+
+/* The share of slots that nodes of a role have in use, over time; below 0: none of them is in the table of
+ * nodes. */
+static double slots_share(const tool_replay_result *r, const char *role)
+{
+    double used = 0, of = 0;
+    for (size_t n = 0; n < r->nodes; n++) {
+        if (strcmp(r->node_role[n], role) != 0) continue;
+        of += (double)r->node_slots[n] * (double)r->samples;
+        for (size_t i = 0; i < r->samples; i++) used += r->sample[i].slots_used[n];
+    }
+    return of > 0 ? used / of : -1;
+}
+
+/* The side that requests wait for: a decode node works whenever it has a sequence, so it is not by work
+ * alone. */
+static bool is_prefill_short(const tool_simulate_facts *f, const tool_replay_result *r)
+{
+    const double prefill = slots_share(r, "prefill"), decode = slots_share(r, "decode");
+    return prefill < 0 || decode < 0 ? f->prefill_busy > f->decode_busy : prefill > decode;
+}
+
+/* Refused for want of room, waits that keep growing to the end, or nodes that never rest while requests wait
+ * longer than their prompts take: near its limit a queue grows and shrinks by chance. */
 static void judge(tool_simulate_facts *f, const tool_replay_result *r, bool is_closed)
 {
     static const char *const kinds[] = {"overloaded", "timeout", "no_node"};
-    const char *side = f->prefill_busy > f->decode_busy ? "prefill" : "decode";
-    const double busy = 100 * (f->prefill_busy > f->decode_busy ? f->prefill_busy : f->decode_busy);
+    const bool is_prefill = is_prefill_short(f, r);
+    const char *side = is_prefill ? "prefill" : "decode";
+    const double busy = 100 * (is_prefill ? f->prefill_busy : f->decode_busy);
     uint64_t refused = 0;
     for (size_t i = 1; i < r->kinds; i++)
         for (size_t k = 0; k < 3; k++)
             if (strcmp(r->kind[i], kinds[k]) == 0) refused += r->kind_count[i];
     const double early = mean_wait_s(r, r->len / QUARTERS, r->len / 2),
-                 late = mean_wait_s(r, r->len - r->len / QUARTERS, r->len);
+                 late = mean_wait_s(r, r->len - r->len / QUARTERS, r->len), all = mean_wait_s(r, 0, r->len);
+    /* who computes prompts */
+    const double at_work = f->prefill_nodes ? f->prefill_busy : f->decode_busy;
     if (refused * 100 > r->len)
         (void)snprintf(f->overload, sizeof f->overload,
                        "%" PRIu64 " of %zu requests found no room; %s nodes work %.0f %% of the time",
@@ -451,6 +494,10 @@ static void judge(tool_simulate_facts *f, const tool_replay_result *r, bool is_c
             "requests wait longer and longer, %.1f s in the second quarter and %.1f s in the last; %s "
             "nodes work %.0f %% of the time",
             early, late, side, busy);
+    else if (!is_closed && at_work >= NO_REST && all > 1 && all > 2 * mean_prefill_s(r))
+        (void)snprintf(f->overload, sizeof f->overload,
+                       "%s nodes work %.0f %% of the time, and requests wait %.1f s for them",
+                       f->prefill_nodes ? "prefill" : "decode", 100 * at_work, all);
     f->is_overloaded = f->overload[0] != 0;
 }
 

@@ -255,6 +255,19 @@ static bt_err gather(tool_simulate_found *f, const whole *w, const uint32_t *row
     return e;
 }
 
+/* To add lines to. What a sweep that was killed wrote in part ends here. */
+static bt_err open_points(int *ret, const char *path, bt_fault *fault)
+{
+    char last = '\n';
+    const int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (fd < 0) return bt_fail(fault, BT_EIO, "'%.150s': %s", path, strerror(errno));
+    const off_t end = lseek(fd, 0, SEEK_END);
+    *ret = fd; /* closed by the caller */
+    if (end > 0 && pread(fd, &last, 1, end - 1) != 1)
+        return bt_fail(fault, BT_EIO, "'%.150s': %s", path, strerror(errno));
+    return last == '\n' ? BT_OK : tool_simulate_say(fd, "\n", fault);
+}
+
 bt_err tool_simulate_range_run(tool_simulate_found *ret, const tool_simulate_range *r, bt_fault *fault)
 {
     const tool_simulate_side *side = &r->setup->prefill;
@@ -274,9 +287,7 @@ bt_err tool_simulate_range_run(tool_simulate_found *ret, const tool_simulate_ran
     w.rows = n;
     if (r->points_path) e = tool_simulate_points_read(&ret->tried, r->points_path, r->key, fault);
     ret->again = ret->tried.len;
-    if (e == BT_OK && r->points_path &&
-        (w.file = open(r->points_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) < 0)
-        e = bt_fail(fault, BT_EIO, "'%.150s': %s", r->points_path, strerror(errno));
+    if (e == BT_OK && r->points_path) e = open_points(&w.file, r->points_path, fault);
     const tool_simulate_farm farm = {work, on_line, &w, r->jobs};
     if (e == BT_OK) e = tool_simulate_farm_run(&farm, rows, n, fault);
     if (e == BT_OK) e = gather(ret, &w, rows, n, fault);

@@ -221,6 +221,33 @@ static void waits_that_grow_to_the_end_are_an_overload_too(void **state)
     sim_played_done(d);
 }
 
+/* Near its limit: the queue is longest in the middle. Half the load is none. */
+static void nodes_that_never_rest_while_requests_wait_are_an_overload(void **state)
+{
+    (void)state;
+    sim_played *full = play("1:ane-m2-ultra", "1:m2-ultra-gpu", "in:2048,out:64,rate:4", 150, long_queue),
+               *half = play("1:ane-m2-ultra", "1:m2-ultra-gpu", "in:2048,out:64,rate:1", 150, long_queue);
+    assert_true(full->facts.is_overloaded && full->facts.prefill_busy > 0.97);
+    assert_non_null(strstr(full->facts.overload, "prefill nodes work"));
+    assert_false(half->facts.is_overloaded);
+    sim_played_done(full);
+    sim_played_done(half);
+}
+
+/* Both sides work nearly all the time; only one of them has no slot left. */
+static void an_overload_names_the_side_that_is_short(void **state)
+{
+    (void)state;
+    sim_played *prompts = play("1:a100", "2:a100", "in:6000,out:100,rate:20", 200, long_queue),
+               *answers = play("4:a100", "1:a100", "in:100,out:3000,rate:40", 200, long_queue);
+    assert_true(prompts->facts.is_overloaded && answers->facts.is_overloaded);
+    assert_true(prompts->facts.decode_busy > 0.9);
+    assert_non_null(strstr(prompts->facts.overload, "prefill nodes work"));
+    assert_non_null(strstr(answers->facts.overload, "decode nodes work"));
+    sim_played_done(prompts);
+    sim_played_done(answers);
+}
+
 static void a_context_that_memory_does_not_hold_is_refused_with_one_that_it_does(void **state)
 {
     (void)state;
@@ -251,6 +278,8 @@ int main(void)
         cmocka_unit_test(so_many_at_a_time_are_never_more),
         cmocka_unit_test(a_load_that_nodes_cannot_carry_is_said_to_be_one),
         cmocka_unit_test(waits_that_grow_to_the_end_are_an_overload_too),
+        cmocka_unit_test(nodes_that_never_rest_while_requests_wait_are_an_overload),
+        cmocka_unit_test(an_overload_names_the_side_that_is_short),
         cmocka_unit_test(a_context_that_memory_does_not_hold_is_refused_with_one_that_it_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
