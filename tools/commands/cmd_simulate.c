@@ -1,6 +1,7 @@
 /* baton simulate: what a cluster of devices would do with a load, in virtual time, with the code that daemons
  * run. */
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/num.h"
 #include "device/profile_words.h"
 #include "engine/costs.h"
@@ -473,7 +474,11 @@ static int sweep(job *j, bt_fault *fault)
 static int work(job *j, bt_fault *fault)
 {
     uint64_t bad = 0;
-    bt_err e = j->c->package ? bt_pkg_open(&j->package, j->c->package, fault) : BT_OK;
+    const char *const written[] = {j->c->csv, j->c->report, j->c->plot};
+    bt_err e = BT_OK;
+    for (size_t i = 0; e == BT_OK && i < sizeof written / sizeof *written; i++)
+        if (written[i]) e = bt_file_try(written[i], fault);
+    if (e == BT_OK && j->c->package) e = bt_pkg_open(&j->package, j->c->package, fault);
     j->setup.package = j->package;
     if (e == BT_OK) e = tool_simulate_bench_new(&j->bench, &j->setup, fault);
     if (e == BT_OK) e = tool_simulate_load_read(&j->plan, &bad, &j->load, fault);

@@ -3,6 +3,7 @@
 #include "base/num.h"
 #include "device/pace.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -236,6 +237,12 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static double at_rank(const double *value, size_t n, double share)
+{
+    const size_t rank = (size_t)ceil((double)n * share);
+    return value[rank > 0 ? rank - 1 : 0];
+}
+
 tool_replay_spread tool_replay_spread_of(double *value, size_t n)
 {
     tool_replay_spread s = {.n = n};
@@ -244,10 +251,10 @@ tool_replay_spread tool_replay_spread_of(double *value, size_t n)
     qsort(value, n, sizeof *value, by_value);
     for (size_t i = 0; i < n; i++) sum += value[i];
     s.mean = sum / (double)n;
-    s.p50 = value[(size_t)((double)(n - 1) * 0.5)];
-    s.p90 = value[(size_t)((double)(n - 1) * 0.9)];
-    s.p99 = value[(size_t)((double)(n - 1) * 0.99)];
-    s.p999 = value[(size_t)((double)(n - 1) * 0.999)];
+    s.p50 = at_rank(value, n, 0.5);
+    s.p90 = at_rank(value, n, 0.9);
+    s.p99 = at_rank(value, n, 0.99);
+    s.p999 = at_rank(value, n, 0.999);
     s.max = value[n - 1];
     return s;
 }

@@ -123,7 +123,7 @@ bt_err tool_replay_slo_read(tool_replay_slo *ret, const char *text, bt_fault *fa
 
 typedef struct tool_replay_spread {
     size_t n;
-    double mean, p50, p90, p99, p999, max; /* the value at index floor((n - 1) * share) in ascending order */
+    double mean, p50, p90, p99, p999, max; /* nearest ranks: the ceil(n * share)-th in ascending order */
 } tool_replay_spread;
 /* Sorts the values. */
 tool_replay_spread tool_replay_spread_of(double *value, size_t n);

@@ -81,6 +81,24 @@ static void percentiles_are_those_of_sorted_values(void **state)
     assert_int_equal(tool_replay_spread_of(v, 0).n, 0);
 }
 
+static void a_percentile_of_few_values_is_the_nearest_rank(void **state)
+{
+    (void)state;
+    double v[20], one_value = 7;
+    for (int i = 0; i < 20; i++) v[i] = 20 - i;
+    tool_replay_spread s = tool_replay_spread_of(v, 20); /* at least 99 % of 20 are 20 */
+    near(s.p50, 10);
+    near(s.p90, 18);
+    near(s.p99, 20);
+    near(s.p999, 20);
+    s = tool_replay_spread_of(v, 15);
+    near(s.p50, 8);
+    near(s.p90, 14);
+    s = tool_replay_spread_of(&one_value, 1);
+    near(s.p50, 7);
+    near(s.p999, 7);
+}
+
 static void goodput_is_what_keeps_every_limit(void **state)
 {
     (void)state;
@@ -191,6 +209,7 @@ int main(void)
         cmocka_unit_test(latency_counts_from_when_a_request_should_have_been_sent),
         cmocka_unit_test(one_token_has_no_time_between_tokens_and_none_no_first),
         cmocka_unit_test(percentiles_are_those_of_sorted_values),
+        cmocka_unit_test(a_percentile_of_few_values_is_the_nearest_rank),
         cmocka_unit_test(goodput_is_what_keeps_every_limit),
         cmocka_unit_test(limits_are_read_with_their_units_and_others_refused),
         cmocka_unit_test(a_generator_that_is_late_busy_or_out_of_streams_says_so),
