@@ -3,6 +3,7 @@
 #include "sim/sim_bare.h"
 
 #include <assert.h>
+#include <stddef.h>
 #include <string.h>
 
 enum { ARRAYS_MAX = 4, EDGE = 8 };
@@ -59,8 +60,9 @@ static uint32_t arrays_of(array all[ARRAYS_MAX], bt_msg *m)
 size_t sim_bare_bytes(const bt_msg *m)
 {
     array all[ARRAYS_MAX];
-    bt_msg copy = *m;
-    size_t bytes = round_up(sizeof copy);
+    bt_msg copy;
+    size_t bytes = round_up(bt_msg_bytes(m->type));
+    memcpy(&copy, m, bt_msg_bytes(m->type));
     for (uint32_t i = arrays_of(all, &copy); i-- > 0;) bytes += round_up(all[i].bytes);
     return bytes;
 }
@@ -68,10 +70,12 @@ size_t sim_bare_bytes(const bt_msg *m)
 void sim_bare_pack(uint8_t *out, const bt_msg *m)
 {
     array all[ARRAYS_MAX];
-    bt_msg copy = *m;
+    bt_msg copy;
+    const size_t head = bt_msg_bytes(m->type);
+    memcpy(&copy, m, head);
     const uint32_t len = arrays_of(all, &copy);
-    uint8_t *at = out + round_up(sizeof copy);
-    memcpy(out, m, sizeof *m);
+    uint8_t *at = out + round_up(head);
+    memcpy(out, m, head);
     for (uint32_t i = 0; i < len; i++) {
         const void *from;
         memcpy(&from, all[i].at, sizeof from);
@@ -83,9 +87,12 @@ void sim_bare_pack(uint8_t *out, const bt_msg *m)
 void sim_bare_open(bt_msg *ret, const uint8_t *bytes)
 {
     array all[ARRAYS_MAX];
-    memcpy(ret, bytes, sizeof *ret);
+    bt_msg_type type;
+    memcpy(&type, bytes + offsetof(bt_msg, type), sizeof type);
+    const size_t head = bt_msg_bytes(type);
+    memcpy(ret, bytes, head);
     const uint32_t len = arrays_of(all, ret);
-    const uint8_t *at = bytes + round_up(sizeof *ret);
+    const uint8_t *at = bytes + round_up(head);
     for (uint32_t i = 0; i < len; i++) {
         const void *to = all[i].bytes ? at : NULL;
         memcpy(all[i].at, &to, sizeof to);

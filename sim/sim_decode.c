@@ -109,12 +109,12 @@ static void carry_out(sim_world *w, uint32_t self, const dc_action *a, const blo
 static void step(sim_world *w, uint32_t self, const dc_event *ev, const block *in)
 {
     sim_process *p = &w->processes[self];
-    dc_event pending[PENDING_MAX];
+    dc_event pending[PENDING_MAX]; /* from 1 on */
     size_t len = 1;
-    pending[0] = *ev;
     for (size_t i = 0; i < len; i++) {
-        bt_random random = sim_random(w, pending[i].type == DC_EV_CONTROL);
-        dc_actions acts = dc_brain_step(p->dc, &pending[i], w->now_us, &random);
+        const dc_event *e = i ? &pending[i] : ev;
+        bt_random random = sim_random(w, e->type == DC_EV_CONTROL);
+        dc_actions acts = dc_brain_step(p->dc, e, w->now_us, &random);
         w->steps++;
         for (size_t k = 0; k < acts.len; k++) {
             if (len >= PENDING_MAX - 1) {

@@ -16,8 +16,6 @@ typedef struct sim_run { /* a slot's work in an engine */
     uint32_t chunk_begin, layer;                     /* prefill */
     bool has_first;                                  /* prefill: COMPUTED was said, the digest not yet */
     uint32_t prompt_tokens, max_tokens, known, rows; /* decode: tokens of the answer, rows in place */
-    uint64_t digest;                                 /* decode, bare: of the first digest_rows rows */
-    uint32_t digest_rows;
 } sim_run;
 
 typedef struct sim_kv sim_kv; /* a prefill node's pages and who reads and writes them: sim_prefill.c */
@@ -148,6 +146,7 @@ void sim_roles_drain(sim_world *w, uint32_t self); /* sim_check.c: a node begins
 void sim_roles_exit(sim_world *w, uint32_t self, bt_role next);
 void sim_check_breaking(sim_world *w); /* before a process or link stops working */
 /* sim_shell.c: packets, and the end of a step. */
+uint8_t *sim_frame(sim_world *w, size_t len); /* room for one, until the next call; NULL: out of memory */
 void sim_say(sim_world *w, uint32_t from, uint32_t to, sim_channel channel, const uint8_t socket[16], const bt_msg *m);
 void sim_send(sim_world *w, const sim_item *packet, const uint8_t *bytes, size_t len); /* life is set here */
 void sim_wake_at(sim_world *w, sim_process *p, int64_t us);                            /* sets wake_us */

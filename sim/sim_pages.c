@@ -1,4 +1,5 @@
-/* See sim_pages.h. */
+/* See sim_pages.h. Bytes change in sim_pages_write alone, and a slot's pages in sim_pages_set: so a slot's
+ * digests stand up to the first row that was written since, and a step mixes in the rows that are new. */
 #include "sim/sim_pages.h"
 #include "sim/sim_toy.h"
 
@@ -12,6 +13,8 @@ typedef struct table {
     uint32_t len;
     uint8_t *swap;
     uint32_t swap_tokens;
+    uint64_t *digests; /* [longest pages] of rows up to each token's; the first `digested` are right */
+    uint32_t digested;
 } table;
 
 struct sim_pages {
@@ -44,7 +47,8 @@ bt_err sim_pages_new(sim_pages **ret, uint32_t slots, uint32_t pages, uint32_t p
     for (uint32_t i = 0; ok && i < slots; i++) {
         p->slot[i].page = calloc(p->longest, sizeof *p->slot[i].page);
         p->slot[i].swap = malloc(p->longest * page_bytes(p));
-        ok = p->slot[i].page && p->slot[i].swap;
+        p->slot[i].digests = malloc((size_t)p->longest * page_tokens * sizeof *p->slot[i].digests);
+        ok = p->slot[i].page && p->slot[i].swap && p->slot[i].digests;
     }
     if (!ok) {
         sim_pages_free(p);
@@ -61,6 +65,7 @@ void sim_pages_free(sim_pages *p)
     for (uint32_t i = 0; p->slot && i < p->slots; i++) {
         free(p->slot[i].page);
         free(p->slot[i].swap);
+        free(p->slot[i].digests);
     }
     free(p->slot);
     free(p->bytes);
@@ -77,6 +82,7 @@ bool sim_pages_set(sim_pages *p, uint32_t slot, const uint32_t *pages, uint32_t 
         for (uint32_t k = 0; ok && k < i; k++) ok = pages[k] != pages[i];
     }
     if (!ok) return false;
+    if (len == 0) t->digested = 0;
     while (len == 0 && t->len > 0) p->used -= --p->holders[t->page[--t->len]] == 0;
     for (; t->len < len; t->len++) p->used += p->holders[t->page[t->len] = pages[t->len]]++ == 0;
     return true;
@@ -109,7 +115,7 @@ bool sim_pages_drop_swap(sim_pages *p, uint32_t slot)
 {
     table *t = &p->slot[slot];
     const bool was = t->swap_tokens > 0;
-    memset(t->swap, POISON, p->longest * page_bytes(p));
+    memset(t->swap, POISON, (size_t)t->swap_tokens * SIM_TOY_LAYERS * SIM_TOY_ROW_BYTES);
     t->swap_tokens = 0;
     return was;
 }
@@ -128,16 +134,22 @@ const uint8_t *sim_pages_row(const sim_pages *p, uint32_t slot, uint32_t layer, 
 
 bool sim_pages_write(sim_pages *p, uint32_t slot, uint32_t layer, uint32_t token, const uint8_t *row)
 {
+    table *t = &p->slot[slot];
+    const bool is_alone = p->holders[t->page[token / p->page_tokens]] == 1;
     memcpy(row_at(p, slot, layer, token), row, SIM_TOY_ROW_BYTES);
-    return p->holders[p->slot[slot].page[token / p->page_tokens]] == 1;
+    if (token < t->digested) t->digested = token;
+    for (uint32_t i = 0; !is_alone && i < p->slots; i++) p->slot[i].digested = 0;
+    return is_alone;
 }
 
-uint64_t sim_pages_digest(const sim_pages *p, uint32_t slot, uint32_t tokens)
+uint64_t sim_pages_digest(sim_pages *p, uint32_t slot, uint32_t tokens)
 {
-    uint64_t h = SIM_TOY_START;
-    for (uint32_t t = 0; t < tokens; t++)
-        for (uint32_t l = 0; l < SIM_TOY_LAYERS; l++) h = sim_toy_mix(h, sim_pages_row(p, slot, l, t));
-    return h;
+    table *t = &p->slot[slot];
+    uint64_t h = t->digested ? t->digests[t->digested - 1] : SIM_TOY_START;
+    for (; t->digested < tokens; t->digests[t->digested++] = h)
+        for (uint32_t l = 0; l < SIM_TOY_LAYERS; l++)
+            h = sim_toy_mix(h, sim_pages_row(p, slot, l, t->digested));
+    return tokens ? t->digests[tokens - 1] : SIM_TOY_START;
 }
 
 uint32_t sim_pages_capacity(const sim_pages *p, uint32_t slot) { return p->slot[slot].len * p->page_tokens; }

@@ -25,8 +25,8 @@ bool sim_pages_drop_swap(sim_pages *p, uint32_t slot);
 const uint8_t *sim_pages_row(const sim_pages *p, uint32_t slot, uint32_t layer, uint32_t token);
 /* False, though written: another slot has the page too. */
 bool sim_pages_write(sim_pages *p, uint32_t slot, uint32_t layer, uint32_t token, const uint8_t *row);
-uint64_t sim_pages_digest(const sim_pages *p, uint32_t slot, uint32_t tokens); /* sim_toy_mix of every row below */
-uint32_t sim_pages_capacity(const sim_pages *p, uint32_t slot);                /* in tokens */
-uint32_t sim_pages_used(const sim_pages *p);                                   /* some slot has them */
-uint32_t sim_pages_swapped(const sim_pages *p);                                /* in pages */
+uint64_t sim_pages_digest(sim_pages *p, uint32_t slot, uint32_t tokens); /* sim_toy_mix of every row below */
+uint32_t sim_pages_capacity(const sim_pages *p, uint32_t slot);          /* in tokens */
+uint32_t sim_pages_used(const sim_pages *p);                             /* some slot has them */
+uint32_t sim_pages_swapped(const sim_pages *p);                          /* in pages */
 #endif

@@ -127,8 +127,8 @@ static void send_block(sim_world *w, uint32_t self, const sim_route *route, cons
     memcpy(h.to, b->decode.bytes, 16);
     if (h.body_bytes != b->bytes)
         sim_broken(w, "a block of %u bytes is counted as %llu", h.body_bytes, (unsigned long long)b->bytes);
-    size_t len = BT_KV_HEADER_BYTES + (size_t)h.body_bytes;
-    uint8_t *frame = malloc(len);
+    const size_t len = BT_KV_HEADER_BYTES + (size_t)h.body_bytes;
+    uint8_t *frame = sim_frame(w, len);
     if (!frame) return;
     if (!p->kv->lens[b->slot])
         sim_broken(w, "prefill node %u sends a block of pages that it gave back", self);
@@ -145,7 +145,6 @@ static void send_block(sim_world *w, uint32_t self, const sim_route *route, cons
     it.is_astray = !bt_incarnation_equal(&b->decode, &w->processes[route->process].self);
     memcpy(it.socket, route->socket, 16);
     sim_send(w, &it, frame, len);
-    free(frame);
 }
 
 static void post_work(sim_world *w, uint32_t self, uint32_t slot, int64_t after_us)
@@ -188,7 +187,8 @@ void sim_prefill_work(sim_world *w, uint32_t self, const sim_item *it)
     if (run->chunk_begin < run->ids_len) {
         uint32_t n = run->ids_len - run->chunk_begin;
         if (n > CHUNK_TOKENS) n = CHUNK_TOKENS;
-        pf_event ev = {.type = PF_EV_KV_READY};
+        pf_event ev;
+        ev.type = PF_EV_KV_READY;
         ev.u.kv_ready.slot = it->slot;
         ev.u.kv_ready.layer = run->layer;
         ev.u.kv_ready.token_begin = run->chunk_begin;
@@ -240,8 +240,9 @@ static void carry_out(sim_world *w, uint32_t self, const pf_action *a, pf_event 
         r = route_to(p, &a->u.block.decode);
         if (!r) sim_broken(w, "prefill node sends a block on a link it does not have");
         else if (!blocked) send_block(w, self, r, &a->u.block);
-        next[(*next_len)++] =
-            (pf_event){.type = blocked ? PF_EV_BLOCK_BLOCKED : PF_EV_BLOCK_SENT, .u.block = a->u.block};
+        pf_event *said = &next[(*next_len)++];
+        said->type = blocked ? PF_EV_BLOCK_BLOCKED : PF_EV_BLOCK_SENT;
+        said->u.block = a->u.block;
         break;
     }
     case PF_DO_COMPUTE: compute(w, self, a); break;
@@ -255,7 +256,7 @@ static void carry_out(sim_world *w, uint32_t self, const pf_action *a, pf_event 
         break;
     case PF_DO_LINK: {
         const bool is_up = dial(w, p, &a->u.link.decode, a->u.link.endpoint);
-        next[*next_len] = (pf_event){.type = is_up ? PF_EV_LINK_UP : PF_EV_LINK_FAILED};
+        next[*next_len].type = is_up ? PF_EV_LINK_UP : PF_EV_LINK_FAILED;
         if (is_up) next[(*next_len)++].u.decode = a->u.link.decode;
         else next[(*next_len)++].u.link_failed.decode = a->u.link.decode;
         break;
@@ -277,12 +278,11 @@ static void carry_out(sim_world *w, uint32_t self, const pf_action *a, pf_event 
 void sim_prefill_step(sim_world *w, uint32_t self, const pf_event *ev)
 {
     sim_process *p = &w->processes[self];
-    pf_event pending[PENDING_MAX];
+    pf_event pending[PENDING_MAX]; /* from 1 on; only what an event has is ever set of one */
     size_t len = 1;
-    pending[0] = *ev;
     for (size_t i = 0; i < len; i++) {
         bt_random random = sim_random(w, false);
-        pf_actions acts = pf_brain_step(p->pf, &pending[i], w->now_us, &random);
+        pf_actions acts = pf_brain_step(p->pf, i ? &pending[i] : ev, w->now_us, &random);
         w->steps++;
         for (size_t k = 0; k < acts.len; k++) {
             if (len >= PENDING_MAX - 1) {
@@ -297,7 +297,8 @@ void sim_prefill_step(sim_world *w, uint32_t self, const pf_event *ev)
 
 void sim_prefill_packet(sim_world *w, uint32_t self, const sim_item *it, const bt_msg *m)
 {
-    pf_event ev = {.type = it->channel == SIM_CONTROL ? PF_EV_CONTROL : PF_EV_BULK};
+    pf_event ev;
+    ev.type = it->channel == SIM_CONTROL ? PF_EV_CONTROL : PF_EV_BULK;
     if (it->channel == SIM_CONTROL) {
         ev.u.control.gateway = it->from; /* gateways have the first numbers */
         ev.u.control.msg = m;

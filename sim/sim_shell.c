@@ -40,17 +40,23 @@ void sim_send(sim_world *w, const sim_item *packet, const uint8_t *bytes, size_t
         sim_check_sent(w, &it); /* out of memory: as lost */
 }
 
+uint8_t *sim_frame(sim_world *w, size_t len)
+{
+    if (len > w->frame_cap) {
+        uint8_t *frame = realloc(w->frame, len);
+        if (!frame) return NULL;
+        w->frame = frame;
+        w->frame_cap = len;
+    }
+    return w->frame;
+}
+
 void sim_say(sim_world *w, uint32_t from, uint32_t to, sim_channel channel, const uint8_t socket[16],
              const bt_msg *m)
 {
     size_t max = w->o.is_bare ? sim_bare_bytes(m) : bt_msg_encoded_max(m), len = max;
     bt_fault fault;
-    if (max > w->frame_cap) {
-        uint8_t *frame = realloc(w->frame, max);
-        if (!frame) return;
-        w->frame = frame;
-        w->frame_cap = max;
-    }
+    if (!sim_frame(w, max)) return;
     if (w->o.is_bare) {
         sim_bare_pack(w->frame, m);
     } else if (bt_msg_encode(&len, w->frame, w->frame_cap, m, &fault) < 0) {

@@ -44,10 +44,9 @@ void sim_worker_start(sim_world *w, uint32_t self, const dc_action *a)
     r->prompt_tokens = prompt;
     r->max_tokens = a->u.start.max_tokens;
     r->rows = a->u.start.rows;
-    r->digest_rows = 0;
     r->known = a->u.start.ids_len;
     memcpy(r->ids, a->u.start.ids, r->known * sizeof *r->ids);
-    sim_toy_prefixes(r->hashes, a->u.start.prompt, prompt, sim_rule_of(w, self));
+    if (r->rows < prompt) sim_toy_prefixes(r->hashes, a->u.start.prompt, prompt, sim_rule_of(w, self));
     dc_batch_join_slot(p->batch, &(dc_batch_join){.slot = a->u.start.slot, .prompt_tokens = prompt,
                                                   .known = r->known, .rows = r->rows,
                                                   .capacity_tokens = capacity, .max_tokens = r->max_tokens});
@@ -126,9 +125,8 @@ static void prefill(sim_world *w, sim_process *p, sim_told *t, const dc_batch_it
 static void step(sim_world *w, sim_process *p, sim_told *t, const dc_batch_item *it)
 {
     sim_run *r = &p->runs[it->slot];
-    /* All rows before are read at every step, unless nothing is to be checked. */
-    const bool is_known = w->o.is_bare && r->digest_rows == it->pos;
-    uint64_t digest = is_known ? r->digest : sim_pages_digest(p->pages, it->slot, it->pos);
+    uint64_t digest = sim_pages_digest(p->pages, it->slot, it->pos); /* of what lies there, whoever wrote it
+                                                                      */
     static const uint8_t wrong[SIM_TOY_ROW_BYTES] = {0xdd, 0xdd, 0xdd, 0xdd, 0xdd, 0xdd, 0xdd, 0xdd};
     uint32_t made = 0;
     for (uint32_t i = 0; i < it->count; i++) {
@@ -141,8 +139,6 @@ static void step(sim_world *w, sim_process *p, sim_told *t, const dc_batch_item 
             next = sim_toy_mix(next, row);
         }
         digest = next;
-        r->digest = digest; /* the last one that is right, below */
-        r->digest_rows = pos + 1;
         if (i + it->out < it->count) continue;
         r->ids[index] = sim_toy_next(digest, index, r->sampling.seed);
         made++;

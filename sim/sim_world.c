@@ -463,7 +463,7 @@ static void cut_again(sim_world *w, const sim_item *packet, const bt_incarnation
 /* As in node/link.c: what does not decode is dropped whole, and counted. */
 static void take_packet(sim_world *w, const sim_item *it)
 {
-    bt_msg m = {0};
+    bt_msg m; /* of a block nothing */
     bt_fault fault;
     if (w->o.is_bare) {
         if (it->channel != SIM_BLOCK) sim_bare_open(&m, it->bytes);

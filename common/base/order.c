@@ -6,9 +6,9 @@
 
 bt_err bt_order_init(bt_order *ret, uint32_t cap, uint32_t sets)
 {
-    bt_order o = {.items = calloc(cap, sizeof *o.items), .roots = calloc(sets, sizeof *o.roots), .cap = cap,
+    bt_order o = {.items = calloc(cap, sizeof *o.items), .of = calloc(sets, sizeof *o.of), .cap = cap,
                   .sets = sets};
-    if (!o.items || !o.roots) {
+    if (!o.items || !o.of) {
         bt_order_done(&o);
         return BT_ENOMEM;
     }
@@ -19,7 +19,7 @@ bt_err bt_order_init(bt_order *ret, uint32_t cap, uint32_t sets)
 void bt_order_done(bt_order *o)
 {
     free(o->items);
-    free(o->roots);
+    free(o->of);
     memset(o, 0, sizeof *o);
 }
 
@@ -44,7 +44,7 @@ static bool before(bt_order_key a, uint32_t a_link, bt_order_key b, uint32_t b_l
 static void repoint(bt_order *o, uint32_t from, uint32_t to)
 {
     const bt_order_item *it = at(o, from);
-    if (!it->up) o->roots[it->set - 1] = to;
+    if (!it->up) o->of[it->set - 1].root = to;
     else if (at(o, it->up)->left == from) at(o, it->up)->left = to;
     else at(o, it->up)->right = to;
     if (to) at(o, to)->up = it->up;
@@ -74,6 +74,7 @@ void bt_order_take(bt_order *o, uint32_t place)
     const uint32_t link = place + 1;
     bt_order_item *it = at(o, link);
     if (!it->set) return;
+    if (o->of[it->set - 1].first == link) o->of[it->set - 1].first = (uint32_t)(bt_order_next(o, place) + 1);
     while (it->left && it->right) lift(o, weight(it->left) < weight(it->right) ? it->left : it->right);
     repoint(o, link, it->left ? it->left : it->right);
     *it = (bt_order_item){.set = 0};
@@ -85,25 +86,25 @@ void bt_order_put(bt_order *o, uint32_t set, uint32_t place, bt_order_key key)
     bt_order_item *it = at(o, link);
     if (it->set == set + 1 && it->key.hi == key.hi && it->key.lo == key.lo) return;
     bt_order_take(o, place);
-    uint32_t up = 0, *hook = &o->roots[set];
+    uint32_t up = 0, *hook = &o->of[set].root;
+    bool is_first = true;
     while (*hook) {
         up = *hook;
-        hook = before(key, link, at(o, up)->key, up) ? &at(o, up)->left : &at(o, up)->right;
+        const bool goes_left = before(key, link, at(o, up)->key, up);
+        hook = goes_left ? &at(o, up)->left : &at(o, up)->right;
+        is_first = is_first && goes_left;
     }
+    if (is_first) o->of[set].first = link;
     *hook = link;
     *it = (bt_order_item){.key = key, .up = up, .set = set + 1};
     while (it->up && weight(link) < weight(it->up)) lift(o, link);
 }
-
-bool bt_order_has(const bt_order *o, uint32_t set, uint32_t place) { return o->items[place].set == set + 1; }
 
 static int64_t leftmost(const bt_order *o, uint32_t link)
 {
     while (link && at(o, link)->left) link = at(o, link)->left;
     return (int64_t)link - 1;
 }
-
-int64_t bt_order_first(const bt_order *o, uint32_t set) { return leftmost(o, o->roots[set]); }
 
 int64_t bt_order_next(const bt_order *o, int64_t place)
 {
@@ -116,7 +117,7 @@ int64_t bt_order_next(const bt_order *o, int64_t place)
 int64_t bt_order_from(const bt_order *o, uint32_t set, bt_order_key key)
 {
     uint32_t found = 0;
-    for (uint32_t link = o->roots[set]; link;) {
+    for (uint32_t link = o->of[set].root; link;) {
         if (before(at(o, link)->key, link, key, 0)) {
             link = at(o, link)->right;
         } else {

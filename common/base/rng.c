@@ -5,19 +5,6 @@
 #include <string.h>
 #include <sys/random.h>
 
-static uint64_t mix(uint64_t z)
-{
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
-
-uint64_t bt_rng_u64(uint64_t seed, uint64_t index)
-{
-    const uint64_t g = UINT64_C(0x9e3779b97f4a7c15);
-    return mix(mix(seed + g) + (index + 1) * g);
-}
-
 double bt_rng_uniform(uint64_t seed, uint64_t index)
 {
     return (double)(bt_rng_u64(seed, index) >> 11) * 0x1p-53;

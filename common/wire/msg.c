@@ -84,12 +84,15 @@ bt_err bt_msg_encode(size_t *ret_len, uint8_t *out, size_t cap, const bt_msg *m,
     s.ref.number = m->ref.number;
     s.ref.attempt = m->ref.attempt;
     const ProtobufCMessage *body = k->fill(&s, m);
-    const size_t n = protobuf_c_message_get_packed_size(body);
-    if (n > k->max_body_bytes || cap < BT_MSG_HEADER_BYTES || n > cap - BT_MSG_HEADER_BYTES)
+    const bool fits = cap >= bt_msg_encoded_max(m);
+    size_t n = fits ? 0 : protobuf_c_message_get_packed_size(body);
+    if (!fits && (cap < BT_MSG_HEADER_BYTES || n > cap - BT_MSG_HEADER_BYTES))
         return bt_fail(fault, BT_ELIMIT, "%s: a body of %zu bytes, room for %zu", k->name, n,
                        cap < BT_MSG_HEADER_BYTES ? 0 : cap - BT_MSG_HEADER_BYTES);
 
-    protobuf_c_message_pack(body, out + BT_MSG_HEADER_BYTES);
+    n = protobuf_c_message_pack(body, out + BT_MSG_HEADER_BYTES);
+    if (n > k->max_body_bytes)
+        return bt_fail(fault, BT_ELIMIT, "%s: a body of %zu bytes, limit %zu", k->name, n, k->max_body_bytes);
     memset(out, 0, BT_MSG_HEADER_BYTES);
     memcpy(out, "BTN1", 4);
     bt_put16(out + 4, BT_PROTOCOL_VERSION);
@@ -192,12 +195,11 @@ bt_err bt_msg_decode(bt_msg *ret, bt_msg_buf *buf, const uint8_t *bytes, size_t 
         return bt_fail(fault, BT_EFORMAT, "%s: the body is not the protobuf message it should be", k->name);
 
     bt_msg m;
-    memset(&m, 0, sizeof m);
-    m.type = k->type;
+    bt_msg_begin(&m, k->type);
     memcpy(m.from.bytes, bytes + 16, 16);
     memcpy(m.to.bytes, bytes + 32, 16);
     k->read(&c, &m, body); /* nothing to free: it is all in the block */
     if (c.err < 0 || check(k, &m, &c) < 0) return c.err;
-    *ret = m;
+    memcpy(ret, &m, bt_msg_bytes(k->type));
     return BT_OK;
 }

@@ -351,6 +351,10 @@ static inline bool bt_request_same(const bt_request_ref *a, const bt_request_ref
     return a->number == b->number && bt_incarnation_equal(&a->owner, &b->owner);
 }
 const char *bt_msg_type_name(bt_msg_type t); /* "RESERVE"; "?" for an unknown number */
+/* A message of a type is the first so many bytes of the struct: what is behind them has no meaning and need not be set.
+ */
+size_t bt_msg_bytes(bt_msg_type type);
+void bt_msg_begin(bt_msg *m, bt_msg_type type); /* zero, but for its type */
 
 /* A control frame is one ZeroMQ frame: a fixed header, then the protobuf body. All integers little-endian.
  *   off size field
@@ -383,6 +387,6 @@ bt_err bt_msg_encode(size_t *ret_len, uint8_t *out, size_t cap, const bt_msg *m,
 size_t bt_msg_encoded_max(const bt_msg *m);
 /* Decode one frame; any bytes are safe. BT_EFORMAT (length, checksum, magic, protobuf, range), BT_EVERSION
  * (an unknown type, or another version, with both numbers), BT_ELIMIT, BT_ENOMEM. *ret is untouched on
- * failure. */
+ * failure, and only bt_msg_bytes of it are set on success. */
 bt_err bt_msg_decode(bt_msg *ret, bt_msg_buf *buf, const uint8_t *bytes, size_t len, bt_fault *fault);
 #endif

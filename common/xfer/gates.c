@@ -14,7 +14,7 @@ static bool is_known(const bt_gates *g, uint32_t gate)
 static bt_msg *to_gate(bt_gates *g, uint32_t gate, bt_msg_type type)
 {
     bt_msg *m = g->send(g->brain, gate);
-    m->type = type;
+    bt_msg_begin(m, type);
     m->from = g->self;
     m->to = g->greetings[gate].peer;
     return m;

@@ -21,7 +21,7 @@ typedef struct bt_gates {
     bt_greeting_times times;
     const bt_msg_hello *hello; /* borrowed; protocol, role, draining and load are filled in here */
     void *brain;
-    bt_msg *(*send)(void *brain, uint32_t gate); /* makes the action that sends a message there; all zero */
+    bt_msg *(*send)(void *brain, uint32_t gate); /* makes the action that sends a message there */
     bt_load (*load)(const void *brain);          /* the node's count of itself, now */
     bt_role_may role_may;                        /* whether this node can serve as the other role */
 

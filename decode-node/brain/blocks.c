@@ -14,7 +14,7 @@ static bt_msg *to_peer(dc_brain *b, const bt_incarnation *peer, bt_msg_type type
     dc_action *a = dc_act(b, DC_DO_SEND_BULK);
     a->u.bulk.peer = *peer;
     bt_msg *m = &a->u.bulk.msg;
-    m->type = type;
+    bt_msg_begin(m, type);
     m->from = b->cfg.self;
     m->to = *peer;
     return m;

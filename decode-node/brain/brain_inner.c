@@ -3,13 +3,23 @@
 #include "decode-node/brain/brain_inner.h"
 
 #include <assert.h>
+#include <stddef.h>
 #include <string.h>
+
+/* What is zeroed of an action; a message is begun by who says it. */
+static size_t bytes_of(const dc_action *a, dc_action_type type)
+{
+    if (type == DC_DO_SEND_CONTROL) return offsetof(dc_action, u.control.msg);
+    if (type == DC_DO_SEND_BULK) return offsetof(dc_action, u.bulk.msg);
+    if (type == DC_DO_PLACE) return offsetof(dc_action, u) + sizeof a->u.block;
+    return sizeof *a;
+}
 
 dc_action *dc_act(dc_brain *b, dc_action_type type)
 {
     assert(b->acts_len < b->acts_cap);
     dc_action *a = &b->acts[b->acts_len++];
-    memset(a, 0, sizeof *a);
+    memset(a, 0, bytes_of(a, type));
     a->type = type;
     return a;
 }

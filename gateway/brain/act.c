@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +12,7 @@ gw_action *gw_act(gw_brain *b, gw_action_type type)
 {
     assert(b->acts_len < b->acts_cap);
     gw_action *a = &b->acts[b->acts_len++];
-    memset(a, 0, sizeof *a);
+    memset(a, 0, type == GW_DO_SEND ? offsetof(gw_action, u.send.msg) : sizeof *a);
     a->type = type;
     return a;
 }
@@ -21,7 +22,7 @@ bt_msg *gw_act_send(gw_brain *b, const bt_incarnation *peer, bt_msg_type type)
     gw_action *a = gw_act(b, GW_DO_SEND);
     a->u.send.peer = *peer;
     bt_msg *m = &a->u.send.msg;
-    m->type = type;
+    bt_msg_begin(m, type);
     m->from = b->cfg.self;
     m->to = *peer;
     return m;

@@ -33,9 +33,10 @@ uint32_t gw_affinity_entries(uint64_t kv_tokens, uint32_t nodes_max)
     return n;
 }
 
+/* Items are set before they are looked at: their memory is touched as it is used. */
 static bt_err take_memory(gw_affinity *a, uint32_t entries)
 {
-    *a = (gw_affinity){.items = calloc(entries, sizeof *a->items),
+    *a = (gw_affinity){.items = malloc(entries * sizeof *a->items),
                        .by_beginning = calloc(entries, sizeof *a->by_beginning),
                        .by_member = calloc(entries, sizeof *a->by_member), .cap = entries};
     if (a->items && a->by_beginning && a->by_member) return BT_OK;

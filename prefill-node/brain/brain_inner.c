@@ -3,14 +3,24 @@
 #include "prefill-node/brain/brain_inner.h"
 
 #include <assert.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+
+/* What is zeroed of an action; a message is begun by who says it. */
+static size_t bytes_of(const pf_action *a, pf_action_type type)
+{
+    if (type == PF_DO_SEND_CONTROL) return offsetof(pf_action, u.control.msg);
+    if (type == PF_DO_SEND_BULK) return offsetof(pf_action, u.bulk.msg);
+    if (type == PF_DO_SEND_BLOCK) return offsetof(pf_action, u) + sizeof a->u.block;
+    return sizeof *a;
+}
 
 pf_action *pf_act(pf_brain *b, pf_action_type type)
 {
     assert(b->acts_len < b->acts_cap);
     pf_action *a = &b->acts[b->acts_len++];
-    memset(a, 0, sizeof *a);
+    memset(a, 0, bytes_of(a, type));
     a->type = type;
     return a;
 }

@@ -13,7 +13,7 @@ static bt_msg *to_decode(pf_brain *b, const pf_link *l, bt_msg_type type)
     pf_action *a = pf_act(b, PF_DO_SEND_BULK);
     a->u.bulk.decode = l->decode;
     bt_msg *m = &a->u.bulk.msg;
-    m->type = type;
+    bt_msg_begin(m, type);
     m->from = b->cfg.self;
     m->to = l->decode;
     return m;

@@ -82,37 +82,6 @@ void sim_mail_drop(sim_mail *p, bt_msg *m)
     p->spare = at;
 }
 
-/* Of the union, what this type uses. */
-static size_t used(const bt_msg *m)
-{
-    static const uint16_t of[] = {
-        [BT_MSG_HELLO] = sizeof m->u.hello,
-        [BT_MSG_WELCOME] = sizeof m->u.welcome,
-        [BT_MSG_REJECT] = sizeof m->u.reject,
-        [BT_MSG_HEARTBEAT] = sizeof m->u.heartbeat,
-        [BT_MSG_BYE] = sizeof m->u.bye,
-        [BT_MSG_ROLE] = sizeof m->u.role,
-        [BT_MSG_ROLE_ANSWER] = sizeof m->u.role_answer,
-        [BT_MSG_RESERVE] = sizeof m->u.reserve,
-        [BT_MSG_RESERVED] = sizeof m->u.reserved,
-        [BT_MSG_REFUSED] = sizeof m->u.refused,
-        [BT_MSG_PREFILL] = sizeof m->u.prefill,
-        [BT_MSG_FIRST_TOKEN] = sizeof m->u.first_token,
-        [BT_MSG_PREFILL_DONE] = sizeof m->u.prefill_done,
-        [BT_MSG_FAILED] = sizeof m->u.failed,
-        [BT_MSG_ACK] = sizeof m->u.ack,
-        [BT_MSG_RENEW] = sizeof m->u.renew,
-        [BT_MSG_TOKENS] = sizeof m->u.tokens,
-        [BT_MSG_TOKENS_ACK] = sizeof m->u.tokens_ack,
-        [BT_MSG_FINISHED] = sizeof m->u.finished,
-        [BT_MSG_COMMIT] = sizeof m->u.commit,
-        [BT_MSG_MISSING] = sizeof m->u.missing,
-        [BT_MSG_CREDIT] = sizeof m->u.credit,
-        [BT_MSG_TRANSFER_REFUSED] = sizeof m->u.failed,
-    };
-    return (size_t)m->type < sizeof of / sizeof *of ? of[m->type] : 0;
-}
-
 typedef struct array {
     const void **at; /* in the copy */
     size_t bytes;
@@ -163,7 +132,7 @@ const int64_t *sim_mail_times(const bt_msg *copy) { return place_of(copy)->times
 
 bt_msg *sim_mail_copy(sim_mail *p, const bt_msg *m, const int64_t *times, size_t len)
 {
-    const size_t head = offsetof(bt_msg, u) + used(m);
+    const size_t head = bt_msg_bytes(m->type);
     array a[4];
     size_t bytes = rounded(head);
     const size_t n = arrays_of(a, (bt_msg *)(uintptr_t)m);
@@ -188,7 +157,7 @@ bt_msg *sim_mail_copy(sim_mail *p, const bt_msg *m, const int64_t *times, size_t
 uint64_t sim_mail_bytes(const bt_msg *m)
 {
     array a[4];
-    uint64_t bytes = offsetof(bt_msg, u) + used(m);
+    uint64_t bytes = bt_msg_bytes(m->type);
     const size_t n = arrays_of(a, (bt_msg *)(uintptr_t)m);
     for (size_t i = 0; i < n; i++) bytes += a[i].bytes;
     /* A prompt travels as its ids, whatever it is known by here. */

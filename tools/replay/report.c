@@ -263,7 +263,7 @@ static void put_curves(FILE *f, const tool_replay_result *s)
     fputs("]]]", f);
 }
 
-/* Time, in flight, waiting, running; of each node its slots or queue, and its pages, as shares. */
+/* Time, in flight, waiting, running; of each track its slots or queue, and its pages, as shares. */
 static void put_samples(FILE *f, const tool_replay_result *s)
 {
     const size_t step = s->samples ? (s->samples - 1) / TOOL_REPLAY_REPORT_SAMPLES + 1 : 1;
@@ -272,9 +272,9 @@ static void put_samples(FILE *f, const tool_replay_result *s)
         const tool_replay_sample *o = &s->sample[i];
         fprintf(f, "%s[%" PRId64 ",%u,%u,%u", i ? ",\n" : "\n", o->at_us, o->in_flight, o->waiting,
                 o->running);
-        for (size_t k = 0; k < s->nodes; k++) {
-            const double busy = s->node_slots[k]
-                                    ? (double)(o->slots_used[k] + o->queued[k]) / s->node_slots[k]
+        for (size_t k = 0; k < s->tracks; k++) {
+            const double busy = s->track[k].slots
+                                    ? (double)(o->slots_used[k] + o->queued[k]) / s->track[k].slots
                                     : o->queued[k] > 0;
             fprintf(f, ",%.3f,%.3f", busy, (double)o->pages_ratio[k]);
         }
@@ -305,9 +305,14 @@ static bool put_names(FILE *f, const tool_replay_result *s)
         ok = put_text(f, s->kind[i]);
     }
     fputs("],\n\"nodes\": [", f);
+    for (size_t i = 0; ok && i < s->tracks; i++) {
+        if (i) fputc(',', f);
+        ok = put_text(f, s->track[i].name);
+    }
+    fputs("],\n\"ids\": [", f);
     for (size_t i = 0; ok && i < s->nodes; i++) {
         if (i) fputc(',', f);
-        ok = put_text(f, s->node[i]);
+        ok = put_text(f, s->node[i].id);
     }
     fputc(']', f);
     return ok;

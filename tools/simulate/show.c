@@ -1,5 +1,5 @@
 /* What a simulation adds to the figures of a replay. See show.h. */
-#include "tools/simulate/show.h"
+#include "tools/simulate/shares.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -13,8 +13,8 @@ void tool_simulate_print(FILE *f, const tool_simulate_told *r)
     const tool_replay_figures *g = r->replay->figures;
     tool_replay_print(f, r->replay);
     fprintf(f, "cluster     %s on prefill %s and decode %s%s, %s Gbit/s: %u and %u nodes\n",
-            r->setup->model->name, r->prefill, r->decode, r->setup->is_colocated ? ", colocated" : "",
-            r->link, x->prefill_nodes, x->decode_nodes);
+            r->setup->mores ? "several models" : r->setup->model->name, r->prefill, r->decode,
+            r->setup->is_colocated ? ", colocated" : "", r->link, x->prefill_nodes, x->decode_nodes);
     if (x->prefill_nodes)
         fprintf(f, "busy        prefill %.1f %%, decode %.1f %% of the time\n", 100 * x->prefill_busy,
                 100 * x->decode_busy);
@@ -41,6 +41,7 @@ void tool_simulate_print(FILE *f, const tool_simulate_told *r)
     else fprintf(f, "energy      not known: a device has no source for what it draws\n");
     fprintf(f, "simulated   %.2f s in %.2f s: %" PRIu64 " brain steps, %.0f a second\n", x->virtual_s,
             r->wall_s, x->events, per((double)x->events, r->wall_s));
+    tool_simulate_print_shares(f, r);
     if (x->is_overloaded) fprintf(f, "THE CLUSTER IS OVERLOADED: %s\n", x->overload);
 }
 
@@ -157,7 +158,8 @@ json_t *tool_simulate_json(const tool_simulate_told *r)
                   (json_int_t)x->preempted.swapped, "recomputed", (json_int_t)x->preempted.recomputed,
                   "given_up", (json_int_t)x->preempted.given_up);
     const bool ok = o && more && nodes && memory && json_object_update(o, more) == 0 &&
-                    json_object_update(o, nodes) == 0 && json_object_update(o, memory) == 0;
+                    json_object_update(o, nodes) == 0 && json_object_update(o, memory) == 0 &&
+                    tool_simulate_shares_json(o, r);
     json_decref(more);
     json_decref(nodes);
     json_decref(memory);

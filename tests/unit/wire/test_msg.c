@@ -70,7 +70,7 @@ static void assert_same(const bt_msg *a, const bt_msg *b)
         assert_memory_equal(x.u.hello.device, y.u.hello.device, sizeof *x.u.hello.device);
         x.u.hello.device = y.u.hello.device = NULL;
     }
-    assert_memory_equal(&x, &y, sizeof x);
+    assert_memory_equal(&x, &y, bt_msg_bytes(x.type));
 }
 
 static void round_trip(const bt_msg *in, bt_msg_buf *buf)

@@ -125,6 +125,32 @@ static void the_same_again_gives_the_same_report(void **state)
     free(text[1]);
 }
 
+/* Over time they are shown by kind; each is told of by itself, with the prompts that it computed. */
+static void a_hundred_nodes_are_all_told_of(void **state)
+{
+    (void)state;
+    sim_played *d = play("60,10:a100", "40", "in:300,out:5,rate:100", 300, NULL);
+    json_t *j = json_of(d, false), *nodes = json_object_get(j, "nodes");
+    size_t prompts = 0, i;
+    json_t *n;
+    assert_int_equal(json_array_size(nodes), 110);
+    json_array_foreach(nodes, i, n) {
+        const size_t its = (size_t)json_integer_value(json_object_get(n, "prompts"));
+        const bool is_prefill = strcmp(json_string_value(json_object_get(n, "role")), "prefill") == 0;
+        assert_int_equal(is_prefill, i < 70);
+        assert_true(is_prefill ? its > 0 : its == 0);
+        assert_int_equal(json_integer_value(json_object_get(n, "slots_total")), is_prefill ? 4 : 32);
+        prompts += its;
+    }
+    assert_int_equal(prompts, 300);
+    assert_int_equal(d->result.tracks, 3);
+    assert_string_equal(d->result.track[1].name, "prefill a100");
+    assert_int_equal(d->result.track[1].nodes, 10);
+    assert_int_equal(d->result.track[1].slots, 40);
+    json_decref(j);
+    sim_played_done(d);
+}
+
 static void colocated(tool_simulate_setup *s) { s->is_colocated = true; }
 static void eight_at_a_time(tool_simulate_setup *s) { s->concurrency = 8; }
 
@@ -245,6 +271,7 @@ int main(void)
         cmocka_unit_test(a_pace_of_two_doubles_every_time_of_the_devices),
         cmocka_unit_test(a_pace_changes_no_joule_of_the_work),
         cmocka_unit_test(the_same_again_gives_the_same_report),
+        cmocka_unit_test(a_hundred_nodes_are_all_told_of),
         cmocka_unit_test(a_colocated_cluster_has_all_nodes_of_both_sides),
         cmocka_unit_test(shared_beginnings_are_found),
         cmocka_unit_test(without_prefill_nodes_decode_nodes_compute_the_prompts),
