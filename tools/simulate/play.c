@@ -453,9 +453,9 @@ static double slots_share(const tool_replay_result *r, const char *role)
 {
     double used = 0, of = 0;
     for (size_t n = 0; n < r->nodes; n++) {
-        if (strcmp(r->node_role[n], role) != 0) continue;
-        of += (double)r->node_slots[n] * (double)r->samples;
-        for (size_t i = 0; i < r->samples; i++) used += r->sample[i].slots_used[n];
+        if (strcmp(r->node[n].role, role) != 0) continue;
+        of += (double)r->node[n].slots * (double)r->looks;
+        used += r->node[n].slots_used;
     }
     return of > 0 ? used / of : -1;
 }
