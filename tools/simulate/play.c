@@ -447,15 +447,15 @@ static double mean_prefill_s(const tool_replay_result *r)
     return n ? sum / (double)n : 0;
 }
 
-/* The share of slots that nodes of a role have in use, over time; below 0: there are none. */
+/* The share of slots that nodes of a role have in use, over time; below 0: none of them is in the table of
+ * nodes. */
 static double slots_share(const tool_replay_result *r, const char *role)
 {
     double used = 0, of = 0;
-    for (size_t i = 0; i < r->nodes; i++) {
-        const tool_replay_node *n = &r->node[i];
-        if (strcmp(n->role, role) != 0) continue;
-        of += (double)n->slots * (double)r->looks;
-        used += n->slots_used;
+    for (size_t n = 0; n < r->nodes; n++) {
+        if (strcmp(r->node[n].role, role) != 0) continue;
+        of += (double)r->node[n].slots * (double)r->looks;
+        used += r->node[n].slots_used;
     }
     return of > 0 ? used / of : -1;
 }
