@@ -69,7 +69,7 @@ bt_err bt_file_begin(bt_file_new *ret, const char *path, bt_fault *fault)
     }
     snprintf(f.temp, cap, "%s.XXXXXX", path);
     f.fd = mkostemp(f.temp, O_CLOEXEC); /* born with mode 0600 */
-    if (f.fd < 0) e = bt_fail(fault, BT_EIO, "create '%s': %s", f.temp, strerror(errno));
+    if (f.fd < 0) e = bt_fail(fault, BT_EIO, "create '%s': %s", path, strerror(errno));
 out:
     if (e == BT_OK) {
         *ret = f;
@@ -98,6 +98,14 @@ void bt_file_done(bt_file_new *f)
     close(f->fd);
     free(f->temp);
     free(f->path);
+}
+
+bt_err bt_file_try(const char *path, bt_fault *fault)
+{
+    bt_file_new f;
+    const bt_err e = bt_file_begin(&f, path, fault);
+    if (e == BT_OK) bt_file_done(&f);
+    return e;
 }
 
 bt_err bt_file_replace(const char *path, const void *bytes, size_t n, unsigned mode, bt_fault *fault)

@@ -26,6 +26,9 @@ bt_err bt_file_begin(bt_file_new *ret, const char *path, bt_fault *fault); /* BT
 bt_err bt_file_keep(bt_file_new *f, unsigned mode, bt_fault *fault);       /* BT_EIO */
 void bt_file_done(bt_file_new *f); /* after begin, always; deletes the file where it was not kept */
 
+/* Whether begin would succeed: for a program that computes for long before it writes. Errors as of begin. */
+bt_err bt_file_try(const char *path, bt_fault *fault);
+
 /* Maps a whole file for reading, shared with all who map it; the caller unmaps. BT_EIO; BT_EFORMAT: empty or not a
  * regular file. */
 bt_err bt_file_map(const uint8_t **ret, size_t *ret_bytes, const char *path, bt_fault *fault);

@@ -57,7 +57,7 @@ bt_split bt_split_at(const bt_profile *npu, const bt_profile *companion, const b
     const uint64_t written =
         bt_time_plus(bt_time_times(beside.rows, bt_time_scale(beside.outputs, m->input_bits, 8)),
                      bt_time_times(rest.rows, bt_time_scale(rest.outputs, m->input_bits, 8)));
-    s.join_ns = bt_time_plus(most(npu->time.sync_ns, companion->time.sync_ns),
+    s.join_ns = bt_time_plus(bt_time_sync(&npu->time, &companion->time),
                              bt_time_of(written, npu->boundary_bytes_per_us));
     s.ns = bt_time_plus(most(s.ns, s.memory_ns), s.join_ns);
     return s;

@@ -13,8 +13,8 @@
  *   t = max(t_npu, t_companion, bytes of both / shared_bytes_per_us) + sync + copy
  *
  * t_npu and t_companion are bt_time_of_matrix of each one's part, two launches for the companion where its part is two
- * rectangles. Both read the same memory: together at most shared_bytes_per_us of the NPU's profile. sync is the longer
- * sync_ns of the two, once; copy is what the companion wrote, by the NPU's boundary_bytes_per_us. The NPU alone pays
+ * rectangles. Both read the same memory: together at most shared_bytes_per_us of the NPU's profile. sync is
+ * bt_time_sync, once; copy is what the companion wrote, by the NPU's boundary_bytes_per_us. The NPU alone pays
  * neither.
  *
  * The solver tries every cut at whole tiles: outputs in steps of tile_cols, and as rows of the NPU the largest multiple

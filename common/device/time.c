@@ -37,6 +37,11 @@ static uint64_t or_memory(const bt_profile_time *t, uint64_t rate)
     return rate ? rate : t->memory_bytes_per_us;
 }
 
+uint64_t bt_time_sync(const bt_profile_time *a, const bt_profile_time *b)
+{
+    return most(a->sync_ns, b->sync_ns);
+}
+
 uint64_t bt_time_weight_rate(const bt_profile_time *t) { return or_memory(t, t->weight_bytes_per_us); }
 uint64_t bt_time_activation_rate(const bt_profile_time *t)
 {

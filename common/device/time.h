@@ -60,6 +60,8 @@ uint64_t bt_time_decode_rate(const bt_profile_time *t);
  * shared_bytes_per_us of `t`. */
 uint64_t bt_time_two_engines(const bt_profile_time *t, uint64_t bytes, uint64_t per_us, uint64_t other_bytes,
                              uint64_t other_per_us);
+/* A value that goes from one engine to the other: the longer sync_ns of the two, in either direction. */
+uint64_t bt_time_sync(const bt_profile_time *a, const bt_profile_time *b);
 /* Summing `bytes` over a group's devices, each of which has a part: a ring, 2 (n - 1) messages of bytes / n. */
 uint64_t bt_time_all_reduce(const bt_profile_time *t, uint64_t bytes);
 #endif

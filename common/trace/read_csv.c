@@ -11,6 +11,7 @@ typedef enum meaning {
     OUTPUT,
     OUTPUT_OR_FAILED, /* 0: it failed */
     SESSION,
+    MODEL,
     KIND,  /* splitwise: 2 is an LLM request */
     BATCH, /* splitwise: requests in one; 1 */
 } meaning;
@@ -25,6 +26,7 @@ static const struct column {
     {BT_TRACE_AZURE, "ContextTokens", INPUT, true},
     {BT_TRACE_AZURE, "GeneratedTokens", OUTPUT, false},
     {BT_TRACE_BURSTGPT, "Timestamp", SECONDS, true},
+    {BT_TRACE_BURSTGPT, "Model", MODEL, false},
     {BT_TRACE_BURSTGPT, "Request tokens", INPUT, true},
     {BT_TRACE_BURSTGPT, "Response tokens", OUTPUT_OR_FAILED, true},
     {BT_TRACE_BURSTGPT, "Session ID", SESSION, false},
@@ -117,6 +119,12 @@ static bt_err take(bt_trace_row *row, bt_trace *t, meaning m, const char *text, 
         memcpy(t->session, text, len);
         t->session[len] = 0;
         row->session = len ? t->session : NULL;
+        break;
+    case MODEL:
+        if (len > BT_TRACE_MAX_NAME) return bt_trace_bad(fault, at, text, len, "is longer than 256 bytes");
+        memcpy(t->model, text, len);
+        t->model[len] = 0;
+        row->model = len ? t->model : NULL;
         break;
     case KIND:
         if (!is_name("2", text, len)) e = bt_trace_bad(fault, at, text, len, "is no LLM request, which is 2");

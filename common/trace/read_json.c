@@ -57,16 +57,18 @@ static bt_err take_hashes(bt_trace_row *row, bt_trace *t, const json_t *o, bt_fa
     return BT_OK;
 }
 
-static bt_err take_session(bt_trace_row *row, bt_trace *t, const json_t *o, bt_fault *fault)
+/* *ret stays as it is where there is none. */
+static bt_err take_name(const char **ret, char *room, bt_trace *t, const json_t *o, const char *key,
+                        bt_fault *fault)
 {
-    const json_t *id = json_object_get(o, "session_id");
-    const bt_trace_place at = {t->in.line, "session_id"};
+    const json_t *id = json_object_get(o, key);
+    const bt_trace_place at = {t->in.line, key};
     if (!id || json_is_null(id)) return BT_OK;
     const size_t n = json_string_length(id);
     if (!json_is_string(id) || n == 0 || n > BT_TRACE_MAX_NAME || strlen(json_string_value(id)) != n)
         return bt_trace_bad_json(fault, at, id, "is no text of 1 to 256 bytes");
-    memcpy(t->session, json_string_value(id), n + 1);
-    row->session = t->session;
+    memcpy(room, json_string_value(id), n + 1);
+    *ret = room;
     return BT_OK;
 }
 
@@ -86,7 +88,8 @@ static bt_err mooncake(bt_trace_row *row, bt_trace *t, const json_t *o, bt_fault
     row->has_delay = v != NULL;
     if (v && (e = bt_trace_json_time(&row->delay_us, at, v, 1e3, fault)) < 0) return e;
     if (row->delay_us < 0) return bt_trace_bad_json(fault, at, v, "is less than 0");
-    if ((e = take_session(row, t, o, fault)) < 0) return e;
+    if ((e = take_name(&row->session, t->session, t, o, "session_id", fault)) < 0) return e;
+    if ((e = take_name(&row->model, t->model, t, o, "model", fault)) < 0) return e;
     if (row->has_delay && !row->session)
         return bt_trace_bad_json(fault, at, v, "is a delay without a session_id, so after what?");
     return take_hashes(row, t, o, fault);

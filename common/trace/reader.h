@@ -11,7 +11,8 @@
  * mooncake   a JSON object: timestamp, input_length,             ms                              not said
  *            output_length, hash_ids; also Dynamo's session_id
  *            and delay (ms after the turn before), and its names
- *            input_tokens, output_tokens, created_time, delay_ms
+ *            input_tokens, output_tokens, created_time, delay_ms;
+ *            model, its name
  * azure      CSV: TIMESTAMP,ContextTokens,GeneratedTokens        wall clock, of 2023 and of 2024 -
  *            and what else stands there, which is not read
  * burstgpt   CSV: Timestamp,Model,Request tokens,Response tokens, s                              -

@@ -76,6 +76,7 @@ typedef struct bt_trace_row {
     bool has_output;                   /* else the trace does not say, and output_tokens is 0 */
     bool is_failed;                    /* the trace says that it got no answer */
     const char *session;               /* NULL: none */
+    const char *model;                 /* that was asked for, by the trace's name for it; NULL: it does not say */
     uint32_t block_tokens;             /* of what hash_ids stand for; 0: the format does not say */
     const uint64_t *hash_ids;          /* of the prompt's blocks, chained: equal ids mean equal beginnings */
     size_t hash_len;                   /* 0: the trace has none */

@@ -260,6 +260,12 @@ void dc_brain_set_device(dc_brain *b, const bt_msg_device_work *sum) { b->device
 void dc_brain_set_rss(dc_brain *b, uint64_t rss_bytes) { b->rss_bytes = rss_bytes; }
 
 void dc_brain_set_role_may(dc_brain *b, bt_role_may may) { b->gates.role_may = may; }
+bt_incarnation dc_brain_owner(const dc_brain *b, uint32_t slot)
+{
+    static const bt_incarnation nobody;
+    const bt_attempt *a = bt_attempts_by_slot(&b->attempts, slot);
+    return a ? a->ref.owner : nobody;
+}
 void dc_brain_rest(dc_brain *b) { bt_gates_rest(&b->gates); }
 int64_t dc_brain_wake(dc_brain *b, int64_t now_us, int64_t heard_us)
 {

@@ -234,6 +234,8 @@ int64_t dc_brain_due_us(const dc_brain *b);
 
 /* For a simulator that leaps heartbeats: bt_gates_rest and bt_gates_wake. */
 void dc_brain_rest(dc_brain *b);
+/* Whose request a slot has: a gateway process. Zero: it is free. */
+bt_incarnation dc_brain_owner(const dc_brain *b, uint32_t slot);
 int64_t dc_brain_wake(dc_brain *b, int64_t now_us, int64_t heard_us);
 
 bt_load dc_brain_load(const dc_brain *b);               /* as heartbeats tell it */

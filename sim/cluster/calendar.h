@@ -18,6 +18,7 @@ typedef enum sim_when {
     SIM_WHEN_DRAIN_OVER, /* ... and has had its time for it */
     SIM_WHEN_LEFT,       /* a node has said its last words */
     SIM_WHEN_CUT,        /* the gateway learns that the connection to `from` has ended */
+    SIM_WHEN_DEADLINE,   /* a request, `run`, has had its time at the gateway `to` */
     SIM_WHEN_CALLER,     /* the caller's own, `run` is its number */
 } sim_when;
 

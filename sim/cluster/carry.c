@@ -27,7 +27,7 @@ void sim_cluster_break(sim_cluster *c, bt_err e, const char *fmt, ...)
 void sim_cluster_post(sim_cluster *c, const sim_event *e)
 {
     sim_event one = *e;
-    if (one.to != SIM_GATEWAY && one.what != SIM_WHEN_CALLER) one.life = c->members[one.to].life;
+    if (!sim_is_gateway(c, one.to) && one.what != SIM_WHEN_CALLER) one.life = c->members[one.to].life;
     if (sim_calendar_post(&c->calendar, &one) < 0) sim_cluster_break(c, BT_ENOMEM, "out of memory");
 }
 
@@ -49,6 +49,17 @@ bool sim_cluster_grow(void **array, size_t *cap, size_t len, size_t size)
     *array = all;
     *cap = more;
     return true;
+}
+
+bt_incarnation sim_cluster_incarnation(const sim_cluster *c, uint32_t place, uint64_t life)
+{
+    bt_incarnation i;
+    const uint64_t a = bt_rng_u64(c->o.seed ^ life, place), b = bt_rng_u64(a, life);
+    memcpy(i.bytes, &a, 8);
+    memcpy(i.bytes + 8, &b, 4);
+    memcpy(i.bytes + 12, &place, 4);
+    i.bytes[0] |= 1;
+    return i;
 }
 
 /* An incarnation ends with its place, so that nobody is looked for. */
@@ -125,38 +136,41 @@ static void post_msg(sim_cluster *c, sim_event *e, const bt_msg *m, const int64_
     else sim_cluster_post(c, e);
 }
 
-int64_t sim_cluster_gateway_takes(sim_cluster *c, int64_t at_ns, int64_t cpu_ns)
+int64_t sim_cluster_gateway_takes(sim_gate *g, int64_t at_ns, int64_t cpu_ns)
 {
-    if (at_ns < c->gw_busy_ns) at_ns = c->gw_busy_ns;
-    return c->gw_busy_ns = at_ns + cpu_ns;
+    if (at_ns < g->busy_ns) at_ns = g->busy_ns;
+    g->cpu_ns += (uint64_t)cpu_ns;
+    return g->busy_ns = at_ns + cpu_ns;
 }
 
 void sim_cluster_send(sim_cluster *c, uint32_t from, uint32_t to, const bt_msg *m, bool is_bulk,
                       int64_t not_before_ns)
 {
     static const sim_wire fast = {0};
-    const sim_wire *out = from == SIM_GATEWAY ? &fast : &c->members[from].out,
-                   *in = to == SIM_GATEWAY ? &fast : &c->members[to].in;
+    sim_gate *gate = sim_is_gateway(c, to) ? sim_gate_at(c, to) : NULL;
+    const sim_wire *out = sim_is_gateway(c, from) ? &fast : &c->members[from].out,
+                   *in = gate ? &fast : &c->members[to].in;
     sim_event e = {.from = from, .to = to, .is_bulk = is_bulk};
     e.at_ns = c->now_ns + (int64_t)sim_wire_short_ns(out, in, &c->o.link, sim_mail_bytes(m));
     if (e.at_ns < not_before_ns) e.at_ns = not_before_ns;
-    if (to == SIM_GATEWAY && m->type != BT_MSG_HEARTBEAT)
-        e.at_ns = sim_cluster_gateway_takes(c, e.at_ns, c->o.token_ns);
-    else if (to == SIM_GATEWAY && e.at_ns < c->gw_busy_ns) e.at_ns = c->gw_busy_ns; /* and holds up nobody */
+    if (gate && m->type != BT_MSG_HEARTBEAT)
+        e.at_ns = sim_cluster_gateway_takes(gate, e.at_ns, c->o.token_ns);
+    else if (gate && e.at_ns < gate->busy_ns) e.at_ns = gate->busy_ns; /* and holds up nobody */
     post_msg(c, &e, m, NULL, 0);
 }
 
-void sim_cluster_send_late(sim_cluster *c, uint32_t from, const bt_msg *m, const int64_t *times, size_t len)
+void sim_cluster_send_late(sim_cluster *c, uint32_t from, uint32_t to, const bt_msg *m, const int64_t *times,
+                           size_t len)
 {
-    sim_event e = {.from = from, .to = SIM_GATEWAY, .at_ns = times[len - 1]};
+    sim_event e = {.from = from, .to = to, .at_ns = times[len - 1]};
     post_msg(c, &e, m, times, len);
 }
 
 void sim_cluster_timer(sim_cluster *c, uint32_t place)
 {
-    const bool is_gateway = place == SIM_GATEWAY;
-    const int64_t due = is_gateway ? c->gw_due_us : c->members[place].due_us;
-    int64_t *wake = is_gateway ? &c->gw_wake_us : &c->members[place].wake_us;
+    sim_gate *g = sim_is_gateway(c, place) ? sim_gate_at(c, place) : NULL;
+    const int64_t due = g ? g->due_us : c->members[place].due_us;
+    int64_t *wake = g ? &g->wake_us : &c->members[place].wake_us;
     if (due >= *wake) return; /* the one in the calendar comes first, and asks again */
     *wake = due;
     sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_WAKE, .to = place, .at_ns = due * 1000,

@@ -16,7 +16,7 @@ sim_cluster_options sim_cluster_defaults(void)
                                  .batch_rows = 64,           .chunk_tokens = 256,
                                  .gw = gw_config_defaults(), .pf = pf_config_defaults(),
                                  .dc = dc_config_defaults(), .start_ns = -1,
-                                 .drain_ns = DRAIN_NS};
+                                 .drain_ns = DRAIN_NS,       .gateways = 1};
 }
 
 /* ---- places -------------------------------------------------------------------------------------- */
@@ -56,14 +56,12 @@ bt_err sim_cluster_new(sim_cluster **ret, const sim_cluster_options *o, const si
     c->hosts = nodes_of(o->prefill, o->prefills) + nodes_of(o->decode, o->decodes);
     c->prefills = nodes_of(o->prefill, o->prefills);
     c->members = calloc(c->hosts, sizeof *c->members);
-    c->gw_wake_us = INT64_MAX;
     c->keeps_for = SIM_GATEWAY;
-    c->gw_self = sim_cluster_incarnation(c, UINT32_MAX - 1, ++c->lives);
     bt_err e = c->members && sim_mail_new(&c->mail) == BT_OK ? BT_OK : bt_fail(fault, BT_ENOMEM, "a cluster");
     if (e == BT_OK) {
         name_members(c, o->prefill, o->prefills, BT_ROLE_PREFILL, &place);
         name_members(c, o->decode, o->decodes, BT_ROLE_DECODE, &place);
-        e = sim_cluster_gateway_new(c, fault);
+        e = sim_cluster_gateways_new(c, fault);
     }
     for (uint32_t i = 0; e == BT_OK && i < c->hosts; i++)
         if (c->members[i].is_on) e = sim_cluster_begin_member(c, &c->members[i], fault);
@@ -86,32 +84,35 @@ void sim_cluster_free(sim_cluster *c)
         sim_cluster_end_member(c, m);
         dc_batch_free(m->batch);
         free(m->inbox);
+        for (uint32_t k = 0; m->prompts && k < c->o.prefill_slots; k++) sim_line_done(&m->prompts[k].line);
         free(m->prompts);
         free(m->last_ns);
         free(m->sequences);
         free(m->commands);
         free(m->items);
         free(m->capacity_pages);
+        free(m->leap_ns);
     }
     for (size_t i = 0; i < c->calendar.len; i++) sim_cluster_drop_event(c, &c->calendar.heap[i]);
-    gw_brain_free(c->gw);
+    sim_cluster_gateways_free(c);
     sim_calendar_done(&c->calendar);
     sim_mail_free(c->mail);
     bt_msg_buf_done(&c->buf);
     free(c->frame);
     free(c->kept);
+    free(c->over);
     free(c->members);
     free(c);
 }
 
 /* ---- time ---------------------------------------------------------------------------------------- */
 
-static void wake_gateway(sim_cluster *c, int64_t at_us)
+static void wake_gateway(sim_cluster *c, sim_gate *g, int64_t at_us)
 {
-    if (at_us != c->gw_wake_us) return;
-    c->gw_wake_us = INT64_MAX;
-    if (c->gw_due_us <= sim_us(c->now_ns)) sim_cluster_gateway_step(c, &(gw_event){.type = GW_EV_TICK});
-    else sim_cluster_timer(c, SIM_GATEWAY);
+    if (at_us != g->wake_us) return;
+    g->wake_us = INT64_MAX;
+    if (g->due_us <= sim_us(c->now_ns)) sim_cluster_gateway_step(c, g, &(gw_event){.type = GW_EV_TICK});
+    else sim_cluster_timer(c, g->place);
 }
 
 static void wake(sim_cluster *c, sim_member *m, int64_t at_us)
@@ -123,6 +124,12 @@ static void wake(sim_cluster *c, sim_member *m, int64_t at_us)
     else sim_cluster_decode_step(c, m, &(dc_event){.type = DC_EV_TICK});
 }
 
+/* Of the node's control links, the one that a message of a gateway came through. */
+static uint32_t gate_of(const sim_cluster *c, const sim_member *m, const sim_event *e)
+{
+    return SIM_GATEWAY - e->from - sim_first_gate(c, m);
+}
+
 static void take_msg(sim_cluster *c, sim_member *m, const sim_event *e)
 {
     const bt_msg *msg = e->u.msg;
@@ -132,31 +139,58 @@ static void take_msg(sim_cluster *c, sim_member *m, const sim_event *e)
         if (e->is_bulk) ev.u.bulk.decode = msg->from;
         if (e->is_bulk) ev.u.bulk.msg = msg;
         else ev.u.control.msg = msg;
+        if (!e->is_bulk) ev.u.control.gateway = gate_of(c, m, e);
         sim_cluster_prefill_step(c, m, &ev);
     } else {
         dc_event ev = {.type = e->is_bulk ? DC_EV_BULK : DC_EV_CONTROL};
         if (e->is_bulk) ev.u.bulk = msg;
         else ev.u.control.msg = msg;
+        if (!e->is_bulk) ev.u.control.gateway = gate_of(c, m, e);
         sim_cluster_decode_step(c, m, &ev);
     }
 }
 
+static void set_deadline(sim_cluster *c, const sim_gate *g, uint64_t number)
+{
+    void *all = c->over;
+    if (!sim_cluster_grow(&all, &c->over_cap, number, sizeof *c->over)) {
+        sim_cluster_break(c, BT_ENOMEM, "out of memory");
+        return;
+    }
+    c->over = all;
+    c->over[number] = false;
+    sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_DEADLINE, .to = g->place, .run = number,
+                                     .at_ns = c->now_ns + c->o.timeout_ns});
+}
+
+/* Tokens that were made by now are told first. */
+static void end_late(sim_cluster *c, sim_gate *g, uint64_t number)
+{
+    if (c->over[number]) return;
+    for (uint32_t i = 0; i < c->hosts; i++)
+        if (c->members[i].leapt && c->members[i].dc) sim_cluster_leap_settle(c, &c->members[i]);
+    sim_cluster_gateway_step(c, g, &(gw_event){.type = GW_EV_CANCEL, .u.request = number});
+}
+
 static void for_gateway(sim_cluster *c, const sim_event *e)
 {
+    sim_gate *g = sim_gate_at(c, e->to);
     if (e->what == SIM_WHEN_MSG) {
-        sim_cluster_gateway_step(c, &(gw_event){.type = GW_EV_MSG, .u.msg = e->u.msg});
+        sim_cluster_gateway_step(c, g, &(gw_event){.type = GW_EV_MSG, .u.msg = e->u.msg});
         if (e->u.msg->type == BT_MSG_HEARTBEAT) sim_cluster_rest(c, e->from);
         sim_mail_drop(c->mail, e->u.msg);
     } else if (e->what == SIM_WHEN_WAKE) {
-        wake_gateway(c, (int64_t)e->run);
+        wake_gateway(c, g, (int64_t)e->run);
+    } else if (e->what == SIM_WHEN_DEADLINE) {
+        end_late(c, g, e->run);
     } else if (e->what == SIM_WHEN_CUT) {
         const bt_incarnation dead = sim_cluster_incarnation(c, e->from, e->run);
-        sim_cluster_gateway_step(c, &(gw_event){.type = GW_EV_CUT, .u.cut = dead});
+        sim_cluster_gateway_step(c, g, &(gw_event){.type = GW_EV_CUT, .u.cut = dead});
     } else {
         gw_submit s = {0};
         c->client.fill(c->client.ud, e->run, &s);
         s.request = e->run;
-        sim_cluster_gateway_step(c, &(gw_event){.type = GW_EV_SUBMIT, .u.submit = &s});
+        sim_cluster_gateway_step(c, g, &(gw_event){.type = GW_EV_SUBMIT, .u.submit = &s});
     }
 }
 
@@ -208,6 +242,7 @@ static void for_member(sim_cluster *c, const sim_event *e)
     case SIM_WHEN_LEFT: sim_cluster_left(c, m); break;
     case SIM_WHEN_START:
     case SIM_WHEN_CUT:
+    case SIM_WHEN_DEADLINE:
     case SIM_WHEN_CALLER: break;
     }
     sim_cluster_drop_event(c, e);
@@ -246,12 +281,12 @@ static bt_err advance(sim_cluster *c, int64_t until_ns)
         if (e.what == SIM_WHEN_CALLER && e.slot) {
             c->callers--;
             c->client.due(c->client.ud, e.run, c->now_ns);
-        } else if (e.to == SIM_GATEWAY) {
+        } else if (sim_is_gateway(c, e.to)) {
             for_gateway(c, &e);
         } else {
             for_member(c, &e);
         }
-        if (c->resting && sim_cluster_is_late(c)) sim_cluster_wake_all(c);
+        if (c->resting) sim_cluster_wake_late(c);
         if (c->submitted && c->submitted == c->ended && !c->callers) break;
     }
     return c->broken;
@@ -264,12 +299,16 @@ bt_err sim_cluster_run(sim_cluster *c, int64_t until_ns, bt_fault *fault)
     return e;
 }
 
-uint64_t sim_cluster_submit(sim_cluster *c)
+uint64_t sim_cluster_submit(sim_cluster *c) { return sim_cluster_submit_to(c, 0); }
+
+uint64_t sim_cluster_submit_to(sim_cluster *c, uint32_t gateway)
 {
+    sim_gate *g = &c->gates[gateway];
     const uint64_t number = ++c->submitted;
-    const int64_t at_ns = sim_cluster_gateway_takes(c, c->now_ns, c->o.request_ns);
-    sim_cluster_post(c,
-                     &(sim_event){.what = SIM_WHEN_CALLER, .to = SIM_GATEWAY, .at_ns = at_ns, .run = number});
+    const int64_t at_ns = sim_cluster_gateway_takes(g, c->now_ns, c->o.request_ns);
+    g->requests++;
+    if (c->o.timeout_ns) set_deadline(c, g, number);
+    sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_CALLER, .to = g->place, .at_ns = at_ns, .run = number});
     return number;
 }
 
@@ -289,8 +328,10 @@ void sim_cluster_kill(sim_cluster *c, bt_role role, uint32_t node)
     if (m && m->is_loading) m->is_loading = false;
     if (!m || !m->is_alive) return;
     if (m->dc && !m->is_stopped) sim_cluster_leap_settle(c, m);
-    sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_CUT, .to = SIM_GATEWAY, .from = m->place,
-                                     .run = m->life, .at_ns = c->now_ns + (int64_t)c->o.link.latency_ns});
+    for (uint32_t i = 0; i < c->o.gateways; i++)
+        sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_CUT, .to = sim_gates_of(c, m)[i].place,
+                                         .from = m->place, .run = m->life,
+                                         .at_ns = c->now_ns + (int64_t)c->o.link.latency_ns});
     sim_cluster_end_member(c, m);
 }
 
@@ -335,8 +376,6 @@ void sim_cluster_slow(sim_cluster *c, uint32_t host, uint32_t times)
 
 int64_t sim_cluster_now_ns(const sim_cluster *c) { return c->now_ns; }
 uint32_t sim_cluster_nodes(const sim_cluster *c) { return c->hosts; }
-uint32_t sim_cluster_waiting(const sim_cluster *c) { return gw_brain_queued(c->gw); }
-uint32_t sim_cluster_active(const sim_cluster *c) { return gw_brain_active(c->gw); }
 uint64_t sim_cluster_events(const sim_cluster *c) { return c->events; }
 uint64_t sim_cluster_choices(const sim_cluster *c) { return c->choices; }
 uint64_t sim_cluster_digest(const sim_cluster *c) { return c->digest; }
@@ -349,11 +388,13 @@ sim_cluster_node sim_cluster_look(const sim_cluster *c, uint32_t host)
                           .number = m->born == BT_ROLE_PREFILL ? host : host - c->prefills,
                           .id = m->id,
                           .device = m->group->device,
+                          .model = m->group->model,
                           .cost = m->group->cost,
                           .done = m->done,
                           .runs = m->runs,
                           .valid_rows = m->valid_rows,
                           .rows = m->rows,
+                          .preempted = sim_cluster_preempted_of(m),
                           .busy_ns = {m->busy_ns[0], m->busy_ns[1]}};
     if (m->pf) n.load = pf_brain_load(m->pf);
     if (m->dc) n.load = dc_brain_load(m->dc);

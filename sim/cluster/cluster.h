@@ -6,7 +6,7 @@
 #include "prefill-node/brain/brain.h"
 #include "sim/cluster/cost.h"
 
-/* A cluster of devices in virtual time: one gateway, prefill and decode nodes with the brains of the daemons, work that
+/* A cluster of devices in virtual time: gateways, prefill and decode nodes with the brains of the daemons, work that
  * takes what common/device says, and links between hosts. No row, token or block has content; what is decided, counted
  * and waited for is as in the daemons. sim/sim_world.h is the other world of these brains: toys, and every promise
  * checked.
@@ -22,12 +22,18 @@ typedef struct sim_cluster_group {
     const sim_cost *cost; /* borrowed */
     const char *device;   /* its name; borrowed */
     uint32_t nodes;
-    uint32_t pages; /* of KV in each node */
-    uint32_t spare; /* more of them, numbered behind, that are off until sim_cluster_join */
+    uint32_t pages;      /* of KV in each node */
+    uint32_t spare;      /* more of them, numbered behind, that are off until sim_cluster_join */
+    uint32_t swap_pages; /* of a decode node: where it keeps what it preempts; 0: dc.swap_pages */
+    uint32_t model;      /* number of what they serve, from 0; only nodes of one model work together */
+    const bt_dims *dims; /* of it, borrowed; NULL: the options' model */
+    bool can_prefill;    /* its decode nodes compute prompts, whatever the options say */
 } sim_cluster_group;
+enum { SIM_CLUSTER_MODELS = 8, SIM_CLUSTER_GATEWAYS = 8 };
 
 typedef struct sim_cluster_options {
     uint64_t seed;
+    uint32_t gateways;                         /* of each model, 1..8: its nodes serve them all */
     const sim_cluster_group *prefill, *decode; /* borrowed; decode nodes compute prompts too where can_prefill */
     size_t prefills, decodes;                  /* groups */
     bt_link link;                              /* of each host, both directions */
@@ -37,7 +43,8 @@ typedef struct sim_cluster_options {
     bool can_prefill; /* decode nodes compute prompts: short ones (gw.local_below_tokens), or all without prefill nodes
                        */
     bool mixes;       /* ... in one step with decode rows, on devices without programs; else in turns */
-    int64_t request_ns, token_ns; /* of the gateway's one thread: a request, and each further message of a node */
+    int64_t request_ns, token_ns; /* of a gateway's one thread: a request, and each further message of a node */
+    int64_t timeout_ns;           /* a request's life from when it was submitted: then it is cancelled; 0: no end */
     int64_t start_ns; /* from the start of a node that joins or changes its role until it greets; -1: its weights come
                          over its link */
     int64_t drain_ns; /* what a node that leaves or changes its role lets its work have */
@@ -68,8 +75,10 @@ bt_err sim_cluster_new(sim_cluster **ret, const sim_cluster_options *o, const si
 void sim_cluster_free(sim_cluster *c);
 
 int64_t sim_cluster_now_ns(const sim_cluster *c);
-/* A request reaches the gateway now. Its number, from 1. */
+/* A request reaches gateway 0 now. Its number, from 1. */
 uint64_t sim_cluster_submit(sim_cluster *c);
+/* ... another: gateway i of n of model m has the number m n + i. */
+uint64_t sim_cluster_submit_to(sim_cluster *c, uint32_t gateway);
 /* `due` is called at at_ns. */
 void sim_cluster_at(sim_cluster *c, int64_t at_ns, uint64_t number);
 /* Until every request that was submitted has ended and no call of `due` is left, at most until until_ns. BT_ENOMEM;
@@ -94,16 +103,25 @@ bool sim_cluster_drain(sim_cluster *c, bt_role role, uint32_t node);
 void sim_cluster_role(sim_cluster *c, bt_role role, uint32_t node, bt_role as);
 
 /* ---- to look at ---- */
+/* Sequences that lost their pages to older ones, and what became of their rows. */
+typedef struct sim_cluster_preempted {
+    uint64_t all;
+    uint64_t swapped;    /* to the swap store, and back */
+    uint64_t recomputed; /* dropped, and computed again by the same node */
+    uint64_t given_up;   /* the attempt was over, and the gateway began another */
+} sim_cluster_preempted;
 typedef struct sim_cluster_node {
     bt_role role, born; /* as it serves; as it was named, with its number */
     uint32_t number;
     const char *id, *device;
+    uint32_t model;
     const sim_cost *cost;
     bt_load load;
     sim_cost_work done;        /* ns: busy */
     uint64_t busy_ns[2];       /* of it as prefill and as decode node */
     uint64_t runs;             /* chunks or steps */
     uint64_t valid_rows, rows; /* of chunks: tokens of prompts, and those computed with padding */
+    sim_cluster_preempted preempted;
 } sim_cluster_node;
 uint32_t sim_cluster_nodes(const sim_cluster *c);
 sim_cluster_node sim_cluster_look(const sim_cluster *c, uint32_t host);
@@ -120,8 +138,15 @@ uint64_t sim_cluster_changes(const sim_cluster *c); /* how often a node's state 
 int64_t sim_cluster_powered_ns(const sim_cluster *c, uint32_t host, bt_role role, int64_t until_ns);
 /* How often a node was not let change its role, and why the first time. */
 uint32_t sim_cluster_refused_roles(const sim_cluster *c, const char **ret_why);
-uint32_t sim_cluster_waiting(const sim_cluster *c); /* at the gateway */
+uint32_t sim_cluster_waiting(const sim_cluster *c); /* at all gateways */
 uint32_t sim_cluster_active(const sim_cluster *c);
+typedef struct sim_cluster_gateway {
+    uint32_t model;
+    uint64_t requests, cpu_ns; /* that came to it; of its thread */
+    uint32_t waiting, active;
+} sim_cluster_gateway;
+uint32_t sim_cluster_gateways(const sim_cluster *c);
+sim_cluster_gateway sim_cluster_look_gateway(const sim_cluster *c, uint32_t number);
 uint64_t sim_cluster_events(const sim_cluster *c);  /* brain steps */
 uint64_t sim_cluster_choices(const sim_cluster *c); /* digest of what nodes were asked and who refused, in order */
 uint64_t sim_cluster_digest(const sim_cluster *c);  /* of every message sent: who, when, what kind */

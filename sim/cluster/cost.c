@@ -60,20 +60,20 @@ static sim_cost_work step_of(const sim_cost *c, const bt_price_step *s)
     return w;
 }
 
-static uint64_t paced_ns(const sim_cost *c, uint64_t ns)
+uint64_t sim_cost_paced_ns(const sim_cost *c, uint64_t ns)
 {
     return c->pace.milli ? bt_time_scale(ns, c->pace.milli, 1000) : ns;
 }
 
 static sim_cost_work paced(const sim_cost *c, sim_cost_work w)
 {
-    w.ns = paced_ns(c, w.ns);
+    w.ns = sim_cost_paced_ns(c, w.ns);
     return w;
 }
 
 sim_cost_work sim_cost_step(const sim_cost *c, const bt_price_step *s) { return paced(c, step_of(c, s)); }
 
-uint64_t sim_cost_first_ns(const sim_cost *c) { return paced_ns(c, c->price.first_ns); }
+uint64_t sim_cost_first_ns(const sim_cost *c) { return sim_cost_paced_ns(c, c->price.first_ns); }
 
 uint64_t sim_cost_device_ns(const sim_cost *c, uint64_t ns)
 {
@@ -110,8 +110,8 @@ sim_cost_chunk sim_cost_next(const sim_cost *c, uint32_t prompt, uint32_t begin,
 {
     sim_cost_chunk k = chunk_of(c, prompt, begin, is_first, true);
     k.work = paced(c, k.work);
-    k.lead_ns = paced_ns(c, k.lead_ns);
-    k.end_ns = paced_ns(c, k.end_ns);
+    k.lead_ns = sim_cost_paced_ns(c, k.lead_ns);
+    k.end_ns = sim_cost_paced_ns(c, k.end_ns);
     return k;
 }
 

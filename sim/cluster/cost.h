@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "device/pace.h"
+#include "device/work.h"
 #include "npu/pkg/shapes.h"
 
 /* What one kind of node takes for its work: a device, a model on it, and how prompts are cut. common/device/price.h has
@@ -40,6 +41,8 @@ typedef struct sim_cost {
     uint64_t kv_bytes;     /* of a position, all layers */
     uint64_t weight_bytes; /* as this device holds them */
     uint64_t memory_bytes; /* of all its devices; 0: not known */
+    bt_work_play *play;    /* prompts of a prefill node under a schedule (line.h); NULL: chunk by chunk */
+    void *play_ud;
 } sim_cost;
 
 /* BT_EARG: a profile without time; BT_ELIMIT: the weights do not fit the device's memory. */
@@ -58,6 +61,8 @@ sim_cost_work sim_cost_piece(const sim_cost *c, uint32_t begin, uint32_t count, 
 sim_cost_work sim_cost_step(const sim_cost *c, const bt_price_step *s);
 /* What the first piece of a prompt takes beyond that. */
 uint64_t sim_cost_first_ns(const sim_cost *c);
+/* With its pace. */
+uint64_t sim_cost_paced_ns(const sim_cost *c, uint64_t ns);
 /* What the device itself would have taken for work of so many ns. */
 uint64_t sim_cost_device_ns(const sim_cost *c, uint64_t ns);
 /* Adds rows [begin, begin + count) of a sequence, of which `out` make logits. */

@@ -13,10 +13,11 @@ bt_err sim_cluster_decode_new(sim_cluster *c, sim_member *m, bt_fault *fault)
 {
     dc_config k = c->o.dc;
     k.self = m->self;
-    k.gateways = 1;
+    k.gateways = c->o.gateways;
     k.slots = c->o.decode_slots;
     k.pages_total = m->group->pages;
-    k.can_prefill = c->o.can_prefill;
+    k.can_prefill = c->o.can_prefill || m->group->can_prefill;
+    if (m->group->swap_pages) k.swap_pages = m->group->swap_pages;
     sim_cluster_hello(c, m, &k.hello);
     memset(m->sequences, 0, k.slots * sizeof *m->sequences);
     m->commands_len = m->items_len = 0;
@@ -125,8 +126,9 @@ static void adopt(sim_cluster *c, sim_member *m, const dc_batch_plan *plan, bt_p
             return;
         }
         m->items = all;
-        m->items[m->items_len++] =
-            (sim_item){.slot = it->slot, .kept = it->count, .made = made, .is_piece = is_piece};
+        uint32_t *rank = &m->gate_items[m->sequences[it->slot].gate - sim_first_gate(c, m)];
+        m->items[m->items_len++] = (sim_item){.slot = it->slot, .kept = it->count, .made = made,
+                                              .rank = (*rank)++, .is_piece = is_piece};
         if (is_piece && cost->has_programs) *pieces = sim_cost_piece(cost, it->pos, it->count, it->out > 0);
         else sim_cost_add_rows(step, it->pos, it->count, it->out);
         sim_sequence *s = &m->sequences[it->slot];
@@ -158,6 +160,7 @@ static void begin_step(sim_cluster *c, sim_member *m)
     const dc_batch_plan plan = dc_batch_next(m->batch);
     if (plan.items_len != m->items_len) sim_cluster_leap_end(c, m); /* somebody has no room for a row */
     m->items_len = 0;
+    memset(m->gate_items, 0, sizeof m->gate_items);
     if (plan.kind == DC_BATCH_NOTHING) return;
     const dc_batch_kind kind = plan.kind;
     adopt(c, m, &plan, &step, &work);

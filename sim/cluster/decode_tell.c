@@ -15,6 +15,12 @@ static void command(sim_cluster *c, sim_member *m, const sim_command *one)
     m->commands[m->commands_len++] = *one;
 }
 
+static uint32_t gate_of(const sim_cluster *c, const sim_member *m, uint32_t slot)
+{
+    const bt_incarnation owner = dc_brain_owner(m->dc, slot);
+    return sim_cluster_gate_of(c, &owner);
+}
+
 static void start(sim_cluster *c, sim_member *m, const dc_action *a)
 {
     const uint32_t slot = a->u.start.slot;
@@ -23,6 +29,7 @@ static void start(sim_cluster *c, sim_member *m, const dc_action *a)
                                         .max = a->u.start.max_tokens,
                                         .known = a->u.start.ids_len,
                                         .rows = a->u.start.rows,
+                                        .gate = gate_of(c, m, slot),
                                         .started_ns = c->now_ns};
     command(c, m,
             &(sim_command){.slot = slot, .is_start = true,
@@ -67,9 +74,10 @@ static void carry_out(sim_cluster *c, sim_member *m, const dc_action *a, const d
     uint32_t to;
     switch (a->type) {
     case DC_DO_SEND_CONTROL:
+        to = sim_gates_of(c, m)[a->u.control.gateway].place;
         if (a == last && is_late(m, &a->u.control.msg))
-            sim_cluster_send_late(c, m->place, &a->u.control.msg, m->late_ns, m->late_len);
-        else sim_cluster_send(c, m->place, SIM_GATEWAY, &a->u.control.msg, false, 0);
+            sim_cluster_send_late(c, m->place, to, &a->u.control.msg, m->late_ns, m->late_len);
+        else sim_cluster_send(c, m->place, to, &a->u.control.msg, false, 0);
         break;
     case DC_DO_SEND_BULK:
         to = sim_cluster_place(c, &a->u.bulk.peer);

@@ -7,16 +7,34 @@
 
 enum { LEAP_NS = 500000000 };
 
-/* When the gateway has taken a token of a step that ends now. */
-static int64_t take(sim_cluster *c, const sim_member *m)
+/* When a gateway has taken a token of a step that ends now. */
+static int64_t take(const sim_cluster *c, const sim_member *m, sim_gate *g)
 {
     static const sim_wire fast = {0};
     const uint64_t ns = sim_wire_short_ns(&m->out, &fast, &c->o.link, sim_mail_token_bytes());
-    return sim_cluster_gateway_takes(c, c->now_ns + (int64_t)ns, c->o.token_ns);
+    return sim_cluster_gateway_takes(g, c->now_ns + (int64_t)ns, c->o.token_ns);
 }
 
-/* Of an item that is not the first: the gateway takes a step's tokens one behind the other. */
-static int64_t behind(const sim_cluster *c, uint32_t at) { return (int64_t)at * c->o.token_ns; }
+/* Of an item that is not a gateway's first: it takes a step's tokens one behind the other. */
+static int64_t behind(const sim_cluster *c, uint32_t rank) { return (int64_t)rank * c->o.token_ns; }
+
+static sim_gate *gate_of(const sim_cluster *c, const sim_member *m, uint32_t at)
+{
+    return &c->gates[m->sequences[m->items[at].slot].gate];
+}
+
+/* When its gateway had taken the first token of each step that was leapt. */
+static const int64_t *leapt_at(const sim_cluster *c, const sim_member *m, uint32_t at)
+{
+    return &m->leap_ns[(gate_of(c, m, at) - sim_gates_of(c, m)) * SIM_LEAP_STEPS];
+}
+
+static bool waits_for_token(const sim_cluster *c, const sim_member *m)
+{
+    for (uint32_t i = 0; i < c->o.gateways; i++)
+        if (gw_brain_waits_for_token(sim_gates_of(c, m)[i].brain, &m->self)) return true;
+    return false;
+}
 
 /* More room for one that runs changes no batch where all run already. */
 static bool is_joined(const sim_member *m)
@@ -30,19 +48,25 @@ static bool is_quiet(const sim_cluster *c, const sim_member *m)
 {
     if (c->o.is_full || m->cancels || m->prefilling || is_joined(m)) return false;
     if (m->items_len != m->decoding || m->leapt == SIM_LEAP_STEPS) return false;
-    if (m->leapt && c->now_ns - m->leap_ns[0] >= LEAP_NS) return false;
+    if (m->leapt && c->now_ns - leapt_at(c, m, 0)[0] >= LEAP_NS) return false;
     for (size_t i = 0; i < m->items_len; i++) {
         const sim_sequence *s = &m->sequences[m->items[i].slot];
         if (!s->has_told || !m->items[i].made || s->known + 1 >= s->max) return false;
     }
-    return !sim_cluster_is_late(c) && !gw_brain_waits_for_token(c->gw, &m->self);
+    return !sim_cluster_is_late(c, m) && !waits_for_token(c, m);
 }
 
 bool sim_cluster_leap(sim_cluster *c, sim_member *m)
 {
     if (!is_quiet(c, m)) return false;
-    m->leap_ns[m->leapt++] = take(c, m);
-    c->gw_busy_ns += behind(c, (uint32_t)m->items_len - 1);
+    for (uint32_t i = 0; i < c->o.gateways; i++) {
+        sim_gate *g = &sim_gates_of(c, m)[i];
+        if (!m->gate_items[i]) continue;
+        m->leap_ns[i * SIM_LEAP_STEPS + m->leapt] = take(c, m, g);
+        g->busy_ns += behind(c, m->gate_items[i] - 1);
+        g->cpu_ns += (uint64_t)behind(c, m->gate_items[i] - 1);
+    }
+    m->leapt++;
     for (size_t i = 0; i < m->items_len; i++) {
         sim_sequence *s = &m->sequences[m->items[i].slot];
         s->rows += m->items[i].kept;
@@ -68,10 +92,11 @@ static void tell(sim_cluster *c, sim_member *m, uint32_t slot, uint32_t index, c
     m->late_ns = NULL;
 }
 
-/* When the gateway took the tokens of item `at`. */
+/* When its gateway took the tokens of item `at`. */
 static void times_of(int64_t *ret, const sim_cluster *c, const sim_member *m, uint32_t at)
 {
-    for (uint32_t i = 0; i < m->leapt; i++) ret[i] = m->leap_ns[i] + behind(c, at);
+    const int64_t *first = leapt_at(c, m, at);
+    for (uint32_t i = 0; i < m->leapt; i++) ret[i] = first[i] + behind(c, m->items[at].rank);
 }
 
 void sim_cluster_leap_tell(sim_cluster *c, sim_member *m, uint32_t at, uint32_t made)
@@ -79,7 +104,7 @@ void sim_cluster_leap_tell(sim_cluster *c, sim_member *m, uint32_t at, uint32_t 
     int64_t times[SIM_LEAP_STEPS + 1];
     const uint32_t slot = m->items[at].slot, len = m->leapt + made;
     times_of(times, c, m, at);
-    if (made) times[m->leapt] = take(c, m);
+    if (made) times[m->leapt] = take(c, m, gate_of(c, m, at));
     m->sequences[slot].has_told = true;
     tell(c, m, slot, m->sequences[slot].known - len, times, len);
 }
@@ -100,13 +125,15 @@ static void deliver(sim_cluster *c, sim_member *m, bool is_answered)
     c->keeps_for = is_answered ? m->place : SIM_GATEWAY;
     const size_t tokens = c->kept_len;
     for (size_t i = 0; i < tokens; i++) {
-        sim_cluster_gateway_step(c, &(gw_event){.type = GW_EV_MSG, .u.msg = c->kept[i]});
+        sim_gate *g = &c->gates[sim_cluster_gate_of(c, &c->kept[i]->to)];
+        sim_cluster_gateway_step(c, g, &(gw_event){.type = GW_EV_MSG, .u.msg = c->kept[i]});
         sim_mail_drop(c->mail, c->kept[i]);
     }
     c->keeps_for = SIM_GATEWAY;
     for (size_t i = tokens; i < c->kept_len; i++) {
         dc_event ev = {.type = DC_EV_CONTROL};
         ev.u.control.msg = c->kept[i];
+        ev.u.control.gateway = sim_cluster_gate_of(c, &c->kept[i]->from) - sim_first_gate(c, m);
         sim_cluster_decode_tell(c, m, &ev);
         sim_mail_drop(c->mail, c->kept[i]);
     }
@@ -140,13 +167,17 @@ static int64_t settle(sim_cluster *c, sim_member *m, uint32_t at)
 
 void sim_cluster_leap_settle(sim_cluster *c, sim_member *m)
 {
-    const gw_node *n = gw_registry_find(gw_brain_registry(c->gw), &m->self);
-    int64_t heard_us = n ? n->heard_us : 0;
+    int64_t last_us[BT_GATES_MAX] = {0};
     for (uint32_t i = 0; m->leapt && i < m->items_len; i++) {
-        const int64_t last_us = m->sequences[m->items[i].slot].is_busy ? sim_us(settle(c, m, i)) : 0;
-        if (last_us > heard_us) heard_us = last_us;
+        const int64_t us = m->sequences[m->items[i].slot].is_busy ? sim_us(settle(c, m, i)) : 0;
+        int64_t *last = &last_us[gate_of(c, m, i) - sim_gates_of(c, m)];
+        if (us > *last) *last = us;
     }
-    if (m->leapt && n) gw_brain_heard(c->gw, &m->self, heard_us);
+    for (uint32_t i = 0; m->leapt && i < c->o.gateways; i++) {
+        gw_brain *b = sim_gates_of(c, m)[i].brain;
+        const gw_node *n = gw_registry_find(gw_brain_registry(b), &m->self);
+        if (n) gw_brain_heard(b, &m->self, last_us[i] > n->heard_us ? last_us[i] : n->heard_us);
+    }
     m->leapt = 0;
     sim_cluster_timer(c, m->place);
 }

@@ -1,20 +1,8 @@
 /* One place of a cluster: the process that runs there, and how long it is powered. See inner.h. */
-#include "base/rng.h"
 #include "sim/cluster/inner.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-bt_incarnation sim_cluster_incarnation(const sim_cluster *c, uint32_t place, uint64_t life)
-{
-    bt_incarnation i;
-    const uint64_t a = bt_rng_u64(c->o.seed ^ life, place), b = bt_rng_u64(a, life);
-    memcpy(i.bytes, &a, 8);
-    memcpy(i.bytes + 8, &b, 4);
-    memcpy(i.bytes + 12, &place, 4);
-    i.bytes[0] |= 1;
-    return i;
-}
 
 /* What it needs in its role, whichever it had before. */
 static bt_err make_room(const sim_cluster *c, sim_member *m, bt_fault *fault)
@@ -28,7 +16,8 @@ static bt_err make_room(const sim_cluster *c, sim_member *m, bt_fault *fault)
     } else {
         if (!m->sequences) m->sequences = calloc(slots, sizeof *m->sequences);
         if (!m->capacity_pages) m->capacity_pages = calloc(slots, sizeof *m->capacity_pages);
-        ok = m->sequences && m->capacity_pages;
+        if (!m->leap_ns) m->leap_ns = calloc((size_t)c->o.gateways * SIM_LEAP_STEPS, sizeof *m->leap_ns);
+        ok = m->sequences && m->capacity_pages && m->leap_ns;
     }
     return ok ? BT_OK : bt_fail(fault, BT_ENOMEM, "node %s", m->id);
 }
@@ -57,9 +46,22 @@ void sim_cluster_drop_event(sim_cluster *c, const sim_event *e)
     if (e->what == SIM_WHEN_BLOCK) free(e->u.block);
 }
 
+sim_cluster_preempted sim_cluster_preempted_of(const sim_member *m)
+{
+    sim_cluster_preempted sum = m->preempted;
+    if (!m->dc) return sum;
+    const dc_counters *n = dc_brain_counters(m->dc);
+    sum.all += n->preempted;
+    sum.swapped += n->swapped_out;
+    sum.recomputed += n->dropped;
+    sum.given_up += n->given_up;
+    return sum;
+}
+
 void sim_cluster_end_member(sim_cluster *c, sim_member *m)
 {
     if (m->is_alive) sim_cluster_wake(c, m);
+    m->preempted = sim_cluster_preempted_of(m);
     pf_brain_free(m->pf);
     dc_brain_free(m->dc);
     m->pf = NULL;

@@ -14,12 +14,13 @@ bt_err sim_cluster_prefill_new(sim_cluster *c, sim_member *m, bt_fault *fault)
 {
     pf_config k = c->o.pf;
     k.self = m->self;
-    k.gateways = 1;
+    k.gateways = c->o.gateways;
     k.slots = c->o.prefill_slots;
     k.workers = 1;
     k.pages_total = m->group->pages;
     sim_cluster_hello(c, m, &k.hello);
-    memset(m->prompts, 0, c->o.prefill_slots * sizeof *m->prompts);
+    for (uint32_t i = 0; i < c->o.prefill_slots; i++)
+        m->prompts[i] = (sim_prompt){.line = m->prompts[i].line};
     memset(m->last_ns, 0, c->hosts * sizeof *m->last_ns);
     const bt_err e = pf_brain_new(&m->pf, &k, fault);
     if (e == BT_OK) pf_brain_set_role_may(m->pf, BT_ROLE_MAY);
@@ -32,16 +33,32 @@ static void post_chunk(sim_cluster *c, const sim_member *m, uint32_t slot, int64
                                      .run = m->prompts[slot].run, .at_ns = at_ns});
 }
 
+/* Under a schedule a chunk ends when its last layer is there, and the next one is well under way by then.
+ * Rows that leave in one piece leave at the prompt's end, as device/work.h has it. */
+static void set_times(sim_prompt *p, sim_cost_chunk *k)
+{
+    sim_line *l = &p->line;
+    const sim_line_chunk *one = &l->chunk[l->at];
+    const bool is_last = l->at + 1 == l->len;
+    const uint64_t begin_ns = l->at ? one[-1].last_ns : 0, end_ns = is_last ? l->ns : one->last_ns;
+    p->end_ns = p->computed_ns + (int64_t)end_ns;
+    p->layers_ns = p->is_whole && is_last ? p->end_ns : p->computed_ns + (int64_t)one->last_ns;
+    p->layer_ns = p->computed_ns + (int64_t)one->first_ns;
+    k->work.ns = end_ns - begin_ns;
+    l->at++;
+}
+
 static void begin_chunk(sim_cluster *c, sim_member *m, uint32_t slot, bool is_first)
 {
     sim_prompt *p = &m->prompts[slot];
-    const sim_cost_chunk k = sim_cost_next(m->group->cost, p->len, p->begin, is_first);
+    sim_cost_chunk k = sim_cost_next(m->group->cost, p->len, p->begin, is_first);
     p->valid = k.valid;
     p->chunk = p->begin;
     p->begin_ns = c->now_ns;
     p->end_ns = c->now_ns + (int64_t)k.work.ns;
     p->layers_ns = c->now_ns + (int64_t)k.end_ns;
     p->layer_ns = c->now_ns + (int64_t)(k.lead_ns + (k.end_ns - k.lead_ns) / m->group->cost->layers);
+    if (m->group->cost->play) set_times(p, &k);
     sim_cluster_account(m, &k.work);
     m->valid_rows += k.valid;
     m->rows += k.rows;
@@ -57,7 +74,12 @@ static void compute(sim_cluster *c, sim_member *m, const pf_action *a)
                       .begin = a->u.compute.from_row,
                       .told = a->u.compute.from_row,
                       .computed_ns = c->now_ns,
-                      .is_whole = a->u.compute.is_whole};
+                      .is_whole = a->u.compute.is_whole,
+                      .line = p->line};
+    if (m->group->cost->play && !sim_line_play(&p->line, m->group->cost, p->begin, p->len)) {
+        sim_cluster_break(c, BT_ENOMEM, "a prompt of %u tokens cannot be scheduled", p->len);
+        return;
+    }
     begin_chunk(c, m, a->u.compute.slot, true);
 }
 
@@ -107,7 +129,10 @@ static void carry_out(sim_cluster *c, sim_member *m, const pf_action *a, pf_even
 {
     uint32_t to;
     switch (a->type) {
-    case PF_DO_SEND_CONTROL: sim_cluster_send(c, m->place, SIM_GATEWAY, &a->u.control.msg, false, 0); break;
+    case PF_DO_SEND_CONTROL:
+        to = sim_gates_of(c, m)[a->u.control.gateway].place;
+        sim_cluster_send(c, m->place, to, &a->u.control.msg, false, 0);
+        break;
     case PF_DO_SEND_BULK:
         to = sim_cluster_place(c, &a->u.bulk.decode);
         if (to != UINT32_MAX) sim_cluster_send(c, m->place, to, &a->u.bulk.msg, true, m->last_ns[to]);

@@ -2,7 +2,8 @@
  * node that is READY, both rest (gw_brain_rest): no timer, no message. Whatever could end the hearing wakes
  * both first, as if all heartbeats until now had come: a node's end or halt, its leave-taking, a slower link,
  * a gateway that is late. A heartbeat also tells a load; of that, choices of nodes look at the number of
- * slots alone, which never changes. */
+ * slots alone, which never changes. Nodes of several gateways do not rest: each gateway hears them by itself.
+ */
 #include "sim/cluster/inner.h"
 #include "xfer/greeting.h"
 
@@ -16,7 +17,8 @@ void sim_cluster_rest(sim_cluster *c, uint32_t place)
 {
     sim_member *m = &c->members[place];
     const bool may = m->is_alive && !m->is_stopped && !m->is_draining && !m->rests && m->out.slow <= 1;
-    if (c->o.is_full || !may || sim_cluster_is_late(c) || !gw_brain_rest(c->gw, &m->self)) return;
+    if (c->o.is_full || c->o.gateways > 1 || !may || sim_cluster_is_late(c, m)) return;
+    if (!gw_brain_rest(sim_gates_of(c, m)->brain, &m->self)) return;
     m->rests = true;
     c->resting++;
     if (m->pf) pf_brain_rest(m->pf);
@@ -36,7 +38,8 @@ void sim_cluster_wake(sim_cluster *c, sim_member *m)
     static const sim_wire fast = {0};
     const int64_t now_us = sim_us(c->now_ns + 999), /* one that is due now has not been said */
         gw_every = c->o.gw.heartbeat_us, every = m->pf ? c->o.pf.heartbeat_us : c->o.dc.heartbeat_us;
-    const gw_node *n = gw_registry_find(gw_brain_registry(c->gw), &m->self);
+    sim_gate *g = sim_gates_of(c, m);
+    const gw_node *n = gw_registry_find(gw_brain_registry(g->brain), &m->self);
     if (!m->rests) return;
     m->rests = false;
     c->resting--;
@@ -47,15 +50,19 @@ void sim_cluster_wake(sim_cluster *c, sim_member *m)
     const int64_t said =
         m->pf ? pf_brain_wake(m->pf, now_us, gw_heard) : dc_brain_wake(m->dc, now_us, gw_heard);
     const int64_t own = heard(c, said, every, sim_wire_short_ns(&m->out, &fast, &c->o.link, beat_bytes()));
-    (void)gw_brain_wake(c->gw, &m->self, now_us);
-    if (n && said && own > n->heard_us) gw_brain_heard(c->gw, &m->self, own);
+    (void)gw_brain_wake(g->brain, &m->self, now_us);
+    if (n && said && own > n->heard_us) gw_brain_heard(g->brain, &m->self, own);
     m->due_us = m->pf ? pf_brain_due_us(m->pf) : dc_brain_due_us(m->dc);
-    c->gw_due_us = gw_brain_due_us(c->gw);
+    g->due_us = gw_brain_due_us(g->brain);
     sim_cluster_timer(c, m->place);
-    sim_cluster_timer(c, SIM_GATEWAY);
+    sim_cluster_timer(c, g->place);
 }
 
-void sim_cluster_wake_all(sim_cluster *c)
+void sim_cluster_wake_late(sim_cluster *c)
 {
-    for (uint32_t i = 0; c->resting && i < c->hosts; i++) sim_cluster_wake(c, &c->members[i]);
+    for (uint32_t g = 0; g < c->gates_len; g++) {
+        if (!sim_gate_is_late(c, &c->gates[g])) continue;
+        for (uint32_t i = 0; c->resting && i < c->hosts; i++)
+            if (c->members[i].group->model == c->gates[g].model) sim_cluster_wake(c, &c->members[i]);
+    }
 }

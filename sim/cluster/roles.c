@@ -31,10 +31,13 @@ void sim_cluster_loaded(sim_cluster *c, sim_member *m)
 void sim_cluster_left(sim_cluster *c, sim_member *m)
 {
     const bt_role next = m->next_role;
-    int64_t at_ns = c->now_ns + (int64_t)c->o.link.latency_ns;
-    if (at_ns < c->gw_busy_ns) at_ns = c->gw_busy_ns;
-    sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_CUT, .to = SIM_GATEWAY, .from = m->place,
-                                     .run = m->life, .at_ns = at_ns + 1});
+    for (uint32_t i = 0; i < c->o.gateways; i++) {
+        const sim_gate *g = &sim_gates_of(c, m)[i];
+        int64_t at_ns = c->now_ns + (int64_t)c->o.link.latency_ns;
+        if (at_ns < g->busy_ns) at_ns = g->busy_ns;
+        sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_CUT, .to = g->place, .from = m->place,
+                                         .run = m->life, .at_ns = at_ns + 1});
+    }
     sim_cluster_end_member(c, m);
     sim_cluster_turn_page(c, m);
     c->changes++;
@@ -83,7 +86,7 @@ void sim_cluster_role(sim_cluster *c, bt_role role, uint32_t node, bt_role as)
     if (!m) return;
     gw_event ev = {.type = GW_EV_ROLE, .u.role = {.role = as, .token = m->place + 1}};
     (void)snprintf(ev.u.role.node_id, sizeof ev.u.role.node_id, "%s", m->id);
-    sim_cluster_gateway_step(c, &ev);
+    sim_cluster_gateway_step(c, sim_gates_of(c, m), &ev);
 }
 
 uint32_t sim_cluster_refused_roles(const sim_cluster *c, const char **ret_why)

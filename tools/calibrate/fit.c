@@ -212,6 +212,20 @@ static void set_fixed(bt_profile_time *t, const bt_price_model *m, double ns)
     else t->decode_op_ns = (uint32_t)fmin(1e9, ns / m->operators);
 }
 
+/* Prompts read the weights and pay what is fixed as well: how far that alone is above what was measured. */
+static double floor_error(const bt_profile_time *t, const bt_price_model *m, const tool_calibrate_points *p)
+{
+    bt_profile_time free = *t;
+    double sum = 0;
+    free.points = 0;
+    free.f16_ops_per_us = NO_LIMIT;
+    for (size_t i = 0; i < p->prompts; i++) {
+        const bt_price_step s = bt_price_prefill_step(0, p->prompt[i].tokens);
+        sum += pow(fmax(0, price(&free, m, &s) / p->prompt[i].ns - 1), 2);
+    }
+    return sum;
+}
+
 /* What is fixed is at most what a prompt of no length would take, and reading the weights at most the
  * shortest time. Where nothing is gained by one, it is left out. */
 static void fit_steps(bt_profile_time *t, rates *ret, const bt_price_model *m, const parabola *f,
@@ -228,7 +242,7 @@ static void fit_steps(bt_profile_time *t, rates *ret, const bt_price_model *m, c
             const double ns = whole * bytes / GRID;
             one.decode_bytes_per_us =
                 bytes ? (uint64_t)fmin((double)NO_LIMIT, fmax(1, (double)m->weight_bytes * 1000 / ns)) : 0;
-            const double e = try_steps(&r, &one, m, p) + 1e-6 * (fixed + bytes);
+            const double e = try_steps(&r, &one, m, p) + floor_error(&one, m, p) + 1e-6 * (fixed + bytes);
             if (e >= least) continue;
             least = e;
             best = one;

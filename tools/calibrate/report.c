@@ -123,8 +123,9 @@ void tool_calibrate_print(const tool_calibrate_report *r)
     printf("%-31s %13s %13s\n", "", "measured", "predicted");
     print_points(r, &m->fit, "");
     print_points(r, &m->held, "  held out");
-    printf("\nrequests    %u, %u failed, %u left out%s\n", m->requests, m->failed, m->left_out,
-           m->is_late ? "; the deadline came" : "");
+    printf("\nrequests    %u, %u failed%s%s, %u left out%s%s%s\n", m->requests, m->failed,
+           m->failure[0] ? ": " : "", m->failure, m->left_out, m->why_left_out ? ": " : "",
+           m->why_left_out ? m->why_left_out : "", m->is_late ? "; the deadline came" : "");
     if (held.n)
         printf("held out    %zu points, median error %.1f %%, worst %.1f %%\n", held.n, 100 * held.median,
                100 * held.worst);

@@ -115,8 +115,9 @@ static bt_err fit(bt_profile_time *ret, const bt_price_model *price, const tool_
     bt_fault why = {""};
     const bt_err e = tool_calibrate_fit(ret, price, &m->fit, &why);
     if (e == BT_OK) return BT_OK;
-    return bt_fail(fault, e, "%.150s (%u requests, %u failed%s%.40s, %u left out%s)", why.text, m->requests,
-                   m->failed, m->failure[0] ? ": " : "", m->failure, m->left_out,
+    return bt_fail(fault, e, "%.150s (%u requests, %u failed%s%.40s, %u left out%s%.60s%s)", why.text,
+                   m->requests, m->failed, m->failure[0] ? ": " : "", m->failure, m->left_out,
+                   m->why_left_out ? ": " : "", m->why_left_out ? m->why_left_out : "",
                    m->is_late ? "; --deadline came" : "");
 }
 

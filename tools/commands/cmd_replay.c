@@ -1,5 +1,6 @@
 /* baton replay: sends the requests of a trace, or of a synthetic load, at the times they came, and says how a
  * server took it. The server is one that runs somewhere, or processes of its own. */
+#include "base/file.h"
 #include "base/num.h"
 #include "gateway/http/options.h"
 #include "tools/cluster/background.h"
@@ -19,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct config {
     tool_serve serve;
@@ -377,11 +379,23 @@ static bt_err start_nodes(tool_background *ret, config *c, const bt_opt_args *ar
     return e;
 }
 
+/* What a run would otherwise find out at its end, or once its nodes have started. */
+static bt_err check_files(const job *j, bt_fault *fault)
+{
+    const config *c = j->c;
+    if (j->trace && strcmp(j->trace, "-") != 0 && access(j->trace, R_OK) < 0)
+        return bt_fail(fault, BT_EIO, "'%.150s': %s", j->trace, strerror(errno));
+    bt_err e = c->csv ? bt_file_try(c->csv, fault) : BT_OK;
+    if (e == BT_OK && c->report) e = bt_file_try(c->report, fault);
+    return e;
+}
+
 static int work(job *j, config *c, const bt_opt_args *args, bt_fault *fault)
 {
     tool_background background = {0};
     int rc = 1;
-    bt_err e = tool_read_key(&j->key, c->api_key_file, fault);
+    bt_err e = check_files(j, fault);
+    if (e == BT_OK) e = tool_read_key(&j->key, c->api_key_file, fault);
     if (e == BT_OK && c->serve.model) e = tool_open_model(&j->model, &j->tok, c->serve.model, fault);
     if (e == BT_OK) e = tool_replay_words_find(&j->words, j->tok, fault);
     if (e == BT_OK && !c->url) e = start_nodes(&background, c, args, fault);

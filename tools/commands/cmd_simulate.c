@@ -1,14 +1,16 @@
 /* baton simulate: what a cluster of devices would do with a load, in virtual time, with the code that daemons
  * run. */
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/num.h"
 #include "device/profile_words.h"
 #include "engine/costs.h"
+#include "engine/names.h"
+#include "engine/overlap.h"
 #include "gateway/http/options.h"
 #include "kv/kv_dtype.h"
 #include "model/weights.h"
 #include "npu/pkg/recipe.h"
-#include "tools/replay/report.h"
 #include "tools/simulate/load.h"
 #include "tools/simulate/range.h"
 #include "tools/simulate/show.h"
@@ -22,10 +24,11 @@
 
 typedef struct config {
     gw_options gateway; /* what is taken over, and nothing else */
-    const char *model, *prefill, *decode, *device, *link, *pace, *shape_policy, *recipe, *package, *faults,
+    bt_opt_list models;
+    const char *prefill, *decode, *requests, *device, *link, *pace, *shape_policy, *recipe, *package, *faults,
         *scale, *synthetic, *slo, *csv, *report, *jitter, *points, *shard, *price, *plot;
-    int format, kv_dtype, weights, cost;
-    int64_t jobs, ctx_size, limit, concurrency, seed, block_tokens, usual_output;
+    int format, kv_dtype, weights, cost, schedule;
+    int64_t jobs, gateways, ctx_size, limit, concurrency, seed, block_tokens, usual_output;
     int64_t slots, prefill_slots, batch_rows, growth_tokens, chunk_tokens, min_overlap, request_us, token_us,
         heartbeat_ms, drain_ms;
     uint64_t kv_memory_bytes, swap_memory_bytes, window_bytes;
@@ -36,13 +39,22 @@ typedef struct config {
 #define GATEWAY(option) BT_OPT_OF(gw_options_program, config, gateway, "Nodes", option)
 
 static const bt_opt opts[] = {
-    {.group = "Cluster", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, model),
-     .type = BT_OPT_STRING, .required = true, .example = "llama-3.1-8b",
-     .help = "the name of a known shape, a GGUF file, or 'smollm2'; only its sizes count"},
+    {.group = "Cluster", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, models),
+     .type = BT_OPT_STRINGS, .required = true, .example = "llama-3.1-8b",
+     .help = "the name of a known shape, a GGUF file, or 'smollm2'; only its sizes count; again for further "
+             "models, at most 8"},
+    {.group = "Cluster", .name = "requests", .value = "LIST", BT_OPT_AT(config, requests),
+     .type = BT_OPT_STRING, .example = "llama-3.1-8b:3,llama-3.2-1b:1",
+     .help = "of several models, whose a request is: MODEL:SHARE draws those that the trace says nothing of, "
+             "NAME=MODEL names those that it calls NAME"},
+    {.group = "Cluster", .name = "gateways", .value = "N", BT_OPT_AT(config, gateways), .type = BT_OPT_INT,
+     .def = "1", .lo = 1, .hi = SIM_CLUSTER_GATEWAYS,
+     .help = "of each model, each with a thread of its own; requests come to them in turn"},
     {.group = "Cluster", .name = "prefill", .value = "NODES", BT_OPT_AT(config, prefill),
      .type = BT_OPT_STRING, .def = "1", .example = "8:h100",
      .help =
-         "prefill nodes and their devices, as in 8:h100,8:m2-ultra; 0: decode nodes compute the prompts too"},
+         "prefill nodes and their devices, as in 8:h100,8:m2-ultra, and the model of each that is not the "
+         "first, as in 8:h100@llama-3.2-1b; 0: decode nodes compute the prompts too"},
     {.group = "Cluster", .name = "decode", .value = "NODES", BT_OPT_AT(config, decode), .type = BT_OPT_STRING,
      .def = "1", .example = "8:h100", .help = "decode nodes, likewise"},
     {.group = "Cluster", .name = "profile", .value = "PROFILE", BT_OPT_AT(config, device),
@@ -80,6 +92,7 @@ static const bt_opt opts[] = {
     {.group = "Model", .name = "shape-policy", .value = "POLICY", BT_OPT_AT(config, shape_policy),
      .type = BT_OPT_STRING, .example = "chunk:512+tail",
      .help = "how prefill nodes cut prompts; without it chunk:256+tail on an NPU, chunk:8192+tail on a GPU"},
+    BT_ENGINE_SCHEDULE_OPT("Model", config, schedule),
     {.group = "Model", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(config, ctx_size),
      .type = BT_OPT_INT, .def = "131072", .lo = 16, .hi = 1 << 20, .help = "longest sequence in tokens"},
 
@@ -120,6 +133,7 @@ static const bt_opt opts[] = {
     GATEWAY("local-prefill-below"),
     GATEWAY("max-queue"),
     GATEWAY("max-active"),
+    GATEWAY("timeout"),
     GATEWAY("recovery-timeout"),
     {.group = "Nodes", .name = "request-cpu", .value = "US", BT_OPT_AT(config, request_us),
      .type = BT_OPT_INT, .def = "500", .lo = 0, .hi = 1000000,
@@ -246,6 +260,7 @@ static void set_cluster(sim_cluster_options *o, const config *c)
 {
     *o = sim_cluster_defaults();
     o->is_full = c->full;
+    o->gateways = (uint32_t)c->gateways;
     o->prefill_slots = (uint32_t)c->prefill_slots;
     o->decode_slots = (uint32_t)c->slots;
     o->batch_rows = (uint32_t)c->batch_rows;
@@ -257,6 +272,8 @@ static void set_cluster(sim_cluster_options *o, const config *c)
     o->gw.local_below_tokens = (uint32_t)c->gateway.local_prefill_below;
     o->gw.queue_max = (uint32_t)c->gateway.max_queue;
     o->gw.active_max = (uint32_t)c->gateway.max_active;
+    o->timeout_ns = c->gateway.timeout_ms * 1000000;
+    o->gw.queue_us = c->gateway.timeout_ms * 1000;
     o->gw.recovery_us = c->gateway.recovery_ms * 1000;
     o->gw.heartbeat_us = o->pf.heartbeat_us = o->dc.heartbeat_us = c->heartbeat_ms * 1000;
     if (o->gw.cut_us <= o->gw.heartbeat_us) o->gw.cut_us = o->gw.heartbeat_us + 1;
@@ -265,7 +282,33 @@ static void set_cluster(sim_cluster_options *o, const config *c)
     o->dc.window_bytes = c->window_bytes;
 }
 
-static bt_err set_up(tool_simulate_setup *s, bt_dims *dims, const config *c, bt_fault *fault)
+static bt_err set_models(tool_simulate_setup *s, tool_simulate_models *m, const config *c, bt_fault *fault)
+{
+    bt_err e = BT_OK;
+    if (c->models.count > TOOL_SIMULATE_MODELS)
+        return bt_fail(fault, BT_EARG, "%zu models: at most %d", c->models.count, TOOL_SIMULATE_MODELS);
+    m->len = (uint32_t)c->models.count;
+    for (uint32_t i = 0; e == BT_OK && i < m->len; i++) {
+        m->given[i] = c->models.items[i];
+        e = shape_of(&m->dims[i], m->given[i], fault);
+        for (uint32_t k = 0; e == BT_OK && k < i; k++)
+            if (strcmp(m->given[k], m->given[i]) == 0)
+                e = bt_fail(fault, BT_EARG, "--model %.60s: twice", m->given[i]);
+        if (i) s->more[s->mores++] = &m->dims[i];
+    }
+    s->model = &m->dims[0];
+    if (e == BT_OK) e = tool_simulate_models_place(m, &s->prefill, &s->decode, c->colocated, fault);
+    if (e == BT_OK && c->requests && m->len == 1)
+        return bt_fail(fault, BT_EARG, "--requests is of several models: give --model for each");
+    if (e == BT_OK && c->requests) e = tool_simulate_models_requests(m, c->requests, fault);
+    if (e == BT_OK && m->len > 1 && s->scale.rules)
+        return bt_fail(fault, BT_EARG,
+                       "--scale: nodes join and leave by a rule in a cluster of one model; with several give "
+                       "'role' and 'leave' parts");
+    return e;
+}
+
+static bt_err set_up(tool_simulate_setup *s, tool_simulate_models *models, const config *c, bt_fault *fault)
 {
     /* Groups of 32 have a scale, FP4 an offset too. */
     static const struct {
@@ -287,9 +330,10 @@ static bt_err set_up(tool_simulate_setup *s, bt_dims *dims, const config *c, bt_
     if (e == BT_OK)
         e = tool_simulate_scale_check(&s->scale, c->colocated ? 0 : prefills,
                                       decodes + (c->colocated ? prefills : 0), fault);
-    if (e == BT_OK) e = shape_of(dims, c->model, fault);
-    s->model = dims;
+    if (e == BT_OK) e = set_models(s, models, c, fault);
     s->shape_policy = c->shape_policy;
+    s->schedule = (bt_schedule_policy)c->schedule;
+    s->window = BT_OVERLAP_WINDOW;
     s->recipe = c->recipe;
     s->weight_bits = forms[c->weights].bits;
     s->weight_permille = forms[c->weights].permille;
@@ -308,7 +352,7 @@ static bt_err set_up(tool_simulate_setup *s, bt_dims *dims, const config *c, bt_
 typedef struct job {
     const config *c;
     tool_simulate_setup setup;
-    bt_dims dims;
+    tool_simulate_models models;
     tool_simulate_load load;
     tool_replay_synthetic synthetic;
     tool_replay_slo slo;
@@ -325,8 +369,8 @@ typedef struct job {
 static int tell(const job *j, double wall_s, bt_fault *fault)
 {
     const config *c = j->c;
-    const tool_replay_dialect dialect = {.takes_ids = true, .ignores_eos = true, .is_baton = true,
-                                         .context_tokens = (uint32_t)c->ctx_size};
+    tool_replay_dialect dialect = {.takes_ids = true, .ignores_eos = true, .is_baton = true,
+                                   .context_tokens = (uint32_t)c->ctx_size};
     const tool_replay_outcome replay = {.trace = j->load.trace ? j->load.trace : c->synthetic,
                                         .url = "simulated",
                                         .plan = &j->plan,
@@ -337,12 +381,13 @@ static int tell(const job *j, double wall_s, bt_fault *fault)
                                         .speed = c->speed,
                                         .concurrency = (uint32_t)c->concurrency,
                                         .seed = (uint64_t)c->seed};
+    (void)snprintf(dialect.model, sizeof dialect.model, "%s", j->setup.model->name);
     const tool_simulate_told run = {&replay, &j->facts, &j->setup, c->prefill, c->decode, c->link, wall_s};
     int rc = 0;
     if (c->json) rc = tool_print_json("simulate", tool_simulate_json(&run));
     else tool_simulate_print(stdout, &run);
     if (c->csv && tool_replay_csv(c->csv, &replay, fault) < 0) rc = tool_fail("simulate", fault);
-    if (c->report && tool_replay_report(c->report, &replay, fault) < 0) rc = tool_fail("simulate", fault);
+    if (c->report && tool_simulate_report(c->report, &run, fault) < 0) rc = tool_fail("simulate", fault);
     return rc ? rc : j->figures.completed == 0;
 }
 
@@ -429,10 +474,15 @@ static int sweep(job *j, bt_fault *fault)
 static int work(job *j, bt_fault *fault)
 {
     uint64_t bad = 0;
-    bt_err e = j->c->package ? bt_pkg_open(&j->package, j->c->package, fault) : BT_OK;
+    const char *const written[] = {j->c->csv, j->c->report, j->c->plot};
+    bt_err e = BT_OK;
+    for (size_t i = 0; e == BT_OK && i < sizeof written / sizeof *written; i++)
+        if (written[i]) e = bt_file_try(written[i], fault);
+    if (e == BT_OK && j->c->package) e = bt_pkg_open(&j->package, j->c->package, fault);
     j->setup.package = j->package;
     if (e == BT_OK) e = tool_simulate_bench_new(&j->bench, &j->setup, fault);
     if (e == BT_OK) e = tool_simulate_load_read(&j->plan, &bad, &j->load, fault);
+    if (e == BT_OK) e = tool_simulate_models_assign(&j->plan, &j->models, (uint64_t)j->c->seed, fault);
     if (e == BT_OK && bad && !j->c->quiet)
         fprintf(stderr, "%llu bad rows passed over\n", (unsigned long long)bad);
     if (e == BT_OK && j->is_sweep) return sweep(j, fault);
@@ -470,7 +520,7 @@ static bt_err check(job *j, const config *c, bt_fault *fault)
                                              .jitter_us = !j->load.trace ? 0
                                                           : is_auto      ? -1
                                                                          : jitter_ms * 1000};
-    const bt_err e = set_up(&j->setup, &j->dims, c, fault);
+    const bt_err e = set_up(&j->setup, &j->models, c, fault);
     return e == BT_OK ? check_sweep(j, c, fault) : e;
 }
 

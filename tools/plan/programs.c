@@ -51,7 +51,7 @@ typedef struct maker {
     const bt_profile *p;
     const bt_dims *s;
     const tool_plan_form *f;
-    uint64_t rows, spill_bytes;
+    uint64_t rows, spill_bytes, sync_ns;
     bt_price_op op[MAX_OPS];
     size_t n;
 } maker;
@@ -118,9 +118,9 @@ static void add_layer(maker *m)
     const bt_dims *s = m->s;
     const uint64_t d = s->hidden, q = (uint64_t)s->heads * s->head_dim,
                    k = (uint64_t)s->kv_heads * s->head_dim, f = s->ffn;
-    for (uint8_t stage = 0; stage < TOOL_PLAN_STAGES && m->p->time.sync_ns; stage++)
+    for (uint8_t stage = 0; stage < TOOL_PLAN_STAGES && m->sync_ns; stage++)
         if (stage != TOOL_PLAN_ATTENTION)
-            add(m, &(bt_price_op){.fixed_ns = m->p->time.sync_ns, .count = s->layers, .part = stage});
+            add(m, &(bt_price_op){.fixed_ns = m->sync_ns, .count = s->layers, .part = stage});
     for (uint8_t stage = 0; stage < TOOL_PLAN_STAGES; stage++) /* a graph each: others' work lies between */
         if (tool_plan_stage_is_npu(stage))
             add(m, &(bt_price_op){.is_dispatch = true, .count = s->layers, .part = stage});
@@ -227,6 +227,7 @@ bt_err tool_plan_programs_make(tool_plan_programs *ret, const bt_profile *profil
     *ret = (tool_plan_programs){.layers = s->layers};
     bt_err e = bt_price_begin(&ret->price, profile, fault);
     if (e == BT_OK && companion) ret->price.companion = *companion;
+    if (e == BT_OK) m.sync_ns = bt_time_sync(&profile->time, &ret->price.companion.time);
     ret->arena_bytes = arena_of(s, shapes->shape[shapes->shapes - 1].seq);
     if (e == BT_OK) e = split_sessions(ret, profile, s, form->weight_bits, fault);
     for (size_t i = 0; e == BT_OK && i < shapes->shapes; i++) {
@@ -240,7 +241,9 @@ bt_err tool_plan_programs_make(tool_plan_programs *ret, const bt_profile *profil
     if (e == BT_OK) {
         const bt_price_op head = matrix(&m, 1, s->hidden, s->vocab, BT_SITE_HEAD, 1);
         const bt_price_op graph = {.is_dispatch = true, .count = 1};
+        const bt_price_op wait = {.fixed_ns = m.sync_ns, .count = 1};
         bt_price_last(&ret->price, &graph);
+        if (m.sync_ns) bt_price_last(&ret->price, &wait);
         bt_price_last(&ret->price, &head);
     }
     return e;

@@ -15,7 +15,8 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* stat[0] is the mean, the others the values at index floor((n - 1) * share) of the resample. */
+/* stat[0] is the mean, the others the nearest ranks of the resample: of so many values n * share are not
+ * larger. */
 static void read_off(double stat[TOOL_REPLAY_STATS], const double *value, const uint32_t *count, size_t n)
 {
     double sum = 0;
@@ -23,8 +24,7 @@ static void read_off(double stat[TOOL_REPLAY_STATS], const double *value, const 
     for (size_t i = 0; i < n; i++) {
         sum += value[i] * count[i];
         seen += count[i];
-        while (next < TOOL_REPLAY_STATS && seen > (size_t)((double)(n - 1) * share[next]))
-            stat[next++] = value[i];
+        while (next < TOOL_REPLAY_STATS && (double)seen >= (double)n * share[next]) stat[next++] = value[i];
     }
     stat[0] = sum / (double)n;
 }

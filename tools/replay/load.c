@@ -103,7 +103,10 @@ static bool on_event(void *ud, const char *data, size_t len)
     stream *s = ud;
     int64_t gap = -1;
     const int64_t now = now_of(s->of);
-    if (tool_replay_wire_event(&s->heard, &s->record, &gap, data, len, now)) s->of->pieces++;
+    if (tool_replay_wire_event(&s->heard, &s->record, &gap, data, len, now)) {
+        s->of->pieces++;
+        if (s->of->o->piece) s->of->o->piece(s->of->o->ud, s->record.item, now);
+    }
     if (gap >= 0) tool_replay_result_gap(s->of->r, now, gap);
     return s->heard.failure[0] == 0;
 }
@@ -197,7 +200,7 @@ static void send_it(load *l, stream *s, uint32_t number, int64_t due_us)
     s->is_broken = false;
     s->heard = (tool_replay_heard){.text_hash = TOOL_REPLAY_TEXT_HASH};
     s->record = (tool_replay_record){.item = number,
-                                     .node = 255,
+                                     .node = TOOL_REPLAY_NOBODY,
                                      .want_prompt = item->prompt_tokens,
                                      .want_output = item->output_tokens,
                                      .due_us = due_us,
@@ -275,7 +278,7 @@ static void record_end(load *l, stream *s, const char *failure)
     }
     if (s->heard.node[0]) {
         const size_t k = tool_replay_result_node(l->r, s->heard.node, "");
-        r->node = k < TOOL_REPLAY_MAX_NODES ? (uint8_t)k : 255;
+        r->node = k < TOOL_REPLAY_MAX_NODES ? (uint16_t)k : TOOL_REPLAY_NOBODY;
     }
     tool_replay_result_chunks(l->r, r, s->heard.chunk, s->heard.chunks);
     tool_replay_result_add(l->r, r);

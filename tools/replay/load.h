@@ -26,6 +26,7 @@ typedef struct tool_replay_load {
     int64_t timeout_ms;   /* of a request */
     const volatile sig_atomic_t *stop; /* set by a signal handler: ends it; what is in flight is "interrupted" */
     void (*progress)(void *ud, const tool_replay_progress *now); /* four times a second; NULL: not */
+    void (*piece)(void *ud, uint32_t item, int64_t at_us);       /* text of an answer came; NULL: not */
     void *ud;
 } tool_replay_load;
 

@@ -5,6 +5,7 @@
 #include "base/rng.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,6 +116,16 @@ static bt_err chain(tool_replay_plan *p, tool_replay_item *to, const bt_trace_ro
     return bt_trace_map_put(&p->talks, name, p->len, fault);
 }
 
+static void note_name(tool_replay_plan *p, tool_replay_item *to, const char *model)
+{
+    to->name = bt_hash64(model, strlen(model));
+    for (size_t i = 0; i < p->names; i++)
+        if (p->name[i].hash == to->name) return;
+    if (p->names == TOOL_REPLAY_NAMES) return;
+    p->name[p->names].hash = to->name;
+    (void)snprintf(p->name[p->names++].text, sizeof p->name->text, "%.63s", model);
+}
+
 bt_err tool_replay_plan_add(tool_replay_plan *p, const bt_trace_row *row, const tool_replay_plan_options *o,
                             bt_fault *fault)
 {
@@ -135,6 +146,7 @@ bt_err tool_replay_plan_add(tool_replay_plan *p, const bt_trace_row *row, const 
     to.delay_us = row->has_delay ? row->delay_us : 0;
     if (!row->has_output) p->guessed_outputs++;
     if (to.output_tokens == 0) to.output_tokens = 1;
+    if (row->model) note_name(p, &to, row->model);
     bt_err e = bt_trace_stats_add(&p->stats, row, fault);
     if (e == BT_OK && row->hash_len) e = keep_hashes(p, &to, row, fault);
     if (e == BT_OK && row->captured) e = keep_captured(p, &to, row->captured, fault);

@@ -11,6 +11,7 @@ enum {
     TOOL_REPLAY_MAX_REQUESTS = 1 << 20,
     TOOL_REPLAY_MAX_HASHES = 1 << 25, /* 256 MiB */
     TOOL_REPLAY_MAX_IDS = 1 << 26,    /* of captured prompts, 256 MiB */
+    TOOL_REPLAY_NAMES = 16,
     TOOL_REPLAY_NONE = UINT32_MAX,
 };
 
@@ -28,6 +29,8 @@ typedef struct tool_replay_item {
     bool has_answer;        /* captured with its text */
     size_t hash_at, ids_at;
     uint64_t stream;      /* which made-up text this prompt is the beginning of, behind blocks and shared tokens */
+    uint64_t name;        /* bt_hash64 of the model that the row names; 0: none */
+    uint32_t model;       /* whose number is the caller's; 0 at first */
     uint64_t answer_hash; /* tool_replay_text_hash of the captured answer */
 } tool_replay_item;
 
@@ -39,6 +42,11 @@ typedef struct tool_replay_plan {
     bt_trace_sampling *sampling;
     size_t len, order_len, hash_len, ids_len, samplings;
     uint32_t block_tokens; /* of what hashes stand for, after scaling; 0: no hashes */
+    struct {
+        uint64_t hash;
+        char text[64];
+    } name[TOOL_REPLAY_NAMES]; /* the first models that rows name */
+    size_t names;
     /* what was found and done */
     uint64_t passed_over;                         /* requests that the trace says failed */
     uint64_t untimed;                             /* neither arrival nor delay */

@@ -128,33 +128,59 @@ static void print_plots(FILE *f, const tool_replay_outcome *r)
     fprintf(f, "TTFT        |%s| most %.1f ms\n", text, most_ttft);
 }
 
-/* Means over the samples. */
-static double node_mean(const tool_replay_result *s, size_t node,
-                        double (*of)(const tool_replay_sample *, size_t))
+/* Prompts that each node computed, for the caller to free; NULL: no memory. */
+static size_t *count_prompts(const tool_replay_result *s)
 {
-    double sum = 0;
-    for (size_t i = 0; i < s->samples; i++) sum += of(&s->sample[i], node);
-    return s->samples ? sum / (double)s->samples : 0;
-}
-static double slots_of(const tool_replay_sample *s, size_t node) { return s->slots_used[node]; }
-static double pages_of(const tool_replay_sample *s, size_t node) { return (double)s->pages_ratio[node]; }
-static double queued_of(const tool_replay_sample *s, size_t node) { return s->queued[node]; }
-
-static size_t prompts_of(const tool_replay_result *s, size_t node)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < s->len; i++) n += s->record[i].node == node;
+    size_t *n = calloc(s->nodes ? s->nodes : 1, sizeof *n);
+    for (size_t i = 0; n && i < s->len; i++)
+        if (s->record[i].node < s->nodes) n[s->record[i].node]++;
     return n;
 }
 
+static double mean_of(const tool_replay_result *s, double sum)
+{
+    return s->looks ? sum / (double)s->looks : 0;
+}
+
+static void print_node(FILE *f, const tool_replay_result *s, const char *name, const tool_replay_node *n,
+                       size_t prompts)
+{
+    fprintf(f,
+            "%-11s %-8s %6zu prompts, on average %.1f of %u slots and %.1f %% of its pages in use, %.1f "
+            "queued\n",
+            name, n->role, prompts, mean_of(s, n->slots_used), n->slots, 100 * mean_of(s, n->pages_ratio),
+            mean_of(s, n->queued));
+}
+
+/* All nodes of a track as one: sums, and the mean share of pages. */
+static void print_track(FILE *f, const tool_replay_result *s, size_t track, const size_t *prompts)
+{
+    tool_replay_node all = {.track = (uint16_t)track};
+    size_t n = 0, sum = 0;
+    for (size_t i = 0; i < s->nodes; i++) {
+        const tool_replay_node *one = &s->node[i];
+        if (one->track != track) continue;
+        n++;
+        all.slots += one->slots;
+        all.slots_used += one->slots_used;
+        all.queued += one->queued;
+        all.pages_ratio += one->pages_ratio;
+        sum += prompts[i];
+    }
+    (void)snprintf(all.role, sizeof all.role, "%zu nodes", n);
+    if (n) all.pages_ratio /= (double)n;
+    if (n) print_node(f, s, s->track[track].name, &all, sum);
+}
+
+/* Each node, or where they are more than tracks each kind of them. */
 static void print_nodes(FILE *f, const tool_replay_result *s)
 {
-    for (size_t i = 0; i < s->nodes; i++)
-        fprintf(f,
-                "%-11s %-8s %6zu prompts, on average %.1f of %u slots and %.1f %% of its pages in use, %.1f "
-                "queued\n",
-                s->node[i], s->node_role[i], prompts_of(s, i), node_mean(s, i, slots_of), s->node_slots[i],
-                100 * node_mean(s, i, pages_of), node_mean(s, i, queued_of));
+    size_t *prompts = count_prompts(s);
+    const bool is_grouped = s->nodes > TOOL_REPLAY_TRACKS;
+    for (size_t i = 0; prompts && !is_grouped && i < s->nodes; i++)
+        print_node(f, s, s->node[i].id, &s->node[i], prompts[i]);
+    for (size_t i = 0; prompts && is_grouped && i < s->tracks; i++) print_track(f, s, i, prompts);
+    free(prompts);
 }
 
 void tool_replay_print(FILE *f, const tool_replay_outcome *r)
@@ -211,14 +237,17 @@ static json_t *failures_json(const tool_replay_result *s)
 static json_t *nodes_json(const tool_replay_result *s)
 {
     json_t *a = json_array();
-    for (size_t i = 0; a && i < s->nodes; i++)
-        if (json_array_append_new(
-                a, json_pack("{s:s, s:s, s:I, s:I, s:f, s:f, s:f}", "id", s->node[i], "role", s->node_role[i],
-                             "prompts", (json_int_t)prompts_of(s, i), "slots_total",
-                             (json_int_t)s->node_slots[i], "slots_used", node_mean(s, i, slots_of),
-                             "pages_used_ratio", node_mean(s, i, pages_of), "queued",
-                             node_mean(s, i, queued_of))) < 0)
+    size_t *prompts = count_prompts(s);
+    for (size_t i = 0; a && prompts && i < s->nodes; i++) {
+        const tool_replay_node *n = &s->node[i];
+        if (json_array_append_new(a, json_pack("{s:s, s:s, s:I, s:I, s:f, s:f, s:f}", "id", n->id, "role",
+                                               n->role, "prompts", (json_int_t)prompts[i], "slots_total",
+                                               (json_int_t)n->slots, "slots_used", mean_of(s, n->slots_used),
+                                               "pages_used_ratio", mean_of(s, n->pages_ratio), "queued",
+                                               mean_of(s, n->queued))) < 0)
             break;
+    }
+    free(prompts);
     return a;
 }
 
@@ -310,7 +339,7 @@ static void put_row(FILE *f, const tool_replay_result *s, const tool_replay_reco
                              o->transfer_us,
                              o->decode_us};
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) put_ms(f, times[i]);
-    fprintf(f, ",%s\n", o->node < s->nodes ? s->node[o->node] : "");
+    fprintf(f, ",%s\n", o->node < s->nodes ? s->node[o->node].id : "");
 }
 
 bt_err tool_replay_csv(const char *path, const tool_replay_outcome *r, bt_fault *fault)

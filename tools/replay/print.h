@@ -4,6 +4,12 @@
 #include <stdio.h>
 #include "tools/replay/wire.h"
 
+/* A line of a table of figures. */
+typedef struct tool_replay_fact {
+    const char *name;
+    char value[200];
+} tool_replay_fact;
+
 /* A finished run, for people and for programs. */
 typedef struct tool_replay_outcome {
     const char *trace, *url; /* trace: a path, or the text of --synthetic */
@@ -15,6 +21,9 @@ typedef struct tool_replay_outcome {
     double speed;
     uint32_t concurrency;
     uint64_t seed;
+    const tool_replay_fact *fact; /* of a simulated cluster, for its page; NULL: a server answered */
+    size_t facts;
+    const char *warning; /* what its page says before all else; NULL: nothing */
 } tool_replay_outcome;
 
 /* "is" lines of what was done to the trace, so that nothing of it is silent: scaled, cut, spread, guessed. One call a

@@ -41,7 +41,7 @@ static void put_note(void *ud, const char *text)
 
 __attribute__((format(printf, 3, 4))) static void put_fact(list *l, const char *name, const char *fmt, ...)
 {
-    char value[160];
+    char value[sizeof((tool_replay_fact *)NULL)->value];
     va_list ap;
     va_start(ap, fmt);
     (void)vsnprintf(value, sizeof value, fmt, ap);
@@ -69,10 +69,13 @@ static bool put_facts(FILE *f, const tool_replay_outcome *r)
     put_fact(&l, "tokens out", "%" PRIu64 ", %.1f a second", g->output_tokens, g->output_per_s);
     put_fact(&l, "prefix hits", "%.1f %% of the prompts' tokens",
              g->input_tokens ? 100.0 * (double)g->cached_tokens / (double)g->input_tokens : 0);
-    put_fact(&l, "generator", "%u streams at most, %.1f %% of a core", r->result->most_streams,
-             100 * g->busy_ratio);
+    if (!r->fact)
+        put_fact(&l, "generator", "%u streams at most, %.1f %% of a core", r->result->most_streams,
+                 100 * g->busy_ratio);
+    for (size_t i = 0; i < r->facts; i++) put_fact(&l, r->fact[i].name, "%s", r->fact[i].value);
     fputs("],\n\"notes\": [", f);
     l.is_next = false;
+    if (r->warning) put_note(&l, r->warning);
     tool_replay_tell(r, put_note, &l);
     fputc(']', f);
     return !l.is_bad;
@@ -260,7 +263,7 @@ static void put_curves(FILE *f, const tool_replay_result *s)
     fputs("]]]", f);
 }
 
-/* Time, in flight, waiting, running; of each node its slots or queue, and its pages, as shares. */
+/* Time, in flight, waiting, running; of each track its slots or queue, and its pages, as shares. */
 static void put_samples(FILE *f, const tool_replay_result *s)
 {
     const size_t step = s->samples ? (s->samples - 1) / TOOL_REPLAY_REPORT_SAMPLES + 1 : 1;
@@ -269,9 +272,9 @@ static void put_samples(FILE *f, const tool_replay_result *s)
         const tool_replay_sample *o = &s->sample[i];
         fprintf(f, "%s[%" PRId64 ",%u,%u,%u", i ? ",\n" : "\n", o->at_us, o->in_flight, o->waiting,
                 o->running);
-        for (size_t k = 0; k < s->nodes; k++) {
-            const double busy = s->node_slots[k]
-                                    ? (double)(o->slots_used[k] + o->queued[k]) / s->node_slots[k]
+        for (size_t k = 0; k < s->tracks; k++) {
+            const double busy = s->track[k].slots
+                                    ? (double)(o->slots_used[k] + o->queued[k]) / s->track[k].slots
                                     : o->queued[k] > 0;
             fprintf(f, ",%.3f,%.3f", busy, (double)o->pages_ratio[k]);
         }
@@ -302,9 +305,14 @@ static bool put_names(FILE *f, const tool_replay_result *s)
         ok = put_text(f, s->kind[i]);
     }
     fputs("],\n\"nodes\": [", f);
+    for (size_t i = 0; ok && i < s->tracks; i++) {
+        if (i) fputc(',', f);
+        ok = put_text(f, s->track[i].name);
+    }
+    fputs("],\n\"ids\": [", f);
     for (size_t i = 0; ok && i < s->nodes; i++) {
         if (i) fputc(',', f);
-        ok = put_text(f, s->node[i]);
+        ok = put_text(f, s->node[i].id);
     }
     fputc(']', f);
     return ok;
@@ -338,9 +346,9 @@ static bool put_page(FILE *f, const tool_replay_outcome *r)
     char title[600], subtitle[2800], load[64];
     (void)snprintf(load, sizeof load, r->concurrency ? "%.0f at a time" : "speed %g",
                    r->concurrency ? (double)r->concurrency : r->speed);
-    (void)snprintf(title, sizeof title, "Replay of %s", r->trace);
-    (void)snprintf(subtitle, sizeof subtitle, "%s at %s, %s, seed %" PRIu64 "%s", r->dialect->model, r->url,
-                   load, r->seed,
+    (void)snprintf(title, sizeof title, "%s of %s", r->fact ? "Simulation" : "Replay", r->trace);
+    (void)snprintf(subtitle, sizeof subtitle, "%s%s%s, %s, seed %" PRIu64 "%s", r->dialect->model,
+                   r->fact ? ", " : " at ", r->url, load, r->seed,
                    s->len > TOOL_REPLAY_REPORT_REQUESTS ? "; not every request is in this page" : "");
     fwrite(page, 1, (size_t)(mark - page), f);
     fputs("{\"title\": ", f);

@@ -3,6 +3,7 @@
 #include "base/num.h"
 #include "device/pace.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@ void tool_replay_result_done(tool_replay_result *r)
     free(r->record);
     free(r->chunk);
     free(r->sample);
+    free(r->node);
     *r = (tool_replay_result){0};
 }
 
@@ -37,17 +39,62 @@ uint8_t tool_replay_result_kind(tool_replay_result *r, const char *name)
     return (uint8_t)r->kinds++;
 }
 
+/* Of that name, or a new one; NOBODY: there are no more. */
+static uint16_t track_of(tool_replay_result *r, const char *name)
+{
+    for (size_t i = 0; i < r->tracks; i++)
+        if (strcmp(r->track[i].name, name) == 0) return (uint16_t)i;
+    if (r->tracks == TOOL_REPLAY_TRACKS) return TOOL_REPLAY_NOBODY;
+    (void)snprintf(r->track[r->tracks].name, sizeof r->track[0].name, "%s", name);
+    return (uint16_t)r->tracks++;
+}
+
+size_t tool_replay_result_node_of(tool_replay_result *r, const char *id, const char *role, const char *track)
+{
+    if (r->nodes == TOOL_REPLAY_MAX_NODES) return TOOL_REPLAY_MAX_NODES;
+    if (r->nodes == r->nodes_cap) {
+        const size_t cap = r->nodes_cap ? 2 * r->nodes_cap : 64;
+        tool_replay_node *all = reallocarray(r->node, cap, sizeof *all);
+        if (!all) return TOOL_REPLAY_MAX_NODES;
+        r->node = all;
+        r->nodes_cap = cap;
+    }
+    tool_replay_node *n = &r->node[r->nodes];
+    *n = (tool_replay_node){.track = track_of(r, track)};
+    (void)snprintf(n->id, sizeof n->id, "%s", id);
+    (void)snprintf(n->role, sizeof n->role, "%s", role);
+    if (n->track != TOOL_REPLAY_NOBODY) r->track[n->track].nodes++;
+    return r->nodes++;
+}
+
 size_t tool_replay_result_node(tool_replay_result *r, const char *id, const char *role)
 {
     for (size_t i = 0; i < r->nodes; i++)
-        if (strcmp(r->node[i], id) == 0) {
-            if (*role) (void)snprintf(r->node_role[i], sizeof r->node_role[i], "%s", role);
+        if (strcmp(r->node[i].id, id) == 0) {
+            if (*role) (void)snprintf(r->node[i].role, sizeof r->node[i].role, "%s", role);
             return i;
         }
-    if (r->nodes == TOOL_REPLAY_MAX_NODES) return TOOL_REPLAY_MAX_NODES;
-    (void)snprintf(r->node[r->nodes], sizeof r->node[0], "%s", id);
-    (void)snprintf(r->node_role[r->nodes], sizeof r->node_role[0], "%s", role);
-    return r->nodes++;
+    return tool_replay_result_node_of(r, id, role, id);
+}
+
+void tool_replay_result_slots(tool_replay_result *r, size_t node, uint32_t slots)
+{
+    tool_replay_node *n = &r->node[node];
+    if (n->track != TOOL_REPLAY_NOBODY) r->track[n->track].slots += slots - n->slots;
+    n->slots = slots;
+}
+
+void tool_replay_result_look(tool_replay_result *r, tool_replay_sample *s, size_t node, uint32_t slots_used,
+                             uint32_t queued, float pages_ratio)
+{
+    tool_replay_node *n = &r->node[node];
+    n->slots_used += slots_used;
+    n->queued += queued;
+    n->pages_ratio += (double)pages_ratio;
+    if (n->track == TOOL_REPLAY_NOBODY) return;
+    s->slots_used[n->track] += slots_used;
+    s->queued[n->track] += queued;
+    s->pages_ratio[n->track] += pages_ratio / (float)r->track[n->track].nodes;
 }
 
 static void fold(tool_replay_heat *h)
@@ -109,6 +156,7 @@ tool_replay_sample *tool_replay_result_sample(tool_replay_result *r)
     }
     tool_replay_sample *s = &r->sample[r->samples++];
     *s = (tool_replay_sample){0};
+    r->looks++;
     return s;
 }
 
@@ -189,6 +237,12 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static double at_rank(const double *value, size_t n, double share)
+{
+    const size_t rank = (size_t)ceil((double)n * share);
+    return value[rank > 0 ? rank - 1 : 0];
+}
+
 tool_replay_spread tool_replay_spread_of(double *value, size_t n)
 {
     tool_replay_spread s = {.n = n};
@@ -197,10 +251,10 @@ tool_replay_spread tool_replay_spread_of(double *value, size_t n)
     qsort(value, n, sizeof *value, by_value);
     for (size_t i = 0; i < n; i++) sum += value[i];
     s.mean = sum / (double)n;
-    s.p50 = value[(size_t)((double)(n - 1) * 0.5)];
-    s.p90 = value[(size_t)((double)(n - 1) * 0.9)];
-    s.p99 = value[(size_t)((double)(n - 1) * 0.99)];
-    s.p999 = value[(size_t)((double)(n - 1) * 0.999)];
+    s.p50 = at_rank(value, n, 0.5);
+    s.p90 = at_rank(value, n, 0.9);
+    s.p99 = at_rank(value, n, 0.99);
+    s.p999 = at_rank(value, n, 0.999);
     s.max = value[n - 1];
     return s;
 }

@@ -9,13 +9,14 @@
  *
  * Every latency counts from the moment at which a request should have been sent, not from when it was: a server that
  * stalls, or a generator that is late, cannot hide what its users would have waited. */
-enum { TOOL_REPLAY_OK = 0, TOOL_REPLAY_MAX_KINDS = 48, TOOL_REPLAY_KIND_BYTES = 40, TOOL_REPLAY_MAX_NODES = 64 };
+enum { TOOL_REPLAY_OK = 0, TOOL_REPLAY_MAX_KINDS = 48, TOOL_REPLAY_KIND_BYTES = 40, TOOL_REPLAY_MAX_NODES = 8192 };
+enum { TOOL_REPLAY_TRACKS = 64, TOOL_REPLAY_NOBODY = UINT16_MAX };
 
 /* One request. Times are microseconds since the beginning; -1: it did not come so far, or the server does not tell. */
 typedef struct tool_replay_record {
     uint32_t item;                     /* of the plan */
     uint8_t kind;                      /* OK, or which failure (result's kind table) */
-    uint8_t node;                      /* who computed the prompt, of result's node table; 255: not told */
+    uint16_t node;                     /* who computed the prompt, of result's node table; NOBODY: not told */
     bool is_short;                     /* OK, but with fewer tokens than were asked for */
     bool was_compared, is_equal;       /* with the captured answer */
     uint32_t want_prompt, want_output; /* tokens asked for */
@@ -45,13 +46,26 @@ typedef struct tool_replay_heat {
     uint32_t count[TOOL_REPLAY_COLUMNS][TOOL_REPLAY_HEAT_ROWS];
 } tool_replay_heat;
 
+/* A node, and what its looks come to. Over time a page shows tracks: each node has one of its own, or shares it with
+ * others of its kind where there are more nodes than tracks. */
+typedef struct tool_replay_node {
+    char id[72], role[16];
+    uint32_t slots;
+    uint16_t track;                         /* NOBODY: none is left */
+    double slots_used, queued, pages_ratio; /* sums over samples */
+} tool_replay_node;
+typedef struct tool_replay_track {
+    char name[72];
+    uint32_t nodes, slots;
+} tool_replay_track;
+
 /* A look at the gateway, once in a while. */
 typedef struct tool_replay_sample {
     int64_t at_us;
     uint32_t in_flight; /* of this generator */
     uint32_t waiting, running;
-    uint16_t slots_used[TOOL_REPLAY_MAX_NODES], queued[TOOL_REPLAY_MAX_NODES];
-    float pages_ratio[TOOL_REPLAY_MAX_NODES];
+    uint32_t slots_used[TOOL_REPLAY_TRACKS], queued[TOOL_REPLAY_TRACKS]; /* by track */
+    float pages_ratio[TOOL_REPLAY_TRACKS];
 } tool_replay_sample;
 enum { TOOL_REPLAY_MAX_SAMPLES = 4096 };
 
@@ -63,9 +77,11 @@ typedef struct tool_replay_result {
     char kind[TOOL_REPLAY_MAX_KINDS][TOOL_REPLAY_KIND_BYTES]; /* kind[0]: "ok" */
     uint64_t kind_count[TOOL_REPLAY_MAX_KINDS];
     size_t kinds;
-    char node[TOOL_REPLAY_MAX_NODES][72], node_role[TOOL_REPLAY_MAX_NODES][16];
-    uint32_t node_slots[TOOL_REPLAY_MAX_NODES];
-    size_t nodes;
+    tool_replay_node *node;
+    size_t nodes, nodes_cap;
+    tool_replay_track track[TOOL_REPLAY_TRACKS];
+    size_t tracks;
+    size_t looks;         /* samples that were taken, those since dropped too */
     bt_trace_hist itl_us; /* between two pieces of text of one answer */
     tool_replay_heat heat;
     tool_replay_sample *sample;
@@ -81,8 +97,15 @@ bt_err tool_replay_result_begin(tool_replay_result *r, size_t requests, bt_fault
 void tool_replay_result_done(tool_replay_result *r);
 /* The number of a failure by its name; the last one for more than the table holds. */
 uint8_t tool_replay_result_kind(tool_replay_result *r, const char *name);
-/* The number of a node; TOOL_REPLAY_MAX_NODES: the table is full. */
+/* The number of a node; TOOL_REPLAY_MAX_NODES: the table is full, or memory. A new one gets a track of its own where
+ * one is left. */
 size_t tool_replay_result_node(tool_replay_result *r, const char *id, const char *role);
+/* A node behind all others, with the track of that name; nobody else has its id. */
+size_t tool_replay_result_node_of(tool_replay_result *r, const char *id, const char *role, const char *track);
+void tool_replay_result_slots(tool_replay_result *r, size_t node, uint32_t slots);
+/* What a node had at a sample, once for each. */
+void tool_replay_result_look(tool_replay_result *r, tool_replay_sample *s, size_t node, uint32_t slots_used,
+                             uint32_t queued, float pages_ratio);
 void tool_replay_result_gap(tool_replay_result *r, int64_t at_us, int64_t gap_us);
 void tool_replay_result_add(tool_replay_result *r, const tool_replay_record *one); /* counts its kind */
 /* Keeps chunks for a record; without room, or memory, it has none. */
@@ -100,7 +123,7 @@ bt_err tool_replay_slo_read(tool_replay_slo *ret, const char *text, bt_fault *fa
 
 typedef struct tool_replay_spread {
     size_t n;
-    double mean, p50, p90, p99, p999, max; /* the value at index floor((n - 1) * share) in ascending order */
+    double mean, p50, p90, p99, p999, max; /* nearest ranks: the ceil(n * share)-th in ascending order */
 } tool_replay_spread;
 /* Sorts the values. */
 tool_replay_spread tool_replay_spread_of(double *value, size_t n);

@@ -209,10 +209,9 @@ bool tool_replay_wire_status(tool_replay_sample *to, tool_replay_result *r, cons
         const size_t k = id ? tool_replay_result_node(r, id, role ? role : "") : TOOL_REPLAY_MAX_NODES;
         if (k == TOOL_REPLAY_MAX_NODES) continue;
         const uint32_t pages = count_of(n, "pages_total");
-        r->node_slots[k] = count_of(n, "slots_total");
-        to->slots_used[k] = (uint16_t)count_of(n, "slots_used");
-        to->queued[k] = (uint16_t)count_of(n, "queued");
-        to->pages_ratio[k] = pages ? (float)count_of(n, "pages_used") / (float)pages : 0;
+        tool_replay_result_slots(r, k, count_of(n, "slots_total"));
+        tool_replay_result_look(r, to, k, count_of(n, "slots_used"), count_of(n, "queued"),
+                                pages ? (float)count_of(n, "pages_used") / (float)pages : 0);
     }
     json_decref(root);
     return ok;

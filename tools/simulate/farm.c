@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -38,7 +39,7 @@ static bt_err hire(const tool_simulate_farm *f, hand *h, uint32_t piece, bt_faul
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) < 0) return bt_fail(fault, BT_EIO, "a pipe: %s", strerror(errno));
     (void)fflush(NULL); /* what is buffered is said once */
-    const pid_t pid = fork();
+    const pid_t parent = getpid(), pid = fork();
     if (pid < 0) {
         close(ends[0]);
         close(ends[1]);
@@ -48,6 +49,8 @@ static bt_err hire(const tool_simulate_farm *f, hand *h, uint32_t piece, bt_faul
         bt_fault why = {""};
         char line[sizeof why.text + 8];
         close(ends[0]);
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* whoever ends the sweep ends its processes */
+        if (getppid() != parent) _exit(1);
         const bt_err e = f->work(f->ud, piece, ends[1], &why);
         (void)snprintf(line, sizeof line, "!%s\n", why.text);
         if (e < 0) (void)tool_simulate_say(ends[1], line, NULL);

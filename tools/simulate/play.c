@@ -2,6 +2,7 @@
 #include "tools/simulate/play.h"
 #include "base/rng.h"
 #include "device/energy.h"
+#include "tools/simulate/overlap.h"
 #include "tools/simulate/prices.h"
 
 #include <inttypes.h>
@@ -9,18 +10,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const double NO_REST = 0.97; /* of the time */
 enum { BLOCK_TOKENS = 64, PAGE_TOKENS = 64, UNKNOWN_MEMORY = 1 << 30, QUARTERS = 4 };
 
 struct tool_simulate_bench {
     tool_simulate_setup s;
     sim_cost prefill[TOOL_SIMULATE_GROUPS], decode[TOOL_SIMULATE_GROUPS];
     uint32_t prefill_pages[TOOL_SIMULATE_GROUPS], decode_pages[TOOL_SIMULATE_GROUPS];
+    tool_simulate_overlap *overlap[2 * TOOL_SIMULATE_GROUPS]; /* of the prefill groups, then of the others */
 };
 
-static bt_err make_cost(sim_cost *ret, uint32_t *ret_pages, const tool_simulate_setup *s, const bt_profile *p,
-                        bt_fault *fault)
+static bt_err make_cost(sim_cost *ret, uint32_t *ret_pages, const tool_simulate_setup *s,
+                        const tool_simulate_group *g, bt_fault *fault)
 {
-    const bt_err e = tool_simulate_price_node(ret, s, p, fault);
+    const bt_profile *p = &g->profile;
+    const bt_err e = tool_simulate_price_node(ret, s, g, fault);
     if (e < 0) return e;
     const uint64_t bytes = s->kv_memory_bytes || p->memory_bytes ? s->kv_memory_bytes : UNKNOWN_MEMORY;
     const uint32_t pages = sim_cost_pages(ret, bytes, PAGE_TOKENS);
@@ -35,22 +39,42 @@ static bt_err make_cost(sim_cost *ret, uint32_t *ret_pages, const tool_simulate_
     return BT_OK;
 }
 
+static bt_err schedule(sim_cost *c, tool_simulate_overlap **overlap, const tool_simulate_setup *s,
+                       const tool_simulate_group *g, bt_fault *fault)
+{
+    const bt_err e = tool_simulate_overlap_new(overlap, s, g, fault);
+    if (e < 0 || !*overlap) return e;
+    c->play = tool_simulate_overlap_play;
+    c->play_ud = *overlap;
+    return BT_OK;
+}
+
 bt_err tool_simulate_bench_new(tool_simulate_bench **ret, const tool_simulate_setup *s, bt_fault *fault)
 {
     tool_simulate_bench *b = calloc(1, sizeof *b);
     bt_err e = b ? BT_OK : bt_fail(fault, BT_ENOMEM, "prices of a cluster");
     if (b) b->s = *s;
     if (e == BT_OK) e = tool_simulate_check_package(s, fault);
+    if (e == BT_OK) e = tool_simulate_check_schedule(s, fault);
     for (size_t i = 0; e == BT_OK && i < s->prefill.len; i++)
-        e = make_cost(&b->prefill[i], &b->prefill_pages[i], s, &s->prefill.group[i].profile, fault);
+        e = make_cost(&b->prefill[i], &b->prefill_pages[i], s, &s->prefill.group[i], fault);
     for (size_t i = 0; e == BT_OK && i < s->decode.len; i++)
-        e = make_cost(&b->decode[i], &b->decode_pages[i], s, &s->decode.group[i].profile, fault);
+        e = make_cost(&b->decode[i], &b->decode_pages[i], s, &s->decode.group[i], fault);
+    for (size_t i = 0; e == BT_OK && i < s->prefill.len; i++)
+        e = schedule(&b->prefill[i], &b->overlap[i], s, &s->prefill.group[i], fault);
+    for (size_t i = 0; e == BT_OK && i < s->decode.len; i++) /* they may change their role */
+        e = schedule(&b->decode[i], &b->overlap[TOOL_SIMULATE_GROUPS + i], s, &s->decode.group[i], fault);
     if (e < 0) tool_simulate_bench_free(b);
     else *ret = b;
     return e;
 }
 
-void tool_simulate_bench_free(tool_simulate_bench *b) { free(b); }
+void tool_simulate_bench_free(tool_simulate_bench *b)
+{
+    for (size_t i = 0; b && i < sizeof b->overlap / sizeof *b->overlap; i++)
+        tool_simulate_overlap_free(b->overlap[i]);
+    free(b);
+}
 
 /* ---- one run ------------------------------------------------------------------------------------- */
 
@@ -65,7 +89,7 @@ typedef enum due_kind {
 } due_kind;
 
 typedef struct flight {
-    uint32_t item;
+    uint32_t item, gateway;
     int64_t due_us, first_us, last_us, stall_us, stall_at_us;
     uint32_t events;
 } flight;
@@ -81,8 +105,13 @@ typedef struct player {
     size_t waiting;           /* turns whose time is in the calendar */
     uint64_t *hashes;         /* of the prompt in hand */
     size_t hashes_cap;
+    size_t prefills; /* nodes that are named so */
     bool is_out_of_memory;
     tool_simulate_scaler scaler;
+    uint32_t nodes[TOOL_SIMULATE_MODELS][2]; /* prefill and decode, to begin with */
+    uint64_t turns[TOOL_SIMULATE_MODELS];    /* requests of each model so far */
+    tool_simulate_door door[TOOL_SIMULATE_DOORS];
+    uint64_t queued[TOOL_SIMULATE_DOORS], started[TOOL_SIMULATE_DOORS]; /* requests in the sums of `door` */
 } player;
 
 static int64_t now_us(const player *p, int64_t now_ns) { return (now_ns - p->start_ns) / 1000; }
@@ -150,9 +179,12 @@ static void fill(void *ud, uint64_t request, gw_submit *ret)
 
 static void send(player *p, uint32_t item)
 {
-    const uint64_t number = sim_cluster_submit(p->c);
+    const uint32_t model = p->plan->item[item].model, each = p->b->s.cluster.gateways,
+                   gateway = model * each + (uint32_t)(p->turns[model]++ % each);
+    const uint64_t number = sim_cluster_submit_to(p->c, gateway);
     p->flight[number - 1] =
-        (flight){.item = item, .due_us = now_us(p, sim_cluster_now_ns(p->c)), .first_us = -1, .last_us = -1};
+        (flight){.item = item, .gateway = gateway, .due_us = now_us(p, sim_cluster_now_ns(p->c)),
+                 .first_us = -1, .last_us = -1};
     p->sent++;
 }
 
@@ -186,6 +218,30 @@ static void follow(player *p, const tool_replay_item *item, int64_t now)
     at(p, now + p->plan->item[item->next].delay_us, DUE_REQUEST, item->next);
 }
 
+static void count_door(player *p, const flight *f, const tool_replay_record *one)
+{
+    tool_simulate_door *d = &p->door[f->gateway];
+    d->completed += one->kind == TOOL_REPLAY_OK;
+    d->failed += one->kind != TOOL_REPLAY_OK;
+    if (one->gateway_queue_us >= 0) {
+        d->queue_ms += (double)one->gateway_queue_us / 1e3;
+        p->queued[f->gateway]++;
+    }
+    if (one->first_us >= 0) {
+        d->ttft_ms += (double)(one->first_us - one->due_us) / 1e3;
+        p->started[f->gateway]++;
+    }
+}
+
+/* Nodes stand in the result as hosts do, and their names end with their number. */
+static uint16_t node_of(const player *p, const char *id)
+{
+    const char *number = strrchr(id, '-');
+    const size_t first = strncmp(id, "decode", 6) == 0 ? p->prefills : 0,
+                 at = number ? first + strtoul(number + 1, NULL, 10) : SIZE_MAX;
+    return at < p->r->nodes && strcmp(p->r->node[at].id, id) == 0 ? (uint16_t)at : TOOL_REPLAY_NOBODY;
+}
+
 static void end(void *ud, uint64_t request, const gw_action *how, int64_t now_ns)
 {
     player *p = ud;
@@ -194,7 +250,7 @@ static void end(void *ud, uint64_t request, const gw_action *how, int64_t now_ns
     const bool is_done = how->type == GW_DO_DONE;
     const gw_stats *s = is_done ? &how->u.done.stats : &how->u.fail.stats;
     tool_replay_record one = {.item = f->item,
-                              .node = 255,
+                              .node = node_of(p, s->prefilled_by),
                               .want_prompt = item->prompt_tokens,
                               .want_output = item->output_tokens,
                               .prompt_tokens = s->prompt_tokens,
@@ -216,11 +272,14 @@ static void end(void *ud, uint64_t request, const gw_action *how, int64_t now_ns
                               .decode_us = s->has_decode ? (int64_t)s->decode_us : -1,
                               .stall_us = f->stall_us,
                               .stall_at_us = f->stall_at_us};
-    if (!is_done) one.kind = tool_replay_result_kind(p->r, gw_fail_name(how->u.fail.kind));
+    /* Only its own deadline cancels a request, and the gateway says so. */
+    const gw_fail_kind why = is_done                                 ? 0
+                             : how->u.fail.kind == GW_FAIL_CANCELLED ? GW_FAIL_TIMEOUT
+                                                                     : how->u.fail.kind;
+    if (!is_done) one.kind = tool_replay_result_kind(p->r, gw_fail_name(why));
     one.is_short = is_done && s->completion_tokens < item->output_tokens;
-    for (size_t i = 0; i < p->r->nodes; i++)
-        if (strcmp(p->r->node[i], s->prefilled_by) == 0) one.node = (uint8_t)i;
     tool_replay_result_add(p->r, &one);
+    count_door(p, f, &one);
     p->ended++;
     follow(p, item, one.end_us);
 }
@@ -245,12 +304,17 @@ static void sample(player *p)
     s->running = sim_cluster_active(p->c);
     for (uint32_t i = 0; i < nodes && i < p->r->nodes; i++) {
         const sim_cluster_node n = sim_cluster_look(p->c, i);
-        if (n.load.slots_total) p->r->node_slots[i] = n.load.slots_total; /* of one that joined */
-        s->slots_used[i] = (uint16_t)n.load.slots_used;
-        s->queued[i] = (uint16_t)n.load.queued;
-        s->pages_ratio[i] = n.load.pages_total ? (float)n.load.pages_used / (float)n.load.pages_total : 0;
+        if (n.load.slots_total)
+            tool_replay_result_slots(p->r, i, n.load.slots_total); /* of one that joined */
+        tool_replay_result_look(p->r, s, i, n.load.slots_used, n.load.queued,
+                                n.load.pages_total ? (float)n.load.pages_used / (float)n.load.pages_total
+                                                   : 0);
     }
     if (s->in_flight > p->r->most_streams) p->r->most_streams = s->in_flight;
+    for (uint32_t i = 0; i < sim_cluster_gateways(p->c); i++) {
+        const uint32_t waiting = sim_cluster_look_gateway(p->c, i).waiting;
+        if (waiting > p->door[i].most_waiting) p->door[i].most_waiting = waiting;
+    }
     if (p->sent > p->ended || p->waiting) at(p, s->at_us + p->r->sample_every_us, DUE_SAMPLE, 0);
 }
 
@@ -333,16 +397,27 @@ static void add_node(tool_simulate_facts *f, const sim_cluster_node *n, const do
     const bool has_terms = t->idle_mw || t->op_fj || t->byte_fj || t->polling_mw;
     const uint64_t ns = (uint64_t)((powered_s[0] + powered_s[1]) * 1e9 + 0.5);
     const uint64_t device_ns = sim_cost_device_ns(n->cost, has_terms ? ns : n->done.ns);
-    /* Idle power is drawn all the time; of a thermal design power only working time is known. */
-    const bt_energy e = bt_energy_of(t, device_ns, n->done.ops, n->done.bytes, 0);
+    /* Idle power is drawn all the time, polling power while it works. */
+    const uint64_t waited_ns = sim_cost_device_ns(n->cost, n->done.ns);
+    const bt_energy e = bt_energy_of(t, device_ns, n->done.ops, n->done.bytes, waited_ns);
     if (e.kind == BT_ENERGY_NONE) f->has_joules = false;
     f->is_tdp |= e.kind == BT_ENERGY_TDP;
     f->joules += (double)e.nj / 1e9;
     f->prefill_node_s += powered_s[0];
     f->decode_node_s += powered_s[1];
-    for (size_t i = 0; i < 2; i++) busy[i] += (double)n->busy_ns[i] / 1e9;
+    tool_simulate_share *own = &f->share[n->model];
+    own->joules = e.kind == BT_ENERGY_NONE || own->joules < 0 ? -1 : own->joules + (double)e.nj / 1e9;
+    for (size_t i = 0; i < 2; i++) {
+        busy[i] += (double)n->busy_ns[i] / 1e9;
+        own->busy_s[i] += (double)n->busy_ns[i] / 1e9;
+        own->node_s[i] += powered_s[i];
+    }
     f->valid_rows += n->valid_rows;
     f->rows += n->rows;
+    f->preempted.all += n->preempted.all;
+    f->preempted.swapped += n->preempted.swapped;
+    f->preempted.recomputed += n->preempted.recomputed;
+    f->preempted.given_up += n->preempted.given_up;
 }
 
 /* What a request waited before its prompt was computed: at the gateway and in a node. */
@@ -359,18 +434,56 @@ static double mean_wait_s(const tool_replay_result *r, size_t from, size_t to)
     return n ? sum / (double)n : 0;
 }
 
-/* Refused for want of room, or waits that keep growing to the end. */
+/* What prompts took to compute. */
+static double mean_prefill_s(const tool_replay_result *r)
+{
+    double sum = 0;
+    size_t n = 0;
+    for (size_t i = 0; i < r->len; i++) {
+        if (r->record[i].kind != TOOL_REPLAY_OK || r->record[i].prefill_us < 0) continue;
+        sum += (double)r->record[i].prefill_us / 1e6;
+        n++;
+    }
+    return n ? sum / (double)n : 0;
+}
+
+/* The share of slots that nodes of a role have in use, over time; below 0: none of them is in the table of
+ * nodes. */
+static double slots_share(const tool_replay_result *r, const char *role)
+{
+    double used = 0, of = 0;
+    for (size_t n = 0; n < r->nodes; n++) {
+        if (strcmp(r->node[n].role, role) != 0) continue;
+        of += (double)r->node[n].slots * (double)r->looks;
+        used += r->node[n].slots_used;
+    }
+    return of > 0 ? used / of : -1;
+}
+
+/* The side that requests wait for: a decode node works whenever it has a sequence, so it is not by work
+ * alone. */
+static bool is_prefill_short(const tool_simulate_facts *f, const tool_replay_result *r)
+{
+    const double prefill = slots_share(r, "prefill"), decode = slots_share(r, "decode");
+    return prefill < 0 || decode < 0 ? f->prefill_busy > f->decode_busy : prefill > decode;
+}
+
+/* Refused for want of room, waits that keep growing to the end, or nodes that never rest while requests wait
+ * longer than their prompts take: near its limit a queue grows and shrinks by chance. */
 static void judge(tool_simulate_facts *f, const tool_replay_result *r, bool is_closed)
 {
     static const char *const kinds[] = {"overloaded", "timeout", "no_node"};
-    const char *side = f->prefill_busy > f->decode_busy ? "prefill" : "decode";
-    const double busy = 100 * (f->prefill_busy > f->decode_busy ? f->prefill_busy : f->decode_busy);
+    const bool is_prefill = is_prefill_short(f, r);
+    const char *side = is_prefill ? "prefill" : "decode";
+    const double busy = 100 * (is_prefill ? f->prefill_busy : f->decode_busy);
     uint64_t refused = 0;
     for (size_t i = 1; i < r->kinds; i++)
         for (size_t k = 0; k < 3; k++)
             if (strcmp(r->kind[i], kinds[k]) == 0) refused += r->kind_count[i];
     const double early = mean_wait_s(r, r->len / QUARTERS, r->len / 2),
-                 late = mean_wait_s(r, r->len - r->len / QUARTERS, r->len);
+                 late = mean_wait_s(r, r->len - r->len / QUARTERS, r->len), all = mean_wait_s(r, 0, r->len);
+    /* who computes prompts */
+    const double at_work = f->prefill_nodes ? f->prefill_busy : f->decode_busy;
     if (refused * 100 > r->len)
         (void)snprintf(f->overload, sizeof f->overload,
                        "%" PRIu64 " of %zu requests found no room; %s nodes work %.0f %% of the time",
@@ -381,7 +494,26 @@ static void judge(tool_simulate_facts *f, const tool_replay_result *r, bool is_c
             "requests wait longer and longer, %.1f s in the second quarter and %.1f s in the last; %s "
             "nodes work %.0f %% of the time",
             early, late, side, busy);
+    else if (!is_closed && at_work >= NO_REST && all > 1 && all > 2 * mean_prefill_s(r))
+        (void)snprintf(f->overload, sizeof f->overload,
+                       "%s nodes work %.0f %% of the time, and requests wait %.1f s for them",
+                       f->prefill_nodes ? "prefill" : "decode", 100 * at_work, all);
     f->is_overloaded = f->overload[0] != 0;
+}
+
+static void sum_doors(tool_simulate_facts *f, const player *p, int64_t until_ns)
+{
+    f->doors = sim_cluster_gateways(p->c);
+    for (uint32_t i = 0; i < f->doors; i++) {
+        const sim_cluster_gateway g = sim_cluster_look_gateway(p->c, i);
+        tool_simulate_door *d = &f->door[i];
+        *d = p->door[i];
+        d->model = g.model;
+        d->requests = g.requests;
+        d->queue_ms = p->queued[i] ? d->queue_ms / (double)p->queued[i] : 0;
+        d->ttft_ms = p->started[i] ? d->ttft_ms / (double)p->started[i] : 0;
+        d->busy = until_ns > p->start_ns ? (double)g.cpu_ns / (double)(until_ns - p->start_ns) : 0;
+    }
 }
 
 static void sum_up(tool_simulate_facts *ret, player *p)
@@ -410,17 +542,40 @@ static void sum_up(tool_simulate_facts *ret, player *p)
     f.virtual_s = (double)p->r->end_us / 1e6;
     f.events = sim_cluster_events(p->c);
     f.digest = sim_cluster_digest(p->c);
+    sum_doors(&f, p, until_ns);
+    for (size_t i = 0; i < TOOL_SIMULATE_MODELS; i++)
+        memcpy(f.share[i].nodes, p->nodes[i], sizeof p->nodes[i]);
     judge(&f, p->r, p->b->s.concurrency > 0);
     *ret = f;
 }
 
-static size_t groups_of(sim_cluster_group *ret, size_t n, const tool_simulate_side *side,
-                        const sim_cost *costs, const uint32_t *pages, const uint32_t *nodes)
+static size_t groups_of(sim_cluster_group *ret, size_t n, const tool_simulate_setup *s,
+                        const tool_simulate_side *side, const sim_cost *costs, const uint32_t *pages,
+                        const uint32_t *nodes)
 {
-    for (size_t i = 0; i < side->len; i++)
-        ret[n++] = (sim_cluster_group){.cost = &costs[i], .device = side->group[i].profile.name,
-                                       .nodes = nodes ? nodes[i] : side->group[i].least, .pages = pages[i]};
+    for (size_t i = 0; i < side->len; i++) {
+        const tool_simulate_group *g = &side->group[i];
+        const uint64_t swap = s->swap_memory_bytes / (costs[i].kv_bytes * PAGE_TOKENS);
+        ret[n++] = (sim_cluster_group){.cost = &costs[i],
+                                       .device = g->profile.name,
+                                       .nodes = nodes ? nodes[i] : g->least,
+                                       .pages = pages[i],
+                                       .swap_pages = swap > UINT32_MAX ? UINT32_MAX : (uint32_t)swap,
+                                       .model = g->model,
+                                       .dims = tool_simulate_dims(s, g->model)};
+    }
     return n;
+}
+
+/* Decode nodes of a model without prefill nodes compute its prompts. */
+static void let_prefill(sim_cluster_group *groups, size_t prefills, size_t all)
+{
+    for (size_t i = prefills; i < all; i++) {
+        uint32_t nodes = 0;
+        for (size_t k = 0; k < prefills; k++)
+            nodes += groups[k].model == groups[i].model ? groups[k].nodes : 0;
+        groups[i].can_prefill = nodes == 0;
+    }
 }
 
 /* Nodes that rules may add stand behind all others of their role. */
@@ -437,10 +592,9 @@ static bt_err open_cluster(player *p, const uint32_t *prefill, const uint32_t *d
     const tool_simulate_bench *b = p->b;
     const tool_simulate_setup *s = &b->s;
     sim_cluster_options o = s->cluster;
-    const size_t first = groups_of(groups, 0, &s->prefill, b->prefill, b->prefill_pages, prefill);
-    uint32_t prefills = 0;
-    for (size_t i = 0; i < first; i++) prefills += groups[i].nodes;
-    const size_t all = groups_of(groups, first, &s->decode, b->decode, b->decode_pages, decode);
+    const size_t first = groups_of(groups, 0, s, &s->prefill, b->prefill, b->prefill_pages, prefill);
+    const size_t all = groups_of(groups, first, s, &s->decode, b->decode, b->decode_pages, decode);
+    let_prefill(groups, first, all);
     o.seed = s->seed;
     o.pf.prompts = o.dc.prompts = BT_PROMPT_BY_HASHES;
     o.prefill = groups;
@@ -450,26 +604,32 @@ static bt_err open_cluster(player *p, const uint32_t *prefill, const uint32_t *d
     add_spare(groups, o.prefills, &s->scale, BT_ROLE_PREFILL);
     add_spare(groups + o.prefills, o.decodes, &s->scale, BT_ROLE_DECODE);
     if (s->scale.start_us >= 0) o.start_ns = s->scale.start_us * 1000;
-    o.can_prefill = s->is_colocated || !prefills || o.gw.local_below_tokens > 0;
+    o.can_prefill = s->is_colocated || o.gw.local_below_tokens > 0;
     o.mixes = s->is_colocated;
     o.link = s->link;
     o.model = s->model;
     o.kv_elem_bytes = s->kv_elem_bytes;
     o.ctx_tokens = s->ctx_tokens;
-    o.dc.swap_pages = 0;
-    const uint64_t swap = s->swap_memory_bytes / (b->decode[0].kv_bytes * PAGE_TOKENS);
-    o.dc.swap_pages = swap > UINT32_MAX ? UINT32_MAX : (uint32_t)swap;
+    o.dc.swap_pages = 0; /* each group has its own */
     const sim_cluster_client client = {p, fill, tokens, end, due};
     return sim_cluster_new(&p->c, &o, &client, fault);
 }
 
+/* A track for each node, or for each kind of them: role, device and model. */
 static void name_nodes(player *p)
 {
-    for (uint32_t i = 0; i < sim_cluster_nodes(p->c); i++) {
+    const uint32_t nodes = sim_cluster_nodes(p->c);
+    for (uint32_t i = 0; i < nodes; i++) {
         const sim_cluster_node n = sim_cluster_look(p->c, i);
+        const char *role = n.role == BT_ROLE_PREFILL ? "prefill" : "decode";
+        char kind[72];
+        (void)snprintf(kind, sizeof kind, "%s %.30s%s%.30s", role, n.device, p->b->s.mores ? " " : "",
+                       p->b->s.mores ? tool_simulate_dims(&p->b->s, n.model)->name : "");
+        if (sim_cluster_state_of(p->c, i) != SIM_CLUSTER_OFF) p->nodes[n.model][n.role == BT_ROLE_DECODE]++;
+        p->prefills += n.born == BT_ROLE_PREFILL;
         const size_t at =
-            tool_replay_result_node(p->r, n.id, n.role == BT_ROLE_PREFILL ? "prefill" : "decode");
-        if (at < TOOL_REPLAY_MAX_NODES) p->r->node_slots[at] = n.load.slots_total;
+            tool_replay_result_node_of(p->r, n.id, role, nodes > TOOL_REPLAY_TRACKS ? kind : n.id);
+        if (at < TOOL_REPLAY_MAX_NODES) tool_replay_result_slots(p->r, at, n.load.slots_total);
     }
 }
 

@@ -1,21 +1,28 @@
 #ifndef BT_TOOLS_SIMULATE_PLAY_H
 #define BT_TOOLS_SIMULATE_PLAY_H
+#include "device/schedule.h"
 #include "npu/pkg/pkg.h"
 #include "sim/cluster/cluster.h"
 #include "tools/replay/print.h"
 #include "tools/simulate/faults.h"
+#include "tools/simulate/models.h"
 #include "tools/simulate/scaler.h"
 #include "tools/simulate/side.h"
 
 /* A plan of requests (tools/replay/plan.h) played on a simulated cluster, recorded as `baton replay` records a real
  * one. The same setup, plan and seed give the same records. */
+enum { TOOL_SIMULATE_DOORS = TOOL_SIMULATE_MODELS * SIM_CLUSTER_GATEWAYS };
 typedef struct tool_simulate_setup {
     tool_simulate_side prefill, decode;
     bool is_colocated; /* all nodes of both sides compute prompts and decode, on devices without programs in one step */
-    const bt_dims *model;
+    const bt_dims *model;                          /* of groups of model 0 */
+    const bt_dims *more[TOOL_SIMULATE_MODELS - 1]; /* of the others, from 1 */
+    uint32_t mores;
     bt_link link;
     bt_pace pace;                          /* of all nodes and links: K times slower than the devices */
     const char *shape_policy;              /* NULL: by device */
+    bt_schedule_policy schedule;           /* of prompts on an NPU that has a companion */
+    size_t window;                         /* chunks under way at once, of schedules other than serial */
     const char *recipe;                    /* of programs on an NPU (npu/pkg/recipe.h); NULL: the default */
     const bt_pkg *package;                 /* the programs of nodes of its profile; NULL: of sizes; borrowed */
     uint32_t weight_bits, weight_permille; /* of steps */
@@ -28,6 +35,23 @@ typedef struct tool_simulate_setup {
     uint32_t concurrency; /* as tools/replay/load.h */
 } tool_simulate_setup;
 
+static inline const bt_dims *tool_simulate_dims(const tool_simulate_setup *s, uint32_t model)
+{
+    return model ? s->more[model - 1] : s->model;
+}
+
+/* Of one model's nodes, and of one gateway. */
+typedef struct tool_simulate_share {
+    double joules, busy_s[2], node_s[2]; /* prefill and decode nodes; joules below 0: not known */
+    uint32_t nodes[2];                   /* to begin with */
+} tool_simulate_share;
+typedef struct tool_simulate_door {
+    uint32_t model, most_waiting; /* when it was looked at */
+    uint64_t requests, completed, failed;
+    double busy;              /* of its thread's time */
+    double queue_ms, ttft_ms; /* means of requests that got so far */
+} tool_simulate_door;
+
 typedef struct tool_simulate_facts {
     double virtual_s;
     uint64_t events, digest;
@@ -35,6 +59,7 @@ typedef struct tool_simulate_facts {
     double joules;                        /* of nodes while they are powered */
     double prefill_busy, decode_busy;     /* of the nodes' time */
     uint64_t valid_rows, rows;            /* of prefill chunks: tokens, and what was computed with padding */
+    sim_cluster_preempted preempted;      /* of all nodes */
     uint32_t prefill_nodes, decode_nodes; /* to begin with */
     double prefill_node_s, decode_node_s; /* powered as such, loading included */
     uint32_t least[2], most[2];           /* prefill and decode nodes that served at a time */
@@ -44,6 +69,9 @@ typedef struct tool_simulate_facts {
     char refused_why[200];
     bool is_overloaded;
     char overload[160]; /* how that shows */
+    tool_simulate_share share[TOOL_SIMULATE_MODELS];
+    tool_simulate_door door[TOOL_SIMULATE_DOORS]; /* those of a model beside each other */
+    uint32_t doors;
 } tool_simulate_facts;
 
 /* The costs and pages of a setup: made once for many runs. */

@@ -10,19 +10,45 @@
 
 static const char GPU_POLICY[] = "chunk:8192+tail";
 
-typedef struct made {
-    tool_plan_programs programs;
-    bt_shapes shapes;
-    uint64_t bytes;
-} made;
+typedef tool_simulate_programs made;
 
-static bool is_of_package(const tool_simulate_setup *s, const bt_profile *p)
+static bool has_sizes(const bt_pkg_header *h, const bt_dims *d)
 {
-    return s->package && strcmp(bt_pkg_header_of(s->package)->profile, p->name) == 0;
+    return h->layers == d->layers && h->dim == d->hidden && h->ffn == d->ffn && h->heads == d->heads &&
+           h->kv_heads == d->kv_heads && h->head_dim == d->head_dim && h->vocab == d->vocab;
 }
 
-static bt_err of_package(made *m, const tool_simulate_setup *s, const bt_profile *p, bt_fault *fault)
+bool tool_simulate_is_of_package(const tool_simulate_setup *s, const tool_simulate_group *g)
 {
+    if (!s->package) return false;
+    const bt_pkg_header *h = bt_pkg_header_of(s->package);
+    return strcmp(h->profile, g->profile.name) == 0 && has_sizes(h, tool_simulate_dims(s, g->model));
+}
+
+bool tool_simulate_has_engines(const tool_simulate_group *g)
+{
+    return sim_cost_has_programs(&g->profile) && g->profile.time.companion[0];
+}
+
+/* Each chunk under way holds one. */
+static uint64_t arenas_of(const tool_simulate_setup *s, const tool_simulate_group *g)
+{
+    return s->schedule == BT_SCHEDULE_SERIAL || !tool_simulate_has_engines(g) ? 1 : s->window;
+}
+
+bt_err tool_simulate_check_schedule(const tool_simulate_setup *s, bt_fault *fault)
+{
+    if (s->schedule == BT_SCHEDULE_SERIAL) return BT_OK;
+    for (size_t i = 0; i < s->prefill.len; i++)
+        if (tool_simulate_has_engines(&s->prefill.group[i]) && !s->is_colocated) return BT_OK;
+    return bt_fail(fault, BT_EARG,
+                   "--schedule: no prefill node has an NPU and a companion that could share a prompt; as in "
+                   "--prefill 1:hexagon-v75");
+}
+
+static bt_err of_package(made *m, const tool_simulate_setup *s, const tool_simulate_group *g, bt_fault *fault)
+{
+    const bt_profile *p = &g->profile;
     const bt_pkg_header *h = bt_pkg_header_of(s->package);
     const bt_pkg_session *session = bt_pkg_sessions(s->package);
     if (h->ctx_tokens < s->ctx_tokens)
@@ -30,12 +56,16 @@ static bt_err of_package(made *m, const tool_simulate_setup *s, const bt_profile
                        (unsigned)s->ctx_tokens, (unsigned)h->ctx_tokens);
     bt_err e = bt_price_pkg(&m->programs.price, s->package, p, 8 * s->kv_elem_bytes, fault);
     if (e == BT_OK) e = bt_pkg_shapes(&m->shapes, s->package, fault);
-    for (uint32_t i = 0; i < h->sessions.count; i++) m->bytes += session[i].mapped_bytes;
+    for (uint32_t i = 0; i < h->sessions.count; i++)
+        m->bytes += session[i].mapped_bytes + (arenas_of(s, g) - 1) * h->arena_bytes;
     return e;
 }
 
-static bt_err of_sizes(made *m, const tool_simulate_setup *s, const bt_profile *p, bt_fault *fault)
+bt_err tool_simulate_programs_of(tool_simulate_programs *m, const tool_simulate_setup *s,
+                                 const tool_simulate_group *g, bt_fault *fault)
 {
+    const bt_profile *p = &g->profile;
+    const bt_dims *dims = tool_simulate_dims(s, g->model);
     bt_profile companion;
     bt_recipe recipe;
     const tool_plan_kv *kv = tool_plan_kvs;
@@ -45,26 +75,30 @@ static bt_err of_sizes(made *m, const tool_simulate_setup *s, const bt_profile *
     bt_err e = bt_shapes_parse(&m->shapes, policy, s->ctx_tokens, fault);
     if (e == BT_OK) e = bt_recipe_parse(&recipe, s->recipe, fault);
     if (e == BT_OK && has_companion) e = bt_profile_companion(&companion, p, fault);
-    if (e == BT_OK) e = tool_plan_form_check(p, s->model, &recipe, fault);
+    if (e == BT_OK) e = tool_plan_form_check(p, dims, &recipe, fault);
     if (e < 0) return e;
     const tool_plan_form form = tool_plan_form_of(&recipe);
-    e = tool_plan_programs_make(&m->programs, p, has_companion ? &companion : NULL, s->model, &form, kv,
+    e = tool_plan_programs_make(&m->programs, p, has_companion ? &companion : NULL, dims, &form, kv,
                                 &m->shapes, s->ctx_tokens, false, fault);
-    m->bytes = m->programs.weight_bytes + m->programs.sessions * m->programs.arena_bytes;
+    m->bytes = m->programs.weight_bytes + arenas_of(s, g) * m->programs.sessions * m->programs.arena_bytes;
     return e;
 }
 
-bt_err tool_simulate_price_node(sim_cost *ret, const tool_simulate_setup *s, const bt_profile *p,
+bt_err tool_simulate_price_node(sim_cost *ret, const tool_simulate_setup *s, const tool_simulate_group *g,
                                 bt_fault *fault)
 {
+    const bt_profile *p = &g->profile;
+    const bt_dims *dims = tool_simulate_dims(s, g->model);
     made *m = calloc(1, sizeof *m);
     bt_err e = BT_OK;
     if (!m) return bt_fail(fault, BT_ENOMEM, "prices of a cluster");
     const bool has_programs = sim_cost_has_programs(p);
-    if (has_programs) e = is_of_package(s, p) ? of_package(m, s, p, fault) : of_sizes(m, s, p, fault);
+    if (has_programs)
+        e = tool_simulate_is_of_package(s, g) ? of_package(m, s, g, fault)
+                                              : tool_simulate_programs_of(m, s, g, fault);
     else
         e = bt_shapes_parse(&m->shapes, s->shape_policy ? s->shape_policy : GPU_POLICY, s->ctx_tokens, fault);
-    const sim_cost_options o = {.model = s->model,
+    const sim_cost_options o = {.model = dims,
                                 .profile = p,
                                 .weight_bits = s->weight_bits,
                                 .weight_permille = s->weight_permille,
@@ -80,19 +114,19 @@ bt_err tool_simulate_price_node(sim_cost *ret, const tool_simulate_setup *s, con
 
 bt_err tool_simulate_check_package(const tool_simulate_setup *s, bt_fault *fault)
 {
-    const bt_dims *d = s->model;
+    bool is_one = false;
     if (!s->package) return BT_OK;
     const bt_pkg_header *h = bt_pkg_header_of(s->package);
-    if (h->layers != d->layers || h->dim != d->hidden || h->ffn != d->ffn || h->heads != d->heads ||
-        h->kv_heads != d->kv_heads || h->head_dim != d->head_dim || h->vocab != d->vocab)
+    for (uint32_t i = 0; i <= s->mores; i++) is_one |= has_sizes(h, tool_simulate_dims(s, i));
+    if (!is_one)
         return bt_fail(fault, BT_EARG, "--package is of '%.60s', whose sizes are not those of '%.60s'",
-                       h->model_name, d->name);
+                       h->model_name, s->model->name);
     if (s->shape_policy && strcmp(s->shape_policy, h->shape_policy) != 0)
         return bt_fail(fault, BT_EARG,
                        "--shape-policy %.40s: --package was compiled for %.60s; leave one out",
                        s->shape_policy, h->shape_policy);
     for (size_t i = 0; i < s->prefill.len; i++)
-        if (is_of_package(s, &s->prefill.group[i].profile)) return BT_OK;
+        if (tool_simulate_is_of_package(s, &s->prefill.group[i])) return BT_OK;
     return bt_fail(fault, BT_EARG, "--package is for '%.60s', and no prefill node is one: --prefill 1:%.60s",
                    h->profile, h->profile);
 }

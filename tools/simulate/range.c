@@ -46,8 +46,9 @@ static void mix_side(uint64_t *h, const tool_simulate_side *s, const tool_simula
         const tool_simulate_group *g = &s->group[i];
         sim_cost *c = malloc(sizeof *c);
         mix_text(h, g->profile.name);
+        if (g->model) mix(h, g->model);
         mix(h, g->least == g->most ? g->least : 0);
-        if (c && tool_simulate_price_node(c, setup, &g->profile, NULL) == BT_OK) {
+        if (c && tool_simulate_price_node(c, setup, g, NULL) == BT_OK) {
             for (uint32_t n = 1; n <= setup->ctx_tokens / 2; n *= 2) {
                 const bt_price_step step = bt_price_decode_step(n < 512 ? n : 512, n);
                 mix(h, sim_cost_next(c, n, 0, true).work.ns);
@@ -68,6 +69,7 @@ static void mix_plan(uint64_t *h, const tool_replay_plan *p)
             (uint64_t)t->due_us, (uint64_t)t->delay_us, t->prompt_tokens, t->output_tokens,
             t->shared_tokens,    t->hash_len,           t->stream,        t->next};
         mix(h, bt_hash64(all, sizeof all));
+        if (t->model) mix(h, t->model);
     }
     if (p->hash_len) mix(h, bt_hash64(p->hash, p->hash_len * sizeof *p->hash));
     if (p->ids_len) mix(h, bt_hash64(p->ids, p->ids_len * sizeof *p->ids));
@@ -100,6 +102,7 @@ uint64_t tool_simulate_key(const tool_simulate_range *r)
                             c->gw.queue_max,
                             c->gw.active_max,
                             (uint64_t)c->gw.recovery_us,
+                            (uint64_t)c->timeout_ns,
                             (uint64_t)c->gw.heartbeat_us,
                             c->pf.min_overlap_tokens,
                             c->dc.growth_tokens,
@@ -116,6 +119,9 @@ uint64_t tool_simulate_key(const tool_simulate_range *r)
         mix(&h, (uint64_t)f->for_us);
     }
     mix_text(&h, s->model->name);
+    for (uint32_t i = 0; i < s->mores; i++) mix_text(&h, s->more[i]->name);
+    if (c->gateways > 1) mix(&h, c->gateways);
+    if (s->schedule) mix(&h, (uint64_t)s->schedule << 32 | s->window);
     mix_double(&h, r->share);
     mix_plan(&h, r->plan);
     return h;
@@ -249,6 +255,19 @@ static bt_err gather(tool_simulate_found *f, const whole *w, const uint32_t *row
     return e;
 }
 
+/* To add lines to. What a sweep that was killed wrote in part ends here. */
+static bt_err open_points(int *ret, const char *path, bt_fault *fault)
+{
+    char last = '\n';
+    const int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (fd < 0) return bt_fail(fault, BT_EIO, "'%.150s': %s", path, strerror(errno));
+    const off_t end = lseek(fd, 0, SEEK_END);
+    *ret = fd; /* closed by the caller */
+    if (end > 0 && pread(fd, &last, 1, end - 1) != 1)
+        return bt_fail(fault, BT_EIO, "'%.150s': %s", path, strerror(errno));
+    return last == '\n' ? BT_OK : tool_simulate_say(fd, "\n", fault);
+}
+
 bt_err tool_simulate_range_run(tool_simulate_found *ret, const tool_simulate_range *r, bt_fault *fault)
 {
     const tool_simulate_side *side = &r->setup->prefill;
@@ -268,9 +287,7 @@ bt_err tool_simulate_range_run(tool_simulate_found *ret, const tool_simulate_ran
     w.rows = n;
     if (r->points_path) e = tool_simulate_points_read(&ret->tried, r->points_path, r->key, fault);
     ret->again = ret->tried.len;
-    if (e == BT_OK && r->points_path &&
-        (w.file = open(r->points_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) < 0)
-        e = bt_fail(fault, BT_EIO, "'%.150s': %s", r->points_path, strerror(errno));
+    if (e == BT_OK && r->points_path) e = open_points(&w.file, r->points_path, fault);
     const tool_simulate_farm farm = {work, on_line, &w, r->jobs};
     if (e == BT_OK) e = tool_simulate_farm_run(&farm, rows, n, fault);
     if (e == BT_OK) e = gather(ret, &w, rows, n, fault);

@@ -65,14 +65,18 @@ json_t *tool_simulate_found_json(const tool_simulate_found *x, const tool_simula
                      (json_int_t)x->again);
 }
 
+static const char dot_style[] =
+    ".yes{fill:var(--c);stroke:var(--c)}.no{fill:var(--back);stroke:var(--b);stroke-width:1.5}";
+
 /* ---- the picture --------------------------------------------------------------------------------- */
 
+/* Filled or a ring, so that it is not the colour alone that tells. */
 static void dot(bt_buf *out, const tool_chart *c, const tool_simulate_point *p, bool is_large)
 {
     const double x = c->left + ((double)p->prefill - c->x.from) / (c->x.to - c->x.from) * c->width,
                  y = c->top + c->height - ((double)p->decode - c->y.from) / (c->y.to - c->y.from) * c->height;
-    (void)bt_buf_fmt(out, "<circle cx='%.1f' cy='%.1f' r='%d' fill='%s' stroke='#888' fill-opacity='0.8'/>\n",
-                     x, y, is_large ? 6 : 3, p->is_carried ? "#2a9d5c" : "#d1495b");
+    (void)bt_buf_fmt(out, "<circle class='%s' cx='%.1f' cy='%.1f' r='%d'/>\n", p->is_carried ? "yes" : "no",
+                     x, y, is_large ? 7 : 3);
 }
 
 /* Steps: with more prefill nodes than a point has, as many decode nodes do. */
@@ -104,21 +108,46 @@ static void draw(bt_buf *out, const tool_simulate_found *x, const tool_simulate_
                           .x = {"prefill nodes", 0, most_x + 1, false},
                           .y = {"decode nodes", 0, most_y + 1, false}};
     (void)bt_buf_fmt(
-        out, "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %d %d' role='img'>\n<style>%s</style>\n",
-        WIDTH, HEIGHT, tool_chart_style);
+        out, "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %d %d' role='img'>\n<style>%s%s</style>\n",
+        WIDTH, HEIGHT, tool_chart_style, dot_style);
     (void)bt_buf_fmt(out, "<text class='head' x='%d' y='28'>", LEFT);
     tool_chart_text(out, r->setup->model->name);
     (void)bt_buf_fmt(out, ": %.4g %% of requests keep the limits</text>\n", 100 * r->share);
-    tool_chart_begin(&c, "Decode nodes over prefill nodes: green carries the load, red does not");
+    tool_chart_begin(&c, "Decode nodes over prefill nodes: dots carry the load, rings do not");
     tool_chart_line(&c, "a", at, stairs(at, x, &c), false);
     for (size_t i = 0; i < x->tried.len; i++) dot(out, &c, &x->tried.point[i], false);
     if (x->cheapest < x->len) {
         const tool_simulate_point *p = &x->point[x->cheapest];
         dot(out, &c, p, true);
-        (void)bt_buf_fmt(out, "<text x='%d' y='%d'>cheapest by %s: %u + %u</text>\n", LEFT, HEIGHT - 10,
-                         cost_name(r), p->prefill, p->decode);
+        (void)bt_buf_fmt(
+            out, "<text x='%d' y='%d'>cheapest by %s: %u + %u; on the line none does with fewer</text>\n",
+            LEFT, HEIGHT - 10, cost_name(r), p->prefill, p->decode);
     }
     (void)bt_buf_str(out, "</svg>\n");
+}
+
+/* What the command prints, under the picture of a page. */
+static void tabulate(bt_buf *out, const tool_simulate_found *x, const tool_simulate_range *r)
+{
+    (void)bt_buf_fmt(
+        out,
+        "<table><tr><th>prefill<th>decode<th>good<th>goodput<th>TTFT p99<th>TPOT p99<th>a request"
+        "<th>%s</tr>\n",
+        cost_name(r));
+    for (size_t i = 0; i < x->len; i++) {
+        const tool_simulate_point *p = &x->point[i];
+        const double cost = tool_simulate_cost(&r->rates, p), done = (double)(p->requests - p->failed);
+        (void)bt_buf_fmt(out, "<tr%s><td>%u<td>%u<td>%.2f %%<td>%.3f/s<td>%.1f ms<td>%.1f ms",
+                         i == x->cheapest ? " class='best'" : "", p->prefill, p->decode,
+                         p->requests ? 100.0 * (double)p->good / (double)p->requests : 0, p->goodput_rps,
+                         p->ttft_p99_ms, p->tpot_p99_ms);
+        if (p->joules >= 0 && done > 0) (void)bt_buf_fmt(out, "<td>%.2f J", p->joules / done);
+        else (void)bt_buf_str(out, "<td>-");
+        if (cost >= 0) (void)bt_buf_fmt(out, "<td>%.6g</tr>\n", cost);
+        else (void)bt_buf_str(out, "<td>-</tr>\n");
+    }
+    (void)bt_buf_str(out, "</table>\n");
+    if (!x->len) (void)bt_buf_str(out, "<p>none of these clusters carries the load</p>\n");
 }
 
 static bool ends(const char *text, const char *with)
@@ -136,12 +165,16 @@ bt_err tool_simulate_found_plot(const char *path, const tool_simulate_found *x, 
         return bt_fail(fault, BT_EARG, "--plot '%.150s' ends in neither .svg nor .html", path);
     bt_buf_init(&out, MAX_BYTES);
     if (is_page)
-        (void)bt_buf_str(&out,
-                         "<!doctype html>\n<html lang='en'><meta charset='utf-8'><meta name='color-scheme' "
-                         "content='light dark'><title>A sweep</title><style>body{margin:0;background:#fff}"
-                         "svg{display:block;max-width:1000px;margin:auto}@media(prefers-color-scheme:dark)"
-                         "{body{background:#10151b}}</style>\n");
+        (void)bt_buf_str(
+            &out, "<!doctype html>\n<html lang='en'><meta charset='utf-8'><meta name='color-scheme' "
+                  "content='light dark'><title>A sweep</title><style>body{margin:0 auto;max-width:1000px;"
+                  "background:var(--back);color:var(--ink);font:14px system-ui,'DejaVu Sans',sans-serif}"
+                  "svg{display:block}table{border-collapse:collapse;width:81.25%;margin:8px 0 24px 10.9%;"
+                  "font-variant-numeric:tabular-nums}th{color:var(--soft)}p{margin-left:10.9%}"
+                  "th,td{text-align:right;padding:4px 0 4px 12px;border-bottom:1px solid var(--rule)}"
+                  ".best td{color:var(--c);font-weight:600}</style>\n");
     draw(&out, x, r);
+    if (is_page) tabulate(&out, x, r);
     if (is_page) (void)bt_buf_str(&out, "</html>\n");
     const bt_err e = out.err < 0 ? bt_fail(fault, out.err, "a picture of %zu bytes", out.len)
                                  : bt_file_replace(path, out.data, out.len, 0644, fault);

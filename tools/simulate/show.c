@@ -1,7 +1,9 @@
 /* What a simulation adds to the figures of a replay. See show.h. */
-#include "tools/simulate/show.h"
+#include "tools/simulate/shares.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 
 static double per(double sum, double n) { return n > 0 ? sum / n : 0; }
 
@@ -11,8 +13,8 @@ void tool_simulate_print(FILE *f, const tool_simulate_told *r)
     const tool_replay_figures *g = r->replay->figures;
     tool_replay_print(f, r->replay);
     fprintf(f, "cluster     %s on prefill %s and decode %s%s, %s Gbit/s: %u and %u nodes\n",
-            r->setup->model->name, r->prefill, r->decode, r->setup->is_colocated ? ", colocated" : "",
-            r->link, x->prefill_nodes, x->decode_nodes);
+            r->setup->mores ? "several models" : r->setup->model->name, r->prefill, r->decode,
+            r->setup->is_colocated ? ", colocated" : "", r->link, x->prefill_nodes, x->decode_nodes);
     if (x->prefill_nodes)
         fprintf(f, "busy        prefill %.1f %%, decode %.1f %% of the time\n", 100 * x->prefill_busy,
                 100 * x->decode_busy);
@@ -27,6 +29,11 @@ void tool_simulate_print(FILE *f, const tool_simulate_told *r)
     if (x->rows)
         fprintf(f, "rows        %" PRIu64 " of prompts computed, %.1f %% of them padding\n", x->rows,
                 100 * (double)(x->rows - x->valid_rows) / (double)x->rows);
+    if (x->preempted.all)
+        fprintf(f,
+                "preempted   %" PRIu64 " sequences: %" PRIu64 " swapped out, %" PRIu64
+                " computed again, %" PRIu64 " begun on another node\n",
+                x->preempted.all, x->preempted.swapped, x->preempted.recomputed, x->preempted.given_up);
     if (x->has_joules)
         fprintf(f, "energy      %s%.0f J: %.2f a request, %.2f for 1,000 output tokens\n",
                 x->is_tdp ? "at most " : "", x->joules, per(x->joules, (double)g->completed),
@@ -34,8 +41,70 @@ void tool_simulate_print(FILE *f, const tool_simulate_told *r)
     else fprintf(f, "energy      not known: a device has no source for what it draws\n");
     fprintf(f, "simulated   %.2f s in %.2f s: %" PRIu64 " brain steps, %.0f a second\n", x->virtual_s,
             r->wall_s, x->events, per((double)x->events, r->wall_s));
+    tool_simulate_print_shares(f, r);
     if (x->is_overloaded) fprintf(f, "THE CLUSTER IS OVERLOADED: %s\n", x->overload);
 }
+
+/* ---- the page ------------------------------------------------------------------------------------ */
+
+enum { FACTS = 12 };
+typedef struct facts {
+    tool_replay_fact of[FACTS];
+    size_t len;
+} facts;
+
+__attribute__((format(printf, 3, 4))) static void add_fact(facts *f, const char *name, const char *fmt, ...)
+{
+    va_list ap;
+    tool_replay_fact *one = &f->of[f->len++];
+    one->name = name;
+    va_start(ap, fmt);
+    (void)vsnprintf(one->value, sizeof one->value, fmt, ap);
+    va_end(ap);
+}
+
+static void add_energy(facts *all, const tool_simulate_told *r)
+{
+    const tool_simulate_facts *x = r->facts;
+    const tool_replay_figures *g = r->replay->figures;
+    if (x->has_joules)
+        add_fact(all, "energy", "%s%.0f J: %.2f a request, %.2f for 1,000 output tokens",
+                 x->is_tdp ? "at most " : "", x->joules, per(x->joules, (double)g->completed),
+                 per(x->joules * 1000, (double)g->output_tokens));
+    else add_fact(all, "energy", "not known: a device has no source for what it draws");
+}
+
+bt_err tool_simulate_report(const char *path, const tool_simulate_told *r, bt_fault *fault)
+{
+    const tool_simulate_facts *x = r->facts;
+    tool_replay_outcome o = *r->replay;
+    facts all = {.len = 0};
+    char warning[sizeof x->overload + 32];
+    (void)snprintf(warning, sizeof warning, "THE CLUSTER IS OVERLOADED: %s", x->overload);
+    if (x->is_overloaded) o.warning = warning;
+    if (!r->setup->is_colocated) add_fact(&all, "prefill", "%s", r->prefill);
+    add_fact(&all, r->setup->is_colocated ? "nodes" : "decode", "%s%s%s",
+             r->setup->is_colocated ? r->prefill : "", r->setup->is_colocated ? " and " : "", r->decode);
+    add_fact(&all, "links", "%s Gbit/s", r->link);
+    if (x->prefill_nodes)
+        add_fact(&all, "busy", "prefill %.1f %%, decode %.1f %% of the time", 100 * x->prefill_busy,
+                 100 * x->decode_busy);
+    else add_fact(&all, "busy", "%.1f %% of the time", 100 * x->decode_busy);
+    if (x->counts > 1)
+        add_fact(&all, "changes", "prefill %u to %u nodes, decode %u to %u; %.0f and %.0f node-seconds",
+                 x->least[0], x->most[0], x->least[1], x->most[1], x->prefill_node_s, x->decode_node_s);
+    if (x->preempted.all) add_fact(&all, "preempted", "%" PRIu64 " sequences", x->preempted.all);
+    if (x->rows)
+        add_fact(&all, "rows of prompts", "%" PRIu64 ", %.1f %% of them padding", x->rows,
+                 100 * (double)(x->rows - x->valid_rows) / (double)x->rows);
+    add_energy(&all, r);
+    add_fact(&all, "simulated", "%.2f s, %" PRIu64 " brain steps", x->virtual_s, x->events);
+    o.fact = all.of;
+    o.facts = all.len;
+    return tool_replay_report(path, &o, fault);
+}
+
+/* ---- for programs -------------------------------------------------------------------------------- */
 
 /* How many times slower than the devices: replay's --pace. */
 static double scale_of(const tool_simulate_setup *s)
@@ -84,10 +153,16 @@ json_t *tool_simulate_json(const tool_simulate_told *r)
         json_pack("{s:f, s:f, s:f, s:o, s:I}", "node_seconds", x->prefill_node_s + x->decode_node_s,
                   "prefill_node_seconds", x->prefill_node_s, "decode_node_seconds", x->decode_node_s,
                   "nodes_over_time", counts_json(x), "refused_roles", (json_int_t)x->refused_roles);
-    const bool ok =
-        o && more && nodes && json_object_update(o, more) == 0 && json_object_update(o, nodes) == 0;
+    json_t *memory =
+        json_pack("{s:I, s:I, s:I, s:I}", "preempted", (json_int_t)x->preempted.all, "swapped_out",
+                  (json_int_t)x->preempted.swapped, "recomputed", (json_int_t)x->preempted.recomputed,
+                  "given_up", (json_int_t)x->preempted.given_up);
+    const bool ok = o && more && nodes && memory && json_object_update(o, more) == 0 &&
+                    json_object_update(o, nodes) == 0 && json_object_update(o, memory) == 0 &&
+                    tool_simulate_shares_json(o, r);
     json_decref(more);
     json_decref(nodes);
+    json_decref(memory);
     if (ok) return o;
     json_decref(o);
     return NULL;

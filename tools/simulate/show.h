@@ -1,5 +1,6 @@
 #ifndef BT_TOOLS_SIMULATE_SHOW_H
 #define BT_TOOLS_SIMULATE_SHOW_H
+#include "tools/replay/report.h"
 #include "tools/simulate/play.h"
 
 /* A simulated run for people and for programs: what `baton replay` says of a real one, and what only a simulation
@@ -13,6 +14,8 @@ typedef struct tool_simulate_told {
 } tool_simulate_told;
 
 void tool_simulate_print(FILE *f, const tool_simulate_told *r);
+/* A page as that of tool_replay_report, with what is told of the cluster but its wall seconds. */
+bt_err tool_simulate_report(const char *path, const tool_simulate_told *r, bt_fault *fault);
 /* The keys of tool_replay_json and more; NULL: memory is out. */
 json_t *tool_simulate_json(const tool_simulate_told *r);
 #endif

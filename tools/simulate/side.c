@@ -52,11 +52,17 @@ static bt_err part(tool_simulate_group *g, const char *option, const char *text,
         at += 2;
         ok = number(&g->most, &at) && g->least <= g->most;
     }
+    char *model = strrchr(all, '@');
+    if (ok && model) {
+        *model++ = 0;
+        ok = *model && strlen(model) < sizeof g->model_name;
+        if (ok) (void)snprintf(g->model_name, sizeof g->model_name, "%s", model);
+    }
     if (!ok || (*at && *at != ':') || strcmp(at, ":") == 0)
         return bt_fail(
             fault, BT_EARG,
-            "--%s '%.*s': how many nodes and of what, as in 8:h100, or 1..64:h100 to try them; at most "
-            "%d nodes",
+            "--%s '%.*s': how many nodes and of what, as in 8:h100, or 1..64:h100 to try them, and @MODEL "
+            "where there are several; at most %d nodes",
             option, len < 60 ? (int)len : 60, text, TOOL_SIMULATE_NODES);
     (void)snprintf(device, sizeof device, "%s", *at ? at + 1 : usual);
     bt_fault why = {""};

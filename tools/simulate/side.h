@@ -3,11 +3,14 @@
 #include "base/err.h"
 #include "device/profile.h"
 
-/* What stands on one side of a cluster, as --prefill and --decode say it: "8:h100,8:m2-ultra", "16", "1..64:a100". */
+/* What stands on one side of a cluster, as --prefill and --decode say it: "8:h100,8:m2-ultra", "16", "1..64:a100",
+ * "8:h100,4:a100@llama-3.2-1b". */
 enum { TOOL_SIMULATE_GROUPS = 8, TOOL_SIMULATE_NODES = 4096 };
 typedef struct tool_simulate_group {
     uint32_t least, most; /* nodes; equal but in a sweep */
     bt_profile profile;
+    char model_name[64]; /* behind @; "": none */
+    uint32_t model;      /* tools/simulate/models.h */
 } tool_simulate_group;
 typedef struct tool_simulate_side {
     tool_simulate_group group[TOOL_SIMULATE_GROUPS];

@@ -61,20 +61,25 @@ static bt_price_op dispatches(uint32_t count)
     return (bt_price_op){.count = count, .is_dispatch = true, .part = BT_PRICE_PKG_NPU};
 }
 
+static bt_price_op waits(uint32_t count, const bt_price *price)
+{
+    return (bt_price_op){.count = count,
+                         .fixed_ns = bt_time_sync(&price->profile.time, &price->companion.time),
+                         .part = BT_PRICE_PKG_SYNC};
+}
+
 /* What a program does, but attention; a dispatch for each graph, a wait for each change of engine. */
-static size_t ops_of(bt_price_op *op, const bt_pkg *p, uint32_t program, uint32_t sync_ns,
+static size_t ops_of(bt_price_op *op, const bt_price *price, const bt_pkg *p, uint32_t program,
                      bool *attention_is_npu)
 {
     const bt_pkg_program *g = &bt_pkg_programs(p)[program];
     const bt_pkg_inst *inst = bt_pkg_code(p, program);
-    bool on_npu = false;
+    const bt_price_op changes = waits(bt_stages_changes(p, program), price);
     size_t n = 0;
     op[n++] = dispatches(bt_stages_dispatches(p, program));
+    if (changes.count && changes.fixed_ns) op[n++] = changes;
     for (uint32_t k = 0; k < g->insts; k++) {
         const bt_pkg_inst *i = &inst[k];
-        if (i->op != BT_PKG_SESSION && is_npu(i) != on_npu && sync_ns)
-            op[n++] = (bt_price_op){.count = 1, .fixed_ns = sync_ns, .part = BT_PRICE_PKG_SYNC};
-        if (i->op != BT_PKG_SESSION) on_npu = is_npu(i);
         if (bt_pkg_is_attention(i)) *attention_is_npu = is_npu(i);
         else if (i->op != BT_PKG_SESSION || i->params) op[n++] = op_of(p, program, i);
     }
@@ -88,9 +93,9 @@ static bt_err add_program(bt_price *price, const bt_pkg *p, const bt_pkg_row *ro
     const uint32_t program = row->program[BT_PKG_OUT_NONE];
     const bt_pkg_program *g = &bt_pkg_programs(p)[program];
     bool attends_on_npu = false;
-    bt_price_op *op = calloc(2 * (size_t)g->insts + 2, sizeof *op);
+    bt_price_op *op = calloc((size_t)g->insts + 2, sizeof *op);
     if (!op) return bt_fail(fault, BT_ENOMEM, "pricing a program");
-    const size_t n = ops_of(op, p, program, price->profile.time.sync_ns, &attends_on_npu);
+    const size_t n = ops_of(op, price, p, program, &attends_on_npu);
     const bt_price_attention a = {
         .layers = h->layers,
         .heads = h->heads,
@@ -112,10 +117,13 @@ static void add_last(bt_price *price, const bt_pkg *p, const bt_pkg_row *row)
     const uint32_t program = row->program[BT_PKG_OUT_LAST];
     const bt_pkg_program *g = &bt_pkg_programs(p)[program];
     const bt_pkg_inst *inst = bt_pkg_code(p, program);
-    const uint32_t with = bt_stages_dispatches(p, program),
-                   without = bt_stages_dispatches(p, row->program[BT_PKG_OUT_NONE]);
+    const uint32_t plain = row->program[BT_PKG_OUT_NONE];
+    const uint32_t with = bt_stages_dispatches(p, program), without = bt_stages_dispatches(p, plain);
+    const uint32_t turns = bt_stages_changes(p, program), fewer = bt_stages_changes(p, plain);
     const bt_price_op more = dispatches(with > without ? with - without : 0);
+    const bt_price_op waited = waits(turns > fewer ? turns - fewer : 0, price);
     bt_price_last(price, &more);
+    if (waited.count && waited.fixed_ns) bt_price_last(price, &waited);
     for (uint32_t k = 0; k < g->insts; k++)
         if (inst[k].out_rows && inst[k].op != BT_PKG_SESSION) {
             const bt_price_op op = op_of(p, program, &inst[k]);

@@ -83,7 +83,7 @@ uint64_t bt_stage_cost(const bt_stage_engines *e, const bt_pkg *p, uint32_t prog
 uint64_t bt_stage_sync(const bt_stage_engines *e, const bt_stage *stage, size_t j)
 {
     if (!j || stage[j].is_npu == stage[j - 1].is_npu) return 0;
-    return stage[j].is_npu ? e->npu->time.sync_ns : e->companion->time.sync_ns;
+    return bt_time_sync(&e->npu->time, &e->companion->time);
 }
 
 void bt_stage_costs(uint64_t *ret, const bt_stage_engines *e, const bt_pkg *p, uint32_t program,

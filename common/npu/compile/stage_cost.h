@@ -10,7 +10,7 @@
  *   a stage of the NPU        its instructions, each on the NPU; what spills as device/on_chip.h counts it
  *   a stage that begins a graph of the NPU (npu/compile/stages.h): dispatch more
  *   a stage of the companion  its instructions, each on the companion
- *   a stage that follows one of the other engine: sync, of the engine that begins, more
+ *   a stage that follows one of the other engine: bt_time_sync more
  *
  * A matrix is a product at the engine's rates, with weights that stay, as the profiles' constants were calibrated;
  * attention is bt_time_of_attention over the pairs that the chunk's rows

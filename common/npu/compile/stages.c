@@ -50,3 +50,12 @@ uint32_t bt_stages_dispatches(const bt_pkg *p, uint32_t program)
     }
     return n;
 }
+
+uint32_t bt_stages_changes(const bt_pkg *p, uint32_t program)
+{
+    const bt_pkg_inst *code = bt_pkg_code(p, program);
+    uint32_t n = 0;
+    for (uint32_t i = 1; i < bt_pkg_programs(p)[program].insts; i++)
+        n += is_npu(&code[i]) != is_npu(&code[i - 1]);
+    return n;
+}

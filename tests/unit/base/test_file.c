@@ -90,6 +90,25 @@ static void a_directory_or_device_is_not_replaced(void **s)
     assert_int_equal(bt_file_replace(".", "x", 1, 0600, NULL), BT_EARG);
 }
 
+static void trying_tells_what_begin_would_and_leaves_nothing(void **s)
+{
+    (void)s;
+    struct stat st;
+    bt_fault f;
+    char in_none[600];
+    unlink(path);
+    assert_int_equal(bt_file_try(path, NULL), BT_OK); /* and leaves nothing: see remove_dir */
+    assert_int_equal(stat(path, &st), -1);
+    assert_int_equal(bt_file_replace(path, "kept", 4, 0600, NULL), BT_OK);
+    assert_int_equal(bt_file_try(path, NULL), BT_OK);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_size, 4);
+    snprintf(in_none, sizeof in_none, "%s/none/x", dir);
+    assert_int_equal(bt_file_try(in_none, &f), BT_EIO);
+    assert_non_null(strstr(f.text, "No such file"));
+    assert_int_equal(bt_file_try(dir, NULL), BT_EARG);
+}
+
 static void a_new_file_has_no_name_until_it_is_kept(void **s)
 {
     (void)s;
@@ -177,6 +196,7 @@ int main(void)
         cmocka_unit_test(refuses_a_file_past_the_limit),
         cmocka_unit_test(says_which_file_is_not_there),
         cmocka_unit_test(a_directory_or_device_is_not_replaced),
+        cmocka_unit_test(trying_tells_what_begin_would_and_leaves_nothing),
         cmocka_unit_test(a_new_file_has_no_name_until_it_is_kept),
         cmocka_unit_test(maps_no_empty_file_and_no_folder),
         cmocka_unit_test(only_one_has_the_lock_of_a_file),

@@ -407,7 +407,7 @@ static void enumerated_shapes_are_matched_by_index(void **state) /* AC-g1 */
     const world *w = *state;
     char json[4096] = "[";
     bt_fault f = {""};
-    for (int i = 1; i <= 129; i++) snprintf(json + strlen(json), 8, "%s%d", i > 1 ? "," : "", i);
+    for (int i = 1; i <= 129; i++) snprintf(json + strlen(json), 16, "%s%d", i > 1 ? "," : "", i);
     strcat(json, "]");
     assert_int_equal(compile_list(w, json, &f), BT_ELIMIT);
     assert_non_null(strstr(f.text, "at most 128 are allowed"));

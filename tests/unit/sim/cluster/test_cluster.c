@@ -104,8 +104,8 @@ static bed *make(const plan *p)
     bt_fault fault = {""};
     sim_cluster_options o = sim_cluster_defaults();
     static sim_cluster_group groups[2];
-    groups[0] = (sim_cluster_group){p->prefill, "a", p->prefills, PAGES, 0};
-    groups[1] = (sim_cluster_group){p->decode, "b", p->decodes, PAGES, 0};
+    groups[0] = (sim_cluster_group){.cost = p->prefill, .device = "a", .nodes = p->prefills, .pages = PAGES};
+    groups[1] = (sim_cluster_group){.cost = p->decode, .device = "b", .nodes = p->decodes, .pages = PAGES};
     o.seed = p->seed;
     o.prefill = &groups[0];
     o.prefills = p->prefills ? 1 : 0;

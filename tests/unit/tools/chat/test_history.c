@@ -108,7 +108,7 @@ static void the_file_is_the_users_alone(void **state)
 static void a_full_file_loses_its_older_half(void **state)
 {
     seen s = {.count = 0};
-    char text[200];
+    char text[208];
     (void)state;
     memset(text, 'x', sizeof text);
     for (int i = 0; i < 6000; i++) {

@@ -1,5 +1,6 @@
 /* Five readers price one prompt where starting a graph is nearly all that it takes: a timeline, an answer,
- * the table of schedules, a package in program order, and sizes alone. */
+ * the table of schedules, a package in program order, and sizes alone. The same of waiting at changes of
+ * engine. */
 #include "npu/compile/compile.h"
 #include "npu/compile/price_pkg.h"
 #include "npu/compile/schedule_play.h"
@@ -165,10 +166,36 @@ static void all_readers_count_a_dispatch_for_each_graph_of_a_chunk(void **state)
     engine_kit_done(&kit);
 }
 
+/* The residual's work, q, k and v, what lies between, o, the norm, gate and up, the product, down: eight
+ * changes a layer, of which the first layer's first has nothing before it; and the output matrix behind the
+ * last norm. */
+static void all_readers_count_a_wait_for_each_change_of_engine(void **state)
+{
+    (void)state;
+    engine_kit kit = engine_kit_model("llama");
+    const bt_profile still = ane_m4(0);
+    bt_profile waits = still;
+    waits.time.sync_ns = 400000;
+    bt_pkg *pkg = compiled(&kit, &waits);
+    for (size_t i = 0; i < LENGTHS; i++) {
+        uint64_t with[READERS], without[READERS];
+        all(with, &kit, pkg, &waits, lengths[i]);
+        all(without, &kit, pkg, &still, lengths[i]);
+        const uint64_t chunks = chunks_of(lengths[i]), changes = chunks * 8 * kit.model->hp.layers + 1;
+        for (int r = 0; r < READERS; r++)
+            if (with[r] - without[r] != changes * 400000)
+                fail_msg("%s, %u tokens: %.3f waits, not %u", readers[r], (unsigned)lengths[i],
+                         (double)(with[r] - without[r]) / 400000, (unsigned)changes);
+    }
+    bt_pkg_close(pkg);
+    engine_kit_done(&kit);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_readers_count_a_dispatch_for_each_graph_of_a_chunk),
+        cmocka_unit_test(all_readers_count_a_wait_for_each_change_of_engine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

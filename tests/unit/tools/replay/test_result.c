@@ -22,7 +22,7 @@ static tool_replay_result begin(size_t n)
 /* Due at `due` ms, sent `late` later, first text `wait` after it was due, then `tokens` of `each` ms. */
 static tool_replay_record one(int64_t due, int64_t late, int64_t wait, uint32_t tokens, int64_t each)
 {
-    return (tool_replay_record){.node = 255,
+    return (tool_replay_record){.node = TOOL_REPLAY_NOBODY,
                                 .want_prompt = 10,
                                 .prompt_tokens = 10,
                                 .want_output = tokens,
@@ -79,6 +79,24 @@ static void percentiles_are_those_of_sorted_values(void **state)
     near(s.p999, 999);
     near(s.max, 1000);
     assert_int_equal(tool_replay_spread_of(v, 0).n, 0);
+}
+
+static void a_percentile_of_few_values_is_the_nearest_rank(void **state)
+{
+    (void)state;
+    double v[20], one_value = 7;
+    for (int i = 0; i < 20; i++) v[i] = 20 - i;
+    tool_replay_spread s = tool_replay_spread_of(v, 20); /* at least 99 % of 20 are 20 */
+    near(s.p50, 10);
+    near(s.p90, 18);
+    near(s.p99, 20);
+    near(s.p999, 20);
+    s = tool_replay_spread_of(v, 15);
+    near(s.p50, 8);
+    near(s.p90, 14);
+    s = tool_replay_spread_of(&one_value, 1);
+    near(s.p50, 7);
+    near(s.p999, 7);
 }
 
 static void goodput_is_what_keeps_every_limit(void **state)
@@ -166,11 +184,18 @@ static void tables_of_failures_nodes_and_samples_have_an_end(void **state)
         (void)snprintf(name, sizeof name, "kind-%d", i);
         const uint8_t k = tool_replay_result_kind(&r, name);
         assert_true(k > 0 && k < TOOL_REPLAY_MAX_KINDS);
-        assert_true(tool_replay_result_node(&r, name, "decode") <= TOOL_REPLAY_MAX_NODES);
+        assert_int_equal(tool_replay_result_node(&r, name, "decode"), i);
     }
     assert_int_equal(tool_replay_result_kind(&r, "kind-3"), 4);
     assert_string_equal(r.kind[TOOL_REPLAY_MAX_KINDS - 1], "other");
-    assert_int_equal(r.nodes, TOOL_REPLAY_MAX_NODES);
+    assert_int_equal(r.nodes, 500);
+    assert_int_equal(r.tracks, TOOL_REPLAY_TRACKS); /* later nodes have none */
+    assert_int_equal(r.node[63].track, 63);
+    assert_int_equal(r.node[64].track, TOOL_REPLAY_NOBODY);
+    for (int i = 500; i < TOOL_REPLAY_MAX_NODES + 5; i++)
+        assert_int_equal(tool_replay_result_node_of(&r, "more", "decode", "kind-5"),
+                         i < TOOL_REPLAY_MAX_NODES ? i : TOOL_REPLAY_MAX_NODES);
+    assert_int_equal(r.track[5].nodes, 1 + TOOL_REPLAY_MAX_NODES - 500);
     const int64_t every = r.sample_every_us;
     for (int i = 0; i < 3 * TOOL_REPLAY_MAX_SAMPLES; i++) tool_replay_result_sample(&r)->at_us = i;
     assert_true(r.samples <= TOOL_REPLAY_MAX_SAMPLES && r.sample_every_us > every);
@@ -184,6 +209,7 @@ int main(void)
         cmocka_unit_test(latency_counts_from_when_a_request_should_have_been_sent),
         cmocka_unit_test(one_token_has_no_time_between_tokens_and_none_no_first),
         cmocka_unit_test(percentiles_are_those_of_sorted_values),
+        cmocka_unit_test(a_percentile_of_few_values_is_the_nearest_rank),
         cmocka_unit_test(goodput_is_what_keeps_every_limit),
         cmocka_unit_test(limits_are_read_with_their_units_and_others_refused),
         cmocka_unit_test(a_generator_that_is_late_busy_or_out_of_streams_says_so),

@@ -182,9 +182,9 @@ static void the_status_of_a_gateway_is_a_sample_of_its_nodes(void **state)
     assert_int_equal(tool_replay_result_node(&r, "p", ""), 0); /* an answer named it first */
     assert_true(tool_replay_wire_status(&s, &r, status, sizeof status - 1));
     assert_true(s.waiting == 3 && s.running == 5 && r.nodes == 2);
-    assert_true(s.queued[0] == 4 && s.slots_used[1] == 2 && s.queued[1] == 1 && r.node_slots[1] == 8);
+    assert_true(s.queued[0] == 4 && s.slots_used[1] == 2 && s.queued[1] == 1 && r.node[1].slots == 8);
     assert_true(s.pages_ratio[1] > 0.199f && s.pages_ratio[1] < 0.201f);
-    assert_string_equal(r.node_role[0], "prefill");
+    assert_string_equal(r.node[0].role, "prefill");
     assert_false(tool_replay_wire_status(&s, &r, "{}", 2));
     assert_false(tool_replay_wire_status(&s, &r, "no", 2));
     tool_replay_result_done(&r);

@@ -125,6 +125,32 @@ static void the_same_again_gives_the_same_report(void **state)
     free(text[1]);
 }
 
+/* Over time they are shown by kind; each is told of by itself, with the prompts that it computed. */
+static void a_hundred_nodes_are_all_told_of(void **state)
+{
+    (void)state;
+    sim_played *d = play("60,10:a100", "40", "in:300,out:5,rate:100", 300, NULL);
+    json_t *j = json_of(d, false), *nodes = json_object_get(j, "nodes");
+    size_t prompts = 0, i;
+    json_t *n;
+    assert_int_equal(json_array_size(nodes), 110);
+    json_array_foreach(nodes, i, n) {
+        const size_t its = (size_t)json_integer_value(json_object_get(n, "prompts"));
+        const bool is_prefill = strcmp(json_string_value(json_object_get(n, "role")), "prefill") == 0;
+        assert_int_equal(is_prefill, i < 70);
+        assert_true(is_prefill ? its > 0 : its == 0);
+        assert_int_equal(json_integer_value(json_object_get(n, "slots_total")), is_prefill ? 4 : 32);
+        prompts += its;
+    }
+    assert_int_equal(prompts, 300);
+    assert_int_equal(d->result.tracks, 3);
+    assert_string_equal(d->result.track[1].name, "prefill a100");
+    assert_int_equal(d->result.track[1].nodes, 10);
+    assert_int_equal(d->result.track[1].slots, 40);
+    json_decref(j);
+    sim_played_done(d);
+}
+
 static void colocated(tool_simulate_setup *s) { s->is_colocated = true; }
 static void eight_at_a_time(tool_simulate_setup *s) { s->concurrency = 8; }
 
@@ -195,6 +221,33 @@ static void waits_that_grow_to_the_end_are_an_overload_too(void **state)
     sim_played_done(d);
 }
 
+/* Near its limit: the queue is longest in the middle. Half the load is none. */
+static void nodes_that_never_rest_while_requests_wait_are_an_overload(void **state)
+{
+    (void)state;
+    sim_played *full = play("1:ane-m2-ultra", "1:m2-ultra-gpu", "in:2048,out:64,rate:4", 150, long_queue),
+               *half = play("1:ane-m2-ultra", "1:m2-ultra-gpu", "in:2048,out:64,rate:1", 150, long_queue);
+    assert_true(full->facts.is_overloaded && full->facts.prefill_busy > 0.97);
+    assert_non_null(strstr(full->facts.overload, "prefill nodes work"));
+    assert_false(half->facts.is_overloaded);
+    sim_played_done(full);
+    sim_played_done(half);
+}
+
+/* Both sides work nearly all the time; only one of them has no slot left. */
+static void an_overload_names_the_side_that_is_short(void **state)
+{
+    (void)state;
+    sim_played *prompts = play("1:a100", "2:a100", "in:6000,out:100,rate:20", 200, long_queue),
+               *answers = play("4:a100", "1:a100", "in:100,out:3000,rate:40", 200, long_queue);
+    assert_true(prompts->facts.is_overloaded && answers->facts.is_overloaded);
+    assert_true(prompts->facts.decode_busy > 0.9);
+    assert_non_null(strstr(prompts->facts.overload, "prefill nodes work"));
+    assert_non_null(strstr(answers->facts.overload, "decode nodes work"));
+    sim_played_done(prompts);
+    sim_played_done(answers);
+}
+
 static void a_context_that_memory_does_not_hold_is_refused_with_one_that_it_does(void **state)
 {
     (void)state;
@@ -218,12 +271,15 @@ int main(void)
         cmocka_unit_test(a_pace_of_two_doubles_every_time_of_the_devices),
         cmocka_unit_test(a_pace_changes_no_joule_of_the_work),
         cmocka_unit_test(the_same_again_gives_the_same_report),
+        cmocka_unit_test(a_hundred_nodes_are_all_told_of),
         cmocka_unit_test(a_colocated_cluster_has_all_nodes_of_both_sides),
         cmocka_unit_test(shared_beginnings_are_found),
         cmocka_unit_test(without_prefill_nodes_decode_nodes_compute_the_prompts),
         cmocka_unit_test(so_many_at_a_time_are_never_more),
         cmocka_unit_test(a_load_that_nodes_cannot_carry_is_said_to_be_one),
         cmocka_unit_test(waits_that_grow_to_the_end_are_an_overload_too),
+        cmocka_unit_test(nodes_that_never_rest_while_requests_wait_are_an_overload),
+        cmocka_unit_test(an_overload_names_the_side_that_is_short),
         cmocka_unit_test(a_context_that_memory_does_not_hold_is_refused_with_one_that_it_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,8 @@
  * taken. */
 #include "tools/simulate/prices.h"
 #include "tools/simulate/load.h"
+#include "tools/simulate/overlap.h"
+#include "engine/overlap.h"
 #include "device/work.h"
 #include "engine/costs.h"
 #include "tests/helpers/engine_kit.h"
@@ -56,16 +58,25 @@ static void begin(bed *b, const char *recipe, uint32_t kv_elem_bytes, bool has_p
     bt_profile *p = &s->prefill.group[0].profile;
     (void)snprintf(p->name, sizeof p->name, "%s", bt_pkg_header_of(b->pkg)->profile);
     if (tool_simulate_check_package(s, &fault) < 0) fail_msg("%s", fault.text);
-    if (tool_simulate_price_node(&b->cost, s, p, &fault) < 0) fail_msg("%s", fault.text);
+    if (tool_simulate_price_node(&b->cost, s, &s->prefill.group[0], &fault) < 0) fail_msg("%s", fault.text);
     if (bt_costs_prefill_new(&b->node, b->engine, b->kit.model, p, &s->link, &fault) < 0)
         fail_msg("%s", fault.text);
 }
 
 static void done(bed *b)
 {
-    free(b->node);
+    bt_costs_prefill_free(b->node);
     bt_prefill_free(b->engine);
     engine_kit_done(&b->kit);
+}
+
+static void schedule(bed *b, bt_schedule_policy policy)
+{
+    bt_fault fault = {""};
+    b->setup.schedule = policy;
+    b->setup.window = BT_OVERLAP_WINDOW;
+    if (policy != BT_SCHEDULE_SERIAL && bt_costs_prefill_by(b->node, b->engine, policy, &fault) < 0)
+        fail_msg("%s", fault.text);
 }
 
 static uint64_t simulated_ns(const bed *b, uint32_t kept, uint32_t end)
@@ -130,7 +141,8 @@ static void a_step_takes_what_the_node_says(void **state)
             sim_cost cost;
             b.setup.weight_bits = bits[f];
             b.setup.weight_permille = permille[f];
-            if (tool_simulate_price_node(&cost, &b.setup, p, &fault) < 0) fail_msg("%s", fault.text);
+            if (tool_simulate_price_node(&cost, &b.setup, &b.setup.decode.group[0], &fault) < 0)
+                fail_msg("%s", fault.text);
             for (uint32_t batch = 1; batch <= 64; batch *= 4) {
                 bt_price_step ours = {0}, theirs = {0};
                 for (uint32_t i = 0; i < batch; i++) {
@@ -146,14 +158,46 @@ static void a_step_takes_what_the_node_says(void **state)
     }
 }
 
-/* The gateway takes no time here, so only prices are left. */
-static void a_request_of_a_cluster_takes_what_nodes_would_answer(void **state)
+static void under_a_schedule_it_takes_what_the_node_says_to_the_nanosecond(void **state)
 {
     (void)state;
+    for (int k = BT_SCHEDULE_FIFO; k <= BT_SCHEDULE_OOO; k++) {
+        static bed b;
+        bt_fault fault = {""};
+        tool_simulate_overlap *o = NULL;
+        begin(&b, "w8a8", 2, true);
+        schedule(&b, (bt_schedule_policy)k);
+        if (tool_simulate_overlap_new(&o, &b.setup, &b.setup.prefill.group[0], &fault) < 0)
+            fail_msg("%s", fault.text);
+        for (uint32_t i = 0; i < LENGTHS; i++)
+            for (uint32_t kept = 0; kept < lengths[i]; kept += 50) {
+                const bt_work_prompt p = {.first = kept, .end = lengths[i]};
+                bt_work_played got;
+                assert_true(tool_simulate_overlap_play(o, &got, kept, lengths[i]));
+                assert_int_equal(got.ns, bt_work_of_prompt(&b.node->work, &p).work.ns);
+            }
+        tool_simulate_overlap_free(o);
+        done(&b);
+    }
+}
+
+/* From the last rows to the prompt's end: the output matrix, in program order. */
+static uint64_t behind_rows_ns(const bed *b, uint32_t end)
+{
+    bt_work_played p;
+    if (!b->node->play) return b->node->price.last_ns;
+    assert_true(bt_schedule_play_prompt(b->node->play, &p, 0, end));
+    return p.ns - p.stored_ns[p.chunks * b->dims.layers - 1];
+}
+
+/* The gateway takes no time here, so only prices are left. */
+static void a_request_takes_what_nodes_would_answer(bt_schedule_policy policy)
+{
     enum { OUTPUT = 20 };
     static bed b;
     bt_fault fault = {""};
     begin(&b, "w8a8", 2, true);
+    schedule(&b, policy);
     uint32_t exposed = 0;
     b.setup.cluster.request_ns = b.setup.cluster.token_ns = 0;
     for (uint32_t i = 1; i < 2 * LENGTHS; i++) {
@@ -188,7 +232,8 @@ static void a_request_of_a_cluster_takes_what_nodes_would_answer(void **state)
         const uint64_t end_ns = bt_link_ns(&b.setup.link, 1500);
         assert_in_range(r->prefill_us, run.work.ns / 1000, run.work.ns / 1000 + 1);
         /* a node counts from its last rows, which stand in front of the output matrix */
-        const uint64_t shown = run.exposed_ns + b.node->price.last_ns;
+        const bool is_at_end = p.is_whole && b.node->play; /* rows of a short prompt under a schedule */
+        const uint64_t shown = run.exposed_ns + (is_at_end ? 0 : behind_rows_ns(&b, item.prompt_tokens));
         assert_in_range(r->exposed_us, shown / 1000, (shown + end_ns) / 1000 + 2);
         assert_in_range(r->decode_us, steps / 1000, steps / 1000 + 1);
         exposed += run.exposed_ns > 10 * end_ns;
@@ -199,6 +244,19 @@ static void a_request_of_a_cluster_takes_what_nodes_would_answer(void **state)
     done(&b);
 }
 
+static void a_request_of_a_cluster_takes_what_nodes_would_answer(void **state)
+{
+    (void)state;
+    a_request_takes_what_nodes_would_answer(BT_SCHEDULE_SERIAL);
+}
+
+static void so_does_one_whose_chunks_are_under_way_together(void **state)
+{
+    (void)state;
+    a_request_takes_what_nodes_would_answer(BT_SCHEDULE_FIFO);
+    a_request_takes_what_nodes_would_answer(BT_SCHEDULE_OOO);
+}
+
 static void a_package_that_no_node_runs_is_refused(void **state)
 {
     (void)state;
@@ -206,8 +264,7 @@ static void a_package_that_no_node_runs_is_refused(void **state)
     bt_fault fault = {""};
     begin(&b, "w8a8", 2, true);
     b.setup.ctx_tokens = CTX + 1;
-    assert_int_equal(tool_simulate_price_node(&b.cost, &b.setup, &b.setup.prefill.group[0].profile, &fault),
-                     BT_EARG);
+    assert_int_equal(tool_simulate_price_node(&b.cost, &b.setup, &b.setup.prefill.group[0], &fault), BT_EARG);
     assert_non_null(strstr(fault.text, "at most 512 tokens"));
     b.setup.shape_policy = "chunk:32";
     assert_int_equal(tool_simulate_check_package(&b.setup, &fault), BT_EARG);
@@ -228,7 +285,9 @@ int main(void)
         cmocka_unit_test(a_prompt_takes_what_the_node_says_to_the_nanosecond),
         cmocka_unit_test(a_header_alone_is_within_one_percent_of_the_node),
         cmocka_unit_test(a_step_takes_what_the_node_says),
+        cmocka_unit_test(under_a_schedule_it_takes_what_the_node_says_to_the_nanosecond),
         cmocka_unit_test(a_request_of_a_cluster_takes_what_nodes_would_answer),
+        cmocka_unit_test(so_does_one_whose_chunks_are_under_way_together),
         cmocka_unit_test(a_package_that_no_node_runs_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

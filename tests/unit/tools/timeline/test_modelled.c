@@ -147,7 +147,7 @@ static void the_first_chunk_pays_for_first_use_and_each_change_of_engine_for_its
         bt_stage stage[64];
         const size_t n = bt_stages_of(stage, NULL, 64, p,
                                       bt_pkg_rows(p)->program[k == 2 ? BT_PKG_OUT_LAST : BT_PKG_OUT_NONE]);
-        for (size_t j = 1; j < n; j++) changes += stage[j].is_npu && !stage[j - 1].is_npu;
+        for (size_t j = 1; j < n; j++) changes += stage[j].is_npu != stage[j - 1].is_npu;
     }
     assert_true(changes > 0);
     assert_int_equal(sync.r.ttft_ns, plain.r.ttft_ns + 9 * changes);
