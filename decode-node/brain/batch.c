@@ -224,6 +224,14 @@ static uint32_t fill_idle_rows(dc_batch *b, uint32_t n, uint32_t rows)
     return rows;
 }
 
+void dc_batch_look_ahead(const dc_batch *b)
+{
+    if (b->first == NOBODY) return;
+    __builtin_prefetch(&b->slot[b->first], 1);
+    __builtin_prefetch(&b->slot[b->last], 1);
+    __builtin_prefetch(b->items, 1);
+}
+
 static dc_batch_plan plan_step(dc_batch *b)
 {
     uint32_t n = 0;

@@ -70,6 +70,8 @@ void dc_batch_offer(dc_batch *b, uint32_t slot, uint32_t drafts);
 /* Whether a draft would be looked at: nothing of the slot is left to prefill or replay. */
 bool dc_batch_takes_drafts(const dc_batch *b, uint32_t slot);
 
+/* Fetches what the next plan reads first. Changes nothing. */
+void dc_batch_look_ahead(const dc_batch *b);
 /* What to run now; every item is then answered by dc_batch_ran or dc_batch_leave before the next plan. */
 dc_batch_plan dc_batch_next(dc_batch *b);
 /* Of the item, the first rows_kept rows stay (0: nothing was done), and new_tokens tokens more are known. */

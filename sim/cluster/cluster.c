@@ -248,12 +248,36 @@ static void for_member(sim_cluster *c, const sim_event *e)
     sim_cluster_drop_event(c, e);
 }
 
+/* Brings what the next events read into the caches while this one is done: with a thousand nodes each finds
+ * its node outside of them. The head's branches are nearly those that follow it: their nodes are fetched
+ * first, then what hangs on them, at last the sequences of the very next. Changes nothing. */
+static void look_ahead(const sim_cluster *c)
+{
+    enum { LINE = 64, HOT_BYTES = 320, SOON = 5 };
+    const sim_event *head = c->calendar.heap;
+    const size_t len = c->calendar.len < SOON ? c->calendar.len : SOON;
+    for (size_t i = 1; i < len; i++) {
+        if (head[i].to >= c->hosts) continue;
+        const char *m = (const char *)&c->members[head[i].to];
+        for (size_t at = 0; at < HOT_BYTES; at += LINE) __builtin_prefetch(m + at);
+    }
+    for (size_t i = 0; i < len; i++) {
+        if (head[i].what != SIM_WHEN_STEP) continue;
+        const sim_member *m = &c->members[head[i].to];
+        __builtin_prefetch(m->items);
+        dc_batch_look_ahead(m->batch);
+        for (size_t k = 0; i == 0 && k < m->items_len; k++)
+            __builtin_prefetch(&m->sequences[m->items[k].slot], 1);
+    }
+}
+
 /* Everything that is due by until_ns, as long as anybody waits for something. */
 static bt_err advance(sim_cluster *c, int64_t until_ns)
 {
     sim_event e;
     while (c->broken == BT_OK && sim_calendar_take(&e, &c->calendar, until_ns)) {
         if (e.at_ns > c->now_ns) c->now_ns = e.at_ns;
+        look_ahead(c);
         if (e.what == SIM_WHEN_CALLER && e.slot) {
             c->callers--;
             c->client.due(c->client.ud, e.run, c->now_ns);

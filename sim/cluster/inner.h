@@ -47,43 +47,45 @@ typedef struct sim_item {
     bool is_piece;
 } sim_item;
 
+/* What every step of a node reads lies together, in its first lines: with a thousand nodes, each step finds its node
+ * outside of the nearest caches. */
 typedef struct sim_member {
-    bt_role role, born; /* as it serves; as it was named */
-    uint32_t place;     /* in the cluster */
-    bool rests;         /* rest.c */
+    bool is_alive, is_stopped, has_left, is_stepping, is_turning;
+    uint32_t place; /* in the cluster */
+    uint64_t life;
+    sim_item *items; /* decode */
+    size_t items_len;
+    sim_sequence *sequences;                /* decode, as all that follows */
+    uint32_t prefilling, decoding, cancels; /* sequences that joined, by what they need; asked to leave */
+    uint32_t leapt;                         /* steps of `items` that nobody was told of */
+    size_t commands_len;
+    dc_batch *batch;
+    int64_t *leap_ns; /* [gates][SIM_LEAP_STEPS] of each: when that gateway had taken the token of its first item */
+    int64_t due_us, wake_us; /* when its brain wants a TICK; when the earliest timer in the calendar is */
     const sim_cluster_group *group;
-    char id[32];
-    bool is_alive, is_stopped, is_on, is_loading, is_draining, has_left;
-    bt_role next_role;               /* has_left: what it goes on as */
-    int64_t since_ns, powered_ns[2]; /* as prefill and as decode node, up to since_ns */
-    uint64_t busy_ns[2], life;
+    sim_wire out, in;
     bt_incarnation self;
+    bt_role role, born; /* as it serves; as it was named */
+    sim_cost_work done;
+    uint64_t busy_ns[2], runs, valid_rows, rows;
     pf_brain *pf;
     dc_brain *dc;
-    int64_t due_us, wake_us; /* when its brain wants a TICK; when the earliest timer in the calendar is */
-    sim_wire out, in;
-    sim_cost_work done;
-    uint64_t runs, valid_rows, rows;
+    bool rests; /* rest.c */
+    bool is_on, is_loading, is_draining;
+    bt_role next_role;               /* has_left: what it goes on as */
+    int64_t since_ns, powered_ns[2]; /* as prefill and as decode node, up to since_ns */
+    char id[32];
     sim_cluster_preempted preempted; /* in lives that are over */
     sim_event *inbox;                /* what came while it was stopped */
     size_t inbox_len, inbox_cap;
-    sim_prompt *prompts; /* prefill, [slots] */
-    int64_t *last_ns;    /* prefill, [hosts]: when the last block to that host arrives */
-    dc_batch *batch;     /* decode, as all that follows */
-    sim_sequence *sequences;
-    sim_command *commands;
-    size_t commands_len, commands_cap;
-    sim_item *items;
-    size_t items_len, items_cap;
-    uint32_t prefilling, decoding, cancels; /* sequences that joined, by what they need; asked to leave */
-    bool is_stepping, is_turning;
+    sim_prompt *prompts;   /* prefill, [slots] */
+    int64_t *last_ns;      /* prefill, [hosts]: when the last block to that host arrives */
+    sim_command *commands; /* decode, as all that follows */
+    size_t commands_cap, items_cap;
     uint32_t *capacity_pages;          /* [slots] */
-    uint32_t leapt;                    /* steps of `items` that nobody was told of */
-    int64_t *leap_ns;                  /* [gates][SIM_LEAP_STEPS] of each: when that gateway had taken the token of its
-                                          first item */
-    uint32_t gate_items[BT_GATES_MAX]; /* of a step, those of each gateway */
     const int64_t *late_ns;            /* of the tokens that the brain is told now; NULL: none */
     uint32_t late_index, late_len;     /* which these are */
+    uint32_t gate_items[BT_GATES_MAX]; /* of a step, those of each gateway */
 } sim_member;
 
 /* A gateway: a process of one thread, in front of the nodes of one model. Its place is SIM_GATEWAY less its number. */

@@ -7,18 +7,11 @@
 
 enum { LEAP_NS = 500000000 };
 
-/* As a message on the wire. */
-static uint64_t token_bytes(void)
-{
-    const bt_msg one = {.type = BT_MSG_TOKENS, .u.tokens.ids_len = 1};
-    return sim_mail_bytes(&one);
-}
-
 /* When a gateway has taken a token of a step that ends now. */
 static int64_t take(const sim_cluster *c, const sim_member *m, sim_gate *g)
 {
     static const sim_wire fast = {0};
-    const uint64_t ns = sim_wire_short_ns(&m->out, &fast, &c->o.link, token_bytes());
+    const uint64_t ns = sim_wire_short_ns(&m->out, &fast, &c->o.link, sim_mail_token_bytes());
     return sim_cluster_gateway_takes(g, c->now_ns + (int64_t)ns, c->o.token_ns);
 }
 

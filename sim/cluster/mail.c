@@ -154,6 +154,8 @@ bt_msg *sim_mail_copy(sim_mail *p, const bt_msg *m, const int64_t *times, size_t
     return copy;
 }
 
+uint64_t sim_mail_token_bytes(void) { return bt_msg_bytes(BT_MSG_TOKENS) + sizeof(int32_t); }
+
 uint64_t sim_mail_bytes(const bt_msg *m)
 {
     array a[4];

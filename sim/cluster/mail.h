@@ -14,4 +14,5 @@ const int64_t *sim_mail_times(const bt_msg *copy); /* NULL: none */
 void sim_mail_drop(sim_mail *p, bt_msg *m);
 /* About what it takes on a wire: its fields and arrays. */
 uint64_t sim_mail_bytes(const bt_msg *m);
+uint64_t sim_mail_token_bytes(void); /* of TOKENS with one */
 #endif

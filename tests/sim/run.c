@@ -68,6 +68,13 @@ static void end(sim_world *w, const plan_unit *u, uint64_t request)
         sim_world_start(w, u->role, u->index);
 }
 
+/* Whether heal leaves or starts it. */
+static bool will_live(const sim_world *w, const plan *p, bt_role role, uint32_t index)
+{
+    return !p->leaves_dead || index == 0 ||
+           (sim_world_is_alive(w, role, index) && !sim_world_is_leaving(w, role, index));
+}
+
 /* Roles stay as they are, where there is a pair by them; else all nodes serve as they began. */
 static void heal_roles(sim_world *w, const plan *p)
 {
@@ -79,7 +86,7 @@ static void heal_roles(sim_world *w, const plan *p)
     bool has[2] = {!o->prefills, false};
     for (int k = 0; k < 2; k++)
         for (uint32_t i = 0; i < kinds[k].count; i++)
-            if (!p->leaves_dead || i == 0 || sim_world_is_alive(w, kinds[k].role, i))
+            if (will_live(w, p, kinds[k].role, i))
                 has[sim_world_role_of(w, kinds[k].role, i) == BT_ROLE_DECODE] = true;
     for (int k = 0; k < 2 && !(has[0] && has[1]); k++)
         for (uint32_t i = 0; i < kinds[k].count; i++) sim_world_set_role(w, kinds[k].role, i, kinds[k].role);

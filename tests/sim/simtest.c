@@ -21,16 +21,19 @@ enum { FEWER = 1 };
 
 /* Seeds that found a fault, in a brain or in a check, and what it was. */
 static const uint64_t kept[] = {
-    35091975, /* check: the process that made the attempt was killed; its successor passed for who repeats
-                 ABORT */
-    35092725, /* check: a block for an earlier life of its receiver began the count of the new link again */
-    35096509, /* check: forgot when a stopped node that is leaving had gone on */
-    35096661, /* check: as 35091975 */
-    35098130, /* check: as 35092725 */
-    40008233, /* check: as 35091975 */
-    40011547, /* check: packets that a cut held back made a dead node seem alive */
-    70098091, /* check: an ABORT that was said before the request's end was lost in a cut */
-    91068064, /* brain: a heartbeat behind a BYE made a node that no cut could lose */
+    35091975,   /* check: the process that made the attempt was killed; its successor passed for who repeats
+                   ABORT */
+    35092725,   /* check: a block for an earlier life of its receiver began the count of the new link again */
+    35096509,   /* check: forgot when a stopped node that is leaving had gone on */
+    35096661,   /* check: as 35091975 */
+    35098130,   /* check: as 35092725 */
+    40008233,   /* check: as 35091975 */
+    40011547,   /* check: packets that a cut held back made a dead node seem alive */
+    70098091,   /* check: an ABORT that was said before the request's end was lost in a cut */
+    91068064,   /* brain: a heartbeat behind a BYE made a node that no cut could lose */
+    2000001958, /* plan: a node that was leaving when the faults ended was counted to the pair that stays */
+    2000106898, /* plan: as 2000001958 */
+    2000126207, /* plan: as 2000001958 */
 };
 
 typedef struct options {
