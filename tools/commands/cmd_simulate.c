@@ -474,11 +474,8 @@ static int sweep(job *j, bt_fault *fault)
 static int work(job *j, bt_fault *fault)
 {
     uint64_t bad = 0;
-    const char *const written[] = {j->c->csv, j->c->report, j->c->plot};
     bt_err e = BT_OK;
-    for (size_t i = 0; e == BT_OK && i < sizeof written / sizeof *written; i++)
-        if (written[i]) e = bt_file_try(written[i], fault);
-    if (e == BT_OK && j->c->package) e = bt_pkg_open(&j->package, j->c->package, fault);
+    if (j->c->package) e = bt_pkg_open(&j->package, j->c->package, fault);
     j->setup.package = j->package;
     if (e == BT_OK) e = tool_simulate_bench_new(&j->bench, &j->setup, fault);
     if (e == BT_OK) e = tool_simulate_load_read(&j->plan, &bad, &j->load, fault);
@@ -524,6 +521,15 @@ static bt_err check(job *j, const config *c, bt_fault *fault)
     return e == BT_OK ? check_sweep(j, c, fault) : e;
 }
 
+static bt_err try_files(const config *c, bt_fault *fault)
+{
+    const char *const written[] = {c->csv, c->report, c->plot};
+    bt_err e = BT_OK;
+    for (size_t i = 0; e == BT_OK && i < sizeof written / sizeof *written; i++)
+        if (written[i]) e = bt_file_try(written[i], fault);
+    return e;
+}
+
 int tool_simulate_run(int argc, char **argv)
 {
     config c;
@@ -538,7 +544,9 @@ int tool_simulate_run(int argc, char **argv)
     } else {
         j->c = &c;
         j->load.trace = args.count ? args.args[0] : NULL;
-        if (check(j, &c, &fault) < 0) {
+        if (try_files(&c, &fault) < 0) {
+            rc = tool_fail("simulate", &fault);
+        } else if (check(j, &c, &fault) < 0) {
             bt_opt_usage_error("baton simulate", &fault);
             rc = 2;
         } else {
