@@ -303,6 +303,15 @@ const char *spawn_err(spawn *s)
     return s->terminal < 0 ? read_all(&s->err, s->err_path) : seen_at_terminal(s);
 }
 
+json_t *spawn_json(spawn *s)
+{
+    const int rc = spawn_wait(s, spawn_patience(120000));
+    json_t *j = rc == 0 ? json_loads(spawn_out(s), 0, NULL) : NULL;
+    if (j) return j;
+    fprintf(stderr, "exit %d, and no JSON: %s\n", rc, spawn_err(s));
+    abort();
+}
+
 bool spawn_is_clean(spawn *s)
 {
     const char *err = spawn_err(s);
@@ -356,6 +365,20 @@ static void kill_below(int signo)
         if (end && sscanf(end, ") %*c %d", &parent) == 1 && parent == getpid()) (void)kill(pid, signo);
     }
     if (d) closedir(d);
+}
+
+int spawn_group_begin(void **state)
+{
+    (void)state;
+    spawn_setup();
+    return 0;
+}
+
+int spawn_group_end(void **state)
+{
+    (void)state;
+    spawn_cleanup();
+    return 0;
 }
 
 int spawn_teardown(void **state)

@@ -1,5 +1,6 @@
 #ifndef TESTS_SPAWN_H
 #define TESTS_SPAWN_H
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -14,6 +15,9 @@ typedef struct spawn spawn;
 /* Before the first test and after the last: the directory, the environment, and who gets orphans. */
 void spawn_setup(void);
 void spawn_cleanup(void);
+/* Both as fixtures of a group of tests. */
+int spawn_group_begin(void **state);
+int spawn_group_end(void **state);
 /* A test's teardown: kills and forgets every child; fails when one was not clean. */
 int spawn_teardown(void **state);
 
@@ -45,6 +49,8 @@ pid_t spawn_pid(const spawn *s);
 void spawn_signal(const spawn *s, int signo);
 /* The exit code, or 128 + signal; -1 when it has not ended within ms. */
 int spawn_wait(spawn *s, int64_t ms);
+/* The JSON that it wrote when it ended well within two minutes, the caller's; anything else aborts, with its words. */
+json_t *spawn_json(spawn *s);
 /* What it has written so far, NUL-terminated; valid until the next call for the same stream. */
 const char *spawn_out(spawn *s);
 const char *spawn_err(spawn *s);

@@ -17,20 +17,6 @@
 
 enum { RUN_MS = 120000, ATTEMPTS = 2 };
 
-static int group_begin(void **state)
-{
-    (void)state;
-    spawn_setup();
-    return 0;
-}
-
-static int group_end(void **state)
-{
-    (void)state;
-    spawn_cleanup();
-    return 0;
-}
-
 #define CALIBRATE(url, ...) \
     SPAWN("baton", "calibrate", url, "-m", spawn_tiny_model(1), "-o", spawn_path("box.json"), __VA_ARGS__)
 
@@ -193,5 +179,5 @@ int main(void)
         cmocka_unit_test_teardown(a_server_that_answers_badly_is_an_error_that_says_how, spawn_teardown),
         cmocka_unit_test_teardown(what_is_there_at_the_deadline_is_fitted, spawn_teardown),
     };
-    return cmocka_run_group_tests(tests, group_begin, group_end);
+    return cmocka_run_group_tests(tests, spawn_group_begin, spawn_group_end);
 }

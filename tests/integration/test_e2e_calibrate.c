@@ -11,8 +11,6 @@
 
 #include <cmocka.h>
 
-enum { RUN_MS = 120000 };
-
 static int start_client(void **state)
 {
     (void)state;
@@ -29,15 +27,6 @@ static int end_client(void **state)
     return 0;
 }
 
-static json_t *result_of(spawn *s)
-{
-    const int rc = spawn_wait(s, spawn_patience(RUN_MS));
-    if (rc != 0) fail_msg("exit %d: %s", rc, spawn_err(s));
-    json_t *j = json_loads(spawn_out(s), 0, NULL);
-    assert_non_null(j);
-    return j;
-}
-
 static json_int_t number(const json_t *j, const char *key)
 {
     return json_integer_value(json_object_get(j, key));
@@ -51,8 +40,8 @@ static void a_running_system_becomes_a_profile_that_can_be_simulated(void **stat
     (void)snprintf(model, sizeof model, "%s", spawn_tiny_model(1));
     (void)snprintf(box, sizeof box, "%s", spawn_path("box.json"));
     assert_true(CLUSTER(&sys, model, "-c", "512", "--threads", "1"));
-    json_t *measured = result_of(SPAWN("baton", "calibrate", sys.url, "-m", model, "-o", box, "--name", "box",
-                                       "--json", "--longest", "256", "-n", "8", "--batch", "2"));
+    json_t *measured = spawn_json(SPAWN("baton", "calibrate", sys.url, "-m", model, "-o", box, "--name",
+                                        "box", "--json", "--longest", "256", "-n", "8", "--batch", "2"));
     assert_int_equal(number(measured, "failed"), 0);
     assert_int_equal(json_array_size(json_object_get(measured, "prompts")), 9);
     assert_int_equal(number(json_object_get(measured, "held_out"), "points"), 8); /* 4 lengths, and their
@@ -60,9 +49,9 @@ static void a_running_system_becomes_a_profile_that_can_be_simulated(void **stat
     assert_true(cluster_stop(&sys));
     (void)snprintf(node, sizeof node, "2:%s", box);
     json_t *run =
-        result_of(SPAWN("baton", "simulate", "--json", "-q", "-m", model, "-c", "512", "--prefill", "0",
-                        "--decode", node, "--chunk-tokens", "4096", "--request-cpu", "0", "--token-cpu", "0",
-                        "--synthetic", "in:100,out:20,rate:1", "--limit", "20"));
+        spawn_json(SPAWN("baton", "simulate", "--json", "-q", "-m", model, "-c", "512", "--prefill", "0",
+                         "--decode", node, "--chunk-tokens", "4096", "--request-cpu", "0", "--token-cpu", "0",
+                         "--synthetic", "in:100,out:20,rate:1", "--limit", "20"));
     assert_int_equal(number(run, "completed"), 20);
     assert_true(json_number_value(json_object_get(json_object_get(run, "ttft_ms"), "p50")) > 0);
     assert_true(json_number_value(json_object_get(json_object_get(run, "tpot_ms"), "p50")) > 0);

@@ -145,19 +145,6 @@ static void an_answer_tells_what_whole_tiles_cost_its_prompt(void **state)
     }
 }
 
-static int group_begin(void **state)
-{
-    (void)state;
-    spawn_setup();
-    return 0;
-}
-static int group_end(void **state)
-{
-    (void)state;
-    spawn_cleanup();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -165,5 +152,5 @@ int main(void)
         cmocka_unit_test_teardown(inspect_lists_the_clusters, spawn_teardown),
         cmocka_unit_test_teardown(an_answer_tells_what_whole_tiles_cost_its_prompt, spawn_teardown),
     };
-    return cmocka_run_group_tests(tests, group_begin, group_end);
+    return cmocka_run_group_tests(tests, spawn_group_begin, spawn_group_end);
 }

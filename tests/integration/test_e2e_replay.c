@@ -37,15 +37,6 @@ static int stop_system(void **state)
     return ok ? 0 : -1;
 }
 
-static json_t *result_of(spawn *s)
-{
-    const int rc = spawn_wait(s, spawn_patience(RUN_MS));
-    if (rc != 0) fail_msg("exit %d: %s", rc, spawn_err(s));
-    json_t *j = json_loads(spawn_out(s), 0, NULL);
-    assert_non_null(j);
-    return j;
-}
-
 #define REPLAY(...) \
     SPAWN("baton", "replay", "--json", "-m", spawn_tiny_model(1), "--url", sys.url, __VA_ARGS__)
 
@@ -59,8 +50,8 @@ static void a_drawn_load_has_the_lengths_that_were_asked_for(void **state)
 {
     (void)state;
     for (int text = 0; text < 2; text++) {
-        json_t *j = result_of(REPLAY("--synthetic", "in:20-90,out:7,rate:60,burst:0.5", "--limit", "40",
-                                     "--prompts", text ? "text" : "auto"));
+        json_t *j = spawn_json(REPLAY("--synthetic", "in:20-90,out:7,rate:60,burst:0.5", "--limit", "40",
+                                      "--prompts", text ? "text" : "auto"));
         assert_int_equal(number(j, "requests"), 40);
         assert_int_equal(number(j, "completed"), 40);
         assert_int_equal(number(j, "output_tokens"), 280); /* also where the model would have ended before */
@@ -91,10 +82,10 @@ static void prompts_begin_alike_where_their_hashes_do(void **state)
                   "{\"timestamp\":10,\"input_length\":300,\"output_length\":3,\"hash_ids\":[1,2,4]}\n",
         apart[] = "{\"timestamp\":0,\"input_length\":300,\"output_length\":3,\"hash_ids\":[5,6,7]}\n"
                   "{\"timestamp\":10,\"input_length\":300,\"output_length\":3,\"hash_ids\":[8,6,7]}\n";
-    json_t *j = result_of(REPLAY(write_trace("alike.jsonl", alike), "--concurrency", "1"));
+    json_t *j = spawn_json(REPLAY(write_trace("alike.jsonl", alike), "--concurrency", "1"));
     assert_int_equal(number(j, "cached_tokens"), 256); /* two blocks of 128, which 101 to 149 tokens hold */
     json_decref(j);
-    j = result_of(REPLAY(write_trace("apart.jsonl", apart), "--concurrency", "1"));
+    j = spawn_json(REPLAY(write_trace("apart.jsonl", apart), "--concurrency", "1"));
     assert_int_equal(number(j, "cached_tokens"), 0);
     json_decref(j);
 }
@@ -108,13 +99,13 @@ static void what_is_too_long_is_refused_scaled_or_cut_and_said(void **state)
     spawn *s = REPLAY(trace);
     assert_int_equal(spawn_wait(s, spawn_patience(RUN_MS)), 1);
     assert_non_null(strstr(spawn_err(s), "1 of 2 requests are longer than the context of 1024"));
-    json_t *j = result_of(REPLAY(trace, "--scale-lengths"));
+    json_t *j = spawn_json(REPLAY(trace, "--scale-lengths"));
     assert_int_equal(number(j, "input_tokens"), 1000 + 10);
     assert_int_equal(number(j, "output_tokens"), 24 + 1);
     assert_non_null(strstr(json_string_value(json_array_get(json_object_get(j, "notes"), 0)),
                            "all lengths times 0.25"));
     json_decref(j);
-    j = result_of(REPLAY(trace, "--fit"));
+    j = spawn_json(REPLAY(trace, "--fit"));
     assert_int_equal(number(j, "input_tokens"), 928 + 40);
     assert_int_equal(number(j, "cut_requests"), 1);
     json_decref(j);
@@ -132,7 +123,7 @@ static void a_server_that_stalls_cannot_hide_it(void **state)
     assert_int_equal(kill(gateway, SIGSTOP), 0);
     while (spawn_now_ms() < begin + 2500) spawn_nap();
     assert_int_equal(kill(gateway, SIGCONT), 0);
-    json_t *j = result_of(s);
+    json_t *j = spawn_json(s);
     assert_int_equal(number(j, "completed"), 100);
     const json_t *points = json_object_get(json_object_get(j, "points"), "ttft_ms");
     size_t slow = 0;
@@ -201,8 +192,8 @@ static void a_row_a_request_and_a_page_that_needs_no_other(void **state)
 {
     (void)state;
     const char *csv = spawn_path("rows.csv"), *page = spawn_path("run.html");
-    json_t *j = result_of(REPLAY("--synthetic", "in:30,out:5", "--concurrency", "4", "--limit", "12", "--csv",
-                                 csv, "--report", page, "--slo", "ttft:60s,tpot:60s"));
+    json_t *j = spawn_json(REPLAY("--synthetic", "in:30,out:5", "--concurrency", "4", "--limit", "12",
+                                  "--csv", csv, "--report", page, "--slo", "ttft:60s,tpot:60s"));
     char *text = calloc(1, 1 << 20);
     assert_non_null(text);
     assert_true(json_number_value(json_object_get(j, "goodput_rps")) > 0);
@@ -245,8 +236,8 @@ static void a_row_a_request_and_a_page_that_needs_no_other(void **state)
 static void a_ramp_ends_with_the_highest_rate_that_keeps_the_limits(void **state)
 {
     (void)state;
-    json_t *j = result_of(REPLAY("--synthetic", "in:10,out:2,rate:20", "--limit", "10", "--ramp", "--slo",
-                                 "ttft:400ms"));
+    json_t *j = spawn_json(REPLAY("--synthetic", "in:10,out:2,rate:20", "--limit", "10", "--ramp", "--slo",
+                                  "ttft:400ms"));
     const size_t steps = json_array_size(json_object_get(j, "steps"));
     assert_true(steps >= 2 && steps <= 16);
     assert_true(json_number_value(json_object_get(j, "best_rps")) > 0);
@@ -259,7 +250,7 @@ static void it_serves_itself_and_leaves_nothing_behind(void **state)
     spawn *s = SPAWN("baton", "replay", "--json", "-m", spawn_tiny_model(1), "--engine", "host", "-t", "1",
                      "--prefill", "0", "--decode", "2", "--synthetic", "in:90,out:5,rate:50", "--limit", "10",
                      "-c", "64", "--fit");
-    json_t *j = result_of(s);
+    json_t *j = spawn_json(s);
     assert_int_equal(number(j, "completed"), 10);
     assert_int_equal(number(j, "input_tokens"), 590); /* the context is what its nodes have, not the model's
                                                        */
@@ -275,10 +266,10 @@ static void a_capture_is_replayed_as_it_was(void **state)
     for (int text = 1; text >= 0; text--) {
         const char *capture = spawn_path(text ? "text.btcp" : "plain.btcp");
         json_t *first =
-            result_of(SPAWN("baton", "replay", "--json", "-m", spawn_tiny_model(1), "--engine", "host", "-t",
-                            "1", "--synthetic", "in:100-300,out:6,rate:50,shared:70", "--limit", "20",
-                            "--capture", capture, text ? "--capture-text" : "--capture-text=no"));
-        json_t *again = result_of(REPLAY(capture, "--speed", "0.5"));
+            spawn_json(SPAWN("baton", "replay", "--json", "-m", spawn_tiny_model(1), "--engine", "host", "-t",
+                             "1", "--synthetic", "in:100-300,out:6,rate:50,shared:70", "--limit", "20",
+                             "--capture", capture, text ? "--capture-text" : "--capture-text=no"));
+        json_t *again = spawn_json(REPLAY(capture, "--speed", "0.5"));
         assert_int_equal(number(again, "requests"), 20); /* the load, and nothing that found the server out */
         assert_int_equal(number(again, "failed"), 0);
         assert_int_equal(number(again, "input_tokens"), number(first, "input_tokens"));

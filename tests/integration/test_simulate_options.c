@@ -16,20 +16,6 @@
 
 enum { RUN_MS = 60000, ROWS = 1024 };
 
-static int group_begin(void **state)
-{
-    (void)state;
-    spawn_setup();
-    return 0;
-}
-
-static int group_end(void **state)
-{
-    (void)state;
-    spawn_cleanup();
-    return 0;
-}
-
 /* Without the gateway's own time, whose options have a test of their own. */
 #define RUN(...) \
     run_of(SPAWN("baton", "simulate", "--json", "-q", "-m", "llama-3.2-1b", "-c", "8192", "--request-cpu", \
@@ -615,5 +601,5 @@ int main(void)
         cmocka_unit_test_teardown(a_slow_link_makes_transfers_so_much_longer_while_it_lasts, spawn_teardown),
         cmocka_unit_test_teardown(hostile_faults_are_refused_with_a_place, spawn_teardown),
     };
-    return cmocka_run_group_tests(tests, group_begin, group_end);
+    return cmocka_run_group_tests(tests, spawn_group_begin, spawn_group_end);
 }

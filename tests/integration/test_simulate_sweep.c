@@ -17,29 +17,6 @@
 
 enum { RUN_MS = 120000, END_MS = 20000, PREFILLS = 4, DECODES = 5 };
 
-static int group_begin(void **state)
-{
-    (void)state;
-    spawn_setup();
-    return 0;
-}
-
-static int group_end(void **state)
-{
-    (void)state;
-    spawn_cleanup();
-    return 0;
-}
-
-static json_t *result_of(spawn *s)
-{
-    const int rc = spawn_wait(s, spawn_patience(RUN_MS));
-    if (rc != 0) fail_msg("exit %d: %s", rc, spawn_err(s));
-    json_t *j = json_loads(spawn_out(s), 0, NULL);
-    assert_non_null(j);
-    return j;
-}
-
 static json_int_t count(const json_t *j, const char *key)
 {
     return json_integer_value(json_object_get(j, key));
@@ -58,8 +35,8 @@ static json_int_t count(const json_t *j, const char *key)
 static bool carries(const char *prefill, const char *decode, const char *slo, double share,
                     double *ret_joules)
 {
-    json_t *j = result_of(SPAWN("baton", "simulate", "--json", "-q", LOAD, "--prefill", prefill, "--decode",
-                                decode, "--slo", slo));
+    json_t *j = spawn_json(SPAWN("baton", "simulate", "--json", "-q", LOAD, "--prefill", prefill, "--decode",
+                                 decode, "--slo", slo));
     const double good = json_number_value(json_object_get(j, "goodput_rps")),
                  all = json_number_value(json_object_get(j, "requests_per_second"));
     const double n = all > 0 ? good / all * (double)count(j, "completed") : 0,
@@ -71,7 +48,7 @@ static bool carries(const char *prefill, const char *decode, const char *slo, do
 
 static json_t *found_by(const char *slo, const char *cost)
 {
-    return result_of(SWEEP("--slo", slo, "--slo-share", "0.9", "--cost", cost, "--price", "a100:2"));
+    return spawn_json(SWEEP("--slo", slo, "--slo-share", "0.9", "--cost", cost, "--price", "a100:2"));
 }
 
 /* The frontier of the whole grid, for limits that one cluster keeps and that nearly none does. */
@@ -130,8 +107,8 @@ static void the_cheapest_by_price_is_not_that_by_nodes(void **state)
     json_decref(price);
     /* decode nodes that cost ten times as much: as few of them as do it at all */
     json_t *j =
-        result_of(SPAWN("baton", "simulate", "--json", "-q", LOAD, "--prefill", "1..4:a100", "--decode",
-                        "1..5:h100", LIMITS, "--cost", "price", "--price", "a100:1,h100:100"));
+        spawn_json(SPAWN("baton", "simulate", "--json", "-q", LOAD, "--prefill", "1..4:a100", "--decode",
+                         "1..5:h100", LIMITS, "--cost", "price", "--price", "a100:1,h100:100"));
     const json_t *points = json_object_get(j, "points"), *best = json_object_get(j, "cheapest");
     const json_t *last = json_array_get(points, json_array_size(points) - 1);
     assert_int_equal(count(best, "decode"), count(last, "decode"));
@@ -163,7 +140,7 @@ static void a_sweep_that_was_killed_goes_on_to_the_same_table(void **state)
     (void)state;
     char path[512];
     (void)snprintf(path, sizeof path, "%s", spawn_path("points"));
-    json_t *whole = result_of(SWEEP(LIMITS));
+    json_t *whole = spawn_json(SWEEP(LIMITS));
     spawn *s = SWEEP(LIMITS, "--points", path, "--jobs", "2");
     const int64_t end = spawn_now_ms() + spawn_patience(RUN_MS);
     while (lines_of(path) < 3 && spawn_before(end)) {}
@@ -172,7 +149,7 @@ static void a_sweep_that_was_killed_goes_on_to_the_same_table(void **state)
     assert_true(spawn_wait_all_gone(spawn_patience(END_MS))); /* its processes end with it */
     const size_t before = lines_of(path);
     assert_in_range(before, 3, (uintmax_t)count(whole, "tried") - 1);
-    json_t *rest = result_of(SWEEP(LIMITS, "--points", path));
+    json_t *rest = spawn_json(SWEEP(LIMITS, "--points", path));
     expect_same(whole, rest);
     assert_int_equal(count(rest, "read"), before);
     json_decref(rest);
@@ -184,7 +161,7 @@ static void a_sweep_that_was_killed_goes_on_to_the_same_table(void **state)
     (void)fclose(f);
     assert_int_equal(truncate(path, bytes - 40), 0);
     for (json_int_t left = 1; left >= 0; left--) {
-        rest = result_of(SWEEP(LIMITS, "--points", path));
+        rest = spawn_json(SWEEP(LIMITS, "--points", path));
         expect_same(whole, rest);
         assert_int_equal(count(rest, "read"), count(whole, "tried") - left);
         json_decref(rest);
@@ -196,7 +173,7 @@ static void parts_together_are_the_whole_and_no_row_is_in_two(void **state)
 {
     (void)state;
     char all[512], part[512], name[32], number[8];
-    json_t *whole = result_of(SWEEP(LIMITS, "--jobs", "1"));
+    json_t *whole = spawn_json(SWEEP(LIMITS, "--jobs", "1"));
     size_t tried = 0;
     (void)snprintf(all, sizeof all, "%s", spawn_path("all"));
     FILE *to = fopen(all, "we");
@@ -216,7 +193,7 @@ static void parts_together_are_the_whole_and_no_row_is_in_two(void **state)
     }
     assert_int_equal(fclose(to), 0);
     assert_int_equal(tried, count(whole, "tried"));
-    json_t *together = result_of(SWEEP(LIMITS, "--points", all));
+    json_t *together = spawn_json(SWEEP(LIMITS, "--points", all));
     expect_same(whole, together);
     assert_int_equal(count(together, "read"), tried);
     json_decref(whole);
@@ -227,9 +204,9 @@ static void parts_together_are_the_whole_and_no_row_is_in_two(void **state)
 static void a_row_of_alike_nodes_is_a_sweep_too(void **state)
 {
     (void)state;
-    json_t *j =
-        result_of(SPAWN("baton", "simulate", "--json", "-q", LOAD, "--prefill", "0", "--decode", "1..16:a100",
-                        "--colocated", "--chunk-tokens", "1024", "--slo", "ttft:2s,tpot:80ms"));
+    json_t *j = spawn_json(SPAWN("baton", "simulate", "--json", "-q", LOAD, "--prefill", "0", "--decode",
+                                 "1..16:a100", "--colocated", "--chunk-tokens", "1024", "--slo",
+                                 "ttft:2s,tpot:80ms"));
     const json_t *best = json_object_get(j, "cheapest");
     char decode[16];
     double joules;
@@ -237,8 +214,8 @@ static void a_row_of_alike_nodes_is_a_sweep_too(void **state)
     (void)snprintf(decode, sizeof decode, "%d:a100", (int)(count(best, "decode") % 100) - 1);
     if (count(best, "decode") > 1) {
         json_t *less =
-            result_of(SPAWN("baton", "simulate", "--json", "-q", LOAD, "--prefill", "0", "--decode", decode,
-                            "--colocated", "--chunk-tokens", "1024", "--slo", "ttft:2s,tpot:80ms"));
+            spawn_json(SPAWN("baton", "simulate", "--json", "-q", LOAD, "--prefill", "0", "--decode", decode,
+                             "--colocated", "--chunk-tokens", "1024", "--slo", "ttft:2s,tpot:80ms"));
         joules = json_number_value(json_object_get(less, "joules"));
         assert_true(joules > 0);
         assert_true(json_number_value(json_object_get(less, "goodput_rps")) <
@@ -257,5 +234,5 @@ int main(void)
         cmocka_unit_test_teardown(parts_together_are_the_whole_and_no_row_is_in_two, spawn_teardown),
         cmocka_unit_test_teardown(a_row_of_alike_nodes_is_a_sweep_too, spawn_teardown),
     };
-    return cmocka_run_group_tests(tests, group_begin, group_end);
+    return cmocka_run_group_tests(tests, spawn_group_begin, spawn_group_end);
 }

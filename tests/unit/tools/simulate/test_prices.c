@@ -67,6 +67,7 @@ static void done(bed *b)
 {
     bt_costs_prefill_free(b->node);
     bt_prefill_free(b->engine);
+    bt_pkg_close(b->pkg);
     engine_kit_done(&b->kit);
 }
 

@@ -115,7 +115,7 @@ static void no_text_does_harm(void **state)
     static tool_simulate_scale s;
     static const char text[] =
         "decode 2..16 when kv>0.8 for 10s, down when kv<0.3 for 60s; role prefill 3 decode at 9s";
-    for (size_t cut = 0; cut < sizeof text; cut++)
+    for (size_t cut = 0; cut < sizeof text - 1; cut++)
         for (int c = 0; c < 128; c += 7) {
             char one[sizeof text];
             bt_fault fault;
