@@ -125,8 +125,8 @@ static void prefill(sim_world *w, sim_process *p, sim_told *t, const dc_batch_it
 static void step(sim_world *w, sim_process *p, sim_told *t, const dc_batch_item *it)
 {
     sim_run *r = &p->runs[it->slot];
-    uint64_t digest = sim_pages_digest(p->pages, it->slot, it->pos); /* of what lies there, whoever wrote it
-                                                                      */
+    /* of what lies there, whoever wrote it */
+    uint64_t digest = sim_pages_digest(p->pages, it->slot, it->pos);
     static const uint8_t wrong[SIM_TOY_ROW_BYTES] = {0xdd, 0xdd, 0xdd, 0xdd, 0xdd, 0xdd, 0xdd, 0xdd};
     uint32_t made = 0;
     for (uint32_t i = 0; i < it->count; i++) {

@@ -11,16 +11,17 @@
  *   u64     = mix(mix(seed + g) + (index + 1) * g), g = 0x9e3779b97f4a7c15, modulo 2^64
  *   uniform = (u64 >> 11) * 2^-53, in [0, 1)
  * Not for secrets. */
-static inline uint64_t bt_rng_mix(uint64_t z)
-{
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
 static inline uint64_t bt_rng_u64(uint64_t seed, uint64_t index)
 {
     const uint64_t g = UINT64_C(0x9e3779b97f4a7c15);
-    return bt_rng_mix(bt_rng_mix(seed + g) + (index + 1) * g);
+    uint64_t z = seed + g;
+    for (int round = 0; round < 2; round++) {
+        if (round) z += (index + 1) * g;
+        z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+        z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+        z ^= z >> 31;
+    }
+    return z;
 }
 double bt_rng_uniform(uint64_t seed, uint64_t index);
 

@@ -93,6 +93,16 @@ static const char *name_of(const bt_trace *t, meaning m)
     return "";
 }
 
+static bt_err take_name(const char **ret, char room[BT_TRACE_MAX_NAME + 1], bt_trace_place at,
+                        const char *text, size_t len, bt_fault *fault)
+{
+    if (len > BT_TRACE_MAX_NAME) return bt_trace_bad(fault, at, text, len, "is longer than 256 bytes");
+    memcpy(room, text, len);
+    room[len] = 0;
+    *ret = len ? room : NULL;
+    return BT_OK;
+}
+
 static bt_err take(bt_trace_row *row, bt_trace *t, meaning m, const char *text, size_t len, bt_fault *fault)
 {
     const bt_trace_place at = {t->in.line, name_of(t, m)};
@@ -114,18 +124,8 @@ static bt_err take(bt_trace_row *row, bt_trace *t, meaning m, const char *text, 
         row->has_output = true;
         row->is_failed = m == OUTPUT_OR_FAILED && row->output_tokens == 0;
         break;
-    case SESSION:
-        if (len > BT_TRACE_MAX_NAME) return bt_trace_bad(fault, at, text, len, "is longer than 256 bytes");
-        memcpy(t->session, text, len);
-        t->session[len] = 0;
-        row->session = len ? t->session : NULL;
-        break;
-    case MODEL:
-        if (len > BT_TRACE_MAX_NAME) return bt_trace_bad(fault, at, text, len, "is longer than 256 bytes");
-        memcpy(t->model, text, len);
-        t->model[len] = 0;
-        row->model = len ? t->model : NULL;
-        break;
+    case SESSION: e = take_name(&row->session, t->session, at, text, len, fault); break;
+    case MODEL: e = take_name(&row->model, t->model, at, text, len, fault); break;
     case KIND:
         if (!is_name("2", text, len)) e = bt_trace_bad(fault, at, text, len, "is no LLM request, which is 2");
         break;

@@ -61,20 +61,26 @@ static void put_ms(bt_buf *b, const char *name, int64_t us)
     (void)bt_buf_str(b, ", ");
 }
 
+/* Nothing where there is none. */
+static bt_err put_name(bt_trace_writer *w, const char *key, const char *name, uint64_t line, bt_fault *fault)
+{
+    json_t *s = name ? json_string(name) : NULL;
+    char *text = s ? json_dumps(s, JSON_ENCODE_ANY) : NULL;
+    json_decref(s);
+    if (name && !text)
+        return bt_fail(fault, BT_EARG, "line %llu: a %s that is no UTF-8", (unsigned long long)line, key);
+    if (text) (void)bt_buf_fmt(&w->line, "\"%s\": %s, ", key, text);
+    free(text);
+    return BT_OK;
+}
+
 static bt_err put_mooncake(bt_trace_writer *w, const bt_trace_row *row, bt_fault *fault)
 {
     bt_buf *b = &w->line;
     (void)bt_buf_str(b, "{");
-    if (row->session) {
-        json_t *s = json_string(row->session);
-        char *text = s ? json_dumps(s, JSON_ENCODE_ANY) : NULL;
-        json_decref(s);
-        if (!text)
-            return bt_fail(fault, BT_EARG, "line %llu: a session whose name is no UTF-8",
-                           (unsigned long long)row->line);
-        (void)bt_buf_fmt(b, "\"session_id\": %s, ", text);
-        free(text);
-    }
+    bt_err e = put_name(w, "session_id", row->session, row->line, fault);
+    if (e == BT_OK) e = put_name(w, "model", row->model, row->line, fault);
+    if (e < 0) return e;
     if (row->has_arrival) put_ms(b, "timestamp", row->arrival_us);
     if (row->has_delay) put_ms(b, "delay", row->delay_us);
     (void)bt_buf_fmt(b, "\"input_length\": %u, \"output_length\": %u", row->input_tokens, row->output_tokens);
@@ -82,8 +88,7 @@ static bt_err put_mooncake(bt_trace_writer *w, const bt_trace_row *row, bt_fault
         (void)bt_buf_str(b, ", \"hash_ids\": [");
         for (size_t i = 0; i < row->hash_len; i++) {
             uint64_t n;
-            const bt_err e = number_of(&n, w, row->hash_ids[i], fault);
-            if (e < 0) return e;
+            if ((e = number_of(&n, w, row->hash_ids[i], fault)) < 0) return e;
             (void)bt_buf_fmt(b, "%s%llu", i ? ", " : "", (unsigned long long)n);
         }
         (void)bt_buf_str(b, "]");

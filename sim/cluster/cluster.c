@@ -168,7 +168,8 @@ static void end_late(sim_cluster *c, sim_gate *g, uint64_t number)
 {
     if (c->over[number]) return;
     for (uint32_t i = 0; i < c->hosts; i++)
-        if (c->members[i].leapt && c->members[i].dc) sim_cluster_leap_settle(c, &c->members[i]);
+        if (c->members[i].leapt && c->members[i].dc && c->members[i].group->model == g->model)
+            sim_cluster_leap_settle(c, &c->members[i]);
     sim_cluster_gateway_step(c, g, &(gw_event){.type = GW_EV_CANCEL, .u.request = number});
 }
 

@@ -15,3 +15,9 @@ head -n 3 t.jsonl > times.jsonl
 baton trace synthesize times.jsonl -n 3 --rate 10 --seed 4 > a
 baton trace synthesize times.jsonl -n 3 --rate 10 --seed 4 | cmp - a && wc -l < a
 baton trace plot t.jsonl -o p.html && grep -c '</html>' p.html && grep -cE 'https?://[^w]|<script' p.html || true
+# Names of models go along.
+printf 'Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n0,GPT-4,5,2,7,API log\n' > burst.csv
+baton trace convert burst.csv -o named.jsonl
+baton trace convert named.jsonl -o again.jsonl
+cat named.jsonl
+cmp named.jsonl again.jsonl

@@ -11,22 +11,6 @@
 
 #include <cmocka.h>
 
-static int start_client(void **state)
-{
-    (void)state;
-    spawn_setup();
-    client_setup();
-    return 0;
-}
-
-static int end_client(void **state)
-{
-    (void)state;
-    client_cleanup();
-    spawn_cleanup();
-    return 0;
-}
-
 static json_int_t number(const json_t *j, const char *key)
 {
     return json_integer_value(json_object_get(j, key));
@@ -44,8 +28,8 @@ static void a_running_system_becomes_a_profile_that_can_be_simulated(void **stat
                                         "box", "--json", "--longest", "256", "-n", "8", "--batch", "2"));
     assert_int_equal(number(measured, "failed"), 0);
     assert_int_equal(json_array_size(json_object_get(measured, "prompts")), 9);
-    assert_int_equal(number(json_object_get(measured, "held_out"), "points"), 8); /* 4 lengths, and their
-                                                                                     steps */
+    /* 4 lengths, and their steps */
+    assert_int_equal(number(json_object_get(measured, "held_out"), "points"), 8);
     assert_true(cluster_stop(&sys));
     (void)snprintf(node, sizeof node, "2:%s", box);
     json_t *run =
@@ -64,5 +48,5 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(a_running_system_becomes_a_profile_that_can_be_simulated, spawn_teardown),
     };
-    return cmocka_run_group_tests(tests, start_client, end_client);
+    return cmocka_run_group_tests(tests, cluster_group_begin, cluster_group_end);
 }

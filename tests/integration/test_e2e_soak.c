@@ -50,22 +50,6 @@ static uint64_t draw(storm *s, uint64_t below)
     return (uint64_t)(bt_rng_uniform(s->seed, s->draws++) * (double)below);
 }
 
-static int start_all(void **state)
-{
-    (void)state;
-    spawn_setup();
-    client_setup();
-    return 0;
-}
-
-static int stop_all(void **state)
-{
-    (void)state;
-    client_cleanup();
-    spawn_cleanup();
-    return 0;
-}
-
 static json_t *random_request(storm *s)
 {
     static const char *const words[] = {"the ", "end ", "of ",  "day ", "and ",
@@ -230,5 +214,5 @@ int main(void)
         cmocka_unit_test_teardown(nor_do_they_where_what_is_preempted_begins_anew, spawn_teardown),
         cmocka_unit_test_teardown(nor_where_one_node_does_both, spawn_teardown),
     };
-    return cmocka_run_group_tests(tests, start_all, stop_all);
+    return cmocka_run_group_tests(tests, cluster_group_begin, cluster_group_end);
 }

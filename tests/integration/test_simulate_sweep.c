@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-enum { RUN_MS = 120000, END_MS = 20000, PREFILLS = 4, DECODES = 5 };
+enum { RUN_MS = 120000, END_MS = 20000, GONE_MS = 5000, PREFILLS = 4, DECODES = 5 };
 
 static json_int_t count(const json_t *j, const char *key)
 {
@@ -146,7 +146,7 @@ static void a_sweep_that_was_killed_goes_on_to_the_same_table(void **state)
     while (lines_of(path) < 3 && spawn_before(end)) {}
     spawn_signal(s, SIGKILL);
     assert_int_equal(spawn_wait(s, spawn_patience(END_MS)), 128 + SIGKILL);
-    assert_true(spawn_wait_all_gone(spawn_patience(END_MS))); /* its processes end with it */
+    assert_true(spawn_wait_all_gone(spawn_patience(END_MS)));
     const size_t before = lines_of(path);
     assert_in_range(before, 3, (uintmax_t)count(whole, "tried") - 1);
     json_t *rest = spawn_json(SWEEP(LIMITS, "--points", path));
@@ -167,6 +167,32 @@ static void a_sweep_that_was_killed_goes_on_to_the_same_table(void **state)
         json_decref(rest);
     }
     json_decref(whole);
+}
+
+static bool has_children(const spawn *s)
+{
+    char path[64], first[16] = "";
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)spawn_pid(s), (int)spawn_pid(s));
+    FILE *f = fopen(path, "re");
+    assert_non_null(f);
+    const bool has = fgets(first, sizeof first, f) != NULL;
+    (void)fclose(f);
+    return has;
+}
+
+/* One cluster of this load takes far longer than the wait. */
+static void processes_of_a_sweep_end_with_it(void **state)
+{
+    (void)state;
+    spawn *s = SPAWN("baton", "simulate", "--json", "-q", "-m", "llama-3.1-8b", "-c", "16384", "--full",
+                     "--synthetic", "in:100,out:1000,rate:8", "--limit", "100000", "--slo", "ttft:1s",
+                     "--jobs", "2", "--prefill", "1..4:a100", "--decode", "1..5:a100");
+    const int64_t end = spawn_now_ms() + spawn_patience(END_MS);
+    while (!has_children(s) && spawn_before(end)) {}
+    assert_true(has_children(s));
+    spawn_signal(s, SIGKILL);
+    assert_int_equal(spawn_wait(s, spawn_patience(END_MS)), 128 + SIGKILL);
+    assert_true(spawn_wait_all_gone(GONE_MS));
 }
 
 static void parts_together_are_the_whole_and_no_row_is_in_two(void **state)
@@ -231,6 +257,7 @@ int main(void)
         cmocka_unit_test_teardown(bisection_finds_what_trying_every_cluster_finds, spawn_teardown),
         cmocka_unit_test_teardown(the_cheapest_by_price_is_not_that_by_nodes, spawn_teardown),
         cmocka_unit_test_teardown(a_sweep_that_was_killed_goes_on_to_the_same_table, spawn_teardown),
+        cmocka_unit_test_teardown(processes_of_a_sweep_end_with_it, spawn_teardown),
         cmocka_unit_test_teardown(parts_together_are_the_whole_and_no_row_is_in_two, spawn_teardown),
         cmocka_unit_test_teardown(a_row_of_alike_nodes_is_a_sweep_too, spawn_teardown),
     };
