@@ -56,8 +56,7 @@ static void send(bt_work_run *r, bt_link_queue *q, const bt_work_prefill *d, uin
     r->transfer_ns = plus(r->transfer_ns, bt_time_times(d->layers, bt_link_ns(&d->link, bytes)));
 }
 
-/* Each layer when its stage has ended, in that order; `whole` all of them at the end, which price.h's times
- * know too. */
+/* Each layer when its stage has ended, in that order. */
 static void send_played(bt_work_run *r, bt_link_queue *q, const bt_work_prefill *d, const bt_work_prompt *p,
                         const bt_work_played *x)
 {
@@ -99,7 +98,8 @@ bt_work_run bt_work_of_prompt(const bt_work_prefill *d, const bt_work_prompt *p)
     if (is_played) {
         s->ns = played.ns;
         for (int k = 0; k < 2; k++) r.busy_ns[k] = played.busy_ns[k];
-        if (p->is_whole) send(&r, &q, d, s->ns, 0, sent_of(p, 0, p->end));
+        const uint64_t rows_ns = played.stored_ns[played.order[played.chunks * d->layers - 1]];
+        if (p->is_whole) send(&r, &q, d, rows_ns, 0, sent_of(p, 0, p->end));
         else send_played(&r, &q, d, p, &played);
     }
     r.exposed_ns = bt_link_exposed_ns(&q, s->ns);

@@ -57,7 +57,8 @@ typedef struct bt_work_prefill {
 
 /* Positions [first, end) are computed, [covered, end) are sent: rows below `first` are there from earlier prompts, rows
  * below `covered` are at the decode node. Rows leave layer by layer, one message a layer and chunk; where is_whole all
- * at the end, one message a layer. Rows that are there and have to be sent leave first. */
+ * when the last are computed, in front of the output matrix, one message a layer. Rows that are there and have to be
+ * sent leave first. */
 typedef struct bt_work_prompt {
     uint64_t first, end, covered;
     bool is_whole;

@@ -33,8 +33,7 @@ static void post_chunk(sim_cluster *c, const sim_member *m, uint32_t slot, int64
                                      .run = m->prompts[slot].run, .at_ns = at_ns});
 }
 
-/* Under a schedule a chunk ends when its last layer is there, and the next one is well under way by then.
- * Rows that leave in one piece leave at the prompt's end, as device/work.h has it. */
+/* Under a schedule a chunk ends when its last layer is there, and the next one is well under way by then. */
 static void set_times(sim_prompt *p, sim_cost_chunk *k)
 {
     sim_line *l = &p->line;
@@ -42,7 +41,7 @@ static void set_times(sim_prompt *p, sim_cost_chunk *k)
     const bool is_last = l->at + 1 == l->len;
     const uint64_t begin_ns = l->at ? one[-1].last_ns : 0, end_ns = is_last ? l->ns : one->last_ns;
     p->end_ns = p->computed_ns + (int64_t)end_ns;
-    p->layers_ns = p->is_whole && is_last ? p->end_ns : p->computed_ns + (int64_t)one->last_ns;
+    p->layers_ns = p->computed_ns + (int64_t)one->last_ns;
     p->layer_ns = p->computed_ns + (int64_t)one->first_ns;
     k->work.ns = end_ns - begin_ns;
     l->at++;
