@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,15 +80,17 @@ out:
     return e;
 }
 
-/* What open would make of mode. The umask is read by setting it: files made meanwhile are their owner's. */
+/* What open would make of mode. umask() itself can only be read by setting it, for all threads; without /proc
+ * the usual one is taken. */
 static unsigned less_umask(unsigned mode)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    pthread_mutex_lock(&lock);
-    const mode_t mask = umask(077);
-    (void)umask(mask);
-    pthread_mutex_unlock(&lock);
-    return mode & ~(unsigned)mask;
+    unsigned mask = 022;
+    char line[256];
+    FILE *status = fopen("/proc/self/status", "re");
+    while (status && fgets(line, sizeof line, status))
+        if (sscanf(line, "Umask: %o", &mask) == 1) break;
+    if (status) (void)fclose(status);
+    return mode & ~mask;
 }
 
 bt_err bt_file_keep(bt_file_new *f, unsigned mode, bt_fault *fault)
