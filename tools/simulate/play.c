@@ -567,42 +567,61 @@ static size_t groups_of(sim_cluster_group *ret, size_t n, const tool_simulate_se
     return n;
 }
 
+/* Those of a side, then the nodes that rules may add to it. */
+typedef struct groups {
+    sim_cluster_group group[2 * TOOL_SIMULATE_GROUPS + TOOL_SIMULATE_RULES];
+    size_t len;
+} groups;
+
 /* Decode nodes of a model without prefill nodes compute its prompts. */
-static void let_prefill(sim_cluster_group *groups, size_t prefills, size_t all)
+static void let_prefill(groups *decode, const groups *prefill)
 {
-    for (size_t i = prefills; i < all; i++) {
+    for (size_t i = 0; i < decode->len; i++) {
         uint32_t nodes = 0;
-        for (size_t k = 0; k < prefills; k++)
-            nodes += groups[k].model == groups[i].model ? groups[k].nodes : 0;
-        groups[i].can_prefill = nodes == 0;
+        for (size_t k = 0; k < prefill->len; k++)
+            nodes += prefill->group[k].model == decode->group[i].model ? prefill->group[k].nodes : 0;
+        decode->group[i].can_prefill = nodes == 0;
     }
 }
 
-/* Nodes that rules may add stand behind all others of their role. */
-static void add_spare(sim_cluster_group *groups, size_t n, const tool_simulate_scale *s, bt_role role)
+/* Nodes that rules may add stand behind all others of their role, each as the last of its model. */
+static void add_spare(groups *g, const tool_simulate_scale *s, bt_role role)
 {
-    uint32_t now = 0;
-    for (size_t i = 0; i < n; i++) now += groups[i].nodes;
-    if (n) groups[n - 1].spare = tool_simulate_scale_most(s, role, now) - now;
+    const size_t len = g->len;
+    for (uint32_t model = 0; model < TOOL_SIMULATE_MODELS; model++) {
+        const sim_cluster_group *last = NULL;
+        uint32_t now = 0;
+        for (size_t i = 0; i < len; i++) {
+            if (g->group[i].model != model) continue;
+            now += g->group[i].nodes;
+            last = &g->group[i];
+        }
+        const uint32_t spare = tool_simulate_scale_spare(s, role, model, now);
+        if (!last || !spare) continue;
+        g->group[g->len] = *last;
+        g->group[g->len].nodes = 0;
+        g->group[g->len++].spare = spare;
+    }
 }
 
-static bt_err open_cluster(player *p, const uint32_t *prefill, const uint32_t *decode,
-                           sim_cluster_group *groups, bt_fault *fault)
+static bt_err open_cluster(player *p, const uint32_t *prefill, const uint32_t *decode, groups side[2],
+                           bt_fault *fault)
 {
     const tool_simulate_bench *b = p->b;
     const tool_simulate_setup *s = &b->s;
     sim_cluster_options o = s->cluster;
-    const size_t first = groups_of(groups, 0, s, &s->prefill, b->prefill, b->prefill_pages, prefill);
-    const size_t all = groups_of(groups, first, s, &s->decode, b->decode, b->decode_pages, decode);
-    let_prefill(groups, first, all);
+    groups *first = &side[s->is_colocated], *second = &side[1];
+    first->len = groups_of(first->group, 0, s, &s->prefill, b->prefill, b->prefill_pages, prefill);
+    second->len = groups_of(second->group, second->len, s, &s->decode, b->decode, b->decode_pages, decode);
+    if (!s->is_colocated) let_prefill(second, first);
+    add_spare(&side[0], &s->scale, BT_ROLE_PREFILL);
+    add_spare(&side[1], &s->scale, BT_ROLE_DECODE);
     o.seed = s->seed;
     o.pf.prompts = o.dc.prompts = BT_PROMPT_BY_HASHES;
-    o.prefill = groups;
-    o.prefills = s->is_colocated ? 0 : first;
-    o.decode = groups + o.prefills;
-    o.decodes = all - o.prefills;
-    add_spare(groups, o.prefills, &s->scale, BT_ROLE_PREFILL);
-    add_spare(groups + o.prefills, o.decodes, &s->scale, BT_ROLE_DECODE);
+    o.prefill = side[0].group;
+    o.prefills = side[0].len;
+    o.decode = side[1].group;
+    o.decodes = side[1].len;
     if (s->scale.start_us >= 0) o.start_ns = s->scale.start_us * 1000;
     o.can_prefill = s->is_colocated || o.gw.local_below_tokens > 0;
     o.mixes = s->is_colocated;
@@ -637,9 +656,9 @@ bt_err tool_simulate_play(tool_simulate_facts *ret, tool_replay_result *r, const
                           const tool_replay_plan *plan, const uint32_t *prefill, const uint32_t *decode,
                           bt_fault *fault)
 {
-    sim_cluster_group groups[2 * TOOL_SIMULATE_GROUPS];
+    groups side[2] = {{.len = 0}, {.len = 0}};
     player p = {.b = b, .plan = plan, .r = r, .flight = malloc((plan->len ? plan->len : 1) * sizeof(flight))};
-    bt_err e = p.flight ? open_cluster(&p, prefill, decode, groups, fault)
+    bt_err e = p.flight ? open_cluster(&p, prefill, decode, side, fault)
                         : bt_fail(fault, BT_ENOMEM, "%zu requests", plan->len);
     if (e == BT_OK) {
         p.start_ns = sim_cluster_now_ns(p.c);
