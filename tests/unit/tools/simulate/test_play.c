@@ -4,6 +4,7 @@
 #include "tests/helpers/sim_kit.h"
 #include "tools/simulate/show.h"
 
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -248,6 +249,21 @@ static void an_overload_names_the_side_that_is_short(void **state)
     sim_played_done(answers);
 }
 
+static void two_seconds(tool_simulate_setup *s) { s->cluster.timeout_ns = INT64_C(2000000000); }
+
+/* A request that runs out of time has its own node tell what it made, and no other: 40 nodes at work cost no
+ * more events than what becomes of each request. */
+static void a_timeout_is_the_affair_of_one_node(void **state)
+{
+    (void)state;
+    enum { REQUESTS = 1000, EVENTS_EACH = 300 };
+    sim_played *d = play("20", "40", "in:200,out:4000,rate:250", REQUESTS, two_seconds);
+    assert_true(d->figures.failed > REQUESTS * 9 / 10);
+    if (d->facts.events > (uint64_t)REQUESTS * EVENTS_EACH)
+        fail_msg("%" PRIu64 " events of %d requests", d->facts.events, REQUESTS);
+    sim_played_done(d);
+}
+
 static void a_context_that_memory_does_not_hold_is_refused_with_one_that_it_does(void **state)
 {
     (void)state;
@@ -280,6 +296,7 @@ int main(void)
         cmocka_unit_test(waits_that_grow_to_the_end_are_an_overload_too),
         cmocka_unit_test(nodes_that_never_rest_while_requests_wait_are_an_overload),
         cmocka_unit_test(an_overload_names_the_side_that_is_short),
+        cmocka_unit_test(a_timeout_is_the_affair_of_one_node),
         cmocka_unit_test(a_context_that_memory_does_not_hold_is_refused_with_one_that_it_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
