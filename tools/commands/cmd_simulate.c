@@ -29,7 +29,7 @@ typedef struct config {
     const char *prefill, *decode, *requests, *device, *link, *pace, *shape_policy, *recipe, *package, *faults,
         *scale, *synthetic, *slo, *csv, *report, *jitter, *points, *shard, *price, *plot;
     int format, kv_dtype, weights, cost, schedule;
-    int64_t jobs, gateways, ctx_size, limit, concurrency, seed, block_tokens, usual_output;
+    int64_t jobs, gateways, ctx_size, limit, concurrency, streams, seed, block_tokens, usual_output;
     int64_t slots, prefill_slots, batch_rows, growth_tokens, chunk_tokens, min_overlap, request_us, token_us,
         heartbeat_ms, drain_ms;
     uint64_t kv_memory_bytes, swap_memory_bytes, window_bytes;
@@ -166,6 +166,11 @@ static const bt_opt opts[] = {
     {.group = "Load", .name = "concurrency", .value = "N", BT_OPT_AT(config, concurrency), .type = BT_OPT_INT,
      .def = "0", .lo = 0, .hi = 1 << 20,
      .help = "instead of arrivals, N requests at a time, each sent when another ends; 0: by arrivals"},
+    {.group = "Load", .name = "streams", .value = "N", BT_OPT_AT(config, streams), .type = BT_OPT_INT,
+     .def = "0", .lo = 0, .hi = 1 << 20,
+     .help =
+         "requests in flight at most; more wait, which counts as their latency and is said; 0: as many as "
+         "come"},
     {.group = "Load", .name = "jitter", .value = "TIME", BT_OPT_AT(config, jitter), .type = BT_OPT_STRING,
      .def = "auto", .example = "3s",
      .help = "spread arrivals at random over so much; auto: over the distance of batches, where the "
@@ -351,6 +356,7 @@ static bt_err set_up(tool_simulate_setup *s, tool_simulate_models *models, const
     s->swap_memory_bytes = c->swap_memory_bytes;
     s->seed = (uint64_t)c->seed;
     s->concurrency = (uint32_t)c->concurrency;
+    s->streams = (uint32_t)c->streams;
     set_cluster(&s->cluster, c);
     return e;
 }

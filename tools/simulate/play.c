@@ -90,7 +90,7 @@ typedef enum due_kind {
 
 typedef struct flight {
     uint32_t item, gateway;
-    int64_t due_us, first_us, last_us, stall_us, stall_at_us;
+    int64_t due_us, sent_us, first_us, last_us, stall_us, stall_at_us;
     uint32_t events;
 } flight;
 
@@ -103,7 +103,12 @@ typedef struct player {
     flight *flight;           /* by request number - 1 */
     size_t sent, ended, next; /* next: of the plan's order */
     size_t waiting;           /* turns whose time is in the calendar */
-    uint64_t *hashes;         /* of the prompt in hand */
+    struct held {
+        uint32_t item;
+        int64_t due_us;
+    } * held; /* [plan], with a limit of streams: those that wait for one, from first to next */
+    size_t held_first, held_next;
+    uint64_t *hashes; /* of the prompt in hand */
     size_t hashes_cap;
     size_t prefills; /* nodes that are named so */
     bool is_out_of_memory;
@@ -177,15 +182,34 @@ static void fill(void *ud, uint64_t request, gw_submit *ret)
     if (!ret->hashes.of) p->is_out_of_memory = true;
 }
 
-static void send(player *p, uint32_t item)
+static void send(player *p, uint32_t item, int64_t due_us)
 {
     const uint32_t model = p->plan->item[item].model, each = p->b->s.cluster.gateways,
                    gateway = model * each + (uint32_t)(p->turns[model]++ % each);
     const uint64_t number = sim_cluster_submit_to(p->c, gateway);
-    p->flight[number - 1] =
-        (flight){.item = item, .gateway = gateway, .due_us = now_us(p, sim_cluster_now_ns(p->c)),
-                 .first_us = -1, .last_us = -1};
+    p->flight[number - 1] = (flight){.item = item,     .gateway = gateway,
+                                     .due_us = due_us, .sent_us = now_us(p, sim_cluster_now_ns(p->c)),
+                                     .first_us = -1,   .last_us = -1};
     p->sent++;
+}
+
+/* Now, or as soon as it has a stream. */
+static void ask(player *p, uint32_t item)
+{
+    const int64_t now = now_us(p, sim_cluster_now_ns(p->c));
+    if (!p->held || p->sent - p->ended < p->b->s.streams) {
+        send(p, item, now);
+        return;
+    }
+    p->held[p->held_next++] = (struct held){item, now};
+    p->r->hit_streams_limit = true;
+}
+
+static void let_go(player *p)
+{
+    if (p->held_first == p->held_next) return;
+    const struct held h = p->held[p->held_first++];
+    send(p, h.item, h.due_us);
 }
 
 static void tokens(void *ud, uint64_t request, uint32_t count, int64_t now_ns)
@@ -210,7 +234,7 @@ static void tokens(void *ud, uint64_t request, uint32_t count, int64_t now_ns)
 static void follow(player *p, const tool_replay_item *item, int64_t now)
 {
     if (p->b->s.concurrency) {
-        if (p->next < p->plan->len) send(p, (uint32_t)p->next++);
+        if (p->next < p->plan->len) ask(p, (uint32_t)p->next++);
         return;
     }
     if (item->next == TOOL_REPLAY_NONE) return;
@@ -258,7 +282,7 @@ static void end(void *ud, uint64_t request, const gw_action *how, int64_t now_ns
                               .completion_tokens = s->completion_tokens,
                               .events = f->events,
                               .due_us = f->due_us,
-                              .sent_us = f->due_us,
+                              .sent_us = f->sent_us,
                               .first_us = f->first_us,
                               .last_us = f->last_us,
                               .end_us = now_us(p, now_ns),
@@ -281,6 +305,7 @@ static void end(void *ud, uint64_t request, const gw_action *how, int64_t now_ns
     tool_replay_result_add(p->r, &one);
     count_door(p, f, &one);
     p->ended++;
+    let_go(p);
     follow(p, item, one.end_us);
 }
 
@@ -351,7 +376,7 @@ static void due(void *ud, uint64_t number, int64_t now_ns)
     case DUE_REQUEST:
         p->waiting--;
         if (low >> 31) next_arrival(p); /* one of the order brings the one behind it */
-        send(p, low & INT32_MAX);
+        ask(p, low & INT32_MAX);
         break;
     case DUE_SAMPLE: sample(p); break;
     case DUE_FAULT: act(p, &p->b->s.faults.fault[low], false); break;
@@ -384,7 +409,7 @@ static void begin(player *p)
     }
     begin_scale(p);
     next_arrival(p);
-    for (uint32_t i = 0; i < p->b->s.concurrency && p->next < p->plan->len; i++) send(p, (uint32_t)p->next++);
+    for (uint32_t i = 0; i < p->b->s.concurrency && p->next < p->plan->len; i++) ask(p, (uint32_t)p->next++);
     at(p, 0, DUE_SAMPLE, 0);
 }
 
@@ -658,8 +683,9 @@ bt_err tool_simulate_play(tool_simulate_facts *ret, tool_replay_result *r, const
 {
     groups side[2] = {{.len = 0}, {.len = 0}};
     player p = {.b = b, .plan = plan, .r = r, .flight = malloc((plan->len ? plan->len : 1) * sizeof(flight))};
-    bt_err e = p.flight ? open_cluster(&p, prefill, decode, side, fault)
-                        : bt_fail(fault, BT_ENOMEM, "%zu requests", plan->len);
+    if (b->s.streams) p.held = malloc((plan->len ? plan->len : 1) * sizeof *p.held);
+    bt_err e = p.flight && (p.held || !b->s.streams) ? open_cluster(&p, prefill, decode, side, fault)
+                                                     : bt_fail(fault, BT_ENOMEM, "%zu requests", plan->len);
     if (e == BT_OK) {
         p.start_ns = sim_cluster_now_ns(p.c);
         name_nodes(&p);
@@ -670,6 +696,7 @@ bt_err tool_simulate_play(tool_simulate_facts *ret, tool_replay_result *r, const
     if (e == BT_OK) sum_up(ret, &p);
     sim_cluster_free(p.c);
     free(p.flight);
+    free(p.held);
     free(p.hashes);
     return e;
 }

@@ -197,6 +197,32 @@ static void so_many_at_a_time_are_never_more(void **state)
     sim_played_done(d);
 }
 
+static void eight_streams(tool_simulate_setup *s) { s->streams = 8; }
+
+/* The ninth waits for one of them in the client, and that counts as its latency. */
+static void so_many_streams_are_never_more_and_waiting_for_one_counts(void **state)
+{
+    (void)state;
+    sim_played *d = play("1", "1", "in:300,out:300,rate:100", 60, eight_streams),
+               *free_ones = play("1", "1", "in:300,out:300,rate:100", 60, NULL);
+    size_t late = 0;
+    assert_in_range(d->result.most_streams, 2, 8);
+    assert_true(free_ones->result.most_streams > 12 && d->figures.is_bottleneck);
+    assert_false(free_ones->figures.is_bottleneck);
+    for (size_t i = 0; i < d->result.len; i++) {
+        const tool_replay_record *a = &d->result.record[i];
+        size_t at_once = 0;
+        for (size_t k = 0; k < d->result.len; k++)
+            at_once += d->result.record[k].sent_us <= a->sent_us && a->sent_us < d->result.record[k].end_us;
+        assert_in_range(at_once, 1, 8);
+        assert_int_equal(a->due_us, d->plan.item[a->item].due_us);
+        late += a->sent_us > a->due_us;
+    }
+    assert_true(late > 20 && d->figures.ttft_ms.p50 > 2 * free_ones->figures.ttft_ms.p50);
+    sim_played_done(d);
+    sim_played_done(free_ones);
+}
+
 static void a_load_that_nodes_cannot_carry_is_said_to_be_one(void **state)
 {
     (void)state;
@@ -292,6 +318,7 @@ int main(void)
         cmocka_unit_test(shared_beginnings_are_found),
         cmocka_unit_test(without_prefill_nodes_decode_nodes_compute_the_prompts),
         cmocka_unit_test(so_many_at_a_time_are_never_more),
+        cmocka_unit_test(so_many_streams_are_never_more_and_waiting_for_one_counts),
         cmocka_unit_test(a_load_that_nodes_cannot_carry_is_said_to_be_one),
         cmocka_unit_test(waits_that_grow_to_the_end_are_an_overload_too),
         cmocka_unit_test(nodes_that_never_rest_while_requests_wait_are_an_overload),
