@@ -163,13 +163,14 @@ static void set_deadline(sim_cluster *c, const sim_gate *g, uint64_t number)
                                      .at_ns = c->now_ns + c->o.timeout_ns});
 }
 
-/* Tokens that were made by now are told first. */
+/* Its tokens that were made by now are told first. */
 static void end_late(sim_cluster *c, sim_gate *g, uint64_t number)
 {
     if (c->over[number]) return;
-    for (uint32_t i = 0; i < c->hosts; i++)
-        if (c->members[i].leapt && c->members[i].dc && c->members[i].group->model == g->model)
-            sim_cluster_leap_settle(c, &c->members[i]);
+    const bt_incarnation *by = gw_brain_decodes(g->brain, number);
+    const uint32_t place = by ? sim_cluster_place(c, by) : UINT32_MAX;
+    if (place != UINT32_MAX && c->members[place].leapt && c->members[place].dc)
+        sim_cluster_leap_settle(c, &c->members[place]);
     sim_cluster_gateway_step(c, g, &(gw_event){.type = GW_EV_CANCEL, .u.request = number});
 }
 

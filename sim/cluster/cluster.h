@@ -138,7 +138,8 @@ uint64_t sim_cluster_changes(const sim_cluster *c); /* how often a node's state 
 int64_t sim_cluster_powered_ns(const sim_cluster *c, uint32_t host, bt_role role, int64_t until_ns);
 /* How often a node was not let change its role, and why the first time. */
 uint32_t sim_cluster_refused_roles(const sim_cluster *c, const char **ret_why);
-uint32_t sim_cluster_waiting(const sim_cluster *c); /* at all gateways */
+uint32_t sim_cluster_waiting(const sim_cluster *c);                    /* at all gateways */
+uint32_t sim_cluster_waiting_of(const sim_cluster *c, uint32_t model); /* at those of one model */
 uint32_t sim_cluster_active(const sim_cluster *c);
 typedef struct sim_cluster_gateway {
     uint32_t model;

@@ -92,6 +92,14 @@ uint32_t sim_cluster_waiting(const sim_cluster *c)
     return sum;
 }
 
+uint32_t sim_cluster_waiting_of(const sim_cluster *c, uint32_t model)
+{
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i < c->gates_len; i++)
+        if (c->gates[i].model == model) sum += gw_brain_queued(c->gates[i].brain);
+    return sum;
+}
+
 uint32_t sim_cluster_active(const sim_cluster *c)
 {
     uint32_t sum = 0;
