@@ -2,8 +2,7 @@
  * lies inside the file; what the values mean is for model.c and the tokeniser. */
 #include "model/gguf.h"
 
-#include "base/clock.h"
-#include "base/hash.h"
+#include "base/file.h"
 #include "base/num.h"
 #include "model/quant.h"
 
@@ -16,8 +15,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-enum { SETTLED_S = 2 };
 
 struct bt_gguf_array {
     bt_gguf_type type;
@@ -41,9 +38,9 @@ typedef struct gguf_index {
 struct bt_gguf {
     const uint8_t *base;
     size_t len;
-    bool mapped, has_state;
-    bool is_head; /* the data behind the tables may be missing */
-    uint8_t state[BT_HASH_BYTES];
+    bool mapped;
+    bool is_head;        /* the data behind the tables may be missing */
+    bt_file_state state; /* settled: of a mapped file */
     uint32_t version;
     size_t key_count, tensor_count;
     gguf_key *keys;
@@ -433,17 +430,6 @@ bt_err bt_gguf_open_head_bytes(bt_gguf **ret, const uint8_t *bytes, size_t len, 
     return open_bytes(ret, bytes, len, true, fault);
 }
 
-/* Whatever is written to a file changes its ctime, though two writes may leave the same one within a tick. */
-static void take_state(bt_gguf *g, const struct stat *st)
-{
-    const uint64_t facts[] = {(uint64_t)st->st_dev,          (uint64_t)st->st_ino,
-                              (uint64_t)st->st_size,         (uint64_t)st->st_mtim.tv_sec,
-                              (uint64_t)st->st_mtim.tv_nsec, (uint64_t)st->st_ctim.tv_sec,
-                              (uint64_t)st->st_ctim.tv_nsec};
-    g->has_state = bt_clock_wall_s() - (int64_t)st->st_ctim.tv_sec >= SETTLED_S;
-    bt_hash128(g->state, facts, sizeof facts);
-}
-
 static bt_err open_path(bt_gguf **ret, const char *path, bool is_head, bt_fault *fault)
 {
     bt_err e = BT_OK;
@@ -476,8 +462,8 @@ static bt_err open_path(bt_gguf **ret, const char *path, bool is_head, bt_fault 
         goto out;
     }
     g->mapped = true;
-    take_state(g, &st);
     *ret = g;
+    e = bt_file_state_of(&g->state, fd, fault);
 out:
     if (e < 0 && map != MAP_FAILED) munmap(map, len);
     close(fd);
@@ -515,7 +501,7 @@ void bt_gguf_close(bt_gguf *g)
 
 uint32_t bt_gguf_version(const bt_gguf *g) { return g->version; }
 size_t bt_gguf_file_bytes(const bt_gguf *g) { return g->len; }
-const uint8_t *bt_gguf_state(const bt_gguf *g) { return g->has_state ? g->state : NULL; }
+const uint8_t *bt_gguf_state(const bt_gguf *g) { return g->state.is_settled ? g->state.name : NULL; }
 
 const uint8_t *bt_gguf_head(size_t *ret_bytes, const bt_gguf *g)
 {

@@ -2,6 +2,7 @@
  * The image is mapped from the cache, or filled in memory. */
 #include "model/weights.h"
 #include "base/cache.h"
+#include "base/checked.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "model/weights_private.h"
@@ -136,14 +137,25 @@ static bt_err make_file(void *ud, const char *path, bt_fault *fault)
     return e;
 }
 
+static bt_err check_content(void *ud, bt_fault *fault)
+{
+    const filling *f = ud;
+    return bt_weights_check_content(&f->plan, f->image, f->pool, fault);
+}
+
 static bt_err open_file(void **ret, void *ud, const char *path, bt_fault *fault)
 {
     filling *f = ud;
     const uint8_t *image;
     size_t bytes;
-    bt_err e = bt_file_map(&image, &bytes, path, fault);
+    bt_file_state state;
+    bool ran;
+    bt_err e = bt_file_map(&image, &bytes, &state, path, fault);
     if (e < 0) return e;
-    if ((e = bt_weights_check(&f->plan, image, bytes, f->pool, fault)) < 0) bt_file_unmap(image, bytes);
+    e = bt_weights_check(&f->plan, image, bytes, fault);
+    filling checked = {.plan = f->plan, .pool = f->pool, .image = (uint8_t *)(uintptr_t)image};
+    if (e == BT_OK) e = bt_checked_once(&ran, &state, check_content, &checked, fault);
+    if (e < 0) bt_file_unmap(image, bytes);
     else *ret = (void *)(uintptr_t)image;
     return e;
 }

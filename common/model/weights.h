@@ -24,7 +24,8 @@
  * file gives the same bytes on any machine and with any number of threads.
  *
  * The cache (base/cache.h) has one file for a model and form, in the folder `weights`. Every byte of it is compared
- * with its hash when it is opened; a file that is damaged, of another version or of another model is made anew. */
+ * with its hash once for each state of the file (base/checked.h); a file that is damaged, of another version or of
+ * another model is made anew. */
 typedef struct bt_weights bt_weights;
 extern const char *const bt_weights_forms[]; /* values of --weights in the order of bt_form, NULL at the end; the first
                                                 is the default */

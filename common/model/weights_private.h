@@ -58,7 +58,9 @@ bt_err bt_weights_convert_layer(uint8_t *image, const bt_weights_plan *p, uint32
                                 const bt_weights_source *source, bt_pool *pool, bt_fault *fault);
 /* Writes header and table of a filled image. */
 void bt_weights_seal(uint8_t *image, const bt_weights_plan *p, bt_pool *pool);
-/* Whether the bytes, 64-byte aligned, are the sealed image of this plan's model and form, whole. The plan then has its
- * forms and places. BT_EVERSION; BT_EFORMAT. */
-bt_err bt_weights_check(bt_weights_plan *p, const uint8_t *image, size_t bytes, bt_pool *pool, bt_fault *fault);
+/* Whether the bytes, 64-byte aligned, have the header and the table of the sealed image of this plan's model and form.
+ * The plan then has its forms and places. BT_EVERSION; BT_EFORMAT. */
+bt_err bt_weights_check(bt_weights_plan *p, const uint8_t *image, size_t bytes, bt_fault *fault);
+/* After it: whether each item has its hash. BT_EFORMAT. */
+bt_err bt_weights_check_content(const bt_weights_plan *p, const uint8_t *image, bt_pool *pool, bt_fault *fault);
 #endif

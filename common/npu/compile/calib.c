@@ -45,6 +45,7 @@ struct bt_calib {
     window *window;
     size_t windows, total; /* tokens of all windows */
     const window *now;
+    size_t layer, step_begin, step_end; /* of the program, at hand */
 };
 
 static bt_companion_rotation companion_of(const bt_hadamard *h)
@@ -231,6 +232,14 @@ static void watch_tail(bt_calib *c)
     }
 }
 
+static void tell_progress(const bt_calib *c, const bt_step *step, size_t rows)
+{
+    const size_t steps = c->step_end - c->step_begin,
+                 at = (size_t)(step - c->now->program->step) + 1 - c->step_begin, layers = c->m->hp.layers;
+    c->progress(c->progress_ud, (c->layer * c->total + c->now->first) * steps + rows * at,
+                layers * c->total * steps);
+}
+
 static void watch(void *ud, const bt_step *step, const float *in, const float *out, size_t rows)
 {
     bt_calib *c = ud;
@@ -238,8 +247,7 @@ static void watch(void *ud, const bt_step *step, const float *in, const float *o
     const size_t count = rows * step->out_width;
     const char *name = step->out == BT_GRAPH_NO_TENSOR ? "" : c->graph->tensor[step->out].name;
     if (step->kind == BT_OP_LINEAR) watch_linear(c, step, in, out, rows);
-    if (step->kind == BT_OP_ATTENTION && c->progress)
-        c->progress(c->progress_ud, step->layer * c->total + c->now->first + rows, c->total * hp->layers);
+    if (c->progress) tell_progress(c, step, rows);
     if (step->kind == BT_OP_ADD && step->layer + 1 == hp->layers &&
         !strcmp(c->graph->tensor[step->in[1]].name, "d")) {
         c->kernels->rmsnorm(c->head, hp->dim, out, hp->dim,
@@ -305,7 +313,10 @@ static bt_err run_window(bt_calib *c, const window *w, uint32_t layer, bt_fault 
     bt_walk_io io = {.ids = w->ids, .seq = &seq,      .sequences = 1,
                      .bucket = 1,   .on_step = watch, .on_step_ud = c};
     c->now = w;
-    steps_of(&io.step_begin, &io.step_end, w->program, layer, c->m->hp.layers);
+    c->layer = layer;
+    steps_of(&c->step_begin, &c->step_end, w->program, layer, c->m->hp.layers);
+    io.step_begin = c->step_begin;
+    io.step_end = c->step_end;
     return bt_walk_run(c->walk, w->program, w->arena, &io, fault);
 }
 

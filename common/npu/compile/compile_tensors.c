@@ -270,31 +270,35 @@ static bt_err write_site(bt_compile_job *j, uint32_t layer, uint32_t kind, bt_fa
     return e;
 }
 
+/* Sites of a layer; of the last one the head's too. */
+static size_t layer_sites(const bt_compile_job *j, uint32_t layer)
+{
+    return BT_PKG_LAYER_SITES + (layer + 1 == j->m->hp.layers);
+}
+
+/* Its tensors and sites. With GPTQ, progress is that of the sums. */
 static bt_err write_layer(bt_compile_job *j, uint32_t layer, bt_fault *fault)
 {
     static const bt_weight vectors[] = {BT_WEIGHT_ATTN_NORM, BT_WEIGHT_Q_NORM, BT_WEIGHT_K_NORM,
                                         BT_WEIGHT_FFN_NORM};
+    const size_t first = (size_t)layer * BT_PKG_LAYER_SITES;
     bt_err e = BT_OK;
     for (size_t v = 0; e == BT_OK && v < sizeof vectors / sizeof *vectors; v++)
         e = write_vector(j, layer, vectors[v], fault);
-    for (uint32_t kind = 0; e == BT_OK && kind < BT_PKG_LAYER_SITES; kind++)
-        e = write_site(j, layer, kind, fault);
-    if (e == BT_OK && layer + 1 == j->m->hp.layers) e = write_site(j, layer + 1, BT_SITE_HEAD, fault);
+    for (uint32_t i = 0; e == BT_OK && i < layer_sites(j, layer); i++) {
+        const bool is_head = i == BT_PKG_LAYER_SITES;
+        e = write_site(j, layer + is_head, is_head ? BT_SITE_HEAD : i, fault);
+        if (!j->o->recipe.gptq) bt_compile_job_progress(j, first + i + 1, j->sites);
+    }
     return e;
 }
 
 /* ---- GPTQ: sums of a layer's inputs, then its tensors ---- */
 
-/* Sites of a layer; of the last one the head's too. */
-static size_t gptq_sites(const bt_compile_job *j, uint32_t layer)
-{
-    return BT_PKG_LAYER_SITES + (layer + 1 == j->m->hp.layers);
-}
-
 static bt_err gptq_begin(void *ud, uint32_t layer, bt_fault *fault)
 {
     bt_compile_job *j = ud;
-    for (size_t i = 0, at = (size_t)layer * BT_PKG_LAYER_SITES; i < gptq_sites(j, layer); i++) {
+    for (size_t i = 0, at = (size_t)layer * BT_PKG_LAYER_SITES; i < layer_sites(j, layer); i++) {
         const size_t k = j->stats->site[at + i].k;
         if (!(j->gptq[at + i] = calloc(k * k, sizeof(float))))
             return bt_fail(fault, BT_ENOMEM, "GPTQ over %zu inputs", k);
@@ -312,7 +316,7 @@ static bt_err gptq_solve(void *ud, uint32_t layer, bt_fault *fault)
 {
     bt_compile_job *j = ud;
     bt_err e = BT_OK;
-    for (size_t i = 0, at = (size_t)layer * BT_PKG_LAYER_SITES; e == BT_OK && i < gptq_sites(j, layer); i++)
+    for (size_t i = 0, at = (size_t)layer * BT_PKG_LAYER_SITES; e == BT_OK && i < layer_sites(j, layer); i++)
         e = bt_gptq_prepare(j->gptq[at + i], j->stats->site[at + i].k, j->pool, fault);
     return e < 0 ? e : write_layer(j, layer, fault);
 }
@@ -324,10 +328,7 @@ static bt_err write_layers(bt_compile_job *j, bt_fault *fault)
     bt_err e = BT_OK;
     bt_compile_job_step(j, j->o->recipe.gptq ? BT_COMPILE_SHARE_GPTQ : BT_COMPILE_SHARE_PACK);
     if (j->o->recipe.gptq) return bt_calib_read(j->calib, j->o->calib_ids, calib_tokens(j), &gptq, fault);
-    for (uint32_t l = 0; e == BT_OK && l < layers; l++) {
-        e = write_layer(j, l, fault);
-        bt_compile_job_progress(j, l + 1, layers);
-    }
+    for (uint32_t l = 0; e == BT_OK && l < layers; l++) e = write_layer(j, l, fault);
     return e;
 }
 
