@@ -29,9 +29,17 @@ void bt_file_done(bt_file_new *f); /* after begin, always; deletes the file wher
 /* Whether begin would succeed: for a program that computes for long before it writes. Errors as of begin. */
 bt_err bt_file_try(const char *path, bt_fault *fault);
 
-/* Maps a whole file for reading, shared with all who map it; the caller unmaps. BT_EIO; BT_EFORMAT: empty or not a
- * regular file. */
-bt_err bt_file_map(const uint8_t **ret, size_t *ret_bytes, const char *path, bt_fault *fault);
+/* What a file is at a moment: any later write to it gives another name. is_settled: false for a file so new that it may
+ * have been written twice at one time. */
+typedef struct bt_file_state {
+    uint8_t name[16];
+    bool is_settled;
+} bt_file_state;
+bt_err bt_file_state_of(bt_file_state *ret, int fd, bt_fault *fault); /* BT_EIO */
+
+/* Maps a whole file for reading, shared with all who map it; the caller unmaps. ret_state may be NULL. BT_EIO;
+ * BT_EFORMAT: empty or not a regular file. */
+bt_err bt_file_map(const uint8_t **ret, size_t *ret_bytes, bt_file_state *ret_state, const char *path, bt_fault *fault);
 void bt_file_unmap(const uint8_t *bytes, size_t n);
 
 /* Opens `path` to read and write, made with `mode` where it is not there, and locks it (flock) until the descriptor is

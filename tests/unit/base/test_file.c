@@ -141,7 +141,7 @@ static void a_new_file_has_no_name_until_it_is_kept(void **s)
     bt_file_done(&f);
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 07777, 0640);
-    assert_int_equal(bt_file_map(&map, &bytes, path, NULL), BT_OK);
+    assert_int_equal(bt_file_map(&map, &bytes, NULL, path, NULL), BT_OK);
     assert_int_equal(bytes, 5);
     assert_memory_equal(map, "whole", 5);
     bt_file_unmap(map, bytes);
@@ -153,10 +153,10 @@ static void maps_no_empty_file_and_no_folder(void **s)
     const uint8_t *map;
     size_t bytes;
     unlink(path);
-    assert_int_equal(bt_file_map(&map, &bytes, path, NULL), BT_EIO);
-    assert_int_equal(bt_file_map(&map, &bytes, dir, NULL), BT_EFORMAT);
+    assert_int_equal(bt_file_map(&map, &bytes, NULL, path, NULL), BT_EIO);
+    assert_int_equal(bt_file_map(&map, &bytes, NULL, dir, NULL), BT_EFORMAT);
     assert_int_equal(bt_file_replace(path, "", 0, 0600, NULL), BT_OK);
-    assert_int_equal(bt_file_map(&map, &bytes, path, NULL), BT_EFORMAT);
+    assert_int_equal(bt_file_map(&map, &bytes, NULL, path, NULL), BT_EFORMAT);
 }
 
 static void only_one_has_the_lock_of_a_file(void **s)
