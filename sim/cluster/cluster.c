@@ -236,6 +236,7 @@ static void for_member(sim_cluster *c, const sim_event *e)
         if (m->dc) sim_cluster_decode_step(c, m, &(dc_event){.type = DC_EV_BLOCK, .u.block = *e->u.block});
         break;
     case SIM_WHEN_CHUNK: sim_cluster_prefill_chunk(c, m, e); break;
+    case SIM_WHEN_LAYER: sim_cluster_prefill_layer(c, m, e); break;
     case SIM_WHEN_STOPPED: sim_cluster_prefill_stopped(c, m, e); break;
     case SIM_WHEN_STEP: sim_cluster_decode_done(c, m); break;
     case SIM_WHEN_WAKE: wake(c, m, (int64_t)e->run); break;

@@ -49,7 +49,9 @@ typedef struct sim_cluster_options {
                          over its link */
     int64_t drain_ns; /* what a node that leaves or changes its role lets its work have */
     bool is_full; /* every step and heartbeat is told when it happens: else those that change no decision are leapt */
-    bool is_checked; /* every message is encoded and decoded, books of pages are compared with themselves */
+    bool is_by_layer; /* a layer of a chunk is a message of its own, from when it is computed: else they are grouped
+                       * (wire.h); to compare, for a prompt's rows cost a node's brain as many steps more */
+    bool is_checked;  /* every message is encoded and decoded, books of pages are compared with themselves */
     gw_config gw;
     pf_config pf;
     dc_config dc; /* what is left of the brains' settings: times, policies, limits */
