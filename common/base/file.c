@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,9 +81,20 @@ out:
     return e;
 }
 
+/* What open would make of mode. The umask is read by setting it: files made meanwhile are their owner's. */
+static unsigned less_umask(unsigned mode)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    const mode_t mask = umask(077);
+    (void)umask(mask);
+    pthread_mutex_unlock(&lock);
+    return mode & ~(unsigned)mask;
+}
+
 bt_err bt_file_keep(bt_file_new *f, unsigned mode, bt_fault *fault)
 {
-    if (fchmod(f->fd, mode) < 0 || fsync(f->fd) < 0)
+    if (fchmod(f->fd, less_umask(mode)) < 0 || fsync(f->fd) < 0)
         return bt_fail(fault, BT_EIO, "write '%s': %s", f->temp, strerror(errno));
     if (rename(f->temp, f->path) < 0)
         return bt_fail(fault, BT_EIO, "rename to '%s': %s", f->path, strerror(errno));

@@ -12,12 +12,12 @@
 bt_err bt_file_read(bt_buf *buf, const char *path, bt_fault *fault);
 
 /* Puts n bytes at `path` so that after a crash either the old or the new content is there, whole: temporary file beside
- * it, fsync, rename, fsync of the directory. `mode` is the new file's, whatever the umask.
+ * it, fsync, rename, fsync of the directory. `mode` is the new file's, less the umask.
  * BT_EIO; BT_EARG where a directory, device or pipe has the name. */
 bt_err bt_file_replace(const char *path, const void *bytes, size_t n, unsigned mode, bt_fault *fault);
 
 /* The same for a file that is written piece by piece: begin makes a temporary file beside `path`, mode 0600; the caller
- * writes to fd; keep gives it mode and name once it is on the disk. */
+ * writes to fd; keep gives it mode, less the umask, and name once it is on the disk. */
 typedef struct bt_file_new {
     int fd;
     char *path, *temp;
