@@ -8,19 +8,22 @@ SHELL := /bin/sh
 MAKEFLAGS += --no-builtin-rules
 
 BUILD ?= release
-# CROSS=aarch64 builds for another machine, into build/aarch64, with libraries of its own (deploy/sysroot.sh); what it
-# makes runs through RUNNER here.
+# CROSS=aarch64 (riscv64, ppc64le) builds for another machine, into build/aarch64, with libraries of its own
+# (deploy/sysroot.sh); what it makes runs through RUNNER here.
 CROSS ?=
 B     := build/$(or $(CROSS),$(BUILD))
 ifneq ($(CROSS),)
-ifneq ($(CROSS),aarch64)
-  $(error CROSS=$(CROSS) is not aarch64)
+machine.aarch64 := aarch64-linux-gnu aarch64
+machine.riscv64 := riscv64-linux-gnu riscv64
+machine.ppc64le := powerpc64le-linux-gnu ppc64le
+ifeq ($(machine.$(CROSS)),)
+  $(error CROSS=$(CROSS) is not one of: aarch64 riscv64 ppc64le)
 endif
 SYSROOT := $(abspath build/sysroot-$(CROSS))
-override CC := $(CCACHE) aarch64-linux-gnu-gcc --sysroot=$(SYSROOT)
-AR      := aarch64-linux-gnu-ar
+override CC := $(CCACHE) $(word 1,$(machine.$(CROSS)))-gcc --sysroot=$(SYSROOT)
+AR      := $(word 1,$(machine.$(CROSS)))-ar
 QEMU_CPU ?= max
-RUNNER  := qemu-aarch64 -L $(SYSROOT) -cpu $(QEMU_CPU)
+RUNNER  := qemu-$(word 2,$(machine.$(CROSS))) -L $(SYSROOT) -cpu $(QEMU_CPU)
 export BATON_RUNNER := $(RUNNER)
 endif
 V     ?= 0
@@ -40,7 +43,8 @@ ifneq ($(filter-out help clean uninstall model format,$(GOALS)),)
   include $(if $(CROSS),$(B),build)/deps.mk
 endif
 $(if $(CROSS),$(B)/deps.mk): deploy/deps.sh deploy/sysroot.sh
-	@sh deploy/sysroot.sh $(SYSROOT)
+	@mkdir -p $(@D)
+	@sh deploy/sysroot.sh $(CROSS) $(SYSROOT)
 	@sh deploy/deps.sh --sysroot $(SYSROOT) --write $@
 build/deps.mk: deploy/deps.sh
 	@mkdir -p build
@@ -113,8 +117,8 @@ SIM_O    := $(call objs,sim)
 FAULT_O  := $(filter-out $(B)/tests/fault/proxy.o,$(call objs,tests/fault))
 UNITS    := $(patsubst %.c,$(B)/%,$(call sources,tests/unit))
 # Those that walk the kernels' dispatch table with kernels alone, and tests/emulated: every engine on every row in short,
-# and what emulates. The other tests of engines take a quarter of an hour there.
-WALKERS  := $(if $(CROSS),,$(call sources,tests/emulated)) $(shell grep -lE '"([a-z/]*/)?(variants|int_ops_kit|rows)\.h"' \
+# and what emulates x86. The other tests of engines take a quarter of an hour there.
+WALKERS  := tests/emulated/test_engines.c $(if $(CROSS),,tests/emulated/test_simd.c) $(shell grep -lE '"([a-z/]*/)?(variants|int_ops_kit|rows)\.h"' \
             $(call sources,tests/unit/kernels tests/unit/tools/bench))
 EMULATED_O := $(patsubst %.c,$(B)/emulated/%.o,common/kernels/kernels.c \
               $(filter %_avxvnni.c %_avx512.c %_avx512vnni.c,$(call sources,common/kernels)))
@@ -234,7 +238,7 @@ $(B)/tests/fault/proxy: $(B)/tests/fault/proxy.o $(B)/libfault.a $(B)/libbaton.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) $(DEP_LIBS)
 $(INTEGRATION): | $(B)/tests/fault/proxy
-$(UNITS) $(INTEGRATION): $(B)/tests/%: $(B)/tests/%.o $(HELPER_O) $(LIBS) $(B)/libfault.a
+$(UNITS) $(INTEGRATION) $(if $(CROSS),$(B)/tests/emulated/test_engines): $(B)/tests/%: $(B)/tests/%.o $(HELPER_O) $(LIBS) $(B)/libfault.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) -o $@ $(filter %.o,$^) $(B)/libfault.a -Wl,--start-group $(LIBS) -Wl,--end-group $(ALL_LDFLAGS) $(DEP_LIBS) -lcmocka
 
@@ -256,11 +260,28 @@ $(B)/emulated/%.o: %.c $(B)/.flags | $(GEN_H)
 	$(call say,CC,$< (emulated))
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
-## test-aarch64: the kernels' tests built for AArch64 (CROSS=aarch64) and run by qemu: NEON, dotprod, i8mm
+## test-aarch64: the kernels' tests built for AArch64 (CROSS=aarch64) and run by qemu (NEON, dotprod, i8mm), then as test-foreign; SHORT=1: what CI runs of it
 test-aarch64:
 	@$(MAKE) CROSS=aarch64 test-rows
+	@$(MAKE) test-foreign FOREIGN=aarch64
 test-rows: $(WALKERS:%.c=$(B)/%)
 	@sh tests/run.sh $(B) rows $(WALKERS)
+
+FOREIGN ?= aarch64
+## test-foreign: programs built for other machines, run by qemu: the answers, KV and packages of this one's: make test-foreign FOREIGN=riscv64 (MODEL=file.gguf)
+test-foreign: all build/release/tests/golden/write_tiny_gguf
+	@sh deploy/model.sh > /dev/null
+	@for m in $(FOREIGN); do $(MAKE) CROSS=$$m foreign || exit 1; done
+# Two models, and all engines on the little one; the default one on AArch64 alone, plain loops take minutes for it.
+foreign: all
+	@build/release/tests/golden/write_tiny_gguf $(B)/tiny.gguf
+	@sh tests/foreign.sh $(CROSS) $(B) build/release $(or $(MODEL),$(B)/tiny.gguf) $(if $(SHORT),0 npu,1 npu host reference)
+ifeq ($(CROSS)$(MODEL)$(SHORT),aarch64)
+	@sh tests/foreign.sh $(CROSS) $(B) build/release "$$(sh deploy/model.sh)" 0 npu host
+endif
+$(B)/tests/golden/write_tiny_gguf: $(B)/tests/golden/write_tiny_gguf.o $(HELPER_O) $(LIBS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group $(ALL_LDFLAGS) $(DEP_LIBS) -lcmocka
 
 # Kernels need nothing else, so that another compiler has little to build; KERNELS=name: test_name* alone.
 KERNEL_TESTS := $(patsubst %.c,$(B)/kernels/%,$(notdir $(wildcard tests/unit/kernels/test_$(KERNELS)*.c)))
@@ -362,6 +383,12 @@ bench-peers: all
 	@[ '$(MODEL)' ] || { echo "say which: make bench-peers MODEL=file.gguf ('make model' prints the path of the default model)" >&2; exit 2; }
 	@BATON_BIN=$(B)/bin python3 tests/bench/peers.py -m '$(MODEL)' $(ARGS)
 
+## mca: what llvm-mca (Debian: llvm-19) says of the inner loops of AArch64's kernels, on four cores of Arm
+mca:
+	@$(MAKE) CROSS=aarch64 mca-objects
+	@python3 tests/bench/mca.py build/aarch64
+mca-objects: $(call objs,common/kernels)
+
 # ---- documents and install -------------------------------------------------------------------------
 MAN := $(sort $(wildcard docs/man/*.1))
 ## docs: write the generated pages again (manual pages, completion, tables) from the tables in the code
@@ -389,7 +416,7 @@ help:
 clean:
 	rm -rf build bin
 
-.PHONY: all deps model demo test test-cli test-clients check-timeline test-openapi test-emulated test-aarch64 test-rows kernel-tests test-compilers simtest fuzz lint format analyze bench bench-peers docs install uninstall help clean FORCE
+.PHONY: all deps model demo test test-cli test-clients check-timeline test-openapi test-emulated test-aarch64 test-rows test-foreign foreign kernel-tests test-compilers simtest fuzz lint format analyze bench bench-peers mca mca-objects docs install uninstall help clean FORCE
 .SECONDARY:
 .DEFAULT_GOAL := all
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -34,7 +34,8 @@ while [ $# -gt 0 ]; do
     --checks) TOOLS="$TOOLS $CHECKS" checks=1 ;;
     --write) out=$2; shift ;;
     --sysroot)
-        export PKG_CONFIG_SYSROOT_DIR="$2" PKG_CONFIG_LIBDIR="$2/usr/lib/aarch64-linux-gnu/pkgconfig:$2/usr/share/pkgconfig"
+        PKG_CONFIG_LIBDIR=$(echo "$2"/usr/lib/*-linux-gnu*/pkgconfig):$2/usr/share/pkgconfig
+        export PKG_CONFIG_SYSROOT_DIR="$2" PKG_CONFIG_LIBDIR
         shift ;;
     *) echo "deps.sh: unknown option '$1'" >&2; exit 2 ;;
     esac

@@ -1,18 +1,26 @@
 #!/bin/sh
 # The libraries of another architecture in a folder of their own, for `make CROSS=aarch64`. Nothing of the system's own
 # changes: its package lists and what is installed stay as they are, and no foreign architecture is added to dpkg.
-#   sysroot.sh FOLDER       fetch and unpack them, unless FOLDER is whole
-# The packages come from the apt sources of this machine.
+#   sysroot.sh MACHINE FOLDER       fetch and unpack them, unless FOLDER is whole
+# The packages come from the apt sources of this machine; those of riscv64, which Debian 12 lacks, from the releases
+# after it, by the same sources.
 set -eu
-folder=${1:?folder, such as build/sysroot-aarch64}
-arch=arm64
+machine=${1:?machine, such as aarch64}
+folder=${2:?folder, such as build/sysroot-aarch64}
+arch=$machine suites=
+case $machine in
+    aarch64) arch=arm64 triplet=aarch64-linux-gnu ;;
+    riscv64) triplet=riscv64-linux-gnu suites='trixie forky' ;;
+    ppc64le) arch=ppc64el triplet=powerpc64le-linux-gnu ;;
+    *) echo "sysroot.sh: no such machine: $machine" >&2; exit 2 ;;
+esac
 packages='libc6-dev libzmq3-dev libprotobuf-c-dev libsodium-dev libmicrohttpd-dev libjansson-dev libpcre2-dev
           libxxhash-dev libcurl4-openssl-dev libedit-dev libcmocka-dev'
 
 [ ! -e "$folder/.whole" ] || exit 0
 missing=
-command -v aarch64-linux-gnu-gcc > /dev/null || missing='gcc-aarch64-linux-gnu libc6-dev-arm64-cross'
-command -v qemu-aarch64 > /dev/null || missing="$missing qemu-user"
+command -v $triplet-gcc > /dev/null || missing="gcc-$triplet libc6-dev-$arch-cross"
+command -v qemu-$machine > /dev/null || missing="$missing qemu-user"
 if [ -n "$missing" ]; then
     sudo=; [ "$(id -u)" = 0 ] || sudo=sudo
     echo "installing: $missing" >&2
@@ -29,15 +37,23 @@ apt=$(mktemp -d)
 trap 'rm -rf "$apt"' EXIT
 mkdir -p "$apt/lists/partial" "$apt/archives/partial"
 : > "$apt/status"
+sources=
+if [ -n "$suites" ]; then
+    site=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 'Component: main' | grep '/debian/*$' | head -n 1)
+    for suite in $suites; do echo "deb $site $suite main"; done > "$apt/sources"
+    sources="-o Dir::Etc::SourceList=$apt/sources -o Dir::Etc::SourceParts=$apt/none"
+fi
 private() {
+    # shellcheck disable=SC2086
     apt-get -qq -o APT::Architecture=$arch -o APT::Architectures=$arch -o Dir::State="$apt" \
         -o Dir::State::Lists="$apt/lists" -o Dir::State::Status="$apt/status" -o Dir::Cache="$apt" \
-        -o Dir::Cache::Archives="$apt/archives" -o Debug::NoLocking=1 -o APT::Sandbox::User=root "$@"
+        -o Dir::Cache::Archives="$apt/archives" -o Debug::NoLocking=1 -o APT::Sandbox::User=root $sources "$@"
 }
 echo "fetching the libraries of $arch into $folder" >&2
-private update
+# An index that a mirror is about to change is left out; what then cannot be had is said by the second command.
+private update > "$apt/said" 2>&1 || true
 # shellcheck disable=SC2086
-private install -y --no-install-recommends --download-only $packages > /dev/null
+private install -y --no-install-recommends --download-only $packages > /dev/null || { cat "$apt/said" >&2; exit 1; }
 for deb in "$apt"/archives/*.deb; do dpkg -x "$deb" "$folder"; done
 # Links to absolute places would leave the folder.
 find "$folder" -type l -lname '/*' | while read -r link; do

@@ -6,6 +6,7 @@
 #include "base/wait.h"
 #include "decode-node/node.h"
 #include "engine/names.h"
+#include "kernels/kernels.h"
 #include "node/node_device.h"
 #include "node/node_setup.h"
 #include "prefill-node/node.h"
@@ -115,6 +116,7 @@ int node_main(int argc, char **argv, bt_role first)
     complete(&c, first);
     snprintf(name, sizeof name, "%s %s", program->name, c.node.id);
     bt_log_start(name, &c.node.log);
+    if (bt_kernels_warning()) bt_log(BT_LOG_WARN, "%s", bt_kernels_warning());
     bt_wait_setup(BT_WAIT_LOG);
     bt_node_setup_cache(c.node.cache_limit_bytes);
     bt_loop_hold_signals();

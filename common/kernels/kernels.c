@@ -99,5 +99,11 @@ const bt_kernels *bt_kernels_select(const char *isa)
     return NULL;
 }
 
+const char *bt_kernels_warning(void)
+{
+    if (strcmp(bt_kernels_select(NULL)->isa, "ref") != 0) return NULL;
+    return "no fast kernels for this machine: the plain ones (ref) compute, the same bits many times slower";
+}
+
 size_t bt_attn_part_floats(size_t head_dim) { return attn_part_floats(head_dim); }
 size_t bt_attn_scratch_bytes(size_t head_dim) { return attn_scratch_floats(head_dim) * sizeof(float); }

@@ -166,13 +166,18 @@ extern const size_t bt_kernels_table_len;
  * Rows share the kernels that their instruction sets do not change. */
 const bt_kernels *bt_kernels_select(const char *isa);
 const char *bt_kernels_names(void);
+/* A line for people where this machine can run no row but ref, which every program that computes says at its start;
+ * else NULL. */
+const char *bt_kernels_warning(void);
 /* Part of the exactness class in HELLO: raised when any order or rounding above changes. */
 #define BT_KERNELS_NUMERIC_VERSION 2u
 
 /* The rows of kernels that this build has, best first, in the words of --isa. */
 #if defined(__aarch64__)
 #define BT_KERNELS_NAMES "i8mm, dotprod, neon or ref"
-#else
+#elif defined(__x86_64__)
 #define BT_KERNELS_NAMES "avx512vnni, avx512, avxvnni, avx2 or ref"
+#else
+#define BT_KERNELS_NAMES "ref"
 #endif
 #endif

@@ -48,7 +48,7 @@ tools/replay       : base text device trace tools tools/cluster
 tools/calibrate    : base model device text trace tools tools/cluster tools/replay
 tools/simulate     : base device npu/pkg npu/compile text trace tools tools/trace tools/plan tools/replay sim/cluster
 tools/commands     : base crypto model graph device npu/pkg npu/compile sample kv engine trace tools tools/bench tools/cluster tools/chat tools/timeline tools/trace tools/plan tools/replay tools/calibrate tools/simulate gateway/http
-programs           : base rt wire engine node gateway/http gateway/api gateway/door gateway/shell prefill-node decode-node tools
+programs           : base rt kernels wire engine node gateway/http gateway/api gateway/door gateway/shell prefill-node decode-node tools
 '
 
 # header, then where it may be included, as extended regular expressions. The last lines: a room with doors is entered by them alone.

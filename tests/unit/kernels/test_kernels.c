@@ -29,12 +29,19 @@ static void ref_is_last_and_always_usable(void **state)
     assert_true(ref_kernels()->usable());
 }
 
+static void only_a_machine_with_nothing_but_ref_is_warned(void **state)
+{
+    (void)state;
+    assert_int_equal(bt_kernels_warning() != NULL, bt_kernels_select(NULL) == ref_kernels());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(auto_takes_the_first_usable_row),
         cmocka_unit_test(a_row_is_found_by_name_only_where_it_can_run),
         cmocka_unit_test(ref_is_last_and_always_usable),
+        cmocka_unit_test(only_a_machine_with_nothing_but_ref_is_warned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
