@@ -21,9 +21,10 @@ void tool_show_device(const json_t *o)
     char what[96];
     size_t i;
     const char *schedule = json_string_value(json_object_get(o, "schedule"));
-    fprintf(stderr, "device     %s (%s) and %s (%s), computed%s%s\n", name(o, "profile"), name(o, "stack"),
-            name(o, "decode_profile"), name(o, "decode_stack"), schedule ? ", schedule " : "",
-            schedule ? schedule : "");
+    fprintf(stderr, "device     %s (%s)", name(o, "profile"), name(o, "stack"));
+    if (json_is_string(json_object_get(o, "decode_profile"))) /* else nothing was decoded */
+        fprintf(stderr, " and %s (%s)", name(o, "decode_profile"), name(o, "decode_stack"));
+    fprintf(stderr, ", computed%s%s\n", schedule ? ", schedule " : "", schedule ? schedule : "");
     fprintf(stderr,
             "           first token after %.1f ms, %.2f ms a token; transfer %.2f ms at %s Gbit/s, %.2f ms "
             "exposed\n",

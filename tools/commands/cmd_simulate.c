@@ -35,7 +35,7 @@ typedef struct config {
     uint64_t kv_memory_bytes, swap_memory_bytes, window_bytes;
     double speed, rate, slo_share;
     tool_replay_ramp_options ramp;
-    bool full, colocated, skip_bad, scale_lengths, fit, json, quiet;
+    bool full, by_layer, colocated, skip_bad, scale_lengths, fit, json, quiet;
 } config;
 
 #define GATEWAY(option) BT_OPT_OF(gw_options_program, config, gateway, "Nodes", option)
@@ -146,6 +146,10 @@ static const bt_opt opts[] = {
     {.group = "Nodes", .name = "full", BT_OPT_AT(config, full), .type = BT_OPT_FLAG,
      .help = "tell every step and heartbeat when it happens, instead of leaping those that change no "
              "decision: the same answers, some ten times the events"},
+    {.group = "Nodes", .name = "by-layer", BT_OPT_AT(config, by_layer), .type = BT_OPT_FLAG,
+     .help = "pass each layer of a chunk on by itself, as nodes do, instead of several at a time: more "
+             "events, first "
+             "tokens within 1 %"},
 
     {.group = "Load", .name = "format", .value = "FORMAT", BT_OPT_AT(config, format), .type = BT_OPT_CHOICE,
      .def = "auto", .choices = bt_trace_format_names,
@@ -268,6 +272,7 @@ static void set_cluster(sim_cluster_options *o, const config *c)
 {
     *o = sim_cluster_defaults();
     o->is_full = c->full;
+    o->is_by_layer = c->by_layer;
     o->gateways = (uint32_t)c->gateways;
     o->prefill_slots = (uint32_t)c->prefill_slots;
     o->decode_slots = (uint32_t)c->slots;
