@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -47,16 +48,36 @@ static bt_err write_all(int fd, const uint8_t *p, size_t n)
     return BT_OK;
 }
 
+/* The folder of a path, as open takes it. */
+static void folder_of(char *ret, size_t cap, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    snprintf(ret, cap, "%.*s", slash ? (int)(slash - path + 1) : 1, slash ? path : ".");
+}
+
 /* The name is in the directory for good only after this. */
 static void sync_directory_of(const char *path)
 {
     char dir[4096];
-    const char *slash = strrchr(path, '/');
-    snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - path + 1) : 1, slash ? path : ".");
+    folder_of(dir, sizeof dir, path);
     const int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return;
     (void)fsync(fd); /* some file systems cannot; the rename stands either way */
     close(fd);
+}
+
+/* A file without a name, which goes with its process. -1: the file system has none, or nothing could name it
+ * later. */
+static int open_nameless(const char *path)
+{
+    char dir[4096], self[64];
+    folder_of(dir, sizeof dir, path);
+    const int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd < 0) return -1;
+    snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
+    if (access(self, F_OK) == 0) return fd;
+    close(fd);
+    return -1;
 }
 
 bt_err bt_file_begin(bt_file_new *ret, const char *path, bt_fault *fault)
@@ -72,7 +93,10 @@ bt_err bt_file_begin(bt_file_new *ret, const char *path, bt_fault *fault)
         goto out;
     }
     snprintf(f.temp, cap, "%s.XXXXXX", path);
+    f.fd = open_nameless(path);
+    if (f.fd >= 0) goto out;
     f.fd = mkostemp(f.temp, O_CLOEXEC); /* born with mode 0600 */
+    f.has_name = f.fd >= 0;
     if (f.fd < 0) e = bt_fail(fault, BT_EIO, "create '%s': %s", path, strerror(errno));
 out:
     if (e == BT_OK) {
@@ -97,21 +121,50 @@ static unsigned less_umask(unsigned mode)
     return mode & ~mask;
 }
 
+/* Another name at each try. */
+static void draw_name(char *temp)
+{
+    static const char letters[] = "0123456789abcdefghijklmnopqrstuvwxyz";
+    uint8_t r[6];
+    if (getrandom(r, sizeof r, 0) != (ssize_t)sizeof r) memset(r, 0, sizeof r);
+    char *x = temp + strlen(temp) - sizeof r;
+    for (size_t i = 0; i < sizeof r; i++) x[i] = letters[r[i] % (sizeof letters - 1)];
+}
+
+/* A file without a name gets its own at once where nothing has it, else that of a temporary file, for the
+ * rename. *ret_done: it has its own. */
+static bt_err give_name(bt_file_new *f, bool *ret_done, bt_fault *fault)
+{
+    enum { TRIES = 100 };
+    char self[64];
+    snprintf(self, sizeof self, "/proc/self/fd/%d", f->fd);
+    *ret_done = linkat(AT_FDCWD, self, AT_FDCWD, f->path, AT_SYMLINK_FOLLOW) == 0;
+    for (int i = 0; !*ret_done && !f->has_name; i++) {
+        if (errno != EEXIST || i == TRIES)
+            return bt_fail(fault, BT_EIO, "name '%s': %s", f->path, strerror(errno));
+        draw_name(f->temp);
+        f->has_name = linkat(AT_FDCWD, self, AT_FDCWD, f->temp, AT_SYMLINK_FOLLOW) == 0;
+    }
+    return BT_OK;
+}
+
 bt_err bt_file_keep(bt_file_new *f, unsigned mode, bt_fault *fault)
 {
+    bool done = false;
     if (fchmod(f->fd, less_umask(mode)) < 0 || fsync(f->fd) < 0)
-        return bt_fail(fault, BT_EIO, "write '%s': %s", f->temp, strerror(errno));
-    if (rename(f->temp, f->path) < 0)
+        return bt_fail(fault, BT_EIO, "write '%s': %s", f->path, strerror(errno));
+    const bt_err e = f->has_name ? BT_OK : give_name(f, &done, fault);
+    if (e < 0) return e;
+    if (!done && rename(f->temp, f->path) < 0)
         return bt_fail(fault, BT_EIO, "rename to '%s': %s", f->path, strerror(errno));
     sync_directory_of(f->path);
-    free(f->temp);
-    f->temp = NULL;
+    f->has_name = false;
     return BT_OK;
 }
 
 void bt_file_done(bt_file_new *f)
 {
-    if (f->temp) (void)unlink(f->temp);
+    if (f->has_name) (void)unlink(f->temp);
     close(f->fd);
     free(f->temp);
     free(f->path);
@@ -131,7 +184,7 @@ bt_err bt_file_replace(const char *path, const void *bytes, size_t n, unsigned m
     bt_err e = bt_file_begin(&f, path, fault);
     if (e < 0) return e;
     e = write_all(f.fd, bytes, n);
-    e = e < 0 ? bt_fail(fault, e, "write '%s': %s", f.temp, strerror(errno)) : bt_file_keep(&f, mode, fault);
+    e = e < 0 ? bt_fail(fault, e, "write '%s': %s", f.path, strerror(errno)) : bt_file_keep(&f, mode, fault);
     bt_file_done(&f);
     return e;
 }

@@ -16,10 +16,13 @@ bt_err bt_file_read(bt_buf *buf, const char *path, bt_fault *fault);
  * BT_EIO; BT_EARG where a directory, device or pipe has the name. */
 bt_err bt_file_replace(const char *path, const void *bytes, size_t n, unsigned mode, bt_fault *fault);
 
-/* The same for a file that is written piece by piece: begin makes a temporary file beside `path`, mode 0600; the caller
- * writes to fd; keep gives it mode, less the umask, and name once it is on the disk. */
+/* The same for a file that is written piece by piece: begin makes a file in the folder of `path`, mode 0600; the caller
+ * writes to fd; keep gives it mode, less the umask, and name once it is on the disk. Until then it has no name, and a
+ * process that is killed leaves nothing; only where the file system has no such files it is PATH.XXXXXX, which a kill
+ * leaves behind. */
 typedef struct bt_file_new {
     int fd;
+    bool has_name; /* temp is there */
     char *path, *temp;
 } bt_file_new;
 bt_err bt_file_begin(bt_file_new *ret, const char *path, bt_fault *fault); /* BT_EIO, BT_ENOMEM */
@@ -42,8 +45,9 @@ bt_err bt_file_state_of(bt_file_state *ret, int fd, bt_fault *fault); /* BT_EIO 
 bt_err bt_file_map(const uint8_t **ret, size_t *ret_bytes, bt_file_state *ret_state, const char *path, bt_fault *fault);
 void bt_file_unmap(const uint8_t *bytes, size_t n);
 
-/* Opens `path` to read and write, made with `mode` where it is not there, and locks it (flock) until the descriptor is
- * closed. What is locked is the file that has the name then, also where others replace or delete it under the same
- * lock. -1 with errno: EWOULDBLOCK where another has it and waits is false, EINVAL for what is no regular file. */
+/* Opens `path` to read and write, made with `mode` where it is not there, and locks it (flock) until the
+ * descriptor is closed. What is locked is the file that has the name then, also where others replace or
+ * delete it under the same lock. -1 with errno: EWOULDBLOCK where another has it and waits is false, EINVAL
+ * for what is no regular file. */
 int bt_file_lock(const char *path, unsigned mode, bool waits);
 #endif

@@ -40,7 +40,7 @@ static bt_err flush(images *m, bt_fault *fault)
     for (size_t done = 0; done < m->filled;) {
         const ssize_t n = write(m->file.fd, m->buffer + done, m->filled - done);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return bt_fail(fault, BT_EIO, "write '%s': %s", m->file.temp, strerror(errno));
+        if (n < 0) return bt_fail(fault, BT_EIO, "write '%s': %s", m->file.path, strerror(errno));
         done += (size_t)n;
     }
     m->filled = 0;
@@ -173,7 +173,7 @@ static bt_err put_zeros(images *m, uint32_t index, bt_fault *fault)
             index, (unsigned long long)s->mapped_bytes, (unsigned long long)(least + states),
             states ? " with the KV state" : "");
     if (ftruncate(m->file.fd, (off_t)s->mapped_bytes) < 0)
-        return bt_fail(fault, BT_EIO, "write '%s': %s", m->file.temp, strerror(errno));
+        return bt_fail(fault, BT_EIO, "write '%s': %s", m->file.path, strerror(errno));
     return BT_OK;
 }
 

@@ -73,7 +73,7 @@ static bt_err put(bt_pkg_writer *w, const void *bytes, size_t n, uint64_t at)
         const ssize_t done = pwrite(w->file.fd, p, n, (off_t)at);
         if (done < 0 && errno == EINTR) continue;
         if (done < 0)
-            return keep(w, bt_fail(&w->why, BT_EIO, "write '%s': %s", w->file.temp, strerror(errno)));
+            return keep(w, bt_fail(&w->why, BT_EIO, "write '%s': %s", w->file.path, strerror(errno)));
         p += done;
         n -= (size_t)done;
         at += (uint64_t)done;
@@ -216,7 +216,7 @@ static bt_err put_tables(bt_pkg_writer *w, const bt_pkg_header *given)
     }
     if ((e = put(w, &h, sizeof h, 0)) < 0) return e;
     if (ftruncate(w->file.fd, (off_t)end) < 0)
-        return keep(w, bt_fail(&w->why, BT_EIO, "write '%s': %s", w->file.temp, strerror(errno)));
+        return keep(w, bt_fail(&w->why, BT_EIO, "write '%s': %s", w->file.path, strerror(errno)));
     return BT_OK;
 }
 

@@ -10,10 +10,12 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char dir[256], path[300];
@@ -121,6 +123,16 @@ static void trying_tells_what_begin_would_and_leaves_nothing(void **s)
     assert_int_equal(bt_file_try(dir, NULL), BT_EARG);
 }
 
+static int names_in_dir(void)
+{
+    int n = 0;
+    DIR *d = opendir(dir);
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d));) n += e->d_name[0] != '.';
+    closedir(d);
+    return n;
+}
+
 static void a_new_file_has_no_name_until_it_is_kept(void **s)
 {
     (void)s;
@@ -145,6 +157,30 @@ static void a_new_file_has_no_name_until_it_is_kept(void **s)
     assert_int_equal(bytes, 5);
     assert_memory_equal(map, "whole", 5);
     bt_file_unmap(map, bytes);
+}
+
+/* Also beside an older file of the name, which stays as it was. */
+static void a_killed_writer_leaves_nothing(void **s)
+{
+    (void)s;
+    for (int older = 0; older < 2; older++) {
+        struct stat st;
+        int status;
+        unlink(path);
+        if (older) assert_int_equal(bt_file_replace(path, "old", 3, 0600, NULL), BT_OK);
+        const pid_t pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0) {
+            bt_file_new f;
+            if (bt_file_begin(&f, path, NULL) == BT_OK && write(f.fd, "half", 4) == 4) (void)raise(SIGKILL);
+            _exit(1);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFSIGNALED(status));
+        assert_int_equal(names_in_dir(), older);
+        assert_int_equal(stat(path, &st), older ? 0 : -1);
+        if (older) assert_int_equal(st.st_size, 3);
+    }
 }
 
 static void maps_no_empty_file_and_no_folder(void **s)
@@ -211,6 +247,7 @@ int main(void)
         cmocka_unit_test(a_directory_or_device_is_not_replaced),
         cmocka_unit_test(trying_tells_what_begin_would_and_leaves_nothing),
         cmocka_unit_test(a_new_file_has_no_name_until_it_is_kept),
+        cmocka_unit_test(a_killed_writer_leaves_nothing),
         cmocka_unit_test(maps_no_empty_file_and_no_folder),
         cmocka_unit_test(only_one_has_the_lock_of_a_file),
         cmocka_unit_test(the_lock_is_of_the_file_that_has_the_name),
