@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* ---- reading with a bound ---- */
 
@@ -369,6 +370,25 @@ static bt_err parse(bt_gguf *g, bt_fault *fault)
     if (e == BT_OK) e = check_unique(g->key_index, g->key_count, "key", fault);
     if (e == BT_OK) e = read_all_tensors(g, &r, fault);
     return e;
+}
+
+void bt_gguf_close(bt_gguf *g)
+{
+    if (!g) return;
+    for (size_t i = 0; i < g->parts; i++) bt_gguf_close(g->part[i]);
+    for (size_t i = 0; g->keys && i < g->key_count; i++) {
+        free(g->keys[i].name);
+        free(g->keys[i].array.str_at);
+    }
+    for (size_t i = 0; g->tensor_names && i < g->own_tensors; i++) free(g->tensor_names[i]);
+    free(g->keys);
+    free(g->key_index);
+    free(g->tensors);
+    free(g->tensor_names);
+    free(g->tensor_index);
+    free(g->part);
+    if (g->mapped) munmap((void *)(uintptr_t)g->base, g->len);
+    free(g);
 }
 
 bt_err bt_gguf_parse(bt_gguf **ret, const uint8_t *bytes, size_t len, bool is_head, bt_fault *fault)

@@ -203,25 +203,6 @@ bt_err bt_gguf_open_head(bt_gguf **ret, const char *path, bt_fault *fault)
     return open_path(ret, path, true, fault);
 }
 
-void bt_gguf_close(bt_gguf *g)
-{
-    if (!g) return;
-    for (size_t i = 0; i < g->parts; i++) bt_gguf_close(g->part[i]);
-    for (size_t i = 0; g->keys && i < g->key_count; i++) {
-        free(g->keys[i].name);
-        free(g->keys[i].array.str_at);
-    }
-    for (size_t i = 0; g->tensor_names && i < g->own_tensors; i++) free(g->tensor_names[i]);
-    free(g->keys);
-    free(g->key_index);
-    free(g->tensors);
-    free(g->tensor_names);
-    free(g->tensor_index);
-    free(g->part);
-    if (g->mapped) munmap((void *)(uintptr_t)g->base, g->len);
-    free(g);
-}
-
 /* ---- what the files are ---- */
 
 size_t bt_gguf_file_bytes(const bt_gguf *g)
