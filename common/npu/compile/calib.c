@@ -35,6 +35,8 @@ struct bt_calib {
     /* of one run */
     bt_calib_rows_fn *rows;
     void *rows_ud;
+    bt_calib_steps_fn *steps;
+    void *steps_ud;
     size_t done, total; /* tokens of the windows before this one, and of all */
 };
 
@@ -242,9 +244,13 @@ static void watch(void *ud, const bt_step *step, const float *in, const float *o
     const bt_hparams *hp = &c->m->hp;
     const size_t count = rows * step->out_width;
     const char *name = step->out == BT_GRAPH_NO_TENSOR ? "" : c->graph->tensor[step->out].name;
-    if (step->kind == BT_OP_LINEAR) watch_linear(c, step, in, out, rows);
     if (step->kind == BT_OP_ATTENTION && c->progress)
         c->progress(c->progress_ud, c->done * hp->layers + (step->layer + 1) * rows, c->total * hp->layers);
+    if (c->steps) {
+        c->steps(c->steps_ud, step, in, out, rows, &c->kv);
+        return;
+    }
+    if (step->kind == BT_OP_LINEAR) watch_linear(c, step, in, out, rows);
     if (step->kind == BT_OP_ADD && step->layer + 1 == hp->layers &&
         !strcmp(c->graph->tensor[step->in[1]].name, "d")) {
         c->kernels->rmsnorm(c->head, hp->dim, out, hp->dim,
@@ -343,6 +349,16 @@ bt_err bt_calib_rows(bt_calib *c, const int32_t *ids, size_t n, bt_calib_rows_fn
     c->rows = rows;
     c->rows_ud = ud;
     return run(c, ids, n, fault);
+}
+
+bt_err bt_calib_steps(bt_calib *c, const int32_t *ids, size_t n, bt_calib_steps_fn *steps, void *ud,
+                      bt_fault *fault)
+{
+    c->steps = steps;
+    c->steps_ud = ud;
+    const bt_err e = run(c, ids, n, fault);
+    c->steps = NULL;
+    return e;
 }
 
 float bt_calib_percentile(const bt_calib_site *s, double p)

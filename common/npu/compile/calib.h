@@ -4,6 +4,8 @@
 #include <stdint.h>
 #include "base/err.h"
 #include "base/pool.h"
+#include "graph/bind.h"
+#include "kernels/kv_view.h"
 #include "model/model.h"
 #include "npu/compile/fold.h"
 
@@ -54,6 +56,12 @@ bt_err bt_calib_measure(const bt_calib_stats **ret, bt_calib *c, const int32_t *
 /* The same run, but the rows go to the caller: x[t, k] of each site of each window, on the caller's thread. */
 typedef void bt_calib_rows_fn(void *ud, uint32_t site, const float *x, size_t t, size_t k);
 bt_err bt_calib_rows(bt_calib *c, const int32_t *ids, size_t n, bt_calib_rows_fn *rows, void *ud, bt_fault *fault);
+
+/* The same run, but its operators go to the caller: rows that each read first and wrote, of the window's tokens, which
+ * stand at positions from 0; kv holds what was stored so far. On the caller's thread. */
+typedef void bt_calib_steps_fn(void *ud, const bt_step *step, const float *in, const float *out, size_t rows,
+                               const bt_kv_view *kv);
+bt_err bt_calib_steps(bt_calib *c, const int32_t *ids, size_t n, bt_calib_steps_fn *steps, void *ud, bt_fault *fault);
 
 /* The smallest magnitude that p percent of the values do not exceed, rounded up to the edge of its bin (2^-8 of it) but
  * not beyond the maximum; p = 100: the maximum. */
