@@ -84,7 +84,8 @@ static float some_weigh(some *s, float *l)
     v16_store(s->c, v16_exp(v16_load(s->c)));
     for (size_t i = 0; i < s->n; i += 16) v16_store(s->p + i, v16_exp(v16_load(s->p + i)));
     for (size_t b = 0; b < s->blocks; b++) {
-        float slot[BT_ATTN_BLOCK] = {0}; /* of what is left out the weight is +0 */
+        float slot[BT_ATTN_BLOCK]; /* of what is left out the weight is +0 */
+        for (size_t i = 0; i < BT_ATTN_BLOCK; i += 16) v16_store(slot + i, v16_zero());
         for (size_t i = s->first[b]; i < s->first[b + 1]; i++) slot[s->at[i] % BT_ATTN_BLOCK] = s->p[i];
         lanes = v16_mul(lanes, v16_set1(s->c[b]));
         for (size_t i = 0; i < BT_ATTN_BLOCK; i += 16) lanes = v16_add(lanes, v16_load(slot + i));
