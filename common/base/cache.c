@@ -62,12 +62,13 @@ static bt_err wait_lock(int *ret, const char *dir, const char *path, const bt_ca
 
 /* ---- opening ---- */
 
-/* The file if a whole one is there; else NULL. Marks it as used now. */
-static void *open_whole(const bt_cache_request *r, const char *path)
+/* The file if a whole one is there; else NULL. Its lock tells when it was used: the file's own times name its
+ * state (bt_file_state). */
+static void *open_whole(const bt_cache_request *r, const char *path, const char *lock_path)
 {
     void *p = NULL;
     if (r->open(&p, r->ud, path, NULL) < 0) return NULL;
-    (void)utimensat(AT_FDCWD, path, NULL, 0); /* a cache that cannot be written still serves */
+    (void)utimensat(AT_FDCWD, lock_path, NULL, 0); /* a cache that cannot be written still serves */
     return p;
 }
 
@@ -110,11 +111,11 @@ bt_err bt_cache_open(void **ret, bool *ret_made, const bt_cache_request *r, bt_f
     snprintf(path, sizeof path, "%s/%s%s", dir, r->key, r->kind->suffix);
     snprintf(lock_path, sizeof lock_path, "%s/%s.lock", dir, r->key);
 
-    void *p = open_whole(r, path);
+    void *p = open_whole(r, path, lock_path);
     if (!p) {
         if ((e = make_dir(dir, r->kind, fault)) < 0) return e;
         if ((e = wait_lock(&lock, dir, lock_path, r, fault)) < 0) return e;
-        p = open_whole(r, path); /* made while we waited? */
+        p = open_whole(r, path, lock_path); /* made while we waited? */
     }
     if (!p) {
         bt_cache_files_drop_half_made(dir, r->kind, r->key);

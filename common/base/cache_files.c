@@ -31,8 +31,11 @@ const bt_cache_kind bt_cache_files_weights = {.folder = "weights", .suffix = ".b
 /* 1: of the rule in model/model_id.c; a new rule needs another. */
 const bt_cache_kind bt_cache_files_ids = {.folder = "ids", .suffix = ".id1", .what = "model id",
                                           .advice = ADVICE, .max_bytes = 1 << 20};
+const bt_cache_kind bt_cache_files_checked = {.folder = "checked", .suffix = ".ok1",
+                                              .what = "mark of a checked file", .advice = ADVICE,
+                                              .max_bytes = 1 << 20};
 const bt_cache_kind *const bt_cache_files_kinds[] = {&bt_cache_files_packages, &bt_cache_files_weights,
-                                                     &bt_cache_files_ids, NULL};
+                                                     &bt_cache_files_ids, &bt_cache_files_checked, NULL};
 
 static struct {
     uint64_t bytes;
@@ -189,6 +192,20 @@ static bool grow(bt_cache_list *l)
     return true;
 }
 
+/* The later of when it was made and of what its lock says. */
+static void take_used(bt_cache_file *f, const struct stat *file)
+{
+    char path[MAX_PATH + 64];
+    struct stat lock;
+    struct timespec t = file->st_mtim;
+    lock_path(path, sizeof path, f);
+    if (lstat(path, &lock) == 0 && (lock.st_mtim.tv_sec > t.tv_sec ||
+                                    (lock.st_mtim.tv_sec == t.tv_sec && lock.st_mtim.tv_nsec > t.tv_nsec)))
+        t = lock.st_mtim;
+    f->used_s = t.tv_sec;
+    f->used_ns = t.tv_nsec;
+}
+
 void bt_cache_files_add(bt_cache_list *l, const char *dir, const bt_cache_kind *kind)
 {
     DIR *d = opendir(dir);
@@ -202,8 +219,7 @@ void bt_cache_files_add(bt_cache_list *l, const char *dir, const bt_cache_kind *
         if (lstat(path, &st) < 0 || !S_ISREG(st.st_mode)) continue;
         if (!grow(l) || !(f.path = strdup(path))) break;
         f.bytes = (uint64_t)st.st_size;
-        f.used_s = st.st_mtim.tv_sec;
-        f.used_ns = st.st_mtim.tv_nsec;
+        take_used(&f, &st);
         l->file[l->count++] = f;
     }
     if (d) closedir(d);

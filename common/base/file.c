@@ -1,5 +1,7 @@
 /* Reading and mapping whole files, replacing them safely, locking them. */
 #include "base/file.h"
+#include "base/clock.h"
+#include "base/hash.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,6 +12,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+enum { SETTLED_S = 2 };
 
 bt_err bt_file_read(bt_buf *buf, const char *path, bt_fault *fault)
 {
@@ -80,9 +84,22 @@ out:
     return e;
 }
 
+/* What open would make of mode. umask() itself can only be read by setting it, for all threads; without /proc
+ * the usual one is taken. */
+static unsigned less_umask(unsigned mode)
+{
+    unsigned mask = 022;
+    char line[256];
+    FILE *status = fopen("/proc/self/status", "re");
+    while (status && fgets(line, sizeof line, status))
+        if (sscanf(line, "Umask: %o", &mask) == 1) break;
+    if (status) (void)fclose(status);
+    return mode & ~mask;
+}
+
 bt_err bt_file_keep(bt_file_new *f, unsigned mode, bt_fault *fault)
 {
-    if (fchmod(f->fd, mode) < 0 || fsync(f->fd) < 0)
+    if (fchmod(f->fd, less_umask(mode)) < 0 || fsync(f->fd) < 0)
         return bt_fail(fault, BT_EIO, "write '%s': %s", f->temp, strerror(errno));
     if (rename(f->temp, f->path) < 0)
         return bt_fail(fault, BT_EIO, "rename to '%s': %s", f->path, strerror(errno));
@@ -119,7 +136,27 @@ bt_err bt_file_replace(const char *path, const void *bytes, size_t n, unsigned m
     return e;
 }
 
-bt_err bt_file_map(const uint8_t **ret, size_t *ret_bytes, const char *path, bt_fault *fault)
+/* Whatever is written to a file changes its ctime, though two writes may leave the same one within a tick. */
+static void name_state(bt_file_state *ret, const struct stat *st)
+{
+    const uint64_t facts[] = {(uint64_t)st->st_dev,          (uint64_t)st->st_ino,
+                              (uint64_t)st->st_size,         (uint64_t)st->st_mtim.tv_sec,
+                              (uint64_t)st->st_mtim.tv_nsec, (uint64_t)st->st_ctim.tv_sec,
+                              (uint64_t)st->st_ctim.tv_nsec};
+    ret->is_settled = bt_clock_wall_s() - (int64_t)st->st_ctim.tv_sec >= SETTLED_S;
+    bt_hash128(ret->name, facts, sizeof facts);
+}
+
+bt_err bt_file_state_of(bt_file_state *ret, int fd, bt_fault *fault)
+{
+    struct stat st;
+    if (fstat(fd, &st) < 0) return bt_fail(fault, BT_EIO, "stat: %s", strerror(errno));
+    name_state(ret, &st);
+    return BT_OK;
+}
+
+bt_err bt_file_map(const uint8_t **ret, size_t *ret_bytes, bt_file_state *ret_state, const char *path,
+                   bt_fault *fault)
 {
     bt_err e = BT_OK;
     struct stat st;
@@ -142,6 +179,7 @@ bt_err bt_file_map(const uint8_t **ret, size_t *ret_bytes, const char *path, bt_
     (void)madvise(map, (size_t)st.st_size, MADV_HUGEPAGE); /* where the system has huge pages for files */
     *ret = map;
     *ret_bytes = (size_t)st.st_size;
+    if (ret_state) name_state(ret_state, &st);
 out:
     close(fd);
     return e;

@@ -12,12 +12,12 @@
 bt_err bt_file_read(bt_buf *buf, const char *path, bt_fault *fault);
 
 /* Puts n bytes at `path` so that after a crash either the old or the new content is there, whole: temporary file beside
- * it, fsync, rename, fsync of the directory. `mode` is the new file's, whatever the umask.
+ * it, fsync, rename, fsync of the directory. `mode` is the new file's, less the umask.
  * BT_EIO; BT_EARG where a directory, device or pipe has the name. */
 bt_err bt_file_replace(const char *path, const void *bytes, size_t n, unsigned mode, bt_fault *fault);
 
 /* The same for a file that is written piece by piece: begin makes a temporary file beside `path`, mode 0600; the caller
- * writes to fd; keep gives it mode and name once it is on the disk. */
+ * writes to fd; keep gives it mode, less the umask, and name once it is on the disk. */
 typedef struct bt_file_new {
     int fd;
     char *path, *temp;
@@ -29,9 +29,17 @@ void bt_file_done(bt_file_new *f); /* after begin, always; deletes the file wher
 /* Whether begin would succeed: for a program that computes for long before it writes. Errors as of begin. */
 bt_err bt_file_try(const char *path, bt_fault *fault);
 
-/* Maps a whole file for reading, shared with all who map it; the caller unmaps. BT_EIO; BT_EFORMAT: empty or not a
- * regular file. */
-bt_err bt_file_map(const uint8_t **ret, size_t *ret_bytes, const char *path, bt_fault *fault);
+/* What a file is at a moment: any later write to it gives another name. is_settled: false for a file so new that it may
+ * have been written twice at one time. */
+typedef struct bt_file_state {
+    uint8_t name[16];
+    bool is_settled;
+} bt_file_state;
+bt_err bt_file_state_of(bt_file_state *ret, int fd, bt_fault *fault); /* BT_EIO */
+
+/* Maps a whole file for reading, shared with all who map it; the caller unmaps. ret_state may be NULL. BT_EIO;
+ * BT_EFORMAT: empty or not a regular file. */
+bt_err bt_file_map(const uint8_t **ret, size_t *ret_bytes, bt_file_state *ret_state, const char *path, bt_fault *fault);
 void bt_file_unmap(const uint8_t *bytes, size_t n);
 
 /* Opens `path` to read and write, made with `mode` where it is not there, and locks it (flock) until the descriptor is

@@ -222,6 +222,9 @@ static bt_err check(const bt_walk *w, const bt_program *prog, const bt_walk_io *
     if (n < 1 || io->bucket < n || (prog->batch && (prog->batch != n || io->bucket != n)))
         return bt_fail(fault, BT_EARG, "%zu sequences in memory for %zu, a program of %zu", n, io->bucket,
                        prog->batch);
+    if (io->step_end > prog->steps || io->step_begin > io->step_end)
+        return bt_fail(fault, BT_EARG, "steps %zu to %zu of a program of %zu", io->step_begin, io->step_end,
+                       prog->steps);
     if (prog->out && !io->logits && !(io->wanted && io->wanted_len == 0))
         return bt_fail(fault, BT_EARG, "the program gives logits, and there is no room for them");
     if (io->wanted &&
@@ -256,10 +259,11 @@ bt_err bt_walk_run(bt_walk *w, const bt_program *prog, void *arena, const bt_wal
              .arena = arena,
              .layer = bt_weights_of_layer(w->weights, BT_GRAPH_NO_LAYER),
              .ends = io->wanted ? io->wanted_len : io->sequences};
-    const size_t tail = prog->graph->op_tail, steps = r.ends || prog->steps < tail ? prog->steps : tail;
+    const size_t tail = prog->graph->op_tail, all = r.ends || prog->steps < tail ? prog->steps : tail,
+                 steps = io->step_end ? io->step_end : all;
     uint32_t layer_now = BT_GRAPH_NO_LAYER;
     bt_companion_begin(&w->companion);
-    for (size_t i = 0; i < steps; i += prog->step[i].group) {
+    for (size_t i = io->step_begin; i < steps; i += prog->step[i].group) {
         const bt_step *s = &prog->step[i];
         if (s->layer != layer_now) {
             layer_now = s->layer;

@@ -40,6 +40,9 @@ typedef struct bt_walk_io {
     bt_overflow *const *overflow; /* [sequences], as in bt_companion_rows */
     size_t sequences;             /* 1..; where the program's batch is bound that, and so is bucket */
     size_t bucket;                /* the batch whose memory plan is taken, at least sequences */
+    /* Steps [step_begin, step_end) of the program, cut where the layer changes; the arena holds what those before have
+     * left in it. 0, 0: all. */
+    size_t step_begin, step_end;
     /* Which sequences give logits, ascending, where not all do: only of a program with seq 1. With none the program
      * ends before its last norm. NULL: all. */
     const uint32_t *wanted;

@@ -1,56 +1,15 @@
-/* Reads the frame of a GGUF file: header, metadata, tensor table. It guarantees that whatever it hands out
- * lies inside the file; what the values mean is for model.c and the tokeniser. */
-#include "model/gguf.h"
+/* Reads the frame of a GGUF file: header, metadata, tensor table. Files and their parts: gguf_file.c. It
+ * guarantees that whatever it hands out lies inside the file; what the values mean is for model.c and the
+ * tokeniser. */
+#include "model/gguf_private.h"
 
-#include "base/clock.h"
-#include "base/hash.h"
 #include "base/num.h"
 #include "model/quant.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-enum { SETTLED_S = 2 };
-
-struct bt_gguf_array {
-    bt_gguf_type type;
-    size_t count;
-    const uint8_t *data; /* first element; of strings, the length field of the first */
-    size_t *str_at;      /* offset of each string's length field from data; NULL for other types */
-};
-
-typedef struct gguf_key {
-    char *name;
-    bt_gguf_type type;
-    const uint8_t *val; /* scalar bytes, or a string's length field */
-    bt_gguf_array array;
-} gguf_key;
-
-typedef struct gguf_index {
-    const char *name;
-    size_t at;
-} gguf_index; /* sorted by name, for bsearch */
-
-struct bt_gguf {
-    const uint8_t *base;
-    size_t len;
-    bool mapped, has_state;
-    bool is_head; /* the data behind the tables may be missing */
-    uint8_t state[BT_HASH_BYTES];
-    uint32_t version;
-    size_t key_count, tensor_count;
-    gguf_key *keys;
-    char **tensor_names; /* owns what tensor[i].name shows */
-    bt_gguf_tensor *tensors;
-    gguf_index *key_index, *tensor_index;
-};
 
 /* ---- reading with a bound ---- */
 
@@ -238,6 +197,12 @@ static bt_err check_unique(gguf_index *x, size_t count, const char *what, bt_fau
     return BT_OK;
 }
 
+bt_err bt_gguf_index_tensors(bt_gguf *g, bt_fault *fault)
+{
+    for (size_t i = 0; i < g->tensor_count; i++) g->tensor_index[i] = (gguf_index){g->tensors[i].name, i};
+    return check_unique(g->tensor_index, g->tensor_count, "tensor", fault);
+}
+
 static const gguf_index *look_up(const gguf_index *x, size_t count, const char *name)
 {
     const gguf_index want = {name, 0};
@@ -360,7 +325,7 @@ static bt_err read_header(bt_gguf *g, reader *r, bt_fault *fault)
                        "%llu tensors claimed; at most %d, and what %zu bytes hold, are allowed",
                        (unsigned long long)tensors, BT_GGUF_MAX_TENSORS, remaining(r));
     g->key_count = (size_t)keys;
-    g->tensor_count = (size_t)tensors;
+    g->tensor_count = g->own_tensors = (size_t)tensors;
     /* + 1: calloc(0) may answer NULL */
     g->keys = calloc(g->key_count + 1, sizeof *g->keys);
     g->key_index = calloc(g->key_count + 1, sizeof *g->key_index);
@@ -386,9 +351,8 @@ static bt_err read_all_tensors(bt_gguf *g, reader *r, bt_fault *fault)
     if (!offsets) return bt_fail(fault, BT_ENOMEM, "out of memory for %zu tensors", g->tensor_count);
     for (size_t i = 0; i < g->tensor_count && e == BT_OK; i++) {
         e = read_tensor(r, &g->tensors[i], &g->tensor_names[i], &offsets[i], fault);
-        g->tensor_index[i] = (gguf_index){g->tensor_names[i], i};
     }
-    if (e == BT_OK) e = check_unique(g->tensor_index, g->tensor_count, "tensor", fault);
+    if (e == BT_OK) e = bt_gguf_index_tensors(g, fault);
     if (e == BT_OK && !g->is_head) e = place_tensors(g, offsets, r->at, (size_t)align, fault);
     free(offsets);
     return e;
@@ -407,7 +371,7 @@ static bt_err parse(bt_gguf *g, bt_fault *fault)
     return e;
 }
 
-static bt_err open_bytes(bt_gguf **ret, const uint8_t *bytes, size_t len, bool is_head, bt_fault *fault)
+bt_err bt_gguf_parse(bt_gguf **ret, const uint8_t *bytes, size_t len, bool is_head, bt_fault *fault)
 {
     bt_gguf *g = calloc(1, sizeof *g);
     if (!g) return bt_fail(fault, BT_ENOMEM, "out of memory opening a model file");
@@ -425,112 +389,17 @@ static bt_err open_bytes(bt_gguf **ret, const uint8_t *bytes, size_t len, bool i
 
 bt_err bt_gguf_open_bytes(bt_gguf **ret, const uint8_t *bytes, size_t len, bt_fault *fault)
 {
-    return open_bytes(ret, bytes, len, false, fault);
+    return bt_gguf_parse(ret, bytes, len, false, fault);
 }
 
 bt_err bt_gguf_open_head_bytes(bt_gguf **ret, const uint8_t *bytes, size_t len, bt_fault *fault)
 {
-    return open_bytes(ret, bytes, len, true, fault);
-}
-
-/* Whatever is written to a file changes its ctime, though two writes may leave the same one within a tick. */
-static void take_state(bt_gguf *g, const struct stat *st)
-{
-    const uint64_t facts[] = {(uint64_t)st->st_dev,          (uint64_t)st->st_ino,
-                              (uint64_t)st->st_size,         (uint64_t)st->st_mtim.tv_sec,
-                              (uint64_t)st->st_mtim.tv_nsec, (uint64_t)st->st_ctim.tv_sec,
-                              (uint64_t)st->st_ctim.tv_nsec};
-    g->has_state = bt_clock_wall_s() - (int64_t)st->st_ctim.tv_sec >= SETTLED_S;
-    bt_hash128(g->state, facts, sizeof facts);
-}
-
-static bt_err open_path(bt_gguf **ret, const char *path, bool is_head, bt_fault *fault)
-{
-    bt_err e = BT_OK;
-    bt_fault why = {""};
-    void *map = MAP_FAILED;
-    size_t len = 0;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return bt_fail(fault, BT_EIO, "cannot open %.150s: %s", path, strerror(errno));
-    struct stat st;
-    if (fstat(fd, &st) < 0) {
-        e = bt_fail(fault, BT_EIO, "cannot read %.150s: %s", path, strerror(errno));
-        goto out;
-    }
-    if (!S_ISREG(st.st_mode) || st.st_size <= 0) {
-        e = bt_fail(fault, S_ISREG(st.st_mode) ? BT_EFORMAT : BT_EIO, "%.150s is %s", path,
-                    S_ISREG(st.st_mode) ? "empty" : "not a regular file");
-        goto out;
-    }
-    len = (size_t)st.st_size;
-    map = mmap(NULL, len, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (map == MAP_FAILED) {
-        e = bt_fail(fault, BT_EIO, "cannot map %.150s: %s", path, strerror(errno));
-        goto out;
-    }
-    bt_gguf *g = NULL;
-    e = open_bytes(&g, map, len, is_head, &why);
-    if (e < 0) {
-        const char *slash = strrchr(path, '/');
-        bt_fail(fault, e, "%.60s: %.180s", slash ? slash + 1 : path, why.text);
-        goto out;
-    }
-    g->mapped = true;
-    take_state(g, &st);
-    *ret = g;
-out:
-    if (e < 0 && map != MAP_FAILED) munmap(map, len);
-    close(fd);
-    return e;
-}
-
-bt_err bt_gguf_open(bt_gguf **ret, const char *path, bt_fault *fault)
-{
-    return open_path(ret, path, false, fault);
-}
-
-bt_err bt_gguf_open_head(bt_gguf **ret, const char *path, bt_fault *fault)
-{
-    return open_path(ret, path, true, fault);
-}
-
-void bt_gguf_close(bt_gguf *g)
-{
-    if (!g) return;
-    for (size_t i = 0; g->keys && i < g->key_count; i++) {
-        free(g->keys[i].name);
-        free(g->keys[i].array.str_at);
-    }
-    for (size_t i = 0; g->tensor_names && i < g->tensor_count; i++) free(g->tensor_names[i]);
-    free(g->keys);
-    free(g->key_index);
-    free(g->tensors);
-    free(g->tensor_names);
-    free(g->tensor_index);
-    if (g->mapped) munmap((void *)(uintptr_t)g->base, g->len);
-    free(g);
+    return bt_gguf_parse(ret, bytes, len, true, fault);
 }
 
 /* ---- accessors ---- */
 
 uint32_t bt_gguf_version(const bt_gguf *g) { return g->version; }
-size_t bt_gguf_file_bytes(const bt_gguf *g) { return g->len; }
-const uint8_t *bt_gguf_state(const bt_gguf *g) { return g->has_state ? g->state : NULL; }
-
-const uint8_t *bt_gguf_head(size_t *ret_bytes, const bt_gguf *g)
-{
-    *ret_bytes = g->len;
-    for (size_t i = 0; i < g->tensor_count; i++)
-        if ((size_t)(g->tensors[i].data - g->base) < *ret_bytes)
-            *ret_bytes = (size_t)(g->tensors[i].data - g->base);
-    return g->base;
-}
-
-void bt_gguf_let_go(const bt_gguf *g, const uint8_t *begin, size_t bytes)
-{
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)begin / page * page;
-    if (g->mapped && bytes) (void)madvise((void *)at, (uintptr_t)begin + bytes - at, MADV_DONTNEED);
-}
 
 size_t bt_gguf_tensor_count(const bt_gguf *g) { return g->tensor_count; }
 const bt_gguf_tensor *bt_gguf_tensor_at(const bt_gguf *g, size_t i) { return &g->tensors[i]; }

@@ -5,8 +5,8 @@
 #include <stdint.h>
 #include "base/err.h"
 
-/* A GGUF file, version 2 or 3, little-endian, opened by mmap or given as bytes. The file may be truncated,
- * flipped or lying: every length, count and offset is checked against what remains in the file, and against
+/* A GGUF file, or the parts of one, version 2 or 3, little-endian, opened by mmap or given as bytes. The file may be
+ * truncated, flipped or lying: every length, count and offset is checked against what remains in the file, and against
  * the limits below, before it is used; bt_gguf_open allocates at most a small multiple of the file's own
  * size. Errors name the key or tensor, the offset and the limit. After a successful open every accessor is
  * safe. Out of scope: a mapped file that another process truncates after the open (the kernel then raises
@@ -18,6 +18,7 @@ enum {
     BT_GGUF_MAX_DIMS = 4,
     BT_GGUF_MAX_KEY_BYTES = 65535,
     BT_GGUF_MAX_NAME_BYTES = 127,
+    BT_GGUF_MAX_PARTS = 512,
 }; /* arrays of arrays are refused; alignment is a power of two up to 65536 */
 
 /* numbers of the file format */
@@ -53,6 +54,9 @@ typedef struct bt_gguf_tensor {
     size_t bytes, rows, row_bytes;  /* rows = product of dim[1..] */
 } bt_gguf_tensor;
 
+/* A model in parts, NAME-00001-of-00003.gguf and so on: path is the first, the others lie beside it. It has the keys of
+ * the first and the tensors of all. Keys of parts, as gguf-split of llama.cpp writes them: split.no (from 0),
+ * split.count, split.tensors.count (of all). BT_EFORMAT naming the part that is missing or does not belong there. */
 bt_err bt_gguf_open(bt_gguf **ret, const char *path, bt_fault *fault);
 /* The same over bytes in memory, which must outlive the object (fuzzing, tests). */
 bt_err bt_gguf_open_bytes(bt_gguf **ret, const uint8_t *bytes, size_t len, bt_fault *fault);
@@ -62,17 +66,18 @@ bt_err bt_gguf_open_head(bt_gguf **ret, const char *path, bt_fault *fault);
 bt_err bt_gguf_open_head_bytes(bt_gguf **ret, const uint8_t *bytes, size_t len, bt_fault *fault);
 void bt_gguf_close(bt_gguf *g); /* NULL is fine */
 
-/* Names this state of this file: 16 bytes that any later write to it changes. NULL: bytes in memory, or a file so new
- * that it may have been written twice at one time. */
+/* Names this state of this file and its parts: 16 bytes that any later write to them changes. NULL: bytes in memory, or
+ * a file so new that it may have been written twice at one time. */
 const uint8_t *bt_gguf_state(const bt_gguf *g);
-/* Everything before the first tensor's data: keys and the tensors' list. Not of bt_gguf_open_head. */
+/* Everything before the first tensor's data: keys and the tensors' list, of the first part. Not of bt_gguf_open_head.
+ */
 const uint8_t *bt_gguf_head(size_t *ret_bytes, const bt_gguf *g);
 /* These bytes of the file will not be read again soon: a mapping gives their memory back; reading them again is only
  * slower. */
 void bt_gguf_let_go(const bt_gguf *g, const uint8_t *begin, size_t bytes);
 
 uint32_t bt_gguf_version(const bt_gguf *g);
-size_t bt_gguf_file_bytes(const bt_gguf *g);
+size_t bt_gguf_file_bytes(const bt_gguf *g); /* of all parts */
 size_t bt_gguf_tensor_count(const bt_gguf *g);
 const bt_gguf_tensor *bt_gguf_tensor_at(const bt_gguf *g, size_t i);
 const bt_gguf_tensor *bt_gguf_find_tensor(const bt_gguf *g, const char *name); /* NULL: none */

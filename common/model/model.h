@@ -55,8 +55,8 @@ typedef struct bt_model {
     uint64_t param_count, weights_bytes;
 } bt_model;
 
-/* path: a GGUF file. Takes the mapping; the hash reads the whole file once. BT_MODEL_OPENING: what takes long, for who
- * tells of it (base/wait.h). */
+/* path: a GGUF file, or the first part of one. Takes the mapping; the hash reads the whole file once. BT_MODEL_OPENING:
+ * what takes long, for who tells of it (base/wait.h). */
 #define BT_MODEL_OPENING "opening the model (a new file is read whole, once)"
 bt_err bt_model_open(bt_model **ret, const char *path, bt_fault *fault);
 /* The sizes of a model whose file may end behind its header: hp, name, param_count and weights_bytes, and the tensors

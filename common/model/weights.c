@@ -2,6 +2,7 @@
  * The image is mapped from the cache, or filled in memory. */
 #include "model/weights.h"
 #include "base/cache.h"
+#include "base/checked.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "model/weights_private.h"
@@ -25,6 +26,8 @@ struct bt_weights {
     uint64_t step_bytes;
     float *rope; /* cos, then sin */
     bool is_mapped;
+    bt_weights_plan plan;            /* by layer; else nothing */
+    const bt_weights_source *source; /* by layer */
 };
 
 static const float *floats_at(const bt_weights *w, size_t at)
@@ -46,9 +49,9 @@ static bt_err attach(bt_weights *w, const bt_weights_plan *p, bt_fault *fault)
             l->is[i->which].vector = floats_at(w, i->at);
             continue;
         }
-        l->is[i->which].matrix =
-            (bt_weights_matrix){.form = i->form, .group = i->group, .panels = w->image + i->at,
-                                .n = i->tensor->dim[1], .k = i->tensor->dim[0]};
+        l->is[i->which].matrix = (bt_weights_matrix){.form = i->form, .group = i->group,
+                                                     .panels = i->bytes ? w->image + i->at : NULL,
+                                                     .n = i->tensor->dim[1], .k = i->tensor->dim[0]};
         if (!i->bias) continue;
         l->is[i->which].matrix.bias = floats_at(w, i->bias_at);
         w->step_bytes += i->bias->dim[0] * sizeof(float);
@@ -134,14 +137,25 @@ static bt_err make_file(void *ud, const char *path, bt_fault *fault)
     return e;
 }
 
+static bt_err check_content(void *ud, bt_fault *fault)
+{
+    const filling *f = ud;
+    return bt_weights_check_content(&f->plan, f->image, f->pool, fault);
+}
+
 static bt_err open_file(void **ret, void *ud, const char *path, bt_fault *fault)
 {
     filling *f = ud;
     const uint8_t *image;
     size_t bytes;
-    bt_err e = bt_file_map(&image, &bytes, path, fault);
+    bt_file_state state;
+    bool ran;
+    bt_err e = bt_file_map(&image, &bytes, &state, path, fault);
     if (e < 0) return e;
-    if ((e = bt_weights_check(&f->plan, image, bytes, f->pool, fault)) < 0) bt_file_unmap(image, bytes);
+    e = bt_weights_check(&f->plan, image, bytes, fault);
+    filling checked = {.plan = f->plan, .pool = f->pool, .image = (uint8_t *)(uintptr_t)image};
+    if (e == BT_OK) e = bt_checked_once(&ran, &state, check_content, &checked, fault);
+    if (e < 0) bt_file_unmap(image, bytes);
     else *ret = (void *)(uintptr_t)image;
     return e;
 }
@@ -194,6 +208,12 @@ static bool is_for_cache(const filling *f)
     return dir ? *dir != 0 : f->plan.bytes >= BT_WEIGHTS_CACHE_LEAST_BYTES;
 }
 
+static bt_err open_by_layer(filling *f, bt_fault *fault)
+{
+    const bt_err e = make_room(f, fault);
+    return e < 0 ? e : bt_weights_convert_common(f->image, &f->plan, f->options->source, fault);
+}
+
 static bt_err open_image(bt_weights *w, filling *f, bt_fault *fault)
 {
     bt_err e = bt_weights_plan_place(&f->plan, fault);
@@ -202,7 +222,7 @@ static bt_err open_image(bt_weights *w, filling *f, bt_fault *fault)
         e = open_cached(w, f, fault);
         if (e != BT_EIO && e != BT_EAGAIN) return e; /* these: no cache here, but weights all the same */
     }
-    e = fill(f, fault);
+    e = f->plan.by_layer ? open_by_layer(f, fault) : fill(f, fault);
     w->image = f->image;
     w->image_bytes = f->bytes;
     return e;
@@ -228,6 +248,8 @@ bt_err bt_weights_open(bt_weights **ret, const bt_model *m, const bt_weights_opt
     if (options->ctx_tokens < 1 || options->ctx_tokens > BT_MODEL_MAX_CTX)
         return bt_fail(fault, BT_EARG, "context of %zu tokens: 1 to %d", options->ctx_tokens,
                        BT_MODEL_MAX_CTX);
+    if (options->by_layer && !options->source)
+        return bt_fail(fault, BT_EARG, "weights by layer are those of a source");
     if (options->source && form != BT_FORM_F16)
         return bt_fail(fault, BT_EARG, "weights of another source have the form f16, not %s", options->form);
     bt_weights *w = calloc(1, sizeof *w);
@@ -235,15 +257,26 @@ bt_err bt_weights_open(bt_weights **ret, const bt_model *m, const bt_weights_opt
     w->model = m;
     w->form = form;
     if ((e = bt_weights_plan_make(&f.plan, m, form, fault)) < 0) goto out;
+    f.plan.by_layer = options->by_layer;
     if ((e = open_image(w, &f, fault)) < 0) goto out;
     if ((e = attach(w, &f.plan, fault)) < 0) goto out;
     if ((e = make_rope(w, options->ctx_tokens, fault)) < 0) goto out;
+    if (options->by_layer) {
+        w->plan = f.plan;
+        w->source = options->source;
+        f.plan = (bt_weights_plan){0};
+    }
     *ret = w;
     w = NULL;
 out:
     bt_weights_plan_done(&f.plan);
     bt_weights_free(w);
     return e;
+}
+
+bt_err bt_weights_hold(bt_weights *w, uint32_t layer, bt_pool *pool, bt_fault *fault)
+{
+    return bt_weights_convert_layer(w->image, &w->plan, layer, w->source, pool, fault);
 }
 
 static bool is_kept(const bt_weights *w, const char *cache_dir)
@@ -276,6 +309,7 @@ void bt_weights_free(bt_weights *w)
 {
     if (!w) return;
     if (w->image) (void)munmap(w->image, w->image_bytes);
+    bt_weights_plan_done(&w->plan);
     free(w->rope);
     free(w->layer);
     free(w);

@@ -24,7 +24,8 @@
  * file gives the same bytes on any machine and with any number of threads.
  *
  * The cache (base/cache.h) has one file for a model and form, in the folder `weights`. Every byte of it is compared
- * with its hash when it is opened; a file that is damaged, of another version or of another model is made anew. */
+ * with its hash once for each state of the file (base/checked.h); a file that is damaged, of another version or of
+ * another model is made anew. */
 typedef struct bt_weights bt_weights;
 extern const char *const bt_weights_forms[]; /* values of --weights in the order of bt_form, NULL at the end; the first
                                                 is the default */
@@ -44,7 +45,9 @@ typedef struct bt_weights_options {
     /* NULL: the user's, for BT_WEIGHTS_CACHE_LEAST_BYTES and more; "": none, convert into memory */
     const char *cache_dir;
     const bt_weights_source *source; /* NULL: the file. With one: form f16, in memory, whatever cache_dir says */
-    bt_progress_fn *progress;        /* while converting, or waiting for who does; NULL: silent */
+    bool by_layer; /* with a source, which then outlives the weights: room for one layer, which bt_weights_hold fills;
+                      the output matrix is never there (NULL) */
+    bt_progress_fn *progress; /* while converting, or waiting for who does; NULL: silent */
     void *progress_ud;
 } bt_weights_options;
 enum { BT_WEIGHTS_CACHE_LEAST_BYTES = 8 << 20 }; /* less is converted faster than it is looked for */
@@ -57,6 +60,8 @@ enum { BT_WEIGHTS_CACHE_LEAST_BYTES = 8 << 20 }; /* less is converted faster tha
 bt_err bt_weights_open(bt_weights **ret, const bt_model *m, const bt_weights_options *options, bt_pool *pool,
                        bt_fault *fault);
 void bt_weights_free(bt_weights *w); /* NULL is fine */
+/* Of weights by layer: reads this one's, in place of those of the layer before. Errors as bt_weights_open. */
+bt_err bt_weights_hold(bt_weights *w, uint32_t layer, bt_pool *pool, bt_fault *fault);
 /* Converts and keeps the weights where the cache has no file of them yet, so that who opens them later starts at once;
  * whether a file that is there is whole, bt_weights_open finds out. Nothing happens where they would stay in memory.
  * Other errors as bt_weights_open. */

@@ -252,26 +252,53 @@ static bt_err convert_matrix(bool *ret_overflowed, uint8_t *panels, const bt_wei
     return BT_OK;
 }
 
+static bt_err convert_item(bool *ret_overflowed, uint8_t *image, const bt_weights_item *i,
+                           const bt_weights_source *source, bt_pool *pool, bt_fault *fault)
+{
+    float *vector = (float *)(void *)(image + i->at), *bias = (float *)(void *)(image + i->bias_at);
+    bt_err e = source ? source->begin(source->ud, i->layer, i->which, fault) : BT_OK;
+    if (e < 0) return e;
+    e = bt_weight_is_matrix(i->which) ? convert_matrix(ret_overflowed, image + i->at, i, source, pool, fault)
+                                      : convert_vector(vector, i->tensor, source, fault);
+    return e == BT_OK && i->bias ? convert_vector(bias, i->bias, NULL, fault) : e;
+}
+
 bt_err bt_weights_convert(bt_weights_item **ret_overflowed, uint8_t *image, bt_weights_plan *p,
                           const bt_weights_options *o, const char *what, bt_pool *pool, bt_fault *fault)
 {
-    for (size_t n = 0; n < p->count; n++) {
-        bt_weights_item *i = &p->item[n];
-        float *vector = (float *)(void *)(image + i->at), *bias = (float *)(void *)(image + i->bias_at);
-        bool overflowed = false;
-        bt_err e = o->source ? o->source->begin(o->source->ud, i->layer, i->which, fault) : BT_OK;
-        if (e < 0) return e;
-        e = bt_weight_is_matrix(i->which)
-                ? convert_matrix(&overflowed, image + i->at, i, o->source, pool, fault)
-                : convert_vector(vector, i->tensor, o->source, fault);
-        if (e == BT_OK && i->bias) e = convert_vector(bias, i->bias, NULL, fault);
-        if (e < 0) return e;
-        if (overflowed) {
-            *ret_overflowed = i;
-            return BT_OK;
-        }
-        if (o->progress) o->progress(o->progress_ud, what, i->at + i->bytes, p->bytes);
-    }
     *ret_overflowed = NULL;
+    for (size_t n = 0; n < p->count && !*ret_overflowed; n++) {
+        bt_weights_item *i = &p->item[n];
+        bool overflowed = false;
+        const bt_err e = convert_item(&overflowed, image, i, o->source, pool, fault);
+        if (e < 0) return e;
+        if (overflowed) *ret_overflowed = i;
+        else if (o->progress) o->progress(o->progress_ud, what, i->at + i->bytes, p->bytes);
+    }
     return BT_OK;
+}
+
+bt_err bt_weights_convert_common(uint8_t *image, const bt_weights_plan *p, const bt_weights_source *source,
+                                 bt_fault *fault)
+{
+    bt_err e = BT_OK;
+    bool overflowed; /* not in f16 */
+    for (size_t n = 0; e == BT_OK && n < p->count; n++)
+        if (p->item[n].which == BT_WEIGHT_OUT_NORM)
+            e = convert_item(&overflowed, image, &p->item[n], source, NULL, fault);
+    return e;
+}
+
+bt_err bt_weights_convert_layer(uint8_t *image, const bt_weights_plan *p, uint32_t layer,
+                                const bt_weights_source *source, bt_pool *pool, bt_fault *fault)
+{
+    bt_err e = BT_OK;
+    bool overflowed; /* not in f16 */
+    for (size_t n = 0; e == BT_OK && n < p->count; n++)
+        if (p->item[n].layer == layer && bt_weight_is_layers(p->item[n].which)) {
+            const bt_gguf_tensor *t = p->item[n].tensor;
+            e = convert_item(&overflowed, image, &p->item[n], source, pool, fault);
+            bt_gguf_let_go(p->model->file, t->data, t->bytes);
+        }
+    return e;
 }

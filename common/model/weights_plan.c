@@ -74,21 +74,45 @@ static bool add(size_t *ret_at, size_t *end, size_t count, size_t elem_bytes)
     return bt_add_size(end, *end, bytes & ~(size_t)(ALIGN - 1));
 }
 
+static bool place_item(bt_weights_item *i, size_t *end)
+{
+    const bool is_matrix = bt_weight_is_matrix(i->which);
+    const size_t count = is_matrix ? bt_matmul_panels(i->tensor->dim[1]) : i->tensor->dim[0];
+    const size_t elem_bytes =
+        is_matrix ? bt_form_panel_bytes(i->form, i->group, i->tensor->dim[0]) : sizeof(float);
+    bool fits = add(&i->at, end, count, elem_bytes);
+    i->bytes = count * elem_bytes;
+    if (i->bias) fits = fits && add(&i->bias_at, end, i->bias->dim[0], sizeof(float));
+    i->end = *end;
+    return fits;
+}
+
+/* What belongs to no layer, then the layers, all in one place. */
+static bool place_by_layer(bt_weights_plan *p, size_t *end)
+{
+    bool fits = true;
+    for (size_t n = 0; fits && n < p->count; n++)
+        if (p->item[n].which == BT_WEIGHT_OUT_NORM) fits = place_item(&p->item[n], end);
+    const size_t begin = *end;
+    size_t at = begin;
+    uint32_t layer = 0;
+    for (size_t n = 0; fits && n < p->count; n++) {
+        bt_weights_item *i = &p->item[n];
+        if (!bt_weight_is_layers(i->which)) continue;
+        if (i->layer != layer) at = begin;
+        layer = i->layer;
+        fits = place_item(i, &at);
+        if (at > *end) *end = at;
+    }
+    return fits;
+}
+
 bt_err bt_weights_plan_place(bt_weights_plan *p, bt_fault *fault)
 {
     size_t end = 0, front;
     bool fits = add(&front, &end, BT_WEIGHTS_HEADER_BYTES + p->count * BT_WEIGHTS_ENTRY_BYTES, 1);
-    for (size_t n = 0; fits && n < p->count; n++) {
-        bt_weights_item *i = &p->item[n];
-        const bool is_matrix = bt_weight_is_matrix(i->which);
-        const size_t count = is_matrix ? bt_matmul_panels(i->tensor->dim[1]) : i->tensor->dim[0];
-        const size_t elem_bytes =
-            is_matrix ? bt_form_panel_bytes(i->form, i->group, i->tensor->dim[0]) : sizeof(float);
-        fits = add(&i->at, &end, count, elem_bytes);
-        i->bytes = count * elem_bytes;
-        if (i->bias) fits = fits && add(&i->bias_at, &end, i->bias->dim[0], sizeof(float));
-        i->end = end;
-    }
+    if (p->by_layer) fits = fits && place_by_layer(p, &end);
+    for (size_t n = 0; fits && !p->by_layer && n < p->count; n++) fits = place_item(&p->item[n], &end);
     if (!fits)
         return bt_fail(fault, BT_ELIMIT, "weights of '%s' do not fit the address space", p->model->name);
     p->bytes = end;

@@ -31,7 +31,8 @@ typedef struct bt_weights_item {
 
 typedef struct bt_weights_plan {
     const bt_model *model;
-    bt_form form; /* as asked for */
+    bt_form form;  /* as asked for */
+    bool by_layer; /* all layers have one place, and the output matrix none: in memory, never sealed */
     bt_weights_item *item;
     size_t count, bytes; /* of the image */
 } bt_weights_plan;
@@ -50,9 +51,16 @@ bt_err bt_weights_plan_place(bt_weights_plan *p, bt_fault *fault);
  * bt_weights_open. */
 bt_err bt_weights_convert(bt_weights_item **ret_overflowed, uint8_t *image, bt_weights_plan *p,
                           const bt_weights_options *o, const char *what, bt_pool *pool, bt_fault *fault);
+/* The same for the vectors of no layer and, after them, for one layer of a plan by layer. */
+bt_err bt_weights_convert_common(uint8_t *image, const bt_weights_plan *p, const bt_weights_source *source,
+                                 bt_fault *fault);
+bt_err bt_weights_convert_layer(uint8_t *image, const bt_weights_plan *p, uint32_t layer,
+                                const bt_weights_source *source, bt_pool *pool, bt_fault *fault);
 /* Writes header and table of a filled image. */
 void bt_weights_seal(uint8_t *image, const bt_weights_plan *p, bt_pool *pool);
-/* Whether the bytes, 64-byte aligned, are the sealed image of this plan's model and form, whole. The plan then has its
- * forms and places. BT_EVERSION; BT_EFORMAT. */
-bt_err bt_weights_check(bt_weights_plan *p, const uint8_t *image, size_t bytes, bt_pool *pool, bt_fault *fault);
+/* Whether the bytes, 64-byte aligned, have the header and the table of the sealed image of this plan's model and form.
+ * The plan then has its forms and places. BT_EVERSION; BT_EFORMAT. */
+bt_err bt_weights_check(bt_weights_plan *p, const uint8_t *image, size_t bytes, bt_fault *fault);
+/* After it: whether each item has its hash. BT_EFORMAT. */
+bt_err bt_weights_check_content(const bt_weights_plan *p, const uint8_t *image, bt_pool *pool, bt_fault *fault);
 #endif

@@ -58,7 +58,7 @@ static bt_err open_file(bt_capture_file *f, bt_fault *fault)
         const uint8_t *bytes;
         size_t n;
         bt_fault why = {""};
-        e = bt_file_map(&bytes, &n, f->path, &why);
+        e = bt_file_map(&bytes, &n, NULL, f->path, &why);
         if (e == BT_OK) {
             e = find_end(&end, bytes, n, &why);
             bt_file_unmap(bytes, n);

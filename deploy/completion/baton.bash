@@ -257,11 +257,13 @@ _baton()
     "baton simulate --speed" | \
     "baton simulate --rate" | \
     "baton simulate --concurrency" | \
+    "baton simulate --streams" | \
     "baton simulate --jitter" | \
     "baton simulate --seed" | \
     "baton simulate --block-tokens" | \
     "baton simulate --answer-tokens" | \
     "baton simulate --slo" | \
+    "baton simulate --ramp-share" | \
     "baton simulate --slo-share" | \
     "baton simulate --price" | \
     "baton simulate --shard" | \
@@ -584,7 +586,7 @@ _baton()
     "baton plan") words="--model -m --ctx-size -c --prefill --decode --link --decode-weights --slots --window --colocated --trace --format --speed --n-predict -n --policy --recipe --kv-dtype --any-bits --by --slo --rows --plan -o --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton bench") words="--model -m --engine --decode-engine --weights --kv-dtype --quant --attention --shape-policy --profile --npu-ops --calib --require-npu --package --n-prompt -p --n-gen -n --batch --n-depth -d --schedule --repetitions -r --kernels --threads -t --isa --cache-limit --output -o --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton replay") words="--format --skip-bad --synthetic --limit --speed --rate --concurrency --jitter --streams --timeout --seed --prompts --block-tokens --answer-tokens --scale-lengths --fit --url --api-key-file --served-model --prefill --decode --local-prefill-below --policy --keys --max-queue --max-connections --recovery-timeout --capture --capture-text --capture-seal --capture-rotate --model -m --engine --decode-engine --schedule --kv-dtype --weights --ctx-size -c --quant --attention --shape-policy --profile --npu-ops --calib --require-npu --package --decode-profile --link --pace --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --slo --ramp --ramp-share --csv --report --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton simulate") words="--model -m --requests --gateways --prefill --decode --profile --link --pace --colocated --faults --scale --kv-dtype --weights --quant --package --shape-policy --schedule --ctx-size -c --kv-memory --swap-memory --slots --prefill-slots --batch-rows --growth-tokens --chunk-tokens --min-overlap --window --heartbeat --drain-timeout --policy --local-prefill-below --max-queue --max-active --timeout --recovery-timeout --request-cpu --token-cpu --full --format --skip-bad --synthetic --limit --speed --rate --concurrency --jitter --seed --block-tokens --answer-tokens --scale-lengths --fit --slo --slo-share --cost --price --points --shard --jobs --plot --csv --report --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton simulate") words="--model -m --requests --gateways --prefill --decode --profile --link --pace --colocated --faults --scale --kv-dtype --weights --quant --package --shape-policy --schedule --ctx-size -c --kv-memory --swap-memory --slots --prefill-slots --batch-rows --growth-tokens --chunk-tokens --min-overlap --window --heartbeat --drain-timeout --policy --local-prefill-below --max-queue --max-active --timeout --recovery-timeout --request-cpu --token-cpu --full --format --skip-bad --synthetic --limit --speed --rate --concurrency --streams --jitter --seed --block-tokens --answer-tokens --scale-lengths --fit --slo --ramp --ramp-share --slo-share --cost --price --points --shard --jobs --plot --csv --report --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton calibrate") words="--model -m --served-model --api-key-file --longest --answer-tokens -n --batch --timeout --deadline --seed --output -o --name --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton compare") words="--seed --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton perplexity") words="--model -m --file -f --ctx-size -c --chunks --engine --against --weights --kv-dtype --threads -t --isa --cache-limit --quant --attention --shape-policy --profile --npu-ops --calib --require-npu --package --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;

@@ -404,5 +404,10 @@ bool gw_brain_waits_for_token(const gw_brain *b, const bt_incarnation *decode)
     const gw_node *n = gw_registry_find(&b->registry, decode);
     return n && gw_avoid_fails(&b->router.avoid, n->name);
 }
+const bt_incarnation *gw_brain_decodes(gw_brain *b, uint64_t request)
+{
+    const gw_request *r = gw_request_find(b, request);
+    return r && r->decode.is_open ? &r->decode.node : NULL;
+}
 const gw_registry *gw_brain_registry(const gw_brain *b) { return &b->registry; }
 const gw_counters *gw_brain_counters(const gw_brain *b) { return &b->n; }

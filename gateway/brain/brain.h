@@ -289,7 +289,8 @@ uint32_t gw_brain_debts(const gw_brain *b); /* attempts that were left, ABORT_AC
 /* Whether a token of this decode node would end its avoidance. Where not, tokens that come later than they were made
  * change no choice of nodes, as long as no deadline passes meanwhile: for a simulator that tells several at once. */
 bool gw_brain_waits_for_token(const gw_brain *b, const bt_incarnation *decode);
-const gw_registry *gw_brain_registry(const gw_brain *b); /* for status: nodes[i] where in_use */
+const bt_incarnation *gw_brain_decodes(gw_brain *b, uint64_t request); /* the node whose tokens it takes; NULL: none */
+const gw_registry *gw_brain_registry(const gw_brain *b);               /* for status: nodes[i] where in_use */
 const gw_counters *gw_brain_counters(const gw_brain *b);
 const char *gw_fail_name(gw_fail_kind k); /* "no_node" */
 #endif

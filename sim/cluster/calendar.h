@@ -10,6 +10,7 @@ typedef enum sim_when {
     SIM_WHEN_MSG = 1,    /* msg reaches `to`; is_bulk: on the bulk link of `from` */
     SIM_WHEN_BLOCK,      /* block reaches `to` */
     SIM_WHEN_CHUNK,      /* a prefill node has computed a chunk of `slot` */
+    SIM_WHEN_LAYER,      /* ... layer `from` of it, where layers travel one by one */
     SIM_WHEN_STOPPED,    /* ... has let go of `slot` */
     SIM_WHEN_STEP,       /* a decode node's step is over */
     SIM_WHEN_WAKE,       /* a timer */

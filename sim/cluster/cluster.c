@@ -163,13 +163,14 @@ static void set_deadline(sim_cluster *c, const sim_gate *g, uint64_t number)
                                      .at_ns = c->now_ns + c->o.timeout_ns});
 }
 
-/* Tokens that were made by now are told first. */
+/* Its tokens that were made by now are told first. */
 static void end_late(sim_cluster *c, sim_gate *g, uint64_t number)
 {
     if (c->over[number]) return;
-    for (uint32_t i = 0; i < c->hosts; i++)
-        if (c->members[i].leapt && c->members[i].dc && c->members[i].group->model == g->model)
-            sim_cluster_leap_settle(c, &c->members[i]);
+    const bt_incarnation *by = gw_brain_decodes(g->brain, number);
+    const uint32_t place = by ? sim_cluster_place(c, by) : UINT32_MAX;
+    if (place != UINT32_MAX && c->members[place].leapt && c->members[place].dc)
+        sim_cluster_leap_settle(c, &c->members[place]);
     sim_cluster_gateway_step(c, g, &(gw_event){.type = GW_EV_CANCEL, .u.request = number});
 }
 
@@ -235,6 +236,7 @@ static void for_member(sim_cluster *c, const sim_event *e)
         if (m->dc) sim_cluster_decode_step(c, m, &(dc_event){.type = DC_EV_BLOCK, .u.block = *e->u.block});
         break;
     case SIM_WHEN_CHUNK: sim_cluster_prefill_chunk(c, m, e); break;
+    case SIM_WHEN_LAYER: sim_cluster_prefill_layer(c, m, e); break;
     case SIM_WHEN_STOPPED: sim_cluster_prefill_stopped(c, m, e); break;
     case SIM_WHEN_STEP: sim_cluster_decode_done(c, m); break;
     case SIM_WHEN_WAKE: wake(c, m, (int64_t)e->run); break;

@@ -49,7 +49,9 @@ typedef struct sim_cluster_options {
                          over its link */
     int64_t drain_ns; /* what a node that leaves or changes its role lets its work have */
     bool is_full; /* every step and heartbeat is told when it happens: else those that change no decision are leapt */
-    bool is_checked; /* every message is encoded and decoded, books of pages are compared with themselves */
+    bool is_by_layer; /* a layer of a chunk is a message of its own, from when it is computed: else they are grouped
+                       * (wire.h); to compare, for a prompt's rows cost a node's brain as many steps more */
+    bool is_checked;  /* every message is encoded and decoded, books of pages are compared with themselves */
     gw_config gw;
     pf_config pf;
     dc_config dc; /* what is left of the brains' settings: times, policies, limits */
@@ -138,7 +140,8 @@ uint64_t sim_cluster_changes(const sim_cluster *c); /* how often a node's state 
 int64_t sim_cluster_powered_ns(const sim_cluster *c, uint32_t host, bt_role role, int64_t until_ns);
 /* How often a node was not let change its role, and why the first time. */
 uint32_t sim_cluster_refused_roles(const sim_cluster *c, const char **ret_why);
-uint32_t sim_cluster_waiting(const sim_cluster *c); /* at all gateways */
+uint32_t sim_cluster_waiting(const sim_cluster *c);                    /* at all gateways */
+uint32_t sim_cluster_waiting_of(const sim_cluster *c, uint32_t model); /* at those of one model */
 uint32_t sim_cluster_active(const sim_cluster *c);
 typedef struct sim_cluster_gateway {
     uint32_t model;

@@ -25,7 +25,9 @@ void sim_cluster_hello(const sim_cluster *c, const sim_member *m, bt_msg_hello *
     (void)snprintf(ret->node_id, sizeof ret->node_id, "%s", m->id);
     (void)snprintf(ret->model_name, sizeof ret->model_name, "%s", d->name);
     (void)snprintf(ret->exactness, sizeof ret->exactness, "simulated");
-    ret->kv = (bt_kv_shape){1, d->layers * d->kv_heads, d->head_dim, bt_kv_dtype_of(c->o.kv_elem_bytes)};
+    const uint32_t together = c->o.is_by_layer ? 1 : d->layers;
+    ret->kv = (bt_kv_shape){d->layers / together, together * d->kv_heads, d->head_dim,
+                            bt_kv_dtype_of(c->o.kv_elem_bytes)};
     ret->ctx_tokens = c->o.ctx_tokens;
     ret->kv_capacity_tokens = (uint64_t)m->group->pages * c->o.dc.page_tokens;
     ret->pid = m->place + 1;
@@ -89,6 +91,14 @@ uint32_t sim_cluster_waiting(const sim_cluster *c)
 {
     uint32_t sum = 0;
     for (uint32_t i = 0; i < c->gates_len; i++) sum += gw_brain_queued(c->gates[i].brain);
+    return sum;
+}
+
+uint32_t sim_cluster_waiting_of(const sim_cluster *c, uint32_t model)
+{
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i < c->gates_len; i++)
+        if (c->gates[i].model == model) sum += gw_brain_queued(c->gates[i].brain);
     return sum;
 }
 

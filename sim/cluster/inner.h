@@ -174,6 +174,7 @@ void sim_cluster_role_answered(sim_cluster *c, const gw_action *a);
 bt_err sim_cluster_prefill_new(sim_cluster *c, sim_member *m, bt_fault *fault);
 void sim_cluster_prefill_step(sim_cluster *c, sim_member *m, const pf_event *ev);
 void sim_cluster_prefill_chunk(sim_cluster *c, sim_member *m, const sim_event *e);
+void sim_cluster_prefill_layer(sim_cluster *c, sim_member *m, const sim_event *e);
 void sim_cluster_prefill_stopped(sim_cluster *c, sim_member *m, const sim_event *e);
 
 bt_err sim_cluster_decode_new(sim_cluster *c, sim_member *m, bt_fault *fault);

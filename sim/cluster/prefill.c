@@ -33,6 +33,17 @@ static void post_chunk(sim_cluster *c, const sim_member *m, uint32_t slot, int64
                                      .run = m->prompts[slot].run, .at_ns = at_ns});
 }
 
+/* All layers but the last: that one is the chunk's end. They are there at equal distances. */
+static void post_layer(sim_cluster *c, const sim_member *m, uint32_t slot, uint32_t layer)
+{
+    const sim_prompt *p = &m->prompts[slot];
+    const int64_t last = m->group->cost->layers - 1;
+    if ((int64_t)layer >= last) return;
+    sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_LAYER, .to = m->place, .from = layer, .slot = slot,
+                                     .run = p->run,
+                                     .at_ns = p->layer_ns + (p->layers_ns - p->layer_ns) * layer / last});
+}
+
 /* Under a schedule a chunk ends when its last layer is there, and the next one is well under way by then. */
 static void set_times(sim_prompt *p, sim_cost_chunk *k)
 {
@@ -61,6 +72,7 @@ static void begin_chunk(sim_cluster *c, sim_member *m, uint32_t slot, bool is_fi
     sim_cluster_account(m, &k.work);
     m->valid_rows += k.valid;
     m->rows += k.rows;
+    if (c->o.is_by_layer) post_layer(c, m, slot, 0);
     post_chunk(c, m, slot, p->layers_ns);
 }
 
@@ -95,14 +107,16 @@ static void cancel(sim_cluster *c, sim_member *m, uint32_t slot)
 
 static void send_block(sim_cluster *c, sim_member *m, const pf_block *b)
 {
-    const uint32_t to = sim_cluster_place(c, &b->decode), layers = m->group->cost->layers;
+    const uint32_t to = sim_cluster_place(c, &b->decode);
+    uint32_t layers = m->group->cost->layers;
     const sim_prompt *p = &m->prompts[b->slot];
     int64_t first = p->computed_ns; /* rows from before: there when the prompt began */
     if (to == UINT32_MAX) return;
     /* Its layers left one by one while the chunk was computed. Where the brain waited for credit it waited
      * for the wire, which counts that itself. */
     if (b->token_begin + BT_KV_UNIT_TOKENS > p->chunk) first = p->layer_ns;
-    if (first > c->now_ns || p->is_whole) first = c->now_ns;
+    if (first > c->now_ns || p->is_whole || c->o.is_by_layer) first = c->now_ns;
+    if (c->o.is_by_layer) layers = 1;
     sim_event e = {.what = SIM_WHEN_BLOCK, .from = m->place, .to = to};
     e.at_ns = (int64_t)sim_wire_send(&m->out, &c->members[to].in, &c->o.link, (uint64_t)first,
                                      (uint64_t)c->now_ns, layers, b->bytes / layers);
@@ -197,20 +211,42 @@ static void end_prompt(sim_cluster *c, sim_member *m, uint32_t slot)
     sim_cluster_prefill_step(c, m, &ev);
 }
 
+/* Up to where the chunk's rows are told. */
+static uint32_t told_of(const sim_prompt *p)
+{
+    const uint32_t at = p->begin + p->valid;
+    return at == p->len ? at : at / BT_KV_UNIT_TOKENS * BT_KV_UNIT_TOKENS;
+}
+
+/* The chunk's rows of one layer are there. False: the prompt is no more. */
+static bool tell_layer(sim_cluster *c, sim_member *m, uint32_t slot, uint32_t layer)
+{
+    const sim_prompt *p = &m->prompts[slot];
+    const uint64_t run = p->run;
+    pf_event ev = {.type = PF_EV_KV_READY};
+    ev.u.kv_ready.slot = slot;
+    ev.u.kv_ready.layer = layer;
+    ev.u.kv_ready.token_begin = p->told;
+    ev.u.kv_ready.token_count = told_of(p) - p->told;
+    if (ev.u.kv_ready.token_count) sim_cluster_prefill_step(c, m, &ev);
+    return p->is_busy && p->run == run;
+}
+
+void sim_cluster_prefill_layer(sim_cluster *c, sim_member *m, const sim_event *e)
+{
+    const sim_prompt *p = &m->prompts[e->slot];
+    if (!p->is_busy || p->run != e->run) return;
+    if (tell_layer(c, m, e->slot, e->from)) post_layer(c, m, e->slot, e->from + 1);
+}
+
 void sim_cluster_prefill_chunk(sim_cluster *c, sim_member *m, const sim_event *e)
 {
     sim_prompt *p = &m->prompts[e->slot];
     if (!p->is_busy || p->run != e->run) return;
     const uint32_t at = p->begin + p->valid;
     const bool is_last = at == p->len;
-    const uint32_t told = is_last ? at : at / BT_KV_UNIT_TOKENS * BT_KV_UNIT_TOKENS;
-    pf_event ev = {.type = PF_EV_KV_READY};
-    ev.u.kv_ready.slot = e->slot;
-    ev.u.kv_ready.token_begin = p->told;
-    ev.u.kv_ready.token_count = told - p->told;
-    p->told = told;
-    if (ev.u.kv_ready.token_count) sim_cluster_prefill_step(c, m, &ev);
-    if (!p->is_busy || p->run != e->run) return;
+    if (!tell_layer(c, m, e->slot, c->o.is_by_layer ? m->group->cost->layers - 1 : 0)) return;
+    p->told = told_of(p);
     p->begin = at;
     p->valid = 0;
     if (is_last && c->now_ns < p->end_ns) post_chunk(c, m, e->slot, p->end_ns); /* the output matrix */

@@ -8,14 +8,15 @@ void sim_scale_begin(sim_scale *s, const sim_scale_rule *rule)
 
 static uint64_t per(uint64_t part, uint64_t whole) { return whole ? part * 1000 / whole : 0; }
 
-sim_scale_reading sim_scale_read(const sim_cluster *c, bt_role role)
+sim_scale_reading sim_scale_read(const sim_cluster *c, bt_role role, uint32_t model)
 {
     sim_scale_reading r = {0};
-    uint64_t pages = 0, pages_used = 0, slots = 0, slots_used = 0, waiting = sim_cluster_waiting(c);
+    uint64_t pages = 0, pages_used = 0, slots = 0, slots_used = 0, waiting = sim_cluster_waiting_of(c, model);
     for (uint32_t i = 0; i < sim_cluster_nodes(c); i++) {
         const sim_cluster_state state = sim_cluster_state_of(c, i);
         const sim_cluster_node n = sim_cluster_look(c, i);
-        if (n.role != role || (state != SIM_CLUSTER_LOADING && state != SIM_CLUSTER_SERVING)) continue;
+        if (n.role != role || n.model != model) continue;
+        if (state != SIM_CLUSTER_LOADING && state != SIM_CLUSTER_SERVING) continue;
         r.nodes++;
         if (state == SIM_CLUSTER_LOADING) continue;
         r.serving++;
@@ -59,23 +60,24 @@ int sim_scale_decide(sim_scale *s, const sim_scale_reading *r, int64_t now_ns)
     return 0;
 }
 
-/* The first that is off, of those named by this role. */
-static void join_one(sim_cluster *c, bt_role role)
+/* The first of its model that is off, of those named by this role. */
+static void join_one(sim_cluster *c, const sim_scale_rule *k)
 {
     for (uint32_t i = 0; i < sim_cluster_nodes(c); i++) {
         const sim_cluster_node n = sim_cluster_look(c, i);
-        if (n.born == role && sim_cluster_join(c, role, n.number)) return;
+        if (n.born == k->role && n.model == k->model && sim_cluster_join(c, k->role, n.number)) return;
     }
 }
 
 /* The one with least to do, the last of several. */
-static void drain_one(sim_cluster *c, bt_role role)
+static void drain_one(sim_cluster *c, const sim_scale_rule *k)
 {
     sim_cluster_node least = {0};
     bool has_one = false;
     for (uint32_t i = 0; i < sim_cluster_nodes(c); i++) {
         const sim_cluster_node n = sim_cluster_look(c, i);
-        if (n.role != role || sim_cluster_state_of(c, i) != SIM_CLUSTER_SERVING) continue;
+        if (n.role != k->role || n.model != k->model || sim_cluster_state_of(c, i) != SIM_CLUSTER_SERVING)
+            continue;
         if (has_one && n.load.slots_used + n.load.queued > least.load.slots_used + least.load.queued)
             continue;
         least = n;
@@ -86,8 +88,8 @@ static void drain_one(sim_cluster *c, bt_role role)
 
 void sim_scale_look(sim_scale *s, sim_cluster *c)
 {
-    const sim_scale_reading r = sim_scale_read(c, s->rule.role);
+    const sim_scale_reading r = sim_scale_read(c, s->rule.role, s->rule.model);
     const int step = sim_scale_decide(s, &r, sim_cluster_now_ns(c));
-    if (step > 0) join_one(c, s->rule.role);
-    if (step < 0) drain_one(c, s->rule.role);
+    if (step > 0) join_one(c, &s->rule);
+    if (step < 0) drain_one(c, &s->rule);
 }

@@ -19,6 +19,7 @@ typedef struct sim_scale_bound {
 
 typedef struct sim_scale_rule {
     bt_role role;
+    uint32_t model;           /* only its nodes, and what waits at its gateways */
     uint32_t least, most;     /* nodes of that role, those that load among them */
     sim_scale_bound up, down; /* above; below */
     bool has_down;            /* else nodes that came stay */
@@ -30,13 +31,13 @@ typedef struct sim_scale {
 } sim_scale;
 void sim_scale_begin(sim_scale *s, const sim_scale_rule *rule);
 
-/* What the rule reads: of nodes that serve in its role. */
+/* What the rule reads: of nodes of a model that serve in its role. */
 typedef struct sim_scale_reading {
     uint32_t nodes;   /* that serve or load */
     uint32_t serving; /* 0: no figure is known but the queue */
     uint64_t milli[3];
 } sim_scale_reading;
-sim_scale_reading sim_scale_read(const sim_cluster *c, bt_role role);
+sim_scale_reading sim_scale_read(const sim_cluster *c, bt_role role, uint32_t model);
 /* Pure: 1: a node more, -1: one less, 0. */
 int sim_scale_decide(sim_scale *s, const sim_scale_reading *r, int64_t now_ns);
 /* Reads, decides, and asks the cluster for it. */

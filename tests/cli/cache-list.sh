@@ -9,7 +9,7 @@ truncate -s 100K cache/weights/$two.btw
 printf 'Another\033[31m model\nf16\n' > cache/weights/$two.lock
 truncate -s 3K cache/weights/$one.btw.a1b2c3
 truncate -s 32 cache/ids/$two.id1
-touch -d '2025-01-31 12:00 UTC' cache/packages/$one.bpk cache/weights/$two.btw cache/weights/$one.btw.a1b2c3 cache/ids/$two.id1
+touch -d '2025-01-31 12:00 UTC' cache/*/*.lock cache/packages/$one.bpk cache/weights/$two.btw cache/weights/$one.btw.a1b2c3 cache/ids/$two.id1
 echo mine > cache/notes.txt; echo mine > cache/packages/notes.bpk; echo mine > cache/packages/$two.bpk.old
 ln -s /etc/passwd cache/packages/$two.bpk; mkdir cache/weights/$one.btw; mkfifo cache/ids/$one.id1
 baton cache list --cache-limit 2G | sed "s,$PWD,HERE,"

@@ -12,6 +12,8 @@ for s in serial ooo; do
     grep -cE '"measured (prefill|decode)": "[1-9]' run.json
     grep -c '"name": "decode step"' run.json
 done
+baton run -m "$BATON_TEST_MODEL" -c 512 --profile hexagon-v75 --decode-profile adreno-750 --schedule ooo -p one -n 2 \
+    2>&1 > /dev/null | grep -o 'computed, .*'
 baton run -m x -p x --timeline run.html
 baton run -m x -p x --profile hexagon-v75 --decode-profile adreno-750 --timeline run.svg
 baton run -m x -p x --profile hexagon-v75 --decode-profile adreno-750 --speculate 4 --timeline run.html

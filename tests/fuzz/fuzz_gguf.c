@@ -1,5 +1,6 @@
 /* Any bytes as a GGUF file: either an error, or a file whose every value can be read, and perhaps a model
  * whose rows can. */
+#include "model/gguf_private.h"
 #include "model/model.h"
 #include "model/quant.h"
 
@@ -58,11 +59,32 @@ static void read_head(const uint8_t *data, size_t len)
     if (bt_model_head_from_gguf(&m, g, NULL) == BT_OK) bt_model_close(m);
 }
 
+/* The bytes as two parts, cut where a second file seems to begin: either an error, or one file of both. */
+static void read_parts(const uint8_t *data, size_t len)
+{
+    const uint8_t *second = len > 4 ? memmem(data + 4, len - 4, "GGUF", 4) : NULL;
+    bt_gguf *part[2] = {NULL, NULL};
+    if (!second) return;
+    const size_t first_len = (size_t)(second - data);
+    if (bt_gguf_parse(&part[0], data, first_len, false, NULL) < 0) return;
+    if (bt_gguf_parse(&part[1], second, len - first_len, false, NULL) < 0) {
+        bt_gguf_close(part[0]);
+        return;
+    }
+    if (bt_gguf_join(part, 2, NULL) < 0) return;
+    for (size_t i = 0; i < bt_gguf_tensor_count(part[0]); i++)
+        if (bt_gguf_find_tensor(part[0], bt_gguf_tensor_at(part[0], i)->name) !=
+            bt_gguf_tensor_at(part[0], i))
+            abort();
+    bt_gguf_close(part[0]);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     bt_gguf *g = NULL;
     bt_model *m = NULL;
     read_head(data, len);
+    read_parts(data, len);
     if (bt_gguf_open_bytes(&g, data, len, NULL) < 0) return 0;
     read_keys(g);
     for (size_t i = 0; i < bt_gguf_tensor_count(g); i++) {

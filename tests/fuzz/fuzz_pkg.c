@@ -146,7 +146,7 @@ static void open_and_run(const uint8_t *b, size_t len)
 {
     bt_pkg *p = NULL;
     const bt_pkg_row *r = NULL;
-    if (bt_pkg_from_bytes(&p, b, len, true, NULL, NULL) < 0) return;
+    if (bt_pkg_from_bytes(&p, b, len, NULL, true, NULL, NULL) < 0) return;
     (void)bt_pkg_find_row(&r, p, 1, 7, 7, NULL);
     run(p);
     bt_pkg_close(p);

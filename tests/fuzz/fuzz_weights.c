@@ -96,7 +96,9 @@ static void read_all(const bt_weights_plan *p, const uint8_t *b)
 static void look_at(const uint8_t *b, size_t len)
 {
     for (size_t form = 0; form < FORMS; form++)
-        if (bt_weights_check(plan_of(form), b, len, NULL, NULL) == BT_OK) read_all(plan_of(form), b);
+        if (bt_weights_check(plan_of(form), b, len, NULL) == BT_OK &&
+            bt_weights_check_content(plan_of(form), b, NULL, NULL) == BT_OK)
+            read_all(plan_of(form), b);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)

@@ -1,10 +1,14 @@
 /* See cluster.h. */
 #include "tests/helpers/cluster.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 enum { MAX_ARGS = 32 };
 
@@ -64,6 +68,20 @@ bool cluster_find_gateway(char url[CLUSTER_ADDRESS_BYTES], char control[CLUSTER_
     }
     printf("the gateway does not say where it is:\n%s\n", spawn_err(gateway));
     return false;
+}
+
+uint16_t cluster_free_port(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd, (const struct sockaddr *)&at, sizeof at) < 0 ||
+        getsockname(fd, (struct sockaddr *)&at, &len) < 0) {
+        perror("a free port");
+        abort();
+    }
+    close(fd);
+    return ntohs(at.sin_port);
 }
 
 bool cluster_end(spawn *s, int64_t ms)

@@ -30,6 +30,8 @@ bool cluster_stop(cluster *c);
 enum { CLUSTER_ADDRESS_BYTES = 128 };
 bool cluster_find_gateway(char url[CLUSTER_ADDRESS_BYTES], char control[CLUSTER_ADDRESS_BYTES], spawn *gateway,
                           int64_t ms);
+/* A port that was free a moment ago: for a decode node that is told its own, because others find it elsewhere. */
+uint16_t cluster_free_port(void);
 /* SIGTERM to a program that a test started itself. True when it ended with 0 within ms; words otherwise. */
 bool cluster_end(spawn *s, int64_t ms);
 

@@ -3,6 +3,7 @@
 
 #include "base/num.h"
 #include "base/rng.h"
+#include "model/gguf.h"
 #include "model/quant.h"
 
 #include <math.h>
@@ -19,6 +20,8 @@ struct tiny_gguf {
     uint32_t version;
     size_t align;
     uint64_t keys, tensors;
+    uint32_t part, parts, given; /* takes each parts-th tensor that it is given, from `part` on; parts 0: all
+                                  */
     bytes meta, table, data;
 };
 
@@ -128,6 +131,7 @@ void tiny_gguf_i32s(tiny_gguf *w, const char *k, const int32_t *v, size_t n)
 void tiny_gguf_tensor(tiny_gguf *w, const char *name, uint32_t type, const uint64_t *dim, uint32_t n_dims,
                       const void *p, size_t len)
 {
+    if (w->parts && w->given++ % w->parts != w->part) return;
     w->tensors++;
     put_str(&w->table, name);
     put32(&w->table, n_dims);
@@ -394,25 +398,57 @@ static void hyper_parameters(const maker *m)
     if (!omitted(m, name)) tiny_gguf_f32(m->w, name, 10000.0f);
 }
 
-uint8_t *tiny_gguf_build(const tiny_gguf_spec *s, size_t *ret_len)
+/* part of parts; parts 0: the whole. */
+static uint8_t *build(const tiny_gguf_spec *s, uint32_t part, uint32_t parts, size_t *ret_len)
 {
     maker m = {s, tiny_gguf_new(3, 0), 0};
-    hyper_parameters(&m);
-    if (!s->no_tokenizer) tokenizer(&m);
+    m.w->part = part;
+    m.w->parts = parts;
+    if (part == 0) hyper_parameters(&m);
+    if (part == 0 && !s->no_tokenizer) tokenizer(&m);
     matrix(&m, "token_embd.weight", s->dim, s->vocab, 4.0);
     for (uint32_t i = 0; i < s->layers; i++) layer(&m, i);
     vector(&m, "output_norm.weight", s->dim, 1.0f);
     if (!s->tied) matrix(&m, "output.weight", s->dim, s->vocab, 4.0);
     if (s->rope_freqs) vector(&m, "rope_freqs.weight", s->head_dim / 2, 2.0f);
     if (s->extra) s->extra(m.w, s->ud);
+    if (parts) {
+        const uint16_t no = (uint16_t)part, count = (uint16_t)parts;
+        tiny_gguf_raw(m.w, "split.no", BT_GGUF_U16, &no, sizeof no);
+        tiny_gguf_raw(m.w, "split.count", BT_GGUF_U16, &count, sizeof count);
+        tiny_gguf_u32(m.w, "split.tensors.count", m.w->given);
+    }
     return tiny_gguf_finish(m.w, ret_len);
+}
+
+uint8_t *tiny_gguf_build(const tiny_gguf_spec *spec, size_t *ret_len) { return build(spec, 0, 0, ret_len); }
+
+static void write_to(const char *path, uint8_t *b, size_t len)
+{
+    FILE *f = fopen(path, "wbe");
+    if (!f || fwrite(b, 1, len, f) != len || fclose(f) != 0) die("cannot write the file");
+    free(b);
 }
 
 void tiny_gguf_write(const tiny_gguf_spec *spec, const char *path)
 {
     size_t len;
     uint8_t *b = tiny_gguf_build(spec, &len);
-    FILE *f = fopen(path, "wbe");
-    if (!f || fwrite(b, 1, len, f) != len || fclose(f) != 0) die("cannot write the file");
-    free(b);
+    write_to(path, b, len);
+}
+
+uint8_t *tiny_gguf_build_part(const tiny_gguf_spec *spec, uint32_t part, uint32_t parts, size_t *ret_len)
+{
+    return build(spec, part, parts, ret_len);
+}
+
+void tiny_gguf_write_parts(const tiny_gguf_spec *spec, const char *prefix, uint32_t parts)
+{
+    char path[4096];
+    for (uint32_t i = 0; i < parts; i++) {
+        size_t len;
+        uint8_t *b = build(spec, i, parts, &len);
+        snprintf(path, sizeof path, "%s-%05u-of-%05u.gguf", prefix, i + 1, parts);
+        write_to(path, b, len);
+    }
 }

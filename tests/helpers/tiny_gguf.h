@@ -60,4 +60,7 @@ extern const char tiny_gguf_chatml[];
 
 uint8_t *tiny_gguf_build(const tiny_gguf_spec *spec, size_t *ret_len); /* free() it */
 void tiny_gguf_write(const tiny_gguf_spec *spec, const char *path);
+/* The same model in parts (model/gguf.h), tensors dealt out in turn; to PREFIX-00001-of-0000N.gguf and so on. */
+uint8_t *tiny_gguf_build_part(const tiny_gguf_spec *spec, uint32_t part, uint32_t parts, size_t *ret_len);
+void tiny_gguf_write_parts(const tiny_gguf_spec *spec, const char *prefix, uint32_t parts);
 #endif

@@ -9,8 +9,6 @@
 #include "tests/helpers/proxy.h"
 #include "tests/helpers/storm.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -19,8 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -38,19 +34,6 @@ typedef struct by_hand {
 } by_hand;
 
 static const char *const ids[NODES] = {"prefill-0", "prefill-1", "decode-0", "decode-1"};
-
-/* A port that was free a moment ago: a decode node must be told its own, because the proxy's is the one
- * that it tells others. */
-static uint16_t free_port(void)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof at;
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_true(fd >= 0 && bind(fd, (const struct sockaddr *)&at, sizeof at) == 0 &&
-                getsockname(fd, (struct sockaddr *)&at, &len) == 0);
-    close(fd);
-    return ntohs(at.sin_port);
-}
 
 static void start_node(by_hand *h, size_t i)
 {
@@ -113,7 +96,7 @@ static void start(by_hand *h, const char *const *faults)
     if (h->has_second) h->second = start_gateway(h, h->second_control, h->second_url);
     proxy_order(&h->p, "target control-* %s", h->control + strlen("tcp://"));
     for (size_t i = 2; i < NODES; i++) {
-        h->bulk[i] = free_port();
+        h->bulk[i] = cluster_free_port();
         proxy_order(&h->p, "target bulk-%s 127.0.0.1:%u", ids[i], h->bulk[i]);
     }
     for (size_t i = 0; i < NODES; i++) start_node(h, i);

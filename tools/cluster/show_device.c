@@ -20,8 +20,10 @@ void tool_show_device(const json_t *o)
     const json_t *j = json_object_get(o, "joules"), *op;
     char what[96];
     size_t i;
-    fprintf(stderr, "device     %s (%s) and %s (%s), computed, one operator after the other\n",
-            name(o, "profile"), name(o, "stack"), name(o, "decode_profile"), name(o, "decode_stack"));
+    const char *schedule = json_string_value(json_object_get(o, "schedule"));
+    fprintf(stderr, "device     %s (%s) and %s (%s), computed%s%s\n", name(o, "profile"), name(o, "stack"),
+            name(o, "decode_profile"), name(o, "decode_stack"), schedule ? ", schedule " : "",
+            schedule ? schedule : "");
     fprintf(stderr,
             "           first token after %.1f ms, %.2f ms a token; transfer %.2f ms at %s Gbit/s, %.2f ms "
             "exposed\n",

@@ -10,7 +10,7 @@
 #include "tools/replay/print.h"
 #include "tools/replay/probe.h"
 #include "tools/replay/progress.h"
-#include "tools/replay/ramp.h"
+#include "tools/replay/ramp_run.h"
 #include "tools/replay/report.h"
 #include "tools/replay/synthetic.h"
 #include "tools/tool.h"
@@ -30,8 +30,9 @@ typedef struct config {
     const char *synthetic, *url, *api_key_file, *served_model, *slo, *csv, *report, *jitter;
     int format, prompts;
     int64_t limit, concurrency, streams, seed, block_tokens, usual_output, timeout_ms;
-    double speed, rate, ramp_share;
-    bool skip_bad, scale_lengths, fit, ramp, json, quiet;
+    double speed, rate;
+    tool_replay_ramp_options ramp;
+    bool skip_bad, scale_lengths, fit, json, quiet;
 } config;
 
 static const char *const prompt_forms[] = {"auto", "text", NULL};
@@ -117,11 +118,7 @@ static const bt_opt opts[] = {
     {.group = "Output", .name = "slo", .value = "LIMITS", BT_OPT_AT(config, slo), .type = BT_OPT_STRING,
      .example = "ttft:500ms,tpot:50ms",
      .help = "limits a request has to keep (ttft, tpot, e2e), for goodput and --ramp"},
-    {.group = "Output", .name = "ramp", BT_OPT_AT(config, ramp), .type = BT_OPT_FLAG,
-     .help = "run again and again, faster or slower, and find the highest rate that keeps --slo"},
-    {.group = "Output", .name = "ramp-share", .value = "X", BT_OPT_AT(config, ramp_share),
-     .type = BT_OPT_DOUBLE, .def = "0.99", .flo = 0.01, .fhi = 1,
-     .help = "the share of requests that has to keep --slo for --ramp"},
+    TOOL_REPLAY_RAMP_OPTS(config, ramp),
     {.group = "Output", .name = "csv", .value = "FILE", BT_OPT_AT(config, csv), .type = BT_OPT_STRING,
      .example = "requests.csv", .help = "a row a request"},
     {.group = "Output", .name = "report", .value = "FILE", BT_OPT_AT(config, report), .type = BT_OPT_STRING,
@@ -296,66 +293,25 @@ static int replay(const job *j, bt_fault *fault)
     return rc;
 }
 
-static json_t *step_json(const done *d, bool is_carried)
+static bt_err run_step(void *ud, tool_replay_tried *ret, double speed, uint32_t step, bt_fault *fault)
 {
-    const tool_replay_figures *f = &d->figures;
-    return json_pack("{s:f, s:f, s:I, s:I, s:I, s:f, s:f, s:f, s:b, s:b}", "speed", d->run.speed,
-                     "requests_per_second", f->requests_per_s, "requests", (json_int_t)f->requests, "failed",
-                     (json_int_t)f->failed, "good", (json_int_t)f->good, "goodput_rps", f->goodput_per_s,
-                     "ttft_p99_ms", f->ttft_ms.p99, "tpot_p99_ms", f->tpot_ms.p99, "is_carried",
-                     (int)is_carried, "is_bottleneck", (int)f->is_bottleneck);
-}
-
-/* What was asked for, which differs from what was served where a server falls behind. */
-static double offered(const tool_replay_plan *p)
-{
-    const int64_t last = p->order_len ? p->item[p->order[p->order_len - 1]].due_us : 0;
-    return last > 0 ? (double)(p->order_len - 1) * 1e6 / (double)last : 0;
+    const job *j = ud;
+    done *d = calloc(1, sizeof *d);
+    const bt_err e =
+        d ? run_once(d, j, speed, (uint64_t)j->c->seed + step, fault) : bt_fail(fault, BT_ENOMEM, "a run");
+    if (e == BT_OK) *ret = (tool_replay_tried){d->figures, tool_replay_offered(&d->plan)};
+    if (d) done_free(d);
+    free(d);
+    return e;
 }
 
 static int ramp(const job *j, bt_fault *fault)
 {
-    tool_replay_ramp r;
-    json_t *steps = json_array();
-    double best_rate = 0;
-    bt_err e = BT_OK;
-    bool goes_on = steps != NULL;
-    tool_replay_ramp_begin(&r, j->c->speed);
-    if (!j->c->json)
-        printf("%10s %12s %10s %10s %12s %12s\n", "speed", "offered/s", "good", "failed", "TTFT p99 ms",
-               "TPOT p99 ms");
-    while (goes_on && e == BT_OK) {
-        done *d = calloc(1, sizeof *d);
-        e = d ? run_once(d, j, r.load, (uint64_t)j->c->seed + (uint64_t)r.steps, fault)
-              : bt_fail(fault, BT_ENOMEM, "a run");
-        if (e == BT_OK) {
-            const tool_replay_figures *f = &d->figures;
-            const bool is_carried = (double)f->good >= j->c->ramp_share * (double)f->requests;
-            const double rate = offered(&d->plan), tried = r.load;
-            (void)json_array_append_new(steps, step_json(d, is_carried));
-            if (!j->c->json)
-                printf("%10.4g %12.3f %9.1f%% %10zu %12.1f %12.1f%s%s\n", tried, rate,
-                       100.0 * (double)f->good / (double)f->requests, f->failed, f->ttft_ms.p99,
-                       f->tpot_ms.p99, is_carried ? "" : "  too much",
-                       f->is_bottleneck ? ", of the generator too" : "");
-            fflush(stdout);
-            goes_on = tool_replay_ramp_next(&r, is_carried);
-            if (is_carried && r.best <= tried) best_rate = rate;
-        }
-        if (d) done_free(d);
-        free(d);
-    }
-    int rc = e == BT_ECANCEL ? TOOL_INTERRUPTED : e < 0 ? tool_fail("replay", fault) : r.best > 0 ? 0 : 1;
-    if (j->c->json)
-        rc = tool_print_json("replay", json_pack("{s:f, s:f, s:O}", "best_speed", r.best, "best_rps",
-                                                 best_rate, "steps", steps))
-                 ? 1
-                 : rc;
-    else if (r.best > 0)
-        printf("highest     %.3f requests/s (speed %.4g) keep %s\n", best_rate, r.best, j->c->slo);
-    else if (e == BT_OK) printf("highest     none of these rates keeps %s\n", j->c->slo);
-    json_decref(steps);
-    return rc;
+    const config *c = j->c;
+    const tool_replay_ramp_job r = {.command = "replay",       .slo = c->slo,   .speed = c->speed,
+                                    .share = c->ramp.share,    .json = c->json, .run = run_step,
+                                    .ud = (void *)(uintptr_t)j};
+    return tool_replay_ramp_run(&r, fault);
 }
 
 /* ---- set-up -------------------------------------------------------------------------------------- */
@@ -410,7 +366,7 @@ static int work(job *j, config *c, const bt_opt_args *args, bt_fault *fault)
         e = tool_replay_probe_server(&j->dialect, &probe, fault);
     }
     if (e < 0) rc = e == BT_ECANCEL ? TOOL_INTERRUPTED : tool_fail("replay", fault);
-    else rc = c->ramp ? ramp(j, fault) : replay(j, fault);
+    else rc = c->ramp.is_on ? ramp(j, fault) : replay(j, fault);
     tool_background_stop(&background);
     tool_replay_words_done(&j->words);
     bt_tokenizer_free(j->tok);
@@ -425,13 +381,10 @@ static bt_err check(job *j, const config *c, bt_fault *fault)
     if (!j->trace == !c->synthetic) return bt_fail(fault, BT_EARG, "give either a trace or --synthetic");
     if (!c->serve.model && !c->url)
         return bt_fail(fault, BT_EARG, "give a model to serve, for example '-m smollm2', or --url");
-    if (c->ramp && (!c->slo || c->concurrency || c->rate > 0))
-        return bt_fail(fault, BT_EARG,
-                       "--ramp needs --slo, and finds the rate itself: leave out --rate and --concurrency");
-    if (c->ramp && j->trace && strcmp(j->trace, "-") == 0)
-        return bt_fail(fault, BT_EARG, "--ramp reads the trace again and again: give a file, not stdin");
-    if (c->ramp && (c->csv || c->report))
-        return bt_fail(fault, BT_EARG, "--csv and --report are of one run: leave out --ramp");
+    const tool_replay_ramp_beside beside = {.slo = c->slo, .trace = j->trace,
+                                            .sets_rate = c->concurrency || c->rate > 0,
+                                            .wants_file = c->csv || c->report};
+    if (tool_replay_ramp_check(&c->ramp, &beside, fault) < 0) return BT_EARG;
     if (c->rate > 0 && c->concurrency) return bt_fail(fault, BT_EARG, "give either --rate or --concurrency");
     if (c->serve.decode_profile && c->url)
         return bt_fail(fault, BT_EARG,

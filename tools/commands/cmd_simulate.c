@@ -11,6 +11,7 @@
 #include "kv/kv_dtype.h"
 #include "model/weights.h"
 #include "npu/pkg/recipe.h"
+#include "tools/replay/ramp_run.h"
 #include "tools/simulate/load.h"
 #include "tools/simulate/range.h"
 #include "tools/simulate/show.h"
@@ -28,11 +29,12 @@ typedef struct config {
     const char *prefill, *decode, *requests, *device, *link, *pace, *shape_policy, *recipe, *package, *faults,
         *scale, *synthetic, *slo, *csv, *report, *jitter, *points, *shard, *price, *plot;
     int format, kv_dtype, weights, cost, schedule;
-    int64_t jobs, gateways, ctx_size, limit, concurrency, seed, block_tokens, usual_output;
+    int64_t jobs, gateways, ctx_size, limit, concurrency, streams, seed, block_tokens, usual_output;
     int64_t slots, prefill_slots, batch_rows, growth_tokens, chunk_tokens, min_overlap, request_us, token_us,
         heartbeat_ms, drain_ms;
     uint64_t kv_memory_bytes, swap_memory_bytes, window_bytes;
     double speed, rate, slo_share;
+    tool_replay_ramp_options ramp;
     bool full, colocated, skip_bad, scale_lengths, fit, json, quiet;
 } config;
 
@@ -75,9 +77,9 @@ static const bt_opt opts[] = {
 
     {.group = "Cluster", .name = "scale", .value = "RULES", BT_OPT_AT(config, scale), .type = BT_OPT_STRING,
      .example = "decode 2..16 when kv>0.8 for 10s, down when kv<0.3 for 60s; start 30s",
-     .help = "how it changes: prefill or decode A..B when kv, slots or queue passes a bound; role prefill N "
-             "decode at "
-             "TIME; leave decode N at TIME; start TIME"},
+     .help =
+         "how it changes: prefill or decode A..B when kv, slots or queue passes a bound, decode@MODEL of a "
+         "model that is not the first; role prefill N decode at TIME; leave decode N at TIME; start TIME"},
 
     BT_KV_DTYPE_OPT(config, kv_dtype),
     {.group = "Model", .name = "weights", .value = "FORM", BT_OPT_AT(config, weights), .type = BT_OPT_CHOICE,
@@ -164,6 +166,11 @@ static const bt_opt opts[] = {
     {.group = "Load", .name = "concurrency", .value = "N", BT_OPT_AT(config, concurrency), .type = BT_OPT_INT,
      .def = "0", .lo = 0, .hi = 1 << 20,
      .help = "instead of arrivals, N requests at a time, each sent when another ends; 0: by arrivals"},
+    {.group = "Load", .name = "streams", .value = "N", BT_OPT_AT(config, streams), .type = BT_OPT_INT,
+     .def = "0", .lo = 0, .hi = 1 << 20,
+     .help =
+         "requests in flight at most; more wait, which counts as their latency and is said; 0: as many as "
+         "come"},
     {.group = "Load", .name = "jitter", .value = "TIME", BT_OPT_AT(config, jitter), .type = BT_OPT_STRING,
      .def = "auto", .example = "3s",
      .help = "spread arrivals at random over so much; auto: over the distance of batches, where the "
@@ -184,7 +191,8 @@ static const bt_opt opts[] = {
 
     {.group = "Output", .name = "slo", .value = "LIMITS", BT_OPT_AT(config, slo), .type = BT_OPT_STRING,
      .example = "ttft:500ms,tpot:50ms",
-     .help = "limits a request has to keep (ttft, tpot, e2e), for goodput"},
+     .help = "limits a request has to keep (ttft, tpot, e2e), for goodput and --ramp"},
+    TOOL_REPLAY_RAMP_OPTS(config, ramp),
     {.group = "Sweep", .name = "slo-share", .value = "X", BT_OPT_AT(config, slo_share), .type = BT_OPT_DOUBLE,
      .def = "0.99", .flo = 0.01, .fhi = 1,
      .help = "with --prefill 1..64 --decode 1..64: the share of requests that has to keep --slo"},
@@ -301,11 +309,18 @@ static bt_err set_models(tool_simulate_setup *s, tool_simulate_models *m, const 
     if (e == BT_OK && c->requests && m->len == 1)
         return bt_fail(fault, BT_EARG, "--requests is of several models: give --model for each");
     if (e == BT_OK && c->requests) e = tool_simulate_models_requests(m, c->requests, fault);
-    if (e == BT_OK && m->len > 1 && s->scale.rules)
-        return bt_fail(fault, BT_EARG,
-                       "--scale: nodes join and leave by a rule in a cluster of one model; with several give "
-                       "'role' and 'leave' parts");
+    if (e == BT_OK) e = tool_simulate_models_rules(m, &s->scale, fault);
     return e;
+}
+
+static bt_err check_scale(const tool_simulate_setup *s, bt_fault *fault)
+{
+    const tool_simulate_side *side[] = {&s->prefill, &s->decode};
+    tool_simulate_has has = {{0}};
+    for (size_t i = 0; i < 2; i++)
+        for (size_t g = 0; g < side[i]->len; g++)
+            has[side[i]->group[g].model][s->is_colocated ? 1 : i] += side[i]->group[g].least;
+    return tool_simulate_scale_check(&s->scale, has, fault);
 }
 
 static bt_err set_up(tool_simulate_setup *s, tool_simulate_models *models, const config *c, bt_fault *fault)
@@ -327,10 +342,8 @@ static bt_err set_up(tool_simulate_setup *s, tool_simulate_models *models, const
     const uint32_t prefills = nodes_of(&s->prefill), decodes = nodes_of(&s->decode);
     e = c->colocated ? tool_simulate_faults_check(&s->faults, 0, prefills + decodes, fault)
                      : tool_simulate_faults_check(&s->faults, prefills, decodes, fault);
-    if (e == BT_OK)
-        e = tool_simulate_scale_check(&s->scale, c->colocated ? 0 : prefills,
-                                      decodes + (c->colocated ? prefills : 0), fault);
     if (e == BT_OK) e = set_models(s, models, c, fault);
+    if (e == BT_OK) e = check_scale(s, fault);
     s->shape_policy = c->shape_policy;
     s->schedule = (bt_schedule_policy)c->schedule;
     s->window = BT_OVERLAP_WINDOW;
@@ -343,6 +356,7 @@ static bt_err set_up(tool_simulate_setup *s, tool_simulate_models *models, const
     s->swap_memory_bytes = c->swap_memory_bytes;
     s->seed = (uint64_t)c->seed;
     s->concurrency = (uint32_t)c->concurrency;
+    s->streams = (uint32_t)c->streams;
     set_cluster(&s->cluster, c);
     return e;
 }
@@ -362,7 +376,7 @@ typedef struct job {
     tool_replay_result result;
     tool_replay_figures figures;
     tool_simulate_facts facts;
-    bool is_sweep;
+    bool is_sweep, has_told_bad; /* has_told_bad: it has been said how many rows are */
     tool_simulate_range range;
 } job;
 
@@ -430,6 +444,9 @@ static bt_err check_sweep(job *j, const config *c, bt_fault *fault)
     if (e == BT_OK) e = tool_simulate_varies(&decode, &groups[1], &j->setup.decode, "decode", fault);
     j->is_sweep = prefill || decode;
     if (e < 0) return e;
+    if (j->is_sweep && c->ramp.is_on)
+        return bt_fail(fault, BT_EARG,
+                       "--ramp finds the rate of one cluster, a sweep the cluster of one rate");
     if (!j->is_sweep && (c->points || c->shard || c->plot))
         return bt_fail(fault, BT_EARG,
                        "--points, --shard and --plot are of a sweep: give --prefill or --decode a range, "
@@ -471,22 +488,57 @@ static int sweep(job *j, bt_fault *fault)
     return rc;
 }
 
-static int work(job *j, bt_fault *fault)
+/* ---- the load, once or again and again ----------------------------------------------------------- */
+
+/* Reads what --speed, or a step of --ramp, makes of the load. */
+static bt_err read_load(job *j, double speed, bt_fault *fault)
 {
     uint64_t bad = 0;
-    bt_err e = BT_OK;
-    if (j->c->package) e = bt_pkg_open(&j->package, j->c->package, fault);
-    j->setup.package = j->package;
-    if (e == BT_OK) e = tool_simulate_bench_new(&j->bench, &j->setup, fault);
-    if (e == BT_OK) e = tool_simulate_load_read(&j->plan, &bad, &j->load, fault);
+    tool_replay_plan_done(&j->plan);
+    j->load.how.speed = speed;
+    bt_err e = tool_simulate_load_read(&j->plan, &bad, &j->load, fault);
     if (e == BT_OK) e = tool_simulate_models_assign(&j->plan, &j->models, (uint64_t)j->c->seed, fault);
-    if (e == BT_OK && bad && !j->c->quiet)
+    if (e == BT_OK && bad && !j->has_told_bad && !j->c->quiet)
         fprintf(stderr, "%llu bad rows passed over\n", (unsigned long long)bad);
-    if (e == BT_OK && j->is_sweep) return sweep(j, fault);
-    if (e == BT_OK) e = tool_replay_result_begin(&j->result, j->plan.len, fault);
-    const int64_t before = bt_clock_us();
+    j->has_told_bad = true;
+    return e;
+}
+
+static bt_err play(job *j, bt_fault *fault)
+{
+    tool_replay_result_done(&j->result);
+    bt_err e = tool_replay_result_begin(&j->result, j->plan.len, fault);
     if (e == BT_OK) e = tool_simulate_play(&j->facts, &j->result, j->bench, &j->plan, NULL, NULL, fault);
     if (e == BT_OK) e = tool_replay_figures_of(&j->figures, &j->result, j->c->slo ? &j->slo : NULL, fault);
+    return e;
+}
+
+/* Each step begins with a cluster that has had nothing, so all have the same requests. */
+static bt_err play_step(void *ud, tool_replay_tried *ret, double speed, uint32_t step, bt_fault *fault)
+{
+    job *j = ud;
+    (void)step;
+    bt_err e = read_load(j, speed, fault);
+    if (e == BT_OK) e = play(j, fault);
+    if (e == BT_OK) *ret = (tool_replay_tried){j->figures, tool_replay_offered(&j->plan)};
+    return e;
+}
+
+static int work(job *j, bt_fault *fault)
+{
+    const config *c = j->c;
+    const tool_replay_ramp_job ramp = {
+        .command = "simulate", .slo = c->slo, .speed = c->speed, .share = c->ramp.share, .json = c->json,
+        .run = play_step,      .ud = j};
+    bt_err e = BT_OK;
+    if (c->package) e = bt_pkg_open(&j->package, c->package, fault);
+    j->setup.package = j->package;
+    if (e == BT_OK) e = tool_simulate_bench_new(&j->bench, &j->setup, fault);
+    if (e == BT_OK && c->ramp.is_on) return tool_replay_ramp_run(&ramp, fault);
+    if (e == BT_OK) e = read_load(j, c->speed, fault);
+    if (e == BT_OK && j->is_sweep) return sweep(j, fault);
+    const int64_t before = bt_clock_us();
+    if (e == BT_OK) e = play(j, fault);
     if (e < 0) return tool_fail("simulate", fault);
     return tell(j, (double)(bt_clock_us() - before) / 1e6, fault);
 }
@@ -495,6 +547,10 @@ static bt_err check(job *j, const config *c, bt_fault *fault)
 {
     int64_t jitter_ms = 0;
     if (!j->load.trace == !c->synthetic) return bt_fail(fault, BT_EARG, "give either a trace or --synthetic");
+    const tool_replay_ramp_beside beside = {.slo = c->slo, .trace = j->load.trace,
+                                            .sets_rate = c->concurrency || c->rate > 0,
+                                            .wants_file = c->csv || c->report};
+    if (tool_replay_ramp_check(&c->ramp, &beside, fault) < 0) return BT_EARG;
     if (c->rate > 0 && c->concurrency) return bt_fail(fault, BT_EARG, "give either --rate or --concurrency");
     if (c->scale_lengths && c->fit) return bt_fail(fault, BT_EARG, "give either --scale-lengths or --fit");
     if (c->synthetic && tool_replay_synthetic_read(&j->synthetic, c->synthetic, fault) < 0) return BT_EARG;

@@ -104,8 +104,8 @@ static void put_spreads(FILE *f, const tool_replay_figures *g)
 }
 
 /* A page opens as fast as it is short, and draws as soon as what is drawn has come: so it has columns, first
- * those that are drawn, and all others behind its script. Times stand as what they come after another, due
- * after due. */
+ * those that are drawn, as numbers that a browser reads fast, and all others, shorter, behind its script.
+ * Times stand as what they come after another, due after due. */
 static size_t step_of(const tool_replay_result *s)
 {
     return s->len ? (s->len - 1) / TOOL_REPLAY_REPORT_REQUESTS + 1 : 1;
@@ -185,9 +185,15 @@ static void put_columns(FILE *f, const tool_replay_result *s, column_of *const *
 static void put_drawn(FILE *f, const tool_replay_result *s)
 {
     static column_of *const drawn[] = {col_kind, col_due, col_first};
+    const size_t step = step_of(s);
     fputs(",\n\"requests\": [", f);
-    put_columns(f, s, drawn, sizeof drawn / sizeof *drawn);
-    fputc(']', f);
+    for (size_t c = 0; c < sizeof drawn / sizeof *drawn; c++) {
+        fputs(c ? "],\n[" : "\n[", f);
+        for (size_t i = 0; i < s->len; i += step)
+            fprintf(f, i ? ",%" PRId64 : "%" PRId64,
+                    drawn[c](&s->record[i], i ? &s->record[i - step] : NULL));
+    }
+    fputs("]]", f);
 }
 
 static void put_rest(FILE *f, const tool_replay_result *s)
@@ -276,7 +282,7 @@ static void put_samples(FILE *f, const tool_replay_result *s)
             const double busy = s->track[k].slots
                                     ? (double)(o->slots_used[k] + o->queued[k]) / s->track[k].slots
                                     : o->queued[k] > 0;
-            fprintf(f, ",%.3f,%.3f", busy, (double)o->pages_ratio[k]);
+            fprintf(f, ",%.3g,%.3g", busy, (double)o->pages_ratio[k]);
         }
         fputc(']', f);
     }

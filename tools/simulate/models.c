@@ -61,6 +61,17 @@ bt_err tool_simulate_models_place(const tool_simulate_models *m, tool_simulate_s
     return e;
 }
 
+bt_err tool_simulate_models_rules(const tool_simulate_models *m, tool_simulate_scale *s, bt_fault *fault)
+{
+    for (size_t i = 0; i < s->rules; i++) {
+        bt_fault why = {""};
+        s->rule[i].model = 0;
+        if (s->model_name[i][0] && tool_simulate_model_of(&s->rule[i].model, m, s->model_name[i], &why) < 0)
+            return bt_fail(fault, BT_EARG, "--scale: %.250s", why.text);
+    }
+    return BT_OK;
+}
+
 static bt_err take_part(tool_simulate_models *m, const char *part, bt_fault *fault)
 {
     char text[160];

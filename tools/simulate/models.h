@@ -2,6 +2,7 @@
 #define BT_TOOLS_SIMULATE_MODELS_H
 #include "sim/cluster/cluster.h"
 #include "tools/replay/plan.h"
+#include "tools/simulate/scale.h"
 #include "tools/simulate/side.h"
 
 /* Several models in one cluster. A gateway and a node of Baton serve one model, so each model has gateways and nodes of
@@ -25,6 +26,8 @@ bt_err tool_simulate_model_of(uint32_t *ret, const tool_simulate_models *m, cons
 /* Gives each group of both sides its number. BT_EARG: a name that is none, a model without a node that decodes. */
 bt_err tool_simulate_models_place(const tool_simulate_models *m, tool_simulate_side *prefill,
                                   tool_simulate_side *decode, bool is_colocated, bt_fault *fault);
+/* Gives each rule of --scale the number of its model. BT_EARG: a name that is none. */
+bt_err tool_simulate_models_rules(const tool_simulate_models *m, tool_simulate_scale *s, bt_fault *fault);
 /* "NAME=MODEL" and "MODEL:SHARE" with commas between: whose requests are a model's, and what part of those that name
  * none is. BT_EARG. */
 bt_err tool_simulate_models_requests(tool_simulate_models *m, const char *text, bt_fault *fault);

@@ -90,7 +90,7 @@ typedef enum due_kind {
 
 typedef struct flight {
     uint32_t item, gateway;
-    int64_t due_us, first_us, last_us, stall_us, stall_at_us;
+    int64_t due_us, sent_us, first_us, last_us, stall_us, stall_at_us;
     uint32_t events;
 } flight;
 
@@ -103,7 +103,12 @@ typedef struct player {
     flight *flight;           /* by request number - 1 */
     size_t sent, ended, next; /* next: of the plan's order */
     size_t waiting;           /* turns whose time is in the calendar */
-    uint64_t *hashes;         /* of the prompt in hand */
+    struct held {
+        uint32_t item;
+        int64_t due_us;
+    } * held; /* [plan], with a limit of streams: those that wait for one, from first to next */
+    size_t held_first, held_next;
+    uint64_t *hashes; /* of the prompt in hand */
     size_t hashes_cap;
     size_t prefills; /* nodes that are named so */
     bool is_out_of_memory;
@@ -177,15 +182,34 @@ static void fill(void *ud, uint64_t request, gw_submit *ret)
     if (!ret->hashes.of) p->is_out_of_memory = true;
 }
 
-static void send(player *p, uint32_t item)
+static void send(player *p, uint32_t item, int64_t due_us)
 {
     const uint32_t model = p->plan->item[item].model, each = p->b->s.cluster.gateways,
                    gateway = model * each + (uint32_t)(p->turns[model]++ % each);
     const uint64_t number = sim_cluster_submit_to(p->c, gateway);
-    p->flight[number - 1] =
-        (flight){.item = item, .gateway = gateway, .due_us = now_us(p, sim_cluster_now_ns(p->c)),
-                 .first_us = -1, .last_us = -1};
+    p->flight[number - 1] = (flight){.item = item,     .gateway = gateway,
+                                     .due_us = due_us, .sent_us = now_us(p, sim_cluster_now_ns(p->c)),
+                                     .first_us = -1,   .last_us = -1};
     p->sent++;
+}
+
+/* Now, or as soon as it has a stream. */
+static void ask(player *p, uint32_t item)
+{
+    const int64_t now = now_us(p, sim_cluster_now_ns(p->c));
+    if (!p->held || p->sent - p->ended < p->b->s.streams) {
+        send(p, item, now);
+        return;
+    }
+    p->held[p->held_next++] = (struct held){item, now};
+    p->r->hit_streams_limit = true;
+}
+
+static void let_go(player *p)
+{
+    if (p->held_first == p->held_next) return;
+    const struct held h = p->held[p->held_first++];
+    send(p, h.item, h.due_us);
 }
 
 static void tokens(void *ud, uint64_t request, uint32_t count, int64_t now_ns)
@@ -210,7 +234,7 @@ static void tokens(void *ud, uint64_t request, uint32_t count, int64_t now_ns)
 static void follow(player *p, const tool_replay_item *item, int64_t now)
 {
     if (p->b->s.concurrency) {
-        if (p->next < p->plan->len) send(p, (uint32_t)p->next++);
+        if (p->next < p->plan->len) ask(p, (uint32_t)p->next++);
         return;
     }
     if (item->next == TOOL_REPLAY_NONE) return;
@@ -258,7 +282,7 @@ static void end(void *ud, uint64_t request, const gw_action *how, int64_t now_ns
                               .completion_tokens = s->completion_tokens,
                               .events = f->events,
                               .due_us = f->due_us,
-                              .sent_us = f->due_us,
+                              .sent_us = f->sent_us,
                               .first_us = f->first_us,
                               .last_us = f->last_us,
                               .end_us = now_us(p, now_ns),
@@ -281,6 +305,7 @@ static void end(void *ud, uint64_t request, const gw_action *how, int64_t now_ns
     tool_replay_result_add(p->r, &one);
     count_door(p, f, &one);
     p->ended++;
+    let_go(p);
     follow(p, item, one.end_us);
 }
 
@@ -351,7 +376,7 @@ static void due(void *ud, uint64_t number, int64_t now_ns)
     case DUE_REQUEST:
         p->waiting--;
         if (low >> 31) next_arrival(p); /* one of the order brings the one behind it */
-        send(p, low & INT32_MAX);
+        ask(p, low & INT32_MAX);
         break;
     case DUE_SAMPLE: sample(p); break;
     case DUE_FAULT: act(p, &p->b->s.faults.fault[low], false); break;
@@ -384,7 +409,7 @@ static void begin(player *p)
     }
     begin_scale(p);
     next_arrival(p);
-    for (uint32_t i = 0; i < p->b->s.concurrency && p->next < p->plan->len; i++) send(p, (uint32_t)p->next++);
+    for (uint32_t i = 0; i < p->b->s.concurrency && p->next < p->plan->len; i++) ask(p, (uint32_t)p->next++);
     at(p, 0, DUE_SAMPLE, 0);
 }
 
@@ -567,42 +592,61 @@ static size_t groups_of(sim_cluster_group *ret, size_t n, const tool_simulate_se
     return n;
 }
 
+/* Those of a side, then the nodes that rules may add to it. */
+typedef struct groups {
+    sim_cluster_group group[2 * TOOL_SIMULATE_GROUPS + TOOL_SIMULATE_RULES];
+    size_t len;
+} groups;
+
 /* Decode nodes of a model without prefill nodes compute its prompts. */
-static void let_prefill(sim_cluster_group *groups, size_t prefills, size_t all)
+static void let_prefill(groups *decode, const groups *prefill)
 {
-    for (size_t i = prefills; i < all; i++) {
+    for (size_t i = 0; i < decode->len; i++) {
         uint32_t nodes = 0;
-        for (size_t k = 0; k < prefills; k++)
-            nodes += groups[k].model == groups[i].model ? groups[k].nodes : 0;
-        groups[i].can_prefill = nodes == 0;
+        for (size_t k = 0; k < prefill->len; k++)
+            nodes += prefill->group[k].model == decode->group[i].model ? prefill->group[k].nodes : 0;
+        decode->group[i].can_prefill = nodes == 0;
     }
 }
 
-/* Nodes that rules may add stand behind all others of their role. */
-static void add_spare(sim_cluster_group *groups, size_t n, const tool_simulate_scale *s, bt_role role)
+/* Nodes that rules may add stand behind all others of their role, each as the last of its model. */
+static void add_spare(groups *g, const tool_simulate_scale *s, bt_role role)
 {
-    uint32_t now = 0;
-    for (size_t i = 0; i < n; i++) now += groups[i].nodes;
-    if (n) groups[n - 1].spare = tool_simulate_scale_most(s, role, now) - now;
+    const size_t len = g->len;
+    for (uint32_t model = 0; model < TOOL_SIMULATE_MODELS; model++) {
+        const sim_cluster_group *last = NULL;
+        uint32_t now = 0;
+        for (size_t i = 0; i < len; i++) {
+            if (g->group[i].model != model) continue;
+            now += g->group[i].nodes;
+            last = &g->group[i];
+        }
+        const uint32_t spare = tool_simulate_scale_spare(s, role, model, now);
+        if (!last || !spare) continue;
+        g->group[g->len] = *last;
+        g->group[g->len].nodes = 0;
+        g->group[g->len++].spare = spare;
+    }
 }
 
-static bt_err open_cluster(player *p, const uint32_t *prefill, const uint32_t *decode,
-                           sim_cluster_group *groups, bt_fault *fault)
+static bt_err open_cluster(player *p, const uint32_t *prefill, const uint32_t *decode, groups side[2],
+                           bt_fault *fault)
 {
     const tool_simulate_bench *b = p->b;
     const tool_simulate_setup *s = &b->s;
     sim_cluster_options o = s->cluster;
-    const size_t first = groups_of(groups, 0, s, &s->prefill, b->prefill, b->prefill_pages, prefill);
-    const size_t all = groups_of(groups, first, s, &s->decode, b->decode, b->decode_pages, decode);
-    let_prefill(groups, first, all);
+    groups *first = &side[s->is_colocated], *second = &side[1];
+    first->len = groups_of(first->group, 0, s, &s->prefill, b->prefill, b->prefill_pages, prefill);
+    second->len = groups_of(second->group, second->len, s, &s->decode, b->decode, b->decode_pages, decode);
+    if (!s->is_colocated) let_prefill(second, first);
+    add_spare(&side[0], &s->scale, BT_ROLE_PREFILL);
+    add_spare(&side[1], &s->scale, BT_ROLE_DECODE);
     o.seed = s->seed;
     o.pf.prompts = o.dc.prompts = BT_PROMPT_BY_HASHES;
-    o.prefill = groups;
-    o.prefills = s->is_colocated ? 0 : first;
-    o.decode = groups + o.prefills;
-    o.decodes = all - o.prefills;
-    add_spare(groups, o.prefills, &s->scale, BT_ROLE_PREFILL);
-    add_spare(groups + o.prefills, o.decodes, &s->scale, BT_ROLE_DECODE);
+    o.prefill = side[0].group;
+    o.prefills = side[0].len;
+    o.decode = side[1].group;
+    o.decodes = side[1].len;
     if (s->scale.start_us >= 0) o.start_ns = s->scale.start_us * 1000;
     o.can_prefill = s->is_colocated || o.gw.local_below_tokens > 0;
     o.mixes = s->is_colocated;
@@ -637,10 +681,11 @@ bt_err tool_simulate_play(tool_simulate_facts *ret, tool_replay_result *r, const
                           const tool_replay_plan *plan, const uint32_t *prefill, const uint32_t *decode,
                           bt_fault *fault)
 {
-    sim_cluster_group groups[2 * TOOL_SIMULATE_GROUPS];
+    groups side[2] = {{.len = 0}, {.len = 0}};
     player p = {.b = b, .plan = plan, .r = r, .flight = malloc((plan->len ? plan->len : 1) * sizeof(flight))};
-    bt_err e = p.flight ? open_cluster(&p, prefill, decode, groups, fault)
-                        : bt_fail(fault, BT_ENOMEM, "%zu requests", plan->len);
+    if (b->s.streams) p.held = malloc((plan->len ? plan->len : 1) * sizeof *p.held);
+    bt_err e = p.flight && (p.held || !b->s.streams) ? open_cluster(&p, prefill, decode, side, fault)
+                                                     : bt_fail(fault, BT_ENOMEM, "%zu requests", plan->len);
     if (e == BT_OK) {
         p.start_ns = sim_cluster_now_ns(p.c);
         name_nodes(&p);
@@ -651,6 +696,7 @@ bt_err tool_simulate_play(tool_simulate_facts *ret, tool_replay_result *r, const
     if (e == BT_OK) sum_up(ret, &p);
     sim_cluster_free(p.c);
     free(p.flight);
+    free(p.held);
     free(p.hashes);
     return e;
 }

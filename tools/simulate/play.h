@@ -33,6 +33,7 @@ typedef struct tool_simulate_setup {
     tool_simulate_scale scale;
     uint64_t seed;
     uint32_t concurrency; /* as tools/replay/load.h */
+    uint32_t streams;     /* likewise; 0: as many as come */
 } tool_simulate_setup;
 
 static inline const bt_dims *tool_simulate_dims(const tool_simulate_setup *s, uint32_t model)

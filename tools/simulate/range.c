@@ -91,6 +91,7 @@ uint64_t tool_simulate_key(const tool_simulate_range *r)
                             s->swap_memory_bytes,
                             s->seed,
                             s->concurrency,
+                            s->streams,
                             c->prefill_slots,
                             c->decode_slots,
                             c->batch_rows,

@@ -4,6 +4,7 @@
 #include "tools/simulate/words.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { RATIO = 1000, DECIMALS = 3 };
@@ -74,12 +75,16 @@ static bt_err bound(tool_simulate_words *r, sim_scale_bound *b, char op)
     return tool_simulate_wrong(r, wants[op == '<'], NULL);
 }
 
-static bt_err rule(tool_simulate_words *r, tool_simulate_scale *s, bt_role role)
+static bt_err rule(tool_simulate_words *r, tool_simulate_scale *s, bt_role role, const char *model)
 {
     sim_scale_rule k = {.role = role};
+    if (s->rules == TOOL_SIMULATE_RULES)
+        return bt_fail(r->fault, BT_EARG, "--scale: more than %d rules", TOOL_SIMULATE_RULES);
     for (size_t i = 0; i < s->rules; i++)
-        if (s->rule[i].role == role)
-            return bt_fail(r->fault, BT_EARG, "--scale: two rules for %s", name_of(role));
+        if (s->rule[i].role == role && strcmp(s->model_name[i], model) == 0)
+            return bt_fail(r->fault, BT_EARG, "--scale: two rules for %s%s%s", name_of(role),
+                           model[0] ? "@" : "", model);
+    (void)snprintf(s->model_name[s->rules], sizeof s->model_name[0], "%s", model);
     bt_err e = range(r, &k);
     if (e == BT_OK) e = keyword(r, "when", "'when'");
     if (e == BT_OK) e = bound(r, &k.up, '>');
@@ -124,15 +129,29 @@ static bt_err change(tool_simulate_words *r, tool_simulate_scale *s, bool is_rol
     return e;
 }
 
+/* "decode@llama-3.2-1b": the model, and passes. */
+static bool is_of_model(char ret[TOOL_SIMULATE_NAME], tool_simulate_words *r, const char *role)
+{
+    const size_t n = strlen(role);
+    if (r->len < n + 2 || r->len - n - 1 >= TOOL_SIMULATE_NAME) return false;
+    if (strncmp(r->at, role, n) != 0 || r->at[n] != '@') return false;
+    (void)snprintf(ret, TOOL_SIMULATE_NAME, "%.*s", (int)(r->len - n - 1), r->at + n + 1);
+    tool_simulate_pass(r);
+    return true;
+}
+
 static bt_err part(tool_simulate_words *r, tool_simulate_scale *s)
 {
     static const char *const verbs[] = {"prefill", "decode", "role", "leave", "start"};
     enum { ROLE = 2, LEAVE, START };
+    char model[TOOL_SIMULATE_NAME];
     size_t verb = 0;
+    for (size_t i = 0; i < 2; i++)
+        if (is_of_model(model, r, roles[i])) return rule(r, s, role_at(i), model);
     bt_err e = tool_simulate_one_of(r, &verb, verbs, sizeof verbs / sizeof *verbs,
                                     "prefill, decode, role, leave or start");
     if (e < 0) return e;
-    if (verb < ROLE) return rule(r, s, role_at(verb));
+    if (verb < ROLE) return rule(r, s, role_at(verb), "");
     if (verb != START) return change(r, s, verb == ROLE);
     e = tool_simulate_duration(r, &s->start_us);
     return e == BT_OK && r->len ? tool_simulate_wrong(r, "';'", NULL) : e;
@@ -153,32 +172,46 @@ bt_err tool_simulate_scale_read(tool_simulate_scale *ret, const char *text, bt_f
     return BT_OK;
 }
 
-uint32_t tool_simulate_scale_most(const tool_simulate_scale *s, bt_role role, uint32_t now)
+uint32_t tool_simulate_scale_spare(const tool_simulate_scale *s, bt_role role, uint32_t model, uint32_t now)
 {
     for (size_t i = 0; i < s->rules; i++)
-        if (s->rule[i].role == role && s->rule[i].most > now) return s->rule[i].most;
-    return now;
+        if (s->rule[i].role == role && s->rule[i].model == model && s->rule[i].most > now)
+            return s->rule[i].most - now;
+    return 0;
 }
 
-bt_err tool_simulate_scale_check(const tool_simulate_scale *s, uint32_t prefills, uint32_t decodes,
-                                 bt_fault *fault)
+static bt_err check_rule(const tool_simulate_scale *s, size_t i, tool_simulate_has has, bt_fault *fault)
 {
-    const uint32_t has[] = {prefills, decodes};
+    const sim_scale_rule *k = &s->rule[i];
+    const uint32_t now = has[k->model][k->role == BT_ROLE_DECODE];
+    const char *at = s->model_name[i][0] ? "@" : "", *model = s->model_name[i];
+    for (size_t n = 0; n < i; n++)
+        if (s->rule[n].role == k->role && s->rule[n].model == k->model)
+            return bt_fail(fault, BT_EARG, "--scale: two rules for %s%s%s", name_of(k->role), at, model);
+    if (!now)
+        return bt_fail(fault, BT_EARG,
+                       "--scale: a rule for %s%s%s, of which the cluster has no node to begin with",
+                       name_of(k->role), at, model);
+    if (now < k->least || now > k->most)
+        return bt_fail(fault, BT_EARG,
+                       "--scale: the cluster begins with %u %s%s%s nodes, and the rule allows %u..%u", now,
+                       name_of(k->role), at, model, k->least, k->most);
+    return BT_OK;
+}
+
+bt_err tool_simulate_scale_check(const tool_simulate_scale *s, tool_simulate_has has, bt_fault *fault)
+{
     for (size_t i = 0; i < s->rules; i++) {
-        const sim_scale_rule *k = &s->rule[i];
-        const uint32_t now = has[k->role == BT_ROLE_DECODE];
-        if (!now)
-            return bt_fail(fault, BT_EARG,
-                           "--scale: a rule for %s, of which the cluster has no node to begin with",
-                           name_of(k->role));
-        if (now < k->least || now > k->most)
-            return bt_fail(fault, BT_EARG,
-                           "--scale: the cluster begins with %u %s nodes, and the rule allows %u..%u", now,
-                           name_of(k->role), k->least, k->most);
+        const bt_err e = check_rule(s, i, has, fault);
+        if (e < 0) return e;
     }
     for (size_t i = 0; i < s->changes; i++) {
         const tool_simulate_change *k = &s->change[i];
-        const uint32_t all = tool_simulate_scale_most(s, k->role, has[k->role == BT_ROLE_DECODE]);
+        uint32_t all = 0;
+        for (uint32_t m = 0; m < SIM_CLUSTER_MODELS; m++) {
+            const uint32_t now = has[m][k->role == BT_ROLE_DECODE];
+            all += now + tool_simulate_scale_spare(s, k->role, m, now);
+        }
         if (k->number >= all)
             return bt_fail(fault, BT_EARG, "--scale: there is no %s %u; the cluster has %u", name_of(k->role),
                            k->number, all);

@@ -17,35 +17,36 @@ enum {
     ALIGN = 64
 };
 
+/* A window between two layers: its residual stream stays in its arena. */
+typedef struct window {
+    const int32_t *ids;
+    size_t first, count; /* tokens before it, and of it */
+    bt_program *program;
+    void *arena;
+    float *tensor_max; /* [graph tensors]: of what lies in each */
+} window;
+
 struct bt_calib {
     const bt_model *m;
     const bt_kernels *kernels;
     bt_pool *pool;
-    bt_weights *weights;
+    bt_weights_source source;
+    bt_weights *weights; /* by layer */
     bt_graph *graph;
     bt_walk *walk;
     uint8_t *page[PAGES];
-    bt_kv_view kv;
-    float *head;               /* [WINDOW, dim]: the head's input */
-    float *tensor_max;         /* [graph tensors]: of what lies in each; NULL without op_max */
-    const bt_program *program; /* that runs */
+    bt_kv_view kv; /* of the window and the layer at hand */
+    float *head;   /* [WINDOW, dim]: the head's input */
     bt_calib_stats stats;
     void (*progress)(void *ud, uint64_t done, uint64_t total);
     void *progress_ud;
     /* of one run */
-    bt_calib_rows_fn *rows;
-    void *rows_ud;
-    bt_calib_steps_fn *steps;
-    void *steps_ud;
-    size_t done, total; /* tokens of the windows before this one, and of all */
+    const bt_calib_reader *reader; /* NULL: figures are taken */
+    window *window;
+    size_t windows, total; /* tokens of all windows */
+    const window *now;
+    size_t layer, step_begin, step_end; /* of the program, at hand */
 };
-
-static void converting(void *ud, const char *what, uint64_t done, uint64_t total)
-{
-    const bt_calib *c = ud;
-    (void)what;
-    if (c->progress) c->progress(c->progress_ud, done, total);
-}
 
 static bt_companion_rotation companion_of(const bt_hadamard *h)
 {
@@ -89,17 +90,12 @@ static bt_err make_stats(bt_calib *c, bt_fault *fault)
     return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "figures of the calibration");
 }
 
-bt_err bt_calib_new(bt_calib **ret, const bt_model *m, bt_fold *fold, const char *isa, bt_pool *pool,
-                    void (*progress)(void *ud, uint64_t done, uint64_t total), void *progress_ud,
-                    bt_fault *fault)
+bt_err bt_calib_new(bt_calib **ret, const bt_model *m, bt_fold *fold, const bt_kernels *kernels,
+                    bt_pool *pool, void (*progress)(void *ud, uint64_t done, uint64_t total),
+                    void *progress_ud, bt_fault *fault)
 {
     const bt_walk_rotations r = {companion_of(bt_fold_r1(fold)), companion_of(bt_fold_r2(fold))};
     const bt_graph_options go = {.rotate_embed = r.r1.base > 0, .rotate_attention = r.r2.base > 0};
-    const bt_weights_source source = bt_fold_source(fold);
-    const bt_kernels *kernels = bt_kernels_select(isa);
-    if (!kernels)
-        return bt_fail(fault, BT_EARG, "isa '%s' is unknown or not of this machine: %s", isa,
-                       bt_kernels_names());
     bt_calib *c = calloc(1, sizeof *c);
     if (!c) return bt_fail(fault, BT_ENOMEM, "calibrating");
     c->m = m;
@@ -107,8 +103,8 @@ bt_err bt_calib_new(bt_calib **ret, const bt_model *m, bt_fold *fold, const char
     c->pool = pool;
     c->progress = progress;
     c->progress_ud = progress_ud;
-    const bt_weights_options o = {.ctx_tokens = WINDOW, .source = &source, .progress = converting,
-                                  .progress_ud = c};
+    c->source = bt_fold_source(fold);
+    const bt_weights_options o = {.ctx_tokens = WINDOW, .source = &c->source, .by_layer = true};
     bt_err e = bt_weights_open(&c->weights, m, &o, pool, fault);
     if (e == BT_OK) e = bt_graph_build(&c->graph, &m->hp, &go, fault);
     const bt_walk_config wc = {.weights = c->weights, .rotations = &r, .kernels = kernels, .pool = pool,
@@ -138,7 +134,6 @@ void bt_calib_free(bt_calib *c)
     free(c->stats.out_max);
     free(c->stats.attention_max);
     free(c->stats.op_max);
-    free(c->tensor_max);
     free(c->head);
     free(c);
 }
@@ -171,8 +166,8 @@ static void raise_to(float *max, const float *x, size_t count)
 static void watch_rows(bt_calib *c, uint32_t index, const float *x, size_t t)
 {
     bt_calib_site *s = &c->stats.site[index];
-    if (c->rows) {
-        c->rows(c->rows_ud, index, x, t, s->k);
+    if (c->reader) {
+        c->reader->rows(c->reader->ud, index, x, t, s->k);
         return;
     }
     for (size_t row = 0; row < t; row++) {
@@ -186,7 +181,7 @@ static void watch_rows(bt_calib *c, uint32_t index, const float *x, size_t t)
         s->square += square;
         for (size_t i = 0; row > 0 && i < s->k; i++) s->column_sum[i] += (double)v[i];
         if (s->samples < BT_CALIB_SAMPLES &&
-            c->done + row == (2 * s->samples + 1) * c->total / (2 * BT_CALIB_SAMPLES))
+            c->now->first + row == (2 * s->samples + 1) * c->total / (2 * BT_CALIB_SAMPLES))
             memcpy(s->sample + s->samples++ * s->k, v, s->k * sizeof *v);
     }
     s->count += t * s->k;
@@ -199,7 +194,7 @@ static void watch_linear(bt_calib *c, const bt_step *step, const float *in, cons
     if (step->weight == BT_WEIGHT_Q || step->weight == BT_WEIGHT_O || step->weight == BT_WEIGHT_GATE ||
         step->weight == BT_WEIGHT_DOWN)
         watch_rows(c, bt_pkg_site_index(layers, step->layer, bt_pkg_site_of(step->weight)), in, rows);
-    if (!c->rows)
+    if (!c->reader)
         raise_to(&c->stats.out_max[bt_pkg_tensor_index(layers, step->layer, step->weight)], out,
                  rows * step->out_width);
 }
@@ -207,18 +202,17 @@ static void watch_linear(bt_calib *c, const bt_step *step, const float *in, cons
 bt_err bt_calib_watch_ops(bt_calib *c, bt_fault *fault)
 {
     free(c->stats.op_max);
-    free(c->tensor_max);
     c->stats.op_max = calloc(c->graph->ops, sizeof *c->stats.op_max);
-    c->tensor_max = calloc(c->graph->tensors, sizeof *c->tensor_max);
-    return c->stats.op_max && c->tensor_max ? BT_OK : bt_fail(fault, BT_ENOMEM, "watching operators");
+    return c->stats.op_max ? BT_OK : bt_fail(fault, BT_ENOMEM, "watching operators");
 }
 
 /* Programs have a step for each operator, in their order. KV holds what was stored last. */
 static void watch_op(bt_calib *c, const bt_step *step, const float *out, size_t count)
 {
-    float *most = &c->stats.op_max[step - c->program->step], *made = &c->tensor_max[step->out];
+    const window *w = c->now;
+    float *most = &c->stats.op_max[step - w->program->step], *made = &w->tensor_max[step->out];
     for (int i = 0; i < 2; i++)
-        if (step->in[i] != BT_GRAPH_NO_TENSOR) raise_to(most, &c->tensor_max[step->in[i]], 1);
+        if (step->in[i] != BT_GRAPH_NO_TENSOR) raise_to(most, &w->tensor_max[step->in[i]], 1);
     *made = 0;
     if (out) raise_to(made, out, count);
     else *made = *most;
@@ -238,16 +232,23 @@ static void watch_tail(bt_calib *c)
     }
 }
 
+static void tell_progress(const bt_calib *c, const bt_step *step, size_t rows)
+{
+    const size_t steps = c->step_end - c->step_begin,
+                 at = (size_t)(step - c->now->program->step) + 1 - c->step_begin, layers = c->m->hp.layers;
+    c->progress(c->progress_ud, (c->layer * c->total + c->now->first) * steps + rows * at,
+                layers * c->total * steps);
+}
+
 static void watch(void *ud, const bt_step *step, const float *in, const float *out, size_t rows)
 {
     bt_calib *c = ud;
     const bt_hparams *hp = &c->m->hp;
     const size_t count = rows * step->out_width;
     const char *name = step->out == BT_GRAPH_NO_TENSOR ? "" : c->graph->tensor[step->out].name;
-    if (step->kind == BT_OP_ATTENTION && c->progress)
-        c->progress(c->progress_ud, c->done * hp->layers + (step->layer + 1) * rows, c->total * hp->layers);
-    if (c->steps) {
-        c->steps(c->steps_ud, step, in, out, rows, &c->kv);
+    if (c->progress) tell_progress(c, step, rows);
+    if (c->reader && c->reader->steps) {
+        c->reader->steps(c->reader->ud, step, in, out, rows, &c->kv);
         return;
     }
     if (step->kind == BT_OP_LINEAR) watch_linear(c, step, in, out, rows);
@@ -258,8 +259,8 @@ static void watch(void *ud, const bt_step *step, const float *in, const float *o
                             hp->dim);
         watch_rows(c, bt_pkg_site_index(hp->layers, 0, BT_SITE_HEAD), c->head, rows);
     }
-    if (!c->rows && c->tensor_max) watch_op(c, step, out, count);
-    if (c->rows || !out) return;
+    if (!c->reader && c->stats.op_max) watch_op(c, step, out, count);
+    if (c->reader || !out) return;
     if (step->kind == BT_OP_ATTENTION) raise_to(&c->stats.attention_max[step->layer], out, count);
     if (step->kind == BT_OP_QK_NORM || step->kind == BT_OP_ROPE)
         raise_to(&c->stats.out_max[bt_pkg_tensor_index(hp->layers, step->layer,
@@ -270,22 +271,57 @@ static void watch(void *ud, const bt_step *step, const float *in, const float *o
         raise_to(&c->stats.residual_max, out, count);
 }
 
-static bt_err run_window(bt_calib *c, const int32_t *ids, size_t n, bt_fault *fault)
+/* ---- windows ---- */
+
+static void windows_done(bt_calib *c)
 {
-    bt_program *p = NULL;
-    void *arena = NULL;
-    bt_err e = bt_bind_program(&p, c->graph, 1, n, 0, 0, fault);
-    if (e == BT_OK && !(arena = aligned_alloc(ALIGN, p->arena.fixed)))
-        e = bt_fail(fault, BT_ENOMEM, "the calibration's arena");
-    const bt_companion_seq seq = {&c->kv, 0, n};
-    const bt_walk_io io = {.ids = ids,  .seq = &seq,      .sequences = 1,
-                           .bucket = 1, .on_step = watch, .on_step_ud = c};
-    c->program = p;
-    if (e == BT_OK) e = bt_walk_run(c->walk, p, arena, &io, fault);
-    c->program = NULL;
-    free(arena);
-    bt_bind_free(p);
+    for (size_t i = 0; c->window && i < c->windows; i++) {
+        bt_bind_free(c->window[i].program);
+        free(c->window[i].arena);
+        free(c->window[i].tensor_max);
+    }
+    free(c->window);
+    c->window = NULL;
+}
+
+static bt_err windows_make(bt_calib *c, const int32_t *ids, size_t n, bt_fault *fault)
+{
+    bt_err e = BT_OK;
+    c->total = n % WINDOW < MIN_TOKENS ? n - n % WINDOW : n;
+    c->windows = (c->total + WINDOW - 1) / WINDOW;
+    c->window = calloc(c->windows, sizeof *c->window);
+    if (!c->window) return bt_fail(fault, BT_ENOMEM, "calibrating");
+    for (size_t i = 0; e == BT_OK && i < c->windows; i++) {
+        window *w = &c->window[i];
+        w->ids = ids + i * WINDOW;
+        w->first = i * WINDOW;
+        w->count = c->total - w->first < WINDOW ? c->total - w->first : WINDOW;
+        w->tensor_max = calloc(c->graph->tensors, sizeof *w->tensor_max);
+        e = bt_bind_program(&w->program, c->graph, 1, w->count, 0, 0, fault);
+        if (e == BT_OK && (!w->tensor_max || !(w->arena = aligned_alloc(ALIGN, w->program->arena.fixed))))
+            e = bt_fail(fault, BT_ENOMEM, "the calibration's arena");
+    }
     return e;
+}
+
+/* The steps of a layer: with the first the embedding, with the last all that is behind it. */
+static void steps_of(size_t *begin, size_t *end, const bt_program *p, uint32_t layer, uint32_t layers)
+{
+    for (*begin = 0; layer > 0 && p->step[*begin].layer != layer;) ++*begin;
+    for (*end = *begin; *end < p->steps && (layer + 1 == layers || p->step[*end].layer != layer + 1);) ++*end;
+}
+
+static bt_err run_window(bt_calib *c, const window *w, uint32_t layer, bt_fault *fault)
+{
+    const bt_companion_seq seq = {&c->kv, 0, w->count};
+    bt_walk_io io = {.ids = w->ids, .seq = &seq,      .sequences = 1,
+                     .bucket = 1,   .on_step = watch, .on_step_ud = c};
+    c->now = w;
+    c->layer = layer;
+    steps_of(&c->step_begin, &c->step_end, w->program, layer, c->m->hp.layers);
+    io.step_begin = c->step_begin;
+    io.step_end = c->step_end;
+    return bt_walk_run(c->walk, w->program, w->arena, &io, fault);
 }
 
 static void clear(bt_calib_stats *s, uint32_t layers, size_t ops)
@@ -306,18 +342,21 @@ static void clear(bt_calib_stats *s, uint32_t layers, size_t ops)
     if (s->op_max) memset(s->op_max, 0, ops * sizeof *s->op_max);
 }
 
-static bt_err run(bt_calib *c, const int32_t *ids, size_t n, bt_fault *fault)
+/* Layer by layer, each over all windows: one layer's weights are there at a time. */
+static bt_err run(bt_calib *c, const int32_t *ids, size_t n, const bt_calib_reader *r, bt_fault *fault)
 {
     if (n < MIN_TOKENS)
         return bt_fail(fault, BT_EARG, "%zu ids to calibrate with: at least %d", n, MIN_TOKENS);
-    c->total = n % WINDOW < MIN_TOKENS ? n - n % WINDOW : n;
-    for (c->done = 0; c->done < c->total;) {
-        const size_t count = c->total - c->done < WINDOW ? c->total - c->done : WINDOW;
-        const bt_err e = run_window(c, ids + c->done, count, fault);
-        if (e < 0) return e;
-        c->done += count;
+    bt_err e = windows_make(c, ids, n, fault);
+    c->reader = r;
+    for (uint32_t l = 0; e == BT_OK && l < c->m->hp.layers; l++) {
+        e = bt_weights_hold(c->weights, l, c->pool, fault);
+        if (e == BT_OK && r && r->before) e = r->before(r->ud, l, fault);
+        for (size_t i = 0; e == BT_OK && i < c->windows; i++) e = run_window(c, &c->window[i], l, fault);
+        if (e == BT_OK && r && r->after) e = r->after(r->ud, l, fault);
     }
-    return BT_OK;
+    windows_done(c);
+    return e;
 }
 
 bt_err bt_calib_measure(const bt_calib_stats **ret, bt_calib *c, const int32_t *ids, size_t n,
@@ -325,8 +364,7 @@ bt_err bt_calib_measure(const bt_calib_stats **ret, bt_calib *c, const int32_t *
 {
     bt_calib_stats *s = &c->stats;
     clear(s, c->m->hp.layers, c->graph->ops);
-    c->rows = NULL;
-    const bt_err e = run(c, ids, n, fault);
+    const bt_err e = run(c, ids, n, NULL, fault);
     if (e < 0) return e;
     for (size_t i = 0; i < s->sites; i++) {
         s->site[i].max = 0;
@@ -343,22 +381,10 @@ bt_err bt_calib_measure(const bt_calib_stats **ret, bt_calib *c, const int32_t *
     return BT_OK;
 }
 
-bt_err bt_calib_rows(bt_calib *c, const int32_t *ids, size_t n, bt_calib_rows_fn *rows, void *ud,
+bt_err bt_calib_read(bt_calib *c, const int32_t *ids, size_t n, const bt_calib_reader *reader,
                      bt_fault *fault)
 {
-    c->rows = rows;
-    c->rows_ud = ud;
-    return run(c, ids, n, fault);
-}
-
-bt_err bt_calib_steps(bt_calib *c, const int32_t *ids, size_t n, bt_calib_steps_fn *steps, void *ud,
-                      bt_fault *fault)
-{
-    c->steps = steps;
-    c->steps_ud = ud;
-    const bt_err e = run(c, ids, n, fault);
-    c->steps = NULL;
-    return e;
+    return run(c, ids, n, reader, fault);
 }
 
 float bt_calib_percentile(const bt_calib_site *s, double p)

@@ -5,7 +5,7 @@
 #include "base/err.h"
 #include "base/pool.h"
 #include "graph/bind.h"
-#include "kernels/kv_view.h"
+#include "kernels/kernels.h"
 #include "model/model.h"
 #include "npu/compile/fold.h"
 
@@ -42,26 +42,29 @@ typedef struct bt_calib_stats {
 } bt_calib_stats;
 
 typedef struct bt_calib bt_calib;
-/* fold is borrowed and read now: 2 bytes for each weight. pool may be NULL. progress: NULL, or called on the caller's
- * thread, by this function and by each of the others, from nothing to all of it.
- * BT_EFORMAT: a folded weight that f16 cannot hold. */
-bt_err bt_calib_new(bt_calib **ret, const bt_model *m, bt_fold *fold, const char *isa, bt_pool *pool,
+/* fold is borrowed: each run reads it layer by layer, 2 bytes for each weight of the one at hand. pool may be NULL.
+ * progress: NULL, or called on the caller's thread, by each run, from nothing to all of it. */
+bt_err bt_calib_new(bt_calib **ret, const bt_model *m, bt_fold *fold, const bt_kernels *kernels, bt_pool *pool,
                     void (*progress)(void *ud, uint64_t done, uint64_t total), void *progress_ud, bt_fault *fault);
 void bt_calib_free(bt_calib *c); /* NULL is fine */
 /* Asks for op_max, from the next bt_calib_measure on. BT_ENOMEM. */
 bt_err bt_calib_watch_ops(bt_calib *c, bt_fault *fault);
-/* Runs ids through the model. BT_EFORMAT when a value is not finite. The result lives as long as c, until the next
- * call. */
+/* Runs ids through the model. BT_EFORMAT: a value that is not finite, a folded weight that f16 cannot hold. The result
+ * lives as long as c, until the next call. */
 bt_err bt_calib_measure(const bt_calib_stats **ret, bt_calib *c, const int32_t *ids, size_t n, bt_fault *fault);
-/* The same run, but the rows go to the caller: x[t, k] of each site of each window, on the caller's thread. */
-typedef void bt_calib_rows_fn(void *ud, uint32_t site, const float *x, size_t t, size_t k);
-bt_err bt_calib_rows(bt_calib *c, const int32_t *ids, size_t n, bt_calib_rows_fn *rows, void *ud, bt_fault *fault);
-
-/* The same run, but its operators go to the caller: rows that each read first and wrote, of the window's tokens, which
- * stand at positions from 0; kv holds what was stored so far. On the caller's thread. */
-typedef void bt_calib_steps_fn(void *ud, const bt_step *step, const float *in, const float *out, size_t rows,
-                               const bt_kv_view *kv);
-bt_err bt_calib_steps(bt_calib *c, const int32_t *ids, size_t n, bt_calib_steps_fn *steps, void *ud, bt_fault *fault);
+/* The same run, but the rows go to the caller, on its thread: x[t, k] of each site of a layer, window after window,
+ * between `before` and `after` that layer; the head's input comes with the last one's. Inside `after` the fold may be
+ * used. before and after may be NULL. */
+typedef struct bt_calib_reader {
+    bt_err (*before)(void *ud, uint32_t layer, bt_fault *fault);
+    void (*rows)(void *ud, uint32_t site, const float *x, size_t t, size_t k);
+    bt_err (*after)(void *ud, uint32_t layer, bt_fault *fault);
+    /* NULL, or what goes to the caller instead of rows: each operator of the layer, with what it first read and what it
+       wrote; the window's tokens stand at positions from 0, and kv holds their K and V of the layer so far */
+    void (*steps)(void *ud, const bt_step *step, const float *in, const float *out, size_t rows, const bt_kv_view *kv);
+    void *ud;
+} bt_calib_reader;
+bt_err bt_calib_read(bt_calib *c, const int32_t *ids, size_t n, const bt_calib_reader *reader, bt_fault *fault);
 
 /* The smallest magnitude that p percent of the values do not exceed, rounded up to the edge of its bin (2^-8 of it) but
  * not beyond the maximum; p = 100: the maximum. */

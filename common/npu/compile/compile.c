@@ -95,6 +95,7 @@ static bt_err write_header(bt_compile_job *j, bt_fault *fault)
     h->rope_scale = hp->rope_scale;
     h->embed_type = j->m->embed->type;
     h->embed = bt_pkg_writer_const(j->w, BT_PKG_CONST_WEIGHT, j->m->embed->data, j->m->embed->bytes);
+    bt_gguf_let_go(j->m->file, j->m->embed->data, j->m->embed->bytes);
     h->calib_tokens = j->stats->tokens;
     bt_compile_rotation(j, &h->r1, bt_fold_r1(j->fold), hp->dim);
     bt_compile_rotation(j, &h->r2, bt_fold_r2(j->fold), (size_t)hp->heads * hp->head_dim);
@@ -111,7 +112,8 @@ bt_err bt_compile(const char *path, const bt_model *m, const bt_compile_options 
     bt_compile_job *j = NULL;
     bt_err e = bt_compile_job_new(&j, m, options, pool, fault);
     if (e == BT_OK) e = check_calibration(j, fault);
-    if (e == BT_OK) e = bt_fold_new(&j->fold, m, options->recipe.r1, options->recipe.r2, pool, fault);
+    if (e == BT_OK)
+        e = bt_fold_new(&j->fold, m, options->recipe.r1, options->recipe.r2, j->kernels, pool, fault);
     if (e == BT_OK) e = bt_compile_offload(j, fault);
     if (e == BT_OK) e = bt_pkg_writer_new(&j->w, path, fault);
     if (e == BT_OK) e = bt_compile_sites(j, fault);

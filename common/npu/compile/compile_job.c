@@ -25,6 +25,10 @@ static bt_err prepare(bt_compile_job *j, const bt_model *m, const bt_compile_opt
     bt_err e;
     j->m = m;
     j->o = o;
+    j->kernels = bt_kernels_select(o->isa);
+    if (!j->kernels)
+        return bt_fail(fault, BT_EARG, "isa '%s' is unknown or not of this machine: %s", o->isa,
+                       bt_kernels_names());
     if (o->profile) j->profile = *o->profile;
     else if ((e = bt_profile_load(&j->profile, NULL, fault)) < 0) return e;
     j->ctx_tokens = o->ctx_tokens ? o->ctx_tokens : bt_compile_usual_ctx(m);
@@ -75,22 +79,13 @@ static bt_err make_tables(bt_compile_job *j, bt_fault *fault)
                                                                      : bt_fail(fault, BT_ENOMEM, "compiling");
 }
 
-/* Passes over the calibration text that GPTQ takes; about, because it takes whole sites. */
-static uint64_t gptq_passes(const bt_hparams *hp)
-{
-    const uint64_t q = (uint64_t)hp->heads * hp->head_dim,
-                   layer = 2 * (uint64_t)hp->dim * hp->dim + q * q + (uint64_t)hp->ffn * hp->ffn;
-    return (layer * hp->layers * sizeof(float) + BT_COMPILE_GPTQ_BYTES - 1) / BT_COMPILE_GPTQ_BYTES;
-}
-
 static void plan_work(bt_compile_job *j)
 {
     const bt_recipe *r = &j->o->recipe;
     const uint64_t measures = r->smooth >= 0 ? 2 : 1;
-    j->work = measures * (BT_COMPILE_SHARE_FOLD + BT_COMPILE_SHARE_CALIBRATE);
+    j->work =
+        measures * BT_COMPILE_SHARE_CALIBRATE + (r->gptq ? BT_COMPILE_SHARE_GPTQ : BT_COMPILE_SHARE_PACK);
     if (j->o->attention.ratio_ppm) j->work += 2 * BT_COMPILE_SHARE_SPARSE;
-    j->work += r->gptq ? BT_COMPILE_SHARE_GPTQ + gptq_passes(&j->m->hp) * BT_COMPILE_SHARE_SUMS
-                       : BT_COMPILE_SHARE_PACK;
 }
 
 bt_err bt_compile_job_new(bt_compile_job **ret, const bt_model *m, const bt_compile_options *o, bt_pool *pool,

@@ -13,10 +13,10 @@
  * them. */
 
 /* ---- compile_job.c ---- */
-enum { BT_COMPILE_GPTQ_BYTES = 512 << 20 }; /* of sums that GPTQ holds at a time */
 typedef struct bt_compile_job {
     const bt_model *m;
     const bt_compile_options *o;
+    const bt_kernels *kernels;
     bt_pool *pool;
     bt_profile profile;
     uint32_t npu_ops; /* what was asked for, or LINEAR where nothing but linears runs on the NPU in integers */
@@ -26,7 +26,7 @@ typedef struct bt_compile_job {
     bt_calib *calib;
     const bt_calib_stats *stats;
     float **smooth; /* [sites], NULL where there is none */
-    float **gptq;   /* [sites], of the layers at hand */
+    float **gptq;   /* [sites], of the layer at hand */
     bt_pkg_writer *w;
     bt_pkg_header header;
     size_t tensors, sites;
@@ -48,11 +48,9 @@ void bt_compile_job_free(bt_compile_job *j); /* with all that it holds; NULL is 
 /* How far it is: the work of a compilation is the sum of its steps' shares. They stand for the time that each takes
  * beside the others, with the default model. */
 enum {
-    BT_COMPILE_SHARE_FOLD = 24,      /* weights read, folded and rounded to f16 for the calibration; each time */
-    BT_COMPILE_SHARE_CALIBRATE = 50, /* one run of the calibration text */
+    BT_COMPILE_SHARE_CALIBRATE = 50, /* one run of the calibration text, with the reading and folding of weights */
     BT_COMPILE_SHARE_PACK = 20,      /* scales, rounding, packing */
-    BT_COMPILE_SHARE_SUMS = 75,      /* one run of the calibration text for the sums of GPTQ */
-    BT_COMPILE_SHARE_GPTQ = 135,     /* packing with the solving of GPTQ */
+    BT_COMPILE_SHARE_GPTQ = 380,     /* a run for the sums of GPTQ, its solving, packing */
     BT_COMPILE_SHARE_SPARSE = 55,    /* one of two runs of the calibration text for the heads of sparse attention */
 };
 void bt_compile_job_step(bt_compile_job *j, uint64_t share);            /* begins a step; the one before is done */

@@ -23,8 +23,7 @@ static bt_err measure(bt_compile_job *j, bt_fault *fault)
 {
     bt_calib_free(j->calib);
     j->calib = NULL;
-    bt_compile_job_step(j, BT_COMPILE_SHARE_FOLD);
-    bt_err e = bt_calib_new(&j->calib, j->m, j->fold, j->o->isa, j->pool, bt_compile_job_progress, j, fault);
+    bt_err e = bt_calib_new(&j->calib, j->m, j->fold, j->kernels, j->pool, bt_compile_job_progress, j, fault);
     bt_compile_job_step(j, BT_COMPILE_SHARE_CALIBRATE);
     if (e == BT_OK && j->offload->float_form == BT_ROUND16_F16) e = bt_calib_watch_ops(j->calib, fault);
     return e < 0 ? e : bt_calib_measure(&j->stats, j->calib, j->o->calib_ids, calib_tokens(j), fault);
@@ -79,43 +78,6 @@ bt_err bt_compile_sites(bt_compile_job *j, bt_fault *fault)
     bt_sites_choose(j->site, j->stats, &j->o->recipe);
     for (size_t i = 0; i < j->sites; i++) j->pruned[i] = j->site[i].pruned;
     return BT_OK;
-}
-
-/* ---- GPTQ ---- */
-
-typedef struct gptq_rows {
-    bt_compile_job *j;
-    size_t first, end; /* sites */
-} gptq_rows;
-
-static void add_rows(void *ud, uint32_t site, const float *x, size_t t, size_t k)
-{
-    const gptq_rows *r = ud;
-    if (site >= r->first && site < r->end) bt_gptq_add(r->j->gptq[site], x, t, k, r->j->pool);
-}
-
-/* Sums for as many sites from `first` on as half a GiB holds, at least one; *end: behind the last. */
-static bt_err gptq_collect(bt_compile_job *j, size_t first, size_t *end, bt_fault *fault)
-{
-    size_t bytes = 0;
-    gptq_rows r = {.j = j, .first = first, .end = first};
-    for (; r.end < j->sites; r.end++) {
-        const size_t k = j->stats->site[r.end].k;
-        bytes += k * k * sizeof(float);
-        if (r.end > first && bytes > BT_COMPILE_GPTQ_BYTES) break;
-        if (!(j->gptq[r.end] = calloc(k * k, sizeof(float))))
-            return bt_fail(fault, BT_ENOMEM, "GPTQ over %zu inputs", k);
-    }
-    *end = r.end;
-    bt_compile_job_step(j, BT_COMPILE_SHARE_SUMS);
-    bt_err e = bt_calib_rows(j->calib, j->o->calib_ids, calib_tokens(j), add_rows, &r, fault);
-    const size_t n = r.end - first;
-    bt_compile_job_step(j, BT_COMPILE_SHARE_GPTQ * n / j->sites);
-    for (size_t i = first; e == BT_OK && i < r.end; i++) {
-        e = bt_gptq_prepare(j->gptq[i], j->stats->site[i].k, j->pool, fault);
-        bt_compile_job_progress(j, i + 1 - first, 2 * n); /* the other half: packing */
-    }
-    return e;
 }
 
 /* ---- tensors ---- */
@@ -295,8 +257,11 @@ static bt_err write_site(bt_compile_job *j, uint32_t layer, uint32_t kind, bt_fa
     for (size_t i = 0; e == BT_OK && corrected && i < c->k; i++)
         mean[i] = c->column_sum[i] / (double)c->sum_rows;
     for (size_t i = 0; e == BT_OK && i < MATRICES; i++)
-        if (bt_pkg_site_of(matrices[i]) == kind)
+        if (bt_pkg_site_of(matrices[i]) == kind) {
+            const bt_gguf_tensor *t = bt_weight_tensor(j->m, layer, matrices[i]);
             e = write_matrix(j, layer, matrices[i], xq, corrected ? mean : NULL, fault);
+            bt_gguf_let_go(j->m->file, t->data, t->bytes);
+        }
     free(mean);
     free(xq);
     free(hot);
@@ -305,24 +270,72 @@ static bt_err write_site(bt_compile_job *j, uint32_t layer, uint32_t kind, bt_fa
     return e;
 }
 
-bt_err bt_compile_tensors(bt_compile_job *j, bt_fault *fault)
+/* Sites of a layer; of the last one the head's too. */
+static size_t layer_sites(const bt_compile_job *j, uint32_t layer)
+{
+    return BT_PKG_LAYER_SITES + (layer + 1 == j->m->hp.layers);
+}
+
+/* Its tensors and sites. With GPTQ, progress is that of the sums. */
+static bt_err write_layer(bt_compile_job *j, uint32_t layer, bt_fault *fault)
 {
     static const bt_weight vectors[] = {BT_WEIGHT_ATTN_NORM, BT_WEIGHT_Q_NORM, BT_WEIGHT_K_NORM,
                                         BT_WEIGHT_FFN_NORM};
-    const uint32_t layers = j->m->hp.layers;
-    size_t first = 0, ready = 0; /* sites whose sums GPTQ has */
-    if (!j->o->recipe.gptq) bt_compile_job_step(j, BT_COMPILE_SHARE_PACK);
-    bt_err e = write_vector(j, 0, BT_WEIGHT_OUT_NORM, fault);
-    for (size_t i = 0; e == BT_OK && i < j->sites; i++) {
-        const uint32_t layer = (uint32_t)(i / BT_PKG_LAYER_SITES),
-                       kind = layer == layers ? BT_SITE_HEAD : (uint32_t)(i % BT_PKG_LAYER_SITES);
-        if (j->o->recipe.gptq && i == ready) e = gptq_collect(j, first = i, &ready, fault);
-        for (size_t v = 0; e == BT_OK && kind == 0 && v < sizeof vectors / sizeof *vectors; v++)
-            e = write_vector(j, layer, vectors[v], fault);
-        if (e == BT_OK) e = write_site(j, layer, kind, fault);
-        if (ready) bt_compile_job_progress(j, ready - first + i + 1 - first, 2 * (ready - first));
-        else bt_compile_job_progress(j, i + 1, j->sites);
+    const size_t first = (size_t)layer * BT_PKG_LAYER_SITES;
+    bt_err e = BT_OK;
+    for (size_t v = 0; e == BT_OK && v < sizeof vectors / sizeof *vectors; v++)
+        e = write_vector(j, layer, vectors[v], fault);
+    for (uint32_t i = 0; e == BT_OK && i < layer_sites(j, layer); i++) {
+        const bool is_head = i == BT_PKG_LAYER_SITES;
+        e = write_site(j, layer + is_head, is_head ? BT_SITE_HEAD : i, fault);
+        if (!j->o->recipe.gptq) bt_compile_job_progress(j, first + i + 1, j->sites);
     }
+    return e;
+}
+
+/* ---- GPTQ: sums of a layer's inputs, then its tensors ---- */
+
+static bt_err gptq_begin(void *ud, uint32_t layer, bt_fault *fault)
+{
+    bt_compile_job *j = ud;
+    for (size_t i = 0, at = (size_t)layer * BT_PKG_LAYER_SITES; i < layer_sites(j, layer); i++) {
+        const size_t k = j->stats->site[at + i].k;
+        if (!(j->gptq[at + i] = calloc(k * k, sizeof(float))))
+            return bt_fail(fault, BT_ENOMEM, "GPTQ over %zu inputs", k);
+    }
+    return BT_OK;
+}
+
+static void gptq_rows(void *ud, uint32_t site, const float *x, size_t t, size_t k)
+{
+    const bt_compile_job *j = ud;
+    bt_gptq_add(j->gptq[site], x, t, k, j->pool);
+}
+
+static bt_err gptq_solve(void *ud, uint32_t layer, bt_fault *fault)
+{
+    bt_compile_job *j = ud;
+    bt_err e = BT_OK;
+    for (size_t i = 0, at = (size_t)layer * BT_PKG_LAYER_SITES; e == BT_OK && i < layer_sites(j, layer); i++)
+        e = bt_gptq_prepare(j->gptq[at + i], j->stats->site[at + i].k, j->pool, fault);
+    return e < 0 ? e : write_layer(j, layer, fault);
+}
+
+static bt_err write_layers(bt_compile_job *j, bt_fault *fault)
+{
+    const uint32_t layers = j->m->hp.layers;
+    const bt_calib_reader gptq = {.before = gptq_begin, .rows = gptq_rows, .after = gptq_solve, .ud = j};
+    bt_err e = BT_OK;
+    bt_compile_job_step(j, j->o->recipe.gptq ? BT_COMPILE_SHARE_GPTQ : BT_COMPILE_SHARE_PACK);
+    if (j->o->recipe.gptq) return bt_calib_read(j->calib, j->o->calib_ids, calib_tokens(j), &gptq, fault);
+    for (uint32_t l = 0; e == BT_OK && l < layers; l++) e = write_layer(j, l, fault);
+    return e;
+}
+
+bt_err bt_compile_tensors(bt_compile_job *j, bt_fault *fault)
+{
+    bt_err e = write_vector(j, 0, BT_WEIGHT_OUT_NORM, fault);
+    if (e == BT_OK) e = write_layers(j, fault);
     for (size_t i = 0; e == BT_OK && i < j->tensors; i++)
         (void)bt_pkg_writer_tensor(j->w, &j->tensor[i]); /* failures stay for finish */
     for (size_t i = 0; e == BT_OK && i < j->sites; i++) (void)bt_pkg_writer_site(j->w, &j->site[i]);

@@ -11,6 +11,7 @@ enum { COLUMNS = 16 };
 
 struct bt_fold {
     const bt_model *m;
+    const bt_kernels *kernels;
     bt_pool *pool;
     bt_hadamard r1, r2;
     const float **smooth; /* by site */
@@ -24,11 +25,13 @@ struct bt_fold {
     float *columns; /* [threads][COLUMNS][dim] while that is made */
 };
 
-bt_err bt_fold_new(bt_fold **ret, const bt_model *m, bool r1, bool r2, bt_pool *pool, bt_fault *fault)
+bt_err bt_fold_new(bt_fold **ret, const bt_model *m, bool r1, bool r2, const bt_kernels *kernels,
+                   bt_pool *pool, bt_fault *fault)
 {
     bt_fold *f = calloc(1, sizeof *f);
     if (!f) return bt_fail(fault, BT_ENOMEM, "folding weights");
     f->m = m;
+    f->kernels = kernels;
     f->pool = pool;
     if (r1) bt_hadamard_init(&f->r1, m->hp.dim, true);
     if (r2) bt_hadamard_init(&f->r2, m->hp.head_dim, false);
@@ -83,12 +86,14 @@ bool bt_fold_has_norm(const bt_fold *f, uint32_t layer, bt_weight w)
 static void input_side(const bt_fold *f, float *y, size_t n)
 {
     const size_t k = f->tensor->dim[0];
+    float scratch[BT_MODEL_MAX_DIM];
     bt_model_row_f32(y, f->tensor, n);
     if (f->has_gamma) {
         for (size_t i = 0; i < k; i++) y[i] *= f->gamma[i];
-        bt_hadamard_apply(&f->r1, y, 1);
+        bt_hadamard_apply(&f->r1, f->kernels, y, 1, scratch);
     }
-    if (f->w == BT_WEIGHT_O && f->r2.base > 0) bt_hadamard_apply(&f->r2, y, f->m->hp.heads);
+    if (f->w == BT_WEIGHT_O && f->r2.base > 0)
+        bt_hadamard_apply(&f->r2, f->kernels, y, f->m->hp.heads, scratch);
     for (size_t i = 0; f->input_smooth && i < k; i++) y[i] *= f->input_smooth[i];
     for (size_t i = 0; f->output_smooth && i < k; i++) y[i] /= f->output_smooth[n];
 }
@@ -106,14 +111,14 @@ static void rotate_part(void *ud, size_t part, size_t parts)
 {
     const bt_fold *f = ud;
     const size_t k = f->tensor->dim[0], n = f->tensor->dim[1];
-    float *columns = f->columns + part * COLUMNS * n;
+    float *columns = f->columns + part * COLUMNS * n, scratch[BT_MODEL_MAX_DIM];
     size_t k0, k1;
     bt_pool_slice(&k0, &k1, k, COLUMNS, part, parts);
     for (; k0 < k1; k0 += COLUMNS) {
         const size_t count = k1 - k0 < COLUMNS ? k1 - k0 : COLUMNS;
         for (size_t i = 0; i < n; i++)
             for (size_t j = 0; j < count; j++) columns[j * n + i] = f->whole[i * k + k0 + j];
-        bt_hadamard_apply(&f->r1, columns, count);
+        bt_hadamard_apply(&f->r1, f->kernels, columns, count, scratch);
         for (size_t i = 0; i < n; i++)
             for (size_t j = 0; j < count; j++) f->whole[i * k + k0 + j] = columns[j * n + i];
     }

@@ -18,10 +18,11 @@
  *   s   smoothing of a site's input, x' = x / s, W' = W diag(s): the norm before it becomes g / s (1 / s with R1); for
  *       down, row n of up is divided by s[n]. Not for o.
  *
- * Biases of q, k, v are not changed. Plain C in one order: the same bits on every machine, with any pool. */
+ * Biases of q, k, v are not changed. The same bits on every machine, with any kernels and pool. */
 typedef struct bt_fold bt_fold;
-/* A rotation for which there is no matrix of that size is off. m and pool (may be NULL) are borrowed. */
-bt_err bt_fold_new(bt_fold **ret, const bt_model *m, bool r1, bool r2, bt_pool *pool, bt_fault *fault);
+/* A rotation for which there is no matrix of that size is off. m, kernels and pool (may be NULL) are borrowed. */
+bt_err bt_fold_new(bt_fold **ret, const bt_model *m, bool r1, bool r2, const bt_kernels *kernels, bt_pool *pool,
+                   bt_fault *fault);
 void bt_fold_free(bt_fold *f);                   /* NULL is fine */
 const bt_hadamard *bt_fold_r1(const bt_fold *f); /* base 0: off */
 const bt_hadamard *bt_fold_r2(const bt_fold *f);

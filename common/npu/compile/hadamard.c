@@ -1,4 +1,4 @@
-/* Which Hadamard matrices there are, and their product with a vector. */
+/* Which Hadamard matrices there are. */
 #include "npu/compile/hadamard.h"
 #include "base/rng.h"
 
@@ -82,33 +82,8 @@ void bt_hadamard_init(bt_hadamard *r, size_t n, bool signs)
 
 void bt_hadamard_done(bt_hadamard *r) { free(r->sign); }
 
-static void base_product(const bt_hadamard *r, float *x, size_t width)
+void bt_hadamard_apply(const bt_hadamard *r, const bt_kernels *kernels, float *x, size_t blocks,
+                       float *scratch)
 {
-    float from[BT_HADAMARD_MAX_BASE];
-    for (size_t j = 0; j < width; j++) {
-        for (size_t b = 0; b < r->base; b++) from[b] = x[b * width + j];
-        for (size_t c = 0; c < r->base; c++) {
-            const int8_t *h = r->h + c * r->base;
-            float sum = h[0] > 0 ? from[0] : -from[0];
-            for (size_t b = 1; b < r->base; b++) sum = h[b] > 0 ? sum + from[b] : sum - from[b];
-            x[c * width + j] = sum;
-        }
-    }
-}
-
-void bt_hadamard_apply(const bt_hadamard *r, float *x, size_t blocks)
-{
-    const size_t n = bt_hadamard_size(r), width = (size_t)1 << r->log2;
-    for (size_t block = 0; block < blocks; block++, x += n) {
-        for (size_t i = 0; r->sign && i < n; i++) x[i] = (float)r->sign[i] * x[i];
-        for (size_t half = 1; half < width; half *= 2)
-            for (size_t i = 0; i < n; i += 2 * half)
-                for (size_t j = i; j < i + half; j++) {
-                    const float a = x[j], b = x[j + half];
-                    x[j] = a + b;
-                    x[j + half] = a - b;
-                }
-        if (r->base > 1) base_product(r, x, width);
-        for (size_t i = 0; i < n; i++) x[i] = r->scale * x[i];
-    }
+    kernels->rotate(x, 0, 1, blocks, r->h, r->base, r->log2, r->sign, r->scale, scratch);
 }

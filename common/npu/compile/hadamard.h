@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "kernels/kernels.h"
 
 /* Rotations by Hadamard matrices: R = scale * (H_base (x) S_2^log2) diag(sign), orthogonal, in the form and the order
  * of bt_edge_rotate_fn (kernels/edge.h).
@@ -26,6 +27,6 @@ typedef struct bt_hadamard {
 void bt_hadamard_init(bt_hadamard *r, size_t n, bool signs);
 void bt_hadamard_done(bt_hadamard *r); /* zeros are fine */
 static inline size_t bt_hadamard_size(const bt_hadamard *r) { return (size_t)r->base << r->log2; }
-/* x[b * n ..] = R x[b * n ..] for each of `blocks` blocks: the bits of bt_edge_rotate_fn. Any thread. r->base > 0. */
-void bt_hadamard_apply(const bt_hadamard *r, float *x, size_t blocks);
+/* x[b * n ..] = R x[b * n ..] for each of `blocks` blocks; scratch: n floats. Any thread. r->base > 0. */
+void bt_hadamard_apply(const bt_hadamard *r, const bt_kernels *kernels, float *x, size_t blocks, float *scratch);
 #endif

@@ -39,9 +39,9 @@ typedef struct work {
     bt_estimate estimate;
     measured *head;   /* [layers, heads] */
     double *attended; /* [layers]: sums of the attention's outputs' sizes, of rows that are looked at */
-    double *added, *residual; /* [layers]: of what the attention adds, and of what it is added to, of all rows
-                               */
-    double residual_now;
+    double *added;    /* [layers]: of what the attention adds, of all rows */
+    double *residual; /* [layers + 1]: of the residual stream before each layer */
+    uint32_t last;    /* linear */
     bt_pkg_head *out; /* [layers, heads]; NULL: the first run */
     /* of a step */
     uint32_t layer;
@@ -194,11 +194,13 @@ static void watch(void *ud, const bt_step *step, const float *in, const float *o
             w->attended[step->layer] += size_of(out + row * width, width);
     }
     if (w->out) return;
-    const bool adds = step->kind == BT_OP_LINEAR && step->weight == BT_WEIGHT_O;
-    if (!adds && step->kind != BT_OP_ADD && step->kind != BT_OP_EMBED) return;
+    if (step->kind == BT_OP_LINEAR) w->last = step->weight;
+    const bool adds = step->kind == BT_OP_LINEAR && step->weight == BT_WEIGHT_O,
+               ends = step->kind == BT_OP_ADD && w->last == BT_WEIGHT_DOWN;
+    if (!adds && !ends && step->kind != BT_OP_EMBED) return;
     for (size_t row = 0; row < rows; row++) sum += size_of(out + row * step->out_width, step->out_width);
-    if (!adds) w->residual_now = sum;
-    else w->added[step->layer] += sum, w->residual[step->layer] += w->residual_now;
+    if (adds) w->added[step->layer] += sum;
+    else w->residual[ends ? step->layer + 1 : 0] += sum;
 }
 
 /* ---- what comes of it ---- */
@@ -241,7 +243,8 @@ static bt_err run(work *w, bt_fault *fault)
     const bt_compile_options *o = w->j->o;
     const size_t n = o->calib_len < BT_COMPILE_MAX_CALIB ? o->calib_len : BT_COMPILE_MAX_CALIB;
     bt_compile_job_step(w->j, BT_COMPILE_SHARE_SPARSE);
-    return bt_calib_steps(w->j->calib, o->calib_ids, n, watch, w, fault);
+    const bt_calib_reader reader = {.steps = watch, .ud = w};
+    return bt_calib_read(w->j->calib, o->calib_ids, n, &reader, fault);
 }
 
 static bt_err measure(work *w, bt_pkg_head *out, bt_fault *fault)
@@ -278,12 +281,12 @@ bt_err bt_compile_sparse(bt_compile_job *j, bt_fault *fault)
               .head = calloc(heads, sizeof *w.head),
               .attended = calloc(hp->layers, sizeof *w.attended),
               .added = calloc(hp->layers, sizeof *w.added),
-              .residual = calloc(hp->layers, sizeof *w.residual)};
+              .residual = calloc(hp->layers + 1u, sizeof *w.residual)};
     bt_pkg_head *out = calloc(heads, sizeof *out);
     bt_err e = BT_ENOMEM;
     if (r && w.room && w.head && w.attended && w.added && w.residual && out) {
         w.estimate =
-            (bt_estimate){.kernels = bt_kernels_select(j->o->isa),
+            (bt_estimate){.kernels = j->kernels,
                           .rotation = {r->base, r->log2, r->base > 1 ? r->h : NULL, r->sign, r->scale},
                           .head_dim = hp->head_dim};
         e = measure(&w, out, fault);

@@ -3,6 +3,7 @@
  * whatever its bytes say. The layout is canonical: no gaps but zero padding, one order, so that equal
  * contents are equal files. */
 #include "npu/pkg/pkg_private.h"
+#include "base/checked.h"
 #include "base/hash.h"
 
 #include <stdlib.h>
@@ -114,7 +115,7 @@ static bt_err check_consts(const bt_pkg *p, bt_pool *pool, bt_fault *fault)
     const bt_pkg_header *h = bt_pkg_header_of(p);
     const bt_pkg_const *c = bt_pkg_consts(p);
     uint64_t weights = 0;
-    bt_err e = bt_pkg_check_each(p, h->consts.count, check_bytes, pool, fault);
+    bt_err e = p->is_known ? BT_OK : bt_pkg_check_each(p, h->consts.count, check_bytes, pool, fault);
     if (e < 0) return e;
     uint32_t *refs = calloc((size_t)h->consts.count + 1, sizeof *refs);
     if (!refs) return bt_fail(fault, BT_ENOMEM, "checking a package");
@@ -263,14 +264,31 @@ bt_err bt_pkg_check_tables(const bt_pkg *p, bt_fault *fault)
     return check_lists(p, fault);
 }
 
-bt_err bt_pkg_check(bt_pkg *p, bt_pool *pool, bt_fault *fault)
+typedef struct whole_check {
+    bt_pkg *p;
+    bt_pool *pool;
+} whole_check;
+
+static bt_err check_whole(void *ud, bt_fault *fault)
 {
+    const whole_check *c = ud;
+    bt_pkg *p = c->p;
     bt_err e;
-    if ((e = bt_pkg_check_tables(p, fault)) < 0) return e;
-    if ((e = check_consts(p, pool, fault)) < 0) return e;
-    if ((e = bt_pkg_check_data(p, pool, fault)) < 0) return e;
+    if ((e = check_consts(p, c->pool, fault)) < 0) return e;
+    if ((e = bt_pkg_check_data(p, c->pool, fault)) < 0) return e;
     if ((e = check_programs(p, fault)) < 0) return e;
     if ((e = check_rows(p, fault)) < 0) return e;
     if ((e = bt_unpacked_new(&p->unpacked, p, fault)) < 0) return e;
     return bt_pkg_check_code(p, fault);
+}
+
+bt_err bt_pkg_check(bt_pkg *p, bt_pool *pool, bt_fault *fault)
+{
+    whole_check c = {p, pool};
+    bool ran;
+    bt_err e = bt_pkg_check_tables(p, fault);
+    if (e == BT_OK) e = bt_checked_once(&ran, &p->state, check_whole, &c, fault);
+    if (e < 0 || ran) return e;
+    p->is_known = true;
+    return check_whole(&c, fault);
 }

@@ -1,6 +1,7 @@
 #ifndef BT_NPU_PKG_PRIVATE_H
 #define BT_NPU_PKG_PRIVATE_H
 #include <stdbool.h>
+#include "base/file.h"
 #include "base/pool.h"
 #include "npu/pkg/pkg.h"
 
@@ -20,6 +21,8 @@ struct bt_pkg {
     const uint8_t *bytes;
     size_t len;
     bool mapped;           /* bytes is our mapping; else the caller's */
+    bt_file_state state;   /* settled: of a mapped file */
+    bool is_known;         /* its content was compared with its hashes before */
     bt_unpacked *unpacked; /* NULL: no program is packed, or only looked at */
     bt_fuse_list *fuses;   /* NULL: only looked at */
 };
@@ -79,14 +82,15 @@ bt_err bt_pkg_check_layout(const bt_pkg *p, bt_fault *fault);
 /* Layout, digest, the header's numbers and the texts: the header and the tables are those that were written, and can
  * be shown. */
 bt_err bt_pkg_check_tables(const bt_pkg *p, bt_fault *fault);
-/* Everything: layout, digest, every field, every constant, every program, which are unpacked first. The same fault with
- * any number of threads. */
+/* Everything: layout, digest, every field, every constant, every program, which are unpacked first. What weights are is
+ * looked at once for each state of the file (base/checked.h). The same fault with any number of threads. */
 bt_err bt_pkg_check(bt_pkg *p, bt_pool *pool, bt_fault *fault);
 
 /* ---- pkg_read.c ---- */
 /* A package over bytes that the caller keeps, 64-byte aligned. is_whole: checked as bt_pkg_open does, else as
- * bt_pkg_look. BT_EARG: not aligned. */
-bt_err bt_pkg_from_bytes(bt_pkg **ret, const void *bytes, size_t len, bool is_whole, bt_pool *pool, bt_fault *fault);
+ * bt_pkg_look. state: of the file that they are, NULL: none. BT_EARG: not aligned. */
+bt_err bt_pkg_from_bytes(bt_pkg **ret, const void *bytes, size_t len, const bt_file_state *state, bool is_whole,
+                         bt_pool *pool, bt_fault *fault);
 
 /* ---- fuse.c: what bt_pkg_fuse finds, of a package that was checked. BT_ENOMEM ---- */
 bt_err bt_fuse_list_new(bt_fuse_list **ret, const bt_pkg *p, bt_fault *fault);

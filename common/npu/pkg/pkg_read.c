@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-bt_err bt_pkg_from_bytes(bt_pkg **ret, const void *bytes, size_t len, bool is_whole, bt_pool *pool,
-                         bt_fault *fault)
+bt_err bt_pkg_from_bytes(bt_pkg **ret, const void *bytes, size_t len, const bt_file_state *state,
+                         bool is_whole, bt_pool *pool, bt_fault *fault)
 {
     if ((uintptr_t)bytes % BT_PKG_ALIGN)
         return bt_fail(fault, BT_EARG, "a package must lie at a multiple of %d bytes", BT_PKG_ALIGN);
@@ -19,6 +19,7 @@ bt_err bt_pkg_from_bytes(bt_pkg **ret, const void *bytes, size_t len, bool is_wh
     if (!p) return bt_fail(fault, BT_ENOMEM, "opening a package");
     p->bytes = bytes;
     p->len = len;
+    if (state) p->state = *state;
     bt_err e = is_whole ? bt_pkg_check(p, pool, fault) : bt_pkg_check_tables(p, fault);
     if (e == BT_OK && is_whole) e = bt_fuse_list_new(&p->fuses, p, fault);
     if (e < 0) {
@@ -35,9 +36,10 @@ static bt_err open_file(bt_pkg **ret, const char *path, bool is_whole, bt_pool *
     bt_fault why = {""};
     const uint8_t *map;
     size_t len;
-    bt_err e = bt_file_map(&map, &len, path, fault);
+    bt_file_state state;
+    bt_err e = bt_file_map(&map, &len, &state, path, fault);
     if (e < 0) return e;
-    e = bt_pkg_from_bytes(ret, map, len, is_whole, pool, &why);
+    e = bt_pkg_from_bytes(ret, map, len, &state, is_whole, pool, &why);
     if (e == BT_OK) {
         (*ret)->mapped = true;
     } else {

@@ -284,7 +284,7 @@ static void what_a_process_has_mapped_stays(void **state)
     const uint8_t *mapped;
     size_t bytes;
     make_four();
-    assert_int_equal(bt_file_map(&mapped, &bytes, in_dir(OTHER ".tng"), NULL), BT_OK);
+    assert_int_equal(bt_file_map(&mapped, &bytes, NULL, in_dir(OTHER ".tng"), NULL), BT_OK);
     bt_cache_list l = looked_at();
     assert_int_equal(l.count, 4);
     for (size_t i = 0; i < l.count; i++)
@@ -304,7 +304,7 @@ static void what_is_deleted_can_be_read_by_who_has_it_mapped(void **state)
     const uint8_t *mapped;
     size_t bytes;
     make_four();
-    assert_int_equal(bt_file_map(&mapped, &bytes, in_dir(KEY ".tng"), NULL), BT_OK);
+    assert_int_equal(bt_file_map(&mapped, &bytes, NULL, in_dir(KEY ".tng"), NULL), BT_OK);
     bt_cache_list l = looked_at();
     for (size_t i = 0; i < l.count; i++) assert_true(bt_cache_files_delete(&l.file[i]));
     bt_cache_files_done(&l);

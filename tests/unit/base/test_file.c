@@ -50,6 +50,18 @@ static void replaces_the_content_and_sets_the_mode(void **s)
     bt_buf_done(&b);
 }
 
+static void the_mode_is_less_the_umask(void **s)
+{
+    (void)s;
+    struct stat st;
+    const mode_t before = umask(027);
+    const bt_err e = bt_file_replace(path, "new", 3, 0666, NULL);
+    assert_int_equal(umask(before), 027);
+    assert_int_equal(e, BT_OK);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0640);
+}
+
 static void refuses_a_file_past_the_limit(void **s)
 {
     (void)s;
@@ -129,7 +141,7 @@ static void a_new_file_has_no_name_until_it_is_kept(void **s)
     bt_file_done(&f);
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 07777, 0640);
-    assert_int_equal(bt_file_map(&map, &bytes, path, NULL), BT_OK);
+    assert_int_equal(bt_file_map(&map, &bytes, NULL, path, NULL), BT_OK);
     assert_int_equal(bytes, 5);
     assert_memory_equal(map, "whole", 5);
     bt_file_unmap(map, bytes);
@@ -141,10 +153,10 @@ static void maps_no_empty_file_and_no_folder(void **s)
     const uint8_t *map;
     size_t bytes;
     unlink(path);
-    assert_int_equal(bt_file_map(&map, &bytes, path, NULL), BT_EIO);
-    assert_int_equal(bt_file_map(&map, &bytes, dir, NULL), BT_EFORMAT);
+    assert_int_equal(bt_file_map(&map, &bytes, NULL, path, NULL), BT_EIO);
+    assert_int_equal(bt_file_map(&map, &bytes, NULL, dir, NULL), BT_EFORMAT);
     assert_int_equal(bt_file_replace(path, "", 0, 0600, NULL), BT_OK);
-    assert_int_equal(bt_file_map(&map, &bytes, path, NULL), BT_EFORMAT);
+    assert_int_equal(bt_file_map(&map, &bytes, NULL, path, NULL), BT_EFORMAT);
 }
 
 static void only_one_has_the_lock_of_a_file(void **s)
@@ -193,6 +205,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(replaces_the_content_and_sets_the_mode),
+        cmocka_unit_test(the_mode_is_less_the_umask),
         cmocka_unit_test(refuses_a_file_past_the_limit),
         cmocka_unit_test(says_which_file_is_not_there),
         cmocka_unit_test(a_directory_or_device_is_not_replaced),

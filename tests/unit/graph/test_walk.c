@@ -303,6 +303,59 @@ static void an_open_batch_gives_each_row_its_solo_bits_and_logits_to_those_that_
 }
 
 /* Its sums lie in scratch that was made for so many rows. */
+/* Layer after layer over one arena, with another window's layers in between, as the compiler calibrates. */
+static void a_program_in_parts_has_the_bits_of_the_whole(void **state)
+{
+    (void)state;
+    world w = begin("qwen3", 2);
+    const size_t V = w.kit.model->hp.vocab;
+    int32_t ids[24];
+    engine_kit_ids(ids, 24, w.kit.model, 5);
+    bt_kv_view whole = engine_kit_pages(w.kit.model, 12, 16, 2), cut[2];
+    float *logits = floats(V), *parts = floats(2 * V);
+    const bt_companion_seq seq = {&whole, 0, 12};
+    bt_program *p;
+    void *arena[2];
+    assert_int_equal(bt_bind_program(&p, w.graph, 1, 12, 1, 0, NULL), BT_OK);
+    for (int i = 0; i < 2; i++) {
+        cut[i] = engine_kit_pages(w.kit.model, 12, 16, 2);
+        arena[i] = engine_kit_alloc(p->arena.fixed);
+        memset(arena[i], 0xff, p->arena.fixed);
+    }
+    for (size_t at = 0, next; at < p->steps; at = next) {
+        for (next = at; next < p->steps && p->step[next].layer == p->step[at].layer;) next++;
+        for (int i = 0; i < 2; i++) {
+            const bt_companion_seq part = {&cut[i], 0, 12};
+            const bt_walk_io io = {.ids = ids + 12 * i, .seq = &part,     .sequences = 1,         .bucket = 1,
+                                   .step_begin = at,    .step_end = next, .logits = parts + i * V};
+            assert_int_equal(bt_walk_run(w.walk, p, arena[i], &io, NULL), BT_OK);
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(run(&w, 1, 12, 1, &(bt_walk_io){.ids = ids + 12 * i, .seq = &seq, .logits = logits},
+                             NULL),
+                         BT_OK);
+        assert_memory_equal(logits, parts + i * V, V * sizeof *logits);
+        assert_true(engine_kit_hash(&whole, 12) == engine_kit_hash(&cut[i], 12));
+    }
+    bt_fault f;
+    bt_walk_io beyond = {.ids = ids,      .seq = &seq, .sequences = 1, .bucket = 1, .step_end = p->steps + 1,
+                         .logits = logits};
+    assert_int_equal(bt_walk_run(w.walk, p, arena[0], &beyond, &f), BT_EARG);
+    beyond.step_begin = 2, beyond.step_end = 1;
+    assert_int_equal(bt_walk_run(w.walk, p, arena[0], &beyond, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "steps 2 to 1 of a program of"));
+    for (int i = 0; i < 2; i++) {
+        engine_kit_pages_free(&cut[i]);
+        free(arena[i]);
+    }
+    engine_kit_pages_free(&whole);
+    bt_bind_free(p);
+    free(logits);
+    free(parts);
+    end(&w);
+}
+
 static void fp4_weights_take_no_more_rows_than_they_have_scratch_for(void **state)
 {
     (void)state;
@@ -386,6 +439,7 @@ int main(void)
         cmocka_unit_test(tells_of_each_layer_once_and_stops_between_layers),
         cmocka_unit_test(shows_each_step_to_an_observer),
         cmocka_unit_test(an_open_batch_gives_each_row_its_solo_bits_and_logits_to_those_that_want_some),
+        cmocka_unit_test(a_program_in_parts_has_the_bits_of_the_whole),
         cmocka_unit_test(fp4_weights_take_no_more_rows_than_they_have_scratch_for),
         cmocka_unit_test(refuses_what_breaks_its_contract_and_writes_nothing),
     };

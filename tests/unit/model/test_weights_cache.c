@@ -163,11 +163,11 @@ static void threads_change_no_byte(void **state)
         const uint8_t *one, *three;
         size_t one_bytes, three_bytes;
         assert_true(was_made(model, bt_weights_forms[f], NULL));
-        assert_int_equal(bt_file_map(&one, &one_bytes, only_file(), NULL), BT_OK);
+        assert_int_equal(bt_file_map(&one, &one_bytes, NULL, only_file(), NULL), BT_OK);
         assert_int_equal(unlink(only_file()), 0);
         assert_true(was_made(model, bt_weights_forms[f], pool));
         assert_false(was_made(model, bt_weights_forms[f], pool));
-        assert_int_equal(bt_file_map(&three, &three_bytes, only_file(), NULL), BT_OK);
+        assert_int_equal(bt_file_map(&three, &three_bytes, NULL, only_file(), NULL), BT_OK);
         assert_int_equal(one_bytes, three_bytes);
         assert_memory_equal(one, three, one_bytes);
         bt_file_unmap(one, one_bytes);

@@ -205,6 +205,48 @@ static void takes_values_from_another_source(void **state)
     engine_kit_done(&kit);
 }
 
+/* Layers in no order, one at a time: what is held is as the whole has it, in one layer's room. */
+static void by_layer_one_is_there_at_a_time(void **state)
+{
+    (void)state;
+    static const uint32_t order[] = {0, 2, 1, 2};
+    engine_kit kit = engine_kit_model("qwen2");
+    const bt_model *m = kit.model;
+    made_up s = {.m = m};
+    const bt_weights_source source = {made_up_begin, made_up_row, &s};
+    bt_weights_options o = {.ctx_tokens = 16, .source = &source};
+    bt_weights *whole, *p;
+    assert_int_equal(bt_weights_open(&whole, m, &o, NULL, NULL), BT_OK);
+    o.by_layer = true;
+    s.begun = 0;
+    assert_int_equal(bt_weights_open(&p, m, &o, NULL, NULL), BT_OK);
+    assert_int_equal(s.begun, 1); /* the last norm */
+    assert_memory_equal(bt_weights_vector_of(p, 0, BT_WEIGHT_OUT_NORM),
+                        bt_weights_vector_of(whole, 0, BT_WEIGHT_OUT_NORM), m->hp.dim * sizeof(float));
+    assert_null(bt_weights_matrix_of(p, 0, BT_WEIGHT_OUTPUT)->panels);
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
+        assert_int_equal(bt_weights_hold(p, order[i], NULL, NULL), BT_OK);
+        for (bt_weight w = BT_WEIGHT_ATTN_NORM; w < BT_WEIGHT_OUTPUT; w++) {
+            if (!bt_weight_is_layers(w) || !bt_weight_tensor(m, 0, w)) continue;
+            const bt_weights_matrix *x = bt_weights_matrix_of(p, order[i], w),
+                                    *y = bt_weights_matrix_of(whole, order[i], w);
+            if (bt_weight_is_matrix(w)) {
+                assert_memory_equal(x->panels, y->panels, bt_matmul_packed_elems(x->n, x->k) * 2);
+                if (x->bias) assert_memory_equal(x->bias, y->bias, x->n * sizeof *x->bias);
+                assert_ptr_equal(x->panels, bt_weights_matrix_of(p, 0, w)->panels);
+            } else {
+                assert_memory_equal(bt_weights_vector_of(p, order[i], w),
+                                    bt_weights_vector_of(whole, order[i], w), m->hp.dim * sizeof(float));
+            }
+        }
+    }
+    bt_weights_free(whole);
+    bt_weights_free(p);
+    o.source = NULL;
+    assert_int_equal(bt_weights_open(&p, m, &o, NULL, NULL), BT_EARG);
+    engine_kit_done(&kit);
+}
+
 static void add_large(tiny_gguf *w, void *ud)
 {
     const float *value = ud;
@@ -267,6 +309,7 @@ int main(void)
         cmocka_unit_test(rotary_rows_are_the_models_table),
         cmocka_unit_test(threads_change_no_byte_and_progress_reaches_its_total),
         cmocka_unit_test(takes_values_from_another_source),
+        cmocka_unit_test(by_layer_one_is_there_at_a_time),
         cmocka_unit_test(refuses_a_weight_beyond_f16_and_names_its_tensor),
         cmocka_unit_test(refuses_a_context_of_nothing),
     };

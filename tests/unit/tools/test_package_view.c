@@ -22,7 +22,7 @@ static room open_room(const tiny_pkg *kind)
     size_t len;
     bt_fault f = {""};
     r.bytes = tiny_pkg_bytes(&len, kind);
-    if (bt_pkg_from_bytes(&r.pkg, r.bytes, len, true, NULL, &f) < 0) fail_msg("%s", f.text);
+    if (bt_pkg_from_bytes(&r.pkg, r.bytes, len, NULL, true, NULL, &f) < 0) fail_msg("%s", f.text);
     return r;
 }
 
@@ -172,7 +172,7 @@ static room open_laid_out(void)
                 inst[i].arg = BT_PKG_ORDER_INPUTS;
     }
     tiny_pkg_repair(r.bytes, len);
-    if (bt_pkg_from_bytes(&r.pkg, r.bytes, len, true, NULL, &f) < 0) fail_msg("%s", f.text);
+    if (bt_pkg_from_bytes(&r.pkg, r.bytes, len, NULL, true, NULL, &f) < 0) fail_msg("%s", f.text);
     return r;
 }
 

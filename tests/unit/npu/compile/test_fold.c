@@ -112,7 +112,8 @@ static void a_folded_model_has_the_output_of_the_plain_one(void **state)
         for (int way = 0; way < 8; way++) {
             bt_fold *f;
             float *s = NULL;
-            assert_int_equal(bt_fold_new(&f, m, way & 1, way & 2, pool, NULL), BT_OK);
+            assert_int_equal(bt_fold_new(&f, m, way & 1, way & 2, bt_kernels_select(NULL), pool, NULL),
+                             BT_OK);
             if (way & 4) smooth_all(f, m, &s);
             assert_int_equal(bt_fold_has_norm(f, 0, BT_WEIGHT_FFN_NORM), (way & 5) != 1);
             assert_true(bt_fold_r1(f)->base == (way & 1 ? 12u : 0u));
@@ -172,14 +173,15 @@ static void rotate_v(const bt_model *m, const bt_hadamard *r2, uint32_t layer)
 {
     const bt_gguf_tensor *matrix = m->layer[layer].wv, *bias = m->layer[layer].bv;
     const size_t k = matrix->dim[0], n = matrix->dim[1];
-    float *column = malloc(n * sizeof *column), *w = data_of(matrix);
+    float *column = malloc(n * sizeof *column), *w = data_of(matrix), scratch[BT_MODEL_MAX_HEAD_DIM];
+    const bt_kernels *kernels = bt_kernels_select(NULL);
     assert_non_null(column);
     for (size_t c = 0; c < k; c++) {
         for (size_t i = 0; i < n; i++) column[i] = w[i * k + c];
-        bt_hadamard_apply(r2, column, m->hp.kv_heads);
+        bt_hadamard_apply(r2, kernels, column, m->hp.kv_heads, scratch);
         for (size_t i = 0; i < n; i++) w[i * k + c] = column[i];
     }
-    if (bias) bt_hadamard_apply(r2, data_of(bias), m->hp.kv_heads);
+    if (bias) bt_hadamard_apply(r2, kernels, data_of(bias), m->hp.kv_heads, scratch);
     free(column);
 }
 
@@ -198,8 +200,12 @@ static void fold_into(const bt_model *copy, bt_fold *f)
             assert_int_equal(bt_fold_begin(f, l, w, NULL), BT_OK);
             for (size_t n = 0; n < t->rows; n++) bt_fold_row(f, data_of(t) + n * t->dim[0], n);
         }
+    float *scratch = malloc(hp->dim * sizeof *scratch);
+    assert_non_null(scratch);
     for (size_t n = 0; bt_fold_r1(f)->base && n < hp->vocab; n++)
-        bt_hadamard_apply(bt_fold_r1(f), data_of(copy->embed) + n * hp->dim, 1);
+        bt_hadamard_apply(bt_fold_r1(f), bt_kernels_select(NULL), data_of(copy->embed) + n * hp->dim, 1,
+                          scratch);
+    free(scratch);
     for (uint32_t l = 0; bt_fold_r2(f)->base && l < hp->layers; l++) rotate_v(copy, bt_fold_r2(f), l);
 }
 
@@ -231,7 +237,8 @@ static void in_f32_the_reference_engine_sees_no_difference(void **state)
             own_model to = own(archs[a]);
             bt_fold *f;
             float *s = NULL;
-            assert_int_equal(bt_fold_new(&f, from.m, way & 1, way & 2, NULL, NULL), BT_OK);
+            assert_int_equal(bt_fold_new(&f, from.m, way & 1, way & 2, bt_kernels_select(NULL), NULL, NULL),
+                             BT_OK);
             assert_true(!(way & 1) == !bt_fold_r1(f)->base && !(way & 2) == !bt_fold_r2(f)->base);
             if (way & 4) smooth_all(f, from.m, &s);
             fold_into(to.m, f);
@@ -257,8 +264,8 @@ static void threads_change_no_bit(void **state)
     bt_pool *pool;
     bt_fold *one, *three;
     assert_int_equal(bt_pool_new(&pool, 3, NULL), BT_OK);
-    assert_int_equal(bt_fold_new(&one, kit.model, true, true, NULL, NULL), BT_OK);
-    assert_int_equal(bt_fold_new(&three, kit.model, true, true, pool, NULL), BT_OK);
+    assert_int_equal(bt_fold_new(&one, kit.model, true, true, bt_kernels_select(NULL), NULL, NULL), BT_OK);
+    assert_int_equal(bt_fold_new(&three, kit.model, true, true, bt_kernels_select(NULL), pool, NULL), BT_OK);
     assert_int_equal(bt_fold_begin(one, 1, BT_WEIGHT_DOWN, NULL), BT_OK);
     assert_int_equal(bt_fold_begin(three, 1, BT_WEIGHT_DOWN, NULL), BT_OK);
     assert_int_equal(bt_fold_rows(one), 96);

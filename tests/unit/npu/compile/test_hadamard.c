@@ -64,9 +64,11 @@ static void the_fast_product_is_the_dense_one_and_its_transpose_undoes_it(void *
             assert_int_equal(bt_hadamard_size(&r), n);
             float *x = malloc(2 * n * sizeof *x), *y = malloc(2 * n * sizeof *y);
             double *back = calloc(n, sizeof *back);
-            assert_true(x && y && back);
+            float *scratch = malloc(n * sizeof *scratch);
+            assert_true(x && y && back && scratch);
             for (size_t i = 0; i < 2 * n; i++) x[i] = y[i] = (float)(bt_rng_uniform(7, i) - 0.5);
-            bt_hadamard_apply(&r, y, 2);
+            bt_hadamard_apply(&r, bt_kernels_select(NULL), y, 2, scratch);
+            free(scratch);
             for (size_t i = 0; i < width; i++) {
                 double sum = 0;
                 const size_t b = i >> r.log2, j = i & (((size_t)1 << r.log2) - 1);

@@ -137,7 +137,7 @@ static uint64_t check_image(const world *w, const bt_pkg *p, const bt_profile *p
     size_t n = 0;
     uint64_t at = 0;
     image_path(path, w, session);
-    assert_int_equal(bt_file_map(&bytes, &n, path, NULL), BT_OK);
+    assert_int_equal(bt_file_map(&bytes, &n, NULL, path, NULL), BT_OK);
     assert_int_equal(n, s->mapped_bytes);
     for (uint32_t i = 0; i < h->tensors.count; i++) {
         const bt_pkg_tensor *t = &bt_pkg_tensors(p)[i];

@@ -27,8 +27,10 @@ static world begin(const char *arch, const char *isa, bt_pool *pool, size_t ids_
     world w = {.kit = engine_kit_model(arch)};
     int32_t ids[IDS];
     engine_kit_ids(ids, IDS, w.kit.model, 4);
-    assert_int_equal(bt_fold_new(&w.fold, w.kit.model, true, true, pool, NULL), BT_OK);
-    assert_int_equal(bt_calib_new(&w.calib, w.kit.model, w.fold, isa, pool, NULL, NULL, NULL), BT_OK);
+    assert_int_equal(bt_fold_new(&w.fold, w.kit.model, true, true, bt_kernels_select(isa), pool, NULL),
+                     BT_OK);
+    assert_int_equal(
+        bt_calib_new(&w.calib, w.kit.model, w.fold, bt_kernels_select(isa), pool, NULL, NULL, NULL), BT_OK);
     assert_int_equal(bt_calib_measure(&w.stats, w.calib, ids, ids_count, NULL), BT_OK);
     return w;
 }
@@ -50,6 +52,8 @@ static bt_recipe recipe(const char *text)
 /* ---- calibration ---- */
 
 typedef struct rows {
+    uint32_t layers, open, stop; /* of the model; at hand; the one that ends with an error */
+    bool is_open;
     double sum[13]; /* of column 0, but each window's first row */
     const bt_calib_stats *stats;
     float max[13];
@@ -60,12 +64,32 @@ typedef struct rows {
 static void see(void *ud, uint32_t site, const float *x, size_t t, size_t k)
 {
     rows *r = ud;
+    assert_true(r->is_open &&
+                (site / BT_PKG_LAYER_SITES == r->open || (site == 12 && r->open + 1 == r->layers)));
     for (size_t row = 1; row < t; row++) r->sum[site] += (double)x[row * k];
     for (size_t i = 0; i < t * k; i++) {
         r->max[site] = fmaxf(r->max[site], fabsf(x[i]));
         r->beyond[site] += fabsf(x[i]) > r->clip[site];
     }
     r->count[site] += t * k;
+}
+
+static bt_err layer_begins(void *ud, uint32_t layer, bt_fault *fault)
+{
+    rows *r = ud;
+    (void)fault;
+    assert_true(!r->is_open && layer < r->layers);
+    r->is_open = true;
+    r->open = layer;
+    return BT_OK;
+}
+
+static bt_err layer_ends(void *ud, uint32_t layer, bt_fault *fault)
+{
+    rows *r = ud;
+    assert_true(r->is_open && layer == r->open);
+    r->is_open = false;
+    return layer == r->stop ? bt_fail(fault, BT_EIO, "the disk is full") : BT_OK;
 }
 
 /* Only where asked for: what each operator reads and writes, against the figures that are always taken. */
@@ -109,13 +133,14 @@ static void figures_are_those_of_the_rows(void **state)
 {
     (void)state;
     world w = begin("qwen3", NULL, NULL, IDS);
-    rows r = {.stats = w.stats};
+    rows r = {.stats = w.stats, .layers = w.kit.model->hp.layers, .stop = UINT32_MAX};
+    const bt_calib_reader reader = {.before = layer_begins, .rows = see, .after = layer_ends, .ud = &r};
     int32_t ids[IDS];
     engine_kit_ids(ids, IDS, w.kit.model, 4);
     assert_int_equal(w.stats->sites, 13);
     assert_int_equal(w.stats->tokens, IDS);
     for (size_t i = 0; i < 13; i++) r.clip[i] = bt_calib_percentile(&w.stats->site[i], 99.9);
-    assert_int_equal(bt_calib_rows(w.calib, ids, IDS, see, &r, NULL), BT_OK);
+    assert_int_equal(bt_calib_read(w.calib, ids, IDS, &reader, NULL), BT_OK);
     for (size_t i = 0; i < 13; i++) {
         const bt_calib_site *s = &w.stats->site[i];
         float column = 0;
@@ -128,6 +153,12 @@ static void figures_are_those_of_the_rows(void **state)
         assert_true((double)r.beyond[i] > 0.0001 * (double)s->count);
         assert_true(bt_calib_percentile(s, 100) == s->max && bt_calib_percentile(s, 99) <= r.clip[i]);
     }
+    assert_true(!r.is_open && r.open == 2);
+    bt_fault f;
+    r.stop = 1;
+    assert_int_equal(bt_calib_read(w.calib, ids, IDS, &reader, &f), BT_EIO);
+    assert_string_equal(f.text, "the disk is full");
+    assert_int_equal(r.open, 1);
     assert_true(w.stats->residual_max > 0 && w.stats->attention_max[2] > 0);
     for (uint32_t i = 0; i < 3; i++)
         assert_true(w.stats->out_max[bt_pkg_tensor_index(3, i, BT_WEIGHT_K)] > 0);

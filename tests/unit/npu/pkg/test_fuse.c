@@ -424,7 +424,7 @@ static void packed_programs_are_fused_as_they_are_unpacked(void **state)
     const tiny_pkg o = {.packed = true, .seqs = {2, 4}};
     uint8_t *bytes = tiny_pkg_bytes(&len, &o);
     bt_pkg *pkg = NULL;
-    assert_int_equal(bt_pkg_from_bytes(&pkg, bytes, len, true, NULL, NULL), BT_OK);
+    assert_int_equal(bt_pkg_from_bytes(&pkg, bytes, len, NULL, true, NULL, NULL), BT_OK);
     assert_true(bt_pkg_header_of(pkg)->body_code != 0);
     for (uint32_t p = 0; p < bt_pkg_header_of(pkg)->programs.count; p++) adds += check_program(pkg, p).adds;
     assert_true(adds > 0);

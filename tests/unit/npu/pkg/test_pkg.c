@@ -30,7 +30,7 @@ static package made(tiny_pkg o)
     bt_fault f = {""};
     package k = {0};
     k.bytes = tiny_pkg_bytes(&k.len, &o);
-    if (bt_pkg_from_bytes(&k.p, k.bytes, k.len, true, NULL, &f) < 0) fail_msg("%s", f.text);
+    if (bt_pkg_from_bytes(&k.p, k.bytes, k.len, NULL, true, NULL, &f) < 0) fail_msg("%s", f.text);
     return k;
 }
 
@@ -362,7 +362,7 @@ static void a_range_takes_any_number_of_rows_between_its_ends(void **state)
     rows[0].seq_min = rows[1].seq_min = 3;
     tiny_pkg_repair(k.bytes, k.len);
     bt_pkg_close(k.p);
-    if (bt_pkg_from_bytes(&k.p, k.bytes, k.len, true, NULL, &f) < 0) fail_msg("%s", f.text);
+    if (bt_pkg_from_bytes(&k.p, k.bytes, k.len, NULL, true, NULL, &f) < 0) fail_msg("%s", f.text);
     for (size_t seq = 3; seq <= 8; seq++) assert_int_equal(bt_pkg_find_row(&r, k.p, 1, seq, 16, &f), BT_OK);
     assert_int_equal(bt_pkg_find_row(&r, k.p, 1, 2, 16, &f), BT_ELIMIT);
     assert_non_null(strstr(f.text, "seq 3-8, ctx 16"));

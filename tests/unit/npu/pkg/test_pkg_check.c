@@ -464,7 +464,7 @@ static void expect(const char *want, const uint8_t *b, size_t len)
 {
     bt_pkg *p = NULL;
     bt_fault f = {""};
-    const bt_err e = bt_pkg_from_bytes(&p, b, len, true, NULL, &f);
+    const bt_err e = bt_pkg_from_bytes(&p, b, len, NULL, true, NULL, &f);
     if (e == BT_OK || !strstr(f.text, want)) fail_msg("wanted '%s', got %d '%s'", want, e, f.text);
     assert_true(e == BT_EFORMAT || e == BT_EVERSION);
     assert_null(p);
@@ -525,7 +525,7 @@ static void damage_without_a_new_digest_is_refused_wherever_it_is(void **state)
     uint8_t *b = tiny_pkg_bytes(&len, &(tiny_pkg){.layers = 1});
     for (size_t i = 0; i < len; i++) {
         b[i] ^= 0x10;
-        if (bt_pkg_from_bytes(&p, b, len, true, NULL, NULL) == BT_OK)
+        if (bt_pkg_from_bytes(&p, b, len, NULL, true, NULL, NULL) == BT_OK)
             fail_msg("byte %zu of %zu may be changed", i, len);
         b[i] ^= 0x10;
     }
@@ -541,11 +541,42 @@ static void a_file_cut_anywhere_is_refused(void **state)
         uint8_t *b = tiny_pkg_alloc(n ? n : 1);
         bt_pkg *p = NULL;
         memcpy(b, whole, n);
-        if (bt_pkg_from_bytes(&p, b, n, true, NULL, NULL) != BT_EFORMAT)
+        if (bt_pkg_from_bytes(&p, b, n, NULL, true, NULL, NULL) != BT_EFORMAT)
             fail_msg("cut to %zu of %zu bytes", n, len);
         free(b);
     }
     free(whole);
+}
+
+/* Changed weights pass as those of a file whose state was checked before, and with no other; all else is
+ * looked at each time. */
+static void what_weights_are_is_looked_at_once_for_each_state_of_a_file(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/test_pkg_check.XXXXXX", command[64];
+    const bt_file_state one = {.name = "one", .is_settled = true}, two = {.name = "two", .is_settled = true};
+    size_t len;
+    bt_pkg *p = NULL;
+    bt_fault f = {""};
+    uint8_t *b = tiny_pkg_bytes(&len, &(tiny_pkg){.layers = 1});
+    assert_true(mkdtemp(dir) && setenv("BATON_CACHE_DIR", dir, 1) == 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(bt_pkg_from_bytes(&p, b, len, &one, true, NULL, NULL), BT_OK);
+        bt_pkg_close(p);
+    }
+    view v = view_of(b, len);
+    uint8_t *weight = b + v.c[tensor(&v, 0, BT_WEIGHT_Q)->panels].offset;
+    *weight ^= 1;
+    assert_int_equal(bt_pkg_from_bytes(&p, b, len, &one, true, NULL, NULL), BT_OK);
+    bt_pkg_close(p);
+    assert_int_equal(bt_pkg_from_bytes(&p, b, len, &two, true, NULL, &f), BT_EFORMAT);
+    assert_non_null(strstr(f.text, "is damaged (hash)"));
+    tensor(&v, 0, BT_WEIGHT_Q)->k++;
+    tiny_pkg_repair(b, len);
+    assert_int_equal(bt_pkg_from_bytes(&p, b, len, &one, true, NULL, &f), BT_EFORMAT);
+    snprintf(command, sizeof command, "rm -rf '%s'", dir);
+    assert_int_equal(system(command), 0);
+    free(b);
 }
 
 static void bytes_at_an_odd_place_are_the_callers_mistake(void **state)
@@ -553,7 +584,7 @@ static void bytes_at_an_odd_place_are_the_callers_mistake(void **state)
     (void)state;
     bt_pkg *p = NULL;
     uint8_t *b = tiny_pkg_alloc(2048);
-    assert_int_equal(bt_pkg_from_bytes(&p, b + 8, 1024, true, NULL, NULL), BT_EARG);
+    assert_int_equal(bt_pkg_from_bytes(&p, b + 8, 1024, NULL, true, NULL, NULL), BT_EARG);
     free(b);
 }
 
@@ -566,6 +597,7 @@ int main(void)
         cmocka_unit_test(attention_in_integers_is_refused_where_it_is_sparse),
         cmocka_unit_test(damage_without_a_new_digest_is_refused_wherever_it_is),
         cmocka_unit_test(a_file_cut_anywhere_is_refused),
+        cmocka_unit_test(what_weights_are_is_looked_at_once_for_each_state_of_a_file),
         cmocka_unit_test(bytes_at_an_odd_place_are_the_callers_mistake),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

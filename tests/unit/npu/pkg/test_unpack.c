@@ -18,7 +18,7 @@ static bt_pkg *open_bytes(const uint8_t *b, size_t len)
 {
     bt_pkg *p = NULL;
     bt_fault f = {""};
-    if (bt_pkg_from_bytes(&p, b, len, true, NULL, &f) < 0) fail_msg("%s", f.text);
+    if (bt_pkg_from_bytes(&p, b, len, NULL, true, NULL, &f) < 0) fail_msg("%s", f.text);
     return p;
 }
 
@@ -181,7 +181,7 @@ static void each_is_refused(const tiny_pkg *kind, const char *const *want, size_
         view v = view_of(b);
         change(&v, (int)i);
         tiny_pkg_repair(b, len);
-        const bt_err e = bt_pkg_from_bytes(&p, b, len, true, NULL, &f);
+        const bt_err e = bt_pkg_from_bytes(&p, b, len, NULL, true, NULL, &f);
         if (e != BT_EFORMAT || !strstr(f.text, want[i]))
             fail_msg("%zu: wanted '%s', got %d '%s'", i, want[i], e, f.text);
     }

@@ -107,15 +107,14 @@ static void due(void *ud, uint64_t number, int64_t now_ns)
                        .sent_ns = now_ns};
 }
 
-static bed *play(const world *w, bool is_full)
+/* o: what the world's options are but for what is compared. */
+static bed *play_with(const world *w, sim_cluster_options o)
 {
     bed *b = calloc(1, sizeof *b);
     assert_non_null(b);
     bt_fault why = {""};
-    sim_cluster_options o = w->o;
     const sim_cluster_client client = {b, fill, tokens, end, due};
     b->w = w;
-    o.is_full = is_full;
     if (sim_cluster_new(&b->c, &o, &client, &why) < 0) fail_msg("%s", why.text);
     const int64_t begin = sim_cluster_now_ns(b->c);
     double t = (double)begin;
@@ -133,6 +132,13 @@ static bed *play(const world *w, bool is_full)
     b->choices = sim_cluster_choices(b->c);
     sim_cluster_free(b->c);
     return b;
+}
+
+static bed *play(const world *w, bool is_full)
+{
+    sim_cluster_options o = w->o;
+    o.is_full = is_full;
+    return play_with(w, o);
 }
 
 static bool is_near(int64_t a, int64_t b)
@@ -292,6 +298,45 @@ static void nor_does_it_with_several_gateways(void **state)
     compare(FAULTS, 2, false);
 }
 
+static bed *play_layers(const world *w, bool is_by_layer)
+{
+    sim_cluster_options o = w->o;
+    o.is_by_layer = is_by_layer;
+    return play_with(w, o);
+}
+
+/* Whole requests where each layer of each chunk is a message that leaves when it is computed, with a credit
+ * and a place of its own, against the layers of a chunk as one. */
+static void grouped_layers_change_no_choice_and_no_first_token_by_1_percent(void **state)
+{
+    (void)state;
+    uint64_t events[2] = {0};
+    for (uint64_t seed = 1; seed <= seeds(); seed++) {
+        static world w;
+        make(&w, seed, 0);
+        bed *single = play_layers(&w, true), *grouped = play_layers(&w, false);
+        events[0] += single->events;
+        events[1] += grouped->events;
+        for (uint32_t i = 1; i <= w.requests; i++) {
+            const answer *a = &single->a[i], *b = &grouped->a[i];
+            const int64_t x = a->first_ns - a->sent_ns, y = b->first_ns - b->sent_ns;
+            const bool same = a->ends == 1 && b->ends == 1 && a->is_done == b->is_done && a->why == b->why &&
+                              a->got == b->got && a->attempts == b->attempts && strcmp(a->by, b->by) == 0;
+            if (!same || (a->got && llabs(x - y) * 100 > x))
+                fail_msg(
+                    "world %llu, request %u (%u + %u tokens): layers one by one: done %d, by %s, first token "
+                    "after %lld ns; grouped: %d, %s, %lld",
+                    (unsigned long long)seed, i, a->prompt, a->output, a->is_done, a->by, (long long)x,
+                    b->is_done, b->by, (long long)y);
+        }
+        if (single->choices != grouped->choices)
+            fail_msg("world %llu: nodes were asked in another order", (unsigned long long)seed);
+        free(single);
+        free(grouped);
+    }
+    assert_true(events[0] > events[1] + events[1] / 10); /* layers are told */
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -306,6 +351,7 @@ int main(void)
         cmocka_unit_test(nor_does_it_where_nodes_die_halt_and_links_are_slow),
         cmocka_unit_test(nor_does_it_where_requests_run_out_of_time),
         cmocka_unit_test(nor_does_it_with_several_gateways),
+        cmocka_unit_test(grouped_layers_change_no_choice_and_no_first_token_by_1_percent),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }

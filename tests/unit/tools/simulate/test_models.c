@@ -137,6 +137,105 @@ static void two_models_do_as_each_alone(void **state)
     tool_replay_plan_done(&plan);
 }
 
+/* One node of each kind for each model, and what rules add. */
+static void play_with(run *r, const tool_replay_plan *plan, const char *rules)
+{
+    tool_simulate_models m = two();
+    tool_simulate_setup s;
+    bt_fault why = {""};
+    sim_kit_setup(&s, "1,1:h100@llama-3.1-8b", "1:a100,1:a100@llama-3.1");
+    s.more[0] = &m.dims[1];
+    s.mores = 1;
+    s.cluster.decode_slots = 4;
+    assert_int_equal(tool_simulate_models_place(&m, &s.prefill, &s.decode, false, &why), BT_OK);
+    assert_int_equal(tool_simulate_scale_read(&s.scale, rules, &why), BT_OK);
+    assert_int_equal(tool_simulate_models_rules(&m, &s.scale, &why), BT_OK);
+    play(r, &s, plan);
+}
+
+/* Whether a model's requests waited as long in both, and so were its nodes powered. */
+static bool is_same_for(const run *a, const run *b, const tool_replay_plan *plan, uint32_t model)
+{
+    for (size_t i = 0; i < plan->len; i++)
+        if (plan->item[i].model == model && !is_as_alone(&a->by_item[i], &b->by_item[i])) return false;
+    return true;
+}
+
+static double nodes_of(const run *r, uint32_t model) /* that decode, in the mean */
+{
+    return r->facts.share[model].node_s[1] / r->facts.virtual_s;
+}
+
+/* A rule reads the figure of its model's nodes and adds those: what the other model's rule does, or that
+ * there is none, changes nothing for it. */
+static void each_model_grows_by_its_own_figure(void **state)
+{
+    (void)state;
+    tool_simulate_models m = two();
+    tool_replay_plan plan;
+    static run none, both, first, second;
+    bt_fault why = {""};
+#define RULE " 1..4 when slots>0.6 for 0s, down when slots<0.5 for 1s; start 200ms;"
+    draw_plan(&plan);
+    assert_int_equal(tool_simulate_models_requests(&m, "llama-3.2-1b:1,llama-3.1-8b:1", &why), BT_OK);
+    assert_int_equal(tool_simulate_models_assign(&plan, &m, 1, &why), BT_OK);
+    play_with(&none, &plan, "");
+    play_with(&both, &plan, "decode" RULE "decode@llama-3.1-8b" RULE);
+    play_with(&first, &plan, "decode@llama-3.2" RULE);
+    play_with(&second, &plan, "decode@llama-3.1-8b" RULE);
+    assert_true(is_same_for(&both, &first, &plan, 0) && is_same_for(&both, &second, &plan, 1));
+    assert_true(is_same_for(&none, &second, &plan, 0) && is_same_for(&none, &first, &plan, 1));
+    assert_false(is_same_for(&none, &first, &plan, 0) || is_same_for(&none, &second, &plan, 1));
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_float_equal(nodes_of(&none, i), 1, 1e-9);
+        assert_float_equal(nodes_of(i ? &first : &second, i), 1, 1e-9);
+        assert_in_range((int)(100 * nodes_of(&both, i)), 120, 400);
+    }
+    run_done(&none);
+    run_done(&both);
+    run_done(&first);
+    run_done(&second);
+    tool_replay_plan_done(&plan);
+}
+
+/* What waits at one model's gateway is not what the other's nodes are short of. */
+static void a_queue_is_of_its_model(void **state)
+{
+    (void)state;
+    tool_replay_plan plan;
+    static run r;
+    draw_plan(&plan);
+    for (size_t i = 0; i < plan.len; i++) plan.item[i].model = 1;
+    play_with(&r, &plan,
+              "prefill 1..3 when queue>0 for 0s; prefill@llama-3.1-8b 1..3 when queue>0 for 0s; start 500ms");
+    assert_float_equal(r.facts.share[0].node_s[0] / r.facts.virtual_s, 1, 1e-9);
+    assert_true(r.facts.share[1].node_s[0] / r.facts.virtual_s > 1.5);
+    run_done(&r);
+    tool_replay_plan_done(&plan);
+}
+
+static void a_rule_of_no_model_or_of_one_twice_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *says;
+    } bad[] = {
+        {"decode@llama-9 1..2 when kv>0.5 for 1s", "none of the models"},
+        {"decode 1..2 when kv>0.5 for 1s; decode@llama-3.2 1..2 when kv>0.5 for 1s", "two rules for decode"},
+        {"decode@llama-3.1-8b 3..4 when kv>0.5 for 1s", "decode@llama-3.1-8b nodes"},
+        {"prefill@llama-3.1-8b 1..2 when kv>0.5 for 1s", "no node to begin with"}};
+    const tool_simulate_models m = two();
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        static tool_simulate_scale s;
+        bt_fault why = {""};
+        tool_simulate_has has = {{1, 1}, {0, 1}};
+        assert_int_equal(tool_simulate_scale_read(&s, bad[i].text, &why), BT_OK);
+        bt_err e = tool_simulate_models_rules(&m, &s, &why);
+        if (e == BT_OK) e = tool_simulate_scale_check(&s, has, &why);
+        if (e != BT_EARG || !strstr(why.text, bad[i].says)) fail_msg("'%s': %s", bad[i].text, why.text);
+    }
+}
+
 /* A model without prefill nodes has its prompts computed where they are decoded. */
 static void a_model_may_have_decode_nodes_alone(void **state)
 {
@@ -260,6 +359,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_models_do_as_each_alone),
+        cmocka_unit_test(each_model_grows_by_its_own_figure),
+        cmocka_unit_test(a_queue_is_of_its_model),
+        cmocka_unit_test(a_rule_of_no_model_or_of_one_twice_is_refused),
         cmocka_unit_test(a_model_may_have_decode_nodes_alone),
         cmocka_unit_test(gateways_take_requests_in_turn),
         cmocka_unit_test(a_trace_says_whose_a_request_is),

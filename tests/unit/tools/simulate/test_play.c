@@ -4,6 +4,7 @@
 #include "tests/helpers/sim_kit.h"
 #include "tools/simulate/show.h"
 
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -196,6 +197,32 @@ static void so_many_at_a_time_are_never_more(void **state)
     sim_played_done(d);
 }
 
+static void eight_streams(tool_simulate_setup *s) { s->streams = 8; }
+
+/* The ninth waits for one of them in the client, and that counts as its latency. */
+static void so_many_streams_are_never_more_and_waiting_for_one_counts(void **state)
+{
+    (void)state;
+    sim_played *d = play("1", "1", "in:300,out:300,rate:100", 60, eight_streams),
+               *free_ones = play("1", "1", "in:300,out:300,rate:100", 60, NULL);
+    size_t late = 0;
+    assert_in_range(d->result.most_streams, 2, 8);
+    assert_true(free_ones->result.most_streams > 12 && d->figures.is_bottleneck);
+    assert_false(free_ones->figures.is_bottleneck);
+    for (size_t i = 0; i < d->result.len; i++) {
+        const tool_replay_record *a = &d->result.record[i];
+        size_t at_once = 0;
+        for (size_t k = 0; k < d->result.len; k++)
+            at_once += d->result.record[k].sent_us <= a->sent_us && a->sent_us < d->result.record[k].end_us;
+        assert_in_range(at_once, 1, 8);
+        assert_int_equal(a->due_us, d->plan.item[a->item].due_us);
+        late += a->sent_us > a->due_us;
+    }
+    assert_true(late > 20 && d->figures.ttft_ms.p50 > 2 * free_ones->figures.ttft_ms.p50);
+    sim_played_done(d);
+    sim_played_done(free_ones);
+}
+
 static void a_load_that_nodes_cannot_carry_is_said_to_be_one(void **state)
 {
     (void)state;
@@ -248,6 +275,21 @@ static void an_overload_names_the_side_that_is_short(void **state)
     sim_played_done(answers);
 }
 
+static void two_seconds(tool_simulate_setup *s) { s->cluster.timeout_ns = INT64_C(2000000000); }
+
+/* A request that runs out of time has its own node tell what it made, and no other: 40 nodes at work cost no
+ * more events than what becomes of each request. */
+static void a_timeout_is_the_affair_of_one_node(void **state)
+{
+    (void)state;
+    enum { REQUESTS = 1000, EVENTS_EACH = 300 };
+    sim_played *d = play("20", "40", "in:200,out:4000,rate:250", REQUESTS, two_seconds);
+    assert_true(d->figures.failed > REQUESTS * 9 / 10);
+    if (d->facts.events > (uint64_t)REQUESTS * EVENTS_EACH)
+        fail_msg("%" PRIu64 " events of %d requests", d->facts.events, REQUESTS);
+    sim_played_done(d);
+}
+
 static void a_context_that_memory_does_not_hold_is_refused_with_one_that_it_does(void **state)
 {
     (void)state;
@@ -276,10 +318,12 @@ int main(void)
         cmocka_unit_test(shared_beginnings_are_found),
         cmocka_unit_test(without_prefill_nodes_decode_nodes_compute_the_prompts),
         cmocka_unit_test(so_many_at_a_time_are_never_more),
+        cmocka_unit_test(so_many_streams_are_never_more_and_waiting_for_one_counts),
         cmocka_unit_test(a_load_that_nodes_cannot_carry_is_said_to_be_one),
         cmocka_unit_test(waits_that_grow_to_the_end_are_an_overload_too),
         cmocka_unit_test(nodes_that_never_rest_while_requests_wait_are_an_overload),
         cmocka_unit_test(an_overload_names_the_side_that_is_short),
+        cmocka_unit_test(a_timeout_is_the_affair_of_one_node),
         cmocka_unit_test(a_context_that_memory_does_not_hold_is_refused_with_one_that_it_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
