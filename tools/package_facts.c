@@ -178,3 +178,10 @@ bt_err tool_package_sharing(bt_sharing *ret, const bt_pkg *p, bt_fault *fault)
     bt_graph_free(g);
     return e;
 }
+
+const char *tool_package_attention(char ret[BT_ATTENTION_MAX_TEXT], const bt_pkg *p)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    bt_attention_text(ret, &(bt_attention){h->sparse_ppm, h->sparse_dense_rows});
+    return ret;
+}

@@ -165,6 +165,19 @@ static json_t *sites(const bt_pkg *p)
     return a;
 }
 
+static json_t *sparse_heads(const bt_pkg *p)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    const bt_pkg_head *head = bt_pkg_const_at(p, h->sparse_heads);
+    json_t *a = json_array();
+    for (uint32_t i = 0; i < h->layers * h->heads; i++)
+        a = append(a, json_pack("{s:o,s:o,s:f,s:o,s:f,s:f}", "layer", count(i / h->heads), "head",
+                                count(i % h->heads), "ratio", (double)head[i].ppm / BT_ATTENTION_ALL_PPM,
+                                "recall", real((double)head[i].recall), "q_scale", (double)head[i].q_scale,
+                                "k_scale", (double)head[i].k_scale));
+    return a;
+}
+
 static json_t *sharing(const bt_pkg *p)
 {
     bt_sharing r;
@@ -187,6 +200,10 @@ json_t *tool_package_summary_json(const bt_pkg *p)
                   bt_pkg_float_name(h->float_form), "file_bytes", count(h->file_bytes), "weights_bytes",
                   count(h->weights_bytes), "arena_bytes", count(h->arena_bytes), "calibration_tokens",
                   count(h->calib_tokens), "specializations", specializations(p), "fallbacks", fallbacks(p));
+    char attention[BT_ATTENTION_MAX_TEXT];
+    if (j && h->sparse_ppm)
+        json_object_update_new(j, json_pack("{s:s,s:o}", "attention", tool_package_attention(attention, p),
+                                            "dense_rows", count(h->sparse_dense_rows)));
     json_t *plan = tool_package_plan_json(p);
     if (j && plan && json_object_update_new(j, plan) == 0) return j;
     if (!j) json_decref(plan);
@@ -215,7 +232,8 @@ json_t *tool_package_json(const bt_pkg *p)
         count(g->arena_bytes), "placement", placement(p), "sessions", sessions(p), "tensors", tensors(p));
     if (more && (json_object_set_new(more, "sites", sites(p)) < 0 ||
                  json_object_set_new(more, "clusters", clusters(p)) < 0 ||
-                 json_object_set_new(more, "chunk_sharing", sharing(p)) < 0)) {
+                 json_object_set_new(more, "chunk_sharing", sharing(p)) < 0 ||
+                 (h->sparse_ppm && json_object_set_new(more, "sparse_heads", sparse_heads(p)) < 0))) {
         json_decref(more);
         more = NULL;
     }

@@ -36,9 +36,12 @@ void tool_package_print_summary(const bt_pkg *p)
     const bt_pkg_header *h = bt_pkg_header_of(p);
     const bt_pkg_row *r = bt_pkg_rows(p);
     const bt_pkg_fallback *f = bt_pkg_fallbacks(p);
-    char digest[BT_HASH_HEX_CHARS], a[32], b[32], c[32];
+    char digest[BT_HASH_HEX_CHARS], attention[BT_ATTENTION_MAX_TEXT], a[32], b[32], c[32];
     printf("model           %s\ndigest          %s\n", h->model_name, bt_hash_hex(digest, h->digest));
     printf("quantisation    %s, calibrated on %" PRIu64 " tokens\n", h->recipe, h->calib_tokens);
+    if (h->sparse_ppm)
+        printf("attention       %s; rows below position %u are dense\n", tool_package_attention(attention, p),
+               h->sparse_dense_rows);
     printf("device          %s, %s on the NPU%s%s\n", h->profile,
            strcmp(tool_package_npu_ops(p), "all") == 0 ? "every operator it has" : "matrix products",
            h->float_form ? ", some in " : "", h->float_form ? bt_pkg_float_name(h->float_form) : "");
@@ -282,5 +285,31 @@ bt_err tool_package_print_errors(const bt_pkg *p, bt_fault *fault)
         print_hint(&lines[0],
                    bt_pkg_consts(p)[lines[0].t->wscale].bytes == sizeof(float) && lines[0].t->n > 1);
     free(lines);
+    return BT_OK;
+}
+
+bt_err tool_package_print_heads(const bt_pkg *p, bt_fault *fault)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    const bt_pkg_head *head = h->sparse_ppm ? bt_pkg_const_at(p, h->sparse_heads) : NULL;
+    char attention[BT_ATTENTION_MAX_TEXT];
+    double share = 0, recall = 0, least = 1;
+    if (!head) return bt_fail(fault, BT_EARG, "the package attends densely: it has no shares of heads");
+    const uint32_t heads = h->layers * h->heads;
+    for (uint32_t i = 0; i < heads; i++) {
+        const double found = (double)head[i].recall;
+        share += (double)head[i].ppm / BT_ATTENTION_ALL_PPM;
+        recall += found;
+        if (!(found >= least)) least = found;
+    }
+    printf("attention       %s; rows below position %u are dense\n", tool_package_attention(attention, p),
+           h->sparse_dense_rows);
+    printf("heads           %u, mean share %.4f, recall %.4f, least %.4f\n\n  %5s %5s %9s %7s %11s %11s\n",
+           heads, share / heads, recall / heads, least, "layer", "head", "share", "recall", "unit of q",
+           "unit of K");
+    for (uint32_t i = 0; i < heads; i++)
+        printf("  %5u %5u %9.6f %7.4f %11.4g %11.4g\n", i / h->heads, i % h->heads,
+               (double)head[i].ppm / BT_ATTENTION_ALL_PPM, (double)head[i].recall, (double)head[i].q_scale,
+               (double)head[i].k_scale);
     return BT_OK;
 }

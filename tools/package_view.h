@@ -2,6 +2,7 @@
 #define BT_TOOLS_PACKAGE_VIEW_H
 #include <jansson.h>
 #include <stdbool.h>
+#include "npu/pkg/attention.h"
 #include "npu/pkg/pkg.h"
 #include "npu/compile/sharing.h"
 
@@ -13,6 +14,8 @@ void tool_package_print_summary(const bt_pkg *p);
 void tool_package_print_details(const bt_pkg *p, bool tensors);
 /* What quantisation costs, worst output first, and what that suggests. */
 bt_err tool_package_print_errors(const bt_pkg *p, bt_fault *fault);
+/* Of sparse attention: every head's share and recall, layer by layer. BT_EARG where attention is dense. */
+bt_err tool_package_print_heads(const bt_pkg *p, bt_fault *fault);
 /* Everything; NULL when memory is out. */
 json_t *tool_package_json(const bt_pkg *p);
 /* The part of it that compile gives too: sizes, specializations[], fallbacks[]. */
@@ -82,6 +85,8 @@ typedef struct tool_package_bucket {
     double masked;
 } tool_package_bucket;
 tool_package_bucket tool_package_bucket_of(const bt_pkg *p, uint32_t row);
+/* How prompts attend, as npu/pkg/attention.h says it. */
+const char *tool_package_attention(char ret[BT_ATTENTION_MAX_TEXT], const bt_pkg *p);
 /* What is on the NPU: "linear", or "all" where other operators are, in integers or in floats. */
 const char *tool_package_npu_ops(const bt_pkg *p);
 /* Index of the program that the placement and the memory report speak of: the longest seq, logits of the last row. */

@@ -31,6 +31,8 @@ typedef struct bt_report_work {
                                    of padding cost is not in it */
     uint64_t shadow_entries;    /* values beyond a clip that were added back */
     uint64_t compilations;      /* of programs; constant once an engine is made */
+    uint64_t sparse_rows;       /* of prompts, of a package that attends sparsely: rows that do, */
+    uint64_t dense_rows;        /* and rows that stand too far in front */
     uint64_t masked_macs;       /* of columns that static contexts have beyond what rows see; not computed */
     uint64_t session_switches;  /* sessions that a device would have mapped in place of another */
     uint64_t session_switch_ns; /* what they would have cost there */
@@ -49,6 +51,8 @@ static inline void bt_report_work_add(bt_report_work *sum, const bt_report_work 
     sum->shadow_entries += after->shadow_entries - before->shadow_entries;
     sum->compilations += after->compilations - before->compilations;
     sum->masked_macs += after->masked_macs - before->masked_macs;
+    sum->sparse_rows += after->sparse_rows - before->sparse_rows;
+    sum->dense_rows += after->dense_rows - before->dense_rows;
     sum->session_switches += after->session_switches - before->session_switches;
     sum->session_switch_ns += after->session_switch_ns - before->session_switch_ns;
 }

@@ -141,8 +141,8 @@ static bt_err run_batch(npu_state *s, size_t at, size_t n, const atomic_bool *ca
     }
     bt_err e = bt_pkg_find_decode_row(&program, s->pkg, n, end, fault);
     if (e < 0) return e;
-    const bt_exec_io io = {.seq = &s->row[at], .seqs = n, .rows = 1, .cancel = cancel,
-                           .logits = wanted == n ? *logits : s->logits};
+    const bt_exec_io io = {.seq = &s->row[at], .seqs = n,        .rows = 1,
+                           .is_dense = true,   .cancel = cancel, .logits = wanted == n ? *logits : s->logits};
     e = bt_exec_run(s->exec, program, wanted ? BT_PKG_OUT_LAST : BT_PKG_OUT_NONE, s->arena, &io, fault);
     if (e < 0) return e;
     s->rows += program->batch;

@@ -375,6 +375,8 @@ void bt_overlap_add(const bt_overlap *o, bt_exec_stats *stats, uint64_t *rows)
         stats->tile_padding_macs += s.tile_padding_macs;
         stats->shadow_entries += s.shadow_entries;
         stats->masked_macs += s.masked_macs;
+        stats->sparse_rows += s.sparse_rows;
+        stats->dense_rows += s.dense_rows;
         stats->batch_padding_rows += s.batch_padding_rows;
         stats->kv_bytes += s.kv_bytes;
     }

@@ -46,6 +46,8 @@ bt_report_work bt_package_work(const bt_exec_stats *s, uint64_t rows)
                             .tile_padding_macs = s->tile_padding_macs,
                             .shadow_entries = s->shadow_entries,
                             .masked_macs = s->masked_macs,
+                            .sparse_rows = s->sparse_rows,
+                            .dense_rows = s->dense_rows,
                             .session_switches = s->session_switches,
                             .session_switch_ns = s->session_switch_ns};
 }

@@ -3,6 +3,7 @@
 #include "engine/limits.h"
 #include "engine/overflow.h"
 #include "engine/prefill_backend.h"
+#include "npu/pkg/attention.h"
 
 #include <stdlib.h>
 
@@ -29,10 +30,16 @@ static bt_err open_engine(bt_prefill *p, bt_prefill_config *c, bt_fault *fault)
         return bt_fail(fault, BT_EARG,
                        "--schedule %s beside engine '%s': only npu has another order than serial",
                        bt_engine_schedules[c->schedule], bt_engine_names[engine]);
+    bt_attention attention;
+    bt_err e = bt_attention_parse(&attention, c->want.attention, fault);
+    if (e == BT_OK && attention.ratio_ppm && engine != BT_ENGINE_NPU)
+        e = bt_fail(fault, BT_EARG, "--attention %s beside engine '%s': only npu attends sparsely",
+                    c->want.attention, bt_engine_names[engine]);
+    if (e < 0) return e;
     p->name = bt_engine_names[engine];
     p->backend = backends[engine];
-    bt_err e = bt_limits_resolve(&c->kv_elem_bytes, &c->ctx_tokens, p->name, p->backend->kv_elem_bytes,
-                                 &p->model->hp, c->kv_memory_bytes, fault);
+    e = bt_limits_resolve(&c->kv_elem_bytes, &c->ctx_tokens, p->name, p->backend->kv_elem_bytes,
+                          &p->model->hp, c->kv_memory_bytes, fault);
     if (e == BT_OK && !c->pool) {
         e = bt_pool_new(&p->own_pool, c->threads, fault);
         c->pool = p->own_pool;

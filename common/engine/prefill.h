@@ -32,6 +32,7 @@ typedef struct bt_prefill_config {
     bt_obtain_want want;         /* npu: which package; host: only shape_policy counts */
     bt_schedule_policy schedule; /* npu: in which order chunks of one prompt run (engine/overlap.h); 0: one by one */
     const bt_pkg *pkg;      /* npu: this open package, whatever want says; borrowed; NULL: the engine opens its own */
+    bool is_dense;          /* npu: attention is, whatever the package says; for comparing */
     bool for_perplexity;    /* recipes whose numbers depend on the chunk are allowed */
     uint32_t kv_elem_bytes; /* 2 f16, 1 int8 (kernels/kv_view.h); 0: the engine's first, 2, or 4 for the reference */
     bt_pool *pool;  /* borrowed, outlives the engine; NULL: it makes one of `threads` (decode.h: NULL is one thread) */

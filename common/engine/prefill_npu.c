@@ -5,9 +5,11 @@
 #include "engine/package.h"
 #include "engine/prefill_backend.h"
 #include "engine/together.h"
+#include "npu/pkg/attention.h"
 #include "npu/pkg/pkg_shapes.h"
 #include "npu/run/exec.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +25,11 @@ typedef struct npu_state {
     float *logits;       /* [together.most, V]: of a run; NULL where prompts run alone */
     bt_report_fallback *fallback;
     uint64_t rows;
+    bool is_dense;
+    char name[sizeof((bt_package *)0)->name + sizeof " attention=" + BT_ATTENTION_MAX_TEXT]; /* of the
+                                                                                                package, and
+                                                                                                how it attends
+                                                                                              */
 } npu_state;
 
 static void npu_free(void *state)
@@ -46,6 +53,10 @@ static bt_err describe(npu_state *s, bt_fault *fault)
     const bt_pkg_fallback *f = bt_pkg_fallbacks(s->pkg);
     s->fallback = calloc(h->fallbacks.count + 1u, sizeof *s->fallback);
     if (!s->fallback) return bt_fail(fault, BT_ENOMEM, "making a prefill engine");
+    char attention[BT_ATTENTION_MAX_TEXT];
+    bt_attention_text(attention, &(bt_attention){h->sparse_ppm, h->sparse_dense_rows});
+    snprintf(s->name, sizeof s->name, "%s%s%s", s->package.name, h->sparse_ppm ? " attention=" : "",
+             h->sparse_ppm ? attention : "");
     for (uint32_t i = 0; i < h->fallbacks.count; i++)
         s->fallback[i] = (bt_report_fallback){f[i].op, f[i].why, f[i].count};
     return BT_OK;
@@ -80,6 +91,7 @@ static bt_err npu_load(void **ret, const bt_model *m, const bt_prefill_config *c
     npu_state *s = calloc(1, sizeof *s);
     if (!s) return bt_fail(fault, BT_ENOMEM, "making a prefill engine");
     s->kernels = kernels;
+    s->is_dense = c->is_dense;
     if ((e = bt_package_open(&s->package, m, &c->want, c->pkg, &how, fault)) < 0) goto out;
     s->pkg = s->package.pkg;
     const bt_pkg_header *h = bt_pkg_header_of(s->pkg);
@@ -109,13 +121,10 @@ static bt_err run_chunk(void *ud, const bt_chunk *c, bt_fault *fault)
     const bt_exec_seq seq = {.ids = c->ids, .kv = c->kv, .pos0 = c->pos, .valid = c->valid,
                              .overflow = c->overflow};
     const bt_exec_io io = {
-        .seq = &seq,
-        .seqs = 1,
-        .rows = c->rows,
-        .logits = c->logits,
-        .on_kv = bt_chunk_has_on_kv(c) ? bt_chunk_on_kv : NULL,
-        .ud = &told,
-        .cancel = bt_chunk_cancel(c),
+        .seq = &seq,         .seqs = 1,
+        .rows = c->rows,     .is_dense = s->is_dense,
+        .logits = c->logits, .on_kv = bt_chunk_has_on_kv(c) ? bt_chunk_on_kv : NULL,
+        .ud = &told,         .cancel = bt_chunk_cancel(c),
     };
     return bt_exec_run(s->exec, row, c->out, s->chunks.arena, &io, fault);
 }
@@ -179,6 +188,7 @@ static bt_err run_chunks(void *ud, size_t batch, size_t rows, const bt_chunk *ch
     const bt_exec_io io = {.seq = s->seq,
                            .seqs = chunks,
                            .rows = rows,
+                           .is_dense = s->is_dense,
                            .logits = s->logits,
                            .on_kv = tell_all,
                            .ud = &t,
@@ -215,7 +225,7 @@ static bt_report_engine npu_about(const void *state)
     const npu_state *s = state;
     const bt_pkg_header *h = bt_pkg_header_of(s->pkg);
     return (bt_report_engine){.quant = h->recipe,      .shape_policy = h->shape_policy,
-                              .profile = h->profile,   .weights = s->package.name,
+                              .profile = h->profile,   .weights = s->name,
                               .fallback = s->fallback, .fallbacks = h->fallbacks.count};
 }
 

@@ -345,3 +345,5 @@ void BT_VARIANT(bt_attn_merge)(float *out, size_t ldo, const float *part, size_t
         divide(out + row * ldo + pair % group * d, total, tm, tl, d);
     }
 }
+
+#include "kernels/attn_some_body.h"

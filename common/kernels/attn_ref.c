@@ -85,6 +85,55 @@ void bt_attn_ref(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv
         }
 }
 
+/* The part of one span: n positions of it, ascending. */
+static void some_of(float *m, float *l, float *acc, const float *q, const bt_kv_view *kv, size_t layer,
+                    size_t g, const uint32_t *at, size_t n, float scale)
+{
+    const size_t d = kv->head_dim;
+    float z[BT_ATTN_BLOCK], lane[16] = {0};
+    *m = -INFINITY;
+    for (size_t i = 0; i < d; i++) acc[i] = 0;
+    for (size_t a = 0, count; a < n; a += count) {
+        float bm = *m;
+        for (count = 0; a + count < n && at[a + count] / BT_ATTN_BLOCK == at[a] / BT_ATTN_BLOCK; count++) {
+            float sum = 0;
+            for (size_t i = 0; i < d; i++) sum = fmaf(q[i], kv_elem(kv, layer, 0, at[a + count], g, i), sum);
+            z[count] = sum * scale;
+            if (z[count] != z[count]) z[count] = INFINITY;
+            if (z[count] > bm) bm = z[count];
+        }
+        const float c = bt_exp1(*m - bm);
+        *m = bm;
+        for (size_t i = 0; i < 16; i++) lane[i] *= c;
+        for (size_t j = 0; j < count; j++) {
+            z[j] = bt_exp1(z[j] - bm);
+            lane[at[a + j] % 16] += z[j];
+        }
+        for (size_t i = 0; i < d; i++) {
+            acc[i] *= c;
+            for (size_t j = 0; j < count; j++)
+                acc[i] = fmaf(z[j], kv_elem(kv, layer, 1, at[a + j], g, i), acc[i]);
+        }
+    }
+    for (size_t half = 8; half > 0; half /= 2)
+        for (size_t i = 0; i < half; i++) lane[i] += lane[i + half];
+    *l = lane[0];
+}
+
+void bt_attn_some_ref(float *out, const float *q, const bt_kv_view *kv, size_t layer, size_t g,
+                      const uint32_t *at, size_t count, float scale, void *scratch)
+{
+    const size_t d = kv->head_dim;
+    float *acc = scratch, *total = acc + d, tm = 0, tl = 0, m, l;
+    for (size_t a = 0, n; a < count; a += n) {
+        for (n = 1; a + n < count && at[a + n] / BT_ATTN_SPAN == at[a] / BT_ATTN_SPAN;) n++;
+        some_of(&m, &l, acc, q, kv, layer, g, at + a, n, scale);
+        merge(&tm, &tl, total, m, l, acc, d, a == 0);
+    }
+    const float by = attn_divisor(tm, tl);
+    for (size_t i = 0; i < d; i++) out[i] = total[i] / by;
+}
+
 void bt_attn_span_ref(float *part, size_t spans, const float *q, size_t ldq, const bt_kv_view *kv,
                       size_t layer, size_t t, size_t pos0, size_t heads, size_t g, size_t s0, size_t s1,
                       float scale, void *scratch)

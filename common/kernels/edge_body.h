@@ -60,6 +60,38 @@ void BT_VARIANT(bt_edge_quantise16)(int8_t *restrict hi, int8_t *restrict lo, si
     }
 }
 
+/* The integers of a row with the unit s, rounded up to whole sixteens; returns its error. */
+BT_INLINE float estimate_row(int8_t *q, const float *x, float s, float inv, size_t k)
+{
+    const v16 by = v16_set1(inv), unit = v16_set1(s);
+    v16 sum = v16_zero();
+    int over;
+    for (size_t i = 0; i < k; i += 16) {
+        const v16 v = v16_load_n(x + i, k - i < 16 ? k - i : 16);
+        v16_s8_store(q + i, v16_to_s8(quantise(v, by), &over));
+        const v16 r = v16_fnma(v16_from_s8(q + i), unit, v);
+        sum = v16_fma(r, r, sum);
+    }
+    return v8_sum(v16_fold(sum));
+}
+
+void BT_VARIANT(bt_edge_estimate8)(int8_t *restrict y, size_t ldy, uint8_t *restrict shift, const float *restrict x,
+                                   size_t ldx, float scale, size_t t, size_t k)
+{
+    const size_t bytes = (k + 15) / 16 * 16;
+    const float inv = 1 / scale;
+    int8_t q[3][256];
+    for (size_t row = 0; row < t; row++, y += ldy, x += ldx) {
+        const float error[3] = {estimate_row(q[0], x, scale * 0.5f, inv * 2, k), estimate_row(q[1], x, scale, inv, k),
+                                estimate_row(q[2], x, scale * 2, inv * 0.5f, k)};
+        int e = error[1] < error[0];
+        if (error[2] < error[e]) e = 2;
+        shift[row] = (uint8_t)e;
+        memcpy(y, q[e], bytes);
+        memset(y + bytes, 0, ldy - bytes);
+    }
+}
+
 BT_INLINE void scale_store(float *y, v16 v, const float *scale, const float *bias, size_t n, bt_edge_then then)
 {
     v = v16_mul(v, v16_load_n(scale, n));

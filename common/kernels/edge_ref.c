@@ -48,6 +48,37 @@ void bt_edge_quantise16_ref(int8_t *restrict hi, int8_t *restrict lo, size_t ldy
     }
 }
 
+/* The row's error with the unit s; q: its integers. */
+static float quantise_error(int8_t *q, const float *x, float s, float inv, size_t k)
+{
+    float r[256];
+    for (size_t i = 0; i < k; i++) {
+        q[i] = (int8_t)clamp(quantise(x[i], inv), 127);
+        r[i] = fmaf(-(float)q[i], s, x[i]);
+    }
+    return bt_dot_ref(r, r, k);
+}
+
+void bt_edge_estimate8_ref(int8_t *restrict y, size_t ldy, uint8_t *restrict shift, const float *restrict x,
+                           size_t ldx, float scale, size_t t, size_t k)
+{
+    const float inv = 1 / scale;
+    int8_t q[256];
+    for (size_t row = 0; row < t; row++, y += ldy, x += ldx) {
+        float least = quantise_error(y, x, scale * 0.5f, inv * 2, k);
+        shift[row] = 0;
+        for (int e = 1; e < 3; e++) {
+            const float error =
+                quantise_error(q, x, e == 1 ? scale : scale * 2, e == 1 ? inv : inv * 0.5f, k);
+            if (!(error < least)) continue;
+            least = error;
+            shift[row] = (uint8_t)e;
+            memcpy(y, q, k);
+        }
+        memset(y + k, 0, ldy - k);
+    }
+}
+
 static void then_do(float *y, float v, bt_edge_then then)
 {
     if (then == BT_EDGE_STORE) *y = v;

@@ -24,6 +24,10 @@ void bt_int_pack(uint8_t *wp, const int8_t *w, size_t n0, size_t rows, size_t k,
 /* The weight (n, k) of a packed matrix. */
 int bt_int_packed_at(const uint8_t *wp, size_t n, size_t k, size_t k_count, unsigned bits);
 
+/* One panel of s8 from rows q[rows, ld], rows <= 16, 4 * k4 bytes each with zeros past K; and the sums of its 16
+ * outputs. Outputs past `rows` are zero. */
+void bt_int_pack_panel(int8_t *wp, int32_t colsum[16], const int8_t *q, size_t ld, size_t rows, size_t k4);
+
 /* What a clip took from a row: r more of the input k. */
 typedef struct bt_int_shadow {
     uint32_t k;

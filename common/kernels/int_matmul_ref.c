@@ -24,6 +24,18 @@ void bt_int_pack(uint8_t *wp, const int8_t *w, size_t n0, size_t rows, size_t k,
         }
 }
 
+void bt_int_pack_panel(int8_t *wp, int32_t colsum[16], const int8_t *q, size_t ld, size_t rows, size_t k4)
+{
+    if (rows < 16) memset(wp, 0, k4 * 64);
+    for (size_t n = 0; n < rows; n++, q += ld) {
+        int32_t sum = 0;
+        for (size_t k = 0; k < 4 * k4; k++) sum += q[k];
+        colsum[n] = sum;
+        for (size_t k = 0; k < k4; k++) memcpy(wp + (k * 16 + n) * 4, q + 4 * k, 4);
+    }
+    for (size_t n = rows; n < 16; n++) colsum[n] = 0;
+}
+
 int bt_int_packed_at(const uint8_t *wp, size_t n, size_t k, size_t k_count, unsigned bits)
 {
     const size_t at = place(n, k, bt_int_k4(k_count));

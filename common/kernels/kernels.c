@@ -12,13 +12,14 @@
     { \
 #isa, usable, bt_matmul_##f, bt_matmul8_##f, bt_matmul4_##f, bt_fp4_sums_##f, bt_rmsnorm_##f, \
             bt_add_##f, bt_silu_mul_##f, bt_rope_##f, bt_f32_to_f16_##f, bt_f16_to_f32_##f, bt_attn_##f, \
-            bt_attn_span_##f, bt_attn_merge_##f, bt_edge_quantise8_##f, bt_edge_quantise16_##f, \
-            bt_edge_scale8_##f, bt_edge_scale16_##f, bt_edge_scale64_##f, bt_edge_rotate_##f, \
-            bt_kv_store_##f, bt_int_prepare_##product, bt_int_matmul_##product, bt_int_unpack4_##i, \
-            bt_int_requant32_##i, bt_int_requant64_##i, bt_int_shadow_##i, bt_int_rmsnorm32_##i, \
-            bt_int_headnorm16_ref, bt_int_rope16_##i, bt_int_softmax16_##i, bt_int_silu_mul16_##i, \
-            bt_int_gelu16_ref, bt_int_add32_##i, bt_int_split8_##i, bt_int_split16_##i, bt_int_rotate16_ref, \
-            bt_int_from_f16_##i, bt_int_from_q8_##i, bt_int_attention16_##i \
+            bt_attn_span_##f, bt_attn_merge_##f, bt_attn_some_##f, bt_edge_quantise8_##f, \
+            bt_edge_quantise16_##f, bt_edge_estimate8_##f, bt_edge_scale8_##f, bt_edge_scale16_##f, \
+            bt_edge_scale64_##f, bt_edge_rotate_##f, bt_kv_store_##f, bt_int_prepare_##product, \
+            bt_int_matmul_##product, bt_int_unpack4_##i, bt_int_requant32_##i, bt_int_requant64_##i, \
+            bt_int_shadow_##i, bt_int_rmsnorm32_##i, bt_int_headnorm16_ref, bt_int_rope16_##i, \
+            bt_int_softmax16_##i, bt_int_silu_mul16_##i, bt_int_gelu16_ref, bt_int_add32_##i, \
+            bt_int_split8_##i, bt_int_split16_##i, bt_int_rotate16_ref, bt_int_from_f16_##i, \
+            bt_int_from_q8_##i, bt_int_attention16_##i, bt_int_topk_##i \
     }
 
 static int always(void) { return 1; }
@@ -70,6 +71,9 @@ const char *bt_kernels_names(void) { return "avx512vnni, avx512, avxvnni, avx2, 
 
 #define BT_VARIANT(name) name##_neon
 #include "kernels/variant.h"
+
+/* Choosing is not worth a form of its own here. */
+#define bt_int_topk_neon bt_int_topk_ref
 
 /* What the kernel says of the cores; NEON itself, with f16 conversions and fma, every AArch64 core has. */
 enum { HWCAP_OF_DOTPROD = 1 << 20, HWCAP2_OF_I8MM = 1 << 13 };

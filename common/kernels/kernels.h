@@ -7,10 +7,11 @@
 #include "kernels/int_kernels.h"
 #include "kernels/int_ops.h"
 #include "kernels/kv_view.h"
+#include "kernels/sparse.h"
 
 /* The float kernels of the host engines, and the table that dispatches and tests these, the integer kernels
- * (int_kernels.h, int_ops.h), those of the border between the two (edge.h) and the products over the other forms of
- * weights (forms.h).
+ * (int_kernels.h, int_ops.h), those of the border between the two (edge.h), those of sparse attention (sparse.h) and
+ * the products over the other forms of weights (forms.h).
  *
  * Letters   T rows (tokens) of one call, K inputs, N outputs, D head_dim, H query heads, G kv heads.
  * Purity    no allocation, no globals, no logging, no libm; scratch comes from the caller.
@@ -131,8 +132,10 @@ typedef struct bt_kernels {
     bt_attn_fn *attn;
     bt_attn_span_fn *attn_span;
     bt_attn_merge_fn *attn_merge;
+    bt_attn_some_fn *attn_some;
     bt_edge_quantise8_fn *quantise8;
     bt_edge_quantise16_fn *quantise16;
+    bt_edge_estimate8_fn *estimate8;
     bt_edge_scale8_fn *scale8;
     bt_edge_scale16_fn *scale16;
     bt_edge_scale64_fn *scale64;
@@ -157,6 +160,7 @@ typedef struct bt_kernels {
     bt_int_from_f16_fn *int_from_f16;
     bt_int_from_q8_fn *int_from_q8;
     bt_int_attention16_fn *int_attention16;
+    bt_int_topk_fn *int_topk;
 } bt_kernels;
 extern const bt_kernels bt_kernels_table[];
 extern const size_t bt_kernels_table_len;

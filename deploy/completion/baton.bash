@@ -34,6 +34,7 @@ _baton()
     "baton run --stop" | \
     "baton run --ctx-size" | "baton run -c" | \
     "baton run --quant" | \
+    "baton run --attention" | \
     "baton run --shape-policy" | \
     "baton run --profile" | \
     "baton run --decode-profile" | \
@@ -58,6 +59,7 @@ _baton()
     "baton chat --repetition-penalty" | \
     "baton chat --ctx-size" | "baton chat -c" | \
     "baton chat --quant" | \
+    "baton chat --attention" | \
     "baton chat --shape-policy" | \
     "baton chat --profile" | \
     "baton chat --decode-profile" | \
@@ -76,6 +78,7 @@ _baton()
     "baton up --local-prefill-below" | \
     "baton up --ctx-size" | "baton up -c" | \
     "baton up --quant" | \
+    "baton up --attention" | \
     "baton up --shape-policy" | \
     "baton up --profile" | \
     "baton up --decode-profile" | \
@@ -112,6 +115,7 @@ _baton()
     "baton keygen --decode" | \
     "baton compile --ctx-size" | "baton compile -c" | \
     "baton compile --quant" | \
+    "baton compile --attention" | \
     "baton compile --shape-policy" | \
     "baton compile --profile" | \
     "baton compile --threads" | "baton compile -t" | \
@@ -143,6 +147,7 @@ _baton()
     "baton roofline --link" | \
     "baton timeline --ctx-size" | "baton timeline -c" | \
     "baton timeline --quant" | \
+    "baton timeline --attention" | \
     "baton timeline --shape-policy" | \
     "baton timeline --profile" | \
     "baton timeline --companion" | \
@@ -168,6 +173,7 @@ _baton()
     "baton plan --rows" | \
     "baton bench --weights" | \
     "baton bench --quant" | \
+    "baton bench --attention" | \
     "baton bench --shape-policy" | \
     "baton bench --profile" | \
     "baton bench --n-prompt" | "baton bench -p" | \
@@ -201,6 +207,7 @@ _baton()
     "baton replay --capture-rotate" | \
     "baton replay --ctx-size" | "baton replay -c" | \
     "baton replay --quant" | \
+    "baton replay --attention" | \
     "baton replay --shape-policy" | \
     "baton replay --profile" | \
     "baton replay --decode-profile" | \
@@ -276,6 +283,7 @@ _baton()
     "baton perplexity --isa" | \
     "baton perplexity --cache-limit" | \
     "baton perplexity --quant" | \
+    "baton perplexity --attention" | \
     "baton perplexity --shape-policy" | \
     "baton perplexity --profile" | \
     "baton-gateway --alias" | "baton-gateway -a" | \
@@ -316,6 +324,7 @@ _baton()
     "baton-prefill --slots" | \
     "baton-prefill --min-overlap" | \
     "baton-prefill --quant" | \
+    "baton-prefill --attention" | \
     "baton-prefill --shape-policy" | \
     "baton-prefill --profile" | \
     "baton-prefill --listen" | \
@@ -351,6 +360,7 @@ _baton()
     "baton-decode --prefill-slots" | \
     "baton-decode --min-overlap" | \
     "baton-decode --quant" | \
+    "baton-decode --attention" | \
     "baton-decode --shape-policy" | \
     "baton-decode --profile")
         return ;;
@@ -558,31 +568,31 @@ _baton()
         return ;;
     esac
     case $program in
-    "baton run") words="--prompt -p --file -f --chat --system --n-predict -n --temp --top-k --top-p --min-p --presence-penalty --frequency-penalty --repetition-penalty --seed -s --stop --model -m --engine --decode-engine --schedule --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --decode-profile --link --pace --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --url --api-key-file --timeline --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton chat") words="--system --n-predict -n --temp --top-p --top-k --min-p --presence-penalty --frequency-penalty --repetition-penalty --model -m --engine --decode-engine --schedule --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --decode-profile --link --pace --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --url --api-key-file --quiet -q --no-history --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton up") words="--prefill --decode --local-prefill-below --policy --keys --model -m --engine --decode-engine --schedule --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --decode-profile --link --pace --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --host --port --alias -a --api-key-file --insecure --cors --max-queue --max-connections --idle-timeout --temp --top-p --top-k --min-p --repetition-penalty --max-answer --capture --capture-text --capture-seal --capture-rotate --recovery-timeout --drain-timeout --log-level --log-format --verbose -v --json --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton run") words="--prompt -p --file -f --chat --system --n-predict -n --temp --top-k --top-p --min-p --presence-penalty --frequency-penalty --repetition-penalty --seed -s --stop --model -m --engine --decode-engine --schedule --kv-dtype --weights --ctx-size -c --quant --attention --shape-policy --profile --npu-ops --calib --require-npu --package --decode-profile --link --pace --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --url --api-key-file --timeline --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton chat") words="--system --n-predict -n --temp --top-p --top-k --min-p --presence-penalty --frequency-penalty --repetition-penalty --model -m --engine --decode-engine --schedule --kv-dtype --weights --ctx-size -c --quant --attention --shape-policy --profile --npu-ops --calib --require-npu --package --decode-profile --link --pace --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --url --api-key-file --quiet -q --no-history --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton up") words="--prefill --decode --local-prefill-below --policy --keys --model -m --engine --decode-engine --schedule --kv-dtype --weights --ctx-size -c --quant --attention --shape-policy --profile --npu-ops --calib --require-npu --package --decode-profile --link --pace --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --host --port --alias -a --api-key-file --insecure --cors --max-queue --max-connections --idle-timeout --temp --top-p --top-k --min-p --repetition-penalty --max-answer --capture --capture-text --capture-seal --capture-rotate --recovery-timeout --drain-timeout --log-level --log-format --verbose -v --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton status") words="--url --api-key-file --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton role") words="--url --api-key-file --wait --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton keygen") words="--gateways --prefill --decode --json --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton compile") words="--model -m --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --threads -t --isa --cache-limit --output -o --images --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton compile") words="--model -m --ctx-size -c --quant --attention --shape-policy --profile --npu-ops --calib --require-npu --threads -t --isa --cache-limit --output -o --images --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton cache") words="--yes -y --cache-limit --json --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton inspect") words="--shape-policy --ctx-size -c --tensors --graph --errors --json --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton inspect") words="--shape-policy --ctx-size -c --tensors --graph --errors --heads --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton tokenize") words="--model -m --prompt -p --file -f --bos --special --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton trace") words="--format --skip-bad --model -m --unseal --output -o --to --block-tokens --start --duration --skip --limit --speed --input --answer --max-input --max-answer-tokens --new-block-tokens --requests -n --seed --rate --cv --rates --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton padding") words="--policy --ctx-size -c --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton profiles") words="--json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton roofline") words="--model -m --profile --decode-profile --link --decode-weights --prefill-weights --json --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton timeline") words="--model -m --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --companion --decode-profile --link --prompt-tokens -p --n-predict -n --schedule --window --threads -t --cache-limit --timeline -o --by-length --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton timeline") words="--model -m --ctx-size -c --quant --attention --shape-policy --profile --npu-ops --calib --require-npu --package --companion --decode-profile --link --prompt-tokens -p --n-predict -n --schedule --window --threads -t --cache-limit --timeline -o --by-length --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton plan") words="--model -m --ctx-size -c --prefill --decode --link --decode-weights --slots --window --colocated --trace --format --speed --n-predict -n --policy --recipe --kv-dtype --any-bits --by --slo --rows --plan -o --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton bench") words="--model -m --engine --decode-engine --weights --kv-dtype --quant --shape-policy --profile --npu-ops --calib --require-npu --package --n-prompt -p --n-gen -n --batch --n-depth -d --schedule --repetitions -r --kernels --threads -t --isa --cache-limit --output -o --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton replay") words="--format --skip-bad --synthetic --limit --speed --rate --concurrency --jitter --streams --timeout --seed --prompts --block-tokens --answer-tokens --scale-lengths --fit --url --api-key-file --served-model --prefill --decode --local-prefill-below --policy --keys --max-queue --max-connections --recovery-timeout --capture --capture-text --capture-seal --capture-rotate --model -m --engine --decode-engine --schedule --kv-dtype --weights --ctx-size -c --quant --shape-policy --profile --npu-ops --calib --require-npu --package --decode-profile --link --pace --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --slo --ramp --ramp-share --csv --report --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton bench") words="--model -m --engine --decode-engine --weights --kv-dtype --quant --attention --shape-policy --profile --npu-ops --calib --require-npu --package --n-prompt -p --n-gen -n --batch --n-depth -d --schedule --repetitions -r --kernels --threads -t --isa --cache-limit --output -o --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton replay") words="--format --skip-bad --synthetic --limit --speed --rate --concurrency --jitter --streams --timeout --seed --prompts --block-tokens --answer-tokens --scale-lengths --fit --url --api-key-file --served-model --prefill --decode --local-prefill-below --policy --keys --max-queue --max-connections --recovery-timeout --capture --capture-text --capture-seal --capture-rotate --model -m --engine --decode-engine --schedule --kv-dtype --weights --ctx-size -c --quant --attention --shape-policy --profile --npu-ops --calib --require-npu --package --decode-profile --link --pace --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --slo --ramp --ramp-share --csv --report --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton simulate") words="--model -m --requests --gateways --prefill --decode --profile --link --pace --colocated --faults --scale --kv-dtype --weights --quant --package --shape-policy --schedule --ctx-size -c --kv-memory --swap-memory --slots --prefill-slots --batch-rows --growth-tokens --chunk-tokens --min-overlap --window --heartbeat --drain-timeout --policy --local-prefill-below --max-queue --max-active --timeout --recovery-timeout --request-cpu --token-cpu --full --by-layer --format --skip-bad --synthetic --limit --speed --rate --concurrency --streams --jitter --seed --block-tokens --answer-tokens --scale-lengths --fit --slo --ramp --ramp-share --slo-share --cost --price --points --shard --jobs --plot --csv --report --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton calibrate") words="--model -m --served-model --api-key-file --longest --answer-tokens -n --batch --timeout --deadline --seed --output -o --name --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton compare") words="--seed --json --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton perplexity") words="--model -m --file -f --ctx-size -c --chunks --engine --against --weights --kv-dtype --threads -t --isa --cache-limit --quant --shape-policy --profile --npu-ops --calib --require-npu --package --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton perplexity") words="--model -m --file -f --ctx-size -c --chunks --engine --against --weights --kv-dtype --threads -t --isa --cache-limit --quant --attention --shape-policy --profile --npu-ops --calib --require-npu --package --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton-gateway") words="--model -m --alias -a --host --port --api-key-file --insecure --cors --no-metrics --control --keys --key --policy --local-prefill-below --temp --top-p --top-k --min-p --repetition-penalty --max-answer --max-queue --max-active --max-nodes --max-connections --max-body --timeout --recovery-timeout --idle-timeout --drain-timeout --capture --capture-text --capture-seal --capture-rotate --log-level --log-format --verbose -v --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton-prefill") words="--model -m --kv-dtype --ctx-size -c --threads -t --isa --kv-memory --cache-limit --gateway --id --keys --key --decode-profile --link --pace --drain-timeout --log-level --log-format --verbose -v --engine --slots --min-overlap --schedule --quant --shape-policy --profile --npu-ops --calib --require-npu --package --decode-engine --listen --advertise --window --weights --decode-slots --batch-rows --growth-tokens --swap-memory --speculate --local-prefill --chunk-tokens --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton-decode") words="--model -m --kv-dtype --ctx-size -c --threads -t --isa --kv-memory --cache-limit --gateway --id --keys --key --decode-profile --link --pace --drain-timeout --log-level --log-format --verbose -v --engine --listen --advertise --window --weights --slots --batch-rows --growth-tokens --swap-memory --speculate --local-prefill --chunk-tokens --prefill-engine --prefill-slots --min-overlap --schedule --quant --shape-policy --profile --npu-ops --calib --require-npu --package --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton-prefill") words="--model -m --kv-dtype --ctx-size -c --threads -t --isa --kv-memory --cache-limit --gateway --id --keys --key --decode-profile --link --pace --drain-timeout --log-level --log-format --verbose -v --engine --slots --min-overlap --schedule --quant --attention --shape-policy --profile --npu-ops --calib --require-npu --package --decode-engine --listen --advertise --window --weights --decode-slots --batch-rows --growth-tokens --swap-memory --speculate --local-prefill --chunk-tokens --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton-decode") words="--model -m --kv-dtype --ctx-size -c --threads -t --isa --kv-memory --cache-limit --gateway --id --keys --key --decode-profile --link --pace --drain-timeout --log-level --log-format --verbose -v --engine --listen --advertise --window --weights --slots --batch-rows --growth-tokens --swap-memory --speculate --local-prefill --chunk-tokens --prefill-engine --prefill-slots --min-overlap --schedule --quant --attention --shape-policy --profile --npu-ops --calib --require-npu --package --help -h --version -V --print-config --print-options --print-man" ;;
     esac
     case $cur in
     -*) mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur"); return ;;

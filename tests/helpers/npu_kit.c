@@ -318,8 +318,8 @@ static void put_file(char *path, const char *text)
     if (fd < 0 || write(fd, text, len) != (ssize_t)len || close(fd) != 0) abort();
 }
 
-bt_pkg *npu_kit_compiled(const bt_model *m, const char *recipe, uint32_t npu_ops, const char *policy,
-                         size_t ctx_tokens)
+static bt_pkg *compiled(const bt_model *m, const char *recipe, const char *attention, uint32_t npu_ops,
+                        const char *policy, size_t ctx_tokens)
 {
     bt_fault f;
     char path[] = "/tmp/npu_kit.XXXXXX", rows[] = "rows:/tmp/npu_rows.XXXXXX";
@@ -334,11 +334,23 @@ bt_pkg *npu_kit_compiled(const bt_model *m, const char *recipe, uint32_t npu_ops
     engine_kit_ids(ids, 4 * CALIB, m, 4711);
     if (has_rows) put_file(rows + strlen("rows:"), policy);
     must(bt_recipe_parse(&o.recipe, recipe, &f), &f);
+    must(bt_attention_parse(&o.attention, attention, &f), &f);
     must(bt_compile(path, m, &o, NULL, &f), &f);
     must(bt_pkg_open(&pkg, path, &f), &f);
     unlink(path);
     if (has_rows) unlink(rows + strlen("rows:"));
     return pkg;
+}
+
+bt_pkg *npu_kit_compiled(const bt_model *m, const char *recipe, uint32_t npu_ops, const char *policy,
+                         size_t ctx_tokens)
+{
+    return compiled(m, recipe, NULL, npu_ops, policy, ctx_tokens);
+}
+
+bt_pkg *npu_kit_sparse(const bt_model *m, const char *attention, const char *policy, size_t ctx_tokens)
+{
+    return compiled(m, "w8a8", attention, BT_PKG_OPS_LINEAR, policy, ctx_tokens);
 }
 
 /* Fuzz targets link the kit too, without cmocka: what fails ends the program. */

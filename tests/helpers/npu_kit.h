@@ -24,6 +24,9 @@ bt_pkg *npu_kit_package(const bt_model *m, const npu_kit_options *options);
 bt_pkg *npu_kit_compiled(const bt_model *m, const char *recipe, uint32_t npu_ops, const char *policy,
                          size_t ctx_tokens);
 
+/* The same in w8a8 with attention as npu/pkg/attention.h says it. */
+bt_pkg *npu_kit_sparse(const bt_model *m, const char *attention, const char *policy, size_t ctx_tokens);
+
 /* The prefill engine over a package of m, or (pkg NULL) the float executor over m; isa NULL: the best; pool
  * NULL: one thread; for KV of elem_bytes. */
 bt_prefill *npu_kit_engine(const bt_model *m, const bt_pkg *pkg, size_t ctx_tokens, const char *isa, bt_pool *pool,

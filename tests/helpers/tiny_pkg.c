@@ -259,6 +259,16 @@ static void add_header(maker *m)
         h->r1 = rotation(m, h->dim, 1);
         h->r2 = rotation(m, h->heads * h->head_dim, h->heads);
     }
+    if (m->o.sparse) {
+        bt_pkg_head head[64];
+        must(h->layers * h->heads <= 64, "too many heads");
+        for (uint32_t i = 0; i < h->layers * h->heads; i++)
+            head[i] = (bt_pkg_head){300000 + 1000 * i, 0.03125f, 0.0625f, i ? 0.75f : NAN};
+        h->sparse_ppm = 300000;
+        h->sparse_dense_rows = 2;
+        h->sparse_heads = constant(m, BT_PKG_CONST_TABLE, head, h->layers * h->heads * sizeof *head);
+        h->sparse_rotation = rotation(m, h->head_dim, 1);
+    }
     h->calib_tokens = 64;
     snprintf(h->model_name, sizeof h->model_name, "tiny");
     snprintf(h->recipe, sizeof h->recipe, m->o.llm_int8 ? "w8a8:llm-int8" : "w8a8");

@@ -2,6 +2,7 @@
 #include "tools/bench/bench_kernels.h"
 #include "kernels/forms.h"
 #include "tools/bench/bench_rows.h"
+#include "tools/bench/bench_sparse.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -566,6 +567,8 @@ static bt_err run(tool_kernel_run *r)
         tool_kernel_release(r);
     }
     if (e == BT_OK) e = tool_row_kernels(r);
+    tool_kernel_release(r);
+    if (e == BT_OK) e = tool_sparse_kernels(r);
     tool_kernel_release(r);
     return e;
 }

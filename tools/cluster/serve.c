@@ -85,6 +85,7 @@ static void add_want(tool_command *c, const bt_obtain_want *w)
 {
     tool_command_add(c, "--shape-policy", w->shape_policy);
     tool_command_add(c, "--quant", w->quant);
+    tool_command_add(c, "--attention", w->attention);
     tool_command_add(c, "--profile", w->profile);
     tool_command_add(c, "--npu-ops", bt_obtain_ops[w->npu_ops]);
     if (w->calib) tool_command_add(c, "--calib", w->calib);

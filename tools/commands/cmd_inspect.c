@@ -16,7 +16,7 @@
 typedef struct config {
     const char *shape_policy;
     int64_t ctx_size;
-    bool tensors, graph, errors, json;
+    bool tensors, graph, errors, heads, json;
 } config;
 
 static const bt_opt opts[] = {
@@ -32,6 +32,10 @@ static const bt_opt opts[] = {
      .help = "of a model file; print the graph of the first layer and the tail"},
     {.group = "Output", .name = "errors", BT_OPT_AT(config, errors), .type = BT_OPT_FLAG,
      .help = "of a package: what quantisation costs, linear by linear, worst first"},
+    {.group = "Output", .name = "heads", BT_OPT_AT(config, heads), .type = BT_OPT_FLAG,
+     .help =
+         "of a package that attends sparsely: what share of positions each head keeps, and the recall of its "
+         "estimate"},
     {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
      .help = "one JSON object on stdout: specializations[], weights_bytes, tensors[], sites[], ..."},
 };
@@ -187,6 +191,8 @@ static int inspect_package(const config *c, const char *path)
         rc = tool_print_json("inspect", tool_package_json(p));
     } else if (c->errors) {
         rc = tool_package_print_errors(p, &fault) < 0 ? tool_fail("inspect", &fault) : fflush(stdout) != 0;
+    } else if (c->heads) {
+        rc = tool_package_print_heads(p, &fault) < 0 ? tool_fail("inspect", &fault) : fflush(stdout) != 0;
     } else {
         tool_package_print_summary(p);
         tool_package_print_details(p, c->tensors);
@@ -216,10 +222,10 @@ int tool_inspect_run(int argc, char **argv)
     if (rc >= 0) return rc;
     if (is_package(args.args[0])) {
         rc = inspect_package(&c, args.args[0]);
-    } else if (c.errors) {
+    } else if (c.errors || c.heads) {
         bt_fault fault = {""};
-        bt_fail(&fault, BT_EARG, "--errors is for packages; '%.100s' is none (see baton compile)",
-                args.args[0]);
+        bt_fail(&fault, BT_EARG, "--%s is for packages; '%.100s' is none (see baton compile)",
+                c.errors ? "errors" : "heads", args.args[0]);
         rc = tool_fail("inspect", &fault);
     } else {
         rc = inspect_model(&c, args.args[0]);

@@ -6,6 +6,7 @@
 #include "engine/prefill.h"
 #include "base/cache_files.h"
 #include "kv/kv_dtype.h"
+#include "npu/pkg/attention.h"
 #include "sample/perplexity.h"
 #include "tools/sequences.h"
 #include "tools/tool.h"
@@ -46,7 +47,8 @@ static const bt_opt opts[] = {
          "what computes: the integer NPU, f16 kernels, the plain FP32 oracle, or the decode node's kernels: "
          "those of its engine host, or of npu"},
     {.group = "Model", .name = "against", .value = "NAME", BT_OPT_AT(config, against), .type = BT_OPT_CHOICE,
-     .def = "none", .choices = against_names, .help = "also compare the distributions with this engine's"},
+     .def = "none", .choices = against_names,
+     .help = "also compare the distributions with this engine's; whose attention is dense"},
     {.group = "Model", .name = "weights", .value = "FORM", BT_OPT_AT(config, weights), .type = BT_OPT_CHOICE,
      .def = "f16", .choices = bt_weights_forms, .help = "weights of engine decode"},
     BT_KV_DTYPE_OPT(config, kv_dtype),
@@ -77,7 +79,7 @@ typedef struct measure {
     bt_perplexity score;
     bt_perplexity_diff *diff;
     int64_t us;
-    char form[128];
+    char form[128], attention[BT_ATTENTION_MAX_TEXT]; /* attention: where it is sparse */
     bt_report_work work;
 } measure;
 
@@ -89,9 +91,9 @@ typedef struct side {
     tool_sequences window;
 } side;
 
-/* side_close also after a failure; zeros are fine. */
+/* is_dense: whatever --attention says. side_close also after a failure; zeros are fine. */
 static bt_err side_open(side *s, const config *c, const bt_model *m, const char *engine, bt_pool *pool,
-                        bt_fault *fault)
+                        bool is_dense, bt_fault *fault)
 {
     const size_t ctx = (size_t)c->ctx_size;
     const uint32_t elem_bytes = bt_kv_dtype_wanted(c->kv_dtype);
@@ -105,11 +107,12 @@ static bt_err side_open(side *s, const config *c, const bt_model *m, const char 
                                  .progress = bt_wait_tell,
                                  .rows_max = DECODE_ROWS,
                                  .ctx_tokens = ctx};
-    const bt_prefill_config pc = {.engine = engine, .isa = c->isa, .want = c->want, .for_perplexity = true,
-                                  .pool = pool,
-                                  /* it has f32 whatever is asked */
-                                  .kv_elem_bytes = strcmp(engine, "reference") == 0 ? 0 : elem_bytes,
-                                  .ctx_tokens = ctx, .progress = bt_wait_tell};
+    bt_prefill_config pc = {.engine = engine, .isa = c->isa, .want = c->want, .is_dense = is_dense,
+                            .for_perplexity = true, .pool = pool,
+                            /* it has f32 whatever is asked */
+                            .kv_elem_bytes = strcmp(engine, "reference") == 0 ? 0 : elem_bytes,
+                            .ctx_tokens = ctx, .progress = bt_wait_tell};
+    if (is_dense && strcmp(engine, "npu") != 0) pc.want.attention = NULL;
     bt_wait_tell(NULL, "opening the engine", 0, 0);
     const bt_err e = is_npu || strcmp(engine, "decode") == 0 ? bt_decode_new(&s->decode, m, &dc, fault)
                                                              : bt_prefill_new(&s->prefill, m, &pc, fault);
@@ -179,21 +182,30 @@ static int show(const config *c, measure *r)
                       in16, "npu_float_mac_ratio", floats, "masked_mac_ratio", masked, "tile_padding_macs",
                       (json_int_t)r->work.tile_padding_macs, "batch_padding_rows",
                       (json_int_t)r->work.batch_padding_rows, "tokens_per_second", rate);
+        if (r->attention[0])
+            json_object_update_new(o, json_pack("{s:s, s:I, s:I}", "attention", r->attention, "sparse_rows",
+                                                (json_int_t)r->work.sparse_rows, "dense_rows",
+                                                (json_int_t)r->work.dense_rows));
         if (r->diff)
             json_object_update_new(o, json_pack("{s:s, s:f, s:f, s:f}", "against", against_names[c->against],
                                                 "kl_mean", d.kl_mean, "kl_p99", d.kl_p99, "top1_ratio",
                                                 d.top1_ratio));
         return tool_print_json("perplexity", o);
     }
-    printf("perplexity %.4f +- %.4f over %llu tokens (%zu window%s of %zu), engine %s, %s, %.1f tokens/s\n",
-           value, error, (unsigned long long)r->score.tokens, r->plan.windows,
-           r->plan.windows == 1 ? "" : "s", r->plan.ctx_tokens, engine_names[c->engine], r->form, rate);
+    printf(
+        "perplexity %.4f +- %.4f over %llu tokens (%zu window%s of %zu), engine %s, %s%s%s, %.1f tokens/s\n",
+        value, error, (unsigned long long)r->score.tokens, r->plan.windows, r->plan.windows == 1 ? "" : "s",
+        r->plan.ctx_tokens, engine_names[c->engine], r->form, r->attention[0] ? ", " : "", r->attention,
+        rate);
     if (macs > 0) printf("%.2f %% of its multiply-accumulates on the NPU\n", 100 * npu);
     if (in16 + floats > 0)
         printf("%.2f %% in int8, %.2f %% in int16, %.2f %% in floats\n", 100 * (npu - in16 - floats),
                100 * in16, 100 * floats);
     if (r->work.tile_padding_macs)
         printf("whole tiles add %.2f %% to them\n", 100 * (double)r->work.tile_padding_macs / macs);
+    if (r->work.sparse_rows)
+        printf("%llu rows attended sparsely, %llu stood too far in front\n",
+               (unsigned long long)r->work.sparse_rows, (unsigned long long)r->work.dense_rows);
     if (masked > 0)
         printf("%.2f %% of what the device would multiply are masked columns; not done here\n", 100 * masked);
     if (r->work.batch_padding_rows)
@@ -211,9 +223,14 @@ static bt_err measure_text(measure *r, const config *c, const bt_model *m, const
     const bool compared = c->against != NO_COMPARISON;
     const int32_t bos = bt_tokenizer_adds_bos(tok) ? bt_tokenizer_bos(tok) : -1;
     int32_t *ids = NULL;
-    bt_err e = bt_perplexity_plan_make(&r->plan, n, (size_t)c->ctx_size, (size_t)c->chunks, fault);
-    if (e == BT_OK) e = side_open(&a, c, m, engine_names[c->engine], pool, fault);
-    if (e == BT_OK && compared) e = side_open(&b, c, m, against_names[c->against], pool, fault);
+    bt_attention attention;
+    bt_err e = bt_attention_parse(&attention, c->want.attention, fault);
+    if (e == BT_OK && attention.ratio_ppm && strncmp(engine_names[c->engine], "decode", 6) == 0)
+        e = bt_fail(fault, BT_EARG, "--attention %s beside engine '%s': decoding attends densely",
+                    c->want.attention, engine_names[c->engine]);
+    if (e == BT_OK) e = bt_perplexity_plan_make(&r->plan, n, (size_t)c->ctx_size, (size_t)c->chunks, fault);
+    if (e == BT_OK) e = side_open(&a, c, m, engine_names[c->engine], pool, false, fault);
+    if (e == BT_OK && compared) e = side_open(&b, c, m, against_names[c->against], pool, true, fault);
     if (e == BT_OK && compared)
         e = bt_perplexity_diff_new(&r->diff,
                                    r->plan.windows * (r->plan.last_scored - r->plan.first_scored + 1), fault);
@@ -229,6 +246,10 @@ static bt_err measure_text(measure *r, const config *c, const bt_model *m, const
     if (e == BT_OK) {
         snprintf(r->form, sizeof r->form, "%s",
                  a.decode ? bt_decode_quant(a.decode) : bt_prefill_about(a.prefill).quant);
+        const bt_pkg *pkg = a.prefill ? bt_prefill_pkg(a.prefill) : NULL;
+        const bt_pkg_header *h = pkg ? bt_pkg_header_of(pkg) : NULL;
+        if (h && h->sparse_ppm)
+            bt_attention_text(r->attention, &(bt_attention){h->sparse_ppm, h->sparse_dense_rows});
         r->work = a.decode ? bt_decode_work(a.decode) : bt_prefill_work(a.prefill);
     }
     free(ids);

@@ -246,8 +246,12 @@ static void watch(void *ud, const bt_step *step, const float *in, const float *o
     const bt_hparams *hp = &c->m->hp;
     const size_t count = rows * step->out_width;
     const char *name = step->out == BT_GRAPH_NO_TENSOR ? "" : c->graph->tensor[step->out].name;
-    if (step->kind == BT_OP_LINEAR) watch_linear(c, step, in, out, rows);
     if (c->progress) tell_progress(c, step, rows);
+    if (c->reader && c->reader->steps) {
+        c->reader->steps(c->reader->ud, step, in, out, rows, &c->kv);
+        return;
+    }
+    if (step->kind == BT_OP_LINEAR) watch_linear(c, step, in, out, rows);
     if (step->kind == BT_OP_ADD && step->layer + 1 == hp->layers &&
         !strcmp(c->graph->tensor[step->in[1]].name, "d")) {
         c->kernels->rmsnorm(c->head, hp->dim, out, hp->dim,
@@ -347,9 +351,9 @@ static bt_err run(bt_calib *c, const int32_t *ids, size_t n, const bt_calib_read
     c->reader = r;
     for (uint32_t l = 0; e == BT_OK && l < c->m->hp.layers; l++) {
         e = bt_weights_hold(c->weights, l, c->pool, fault);
-        if (e == BT_OK && r) e = r->before(r->ud, l, fault);
+        if (e == BT_OK && r && r->before) e = r->before(r->ud, l, fault);
         for (size_t i = 0; e == BT_OK && i < c->windows; i++) e = run_window(c, &c->window[i], l, fault);
-        if (e == BT_OK && r) e = r->after(r->ud, l, fault);
+        if (e == BT_OK && r && r->after) e = r->after(r->ud, l, fault);
     }
     windows_done(c);
     return e;

@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include "base/err.h"
 #include "base/pool.h"
+#include "graph/bind.h"
 #include "kernels/kernels.h"
 #include "model/model.h"
 #include "npu/compile/fold.h"
@@ -53,11 +54,14 @@ bt_err bt_calib_watch_ops(bt_calib *c, bt_fault *fault);
 bt_err bt_calib_measure(const bt_calib_stats **ret, bt_calib *c, const int32_t *ids, size_t n, bt_fault *fault);
 /* The same run, but the rows go to the caller, on its thread: x[t, k] of each site of a layer, window after window,
  * between `before` and `after` that layer; the head's input comes with the last one's. Inside `after` the fold may be
- * used. */
+ * used. before and after may be NULL. */
 typedef struct bt_calib_reader {
     bt_err (*before)(void *ud, uint32_t layer, bt_fault *fault);
     void (*rows)(void *ud, uint32_t site, const float *x, size_t t, size_t k);
     bt_err (*after)(void *ud, uint32_t layer, bt_fault *fault);
+    /* NULL, or what goes to the caller instead of rows: each operator of the layer, with what it first read and what it
+       wrote; the window's tokens stand at positions from 0, and kv holds their K and V of the layer so far */
+    void (*steps)(void *ud, const bt_step *step, const float *in, const float *out, size_t rows, const bt_kv_view *kv);
     void *ud;
 } bt_calib_reader;
 bt_err bt_calib_read(bt_calib *c, const int32_t *ids, size_t n, const bt_calib_reader *reader, bt_fault *fault);

@@ -29,18 +29,6 @@ static uint32_t table(bt_compile_job *j, const void *bytes, size_t len)
     return bt_pkg_writer_const(j->w, BT_PKG_CONST_TABLE, bytes, len);
 }
 
-static void write_rotation(bt_compile_job *j, bt_pkg_rotation *to, const bt_hadamard *h, size_t width)
-{
-    *to = (bt_pkg_rotation){.h_base = BT_PKG_NONE, .sign = BT_PKG_NONE};
-    if (!h->base) return;
-    to->base = h->base;
-    to->log2 = h->log2;
-    to->scale = h->scale;
-    to->blocks = (uint32_t)(width / bt_hadamard_size(h));
-    if (h->base > 1) to->h_base = table(j, h->h, (size_t)h->base * h->base);
-    if (h->sign) to->sign = table(j, h->sign, bt_hadamard_size(h));
-}
-
 static bool rotates_in_floats(const bt_compile_job *j)
 {
     for (size_t i = 0; i < j->graph->ops; i++)
@@ -109,8 +97,8 @@ static bt_err write_header(bt_compile_job *j, bt_fault *fault)
     h->embed = bt_pkg_writer_const(j->w, BT_PKG_CONST_WEIGHT, j->m->embed->data, j->m->embed->bytes);
     bt_gguf_let_go(j->m->file, j->m->embed->data, j->m->embed->bytes);
     h->calib_tokens = j->stats->tokens;
-    write_rotation(j, &h->r1, bt_fold_r1(j->fold), hp->dim);
-    write_rotation(j, &h->r2, bt_fold_r2(j->fold), (size_t)hp->heads * hp->head_dim);
+    bt_compile_rotation(j, &h->r1, bt_fold_r1(j->fold), hp->dim);
+    bt_compile_rotation(j, &h->r2, bt_fold_r2(j->fold), (size_t)hp->heads * hp->head_dim);
     snprintf(h->model_name, sizeof h->model_name, "%s", j->m->name);
     bt_recipe_text(h->recipe, &j->o->recipe);
     snprintf(h->shape_policy, sizeof h->shape_policy, "%s", j->shapes.text);
@@ -131,6 +119,7 @@ bt_err bt_compile(const char *path, const bt_model *m, const bt_compile_options 
     if (e == BT_OK) e = bt_compile_sites(j, fault);
     if (e == BT_OK) e = bt_compile_offload_measured(j, fault);
     if (e == BT_OK) e = write_header(j, fault);
+    if (e == BT_OK) e = bt_compile_sparse(j, fault);
     if (e == BT_OK) e = bt_compile_tensors(j, fault);
     if (e == BT_OK) e = bt_compile_programs(j, fault);
     if (e == BT_OK) e = bt_pkg_writer_finish(j->w, &j->header, fault);
@@ -177,6 +166,7 @@ bt_err bt_compile_key(char ret[33], const bt_model *m, const bt_compile_options 
     bt_hash_add(&s, m->id, sizeof m->id);
     bt_hash_add(&s, m->name, sizeof m->name);
     bt_hash_add(&s, text, sizeof text);
+    if (options->attention.ratio_ppm) bt_hash_add(&s, &options->attention, sizeof options->attention);
     bt_hash_add(&s, j->shapes.text, strlen(j->shapes.text) + 1);
     add_shapes(&s, &j->shapes);
     bt_hash_add(&s, &j->profile, sizeof j->profile);

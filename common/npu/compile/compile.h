@@ -5,6 +5,7 @@
 #include "base/progress.h"
 #include "device/profile.h"
 #include "model/model.h"
+#include "npu/pkg/attention.h"
 #include "npu/pkg/recipe.h"
 
 /* The compiler: GGUF model -> package file. Steps, each in its own file: choose rotations (hadamard), fold them and the
@@ -16,6 +17,7 @@
  * any isa. */
 typedef struct bt_compile_options {
     bt_recipe recipe;
+    bt_attention attention;    /* zero: dense */
     const char *shape_policy;  /* npu/pkg/shapes.h; NULL: the default. FILE policies are read here, and their rows go
                                   into the package */
     const bt_profile *profile; /* device/profile.h; NULL: "host", no limits */

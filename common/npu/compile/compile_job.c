@@ -1,9 +1,23 @@
 /* One compilation: its options checked against each other, the model and the profile; what the steps
  * share, made and freed. */
 #include "npu/compile/compile_private.h"
+#include "npu/compile/hadamard.h"
 #include "npu/compile/plan_limits.h"
 
 #include <stdlib.h>
+
+static bt_err check_sparse(const bt_hparams *hp, const bt_compile_options *o, bt_fault *fault)
+{
+    uint32_t base, log2;
+    if (!o->attention.ratio_ppm) return BT_OK;
+    if (hp->head_dim % 4 || !bt_hadamard_find(&base, &log2, hp->head_dim))
+        return bt_fail(
+            fault, BT_EARG,
+            "sparse attention (--attention) estimates in tiles of 4 elements that a Hadamard matrix rotates; "
+            "heads of %u do not fit them",
+            hp->head_dim);
+    return BT_OK;
+}
 
 /* Checks options against each other, the model and the profile. */
 static bt_err prepare(bt_compile_job *j, const bt_model *m, const bt_compile_options *o, bt_fault *fault)
@@ -22,6 +36,7 @@ static bt_err prepare(bt_compile_job *j, const bt_model *m, const bt_compile_opt
         return bt_fail(fault, BT_EARG, "context of %zu tokens (--ctx-size), the model has %u", j->ctx_tokens,
                        m->hp.ctx);
     if (o->npu_ops > BT_PKG_OPS_ALL) return bt_fail(fault, BT_EARG, "npu operators %u", o->npu_ops);
+    if ((e = check_sparse(&m->hp, o, fault)) < 0) return e;
     if (o->npu_ops == BT_PKG_OPS_ALL && o->recipe.llm_int8)
         return bt_fail(fault, BT_EARG,
                        "llm-int8 scales rows as they come; npu operators 'all' need static units");
@@ -70,6 +85,7 @@ static void plan_work(bt_compile_job *j)
     const uint64_t measures = r->smooth >= 0 ? 2 : 1;
     j->work =
         measures * BT_COMPILE_SHARE_CALIBRATE + (r->gptq ? BT_COMPILE_SHARE_GPTQ : BT_COMPILE_SHARE_PACK);
+    if (j->o->attention.ratio_ppm) j->work += 2 * BT_COMPILE_SHARE_SPARSE;
 }
 
 bt_err bt_compile_job_new(bt_compile_job **ret, const bt_model *m, const bt_compile_options *o, bt_pool *pool,
@@ -164,4 +180,17 @@ bool bt_compile_job_uses_site(const bt_compile_job *j, uint32_t layer, bt_site_k
             return true;
     }
     return false;
+}
+
+void bt_compile_rotation(bt_compile_job *j, bt_pkg_rotation *to, const bt_hadamard *h, size_t width)
+{
+    *to = (bt_pkg_rotation){.h_base = BT_PKG_NONE, .sign = BT_PKG_NONE};
+    if (!h->base) return;
+    to->base = h->base;
+    to->log2 = h->log2;
+    to->scale = h->scale;
+    to->blocks = (uint32_t)(width / bt_hadamard_size(h));
+    if (h->base > 1)
+        to->h_base = bt_pkg_writer_const(j->w, BT_PKG_CONST_TABLE, h->h, (size_t)h->base * h->base);
+    if (h->sign) to->sign = bt_pkg_writer_const(j->w, BT_PKG_CONST_TABLE, h->sign, bt_hadamard_size(h));
 }

@@ -3,12 +3,14 @@
 #include "npu/compile/calib.h"
 #include "npu/compile/compile.h"
 #include "npu/compile/fold.h"
+#include "npu/compile/hadamard.h"
 #include "npu/compile/offload.h"
 #include "npu/pkg/pkg.h"
 #include "npu/pkg/shapes.h"
 
 /* Inside the compiler: what its steps hand on to each other. Files stand on each other in the order of this header:
- * compile_job.c, compile_int.c, then compile_tensors.c and beside it compile_programs.c; compile.c runs them. */
+ * compile_job.c, compile_int.c, then compile_tensors.c and beside it sparse.c and compile_programs.c; compile.c runs
+ * them. */
 
 /* ---- compile_job.c ---- */
 typedef struct bt_compile_job {
@@ -49,6 +51,7 @@ enum {
     BT_COMPILE_SHARE_CALIBRATE = 50, /* one run of the calibration text, with the reading and folding of weights */
     BT_COMPILE_SHARE_PACK = 20,      /* scales, rounding, packing */
     BT_COMPILE_SHARE_GPTQ = 380,     /* a run for the sums of GPTQ, its solving, packing */
+    BT_COMPILE_SHARE_SPARSE = 55,    /* one of two runs of the calibration text for the heads of sparse attention */
 };
 void bt_compile_job_step(bt_compile_job *j, uint64_t share);            /* begins a step; the one before is done */
 void bt_compile_job_progress(void *job, uint64_t done, uint64_t total); /* of the step */
@@ -56,6 +59,9 @@ void bt_compile_job_progress(void *job, uint64_t done, uint64_t total); /* of th
 bt_pkg_unit bt_compile_job_unit(const bt_compile_job *j, uint32_t layer, bt_weight weight);
 /* Whether anything on the NPU reads or writes integers in units of this site. */
 bool bt_compile_job_uses_site(const bt_compile_job *j, uint32_t layer, bt_site_kind site);
+
+/* Writes a rotation of rows of `width`; base 0: none. */
+void bt_compile_rotation(bt_compile_job *j, bt_pkg_rotation *to, const bt_hadamard *h, size_t width);
 
 /* ---- compile_int.c: for npu_ops ALL; LINEAR: nothing ---- */
 /* The integer fields of a matrix (bias [n], or NULL), a site or a norm that is otherwise done; then the parameters of
@@ -73,6 +79,10 @@ bt_err bt_compile_int_params(bt_compile_job *j, bt_fault *fault);
 bt_err bt_compile_sites(bt_compile_job *j, bt_fault *fault);
 /* Rounds and writes every tensor. */
 bt_err bt_compile_tensors(bt_compile_job *j, bt_fault *fault);
+
+/* ---- sparse.c ---- */
+/* With sparse attention: the heads' units and shares, from the calibration; fills the header's fields. Else nothing. */
+bt_err bt_compile_sparse(bt_compile_job *j, bt_fault *fault);
 
 /* ---- compile_programs.c ---- */
 /* The graph, and which of its operators the NPU takes: fills graph, offload, npu_ops, has_norm. */

@@ -50,6 +50,12 @@ bt_err bt_compile_offload(bt_compile_job *j, bt_fault *fault)
     bool attends = false;
     for (size_t i = 0; i < j->graph->ops; i++)
         attends = attends || (j->graph->op[i].kind == BT_OP_ATTENTION && j->offload->on_npu[i] == BT_PKG_NPU);
+    if (attends && j->o->attention.ratio_ppm)
+        return bt_fail(
+            fault, BT_EARG,
+            "sparse attention (--attention) attends in floats, and with --npu-ops all profile %s does it in "
+            "integers: take --npu-ops linear, or a profile that attends in floats",
+            j->profile.name);
     if (attends && j->ctx_tokens > BT_INT_ATTENTION_MAX_TOKENS)
         return bt_fail(
             fault, BT_EARG,

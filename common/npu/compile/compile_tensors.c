@@ -324,7 +324,7 @@ static bt_err gptq_solve(void *ud, uint32_t layer, bt_fault *fault)
 static bt_err write_layers(bt_compile_job *j, bt_fault *fault)
 {
     const uint32_t layers = j->m->hp.layers;
-    const bt_calib_reader gptq = {gptq_begin, gptq_rows, gptq_solve, j};
+    const bt_calib_reader gptq = {.before = gptq_begin, .rows = gptq_rows, .after = gptq_solve, .ud = j};
     bt_err e = BT_OK;
     bt_compile_job_step(j, j->o->recipe.gptq ? BT_COMPILE_SHARE_GPTQ : BT_COMPILE_SHARE_PACK);
     if (j->o->recipe.gptq) return bt_calib_read(j->calib, j->o->calib_ids, calib_tokens(j), &gptq, fault);

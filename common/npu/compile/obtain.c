@@ -120,6 +120,7 @@ static bt_err order_make(order *o, const bt_model *m, const bt_obtain_want *w, c
                              .progress = how->progress, .ud = how->ud}};
     o->options.profile = &o->profile;
     bt_err e = bt_recipe_parse(&o->options.recipe, w->quant, fault);
+    if (e == BT_OK) e = bt_attention_parse(&o->options.attention, w->attention, fault);
     if (e == BT_OK) e = check_recipe(&o->options.recipe, how, fault);
     if (e == BT_OK) e = bt_profile_load(&o->profile, w->profile, fault);
     return e < 0 ? e : find_text(o, w->calib, fault);
@@ -148,6 +149,19 @@ static bt_err check_fallbacks(const bt_pkg *p, bt_fault *fault)
     return bt_offload_require(bt_pkg_fallbacks(p), bt_pkg_header_of(p)->fallbacks.count, fault);
 }
 
+static bt_err check_attention(const bt_pkg_header *h, const bt_obtain_want *w, bt_fault *fault)
+{
+    char has[BT_ATTENTION_MAX_TEXT], wanted[BT_ATTENTION_MAX_TEXT];
+    bt_attention a;
+    const bt_err e = bt_attention_parse(&a, w->attention, fault);
+    if (e < 0 || !a.ratio_ppm) return e;
+    bt_attention_text(wanted, &a);
+    bt_attention_text(has, &(bt_attention){h->sparse_ppm, h->sparse_dense_rows});
+    return strcmp(has, wanted) == 0
+               ? BT_OK
+               : bt_fail(fault, BT_EARG, "the package was compiled with --attention %s, not %s", has, wanted);
+}
+
 /* A package that was named has its own recipe, policy and profile: asking for others beside it is a
  * mistake. Defaults do not ask. */
 static bt_err check_named(const bt_pkg *p, const bt_obtain_want *w, bt_fault *fault)
@@ -162,6 +176,7 @@ static bt_err check_named(const bt_pkg *p, const bt_obtain_want *w, bt_fault *fa
     bt_recipe_text(usual, &r);
     if (strcmp(recipe, usual) != 0 && strcmp(recipe, h->recipe) != 0)
         return bt_fail(fault, BT_EARG, "the package was compiled with --quant %s, not %s", h->recipe, recipe);
+    if ((e = check_attention(h, w, fault)) < 0) return e;
     if (w->shape_policy && strcmp(w->shape_policy, BT_SHAPES_DEFAULT) != 0 &&
         strcmp(w->shape_policy, h->shape_policy) != 0)
         return bt_fail(fault, BT_EARG, "the package was compiled with --shape-policy %s, not %s",
@@ -227,13 +242,17 @@ static bool waiting(void *ud, int64_t waited_ms)
 /* What differs from package to package of a model, in words. */
 static void name_recipe(char *ret, size_t cap, const order *o)
 {
+    char attention[BT_ATTENTION_MAX_TEXT];
     char recipe[BT_RECIPE_MAX_TEXT] = "";
     const char *policy = o->options.shape_policy ? o->options.shape_policy : BT_SHAPES_DEFAULT;
     const bool has_profile = strcmp(o->profile.name, "host") != 0,
                has_all = o->options.npu_ops == BT_PKG_OPS_ALL;
     bt_recipe_text(recipe, &o->options.recipe);
-    snprintf(ret, cap, "%s %.300s%s%s%s", recipe, policy, has_profile ? " " : "",
-             has_profile ? o->profile.name : "", has_all ? " all" : "");
+    const int n = snprintf(ret, cap, "%s %.300s%s%s%s", recipe, policy, has_profile ? " " : "",
+                           has_profile ? o->profile.name : "", has_all ? " all" : "");
+    bt_attention_text(attention, &o->options.attention);
+    if (o->options.attention.ratio_ppm && n > 0 && (size_t)n < cap)
+        snprintf(ret + n, cap - (size_t)n, " %s", attention);
 }
 
 static bt_err open_cached(bt_pkg **ret, char *ret_path, const bt_model *m, const bt_obtain_want *w,

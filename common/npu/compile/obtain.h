@@ -13,6 +13,7 @@
 typedef struct bt_obtain_want {
     const char *package;      /* a package file, run as it is; NULL: the cache */
     const char *quant;        /* npu/pkg/recipe.h; NULL: the default */
+    const char *attention;    /* npu/pkg/attention.h; NULL: dense */
     const char *profile;      /* device/profile.h; NULL: no limits */
     const char *shape_policy; /* npu/pkg/shapes.h; NULL: the default */
     const char *calib;        /* a text file; NULL: the text that ships */
@@ -32,6 +33,15 @@ extern const char *const bt_obtain_ops[]; /* "linear", "all" */
      .def = BT_RECIPE_DEFAULT, \
      .help = "how the NPU's weights and inputs are quantised: w8a8, w8a16, w4a8 or w4a16, then :CHOICE,CHOICE (see " \
              "docs/numerics.md)"}, \
+        {.group = "NPU", \
+         .name = "attention", \
+         .value = "KIND", \
+         BT_OPT_AT(config, want.attention), \
+         .type = BT_OPT_STRING, \
+         .def = "dense", \
+         .help = \
+             "of prompts: dense, or sparse[:RATIO[,dense=N]]: an 8-bit estimate chooses that share of the positions, " \
+             "by default 0.2, for rows from position N on"}, \
         {.group = "NPU", \
          .name = "shape-policy", \
          .value = "POLICY", \

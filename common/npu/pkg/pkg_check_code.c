@@ -629,6 +629,8 @@ static bt_err check_inst(walk *w, const bt_pkg_inst *in)
     if (w->h->npu_ops != BT_PKG_OPS_ALL &&
         (in->op > BT_PKG_LINEAR || (in->op >= BT_PKG_QUANTISE32 && in->op <= BT_PKG_DEQUANTISE32)))
         return bad(w, "needs npu_ops all");
+    if (in->op == BT_PKG_INT_ATTENTION && w->h->sparse_ppm)
+        return bad(w, "it attends to all positions, and sparse_ppm is %u", w->h->sparse_ppm);
     if (in->op == BT_PKG_INT_ATTENTION && w->h->ctx_tokens > BT_INT_ATTENTION_MAX_TOKENS)
         return bad(w, "ctx_tokens %u, it sums up to %d", w->h->ctx_tokens, BT_INT_ATTENTION_MAX_TOKENS);
     if (in->out_rows > 1 || (in->out_rows && !w->prog->out)) return bad(w, "out_rows %u", in->out_rows);

@@ -6,6 +6,7 @@
 #include "kernels/round16.h"
 #include "model/weight.h"
 #include "model/quant.h"
+#include "npu/pkg/attention.h"
 #include "npu/pkg/recipe.h"
 
 #include <stdatomic.h>
@@ -173,6 +174,44 @@ bt_err bt_pkg_check_dimensions(const bt_pkg *p, bt_fault *fault)
     return BT_OK;
 }
 
+static bool is_head_scale(float x) { return x >= 0x1p-100f && x <= 0x1p100f; }
+
+static bt_err check_heads(const bt_pkg *p, bt_fault *fault)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    const uint32_t group = h->heads / h->kv_heads;
+    const uint64_t count = (uint64_t)h->layers * h->heads;
+    const bt_pkg_head *head = const_of(p, h->sparse_heads, count * sizeof *head);
+    if (!head) return bt_fail(fault, BT_EFORMAT, "header: sparse_heads");
+    for (uint64_t i = 0; i < count; i++)
+        if (!head[i].ppm || head[i].ppm > BT_ATTENTION_ALL_PPM || !is_head_scale(head[i].q_scale) ||
+            !is_head_scale(head[i].k_scale) || !(measured(head[i].recall)) || head[i].recall > 1 ||
+            (i % group && head[i].k_scale != head[i - 1].k_scale))
+            return bt_fail(fault, BT_EFORMAT, "sparse_heads: head %llu of layer %llu",
+                           (unsigned long long)(i % h->heads), (unsigned long long)(i / h->heads));
+    return BT_OK;
+}
+
+static bt_err check_sparse(const bt_pkg *p, bt_fault *fault)
+{
+    static const bt_pkg_rotation none;
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    if (!h->sparse_ppm)
+        return !h->sparse_dense_rows && !h->sparse_heads &&
+                       same_bytes(&h->sparse_rotation, &none, sizeof none)
+                   ? BT_OK
+                   : bt_fail(fault, BT_EFORMAT,
+                             "header: sparse_ppm 0 says there is none, other fields say there is");
+    if (h->sparse_ppm > BT_ATTENTION_ALL_PPM || h->sparse_dense_rows > BT_MODEL_MAX_CTX)
+        return bt_fail(fault, BT_EFORMAT, "header: sparse_ppm %u, or sparse_dense_rows %u", h->sparse_ppm,
+                       h->sparse_dense_rows);
+    const bt_err e =
+        check_rotation(p, &h->sparse_rotation, "sparse_rotation", h->head_dim, BT_MODEL_MAX_HEAD_DIM, fault);
+    if (e < 0) return e;
+    if (!h->sparse_rotation.base) return bt_fail(fault, BT_EFORMAT, "header: sparse_rotation: base 0");
+    return check_heads(p, fault);
+}
+
 static bt_err check_header(const bt_pkg *p, bt_fault *fault)
 {
     bt_err e;
@@ -198,7 +237,8 @@ static bt_err check_header(const bt_pkg *p, bt_fault *fault)
     if (has16 && !has_floats(p, h->rope_sin16, angles, true))
         return bt_fail(fault, BT_EFORMAT, "header: rope_sin16");
     if ((e = check_rotation(p, &h->r1, "r1", h->dim, BT_MODEL_MAX_DIM, fault)) < 0) return e;
-    return check_rotation(p, &h->r2, "r2", h->heads * h->head_dim, 32768, fault);
+    if ((e = check_rotation(p, &h->r2, "r2", h->heads * h->head_dim, 32768, fault)) < 0) return e;
+    return check_sparse(p, fault);
 }
 
 /* ---- tensors ---- */

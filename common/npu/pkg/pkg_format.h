@@ -93,8 +93,21 @@ typedef struct bt_pkg_header { /* 1,024 bytes */
     /* The values of what the NPU runs in floats: bt_round16 (kernels/round16.h); 0: it runs nothing in floats. Where it
        rotates q and k in floats, rope_cos and rope_sin rounded to them; else 0 */
     uint32_t float_form, rope_cos16, rope_sin16;
-    uint8_t reserved[160]; /* zero */
+    /* Sparse attention (npu/pkg/attention.h); all 0: attention is dense. Rows below dense_rows are; the others keep the
+       shares of sparse_heads, chosen in heads that sparse_rotation rotates */
+    uint32_t sparse_ppm, sparse_dense_rows;
+    uint32_t sparse_heads; /* constant: bt_pkg_head [layers, heads] */
+    bt_pkg_rotation sparse_rotation;
+    uint8_t reserved[124]; /* zero */
 } bt_pkg_header;
+
+/* A query head of sparse attention. */
+typedef struct bt_pkg_head { /* 16 bytes */
+    uint32_t ppm;            /* its share of positions in millionths, 1 to 1,000,000 */
+    float q_scale, k_scale;  /* units of its q and of its kv head's K, in [2^-100, 2^100] (kernels/sparse.h) */
+    float recall;            /* on the calibration: the share of the true choice that the estimate finds; NaN where not
+                                measured */
+} bt_pkg_head;
 
 /* What a constant was first added as; a label for people, and what weights_bytes counts (WEIGHT: panels and the
  * embedding). */

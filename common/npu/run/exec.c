@@ -50,16 +50,18 @@ bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, 
     bt_recipe recipe;
     if ((e = bt_recipe_parse(&recipe, h->recipe, fault)) < 0) goto out;
     const size_t batch = largest_batch(pkg);
-    const size_t linear = bt_exec_group_scratch_bytes(pkg), integer = bt_int_exec_scratch_bytes(pkg);
+    const size_t linear = bt_exec_group_scratch_bytes(pkg), integer = bt_int_exec_scratch_bytes(pkg),
+                 sparse = bt_exec_sparse_scratch_bytes(pkg), most = linear > integer ? linear : integer;
     const bt_companion_sizes sizes = {.heads = h->heads,
                                       .kv_heads = h->kv_heads,
                                       .head_dim = h->head_dim,
                                       .runs = batch,
                                       .ctx_tokens = h->ctx_tokens,
                                       .rotate_elems = e1 > e2 ? e1 : e2,
-                                      .scratch_bytes = linear > integer ? linear : integer};
+                                      .scratch_bytes = most > sparse ? most : sparse};
     if ((e = bt_companion_init(&x->companion, kernels, pool, &sizes, fault)) < 0) goto out;
     x->companion.row_align_bytes = h->layout.last_axis_align_bytes;
+    if (h->sparse_ppm && (e = bt_exec_sparse_new(&x->sparse, pkg, kernels, fault)) < 0) goto out;
     if (recipe.llm_int8 && (e = bt_exec_dynamic_new(&x->dynamic, pkg, fault)) < 0) goto out;
     x->ones = malloc(h->dim * sizeof *x->ones);
     x->found = malloc(h->max_seq * bt_int_panels(h->ffn)); /* both are within the package's limits */
@@ -86,6 +88,7 @@ void bt_exec_free(bt_exec *x)
     if (!x) return;
     bt_companion_done(&x->companion);
     bt_exec_dynamic_free(x->dynamic);
+    bt_exec_sparse_free(x->sparse);
     free(x->prepared);
     free(x->ones);
     free(x->found);
@@ -144,9 +147,29 @@ static void attend(bt_exec_job *j, const bt_pkg_inst *i, const bt_pkg_slice *s, 
                                  s->head + s->heads, h->heads, h->kv_heads, h->head_dim, h->attn_scale);
 }
 
+static void run_sparse(bt_exec_job *j, const bt_pkg_inst *i, const bt_pkg_slice *s)
+{
+    const bt_pkg_header *h = j->x->header;
+    for (size_t b = 0; b < j->seqs.batch; b++) {
+        const bt_exec_part p = bt_exec_job_part(j, s, b);
+        if (!p.rows) continue;
+        const size_t dense = p.real ? bt_exec_sparse_rows(j, i, s, &p, j->seqs.seq[b].kv) : 0;
+        const bt_companion_seq seq = {j->seqs.seq[b].kv, p.pos, dense};
+        const bt_companion_rows rows = {.seq = &seq, .batch = 1, .rows = dense == p.real ? p.rows : dense};
+        if (!rows.rows) continue;
+        attend(j, i, s, &rows, p.row);
+        bt_exec_count_macs(j, i,
+                           (dense * p.pos + dense * (dense + 1) / 2) * 2 * (uint64_t)s->heads * h->head_dim);
+    }
+}
+
 static void run_attention(bt_exec_job *j, const bt_pkg_inst *i)
 {
     const bt_pkg_slice s = bt_exec_job_slice(j, i);
+    if (j->x->sparse && !j->io->is_dense) {
+        run_sparse(j, i, &s);
+        return;
+    }
     if (s.rows == j->rows) attend(j, i, &s, &j->seqs, 0);
     for (size_t b = 0; b < j->seqs.batch && s.rows < j->rows; b++) {
         const bt_exec_part p = bt_exec_job_part(j, &s, b);

@@ -1,6 +1,7 @@
 #ifndef BT_NPU_EXEC_H
 #define BT_NPU_EXEC_H
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include "base/err.h"
 #include "base/pool.h"
@@ -50,6 +51,7 @@ typedef struct bt_exec_io {
     float pad;     /* any value, NaN too: it reaches nothing; 0 in normal use */
     void (*on_kv)(void *ud, uint32_t layer); /* all sequences' rows of `layer` are stored; ascending; may be NULL */
     void *ud;
+    bool is_dense;             /* attention is, whatever the package does with prompts: rows of generated tokens */
     const atomic_bool *cancel; /* looked at where a layer begins; NULL: never */
 } bt_exec_io;
 
@@ -68,7 +70,9 @@ typedef struct bt_exec_stats {
                                    multiplied */
     uint64_t masked_macs; /* of the NPU's attention over columns that a program's static context has beyond what a real
                              row sees: counted as attention's are, and never computed */
-    uint64_t batch_padding_rows; /* rows of sequences that a batch has room for and that were not there */
+    uint64_t sparse_rows, dense_rows; /* of a package that attends sparsely: prompts' rows that do, and those that stand
+                                         too far in front */
+    uint64_t batch_padding_rows;      /* rows of sequences that a batch has room for and that were not there */
     /* sessions that a device would have mapped in place of another, beginning with the first mapped; and their cost */
     uint64_t session_switches, session_switch_ns;
     uint64_t kv_bytes; /* of rows stored: 2 * kv_heads * bytes of a head, for each row and layer */

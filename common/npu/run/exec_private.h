@@ -1,6 +1,8 @@
 #ifndef BT_NPU_EXEC_PRIVATE_H
 #define BT_NPU_EXEC_PRIVATE_H
 #include "graph/companion.h"
+#include "graph/estimate.h"
+#include "npu/pkg/attention.h"
 #include "npu/pkg/recipe.h"
 #include "npu/run/exec.h"
 #include "npu/pkg/fuse.h"
@@ -16,12 +18,14 @@
  *   exec_float.c    what an instruction of the NPU in floats writes is rounded
  *   exec_linear.c   LINEAR: integer sums to floats, and what is fused with that
  *   exec_dynamic.c  QUANTISE and LINEAR of the recipe llm-int8
+ *   exec_sparse.c   ATTENTION of a package that attends sparsely
  *   int_exec.c      the INT_ instructions
  *   exec.c          the companion's instructions, and the walk
  *   exec_steps.c    a run in steps, by several executors in turn
  * int_linear.c and int_exec.c are the NPU's and hold no float arithmetic. */
 
 typedef struct bt_exec_dynamic bt_exec_dynamic;
+typedef struct bt_exec_sparse bt_exec_sparse;
 
 struct bt_exec {
     const bt_pkg *pkg;
@@ -36,6 +40,7 @@ struct bt_exec {
     bt_companion_seq *seq;    /* [the largest batch]: room for a job's, */
     bt_overflow **overflow;   /* and for theirs */
     bt_exec_dynamic *dynamic; /* with the recipe llm-int8; else NULL */
+    bt_exec_sparse *sparse;   /* where the package attends sparsely; else NULL */
     void *prepared;           /* inputs of the linear that runs (npu/run/int_linear.h) */
     uint32_t session;         /* that a device would have mapped */
     bt_exec_stats stats;
@@ -191,6 +196,17 @@ bt_err bt_exec_dynamic_new(bt_exec_dynamic **ret, const bt_pkg *pkg, bt_fault *f
 void bt_exec_dynamic_free(bt_exec_dynamic *d); /* NULL is fine */
 void bt_exec_dynamic_quantise(bt_exec_job *j, const bt_pkg_inst *i);
 void bt_exec_dynamic_linear(bt_exec_job *j, const bt_pkg_inst *i);
+
+/* ---- exec_sparse.c ---- */
+
+bt_err bt_exec_sparse_new(bt_exec_sparse **ret, const bt_pkg *pkg, const bt_kernels *kernels, bt_fault *fault);
+void bt_exec_sparse_free(bt_exec_sparse *s);            /* NULL is fine */
+size_t bt_exec_sparse_scratch_bytes(const bt_pkg *pkg); /* of one thread; 0: its attention is dense */
+/* Of a slice's rows of one sequence, whose KV is kv: attends for those that do so sparsely, with the padding behind
+ * them, and counts it. Returns how many rows before them do so densely, which is all where no row is sparse: then
+ * padding is left too. */
+size_t bt_exec_sparse_rows(bt_exec_job *j, const bt_pkg_inst *i, const bt_pkg_slice *slice, const bt_exec_part *p,
+                           const bt_kv_view *kv);
 
 /* ---- int_exec.c ---- */
 

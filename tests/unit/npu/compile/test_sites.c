@@ -134,7 +134,7 @@ static void figures_are_those_of_the_rows(void **state)
     (void)state;
     world w = begin("qwen3", NULL, NULL, IDS);
     rows r = {.stats = w.stats, .layers = w.kit.model->hp.layers, .stop = UINT32_MAX};
-    const bt_calib_reader reader = {layer_begins, see, layer_ends, &r};
+    const bt_calib_reader reader = {.before = layer_begins, .rows = see, .after = layer_ends, .ud = &r};
     int32_t ids[IDS];
     engine_kit_ids(ids, IDS, w.kit.model, 4);
     assert_int_equal(w.stats->sites, 13);

@@ -430,6 +430,36 @@ static void damage_all(view *v, int which)
     DAMAGES_ALL(CHANGE)
 }
 
+static bt_pkg_head *sparse_head(view *v, size_t i)
+{
+    return (bt_pkg_head *)const_at(v, v->h->sparse_heads) + i;
+}
+
+#define DAMAGES_SPARSE(X) \
+    X("header: sparse_ppm 1000001", v->h->sparse_ppm = 1000001) \
+    X("sparse_ppm 0 says there is none", v->h->sparse_ppm = 0, NAMED(v->h->sparse_heads, 0), v->c[0].refs--, \
+      v->c[v->h->sparse_rotation.sign].refs--) \
+    X("or sparse_dense_rows 1048577", v->h->sparse_dense_rows = 1048577) \
+    X("header: sparse_heads", NAMED(v->h->sparse_heads, v->h->rope_cos)) \
+    X("sparse_rotation: 2 blocks", v->h->sparse_rotation.blocks = 2) \
+    X("sparse_rotation: sign", CONST(int8_t, v->h->sparse_rotation.sign) = 2) \
+    X("sparse_rotation: base 0", NAMED(v->h->sparse_rotation.sign, BT_PKG_NONE), \
+      v->h->sparse_rotation.base = 0, v->h->sparse_rotation.log2 = 0, v->h->sparse_rotation.blocks = 0, \
+      v->h->sparse_rotation.scale = 0) \
+    X("sparse_heads: head 1 of layer 0", sparse_head(v, 1)->ppm = 0) \
+    X("sparse_heads: head 0 of layer 1", sparse_head(v, 2)->ppm = 1000001) \
+    X("sparse_heads: head 0 of layer 0", sparse_head(v, 0)->q_scale = 0) \
+    X("sparse_heads: head 0 of layer 0", sparse_head(v, 0)->q_scale = 0x1p101f) \
+    X("sparse_heads: head 1 of layer 0", sparse_head(v, 1)->k_scale = 0.125f) \
+    X("sparse_heads: head 1 of layer 1", sparse_head(v, 3)->recall = 1.5f)
+static const char *const words_sparse[] = {DAMAGES_SPARSE(WORDS)};
+
+static void damage_sparse(view *v, int which)
+{
+    int i = 0;
+    DAMAGES_SPARSE(CHANGE)
+}
+
 static void expect(const char *want, const uint8_t *b, size_t len)
 {
     bt_pkg *p = NULL;
@@ -469,6 +499,22 @@ static void each_kind_of_damage_of_integer_operators_is_refused_by_name(void **s
     (void)state;
     each_is_refused(&(tiny_pkg){.rotate = true, .ops_all = true}, words_all,
                     sizeof words_all / sizeof *words_all, damage_all);
+}
+
+static void each_kind_of_damage_of_sparse_attention_is_refused_by_name(void **state)
+{
+    (void)state;
+    each_is_refused(&(tiny_pkg){.sparse = true}, words_sparse, sizeof words_sparse / sizeof *words_sparse,
+                    damage_sparse);
+}
+
+static void attention_in_integers_is_refused_where_it_is_sparse(void **state)
+{
+    (void)state;
+    size_t len;
+    uint8_t *b = tiny_pkg_bytes(&len, &(tiny_pkg){.sparse = true, .ops_all = true});
+    expect("it attends to all positions, and sparse_ppm is 300000", b, len);
+    free(b);
 }
 
 static void damage_without_a_new_digest_is_refused_wherever_it_is(void **state)
@@ -547,6 +593,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_kind_of_damage_is_refused_by_name),
         cmocka_unit_test(each_kind_of_damage_of_integer_operators_is_refused_by_name),
+        cmocka_unit_test(each_kind_of_damage_of_sparse_attention_is_refused_by_name),
+        cmocka_unit_test(attention_in_integers_is_refused_where_it_is_sparse),
         cmocka_unit_test(damage_without_a_new_digest_is_refused_wherever_it_is),
         cmocka_unit_test(a_file_cut_anywhere_is_refused),
         cmocka_unit_test(what_weights_are_is_looked_at_once_for_each_state_of_a_file),

@@ -80,6 +80,10 @@ static const field header[] = {F(S, magic),
                                F(S, float_form),
                                F(S, rope_cos16),
                                F(S, rope_sin16),
+                               F(S, sparse_ppm),
+                               F(S, sparse_dense_rows),
+                               F(S, sparse_heads),
+                               F(S, sparse_rotation),
                                F(S, reserved)};
 #undef S
 #define S bt_pkg_table
