@@ -143,6 +143,7 @@ static void depart(const char *model, uint64_t leaves, int words, const char *co
     held before = {0};
     assert_true(leaves <= sizeof took / sizeof *took);
     assert_true(cluster_start(&sys, model, more));
+    assert_true(cluster_serves(sys.url)); /* mapped weights come as they are used */
     for (uint64_t i = 0; i < leaves; i++) {
         if (i == leaves / 5) { /* buffers have their size now */
             assert_true(cluster_wait_idle(sys.url, spawn_patience(IDLE_MS)));
