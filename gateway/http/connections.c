@@ -145,7 +145,7 @@ void gw_connections_sweep(gw_http *h, int64_t now_us)
 
 static void on_caller(gw_watch *w, unsigned events)
 {
-    gw_http *h = (gw_http *)((char *)w - offsetof(gw_http, listener));
+    gw_http *h = (void *)((char *)w - offsetof(gw_http, listener));
     (void)events;
     h->has_caller = true;
 }

@@ -35,6 +35,10 @@ static bt_err start_daemon(gw_http *h, unsigned idle_s, bt_fault *fault)
 {
     const unsigned flags =
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET;
+    if (strncmp(MHD_get_version(), "0.", 2) != 0)
+        return bt_fail(fault, BT_EVERSION,
+                       "libmicrohttpd %s leaves requests in another form than 0.9, which framing.h reads",
+                       MHD_get_version());
     /* STRICT_FOR_CLIENT 0: with 1 it answers a missing Host itself, twice. framing.h is stricter. */
     h->daemon =
         MHD_start_daemon(flags, 0, NULL, NULL, gw_access_on_request, h, MHD_OPTION_EXTERNAL_LOGGER, on_log,

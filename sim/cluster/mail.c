@@ -56,7 +56,7 @@ static place *take(sim_mail *p, size_t bytes)
         s->next = p->slabs;
         p->slabs = s;
         for (size_t i = 0; i < SHORTS; i++) {
-            place *at = (place *)(s->bytes + i * one);
+            place *at = (void *)(s->bytes + i * one);
             *at = (place){.next = p->spare, .is_short = true};
             p->spare = at;
         }
@@ -68,7 +68,7 @@ static place *take(sim_mail *p, size_t bytes)
 
 static place *place_of(const bt_msg *copy)
 {
-    return (place *)((uint8_t *)(uintptr_t)copy - offsetof(place, bytes));
+    return (void *)((uint8_t *)(uintptr_t)copy - offsetof(place, bytes));
 }
 
 void sim_mail_drop(sim_mail *p, bt_msg *m)
@@ -139,7 +139,7 @@ bt_msg *sim_mail_copy(sim_mail *p, const bt_msg *m, const int64_t *times, size_t
     for (size_t i = 0; i < n; i++) bytes += rounded(a[i].bytes);
     place *at = take(p, bytes + len * sizeof *times);
     if (!at) return NULL;
-    bt_msg *copy = (bt_msg *)at->bytes;
+    bt_msg *copy = (void *)at->bytes;
     uint8_t *to = at->bytes + rounded(head);
     memcpy(copy, m, head);
     (void)arrays_of(a, copy);
@@ -149,7 +149,7 @@ bt_msg *sim_mail_copy(sim_mail *p, const bt_msg *m, const int64_t *times, size_t
         *a[i].at = to;
         to += rounded(a[i].bytes);
     }
-    at->times = len ? (int64_t *)to : NULL;
+    at->times = len ? (void *)to : NULL;
     if (len) memcpy(to, times, len * sizeof *times);
     return copy;
 }
