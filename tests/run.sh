@@ -32,12 +32,11 @@ if [ -d "$B/bin" ]; then
     export BATON_BIN
 fi
 
-# Sanitizers slow a program down, and its limit grows with that.
+# Sanitizers and emulators slow a program down, and its limit grows with that.
 case $B in
     */asan*) slower=4 ;;
     */tsan*) slower=12 ;;
-    */aarch64) slower=12 ;;
-    *) slower=1 ;;
+    *) slower=$([ "${BATON_RUNNER:-}" ] && echo 12 || echo 1) ;;
 esac
 passed=0 failed=0 skipped=0
 out=$TMPDIR/out
