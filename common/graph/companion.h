@@ -25,6 +25,14 @@ typedef struct bt_companion_rotation {
     const int8_t *sign;   /* [E], or NULL */
     float scale;
 } bt_companion_rotation;
+/* Those of a model, by bt_rotation; base 0: none. */
+typedef struct bt_companion_rotations {
+    bt_companion_rotation r1, r2, r4;
+} bt_companion_rotations;
+/* by: a bt_rotation. */
+const bt_companion_rotation *bt_companion_rotation_by(const bt_companion_rotations *r, uint32_t by);
+/* The largest of them, in elements. */
+size_t bt_companion_rotations_max_elems(const bt_companion_rotations *r);
 static inline size_t bt_companion_rotation_elems(const bt_companion_rotation *r) { return (size_t)r->base << r->log2; }
 
 typedef struct bt_companion_spans bt_companion_spans;

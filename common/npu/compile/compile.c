@@ -99,6 +99,7 @@ static bt_err write_header(bt_compile_job *j, bt_fault *fault)
     h->calib_tokens = j->stats->tokens;
     bt_compile_rotation(j, &h->r1, bt_fold_r1(j->fold), hp->dim);
     bt_compile_rotation(j, &h->r2, bt_fold_r2(j->fold), (size_t)hp->heads * hp->head_dim);
+    if (bt_fold_r4(j->fold)->base) bt_compile_rotation(j, &h->r4, bt_fold_r4(j->fold), hp->ffn);
     snprintf(h->model_name, sizeof h->model_name, "%s", j->m->name);
     bt_recipe_text(h->recipe, &j->o->recipe);
     snprintf(h->shape_policy, sizeof h->shape_policy, "%s", j->shapes.text);
@@ -113,7 +114,7 @@ bt_err bt_compile(const char *path, const bt_model *m, const bt_compile_options 
     bt_err e = bt_compile_job_new(&j, m, options, pool, fault);
     if (e == BT_OK) e = check_calibration(j, fault);
     if (e == BT_OK)
-        e = bt_fold_new(&j->fold, m, options->recipe.r1, options->recipe.r2, j->kernels, pool, fault);
+        e = bt_fold_new(&j->fold, m, bt_recipe_rotations(&options->recipe), j->kernels, pool, fault);
     if (e == BT_OK) e = bt_compile_offload(j, fault);
     if (e == BT_OK) e = bt_pkg_writer_new(&j->w, path, fault);
     if (e == BT_OK) e = bt_compile_sites(j, fault);

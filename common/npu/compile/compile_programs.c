@@ -42,8 +42,7 @@ bt_err bt_compile_offload_measured(bt_compile_job *j, bt_fault *fault)
 
 bt_err bt_compile_offload(bt_compile_job *j, bt_fault *fault)
 {
-    const bt_graph_options go = {.rotate_embed = bt_fold_r1(j->fold)->base > 0,
-                                 .rotate_attention = bt_fold_r2(j->fold)->base > 0};
+    const bt_graph_options go = bt_fold_graph(j->fold);
     bt_err e = bt_graph_build(&j->graph, &j->m->hp, &go, fault);
     if (e == BT_OK) e = place_operators(j, NULL, fault);
     if (e < 0) return e;

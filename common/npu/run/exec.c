@@ -44,9 +44,9 @@ bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, 
     x->header = h;
     x->embed = bt_exec_const(x, h->embed);
     x->embed_row_bytes = h->dim / type->block_elems * type->block_bytes;
-    if (h->r1.base) x->r1 = rotation(pkg, &h->r1);
-    if (h->r2.base) x->r2 = rotation(pkg, &h->r2);
-    const size_t e1 = bt_companion_rotation_elems(&x->r1), e2 = bt_companion_rotation_elems(&x->r2);
+    if (h->r1.base) x->rotations.r1 = rotation(pkg, &h->r1);
+    if (h->r2.base) x->rotations.r2 = rotation(pkg, &h->r2);
+    if (h->r4.base) x->rotations.r4 = rotation(pkg, &h->r4);
     bt_recipe recipe;
     if ((e = bt_recipe_parse(&recipe, h->recipe, fault)) < 0) goto out;
     const size_t batch = largest_batch(pkg);
@@ -57,7 +57,7 @@ bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, 
                                       .head_dim = h->head_dim,
                                       .runs = batch,
                                       .ctx_tokens = h->ctx_tokens,
-                                      .rotate_elems = e1 > e2 ? e1 : e2,
+                                      .rotate_elems = bt_companion_rotations_max_elems(&x->rotations),
                                       .scratch_bytes = most > sparse ? most : sparse};
     if ((e = bt_companion_init(&x->companion, kernels, pool, &sizes, fault)) < 0) goto out;
     x->companion.row_align_bytes = h->layout.last_axis_align_bytes;
@@ -214,8 +214,8 @@ size_t bt_exec_inst(bt_exec_job *j, const bt_pkg_inst *i)
         bt_companion_embed(c, rows, out, i->out_width, j->ids, embed_row, x, j->io->pad);
         break;
     case BT_PKG_ROTATE: {
-        const bt_companion_rotation *r = i->arg == 1 ? &x->r1 : &x->r2;
-        bt_companion_rotate(c, out, t, i->arg == 1 ? h->r1.blocks : h->r2.blocks, r);
+        const bt_companion_rotation *r = bt_companion_rotation_by(&x->rotations, i->arg);
+        bt_companion_rotate(c, out, t, i->out_width / bt_companion_rotation_elems(r), r);
         break;
     }
     case BT_PKG_RMSNORM:

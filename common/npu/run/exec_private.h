@@ -31,7 +31,7 @@ struct bt_exec {
     const bt_pkg *pkg;
     const bt_pkg_header *header;
     bt_companion companion;
-    bt_companion_rotation r1, r2;
+    bt_companion_rotations rotations;
     float *ones;          /* [dim]: the weight of a norm that was folded away */
     const uint8_t *embed; /* rows of embed_row_bytes */
     size_t embed_row_bytes;
