@@ -120,7 +120,7 @@ static const bt_opt opts[] = {
      .help =
          "prompt tokens that a decode node computes between two steps at most, or in one with --colocated"},
     {.group = "Nodes", .name = "min-overlap", .value = "N", BT_OPT_AT(config, min_overlap),
-     .type = BT_OPT_INT, .def = "64", .lo = 0, .hi = 256,
+     .type = BT_OPT_INT, .def = "64", .lo = 0, .hi = PF_BLOCK_TOKENS,
      .help = "prompts shorter than this many tokens are sent in one piece"},
     {.group = "Nodes", .name = "window", .value = "SIZE", BT_OPT_AT(config, window_bytes),
      .type = BT_OPT_SIZE, .def = "64M", .lo = 1 << 20, .hi = 1LL << 34,
@@ -148,8 +148,7 @@ static const bt_opt opts[] = {
              "decision: the same answers, some ten times the events"},
     {.group = "Nodes", .name = "by-layer", BT_OPT_AT(config, by_layer), .type = BT_OPT_FLAG,
      .help = "pass each layer of a chunk on by itself, as nodes do, instead of several at a time: more "
-             "events, first "
-             "tokens within 1 %"},
+             "events, nearly the same times"},
 
     {.group = "Load", .name = "format", .value = "FORMAT", BT_OPT_AT(config, format), .type = BT_OPT_CHOICE,
      .def = "auto", .choices = bt_trace_format_names,
