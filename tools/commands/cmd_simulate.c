@@ -31,7 +31,7 @@ typedef struct config {
     int format, kv_dtype, weights, cost, schedule;
     int64_t jobs, gateways, ctx_size, limit, concurrency, streams, seed, block_tokens, usual_output;
     int64_t slots, prefill_slots, batch_rows, growth_tokens, chunk_tokens, min_overlap, request_us, token_us,
-        heartbeat_ms, drain_ms;
+        heartbeat_ms, drain_ms, connections;
     uint64_t kv_memory_bytes, swap_memory_bytes, window_bytes;
     double speed, rate, slo_share;
     tool_replay_ramp_options ramp;
@@ -135,6 +135,10 @@ static const bt_opt opts[] = {
     GATEWAY("local-prefill-below"),
     GATEWAY("max-queue"),
     GATEWAY("max-active"),
+    {.group = "Nodes", .name = "max-connections", .value = "N", BT_OPT_AT(config, connections),
+     .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 65536,
+     .help = "requests that a gateway has connections for; one more fails at once; 0: all (a gateway's own "
+             "default is 256)"},
     GATEWAY("timeout"),
     GATEWAY("recovery-timeout"),
     {.group = "Nodes", .name = "request-cpu", .value = "US", BT_OPT_AT(config, request_us),
@@ -361,6 +365,7 @@ static bt_err set_up(tool_simulate_setup *s, tool_simulate_models *models, const
     s->seed = (uint64_t)c->seed;
     s->concurrency = (uint32_t)c->concurrency;
     s->streams = (uint32_t)c->streams;
+    s->connections = (uint32_t)c->connections;
     set_cluster(&s->cluster, c);
     return e;
 }
