@@ -351,11 +351,12 @@ static void near_until(uint32_t *ret_compared, uint32_t *ret_off, const bed *sin
                        uint32_t until)
 {
     const world *w = single->w;
-    const int64_t end_ns = until == w->requests ? INT64_MAX : single->a[until + 1].sent_ns;
+    const bool is_all = single->choices == grouped->choices;
+    const int64_t end_ns = is_all ? INT64_MAX : single->a[until].sent_ns;
     for (uint32_t i = 1; i <= until; i++) {
         const answer *a = &single->a[i], *b = &grouped->a[i];
         const int64_t x = a->first_ns - a->sent_ns, y = b->first_ns - b->sent_ns;
-        if (until < w->requests && a->end_ns > end_ns) continue;
+        if (a->end_ns > end_ns) continue;
         const bool same = a->ends == 1 && b->ends == 1 && a->is_done == b->is_done && a->why == b->why &&
                           a->got == b->got && a->attempts == b->attempts && strcmp(a->by, b->by) == 0;
         *ret_compared += 1;
@@ -404,7 +405,7 @@ grouped_layers_change_no_outcome_and_hardly_a_first_token_until_a_choice_falls_o
         near_until(&compared, &off, single, grouped, until);
         events[0] += single->events;
         events[1] += grouped->events;
-        differ += until < w.requests;
+        differ += single->choices != grouped->choices;
         logs += log(median_first(grouped) / median_first(single));
         free(single);
         free(grouped);
