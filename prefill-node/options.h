@@ -3,6 +3,7 @@
 #include "engine/names.h"
 #include "node/node_options.h"
 #include "npu/compile/obtain.h"
+#include "prefill-node/brain/brain.h"
 
 /* The settings of a prefill node: what every node has, and what only this kind has, with default and limits in one
  * table. */
@@ -22,7 +23,7 @@ typedef struct pf_options {
     {.group = (in), .name = (slots_name), .value = "N", BT_OPT_AT(config, field.slots), .type = BT_OPT_INT, \
      .def = "4", .lo = 1, .hi = 1024, .help = "prompts taken at once; one computes, the others wait or are sent"}, \
     {.group = (in), .name = "min-overlap", .value = "N", BT_OPT_AT(config, field.min_overlap_tokens), \
-     .type = BT_OPT_INT, .def = "64", .lo = 0, .hi = 1 << 20, \
+     .type = BT_OPT_INT, .def = "64", .lo = 0, .hi = PF_BLOCK_TOKENS, \
      .help = "prompts shorter than this many tokens are sent in one piece"}, \
     BT_ENGINE_SCHEDULE_OPT((in), config, field.schedule)
 // clang-format on

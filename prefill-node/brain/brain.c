@@ -11,12 +11,23 @@
 pf_config pf_config_defaults(void)
 {
     return (pf_config){
-        .gateways = 1,         .slots = 1,          .workers = 1,
-        .page_tokens = 64,     .links_max = 32,     .min_overlap_tokens = 64,
-        .block_tokens = 256,   .unsent_max = 8,     .heartbeat_us = 500000,
-        .silence_us = 2000000, .resend_us = 500000, .rejected_us = 5000000,
-        .say_us = 1000000,     .dial_us = 3000000,  .link_us = 10000000,
-        .stall_us = 2000000,   .idle_us = 60000000,
+        .gateways = 1,
+        .slots = 1,
+        .workers = 1,
+        .page_tokens = 64,
+        .links_max = 32,
+        .min_overlap_tokens = 64,
+        .block_tokens = PF_BLOCK_TOKENS,
+        .unsent_max = 8,
+        .heartbeat_us = 500000,
+        .silence_us = 2000000,
+        .resend_us = 500000,
+        .rejected_us = 5000000,
+        .say_us = 1000000,
+        .dial_us = 3000000,
+        .link_us = 10000000,
+        .stall_us = 2000000,
+        .idle_us = 60000000,
     };
 }
 

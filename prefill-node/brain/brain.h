@@ -30,6 +30,8 @@
  * FAILED says by its code whether another attempt may work (BT_EAGAIN, BT_EIO, BT_ECANCEL) or never will (BT_EFORMAT,
  * BT_EARG, BT_ELIMIT, BT_ERANGE); others are not used. */
 
+enum { PF_BLOCK_TOKENS = 256 }; /* of the longest block */
+
 typedef struct pf_config {
     bt_incarnation self;
     bt_msg_hello hello; /* role PREFILL, node_id, model_id, names, kv, ctx_tokens, kv_capacity_tokens, pid, engine
@@ -40,8 +42,8 @@ typedef struct pf_config {
     uint32_t pages_total, page_tokens; /* the KV pool; a page is a multiple of 16 tokens, at most 256 */
     bt_prompt_by prompts;              /* what beginnings of prompts are known by: ids; hashes in simulations */
     uint32_t links_max;                /* decode nodes at once */
-    uint32_t min_overlap_tokens;       /* 64 */
-    uint32_t block_tokens;             /* longest block, a multiple of 16; 256 */
+    uint32_t min_overlap_tokens;       /* 64; at most block_tokens */
+    uint32_t block_tokens;             /* longest block, a multiple of 16; PF_BLOCK_TOKENS */
     uint32_t unsent_max;               /* SEND_BLOCKs of a link not yet answered by the shell; 8 */
     int64_t heartbeat_us, silence_us;  /* 0.5 s; a gateway silent for 2 s gets HELLO again */
     int64_t resend_us;                 /* 0.5 s: HELLO, Commit, reports */

@@ -31,7 +31,7 @@ typedef struct config {
     int format, kv_dtype, weights, cost, schedule;
     int64_t jobs, gateways, ctx_size, limit, concurrency, streams, seed, block_tokens, usual_output;
     int64_t slots, prefill_slots, batch_rows, growth_tokens, chunk_tokens, min_overlap, request_us, token_us,
-        heartbeat_ms, drain_ms;
+        heartbeat_ms, drain_ms, connections;
     uint64_t kv_memory_bytes, swap_memory_bytes, window_bytes;
     double speed, rate, slo_share;
     tool_replay_ramp_options ramp;
@@ -120,7 +120,7 @@ static const bt_opt opts[] = {
      .help =
          "prompt tokens that a decode node computes between two steps at most, or in one with --colocated"},
     {.group = "Nodes", .name = "min-overlap", .value = "N", BT_OPT_AT(config, min_overlap),
-     .type = BT_OPT_INT, .def = "64", .lo = 0, .hi = 256,
+     .type = BT_OPT_INT, .def = "64", .lo = 0, .hi = PF_BLOCK_TOKENS,
      .help = "prompts shorter than this many tokens are sent in one piece"},
     {.group = "Nodes", .name = "window", .value = "SIZE", BT_OPT_AT(config, window_bytes),
      .type = BT_OPT_SIZE, .def = "64M", .lo = 1 << 20, .hi = 1LL << 34,
@@ -135,6 +135,10 @@ static const bt_opt opts[] = {
     GATEWAY("local-prefill-below"),
     GATEWAY("max-queue"),
     GATEWAY("max-active"),
+    {.group = "Nodes", .name = "max-connections", .value = "N", BT_OPT_AT(config, connections),
+     .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 65536,
+     .help = "requests that a gateway has connections for; one more fails at once; 0: all (a gateway's own "
+             "default is 256)"},
     GATEWAY("timeout"),
     GATEWAY("recovery-timeout"),
     {.group = "Nodes", .name = "request-cpu", .value = "US", BT_OPT_AT(config, request_us),
@@ -148,8 +152,7 @@ static const bt_opt opts[] = {
              "decision: the same answers, some ten times the events"},
     {.group = "Nodes", .name = "by-layer", BT_OPT_AT(config, by_layer), .type = BT_OPT_FLAG,
      .help = "pass each layer of a chunk on by itself, as nodes do, instead of several at a time: more "
-             "events, first "
-             "tokens within 1 %"},
+             "events, nearly the same times"},
 
     {.group = "Load", .name = "format", .value = "FORMAT", BT_OPT_AT(config, format), .type = BT_OPT_CHOICE,
      .def = "auto", .choices = bt_trace_format_names,
@@ -362,6 +365,7 @@ static bt_err set_up(tool_simulate_setup *s, tool_simulate_models *models, const
     s->seed = (uint64_t)c->seed;
     s->concurrency = (uint32_t)c->concurrency;
     s->streams = (uint32_t)c->streams;
+    s->connections = (uint32_t)c->connections;
     set_cluster(&s->cluster, c);
     return e;
 }

@@ -92,6 +92,7 @@ uint64_t tool_simulate_key(const tool_simulate_range *r)
                             s->seed,
                             s->concurrency,
                             s->streams,
+                            s->connections,
                             c->prefill_slots,
                             c->decode_slots,
                             c->batch_rows,
