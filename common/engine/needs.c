@@ -17,9 +17,10 @@
 #include <string.h>
 
 enum {
-    REST_BYTES = 16 << 20, /* of a process that has a model open and links */
-    VOCAB_BYTES = 320,     /* of the tokenizer, each token */
-    CHUNK_ROWS = 64,       /* rows that prefill host makes room for in attention */
+    REST_BYTES = 16 << 20,   /* of a node: program, libraries, model's header, buffers of links */
+    GATEWAY_BYTES = 4 << 20, /* of a gateway, and for each token of the tokenizer */
+    VOCAB_BYTES = 320,
+    CHUNK_ROWS = 64, /* rows that prefill host makes room for in attention */
     LEAST_CTX = 512,
 };
 
@@ -129,7 +130,7 @@ bt_err bt_needs_of(bt_needs *ret, const bt_model *m, const bt_needs_want *w, bt_
     bt_needs n = {.part[BT_NEEDS_REST] = REST_BYTES};
     bt_err e = BT_OK;
     const bool is_gateway = w->prefill < 0 && w->decode < 0;
-    if (is_gateway) n.part[BT_NEEDS_REST] += (uint64_t)m->hp.vocab * VOCAB_BYTES;
+    if (is_gateway) n.part[BT_NEEDS_REST] = GATEWAY_BYTES + (uint64_t)m->hp.vocab * VOCAB_BYTES;
     else e = add_kv(&n, &m->hp, w, fault);
     if (e == BT_OK && (w->prefill == BT_ENGINE_NPU || w->decode == BT_ENGINE_NPU))
         e = add_npu(&n, m, w, fault);

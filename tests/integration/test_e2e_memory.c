@@ -114,8 +114,8 @@ static void nodes_of_one_machine_have_one_copy_of_the_weights(void **state)
     for (int i = 0; i < ROUNDS; i++) assert_true(cluster_serves(c.url));
     image_kb(cluster_pid(c.url, "prefill-0"), &size[0], &rss[0], &pss[0]);
     image_kb(cluster_pid(c.url, "decode-0"), &size[1], &rss[1], &pss[1]);
-    print_message("image of %ld KB; in memory %ld and %ld, shares %ld and %ld\n", size[0], rss[0], rss[1], pss[0],
-                  pss[1]);
+    print_message("image of %ld KB; in memory %ld and %ld, shares %ld and %ld\n", size[0], rss[0], rss[1],
+                  pss[0], pss[1]);
     assert_true(cluster_stop(&c));
     assert_true(size[0] > 0 && size[0] == size[1]);
     assert_true(rss[0] > size[0] * 9 / 10 && rss[1] > size[0] * 9 / 10); /* both have read all of it */
