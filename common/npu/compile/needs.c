@@ -7,7 +7,11 @@
 
 #include <stdlib.h>
 
-enum { PANEL = 16, COLUMNS = 16 /* of fold.c */ };
+enum {
+    PANEL = 16,
+    COLUMNS = 16,            /* of fold.c */
+    PROGRAM_BYTES = 16 << 20 /* all that is not for the model */
+};
 
 static uint32_t room(bt_compile_job *j, bt_pkg_const_kind kind, uint64_t bytes)
 {
@@ -191,8 +195,8 @@ static bt_err count_memory(bt_compile_needs *ret, const bt_compile_job *j, size_
                                       .ctx_tokens = BT_CALIB_WINDOW, .rotate_elems = j->m->hp.dim};
     const uint64_t packing = packing_bytes(&whole, j, threads), gptq = gptq_bytes(j);
     const uint64_t measuring = windows + whole, writing = packing + (gptq ? windows + gptq : 0);
-    ret->memory_bytes =
-        layer + calibration_bytes(j) + bt_companion_bytes(&sizes, threads) + larger(measuring, writing);
+    ret->memory_bytes = PROGRAM_BYTES + layer + calibration_bytes(j) + bt_companion_bytes(&sizes, threads) +
+                        larger(measuring, writing);
     return BT_OK;
 }
 
