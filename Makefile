@@ -325,6 +325,19 @@ $(B)/break/%.o: %.c $(B)/.flags | $(GEN_H)
 	$(call say,CC,$< (breakable))
 	$(Q)$(CC) $(ALL_CFLAGS) -DBT_BREAKABLE -MMD -MP -c -o $@ $<
 
+## test-wide: one layer with an 8B model's widths through conversion, compiler and engines: 4 GB of memory, 5 GB of disk
+WIDE := $(B)/tests/wide/test_wide
+$(WIDE): $(B)/tests/%: $(B)/tests/%.o $(HELPER_O) $(LIBS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group $(ALL_LDFLAGS) $(DEP_LIBS) -lcmocka
+test-wide: $(WIDE)
+	@$(WIDE)
+
+## test-kills: kill -9 while compiling and while converting weights, N=50 times each: nothing is left, the next start works
+test-kills: all
+	@sh deploy/model.sh > /dev/null
+	@sh tests/fault/kills.sh $(B) $(or $(N),50) $(MODEL)
+
 ## simtest: the brains in the simulated world: make simtest SEEDS=1000 START=1, TRACE=seed (SHRINK=1), BREAK=name, all or list
 simtest: $(B)/$(if $(BREAK),break,tests/sim)/simtest
 	@$< seeds=$(or $(SEEDS),1000) start=$(or $(START),1) $(if $(BREAK),break=$(BREAK)) $(if $(TRACE),trace=$(TRACE)) $(if $(SHRINK),shrink)
@@ -416,7 +429,7 @@ help:
 clean:
 	rm -rf build bin
 
-.PHONY: all deps model demo test test-cli test-clients check-timeline test-openapi test-emulated test-aarch64 test-rows test-foreign foreign kernel-tests test-compilers simtest fuzz lint format analyze bench bench-peers mca mca-objects docs install uninstall help clean FORCE
+.PHONY: all deps model demo test test-wide test-kills test-cli test-clients check-timeline test-openapi test-emulated test-aarch64 test-rows test-foreign foreign kernel-tests test-compilers simtest fuzz lint format analyze bench bench-peers mca mca-objects docs install uninstall help clean FORCE
 .SECONDARY:
 .DEFAULT_GOAL := all
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -7,6 +7,7 @@
 #include "prefill-node/device.h"
 #include "prefill-node/pace.h"
 #include "prefill-node/worker.h"
+#include "engine/needs.h"
 #include "node/node_setup.h"
 #include "node/shell.h"
 #include "rt/alarm.h"
@@ -427,6 +428,24 @@ static bt_err open_brain(node *n, bt_fault *fault)
     return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;
 }
 
+/* Said before any of it is taken. */
+static bt_err check_memory(const node *n, bt_fault *fault)
+{
+    const pf_options *o = n->o;
+    const bt_needs_want want = {.prefill = o->engine,
+                                .decode = -1,
+                                .want = o->want,
+                                .schedule = o->schedule,
+                                .kv_elem_bytes = bt_kv_dtype_wanted(o->node->kv_dtype),
+                                .ctx_tokens = (size_t)o->node->ctx_size,
+                                .kv_memory_bytes = o->node->kv_memory_bytes,
+                                .threads = (size_t)o->node->threads};
+    char text[BT_NEEDS_TEXT_BYTES];
+    const bt_err e = bt_needs_begin(text, n->model, &want, fault);
+    if (e == BT_OK) bt_log(BT_LOG_INFO, "%s", text);
+    return e;
+}
+
 static bt_err open_node(node *n, bt_fault *fault)
 {
     char path[4096];
@@ -454,6 +473,7 @@ static bt_err open_node(node *n, bt_fault *fault)
     bt_wait_tell(NULL, BT_MODEL_OPENING, 0, 0);
     if (e == BT_OK) e = bt_model_open(&n->model, path, fault);
     bt_wait_tell(NULL, "opening the engine", 0, 0);
+    if (e == BT_OK) e = check_memory(n, fault);
     if (e == BT_OK) e = bt_prefill_new(&n->engine, n->model, &ec, fault);
     bt_wait_end();
     if (e == BT_OK) e = pf_device_open(&n->device, n->o, n->engine, n->model, fault);

@@ -54,6 +54,8 @@ typedef struct bt_companion_sizes {
     size_t rotate_elems;  /* the largest rotation */
     size_t scratch_bytes; /* what the owner wants of each thread's scratch, at least */
 } bt_companion_sizes;
+/* What bt_companion_init takes for a pool of so many threads. */
+uint64_t bt_companion_bytes(const bt_companion_sizes *sizes, size_t threads);
 /* kernels and pool are borrowed. BT_ENOMEM. */
 bt_err bt_companion_init(bt_companion *ret, const bt_kernels *kernels, bt_pool *pool, const bt_companion_sizes *sizes,
                          bt_fault *fault);
