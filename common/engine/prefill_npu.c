@@ -27,10 +27,8 @@ typedef struct npu_state {
     bt_report_fallback *fallback;
     uint64_t rows;
     bool is_dense;
-    char name[sizeof((bt_package *)0)->name + sizeof " attention=" + BT_ATTENTION_MAX_TEXT]; /* of the
-                                                                                                package, and
-                                                                                                how it attends
-                                                                                              */
+    /* of the package, and how it attends */
+    char name[sizeof((bt_package *)0)->name + sizeof " attention=" + BT_ATTENTION_MAX_TEXT];
 } npu_state;
 
 static void npu_free(void *state)

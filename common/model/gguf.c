@@ -350,9 +350,8 @@ static bt_err read_all_tensors(bt_gguf *g, reader *r, bt_fault *fault)
     if (g->tensor_count == 0) return BT_OK;
     uint64_t *offsets = calloc(g->tensor_count, sizeof *offsets);
     if (!offsets) return bt_fail(fault, BT_ENOMEM, "out of memory for %zu tensors", g->tensor_count);
-    for (size_t i = 0; i < g->tensor_count && e == BT_OK; i++) {
+    for (size_t i = 0; i < g->tensor_count && e == BT_OK; i++)
         e = read_tensor(r, &g->tensors[i], &g->tensor_names[i], &offsets[i], fault);
-    }
     if (e == BT_OK) e = bt_gguf_index_tensors(g, fault);
     if (e == BT_OK && !g->is_head) e = place_tensors(g, offsets, r->at, (size_t)align, fault);
     free(offsets);

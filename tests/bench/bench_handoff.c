@@ -19,6 +19,7 @@
 #include "rt/loop.h"
 #include "node/net.h"
 #include "xfer/xfer_credit.h"
+#include "tests/helpers/temp_folder.h"
 
 #include <pthread.h>
 #include <sodium.h>
@@ -609,13 +610,12 @@ static void measure(size_t rounds, bool json)
 {
     static column path_columns[PATHS], stage_columns[STAGES];
     static const char *const names[] = {"prefill", "decode", NULL};
-    static const char *const files[] = {"prefill.secret", "decode.secret", "allow"};
     const size_t bytes = (size_t)BLOCKS * BODY_BYTES;
-    char dir[] = "/tmp/baton-bench-XXXXXX", text[128];
+    char dir[TEMP_FOLDER_BYTES];
     bt_fault fault;
     uint8_t *from = bench_bytes(bytes), *to = bench_bytes(bytes);
     side *s = calloc(1, sizeof *s);
-    if (!s || !mkdtemp(dir)) bench_die("no memory, or no place for keys");
+    if (!s || !temp_folder_new(dir)) bench_die("no memory, or no place for keys");
     must(bt_keys_generate(dir, names, &fault), &fault);
     randombytes_buf(from, bytes);
     /* for its view */
@@ -653,11 +653,7 @@ static void measure(size_t rounds, bool json)
         if (!is_skipped(paths[p].sealed))
             print_row(paths[p].name, paths[p].copies, &path_columns[p], rounds, base, json, false);
     if (json) printf("]}\n");
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        snprintf(text, sizeof text, "%s/%s", dir, files[i]);
-        unlink(text);
-    }
-    rmdir(dir);
+    (void)temp_folder_remove(dir);
     free(from);
     free(to);
 }

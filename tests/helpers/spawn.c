@@ -1,6 +1,7 @@
 /* See spawn.h. */
 #include "tests/helpers/spawn.h"
 #include "base/exec.h"
+#include "tests/helpers/temp_folder.h"
 #include "tests/helpers/tiny_gguf.h"
 
 #include <dirent.h>
@@ -37,7 +38,7 @@ struct spawn {
     size_t out_len;
 };
 
-static char dir[PATH_BYTES];
+static char dir[TEMP_FOLDER_BYTES];
 static spawn *first;
 static unsigned counter;
 
@@ -49,10 +50,7 @@ static _Noreturn void die(const char *what)
 
 void spawn_setup(void)
 {
-    const char *base = getenv("TMPDIR");
-    if (!base || !*base) base = "/tmp";
-    snprintf(dir, sizeof dir, "%s/e2e-XXXXXX", base);
-    if (!mkdtemp(dir)) die("a private directory");
+    if (!temp_folder_new(dir)) die("a private directory");
     /* Packages are compiled once for all tests where the caller says where, else once for this program. */
     if (setenv("BATON_CACHE_DIR", dir, 0) < 0) die("environment");
     if (setenv("TMPDIR", dir, 1) < 0 || unsetenv("XDG_RUNTIME_DIR") < 0 || unsetenv("NOTIFY_SOCKET") < 0)
@@ -61,27 +59,10 @@ void spawn_setup(void)
     setvbuf(stdout, NULL, _IOLBF, 0);
 }
 
-static void remove_all(const char *path)
-{
-    DIR *d = opendir(path);
-    char child[2 * PATH_BYTES];
-    for (struct dirent *e; d && (e = readdir(d));) {
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
-        snprintf(child, sizeof child, "%.500s/%s", path, e->d_name);
-        if (unlink(child) == 0) continue;
-        DIR *sub = opendir(child); /* one level more is as deep as it gets */
-        for (struct dirent *s; sub && (s = readdir(sub));) (void)unlinkat(dirfd(sub), s->d_name, 0);
-        if (sub) closedir(sub);
-        (void)rmdir(child);
-    }
-    if (d) closedir(d);
-    (void)rmdir(path);
-}
-
 void spawn_cleanup(void)
 {
     (void)spawn_teardown(NULL);
-    remove_all(dir);
+    (void)temp_folder_remove(dir);
 }
 
 const char *spawn_path(const char *name)
@@ -394,7 +375,7 @@ int spawn_teardown(void **state)
         kill_below(SIGKILL);
     DIR *d = opendir(dir); /* of an 'up' that was killed */
     for (struct dirent *e; d && (e = readdir(d));)
-        if (strncmp(e->d_name, "baton-", 6) == 0) remove_all(spawn_path(e->d_name));
+        if (strncmp(e->d_name, "baton-", 6) == 0) (void)temp_folder_remove(spawn_path(e->d_name));
     if (d) closedir(d);
     bool is_clean = true;
     while (first) {

@@ -2,6 +2,7 @@
  * $BATON_BIN is the folder of the programs. */
 #include "base/clock.h"
 #include "base/exec.h"
+#include "tests/helpers/temp_folder.h"
 #include "tests/helpers/tiny_gguf.h"
 
 #include <arpa/inet.h>
@@ -26,7 +27,7 @@
 
 enum { DEADLINE_US = 20000000, MAX_ARGS = 24 };
 
-static char folder[] = "/tmp/baton-gateway-XXXXXX", model[64], key_file[64];
+static char folder[TEMP_FOLDER_BYTES], model[TEMP_FOLDER_BYTES + 16], key_file[TEMP_FOLDER_BYTES + 16];
 static int started;
 
 typedef struct gateway {
@@ -351,7 +352,7 @@ static void add_sampling(tiny_gguf *w, void *ud)
 static void tells_its_defaults_and_where_each_comes_from(void **state)
 {
     (void)state;
-    char other[80];
+    char other[TEMP_FOLDER_BYTES + 16];
     tiny_gguf_spec spec = tiny_gguf_default();
     spec.chat_template = tiny_gguf_chatml;
     spec.extra = add_sampling;
@@ -740,7 +741,7 @@ static void drains_on_sigterm_and_quits_at_once_on_a_second_signal(void **state)
 static int setup(void **state)
 {
     (void)state;
-    if (!mkdtemp(folder) || curl_global_init(CURL_GLOBAL_DEFAULT) != 0) return -1;
+    if (!temp_folder_new(folder) || curl_global_init(CURL_GLOBAL_DEFAULT) != 0) return -1;
     (void)snprintf(model, sizeof model, "%s/tiny.gguf", folder);
     (void)snprintf(key_file, sizeof key_file, "%s/api.key", folder);
     tiny_gguf_spec spec = tiny_gguf_default();
@@ -754,12 +755,10 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    char command[128];
     (void)state;
     stop(&main_gateway);
     curl_global_cleanup();
-    (void)snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    return temp_folder_remove(folder);
 }
 
 int main(void)

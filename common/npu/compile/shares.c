@@ -3,6 +3,7 @@
 #include "npu/pkg/attention.h"
 
 #include <math.h>
+#include <stdbool.h>
 
 static const double LEAST = 1e-3;
 

@@ -1,6 +1,5 @@
 #ifndef BT_NPU_SHARES_H
 #define BT_NPU_SHARES_H
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

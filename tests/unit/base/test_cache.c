@@ -2,6 +2,7 @@
  * clear about a folder it cannot use. */
 #include "base/cache.h"
 #include "base/file.h"
+#include "tests/helpers/temp_folder.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -25,14 +26,12 @@ static const bt_cache_kind kind = {.folder = "things", .suffix = ".tng", .what =
                                    .advice = "Have fewer things", .max_bytes = 1 << 20};
 static const char content[] = "a thing of this version";
 
-static char top[256], dir[300];
+static char top[TEMP_FOLDER_BYTES], dir[TEMP_FOLDER_BYTES + 8];
 
 static int setup(void **state)
 {
     (void)state;
-    const char *t = getenv("TMPDIR");
-    snprintf(top, sizeof top, "%s/test_cache.XXXXXX", t ? t : "/tmp");
-    if (!mkdtemp(top)) return -1;
+    if (!temp_folder_new(top)) return -1;
     snprintf(dir, sizeof dir, "%s/a/b", top);
     return 0;
 }
@@ -40,9 +39,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    char command[400];
-    snprintf(command, sizeof command, "rm -rf '%s'", top);
-    return system(command);
+    return temp_folder_remove(top);
 }
 
 static const char *in_dir(const char *name)

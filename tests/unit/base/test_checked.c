@@ -1,6 +1,7 @@
 /* Files are compared with their hashes once for each state: not again while nobody writes to them, always
  * after that, and always where there is no cache or the file is too new to have a name. */
 #include "base/checked.h"
+#include "tests/helpers/temp_folder.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -16,22 +17,18 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-static char dir[256];
+static char dir[TEMP_FOLDER_BYTES];
 
 static int setup(void **state)
 {
     (void)state;
-    const char *t = getenv("TMPDIR");
-    snprintf(dir, sizeof dir, "%s/test_checked.XXXXXX", t ? t : "/tmp");
-    return mkdtemp(dir) && setenv("BATON_CACHE_DIR", dir, 1) == 0 ? 0 : -1;
+    return temp_folder_new(dir) && setenv("BATON_CACHE_DIR", dir, 1) == 0 ? 0 : -1;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    char command[300];
-    snprintf(command, sizeof command, "rm -rf '%s'", dir);
-    return system(command);
+    return temp_folder_remove(dir);
 }
 
 typedef struct counted {

@@ -1,5 +1,6 @@
 /* Replacing a file whole, its mode, the limit on reading, and locks. */
 #include "base/file.h"
+#include "tests/helpers/temp_folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,14 +19,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char dir[256], path[300];
+static char dir[TEMP_FOLDER_BYTES], path[TEMP_FOLDER_BYTES + 8];
 
 static int make_dir(void **s)
 {
     (void)s;
-    const char *tmp = getenv("TMPDIR");
-    snprintf(dir, sizeof dir, "%s/baton-file-XXXXXX", tmp ? tmp : "/tmp");
-    if (!mkdtemp(dir)) return -1;
+    if (!temp_folder_new(dir)) return -1;
     snprintf(path, sizeof path, "%s/f", dir);
     return 0;
 }

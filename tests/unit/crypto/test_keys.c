@@ -2,6 +2,7 @@
 #include "crypto/keys.h"
 #include "crypto/keys_generate.h"
 #include "crypto/peer_auth.h"
+#include "tests/helpers/temp_folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char dir[256];
+static char dir[TEMP_FOLDER_BYTES];
 
 static char *in_dir(const char *name)
 {
@@ -26,9 +27,7 @@ static char *in_dir(const char *name)
 static int make_dir(void **s)
 {
     (void)s;
-    const char *tmp = getenv("TMPDIR");
-    snprintf(dir, sizeof dir, "%s/baton-keys-XXXXXX", tmp ? tmp : "/tmp");
-    return mkdtemp(dir) ? 0 : -1;
+    return temp_folder_new(dir) ? 0 : -1;
 }
 
 static int remove_dir(void **s)

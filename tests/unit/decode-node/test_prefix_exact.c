@@ -11,6 +11,7 @@
 #include "sample/sample.h"
 #include "tests/helpers/decode_kit.h"
 #include "tests/helpers/engine_kit.h"
+#include "tests/helpers/temp_folder.h"
 #include "tests/helpers/tiny_gguf.h"
 
 #include <poll.h>
@@ -48,7 +49,7 @@ typedef struct request {
 } request;
 
 typedef struct room {
-    char dir[256];
+    char dir[TEMP_FOLDER_BYTES];
     uint8_t *file;
     bt_model *model;
     bt_prefill *prefill;
@@ -124,12 +125,10 @@ static void open_room(room *r, uint64_t seed, uint32_t elem_bytes)
     size_t len;
     bt_gguf *g = NULL;
     tiny_gguf_spec spec = tiny_gguf_default();
-    const char *base = getenv("TMPDIR");
     memset(r, 0, sizeof *r);
     r->seed = seed;
     spec.ctx = CTX;
-    snprintf(r->dir, sizeof r->dir, "%s/prefix-XXXXXX", base && *base ? base : "/tmp");
-    assert_non_null(mkdtemp(r->dir));
+    assert_true(temp_folder_new(r->dir));
     assert_int_equal(setenv("BATON_CACHE_DIR", r->dir, 1), 0);
     r->file = tiny_gguf_build(&spec, &len);
     assert_int_equal(bt_gguf_open_bytes(&g, r->file, len, NULL), BT_OK);
@@ -140,7 +139,6 @@ static void open_room(room *r, uint64_t seed, uint32_t elem_bytes)
 
 static void close_room(room *r)
 {
-    char command[300];
     dc_worker_free(r->worker);
     dc_brain_free(r->brain);
     dc_store_free(r->store);
@@ -151,8 +149,7 @@ static void close_room(room *r)
     for (int i = 0; i < REQUESTS; i++) engine_kit_pages_free(&r->all[i].kv);
     bt_model_close(r->model);
     free(r->file);
-    snprintf(command, sizeof command, "rm -rf '%s'", r->dir);
-    assert_int_equal(system(command), 0);
+    assert_int_equal(temp_folder_remove(r->dir), 0);
 }
 
 /* A prompt with one of a few beginnings, and its answer when it is alone. */

@@ -9,6 +9,7 @@
 #include "engine/prefill.h"
 #include "sample/sample.h"
 #include "tests/helpers/engine_kit.h"
+#include "tests/helpers/temp_folder.h"
 #include "tests/helpers/tiny_gguf.h"
 
 #include <poll.h>
@@ -49,7 +50,7 @@ typedef struct slot_state {
 } slot_state;
 
 typedef struct room {
-    char dir[256];
+    char dir[TEMP_FOLDER_BYTES];
     const char *decodes; /* its engine; with "npu" a package for both roles */
     uint32_t elem_bytes; /* of KV */
     uint8_t *file;
@@ -88,14 +89,12 @@ static void open_room(room *r, const char *engine, const char *decodes, uint32_t
     bt_fault fault = {""};
     bt_gguf *g = NULL;
     tiny_gguf_spec spec = tiny_gguf_default();
-    const char *base = getenv("TMPDIR");
     memset(r, 0, sizeof *r);
     spec.ctx = CTX;
     r->seed = 5;
     r->decodes = decodes;
     r->elem_bytes = elem_bytes;
-    snprintf(r->dir, sizeof r->dir, "%s/worker-XXXXXX", base && *base ? base : "/tmp");
-    assert_non_null(mkdtemp(r->dir));
+    assert_true(temp_folder_new(r->dir));
     assert_int_equal(setenv("BATON_CACHE_DIR", r->dir, 1), 0);
     r->file = tiny_gguf_build(&spec, &len);
     assert_int_equal(bt_gguf_open_bytes(&g, r->file, len, NULL), BT_OK);
@@ -126,7 +125,6 @@ static void open_room(room *r, const char *engine, const char *decodes, uint32_t
 
 static void close_room(room *r)
 {
-    char command[300];
     dc_worker_free(r->worker);
     bt_decode_free(r->alone);
     bt_prefill_free(r->prefill);
@@ -135,8 +133,7 @@ static void close_room(room *r)
     free(r->logits);
     bt_model_close(r->model);
     free(r->file);
-    snprintf(command, sizeof command, "rm -rf '%s'", r->dir);
-    assert_int_equal(system(command), 0);
+    assert_int_equal(temp_folder_remove(r->dir), 0);
 }
 
 /* ---- a request, alone ---- */

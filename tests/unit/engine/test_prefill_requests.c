@@ -3,6 +3,7 @@
 #include "engine/prefill.h"
 #include "model/gguf.h"
 #include "tests/helpers/engine_kit.h"
+#include "tests/helpers/temp_folder.h"
 #include "tests/helpers/tiny_gguf.h"
 
 #include <dirent.h>
@@ -71,31 +72,17 @@ static size_t files_of(const char *path)
     return n;
 }
 
-static void delete_all(const char *path)
-{
-    DIR *d = opendir(path);
-    for (struct dirent *e; d && (e = readdir(d)) != NULL;) {
-        char sub[512];
-        snprintf(sub, sizeof sub, "%s/%s", path, e->d_name);
-        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
-        if (e->d_type == DT_DIR) delete_all(sub);
-        else (void)unlink(sub);
-    }
-    if (d) closedir(d);
-    (void)rmdir(path);
-}
-
 static void requests_of_a_conversation_trace_compile_nothing(void **state) /* AC-b2 */
 {
     (void)state;
     static const char *const engines[] = {"host", "npu"};
     static const char *const policies[] = {"chunk:64+tail", "pow2"};
-    char cache[] = "/tmp/baton-requests-XXXXXX";
+    char cache[TEMP_FOLDER_BYTES];
     engine_kit k = model();
     int32_t ids[CTX];
     float *logits = engine_kit_floats(k.model->hp.vocab);
     bt_kv_view kv = engine_kit_pages(k.model, CTX, PAGE, 2);
-    assert_non_null(mkdtemp(cache));
+    assert_true(temp_folder_new(cache));
     assert_int_equal(setenv("BATON_CACHE_DIR", cache, 1), 0);
     engine_kit_ids(ids, CTX, k.model, 9);
     for (size_t i = 0; i < 4; i++) {
@@ -127,7 +114,7 @@ static void requests_of_a_conversation_trace_compile_nothing(void **state) /* AC
     free(logits);
     engine_kit_pages_free(&kv);
     engine_kit_done(&k);
-    delete_all(cache);
+    assert_int_equal(temp_folder_remove(cache), 0);
 }
 
 int main(void)

@@ -5,6 +5,7 @@
 #include "base/num.h"
 #include "model/gguf_private.h"
 #include "model/model.h"
+#include "tests/helpers/temp_folder.h"
 #include "tests/helpers/tiny_gguf.h"
 
 #include <setjmp.h>
@@ -19,22 +20,18 @@
 
 enum { PARTS = 3 };
 
-static char dir[256];
+static char dir[TEMP_FOLDER_BYTES];
 
 static int setup(void **state)
 {
     (void)state;
-    const char *t = getenv("TMPDIR");
-    snprintf(dir, sizeof dir, "%s/test_gguf_parts.XXXXXX", t ? t : "/tmp");
-    return mkdtemp(dir) && setenv("BATON_CACHE_DIR", dir, 1) == 0 ? 0 : -1;
+    return temp_folder_new(dir) && setenv("BATON_CACHE_DIR", dir, 1) == 0 ? 0 : -1;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    char command[300];
-    snprintf(command, sizeof command, "rm -rf '%s'", dir);
-    return system(command);
+    return temp_folder_remove(dir);
 }
 
 static const char *in_dir(char ret[400], const char *name)

@@ -3,6 +3,7 @@
 #include "model/model.h"
 #include "base/rng.h"
 #include "model/quant.h"
+#include "tests/helpers/temp_folder.h"
 #include "tests/helpers/tiny_model.h"
 
 #include <dirent.h>
@@ -396,9 +397,9 @@ static void flipped_files_are_models_or_errors_and_nothing_else(void **state)
 static void the_default_model_is_looked_for_where_the_environment_says(void **state)
 {
     (void)state;
-    char dir[] = "/tmp/bt-test-model-XXXXXX", file[256], found[4096] = "untouched";
+    char dir[TEMP_FOLDER_BYTES], file[256], found[4096] = "untouched";
     bt_fault f;
-    assert_non_null(mkdtemp(dir));
+    assert_true(temp_folder_new(dir));
     assert_int_equal(setenv("BATON_MODEL_DIR", dir, 1), 0);
     assert_int_equal(bt_model_find(found, sizeof found, "smollm2", &f), BT_EIO);
     assert_non_null(strstr(f.text, "make model"));
@@ -415,8 +416,7 @@ static void the_default_model_is_looked_for_where_the_environment_says(void **st
     bt_model *m = NULL;
     assert_int_equal(bt_model_open(&m, file, &f), BT_OK);
     bt_model_close(m);
-    unlink(file);
-    rmdir(dir);
+    assert_int_equal(temp_folder_remove(dir), 0);
     unsetenv("BATON_MODEL_DIR");
     bt_model_close(NULL);
 }
@@ -435,11 +435,11 @@ static size_t files_in(const char *dir)
 static void an_id_is_kept_and_a_damaged_one_made_again(void **state)
 {
     (void)state;
-    char path[4096], dir[] = "/tmp/bt-test-ids-XXXXXX", ids[64], command[128];
+    char path[4096], dir[TEMP_FOLDER_BYTES], ids[128], command[256];
     const char *given = getenv("BATON_TEST_MODEL");
     if (bt_model_find(path, sizeof path, given ? given : "smollm2", NULL) < 0) skip();
     bt_model *m[3] = {NULL};
-    assert_non_null(mkdtemp(dir));
+    assert_true(temp_folder_new(dir));
     assert_int_equal(setenv("BATON_CACHE_DIR", dir, 1), 0);
     snprintf(ids, sizeof ids, "%s/ids", dir);
     for (size_t i = 0; i < 3; i++) {
@@ -450,8 +450,7 @@ static void an_id_is_kept_and_a_damaged_one_made_again(void **state)
         if (i == 1) assert_int_equal(system(command), 0);
     }
     for (size_t i = 0; i < 3; i++) bt_model_close(m[i]);
-    snprintf(command, sizeof command, "rm -r %s", dir);
-    assert_int_equal(system(command), 0);
+    assert_int_equal(temp_folder_remove(dir), 0);
     unsetenv("BATON_CACHE_DIR");
 }
 

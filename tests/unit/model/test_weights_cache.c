@@ -4,6 +4,7 @@
 #include "engine/decode.h"
 #include "model/weights.h"
 #include "model/weights_private.h"
+#include "tests/helpers/temp_folder.h"
 #include "tests/helpers/tiny_gguf.h"
 
 #include <setjmp.h>
@@ -19,7 +20,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-static char top[256], dir[300];
+static char top[TEMP_FOLDER_BYTES], dir[TEMP_FOLDER_BYTES + 16];
 static bt_model *model;
 static uint8_t *model_bytes;
 
@@ -41,9 +42,7 @@ static bt_model *new_model(uint8_t **ret_bytes, uint64_t seed)
 static int setup(void **state)
 {
     (void)state;
-    const char *t = getenv("TMPDIR");
-    snprintf(top, sizeof top, "%s/test_weights.XXXXXX", t ? t : "/tmp");
-    if (!mkdtemp(top)) return -1;
+    if (!temp_folder_new(top)) return -1;
     snprintf(dir, sizeof dir, "%s/weights", top);
     model = new_model(&model_bytes, 1);
     return 0;
@@ -52,11 +51,9 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    char command[400];
     bt_model_close(model);
     free(model_bytes);
-    snprintf(command, sizeof command, "rm -rf '%s'", top);
-    return system(command);
+    return temp_folder_remove(top);
 }
 
 static void count(void *ud, const char *what, uint64_t done, uint64_t total)

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "crypto/keys_generate.h"
 #include "node/net.h"
+#include "tests/helpers/temp_folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -255,7 +256,7 @@ static void the_peer_silent_for_longest_makes_room(void **state)
 
 /* ---- with keys ---- */
 
-static char dir[] = "/tmp/baton-link-XXXXXX";
+static char dir[TEMP_FOLDER_BYTES];
 
 static void refuses_to_dial_a_key_of_another_role(bt_net *from)
 {
@@ -323,8 +324,7 @@ static void a_key_speaks_only_in_its_role_and_under_its_own_incarnation(void **s
     bt_fault fault;
     const bt_link_handler h = handler(&here, false);
     memset(&here, 0, sizeof here);
-    assert_non_null(mkdtemp(dir));
-    assert_int_equal(rmdir(dir), 0);
+    assert_true(temp_folder_new(dir));
     assert_int_equal(bt_keys_generate(dir, names, &fault), BT_OK);
     assert_int_equal(bt_loop_new(&loop, &fault), BT_OK);
     for (int i = 0; i < 3; i++)
@@ -365,15 +365,8 @@ static void a_key_speaks_only_in_its_role_and_under_its_own_incarnation(void **s
 
 static int remove_keys(void **state)
 {
-    static const char *const files[] = {"gateway.secret", "prefill.secret", "decode.secret", "allow"};
-    char path[128];
     (void)state;
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        snprintf(path, sizeof path, "%s/%s", dir, files[i]);
-        unlink(path);
-    }
-    rmdir(dir);
-    return 0;
+    return temp_folder_remove(dir);
 }
 
 int main(void)

@@ -1,5 +1,6 @@
 /* Readiness messages from this process to itself, by path and by abstract name. */
 #include "rt/notify.h"
+#include "tests/helpers/temp_folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -37,14 +38,11 @@ static void round_trip(const char *address)
 static void works_by_path_and_by_abstract_name(void **s)
 {
     (void)s;
-    char dir[200], path[250];
-    const char *tmp = getenv("TMPDIR");
-    snprintf(dir, sizeof dir, "%s/bn-XXXXXX", tmp && strlen(tmp) < 60 ? tmp : "/tmp");
-    assert_non_null(mkdtemp(dir));
+    char dir[TEMP_FOLDER_BYTES], path[TEMP_FOLDER_BYTES + 8];
+    assert_true(temp_folder_new(dir));
     snprintf(path, sizeof path, "%s/n", dir);
     round_trip(path);
-    unlink(path);
-    rmdir(dir);
+    assert_int_equal(temp_folder_remove(dir), 0);
     snprintf(path, sizeof path, "@baton-test-notify-%d", (int)getpid());
     round_trip(path);
 }

@@ -5,6 +5,7 @@
 #include "crypto/keys_generate.h"
 #include "rt/loop.h"
 #include "rt/zap.h"
+#include "tests/helpers/temp_folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -320,18 +321,7 @@ static void a_frame_over_the_limit_never_arrives(void **s)
 
 /* ---- with keys ---- */
 
-static char dir[256];
-
-static void remove_keys(void)
-{
-    static const char *const files[] = {"gateway.secret", "decode.secret", "prefill.secret", "allow"};
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        char path[300];
-        snprintf(path, sizeof path, "%s/%s", dir, files[i]);
-        unlink(path);
-    }
-    rmdir(dir);
-}
+static char dir[TEMP_FOLDER_BYTES];
 
 static void serve(void *ud, unsigned events)
 {
@@ -408,16 +398,14 @@ static void only_keys_of_the_allow_list_get_in(void **s)
 {
     (void)s;
     static const char *const names[] = {"gateway", "prefill", "decode", NULL};
-    const char *tmp = getenv("TMPDIR");
     uint64_t refused = 0;
-    snprintf(dir, sizeof dir, "%s/baton-sock-XXXXXX", tmp ? tmp : "/tmp");
-    assert_non_null(mkdtemp(dir));
+    assert_true(temp_folder_new(dir));
     assert_int_equal(bt_keys_generate(dir, names, NULL), BT_OK);
     assert_true(reaches("prefill", "prefill", &refused));
     assert_int_equal(refused, 0);
     assert_false(reaches("gateway", "prefill", &refused));
     assert_int_equal(refused, 1);
-    remove_keys();
+    assert_int_equal(temp_folder_remove(dir), 0);
 }
 
 int main(void)

@@ -8,6 +8,7 @@
 #include "crypto/seal.h"
 #include "trace/capture_file.h"
 #include "trace/reader.h"
+#include "tests/helpers/temp_folder.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -24,13 +25,12 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-static char dir[] = "/tmp/baton-capture-XXXXXX";
-static char path[64], other[96];
+static char dir[TEMP_FOLDER_BYTES], path[TEMP_FOLDER_BYTES + 8], other[TEMP_FOLDER_BYTES + 32];
 
 static int set_up(void **state)
 {
     (void)state;
-    if (!mkdtemp(dir)) return -1;
+    if (!temp_folder_new(dir)) return -1;
     snprintf(path, sizeof path, "%s/c", dir);
     return 0;
 }

@@ -6,6 +6,7 @@
 #include "kernels/int_kernels.h"
 #include "npu/compile/compile.h"
 #include "tests/helpers/engine_kit.h"
+#include "tests/helpers/temp_folder.h"
 #include "tests/helpers/tiny_pkg.h"
 
 #include <setjmp.h>
@@ -24,7 +25,7 @@ enum { CTX = 128, CALIB = 64 };
 typedef struct world {
     engine_kit kit;
     int32_t calib[CALIB];
-    char dir[32], path[64];
+    char dir[TEMP_FOLDER_BYTES], path[TEMP_FOLDER_BYTES + 16];
 } world;
 
 static int begin(void **state)
@@ -33,22 +34,23 @@ static int begin(void **state)
     assert_non_null(w);
     w->kit = engine_kit_model("qwen2");
     engine_kit_ids(w->calib, CALIB, w->kit.model, 3);
-    strcpy(w->dir, "/tmp/baton-images-XXXXXX");
-    assert_non_null(mkdtemp(w->dir));
+    assert_true(temp_folder_new(w->dir));
     snprintf(w->path, sizeof w->path, "%s/package", w->dir);
     *state = w;
     return 0;
 }
 
-static void image_path(char ret[96], const world *w, uint32_t session)
+enum { PATH_BYTES = TEMP_FOLDER_BYTES + 40 };
+
+static void image_path(char ret[PATH_BYTES], const world *w, uint32_t session)
 {
-    snprintf(ret, 96, "%s/images/session-%u.img", w->dir, session);
+    snprintf(ret, PATH_BYTES, "%s/images/session-%u.img", w->dir, session);
 }
 
 static int end(void **state)
 {
     world *w = *state;
-    char path[96];
+    char path[PATH_BYTES];
     for (uint32_t i = 0; i < 16; i++) image_path(path, w, i), (void)unlink(path);
     snprintf(path, sizeof path, "%s/images", w->dir);
     (void)rmdir(path);
@@ -79,7 +81,7 @@ static bt_pkg *made(const world *w, const bt_profile *p, const char *recipe, uin
 
 static bt_err write_images(const world *w, const bt_pkg *p, bt_fault *f)
 {
-    char dir[96];
+    char dir[PATH_BYTES];
     snprintf(dir, sizeof dir, "%s/images", w->dir);
     return bt_images_write(p, dir, f);
 }
@@ -132,7 +134,7 @@ static uint64_t check_image(const world *w, const bt_pkg *p, const bt_profile *p
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
     const bt_pkg_session *s = &bt_pkg_sessions(p)[session];
-    char path[96];
+    char path[PATH_BYTES];
     const uint8_t *bytes;
     size_t n = 0;
     uint64_t at = 0;
@@ -198,7 +200,7 @@ static void an_image_is_the_session_s_weights_in_the_device_s_tiles(void **state
             const bool has_state = of[i].is_split && of[i].npu_ops == BT_PKG_OPS_ALL;
             assert_int_equal(zeros, h->arena_bytes + (has_state ? (layers - with_head) * state_bytes : 0));
         }
-        char path[96];
+        char path[PATH_BYTES];
         image_path(path, w, h->sessions.count); /* of a package with more sessions, written before */
         assert_int_equal(access(path, F_OK), -1);
         bt_pkg_close(pkg);
@@ -211,7 +213,7 @@ static void a_package_whose_sessions_map_something_else_is_refused_with_both_num
     const world *w = *state;
     bt_fault f = {""};
     bt_pkg *p = NULL;
-    char path[96];
+    char path[PATH_BYTES];
     tiny_pkg_write(w->path, &(tiny_pkg){.bits = 8});
     assert_int_equal(bt_pkg_open(&p, w->path, NULL), BT_OK);
     const bt_pkg_header *h = bt_pkg_header_of(p);
@@ -237,7 +239,7 @@ static void a_full_disk_and_a_bad_folder_leave_no_file(void **state)
     bt_profile p;
     bt_fault f = {""};
     struct rlimit before, little;
-    char path[96];
+    char path[PATH_BYTES];
     assert_int_equal(bt_profile_load(&p, NULL, NULL), BT_OK);
     bt_pkg *pkg = made(w, &p, "w8a8", BT_PKG_OPS_LINEAR);
     for (uint32_t i = 0; i < 8; i++) image_path(path, w, i), (void)unlink(path);

@@ -2,6 +2,7 @@
  * other. */
 #include "engine/prefill.h"
 #include "tests/helpers/engine_kit.h"
+#include "tests/helpers/temp_folder.h"
 #include "tests/helpers/tiny_gguf.h"
 
 #include <setjmp.h>
@@ -13,27 +14,23 @@
 #include <string.h>
 #include <cmocka.h>
 
-static char dir[256];
+static char dir[TEMP_FOLDER_BYTES];
 static uint8_t *file;
 static bt_model *model;
 
 /* Takes away what one test put into its folders: files in dir and in dir/packages. */
 static void sweep(void)
 {
-    char command[600];
-    snprintf(command, sizeof command, "rm -rf '%s'", dir);
-    if (system(command) != 0) abort();
+    if (temp_folder_remove(dir) != 0) abort();
 }
 
 static int set_up(void **state)
 {
     (void)state;
-    const char *base = getenv("TMPDIR");
     size_t len;
     bt_gguf *g = NULL;
     const tiny_gguf_spec spec = tiny_gguf_default();
-    snprintf(dir, sizeof dir, "%s/obtain-XXXXXX", base && *base ? base : "/tmp");
-    if (!mkdtemp(dir) || setenv("BATON_CACHE_DIR", dir, 1) < 0) return -1;
+    if (!temp_folder_new(dir) || setenv("BATON_CACHE_DIR", dir, 1) < 0) return -1;
     file = tiny_gguf_build(&spec, &len);
     return bt_gguf_open_bytes(&g, file, len, NULL) < 0 || bt_model_from_gguf(&model, g, NULL) < 0 ? -1 : 0;
 }

@@ -6,6 +6,7 @@
 #include "model/weights.h"
 #include "npu/run/exec.h"
 #include "npu/pkg/recipe.h"
+#include "tests/helpers/temp_folder.h"
 #include "tests/helpers/tiny_pkg.h"
 
 #include <setjmp.h>
@@ -105,14 +106,12 @@ static void constants_lie_at_multiples_of_64_and_are_the_bytes_given(void **stat
 
 /* ---- the file ---- */
 
-static char dir[256];
+static char dir[TEMP_FOLDER_BYTES];
 
 static int setup(void **state)
 {
     (void)state;
-    const char *t = getenv("TMPDIR");
-    snprintf(dir, sizeof dir, "%s/test_pkg.XXXXXX", t ? t : "/tmp");
-    return mkdtemp(dir) ? 0 : -1;
+    return temp_folder_new(dir) ? 0 : -1;
 }
 
 static int teardown(void **state)

@@ -4,6 +4,7 @@
 #include "base/rng.h"
 #include "model/weights.h"
 #include "npu/pkg/recipe.h"
+#include "tests/helpers/temp_folder.h"
 #include "tests/helpers/tiny_pkg.h"
 
 #include <math.h>
@@ -553,13 +554,13 @@ static void a_file_cut_anywhere_is_refused(void **state)
 static void what_weights_are_is_looked_at_once_for_each_state_of_a_file(void **state)
 {
     (void)state;
-    char dir[] = "/tmp/test_pkg_check.XXXXXX", command[64];
+    char dir[TEMP_FOLDER_BYTES];
     const bt_file_state one = {.name = "one", .is_settled = true}, two = {.name = "two", .is_settled = true};
     size_t len;
     bt_pkg *p = NULL;
     bt_fault f = {""};
     uint8_t *b = tiny_pkg_bytes(&len, &(tiny_pkg){.layers = 1});
-    assert_true(mkdtemp(dir) && setenv("BATON_CACHE_DIR", dir, 1) == 0);
+    assert_true(temp_folder_new(dir) && setenv("BATON_CACHE_DIR", dir, 1) == 0);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(bt_pkg_from_bytes(&p, b, len, &one, true, NULL, NULL), BT_OK);
         bt_pkg_close(p);
@@ -574,8 +575,7 @@ static void what_weights_are_is_looked_at_once_for_each_state_of_a_file(void **s
     tensor(&v, 0, BT_WEIGHT_Q)->k++;
     tiny_pkg_repair(b, len);
     assert_int_equal(bt_pkg_from_bytes(&p, b, len, &one, true, NULL, &f), BT_EFORMAT);
-    snprintf(command, sizeof command, "rm -rf '%s'", dir);
-    assert_int_equal(system(command), 0);
+    assert_int_equal(temp_folder_remove(dir), 0);
     free(b);
 }
 

@@ -3,9 +3,9 @@
  * what a row holds depends on the tokens before it alone. */
 #include "kv/kv_pages.h"
 #include "prefill-node/worker.h"
+#include "tests/helpers/temp_folder.h"
 #include "tests/helpers/tiny_gguf.h"
 
-#include <ftw.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,7 +29,7 @@ enum {
 
 static uint8_t *file;
 static bt_model *model;
-static char dir[512]; /* the package cache */
+static char dir[TEMP_FOLDER_BYTES]; /* the package cache */
 
 /* Slot 0: another prompt; slot 1: the prompt alone; slot 2: the prompt in pages of slot 0. */
 typedef struct room {
@@ -180,19 +180,11 @@ static int setup(void **state)
     size_t len;
     const tiny_gguf_spec spec = tiny_gguf_default();
     bt_gguf *g = NULL;
-    const char *base = getenv("TMPDIR");
-    snprintf(dir, sizeof dir, "%s/prefix-XXXXXX", base && *base ? base : "/tmp");
-    if (!mkdtemp(dir) || setenv("BATON_CACHE_DIR", dir, 1) < 0) return -1;
+    if (!temp_folder_new(dir) || setenv("BATON_CACHE_DIR", dir, 1) < 0) return -1;
     file = tiny_gguf_build(&spec, &len);
     return bt_gguf_open_bytes(&g, file, len, NULL) == BT_OK && bt_model_from_gguf(&model, g, NULL) == BT_OK
                ? 0
                : -1;
-}
-
-static int remove_entry(const char *path, const struct stat *st, int flag, struct FTW *ftw)
-{
-    (void)st, (void)flag, (void)ftw;
-    return remove(path);
 }
 
 static int teardown(void **state)
@@ -200,7 +192,7 @@ static int teardown(void **state)
     (void)state;
     bt_model_close(model);
     free(file);
-    return nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    return temp_folder_remove(dir);
 }
 
 int main(void)

@@ -1,6 +1,7 @@
 /* The file of what was typed: what goes in comes out, from several chats, within its bounds, and for nobody
  * else. */
 #include "tools/chat/history.h"
+#include "tests/helpers/temp_folder.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -18,14 +19,12 @@
 
 #include <cmocka.h>
 
-static char dir[256], path[512];
+static char dir[TEMP_FOLDER_BYTES], path[512];
 
 static int make_dir(void **state)
 {
-    const char *base = getenv("TMPDIR");
     (void)state;
-    snprintf(dir, sizeof dir, "%s/history-XXXXXX", base && *base ? base : "/tmp");
-    if (!mkdtemp(dir)) return -1;
+    if (!temp_folder_new(dir)) return -1;
     snprintf(path, sizeof path, "%s/chat_history", dir);
     return 0;
 }

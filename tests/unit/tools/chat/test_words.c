@@ -1,5 +1,6 @@
 /* Commands of a chat: what is one, what is sent, and what each does to the conversation. */
 #include "tools/chat/words.h"
+#include "tests/helpers/temp_folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -122,12 +123,10 @@ static void the_system_message_is_shown_set_and_taken_away(void **state)
 
 static void a_conversation_is_saved_once_and_for_the_user_alone(void **state)
 {
-    char dir[256], command[400], path[300], text[100] = "";
+    char dir[TEMP_FOLDER_BYTES], command[400], path[300], text[100] = "";
     struct stat st;
-    const char *base = getenv("TMPDIR");
     (void)state;
-    snprintf(dir, sizeof dir, "%s/words-XXXXXX", base && *base ? base : "/tmp");
-    assert_non_null(mkdtemp(dir));
+    assert_true(temp_folder_new(dir));
     snprintf(path, sizeof path, "%s/a chat.md", dir);
     snprintf(command, sizeof command, "/save %s ", path);
     expect_done(command, TOOL_WORDS_DONE);

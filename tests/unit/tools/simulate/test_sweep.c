@@ -2,6 +2,7 @@
 #include "tools/simulate/range.h"
 #include "base/rng.h"
 #include "tools/simulate/load.h"
+#include "tests/helpers/temp_folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -148,7 +149,7 @@ typedef struct bed {
     tool_simulate_bench *bench;
     tool_replay_slo slo;
     tool_simulate_range range;
-    char folder[64], path[128];
+    char folder[TEMP_FOLDER_BYTES], path[TEMP_FOLDER_BYTES + 16];
 } bed;
 
 static void make(bed *b)
@@ -172,15 +173,13 @@ static void make(bed *b)
     b->range = (tool_simulate_range){.bench = b->bench, .setup = &b->setup, .plan = &b->plan,
                                      .slo = &b->slo,    .share = 0.95,      .jobs = 2};
     b->range.key = tool_simulate_key(&b->range);
-    strcpy(b->folder, "/tmp/baton-sweep-XXXXXX");
-    assert_non_null(mkdtemp(b->folder));
+    assert_true(temp_folder_new(b->folder));
     (void)snprintf(b->path, sizeof b->path, "%s/points", b->folder);
 }
 
 static void unmake(bed *b)
 {
-    (void)unlink(b->path);
-    (void)rmdir(b->folder);
+    assert_int_equal(temp_folder_remove(b->folder), 0);
     tool_simulate_bench_free(b->bench);
     tool_replay_plan_done(&b->plan);
 }
