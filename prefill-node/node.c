@@ -426,8 +426,7 @@ static bt_err open_brain(node *n, bt_fault *fault)
     bt_log(BT_LOG_INFO, "model %s, engine %s, isa %s, %" PRIu64 " tokens of %s KV, longest prompt %u",
            bc.hello.model_name, about.name, bt_prefill_isa(n->engine), bc.hello.kv_capacity_tokens,
            bt_kv_dtype_name(n->dtype), bc.hello.ctx_tokens);
-    if (n->o->node->ctx_size == 0 && bc.hello.ctx_tokens < n->model->hp.ctx)
-        bt_log(BT_LOG_INFO, "--kv-memory holds less than the model's context of %u tokens", n->model->hp.ctx);
+    bt_node_setup_say_short(&setup, (uint64_t)n->o->node->ctx_size);
     n->bulks_len = bc.links_max + 1;                        /* one may be closed and still be receiving */
     n->owed_max = (size_t)bc.links_max * bc.unsent_max + 1; /* and the answer to LINK */
     n->longest = bt_kv_pages_needed(n->pages, bc.hello.ctx_tokens);
