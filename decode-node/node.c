@@ -363,8 +363,7 @@ static bt_err open_brain(node *n, bt_fault *fault)
            bc.hello.model_name, bt_decode_name(n->engine), bt_decode_isa(n->engine),
            bt_decode_weights(n->engine), bc.hello.kv_capacity_tokens, bt_kv_dtype_name(bc.hello.kv.dtype),
            bc.hello.ctx_tokens, (uint64_t)bc.swap_pages * bc.page_tokens);
-    if (n->o->node->ctx_size == 0 && bc.hello.ctx_tokens < n->model->hp.ctx)
-        bt_log(BT_LOG_INFO, "--kv-memory holds less than the model's context of %u tokens", n->model->hp.ctx);
+    bt_node_setup_say_short(&setup, (uint64_t)n->o->node->ctx_size);
     if (n->device) bc.hello.device = &n->device_about;
     describe_local(n, &bc);
     bt_log(BT_LOG_INFO, "taking KV at %s", bc.hello.kv_endpoint);

@@ -12,7 +12,7 @@ typedef struct pf_options {
     const bt_obtain_want *want; /* the package of engine npu */
     int engine;                 /* index in bt_engine_names */
     int schedule;               /* and in bt_engine_schedules */
-    int64_t slots, min_overlap_tokens;
+    int64_t slots, min_overlap_tokens, share_tokens;
 } pf_options;
 
 /* Rows of an option table, under the heading `in`, whose config has a pf_options at `field`. A program that is a decode
@@ -25,6 +25,9 @@ typedef struct pf_options {
     {.group = (in), .name = "min-overlap", .value = "N", BT_OPT_AT(config, field.min_overlap_tokens), \
      .type = BT_OPT_INT, .def = "64", .lo = 0, .hi = PF_BLOCK_TOKENS, \
      .help = "prompts shorter than this many tokens are sent in one piece"}, \
+    {.group = (in), .name = "share-tokens", .value = "N", BT_OPT_AT(config, field.share_tokens), .type = BT_OPT_INT, \
+     .def = "256", .lo = 0, .hi = 8192, \
+     .help = "waiting prompts with so many tokens left run as one, at most a chunk; 0, or --pace: each alone"}, \
     BT_ENGINE_SCHEDULE_OPT((in), config, field.schedule)
 // clang-format on
 #endif

@@ -318,9 +318,10 @@ bt_err pf_brain_new(pf_brain **ret, const pf_config *c, bt_fault *fault)
     static const bt_incarnation zero;
     if (bt_incarnation_equal(&c->self, &zero) || c->gateways < 1 || c->gateways > BT_GATES_MAX ||
         c->slots < 1 || c->slots > 1024 || c->workers < 1 || c->workers > c->slots || c->pages_total < 1 ||
-        c->page_tokens < 1 || c->page_tokens % BT_KV_UNIT_TOKENS != 0 || c->links_max < 1 ||
-        c->block_tokens < 16 || c->block_tokens % 16 != 0 || c->unsent_max < 1 ||
-        c->min_overlap_tokens > c->block_tokens || c->hello.ctx_tokens < 1 || c->hello.kv.layers < 1 ||
+        (c->share_tokens > 0 && c->workers > 1) || c->page_tokens < 1 ||
+        c->page_tokens % BT_KV_UNIT_TOKENS != 0 || c->links_max < 1 || c->block_tokens < 16 ||
+        c->block_tokens % 16 != 0 || c->unsent_max < 1 || c->min_overlap_tokens > c->block_tokens ||
+        c->hello.ctx_tokens < 1 || c->hello.kv.layers < 1 ||
         bt_xfer_block_bytes(&c->hello.kv, c->block_tokens) == 0)
         return bt_fail(fault, BT_EARG, "prefill node: a limit of its configuration is zero or out of range");
     pf_brain *b = calloc(1, sizeof *b);

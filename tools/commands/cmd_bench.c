@@ -237,7 +237,8 @@ static bt_err prompts(bench *b, size_t threads, size_t schedule, bt_fault *fault
     const tool_machine *m = &b->machine[threads];
     bt_prefill *engine = NULL;
     bt_err e = tool_bench_open_prefill(&engine, &b->setup, b->kernels->isa, m->pool, fault);
-    const size_t together = e == BT_OK ? bt_prefill_together_max(engine) : 1;
+    const size_t together =
+        e == BT_OK && !bt_prefill_packed_rows(engine) ? bt_prefill_together_max(engine) : 1;
     for (size_t d = 0; d < b->depths.count; d++)
         for (size_t p = 0; e == BT_OK && p < b->prompts.count; p++) {
             if (!b->prompts.value[p]) continue;

@@ -98,18 +98,20 @@ static json_t *tensors_json(const bt_gguf *g)
 static json_t *to_json(const bt_model *m, const bt_host_shapes *table, json_t *memory)
 {
     const bt_hparams *h = &m->hp;
-    char id[33];
+    char id[33], rope[BT_ROPE_MAX_TEXT];
     tool_hex16(id, m->id);
-    return json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:b, "
-                     "s:I, s:o, s:o, s:O}",
-                     "name", m->name, "architecture", arch_names[h->arch], "model_id", id, "gguf_version",
-                     (int)bt_gguf_version(m->file), "file_bytes", (json_int_t)bt_gguf_file_bytes(m->file),
-                     "weights_bytes", (json_int_t)m->weights_bytes, "parameters", (json_int_t)m->param_count,
-                     "layers", (int)h->layers, "dim", (int)h->dim, "ffn", (int)h->ffn, "heads", (int)h->heads,
-                     "kv_heads", (int)h->kv_heads, "head_dim", (int)h->head_dim, "vocab", (int)h->vocab,
-                     "ctx_tokens", (int)h->ctx, "rope_base", (double)h->rope_base, "tied_output",
-                     (int)h->tied_output, "arena_bytes", (json_int_t)table->arena_bytes, "specializations",
-                     shapes_json(table), "tensors", tensors_json(m->file), "memory", memory);
+    bt_rope_text(rope, &h->rope, (double)h->rope_scale, m->rope_freqs != NULL);
+    return json_pack(
+        "{s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:s, s:b, "
+        "s:I, s:o, s:o, s:O}",
+        "name", m->name, "architecture", arch_names[h->arch], "model_id", id, "gguf_version",
+        (int)bt_gguf_version(m->file), "file_bytes", (json_int_t)bt_gguf_file_bytes(m->file), "weights_bytes",
+        (json_int_t)m->weights_bytes, "parameters", (json_int_t)m->param_count, "layers", (int)h->layers,
+        "dim", (int)h->dim, "ffn", (int)h->ffn, "heads", (int)h->heads, "kv_heads", (int)h->kv_heads,
+        "head_dim", (int)h->head_dim, "vocab", (int)h->vocab, "ctx_tokens", (int)h->ctx, "rope_base",
+        (double)h->rope_base, "rope_scaling", rope, "tied_output", (int)h->tied_output, "arena_bytes",
+        (json_int_t)table->arena_bytes, "specializations", shapes_json(table), "tensors",
+        tensors_json(m->file), "memory", memory);
 }
 
 /* How many tensors of each type, in the order of their first appearance: "210 Q4_1, 1 Q8_0, 61 F32". */
@@ -134,8 +136,9 @@ static void print_people(const bt_model *m, const bt_host_shapes *table, const b
                          const json_t *memory, const config *c)
 {
     const bt_hparams *h = &m->hp;
-    char id[33] = "not read", size[32], arena[32];
+    char id[33] = "not read", size[32], arena[32], rope[BT_ROPE_MAX_TEXT];
     if (!c->head) tool_hex16(id, m->id);
+    bt_rope_text(rope, &h->rope, (double)h->rope_scale, m->rope_freqs != NULL);
     bt_num_size_text(size, sizeof size, m->weights_bytes);
     bt_num_size_text(arena, sizeof arena, table->arena_bytes);
     printf("name          %s\narchitecture  %s, GGUF version %u\nmodel id      %s\nparameters    %" PRIu64
@@ -145,6 +148,7 @@ static void print_people(const bt_model *m, const bt_host_shapes *table, const b
            h->ffn, h->heads, h->kv_heads, h->head_dim);
     printf("vocabulary    %u, output %s\ncontext       %u tokens, rope base %g\n", h->vocab,
            h->tied_output ? "tied to the embedding" : "separate", h->ctx, (double)h->rope_base);
+    if (rope[0]) printf("rope scaling  %s\n", rope);
     printf("KV            %u bytes a token in f16\n", 2u * 2u * h->layers * h->kv_heads * h->head_dim);
     print_types(m->file);
     printf("\nspecializations, %zu rows, one arena of %s\n  %5s %6s %8s %12s\n", table->rows, arena, "batch",

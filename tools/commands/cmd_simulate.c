@@ -30,8 +30,8 @@ typedef struct config {
         *scale, *synthetic, *slo, *csv, *report, *jitter, *points, *shard, *price, *plot;
     int format, kv_dtype, weights, cost, schedule;
     int64_t jobs, gateways, ctx_size, limit, concurrency, streams, seed, block_tokens, usual_output;
-    int64_t slots, prefill_slots, batch_rows, growth_tokens, chunk_tokens, min_overlap, request_us, token_us,
-        heartbeat_ms, drain_ms, connections;
+    int64_t slots, prefill_slots, batch_rows, growth_tokens, chunk_tokens, min_overlap, share_tokens,
+        request_us, token_us, heartbeat_ms, drain_ms, connections;
     uint64_t kv_memory_bytes, swap_memory_bytes, window_bytes;
     double speed, rate, slo_share;
     tool_replay_ramp_options ramp;
@@ -122,6 +122,10 @@ static const bt_opt opts[] = {
     {.group = "Nodes", .name = "min-overlap", .value = "N", BT_OPT_AT(config, min_overlap),
      .type = BT_OPT_INT, .def = "64", .lo = 0, .hi = PF_BLOCK_TOKENS,
      .help = "prompts shorter than this many tokens are sent in one piece"},
+    {.group = "Nodes", .name = "share-tokens", .value = "N", BT_OPT_AT(config, share_tokens),
+     .type = BT_OPT_INT, .def = "256", .lo = 0, .hi = BT_SHAPES_MAX_CHUNK,
+     .help = "waiting prompts with so many tokens left run as one, at most a chunk; 0, or --pace: "
+             "each alone"},
     {.group = "Nodes", .name = "window", .value = "SIZE", BT_OPT_AT(config, window_bytes),
      .type = BT_OPT_SIZE, .def = "64M", .lo = 1 << 20, .hi = 1LL << 34,
      .help = "KV bytes that one prefill node may have in flight to a decode node"},
@@ -294,6 +298,7 @@ static void set_cluster(sim_cluster_options *o, const config *c)
     o->gw.heartbeat_us = o->pf.heartbeat_us = o->dc.heartbeat_us = c->heartbeat_ms * 1000;
     if (o->gw.cut_us <= o->gw.heartbeat_us) o->gw.cut_us = o->gw.heartbeat_us + 1;
     o->pf.min_overlap_tokens = (uint32_t)c->min_overlap;
+    o->pf.share_tokens = (uint32_t)c->share_tokens;
     o->dc.growth_tokens = (uint32_t)c->growth_tokens;
     o->dc.window_bytes = c->window_bytes;
 }

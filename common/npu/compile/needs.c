@@ -78,6 +78,7 @@ static void count_tables(bt_compile_job *j)
     }
     bt_compile_rotation(j, &j->header.r1, bt_fold_r1(j->fold), hp->dim);
     bt_compile_rotation(j, &j->header.r2, bt_fold_r2(j->fold), (size_t)hp->heads * hp->head_dim);
+    if (bt_fold_r4(j->fold)->base) bt_compile_rotation(j, &j->header.r4, bt_fold_r4(j->fold), hp->ffn);
     if (j->o->attention.ratio_ppm)
         (void)room(j, BT_PKG_CONST_TABLE, (uint64_t)hp->layers * hp->heads * sizeof(bt_pkg_head));
     for (size_t i = 0; j->o->recipe.shadow == BT_SHADOW_CHANNEL && i < j->sites; i++)
@@ -207,7 +208,7 @@ bt_err bt_compile_needs_of(bt_compile_needs *ret, const bt_model *m, const bt_co
     bt_compile_job *j = NULL;
     bt_err e = bt_compile_job_new(&j, m, options, NULL, fault);
     if (e == BT_OK)
-        e = bt_fold_new(&j->fold, m, options->recipe.r1, options->recipe.r2, j->kernels, NULL, fault);
+        e = bt_fold_new(&j->fold, m, bt_recipe_rotations(&options->recipe), j->kernels, NULL, fault);
     if (e == BT_OK) e = bt_compile_offload(j, fault);
     if (e == BT_OK) e = bt_pkg_writer_counting(&j->w, fault);
     if (e == BT_OK) e = count_package(&n, j, fault);
