@@ -4,6 +4,7 @@
 #   make BUILD=asan test  the same tree under AddressSanitizer and UBSan, in build/asan/
 #   make help             list the targets
 SHELL := /bin/sh
+comma := ,
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
@@ -16,14 +17,19 @@ ifneq ($(CROSS),)
 machine.aarch64 := aarch64-linux-gnu aarch64
 machine.riscv64 := riscv64-linux-gnu riscv64
 machine.ppc64le := powerpc64le-linux-gnu ppc64le
+machine.i686    := i686-linux-gnu
 ifeq ($(machine.$(CROSS)),)
-  $(error CROSS=$(CROSS) is not one of: aarch64 riscv64 ppc64le)
+  $(error CROSS=$(CROSS) is not one of: aarch64 riscv64 ppc64le i686)
 endif
 SYSROOT := $(abspath build/sysroot-$(CROSS))
 override CC := $(CCACHE) $(word 1,$(machine.$(CROSS)))-gcc --sysroot=$(SYSROOT)
 AR      := $(word 1,$(machine.$(CROSS)))-ar
 QEMU_CPU ?= max
 RUNNER  := qemu-$(word 2,$(machine.$(CROSS))) -L $(SYSROOT) -cpu $(QEMU_CPU)
+ifeq ($(CROSS),i686)
+# This machine runs it itself: programs name the loader and the libraries of the sysroot.
+RUNNER  := env
+endif
 export BATON_RUNNER := $(RUNNER)
 endif
 V     ?= 0
@@ -72,6 +78,13 @@ ifeq ($(WERROR),1)
 endif
 ALL_CFLAGS  = $(BT_CFLAGS) $(CFLAGS) $(san.$(BUILD)) $(ISA)
 ALL_LDFLAGS = $(BT_LDFLAGS) $(LDFLAGS) $(san.$(BUILD))
+
+ifneq ($(filter i386% i486% i586% i686%,$(shell $(CC) -dumpmachine 2>/dev/null)),)
+# The x87's registers round otherwise; gcc speaks of an alignment that it changed long ago.
+BT_CFLAGS += -msse2 -mfpmath=sse -D_FILE_OFFSET_BITS=64 -Wno-psabi
+BT_LDFLAGS += $(if $(CROSS),-Wl$(comma)--dynamic-linker=$(SYSROOT)/lib/ld-linux.so.2 \
+  -Wl$(comma)--disable-new-dtags $(foreach d,lib usr/lib,-Wl$(comma)-rpath=$(SYSROOT)/$d/i386-linux-gnu))
+endif
 
 # Instruction sets are chosen by file-name suffix, never globally with -march=native.
 ifneq ($(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null)),)

@@ -1,5 +1,6 @@
 #ifndef BT_KERNELS_KERNELS_H
 #define BT_KERNELS_KERNELS_H
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "kernels/edge.h"
@@ -169,6 +170,9 @@ extern const size_t bt_kernels_table_len;
  * run it. bt_kernels_names writes "avx2, ref" style text for messages.
  * Rows share the kernels that their instruction sets do not change. */
 const bt_kernels *bt_kernels_select(const char *isa);
+/* The first call of bt_kernels_select finds out what core this is (cores.h). Instead, as on the one that is named;
+ * "auto": this one again. For tests and measurements, while no thread computes. false: no row has this name. */
+bool bt_kernels_use_core(const char *name);
 const char *bt_kernels_names(void);
 /* A line for people where this machine can run no row but ref, which every program that computes says at its start;
  * else NULL. */
