@@ -19,7 +19,7 @@ enum { PROMPT = 21, STEPS = 5, CTX = 64, N = PROMPT + STEPS };
 
 typedef struct form {
     const char *arch, *weights; /* weights: of the decode engine host */
-    const char *recipe;         /* of an npu, on both sides; NULL: host */
+    const char *recipe;         /* of an npu, on both sides; sparse..: w8a8 with that attention; NULL: host */
     uint32_t npu_ops, kv_elem_bytes;
     uint64_t golden; /* of the answer's tokens, KV and last logits */
 } form;
@@ -32,6 +32,7 @@ static const form forms[] = {
     {"qwen3", NULL, "w8a8", BT_PKG_OPS_LINEAR, 2, 0x74127af2b8ba1203},
     {"llama", NULL, "w8a16", BT_PKG_OPS_ALL, 1, 0x52c5d8addbc7a5f4},
     {"qwen2", NULL, "w4a8:no-gptq,shadow=channel", BT_PKG_OPS_ALL, 2, 0x2639c1201861dd33},
+    {"qwen3", NULL, "sparse:0.3,dense=0", BT_PKG_OPS_LINEAR, 2, 0x10860d75a1a86ba2},
 };
 
 /* FNV-1a */
@@ -97,8 +98,10 @@ static void answers_have_their_golden_bits_on_every_row(void **state)
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         const form *f = &forms[i];
         engine_kit kit = engine_kit_model(f->arch);
-        bt_pkg *pkg =
-            f->recipe ? npu_kit_compiled(kit.model, f->recipe, f->npu_ops, "chunk:16+tail:1", CTX) : NULL;
+        bt_pkg *pkg = !f->recipe ? NULL
+                      : !strncmp(f->recipe, "sparse", 6)
+                          ? npu_kit_sparse(kit.model, f->recipe, "chunk:16+tail:1", CTX)
+                          : npu_kit_compiled(kit.model, f->recipe, f->npu_ops, "chunk:16+tail:1", CTX);
         for (size_t k = 0; k < bt_kernels_table_len; k++) {
             if (!rows_usable(&bt_kernels_table[k])) continue;
             const uint64_t got = answer(&kit, f, pkg, bt_kernels_table[k].isa);

@@ -113,6 +113,26 @@ static void a_prompt_with_such_a_key_ends_with_its_place_however_it_is_cut(void 
     engine_kit_done(&kit);
 }
 
+/* So it does where rows of the prompt attend to a few positions. The
+ * estimate of scores, in 8 bits, hides nothing: rows are looked at before. */
+static void with_sparse_attention_it_ends_so_too(void **state)
+{
+    (void)state;
+    engine_kit kit = large_keys(), none = model_of(NAN, 1, NULL, NULL);
+    bt_pkg *pkg = npu_kit_sparse(kit.model, "sparse:0.3,dense=0", "chunk:16", CTX);
+    bt_prefill *p = engine_of(kit.model, "npu", pkg, NULL, 2);
+    check_prefill(p, kit.model, beyond, 16);
+    bt_prefill_free(p);
+    bt_pkg_close(pkg);
+    pkg = npu_kit_sparse(none.model, "sparse:0.3,dense=0", "chunk:64", CTX);
+    p = engine_of(none.model, "npu", pkg, NULL, 2);
+    check_prefill(p, none.model, "token 17: ", 0);
+    bt_prefill_free(p);
+    bt_pkg_close(pkg);
+    engine_kit_done(&kit);
+    engine_kit_done(&none);
+}
+
 /* With an order of chunks, two threads note places of one prompt, and a later chunk may come first. */
 static void of_several_places_the_first_is_told_whichever_was_found_first(void **state)
 {
@@ -326,6 +346,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_prompt_with_such_a_key_ends_with_its_place_however_it_is_cut),
+        cmocka_unit_test(with_sparse_attention_it_ends_so_too),
         cmocka_unit_test(of_several_places_the_first_is_told_whichever_was_found_first),
         cmocka_unit_test(kv_that_holds_such_keys_goes_on),
         cmocka_unit_test(what_is_no_number_is_found_by_every_engine),

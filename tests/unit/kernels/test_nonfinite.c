@@ -231,6 +231,37 @@ static void attention_has_the_nans_of_ref(void **state)
     assert_true(nans > 1000 && numbers > 1000);
 }
 
+/* Sparse attention, over every position or one of a few. */
+static void attention_over_some_positions_has_the_nans_of_ref(void **state)
+{
+    static const float odd[] = {INFINITY, -INFINITY, NAN, -NAN, 65504, -65504};
+    static const size_t dims[] = {2, 16, 20, 64, 128};
+    const bt_kernels *v = variant_of(state);
+    size_t nans = 0, numbers = 0;
+    for (int round = 0; round < 150; round++) {
+        problem p;
+        uint32_t at[PAGE * PAGES];
+        const size_t d = dims[rnd_below(COUNT(dims))], pos = rnd_below(800), every = 1 + rnd_below(6);
+        problem_new(&p, d, 1, pos, (uint32_t)1 << rnd_below(3));
+        for (size_t n = rnd_below(5); n > 0; n--)
+            plant(&p, rnd() % 2, rnd_below(pos + 1), rnd() % 2, odd[rnd_below(COUNT(odd))]);
+        if (round % 4 == 0) p.q[rnd_below(p.heads * d)] = rnd_odd(1);
+        size_t count = 0;
+        for (size_t i = 0; i < pos; i++)
+            if (rnd_below(every) == 0) at[count++] = (uint32_t)i;
+        at[count++] = (uint32_t)pos;
+        for (size_t h = 0; h < p.heads; h++) {
+            ref_kernels()->attn_some(p.want + h * d, p.q + h * d, &p.view, 0, h / GROUP, at, count, 0.25f,
+                                     p.scratch);
+            v->attn_some(p.got + h * d, p.q + h * d, &p.view, 0, h / GROUP, at, count, 0.25f, p.scratch);
+        }
+        const size_t n = same(p.got, p.want, p.heads * d, "attention over some positions");
+        nans += n, numbers += p.heads * d - n;
+        problem_free(&p);
+    }
+    assert_true(nans > 1000 && numbers > 1000);
+}
+
 /* K alone: it makes a score of its kv head's queries NaN or infinite from its position on, and so their rows.
  */
 static void a_row_is_nan_as_a_whole_from_the_position_of_such_a_key_on(void **state)
@@ -274,6 +305,7 @@ int main(void)
         cmocka_unit_test(products_have_the_nans_of_ref),
         cmocka_unit_test(the_border_has_the_nans_of_ref),
         cmocka_unit_test(attention_has_the_nans_of_ref),
+        cmocka_unit_test(attention_over_some_positions_has_the_nans_of_ref),
     };
     return RUN_VARIANTS(tests, once);
 }
