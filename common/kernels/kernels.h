@@ -15,7 +15,8 @@
  * the products over the other forms of weights (forms.h).
  *
  * Letters   T rows (tokens) of one call, K inputs, N outputs, D head_dim, H query heads, G kv heads.
- * Purity    no allocation, no globals, no logging, no libm; scratch comes from the caller.
+ * Purity    no allocation, no logging, no libm; scratch comes from the caller. No globals but the core's choices
+ *           (cores.h), which change no bit.
  * Memory    no byte outside the stated arrays is read or written; no alignment is needed unless said.
  * Exactness every variant returns the same bits as its _ref twin, for all inputs: all follow the orders below.
  *           Infinities and NaN too: variants agree on which elements are NaN, not on a NaN's bits. Products and sums
