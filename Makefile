@@ -4,6 +4,7 @@
 #   make BUILD=asan test  the same tree under AddressSanitizer and UBSan, in build/asan/
 #   make help             list the targets
 SHELL := /bin/sh
+comma := ,
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
@@ -17,8 +18,9 @@ ifneq ($(CROSS),)
 machine.aarch64 := aarch64-linux-gnu aarch64
 machine.riscv64 := riscv64-linux-gnu riscv64
 machine.ppc64le := powerpc64le-linux-gnu ppc64le
+machine.i686    := i686-linux-gnu
 ifeq ($(machine.$(CROSS)),)
-  $(error CROSS=$(CROSS) is not one of: aarch64 riscv64 ppc64le)
+  $(error CROSS=$(CROSS) is not one of: aarch64 riscv64 ppc64le i686)
 endif
 CCACHE ?= $(notdir $(shell command -v ccache))
 override CC := $(CCACHE) $(word 1,$(machine.$(CROSS)))-gcc --sysroot=$(SYSROOT)
@@ -26,6 +28,10 @@ AR      := $(word 1,$(machine.$(CROSS)))-ar
 # With all that qemu knows; its other machines run plain C.
 QEMU_CPU ?= $(if $(filter aarch64,$(CROSS)),max)
 RUNNER  := qemu-$(word 2,$(machine.$(CROSS))) -L $(SYSROOT) $(if $(QEMU_CPU),-cpu $(QEMU_CPU))
+ifeq ($(CROSS),i686)
+# This machine runs it itself: programs name the loader and the libraries of the sysroot.
+RUNNER  := env
+endif
 export BATON_RUNNER := $(RUNNER)
 endif
 V     ?= 0
@@ -74,6 +80,13 @@ ifeq ($(WERROR),1)
 endif
 ALL_CFLAGS  = $(BT_CFLAGS) $(CFLAGS) $(san.$(BUILD)) $(ISA)
 ALL_LDFLAGS = $(BT_LDFLAGS) $(LDFLAGS) $(san.$(BUILD))
+
+ifneq ($(filter i386% i486% i586% i686%,$(shell $(CC) -dumpmachine 2>/dev/null)),)
+# The x87's registers round otherwise; gcc speaks of an alignment that it changed long ago.
+BT_CFLAGS += -msse2 -mfpmath=sse -D_FILE_OFFSET_BITS=64 -Wno-psabi
+BT_LDFLAGS += $(if $(CROSS),-Wl$(comma)--dynamic-linker=$(SYSROOT)/lib/ld-linux.so.2 \
+  -Wl$(comma)--disable-new-dtags $(foreach d,lib usr/lib,-Wl$(comma)-rpath=$(SYSROOT)/$d/i386-linux-gnu))
+endif
 
 # Instruction sets are chosen by file-name suffix, never globally with -march=native.
 ifneq ($(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null)),)
@@ -332,6 +345,19 @@ $(B)/break/%.o: %.c $(B)/.flags | $(GEN_H)
 	$(call say,CC,$< (breakable))
 	$(Q)$(CC) $(ALL_CFLAGS) -DBT_BREAKABLE -MMD -MP -c -o $@ $<
 
+## test-wide: one layer with an 8B model's widths through conversion, compiler and engines: 4 GB of memory, 5 GB of disk
+WIDE := $(B)/tests/wide/test_wide
+$(WIDE): $(B)/tests/%: $(B)/tests/%.o $(HELPER_O) $(LIBS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group $(ALL_LDFLAGS) $(DEP_LIBS) -lcmocka
+test-wide: $(WIDE)
+	@$(WIDE)
+
+## test-kills: kill -9 while compiling and while converting weights, N=50 times each: nothing is left, the next start works
+test-kills: all
+	@sh deploy/model.sh > /dev/null
+	@sh tests/fault/kills.sh $(B) $(or $(N),50) $(MODEL)
+
 ## simtest: the brains in the simulated world: make simtest SEEDS=1000 START=1, TRACE=seed (SHRINK=1), BREAK=name, all or list
 simtest: $(B)/$(if $(BREAK),break,tests/sim)/simtest
 	@$< seeds=$(or $(SEEDS),1000) start=$(or $(START),1) $(if $(BREAK),break=$(BREAK)) $(if $(TRACE),trace=$(TRACE)) $(if $(SHRINK),shrink)
@@ -423,7 +449,7 @@ help:
 clean:
 	rm -rf build bin
 
-.PHONY: all deps model demo test test-cli test-clients check-timeline test-openapi test-emulated test-aarch64 test-foreign foreign foreign-kernels foreign-programs kernel-tests test-compilers simtest fuzz lint format analyze bench bench-peers mca mca-objects docs install uninstall help clean FORCE
+.PHONY: all deps model demo test test-wide test-kills test-cli test-clients check-timeline test-openapi test-emulated test-aarch64 test-foreign foreign foreign-kernels foreign-programs kernel-tests test-compilers simtest fuzz lint format analyze bench bench-peers mca mca-objects docs install uninstall help clean FORCE
 .SECONDARY:
 .DEFAULT_GOAL := all
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -8,6 +8,7 @@
 #include "decode-node/store.h"
 #include "decode-node/worker.h"
 #include "engine/costs.h"
+#include "engine/needs.h"
 #include "kv/kv_pack.h"
 #include "node/node_device.h"
 #include "node/node_setup.h"
@@ -362,8 +363,7 @@ static bt_err open_brain(node *n, bt_fault *fault)
            bc.hello.model_name, bt_decode_name(n->engine), bt_decode_isa(n->engine),
            bt_decode_weights(n->engine), bc.hello.kv_capacity_tokens, bt_kv_dtype_name(bc.hello.kv.dtype),
            bc.hello.ctx_tokens, (uint64_t)bc.swap_pages * bc.page_tokens);
-    if (n->o->node->ctx_size == 0 && bc.hello.ctx_tokens < n->model->hp.ctx)
-        bt_log(BT_LOG_INFO, "--kv-memory holds less than the model's context of %u tokens", n->model->hp.ctx);
+    bt_node_setup_say_short(&setup, (uint64_t)n->o->node->ctx_size);
     if (n->device) bc.hello.device = &n->device_about;
     describe_local(n, &bc);
     bt_log(BT_LOG_INFO, "taking KV at %s", bc.hello.kv_endpoint);
@@ -411,6 +411,25 @@ static bt_err open_device(node *n, bt_fault *fault)
     d->pace = pace;
     n->device_about = bt_node_device_about(&d->profile, NULL, NULL, pace);
     return bt_price_check_memory(&d->profile, &d->model, n->model->name, fault);
+}
+
+/* Said before any of it is taken. */
+static bt_err check_memory(const node *n, bt_fault *fault)
+{
+    const dc_options *o = n->o;
+    const bt_needs_want want = {.prefill = o->local_prefill - 1, /* behind "off" */
+                                .decode = o->engine,
+                                .weights = (bt_form)o->weights,
+                                .want = o->want,
+                                .kv_elem_bytes = bt_kv_dtype_wanted(o->node->kv_dtype),
+                                .ctx_tokens = (size_t)o->node->ctx_size,
+                                .kv_memory_bytes = o->node->kv_memory_bytes,
+                                .rows = (size_t)o->batch_rows,
+                                .threads = bt_pool_threads(n->pool)};
+    char text[BT_NEEDS_TEXT_BYTES];
+    const bt_err e = bt_needs_begin(text, n->model, &want, fault);
+    if (e == BT_OK) bt_log(BT_LOG_INFO, "%s", text);
+    return e;
 }
 
 static bt_err open_engines(node *n, bt_fault *fault)
@@ -462,6 +481,7 @@ static bt_err open_node(node *n, bt_fault *fault)
     bt_wait_tell(NULL, BT_MODEL_OPENING, 0, 0);
     if (e == BT_OK) e = bt_model_open(&n->model, path, fault);
     if (e == BT_OK) e = bt_pool_new(&n->pool, (size_t)n->o->node->threads, fault);
+    if (e == BT_OK) e = check_memory(n, fault);
     if (e == BT_OK) e = open_engines(n, fault);
     if (e == BT_OK) e = open_device(n, fault);
     bt_wait_end();

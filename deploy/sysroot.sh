@@ -13,6 +13,7 @@ case $machine in
     aarch64) arch=arm64 triplet=aarch64-linux-gnu ;;
     riscv64) triplet=riscv64-linux-gnu suites='trixie forky' more=libatomic1 ;; # gcc there calls it for bytes
     ppc64le) arch=ppc64el triplet=powerpc64le-linux-gnu ;;
+    i686) arch=i386 triplet=i686-linux-gnu ;;
     *) echo "sysroot.sh: no such machine: $machine" >&2; exit 2 ;;
 esac
 packages='libc6-dev libzmq3-dev libprotobuf-c-dev libsodium-dev libmicrohttpd-dev libjansson-dev libpcre2-dev
@@ -20,7 +21,7 @@ packages='libc6-dev libzmq3-dev libprotobuf-c-dev libsodium-dev libmicrohttpd-de
 
 missing=
 command -v $triplet-gcc > /dev/null || missing="gcc-$triplet libc6-dev-$arch-cross"
-command -v "qemu-$machine" > /dev/null || missing="$missing qemu-user"
+[ $machine = i686 ] || command -v "qemu-$machine" > /dev/null || missing="$missing qemu-user"
 if [ -n "$missing" ]; then
     sudo=; [ "$(id -u)" = 0 ] || sudo=sudo
     echo "installing: $missing" >&2

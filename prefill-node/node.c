@@ -7,6 +7,7 @@
 #include "prefill-node/device.h"
 #include "prefill-node/pace.h"
 #include "prefill-node/worker.h"
+#include "engine/needs.h"
 #include "node/node_setup.h"
 #include "node/shell.h"
 #include "rt/alarm.h"
@@ -53,7 +54,11 @@ struct node {
     bt_msg_engine about; /* what HELLO says of the engine */
     pf_device device;
     bt_msg_device_work device_sum; /* of all prompts */
-    bt_work_run run;               /* of the prompt in the worker */
+    bt_work_run run;               /* in the worker */
+    uint32_t run_left;             /* of its COMPUTEs, those that are still to come */
+    uint32_t run_told;             /* of its prompts, those whose price was told */
+    uint64_t run_rows;             /* of all of its prompts */
+    uint32_t *rows;                /* [slots]: of each prompt */
     /* with --pace; else NULL and none */
     pf_pace *pace;
     bt_alarm *alarm;
@@ -191,20 +196,34 @@ static void send_block(node *n, const pf_block *block)
                                   bt_clock_us(), block->bytes);
 }
 
+/* The prompts of a run, a[0 .. with]. */
+static void price(node *n, const pf_action *a)
+{
+    bt_work_prompt prompt[PF_SHARE_MAX];
+    const uint32_t prompts = a->u.compute.with + 1;
+    n->run_rows = n->run_told = 0;
+    for (uint32_t i = 0; i < prompts; i++) {
+        prompt[i] =
+            (bt_work_prompt){.first = a[i].u.compute.from_row, .end = a[i].u.compute.ids_len,
+                             .covered = a[i].u.compute.covered_tokens, .is_whole = a[i].u.compute.is_whole};
+        n->rows[a[i].u.compute.slot] = a[i].u.compute.ids_len - a[i].u.compute.from_row;
+        n->run_rows += n->rows[a[i].u.compute.slot];
+    }
+    n->run = bt_work_of_prompts(&n->device.costs->work, prompt, prompts);
+    if (n->pace) pf_pace_begin(n->pace, a->u.compute.slot, prompt, n->run.work.ns, bt_clock_us());
+}
+
 static void compute(node *n, const pf_action *a)
 {
     const uint32_t slot = a->u.compute.slot;
     bt_kv_pages_view_of(&n->views[slot], n->addresses + slot * n->longest, n->pages, a->u.compute.pages,
                         a->u.compute.pages_len);
     pf_worker_compute(n->worker,
-                      &(pf_worker_job){.slot = slot, .view = n->views[slot], .ids = a->u.compute.ids,
-                                       .ids_len = a->u.compute.ids_len, .from_row = a->u.compute.from_row,
-                                       .sampling = a->u.compute.sampling});
-    if (!n->device.costs) return;
-    const bt_work_prompt prompt = {.first = a->u.compute.from_row, .end = a->u.compute.ids_len,
-                                   .covered = a->u.compute.covered_tokens, .is_whole = a->u.compute.is_whole};
-    n->run = bt_work_of_prompt(&n->device.costs->work, &prompt);
-    if (n->pace) pf_pace_begin(n->pace, slot, &prompt, n->run.work.ns, bt_clock_us());
+                      &(pf_worker_job){.slot = slot, .with = a->u.compute.with, .view = n->views[slot],
+                                       .ids = a->u.compute.ids, .ids_len = a->u.compute.ids_len,
+                                       .from_row = a->u.compute.from_row, .sampling = a->u.compute.sampling});
+    if (n->device.costs && !n->run_left) price(n, a);
+    n->run_left = n->run_left ? n->run_left - 1 : a->u.compute.with;
 }
 
 static void cancel(node *n, uint32_t slot)
@@ -312,7 +331,10 @@ static void tell(node *n, const pf_worker_event *w, const bt_pace_count *late)
         pf_device_tell(&ev.u.computed.device, &ev.u.computed.device_prompt, &n->run);
         ev.u.computed.device.paced_us = late->paced_us;
         ev.u.computed.device.late_us = late->late_us;
-        bt_msg_device_work_add(&n->device_sum, &ev.u.computed.device);
+        if (n->run_told++ == 0) bt_msg_device_work_add(&n->device_sum, &ev.u.computed.device);
+        const bt_work part = bt_work_share(&n->run.work, n->rows[w->slot], n->run_rows);
+        ev.u.computed.device.ideal_ns = part.ideal_ns;
+        ev.u.computed.device.nj = part.nj;
     } else {
         n->device_sum.late_us += late->late_us;
     }
@@ -400,20 +422,22 @@ static bt_err open_brain(node *n, bt_fault *fault)
     bc.pages_total = (uint32_t)bt_kv_pages_total(n->pages);
     bc.page_tokens = BT_NODE_PAGE_TOKENS;
     bc.min_overlap_tokens = (uint32_t)n->o->min_overlap_tokens;
+    const uint64_t shared = bt_prefill_packed_rows(n->engine), most = (uint64_t)n->o->share_tokens;
+    if (!n->device.pace.milli) bc.share_tokens = (uint32_t)(shared < most ? shared : most);
     bt_log(BT_LOG_INFO, "model %s, engine %s, isa %s, %" PRIu64 " tokens of %s KV, longest prompt %u",
            bc.hello.model_name, about.name, bt_prefill_isa(n->engine), bc.hello.kv_capacity_tokens,
            bt_kv_dtype_name(n->dtype), bc.hello.ctx_tokens);
-    if (n->o->node->ctx_size == 0 && bc.hello.ctx_tokens < n->model->hp.ctx)
-        bt_log(BT_LOG_INFO, "--kv-memory holds less than the model's context of %u tokens", n->model->hp.ctx);
+    bt_node_setup_say_short(&setup, (uint64_t)n->o->node->ctx_size);
     n->bulks_len = bc.links_max + 1;                        /* one may be closed and still be receiving */
     n->owed_max = (size_t)bc.links_max * bc.unsent_max + 1; /* and the answer to LINK */
     n->longest = bt_kv_pages_needed(n->pages, bc.hello.ctx_tokens);
     n->views = calloc(bc.slots, sizeof *n->views);
+    n->rows = calloc(bc.slots, sizeof *n->rows);
     n->addresses = calloc(bc.slots * n->longest, sizeof *n->addresses);
     n->bulks = calloc(n->bulks_len, sizeof *n->bulks);
     n->owed = calloc(n->owed_max, sizeof *n->owed);
     n->held = calloc(n->owed_max, sizeof *n->held);
-    if (!n->views || !n->addresses || !n->bulks || !n->owed || !n->held)
+    if (!n->views || !n->rows || !n->addresses || !n->bulks || !n->owed || !n->held)
         return bt_fail(fault, BT_ENOMEM, "pages and links");
     e = pf_brain_new(&n->brain, &bc, fault);
     if (e == BT_OK && n->device.pace.milli)
@@ -425,6 +449,24 @@ static bt_err open_brain(node *n, bt_fault *fault)
     n->engine = NULL;
     e = bt_loop_add_fd(&id, bt_shell_loop(n->shell), pf_worker_fd(n->worker), BT_LOOP_IN, on_worker, n);
     return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;
+}
+
+/* Said before any of it is taken. */
+static bt_err check_memory(const node *n, bt_fault *fault)
+{
+    const pf_options *o = n->o;
+    const bt_needs_want want = {.prefill = o->engine,
+                                .decode = -1,
+                                .want = o->want,
+                                .schedule = o->schedule,
+                                .kv_elem_bytes = bt_kv_dtype_wanted(o->node->kv_dtype),
+                                .ctx_tokens = (size_t)o->node->ctx_size,
+                                .kv_memory_bytes = o->node->kv_memory_bytes,
+                                .threads = (size_t)o->node->threads};
+    char text[BT_NEEDS_TEXT_BYTES];
+    const bt_err e = bt_needs_begin(text, n->model, &want, fault);
+    if (e == BT_OK) bt_log(BT_LOG_INFO, "%s", text);
+    return e;
 }
 
 static bt_err open_node(node *n, bt_fault *fault)
@@ -454,6 +496,7 @@ static bt_err open_node(node *n, bt_fault *fault)
     bt_wait_tell(NULL, BT_MODEL_OPENING, 0, 0);
     if (e == BT_OK) e = bt_model_open(&n->model, path, fault);
     bt_wait_tell(NULL, "opening the engine", 0, 0);
+    if (e == BT_OK) e = check_memory(n, fault);
     if (e == BT_OK) e = bt_prefill_new(&n->engine, n->model, &ec, fault);
     bt_wait_end();
     if (e == BT_OK) e = pf_device_open(&n->device, n->o, n->engine, n->model, fault);
@@ -467,9 +510,9 @@ static void log_counts(const node *n)
     bt_log(BT_LOG_DEBUG,
            "prompts: accepted %" PRIu64 ", refused %" PRIu64 ", completed %" PRIu64 ", failed %" PRIu64
            ", aborted %" PRIu64 ", leases ended %" PRIu64 ", tokens %" PRIu64 ", begun in kept pages %" PRIu64
-           " (%" PRIu64 " tokens)",
+           " (%" PRIu64 " tokens), run with others %" PRIu64 " in %" PRIu64 " runs",
            c->accepted, c->refused, c->completed, c->failed, c->aborted, c->leases_ended, c->prompt_tokens,
-           c->prefix_hits, c->prefix_tokens);
+           c->prefix_hits, c->prefix_tokens, c->shared, c->shared_runs);
     bt_log(BT_LOG_DEBUG,
            "blocks: sent %" PRIu64 " (%" PRIu64 " bytes), blocked %" PRIu64 ", asked for again %" PRIu64
            "; messages: wrong incarnation %" PRIu64 ", stale %" PRIu64 ", unexpected %" PRIu64
@@ -492,6 +535,7 @@ static void close_node(node *n)
     bt_kv_pages_free(n->pages);
     free(n->addresses);
     free(n->views);
+    free(n->rows);
     bt_alarm_free(n->alarm);
     bt_shell_free(n->shell);
     bt_model_close(n->model);

@@ -3,6 +3,7 @@
 #include "engine/names.h"
 #include "node/node_options.h"
 #include "npu/compile/obtain.h"
+#include "prefill-node/brain/brain.h"
 
 /* The settings of a prefill node: what every node has, and what only this kind has, with default and limits in one
  * table. */
@@ -11,7 +12,7 @@ typedef struct pf_options {
     const bt_obtain_want *want; /* the package of engine npu */
     int engine;                 /* index in bt_engine_names */
     int schedule;               /* and in bt_engine_schedules */
-    int64_t slots, min_overlap_tokens;
+    int64_t slots, min_overlap_tokens, share_tokens;
 } pf_options;
 
 /* Rows of an option table, under the heading `in`, whose config has a pf_options at `field`. A program that is a decode
@@ -22,8 +23,11 @@ typedef struct pf_options {
     {.group = (in), .name = (slots_name), .value = "N", BT_OPT_AT(config, field.slots), .type = BT_OPT_INT, \
      .def = "4", .lo = 1, .hi = 1024, .help = "prompts taken at once; one computes, the others wait or are sent"}, \
     {.group = (in), .name = "min-overlap", .value = "N", BT_OPT_AT(config, field.min_overlap_tokens), \
-     .type = BT_OPT_INT, .def = "64", .lo = 0, .hi = 1 << 20, \
+     .type = BT_OPT_INT, .def = "64", .lo = 0, .hi = PF_BLOCK_TOKENS, \
      .help = "prompts shorter than this many tokens are sent in one piece"}, \
+    {.group = (in), .name = "share-tokens", .value = "N", BT_OPT_AT(config, field.share_tokens), .type = BT_OPT_INT, \
+     .def = "256", .lo = 0, .hi = 8192, \
+     .help = "waiting prompts with so many tokens left run as one, at most a chunk; 0, or --pace: each alone"}, \
     BT_ENGINE_SCHEDULE_OPT((in), config, field.schedule)
 // clang-format on
 #endif

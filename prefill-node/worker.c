@@ -15,10 +15,20 @@
 
 enum { EVENTS_OF_A_JOB = 2 }; /* COMPUTED and one that ends it */
 
+/* A job in work: the compute thread's. */
+typedef struct running {
+    pf_worker *w;
+    pf_worker_job job;
+    bt_err e;
+    bt_fault fault;
+    float *logits; /* [V] */
+    bt_prefill_hooks hooks;
+    pf_worker_event computed;
+} running;
+
 struct pf_worker {
     bt_prefill *engine;
     bt_sample *sampler;
-    float *logits; /* [V] */
     size_t vocab;
     uint32_t slots, layers;
     atomic_bool *cancel; /* [slots], set by the I/O thread */
@@ -26,12 +36,15 @@ struct pf_worker {
     bt_ring *jobs, *events;
     pthread_t thread;
     bool has_thread;
-    uint32_t slot, ids_len; /* in work: the compute thread's */
-    int64_t begin_us;       /* of it */
-    pf_chunks chunks;
-    atomic_uint at_slot; /* in work or worked on last; slots: none yet */
-    atomic_uint *rows;   /* [slots][layers] tokens whose rows are final, as far as blocks may go */
-    uint32_t *told;      /* [slots][layers] of these, told by KV_READY: the I/O thread's */
+    running *on; /* [most] */
+    uint32_t most;
+    float *logits;    /* [most, V] */
+    int64_t begin_us; /* of the run in work */
+    pf_chunks chunks; /* and its chunks, where it is of one job */
+    atomic_uint *at;  /* [most] slots in work or worked on last, */
+    atomic_uint at_len;
+    atomic_uint *rows; /* [slots][layers] tokens whose rows are final, as far as blocks may go */
+    uint32_t *told;    /* [slots][layers] of these, told by KV_READY: the I/O thread's */
     bool has_end;
     pf_worker_event end; /* popped; KV_READYs of its slot go before it: the I/O thread's */
 };
@@ -47,10 +60,11 @@ static void push_event(pf_worker *w, const pf_worker_event *ev)
  * rows after the last such multiple go with the next chunk. */
 static void on_kv(void *ud, uint32_t layer, size_t token_begin, size_t token_count)
 {
-    pf_worker *w = ud;
+    const running *r = ud;
+    pf_worker *w = r->w;
     size_t end = token_begin + token_count;
-    if (end < w->ids_len) end -= end % BT_KV_UNIT_TOKENS;
-    atomic_uint *rows = &w->rows[(size_t)w->slot * w->layers + layer];
+    if (end < r->job.ids_len) end -= end % BT_KV_UNIT_TOKENS;
+    atomic_uint *rows = &w->rows[(size_t)r->job.slot * w->layers + layer];
     if (end <= atomic_load_explicit(rows, memory_order_relaxed)) return;
     atomic_store_explicit(rows, (unsigned)end, memory_order_release);
     bt_ring_wake(w->events);
@@ -58,7 +72,7 @@ static void on_kv(void *ud, uint32_t layer, size_t token_begin, size_t token_cou
 
 static void on_chunk(void *ud, size_t token_begin, size_t token_count, bool is_end)
 {
-    pf_worker *w = ud;
+    pf_worker *w = ((const running *)ud)->w;
     const int64_t now_us = bt_clock_us() - w->begin_us;
     if (is_end) pf_chunks_end(&w->chunks, token_begin, now_us);
     else pf_chunks_begin(&w->chunks, token_begin, token_count, now_us);
@@ -80,60 +94,132 @@ static bool next_rows(pf_worker *w, uint32_t slot, pf_worker_event *ret)
     return false;
 }
 
-static bt_err compute(pf_worker *w, const pf_worker_job *job, pf_worker_event *ev, bt_fault *fault)
+/* Token 0, from the logits. */
+static bt_err sample(running *r)
 {
-    const bt_prefill_hooks hooks = {.on_kv = on_kv, .on_chunk = on_chunk, .ud = w,
-                                    .cancel = &w->cancel[job->slot]};
-    const bt_report_work before = bt_prefill_work(w->engine);
-    bt_report_work work = {0};
-    w->begin_us = bt_clock_us();
-    w->chunks = (pf_chunks){.told.len = 0};
-    const bt_err e =
-        bt_prefill_run(w->engine, &job->view, job->ids + job->from_row, job->ids_len - job->from_row,
-                       job->from_row, &hooks, w->logits, BT_PREFILL_LAST, fault);
-    if (e < 0) return e;
-    ev->prefill_us = (uint64_t)(bt_clock_us() - w->begin_us);
-    ev->chunks = w->chunks.told;
-    const bt_report_work after = bt_prefill_work(w->engine);
-    bt_report_work_add(&work, &before, &after);
-    ev->work = bt_node_setup_work(&work);
-    ev->top_len = bt_sample_top(ev->top_ids, BT_MSG_TOP_LOGITS, w->logits, w->vocab);
-    for (uint32_t i = 0; i < ev->top_len; i++) ev->top_logits[i] = w->logits[ev->top_ids[i]];
-    const bt_sample_history history = {.prompt = job->ids, .prompt_len = job->ids_len};
-    ev->has_logprob = job->sampling.logprobs;
-    return bt_sample_token(&ev->token, &ev->logprob, w->sampler, &job->sampling, w->logits, &history, fault);
+    pf_worker *w = r->w;
+    pf_worker_event *ev = &r->computed;
+    const bt_sample_history history = {.prompt = r->job.ids, .prompt_len = r->job.ids_len};
+    ev->top_len = bt_sample_top(ev->top_ids, BT_MSG_TOP_LOGITS, r->logits, w->vocab);
+    for (uint32_t i = 0; i < ev->top_len; i++) ev->top_logits[i] = r->logits[ev->top_ids[i]];
+    ev->has_logprob = r->job.sampling.logprobs;
+    return bt_sample_token(&ev->token, &ev->logprob, w->sampler, &r->job.sampling, r->logits, &history,
+                           &r->fault);
 }
 
-static void do_job(pf_worker *w, const pf_worker_job *job)
+static uint32_t tokens_of(const running *r) { return r->job.ids_len - r->job.from_row; }
+static bool is_cancelled(const running *r) { return atomic_load(&r->w->cancel[r->job.slot]); }
+
+static void compute_alone(running *r)
 {
-    const atomic_bool *cancel = &w->cancel[job->slot];
-    bt_fault fault = {""};
-    pf_worker_event ev = {.type = PF_WORKER_COMPUTED, .slot = job->slot};
-    w->slot = job->slot;
-    w->ids_len = job->ids_len;
-    atomic_store(&w->at_slot, job->slot);
-    bt_err e = atomic_load(cancel) ? BT_ECANCEL : compute(w, job, &ev, &fault);
-    if (e == BT_OK) {
-        push_event(w, &ev); /* token 0 waits for nothing more */
-        ev = (pf_worker_event){.type = PF_WORKER_DIGEST, .slot = job->slot};
-        e = atomic_load(cancel) ? BT_ECANCEL
-                                : bt_kv_pack_digest(ev.kv_digest.bytes, &job->view, job->ids_len, &fault);
+    const pf_worker_job *job = &r->job;
+    r->e = bt_prefill_run(r->w->engine, &job->view, job->ids + job->from_row, tokens_of(r), job->from_row,
+                          &r->hooks, r->logits, BT_PREFILL_LAST, &r->fault);
+}
+
+static void compute_together(pf_worker *w, uint32_t n)
+{
+    bt_prefill_seq seq[PF_WORKER_MOST];
+    uint32_t len = 0;
+    for (running *r = w->on; r < w->on + n; r++)
+        if (r->e == BT_OK)
+            seq[len++] = (bt_prefill_seq){.kv = &r->job.view, .ids = r->job.ids + r->job.from_row,
+                                          .n = tokens_of(r),  .pos0 = r->job.from_row,
+                                          .hooks = &r->hooks, .logits = r->logits};
+    bt_prefill_run_together(w->engine, seq, len);
+    len = 0;
+    for (running *r = w->on; r < w->on + n; r++) {
+        if (r->e < 0) continue;
+        r->e = seq[len].result;
+        r->fault = seq[len++].fault;
+        if (r->e == BT_OK && is_cancelled(r)) r->e = BT_ECANCEL;
     }
-    if (e < 0) {
-        ev = (pf_worker_event){.type = e == BT_ECANCEL ? PF_WORKER_STOPPED : PF_WORKER_FAILED,
-                               .slot = job->slot, .code = e};
-        snprintf(ev.text, sizeof ev.text, "%s", fault.text);
+}
+
+/* What the run was and did, for those that it was for. */
+static void tell_work(pf_worker *w, uint32_t n, const bt_report_work *before)
+{
+    const bt_report_work after = bt_prefill_work(w->engine);
+    const uint64_t took_us = (uint64_t)(bt_clock_us() - w->begin_us);
+    bt_report_work work = {0};
+    uint64_t all = 0, at = 0;
+    bt_report_work_add(&work, before, &after);
+    for (const running *r = w->on; r < w->on + n; r++) all += r->e == BT_OK ? tokens_of(r) : 0;
+    for (running *r = w->on; r < w->on + n; r++) {
+        if (r->e < 0) continue;
+        if (n > 1) {
+            w->chunks = (pf_chunks){.told.len = 0};
+            pf_chunks_begin(&w->chunks, r->job.from_row, tokens_of(r), 0);
+            pf_chunks_end(&w->chunks, r->job.from_row, (int64_t)took_us);
+        }
+        const bt_report_work part = bt_report_work_part(&work, at, at + tokens_of(r), all);
+        at += tokens_of(r);
+        r->computed.prefill_us = took_us;
+        r->computed.chunks = w->chunks.told;
+        r->computed.work = bt_node_setup_work(&part);
     }
-    push_event(w, &ev);
+}
+
+/* n jobs in w->on. */
+static void do_run(pf_worker *w, uint32_t n)
+{
+    atomic_store(&w->at_len, 0);
+    for (uint32_t i = 0; i < n; i++) {
+        running *r = &w->on[i];
+        r->w = w;
+        r->fault.text[0] = 0;
+        r->logits = w->logits + i * w->vocab;
+        r->hooks = (bt_prefill_hooks){.on_kv = on_kv, .on_chunk = on_chunk, .ud = r,
+                                      .cancel = &w->cancel[r->job.slot]};
+        r->computed = (pf_worker_event){.type = PF_WORKER_COMPUTED, .slot = r->job.slot};
+        r->e = is_cancelled(r) ? BT_ECANCEL : BT_OK;
+        atomic_store(&w->at[i], r->job.slot);
+    }
+    atomic_store(&w->at_len, n);
+    const bt_report_work before = bt_prefill_work(w->engine);
+    w->begin_us = bt_clock_us();
+    w->chunks = (pf_chunks){.told.len = 0};
+    if (n > 1) compute_together(w, n);
+    else if (w->on->e == BT_OK) compute_alone(w->on);
+    tell_work(w, n, &before);
+    for (running *r = w->on; r < w->on + n; r++) {
+        if (r->e == BT_OK) r->e = sample(r);
+        if (r->e == BT_OK) push_event(w, &r->computed); /* token 0 waits for nothing more */
+    }
+    for (running *r = w->on; r < w->on + n; r++) {
+        pf_worker_event ev = {.type = PF_WORKER_DIGEST, .slot = r->job.slot};
+        if (r->e == BT_OK)
+            r->e = is_cancelled(r)
+                       ? BT_ECANCEL
+                       : bt_kv_pack_digest(ev.kv_digest.bytes, &r->job.view, r->job.ids_len, &r->fault);
+        if (r->e < 0) {
+            ev.type = r->e == BT_ECANCEL ? PF_WORKER_STOPPED : PF_WORKER_FAILED;
+            ev.code = r->e;
+            snprintf(ev.text, sizeof ev.text, "%s", r->fault.text);
+        }
+        push_event(w, &ev);
+    }
+}
+
+/* The next job; false: the thread ends. */
+static bool take(pf_worker *w, pf_worker_job *ret)
+{
+    while (!atomic_load(&w->quit)) {
+        if (bt_ring_pop(w->jobs, ret)) {
+            if (ret->slot < w->slots) return true;
+        } else {
+            (void)bt_ring_wait(w->jobs, -1);
+        }
+    }
+    return false;
 }
 
 static void *run(void *ud)
 {
     pf_worker *w = ud;
-    pf_worker_job job;
-    while (!atomic_load(&w->quit)) {
-        if (!bt_ring_pop(w->jobs, &job)) (void)bt_ring_wait(w->jobs, -1);
-        else if (job.slot < w->slots) do_job(w, &job);
+    for (uint32_t n = 1; take(w, &w->on[0].job); n = 1) {
+        while (n <= w->on[0].job.with && take(w, &w->on[n].job)) n++;
+        if (n > w->on[0].job.with) do_run(w, n);
     }
     return NULL;
 }
@@ -149,11 +235,14 @@ bt_err pf_worker_new(pf_worker **ret, bt_prefill *engine, uint32_t slots, uint32
     w->cancel = calloc(slots, sizeof *w->cancel);
     w->rows = calloc((size_t)slots * layers, sizeof *w->rows);
     w->told = calloc((size_t)slots * layers, sizeof *w->told);
-    w->logits = calloc(vocab, sizeof *w->logits);
+    w->most = slots < PF_WORKER_MOST ? slots : PF_WORKER_MOST;
+    w->on = calloc(w->most, sizeof *w->on);
+    w->at = calloc(w->most, sizeof *w->at);
+    w->logits = calloc(w->most, vocab * sizeof *w->logits);
     w->engine = engine;
-    atomic_init(&w->at_slot, slots);
-    bt_err e =
-        w->cancel && w->rows && w->told && w->logits ? BT_OK : bt_fail(fault, BT_ENOMEM, "prefill worker");
+    bt_err e = w->cancel && w->rows && w->told && w->on && w->at && w->logits
+                   ? BT_OK
+                   : bt_fail(fault, BT_ENOMEM, "prefill worker");
     /* One more place than slots: the wake-up of pf_worker_free always fits. */
     if (e == BT_OK) e = bt_ring_new(&w->jobs, sizeof(pf_worker_job), slots + 1, fault);
     if (e == BT_OK)
@@ -184,6 +273,8 @@ void pf_worker_free(pf_worker *w)
     bt_ring_free(w->jobs);
     bt_ring_free(w->events);
     free(w->logits);
+    free(w->on);
+    free((void *)w->at);
     free(w->told);
     free(w->rows);
     free(w->cancel);
@@ -210,7 +301,9 @@ bool pf_worker_next(pf_worker *w, pf_worker_event *ret)
     /* An empty ring quiets the descriptor, so the rows are looked at after it: what comes later wakes us
      * again. */
     if (!w->has_end) w->has_end = bt_ring_pop(w->events, &w->end);
-    if (next_rows(w, w->has_end ? w->end.slot : atomic_load(&w->at_slot), ret)) return true;
+    if (w->has_end && next_rows(w, w->end.slot, ret)) return true;
+    for (uint32_t i = 0, n = atomic_load(&w->at_len); i < n && !w->has_end; i++)
+        if (next_rows(w, atomic_load(&w->at[i]), ret)) return true;
     if (!w->has_end) return false;
     *ret = w->end;
     w->has_end = false;

@@ -4,8 +4,8 @@
 #include "engine/prefill.h"
 #include "wire/msg.h"
 
-/* The prefill node's compute thread. It owns the engine and the sampler, and never touches a socket. One prompt at a
- * time, in the order they were given.
+/* The prefill node's compute thread. It owns the engine and the sampler, and never touches a socket. One run at a time,
+ * in the order they were given: one prompt, or several together.
  *
  * A job runs from pf_worker_compute until exactly one DIGEST, FAILED or STOPPED; ids and pages must stay valid until
  * then.
@@ -13,15 +13,18 @@
  *              layer
  *   COMPUTED   after all of them: token 0. Only the digest is still to be made
  *   DIGEST     after COMPUTED
- * A cancelled job ends within one layer, after COMPUTED too.
+ * A cancelled job ends within one layer, after COMPUTED too; one that runs with others when their chunk has ended.
+ * Of such a run, times are everybody's, and its work is told in parts by the tokens that each has computed.
  *
  * The compute thread never waits for the I/O thread: how far a layer's rows are is a number that the next ones raise,
  * so that a slow reader gets fewer and longer KV_READYs, and the ring of the other events has room for all that the
  * slots can cause. */
 typedef struct pf_worker pf_worker;
 
+enum { PF_WORKER_MOST = 64 }; /* jobs of one run */
 typedef struct pf_worker_job {
     uint32_t slot;
+    uint32_t with;   /* the next so many jobs run together with this one: fewer than PF_WORKER_MOST */
     bt_kv_view view; /* the page table behind it is borrowed */
     const int32_t *ids;
     uint32_t ids_len;  /* borrowed */

@@ -118,6 +118,7 @@ int node_main(int argc, char **argv, bt_role first)
     bt_log_start(name, &c.node.log);
     if (bt_kernels_warning()) bt_log(BT_LOG_WARN, "%s", bt_kernels_warning());
     bt_wait_setup(BT_WAIT_LOG);
+    bt_memory_set_free(c.node.memory_bytes);
     bt_node_setup_cache(c.node.cache_limit_bytes);
     bt_loop_hold_signals();
     rc = serve(&c, first);

@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/num.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 enum { SETTLED_S = 2 };
@@ -176,6 +178,19 @@ bt_err bt_file_try(const char *path, bt_fault *fault)
     const bt_err e = bt_file_begin(&f, path, fault);
     if (e == BT_OK) bt_file_done(&f);
     return e;
+}
+
+bt_err bt_file_room(const char *path, uint64_t bytes, bt_fault *fault)
+{
+    char dir[4096], need[32], have[32];
+    struct statvfs disk;
+    folder_of(dir, sizeof dir, path);
+    if (statvfs(dir, &disk) < 0 || disk.f_blocks == 0) return BT_OK;
+    const uint64_t room = (uint64_t)disk.f_bavail * disk.f_frsize;
+    if (bytes <= room) return BT_OK;
+    bt_num_size_text(need, sizeof need, bytes);
+    bt_num_size_text(have, sizeof have, room);
+    return bt_fail(fault, BT_ELIMIT, "'%.150s' takes %s, and its disk has %s left", path, need, have);
 }
 
 bt_err bt_file_replace(const char *path, const void *bytes, size_t n, unsigned mode, bt_fault *fault)

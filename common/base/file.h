@@ -32,6 +32,10 @@ void bt_file_done(bt_file_new *f); /* after begin, always; deletes the file wher
 /* Whether begin would succeed: for a program that computes for long before it writes. Errors as of begin. */
 bt_err bt_file_try(const char *path, bt_fault *fault);
 
+/* Whether the disk of `path` has room for so many bytes more. BT_ELIMIT with both numbers; where the system does not
+ * say what is free, there is room. For who is about to begin. */
+bt_err bt_file_room(const char *path, uint64_t bytes, bt_fault *fault);
+
 /* What a file is at a moment: any later write to it gives another name. is_settled: false for a file so new that it may
  * have been written twice at one time. */
 typedef struct bt_file_state {

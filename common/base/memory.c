@@ -1,7 +1,11 @@
-/* See memory.h. Pages at both ends, which may be shared with other allocations, are taken whole. */
+/* See memory.h. Pages at both ends of a range, which may be shared with other allocations, are taken whole.
+ * What files of the system say is read with limits: a line or a number that makes no sense counts as not
+ * there. */
 #include "base/memory.h"
 
-#include <stdint.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -16,3 +20,100 @@ void bt_memory_ready(void *begin, size_t bytes, size_t most)
     char *from = (char *)begin - (uintptr_t)begin % page;
     if (bytes) (void)madvise(from, (size_t)((char *)begin + bytes - from), MADV_POPULATE_WRITE);
 }
+
+/* ---- what is free ---- */
+
+enum { MAX_PATH = 4096, MAX_LINE = 512, MAX_LINES = 4096 };
+
+static uint64_t given;
+
+/* The number behind `key` in a file of "key number" lines; false where there is none. */
+static bool find(uint64_t *ret, const char *path, const char *key)
+{
+    char line[MAX_LINE];
+    const size_t len = strlen(key);
+    bool found = false;
+    FILE *f = fopen(path, "re");
+    for (int i = 0; f && !found && i < MAX_LINES && fgets(line, sizeof line, f); i++)
+        found = strncmp(line, key, len) == 0 && (line[len] == ' ' || line[len] == ':') &&
+                sscanf(line + len + 1, "%" SCNu64, ret) == 1;
+    if (f) (void)fclose(f);
+    return found;
+}
+
+/* A file that is one number; "max" is none. */
+static bool read_one(uint64_t *ret, const char *dir, const char *name)
+{
+    char path[MAX_PATH + 64];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *f = fopen(path, "re");
+    const bool found = f && fscanf(f, "%" SCNu64, ret) == 1;
+    if (f) (void)fclose(f);
+    return found;
+}
+
+typedef struct group_names {
+    const char *mount, *limit, *used, *file[2];
+} group_names;
+static const group_names versions[] = {
+    {"/sys/fs/cgroup/memory",
+     "memory.limit_in_bytes",
+     "memory.usage_in_bytes",
+     {"total_active_file", "total_inactive_file"}},
+    {"/sys/fs/cgroup", "memory.max", "memory.current", {"active_file", "inactive_file"}},
+};
+
+/* What one group has left; pages of files in it can be given up. UINT64_MAX: it has no limit. */
+static uint64_t left_in(const char *dir, const group_names *v)
+{
+    char stat[MAX_PATH + 64];
+    uint64_t limit, used, file, files = 0;
+    if (!read_one(&limit, dir, v->limit) || !read_one(&used, dir, v->used)) return UINT64_MAX;
+    snprintf(stat, sizeof stat, "%s/memory.stat", dir);
+    for (int i = 0; i < 2; i++)
+        if (find(&file, stat, v->file[i]) && file <= used - files) files += file;
+    used -= files;
+    return limit > used ? limit - used : 1; /* 0 would mean that nothing is known */
+}
+
+/* A group and all above it. */
+static uint64_t left_above(const char *root, const char *group, const group_names *v)
+{
+    char dir[MAX_PATH];
+    uint64_t least = UINT64_MAX;
+    const int n = snprintf(dir, sizeof dir, "%s%s%s", root, v->mount, group);
+    const size_t top = strlen(root) + strlen(v->mount);
+    if (n < 0 || (size_t)n >= sizeof dir || strstr(group, "..")) return least;
+    for (size_t len = (size_t)n; len >= top; len--) {
+        if (len > top && dir[len] && dir[len] != '/') continue;
+        dir[len] = 0;
+        const uint64_t left = left_in(dir, v);
+        if (left < least) least = left;
+    }
+    return least;
+}
+
+uint64_t bt_memory_free_under(const char *root)
+{
+    char path[MAX_PATH], line[MAX_LINE];
+    uint64_t kib, least = UINT64_MAX;
+    snprintf(path, sizeof path, "%s/proc/meminfo", root);
+    if (find(&kib, path, "MemAvailable") && kib < UINT64_MAX / 1024) least = kib * 1024;
+    snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
+    FILE *f = fopen(path, "re");
+    for (int i = 0; f && i < MAX_LINES && fgets(line, sizeof line, f); i++) {
+        char *names = strchr(line, ':'), *group = names ? strchr(names + 1, ':') : NULL;
+        if (!group) continue;
+        *group++ = 0;
+        group[strcspn(group, "\n")] = 0;
+        if (strcmp(group, "/") == 0) *group = 0;
+        if (names[1] && !strstr(names + 1, "memory")) continue; /* version 1, another controller */
+        const uint64_t left = left_above(root, group, &versions[names[1] == 0]);
+        if (left < least) least = left;
+    }
+    if (f) (void)fclose(f);
+    return least == UINT64_MAX ? 0 : least;
+}
+
+void bt_memory_set_free(uint64_t bytes) { given = bytes; }
+uint64_t bt_memory_free(void) { return given ? given : bt_memory_free_under(""); }

@@ -150,11 +150,19 @@ static size_t usable_cores(cpu_set_t *ret)
     return n < 1 ? 1 : (size_t)n;
 }
 
+static size_t most_threads(size_t cores) { return cores < THREADS_MAX ? cores : THREADS_MAX; }
+
+size_t bt_pool_cores(void)
+{
+    cpu_set_t allowed;
+    return most_threads(usable_cores(&allowed));
+}
+
 bt_err bt_pool_new(bt_pool **ret, size_t threads, bt_fault *fault)
 {
     cpu_set_t allowed;
     const size_t cores = usable_cores(&allowed);
-    if (threads == 0) threads = cores < THREADS_MAX ? cores : THREADS_MAX;
+    if (threads == 0) threads = most_threads(cores);
     if (threads > THREADS_MAX)
         return bt_fail(fault, BT_EARG, "%zu threads, the limit is %u", threads, THREADS_MAX);
     bt_pool *p = aligned_alloc(64, sizeof *p + (threads - 1) * sizeof *p->workers);

@@ -19,6 +19,7 @@ typedef void bt_pool_fn(void *ud, size_t part, size_t parts);
 
 bt_err bt_pool_new(bt_pool **ret, size_t threads /* 1..256; 0 = cores this process may use */, bt_fault *fault);
 void bt_pool_free(bt_pool *p);                          /* NULL is fine; joins the threads */
+size_t bt_pool_cores(void);                             /* what 0 threads are */
 size_t bt_pool_threads(const bt_pool *p);               /* NULL counts as 1 */
 void bt_pool_run(bt_pool *p, bt_pool_fn *fn, void *ud); /* NULL runs fn(ud, 0, 1) */
 

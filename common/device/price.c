@@ -1,9 +1,9 @@
 /* Programs are summed once into lines over pairs and positions, because attention is linear in both. */
 #include "device/price.h"
+#include "base/wide.h"
 
 #include <inttypes.h>
 
-__extension__ typedef unsigned __int128 wide;
 enum { FRACTION = 32 };
 
 static uint64_t plus(uint64_t a, uint64_t b) { return bt_time_plus(a, b); }
@@ -169,15 +169,15 @@ bt_err bt_price_of_dims(bt_price *ret, const bt_profile *profile, const bt_dims 
 
 static uint64_t at(const bt_price_line *l, uint64_t pairs, uint64_t positions)
 {
-    const wide v = l->fixed + (((wide)l->pair * pairs + (wide)l->position * positions) >> FRACTION);
-    return v > INT64_MAX ? INT64_MAX : (uint64_t)v;
+    const bt_wide lines = bt_wide_add(bt_wide_mul(l->pair, pairs), bt_wide_mul(l->position, positions));
+    return bt_wide_clamp(bt_wide_add(bt_wide_of(l->fixed), bt_wide_right(lines, FRACTION)), INT64_MAX);
 }
 
 /* Rows behind `first` see first + 1, first + 2, ... columns. */
 static uint64_t pairs_of(uint64_t first, uint64_t rows)
 {
-    const wide v = (wide)rows * first + (wide)rows * (rows + 1) / 2;
-    return v > INT64_MAX ? INT64_MAX : (uint64_t)v;
+    const bt_wide before = bt_wide_mul(rows, first), own = bt_wide_right(bt_wide_mul(rows, rows + 1), 1);
+    return bt_wide_clamp(bt_wide_add(before, own), INT64_MAX);
 }
 
 static void look(const bt_price_program *g, uint64_t first, uint64_t *pairs, uint64_t *positions)

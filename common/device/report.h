@@ -56,4 +56,28 @@ static inline void bt_report_work_add(bt_report_work *sum, const bt_report_work 
     sum->session_switches += after->session_switches - before->session_switches;
     sum->session_switch_ns += after->session_switch_ns - before->session_switch_ns;
 }
+/* What of v falls on tokens [begin, end) of `all` that it was done for together: the parts of all add up to v. */
+static inline uint64_t bt_report_part(uint64_t v, uint64_t begin, uint64_t end, uint64_t all)
+{
+    return v / all * end + v % all * end / all - (v / all * begin + v % all * begin / all);
+}
+static inline bt_report_work bt_report_work_part(const bt_report_work *w, uint64_t begin, uint64_t end, uint64_t all)
+{
+    return (bt_report_work){
+        .rows = bt_report_part(w->rows, begin, end, all),
+        .batch_padding_rows = bt_report_part(w->batch_padding_rows, begin, end, all),
+        .npu_macs = bt_report_part(w->npu_macs, begin, end, all),
+        .companion_macs = bt_report_part(w->companion_macs, begin, end, all),
+        .tile_padding_macs = bt_report_part(w->tile_padding_macs, begin, end, all),
+        .shadow_entries = bt_report_part(w->shadow_entries, begin, end, all),
+        .compilations = bt_report_part(w->compilations, begin, end, all),
+        .sparse_rows = bt_report_part(w->sparse_rows, begin, end, all),
+        .dense_rows = bt_report_part(w->dense_rows, begin, end, all),
+        .masked_macs = bt_report_part(w->masked_macs, begin, end, all),
+        .session_switches = bt_report_part(w->session_switches, begin, end, all),
+        .session_switch_ns = bt_report_part(w->session_switch_ns, begin, end, all),
+        .npu_int16_macs = bt_report_part(w->npu_int16_macs, begin, end, all),
+        .npu_float_macs = bt_report_part(w->npu_float_macs, begin, end, all),
+    };
+}
 #endif

@@ -1,7 +1,6 @@
 /* The terms of the time model, each once. Products are taken in 128 bits. */
 #include "device/time.h"
-
-__extension__ typedef unsigned __int128 wide;
+#include "base/wide.h"
 
 uint64_t bt_time_scale(uint64_t n, uint64_t mul, uint64_t div)
 {
@@ -11,8 +10,7 @@ uint64_t bt_time_scale(uint64_t n, uint64_t mul, uint64_t div)
         small /= div;
         return small > INT64_MAX ? INT64_MAX : small;
     }
-    const wide v = ((wide)n * mul + div - 1) / div;
-    return v > INT64_MAX ? INT64_MAX : (uint64_t)v;
+    return bt_wide_clamp(bt_wide_div(bt_wide_add(bt_wide_mul(n, mul), bt_wide_of(div - 1)), div), INT64_MAX);
 }
 
 uint64_t bt_time_plus(uint64_t a, uint64_t b)

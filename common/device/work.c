@@ -71,6 +71,14 @@ static void send_played(bt_work_run *r, bt_link_queue *q, const bt_work_prefill 
     }
 }
 
+static void end_run(bt_work_run *r, const bt_link_queue *q, const bt_price *price)
+{
+    const bt_profile_time *t = &price->profile.time;
+    const uint64_t peak = bt_time_times(bt_roofline_peaks(t).int8, devices_of(t));
+    r->exposed_ns = bt_link_exposed_ns(q, r->sum.ns);
+    r->work = work_of(t, &r->sum, bt_time_scale(r->sum.ops, 1000, peak));
+}
+
 bt_work_run bt_work_of_prompt(const bt_work_prefill *d, const bt_work_prompt *p)
 {
     const bt_price *price = d->price;
@@ -102,10 +110,38 @@ bt_work_run bt_work_of_prompt(const bt_work_prefill *d, const bt_work_prompt *p)
         if (p->is_whole) send(&r, &q, d, rows_ns, 0, sent_of(p, 0, p->end));
         else send_played(&r, &q, d, p, &played);
     }
-    r.exposed_ns = bt_link_exposed_ns(&q, s->ns);
-    const bt_profile_time *t = &price->profile.time;
-    const uint64_t peak = bt_time_times(bt_roofline_peaks(t).int8, devices_of(t));
-    r.work = work_of(t, s, bt_time_scale(s->ops, 1000, peak));
+    end_run(&r, &q, price);
+    return r;
+}
+
+bt_work_run bt_work_of_prompts(const bt_work_prefill *d, const bt_work_prompt *p, size_t n)
+{
+    const bt_price *price = d->price;
+    bt_work_run r = {.transfer_ns = 0};
+    bt_price_sum *s = &r.sum;
+    bt_link_queue q = {0};
+    uint64_t rows = 0, before = 0, sent = 0;
+    bool is_whole = true;
+    if (n == 1) return bt_work_of_prompt(d, p);
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t own = p[i].end - p[i].first;
+        rows = plus(rows, own);
+        before = plus(before, bt_time_times(own, p[i].first));
+        sent = plus(sent, sent_of(&p[i], 0, p[i].end));
+        is_whole = is_whole && p[i].is_whole;
+    }
+    before = (before + rows - 1) / rows;
+    s->ns = price->first_ns;
+    for (uint64_t at = before, end = before + rows; at < end;) {
+        const bt_work_chunk c = d->cut(d->ud, at, end);
+        bt_price_add_chunk(s, price, bt_price_program_for(price, c.rows), at);
+        at += c.valid;
+    }
+    send(&r, &q, d, is_whole ? s->ns : price->first_ns, is_whole ? 0 : s->ns - price->first_ns, sent);
+    s->ns = plus(s->ns, bt_time_times(n, price->last_ns));
+    s->ops = plus(s->ops, bt_time_times(n, price->last_ops));
+    s->bytes = plus(s->bytes, bt_time_times(n, price->last_bytes));
+    end_run(&r, &q, price);
     return r;
 }
 

@@ -71,6 +71,11 @@ typedef struct bt_work_run {
 } bt_work_run;
 bt_work_run bt_work_of_prompt(const bt_work_prefill *d, const bt_work_prompt *p);
 
+/* n prompts that run together in a chunk (prefill-node/brain): one that has the rows of them all, behind the mean of
+ * what stands before each, which is no less than their attention takes. First use once, the output matrix for each.
+ * What each has of it: bt_work_share by rows. */
+bt_work_run bt_work_of_prompts(const bt_work_prefill *d, const bt_work_prompt *p, size_t n);
+
 /* ---- a step --------------------------------------------------------------------------------------- */
 
 /* Rows of one sequence in a step of a decode node: [pos, pos + count), the last `out` of them make logits. */

@@ -1,5 +1,6 @@
 #ifndef BT_ENGINE_NAMES_H
 #define BT_ENGINE_NAMES_H
+#include "kernels/cores.h"
 #include "kernels/kernels.h"
 
 /* The engines' names: the one list behind every --engine, of prompts and of decoding.
@@ -38,5 +39,6 @@ extern const char *const bt_engine_schedules[];
     }
 
 /* The rows of kernels, in the words of --isa. */
-#define BT_ENGINE_ISA_NAMES BT_KERNELS_NAMES
+#define BT_ENGINE_ISA_NAMES  BT_KERNELS_NAMES
+#define BT_ENGINE_CORE_NAMES BT_CORES_NAMES
 #endif

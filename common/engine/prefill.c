@@ -127,6 +127,11 @@ size_t bt_prefill_together_max(const bt_prefill *p)
     return p->backend->together_max ? p->backend->together_max(p->state) : 1;
 }
 
+size_t bt_prefill_packed_rows(const bt_prefill *p)
+{
+    return p->backend->packed_rows ? p->backend->packed_rows(p->state) : 0;
+}
+
 void bt_prefill_run_together(bt_prefill *p, bt_prefill_seq *seq, size_t prompts)
 {
     const size_t most = bt_prefill_together_max(p);

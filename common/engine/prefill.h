@@ -84,8 +84,9 @@ bt_err bt_prefill_run(bt_prefill *p, const bt_kv_view *kv, const int32_t *ids, s
                       const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_fault *fault);
 
 /* ---- several prompts together ----
- * npu: where the package has batches (npu/pkg/shapes.h), so many prompts may share a run; each has the bytes that it
- * has alone. All others compute one after the other. */
+ * Prompts share runs (together.h), each with the bytes that it has alone. npu: as batches where the package has them
+ * (npu/pkg/shapes.h); else packed one behind the other into the rows of one chunk, where its attention is the
+ * companion's, dense, and no number depends on the chunk. host: packed. All others compute one after the other. */
 typedef struct bt_prefill_seq {
     const bt_kv_view *kv; /* as bt_prefill_run has them; views that share no page that is written */
     const int32_t *ids;
@@ -96,6 +97,7 @@ typedef struct bt_prefill_seq {
     bt_fault fault;
 } bt_prefill_seq;
 size_t bt_prefill_together_max(const bt_prefill *p); /* prompts of one run, 1 or more */
+size_t bt_prefill_packed_rows(const bt_prefill *p); /* tokens of several prompts that one run packs; 0: it packs none */
 /* All `prompts` of them, however many; a prompt that fails or is cancelled changes nothing for the others. */
 void bt_prefill_run_together(bt_prefill *p, bt_prefill_seq *seq, size_t prompts);
 

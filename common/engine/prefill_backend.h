@@ -12,6 +12,7 @@ typedef struct bt_prefill_backend {
     /* NULL: one prompt at a time. Prompts whose result is BT_OK; 1 .. together_max of them. */
     void (*run_together)(void *state, bt_prefill_seq *seq, size_t prompts);
     size_t (*together_max)(const void *state);
+    size_t (*packed_rows)(const void *state); /* NULL: none */
     bt_report_work (*work)(const void *state);
     bt_report_engine (*about)(const void *state);
     const char *(*isa)(const void *state);

@@ -3,6 +3,7 @@
 #include "engine/host_shapes.h"
 #include "engine/limits.h"
 #include "engine/prefill_backend.h"
+#include "engine/together.h"
 #include "graph/walk.h"
 
 #include <stdlib.h>
@@ -19,7 +20,13 @@ typedef struct host_state {
     bt_host_shapes *table;
     bt_walk *walk;
     bt_chunks chunks;
-    int32_t *ids; /* [longest seq] */
+    bt_together together;
+    bt_program *packed; /* rows of any sequences, each a sequence of its own, as decoding has them */
+    int32_t *ids;       /* [longest seq], as the lists of a packed run's rows: */
+    bt_companion_seq *row;
+    bt_overflow **overflow;
+    uint32_t *last; /* those whose logits are wanted */
+    float *logits;  /* [together.most, V] */
     uint64_t rows;
 } host_state;
 
@@ -31,6 +38,12 @@ static void host_free(void *state)
     bt_host_shapes_free(s->table);
     bt_graph_free(s->graph);
     bt_chunks_done(&s->chunks);
+    bt_together_done(&s->together);
+    bt_bind_free(s->packed);
+    free(s->row);
+    free(s->overflow);
+    free(s->last);
+    free(s->logits);
     bt_weights_free(s->own_weights);
     free(s->ids);
     free(s);
@@ -42,6 +55,26 @@ static bool is_shareable(const bt_weights *w, const bt_model *m, size_t ctx_toke
            bt_weights_ctx_tokens(w) >= ctx_tokens;
 }
 
+/* Program and lists of packed runs; *arena_bytes is raised to what they need. */
+static bt_err make_room(host_state *s, size_t *arena_bytes, bt_fault *fault)
+{
+    const size_t rows = s->table->row[s->table->rows - 1].seq;
+    size_t bytes;
+    bt_err e = bt_together_init(&s->together, &s->chunks.shapes, true, fault);
+    if (e == BT_OK) e = bt_bind_program(&s->packed, s->graph, 0, 1, 1, 0, fault);
+    if (e == BT_OK) e = bt_bind_arena_bytes(&bytes, s->packed, rows, fault);
+    if (e < 0) return e;
+    if (bytes > *arena_bytes) *arena_bytes = bytes;
+    s->ids = calloc(rows, sizeof *s->ids);
+    s->row = calloc(rows, sizeof *s->row);
+    s->overflow = calloc(rows, sizeof *s->overflow);
+    s->last = calloc(s->together.most, sizeof *s->last);
+    s->logits = calloc(s->together.most, s->chunks.vocab * sizeof *s->logits);
+    return s->ids && s->row && s->overflow && s->last && s->logits
+               ? BT_OK
+               : bt_fail(fault, BT_ENOMEM, "making a prefill engine");
+}
+
 static bt_err open_all(host_state *s, const bt_model *m, const bt_prefill_config *c, bt_fault *fault)
 {
     const bt_weights *weights = c->weights;
@@ -50,6 +83,8 @@ static bt_err open_all(host_state *s, const bt_model *m, const bt_prefill_config
     /* before the long part */
     bt_err e = bt_shapes_parse(&s->chunks.shapes, c->want.shape_policy, c->ctx_tokens, fault);
     if (e < 0) return e;
+    s->chunks.shapes.all = s->chunks.shapes.shapes; /* it knows no batches */
+    for (size_t i = 0; i < s->chunks.shapes.all; i++) s->chunks.shapes.shape[i].batch = 1;
     if (!is_shareable(weights, m, c->ctx_tokens)) {
         if ((e = bt_weights_open(&s->own_weights, m, &o, c->pool, fault)) < 0) return e;
         weights = s->own_weights;
@@ -59,9 +94,9 @@ static bt_err open_all(host_state *s, const bt_model *m, const bt_prefill_config
     if ((e = bt_graph_build(&s->graph, &m->hp, NULL, fault)) < 0) return e;
     if ((e = bt_host_shapes_new(&s->table, s->graph, &s->chunks.shapes, c->ctx_tokens, fault)) < 0) return e;
     if ((e = bt_walk_new(&s->walk, &wc, fault)) < 0) return e;
-    s->ids = calloc(s->table->row[s->table->rows - 1].seq, sizeof *s->ids);
-    return s->ids ? bt_chunks_map(&s->chunks, s->table->arena_bytes, fault)
-                  : bt_fail(fault, BT_ENOMEM, "making a prefill engine");
+    size_t arena_bytes = s->table->arena_bytes;
+    e = make_room(s, &arena_bytes, fault);
+    return e < 0 ? e : bt_chunks_map(&s->chunks, arena_bytes, fault);
 }
 
 static bt_err host_load(void **ret, const bt_model *m, const bt_prefill_config *c, bt_fault *fault)
@@ -111,6 +146,62 @@ static bt_err host_run(void *state, const bt_kv_view *kv, const int32_t *ids, si
     return bt_chunks_run(&s->chunks, kv, ids, n, pos0, hooks, logits, out, run_chunk, s, fault);
 }
 
+/* ---- several prompts ---- */
+
+static bt_err run_packed(host_state *s, const bt_chunk *chunk, size_t chunks, bt_fault *fault)
+{
+    size_t rows = 0, ends = 0;
+    for (size_t i = 0; i < chunks; i++) {
+        for (size_t k = 0; k < chunk[i].valid; k++, rows++) {
+            s->ids[rows] = chunk[i].ids[k];
+            s->row[rows] = (bt_companion_seq){chunk[i].kv, chunk[i].pos + k, 1};
+            s->overflow[rows] = chunk[i].overflow;
+        }
+        if (chunk[i].out == BT_PKG_OUT_LAST) s->last[ends++] = (uint32_t)rows - 1;
+    }
+    s->rows += rows;
+    bt_together_list told = {chunk, chunks};
+    const bt_walk_io io = {.ids = s->ids,
+                           .seq = s->row,
+                           .overflow = s->overflow,
+                           .sequences = rows,
+                           .bucket = s->table->row[s->table->rows - 1].seq,
+                           .wanted = s->last,
+                           .wanted_len = ends,
+                           .logits = s->logits,
+                           .on_kv = bt_together_on_kv,
+                           .on_kv_ud = &told};
+    const bt_err e = bt_walk_run(s->walk, s->packed, s->chunks.arena, &io, fault);
+    const float *logits = s->logits;
+    for (size_t i = 0; e == BT_OK && i < chunks; i++)
+        if (chunk[i].out == BT_PKG_OUT_LAST) {
+            memcpy(chunk[i].logits, logits, s->chunks.vocab * sizeof *logits);
+            logits += s->chunks.vocab;
+        }
+    return e;
+}
+
+static bt_err run_chunks(void *ud, size_t batch, size_t rows, const bt_chunk *chunk, size_t chunks,
+                         bt_fault *fault)
+{
+    (void)batch, (void)rows; /* there is one; those of a packed run are as many as it has tokens */
+    return chunks == 1 ? run_chunk(ud, chunk, fault) : run_packed(ud, chunk, chunks, fault);
+}
+
+static void host_run_together(void *state, bt_prefill_seq *seq, size_t prompts)
+{
+    host_state *s = state;
+    bt_together_run(&s->together, &s->chunks.shapes, seq, prompts, run_chunks, s);
+}
+
+static size_t host_together_max(const void *state) { return ((const host_state *)state)->together.most; }
+
+static size_t host_packed_rows(const void *state)
+{
+    const host_state *s = state;
+    return bt_together_packed_rows(&s->together, &s->chunks.shapes);
+}
+
 static bt_report_work host_work(const void *state)
 {
     const host_state *s = state;
@@ -126,6 +217,14 @@ static bt_report_engine host_about(const void *state)
 static const char *host_isa(const void *state) { return ((const host_state *)state)->kernels->isa; }
 
 const bt_prefill_backend bt_prefill_host = {
-    .kv_elem_bytes = {2, 1}, .load = host_load, .run = host_run,   .work = host_work,
-    .about = host_about,     .isa = host_isa,   .free = host_free,
+    .kv_elem_bytes = {2, 1},
+    .load = host_load,
+    .run = host_run,
+    .run_together = host_run_together,
+    .together_max = host_together_max,
+    .packed_rows = host_packed_rows,
+    .work = host_work,
+    .about = host_about,
+    .isa = host_isa,
+    .free = host_free,
 };

@@ -22,6 +22,7 @@ typedef struct npu_state {
     bt_together together;
     bt_overlap *overlap; /* NULL: program order */
     bt_exec_seq *seq;    /* [together.most]: of a run */
+    bool *ends;          /* and which of them end with it */
     float *logits;       /* [together.most, V]: of a run; NULL where prompts run alone */
     bt_report_fallback *fallback;
     uint64_t rows;
@@ -39,6 +40,7 @@ static void npu_free(void *state)
     bt_chunks_done(&s->chunks);
     bt_together_done(&s->together);
     free(s->seq);
+    free(s->ends);
     free(s->logits);
     bt_package_done(&s->package);
     free(s->fallback);
@@ -62,11 +64,14 @@ static bt_err describe(npu_state *s, bt_fault *fault)
 
 static bt_err make_room(npu_state *s, bt_fault *fault)
 {
-    const bt_err e = bt_together_init(&s->together, &s->chunks.shapes, fault);
+    const bt_err e = bt_together_init(&s->together, &s->chunks.shapes, !bt_exec_unpackable(s->exec), fault);
     if (e < 0 || s->together.most == 1) return e;
     s->seq = calloc(s->together.most, sizeof *s->seq);
+    s->ends = calloc(s->together.most, sizeof *s->ends);
     s->logits = calloc(s->together.most, s->chunks.vocab * sizeof *s->logits);
-    return s->seq && s->logits ? BT_OK : bt_fail(fault, BT_ENOMEM, "%zu prompts together", s->together.most);
+    return s->seq && s->ends && s->logits
+               ? BT_OK
+               : bt_fail(fault, BT_ENOMEM, "%zu prompts together", s->together.most);
 }
 
 /* Prompts that run alone, where another order than the program's is asked for. */
@@ -95,9 +100,9 @@ static bt_err npu_load(void **ret, const bt_model *m, const bt_prefill_config *c
     const bt_pkg_header *h = bt_pkg_header_of(s->pkg);
     s->chunks.vocab = h->vocab;
     if ((e = bt_pkg_shapes(&s->chunks.shapes, s->pkg, fault)) < 0) goto out;
-    if ((e = make_room(s, fault)) < 0) goto out;
     if ((e = describe(s, fault)) < 0) goto out;
     if ((e = bt_exec_new(&s->exec, s->pkg, kernels, c->pool, fault)) < 0) goto out;
+    if ((e = make_room(s, fault)) < 0) goto out;
     if ((e = bt_chunks_map(&s->chunks, h->arena_bytes, fault)) < 0) goto out;
     if ((e = make_overlap(s, c, fault)) < 0) goto out;
     *ret = s;
@@ -151,50 +156,40 @@ static bt_err npu_run(void *state, const bt_kv_view *kv, const int32_t *ids, siz
 
 /* ---- several prompts ---- */
 
-typedef struct told {
-    const bt_chunk *chunk;
-    size_t chunks;
-} told;
-
-static void tell_all(void *ud, uint32_t layer)
-{
-    const told *t = ud;
-    for (size_t i = 0; i < t->chunks; i++) {
-        bt_chunk c = t->chunk[i];
-        if (bt_chunk_has_on_kv(&c)) bt_chunk_on_kv(&c, layer);
-    }
-}
-
 static bt_err run_chunks(void *ud, size_t batch, size_t rows, const bt_chunk *chunk, size_t chunks,
                          bt_fault *fault)
 {
     npu_state *s = ud;
     const bt_pkg_row *row;
-    size_t end = 0;
-    bool ends = false; /* a prompt does */
+    size_t end = 0, ends = 0; /* ends: prompts that do */
+    const bool is_packed = s->together.is_packed && chunks > 1;
     for (size_t i = 0; i < chunks; i++) {
         const bt_chunk *c = &chunk[i];
         s->seq[i] = (bt_exec_seq){.ids = c->ids, .kv = c->kv, .pos0 = c->pos, .valid = c->valid,
                                   .overflow = c->overflow};
         if (c->pos + c->valid > end) end = c->pos + c->valid;
-        ends = ends || c->out == BT_PKG_OUT_LAST;
+        s->ends[i] = c->out == BT_PKG_OUT_LAST;
+        ends += s->ends[i];
     }
     bt_err e = bt_pkg_find_row(&row, s->pkg, batch, rows, end, fault);
     if (e < 0) return e;
     s->rows += batch * rows;
-    told t = {chunk, chunks};
+    bt_together_list t = {chunk, chunks};
     const bt_exec_io io = {.seq = s->seq,
                            .seqs = chunks,
                            .rows = rows,
                            .is_dense = s->is_dense,
                            .logits = s->logits,
-                           .on_kv = tell_all,
+                           .on_kv = bt_together_on_kv,
                            .ud = &t,
                            .cancel = chunks == 1 ? bt_chunk_cancel(chunk) : NULL};
-    e = bt_exec_run(s->exec, row, ends ? BT_PKG_OUT_LAST : BT_PKG_OUT_NONE, s->chunks.arena, &io, fault);
-    for (size_t i = 0; e == BT_OK && i < chunks; i++)
-        if (chunk[i].out == BT_PKG_OUT_LAST)
-            memcpy(chunk[i].logits, s->logits + i * s->chunks.vocab, s->chunks.vocab * sizeof *s->logits);
+    if (is_packed) e = bt_exec_run_packed(s->exec, row, s->chunks.arena, &io, s->ends, fault);
+    else e = bt_exec_run(s->exec, row, ends ? BT_PKG_OUT_LAST : BT_PKG_OUT_NONE, s->chunks.arena, &io, fault);
+    const float *logits = s->logits; /* of every sequence of a batch; packed, of those that end */
+    for (size_t i = 0; e == BT_OK && i < chunks; i++) {
+        if (s->ends[i]) memcpy(chunk[i].logits, logits, s->chunks.vocab * sizeof *logits);
+        if (s->ends[i] || !is_packed) logits += s->chunks.vocab;
+    }
     return e;
 }
 
@@ -208,6 +203,12 @@ static void npu_run_together(void *state, bt_prefill_seq *seq, size_t prompts)
 }
 
 static size_t npu_together_max(const void *state) { return ((const npu_state *)state)->together.most; }
+
+static size_t npu_packed_rows(const void *state)
+{
+    const npu_state *s = state;
+    return bt_together_packed_rows(&s->together, &s->chunks.shapes);
+}
 
 static bt_report_work npu_work(const void *state)
 {
@@ -236,6 +237,7 @@ const bt_prefill_backend bt_prefill_npu = {
     .run = npu_run,
     .run_together = npu_run_together,
     .together_max = npu_together_max,
+    .packed_rows = npu_packed_rows,
     .work = npu_work,
     .about = npu_about,
     .isa = npu_isa,

@@ -4,12 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-bt_err bt_together_init(bt_together *ret, const bt_shapes *shapes, bt_fault *fault)
+static size_t longest(const bt_shapes *shapes) { return shapes->shape[shapes->shapes - 1].seq; }
+
+bt_err bt_together_init(bt_together *ret, const bt_shapes *shapes, bool can_pack, bt_fault *fault)
 {
     bt_shapes largest;
     bt_together t = {.most = 1};
     bt_shapes_together(&largest, shapes, SIZE_MAX);
     t.most = largest.shape[0].batch;
+    t.is_packed = can_pack && t.most == 1 && longest(shapes) > 1;
+    if (t.is_packed) t.most = longest(shapes) < BT_TOGETHER_PACKED ? longest(shapes) : BT_TOGETHER_PACKED;
     t.at = calloc(t.most, sizeof *t.at);
     t.chunk = calloc(t.most, sizeof *t.chunk);
     t.left = calloc(t.most, sizeof *t.left);
@@ -29,6 +33,11 @@ void bt_together_done(bt_together *t)
     free(t->left);
     free(t->overflow);
     *t = (bt_together){0};
+}
+
+size_t bt_together_packed_rows(const bt_together *t, const bt_shapes *shapes)
+{
+    return t->is_packed ? longest(shapes) : 0;
 }
 
 /* The next prompts that have tokens left, at most `places`, as chunks without rows yet. Those that are
@@ -61,6 +70,52 @@ static void set_rows(const bt_together *t, size_t chunks, size_t rows)
     }
 }
 
+/* One behind the other; how many chunks that are. */
+static size_t pack(const bt_together *t, const bt_shapes *shapes, size_t chunks, size_t *ret_rows)
+{
+    size_t used = 0, far = 0, n = 0;
+    for (; n < chunks && used < longest(shapes); n++) {
+        const size_t left = t->left[n].end - t->left[n].begin, room = longest(shapes) - used;
+        const size_t end = t->left[n].begin + (left < room ? left : room);
+        used += end - t->left[n].begin;
+        if (end > far) far = end;
+    }
+    if (far < used) far = used;
+    const bt_shapes_chunk next = bt_shapes_next(shapes, far, far - used);
+    size_t room = next.valid;
+    for (n = 0; room > 0 && n < chunks; n++) {
+        bt_chunk *c = &t->chunk[n];
+        const size_t left = t->left[n].end - t->left[n].begin;
+        c->rows = c->valid = left < room ? left : room;
+        c->out = left <= room ? BT_PKG_OUT_LAST : BT_PKG_OUT_NONE;
+        room -= c->valid;
+    }
+    *ret_rows = next.rows;
+    if (n == 1) t->chunk[0].rows = next.rows;
+    return n;
+}
+
+/* In a batch, or the first one alone; how many chunks that are, in which batch. */
+static size_t choose(const bt_together *t, const bt_shapes *shapes, const bt_shapes *alone, size_t chunks,
+                     size_t *ret_rows, size_t *ret_batch)
+{
+    size_t saved = 0; /* rows of the next chunks, each alone */
+    bt_shapes of;
+    bt_shapes_together(&of, shapes, chunks);
+    if (chunks > of.shape[0].batch) chunks = of.shape[0].batch;
+    for (size_t i = 0; i < chunks; i++)
+        saved += alone->shape[0].batch * bt_shapes_next_together(alone, &t->left[i], 1);
+    *ret_rows = bt_shapes_next_together(&of, t->left, chunks);
+    *ret_batch = of.shape[0].batch;
+    if (chunks > 1 && *ret_batch * *ret_rows > saved) chunks = 1;
+    if (chunks == 1) {
+        *ret_batch = alone->shape[0].batch;
+        *ret_rows = bt_shapes_next_together(alone, t->left, 1);
+    }
+    set_rows(t, chunks, *ret_rows);
+    return chunks;
+}
+
 /* After a run: the chunks are those of the first prompts that had tokens left, in their order. */
 static void advance(const bt_together *t, bt_prefill_seq *seq, size_t n, size_t chunks, bt_err e,
                     const bt_fault *fault)
@@ -78,26 +133,26 @@ void bt_together_run(const bt_together *t, const bt_shapes *shapes, bt_prefill_s
                      bt_together_fn *fn, void *ud)
 {
     bt_fault fault = {""};
-    bt_shapes alone, of;
+    bt_shapes alone;
     bool is_apart = false; /* no program of a batch reaches as far as they are */
     bt_shapes_together(&alone, shapes, 1);
     memset(t->at, 0, n * sizeof *t->at);
     for (size_t i = 0; i < n; i++) bt_overflow_clear(&t->overflow[i]);
     for (size_t chunks; (chunks = list(t, seq, n, is_apart ? 1 : n)) > 0;) {
-        size_t saved = 0; /* rows of the next chunks, each alone */
-        bt_shapes_together(&of, shapes, chunks);
-        if (chunks > of.shape[0].batch) chunks = of.shape[0].batch;
-        for (size_t i = 0; i < chunks; i++)
-            saved += alone.shape[0].batch * bt_shapes_next_together(&alone, &t->left[i], 1);
-        size_t rows = bt_shapes_next_together(&of, t->left, chunks);
-        if (chunks > 1 && of.shape[0].batch * rows > saved) chunks = 1;
-        if (chunks == 1) {
-            of = alone;
-            rows = bt_shapes_next_together(&alone, t->left, 1);
-        }
-        set_rows(t, chunks, rows);
-        const bt_err e = fn(ud, of.shape[0].batch, rows, t->chunk, chunks, &fault);
+        size_t rows, batch = 1;
+        if (t->is_packed && chunks > 1) chunks = pack(t, shapes, chunks, &rows);
+        else chunks = choose(t, shapes, &alone, chunks, &rows, &batch);
+        const bt_err e = fn(ud, batch, rows, t->chunk, chunks, &fault);
         is_apart = is_apart || (e == BT_ELIMIT && chunks > 1);
         if (e != BT_ELIMIT || chunks == 1) advance(t, seq, n, chunks, e, &fault);
+    }
+}
+
+void bt_together_on_kv(void *ud, uint32_t layer)
+{
+    const bt_together_list *l = ud;
+    for (size_t i = 0; i < l->chunks; i++) {
+        bt_chunk c = l->chunk[i];
+        if (bt_chunk_has_on_kv(&c)) bt_chunk_on_kv(&c, layer);
     }
 }

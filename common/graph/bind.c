@@ -91,6 +91,7 @@ static void resolve(bt_program *p)
                        .in = {o->in[0], o->in[1]},
                        .out = o->out,
                        .heads = o->heads,
+                       .rotation = o->rotation,
                        .group = 1,
                        .out_at = offset_of(p, o->out),
                        .out_width = g->tensor[o->out].width,

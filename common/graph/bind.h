@@ -18,6 +18,7 @@ typedef struct bt_step {
     bt_weight weight;
     uint32_t in[2], out; /* tensors of the graph, BT_GRAPH_NO_TENSOR where unused */
     uint32_t heads;
+    uint32_t rotation; /* ROTATE: a bt_rotation */
     /* LINEAR: this and the next group - 1 steps read one input and may run as one, in any order; else 1 */
     uint32_t group;
     bt_extent in_at[2], out_at; /* byte offsets in the arena; BT_BIND_NOWHERE for what is not in it */

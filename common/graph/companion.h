@@ -25,6 +25,14 @@ typedef struct bt_companion_rotation {
     const int8_t *sign;   /* [E], or NULL */
     float scale;
 } bt_companion_rotation;
+/* Those of a model, by bt_rotation; base 0: none. */
+typedef struct bt_companion_rotations {
+    bt_companion_rotation r1, r2, r4;
+} bt_companion_rotations;
+/* by: a bt_rotation. */
+const bt_companion_rotation *bt_companion_rotation_by(const bt_companion_rotations *r, uint32_t by);
+/* The largest of them, in elements. */
+size_t bt_companion_rotations_max_elems(const bt_companion_rotations *r);
 static inline size_t bt_companion_rotation_elems(const bt_companion_rotation *r) { return (size_t)r->base << r->log2; }
 
 typedef struct bt_companion_spans bt_companion_spans;
@@ -46,6 +54,8 @@ typedef struct bt_companion_sizes {
     size_t rotate_elems;  /* the largest rotation */
     size_t scratch_bytes; /* what the owner wants of each thread's scratch, at least */
 } bt_companion_sizes;
+/* What bt_companion_init takes for a pool of so many threads. */
+uint64_t bt_companion_bytes(const bt_companion_sizes *sizes, size_t threads);
 /* kernels and pool are borrowed. BT_ENOMEM. */
 bt_err bt_companion_init(bt_companion *ret, const bt_kernels *kernels, bt_pool *pool, const bt_companion_sizes *sizes,
                          bt_fault *fault);

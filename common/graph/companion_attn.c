@@ -32,14 +32,20 @@ struct bt_companion_spans {
     atomic_uint *left; /* [runs_max, kv_heads]: pieces that are not there yet */
 };
 
+static size_t runs_max(const bt_companion_sizes *z) { return z->runs ? z->runs : 1; }
+
+size_t bt_companion_spans_part_floats(const bt_companion_sizes *z)
+{
+    const size_t spans = z->ctx_tokens / BT_ATTN_SPAN + 1, runs = runs_max(z);
+    return (runs < PART_ROWS ? runs : PART_ROWS) * z->heads * spans * bt_attn_part_floats(z->head_dim);
+}
+
 bt_companion_spans *bt_companion_spans_new(const bt_companion_sizes *z)
 {
-    const size_t spans = z->ctx_tokens / BT_ATTN_SPAN + 1;
     bt_companion_spans *s = calloc(1, sizeof *s);
     if (!s) return NULL;
-    s->runs_max = z->runs ? z->runs : 1;
-    s->part_floats = (s->runs_max < PART_ROWS ? s->runs_max : PART_ROWS) * z->heads * spans *
-                     bt_attn_part_floats(z->head_dim);
+    s->runs_max = runs_max(z);
+    s->part_floats = bt_companion_spans_part_floats(z);
     s->run = calloc(s->runs_max, sizeof *s->run);
     s->left = calloc(s->runs_max * z->kv_heads, sizeof *s->left);
     s->part = malloc(s->part_floats * sizeof *s->part);

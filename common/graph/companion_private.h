@@ -53,6 +53,7 @@ size_t bt_companion_pass_scratch_bytes(void);
 /* ---- companion_attn.c ---- */
 
 /* NULL: no memory. */
+size_t bt_companion_spans_part_floats(const bt_companion_sizes *sizes); /* of the memory that it has */
 bt_companion_spans *bt_companion_spans_new(const bt_companion_sizes *sizes);
 void bt_companion_spans_free(bt_companion_spans *s); /* NULL is fine */
 #endif

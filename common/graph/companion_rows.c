@@ -1,5 +1,6 @@
 /* The row-wise operators: each describes itself as a step of a pass, and computes any block of its rows. */
 #include "graph/companion_private.h"
+#include "model/weight.h"
 
 #include <string.h>
 
@@ -152,6 +153,20 @@ void bt_companion_round(const bt_companion *c, bt_round16 form, float *y, const 
                     .area = {read_area(c, x, k), written_area(c, y, k)},
                     .areas = 2};
     bt_companion_pass_add(c, &s, t);
+}
+
+const bt_companion_rotation *bt_companion_rotation_by(const bt_companion_rotations *r, uint32_t by)
+{
+    return by == BT_ROTATION_R1 ? &r->r1 : by == BT_ROTATION_R2 ? &r->r2 : &r->r4;
+}
+
+size_t bt_companion_rotations_max_elems(const bt_companion_rotations *r)
+{
+    const size_t e[] = {bt_companion_rotation_elems(&r->r1), bt_companion_rotation_elems(&r->r2),
+                        bt_companion_rotation_elems(&r->r4)};
+    size_t most = 0;
+    for (size_t i = 0; i < sizeof e / sizeof *e; i++) most = e[i] > most ? e[i] : most;
+    return most;
 }
 
 static void rotate_rows(const bt_companion *c, const step *s, float *y, const float *x, size_t r0, size_t n,

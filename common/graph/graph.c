@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-enum { TENSORS_PER_LAYER = 11, OPS_PER_LAYER = 19, TENSORS_OUTSIDE = 5, OPS_OUTSIDE = 5 };
+enum { TENSORS_PER_LAYER = 11, OPS_PER_LAYER = 20, TENSORS_OUTSIDE = 5, OPS_OUTSIDE = 5 };
 
 static const bt_formula ROWS_SEQ = {1, {1, 1, 0, 0}};
 static const bt_formula ROWS_OUT = {1, {1, 0, 0, 1}};
@@ -80,6 +80,12 @@ static void head_wise(builder *b, bt_op_kind kind, bt_weight weight, uint32_t t,
     op(b, kind, weight, t, BT_GRAPH_NO_TENSOR, t)->heads = heads;
 }
 
+static void rotate(builder *b, bt_rotation by, uint32_t t, uint32_t blocks)
+{
+    head_wise(b, BT_OP_ROTATE, BT_WEIGHT_NONE, t, blocks);
+    b->g->op[b->g->ops - 1].rotation = by;
+}
+
 static uint32_t attention(builder *b, uint32_t q, uint32_t kv)
 {
     const uint32_t width = b->g->tensor[q].width;
@@ -88,7 +94,7 @@ static uint32_t attention(builder *b, uint32_t q, uint32_t kv)
     return out;
 }
 
-static void layer(builder *b, uint32_t x, bool rotate_attention)
+static void layer(builder *b, uint32_t x, const bt_graph_options *opt)
 {
     const bt_hparams *hp = &b->g->hp;
     const uint32_t q_width = hp->heads * hp->head_dim, kv_width = hp->kv_heads * hp->head_dim;
@@ -106,7 +112,7 @@ static void layer(builder *b, uint32_t x, bool rotate_attention)
     const uint32_t kv = tensor(b, "kv", BT_TENSOR_KV, ROWS_CTX, 2 * kv_width);
     op(b, BT_OP_KV_STORE, BT_WEIGHT_NONE, k, v, kv);
     const uint32_t a = attention(b, q, kv);
-    if (rotate_attention) head_wise(b, BT_OP_ROTATE, BT_WEIGHT_NONE, a, hp->heads);
+    if (opt->rotate_attention) rotate(b, BT_ROTATION_R2, a, hp->heads);
     const uint32_t o = linear(b, "o", BT_WEIGHT_O, a, hp->dim);
     op(b, BT_OP_ADD, BT_WEIGHT_NONE, x, o, x);
 
@@ -114,6 +120,7 @@ static void layer(builder *b, uint32_t x, bool rotate_attention)
     const uint32_t gate = linear(b, "gate", BT_WEIGHT_GATE, f, hp->ffn);
     const uint32_t up = linear(b, "up", BT_WEIGHT_UP, f, hp->ffn);
     op(b, BT_OP_SILU_MUL, BT_WEIGHT_NONE, gate, up, gate);
+    if (opt->rotate_ffn) rotate(b, BT_ROTATION_R4, gate, 1);
     const uint32_t d = linear(b, "d", BT_WEIGHT_DOWN, gate, hp->dim);
     op(b, BT_OP_ADD, BT_WEIGHT_NONE, x, d, x);
 }
@@ -136,10 +143,10 @@ bt_err bt_graph_build(bt_graph **ret, const bt_hparams *hp, const bt_graph_optio
     const uint32_t ids = tensor(&b, "ids", BT_TENSOR_IDS, ROWS_SEQ, 1);
     const uint32_t x = tensor(&b, "x", BT_TENSOR_ACT, ROWS_SEQ, hp->dim);
     op(&b, BT_OP_EMBED, BT_WEIGHT_EMBED, ids, BT_GRAPH_NO_TENSOR, x);
-    if (opt.rotate_embed) head_wise(&b, BT_OP_ROTATE, BT_WEIGHT_NONE, x, 1);
+    if (opt.rotate_embed) rotate(&b, BT_ROTATION_R1, x, 1);
     for (uint32_t l = 0; l < hp->layers; l++) {
         b.layer = l;
-        layer(&b, x, opt.rotate_attention);
+        layer(&b, x, &opt);
     }
     b.layer = BT_GRAPH_NO_LAYER;
     g->op_tail = g->ops;
@@ -287,6 +294,8 @@ static bt_err check_op(const bt_graph *g, size_t i, bool *written, bt_fault *fau
         return bt_fail(fault, BT_EARG, "graph op %zu (%s): output", i, name);
     if (rule[o->kind].has_weight != (o->weight != BT_WEIGHT_NONE) || rule[o->kind].by_head != (o->heads > 0))
         return bt_fail(fault, BT_EARG, "graph op %zu (%s): weight or heads", i, name);
+    if ((o->kind == BT_OP_ROTATE) != (o->rotation != 0))
+        return bt_fail(fault, BT_EARG, "graph op %zu (%s): rotation %u", i, name, o->rotation);
     if (!shapes_fit(g, o)) return bt_fail(fault, BT_EARG, "graph op %zu (%s): shapes do not fit", i, name);
     written[o->out] = true;
     return BT_OK;
@@ -315,10 +324,10 @@ out:
 
 /* ---- looked at ---- */
 
-bool bt_graph_rotates_attention(const bt_graph *g)
+bool bt_graph_rotates(const bt_graph *g, bt_rotation by)
 {
     for (size_t i = 0; i < g->ops; i++)
-        if (g->op[i].kind == BT_OP_ROTATE && g->op[i].layer != BT_GRAPH_NO_LAYER) return true;
+        if (g->op[i].rotation == by) return true;
     return false;
 }
 

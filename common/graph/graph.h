@@ -63,8 +63,7 @@ typedef enum bt_op_kind {                   /* in[0]  in[1]  out              wh
     BT_OP_ADD,                              /* x      y      x, in place      x + y */
     BT_OP_SILU_MUL,                         /* gate   up     gate, in place   silu(gate) * up */
     BT_OP_SELECT_ROWS,                      /* x             s                last real row, or all rows */
-    BT_OP_ROTATE,                           /* x             x, in place      rotates each of `heads` blocks (Hadamard):
-                                                                              R1 outside layers, R2 inside */
+    BT_OP_ROTATE,                           /* x             x, in place      rotates each of `heads` blocks */
     BT_OP_KINDS
 } bt_op_kind;
 // clang-format on
@@ -76,6 +75,7 @@ typedef struct bt_op {
     bt_weight weight;    /* BT_WEIGHT_NONE where it has none */
     uint32_t in[2], out; /* tensors; BT_GRAPH_NO_TENSOR where unused */
     uint32_t heads;      /* QK_NORM, ROPE, ROTATE: heads (blocks) in the row; else 0 */
+    uint32_t rotation;   /* ROTATE: a bt_rotation; else 0 */
     bt_formula macs;     /* multiply-accumulates; attention counts every (row, CTX) pair */
 } bt_op;
 
@@ -92,6 +92,7 @@ typedef struct bt_graph {
 typedef struct bt_graph_options {
     bool rotate_embed;     /* R1: the rows of the embedding, each as one block */
     bool rotate_attention; /* R2: each head of the attention's output */
+    bool rotate_ffn;       /* R4: silu(gate) * up, each row as one block */
 } bt_graph_options;
 
 /* llama, qwen2 and qwen3 are one description: biases come with the weights, QK_NORM where the file has it.
@@ -100,8 +101,8 @@ bt_err bt_graph_build(bt_graph **ret, const bt_hparams *hp, const bt_graph_optio
 void bt_graph_free(bt_graph *g); /* NULL is fine */
 /* Every operand exists, has the shape its operator needs and is written before it is read; layers ascend. */
 bt_err bt_graph_check(const bt_graph *g, bt_fault *fault);
-/* Whether it was built with rotate_attention. */
-bool bt_graph_rotates_attention(const bt_graph *g);
+/* Whether it turns anything by this matrix. */
+bool bt_graph_rotates(const bt_graph *g, bt_rotation by);
 /* The weight of the linear whose output the ADD op[at] adds. */
 bt_weight bt_graph_added(const bt_graph *g, size_t at);
 /* One line an operator, for people; only the first `layers` layers. */

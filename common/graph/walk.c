@@ -12,7 +12,7 @@ struct bt_walk {
     const bt_weights *weights;
     const bt_model *model;
     bt_companion companion;
-    bt_walk_rotations rotations;
+    bt_companion_rotations rotations;
     float attn_scale;
     size_t fp4_rows_max; /* rows that FP4 matrices have scratch for; SIZE_MAX: there are none */
     uint64_t kv_bytes;   /* of all rows stored */
@@ -51,15 +51,13 @@ bt_err bt_walk_new(bt_walk **ret, const bt_walk_config *config, bt_fault *fault)
     w->model = bt_weights_model(w->weights);
     if (config->rotations) w->rotations = *config->rotations;
     const bt_hparams *hp = &w->model->hp;
-    const size_t e1 = bt_companion_rotation_elems(&w->rotations.r1),
-                 e2 = bt_companion_rotation_elems(&w->rotations.r2);
     const bt_companion_sizes sizes = {.heads = hp->heads,
                                       .kv_heads = hp->kv_heads,
                                       .head_dim = hp->head_dim,
                                       .runs = config->sequences_max,
                                       .ctx_tokens = config->ctx_tokens ? config->ctx_tokens
                                                                        : bt_weights_ctx_tokens(w->weights),
-                                      .rotate_elems = e1 > e2 ? e1 : e2,
+                                      .rotate_elems = bt_companion_rotations_max_elems(&w->rotations),
                                       .scratch_bytes = scratch_bytes(w->weights, config->sequences_max)};
     const bt_err e = bt_companion_init(&w->companion, config->kernels, config->pool, &sizes, fault);
     if (e < 0) {
@@ -92,9 +90,9 @@ static float *at(const run *r, bt_extent offset)
 
 static void embed_row(float *y, const void *table, size_t id) { bt_model_row_f32(y, table, id); }
 
-static const bt_companion_rotation *rotation_of(const bt_walk *w, uint32_t layer)
+static const bt_companion_rotation *rotation_of(const bt_walk *w, const bt_step *s)
 {
-    return layer == BT_GRAPH_NO_LAYER ? &w->rotations.r1 : &w->rotations.r2;
+    return bt_companion_rotation_by(&w->rotations, s->rotation);
 }
 
 /* A group of linear steps over one input of t rows. Logits leave the arena: real rows only. */
@@ -172,7 +170,7 @@ static void run_step(const run *r, const bt_step *s, size_t t)
     case BT_OP_ADD: bt_companion_add(c, out, in1, t, width); break;
     case BT_OP_SILU_MUL: bt_companion_silu_mul(c, out, in1, t, width); break;
     case BT_OP_SELECT_ROWS: select_rows(r, s, &rows, out, in0); break;
-    case BT_OP_ROTATE: bt_companion_rotate(c, out, t, s->heads, rotation_of(w, s->layer)); break;
+    case BT_OP_ROTATE: bt_companion_rotate(c, out, t, s->heads, rotation_of(w, s)); break;
     case BT_OP_KINDS: break;
     }
 }
@@ -184,9 +182,9 @@ static bt_err check_rotations(const bt_walk *w, const bt_program *prog, bt_fault
     for (size_t i = 0; i < prog->steps; i++) {
         const bt_step *s = &prog->step[i];
         if (s->kind == BT_OP_ROTATE &&
-            bt_companion_rotation_elems(rotation_of(w, s->layer)) * s->heads != s->out_width)
+            bt_companion_rotation_elems(rotation_of(w, s)) * s->heads != s->out_width)
             return bt_fail(fault, BT_EARG, "a rotation of %zu elements for %u blocks in a row of %zu",
-                           bt_companion_rotation_elems(rotation_of(w, s->layer)), s->heads, s->out_width);
+                           bt_companion_rotation_elems(rotation_of(w, s)), s->heads, s->out_width);
     }
     return BT_OK;
 }

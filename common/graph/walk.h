@@ -17,15 +17,10 @@
  *
  * Numbers. Rule of order: bits depend on no seq, batch, padding, chunk edge, thread or instruction set. */
 typedef struct bt_walk bt_walk;
-/* What the graph's ROTATE operators do: r1 those outside layers, r2 those inside. */
-typedef struct bt_walk_rotations {
-    bt_companion_rotation r1, r2;
-} bt_walk_rotations;
-
 /* All borrowed, and outlive the walk, but rotations, which is copied (not what it points to). */
 typedef struct bt_walk_config {
     const bt_weights *weights;
-    const bt_walk_rotations *rotations; /* NULL: for graphs without ROTATE */
+    const bt_companion_rotations *rotations; /* what ROTATE turns by; NULL: for graphs without it */
     const bt_kernels *kernels;
     bt_pool *pool;        /* NULL: one thread */
     size_t sequences_max; /* of one run, usually: room for attention. With FP4 weights no run has more rows */

@@ -9,9 +9,19 @@ void BT_VARIANT(bt_matmul8)(float *restrict y, size_t ldy, const float *restrict
                             const uint8_t *restrict wp, const float *bias, size_t t, size_t n, size_t k, size_t group,
                             size_t p0, size_t p1)
 {
-    const product a = {.y = y,       .ldy = ldy, .x = x,   .ldx = ldx,
-                       .bias = bias, .wp = wp,   .t = t,   .n = n,
-                       .k = k,       .p0 = p0,   .p1 = p1, .panel = bt_form_panel_bytes(BT_FORM_INT8, group, k)};
+    const product a = {.y = y,
+                       .ldy = ldy,
+                       .x = x,
+                       .ldx = ldx,
+                       .bias = bias,
+                       .wp = wp,
+                       .t = t,
+                       .n = n,
+                       .k = k,
+                       .p0 = p0,
+                       .p1 = p1,
+                       .panel = bt_form_panel_bytes(BT_FORM_INT8, group, k),
+                       .ahead = bt_cores_now.ahead};
     if (t <= FEW_ROWS) few_rows(&a, group == k ? few_int8 : few_int8_32);
     else if (group == k) many_int8(&a);
     else many_int8_32(&a);
@@ -78,7 +88,7 @@ BT_INLINE void fp4_tile(const product *a, size_t panel0, const size_t P, const s
     BT_UNROLL_FOR(size_t p = 0; p < P; p++)
         BT_UNROLL_FOR(size_t r = 0; r < R; r++) acc[p][r] = v16_zero();
     for (size_t g = 0; g < a->groups; g++, w += FORM_FP4_BYTES) {
-        const size_t ahead = ahead_of((a->groups - g) * FORM_FP4_BYTES, panel, P);
+        const size_t ahead = ahead_of(a, (a->groups - g) * FORM_FP4_BYTES, P);
         OUT_OF_REGISTERS(acc);
         if (a->k - g * GROUP >= GROUP) fp4_group(s, w + FORM_FP4_CODES, panel, ahead, a->x + g * GROUP, a->ldx, P, R);
         else { /* a zero for each input past K changes no sum */ float tail[FEW_ROWS * GROUP] = {0};
@@ -154,6 +164,7 @@ void BT_VARIANT(bt_matmul4)(float *restrict y, size_t ldy, const float *restrict
                        .p1 = p1,
                        .xs = xs,
                        .panel = bt_form_panel_bytes(BT_FORM_FP4, GROUP, k),
+                       .ahead = bt_cores_now.ahead,
                        .groups = (k + GROUP - 1) / GROUP};
     if (t <= FEW_ROWS) fp4_few(&a);
     else many_fp4(&a);

@@ -4,6 +4,7 @@
  * input back to that; what it took away is an extra group of inputs at the same place, multiplied after the
  * others, as is a short shadow. The sums start from -128 times the sum of the row's inputs. (|x| and w or
  * ~w by the sign of x needs no list, but a fourth instruction for three.) */
+#include "kernels/cores.h"
 #include "kernels/int_variant.h"
 
 #if defined(__AVX2__)
@@ -14,7 +15,7 @@ enum { CHUNK_K4 = 160, EXTRAS_HERE = 7, PAIR_MAX = 128 };
 #define TILE_ROWS   3
 #define TILE_PANELS 2
 #define VECS        2
-#define COPY_ROWS   8
+#define COPY_ROWS   bt_cores_now.copy_rows
 
 typedef __m256i vec, group;
 

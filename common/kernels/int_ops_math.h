@@ -1,5 +1,6 @@
 #ifndef BT_KERNELS_INT_OPS_MATH_H
 #define BT_KERNELS_INT_OPS_MATH_H
+#include "base/wide.h"
 #include "kernels/int_ops.h"
 
 /* The scalar arithmetic that the integer operators' variants share: the rounding and the functions of int_ops.h, word
@@ -128,8 +129,8 @@ static inline int16_t int_from_q8(int8_t q, int_q8 s)
 /* floor(acc * inv * m / 2^(63 + s) + 1/2), clamped: |acc| * inv < 2^79 */
 static inline int16_t int_attn_out(int64_t acc, uint64_t inv, bt_int_mul m)
 {
-    const __int128 p = (__int128)acc * (int64_t)inv * m.m, half = (__int128)1 << (62 + m.s);
-    const __int128 v = (p + half) >> (63 + m.s);
-    return (int16_t)(v < -BT_INT_MAX16 ? -BT_INT_MAX16 : v > BT_INT_MAX16 ? BT_INT_MAX16 : v);
+    const bt_wide p = bt_wide_times_signed(bt_wide_mul_signed(acc, (int64_t)inv), m.m);
+    const bt_wide v = bt_wide_right_signed(bt_wide_add(p, bt_wide_left(bt_wide_of(1), 62 + m.s)), 63 + m.s);
+    return (int16_t)int_clamp(bt_wide_clamp_signed(v), BT_INT_MAX16);
 }
 #endif

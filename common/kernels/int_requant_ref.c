@@ -1,12 +1,12 @@
 /* Requantise as plain loops over 128-bit arithmetic, the specification. */
+#include "base/wide.h"
 #include "kernels/int_variant.h"
 
 int64_t bt_int_scale1(int64_t v, int32_t m, unsigned s)
 {
-    __extension__ typedef __int128 wide;
-    wide y = (wide)v * m;
-    if (s) y = (y + ((wide)1 << (s - 1))) >> s;
-    return y < INT64_MIN ? INT64_MIN : y > INT64_MAX ? INT64_MAX : (int64_t)y;
+    bt_wide y = bt_wide_mul_signed(v, m);
+    if (s) y = bt_wide_right_signed(bt_wide_add(y, bt_wide_left(bt_wide_of(1), s - 1)), s);
+    return bt_wide_clamp_signed(y);
 }
 
 static int16_t clamp(int64_t y, int16_t limit)

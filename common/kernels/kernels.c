@@ -1,10 +1,12 @@
 /* The dispatch table: which variants this build has, and which of them this machine can run. */
 #include "kernels/kernels.h"
 #include "kernels/attn_scratch.h"
+#include "kernels/cores.h"
 #include "kernels/int_ops_variants.h"
 #include "kernels/int_variant.h"
 #include "kernels/ref.h"
 
+#include <pthread.h>
 #include <string.h>
 
 /* A row: its name, then the variant of the floats, of the integer product and of the integers around it. */
@@ -93,8 +95,41 @@ const char *bt_kernels_names(void) { return "ref"; }
 #endif
 const size_t bt_kernels_table_len = sizeof bt_kernels_table / sizeof bt_kernels_table[0];
 
+static const bt_kernels *best(void)
+{
+    const bt_kernels *k = bt_kernels_table;
+    while (!k->usable()) k++;
+    return k;
+}
+
+static void use_core(const bt_cores_row *row)
+{
+    const bt_kernels *k = best();
+    const bool is_ref = k == &bt_kernels_table[bt_kernels_table_len - 1]; /* it chooses nothing */
+    const bt_cores_trial trial = {k->matmul8, k->int_prepare, k->int_matmul};
+    bt_cores_use(row, is_ref ? &(bt_cores_trial){0} : &trial);
+}
+
+static void use_core_here(void)
+{
+    const bt_cores_id id = bt_cores_id_here();
+    use_core(bt_cores_of(&id));
+}
+
+static pthread_once_t core_once = PTHREAD_ONCE_INIT;
+
+bool bt_kernels_use_core(const char *name)
+{
+    const bt_cores_row *row = bt_cores_named(name);
+    pthread_once(&core_once, use_core_here);
+    if (!strcmp(name, "auto")) use_core_here();
+    else if (row) use_core(row);
+    return row || !strcmp(name, "auto");
+}
+
 const bt_kernels *bt_kernels_select(const char *isa)
 {
+    pthread_once(&core_once, use_core_here);
     const int any = !isa || !strcmp(isa, "auto");
     for (size_t i = 0; i < bt_kernels_table_len; i++) {
         const bt_kernels *k = &bt_kernels_table[i];

@@ -1,5 +1,6 @@
 #ifndef BT_KERNELS_KERNELS_H
 #define BT_KERNELS_KERNELS_H
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "kernels/edge.h"
@@ -14,7 +15,8 @@
  * the products over the other forms of weights (forms.h).
  *
  * Letters   T rows (tokens) of one call, K inputs, N outputs, D head_dim, H query heads, G kv heads.
- * Purity    no allocation, no globals, no logging, no libm; scratch comes from the caller.
+ * Purity    no allocation, no logging, no libm; scratch comes from the caller. No globals but the core's choices
+ *           (cores.h), which change no bit.
  * Memory    no byte outside the stated arrays is read or written; no alignment is needed unless said.
  * Exactness every variant returns the same bits as its _ref twin, for all inputs: all follow the orders below.
  *           Infinities and NaN too: variants agree on which elements are NaN, not on a NaN's bits. Products and sums
@@ -169,6 +171,9 @@ extern const size_t bt_kernels_table_len;
  * run it. bt_kernels_names writes "avx2, ref" style text for messages.
  * Rows share the kernels that their instruction sets do not change. */
 const bt_kernels *bt_kernels_select(const char *isa);
+/* The first call of bt_kernels_select finds out what core this is (cores.h). Instead, as on the one that is named;
+ * "auto": this one again. For tests and measurements, while no thread computes. false: no row has this name. */
+bool bt_kernels_use_core(const char *name);
 const char *bt_kernels_names(void);
 /* A line for people where this machine can run no row but ref, which every program that computes says at its start;
  * else NULL. */

@@ -5,7 +5,9 @@
  *
  * A tile is R rows x P panels of accumulators in registers, each output one fma chain over all of K. Weights are
  * converted as they stream by. Few rows take several panels, for enough independent chains: as many streams, each
- * fetched AHEAD of its use; towards the end of its panels a tile fetches the beginning of the next tile's. */
+ * fetched some bytes ahead of its use (cores.h); towards the end of its panels a tile fetches the beginning of the next
+ * tile's. */
+#include "kernels/cores.h"
 #include "kernels/forms_layout.h"
 
 #include <stdbool.h>
@@ -14,7 +16,6 @@ enum {
     TILE_ROWS = 6,
     FEW_ROWS = 4, /* up to which each row's sums fit in registers for a whole panel */
     GROUP = BT_FORM_GROUP,
-    AHEAD = 1024, /* bytes that each panel of a tile of few rows is fetched ahead */
 };
 /* How a chain ends: with K, with K by a scale, with each group by a scale (and FP4 by a shift too). */
 enum { F16, INT8_K, INT8_32, FP4 };
@@ -28,6 +29,7 @@ typedef struct product {
     const uint8_t *wp;
     size_t ldy, ldx, t, n, k, p0, p1;
     size_t panel, groups; /* bytes of a panel; FP4's groups in K */
+    size_t ahead;         /* of few rows, as the core wants it */
 } product;
 
 BT_INLINE v16 v16_from_f16(const uint8_t *p) { return v16_load_f16((const uint16_t *)(const void *)p); }
@@ -69,11 +71,11 @@ BT_INLINE void chain(v16 s[4][FEW_ROWS], const uint8_t *w, size_t panel, size_t 
     for (; count > 0; count--, x++, w += bytes) chain_step(s, w, panel, x, ldx, form, P, R);
 }
 
-/* What to add to an address `left` bytes before the end of its panel, to fetch AHEAD in this tile's panels or the
+/* What to add to an address `left` bytes before the end of its panel, to fetch ahead in this tile's panels or the
  * next one's. */
-BT_INLINE size_t ahead_of(size_t left, size_t panel, const size_t P)
+BT_INLINE size_t ahead_of(const product *a, size_t left, const size_t P)
 {
-    return left > AHEAD ? AHEAD : AHEAD + (P - 1) * panel;
+    return left > a->ahead ? a->ahead : a->ahead + (P - 1) * a->panel;
 }
 
 BT_INLINE void tile_run(const product *a, size_t panel0, const int form, const size_t P, const size_t R)
@@ -85,15 +87,15 @@ BT_INLINE void tile_run(const product *a, size_t panel0, const int form, const s
         BT_UNROLL_FOR(size_t r = 0; r < R; r++) acc[p][r] = v16_zero();
     if (form != INT8_32)
         for (size_t k = 0, end; k < a->k; k = end) {
-            const size_t near = AHEAD / bytes;
+            const size_t near = a->ahead / bytes;
             end = a->k - k > near ? a->k - near : a->k;
-            chain(acc, w + head + k * bytes, panel, ahead_of((a->k - k) * bytes, panel, P), a->x + k, a->ldx, end - k,
-                  form, P, R);
+            chain(acc, w + head + k * bytes, panel, ahead_of(a, (a->k - k) * bytes, P), a->x + k, a->ldx, end - k, form,
+                  P, R);
         }
     else
         for (size_t k = 0; k < a->k; k += GROUP) {
             const uint8_t *group = w + k / GROUP * form_int8_bytes(GROUP);
-            const size_t ahead = ahead_of((size_t)(w + panel - group), panel, P);
+            const size_t ahead = ahead_of(a, (size_t)(w + panel - group), P);
             OUT_OF_REGISTERS(acc);
             BT_UNROLL_FOR(size_t p = 0; p < P; p++) {
                 v16_prefetch(group + p * panel + ahead);
@@ -149,8 +151,8 @@ void BT_VARIANT(bt_matmul)(float *restrict y, size_t ldy, const float *restrict 
                            const uint16_t *restrict wp, const float *bias, size_t t, size_t n, size_t k, size_t p0,
                            size_t p1)
 {
-    const product a = {.y = y, .ldy = ldy, .x = x, .ldx = ldx, .bias = bias, .wp = (const uint8_t *)wp,
-                       .t = t, .n = n,     .k = k, .p0 = p0,   .p1 = p1,     .panel = 32 * k};
+    const product a = {.y = y, .ldy = ldy, .x = x,   .ldx = ldx, .bias = bias,    .wp = (const uint8_t *)wp,  .t = t,
+                       .n = n, .k = k,     .p0 = p0, .p1 = p1,   .panel = 32 * k, .ahead = bt_cores_now.ahead};
     if (t <= FEW_ROWS) few_rows(&a, few_f16);
     else many_f16(&a);
 }

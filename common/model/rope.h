@@ -1,5 +1,6 @@
 #ifndef BT_MODEL_ROPE_H
 #define BT_MODEL_ROPE_H
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -40,6 +41,10 @@ typedef struct bt_rope {
 
 /* 1 + 0.1 ln s, or 1 where s <= 1. */
 double bt_rope_yarn_magnitude(double s);
+/* In words, as "yarn, factor 4, original context 32768, beta 32 to 1, magnitude 1.13863"; "" where nothing is scaled.
+ * scale: 1 / s; has_factors: the file has a tensor of factors. */
+enum { BT_ROPE_MAX_TEXT = 160 };
+void bt_rope_text(char ret[BT_ROPE_MAX_TEXT], const bt_rope *r, double scale, bool has_factors);
 /* ret[dims / 2]: f_i. base > 0, of yarn > 1; scale: 1 / s; factor [dims / 2]: what each is divided by, or
  * NULL. */
 void bt_rope_frequencies(double *ret, const bt_rope *r, size_t dims, double base, double scale, const float *factor);

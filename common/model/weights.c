@@ -35,6 +35,12 @@ static const float *floats_at(const bt_weights *w, size_t at)
     return (const float *)(const void *)(w->image + at);
 }
 
+/* Of an item, what each step reads. */
+static uint64_t step_bytes(const bt_weights_item *i)
+{
+    return i->bytes + (i->bias ? i->bias->dim[0] * sizeof(float) : 0);
+}
+
 /* Where each weight of the image is. */
 static bt_err attach(bt_weights *w, const bt_weights_plan *p, bt_fault *fault)
 {
@@ -44,7 +50,7 @@ static bt_err attach(bt_weights *w, const bt_weights_plan *p, bt_fault *fault)
     for (size_t n = 0; n < p->count; n++) {
         const bt_weights_item *i = &p->item[n];
         bt_weights_layer *l = &w->layer[bt_weight_is_layers(i->which) ? i->layer : layers];
-        w->step_bytes += i->bytes;
+        w->step_bytes += step_bytes(i);
         if (!bt_weight_is_matrix(i->which)) {
             l->is[i->which].vector = floats_at(w, i->at);
             continue;
@@ -52,9 +58,7 @@ static bt_err attach(bt_weights *w, const bt_weights_plan *p, bt_fault *fault)
         l->is[i->which].matrix = (bt_weights_matrix){.form = i->form, .group = i->group,
                                                      .panels = i->bytes ? w->image + i->at : NULL,
                                                      .n = i->tensor->dim[1], .k = i->tensor->dim[0]};
-        if (!i->bias) continue;
-        l->is[i->which].matrix.bias = floats_at(w, i->bias_at);
-        w->step_bytes += i->bias->dim[0] * sizeof(float);
+        if (i->bias) l->is[i->which].matrix.bias = floats_at(w, i->bias_at);
     }
     return BT_OK;
 }
@@ -125,7 +129,8 @@ static bt_err make_file(void *ud, const char *path, bt_fault *fault)
 {
     filling *f = ud;
     bt_file_new file;
-    bt_err e = bt_file_begin(&file, path, fault);
+    bt_err e = bt_file_room(path, f->plan.bytes, fault);
+    if (e == BT_OK) e = bt_file_begin(&file, path, fault);
     if (e < 0) return e;
     f->fd = file.fd;
     e = fill(f, fault);
@@ -302,6 +307,30 @@ bt_err bt_weights_keep(const bt_model *m, const bt_weights_options *options, bt_
     if (e == BT_EIO || e == BT_EAGAIN) e = BT_OK; /* no cache here */
 out:
     bt_weights_plan_done(&f.plan);
+    return e;
+}
+
+bt_err bt_weights_bytes(uint64_t *ret, const bt_model *m, bt_form form, bool by_layer, bt_fault *fault)
+{
+    bt_weights_plan p;
+    bt_err e = bt_weights_plan_make(&p, m, form, fault);
+    if (e < 0) return e;
+    p.by_layer = by_layer;
+    e = bt_weights_plan_place(&p, fault);
+    if (e == BT_OK) *ret = p.bytes;
+    bt_weights_plan_done(&p);
+    return e;
+}
+
+bt_err bt_weights_bytes_of_step(uint64_t *ret, const bt_model *m, bt_form form, bt_fault *fault)
+{
+    bt_weights_plan p;
+    bt_err e = bt_weights_plan_make(&p, m, form, fault);
+    if (e < 0) return e;
+    e = bt_weights_plan_place(&p, fault);
+    if (e == BT_OK) *ret = 0;
+    for (size_t n = 0; e == BT_OK && n < p.count; n++) *ret += step_bytes(&p.item[n]);
+    bt_weights_plan_done(&p);
     return e;
 }
 

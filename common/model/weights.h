@@ -60,6 +60,12 @@ enum { BT_WEIGHTS_CACHE_LEAST_BYTES = 8 << 20 }; /* less is converted faster tha
 bt_err bt_weights_open(bt_weights **ret, const bt_model *m, const bt_weights_options *options, bt_pool *pool,
                        bt_fault *fault);
 void bt_weights_free(bt_weights *w); /* NULL is fine */
+/* The bytes of all weights in a form, as file or memory, or of what bt_weights_hold has at a time; of a model whose
+ * data may be missing (bt_model_open_head). FP4 that does not hold a matrix of the file makes it more. BT_ELIMIT,
+ * BT_ENOMEM. */
+bt_err bt_weights_bytes(uint64_t *ret, const bt_model *m, bt_form form, bool by_layer, bt_fault *fault);
+/* Of them, what each step of decoding reads. Errors likewise. */
+bt_err bt_weights_bytes_of_step(uint64_t *ret, const bt_model *m, bt_form form, bt_fault *fault);
 /* Of weights by layer: reads this one's, in place of those of the layer before. Errors as bt_weights_open. */
 bt_err bt_weights_hold(bt_weights *w, uint32_t layer, bt_pool *pool, bt_fault *fault);
 /* Converts and keeps the weights where the cache has no file of them yet, so that who opens them later starts at once;

@@ -2,6 +2,7 @@
 #define BT_NODE_NODE_OPTIONS_H
 #include "base/cache_files.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/opt.h"
 #include "kv/kv_dtype.h"
 #include "kernels/kernels.h"
@@ -12,7 +13,7 @@ typedef struct bt_node_options {
     const char *decode_profile, *link, *pace; /* node_device.h; the first two NULL: none */
     int kv_dtype;                             /* index in bt_kv_dtype_choices */
     int64_t threads, ctx_size, drain_timeout_ms;
-    uint64_t kv_memory_bytes, cache_limit_bytes;
+    uint64_t kv_memory_bytes, cache_limit_bytes, memory_bytes;
     bt_opt_list gateways;
     bt_log_options log;
 } bt_node_options;
@@ -34,6 +35,7 @@ typedef struct bt_node_options {
     {.group = "Machine", .name = "kv-memory", .value = "SIZE", BT_OPT_AT(config, field.kv_memory_bytes), \
      .type = BT_OPT_SIZE, .def = "1G", .lo = 1 << 20, .hi = INT64_MAX, \
      .help = "KV of prompts or sequences, those kept as the beginning of others too; it must hold one of --ctx-size"}, \
+    BT_MEMORY_OPT("Machine", config, field.memory_bytes), \
     BT_CACHE_LIMIT_OPT("Machine", config, field.cache_limit_bytes), \
     {.group = "Network", .name = "gateway", .value = "ENDPOINT", BT_OPT_AT(config, field.gateways), \
      .type = BT_OPT_STRINGS, .def = "tcp://127.0.0.1:5600", \

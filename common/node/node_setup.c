@@ -25,20 +25,44 @@ static uint64_t token_bytes(const bt_hparams *h, uint32_t kv_elem_bytes)
     return bt_kv_token_bytes(kv_elem_bytes, h->layers, h->kv_heads, h->head_dim);
 }
 
+/* Of the memory, in whole pages. */
+static uint64_t tokens_of(const bt_node_setup *s, uint32_t kv_elem_bytes)
+{
+    return s->kv_memory_bytes / token_bytes(&s->model->hp, kv_elem_bytes) / BT_NODE_PAGE_TOKENS *
+           BT_NODE_PAGE_TOKENS;
+}
+
+/* "; --kv-dtype int8 would hold N" where that is more than now. */
+static void advise(char *ret, size_t len, const bt_node_setup *s)
+{
+    ret[0] = 0;
+    if (s->kv_elem_bytes == 2) snprintf(ret, len, "; --kv-dtype int8 would hold %" PRIu64, tokens_of(s, 1));
+}
+
 bt_err bt_node_setup_pages(bt_kv_pages **ret, const bt_node_setup *s, bt_fault *fault)
 {
     const bt_hparams *h = &s->model->hp;
-    const uint64_t tokens =
-        s->kv_memory_bytes / token_bytes(h, s->kv_elem_bytes) / BT_NODE_PAGE_TOKENS * BT_NODE_PAGE_TOKENS;
+    const uint64_t tokens = tokens_of(s, s->kv_elem_bytes);
+    char advice[64];
+    advise(advice, sizeof advice, s);
     if (tokens < s->ctx_tokens)
         return bt_fail(fault, BT_EARG,
                        "--kv-memory holds %" PRIu64 " tokens, the longest sequence has %zu: it takes %" PRIu64
-                       " bytes, or choose a smaller --ctx-size",
-                       tokens, s->ctx_tokens, token_bytes(h, s->kv_elem_bytes) * s->ctx_tokens);
+                       " bytes, or choose a smaller --ctx-size%s",
+                       tokens, s->ctx_tokens, token_bytes(h, s->kv_elem_bytes) * s->ctx_tokens, advice);
     const bt_err e = bt_kv_pages_new(ret, h->layers, h->kv_heads, h->head_dim, s->kv_elem_bytes,
                                      BT_NODE_PAGE_TOKENS, tokens, fault);
     if (e == BT_OK) bt_kv_pages_ready(*ret, READY_BYTES);
     return e;
+}
+
+void bt_node_setup_say_short(const bt_node_setup *s, uint64_t wants_ctx)
+{
+    char advice[64];
+    if (wants_ctx || s->ctx_tokens >= s->model->hp.ctx) return;
+    advise(advice, sizeof advice, s);
+    bt_log(BT_LOG_INFO, "--kv-memory holds sequences of %zu tokens, the model's context is %u%s",
+           s->ctx_tokens, s->model->hp.ctx, advice);
 }
 
 /* The protocol's rule for names: 1 to max bytes of 0x21..0x7e. */

@@ -22,8 +22,12 @@ typedef struct bt_node_setup {
 
 /* The value of --cache-limit; what goes for it is told in the log. Before there are threads. */
 void bt_node_setup_cache(uint64_t limit_bytes);
-/* BT_EARG when the memory does not hold one of the longest sequences; the words say how much does. */
+/* BT_EARG when the memory does not hold one of the longest sequences; the words say how much does, and whether KV of
+ * int8 would fit. */
 bt_err bt_node_setup_pages(bt_kv_pages **ret, const bt_node_setup *s, bt_fault *fault);
+/* Says in the log where the memory, and not an option, makes sequences shorter than the model's, and what KV of int8
+ * would hold. wants_ctx: --ctx-size; 0: as many as fit. */
+void bt_node_setup_say_short(const bt_node_setup *s, uint64_t wants_ctx);
 /* Everything but load. BT_EARG: a name or endpoint that HELLO cannot carry whole. */
 bt_err bt_node_setup_hello(bt_msg_hello *ret, const bt_node_setup *s, const bt_kv_pages *pages, bt_fault *fault);
 /* The exactness class that HELLO tells: who computes, with which weights and KV, by which version of the kernels. */

@@ -43,6 +43,7 @@ _baton()
     "baton run --threads" | "baton run -t" | \
     "baton run --kv-memory" | \
     "baton run --swap-memory" | \
+    "baton run --memory" | \
     "baton run --cache-limit" | \
     "baton run --slots" | \
     "baton run --speculate" | \
@@ -68,6 +69,7 @@ _baton()
     "baton chat --threads" | "baton chat -t" | \
     "baton chat --kv-memory" | \
     "baton chat --swap-memory" | \
+    "baton chat --memory" | \
     "baton chat --cache-limit" | \
     "baton chat --slots" | \
     "baton chat --speculate" | \
@@ -87,6 +89,7 @@ _baton()
     "baton up --threads" | "baton up -t" | \
     "baton up --kv-memory" | \
     "baton up --swap-memory" | \
+    "baton up --memory" | \
     "baton up --cache-limit" | \
     "baton up --slots" | \
     "baton up --speculate" | \
@@ -120,10 +123,13 @@ _baton()
     "baton compile --profile" | \
     "baton compile --threads" | "baton compile -t" | \
     "baton compile --isa" | \
+    "baton compile --memory" | \
     "baton compile --cache-limit" | \
     "baton cache --cache-limit" | \
     "baton inspect --shape-policy" | \
     "baton inspect --ctx-size" | "baton inspect -c" | \
+    "baton inspect --threads" | "baton inspect -t" | \
+    "baton inspect --bandwidth" | \
     "baton tokenize --prompt" | "baton tokenize -p" | \
     "baton trace --block-tokens" | \
     "baton trace --start" | \
@@ -184,6 +190,7 @@ _baton()
     "baton bench --repetitions" | "baton bench -r" | \
     "baton bench --threads" | "baton bench -t" | \
     "baton bench --isa" | \
+    "baton bench --core" | \
     "baton bench --cache-limit" | \
     "baton replay --synthetic" | \
     "baton replay --limit" | \
@@ -216,6 +223,7 @@ _baton()
     "baton replay --threads" | "baton replay -t" | \
     "baton replay --kv-memory" | \
     "baton replay --swap-memory" | \
+    "baton replay --memory" | \
     "baton replay --cache-limit" | \
     "baton replay --slots" | \
     "baton replay --speculate" | \
@@ -242,12 +250,14 @@ _baton()
     "baton simulate --growth-tokens" | \
     "baton simulate --chunk-tokens" | \
     "baton simulate --min-overlap" | \
+    "baton simulate --share-tokens" | \
     "baton simulate --window" | \
     "baton simulate --heartbeat" | \
     "baton simulate --drain-timeout" | \
     "baton simulate --local-prefill-below" | \
     "baton simulate --max-queue" | \
     "baton simulate --max-active" | \
+    "baton simulate --max-connections" | \
     "baton simulate --timeout" | \
     "baton simulate --recovery-timeout" | \
     "baton simulate --request-cpu" | \
@@ -313,6 +323,7 @@ _baton()
     "baton-prefill --threads" | "baton-prefill -t" | \
     "baton-prefill --isa" | \
     "baton-prefill --kv-memory" | \
+    "baton-prefill --memory" | \
     "baton-prefill --cache-limit" | \
     "baton-prefill --gateway" | \
     "baton-prefill --id" | \
@@ -323,6 +334,7 @@ _baton()
     "baton-prefill --drain-timeout" | \
     "baton-prefill --slots" | \
     "baton-prefill --min-overlap" | \
+    "baton-prefill --share-tokens" | \
     "baton-prefill --quant" | \
     "baton-prefill --attention" | \
     "baton-prefill --shape-policy" | \
@@ -340,6 +352,7 @@ _baton()
     "baton-decode --threads" | "baton-decode -t" | \
     "baton-decode --isa" | \
     "baton-decode --kv-memory" | \
+    "baton-decode --memory" | \
     "baton-decode --cache-limit" | \
     "baton-decode --gateway" | \
     "baton-decode --id" | \
@@ -359,6 +372,7 @@ _baton()
     "baton-decode --chunk-tokens" | \
     "baton-decode --prefill-slots" | \
     "baton-decode --min-overlap" | \
+    "baton-decode --share-tokens" | \
     "baton-decode --quant" | \
     "baton-decode --attention" | \
     "baton-decode --shape-policy" | \
@@ -568,15 +582,15 @@ _baton()
         return ;;
     esac
     case $program in
-    "baton run") words="--prompt -p --file -f --chat --system --n-predict -n --temp --top-k --top-p --min-p --presence-penalty --frequency-penalty --repetition-penalty --seed -s --stop --model -m --engine --decode-engine --schedule --kv-dtype --weights --ctx-size -c --quant --attention --shape-policy --profile --npu-ops --calib --require-npu --package --decode-profile --link --pace --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --url --api-key-file --timeline --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton chat") words="--system --n-predict -n --temp --top-p --top-k --min-p --presence-penalty --frequency-penalty --repetition-penalty --model -m --engine --decode-engine --schedule --kv-dtype --weights --ctx-size -c --quant --attention --shape-policy --profile --npu-ops --calib --require-npu --package --decode-profile --link --pace --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --url --api-key-file --quiet -q --no-history --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton up") words="--prefill --decode --local-prefill-below --policy --keys --model -m --engine --decode-engine --schedule --kv-dtype --weights --ctx-size -c --quant --attention --shape-policy --profile --npu-ops --calib --require-npu --package --decode-profile --link --pace --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --host --port --alias -a --api-key-file --insecure --cors --max-queue --max-connections --idle-timeout --temp --top-p --top-k --min-p --repetition-penalty --max-answer --capture --capture-text --capture-seal --capture-rotate --recovery-timeout --drain-timeout --log-level --log-format --verbose -v --json --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton run") words="--prompt -p --file -f --chat --system --n-predict -n --temp --top-k --top-p --min-p --presence-penalty --frequency-penalty --repetition-penalty --seed -s --stop --model -m --engine --decode-engine --schedule --kv-dtype --weights --ctx-size -c --quant --attention --shape-policy --profile --npu-ops --calib --require-npu --package --decode-profile --link --pace --threads -t --kv-memory --swap-memory --memory --cache-limit --slots --speculate --isa --url --api-key-file --timeline --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton chat") words="--system --n-predict -n --temp --top-p --top-k --min-p --presence-penalty --frequency-penalty --repetition-penalty --model -m --engine --decode-engine --schedule --kv-dtype --weights --ctx-size -c --quant --attention --shape-policy --profile --npu-ops --calib --require-npu --package --decode-profile --link --pace --threads -t --kv-memory --swap-memory --memory --cache-limit --slots --speculate --isa --url --api-key-file --quiet -q --no-history --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton up") words="--prefill --decode --local-prefill-below --policy --keys --model -m --engine --decode-engine --schedule --kv-dtype --weights --ctx-size -c --quant --attention --shape-policy --profile --npu-ops --calib --require-npu --package --decode-profile --link --pace --threads -t --kv-memory --swap-memory --memory --cache-limit --slots --speculate --isa --host --port --alias -a --api-key-file --insecure --cors --max-queue --max-connections --idle-timeout --temp --top-p --top-k --min-p --repetition-penalty --max-answer --capture --capture-text --capture-seal --capture-rotate --recovery-timeout --drain-timeout --log-level --log-format --verbose -v --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton status") words="--url --api-key-file --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton role") words="--url --api-key-file --wait --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton keygen") words="--gateways --prefill --decode --json --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton compile") words="--model -m --ctx-size -c --quant --attention --shape-policy --profile --npu-ops --calib --require-npu --threads -t --isa --cache-limit --output -o --images --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton compile") words="--model -m --ctx-size -c --quant --attention --shape-policy --profile --npu-ops --calib --require-npu --threads -t --isa --memory --cache-limit --output -o --images --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton cache") words="--yes -y --cache-limit --json --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton inspect") words="--shape-policy --ctx-size -c --tensors --graph --errors --heads --json --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton inspect") words="--shape-policy --ctx-size -c --threads -t --bandwidth --head --tensors --graph --errors --heads --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton tokenize") words="--model -m --prompt -p --file -f --bos --special --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton trace") words="--format --skip-bad --model -m --unseal --output -o --to --block-tokens --start --duration --skip --limit --speed --input --answer --max-input --max-answer-tokens --new-block-tokens --requests -n --seed --rate --cv --rates --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton padding") words="--policy --ctx-size -c --json --help -h --version -V --print-config --print-options --print-man" ;;
@@ -584,15 +598,15 @@ _baton()
     "baton roofline") words="--model -m --profile --decode-profile --link --decode-weights --prefill-weights --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton timeline") words="--model -m --ctx-size -c --quant --attention --shape-policy --profile --npu-ops --calib --require-npu --package --companion --decode-profile --link --prompt-tokens -p --n-predict -n --schedule --window --threads -t --cache-limit --timeline -o --by-length --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton plan") words="--model -m --ctx-size -c --prefill --decode --link --decode-weights --slots --window --colocated --trace --format --speed --n-predict -n --policy --recipe --kv-dtype --any-bits --by --slo --rows --plan -o --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton bench") words="--model -m --engine --decode-engine --weights --kv-dtype --quant --attention --shape-policy --profile --npu-ops --calib --require-npu --package --n-prompt -p --n-gen -n --batch --n-depth -d --schedule --repetitions -r --kernels --threads -t --isa --cache-limit --output -o --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton replay") words="--format --skip-bad --synthetic --limit --speed --rate --concurrency --jitter --streams --timeout --seed --prompts --block-tokens --answer-tokens --scale-lengths --fit --url --api-key-file --served-model --prefill --decode --local-prefill-below --policy --keys --max-queue --max-connections --recovery-timeout --capture --capture-text --capture-seal --capture-rotate --model -m --engine --decode-engine --schedule --kv-dtype --weights --ctx-size -c --quant --attention --shape-policy --profile --npu-ops --calib --require-npu --package --decode-profile --link --pace --threads -t --kv-memory --swap-memory --cache-limit --slots --speculate --isa --slo --ramp --ramp-share --csv --report --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton simulate") words="--model -m --requests --gateways --prefill --decode --profile --link --pace --colocated --faults --scale --kv-dtype --weights --quant --package --shape-policy --schedule --ctx-size -c --kv-memory --swap-memory --slots --prefill-slots --batch-rows --growth-tokens --chunk-tokens --min-overlap --window --heartbeat --drain-timeout --policy --local-prefill-below --max-queue --max-active --timeout --recovery-timeout --request-cpu --token-cpu --full --by-layer --format --skip-bad --synthetic --limit --speed --rate --concurrency --streams --jitter --seed --block-tokens --answer-tokens --scale-lengths --fit --slo --ramp --ramp-share --slo-share --cost --price --points --shard --jobs --plot --csv --report --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton bench") words="--model -m --engine --decode-engine --weights --kv-dtype --quant --attention --shape-policy --profile --npu-ops --calib --require-npu --package --n-prompt -p --n-gen -n --batch --n-depth -d --schedule --repetitions -r --kernels --threads -t --isa --core --cache-limit --output -o --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton replay") words="--format --skip-bad --synthetic --limit --speed --rate --concurrency --jitter --streams --timeout --seed --prompts --block-tokens --answer-tokens --scale-lengths --fit --url --api-key-file --served-model --prefill --decode --local-prefill-below --policy --keys --max-queue --max-connections --recovery-timeout --capture --capture-text --capture-seal --capture-rotate --model -m --engine --decode-engine --schedule --kv-dtype --weights --ctx-size -c --quant --attention --shape-policy --profile --npu-ops --calib --require-npu --package --decode-profile --link --pace --threads -t --kv-memory --swap-memory --memory --cache-limit --slots --speculate --isa --slo --ramp --ramp-share --csv --report --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton simulate") words="--model -m --requests --gateways --prefill --decode --profile --link --pace --colocated --faults --scale --kv-dtype --weights --quant --package --shape-policy --schedule --ctx-size -c --kv-memory --swap-memory --slots --prefill-slots --batch-rows --growth-tokens --chunk-tokens --min-overlap --share-tokens --window --heartbeat --drain-timeout --policy --local-prefill-below --max-queue --max-active --max-connections --timeout --recovery-timeout --request-cpu --token-cpu --full --by-layer --format --skip-bad --synthetic --limit --speed --rate --concurrency --streams --jitter --seed --block-tokens --answer-tokens --scale-lengths --fit --slo --ramp --ramp-share --slo-share --cost --price --points --shard --jobs --plot --csv --report --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton calibrate") words="--model -m --served-model --api-key-file --longest --answer-tokens -n --batch --timeout --deadline --seed --output -o --name --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton compare") words="--seed --json --help -h --version -V --print-config --print-options --print-man" ;;
     "baton perplexity") words="--model -m --file -f --ctx-size -c --chunks --engine --against --weights --kv-dtype --threads -t --isa --cache-limit --quant --attention --shape-policy --profile --npu-ops --calib --require-npu --package --json --quiet -q --help -h --version -V --print-config --print-options --print-man" ;;
     "baton-gateway") words="--model -m --alias -a --host --port --api-key-file --insecure --cors --no-metrics --control --keys --key --policy --local-prefill-below --temp --top-p --top-k --min-p --repetition-penalty --max-answer --max-queue --max-active --max-nodes --max-connections --max-body --timeout --recovery-timeout --idle-timeout --drain-timeout --capture --capture-text --capture-seal --capture-rotate --log-level --log-format --verbose -v --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton-prefill") words="--model -m --kv-dtype --ctx-size -c --threads -t --isa --kv-memory --cache-limit --gateway --id --keys --key --decode-profile --link --pace --drain-timeout --log-level --log-format --verbose -v --engine --slots --min-overlap --schedule --quant --attention --shape-policy --profile --npu-ops --calib --require-npu --package --decode-engine --listen --advertise --window --weights --decode-slots --batch-rows --growth-tokens --swap-memory --speculate --local-prefill --chunk-tokens --help -h --version -V --print-config --print-options --print-man" ;;
-    "baton-decode") words="--model -m --kv-dtype --ctx-size -c --threads -t --isa --kv-memory --cache-limit --gateway --id --keys --key --decode-profile --link --pace --drain-timeout --log-level --log-format --verbose -v --engine --listen --advertise --window --weights --slots --batch-rows --growth-tokens --swap-memory --speculate --local-prefill --chunk-tokens --prefill-engine --prefill-slots --min-overlap --schedule --quant --attention --shape-policy --profile --npu-ops --calib --require-npu --package --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton-prefill") words="--model -m --kv-dtype --ctx-size -c --threads -t --isa --kv-memory --memory --cache-limit --gateway --id --keys --key --decode-profile --link --pace --drain-timeout --log-level --log-format --verbose -v --engine --slots --min-overlap --share-tokens --schedule --quant --attention --shape-policy --profile --npu-ops --calib --require-npu --package --decode-engine --listen --advertise --window --weights --decode-slots --batch-rows --growth-tokens --swap-memory --speculate --local-prefill --chunk-tokens --help -h --version -V --print-config --print-options --print-man" ;;
+    "baton-decode") words="--model -m --kv-dtype --ctx-size -c --threads -t --isa --kv-memory --memory --cache-limit --gateway --id --keys --key --decode-profile --link --pace --drain-timeout --log-level --log-format --verbose -v --engine --listen --advertise --window --weights --slots --batch-rows --growth-tokens --swap-memory --speculate --local-prefill --chunk-tokens --prefill-engine --prefill-slots --min-overlap --share-tokens --schedule --quant --attention --shape-policy --profile --npu-ops --calib --require-npu --package --help -h --version -V --print-config --print-options --print-man" ;;
     esac
     case $cur in
     -*) mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur"); return ;;

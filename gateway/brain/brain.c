@@ -237,9 +237,21 @@ static void reap(gw_brain *b)
     }
 }
 
+/* Whether a node that can be told has yet to let go of an attempt. One that is GONE frees it at the end of
+ * its lease. */
+static bool is_owed(const gw_brain *b)
+{
+    bool any = false;
+    for (uint32_t i = 0; b->debts.len > 0 && !any && i < b->registry.used; i++) {
+        const gw_node *n = &b->registry.nodes[i];
+        any = n->in_use && n->state != GW_NODE_GONE && n->attempts > 0;
+    }
+    return any;
+}
+
 static void leave(gw_brain *b)
 {
-    if (!b->draining || b->exited || b->queued > 0 || b->active > 0 || b->debts.len > 0) return;
+    if (!b->draining || b->exited || b->queued > 0 || b->active > 0 || is_owed(b)) return;
     for (uint32_t i = 0; i < b->registry.used; i++) {
         const gw_node *n = &b->registry.nodes[i];
         if (!n->in_use || n->state == GW_NODE_GONE) continue;

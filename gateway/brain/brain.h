@@ -98,7 +98,8 @@ typedef enum gw_event_type {
     GW_EV_FINISH_EARLY, /* a stop string was seen in the text: ends with DONE STOP */
     GW_EV_ROLE,         /* ask a node to change its role; one ROLE_ANSWER follows */
     GW_EV_CUT,          /* a connection of the control socket has ended. May be repeated, late, or untrue */
-    GW_EV_DRAIN,        /* take no more; EXIT when the last request has ended. May be repeated */
+    GW_EV_DRAIN,        /* take no more; EXIT when the last request has ended, and nodes that are not GONE have let go
+                         * of all. May be repeated */
 } gw_event_type;
 typedef struct gw_event {
     gw_event_type type;

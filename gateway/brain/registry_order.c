@@ -2,6 +2,7 @@
  * node's own fields, so one function puts it right after any change. */
 #include "base/breakage.h"
 #include "base/hash.h"
+#include "base/wide.h"
 #include "gateway/brain/registry.h"
 
 static uint32_t place_of(const gw_registry *r, const gw_node *n) { return (uint32_t)(n - r->nodes); }
@@ -53,7 +54,7 @@ int64_t gw_registry_due_us(const gw_registry *r, const gw_node *n)
 static bt_order_key share(const gw_node *n)
 {
     const uint64_t a = n->attempts, s = n->load.slots_total;
-    return (bt_order_key){a / s, (uint64_t)(((unsigned __int128)(a % s) << 64) / s)};
+    return (bt_order_key){a / s, bt_wide_low(bt_wide_div(bt_wide_left(bt_wide_of(a % s), 64), s))};
 }
 
 static void put_if(bt_order *o, bool belongs, uint32_t set, uint32_t place, bt_order_key key)

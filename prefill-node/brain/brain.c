@@ -11,12 +11,23 @@
 pf_config pf_config_defaults(void)
 {
     return (pf_config){
-        .gateways = 1,         .slots = 1,          .workers = 1,
-        .page_tokens = 64,     .links_max = 32,     .min_overlap_tokens = 64,
-        .block_tokens = 256,   .unsent_max = 8,     .heartbeat_us = 500000,
-        .silence_us = 2000000, .resend_us = 500000, .rejected_us = 5000000,
-        .say_us = 1000000,     .dial_us = 3000000,  .link_us = 10000000,
-        .stall_us = 2000000,   .idle_us = 60000000,
+        .gateways = 1,
+        .slots = 1,
+        .workers = 1,
+        .page_tokens = 64,
+        .links_max = 32,
+        .min_overlap_tokens = 64,
+        .block_tokens = PF_BLOCK_TOKENS,
+        .unsent_max = 8,
+        .heartbeat_us = 500000,
+        .silence_us = 2000000,
+        .resend_us = 500000,
+        .rejected_us = 5000000,
+        .say_us = 1000000,
+        .dial_us = 3000000,
+        .link_us = 10000000,
+        .stall_us = 2000000,
+        .idle_us = 60000000,
     };
 }
 
@@ -307,9 +318,10 @@ bt_err pf_brain_new(pf_brain **ret, const pf_config *c, bt_fault *fault)
     static const bt_incarnation zero;
     if (bt_incarnation_equal(&c->self, &zero) || c->gateways < 1 || c->gateways > BT_GATES_MAX ||
         c->slots < 1 || c->slots > 1024 || c->workers < 1 || c->workers > c->slots || c->pages_total < 1 ||
-        c->page_tokens < 1 || c->page_tokens % BT_KV_UNIT_TOKENS != 0 || c->links_max < 1 ||
-        c->block_tokens < 16 || c->block_tokens % 16 != 0 || c->unsent_max < 1 ||
-        c->min_overlap_tokens > c->block_tokens || c->hello.ctx_tokens < 1 || c->hello.kv.layers < 1 ||
+        (c->share_tokens > 0 && c->workers > 1) || c->page_tokens < 1 ||
+        c->page_tokens % BT_KV_UNIT_TOKENS != 0 || c->links_max < 1 || c->block_tokens < 16 ||
+        c->block_tokens % 16 != 0 || c->unsent_max < 1 || c->min_overlap_tokens > c->block_tokens ||
+        c->hello.ctx_tokens < 1 || c->hello.kv.layers < 1 ||
         bt_xfer_block_bytes(&c->hello.kv, c->block_tokens) == 0)
         return bt_fail(fault, BT_EARG, "prefill node: a limit of its configuration is zero or out of range");
     pf_brain *b = calloc(1, sizeof *b);

@@ -16,6 +16,11 @@
  * Abort, lease end and failure free the slot at once, except that a worker busy with it is asked to stop
  * (CANCEL) and is waited for, as are the answers to its SEND_BLOCKs: pages that are read or written are never free.
  *
+ * Short prompts share runs. The prompt that came first is always started; with it go those that wait behind it, in
+ * order of arrival, as long as all of them have at most share_tokens left to compute. One that does not fit, or that
+ * would find whole pages of its own once another of the run has computed them, waits on. So at most as many runs are in
+ * front of a prompt as prompts are that came before it, and each is at most one chunk, or one longer prompt.
+ *
  * Pages are numbers of a bt_kv_book. A prompt takes all of its pages when it is accepted and keeps them until RELEASE:
  * the pool is the send buffer, and no decode node may have more than half of it under way, unless it is empty
  * otherwise. Whole pages stay as the beginning of other prompts when they are computed, also those of an attempt that
@@ -30,18 +35,21 @@
  * FAILED says by its code whether another attempt may work (BT_EAGAIN, BT_EIO, BT_ECANCEL) or never will (BT_EFORMAT,
  * BT_EARG, BT_ELIMIT, BT_ERANGE); others are not used. */
 
+enum { PF_BLOCK_TOKENS = 256 }; /* of the longest block */
+
 typedef struct pf_config {
     bt_incarnation self;
-    bt_msg_hello hello; /* role PREFILL, node_id, model_id, names, kv, ctx_tokens, kv_capacity_tokens, pid, engine
-                           (borrowed); load is filled here */
-    uint32_t gateways;  /* 1..BT_GATES_MAX control links, addressed by index */
-    uint32_t slots;     /* attempts at once, 1..1024 */
-    uint32_t workers;   /* COMPUTEs at once, 1..slots */
+    bt_msg_hello hello;    /* role PREFILL, node_id, model_id, names, kv, ctx_tokens, kv_capacity_tokens, pid, engine
+                              (borrowed); load is filled here */
+    uint32_t gateways;     /* 1..BT_GATES_MAX control links, addressed by index */
+    uint32_t slots;        /* attempts at once, 1..1024 */
+    uint32_t workers;      /* runs at once, 1..slots; 1 where share_tokens is not 0 */
+    uint32_t share_tokens; /* what one run holds of several prompts; 0: each runs alone */
     uint32_t pages_total, page_tokens; /* the KV pool; a page is a multiple of 16 tokens, at most 256 */
     bt_prompt_by prompts;              /* what beginnings of prompts are known by: ids; hashes in simulations */
     uint32_t links_max;                /* decode nodes at once */
-    uint32_t min_overlap_tokens;       /* 64 */
-    uint32_t block_tokens;             /* longest block, a multiple of 16; 256 */
+    uint32_t min_overlap_tokens;       /* 64; at most block_tokens */
+    uint32_t block_tokens;             /* longest block, a multiple of 16; PF_BLOCK_TOKENS */
     uint32_t unsent_max;               /* SEND_BLOCKs of a link not yet answered by the shell; 8 */
     int64_t heartbeat_us, silence_us;  /* 0.5 s; a gateway silent for 2 s gets HELLO again */
     int64_t resend_us;                 /* 0.5 s: HELLO, Commit, reports */
@@ -53,8 +61,9 @@ typedef struct pf_config {
                          nothing is heard: greet the link anew */
     int64_t idle_us;  /* 60 s: a link without work is closed */
 } pf_config;
-/* The figures above; slots, workers, gateways 1, page_tokens 64, links 32. The caller sets self, hello,
+/* The figures above; slots, workers, gateways 1, page_tokens 64, links 32, share_tokens 0. The caller sets self, hello,
  * pages_total. */
+enum { PF_SHARE_MAX = 64 }; /* prompts of one run */
 pf_config pf_config_defaults(void);
 
 /* A block on its way out; the shell builds its header and bytes from the slot's KV pages and copies them. */
@@ -163,9 +172,10 @@ typedef struct pf_action {
         pf_block block;
         /* ids (NULL where the prompt has hashes alone) and sampling.bias are borrowed until the slot's end, pages
          * during the step: numbers in token order, the slot's until RELEASE. Rows of tokens below from_row are in
-         * place, and shared: they are read only. from_row is a multiple of 16. */
+         * place, and shared: they are read only. from_row is a multiple of 16. with: the next so many actions are
+         * COMPUTEs too, and run together with this one; 0 in theirs. */
         struct {
-            uint32_t slot;
+            uint32_t slot, with;
             const int32_t *ids;
             uint32_t ids_len;
             const uint32_t *pages;
@@ -196,6 +206,7 @@ typedef struct pf_counters {
     uint64_t accepted, refused, completed, failed, aborted, leases_ended;
     uint64_t prefix_hits, prefix_tokens; /* prompts that began in kept pages; their tokens there, which were not
                                             computed */
+    uint64_t shared_runs, shared;        /* runs of several prompts; prompts in them */
     uint64_t prompt_tokens, blocks_sent, block_bytes_sent, blocks_blocked, blocks_again;
     uint64_t wrong_incarnation, stale_attempt, unexpected, repeats, resent;
 } pf_counters;

@@ -121,10 +121,11 @@ void pf_orders_settle(pf_brain *b);
 void pf_orders_link(pf_brain *b, pf_link *l);
 void pf_orders_link_made(pf_brain *b, pf_link *l);
 void pf_orders_link_gone(pf_brain *b, pf_link *l);
-pf_record *pf_orders_waiting(pf_brain *b);                   /* the prompt whose turn is next; NULL */
-pf_record *pf_orders_sending(pf_brain *b, const pf_link *l); /* the transfer whose block goes next; NULL */
-int64_t pf_orders_due_us(const pf_brain *b);                 /* of attempts and links */
-bool pf_orders_agree(const pf_brain *b);                     /* with a look at all: for tests and the simulator */
+pf_record *pf_orders_waiting(pf_brain *b);                    /* the prompt whose turn is next; NULL */
+pf_record *pf_orders_behind(pf_brain *b, const pf_record *r); /* the one that waits behind r, which waits; NULL */
+pf_record *pf_orders_sending(pf_brain *b, const pf_link *l);  /* the transfer whose block goes next; NULL */
+int64_t pf_orders_due_us(const pf_brain *b);                  /* of attempts and links */
+bool pf_orders_agree(const pf_brain *b);                      /* with a look at all: for tests and the simulator */
 
 /* ---- pages.c ---- */
 bt_err pf_pages_new(pf_brain *b, bt_fault *fault);
@@ -162,5 +163,6 @@ void pf_work_kv_ready(pf_brain *b, const pf_event *ev);
 void pf_work_computed(pf_brain *b, const pf_event *ev);
 void pf_work_digest(pf_brain *b, const pf_event *ev);
 void pf_work_over(pf_brain *b, uint32_t slot, bt_err code, const char *text); /* COMPUTE_FAILED, COMPUTE_STOPPED */
-void pf_work_start(pf_brain *b); /* the prompts that wait, in order of arrival, while a worker is free */
+void pf_work_start(pf_brain *b); /* the prompts that wait, in order of arrival, while a worker is free; short ones in
+                                    runs that they share */
 #endif

@@ -157,6 +157,11 @@ static pf_record *first(pf_brain *b, const bt_order *o, uint32_t set)
 }
 
 pf_record *pf_orders_waiting(pf_brain *b) { return first(b, &b->waiting, 0); }
+pf_record *pf_orders_behind(pf_brain *b, const pf_record *r)
+{
+    const int64_t at = bt_order_next(&b->waiting, r - b->records);
+    return at < 0 ? NULL : pf_touch(b, &b->attempts.all[at]);
+}
 pf_record *pf_orders_sending(pf_brain *b, const pf_link *l)
 {
     return first(b, &b->sending, (uint32_t)(l - b->links));

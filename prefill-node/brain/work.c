@@ -3,9 +3,47 @@
 
 #include <string.h>
 
-static void start(pf_brain *b, pf_record *r)
+static uint32_t left_of(const pf_record *r) { return r->prompt.tokens - r->from_row; }
+
+static bool begin_alike(const pf_brain *b, const pf_record *x, const pf_record *y, uint32_t tokens)
 {
-    pf_pages_look_again(b, r); /* before from_row is read */
+    if (tokens >= x->prompt.tokens || tokens > y->prompt.tokens)
+        return false; /* x computes its last token itself */
+    if (b->cfg.prompts == BT_PROMPT_BY_IDS)
+        return !memcmp(x->prompt.ids, y->prompt.ids, tokens * sizeof *x->prompt.ids);
+    return bt_prompt_beginning(&x->prompt, tokens) == bt_prompt_beginning(&y->prompt, tokens);
+}
+
+/* Another of the run computes a page that r could share behind it. */
+static bool is_better_behind(const pf_brain *b, const pf_record *r, pf_record *const *run, uint32_t n)
+{
+    const uint32_t page = b->cfg.page_tokens;
+    for (uint32_t i = 0; i < n; i++)
+        if (begin_alike(b, r, run[i], (r->from_row / page + 1) * page)) return true;
+    return false;
+}
+
+/* Who runs with `first`, which is run[0]; how many they are. */
+static uint32_t gather(pf_brain *b, pf_record *first, pf_record *run[PF_SHARE_MAX])
+{
+    uint32_t n = 1, used;
+    run[0] = first;
+    pf_pages_look_again(b, first); /* before from_row is read */
+    used = left_of(first);
+    for (pf_record *r = first; used < b->cfg.share_tokens && n < PF_SHARE_MAX;) {
+        if (!(r = pf_orders_behind(b, r))) break;
+        pf_pages_look_again(b, r);
+        if (left_of(r) > b->cfg.share_tokens - used || is_better_behind(b, r, run, n)) continue;
+        used += left_of(r);
+        run[n++] = r;
+    }
+    b->n.shared_runs += n > 1;
+    b->n.shared += n > 1 ? n : 0;
+    return n;
+}
+
+static void start(pf_brain *b, pf_record *r, uint32_t with)
+{
     const bt_xfer_send_plan plan = {.layers = b->cfg.hello.kv.layers,
                                     .prompt_tokens = r->prompt.tokens,
                                     .block_tokens = b->cfg.block_tokens,
@@ -20,6 +58,7 @@ static void start(pf_brain *b, pf_record *r)
     r->started_us = b->now_us;
     pf_action *a = pf_act(b, PF_DO_COMPUTE);
     a->u.compute.slot = r->a->slot;
+    a->u.compute.with = with;
     a->u.compute.ids = r->prompt.ids;
     a->u.compute.ids_len = r->prompt.tokens;
     a->u.compute.pages = bt_kv_book_table(b->book, r->a->slot, &a->u.compute.pages_len);
@@ -33,9 +72,10 @@ void pf_work_start(pf_brain *b)
 {
     for (;;) {
         pf_orders_settle(b);
-        pf_record *first = b->busy < b->cfg.workers ? pf_orders_waiting(b) : NULL;
+        pf_record *first = b->busy < b->cfg.workers ? pf_orders_waiting(b) : NULL, *run[PF_SHARE_MAX];
         if (!first) return;
-        start(b, first);
+        const uint32_t n = gather(b, first, run);
+        for (uint32_t i = 0; i < n; i++) start(b, run[i], i ? 0 : n - 1);
     }
 }
 

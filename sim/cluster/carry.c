@@ -116,6 +116,24 @@ static void keep(sim_cluster *c, bt_msg *m)
     c->kept[c->kept_len++] = m;
 }
 
+static void note_late(sim_member *m, bt_msg *msg)
+{
+    *sim_mail_next(msg) = NULL;
+    if (m->sent) *sim_mail_next(m->sent_last) = msg;
+    else m->sent = msg;
+    m->sent_last = msg;
+}
+
+/* Nearly always the first: a gateway takes them in this order. */
+void sim_cluster_late_came(sim_member *m, bt_msg *msg)
+{
+    bt_msg *before = NULL;
+    if (msg->u.tokens.ids_len < 2) return;
+    for (bt_msg *one = m->sent; one != msg; one = *sim_mail_next(one)) before = one;
+    *(before ? sim_mail_next(before) : &m->sent) = *sim_mail_next(msg);
+    if (m->sent_last == msg) m->sent_last = before;
+}
+
 static void post_msg(sim_cluster *c, sim_event *e, const bt_msg *m, const int64_t *times, size_t len)
 {
     bt_msg decoded = {0};
@@ -131,9 +149,16 @@ static void post_msg(sim_cluster *c, sim_event *e, const bt_msg *m, const int64_
     }
     e->what = SIM_WHEN_MSG;
     e->u.msg = sim_mail_copy(c->mail, sent, times, len);
-    if (!e->u.msg) sim_cluster_break(c, BT_ENOMEM, "out of memory");
-    else if (is_kept(c, e)) keep(c, e->u.msg);
-    else sim_cluster_post(c, e);
+    if (!e->u.msg) {
+        sim_cluster_break(c, BT_ENOMEM, "out of memory");
+        return;
+    }
+    if (is_kept(c, e)) {
+        keep(c, e->u.msg);
+        return;
+    }
+    if (len > 1) note_late(&c->members[e->from], e->u.msg);
+    sim_cluster_post(c, e);
 }
 
 int64_t sim_cluster_gateway_takes(sim_gate *g, int64_t at_ns, int64_t cpu_ns)

@@ -130,10 +130,17 @@ static uint32_t gate_of(const sim_cluster *c, const sim_member *m, const sim_eve
     return SIM_GATEWAY - e->from - sim_first_gate(c, m);
 }
 
+/* What may end an attempt: its tokens up to now were told before. */
+static bool may_end(const bt_msg *msg)
+{
+    return msg->type == BT_MSG_ABORT || (msg->type == BT_MSG_RESERVE && msg->ref.attempt > 1);
+}
+
 static void take_msg(sim_cluster *c, sim_member *m, const sim_event *e)
 {
     const bt_msg *msg = e->u.msg;
     if (msg->type == BT_MSG_ROLE) sim_cluster_wake(c, m);
+    if (m->leapt && may_end(msg)) sim_cluster_leap_end(c, m);
     if (m->pf) {
         pf_event ev = {.type = e->is_bulk ? PF_EV_BULK : PF_EV_CONTROL};
         if (e->is_bulk) ev.u.bulk.decode = msg->from;
@@ -169,15 +176,27 @@ static void end_late(sim_cluster *c, sim_gate *g, uint64_t number)
     if (c->over[number]) return;
     const bt_incarnation *by = gw_brain_decodes(g->brain, number);
     const uint32_t place = by ? sim_cluster_place(c, by) : UINT32_MAX;
-    if (place != UINT32_MAX && c->members[place].leapt && c->members[place].dc)
-        sim_cluster_leap_settle(c, &c->members[place]);
+    if (place != UINT32_MAX && c->members[place].dc)
+        sim_cluster_leap_settle_of(c, &c->members[place], number);
     sim_cluster_gateway_step(c, g, &(gw_event){.type = GW_EV_CANCEL, .u.request = number});
+    c->over[number] = true; /* also where the gateway has yet to take it: then it ends it at once */
+}
+
+static void take_request(sim_cluster *c, sim_gate *g, uint64_t number)
+{
+    const bool is_late = c->over && c->over[number];
+    gw_submit s = {0};
+    c->client.fill(c->client.ud, number, &s);
+    s.request = number;
+    sim_cluster_gateway_step(c, g, &(gw_event){.type = GW_EV_SUBMIT, .u.submit = &s});
+    if (is_late) sim_cluster_gateway_step(c, g, &(gw_event){.type = GW_EV_CANCEL, .u.request = number});
 }
 
 static void for_gateway(sim_cluster *c, const sim_event *e)
 {
     sim_gate *g = sim_gate_at(c, e->to);
     if (e->what == SIM_WHEN_MSG) {
+        if (sim_mail_times(e->u.msg)) sim_cluster_late_came(&c->members[e->from], e->u.msg);
         sim_cluster_gateway_step(c, g, &(gw_event){.type = GW_EV_MSG, .u.msg = e->u.msg});
         if (e->u.msg->type == BT_MSG_HEARTBEAT) sim_cluster_rest(c, e->from);
         sim_mail_drop(c->mail, e->u.msg);
@@ -189,10 +208,7 @@ static void for_gateway(sim_cluster *c, const sim_event *e)
         const bt_incarnation dead = sim_cluster_incarnation(c, e->from, e->run);
         sim_cluster_gateway_step(c, g, &(gw_event){.type = GW_EV_CUT, .u.cut = dead});
     } else {
-        gw_submit s = {0};
-        c->client.fill(c->client.ud, e->run, &s);
-        s.request = e->run;
-        sim_cluster_gateway_step(c, g, &(gw_event){.type = GW_EV_SUBMIT, .u.submit = &s});
+        take_request(c, g, e->run);
     }
 }
 
@@ -366,6 +382,7 @@ void sim_cluster_continue(sim_cluster *c, bt_role role, uint32_t node)
         sim_cluster_post(c, &m->inbox[i]);
     }
     m->inbox_len = 0;
+    wake(c, m, m->wake_us); /* what is due by its clock comes first, whenever that was */
 }
 
 void sim_cluster_slow(sim_cluster *c, uint32_t host, uint32_t times)

@@ -115,6 +115,41 @@ sim_cost_chunk sim_cost_next(const sim_cost *c, uint32_t prompt, uint32_t begin,
     return k;
 }
 
+/* As bt_work_of_prompts has it. */
+sim_cost_chunk sim_cost_shared(const sim_cost *c, const uint32_t *begin, const uint32_t *end, uint32_t n)
+{
+    bt_price_step s = {0};
+    bt_price_sum sum = {0};
+    uint64_t rows = 0, before = 0;
+    sim_cost_chunk r = {.lead_ns = c->price.first_ns};
+    for (uint32_t i = 0; i < n; i++) {
+        rows += end[i] - begin[i];
+        before += (uint64_t)(end[i] - begin[i]) * begin[i];
+        sim_cost_add_rows(&s, begin[i], end[i] - begin[i], 1);
+    }
+    before = (before + rows - 1) / rows;
+    r.valid = r.rows = (uint32_t)rows;
+    if (!c->has_programs) {
+        r.work = step_of(c, &s);
+        r.work.ns = r.end_ns = bt_time_plus(r.work.ns, r.lead_ns);
+        return r;
+    }
+    r.rows = (uint32_t)bt_shapes_next(&c->shapes, before + rows, before).rows;
+    bt_price_add_chunk(&sum, &c->price, bt_price_program_for(&c->price, r.rows), before);
+    add(&r.work, &sum);
+    r.work.ns = r.end_ns = bt_time_plus(r.work.ns, r.lead_ns);
+    sum = (bt_price_sum){.ns = bt_time_times(n, c->price.last_ns), .ops = bt_time_times(n, c->price.last_ops),
+                         .bytes = bt_time_times(n, c->price.last_bytes)};
+    add(&r.work, &sum);
+    return r;
+}
+
+uint32_t sim_cost_share_tokens(const sim_cost *c, uint32_t wanted)
+{
+    const uint32_t longest = c->shapes.shape[c->shapes.shapes - 1].seq;
+    return c->pace.milli ? 0 : wanted < longest ? wanted : longest;
+}
+
 sim_cost_work sim_cost_piece(const sim_cost *c, uint32_t begin, uint32_t count, bool is_last)
 {
     sim_cost_work w = {0};

@@ -55,6 +55,10 @@ typedef struct sim_cost_chunk {
 } sim_cost_chunk;
 /* The chunk of a prompt that begins at `begin`; is_first: the first that this pass computes, which pays first use. */
 sim_cost_chunk sim_cost_next(const sim_cost *c, uint32_t prompt, uint32_t begin, bool is_first);
+/* A chunk of several prompts, rows [begin[i], end[i]) of each, that all end with it. */
+sim_cost_chunk sim_cost_shared(const sim_cost *c, const uint32_t *begin, const uint32_t *end, uint32_t n);
+/* Tokens that prompts which run together have at most: at most `wanted`, and the longest chunk. With a pace none. */
+uint32_t sim_cost_share_tokens(const sim_cost *c, uint32_t wanted);
 /* A piece of a prompt behind `begin` that a decode node computes between its steps, cut to programs where there are
  * any. */
 sim_cost_work sim_cost_piece(const sim_cost *c, uint32_t begin, uint32_t count, bool is_last);

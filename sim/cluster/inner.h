@@ -86,6 +86,7 @@ typedef struct sim_member {
     const int64_t *late_ns;            /* of the tokens that the brain is told now; NULL: none */
     uint32_t late_index, late_len;     /* which these are */
     uint32_t gate_items[BT_GATES_MAX]; /* of a step, those of each gateway */
+    bt_msg *sent, *sent_last;          /* its TOKENS under way that tell several, by sim_mail_next */
 } sim_member;
 
 /* A gateway: a process of one thread, in front of the nodes of one model. Its place is SIM_GATEWAY less its number. */
@@ -165,6 +166,8 @@ int64_t sim_cluster_gateway_takes(sim_gate *g, int64_t at_ns, int64_t cpu_ns);
 /* TOKENS to a gateway whose tokens reached it one by one, at these times (leap.c). */
 void sim_cluster_send_late(sim_cluster *c, uint32_t from, uint32_t to, const bt_msg *m, const int64_t *times,
                            size_t len);
+/* Such TOKENS have come: they are not under way any more. */
+void sim_cluster_late_came(sim_member *m, bt_msg *msg);
 void sim_cluster_timer(sim_cluster *c, uint32_t place); /* after a step: its next timer */
 /* DRAIN and EXIT of a node's brain, the gateway's ROLE_ANSWER */
 void sim_cluster_drains(sim_cluster *c, sim_member *m);
@@ -190,8 +193,11 @@ bool sim_cluster_leap(sim_cluster *c, sim_member *m);
 /* Tells the brain of the tokens of item `at`, those of steps that were leapt and, where `made`, the one of a step that
  * ends now. */
 void sim_cluster_leap_tell(sim_cluster *c, sim_member *m, uint32_t at, uint32_t made);
-void sim_cluster_leap_end(sim_cluster *c, sim_member *m);    /* all items, between two steps */
-void sim_cluster_leap_settle(sim_cluster *c, sim_member *m); /* likewise, before it halts or dies */
+void sim_cluster_leap_end(sim_cluster *c, sim_member *m); /* all items, between two steps */
+/* Before it halts or dies: its tokens that gateways have taken by now are there, those under way travel one by one. */
+void sim_cluster_leap_settle(sim_cluster *c, sim_member *m);
+/* Likewise, before a gateway ends a request of that number; other requests' under way are left. */
+void sim_cluster_leap_settle_of(sim_cluster *c, sim_member *m, uint64_t number);
 
 /* ---- rest.c: heartbeats that are taken to come ---- */
 void sim_cluster_rest(sim_cluster *c, uint32_t place); /* its gateway has just heard its heartbeat */

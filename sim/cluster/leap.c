@@ -140,44 +140,97 @@ static void deliver(sim_cluster *c, sim_member *m, bool is_answered)
     c->kept_len = 0;
 }
 
+/* Tokens of a sequence that came, or come, to its gateway one by one at these times. */
+typedef struct late {
+    const int64_t *times;
+    uint32_t len;
+    bt_msg *msg; /* they are under way; NULL: nobody was told */
+    uint32_t slot, index;
+} late;
+
+/* Tokens [from, from + len) travel. */
+static void pass(sim_cluster *c, sim_member *m, const late *l, uint32_t from, uint32_t len)
+{
+    if (!l->msg) {
+        tell(c, m, l->slot, l->index + from, l->times + from, len);
+        return;
+    }
+    bt_msg part = *l->msg;
+    part.u.tokens.first_index += from;
+    part.u.tokens.ids += from;
+    part.u.tokens.ids_len = len;
+    const uint32_t to = c->gates[sim_cluster_gate_of(c, &l->msg->to)].place;
+    sim_cluster_send_late(c, m->place, to, &part, l->times + from, len);
+}
+
 /* Those whose answers have come, those that the gateway has, and those on their way. The time of the last
  * that the gateway has; 0: none. */
-static int64_t settle(sim_cluster *c, sim_member *m, uint32_t at)
+static int64_t settle(sim_cluster *c, sim_member *m, const late *l)
 {
     static const sim_wire fast = {0};
     const bt_msg ack = {.type = BT_MSG_TOKENS_ACK};
     const int64_t back = (int64_t)sim_wire_short_ns(&fast, &m->in, &c->o.link, sim_mail_bytes(&ack));
-    const uint32_t slot = m->items[at].slot, index = m->sequences[slot].known - m->leapt;
-    int64_t times[SIM_LEAP_STEPS + 1], last = 0;
+    int64_t last = 0;
     uint32_t done = 0;
-    times_of(times, c, m, at);
-    while (done < m->leapt && times[done] + back <= c->now_ns) last = times[done++];
+    while (done < l->len && l->times[done] + back <= c->now_ns) last = l->times[done++];
     c->keeps_for = m->place;
-    if (done) tell(c, m, slot, index, times, done);
+    if (done) pass(c, m, l, 0, done);
     deliver(c, m, true);
-    for (; done < m->leapt; done++) {
-        const bool is_there = times[done] <= c->now_ns;
+    for (; done < l->len; done++) {
+        const bool is_there = l->times[done] <= c->now_ns;
         c->keeps_for = is_there ? m->place : SIM_GATEWAY;
-        tell(c, m, slot, index + done, &times[done], 1);
+        pass(c, m, l, done, 1);
         deliver(c, m, false);
-        if (is_there) last = times[done];
+        if (is_there) last = l->times[done];
     }
     return last;
 }
 
-void sim_cluster_leap_settle(sim_cluster *c, sim_member *m)
+static void settle_sent(sim_cluster *c, sim_member *m, uint64_t number, int64_t last_ns[BT_GATES_MAX])
 {
-    int64_t last_us[BT_GATES_MAX] = {0};
-    for (uint32_t i = 0; m->leapt && i < m->items_len; i++) {
-        const int64_t us = m->sequences[m->items[i].slot].is_busy ? sim_us(settle(c, m, i)) : 0;
-        int64_t *last = &last_us[gate_of(c, m, i) - sim_gates_of(c, m)];
-        if (us > *last) *last = us;
+    for (bt_msg *one = m->sent, *next; one; one = next) {
+        next = *sim_mail_next(one);
+        if (number && one->ref.number != number) continue;
+        sim_cluster_late_came(m, one);
+        const late all = {.times = sim_mail_times(one), .len = one->u.tokens.ids_len - 1, .msg = one};
+        int64_t *last = &last_ns[sim_cluster_gate_of(c, &one->to) - sim_first_gate(c, m)];
+        const int64_t ns = settle(c, m, &all);
+        if (ns > *last) *last = ns;
+        sim_mail_cut(one, all.len, 1); /* its event is the last token's */
     }
-    for (uint32_t i = 0; m->leapt && i < c->o.gateways; i++) {
-        gw_brain *b = sim_gates_of(c, m)[i].brain;
-        const gw_node *n = gw_registry_find(gw_brain_registry(b), &m->self);
-        if (n) gw_brain_heard(b, &m->self, last_us[i] > n->heard_us ? last_us[i] : n->heard_us);
+}
+
+static void settle_leapt(sim_cluster *c, sim_member *m, int64_t last_ns[BT_GATES_MAX])
+{
+    for (uint32_t i = 0; m->leapt && i < m->items_len; i++) {
+        int64_t times[SIM_LEAP_STEPS + 1];
+        const uint32_t slot = m->items[i].slot;
+        if (!m->sequences[slot].is_busy) continue;
+        times_of(times, c, m, i);
+        const late all = {.times = times, .len = m->leapt, .slot = slot,
+                          .index = m->sequences[slot].known - m->leapt};
+        int64_t *last = &last_ns[gate_of(c, m, i) - sim_gates_of(c, m)];
+        const int64_t ns = settle(c, m, &all);
+        if (ns > *last) *last = ns;
     }
     m->leapt = 0;
+}
+
+void sim_cluster_leap_settle_of(sim_cluster *c, sim_member *m, uint64_t number)
+{
+    int64_t last_ns[BT_GATES_MAX] = {0}, heard_us[BT_GATES_MAX] = {0};
+    if (!m->leapt && !m->sent) return;
+    for (uint32_t i = 0; i < c->o.gateways; i++) {
+        const gw_node *n = gw_registry_find(gw_brain_registry(sim_gates_of(c, m)[i].brain), &m->self);
+        if (n) heard_us[i] = n->heard_us;
+    }
+    settle_sent(c, m, number, last_ns);
+    settle_leapt(c, m, last_ns);
+    for (uint32_t i = 0; i < c->o.gateways; i++) {
+        const int64_t us = sim_us(last_ns[i]);
+        if (us) gw_brain_heard(sim_gates_of(c, m)[i].brain, &m->self, us > heard_us[i] ? us : heard_us[i]);
+    }
     sim_cluster_timer(c, m->place);
 }
+
+void sim_cluster_leap_settle(sim_cluster *c, sim_member *m) { sim_cluster_leap_settle_of(c, m, 0); }

@@ -10,6 +10,7 @@ enum { SHORT_BYTES = 640, SHORTS = 256 };
 
 typedef struct place {
     struct place *next; /* of spare ones */
+    bt_msg *listed;     /* sim_mail_next */
     int64_t *times;
     bool is_short;
     _Alignas(16) uint8_t bytes[];
@@ -129,6 +130,15 @@ static size_t arrays_of(array ret[4], bt_msg *m)
 static size_t rounded(size_t n) { return (n + 15) / 16 * 16; }
 
 const int64_t *sim_mail_times(const bt_msg *copy) { return place_of(copy)->times; }
+bt_msg **sim_mail_next(bt_msg *copy) { return &place_of(copy)->listed; }
+
+void sim_mail_cut(bt_msg *copy, uint32_t from, uint32_t len)
+{
+    copy->u.tokens.first_index += from;
+    copy->u.tokens.ids += from;
+    copy->u.tokens.ids_len = len;
+    place_of(copy)->times += from;
+}
 
 bt_msg *sim_mail_copy(sim_mail *p, const bt_msg *m, const int64_t *times, size_t len)
 {

@@ -11,6 +11,9 @@ void sim_mail_free(sim_mail *p);
  * the copy; len 0: none. */
 bt_msg *sim_mail_copy(sim_mail *p, const bt_msg *m, const int64_t *times, size_t len);
 const int64_t *sim_mail_times(const bt_msg *copy); /* NULL: none */
+/* Of such a TOKENS: only its tokens from number `from` on, `len` of them, are left. */
+void sim_mail_cut(bt_msg *copy, uint32_t from, uint32_t len);
+bt_msg **sim_mail_next(bt_msg *copy); /* a copy's place for its caller's list of copies */
 void sim_mail_drop(sim_mail *p, bt_msg *m);
 /* About what it takes on a wire: its fields and arrays. */
 uint64_t sim_mail_bytes(const bt_msg *m);

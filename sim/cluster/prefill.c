@@ -17,6 +17,7 @@ bt_err sim_cluster_prefill_new(sim_cluster *c, sim_member *m, bt_fault *fault)
     k.gateways = c->o.gateways;
     k.slots = c->o.prefill_slots;
     k.workers = 1;
+    k.share_tokens = sim_cost_share_tokens(m->group->cost, c->o.pf.share_tokens);
     k.pages_total = m->group->pages;
     sim_cluster_hello(c, m, &k.hello);
     for (uint32_t i = 0; i < c->o.prefill_slots; i++)
@@ -76,7 +77,35 @@ static void begin_chunk(sim_cluster *c, sim_member *m, uint32_t slot, bool is_fi
     post_chunk(c, m, slot, p->layers_ns);
 }
 
-static void compute(sim_cluster *c, sim_member *m, const pf_action *a)
+/* The prompts of a[0 .. with] in one chunk, which is all that is left of each. */
+static void begin_shared(sim_cluster *c, sim_member *m, const pf_action *a)
+{
+    uint32_t begin[PF_SHARE_MAX], end[PF_SHARE_MAX];
+    const uint32_t n = a->u.compute.with + 1;
+    for (uint32_t i = 0; i < n; i++) {
+        begin[i] = a[i].u.compute.from_row;
+        end[i] = a[i].u.compute.ids_len;
+    }
+    const sim_cost_chunk k = sim_cost_shared(m->group->cost, begin, end, n);
+    const int64_t layer_ns = (int64_t)(k.lead_ns + (k.end_ns - k.lead_ns) / m->group->cost->layers);
+    sim_cluster_account(m, &k.work);
+    m->valid_rows += k.valid;
+    m->rows += k.rows;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t slot = a[i].u.compute.slot;
+        sim_prompt *p = &m->prompts[slot];
+        p->valid = p->len - p->begin;
+        p->chunk = p->begin;
+        p->begin_ns = c->now_ns;
+        p->end_ns = c->now_ns + (int64_t)k.work.ns;
+        p->layers_ns = c->now_ns + (int64_t)k.end_ns;
+        p->layer_ns = c->now_ns + layer_ns;
+        if (c->o.is_by_layer) post_layer(c, m, slot, 0);
+        post_chunk(c, m, slot, p->layers_ns);
+    }
+}
+
+static void begin_prompt(sim_cluster *c, sim_member *m, const pf_action *a)
 {
     sim_prompt *p = &m->prompts[a->u.compute.slot];
     *p = (sim_prompt){.is_busy = true,
@@ -87,6 +116,17 @@ static void compute(sim_cluster *c, sim_member *m, const pf_action *a)
                       .computed_ns = c->now_ns,
                       .is_whole = a->u.compute.is_whole,
                       .line = p->line};
+}
+
+/* a->u.compute.with more follow it. */
+static void compute(sim_cluster *c, sim_member *m, const pf_action *a)
+{
+    sim_prompt *p = &m->prompts[a->u.compute.slot];
+    for (uint32_t i = 0; i <= a->u.compute.with; i++) begin_prompt(c, m, &a[i]);
+    if (a->u.compute.with) {
+        begin_shared(c, m, a);
+        return;
+    }
     if (m->group->cost->play && !sim_line_play(&p->line, m->group->cost, p->begin, p->len)) {
         sim_cluster_break(c, BT_ENOMEM, "a prompt of %u tokens cannot be scheduled", p->len);
         return;
@@ -182,13 +222,19 @@ void sim_cluster_prefill_step(sim_cluster *c, sim_member *m, const pf_event *ev)
         const bt_random random = sim_cluster_random(c, false);
         const pf_actions acts = pf_brain_step(m->pf, &pending[i], sim_us(c->now_ns), &random);
         c->events++;
-        for (size_t k = 0; k < acts.len; k++) {
+        for (size_t k = 0, with = 0; k < acts.len; k++) {
+            const pf_action *a = &acts.items[k];
+            if (a->type == PF_DO_COMPUTE && with > 0) {
+                with--; /* it was started with the one before */
+                continue;
+            }
+            if (a->type == PF_DO_COMPUTE) with = a->u.compute.with;
             if (len >= PENDING - 1) {
                 sim_cluster_break(c, BT_ELIMIT, "one event made a prefill node do more than %d things",
                                   PENDING);
                 return;
             }
-            carry_out(c, m, &acts.items[k], pending, &len);
+            carry_out(c, m, a, pending, &len);
         }
     }
     m->due_us = pf_brain_due_us(m->pf);

@@ -1,1 +1,1 @@
-baton inspect "$BATON_TEST_MODEL" -c 64
+baton inspect "$BATON_TEST_MODEL" -c 64 -t 2

@@ -20,7 +20,9 @@ float *engine_kit_floats(size_t n)
     return f;
 }
 
-engine_kit engine_kit_model(const char *arch)
+engine_kit engine_kit_model(const char *arch) { return engine_kit_model_ffn(arch, 172); }
+
+engine_kit engine_kit_model_ffn(const char *arch, uint32_t ffn)
 {
     tiny_gguf_spec s = tiny_gguf_default();
     s.arch = arch;
@@ -29,7 +31,7 @@ engine_kit engine_kit_model(const char *arch)
     s.heads = 6;
     s.kv_heads = 2;
     s.head_dim = strcmp(arch, "qwen3") ? 16 : 24;
-    s.ffn = 172;
+    s.ffn = ffn;
     s.ctx = 1024;
     s.tied = !strcmp(arch, "qwen2");
     s.rope_freqs = !strcmp(arch, "llama");

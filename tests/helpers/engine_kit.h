@@ -16,6 +16,8 @@ typedef struct engine_kit {
 /* 3 layers, dim 96, 6 heads over 2 kv heads, an odd ffn of 172, vocabulary 384, context 1024. qwen3 has
  * head_dim 24. */
 engine_kit engine_kit_model(const char *arch);
+/* The same with ffn inputs of down: 172 have no Hadamard matrix, 176 have. */
+engine_kit engine_kit_model_ffn(const char *arch, uint32_t ffn);
 void engine_kit_done(engine_kit *k);
 
 /* Pages of one sequence, each an exact-size heap block in falling order, all bytes 0xff: every row that

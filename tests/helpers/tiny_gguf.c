@@ -6,10 +6,13 @@
 #include "model/gguf.h"
 #include "model/quant.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 typedef struct bytes {
     uint8_t *p;
@@ -22,6 +25,7 @@ struct tiny_gguf {
     uint64_t keys, tensors;
     uint32_t part, parts, given; /* takes each parts-th tensor that it is given, from `part` on; parts 0: all
                                   */
+    uint64_t hole;               /* before data that comes now */
     bytes meta, table, data;
 };
 
@@ -138,9 +142,11 @@ void tiny_gguf_tensor(tiny_gguf *w, const char *name, uint32_t type, const uint6
     for (uint32_t d = 0; d < n_dims; d++) put64(&w->table, dim[d]);
     put32(&w->table, type);
     pad(&w->data, w->align);
-    put64(&w->table, w->data.len);
+    put64(&w->table, w->data.len + w->hole);
     put(&w->data, p, len);
 }
+
+void tiny_gguf_skip(tiny_gguf *w, uint64_t more) { w->hole += more; }
 
 uint8_t *tiny_gguf_finish(tiny_gguf *w, size_t *ret_len)
 {
@@ -398,10 +404,13 @@ static void hyper_parameters(const maker *m)
     if (!omitted(m, name)) tiny_gguf_f32(m->w, name, 10000.0f);
 }
 
-/* part of parts; parts 0: the whole. */
-static uint8_t *build(const tiny_gguf_spec *s, uint32_t part, uint32_t parts, size_t *ret_len)
+/* part of parts; parts 0: the whole. ret_data (may be NULL): where the data is, before which a file has the
+ * hole. */
+static uint8_t *build_far(const tiny_gguf_spec *s, uint32_t part, uint32_t parts, uint64_t hole,
+                          size_t *ret_len, size_t *ret_data)
 {
     maker m = {s, tiny_gguf_new(3, 0), 0};
+    m.w->hole = hole;
     m.w->part = part;
     m.w->parts = parts;
     if (part == 0) hyper_parameters(&m);
@@ -418,7 +427,30 @@ static uint8_t *build(const tiny_gguf_spec *s, uint32_t part, uint32_t parts, si
         tiny_gguf_raw(m.w, "split.count", BT_GGUF_U16, &count, sizeof count);
         tiny_gguf_u32(m.w, "split.tensors.count", m.w->given);
     }
-    return tiny_gguf_finish(m.w, ret_len);
+    const size_t data = m.w->data.len;
+    uint8_t *b = tiny_gguf_finish(m.w, ret_len);
+    if (ret_data) *ret_data = *ret_len - data;
+    return b;
+}
+
+static uint8_t *build(const tiny_gguf_spec *s, uint32_t part, uint32_t parts, size_t *ret_len)
+{
+    return build_far(s, part, parts, 0, ret_len, NULL);
+}
+
+bool tiny_gguf_write_far(const tiny_gguf_spec *spec, const char *path, uint64_t hole)
+{
+    size_t len, data;
+    uint8_t *b = build_far(spec, 0, 0, hole, &len, &data);
+    const int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0) die("cannot write the file");
+    const bool done = pwrite(fd, b, data, 0) == (ssize_t)data &&
+                      pwrite(fd, b + data, len - data, (off_t)(data + hole)) == (ssize_t)(len - data);
+    struct stat st;
+    const bool has_hole = done && fstat(fd, &st) == 0 && (uint64_t)st.st_blocks * 512 < hole;
+    close(fd);
+    free(b);
+    return has_hole;
 }
 
 uint8_t *tiny_gguf_build(const tiny_gguf_spec *spec, size_t *ret_len) { return build(spec, 0, 0, ret_len); }

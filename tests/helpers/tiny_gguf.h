@@ -25,6 +25,9 @@ void tiny_gguf_raw(tiny_gguf *w, const char *key, uint32_t type, const void *byt
 /* bytes are copied; n_dims of dim[]. */
 void tiny_gguf_tensor(tiny_gguf *w, const char *name, uint32_t type, const uint64_t *dim, uint32_t n_dims,
                       const void *bytes, size_t len);
+/* What comes next lies so many bytes (a multiple of the alignment) further: room for the data of a tensor that was
+ * given with no bytes. The caller writes the file, from the end of _finish's bytes on. */
+void tiny_gguf_skip(tiny_gguf *w, uint64_t bytes);
 /* The file; the caller frees it with free(). Ends w. */
 uint8_t *tiny_gguf_finish(tiny_gguf *w, size_t *ret_len);
 
@@ -60,6 +63,9 @@ extern const char tiny_gguf_chatml[];
 
 uint8_t *tiny_gguf_build(const tiny_gguf_spec *spec, size_t *ret_len); /* free() it */
 void tiny_gguf_write(const tiny_gguf_spec *spec, const char *path);
+/* The same model with so many bytes (a multiple of 32) before its first tensor's, as a hole in the file; false: the
+ * file system has no holes, or not such large ones. */
+bool tiny_gguf_write_far(const tiny_gguf_spec *spec, const char *path, uint64_t hole);
 /* The same model in parts (model/gguf.h), tensors dealt out in turn; to PREFIX-00001-of-0000N.gguf and so on. */
 uint8_t *tiny_gguf_build_part(const tiny_gguf_spec *spec, uint32_t part, uint32_t parts, size_t *ret_len);
 void tiny_gguf_write_parts(const tiny_gguf_spec *spec, const char *prefix, uint32_t parts);

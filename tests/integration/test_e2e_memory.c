@@ -5,6 +5,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -80,9 +81,51 @@ static void no_process_takes_more_than_weights_kv_and_100_mb(void **state)
     assert_true(cluster_stop(&c));
 }
 
+/* Of the weights' image in process `pid`: what it has in memory, and its share of that, in KB. */
+static void image_kb(pid_t pid, long *ret_size, long *ret_rss, long *ret_pss)
+{
+    char path[64], line[4352];
+    unsigned long begin, end;
+    bool is_image = false;
+    long kb;
+    *ret_size = *ret_rss = *ret_pss = 0;
+    snprintf(path, sizeof path, "/proc/%d/smaps", (int)pid);
+    FILE *f = fopen(path, "re");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) {
+        if (sscanf(line, "%lx-%lx ", &begin, &end) == 2 && strchr(line, '-') < strchr(line, ' ')) {
+            is_image = strstr(line, ".btw") != NULL;
+            if (is_image) *ret_size += (long)((end - begin) / 1024);
+        }
+        if (is_image && sscanf(line, "Rss: %ld kB", &kb) == 1) *ret_rss += kb;
+        if (is_image && sscanf(line, "Pss: %ld kB", &kb) == 1) *ret_pss += kb;
+    }
+    fclose(f);
+}
+
+static void nodes_of_one_machine_have_one_copy_of_the_weights(void **state)
+{
+    (void)state;
+    cluster c;
+    long size[2], rss[2], pss[2];
+    const char *model = smollm2();
+    if (!model || spawn_is_sanitized()) skip();
+    assert_true(CLUSTER(&c, model, "--kv-memory", "64M", "--ctx-size", "1024", "--engine", "host"));
+    for (int i = 0; i < ROUNDS; i++) assert_true(cluster_serves(c.url));
+    image_kb(cluster_pid(c.url, "prefill-0"), &size[0], &rss[0], &pss[0]);
+    image_kb(cluster_pid(c.url, "decode-0"), &size[1], &rss[1], &pss[1]);
+    print_message("image of %ld KB; in memory %ld and %ld, shares %ld and %ld\n", size[0], rss[0], rss[1],
+                  pss[0], pss[1]);
+    assert_true(cluster_stop(&c));
+    assert_true(size[0] > 0 && size[0] == size[1]);
+    assert_true(rss[0] > size[0] * 9 / 10 && rss[1] > size[0] * 9 / 10); /* both have read all of it */
+    assert_true(pss[0] + pss[1] < size[0] + size[0] / 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(nodes_of_one_machine_have_one_copy_of_the_weights, cluster_teardown),
         cmocka_unit_test_teardown(no_process_takes_more_than_weights_kv_and_100_mb, cluster_teardown),
     };
     return cmocka_run_group_tests(tests, cluster_group_begin, cluster_group_end);

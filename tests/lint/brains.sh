@@ -24,7 +24,7 @@ say "$(sources | xargs -r grep -H '^ *# *include *["<]' | sed 's/^\([^:]*\): *# 
             }
             if ((first, inc) in seen) continue
             seen[first, inc] = 1
-            if (inc ~ /^(rt|node)\// || (inc ~ /^base\// && inc !~ /^base\/(breakage|err|hash|log|num|order|prompt)\.h/) ||
+            if (inc ~ /^(rt|node)\// || (inc ~ /^base\// && inc !~ /^base\/(breakage|err|hash|log|num|order|prompt|wide)\.h/) ||
                 (index(at, room) == 1 && at !~ pure))
                 complain(first, inc, from)
             walk(first, at)

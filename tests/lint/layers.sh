@@ -10,7 +10,7 @@ rules='
 common/base        :
 common/crypto      : base
 common/rt          : base crypto
-common/kernels     :
+common/kernels     : base
 common/text        : base
 common/model       : base kernels text
 common/graph       : base kernels model

@@ -428,5 +428,24 @@ broken_bounds 'an option that is not there'       's/--keys/--kyes/'
 broken_bounds 'a row without its place'           's/| `BIG` in `common.rt.x.c` |/| `BIG` |/'
 broken_bounds 'no table'                          '/^| w/d'
 
+# ---- options, by programs that print a table ----
+# options_tree "NAMES OF A REAL PROGRAM" "NAMES OF simulate" "LEFT OUT"
+options_tree() {
+    rm -rf "$t"; mkdir -p "$t/docs" "$t/bin"
+    table() { for n in $1; do printf "printf 'p\\tg\\t\\t%s\\n'\n" "$n"; done; }
+    for p in baton-gateway baton-prefill baton-decode; do { echo '#!/bin/sh'; table "$1"; } > "$t/bin/$p"; done
+    { echo '#!/bin/sh'; echo 'if [ "$1" = simulate ]; then'; echo :; table "$2"; echo 'else'; echo :; table "$1"; echo 'fi'; } > "$t/bin/baton"
+    chmod +x "$t"/bin/*
+    { printf '## What it leaves out\n\n'; for n in $3; do printf -- '- `%s`: not `-x`.\n' "$n"; done; printf '\n`--timeout` is.\n'; } > "$t/docs/simulate.md"
+}
+unset_bin=${BATON_BIN:-}; unset BATON_BIN
+options_tree 'one two help' 'one' 'two'; expect 0 'options that are there, or left out with a reason' options
+options_tree 'one two three' 'one' 'two'; expect 1 'an option that was forgotten' options
+options_tree 'one two' 'one two' 'two'; expect 1 'one that is left out and there' options
+options_tree 'one two' 'one' 'two zwei'; expect 1 'one that no program has' options
+options_tree 'one two' 'one' 'two two'; expect 1 'one that is left out twice' options
+options_tree 'one' 'one' ''; expect 1 'no list' options
+[ -z "$unset_bin" ] || export BATON_BIN="$unset_bin"
+
 echo "$passed passed, $failed failed, $skipped skipped"
 [ $failed = 0 ]

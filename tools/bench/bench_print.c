@@ -1,5 +1,6 @@
 /* See bench_print.h. */
 #include "tools/bench/bench_print.h"
+#include "kernels/cores.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -158,10 +159,12 @@ static json_t *rate(double per_second) { return per_second > 0 ? json_real(per_s
 
 json_t *tool_bench_about_json(const tool_bench_about *a, const tool_machine *m)
 {
-    char cpu[128];
+    char cpu[128], why[96], core[160];
     processor(cpu);
-    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:o, s:o, s:o, s:o}", "version", BT_VERSION, "cpu", cpu,
-                     "isa", a->isa, "model", a->model->name, "model_params",
+    bt_cores_why(why);
+    snprintf(core, sizeof core, "%s: %s", bt_cores_used()->name, why);
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:o, s:o, s:o, s:o}", "version", BT_VERSION, "cpu",
+                     cpu, "core", core, "isa", a->isa, "model", a->model->name, "model_params",
                      (json_int_t)a->model->param_count, "threads", (json_int_t)m->threads, "limit_int8_gops",
                      rate(m->int8_ops), "limit_bf16_gflops", rate(m->bf16_flops), "limit_fp32_gflops",
                      rate(m->fma_flops), "limit_read_gbytes_per_second", rate(m->read_bytes));

@@ -2,6 +2,7 @@
 #include "tools/cluster/serve.h"
 #include "base/wait.h"
 #include "engine/decode.h"
+#include "engine/needs.h"
 #include "tools/tool.h"
 
 #include <inttypes.h>
@@ -58,11 +59,37 @@ static bt_err check(const tool_serve *s, bt_fault *fault)
     return BT_OK;
 }
 
+/* All that will be started, before anything is compiled, converted or started. */
+static bt_err check_memory(const tool_serve *s, const bt_model *m, bt_fault *fault)
+{
+    enum { BATCH_ROWS = 64 /* the nodes' default */ };
+    bt_needs_want want[BT_NEEDS_MAX_PROCESSES];
+    const size_t decode = s->decode_nodes ? s->decode_nodes : 1;
+    const size_t prefill = s->colocated ? 0 : s->prefill_nodes ? s->prefill_nodes : 1;
+    const bool is_local = s->colocated || s->local_prefill_below > 0;
+    size_t n = 0;
+    for (size_t i = 0; i < 1 + prefill + decode && n < BT_NEEDS_MAX_PROCESSES; i++) {
+        const bool decodes = i > prefill, is_gateway = i == 0;
+        want[n++] = (bt_needs_want){.prefill = is_gateway || (decodes && !is_local) ? -1 : s->engine,
+                                    .decode = decodes ? decode_engine(s) : -1,
+                                    .weights = (bt_form)s->weights,
+                                    .want = &s->want,
+                                    .schedule = s->schedule,
+                                    .kv_elem_bytes = bt_kv_dtype_wanted(s->kv_dtype),
+                                    .ctx_tokens = (size_t)s->ctx_size,
+                                    .kv_memory_bytes = s->kv_memory_bytes,
+                                    .rows = BATCH_ROWS,
+                                    .threads = (size_t)s->threads};
+    }
+    return bt_needs_check(m, want, n, bt_memory_free(), fault);
+}
+
 bt_err tool_serve_prepare(const tool_serve *s, bool quiet, int interrupted, bt_fault *fault)
 {
     bt_model *m = NULL;
     bt_pool *pool = NULL;
     tool_cache_setup(s->cache_limit_bytes, quiet);
+    bt_memory_set_free(s->memory_bytes);
     /* `baton up` is a daemon where nobody looks at it */
     bt_wait_setup(quiet                                        ? BT_WAIT_SILENT
                   : interrupted == 0 && !isatty(STDERR_FILENO) ? BT_WAIT_LOG
@@ -71,6 +98,7 @@ bt_err tool_serve_prepare(const tool_serve *s, bool quiet, int interrupted, bt_f
     if (e < 0) return e;
     tool_leave_on_signals(interrupted);
     e = tool_open_model(&m, NULL, s->model, fault);
+    if (e == BT_OK) e = check_memory(s, m, fault);
     if (e == BT_OK) e = bt_pool_new(&pool, (size_t)s->threads, fault);
     if (e == BT_OK) e = keep_package(s, m, pool, fault);
     if (e == BT_OK) e = keep_weights(s, m, pool, fault);
@@ -116,6 +144,7 @@ static void add_machine(tool_command *c, const tool_serve *s)
     tool_command_add_int(c, "--threads", s->threads);
     tool_command_add_int(c, "--ctx-size", s->ctx_size);
     add_bytes(c, "--kv-memory", s->kv_memory_bytes);
+    add_bytes(c, "--memory", s->memory_bytes);
     add_bytes(c, "--cache-limit", s->cache_limit_bytes);
     tool_devices_add(c, s);
 }

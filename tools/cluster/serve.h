@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/cache_files.h"
+#include "base/memory.h"
 #include "engine/names.h"
 #include "kv/kv_dtype.h"
 #include "model/weights.h"
@@ -23,9 +24,12 @@ typedef struct tool_serve {
     int kv_dtype;                             /* in bt_kv_dtype_choices */
     int weights;                              /* in bt_weights_forms */
     int64_t threads, ctx_size, slots, speculate, local_prefill_below;
-    uint64_t kv_memory_bytes, swap_memory_bytes, cache_limit_bytes;
+    uint64_t kv_memory_bytes, swap_memory_bytes, cache_limit_bytes, memory_bytes;
     bt_obtain_want want;
-    bool colocated; /* no prefill node: decode nodes compute prompts; not an option */
+    /* not options: how many nodes there will be, 0 of both: one of each; and whether no node is a prefill node, so that
+       decode nodes compute prompts */
+    size_t prefill_nodes, decode_nodes;
+    bool colocated;
 } tool_serve;
 
 /* Rows of an option table whose config has a tool_serve at `serve`. */
@@ -97,6 +101,7 @@ typedef struct tool_serve {
          .lo = 0, \
          .hi = INT64_MAX, \
          .help = "where a decode node keeps the KV of sequences that it preempts"}, \
+        BT_MEMORY_OPT("Machine", config, serve.memory_bytes), \
         BT_CACHE_LIMIT_OPT("Machine", config, serve.cache_limit_bytes), \
         {.group = "Machine", \
          .name = "slots", \

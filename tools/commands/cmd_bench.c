@@ -15,7 +15,7 @@
 #include <string.h>
 
 typedef struct config {
-    const char *model, *isa, *prompts, *gens, *depths, *batches, *threads, *weights, *schedules;
+    const char *model, *isa, *core, *prompts, *gens, *depths, *batches, *threads, *weights, *schedules;
     int engine, decode, kv_dtype, format;
     int64_t repetitions;
     uint64_t cache_limit_bytes;
@@ -59,6 +59,9 @@ static const bt_opt opts[] = {
      .type = BT_OPT_STRING, .def = "0", .help = "compute threads, such as 1,2; 0: all cores"},
     {.group = "Machine", .name = "isa", .value = "NAME", BT_OPT_AT(config, isa), .type = BT_OPT_STRING,
      .def = "auto", .help = "kernels: auto, " BT_ENGINE_ISA_NAMES "; the results are the same"},
+    {.group = "Machine", .name = "core", .value = "NAME", BT_OPT_AT(config, core), .type = BT_OPT_STRING,
+     .def = "auto",
+     .help = "choices of the kernels: auto, as on " BT_ENGINE_CORE_NAMES "; the results are the same"},
     BT_CACHE_LIMIT_OPT("Machine", config, cache_limit_bytes),
     {.group = "Output", .letter = 'o', .name = "output", .value = "FORMAT", BT_OPT_AT(config, format),
      .type = BT_OPT_CHOICE, .def = "md", .choices = tool_bench_formats,
@@ -101,6 +104,8 @@ static bt_err parse(bench *b, bt_fault *fault)
     if (e == BT_OK) e = tool_list_numbers(&b->threads, "threads", c->threads, 0, 256, "1,2", fault);
     if (e == BT_OK) e = tool_list_words(&b->weights, "weights", c->weights, bt_weights_forms, fault);
     if (e == BT_OK) e = tool_list_words(&b->schedules, "schedule", c->schedules, bt_engine_schedules, fault);
+    if (e == BT_OK && !bt_kernels_use_core(c->core))
+        e = bt_fail(fault, BT_EARG, "--core %s: not one of auto, " BT_ENGINE_CORE_NAMES, c->core);
     if (e == BT_OK && !(b->kernels = bt_kernels_select(c->isa)))
         e = bt_fail(fault, BT_EARG, "--isa %s: not one of %s that this machine can run", c->isa,
                     bt_kernels_names());
@@ -203,8 +208,9 @@ static bt_err measure(bench *b, bt_fault *fault)
         if (b->out.format != TOOL_BENCH_MD) continue;
         json_t *row = tool_bench_about_json(&b->about, &b->machine[i]);
         if (i == 0 && row)
-            printf("%s, %s; baton %s; checked against ref\n\n",
-                   json_string_value(json_object_get(row, "cpu")), b->kernels->isa, BT_VERSION);
+            printf("%s, %s; baton %s; checked against ref\ncore %s\n\n",
+                   json_string_value(json_object_get(row, "cpu")), b->kernels->isa, BT_VERSION,
+                   json_string_value(json_object_get(row, "core")));
         tool_bench_print_row(&limits, row);
     }
     if (b->out.format == TOOL_BENCH_MD) putchar('\n');
@@ -237,7 +243,8 @@ static bt_err prompts(bench *b, size_t threads, size_t schedule, bt_fault *fault
     const tool_machine *m = &b->machine[threads];
     bt_prefill *engine = NULL;
     bt_err e = tool_bench_open_prefill(&engine, &b->setup, b->kernels->isa, m->pool, fault);
-    const size_t together = e == BT_OK ? bt_prefill_together_max(engine) : 1;
+    const size_t together =
+        e == BT_OK && !bt_prefill_packed_rows(engine) ? bt_prefill_together_max(engine) : 1;
     for (size_t d = 0; d < b->depths.count; d++)
         for (size_t p = 0; e == BT_OK && p < b->prompts.count; p++) {
             if (!b->prompts.value[p]) continue;

@@ -75,7 +75,7 @@ static int chat(const config *c)
 
 int tool_chat_run(int argc, char **argv)
 {
-    config c;
+    config c = {.serve = {.colocated = false}};
     bt_opt_args args;
     bt_fault fault = {""};
     int rc = bt_opt_start(&args, &tool_chat_program, argc, argv, &c);

@@ -2,6 +2,7 @@
  * first use. */
 #include "base/cache_files.h"
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/wait.h"
 #include "npu/compile/images.h"
 #include "npu/compile/obtain.h"
@@ -19,7 +20,7 @@ typedef struct config {
     const char *model, *output, *images, *isa;
     bt_obtain_want want;
     int64_t threads, ctx_size;
-    uint64_t cache_limit_bytes;
+    uint64_t cache_limit_bytes, memory_bytes;
     bool json, quiet;
 } config;
 
@@ -36,6 +37,7 @@ static const bt_opt opts[] = {
      .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 256, .help = "compute threads; 0: all cores"},
     {.group = "Machine", .name = "isa", .value = "NAME", BT_OPT_AT(config, isa), .type = BT_OPT_STRING,
      .def = "auto", .help = "kernels: auto, " BT_ENGINE_ISA_NAMES "; the package is the same"},
+    BT_MEMORY_OPT("Machine", config, memory_bytes),
     BT_CACHE_LIMIT_OPT("Machine", config, cache_limit_bytes),
     {.group = "Output", .letter = 'o', .name = "output", .value = "FILE", BT_OPT_AT(config, output),
      .type = BT_OPT_STRING, .example = "smollm2.npu",
@@ -174,6 +176,7 @@ int tool_compile_run(int argc, char **argv)
     const int64_t begin_us = bt_clock_us();
     tool_quiet(c.quiet);
     tool_cache_setup(c.cache_limit_bytes, c.quiet);
+    bt_memory_set_free(c.memory_bytes);
     if (make(&p, path, &c, &fault) < 0) {
         rc = tool_fail("compile", &fault);
     } else if (c.want.require_npu && refuse_fallbacks(p)) {

@@ -5,6 +5,7 @@
 #include "base/wait.h"
 #include "model/quant.h"
 #include "engine/host_shapes.h"
+#include "tools/commands/inspect_memory.h"
 #include "tools/package_view.h"
 #include "tools/tool.h"
 
@@ -15,8 +16,9 @@
 
 typedef struct config {
     const char *shape_policy;
-    int64_t ctx_size;
-    bool tensors, graph, errors, heads, json;
+    int64_t ctx_size, threads;
+    double bandwidth;
+    bool head, tensors, graph, errors, heads, json;
 } config;
 
 static const bt_opt opts[] = {
@@ -26,6 +28,17 @@ static const bt_opt opts[] = {
     {.group = "Shapes", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(config, ctx_size),
      .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 1 << 20,
      .help = "of a model file; longest sequence in tokens; 0: what the model was made for"},
+    {.group = "Machine", .letter = 't', .name = "threads", .value = "N", BT_OPT_AT(config, threads),
+     .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 256,
+     .help = "of a model file; compute threads of each process that memory is told for; 0: all cores"},
+    {.group = "Machine", .name = "bandwidth", .value = "GB/S", BT_OPT_AT(config, bandwidth),
+     .type = BT_OPT_DOUBLE, .def = "20", .flo = 0.1, .fhi = 100000,
+     .help = "of a model file; what memory gives, 10^9 bytes a second, for the tokens that it allows (baton "
+             "bench "
+             "measures it)"},
+    {.group = "Output", .name = "head", BT_OPT_AT(config, head), .type = BT_OPT_FLAG,
+     .help = "of a model file; read its header alone, which may be all that is there; the model's id is not "
+             "told"},
     {.group = "Output", .name = "tensors", BT_OPT_AT(config, tensors), .type = BT_OPT_FLAG,
      .help = "list every tensor"},
     {.group = "Output", .name = "graph", BT_OPT_AT(config, graph), .type = BT_OPT_FLAG,
@@ -37,7 +50,7 @@ static const bt_opt opts[] = {
          "of a package that attends sparsely: what share of positions each head keeps, and the recall of its "
          "estimate"},
     {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
-     .help = "one JSON object on stdout: specializations[], weights_bytes, tensors[], sites[], ..."},
+     .help = "one JSON object on stdout: specializations[], memory, weights_bytes, tensors[], sites[], ..."},
 };
 
 const bt_opt_program tool_inspect_program = {
@@ -82,21 +95,23 @@ static json_t *tensors_json(const bt_gguf *g)
     return rows;
 }
 
-static json_t *to_json(const bt_model *m, const bt_host_shapes *table)
+static json_t *to_json(const bt_model *m, const bt_host_shapes *table, json_t *memory)
 {
     const bt_hparams *h = &m->hp;
-    char id[33];
+    char id[33], rope[BT_ROPE_MAX_TEXT];
     tool_hex16(id, m->id);
-    return json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:b, "
-                     "s:I, s:o, s:o}",
-                     "name", m->name, "architecture", arch_names[h->arch], "model_id", id, "gguf_version",
-                     (int)bt_gguf_version(m->file), "file_bytes", (json_int_t)bt_gguf_file_bytes(m->file),
-                     "weights_bytes", (json_int_t)m->weights_bytes, "parameters", (json_int_t)m->param_count,
-                     "layers", (int)h->layers, "dim", (int)h->dim, "ffn", (int)h->ffn, "heads", (int)h->heads,
-                     "kv_heads", (int)h->kv_heads, "head_dim", (int)h->head_dim, "vocab", (int)h->vocab,
-                     "ctx_tokens", (int)h->ctx, "rope_base", (double)h->rope_base, "tied_output",
-                     (int)h->tied_output, "arena_bytes", (json_int_t)table->arena_bytes, "specializations",
-                     shapes_json(table), "tensors", tensors_json(m->file));
+    bt_rope_text(rope, &h->rope, (double)h->rope_scale, m->rope_freqs != NULL);
+    return json_pack(
+        "{s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:s, s:b, "
+        "s:I, s:o, s:o, s:O}",
+        "name", m->name, "architecture", arch_names[h->arch], "model_id", id, "gguf_version",
+        (int)bt_gguf_version(m->file), "file_bytes", (json_int_t)bt_gguf_file_bytes(m->file), "weights_bytes",
+        (json_int_t)m->weights_bytes, "parameters", (json_int_t)m->param_count, "layers", (int)h->layers,
+        "dim", (int)h->dim, "ffn", (int)h->ffn, "heads", (int)h->heads, "kv_heads", (int)h->kv_heads,
+        "head_dim", (int)h->head_dim, "vocab", (int)h->vocab, "ctx_tokens", (int)h->ctx, "rope_base",
+        (double)h->rope_base, "rope_scaling", rope, "tied_output", (int)h->tied_output, "arena_bytes",
+        (json_int_t)table->arena_bytes, "specializations", shapes_json(table), "tensors",
+        tensors_json(m->file), "memory", memory);
 }
 
 /* How many tensors of each type, in the order of their first appearance: "210 Q4_1, 1 Q8_0, 61 F32". */
@@ -118,11 +133,12 @@ static void print_types(const bt_gguf *g)
 }
 
 static void print_people(const bt_model *m, const bt_host_shapes *table, const bt_graph *graph,
-                         const config *c)
+                         const json_t *memory, const config *c)
 {
     const bt_hparams *h = &m->hp;
-    char id[33], size[32], arena[32];
-    tool_hex16(id, m->id);
+    char id[33] = "not read", size[32], arena[32], rope[BT_ROPE_MAX_TEXT];
+    if (!c->head) tool_hex16(id, m->id);
+    bt_rope_text(rope, &h->rope, (double)h->rope_scale, m->rope_freqs != NULL);
     bt_num_size_text(size, sizeof size, m->weights_bytes);
     bt_num_size_text(arena, sizeof arena, table->arena_bytes);
     printf("name          %s\narchitecture  %s, GGUF version %u\nmodel id      %s\nparameters    %" PRIu64
@@ -132,6 +148,7 @@ static void print_people(const bt_model *m, const bt_host_shapes *table, const b
            h->ffn, h->heads, h->kv_heads, h->head_dim);
     printf("vocabulary    %u, output %s\ncontext       %u tokens, rope base %g\n", h->vocab,
            h->tied_output ? "tied to the embedding" : "separate", h->ctx, (double)h->rope_base);
+    if (rope[0]) printf("rope scaling  %s\n", rope);
     printf("KV            %u bytes a token in f16\n", 2u * 2u * h->layers * h->kv_heads * h->head_dim);
     print_types(m->file);
     printf("\nspecializations, %zu rows, one arena of %s\n  %5s %6s %8s %12s\n", table->rows, arena, "batch",
@@ -140,6 +157,7 @@ static void print_people(const bt_model *m, const bt_host_shapes *table, const b
         bt_num_size_text(arena, sizeof arena, table->row[i].program[BT_PKG_OUT_LAST]->arena.fixed);
         printf("  %5d %6zu %8zu %12s\n", 1, table->row[i].seq, table->row[i].ctx, arena);
     }
+    tool_inspect_memory_print(memory);
     if (c->graph) {
         putchar('\n');
         bt_graph_print(graph, stdout, 1);
@@ -151,6 +169,14 @@ static void print_people(const bt_model *m, const bt_host_shapes *table, const b
     }
 }
 
+static bt_err open_model(bt_model **ret, const char *name, bool is_head, bt_fault *fault)
+{
+    char path[4096];
+    if (!is_head) return tool_open_model(ret, NULL, name, fault);
+    const bt_err e = bt_model_find(path, sizeof path, name, fault);
+    return e < 0 ? e : bt_model_open_head(ret, path, fault);
+}
+
 static int inspect_model(const config *c, const char *name)
 {
     bt_fault fault = {""};
@@ -158,19 +184,25 @@ static int inspect_model(const config *c, const char *name)
     bt_graph *graph = NULL;
     bt_host_shapes *table = NULL;
     bt_shapes shapes;
+    json_t *memory = NULL;
     int rc = 1;
-    if (tool_open_model(&m, NULL, name, &fault) < 0) return tool_fail("inspect", &fault);
+    if (open_model(&m, name, c->head, &fault) < 0) return tool_fail("inspect", &fault);
+    const tool_inspect_memory what = {.model = m, .shape_policy = c->shape_policy,
+                                      .ctx_tokens = (size_t)c->ctx_size, .threads = (size_t)c->threads,
+                                      .bandwidth_gb_s = c->bandwidth};
     const size_t ctx = c->ctx_size ? (size_t)c->ctx_size : m->hp.ctx;
     if (bt_shapes_parse(&shapes, c->shape_policy, ctx, &fault) < 0 ||
         bt_graph_build(&graph, &m->hp, NULL, &fault) < 0 ||
-        bt_host_shapes_new(&table, graph, &shapes, ctx, &fault) < 0) {
+        bt_host_shapes_new(&table, graph, &shapes, ctx, &fault) < 0 ||
+        tool_inspect_memory_json(&memory, &what, &fault) < 0) {
         tool_fail("inspect", &fault);
     } else if (c->json) {
-        rc = tool_print_json("inspect", to_json(m, table));
+        rc = tool_print_json("inspect", to_json(m, table, memory));
     } else {
-        print_people(m, table, graph, c);
+        print_people(m, table, graph, memory, c);
         rc = fflush(stdout) != 0;
     }
+    json_decref(memory);
     bt_host_shapes_free(table);
     bt_graph_free(graph);
     bt_model_close(m);

@@ -404,7 +404,7 @@ static bt_err check(job *j, const config *c, bt_fault *fault)
 
 int tool_replay_run(int argc, char **argv)
 {
-    config c;
+    config c = {.serve = {.colocated = false}};
     bt_opt_args args;
     bt_fault fault = {""};
     int rc = bt_opt_start(&args, &tool_replay_program, argc, argv, &c);

@@ -175,7 +175,7 @@ out:
 int tool_run_run(int argc, char **argv)
 {
     const int64_t start_us = bt_clock_us();
-    config c;
+    config c = {.serve = {.colocated = false}};
     bt_opt_args args;
     bt_fault fault = {""};
     char *text = NULL;

@@ -30,8 +30,8 @@ typedef struct config {
         *scale, *synthetic, *slo, *csv, *report, *jitter, *points, *shard, *price, *plot;
     int format, kv_dtype, weights, cost, schedule;
     int64_t jobs, gateways, ctx_size, limit, concurrency, streams, seed, block_tokens, usual_output;
-    int64_t slots, prefill_slots, batch_rows, growth_tokens, chunk_tokens, min_overlap, request_us, token_us,
-        heartbeat_ms, drain_ms;
+    int64_t slots, prefill_slots, batch_rows, growth_tokens, chunk_tokens, min_overlap, share_tokens,
+        request_us, token_us, heartbeat_ms, drain_ms, connections;
     uint64_t kv_memory_bytes, swap_memory_bytes, window_bytes;
     double speed, rate, slo_share;
     tool_replay_ramp_options ramp;
@@ -120,8 +120,12 @@ static const bt_opt opts[] = {
      .help =
          "prompt tokens that a decode node computes between two steps at most, or in one with --colocated"},
     {.group = "Nodes", .name = "min-overlap", .value = "N", BT_OPT_AT(config, min_overlap),
-     .type = BT_OPT_INT, .def = "64", .lo = 0, .hi = 256,
+     .type = BT_OPT_INT, .def = "64", .lo = 0, .hi = PF_BLOCK_TOKENS,
      .help = "prompts shorter than this many tokens are sent in one piece"},
+    {.group = "Nodes", .name = "share-tokens", .value = "N", BT_OPT_AT(config, share_tokens),
+     .type = BT_OPT_INT, .def = "256", .lo = 0, .hi = BT_SHAPES_MAX_CHUNK,
+     .help = "waiting prompts with so many tokens left run as one, at most a chunk; 0, or --pace: "
+             "each alone"},
     {.group = "Nodes", .name = "window", .value = "SIZE", BT_OPT_AT(config, window_bytes),
      .type = BT_OPT_SIZE, .def = "64M", .lo = 1 << 20, .hi = 1LL << 34,
      .help = "KV bytes that one prefill node may have in flight to a decode node"},
@@ -135,6 +139,10 @@ static const bt_opt opts[] = {
     GATEWAY("local-prefill-below"),
     GATEWAY("max-queue"),
     GATEWAY("max-active"),
+    {.group = "Nodes", .name = "max-connections", .value = "N", BT_OPT_AT(config, connections),
+     .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 65536,
+     .help = "requests that a gateway has connections for; one more fails at once; 0: all (a gateway's own "
+             "default is 256)"},
     GATEWAY("timeout"),
     GATEWAY("recovery-timeout"),
     {.group = "Nodes", .name = "request-cpu", .value = "US", BT_OPT_AT(config, request_us),
@@ -148,8 +156,7 @@ static const bt_opt opts[] = {
              "decision: the same answers, some ten times the events"},
     {.group = "Nodes", .name = "by-layer", BT_OPT_AT(config, by_layer), .type = BT_OPT_FLAG,
      .help = "pass each layer of a chunk on by itself, as nodes do, instead of several at a time: more "
-             "events, first "
-             "tokens within 1 %"},
+             "events, nearly the same times"},
 
     {.group = "Load", .name = "format", .value = "FORMAT", BT_OPT_AT(config, format), .type = BT_OPT_CHOICE,
      .def = "auto", .choices = bt_trace_format_names,
@@ -291,6 +298,7 @@ static void set_cluster(sim_cluster_options *o, const config *c)
     o->gw.heartbeat_us = o->pf.heartbeat_us = o->dc.heartbeat_us = c->heartbeat_ms * 1000;
     if (o->gw.cut_us <= o->gw.heartbeat_us) o->gw.cut_us = o->gw.heartbeat_us + 1;
     o->pf.min_overlap_tokens = (uint32_t)c->min_overlap;
+    o->pf.share_tokens = (uint32_t)c->share_tokens;
     o->dc.growth_tokens = (uint32_t)c->growth_tokens;
     o->dc.window_bytes = c->window_bytes;
 }
@@ -362,6 +370,7 @@ static bt_err set_up(tool_simulate_setup *s, tool_simulate_models *models, const
     s->seed = (uint64_t)c->seed;
     s->concurrency = (uint32_t)c->concurrency;
     s->streams = (uint32_t)c->streams;
+    s->connections = (uint32_t)c->connections;
     set_cluster(&s->cluster, c);
     return e;
 }

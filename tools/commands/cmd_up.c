@@ -193,12 +193,14 @@ static bt_err up(config *c, const bt_opt_args *args, bt_fault *fault)
 static bt_err check_devices(config *c, bt_fault *fault)
 {
     c->serve.colocated = c->prefill == 0;
+    c->serve.prefill_nodes = (size_t)c->prefill;
+    c->serve.decode_nodes = (size_t)c->decode;
     return tool_devices_check(&c->serve, fault);
 }
 
 int tool_up_run(int argc, char **argv)
 {
-    config c;
+    config c = {.serve = {.colocated = false}};
     bt_opt_args args;
     bt_fault fault = {""};
     int rc = bt_opt_start(&args, &tool_up_program, argc, argv, &c);

@@ -16,9 +16,10 @@ void tool_replay_live_begin(tool_replay_live *l)
 void tool_replay_live_tell(void *live, const tool_replay_progress *now)
 {
     tool_replay_live *l = live;
-    char bars[3 * TOOL_REPLAY_PROGRESS_PLOT + 1];
+    char bars[3 * TOOL_REPLAY_PROGRESS_PLOT + 1], rate[48] = "";
     if (now->now_us - l->rate_us >= RATE_US) {
         l->pieces_per_s = (double)(now->pieces - l->rate_pieces) * 1e6 / (double)(now->now_us - l->rate_us);
+        l->has_rate = true;
         l->rate_us = now->now_us;
         l->rate_pieces = now->pieces;
     }
@@ -26,12 +27,12 @@ void tool_replay_live_tell(void *live, const tool_replay_progress *now)
     l->flight[TOOL_REPLAY_PROGRESS_PLOT - 1] = now->in_flight;
     if (!l->is_terminal && now->now_us - l->told_us < LINE_US) return;
     l->told_us = now->now_us;
+    if (l->has_rate) (void)snprintf(rate, sizeof rate, "  %.0f pieces of text/s", l->pieces_per_s);
     tool_replay_bars(bars, l->flight, TOOL_REPLAY_PROGRESS_PLOT);
-    fprintf(stderr,
-            "%s%7.1f s  %zu of %zu sent, %zu ended, %zu failed, %u in flight%s%s%s  %.0f pieces of text/s%s",
+    fprintf(stderr, "%s%7.1f s  %zu of %zu sent, %zu ended, %zu failed, %u in flight%s%s%s%s%s",
             l->is_terminal ? "\r\033[K" : "", (double)now->now_us / 1e6, now->sent, now->of, now->ended,
             now->failed, now->in_flight, l->is_terminal ? " |" : "", l->is_terminal ? bars : "",
-            l->is_terminal ? "|" : "", l->pieces_per_s, l->is_terminal ? "" : "\n");
+            l->is_terminal ? "|" : "", rate, l->is_terminal ? "" : "\n");
     fflush(stderr);
     l->is_drawn = l->is_terminal;
 }

@@ -7,6 +7,7 @@
 enum { TOOL_REPLAY_PROGRESS_PLOT = 24 };
 typedef struct tool_replay_live {
     bool is_terminal, is_drawn;
+    bool has_rate; /* not in the first second */
     int64_t told_us, rate_us;
     uint64_t rate_pieces;
     double pieces_per_s, flight[TOOL_REPLAY_PROGRESS_PLOT];

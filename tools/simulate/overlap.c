@@ -48,7 +48,8 @@ bt_err tool_simulate_overlap_new(tool_simulate_overlap **ret, const tool_simulat
                                  const tool_simulate_group *g, bt_fault *fault)
 {
     *ret = NULL;
-    if (s->schedule == BT_SCHEDULE_SERIAL || !tool_simulate_has_engines(g)) return BT_OK;
+    const bool is_serial = s->schedule == BT_SCHEDULE_SERIAL && !tool_simulate_is_of_package(s, g);
+    if (is_serial || !tool_simulate_has_engines(g)) return BT_OK;
     tool_simulate_overlap *o = calloc(1, sizeof *o);
     if (!o) return bt_fail(fault, BT_ENOMEM, "a schedule");
     o->policy = s->schedule;

@@ -116,6 +116,7 @@ typedef struct player {
     uint32_t nodes[TOOL_SIMULATE_MODELS][2]; /* prefill and decode, to begin with */
     uint64_t turns[TOOL_SIMULATE_MODELS];    /* requests of each model so far */
     tool_simulate_door door[TOOL_SIMULATE_DOORS];
+    uint32_t served[TOOL_SIMULATE_DOORS]; /* requests that a gateway's connections are taken by */
     uint64_t queued[TOOL_SIMULATE_DOORS], started[TOOL_SIMULATE_DOORS]; /* requests in the sums of `door` */
 } player;
 
@@ -182,10 +183,57 @@ static void fill(void *ud, uint64_t request, gw_submit *ret)
     if (!ret->hashes.of) p->is_out_of_memory = true;
 }
 
+static void next_turn(player *p, const tool_replay_item *item, int64_t now)
+{
+    if (item->next == TOOL_REPLAY_NONE) return;
+    p->waiting++;
+    at(p, now + p->plan->item[item->next].delay_us, DUE_REQUEST, item->next);
+}
+
+/* The gateway has no connection for it, as its 503 says. */
+static void refuse(player *p, uint32_t item, uint32_t gateway, int64_t due_us)
+{
+    const tool_replay_item *i = &p->plan->item[item];
+    const int64_t now = now_us(p, sim_cluster_now_ns(p->c));
+    const tool_replay_record one = {.item = item,
+                                    .node = TOOL_REPLAY_NOBODY,
+                                    .kind = tool_replay_result_kind(p->r, gw_fail_name(GW_FAIL_OVERLOADED)),
+                                    .want_prompt = i->prompt_tokens,
+                                    .want_output = i->output_tokens,
+                                    .due_us = due_us,
+                                    .sent_us = now,
+                                    .end_us = now,
+                                    .first_us = -1,
+                                    .last_us = -1,
+                                    .gateway_queue_us = -1,
+                                    .reserve_us = -1,
+                                    .queue_us = -1,
+                                    .server_ttft_us = -1,
+                                    .prefill_us = -1,
+                                    .exposed_us = -1,
+                                    .transfer_us = -1,
+                                    .decode_us = -1};
+    tool_replay_result_add(p->r, &one);
+    p->door[gateway].failed++;
+    p->sent++;
+    p->ended++;
+    if (!p->b->s.concurrency) {
+        next_turn(p, i, now);
+    } else if (p->next < p->plan->len) { /* by the calendar: many may be refused at once */
+        p->waiting++;
+        at(p, now, DUE_REQUEST, p->next++);
+    }
+}
+
 static void send(player *p, uint32_t item, int64_t due_us)
 {
     const uint32_t model = p->plan->item[item].model, each = p->b->s.cluster.gateways,
                    gateway = model * each + (uint32_t)(p->turns[model]++ % each);
+    if (p->b->s.connections && p->served[gateway] >= p->b->s.connections) {
+        refuse(p, item, gateway, due_us);
+        return;
+    }
+    p->served[gateway]++;
     const uint64_t number = sim_cluster_submit_to(p->c, gateway);
     p->flight[number - 1] = (flight){.item = item,     .gateway = gateway,
                                      .due_us = due_us, .sent_us = now_us(p, sim_cluster_now_ns(p->c)),
@@ -233,13 +281,8 @@ static void tokens(void *ud, uint64_t request, uint32_t count, int64_t now_ns)
 
 static void follow(player *p, const tool_replay_item *item, int64_t now)
 {
-    if (p->b->s.concurrency) {
-        if (p->next < p->plan->len) ask(p, (uint32_t)p->next++);
-        return;
-    }
-    if (item->next == TOOL_REPLAY_NONE) return;
-    p->waiting++;
-    at(p, now + p->plan->item[item->next].delay_us, DUE_REQUEST, item->next);
+    if (!p->b->s.concurrency) next_turn(p, item, now);
+    else if (p->next < p->plan->len) ask(p, (uint32_t)p->next++);
 }
 
 static void count_door(player *p, const flight *f, const tool_replay_record *one)
@@ -305,6 +348,7 @@ static void end(void *ud, uint64_t request, const gw_action *how, int64_t now_ns
     tool_replay_result_add(p->r, &one);
     count_door(p, f, &one);
     p->ended++;
+    p->served[f->gateway]--;
     let_go(p);
     follow(p, item, one.end_us);
 }

@@ -34,6 +34,7 @@ typedef struct tool_simulate_setup {
     uint64_t seed;
     uint32_t concurrency; /* as tools/replay/load.h */
     uint32_t streams;     /* likewise; 0: as many as come */
+    uint32_t connections; /* that a gateway serves at once: one more fails at once; 0: all */
 } tool_simulate_setup;
 
 static inline const bt_dims *tool_simulate_dims(const tool_simulate_setup *s, uint32_t model)

@@ -94,8 +94,9 @@ bt_err bt_calib_new(bt_calib **ret, const bt_model *m, bt_fold *fold, const bt_k
                     bt_pool *pool, void (*progress)(void *ud, uint64_t done, uint64_t total),
                     void *progress_ud, bt_fault *fault)
 {
-    const bt_walk_rotations r = {companion_of(bt_fold_r1(fold)), companion_of(bt_fold_r2(fold))};
-    const bt_graph_options go = {.rotate_embed = r.r1.base > 0, .rotate_attention = r.r2.base > 0};
+    const bt_companion_rotations r = {companion_of(bt_fold_r1(fold)), companion_of(bt_fold_r2(fold)),
+                                      companion_of(bt_fold_r4(fold))};
+    const bt_graph_options go = bt_fold_graph(fold);
     bt_calib *c = calloc(1, sizeof *c);
     if (!c) return bt_fail(fault, BT_ENOMEM, "calibrating");
     c->m = m;
@@ -266,8 +267,7 @@ static void watch(void *ud, const bt_step *step, const float *in, const float *o
         raise_to(&c->stats.out_max[bt_pkg_tensor_index(hp->layers, step->layer,
                                                        name[0] == 'q' ? BT_WEIGHT_Q : BT_WEIGHT_K)],
                  out, count);
-    if (step->kind == BT_OP_ADD || step->kind == BT_OP_EMBED ||
-        (step->kind == BT_OP_ROTATE && step->layer == BT_GRAPH_NO_LAYER))
+    if (step->kind == BT_OP_ADD || step->kind == BT_OP_EMBED || step->rotation == BT_ROTATION_R1)
         raise_to(&c->stats.residual_max, out, count);
 }
 

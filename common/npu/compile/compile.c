@@ -1,12 +1,13 @@
-/* The compiler's steps in their order, the package's header, and the key of a compilation. */
+/* The compiler's steps in their order, and the key of a compilation. */
 #include "npu/compile/compile.h"
+#include "base/file.h"
 #include "base/hash.h"
+#include "base/memory.h"
+#include "base/num.h"
 #include "kernels/kernels.h"
 #include "npu/compile/compile_private.h"
+#include "npu/compile/needs.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MIN_CALIB = 16 };
@@ -24,86 +25,20 @@ static bt_err check_calibration(const bt_compile_job *j, bt_fault *fault)
     return BT_OK;
 }
 
-static uint32_t table(bt_compile_job *j, const void *bytes, size_t len)
+/* That there is not enough memory or disk is said before anything is computed. */
+static bt_err check_machine(const char *path, const bt_model *m, const bt_compile_options *o, bt_pool *pool,
+                            bt_fault *fault)
 {
-    return bt_pkg_writer_const(j->w, BT_PKG_CONST_TABLE, bytes, len);
-}
-
-static bool rotates_in_floats(const bt_compile_job *j)
-{
-    for (size_t i = 0; i < j->graph->ops; i++)
-        if (j->graph->op[i].kind == BT_OP_ROPE && j->offload->on_npu[i] == BT_PKG_NPU_FLOAT) return true;
-    return false;
-}
-
-static bt_err write_rope(bt_compile_job *j, bt_fault *fault)
-{
-    const bt_kernels *ref = bt_kernels_select("ref");
-    bt_pkg_header *h = &j->header;
-    const size_t n = j->ctx_tokens * (j->m->hp.rope_dims / 2);
-    float *cos = malloc(n * sizeof *cos), *sin = malloc(n * sizeof *sin);
-    int16_t *q = malloc(n * sizeof *q);
-    h->rope_cos_q15 = h->rope_sin_q15 = BT_PKG_NONE;
-    if (cos && sin && q) {
-        bt_model_rope_table(cos, sin, j->m, j->ctx_tokens);
-        h->rope_cos = table(j, cos, n * sizeof *cos);
-        h->rope_sin = table(j, sin, n * sizeof *sin);
-        for (int i = 0; j->npu_ops == BT_PKG_OPS_ALL && i < 2; i++) {
-            const float *from = i ? sin : cos;
-            for (size_t k = 0; k < n; k++) {
-                const float v = rintf(from[k] * 32768);
-                q[k] = (int16_t)(v > 32767 ? 32767 : v < -32767 ? -32767 : v);
-            }
-            *(i ? &h->rope_sin_q15 : &h->rope_cos_q15) = table(j, q, n * sizeof *q);
-        }
-        for (int i = 0; rotates_in_floats(j) && i < 2; i++) {
-            bt_round16_rows(ref, h->float_form, i ? sin : cos, n, i ? sin : cos, n, 1, n);
-            *(i ? &h->rope_sin16 : &h->rope_cos16) = table(j, i ? sin : cos, n * sizeof *cos);
-        }
-    }
-    const bool made = cos && sin && q;
-    free(cos);
-    free(sin);
-    free(q);
-    return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "rotary tables");
-}
-
-static bt_err write_header(bt_compile_job *j, bt_fault *fault)
-{
-    const bt_hparams *hp = &j->m->hp;
-    bt_pkg_header *h = &j->header;
-    memcpy(h->model_id, j->m->id, sizeof h->model_id);
-    h->kernels_version = BT_KERNELS_NUMERIC_VERSION;
-    h->rounding = BT_PKG_ROUND_HALF_UP;
-    h->npu_ops = j->npu_ops;
-    h->float_form = j->offload->float_form;
-    h->flags = (hp->rope_neox ? BT_PKG_FLAG_NEOX : 0u) | (hp->qkv_bias ? BT_PKG_FLAG_QKV_BIAS : 0u) |
-               (hp->qk_norm ? BT_PKG_FLAG_QK_NORM : 0u) | (hp->tied_output ? BT_PKG_FLAG_TIED : 0u);
-    h->arch = (uint32_t)hp->arch;
-    h->layers = hp->layers;
-    h->dim = hp->dim;
-    h->ffn = hp->ffn;
-    h->heads = hp->heads;
-    h->kv_heads = hp->kv_heads;
-    h->head_dim = hp->head_dim;
-    h->vocab = hp->vocab;
-    h->ctx_tokens = (uint32_t)j->ctx_tokens;
-    h->rope_dims = hp->rope_dims;
-    h->rms_eps = hp->rms_eps;
-    h->attn_scale = 1.0f / sqrtf((float)hp->head_dim);
-    h->rope_base = hp->rope_base;
-    h->rope_scale = hp->rope_scale;
-    h->embed_type = j->m->embed->type;
-    h->embed = bt_pkg_writer_const(j->w, BT_PKG_CONST_WEIGHT, j->m->embed->data, j->m->embed->bytes);
-    bt_gguf_let_go(j->m->file, j->m->embed->data, j->m->embed->bytes);
-    h->calib_tokens = j->stats->tokens;
-    bt_compile_rotation(j, &h->r1, bt_fold_r1(j->fold), hp->dim);
-    bt_compile_rotation(j, &h->r2, bt_fold_r2(j->fold), (size_t)hp->heads * hp->head_dim);
-    snprintf(h->model_name, sizeof h->model_name, "%s", j->m->name);
-    bt_recipe_text(h->recipe, &j->o->recipe);
-    snprintf(h->shape_policy, sizeof h->shape_policy, "%s", j->shapes.text);
-    snprintf(h->profile, sizeof h->profile, "%s", j->profile.name);
-    return write_rope(j, fault);
+    char need[32], have[32];
+    bt_compile_needs n;
+    const uint64_t free_bytes = bt_memory_free();
+    bt_err e = bt_compile_needs_of(&n, m, o, bt_pool_threads(pool), fault);
+    if (e == BT_OK) e = bt_file_room(path, n.package_bytes, fault);
+    if (e < 0 || !free_bytes || n.memory_bytes <= free_bytes) return e;
+    bt_num_size_text(need, sizeof need, n.memory_bytes);
+    bt_num_size_text(have, sizeof have, free_bytes);
+    return bt_fail(fault, BT_ELIMIT, "compiling needs %s of memory, %s free%s", need, have,
+                   o->recipe.gptq ? "; a recipe with no-gptq needs less" : "");
 }
 
 bt_err bt_compile(const char *path, const bt_model *m, const bt_compile_options *options, bt_pool *pool,
@@ -112,13 +47,14 @@ bt_err bt_compile(const char *path, const bt_model *m, const bt_compile_options 
     bt_compile_job *j = NULL;
     bt_err e = bt_compile_job_new(&j, m, options, pool, fault);
     if (e == BT_OK) e = check_calibration(j, fault);
+    if (e == BT_OK) e = check_machine(path, m, options, pool, fault);
     if (e == BT_OK)
-        e = bt_fold_new(&j->fold, m, options->recipe.r1, options->recipe.r2, j->kernels, pool, fault);
+        e = bt_fold_new(&j->fold, m, bt_recipe_rotations(&options->recipe), j->kernels, pool, fault);
     if (e == BT_OK) e = bt_compile_offload(j, fault);
     if (e == BT_OK) e = bt_pkg_writer_new(&j->w, path, fault);
     if (e == BT_OK) e = bt_compile_sites(j, fault);
     if (e == BT_OK) e = bt_compile_offload_measured(j, fault);
-    if (e == BT_OK) e = write_header(j, fault);
+    if (e == BT_OK) e = bt_compile_header(j, fault);
     if (e == BT_OK) e = bt_compile_sparse(j, fault);
     if (e == BT_OK) e = bt_compile_tensors(j, fault);
     if (e == BT_OK) e = bt_compile_programs(j, fault);

@@ -67,11 +67,11 @@ void bt_compile_int_site(const bt_compile_job *j, bt_pkg_site *s)
 {
     if (j->npu_ops != BT_PKG_OPS_ALL || s->kind != BT_SITE_O) return;
     const bt_units_in in = units_in(j);
-    const bool then = bt_graph_rotates_attention(j->graph)
+    const bool then = bt_graph_rotates(j->graph, BT_ROTATION_R2)
                           ? is_in_integers(j, s->layer, BT_OP_ROTATE)
                           : bt_compile_job_unit(j, s->layer, BT_WEIGHT_O) == BT_PKG_NPU;
     const bool integers = is_in_integers(j, s->layer, BT_OP_ATTENTION);
-    const bool converts = bt_graph_rotates_attention(j->graph) ? integers != then : integers && !then;
+    const bool converts = bt_graph_rotates(j->graph, BT_ROTATION_R2) ? integers != then : integers && !then;
     if (converts) s->a16_scale = bt_units_attention_scale(&in, s->layer);
 }
 

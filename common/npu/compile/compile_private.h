@@ -9,8 +9,8 @@
 #include "npu/pkg/shapes.h"
 
 /* Inside the compiler: what its steps hand on to each other. Files stand on each other in the order of this header:
- * compile_job.c, compile_int.c, then compile_tensors.c and beside it sparse.c and compile_programs.c; compile.c runs
- * them. */
+ * compile_job.c, compile_int.c, then compile_tensors.c and beside it sparse.c and compile_programs.c, then
+ * compile_header.c; needs.c counts what compile.c, which runs them, would write. */
 
 /* ---- compile_job.c ---- */
 typedef struct bt_compile_job {
@@ -89,6 +89,13 @@ bt_err bt_compile_sparse(bt_compile_job *j, bt_fault *fault);
 bt_err bt_compile_offload(bt_compile_job *j, bt_fault *fault);
 /* The same again with the calibration's figures, where values may be too large for the NPU's floats. */
 bt_err bt_compile_offload_measured(bt_compile_job *j, bt_fault *fault);
-/* Writes programs, rows, fallbacks and sessions. */
+/* Writes programs, rows, fallbacks and sessions. With npu_ops ALL the operators' parameters go before them, unless
+ * params is there. */
 bt_err bt_compile_programs(bt_compile_job *j, bt_fault *fault);
+
+/* ---- compile_header.c ---- */
+/* The fields of the header that model and options alone decide. */
+void bt_compile_header_numbers(bt_compile_job *j);
+/* All of it, with its constants. */
+bt_err bt_compile_header(bt_compile_job *j, bt_fault *fault);
 #endif

@@ -42,8 +42,7 @@ bt_err bt_compile_offload_measured(bt_compile_job *j, bt_fault *fault)
 
 bt_err bt_compile_offload(bt_compile_job *j, bt_fault *fault)
 {
-    const bt_graph_options go = {.rotate_embed = bt_fold_r1(j->fold)->base > 0,
-                                 .rotate_attention = bt_fold_r2(j->fold)->base > 0};
+    const bt_graph_options go = bt_fold_graph(j->fold);
     bt_err e = bt_graph_build(&j->graph, &j->m->hp, &go, fault);
     if (e == BT_OK) e = place_operators(j, NULL, fault);
     if (e < 0) return e;
@@ -288,7 +287,7 @@ static bt_err write_programs(bt_compile_job *j, programs *g, bt_fault *fault)
 bt_err bt_compile_programs(bt_compile_job *j, bt_fault *fault)
 {
     programs g = {0};
-    bt_err e = bt_compile_int_params(j, fault);
+    bt_err e = j->params ? BT_OK : bt_compile_int_params(j, fault);
     if (e == BT_OK) e = lower_rows(j, &g, fault);
     if (e == BT_OK) e = split_sessions(j, &g, fault); /* it knows the arena now */
     if (e == BT_OK) e = write_programs(j, &g, fault);

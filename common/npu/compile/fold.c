@@ -13,7 +13,7 @@ struct bt_fold {
     const bt_model *m;
     const bt_kernels *kernels;
     bt_pool *pool;
-    bt_hadamard r1, r2;
+    bt_hadamard r1, r2, r4;
     const float **smooth; /* by site */
     float *gamma;         /* [dim]: norm weights to fold into what was chosen */
     /* what was chosen */
@@ -25,16 +25,23 @@ struct bt_fold {
     float *columns; /* [threads][COLUMNS][dim] while that is made */
 };
 
-bt_err bt_fold_new(bt_fold **ret, const bt_model *m, bool r1, bool r2, const bt_kernels *kernels,
+bt_err bt_fold_new(bt_fold **ret, const bt_model *m, unsigned rotations, const bt_kernels *kernels,
                    bt_pool *pool, bt_fault *fault)
 {
+    uint32_t base, log2;
+    if ((rotations & BT_ROTATION_R4) && !bt_hadamard_find(&base, &log2, m->hp.ffn))
+        return bt_fail(fault, BT_EARG,
+                       "r4 (--quant) turns rows of %u inputs of down, and there is no Hadamard matrix of "
+                       "that size: at most %d times a power of two",
+                       m->hp.ffn, BT_HADAMARD_MAX_BASE);
     bt_fold *f = calloc(1, sizeof *f);
     if (!f) return bt_fail(fault, BT_ENOMEM, "folding weights");
     f->m = m;
     f->kernels = kernels;
     f->pool = pool;
-    if (r1) bt_hadamard_init(&f->r1, m->hp.dim, true);
-    if (r2) bt_hadamard_init(&f->r2, m->hp.head_dim, false);
+    if (rotations & BT_ROTATION_R1) bt_hadamard_init(&f->r1, m->hp.dim, true);
+    if (rotations & BT_ROTATION_R2) bt_hadamard_init(&f->r2, m->hp.head_dim, false);
+    if (rotations & BT_ROTATION_R4) bt_hadamard_init(&f->r4, m->hp.ffn, false);
     f->smooth = calloc((size_t)m->hp.layers * BT_PKG_LAYER_SITES + 1, sizeof *f->smooth);
     f->gamma = calloc(m->hp.dim, sizeof *f->gamma);
     if (!f->smooth || !f->gamma) {
@@ -50,6 +57,7 @@ void bt_fold_free(bt_fold *f)
     if (!f) return;
     bt_hadamard_done(&f->r1);
     bt_hadamard_done(&f->r2);
+    bt_hadamard_done(&f->r4);
     free(f->smooth);
     free(f->gamma);
     free(f->whole);
@@ -58,6 +66,14 @@ void bt_fold_free(bt_fold *f)
 
 const bt_hadamard *bt_fold_r1(const bt_fold *f) { return &f->r1; }
 const bt_hadamard *bt_fold_r2(const bt_fold *f) { return &f->r2; }
+const bt_hadamard *bt_fold_r4(const bt_fold *f) { return &f->r4; }
+
+bt_graph_options bt_fold_graph(const bt_fold *f)
+{
+    return (bt_graph_options){.rotate_embed = f->r1.base > 0, .rotate_attention = f->r2.base > 0,
+                              .rotate_ffn = f->r4.base > 0};
+}
+
 void bt_fold_smooth(bt_fold *f, uint32_t site, const float *s) { f->smooth[site] = s; }
 size_t bt_fold_rows(const bt_fold *f) { return f->tensor->dim[1]; }
 size_t bt_fold_width(const bt_fold *f) { return f->tensor->dim[0]; }
@@ -86,7 +102,7 @@ bool bt_fold_has_norm(const bt_fold *f, uint32_t layer, bt_weight w)
 static void input_side(const bt_fold *f, float *y, size_t n)
 {
     const size_t k = f->tensor->dim[0];
-    float scratch[BT_MODEL_MAX_DIM];
+    float scratch[BT_MODEL_MAX_DIM > BT_MODEL_MAX_FFN ? BT_MODEL_MAX_DIM : BT_MODEL_MAX_FFN];
     bt_model_row_f32(y, f->tensor, n);
     if (f->has_gamma) {
         for (size_t i = 0; i < k; i++) y[i] *= f->gamma[i];
@@ -94,6 +110,7 @@ static void input_side(const bt_fold *f, float *y, size_t n)
     }
     if (f->w == BT_WEIGHT_O && f->r2.base > 0)
         bt_hadamard_apply(&f->r2, f->kernels, y, f->m->hp.heads, scratch);
+    if (f->w == BT_WEIGHT_DOWN && f->r4.base > 0) bt_hadamard_apply(&f->r4, f->kernels, y, 1, scratch);
     for (size_t i = 0; f->input_smooth && i < k; i++) y[i] *= f->input_smooth[i];
     for (size_t i = 0; f->output_smooth && i < k; i++) y[i] /= f->output_smooth[n];
 }

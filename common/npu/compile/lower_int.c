@@ -119,7 +119,7 @@ void bt_lower_int(bt_lower_build *b, size_t at)
     case BT_OP_QK_NORM: lower_heads(b, at, BT_PKG_INT_QK_NORM); break;
     case BT_OP_ROPE: lower_heads(b, at, BT_PKG_INT_ROPE); break;
     case BT_OP_ATTENTION: lower_attention(b, at); break;
-    case BT_OP_ROTATE: (void)lower_rotate(b, at, o->out, 2); break;
+    case BT_OP_ROTATE: (void)lower_rotate(b, at, o->out, BT_ROTATION_R2); break;
     case BT_OP_ADD: lower_add(b, at); break;
     case BT_OP_SILU_MUL: lower_silu(b, at); break;
     case BT_OP_EMBED:

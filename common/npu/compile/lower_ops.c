@@ -40,7 +40,7 @@ static void lower_floats(bt_lower_build *b, size_t at)
     i->in_stride = bt_lower_build_stride(b, i->in_width, 4);
     i->out_width = out == BT_PKG_NOWHERE ? 0 : g->tensor[o->out].width;
     i->out_stride = bt_lower_build_stride(b, i->out_width, 4);
-    i->arg = o->kind == BT_OP_ROTATE ? (o->layer == BT_GRAPH_NO_LAYER ? 1 : 2) : o->heads;
+    i->arg = o->kind == BT_OP_ROTATE ? o->rotation : o->heads;
     if (o->kind == BT_OP_QK_NORM ||
         (o->kind == BT_OP_RMSNORM && (!in->has_norm_weight || in->has_norm_weight[at])))
         i->tensor = bt_pkg_tensor_index(g->hp.layers, o->layer, o->weight);

@@ -137,6 +137,27 @@ bt_err bt_obtain_compile(const char *path, const bt_model *m, const bt_obtain_wa
     return e;
 }
 
+bt_err bt_obtain_needs(bt_compile_needs *ret, const bt_model *m, const bt_obtain_want *w, size_t ctx_tokens,
+                       size_t threads, bt_fault *fault)
+{
+    const bt_obtain_how how = {.ctx_tokens = ctx_tokens, .allow_llm_int8 = true};
+    bt_pkg *p = NULL;
+    order o;
+    bt_err e;
+    if (w->package) {
+        if ((e = bt_pkg_look(&p, w->package, fault)) < 0) return e;
+        const bt_pkg_header *h = bt_pkg_header_of(p);
+        *ret = (bt_compile_needs){.package_bytes = h->file_bytes, .arena_bytes = h->arena_bytes,
+                                  .max_seq = h->max_seq};
+        bt_pkg_close(p);
+        return BT_OK;
+    }
+    e = order_make(&o, m, w, &how, fault);
+    if (e == BT_OK) e = bt_compile_needs_of(ret, m, &o.options, threads, fault);
+    order_done(&o);
+    return e;
+}
+
 bt_err bt_obtain_check_recipe(const bt_pkg *p, const bt_obtain_how *how, bt_fault *fault)
 {
     bt_recipe r;

@@ -4,6 +4,7 @@
 #include "base/pool.h"
 #include "base/progress.h"
 #include "model/model.h"
+#include "npu/compile/needs.h"
 #include "npu/pkg/pkg.h"
 #include "npu/pkg/shapes.h"
 #include "npu/pkg/recipe.h"
@@ -103,6 +104,10 @@ bt_err bt_obtain_open(bt_pkg **ret, char *ret_path, const bt_model *m, const bt_
 /* Compiles to `path` whatever the cache holds. */
 bt_err bt_obtain_compile(const char *path, const bt_model *m, const bt_obtain_want *w, const bt_obtain_how *how,
                          bt_fault *fault);
+/* What bt_obtain_open would give and compile, before it does (npu/compile/needs.h): of the package that is named, the
+ * sizes in its header. m may be a header alone. */
+bt_err bt_obtain_needs(bt_compile_needs *ret, const bt_model *m, const bt_obtain_want *w, size_t ctx_tokens,
+                       size_t threads, bt_fault *fault);
 /* BT_EARG for a package whose numbers depend on how a prompt is cut, where how does not allow that. */
 bt_err bt_obtain_check_recipe(const bt_pkg *p, const bt_obtain_how *how, bt_fault *fault);
 #endif

@@ -13,8 +13,7 @@ static bool is_asked(const bt_op *op, uint32_t npu_ops)
 {
     if (op->kind == BT_OP_LINEAR) return true;
     if (npu_ops != BT_PKG_OPS_ALL || bt_profile_is_move(op->kind)) return false;
-    /* outside layers it belongs to the embedding */
-    return op->kind != BT_OP_ROTATE || op->layer != BT_GRAPH_NO_LAYER;
+    return op->rotation != BT_ROTATION_R1; /* which belongs to the embedding */
 }
 
 bool bt_offload_linear(char *why, const bt_profile *profile, const bt_recipe *recipe, bt_site_kind site,
@@ -31,10 +30,13 @@ bool bt_offload_linear(char *why, const bt_profile *profile, const bt_recipe *re
     return !why[0];
 }
 
-/* Why the profile cannot run it in integers; "" when it can. */
-static void why_not(char *why, const bt_graph *g, const bt_op *op, const bt_profile *profile,
+/* Why the profile cannot run it in integers; "" when it can. Integers in the units of down's site are too
+ * coarse to be rotated, so with R4 what makes them stays in floats, too. */
+static void why_not(char *why, const bt_graph *g, size_t at, const bt_profile *profile,
                     const bt_recipe *recipe)
 {
+    const bt_op *op = &g->op[at];
+    const bool is_turned = op->kind == BT_OP_SILU_MUL && op[1].rotation == BT_ROTATION_R4;
     const uint8_t can = profile->op[op->kind];
     why[0] = 0;
     if (op->kind == BT_OP_LINEAR)
@@ -46,6 +48,7 @@ static void why_not(char *why, const bt_graph *g, const bt_op *op, const bt_prof
     else if (op->kind == BT_OP_ROPE && g->hp.rope.magnitude > 1.0f)
         snprintf(why, MAX_WHY, "cos and sin times %.6g, integer tables hold up to 1",
                  (double)g->hp.rope.magnitude);
+    else if (is_turned || op->rotation == BT_ROTATION_R4) snprintf(why, MAX_WHY, "r4 rotates floats");
 }
 
 /* Operators come in the order of their layers. */
@@ -201,7 +204,7 @@ static bt_err ask_all(bt_offload *p, const bt_graph *g, const bt_profile *profil
         uint64_t macs;
         bt_err e;
         if (!is_asked(&g->op[i], npu_ops)) continue;
-        why_not(why, g, &g->op[i], profile, recipe);
+        why_not(why, g, i, profile, recipe);
         p->on_npu[i] = !why[0]                                    ? BT_PKG_NPU
                        : takes_floats(why, g, i, profile, op_max) ? BT_PKG_NPU_FLOAT
                                                                   : BT_PKG_COMPANION;

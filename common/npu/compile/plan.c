@@ -1,6 +1,7 @@
 /* A package's layout, applied to its programs. */
 #include "npu/compile/plan.h"
 #include "device/layout.h"
+#include "model/weight.h"
 #include "npu/pkg/areas.h"
 #include "npu/pkg/pkg_layout.h"
 
@@ -135,7 +136,7 @@ static void attention_op(bt_on_chip_op *ret, const bt_pkg_header *h, const bt_pk
  */
 static void add_tables(bt_on_chip_op *op, const bt_pkg_header *h, const bt_pkg_inst *i)
 {
-    const bt_pkg_rotation *r = &h->r2;
+    const bt_pkg_rotation *r = i->arg == BT_ROTATION_R4 ? &h->r4 : &h->r2;
     if (i->op == BT_PKG_INT_ROPE || i->op == BT_PKG_ROPE)
         op->unit_bytes += 2 * sizeof(int16_t) * (h->rope_dims / 2);
     if ((i->op == BT_PKG_INT_ROTATE || i->op == BT_PKG_ROTATE) && i->arg)

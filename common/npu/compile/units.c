@@ -150,11 +150,11 @@ bool bt_units_op(bt_pkg_int_params *ret, const bt_units_in *in, const bt_graph *
     case BT_OP_QK_NORM: set_norm(&p, in, o); break;
     case BT_OP_ATTENTION: set_attention(&p, in, o->layer); break;
     case BT_OP_LINEAR:
-        if (o->weight != BT_WEIGHT_O || bt_graph_rotates_attention(g)) return false;
+        if (o->weight != BT_WEIGHT_O || bt_graph_rotates(g, BT_ROTATION_R2)) return false;
         set(&p, 0, attention_unit(in, o->layer) / site_scale(in, o->layer, BT_SITE_O));
         break;
     case BT_OP_ROTATE:
-        if (o->layer == BT_GRAPH_NO_LAYER) return false;
+        if (o->rotation != BT_ROTATION_R2) return false;
         set(&p, 0, attention_unit(in, o->layer) * (double)in->r2_scale / site_scale(in, o->layer, BT_SITE_O));
         break;
     case BT_OP_ADD:

@@ -51,6 +51,11 @@ bt_err bt_pkg_check_model(const bt_pkg *p, const bt_model *m, bt_fault *fault);
  * whole. */
 typedef struct bt_pkg_writer bt_pkg_writer;
 bt_err bt_pkg_writer_new(bt_pkg_writer **ret, const char *path, bt_fault *fault);
+/* One that writes nothing and only counts; never finished. bt_pkg_writer_bytes: what the file would have now. */
+bt_err bt_pkg_writer_counting(bt_pkg_writer **ret, bt_fault *fault);
+uint64_t bt_pkg_writer_bytes(const bt_pkg_writer *w);
+/* Counts a constant whose bytes are not there; its index. */
+uint32_t bt_pkg_writer_room(bt_pkg_writer *w, bt_pkg_const_kind kind, uint64_t len);
 void bt_pkg_writer_free(bt_pkg_writer *w); /* NULL is fine; without finish, nothing remains */
 /* The index of a constant with these bytes: a new one, or the one that has the same bytes already. The first failure
  * stays: later calls return BT_PKG_NONE and finish reports it. */

@@ -320,11 +320,14 @@ static bt_err check_widths(const walk *w, const bt_pkg_inst *in, const op_rule *
     switch (in->op) {
     case BT_PKG_EMBED: width = in->out_width == h->dim; break;
     case BT_PKG_ROTATE:
-        arg = (in->arg == 1 && h->r1.base) || (in->arg == 2 && h->r2.base);
-        width = width && in->out_width == (in->arg == 1 ? h->dim : q);
+        arg = (in->arg == BT_ROTATION_R1 && h->r1.base) || (in->arg == BT_ROTATION_R2 && h->r2.base) ||
+              (in->arg == BT_ROTATION_R4 && h->r4.base);
+        width = width && in->out_width == (in->arg == BT_ROTATION_R1   ? h->dim
+                                           : in->arg == BT_ROTATION_R2 ? q
+                                                                       : h->ffn);
         break;
     case BT_PKG_INT_ROTATE:
-        arg = !in->arg || (in->arg == 2 && h->r2.base);
+        arg = !in->arg || (in->arg == BT_ROTATION_R2 && h->r2.base);
         width = width && (!in->arg || in->out_width == q);
         break;
     case BT_PKG_RMSNORM:
@@ -612,7 +615,7 @@ static bt_err check_unit(const walk *w, const bt_pkg_inst *in)
 {
     if (in->op >= BT_PKG_LINEAR) return in->unit == BT_PKG_NPU ? BT_OK : bad(w, "unit %u", in->unit);
     const bool moves = in->op == BT_PKG_EMBED || in->op == BT_PKG_KV_STORE || in->op == BT_PKG_SELECT_ROWS ||
-                       (in->op == BT_PKG_ROTATE && in->arg == 1);
+                       (in->op == BT_PKG_ROTATE && in->arg == BT_ROTATION_R1);
     if (in->unit == BT_PKG_COMPANION && in->op != BT_PKG_ROUND16) return BT_OK;
     if (in->unit != BT_PKG_NPU_FLOAT || moves) return bad(w, "unit %u", in->unit);
     if (!w->h->float_form) return bad(w, "floats on the NPU, and float_form is 0");

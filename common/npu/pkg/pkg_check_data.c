@@ -238,6 +238,8 @@ static bt_err check_header(const bt_pkg *p, bt_fault *fault)
         return bt_fail(fault, BT_EFORMAT, "header: rope_sin16");
     if ((e = check_rotation(p, &h->r1, "r1", h->dim, BT_MODEL_MAX_DIM, fault)) < 0) return e;
     if ((e = check_rotation(p, &h->r2, "r2", h->heads * h->head_dim, 32768, fault)) < 0) return e;
+    const bool has_r4 = !same_bytes(&h->r4, &(bt_pkg_rotation){0}, sizeof h->r4);
+    if (has_r4 && (e = check_rotation(p, &h->r4, "r4", h->ffn, BT_MODEL_MAX_FFN, fault)) < 0) return e;
     return check_sparse(p, fault);
 }
 

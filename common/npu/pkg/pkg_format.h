@@ -98,7 +98,8 @@ typedef struct bt_pkg_header { /* 1,024 bytes */
     uint32_t sparse_ppm, sparse_dense_rows;
     uint32_t sparse_heads; /* constant: bt_pkg_head [layers, heads] */
     bt_pkg_rotation sparse_rotation;
-    uint8_t reserved[124]; /* zero */
+    bt_pkg_rotation r4;    /* all 0: none */
+    uint8_t reserved[100]; /* zero */
 } bt_pkg_header;
 
 /* A query head of sparse attention. */
@@ -267,7 +268,7 @@ typedef enum bt_pkg_op {
     /* companion, FP32: bt_op_kind's meanings, in0, in1 -> out, f32 rows. Also on NPU_FLOAT: ROTATE by R2, RMSNORM,
      * LINEAR_F16, QK_NORM, ROPE, ATTENTION, ADD, SILU_MUL, and the conversions QUANTISE to DEQUANTISE32 */
     BT_PKG_EMBED = 1,  /* -> out [S, dim] */
-    BT_PKG_ROTATE,     /* out in place; arg 1: R1, 2: R2 */
+    BT_PKG_ROTATE,     /* out in place; arg: a bt_rotation (model/weight.h) */
     BT_PKG_RMSNORM,    /* in0 -> out; tensor: its weight (NONE: ones) */
     BT_PKG_LINEAR_F16, /* in0 -> out; tensor with 16 bits: a linear that is not in integers; arg on NPU_FLOAT as
                           LINEAR's */

@@ -86,6 +86,7 @@ void bt_pkg_count_refs(uint32_t *refs, const bt_pkg_header *h, const bt_pkg_tens
                                               */
     for (size_t i = 0; i < sizeof some / sizeof *some; i++)
         if (some[i]) count(refs, consts, &some[i], 1);
+    if (h->r4.base) COUNT(h->r4.h_base, h->r4.sign);
     if (h->sparse_ppm) COUNT(h->sparse_heads, h->sparse_rotation.h_base, h->sparse_rotation.sign);
     for (uint32_t i = 0; i < h->tensors.count; i++) {
         const bt_pkg_tensor *t = &tensors[i];

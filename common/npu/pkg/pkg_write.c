@@ -36,26 +36,35 @@ static bt_err keep(bt_pkg_writer *w, bt_err e)
     return e;
 }
 
-bt_err bt_pkg_writer_new(bt_pkg_writer **ret, const char *path, bt_fault *fault)
+/* path NULL: it only counts. */
+static bt_err make(bt_pkg_writer **ret, const char *path, bt_fault *fault)
 {
+    const char *name = path ? path : "nothing";
     bt_pkg_writer *w = calloc(1, sizeof *w);
-    if (!w) return bt_fail(fault, BT_ENOMEM, "writing '%s'", path);
+    if (!w) return bt_fail(fault, BT_ENOMEM, "writing '%s'", name);
     bt_err e = BT_OK;
     w->at = sizeof(bt_pkg_header);
     w->slots = 1024;
     w->slot = calloc(w->slots, sizeof *w->slot);
     if (!w->slot) {
-        e = bt_fail(fault, BT_ENOMEM, "writing '%s'", path);
+        e = bt_fail(fault, BT_ENOMEM, "writing '%s'", name);
         goto out;
     }
-    if ((e = bt_file_begin(&w->file, path, fault)) < 0) goto out;
-    w->has_file = true;
+    if (path && (e = bt_file_begin(&w->file, path, fault)) < 0) goto out;
+    w->has_file = path != NULL;
     *ret = w;
     w = NULL;
 out:
     bt_pkg_writer_free(w);
     return e;
 }
+
+bt_err bt_pkg_writer_new(bt_pkg_writer **ret, const char *path, bt_fault *fault)
+{
+    return make(ret, path, fault);
+}
+
+bt_err bt_pkg_writer_counting(bt_pkg_writer **ret, bt_fault *fault) { return make(ret, NULL, fault); }
 
 void bt_pkg_writer_free(bt_pkg_writer *w)
 {
@@ -69,7 +78,7 @@ void bt_pkg_writer_free(bt_pkg_writer *w)
 static bt_err put(bt_pkg_writer *w, const void *bytes, size_t n, uint64_t at)
 {
     const uint8_t *p = bytes;
-    while (n) {
+    while (n && w->has_file) {
         const ssize_t done = pwrite(w->file.fd, p, n, (off_t)at);
         if (done < 0 && errno == EINTR) continue;
         if (done < 0)
@@ -152,6 +161,22 @@ uint32_t bt_pkg_writer_const(bt_pkg_writer *w, bt_pkg_const_kind kind, const voi
     *s = index + 1;
     w->at = bt_pkg_align(c.offset + len); /* the gap is a hole in the file, and reads as zero */
     return index;
+}
+
+uint32_t bt_pkg_writer_room(bt_pkg_writer *w, bt_pkg_const_kind kind, uint64_t len)
+{
+    const bt_pkg_const c = {.offset = w->at, .bytes = len, .kind = (uint32_t)kind};
+    const uint32_t index = add(w, BT_PKG_TABLE_CONSTS, &c);
+    if (index != BT_PKG_NONE) w->at = bt_pkg_align(c.offset + len);
+    return index;
+}
+
+uint64_t bt_pkg_writer_bytes(const bt_pkg_writer *w)
+{
+    uint64_t end = w->at;
+    for (int i = 0; i < BT_PKG_TABLES; i++)
+        end = bt_pkg_align(end) + (uint64_t)w->table[i].count * bt_pkg_table_rules[i].elem_bytes;
+    return end;
 }
 
 /* ---- tables ---- */

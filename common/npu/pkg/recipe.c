@@ -1,6 +1,7 @@
 /* Recipes as text: parsing, with every choice named in the errors, and the one text of each recipe. */
 #include "npu/pkg/recipe.h"
 #include "base/num.h"
+#include "model/weight.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -8,7 +9,8 @@
 
 #define MODES "w8a8, w8a16, w4a8, w4a16"
 #define CHOICES \
-    "per-tensor, r1, no-r1, r2, no-r2, no-rotate, clip=, shadow=, prune=, smooth=, a16=, bias, no-bias, " \
+    "per-tensor, r1, no-r1, r2, no-r2, r4, no-rotate, clip=, shadow=, prune=, smooth=, a16=, bias, " \
+    "no-bias, " \
     "gptq, no-gptq, llm-int8"
 static const double AUTO = 0, CLIP8 = AUTO, CLIP16 = 99.99;
 
@@ -21,7 +23,8 @@ enum {
     SEEN_SMOOTH = 32,
     SEEN_A16 = 64,
     SEEN_GPTQ = 128,
-    SEEN_BIAS = 256
+    SEEN_BIAS = 256,
+    SEEN_R4 = 512
 };
 
 static const char *const shadow_name[] = {"off", "value", "channel"};
@@ -104,6 +107,7 @@ static bt_err parse_choice(bt_recipe *r, unsigned *seen, bool is_a16, char *choi
         {"no-r1", SEEN_R1, offsetof(bt_recipe, r1), false},
         {"r2", SEEN_R2, offsetof(bt_recipe, r2), true},
         {"no-r2", SEEN_R2, offsetof(bt_recipe, r2), false},
+        {"r4", SEEN_R4, offsetof(bt_recipe, r4), true},
         {"bias", SEEN_BIAS, offsetof(bt_recipe, bias), true},
         {"no-bias", SEEN_BIAS, offsetof(bt_recipe, bias), false},
         {"gptq", SEEN_GPTQ, offsetof(bt_recipe, gptq), true},
@@ -118,6 +122,10 @@ static bt_err parse_choice(bt_recipe *r, unsigned *seen, bool is_a16, char *choi
     bt_err e = BT_EARG;
     char *value = strchr(choice, '=');
     if (value) *value++ = 0;
+    if (!strcmp(choice, "r3"))
+        return bt_fail(fault, BT_EARG,
+                       "recipe: 'r3' turns q and K behind the rotary embedding, so rows of KV would fit no "
+                       "decode node but one that turns q likewise: KV stays in the model's own basis");
     for (size_t i = 0; !value && i < sizeof flag / sizeof *flag; i++)
         if (!strcmp(choice, flag[i].name)) {
             group = flag[i].group;
@@ -198,6 +206,11 @@ bt_err bt_recipe_parse(bt_recipe *ret, const char *text, bt_fault *fault)
     return e;
 }
 
+unsigned bt_recipe_rotations(const bt_recipe *r)
+{
+    return (r->r1 ? BT_ROTATION_R1 : 0u) | (r->r2 ? BT_ROTATION_R2 : 0u) | (r->r4 ? BT_ROTATION_R4 : 0u);
+}
+
 typedef struct line {
     char *text;
     size_t len;
@@ -229,6 +242,7 @@ void bt_recipe_text(char ret[BT_RECIPE_MAX_TEXT], const bt_recipe *r)
     if (!r->r1 && !r->r2) add(&l, "no-rotate", "");
     else if (!r->r1) add(&l, "no-r1", "");
     else if (!r->r2) add(&l, "no-r2", "");
+    if (r->r4) add(&l, "r4", "");
     if (clip != (all_16 ? CLIP16 : CLIP8)) {
         if (clip >= 100) add(&l, "clip=max", "");
         else if (clip <= AUTO) add(&l, "clip=auto", "");

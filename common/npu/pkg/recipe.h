@@ -12,6 +12,9 @@
  *   per-tensor        one weight scale a matrix (default: one for each output channel)
  *   r1, no-r1         rotation R1 of the residual stream, folded into the weights (default: on)
  *   r2, no-r2         rotation R2 of each head's attention output at run time, its inverse in o_proj (default: on)
+ *   r4                rotation R4 of down's input at run time, its inverse in down_proj (default: off)
+ *                     QuaRot's R3, of q and K behind the rotary embedding, is refused: it would be part of the rows of
+ *                     KV, which every decode node and every prefix index reads in the model's own basis
  *   no-rotate         no-r1 and no-r2
  *   clip=max|pNN.NN|auto   where activations are clipped: the greatest magnitude of the calibration, or a percentile of
  *                          them; auto (default
@@ -44,7 +47,7 @@ typedef enum bt_shadow_kind { BT_SHADOW_OFF, BT_SHADOW_VALUE, BT_SHADOW_CHANNEL 
 typedef struct bt_recipe {
     uint8_t weight_bits;               /* 8 or 4 */
     uint8_t input_bits[BT_SITE_KINDS]; /* 8 or 16 */
-    bool per_tensor, r1, r2, bias, gptq, llm_int8;
+    bool per_tensor, r1, r2, r4, bias, gptq, llm_int8;
     bt_shadow_kind shadow;
     double clip_percentile8, clip_percentile16; /* 100: the maximum; 0: auto */
     double prune, smooth;                       /* smooth < 0: off */
@@ -54,6 +57,8 @@ typedef struct bt_recipe {
 enum { BT_RECIPE_MAX_TEXT = 128 };
 /* NULL means the default. BT_EARG. */
 bt_err bt_recipe_parse(bt_recipe *ret, const char *text, bt_fault *fault);
+/* Of bt_rotation (model/weight.h), those that it asks for. */
+unsigned bt_recipe_rotations(const bt_recipe *r);
 /* The canonical text: equal recipes give equal text, defaults left out, and parsing it gives the recipe again. */
 void bt_recipe_text(char ret[BT_RECIPE_MAX_TEXT], const bt_recipe *r);
 const char *bt_site_kind_name(bt_site_kind k); /* "qkv", "o", "up", "down", "head" */

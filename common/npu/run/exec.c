@@ -8,7 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { READY_BYTES = 4 << 20 }; /* of the prepared inputs, touched before the first run needs them */
+enum {
+    READY_BYTES = 4 << 20, /* of the prepared inputs, touched before the first run needs them */
+    PACKED_RUNS = 32       /* sequences of a packed run that attention takes at once */
+};
 _Static_assert((int)BT_PKG_MAX_GROUP <= (int)BT_COMPANION_MAX_GROUP, "a group of linears runs as one");
 
 static bt_companion_rotation rotation(const bt_pkg *pkg, const bt_pkg_rotation *r)
@@ -24,6 +27,21 @@ static size_t largest_batch(const bt_pkg *pkg)
     for (uint32_t i = 0; i < bt_pkg_header_of(pkg)->rows.count; i++)
         if (row[i].batch > batch) batch = row[i].batch;
     return batch;
+}
+
+/* Why sequences cannot be packed; NULL: they can. */
+static const char *unpackable(const bt_pkg *pkg, bool is_dynamic)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(pkg);
+    if (is_dynamic) return "the recipe's numbers depend on the chunk";
+    if (h->sparse_ppm) return "its attention is sparse";
+    for (uint32_t p = 0; p < h->programs.count; p++) {
+        const bt_pkg_inst *i = bt_pkg_code(pkg, p), *end = i + bt_pkg_programs(pkg)[p].insts;
+        for (; i < end; i++)
+            if (i->op == BT_PKG_INT_ATTENTION || (i->op == BT_PKG_ATTENTION && i->unit != BT_PKG_COMPANION))
+                return "its attention is the NPU's, over one sequence";
+    }
+    return NULL;
 }
 
 bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, bt_pool *pool,
@@ -44,20 +62,22 @@ bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, 
     x->header = h;
     x->embed = bt_exec_const(x, h->embed);
     x->embed_row_bytes = h->dim / type->block_elems * type->block_bytes;
-    if (h->r1.base) x->r1 = rotation(pkg, &h->r1);
-    if (h->r2.base) x->r2 = rotation(pkg, &h->r2);
-    const size_t e1 = bt_companion_rotation_elems(&x->r1), e2 = bt_companion_rotation_elems(&x->r2);
+    if (h->r1.base) x->rotations.r1 = rotation(pkg, &h->r1);
+    if (h->r2.base) x->rotations.r2 = rotation(pkg, &h->r2);
+    if (h->r4.base) x->rotations.r4 = rotation(pkg, &h->r4);
     bt_recipe recipe;
     if ((e = bt_recipe_parse(&recipe, h->recipe, fault)) < 0) goto out;
-    const size_t batch = largest_batch(pkg);
+    x->unpackable = unpackable(pkg, recipe.llm_int8);
+    const size_t batch = largest_batch(pkg),
+                 runs = x->unpackable || batch > PACKED_RUNS ? batch : PACKED_RUNS;
     const size_t linear = bt_exec_group_scratch_bytes(pkg), integer = bt_int_exec_scratch_bytes(pkg),
                  sparse = bt_exec_sparse_scratch_bytes(pkg), most = linear > integer ? linear : integer;
     const bt_companion_sizes sizes = {.heads = h->heads,
                                       .kv_heads = h->kv_heads,
                                       .head_dim = h->head_dim,
-                                      .runs = batch,
+                                      .runs = runs,
                                       .ctx_tokens = h->ctx_tokens,
-                                      .rotate_elems = e1 > e2 ? e1 : e2,
+                                      .rotate_elems = bt_companion_rotations_max_elems(&x->rotations),
                                       .scratch_bytes = most > sparse ? most : sparse};
     if ((e = bt_companion_init(&x->companion, kernels, pool, &sizes, fault)) < 0) goto out;
     x->companion.row_align_bytes = h->layout.last_axis_align_bytes;
@@ -68,9 +88,10 @@ bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, 
     const size_t prepared = bt_exec_group_prepared_bytes(pkg);
     x->prepared = aligned_alloc(64, prepared);
     x->ids = calloc(h->max_seq, sizeof *x->ids);
-    x->seq = calloc(batch, sizeof *x->seq);
-    x->overflow = calloc(batch, sizeof *x->overflow);
-    if (!x->ones || !x->found || !x->prepared || !x->ids || !x->seq || !x->overflow) {
+    x->seq = calloc(h->max_seq, sizeof *x->seq);
+    x->overflow = calloc(h->max_seq, sizeof *x->overflow);
+    x->last = calloc(h->max_seq, sizeof *x->last);
+    if (!x->ones || !x->found || !x->prepared || !x->ids || !x->seq || !x->overflow || !x->last) {
         e = bt_fail(fault, BT_ENOMEM, "making an executor");
         goto out;
     }
@@ -95,6 +116,7 @@ void bt_exec_free(bt_exec *x)
     free(x->ids);
     free(x->seq);
     free(x->overflow);
+    free(x->last);
     free(x);
 }
 
@@ -200,6 +222,17 @@ static void enter_session(bt_exec *x, const bt_pkg_inst *i)
     x->stats.session_switch_ns += i->params;
 }
 
+/* Rows of OUT in a packed run; where they lie over those of SEQ, each at its own row or before it. */
+static void select_last(const bt_exec_job *j, const bt_pkg_inst *i)
+{
+    uint8_t *out = bt_exec_at(j, i->out);
+    const uint8_t *in = bt_exec_at(j, i->in0);
+    bt_companion_flush(&j->x->companion);
+    for (size_t r = 0; r < j->out; r++)
+        memmove(out + r * i->out_stride, in + j->last[r] * (size_t)i->in_stride,
+                i->out_width * sizeof(float));
+}
+
 size_t bt_exec_inst(bt_exec_job *j, const bt_pkg_inst *i)
 {
     bt_exec *x = j->x;
@@ -214,8 +247,8 @@ size_t bt_exec_inst(bt_exec_job *j, const bt_pkg_inst *i)
         bt_companion_embed(c, rows, out, i->out_width, j->ids, embed_row, x, j->io->pad);
         break;
     case BT_PKG_ROTATE: {
-        const bt_companion_rotation *r = i->arg == 1 ? &x->r1 : &x->r2;
-        bt_companion_rotate(c, out, t, i->arg == 1 ? h->r1.blocks : h->r2.blocks, r);
+        const bt_companion_rotation *r = bt_companion_rotation_by(&x->rotations, i->arg);
+        bt_companion_rotate(c, out, t, i->out_width / bt_companion_rotation_elems(r), r);
         break;
     }
     case BT_PKG_RMSNORM:
@@ -237,7 +270,10 @@ size_t bt_exec_inst(bt_exec_job *j, const bt_pkg_inst *i)
     case BT_PKG_ATTENTION: run_attention(j, i); break;
     case BT_PKG_ADD: bt_companion_add(c, out, in1, t, i->out_width); break;
     case BT_PKG_SILU_MUL: bt_companion_silu_mul(c, out, in1, t, i->out_width); break;
-    case BT_PKG_SELECT_ROWS: bt_companion_select_rows(c, rows, j->seq_out, out, in0, i->out_width); break;
+    case BT_PKG_SELECT_ROWS:
+        if (j->last) select_last(j, i);
+        else bt_companion_select_rows(c, rows, j->seq_out, out, in0, i->out_width);
+        break;
     case BT_PKG_QUANTISE: x->dynamic ? bt_exec_dynamic_quantise(j, i) : bt_exec_border_quantise(j, i); break;
     case BT_PKG_LINEAR:
         if (!x->dynamic) return bt_exec_linear(j, i);
@@ -333,3 +369,29 @@ bt_err bt_exec_run(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *aren
     x->stats.batch_padding_rows += (row->batch - io->seqs) * io->rows;
     return bt_exec_walk(&j, fault);
 }
+
+/* ---- a packed run ---- */
+
+bt_err bt_exec_run_packed(bt_exec *x, const bt_pkg_row *row, void *arena, const bt_exec_io *io,
+                          const bool *ends, bt_fault *fault)
+{
+    size_t rows = 0;
+    bool has_end = false;
+    bt_err e = BT_OK;
+    if (x->unpackable) return bt_fail(fault, BT_EARG, "sequences cannot be packed: %s", x->unpackable);
+    if (row->batch != 1 || io->seqs < 1 || io->rows < row->seq_min || io->rows > row->seq)
+        return bt_fail(fault, BT_EARG, "%zu sequences in %zu rows of a program of %u to %u for %u", io->seqs,
+                       io->rows, row->seq_min, row->seq, row->batch);
+    for (size_t b = 0; e == BT_OK && b < io->seqs; b++) {
+        e = check_seq(x->header, row, &io->seq[b], io->rows - rows, fault);
+        rows += io->seq[b].valid;
+        has_end = has_end || ends[b];
+    }
+    if (e == BT_OK && has_end && !io->logits)
+        e = bt_fail(fault, BT_EARG, "the program gives logits, and there is no room for them");
+    if (e < 0) return e;
+    bt_exec_job j = bt_exec_job_packed(x, row, arena, io, ends);
+    return bt_exec_walk(&j, fault);
+}
+
+const char *bt_exec_unpackable(const bt_exec *x) { return x->unpackable; }

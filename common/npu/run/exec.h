@@ -19,6 +19,9 @@
  * has its own KV view and positions. Row-wise steps go over all rows at once, rotary embedding, KV and attention
  * sequence by sequence.
  *
+ * Packed: bt_exec_run_packed puts sequences of any lengths one behind the other into the rows of a program for one
+ * sequence. Such a program's attention must be the companion's, which goes sequence by sequence whatever lies where.
+ *
  * Padding: of a sequence's rows the first `valid` are real. The others are padding, and so are all rows of the
  * sequences from io.seqs on: they enter filled with `pad`, and row-wise steps compute them like any row, but they have
  * no position, and are not stored or attended to. No step mixes rows.
@@ -59,6 +62,13 @@ typedef struct bt_exec_io {
  * does not fit the row or the package; nothing was done. BT_ECANCEL: rows of KV may have been written. */
 bt_err bt_exec_run(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *arena, const bt_exec_io *io,
                    bt_fault *fault);
+
+/* The same of any number of sequences in io.rows rows of a program of batch 1: each has as many as it has tokens, and
+ * what is left behind the last is padding. ends[io.seqs]: whose last row gives logits, [how many those are, V]. */
+bt_err bt_exec_run_packed(bt_exec *x, const bt_pkg_row *row, void *arena, const bt_exec_io *io, const bool *ends,
+                          bt_fault *fault);
+/* NULL: the package's programs can be run so; else why not. */
+const char *bt_exec_unpackable(const bt_exec *x);
 
 /* Counted exactly, over all runs. */
 typedef struct bt_exec_stats {

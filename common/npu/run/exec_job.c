@@ -48,6 +48,40 @@ bt_exec_job bt_exec_job_of(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, vo
                                                               : real};
 }
 
+bt_exec_job bt_exec_job_packed(bt_exec *x, const bt_pkg_row *row, void *arena, const bt_exec_io *io,
+                               const bool *ends)
+{
+    size_t at = 0, out = 0;
+    for (size_t b = 0; b < io->seqs; b++) {
+        const bt_exec_seq *s = &io->seq[b];
+        for (size_t k = 0; k < s->valid; k++, at++) {
+            x->seq[at] = (bt_companion_seq){s->kv, s->pos0 + k, 1};
+            x->overflow[at] = s->overflow;
+            x->ids[at] = s->ids[k];
+        }
+        if (ends[b]) x->last[out++] = (uint32_t)at - 1;
+    }
+    for (size_t pad = at; pad < io->rows; pad++) {
+        x->seq[pad] = (bt_companion_seq){0};
+        x->overflow[pad] = NULL;
+    }
+    const uint32_t index = row->program[out ? BT_PKG_OUT_ALL : BT_PKG_OUT_NONE];
+    return (bt_exec_job){.x = x,
+                         .program = &bt_pkg_programs(x->pkg)[index],
+                         .inst = bt_pkg_code(x->pkg, index),
+                         .fuse = bt_pkg_fuse(x->pkg, index),
+                         .io = io,
+                         .arena = arena,
+                         .ids = x->ids,
+                         .seqs = {x->seq, io->rows, 1, x->overflow},
+                         .seq_out = 1,
+                         .rows = io->rows,
+                         .out = out,
+                         .real = at,
+                         .real_out = out,
+                         .last = x->last};
+}
+
 static bool is_finite(const float *x, size_t k, const bt_int_shadow *entry, uint32_t count)
 {
     bool is = entry || bt_finite_below(x, k, __builtin_inff());
@@ -59,8 +93,9 @@ void bt_exec_job_look(const bt_exec_job *j, const bt_pkg_inst *i, size_t r, cons
                       const bt_int_shadow *entry, uint32_t count)
 {
     const size_t rows = i->out_rows ? j->seq_out : j->seqs.rows;
-    const bt_companion_seq *seq = &j->seqs.seq[r / rows];
-    bt_overflow *o = j->seqs.overflow[r / rows];
+    const size_t b = i->out_rows && j->last ? j->last[r] : r / rows;
+    const bt_companion_seq *seq = &j->seqs.seq[b];
+    bt_overflow *o = j->seqs.overflow[b];
     /* where a sequence has one row of outputs, it is that of its last token */
     const size_t row = i->out_rows && j->seq_out == 1 ? seq->valid - 1 : r % rows;
     if (!o || row >= seq->valid || is_finite(x, k, entry, count)) return;

@@ -31,14 +31,16 @@ struct bt_exec {
     const bt_pkg *pkg;
     const bt_pkg_header *header;
     bt_companion companion;
-    bt_companion_rotation r1, r2;
+    bt_companion_rotations rotations;
     float *ones;          /* [dim]: the weight of a norm that was folded away */
     const uint8_t *embed; /* rows of embed_row_bytes */
     size_t embed_row_bytes;
     uint8_t *found;           /* [max_seq, panels of ffn]: shadow entries of a tile's row (exec_linear.c) */
     int32_t *ids;             /* [max_seq]: room for a job's */
-    bt_companion_seq *seq;    /* [the largest batch]: room for a job's, */
-    bt_overflow **overflow;   /* and for theirs */
+    bt_companion_seq *seq;    /* [max_seq]: room for a job's, */
+    bt_overflow **overflow;   /* for theirs, */
+    const char *unpackable;   /* why runs are not packed; NULL: they may be */
+    uint32_t *last;           /* and for those rows whose logits are wanted */
     bt_exec_dynamic *dynamic; /* with the recipe llm-int8; else NULL */
     bt_exec_sparse *sparse;   /* where the package attends sparsely; else NULL */
     void *prepared;           /* inputs of the linear that runs (npu/run/int_linear.h) */
@@ -61,10 +63,14 @@ typedef struct bt_exec_job {
     size_t seq_out;         /* rows of OUT of each sequence */
     size_t rows, out;       /* rows of SEQ and of OUT of all sequences, padding too */
     size_t real, real_out;  /* those of them that are real */
+    const uint32_t *last;   /* [out] of a packed run: the row of SEQ that each row of OUT is made of; else NULL */
 } bt_exec_job;
 /* seq, overflow [row.batch] and ids [row.batch * io.rows]: lists that it fills and the job reads. */
 bt_exec_job bt_exec_job_of(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *arena, const bt_exec_io *io,
                            bt_companion_seq *seq, bt_overflow **overflow, int32_t *ids);
+
+/* A packed run: every row is a sequence of its own, those of one prompt one behind the other (graph/companion.h). */
+bt_exec_job bt_exec_job_packed(bt_exec *x, const bt_pkg_row *row, void *arena, const bt_exec_io *io, const bool *ends);
 
 static inline const void *bt_exec_const(const bt_exec *x, uint32_t index) { return bt_pkg_const_at(x->pkg, index); }
 static inline const bt_pkg_tensor *bt_exec_tensor(const bt_exec *x, const bt_pkg_inst *i)
@@ -90,8 +96,8 @@ static inline size_t bt_exec_real_rows(const bt_exec_job *j, const bt_pkg_inst *
 /* Is row r of them real? */
 static inline bool bt_exec_is_real(const bt_exec_job *j, const bt_pkg_inst *i, size_t r)
 {
-    const size_t rows = i->out_rows ? j->seq_out : j->seqs.rows, valid = j->seqs.seq[r / rows].valid;
-    return r % rows < valid;
+    const size_t rows = i->out_rows ? j->seq_out : j->seqs.rows;
+    return (i->out_rows && j->last) || r % rows < j->seqs.seq[r / rows].valid;
 }
 /* Elements of elem_bytes from one row to the next, of what it reads and what it writes. */
 static inline size_t bt_exec_ld_in(const bt_pkg_inst *i, size_t elem_bytes) { return i->in_stride / elem_bytes; }
@@ -110,7 +116,7 @@ static inline float *bt_exec_linear_out(const bt_exec_job *j, const bt_pkg_inst 
 }
 static inline size_t bt_exec_linear_rows(const bt_exec_job *j, const bt_pkg_inst *i)
 {
-    if (!bt_exec_is_logits(i)) return bt_exec_rows(j, i);
+    if (!bt_exec_is_logits(i) || j->last) return bt_exec_rows(j, i);
     const size_t last = j->io->seqs - 1, valid = j->seqs.seq[last].valid;
     return last * j->seq_out + (j->seq_out < valid ? j->seq_out : valid);
 }

@@ -62,7 +62,7 @@ static void rope_rows(const rows_job *r, size_t r0, size_t n)
 static void rotate_rows(const rows_job *r, size_t r0, size_t n, void *scratch)
 {
     const bt_exec *x = r->j->x;
-    const bt_companion_rotation *r2 = &x->r2;
+    const bt_companion_rotation *r2 = &x->rotations.r2;
     const size_t width = r->i->out_width, ldy = bt_exec_ld_out(r->i, sizeof(int32_t)),
                  ldx = bt_exec_ld_in(r->i, sizeof(int16_t));
     const bool turn = r->i->arg == 2;

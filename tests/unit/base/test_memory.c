@@ -1,4 +1,5 @@
-/* Which pages are there is asked of the system (mincore). */
+/* Which pages are there is asked of the system (mincore). Machines with little memory are folders of files.
+ */
 #include "base/memory.h"
 
 #include <setjmp.h>
@@ -7,6 +8,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -78,12 +81,94 @@ static void memory_that_cannot_be_written_is_passed_over(void **s)
     munmap(m, PAGES * page_bytes());
 }
 
+/* ---- what is free ---- */
+
+static char root[] = "/tmp/test_memory.XXXXXX";
+
+static void put(const char *path, const char *text)
+{
+    char command[512];
+    snprintf(command, sizeof command, "mkdir -p \"$(dirname '%s%s')\" && printf '%s' > '%s%s'", root, path,
+             text, root, path);
+    assert_int_equal(system(command), 0);
+}
+
+static void begin_machine(void)
+{
+    snprintf(root, sizeof root, "/tmp/test_memory.XXXXXX");
+    assert_non_null(mkdtemp(root));
+}
+
+static void end_machine(void)
+{
+    char command[64];
+    snprintf(command, sizeof command, "rm -rf '%s'", root);
+    assert_int_equal(system(command), 0);
+}
+
+static void what_is_free_is_what_the_system_calls_available(void **s)
+{
+    (void)s;
+    begin_machine();
+    assert_int_equal(bt_memory_free_under(root), 0); /* it does not say */
+    put("/proc/meminfo", "MemTotal: 9000 kB\nMemFree: 10 kB\nMemAvailable:   7000 kB\n");
+    assert_int_equal(bt_memory_free_under(root), 7000 * 1024);
+    put("/proc/meminfo", "MemAvailable: lots\n");
+    assert_int_equal(bt_memory_free_under(root), 0);
+    put("/proc/meminfo", "MemAvailable: 18446744073709551615 kB\n");
+    assert_int_equal(bt_memory_free_under(root), 0);
+    end_machine();
+    assert_true(bt_memory_free() > 0);
+    bt_memory_set_free(12345);
+    assert_int_equal(bt_memory_free(), 12345);
+    bt_memory_set_free(0);
+}
+
+static void a_control_group_or_one_above_it_may_have_less(void **s)
+{
+    (void)s;
+    begin_machine();
+    put("/proc/meminfo", "MemAvailable: 7000 kB\n");
+    put("/proc/self/cgroup", "0::/a/b\n");
+    put("/sys/fs/cgroup/a/b/memory.max", "max\n");
+    put("/sys/fs/cgroup/a/b/memory.current", "4096\n");
+    assert_int_equal(bt_memory_free_under(root), 7000 * 1024);
+    put("/sys/fs/cgroup/a/memory.max", "3000000\n");
+    put("/sys/fs/cgroup/a/memory.current", "1000000\n");
+    assert_int_equal(bt_memory_free_under(root), 2000000);
+    put("/sys/fs/cgroup/a/memory.stat", "anon 1\ninactive_file 300000\nactive_file 100000\n");
+    assert_int_equal(bt_memory_free_under(root), 2400000);
+    put("/sys/fs/cgroup/a/b/memory.max", "5000\n");
+    assert_int_equal(bt_memory_free_under(root), 904);
+    put("/sys/fs/cgroup/a/b/memory.current", "9000\n");
+    assert_int_equal(bt_memory_free_under(root), 1); /* nothing, which is not "unknown" */
+    put("/proc/self/cgroup", "0::/../../a\n");
+    assert_int_equal(bt_memory_free_under(root), 7000 * 1024);
+    end_machine();
+}
+
+static void control_groups_of_version_1_count_too(void **s)
+{
+    (void)s;
+    begin_machine();
+    put("/proc/meminfo", "MemAvailable: 7000 kB\n");
+    put("/proc/self/cgroup", "5:cpu,cpuacct:/x\n4:memory:/x\n");
+    put("/sys/fs/cgroup/memory/x/memory.limit_in_bytes", "1000000\n");
+    put("/sys/fs/cgroup/memory/x/memory.usage_in_bytes", "400000\n");
+    put("/sys/fs/cgroup/memory/x/memory.stat", "cache 1\ntotal_inactive_file 100000\n");
+    assert_int_equal(bt_memory_free_under(root), 700000);
+    end_machine();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_are_there_and_what_they_held_stays),
         cmocka_unit_test(no_more_than_asked_for),
         cmocka_unit_test(memory_that_cannot_be_written_is_passed_over),
+        cmocka_unit_test(what_is_free_is_what_the_system_calls_available),
+        cmocka_unit_test(a_control_group_or_one_above_it_may_have_less),
+        cmocka_unit_test(control_groups_of_version_1_count_too),
     };
     return cmocka_run_group_tests_name("memory", tests, NULL, NULL);
 }

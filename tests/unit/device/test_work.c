@@ -63,6 +63,25 @@ static void a_whole_prompt_is_sent_when_its_last_chunk_is_over(void **state)
     assert_int_equal(r.exposed_ns, 3250000 + 2000000 - 3280000);
 }
 
+/* 20 + 30 rows in one program of 64, first use once, two output matrices; all rows leave when they are over.
+ */
+static void prompts_that_run_together_are_one_chunk(void **state)
+{
+    (void)state;
+    const bt_work_prefill d = toy_device(&price);
+    const bt_work_prompt p[] = {{0, 20, 0, true}, {16, 46, 0, true}, {0, 50, 50, false}};
+    const bt_work_run r = bt_work_of_prompts(&d, p, 2);
+    assert_int_equal(r.sum.chunks, 1);
+    assert_int_equal(r.work.ns, 50000 + 1600000 + 2 * 30000);
+    assert_int_equal(r.transfer_ns, (20 + 46) * 20000);
+    assert_int_equal(r.exposed_ns, r.transfer_ns - 2 * 30000);
+    /* what a single one has is its own */
+    const bt_work_run alone = bt_work_of_prompts(&d, &p[2], 1), same = bt_work_of_prompt(&d, &p[2]);
+    assert_memory_equal(&alone, &same, sizeof same);
+    /* more than a program holds: one after the other, as a prompt of so many rows */
+    assert_int_equal(bt_work_of_prompts(&d, p, 3).work.ns, 50000 + 2 * 1600000 + 3 * 30000);
+}
+
 static void without_a_link_nothing_is_sent(void **state)
 {
     (void)state;
@@ -124,6 +143,7 @@ int main(void)
         cmocka_unit_test(rows_leave_layer_by_layer_and_wait_for_the_wire),
         cmocka_unit_test(what_the_decode_node_has_is_not_sent_and_what_is_kept_leaves_first),
         cmocka_unit_test(a_whole_prompt_is_sent_when_its_last_chunk_is_over),
+        cmocka_unit_test(prompts_that_run_together_are_one_chunk),
         cmocka_unit_test(without_a_link_nothing_is_sent),
         cmocka_unit_test(a_step_counts_the_rows_and_contexts_of_all_its_sequences),
         cmocka_unit_test(energy_of_a_sum_is_known_where_that_of_each_part_is),

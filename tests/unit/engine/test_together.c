@@ -3,6 +3,7 @@
 #include "engine/prefill.h"
 #include "tests/helpers/engine_kit.h"
 #include "tests/helpers/npu_kit.h"
+#include "tests/helpers/rows.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -102,7 +103,7 @@ static void end(world *w)
 static void check_prompt(world *w, size_t i)
 {
     const size_t n = w->seq[i].n, bytes = w->kit.model->hp.vocab * sizeof(float);
-    bt_kv_view kv = engine_kit_pages(w->kit.model, CTX, PAGE, 2);
+    bt_kv_view kv = engine_kit_pages(w->kit.model, CTX, PAGE, w->kv[i].elem_bytes);
     float *logits = engine_kit_floats(w->kit.model->hp.vocab);
     assert_int_equal(w->seq[i].result, BT_OK);
     assert_int_equal(bt_prefill_run(w->p, &kv, w->ids[i], w->seq[i].pos0 + n, 0, NULL, logits,
@@ -231,17 +232,146 @@ static void one_that_fails_or_is_cancelled_changes_nothing_for_the_others(void *
     end(w);
 }
 
-static void an_engine_without_batches_computes_one_after_the_other(void **state)
+/* ---- packed ---- */
+
+static const char one[] = "[" ROW(1, 16, 256) "," ROW(1, 64, 256) "," ROW(1, 128, 256) "," ROW(8, 1, 256) "]";
+
+/* A world whose prompts are packed: by a package without batches, or by the host. */
+static world *begin_packed(bool is_npu, bt_pool *pool, const char *isa, uint32_t kv_elem_bytes)
+{
+    world *w = begin(one, pool);
+    bt_prefill_free(w->p);
+    w->p = npu_kit_engine(w->kit.model, is_npu ? w->pkg : NULL, CTX, isa, pool, kv_elem_bytes);
+    for (size_t i = 0; i < PROMPTS; i++) {
+        engine_kit_pages_free(&w->kv[i]);
+        w->kv[i] = engine_kit_pages(w->kit.model, CTX, PAGE, kv_elem_bytes);
+    }
+    return w;
+}
+
+static const size_t lengths[][PROMPTS] = {{20, 20, 20, 20, 20, 20},
+                                          {1, 2, 3, 4, 5, 6},
+                                          {64, 64, 64, 64, 64, 64},
+                                          {200, 30, 64, 250, 17, 129},
+                                          {130, 1, 1, 1, 1, 256}};
+
+static void packed_prompts_have_the_bytes_of_prompts_alone(void **state)
 {
     (void)state;
-    world *w = begin(both, NULL);
-    bt_prefill_free(w->p);
-    w->p = npu_kit_engine(w->kit.model, NULL, CTX, NULL, NULL, 2);
-    assert_int_equal(bt_prefill_together_max(w->p), 1);
-    for (size_t i = 0; i < PROMPTS; i++) w->seq[i].n = 20 + 7 * i;
-    bt_prefill_run_together(w->p, w->seq, PROMPTS);
-    for (size_t i = 0; i < PROMPTS; i++) check_prompt(w, i);
-    end(w);
+    bt_pool *pool = NULL;
+    assert_int_equal(bt_pool_new(&pool, 2, NULL), BT_OK);
+    for (int is_npu = 0; is_npu < 2; is_npu++)
+        for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
+            world *w = begin_packed(is_npu, k % 2 ? pool : NULL, NULL, k == 3 ? 1 : 2);
+            assert_int_equal(bt_prefill_packed_rows(w->p), is_npu ? 128 : 256);
+            for (size_t i = 0; i < PROMPTS; i++) w->seq[i].n = lengths[k][i];
+            const size_t first = lengths[k][3] / 2; /* it goes on where an earlier prompt ended */
+            if (first)
+                assert_int_equal(bt_prefill_run(w->p, &w->kv[3], w->ids[3], first, 0, NULL, w->logits[3],
+                                                BT_PREFILL_LAST, NULL),
+                                 BT_OK);
+            w->seq[3].pos0 = first;
+            w->seq[3].ids += first;
+            w->seq[3].n -= first;
+            bt_prefill_run_together(w->p, w->seq, PROMPTS);
+            for (size_t i = 0; i < PROMPTS; i++) check_prompt(w, i);
+            end(w);
+        }
+    bt_pool_free(pool);
+}
+
+static uint64_t digest_of(const world *w, size_t i) { return engine_kit_hash(&w->kv[i], w->seq[i].n); }
+
+/* Which prompts stand beside it, and in which order, with which kernels, is no prompt's concern. */
+static void order_and_kernels_change_no_bit_of_packed_prompts(void **state)
+{
+    (void)state;
+    static const size_t orders[][PROMPTS] = {{0, 1, 2, 3, 4, 5}, {5, 4, 3, 2, 1, 0}, {3, 0, 5, 1, 4, 2}};
+    for (int is_npu = 0; is_npu < 2; is_npu++) {
+        uint64_t want[PROMPTS] = {0};
+        for (size_t k = 0; k < bt_kernels_table_len; k++)
+            for (size_t o = 0; o < 3 && rows_usable(&bt_kernels_table[k]); o++) {
+                world *w = begin_packed(is_npu, NULL, bt_kernels_table[k].isa, 2);
+                bt_prefill_seq seq[PROMPTS];
+                for (size_t i = 0; i < PROMPTS; i++) w->seq[i].n = 3 + 11 * i;
+                for (size_t i = 0; i < PROMPTS; i++) seq[i] = w->seq[orders[o][i]];
+                bt_prefill_run_together(w->p, seq, PROMPTS);
+                for (size_t i = 0; i < PROMPTS; i++) {
+                    assert_int_equal(seq[i].result, BT_OK);
+                    if (!want[i]) want[i] = digest_of(w, i);
+                    assert_true(digest_of(w, i) == want[i]);
+                }
+                end(w);
+            }
+    }
+}
+
+static void packed_prompts_fill_the_rows_of_a_chunk(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t prompts, length[PROMPTS], together, computed;
+    } of[] = {
+        {6, {20, 20, 20, 20, 20, 20}, 6, 128}, /* 120 in one chunk; alone 6 x 64 */
+        {3, {5, 5, 6}, 3, 16},
+        {4, {60, 60, 60, 60}, 3, 256}, /* two and the beginning of the third; its rest and the fourth */
+        {2, {1, 1}, 2, 16},
+        {1, {20}, 1, 64},
+        {2, {200, 10}, 1, 256}, /* the first chunk is full; its rest goes with the next */
+    };
+    for (size_t k = 0; k < sizeof of / sizeof *of; k++) {
+        world *w = begin_packed(true, NULL, NULL, 2);
+        for (size_t i = 0; i < of[k].prompts; i++) w->seq[i].n = of[k].length[i];
+        bt_prefill_run_together(w->p, w->seq, of[k].prompts);
+        assert_int_equal(first_run(w), of[k].together);
+        assert_int_equal(bt_prefill_work(w->p).rows, of[k].computed);
+        for (size_t i = 0; i < of[k].prompts; i++) check_prompt(w, i);
+        end(w);
+    }
+}
+
+static void a_packed_prompt_that_fails_or_is_cancelled_changes_nothing_for_the_others(void **state)
+{
+    (void)state;
+    for (int is_npu = 0; is_npu < 2; is_npu++) {
+        world *w = begin_packed(is_npu, NULL, NULL, 2);
+        for (size_t i = 0; i < PROMPTS; i++) w->seq[i].n = 130;
+        w->seq[1].n = 0;
+        w->ids[4][129] = -1;
+        w->seq[0].n = 250;
+        w->seq[0].ids = w->ids[0];
+        w->log.cancel_at = 1; /* within its first run */
+        bt_prefill_run_together(w->p, w->seq, PROMPTS);
+        assert_int_equal(w->seq[0].result, is_npu ? BT_ECANCEL : BT_OK); /* the host computes it in one run */
+        assert_int_equal(w->seq[1].result, BT_EARG);
+        assert_int_equal(w->seq[4].result, BT_EARG);
+        assert_true(engine_kit_untouched(&w->kv[4], 0, CTX));
+        check_prompt(w, 2);
+        check_prompt(w, 3);
+        check_prompt(w, 5);
+        end(w);
+    }
+}
+
+/* Attention of the NPU's over one sequence, or sparse: such programs are not packed, and the prompts run
+ * alone. */
+static void programs_that_know_one_sequence_are_not_packed(void **state)
+{
+    (void)state;
+    for (int is_sparse = 0; is_sparse < 2; is_sparse++) {
+        world *w = begin(one, NULL);
+        bt_prefill_free(w->p);
+        bt_pkg_close(w->pkg);
+        w->pkg = is_sparse ? npu_kit_sparse(w->kit.model, "sparse:0.5", "chunk:64+tail", CTX)
+                           : npu_kit_compiled(w->kit.model, "w8a8", BT_PKG_OPS_ALL, "chunk:64+tail", CTX);
+        w->p = npu_kit_engine(w->kit.model, w->pkg, CTX, NULL, NULL, 2);
+        assert_int_equal(bt_prefill_packed_rows(w->p), 0);
+        assert_int_equal(bt_prefill_together_max(w->p), 1);
+        for (size_t i = 0; i < PROMPTS; i++) w->seq[i].n = 20 + 7 * i;
+        bt_prefill_run_together(w->p, w->seq, PROMPTS);
+        for (size_t i = 0; i < PROMPTS; i++) check_prompt(w, i);
+        end(w);
+    }
 }
 
 int main(void)
@@ -251,7 +381,11 @@ int main(void)
         cmocka_unit_test(they_share_a_run_where_that_computes_no_more_rows),
         cmocka_unit_test(a_batch_whose_context_is_too_short_is_not_used),
         cmocka_unit_test(one_that_fails_or_is_cancelled_changes_nothing_for_the_others),
-        cmocka_unit_test(an_engine_without_batches_computes_one_after_the_other),
+        cmocka_unit_test(packed_prompts_have_the_bytes_of_prompts_alone),
+        cmocka_unit_test(order_and_kernels_change_no_bit_of_packed_prompts),
+        cmocka_unit_test(packed_prompts_fill_the_rows_of_a_chunk),
+        cmocka_unit_test(a_packed_prompt_that_fails_or_is_cancelled_changes_nothing_for_the_others),
+        cmocka_unit_test(programs_that_know_one_sequence_are_not_packed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

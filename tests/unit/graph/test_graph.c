@@ -116,23 +116,27 @@ static void refuses_reading_before_writing_and_falling_layers(void **state)
     bt_graph_free(g);
 }
 
-static void rotations_stand_after_the_embedding_and_each_attention(void **state)
+static void rotations_stand_where_their_inverses_were_folded(void **state)
 {
     (void)state;
     const bt_hparams hp = shape(BT_ARCH_QWEN3);
-    for (int i = 0; i < 4; i++) {
-        const bt_graph_options o = {.rotate_embed = i & 1, .rotate_attention = i & 2};
+    for (int i = 0; i < 8; i++) {
+        const bt_graph_options o = {.rotate_embed = i & 1, .rotate_attention = i & 2, .rotate_ffn = i & 4};
         bt_graph *g = NULL;
         assert_int_equal(bt_graph_build(&g, &hp, &o, NULL), BT_OK);
-        assert_int_equal(count(g, BT_OP_ROTATE), (size_t)(i & 1) + (i & 2));
+        assert_int_equal(count(g, BT_OP_ROTATE),
+                         (size_t)(i & 1) + (i & 2 ? hp.layers : 0) + (i & 4 ? hp.layers : 0));
+        assert_int_equal(bt_graph_rotates(g, BT_ROTATION_R4), !!(i & 4));
         for (size_t k = 0; k < g->ops; k++) {
             const bt_op *r = &g->op[k];
             if (r->kind != BT_OP_ROTATE) continue;
-            const bool is_r1 = r->layer == BT_GRAPH_NO_LAYER;
-            assert_int_equal(g->op[k - 1].kind, is_r1 ? BT_OP_EMBED : BT_OP_ATTENTION);
+            assert_int_equal(g->op[k - 1].kind, r->rotation == BT_ROTATION_R1   ? BT_OP_EMBED
+                                                : r->rotation == BT_ROTATION_R2 ? BT_OP_ATTENTION
+                                                                                : BT_OP_SILU_MUL);
+            assert_int_equal(r->layer == BT_GRAPH_NO_LAYER, r->rotation == BT_ROTATION_R1);
             assert_int_equal(g->op[k - 1].out, r->out);
             assert_int_equal(r->in[0], r->out);
-            assert_int_equal(r->heads, is_r1 ? 1 : hp.heads);
+            assert_int_equal(r->heads, r->rotation == BT_ROTATION_R2 ? hp.heads : 1);
         }
         bt_graph_free(g);
     }
@@ -176,7 +180,7 @@ int main(void)
         cmocka_unit_test(only_kv_depends_on_ctx),
         cmocka_unit_test(refuses_shapes_that_do_not_fit),
         cmocka_unit_test(refuses_reading_before_writing_and_falling_layers),
-        cmocka_unit_test(rotations_stand_after_the_embedding_and_each_attention),
+        cmocka_unit_test(rotations_stand_where_their_inverses_were_folded),
         cmocka_unit_test(refuses_a_formula_beyond_64_bits),
         cmocka_unit_test(prints_a_line_for_each_operator),
     };

@@ -2,10 +2,9 @@
  * bits, the requantiser against 128-bit division, and whole quantised layers against an independent
  * reference. */
 #include "variants.h"
+#include "base/wide.h"
 
 #include <math.h>
-
-typedef __int128 wide;
 
 enum { EXTREMES, RANDOM, KINDS };
 
@@ -216,10 +215,13 @@ static int32_t rnd_multiplier(void)
 /* floor(v * m / 2^s + 1/2) by division of 128-bit numbers, clamped. */
 static int64_t requant_by_division(int64_t v, int32_t m, unsigned s, int64_t limit)
 {
-    const wide twice = (wide)2 << s, num = (wide)v * m * 2 + ((wide)1 << s);
-    wide y = num / twice;
-    if (num % twice < 0) y--;
-    return y < -limit ? -limit : y > limit ? limit : (int64_t)y;
+    const uint64_t twice = (uint64_t)2 << s;
+    const bt_wide num =
+        bt_wide_add(bt_wide_left(bt_wide_mul_signed(v, m), 1), bt_wide_left(bt_wide_of(1), s));
+    const int below = bt_wide_high(num) >> 63 != 0;
+    const bt_wide up = below ? bt_wide_add(bt_wide_negative(num), bt_wide_of(twice - 1)) : num;
+    const int64_t y = (int64_t)bt_wide_clamp(bt_wide_div(up, twice), INT64_MAX);
+    return y > limit ? below ? -limit : limit : below ? -y : y;
 }
 
 enum { REQUANT_WIDTH = 1000 };

@@ -183,6 +183,32 @@ static void tables_of_every_kind_are_the_sums_written_out(void **state)
     }
 }
 
+static void the_scaling_is_told_in_words(void **state)
+{
+    (void)state;
+    static const struct {
+        scaling s;
+        const char *words;
+    } rows[] = {
+        {{.type = "none"}, ""},
+        {{.type = "none", .attn = 1.5f}, "magnitude 1.5"},
+        {{.type = "none", .freqs = true}, "a factor for each pair"},
+        {{.type = "linear", .factor = 4}, "linear, factor 4"},
+        {{.type = "yarn", .factor = 4, .original = ORIGINAL},
+         "yarn, factor 4, original context 128, beta 32 to 1, magnitude 1.13863"},
+        {{.type = "longrope", .original = ORIGINAL, .shorts = PAIRS, .longs = PAIRS},
+         "longrope, a factor for each pair, original context 128"},
+    };
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        char text[BT_ROPE_MAX_TEXT];
+        tiny_model o = open_scaled(&rows[k].s);
+        if (o.e < 0) fail_msg("%zu: %s", k, o.fault.text);
+        bt_rope_text(text, &o.m->hp.rope, (double)o.m->hp.rope_scale, o.m->rope_freqs != NULL);
+        assert_string_equal(text, rows[k].words);
+        tiny_model_close(&o);
+    }
+}
+
 static void what_turns_the_head_otherwise_is_another_model(void **state)
 {
     (void)state;
@@ -322,6 +348,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(yarn_frequencies_are_those_of_another_implementation),
         cmocka_unit_test(tables_of_every_kind_are_the_sums_written_out),
+        cmocka_unit_test(the_scaling_is_told_in_words),
         cmocka_unit_test(what_turns_the_head_otherwise_is_another_model),
         cmocka_unit_test(hostile_scalings_are_refused_by_name),
         cmocka_unit_test(a_factor_of_zero_is_refused),

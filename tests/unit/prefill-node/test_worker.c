@@ -187,6 +187,58 @@ static void takes_jobs_in_the_order_given(void **state)
     close_room(&r);
 }
 
+/* Four jobs of one run; the one that is cancelled leaves nothing out of the others. */
+static void jobs_that_run_together_are_what_each_is_alone(void **state)
+{
+    static const uint32_t tokens[SLOTS] = {20, 45, 17, 80};
+    room r;
+    (void)state;
+    open_room(&r);
+    const uint32_t layers = r.model->hp.layers;
+    pf_worker_event alone[SLOTS], digest[SLOTS];
+    for (uint32_t i = 0; i < SLOTS; i++) {
+        give(&r, i, tokens[i]);
+        while ((alone[i] = next(&r)).type != PF_WORKER_COMPUTED) {}
+        digest[i] = next(&r);
+    }
+    for (uint32_t k = 0; k < SLOTS; k++) {
+        const uint32_t cancelled = k == SLOTS - 1 ? SLOTS : k; /* the last one completes the run */
+        uint32_t done[SLOTS][16] = {{0}}, computed = 0, ends = 0;
+        uint64_t rows = 0, took_us = 0;
+        for (uint32_t i = 0; i < SLOTS; i++) {
+            pf_worker_job job = {.slot = i, .with = i ? 0 : SLOTS - 1, .ids = r.ids, .ids_len = tokens[i]};
+            bt_kv_pages_view(&job.view, r.pages, &r.seq[i]);
+            pf_worker_compute(r.worker, &job);
+            if (i == cancelled) pf_worker_cancel(r.worker, i); /* before the run is whole */
+        }
+        while (ends < SLOTS) {
+            const pf_worker_event ev = next(&r);
+            const uint32_t s = ev.slot;
+            if (ev.type == PF_WORKER_KV_READY) {
+                assert_int_equal(ev.token_begin, done[s][ev.layer]);
+                done[s][ev.layer] += ev.token_count;
+            } else if (ev.type == PF_WORKER_COMPUTED) {
+                assert_int_equal(ends, 0); /* no token 0 waits for a digest */
+                for (uint32_t l = 0; l < layers; l++) assert_int_equal(done[s][l], tokens[s]);
+                assert_int_equal(ev.token, alone[s].token);
+                assert_memory_equal(ev.top_logits, alone[s].top_logits, sizeof ev.top_logits);
+                assert_int_equal(ev.chunks.len, 1);
+                assert_int_equal(ev.chunks.at[0].tokens, tokens[s]);
+                if (computed++) assert_int_equal(ev.prefill_us, took_us);
+                took_us = ev.prefill_us;
+                rows += ev.work.rows;
+            } else {
+                ends++;
+                assert_int_equal(ev.type, s == cancelled ? PF_WORKER_STOPPED : PF_WORKER_DIGEST);
+                if (s != cancelled) assert_memory_equal(ev.kv_digest.bytes, digest[s].kv_digest.bytes, 16);
+            }
+        }
+        assert_int_equal(computed, cancelled < SLOTS ? SLOTS - 1 : SLOTS);
+        assert_int_equal(rows, 20 + 45 + 17 + 80 - (cancelled < SLOTS ? tokens[cancelled] : 0));
+    }
+    close_room(&r);
+}
+
 static void a_prompt_that_the_engine_refuses_fails_in_words(void **state)
 {
     room r;
@@ -339,6 +391,7 @@ int main(void)
         cmocka_unit_test(announces_every_row_once_before_the_end),
         cmocka_unit_test(announces_whole_blocks_whatever_the_chunks),
         cmocka_unit_test(takes_jobs_in_the_order_given),
+        cmocka_unit_test(jobs_that_run_together_are_what_each_is_alone),
         cmocka_unit_test(a_prompt_that_the_engine_refuses_fails_in_words),
         cmocka_unit_test(a_cancelled_job_ends_once_whenever_it_is_cancelled),
         cmocka_unit_test(announces_rows_while_later_ones_are_computed),

@@ -46,6 +46,35 @@ static void a_request_goes_to_the_nodes_it_asks_for_and_after_a_loss_to_others(v
     gateway_kit_close(&k);
 }
 
+static void a_gateway_that_drains_waits_for_nodes_to_let_go_but_not_for_one_that_is_gone(void **s)
+{
+    (void)s;
+    gateway_kit k;
+    for (int is_lost = 0; is_lost < 2; is_lost++) {
+        open_two_pairs(&k);
+        gw_submit r = gateway_kit_request(1, 20);
+        strcpy(r.prefer_prefill, "pb");
+        strcpy(r.prefer_decode, "db");
+        submit(&k, &r);
+        gateway_kit_step(&k, &(gw_event){.type = GW_EV_CANCEL, .u.request = 1});
+        assert_non_null(SAID(&k, DB, BT_MSG_ABORT));
+        gateway_kit_step(&k, &(gw_event){.type = GW_EV_DRAIN});
+        assert_null(DID(&k, GW_DO_EXIT));
+        if (is_lost) {
+            gateway_kit_step(&k, &(gw_event){.type = GW_EV_CUT, .u.cut = DB});
+            assert_null(DID(&k, GW_DO_EXIT)); /* it may come back */
+            gateway_kit_wait(&k, SECOND);
+            assert_int_equal(gateway_kit_node(&k, DB)->state, GW_NODE_GONE);
+        } else {
+            gateway_kit_wait(&k, SECOND);
+            assert_null(DID(&k, GW_DO_EXIT));
+            gateway_kit_say(&k, DB, BT_MSG_ABORT_ACK, 1);
+        }
+        assert_non_null(DID(&k, GW_DO_EXIT));
+        gateway_kit_close(&k);
+    }
+}
+
 static void a_node_that_said_bye_stays_draining_when_its_connection_ends(void **s)
 {
     (void)s;
@@ -287,6 +316,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_request_goes_to_the_nodes_it_asks_for_and_after_a_loss_to_others),
+        cmocka_unit_test(a_gateway_that_drains_waits_for_nodes_to_let_go_but_not_for_one_that_is_gone),
         cmocka_unit_test(a_node_that_said_bye_stays_draining_when_its_connection_ends),
         cmocka_unit_test(a_wish_that_cannot_be_met_ends_with_words_and_holds_up_nobody),
         cmocka_unit_test(a_request_may_bring_its_own_policy),

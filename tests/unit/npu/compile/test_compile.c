@@ -28,7 +28,7 @@ typedef struct world {
 
 static world begin(const char *arch)
 {
-    world w = {.kit = engine_kit_model(arch), .path = "/tmp/test_compile.XXXXXX"};
+    world w = {.kit = engine_kit_model_ffn(arch, 176), .path = "/tmp/test_compile.XXXXXX"};
     const int fd = mkstemp(w.path);
     assert_true(fd >= 0);
     close(fd);
@@ -107,6 +107,8 @@ static void every_recipe_of_every_architecture_makes_a_package_that_is_accepted(
                                           "w8a8:no-rotate,clip=max,shadow=off",
                                           "w8a8:no-r1",
                                           "w8a8:no-r2",
+                                          "w8a8:r4",
+                                          "w8a8:no-rotate,r4,smooth=0.5",
                                           "w8a8:smooth=0.5",
                                           "w8a8:no-rotate,smooth=0.5",
                                           "w8a8:a16=down+head",
@@ -125,6 +127,7 @@ static void every_recipe_of_every_architecture_makes_a_package_that_is_accepted(
             assert_int_equal(h->calib_tokens, CALIB);
             assert_int_equal(h->rows.count, 2);
             assert_int_equal(h->r1.base, o.recipe.r1 ? 12 : 0);
+            assert_int_equal(h->r4.base, o.recipe.r4 ? 44 : 0);
             const bt_pkg_tensor *norm =
                 &bt_pkg_tensors(p)[bt_pkg_tensor_index(h->layers, 0, BT_WEIGHT_FFN_NORM)];
             assert_int_equal(norm->n, o.recipe.r1 && o.recipe.smooth < 0 ? 0 : h->dim);
@@ -268,7 +271,7 @@ static void what_the_profile_lacks_falls_back_with_its_reason(void **state)
     assert_string_equal(f->op, "linear");
     assert_non_null(strstr(f->why, "16-bit"));
     assert_int_equal(f->count, 3);
-    assert_true(f->macs_per_row == 3ull * 172 * 96);
+    assert_true(f->macs_per_row == 3ull * 176 * 96);
     assert_int_equal(bt_pkg_tensors(pkg)[bt_pkg_tensor_index(3, 1, BT_WEIGHT_DOWN)].bits, 16);
     assert_int_equal(bt_pkg_tensors(pkg)[bt_pkg_tensor_index(3, 1, BT_WEIGHT_UP)].bits, 8);
     assert_int_equal(bt_pkg_sites(pkg)[bt_pkg_site_index(3, 1, BT_SITE_DOWN)].k, 0);

@@ -33,11 +33,12 @@ static output run(const bt_model *m, bt_fold *f, bt_pool *pool)
 {
     const bt_weights_source source = f ? bt_fold_source(f) : (bt_weights_source){0};
     const bt_weights_options o = {.ctx_tokens = TOKENS, .source = f ? &source : NULL};
-    bt_walk_rotations r = {{0}, {0}};
+    bt_companion_rotations r = {0};
     bt_graph_options go = {0};
     if (f) {
-        r = (bt_walk_rotations){companion_of(bt_fold_r1(f)), companion_of(bt_fold_r2(f))};
-        go = (bt_graph_options){r.r1.base > 0, r.r2.base > 0};
+        r = (bt_companion_rotations){companion_of(bt_fold_r1(f)), companion_of(bt_fold_r2(f)),
+                                     companion_of(bt_fold_r4(f))};
+        go = bt_fold_graph(f);
     }
     bt_weights *packed;
     bt_graph *graph;
@@ -112,8 +113,7 @@ static void a_folded_model_has_the_output_of_the_plain_one(void **state)
         for (int way = 0; way < 8; way++) {
             bt_fold *f;
             float *s = NULL;
-            assert_int_equal(bt_fold_new(&f, m, way & 1, way & 2, bt_kernels_select(NULL), pool, NULL),
-                             BT_OK);
+            assert_int_equal(bt_fold_new(&f, m, way & 3, bt_kernels_select(NULL), pool, NULL), BT_OK);
             if (way & 4) smooth_all(f, m, &s);
             assert_int_equal(bt_fold_has_norm(f, 0, BT_WEIGHT_FFN_NORM), (way & 5) != 1);
             assert_true(bt_fold_r1(f)->base == (way & 1 ? 12u : 0u));
@@ -237,8 +237,7 @@ static void in_f32_the_reference_engine_sees_no_difference(void **state)
             own_model to = own(archs[a]);
             bt_fold *f;
             float *s = NULL;
-            assert_int_equal(bt_fold_new(&f, from.m, way & 1, way & 2, bt_kernels_select(NULL), NULL, NULL),
-                             BT_OK);
+            assert_int_equal(bt_fold_new(&f, from.m, way & 3, bt_kernels_select(NULL), NULL, NULL), BT_OK);
             assert_true(!(way & 1) == !bt_fold_r1(f)->base && !(way & 2) == !bt_fold_r2(f)->base);
             if (way & 4) smooth_all(f, from.m, &s);
             fold_into(to.m, f);
@@ -257,6 +256,38 @@ static void in_f32_the_reference_engine_sees_no_difference(void **state)
     print_message("relative RMS %.1e at most\n", worst);
 }
 
+static void a_rotated_input_of_down_changes_no_output(void **state)
+{
+    (void)state;
+    own_model o = own("qwen2");
+    output plain = run(o.m, NULL, NULL);
+    for (unsigned others = 0; others < 4; others++) {
+        bt_fold *f;
+        assert_int_equal(bt_fold_new(&f, o.m, BT_ROTATION_R4 | others, bt_kernels_select(NULL), NULL, NULL),
+                         BT_OK);
+        assert_int_equal(bt_hadamard_size(bt_fold_r4(f)), o.m->hp.ffn);
+        output folded = run(o.m, f, NULL);
+        const double d = distance(&plain, &folded, o.m->hp.vocab);
+        if (!(d > 0 && d < 2e-3)) fail_msg("with %u: %g", others, d);
+        output_free(&folded);
+        bt_fold_free(f);
+    }
+    output_free(&plain);
+    own_done(&o);
+}
+
+static void r4_needs_a_matrix_of_its_size(void **state)
+{
+    (void)state;
+    engine_kit kit = engine_kit_model("llama");
+    bt_fold *f = NULL;
+    bt_fault fault = {""};
+    assert_int_equal(bt_fold_new(&f, kit.model, BT_ROTATION_R4, bt_kernels_select(NULL), NULL, &fault),
+                     BT_EARG);
+    assert_non_null(strstr(fault.text, "172"));
+    engine_kit_done(&kit);
+}
+
 static void threads_change_no_bit(void **state)
 {
     (void)state;
@@ -264,8 +295,12 @@ static void threads_change_no_bit(void **state)
     bt_pool *pool;
     bt_fold *one, *three;
     assert_int_equal(bt_pool_new(&pool, 3, NULL), BT_OK);
-    assert_int_equal(bt_fold_new(&one, kit.model, true, true, bt_kernels_select(NULL), NULL, NULL), BT_OK);
-    assert_int_equal(bt_fold_new(&three, kit.model, true, true, bt_kernels_select(NULL), pool, NULL), BT_OK);
+    assert_int_equal(bt_fold_new(&one, kit.model, BT_ROTATION_R1 | BT_ROTATION_R2, bt_kernels_select(NULL),
+                                 NULL, NULL),
+                     BT_OK);
+    assert_int_equal(bt_fold_new(&three, kit.model, BT_ROTATION_R1 | BT_ROTATION_R2, bt_kernels_select(NULL),
+                                 pool, NULL),
+                     BT_OK);
     assert_int_equal(bt_fold_begin(one, 1, BT_WEIGHT_DOWN, NULL), BT_OK);
     assert_int_equal(bt_fold_begin(three, 1, BT_WEIGHT_DOWN, NULL), BT_OK);
     assert_int_equal(bt_fold_rows(one), 96);
@@ -287,6 +322,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_folded_model_has_the_output_of_the_plain_one),
         cmocka_unit_test(in_f32_the_reference_engine_sees_no_difference),
+        cmocka_unit_test(a_rotated_input_of_down_changes_no_output),
+        cmocka_unit_test(r4_needs_a_matrix_of_its_size),
         cmocka_unit_test(threads_change_no_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

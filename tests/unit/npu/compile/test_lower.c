@@ -32,7 +32,7 @@ static world lower(const bt_hparams *hp, const char *recipe, size_t seq, size_t 
 {
     world w = {.seq = seq, .out = out == 2 ? seq : out};
     assert_int_equal(bt_recipe_parse(&w.recipe, recipe, NULL), BT_OK);
-    const bt_graph_options o = {w.recipe.r1, w.recipe.r2};
+    const bt_graph_options o = {.rotate_embed = w.recipe.r1, .rotate_attention = w.recipe.r2};
     assert_int_equal(bt_graph_build(&w.graph, hp, &o, NULL), BT_OK);
     assert_true(w.graph->ops <= sizeof w.on_npu);
     for (size_t i = 0; i < w.graph->ops; i++) {

@@ -276,6 +276,24 @@ static size_t op_of(const bt_graph *g, bt_op_kind kind, bt_weight weight, uint32
 /* gate (A) feeds silu_mul (B, the companion) and the companion feeds down and its addition (D), which also
  * adds to the stream of the first addition (C, in A's cluster): merged, it would wait for itself. However
  * dear a launch is. */
+static void what_r4_rotates_stays_in_floats(void **state)
+{
+    (void)state;
+    static const bt_graph_options options = {.rotate_attention = true, .rotate_ffn = true};
+    bt_graph *g;
+    assert_int_equal(bt_graph_build(&g, &hp, &options, NULL), BT_OK);
+    bt_offload *p = offload_integers(g, "host", "w8a8:r4", BT_PKG_OPS_ALL);
+    for (size_t i = 0; i < g->ops; i++) {
+        const bool is_turned = g->op[i].kind == BT_OP_SILU_MUL || g->op[i].rotation == BT_ROTATION_R4;
+        if (!bt_profile_is_move(g->op[i].kind))
+            assert_int_equal(p->on_npu[i], is_turned ? BT_PKG_COMPANION : BT_PKG_NPU);
+    }
+    assert_int_equal(p->fallbacks, 2);
+    for (size_t i = 0; i < 2; i++) assert_string_equal(p->fallback[i].why, "r4 rotates floats");
+    bt_offload_free(p);
+    bt_graph_free(g);
+}
+
 static void a_diamond_in_a_model_is_two_clusters(void **state) /* AC-n1 */
 {
     (void)state;
@@ -422,6 +440,7 @@ int main(void)
         cmocka_unit_test(what_integers_cannot_have_runs_in_floats),
         cmocka_unit_test(values_beyond_32768_stay_with_the_companion_where_floats_are_f16),
         cmocka_unit_test(one_missing_operator_costs_no_other),
+        cmocka_unit_test(what_r4_rotates_stays_in_floats),
         cmocka_unit_test(a_diamond_in_a_model_is_two_clusters),
         cmocka_unit_test(clusters_of_every_subset_of_operators_are_convex_and_as_few_as_merging_makes_them),
         cmocka_unit_test(little_work_goes_to_the_companion_and_says_so),

@@ -36,7 +36,9 @@ static void every_weight_is_rounded_to_the_nearest_even(void **state)
     (void)state;
     engine_kit kit = engine_kit_model("qwen2");
     bt_fold *f;
-    assert_int_equal(bt_fold_new(&f, kit.model, true, true, bt_kernels_select(NULL), NULL, NULL), BT_OK);
+    assert_int_equal(bt_fold_new(&f, kit.model, BT_ROTATION_R1 | BT_ROTATION_R2, bt_kernels_select(NULL),
+                                 NULL, NULL),
+                     BT_OK);
     for (unsigned bits = 4; bits <= 8; bits += 4)
         for (int per_tensor = 0; per_tensor < 2; per_tensor++) {
             bt_rounding w = make(f, 1, BT_WEIGHT_DOWN, bits, per_tensor, NULL);
@@ -85,7 +87,7 @@ static void panels_have_exactly_their_bytes_where_these_are_no_multiple_of_their
     uint8_t *bytes = tiny_gguf_build(&s, &len);
     assert_int_equal(bt_gguf_open_bytes(&g, bytes, len, NULL), BT_OK);
     assert_int_equal(bt_model_from_gguf(&m, g, NULL), BT_OK);
-    assert_int_equal(bt_fold_new(&f, m, false, false, bt_kernels_select(NULL), NULL, NULL), BT_OK);
+    assert_int_equal(bt_fold_new(&f, m, 0, bt_kernels_select(NULL), NULL, NULL), BT_OK);
     bt_rounding w = make(f, 1, BT_WEIGHT_DOWN, 4, false, NULL);
     assert_int_equal(w.n, 80);
     assert_int_equal(w.k, 172);
@@ -106,7 +108,9 @@ static void the_correction_takes_the_drift_of_the_mean_away(void **state)
     float row[172];
     double mean[172], drift_sum = 0;
     for (size_t k = 0; k < 172; k++) mean[k] = bt_rng_uniform(7, k) - 0.25;
-    assert_int_equal(bt_fold_new(&f, kit.model, true, true, bt_kernels_select(NULL), NULL, NULL), BT_OK);
+    assert_int_equal(bt_fold_new(&f, kit.model, BT_ROTATION_R1 | BT_ROTATION_R2, bt_kernels_select(NULL),
+                                 NULL, NULL),
+                     BT_OK);
     const bt_rounding_in in = {.fold = f, .layer = 0, .weight = BT_WEIGHT_DOWN, .bits = 4, .mean = mean};
     bt_rounding w;
     assert_int_equal(bt_rounding_make(&w, &in, NULL), BT_OK);
@@ -133,7 +137,9 @@ static void threads_change_no_byte(void **state)
     bt_pool *pool;
     bt_fold *f;
     assert_int_equal(bt_pool_new(&pool, 3, NULL), BT_OK);
-    assert_int_equal(bt_fold_new(&f, kit.model, true, true, bt_kernels_select(NULL), pool, NULL), BT_OK);
+    assert_int_equal(bt_fold_new(&f, kit.model, BT_ROTATION_R1 | BT_ROTATION_R2, bt_kernels_select(NULL),
+                                 pool, NULL),
+                     BT_OK);
     bt_rounding one = make(f, 0, BT_WEIGHT_UP, 8, false, NULL),
                 three = make(f, 0, BT_WEIGHT_UP, 8, false, pool);
     assert_memory_equal(one.panels, three.panels, one.panels_bytes);
@@ -179,7 +185,7 @@ static void rows_of_zeros_and_tiny_rows_are_zeros_and_what_is_not_finite_is_refu
         up[7 * 64 + i] = 3;      /* constant */
     }
     bt_model *m = model_with(&bytes, up);
-    assert_int_equal(bt_fold_new(&f, m, false, false, bt_kernels_select(NULL), NULL, NULL), BT_OK);
+    assert_int_equal(bt_fold_new(&f, m, 0, bt_kernels_select(NULL), NULL, NULL), BT_OK);
     for (int per_tensor = 0; per_tensor < 2; per_tensor++) {
         bt_rounding w = make(f, 1, BT_WEIGHT_UP, 8, per_tensor, NULL);
         for (size_t k = 0; k < 64; k++) {
@@ -195,7 +201,7 @@ static void rows_of_zeros_and_tiny_rows_are_zeros_and_what_is_not_finite_is_refu
     free(bytes);
     up[9 * 64 + 3] = NAN;
     m = model_with(&bytes, up);
-    assert_int_equal(bt_fold_new(&f, m, false, false, bt_kernels_select(NULL), NULL, NULL), BT_OK);
+    assert_int_equal(bt_fold_new(&f, m, 0, bt_kernels_select(NULL), NULL, NULL), BT_OK);
     const bt_rounding_in in = {.fold = f, .layer = 1, .weight = BT_WEIGHT_UP, .bits = 8};
     bt_fault fault = {""};
     bt_rounding w;

@@ -18,7 +18,7 @@ a_prompt_of_1024_in_chunks_of_256_shares_120_of_144_subgraphs_and_three_quarters
     for (int i = 0; i < 3; i++) { /* rotations and head norms change no subgraph */
         bt_hparams hp = qwen;
         hp.qk_norm = i == 2;
-        const bt_graph_options o = {i == 1, i >= 1};
+        const bt_graph_options o = {.rotate_embed = i == 1, .rotate_attention = i >= 1};
         bt_graph *g;
         bt_sharing r;
         assert_int_equal(bt_graph_build(&g, &hp, &o, NULL), BT_OK);

@@ -27,7 +27,8 @@ static world begin(const char *arch, const char *isa, bt_pool *pool, size_t ids_
     world w = {.kit = engine_kit_model(arch)};
     int32_t ids[IDS];
     engine_kit_ids(ids, IDS, w.kit.model, 4);
-    assert_int_equal(bt_fold_new(&w.fold, w.kit.model, true, true, bt_kernels_select(isa), pool, NULL),
+    assert_int_equal(bt_fold_new(&w.fold, w.kit.model, BT_ROTATION_R1 | BT_ROTATION_R2,
+                                 bt_kernels_select(isa), pool, NULL),
                      BT_OK);
     assert_int_equal(
         bt_calib_new(&w.calib, w.kit.model, w.fold, bt_kernels_select(isa), pool, NULL, NULL, NULL), BT_OK);
@@ -100,7 +101,7 @@ static void operators_are_watched_where_that_is_asked_for(void **state)
     int32_t ids[IDS];
     bt_graph *g;
     const bt_hparams *hp = &w.kit.model->hp;
-    const bt_graph_options o = {bt_fold_r1(w.fold)->base > 0, bt_fold_r2(w.fold)->base > 0};
+    const bt_graph_options o = bt_fold_graph(w.fold);
     float stream = 0;
     assert_null(w.stats->op_max);
     engine_kit_ids(ids, IDS, w.kit.model, 4);

@@ -87,7 +87,7 @@ static void every_operator_has_the_parameters_of_its_units(void **state)
     begin(&w);
     for (int r2 = 0; r2 < 2; r2++) {
         bt_graph *g;
-        const bt_graph_options o = {true, r2 != 0};
+        const bt_graph_options o = {.rotate_embed = true, .rotate_attention = r2 != 0};
         w.hp.vocab = 30;
         assert_int_equal(bt_graph_build(&g, &w.hp, &o, NULL), BT_OK);
         size_t with = 0;

@@ -145,6 +145,8 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("r1: scale", v->h->r1.scale = 0) \
     X("r2: h_base", CONST(int8_t, v->h->r2.h_base) = 3) \
     X("r2: base 0 says there is none", v->h->r2.base = 0) \
+    X("r4: base 0 says there is none", v->h->r4.scale = 1) \
+    X("r4: base 257", (v->h->r4.base = 257, v->h->r4.h_base = v->h->r4.sign = BT_PKG_NONE)) \
     /* sites */ \
     X("site 1: layer 0, kind 2", v->s[1].kind = 2) \
     X("site 1: layer 1", v->s[1].layer = 1) \

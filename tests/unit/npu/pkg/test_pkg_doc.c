@@ -84,6 +84,7 @@ static const field header[] = {F(S, magic),
                                F(S, sparse_dense_rows),
                                F(S, sparse_heads),
                                F(S, sparse_rotation),
+                               F(S, r4),
                                F(S, reserved)};
 #undef S
 #define S bt_pkg_table

@@ -28,7 +28,7 @@ typedef struct world {
 
 static world begin(const char *arch)
 {
-    world w = {.kit = engine_kit_model(arch)};
+    world w = {.kit = engine_kit_model_ffn(arch, 176)};
     engine_kit_ids(w.ids, CALIB, w.kit.model, 21);
     w.vocab = w.kit.model->hp.vocab;
     return w;
@@ -115,7 +115,7 @@ static void rotated_packages_leave_keys_and_values_in_the_basis_of_the_model(voi
     for (size_t a = 0; a < 3; a++) {
         world w = begin(archs[a]);
         result f = run_float(&w), plain = run_package(&w, "w8a8:no-rotate", NULL, NULL),
-               rotated = run_package(&w, "w8a8", NULL, NULL);
+               rotated = run_package(&w, a == 1 ? "w8a8:r4" : "w8a8", NULL, NULL);
         const char *const names[] = {"V", "K", "logits"};
         for (int what = 0; what < 3; what++) {
             const double p = apart(&w, &f, &plain, what), r = apart(&w, &f, &rotated, what),
@@ -138,7 +138,7 @@ static void rotated_packages_give_the_same_bits_for_every_cut_and_kernel(void **
     static const struct {
         const char *policy, *isa;
     } cases[] = {{"max-pad", NULL}, {"chunk:16", NULL}, {"chunk:64+tail", "avx2"}, {"chunk:50", "ref"}};
-    static const char *const recipes[] = {"w8a8", "w4a8:a16=o+down,no-gptq", "w8a16"};
+    static const char *const recipes[] = {"w8a8:r4", "w4a8:r4,a16=o+down,no-gptq", "w8a16"};
     for (size_t a = 0; a < 3; a++) {
         world w = begin(archs[a]);
         result first = run_package(&w, recipes[a], cases[0].policy, cases[0].isa);

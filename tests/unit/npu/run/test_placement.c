@@ -215,7 +215,7 @@ static void every_subset_of_operators(const char *arch, const char *recipe, uint
     double worst = 0;
     unsigned subsets = 0, at = 0;
     assert_int_equal(bt_recipe_parse(&r, recipe, NULL), BT_OK);
-    const bt_graph_options options = {r.r1, r.r2};
+    const bt_graph_options options = {.rotate_embed = r.r1, .rotate_attention = r.r2};
     assert_int_equal(bt_graph_build(&g, &w.kit.model->hp, &options, NULL), BT_OK);
     for (unsigned subset = 0; subset <= ALL; subset++) {
         if ((subset & always) != always) continue;
@@ -353,7 +353,7 @@ static void clusters_of_a_program_are_those_that_were_found(void **state)
     bt_graph *g = NULL;
     float *logits = engine_kit_floats(N * w.vocab);
     assert_int_equal(bt_recipe_parse(&r, "w8a8:no-gptq", NULL), BT_OK);
-    const bt_graph_options options = {r.r1, r.r2};
+    const bt_graph_options options = {.rotate_embed = r.r1, .rotate_attention = r.r2};
     assert_int_equal(bt_graph_build(&g, &w.kit.model->hp, &options, NULL), BT_OK);
     for (unsigned subset = 0; subset <= ALL; subset += 5) {
         uint64_t hash[2];

@@ -91,6 +91,7 @@ typedef struct plan {
     const sim_cost *prefill, *decode;
     uint32_t prefills, decodes;
     bool is_checked, mixes;
+    uint32_t share_tokens;
     uint64_t seed;
     bt_link link;
 } plan;
@@ -112,6 +113,8 @@ static bed *make(const plan *p)
     o.decode = &groups[1];
     o.decodes = 1;
     o.can_prefill = !p->prefills;
+    o.pf.share_tokens = p->share_tokens;
+    if (p->share_tokens) o.prefill_slots = 16;
     o.mixes = p->mixes;
     o.is_checked = p->is_checked;
     o.link = p->link.bits_per_us ? p->link : fast;
@@ -178,6 +181,42 @@ static void one_request_takes_its_price(void **state)
         assert_in_range(a->stats.kv_exposed_us, (last + exposed) / 1000, (last + exposed) / 1000 + 5);
         assert_int_equal(a->stats.kv_bytes, PROMPT * bt_dims_kv_bytes(kit->model, 16));
         done(b);
+    }
+}
+
+/* Sixteen prompts at once: the first finds nobody that waits, all others run in one chunk. */
+static void short_prompts_share_a_chunk_at_its_price(void **state)
+{
+    (void)state;
+    enum { N = 16, PROMPT = 12 };
+    const sim_cost *costs[] = {&kit->gpu_cost, &kit->npu_cost};
+    for (size_t k = 0; k < 2; k++) {
+        int64_t all_ns[2];
+        const uint32_t zeros[N] = {0};
+        uint32_t lengths[N];
+        for (size_t i = 0; i < N; i++) lengths[i] = PROMPT;
+        const uint64_t one = sim_cost_shared(costs[k], zeros, lengths, 1).work.ns,
+                       others = sim_cost_shared(costs[k], zeros, lengths, N - 1).work.ns;
+        for (int shares = 0; shares < 2; shares++) {
+            bed *b = make(&(plan){.prefill = costs[k], .decode = &kit->gpu_cost, .prefills = 1, .decodes = 1,
+                                  .seed = 1, .is_checked = true, .share_tokens = shares ? 256 : 0});
+            const int64_t begin_ns = sim_cluster_now_ns(b->c);
+            for (int i = 0; i < N; i++) submit(b, PROMPT, 1);
+            run(b);
+            all_ns[shares] = 0;
+            for (int i = 1; i <= N; i++) {
+                assert_true(b->a[i].is_done);
+                if (b->a[i].first_ns - begin_ns > all_ns[shares])
+                    all_ns[shares] = b->a[i].first_ns - begin_ns;
+            }
+            const sim_cluster_node n = sim_cluster_look(b->c, 0);
+            assert_int_equal(n.valid_rows, N * PROMPT);
+            assert_int_equal(n.runs, shares ? 2 : N);
+            assert_int_equal(n.done.ns, shares ? one + others : N * one);
+            done(b);
+        }
+        assert_in_range(all_ns[1], one + others, one + others + 500000);
+        assert_true(all_ns[1] < all_ns[0]);
     }
 }
 
@@ -395,6 +434,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_request_takes_its_price),
+        cmocka_unit_test(short_prompts_share_a_chunk_at_its_price),
         cmocka_unit_test(waiting_is_that_of_a_queue_with_one_server),
         cmocka_unit_test(the_same_calls_give_the_same_run_and_others_do_not),
         cmocka_unit_test(leaving_out_codec_and_checks_changes_no_decision),

@@ -48,6 +48,7 @@ typedef struct bed {
     answer a[REQUESTS + 1];
     uint64_t hashes[CTX / 64 + 1];
     uint64_t events, choices;
+    uint64_t asked[REQUESTS + 1]; /* sim_cluster_choices when that request was submitted */
 } bed;
 
 static void fill(void *ud, uint64_t request, gw_submit *ret)
@@ -102,6 +103,7 @@ static void due(void *ud, uint64_t number, int64_t now_ns)
         return;
     }
     const uint64_t n = sim_cluster_submit_to(b->c, (uint32_t)(number % w->o.gateways));
+    b->asked[n] = sim_cluster_choices(b->c);
     b->a[n] = (answer){.prompt = 16 + (uint32_t)(bt_rng_u64(w->seed + 21, number) % w->prompt_most),
                        .output = 1 + (uint32_t)(bt_rng_u64(w->seed + 22, number) % w->output_most),
                        .sent_ns = now_ns};
@@ -141,13 +143,8 @@ static bed *play(const world *w, bool is_full)
     return play_with(w, o);
 }
 
-static bool is_near(int64_t a, int64_t b)
-{
-    return llabs(a - b) <= 1000 + (llabs(a) > llabs(b) ? llabs(a) : llabs(b)) / 1000;
-}
-
-/* is_exact: to the nanosecond; else within 0.1 %. */
-static void agree(const bed *full, const bed *leaping, bool is_exact)
+/* To the nanosecond. */
+static void agree(const bed *full, const bed *leaping)
 {
     const world *w = full->w;
     for (uint32_t i = 1; i <= w->requests; i++) {
@@ -158,8 +155,7 @@ static void agree(const bed *full, const bed *leaping, bool is_exact)
                              a->longest_ns},
                       y[] = {b->first_ns - b->sent_ns, b->last_ns - b->sent_ns, b->end_ns - b->sent_ns,
                              b->longest_ns};
-        for (size_t k = 0; same && k < sizeof x / sizeof *x; k++)
-            same = is_exact ? x[k] == y[k] : is_near(x[k], y[k]);
+        same = same && memcmp(x, y, sizeof x) == 0;
         if (!same)
             fail_msg(
                 "world %llu, request %u (%u + %u tokens, sent at %lld): full %s %d, %u tokens, %u "
@@ -237,7 +233,7 @@ static uint64_t seeds(void)
     return n ? strtoull(n, NULL, 10) : 12;
 }
 
-static void compare(uint32_t faults, uint32_t gateways, bool is_exact)
+static void compare(uint32_t faults, uint32_t gateways)
 {
     uint64_t events[2] = {0};
     for (uint64_t seed = 1; seed <= seeds(); seed++) {
@@ -245,7 +241,7 @@ static void compare(uint32_t faults, uint32_t gateways, bool is_exact)
         make(&w, seed, faults);
         w.o.gateways = gateways;
         bed *full = play(&w, true), *leaping = play(&w, false);
-        agree(full, leaping, is_exact);
+        agree(full, leaping);
         events[0] += full->events;
         events[1] += leaping->events;
         free(full);
@@ -257,32 +253,32 @@ static void compare(uint32_t faults, uint32_t gateways, bool is_exact)
 static void leaping_changes_no_choice_and_no_time(void **state)
 {
     (void)state;
-    compare(0, 1, true);
+    compare(0, 1);
 }
 
 static void nor_does_it_where_nodes_die_halt_and_links_are_slow(void **state)
 {
     (void)state;
-    compare(FAULTS, 1, false);
+    compare(FAULTS, 1);
 }
 
 /* Requests that are cut off in the middle of their answers, whose tokens up to then count. */
-static void nor_does_it_where_requests_run_out_of_time(void **state)
+static void cut_off(uint32_t faults)
 {
-    (void)state;
     uint32_t late = 0, done = 0;
     for (uint64_t seed = 1; seed <= seeds(); seed++) {
         static world w;
-        make(&w, seed, 0);
+        make(&w, seed, faults);
         w.output_most = 1500;
         w.o.timeout_ns = INT64_C(2000000000);
         bed *full = play(&w, true), *leaping = play(&w, false);
-        agree(full, leaping, false);
+        agree(full, leaping);
         for (uint32_t i = 1; i <= w.requests; i++) {
             const answer *a = &full->a[i];
             late += !a->is_done && a->why == GW_FAIL_CANCELLED;
             done += a->is_done;
-            if (a->end_ns > a->sent_ns + w.o.timeout_ns) fail_msg("request %u outlived its time", i);
+            if (a->end_ns > a->sent_ns + w.o.timeout_ns && (a->is_done || a->got))
+                fail_msg("world %llu, request %u outlived its time", (unsigned long long)seed, i);
         }
         free(full);
         free(leaping);
@@ -290,12 +286,48 @@ static void nor_does_it_where_requests_run_out_of_time(void **state)
     assert_true(late > 50 && done > 50);
 }
 
+static void nor_does_it_where_requests_run_out_of_time(void **state)
+{
+    (void)state;
+    cut_off(0);
+    cut_off(FAULTS);
+}
+
+/* A node halted while TOKENS of its were under way, and a request ended, to which a gateway that was behind
+ * had yet to take tokens: in these worlds that made another gap, fewer tokens, or another order at a gateway.
+ */
+static void tokens_under_way_come_one_by_one_where_something_ends(void **state)
+{
+    static const struct {
+        uint64_t seed;
+        uint32_t faults, gateways;
+        int64_t timeout_ns;
+    } worlds[] = {{34, FAULTS, 1, 0},
+                  {53, 0, 1, INT64_C(2000000000)},
+                  {57, 0, 1, INT64_C(2000000000)},
+                  {117, 0, 1, INT64_C(2000000000)},
+                  {25, FAULTS, 2, 0},
+                  {27, FAULTS, 2, 0}};
+    (void)state;
+    for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
+        static world w;
+        make(&w, worlds[i].seed, worlds[i].faults);
+        w.o.gateways = worlds[i].gateways;
+        w.o.timeout_ns = worlds[i].timeout_ns;
+        if (w.o.timeout_ns) w.output_most = 1500;
+        bed *full = play(&w, true), *leaping = play(&w, false);
+        agree(full, leaping);
+        free(full);
+        free(leaping);
+    }
+}
+
 /* Each has requests and a thread of its own; heartbeats are told. */
 static void nor_does_it_with_several_gateways(void **state)
 {
     (void)state;
-    compare(0, 3, true);
-    compare(FAULTS, 2, false);
+    compare(0, 3);
+    compare(FAULTS, 2);
 }
 
 static bed *play_layers(const world *w, bool is_by_layer)
@@ -305,36 +337,85 @@ static bed *play_layers(const world *w, bool is_by_layer)
     return play_with(w, o);
 }
 
+/* The last request before whose submission both had asked nodes for the same, in the same order; all: all. */
+static uint32_t same_until(const bed *a, const bed *b)
+{
+    uint32_t i = a->w->requests;
+    if (a->choices == b->choices) return i;
+    while (i > 0 && a->asked[i] != b->asked[i]) i--;
+    return i;
+}
+
+/* Their outcomes are the same; those whose first tokens are more than 1 % apart are counted. */
+static void near_until(uint32_t *ret_compared, uint32_t *ret_off, const bed *single, const bed *grouped,
+                       uint32_t until)
+{
+    const world *w = single->w;
+    const bool is_all = single->choices == grouped->choices;
+    const int64_t end_ns = is_all ? INT64_MAX : single->a[until].sent_ns;
+    for (uint32_t i = 1; i <= until; i++) {
+        const answer *a = &single->a[i], *b = &grouped->a[i];
+        const int64_t x = a->first_ns - a->sent_ns, y = b->first_ns - b->sent_ns;
+        if (a->end_ns > end_ns) continue;
+        const bool same = a->ends == 1 && b->ends == 1 && a->is_done == b->is_done && a->why == b->why &&
+                          a->got == b->got && a->attempts == b->attempts && strcmp(a->by, b->by) == 0;
+        *ret_compared += 1;
+        *ret_off += a->got && llabs(x - y) * 100 > x;
+        if (!same)
+            fail_msg(
+                "world %llu, request %u (%u + %u tokens): layers one by one: done %d, by %s, first token "
+                "after %lld ns; grouped: %d, %s, %lld",
+                (unsigned long long)w->seed, i, a->prompt, a->output, a->is_done, a->by, (long long)x,
+                b->is_done, b->by, (long long)y);
+    }
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median_first(const bed *b)
+{
+    static double ns[REQUESTS];
+    size_t n = 0;
+    for (uint32_t i = 1; i <= b->w->requests; i++)
+        if (b->a[i].is_done) ns[n++] = (double)(b->a[i].first_ns - b->a[i].sent_ns);
+    qsort(ns, n, sizeof *ns, by_value);
+    return n ? ns[n / 2] : 1;
+}
+
 /* Whole requests where each layer of each chunk is a message that leaves when it is computed, with a credit
- * and a place of its own, against the layers of a chunk as one. */
-static void grouped_layers_change_no_choice_and_no_first_token_by_1_percent(void **state)
+ * and a place of its own, against the layers of a chunk as one. Where several nodes send to one at a time, a
+ * transfer may end a little earlier or later, and a choice may fall on another node. */
+static void
+grouped_layers_change_no_outcome_and_hardly_a_first_token_until_a_choice_falls_otherwise(void **state)
 {
     (void)state;
-    uint64_t events[2] = {0};
-    for (uint64_t seed = 1; seed <= seeds(); seed++) {
+    const uint64_t worlds = 2 * seeds();
+    uint64_t events[2] = {0}, differ = 0;
+    uint32_t compared = 0, off = 0;
+    double logs = 0;
+    for (uint64_t seed = 1; seed <= worlds; seed++) {
         static world w;
         make(&w, seed, 0);
         bed *single = play_layers(&w, true), *grouped = play_layers(&w, false);
+        const uint32_t until = same_until(single, grouped);
+        near_until(&compared, &off, single, grouped, until);
         events[0] += single->events;
         events[1] += grouped->events;
-        for (uint32_t i = 1; i <= w.requests; i++) {
-            const answer *a = &single->a[i], *b = &grouped->a[i];
-            const int64_t x = a->first_ns - a->sent_ns, y = b->first_ns - b->sent_ns;
-            const bool same = a->ends == 1 && b->ends == 1 && a->is_done == b->is_done && a->why == b->why &&
-                              a->got == b->got && a->attempts == b->attempts && strcmp(a->by, b->by) == 0;
-            if (!same || (a->got && llabs(x - y) * 100 > x))
-                fail_msg(
-                    "world %llu, request %u (%u + %u tokens): layers one by one: done %d, by %s, first token "
-                    "after %lld ns; grouped: %d, %s, %lld",
-                    (unsigned long long)seed, i, a->prompt, a->output, a->is_done, a->by, (long long)x,
-                    b->is_done, b->by, (long long)y);
-        }
-        if (single->choices != grouped->choices)
-            fail_msg("world %llu: nodes were asked in another order", (unsigned long long)seed);
+        differ += single->choices != grouped->choices;
+        logs += log(median_first(grouped) / median_first(single));
         free(single);
         free(grouped);
     }
     assert_true(events[0] > events[1] + events[1] / 10); /* layers are told */
+    if (off * 200 > compared)
+        fail_msg("first tokens of %u of %u requests are more than 1 %% apart", off, compared);
+    if (differ * 4 > worlds) fail_msg("choices differ in %d of %d worlds", (int)differ, (int)worlds);
+    if (fabs(logs / (double)worlds) > 0.01)
+        fail_msg("medians of first tokens are %+.4f apart", exp(logs / (double)worlds) - 1);
 }
 
 static int set_up(void **state)
@@ -351,7 +432,9 @@ int main(void)
         cmocka_unit_test(nor_does_it_where_nodes_die_halt_and_links_are_slow),
         cmocka_unit_test(nor_does_it_where_requests_run_out_of_time),
         cmocka_unit_test(nor_does_it_with_several_gateways),
-        cmocka_unit_test(grouped_layers_change_no_choice_and_no_first_token_by_1_percent),
+        cmocka_unit_test(tokens_under_way_come_one_by_one_where_something_ends),
+        cmocka_unit_test(
+            grouped_layers_change_no_outcome_and_hardly_a_first_token_until_a_choice_falls_otherwise),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }

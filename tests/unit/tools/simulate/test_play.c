@@ -197,6 +197,44 @@ static void so_many_at_a_time_are_never_more(void **state)
     sim_played_done(d);
 }
 
+static void two_connections(tool_simulate_setup *s) { s->connections = 2; }
+static void two_connections_for_eight(tool_simulate_setup *s)
+{
+    s->connections = 2;
+    s->concurrency = 8;
+}
+
+/* At once, and no node hears of it. */
+static void a_gateway_without_a_connection_left_fails_a_request(void **state)
+{
+    (void)state;
+    sim_played *d = play("1", "1", "in:300,out:300,rate:100", 60, two_connections),
+               *closed = play("1", "1", "in:200,out:20", 50, two_connections_for_eight);
+    size_t refused = 0;
+    for (size_t i = 0; i < d->result.len; i++) {
+        const tool_replay_record *a = &d->result.record[i];
+        size_t at_once = 0;
+        for (size_t k = 0; k < d->result.len; k++) {
+            const tool_replay_record *b = &d->result.record[k];
+            at_once += b->kind == TOOL_REPLAY_OK && b->sent_us <= a->sent_us && b->end_us > a->sent_us;
+        }
+        assert_in_range(at_once, 1, 2);
+        if (a->kind == TOOL_REPLAY_OK) continue;
+        refused++;
+        assert_int_equal(at_once, 2);
+        assert_true(a->end_us == a->sent_us && a->first_us < 0);
+        assert_string_equal(d->result.kind[a->kind], "overloaded");
+    }
+    assert_int_equal(d->result.len, 60);
+    assert_in_range(refused, 20, 58);
+    assert_true(d->facts.is_overloaded);
+    assert_int_equal(closed->result.len, 50);
+    assert_in_range(closed->figures.completed, 2, 49);
+    assert_in_range(closed->result.most_streams, 0, 2);
+    sim_played_done(d);
+    sim_played_done(closed);
+}
+
 static void eight_streams(tool_simulate_setup *s) { s->streams = 8; }
 
 /* The ninth waits for one of them in the client, and that counts as its latency. */
@@ -318,6 +356,7 @@ int main(void)
         cmocka_unit_test(shared_beginnings_are_found),
         cmocka_unit_test(without_prefill_nodes_decode_nodes_compute_the_prompts),
         cmocka_unit_test(so_many_at_a_time_are_never_more),
+        cmocka_unit_test(a_gateway_without_a_connection_left_fails_a_request),
         cmocka_unit_test(so_many_streams_are_never_more_and_waiting_for_one_counts),
         cmocka_unit_test(a_load_that_nodes_cannot_carry_is_said_to_be_one),
         cmocka_unit_test(waits_that_grow_to_the_end_are_an_overload_too),

@@ -1,0 +1,281 @@
+/* Sums of what engines, workers and nodes allocate, by the formulas that they allocate with; and which choice
+ * would be small enough. */
+#include "engine/needs.h"
+#include "base/memory.h"
+#include "base/num.h"
+#include "engine/decode.h"
+#include "engine/host_shapes.h"
+#include "engine/overlap.h"
+#include "graph/companion.h"
+#include "graph/graph.h"
+#include "kernels/int_kernels.h"
+#include "kernels/kernels.h"
+#include "kv/kv_pages.h"
+#include "npu/run/int_linear.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    REST_BYTES = 16 << 20,   /* of a node: program, libraries, model's header, buffers of links */
+    GATEWAY_BYTES = 4 << 20, /* of a gateway, and for each token of the tokenizer */
+    VOCAB_BYTES = 320,
+    CHUNK_ROWS = 64, /* rows that prefill host makes room for in attention */
+    LEAST_CTX = 512,
+};
+
+const char *const bt_needs_names[BT_NEEDS_PARTS] = {"package", "weights", "KV", "work", "rest"};
+
+static size_t threads_of(const bt_needs_want *w) { return w->threads ? w->threads : bt_pool_cores(); }
+
+static bt_companion_sizes sizes_of(const bt_hparams *h, size_t runs, size_t ctx, size_t scratch)
+{
+    return (bt_companion_sizes){
+        .heads = h->heads, .kv_heads = h->kv_heads, .head_dim = h->head_dim, .runs = runs,
+        .ctx_tokens = ctx, .rotate_elems = h->dim,  .scratch_bytes = scratch};
+}
+
+static uint64_t rope_bytes(const bt_hparams *h, size_t ctx)
+{
+    return (uint64_t)ctx * (h->rope_dims / 2) * 2 * sizeof(float);
+}
+
+/* ---- engines ---- */
+
+/* The package, and an executor of it. */
+static bt_err add_npu(bt_needs *n, const bt_model *m, const bt_needs_want *w, bt_fault *fault)
+{
+    const bt_hparams *h = &m->hp;
+    bt_compile_needs p;
+    const bt_err e = bt_obtain_needs(&p, m, w->want, n->ctx_tokens, threads_of(w), fault);
+    if (e < 0) return e;
+    const size_t k[] = {h->dim, (size_t)h->heads * h->head_dim, h->ffn};
+    uint64_t prepared = 0;
+    for (size_t i = 0; i < sizeof k / sizeof *k; i++)
+        for (int wide = 0; wide < 2; wide++) {
+            const uint64_t bytes = bt_int_linear_prepared_bytes(p.max_seq, k[i], wide);
+            if (bytes > prepared) prepared = bytes;
+        }
+    const uint64_t executors = w->schedule != BT_SCHEDULE_SERIAL ? BT_OVERLAP_WINDOW + 1 : 1;
+    const bt_companion_sizes sizes = sizes_of(h, 1, n->ctx_tokens, bt_int_linear_scratch_bytes(h->ffn));
+    n->part[BT_NEEDS_PACKAGE] = p.package_bytes;
+    n->part[BT_NEEDS_WORK] += executors * p.arena_bytes + prepared +
+                              (uint64_t)p.max_seq * bt_int_panels(h->ffn) +
+                              bt_companion_bytes(&sizes, threads_of(w));
+    return BT_OK;
+}
+
+static bt_err add_weights(bt_needs *n, const bt_model *m, bt_form form, bt_fault *fault)
+{
+    return bt_weights_bytes(&n->form[form], m, form, false, fault);
+}
+
+static bt_err add_prefill_host(bt_needs *n, const bt_model *m, const bt_needs_want *w, bt_fault *fault)
+{
+    bt_shapes shapes;
+    bt_graph *graph = NULL;
+    bt_host_shapes *table = NULL;
+    bt_err e = bt_shapes_parse(&shapes, w->want->shape_policy, n->ctx_tokens, fault);
+    if (e == BT_OK) e = add_weights(n, m, BT_FORM_F16, fault);
+    if (e == BT_OK) e = bt_graph_build(&graph, &m->hp, NULL, fault);
+    if (e == BT_OK) e = bt_host_shapes_new(&table, graph, &shapes, n->ctx_tokens, fault);
+    if (e == BT_OK) {
+        const bt_companion_sizes sizes = sizes_of(&m->hp, CHUNK_ROWS, n->ctx_tokens, 0);
+        n->part[BT_NEEDS_WORK] += table->arena_bytes + rope_bytes(&m->hp, n->ctx_tokens) +
+                                  bt_companion_bytes(&sizes, threads_of(w));
+    }
+    bt_host_shapes_free(table);
+    bt_graph_free(graph);
+    return e;
+}
+
+static bt_err add_decode_host(bt_needs *n, const bt_model *m, const bt_needs_want *w, bt_fault *fault)
+{
+    const size_t rows = w->rows ? w->rows : 1;
+    size_t arena = 0;
+    bt_graph *graph = NULL;
+    bt_program *program = NULL;
+    bt_err e = add_weights(n, m, w->weights, fault);
+    if (e == BT_OK) e = bt_graph_build(&graph, &m->hp, NULL, fault);
+    if (e == BT_OK) e = bt_bind_program(&program, graph, 0, 1, 1, 0, fault);
+    if (e == BT_OK) e = bt_bind_arena_bytes(&arena, program, bt_decode_bucket(rows), fault);
+    if (e == BT_OK) {
+        const size_t sums = w->weights == BT_FORM_FP4 ? bt_form_fp4_sums_bytes(rows, m->hp.ffn) : 0;
+        const bt_companion_sizes sizes = sizes_of(&m->hp, rows, n->ctx_tokens, sums);
+        n->part[BT_NEEDS_WORK] +=
+            arena + rope_bytes(&m->hp, n->ctx_tokens) + bt_companion_bytes(&sizes, threads_of(w));
+    }
+    bt_bind_free(program);
+    bt_graph_free(graph);
+    return e;
+}
+
+/* ---- a process ---- */
+
+static bt_err add_kv(bt_needs *n, const bt_hparams *h, const bt_needs_want *w, bt_fault *fault)
+{
+    const bool is_f32 = w->prefill == BT_ENGINE_REFERENCE || w->decode == BT_ENGINE_REFERENCE;
+    const uint32_t elem = is_f32 ? 4 : w->kv_elem_bytes ? w->kv_elem_bytes : 2;
+    n->token_bytes = bt_kv_token_bytes(elem, h->layers, h->kv_heads, h->head_dim);
+    const bt_err e =
+        bt_kv_pages_longest(&n->ctx_tokens, w->ctx_tokens, h->ctx, w->kv_memory_bytes, n->token_bytes, fault);
+    if (e < 0) return e;
+    if (__builtin_mul_overflow((uint64_t)n->ctx_tokens, n->token_bytes, &n->part[BT_NEEDS_KV]))
+        return bt_fail(fault, BT_ELIMIT, "KV of %zu tokens does not fit the address space", n->ctx_tokens);
+    return BT_OK;
+}
+
+bt_err bt_needs_of(bt_needs *ret, const bt_model *m, const bt_needs_want *w, bt_fault *fault)
+{
+    bt_needs n = {.part[BT_NEEDS_REST] = REST_BYTES};
+    bt_err e = BT_OK;
+    const bool is_gateway = w->prefill < 0 && w->decode < 0;
+    if (is_gateway) n.part[BT_NEEDS_REST] = GATEWAY_BYTES + (uint64_t)m->hp.vocab * VOCAB_BYTES;
+    else e = add_kv(&n, &m->hp, w, fault);
+    if (e == BT_OK && (w->prefill == BT_ENGINE_NPU || w->decode == BT_ENGINE_NPU))
+        e = add_npu(&n, m, w, fault);
+    if (e == BT_OK && w->prefill == BT_ENGINE_HOST) e = add_prefill_host(&n, m, w, fault);
+    if (e == BT_OK && w->decode == BT_ENGINE_HOST) e = add_decode_host(&n, m, w, fault);
+    if (e < 0) return e;
+    if (w->prefill >= 0) n.part[BT_NEEDS_WORK] += (uint64_t)m->hp.vocab * sizeof(float);
+    if (w->decode >= 0)
+        n.part[BT_NEEDS_WORK] += (uint64_t)m->hp.vocab * sizeof(float) * (w->rows ? w->rows : 1);
+    for (int f = 0; f < 3; f++) n.part[BT_NEEDS_WEIGHTS] += n.form[f];
+    *ret = n;
+    return BT_OK;
+}
+
+uint64_t bt_needs_sum(const bt_needs *n) { return bt_needs_together(n, 1); }
+
+uint64_t bt_needs_together(const bt_needs *n, size_t count)
+{
+    uint64_t own = 0, package = 0, form[3] = {0};
+    for (size_t i = 0; i < count; i++) {
+        own += n[i].part[BT_NEEDS_KV] + n[i].part[BT_NEEDS_WORK] + n[i].part[BT_NEEDS_REST];
+        if (n[i].part[BT_NEEDS_PACKAGE] > package) package = n[i].part[BT_NEEDS_PACKAGE];
+        for (int f = 0; f < 3; f++)
+            if (n[i].form[f] > form[f]) form[f] = n[i].form[f];
+    }
+    return own + package + form[0] + form[1] + form[2];
+}
+
+void bt_needs_text(char *ret, size_t cap, const bt_needs *n)
+{
+    char size[32];
+    bt_num_size_text(size, sizeof size, bt_needs_sum(n));
+    int at = snprintf(ret, cap, "needs %s:", size);
+    const char *between = " ";
+    for (int i = 0; i < BT_NEEDS_PARTS; i++) {
+        if (!n->part[i] || at < 0 || (size_t)at >= cap) continue;
+        bt_num_size_text(size, sizeof size, n->part[i]);
+        at += snprintf(ret + at, cap - (size_t)at, "%s%s %s", between, bt_needs_names[i], size);
+        between = ", ";
+    }
+}
+
+/* ---- is there so much ---- */
+
+typedef struct change { /* of all processes */
+    bool has_form;
+    bt_form form;
+    size_t ctx; /* 0: as it is */
+} change;
+
+static bt_err total_with(uint64_t *ret, size_t *ret_ctx, const bt_model *m, const bt_needs_want *want,
+                         size_t count, const change *c, bt_fault *fault)
+{
+    bt_needs n[BT_NEEDS_MAX_PROCESSES];
+    *ret_ctx = 0;
+    for (size_t i = 0; i < count; i++) {
+        bt_needs_want w = want[i];
+        if (c->has_form) w.weights = c->form;
+        if (c->ctx) w.ctx_tokens = c->ctx;
+        const bt_err e = bt_needs_of(&n[i], m, &w, fault);
+        if (e < 0) return e;
+        if (n[i].ctx_tokens > *ret_ctx) *ret_ctx = n[i].ctx_tokens;
+    }
+    *ret = bt_needs_together(n, count);
+    return BT_OK;
+}
+
+typedef struct search {
+    const bt_model *m;
+    const bt_needs_want *want;
+    size_t count;
+    uint64_t free_bytes, least;
+} search;
+
+/* Tries a change; true: it fits. *ret has its bytes. */
+static bool fits(uint64_t *ret, search *s, const change *c)
+{
+    size_t ctx;
+    if (total_with(ret, &ctx, s->m, s->want, s->count, c, NULL) < 0) return false;
+    if (*ret < s->least) s->least = *ret;
+    return *ret <= s->free_bytes;
+}
+
+static bool decodes_with_host(const search *s)
+{
+    for (size_t i = 0; i < s->count; i++)
+        if (s->want[i].decode == BT_ENGINE_HOST) return true;
+    return false;
+}
+
+/* Changes from the least to the greatest; the first that fits, in words. */
+static bool find_choice(char *ret, size_t cap, search *s, size_t ctx)
+{
+    static const bt_form forms[] = {BT_FORM_INT8, BT_FORM_FP4};
+    const int tries = decodes_with_host(s) ? 2 : 0;
+    const bt_form now = s->want[s->count - 1].weights;
+    uint64_t bytes;
+    char size[32];
+    for (size_t c = ctx; c >= LEAST_CTX || c == ctx; c /= 2) {
+        for (int f = -1; f < tries; f++) {
+            const change try = {.has_form = f >= 0, .form = f >= 0 ? forms[f] : now, .ctx = c == ctx ? 0 : c};
+            if ((f >= 0 && forms[f] <= now) || (f < 0 && !try.ctx) || !fits(&bytes, s, &try)) continue;
+            bt_num_size_text(size, sizeof size, bytes);
+            char context[48] = "";
+            if (try.ctx) snprintf(context, sizeof context, "%s--ctx-size %zu", f >= 0 ? " " : "", try.ctx);
+            snprintf(ret, cap, "%s%s%s needs %s", f >= 0 ? "--weights " : "",
+                     f >= 0 ? bt_weights_forms[forms[f]] : "", context, size);
+            return true;
+        }
+        if (c < 2) break;
+    }
+    return false;
+}
+
+bt_err bt_needs_check(const bt_model *m, const bt_needs_want *want, size_t count, uint64_t free_bytes,
+                      bt_fault *fault)
+{
+    uint64_t bytes;
+    size_t ctx;
+    char need[32], have[32], choice[96];
+    if (count > BT_NEEDS_MAX_PROCESSES) return bt_fail(fault, BT_EARG, "%zu processes", count);
+    const bt_err e = total_with(&bytes, &ctx, m, want, count, &(change){.ctx = 0}, fault);
+    if (e < 0 || !free_bytes || bytes <= free_bytes) return e;
+    search s = {m, want, count, free_bytes, bytes};
+    bt_num_size_text(need, sizeof need, bytes);
+    bt_num_size_text(have, sizeof have, free_bytes);
+    if (!find_choice(choice, sizeof choice, &s, ctx)) {
+        char least[32];
+        bt_num_size_text(least, sizeof least, s.least);
+        snprintf(choice, sizeof choice, "no other --weights or --ctx-size fits, the least needs %s", least);
+    }
+    return bt_fail(fault, BT_ELIMIT, "needs %s, %s free; %s", need, have, choice);
+}
+
+bt_err bt_needs_begin(char ret[BT_NEEDS_TEXT_BYTES], const bt_model *m, const bt_needs_want *want,
+                      bt_fault *fault)
+{
+    char text[BT_NEEDS_TEXT_BYTES], have[32] = "an unknown amount";
+    bt_needs n;
+    const uint64_t free_bytes = bt_memory_free();
+    bt_err e = bt_needs_check(m, want, 1, free_bytes, fault);
+    if (e == BT_OK) e = bt_needs_of(&n, m, want, fault);
+    if (e < 0) return e;
+    bt_needs_text(text, sizeof text, &n);
+    if (free_bytes) bt_num_size_text(have, sizeof have, free_bytes);
+    snprintf(ret, BT_NEEDS_TEXT_BYTES, "%.150s; %s free", text, have);
+    return BT_OK;
+}

@@ -1,0 +1,98 @@
+/* The package's header and the tables that it names: the embedding, rotations, cosines and sines. */
+#include "kernels/kernels.h"
+#include "npu/compile/compile_private.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint32_t table(bt_compile_job *j, const void *bytes, size_t len)
+{
+    return bt_pkg_writer_const(j->w, BT_PKG_CONST_TABLE, bytes, len);
+}
+
+static bool rotates_in_floats(const bt_compile_job *j)
+{
+    for (size_t i = 0; i < j->graph->ops; i++)
+        if (j->graph->op[i].kind == BT_OP_ROPE && j->offload->on_npu[i] == BT_PKG_NPU_FLOAT) return true;
+    return false;
+}
+
+static bt_err write_rope(bt_compile_job *j, bt_fault *fault)
+{
+    const bt_kernels *ref = bt_kernels_select("ref");
+    bt_pkg_header *h = &j->header;
+    const size_t n = j->ctx_tokens * (j->m->hp.rope_dims / 2);
+    float *cos = malloc(n * sizeof *cos), *sin = malloc(n * sizeof *sin);
+    int16_t *q = malloc(n * sizeof *q);
+    h->rope_cos_q15 = h->rope_sin_q15 = BT_PKG_NONE;
+    if (cos && sin && q) {
+        bt_model_rope_table(cos, sin, j->m, j->ctx_tokens);
+        h->rope_cos = table(j, cos, n * sizeof *cos);
+        h->rope_sin = table(j, sin, n * sizeof *sin);
+        for (int i = 0; j->npu_ops == BT_PKG_OPS_ALL && i < 2; i++) {
+            const float *from = i ? sin : cos;
+            for (size_t k = 0; k < n; k++) {
+                const float v = rintf(from[k] * 32768);
+                q[k] = (int16_t)(v > 32767 ? 32767 : v < -32767 ? -32767 : v);
+            }
+            *(i ? &h->rope_sin_q15 : &h->rope_cos_q15) = table(j, q, n * sizeof *q);
+        }
+        for (int i = 0; rotates_in_floats(j) && i < 2; i++) {
+            bt_round16_rows(ref, h->float_form, i ? sin : cos, n, i ? sin : cos, n, 1, n);
+            *(i ? &h->rope_sin16 : &h->rope_cos16) = table(j, i ? sin : cos, n * sizeof *cos);
+        }
+    }
+    const bool made = cos && sin && q;
+    free(cos);
+    free(sin);
+    free(q);
+    return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "rotary tables");
+}
+
+void bt_compile_header_numbers(bt_compile_job *j)
+{
+    const bt_hparams *hp = &j->m->hp;
+    bt_pkg_header *h = &j->header;
+    memcpy(h->model_id, j->m->id, sizeof h->model_id);
+    h->kernels_version = BT_KERNELS_NUMERIC_VERSION;
+    h->rounding = BT_PKG_ROUND_HALF_UP;
+    h->npu_ops = j->npu_ops;
+    h->float_form = j->offload->float_form;
+    h->flags = (hp->rope_neox ? BT_PKG_FLAG_NEOX : 0u) | (hp->qkv_bias ? BT_PKG_FLAG_QKV_BIAS : 0u) |
+               (hp->qk_norm ? BT_PKG_FLAG_QK_NORM : 0u) | (hp->tied_output ? BT_PKG_FLAG_TIED : 0u);
+    h->arch = (uint32_t)hp->arch;
+    h->layers = hp->layers;
+    h->dim = hp->dim;
+    h->ffn = hp->ffn;
+    h->heads = hp->heads;
+    h->kv_heads = hp->kv_heads;
+    h->head_dim = hp->head_dim;
+    h->vocab = hp->vocab;
+    h->ctx_tokens = (uint32_t)j->ctx_tokens;
+    h->rope_dims = hp->rope_dims;
+    h->rms_eps = hp->rms_eps;
+    h->attn_scale = 1.0f / sqrtf((float)hp->head_dim);
+    h->rope_base = hp->rope_base;
+    h->rope_scale = hp->rope_scale;
+    h->embed_type = j->m->embed->type;
+}
+
+bt_err bt_compile_header(bt_compile_job *j, bt_fault *fault)
+{
+    const bt_hparams *hp = &j->m->hp;
+    bt_pkg_header *h = &j->header;
+    bt_compile_header_numbers(j);
+    h->embed = bt_pkg_writer_const(j->w, BT_PKG_CONST_WEIGHT, j->m->embed->data, j->m->embed->bytes);
+    bt_gguf_let_go(j->m->file, j->m->embed->data, j->m->embed->bytes);
+    h->calib_tokens = j->stats->tokens;
+    bt_compile_rotation(j, &h->r1, bt_fold_r1(j->fold), hp->dim);
+    bt_compile_rotation(j, &h->r2, bt_fold_r2(j->fold), (size_t)hp->heads * hp->head_dim);
+    if (bt_fold_r4(j->fold)->base) bt_compile_rotation(j, &h->r4, bt_fold_r4(j->fold), hp->ffn);
+    snprintf(h->model_name, sizeof h->model_name, "%s", j->m->name);
+    bt_recipe_text(h->recipe, &j->o->recipe);
+    snprintf(h->shape_policy, sizeof h->shape_policy, "%s", j->shapes.text);
+    snprintf(h->profile, sizeof h->profile, "%s", j->profile.name);
+    return write_rope(j, fault);
+}

@@ -1,0 +1,19 @@
+#ifndef BT_NPU_NEEDS_H
+#define BT_NPU_NEEDS_H
+#include "npu/compile/compile.h"
+
+/* What compiling takes and gives, from the sizes in a model's header: nothing of a tensor is read. The package is
+ * counted by the writer that writes packages, from the same tables and the same programs, so that its size is the
+ * file's own but for constants that happen to be equal, operators that only the calibration moves, and the few bytes
+ * that sparse attention adds. */
+typedef struct bt_compile_needs {
+    uint64_t package_bytes; /* of the file */
+    uint64_t arena_bytes;   /* of a process that runs it */
+    uint32_t max_seq;       /* the most rows of a program */
+    uint64_t memory_bytes;  /* of the compiler at its peak, without pages of files, which the system may take back */
+} bt_compile_needs;
+/* m may be a header alone (bt_model_open_head). threads: of the pool. The calibration is looked at for its length; 0
+ * ids: the most. Errors of bt_compile. */
+bt_err bt_compile_needs_of(bt_compile_needs *ret, const bt_model *m, const bt_compile_options *options, size_t threads,
+                           bt_fault *fault);
+#endif

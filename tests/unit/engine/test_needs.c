@@ -1,0 +1,131 @@
+/* What processes need: sums by hand, files that are shared, what a machine with little memory is told, and
+ * what is told beside what was taken. */
+#include "engine/needs.h"
+#include "base/memory.h"
+#include "engine/decode.h"
+#include "model/gguf.h"
+#include "tests/helpers/engine_kit.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <cmocka.h>
+
+static bt_obtain_want package; /* the defaults */
+
+static bt_needs_want want(int prefill, int decode)
+{
+    return (bt_needs_want){.prefill = prefill, .decode = decode, .want = &package, .rows = 4, .threads = 2};
+}
+
+static bt_needs needs(const bt_model *m, const bt_needs_want *w)
+{
+    bt_fault f = {""};
+    bt_needs n;
+    if (bt_needs_of(&n, m, w, &f) < 0) fail_msg("%s", f.text);
+    return n;
+}
+
+static void kv_is_that_of_the_longest_sequence_in_each_form(void **state)
+{
+    (void)state;
+    engine_kit kit = engine_kit_model("llama");
+    const bt_hparams *h = &kit.model->hp;
+    bt_needs_want w = want(-1, BT_ENGINE_HOST);
+    w.ctx_tokens = 100;
+    const uint64_t elems = 2ull * h->layers * h->kv_heads;
+    assert_int_equal(needs(kit.model, &w).part[BT_NEEDS_KV], 100 * elems * 2 * h->head_dim);
+    w.kv_elem_bytes = 1;
+    assert_int_equal(needs(kit.model, &w).part[BT_NEEDS_KV], 100 * elems * (h->head_dim + 2));
+    w = want(BT_ENGINE_REFERENCE, BT_ENGINE_REFERENCE);
+    w.ctx_tokens = 100;
+    assert_int_equal(needs(kit.model, &w).part[BT_NEEDS_KV], 100 * elems * 4 * h->head_dim);
+    w = want(-1, BT_ENGINE_HOST);
+    w.kv_memory_bytes = 64 * elems * 2 * h->head_dim; /* whole pages, as nodes cut it */
+    assert_int_equal(needs(kit.model, &w).ctx_tokens, 64);
+    engine_kit_done(&kit);
+}
+
+static void weights_are_the_bytes_that_the_engine_has(void **state)
+{
+    (void)state;
+    engine_kit kit = engine_kit_model("qwen2");
+    for (int form = 0; form < 3; form++) {
+        bt_needs_want w = want(-1, BT_ENGINE_HOST);
+        bt_decode *engine = NULL;
+        uint64_t step = 0;
+        w.weights = (bt_form)form;
+        const bt_needs n = needs(kit.model, &w);
+        const bt_decode_config c = {.weights = bt_weights_forms[form], .rows_max = 4};
+        assert_int_equal(bt_decode_new(&engine, kit.model, &c, NULL), BT_OK);
+        assert_int_equal(bt_weights_bytes_of_step(&step, kit.model, (bt_form)form, NULL), BT_OK);
+        assert_int_equal(step, bt_decode_stats_of(engine).weight_bytes);
+        assert_true(n.part[BT_NEEDS_WEIGHTS] >= step && n.part[BT_NEEDS_WEIGHTS] < step + step / 2);
+        bt_decode_free(engine);
+    }
+    engine_kit_done(&kit);
+}
+
+static void processes_share_what_is_mapped_and_nothing_else(void **state)
+{
+    (void)state;
+    engine_kit kit = engine_kit_model("llama");
+    const bt_needs_want w[] = {want(-1, -1), want(BT_ENGINE_NPU, -1), want(-1, BT_ENGINE_HOST),
+                               want(BT_ENGINE_NPU, BT_ENGINE_HOST)};
+    bt_needs n[4];
+    for (int i = 0; i < 4; i++) n[i] = needs(kit.model, &w[i]);
+    assert_int_equal(n[0].part[BT_NEEDS_KV] + n[0].part[BT_NEEDS_WEIGHTS] + n[0].part[BT_NEEDS_PACKAGE], 0);
+    assert_true(n[1].part[BT_NEEDS_PACKAGE] > 0 && n[1].part[BT_NEEDS_WEIGHTS] == 0);
+    assert_true(n[2].part[BT_NEEDS_PACKAGE] == 0 && n[2].part[BT_NEEDS_WEIGHTS] > 0);
+    const uint64_t apart =
+        bt_needs_sum(&n[0]) + bt_needs_sum(&n[1]) + bt_needs_sum(&n[2]) + bt_needs_sum(&n[3]);
+    assert_int_equal(bt_needs_together(n, 4),
+                     apart - n[1].part[BT_NEEDS_PACKAGE] - n[2].part[BT_NEEDS_WEIGHTS]);
+    engine_kit_done(&kit);
+}
+
+static void a_machine_with_too_little_is_told_what_would_fit(void **state)
+{
+    (void)state;
+    engine_kit kit = engine_kit_model("llama");
+    bt_fault f = {""};
+    char text[BT_NEEDS_TEXT_BYTES];
+    const bt_needs_want w[] = {want(BT_ENGINE_NPU, -1), want(-1, BT_ENGINE_HOST)};
+    bt_needs_want other = w[1];
+    bt_needs n[2] = {needs(kit.model, &w[0]), needs(kit.model, &w[1])};
+    const uint64_t all = bt_needs_together(n, 2);
+    assert_int_equal(bt_needs_check(kit.model, w, 2, all, &f), BT_OK);
+    assert_int_equal(bt_needs_check(kit.model, w, 2, 0, &f), BT_OK); /* nobody knows */
+    assert_int_equal(bt_needs_check(kit.model, w, 2, all - 1, &f), BT_ELIMIT);
+    assert_non_null(strstr(f.text, "; --weights int8 needs "));
+    other.weights = BT_FORM_INT8;
+    n[1] = needs(kit.model, &other);
+    assert_int_equal(bt_needs_check(kit.model, w, 2, bt_needs_together(n, 2) - 1, &f), BT_ELIMIT);
+    assert_non_null(strstr(f.text, "; --weights fp4 needs "));
+    other.weights = BT_FORM_FP4;
+    n[1] = needs(kit.model, &other);
+    assert_int_equal(bt_needs_check(kit.model, w, 2, bt_needs_together(n, 2) - 1, &f), BT_ELIMIT);
+    assert_non_null(strstr(f.text, "--ctx-size "));
+    assert_int_equal(bt_needs_check(kit.model, w, 2, 1 << 20, &f), BT_ELIMIT);
+    assert_non_null(strstr(f.text, "1.0 MiB free; no other --weights or --ctx-size fits, the least needs "));
+    bt_memory_set_free(1 << 20);
+    const bt_err e = bt_needs_begin(text, kit.model, &w[1], &f);
+    bt_memory_set_free(0);
+    assert_int_equal(e, BT_ELIMIT);
+    assert_int_equal(bt_needs_begin(text, kit.model, &w[1], &f), BT_OK);
+    assert_non_null(strstr(text, "needs "));
+    assert_non_null(strstr(text, " free"));
+    engine_kit_done(&kit);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kv_is_that_of_the_longest_sequence_in_each_form),
+        cmocka_unit_test(weights_are_the_bytes_that_the_engine_has),
+        cmocka_unit_test(processes_share_what_is_mapped_and_nothing_else),
+        cmocka_unit_test(a_machine_with_too_little_is_told_what_would_fit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
