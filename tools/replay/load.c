@@ -199,24 +199,7 @@ static void send_it(load *l, stream *s, uint32_t number, int64_t due_us)
     s->is_events = -1;
     s->is_broken = false;
     s->heard = (tool_replay_heard){.text_hash = TOOL_REPLAY_TEXT_HASH};
-    s->record = (tool_replay_record){.item = number,
-                                     .node = TOOL_REPLAY_NOBODY,
-                                     .want_prompt = item->prompt_tokens,
-                                     .want_output = item->output_tokens,
-                                     .due_us = due_us,
-                                     .first_us = -1,
-                                     .last_us = -1,
-                                     .end_us = -1,
-                                     .gateway_queue_us = -1,
-                                     .reserve_us = -1,
-                                     .queue_us = -1,
-                                     .server_ttft_us = -1,
-                                     .prefill_us = -1,
-                                     .exposed_us = -1,
-                                     .transfer_us = -1,
-                                     .decode_us = -1,
-                                     .paced_us = -1,
-                                     .pace_late_us = -1};
+    s->record = tool_replay_record_due(number, item->prompt_tokens, item->output_tokens, due_us);
     s->record.sent_us = now_of(l);
     l->sent++;
     if (++l->in_flight > l->r->most_streams) l->r->most_streams = l->in_flight;

@@ -8,6 +8,29 @@
 #include <stdlib.h>
 #include <string.h>
 
+tool_replay_record tool_replay_record_due(uint32_t item, uint32_t want_prompt, uint32_t want_output,
+                                          int64_t due_us)
+{
+    return (tool_replay_record){.item = item,
+                                .node = TOOL_REPLAY_NOBODY,
+                                .want_prompt = want_prompt,
+                                .want_output = want_output,
+                                .due_us = due_us,
+                                .first_us = -1,
+                                .last_us = -1,
+                                .end_us = -1,
+                                .gateway_queue_us = -1,
+                                .reserve_us = -1,
+                                .queue_us = -1,
+                                .server_ttft_us = -1,
+                                .prefill_us = -1,
+                                .exposed_us = -1,
+                                .transfer_us = -1,
+                                .decode_us = -1,
+                                .paced_us = -1,
+                                .pace_late_us = -1};
+}
+
 bt_err tool_replay_result_begin(tool_replay_result *r, size_t requests, bt_fault *fault)
 {
     *r = (tool_replay_result){.cap = requests, .kinds = 1, .sample_every_us = 250000,

@@ -30,6 +30,8 @@ typedef struct tool_replay_record {
     int64_t stall_us, stall_at_us;  /* the longest gap between two pieces, and where it began */
     uint32_t chunk, chunks;         /* of result's chunks; 0: not told, or no room for more */
 } tool_replay_record;
+/* Of a request that was due and has not been answered: no time is known but that, and nobody has it. */
+tool_replay_record tool_replay_record_due(uint32_t item, uint32_t want_prompt, uint32_t want_output, int64_t due_us);
 
 /* Part of a prompt's computation, as Baton's gateway tells it: from the begin of the first; `chunks` in one. */
 typedef struct tool_replay_chunk {

@@ -195,24 +195,9 @@ static void refuse(player *p, uint32_t item, uint32_t gateway, int64_t due_us)
 {
     const tool_replay_item *i = &p->plan->item[item];
     const int64_t now = now_us(p, sim_cluster_now_ns(p->c));
-    const tool_replay_record one = {.item = item,
-                                    .node = TOOL_REPLAY_NOBODY,
-                                    .kind = tool_replay_result_kind(p->r, gw_fail_name(GW_FAIL_OVERLOADED)),
-                                    .want_prompt = i->prompt_tokens,
-                                    .want_output = i->output_tokens,
-                                    .due_us = due_us,
-                                    .sent_us = now,
-                                    .end_us = now,
-                                    .first_us = -1,
-                                    .last_us = -1,
-                                    .gateway_queue_us = -1,
-                                    .reserve_us = -1,
-                                    .queue_us = -1,
-                                    .server_ttft_us = -1,
-                                    .prefill_us = -1,
-                                    .exposed_us = -1,
-                                    .transfer_us = -1,
-                                    .decode_us = -1};
+    tool_replay_record one = tool_replay_record_due(item, i->prompt_tokens, i->output_tokens, due_us);
+    one.kind = tool_replay_result_kind(p->r, gw_fail_name(GW_FAIL_OVERLOADED));
+    one.sent_us = one.end_us = now;
     tool_replay_result_add(p->r, &one);
     p->door[gateway].failed++;
     p->sent++;
