@@ -261,7 +261,11 @@ static void check_owner(sim_world *w, uint32_t self, const bt_request_ref *ref)
         const sim_client *c = &w->clients[ref->number - 1];
         const bool was_left_before =
             ref->attempt < c->attempt || (ref->attempt == c->aborted[self] && c->aborted_us[self] < ended);
-        if (later(w->processes[g].well_us, cut) <= since)
+        /* It says ABORT for as long as a lease; a node that halted may take up the RESERVE after that. */
+        const bool is_said =
+            ref->attempt != c->aborted[self] ||
+            since + w->o.gw.resend_us + way < c->aborted_us[self] + (int64_t)w->o.gw.lease_ms * 1000;
+        if (is_said && later(w->processes[g].well_us, cut) <= since)
             bound = LEAVE_US + LAYER_US + way + (since > ended || was_left_before ? w->o.gw.resend_us : 0);
     }
     if (w->now_us - since > bound)

@@ -34,6 +34,8 @@ static const uint64_t kept[] = {
     2000001958, /* plan: a node that was leaving when the faults ended was counted to the pair that stays */
     2000106898, /* plan: as 2000001958 */
     2000126207, /* plan: as 2000001958 */
+    3000123377, /* check: the lease for which ABORT is said was over before a halted node took up the RESERVE
+                 */
 };
 
 typedef struct options {
