@@ -23,8 +23,9 @@ typedef enum bt_needs_part {
     BT_NEEDS_PACKAGE, /* mapped */
     BT_NEEDS_WEIGHTS, /* mapped */
     BT_NEEDS_KV,      /* of one longest sequence; with more of them it grows to kv_memory_bytes */
-    BT_NEEDS_WORK,    /* arenas, scratch, prepared inputs, rotary tables, logits */
-    BT_NEEDS_REST,    /* the program, libraries, buffers of links, the tokenizer */
+    BT_NEEDS_WORK, /* arenas, scratch, prepared inputs, rotary tables, logits; of prompts that share a chunk the first
+                      alone: each other one takes its logits, 4 bytes a token of the vocabulary */
+    BT_NEEDS_REST, /* the program, libraries, buffers of links, the tokenizer */
     BT_NEEDS_PARTS
 } bt_needs_part;
 extern const char *const bt_needs_names[BT_NEEDS_PARTS];
