@@ -2,6 +2,7 @@
  * not count: whoever reads it lets go of it. */
 #include "model/model.h"
 #include "tests/helpers/cluster.h"
+#include "tests/helpers/proc_status.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,20 +25,6 @@ static const char *smollm2(void)
     return bt_model_find(path, sizeof path, "smollm2", NULL) == BT_OK ? path : NULL;
 }
 
-/* The most that process `pid` has had in memory. */
-static long peak_kb(pid_t pid)
-{
-    char path[64], line[256];
-    long kb = -1;
-    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
-    FILE *f = fopen(path, "re");
-    assert_non_null(f);
-    while (kb < 0 && fgets(line, sizeof line, f))
-        if (sscanf(line, "VmHWM: %ld kB", &kb) != 1) kb = -1;
-    fclose(f);
-    return kb;
-}
-
 /* Files of weights that it has mapped: packages and images of the cache. */
 static long weights_kb(pid_t pid)
 {
@@ -58,7 +45,7 @@ static void check(const cluster *c, const char *id, bool has_weights)
 {
     const pid_t pid = cluster_pid(c->url, id);
     assert_true(pid > 0);
-    const long peak = peak_kb(pid), weights = weights_kb(pid);
+    const long peak = proc_status_kb(pid, "VmHWM"), weights = weights_kb(pid);
     print_message("%s: %ld KB at most, %ld KB of weights\n", id, peak, weights);
     assert_true(peak > 0 && (weights > 0) == has_weights);
     assert_true(peak <= weights + ELSE_KB + (has_weights ? KV_KB : 0));
