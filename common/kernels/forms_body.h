@@ -9,19 +9,7 @@ void BT_VARIANT(bt_matmul8)(float *restrict y, size_t ldy, const float *restrict
                             const uint8_t *restrict wp, const float *bias, size_t t, size_t n, size_t k, size_t group,
                             size_t p0, size_t p1)
 {
-    const product a = {.y = y,
-                       .ldy = ldy,
-                       .x = x,
-                       .ldx = ldx,
-                       .bias = bias,
-                       .wp = wp,
-                       .t = t,
-                       .n = n,
-                       .k = k,
-                       .p0 = p0,
-                       .p1 = p1,
-                       .panel = bt_form_panel_bytes(BT_FORM_INT8, group, k),
-                       .ahead = bt_cores_now.ahead};
+    const product a = PRODUCT(wp, bt_form_panel_bytes(BT_FORM_INT8, group, k), .groups = 0);
     if (t <= FEW_ROWS) few_rows(&a, group == k ? few_int8 : few_int8_32);
     else if (group == k) many_int8(&a);
     else many_int8_32(&a);
@@ -151,21 +139,8 @@ void BT_VARIANT(bt_matmul4)(float *restrict y, size_t ldy, const float *restrict
                             const uint8_t *restrict wp, const float *bias, size_t t, size_t n, size_t k, size_t p0,
                             size_t p1, const float *restrict xs)
 {
-    const product a = {.y = y,
-                       .ldy = ldy,
-                       .x = x,
-                       .ldx = ldx,
-                       .bias = bias,
-                       .wp = wp,
-                       .t = t,
-                       .n = n,
-                       .k = k,
-                       .p0 = p0,
-                       .p1 = p1,
-                       .xs = xs,
-                       .panel = bt_form_panel_bytes(BT_FORM_FP4, GROUP, k),
-                       .ahead = bt_cores_now.ahead,
-                       .groups = (k + GROUP - 1) / GROUP};
+    const product a =
+        PRODUCT(wp, bt_form_panel_bytes(BT_FORM_FP4, GROUP, k), .xs = xs, .groups = (k + GROUP - 1) / GROUP);
     if (t <= FEW_ROWS) fp4_few(&a);
     else many_fp4(&a);
 }

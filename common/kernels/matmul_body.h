@@ -147,12 +147,16 @@ static void few_rows(const product *a, few_fn *few)
 
 #include "kernels/matmul_many_body.h"
 
+/* The products' common arguments, by name; `panel` is its bytes. */
+#define PRODUCT(wp_, panel_, ...) \
+    ((product){.y = y, .ldy = ldy, .x = x, .ldx = ldx, .bias = bias, .wp = (wp_), .t = t, .n = n, .k = k, .p0 = p0, \
+               .p1 = p1, .panel = (panel_), .ahead = bt_cores_now.ahead, __VA_ARGS__})
+
 void BT_VARIANT(bt_matmul)(float *restrict y, size_t ldy, const float *restrict x, size_t ldx,
                            const uint16_t *restrict wp, const float *bias, size_t t, size_t n, size_t k, size_t p0,
                            size_t p1)
 {
-    const product a = {.y = y, .ldy = ldy, .x = x,   .ldx = ldx, .bias = bias,    .wp = (const uint8_t *)wp,  .t = t,
-                       .n = n, .k = k,     .p0 = p0, .p1 = p1,   .panel = 32 * k, .ahead = bt_cores_now.ahead};
+    const product a = PRODUCT((const uint8_t *)wp, 32 * k, .groups = 0);
     if (t <= FEW_ROWS) few_rows(&a, few_f16);
     else many_f16(&a);
 }

@@ -236,3 +236,14 @@ static json_t *find(client *c, const char *key)
 
 json_t *client_error(client *c) { return find(c, "error"); }
 json_t *client_baton(client *c) { return find(c, "baton"); }
+
+json_t *client_told(client *c)
+{
+    json_t *told = client_status(c) == 200 ? json_deep_copy(client_baton(c)) : NULL;
+    if (!told) {
+        fprintf(stderr, "status %ld: %s\n", client_status(c), client_body(c));
+        abort();
+    }
+    client_end(c);
+    return told;
+}

@@ -43,4 +43,7 @@ char *client_text(client *c);
 json_t *client_error(client *c);
 /* The `baton` object, likewise. */
 json_t *client_baton(client *c);
+/* That of an answer which has come, status 200: a copy of the caller's. Ends the client; anything else aborts, with its
+ * words. */
+json_t *client_told(client *c);
 #endif

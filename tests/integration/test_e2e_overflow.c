@@ -39,15 +39,7 @@ static client *ask(const cluster *c, const char *prompt, const char *bias)
 }
 
 /* The caller drops it. */
-static json_t *answer(const cluster *c, const char *prompt)
-{
-    client *x = ask(c, prompt, NULL);
-    if (client_status(x) != 200) fail_msg("status %ld: %s", client_status(x), client_body(x));
-    json_t *told = json_deep_copy(client_baton(x));
-    assert_non_null(told);
-    client_end(x);
-    return told;
-}
+static json_t *answer(const cluster *c, const char *prompt) { return client_told(ask(c, prompt, NULL)); }
 
 static void expect_same(const json_t *told, const json_t *before)
 {

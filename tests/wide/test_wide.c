@@ -8,6 +8,7 @@
 #include "engine/prefill.h"
 #include "kv/kv_pages.h"
 #include "npu/compile/needs.h"
+#include "tests/helpers/temp_folder.h"
 #include "tests/helpers/tiny_gguf.h"
 
 #include <fcntl.h>
@@ -33,7 +34,7 @@ enum {
     CALIB = 32
 };
 
-static char dir[256];
+static char dir[TEMP_FOLDER_BYTES];
 static bt_model *model;
 static bt_pool *pool;
 
@@ -110,9 +111,7 @@ static int setup(void **state)
     (void)state;
     char path[300];
     bt_fault f = {""};
-    const char *t = getenv("TMPDIR");
-    snprintf(dir, sizeof dir, "%s/test_wide.XXXXXX", t ? t : "/tmp");
-    if (!mkdtemp(dir) || setenv("BATON_CACHE_DIR", dir, 1) < 0) return -1;
+    if (!temp_folder_new(dir) || setenv("BATON_CACHE_DIR", dir, 1) < 0) return -1;
     snprintf(path, sizeof path, "%s/wide.gguf", dir);
     write_model(path);
     if (bt_model_open(&model, path, &f) < 0) fprintf(stderr, "%s\n", f.text);
@@ -122,11 +121,9 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    char command[300];
     bt_pool_free(pool);
     bt_model_close(model);
-    snprintf(command, sizeof command, "rm -rf '%s'", dir);
-    return system(command);
+    return temp_folder_remove(dir);
 }
 
 static const int32_t *ids(void)

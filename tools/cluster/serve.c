@@ -3,6 +3,7 @@
 #include "base/wait.h"
 #include "engine/decode.h"
 #include "engine/needs.h"
+#include "node/node_options.h"
 #include "tools/tool.h"
 
 #include <inttypes.h>
@@ -62,7 +63,6 @@ static bt_err check(const tool_serve *s, bt_fault *fault)
 /* All that will be started, before anything is compiled, converted or started. */
 static bt_err check_memory(const tool_serve *s, const bt_model *m, bt_fault *fault)
 {
-    enum { BATCH_ROWS = 64 /* the nodes' default */ };
     bt_needs_want want[BT_NEEDS_MAX_PROCESSES];
     const size_t decode = s->decode_nodes ? s->decode_nodes : 1;
     const size_t prefill = s->colocated ? 0 : s->prefill_nodes ? s->prefill_nodes : 1;
@@ -78,7 +78,7 @@ static bt_err check_memory(const tool_serve *s, const bt_model *m, bt_fault *fau
                                     .kv_elem_bytes = bt_kv_dtype_wanted(s->kv_dtype),
                                     .ctx_tokens = (size_t)s->ctx_size,
                                     .kv_memory_bytes = s->kv_memory_bytes,
-                                    .rows = BATCH_ROWS,
+                                    .rows = BT_NODE_BATCH_ROWS,
                                     .threads = (size_t)s->threads};
     }
     return bt_needs_check(m, want, n, bt_memory_free(), fault);

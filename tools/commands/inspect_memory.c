@@ -3,10 +3,11 @@
 #include "base/num.h"
 #include "engine/needs.h"
 #include "model/weights.h"
+#include "node/node_options.h"
 
 #include <stdio.h>
 
-enum { BATCH_ROWS = 64 /* a decode node's default */, FORMS = 3, GATEWAY = 0, PREFILL, DECODE };
+enum { FORMS = 3, GATEWAY = 0, PREFILL, DECODE };
 
 static json_t *count(uint64_t n) { return json_integer((json_int_t)n); }
 
@@ -47,7 +48,7 @@ bt_err tool_inspect_memory_json(json_t **ret, const tool_inspect_memory *c, bt_f
     const bt_obtain_want package = {.shape_policy = c->shape_policy};
     bt_needs_want want[] = {[GATEWAY] = {.prefill = -1, .decode = -1},
                             [PREFILL] = {.prefill = BT_ENGINE_NPU, .decode = -1},
-                            [DECODE] = {.prefill = -1, .decode = BT_ENGINE_HOST, .rows = BATCH_ROWS}};
+                            [DECODE] = {.prefill = -1, .decode = BT_ENGINE_HOST, .rows = BT_NODE_BATCH_ROWS}};
     bt_needs n[3];
     bt_compile_needs compile;
     bt_err e = BT_OK;

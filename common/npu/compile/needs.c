@@ -191,9 +191,13 @@ static bt_err count_memory(bt_compile_needs *ret, const bt_compile_job *j, size_
     bt_err e = bt_weights_bytes(&layer, j->m, BT_FORM_F16, true, fault);
     if (e == BT_OK) e = windows_bytes(&windows, j, fault);
     if (e < 0) return e;
-    const bt_companion_sizes sizes = {.heads = j->m->hp.heads,       .kv_heads = j->m->hp.kv_heads,
-                                      .head_dim = j->m->hp.head_dim, .runs = 1,
-                                      .ctx_tokens = BT_CALIB_WINDOW, .rotate_elems = j->m->hp.dim};
+    const bt_companion_sizes sizes = {
+        .heads = j->m->hp.heads,
+        .kv_heads = j->m->hp.kv_heads,
+        .head_dim = j->m->hp.head_dim,
+        .runs = 1,
+        .ctx_tokens = BT_CALIB_WINDOW,
+        .rotate_elems = bt_fold_r4(j->fold)->base ? j->m->hp.ffn : j->m->hp.dim};
     const uint64_t packing = packing_bytes(&whole, j, threads), gptq = gptq_bytes(j);
     const uint64_t measuring = windows + whole, writing = packing + (gptq ? windows + gptq : 0);
     ret->memory_bytes = PROGRAM_BYTES + layer + calibration_bytes(j) + bt_companion_bytes(&sizes, threads) +

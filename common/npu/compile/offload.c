@@ -36,7 +36,7 @@ static void why_not(char *why, const bt_graph *g, size_t at, const bt_profile *p
                     const bt_recipe *recipe)
 {
     const bt_op *op = &g->op[at];
-    const bool is_turned = op->kind == BT_OP_SILU_MUL && op[1].rotation == BT_ROTATION_R4;
+    const bool is_turned = op->kind == BT_OP_SILU_MUL && at + 1 < g->ops && op[1].rotation == BT_ROTATION_R4;
     const uint8_t can = profile->op[op->kind];
     why[0] = 0;
     if (op->kind == BT_OP_LINEAR)

@@ -1,6 +1,7 @@
 /* Which pages are there is asked of the system (mincore). Machines with little memory are folders of files.
  */
 #include "base/memory.h"
+#include "tests/helpers/temp_folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -83,7 +84,7 @@ static void memory_that_cannot_be_written_is_passed_over(void **s)
 
 /* ---- what is free ---- */
 
-static char root[] = "/tmp/test_memory.XXXXXX";
+static char root[TEMP_FOLDER_BYTES];
 
 static void put(const char *path, const char *text)
 {
@@ -93,23 +94,10 @@ static void put(const char *path, const char *text)
     assert_int_equal(system(command), 0);
 }
 
-static void begin_machine(void)
-{
-    snprintf(root, sizeof root, "/tmp/test_memory.XXXXXX");
-    assert_non_null(mkdtemp(root));
-}
-
-static void end_machine(void)
-{
-    char command[64];
-    snprintf(command, sizeof command, "rm -rf '%s'", root);
-    assert_int_equal(system(command), 0);
-}
-
 static void what_is_free_is_what_the_system_calls_available(void **s)
 {
     (void)s;
-    begin_machine();
+    assert_true(temp_folder_new(root));
     assert_int_equal(bt_memory_free_under(root), 0); /* it does not say */
     put("/proc/meminfo", "MemTotal: 9000 kB\nMemFree: 10 kB\nMemAvailable:   7000 kB\n");
     assert_int_equal(bt_memory_free_under(root), 7000 * 1024);
@@ -117,7 +105,7 @@ static void what_is_free_is_what_the_system_calls_available(void **s)
     assert_int_equal(bt_memory_free_under(root), 0);
     put("/proc/meminfo", "MemAvailable: 18446744073709551615 kB\n");
     assert_int_equal(bt_memory_free_under(root), 0);
-    end_machine();
+    assert_int_equal(temp_folder_remove(root), 0);
     assert_true(bt_memory_free() > 0);
     bt_memory_set_free(12345);
     assert_int_equal(bt_memory_free(), 12345);
@@ -127,7 +115,7 @@ static void what_is_free_is_what_the_system_calls_available(void **s)
 static void a_control_group_or_one_above_it_may_have_less(void **s)
 {
     (void)s;
-    begin_machine();
+    assert_true(temp_folder_new(root));
     put("/proc/meminfo", "MemAvailable: 7000 kB\n");
     put("/proc/self/cgroup", "0::/a/b\n");
     put("/sys/fs/cgroup/a/b/memory.max", "max\n");
@@ -144,20 +132,20 @@ static void a_control_group_or_one_above_it_may_have_less(void **s)
     assert_int_equal(bt_memory_free_under(root), 1); /* nothing, which is not "unknown" */
     put("/proc/self/cgroup", "0::/../../a\n");
     assert_int_equal(bt_memory_free_under(root), 7000 * 1024);
-    end_machine();
+    assert_int_equal(temp_folder_remove(root), 0);
 }
 
 static void control_groups_of_version_1_count_too(void **s)
 {
     (void)s;
-    begin_machine();
+    assert_true(temp_folder_new(root));
     put("/proc/meminfo", "MemAvailable: 7000 kB\n");
     put("/proc/self/cgroup", "5:cpu,cpuacct:/x\n4:memory:/x\n");
     put("/sys/fs/cgroup/memory/x/memory.limit_in_bytes", "1000000\n");
     put("/sys/fs/cgroup/memory/x/memory.usage_in_bytes", "400000\n");
     put("/sys/fs/cgroup/memory/x/memory.stat", "cache 1\ntotal_inactive_file 100000\n");
     assert_int_equal(bt_memory_free_under(root), 700000);
-    end_machine();
+    assert_int_equal(temp_folder_remove(root), 0);
 }
 
 int main(void)

@@ -7,6 +7,7 @@
 #include "model/quant.h"
 #include "model/weights.h"
 #include "npu/pkg/pkg.h"
+#include "tests/helpers/temp_folder.h"
 #include "tests/helpers/tiny_gguf.h"
 
 #include <fcntl.h>
@@ -22,22 +23,18 @@
 
 #define HOLE (UINT64_C(5) << 30)
 
-static char dir[256];
+static char dir[TEMP_FOLDER_BYTES];
 
 static int setup(void **state)
 {
     (void)state;
-    const char *t = getenv("TMPDIR");
-    snprintf(dir, sizeof dir, "%s/test_large.XXXXXX", t ? t : "/tmp");
-    return mkdtemp(dir) && setenv("BATON_CACHE_DIR", dir, 1) == 0 ? 0 : -1;
+    return temp_folder_new(dir) && setenv("BATON_CACHE_DIR", dir, 1) == 0 ? 0 : -1;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    char command[300];
-    snprintf(command, sizeof command, "rm -rf '%s'", dir);
-    return system(command);
+    return temp_folder_remove(dir);
 }
 
 static const char *in_dir(char ret[400], const char *name)

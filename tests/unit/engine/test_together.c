@@ -126,6 +126,22 @@ static void check_prompt(world *w, size_t i)
     engine_kit_pages_free(&kv);
 }
 
+/* All prompts of these lengths at once. The one in the middle goes on where an earlier prompt ended. */
+static void check_together(world *w, const size_t length[PROMPTS])
+{
+    const size_t first = length[3] / 2;
+    for (size_t i = 0; i < PROMPTS; i++) w->seq[i].n = length[i];
+    if (first)
+        assert_int_equal(bt_prefill_run(w->p, &w->kv[3], w->ids[3], first, 0, NULL, w->logits[3],
+                                        BT_PREFILL_LAST, NULL),
+                         BT_OK);
+    w->seq[3].pos0 = first;
+    w->seq[3].ids += first;
+    w->seq[3].n -= first;
+    bt_prefill_run_together(w->p, w->seq, PROMPTS);
+    for (size_t i = 0; i < PROMPTS; i++) check_prompt(w, i);
+}
+
 #define ROW(batch, seq, ctx) "{\"batch_size\":" #batch ",\"seq_len\":" #seq ",\"ctx_len\":" #ctx "}"
 static const char both[] = "[" ROW(1, 16, 256) "," ROW(1, 64, 256) "," ROW(4, 16, 256) "," ROW(
     4, 64, 128) "," ROW(2, 64, 256) "," ROW(8, 1, 256) "]";
@@ -142,18 +158,7 @@ static void prompts_together_have_the_bytes_of_prompts_alone(void **state)
     for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
         world *w = begin(both, k % 2 ? pool : NULL);
         assert_int_equal(bt_prefill_together_max(w->p), 4);
-        for (size_t i = 0; i < PROMPTS; i++) w->seq[i].n = lengths[k][i];
-        /* one goes on where an earlier prompt of it ended */
-        const size_t first = lengths[k][3] / 2;
-        if (first)
-            assert_int_equal(bt_prefill_run(w->p, &w->kv[3], w->ids[3], first, 0, NULL, w->logits[3],
-                                            BT_PREFILL_LAST, NULL),
-                             BT_OK);
-        w->seq[3].pos0 = first;
-        w->seq[3].ids += first;
-        w->seq[3].n -= first;
-        bt_prefill_run_together(w->p, w->seq, PROMPTS);
-        for (size_t i = 0; i < PROMPTS; i++) check_prompt(w, i);
+        check_together(w, lengths[k]);
         end(w);
     }
     bt_pool_free(pool);
@@ -264,17 +269,7 @@ static void packed_prompts_have_the_bytes_of_prompts_alone(void **state)
         for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
             world *w = begin_packed(is_npu, k % 2 ? pool : NULL, NULL, k == 3 ? 1 : 2);
             assert_int_equal(bt_prefill_packed_rows(w->p), is_npu ? 128 : 256);
-            for (size_t i = 0; i < PROMPTS; i++) w->seq[i].n = lengths[k][i];
-            const size_t first = lengths[k][3] / 2; /* it goes on where an earlier prompt ended */
-            if (first)
-                assert_int_equal(bt_prefill_run(w->p, &w->kv[3], w->ids[3], first, 0, NULL, w->logits[3],
-                                                BT_PREFILL_LAST, NULL),
-                                 BT_OK);
-            w->seq[3].pos0 = first;
-            w->seq[3].ids += first;
-            w->seq[3].n -= first;
-            bt_prefill_run_together(w->p, w->seq, PROMPTS);
-            for (size_t i = 0; i < PROMPTS; i++) check_prompt(w, i);
+            check_together(w, lengths[k]);
             end(w);
         }
     bt_pool_free(pool);
