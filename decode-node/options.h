@@ -1,5 +1,6 @@
 #ifndef DC_OPTIONS_H
 #define DC_OPTIONS_H
+#include "engine/names.h"
 #include "model/weights.h"
 #include "node/node_options.h"
 #include "npu/compile/obtain.h"
@@ -37,7 +38,7 @@ extern const char *const dc_options_local_prefill[]; /* "off", then engines; end
     {.group = (in), .name = (slots_name), .value = "N", BT_OPT_AT(config, field.slots), .type = BT_OPT_INT, \
      .def = "32", .lo = 1, .hi = 1024, .help = "sequences taken at once"}, \
     {.group = (in), .name = "batch-rows", .value = "N", BT_OPT_AT(config, field.batch_rows), .type = BT_OPT_INT, \
-     .def = BT_NODE_TEXT(BT_NODE_BATCH_ROWS), .lo = 1, .hi = 512, \
+     .def = BT_ENGINE_BATCH_ROWS_TEXT, .lo = 1, .hi = 512, \
      .help = "rows of one step at most: a token each of so many sequences, or fewer with tokens to replay or drafts"}, \
     {.group = (in), .name = "growth-tokens", .value = "N", BT_OPT_AT(config, field.growth_tokens), \
      .type = BT_OPT_INT, .def = "256", .lo = 0, .hi = 1 << 20, \

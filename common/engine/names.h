@@ -41,4 +41,10 @@ extern const char *const bt_engine_schedules[];
 /* The rows of kernels, in the words of --isa. */
 #define BT_ENGINE_ISA_NAMES  BT_KERNELS_NAMES
 #define BT_ENGINE_CORE_NAMES BT_CORES_NAMES
+/* Rows of a decode step where --batch-rows does not say it: for tables of options (as text), and for who tells what a
+ * node will take. */
+#define BT_ENGINE_BATCH_ROWS      64
+#define BT_ENGINE_TEXT_OF(number) #number
+#define BT_ENGINE_TEXT(number)    BT_ENGINE_TEXT_OF(number)
+#define BT_ENGINE_BATCH_ROWS_TEXT BT_ENGINE_TEXT(BT_ENGINE_BATCH_ROWS)
 #endif

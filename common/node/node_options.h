@@ -20,11 +20,6 @@ typedef struct bt_node_options {
 
 /* Rows of an option table whose config has a bt_node_options at `field`; `own_id` is the default of --id. */
 // clang-format off
-/* --batch-rows of a decode node where it is not given: for its table, and for who tells what a node will take. */
-#define BT_NODE_BATCH_ROWS 64
-#define BT_NODE_TEXT_OF(number) #number
-#define BT_NODE_TEXT(number) BT_NODE_TEXT_OF(number)
-
 #define BT_NODE_OPTS(config, field, own_id) \
     {.group = "Model", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, field.model), \
      .type = BT_OPT_STRING, .required = true, .example = "smollm2", \

@@ -3,7 +3,6 @@
 #include "base/wait.h"
 #include "engine/decode.h"
 #include "engine/needs.h"
-#include "node/node_options.h"
 #include "tools/tool.h"
 
 #include <inttypes.h>
@@ -78,7 +77,7 @@ static bt_err check_memory(const tool_serve *s, const bt_model *m, bt_fault *fau
                                     .kv_elem_bytes = bt_kv_dtype_wanted(s->kv_dtype),
                                     .ctx_tokens = (size_t)s->ctx_size,
                                     .kv_memory_bytes = s->kv_memory_bytes,
-                                    .rows = BT_NODE_BATCH_ROWS,
+                                    .rows = BT_ENGINE_BATCH_ROWS,
                                     .threads = (size_t)s->threads};
     }
     return bt_needs_check(m, want, n, bt_memory_free(), fault);

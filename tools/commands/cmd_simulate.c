@@ -10,7 +10,6 @@
 #include "gateway/http/options.h"
 #include "kv/kv_dtype.h"
 #include "model/weights.h"
-#include "node/node_options.h"
 #include "npu/pkg/recipe.h"
 #include "tools/replay/ramp_run.h"
 #include "tools/simulate/load.h"
@@ -112,7 +111,7 @@ static const bt_opt opts[] = {
      .type = BT_OPT_INT, .def = "4", .lo = 1, .hi = 1024,
      .help = "prompts that a prefill node takes at once; one computes"},
     {.group = "Nodes", .name = "batch-rows", .value = "N", BT_OPT_AT(config, batch_rows), .type = BT_OPT_INT,
-     .def = BT_NODE_TEXT(BT_NODE_BATCH_ROWS), .lo = 1, .hi = 512, .help = "rows of one decode step at most"},
+     .def = BT_ENGINE_BATCH_ROWS_TEXT, .lo = 1, .hi = 512, .help = "rows of one decode step at most"},
     {.group = "Nodes", .name = "growth-tokens", .value = "N", BT_OPT_AT(config, growth_tokens),
      .type = BT_OPT_INT, .def = "256", .lo = 0, .hi = 1 << 20,
      .help = "tokens of its answer that memory is counted for when a request is taken"},
