@@ -358,6 +358,10 @@ test-kills: all
 	@sh deploy/model.sh > /dev/null
 	@sh tests/fault/kills.sh $(B) $(or $(N),50) $(MODEL)
 
+## test-flat: instructions of the simulator an event at 10 to 1,000 nodes and 100 to 10,000 requests (Valgrind, 3 minutes)
+test-flat: all
+	@sh tests/sim/flat.sh
+
 ## simtest: the brains in the simulated world: make simtest SEEDS=1000 START=1, TRACE=seed (SHRINK=1), BREAK=name, all or list
 simtest: $(B)/$(if $(BREAK),break,tests/sim)/simtest
 	@$< seeds=$(or $(SEEDS),1000) start=$(or $(START),1) $(if $(BREAK),break=$(BREAK)) $(if $(TRACE),trace=$(TRACE)) $(if $(SHRINK),shrink)
@@ -449,7 +453,7 @@ help:
 clean:
 	rm -rf build bin
 
-.PHONY: all deps model demo test test-wide test-kills test-cli test-clients check-timeline test-openapi test-emulated test-aarch64 test-foreign foreign foreign-kernels foreign-programs kernel-tests test-compilers simtest fuzz lint format analyze bench bench-peers mca mca-objects docs install uninstall help clean FORCE
+.PHONY: all deps model demo test test-wide test-kills test-flat test-cli test-clients check-timeline test-openapi test-emulated test-aarch64 test-foreign foreign foreign-kernels foreign-programs kernel-tests test-compilers simtest fuzz lint format analyze bench bench-peers mca mca-objects docs install uninstall help clean FORCE
 .SECONDARY:
 .DEFAULT_GOAL := all
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

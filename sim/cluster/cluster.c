@@ -305,7 +305,7 @@ static bt_err advance(sim_cluster *c, int64_t until_ns)
         } else {
             for_member(c, &e);
         }
-        if (c->resting) sim_cluster_wake_late(c);
+        sim_cluster_wake_late(c);
         if (c->submitted && c->submitted == c->ended && !c->callers) break;
     }
     return c->broken;

@@ -96,6 +96,7 @@ typedef struct sim_gate {
     uint32_t place, model;
     int64_t due_us, wake_us, busy_ns; /* busy: until when its thread has work */
     uint64_t cpu_ns, requests;
+    uint32_t resting; /* of its nodes, where it is its model's only gateway */
 } sim_gate;
 
 struct sim_cluster {
@@ -112,7 +113,6 @@ struct sim_cluster {
     size_t over_cap;
     uint32_t refused_roles;
     char refused_why[200];
-    uint32_t resting;   /* members */
     uint32_t keeps_for; /* TOKENS from this place and their answers are not sent but kept; SIM_GATEWAY: of none */
     bt_msg **kept;
     size_t kept_len, kept_cap;
@@ -202,7 +202,7 @@ void sim_cluster_leap_settle_of(sim_cluster *c, sim_member *m, uint64_t number);
 /* ---- rest.c: heartbeats that are taken to come ---- */
 void sim_cluster_rest(sim_cluster *c, uint32_t place); /* its gateway has just heard its heartbeat */
 void sim_cluster_wake(sim_cluster *c, sim_member *m);  /* before anything happens to it or its link */
-void sim_cluster_wake_late(sim_cluster *c);            /* nodes of gateways that are behind */
+void sim_cluster_wake_late(sim_cluster *c);            /* resting nodes of gateways that are behind */
 
 bt_err sim_cluster_gateways_new(sim_cluster *c, bt_fault *fault);
 void sim_cluster_gateways_free(sim_cluster *c);

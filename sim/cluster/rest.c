@@ -18,9 +18,10 @@ void sim_cluster_rest(sim_cluster *c, uint32_t place)
     sim_member *m = &c->members[place];
     const bool may = m->is_alive && !m->is_stopped && !m->is_draining && !m->rests && m->out.slow <= 1;
     if (c->o.is_full || c->o.gateways > 1 || !may || sim_cluster_is_late(c, m)) return;
-    if (!gw_brain_rest(sim_gates_of(c, m)->brain, &m->self)) return;
+    sim_gate *g = sim_gates_of(c, m);
+    if (!gw_brain_rest(g->brain, &m->self)) return;
     m->rests = true;
-    c->resting++;
+    g->resting++;
     if (m->pf) pf_brain_rest(m->pf);
     else dc_brain_rest(m->dc);
     m->due_us = m->pf ? pf_brain_due_us(m->pf) : dc_brain_due_us(m->dc);
@@ -42,7 +43,7 @@ void sim_cluster_wake(sim_cluster *c, sim_member *m)
     const gw_node *n = gw_registry_find(gw_brain_registry(g->brain), &m->self);
     if (!m->rests) return;
     m->rests = false;
-    c->resting--;
+    g->resting--;
     const int64_t gw_said =
         n ? bt_greeting_next_beat_us(n->heartbeat_due_us, gw_every, now_us) - gw_every : 0;
     const int64_t gw_heard =
@@ -60,9 +61,7 @@ void sim_cluster_wake(sim_cluster *c, sim_member *m)
 
 void sim_cluster_wake_late(sim_cluster *c)
 {
-    for (uint32_t g = 0; g < c->gates_len; g++) {
-        if (!sim_gate_is_late(c, &c->gates[g])) continue;
-        for (uint32_t i = 0; c->resting && i < c->hosts; i++)
-            if (c->members[i].group->model == c->gates[g].model) sim_cluster_wake(c, &c->members[i]);
-    }
+    for (sim_gate *g = c->gates; g < c->gates + c->gates_len; g++)
+        for (uint32_t i = 0; g->resting && sim_gate_is_late(c, g) && i < c->hosts; i++)
+            if (sim_gates_of(c, &c->members[i]) == g) sim_cluster_wake(c, &c->members[i]);
 }

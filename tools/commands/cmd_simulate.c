@@ -11,6 +11,7 @@
 #include "kv/kv_dtype.h"
 #include "model/weights.h"
 #include "npu/pkg/recipe.h"
+#include "tools/commands/dims_of.h"
 #include "tools/replay/ramp_run.h"
 #include "tools/simulate/load.h"
 #include "tools/simulate/range.h"
@@ -96,7 +97,10 @@ static const bt_opt opts[] = {
      .help = "how prefill nodes cut prompts; without it chunk:256+tail on an NPU, chunk:8192+tail on a GPU"},
     BT_ENGINE_SCHEDULE_OPT("Model", config, schedule),
     {.group = "Model", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(config, ctx_size),
-     .type = BT_OPT_INT, .def = "131072", .lo = 16, .hi = 1 << 20, .help = "longest sequence in tokens"},
+     .type = BT_OPT_INT, .def = "131072", .lo = 0, .hi = 1 << 20,
+     .help = "longest sequence in tokens; 0: the context of a model's file, of a name 131072, or what the KV "
+             "memory of "
+             "the smallest node holds if that is less"},
 
     {.group = "Nodes", .name = "kv-memory", .value = "SIZE", BT_OPT_AT(config, kv_memory_bytes),
      .type = BT_OPT_SIZE, .def = "0", .lo = 0, .hi = INT64_MAX,
@@ -240,33 +244,25 @@ const bt_opt_program tool_simulate_program = {
     .args_name = "TRACE",
 };
 
-/* ---- from options to a setup --------------------------------------------------------------------- */
+typedef struct job {
+    const config *c;
+    tool_simulate_setup setup;
+    tool_simulate_models models;
+    uint32_t model_ctx; /* the least of the models that are files; 0: none is */
+    tool_simulate_load load;
+    tool_replay_synthetic synthetic;
+    tool_replay_slo slo;
+    tool_replay_plan plan;
+    bt_pkg *package;
+    tool_simulate_bench *bench;
+    tool_replay_result result;
+    tool_replay_figures figures;
+    tool_simulate_facts facts;
+    bool is_sweep, has_told_bad; /* has_told_bad: it has been said how many rows are */
+    tool_simulate_range range;
+} job;
 
-/* What has no slash was meant as a shape, or as the file that is not there. */
-static bt_err shape_of(bt_dims *ret, const char *name, bt_fault *fault)
-{
-    const bt_dims *known = bt_dims_find(name);
-    const char *names[64], *near;
-    bt_model *m = NULL;
-    size_t n = 0;
-    if (known) {
-        *ret = *known;
-        return BT_OK;
-    }
-    const bt_err e = tool_open_model(&m, NULL, name, fault);
-    if (e == BT_OK) {
-        *ret = bt_costs_dims(m);
-        bt_model_close(m);
-        return BT_OK;
-    }
-    if (strchr(name, '/')) return e;
-    for (; n < 64 && bt_dims_at(n); n++) names[n] = bt_dims_at(n)->name;
-    near = bt_profile_nearest(name, names, n);
-    char file[120];
-    (void)snprintf(file, sizeof file, "%.119s", fault->text);
-    return bt_fail(fault, BT_EARG, "no shape '%.40s'%s%s%s and %s", name, near ? "; did you mean '" : ",",
-                   near ? near : "", near ? "'?" : "", file);
-}
+/* ---- from options to a setup --------------------------------------------------------------------- */
 
 static uint32_t nodes_of(const tool_simulate_side *s)
 {
@@ -303,15 +299,20 @@ static void set_cluster(sim_cluster_options *o, const config *c)
     o->dc.window_bytes = c->window_bytes;
 }
 
-static bt_err set_models(tool_simulate_setup *s, tool_simulate_models *m, const config *c, bt_fault *fault)
+/* *ret_ctx: the least context of those that are files; 0: none is. */
+static bt_err set_models(tool_simulate_setup *s, tool_simulate_models *m, uint32_t *ret_ctx, const config *c,
+                         bt_fault *fault)
 {
     bt_err e = BT_OK;
+    *ret_ctx = 0;
     if (c->models.count > TOOL_SIMULATE_MODELS)
         return bt_fail(fault, BT_EARG, "%zu models: at most %d", c->models.count, TOOL_SIMULATE_MODELS);
     m->len = (uint32_t)c->models.count;
     for (uint32_t i = 0; e == BT_OK && i < m->len; i++) {
         m->given[i] = c->models.items[i];
-        e = shape_of(&m->dims[i], m->given[i], fault);
+        uint32_t ctx = 0;
+        e = tool_dims_of(&m->dims[i], &ctx, m->given[i], fault);
+        if (ctx && (!*ret_ctx || ctx < *ret_ctx)) *ret_ctx = ctx;
         for (uint32_t k = 0; e == BT_OK && k < i; k++)
             if (strcmp(m->given[k], m->given[i]) == 0)
                 e = bt_fail(fault, BT_EARG, "--model %.60s: twice", m->given[i]);
@@ -336,8 +337,9 @@ static bt_err check_scale(const tool_simulate_setup *s, bt_fault *fault)
     return tool_simulate_scale_check(&s->scale, has, fault);
 }
 
-static bt_err set_up(tool_simulate_setup *s, tool_simulate_models *models, const config *c, bt_fault *fault)
+static bt_err set_up(job *j, const config *c, bt_fault *fault)
 {
+    tool_simulate_setup *s = &j->setup;
     /* Groups of 32 have a scale, FP4 an offset too. */
     static const struct {
         uint32_t bits, permille;
@@ -355,7 +357,7 @@ static bt_err set_up(tool_simulate_setup *s, tool_simulate_models *models, const
     const uint32_t prefills = nodes_of(&s->prefill), decodes = nodes_of(&s->decode);
     e = c->colocated ? tool_simulate_faults_check(&s->faults, 0, prefills + decodes, fault)
                      : tool_simulate_faults_check(&s->faults, prefills, decodes, fault);
-    if (e == BT_OK) e = set_models(s, models, c, fault);
+    if (e == BT_OK) e = set_models(s, &j->models, &j->model_ctx, c, fault);
     if (e == BT_OK) e = check_scale(s, fault);
     s->shape_policy = c->shape_policy;
     s->schedule = (bt_schedule_policy)c->schedule;
@@ -377,28 +379,11 @@ static bt_err set_up(tool_simulate_setup *s, tool_simulate_models *models, const
 
 /* ---- a run --------------------------------------------------------------------------------------- */
 
-typedef struct job {
-    const config *c;
-    tool_simulate_setup setup;
-    tool_simulate_models models;
-    tool_simulate_load load;
-    tool_replay_synthetic synthetic;
-    tool_replay_slo slo;
-    tool_replay_plan plan;
-    bt_pkg *package;
-    tool_simulate_bench *bench;
-    tool_replay_result result;
-    tool_replay_figures figures;
-    tool_simulate_facts facts;
-    bool is_sweep, has_told_bad; /* has_told_bad: it has been said how many rows are */
-    tool_simulate_range range;
-} job;
-
 static int tell(const job *j, double wall_s, bt_fault *fault)
 {
     const config *c = j->c;
     tool_replay_dialect dialect = {.takes_ids = true, .ignores_eos = true, .is_baton = true,
-                                   .context_tokens = (uint32_t)c->ctx_size};
+                                   .context_tokens = j->setup.ctx_tokens};
     const tool_replay_outcome replay = {.trace = j->load.trace ? j->load.trace : c->synthetic,
                                         .url = "simulated",
                                         .plan = &j->plan,
@@ -547,6 +532,8 @@ static int work(job *j, bt_fault *fault)
     bt_err e = BT_OK;
     if (c->package) e = bt_pkg_open(&j->package, c->package, fault);
     j->setup.package = j->package;
+    if (e == BT_OK && !j->setup.ctx_tokens) e = tool_simulate_set_context(&j->setup, j->model_ctx, fault);
+    j->load.how.context_tokens = j->setup.ctx_tokens;
     if (e == BT_OK) e = tool_simulate_bench_new(&j->bench, &j->setup, fault);
     if (e == BT_OK && c->ramp.is_on) return tool_replay_ramp_run(&ramp, fault);
     if (e == BT_OK) e = read_load(j, c->speed, fault);
@@ -578,7 +565,6 @@ static bt_err check(job *j, const config *c, bt_fault *fault)
     j->load.how = (tool_replay_plan_options){.seed = (uint64_t)c->seed,
                                              .usual_output = (uint32_t)c->usual_output,
                                              .block_tokens = (uint32_t)c->block_tokens,
-                                             .context_tokens = (uint32_t)c->ctx_size,
                                              .scales = c->scale_lengths,
                                              .fits = c->fit,
                                              .speed = c->speed,
@@ -587,7 +573,7 @@ static bt_err check(job *j, const config *c, bt_fault *fault)
                                              .jitter_us = !j->load.trace ? 0
                                                           : is_auto      ? -1
                                                                          : jitter_ms * 1000};
-    const bt_err e = set_up(&j->setup, &j->models, c, fault);
+    const bt_err e = set_up(j, c, fault);
     return e == BT_OK ? check_sweep(j, c, fault) : e;
 }
 

@@ -11,7 +11,7 @@
 #include <string.h>
 
 static const double NO_REST = 0.97; /* of the time */
-enum { BLOCK_TOKENS = 64, PAGE_TOKENS = 64, UNKNOWN_MEMORY = 1 << 30, QUARTERS = 4 };
+enum { BLOCK_TOKENS = 64, PAGE_TOKENS = 64, UNKNOWN_MEMORY = 1 << 30, QUARTERS = 4, USUAL_CTX = 131072 };
 
 struct tool_simulate_bench {
     tool_simulate_setup s;
@@ -20,22 +20,51 @@ struct tool_simulate_bench {
     tool_simulate_overlap *overlap[2 * TOOL_SIMULATE_GROUPS]; /* of the prefill groups, then of the others */
 };
 
+/* What a node of the group takes, and the pages that it has. */
+static bt_err cost_of(sim_cost *ret, uint32_t *ret_pages, const tool_simulate_setup *s,
+                      const tool_simulate_group *g, bt_fault *fault)
+{
+    const bt_err e = tool_simulate_price_node(ret, s, g, fault);
+    if (e < 0) return e;
+    const uint64_t bytes =
+        s->kv_memory_bytes || g->profile.memory_bytes ? s->kv_memory_bytes : UNKNOWN_MEMORY;
+    *ret_pages = sim_cost_pages(ret, bytes, PAGE_TOKENS);
+    return BT_OK;
+}
+
 static bt_err make_cost(sim_cost *ret, uint32_t *ret_pages, const tool_simulate_setup *s,
                         const tool_simulate_group *g, bt_fault *fault)
 {
-    const bt_profile *p = &g->profile;
-    const bt_err e = tool_simulate_price_node(ret, s, g, fault);
+    const bt_err e = cost_of(ret, ret_pages, s, g, fault);
     if (e < 0) return e;
-    const uint64_t bytes = s->kv_memory_bytes || p->memory_bytes ? s->kv_memory_bytes : UNKNOWN_MEMORY;
-    const uint32_t pages = sim_cost_pages(ret, bytes, PAGE_TOKENS);
-    const uint64_t tokens = (uint64_t)pages * PAGE_TOKENS;
+    const uint64_t tokens = (uint64_t)*ret_pages * PAGE_TOKENS;
     if (tokens < s->ctx_tokens)
         return bt_fail(fault, BT_ELIMIT,
                        "'%s' has room for the KV of %" PRIu64
                        " tokens, and one sequence of -c %u needs %" PRIu64
                        " bytes: give --kv-memory, or -c %" PRIu64 " at most",
-                       p->name, tokens, s->ctx_tokens, ret->kv_bytes * s->ctx_tokens, tokens);
-    *ret_pages = pages;
+                       g->profile.name, tokens, s->ctx_tokens, ret->kv_bytes * s->ctx_tokens, tokens);
+    return BT_OK;
+}
+
+bt_err tool_simulate_set_context(tool_simulate_setup *s, uint32_t model_ctx, bt_fault *fault)
+{
+    const tool_simulate_side *side[] = {&s->prefill, &s->decode};
+    const uint32_t packed = s->package ? bt_pkg_header_of(s->package)->ctx_tokens : BT_SHAPES_MAX_SEQ;
+    uint64_t least = model_ctx ? model_ctx : USUAL_CTX;
+    if (least > packed) least = packed;
+    s->ctx_tokens = (uint32_t)least;
+    for (size_t i = 0; i < 2; i++)
+        for (size_t k = 0; k < side[i]->len; k++) {
+            sim_cost cost;
+            uint32_t pages;
+            const bt_err e = cost_of(&cost, &pages, s, &side[i]->group[k], fault);
+            if (e < 0) return e;
+            if ((uint64_t)pages * PAGE_TOKENS < least) least = (uint64_t)pages * PAGE_TOKENS;
+        }
+    if (least == 0)
+        return bt_fail(fault, BT_ELIMIT, "--kv-memory: a node has room for less than one page of KV");
+    s->ctx_tokens = (uint32_t)least;
     return BT_OK;
 }
 

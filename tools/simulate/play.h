@@ -76,6 +76,10 @@ typedef struct tool_simulate_facts {
     uint32_t doors;
 } tool_simulate_facts;
 
+/* Sets s->ctx_tokens, as -c 0 asks: model_ctx (0: not known, then 131072), or the longest sequence that every device
+ * and the package hold if that is less. BT_EARG, BT_ELIMIT: as tool_simulate_bench_new. */
+bt_err tool_simulate_set_context(tool_simulate_setup *s, uint32_t model_ctx, bt_fault *fault);
+
 /* The costs and pages of a setup: made once for many runs. */
 typedef struct tool_simulate_bench tool_simulate_bench;
 /* BT_EARG, BT_ELIMIT: a device cannot hold the model or a sequence of its context, and what would do. */

@@ -12,9 +12,12 @@ void tool_simulate_print(FILE *f, const tool_simulate_told *r)
     const tool_simulate_facts *x = r->facts;
     const tool_replay_figures *g = r->replay->figures;
     tool_replay_print(f, r->replay);
-    fprintf(f, "cluster     %s on prefill %s and decode %s%s, %s Gbit/s: %u and %u nodes\n",
-            r->setup->mores ? "several models" : r->setup->model->name, r->prefill, r->decode,
-            r->setup->is_colocated ? ", colocated" : "", r->link, x->prefill_nodes, x->decode_nodes);
+    fprintf(
+        f,
+        "cluster     %s on prefill %s and decode %s%s, %s Gbit/s: %u and %u nodes, sequences of %u tokens\n",
+        r->setup->mores ? "several models" : r->setup->model->name, r->prefill, r->decode,
+        r->setup->is_colocated ? ", colocated" : "", r->link, x->prefill_nodes, x->decode_nodes,
+        r->setup->ctx_tokens);
     if (x->prefill_nodes)
         fprintf(f, "busy        prefill %.1f %%, decode %.1f %% of the time\n", 100 * x->prefill_busy,
                 100 * x->decode_busy);
@@ -137,12 +140,14 @@ json_t *tool_simulate_json(const tool_simulate_told *r)
     const tool_replay_figures *g = r->replay->figures;
     json_t *o = tool_replay_json(r->replay);
     json_t *more = json_pack(
-        "{s:s, s:s, s:s, s:s, s:f, s:b, s:f, s:f, s:I, s:f, s:o, s:o, s:o, s:b, s:o, s:f, s:I, s:I, s:b, "
+        "{s:s, s:s, s:s, s:s, s:I, s:f, s:b, s:f, s:f, s:I, s:f, s:o, s:o, s:o, s:b, s:o, s:f, s:I, s:I, "
+        "s:b, "
         "s:o}",
         "model", r->setup->model->name, "prefill", r->prefill, "decode", r->decode, "link", r->link,
-        "time_scale", scale_of(r->setup), "colocated", (int)r->setup->is_colocated, "virtual_seconds",
-        x->virtual_s, "wall_seconds", r->wall_s, "events", (json_int_t)x->events, "events_per_second",
-        per((double)x->events, r->wall_s), "joules", ratio(x->joules, x->has_joules), "joules_per_request",
+        "ctx_tokens", (json_int_t)r->setup->ctx_tokens, "time_scale", scale_of(r->setup), "colocated",
+        (int)r->setup->is_colocated, "virtual_seconds", x->virtual_s, "wall_seconds", r->wall_s, "events",
+        (json_int_t)x->events, "events_per_second", per((double)x->events, r->wall_s), "joules",
+        ratio(x->joules, x->has_joules), "joules_per_request",
         ratio(per(x->joules, (double)g->completed), x->has_joules && g->completed), "joules_per_1000_tokens",
         ratio(per(x->joules * 1000, (double)g->output_tokens), x->has_joules && g->output_tokens),
         "joules_of_tdp", (int)x->is_tdp, "prefill_busy_ratio", ratio(x->prefill_busy, x->prefill_nodes > 0),

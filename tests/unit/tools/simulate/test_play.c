@@ -343,6 +343,25 @@ static void a_context_that_memory_does_not_hold_is_refused_with_one_that_it_does
     tool_simulate_bench_free(b);
 }
 
+static void a_context_of_zero_is_the_models_or_what_the_smallest_memory_holds(void **state)
+{
+    (void)state;
+    tool_simulate_setup s;
+    bt_fault fault = {""};
+    sim_kit_setup(&s, "1", "1");
+    s.kv_memory_bytes = 64 << 20;
+    s.ctx_tokens = 0;
+    assert_int_equal(tool_simulate_set_context(&s, 4096, &fault), BT_OK);
+    assert_int_equal(s.ctx_tokens, 2048);
+    assert_int_equal(tool_simulate_set_context(&s, 1000, &fault), BT_OK);
+    assert_int_equal(s.ctx_tokens, 1000);
+    s.kv_memory_bytes = 0; /* of the device */
+    assert_int_equal(tool_simulate_set_context(&s, 0, &fault), BT_OK);
+    assert_int_equal(s.ctx_tokens, 131072);
+    s.kv_memory_bytes = 1;
+    assert_int_equal(tool_simulate_set_context(&s, 0, &fault), BT_ELIMIT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -364,6 +383,7 @@ int main(void)
         cmocka_unit_test(an_overload_names_the_side_that_is_short),
         cmocka_unit_test(a_timeout_is_the_affair_of_one_node),
         cmocka_unit_test(a_context_that_memory_does_not_hold_is_refused_with_one_that_it_does),
+        cmocka_unit_test(a_context_of_zero_is_the_models_or_what_the_smallest_memory_holds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
