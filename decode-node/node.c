@@ -427,7 +427,7 @@ static bt_err check_memory(const node *n, bt_fault *fault)
                                 .rows = (size_t)o->batch_rows,
                                 .threads = bt_pool_threads(n->pool)};
     char text[BT_NEEDS_TEXT_BYTES];
-    const bt_err e = bt_needs_begin(text, n->model, &want, fault);
+    const bt_err e = bt_needs_begin(text, n->model, &want, 1, fault);
     if (e == BT_OK) bt_log(BT_LOG_INFO, "%s", text);
     return e;
 }

@@ -464,7 +464,7 @@ static bt_err check_memory(const node *n, bt_fault *fault)
                                 .kv_memory_bytes = o->node->kv_memory_bytes,
                                 .threads = (size_t)o->node->threads};
     char text[BT_NEEDS_TEXT_BYTES];
-    const bt_err e = bt_needs_begin(text, n->model, &want, fault);
+    const bt_err e = bt_needs_begin(text, n->model, &want, 1, fault);
     if (e == BT_OK) bt_log(BT_LOG_INFO, "%s", text);
     return e;
 }

@@ -120,7 +120,9 @@ static bt_err add_kv(bt_needs *n, const bt_hparams *h, const bt_needs_want *w, b
     const bt_err e =
         bt_kv_pages_longest(&n->ctx_tokens, w->ctx_tokens, h->ctx, w->kv_memory_bytes, n->token_bytes, fault);
     if (e < 0) return e;
-    if (__builtin_mul_overflow((uint64_t)n->ctx_tokens, n->token_bytes, &n->part[BT_NEEDS_KV]))
+    const uint64_t sequences = w->sequences ? w->sequences : 1;
+    if (__builtin_mul_overflow((uint64_t)n->ctx_tokens, n->token_bytes, &n->part[BT_NEEDS_KV]) ||
+        __builtin_mul_overflow(n->part[BT_NEEDS_KV], sequences, &n->part[BT_NEEDS_KV]))
         return bt_fail(fault, BT_ELIMIT, "KV of %zu tokens does not fit the address space", n->ctx_tokens);
     return BT_OK;
 }
@@ -140,23 +142,38 @@ bt_err bt_needs_of(bt_needs *ret, const bt_model *m, const bt_needs_want *w, bt_
     if (w->prefill >= 0) n.part[BT_NEEDS_WORK] += (uint64_t)m->hp.vocab * sizeof(float);
     if (w->decode >= 0)
         n.part[BT_NEEDS_WORK] += (uint64_t)m->hp.vocab * sizeof(float) * (w->rows ? w->rows : 1);
+    n.part[BT_NEEDS_WORK] += (uint64_t)m->hp.vocab * sizeof(float) * w->logits_rows;
     for (int f = 0; f < 3; f++) n.part[BT_NEEDS_WEIGHTS] += n.form[f];
     *ret = n;
     return BT_OK;
 }
 
-uint64_t bt_needs_sum(const bt_needs *n) { return bt_needs_together(n, 1); }
+/* What is mapped is there once. */
+static bt_needs join(const bt_needs *n, size_t count)
+{
+    bt_needs all = {.token_bytes = 0};
+    for (size_t i = 0; i < count; i++) {
+        for (int p = BT_NEEDS_KV; p < BT_NEEDS_PARTS; p++) all.part[p] += n[i].part[p];
+        if (n[i].part[BT_NEEDS_PACKAGE] > all.part[BT_NEEDS_PACKAGE])
+            all.part[BT_NEEDS_PACKAGE] = n[i].part[BT_NEEDS_PACKAGE];
+        for (int f = 0; f < 3; f++)
+            if (n[i].form[f] > all.form[f]) all.form[f] = n[i].form[f];
+    }
+    for (int f = 0; f < 3; f++) all.part[BT_NEEDS_WEIGHTS] += all.form[f];
+    return all;
+}
+
+uint64_t bt_needs_sum(const bt_needs *n)
+{
+    uint64_t sum = 0;
+    for (int p = 0; p < BT_NEEDS_PARTS; p++) sum += n->part[p];
+    return sum;
+}
 
 uint64_t bt_needs_together(const bt_needs *n, size_t count)
 {
-    uint64_t own = 0, package = 0, form[3] = {0};
-    for (size_t i = 0; i < count; i++) {
-        own += n[i].part[BT_NEEDS_KV] + n[i].part[BT_NEEDS_WORK] + n[i].part[BT_NEEDS_REST];
-        if (n[i].part[BT_NEEDS_PACKAGE] > package) package = n[i].part[BT_NEEDS_PACKAGE];
-        for (int f = 0; f < 3; f++)
-            if (n[i].form[f] > form[f]) form[f] = n[i].form[f];
-    }
-    return own + package + form[0] + form[1] + form[2];
+    const bt_needs all = join(n, count);
+    return bt_needs_sum(&all);
 }
 
 void bt_needs_text(char *ret, size_t cap, const bt_needs *n)
@@ -266,15 +283,16 @@ bt_err bt_needs_check(const bt_model *m, const bt_needs_want *want, size_t count
 }
 
 bt_err bt_needs_begin(char ret[BT_NEEDS_TEXT_BYTES], const bt_model *m, const bt_needs_want *want,
-                      bt_fault *fault)
+                      size_t count, bt_fault *fault)
 {
     char text[BT_NEEDS_TEXT_BYTES], have[32] = "an unknown amount";
-    bt_needs n;
+    bt_needs n[BT_NEEDS_MAX_PROCESSES];
     const uint64_t free_bytes = bt_memory_free();
-    bt_err e = bt_needs_check(m, want, 1, free_bytes, fault);
-    if (e == BT_OK) e = bt_needs_of(&n, m, want, fault);
+    bt_err e = bt_needs_check(m, want, count, free_bytes, fault);
+    for (size_t i = 0; e == BT_OK && i < count; i++) e = bt_needs_of(&n[i], m, &want[i], fault);
     if (e < 0) return e;
-    bt_needs_text(text, sizeof text, &n);
+    const bt_needs all = join(n, count);
+    bt_needs_text(text, sizeof text, &all);
     if (free_bytes) bt_num_size_text(have, sizeof have, free_bytes);
     snprintf(ret, BT_NEEDS_TEXT_BYTES, "%.150s; %s free", text, have);
     return BT_OK;

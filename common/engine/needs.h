@@ -17,12 +17,14 @@ typedef struct bt_needs_want {
     size_t ctx_tokens;        /* as asked for; 0: the model's context, or what kv_memory_bytes holds */
     uint64_t kv_memory_bytes; /* 0: no limit */
     size_t rows, threads;     /* of a decode step; of the pool, 0: all cores */
+    size_t sequences;         /* held at once, each of the longest; 0: one */
+    size_t logits_rows;       /* that are kept beside a step's */
 } bt_needs_want;
 
 typedef enum bt_needs_part {
     BT_NEEDS_PACKAGE, /* mapped */
     BT_NEEDS_WEIGHTS, /* mapped */
-    BT_NEEDS_KV,      /* of one longest sequence; with more of them it grows to kv_memory_bytes */
+    BT_NEEDS_KV,      /* of `sequences` of the longest; with more of them it grows to kv_memory_bytes */
     BT_NEEDS_WORK, /* arenas, scratch, prepared inputs, rotary tables, logits; of prompts that share a chunk the first
                       alone: each other one takes its logits, 4 bytes a token of the vocabulary */
     BT_NEEDS_REST, /* the program, libraries, buffers of links, the tokenizer */
@@ -50,6 +52,8 @@ void bt_needs_text(char *ret, size_t cap, const bt_needs *n);
  * shorter --ctx-size, both; or the least that they could do with. Other errors as above. */
 enum { BT_NEEDS_MAX_PROCESSES = 64, BT_NEEDS_TEXT_BYTES = 192 };
 bt_err bt_needs_check(const bt_model *m, const bt_needs_want *want, size_t count, uint64_t free_bytes, bt_fault *fault);
-/* For a process about itself: the check, against what is free now, and its words for a log. */
-bt_err bt_needs_begin(char ret[BT_NEEDS_TEXT_BYTES], const bt_model *m, const bt_needs_want *want, bt_fault *fault);
+/* For a process about itself, with `count` engines or pairs of them: the check, against what is free now, and its words
+ * for people. */
+bt_err bt_needs_begin(char ret[BT_NEEDS_TEXT_BYTES], const bt_model *m, const bt_needs_want *want, size_t count,
+                      bt_fault *fault);
 #endif

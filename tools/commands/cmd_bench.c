@@ -1,12 +1,14 @@
 /* baton bench: how fast prompts and generated tokens are computed here, beside what this machine could do at
  * most, in one process. Nothing is timed before its bits were compared with the ref kernels'. */
 #include "base/cache_files.h"
+#include "base/memory.h"
 #include "base/wait.h"
 #include "kv/kv_dtype.h"
 #include "tools/bench/bench_check.h"
 #include "tools/bench/bench_kernels.h"
 #include "tools/bench/bench_list.h"
 #include "tools/bench/bench_print.h"
+#include "tools/commands/tell_needs.h"
 #include "tools/tool.h"
 #include "engine/names.h"
 
@@ -18,7 +20,7 @@ typedef struct config {
     const char *model, *isa, *core, *prompts, *gens, *depths, *batches, *threads, *weights, *schedules;
     int engine, decode, kv_dtype, format;
     int64_t repetitions;
-    uint64_t cache_limit_bytes;
+    uint64_t cache_limit_bytes, memory_bytes;
     bt_obtain_want want;
     bool kernels, quiet;
 } config;
@@ -63,6 +65,7 @@ static const bt_opt opts[] = {
      .def = "auto",
      .help = "choices of the kernels: auto, as on " BT_ENGINE_CORE_NAMES "; the results are the same"},
     BT_CACHE_LIMIT_OPT("Machine", config, cache_limit_bytes),
+    BT_MEMORY_OPT("Machine", config, memory_bytes),
     {.group = "Output", .letter = 'o', .name = "output", .value = "FORMAT", BT_OPT_AT(config, format),
      .type = BT_OPT_CHOICE, .def = "md", .choices = tool_bench_formats,
      .help = "a Markdown table, CSV, or a JSON array"},
@@ -150,6 +153,27 @@ static bt_pool *largest_pool(const bench *b)
     for (size_t i = 1; i < b->threads.count; i++)
         if (bt_pool_threads(b->pool[i]) > bt_pool_threads(p)) p = b->pool[i];
     return p;
+}
+
+/* Engines are opened one after the other: the form of weights with the largest. */
+static bt_err tell_needs(const bench *b, bt_fault *fault)
+{
+    const size_t batch = most(&b->batches);
+    const bool decodes = most(&b->gens) && !b->c->kernels;
+    size_t form = b->weights.value[0];
+    for (size_t i = 1; i < b->weights.count; i++)
+        if (b->weights.value[i] < form) form = b->weights.value[i]; /* f16 first */
+    const bt_needs_want want = {.prefill = most(&b->prompts) && !b->c->kernels ? (int)b->c->engine : -1,
+                                .decode = decodes ? (int)b->c->decode : -1,
+                                .weights = (bt_form)form,
+                                .want = &b->c->want,
+                                .kv_elem_bytes = b->setup.kv_elem_bytes,
+                                .ctx_tokens = b->setup.ctx_tokens,
+                                .rows = batch,
+                                .threads = bt_pool_threads(largest_pool(b)),
+                                .sequences = decodes ? batch : 1};
+    if (want.prefill < 0 && want.decode < 0) return BT_OK;
+    return tool_tell_needs("bench", b->model, &want, 1, b->c->quiet, fault);
 }
 
 /* Once for all engines that run it. */
@@ -308,12 +332,13 @@ int tool_bench_run(int argc, char **argv)
     bench b = {.c = &c, .out = {.to = stdout, .format = (tool_bench_format)c.format,
                                 .column = c.kernels ? tool_bench_figure_columns : tool_bench_row_columns}};
     tool_quiet(c.quiet);
+    bt_memory_set_free(c.memory_bytes);
     tool_cache_setup(c.cache_limit_bytes, c.quiet);
     if (parse(&b, &fault) < 0) {
         bt_opt_usage_error(tool_bench_program.name, &fault);
         rc = 2;
-    } else if (prepare(&b, &fault) < 0 || open_package(&b, &fault) < 0 || check(&b, &fault) < 0 ||
-               measure(&b, &fault) < 0 || time_all(&b, &fault) < 0) {
+    } else if (prepare(&b, &fault) < 0 || tell_needs(&b, &fault) < 0 || open_package(&b, &fault) < 0 ||
+               check(&b, &fault) < 0 || measure(&b, &fault) < 0 || time_all(&b, &fault) < 0) {
         rc = tool_fail("bench", &fault);
     } else {
         tool_bench_print_end(&b.out);

@@ -1,6 +1,7 @@
 /* baton perplexity: how well a model, by a given engine, predicts a text. One process; the convention of
  * llama-perplexity. */
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/wait.h"
 #include "engine/decode.h"
 #include "engine/prefill.h"
@@ -9,6 +10,7 @@
 #include "npu/pkg/attention.h"
 #include "sample/perplexity.h"
 #include "tools/sequences.h"
+#include "tools/commands/tell_needs.h"
 #include "tools/tool.h"
 #include "engine/names.h"
 
@@ -20,7 +22,7 @@ typedef struct config {
     const char *model, *file, *isa;
     int engine, against, weights, kv_dtype;
     int64_t threads, ctx_size, chunks;
-    uint64_t cache_limit_bytes;
+    uint64_t cache_limit_bytes, memory_bytes;
     bool json, quiet;
     bt_obtain_want want;
 } config;
@@ -57,6 +59,7 @@ static const bt_opt opts[] = {
     {.group = "Model", .name = "isa", .value = "NAME", BT_OPT_AT(config, isa), .type = BT_OPT_STRING,
      .def = "auto", .help = "kernels: auto, " BT_ENGINE_ISA_NAMES "; the results are the same"},
     BT_CACHE_LIMIT_OPT("Model", config, cache_limit_bytes),
+    BT_MEMORY_OPT("Model", config, memory_bytes),
     BT_OBTAIN_OPTS(config, want),
     BT_OBTAIN_FILE_OPT(config, want),
     {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
@@ -90,6 +93,31 @@ typedef struct side {
     bt_decode *decode;
     tool_sequences window;
 } side;
+
+/* Of both engines; each has one window's rows and logits. */
+static bt_err tell_needs(const config *c, const bt_model *m, const bt_pool *pool, bt_fault *fault)
+{
+    const char *const names[] = {engine_names[c->engine], against_names[c->against]};
+    const size_t count = c->against == NO_COMPARISON ? 1 : 2;
+    bt_needs_want want[2];
+    for (size_t i = 0; i < count; i++) {
+        const bool decodes = strncmp(names[i], "decode", 6) == 0;
+        int engine = BT_ENGINE_HOST;
+        for (int k = 0; !decodes && bt_engine_names[k]; k++)
+            if (!strcmp(bt_engine_names[k], names[i])) engine = k;
+        if (!strcmp(names[i], "decode-npu")) engine = BT_ENGINE_NPU;
+        want[i] = (bt_needs_want){.prefill = decodes ? -1 : engine,
+                                  .decode = decodes ? engine : -1,
+                                  .weights = (bt_form)c->weights,
+                                  .want = &c->want,
+                                  .kv_elem_bytes = bt_kv_dtype_wanted(c->kv_dtype),
+                                  .ctx_tokens = (size_t)c->ctx_size,
+                                  .rows = DECODE_ROWS,
+                                  .threads = bt_pool_threads(pool),
+                                  .logits_rows = (size_t)c->ctx_size};
+    }
+    return tool_tell_needs("perplexity", m, want, count, c->quiet, fault);
+}
 
 /* is_dense: whatever --attention says. side_close also after a failure; zeros are fine. */
 static bt_err side_open(side *s, const config *c, const bt_model *m, const char *engine, bt_pool *pool,
@@ -229,6 +257,7 @@ static bt_err measure_text(measure *r, const config *c, const bt_model *m, const
         e = bt_fail(fault, BT_EARG, "--attention %s beside engine '%s': decoding attends densely",
                     c->want.attention, engine_names[c->engine]);
     if (e == BT_OK) e = bt_perplexity_plan_make(&r->plan, n, (size_t)c->ctx_size, (size_t)c->chunks, fault);
+    if (e == BT_OK) e = tell_needs(c, m, pool, fault);
     if (e == BT_OK) e = side_open(&a, c, m, engine_names[c->engine], pool, false, fault);
     if (e == BT_OK && compared) e = side_open(&b, c, m, against_names[c->against], pool, true, fault);
     if (e == BT_OK && compared)
@@ -273,6 +302,7 @@ int tool_perplexity_run(int argc, char **argv)
     int rc = bt_opt_start(&args, &tool_perplexity_program, argc, argv, &c);
     if (rc >= 0) return rc;
     tool_quiet(c.quiet);
+    bt_memory_set_free(c.memory_bytes);
     tool_cache_setup(c.cache_limit_bytes, c.quiet);
     if (bt_pool_new(&pool, (size_t)c.threads, &fault) < 0 || tool_open_model(&m, &tok, c.model, &fault) < 0 ||
         tool_read_file(&text, &len, c.file, &fault) < 0 ||

@@ -85,6 +85,20 @@ static void processes_share_what_is_mapped_and_nothing_else(void **state)
     engine_kit_done(&kit);
 }
 
+static void more_sequences_take_their_kv_and_kept_logits_their_rows(void **state)
+{
+    (void)state;
+    engine_kit kit = engine_kit_model("llama");
+    const bt_needs_want one = want(-1, BT_ENGINE_HOST);
+    bt_needs_want more = one;
+    more.sequences = 5;
+    more.logits_rows = 7;
+    const bt_needs a = needs(kit.model, &one), b = needs(kit.model, &more);
+    assert_int_equal(b.part[BT_NEEDS_KV], 5 * a.part[BT_NEEDS_KV]);
+    assert_int_equal(b.part[BT_NEEDS_WORK] - a.part[BT_NEEDS_WORK], 7 * 4 * kit.model->hp.vocab);
+    engine_kit_done(&kit);
+}
+
 static void a_machine_with_too_little_is_told_what_would_fit(void **state)
 {
     (void)state;
@@ -110,10 +124,10 @@ static void a_machine_with_too_little_is_told_what_would_fit(void **state)
     assert_int_equal(bt_needs_check(kit.model, w, 2, 1 << 20, &f), BT_ELIMIT);
     assert_non_null(strstr(f.text, "1.0 MiB free; no other --weights or --ctx-size fits, the least needs "));
     bt_memory_set_free(1 << 20);
-    const bt_err e = bt_needs_begin(text, kit.model, &w[1], &f);
+    const bt_err e = bt_needs_begin(text, kit.model, &w[1], 1, &f);
     bt_memory_set_free(0);
     assert_int_equal(e, BT_ELIMIT);
-    assert_int_equal(bt_needs_begin(text, kit.model, &w[1], &f), BT_OK);
+    assert_int_equal(bt_needs_begin(text, kit.model, &w[1], 1, &f), BT_OK);
     assert_non_null(strstr(text, "needs "));
     assert_non_null(strstr(text, " free"));
     engine_kit_done(&kit);
@@ -125,6 +139,7 @@ int main(void)
         cmocka_unit_test(kv_is_that_of_the_longest_sequence_in_each_form),
         cmocka_unit_test(weights_are_the_bytes_that_the_engine_has),
         cmocka_unit_test(processes_share_what_is_mapped_and_nothing_else),
+        cmocka_unit_test(more_sequences_take_their_kv_and_kept_logits_their_rows),
         cmocka_unit_test(a_machine_with_too_little_is_told_what_would_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
