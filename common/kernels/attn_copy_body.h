@@ -108,15 +108,16 @@ BT_INLINE v16 load_elems(const uint8_t *row, size_t e, v16 scale, const uint32_t
     return v16_load((const float *)(const void *)row + e);
 }
 
-BT_INLINE void widen_row(float *to, const uint8_t *row, size_t d, const uint32_t elem_bytes)
+/* pitch: positions of a panel of 16 elements. */
+BT_INLINE void widen_row(float *to, const size_t pitch, const uint8_t *row, size_t d, const uint32_t elem_bytes)
 {
     const v16 scale = v16_set1(elem_bytes == 1 ? head_scale(row, d) : 1);
     size_t e = 0;
-    for (; e + 16 <= d; e += 16) v16_store(to + e * BT_ATTN_BLOCK, load_elems(row, e, scale, elem_bytes));
+    for (; e + 16 <= d; e += 16) v16_store(to + e * pitch, load_elems(row, e, scale, elem_bytes));
     if (e < d) {
         uint8_t tail[64] = {0};
         memcpy(tail, row + e * elem_bytes, (d - e) * elem_bytes);
-        v16_store(to + e * BT_ATTN_BLOCK, load_elems(tail, 0, scale, elem_bytes));
+        v16_store(to + e * pitch, load_elems(tail, 0, scale, elem_bytes));
     }
 }
 
@@ -128,9 +129,9 @@ static void copy_values(const job *j, size_t b, size_t count, size_t end)
         run = count - i;
         const uint8_t *row = rows_at(j, 1, b + i, &run);
         for (size_t k = 0; k < run; k++, row += kv->token_bytes) switch (kv->elem_bytes) {
-            case 1: widen_row(j->block + (i + k) * 16, row, kv->head_dim, 1); break;
-            case 2: widen_row(j->block + (i + k) * 16, row, kv->head_dim, 2); break;
-            default: widen_row(j->block + (i + k) * 16, row, kv->head_dim, 4); break;
+            case 1: widen_row(j->block + (i + k) * 16, BT_ATTN_BLOCK, row, kv->head_dim, 1); break;
+            case 2: widen_row(j->block + (i + k) * 16, BT_ATTN_BLOCK, row, kv->head_dim, 2); break;
+            default: widen_row(j->block + (i + k) * 16, BT_ATTN_BLOCK, row, kv->head_dim, 4); break;
             }
     }
     for (size_t i = b + count, run; i < end && i < b + count + BT_ATTN_BLOCK; i += run) {

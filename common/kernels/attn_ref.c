@@ -120,8 +120,8 @@ static void some_of(float *m, float *l, float *acc, const float *q, const bt_kv_
     *l = lane[0];
 }
 
-void bt_attn_some_ref(float *out, const float *q, const bt_kv_view *kv, size_t layer, size_t g,
-                      const uint32_t *at, size_t count, float scale, void *scratch)
+static void some_pair(float *out, const float *q, const bt_kv_view *kv, size_t layer, size_t g,
+                      const uint32_t *at, size_t count, float scale, float *scratch)
 {
     const size_t d = kv->head_dim;
     float *acc = scratch, *total = acc + d, tm = 0, tl = 0, m, l;
@@ -132,6 +132,16 @@ void bt_attn_some_ref(float *out, const float *q, const bt_kv_view *kv, size_t l
     }
     const float by = attn_divisor(tm, tl);
     for (size_t i = 0; i < d; i++) out[i] = total[i] / by;
+}
+
+void bt_attn_some_ref(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer,
+                      size_t g, const bt_attn_list *list, float scale, void *scratch)
+{
+    const size_t d = kv->head_dim;
+    for (size_t row = 0; row < list->rows; row++)
+        for (size_t h = 0; h < list->width; h++)
+            some_pair(out + row * ldo + h * d, q + row * ldq + h * d, kv, layer, g, list->at,
+                      list->count - (list->rows - 1 - row), scale, scratch);
 }
 
 void bt_attn_span_ref(float *part, size_t spans, const float *q, size_t ldq, const bt_kv_view *kv,

@@ -1,5 +1,5 @@
-/* Attention of one (row, head) over some positions; included by attn_body.h, whose tiles and copies it uses. No include
- * guard.
+/* Attention of a (row, head) that has its list of positions for itself; included by attn_body.h, whose tiles and copies
+ * it uses. No include guard.
  *
  * A span at a time: keys go 16 at once into panels, and their scores stand one behind the other; then greatest scores,
  * weights and sums by blocks; then one chain down the values. */
@@ -149,23 +149,18 @@ static void some_values(const some *s)
     else some_values_of(s, 4);
 }
 
-void BT_VARIANT(bt_attn_some)(float *out, const float *q, const bt_kv_view *kv, size_t layer, size_t g,
-                              const uint32_t *at, size_t count, float scale, void *scratch)
+static void some_alone(job *j, float *out, const bt_attn_list *list)
 {
     float tm = 0, tl = 0;
-    job j;
-    begin_job(&j, kv, layer, scale, scratch);
-    j.g = g;
-    j.query[0].q = q;
     some s;
-    s.j = &j;
-    for (size_t a = 0; a < count; a += s.n) {
+    s.j = j;
+    for (size_t a = 0; a < list->count; a += s.n) {
         float l;
-        some_begin(&s, at + a, count - a);
+        some_begin(&s, list->at + a, list->count - a);
         some_scores(&s);
         const float m = some_weigh(&s, &l);
         some_values(&s);
-        merge(&tm, &tl, j.total, m, l, j.acc, j.dp, a == 0);
+        merge(&tm, &tl, j->total, m, l, j->acc, j->dp, a == 0);
     }
-    divide(out, j.total, tm, tl, kv->head_dim);
+    divide(out, j->total, tm, tl, j->kv->head_dim);
 }

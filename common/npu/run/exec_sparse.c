@@ -171,8 +171,9 @@ static void attend_block(const sparse_job *j, const block *b, uint8_t *scratch)
             int32_t *score = (int32_t *)(void *)(scratch + l->score) + (row * width + h - b->h0) * l->keys;
             j->c->kernels->int_topk(at, k, score, s->shift + b->g * l->keys, seen,
                                     (int32_t *)(void *)(scratch + l->choose));
-            j->c->kernels->attn_some(j->out + to, j->q + to, j->kv, j->layer, b->g, at, k, j->scale,
-                                     scratch + l->rest);
+            const bt_attn_list list = {at, k, 1, 1};
+            j->c->kernels->attn_some(j->out + to, j->ld, j->q + to, j->ld, j->kv, j->layer, b->g, &list,
+                                     j->scale, scratch + l->rest);
         }
 }
 
