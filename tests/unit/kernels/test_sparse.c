@@ -276,7 +276,7 @@ static void pairs_of_a_list_have_the_bits_of_each_alone(void **state)
             memcpy(at, some, count * sizeof *at);
             for (size_t r = 1; r < rows; r++) at[count++] = (uint32_t)(lengths[n] - rows + r);
             if (rows > 1 && p.kv.elem_bytes == 2) /* the last row's own key */
-                memset(bt_kv_view_row(&p.kv, LAYER, (int)(turn % 2), lengths[n] - 1, 1), 0x7e, 2 * d);
+                memset(bt_kv_view_row(&p.kv, LAYER, (int)(turn / 6 % 2), lengths[n] - 1, 1), 0x7e, 2 * d);
             float *q = floats_rnd(rows * ld, 20), *out = floats_new(rows * ld), *want = floats_new(rows * ld);
             void *scratch = bytes_new(bt_attn_scratch_bytes(d), 64);
             const float scale = turn % 11 ? p.scale : p.scale * 300;
