@@ -28,24 +28,24 @@ BT_INLINE const uint8_t *rows_at(const job *j, int is_v, size_t at, size_t *coun
     return bt_kv_view_row(j->kv, j->layer, is_v, at, j->g);
 }
 
-static void pack_panel(void *to, const uint8_t *row, size_t stride, size_t d, uint32_t elem_bytes)
+static void pack_panel(void *to, const uint8_t *const row[PANEL], size_t d, uint32_t elem_bytes)
 {
     const size_t dp = attn_padded_dim(d);
     uint8_t *bytes = to;
     size_t e = 0;
     if (elem_bytes == 1) {
-        for (; e + 16 <= d; e += 16) pack_int8(to, row, stride, dp, e);
+        for (; e + 16 <= d; e += 16) pack_int8(to, row, dp, e);
         for (; e < d; e++)
-            for (size_t i = 0; i < PANEL; i++) bytes[(i / 8 * dp + e) * 8 + i % 8] = row[i * stride + e];
+            for (size_t i = 0; i < PANEL; i++) bytes[(i / 8 * dp + e) * 8 + i % 8] = row[i][e];
         return;
     }
     if (elem_bytes == 2)
-        for (; e + 8 <= d; e += 8) pack_f16(to, row, stride, e);
+        for (; e + 8 <= d; e += 8) pack_f16(to, row, e);
     else
-        for (; e + 4 <= d; e += 4) pack_f32(to, row, stride, e);
+        for (; e + 4 <= d; e += 4) pack_f32(to, row, e);
     for (; e < d; e++)
         for (size_t i = 0; i < PANEL; i++)
-            memcpy(bytes + (e * PANEL + i) * elem_bytes, row + i * stride + e * elem_bytes, elem_bytes);
+            memcpy(bytes + (e * PANEL + i) * elem_bytes, row[i] + e * elem_bytes, elem_bytes);
 }
 
 /* Element e of a packed panel's 16 positions; elem_bytes 4: of one of floats. */
@@ -70,19 +70,18 @@ static void take_panel(job *j, size_t panel, size_t b, size_t count, int widens)
     const bt_kv_view *kv = j->kv;
     const uint32_t elem_bytes = kv->elem_bytes;
     const size_t d = kv->head_dim;
-    uint8_t packed[PANEL * BT_ATTN_MAX_DIM * 2] __attribute__((aligned(64))), some[PANEL * BT_ATTN_MAX_DIM * 4];
+    uint8_t packed[PANEL * BT_ATTN_MAX_DIM * 2] __attribute__((aligned(64)));
     float *to = j->block + panel * PANEL * j->dp, *scale = j->key_scale + panel * PANEL;
-    size_t run = count, stride = kv->token_bytes;
-    const uint8_t *row = rows_at(j, 0, b, &run);
-    if (run < PANEL) {
-        for (size_t i = 0; i < PANEL; i++)
-            memcpy(some + i * kv->head_bytes, bt_kv_view_row(kv, j->layer, 0, b + (i < count ? i : count - 1), j->g),
-                   kv->head_bytes);
-        row = some, stride = kv->head_bytes;
+    const uint8_t *row[PANEL];
+    for (size_t i = 0, run; i < count; i += run) {
+        run = count - i;
+        row[i] = rows_at(j, 0, b + i, &run);
+        for (size_t k = i + 1; k < i + run; k++) row[k] = row[k - 1] + kv->token_bytes;
     }
+    for (size_t i = count; i < PANEL; i++) row[i] = row[count - 1];
     if (elem_bytes == 1)
-        for (size_t i = 0; i < PANEL; i++) scale[i] = head_scale(row + i * stride, d);
-    pack_panel(widens && elem_bytes < 4 ? (void *)packed : to, row, stride, d, elem_bytes);
+        for (size_t i = 0; i < PANEL; i++) scale[i] = head_scale(row[i], d);
+    pack_panel(widens && elem_bytes < 4 ? (void *)packed : to, row, d, elem_bytes);
     if (widens && elem_bytes == 1) widen_panel(to, packed, d, scale, 1);
     if (widens && elem_bytes == 2) widen_panel(to, packed, d, scale, 2);
 }

@@ -1,5 +1,5 @@
-/* Attention of rows and heads that share a list of positions; included by attn_body.h after attn_some_body.h, of which
- * it takes the way through a span. No include guard.
+/* Attention of more pairs than a tile has that share a list of positions; included by attn_body.h after
+ * attn_some_body.h, of which it takes the way through a span. No include guard.
  *
  * A span at a time: scores of all pairs, a product with K's panels; then all that is done by pair goes with pairs in
  * the lanes, a position after the other; then the values, a product again. The last positions of the list, which not
@@ -9,19 +9,10 @@ enum { MOST_PAIRS = BT_ATTN_SHARED_PAIRS, BLOCKS = BT_ATTN_SPAN / BT_ATTN_BLOCK 
 
 typedef struct shared {
     some s;
-    const bt_attn_list *list;
-    size_t from, pairs, lanes; /* of the list: the span's first; pairs, and up to whole vectors */
-    float *p, *v;              /* weights [positions, MOST_PAIRS]; values in panels of 16 elements [SPAN, 16] */
+    size_t pairs, lanes; /* up to whole vectors */
+    float *p, *v;        /* weights [positions, MOST_PAIRS]; values in panels of 16 elements [SPAN, 16] */
     float m[MOST_PAIRS], l[MOST_PAIRS], tm[MOST_PAIRS], tl[MOST_PAIRS], c[BLOCKS][MOST_PAIRS];
 } shared;
-
-/* How many of the list's positions pair i takes; of the span's. */
-static size_t takes(const shared *t, size_t i) { return t->list->count - (t->list->rows - 1 - i / t->list->width); }
-static size_t takes_here(const shared *t, size_t i)
-{
-    const size_t n = takes(t, i);
-    return n <= t->from ? 0 : n - t->from < t->s.n ? n - t->from : t->s.n;
-}
 
 /* z of all pairs to p; a NaN counts as +inf, what a pair does not take as -inf. */
 static void shared_scores(shared *t)
@@ -42,7 +33,7 @@ static void shared_scores(shared *t)
                 v16_store(t->p + k * MOST_PAIRS + i, v16_min(v16_load(t->p + k * MOST_PAIRS + i), inf));
     }
     for (size_t i = 0; i < t->pairs; i++)
-        for (size_t k = takes_here(t, i); k < t->s.n; k++) t->p[k * MOST_PAIRS + i] = -__builtin_inff();
+        for (size_t k = takes_here(&t->s, i); k < t->s.n; k++) t->p[k * MOST_PAIRS + i] = -__builtin_inff();
 }
 
 /* m, c, p and l of pairs [i, i + 16). */
@@ -57,7 +48,7 @@ static void shared_weigh(shared *t, size_t i)
         v16_store(t->c[b] + i, v16_exp(v16_sub(m, top)));
         m = top;
         for (size_t r = i; r < i + 16 && r < t->pairs; r++) /* what a pair has nothing of is passed over */
-            if (t->s.first[b] >= takes_here(t, r)) t->c[b][r] = 1;
+            if (t->s.first[b] >= takes_here(&t->s, r)) t->c[b][r] = 1;
         const v16 c = v16_load(t->c[b] + i);
         for (size_t e = 0; e < 16; e++) lane[e] = v16_mul(lane[e], c);
         for (size_t k = t->s.first[b]; k < t->s.first[b + 1]; k++) {
@@ -120,7 +111,7 @@ BT_INLINE void shared_pairs(const shared *t, size_t i, size_t from, size_t to, c
 /* acc of all pairs: together as far as all take, then each its own way. */
 static void shared_values(shared *t)
 {
-    const size_t all = takes_here(t, 0); /* of all pairs the least */
+    const size_t all = takes_here(&t->s, 0); /* of all pairs the least */
     memset(t->s.j->acc, 0, t->pairs * t->s.j->dp * sizeof *t->s.j->acc);
     for (size_t i = 0, n; i < t->pairs; i += n) {
         n = tile_of(t->pairs - i);
@@ -134,25 +125,24 @@ static void shared_values(shared *t)
         }
     }
     for (size_t i = 0; i < t->pairs; i++)
-        if (takes_here(t, i) > all) shared_pairs(t, i, all, takes_here(t, i), 1, 4);
+        if (takes_here(&t->s, i) > all) shared_pairs(t, i, all, takes_here(&t->s, i), 1, 4);
 }
 
 static void shared_merge(shared *t, bool first)
 {
     job *j = t->s.j;
     for (size_t i = 0; i < t->pairs; i++)
-        if (takes_here(t, i))
+        if (takes_here(&t->s, i))
             merge(&t->tm[i], &t->tl[i], j->total + i * j->dp, t->m[i], t->l[i], j->acc + i * j->dp, j->dp, first);
 }
 
-static void some_together(job *j, float *out, size_t ldo, const float *q, size_t ldq, const bt_attn_list *list)
+static void some_together(job *j, float *out, size_t ldo, const bt_attn_list *list)
 {
     const size_t d = j->kv->head_dim, pairs = list->rows * list->width;
     shared t;
     t.s.j = j;
-    t.list = list;
+    t.s.list = list;
     t.pairs = pairs, t.lanes = (pairs + 15) / 16 * 16;
-    for (size_t i = 0; i < pairs; i++) j->query[i].q = q + i / list->width * ldq + i % list->width * d;
     j->total = j->acc + MOST_PAIRS * j->dp; /* for fewer pairs than attn's: the values have the rest, */
     t.v = j->total + MOST_PAIRS * j->dp;
     t.p = j->p;
@@ -160,8 +150,7 @@ static void some_together(job *j, float *out, size_t ldo, const float *q, size_t
     for (size_t k = 0; k < BT_ATTN_SPAN; k++) /* lanes without a pair */
         v16_store(t.p + k * MOST_PAIRS + t.lanes - 16, v16_zero());
     for (size_t a = 0; a < list->count; a += t.s.n) {
-        t.from = a;
-        some_begin(&t.s, list->at + a, list->count - a);
+        some_begin(&t.s, a);
         shared_scores(&t);
         for (size_t i = 0; i < t.lanes; i += 16) shared_weigh(&t, i);
         shared_copy(&t);
@@ -179,10 +168,11 @@ _Static_assert(MOST_PAIRS *BT_ATTN_BLOCK <= BT_ATTN_PAIRS * 16, "a block's score
 void BT_VARIANT(bt_attn_some)(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer,
                               size_t g, const bt_attn_list *list, float scale, void *scratch)
 {
+    const size_t pairs = list->rows * list->width;
     job j;
     begin_job(&j, kv, layer, scale, scratch);
     j.g = g;
-    j.query[0].q = q;
-    if (list->rows * list->width == 1) some_alone(&j, out, list);
-    else some_together(&j, out, ldo, q, ldq, list);
+    for (size_t i = 0; i < pairs; i++) j.query[i].q = q + i / list->width * ldq + i % list->width * kv->head_dim;
+    if (pairs <= TILE) some_few(&j, out, ldo, list);
+    else some_together(&j, out, ldo, list);
 }
