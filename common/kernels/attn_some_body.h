@@ -18,7 +18,10 @@ typedef struct some {
 } some;
 
 /* How many of the list's positions pair i takes; of the span's. */
-static size_t takes(const bt_attn_list *list, size_t i) { return list->count - (list->rows - 1 - i / list->width); }
+static size_t takes(const bt_attn_list *list, size_t i)
+{
+    return list->take ? list->count : list->count - (list->rows - 1 - i / list->width);
+}
 static size_t takes_here(const some *s, size_t i)
 {
     const size_t n = takes(s->list, i);

@@ -31,12 +31,15 @@ typedef void bt_int_topk_fn(uint32_t *restrict at, size_t k, int32_t *restrict s
  * all, the one before all but the last, and so on: rows <= count. All others are left out: their weight is +0, and they
  * take no part in the chains. Spans, blocks of 64 and the lanes of l go by the position as ever; a block or a span of
  * which no position is there is passed over, and the first span that is there is taken as it is. With all positions
- * from 0 on the bits are those of attn. What a pair computes does not depend on which others share its list. rows *
- * width <= BT_ATTN_SHARED_PAIRS. scratch: bt_attn_scratch_bytes(D), 64-byte aligned. */
+ * from 0 on the bits are those of attn. What a pair computes does not depend on which others share its list.
+ * With `take` row r takes at[i] where bit r of take[i] is set, and all else is left out; a product with a weight of +0
+ * may stand for that where the value is finite.
+ * rows * width <= BT_ATTN_SHARED_PAIRS. scratch: bt_attn_scratch_bytes(D), 64-byte aligned. */
 enum { BT_ATTN_SHARED_PAIRS = 48 };
 typedef struct bt_attn_list {
     const uint32_t *at;
     size_t count, rows, width;
+    const uint16_t *take; /* [count], rows <= 16, every row takes one at least; or NULL */
 } bt_attn_list;
 typedef void bt_attn_some_fn(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer,
                              size_t g, const bt_attn_list *list, float scale, void *scratch);

@@ -1,16 +1,18 @@
 /* Sparse attention of prompts. For each kv head K becomes panels of 8 bits, once for a call; then threads
  * take blocks of rows: q in 8 bits, their integer products with all keys that the rows see, the greatest of
- * each row and head, and exact attention to those. Rows, and heads of a kv head, share a choice where the
- * package says so: of a few rows from a multiple of their number on the first chooses, and each adds those of
- * them up to itself. What a row keeps depends on its own position, the chooser's q and the stored keys. */
+ * each row and head, and exact attention to those, of a few rows at once over all that any of them keeps.
+ * Rows, and heads of a kv head, share a choice where the package says so: of rows from a multiple of their
+ * number on the first chooses, and each adds those of them up to itself. What a row keeps depends on its own
+ * position, the choosing q and the stored keys. */
 #include "npu/run/exec_private.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    BLOCK_CHOICES = 24, /* of a block: their scores stay in the second cache while contexts are short */
+    BLOCK_CHOICES = 48, /* of a block: 16 rows of three heads, or as many more rows of fewer */
     PANELS = 8,         /* of keys in a product */
+    UNION_ROWS = 16,    /* that choose each for itself, and attend at once */
 };
 
 /* Memory for the keys of a sequence, and of a thread. */
@@ -19,7 +21,8 @@ typedef struct layout {
     size_t keys;      /* positions, whole panels */
     size_t as_one;    /* rows that share a choice */
     size_t block_rows, choices;
-    size_t q, q_shift, inputs, is_left, product, score, choose, at, rest, bytes; /* of a thread, by offset */
+    size_t q, q_shift, inputs, is_left, product, score, choose, at, marks, rest, bytes; /* of a thread, by
+                                                                                           offset */
 } layout;
 
 struct bt_exec_sparse {
@@ -51,7 +54,8 @@ static layout layout_of(const bt_pkg_header *h)
     l.score = l.product + BT_INT_MATMUL_SCRATCH_BYTES;
     l.choose = l.score + round_up(l.choices * l.keys * sizeof(int32_t));
     l.at = l.choose + round_up((l.keys + 8) * sizeof(int32_t));
-    l.rest = l.at + round_up((l.keys + 8 + a.rows) * sizeof(uint32_t)); /* of attention, or of the estimate */
+    l.marks = l.at + round_up((l.keys + 8 + a.rows) * sizeof(uint32_t));
+    l.rest = l.marks + round_up((2 * l.keys + 1) * sizeof(uint16_t)); /* of attention, or of the estimate */
     const size_t attention = bt_attn_scratch_bytes(d), estimate = bt_estimate_scratch_bytes(d);
     l.bytes = l.rest + round_up(attention > estimate ? attention : estimate);
     return l;
@@ -186,36 +190,79 @@ static void estimate(const sparse_job *j, const block *b, uint8_t *scratch)
                                   scratch + l->product);
 }
 
-/* Rows [row, row + n) of the block and its heads [h, h + width), which share choice c. */
-static void attend_together(const sparse_job *j, const block *b, size_t row, size_t n, size_t h, size_t width,
-                            size_t c, uint8_t *scratch)
+/* The list of choice c, of a row that sees `seen` positions and of head h: how many they are. */
+static size_t choose(const sparse_job *j, const block *b, size_t seen, size_t h, size_t c, uint8_t *scratch)
 {
     const bt_exec_sparse *s = j->s;
     const layout *l = &s->layout;
-    const size_t seen = j->pos + b->first + row + 1, most = BT_ATTN_SHARED_PAIRS / n;
-    size_t count = bt_attention_keeps(s->head[j->layer * j->heads + h].ppm, (uint32_t)seen);
-    uint32_t *at = (uint32_t *)(void *)(scratch + l->at);
-    j->c->kernels->int_topk(at, count, (int32_t *)(void *)(scratch + l->score) + c * l->keys,
-                            s->shift + b->g * l->keys, seen, (int32_t *)(void *)(scratch + l->choose));
-    for (size_t own = seen; own + 1 < seen + n; own++) at[count++] = (uint32_t)own;
-    for (size_t i = 0; i < width; i += most) {
-        const bt_attn_list list = {at, count, n, width - i < most ? width - i : most};
-        const size_t to = (b->first + row) * j->ld + (h + i) * l->d;
-        j->c->kernels->attn_some(j->out + to, j->ld, j->q + to, j->ld, j->kv, j->layer, b->g, &list, j->scale,
-                                 scratch + l->rest);
+    const size_t count = bt_attention_keeps(s->head[j->layer * j->heads + h].ppm, (uint32_t)seen);
+    j->c->kernels->int_topk((uint32_t *)(void *)(scratch + l->at), count,
+                            (int32_t *)(void *)(scratch + l->score) + c * l->keys, s->shift + b->g * l->keys,
+                            seen, (int32_t *)(void *)(scratch + l->choose));
+    return count;
+}
+
+/* Attention of rows of the block from `row` on and of heads [h, h + width) over a list, as many heads at once
+ * as may share one. */
+static void attend_list(const sparse_job *j, const block *b, size_t row, const bt_attn_list *list, size_t h,
+                        uint8_t *scratch)
+{
+    const size_t most = BT_ATTN_SHARED_PAIRS / list->rows;
+    for (size_t i = 0; i < list->width; i += most) {
+        bt_attn_list part = *list;
+        const size_t to = (b->first + row) * j->ld + (h + i) * j->s->layout.d;
+        part.width = list->width - i < most ? list->width - i : most;
+        j->c->kernels->attn_some(j->out + to, j->ld, j->q + to, j->ld, j->kv, j->layer, b->g, &part, j->scale,
+                                 scratch + j->s->layout.rest);
     }
+}
+
+/* Rows [row, row + n), whose first chooses: each adds those up to itself. */
+static void attend_together(const sparse_job *j, const block *b, size_t row, size_t n, size_t h, size_t width,
+                            size_t c, uint8_t *scratch)
+{
+    const size_t seen = j->pos + b->first + row + 1;
+    uint32_t *at = (uint32_t *)(void *)(scratch + j->s->layout.at);
+    size_t count = choose(j, b, seen, h, c, scratch);
+    for (size_t own = seen; own + 1 < seen + n; own++) at[count++] = (uint32_t)own;
+    attend_list(j, b, row, &(bt_attn_list){at, count, n, width, NULL}, h, scratch);
+}
+
+/* Rows [row, row + n) that choose each for itself attend over all that any of them chose, of which each takes
+ * its own: of_row choices lie from one row's to the next. */
+static void attend_union(const sparse_job *j, const block *b, size_t row, size_t n, size_t h, size_t width,
+                         size_t c, size_t of_row, uint8_t *scratch)
+{
+    const layout *l = &j->s->layout;
+    const size_t last = j->pos + b->first + row + n;
+    uint32_t *at = (uint32_t *)(void *)(scratch + l->at);
+    uint16_t *marks = (uint16_t *)(void *)(scratch + l->marks), *take = marks + l->keys;
+    size_t count = 0;
+    memset(marks, 0, last * sizeof *marks);
+    for (size_t r = 0; r < n; r++) {
+        const size_t k = choose(j, b, last - n + 1 + r, h, c + r * of_row, scratch);
+        for (size_t i = 0; i < k; i++) marks[at[i]] |= (uint16_t)(1u << r);
+    }
+    for (size_t i = 0; i < last; i++) { /* what a position that nobody takes leaves is the next one's */
+        at[count] = (uint32_t)i, take[count] = marks[i];
+        count += marks[i] != 0;
+    }
+    attend_list(j, b, row, &(bt_attn_list){at, count, n, width, take}, h, scratch);
 }
 
 static void attend_block(const sparse_job *j, const block *b, uint8_t *scratch)
 {
     const size_t group = j->heads / j->kv_heads, of_row = choosers(j),
-                 width = of_row < group ? b->h1 - b->h0 : 1;
+                 width = of_row < group ? b->h1 - b->h0 : 1, as_one = j->s->layout.as_one, most = UNION_ROWS;
     size_t c = 0;
     estimate(j, b, scratch);
-    for (size_t row = 0, n; row < b->rows; row += n, c += of_row) {
-        n = together(j, b, row);
-        for (size_t h = b->h0; h < b->h1; h += width)
-            attend_together(j, b, row, n, h, width, c + (of_row < group ? 0 : h - b->g * group), scratch);
+    for (size_t row = 0, n; row<b->rows; row += n, c += as_one> 1 ? of_row : n * of_row) {
+        n = as_one > 1 ? together(j, b, row) : b->rows - row < most ? b->rows - row : most;
+        for (size_t h = b->h0; h < b->h1; h += width) {
+            const size_t of_head = c + (of_row < group ? 0 : h - b->g * group);
+            if (as_one > 1) attend_together(j, b, row, n, h, width, of_head, scratch);
+            else attend_union(j, b, row, n, h, width, of_head, of_row, scratch);
+        }
     }
 }
 
