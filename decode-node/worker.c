@@ -498,6 +498,17 @@ static bt_err make_step(dc_worker *w, bt_fault *fault)
     return BT_OK;
 }
 
+/* Prefills here go on where the piece before ended. */
+static bt_err check_pieces(const dc_worker_config *c, bt_fault *fault)
+{
+    const size_t grid = c->local ? bt_prefill_grid_rows(c->local) : 1;
+    return c->chunk_tokens % grid == 0
+               ? BT_OK
+               : bt_fail(fault, BT_EARG,
+                         "--chunk-tokens %u: what prefills here goes on at multiples of %zu tokens",
+                         c->chunk_tokens, grid);
+}
+
 bt_err dc_worker_new(dc_worker **ret, const dc_worker_config *config, bt_fault *fault)
 {
     dc_worker *w = calloc(1, sizeof *w);
@@ -513,7 +524,8 @@ bt_err dc_worker_new(dc_worker **ret, const dc_worker_config *config, bt_fault *
     const dc_batch_config bc = {.slots = c->slots, .rows_max = (uint32_t)bt_decode_rows_max(c->engine),
                                 .replay_rows = c->replay_rows, .chunk_tokens = c->chunk_tokens,
                                 .ahead_tokens = c->ahead_tokens};
-    bt_err e = dc_batch_new(&w->batch, &bc, fault);
+    bt_err e = check_pieces(c, fault);
+    if (e == BT_OK) e = dc_batch_new(&w->batch, &bc, fault);
     if (e == BT_OK) e = make_slots(w, fault);
     if (e == BT_OK) e = make_step(w, fault);
     /* Two more places than slots use: dc_worker_go and the wake-up of dc_worker_free always fit. */

@@ -181,7 +181,7 @@ bt_err tool_package_sharing(bt_sharing *ret, const bt_pkg *p, bt_fault *fault)
 
 const char *tool_package_attention(char ret[BT_ATTENTION_MAX_TEXT], const bt_pkg *p)
 {
-    const bt_pkg_header *h = bt_pkg_header_of(p);
-    bt_attention_text(ret, &(bt_attention){h->sparse_ppm, h->sparse_dense_rows});
+    const bt_attention a = bt_attention_of(bt_pkg_header_of(p));
+    bt_attention_text(ret, &a);
     return ret;
 }

@@ -202,8 +202,10 @@ json_t *tool_package_summary_json(const bt_pkg *p)
                   count(h->calib_tokens), "specializations", specializations(p), "fallbacks", fallbacks(p));
     char attention[BT_ATTENTION_MAX_TEXT];
     if (j && h->sparse_ppm)
-        json_object_update_new(j, json_pack("{s:s,s:o}", "attention", tool_package_attention(attention, p),
-                                            "dense_rows", count(h->sparse_dense_rows)));
+        json_object_update_new(
+            j, json_pack("{s:s,s:o,s:o,s:b}", "attention", tool_package_attention(attention, p), "dense_rows",
+                         count(h->sparse_dense_rows), "choosing_rows", count(bt_attention_of(h).rows),
+                         "choosing_group", (int)h->sparse_group));
     json_t *plan = tool_package_plan_json(p);
     if (j && plan && json_object_update_new(j, plan) == 0) return j;
     if (!j) json_decref(plan);

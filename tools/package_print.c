@@ -31,17 +31,26 @@ static void print_kinds(const bt_pkg *p)
                100 * (double)m.int8 / all, 100 * (double)m.int16 / all, 100 * (double)m.floats / all);
 }
 
+static void print_attention(const bt_pkg *p)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    const bt_attention a = bt_attention_of(h);
+    char text[BT_ATTENTION_MAX_TEXT];
+    printf("attention       %s; rows below position %u are dense\n", tool_package_attention(text, p),
+           a.dense_rows);
+    if (a.rows > 1) printf("                %u rows share the choice of their first\n", a.rows);
+    if (a.is_group) printf("                %u query heads share a choice\n", h->heads / h->kv_heads);
+}
+
 void tool_package_print_summary(const bt_pkg *p)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
     const bt_pkg_row *r = bt_pkg_rows(p);
     const bt_pkg_fallback *f = bt_pkg_fallbacks(p);
-    char digest[BT_HASH_HEX_CHARS], attention[BT_ATTENTION_MAX_TEXT], a[32], b[32], c[32];
+    char digest[BT_HASH_HEX_CHARS], a[32], b[32], c[32];
     printf("model           %s\ndigest          %s\n", h->model_name, bt_hash_hex(digest, h->digest));
     printf("quantisation    %s, calibrated on %" PRIu64 " tokens\n", h->recipe, h->calib_tokens);
-    if (h->sparse_ppm)
-        printf("attention       %s; rows below position %u are dense\n", tool_package_attention(attention, p),
-               h->sparse_dense_rows);
+    if (h->sparse_ppm) print_attention(p);
     printf("device          %s, %s on the NPU%s%s\n", h->profile,
            strcmp(tool_package_npu_ops(p), "all") == 0 ? "every operator it has" : "matrix products",
            h->float_form ? ", some in " : "", h->float_form ? bt_pkg_float_name(h->float_form) : "");
@@ -292,7 +301,6 @@ bt_err tool_package_print_heads(const bt_pkg *p, bt_fault *fault)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
     const bt_pkg_head *head = h->sparse_ppm ? bt_pkg_const_at(p, h->sparse_heads) : NULL;
-    char attention[BT_ATTENTION_MAX_TEXT];
     double share = 0, recall = 0, least = 1;
     if (!head) return bt_fail(fault, BT_EARG, "the package attends densely: it has no shares of heads");
     const uint32_t heads = h->layers * h->heads;
@@ -302,8 +310,7 @@ bt_err tool_package_print_heads(const bt_pkg *p, bt_fault *fault)
         recall += found;
         if (!(found >= least)) least = found;
     }
-    printf("attention       %s; rows below position %u are dense\n", tool_package_attention(attention, p),
-           h->sparse_dense_rows);
+    print_attention(p);
     printf("heads           %u, mean share %.4f, recall %.4f, least %.4f\n\n  %5s %5s %9s %7s %11s %11s\n",
            heads, share / heads, recall / heads, least, "layer", "head", "share", "recall", "unit of q",
            "unit of K");

@@ -86,6 +86,13 @@ const bt_pkg *bt_prefill_pkg(const bt_prefill *p)
     return p->backend->pkg ? p->backend->pkg(p->state) : NULL;
 }
 
+size_t bt_prefill_grid_rows(const bt_prefill *p)
+{
+    const bt_pkg *pkg = bt_prefill_pkg(p);
+    const uint32_t rows = pkg ? bt_attention_of(bt_pkg_header_of(pkg)).rows : 0;
+    return rows ? rows : 1;
+}
+
 static bt_err check(const bt_prefill *p, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
                     const float *logits, bt_fault *fault)
 {

@@ -55,6 +55,8 @@ void bt_prefill_free(bt_prefill *p); /* NULL is fine */
 const char *bt_prefill_isa(const bt_prefill *p);        /* "avx2"; "ref" for the reference */
 uint32_t bt_prefill_kv_elem_bytes(const bt_prefill *p); /* 1, 2 or 4: what the views must have */
 size_t bt_prefill_ctx_tokens(const bt_prefill *p);
+/* A call begins at a multiple of so many positions: 1, or the rows that share a choice of sparse attention. */
+size_t bt_prefill_grid_rows(const bt_prefill *p);
 
 typedef struct bt_prefill_hooks {
     /* K and V rows of positions [token_begin, token_begin + token_count) of `layer` are final. On the caller's thread,
@@ -76,10 +78,10 @@ typedef enum bt_prefill_out { BT_PREFILL_LAST, BT_PREFILL_ALL } bt_prefill_out;
 /* Compute positions [pos0, pos0 + n) of one sequence whose positions [0, pos0) are already stored in kv.
  * ids[n], n >= 1, pos0 + n <= ctx_tokens, ids inside the vocabulary. kv: rows of kv_elem_bytes, room for pos0 + n
  * tokens; no other row is written. logits: LAST [V], the last position's; ALL [n, V]. hooks may be NULL.
- * BT_EARG: the contract, a view of another shape; BT_ELIMIT: too long, with both numbers; BT_ECANCEL: rows may have
- * been written. BT_ERANGE: numbers left their range (kernels/finite.h), with the place; rows may have been written, and
- * on_kv told of none that is not finite or comes of one. npu and host allocate nothing. One run at a time; the caller's
- * thread takes part in computing. */
+ * BT_EARG: the contract, a pos0 off the grid, a view of another shape; BT_ELIMIT: too long, with both numbers;
+ * BT_ECANCEL: rows may have been written. BT_ERANGE: numbers left their range (kernels/finite.h), with the place; rows
+ * may have been written, and on_kv told of none that is not finite or comes of one. npu and host allocate nothing. One
+ * run at a time; the caller's thread takes part in computing. */
 bt_err bt_prefill_run(bt_prefill *p, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
                       const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_fault *fault);
 

@@ -54,7 +54,8 @@ static bt_err describe(npu_state *s, bt_fault *fault)
     s->fallback = calloc(h->fallbacks.count + 1u, sizeof *s->fallback);
     if (!s->fallback) return bt_fail(fault, BT_ENOMEM, "making a prefill engine");
     char attention[BT_ATTENTION_MAX_TEXT];
-    bt_attention_text(attention, &(bt_attention){h->sparse_ppm, h->sparse_dense_rows});
+    const bt_attention of = bt_attention_of(h);
+    bt_attention_text(attention, &of);
     snprintf(s->name, sizeof s->name, "%s%s%s", s->package.name, h->sparse_ppm ? " attention=" : "",
              h->sparse_ppm ? attention : "");
     for (uint32_t i = 0; i < h->fallbacks.count; i++)

@@ -13,6 +13,13 @@ static void quantise(const bt_estimate *e, int8_t *y, uint8_t *shift, float *x, 
     e->kernels->estimate8(y, ld, shift, x, ld, scale, t, e->head_dim);
 }
 
+void bt_estimate_sum(float *q, const float *x, size_t head_dim, size_t n)
+{
+    memcpy(q, x, head_dim * sizeof *q);
+    for (size_t i = 1; i < n; i++)
+        for (size_t e = 0; e < head_dim; e++) q[e] += x[i * head_dim + e];
+}
+
 void bt_estimate_rows(const bt_estimate *e, int8_t *y, uint8_t *shift, const float *x, size_t ldx,
                       float scale, size_t t, void *scratch)
 {

@@ -21,6 +21,8 @@ static inline size_t bt_estimate_scratch_bytes(size_t head_dim)
     return (BT_ESTIMATE_ROWS + 1) * bt_estimate_ld(head_dim) * sizeof(float);
 }
 
+/* The q that chooses for n heads which share a choice, x[n, head_dim]: their sum, from the first on. */
+void bt_estimate_sum(float *q, const float *x, size_t head_dim, size_t n);
 /* t rows of one head, x[t, ldx], to y[t, ld] and shift[t]. scratch: 64-byte aligned. */
 void bt_estimate_rows(const bt_estimate *e, int8_t *y, uint8_t *shift, const float *x, size_t ldx, float scale,
                       size_t t, void *scratch);

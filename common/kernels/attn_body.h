@@ -347,3 +347,4 @@ void BT_VARIANT(bt_attn_merge)(float *out, size_t ldo, const float *part, size_t
 }
 
 #include "kernels/attn_some_body.h"
+#include "kernels/attn_shared_body.h"

@@ -28,24 +28,24 @@ BT_INLINE const uint8_t *rows_at(const job *j, int is_v, size_t at, size_t *coun
     return bt_kv_view_row(j->kv, j->layer, is_v, at, j->g);
 }
 
-static void pack_panel(void *to, const uint8_t *row, size_t stride, size_t d, uint32_t elem_bytes)
+static void pack_panel(void *to, const uint8_t *const row[PANEL], size_t d, uint32_t elem_bytes)
 {
     const size_t dp = attn_padded_dim(d);
     uint8_t *bytes = to;
     size_t e = 0;
     if (elem_bytes == 1) {
-        for (; e + 16 <= d; e += 16) pack_int8(to, row, stride, dp, e);
+        for (; e + 16 <= d; e += 16) pack_int8(to, row, dp, e);
         for (; e < d; e++)
-            for (size_t i = 0; i < PANEL; i++) bytes[(i / 8 * dp + e) * 8 + i % 8] = row[i * stride + e];
+            for (size_t i = 0; i < PANEL; i++) bytes[(i / 8 * dp + e) * 8 + i % 8] = row[i][e];
         return;
     }
     if (elem_bytes == 2)
-        for (; e + 8 <= d; e += 8) pack_f16(to, row, stride, e);
+        for (; e + 8 <= d; e += 8) pack_f16(to, row, e);
     else
-        for (; e + 4 <= d; e += 4) pack_f32(to, row, stride, e);
+        for (; e + 4 <= d; e += 4) pack_f32(to, row, e);
     for (; e < d; e++)
         for (size_t i = 0; i < PANEL; i++)
-            memcpy(bytes + (e * PANEL + i) * elem_bytes, row + i * stride + e * elem_bytes, elem_bytes);
+            memcpy(bytes + (e * PANEL + i) * elem_bytes, row[i] + e * elem_bytes, elem_bytes);
 }
 
 /* Element e of a packed panel's 16 positions; elem_bytes 4: of one of floats. */
@@ -70,19 +70,18 @@ static void take_panel(job *j, size_t panel, size_t b, size_t count, int widens)
     const bt_kv_view *kv = j->kv;
     const uint32_t elem_bytes = kv->elem_bytes;
     const size_t d = kv->head_dim;
-    uint8_t packed[PANEL * BT_ATTN_MAX_DIM * 2] __attribute__((aligned(64))), some[PANEL * BT_ATTN_MAX_DIM * 4];
+    uint8_t packed[PANEL * BT_ATTN_MAX_DIM * 2] __attribute__((aligned(64)));
     float *to = j->block + panel * PANEL * j->dp, *scale = j->key_scale + panel * PANEL;
-    size_t run = count, stride = kv->token_bytes;
-    const uint8_t *row = rows_at(j, 0, b, &run);
-    if (run < PANEL) {
-        for (size_t i = 0; i < PANEL; i++)
-            memcpy(some + i * kv->head_bytes, bt_kv_view_row(kv, j->layer, 0, b + (i < count ? i : count - 1), j->g),
-                   kv->head_bytes);
-        row = some, stride = kv->head_bytes;
+    const uint8_t *row[PANEL];
+    for (size_t i = 0, run; i < count; i += run) {
+        run = count - i;
+        row[i] = rows_at(j, 0, b + i, &run);
+        for (size_t k = i + 1; k < i + run; k++) row[k] = row[k - 1] + kv->token_bytes;
     }
+    for (size_t i = count; i < PANEL; i++) row[i] = row[count - 1];
     if (elem_bytes == 1)
-        for (size_t i = 0; i < PANEL; i++) scale[i] = head_scale(row + i * stride, d);
-    pack_panel(widens && elem_bytes < 4 ? (void *)packed : to, row, stride, d, elem_bytes);
+        for (size_t i = 0; i < PANEL; i++) scale[i] = head_scale(row[i], d);
+    pack_panel(widens && elem_bytes < 4 ? (void *)packed : to, row, d, elem_bytes);
     if (widens && elem_bytes == 1) widen_panel(to, packed, d, scale, 1);
     if (widens && elem_bytes == 2) widen_panel(to, packed, d, scale, 2);
 }
@@ -108,15 +107,16 @@ BT_INLINE v16 load_elems(const uint8_t *row, size_t e, v16 scale, const uint32_t
     return v16_load((const float *)(const void *)row + e);
 }
 
-BT_INLINE void widen_row(float *to, const uint8_t *row, size_t d, const uint32_t elem_bytes)
+/* pitch: positions of a panel of 16 elements. */
+BT_INLINE void widen_row(float *to, const size_t pitch, const uint8_t *row, size_t d, const uint32_t elem_bytes)
 {
     const v16 scale = v16_set1(elem_bytes == 1 ? head_scale(row, d) : 1);
     size_t e = 0;
-    for (; e + 16 <= d; e += 16) v16_store(to + e * BT_ATTN_BLOCK, load_elems(row, e, scale, elem_bytes));
+    for (; e + 16 <= d; e += 16) v16_store(to + e * pitch, load_elems(row, e, scale, elem_bytes));
     if (e < d) {
         uint8_t tail[64] = {0};
         memcpy(tail, row + e * elem_bytes, (d - e) * elem_bytes);
-        v16_store(to + e * BT_ATTN_BLOCK, load_elems(tail, 0, scale, elem_bytes));
+        v16_store(to + e * pitch, load_elems(tail, 0, scale, elem_bytes));
     }
 }
 
@@ -128,9 +128,9 @@ static void copy_values(const job *j, size_t b, size_t count, size_t end)
         run = count - i;
         const uint8_t *row = rows_at(j, 1, b + i, &run);
         for (size_t k = 0; k < run; k++, row += kv->token_bytes) switch (kv->elem_bytes) {
-            case 1: widen_row(j->block + (i + k) * 16, row, kv->head_dim, 1); break;
-            case 2: widen_row(j->block + (i + k) * 16, row, kv->head_dim, 2); break;
-            default: widen_row(j->block + (i + k) * 16, row, kv->head_dim, 4); break;
+            case 1: widen_row(j->block + (i + k) * 16, BT_ATTN_BLOCK, row, kv->head_dim, 1); break;
+            case 2: widen_row(j->block + (i + k) * 16, BT_ATTN_BLOCK, row, kv->head_dim, 2); break;
+            default: widen_row(j->block + (i + k) * 16, BT_ATTN_BLOCK, row, kv->head_dim, 4); break;
             }
     }
     for (size_t i = b + count, run; i < end && i < b + count + BT_ATTN_BLOCK; i += run) {

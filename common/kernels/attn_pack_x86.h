@@ -1,20 +1,20 @@
 #ifndef BT_KERNELS_ATTN_PACK_X86_H
 #define BT_KERNELS_ATTN_PACK_X86_H
 /* Elements of 16 rows transposed into a packed panel (attn_copy_body.h), for both widths of x86; for attn_avx2.c and
- * attn_avx512.c, after their simd header. stride: bytes from row to row. */
+ * attn_avx512.c, after their simd header. */
 
-/* Two rows, r and r + 8 of 16, side by side. */
-BT_INLINE __m256i two_rows(const uint8_t *row, size_t stride)
+/* 16 bytes of rows r and r + 8 of 16, side by side. */
+BT_INLINE __m256i two_rows(const uint8_t *const row[16], size_t r, size_t offset)
 {
-    return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const void *)row)),
-                                   _mm_loadu_si128((const void *)(row + 8 * stride)), 1);
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const void *)(row[r] + offset))),
+                                   _mm_loadu_si128((const void *)(row[r + 8] + offset)), 1);
 }
 
 /* Elements [e, e + 8) of 16 rows of f16. */
-BT_INLINE void pack_f16(uint8_t *to, const uint8_t *row, size_t stride, size_t e)
+BT_INLINE void pack_f16(uint8_t *to, const uint8_t *const row[16], size_t e)
 {
     __m256i x[8], a[8], b[8];
-    BT_UNROLL_FOR(size_t i = 0; i < 8; i++) x[i] = two_rows(row + i * stride + 2 * e, stride);
+    BT_UNROLL_FOR(size_t i = 0; i < 8; i++) x[i] = two_rows(row, i, 2 * e);
     BT_UNROLL_FOR(size_t i = 0; i < 8; i += 2)
         a[i] = _mm256_unpacklo_epi16(x[i], x[i + 1]), a[i + 1] = _mm256_unpackhi_epi16(x[i], x[i + 1]);
     BT_UNROLL_FOR(size_t i = 0; i < 8; i += 4) { /* b: elements 0 1, 2 3, 4 5, 6 7 of four rows */
@@ -28,10 +28,10 @@ BT_INLINE void pack_f16(uint8_t *to, const uint8_t *row, size_t stride, size_t e
 }
 
 /* Elements [e, e + 16) of 16 rows of int8. */
-BT_INLINE void pack_int8(uint8_t *to, const uint8_t *row, size_t stride, size_t dp, size_t e)
+BT_INLINE void pack_int8(uint8_t *to, const uint8_t *const row[16], size_t dp, size_t e)
 {
     __m256i x[8], a[8], b[8];
-    BT_UNROLL_FOR(size_t i = 0; i < 8; i++) x[i] = two_rows(row + i * stride + e, stride);
+    BT_UNROLL_FOR(size_t i = 0; i < 8; i++) x[i] = two_rows(row, i, e);
     BT_UNROLL_FOR(size_t i = 0; i < 8; i += 2) /* a: elements 0..7 and 8..15 of two rows */
         a[i] = _mm256_unpacklo_epi8(x[i], x[i + 1]), a[i + 1] = _mm256_unpackhi_epi8(x[i], x[i + 1]);
     BT_UNROLL_FOR(size_t i = 0; i < 8; i += 4) { /* b: 0..3, 4..7, 8..11, 12..15 of four rows */
@@ -48,12 +48,11 @@ BT_INLINE void pack_int8(uint8_t *to, const uint8_t *row, size_t stride, size_t 
 }
 
 /* Four elements of 16 rows of floats. */
-BT_INLINE void pack_f32(float *to, const uint8_t *row, size_t stride, size_t e)
+BT_INLINE void pack_f32(float *to, const uint8_t *const row[16], size_t e)
 {
     for (size_t i = 0; i < 16; i += 4) {
         __m128 x[4];
-        BT_UNROLL_FOR(size_t r = 0; r < 4; r++)
-            x[r] = _mm_loadu_ps((const float *)(const void *)(row + (i + r) * stride) + e);
+        BT_UNROLL_FOR(size_t r = 0; r < 4; r++) x[r] = _mm_loadu_ps((const float *)(const void *)row[i + r] + e);
         _MM_TRANSPOSE4_PS(x[0], x[1], x[2], x[3]);
         BT_UNROLL_FOR(size_t r = 0; r < 4; r++) _mm_storeu_ps(to + (e + r) * 16 + i, x[r]);
     }

@@ -4,6 +4,7 @@
 #include "kernels/f16.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 static float kv_elem(const bt_kv_view *kv, size_t layer, int is_v, size_t token, size_t head, size_t i)
@@ -85,53 +86,77 @@ void bt_attn_ref(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv
         }
 }
 
-/* The part of one span: n positions of it, ascending. */
+/* The next position from list[*i] on that the row takes, below `count`; NONE: there is no more. */
+static const uint32_t NONE = UINT32_MAX;
+static uint32_t next_of(const bt_attn_list *list, size_t row, size_t *i, size_t count)
+{
+    while (*i < count && list->take && !(list->take[*i] >> row & 1)) ++*i;
+    return *i < count ? list->at[*i] : NONE;
+}
+
+/* The part of one span, of which the row takes positions from list[*i] on. */
 static void some_of(float *m, float *l, float *acc, const float *q, const bt_kv_view *kv, size_t layer,
-                    size_t g, const uint32_t *at, size_t n, float scale)
+                    size_t g, const bt_attn_list *list, size_t row, size_t *i, size_t count, float scale)
 {
     const size_t d = kv->head_dim;
     float z[BT_ATTN_BLOCK], lane[16] = {0};
+    uint32_t at[BT_ATTN_BLOCK], next = next_of(list, row, i, count);
+    const uint32_t span = next / BT_ATTN_SPAN;
     *m = -INFINITY;
-    for (size_t i = 0; i < d; i++) acc[i] = 0;
-    for (size_t a = 0, count; a < n; a += count) {
+    for (size_t e = 0; e < d; e++) acc[e] = 0;
+    while (next != NONE && next / BT_ATTN_SPAN == span) {
+        const uint32_t block = next / BT_ATTN_BLOCK;
         float bm = *m;
-        for (count = 0; a + count < n && at[a + count] / BT_ATTN_BLOCK == at[a] / BT_ATTN_BLOCK; count++) {
+        size_t n = 0;
+        for (; next != NONE && next / BT_ATTN_BLOCK == block; n++) {
             float sum = 0;
-            for (size_t i = 0; i < d; i++) sum = fmaf(q[i], kv_elem(kv, layer, 0, at[a + count], g, i), sum);
-            z[count] = sum * scale;
-            if (z[count] != z[count]) z[count] = INFINITY;
-            if (z[count] > bm) bm = z[count];
+            at[n] = next;
+            for (size_t e = 0; e < d; e++) sum = fmaf(q[e], kv_elem(kv, layer, 0, next, g, e), sum);
+            z[n] = sum * scale;
+            if (z[n] != z[n]) z[n] = INFINITY;
+            if (z[n] > bm) bm = z[n];
+            ++*i;
+            next = next_of(list, row, i, count);
         }
         const float c = bt_exp1(*m - bm);
         *m = bm;
-        for (size_t i = 0; i < 16; i++) lane[i] *= c;
-        for (size_t j = 0; j < count; j++) {
-            z[j] = bt_exp1(z[j] - bm);
-            lane[at[a + j] % 16] += z[j];
+        for (size_t e = 0; e < 16; e++) lane[e] *= c;
+        for (size_t k = 0; k < n; k++) {
+            z[k] = bt_exp1(z[k] - bm);
+            lane[at[k] % 16] += z[k];
         }
-        for (size_t i = 0; i < d; i++) {
-            acc[i] *= c;
-            for (size_t j = 0; j < count; j++)
-                acc[i] = fmaf(z[j], kv_elem(kv, layer, 1, at[a + j], g, i), acc[i]);
+        for (size_t e = 0; e < d; e++) {
+            acc[e] *= c;
+            for (size_t k = 0; k < n; k++) acc[e] = fmaf(z[k], kv_elem(kv, layer, 1, at[k], g, e), acc[e]);
         }
     }
     for (size_t half = 8; half > 0; half /= 2)
-        for (size_t i = 0; i < half; i++) lane[i] += lane[i + half];
+        for (size_t e = 0; e < half; e++) lane[e] += lane[e + half];
     *l = lane[0];
 }
 
-void bt_attn_some_ref(float *out, const float *q, const bt_kv_view *kv, size_t layer, size_t g,
-                      const uint32_t *at, size_t count, float scale, void *scratch)
+static void some_pair(float *out, const float *q, const bt_kv_view *kv, size_t layer, size_t g,
+                      const bt_attn_list *list, size_t row, float scale, float *scratch)
 {
-    const size_t d = kv->head_dim;
+    const size_t d = kv->head_dim, count = list->take ? list->count : list->count - (list->rows - 1 - row);
     float *acc = scratch, *total = acc + d, tm = 0, tl = 0, m, l;
-    for (size_t a = 0, n; a < count; a += n) {
-        for (n = 1; a + n < count && at[a + n] / BT_ATTN_SPAN == at[a] / BT_ATTN_SPAN;) n++;
-        some_of(&m, &l, acc, q, kv, layer, g, at + a, n, scale);
-        merge(&tm, &tl, total, m, l, acc, d, a == 0);
+    bool first = true;
+    for (size_t i = 0; next_of(list, row, &i, count) != NONE; first = false) {
+        some_of(&m, &l, acc, q, kv, layer, g, list, row, &i, count, scale);
+        merge(&tm, &tl, total, m, l, acc, d, first);
     }
     const float by = attn_divisor(tm, tl);
-    for (size_t i = 0; i < d; i++) out[i] = total[i] / by;
+    for (size_t e = 0; e < d; e++) out[e] = total[e] / by;
+}
+
+void bt_attn_some_ref(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer,
+                      size_t g, const bt_attn_list *list, float scale, void *scratch)
+{
+    const size_t d = kv->head_dim;
+    for (size_t row = 0; row < list->rows; row++)
+        for (size_t h = 0; h < list->width; h++)
+            some_pair(out + row * ldo + h * d, q + row * ldq + h * d, kv, layer, g, list, row, scale,
+                      scratch);
 }
 
 void bt_attn_span_ref(float *part, size_t spans, const float *q, size_t ldq, const bt_kv_view *kv,

@@ -25,12 +25,22 @@ typedef void bt_edge_estimate8_fn(int8_t *restrict y, size_t ldy, uint8_t *restr
 typedef void bt_int_topk_fn(uint32_t *restrict at, size_t k, int32_t *restrict score, const uint8_t *restrict shift,
                             size_t n, int32_t *restrict scratch);
 
-/* ---- attention of one (row, head) over some positions ----
- * out[D], q[D], of kv head g: the order of attn (kernels.h) over the positions at[count], ascending, count >= 1. All
- * others are left out: their weight is +0, and they take no part in the chains. Spans, blocks of 64 and the lanes of l
- * go by the position as ever; a block or a span of which no position is there is passed over, and the first span that
- * is there is taken as it is. With all positions from 0 on the bits are those of attn.
- * scratch: bt_attn_scratch_bytes(D), 64-byte aligned. */
-typedef void bt_attn_some_fn(float *out, const float *q, const bt_kv_view *kv, size_t layer, size_t g,
-                             const uint32_t *at, size_t count, float scale, void *scratch);
+/* ---- attention over some positions ----
+ * Rows and heads that share a list: `rows` consecutive rows q[rows, ldq] and `width` heads of D of kv head g in each,
+ * to out[rows, ldo]; the order of attn (kernels.h) over the positions at[count], ascending. The last row takes them
+ * all, the one before all but the last, and so on: rows <= count. All others are left out: their weight is +0, and they
+ * take no part in the chains. Spans, blocks of 64 and the lanes of l go by the position as ever; a block or a span of
+ * which no position is there is passed over, and the first span that is there is taken as it is. With all positions
+ * from 0 on the bits are those of attn. What a pair computes does not depend on which others share its list.
+ * With `take` row r takes at[i] where bit r of take[i] is set, and all else is left out; a product with a weight of +0
+ * may stand for that where the value is finite.
+ * rows * width <= BT_ATTN_SHARED_PAIRS. scratch: bt_attn_scratch_bytes(D), 64-byte aligned. */
+enum { BT_ATTN_SHARED_PAIRS = 48 };
+typedef struct bt_attn_list {
+    const uint32_t *at;
+    size_t count, rows, width;
+    const uint16_t *take; /* [count], rows <= 16, every row takes one at least; or NULL */
+} bt_attn_list;
+typedef void bt_attn_some_fn(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer,
+                             size_t g, const bt_attn_list *list, float scale, void *scratch);
 #endif

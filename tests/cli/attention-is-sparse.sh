@@ -13,5 +13,12 @@ baton inspect "$package" --json | grep -c '"recall":'
 printf 'the cat sat on the mat and the dog lay by the door while rain fell. %.0s' 1 2 3 4 5 6 > text
 baton perplexity -m "$BATON_TEST_MODEL" -f text -c 64 --chunks 1 --package "$package" --against npu -q | sed 's/perplexity [0-9.]* +- [0-9.]*/perplexity/; s/, [0-9.]* tokens.s//; s/KL [0-9.]*, 99th percentile [0-9.]*/KL/; s/[0-9.]*$//; s/^[0-9.]* %/P %/'
 baton perplexity -m "$BATON_TEST_MODEL" -f text -c 64 --chunks 1 --package "$package" --attention sparse:0.4 -q; echo $?
+shared=$(baton compile -m "$BATON_TEST_MODEL" --attention sparse:0.3,dense=16,group,rows=16 --calib calib -q | sed -n 's/^\(\/.*\.bpk\)  .*/\1/p')
+baton inspect "$shared" --heads > heads
+sed -n '1,3p' heads
+grep -o '^heads .*recall' heads
+awk 'NR > 6 && $1 == layer && int($2 / 3) == int(head / 3) && ($3 != share || $5 != unit) { bad++ } { layer = $1; head = $2; share = $3; unit = $5 } END { print bad + 0, "heads of a group apart" }' heads
+baton inspect "$shared" --json | grep -oE '"(attention|choosing_rows|choosing_group)": [^,]*'
+baton perplexity -m "$BATON_TEST_MODEL" -f text -c 64 --chunks 1 --package "$shared" -q | grep "rows attended"
 dense=$(baton compile -m "$BATON_TEST_MODEL" -q | sed -n 's/^\(\/.*\.bpk\)  .*/\1/p')
 baton inspect "$dense" --heads; echo $?

@@ -33,6 +33,8 @@ static const form forms[] = {
     {"llama", NULL, "w8a16", BT_PKG_OPS_ALL, 1, 0x52c5d8addbc7a5f4},
     {"qwen2", NULL, "w4a8:no-gptq,shadow=channel", BT_PKG_OPS_ALL, 2, 0x2639c1201861dd33},
     {"qwen3", NULL, "sparse:0.3,dense=0", BT_PKG_OPS_LINEAR, 2, 0x10860d75a1a86ba2},
+    {"llama", NULL, "sparse:0.3,dense=0,rows=16", BT_PKG_OPS_LINEAR, 1, 0xf0f32035191eab97},
+    {"qwen2", NULL, "sparse:0.3,dense=0,rows=4,group", BT_PKG_OPS_LINEAR, 2, 0x331c67f67388c3eb},
 };
 
 /* FNV-1a */

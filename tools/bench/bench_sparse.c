@@ -50,9 +50,11 @@ static void some_part(void *ud, size_t part, size_t parts)
     const size_t d = s->hp->head_dim;
     size_t r0, r1;
     bt_pool_slice(&r0, &r1, PAIRS, 1, part, parts);
-    for (; r0 < r1; r0++)
-        s->kernels->attn_some(s->out + r0 * d, s->x + r0 * d, s->kv, 0, 0, s->at + r0 * (s->k + 8), s->k,
-                              0.125f, s->room + r0 * bt_attn_scratch_bytes(d));
+    for (; r0 < r1; r0++) {
+        const bt_attn_list list = {s->at + r0 * (s->k + 8), s->k, 1, 1, NULL};
+        s->kernels->attn_some(s->out + r0 * d, d, s->x + r0 * d, d, s->kv, 0, 0, &list, 0.125f,
+                              s->room + r0 * bt_attn_scratch_bytes(d));
+    }
 }
 
 static bt_err prepare(sparse *s, sparse *ref, bt_kv_view *kv, tool_kernel_run *r)

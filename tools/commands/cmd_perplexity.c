@@ -9,6 +9,7 @@
 #include "kv/kv_dtype.h"
 #include "npu/pkg/attention.h"
 #include "sample/perplexity.h"
+#include "tools/package_view.h"
 #include "tools/sequences.h"
 #include "tools/commands/tell_needs.h"
 #include "tools/tool.h"
@@ -276,9 +277,7 @@ static bt_err measure_text(measure *r, const config *c, const bt_model *m, const
         snprintf(r->form, sizeof r->form, "%s",
                  a.decode ? bt_decode_quant(a.decode) : bt_prefill_about(a.prefill).quant);
         const bt_pkg *pkg = a.prefill ? bt_prefill_pkg(a.prefill) : NULL;
-        const bt_pkg_header *h = pkg ? bt_pkg_header_of(pkg) : NULL;
-        if (h && h->sparse_ppm)
-            bt_attention_text(r->attention, &(bt_attention){h->sparse_ppm, h->sparse_dense_rows});
+        if (pkg && bt_pkg_header_of(pkg)->sparse_ppm) (void)tool_package_attention(r->attention, pkg);
         r->work = a.decode ? bt_decode_work(a.decode) : bt_prefill_work(a.prefill);
     }
     free(ids);

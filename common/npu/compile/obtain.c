@@ -173,11 +173,11 @@ static bt_err check_fallbacks(const bt_pkg *p, bt_fault *fault)
 static bt_err check_attention(const bt_pkg_header *h, const bt_obtain_want *w, bt_fault *fault)
 {
     char has[BT_ATTENTION_MAX_TEXT], wanted[BT_ATTENTION_MAX_TEXT];
-    bt_attention a;
+    bt_attention a, of = bt_attention_of(h);
     const bt_err e = bt_attention_parse(&a, w->attention, fault);
     if (e < 0 || !a.ratio_ppm) return e;
     bt_attention_text(wanted, &a);
-    bt_attention_text(has, &(bt_attention){h->sparse_ppm, h->sparse_dense_rows});
+    bt_attention_text(has, &of);
     return strcmp(has, wanted) == 0
                ? BT_OK
                : bt_fail(fault, BT_EARG, "the package was compiled with --attention %s, not %s", has, wanted);

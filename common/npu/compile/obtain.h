@@ -5,6 +5,7 @@
 #include "base/progress.h"
 #include "model/model.h"
 #include "npu/compile/needs.h"
+#include "npu/pkg/attention.h"
 #include "npu/pkg/pkg.h"
 #include "npu/pkg/shapes.h"
 #include "npu/pkg/recipe.h"
@@ -41,8 +42,8 @@ extern const char *const bt_obtain_ops[]; /* "linear", "all" */
          .type = BT_OPT_STRING, \
          .def = "dense", \
          .help = \
-             "of prompts: dense, or sparse[:RATIO[,dense=N]]: an 8-bit estimate chooses that share of the positions, " \
-             "by default 0.2, for rows from position N on"}, \
+             "of prompts: dense, or " BT_ATTENTION_FORM ": an 8-bit estimate chooses that share of the positions, by " \
+             "default 0.2, for rows from position dense on; with rows=16 and group rows and heads share a choice"}, \
         {.group = "NPU", \
          .name = "shape-policy", \
          .value = "POLICY", \

@@ -26,6 +26,7 @@ typedef struct measured {
 /* A thread's room. */
 typedef struct room {
     float k[WINDOW][MAX_DIM], v[WINDOW][MAX_DIM], z[WINDOW], rotated[MAX_DIM], out[MAX_DIM], block[MAX_DIM];
+    float chooser[MAX_DIM];
     int8_t key[WINDOW * MAX_DIM], query[MAX_DIM];
     uint8_t shift[WINDOW], query_shift;
     int32_t score[WINDOW], scratch[WINDOW + 8];
@@ -109,19 +110,34 @@ static double lost(const work *w, room *m, const float *dense, size_t k)
     return sqrt(apart);
 }
 
-/* The share of true_choice that the estimate finds. */
-static double recall(const work *w, room *m, const bt_pkg_head *head, const float *q, size_t row, size_t k)
+/* What chooses for head h of a row: its q, or the sum of its group's. */
+static const float *chooser(const work *w, room *m, size_t row, size_t h)
 {
-    const size_t d = w->estimate.head_dim, ld = bt_estimate_ld(d);
-    bt_estimate_rows(&w->estimate, m->query, &m->query_shift, q, d, head->q_scale, 1, m->estimate);
-    for (size_t i = 0; i <= row; i++) {
+    const bt_hparams *hp = &w->j->m->hp;
+    const size_t d = hp->head_dim, group = hp->heads / hp->kv_heads;
+    const float *q = w->q + row * hp->heads * d;
+    if (!w->j->o->attention.is_group) return q + h * d;
+    bt_estimate_sum(m->chooser, q + h / group * group * d, d, group);
+    return m->chooser;
+}
+
+/* The share of true_choice, k positions of head h of a row, that is kept: of the first row of its block the
+ * choice by the estimate, and the block's up to the row. */
+static double recall(const work *w, room *m, const bt_pkg_head *head, size_t h, size_t row, size_t k)
+{
+    const size_t d = w->estimate.head_dim, ld = bt_estimate_ld(d),
+                 first = row - row % w->j->o->attention.rows;
+    size_t kept = bt_attention_keeps(head->ppm, (uint32_t)first + 1), found = 0;
+    bt_estimate_rows(&w->estimate, m->query, &m->query_shift, chooser(w, m, first, h), d, head->q_scale, 1,
+                     m->estimate);
+    for (size_t i = 0; i <= first; i++) {
         int32_t sum = 0;
         for (size_t e = 0; e < d; e++) sum += m->query[e] * m->key[i * ld + e];
         m->score[i] = sum;
     }
-    w->estimate.kernels->int_topk(m->choice, k, m->score, m->shift, row + 1, m->scratch);
-    size_t found = 0;
-    for (size_t a = 0, b = 0; a < k && b < k;) {
+    w->estimate.kernels->int_topk(m->choice, kept, m->score, m->shift, first + 1, m->scratch);
+    for (size_t own = first + 1; own <= row; own++) m->choice[kept++] = (uint32_t)own;
+    for (size_t a = 0, b = 0; a < k && b < kept;) {
         found += m->true_choice[a] == m->choice[b];
         const bool less = m->true_choice[a] < m->choice[b], equal = m->true_choice[a] == m->choice[b];
         a += less || equal;
@@ -138,6 +154,13 @@ static void read_kv(const work *w, room *m, size_t g)
             w->estimate.kernels->f16_to_f32(
                 is_v ? m->v[i] : m->k[i],
                 (const uint16_t *)(const void *)bt_kv_view_row(w->kv, w->layer, is_v, i, g), d);
+}
+
+/* In blocks that share a choice recall is looked at in every place of a block. */
+static bool is_looked_at(const work *w, size_t row)
+{
+    const bool is_moving = w->out && w->j->o->attention.rows > 1;
+    return row % EVERY == (is_moving ? row / EVERY % EVERY : EVERY - 1);
 }
 
 static void head_of(work *w, room *m, size_t h)
@@ -157,18 +180,18 @@ static void head_of(work *w, room *m, size_t h)
     for (size_t row = 0; row < w->rows; row++) {
         const float *q = w->q + row * width + h * d;
         if (!head) {
-            rotate(w, m->rotated, m->block, q);
+            rotate(w, m->rotated, m->block, chooser(w, m, row, h));
             to->q_max += (double)greatest(m->rotated, d);
             rotate(w, m->rotated, m->block, m->k[row]);
             to->k_max += (double)greatest(m->rotated, d);
             to->rows++;
         }
-        if (row % EVERY != EVERY - 1) continue;
+        if (!is_looked_at(w, row)) continue;
         const uint32_t ppm = head ? head->ppm : w->j->o->attention.ratio_ppm;
         const size_t k = bt_attention_keeps(ppm, (uint32_t)row + 1);
         choose_truly(w, m, q, row, k);
         if (!head) to->lost += lost(w, m, w->attention + row * width + h * d, k);
-        else to->recall += recall(w, m, head, q, row, k), to->some++;
+        else to->recall += recall(w, m, head, h, row, k), to->some++;
     }
 }
 
@@ -221,16 +244,19 @@ static double importance(const work *w, size_t at)
                : 0;
 }
 
+/* Heads that choose together have one share, by their mean importance. */
 static bt_err choose_heads(work *w, bt_pkg_head *out, bt_fault *fault)
 {
-    const size_t heads = (size_t)w->j->m->hp.layers * w->j->m->hp.heads;
-    double *of = malloc(heads * sizeof *of);
+    const bt_hparams *hp = &w->j->m->hp;
+    const size_t heads = (size_t)hp->layers * hp->heads,
+                 as_one = w->j->o->attention.is_group ? hp->heads / hp->kv_heads : 1;
+    double *of = calloc(heads, sizeof *of);
     uint32_t *ppm = malloc(heads * sizeof *ppm);
     const bool made = of && ppm;
-    for (size_t i = 0; made && i < heads; i++) of[i] = importance(w, i);
-    if (made) bt_shares(ppm, of, heads, w->j->o->attention.ratio_ppm);
+    for (size_t i = 0; made && i < heads; i++) of[i / as_one] += importance(w, i);
+    if (made) bt_shares(ppm, of, heads / as_one, w->j->o->attention.ratio_ppm);
     for (size_t i = 0; made && i < heads; i++)
-        out[i] = (bt_pkg_head){.ppm = ppm[i], .q_scale = unit_of(w->head[i].q_max, w->head[i].rows),
+        out[i] = (bt_pkg_head){.ppm = ppm[i / as_one], .q_scale = unit_of(w->head[i].q_max, w->head[i].rows),
                                .k_scale = unit_of(w->head[i].k_max, w->head[i].rows)};
     free(of);
     free(ppm);
@@ -265,6 +291,8 @@ static void write_header(bt_compile_job *j, const bt_hadamard *r, const bt_pkg_h
     bt_pkg_header *h = &j->header;
     h->sparse_ppm = j->o->attention.ratio_ppm;
     h->sparse_dense_rows = j->o->attention.dense_rows;
+    h->sparse_rows_log2 = (uint32_t)__builtin_ctz(j->o->attention.rows);
+    h->sparse_group = j->o->attention.is_group;
     h->sparse_heads = bt_pkg_writer_const(j->w, BT_PKG_CONST_TABLE, out, heads * sizeof *out);
     bt_compile_rotation(j, &h->sparse_rotation, r, j->m->hp.head_dim);
 }

@@ -18,18 +18,27 @@ static bt_err parse_ratio(bt_attention *a, const char *text, bt_fault *fault)
 
 static bt_err parse_choice(bt_attention *a, const char *text, bt_fault *fault)
 {
-    int64_t rows;
-    if (strncmp(text, "dense=", 6) != 0)
-        return bt_fail(fault, BT_EARG, "attention: no choice '%.40s' of sparse: dense=N", text);
-    if (bt_num_int(&rows, text + 6, 0, BT_MODEL_MAX_CTX, NULL) < 0)
-        return bt_fail(fault, BT_EARG, "attention: %.40s: a position from 0 to %d", text, BT_MODEL_MAX_CTX);
-    a->dense_rows = (uint32_t)rows;
+    const char *is = strchr(text, '=');
+    int64_t n = 0;
+    const bool is_dense = !strncmp(text, "dense=", 6), is_rows = !strncmp(text, "rows=", 5);
+    if (!strcmp(text, "group")) a->is_group = 1;
+    else if (!is_dense && !is_rows)
+        return bt_fail(fault, BT_EARG, "attention: no choice '%.40s' of sparse: dense=N, rows=N, group",
+                       text);
+    else if (bt_num_int(&n, is + 1, is_dense ? 0 : 1,
+                        is_dense ? BT_MODEL_MAX_CTX : 1 << BT_ATTENTION_MAX_ROWS_LOG2, NULL) < 0 ||
+             (is_rows && (n & (n - 1))))
+        return is_dense ? bt_fail(fault, BT_EARG, "attention: %.40s: a position from 0 to %d", text,
+                                  BT_MODEL_MAX_CTX)
+                        : bt_fail(fault, BT_EARG, "attention: %.40s: 1, 2, 4, 8 or 16 rows", text);
+    else *(is_dense ? &a->dense_rows : &a->rows) = (uint32_t)n;
     return BT_OK;
 }
 
 bt_err bt_attention_parse(bt_attention *ret, const char *text, bt_fault *fault)
 {
-    bt_attention a = {.ratio_ppm = BT_ATTENTION_ALL_PPM / 5, .dense_rows = BT_ATTENTION_DENSE_ROWS};
+    bt_attention a = {.ratio_ppm = BT_ATTENTION_ALL_PPM / 5, .dense_rows = BT_ATTENTION_DENSE_ROWS,
+                      .rows = 1};
     char copy[BT_ATTENTION_MAX_TEXT];
     bt_err e = BT_OK;
     if (!text || !strcmp(text, "dense")) {
@@ -44,19 +53,30 @@ bt_err bt_attention_parse(bt_attention *ret, const char *text, bt_fault *fault)
     if (ratio) *ratio++ = 0;
     if (choice) *choice++ = 0;
     if (strcmp(copy, "sparse") != 0)
-        return bt_fail(fault, BT_EARG, "attention '%s': dense, or sparse[:RATIO[,dense=N]]", text);
+        return bt_fail(fault, BT_EARG, "attention '%s': dense, or " BT_ATTENTION_FORM, text);
     if (ratio) e = parse_ratio(&a, ratio, fault);
-    if (e == BT_OK && choice) e = parse_choice(&a, choice, fault);
+    for (char *next; e == BT_OK && choice; choice = next) {
+        next = strchr(choice, ',');
+        if (next) *next++ = 0;
+        e = parse_choice(&a, choice, fault);
+    }
     if (e == BT_OK) *ret = a;
     return e;
 }
 
 void bt_attention_text(char ret[BT_ATTENTION_MAX_TEXT], const bt_attention *a)
 {
-    char rows[24] = "";
-    if (a->dense_rows != BT_ATTENTION_DENSE_ROWS) snprintf(rows, sizeof rows, ",dense=%u", a->dense_rows);
+    char dense[24] = "", rows[24] = "";
+    if (a->dense_rows != BT_ATTENTION_DENSE_ROWS) snprintf(dense, sizeof dense, ",dense=%u", a->dense_rows);
+    if (a->rows > 1) snprintf(rows, sizeof rows, ",rows=%u", a->rows);
     if (!a->ratio_ppm) snprintf(ret, BT_ATTENTION_MAX_TEXT, "dense");
     else
-        snprintf(ret, BT_ATTENTION_MAX_TEXT, "sparse:%.7g%s", (double)a->ratio_ppm / BT_ATTENTION_ALL_PPM,
-                 rows);
+        snprintf(ret, BT_ATTENTION_MAX_TEXT, "sparse:%.7g%s%s%s", (double)a->ratio_ppm / BT_ATTENTION_ALL_PPM,
+                 dense, rows, a->is_group ? ",group" : "");
+}
+
+bt_attention bt_attention_of(const bt_pkg_header *h)
+{
+    if (!h->sparse_ppm) return (bt_attention){0};
+    return (bt_attention){h->sparse_ppm, h->sparse_dense_rows, 1u << h->sparse_rows_log2, h->sparse_group};
 }

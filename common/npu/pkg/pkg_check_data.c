@@ -176,6 +176,12 @@ bt_err bt_pkg_check_dimensions(const bt_pkg *p, bt_fault *fault)
 
 static bool is_head_scale(float x) { return x >= 0x1p-100f && x <= 0x1p100f; }
 
+/* Two heads that share a choice. */
+static bool choose_as_one(const bt_pkg_head *h)
+{
+    return h[0].ppm == h[1].ppm && h[0].q_scale == h[1].q_scale;
+}
+
 static bt_err check_heads(const bt_pkg *p, bt_fault *fault)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
@@ -186,7 +192,8 @@ static bt_err check_heads(const bt_pkg *p, bt_fault *fault)
     for (uint64_t i = 0; i < count; i++)
         if (!head[i].ppm || head[i].ppm > BT_ATTENTION_ALL_PPM || !is_head_scale(head[i].q_scale) ||
             !is_head_scale(head[i].k_scale) || !(measured(head[i].recall)) || head[i].recall > 1 ||
-            (i % group && head[i].k_scale != head[i - 1].k_scale))
+            (i % group &&
+             (head[i].k_scale != head[i - 1].k_scale || (h->sparse_group && !choose_as_one(&head[i - 1])))))
             return bt_fail(fault, BT_EFORMAT, "sparse_heads: head %llu of layer %llu",
                            (unsigned long long)(i % h->heads), (unsigned long long)(i / h->heads));
     return BT_OK;
@@ -197,7 +204,7 @@ static bt_err check_sparse(const bt_pkg *p, bt_fault *fault)
     static const bt_pkg_rotation none;
     const bt_pkg_header *h = bt_pkg_header_of(p);
     if (!h->sparse_ppm)
-        return !h->sparse_dense_rows && !h->sparse_heads &&
+        return !h->sparse_dense_rows && !h->sparse_heads && !h->sparse_rows_log2 && !h->sparse_group &&
                        same_bytes(&h->sparse_rotation, &none, sizeof none)
                    ? BT_OK
                    : bt_fail(fault, BT_EFORMAT,
@@ -205,6 +212,12 @@ static bt_err check_sparse(const bt_pkg *p, bt_fault *fault)
     if (h->sparse_ppm > BT_ATTENTION_ALL_PPM || h->sparse_dense_rows > BT_MODEL_MAX_CTX)
         return bt_fail(fault, BT_EFORMAT, "header: sparse_ppm %u, or sparse_dense_rows %u", h->sparse_ppm,
                        h->sparse_dense_rows);
+    if (h->sparse_rows_log2 > BT_ATTENTION_MAX_ROWS_LOG2 || h->sparse_group > 1)
+        return bt_fail(fault, BT_EFORMAT, "header: sparse_rows_log2 %u, or sparse_group %u",
+                       h->sparse_rows_log2, h->sparse_group);
+    if (h->layout.query_slice_rows % (1u << h->sparse_rows_log2))
+        return bt_fail(fault, BT_EFORMAT, "header: slices of %u rows cut blocks of %u that share a choice",
+                       h->layout.query_slice_rows, 1u << h->sparse_rows_log2);
     const bt_err e =
         check_rotation(p, &h->sparse_rotation, "sparse_rotation", h->head_dim, BT_MODEL_MAX_HEAD_DIM, fault);
     if (e < 0) return e;

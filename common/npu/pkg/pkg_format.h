@@ -98,8 +98,9 @@ typedef struct bt_pkg_header { /* 1,024 bytes */
     uint32_t sparse_ppm, sparse_dense_rows;
     uint32_t sparse_heads; /* constant: bt_pkg_head [layers, heads] */
     bt_pkg_rotation sparse_rotation;
-    bt_pkg_rotation r4;    /* all 0: none */
-    uint8_t reserved[100]; /* zero */
+    bt_pkg_rotation r4;                      /* all 0: none */
+    uint32_t sparse_rows_log2, sparse_group; /* rows of a block, and heads of a group (1), that share a choice */
+    uint8_t reserved[92];                    /* zero */
 } bt_pkg_header;
 
 /* A query head of sparse attention. */

@@ -332,8 +332,11 @@ bt_err bt_exec_check(const bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, co
     if (io->rows < row->seq_min || io->rows > row->seq)
         return bt_fail(fault, BT_EARG, "%zu rows of a program of %u to %u", io->rows, row->seq_min, row->seq);
     bt_err e = BT_OK;
-    for (size_t b = 0; e == BT_OK && b < io->seqs; b++)
+    for (size_t b = 0; e == BT_OK && b < io->seqs; b++) {
         e = check_seq(x->header, row, &io->seq[b], io->rows, fault);
+        if (e == BT_OK && x->sparse && !io->is_dense)
+            e = bt_exec_sparse_check(x->sparse, io->seq[b].pos0, io->seq[b].valid, fault);
+    }
     return e;
 }
 

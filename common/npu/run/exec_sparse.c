@@ -1,28 +1,33 @@
 /* Sparse attention of prompts. For each kv head K becomes panels of 8 bits, once for a call; then threads
  * take blocks of rows: q in 8 bits, their integer products with all keys that the rows see, the greatest of
- * each row and head, and exact attention to those. Every row is computed as if it were alone: what it keeps
- * depends on its own position, q and the stored keys. */
+ * each row and head, and exact attention to those, of a few rows at once over all that any of them keeps.
+ * Rows, and heads of a kv head, share a choice where the package says so: of rows from a multiple of their
+ * number on the first chooses, and each adds those of them up to itself. What a row keeps depends on its own
+ * position, the choosing q and the stored keys. */
 #include "npu/run/exec_private.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    BLOCK_PAIRS = 24, /* (row, head) pairs of a block: their scores stay in the second cache while contexts
-                         are short */
-    PANELS = 8,       /* of keys in a product */
+    BLOCK_CHOICES = 48, /* of a block: 16 rows of three heads, or as many more rows of fewer */
+    PANELS = 8,         /* of keys in a product */
+    UNION_ROWS = 16,    /* that choose each for itself, and attend at once */
 };
 
 /* Memory for the keys of a sequence, and of a thread. */
 typedef struct layout {
     size_t ld, k4, d; /* bytes of a row of integers; groups of four of it */
     size_t keys;      /* positions, whole panels */
-    size_t block_rows, pairs;
-    size_t q, q_shift, inputs, is_left, product, score, choose, at, rest, bytes; /* of a thread, by offset */
+    size_t as_one;    /* rows that share a choice */
+    size_t block_rows, choices;
+    size_t q, q_shift, inputs, is_left, product, score, choose, at, marks, rest, bytes; /* of a thread, by
+                                                                                           offset */
 } layout;
 
 struct bt_exec_sparse {
     bt_estimate estimate;
+    bt_attention attention;
     const bt_pkg_head *head; /* [layers, heads] */
     layout layout;
     int8_t *panel;   /* [kv heads, keys] */
@@ -34,19 +39,23 @@ static size_t round_up(size_t n) { return (n + 63) / 64 * 64; }
 
 static layout layout_of(const bt_pkg_header *h)
 {
-    const size_t group = h->heads / h->kv_heads, d = h->head_dim;
+    const bt_attention a = bt_attention_of(h);
+    const size_t d = h->head_dim, of_row = a.is_group ? 1 : h->heads / h->kv_heads;
     layout l = {.ld = bt_estimate_ld(d), .k4 = bt_int_k4(d), .d = d,
-                .keys = ((size_t)h->ctx_tokens + 15) / 16 * 16};
-    l.block_rows = group < BLOCK_PAIRS ? BLOCK_PAIRS / group : 1;
-    l.pairs = l.block_rows * group;
-    l.q_shift = round_up(l.pairs * l.ld);
-    l.inputs = l.q_shift + round_up(l.pairs);
-    l.is_left = l.inputs + bt_int_inputs_bytes(l.pairs, d, false);
-    l.product = l.is_left + round_up(l.pairs * sizeof(bool));
+                .keys = ((size_t)h->ctx_tokens + 15) / 16 * 16, .as_one = a.rows};
+    /* many threads want many blocks: rows that share a choice are no more than those that do not */
+    l.block_rows = BLOCK_CHOICES / of_row / a.rows * a.rows;
+    if (l.block_rows < a.rows) l.block_rows = a.rows;
+    l.choices = l.block_rows / a.rows * of_row;
+    l.q_shift = round_up(l.choices * l.ld);
+    l.inputs = l.q_shift + round_up(l.choices);
+    l.is_left = l.inputs + bt_int_inputs_bytes(l.choices, d, false);
+    l.product = l.is_left + round_up(l.choices * sizeof(bool));
     l.score = l.product + BT_INT_MATMUL_SCRATCH_BYTES;
-    l.choose = l.score + round_up(l.pairs * l.keys * sizeof(int32_t));
+    l.choose = l.score + round_up(l.choices * l.keys * sizeof(int32_t));
     l.at = l.choose + round_up((l.keys + 8) * sizeof(int32_t));
-    l.rest = l.at + round_up((l.keys + 8) * sizeof(uint32_t)); /* of attention, or of the estimate */
+    l.marks = l.at + round_up((l.keys + 8 + a.rows) * sizeof(uint32_t));
+    l.rest = l.marks + round_up((2 * l.keys + 1) * sizeof(uint16_t)); /* of attention, or of the estimate */
     const size_t attention = bt_attn_scratch_bytes(d), estimate = bt_estimate_scratch_bytes(d);
     l.bytes = l.rest + round_up(attention > estimate ? attention : estimate);
     return l;
@@ -69,6 +78,7 @@ bt_err bt_exec_sparse_new(bt_exec_sparse **ret, const bt_pkg *pkg, const bt_kern
         kernels,
         {r->base, r->log2, bt_pkg_const_at(pkg, r->h_base), bt_pkg_const_at(pkg, r->sign), r->scale},
         h->head_dim};
+    s->attention = bt_attention_of(h);
     s->head = bt_pkg_const_at(pkg, h->sparse_heads);
     s->layout = layout_of(h);
     s->panel = aligned_alloc(64, round_up(keys * 4 * s->layout.k4));
@@ -128,57 +138,139 @@ static void panels_part(void *ud, size_t part, size_t parts)
         for (; u < end; u++) make_panel(j, g0 + u / panels, u % panels, scratch);
 }
 
-/* A block's rows, and heads of one kv head. */
+/* A block's rows, and heads of one kv head. Its rows that share choices, as_one of them from a multiple of
+ * that on, are in no other. */
 typedef struct block {
     size_t g, h0, h1, first, rows;
 } block;
 
-/* Scores of all pairs of a block, [pairs, keys], pair = row * heads of the block + head. */
+/* The heads of a kv head, all of them, that choose for a row: one where they choose together. */
+static size_t choosers(const sparse_job *j) { return j->s->attention.is_group ? 1 : j->heads / j->kv_heads; }
+
+/* Rows of the block from `row` on that share a choice with it. */
+static size_t together(const sparse_job *j, const block *b, size_t row)
+{
+    const size_t as_one = j->s->layout.as_one, n = as_one - (j->pos + b->first + row) % as_one;
+    return n < b->rows - row ? n : b->rows - row;
+}
+
+/* q in 8 bits of all choices of a block, in the order of rows, then of heads; how many they are. */
+static size_t choices(const sparse_job *j, const block *b, uint8_t *scratch)
+{
+    const bt_exec_sparse *s = j->s;
+    const layout *l = &s->layout;
+    const size_t group = j->heads / j->kv_heads, h0 = b->g * group, of_row = choosers(j);
+    float sum[BT_MODEL_MAX_HEAD_DIM];
+    size_t n = 0;
+    for (size_t row = 0; row < b->rows; row += together(j, b, row))
+        for (size_t i = 0; i < of_row; i++, n++) {
+            const float *q = j->q + (b->first + row) * j->ld + (h0 + i) * l->d;
+            if (of_row < group) bt_estimate_sum(sum, q, l->d, group);
+            bt_estimate_rows(&s->estimate, (int8_t *)scratch + l->q + n * l->ld, scratch + l->q_shift + n,
+                             of_row < group ? sum : q, l->d, s->head[j->layer * j->heads + h0 + i].q_scale, 1,
+                             scratch + l->rest);
+        }
+    return n;
+}
+
+/* Scores of all choices of a block, [choices, keys]. */
 static void estimate(const sparse_job *j, const block *b, uint8_t *scratch)
 {
     const bt_exec_sparse *s = j->s;
     const layout *l = &s->layout;
-    const size_t width = b->h1 - b->h0, pairs = b->rows * width, at = b->g * l->keys,
+    const size_t n = choices(j, b, scratch), at = b->g * l->keys,
                  panels = (j->pos + b->first + b->rows + 15) / 16;
-    int8_t *q = (int8_t *)(scratch + l->q);
-    for (size_t row = 0; row < b->rows; row++)
-        for (size_t i = 0; i < width; i++)
-            bt_estimate_rows(&s->estimate, q + (row * width + i) * l->ld,
-                             scratch + l->q_shift + row * width + i,
-                             j->q + (b->first + row) * j->ld + (b->h0 + i) * l->d, l->d,
-                             s->head[j->layer * j->heads + b->h0 + i].q_scale, 1, scratch + l->rest);
-    const bt_int_inputs in = {.memory = scratch + l->inputs, .rows = pairs, .k4 = l->k4};
-    const bt_int_rows rows = {.hi = q, .ld = l->ld, .k = l->d};
+    const bt_int_inputs in = {.memory = scratch + l->inputs, .rows = n, .k4 = l->k4};
+    const bt_int_rows rows = {.hi = (int8_t *)scratch + l->q, .ld = l->ld, .k = l->d};
     int32_t *score = (int32_t *)(void *)(scratch + l->score);
-    j->c->kernels->int_prepare(&in, 0, pairs, &rows, (bool *)(scratch + l->is_left));
+    j->c->kernels->int_prepare(&in, 0, n, &rows, (bool *)(scratch + l->is_left));
     for (size_t p = 0; p < panels; p += PANELS)
-        j->c->kernels->int_matmul(score + 16 * p, NULL, l->keys, &in, 0, pairs, s->panel + at * 4 * l->k4,
+        j->c->kernels->int_matmul(score + 16 * p, NULL, l->keys, &in, 0, n, s->panel + at * 4 * l->k4,
                                   s->colsum + at, p, p + PANELS < panels ? p + PANELS : panels,
                                   scratch + l->product);
 }
 
-static void attend_block(const sparse_job *j, const block *b, uint8_t *scratch)
+/* The list of choice c, of a row that sees `seen` positions and of head h: how many they are. */
+static size_t choose(const sparse_job *j, const block *b, size_t seen, size_t h, size_t c, uint8_t *scratch)
 {
     const bt_exec_sparse *s = j->s;
     const layout *l = &s->layout;
-    const size_t width = b->h1 - b->h0;
-    uint32_t *at = (uint32_t *)(void *)(scratch + l->at);
-    estimate(j, b, scratch);
-    for (size_t row = 0; row < b->rows; row++)
-        for (size_t h = b->h0; h < b->h1; h++) {
-            const size_t seen = j->pos + b->first + row + 1, to = (b->first + row) * j->ld + h * l->d;
-            const size_t k = bt_attention_keeps(s->head[j->layer * j->heads + h].ppm, (uint32_t)seen);
-            int32_t *score = (int32_t *)(void *)(scratch + l->score) + (row * width + h - b->h0) * l->keys;
-            j->c->kernels->int_topk(at, k, score, s->shift + b->g * l->keys, seen,
-                                    (int32_t *)(void *)(scratch + l->choose));
-            j->c->kernels->attn_some(j->out + to, j->q + to, j->kv, j->layer, b->g, at, k, j->scale,
-                                     scratch + l->rest);
-        }
+    const size_t count = bt_attention_keeps(s->head[j->layer * j->heads + h].ppm, (uint32_t)seen);
+    j->c->kernels->int_topk((uint32_t *)(void *)(scratch + l->at), count,
+                            (int32_t *)(void *)(scratch + l->score) + c * l->keys, s->shift + b->g * l->keys,
+                            seen, (int32_t *)(void *)(scratch + l->choose));
+    return count;
 }
 
+/* Attention of rows of the block from `row` on and of heads [h, h + width) over a list, as many heads at once
+ * as may share one. */
+static void attend_list(const sparse_job *j, const block *b, size_t row, const bt_attn_list *list, size_t h,
+                        uint8_t *scratch)
+{
+    const size_t most = BT_ATTN_SHARED_PAIRS / list->rows;
+    for (size_t i = 0; i < list->width; i += most) {
+        bt_attn_list part = *list;
+        const size_t to = (b->first + row) * j->ld + (h + i) * j->s->layout.d;
+        part.width = list->width - i < most ? list->width - i : most;
+        j->c->kernels->attn_some(j->out + to, j->ld, j->q + to, j->ld, j->kv, j->layer, b->g, &part, j->scale,
+                                 scratch + j->s->layout.rest);
+    }
+}
+
+/* Rows [row, row + n), whose first chooses: each adds those up to itself. */
+static void attend_together(const sparse_job *j, const block *b, size_t row, size_t n, size_t h, size_t width,
+                            size_t c, uint8_t *scratch)
+{
+    const size_t seen = j->pos + b->first + row + 1;
+    uint32_t *at = (uint32_t *)(void *)(scratch + j->s->layout.at);
+    size_t count = choose(j, b, seen, h, c, scratch);
+    for (size_t own = seen; own + 1 < seen + n; own++) at[count++] = (uint32_t)own;
+    attend_list(j, b, row, &(bt_attn_list){at, count, n, width, NULL}, h, scratch);
+}
+
+/* Rows [row, row + n) that choose each for itself attend over all that any of them chose, of which each takes
+ * its own: of_row choices lie from one row's to the next. */
+static void attend_union(const sparse_job *j, const block *b, size_t row, size_t n, size_t h, size_t width,
+                         size_t c, size_t of_row, uint8_t *scratch)
+{
+    const layout *l = &j->s->layout;
+    const size_t last = j->pos + b->first + row + n;
+    uint32_t *at = (uint32_t *)(void *)(scratch + l->at);
+    uint16_t *marks = (uint16_t *)(void *)(scratch + l->marks), *take = marks + l->keys;
+    size_t count = 0;
+    memset(marks, 0, last * sizeof *marks);
+    for (size_t r = 0; r < n; r++) {
+        const size_t k = choose(j, b, last - n + 1 + r, h, c + r * of_row, scratch);
+        for (size_t i = 0; i < k; i++) marks[at[i]] |= (uint16_t)(1u << r);
+    }
+    for (size_t i = 0; i < last; i++) { /* what a position that nobody takes leaves is the next one's */
+        at[count] = (uint32_t)i, take[count] = marks[i];
+        count += marks[i] != 0;
+    }
+    attend_list(j, b, row, &(bt_attn_list){at, count, n, width, take}, h, scratch);
+}
+
+static void attend_block(const sparse_job *j, const block *b, uint8_t *scratch)
+{
+    const size_t group = j->heads / j->kv_heads, of_row = choosers(j),
+                 width = of_row < group ? b->h1 - b->h0 : 1, as_one = j->s->layout.as_one, most = UNION_ROWS;
+    size_t c = 0;
+    estimate(j, b, scratch);
+    for (size_t row = 0, n; row<b->rows; row += n, c += as_one> 1 ? of_row : n * of_row) {
+        n = as_one > 1 ? together(j, b, row) : b->rows - row < most ? b->rows - row : most;
+        for (size_t h = b->h0; h < b->h1; h += width) {
+            const size_t of_head = c + (of_row < group ? 0 : h - b->g * group);
+            if (as_one > 1) attend_together(j, b, row, n, h, width, of_head, scratch);
+            else attend_union(j, b, row, n, h, width, of_head, of_row, scratch);
+        }
+    }
+}
+
+/* Where blocks begin: at multiples of their rows. */
 static size_t blocks_of(const sparse_job *j)
 {
-    return (j->rows + j->s->layout.block_rows - 1) / j->s->layout.block_rows;
+    const size_t most = j->s->layout.block_rows;
+    return (j->pos + j->rows - 1) / most - j->pos / most + 1;
 }
 
 /* From the last rows, which cost most, to the first. */
@@ -189,8 +281,10 @@ static void blocks_part(void *ud, size_t part, size_t parts)
                  most = j->s->layout.block_rows;
     (void)parts;
     for (size_t u, end; bt_pool_range_take(&j->left, &u, &end);) {
-        block b = {.g = g0 + u % heads, .first = (blocks_of(j) - 1 - u / heads) * most};
-        b.rows = j->rows - b.first < most ? j->rows - b.first : most;
+        const size_t at = (j->pos / most + blocks_of(j) - 1 - u / heads) * most,
+                     first = at > j->pos ? at : j->pos,
+                     last = at + most < j->pos + j->rows ? at + most : j->pos + j->rows;
+        block b = {.g = g0 + u % heads, .first = first - j->pos, .rows = last - first};
         b.h0 = b.g * group > j->h0 ? b.g * group : j->h0;
         b.h1 = (b.g + 1) * group < j->h1 ? (b.g + 1) * group : j->h1;
         attend_block(j, &b, bt_companion_scratch(j->c, part));
@@ -207,15 +301,32 @@ static void attend(sparse_job *j)
     bt_pool_run(pool, blocks_part, j);
 }
 
-/* What rows at positions [pos, pos + rows) keep, of the heads of the slice. */
-static uint64_t kept(const bt_exec_sparse *s, const bt_pkg_header *h, size_t layer, const bt_pkg_slice *slice,
-                     size_t pos, size_t rows)
+/* Products of what rows at positions [pos, pos + rows) do for the heads of the slice: pairs of positions that
+ * are estimated, and that are attended to. */
+static void count_pairs(uint64_t *ret_seen, uint64_t *ret_kept, const bt_exec_sparse *s,
+                        const bt_pkg_header *h, size_t layer, const bt_pkg_slice *slice, size_t pos,
+                        size_t rows)
 {
-    uint64_t sum = 0;
+    const size_t group = h->heads / h->kv_heads, as_one = s->layout.as_one;
+    *ret_seen = *ret_kept = 0;
     for (size_t i = slice->head; i < slice->head + slice->heads; i++)
-        for (size_t at = pos; at < pos + rows; at++)
-            sum += bt_attention_keeps(s->head[layer * h->heads + i].ppm, (uint32_t)at + 1);
-    return sum;
+        for (size_t at = pos, n; at < pos + rows; at += n) {
+            const uint64_t kept = bt_attention_keeps(s->head[layer * h->heads + i].ppm, (uint32_t)at + 1);
+            n = as_one - at % as_one < pos + rows - at ? as_one - at % as_one : pos + rows - at;
+            if (!s->attention.is_group || i % group == 0 || i == slice->head) *ret_seen += at + 1;
+            *ret_kept += n * kept + n * (n - 1) / 2;
+        }
+}
+
+bt_err bt_exec_sparse_check(const bt_exec_sparse *s, size_t pos, size_t rows, bt_fault *fault)
+{
+    return pos % s->layout.as_one == 0 || pos + rows <= s->attention.dense_rows
+               ? BT_OK
+               : bt_fail(fault, BT_EARG,
+                         "rows from position %zu: %zu at once choose what they attend to (--attention "
+                         "..rows=%zu), so a "
+                         "prompt goes on at multiples of that",
+                         pos, s->layout.as_one, s->layout.as_one);
 }
 
 size_t bt_exec_sparse_rows(bt_exec_job *j, const bt_pkg_inst *i, const bt_pkg_slice *slice,
@@ -249,8 +360,9 @@ size_t bt_exec_sparse_rows(bt_exec_job *j, const bt_pkg_inst *i, const bt_pkg_sl
     for (size_t row = p->real; row < p->rows; row++) /* padding attends to nothing */
         memset((float *)bt_exec_at(j, i->out) + (p->row + row) * ld + slice->head * h->head_dim, 0,
                slice->heads * h->head_dim * sizeof(float));
-    const uint64_t seen = (uint64_t)job.rows * job.pos + (uint64_t)job.rows * (job.rows + 1) / 2;
-    j->x->stats.npu_macs += seen * slice->heads * h->head_dim;
-    bt_exec_count_macs(j, i, 2 * h->head_dim * kept(x->sparse, h, i->layer, slice, job.pos, job.rows));
+    uint64_t seen, kept;
+    count_pairs(&seen, &kept, x->sparse, h, i->layer, slice, job.pos, job.rows);
+    j->x->stats.npu_macs += seen * h->head_dim;
+    bt_exec_count_macs(j, i, 2 * h->head_dim * kept);
     return first;
 }

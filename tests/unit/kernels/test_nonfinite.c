@@ -250,10 +250,14 @@ static void attention_over_some_positions_has_the_nans_of_ref(void **state)
         for (size_t i = 0; i < pos; i++)
             if (rnd_below(every) == 0) at[count++] = (uint32_t)i;
         at[count++] = (uint32_t)pos;
-        for (size_t h = 0; h < p.heads; h++) {
-            ref_kernels()->attn_some(p.want + h * d, p.q + h * d, &p.view, 0, h / GROUP, at, count, 0.25f,
-                                     p.scratch);
-            v->attn_some(p.got + h * d, p.q + h * d, &p.view, 0, h / GROUP, at, count, 0.25f, p.scratch);
+        const bt_attn_list list = {at, count, 1, round % 2 ? GROUP : 1, NULL}; /* heads that share it, or each
+                                                                                * alone
+                                                                                */
+        for (size_t h = 0; h < p.heads; h += list.width) {
+            ref_kernels()->attn_some(p.want + h * d, p.heads * d, p.q + h * d, p.heads * d, &p.view, 0,
+                                     h / GROUP, &list, 0.25f, p.scratch);
+            v->attn_some(p.got + h * d, p.heads * d, p.q + h * d, p.heads * d, &p.view, 0, h / GROUP, &list,
+                         0.25f, p.scratch);
         }
         const size_t n = same(p.got, p.want, p.heads * d, "attention over some positions");
         nans += n, numbers += p.heads * d - n;

@@ -246,11 +246,100 @@ static void some_positions_have_the_bits_of_ref(void **state)
             float *out = floats_new(dims[i]), *want = floats_new(dims[i]);
             void *scratch = bytes_new(bt_attn_scratch_bytes(dims[i]), 64);
             const float scale = turn % 11 ? p.scale : p.scale * 300;
-            ref_kernels()->attn_some(want, p.q + (g - 1) * p.d, &p.kv, LAYER, g - 1, at, count, scale,
+            const bt_attn_list list = {at, count, 1, 1, NULL};
+            ref_kernels()->attn_some(want, p.d, p.q + (g - 1) * p.d, p.d, &p.kv, LAYER, g - 1, &list, scale,
                                      scratch);
-            v->attn_some(out, p.q + (g - 1) * p.d, &p.kv, LAYER, g - 1, at, count, scale, scratch);
+            v->attn_some(out, p.d, p.q + (g - 1) * p.d, p.d, &p.kv, LAYER, g - 1, &list, scale, scratch);
             assert_memory_equal(out, want, p.d * sizeof *out);
             free(out), free(want), free(at), free(scratch);
+            problem_free(&p);
+        }
+}
+
+/* Rows and heads that share a list: each pair has the bits that it has alone with its own part of the list, a
+ * key that it does not take may be no number, and what lies between the rows stays. */
+static void pairs_of_a_list_have_the_bits_of_each_alone(void **state)
+{
+    static const struct {
+        size_t rows, width;
+    } shapes[] = {{16, 3}, {1, 2}, {1, 48}, {2, 7}, {16, 1}, {4, 9}, {3, 5}, {8, 6}, {16, 2}};
+    static const uint32_t elems[] = {2, 1, 4};
+    const bt_kernels *v = *state ? variant_of(state) : ref_kernels();
+    size_t turn = 0;
+    for (size_t i = 0; i < COUNT(dims); i++)
+        for (size_t n = 3; n < COUNT(lengths); n++, turn++) {
+            const size_t d = dims[i], rows = shapes[turn % COUNT(shapes)].rows,
+                         width = shapes[turn % COUNT(shapes)].width, ld = width * d + 3;
+            problem p = problem_new(lengths[n], 2, d, 16, elems[turn % 3]);
+            uint32_t *some, at[1030 + 16];
+            size_t count = some_positions(&some, lengths[n] - rows + 1, 1 + turn % 5 * 2);
+            memcpy(at, some, count * sizeof *at);
+            for (size_t r = 1; r < rows; r++) at[count++] = (uint32_t)(lengths[n] - rows + r);
+            if (rows > 1 && p.kv.elem_bytes == 2) /* the last row's own key */
+                memset(bt_kv_view_row(&p.kv, LAYER, (int)(turn / 6 % 2), lengths[n] - 1, 1), 0x7e, 2 * d);
+            float *q = floats_rnd(rows * ld, 20), *out = floats_new(rows * ld), *want = floats_new(rows * ld);
+            void *scratch = bytes_new(bt_attn_scratch_bytes(d), 64);
+            const float scale = turn % 11 ? p.scale : p.scale * 300;
+            memset(out, 0x55, rows * ld * sizeof *out);
+            memset(want, 0x55, rows * ld * sizeof *want);
+            for (size_t r = 0; r < rows; r++)
+                for (size_t h = 0; h < width; h++) {
+                    const bt_attn_list alone = {at, count - (rows - 1 - r), 1, 1, NULL};
+                    ref_kernels()->attn_some(want + r * ld + h * d, d, q + r * ld + h * d, d, &p.kv, LAYER, 1,
+                                             &alone, scale, scratch);
+                }
+            v->attn_some(out, ld, q, ld, &p.kv, LAYER, 1, &(bt_attn_list){at, count, rows, width, NULL},
+                         scale, scratch);
+            if (memcmp(out, want, rows * ld * sizeof *out) != 0)
+                fail_msg("d %zu, %zu of %zu, %zu rows of %zu", d, count, lengths[n], rows, width);
+            free(q), free(out), free(want), free(some), free(scratch);
+            problem_free(&p);
+        }
+}
+
+/* Rows that take parts of a list by their bits: each has the bits of those alone, and what it does not take
+ * may be no number, a key's or a value's. */
+static void rows_that_take_parts_of_a_list_have_the_bits_of_each_alone(void **state)
+{
+    static const struct {
+        size_t rows, width;
+    } shapes[] = {{16, 3}, {1, 2}, {2, 1}, {8, 1}, {16, 1}, {5, 9}, {3, 5}, {8, 6}, {12, 2}};
+    static const uint32_t elems[] = {2, 1, 4};
+    const bt_kernels *v = *state ? variant_of(state) : ref_kernels();
+    size_t turn = 0;
+    for (size_t i = 0; i < COUNT(dims); i++)
+        for (size_t n = 0; n < COUNT(lengths); n++, turn++) {
+            const size_t d = dims[i], rows = shapes[turn % COUNT(shapes)].rows,
+                         width = shapes[turn % COUNT(shapes)].width, ld = width * d + 3;
+            problem p = problem_new(lengths[n], 2, d, 16, elems[turn % 3]);
+            uint32_t *at, own[1030];
+            const size_t count = some_positions(&at, lengths[n], 1 + turn % 5 * 2), bad = rnd_below(count);
+            uint16_t *take = bytes_new(count * sizeof *take, 2);
+            for (size_t k = 0; k < count; k++) /* some rows have nothing of most spans */
+                take[k] = (uint16_t)(rnd() % 4 ? rnd_below(1u << rows) : 1u << rnd_below(rows));
+            for (size_t r = 0; r < rows; r++) take[rnd_below(count)] |= (uint16_t)(1u << r);
+            if (turn % 2 && p.kv.elem_bytes == 2) { /* in the first row's way alone */
+                memset(bt_kv_view_row(&p.kv, LAYER, (int)(turn / 2 % 2), at[bad], 1), 0x7e, 2 * d);
+                if (rows > 1 && count > 1 && take[bad] != 1) take[bad] &= (uint16_t)~1u;
+            }
+            for (size_t r = 0; r < rows; r++) take[(bad + 1) % count] |= (uint16_t)(count > 1 ? 1u << r : 0);
+            float *q = floats_rnd(rows * ld, 20), *out = floats_new(rows * ld), *want = floats_new(rows * ld);
+            void *scratch = bytes_new(bt_attn_scratch_bytes(d), 64);
+            memset(out, 0x55, rows * ld * sizeof *out);
+            memset(want, 0x55, rows * ld * sizeof *want);
+            for (size_t r = 0; r < rows; r++) {
+                size_t k = 0;
+                for (size_t e = 0; e < count; e++)
+                    if (take[e] >> r & 1) own[k++] = at[e];
+                for (size_t h = 0; h < width; h++)
+                    ref_kernels()->attn_some(want + r * ld + h * d, d, q + r * ld + h * d, d, &p.kv, LAYER, 1,
+                                             &(bt_attn_list){own, k, 1, 1, NULL}, p.scale, scratch);
+            }
+            const bt_attn_list list = {at, count, rows, width, take};
+            v->attn_some(out, ld, q, ld, &p.kv, LAYER, 1, &list, p.scale, scratch);
+            if (memcmp(out, want, rows * ld * sizeof *out) != 0)
+                fail_msg("d %zu, %zu of %zu, %zu rows of %zu", d, count, lengths[n], rows, width);
+            free(q), free(out), free(want), free(at), free(take), free(scratch);
             problem_free(&p);
         }
 }
@@ -269,7 +358,8 @@ static void all_positions_have_the_bits_of_attention(void **state)
                 float *out = floats_new(dims[i]), *want = floats_new(dims[i]);
                 void *scratch = bytes_new(bt_attn_scratch_bytes(dims[i]), 64);
                 v->attn(want, p.d, p.q, p.d, &p.kv, LAYER, 1, lengths[n] - 1, 1, 0, 1, p.scale, scratch);
-                v->attn_some(out, p.q, &p.kv, LAYER, 0, at, count, p.scale, scratch);
+                const bt_attn_list list = {at, count, 1, 1, NULL};
+                v->attn_some(out, p.d, p.q, p.d, &p.kv, LAYER, 0, &list, p.scale, scratch);
                 assert_memory_equal(out, want, p.d * sizeof *out);
                 free(out), free(want), free(at), free(scratch);
                 problem_free(&p);
@@ -287,11 +377,12 @@ static void a_key_that_is_left_out_takes_no_part(void **state)
     const uint32_t without[] = {3, 99, 101, 299}, with[] = {3, 99, 100, 299};
     float out[64], want[64];
     void *scratch = bytes_new(bt_attn_scratch_bytes(64), 64);
-    ref_kernels()->attn_some(want, p.q, &p.kv, LAYER, 0, without, 4, p.scale, scratch);
-    v->attn_some(out, p.q, &p.kv, LAYER, 0, without, 4, p.scale, scratch);
+    const bt_attn_list lacks = {without, 4, 1, 1, NULL}, has = {with, 4, 1, 1, NULL};
+    ref_kernels()->attn_some(want, 64, p.q, 64, &p.kv, LAYER, 0, &lacks, p.scale, scratch);
+    v->attn_some(out, 64, p.q, 64, &p.kv, LAYER, 0, &lacks, p.scale, scratch);
     assert_memory_equal(out, want, sizeof out);
     for (size_t i = 0; i < 64; i++) assert_true(isfinite(out[i]));
-    v->attn_some(out, p.q, &p.kv, LAYER, 0, with, 4, p.scale, scratch);
+    v->attn_some(out, 64, p.q, 64, &p.kv, LAYER, 0, &has, p.scale, scratch);
     for (size_t i = 0; i < 64; i++) assert_true(isnan(out[i]));
     free(scratch);
     problem_free(&p);
@@ -303,6 +394,8 @@ int main(void)
         cmocka_unit_test(estimates_equal_ref),
         cmocka_unit_test(choice_is_that_of_a_sort),
         cmocka_unit_test(some_positions_have_the_bits_of_ref),
+        cmocka_unit_test(pairs_of_a_list_have_the_bits_of_each_alone),
+        cmocka_unit_test(rows_that_take_parts_of_a_list_have_the_bits_of_each_alone),
         cmocka_unit_test(all_positions_have_the_bits_of_attention),
         cmocka_unit_test(a_key_that_is_left_out_takes_no_part),
     };
@@ -310,6 +403,10 @@ int main(void)
         cmocka_unit_test(ref_takes_the_unit_with_the_least_error),
         cmocka_unit_test(a_panel_is_that_of_the_compiler),
         cmocka_unit_test(ref_choice_is_that_of_a_sort),
+        {"ref_pairs_of_a_list_have_the_bits_of_each_alone", pairs_of_a_list_have_the_bits_of_each_alone, NULL,
+         NULL, NULL},
+        {"ref_rows_that_take_parts_of_a_list_have_the_bits_of_each_alone",
+         rows_that_take_parts_of_a_list_have_the_bits_of_each_alone, NULL, NULL, NULL},
         {"ref_all_positions_have_the_bits_of_attention", all_positions_have_the_bits_of_attention, NULL, NULL,
          NULL},
     };

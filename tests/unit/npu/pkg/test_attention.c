@@ -12,23 +12,30 @@ static void texts_mean_what_they_say_and_come_back(void **state)
     (void)state;
     static const struct {
         const char *text, *canonical;
-        uint32_t ppm, rows;
+        uint32_t ppm, dense, rows, is_group;
     } cases[] = {
-        {NULL, "dense", 0, 0},
-        {"dense", "dense", 0, 0},
-        {"sparse", "sparse:0.2", 200000, 512},
-        {"sparse:0.20", "sparse:0.2", 200000, 512},
-        {"sparse:1.0", "sparse:1", 1000000, 512},
-        {"sparse:0.1,dense=512", "sparse:0.1", 100000, 512},
-        {"sparse:0.123456,dense=0", "sparse:0.123456,dense=0", 123456, 0},
-        {"sparse:0.000001,dense=1048576", "sparse:1e-06,dense=1048576", 1, 1048576},
+        {NULL, "dense", 0, 0, 0, 0},
+        {"dense", "dense", 0, 0, 0, 0},
+        {"sparse", "sparse:0.2", 200000, 512, 1, 0},
+        {"sparse:0.20", "sparse:0.2", 200000, 512, 1, 0},
+        {"sparse:1.0", "sparse:1", 1000000, 512, 1, 0},
+        {"sparse:0.1,dense=512", "sparse:0.1", 100000, 512, 1, 0},
+        {"sparse:0.123456,dense=0", "sparse:0.123456,dense=0", 123456, 0, 1, 0},
+        {"sparse:0.000001,dense=1048576", "sparse:1e-06,dense=1048576", 1, 1048576, 1, 0},
+        {"sparse:0.2,rows=16", "sparse:0.2,rows=16", 200000, 512, 16, 0},
+        {"sparse:0.2,group", "sparse:0.2,group", 200000, 512, 1, 1},
+        {"sparse:0.2,rows=1", "sparse:0.2", 200000, 512, 1, 0},
+        {"sparse:0.123456,group,rows=8,dense=1048576", "sparse:0.123456,dense=1048576,rows=8,group", 123456,
+         1048576, 8, 1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         bt_attention a, again;
         char text[BT_ATTENTION_MAX_TEXT];
         assert_int_equal(bt_attention_parse(&a, cases[i].text, NULL), BT_OK);
         assert_int_equal(a.ratio_ppm, cases[i].ppm);
-        assert_int_equal(a.dense_rows, cases[i].rows);
+        assert_int_equal(a.dense_rows, cases[i].dense);
+        assert_int_equal(a.rows, cases[i].rows);
+        assert_int_equal(a.is_group, cases[i].is_group);
         bt_attention_text(text, &a);
         assert_string_equal(text, cases[i].canonical);
         assert_int_equal(bt_attention_parse(&again, text, NULL), BT_OK);
@@ -50,10 +57,18 @@ static void what_is_no_attention_is_refused_by_name(void **state)
         {"thin", "'thin': dense, or sparse"},
         {"sparse:0.2,dense=", "a position from"},
         {"sparse:0.2,dense=-1", "a position from"},
-        {"sparse:0.2,rows=x", "no choice"},
+        {"sparse:0.2,rows=x", "1, 2, 4, 8 or 16"},
+        {"sparse:0.2,rows=12", "1, 2, 4, 8 or 16"},
+        {"sparse:0.2,rows=32", "1, 2, 4, 8 or 16"},
+        {"sparse:0.2,rows=0", "1, 2, 4, 8 or 16"},
+        {"sparse:0.2,rows=", "1, 2, 4, 8 or 16"},
+        {"sparse:0.2,groups", "no choice 'groups'"},
+        {"sparse:0.2,group=3", "no choice 'group=3'"},
+        {"sparse:0.2,", "no choice ''"},
+        {"sparse:0.2,rows=16,", "no choice ''"},
         {"sparse:0.2,dense=1048577", "a position from"},
         {"dense:0.2", "'dense:0.2': dense, or"},
-        {"sparse:0.2,dense=3,dense=4", "a position from"},
+        {"sparse:0.2,dense=3,dense=x", "a position from"},
         {"sparse:0.22222222222222222222222222222222222222222", "the limit is"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

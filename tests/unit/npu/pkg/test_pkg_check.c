@@ -454,7 +454,15 @@ static bt_pkg_head *sparse_head(view *v, size_t i)
     X("sparse_heads: head 0 of layer 0", sparse_head(v, 0)->q_scale = 0) \
     X("sparse_heads: head 0 of layer 0", sparse_head(v, 0)->q_scale = 0x1p101f) \
     X("sparse_heads: head 1 of layer 0", sparse_head(v, 1)->k_scale = 0.125f) \
-    X("sparse_heads: head 1 of layer 1", sparse_head(v, 3)->recall = 1.5f)
+    X("sparse_heads: head 1 of layer 1", sparse_head(v, 3)->recall = 1.5f) \
+    X("sparse_rows_log2 5", v->h->sparse_rows_log2 = 5) \
+    X("sparse_group 2", v->h->sparse_group = 2) \
+    X("slices of 1000 rows cut blocks of 16", v->h->sparse_rows_log2 = 4, \
+      v->h->layout.query_slice_rows = 1000) \
+    X("sparse_heads: head 1 of layer 0", v->h->sparse_group = 1) \
+    X("sparse_heads: head 1 of layer 1", v->h->sparse_group = 1, \
+      sparse_head(v, 1)->ppm = sparse_head(v, 0)->ppm, sparse_head(v, 3)->ppm = sparse_head(v, 2)->ppm, \
+      sparse_head(v, 3)->q_scale = 0.5f)
 static const char *const words_sparse[] = {DAMAGES_SPARSE(WORDS)};
 
 static void damage_sparse(view *v, int which)

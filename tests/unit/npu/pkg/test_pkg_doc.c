@@ -85,6 +85,8 @@ static const field header[] = {F(S, magic),
                                F(S, sparse_heads),
                                F(S, sparse_rotation),
                                F(S, r4),
+                               F(S, sparse_rows_log2),
+                               F(S, sparse_group),
                                F(S, reserved)};
 #undef S
 #define S bt_pkg_table
