@@ -1,8 +1,7 @@
 /* baton inspect: what is in a model file, with the table of shapes that would be compiled for it; or what
  * is in a package. */
 #include "graph/graph.h"
-#include "kernels/cores.h"
-#include "kernels/kernels.h"
+#include "engine/names.h"
 #include "base/num.h"
 #include "base/wait.h"
 #include "model/quant.h"
