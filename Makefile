@@ -264,7 +264,11 @@ test: $(UNITS) $(INTEGRATION) $(FUZZERS:%=$(B)/tests/fuzz/%) $(B)/tests/sim/simt
 
 ## test-emulated: the tests that walk the kernels' table, with every x86 instruction set, those that this machine lacks by SIMDe
 test-emulated: $(WALKERS:%.c=$(B)/emulated/%)
+	@rm -f build/rows/$(BUILD).emulated
 	@sh tests/run.sh $(B)/emulated rows $(WALKERS)
+## check-rows: fails where a row of the kernels' dispatch table ran nowhere, after test-emulated and test-aarch64 SHORT=1
+check-rows:
+	@sh tests/rows.sh
 # The objects of the usual build, but for the kernels: what is linked by name comes before what a library has.
 $(WALKERS:%.c=$(B)/emulated/%): $(B)/emulated/%: $(B)/%.o $(EMULATED_O) $(HELPER_O) $(LIBS)
 	@mkdir -p $(@D)
@@ -287,9 +291,12 @@ FOREIGN ?= aarch64
 ## test-foreign: builds for other machines, run by qemu: kernels' tests, a golden, answers, KV and packages as this one's: make test-foreign FOREIGN='riscv64 ppc64le' (MODEL=file.gguf)
 test-foreign: all build/release/tests/golden/write_tiny_gguf
 	@build/release/tests/golden/write_tiny_gguf build/tiny.gguf
+	@mkdir -p build/rows
 	@for m in $(FOREIGN); do \
+	  rm -f build/rows/$$m build/rows/$$m.excused; \
 	  sh deploy/sysroot.sh $$m "$(dir $(SYSROOT))sysroot-$$m" || \
-	    { [ $$? = 3 ] && [ '$(SHORT)' ] && echo "skipped: $$m: nothing of it was built or run" && continue; exit 1; }; \
+	    { [ $$? = 3 ] && [ '$(SHORT)' ] && echo "skipped: $$m: nothing of it was built or run" && \
+	      echo 'its cross compiler, emulator or libraries could not be had' > build/rows/$$m.excused && continue; exit 1; }; \
 	  $(MAKE) CROSS=$$m foreign || exit 1; \
 	done
 ## test-aarch64: the same for AArch64 (NEON, dotprod, i8mm), with all unit tests and the default model (RECIPES=w8a8: its package too, over an hour); SHORT=1: what CI runs of it
@@ -453,7 +460,7 @@ help:
 clean:
 	rm -rf build bin
 
-.PHONY: all deps model demo test test-wide test-kills test-flat test-cli test-clients check-timeline test-openapi test-emulated test-aarch64 test-foreign foreign foreign-kernels foreign-programs kernel-tests test-compilers simtest fuzz lint format analyze bench bench-peers mca mca-objects docs install uninstall help clean FORCE
+.PHONY: all deps model demo test test-wide test-kills test-flat test-cli test-clients check-timeline test-openapi test-emulated check-rows test-aarch64 test-foreign foreign foreign-kernels foreign-programs kernel-tests test-compilers simtest fuzz lint format analyze bench bench-peers mca mca-objects docs install uninstall help clean FORCE
 .SECONDARY:
 .DEFAULT_GOAL := all
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -9,6 +9,7 @@
 #include "decode-node/worker.h"
 #include "engine/costs.h"
 #include "engine/needs.h"
+#include "kernels/cores.h"
 #include "kv/kv_pack.h"
 #include "node/node_device.h"
 #include "node/node_setup.h"
@@ -358,9 +359,9 @@ static bt_err open_brain(node *n, bt_fault *fault)
     if (e == BT_OK) e = open_store(n, &setup, &bc, fault);
     if (e < 0) return e;
     bt_log(BT_LOG_INFO,
-           "model %s, engine %s, isa %s, weights %s, %" PRIu64
+           "model %s, engine %s, isa %s, core %s, weights %s, %" PRIu64
            " tokens of %s KV, longest sequence %u, swap store %" PRIu64 " tokens",
-           bc.hello.model_name, bt_decode_name(n->engine), bt_decode_isa(n->engine),
+           bc.hello.model_name, bt_decode_name(n->engine), bt_decode_isa(n->engine), bt_cores_used()->name,
            bt_decode_weights(n->engine), bc.hello.kv_capacity_tokens, bt_kv_dtype_name(bc.hello.kv.dtype),
            bc.hello.ctx_tokens, (uint64_t)bc.swap_pages * bc.page_tokens);
     bt_node_setup_say_short(&setup, (uint64_t)n->o->node->ctx_size);

@@ -8,6 +8,7 @@
 #include "prefill-node/pace.h"
 #include "prefill-node/worker.h"
 #include "engine/needs.h"
+#include "kernels/cores.h"
 #include "node/node_setup.h"
 #include "node/shell.h"
 #include "rt/alarm.h"
@@ -424,9 +425,10 @@ static bt_err open_brain(node *n, bt_fault *fault)
     bc.min_overlap_tokens = (uint32_t)n->o->min_overlap_tokens;
     const uint64_t shared = bt_prefill_packed_rows(n->engine), most = (uint64_t)n->o->share_tokens;
     if (!n->device.pace.milli) bc.share_tokens = (uint32_t)(shared < most ? shared : most);
-    bt_log(BT_LOG_INFO, "model %s, engine %s, isa %s, %" PRIu64 " tokens of %s KV, longest prompt %u",
-           bc.hello.model_name, about.name, bt_prefill_isa(n->engine), bc.hello.kv_capacity_tokens,
-           bt_kv_dtype_name(n->dtype), bc.hello.ctx_tokens);
+    bt_log(BT_LOG_INFO,
+           "model %s, engine %s, isa %s, core %s, %" PRIu64 " tokens of %s KV, longest prompt %u",
+           bc.hello.model_name, about.name, bt_prefill_isa(n->engine), bt_cores_used()->name,
+           bc.hello.kv_capacity_tokens, bt_kv_dtype_name(n->dtype), bc.hello.ctx_tokens);
     bt_node_setup_say_short(&setup, (uint64_t)n->o->node->ctx_size);
     n->bulks_len = bc.links_max + 1;                        /* one may be closed and still be receiving */
     n->owed_max = (size_t)bc.links_max * bc.unsent_max + 1; /* and the answer to LINK */

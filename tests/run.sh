@@ -27,6 +27,9 @@ export TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp${TSAN_OPTIONS:+:$TSAN_OPT
 BATON_TEST_MODEL=$(sh deploy/model.sh) && export BATON_TEST_MODEL || unset BATON_TEST_MODEL
 BATON_CACHE_DIR=$TMPDIR/cache               # what one test compiles serves the next
 export BATON_CACHE_DIR
+rows=build/rows/$(echo "${B#build/}" | tr / .)      # what ran of the kernels' dispatch table; a whole run begins anew
+mkdir -p build/rows
+[ "$only" ] || rm -f "$rows"
 if [ -d "$B/bin" ]; then
     BATON_BIN=$(cd "$B/bin" && pwd)
     export BATON_BIN
@@ -71,7 +74,17 @@ cmocka_program() {
         /^\[  SKIPPED \] [0-9]+ test\(s\)/    { skip += $4 }
         END { print ok + 0, bad + 0, skip + 0 }' "$out")
     grep '^skipped: ' "$out" | sort -u >> "$TMPDIR/said"
+    walked "${1#"$B"/}" || set -- "$1" 1 "$3" $(($4 + 1)) "$5"
     report "${1#"$B"/tests/}" "$2" "$3" "$4" "$5" $(($(now_ms) - begin))
+}
+
+# What the program $1 said of rows of the kernels' dispatch table (tests/helpers/rows.h), for tests/rows.sh; false where
+# it walked past one.
+walked() {
+    sed -n -e 's/^\(ran\|missed\): \([a-z0-9]*\)$/\1 \2/p' -e 's/^\(skipped\): \([a-z0-9]*\): not of this machine$/\1 \2/p' "$out" |
+        sort -u | sed "s|.*|& ${1#tests/}|" > "$TMPDIR/walked"
+    cat "$TMPDIR/walked" >> "$rows"
+    ! grep -q '^missed ' "$TMPDIR/walked" || { echo 'a walk of the dispatch table left out what is called missed'; false; } >> "$out"
 }
 
 # A script or program that counts as $2 tests, or ends with a line "N passed, N failed[, N skipped]" of its own.

@@ -106,10 +106,10 @@ void bt_cores_use(const bt_cores_row *row, const bt_cores_trial *trial)
 
 const bt_cores_row *bt_cores_used(void) { return used; }
 
-void bt_cores_why(char ret[96])
+void bt_cores_why(char ret[BT_CORES_WHY_BYTES])
 {
     const char *open = is_tried ? "trial" : "as on Zen 3";
-    snprintf(ret, 96, "ahead %u (%s), copy from %u rows (%s)", (unsigned)bt_cores_now.ahead,
-             used->choice.ahead ? "table" : open, (unsigned)bt_cores_now.copy_rows,
-             used->choice.copy_rows ? "table" : open);
+    snprintf(ret, BT_CORES_WHY_BYTES, "%s: ahead %u (%s), copy from %u rows (%s)", used->name,
+             (unsigned)bt_cores_now.ahead, used->choice.ahead ? "table" : open,
+             (unsigned)bt_cores_now.copy_rows, used->choice.copy_rows ? "table" : open);
 }

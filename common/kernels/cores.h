@@ -43,7 +43,8 @@ typedef struct bt_cores_trial {
 } bt_cores_trial;
 /* Takes this row's choices; those that it leaves open from a trial. */
 void bt_cores_use(const bt_cores_row *row, const bt_cores_trial *trial);
-/* The row in use, and in words how its choices came about: "ahead 1024 (table), copy from 8 rows (trial)". */
+/* The row in use, and in words how its choices came about: "zen3: ahead 1024 (table), copy from 8 rows (trial)". */
 const bt_cores_row *bt_cores_used(void);
-void bt_cores_why(char ret[96]);
+enum { BT_CORES_WHY_BYTES = 112 };
+void bt_cores_why(char ret[BT_CORES_WHY_BYTES]);
 #endif

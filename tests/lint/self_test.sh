@@ -447,5 +447,21 @@ options_tree 'one two' 'one' 'two two'; expect 1 'one that is left out twice' op
 options_tree 'one' 'one' ''; expect 1 'no list' options
 [ -z "$unset_bin" ] || export BATON_BIN="$unset_bin"
 
+# tests/rows.sh, which is no rule but a check of what tests left behind: rows of two machines, of which one may be excused.
+m=$(uname -m); [ "$m" = aarch64 ] || m=x86_64
+rows_said() { mkdir -p "$work/rows"; rm -f "$work/rows"/*; printf '%b' "$1" > "$work/rows/release"; printf '%b' "$2" > "$work/rows/release.emulated"; }
+rows() { # 0|1 NAME
+    got=0
+    sh "$here/../rows.sh" "$work/table.c" "$work/rows" > "$work/out" 2>&1 || got=1
+    if [ $got = "$1" ]; then ok; else bad "rows.sh should have returned $1: $2"; cat "$work/out"; fi
+}
+printf '#if defined(__%s__)\n    ROW(fast, has, a),\n    ROW(ref, always, a),\n#else\nx = {ROW(ref, always, a)};\n#endif\n' "$m" > "$work/table.c"
+rows_said 'ran ref test_a\nskipped fast test_a\n' 'ran fast test_a\nran ref test_a\n'; rows 0 'each row ran in one of two builds'
+rows_said 'ran ref test_a\nskipped fast test_a\n' 'ran faster test_a\n'; rows 1 'a row that each program skipped'
+echo 'no such machine' > "$work/rows/$m.excused"; rows 0 'a row that is excused with a reason'
+: > "$work/rows/$m.excused"; rows 1 'an excuse without a reason'
+rows_said 'ran fast test_a\n' 'missed ref test_a\n'; rows 1 'a row that a walk left out'
+: > "$work/table.c"; rows 1 'a table without rows'
+
 echo "$passed passed, $failed failed, $skipped skipped"
 [ $failed = 0 ]

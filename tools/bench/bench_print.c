@@ -159,10 +159,9 @@ static json_t *rate(double per_second) { return per_second > 0 ? json_real(per_s
 
 json_t *tool_bench_about_json(const tool_bench_about *a, const tool_machine *m)
 {
-    char cpu[128], why[96], core[160];
+    char cpu[128], core[BT_CORES_WHY_BYTES];
     processor(cpu);
-    bt_cores_why(why);
-    snprintf(core, sizeof core, "%s: %s", bt_cores_used()->name, why);
+    bt_cores_why(core);
     return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:o, s:o, s:o, s:o}", "version", BT_VERSION, "cpu",
                      cpu, "core", core, "isa", a->isa, "model", a->model->name, "model_params",
                      (json_int_t)a->model->param_count, "threads", (json_int_t)m->threads, "limit_int8_gops",

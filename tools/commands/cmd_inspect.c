@@ -1,6 +1,7 @@
 /* baton inspect: what is in a model file, with the table of shapes that would be compiled for it; or what
  * is in a package. */
 #include "graph/graph.h"
+#include "engine/names.h"
 #include "base/num.h"
 #include "base/wait.h"
 #include "model/quant.h"
@@ -50,7 +51,8 @@ static const bt_opt opts[] = {
          "of a package that attends sparsely: what share of positions each head keeps, and the recall of its "
          "estimate"},
     {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
-     .help = "one JSON object on stdout: specializations[], memory, weights_bytes, tensors[], sites[], ..."},
+     .help = "one JSON object on stdout: specializations[], memory, core, weights_bytes, tensors[], sites[], "
+             "..."},
 };
 
 const bt_opt_program tool_inspect_program = {
@@ -98,12 +100,14 @@ static json_t *tensors_json(const bt_gguf *g)
 static json_t *to_json(const bt_model *m, const bt_host_shapes *table, json_t *memory)
 {
     const bt_hparams *h = &m->hp;
-    char id[33], rope[BT_ROPE_MAX_TEXT];
+    char id[33], rope[BT_ROPE_MAX_TEXT], core[BT_CORES_WHY_BYTES];
+    const char *isa = bt_kernels_select(NULL)->isa; /* finds the core too */
+    bt_cores_why(core);
     tool_hex16(id, m->id);
     bt_rope_text(rope, &h->rope, (double)h->rope_scale, m->rope_freqs != NULL);
     return json_pack(
         "{s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:s, s:b, "
-        "s:I, s:o, s:o, s:O}",
+        "s:I, s:o, s:o, s:O, s:s, s:s}",
         "name", m->name, "architecture", arch_names[h->arch], "model_id", id, "gguf_version",
         (int)bt_gguf_version(m->file), "file_bytes", (json_int_t)bt_gguf_file_bytes(m->file), "weights_bytes",
         (json_int_t)m->weights_bytes, "parameters", (json_int_t)m->param_count, "layers", (int)h->layers,
@@ -111,7 +115,7 @@ static json_t *to_json(const bt_model *m, const bt_host_shapes *table, json_t *m
         "head_dim", (int)h->head_dim, "vocab", (int)h->vocab, "ctx_tokens", (int)h->ctx, "rope_base",
         (double)h->rope_base, "rope_scaling", rope, "tied_output", (int)h->tied_output, "arena_bytes",
         (json_int_t)table->arena_bytes, "specializations", shapes_json(table), "tensors",
-        tensors_json(m->file), "memory", memory);
+        tensors_json(m->file), "memory", memory, "isa", isa, "core", core);
 }
 
 /* How many tensors of each type, in the order of their first appearance: "210 Q4_1, 1 Q8_0, 61 F32". */
@@ -136,7 +140,9 @@ static void print_people(const bt_model *m, const bt_host_shapes *table, const b
                          const json_t *memory, const config *c)
 {
     const bt_hparams *h = &m->hp;
-    char id[33] = "not read", size[32], arena[32], rope[BT_ROPE_MAX_TEXT];
+    char id[33] = "not read", size[32], arena[32], rope[BT_ROPE_MAX_TEXT], core[BT_CORES_WHY_BYTES];
+    const char *isa = bt_kernels_select(NULL)->isa; /* finds the core too */
+    bt_cores_why(core);
     if (!c->head) tool_hex16(id, m->id);
     bt_rope_text(rope, &h->rope, (double)h->rope_scale, m->rope_freqs != NULL);
     bt_num_size_text(size, sizeof size, m->weights_bytes);
@@ -158,6 +164,7 @@ static void print_people(const bt_model *m, const bt_host_shapes *table, const b
         printf("  %5d %6zu %8zu %12s\n", 1, table->row[i].seq, table->row[i].ctx, arena);
     }
     tool_inspect_memory_print(memory);
+    printf("\nthis machine: kernels %s, core %s\n", isa, core);
     if (c->graph) {
         putchar('\n');
         bt_graph_print(graph, stdout, 1);
