@@ -5,6 +5,7 @@
 #include "kernels/int_kernels.h"
 #include "kernels/kernels.h"
 #include "npu/compile/gptq.h"
+#include "npu/compile/rounding_code.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -12,13 +13,6 @@
 #include <string.h>
 
 enum { PANEL = 16, ALIGN = 64 };
-
-/* To nearest even, for |v| < 2^22. */
-static inline float round_even(float v)
-{
-    const float big = 12582912.0f; /* 1.5 * 2^23 */
-    return (v + big) - big;
-}
 
 typedef struct job {
     const bt_rounding_in *in;
@@ -29,62 +23,23 @@ typedef struct job {
     double *weight[2], *output[2]; /* [n]: squares of the error and of what should be */
 } job;
 
-/* The products of the two matrices of one row in 16 lanes: w x and w' x'. */
-static double output_apart(const float *w, const float *wq, const float *x, const float *xq, size_t k,
-                           double *should)
+static const bt_rounding_code *code(void)
 {
-    float a[PANEL] = {0}, b[PANEL] = {0};
-    size_t i = 0;
-    for (; i + PANEL <= k; i += PANEL)
-        for (size_t j = 0; j < PANEL; j++) {
-            a[j] += w[i + j] * x[i + j];
-            b[j] += wq[i + j] * xq[i + j];
-        }
-    for (size_t j = 0; i + j < k; j++) {
-        a[j] += w[i + j] * x[i + j];
-        b[j] += wq[i + j] * xq[i + j];
-    }
-    double ya = 0, yb = 0;
-    for (size_t j = 0; j < PANEL; j++) {
-        ya += (double)a[j];
-        yb += (double)b[j];
-    }
-    *should = ya;
-    return yb - ya;
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return &bt_rounding_avx2;
+#endif
+    return &bt_rounding_ref;
 }
 
 static void measure_row(const job *j, size_t n, const float *w, const float *wq)
 {
     const size_t k = j->out->k;
-    double apart = 0, square = 0;
-    for (size_t i = 0; i < k; i++) {
-        const double d = (double)wq[i] - w[i];
-        apart += d * d;
-        square += (double)w[i] * w[i];
-    }
-    j->weight[0][n] = apart;
-    j->weight[1][n] = square;
     for (size_t s = 0; s < j->in->samples; s++) {
         double y;
-        const double d = output_apart(w, wq, j->in->x + s * k, j->in->xq + s * k, k, &y);
+        const double d = code()->apart(w, wq, j->in->x + s * k, j->in->xq + s * k, k, &y);
         j->output[0][n] += d * d;
         j->output[1][n] += y * y;
     }
-}
-
-/* Greatest magnitude; infinity where something is not finite. */
-static float row_max(const float *w, size_t k)
-{
-    uint32_t worst = 0;
-    for (size_t i = 0; i < k; i++) {
-        uint32_t bits;
-        memcpy(&bits, &w[i], sizeof bits);
-        bits &= 0x7fffffff;
-        worst = bits > worst ? bits : worst;
-    }
-    float max;
-    memcpy(&max, &worst, sizeof max);
-    return isfinite(max) ? max : INFINITY;
 }
 
 static void max_part(void *ud, size_t part, size_t parts)
@@ -99,20 +54,9 @@ static void max_part(void *ud, size_t part, size_t parts)
     }
     for (size_t n = n0; n < n1; n++) {
         bt_fold_row(j->in->fold, row, n);
-        j->max[n] = row_max(row, j->out->k);
+        j->max[n] = code()->max(row, j->out->k);
     }
     free(row);
-}
-
-static void round_rows(const job *j, int8_t *q, const float *rows, const float *scale, size_t count)
-{
-    const size_t k = j->out->k;
-    for (size_t r = 0; r < count; r++)
-        for (size_t i = 0; i < k; i++) {
-            float v = round_even(rows[r * k + i] / scale[r]);
-            v = v > j->limit ? j->limit : v < -j->limit ? -j->limit : v;
-            q[r * k + i] = (int8_t)v;
-        }
 }
 
 /* One panel: rows [n0, n0 + count). work: 2 * PANEL * k floats. */
@@ -124,7 +68,7 @@ static void make_panel(job *j, size_t n0, size_t count, float *work, int8_t *q)
     for (size_t r = 0; r < count; r++) {
         const size_t n = n0 + r;
         bt_fold_row(j->in->fold, rows + r * k, n);
-        const float max = j->in->per_tensor ? j->max[0] : row_max(rows + r * k, k);
+        const float max = j->in->per_tensor ? j->max[0] : code()->max(rows + r * k, k);
         if (!isfinite(max)) {
             atomic_store(&j->is_bad, true);
             return;
@@ -136,21 +80,18 @@ static void make_panel(job *j, size_t n0, size_t count, float *work, int8_t *q)
         memcpy(rounded, rows, count * k * sizeof *rows);
         bt_gptq_round(q, rounded, scale, count, k, j->in->gptq, j->limit);
     } else {
-        round_rows(j, q, rows, scale, count);
+        for (size_t r = 0; r < count; r++) code()->round(q + r * k, rows + r * k, scale[r], k, j->limit);
     }
     bt_int_pack(o->panels, q, n0, count, k, j->in->bits);
     for (size_t r = 0; r < count; r++) {
-        int32_t sum = 0;
-        for (size_t i = 0; i < k; i++) {
-            sum += q[r * k + i];
-            rounded[i] = (float)q[r * k + i] * scale[r];
-        }
-        o->colsum[n0 + r] = sum;
-        double drift = 0;
-        for (size_t i = 0; j->in->mean && i < k; i++)
-            drift += ((double)rounded[i] - rows[r * k + i]) * j->in->mean[i];
-        o->correction[n0 + r] = (float)-drift;
-        measure_row(j, n0 + r, rows + r * k, rounded);
+        const size_t n = n0 + r;
+        const bt_rounding_row made =
+            code()->compare(rounded, q + r * k, rows + r * k, j->in->mean, scale[r], k);
+        o->colsum[n] = made.sum;
+        o->correction[n] = (float)-made.drift;
+        j->weight[0][n] = made.apart;
+        j->weight[1][n] = made.square;
+        measure_row(j, n, rows + r * k, rounded);
     }
 }
 

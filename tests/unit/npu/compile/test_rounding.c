@@ -3,6 +3,7 @@
 #include "base/rng.h"
 #include "kernels/int_kernels.h"
 #include "npu/compile/gptq.h"
+#include "npu/compile/rounding_code.h"
 #include "tests/helpers/engine_kit.h"
 #include "tests/helpers/tiny_gguf.h"
 
@@ -213,6 +214,55 @@ static void rows_of_zeros_and_tiny_rows_are_zeros_and_what_is_not_finite_is_refu
     free(up);
 }
 
+static void check_loops(const bt_rounding_code *c, size_t k)
+{
+    float w[172], wq[172], x[172], xq[172], rounded[172], a[16] = {0}, b[16] = {0}, most = 0;
+    double mean[172], apart = 0, square = 0, drift = 0, y, ya = 0, yb = 0;
+    int8_t q[172];
+    int32_t sum = 0;
+    for (size_t i = 0; i < k; i++) {
+        w[i] = (float)(bt_rng_uniform(1, i) - 0.5);
+        x[i] = (float)(bt_rng_uniform(2, i) - 0.5);
+        xq[i] = (float)(bt_rng_uniform(3, i) - 0.5);
+        mean[i] = bt_rng_uniform(4, i) - 0.5;
+        most = fmaxf(most, fabsf(w[i]));
+    }
+    const float scale = most / 100; /* so that 90 is a limit */
+    assert_true(c->max(w, k) == most);
+    c->round(q, w, scale, k, 90);
+    const bt_rounding_row got = c->compare(rounded, q, w, mean, scale, k);
+    const bt_rounding_row none = c->compare(wq, q, w, NULL, scale, k);
+    for (size_t i = 0; i < k; i++) {
+        assert_int_equal(q[i], (int)fmaxf(-90, fminf(90, nearbyintf(w[i] / scale))));
+        assert_true(rounded[i] == (float)q[i] * scale && wq[i] == rounded[i]);
+        const double d = (double)rounded[i] - w[i];
+        sum += q[i];
+        apart += d * d;
+        square += (double)w[i] * w[i];
+        drift += d * mean[i];
+        a[i % 16] += w[i] * x[i];
+        b[i % 16] += wq[i] * xq[i];
+    }
+    for (size_t i = 0; i < 16; i++) ya += (double)a[i], yb += (double)b[i];
+    assert_int_equal(got.sum, sum);
+    assert_true(got.apart == apart && got.square == square && got.drift == drift && none.drift == 0);
+    assert_true(c->apart(w, wq, x, xq, k, &y) == yb - ya && y == ya);
+    w[k - 1] = -INFINITY;
+    assert_true(isinf(c->max(w, k)));
+    w[k - 1] = NAN;
+    assert_true(isinf(c->max(w, k)));
+}
+
+static void loops_of_every_instruction_set_are_the_sums_written_out(void **state)
+{
+    (void)state;
+    for (size_t k = 1; k <= 172; k++) check_loops(&bt_rounding_ref, k);
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        for (size_t k = 1; k <= 172; k++) check_loops(&bt_rounding_avx2, k);
+#endif
+}
+
 /* ---- GPTQ ---- */
 
 enum { K = 100, T = 300 };
@@ -322,6 +372,7 @@ int main(void)
         cmocka_unit_test(the_correction_takes_the_drift_of_the_mean_away),
         cmocka_unit_test(threads_change_no_byte),
         cmocka_unit_test(rows_of_zeros_and_tiny_rows_are_zeros_and_what_is_not_finite_is_refused),
+        cmocka_unit_test(loops_of_every_instruction_set_are_the_sums_written_out),
         cmocka_unit_test(the_factor_is_the_inverses),
         cmocka_unit_test(gptq_is_closer_on_the_calibration_than_rounding_to_nearest),
     };

@@ -1,0 +1,26 @@
+#ifndef BT_NPU_ROUNDING_CODE_H
+#define BT_NPU_ROUNDING_CODE_H
+#include <stddef.h>
+#include <stdint.h>
+
+/* Inside rounding: its loops (rounding_body.h), compiled for more than one instruction set. They are sums in
+ * the order of the elements and products in named lanes, so every one gives the same bits. */
+typedef struct bt_rounding_row {
+    int32_t sum;                 /* of the rounded integers */
+    double apart, square, drift; /* squares of the errors and of the weights; errors by the inputs' means */
+} bt_rounding_row;
+
+typedef struct bt_rounding_code {
+    float (*max)(const float *w, size_t k); /* greatest magnitude; infinity where something is not finite */
+    void (*round)(int8_t *q, const float *w, float scale, size_t k, float limit);
+    /* rounded[k]: what q stands for. mean: NULL for no drift. */
+    bt_rounding_row (*compare)(float *rounded, const int8_t *q, const float *w, const double *mean, float scale,
+                               size_t k);
+    /* w' x' - w x, and *should: w x */
+    double (*apart)(const float *w, const float *wq, const float *x, const float *xq, size_t k, double *should);
+} bt_rounding_code;
+extern const bt_rounding_code bt_rounding_ref;
+#if defined(__x86_64__)
+extern const bt_rounding_code bt_rounding_avx2;
+#endif
+#endif
