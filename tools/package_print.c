@@ -31,6 +31,29 @@ static void print_kinds(const bt_pkg *p)
                100 * (double)m.int8 / all, 100 * (double)m.int16 / all, 100 * (double)m.floats / all);
 }
 
+/* What groups take, and what they cost the device. */
+static void print_groups(const bt_pkg *p)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    const bt_pkg_tensor *t = bt_pkg_tensors(p);
+    bt_profile profile;
+    uint64_t bytes = 0, weights = 0;
+    uint32_t group = 0;
+    for (uint32_t i = 0; i < h->tensors.count; i++) {
+        if (!t[i].group) continue;
+        group = t[i].group;
+        bytes += bt_pkg_consts(p)[t[i].groups].bytes;
+        weights += (uint64_t)t[i].n * t[i].k;
+    }
+    if (!group) return;
+    printf("groups          %u inputs of an output share a step and an offset, %.3f bits a weight", group,
+           8 * (double)bytes / (double)weights);
+    if (bt_profile_load(&profile, h->profile, NULL) == BT_OK && profile.time.group32_permille)
+        printf("; a linear takes %.2f times as long on %s",
+               1 + ((double)profile.time.group32_permille - 1000) / 1000 * 32 / group, h->profile);
+    printf("\n");
+}
+
 void tool_package_print_summary(const bt_pkg *p)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
@@ -39,6 +62,7 @@ void tool_package_print_summary(const bt_pkg *p)
     char digest[BT_HASH_HEX_CHARS], attention[BT_ATTENTION_MAX_TEXT], a[32], b[32], c[32];
     printf("model           %s\ndigest          %s\n", h->model_name, bt_hash_hex(digest, h->digest));
     printf("quantisation    %s, calibrated on %" PRIu64 " tokens\n", h->recipe, h->calib_tokens);
+    print_groups(p);
     if (h->sparse_ppm)
         printf("attention       %s; rows below position %u are dense\n", tool_package_attention(attention, p),
                h->sparse_dense_rows);
