@@ -43,7 +43,7 @@ static bool has_8_bit_site(const bt_recipe *r)
 }
 
 /* R1 and R2 where nothing is said of them. */
-static bool rotates(const bt_recipe *r) { return r->weight_bits != 4 || !r->group; }
+static bool rotates(const bt_recipe *r) { return r->weight_bits != 4 || r->group != 32; }
 
 /* A number of at most four digits after the point, so that its text gives it back. */
 static bt_err number(double *ret, const char *text, double lo, double hi, bt_fault *fault)

@@ -13,7 +13,7 @@
  *   group=32|64|128   so many inputs of an output channel share a step and an offset, whole numbers in units of the
  *                     channel's scale (kernels/int_kernels.h)
  *   r1, no-r1         rotation R1 of the residual stream, folded into the weights (default: on; off with 4-bit weights
- *                     in groups, since it spreads over all groups what a file's own groups of 4 bits hold exactly)
+ *                     in groups of 32, which hold a file's own groups of 4 bits as they are)
  *   r2, no-r2         rotation R2 of each head's attention output at run time, its inverse in o_proj (default: as r1)
  *   r4                rotation R4 of down's input at run time, its inverse in down_proj (default: off)
  *                     QuaRot's R3, of q and K behind the rotary embedding, is refused: it would be part of the rows of

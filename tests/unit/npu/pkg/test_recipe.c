@@ -59,9 +59,10 @@ static void every_recipe_has_one_text(void **state)
         {"w8a8:group=128,gptq,act-order", "w8a8:group=128,gptq,act-order"},
         {"w8a8:r1,group=64", "w8a8:group=64"},
         {"w8a8:no-rotate,group=64", "w8a8:group=64,no-rotate"},
-        {"w4a8:no-rotate,group=64", "w4a8:group=64"},
-        {"w4a16:r2,group=64", "w4a16:group=64,r2"},
-        {"w4a16:r2,r1,group=64", "w4a16:group=64,r1,r2"},
+        {"w4a8:no-rotate,group=64", "w4a8:group=64,no-rotate"},
+        {"w4a8:no-rotate,group=32", "w4a8:group=32"},
+        {"w4a16:r2,group=32", "w4a16:group=32,r2"},
+        {"w4a16:r2,r1,group=32", "w4a16:group=32,r1,r2"},
     };
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
         bt_recipe r;
