@@ -3,11 +3,20 @@
 
 #include <math.h>
 
+/* What the weight stands for. */
+static int weight(const bt_edge_repair *r, size_t n, size_t k)
+{
+    const int w = bt_int_packed_at(r->panels, n, k, r->k, r->bits);
+    if (!r->groups) return w;
+    const bt_int_group *g = &r->groups[n / 16 * (r->k / r->group) + k / r->group];
+    return w * g->step[n % 16] + g->offset[n % 16];
+}
+
 float bt_edge_repair_dot(const bt_edge_repair *r, size_t t, size_t n)
 {
     float lane[16] = {0};
     for (size_t i = 0; i < r->k; i++) {
-        const int w = bt_int_packed_at(r->panels, n, i, r->k, r->bits);
+        const int w = weight(r, n, i);
         const int x = r->lo ? 256 * r->hi[t * r->ld + i] + r->lo[t * r->ld + i] : r->hi[t * r->ld + i];
         lane[i % 16] += (float)x * (float)w;
     }
@@ -16,7 +25,7 @@ float bt_edge_repair_dot(const bt_edge_repair *r, size_t t, size_t n)
     float sum = lane[0];
     for (size_t i = 0; r->shadow && i < r->shadow_count[t]; i++) {
         const bt_int_shadow s = r->shadow[t * r->k + i];
-        sum += (float)s.r * (float)bt_int_packed_at(r->panels, n, s.k, r->k, r->bits);
+        sum += (float)s.r * (float)weight(r, n, s.k);
     }
     sum *= r->oscale[n];
     return r->bias ? sum + r->bias[n] : sum;

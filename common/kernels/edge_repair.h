@@ -17,6 +17,8 @@ typedef struct bt_edge_repair { /* one matrix and its input; the layouts of int_
     const uint8_t *panels;
     size_t k;
     unsigned bits;
+    const bt_int_group *groups; /* of `group` inputs each; NULL: none */
+    size_t group;
     const float *oscale, *bias; /* [n]; bias NULL: none */
     float unit;
 } bt_edge_repair;

@@ -14,7 +14,17 @@
  * Weights, stored once for all instruction sets: panels of 16 outputs,
  *   s8   wp[((p * k4 + k / 4) * 16 + n % 16) * 4 + k % 4] = w[n][k], p = n / 16; 64 bytes for each (p, k / 4)
  *   s4   the same order, two to a byte, the even k in the low nibble: 32 bytes for each (p, k / 4); two's complement
- * Outputs past N and inputs past K are zero. s8 in [-127, 127], s4 in [-7, 7]. Panels are 64-byte aligned. */
+ * Outputs past N and inputs past K are zero. s8 in [-127, 127], s4 in [-7, 7]. Panels are 64-byte aligned.
+ *
+ * Weights in groups of G inputs along k (32, 64 or 128, which divides K): a group has a step and an offset, whole
+ * numbers in units of its output's scale, and a weight of it stands for
+ *   v[n][k] = step * w[n][k] + offset, |v| <= BT_INT_GROUP_MAX; s4 then in [-8, 7]
+ * which is multiplied as two planes of s8, v = 128 * high + low, low in [-64, 63]. A sum over all groups is one sum of
+ * integers: exact, so that its parts may be joined in any order. */
+typedef struct bt_int_group { /* of a panel's 16 outputs: groups[p * K / G + k / G], p = n / 16; zeros past N */
+    int16_t step[16], offset[16];
+} bt_int_group;
+enum { BT_INT_GROUP_MAX = 127 * 128 + 63 };
 static inline size_t bt_int_k4(size_t k) { return (k + 3) / 4; }
 static inline size_t bt_int_panels(size_t n) { return (n + 15) / 16; }
 static inline size_t bt_int_panel_bytes(size_t k, unsigned bits) { return bt_int_k4(k) * (bits == 4 ? 32 : 64); }
@@ -77,6 +87,12 @@ enum { BT_INT_MATMUL_SCRATCH_BYTES = 2 * 160 * 64, BT_INT_MAX_K = 131071 };
 
 /* s4 panels [p0, p1) to s8 panels at to (panel p0 first). */
 typedef void bt_int_unpack4_fn(int8_t *restrict to, const uint8_t *restrict wp4, size_t k4, size_t p0, size_t p1);
+
+/* Panels [p0, p1) of weights in groups of 4 * group4 inputs, which divides k4, to the planes of what they stand for:
+ * s8 panels at low and at high (panel p0 first). wp and groups are the whole matrix's. */
+typedef void bt_int_planes_fn(int8_t *restrict low, int8_t *restrict high, const uint8_t *restrict wp, unsigned bits,
+                              const bt_int_group *restrict groups, size_t k4, size_t group4, size_t p0, size_t p1);
+static inline int bt_int_plane_high(int v) { return (v + 64 + 128 * 128) / 128 - 128; } /* |v| <= BT_INT_GROUP_MAX */
 
 /* Requantise, single rounding, half up: y = clamp(floor(acc * m / 2^s + 1/2)), m in [2^30, 2^31), s in [1, 62]
  * (the multiplier m / 2^s). Per output channel n: m[n], s[n]. y in [-limit, limit], limit >= 0. acc + bias first, bias

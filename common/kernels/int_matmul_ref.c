@@ -101,6 +101,22 @@ void bt_int_unpack4_ref(int8_t *restrict to, const uint8_t *restrict wp4, size_t
     for (size_t i = 0; i < count; i++) to[i] = (int8_t)nibble(wp4[(first + i) / 2], i % 2);
 }
 
+void bt_int_planes_ref(int8_t *restrict low, int8_t *restrict high, const uint8_t *restrict wp, unsigned bits,
+                       const bt_int_group *restrict groups, size_t k4, size_t group4, size_t p0, size_t p1)
+{
+    for (size_t p = p0; p < p1; p++)
+        for (size_t k = 0; k < k4; k++) {
+            const bt_int_group *g = &groups[p * (k4 / group4) + k / group4];
+            for (size_t i = 0; i < 64; i++) {
+                const size_t at = (p * k4 + k) * 64 + i, to = at - p0 * k4 * 64;
+                const int w = bits == 4 ? nibble(wp[at / 2], at % 2) : (int8_t)wp[at];
+                const int v = g->step[i / 4] * w + g->offset[i / 4], h = bt_int_plane_high(v);
+                high[to] = (int8_t)h;
+                low[to] = (int8_t)(v - 128 * h);
+            }
+        }
+}
+
 void bt_int_shadow_ref(int64_t *restrict acc, const bt_int_shadow *shadow, size_t count,
                        const int8_t *restrict wp, size_t k4, size_t p0, size_t p1)
 {

@@ -18,6 +18,64 @@ void bt_int_unpack4_avx2(int8_t *restrict to, const uint8_t *restrict wp4, size_
     }
 }
 
+/* 32 weights of eight outputs; g: of a group, step and offset of 16 weights each. */
+INT_INLINE void planes32(int8_t *low, int8_t *high, __m256i w, const __m256i *step, const __m256i *offset)
+{
+    const __m256i half = _mm256_set1_epi16(64);
+    __m256i v[2] = {_mm256_cvtepi8_epi16(_mm256_castsi256_si128(w)),
+                    _mm256_cvtepi8_epi16(_mm256_extracti128_si256(w, 1))},
+            h[2];
+    for (size_t i = 0; i < 2; i++) {
+        v[i] = _mm256_add_epi16(_mm256_mullo_epi16(v[i], step[i]), offset[i]);
+        h[i] = _mm256_srai_epi16(_mm256_add_epi16(v[i], half), 7);
+        v[i] = _mm256_sub_epi16(v[i], _mm256_slli_epi16(h[i], 7));
+    }
+    _mm256_storeu_si256((void *)high, _mm256_permute4x64_epi64(_mm256_packs_epi16(h[0], h[1]), 0xd8));
+    _mm256_storeu_si256((void *)low, _mm256_permute4x64_epi64(_mm256_packs_epi16(v[0], v[1]), 0xd8));
+}
+
+/* Each of 16 words four times. */
+INT_INLINE void spread16(__m256i to[4], const int16_t *from)
+{
+    const __m256i four = _mm256_setr_epi8(0, 1, 0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 2, 3, 2, 3, 4, 5, 4, 5, 4, 5, 4,
+                                          5, 6, 7, 6, 7, 6, 7, 6, 7);
+    for (size_t i = 0; i < 4; i++)
+        to[i] =
+            _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadl_epi64((const void *)(from + 4 * i))),
+                                four);
+}
+
+void bt_int_planes_avx2(int8_t *restrict low, int8_t *restrict high, const uint8_t *restrict wp,
+                        unsigned bits, const bt_int_group *restrict groups, size_t k4, size_t group4,
+                        size_t p0, size_t p1)
+{
+    const __m256i fifteen = _mm256_set1_epi8(15), eight = _mm256_set1_epi8(8);
+    const size_t count = k4 / group4;
+    const uint8_t *from = wp + p0 * k4 * (bits == 4 ? 32 : 64);
+    for (const bt_int_group *g = groups + p0 * count; g < groups + p1 * count; g++) {
+        __m256i step[4], offset[4];
+        spread16(step, g->step);
+        spread16(offset, g->offset);
+        for (size_t k = 0; k < group4; k++, low += 64, high += 64) {
+            __m256i half[2];
+            if (bits == 4) {
+                const __m256i w = _mm256_permute4x64_epi64(_mm256_loadu_si256((const void *)from), 0xd8);
+                const __m256i even = _mm256_and_si256(w, fifteen),
+                              odd = _mm256_and_si256(_mm256_srli_epi16(w, 4), fifteen);
+                half[0] = _mm256_sub_epi8(_mm256_xor_si256(_mm256_unpacklo_epi8(even, odd), eight), eight);
+                half[1] = _mm256_sub_epi8(_mm256_xor_si256(_mm256_unpackhi_epi8(even, odd), eight), eight);
+                from += 32;
+            } else {
+                half[0] = _mm256_loadu_si256((const void *)from);
+                half[1] = _mm256_loadu_si256((const void *)(from + 32));
+                from += 64;
+            }
+            planes32(low, high, half[0], step, offset);
+            planes32(low + 32, high + 32, half[1], step + 2, offset + 2);
+        }
+    }
+}
+
 void bt_int_shadow_avx2(int64_t *restrict acc, const bt_int_shadow *shadow, size_t count,
                         const int8_t *restrict wp, size_t k4, size_t p0, size_t p1)
 {

@@ -14,6 +14,54 @@ void bt_int_unpack4_neon(int8_t *restrict to, const uint8_t *restrict wp4, size_
     }
 }
 
+/* 16 weights of four outputs, whose step and offset stand four times each. */
+INT_INLINE void planes16(int8_t *low, int8_t *high, int8x16_t w, const int16x8_t *step,
+                         const int16x8_t *offset)
+{
+    int8x8_t h8[2], l8[2];
+    const int16x8_t wide[2] = {vmovl_s8(vget_low_s8(w)), vmovl_high_s8(w)};
+    for (size_t i = 0; i < 2; i++) {
+        const int16x8_t v = vmlaq_s16(offset[i], wide[i], step[i]);
+        const int16x8_t h = vshrq_n_s16(vaddq_s16(v, vdupq_n_s16(64)), 7);
+        h8[i] = vmovn_s16(h);
+        l8[i] = vmovn_s16(vsubq_s16(v, vshlq_n_s16(h, 7)));
+    }
+    vst1q_s8(high, vcombine_s8(h8[0], h8[1]));
+    vst1q_s8(low, vcombine_s8(l8[0], l8[1]));
+}
+
+/* Each of 16 words four times. */
+INT_INLINE void spread16(int16x8_t to[8], const int16_t *from)
+{
+    for (size_t i = 0; i < 8; i++)
+        to[i] = vcombine_s16(vld1_dup_s16(from + 2 * i), vld1_dup_s16(from + 2 * i + 1));
+}
+
+void bt_int_planes_neon(int8_t *restrict low, int8_t *restrict high, const uint8_t *restrict wp,
+                        unsigned bits, const bt_int_group *restrict groups, size_t k4, size_t group4,
+                        size_t p0, size_t p1)
+{
+    const size_t count = k4 / group4;
+    const uint8_t *from = wp + p0 * k4 * (bits == 4 ? 32 : 64);
+    for (const bt_int_group *g = groups + p0 * count; g < groups + p1 * count; g++) {
+        int16x8_t step[8], offset[8];
+        spread16(step, g->step);
+        spread16(offset, g->offset);
+        for (size_t k = 0; k < group4; k++)
+            for (size_t j = 0; j < 4; j++, from += 16, low += 16, high += 16) {
+                const int8x16_t v = vreinterpretq_s8_u8(vld1q_u8(from));
+                if (bits == 8) {
+                    planes16(low, high, v, step + 2 * j, offset + 2 * j);
+                    continue;
+                }
+                const int8x16_t even = vshrq_n_s8(vshlq_n_s8(v, 4), 4), odd = vshrq_n_s8(v, 4);
+                planes16(low, high, vzip1q_s8(even, odd), step + 2 * j, offset + 2 * j);
+                j++, low += 16, high += 16;
+                planes16(low, high, vzip2q_s8(even, odd), step + 2 * j, offset + 2 * j);
+            }
+    }
+}
+
 void bt_int_shadow_neon(int64_t *restrict acc, const bt_int_shadow *shadow, size_t count,
                         const int8_t *restrict wp, size_t k4, size_t p0, size_t p1)
 {

@@ -16,6 +16,9 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
 #define SMALL .layers = 1, .dim = 8, .ffn = 8, .heads = 2, .kv_heads = 1, .head_dim = 4, .vocab = 6, .ctx = 8
+#define GROUPED \
+    .layers = 1, .dim = 32, .ffn = 64, .heads = 2, .kv_heads = 1, .head_dim = 16, .vocab = 6, .ctx = 8, \
+    .group = 32
 static const tiny_pkg kinds[] = {
     {SMALL, .seqs = {2}},
     {SMALL, .rotate = true, .bits = 4, .seqs = {1, 3}},
@@ -24,6 +27,8 @@ static const tiny_pkg kinds[] = {
     {SMALL, .ops_all = true, .packed = true, .two_sessions = true, .seqs = {1, 2}},
     {.layers = 1, .laid_out = true, .rotate = true, .seqs = {5}},
     {.layers = 1, .laid_out = true, .ops_all = true, .seqs = {3}},
+    {GROUPED, .bits = 4, .rotate = true, .seqs = {2}},
+    {GROUPED, .ops_all = true, .seqs = {2}},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds, MOST_BYTES = 1 << 20 };
 

@@ -89,16 +89,31 @@ static void matrix_constants(maker *m, bt_pkg_tensor *t)
     const size_t panels = bt_int_panels(t->n), bytes = panels * bt_int_panel_bytes(t->k, t->bits);
     uint8_t *wp = calloc(1, bytes);
     int8_t *w = malloc((size_t)t->n * t->k);
-    int32_t *colsum = calloc(16 * panels, sizeof *colsum);
-    must(wp && w && colsum, "no memory");
+    const size_t group = m->o.group ? m->o.group : t->k, groups = t->k / group,
+                 all = (m->o.group ? 2 : 1) * 16 * panels;
+    int32_t *colsum = calloc(all, sizeof *colsum);
+    bt_int_group *of = calloc(panels * groups, sizeof *of);
+    must(wp && w && colsum && of, "no memory");
     for (size_t i = 0; i < (size_t)t->n * t->k; i++) {
         w[i] = draw(m, t->bits == 4 ? 7 : 127);
         if (i == 5 && t->weight == BT_WEIGHT_DOWN && t->layer && t->layer == m->o.flip_layer) w[i] ^= 1;
-        colsum[i / t->k] += w[i];
+        const size_t n = i / t->k;
+        bt_int_group *g = &of[n / 16 * groups + i % t->k / group];
+        if (m->o.group && i % group == 0) {
+            g->step[n % 16] = (int16_t)(64 + draw(m, 40));
+            g->offset[n % 16] = draw(m, 127);
+        }
+        const int v = m->o.group ? w[i] * g->step[n % 16] + g->offset[n % 16] : w[i];
+        const int high = m->o.group ? bt_int_plane_high(v) : 0;
+        colsum[n] += v - 128 * high;
+        colsum[all - 16 * panels + n] += high;
     }
     bt_int_pack(wp, w, 0, t->n, t->k, t->bits);
     t->panels = constant(m, BT_PKG_CONST_WEIGHT, wp, bytes);
-    t->colsum = constant(m, BT_PKG_CONST_VECTOR, colsum, 16 * panels * sizeof *colsum);
+    t->colsum = constant(m, BT_PKG_CONST_VECTOR, colsum, all * sizeof *colsum);
+    t->group = m->o.group;
+    if (t->group) t->groups = constant(m, BT_PKG_CONST_SCALE, of, panels * groups * sizeof *of);
+    free(of);
     free(colsum);
     free(w);
     free(wp);

@@ -171,10 +171,10 @@ static bt_err split_sessions(tool_plan_programs *ret, const bt_profile *p, const
     for (uint32_t l = 0; e == BT_OK && l < s->layers; l++)
         for (size_t i = 0; i < matrices; i++, n++)
             weight[n] = (bt_sessions_weight){l, (uint32_t)n,
-                                             bt_sessions_matrix_bytes(p, m[i].outputs, m[i].inputs, bits)};
+                                             bt_sessions_matrix_bytes(p, m[i].outputs, m[i].inputs, bits, 0)};
     if (e == BT_OK) {
         weight[n] = (bt_sessions_weight){s->layers, (uint32_t)n,
-                                         bt_sessions_matrix_bytes(p, s->vocab, s->hidden, bits)};
+                                         bt_sessions_matrix_bytes(p, s->vocab, s->hidden, bits, 0)};
         n++;
         for (size_t i = 0; i < n; i++) ret->weight_bytes = bt_time_plus(ret->weight_bytes, weight[i].bytes);
         e = bt_sessions_split(session, &sessions, p, weight, n, parts, ret->arena_bytes, fault);

@@ -40,6 +40,18 @@ static bt_err check_blocks(const bt_compile_job *j, bt_fault *fault)
                : BT_OK;
 }
 
+/* Groups divide the inputs of every linear. */
+static bt_err check_groups(const bt_hparams *hp, const bt_recipe *r, bt_fault *fault)
+{
+    for (uint32_t kind = 0; kind < BT_SITE_KINDS; kind++) {
+        const uint32_t k = bt_pkg_site_width(kind, hp->dim, hp->heads * hp->head_dim, hp->ffn);
+        if (r->group && k % r->group)
+            return bt_fail(fault, BT_EARG, "group=%u does not divide the %u inputs of site %s (--quant)",
+                           r->group, k, bt_site_kind_name((bt_site_kind)kind));
+    }
+    return BT_OK;
+}
+
 /* Checks options against each other, the model and the profile. */
 static bt_err prepare(bt_compile_job *j, const bt_model *m, const bt_compile_options *o, bt_fault *fault)
 {
@@ -58,6 +70,7 @@ static bt_err prepare(bt_compile_job *j, const bt_model *m, const bt_compile_opt
                        m->hp.ctx);
     if (o->npu_ops > BT_PKG_OPS_ALL) return bt_fail(fault, BT_EARG, "npu operators %u", o->npu_ops);
     if ((e = check_sparse(&m->hp, o, fault)) < 0) return e;
+    if ((e = check_groups(&m->hp, &o->recipe, fault)) < 0) return e;
     if (o->npu_ops == BT_PKG_OPS_ALL && o->recipe.llm_int8)
         return bt_fail(fault, BT_EARG,
                        "llm-int8 scales rows as they come; npu operators 'all' need static units");
@@ -96,9 +109,10 @@ static bt_err make_tables(bt_compile_job *j, bt_fault *fault)
     j->site = calloc(j->sites, sizeof *j->site);
     j->smooth = calloc(j->sites, sizeof *j->smooth);
     j->gptq = calloc(j->sites, sizeof *j->gptq);
+    j->order = calloc(j->sites, sizeof *j->order);
     j->pruned = calloc(j->sites, sizeof *j->pruned);
-    return j->tensor && j->site && j->smooth && j->gptq && j->pruned ? BT_OK
-                                                                     : bt_fail(fault, BT_ENOMEM, "compiling");
+    const bool made = j->tensor && j->site && j->smooth && j->gptq && j->order && j->pruned;
+    return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "compiling");
 }
 
 static void plan_work(bt_compile_job *j)
@@ -131,9 +145,11 @@ void bt_compile_job_free(bt_compile_job *j)
     for (size_t i = 0; i < j->sites; i++) {
         if (j->smooth) free(j->smooth[i]);
         if (j->gptq) free(j->gptq[i]);
+        if (j->order) free(j->order[i]);
     }
     free(j->smooth);
     free(j->gptq);
+    free(j->order);
     free(j->tensor);
     free(j->site);
     bt_offload_free(j->offload);

@@ -25,8 +25,9 @@ typedef struct bt_compile_job {
     bt_fold *fold;
     bt_calib *calib;
     const bt_calib_stats *stats;
-    float **smooth; /* [sites], NULL where there is none */
-    float **gptq;   /* [sites], of the layer at hand */
+    float **smooth;   /* [sites], NULL where there is none */
+    float **gptq;     /* [sites], of the layer at hand */
+    uint32_t **order; /* the same, with act-order; else NULLs */
     bt_pkg_writer *w;
     bt_pkg_header header;
     size_t tensors, sites;

@@ -115,8 +115,8 @@ static size_t list_mapped(bt_sessions_weight *weight, const bt_compile_job *j, u
         if (state && part < layers && i % BT_PKG_LAYER_TENSORS == 0)
             weight[n++] = (bt_sessions_weight){part, next++, state};
         if (is_mapped(j, i))
-            weight[n++] = (bt_sessions_weight){part, t->panels,
-                                               bt_sessions_matrix_bytes(&j->profile, t->n, t->k, t->bits)};
+            weight[n++] = (bt_sessions_weight){
+                part, t->panels, bt_sessions_matrix_bytes(&j->profile, t->n, t->k, t->bits, t->group)};
     }
     return n;
 }

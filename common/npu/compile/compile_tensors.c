@@ -201,11 +201,13 @@ static bt_err write_matrix(bt_compile_job *j, uint32_t layer, bt_weight w, const
                                .weight = w,
                                .bits = r->weight_bits,
                                .per_tensor = r->per_tensor,
+                               .group = r->group,
                                .x = c->sample,
                                .xq = xq,
                                .samples = c->samples,
                                .mean = mean,
                                .gptq = j->gptq[site],
+                               .order = j->order[site],
                                .pool = j->pool};
     bt_rounding made;
     if ((e = bt_rounding_make(&made, &in, fault)) < 0) return e;
@@ -214,7 +216,10 @@ static bt_err write_matrix(bt_compile_job *j, uint32_t layer, bt_weight w, const
     t->panels = bt_pkg_writer_const(j->w, BT_PKG_CONST_WEIGHT, made.panels, made.panels_bytes);
     t->wscale = bt_pkg_writer_const(j->w, BT_PKG_CONST_SCALE, made.scale, made.scales * sizeof *made.scale);
     t->colsum = bt_pkg_writer_const(j->w, BT_PKG_CONST_TABLE, made.colsum,
-                                    16 * bt_int_panels(made.n) * sizeof *made.colsum);
+                                    made.colsums * 16 * bt_int_panels(made.n) * sizeof *made.colsum);
+    t->group = r->group;
+    if (made.groups)
+        t->groups = bt_pkg_writer_const(j->w, BT_PKG_CONST_SCALE, made.groups, made.groups_bytes);
     t->weight_error = made.weight_error;
     t->output_error = made.output_error;
     e = make_bias(j, &bias, t, mean ? made.correction : NULL, fault);
@@ -269,7 +274,9 @@ static bt_err write_site(bt_compile_job *j, uint32_t layer, uint32_t kind, bt_fa
     free(xq);
     free(hot);
     free(j->gptq[index]);
+    free(j->order[index]);
     j->gptq[index] = NULL;
+    j->order[index] = NULL;
     return e;
 }
 
@@ -305,6 +312,8 @@ static bt_err gptq_begin(void *ud, uint32_t layer, bt_fault *fault)
         const size_t k = j->stats->site[at + i].k;
         if (!(j->gptq[at + i] = calloc(k * k, sizeof(float))))
             return bt_fail(fault, BT_ENOMEM, "GPTQ over %zu inputs", k);
+        if (j->o->recipe.act_order && !(j->order[at + i] = calloc(k, sizeof **j->order)))
+            return bt_fail(fault, BT_ENOMEM, "the order of %zu inputs", k);
     }
     return BT_OK;
 }
@@ -320,7 +329,7 @@ static bt_err gptq_solve(void *ud, uint32_t layer, bt_fault *fault)
     bt_compile_job *j = ud;
     bt_err e = BT_OK;
     for (size_t i = 0, at = (size_t)layer * BT_PKG_LAYER_SITES; e == BT_OK && i < layer_sites(j, layer); i++)
-        e = bt_gptq_prepare(j->gptq[at + i], j->stats->site[at + i].k, j->pool, fault);
+        e = bt_gptq_prepare(j->gptq[at + i], j->order[at + i], j->stats->site[at + i].k, j->pool, fault);
     return e < 0 ? e : write_layer(j, layer, fault);
 }
 

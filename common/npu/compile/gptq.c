@@ -6,7 +6,9 @@
 #include "npu/compile/gptq_code.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const bt_gptq_code *code(void)
 {
@@ -22,13 +24,47 @@ void bt_gptq_add(float *h, const float *x, size_t t, size_t k, bt_pool *pool)
     bt_pool_run(pool, code()->add, &j);
 }
 
-bt_err bt_gptq_prepare(float *h, size_t k, bt_pool *pool, bt_fault *fault)
+typedef struct input {
+    float square;
+    uint32_t at;
+} input;
+
+static int later(const void *a, const void *b)
+{
+    const input *x = a, *y = b;
+    if (x->square != y->square) return x->square < y->square ? 1 : -1;
+    return x->at < y->at ? -1 : 1;
+}
+
+/* The order of inputs, and h's lower triangle in it. */
+static bt_err sort(float *h, uint32_t *order, size_t k, bt_fault *fault)
+{
+    input *in = malloc(k * sizeof *in);
+    float *sorted = malloc(k * k * sizeof *sorted);
+    const bool made = in && sorted;
+    for (size_t i = 0; made && i < k; i++) in[i] = (input){h[i * k + i], (uint32_t)i};
+    if (made) qsort(in, k, sizeof *in, later);
+    for (size_t i = 0; made && i < k; i++) {
+        order[i] = in[i].at;
+        for (size_t n = 0; n <= i; n++) {
+            const size_t a = order[i], b = order[n];
+            sorted[i * k + n] = a > b ? h[a * k + b] : h[b * k + a];
+        }
+    }
+    for (size_t i = 0; made && i < k; i++) memcpy(h + i * k, sorted + i * k, (i + 1) * sizeof *h);
+    free(in);
+    free(sorted);
+    return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "GPTQ over %zu inputs", k);
+}
+
+bt_err bt_gptq_prepare(float *h, uint32_t *order, size_t k, bt_pool *pool, bt_fault *fault)
 {
     const bt_gptq_code *c = code();
-    bt_err e = BT_OK;
+    bt_err e = order ? sort(h, order, k, fault) : BT_OK;
     double mean = 0;
     size_t bytes;
     bt_gptq_factor_job j = {.k = k};
+    if (e < 0) return e;
     if (bt_mul_size(&bytes, k, k) && bt_mul_size(&bytes, bytes, sizeof *j.l)) {
         j.l = malloc(bytes);
         j.m = calloc(k * k, sizeof *j.m);
@@ -64,8 +100,8 @@ out:
     return e;
 }
 
-void bt_gptq_round(int8_t *q, float *w, const float *scale, size_t rows, size_t k, const float *u,
-                   float limit)
+void bt_gptq_round(int8_t *q, float *w, const bt_gptq_grid *grid, size_t rows, size_t k,
+                   const uint32_t *order, const float *u)
 {
-    code()->round(q, w, scale, rows, k, u, limit);
+    code()->round(q, w, grid, rows, k, order, u);
 }

@@ -63,18 +63,22 @@ static void invert_part(void *ud, size_t part, size_t parts)
     }
 }
 
-static void round_rows(int8_t *q, float *w, const float *scale, size_t rows, size_t k, const float *u, float limit)
+static void round_rows(int8_t *q, float *w, const bt_gptq_grid *grid, size_t rows, size_t k, const uint32_t *order,
+                       const float *u)
 {
     float error[ROWS][BT_GPTQ_BLOCK];
     for (size_t i0 = 0; i0 < k; i0 += BT_GPTQ_BLOCK) {
         const size_t i1 = k - i0 < BT_GPTQ_BLOCK ? k : i0 + BT_GPTQ_BLOCK;
         for (size_t r = 0; r < rows; r++)
             for (size_t i = i0; i < i1; i++) {
-                const float *ui = u + i * k;
-                float *wr = w + r * k, v = ui[i] > 0 ? rintf(wr[i] / scale[r]) : 0;
-                v = v > limit ? limit : v < -limit ? -limit : v;
-                q[r * k + i] = (int8_t)v;
-                const float err = ui[i] > 0 ? wr[i] - v * scale[r] : 0;
+                const size_t at = order ? order[i] : i;
+                const size_t g = (r * k + at) / grid->group;
+                const float *ui = u + i * k, s = grid->scale[g], o = grid->offset ? grid->offset[g] : 0;
+                /* a dead input's weight is the nearest to zero */
+                float *wr = w + r * k, v = rintf(((ui[i] > 0 ? wr[i] : 0) - o) / s);
+                v = v > grid->most ? grid->most : v < grid->least ? grid->least : v;
+                q[r * k + at] = (int8_t)v;
+                const float err = ui[i] > 0 ? wr[i] - (v * s + o) : 0;
                 error[r][i - i0] = err;
                 for (size_t c = i + 1; c < i1; c++) wr[c] -= err * ui[c];
             }

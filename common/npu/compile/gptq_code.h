@@ -20,7 +20,8 @@ typedef struct bt_gptq_code {
     bt_pool_fn *factor, *invert; /* bt_gptq_factor_job: one column of the Cholesky factor, below the diagonal; its
                                     inverse */
     double (*dot)(const double *a, const double *b, size_t count);
-    void (*round)(int8_t *q, float *w, const float *scale, size_t rows, size_t k, const float *u, float limit);
+    void (*round)(int8_t *q, float *w, const bt_gptq_grid *grid, size_t rows, size_t k, const uint32_t *order,
+                  const float *u);
 } bt_gptq_code;
 extern const bt_gptq_code bt_gptq_ref;
 #if defined(__x86_64__)

@@ -120,6 +120,24 @@ static bt_err put_words(images *m, uint32_t constant, uint32_t n, bt_fault *faul
     return e;
 }
 
+/* The sums of high planes; then s16 [n][k / group][2], the steps and offsets. */
+static bt_err put_groups(images *m, const bt_pkg_tensor *t, bt_fault *fault)
+{
+    const size_t groups = t->k / t->group;
+    const bt_int_group *of = bt_pkg_const_at(m->p, t->groups);
+    const int32_t *colsum = bt_pkg_const_at(m->p, t->colsum);
+    bt_err e = put(m, colsum + 16 * bt_int_panels(t->n), t->n * sizeof *colsum, fault);
+    for (size_t n = 0; n < t->n; n++)
+        for (size_t g = 0; e == BT_OK && g < groups; g++) {
+            const bt_int_group *one = &of[n / 16 * groups + g];
+            uint8_t bytes[4];
+            bt_put16(bytes, (uint16_t)one->step[n % 16]);
+            bt_put16(bytes + 2, (uint16_t)one->offset[n % 16]);
+            e = put(m, bytes, sizeof bytes, fault);
+        }
+    return e;
+}
+
 static bt_err put_matrix(images *m, const bt_pkg_tensor *t, bt_fault *fault)
 {
     const bt_tile tile = bt_tile_of(m->h->layout.tile_rows, m->h->layout.tile_cols, t->k, t->bits);
@@ -135,6 +153,7 @@ static bt_err put_matrix(images *m, const bt_pkg_tensor *t, bt_fault *fault)
     }
     if (e == BT_OK) e = put_words(m, t->oscale, t->n, fault);
     if (e == BT_OK) e = put_words(m, t->colsum, t->n, fault);
+    if (e == BT_OK && t->group) e = put_groups(m, t, fault);
     free(row);
     free(elems);
     return e;

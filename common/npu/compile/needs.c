@@ -38,9 +38,10 @@ static void count_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, bt
     t->panels = room(j, BT_PKG_CONST_WEIGHT, on_npu ? panels * bt_int_panel_bytes(k, t->bits) : f16);
     if (is_bias_written(j, layer, w, on_npu)) t->bias = room(j, BT_PKG_CONST_VECTOR, n * 4);
     if (!on_npu) return;
-    (void)room(j, BT_PKG_CONST_SCALE, r->per_tensor ? 4 : n * 4); /* weights' scales */
-    (void)room(j, BT_PKG_CONST_SCALE, panels * PANEL * 4);        /* outputs' */
-    (void)room(j, BT_PKG_CONST_TABLE, panels * PANEL * 4);        /* sums of columns */
+    (void)room(j, BT_PKG_CONST_SCALE, r->per_tensor ? 4 : n * 4);               /* weights' scales */
+    (void)room(j, BT_PKG_CONST_SCALE, panels * PANEL * 4);                      /* outputs' */
+    (void)room(j, BT_PKG_CONST_TABLE, (r->group ? 2 : 1) * panels * PANEL * 4); /* sums of columns */
+    if (r->group) (void)room(j, BT_PKG_CONST_SCALE, panels * (k / r->group) * sizeof(bt_int_group));
     if (r->llm_int8) (void)room(j, BT_PKG_CONST_WEIGHT, f16);
     if (j->npu_ops != BT_PKG_OPS_ALL || w == BT_WEIGHT_OUTPUT) return;
     (void)room(j, BT_PKG_CONST_SCALE, panels * PANEL * 5); /* multipliers, shifts */

@@ -48,6 +48,7 @@ static bt_price_op op_of(const bt_pkg *p, uint32_t program, const bt_pkg_inst *i
             .outputs = i->out_width,
             .weight_bits = bits,
             .input_bits = has_16_bits ? 16 : 8,
+            .group = bt_pkg_tensors(p)[i->tensor].group,
             .spill_bytes = is_npu(i) ? bt_plan_spilled(p, program, i, 0) : 0,
         };
     } else {

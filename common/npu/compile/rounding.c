@@ -12,7 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PANEL = 16, ALIGN = 64 };
+/* UNITS: of a channel's greatest magnitude with groups; what rounding adds to it keeps within
+ * BT_INT_GROUP_MAX. CLIPS: ranges of a group that are tried, each 1 / CLIP_STEPS of the whole narrower than
+ * the last. */
+enum { PANEL = 16, ALIGN = 64, UNITS = 16000, CLIPS = 16, CLIP_STEPS = 40 };
 
 typedef struct job {
     const bt_rounding_in *in;
@@ -59,54 +62,180 @@ static void max_part(void *ud, size_t part, size_t parts)
     free(row);
 }
 
-/* One panel: rows [n0, n0 + count). work: 2 * PANEL * k floats. */
-static void make_panel(job *j, size_t n0, size_t count, float *work, int8_t *q)
+/* Rounded to nearest on one grid. */
+static void round_run(int8_t *q, const float *w, float scale, float offset, const bt_gptq_grid *grid,
+                      size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        float v = round_even((w[i] - offset) / scale);
+        v = v > grid->most ? grid->most : v < grid->least ? grid->least : v;
+        q[i] = (int8_t)v;
+    }
+}
+
+static float squared_error(const float *w, float scale, float offset, const bt_gptq_grid *grid, size_t n)
+{
+    const float least = grid->least, most = grid->most;
+    float lane[PANEL] = {0}, sum = 0;
+    for (size_t i = 0; i < n; i += PANEL) /* groups are whole panels */
+        for (size_t j = 0; j < PANEL; j++) {
+            float v = round_even((w[i + j] - offset) / scale);
+            v = v > most ? most : v < least ? least : v;
+            v = w[i + j] - (v * scale + offset);
+            lane[j] += v * v;
+        }
+    for (size_t j = 0; j < PANEL; j++) sum += lane[j];
+    return sum;
+}
+
+/* Step and offset of a group whose weights are w[n]; unit: the channel's. */
+static void choose_group(int16_t *step, int16_t *offset, const float *w, float unit, const bt_gptq_grid *grid,
+                         size_t n)
+{
+    float lo = w[0], hi = w[0], best = INFINITY;
+    for (size_t i = 1; i < n; i++) {
+        lo = w[i] < lo ? w[i] : lo;
+        hi = w[i] > hi ? w[i] : hi;
+    }
+    lo /= unit, hi /= unit;
+    for (int clip = 0; clip < CLIPS; clip++) {
+        const float cut = (hi - lo) * (float)clip / (2 * CLIP_STEPS);
+        float s = round_even((hi - lo - 2 * cut) / (grid->most - grid->least));
+        s = s < 1 ? 1 : s;
+        float o = round_even((lo + hi) / 2 - s * (grid->least + grid->most) / 2);
+        const float highest = BT_INT_GROUP_MAX - s * grid->most, lowest = -BT_INT_GROUP_MAX - s * grid->least;
+        o = o > highest ? highest : o < lowest ? lowest : o;
+        const float error = squared_error(w, s * unit, o * unit, grid, n);
+        if (error >= best) continue;
+        best = error;
+        *step = (int16_t)s;
+        *offset = (int16_t)o;
+    }
+}
+
+/* The grid of one panel's rows. scale, offset: [count][groups], to fill. */
+static bool choose_scales(job *j, float *scale, float *offset, const bt_gptq_grid *grid, const float *rows,
+                          size_t n0, size_t count)
 {
     bt_rounding *o = j->out;
-    const size_t k = o->k;
-    float *rows = work, *rounded = work + PANEL * k, scale[PANEL];
+    const size_t k = o->k, groups = k / grid->group;
+    const float limit = j->in->group ? UNITS : grid->most;
     for (size_t r = 0; r < count; r++) {
-        const size_t n = n0 + r;
-        bt_fold_row(j->in->fold, rows + r * k, n);
         const float max = j->in->per_tensor ? j->max[0] : code()->max(rows + r * k, k);
-        if (!isfinite(max)) {
-            atomic_store(&j->is_bad, true);
-            return;
+        const float unit = max / limit > 0 ? max / limit : 1;
+        if (!isfinite(max)) return false;
+        if (!j->in->per_tensor) o->scale[n0 + r] = unit;
+        scale[r * groups] = unit;
+        for (size_t g = 0; j->in->group && g < groups; g++) {
+            bt_int_group *to = &o->groups[n0 / PANEL * groups + g];
+            choose_group(&to->step[r], &to->offset[r], rows + r * k + g * grid->group, unit, grid,
+                         grid->group);
+            scale[r * groups + g] = unit * to->step[r];
+            offset[r * groups + g] = unit * to->offset[r];
         }
-        scale[r] = max / j->limit > 0 ? max / j->limit : 1;
-        if (!j->in->per_tensor) o->scale[n] = scale[r];
+    }
+    return true;
+}
+
+/* order: the row's inputs are taken in it. */
+static void gather(float *to, const float *from, const uint32_t *order, size_t k)
+{
+    for (size_t i = 0; i < k; i++) to[i] = from[order ? order[i] : i];
+}
+
+/* bt_rounding_code.compare of a row with groups, all but its sum. */
+static bt_rounding_row compare_groups(float *rounded, const int8_t *q, const float *w, const double *mean,
+                                      const bt_gptq_grid *grid, size_t row, size_t k)
+{
+    bt_rounding_row r = {.sum = 0};
+    for (size_t i = 0; i < k; i++) {
+        const size_t g = (row * k + i) / grid->group;
+        rounded[i] = (float)q[i] * grid->scale[g] + grid->offset[g];
+        const double d = (double)rounded[i] - w[i];
+        r.apart += d * d;
+        r.square += (double)w[i] * w[i];
+        r.drift += mean ? d * mean[i] : 0;
+    }
+    return r;
+}
+
+/* One row's sums of weights with groups, as the kernels want them. */
+static void sum_weights(const bt_rounding *o, const int8_t *q, size_t n, size_t group)
+{
+    int32_t sum = 0, high = 0;
+    for (size_t i = 0; i < o->k; i++) {
+        const bt_int_group *g = o->groups ? &o->groups[n / PANEL * (o->k / group) + i / group] : NULL;
+        const int v = g ? q[i] * g->step[n % PANEL] + g->offset[n % PANEL] : q[i];
+        sum += v;
+        if (g) high += bt_int_plane_high(v);
+    }
+    o->colsum[n] = sum - 128 * high;
+    if (o->groups) o->colsum[PANEL * bt_int_panels(o->n) + n] = high;
+}
+
+/* Scratch of a part. */
+typedef struct workspace {
+    float *rows, *rounded; /* [PANEL, k] */
+    float *scale, *offset; /* [PANEL, groups] */
+    int8_t *q;
+} workspace;
+
+/* One panel: rows [n0, n0 + count). */
+static void make_panel(job *j, size_t n0, size_t count, const workspace *s)
+{
+    bt_rounding *o = j->out;
+    const size_t k = o->k, group = j->in->group ? j->in->group : k, groups = k / group;
+    const bt_gptq_grid grid = {.scale = s->scale, .offset = s->offset, .group = group,
+                               .least = j->in->group && j->in->bits == 4 ? -8 : -j->limit, .most = j->limit};
+    float *rounded = s->rounded;
+    for (size_t r = 0; r < count; r++) bt_fold_row(j->in->fold, s->rows + r * k, n0 + r);
+    if (!choose_scales(j, s->scale, s->offset, &grid, s->rows, n0, count)) {
+        atomic_store(&j->is_bad, true);
+        return;
     }
     if (j->in->gptq) {
-        memcpy(rounded, rows, count * k * sizeof *rows);
-        bt_gptq_round(q, rounded, scale, count, k, j->in->gptq, j->limit);
+        for (size_t r = 0; r < count; r++) gather(rounded + r * k, s->rows + r * k, j->in->order, k);
+        bt_gptq_round(s->q, rounded, &grid, count, k, j->in->order, j->in->gptq);
+    } else if (j->in->group) {
+        for (size_t g = 0; g < count * groups; g++)
+            round_run(s->q + g * group, s->rows + g * group, s->scale[g], s->offset[g], &grid, group);
     } else {
-        for (size_t r = 0; r < count; r++) code()->round(q + r * k, rows + r * k, scale[r], k, j->limit);
+        for (size_t r = 0; r < count; r++) code()->round(s->q + r * k, s->rows + r * k, s->scale[r], k, j->limit);
     }
-    bt_int_pack(o->panels, q, n0, count, k, j->in->bits);
+    bt_int_pack(o->panels, s->q, n0, count, k, j->in->bits);
     for (size_t r = 0; r < count; r++) {
         const size_t n = n0 + r;
-        const bt_rounding_row made =
-            code()->compare(rounded, q + r * k, rows + r * k, j->in->mean, scale[r], k);
-        o->colsum[n] = made.sum;
+        const float *row = s->rows + r * k;
+        const int8_t *q = s->q + r * k;
+        bt_rounding_row made;
+        if (j->in->group) {
+            made = compare_groups(rounded, q, row, j->in->mean, &grid, r, k);
+            sum_weights(o, q, n, group);
+        } else {
+            made = code()->compare(rounded, q, row, j->in->mean, s->scale[r], k);
+            o->colsum[n] = made.sum;
+        }
         o->correction[n] = (float)-made.drift;
         j->weight[0][n] = made.apart;
         j->weight[1][n] = made.square;
-        measure_row(j, n, rows + r * k, rounded);
+        measure_row(j, n, row, rounded);
     }
 }
 
 static void make_part(void *ud, size_t part, size_t parts)
 {
     job *j = ud;
-    const size_t k = j->out->k, n = j->out->n;
+    const size_t k = j->out->k, n = j->out->n, groups = j->in->group ? k / j->in->group : 1;
     size_t n0, n1;
     bt_pool_slice(&n0, &n1, n, PANEL, part, parts);
-    float *work = malloc(2 * PANEL * k * sizeof *work);
-    int8_t *q = malloc(PANEL * k);
-    if (!work || !q) atomic_store(&j->failed, true);
-    for (; work && q && n0 < n1; n0 += PANEL) make_panel(j, n0, n - n0 < PANEL ? n - n0 : PANEL, work, q);
+    float *work = calloc(2 * PANEL * (k + groups), sizeof *work);
+    const workspace s = {.rows = work, .rounded = work + PANEL * k, .scale = work + 2 * PANEL * k,
+                         .offset = work + PANEL * (2 * k + groups), .q = malloc(PANEL * k)};
+    const bool made = work && s.q;
+    if (!made) atomic_store(&j->failed, true);
+    for (; made && n0 < n1; n0 += PANEL) make_panel(j, n0, n - n0 < PANEL ? n - n0 : PANEL, &s);
     free(work);
-    free(q);
+    free(s.q);
 }
 
 static float ratio(const double *apart, const double *should, size_t n)
@@ -129,10 +258,15 @@ static bt_err allocate(bt_rounding *w, job *j, bt_fault *fault)
         return bt_fail(fault, BT_ELIMIT, "a matrix of %zu x %zu does not fit memory", w->n, w->k);
     w->panels = aligned_alloc(ALIGN, bytes / ALIGN * ALIGN);
     w->scale = calloc(w->scales, sizeof *w->scale);
-    w->colsum = calloc(panels * PANEL, sizeof *w->colsum);
+    if (j->in->group) {
+        w->groups_bytes = panels * (w->k / j->in->group) * sizeof *w->groups;
+        w->groups = calloc(1, w->groups_bytes);
+    }
+    w->colsums = j->in->group ? 2 : 1;
+    w->colsum = calloc(w->colsums * panels * PANEL, sizeof *w->colsum);
     w->correction = calloc(w->n, sizeof *w->correction);
     j->max = calloc(w->n, sizeof *j->max);
-    bool made = w->panels && w->scale && w->colsum && w->correction && j->max;
+    bool made = w->panels && (w->groups || !j->in->group) && w->scale && w->colsum && w->correction && j->max;
     for (int i = 0; i < 2; i++) {
         j->weight[i] = calloc(w->n, sizeof *j->weight[i]);
         j->output[i] = calloc(w->n, sizeof *j->output[i]);
@@ -181,6 +315,7 @@ void bt_rounding_done(bt_rounding *w)
 {
     free(w->panels);
     free(w->scale);
+    free(w->groups);
     free(w->colsum);
     free(w->correction);
 }

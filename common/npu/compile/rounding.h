@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include "base/err.h"
 #include "base/pool.h"
+#include "kernels/int_kernels.h"
 #include "npu/compile/fold.h"
 
 /* Rounding and packing of one matrix.
@@ -11,6 +12,9 @@
  *     matrix) of zeros has scale 1.
  *   q[n][k]  = clamp(rint(w[n][k] / scale[n]), -L, L), nearest even; or as GPTQ rounds (npu/compile/gptq.h) with the
  *            same scales
+ * With groups of G inputs along k the channel's unit scale[n] is max / 16000, and a group has the step and the offset
+ * (int_kernels.h), of those of 16 ranges about the middle of its weights, from all of it to 15/40 less, with the least
+ * squared error of rounding to nearest; the widest of equals. L is then 127, or 7 and -8.
  * The bytes depend on no pool. */
 typedef struct bt_rounding_in {
     bt_fold *fold;
@@ -18,10 +22,12 @@ typedef struct bt_rounding_in {
     bt_weight weight;
     unsigned bits; /* 8 or 4 */
     bool per_tensor;
+    size_t group; /* 0: none; divides k; not per tensor */
     const float *x, *xq;
-    size_t samples;     /* [samples, k]: inputs and what quantisation makes of them, to measure output_error */
-    const double *mean; /* [k]: the input's, for `correction`; NULL: that is zero */
-    const float *gptq;  /* [k, k] of bt_gptq_prepare; NULL: round to nearest */
+    size_t samples;        /* [samples, k]: inputs and what quantisation makes of them, to measure output_error */
+    const double *mean;    /* [k]: the input's, for `correction`; NULL: that is zero */
+    const float *gptq;     /* [k, k] of bt_gptq_prepare; NULL: round to nearest */
+    const uint32_t *order; /* [k] of that too, or NULL */
     bt_pool *pool;
 } bt_rounding_in;
 
@@ -30,8 +36,11 @@ typedef struct bt_rounding {
     uint8_t *panels;
     size_t panels_bytes; /* int_kernels.h */
     float *scale;
-    size_t scales;      /* [n], or [1] */
-    int32_t *colsum;    /* [16 * panels] */
+    size_t scales;        /* [n], or [1]; with groups the units */
+    bt_int_group *groups; /* with groups; else NULL */
+    size_t groups_bytes;
+    int32_t *colsum; /* [colsums][16 * panels]: of weights; with groups of low planes, then of high ones */
+    size_t colsums;
     float *correction;  /* [n]: minus what rounding adds to the mean output, sum over k of (w' - w) mean, ascending */
     float weight_error; /* relative RMS */
     float output_error; /* relative RMS of the quantised linear over the samples; NaN without */

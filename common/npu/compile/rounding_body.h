@@ -7,13 +7,6 @@
 
 enum { LANES = 16 };
 
-/* To nearest even, for |v| < 2^22. */
-static inline float round_even(float v)
-{
-    const float big = 12582912.0f; /* 1.5 * 2^23 */
-    return (v + big) - big;
-}
-
 /* Greatest magnitude; infinity where something is not finite. */
 static float row_max(const float *w, size_t k)
 {

@@ -23,4 +23,11 @@ extern const bt_rounding_code bt_rounding_ref;
 #if defined(__x86_64__)
 extern const bt_rounding_code bt_rounding_avx2;
 #endif
+
+/* To nearest even, for |v| < 2^22. */
+static inline float round_even(float v)
+{
+    const float big = 12582912.0f; /* 1.5 * 2^23 */
+    return (v + big) - big;
+}
 #endif

@@ -4,9 +4,11 @@
 
 #include <stdlib.h>
 
-uint64_t bt_sessions_matrix_bytes(const bt_profile *p, uint32_t n, uint32_t k, uint32_t bits)
+uint64_t bt_sessions_matrix_bytes(const bt_profile *p, uint32_t n, uint32_t k, uint32_t bits, uint32_t group)
 {
-    return bt_tile_bytes(p, n, k, bits) + (uint64_t)n * (sizeof(float) + sizeof(int32_t));
+    const uint32_t groups = group ? k / group : 0, sums = groups ? 2 : 1;
+    return bt_tile_bytes(p, n, k, bits) +
+           (uint64_t)n * (sizeof(float) + sums * sizeof(int32_t) + groups * 2 * sizeof(int16_t));
 }
 
 typedef struct split {

@@ -26,5 +26,5 @@ bt_err bt_sessions_split(bt_pkg_session *ret, size_t *ret_n, const bt_profile *p
                          size_t weights, size_t parts, uint64_t shared_bytes, bt_fault *fault);
 /* What a matrix [n, k] of `bits` takes in a mapping: whole tiles, and for each output channel a scale and a sum of 4
  * bytes. */
-uint64_t bt_sessions_matrix_bytes(const bt_profile *p, uint32_t n, uint32_t k, uint32_t bits);
+uint64_t bt_sessions_matrix_bytes(const bt_profile *p, uint32_t n, uint32_t k, uint32_t bits, uint32_t group);
 #endif

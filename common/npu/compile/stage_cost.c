@@ -16,6 +16,7 @@ static bt_time_matrix matrix(const bt_pkg *p, uint32_t program, const bt_pkg_ins
                             .outputs = i->out_width,
                             .weight_bits = t->bits,
                             .input_bits = inputs,
+                            .group = t->group,
                             .spill_bytes = bt_plan_spilled(p, program, i, (uint32_t)c->ctx)};
 }
 

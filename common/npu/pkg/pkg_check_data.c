@@ -319,6 +319,28 @@ static bool weights_fit(const uint8_t *w, const int32_t *colsum, uint64_t panels
     return true;
 }
 
+/* The same of weights in groups: colsum is of low planes, then of high ones. */
+static bool planes_fit(const uint8_t *w, const int32_t *colsum, uint64_t panels, uint64_t k4, uint32_t bits,
+                       const bt_int_group *g, uint64_t group4)
+{
+    if (bits == 8 && memchr(w, 0x80, (size_t)(panels * k4 * 64))) return false;
+    for (uint64_t p = 0; p < panels; p++) {
+        int32_t sum[2][64] = {{0}};
+        for (uint64_t k = 0; k < k4; k++, w += bits == 8 ? 64 : 32) {
+            int8_t low[64], high[64];
+            bt_kernels_select("ref")->int_planes(low, high, w, bits, &g[p * (k4 / group4) + k / group4], 1, 1,
+                                                 0, 1);
+            for (int i = 0; i < 64; i++) sum[0][i] += low[i], sum[1][i] += high[i];
+        }
+        for (uint64_t i = 0; i < 32; i++) {
+            const int32_t *four = &sum[i / 16][i % 16 * 4];
+            if (colsum[(i / 16 * panels + p) * 16 + i % 16] != four[0] + four[1] + four[2] + four[3])
+                return false;
+        }
+    }
+    return true;
+}
+
 #define BAD(what) \
     bt_fail(fault, BT_EFORMAT, "tensor %u (%s of layer %d): " what, i, bt_weight_name((bt_weight)t->weight), \
             (int)t->layer)
@@ -351,6 +373,46 @@ static bt_err check_requant(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t,
     return BT_OK;
 }
 
+/* Steps from 1 on, and no weight of the group's beyond what two planes hold; zeros past the outputs. */
+static bool group_fits(const bt_int_group *g, uint32_t outputs, uint32_t bits)
+{
+    const int least = bits == 4 ? -8 : -127, most = bits == 4 ? 7 : 127;
+    for (uint32_t i = 0; i < 16; i++) {
+        const int step = g->step[i], offset = g->offset[i];
+        if (i >= outputs ? step || offset
+                         : step < 1 || step * most + offset > BT_INT_GROUP_MAX ||
+                               step * least + offset < -BT_INT_GROUP_MAX)
+            return false;
+    }
+    return true;
+}
+
+static bt_err check_groups(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, bt_fault *fault)
+{
+    if (!t->group) return BT_OK;
+    if ((t->group != 32 && t->group != 64 && t->group != 128) || t->k % t->group) return BAD("group");
+    const uint64_t of_panel = t->k / t->group, count = bt_int_panels(t->n) * of_panel;
+    const bt_int_group *g = const_of(p, t->groups, count * sizeof *g);
+    if (!g) return BAD("groups");
+    for (uint64_t n = 0; n < count; n++)
+        if (!group_fits(&g[n], t->n - (uint32_t)(n / of_panel * 16), t->bits)) return BAD("groups");
+    return BT_OK;
+}
+
+/* The integers that the kernels multiply. */
+static bt_err check_panels(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, bt_fault *fault)
+{
+    const uint64_t panels = bt_int_panels(t->n), k4 = bt_int_k4(t->k);
+    const uint8_t *w = const_of(p, t->panels, panels * bt_int_panel_bytes(t->k, t->bits));
+    const int32_t *colsum = const_of(p, t->colsum, (t->group ? 2 : 1) * 16 * panels * sizeof *colsum);
+    if (!w) return BAD("panels");
+    if (!colsum) return BAD("colsum");
+    const bool fit = p->is_known || (t->group ? planes_fit(w, colsum, panels, k4, t->bits,
+                                                           bt_pkg_const_at(p, t->groups), t->group / 4)
+                                              : weights_fit(w, colsum, panels, k4, t->bits));
+    return fit ? BT_OK : BAD("a weight out of range, or colsum is not their sum");
+}
+
 static bt_err check_matrix(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, bt_fault *fault)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
@@ -368,15 +430,14 @@ static bt_err check_matrix(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, 
     if (t->k > BT_INT_MAX_K) return BAD("more inputs than the kernels sum without overflow");
     const uint32_t site = bt_pkg_site_index(h->layers, t->layer, bt_pkg_site_of(t->weight));
     if (t->site != site || !bt_pkg_sites(p)[site].k) return BAD("site");
-    const uint8_t *w = const_of(p, t->panels, panels * bt_int_panel_bytes(t->k, t->bits));
-    const int32_t *colsum = const_of(p, t->colsum, 16 * panels * sizeof *colsum);
-    if (!w) return BAD("panels");
-    if (!colsum) return BAD("colsum");
-    if (!p->is_known && !weights_fit(w, colsum, panels, bt_int_k4(t->k), t->bits))
-        return BAD("a weight out of range, or colsum is not their sum");
-    if (!has_floats(p, t->wscale, t->n, false) && !has_floats(p, t->wscale, 1, false)) return BAD("wscale");
+    bt_err e = check_groups(p, i, t, fault);
+    if (e == BT_OK) e = check_panels(p, i, t, fault);
+    if (e < 0) return e;
+    if (!has_floats(p, t->wscale, t->n, false) && (t->group || !has_floats(p, t->wscale, 1, false)))
+        return BAD("wscale");
     if (!has_floats(p, t->oscale, 16 * panels, false)) return BAD("oscale");
-    if (t->f16_panels != BT_PKG_NONE && !has_bytes(p, t->f16_panels, f16_bytes)) return BAD("f16_panels");
+    if (t->f16_panels != BT_PKG_NONE && (t->group || !has_bytes(p, t->f16_panels, f16_bytes)))
+        return BAD("f16_panels");
     if (t->mult != BT_PKG_NONE && h->npu_ops != BT_PKG_OPS_ALL) return BAD("mult with npu_ops linear");
     return check_requant(p, i, t, fault);
 }
@@ -405,7 +466,9 @@ static bt_err check_tensor(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, 
 {
     uint32_t n, k;
     bt_pkg_weight_shape(bt_pkg_header_of(p), t->weight, &n, &k);
-    if (t->reserved[0] || t->reserved[1] || t->reserved[2]) return BAD("reserved");
+    if (t->reserved) return BAD("reserved");
+    if (t->group && t->bits != 8 && t->bits != 4) return BAD("group");
+    if (!t->group && t->groups) return BAD("groups without group");
     if (!measured(t->weight_error) || !measured(t->output_error)) return BAD("weight_error or output_error");
     if (!t->n) {
         bt_pkg_tensor copy = *t;

@@ -152,7 +152,8 @@ typedef struct bt_pkg_tensor {    /* 96 bytes; one that is not there: layer, wei
     uint32_t wscale;              /* constant: f32 [n], or [1] per tensor */
     uint32_t oscale;              /* constant: f32 [16 * panels], site scale times wscale, rounded once */
     uint32_t bias;                /* constant: f32 [n], or NONE */
-    uint32_t colsum;              /* constant: s32 [16 * panels] */
+    uint32_t colsum;              /* constant: s32 [16 * panels]; with groups [2][16 * panels], of the low planes and of
+                                     the high ones (int_kernels.h) */
     uint32_t mult, shift, bias_q; /* npu_ops all: constants s32, u8, s64 [16 * panels]; else NONE */
     uint32_t norm_q;              /* npu_ops all, norm vectors: constant s32 [n] (int_ops.h); else NONE */
     int32_t norm_shift;
@@ -161,7 +162,9 @@ typedef struct bt_pkg_tensor {    /* 96 bytes; one that is not there: layer, wei
     float weight_error, output_error; /* relative RMS: weights; this linear's output on the calibration, NaN where not
                                          measured */
     uint32_t out_bits;                /* npu_ops all: 16 or 8 */
-    uint32_t reserved[3];
+    uint32_t group;                   /* inputs that share a step and an offset: 32, 64 or 128; 0: none do */
+    uint32_t groups; /* with them: constant, bt_int_group [panels][k / group] (int_kernels.h); else 0 */
+    uint32_t reserved;
 } bt_pkg_tensor;
 
 extern const bt_pkg_tensor bt_pkg_no_tensor; /* one that is not there; layer and weight zero */

@@ -9,9 +9,8 @@
 
 #define MODES "w8a8, w8a16, w4a8, w4a16"
 #define CHOICES \
-    "per-tensor, r1, no-r1, r2, no-r2, r4, no-rotate, clip=, shadow=, prune=, smooth=, a16=, bias, " \
-    "no-bias, " \
-    "gptq, no-gptq, llm-int8"
+    "per-tensor, group=, r1, no-r1, r2, no-r2, r4, no-rotate, clip=, shadow=, prune=, smooth=, a16=, " \
+    "bias, no-bias, gptq, no-gptq, act-order, llm-int8"
 static const double AUTO = 0, CLIP8 = AUTO, CLIP16 = 99.99;
 
 enum {
@@ -24,7 +23,8 @@ enum {
     SEEN_A16 = 64,
     SEEN_GPTQ = 128,
     SEEN_BIAS = 256,
-    SEEN_R4 = 512
+    SEEN_R4 = 512,
+    SEEN_GROUP = 1024
 };
 
 static const char *const shadow_name[] = {"off", "value", "channel"};
@@ -41,6 +41,9 @@ static bool has_8_bit_site(const bt_recipe *r)
         if (r->input_bits[s] == 8) return true;
     return false;
 }
+
+/* R1 and R2 where nothing is said of them. */
+static bool rotates(const bt_recipe *r) { return r->weight_bits != 4 || r->group != 32; }
 
 /* A number of at most four digits after the point, so that its text gives it back. */
 static bt_err number(double *ret, const char *text, double lo, double hi, bt_fault *fault)
@@ -86,6 +89,18 @@ static bt_err parse_sites(bt_recipe *r, char *value, bt_fault *fault)
     return BT_OK;
 }
 
+static bt_err parse_group(bt_recipe *r, const char *value, bt_fault *fault)
+{
+    for (uint16_t g = 32; g <= 128; g *= 2) {
+        char text[8];
+        snprintf(text, sizeof text, "%u", g);
+        if (strcmp(value, text) != 0) continue;
+        r->group = g;
+        return BT_OK;
+    }
+    return bt_fail(fault, BT_EARG, "recipe: group=%s: 32, 64 or 128", value);
+}
+
 static bt_err fraction(double *ret, const char *name, const char *value, bt_fault *fault)
 {
     if (number(ret, value, 0, 1, NULL) == BT_OK) return BT_OK;
@@ -110,14 +125,20 @@ static bt_err parse_choice(bt_recipe *r, unsigned *seen, bool is_a16, char *choi
         {"r4", SEEN_R4, offsetof(bt_recipe, r4), true},
         {"bias", SEEN_BIAS, offsetof(bt_recipe, bias), true},
         {"no-bias", SEEN_BIAS, offsetof(bt_recipe, bias), false},
+        {"act-order", 0, offsetof(bt_recipe, act_order), true},
         {"gptq", SEEN_GPTQ, offsetof(bt_recipe, gptq), true},
         {"no-gptq", SEEN_GPTQ, offsetof(bt_recipe, gptq), false},
     };
     static const struct {
         const char *name;
         unsigned group;
-    } setting[] = {{"clip", SEEN_CLIP},     {"shadow", SEEN_SHADOW}, {"prune", SEEN_PRUNE},
-                   {"smooth", SEEN_SMOOTH}, {"a16", SEEN_A16},       {"no-rotate", SEEN_R1 | SEEN_R2}};
+    } setting[] = {{"clip", SEEN_CLIP},
+                   {"shadow", SEEN_SHADOW},
+                   {"prune", SEEN_PRUNE},
+                   {"smooth", SEEN_SMOOTH},
+                   {"a16", SEEN_A16},
+                   {"group", SEEN_GROUP},
+                   {"no-rotate", SEEN_R1 | SEEN_R2}};
     unsigned group = 0;
     bt_err e = BT_EARG;
     char *value = strchr(choice, '=');
@@ -143,6 +164,7 @@ static bt_err parse_choice(bt_recipe *r, unsigned *seen, bool is_a16, char *choi
         if (group == SEEN_CLIP) e = parse_clip(r, is_a16, value, fault);
         else if (group == SEEN_SHADOW) e = parse_shadow(r, value, fault);
         else if (group == SEEN_A16) e = parse_sites(r, value, fault);
+        else if (group == SEEN_GROUP) e = parse_group(r, value, fault);
         else if (group == SEEN_PRUNE) e = fraction(&r->prune, choice, value, fault);
         else e = fraction(&r->smooth, choice, value, fault);
     }
@@ -165,6 +187,10 @@ static bt_err check(bt_recipe *r, unsigned seen, bt_fault *fault)
     }
     if ((seen & SEEN_PRUNE) && r->shadow != BT_SHADOW_CHANNEL)
         return bt_fail(fault, BT_EARG, "recipe: prune is of shadow=channel");
+    if (r->group && (r->per_tensor || r->llm_int8))
+        return bt_fail(fault, BT_EARG, "recipe: group and %s exclude each other",
+                       r->per_tensor ? "per-tensor" : "llm-int8");
+    if (r->act_order && !r->gptq) return bt_fail(fault, BT_EARG, "recipe: act-order is of gptq");
     return BT_OK;
 }
 
@@ -186,8 +212,6 @@ bt_err bt_recipe_parse(bt_recipe *ret, const char *text, bt_fault *fault)
     while (m < 4 && strcmp(copy, mode[m].name) != 0) m++;
     if (m == 4) return bt_fail(fault, BT_EARG, "recipe: no mode '%s': " MODES, copy);
     bt_recipe r = {.weight_bits = mode[m].weight_bits,
-                   .r1 = true,
-                   .r2 = true,
                    .bias = true,
                    .gptq = mode[m].weight_bits == 4,
                    .shadow = BT_SHADOW_VALUE,
@@ -201,6 +225,8 @@ bt_err bt_recipe_parse(bt_recipe *ret, const char *text, bt_fault *fault)
         const bt_err e = parse_choice(&r, &seen, mode[m].input_bits == 16, choices, fault);
         if (e < 0) return e;
     }
+    if (!(seen & SEEN_R1)) r.r1 = rotates(&r);
+    if (!(seen & SEEN_R2)) r.r2 = rotates(&r);
     const bt_err e = check(&r, seen, fault);
     if (e == BT_OK) *ret = r;
     return e;
@@ -239,9 +265,13 @@ void bt_recipe_text(char ret[BT_RECIPE_MAX_TEXT], const bt_recipe *r)
     line l = {.text = ret, .before = ':'};
     l.len = (size_t)snprintf(ret, BT_RECIPE_MAX_TEXT, "w%ua%u", r->weight_bits, all_16 ? 16u : 8u);
     if (r->per_tensor) add(&l, "per-tensor", "");
-    if (!r->r1 && !r->r2) add(&l, "no-rotate", "");
-    else if (!r->r1) add(&l, "no-r1", "");
-    else if (!r->r2) add(&l, "no-r2", "");
+    if (r->group) add_number(&l, "group=", r->group);
+    if (rotates(r) && !r->r1 && !r->r2) {
+        add(&l, "no-rotate", "");
+    } else {
+        if (r->r1 != rotates(r)) add(&l, r->r1 ? "r1" : "no-r1", "");
+        if (r->r2 != rotates(r)) add(&l, r->r2 ? "r2" : "no-r2", "");
+    }
     if (r->r4) add(&l, "r4", "");
     if (clip != (all_16 ? CLIP16 : CLIP8)) {
         if (clip >= 100) add(&l, "clip=max", "");
@@ -259,5 +289,6 @@ void bt_recipe_text(char ret[BT_RECIPE_MAX_TEXT], const bt_recipe *r)
     if (sites[0]) add(&l, "a16=", sites);
     if (!r->bias) add(&l, "no-bias", "");
     if (r->gptq != gptq_default) add(&l, r->gptq ? "gptq" : "no-gptq", "");
+    if (r->act_order) add(&l, "act-order", "");
     if (r->llm_int8) add(&l, "llm-int8", "");
 }

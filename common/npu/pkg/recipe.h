@@ -10,8 +10,11 @@
  *   MODE[:CHOICE,CHOICE...]      w8a8 (default) | w8a16 | w4a8 | w4a16
  *
  *   per-tensor        one weight scale a matrix (default: one for each output channel)
- *   r1, no-r1         rotation R1 of the residual stream, folded into the weights (default: on)
- *   r2, no-r2         rotation R2 of each head's attention output at run time, its inverse in o_proj (default: on)
+ *   group=32|64|128   so many inputs of an output channel share a step and an offset, whole numbers in units of the
+ *                     channel's scale (kernels/int_kernels.h)
+ *   r1, no-r1         rotation R1 of the residual stream, folded into the weights (default: on; off with 4-bit weights
+ *                     in groups of 32, which hold a file's own groups of 4 bits as they are)
+ *   r2, no-r2         rotation R2 of each head's attention output at run time, its inverse in o_proj (default: as r1)
  *   r4                rotation R4 of down's input at run time, its inverse in down_proj (default: off)
  *                     QuaRot's R3, of q and K behind the rotary embedding, is refused: it would be part of the rows of
  *                     KV, which every decode node and every prefix index reads in the model's own basis
@@ -31,6 +34,7 @@
  *   bias, no-bias     bias correction (Nagel et al. 2019, arXiv 1906.04721, section 4.2): what rounding the weights
  *                     adds to a linear's mean output on the calibration is taken off its bias (default: on)
  *   gptq              weights rounded by GPTQ on the calibration (default for 4-bit weights); no-gptq
+ *   act-order         gptq: the inputs with the greatest squares first
  *   llm-int8          rows and outlier columns scaled as they come, as LLM.int8 does; numbers depend on the chunk, so
  *                     `perplexity` only
  * An unknown or impossible choice is an error that lists what there is. */
@@ -47,7 +51,8 @@ typedef enum bt_shadow_kind { BT_SHADOW_OFF, BT_SHADOW_VALUE, BT_SHADOW_CHANNEL 
 typedef struct bt_recipe {
     uint8_t weight_bits;               /* 8 or 4 */
     uint8_t input_bits[BT_SITE_KINDS]; /* 8 or 16 */
-    bool per_tensor, r1, r2, r4, bias, gptq, llm_int8;
+    uint16_t group;                    /* inputs that share a scale; 0: all of a channel */
+    bool per_tensor, r1, r2, r4, bias, gptq, act_order, llm_int8;
     bt_shadow_kind shadow;
     double clip_percentile8, clip_percentile16; /* 100: the maximum; 0: auto */
     double prune, smooth;                       /* smooth < 0: off */

@@ -18,7 +18,12 @@ void bt_exec_group_begin(bt_exec_group *ret, bt_exec_job *j, const bt_pkg_inst *
         const int32_t *colsum = bt_exec_const(x, t->colsum);
         ret->m[g] =
             (bt_int_linear_matrix){.panels = panels + p.first / 16 * bt_int_panel_bytes(t->k, t->bits),
-                                   .colsum = colsum + p.first, .n = p.n, .bits = t->bits};
+                                   .colsum = colsum + p.first, .n = p.n, .bits = t->bits, .group = t->group};
+        if (t->group) {
+            const bt_int_group *groups = bt_exec_const(x, t->groups);
+            ret->m[g].groups = groups + p.first / 16 * (t->k / t->group);
+            ret->m[g].colsum_high = colsum + 16 * bt_int_panels(t->n) + p.first;
+        }
         bt_exec_count_linear(j, &i[g]);
     }
 }
@@ -59,7 +64,7 @@ size_t bt_exec_group_scratch_bytes(const bt_pkg *pkg)
     size_t max_k = 0;
     const bt_pkg_tensor *t = bt_pkg_tensors(pkg);
     for (uint32_t n = 0; n < bt_pkg_header_of(pkg)->tensors.count; n++)
-        if (t[n].bits == 4 && t[n].k > max_k) max_k = t[n].k;
+        if ((t[n].bits == 4 || t[n].group) && t[n].k > max_k) max_k = t[n].k;
     return bt_int_linear_scratch_bytes(max_k);
 }
 

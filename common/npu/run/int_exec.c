@@ -271,6 +271,8 @@ static bt_edge_repair repair_of(const bt_exec *x, const bt_pkg_tensor *t, const 
                             .panels = bt_exec_const(x, t->panels),
                             .k = in->k,
                             .bits = t->bits,
+                            .groups = t->group ? bt_exec_const(x, t->groups) : NULL,
+                            .group = t->group,
                             .oscale = bt_exec_const(x, t->oscale),
                             .bias = bt_exec_const(x, t->bias),
                             .unit = t->out_scale};

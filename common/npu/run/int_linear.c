@@ -1,6 +1,8 @@
 /* The loops over rows and panels of a linear layer. Integers only. */
 #include "npu/run/int_linear.h"
 
+#include <string.h>
+
 /* ROWS: whose sums lie in scratch together; with these rows' inputs of a chunk of K they fill half of a
  * second cache. 4-bit panels are unpacked once for all of these rows. UNPACK_BYTES: for unpacked panels;
  * where panels are long, fewer are taken at a time. UNIT: panels of a unit of work, of both matrices where
@@ -14,18 +16,19 @@ typedef struct tile_scratch {
     int8_t unpacked[];
 } tile_scratch;
 
-static size_t unpack_panels(size_t k)
+/* At least as many as are wanted at once: a panel of each matrix and plane. */
+static size_t unpack_panels(size_t k, size_t least)
 {
     const size_t panel = bt_int_panel_bytes(k, 8);
     size_t panels = BT_INT_LINEAR_PANELS;
-    while (panels > 2 && panels * panel > UNPACK_BYTES) panels--;
+    while (panels > least && panels * panel > UNPACK_BYTES) panels--;
     return panels;
 }
 
-size_t bt_int_linear_scratch_bytes(size_t max_k4bit)
+size_t bt_int_linear_scratch_bytes(size_t max_k)
 {
-    const size_t two = 2 * bt_int_panel_bytes(max_k4bit, 8); /* more than two only where they fit */
-    const size_t unpacked = !max_k4bit ? 0 : two > UNPACK_BYTES ? two : UNPACK_BYTES;
+    const size_t least = 4 * bt_int_panel_bytes(max_k, 8); /* more only where they fit */
+    const size_t unpacked = !max_k ? 0 : least > UNPACK_BYTES ? least : UNPACK_BYTES;
     return (sizeof(tile_scratch) + unpacked + 63) / 64 * 64;
 }
 
@@ -50,9 +53,16 @@ void bt_int_linear_prepare(bt_int_linear *l)
 /* Outputs of `panels` panels of one matrix, whose sums are in scratch from column `column` on. */
 typedef struct batch {
     const bt_int_linear_matrix *m;
-    const int8_t *wp; /* its panels, of 8 bits */
-    size_t p, panels, column;
+    const int8_t *wp;   /* its panels, of 8 bits; or their low planes, */
+    const int8_t *high; /* and the high ones; else NULL */
+    size_t p, panels, column, high_column;
 } batch;
+
+/* v[cols]: of one row's sums. */
+static void add_sums(int64_t *v, bool is_wide, const int32_t *hi, const int32_t *lo, size_t cols)
+{
+    for (size_t c = 0; c < cols; c++) v[c] += is_wide ? 256 * (int64_t)hi[c] + lo[c] : hi[c];
+}
 
 /* Rows whose shadow the product left out: it is added in 64 bits. */
 static void shadow_rows(const bt_int_linear *l, const batch *b, const int32_t *hi, const int32_t *lo,
@@ -61,10 +71,32 @@ static void shadow_rows(const bt_int_linear *l, const batch *b, const int32_t *h
     const bt_int_linear_input *in = l->in;
     for (size_t r = row; r < row + rows; r++, hi += BT_INT_LINEAR_COLS, lo += BT_INT_LINEAR_COLS) {
         if (!l->is_left[r]) continue;
-        for (size_t c = 0; c < 16 * b->panels; c++) sums[c] = in->lo ? 256 * (int64_t)hi[c] + lo[c] : hi[c];
+        memset(sums, 0, 16 * b->panels * sizeof *sums);
+        add_sums(sums, in->lo, hi, lo, 16 * b->panels);
         l->kernels->int_shadow(sums, in->shadow + r * in->k, in->shadow_count[r], b->wp, bt_int_k4(in->k), 0,
                                b->panels);
         l->epilogue->row64(b->m->ud, r, n, cols, sums);
+    }
+}
+
+/* Rows of two planes of weights: 128 times the high one's sums, and the low one's. */
+static void plane_rows(const bt_int_linear *l, const batch *b, tile_scratch *s, size_t first, size_t row,
+                       size_t rows, size_t n, size_t cols)
+{
+    const bt_int_linear_input *in = l->in;
+    const size_t k4 = bt_int_k4(in->k), wide = 16 * b->panels;
+    for (size_t r = row; r < row + rows; r++) {
+        const size_t low = (r - first) * BT_INT_LINEAR_COLS + b->column,
+                     high = (r - first) * BT_INT_LINEAR_COLS + b->high_column;
+        const uint32_t left = l->is_left[r] ? in->shadow_count[r] : 0;
+        const bt_int_shadow *shadow = left ? in->shadow + r * in->k : NULL;
+        memset(s->row, 0, wide * sizeof *s->row);
+        add_sums(s->row, in->lo, s->hi + high, s->lo + high, wide);
+        if (left) l->kernels->int_shadow(s->row, shadow, left, b->high, k4, 0, b->panels);
+        for (size_t c = 0; c < wide; c++) s->row[c] *= 128;
+        add_sums(s->row, in->lo, s->hi + low, s->lo + low, wide);
+        if (left) l->kernels->int_shadow(s->row, shadow, left, b->wp, k4, 0, b->panels);
+        l->epilogue->row64(b->m->ud, r, n, cols, s->row);
     }
 }
 
@@ -75,6 +107,10 @@ static void hand_on(const bt_int_linear *l, const batch *b, tile_scratch *s, siz
 {
     const size_t n = 16 * b->p, cols = b->m->n - n < 16 * b->panels ? b->m->n - n : 16 * b->panels;
     int32_t *hi = s->hi + (row - first) * BT_INT_LINEAR_COLS + b->column, *lo = s->lo + (hi - s->hi);
+    if (b->high) {
+        plane_rows(l, b, s, first, row, rows, n, cols);
+        return;
+    }
     for (size_t r = 0, end; r < rows; r = end + 1) {
         for (end = r; end < rows && !l->is_left[row + end];) end++;
         if (end == r) continue;
@@ -90,10 +126,16 @@ static void run_batches(const bt_int_linear *l, const batch *b, size_t count, ti
     const size_t all = l->in->rows;
     for (size_t first = 0, rows; first < all; first += rows) {
         rows = all - first < ROWS ? all - first : ROWS;
-        for (size_t i = 0; i < count; i++)
-            l->kernels->int_matmul(s->hi + b[i].column, l->in->lo ? s->lo + b[i].column : NULL,
-                                   BT_INT_LINEAR_COLS, &l->inputs, first, rows, b[i].wp,
-                                   b[i].m->colsum + 16 * b[i].p, 0, b[i].panels, s->product);
+        for (size_t i = 0; i < 2 * count; i++) {
+            const batch *from = &b[i / 2];
+            const bool is_high = i % 2;
+            const size_t column = is_high ? from->high_column : from->column;
+            if (is_high && !from->high) continue;
+            l->kernels->int_matmul(s->hi + column, l->in->lo ? s->lo + column : NULL, BT_INT_LINEAR_COLS,
+                                   &l->inputs, first, rows, is_high ? from->high : from->wp,
+                                   (is_high ? from->m->colsum_high : from->m->colsum) + 16 * from->p, 0,
+                                   from->panels, s->product);
+        }
         for (size_t row = first, n; row < first + rows; row += n) {
             n = first + rows - row < BT_INT_LINEAR_ROWS ? first + rows - row : BT_INT_LINEAR_ROWS;
             for (size_t i = 0; i < count; i++) hand_on(l, &b[i], s, first, row, n);
@@ -101,23 +143,36 @@ static void run_batches(const bt_int_linear *l, const batch *b, size_t count, ti
     }
 }
 
+/* A batch's weights from its matrix's, at `to` where they are not as the product wants them. */
+static void unpack(const bt_int_linear *l, batch *b, int8_t *to)
+{
+    const bt_int_linear_matrix *m = b->m;
+    const size_t k4 = bt_int_k4(l->in->k), p = b->p, panel = bt_int_panel_bytes(l->in->k, 8);
+    b->wp = to;
+    b->high = m->group ? to + b->panels * panel : NULL;
+    if (m->group)
+        l->kernels->int_planes(to, to + b->panels * panel, m->panels, m->bits, m->groups, k4, m->group / 4, p,
+                               p + b->panels);
+    else if (m->bits == 4) l->kernels->int_unpack4(to, m->panels, k4, p, p + b->panels);
+    else b->wp = (const int8_t *)m->panels + p * panel;
+}
+
 /* Panels [p0, p1) of `count` matrices. */
 static void run_panels(const bt_int_linear *l, const bt_int_linear_matrix *m, size_t count, size_t p0,
                        size_t p1, tile_scratch *s)
 {
-    const size_t panel = bt_int_panel_bytes(l->in->k, 8), k4 = bt_int_k4(l->in->k);
-    const bool is_unpacked = m->bits == 4 || m[count - 1].bits == 4;
-    const size_t most = (is_unpacked ? unpack_panels(l->in->k) : (size_t)BT_INT_LINEAR_PANELS) / count;
+    const size_t panel = bt_int_panel_bytes(l->in->k, 8);
+    const bt_int_linear_matrix *last = &m[count - 1];
+    const bool is_unpacked = m->bits == 4 || last->bits == 4 || m->group || last->group;
+    const size_t all = count * (m->group || last->group ? 2 : 1);
+    const size_t most = (is_unpacked ? unpack_panels(l->in->k, all) : (size_t)BT_INT_LINEAR_PANELS) / all;
     for (size_t p = p0, n; p < p1; p += n) {
         batch b[2];
         n = p1 - p < most ? p1 - p : most;
         for (size_t i = 0; i < count; i++) {
-            b[i] = (batch){.m = m + i, .wp = (const int8_t *)m[i].panels + p * panel, .p = p, .panels = n,
-                           .column = i * BT_INT_LINEAR_COLS / count};
-            if (m[i].bits != 4) continue;
-            int8_t *to = s->unpacked + i * n * panel;
-            l->kernels->int_unpack4(to, m[i].panels, k4, p, p + n);
-            b[i].wp = to;
+            b[i] = (batch){.m = m + i, .p = p, .panels = n, .column = i * BT_INT_LINEAR_COLS / count,
+                           .high_column = (2 * i + 1) * BT_INT_LINEAR_COLS / count / 2};
+            unpack(l, &b[i], s->unpacked + i * n * (all / count) * panel);
         }
         run_batches(l, b, count, s);
     }

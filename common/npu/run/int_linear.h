@@ -15,8 +15,8 @@ enum { BT_INT_LINEAR_ROWS = 48, BT_INT_LINEAR_PANELS = 8, BT_INT_LINEAR_COLS = 1
  * of the sums begins at r * BT_INT_LINEAR_COLS.
  *   tile8   sums of 8-bit inputs
  *   tile16  sums of the hi and lo planes: the value is 256 hi + lo
- *   row64   one row whose shadow the product left out and which was added in 64 bits: its tile comes
- *           without this row
+ *   row64   one row in 64 bits: its tile comes without this row. Where its shadow was left out of the product and
+ *           added; and all rows where weights have groups
  * Each sum is handed on once. */
 typedef struct bt_int_linear_epilogue {
     void (*tile8)(const void *ud, size_t row, size_t rows, size_t n, size_t cols, const int32_t *acc);
@@ -27,10 +27,13 @@ typedef struct bt_int_linear_epilogue {
 
 typedef struct bt_int_linear_matrix {
     const uint8_t *panels; /* bt_int_panel_bytes(k, bits) each */
-    const int32_t *colsum;
+    const int32_t *colsum; /* with groups: of low planes */
     size_t n;
-    unsigned bits;  /* 8 or 4 */
-    const void *ud; /* for the epilogue */
+    unsigned bits;              /* 8 or 4 */
+    size_t group;               /* inputs that share a step and an offset (int_kernels.h); 0: none do */
+    const bt_int_group *groups; /* with groups, */
+    const int32_t *colsum_high; /* and of high planes */
+    const void *ud;             /* for the epilogue */
 } bt_int_linear_matrix;
 
 typedef struct bt_int_linear_input {
@@ -62,9 +65,9 @@ typedef struct bt_int_linear {
 
 /* Memory for prepared inputs of rows x k; is_wide: of 16 bits. */
 size_t bt_int_linear_prepared_bytes(size_t rows, size_t k, bool is_wide);
-/* Scratch of one thread, 64-byte aligned. max_k4bit: the longest k of a matrix with 4 bits, 0 where there is
- * none. */
-size_t bt_int_linear_scratch_bytes(size_t max_k4bit);
+/* Scratch of one thread, 64-byte aligned. max_k: the longest k of a matrix that is unpacked: with 4 bits, or with
+ * groups; 0 where there is none. */
+size_t bt_int_linear_scratch_bytes(size_t max_k);
 void bt_int_linear_begin(bt_int_linear *l, size_t threads);
 void bt_int_linear_prepare(bt_int_linear *l);
 void bt_int_linear_part(bt_int_linear *l, void *scratch);

@@ -185,6 +185,44 @@ static void unpacking_4_bits_gives_the_8_bit_panels(void **state)
         }
 }
 
+/* Every panel and group, with the extremes of steps and offsets among them. */
+static void planes_are_what_weights_in_groups_stand_for(void **state)
+{
+    const bt_kernels *v = variant_of(state);
+    for (size_t group = 32; group <= 128; group *= 2)
+        for (size_t n = 1; n <= 65; n += 16)
+            for (unsigned bits = 4; bits <= 8; bits += 4) {
+                const size_t groups = 1 + rnd_below(4), k = group * groups;
+                matrix m = matrix_new(n, k, bits, n % KINDS);
+                const size_t p0 = rnd_below((uint32_t)m.panels), panel = m.k4 * 64,
+                             bytes = (m.panels - p0) * panel;
+                bt_int_group *of = bytes_new(m.panels * groups * sizeof *of, 64);
+                int8_t *low = bytes_new(bytes, 64), *high = bytes_new(bytes, 64);
+                for (size_t i = 0; i < m.panels * groups * 16; i++) {
+                    const int step = 1 + (int)rnd_below(bits == 4 ? 2039 : 128),
+                              room = BT_INT_GROUP_MAX - step * (bits == 4 ? 8 : 127);
+                    of[i / 16].step[i % 16] = (int16_t)step;
+                    of[i / 16].offset[i % 16] =
+                        (int16_t)(i % 3 ? (i % 3 == 1 ? room : -room)
+                                        : (int)rnd_below(2 * (uint32_t)room + 1) - room);
+                }
+                for (size_t i = 0; bits == 4 && i < m.panels * m.k4 * 32; i++)
+                    m.packed[i] = (uint8_t)rnd(); /* -8 too */
+                v->int_planes(low, high, m.packed, bits, of, m.k4, group / 4, p0, m.panels);
+                for (size_t i = 16 * p0; i < 16 * m.panels; i++)
+                    for (size_t c = 0; c < k; c++) {
+                        const bt_int_group *g = &of[i / 16 * groups + c / group];
+                        const int w = bt_int_packed_at(m.packed, i, c, k, bits),
+                                  want = g->step[i % 16] * w + g->offset[i % 16];
+                        const size_t at = ((i / 16 - p0) * m.k4 + c / 4) * 64 + i % 16 * 4 + c % 4;
+                        assert_int_equal(128 * high[at] + low[at], want);
+                        assert_true(low[at] >= -64 && low[at] < 64 && high[at] >= -127);
+                    }
+                free(of), free(low), free(high);
+                matrix_free(&m);
+            }
+}
+
 /* Numbers that a requantiser gets wrong: the ends of the range, small ones, ties, products near the clamp. */
 static int64_t rnd_acc(int64_t end, int32_t m, unsigned s)
 {
@@ -312,6 +350,7 @@ static void ref_shadow_is_the_sum_of_products(void **state)
     void *ref = (void *)(uintptr_t)ref_kernels();
     shadow_equals_ref_and_adds_to_what_is_there(&ref);
     unpacking_4_bits_gives_the_8_bit_panels(&ref);
+    planes_are_what_weights_in_groups_stand_for(&ref);
     short_shadows_are_part_of_the_product(&ref);
 }
 
@@ -446,6 +485,7 @@ int main(void)
         cmocka_unit_test(short_shadows_are_part_of_the_product),
         cmocka_unit_test(planes_of_16_bit_inputs_combine_to_the_product_in_64_bits),
         cmocka_unit_test(unpacking_4_bits_gives_the_8_bit_panels),
+        cmocka_unit_test(planes_are_what_weights_in_groups_stand_for),
         cmocka_unit_test(shadow_equals_ref_and_adds_to_what_is_there),
         cmocka_unit_test(requantise_equals_128_bit_division_a_million_times),
         cmocka_unit_test(requantise_strides_over_rows_and_touches_nothing_between),

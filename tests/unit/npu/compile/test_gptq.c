@@ -45,7 +45,8 @@ static void variants_give_the_same_bits(void **state)
             code[v]->factor(&factor, 0, 1);
             code[v]->invert(&factor, 0, 1);
             for (size_t i = 0; i < ROWS * k; i++) w[v][i] = (float)(bt_rng_uniform(4, i) - 0.5);
-            code[v]->round(q[v], w[v], scale, ROWS, k, u, 127);
+            const bt_gptq_grid grid = {scale, NULL, k, -127, 127};
+            code[v]->round(q[v], w[v], &grid, ROWS, k, NULL, u);
         }
         assert_memory_equal(h[0], h[1], k * k * sizeof *h[0]);
         assert_memory_equal(l[0], l[1], k * k * sizeof *l[0]);

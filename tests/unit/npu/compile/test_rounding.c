@@ -75,6 +75,75 @@ static void every_weight_is_rounded_to_the_nearest_even(void **state)
     engine_kit_done(&kit);
 }
 
+static double group_error(const float *w, float scale, float offset, int least, int most, size_t count)
+{
+    double sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        const double q = nearbyint(((double)w[i] - offset) / scale),
+                     d = w[i] - (scale * fmax(least, fmin(most, q)) + offset);
+        sum += d * d;
+    }
+    return sum;
+}
+
+/* At 8 bits the search gains nothing, and a step is a whole number of the channel's units. */
+static void groups_lose_less_than_their_whole_range_would_and_sums_are_of_their_planes(void **state)
+{
+    (void)state;
+    enum { GROUP = 32 };
+    engine_kit kit = engine_kit_model("qwen2");
+    bt_fold *f;
+    assert_int_equal(bt_fold_new(&f, kit.model, BT_ROTATION_R1 | BT_ROTATION_R2, bt_kernels_select(NULL),
+                                 NULL, NULL),
+                     BT_OK);
+    assert_int_equal(bt_fold_begin(f, 1, BT_WEIGHT_UP, NULL), BT_OK);
+    for (unsigned bits = 4; bits <= 8; bits += 4) {
+        const bt_rounding_in in = {.fold = f, .layer = 1, .weight = BT_WEIGHT_UP, .bits = bits,
+                                   .group = GROUP};
+        const int least = bits == 4 ? -8 : -127, most = bits == 4 ? 7 : 127;
+        bt_rounding w;
+        float row[96];
+        size_t clipped = 0;
+        double chosen = 0, unclipped = 0;
+        assert_int_equal(bt_rounding_make(&w, &in, NULL), BT_OK);
+        assert_int_equal(w.k, 96);
+        assert_int_equal(w.groups_bytes, (w.n + 15) / 16 * 3 * sizeof *w.groups);
+        for (size_t n = 0; n < w.n; n++) {
+            int32_t sum[2] = {0};
+            bt_fold_row(f, row, n);
+            assert_true(w.scale[n] == row_max(row, w.k) / 16000);
+            for (size_t g = 0; g < 3; g++) {
+                const bt_int_group *of = &w.groups[n / 16 * 3 + g];
+                const float step = of->step[n % 16] * w.scale[n], offset = of->offset[n % 16] * w.scale[n];
+                float lo = row[g * GROUP], hi = lo;
+                for (size_t k = g * GROUP; k < (g + 1) * GROUP; k++)
+                    lo = fminf(lo, row[k]), hi = fmaxf(hi, row[k]);
+                const float whole = (hi - lo) / (float)(most - least), from = lo - whole * (float)least;
+                chosen += group_error(row + g * GROUP, step, offset, least, most, GROUP);
+                unclipped += group_error(row + g * GROUP, whole, from, least, most, GROUP);
+                clipped += step < 0.99f * whole;
+                for (size_t k = g * GROUP; k < (g + 1) * GROUP; k++) {
+                    const int q = bt_int_packed_at(w.panels, n, k, w.k, bits),
+                              v = of->step[n % 16] * q + of->offset[n % 16], high = bt_int_plane_high(v);
+                    const double nearest =
+                        fmax(least, fmin(most, nearbyint(((double)row[k] - offset) / step)));
+                    assert_true(fabs(q - nearest) <= 1 && abs(v) <= BT_INT_GROUP_MAX);
+                    sum[0] += v - 128 * high;
+                    sum[1] += high;
+                }
+            }
+            assert_int_equal(w.colsum[n], sum[0]);
+            assert_int_equal(w.colsum[(w.n + 15) / 16 * 16 + n], sum[1]);
+        }
+        if (chosen > (bits == 4 ? 0.95 : 1.2) * unclipped)
+            fail_msg("%u bits: %g of %g, %zu clipped", bits, chosen, unclipped, clipped);
+        assert_true(bits == 8 || clipped > w.n); /* else nothing was searched */
+        bt_rounding_done(&w);
+    }
+    bt_fold_free(f);
+    engine_kit_done(&kit);
+}
+
 /* 5 panels of 43 groups of four, 32 bytes each: no multiple of the 64 bytes that panels are aligned to. */
 static void panels_have_exactly_their_bytes_where_these_are_no_multiple_of_their_alignment(void **state)
 {
@@ -296,8 +365,8 @@ static void the_factor_is_the_inverses(void **state)
             for (size_t t = 0; t < T; t++) full[i * K + j] += (double)x[t * K + i] * x[t * K + j];
     for (size_t i = 0; i < K; i++) mean += full[i * K + i] / K;
     for (size_t i = 0; i < K; i++) full[i * K + i] += (i == 17) + 0.01 * mean;
-    assert_int_equal(bt_gptq_prepare(h, K, pool, NULL), BT_OK);
-    assert_int_equal(bt_gptq_prepare(again, K, NULL, NULL), BT_OK);
+    assert_int_equal(bt_gptq_prepare(h, NULL, K, pool, NULL), BT_OK);
+    assert_int_equal(bt_gptq_prepare(again, NULL, K, NULL, NULL), BT_OK);
     assert_memory_equal(h, again, K * K * sizeof *h);
     /* H = V V^T with V the inverse of U: so U H U^T = 1, and of rows divided by their diagonal, a
      * diagonal. */
@@ -344,10 +413,10 @@ static void gptq_is_closer_on_the_calibration_than_rounding_to_nearest(void **st
         make_rows(x, 100 * layer);
         memset(h, 0, K * K * sizeof *h);
         bt_gptq_add(h, x, T, K, NULL);
-        assert_int_equal(bt_gptq_prepare(h, K, NULL, NULL), BT_OK);
+        assert_int_equal(bt_gptq_prepare(h, NULL, K, NULL, NULL), BT_OK);
         for (size_t i = 0; i < ROWS * K; i++) w[i] = used[i] = (float)(bt_rng_uniform(77 + layer, i) - 0.5);
         for (size_t r = 0; r < ROWS; r++) scale[r] = row_max(w + r * K, K) / 7;
-        bt_gptq_round(q, used, scale, ROWS, K, h, 7);
+        bt_gptq_round(q, used, &(bt_gptq_grid){scale, NULL, K, -7, 7}, ROWS, K, NULL, h);
         for (size_t r = 0; r < ROWS; r++) {
             for (size_t k = 0; k < K; k++) {
                 nearest[k] = (int8_t)nearbyintf(w[r * K + k] / scale[r]);
@@ -364,10 +433,54 @@ static void gptq_is_closer_on_the_calibration_than_rounding_to_nearest(void **st
     free(h);
 }
 
+/* The inputs put in that order first, and rounded as they come, give the same integers. */
+static void act_order_is_gptq_on_inputs_by_their_squares(void **state)
+{
+    (void)state;
+    enum { ROWS = 3, GROUP = K / 2 };
+    float *x = malloc(T * K * sizeof *x), *sorted = malloc(T * K * sizeof *x), *h = calloc(K * K, sizeof *h),
+          *plain = calloc(K * K, sizeof *h);
+    uint32_t order[K];
+    float w[ROWS * K], ordered[ROWS * K], used[ROWS * K], scale[2 * ROWS];
+    int8_t q[ROWS * K], want[ROWS * K];
+    assert_true(x && sorted && h && plain);
+    make_rows(x, 5);
+    bt_gptq_add(h, x, T, K, NULL);
+    float square[K];
+    for (size_t i = 0; i < K; i++) square[i] = h[i * K + i];
+    assert_int_equal(bt_gptq_prepare(h, order, K, NULL, NULL), BT_OK);
+    size_t moved = 0;
+    for (size_t i = 0; i < K; i++) {
+        moved += order[i] != i;
+        assert_true(!i || square[order[i - 1]] > square[order[i]] ||
+                    (square[order[i - 1]] == square[order[i]] && order[i - 1] < order[i]));
+        for (size_t t = 0; t < T; t++) sorted[t * K + i] = x[t * K + order[i]];
+    }
+    assert_true(moved > K / 2);
+    bt_gptq_add(plain, sorted, T, K, NULL);
+    assert_int_equal(bt_gptq_prepare(plain, NULL, K, NULL, NULL), BT_OK);
+    for (size_t i = 0; i < K; i++) assert_memory_equal(h + i * K + i, plain + i * K + i, (K - i) * sizeof *h);
+    for (size_t i = 0; i < ROWS * K; i++) w[i] = (float)(bt_rng_uniform(7, i) - 0.5);
+    for (size_t i = 0; i < 2 * ROWS; i++) scale[i] = 0.08f;
+    for (size_t i = 0; i < ROWS * K; i++) ordered[i] = used[i] = w[i / K * K + order[i % K]];
+    const bt_gptq_grid grid = {scale, NULL, GROUP, -7, 7};
+    bt_gptq_round(q, ordered, &grid, ROWS, K, order, h);
+    bt_gptq_round(want, used, &grid, ROWS, K, NULL, plain);
+    for (size_t i = 0; i < ROWS * K; i++) assert_int_equal(q[i / K * K + order[i % K]], want[i]);
+    /* scales are those of an input's own place */
+    for (size_t i = 1; i < 2 * ROWS; i += 2) scale[i] = 1e6f;
+    for (size_t i = 0; i < ROWS * K; i++) ordered[i] = w[i / K * K + order[i % K]];
+    bt_gptq_round(q, ordered, &grid, ROWS, K, order, h);
+    for (size_t i = 0; i < ROWS * K; i++) assert_true(i % K < GROUP || !q[i]);
+    free(x), free(sorted), free(h), free(plain);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_weight_is_rounded_to_the_nearest_even),
+        cmocka_unit_test(groups_lose_less_than_their_whole_range_would_and_sums_are_of_their_planes),
+        cmocka_unit_test(act_order_is_gptq_on_inputs_by_their_squares),
         cmocka_unit_test(panels_have_exactly_their_bytes_where_these_are_no_multiple_of_their_alignment),
         cmocka_unit_test(the_correction_takes_the_drift_of_the_mean_away),
         cmocka_unit_test(threads_change_no_byte),

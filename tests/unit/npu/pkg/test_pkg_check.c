@@ -188,7 +188,10 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("norm_q or norm_shift of a matrix", TENSOR(0, Q)->norm_shift = 1) \
     X("out_scale", TENSOR(0, Q)->out_scale = 1) \
     X("weight_error", TENSOR(0, Q)->weight_error = -1) \
-    X("(q of layer 0): reserved", TENSOR(0, Q)->reserved[2] = 1) \
+    X("(q of layer 0): group", TENSOR(0, Q)->group = 32, v->c[0].refs++) \
+    X("(attn_norm of layer 0): group", TENSOR(0, ATTN_NORM)->group = 32, v->c[0].refs++) \
+    X("(q of layer 0): groups without group", TENSOR(0, Q)->groups = 1) \
+    X("(q of layer 0): reserved", TENSOR(0, Q)->reserved = 1) \
     /* rows and programs */ \
     X("row 0: batch 0", v->r[0].batch = 0) \
     X("row 0: batch 1, seq 9-4", v->r[0].seq_min = 9) \
@@ -471,6 +474,30 @@ static void damage_sparse(view *v, int which)
     DAMAGES_SPARSE(CHANGE)
 }
 
+#define DAMAGES_GROUPS(X) \
+    X("(q of layer 0): group", TENSOR(0, Q)->group = 64) \
+    X("(q of layer 0): group", TENSOR(0, Q)->group = 16) \
+    X("(q of layer 0): groups", CONST(int16_t, TENSOR(0, Q)->groups) = 0) \
+    X("(q of layer 0): groups", CONST(int16_t, TENSOR(0, Q)->groups) = 2100) \
+    X("(q of layer 0): groups", (&CONST(int16_t, TENSOR(0, Q)->groups))[16] = 16000) \
+    X("(q of layer 0): groups", (&CONST(int16_t, TENSOR(0, Q)->groups))[16] = -16000) \
+    X("(q of layer 0): groups", NAMED(TENSOR(0, Q)->groups, v->h->embed)) \
+    X("colsum is not their sum", CONST(int16_t, TENSOR(0, Q)->groups) ^= 1) \
+    X("colsum is not their sum", (&CONST(int16_t, TENSOR(0, Q)->groups))[16] ^= 1) \
+    X("colsum is not their sum", CONST(int32_t, TENSOR(0, Q)->colsum)++) \
+    X("colsum is not their sum", \
+      (&CONST(int32_t, TENSOR(0, Q)->colsum))[v->c[TENSOR(0, Q)->colsum].bytes / 4 - 1]++) \
+    X("a weight out of range", CONST(uint8_t, TENSOR(0, Q)->panels) = 128) \
+    X("colsum", NAMED(TENSOR(0, Q)->colsum, v->h->embed)) \
+    X("wscale", CONST(float, TENSOR(0, Q)->wscale) = -1)
+static const char *const words_groups[] = {DAMAGES_GROUPS(WORDS)};
+
+static void damage_groups(view *v, int which)
+{
+    int i = 0;
+    DAMAGES_GROUPS(CHANGE)
+}
+
 static void expect(const char *want, const uint8_t *b, size_t len)
 {
     bt_pkg *p = NULL;
@@ -517,6 +544,14 @@ static void each_kind_of_damage_of_sparse_attention_is_refused_by_name(void **st
     (void)state;
     each_is_refused(&(tiny_pkg){.sparse = true}, words_sparse, sizeof words_sparse / sizeof *words_sparse,
                     damage_sparse);
+}
+
+static void each_kind_of_damage_of_groups_is_refused_by_name(void **state)
+{
+    (void)state;
+    for (uint32_t bits = 4; bits <= 8; bits += 4)
+        each_is_refused(&(tiny_pkg){.bits = bits, .group = 32, .dim = 32, .ffn = 64, .head_dim = 16},
+                        words_groups, sizeof words_groups / sizeof *words_groups, damage_groups);
 }
 
 static void attention_in_integers_is_refused_where_it_is_sparse(void **state)
@@ -604,6 +639,7 @@ int main(void)
         cmocka_unit_test(each_kind_of_damage_is_refused_by_name),
         cmocka_unit_test(each_kind_of_damage_of_integer_operators_is_refused_by_name),
         cmocka_unit_test(each_kind_of_damage_of_sparse_attention_is_refused_by_name),
+        cmocka_unit_test(each_kind_of_damage_of_groups_is_refused_by_name),
         cmocka_unit_test(attention_in_integers_is_refused_where_it_is_sparse),
         cmocka_unit_test(damage_without_a_new_digest_is_refused_wherever_it_is),
         cmocka_unit_test(a_file_cut_anywhere_is_refused),

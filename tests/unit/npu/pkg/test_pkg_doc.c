@@ -128,9 +128,9 @@ static const field tensors[] = {F(S, layer),
                                 F(S, weight_error),
                                 F(S, output_error),
                                 F(S, out_bits),
-                                E(S, reserved, 0),
-                                E(S, reserved, 1),
-                                E(S, reserved, 2)};
+                                F(S, group),
+                                F(S, groups),
+                                F(S, reserved)};
 #undef S
 #define S bt_pkg_site
 static const field sites[] = {F(S, layer), F(S, kind),   F(S, bits),        F(S, shadow),

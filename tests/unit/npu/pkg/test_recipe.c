@@ -55,6 +55,14 @@ static void every_recipe_has_one_text(void **state)
         {"w8a8:bias", "w8a8"},
         {"w8a16:gptq,no-bias", "w8a16:no-bias,gptq"},
         {"w8a8:no-rotate,llm-int8", "w8a8:no-rotate,llm-int8"},
+        {"w4a16:act-order,group=32", "w4a16:group=32,act-order"},
+        {"w8a8:group=128,gptq,act-order", "w8a8:group=128,gptq,act-order"},
+        {"w8a8:r1,group=64", "w8a8:group=64"},
+        {"w8a8:no-rotate,group=64", "w8a8:group=64,no-rotate"},
+        {"w4a8:no-rotate,group=64", "w4a8:group=64,no-rotate"},
+        {"w4a8:no-rotate,group=32", "w4a8:group=32"},
+        {"w4a16:r2,group=32", "w4a16:group=32,r2"},
+        {"w4a16:r2,r1,group=32", "w4a16:group=32,r1,r2"},
     };
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
         bt_recipe r;
@@ -84,6 +92,12 @@ static void the_longest_text_fits(void **state)
     assert_string_equal(text,
                         "w4a8:per-tensor,no-rotate,clip=p99.9876,shadow=channel,prune=0.1234,smooth=0.1234,"
                         "a16=o+up+down+head,no-gptq");
+    static const char *const grouped = "w8a8:group=128,no-rotate,clip=p99.9876,shadow=channel,prune=0.1234,"
+                                       "smooth=0.1234,a16=qkv+up+down+head,"
+                                       "no-bias,gptq,act-order";
+    assert_int_equal(bt_recipe_parse(&r, grouped, NULL), BT_OK);
+    bt_recipe_text(text, &r);
+    assert_string_equal(text, grouped);
 }
 
 static void refuses_what_there_is_not_and_names_it(void **state)
@@ -116,6 +130,13 @@ static void refuses_what_there_is_not_and_names_it(void **state)
         {"w4a8:llm-int8", "w8a8"},
         {"w8a8:llm-int8,shadow=off", "static clip"},
         {"w8a8,r1", "w8a8"},
+        {"w4a16:group=48", "group=48: 32, 64 or 128"},
+        {"w4a16:group", "'group'"},
+        {"w4a16:group=32,group=64", "twice"},
+        {"w4a16:group=32,per-tensor", "per-tensor"},
+        {"w8a8:group=32,llm-int8", "llm-int8"},
+        {"w8a8:act-order", "gptq"},
+        {"w4a8:no-gptq,act-order", "gptq"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         bt_recipe r = {.weight_bits = 77};

@@ -58,10 +58,20 @@ static const bt_int_linear_epilogue epilogue = {tile8, tile16, row64};
 typedef struct matrix {
     int8_t *w;
     uint8_t *panels;
-    int32_t *colsum;
-    size_t n, k;
+    bt_int_group *groups;
+    int32_t *colsum, *colsum_high;
+    size_t n, k, group; /* group 0: none */
     unsigned bits;
 } matrix;
+
+/* What the weight stands for. */
+static int weight(const matrix *m, size_t n, size_t k)
+{
+    const int w = m->w[n * m->k + k];
+    if (!m->group) return w;
+    const bt_int_group *g = &m->groups[n / 16 * (m->k / m->group) + k / m->group];
+    return w * g->step[n % 16] + g->offset[n % 16];
+}
 
 static void *zeroed(size_t bytes)
 {
@@ -71,16 +81,27 @@ static void *zeroed(size_t bytes)
     return p;
 }
 
-static matrix matrix_new(size_t n, size_t k, unsigned bits, uint64_t *seed)
+static matrix matrix_new(size_t n, size_t k, unsigned bits, size_t group, uint64_t *seed)
 {
     const int limit = bits == 4 ? 7 : 127;
-    matrix m = {.n = n, .k = k, .bits = bits};
+    const size_t groups = group ? bt_int_panels(n) * (k / group) : 0;
+    matrix m = {.n = n, .k = k, .bits = bits, .group = group};
+    m.groups = zeroed((groups + 1) * sizeof *m.groups);
+    for (size_t i = 0; i < 16 * groups; i++) {
+        const int step = 1 + (int)(next(seed) % (bits == 4 ? 2000 : 120)),
+                  room = BT_INT_GROUP_MAX - step * (bits == 4 ? 8 : 127);
+        m.groups[i / 16].step[i % 16] = (int16_t)step;
+        m.groups[i / 16].offset[i % 16] = (int16_t)((int)(next(seed) % (2 * (uint32_t)room + 1)) - room);
+    }
+    m.colsum_high = zeroed(16 * bt_int_panels(n) * sizeof *m.colsum_high);
     m.w = malloc(n * k);
     m.panels = zeroed(bt_int_panels(n) * bt_int_panel_bytes(k, bits));
     m.colsum = zeroed(16 * bt_int_panels(n) * sizeof *m.colsum);
     for (size_t i = 0; i < n * k; i++) {
         m.w[i] = (int8_t)((int)(next(seed) % (2 * (uint32_t)limit + 1)) - limit);
-        m.colsum[i / k] += m.w[i];
+        const int v = weight(&m, i / k, i % k), high = group ? bt_int_plane_high(v) : 0;
+        m.colsum[i / k] += v - 128 * high;
+        m.colsum_high[i / k] += high;
     }
     bt_int_pack(m.panels, m.w, 0, n, k, bits);
     return m;
@@ -90,7 +111,9 @@ static void matrix_free(matrix *m)
 {
     free(m->w);
     free(m->panels);
+    free(m->groups);
     free(m->colsum);
+    free(m->colsum_high);
 }
 
 /* Both matrices by all rows, taken by `parts` parts in turn. */
@@ -103,7 +126,8 @@ static void check_group(const bt_kernels *kernels, const matrix m[2], const bt_i
     for (int g = 0; g < 2; g++) {
         s[g] = (sums){malloc(rows * m[g].n * sizeof(int64_t)), m[g].n, paired && g ? s[0].y : NULL};
         for (size_t j = 0; j < rows * m[g].n; j++) s[g].y[j] = INT64_MIN;
-        job[g] = (bt_int_linear_matrix){m[g].panels, m[g].colsum, m[g].n, m[g].bits, &s[g]};
+        job[g] = (bt_int_linear_matrix){m[g].panels, m[g].colsum, m[g].n,           m[g].bits,
+                                        m[g].group,  m[g].groups, m[g].colsum_high, &s[g]};
     }
     bt_int_linear l = {.kernels = kernels,
                        .m = job,
@@ -120,7 +144,7 @@ static void check_group(const bt_kernels *kernels, const matrix m[2], const bt_i
         for (size_t r = 0; r < rows; r++)
             for (size_t n = 0; n < m[g].n; n++) {
                 int64_t want = 0;
-                for (size_t c = 0; c < k; c++) want += (int64_t)x[r * k + c] * m[g].w[n * k + c];
+                for (size_t c = 0; c < k; c++) want += (int64_t)x[r * k + c] * weight(&m[g], n, c);
                 assert_true(s[g].y[r * m[g].n + n] == want);
             }
     free(s[0].y);
@@ -134,12 +158,16 @@ static void tiles_give_the_sums_of_every_row_and_output(void **state)
         size_t rows, k, n[2];
     } cases[] = {
         {1, 1, {1, 17}},      {63, 67, {64, 65}},   {64, 96, {48, 16}},  {65, 172, {100, 3}},
-        {130, 33, {129, 64}}, {67, 96, {167, 167}}, {259, 41, {70, 70}},
+        {130, 33, {129, 64}}, {67, 96, {167, 167}}, {259, 41, {70, 70}}, {65, 256, {70, 70}},
     };
     uint64_t seed = 7;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        for (int kind = 0; kind < 8; kind++) { /* 8 bits, 16 bits, both with a shadow; weights of 8 and 4 */
+        /* 8 bits, 16 bits, both with a shadow; weights of 8 and 4; those of both in groups, and with 16 bits
+         * and a shadow of the first or of the second */
+        for (int kind = 0; kind < 32; kind++) {
             const size_t rows = cases[i].rows, k = cases[i].k, ld = (k + 63) / 64 * 64;
+            const unsigned bits = kind & 4 ? 4 : 8;
+            if (kind >= 8 && (k % 32 || (kind < 24 && (kind & 3) != 3))) continue;
             const bool is_wide = kind & 1, has_shadow = kind & 2;
             matrix m[2];
             int8_t *hi = zeroed(rows * ld), *lo = zeroed(rows * ld);
@@ -162,12 +190,13 @@ static void tiles_give_the_sums_of_every_row_and_output(void **state)
                     }
                     x[r * k + c] = v;
                 }
-            for (int g = 0; g < 2; g++) m[g] = matrix_new(cases[i].n[g], k, kind < 4 ? 8 : 4, &seed);
+            for (int g = 0; g < 2; g++)
+                m[g] = matrix_new(cases[i].n[g], k, bits, kind & 8 << g ? (k % 64 ? 32 : 64) : 0, &seed);
             const bt_int_linear_input in = {.hi = hi,        .lo = is_wide ? lo : NULL,
                                             .ld = ld,        .rows = rows,
                                             .k = k,          .shadow_count = has_shadow ? count : NULL,
                                             .shadow = shadow};
-            void *scratch = zeroed(bt_int_linear_scratch_bytes(kind < 4 ? 0 : k));
+            void *scratch = zeroed(bt_int_linear_scratch_bytes(bits == 4 || kind >= 8 ? k : 0));
             for (size_t isa = 0; isa < bt_kernels_table_len; isa++) {
                 if (!rows_usable(&bt_kernels_table[isa])) continue;
                 for (size_t parts = 1; parts <= 3; parts++)
@@ -192,14 +221,14 @@ static void the_shadow_gives_back_what_the_clip_takes(void **state)
     enum { K = 512, N = 40 };
     uint64_t seed = 99;
     const bt_kernels *kernels = bt_kernels_select(NULL);
-    matrix m = matrix_new(N, K, 8, &seed);
+    matrix m = matrix_new(N, K, 8, 0, &seed);
     void *scratch = zeroed(bt_int_linear_scratch_bytes(0));
     int8_t *hi = zeroed(K);
     bt_int_shadow shadow[K];
     uint32_t count[1];
     int64_t y[N];
     const sums s = {y, N, NULL};
-    const bt_int_linear_matrix job = {m.panels, m.colsum, N, 8, &s};
+    const bt_int_linear_matrix job = {.panels = m.panels, .colsum = m.colsum, .n = N, .bits = 8, .ud = &s};
     for (int outliers = 0; outliers <= 12; outliers += 6) {
         float x[K], calm[K];
         const float scale = 1.0f / 127; /* clip 1 */
