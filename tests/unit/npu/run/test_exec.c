@@ -24,13 +24,15 @@ typedef struct world {
     size_t vocab;
 } world;
 
-static world begin(const char *arch)
+static world begin_kit(engine_kit kit)
 {
-    world w = {.kit = engine_kit_model(arch)};
+    world w = {.kit = kit};
     engine_kit_ids(w.ids, CTX, w.kit.model, 11);
     w.vocab = w.kit.model->hp.vocab;
     return w;
 }
+
+static world begin(const char *arch) { return begin_kit(engine_kit_model(arch)); }
 
 static void end(world *w) { engine_kit_done(&w->kit); }
 
@@ -46,11 +48,13 @@ static void chunks_threads_and_instruction_sets_change_no_bit(void **state)
     static const char *const policies[] = {"chunk:16",       "chunk:64", "chunk:256",
                                            "chunk:256+tail", "pow2",     "range:7-100"};
     static const char *const recipes[] = {
-        "w8a8", "w8a16", "w4a8:a16=down", "w4a16", "w8a8:shadow=channel", "w8a8:shadow=off"};
+        "w8a8",          "w8a16",         "w4a8:a16=down", "w4a16", "w8a8:shadow=channel", "w8a8:shadow=off",
+        "w4a8:group=32", "w8a16:group=32"};
     bt_pool *pool[2] = {NULL, NULL};
     assert_int_equal(bt_pool_new(&pool[1], 2, NULL), BT_OK);
     for (size_t r = 0; r < sizeof recipes / sizeof *recipes; r++) {
-        world w = begin(archs[r % 3]);
+        const bool has_groups = strstr(recipes[r], "group"); /* they divide 160 */
+        world w = has_groups ? begin_kit(engine_kit_model_ffn(archs[r % 3], 160)) : begin(archs[r % 3]);
         float *first[2] = {engine_kit_floats(w.vocab), engine_kit_floats(w.vocab)},
               *logits = engine_kit_floats(w.vocab);
         uint64_t hash[2] = {0};
