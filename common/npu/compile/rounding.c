@@ -200,7 +200,8 @@ static void make_panel(job *j, size_t n0, size_t count, const workspace *s)
         for (size_t g = 0; g < count * groups; g++)
             round_run(s->q + g * group, s->rows + g * group, s->scale[g], s->offset[g], &grid, group);
     } else {
-        for (size_t r = 0; r < count; r++) code()->round(s->q + r * k, s->rows + r * k, s->scale[r], k, j->limit);
+        for (size_t r = 0; r < count; r++)
+            code()->round(s->q + r * k, s->rows + r * k, s->scale[r], k, j->limit);
     }
     bt_int_pack(o->panels, s->q, n0, count, k, j->in->bits);
     for (size_t r = 0; r < count; r++) {
