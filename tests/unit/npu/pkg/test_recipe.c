@@ -92,12 +92,14 @@ static void the_longest_text_fits(void **state)
     assert_string_equal(text,
                         "w4a8:per-tensor,no-rotate,clip=p99.9876,shadow=channel,prune=0.1234,smooth=0.1234,"
                         "a16=o+up+down+head,no-gptq");
-    static const char *const grouped = "w8a8:group=128,no-rotate,clip=p99.9876,shadow=channel,prune=0.1234,"
-                                       "smooth=0.1234,a16=qkv+up+down+head,"
-                                       "no-bias,gptq,act-order";
+    static const char *const grouped =
+        "w8a8:group=128,no-rotate,r4,clip=p99.9876,shadow=channel,prune=0.1234,"
+        "smooth=0.1234,a16=qkv+up+down+head,"
+        "no-bias,gptq,act-order";
     assert_int_equal(bt_recipe_parse(&r, grouped, NULL), BT_OK);
     bt_recipe_text(text, &r);
     assert_string_equal(text, grouped);
+    assert_int_equal(strlen(text), BT_RECIPE_MAX_TEXT - 1);
 }
 
 static void refuses_what_there_is_not_and_names_it(void **state)
