@@ -3,6 +3,7 @@
 #include "device/on_chip.h"
 #include "npu/compile/offload.h"
 #include "npu/compile/sessions.h"
+#include "npu/pkg/pkg_format.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -11,9 +12,9 @@
 enum { SESSIONS_PART = TOOL_PLAN_STAGES, MAX_OPS = 64 };
 
 static const tool_plan_form floats[] = {
-    {"f16", 16, {16, 16, 16, 16, 16}, 2000, false},
-    {"int8", 8, {16, 16, 16, 16, 16}, 1062, false},
-    {"fp4", 4, {16, 16, 16, 16, 16}, 625, false},
+    {.name = "f16", .weight_bits = 16, .input_bits = {16, 16, 16, 16, 16}, .weight_permille = 2000},
+    {.name = "int8", .weight_bits = 8, .input_bits = {16, 16, 16, 16, 16}, .weight_permille = 1062},
+    {.name = "fp4", .weight_bits = 4, .input_bits = {16, 16, 16, 16, 16}, .weight_permille = 625},
 };
 const tool_plan_form *tool_plan_float_form(size_t i)
 {
@@ -22,7 +23,7 @@ const tool_plan_form *tool_plan_float_form(size_t i)
 
 tool_plan_form tool_plan_form_of(const bt_recipe *r)
 {
-    tool_plan_form f = {.weight_bits = r->weight_bits, .r2 = r->r2};
+    tool_plan_form f = {.weight_bits = r->weight_bits, .group = r->group, .r2 = r->r2, .r4 = r->r4};
     for (int k = 0; k < BT_SITE_KINDS; k++) f.input_bits[k] = r->input_bits[k];
     bt_recipe_text(f.name, r);
     return f;
@@ -84,8 +85,12 @@ static bt_price_op matrix(maker *m, uint64_t rows, uint64_t in, uint64_t out, bt
                           uint32_t count)
 {
     bt_price_op op = {.count = count};
-    op.matrix = (bt_time_matrix){.rows = rows, .inputs = in, .outputs = out, .weight_bits = m->f->weight_bits,
-                                 .input_bits = m->f->input_bits[site]};
+    op.matrix = (bt_time_matrix){.rows = rows,
+                                 .inputs = in,
+                                 .outputs = out,
+                                 .weight_bits = m->f->weight_bits,
+                                 .input_bits = m->f->input_bits[site],
+                                 .group = m->f->group};
     op.matrix.spill_bytes = spill_of(m->p, &op.matrix);
     m->spill_bytes = bt_time_plus(m->spill_bytes, bt_time_times(op.matrix.spill_bytes, count));
     return op;
@@ -141,6 +146,7 @@ static void add_layer(maker *m)
     if (s->ffn_matrices == 3) add_matrix(m, 6, d, f, BT_SITE_UP, false);
     add_matrix(m, 6, d, f, BT_SITE_UP, false);
     add_rows(m, 7, 8 * f);
+    if (m->f->r4) add_rows(m, 7, 8 * f);
     add_quantise(m, 7, f, BT_SITE_DOWN);
     add_matrix(m, 8, f, d, BT_SITE_DOWN, true);
 }
@@ -149,18 +155,21 @@ static void add_layer(maker *m)
 
 bt_err tool_plan_form_check(const bt_profile *p, const bt_dims *s, const bt_recipe *r, bt_fault *fault)
 {
-    const size_t inputs[BT_SITE_KINDS] = {s->hidden, (size_t)s->heads * s->head_dim, s->hidden, s->ffn,
-                                          s->hidden};
     char why[96];
-    for (int k = 0; k < BT_SITE_KINDS; k++)
-        if (!bt_offload_linear(why, p, r, (bt_site_kind)k, inputs[k]))
+    for (uint32_t k = 0; k < BT_SITE_KINDS; k++) {
+        const bt_site_kind site = (bt_site_kind)k;
+        const uint32_t inputs = bt_pkg_site_width(k, s->hidden, s->heads * s->head_dim, s->ffn);
+        const bt_err e = bt_recipe_check_group(r, site, inputs, fault);
+        if (e < 0) return e;
+        if (!bt_offload_linear(why, p, r, site, inputs))
             return bt_fail(fault, BT_EARG, "the linears '%s' would not run on the NPU: %s",
-                           bt_site_kind_name((bt_site_kind)k), why);
+                           bt_site_kind_name(site), why);
+    }
     return BT_OK;
 }
 
-static bt_err split_sessions(tool_plan_programs *ret, const bt_profile *p, const bt_dims *s, uint32_t bits,
-                             bt_fault *fault)
+static bt_err split_sessions(tool_plan_programs *ret, const bt_profile *p, const bt_dims *s,
+                             const tool_plan_form *form, bt_fault *fault)
 {
     bt_dims_matrix m[BT_DIMS_MATRICES];
     const size_t matrices = bt_dims_matrices(m, s), parts = (size_t)s->layers + 1;
@@ -170,11 +179,13 @@ static bt_err split_sessions(tool_plan_programs *ret, const bt_profile *p, const
     bt_err e = weight && session ? BT_OK : bt_fail(fault, BT_ENOMEM, "splitting a model");
     for (uint32_t l = 0; e == BT_OK && l < s->layers; l++)
         for (size_t i = 0; i < matrices; i++, n++)
-            weight[n] = (bt_sessions_weight){l, (uint32_t)n,
-                                             bt_sessions_matrix_bytes(p, m[i].outputs, m[i].inputs, bits, 0)};
+            weight[n] = (bt_sessions_weight){
+                l, (uint32_t)n,
+                bt_sessions_matrix_bytes(p, m[i].outputs, m[i].inputs, form->weight_bits, form->group)};
     if (e == BT_OK) {
-        weight[n] = (bt_sessions_weight){s->layers, (uint32_t)n,
-                                         bt_sessions_matrix_bytes(p, s->vocab, s->hidden, bits, 0)};
+        weight[n] = (bt_sessions_weight){
+            s->layers, (uint32_t)n,
+            bt_sessions_matrix_bytes(p, s->vocab, s->hidden, form->weight_bits, form->group)};
         n++;
         for (size_t i = 0; i < n; i++) ret->weight_bytes = bt_time_plus(ret->weight_bytes, weight[i].bytes);
         e = bt_sessions_split(session, &sessions, p, weight, n, parts, ret->arena_bytes, fault);
@@ -229,7 +240,7 @@ bt_err tool_plan_programs_make(tool_plan_programs *ret, const bt_profile *profil
     if (e == BT_OK && companion) ret->price.companion = *companion;
     if (e == BT_OK) m.sync_ns = bt_time_sync(&profile->time, &ret->price.companion.time);
     ret->arena_bytes = arena_of(s, shapes->shape[shapes->shapes - 1].seq);
-    if (e == BT_OK) e = split_sessions(ret, profile, s, form->weight_bits, fault);
+    if (e == BT_OK) e = split_sessions(ret, profile, s, form, fault);
     for (size_t i = 0; e == BT_OK && i < shapes->shapes; i++) {
         const bt_shape *shape = &shapes->shape[i];
         const uint32_t bucket =

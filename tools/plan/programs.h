@@ -22,7 +22,8 @@ typedef struct tool_plan_form {
     char name[BT_RECIPE_MAX_TEXT];
     uint32_t weight_bits, input_bits[BT_SITE_KINDS];
     uint32_t weight_permille; /* bytes of a weight, scales included; 0: weight_bits */
-    bool r2;                  /* heads' outputs are rotated */
+    uint32_t group;           /* inputs that share a scale; 0: all of an output */
+    bool r2, r4;              /* heads' outputs, and down's inputs, are rotated at run time */
 } tool_plan_form;
 /* A recipe's. */
 tool_plan_form tool_plan_form_of(const bt_recipe *r);
@@ -30,7 +31,8 @@ tool_plan_form tool_plan_form_of(const bt_recipe *r);
 const tool_plan_form *tool_plan_float_form(size_t i);
 uint32_t tool_plan_form_input_bits(const tool_plan_form *f); /* the fewest */
 
-/* BT_EARG: the profile's NPU lacks what a site's linears need, with the site and the reason. */
+/* BT_EARG: the profile's NPU lacks what a site's linears need, or groups do not divide its inputs; with the site and
+ * the reason. */
 bt_err tool_plan_form_check(const bt_profile *profile, const bt_dims *s, const bt_recipe *recipe, bt_fault *fault);
 
 typedef struct tool_plan_kv {

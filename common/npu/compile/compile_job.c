@@ -43,13 +43,11 @@ static bt_err check_blocks(const bt_compile_job *j, bt_fault *fault)
 /* Groups divide the inputs of every linear. */
 static bt_err check_groups(const bt_hparams *hp, const bt_recipe *r, bt_fault *fault)
 {
-    for (uint32_t kind = 0; kind < BT_SITE_KINDS; kind++) {
-        const uint32_t k = bt_pkg_site_width(kind, hp->dim, hp->heads * hp->head_dim, hp->ffn);
-        if (r->group && k % r->group)
-            return bt_fail(fault, BT_EARG, "group=%u does not divide the %u inputs of site %s (--quant)",
-                           r->group, k, bt_site_kind_name((bt_site_kind)kind));
-    }
-    return BT_OK;
+    bt_err e = BT_OK;
+    for (uint32_t kind = 0; e == BT_OK && kind < BT_SITE_KINDS; kind++)
+        e = bt_recipe_check_group(r, (bt_site_kind)kind,
+                                  bt_pkg_site_width(kind, hp->dim, hp->heads * hp->head_dim, hp->ffn), fault);
+    return e;
 }
 
 /* Checks options against each other, the model and the profile. */

@@ -232,6 +232,13 @@ bt_err bt_recipe_parse(bt_recipe *ret, const char *text, bt_fault *fault)
     return e;
 }
 
+bt_err bt_recipe_check_group(const bt_recipe *r, bt_site_kind site, uint32_t inputs, bt_fault *fault)
+{
+    if (!r->group || inputs % r->group == 0) return BT_OK;
+    return bt_fail(fault, BT_EARG, "group=%u does not divide the %u inputs of site %s (--quant)", r->group,
+                   inputs, bt_site_kind_name(site));
+}
+
 unsigned bt_recipe_rotations(const bt_recipe *r)
 {
     return (r->r1 ? BT_ROTATION_R1 : 0u) | (r->r2 ? BT_ROTATION_R2 : 0u) | (r->r4 ? BT_ROTATION_R4 : 0u);

@@ -66,5 +66,7 @@ bt_err bt_recipe_parse(bt_recipe *ret, const char *text, bt_fault *fault);
 unsigned bt_recipe_rotations(const bt_recipe *r);
 /* The canonical text: equal recipes give equal text, defaults left out, and parsing it gives the recipe again. */
 void bt_recipe_text(char ret[BT_RECIPE_MAX_TEXT], const bt_recipe *r);
+/* BT_EARG: the recipe's groups do not divide the inputs of this site's linears, with both numbers. */
+bt_err bt_recipe_check_group(const bt_recipe *r, bt_site_kind site, uint32_t inputs, bt_fault *fault);
 const char *bt_site_kind_name(bt_site_kind k); /* "qkv", "o", "up", "down", "head" */
 #endif

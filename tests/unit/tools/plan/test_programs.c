@@ -34,7 +34,7 @@ static void a_header_alone_is_priced_as_its_package(void **state)
     enum { CTX = 512 };
     const bt_profile npu = profile("hexagon-v75"), companion = profile("adreno-750");
     const bt_link link = {.bits_per_us = 1};
-    engine_kit kit = engine_kit_model("llama");
+    engine_kit kit = engine_kit_model_ffn("llama", 192);
     const bt_hparams *h = &kit.model->hp;
     const bt_dims s = {.layers = h->layers, .hidden = h->dim,        .ffn = h->ffn,
                        .heads = h->heads,   .kv_heads = h->kv_heads, .head_dim = h->head_dim,
@@ -42,8 +42,9 @@ static void a_header_alone_is_priced_as_its_package(void **state)
     bt_shapes shapes;
     bt_fault f = {""};
     assert_int_equal(bt_shapes_parse(&shapes, "chunk:64+tail", CTX, NULL), BT_OK);
-    static const char *const recipes[] = {"w8a8", "w8a16", "w4a8"};
-    for (size_t r = 0; r < 3; r++) {
+    static const char *const recipes[] = {"w8a8",    "w8a16",          "w4a8",
+                                          "w8a8:r4", "w4a16:group=32", "w8a8:group=32"};
+    for (size_t r = 0; r < sizeof recipes / sizeof *recipes; r++) {
         bt_pkg *pkg = npu_kit_compiled(kit.model, recipes[r], BT_PKG_OPS_LINEAR, "chunk:64+tail", CTX);
         const tool_plan_form form = form_of(recipes[r]);
         if (tool_plan_programs_make(&programs, &npu, &companion, &s, &form, &tool_plan_kvs[0], &shapes, CTX,
@@ -73,6 +74,31 @@ static void a_header_alone_is_priced_as_its_package(void **state)
     engine_kit_done(&kit);
 }
 
+/* Of stage 7, behind gate and up, in whole layers of llama-3.2-1b. */
+static uint64_t behind_gate_ns(const char *recipe)
+{
+    static tool_plan_programs programs;
+    const bt_profile npu = profile("hexagon-v75"), companion = profile("adreno-750");
+    const tool_plan_form form = form_of(recipe);
+    bt_shapes shapes;
+    bt_fault f = {""};
+    assert_int_equal(bt_shapes_parse(&shapes, "chunk:256", 4096, NULL), BT_OK);
+    if (tool_plan_programs_make(&programs, &npu, &companion, bt_dims_find("llama-3.2-1b"), &form,
+                                &tool_plan_kvs[0], &shapes, 4096, false, &f) < 0)
+        fail_msg("%s", f.text);
+    return tool_plan_stage_ns(&programs, 0, 0, 7);
+}
+
+static void rotating_the_inputs_of_down_takes_the_companion_s_time(void **state)
+{
+    (void)state;
+    const bt_profile companion = profile("adreno-750");
+    const bt_dims *s = bt_dims_find("llama-3.2-1b");
+    const uint64_t ns = bt_time_of((uint64_t)256 * 8 * s->ffn, bt_time_activation_rate(&companion.time)),
+                   more = behind_gate_ns("w8a8:r4") - behind_gate_ns("w8a8");
+    assert_in_range(more, ns, ns + companion.time.op_launch_ns + 2);
+}
+
 static void what_an_npu_lacks_is_refused_by_its_site(void **state)
 {
     (void)state;
@@ -84,6 +110,11 @@ static void what_an_npu_lacks_is_refused_by_its_site(void **state)
     assert_string_equal(f.text, "the linears 'down' would not run on the NPU: 16-bit inputs at down");
     assert_int_equal(bt_recipe_parse(&r, "w8a8", NULL), BT_OK);
     assert_int_equal(tool_plan_form_check(&ane, bt_dims_find("llama-3.2-1b"), &r, &f), BT_OK);
+    const bt_profile hexagon = profile("hexagon-v75");
+    assert_int_equal(bt_recipe_parse(&r, "w4a16:group=128", NULL), BT_OK);
+    assert_int_equal(tool_plan_form_check(&hexagon, bt_dims_find("smollm2-135m"), &r, &f), BT_EARG);
+    assert_string_equal(f.text, "group=128 does not divide the 576 inputs of site qkv (--quant)");
+    assert_int_equal(tool_plan_form_check(&hexagon, bt_dims_find("llama-3.2-1b"), &r, &f), BT_OK);
 }
 
 static void a_model_that_no_session_holds_is_refused_with_numbers(void **state)
@@ -141,6 +172,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_header_alone_is_priced_as_its_package),
+        cmocka_unit_test(rotating_the_inputs_of_down_takes_the_companion_s_time),
         cmocka_unit_test(what_an_npu_lacks_is_refused_by_its_site),
         cmocka_unit_test(a_model_that_no_session_holds_is_refused_with_numbers),
         cmocka_unit_test(a_smaller_chip_spills_and_takes_longer),
