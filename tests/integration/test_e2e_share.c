@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -128,10 +129,41 @@ static void answers_of_prompts_that_share_runs_are_those_of_prompts_alone(void *
     }
 }
 
+/* How many of them the prefill node ran with others, as it says at its end, with one more option of `baton
+ * up`. */
+static int shared_with(const char *option, const char *value)
+{
+    cluster c;
+    json_t *told[PROMPTS];
+    assert_true(CLUSTER(&c, spawn_long_model(), "--prefill", "1", "--decode", "1", "--engine", "host",
+                        "--log-level", "debug", option, value));
+    ask_all(told, &c, 0, 1, false);
+    for (int i = 0; i < PROMPTS; i++) json_decref(told[i]);
+    assert_true(cluster_wait_idle(c.url, spawn_patience(RESTART_MS)));
+    assert_true(cluster_stop(&c));
+    int shared = -1;
+    const char *said = strstr(spawn_err(c.up), "run with others ");
+    if (!said || sscanf(said, "run with others %d", &shared) != 1) fail_msg("%s", spawn_err(c.up));
+    return shared;
+}
+
+static void up_says_whether_prompts_share_and_how_many_wait_in_a_node(void **state)
+{
+    (void)state;
+    assert_int_equal(shared_with("--share-tokens", "0"), 0);
+    assert_int_equal(shared_with("--prefill-slots", "1"), 0); /* nothing waits in the node */
+    int shared = 0;
+    for (int tries = 0; tries < 10 && !shared; tries++) /* the long one may be over before the others come */
+        shared = shared_with("--prefill-slots", "16");
+    assert_true(shared > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(answers_of_prompts_that_share_runs_are_those_of_prompts_alone,
+                                  cluster_teardown),
+        cmocka_unit_test_teardown(up_says_whether_prompts_share_and_how_many_wait_in_a_node,
                                   cluster_teardown),
     };
     return cmocka_run_group_tests(tests, cluster_group_begin, cluster_group_end);

@@ -136,6 +136,13 @@ static void add_decode(tool_command *c, const tool_serve *s, const char *slots)
     add_bytes(c, "--swap-memory", s->swap_memory_bytes);
 }
 
+/* And for its time as a prefill node. */
+static void add_prefill(tool_command *c, const tool_serve *s, const char *slots)
+{
+    tool_command_add_int(c, slots, s->prefill_slots);
+    tool_command_add_int(c, "--share-tokens", s->share_tokens);
+}
+
 static void add_machine(tool_command *c, const tool_serve *s)
 {
     tool_command_add(c, "--isa", s->isa);
@@ -155,6 +162,7 @@ void tool_serve_node_args(tool_command *ret, const tool_serve *s, const char *ro
     add_machine(ret, s);
     add_want(ret, &s->want);
     add_decode(ret, s, is_prefill ? "--decode-slots" : "--slots");
+    add_prefill(ret, s, is_prefill ? "--slots" : "--prefill-slots");
     if (s->colocated || s->local_prefill_below > 0) tool_command_add(ret, "--local-prefill", engine);
     tool_command_add(ret, "--schedule", bt_engine_schedules[s->schedule]);
     tool_command_add(ret, is_prefill ? "--engine" : "--prefill-engine", engine);
@@ -171,6 +179,7 @@ static void add_up(tool_command *ret, const tool_serve *s)
     tool_command_add(ret, "--decode-engine", bt_engine_auto_names[s->decode]);
     add_machine(ret, s);
     add_decode(ret, s, "--slots");
+    add_prefill(ret, s, "--prefill-slots");
     add_want(ret, &s->want);
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) tool_command_add(ret, fixed[i], NULL);
 }

@@ -23,7 +23,7 @@ typedef struct tool_serve {
     int decode;                               /* index in bt_engine_auto_names */
     int kv_dtype;                             /* in bt_kv_dtype_choices */
     int weights;                              /* in bt_weights_forms */
-    int64_t threads, ctx_size, slots, speculate, local_prefill_below;
+    int64_t threads, ctx_size, slots, prefill_slots, share_tokens, speculate, local_prefill_below;
     uint64_t kv_memory_bytes, swap_memory_bytes, cache_limit_bytes, memory_bytes;
     bt_obtain_want want;
     /* not options: how many nodes there will be, 0 of both: one of each; and whether no node is a prefill node, so that
@@ -112,6 +112,24 @@ typedef struct tool_serve {
          .lo = 1, \
          .hi = 1024, \
          .help = "sequences that a decode node takes at once"}, \
+        {.group = "Machine", \
+         .name = "prefill-slots", \
+         .value = "N", \
+         BT_OPT_AT(config, serve.prefill_slots), \
+         .type = BT_OPT_INT, \
+         .def = "4", \
+         .lo = 1, \
+         .hi = 1024, \
+         .help = "prompts that a prefill node takes at once; one computes, the others wait or are sent"}, \
+        {.group = "Machine", \
+         .name = "share-tokens", \
+         .value = "N", \
+         BT_OPT_AT(config, serve.share_tokens), \
+         .type = BT_OPT_INT, \
+         .def = "256", \
+         .lo = 0, \
+         .hi = 8192, \
+         .help = "waiting prompts with so many tokens left run as one, at most a chunk; 0, or --pace: each alone"}, \
         {.group = "Machine", \
          .name = "speculate", \
          .value = "N", \
