@@ -7,10 +7,34 @@
 #include "kernels/kernels.h"
 #include "npu/compile/compile_private.h"
 #include "npu/compile/needs.h"
+#include "npu/compile/sites.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { MIN_CALIB = 16 };
+
+/* At each site one value at least lies beyond a percentile, and groups' errors are spread by as many rows as
+ * inputs. */
+static bt_err check_statistics(const bt_compile_job *j, size_t n, bt_fault *fault)
+{
+    const bt_recipe *r = &j->o->recipe;
+    const bt_hparams *hp = &j->m->hp;
+    for (uint32_t kind = 0; kind < BT_SITE_KINDS; kind++) {
+        const double p = bt_sites_percentile(r, r->input_bits[kind]), beyond = (100 - p) / 100;
+        const uint32_t k = bt_pkg_site_width(kind, hp->dim, hp->heads * hp->head_dim, hp->ffn);
+        if (p < 100 && (double)n * k * beyond < 1 - 1e-9)
+            return bt_fail(
+                fault, BT_EARG,
+                "a calibration text of %zu tokens: clip=p%.7g of the %u inputs of site %s needs %.0f; "
+                "a longer text, or clip=max",
+                n, p, k, bt_site_kind_name((bt_site_kind)kind), ceil((1 - 1e-9) / (beyond * k)));
+    }
+    if (r->gptq && n < r->group)
+        return bt_fail(fault, BT_EARG, "a calibration text of %zu tokens: GPTQ with group=%u needs as many",
+                       n, r->group);
+    return BT_OK;
+}
 
 static bt_err check_calibration(const bt_compile_job *j, bt_fault *fault)
 {
@@ -22,7 +46,8 @@ static bt_err check_calibration(const bt_compile_job *j, bt_fault *fault)
         if (o->calib_ids[i] < 0 || (uint32_t)o->calib_ids[i] >= j->m->hp.vocab)
             return bt_fail(fault, BT_EARG, "calibration token %d at %zu: the vocabulary has %u",
                            o->calib_ids[i], i, j->m->hp.vocab);
-    return BT_OK;
+    return check_statistics(j, o->calib_len < BT_COMPILE_MAX_CALIB ? o->calib_len : BT_COMPILE_MAX_CALIB,
+                            fault);
 }
 
 /* That there is not enough memory or disk is said before anything is computed. */

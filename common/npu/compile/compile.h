@@ -24,7 +24,8 @@ typedef struct bt_compile_options {
     uint32_t npu_ops;          /* BT_PKG_OPS_LINEAR or BT_PKG_OPS_ALL */
     size_t ctx_tokens;         /* at most the model's; 0: that, but no more than BT_COMPILE_USUAL_CTX */
     const int32_t *calib_ids;
-    size_t calib_len; /* windows of BT_CALIB_WINDOW from the start, at most BT_COMPILE_MAX_CALIB; at least 16 ids */
+    size_t calib_len; /* windows of BT_CALIB_WINDOW from the start, at most BT_COMPILE_MAX_CALIB; at least 16 ids, as
+                         many as one value beyond each percentile takes, and with GPTQ those of a group */
     const char *calib_text;
     size_t calib_text_len; /* what calib_ids were read from. bt_compile_key alone looks at it: there it stands for the
                               ids, so that a key needs no tokenizer; NULL: the ids count */

@@ -23,9 +23,20 @@ static double rms_within(const bt_calib_site *s, float clip)
     return count > 0 ? sqrt(square / count) : 0;
 }
 
+static const double steps[] = {99.99, 99.9, 99.5}; /* of auto */
+
+static double asked(const bt_recipe *r, unsigned bits)
+{
+    return bits == 16 ? r->clip_percentile16 : r->clip_percentile8;
+}
+
+double bt_sites_percentile(const bt_recipe *r, unsigned bits)
+{
+    return asked(r, bits) > 0 ? asked(r, bits) : steps[0];
+}
+
 static float clip_of(const bt_calib_site *s, double percentile, bt_shadow_kind shadow)
 {
-    static const double steps[] = {99.99, 99.9, 99.5};
     if (percentile > 0) return bt_calib_percentile(s, percentile);
     float clip = bt_calib_percentile(s, steps[0]);
     for (size_t i = 1; shadow == BT_SHADOW_VALUE && i < sizeof steps / sizeof *steps &&
@@ -44,7 +55,7 @@ static void choose_one(bt_pkg_site *s, const bt_calib_site *stats, unsigned bits
     s->k = (uint32_t)stats->k;
     s->max = stats->max;
     s->rms = stats->count ? (float)sqrt(stats->square / (double)stats->count) : 0;
-    s->clip = clip_of(stats, is16 ? recipe->clip_percentile16 : recipe->clip_percentile8, recipe->shadow);
+    s->clip = clip_of(stats, asked(recipe, bits), recipe->shadow);
     s->scale = s->clip / (is16 ? (float)BT_INT_MAX16 : 127.0f);
     /* What the shadow adds back is bounded too: a scale so fine that the greatest value would not be whole
      * is made coarser. */

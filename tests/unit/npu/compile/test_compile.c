@@ -178,6 +178,40 @@ static void a_key_names_what_changes_bytes(void **state)
     end(&w);
 }
 
+/* 96 inputs at most sites, 192 of down, which groups of 32 divide. */
+static void a_text_too_short_for_its_statistics_is_refused_with_both_numbers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *recipe, *words;
+        size_t tokens, enough;
+    } c[] = {
+        {"w8a8", "a calibration text of 104 tokens: clip=p99.99 of the 96 inputs of site qkv needs 105", 104,
+         105},
+        {"w8a16", "of 20 tokens: clip=p99.99 of the 96 inputs of site qkv needs 105", 20, 105},
+        {"w8a8:clip=p99.9", "", 0, 16},
+        {"w8a8:clip=p99.999", "of 200 tokens: clip=p99.999 of the 96 inputs of site qkv needs 1042", 200, 0},
+        {"w8a8:clip=max", "at least 16", 15, 16},
+        {"w4a16:clip=max,group=32", "of 31 tokens: GPTQ with group=32 needs as many", 31, 32},
+        {"w4a16:clip=max,group=32,no-gptq", "at least 16", 15, 16},
+    };
+    world w = begin("llama");
+    engine_kit_done(&w.kit);
+    w.kit = engine_kit_model_ffn("llama", 192);
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+        bt_fault f = {""};
+        bt_compile_options o = options(&w, c[i].recipe);
+        o.calib_len = c[i].tokens;
+        if (o.calib_len) {
+            assert_int_equal(bt_compile(w.path, w.kit.model, &o, NULL, &f), BT_EARG);
+            if (!strstr(f.text, c[i].words)) fail_msg("says '%s', not '%s'", f.text, c[i].words);
+        }
+        o.calib_len = c[i].enough;
+        if (o.calib_len && bt_compile(w.path, w.kit.model, &o, NULL, &f) < 0) fail_msg("%s", f.text);
+    }
+    end(&w);
+}
+
 static void refuses_what_does_not_fit(void **state)
 {
     (void)state;
@@ -409,6 +443,7 @@ int main(void)
         cmocka_unit_test(threads_and_instruction_sets_change_no_byte),
         cmocka_unit_test(every_recipe_of_every_architecture_makes_a_package_that_is_accepted),
         cmocka_unit_test(a_key_names_what_changes_bytes),
+        cmocka_unit_test(a_text_too_short_for_its_statistics_is_refused_with_both_numbers),
         cmocka_unit_test(refuses_what_does_not_fit),
         cmocka_unit_test(a_context_beyond_integer_attention_is_refused_before_anything_is_compiled),
         cmocka_unit_test(what_the_profile_lacks_falls_back_with_its_reason),

@@ -18,7 +18,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-enum { CTX = 1024, TOKENS = 700, CALIB = 64 };
+enum { CTX = 1024, TOKENS = 700, CALIB = 128 };
 
 typedef struct world {
     engine_kit kit;

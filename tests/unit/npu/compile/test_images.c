@@ -20,7 +20,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-enum { CTX = 128, CALIB = 64 };
+enum { CTX = 128, CALIB = 128 };
 
 typedef struct world {
     engine_kit kit;

@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-enum { CTX = 1024, CALIB = 64 };
+enum { CTX = 1024, CALIB = 128 };
 
 typedef struct world {
     engine_kit kit;

@@ -16,7 +16,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-enum { CTX = 1024, CALIB = 64, LIST = 8192 };
+enum { CTX = 1024, CALIB = 128, LIST = 8192 };
 
 typedef struct world {
     engine_kit kit;

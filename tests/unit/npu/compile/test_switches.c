@@ -92,7 +92,7 @@ static void one_session_has_no_switch_and_cuts_nothing(void **state)
 
 /* ---- in packages ---- */
 
-enum { CTX = 128, CALIB = 64 };
+enum { CTX = 128, CALIB = 128 };
 
 static bt_pkg *made(const engine_kit *kit, const int32_t *calib, uint64_t window, bt_fault *fault)
 {

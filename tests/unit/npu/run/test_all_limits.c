@@ -15,7 +15,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-enum { CTX = 64, N = 61, PAGE = 16, CALIB = 64, SWITCH_NS = 1000 };
+enum { CTX = 64, N = 61, PAGE = 16, CALIB = 128, SWITCH_NS = 1000 };
 
 typedef struct world {
     engine_kit kit;

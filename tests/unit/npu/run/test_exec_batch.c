@@ -17,7 +17,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-enum { CTX = 256, PAGE = 16, CALIB = 64, SEQS = 4, ROWS = 16, MOST = 64 };
+enum { CTX = 256, PAGE = 16, CALIB = 128, SEQS = 4, ROWS = 16, MOST = 64 };
 
 /* Two rows as a Cloud AI 100 has them, and batches of both. */
 static const char rows[] =

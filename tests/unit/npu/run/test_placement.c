@@ -18,7 +18,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-enum { CTX = 64, N = 61, PAGE = 16, CALIB = 64 };
+enum { CTX = 64, N = 61, PAGE = 16, CALIB = 128 };
 
 static const bt_op_kind kinds[] = {BT_OP_LINEAR,    BT_OP_RMSNORM, BT_OP_QK_NORM,  BT_OP_ROPE,
                                    BT_OP_ATTENTION, BT_OP_ADD,     BT_OP_SILU_MUL, BT_OP_ROTATE};

@@ -19,7 +19,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-enum { CTX = 512, CALIB = 64, LENGTHS = 6, WINDOW = 4 };
+enum { CTX = 512, CALIB = 128, LENGTHS = 6, WINDOW = 4 };
 enum { TIMELINE, ANSWER, TABLE, PACKAGE, PLAN, READERS };
 static const char *const readers[] = {"timeline", "answer", "table", "package", "plan"};
 static const uint32_t lengths[LENGTHS] = {1, 17, 64, 65, 200, 500};
