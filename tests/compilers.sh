@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds the kernels and their tests with other compilers and runs them, one row for each:
-#   tests/compilers.sh clang-14 'gcc-11 -O3' 'clang-19 -O2 -flto -fuse-ld=lld'
+#   tests/compilers.sh clang-14 'gcc-11 -O3' 'clang-19 -O2 -flto -fuse-ld=lld-19'
 # Without names: every gcc and clang of Debian 12 that is installed, with -O2, -O3 and link-time optimisation.
 # T=digest runs test_digest* alone. A compiler named here that is not installed fails; the digest must be one.
 set -u
@@ -9,7 +9,10 @@ if [ $# = 0 ]; then
     for c in gcc-11 gcc-12 clang-14 clang-15 clang-16 clang-19; do
         command -v $c > /dev/null || { echo "skipped: $c: not installed"; continue; }
         for flags in -O2 -O3 '-O2 -flto'; do
-            case "$c$flags" in clang*flto*) flags="$flags -fuse-ld=lld" ;; esac
+            case "$c$flags" in clang*flto*) # its objects are for the linker of the same release
+                command -v ld.lld-"${c#clang-}" > /dev/null || { echo "skipped: $c $flags: lld-${c#clang-} is not installed"; continue; }
+                flags="$flags -fuse-ld=lld-${c#clang-}" ;;
+            esac
             set -- "$@" "$c $flags"
         done
     done
