@@ -75,13 +75,13 @@ struct dc_worker {
     bool is_held;               /* a step was told that is not let go yet */
     int64_t free_us; /* the last one was let go then, and nobody has slept since; 0: the device is idle */
     /* of one step */
-    bt_decode_seq *seq; /* [items] */
-    outcome *outcome;   /* [items] */
+    bt_decode_seq *seq;    /* [items] */
+    outcome *outcome;      /* [items] */
     size_t mixed_rows;     /* of a call of `local` that takes a step's rows too; 0: none does */
     bt_prefill_seq *entry; /* [rows_max + DC_BATCH_PIECES], where there are such calls */
     const dc_batch_item *item;
     size_t items;
-    float *logits; /* [rows_max, V]; of mixed calls DC_BATCH_PIECES rows more */
+    float *logits;              /* [rows_max, V]; of mixed calls DC_BATCH_PIECES rows more */
     bt_sample_logprob *logprob; /* [rows_max] */
     bt_sample **sampler;        /* [threads] */
     dc_lookup_cost cost;
@@ -115,8 +115,8 @@ static void leave_slot(dc_worker *w, sequence *s, dc_worker_event_type type, bt_
                        const char *text)
 {
     const int64_t now = bt_clock_us();
-    dc_worker_event ev = {.type = type,          .slot = s->is.slot,     .reason = reason,
-                          .code = code,          .rows = s->is.rows,     .steps = s->steps,
+    dc_worker_event ev = {.type = type,          .slot = s->is.slot,      .reason = reason,
+                          .code = code,          .rows = s->is.rows,      .steps = s->steps,
                           .drafted = s->drafted, .accepted = s->accepted, .mixed = s->mixed};
     ev.wait_us = (uint64_t)((s->steps ? s->first_us : now) - s->started_us);
     ev.decode_us = s->steps ? (uint64_t)(now - s->first_us) : 0;
@@ -466,16 +466,16 @@ static size_t list_entries(dc_worker *w, const dc_batch_plan *p, bt_prefill_hook
 {
     size_t rows = 0;
     for (size_t i = 0; i < w->items; i++)
-        rows += bt_mixed_entries(&w->entry[rows], &w->seq[i],
-                                 w->logits + w->outcome[i].first_row * w->vocab, w->vocab);
+        rows += bt_mixed_entries(&w->entry[rows], &w->seq[i], w->logits + w->outcome[i].first_row * w->vocab,
+                                 w->vocab);
     float *logits = w->logits + bt_decode_rows_max(w->config.engine) * w->vocab;
     for (uint32_t i = 0; i < p->pieces; i++, logits += w->vocab) {
         const dc_batch_item *it = &p->items[w->items + i];
         sequence *s = &w->slot[it->slot];
         hooks[i] = (bt_prefill_hooks){.cancel = &w->stop[it->slot]};
-        w->entry[rows + i] = (bt_prefill_seq){.kv = &s->is.view, .ids = s->ids + it->pos, .n = it->count,
-                                              .pos0 = it->pos,   .hooks = &hooks[i],
-                                              .logits = it->out ? logits : NULL};
+        w->entry[rows + i] =
+            (bt_prefill_seq){.kv = &s->is.view, .ids = s->ids + it->pos, .n = it->count,
+                             .pos0 = it->pos,   .hooks = &hooks[i],      .logits = it->out ? logits : NULL};
     }
     return rows;
 }

@@ -83,7 +83,7 @@ typedef struct dc_worker_event {
     int64_t begin_us, due_us;  /* STEP, with a pace */
     uint32_t steps, drafted, accepted; /* ENDED, STOPPED: steps it took part in, drafts brought to them, and those that
                                           were right */
-    uint32_t mixed; /* of the steps: those that prompts were in */
+    uint32_t mixed;                    /* of the steps: those that prompts were in */
     union {
         char text[BT_MSG_MAX_TEXT_BYTES + 1]; /* ENDED */
         struct {                              /* FIRST */

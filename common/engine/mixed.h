@@ -4,8 +4,8 @@
 #include "engine/prefill.h"
 
 /* Rows of answers and of prompts in one call, where both belong to one engine (the rule of provenance,
- * docs/numerics.md): both doors are `npu` with one package, or both `host` with f16 weights. A row of one token then has
- * the same bits by either door, so that the prefill door may compute a decode step's rows beside its prompts, and
+ * docs/numerics.md): both doors are `npu` with one package, or both `host` with f16 weights. A row of one token then
+ * has the same bits by either door, so that the prefill door may compute a decode step's rows beside its prompts, and
  * weights are read once for all. */
 
 /* Tokens of one such call (bt_prefill_packed_rows); 0: the two are not one engine, or this one packs no prompts. */

@@ -97,10 +97,10 @@ typedef struct bt_prefill_seq {
     const int32_t *ids;
     size_t n, pos0;
     const bt_prefill_hooks *hooks; /* cancel: looked at between runs where several go together */
-    float *logits;                 /* [V], of the last position; NULL where an engine computes several together: of none */
-    bt_overflow *overflow;         /* where it is noted that numbers left their range, as bt_decode_seq has it
-                                      (engine/decode.h); entries may share one. NULL: result tells */
-    bt_err result;                 /* of this prompt, when all have ended: as bt_prefill_run's */
+    float *logits;         /* [V], of the last position; NULL where an engine computes several together: of none */
+    bt_overflow *overflow; /* where it is noted that numbers left their range, as bt_decode_seq has it
+                              (engine/decode.h); entries may share one. NULL: result tells */
+    bt_err result;         /* of this prompt, when all have ended: as bt_prefill_run's */
     bt_fault fault;
 } bt_prefill_seq;
 size_t bt_prefill_together_max(const bt_prefill *p); /* prompts of one run, 1 or more */

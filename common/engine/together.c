@@ -53,10 +53,12 @@ static size_t list(const bt_together *t, bt_prefill_seq *seq, size_t n, size_t p
             continue;
         }
         t->left[chunks] = (bt_shapes_left){s->pos0 + t->at[i], s->pos0 + s->n};
-        t->chunk[chunks++] =
-            (bt_chunk){.kv = s->kv,       .ids = s->ids + t->at[i], .pos = s->pos0 + t->at[i],
-                       .hooks = s->hooks, .logits = s->logits,
-                       .overflow = s->overflow ? s->overflow : &t->overflow[i]};
+        t->chunk[chunks++] = (bt_chunk){.kv = s->kv,
+                                        .ids = s->ids + t->at[i],
+                                        .pos = s->pos0 + t->at[i],
+                                        .hooks = s->hooks,
+                                        .logits = s->logits,
+                                        .overflow = s->overflow ? s->overflow : &t->overflow[i]};
     }
     return chunks;
 }

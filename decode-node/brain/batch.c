@@ -1,6 +1,6 @@
 /* See batch.h. Sequences that joined stand in a line, the one that waited longest in front: a step takes from
- * the front, what it took goes to the back. A prefill stands in the same line and keeps its place there, so of
- * prefills the one that joined first stands first. */
+ * the front, what it took goes to the back. A prefill stands in the same line and keeps its place there, so
+ * of prefills the one that joined first stands first. */
 #include "decode-node/brain/batch.h"
 
 #include <assert.h>
@@ -9,7 +9,7 @@
 #define NOBODY UINT32_MAX
 
 typedef struct sequence {
-    dc_batch_join is; /* as it is now */
+    dc_batch_join is;    /* as it is now */
     uint32_t prev, next; /* in the line; NOBODY at its ends */
     uint32_t drafts;     /* offered */
     bool joined, planned;
@@ -20,7 +20,7 @@ struct dc_batch {
     dc_batch_config config;
     sequence *slot;       /* [slots] */
     uint32_t first, last; /* of the line */
-    uint32_t wants; /* how many sequences want room */
+    uint32_t wants;       /* how many sequences want room */
     bool prefilled_last;
     dc_batch_item *items; /* [slots] */
 };

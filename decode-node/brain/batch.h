@@ -35,7 +35,8 @@ typedef struct dc_batch_config {
     uint32_t rows_max;     /* of one step, 1.. */
     uint32_t replay_rows;  /* of one sequence in one step; 0 counts as 1 */
     uint32_t chunk_tokens; /* of one piece of a prefill, 1.. */
-    uint32_t mixed_rows;   /* of one call that takes a step's rows and pieces of prompts, > rows_max; 0: they take turns */
+    uint32_t mixed_rows;   /* of one call that takes a step's rows and pieces of prompts, > rows_max; 0: they take turns
+                            */
     uint32_t ahead_tokens;
 } dc_batch_config;
 

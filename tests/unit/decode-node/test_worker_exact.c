@@ -1,9 +1,9 @@
 /* A sequence's tokens and KV rows are what its prompt, its sampling and the engines make of them, and nothing
  * else: every request that goes through a worker is held against the same request alone, prefilled by the
  * prefill node's engine and decoded row by row. Neighbours, pieces of prefills, tokens known from elsewhere,
- * stops at any moment with rows kept or dropped, pages that grow, drafts, and calls that rows of answers share
- * with prompts where both are by one engine: all of them at random. Meant to
- * be run under the thread sanitizer too. */
+ * stops at any moment with rows kept or dropped, pages that grow, drafts, and calls that rows of answers
+ * share with prompts where both are by one engine: all of them at random. Meant to be run under the thread
+ * sanitizer too. */
 #include "decode-node/worker.h"
 #include "base/rng.h"
 #include "kv/kv_pack.h"
@@ -387,12 +387,12 @@ static void soak(room *r, uint32_t requests)
              known ? q.prompt_tokens + (draw(r, 2) ? 0 : draw(r, known)) : draw(r, q.prompt_tokens));
     }
     pump_all(r);
-    printf(
-        "%u requests: %llu prefilled here, %llu went on after a stop, %llu needs, %llu drafts, %llu right, %llu "
-        "steps of them with prompts\n",
-        requests, (unsigned long long)r->firsts, (unsigned long long)r->restarts,
-        (unsigned long long)r->needs, (unsigned long long)r->drafted, (unsigned long long)r->accepted,
-        (unsigned long long)r->mixed);
+    printf("%u requests: %llu prefilled here, %llu went on after a stop, %llu needs, %llu drafts, %llu "
+           "right, %llu "
+           "steps of them with prompts\n",
+           requests, (unsigned long long)r->firsts, (unsigned long long)r->restarts,
+           (unsigned long long)r->needs, (unsigned long long)r->drafted, (unsigned long long)r->accepted,
+           (unsigned long long)r->mixed);
     assert_true(r->firsts > 0 && r->restarts > 0 && r->needs > 0);
 }
 
