@@ -195,7 +195,7 @@ json_t *tool_package_summary_json(const bt_pkg *p)
     json_t *j =
         json_pack("{s:s,s:s,s:s,s:o,s:s,s:s,s:s,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o}", "name", h->model_name,
                   "model_id", bt_hash_hex(id, h->model_id), "digest", bt_hash_hex(digest, h->digest),
-                  "version", count(h->version), "quant", h->recipe, "shape_policy", h->shape_policy,
+                  "version", count(h->version), "quant", bt_pkg_recipe(p), "shape_policy", h->shape_policy,
                   "profile", h->profile, "npu_ops", tool_package_npu_ops(p), "floats",
                   bt_pkg_float_name(h->float_form), "file_bytes", count(h->file_bytes), "weights_bytes",
                   count(h->weights_bytes), "arena_bytes", count(h->arena_bytes), "calibration_tokens",

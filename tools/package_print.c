@@ -72,7 +72,7 @@ void tool_package_print_summary(const bt_pkg *p)
     const bt_pkg_fallback *f = bt_pkg_fallbacks(p);
     char digest[BT_HASH_HEX_CHARS], a[32], b[32], c[32];
     printf("model           %s\ndigest          %s\n", h->model_name, bt_hash_hex(digest, h->digest));
-    printf("quantisation    %s, calibrated on %" PRIu64 " tokens\n", h->recipe, h->calib_tokens);
+    printf("quantisation    %s, calibrated on %" PRIu64 " tokens\n", bt_pkg_recipe(p), h->calib_tokens);
     print_groups(p);
     if (h->sparse_ppm) print_attention(p);
     printf("device          %s, %s on the NPU%s%s\n", h->profile,

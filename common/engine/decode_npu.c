@@ -177,10 +177,7 @@ static bt_err npu_step(void *state, const bt_decode_seq *seq, size_t n, bt_overf
 
 static const char *npu_isa(const void *state) { return ((const npu_state *)state)->kernels->isa; }
 static const char *npu_weights(const void *state) { return ((const npu_state *)state)->package.name; }
-static const char *npu_quant(const void *state)
-{
-    return bt_pkg_header_of(((const npu_state *)state)->pkg)->recipe;
-}
+static const char *npu_quant(const void *state) { return bt_pkg_recipe(((const npu_state *)state)->pkg); }
 static const bt_pkg *npu_shared_package(const void *state) { return ((const npu_state *)state)->pkg; }
 static uint64_t npu_weight_bytes(const void *state) { return ((const npu_state *)state)->weight_bytes; }
 static uint64_t npu_kv_bytes(const void *state)

@@ -224,9 +224,9 @@ static bt_report_engine npu_about(const void *state)
 {
     const npu_state *s = state;
     const bt_pkg_header *h = bt_pkg_header_of(s->pkg);
-    return (bt_report_engine){.quant = h->recipe,      .shape_policy = h->shape_policy,
-                              .profile = h->profile,   .weights = s->name,
-                              .fallback = s->fallback, .fallbacks = h->fallbacks.count};
+    return (bt_report_engine){.quant = bt_pkg_recipe(s->pkg), .shape_policy = h->shape_policy,
+                              .profile = h->profile,          .weights = s->name,
+                              .fallback = s->fallback,        .fallbacks = h->fallbacks.count};
 }
 
 static const bt_pkg *npu_pkg(const void *state) { return ((const npu_state *)state)->pkg; }

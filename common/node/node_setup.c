@@ -115,7 +115,8 @@ bt_msg_engine bt_node_setup_engine(const bt_report_engine *about)
 {
     bt_msg_engine g = {.fallbacks_len = 0};
     snprintf(g.name, sizeof g.name, "%s", about->name);
-    snprintf(g.quant, sizeof g.quant, "%s", about->quant);
+    if ((size_t)snprintf(g.quant, sizeof g.quant, "%s", about->quant) >= sizeof g.quant)
+        memcpy(g.quant + sizeof g.quant - 4, "...", 4);
     snprintf(g.shape_policy, sizeof g.shape_policy, "%s", about->shape_policy);
     snprintf(g.profile, sizeof g.profile, "%s", about->profile);
     for (size_t i = 0; i < about->fallbacks; i++) {

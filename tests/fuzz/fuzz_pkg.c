@@ -29,6 +29,7 @@ static const tiny_pkg kinds[] = {
     {.layers = 1, .laid_out = true, .ops_all = true, .seqs = {3}},
     {GROUPED, .bits = 4, .rotate = true, .seqs = {2}},
     {GROUPED, .ops_all = true, .seqs = {2}},
+    {SMALL, .long_recipe = true, .seqs = {2}},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds, MOST_BYTES = 1 << 20 };
 

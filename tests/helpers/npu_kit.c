@@ -250,6 +250,7 @@ static void put_header(kit *k, bt_pkg_header *h)
 {
     const bt_hparams *hp = &k->m->hp;
     const size_t angles = k->options->ctx_tokens * (hp->rope_dims / 2);
+    char text[BT_RECIPE_MAX_TEXT];
     memcpy(h->model_id, k->m->id, sizeof h->model_id);
     h->kernels_version = BT_KERNELS_NUMERIC_VERSION;
     h->rounding = BT_PKG_ROUND_HALF_UP;
@@ -272,7 +273,8 @@ static void put_header(kit *k, bt_pkg_header *h)
     h->r1 = h->r2 = (bt_pkg_rotation){.h_base = BT_PKG_NONE, .sign = BT_PKG_NONE};
     if (k->options->layout) h->layout = *k->options->layout;
     snprintf(h->model_name, sizeof h->model_name, "%s", k->m->name);
-    bt_recipe_text(h->recipe, &k->recipe);
+    bt_recipe_text(text, &k->recipe);
+    bt_pkg_writer_recipe(k->w, h, text);
     snprintf(h->profile, sizeof h->profile, "host");
 }
 

@@ -239,6 +239,16 @@ static bt_pkg_rotation rotation(maker *m, uint32_t width, uint32_t blocks)
     return r;
 }
 
+static void put_recipe(maker *m)
+{
+    char text[201] = "w8a8:a16=";
+    const size_t len = strlen(text);
+    for (size_t i = len; i < 200; i++) text[i] = "down+"[(i - len) % 5];
+    if (!m->o.long_recipe) strcpy(text, m->o.llm_int8 ? "w8a8:llm-int8" : "w8a8");
+    else memcpy(text + 196, "head", 5);
+    bt_pkg_writer_recipe(m->w, &m->h, text);
+}
+
 static void add_header(maker *m)
 {
     bt_pkg_header *h = &m->h;
@@ -286,7 +296,7 @@ static void add_header(maker *m)
     }
     h->calib_tokens = 64;
     snprintf(h->model_name, sizeof h->model_name, "tiny");
-    snprintf(h->recipe, sizeof h->recipe, m->o.llm_int8 ? "w8a8:llm-int8" : "w8a8");
+    put_recipe(m);
     snprintf(h->shape_policy, sizeof h->shape_policy, "chunk:4");
     snprintf(h->profile, sizeof h->profile, "host");
 }

@@ -15,6 +15,7 @@ typedef struct tiny_pkg {
                      */
     bool ops_all, rotate, same_layers; /* npu_ops all; R1 and R2; every layer has the weights of the first */
     bool sparse;                       /* attention of prompts is, but for the first two rows */
+    bool long_recipe;                  /* of 200 characters, beside the header */
     bool llm_int8;                     /* that recipe: 8 bits everywhere, no shadow, f16 weights beside the integers */
     bool laid_out;       /* rows at multiples of 128 bytes, attention sliced, the output matrix in parts */
     bool packed;         /* programs are pieces, each row has its own, static in ctx */

@@ -16,7 +16,7 @@ typedef struct tool_bench_row {
     size_t repetitions;   /* 1 .. TOOL_BENCH_MAX_REPETITIONS */
     /* found */
     const char *engine, *kv;
-    char weights[128]; /* the recipe, or the form */
+    char weights[BT_RECIPE_MAX_TEXT]; /* the recipe, or the form */
     size_t threads;
     double seconds[TOOL_BENCH_MAX_REPETITIONS]; /* of a repetition, in the order taken */
     double rate, deviation; /* tokens a second: of the median time; the standard deviation over repetitions */

@@ -83,7 +83,7 @@ typedef struct measure {
     bt_perplexity score;
     bt_perplexity_diff *diff;
     int64_t us;
-    char form[128], attention[BT_ATTENTION_MAX_TEXT]; /* attention: where it is sparse */
+    char form[BT_RECIPE_MAX_TEXT], attention[BT_ATTENTION_MAX_TEXT]; /* attention: where it is sparse */
     bt_report_work work;
 } measure;
 

@@ -152,7 +152,7 @@ json_t *tool_plan_json(const tool_plan_report *r)
 }
 
 /* ---- for people ---- */
-enum { COLUMNS = 15, CELL = 160, REFUSALS = 8 };
+enum { COLUMNS = 15, CELL = BT_RECIPE_MAX_TEXT, REFUSALS = 8 };
 typedef struct table {
     char cell[COLUMNS][CELL];
 } table;

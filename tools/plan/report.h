@@ -18,6 +18,6 @@ void tool_plan_print(const tool_plan_report *r, size_t rows);
 /* object: tool_plan_json's. path ends in .html. BT_EARG: it does not; BT_EIO, BT_ENOMEM. */
 bt_err tool_plan_page(const char *path, const json_t *object, bt_fault *fault);
 /* "chunk:256+tail, w8a8, KV f16, fifo". */
-enum { TOOL_PLAN_NAME_BYTES = 384 };
+enum { TOOL_PLAN_NAME_BYTES = 256 + BT_RECIPE_MAX_TEXT };
 void tool_plan_name(char ret[TOOL_PLAN_NAME_BYTES], const tool_plan_choice *c);
 #endif

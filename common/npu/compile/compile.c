@@ -126,7 +126,7 @@ bt_err bt_compile_key(char ret[33], const bt_model *m, const bt_compile_options 
     bt_hash_add(&s, version, sizeof version);
     bt_hash_add(&s, m->id, sizeof m->id);
     bt_hash_add(&s, m->name, sizeof m->name);
-    bt_hash_add(&s, text, sizeof text);
+    bt_hash_add(&s, text, strlen(text) + 1);
     if (options->attention.ratio_ppm) bt_hash_add(&s, &options->attention, sizeof options->attention);
     bt_hash_add(&s, j->shapes.text, strlen(j->shapes.text) + 1);
     add_shapes(&s, &j->shapes);

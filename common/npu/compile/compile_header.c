@@ -79,6 +79,13 @@ void bt_compile_header_numbers(bt_compile_job *j)
     h->embed_type = j->m->embed->type;
 }
 
+void bt_compile_recipe(bt_compile_job *j)
+{
+    char text[BT_RECIPE_MAX_TEXT];
+    bt_recipe_text(text, &j->o->recipe);
+    bt_pkg_writer_recipe(j->w, &j->header, text);
+}
+
 bt_err bt_compile_header(bt_compile_job *j, bt_fault *fault)
 {
     const bt_hparams *hp = &j->m->hp;
@@ -91,8 +98,8 @@ bt_err bt_compile_header(bt_compile_job *j, bt_fault *fault)
     bt_compile_rotation(j, &h->r2, bt_fold_r2(j->fold), (size_t)hp->heads * hp->head_dim);
     if (bt_fold_r4(j->fold)->base) bt_compile_rotation(j, &h->r4, bt_fold_r4(j->fold), hp->ffn);
     snprintf(h->model_name, sizeof h->model_name, "%s", j->m->name);
-    bt_recipe_text(h->recipe, &j->o->recipe);
     snprintf(h->shape_policy, sizeof h->shape_policy, "%s", j->shapes.text);
     snprintf(h->profile, sizeof h->profile, "%s", j->profile.name);
+    bt_compile_recipe(j);
     return write_rope(j, fault);
 }

@@ -97,6 +97,8 @@ bt_err bt_compile_programs(bt_compile_job *j, bt_fault *fault);
 /* ---- compile_header.c ---- */
 /* The fields of the header that model and options alone decide. */
 void bt_compile_header_numbers(bt_compile_job *j);
+/* The recipe's text, there or in a constant behind the embedding. */
+void bt_compile_recipe(bt_compile_job *j);
 /* All of it, with its constants. */
 bt_err bt_compile_header(bt_compile_job *j, bt_fault *fault);
 #endif

@@ -72,6 +72,7 @@ static void count_tables(bt_compile_job *j)
     const bt_hparams *hp = &j->m->hp;
     const uint64_t angles = (uint64_t)j->ctx_tokens * (hp->rope_dims / 2);
     (void)room(j, BT_PKG_CONST_WEIGHT, j->m->embed->bytes);
+    bt_compile_recipe(j);
     for (int i = 0; i < 2; i++) {
         (void)room(j, BT_PKG_CONST_TABLE, angles * 4);
         if (j->npu_ops == BT_PKG_OPS_ALL) (void)room(j, BT_PKG_CONST_TABLE, angles * 2);

@@ -161,7 +161,7 @@ bt_err bt_obtain_needs(bt_compile_needs *ret, const bt_model *m, const bt_obtain
 bt_err bt_obtain_check_recipe(const bt_pkg *p, const bt_obtain_how *how, bt_fault *fault)
 {
     bt_recipe r;
-    const bt_err e = bt_recipe_parse(&r, bt_pkg_header_of(p)->recipe, fault);
+    const bt_err e = bt_recipe_parse(&r, bt_pkg_recipe(p), fault);
     return e < 0 ? e : check_recipe(&r, how, fault);
 }
 
@@ -195,8 +195,9 @@ static bt_err check_named(const bt_pkg *p, const bt_obtain_want *w, bt_fault *fa
     bt_recipe_text(recipe, &r);
     if ((e = bt_recipe_parse(&r, NULL, fault)) < 0) return e;
     bt_recipe_text(usual, &r);
-    if (strcmp(recipe, usual) != 0 && strcmp(recipe, h->recipe) != 0)
-        return bt_fail(fault, BT_EARG, "the package was compiled with --quant %s, not %s", h->recipe, recipe);
+    if (strcmp(recipe, usual) != 0 && strcmp(recipe, bt_pkg_recipe(p)) != 0)
+        return bt_fail(fault, BT_EARG, "the package was compiled with --quant %s, not %s", bt_pkg_recipe(p),
+                       recipe);
     if ((e = check_attention(h, w, fault)) < 0) return e;
     if (w->shape_policy && strcmp(w->shape_policy, BT_SHAPES_DEFAULT) != 0 &&
         strcmp(w->shape_policy, h->shape_policy) != 0)

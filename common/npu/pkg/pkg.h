@@ -22,6 +22,7 @@ void bt_pkg_close(bt_pkg *p); /* NULL is fine */
 
 /* All borrowed from the mapping, valid until close. */
 const bt_pkg_header *bt_pkg_header_of(const bt_pkg *p);
+const char *bt_pkg_recipe(const bt_pkg *p); /* in its canonical form, of at most BT_RECIPE_MAX_TEXT - 1 characters */
 const bt_pkg_const *bt_pkg_consts(const bt_pkg *p);
 const bt_pkg_tensor *bt_pkg_tensors(const bt_pkg *p);
 const bt_pkg_site *bt_pkg_sites(const bt_pkg *p);
@@ -66,6 +67,9 @@ uint32_t bt_pkg_writer_program(bt_pkg_writer *w, const bt_pkg_program *p);
 uint32_t bt_pkg_writer_row(bt_pkg_writer *w, const bt_pkg_row *r);
 uint32_t bt_pkg_writer_fallback(bt_pkg_writer *w, const bt_pkg_fallback *f);
 uint32_t bt_pkg_writer_session(bt_pkg_writer *w, const bt_pkg_session *s);
+/* Puts a recipe into the header, or, where it is too long for that, into a constant that the header names. There is a
+ * constant before it. */
+void bt_pkg_writer_recipe(bt_pkg_writer *w, bt_pkg_header *header, const char *text);
 /* header: everything but magic, version, sizes, digest, weights_bytes and tables, which are filled in. */
 bt_err bt_pkg_writer_finish(bt_pkg_writer *w, const bt_pkg_header *header, bt_fault *fault);
 #endif

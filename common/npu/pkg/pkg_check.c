@@ -5,6 +5,7 @@
 #include "npu/pkg/pkg_private.h"
 #include "base/checked.h"
 #include "base/hash.h"
+#include "npu/pkg/recipe.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -230,6 +231,30 @@ static bool is_text(const char *s, size_t room)
     return end && is_zero((const uint8_t *)end, room - (size_t)(end - s));
 }
 
+/* A recipe beside the header is read of a package that was only looked at, so its constant is compared with
+ * its hash here. It has no room to spare, and would not fit the header. */
+static bt_err check_recipe_text(const bt_pkg *p, bt_fault *fault)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    const uint32_t at = h->recipe_text;
+    if (!at) return BT_OK;
+    if (at >= h->consts.count)
+        return bt_fail(fault, BT_EFORMAT, "header: recipe_text %u of %u constants", at, h->consts.count);
+    const bt_pkg_const *c = &bt_pkg_consts(p)[at];
+    if (c->bytes <= sizeof h->recipe || c->bytes > BT_RECIPE_MAX_TEXT)
+        return bt_fail(fault, BT_EFORMAT, "header: recipe_text of %llu bytes, not %zu to %d",
+                       (unsigned long long)c->bytes, sizeof h->recipe + 1, BT_RECIPE_MAX_TEXT);
+    const char *text = (const char *)p->bytes + c->offset;
+    const size_t bytes = (size_t)c->bytes;
+    if (!is_text(text, bytes) || strlen(text) + 1 != bytes)
+        return bt_fail(fault, BT_EFORMAT,
+                       "header: recipe_text does not end with its one zero, or has control "
+                       "characters");
+    if (!is_zero((const uint8_t *)h->recipe, sizeof h->recipe))
+        return bt_fail(fault, BT_EFORMAT, "header: a recipe and recipe_text");
+    return check_bytes(p, at, fault);
+}
+
 static bt_err check_lists(const bt_pkg *p, bt_fault *fault)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
@@ -252,7 +277,7 @@ static bt_err check_lists(const bt_pkg *p, bt_fault *fault)
         return bt_fail(fault, BT_EFORMAT, "header: a text without an end or with control characters");
     if (!is_zero(h->reserved, sizeof h->reserved))
         return bt_fail(fault, BT_EFORMAT, "header: reserved bytes are not zero");
-    return BT_OK;
+    return check_recipe_text(p, fault);
 }
 
 bt_err bt_pkg_check_tables(const bt_pkg *p, bt_fault *fault)

@@ -85,7 +85,8 @@ typedef struct bt_pkg_header { /* 1,024 bytes */
     uint64_t weights_bytes; /* of the constants that are matrices */
     uint64_t calib_tokens;
     bt_pkg_table consts, tensors, sites, rows, programs, fallbacks, sessions;
-    char model_name[128], recipe[128], shape_policy[128], profile[64]; /* NUL-terminated, zero-filled */
+    char model_name[128], recipe[128], shape_policy[128], profile[64]; /* NUL-terminated, zero-filled. Read
+                                                                          recipe by bt_pkg_recipe */
     bt_pkg_layout layout;
     /* Constants that packed programs are made of; all 0: every program holds its own instructions. Bodies:
        bt_pkg_inst[], bt_pkg_place[]; body_params: u32[], or 0 */
@@ -100,7 +101,8 @@ typedef struct bt_pkg_header { /* 1,024 bytes */
     bt_pkg_rotation sparse_rotation;
     bt_pkg_rotation r4;                      /* all 0: none */
     uint32_t sparse_rows_log2, sparse_group; /* rows of a block, and heads of a group (1), that share a choice */
-    uint8_t reserved[92];                    /* zero */
+    uint32_t recipe_text; /* constant: the recipe where it is too long for `recipe`, which is empty then; else 0 */
+    uint8_t reserved[88]; /* zero */
 } bt_pkg_header;
 
 /* A query head of sparse attention. */

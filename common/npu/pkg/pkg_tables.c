@@ -46,6 +46,12 @@ const bt_pkg_session *bt_pkg_sessions(const bt_pkg *p)
     return (const void *)(p->bytes + bt_pkg_header_of(p)->sessions.offset);
 }
 
+const char *bt_pkg_recipe(const bt_pkg *p)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    return h->recipe_text ? bt_pkg_const_at(p, h->recipe_text) : h->recipe;
+}
+
 const void *bt_pkg_const_at(const bt_pkg *p, uint32_t index)
 {
     return index == BT_PKG_NONE ? NULL : p->bytes + bt_pkg_consts(p)[index].offset;
@@ -80,10 +86,8 @@ void bt_pkg_count_refs(uint32_t *refs, const bt_pkg_header *h, const bt_pkg_tens
     const uint32_t consts = h->consts.count;
     COUNT(h->embed, h->rope_cos, h->rope_sin, h->rope_cos_q15, h->rope_sin_q15, h->r1.h_base, h->r1.sign,
           h->r2.h_base, h->r2.sign);
-    const uint32_t some[] = {h->body_code, h->body_plan, h->body_params, h->rope_cos16,
-                             h->rope_sin16}; /* 0:
-                                                none
-                                              */
+    const uint32_t some[] = {h->body_code,  h->body_plan,  h->body_params,
+                             h->rope_cos16, h->rope_sin16, h->recipe_text}; /* 0: none */
     for (size_t i = 0; i < sizeof some / sizeof *some; i++)
         if (some[i]) count(refs, consts, &some[i], 1);
     if (h->r4.base) COUNT(h->r4.h_base, h->r4.sign);

@@ -245,6 +245,13 @@ static bt_err put_tables(bt_pkg_writer *w, const bt_pkg_header *given)
     return BT_OK;
 }
 
+void bt_pkg_writer_recipe(bt_pkg_writer *w, bt_pkg_header *header, const char *text)
+{
+    const size_t bytes = strlen(text) + 1;
+    if (bytes <= sizeof header->recipe) memcpy(header->recipe, text, bytes);
+    else header->recipe_text = bt_pkg_writer_const(w, BT_PKG_CONST_TABLE, text, bytes);
+}
+
 bt_err bt_pkg_writer_finish(bt_pkg_writer *w, const bt_pkg_header *header, bt_fault *fault)
 {
     if (w->failed == BT_OK && put_tables(w, header) == BT_OK) keep(w, bt_file_keep(&w->file, 0644, &w->why));

@@ -200,7 +200,7 @@ bt_err bt_recipe_parse(bt_recipe *ret, const char *text, bt_fault *fault)
         const char *name;
         uint8_t weight_bits, input_bits;
     } mode[] = {{"w8a8", 8, 8}, {"w8a16", 8, 16}, {"w4a8", 4, 8}, {"w4a16", 4, 16}};
-    char copy[BT_RECIPE_MAX_TEXT * 2];
+    char copy[BT_RECIPE_MAX_TEXT];
     if (!text) text = BT_RECIPE_DEFAULT;
     if (strlen(text) >= sizeof copy)
         return bt_fail(fault, BT_EARG, "recipe: %zu characters, the limit is %zu", strlen(text),

@@ -59,7 +59,7 @@ typedef struct bt_recipe {
 } bt_recipe;
 
 #define BT_RECIPE_DEFAULT "w8a8"
-enum { BT_RECIPE_MAX_TEXT = 128 };
+enum { BT_RECIPE_MAX_TEXT = 1024 }; /* with its end */
 /* NULL means the default. BT_EARG. */
 bt_err bt_recipe_parse(bt_recipe *ret, const char *text, bt_fault *fault);
 /* Of bt_rotation (model/weight.h), those that it asks for. */

@@ -66,7 +66,7 @@ bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, 
     if (h->r2.base) x->rotations.r2 = rotation(pkg, &h->r2);
     if (h->r4.base) x->rotations.r4 = rotation(pkg, &h->r4);
     bt_recipe recipe;
-    if ((e = bt_recipe_parse(&recipe, h->recipe, fault)) < 0) goto out;
+    if ((e = bt_recipe_parse(&recipe, bt_pkg_recipe(pkg), fault)) < 0) goto out;
     x->unpackable = unpackable(pkg, recipe.llm_int8);
     const size_t batch = largest_batch(pkg),
                  runs = x->unpackable || batch > PACKED_RUNS ? batch : PACKED_RUNS;

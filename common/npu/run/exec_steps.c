@@ -19,7 +19,7 @@ bt_err bt_exec_steps_new(bt_exec_steps **ret, const bt_pkg *pkg, bt_fault *fault
 {
     const bt_pkg_header *h = bt_pkg_header_of(pkg);
     bt_recipe recipe;
-    const bt_err e = bt_recipe_parse(&recipe, h->recipe, fault);
+    const bt_err e = bt_recipe_parse(&recipe, bt_pkg_recipe(pkg), fault);
     if (e < 0) return e;
     if (recipe.llm_int8)
         return bt_fail(fault, BT_EARG,

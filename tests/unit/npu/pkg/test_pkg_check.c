@@ -416,13 +416,24 @@ static void absent(view *v, bt_pkg_tensor *t)
     t->weight_error = t->output_error = 0;
 }
 
+#define RECIPE(v) ((char *)const_at(v, v->h->recipe_text))
+#define DAMAGES_RECIPE(X) \
+    X("recipe_text 4000000", v->h->recipe_text = 4000000) \
+    X("recipe_text of 64 bytes, not 129 to 1024", NAMED(v->h->recipe_text, TENSOR(0, Q)->wscale)) \
+    X("a recipe and recipe_text", v->h->recipe[0] = 'w') \
+    X("recipe_text does not end", RECIPE(v)[200] = 'x') \
+    X("recipe_text does not end", RECIPE(v)[100] = 0) \
+    X("recipe_text does not end", RECIPE(v)[100] = '\033') \
+    X("recipe_text of 2048 bytes, not 129 to 1024", NAMED(v->h->recipe_text, TENSOR(0, GATE)->panels))
+
 #define WORDS(words, ...) words,
 #define CHANGE(words, ...) \
     if (i++ == which) { \
         (void)(__VA_ARGS__); \
         return; \
     }
-static const char *const words[] = {DAMAGES(WORDS)}, *const words_all[] = {DAMAGES_ALL(WORDS)};
+static const char *const words[] = {DAMAGES(WORDS)}, *const words_all[] = {DAMAGES_ALL(WORDS)},
+                         *const words_recipe[] = {DAMAGES_RECIPE(WORDS)};
 
 static void damage(view *v, int which)
 {
@@ -434,6 +445,12 @@ static void damage_all(view *v, int which)
 {
     int i = 0;
     DAMAGES_ALL(CHANGE)
+}
+
+static void damage_recipe(view *v, int which)
+{
+    int i = 0;
+    DAMAGES_RECIPE(CHANGE)
 }
 
 static bt_pkg_head *sparse_head(view *v, size_t i)
@@ -539,6 +556,33 @@ static void each_kind_of_damage_of_integer_operators_is_refused_by_name(void **s
                     sizeof words_all / sizeof *words_all, damage_all);
 }
 
+static void each_kind_of_damage_of_a_long_recipe_is_refused_by_name(void **state)
+{
+    (void)state;
+    each_is_refused(&(tiny_pkg){.long_recipe = true, .dim = 64}, words_recipe,
+                    sizeof words_recipe / sizeof *words_recipe, damage_recipe);
+}
+
+/* A package that is only looked at tells its recipe, so that is compared with its hash all the same. */
+static void a_damaged_long_recipe_is_seen_by_a_look(void **state)
+{
+    (void)state;
+    size_t len;
+    bt_pkg *p = NULL;
+    bt_fault f = {""};
+    uint8_t *b = tiny_pkg_bytes(&len, &(tiny_pkg){.long_recipe = true});
+    view v = view_of(b, len);
+    assert_int_equal(bt_pkg_from_bytes(&p, b, len, NULL, false, NULL, NULL), BT_OK);
+    assert_int_equal(strlen(bt_pkg_recipe(p)), 200);
+    assert_string_equal(bt_pkg_header_of(p)->recipe, "");
+    bt_pkg_close(p);
+    p = NULL;
+    ((char *)const_at(&v, v.h->recipe_text))[100] ^= 1;
+    assert_int_equal(bt_pkg_from_bytes(&p, b, len, NULL, false, NULL, &f), BT_EFORMAT);
+    assert_non_null(strstr(f.text, "damaged (hash)"));
+    free(b);
+}
+
 static void each_kind_of_damage_of_sparse_attention_is_refused_by_name(void **state)
 {
     (void)state;
@@ -638,6 +682,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_kind_of_damage_is_refused_by_name),
         cmocka_unit_test(each_kind_of_damage_of_integer_operators_is_refused_by_name),
+        cmocka_unit_test(each_kind_of_damage_of_a_long_recipe_is_refused_by_name),
+        cmocka_unit_test(a_damaged_long_recipe_is_seen_by_a_look),
         cmocka_unit_test(each_kind_of_damage_of_sparse_attention_is_refused_by_name),
         cmocka_unit_test(each_kind_of_damage_of_groups_is_refused_by_name),
         cmocka_unit_test(attention_in_integers_is_refused_where_it_is_sparse),

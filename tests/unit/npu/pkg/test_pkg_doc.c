@@ -87,6 +87,7 @@ static const field header[] = {F(S, magic),
                                F(S, r4),
                                F(S, sparse_rows_log2),
                                F(S, sparse_group),
+                               F(S, recipe_text),
                                F(S, reserved)};
 #undef S
 #define S bt_pkg_table

@@ -77,7 +77,7 @@ static void every_recipe_has_one_text(void **state)
     }
 }
 
-static void the_longest_text_fits(void **state)
+static void long_texts_come_back_whole(void **state)
 {
     (void)state;
     bt_recipe r;
@@ -99,7 +99,6 @@ static void the_longest_text_fits(void **state)
     assert_int_equal(bt_recipe_parse(&r, grouped, NULL), BT_OK);
     bt_recipe_text(text, &r);
     assert_string_equal(text, grouped);
-    assert_int_equal(strlen(text), BT_RECIPE_MAX_TEXT - 1);
 }
 
 static void refuses_what_there_is_not_and_names_it(void **state)
@@ -161,7 +160,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_default_is_w8a8_rotated_with_an_integer_shadow),
         cmocka_unit_test(every_recipe_has_one_text),
-        cmocka_unit_test(the_longest_text_fits),
+        cmocka_unit_test(long_texts_come_back_whole),
         cmocka_unit_test(refuses_what_there_is_not_and_names_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
