@@ -44,6 +44,7 @@ typedef struct node {
     bt_msg_engine about; /* of the prefill engine; HELLO points to it */
     bt_link *bulk;
     uint64_t drafted, accepted; /* speculative decoding, of all sequences */
+    uint64_t mixed;             /* steps of all sequences that prompts were in */
     const bt_kv_header *header; /* of the block in hand */
     const uint8_t *body;
 } node;
@@ -259,6 +260,7 @@ static void on_worker(void *ud, unsigned events)
         if (w.type == DC_WORKER_ENDED || w.type == DC_WORKER_STOPPED) {
             n->drafted += w.drafted;
             n->accepted += w.accepted;
+            n->mixed += w.mixed;
         }
     }
 }
@@ -503,9 +505,11 @@ static void log_counts(const node *n)
            "memory: preempted %" PRIu64 ", swapped out %" PRIu64 ", in %" PRIu64
            ", to be prefilled again %" PRIu64 ", given up %" PRIu64 ", tokens replayed %" PRIu64
            "; prefilled here %" PRIu64 "; of %" PRIu64 " prompt tokens %" PRIu64
-           " were kept from earlier prompts, in %" PRIu64 " hits; drafts %" PRIu64 ", right %" PRIu64,
+           " were kept from earlier prompts, in %" PRIu64 " hits; drafts %" PRIu64 ", right %" PRIu64
+           "; steps with prompts in them %" PRIu64,
            c->preempted, c->swapped_out, c->swapped_in, c->dropped, c->given_up, c->replayed_tokens,
-           c->local_prefills, c->prompt_tokens, c->prefix_tokens, c->prefix_hits, n->drafted, n->accepted);
+           c->local_prefills, c->prompt_tokens, c->prefix_tokens, c->prefix_hits, n->drafted, n->accepted,
+           n->mixed);
     bt_log(BT_LOG_DEBUG,
            "blocks: placed %" PRIu64 " (%" PRIu64 " bytes), corrupt %" PRIu64 ", of nothing here %" PRIu64
            ", wrong ticket %" PRIu64 ", wrong range %" PRIu64 ", repeated %" PRIu64 ", too early %" PRIu64

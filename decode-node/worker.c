@@ -6,6 +6,7 @@
 #include "base/ring.h"
 #include "decode-node/brain/batch.h"
 #include "decode-node/brain/lookup.h"
+#include "engine/mixed.h"
 #include "engine/overflow.h"
 #include "kv/kv_pack.h"
 #include "node/node_device.h"
@@ -44,7 +45,7 @@ typedef struct sequence {
     bt_fault wrong;       /* what START was wrong in; "": nothing */
     bool active;
     uint32_t known; /* tokens of the answer */
-    uint32_t steps, drafted, accepted;
+    uint32_t steps, mixed, drafted, accepted;
     dc_lookup lookup;
     uint32_t suffix;                          /* of the drafts that were offered; 0: none were */
     int64_t started_us, prefill_us, first_us; /* START or FIRST; first piece; first step */
@@ -74,11 +75,13 @@ struct dc_worker {
     bool is_held;               /* a step was told that is not let go yet */
     int64_t free_us; /* the last one was let go then, and nobody has slept since; 0: the device is idle */
     /* of one step */
-    bt_decode_seq *seq; /* [items] */
-    outcome *outcome;   /* [items] */
+    bt_decode_seq *seq;    /* [items] */
+    outcome *outcome;      /* [items] */
+    size_t mixed_rows;     /* of a call of `local` that takes a step's rows too; 0: none does */
+    bt_prefill_seq *entry; /* [rows_max + DC_BATCH_PIECES], where there are such calls */
     const dc_batch_item *item;
     size_t items;
-    float *logits;              /* [rows_max, V] */
+    float *logits;              /* [rows_max, V]; of mixed calls DC_BATCH_PIECES rows more */
     bt_sample_logprob *logprob; /* [rows_max] */
     bt_sample **sampler;        /* [threads] */
     dc_lookup_cost cost;
@@ -112,9 +115,9 @@ static void leave_slot(dc_worker *w, sequence *s, dc_worker_event_type type, bt_
                        const char *text)
 {
     const int64_t now = bt_clock_us();
-    dc_worker_event ev = {.type = type,          .slot = s->is.slot,     .reason = reason,
-                          .code = code,          .rows = s->is.rows,     .steps = s->steps,
-                          .drafted = s->drafted, .accepted = s->accepted};
+    dc_worker_event ev = {.type = type,          .slot = s->is.slot,      .reason = reason,
+                          .code = code,          .rows = s->is.rows,      .steps = s->steps,
+                          .drafted = s->drafted, .accepted = s->accepted, .mixed = s->mixed};
     ev.wait_us = (uint64_t)((s->steps ? s->first_us : now) - s->started_us);
     ev.decode_us = s->steps ? (uint64_t)(now - s->first_us) : 0;
     snprintf(ev.u.text, sizeof ev.u.text, "%s", text);
@@ -156,7 +159,7 @@ static void begin(dc_worker *w, uint32_t slot)
     sequence *s = &w->slot[slot];
     s->active = true;
     s->known = s->is.ids_len;
-    s->steps = s->drafted = s->accepted = s->suffix = 0;
+    s->steps = s->mixed = s->drafted = s->accepted = s->suffix = 0;
     s->lookup = (dc_lookup){0};
     s->prefill_us = 0;
     s->work = (bt_report_work){0};
@@ -320,7 +323,7 @@ static void sample_item(dc_worker *w, bt_sample *sampler, size_t i)
     const dc_batch_item *it = &w->item[i];
     outcome *o = &w->outcome[i];
     sequence *s = &w->slot[it->slot];
-    if (lost_before(w, it, o, it->pos + it->count - it->out)) return;
+    if (o->err < 0 || lost_before(w, it, o, it->pos + it->count - it->out)) return;
     for (uint32_t r = 0; r < it->out; r++) {
         if (lost_before(w, it, o, it->pos + it->count - it->out + r + 1)) return;
         int32_t *at = &s->ids[s->is.prompt_tokens + s->known + r], id;
@@ -359,13 +362,13 @@ static void take_outcome(dc_worker *w, const dc_batch_item *it, const outcome *o
     else dc_batch_ran(w->batch, it->slot, kept, o->tokens);
 }
 
-static void step(dc_worker *w, const dc_batch_plan *p)
+/* What the first n items of a plan bring to the engine. */
+static void set_rows(dc_worker *w, const dc_batch_plan *p, uint32_t n, int64_t now)
 {
-    bt_fault fault = {""};
-    const int64_t now = bt_clock_us();
-    const bt_work price = price_of(w, p);
     uint32_t out = 0;
-    for (uint32_t i = 0; i < p->items_len; i++) {
+    w->item = p->items;
+    w->items = n;
+    for (uint32_t i = 0; i < n; i++) {
         const dc_batch_item *it = &p->items[i];
         sequence *s = &w->slot[it->slot];
         if (s->steps++ == 0) s->first_us = now;
@@ -374,15 +377,26 @@ static void step(dc_worker *w, const dc_batch_plan *p)
                                     .count = it->count, .out = it->out, .overflow = &w->outcome[i].overflow};
         out += it->out;
     }
+}
+
+static void sample_rows(dc_worker *w)
+{
+    if (w->items > 1) bt_pool_run(w->config.pool, sample_part, w);
+    else sample_part(w, 0, 1);
+}
+
+static void step(dc_worker *w, const dc_batch_plan *p)
+{
+    bt_fault fault = {""};
+    const int64_t now = bt_clock_us();
+    const bt_work price = price_of(w, p);
+    set_rows(w, p, p->items_len, now);
     const bt_err e = bt_decode_step(w->config.engine, w->seq, p->items_len, &w->quit, w->logits, &fault);
     if (e == BT_ECANCEL) return; /* only when all ends */
-    w->item = p->items;
-    w->items = p->items_len;
     if (e < 0)
         for (size_t i = 0; i < w->items; i++) fail_slot(w, &w->slot[w->item[i].slot], e, &fault);
     if (e < 0) return;
-    if (w->items > 1) bt_pool_run(w->config.pool, sample_part, w);
-    else sample_part(w, 0, 1);
+    sample_rows(w);
     dc_lookup_took(&w->cost, p->rows, (float)(bt_clock_us() - now));
     tell_price(w, p, &price, now);
     for (size_t i = 0; i < w->items; i++) take_outcome(w, &w->item[i], &w->outcome[i]);
@@ -391,18 +405,18 @@ static void step(dc_worker *w, const dc_batch_plan *p)
 /* ---- a piece of a prefill ---- */
 
 /* The prompt is complete and nothing was known of the answer: token 0. */
-static bt_err first_token(dc_worker *w, sequence *s, bt_fault *fault)
+static bt_err first_token(dc_worker *w, sequence *s, const float *logits, bt_fault *fault)
 {
     dc_worker_event ev = {.type = DC_WORKER_FIRST, .slot = s->is.slot};
     const int64_t now = bt_clock_us();
-    bt_err e = sample(&ev.id, &ev.logprob, w->sampler[0], s, 0, w->logits, fault);
+    bt_err e = sample(&ev.id, &ev.logprob, w->sampler[0], s, 0, logits, fault);
     if (e == BT_OK)
         e = bt_kv_pack_digest(ev.u.first.kv_digest.bytes, &s->is.view, s->is.prompt_tokens, fault);
     if (e < 0) return e;
     ev.has_logprob = s->is.sampling.logprobs;
-    ev.u.first.top_len = bt_sample_top(ev.u.first.top_ids, BT_MSG_TOP_LOGITS, w->logits, w->vocab);
+    ev.u.first.top_len = bt_sample_top(ev.u.first.top_ids, BT_MSG_TOP_LOGITS, logits, w->vocab);
     for (uint32_t i = 0; i < ev.u.first.top_len; i++)
-        ev.u.first.top_logits[i] = w->logits[ev.u.first.top_ids[i]];
+        ev.u.first.top_logits[i] = logits[ev.u.first.top_ids[i]];
     ev.u.first.work = bt_node_setup_work(&s->work);
     ev.device = take_price(s);
     ev.u.first.queue_us = (uint64_t)(s->prefill_us - s->started_us);
@@ -412,6 +426,19 @@ static bt_err first_token(dc_worker *w, sequence *s, bt_fault *fault)
     s->started_us = now;
     push_event(w, &ev);
     return BT_OK;
+}
+
+static void end_piece(dc_worker *w, const dc_batch_item *it, bt_err e, const float *logits, bt_fault *fault)
+{
+    sequence *s = &w->slot[it->slot];
+    if (e == BT_ECANCEL) { /* its flag is seen before the next plan */
+        dc_batch_ran(w->batch, it->slot, 0, 0);
+        return;
+    }
+    if (e == BT_OK) s->is.rows += it->count;
+    if (e == BT_OK && it->out) e = first_token(w, s, logits, fault);
+    if (e < 0) fail_slot(w, s, e, fault);
+    else if (!it->out || !ends(w, s)) dc_batch_ran(w->batch, it->slot, it->count, it->out);
 }
 
 static void prefill(dc_worker *w, const dc_batch_plan *p)
@@ -424,19 +451,77 @@ static void prefill(dc_worker *w, const dc_batch_plan *p)
     const bt_prefill_hooks hooks = {.cancel = &w->stop[it->slot]};
     const bt_report_work before = bt_prefill_work(w->config.local);
     if (!s->prefill_us) s->prefill_us = bt_clock_us();
-    bt_err e = bt_prefill_run(w->config.local, &s->is.view, s->ids + it->pos, it->count, it->pos, &hooks,
-                              w->logits, BT_PREFILL_LAST, &fault);
-    if (e == BT_ECANCEL) { /* its flag is seen before the next plan */
-        dc_batch_ran(w->batch, it->slot, 0, 0);
-        return;
-    }
+    const bt_err e = bt_prefill_run(w->config.local, &s->is.view, s->ids + it->pos, it->count, it->pos,
+                                    &hooks, w->logits, BT_PREFILL_LAST, &fault);
     const bt_report_work after = bt_prefill_work(w->config.local);
-    bt_report_work_add(&s->work, &before, &after);
-    if (e == BT_OK) s->is.rows += it->count;
+    if (e != BT_ECANCEL) bt_report_work_add(&s->work, &before, &after);
     if (e == BT_OK) tell_price(w, p, &price, began_us);
-    if (e == BT_OK && it->out) e = first_token(w, s, &fault);
-    if (e < 0) fail_slot(w, s, e, &fault);
-    else if (!it->out || !ends(w, s)) dc_batch_ran(w->batch, it->slot, it->count, it->out);
+    end_piece(w, it, e, w->logits, &fault);
+}
+
+/* ---- a step's rows and pieces of prompts in one call ---- */
+
+/* The entries of the step's rows, then one for each piece; how many those of the rows are. */
+static size_t list_entries(dc_worker *w, const dc_batch_plan *p, bt_prefill_hooks *hooks)
+{
+    size_t rows = 0;
+    for (size_t i = 0; i < w->items; i++)
+        rows += bt_mixed_entries(&w->entry[rows], &w->seq[i], w->logits + w->outcome[i].first_row * w->vocab,
+                                 w->vocab);
+    float *logits = w->logits + bt_decode_rows_max(w->config.engine) * w->vocab;
+    for (uint32_t i = 0; i < p->pieces; i++, logits += w->vocab) {
+        const dc_batch_item *it = &p->items[w->items + i];
+        sequence *s = &w->slot[it->slot];
+        hooks[i] = (bt_prefill_hooks){.cancel = &w->stop[it->slot]};
+        w->entry[rows + i] =
+            (bt_prefill_seq){.kv = &s->is.view, .ids = s->ids + it->pos, .n = it->count,
+                             .pos0 = it->pos,   .hooks = &hooks[i],      .logits = it->out ? logits : NULL};
+    }
+    return rows;
+}
+
+/* Rows of pieces stand behind those of the step, of which there are `at`. */
+static void tell_pieces(dc_worker *w, const dc_batch_plan *p, size_t rows, const bt_report_work *work)
+{
+    uint32_t at = p->rows;
+    for (uint32_t i = 0; i < p->pieces; i++) at -= p->items[w->items + i].count;
+    for (uint32_t i = 0; i < p->pieces; i++) {
+        const dc_batch_item *it = &p->items[w->items + i];
+        bt_prefill_seq *entry = &w->entry[rows + i];
+        const bt_report_work none = {0}, part = bt_report_work_part(work, at, at + it->count, p->rows);
+        at += it->count;
+        bt_report_work_add(&w->slot[it->slot].work, &none, &part);
+        end_piece(w, it, entry->result, entry->logits, &entry->fault);
+    }
+}
+
+static void mixed(dc_worker *w, const dc_batch_plan *p)
+{
+    const int64_t now = bt_clock_us();
+    const bt_work price = price_of(w, p);
+    const bt_report_work before = bt_prefill_work(w->config.local);
+    bt_prefill_hooks hooks[DC_BATCH_PIECES];
+    bt_report_work work = {0};
+    set_rows(w, p, p->items_len - p->pieces, now);
+    for (size_t i = 0; i < p->items_len; i++) {
+        sequence *s = &w->slot[p->items[i].slot];
+        if (i < w->items) s->mixed++;
+        else if (!s->prefill_us) s->prefill_us = now;
+    }
+    const size_t rows = list_entries(w, p, hooks);
+    bt_prefill_run_together(w->config.local, w->entry, rows + p->pieces);
+    const bt_report_work after = bt_prefill_work(w->config.local);
+    bt_report_work_add(&work, &before, &after);
+    for (size_t i = 0, at = 0; i < w->items; i++)
+        for (size_t k = 0; k < (w->seq[i].out ? w->seq[i].out : 1); k++, at++)
+            if (w->entry[at].result < 0 && w->outcome[i].err == BT_OK) {
+                w->outcome[i].err = w->entry[at].result;
+                w->outcome[i].fault = w->entry[at].fault;
+            }
+    sample_rows(w);
+    tell_price(w, p, &price, now);
+    for (size_t i = 0; i < w->items; i++) take_outcome(w, &w->item[i], &w->outcome[i]);
+    tell_pieces(w, p, rows, &work);
 }
 
 static void *run(void *ud)
@@ -454,6 +539,7 @@ static void *run(void *ud)
         if (slept) w->free_us = 0;
         if (p.kind == DC_BATCH_STEP) step(w, &p);
         else if (p.kind == DC_BATCH_PREFILL) prefill(w, &p);
+        else if (p.kind == DC_BATCH_MIXED) mixed(w, &p);
         /* The command that wakes us for dc_worker_free may have been taken above: look before sleeping. */
         else if (!atomic_load(&w->quit)) (void)bt_ring_wait(w->commands, -1);
         if (w->is_held) wait_for_go(w);
@@ -486,7 +572,9 @@ static bt_err make_step(dc_worker *w, bt_fault *fault)
     w->threads = bt_pool_threads(w->config.pool);
     w->seq = calloc(items, sizeof *w->seq);
     w->outcome = calloc(items, sizeof *w->outcome);
-    w->logits = calloc(rows * w->vocab, sizeof *w->logits);
+    w->logits = calloc((rows + (w->mixed_rows ? DC_BATCH_PIECES : 0)) * w->vocab, sizeof *w->logits);
+    if (w->mixed_rows && !(w->entry = calloc(rows + DC_BATCH_PIECES, sizeof *w->entry)))
+        return bt_fail(fault, BT_ENOMEM, "decode worker");
     w->sampler = calloc(w->threads, sizeof *w->sampler);
     w->logprob = calloc(rows, sizeof *w->logprob);
     if (!w->seq || !w->outcome || !w->logits || !w->logprob || !w->sampler)
@@ -509,6 +597,13 @@ static bt_err check_pieces(const dc_worker_config *c, bt_fault *fault)
                          c->chunk_tokens, grid);
 }
 
+/* A call that a step could fill to more than a half leaves prompts too little. */
+static size_t mixed_rows(const dc_worker_config *c)
+{
+    const size_t rows = c->local ? bt_mixed_rows(c->local, c->engine) : 0;
+    return rows >= 2 * bt_decode_rows_max(c->engine) ? rows : 0;
+}
+
 bt_err dc_worker_new(dc_worker **ret, const dc_worker_config *config, bt_fault *fault)
 {
     dc_worker *w = calloc(1, sizeof *w);
@@ -521,8 +616,12 @@ bt_err dc_worker_new(dc_worker **ret, const dc_worker_config *config, bt_fault *
     if (!c->ahead_tokens) c->ahead_tokens = AHEAD_TOKENS;
     w->vocab = bt_decode_vocab(c->engine);
     w->ctx = bt_decode_ctx_tokens(c->engine);
-    const dc_batch_config bc = {.slots = c->slots, .rows_max = (uint32_t)bt_decode_rows_max(c->engine),
-                                .replay_rows = c->replay_rows, .chunk_tokens = c->chunk_tokens,
+    w->mixed_rows = mixed_rows(c);
+    const dc_batch_config bc = {.slots = c->slots,
+                                .rows_max = (uint32_t)bt_decode_rows_max(c->engine),
+                                .replay_rows = c->replay_rows,
+                                .chunk_tokens = c->chunk_tokens,
+                                .mixed_rows = (uint32_t)w->mixed_rows,
                                 .ahead_tokens = c->ahead_tokens};
     bt_err e = check_pieces(c, fault);
     if (e == BT_OK) e = dc_batch_new(&w->batch, &bc, fault);
@@ -572,6 +671,7 @@ void dc_worker_free(dc_worker *w)
     free(w->logits);
     free(w->logprob);
     free(w->outcome);
+    free(w->entry);
     free(w->seq);
     free(w->stop);
     free(w->slot);

@@ -13,7 +13,8 @@
  *
  * A slot runs from START until exactly one ENDED or STOPPED. The pages that its view names must stay valid until then;
  * the page table itself is copied. One engine step serves every sequence of a plan; a step that fails ends all of them,
- * each with an ENDED.
+ * each with an ENDED. Where `local` and `engine` are one engine (engine/mixed.h), rows of answers and pieces of prompts
+ * share a call.
  *
  * Numbers: a sequence's tokens are a function of its prompt, its sampling and the engines alone. Neighbours, pieces,
  * replay, drafts, a STOP and a START with the rows it told change none. */
@@ -82,6 +83,7 @@ typedef struct dc_worker_event {
     int64_t begin_us, due_us;  /* STEP, with a pace */
     uint32_t steps, drafted, accepted; /* ENDED, STOPPED: steps it took part in, drafts brought to them, and those that
                                           were right */
+    uint32_t mixed;                    /* of the steps: those that prompts were in */
     union {
         char text[BT_MSG_MAX_TEXT_BYTES + 1]; /* ENDED */
         struct {                              /* FIRST */

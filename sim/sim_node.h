@@ -156,9 +156,10 @@ enum { SIM_TOLD_MAX = 256 };
 typedef struct sim_told {
     dc_event ev[SIM_TOLD_MAX];
     uint32_t len;
-    bt_msg_first_token first;
+    bt_msg_first_token first[DC_BATCH_PIECES];
+    uint32_t firsts;
 } sim_told; /* what a turn tells the brain */
-bt_err sim_worker_new(dc_batch **ret, uint32_t slots, uint32_t page_tokens);
+bt_err sim_worker_new(dc_batch **ret, const sim_options *o);
 void sim_worker_start(sim_world *w, uint32_t self, const dc_action *a);
 void sim_worker_grow(sim_world *w, uint32_t self, uint32_t slot);
 void sim_worker_wake(sim_world *w, uint32_t self);

@@ -1,18 +1,21 @@
 /* The worker of a simulated decode node: the real scheduler of steps (decode-node/brain/batch.h) over toy
- * rows. One step of all sequences, or one piece of a prefill, takes STEP_US. Drafts are guesses, right
- * more often than not. A STOP is seen before a step or one step later. */
+ * rows. One step of all sequences, one piece of a prefill, or with `mixes` both, takes STEP_US. Drafts are
+ * guesses, right more often than not. A STOP is seen before a step or one step later. */
 #include "sim/sim_node.h"
 
 #include <string.h>
 
 enum { STEP_US = 1000, DRAFTS = 3, REPLAY_ROWS = 8, CHUNK_TOKENS = 32, ROWS_MAX = 8 };
 
-bt_err sim_worker_new(dc_batch **ret, uint32_t slots, uint32_t page_tokens)
+bt_err sim_worker_new(dc_batch **ret, const sim_options *o)
 {
-    return dc_batch_new(ret,
-                        &(dc_batch_config){.slots = slots, .rows_max = ROWS_MAX, .replay_rows = REPLAY_ROWS,
-                                           .chunk_tokens = CHUNK_TOKENS, .ahead_tokens = page_tokens / 4},
-                        NULL);
+    const dc_batch_config c = {.slots = o->slots,
+                               .rows_max = ROWS_MAX,
+                               .replay_rows = REPLAY_ROWS,
+                               .chunk_tokens = CHUNK_TOKENS,
+                               .mixed_rows = o->mixes ? CHUNK_TOKENS : 0,
+                               .ahead_tokens = o->page_tokens / 4};
+    return dc_batch_new(ret, &c, NULL);
 }
 
 void sim_worker_wake(sim_world *w, uint32_t self)
@@ -106,15 +109,16 @@ static void prefill(sim_world *w, sim_process *p, sim_told *t, const dc_batch_it
     }
     r->rows += it->count;
     if (it->out) {
-        t->first =
+        bt_msg_first_token *first = &t->first[t->firsts++];
+        *first =
             (bt_msg_first_token){.token = sim_toy_first(r->hashes[r->prompt_tokens - 1], r->sampling.seed),
                                  .prefill_us = 1, .top_len = 1};
-        t->first.top_ids[0] = t->first.token;
-        r->ids[0] = t->first.token;
+        first->top_ids[0] = first->token;
+        r->ids[0] = first->token;
         r->known = 1;
         dc_event *ev = tell(t, DC_EV_FIRST);
         ev->u.first.slot = it->slot;
-        ev->u.first.msg = &t->first;
+        ev->u.first.msg = first;
         ev->u.first.kv_digest.bytes[0] = 1;
         if (ends(p, t, it->slot)) return;
     }
@@ -164,7 +168,7 @@ void sim_worker_turn(sim_told *t, sim_world *w, uint32_t self)
 {
     sim_process *p = &w->processes[self];
     bool again = false;
-    t->len = 0;
+    t->len = t->firsts = 0;
     p->is_stepping = false;
     for (uint32_t i = 0; i < w->o.slots; i++) {
         if (!p->runs[i].is_busy || !p->runs[i].is_cancelled) continue;
@@ -180,7 +184,7 @@ void sim_worker_turn(sim_told *t, sim_world *w, uint32_t self)
             dc_batch_offer(p->batch, i, (uint32_t)(sim_net_draw(w->net) % (DRAFTS + 1)));
     const dc_batch_plan plan = dc_batch_next(p->batch);
     for (uint32_t i = 0; i < plan.items_len; i++) {
-        if (plan.kind == DC_BATCH_PREFILL) prefill(w, p, t, &plan.items[i]);
+        if (i >= plan.items_len - plan.pieces) prefill(w, p, t, &plan.items[i]);
         else step(w, p, t, &plan.items[i]);
     }
     uint32_t slot, tokens;

@@ -163,7 +163,7 @@ static bt_err start_process(sim_world *w, sim_process *p, uint32_t number)
     p->is_stepping = false;
     bt_err e = make_brain(w, p, number);
     if (e == BT_OK && p->role == BT_ROLE_PREFILL) e = sim_prefill_new(&p->kv, &w->o);
-    if (e == BT_OK && p->role == BT_ROLE_DECODE) e = sim_worker_new(&p->batch, w->o.slots, w->o.page_tokens);
+    if (e == BT_OK && p->role == BT_ROLE_DECODE) e = sim_worker_new(&p->batch, &w->o);
     if (e == BT_OK && p->role == BT_ROLE_DECODE)
         e = sim_pages_new(&p->pages, w->o.slots, w->o.decode_pages, w->o.page_tokens, w->o.ctx_tokens);
     p->is_alive = e == BT_OK;

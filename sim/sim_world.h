@@ -19,8 +19,9 @@ typedef struct sim_options {
     uint32_t decode_pages, page_tokens;          /* in each decode node */
     uint32_t growth_tokens, swap_pages;          /* as in decode-node/brain/brain.h */
     bool can_prefill;                            /* decode nodes prefill too: */
-    uint32_t local_below_tokens;    /* such prompts, as in gateway/brain/brain.h; all of them where prefills is 0 */
-    uint32_t prefixes;              /* a prompt begins with one of so many beginnings, half of it long; 0: none */
+    uint32_t local_below_tokens; /* such prompts, as in gateway/brain/brain.h; all of them where prefills is 0 */
+    bool mixes;                  /* ... in one call with rows of answers (decode-node/brain/batch.h); else in turns */
+    uint32_t prefixes;           /* a prompt begins with one of so many beginnings, half of it long; 0: none */
     uint32_t queue_max, active_max; /* as in gateway/brain/brain.h */
     uint64_t window_bytes;          /* credit; small values make transfers wait for it */
     double blocked_ratio;           /* SEND_BLOCKs that the socket does not take at once */

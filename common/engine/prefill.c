@@ -94,11 +94,11 @@ size_t bt_prefill_grid_rows(const bt_prefill *p)
 }
 
 static bt_err check(const bt_prefill *p, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
-                    const float *logits, bt_fault *fault)
+                    bool has_logits, bt_fault *fault)
 {
     const bt_hparams *hp = &p->model->hp;
     const size_t room = kv->tokens_capacity;
-    if (n < 1 || !logits)
+    if (n < 1 || !has_logits)
         return bt_fail(fault, BT_EARG, "prefill of %zu tokens: at least one, and room for logits", n);
     if (pos0 > room || n > room - pos0)
         return bt_fail(fault, BT_EARG, "%zu tokens from position %zu, with pages for %zu", n, pos0, room);
@@ -122,7 +122,7 @@ static bt_err check_logits(const bt_prefill *p, const bt_kv_view *kv, size_t pos
 bt_err bt_prefill_run(bt_prefill *p, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
                       const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_fault *fault)
 {
-    bt_err e = check(p, kv, ids, n, pos0, logits, fault);
+    bt_err e = check(p, kv, ids, n, pos0, logits != NULL, fault);
     if (e == BT_OK) e = p->backend->run(p->state, kv, ids, n, pos0, hooks, logits, out, fault);
     if (e == BT_OK && out == BT_PREFILL_ALL) e = check_logits(p, kv, pos0, logits, n, fault);
     else if (e == BT_OK) e = check_logits(p, kv, pos0 + n - 1, logits, 1, fault);
@@ -143,16 +143,19 @@ void bt_prefill_run_together(bt_prefill *p, bt_prefill_seq *seq, size_t prompts)
 {
     const size_t most = bt_prefill_together_max(p);
     for (bt_prefill_seq *s = seq; s < seq + prompts; s++)
-        s->result = check(p, s->kv, s->ids, s->n, s->pos0, s->logits, &s->fault);
+        s->result = check(p, s->kv, s->ids, s->n, s->pos0, s->logits || most > 1, &s->fault);
     for (size_t at = 0, n; at < prompts; at += n) {
         bt_prefill_seq *s = &seq[at];
         n = prompts - at < most ? prompts - at : most;
-        if (n > 1) p->backend->run_together(p->state, s, n);
+        if (n > 1 || (s->result == BT_OK && !s->logits)) p->backend->run_together(p->state, s, n);
         else if (s->result == BT_OK)
             s->result = p->backend->run(p->state, s->kv, s->ids, s->n, s->pos0, s->hooks, s->logits,
                                         BT_PREFILL_LAST, &s->fault);
     }
-    for (bt_prefill_seq *s = seq; s < seq + prompts; s++)
-        if (s->result == BT_OK)
-            s->result = check_logits(p, s->kv, s->pos0 + s->n - 1, s->logits, 1, &s->fault);
+    for (bt_prefill_seq *s = seq; s < seq + prompts; s++) {
+        if (s->result < 0 || !s->logits) continue;
+        if (s->overflow)
+            bt_overflow_look_at_logits(s->overflow, s->pos0 + s->n - 1, s->logits, 1, p->model->hp.vocab);
+        else s->result = check_logits(p, s->kv, s->pos0 + s->n - 1, s->logits, 1, &s->fault);
+    }
 }

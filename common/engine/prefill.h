@@ -6,6 +6,7 @@
 #include "device/report.h"
 #include "device/schedule.h"
 #include "engine/names.h"
+#include "kernels/finite.h"
 #include "kernels/kv_view.h"
 #include "model/model.h"
 #include "model/weights.h"
@@ -88,14 +89,18 @@ bt_err bt_prefill_run(bt_prefill *p, const bt_kv_view *kv, const int32_t *ids, s
 /* ---- several prompts together ----
  * Prompts share runs (together.h), each with the bytes that it has alone. npu: as batches where the package has them
  * (npu/pkg/shapes.h); else packed one behind the other into the rows of one chunk, where its attention is the
- * companion's, dense, and no number depends on the chunk. host: packed. All others compute one after the other. */
+ * companion's, dense, and no number depends on the chunk. host: packed. All others compute one after the other.
+ *
+ * Packed, an entry may go on where one before it ends, in the same view: rows of which several want logits. */
 typedef struct bt_prefill_seq {
     const bt_kv_view *kv; /* as bt_prefill_run has them; views that share no page that is written */
     const int32_t *ids;
     size_t n, pos0;
     const bt_prefill_hooks *hooks; /* cancel: looked at between runs where several go together */
-    float *logits;                 /* [V], of the last position */
-    bt_err result;                 /* of this prompt, when all have ended: as bt_prefill_run's */
+    float *logits;         /* [V], of the last position; NULL where an engine computes several together: of none */
+    bt_overflow *overflow; /* where it is noted that numbers left their range, as bt_decode_seq has it
+                              (engine/decode.h); entries may share one. NULL: result tells */
+    bt_err result;         /* of this prompt, when all have ended: as bt_prefill_run's */
     bt_fault fault;
 } bt_prefill_seq;
 size_t bt_prefill_together_max(const bt_prefill *p); /* prompts of one run, 1 or more */

@@ -53,11 +53,19 @@ static size_t list(const bt_together *t, bt_prefill_seq *seq, size_t n, size_t p
             continue;
         }
         t->left[chunks] = (bt_shapes_left){s->pos0 + t->at[i], s->pos0 + s->n};
-        t->chunk[chunks++] =
-            (bt_chunk){.kv = s->kv,       .ids = s->ids + t->at[i], .pos = s->pos0 + t->at[i],
-                       .hooks = s->hooks, .logits = s->logits,      .overflow = &t->overflow[i]};
+        t->chunk[chunks++] = (bt_chunk){.kv = s->kv,
+                                        .ids = s->ids + t->at[i],
+                                        .pos = s->pos0 + t->at[i],
+                                        .hooks = s->hooks,
+                                        .logits = s->logits,
+                                        .overflow = s->overflow ? s->overflow : &t->overflow[i]};
     }
     return chunks;
+}
+
+static bt_pkg_out out_of(const bt_chunk *c, size_t left)
+{
+    return c->valid == left && c->logits ? BT_PKG_OUT_LAST : BT_PKG_OUT_NONE;
 }
 
 static void set_rows(const bt_together *t, size_t chunks, size_t rows)
@@ -66,7 +74,7 @@ static void set_rows(const bt_together *t, size_t chunks, size_t rows)
         const size_t left = t->left[i].end - t->left[i].begin;
         t->chunk[i].rows = rows;
         t->chunk[i].valid = left < rows ? left : rows;
-        t->chunk[i].out = left <= rows ? BT_PKG_OUT_LAST : BT_PKG_OUT_NONE;
+        t->chunk[i].out = out_of(&t->chunk[i], left);
     }
 }
 
@@ -87,7 +95,7 @@ static size_t pack(const bt_together *t, const bt_shapes *shapes, size_t chunks,
         bt_chunk *c = &t->chunk[n];
         const size_t left = t->left[n].end - t->left[n].begin;
         c->rows = c->valid = left < room ? left : room;
-        c->out = left <= room ? BT_PKG_OUT_LAST : BT_PKG_OUT_NONE;
+        c->out = out_of(c, left);
         room -= c->valid;
     }
     *ret_rows = next.rows;
@@ -123,7 +131,8 @@ static void advance(const bt_together *t, bt_prefill_seq *seq, size_t n, size_t 
     for (size_t i = 0, c = 0; i < n && c < chunks; i++) {
         if (seq[i].result < 0 || t->at[i] == seq[i].n) continue;
         if (e < 0) seq[i].result = e, seq[i].fault = *fault;
-        else seq[i].result = bt_overflow_fail(&t->overflow[i], seq[i].kv->elem_bytes, &seq[i].fault);
+        else if (!seq[i].overflow)
+            seq[i].result = bt_overflow_fail(&t->overflow[i], seq[i].kv->elem_bytes, &seq[i].fault);
         if (seq[i].result == BT_OK) t->at[i] += t->chunk[c].valid;
         c++;
     }

@@ -1,6 +1,6 @@
-/* See batch.h. Sequences that joined stand in a line, the one that waited longest in front: a plan takes from
- * the front, what it took goes to the back. A prefill stands in the same line; the one that joined first
- * is the first in its own order, `arrival`. */
+/* See batch.h. Sequences that joined stand in a line, the one that waited longest in front: a step takes from
+ * the front, what it took goes to the back. A prefill stands in the same line and keeps its place there, so
+ * of prefills the one that joined first stands first. */
 #include "decode-node/brain/batch.h"
 
 #include <assert.h>
@@ -9,8 +9,7 @@
 #define NOBODY UINT32_MAX
 
 typedef struct sequence {
-    dc_batch_join is; /* as it is now */
-    uint64_t arrival;
+    dc_batch_join is;    /* as it is now */
     uint32_t prev, next; /* in the line; NOBODY at its ends */
     uint32_t drafts;     /* offered */
     bool joined, planned;
@@ -21,10 +20,9 @@ struct dc_batch {
     dc_batch_config config;
     sequence *slot;       /* [slots] */
     uint32_t first, last; /* of the line */
-    uint64_t arrivals;
-    uint32_t wants; /* how many sequences want room */
+    uint32_t wants;       /* how many sequences want room */
     bool prefilled_last;
-    dc_batch_item *items; /* [min(slots, rows_max)] */
+    dc_batch_item *items; /* [slots] */
 };
 
 bt_err dc_batch_new(dc_batch **ret, const dc_batch_config *config, bt_fault *fault)
@@ -34,13 +32,16 @@ bt_err dc_batch_new(dc_batch **ret, const dc_batch_config *config, bt_fault *fau
         return bt_fail(fault, BT_EARG,
                        "a batch of %u slots, %u rows, pieces of %u tokens: each must be 1 or more", c->slots,
                        c->rows_max, c->chunk_tokens);
+    if (c->mixed_rows && c->mixed_rows <= c->rows_max)
+        return bt_fail(fault, BT_EARG, "calls of %u rows for steps of %u and prompts beside them",
+                       c->mixed_rows, c->rows_max);
     dc_batch *b = calloc(1, sizeof *b);
     if (b) {
         b->config = *c;
         if (!b->config.replay_rows) b->config.replay_rows = 1;
         b->first = b->last = NOBODY;
         b->slot = calloc(c->slots, sizeof *b->slot);
-        b->items = calloc(c->slots < c->rows_max ? c->slots : c->rows_max, sizeof *b->items);
+        b->items = calloc(c->slots, sizeof *b->items);
     }
     if (!b || !b->slot || !b->items) {
         dc_batch_free(b);
@@ -130,7 +131,7 @@ void dc_batch_join_slot(dc_batch *b, const dc_batch_join *join)
     assert(join->rows <= join->prompt_tokens || join->rows - join->prompt_tokens < join->known);
     assert(join->rows != join->prompt_tokens || join->known);
     sequence *s = &b->slot[join->slot];
-    *s = (sequence){.is = *join, .arrival = b->arrivals++, .joined = true};
+    *s = (sequence){.is = *join, .joined = true};
     stand_last(b, join->slot);
     look_at_room(b, s);
 }
@@ -183,13 +184,12 @@ bool dc_batch_needs(dc_batch *b, uint32_t *ret_slot, uint32_t *ret_tokens)
 
 /* ---- plans ---- */
 
-static uint32_t first_prefill(const dc_batch *b)
+/* The first prefill from slot `from` of the line on. */
+static uint32_t next_prefill(const dc_batch *b, uint32_t from)
 {
-    uint32_t best = NOBODY;
-    for (uint32_t i = b->first; i != NOBODY; i = b->slot[i].next)
-        if (can_prefill(b, &b->slot[i]) && (best == NOBODY || b->slot[i].arrival < b->slot[best].arrival))
-            best = i;
-    return best;
+    uint32_t i = from;
+    while (i != NOBODY && !can_prefill(b, &b->slot[i])) i = b->slot[i].next;
+    return i;
 }
 
 static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
@@ -248,21 +248,51 @@ static dc_batch_plan plan_step(dc_batch *b)
                            .rows = rows};
 }
 
+/* A piece of at most `rows` rows behind the plan's items. */
+static void add_piece(dc_batch *b, dc_batch_plan *p, uint32_t slot, uint32_t rows)
+{
+    sequence *s = &b->slot[slot];
+    const uint32_t count = least(piece(b, s), rows);
+    b->items[p->items_len++] =
+        (dc_batch_item){.slot = slot, .pos = s->is.rows, .count = count,
+                        .out = s->is.rows + count == s->is.prompt_tokens && !s->is.known};
+    s->planned = true;
+    p->rows += count;
+    p->pieces++;
+}
+
+static dc_batch_plan plan_mixed(dc_batch *b)
+{
+    dc_batch_plan p = plan_step(b);
+    uint32_t who = next_prefill(b, b->first), left = b->config.chunk_tokens;
+    /* alone, it may be longer than a call */
+    if (who != NOBODY && !p.items_len && next_prefill(b, b->slot[who].next) == NOBODY) {
+        add_piece(b, &p, who, left);
+        who = NOBODY;
+    }
+    for (; who != NOBODY && left && p.rows < b->config.mixed_rows && p.pieces < DC_BATCH_PIECES;
+         who = next_prefill(b, b->slot[who].next)) {
+        const uint32_t before = p.rows;
+        add_piece(b, &p, who, least(left, b->config.mixed_rows - p.rows));
+        left -= p.rows - before;
+    }
+    if (p.pieces) p.kind = p.items_len == 1 ? DC_BATCH_PREFILL : DC_BATCH_MIXED;
+    return p;
+}
+
 dc_batch_plan dc_batch_next(dc_batch *b)
 {
-    const uint32_t who = first_prefill(b);
+    if (b->config.mixed_rows) return plan_mixed(b);
+    const uint32_t who = next_prefill(b, b->first);
     if (who == NOBODY || b->prefilled_last) {
         const dc_batch_plan plan = plan_step(b);
         b->prefilled_last = false;
         if (plan.kind == DC_BATCH_STEP || who == NOBODY) return plan;
     }
-    sequence *s = &b->slot[who];
-    const uint32_t count = piece(b, s);
+    dc_batch_plan p = {.kind = DC_BATCH_PREFILL, .items = b->items};
     b->prefilled_last = true;
-    b->items[0] = (dc_batch_item){.slot = who, .pos = s->is.rows, .count = count,
-                                  .out = s->is.rows + count == s->is.prompt_tokens && !s->is.known};
-    s->planned = true;
-    return (dc_batch_plan){.kind = DC_BATCH_PREFILL, .items = b->items, .items_len = 1, .rows = count};
+    add_piece(b, &p, who, UINT32_MAX);
+    return p;
 }
 
 void dc_batch_ran(dc_batch *b, uint32_t slot, uint32_t rows_kept, uint32_t new_tokens)

@@ -17,6 +17,9 @@
  * Rules:
  *   turns     when both wait, a decode step and one piece of a prefill (at most chunk_tokens rows) take turns, so
  *             running sequences never stall longer than one piece. Prefill is first come first served.
+ *   mixed     where one call computes both (mixed_rows), every plan takes both: the rows of a step, and behind them
+ *             pieces of prompts in the order in which they came, at most chunk_tokens rows of them and
+ *             DC_BATCH_PIECES prompts, until mixed_rows are full. Short prompts then share a call.
  *   fairness  a step takes every sequence that can run. Where these are more than rows_max, the one that waited longest
  *             goes first: who can run waits for at most the others of that moment, so it is in one of the next
  *             ceil(running / rows_max) steps.
@@ -32,6 +35,8 @@ typedef struct dc_batch_config {
     uint32_t rows_max;     /* of one step, 1.. */
     uint32_t replay_rows;  /* of one sequence in one step; 0 counts as 1 */
     uint32_t chunk_tokens; /* of one piece of a prefill, 1.. */
+    uint32_t mixed_rows;   /* of one call that takes a step's rows and pieces of prompts, > rows_max; 0: they take turns
+                            */
     uint32_t ahead_tokens;
 } dc_batch_config;
 
@@ -43,7 +48,8 @@ typedef struct dc_batch_join {
     uint32_t max_tokens;      /* of the answer, > known; prompt_tokens + max_tokens < 2^31 */
 } dc_batch_join;
 
-typedef enum dc_batch_kind { DC_BATCH_NOTHING = 0, DC_BATCH_STEP, DC_BATCH_PREFILL } dc_batch_kind;
+typedef enum dc_batch_kind { DC_BATCH_NOTHING = 0, DC_BATCH_STEP, DC_BATCH_PREFILL, DC_BATCH_MIXED } dc_batch_kind;
+enum { DC_BATCH_PIECES = 16 };
 
 /* One sequence of a plan: rows [pos, pos + count), of which the last `out` make logits. Of a step's, the last `drafts`
  * are drafts; it makes drafts + 1 logits, or none where it replays and has not come to the end. A piece of a prefill
@@ -56,6 +62,8 @@ typedef struct dc_batch_plan {
     dc_batch_kind kind;
     const dc_batch_item *items; /* borrowed until the next call of dc_batch_next; one of a PREFILL */
     uint32_t items_len, rows;
+    uint32_t pieces; /* how many items at the end are pieces of prompts: a STEP has none, a PREFILL one; two items or
+                        more of which one is a piece are MIXED */
 } dc_batch_plan;
 
 bt_err dc_batch_new(dc_batch **ret, const dc_batch_config *config, bt_fault *fault); /* BT_EARG, BT_ENOMEM */

@@ -25,8 +25,13 @@ bt_err sim_cluster_decode_new(sim_cluster *c, sim_member *m, bt_fault *fault)
     m->is_stepping = m->is_turning = false;
     m->leapt = 0;
     m->late_ns = NULL;
-    const dc_batch_config b = {.slots = k.slots, .rows_max = c->o.batch_rows, .replay_rows = REPLAY_ROWS,
-                               .chunk_tokens = c->o.chunk_tokens, .ahead_tokens = AHEAD_TOKENS};
+    const bool mixes = c->o.mixes && !m->group->cost->has_programs;
+    const dc_batch_config b = {.slots = k.slots,
+                               .rows_max = c->o.batch_rows,
+                               .replay_rows = REPLAY_ROWS,
+                               .chunk_tokens = c->o.chunk_tokens,
+                               .mixed_rows = mixes ? c->o.batch_rows + c->o.chunk_tokens : 0,
+                               .ahead_tokens = AHEAD_TOKENS};
     dc_batch_free(m->batch);
     m->batch = NULL;
     bt_err e = dc_batch_new(&m->batch, &b, fault);
@@ -108,18 +113,11 @@ static void tell_needs(sim_cluster *c, sim_member *m)
 static void adopt(sim_cluster *c, sim_member *m, const dc_batch_plan *plan, bt_price_step *step,
                   sim_cost_work *pieces)
 {
-    const size_t before = m->items_len;
     const sim_cost *cost = m->group->cost;
-    const bool is_piece = plan->kind == DC_BATCH_PREFILL;
     for (uint32_t i = 0; i < plan->items_len; i++) {
         const dc_batch_item *it = &plan->items[i];
         const uint32_t made = it->out ? 1 : 0;
-        bool is_here = false;
-        for (size_t k = 0; k < before && !is_here; k++) is_here = m->items[k].slot == it->slot;
-        if (is_here) { /* the token that this step makes of it is not known yet */
-            dc_batch_ran(m->batch, it->slot, 0, 0);
-            continue;
-        }
+        const bool is_piece = i >= plan->items_len - plan->pieces;
         void *all = m->items;
         if (!sim_cluster_grow(&all, &m->items_cap, m->items_len, sizeof *m->items)) {
             sim_cluster_break(c, BT_ENOMEM, "out of memory");
@@ -140,31 +138,17 @@ static void adopt(sim_cluster *c, sim_member *m, const dc_batch_plan *plan, bt_p
     }
 }
 
-/* Pieces of prompts beside decode rows. Plans take turns, so the second is of the other kind where both wait.
- */
-static void adopt_other(sim_cluster *c, sim_member *m, dc_batch_kind first, bt_price_step *step,
-                        sim_cost_work *pieces)
-{
-    const bool both = m->prefilling && m->decoding;
-    if (!c->o.mixes || m->group->cost->has_programs || !both) return;
-    const dc_batch_plan plan = dc_batch_next(m->batch);
-    if (plan.kind != first) adopt(c, m, &plan, step, pieces);
-    else
-        for (uint32_t i = 0; i < plan.items_len; i++) dc_batch_ran(m->batch, plan.items[i].slot, 0, 0);
-}
-
 static void begin_step(sim_cluster *c, sim_member *m)
 {
     bt_price_step step = {0};
     sim_cost_work work = {0}, rows = {0};
     const dc_batch_plan plan = dc_batch_next(m->batch);
-    if (plan.items_len != m->items_len) sim_cluster_leap_end(c, m); /* somebody has no room for a row */
+    /* a piece of a prompt, or somebody has no room for a row */
+    if (plan.pieces || plan.items_len != m->items_len) sim_cluster_leap_end(c, m);
     m->items_len = 0;
     memset(m->gate_items, 0, sizeof m->gate_items);
     if (plan.kind == DC_BATCH_NOTHING) return;
-    const dc_batch_kind kind = plan.kind;
     adopt(c, m, &plan, &step, &work);
-    adopt_other(c, m, kind, &step, &work);
     if (step.rows) rows = sim_cost_step(m->group->cost, &step);
     work.ns += rows.ns;
     work.ops += rows.ops;

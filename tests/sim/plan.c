@@ -69,6 +69,7 @@ static void draw_world(dice *d, sim_options *o)
     o->can_prefill = one_in(d, 3);
     if (o->can_prefill) o->local_below_tokens = of4(d, 0, 20, 60, o->ctx_tokens);
     if (o->can_prefill && one_in(d, 4)) o->prefills = 0;
+    o->mixes = o->can_prefill && o->seed % 2;
     o->prefixes = of4(d, 0, 1, 3, 8);
     o->rules = o->prefills > 1 && one_in(d, 3) ? 2 : 1;
     if (one_in(d, 6)) o->forge_ratio = 0.02 * between(d, 1, 10);
@@ -296,11 +297,11 @@ void plan_say_world(FILE *out, const plan *p)
     const sim_faults *f = &o->faults;
     fprintf(out,
             "gateways=%u prefills=%u decodes=%u slots=%u ctx=%u prefill_pages=%u decode_pages=%u "
-            "page_tokens=%u growth=%u swap=%u can_prefill=%d "
+            "page_tokens=%u growth=%u swap=%u can_prefill=%d mixes=%d "
             "local_below=%u prefixes=%u queue=%u window=%llu blocked=%.2f inbox=%u late_us=%lld lease_ms=%u "
             "rules=%u forge=%.2f load_us=%lld share=%u\n",
             o->gateways, o->prefills, o->decodes, o->slots, o->ctx_tokens, o->pages_total, o->decode_pages,
-            o->page_tokens, o->growth_tokens, o->swap_pages, o->can_prefill, o->local_below_tokens,
+            o->page_tokens, o->growth_tokens, o->swap_pages, o->can_prefill, o->mixes, o->local_below_tokens,
             o->prefixes, o->queue_max, (unsigned long long)o->window_bytes, o->blocked_ratio, o->inbox_max,
             (long long)o->late_us, o->gw.lease_ms, o->rules, o->forge_ratio, (long long)o->load_us,
             o->pf.share_tokens);

@@ -1,8 +1,9 @@
 /* A sequence's tokens and KV rows are what its prompt, its sampling and the engines make of them, and nothing
  * else: every request that goes through a worker is held against the same request alone, prefilled by the
  * prefill node's engine and decoded row by row. Neighbours, pieces of prefills, tokens known from elsewhere,
- * stops at any moment with rows kept or dropped, pages that grow, drafts: all of them at random. Meant to
- * be run under the thread sanitizer too. */
+ * stops at any moment with rows kept or dropped, pages that grow, drafts, and calls that rows of answers
+ * share with prompts where both are by one engine: all of them at random. Meant to be run under the thread
+ * sanitizer too. */
 #include "decode-node/worker.h"
 #include "base/rng.h"
 #include "kv/kv_pack.h"
@@ -63,7 +64,7 @@ typedef struct room {
     dc_worker *worker;
     slot_state slot[SLOTS];
     uint64_t seed, draws;
-    uint64_t drafted, accepted, restarts, firsts, needs;
+    uint64_t drafted, accepted, mixed, restarts, firsts, needs;
 } room;
 
 static uint32_t draw(room *r, uint32_t n) { return (uint32_t)(bt_rng_u64(r->seed, r->draws++) % n); }
@@ -301,6 +302,7 @@ static void on_ended(room *r, const dc_worker_event *ev)
     assert_int_equal(engine_kit_hash(&s->kv, rows), engine_kit_hash(&s->r.kv, rows));
     r->drafted += ev->drafted;
     r->accepted += ev->accepted;
+    r->mixed += ev->mixed;
     drop(s);
 }
 
@@ -312,6 +314,7 @@ static void on_stopped(room *r, const dc_worker_event *ev)
     assert_true(s->stopping);
     r->drafted += ev->drafted;
     r->accepted += ev->accepted;
+    r->mixed += ev->mixed;
     if (s->known && ev->rows >= s->r.prompt_tokens)
         assert_true(ev->rows <= s->r.prompt_tokens + s->known - 1);
     else assert_true(ev->rows <= s->r.prompt_tokens);
@@ -384,10 +387,12 @@ static void soak(room *r, uint32_t requests)
              known ? q.prompt_tokens + (draw(r, 2) ? 0 : draw(r, known)) : draw(r, q.prompt_tokens));
     }
     pump_all(r);
-    printf(
-        "%u requests: %llu prefilled here, %llu went on after a stop, %llu needs, %llu drafts, %llu right\n",
-        requests, (unsigned long long)r->firsts, (unsigned long long)r->restarts,
-        (unsigned long long)r->needs, (unsigned long long)r->drafted, (unsigned long long)r->accepted);
+    printf("%u requests: %llu prefilled here, %llu went on after a stop, %llu needs, %llu drafts, %llu "
+           "right, %llu "
+           "steps of them with prompts\n",
+           requests, (unsigned long long)r->firsts, (unsigned long long)r->restarts,
+           (unsigned long long)r->needs, (unsigned long long)r->drafted, (unsigned long long)r->accepted,
+           (unsigned long long)r->mixed);
     assert_true(r->firsts > 0 && r->restarts > 0 && r->needs > 0);
 }
 
@@ -397,7 +402,7 @@ static void two_thousand_random_requests_give_what_each_gives_alone(void **state
     (void)state;
     open_room(&r, "host", "host", 2, 4);
     soak(&r, 2000);
-    assert_true(r.drafted > 0);
+    assert_true(r.drafted > 0 && r.mixed > 0);
     close_room(&r);
 }
 
@@ -408,6 +413,7 @@ static void without_drafts_too_with_prompts_by_the_integer_npu_and_kv_of_8_bits(
     open_room(&r, "npu", "host", 1, 0);
     soak(&r, 300);
     assert_int_equal(r.drafted, 0);
+    assert_int_equal(r.mixed, 0); /* rows of prompts and of answers are by two engines */
     close_room(&r);
 }
 
@@ -417,7 +423,7 @@ static void by_the_integer_npu_from_end_to_end(void **state)
     (void)state;
     open_room(&r, "npu", "npu", 2, 4);
     soak(&r, 300);
-    assert_true(r.drafted > 0);
+    assert_true(r.drafted > 0 && r.mixed > 0);
     close_room(&r);
 }
 

@@ -14,7 +14,16 @@
 
 #include <cmocka.h>
 
-enum { SLOTS = 2, PROMPT = 9, CTX = 256, HOT = 113, TOKEN = 11, ANSWER = 12, DEADLINE_MS = 60000 };
+enum {
+    SLOTS = 2,
+    PROMPT = 9,
+    LONG = 200,
+    CTX = 256,
+    HOT = 113,
+    TOKEN = 11,
+    ANSWER = 12,
+    DEADLINE_MS = 60000
+};
 
 /* What lies in the pages, and what the worker is told that it is: drafts come from the latter. */
 static const int32_t stored[PROMPT] = {11, 11, 11, 12, 12, 12, 10, 11, 11},
@@ -43,7 +52,7 @@ static bt_decode *new_engine(const bt_model *m)
     return e;
 }
 
-static void open_room(room *r, uint32_t draft_max)
+static void open_room(room *r, uint32_t draft_max, bool prefills)
 {
     size_t len;
     tiny_gguf_spec spec = tiny_gguf_default();
@@ -64,8 +73,11 @@ static void open_room(room *r, uint32_t draft_max)
         assert_int_equal(bt_decode_step(e, &seq, 1, NULL, NULL, NULL), BT_OK);
     }
     bt_decode_free(e);
-    const dc_worker_config c = {.engine = new_engine(r->model), .slots = SLOTS, .page_tokens = 64,
-                                .draft_max = draft_max};
+    dc_worker_config c = {.engine = new_engine(r->model), .slots = SLOTS, .page_tokens = 64,
+                          .draft_max = draft_max, .chunk_tokens = 1};
+    const bt_prefill_config lc = {.engine = "host", .ctx_tokens = CTX,
+                                  .weights = bt_decode_shared_weights(c.engine)};
+    if (prefills) assert_int_equal(bt_prefill_new(&c.local, r->model, &lc, NULL), BT_OK);
     assert_int_equal(dc_worker_new(&r->worker, &c, NULL), BT_OK);
 }
 
@@ -110,7 +122,7 @@ static void a_sequence_that_overflows_ends_alone_after_the_tokens_before(void **
     room r;
     uint32_t tokens[SLOTS] = {0};
     (void)state;
-    open_room(&r, 0);
+    open_room(&r, 0, false);
     start(&r, 0, TOKEN);
     start(&r, 1, HOT);
     for (uint32_t ended = 0; ended < SLOTS;) {
@@ -132,11 +144,49 @@ static void a_sequence_that_overflows_ends_alone_after_the_tokens_before(void **
     close_room(&r);
 }
 
+/* The prompt goes token by token, so that the other sequence's steps are in calls with it. */
+static void in_a_call_with_a_prompt_it_ends_alone_too(void **state)
+{
+    room r;
+    int32_t prompt[LONG];
+    const bt_sample_bias bias = {TOKEN, 100};
+    uint32_t tokens[SLOTS] = {0};
+    (void)state;
+    open_room(&r, 0, true);
+    for (size_t i = 0; i < LONG; i++) prompt[i] = TOKEN + (int32_t)i % 3;
+    const dc_worker_start job = {.slot = 0,
+                                 .view = view_of(&r, 0),
+                                 .prompt = prompt,
+                                 .prompt_tokens = LONG,
+                                 .max_tokens = ANSWER,
+                                 .sampling = {.top_p = 1, .bias = &bias, .bias_len = 1}};
+    dc_worker_start_slot(r.worker, &job);
+    start(&r, 1, HOT);
+    for (uint32_t ended = 0; ended < SLOTS;) {
+        const dc_worker_event ev = next(&r);
+        if (ev.type == DC_WORKER_FIRST || ev.type == DC_WORKER_TOKEN) {
+            assert_int_equal(ev.id, ev.slot ? HOT : TOKEN);
+            tokens[ev.slot]++;
+            continue;
+        }
+        assert_int_equal(ev.type, DC_WORKER_ENDED);
+        assert_int_equal(ev.code, ev.slot ? BT_ERANGE : BT_OK);
+        if (ev.slot) {
+            assert_non_null(strstr(ev.u.text, "layer 0, token 10: K is beyond what f16 KV holds (65,504)"));
+            assert_int_equal(ev.mixed, ev.steps);
+        }
+        ended++;
+    }
+    assert_int_equal(tokens[0], ANSWER);
+    assert_int_equal(tokens[1], 1);
+    close_room(&r);
+}
+
 static void a_wrong_draft_that_overflows_changes_nothing(void **state)
 {
     room r;
     (void)state;
-    open_room(&r, 4);
+    open_room(&r, 4, false);
     start(&r, 0, TOKEN);
     for (uint32_t i = 1; i < ANSWER; i++) {
         const dc_worker_event ev = next(&r);
@@ -155,6 +205,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sequence_that_overflows_ends_alone_after_the_tokens_before),
+        cmocka_unit_test(in_a_call_with_a_prompt_it_ends_alone_too),
         cmocka_unit_test(a_wrong_draft_that_overflows_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

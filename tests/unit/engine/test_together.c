@@ -301,6 +301,42 @@ static void order_and_kernels_change_no_bit_of_packed_prompts(void **state)
     }
 }
 
+/* Prompt 0 row by row from 20 on, as a decode step brings its rows; of those only the last two want logits.
+ */
+static void rows_of_one_sequence_behind_each_other_have_the_bytes_of_its_prompt(void **state)
+{
+    (void)state;
+    for (int is_npu = 0; is_npu < 2; is_npu++) {
+        world *w = begin_packed(is_npu, NULL, NULL, 2);
+        const size_t vocab = w->kit.model->hp.vocab;
+        bt_overflow overflow = {0};
+        bt_prefill_seq seq[4] = {w->seq[0], w->seq[0], w->seq[0], w->seq[1]};
+        float *want = engine_kit_floats(vocab), *before = engine_kit_floats(vocab);
+        seq[0].n = 22, seq[0].logits = NULL;
+        seq[1].pos0 = 22, seq[1].ids += 22, seq[1].n = 1, seq[1].logits = w->logits[4];
+        seq[2].pos0 = 23, seq[2].ids += 23, seq[2].n = 1;
+        for (size_t i = 0; i < 3; i++) seq[i].overflow = &overflow;
+        seq[3].n = 40;
+        bt_prefill_run_together(w->p, seq, 4);
+        for (size_t i = 0; i < 4; i++) assert_int_equal(seq[i].result, BT_OK);
+        assert_false(bt_overflow_get(NULL, &overflow));
+        const uint64_t digest = engine_kit_hash(&w->kv[0], 24);
+        assert_int_equal(
+            bt_prefill_run(w->p, &w->kv[0], w->ids[0], 23, 0, NULL, before, BT_PREFILL_LAST, NULL), BT_OK);
+        assert_int_equal(bt_prefill_run(w->p, &w->kv[0], w->ids[0], 24, 0, NULL, want, BT_PREFILL_LAST, NULL),
+                         BT_OK);
+        assert_memory_equal(before, w->logits[4], vocab * sizeof(float));
+        assert_memory_equal(want, w->logits[0], vocab * sizeof(float));
+        assert_true(engine_kit_hash(&w->kv[0], 24) == digest);
+        seq[0].logits = NULL; /* one alone, without */
+        bt_prefill_run_together(w->p, seq, 1);
+        assert_int_equal(seq[0].result, BT_OK);
+        free(want);
+        free(before);
+        end(w);
+    }
+}
+
 static void packed_prompts_fill_the_rows_of_a_chunk(void **state)
 {
     (void)state;
@@ -378,6 +414,7 @@ int main(void)
         cmocka_unit_test(one_that_fails_or_is_cancelled_changes_nothing_for_the_others),
         cmocka_unit_test(packed_prompts_have_the_bytes_of_prompts_alone),
         cmocka_unit_test(order_and_kernels_change_no_bit_of_packed_prompts),
+        cmocka_unit_test(rows_of_one_sequence_behind_each_other_have_the_bytes_of_its_prompt),
         cmocka_unit_test(packed_prompts_fill_the_rows_of_a_chunk),
         cmocka_unit_test(a_packed_prompt_that_fails_or_is_cancelled_changes_nothing_for_the_others),
         cmocka_unit_test(programs_that_know_one_sequence_are_not_packed),

@@ -16,14 +16,16 @@
 
 enum { SLOTS = 24 };
 
-static dc_batch *make(uint32_t rows_max)
+static dc_batch *make_mixed(uint32_t rows_max, uint32_t mixed_rows)
 {
     dc_batch *b = NULL;
-    const dc_batch_config c = {.slots = SLOTS, .rows_max = rows_max, .replay_rows = 16, .chunk_tokens = 256,
-                               .ahead_tokens = 32};
+    const dc_batch_config c = {.slots = SLOTS,      .rows_max = rows_max,     .replay_rows = 16,
+                               .chunk_tokens = 256, .mixed_rows = mixed_rows, .ahead_tokens = 32};
     assert_int_equal(dc_batch_new(&b, &c, NULL), BT_OK);
     return b;
 }
+
+static dc_batch *make(uint32_t rows_max) { return make_mixed(rows_max, 0); }
 
 static void join(dc_batch *b, uint32_t slot, uint32_t prompt, uint32_t known, uint32_t rows)
 {
@@ -57,6 +59,11 @@ static void refuses_a_batch_of_nothing(void **state)
         dc_batch_new(&b, &(dc_batch_config){.slots = 0, .rows_max = 1, .chunk_tokens = 1}, &fault), BT_EARG);
     assert_int_equal(
         dc_batch_new(&b, &(dc_batch_config){.slots = 1, .rows_max = 1, .chunk_tokens = 0}, &fault), BT_EARG);
+    assert_int_equal(
+        dc_batch_new(&b, &(dc_batch_config){.slots = 1, .rows_max = 8, .chunk_tokens = 1, .mixed_rows = 8},
+                     &fault),
+        BT_EARG);
+    assert_string_equal(fault.text, "calls of 8 rows for steps of 8 and prompts beside them");
     dc_batch_free(NULL);
 }
 
@@ -330,6 +337,59 @@ static void who_sits_out_keeps_its_turn_and_holds_up_nobody(void **state)
     dc_batch_free(b);
 }
 
+static void check_item(const dc_batch_item *it, uint32_t slot, uint32_t pos, uint32_t count, uint32_t out)
+{
+    assert_int_equal(it->slot, slot);
+    assert_int_equal(it->pos, pos);
+    assert_int_equal(it->count, count);
+    assert_int_equal(it->out, out);
+}
+
+static void a_mixed_call_takes_a_step_and_the_prompts_that_came_first(void **state)
+{
+    (void)state;
+    dc_batch *b = make_mixed(8, 256);
+    join(b, 3, 400, 0, 0);
+    join(b, 0, 10, 1, 10);
+    join(b, 1, 20, 0, 0);
+    dc_batch_plan p = next(b, DC_BATCH_MIXED);
+    assert_int_equal(p.items_len, 2);
+    assert_int_equal(p.pieces, 1);
+    assert_int_equal(p.rows, 256);
+    check_item(&p.items[0], 0, 10, 1, 1);
+    check_item(&p.items[1], 3, 0, 255, 0);
+    answer(b, &p);
+    p = next(b, DC_BATCH_MIXED);
+    assert_int_equal(p.pieces, 2);
+    assert_int_equal(p.rows, 1 + 145 + 20);
+    check_item(&p.items[1], 3, 255, 145, 1);
+    check_item(&p.items[2], 1, 0, 20, 1);
+    answer(b, &p);
+    assert_int_equal(next(b, DC_BATCH_STEP).items_len, 3);
+    dc_batch_free(b);
+}
+
+static void prompts_alone_share_a_call_and_one_alone_may_be_longer_than_it(void **state)
+{
+    (void)state;
+    dc_batch *b = make_mixed(8, 64);
+    join(b, 0, 300, 0, 0);
+    dc_batch_plan p = next(b, DC_BATCH_PREFILL);
+    check_item(&p.items[0], 0, 0, 256, 0);
+    assert_int_equal(p.pieces, 1);
+    answer(b, &p);
+    for (uint32_t i = 1; i < 20; i++) join(b, i, i == 1 ? 30 : 1, 0, 0);
+    p = next(b, DC_BATCH_MIXED); /* 44 + 20 rows */
+    assert_int_equal(p.items_len, 2);
+    check_item(&p.items[1], 1, 0, 20, 0);
+    answer(b, &p);
+    p = next(b, DC_BATCH_MIXED); /* slot 0 has its first token: a step of it, and as many prompts as may be */
+    assert_int_equal(p.pieces, DC_BATCH_PIECES);
+    assert_int_equal(p.items_len, 1 + DC_BATCH_PIECES);
+    check_item(&p.items[1], 1, 20, 10, 1);
+    dc_batch_free(b);
+}
+
 /* ---- thousands of random steps ---- */
 
 typedef struct track {
@@ -338,13 +398,14 @@ typedef struct track {
     uint32_t missed, bound; /* steps without it since it could run; what the rule allows */
     bool could;
     bool asked;
+    uint64_t arrival; /* 1.. */
 } track;
 
 typedef struct world {
     dc_batch *b;
     track slot[SLOTS];
-    uint32_t rows_max;
-    uint64_t seed, draws;
+    uint32_t rows_max, mixed_rows;
+    uint64_t seed, draws, arrivals;
     dc_batch_kind before; /* the plan before this one, */
     bool both;            /* and whether both kinds waited then */
 } world;
@@ -394,8 +455,32 @@ static void random_join(world *w, uint32_t slot)
     j.rows = j.known ? draw(w, j.prompt_tokens + j.known) : draw(w, j.prompt_tokens);
     if (draw(w, 2) && j.known && j.rows < j.prompt_tokens) j.rows = j.prompt_tokens;
     j.capacity_tokens = j.rows + draw(w, 300);
-    *t = (track){.is = j, .joined = true};
+    *t = (track){.is = j, .joined = true, .arrival = ++w->arrivals};
     dc_batch_join_slot(w->b, &j);
+}
+
+/* Pieces of prompts behind `rows` rows of a step, in the order of their joining. */
+static uint32_t check_pieces(const world *w, const dc_batch_plan *p, uint32_t rows)
+{
+    uint32_t pieces = 0;
+    uint64_t before = 0;
+    for (uint32_t i = p->items_len - p->pieces; i < p->items_len; i++) {
+        const dc_batch_item *it = &p->items[i];
+        const track *t = &w->slot[it->slot];
+        assert_true(prefills_now(t));
+        assert_true(it->count >= 1 && it->pos == t->is.rows && it->pos + it->count <= t->is.prompt_tokens);
+        assert_int_equal(it->out, it->pos + it->count == t->is.prompt_tokens && !t->is.known);
+        assert_true(t->arrival > before);
+        before = t->arrival;
+        pieces += it->count;
+    }
+    if (p->pieces)
+        for (uint32_t i = 0; i < SLOTS; i++) /* nobody who came before the first of them was passed over */
+            assert_true(!prefills_now(&w->slot[i]) ||
+                        w->slot[i].arrival >= w->slot[p->items[p->items_len - p->pieces].slot].arrival);
+    assert_true(pieces <= 256);
+    assert_true(p->kind == DC_BATCH_PREFILL || rows + pieces <= w->mixed_rows || !p->pieces);
+    return rows + pieces;
 }
 
 static void check_step(world *w, const dc_batch_plan *p)
@@ -403,8 +488,8 @@ static void check_step(world *w, const dc_batch_plan *p)
     uint32_t rows = 0, can = 0;
     bool seen[SLOTS] = {false};
     for (uint32_t i = 0; i < SLOTS; i++) can += steps_now(&w->slot[i]);
-    assert_int_equal(p->items_len, can < w->rows_max ? can : w->rows_max);
-    for (uint32_t i = 0; i < p->items_len; i++) {
+    assert_int_equal(p->items_len - p->pieces, can < w->rows_max ? can : w->rows_max);
+    for (uint32_t i = 0; i < p->items_len - p->pieces; i++) {
         const dc_batch_item *it = &p->items[i];
         const track *t = &w->slot[it->slot];
         assert_true(steps_now(t) && !seen[it->slot]);
@@ -419,7 +504,7 @@ static void check_step(world *w, const dc_batch_plan *p)
         rows += it->count;
     }
     assert_true(rows <= w->rows_max);
-    assert_int_equal(p->rows, rows);
+    assert_int_equal(p->rows, check_pieces(w, p, rows));
     for (uint32_t i = 0; i < SLOTS; i++) {
         track *t = &w->slot[i];
         if (seen[i]) t->could = false; /* its waiting begins anew */
@@ -440,11 +525,12 @@ static void run_one(world *w)
     }
     const dc_batch_plan p = dc_batch_next(w->b);
     assert_int_equal(p.kind == DC_BATCH_NOTHING, !any_step && !any_prefill);
-    if (w->both && any_step && any_prefill) assert_int_not_equal(p.kind, w->before); /* turns */
+    if (w->mixed_rows && any_step && any_prefill) assert_int_equal(p.kind, DC_BATCH_MIXED);
+    else if (w->both && any_step && any_prefill) assert_int_not_equal(p.kind, w->before); /* turns */
     w->both = any_step && any_prefill;
     w->before = p.kind;
-    if (p.kind == DC_BATCH_STEP) check_step(w, &p);
-    if (p.kind == DC_BATCH_PREFILL) assert_true(prefills_now(&w->slot[p.items->slot]));
+    if (p.kind == DC_BATCH_STEP || p.kind == DC_BATCH_MIXED) check_step(w, &p);
+    if (p.kind == DC_BATCH_PREFILL) assert_int_equal(check_pieces(w, &p, 0), p.rows);
     for (uint32_t i = 0; i < p.items_len; i++) {
         const dc_batch_item it = p.items[i];
         track *t = &w->slot[it.slot];
@@ -474,7 +560,8 @@ static void nobody_starves_in_thousands_of_steps_with_joins_and_leaves(void **st
     (void)state;
     for (uint64_t seed = 1; seed <= 40; seed++) {
         world w = {.seed = seed, .rows_max = (uint32_t[]){1, 2, 3, 8, 16, 40}[seed % 6]};
-        w.b = make(w.rows_max);
+        if (seed % 4 > 1) w.mixed_rows = w.rows_max + (uint32_t[]){1, 7, 40, 400}[seed / 4 % 4];
+        w.b = make_mixed(w.rows_max, w.mixed_rows);
         for (uint32_t i = 0; i < 3000; i++) {
             uint32_t slot, tokens;
             const uint32_t who = draw(&w, SLOTS);
@@ -519,6 +606,8 @@ int main(void)
         cmocka_unit_test(room_is_asked_for_ahead_of_time_and_once),
         cmocka_unit_test(never_asks_for_more_than_the_sequence_will_have),
         cmocka_unit_test(who_sits_out_keeps_its_turn_and_holds_up_nobody),
+        cmocka_unit_test(a_mixed_call_takes_a_step_and_the_prompts_that_came_first),
+        cmocka_unit_test(prompts_alone_share_a_call_and_one_alone_may_be_longer_than_it),
         cmocka_unit_test(nobody_starves_in_thousands_of_steps_with_joins_and_leaves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
