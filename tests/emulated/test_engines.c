@@ -1,6 +1,7 @@
 /* Small prompts and their answers by the engines of both nodes, in every form of weights and KV, on every row
  * of the dispatch table: the bits of the plain kernels, and bits written down here, so that two machines or
- * two compilers are compared too. No width of the model is a multiple of 16 but dim. */
+ * two compilers are compared too. No width of the model is a multiple of 16 but dim, and ffn where groups want
+ * it. */
 #include "engine/decode.h"
 #include "engine/prefill.h"
 #include "tests/helpers/engine_kit.h"
@@ -22,6 +23,7 @@ typedef struct form {
     const char *recipe;         /* of an npu, on both sides; sparse..: w8a8 with that attention; NULL: host */
     uint32_t npu_ops, kv_elem_bytes;
     uint64_t golden; /* of the answer's tokens, KV and last logits */
+    uint32_t ffn;    /* 0: the usual one, which groups of 32 do not divide */
 } form;
 
 static const form forms[] = {
@@ -32,6 +34,10 @@ static const form forms[] = {
     {"qwen3", NULL, "w8a8", BT_PKG_OPS_LINEAR, 2, 0x74127af2b8ba1203},
     {"llama", NULL, "w8a16", BT_PKG_OPS_ALL, 1, 0x52c5d8addbc7a5f4},
     {"qwen2", NULL, "w4a8:no-gptq,shadow=channel", BT_PKG_OPS_ALL, 2, 0x2639c1201861dd33},
+    {"llama", NULL, "w8a8:shadow=off,asym", BT_PKG_OPS_LINEAR, 2, 0x961d754c3dc9d2c3},
+    {"qwen2", NULL, "w4a8:no-rotate,smooth=0.5,asym", BT_PKG_OPS_ALL, 1, 0x8aa4ffb97aa8007c},
+    {"llama", NULL, "w8a8:group=32,asym", BT_PKG_OPS_ALL, 2, 0xcde1b9ebb059870b, 192},
+    {"qwen2", NULL, "w4a16:group=32,r4,act-order", BT_PKG_OPS_LINEAR, 2, 0xaa7d1cfcf758765f, 192},
     {"qwen3", NULL, "sparse:0.3,dense=0", BT_PKG_OPS_LINEAR, 2, 0x10860d75a1a86ba2},
     {"llama", NULL, "sparse:0.3,dense=0,rows=16", BT_PKG_OPS_LINEAR, 1, 0xf0f32035191eab97},
     {"qwen2", NULL, "sparse:0.3,dense=0,rows=4,group", BT_PKG_OPS_LINEAR, 2, 0x331c67f67388c3eb},
@@ -99,7 +105,7 @@ static void answers_have_their_golden_bits_on_every_row(void **state)
     size_t wrong = 0;
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         const form *f = &forms[i];
-        engine_kit kit = engine_kit_model(f->arch);
+        engine_kit kit = f->ffn ? engine_kit_model_ffn(f->arch, f->ffn) : engine_kit_model(f->arch);
         bt_pkg *pkg = !f->recipe ? NULL
                       : !strncmp(f->recipe, "sparse", 6)
                           ? npu_kit_sparse(kit.model, f->recipe, "chunk:16+tail:1", CTX)

@@ -51,8 +51,7 @@ static void count_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, bt
     if (j->npu_ops != BT_PKG_OPS_ALL || w == BT_WEIGHT_OUTPUT) return;
     (void)room(j, BT_PKG_CONST_SCALE, panels * PANEL * 5); /* multipliers, shifts */
     const bool has_zero = j->o->recipe.asym == BT_ASYM_ON && r->input_bits[bt_pkg_site_of(w)] == 8;
-    if (t->bias != BT_PKG_NONE || has_zero)
-        (void)room(j, BT_PKG_CONST_VECTOR, panels * PANEL * 8);
+    if (t->bias != BT_PKG_NONE || has_zero) (void)room(j, BT_PKG_CONST_VECTOR, panels * PANEL * 8);
 }
 
 static void count_tensor(bt_compile_job *j, uint32_t layer, bt_weight w)

@@ -75,8 +75,8 @@ typedef struct bt_recipe {
     bt_recipe_layer usual;
     bool r1, r2, r4, llm_int8;
     bt_shadow_kind shadow;
-    bt_asym asym; /* AUTO runs as OFF: who knows the profile puts ON there (bt_compile_resolve) */
-    double prune, smooth;                       /* smooth < 0: off */
+    bt_asym asym;         /* AUTO runs as OFF: who knows the profile puts ON there (bt_compile_resolve) */
+    double prune, smooth; /* smooth < 0: off */
     uint8_t parts, part_of[BT_RECIPE_HEAD + 1]; /* by layer: 0 usual, else 1 + an index of part */
     bt_recipe_layer part[BT_RECIPE_MAX_PARTS];
 } bt_recipe;
