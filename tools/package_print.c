@@ -42,21 +42,19 @@ static void print_attention(const bt_pkg *p)
     if (a.is_group) printf("                %u query heads share a choice\n", h->heads / h->kv_heads);
 }
 
-/* What groups take, and what they cost the device. */
-static void print_groups(const bt_pkg *p)
+/* What groups of so many inputs take, and what they cost the device. */
+static void print_group(const bt_pkg *p, uint32_t group)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
     const bt_pkg_tensor *t = bt_pkg_tensors(p);
     bt_profile profile;
     uint64_t bytes = 0, weights = 0;
-    uint32_t group = 0;
     for (uint32_t i = 0; i < h->tensors.count; i++) {
-        if (!t[i].group) continue;
-        group = t[i].group;
+        if (t[i].group != group) continue;
         bytes += bt_pkg_consts(p)[t[i].groups].bytes;
         weights += (uint64_t)t[i].n * t[i].k;
     }
-    if (!group) return;
+    if (!weights) return;
     printf("groups          %u inputs of an output share a step and an offset, %.3f bits a weight", group,
            8 * (double)bytes / (double)weights);
     if (bt_profile_load(&profile, h->profile, NULL) == BT_OK && profile.time.group32_permille)
@@ -73,7 +71,7 @@ void tool_package_print_summary(const bt_pkg *p)
     char digest[BT_HASH_HEX_CHARS], a[32], b[32], c[32];
     printf("model           %s\ndigest          %s\n", h->model_name, bt_hash_hex(digest, h->digest));
     printf("quantisation    %s, calibrated on %" PRIu64 " tokens\n", bt_pkg_recipe(p), h->calib_tokens);
-    print_groups(p);
+    for (uint32_t group = 32; group <= 128; group *= 2) print_group(p, group);
     if (h->sparse_ppm) print_attention(p);
     printf("device          %s, %s on the NPU%s%s\n", h->profile,
            strcmp(tool_package_npu_ops(p), "all") == 0 ? "every operator it has" : "matrix products",

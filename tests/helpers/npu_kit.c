@@ -117,7 +117,7 @@ static void put_matrix(kit *k, uint32_t layer, bt_weight weight, const bt_gguf_t
         bt_pkg_writer_tensor(k->w, &t);
         return;
     }
-    t.bits = k->recipe.weight_bits;
+    t.bits = k->recipe.usual.weight_bits;
     t.site = site;
     const int limit = t.bits == 8 ? 127 : 7;
     const size_t bytes = bt_int_panels(n) * bt_int_panel_bytes(kk, t.bits);
@@ -159,7 +159,7 @@ static void put_sites(kit *k, bt_pkg_site *sites)
         *s = (bt_pkg_site){.layer = is_head ? UINT32_MAX : i / BT_PKG_LAYER_SITES, .kind = kind,
                            .hot = BT_PKG_NONE};
         s->k = kind == BT_SITE_O ? hp->heads * hp->head_dim : kind == BT_SITE_DOWN ? hp->ffn : hp->dim;
-        s->bits = k->recipe.input_bits[kind];
+        s->bits = k->recipe.usual.input_bits[kind];
         s->shadow = k->recipe.shadow;
         s->max = k->max[i];
         s->clip = s->max * (k->options->clip > 0 ? k->options->clip : 0.5f);

@@ -9,12 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SESSIONS_PART = TOOL_PLAN_STAGES, MAX_OPS = 64 };
+enum { SESSIONS_PART = TOOL_PLAN_STAGES, MAX_OPS = 64 * (BT_RECIPE_MAX_PARTS + 1) };
 
+#define FLOAT(bits) \
+    { \
+        .usual = { .weight_bits = (bits), .input_bits = {16, 16, 16, 16, 16} } \
+    }
 static const tool_plan_form floats[] = {
-    {.name = "f16", .weight_bits = 16, .input_bits = {16, 16, 16, 16, 16}, .weight_permille = 2000},
-    {.name = "int8", .weight_bits = 8, .input_bits = {16, 16, 16, 16, 16}, .weight_permille = 1062},
-    {.name = "fp4", .weight_bits = 4, .input_bits = {16, 16, 16, 16, 16}, .weight_permille = 625},
+    {.name = "f16", .recipe = FLOAT(16), .weight_bits = 16, .weight_permille = 2000},
+    {.name = "int8", .recipe = FLOAT(8), .weight_bits = 8, .weight_permille = 1062},
+    {.name = "fp4", .recipe = FLOAT(4), .weight_bits = 4, .weight_permille = 625},
 };
 const tool_plan_form *tool_plan_float_form(size_t i)
 {
@@ -23,17 +27,22 @@ const tool_plan_form *tool_plan_float_form(size_t i)
 
 tool_plan_form tool_plan_form_of(const bt_recipe *r)
 {
-    tool_plan_form f = {.weight_bits = r->weight_bits, .group = r->group, .r2 = r->r2, .r4 = r->r4};
-    for (int k = 0; k < BT_SITE_KINDS; k++) f.input_bits[k] = r->input_bits[k];
+    tool_plan_form f = {.recipe = *r, .weight_bits = r->usual.weight_bits};
+    for (uint8_t i = 0; i < r->parts; i++)
+        if (r->part[i].weight_bits < f.weight_bits) f.weight_bits = r->part[i].weight_bits;
     bt_recipe_text(f.name, r);
     return f;
 }
 
 uint32_t tool_plan_form_input_bits(const tool_plan_form *f)
 {
-    uint32_t least = f->input_bits[0];
-    for (int k = 1; k < BT_SITE_KINDS; k++)
-        if (f->input_bits[k] < least) least = f->input_bits[k];
+    const bt_recipe *r = &f->recipe;
+    uint32_t least = 16;
+    for (uint8_t i = 0; i <= r->parts; i++)
+        for (int k = 0; k < BT_SITE_KINDS; k++) {
+            const uint32_t bits = (i ? r->part[i - 1] : r->usual).input_bits[k];
+            if (bits < least) least = bits;
+        }
     return least;
 }
 
@@ -52,6 +61,8 @@ typedef struct maker {
     const bt_profile *p;
     const bt_dims *s;
     const tool_plan_form *f;
+    const bt_recipe_layer *layer; /* of the `layers` at hand, or of the head */
+    uint32_t layers;
     uint64_t rows, spill_bytes, sync_ns;
     bt_price_op op[MAX_OPS];
     size_t n;
@@ -88,9 +99,9 @@ static bt_price_op matrix(maker *m, uint64_t rows, uint64_t in, uint64_t out, bt
     op.matrix = (bt_time_matrix){.rows = rows,
                                  .inputs = in,
                                  .outputs = out,
-                                 .weight_bits = m->f->weight_bits,
-                                 .input_bits = m->f->input_bits[site],
-                                 .group = m->f->group};
+                                 .weight_bits = m->layer->weight_bits,
+                                 .input_bits = m->layer->input_bits[site],
+                                 .group = m->layer->group};
     op.matrix.spill_bytes = spill_of(m->p, &op.matrix);
     m->spill_bytes = bt_time_plus(m->spill_bytes, bt_time_times(op.matrix.spill_bytes, count));
     return op;
@@ -99,7 +110,7 @@ static bt_price_op matrix(maker *m, uint64_t rows, uint64_t in, uint64_t out, bt
 static void add_matrix(maker *m, uint8_t stage, uint64_t in, uint64_t out, bt_site_kind site,
                        bool is_row_split)
 {
-    bt_price_op op = matrix(m, m->rows, in, out, site, m->s->layers);
+    bt_price_op op = matrix(m, m->rows, in, out, site, m->layers);
     op.part = stage;
     op.is_row_split = is_row_split;
     add(m, &op);
@@ -108,16 +119,17 @@ static void add_matrix(maker *m, uint8_t stage, uint64_t in, uint64_t out, bt_si
 /* Reads and writes so many bytes of a row. */
 static void add_rows(maker *m, uint8_t stage, uint64_t row_bytes)
 {
-    const bt_price_op op = {.bytes = m->rows * row_bytes, .count = m->s->layers, .part = stage,
+    const bt_price_op op = {.bytes = m->rows * row_bytes, .count = m->layers, .part = stage,
                             .is_companion = true};
     add(m, &op);
 }
 
 static void add_quantise(maker *m, uint8_t stage, uint64_t width, bt_site_kind site)
 {
-    add_rows(m, stage, 4 * width + width * m->f->input_bits[site] / 8);
+    add_rows(m, stage, 4 * width + width * m->layer->input_bits[site] / 8);
 }
 
+/* Layers of one recipe. */
 static void add_layer(maker *m)
 {
     const bt_dims *s = m->s;
@@ -125,10 +137,10 @@ static void add_layer(maker *m)
                    k = (uint64_t)s->kv_heads * s->head_dim, f = s->ffn;
     for (uint8_t stage = 0; stage < TOOL_PLAN_STAGES && m->sync_ns; stage++)
         if (stage != TOOL_PLAN_ATTENTION)
-            add(m, &(bt_price_op){.fixed_ns = m->sync_ns, .count = s->layers, .part = stage});
+            add(m, &(bt_price_op){.fixed_ns = m->sync_ns, .count = m->layers, .part = stage});
     for (uint8_t stage = 0; stage < TOOL_PLAN_STAGES; stage++) /* a graph each: others' work lies between */
         if (tool_plan_stage_is_npu(stage))
-            add(m, &(bt_price_op){.is_dispatch = true, .count = s->layers, .part = stage});
+            add(m, &(bt_price_op){.is_dispatch = true, .count = m->layers, .part = stage});
     for (uint8_t stage = 0; stage <= 5; stage += 5) { /* a residual's sum, a norm */
         add_rows(m, stage, 8 * d);
         add_rows(m, stage, 8 * d);
@@ -140,15 +152,31 @@ static void add_layer(maker *m)
     add_rows(m, 2, 8 * q);
     add_rows(m, 2, 8 * k);
     add_rows(m, 2, 8 * k);
-    if (m->f->r2) add_rows(m, TOOL_PLAN_ATTENTION, 8 * q);
+    if (m->f->recipe.r2) add_rows(m, TOOL_PLAN_ATTENTION, 8 * q);
     add_quantise(m, TOOL_PLAN_ATTENTION, q, BT_SITE_O);
     add_matrix(m, 4, q, d, BT_SITE_O, true);
     if (s->ffn_matrices == 3) add_matrix(m, 6, d, f, BT_SITE_UP, false);
     add_matrix(m, 6, d, f, BT_SITE_UP, false);
     add_rows(m, 7, 8 * f);
-    if (m->f->r4) add_rows(m, 7, 8 * f);
+    if (m->f->recipe.r4) add_rows(m, 7, 8 * f);
     add_quantise(m, 7, f, BT_SITE_DOWN);
     add_matrix(m, 8, f, d, BT_SITE_DOWN, true);
+}
+
+/* All layers; then the head's recipe is at hand. */
+static void add_layers(maker *m)
+{
+    const bt_recipe *r = &m->f->recipe;
+    for (uint8_t p = 0; p <= r->parts; p++) {
+        m->layers = 0;
+        for (uint32_t l = 0; l < m->s->layers; l++)
+            if (r->part_of[l] == p) {
+                m->layers++;
+                m->layer = bt_recipe_of(r, l, BT_SITE_QKV);
+            }
+        if (m->layers) add_layer(m);
+    }
+    m->layer = bt_recipe_of(r, 0, BT_SITE_HEAD);
 }
 
 /* ---- limits ---- */
@@ -156,16 +184,22 @@ static void add_layer(maker *m)
 bt_err tool_plan_form_check(const bt_profile *p, const bt_dims *s, const bt_recipe *r, bt_fault *fault)
 {
     char why[96];
-    for (uint32_t k = 0; k < BT_SITE_KINDS; k++) {
-        const bt_site_kind site = (bt_site_kind)k;
-        const uint32_t inputs = bt_pkg_site_width(k, s->hidden, s->heads * s->head_dim, s->ffn);
-        const bt_err e = bt_recipe_check_group(r, site, inputs, fault);
-        if (e < 0) return e;
-        if (!bt_offload_linear(why, p, r, site, inputs))
-            return bt_fail(fault, BT_EARG, "the linears '%s' would not run on the NPU: %s",
-                           bt_site_kind_name(site), why);
+    bt_err e = bt_recipe_check_layers(r, s->layers, fault);
+    for (uint32_t i = 0; e == BT_OK && i < s->layers * BT_SITE_KINDS; i++) {
+        const bt_site_kind site = (bt_site_kind)(i % BT_SITE_KINDS);
+        const bt_recipe_layer *own = bt_recipe_of(r, i / BT_SITE_KINDS, site);
+        const uint32_t inputs = bt_pkg_site_width(site, s->hidden, s->heads * s->head_dim, s->ffn);
+        e = bt_recipe_check_group(own, site, inputs, fault);
+        if (e == BT_OK && !bt_offload_linear(why, p, own, site, inputs))
+            e = bt_fail(fault, BT_EARG, "the linears '%s' would not run on the NPU: %s",
+                        bt_site_kind_name(site), why);
     }
-    return BT_OK;
+    return e;
+}
+
+static uint64_t session_bytes(const bt_profile *p, uint64_t n, uint64_t k, const bt_recipe_layer *r)
+{
+    return bt_sessions_matrix_bytes(p, n, k, r->weight_bits, r->group);
 }
 
 static bt_err split_sessions(tool_plan_programs *ret, const bt_profile *p, const bt_dims *s,
@@ -181,11 +215,11 @@ static bt_err split_sessions(tool_plan_programs *ret, const bt_profile *p, const
         for (size_t i = 0; i < matrices; i++, n++)
             weight[n] = (bt_sessions_weight){
                 l, (uint32_t)n,
-                bt_sessions_matrix_bytes(p, m[i].outputs, m[i].inputs, form->weight_bits, form->group)};
+                session_bytes(p, m[i].outputs, m[i].inputs, bt_recipe_of(&form->recipe, l, BT_SITE_QKV))};
     if (e == BT_OK) {
         weight[n] = (bt_sessions_weight){
             s->layers, (uint32_t)n,
-            bt_sessions_matrix_bytes(p, s->vocab, s->hidden, form->weight_bits, form->group)};
+            session_bytes(p, s->vocab, s->hidden, bt_recipe_of(&form->recipe, 0, BT_SITE_HEAD))};
         n++;
         for (size_t i = 0; i < n; i++) ret->weight_bytes = bt_time_plus(ret->weight_bytes, weight[i].bytes);
         e = bt_sessions_split(session, &sessions, p, weight, n, parts, ret->arena_bytes, fault);
@@ -212,7 +246,7 @@ static bt_err add_program(tool_plan_programs *ret, maker *m, const bt_shape *sha
     m->rows = shape->seq;
     m->n = 0;
     m->spill_bytes = 0;
-    add_layer(m);
+    add_layers(m);
     if (ret->sessions > 1 && p->session_switch_ns)
         add(m,
             &(bt_price_op){.fixed_ns = p->session_switch_ns, .count = ret->sessions, .part = SESSIONS_PART});

@@ -20,10 +20,9 @@ enum { TOOL_PLAN_STAGES = 9, TOOL_PLAN_ATTENTION = 3 };
 /* How weights and inputs are kept. */
 typedef struct tool_plan_form {
     char name[BT_RECIPE_MAX_TEXT];
-    uint32_t weight_bits, input_bits[BT_SITE_KINDS];
+    bt_recipe recipe;         /* bits of weights (a GPU's 16 too) and inputs, groups, rotations at run time, by layer */
+    uint32_t weight_bits;     /* the fewest of any layer */
     uint32_t weight_permille; /* bytes of a weight, scales included; 0: weight_bits */
-    uint32_t group;           /* inputs that share a scale; 0: all of an output */
-    bool r2, r4;              /* heads' outputs, and down's inputs, are rotated at run time */
 } tool_plan_form;
 /* A recipe's. */
 tool_plan_form tool_plan_form_of(const bt_recipe *r);

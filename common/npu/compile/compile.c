@@ -16,11 +16,11 @@ enum { MIN_CALIB = 16 };
 
 /* At each site one value at least lies beyond a percentile, and groups' errors are spread by as many rows as
  * inputs. */
-static bt_err check_statistics(const bt_compile_job *j, size_t n, bt_fault *fault)
+static bt_err check_layer(const bt_compile_job *j, uint32_t layer, size_t n, bt_fault *fault)
 {
-    const bt_recipe *r = &j->o->recipe;
     const bt_hparams *hp = &j->m->hp;
     for (uint32_t kind = 0; kind < BT_SITE_KINDS; kind++) {
+        const bt_recipe_layer *r = bt_recipe_of(&j->o->recipe, layer, (bt_site_kind)kind);
         const double p = bt_sites_percentile(r, r->input_bits[kind]), beyond = (100 - p) / 100;
         const uint32_t k = bt_pkg_site_width(kind, hp->dim, hp->heads * hp->head_dim, hp->ffn);
         if (p < 100 && (double)n * k * beyond < 1 - 1e-9)
@@ -29,11 +29,18 @@ static bt_err check_statistics(const bt_compile_job *j, size_t n, bt_fault *faul
                 "a calibration text of %zu tokens: clip=p%.7g of the %u inputs of site %s needs %.0f; "
                 "a longer text, or clip=max",
                 n, p, k, bt_site_kind_name((bt_site_kind)kind), ceil((1 - 1e-9) / (beyond * k)));
+        if (r->gptq && n < r->group)
+            return bt_fail(fault, BT_EARG,
+                           "a calibration text of %zu tokens: GPTQ with group=%u needs as many", n, r->group);
     }
-    if (r->gptq && n < r->group)
-        return bt_fail(fault, BT_EARG, "a calibration text of %zu tokens: GPTQ with group=%u needs as many",
-                       n, r->group);
     return BT_OK;
+}
+
+static bt_err check_statistics(const bt_compile_job *j, size_t n, bt_fault *fault)
+{
+    bt_err e = BT_OK;
+    for (uint32_t l = 0; e == BT_OK && l < j->m->hp.layers; l++) e = check_layer(j, l, n, fault);
+    return e;
 }
 
 static bt_err check_calibration(const bt_compile_job *j, bt_fault *fault)
@@ -63,7 +70,7 @@ static bt_err check_machine(const char *path, const bt_model *m, const bt_compil
     bt_num_size_text(need, sizeof need, n.memory_bytes);
     bt_num_size_text(have, sizeof have, free_bytes);
     return bt_fail(fault, BT_ELIMIT, "compiling needs %s of memory, %s free%s", need, have,
-                   o->recipe.gptq ? "; a recipe with no-gptq needs less" : "");
+                   bt_recipe_has_gptq(&o->recipe) ? "; a recipe with no-gptq needs less" : "");
 }
 
 bt_err bt_compile(const char *path, const bt_model *m, const bt_compile_options *options, bt_pool *pool,

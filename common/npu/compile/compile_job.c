@@ -40,13 +40,15 @@ static bt_err check_blocks(const bt_compile_job *j, bt_fault *fault)
                : BT_OK;
 }
 
-/* Groups divide the inputs of every linear. */
+/* Layers with a recipe of their own are there, and groups divide the inputs of every linear. */
 static bt_err check_groups(const bt_hparams *hp, const bt_recipe *r, bt_fault *fault)
 {
-    bt_err e = BT_OK;
-    for (uint32_t kind = 0; e == BT_OK && kind < BT_SITE_KINDS; kind++)
-        e = bt_recipe_check_group(r, (bt_site_kind)kind,
-                                  bt_pkg_site_width(kind, hp->dim, hp->heads * hp->head_dim, hp->ffn), fault);
+    bt_err e = bt_recipe_check_layers(r, hp->layers, fault);
+    for (uint32_t l = 0; l < hp->layers; l++)
+        for (uint32_t kind = 0; e == BT_OK && kind < BT_SITE_KINDS; kind++)
+            e = bt_recipe_check_group(bt_recipe_of(r, l, (bt_site_kind)kind), (bt_site_kind)kind,
+                                      bt_pkg_site_width(kind, hp->dim, hp->heads * hp->head_dim, hp->ffn),
+                                      fault);
     return e;
 }
 
@@ -117,8 +119,8 @@ static void plan_work(bt_compile_job *j)
 {
     const bt_recipe *r = &j->o->recipe;
     const uint64_t measures = r->smooth >= 0 ? 2 : 1;
-    j->work =
-        measures * BT_COMPILE_SHARE_CALIBRATE + (r->gptq ? BT_COMPILE_SHARE_GPTQ : BT_COMPILE_SHARE_PACK);
+    j->work = measures * BT_COMPILE_SHARE_CALIBRATE +
+              (bt_recipe_has_gptq(r) ? BT_COMPILE_SHARE_GPTQ : BT_COMPILE_SHARE_PACK);
     if (j->o->attention.ratio_ppm) j->work += 2 * BT_COMPILE_SHARE_SPARSE;
 }
 

@@ -180,7 +180,7 @@ static bt_err write_oscale(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, 
 static bt_err write_matrix(bt_compile_job *j, uint32_t layer, bt_weight w, const float *xq,
                            const double *mean, bt_fault *fault)
 {
-    const bt_recipe *r = &j->o->recipe;
+    const bt_recipe_layer *r = bt_recipe_of(&j->o->recipe, layer, (bt_site_kind)bt_pkg_site_of(w));
     const uint32_t site = bt_pkg_site_index(j->m->hp.layers, layer, bt_pkg_site_of(w));
     const bt_calib_site *c = &j->stats->site[site];
     const bt_gguf_tensor *from = bt_weight_tensor(j->m, layer, w);
@@ -226,7 +226,7 @@ static bt_err write_matrix(bt_compile_job *j, uint32_t layer, bt_weight w, const
     if (e == BT_OK) e = write_oscale(j, t, layer, &made, bias, fault);
     free(bias);
     bt_rounding_done(&made);
-    return e == BT_OK && r->llm_int8 ? write_f16(j, &t->f16_panels, layer, w, fault) : e;
+    return e == BT_OK && j->o->recipe.llm_int8 ? write_f16(j, &t->f16_panels, layer, w, fault) : e;
 }
 
 static float relative(const float *a, const float *b, size_t count)
@@ -261,7 +261,7 @@ static bt_err write_site(bt_compile_job *j, uint32_t layer, uint32_t kind, bt_fa
         s->input_error = relative(xq, c->sample, c->samples * c->k);
         bt_compile_int_site(j, s);
     }
-    const bool corrected = j->o->recipe.bias && c->sum_rows > 0;
+    const bool corrected = bt_recipe_of(&j->o->recipe, layer, (bt_site_kind)kind)->bias && c->sum_rows > 0;
     for (size_t i = 0; e == BT_OK && corrected && i < c->k; i++)
         mean[i] = c->column_sum[i] / (double)c->sum_rows;
     for (size_t i = 0; e == BT_OK && i < MATRICES; i++)
@@ -298,21 +298,29 @@ static bt_err write_layer(bt_compile_job *j, uint32_t layer, bt_fault *fault)
     for (uint32_t i = 0; e == BT_OK && i < layer_sites(j, layer); i++) {
         const bool is_head = i == BT_PKG_LAYER_SITES;
         e = write_site(j, layer + is_head, is_head ? BT_SITE_HEAD : i, fault);
-        if (!j->o->recipe.gptq) bt_compile_job_progress(j, first + i + 1, j->sites);
+        if (!bt_recipe_has_gptq(&j->o->recipe)) bt_compile_job_progress(j, first + i + 1, j->sites);
     }
     return e;
 }
 
 /* ---- GPTQ: sums of a layer's inputs, then its tensors ---- */
 
+/* Of a layer's i-th site, the head's behind the last layer's. */
+static const bt_recipe_layer *recipe_at(const bt_compile_job *j, uint32_t layer, size_t i)
+{
+    return bt_recipe_of(&j->o->recipe, layer, i == BT_PKG_LAYER_SITES ? BT_SITE_HEAD : (bt_site_kind)i);
+}
+
 static bt_err gptq_begin(void *ud, uint32_t layer, bt_fault *fault)
 {
     bt_compile_job *j = ud;
     for (size_t i = 0, at = (size_t)layer * BT_PKG_LAYER_SITES; i < layer_sites(j, layer); i++) {
         const size_t k = j->stats->site[at + i].k;
+        const bt_recipe_layer *r = recipe_at(j, layer, i);
+        if (!r->gptq) continue;
         if (!(j->gptq[at + i] = calloc(k * k, sizeof(float))))
             return bt_fail(fault, BT_ENOMEM, "GPTQ over %zu inputs", k);
-        if (j->o->recipe.act_order && !(j->order[at + i] = calloc(k, sizeof **j->order)))
+        if (r->act_order && !(j->order[at + i] = calloc(k, sizeof **j->order)))
             return bt_fail(fault, BT_ENOMEM, "the order of %zu inputs", k);
     }
     return BT_OK;
@@ -321,7 +329,7 @@ static bt_err gptq_begin(void *ud, uint32_t layer, bt_fault *fault)
 static void gptq_rows(void *ud, uint32_t site, const float *x, size_t t, size_t k)
 {
     const bt_compile_job *j = ud;
-    bt_gptq_add(j->gptq[site], x, t, k, j->pool);
+    if (j->gptq[site]) bt_gptq_add(j->gptq[site], x, t, k, j->pool);
 }
 
 static bt_err gptq_solve(void *ud, uint32_t layer, bt_fault *fault)
@@ -329,7 +337,8 @@ static bt_err gptq_solve(void *ud, uint32_t layer, bt_fault *fault)
     bt_compile_job *j = ud;
     bt_err e = BT_OK;
     for (size_t i = 0, at = (size_t)layer * BT_PKG_LAYER_SITES; e == BT_OK && i < layer_sites(j, layer); i++)
-        e = bt_gptq_prepare(j->gptq[at + i], j->order[at + i], j->stats->site[at + i].k, j->pool, fault);
+        if (j->gptq[at + i])
+            e = bt_gptq_prepare(j->gptq[at + i], j->order[at + i], j->stats->site[at + i].k, j->pool, fault);
     return e < 0 ? e : write_layer(j, layer, fault);
 }
 
@@ -338,8 +347,9 @@ static bt_err write_layers(bt_compile_job *j, bt_fault *fault)
     const uint32_t layers = j->m->hp.layers;
     const bt_calib_reader gptq = {.before = gptq_begin, .rows = gptq_rows, .after = gptq_solve, .ud = j};
     bt_err e = BT_OK;
-    bt_compile_job_step(j, j->o->recipe.gptq ? BT_COMPILE_SHARE_GPTQ : BT_COMPILE_SHARE_PACK);
-    if (j->o->recipe.gptq) return bt_calib_read(j->calib, j->o->calib_ids, calib_tokens(j), &gptq, fault);
+    const bool has_gptq = bt_recipe_has_gptq(&j->o->recipe);
+    bt_compile_job_step(j, has_gptq ? BT_COMPILE_SHARE_GPTQ : BT_COMPILE_SHARE_PACK);
+    if (has_gptq) return bt_calib_read(j->calib, j->o->calib_ids, calib_tokens(j), &gptq, fault);
     for (uint32_t l = 0; e == BT_OK && l < layers; l++) e = write_layer(j, l, fault);
     return e;
 }

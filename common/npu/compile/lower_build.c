@@ -129,7 +129,8 @@ bt_lower_planes bt_lower_build_planes(bt_lower_build *b, bt_pkg_op op, bt_pkg_un
     const bt_lower_in *in = b->in;
     const bt_op *o = &in->graph->op[graph_op];
     const uint32_t kind = bt_pkg_site_of(o->weight), k = in->graph->tensor[o->in[0]].width;
-    const bool of_out = bt_lower_build_is_out(b, o->in[0]), is_wide = in->recipe->input_bits[kind] == 16;
+    const bool of_out = bt_lower_build_is_out(b, o->in[0]),
+               is_wide = bt_recipe_of(in->recipe, o->layer, (bt_site_kind)kind)->input_bits[kind] == 16;
     const size_t rows = bt_lower_build_rows(b, of_out);
     if (b->planes_input == input) return b->planes;
     bt_lower_planes p = {.lo = BT_PKG_NOWHERE, .shadow = BT_PKG_NOWHERE,

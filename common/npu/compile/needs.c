@@ -20,14 +20,19 @@ static uint32_t room(bt_compile_job *j, bt_pkg_const_kind kind, uint64_t bytes)
 
 /* ---- the package ---- */
 
+static const bt_recipe_layer *recipe_of(const bt_compile_job *j, uint32_t layer, bt_weight w)
+{
+    return bt_recipe_of(&j->o->recipe, layer, (bt_site_kind)bt_pkg_site_of(w));
+}
+
 static bool is_bias_written(const bt_compile_job *j, uint32_t layer, bt_weight w, bool on_npu)
 {
-    return bt_weight_bias(j->m, layer, w) != NULL || (on_npu && j->o->recipe.bias);
+    return bt_weight_bias(j->m, layer, w) != NULL || (on_npu && recipe_of(j, layer, w)->bias);
 }
 
 static void count_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, bt_weight w)
 {
-    const bt_recipe *r = &j->o->recipe;
+    const bt_recipe_layer *r = recipe_of(j, layer, w);
     const bt_gguf_tensor *from = bt_weight_tensor(j->m, layer, w);
     const bool on_npu = bt_compile_job_unit(j, layer, w) == BT_PKG_NPU;
     const uint64_t n = from->dim[1], k = from->dim[0], panels = bt_int_panels(n),
@@ -42,7 +47,7 @@ static void count_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, bt
     (void)room(j, BT_PKG_CONST_SCALE, panels * PANEL * 4);                      /* outputs' */
     (void)room(j, BT_PKG_CONST_TABLE, (r->group ? 2 : 1) * panels * PANEL * 4); /* sums of columns */
     if (r->group) (void)room(j, BT_PKG_CONST_SCALE, panels * (k / r->group) * sizeof(bt_int_group));
-    if (r->llm_int8) (void)room(j, BT_PKG_CONST_WEIGHT, f16);
+    if (j->o->recipe.llm_int8) (void)room(j, BT_PKG_CONST_WEIGHT, f16);
     if (j->npu_ops != BT_PKG_OPS_ALL || w == BT_WEIGHT_OUTPUT) return;
     (void)room(j, BT_PKG_CONST_SCALE, panels * PANEL * 5); /* multipliers, shifts */
     if (t->bias != BT_PKG_NONE) (void)room(j, BT_PKG_CONST_VECTOR, panels * PANEL * 8);
@@ -178,7 +183,7 @@ static uint64_t gptq_bytes(const bt_compile_job *j)
 {
     const bt_hparams *hp = &j->m->hp;
     uint64_t sums = 0, widest = 0;
-    if (!j->o->recipe.gptq) return 0;
+    if (!bt_recipe_has_gptq(&j->o->recipe)) return 0;
     for (uint32_t kind = 0; kind < BT_SITE_KINDS; kind++) {
         const uint64_t k = bt_pkg_site_width(kind, hp->dim, hp->heads * hp->head_dim, hp->ffn);
         sums += k * k * sizeof(float);

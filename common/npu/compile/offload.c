@@ -16,7 +16,7 @@ static bool is_asked(const bt_op *op, uint32_t npu_ops)
     return op->rotation != BT_ROTATION_R1; /* which belongs to the embedding */
 }
 
-bool bt_offload_linear(char *why, const bt_profile *profile, const bt_recipe *recipe, bt_site_kind site,
+bool bt_offload_linear(char *why, const bt_profile *profile, const bt_recipe_layer *recipe, bt_site_kind site,
                        size_t k)
 {
     const uint8_t can = profile->op[BT_OP_LINEAR];
@@ -37,10 +37,11 @@ static void why_not(char *why, const bt_graph *g, size_t at, const bt_profile *p
 {
     const bt_op *op = &g->op[at];
     const bool is_turned = op->kind == BT_OP_SILU_MUL && at + 1 < g->ops && op[1].rotation == BT_ROTATION_R4;
+    const bt_site_kind site = (bt_site_kind)bt_pkg_site_of(op->weight);
     const uint8_t can = profile->op[op->kind];
     why[0] = 0;
     if (op->kind == BT_OP_LINEAR)
-        (void)bt_offload_linear(why, profile, recipe, (bt_site_kind)bt_pkg_site_of(op->weight),
+        (void)bt_offload_linear(why, profile, bt_recipe_of(recipe, op->layer, site), site,
                                 g->tensor[op->in[0]].width);
     else if (!can) snprintf(why, MAX_WHY, "not in profile %s", profile->name);
     else if (!(can & (profile->output_bits == 8 ? BT_PROFILE_INT8 : BT_PROFILE_INT16)))

@@ -49,7 +49,8 @@ bt_err bt_offload_new(bt_offload **ret, const bt_graph *g, const bt_profile *pro
 void bt_offload_free(bt_offload *p); /* NULL is fine */
 
 /* May the NPU run the linears of a site, with k inputs, in integers? False: why[96] says why not, in a few words. */
-bool bt_offload_linear(char *why, const bt_profile *profile, const bt_recipe *recipe, bt_site_kind site, size_t k);
+bool bt_offload_linear(char *why, const bt_profile *profile, const bt_recipe_layer *recipe, bt_site_kind site,
+                       size_t k);
 
 /* "rope 60 x in 30 layers (not in profile my-board)". */
 enum { BT_OFFLOAD_FALLBACK_BYTES = 192 };

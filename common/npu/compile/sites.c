@@ -25,12 +25,12 @@ static double rms_within(const bt_calib_site *s, float clip)
 
 static const double steps[] = {99.99, 99.9, 99.5}; /* of auto */
 
-static double asked(const bt_recipe *r, unsigned bits)
+static double asked(const bt_recipe_layer *r, unsigned bits)
 {
     return bits == 16 ? r->clip_percentile16 : r->clip_percentile8;
 }
 
-double bt_sites_percentile(const bt_recipe *r, unsigned bits)
+double bt_sites_percentile(const bt_recipe_layer *r, unsigned bits)
 {
     return asked(r, bits) > 0 ? asked(r, bits) : steps[0];
 }
@@ -46,16 +46,18 @@ static float clip_of(const bt_calib_site *s, double percentile, bt_shadow_kind s
     return clip;
 }
 
-static void choose_one(bt_pkg_site *s, const bt_calib_site *stats, unsigned bits, const bt_recipe *recipe)
+static void choose_one(bt_pkg_site *s, const bt_calib_site *stats, const bt_recipe_layer *recipe,
+                       bt_shadow_kind shadow)
 {
+    const unsigned bits = recipe->input_bits[s->kind];
     const bool is16 = bits == 16;
     size_t beyond = 0;
     s->bits = bits;
-    s->shadow = recipe->shadow;
+    s->shadow = shadow;
     s->k = (uint32_t)stats->k;
     s->max = stats->max;
     s->rms = stats->count ? (float)sqrt(stats->square / (double)stats->count) : 0;
-    s->clip = clip_of(stats, asked(recipe, bits), recipe->shadow);
+    s->clip = clip_of(stats, asked(recipe, bits), shadow);
     s->scale = s->clip / (is16 ? (float)BT_INT_MAX16 : 127.0f);
     /* What the shadow adds back is bounded too: a scale so fine that the greatest value would not be whole
      * is made coarser. */
@@ -99,7 +101,8 @@ void bt_sites_choose(bt_pkg_site *site, const bt_calib_stats *stats, const bt_re
         const bool is_head = i + 1 == stats->sites;
         site[i].layer = is_head ? UINT32_MAX : (uint32_t)(i / BT_PKG_LAYER_SITES);
         site[i].kind = is_head ? BT_SITE_HEAD : (uint32_t)(i % BT_PKG_LAYER_SITES);
-        choose_one(&site[i], &stats->site[i], recipe->input_bits[site[i].kind], recipe);
+        choose_one(&site[i], &stats->site[i], bt_recipe_of(recipe, site[i].layer, (bt_site_kind)site[i].kind),
+                   recipe->shadow);
     }
     if (recipe->shadow != BT_SHADOW_CHANNEL) return;
     prune(site, stats->sites, recipe->prune);

@@ -18,7 +18,7 @@
  * floor(prune * (layers + 1)) least important are pruned, later ones first among equals. */
 void bt_sites_choose(bt_pkg_site *site, const bt_calib_stats *stats, const bt_recipe *recipe);
 /* The percentile that clips inputs of so many bits, of auto the first that is tried; 100: the maximum. */
-double bt_sites_percentile(const bt_recipe *recipe, unsigned bits);
+double bt_sites_percentile(const bt_recipe_layer *recipe, unsigned bits);
 /* hot[k]: 1 where a column of the calibration goes beyond the clip. Returns how many. */
 size_t bt_sites_hot(uint8_t *hot, const bt_pkg_site *site, const bt_calib_site *stats);
 /* xq[t, k] = what the NPU's linear takes x[t, k] for: quantised, shadow included (hot NULL but with shadow=channel),

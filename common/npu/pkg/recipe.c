@@ -1,6 +1,7 @@
 /* Recipes as text: parsing, with every choice named in the errors, and the one text of each recipe. */
 #include "npu/pkg/recipe.h"
 #include "base/num.h"
+#include "model/model.h"
 #include "model/weight.h"
 
 #include <math.h>
@@ -11,6 +12,7 @@
 #define CHOICES \
     "per-tensor, group=, r1, no-r1, r2, no-r2, r4, no-rotate, clip=, shadow=, prune=, smooth=, a16=, " \
     "bias, no-bias, gptq, no-gptq, act-order, llm-int8"
+_Static_assert((int)BT_RECIPE_HEAD == (int)BT_MODEL_MAX_LAYERS, "a layer's number is never the head's");
 static const double AUTO = 0, CLIP8 = AUTO, CLIP16 = 99.99;
 
 enum {
@@ -24,7 +26,9 @@ enum {
     SEEN_GPTQ = 128,
     SEEN_BIAS = 256,
     SEEN_R4 = 512,
-    SEEN_GROUP = 1024
+    SEEN_GROUP = 1024,
+    SEEN_LLM_INT8 = 2048,
+    SEEN_WHOLE = SEEN_R1 | SEEN_R2 | SEEN_R4 | SEEN_SHADOW | SEEN_PRUNE | SEEN_SMOOTH | SEEN_LLM_INT8
 };
 
 static const char *const shadow_name[] = {"off", "value", "channel"};
@@ -35,7 +39,7 @@ const char *bt_site_kind_name(bt_site_kind k)
     return (unsigned)k < BT_SITE_KINDS ? names[k] : "?";
 }
 
-static bool has_8_bit_site(const bt_recipe *r)
+static bool has_8_bit_site(const bt_recipe_layer *r)
 {
     for (int s = 0; s < BT_SITE_KINDS; s++)
         if (r->input_bits[s] == 8) return true;
@@ -43,7 +47,7 @@ static bool has_8_bit_site(const bt_recipe *r)
 }
 
 /* R1 and R2 where nothing is said of them. */
-static bool rotates(const bt_recipe *r) { return r->weight_bits != 4 || r->group != 32; }
+static bool rotates(const bt_recipe *r) { return r->usual.weight_bits != 4 || r->usual.group != 32; }
 
 /* A number of at most four digits after the point, so that its text gives it back. */
 static bt_err number(double *ret, const char *text, double lo, double hi, bt_fault *fault)
@@ -54,7 +58,7 @@ static bt_err number(double *ret, const char *text, double lo, double hi, bt_fau
     return e;
 }
 
-static bt_err parse_clip(bt_recipe *r, bool is_a16, const char *value, bt_fault *fault)
+static bt_err parse_clip(bt_recipe_layer *r, bool is_a16, const char *value, bt_fault *fault)
 {
     double p = 100;
     if (!strcmp(value, "auto")) p = AUTO;
@@ -75,7 +79,7 @@ static bt_err parse_shadow(bt_recipe *r, const char *value, bt_fault *fault)
     return bt_fail(fault, BT_EARG, "recipe: shadow=%s: off, value or channel", value);
 }
 
-static bt_err parse_sites(bt_recipe *r, char *value, bt_fault *fault)
+static bt_err parse_sites(bt_recipe_layer *r, char *value, bt_fault *fault)
 {
     for (char *site = value, *next; site; site = next) {
         if ((next = strchr(site, '+'))) *next++ = 0;
@@ -89,7 +93,7 @@ static bt_err parse_sites(bt_recipe *r, char *value, bt_fault *fault)
     return BT_OK;
 }
 
-static bt_err parse_group(bt_recipe *r, const char *value, bt_fault *fault)
+static bt_err parse_group(bt_recipe_layer *r, const char *value, bt_fault *fault)
 {
     for (uint16_t g = 32; g <= 128; g *= 2) {
         char text[8];
@@ -116,18 +120,18 @@ static bt_err parse_choice(bt_recipe *r, unsigned *seen, bool is_a16, char *choi
         size_t field; /* of a flag */
         bool value;
     } flag[] = {
-        {"per-tensor", 0, offsetof(bt_recipe, per_tensor), true},
-        {"llm-int8", 0, offsetof(bt_recipe, llm_int8), true},
+        {"per-tensor", 0, offsetof(bt_recipe, usual.per_tensor), true},
+        {"llm-int8", SEEN_LLM_INT8, offsetof(bt_recipe, llm_int8), true},
         {"r1", SEEN_R1, offsetof(bt_recipe, r1), true},
         {"no-r1", SEEN_R1, offsetof(bt_recipe, r1), false},
         {"r2", SEEN_R2, offsetof(bt_recipe, r2), true},
         {"no-r2", SEEN_R2, offsetof(bt_recipe, r2), false},
         {"r4", SEEN_R4, offsetof(bt_recipe, r4), true},
-        {"bias", SEEN_BIAS, offsetof(bt_recipe, bias), true},
-        {"no-bias", SEEN_BIAS, offsetof(bt_recipe, bias), false},
-        {"act-order", 0, offsetof(bt_recipe, act_order), true},
-        {"gptq", SEEN_GPTQ, offsetof(bt_recipe, gptq), true},
-        {"no-gptq", SEEN_GPTQ, offsetof(bt_recipe, gptq), false},
+        {"bias", SEEN_BIAS, offsetof(bt_recipe, usual.bias), true},
+        {"no-bias", SEEN_BIAS, offsetof(bt_recipe, usual.bias), false},
+        {"act-order", 0, offsetof(bt_recipe, usual.act_order), true},
+        {"gptq", SEEN_GPTQ, offsetof(bt_recipe, usual.gptq), true},
+        {"no-gptq", SEEN_GPTQ, offsetof(bt_recipe, usual.gptq), false},
     };
     static const struct {
         const char *name;
@@ -161,10 +165,10 @@ static bt_err parse_choice(bt_recipe *r, unsigned *seen, bool is_a16, char *choi
     } else if (e < 0) {
         if (!value || !group || group == (SEEN_R1 | SEEN_R2))
             return bt_fail(fault, BT_EARG, "recipe: no choice '%s': " CHOICES, choice);
-        if (group == SEEN_CLIP) e = parse_clip(r, is_a16, value, fault);
+        if (group == SEEN_CLIP) e = parse_clip(&r->usual, is_a16, value, fault);
         else if (group == SEEN_SHADOW) e = parse_shadow(r, value, fault);
-        else if (group == SEEN_A16) e = parse_sites(r, value, fault);
-        else if (group == SEEN_GROUP) e = parse_group(r, value, fault);
+        else if (group == SEEN_A16) e = parse_sites(&r->usual, value, fault);
+        else if (group == SEEN_GROUP) e = parse_group(&r->usual, value, fault);
         else if (group == SEEN_PRUNE) e = fraction(&r->prune, choice, value, fault);
         else e = fraction(&r->smooth, choice, value, fault);
     }
@@ -175,11 +179,11 @@ static bt_err parse_choice(bt_recipe *r, unsigned *seen, bool is_a16, char *choi
 
 static bt_err check(bt_recipe *r, unsigned seen, bt_fault *fault)
 {
-    const bool all_16 = !has_8_bit_site(r);
-    if (all_16) r->clip_percentile8 = CLIP8;
+    bt_recipe_layer *l = &r->usual;
+    if (!has_8_bit_site(l)) l->clip_percentile8 = CLIP8;
     if (r->llm_int8) {
         for (int s = 0; s < BT_SITE_KINDS; s++)
-            if (r->weight_bits != 8 || r->input_bits[s] != 8)
+            if (l->weight_bits != 8 || l->input_bits[s] != 8)
                 return bt_fail(fault, BT_EARG, "recipe: llm-int8 is a way of w8a8, for all sites");
         if (seen & (SEEN_SHADOW | SEEN_CLIP))
             return bt_fail(fault, BT_EARG, "recipe: llm-int8 has no static clip, so neither clip nor shadow");
@@ -187,38 +191,30 @@ static bt_err check(bt_recipe *r, unsigned seen, bt_fault *fault)
     }
     if ((seen & SEEN_PRUNE) && r->shadow != BT_SHADOW_CHANNEL)
         return bt_fail(fault, BT_EARG, "recipe: prune is of shadow=channel");
-    if (r->group && (r->per_tensor || r->llm_int8))
+    if (l->group && (l->per_tensor || r->llm_int8))
         return bt_fail(fault, BT_EARG, "recipe: group and %s exclude each other",
-                       r->per_tensor ? "per-tensor" : "llm-int8");
-    if (r->act_order && !r->gptq) return bt_fail(fault, BT_EARG, "recipe: act-order is of gptq");
+                       l->per_tensor ? "per-tensor" : "llm-int8");
+    if (l->act_order && !l->gptq) return bt_fail(fault, BT_EARG, "recipe: act-order is of gptq");
     return BT_OK;
 }
 
-bt_err bt_recipe_parse(bt_recipe *ret, const char *text, bt_fault *fault)
+/* MODE[:CHOICES], which is cut to pieces. *ret_seen: what was chosen. */
+static bt_err parse_one(bt_recipe *ret, unsigned *ret_seen, char *text, bt_fault *fault)
 {
     static const struct {
         const char *name;
         uint8_t weight_bits, input_bits;
     } mode[] = {{"w8a8", 8, 8}, {"w8a16", 8, 16}, {"w4a8", 4, 8}, {"w4a16", 4, 16}};
-    char copy[BT_RECIPE_MAX_TEXT];
-    if (!text) text = BT_RECIPE_DEFAULT;
-    if (strlen(text) >= sizeof copy)
-        return bt_fail(fault, BT_EARG, "recipe: %zu characters, the limit is %zu", strlen(text),
-                       sizeof copy - 1);
-    strcpy(copy, text);
-    char *choices = strchr(copy, ':');
+    char *choices = strchr(text, ':');
     if (choices) *choices++ = 0;
     size_t m = 0;
-    while (m < 4 && strcmp(copy, mode[m].name) != 0) m++;
-    if (m == 4) return bt_fail(fault, BT_EARG, "recipe: no mode '%s': " MODES, copy);
-    bt_recipe r = {.weight_bits = mode[m].weight_bits,
-                   .bias = true,
-                   .gptq = mode[m].weight_bits == 4,
-                   .shadow = BT_SHADOW_VALUE,
-                   .clip_percentile8 = CLIP8,
-                   .clip_percentile16 = CLIP16,
-                   .smooth = -1};
-    memset(r.input_bits, mode[m].input_bits, sizeof r.input_bits);
+    while (m < 4 && strcmp(text, mode[m].name) != 0) m++;
+    if (m == 4) return bt_fail(fault, BT_EARG, "recipe: no mode '%s': " MODES, text);
+    bt_recipe r = {.usual = {.weight_bits = mode[m].weight_bits, .bias = true,
+                             .gptq = mode[m].weight_bits == 4, .clip_percentile8 = CLIP8,
+                             .clip_percentile16 = CLIP16},
+                   .shadow = BT_SHADOW_VALUE, .smooth = -1};
+    memset(r.usual.input_bits, mode[m].input_bits, sizeof r.usual.input_bits);
     unsigned seen = 0;
     for (char *next; choices; choices = next) {
         if ((next = strchr(choices, ','))) *next++ = 0;
@@ -229,10 +225,160 @@ bt_err bt_recipe_parse(bt_recipe *ret, const char *text, bt_fault *fault)
     if (!(seen & SEEN_R2)) r.r2 = rotates(&r);
     const bt_err e = check(&r, seen, fault);
     if (e == BT_OK) *ret = r;
+    if (e == BT_OK) *ret_seen = seen;
     return e;
 }
 
-bt_err bt_recipe_check_group(const bt_recipe *r, bt_site_kind site, uint32_t inputs, bt_fault *fault)
+/* ---- recipes of layers ---- */
+
+static const char *text_of_layer(char ret[BT_RECIPE_MAX_TEXT], const bt_recipe_layer *l);
+
+/* As one for layers or for the head alone: what the others' sites have says nothing, and is made one with
+ * theirs. */
+static bt_recipe_layer only(const bt_recipe_layer *l, bool is_head)
+{
+    bt_recipe_layer one = *l;
+    if (is_head) {
+        memset(one.input_bits, l->input_bits[BT_SITE_HEAD], sizeof one.input_bits);
+    } else {
+        one.input_bits[BT_SITE_HEAD] = 16;
+        for (int s = 0; s < BT_SITE_HEAD; s++)
+            if (l->input_bits[s] == 8) one.input_bits[BT_SITE_HEAD] = 8;
+    }
+    if (!has_8_bit_site(&one)) one.clip_percentile8 = CLIP8;
+    return one;
+}
+
+static bool is_same(const bt_recipe_layer *a, const bt_recipe_layer *b)
+{
+    char one[BT_RECIPE_MAX_TEXT], other[BT_RECIPE_MAX_TEXT];
+    return strcmp(text_of_layer(one, a), text_of_layer(other, b)) == 0;
+}
+
+/* The index in part_of of a recipe, which is added where it is new. */
+static bt_err part_index(uint8_t *ret, bt_recipe *r, const bt_recipe_layer *l, bool is_head, bt_fault *fault)
+{
+    const bt_recipe_layer usual = only(&r->usual, is_head), own = only(l, is_head);
+    uint8_t i = 0;
+    *ret = 0;
+    if (is_same(&usual, &own)) return BT_OK;
+    while (i < r->parts && !is_same(&r->part[i], &own)) i++;
+    if (i == BT_RECIPE_MAX_PARTS)
+        return bt_fail(fault, BT_EARG, "recipe: more than %d recipes of layers that differ",
+                       BT_RECIPE_MAX_PARTS);
+    if (i == r->parts) r->part[r->parts++] = own;
+    *ret = (uint8_t)(i + 1);
+    return BT_OK;
+}
+
+/* "3", "3-7" or "head" as numbers of layers. */
+static bt_err parse_range(uint32_t *first, uint32_t *last, const char *text, bt_fault *fault)
+{
+    uint32_t n[2] = {0, 0};
+    size_t numbers = 0;
+    const char *c = text;
+    if (!strcmp(text, "head")) {
+        *first = *last = BT_RECIPE_HEAD;
+        return BT_OK;
+    }
+    for (; numbers < 2 && *c >= '0' && *c <= '9'; numbers++) {
+        for (; *c >= '0' && *c <= '9' && n[numbers] < BT_RECIPE_HEAD; c++)
+            n[numbers] = 10 * n[numbers] + (uint32_t)(*c - '0');
+        if (n[numbers] >= BT_RECIPE_HEAD)
+            return bt_fail(fault, BT_EARG, "recipe: layers '%s': numbers are at most %d", text,
+                           BT_RECIPE_HEAD - 1);
+        if (numbers == 0 && *c == '-') c++;
+    }
+    if (numbers == 0 || *c || c[-1] == '-' || (numbers == 2 && n[1] < n[0]))
+        return bt_fail(fault, BT_EARG,
+                       "recipe: layers '%s': a number, two with '-' between them or 'head', joined by '+', "
+                       "as 0-3+29",
+                       text);
+    *first = n[0];
+    *last = n[numbers - 1];
+    return BT_OK;
+}
+
+/* LAYERS=MODE[:CHOICES]. named: which were before. */
+static bt_err parse_part(bt_recipe *r, bool named[BT_RECIPE_HEAD + 1], char *text, bt_fault *fault)
+{
+    bt_recipe own;
+    unsigned seen = 0;
+    char *mode = strchr(text, '=');
+    if (!mode)
+        return bt_fail(fault, BT_EARG, "recipe: '/%s': layers, '=' and their recipe, as /0-3=w4a8:group=32",
+                       text);
+    *mode++ = 0;
+    bt_err e = parse_one(&own, &seen, mode, fault);
+    if (e == BT_OK && (seen & SEEN_WHOLE))
+        e = bt_fail(
+            fault, BT_EARG,
+            "recipe: layers %s: rotations, shadow, prune, smooth and llm-int8 are of the whole model, "
+            "before the first '/'",
+            text);
+    for (char *next; e == BT_OK && text; text = next) {
+        uint32_t first = 0, last = 0;
+        uint8_t part = 0;
+        if ((next = strchr(text, '+'))) *next++ = 0;
+        e = parse_range(&first, &last, text, fault);
+        if (e == BT_OK) e = part_index(&part, r, &own.usual, first == BT_RECIPE_HEAD, fault);
+        for (uint32_t l = first; e == BT_OK && l <= last; l++) {
+            if (named[l]) e = bt_fail(fault, BT_EARG, "recipe: layer '%s' is named twice", text);
+            named[l] = true;
+            r->part_of[l] = part;
+        }
+    }
+    return e;
+}
+
+bt_err bt_recipe_parse(bt_recipe *ret, const char *text, bt_fault *fault)
+{
+    char copy[BT_RECIPE_MAX_TEXT];
+    bool named[BT_RECIPE_HEAD + 1] = {false};
+    bt_recipe r;
+    unsigned seen = 0;
+    if (!text) text = BT_RECIPE_DEFAULT;
+    if (strlen(text) >= sizeof copy)
+        return bt_fail(fault, BT_EARG, "recipe: %zu characters, the limit is %zu", strlen(text),
+                       sizeof copy - 1);
+    strcpy(copy, text);
+    char *part = strchr(copy, '/');
+    if (part) *part++ = 0;
+    bt_err e = parse_one(&r, &seen, copy, fault);
+    if (e == BT_OK && part && r.llm_int8)
+        e = bt_fail(fault, BT_EARG, "recipe: llm-int8 is of the whole model, so no layers have their own");
+    for (char *next; e == BT_OK && part; part = next) {
+        if ((next = strchr(part, '/'))) *next++ = 0;
+        e = parse_part(&r, named, part, fault);
+    }
+    if (e == BT_OK) *ret = r;
+    return e;
+}
+
+const bt_recipe_layer *bt_recipe_of(const bt_recipe *r, uint32_t layer, bt_site_kind site)
+{
+    const uint32_t at = site == BT_SITE_HEAD ? (uint32_t)BT_RECIPE_HEAD : layer;
+    const uint8_t part = at <= BT_RECIPE_HEAD ? r->part_of[at] : 0;
+    return part ? &r->part[part - 1] : &r->usual;
+}
+
+bool bt_recipe_has_gptq(const bt_recipe *r)
+{
+    bool has = r->usual.gptq;
+    for (uint8_t i = 0; i < r->parts; i++) has |= r->part[i].gptq;
+    return has;
+}
+
+bt_err bt_recipe_check_layers(const bt_recipe *r, uint32_t layers, bt_fault *fault)
+{
+    for (uint32_t l = layers; l < BT_RECIPE_HEAD; l++)
+        if (r->part_of[l])
+            return bt_fail(fault, BT_EARG, "a recipe for layer %u (--quant), and the model has %u, from 0", l,
+                           layers);
+    return BT_OK;
+}
+
+bt_err bt_recipe_check_group(const bt_recipe_layer *r, bt_site_kind site, uint32_t inputs, bt_fault *fault)
 {
     if (!r->group || inputs % r->group == 0) return BT_OK;
     return bt_fail(fault, BT_EARG, "group=%u does not divide the %u inputs of site %s (--quant)", r->group,
@@ -244,16 +390,26 @@ unsigned bt_recipe_rotations(const bt_recipe *r)
     return (r->r1 ? BT_ROTATION_R1 : 0u) | (r->r2 ? BT_ROTATION_R2 : 0u) | (r->r4 ? BT_ROTATION_R4 : 0u);
 }
 
+/* ---- text ---- */
+
 typedef struct line {
-    char *text;
+    char *text; /* [BT_RECIPE_MAX_TEXT]; what is parsed is as long at least, so nothing is cut */
     size_t len;
     char before; /* ':' in front of the first choice, then ',' */
 } line;
 
+static void put(line *l, const char *text)
+{
+    for (; *text && l->len + 1 < BT_RECIPE_MAX_TEXT; text++) l->text[l->len++] = *text;
+    l->text[l->len] = 0;
+}
+
 static void add(line *l, const char *name, const char *value)
 {
-    l->len +=
-        (size_t)snprintf(l->text + l->len, BT_RECIPE_MAX_TEXT - l->len, "%c%s%s", l->before, name, value);
+    const char before[2] = {l->before, 0};
+    put(l, before);
+    put(l, name);
+    put(l, value);
     l->before = ',';
 }
 
@@ -264,38 +420,89 @@ static void add_number(line *l, const char *name, double v)
     add(l, name, text);
 }
 
-void bt_recipe_text(char ret[BT_RECIPE_MAX_TEXT], const bt_recipe *r)
+static void add_whole(line *l, const bt_recipe *r)
 {
-    const bool all_16 = !has_8_bit_site(r), gptq_default = r->weight_bits == 4;
-    const double clip = all_16 ? r->clip_percentile16 : r->clip_percentile8;
-    char sites[32] = "";
-    line l = {.text = ret, .before = ':'};
-    l.len = (size_t)snprintf(ret, BT_RECIPE_MAX_TEXT, "w%ua%u", r->weight_bits, all_16 ? 16u : 8u);
-    if (r->per_tensor) add(&l, "per-tensor", "");
-    if (r->group) add_number(&l, "group=", r->group);
     if (rotates(r) && !r->r1 && !r->r2) {
-        add(&l, "no-rotate", "");
+        add(l, "no-rotate", "");
     } else {
-        if (r->r1 != rotates(r)) add(&l, r->r1 ? "r1" : "no-r1", "");
-        if (r->r2 != rotates(r)) add(&l, r->r2 ? "r2" : "no-r2", "");
+        if (r->r1 != rotates(r)) add(l, r->r1 ? "r1" : "no-r1", "");
+        if (r->r2 != rotates(r)) add(l, r->r2 ? "r2" : "no-r2", "");
     }
-    if (r->r4) add(&l, "r4", "");
-    if (clip != (all_16 ? CLIP16 : CLIP8)) {
-        if (clip >= 100) add(&l, "clip=max", "");
-        else if (clip <= AUTO) add(&l, "clip=auto", "");
-        else add_number(&l, "clip=p", clip);
-    }
-    if (!r->llm_int8 && r->shadow != BT_SHADOW_VALUE) add(&l, "shadow=", shadow_name[r->shadow]);
-    if (r->prune > 0) add_number(&l, "prune=", r->prune);
-    if (r->smooth >= 0) add_number(&l, "smooth=", r->smooth);
+    if (r->r4) add(l, "r4", "");
+}
+
+static void add_clip(line *l, const bt_recipe_layer *r, bool all_16)
+{
+    const double clip = all_16 ? r->clip_percentile16 : r->clip_percentile8;
+    if (clip == (all_16 ? CLIP16 : CLIP8)) return;
+    if (clip >= 100) add(l, "clip=max", "");
+    else if (clip <= AUTO) add(l, "clip=auto", "");
+    else add_number(l, "clip=p", clip);
+}
+
+/* MODE[:CHOICES]; whole: NULL for those of layers. */
+static void add_recipe(line *l, const bt_recipe_layer *r, const bt_recipe *whole)
+{
+    const bool all_16 = !has_8_bit_site(r);
+    char sites[32] = "", mode[8];
+    snprintf(mode, sizeof mode, "w%ua%u", r->weight_bits, all_16 ? 16u : 8u);
+    put(l, mode);
+    l->before = ':';
+    if (r->per_tensor) add(l, "per-tensor", "");
+    if (r->group) add_number(l, "group=", r->group);
+    if (whole) add_whole(l, whole);
+    add_clip(l, r, all_16);
+    if (whole && !whole->llm_int8 && whole->shadow != BT_SHADOW_VALUE)
+        add(l, "shadow=", shadow_name[whole->shadow]);
+    if (whole && whole->prune > 0) add_number(l, "prune=", whole->prune);
+    if (whole && whole->smooth >= 0) add_number(l, "smooth=", whole->smooth);
     for (int s = 0; !all_16 && s < BT_SITE_KINDS; s++)
         if (r->input_bits[s] == 16) {
             if (sites[0]) strcat(sites, "+");
             strcat(sites, bt_site_kind_name((bt_site_kind)s));
         }
-    if (sites[0]) add(&l, "a16=", sites);
-    if (!r->bias) add(&l, "no-bias", "");
-    if (r->gptq != gptq_default) add(&l, r->gptq ? "gptq" : "no-gptq", "");
-    if (r->act_order) add(&l, "act-order", "");
-    if (r->llm_int8) add(&l, "llm-int8", "");
+    if (sites[0]) add(l, "a16=", sites);
+    if (!r->bias) add(l, "no-bias", "");
+    if (r->gptq != (r->weight_bits == 4)) add(l, r->gptq ? "gptq" : "no-gptq", "");
+    if (r->act_order) add(l, "act-order", "");
+    if (whole && whole->llm_int8) add(l, "llm-int8", "");
+}
+
+static const char *text_of_layer(char ret[BT_RECIPE_MAX_TEXT], const bt_recipe_layer *l)
+{
+    line to = {.text = ret};
+    add_recipe(&to, l, NULL);
+    return ret;
+}
+
+/* "0-3+29" of the layers with this part, "head" last. */
+static void add_layers(line *l, const bt_recipe *r, uint8_t part)
+{
+    char before = '/', text[24];
+    for (uint32_t first = 0; first <= BT_RECIPE_HEAD; first++) {
+        uint32_t last = first;
+        if (r->part_of[first] != part) continue;
+        while (first < BT_RECIPE_HEAD && last + 1 < BT_RECIPE_HEAD && r->part_of[last + 1] == part) last++;
+        if (first == BT_RECIPE_HEAD) snprintf(text, sizeof text, "%chead", before);
+        else if (first == last) snprintf(text, sizeof text, "%c%u", before, first);
+        else snprintf(text, sizeof text, "%c%u-%u", before, first, last);
+        put(l, text);
+        before = '+';
+        first = last;
+    }
+}
+
+void bt_recipe_text(char ret[BT_RECIPE_MAX_TEXT], const bt_recipe *r)
+{
+    bool told[BT_RECIPE_MAX_PARTS + 1] = {true};
+    line l = {.text = ret};
+    add_recipe(&l, &r->usual, r);
+    for (uint32_t at = 0; at <= BT_RECIPE_HEAD; at++) {
+        const uint8_t part = r->part_of[at];
+        if (told[part]) continue;
+        told[part] = true;
+        add_layers(&l, r, part);
+        put(&l, "=");
+        add_recipe(&l, &r->part[part - 1], NULL);
+    }
 }

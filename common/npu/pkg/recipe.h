@@ -7,7 +7,12 @@
 
 /* How a model is quantised: one line of text, the same in every command, in the package and in reports.
  *
- *   MODE[:CHOICE,CHOICE...]      w8a8 (default) | w8a16 | w4a8 | w4a16
+ *   MODE[:CHOICE,CHOICE...][/LAYERS=MODE[:CHOICE,CHOICE...]...]      w8a8 (default) | w8a16 | w4a8 | w4a16
+ *
+ * Behind a '/' some layers have a recipe of their own: LAYERS is a list of numbers from 0, ranges and 'head' (the
+ * output matrix), joined by '+': "w8a8/0-3+29=w4a8:group=32/head=w8a16". It begins with the defaults of its own mode,
+ * not with the choices in front. What belongs to the whole stream is chosen once, in front, and refused behind a '/':
+ * rotations, shadow, prune, smooth, llm-int8. A layer is named once.
  *
  *   per-tensor        one weight scale a matrix (default: one for each output channel)
  *   group=32|64|128   so many inputs of an output channel share a step and an offset, whole numbers in units of the
@@ -48,25 +53,41 @@ typedef enum bt_site_kind {
 } bt_site_kind;
 typedef enum bt_shadow_kind { BT_SHADOW_OFF, BT_SHADOW_VALUE, BT_SHADOW_CHANNEL } bt_shadow_kind;
 
-typedef struct bt_recipe {
+typedef struct bt_recipe_layer {       /* what layers may differ in */
     uint8_t weight_bits;               /* 8 or 4 */
     uint8_t input_bits[BT_SITE_KINDS]; /* 8 or 16 */
     uint16_t group;                    /* inputs that share a scale; 0: all of a channel */
-    bool per_tensor, r1, r2, r4, bias, gptq, act_order, llm_int8;
-    bt_shadow_kind shadow;
+    bool per_tensor, bias, gptq, act_order;
     double clip_percentile8, clip_percentile16; /* 100: the maximum; 0: auto */
-    double prune, smooth;                       /* smooth < 0: off */
-} bt_recipe;
+} bt_recipe_layer;
 
 #define BT_RECIPE_DEFAULT "w8a8"
-enum { BT_RECIPE_MAX_TEXT = 1024 }; /* with its end */
+enum {
+    BT_RECIPE_MAX_TEXT = 1024, /* with its end */
+    BT_RECIPE_MAX_PARTS = 15,  /* recipes behind a '/' that differ */
+    BT_RECIPE_HEAD = 256       /* in place of a layer's number; that of no layer (BT_MODEL_MAX_LAYERS) */
+};
+typedef struct bt_recipe {
+    bt_recipe_layer usual;
+    bool r1, r2, r4, llm_int8;
+    bt_shadow_kind shadow;
+    double prune, smooth;                       /* smooth < 0: off */
+    uint8_t parts, part_of[BT_RECIPE_HEAD + 1]; /* by layer: 0 usual, else 1 + an index of part */
+    bt_recipe_layer part[BT_RECIPE_MAX_PARTS];
+} bt_recipe;
+
 /* NULL means the default. BT_EARG. */
 bt_err bt_recipe_parse(bt_recipe *ret, const char *text, bt_fault *fault);
 /* Of bt_rotation (model/weight.h), those that it asks for. */
 unsigned bt_recipe_rotations(const bt_recipe *r);
 /* The canonical text: equal recipes give equal text, defaults left out, and parsing it gives the recipe again. */
 void bt_recipe_text(char ret[BT_RECIPE_MAX_TEXT], const bt_recipe *r);
-/* BT_EARG: the recipe's groups do not divide the inputs of this site's linears, with both numbers. */
-bt_err bt_recipe_check_group(const bt_recipe *r, bt_site_kind site, uint32_t inputs, bt_fault *fault);
+/* The recipe of the linears of a site: the layer's, which is not looked at for the head. */
+const bt_recipe_layer *bt_recipe_of(const bt_recipe *r, uint32_t layer, bt_site_kind site);
+bool bt_recipe_has_gptq(const bt_recipe *r); /* in some layer */
+/* BT_EARG: a layer has a recipe that is not below `layers`, with both numbers. */
+bt_err bt_recipe_check_layers(const bt_recipe *r, uint32_t layers, bt_fault *fault);
+/* BT_EARG: groups do not divide the inputs of this site's linears, with both numbers. */
+bt_err bt_recipe_check_group(const bt_recipe_layer *r, bt_site_kind site, uint32_t inputs, bt_fault *fault);
 const char *bt_site_kind_name(bt_site_kind k); /* "qkv", "o", "up", "down", "head" */
 #endif

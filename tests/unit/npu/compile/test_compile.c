@@ -76,7 +76,8 @@ static bt_buf bytes_of(const world *w)
 static void threads_and_instruction_sets_change_no_byte(void **state)
 {
     (void)state;
-    static const char *const recipes[] = {"w8a8", "w4a16", "w8a8:shadow=channel,prune=0.5,smooth=0.5,gptq"};
+    static const char *const recipes[] = {"w8a8", "w4a16", "w8a8:shadow=channel,prune=0.5,smooth=0.5,gptq",
+                                          "w8a8/1=w4a16/head=w8a8:gptq"};
     bt_pool *pool;
     assert_int_equal(bt_pool_new(&pool, 3, NULL), BT_OK);
     world w = begin("qwen3");
@@ -133,12 +134,52 @@ static void every_recipe_of_every_architecture_makes_a_package_that_is_accepted(
             assert_int_equal(norm->n, o.recipe.r1 && o.recipe.smooth < 0 ? 0 : h->dim);
             const bt_pkg_tensor *down = &bt_pkg_tensors(p)[bt_pkg_tensor_index(h->layers, 1, BT_WEIGHT_DOWN)];
             assert_true(down->weight_error > 0 &&
-                        down->weight_error < (o.recipe.weight_bits == 4 ? 0.3f : 0.02f));
+                        down->weight_error < (o.recipe.usual.weight_bits == 4 ? 0.3f : 0.02f));
             assert_true(down->output_error > 0 && down->output_error < 0.5f);
             bt_pkg_close(p);
         }
         end(&w);
     }
+}
+
+static bool same_const(const bt_pkg *a, uint32_t i, const bt_pkg *b, uint32_t k)
+{
+    if (i == BT_PKG_NONE || k == BT_PKG_NONE) return i == k;
+    return memcmp(bt_pkg_consts(a)[i].hash, bt_pkg_consts(b)[k].hash, 16) == 0;
+}
+
+/* All that a matrix and its site have does not depend on the other layers' recipe. */
+static void layers_of_their_own_recipe_are_as_where_all_have_it(void **state)
+{
+    (void)state;
+    static const char *const recipes[] = {"w8a8:no-rotate/1=w4a16/head=w8a16", "w8a8:no-rotate",
+                                          "w4a16:no-rotate", "w8a16:no-rotate"};
+    world w = begin("llama");
+    bt_pkg *p[4];
+    for (size_t r = 0; r < 4; r++) {
+        const bt_compile_options o = options(&w, recipes[r]);
+        compile(&w, &o, NULL);
+        p[r] = open_pkg(&w);
+        assert_string_equal(bt_pkg_recipe(p[r]), recipes[r]);
+        unlink(w.path);
+    }
+    const bt_pkg_header *h = bt_pkg_header_of(p[0]);
+    for (uint32_t i = 0; i < h->tensors.count; i++) {
+        const bt_pkg_tensor *t = &bt_pkg_tensors(p[0])[i];
+        const size_t of = t->weight == BT_WEIGHT_OUTPUT ? 3 : t->layer == 1 ? 2 : 1;
+        const bt_pkg_tensor *want = &bt_pkg_tensors(p[of])[i];
+        assert_int_equal(t->bits, want->bits);
+        assert_true(same_const(p[0], t->panels, p[of], want->panels));
+        assert_true(same_const(p[0], t->oscale, p[of], want->oscale));
+        assert_true(same_const(p[0], t->bias, p[of], want->bias));
+    }
+    for (uint32_t i = 0; i < h->sites.count; i++) {
+        const bt_pkg_site *s = &bt_pkg_sites(p[0])[i];
+        const size_t of = s->kind == BT_SITE_HEAD ? 3 : s->layer == 1 ? 2 : 1;
+        assert_memory_equal(s, &bt_pkg_sites(p[of])[i], sizeof *s);
+    }
+    for (size_t r = 0; r < 4; r++) bt_pkg_close(p[r]);
+    end(&w);
 }
 
 static void a_key_names_what_changes_bytes(void **state)
@@ -442,6 +483,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_and_instruction_sets_change_no_byte),
         cmocka_unit_test(every_recipe_of_every_architecture_makes_a_package_that_is_accepted),
+        cmocka_unit_test(layers_of_their_own_recipe_are_as_where_all_have_it),
         cmocka_unit_test(a_key_names_what_changes_bytes),
         cmocka_unit_test(a_text_too_short_for_its_statistics_is_refused_with_both_numbers),
         cmocka_unit_test(refuses_what_does_not_fit),

@@ -129,7 +129,7 @@ static void check_places(const world *w)
         check_operand(w, n->aux, i, bt_pkg_shadow_bytes(rows, n->in_width));
         if (n->op == BT_PKG_LINEAR) {
             const size_t kind = n->layer == BT_GRAPH_NO_LAYER ? BT_SITE_HEAD : n->site % BT_PKG_LAYER_SITES;
-            assert_int_equal(n->in1 != BT_PKG_NOWHERE, w->recipe.input_bits[kind] == 16);
+            assert_int_equal(n->in1 != BT_PKG_NOWHERE, w->recipe.usual.input_bits[kind] == 16);
             assert_int_equal(n->in_stride % 64, 0);
             assert_true(n->in_stride >= n->in_width);
         }

@@ -405,9 +405,9 @@ static void the_accumulator_bounds_the_inputs(void **state)
     char why[96];
     assert_int_equal(bt_profile_load(&host, NULL, NULL), BT_OK);
     assert_int_equal(bt_recipe_parse(&r, NULL, NULL), BT_OK);
-    assert_true(bt_offload_linear(why, &host, &r, BT_SITE_DOWN, 131071));
+    assert_true(bt_offload_linear(why, &host, &r.usual, BT_SITE_DOWN, 131071));
     assert_string_equal(why, "");
-    assert_false(bt_offload_linear(why, &host, &r, BT_SITE_DOWN, 131072));
+    assert_false(bt_offload_linear(why, &host, &r.usual, BT_SITE_DOWN, 131072));
     assert_non_null(strstr(why, "131072"));
 }
 

@@ -13,11 +13,12 @@ static void the_default_is_w8a8_rotated_with_an_integer_shadow(void **state)
     (void)state;
     bt_recipe r;
     assert_int_equal(bt_recipe_parse(&r, NULL, NULL), BT_OK);
-    assert_int_equal(r.weight_bits, 8);
-    for (int s = 0; s < BT_SITE_KINDS; s++) assert_int_equal(r.input_bits[s], 8);
-    assert_true(r.r1 && r.r2 && !r.per_tensor && !r.gptq && !r.llm_int8);
+    assert_int_equal(r.usual.weight_bits, 8);
+    for (int s = 0; s < BT_SITE_KINDS; s++) assert_int_equal(r.usual.input_bits[s], 8);
+    assert_true(r.r1 && r.r2 && !r.usual.per_tensor && !r.usual.gptq && !r.llm_int8 && !r.parts);
     assert_int_equal(r.shadow, BT_SHADOW_VALUE);
-    assert_true(r.clip_percentile8 == 0 && r.clip_percentile16 == 99.99 && r.smooth < 0 && r.prune == 0);
+    assert_true(r.usual.clip_percentile8 == 0 && r.usual.clip_percentile16 == 99.99 && r.smooth < 0 &&
+                r.prune == 0);
     char text[BT_RECIPE_MAX_TEXT];
     bt_recipe_text(text, &r);
     assert_string_equal(text, "w8a8");
@@ -63,6 +64,18 @@ static void every_recipe_has_one_text(void **state)
         {"w4a8:no-rotate,group=32", "w4a8:group=32"},
         {"w4a16:r2,group=32", "w4a16:group=32,r2"},
         {"w4a16:r2,r1,group=32", "w4a16:group=32,r1,r2"},
+        {"w8a8/2=w4a8", "w8a8/2=w4a8"},
+        {"w8a8/3+0+1+2+7=w4a8:gptq", "w8a8/0-3+7=w4a8"},
+        {"w8a8/4=w4a8/0-2=w8a16/5=w4a8", "w8a8/0-2=w8a16/4-5=w4a8"},
+        {"w8a8/0-2=w8a8:clip=auto/9=w8a16", "w8a8/9=w8a16"},
+        {"w8a8:clip=max/1=w8a8", "w8a8:clip=max/1=w8a8"},
+        {"w8a8/head=w8a16:no-bias/0=w4a16:group=32,act-order",
+         "w8a8/0=w4a16:group=32,act-order/head=w8a16:no-bias"},
+        {"w8a8/7=w8a8:a16=down+o/head=w8a8:a16=head", "w8a8/7=w8a8:a16=o+down/head=w8a16"},
+        {"w8a8/7=w8a8:a16=qkv+o+up+down", "w8a8/7=w8a16"},
+        {"w8a8/7=w8a8:a16=head", "w8a8"},
+        {"w8a8:a16=head/7=w8a8", "w8a8:a16=head"},
+        {"w4a8:no-rotate,shadow=off/0-255+head=w8a8", "w4a8:no-rotate,shadow=off/0-255+head=w8a8"},
     };
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
         bt_recipe r;
@@ -138,13 +151,36 @@ static void refuses_what_there_is_not_and_names_it(void **state)
         {"w8a8:group=32,llm-int8", "llm-int8"},
         {"w8a8:act-order", "gptq"},
         {"w4a8:no-gptq,act-order", "gptq"},
+        {"w8a8/", "'/': layers"},
+        {"w8a8/3", "'/3': layers, '='"},
+        {"w8a8/3=", "no mode ''"},
+        {"w8a8/=w4a8", "layers ''"},
+        {"w8a8/3-=w4a8", "layers '3-'"},
+        {"w8a8/5-3=w4a8", "layers '5-3'"},
+        {"w8a8/1+=w4a8", "layers ''"},
+        {"w8a8/-1=w4a8", "layers '-1'"},
+        {"w8a8/tail=w4a8", "'tail': a number"},
+        {"w8a8/256=w4a8", "at most 255"},
+        {"w8a8/0-99999999999=w4a8", "at most 255"},
+        {"w8a8/0-3=w4a8/3=w8a16", "'3' is named twice"},
+        {"w8a8/head=w4a8/head=w4a8", "'head' is named twice"},
+        {"w8a8/1=w4a8:r1", "layers 1: rotations"},
+        {"w8a8/1=w8a8:smooth=0.5", "whole model"},
+        {"w8a8/1=w8a8:shadow=off", "whole model"},
+        {"w8a8/1=w8a8:llm-int8", "whole model"},
+        {"w8a8:llm-int8/1=w4a8", "llm-int8"},
+        {"w8a8/1=w4a8:group=48", "group=48"},
+        {"w8a8/0=w4a8/1=w4a16/2=w8a16/3=w8a8:no-bias/4=w8a8:clip=p51/5=w8a8:clip=p52/6=w8a8:clip=p53/"
+         "7=w8a8:clip=p54/8=w8a8:clip=p55/9=w8a8:clip=p56/10=w8a8:clip=p57/11=w8a8:clip=p58/12=w8a8:clip=p59/"
+         "13=w8a8:clip=p60/14=w8a8:clip=p61/15=w8a8:clip=p62",
+         "more than 15"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        bt_recipe r = {.weight_bits = 77};
+        bt_recipe r = {.usual = {.weight_bits = 77}};
         bt_fault f = {""};
         assert_int_equal(bt_recipe_parse(&r, bad[i][0], &f), BT_EARG);
         if (!strstr(f.text, bad[i][1])) fail_msg("'%s': %s", bad[i][0], f.text);
-        assert_int_equal(r.weight_bits, 77);
+        assert_int_equal(r.usual.weight_bits, 77);
     }
     char *long_text = malloc(5001);
     assert_non_null(long_text);
@@ -155,11 +191,31 @@ static void refuses_what_there_is_not_and_names_it(void **state)
     free(long_text);
 }
 
+static void layers_and_the_head_have_the_recipe_that_names_them(void **state)
+{
+    (void)state;
+    bt_recipe r;
+    bt_fault f = {""};
+    assert_int_equal(bt_recipe_parse(&r, "w8a8/2-3=w4a16:group=32/head=w8a16", NULL), BT_OK);
+    for (uint32_t l = 0; l < 5; l++) {
+        const bool own = l == 2 || l == 3;
+        assert_int_equal(bt_recipe_of(&r, l, BT_SITE_QKV)->weight_bits, own ? 4 : 8);
+        assert_int_equal(bt_recipe_of(&r, l, BT_SITE_DOWN)->input_bits[BT_SITE_DOWN], own ? 16 : 8);
+        assert_int_equal(bt_recipe_of(&r, l, BT_SITE_DOWN)->group, own ? 32 : 0);
+        assert_int_equal(bt_recipe_of(&r, l, BT_SITE_HEAD)->input_bits[BT_SITE_HEAD], 16);
+    }
+    assert_true(bt_recipe_has_gptq(&r));
+    assert_int_equal(bt_recipe_check_layers(&r, 4, &f), BT_OK);
+    assert_int_equal(bt_recipe_check_layers(&r, 3, &f), BT_EARG);
+    assert_string_equal(f.text, "a recipe for layer 3 (--quant), and the model has 3, from 0");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_default_is_w8a8_rotated_with_an_integer_shadow),
         cmocka_unit_test(every_recipe_has_one_text),
+        cmocka_unit_test(layers_and_the_head_have_the_recipe_that_names_them),
         cmocka_unit_test(long_texts_come_back_whole),
         cmocka_unit_test(refuses_what_there_is_not_and_names_it),
     };

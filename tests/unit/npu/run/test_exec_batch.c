@@ -173,6 +173,7 @@ static void each_sequence_of_a_batch_has_the_bits_it_has_alone_whatever_padding_
         {"qwen3", "w8a16:no-rotate", BT_PKG_OPS_ALL,
          "\"query_slice_rows\":24,\"attention_heads_max\":2,\"output_parts\":3,\"static_ctx\":true"},
         {"llama", "w8a8", BT_PKG_OPS_ALL, "@"},
+        {"llama", "w8a8/1=w4a16/head=w8a16", BT_PKG_OPS_ALL, "@"},
         {"qwen3", "w8a16:no-rotate", BT_PKG_OPS_ALL,
          "@\"query_slice_rows\":24,\"attention_heads_max\":2,\"output_parts\":3"},
     };

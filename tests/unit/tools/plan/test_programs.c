@@ -42,8 +42,13 @@ static void a_header_alone_is_priced_as_its_package(void **state)
     bt_shapes shapes;
     bt_fault f = {""};
     assert_int_equal(bt_shapes_parse(&shapes, "chunk:64+tail", CTX, NULL), BT_OK);
-    static const char *const recipes[] = {"w8a8",    "w8a16",          "w4a8",
-                                          "w8a8:r4", "w4a16:group=32", "w8a8:group=32"};
+    static const char *const recipes[] = {"w8a8",
+                                          "w8a16",
+                                          "w4a8",
+                                          "w8a8:r4",
+                                          "w4a16:group=32",
+                                          "w8a8:group=32",
+                                          "w8a8/0=w4a16:group=32/head=w8a16"};
     for (size_t r = 0; r < sizeof recipes / sizeof *recipes; r++) {
         bt_pkg *pkg = npu_kit_compiled(kit.model, recipes[r], BT_PKG_OPS_LINEAR, "chunk:64+tail", CTX);
         const tool_plan_form form = form_of(recipes[r]);
@@ -110,6 +115,12 @@ static void what_an_npu_lacks_is_refused_by_its_site(void **state)
     assert_string_equal(f.text, "the linears 'down' would not run on the NPU: 16-bit inputs at down");
     assert_int_equal(bt_recipe_parse(&r, "w8a8", NULL), BT_OK);
     assert_int_equal(tool_plan_form_check(&ane, bt_dims_find("llama-3.2-1b"), &r, &f), BT_OK);
+    assert_int_equal(bt_recipe_parse(&r, "w8a8/15=w8a8:a16=down", NULL), BT_OK);
+    assert_int_equal(tool_plan_form_check(&ane, bt_dims_find("llama-3.2-1b"), &r, &f), BT_EARG);
+    assert_string_equal(f.text, "the linears 'down' would not run on the NPU: 16-bit inputs at down");
+    assert_int_equal(bt_recipe_parse(&r, "w8a8/16=w8a8:a16=down", NULL), BT_OK);
+    assert_int_equal(tool_plan_form_check(&ane, bt_dims_find("llama-3.2-1b"), &r, &f), BT_EARG);
+    assert_string_equal(f.text, "a recipe for layer 16 (--quant), and the model has 16, from 0");
     const bt_profile hexagon = profile("hexagon-v75");
     assert_int_equal(bt_recipe_parse(&r, "w4a16:group=128", NULL), BT_OK);
     assert_int_equal(tool_plan_form_check(&hexagon, bt_dims_find("smollm2-135m"), &r, &f), BT_EARG);
