@@ -152,15 +152,16 @@ static json_t *sites(const bt_pkg *p)
     for (uint32_t i = 0; i < bt_pkg_header_of(p)->sites.count; i++) {
         char name[TOOL_PACKAGE_NAME_BYTES];
         if (!s[i].k) continue;
-        a = append(a, json_pack("{s:s,s:o,s:s,s:o,s:o,s:s,s:b,s:o,s:i,s:o,s:o,s:o,s:o,s:o}", "name",
+        a = append(a, json_pack("{s:s,s:o,s:s,s:o,s:o,s:s,s:b,s:o,s:b,s:i,s:o,s:o,s:o,s:o,s:o}", "name",
                                 tool_package_site_name(name, &s[i]), "layer",
                                 s[i].layer == UINT32_MAX ? json_null() : count(s[i].layer), "kind",
                                 bt_site_kind_name((bt_site_kind)s[i].kind), "bits", count(s[i].bits), "k",
                                 count(s[i].k), "shadow", shadows[s[i].shadow % 3], "pruned", (int)s[i].pruned,
-                                "scale", real((double)s[i].scale), "zero_point", 0, "clip",
-                                real((double)s[i].clip), "max", real((double)s[i].max), "rms",
-                                real((double)s[i].rms), "input_error", real((double)s[i].input_error),
-                                "outlier_columns", real((double)s[i].outlier_columns)));
+                                "scale", real((double)s[i].scale), "asymmetric", (int)s[i].asymmetric,
+                                "zero_point", (int)s[i].zero, "clip", real((double)s[i].clip), "max",
+                                real((double)s[i].max), "rms", real((double)s[i].rms), "input_error",
+                                real((double)s[i].input_error), "outlier_columns",
+                                real((double)s[i].outlier_columns)));
     }
     return a;
 }

@@ -20,7 +20,7 @@ static const struct {
 };
 enum { COUNT = sizeof table / sizeof table[0] };
 
-typedef enum kind { U32, U64, BOOL, SHAPES } kind;
+typedef enum kind { U32, U64, BOOL, ZERO, SHAPES } kind;
 /* Every field but those of people and the operators; docs/profiles.md has a row for each
  * (tests/lint/docs.sh). */
 static const struct field {
@@ -30,6 +30,7 @@ static const struct field {
     uint64_t lo, hi;
 } fields[] = {
     {"output_bits", offsetof(bt_profile, output_bits), U32, 8, 16},
+    {"input_zero_points", offsetof(bt_profile, input_zero_points), ZERO, 0, 0},
     {"tile_rows", offsetof(bt_profile, tile_rows), U32, 1, 4096},
     {"tile_cols", offsetof(bt_profile, tile_cols), U32, 1, 4096},
     {"on_chip_bytes", offsetof(bt_profile, on_chip_bytes), U64, 1024, UINT64_C(1) << 50},
@@ -107,10 +108,25 @@ static bt_err read_shapes(bt_profile *p, const struct field *f, const json_t *li
     return BT_OK;
 }
 
+static bt_err read_zero(uint32_t *ret, const char *field, const json_t *v, bt_fault *fault)
+{
+    static const char *const words[] = {"allowed", "none", "wanted"}; /* as bt_profile_zero */
+    char is[BT_PROFILE_VALUE_BYTES];
+    const char *word = json_string_value(v);
+    for (uint32_t i = 0; word && i < sizeof words / sizeof *words; i++)
+        if (!strcmp(word, words[i])) {
+            *ret = i;
+            return BT_OK;
+        }
+    return bt_fail(fault, BT_EFORMAT, "field '%s': is %s, and must be 'none', 'allowed' or 'wanted'", field,
+                   bt_profile_value_text(is, v));
+}
+
 static bt_err read_field(bt_profile *p, const struct field *f, const json_t *v, bt_fault *fault)
 {
     char *at = (char *)p + f->offset;
     if (f->kind == SHAPES) return read_shapes(p, f, v, fault);
+    if (f->kind == ZERO) return read_zero((uint32_t *)(void *)at, f->name, v, fault);
     if (f->kind == BOOL) {
         char is[BT_PROFILE_VALUE_BYTES];
         if (!json_is_boolean(v))

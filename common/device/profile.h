@@ -17,10 +17,15 @@ enum { BT_PROFILE_INT8 = 1, BT_PROFILE_INT16 = 2, BT_PROFILE_INT4 = 4 }; /* inpu
 /* In floats: values in f16 or bf16, sums in FP32 (kernels/round16.h). A profile has one of the two. */
 enum { BT_PROFILE_FLOAT16 = 8, BT_PROFILE_BFLOAT16 = 16, BT_PROFILE_FLOATS = BT_PROFILE_FLOAT16 | BT_PROFILE_BFLOAT16 };
 
+/* Zero points of inputs of 8 bits: the device has none; it has them, as much as anything is without a limit; its
+ * software quantises inputs so, and a recipe that does not say gets them. */
+typedef enum bt_profile_zero { BT_PROFILE_ZERO_ALLOWED, BT_PROFILE_ZERO_NONE, BT_PROFILE_ZERO_WANTED } bt_profile_zero;
+
 typedef struct bt_profile {
     char name[BT_PROFILE_MAX_NAME + 1], title[128];
     uint8_t op[BT_OP_KINDS];       /* by bt_op_kind: 0 = the NPU lacks it; always 0 for those that only move rows */
     uint32_t output_bits;          /* what integer linears requantise to: 16, or 8 */
+    uint32_t input_zero_points;    /* bt_profile_zero */
     uint32_t tile_rows, tile_cols; /* of the matrix unit: sizes are rounded up to it */
     uint64_t on_chip_bytes;        /* one operator's weight tile, input and output fit in it, or it spills */
     uint64_t map_window_bytes;     /* of one session's mapping */

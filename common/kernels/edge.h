@@ -13,16 +13,16 @@
  *   v = x * inv (one rounding); v = v > -LIMIT ? v : -LIMIT; v = v < LIMIT ? v : LIMIT (a NaN becomes -LIMIT); q =
  *     rint(v), nearest even
  *   LIMIT = 8388607
- * quantise8: y[T, ldy] s8 = clamp(q, -127, 127); bytes from K to ldy are zero. What the clamp took away, r = q - y, is
- * listed for
- *   each row if shadow is not NULL: shadow[t * K + i], ascending k, count[t] of them; else dropped.
+ * quantise8: y[T, ldy] s8 = clamp(q + zero, least, 127) of the range; bytes from K to ldy are zero. What the clamp took
+ *   away, r = q + zero - y, is listed for each row if shadow is not NULL: shadow[t * K + i], ascending k, count[t] of
+ *   them; else dropped.
  * quantise16: hi, lo [T, ldy] s8 planes of y = clamp(q, -32639, 32639) (int_kernels.h); bytes from K to ldy are zero;
  * shadow and
  *   count as above.
  * ldy is a multiple of 16, >= K. */
 enum { BT_EDGE_LIMIT = 8388607 };
 typedef void bt_edge_quantise8_fn(int8_t *restrict y, size_t ldy, const float *restrict x, size_t ldx, float inv,
-                                  size_t t, size_t k, bt_int_shadow *shadow, uint32_t *count);
+                                  bt_int_range range, size_t t, size_t k, bt_int_shadow *shadow, uint32_t *count);
 typedef void bt_edge_quantise16_fn(int8_t *restrict hi, int8_t *restrict lo, size_t ldy, const float *restrict x,
                                    size_t ldx, float inv, size_t t, size_t k, bt_int_shadow *shadow, uint32_t *count);
 

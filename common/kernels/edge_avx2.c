@@ -12,14 +12,18 @@ BT_INLINE void v16_store_s32(int32_t *p, v16 x)
     _mm256_storeu_si256((void *)p, _mm256_cvtps_epi32(x.a));
     _mm256_storeu_si256((void *)(p + 8), _mm256_cvtps_epi32(x.b));
 }
-/* A bit for each lane whose integer is beyond +-limit. */
-BT_INLINE unsigned beyond8(__m256 x, int32_t limit)
+/* A bit for each lane whose integer is outside [low, high]. */
+BT_INLINE unsigned beyond8(__m256 x, int32_t low, int32_t high)
 {
-    const __m256i over =
-        _mm256_cmpgt_epi32(_mm256_abs_epi32(_mm256_cvtps_epi32(x)), _mm256_set1_epi32(limit));
+    const __m256i q = _mm256_cvtps_epi32(x);
+    const __m256i over = _mm256_or_si256(_mm256_cmpgt_epi32(q, _mm256_set1_epi32(high)),
+                                         _mm256_cmpgt_epi32(_mm256_set1_epi32(low), q));
     return (unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(over));
 }
-BT_INLINE unsigned v16_beyond(v16 x, int32_t limit) { return beyond8(x.a, limit) | beyond8(x.b, limit) << 8; }
+BT_INLINE unsigned v16_beyond(v16 x, int32_t low, int32_t high)
+{
+    return beyond8(x.a, low, high) | beyond8(x.b, low, high) << 8;
+}
 /* To integers, clamped to what s16 holds. */
 BT_INLINE __m256i v16_to_s16(v16 x)
 {
@@ -31,10 +35,11 @@ BT_INLINE __m128i s16_to_s8(__m256i x)
 {
     return _mm_packs_epi16(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
 }
-/* To integers clamped to [-127, 127]; over: was any beyond? */
-BT_INLINE __m128i v16_to_s8(v16 x, int *over)
+/* To integers in the range; over: was any beyond it? */
+BT_INLINE __m128i v16_to_s8_in(v16 x, bt_int_range range, int *over)
 {
-    const __m256i q = v16_to_s16(x), limit = _mm256_set1_epi16(127), low = _mm256_set1_epi16(-127);
+    const __m256i q = _mm256_adds_epi16(v16_to_s16(x), _mm256_set1_epi16(range.zero)),
+                  limit = _mm256_set1_epi16(127), low = _mm256_set1_epi16(range.least);
     const __m256i beyond = _mm256_or_si256(_mm256_cmpgt_epi16(q, limit), _mm256_cmpgt_epi16(low, q));
     *over = !_mm256_testz_si256(beyond, beyond);
     return s16_to_s8(_mm256_max_epi16(q, low));

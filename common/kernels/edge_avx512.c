@@ -8,17 +8,22 @@
 #include "kernels/variant.h"
 
 BT_INLINE void v16_store_s32(int32_t *p, v16 x) { _mm512_storeu_si512(p, _mm512_cvtps_epi32(x)); }
-BT_INLINE unsigned v16_beyond(v16 x, int32_t limit)
+BT_INLINE unsigned outside(__m512i q, int32_t low, int32_t high)
 {
-    return _mm512_cmpgt_epi32_mask(_mm512_abs_epi32(_mm512_cvtps_epi32(x)), _mm512_set1_epi32(limit));
+    return _mm512_cmpgt_epi32_mask(q, _mm512_set1_epi32(high)) |
+           _mm512_cmplt_epi32_mask(q, _mm512_set1_epi32(low));
+}
+BT_INLINE unsigned v16_beyond(v16 x, int32_t low, int32_t high)
+{
+    return outside(_mm512_cvtps_epi32(x), low, high);
 }
 BT_INLINE __m256i v16_to_s16(v16 x) { return _mm512_cvtsepi32_epi16(_mm512_cvtps_epi32(x)); }
 BT_INLINE __m128i s16_to_s8(__m256i x) { return _mm256_cvtsepi16_epi8(x); }
-BT_INLINE __m128i v16_to_s8(v16 x, int *over)
+BT_INLINE __m128i v16_to_s8_in(v16 x, bt_int_range range, int *over)
 {
-    const __m512i q = _mm512_cvtps_epi32(x);
-    *over = _mm512_cmpgt_epi32_mask(_mm512_abs_epi32(q), _mm512_set1_epi32(127)) != 0;
-    return _mm_max_epi8(_mm512_cvtsepi32_epi8(q), _mm_set1_epi8(-127));
+    const __m512i q = _mm512_add_epi32(_mm512_cvtps_epi32(x), _mm512_set1_epi32(range.zero));
+    *over = outside(q, range.least, 127) != 0;
+    return _mm_max_epi8(_mm512_cvtsepi32_epi8(q), _mm_set1_epi8((char)range.least));
 }
 
 BT_INLINE v16 v16_from_s8(const int8_t *p)

@@ -8,21 +8,21 @@ BT_INLINE v16 quantise(v16 x, v16 inv)
     return v16_min(v, v16_set1(BT_EDGE_LIMIT));
 }
 
-/* Lists what the clamp to +-limit takes away from 16 inputs, the first of which is number i; few of them are listed. */
-BT_INLINE uint32_t list_shadow(bt_int_shadow *list, v16 v, int32_t limit, size_t i)
+/* Lists what the clamp to [low, high] takes away from 16 inputs, the first of which is number i; few are listed. */
+BT_INLINE uint32_t list_shadow(bt_int_shadow *list, v16 v, int32_t low, int32_t high, size_t i)
 {
     int32_t q[16];
     uint32_t count = 0;
     v16_store_s32(q, v);
-    for (unsigned left = v16_beyond(v, limit); left; left &= left - 1) {
+    for (unsigned left = v16_beyond(v, low, high); left; left &= left - 1) {
         const unsigned j = (unsigned)__builtin_ctz(left);
-        list[count++] = (bt_int_shadow){(uint32_t)i + j, q[j] < 0 ? q[j] + limit : q[j] - limit};
+        list[count++] = (bt_int_shadow){(uint32_t)i + j, q[j] < low ? q[j] - low : q[j] - high};
     }
     return count;
 }
 
 void BT_VARIANT(bt_edge_quantise8)(int8_t *restrict y, size_t ldy, const float *restrict x, size_t ldx, float inv,
-                                   size_t t, size_t k, bt_int_shadow *shadow, uint32_t *count)
+                                   bt_int_range range, size_t t, size_t k, bt_int_shadow *shadow, uint32_t *count)
 {
     const v16 by = v16_set1(inv);
     for (size_t row = 0; row < t; row++, y += ldy, x += ldx) {
@@ -33,10 +33,10 @@ void BT_VARIANT(bt_edge_quantise8)(int8_t *restrict y, size_t ldy, const float *
             const size_t n = k - i < 16 ? k - i : 16;
             const v16 v = quantise(v16_load_n(x + i, n), by);
             int over;
-            v16_s8_store(y + i, v16_to_s8(v, &over));
-            if (over && list) beyond += list_shadow(list + beyond, v, 127, i);
+            v16_s8_store(y + i, v16_to_s8_in(v, range, &over));
+            if (over && list) beyond += list_shadow(list + beyond, v, range.least - range.zero, 127 - range.zero, i);
         }
-        memset(y + i, 0, ldy - i);
+        memset(y + k, 0, ldy - k);
         if (list) count[row] = beyond;
     }
 }
@@ -53,12 +53,15 @@ void BT_VARIANT(bt_edge_quantise16)(int8_t *restrict hi, int8_t *restrict lo, si
             const size_t n = k - i < 16 ? k - i : 16;
             const v16 v = quantise(v16_load_n(x + i, n), by);
             const int over = v16_store_planes(hi + i, lo + i, v);
-            if (over && list) beyond += list_shadow(list + beyond, v, BT_INT_MAX16, i);
+            if (over && list) beyond += list_shadow(list + beyond, v, -BT_INT_MAX16, BT_INT_MAX16, i);
         }
         memset(hi + i, 0, ldy - i), memset(lo + i, 0, ldy - i);
         if (list) count[row] = beyond;
     }
 }
+
+/* To integers clamped to [-127, 127]; over: was any beyond? */
+BT_INLINE v16_s8 v16_to_s8(v16 x, int *over) { return v16_to_s8_in(x, BT_INT_SYMMETRIC, over); }
 
 /* The integers of a row with the unit s, rounded up to whole sixteens; returns its error. */
 BT_INLINE float estimate_row(int8_t *q, const float *x, float s, float inv, size_t k)

@@ -11,12 +11,13 @@ BT_INLINE void v16_store_s32(int32_t *p, v16 x)
 {
     for (int i = 0; i < 4; i++) vst1q_s32(p + 4 * i, vcvtnq_s32_f32(x.v[i]));
 }
-BT_INLINE unsigned v16_beyond(v16 x, int32_t limit)
+BT_INLINE unsigned v16_beyond(v16 x, int32_t low, int32_t high)
 {
     static const uint32_t bit[4] = {1, 2, 4, 8};
     unsigned all = 0;
     for (int i = 0; i < 4; i++) {
-        const uint32x4_t over = vcgtq_s32(vabsq_s32(vcvtnq_s32_f32(x.v[i])), vdupq_n_s32(limit));
+        const int32x4_t q = vcvtnq_s32_f32(x.v[i]);
+        const uint32x4_t over = vorrq_u32(vcgtq_s32(q, vdupq_n_s32(high)), vcltq_s32(q, vdupq_n_s32(low)));
         all |= vaddvq_u32(vandq_u32(over, vld1q_u32(bit))) << 4 * i;
     }
     return all;
@@ -26,17 +27,17 @@ BT_INLINE int16x8_t v16_half_s16(v16 x, int last)
 {
     return vqmovn_high_s32(vqmovn_s32(vcvtnq_s32_f32(x.v[2 * last])), vcvtnq_s32_f32(x.v[2 * last + 1]));
 }
-BT_INLINE int beyond_s16(int16x8_t a, int16x8_t b, int16_t limit)
+BT_INLINE int beyond_s16(int16x8_t a, int16x8_t b, int16_t low, int16_t high)
 {
-    /* of -32768 the magnitude saturates */
-    return vmaxvq_u16(vcgtq_s16(vmaxq_s16(vqabsq_s16(a), vqabsq_s16(b)), vdupq_n_s16(limit))) != 0;
+    return vmaxvq_s16(vmaxq_s16(a, b)) > high || vminvq_s16(vminq_s16(a, b)) < low;
 }
-/* To integers clamped to [-127, 127]; over: was any beyond? */
-BT_INLINE v16_s8 v16_to_s8(v16 x, int *over)
+/* To integers in the range; over: was any beyond it? */
+BT_INLINE v16_s8 v16_to_s8_in(v16 x, bt_int_range range, int *over)
 {
-    const int16x8_t a = v16_half_s16(x, 0), b = v16_half_s16(x, 1);
-    *over = beyond_s16(a, b, 127);
-    return vmaxq_s8(vqmovn_high_s16(vqmovn_s16(a), b), vdupq_n_s8(-127));
+    const int16x8_t zero = vdupq_n_s16(range.zero), a = vqaddq_s16(v16_half_s16(x, 0), zero),
+                    b = vqaddq_s16(v16_half_s16(x, 1), zero);
+    *over = beyond_s16(a, b, range.least, 127);
+    return vmaxq_s8(vqmovn_high_s16(vqmovn_s16(a), b), vdupq_n_s8((int8_t)range.least));
 }
 BT_INLINE int v16_store_planes(int8_t *hi, int8_t *lo, v16 x)
 {
@@ -46,7 +47,7 @@ BT_INLINE int v16_store_planes(int8_t *hi, int8_t *lo, v16 x)
     const int16x8_t qa = vmaxq_s16(vminq_s16(a, limit), low), qb = vmaxq_s16(vminq_s16(b, limit), low);
     vst1q_s8(hi, vshrn_high_n_s16(vshrn_n_s16(vaddq_s16(qa, half), 8), vaddq_s16(qb, half), 8));
     vst1q_s8(lo, vmovn_high_s16(vmovn_s16(qa), qb));
-    return beyond_s16(a, b, BT_INT_MAX16);
+    return beyond_s16(a, b, -BT_INT_MAX16, BT_INT_MAX16);
 }
 
 BT_INLINE v16 v16_from_s8(const int8_t *p) { return v16_load_s8(p); }

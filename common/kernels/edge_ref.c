@@ -17,13 +17,13 @@ static int32_t quantise(float x, float inv)
 static int32_t clamp(int32_t q, int32_t limit) { return q < -limit ? -limit : q > limit ? limit : q; }
 
 void bt_edge_quantise8_ref(int8_t *restrict y, size_t ldy, const float *restrict x, size_t ldx, float inv,
-                           size_t t, size_t k, bt_int_shadow *shadow, uint32_t *count)
+                           bt_int_range range, size_t t, size_t k, bt_int_shadow *shadow, uint32_t *count)
 {
     for (size_t row = 0; row < t; row++, y += ldy, x += ldx) {
         uint32_t beyond = 0;
         for (size_t i = 0; i < k; i++) {
-            const int32_t q = quantise(x[i], inv);
-            y[i] = (int8_t)clamp(q, 127);
+            const int32_t q = quantise(x[i], inv) + range.zero;
+            y[i] = (int8_t)(q < range.least ? range.least : q > 127 ? 127 : q);
             if (shadow && q != y[i]) shadow[row * k + beyond++] = (bt_int_shadow){(uint32_t)i, q - y[i]};
         }
         memset(y + k, 0, ldy - k);

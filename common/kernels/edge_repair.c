@@ -17,7 +17,7 @@ float bt_edge_repair_dot(const bt_edge_repair *r, size_t t, size_t n)
     float lane[16] = {0};
     for (size_t i = 0; i < r->k; i++) {
         const int w = weight(r, n, i);
-        const int x = r->lo ? 256 * r->hi[t * r->ld + i] + r->lo[t * r->ld + i] : r->hi[t * r->ld + i];
+        const int hi = r->hi[t * r->ld + i], x = (r->lo ? 256 * hi + r->lo[t * r->ld + i] : hi) - r->zero;
         lane[i % 16] += (float)x * (float)w;
     }
     for (size_t step = 8; step > 0; step /= 2)

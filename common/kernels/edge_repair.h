@@ -19,6 +19,7 @@ typedef struct bt_edge_repair { /* one matrix and its input; the layouts of int_
     unsigned bits;
     const bt_int_group *groups; /* of `group` inputs each; NULL: none */
     size_t group;
+    int zero;                   /* of the planes: what stands for 0 */
     const float *oscale, *bias; /* [n]; bias NULL: none */
     float unit;
 } bt_edge_repair;

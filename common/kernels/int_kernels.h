@@ -38,6 +38,16 @@ int bt_int_packed_at(const uint8_t *wp, size_t n, size_t k, size_t k_count, unsi
  * outputs. Outputs past `rows` are zero. */
 void bt_int_pack_panel(int8_t *wp, int32_t colsum[16], const int8_t *q, size_t ld, size_t rows, size_t k4);
 
+/* How 8 bits hold an input q, a whole number of steps: y = clamp(q + zero, least, 127). Symmetric: {0, -127}.
+ * Asymmetric, u8 as devices have it less 128: zero in [-128, 127], least -128; a product with y then is too large by
+ * zero times the sum of the weights, whole numbers as well. */
+typedef struct bt_int_range {
+    int16_t zero, least;
+} bt_int_range;
+#define BT_INT_SYMMETRIC ((bt_int_range){0, -127})
+static inline bt_int_range bt_int_asymmetric(int zero) { return (bt_int_range){(int16_t)zero, -128}; }
+enum { BT_INT_MAX_ASYMMETRIC_K = INT32_MAX / (255 * 127) }; /* inputs whose sum of (y - zero) * w fits 32 bits */
+
 /* What a clip took from a row: r more of the input k. */
 typedef struct bt_int_shadow {
     uint32_t k;
@@ -71,8 +81,8 @@ typedef struct bt_int_rows {
  * has no room: for an |r| > 32767 or many. */
 typedef void bt_int_prepare_fn(const bt_int_inputs *to, size_t r0, size_t r1, const bt_int_rows *x, bool *is_left);
 
-/* What 32 bits leave beside a sum of K products of 128 * 127; 0 or less: nothing. */
-static inline int64_t bt_int_shadow_room(size_t k) { return (INT32_MAX - (int64_t)k * 128 * 127) / 127; }
+/* What 32 bits leave beside a sum of K products of (y - zero) and a weight, 255 * 127 at most; 0 or less: nothing. */
+static inline int64_t bt_int_shadow_room(size_t k) { return (INT32_MAX - (int64_t)k * 255 * 127) / 127; }
 
 /* acc[t * ldacc + n - 16 * p0] = sum over k of x[row + t][k] * w[n][k], and of r * w[n][k] of its shadow, for t rows
  * from `row` on and the outputs of panels [p0, p1), all 16 of each. acc is hi, or 256 * hi + lo where x is wide; how it

@@ -91,13 +91,13 @@ typedef void bt_int_add32_fn(int32_t *restrict x, const int16_t *restrict y, siz
 
 /* ---- inputs of linears: the integer twin of bt_edge_quantise8 and 16 (edge.h), same outputs, same list ----
  * x[T, ldx] s32, K wide, already in units of the site's scale.
- *   split8   y = clamp to +-127; bytes from K to ldy are zero; shadow[t * K + i] = what the clamp took away, ascending
- *            k, count[t] of them; shadow NULL: dropped
+ *   split8   y = clamp(x + zero, least, 127) of the range; bytes from K to ldy are zero; shadow[t * K + i] = what the
+ *            clamp took away, ascending k, count[t] of them; shadow NULL: dropped
  *   split16  hi, lo planes of x clamped to +-32639: x = 256 * hi + lo, lo in [-128, 127]; bytes from K to ldy are zero;
  *            shadow as above
  * ldy is a multiple of 64, >= K. */
-typedef void bt_int_split8_fn(int8_t *restrict y, size_t ldy, const int32_t *restrict x, size_t ldx, size_t t, size_t k,
-                              bt_int_shadow *shadow, uint32_t *count);
+typedef void bt_int_split8_fn(int8_t *restrict y, size_t ldy, const int32_t *restrict x, size_t ldx, bt_int_range range,
+                              size_t t, size_t k, bt_int_shadow *shadow, uint32_t *count);
 typedef void bt_int_split16_fn(int8_t *restrict hi, int8_t *restrict lo, size_t ldy, const int32_t *restrict x,
                                size_t ldx, size_t t, size_t k, bt_int_shadow *shadow, uint32_t *count);
 

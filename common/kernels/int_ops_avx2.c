@@ -184,32 +184,34 @@ void bt_int_add32_avx2(int32_t *restrict x, const int16_t *restrict y, size_t co
     for (; i < count; i++) x[i] = (int32_t)int_clamp(x[i] + int_scale(y[i], mul), BT_INT_MAX_RESIDUAL);
 }
 
-static uint32_t split_list(bt_int_shadow *shadow, const int32_t *x, int32_t limit, size_t first, size_t end,
-                           uint32_t n)
+static uint32_t split_list(bt_int_shadow *shadow, const int32_t *x, int32_t low, int32_t high, size_t first,
+                           size_t end, uint32_t n)
 {
     for (size_t i = first; i < end; i++)
-        if (x[i] != int_clamp(x[i], limit))
-            shadow[n++] = (bt_int_shadow){(uint32_t)i, x[i] - (int32_t)int_clamp(x[i], limit)};
+        if (x[i] < low || x[i] > high)
+            shadow[n++] = (bt_int_shadow){(uint32_t)i, x[i] < low ? x[i] - low : x[i] - high};
     return n;
 }
 
-void bt_int_split8_avx2(int8_t *restrict y, size_t ldy, const int32_t *restrict x, size_t ldx, size_t t,
-                        size_t k, bt_int_shadow *shadow, uint32_t *count)
+void bt_int_split8_avx2(int8_t *restrict y, size_t ldy, const int32_t *restrict x, size_t ldx,
+                        bt_int_range range, size_t t, size_t k, bt_int_shadow *shadow, uint32_t *count)
 {
+    const int32_t zero = range.zero, low = range.least - zero, high = 127 - zero;
     for (size_t row = 0; row < t; row++, x += ldx, y += ldy) {
         bt_int_shadow *list = shadow ? shadow + row * k : NULL;
         uint32_t n = 0;
         size_t i = 0;
         for (; i + 16 <= k; i += 16) {
-            const __m256i a = v8_load(x + i), b = v8_load(x + i + 8), ca = v8_clamp(a, 127),
-                          cb = v8_clamp(b, 127);
-            const __m128i p = _mm_packs_epi16(v8_narrow(ca), v8_narrow(cb));
+            const __m256i a = v8_load(x + i), b = v8_load(x + i + 8), ca = v8_within(a, low, high),
+                          cb = v8_within(b, low, high), by = v8_set(zero);
+            const __m128i p =
+                _mm_packs_epi16(v8_narrow(_mm256_add_epi32(ca, by)), v8_narrow(_mm256_add_epi32(cb, by)));
             _mm_storeu_si128((void *)(y + i), p);
             const __m256i gone = _mm256_or_si256(_mm256_xor_si256(a, ca), _mm256_xor_si256(b, cb));
-            if (shadow && !_mm256_testz_si256(gone, gone)) n = split_list(list, x, 127, i, i + 16, n);
+            if (shadow && !_mm256_testz_si256(gone, gone)) n = split_list(list, x, low, high, i, i + 16, n);
         }
-        if (shadow) count[row] = split_list(list, x, 127, i, k, n);
-        for (; i < k; i++) y[i] = (int8_t)int_clamp(x[i], 127);
+        if (shadow) count[row] = split_list(list, x, low, high, i, k, n);
+        for (; i < k; i++) y[i] = (int8_t)(zero + (x[i] < low ? low : x[i] > high ? high : x[i]));
         memset(y + k, 0, ldy - k);
     }
 }
@@ -226,7 +228,7 @@ void bt_int_split16_avx2(int8_t *restrict hi, int8_t *restrict lo, size_t ldy, c
                           b = v8_clamp(wb, BT_INT_MAX16);
             const __m256i gone = _mm256_or_si256(_mm256_xor_si256(a, wa), _mm256_xor_si256(b, wb));
             if (shadow && !_mm256_testz_si256(gone, gone))
-                n = split_list(list, x, BT_INT_MAX16, i, i + 16, n);
+                n = split_list(list, x, -BT_INT_MAX16, BT_INT_MAX16, i, i + 16, n);
             const __m256i ha = _mm256_srai_epi32(_mm256_add_epi32(a, v8_set(128)), 8);
             const __m256i hb = _mm256_srai_epi32(_mm256_add_epi32(b, v8_set(128)), 8);
             const __m256i la = _mm256_sub_epi32(a, _mm256_slli_epi32(ha, 8)),
@@ -234,7 +236,7 @@ void bt_int_split16_avx2(int8_t *restrict hi, int8_t *restrict lo, size_t ldy, c
             _mm_storeu_si128((void *)(hi + i), _mm_packs_epi16(v8_narrow(ha), v8_narrow(hb)));
             _mm_storeu_si128((void *)(lo + i), _mm_packs_epi16(v8_narrow(la), v8_narrow(lb)));
         }
-        if (shadow) count[row] = split_list(list, x, BT_INT_MAX16, i, k, n);
+        if (shadow) count[row] = split_list(list, x, -BT_INT_MAX16, BT_INT_MAX16, i, k, n);
         for (; i < k; i++) {
             const int32_t v = (int32_t)int_clamp(x[i], BT_INT_MAX16), h = (v + 128) >> 8;
             hi[i] = (int8_t)h;

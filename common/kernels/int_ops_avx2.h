@@ -14,7 +14,11 @@ V8 v8_load16(const int16_t *p) { return _mm256_cvtepi16_epi32(_mm_loadu_si128((c
 static inline void v8_store(int32_t *p, __m256i x) { _mm256_storeu_si256((void *)p, x); }
 V8 v8_odd(__m256i x) { return _mm256_srli_epi64(x, 32); }
 V8 v8_join(__m256i even, __m256i odd) { return _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa); }
-V8 v8_clamp(__m256i x, int32_t limit) { return _mm256_max_epi32(_mm256_min_epi32(x, v8_set(limit)), v8_set(-limit)); }
+V8 v8_within(__m256i x, int32_t low, int32_t high)
+{
+    return _mm256_max_epi32(_mm256_min_epi32(x, v8_set(high)), v8_set(low));
+}
+V8 v8_clamp(__m256i x, int32_t limit) { return v8_within(x, -limit, limit); }
 /* eight s32 within s16's range, as s16 */
 static inline __m128i v8_narrow(__m256i x)
 {

@@ -171,38 +171,42 @@ void bt_int_add32_neon(int32_t *restrict x, const int16_t *restrict y, size_t co
     for (; i < count; i++) x[i] = (int32_t)int_clamp(x[i] + int_scale(y[i], mul), BT_INT_MAX_RESIDUAL);
 }
 
-static uint32_t split_list(bt_int_shadow *shadow, const int32_t *x, int32_t limit, size_t first, size_t end,
-                           uint32_t n)
+static uint32_t split_list(bt_int_shadow *shadow, const int32_t *x, int32_t low, int32_t high, size_t first,
+                           size_t end, uint32_t n)
 {
     for (size_t i = first; i < end; i++)
-        if (x[i] != int_clamp(x[i], limit))
-            shadow[n++] = (bt_int_shadow){(uint32_t)i, x[i] - (int32_t)int_clamp(x[i], limit)};
+        if (x[i] < low || x[i] > high)
+            shadow[n++] = (bt_int_shadow){(uint32_t)i, x[i] < low ? x[i] - low : x[i] - high};
     return n;
 }
-/* Eight clamped, as s16; *gone gets a bit where something was taken. */
-static inline int16x8_t clamped8(const int32_t *x, int32_t limit, int32x4_t *gone)
+/* Eight within [low, high], as s16; *gone gets a bit where something was taken. */
+static inline int16x8_t clamped8(const int32_t *x, int32_t low, int32_t high, int32x4_t *gone)
 {
-    const int32x4_t a = vld1q_s32(x), b = vld1q_s32(x + 4), ca = v4_clamp(a, limit), cb = v4_clamp(b, limit);
+    const int32x4_t a = vld1q_s32(x), b = vld1q_s32(x + 4), ca = v4_within(a, low, high),
+                    cb = v4_within(b, low, high);
     *gone = vorrq_s32(*gone, vorrq_s32(veorq_s32(a, ca), veorq_s32(b, cb)));
     return vmovn_high_s32(vmovn_s32(ca), cb);
 }
 static inline int is_any(int32x4_t gone) { return vmaxvq_u32(vreinterpretq_u32_s32(gone)) != 0; }
 
-void bt_int_split8_neon(int8_t *restrict y, size_t ldy, const int32_t *restrict x, size_t ldx, size_t t,
-                        size_t k, bt_int_shadow *shadow, uint32_t *count)
+void bt_int_split8_neon(int8_t *restrict y, size_t ldy, const int32_t *restrict x, size_t ldx,
+                        bt_int_range range, size_t t, size_t k, bt_int_shadow *shadow, uint32_t *count)
 {
+    const int32_t zero = range.zero, low = range.least - zero, high = 127 - zero;
     for (size_t row = 0; row < t; row++, x += ldx, y += ldy) {
         bt_int_shadow *list = shadow ? shadow + row * k : NULL;
         uint32_t n = 0;
         size_t i = 0;
         for (; i + 16 <= k; i += 16) {
             int32x4_t gone = vdupq_n_s32(0);
-            const int16x8_t a = clamped8(x + i, 127, &gone), b = clamped8(x + i + 8, 127, &gone);
+            const int16x8_t by = vdupq_n_s16(range.zero),
+                            a = vaddq_s16(clamped8(x + i, low, high, &gone), by),
+                            b = vaddq_s16(clamped8(x + i + 8, low, high, &gone), by);
             vst1q_s8(y + i, vmovn_high_s16(vmovn_s16(a), b));
-            if (shadow && is_any(gone)) n = split_list(list, x, 127, i, i + 16, n);
+            if (shadow && is_any(gone)) n = split_list(list, x, low, high, i, i + 16, n);
         }
-        if (shadow) count[row] = split_list(list, x, 127, i, k, n);
-        for (; i < k; i++) y[i] = (int8_t)int_clamp(x[i], 127);
+        if (shadow) count[row] = split_list(list, x, low, high, i, k, n);
+        for (; i < k; i++) y[i] = (int8_t)(zero + (x[i] < low ? low : x[i] > high ? high : x[i]));
         memset(y + k, 0, ldy - k);
     }
 }
@@ -216,13 +220,13 @@ void bt_int_split16_neon(int8_t *restrict hi, int8_t *restrict lo, size_t ldy, c
         size_t i = 0;
         for (; i + 16 <= k; i += 16) {
             int32x4_t gone = vdupq_n_s32(0);
-            const int16x8_t a = clamped8(x + i, BT_INT_MAX16, &gone),
-                            b = clamped8(x + i + 8, BT_INT_MAX16, &gone);
-            if (shadow && is_any(gone)) n = split_list(list, x, BT_INT_MAX16, i, i + 16, n);
+            const int16x8_t a = clamped8(x + i, -BT_INT_MAX16, BT_INT_MAX16, &gone),
+                            b = clamped8(x + i + 8, -BT_INT_MAX16, BT_INT_MAX16, &gone);
+            if (shadow && is_any(gone)) n = split_list(list, x, -BT_INT_MAX16, BT_INT_MAX16, i, i + 16, n);
             vst1q_s8(hi + i, vrshrn_high_n_s16(vrshrn_n_s16(a, 8), b, 8));
             vst1q_s8(lo + i, vmovn_high_s16(vmovn_s16(a), b));
         }
-        if (shadow) count[row] = split_list(list, x, BT_INT_MAX16, i, k, n);
+        if (shadow) count[row] = split_list(list, x, -BT_INT_MAX16, BT_INT_MAX16, i, k, n);
         for (; i < k; i++) {
             const int32_t v = (int32_t)int_clamp(x[i], BT_INT_MAX16), h = (v + 128) >> 8;
             hi[i] = (int8_t)h;

@@ -8,7 +8,11 @@
  * shift of NEON rounds half up by itself. */
 #define V4 static inline __attribute__((always_inline, unused)) int32x4_t
 
-V4 v4_clamp(int32x4_t x, int32_t limit) { return vmaxq_s32(vminq_s32(x, vdupq_n_s32(limit)), vdupq_n_s32(-limit)); }
+V4 v4_within(int32x4_t x, int32_t low, int32_t high)
+{
+    return vmaxq_s32(vminq_s32(x, vdupq_n_s32(high)), vdupq_n_s32(low));
+}
+V4 v4_clamp(int32x4_t x, int32_t limit) { return v4_within(x, -limit, limit); }
 
 /* v * m / 2^s, half up */
 typedef struct v4_mul {

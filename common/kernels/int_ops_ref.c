@@ -87,15 +87,15 @@ void bt_int_add32_ref(int32_t *restrict x, const int16_t *restrict y, size_t cou
         x[i] = (int32_t)int_clamp(x[i] + int_scale(y[i], mul), BT_INT_MAX_RESIDUAL);
 }
 
-void bt_int_split8_ref(int8_t *restrict y, size_t ldy, const int32_t *restrict x, size_t ldx, size_t t,
-                       size_t k, bt_int_shadow *shadow, uint32_t *count)
+void bt_int_split8_ref(int8_t *restrict y, size_t ldy, const int32_t *restrict x, size_t ldx,
+                       bt_int_range range, size_t t, size_t k, bt_int_shadow *shadow, uint32_t *count)
 {
     for (size_t row = 0; row < t; row++, x += ldx, y += ldy) {
         uint32_t n = 0;
         for (size_t i = 0; i < k; i++) {
-            const int32_t v = (int32_t)int_clamp(x[i], 127);
+            const int32_t q = x[i] + range.zero, v = q < range.least ? range.least : q > 127 ? 127 : q;
             y[i] = (int8_t)v;
-            if (shadow && v != x[i]) shadow[row * k + n++] = (bt_int_shadow){(uint32_t)i, x[i] - v};
+            if (shadow && v != q) shadow[row * k + n++] = (bt_int_shadow){(uint32_t)i, q - v};
         }
         memset(y + k, 0, ldy - k);
         if (shadow) count[row] = n;

@@ -71,7 +71,8 @@ static void run_fp4_sums(const rows *e, size_t at, size_t n, void *scratch)
 static void run_quantise8(const rows *e, size_t at, size_t n, void *scratch)
 {
     (void)scratch;
-    e->kernels->quantise8(S8(e, at), e->ld, e->x + at, e->ld, 100.0f, n, e->width, NULL, NULL);
+    e->kernels->quantise8(S8(e, at), e->ld, e->x + at, e->ld, 100.0f, BT_INT_SYMMETRIC, n, e->width, NULL,
+                          NULL);
 }
 static void run_quantise16(const rows *e, size_t at, size_t n, void *scratch)
 {
@@ -162,7 +163,7 @@ static void run_int_add(const rows *e, size_t at, size_t n, void *scratch)
 static void run_split8(const rows *e, size_t at, size_t n, void *scratch)
 {
     (void)scratch;
-    e->kernels->int_split8(S8(e, at), e->ld, e->x32 + at, e->ld, n, e->width, NULL, NULL);
+    e->kernels->int_split8(S8(e, at), e->ld, e->x32 + at, e->ld, BT_INT_SYMMETRIC, n, e->width, NULL, NULL);
 }
 static void run_split16(const rows *e, size_t at, size_t n, void *scratch)
 {

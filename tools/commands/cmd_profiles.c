@@ -34,10 +34,10 @@ static int print_json(void)
     return tool_print_json("profiles", json_pack("{s:o}", "profiles", list));
 }
 
-/* "int8 int16 int4" of the linears, and what else the NPU runs. */
+/* "8,16,4" of the linears, u8 where zero points are wanted, and what else the NPU runs. */
 static void print_operators(const bt_profile *p)
 {
-    static const char *const names[] = {"8", "16"};
+    const char *const names[] = {p->input_zero_points == BT_PROFILE_ZERO_WANTED ? "u8" : "8", "16"};
     size_t others = 0;
     char bits[16] = "";
     for (int b = 0; b < 2; b++)

@@ -81,11 +81,12 @@ static bt_err make_stats(bt_calib *c, bt_fault *fault)
         bt_calib_site *site = &s->site[i];
         const uint32_t kind = i + 1 == s->sites ? BT_SITE_HEAD : i % BT_PKG_LAYER_SITES;
         site->k = bt_pkg_site_width(kind, hp->dim, hp->heads * hp->head_dim, hp->ffn);
-        site->hist = calloc(BT_CALIB_BINS, sizeof *site->hist);
+        site->hist = calloc(2 * BT_CALIB_BINS, sizeof *site->hist);
         site->column_max = calloc(site->k, sizeof *site->column_max);
+        site->column_end = calloc(2 * site->k, sizeof *site->column_end);
         site->column_sum = calloc(site->k, sizeof *site->column_sum);
         site->sample = calloc(BT_CALIB_SAMPLES * site->k, sizeof *site->sample);
-        made = site->hist && site->column_max && site->column_sum && site->sample;
+        made = site->hist && site->column_max && site->column_end && site->column_sum && site->sample;
     }
     return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "figures of the calibration");
 }
@@ -128,6 +129,7 @@ void bt_calib_free(bt_calib *c)
     for (size_t i = 0; c->stats.site && i < c->stats.sites; i++) {
         free(c->stats.site[i].hist);
         free(c->stats.site[i].column_max);
+        free(c->stats.site[i].column_end);
         free(c->stats.site[i].column_sum);
         free(c->stats.site[i].sample);
     }
@@ -175,11 +177,15 @@ static void watch_rows(bt_calib *c, uint32_t index, const float *x, size_t t)
         const float *v = x + row * s->k;
         double square = 0;
         for (size_t i = 0; i < s->k; i++) {
-            s->hist[magnitude(v[i]) >> 15]++;
+            s->hist[(signbit(v[i]) ? BT_CALIB_BINS : 0) + (magnitude(v[i]) >> 15)]++;
             square += (double)v[i] * v[i];
             s->column_max[i] = magnitude(v[i]) > magnitude(s->column_max[i]) ? fabsf(v[i]) : s->column_max[i];
         }
         s->square += square;
+        for (size_t i = 0; i < s->k; i++) {
+            s->column_end[i] = v[i] < s->column_end[i] ? v[i] : s->column_end[i];
+            s->column_end[s->k + i] = v[i] > s->column_end[s->k + i] ? v[i] : s->column_end[s->k + i];
+        }
         for (size_t i = 0; row > 0 && i < s->k; i++) s->column_sum[i] += (double)v[i];
         if (s->samples < BT_CALIB_SAMPLES &&
             c->now->first + row == (2 * s->samples + 1) * c->total / (2 * BT_CALIB_SAMPLES))
@@ -328,8 +334,9 @@ static void clear(bt_calib_stats *s, uint32_t layers, size_t ops)
 {
     for (size_t i = 0; i < s->sites; i++) {
         bt_calib_site *site = &s->site[i];
-        memset(site->hist, 0, BT_CALIB_BINS * sizeof *site->hist);
+        memset(site->hist, 0, 2 * BT_CALIB_BINS * sizeof *site->hist);
         memset(site->column_max, 0, site->k * sizeof *site->column_max);
+        memset(site->column_end, 0, 2 * site->k * sizeof *site->column_end);
         memset(site->column_sum, 0, site->k * sizeof *site->column_sum);
         site->sum_rows = 0;
         site->count = 0;
@@ -393,10 +400,36 @@ float bt_calib_percentile(const bt_calib_site *s, double p)
     const double wanted = (double)s->count * p / 100;
     uint64_t seen = 0;
     for (uint32_t bin = 0; bin < BT_CALIB_BINS; bin++) {
-        seen += s->hist[bin];
+        seen += s->hist[bin] + s->hist[BT_CALIB_BINS + bin];
         if ((double)seen < wanted) continue;
         const float edge = from_bits(bin << 15 | 0x7fff);
         return edge < s->max ? edge : s->max;
     }
     return s->max;
+}
+
+/* The smallest magnitude on one side that leaves at most `beyond` of its values outside, and `most` at most.
+ */
+static float end_of(const uint32_t *hist, double beyond, float most)
+{
+    uint64_t outside = 0;
+    for (uint32_t bin = BT_CALIB_BINS; bin-- > 0;) {
+        outside += hist[bin];
+        if ((double)outside <= beyond) continue;
+        const float edge = from_bits(bin << 15 | 0x7fff);
+        return edge < most ? edge : most;
+    }
+    return 0;
+}
+
+void bt_calib_range(float *lo, float *hi, const bt_calib_site *s, double p)
+{
+    const double beyond = (double)s->count * (100 - p) / 200;
+    float end[2] = {0, 0};
+    for (size_t i = 0; i < s->k; i++) {
+        end[0] = -s->column_end[i] > end[0] ? -s->column_end[i] : end[0];
+        end[1] = s->column_end[s->k + i] > end[1] ? s->column_end[s->k + i] : end[1];
+    }
+    *lo = -(p >= 100 ? end[0] : end_of(s->hist + BT_CALIB_BINS, beyond, end[0]));
+    *hi = p >= 100 ? end[1] : end_of(s->hist, beyond, end[1]);
 }

@@ -20,8 +20,9 @@ typedef struct bt_calib_site { /* of the rows of one site, by bt_pkg_site_index 
     uint64_t count;    /* values seen */
     float max;         /* greatest magnitude, exact */
     double square;     /* sum of squares */
-    uint32_t *hist;    /* [BT_CALIB_BINS]: values by the upper 16 bits of their magnitude */
-    float *column_max; /* [k] */
+    uint32_t *hist;    /* [2][BT_CALIB_BINS]: values by the upper 16 bits of their magnitude; negative ones in [1] */
+    float *column_max; /* [k]: greatest magnitude */
+    float *column_end; /* [2][k]: lowest value, at most 0; then highest, at least 0 */
     double *column_sum;
     uint64_t sum_rows; /* [k]: over the rows but each window's first, whose massive activations would outweigh all
                           others */
@@ -69,6 +70,10 @@ bt_err bt_calib_read(bt_calib *c, const int32_t *ids, size_t n, const bt_calib_r
 /* The smallest magnitude that p percent of the values do not exceed, rounded up to the edge of its bin (2^-8 of it) but
  * not beyond the maximum; p = 100: the maximum. */
 float bt_calib_percentile(const bt_calib_site *s, double p);
+
+/* The range that p percent of the values do not leave, with half of the others at most on either side: ends as a
+ * percentile of magnitudes is rounded, *lo <= 0 <= *hi; p = 100: lowest and highest value. */
+void bt_calib_range(float *lo, float *hi, const bt_calib_site *s, double p);
 
 /* The text that ships with the project: English prose, UTF-8. The caller makes tokens of it. */
 const char *bt_calib_text(size_t *ret_len);

@@ -80,8 +80,7 @@ bt_err bt_compile(const char *path, const bt_model *m, const bt_compile_options 
     bt_err e = bt_compile_job_new(&j, m, options, pool, fault);
     if (e == BT_OK) e = check_calibration(j, fault);
     if (e == BT_OK) e = check_machine(path, m, options, pool, fault);
-    if (e == BT_OK)
-        e = bt_fold_new(&j->fold, m, bt_recipe_rotations(&options->recipe), j->kernels, pool, fault);
+    if (e == BT_OK) e = bt_fold_new(&j->fold, m, bt_recipe_rotations(&j->o->recipe), j->kernels, pool, fault);
     if (e == BT_OK) e = bt_compile_offload(j, fault);
     if (e == BT_OK) e = bt_pkg_writer_new(&j->w, path, fault);
     if (e == BT_OK) e = bt_compile_sites(j, fault);
@@ -128,7 +127,7 @@ bt_err bt_compile_key(char ret[33], const bt_model *m, const bt_compile_options 
     const size_t calib = words ? options->calib_text_len : ids;
     const uint32_t version[] = {BT_COMPILE_VERSION, BT_PKG_VERSION,          BT_KERNELS_NUMERIC_VERSION,
                                 options->npu_ops,   (uint32_t)j->ctx_tokens, (uint32_t)calib};
-    bt_recipe_text(text, &options->recipe);
+    bt_recipe_text(text, &j->o->recipe);
     bt_hash_begin(&s);
     bt_hash_add(&s, version, sizeof version);
     bt_hash_add(&s, m->id, sizeof m->id);

@@ -40,6 +40,10 @@ static inline size_t bt_compile_usual_ctx(const bt_model *m)
     return m->hp.ctx < BT_COMPILE_USUAL_CTX ? m->hp.ctx : BT_COMPILE_USUAL_CTX;
 }
 
+/* What the profile makes of a recipe: inputs with zero points where it wants them and nothing was said, else none.
+ * BT_EARG: the recipe asks for them and the profile has none. Doing it again changes nothing. bt_compile does it
+ * itself; this is for who shows the recipe. */
+bt_err bt_compile_resolve(bt_recipe *recipe, const bt_profile *profile, bt_fault *fault);
 /* BT_EARG: options that do not fit each other, the model or the profile, with what and which limit. */
 bt_err bt_compile(const char *path, const bt_model *m, const bt_compile_options *options, bt_pool *pool,
                   bt_fault *fault);

@@ -21,13 +21,22 @@ static uint32_t add(bt_compile_job *j, bt_pkg_const_kind kind, const void *bytes
     return bt_pkg_writer_const(j->w, kind, bytes, len);
 }
 
+/* The inputs' zero point off the sums: exact whole numbers. */
+static void take_zero(int64_t *bias_q, const bt_pkg_tensor *t, int zero, const int32_t *colsum)
+{
+    const size_t wide = 16 * bt_int_panels(t->n);
+    for (size_t n = 0; n < wide; n++)
+        bias_q[n] -= zero * (colsum[n] + (t->group ? 128 * (int64_t)colsum[wide + n] : 0));
+}
+
 bt_err bt_compile_int_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const float *oscale,
-                             const float *bias, bt_fault *fault)
+                             const float *bias, const int32_t *colsum, bt_fault *fault)
 {
     if (j->npu_ops != BT_PKG_OPS_ALL || t->weight == BT_WEIGHT_OUTPUT) return BT_OK;
     const bt_units_in in = units_in(j);
     const bt_weight w = (bt_weight)t->weight;
     const size_t wide = 16 * bt_int_panels(t->n);
+    const bt_pkg_site *site = &j->site[t->site];
     int32_t *mult = calloc(wide, sizeof *mult);
     uint8_t *shift = calloc(wide, 1);
     int64_t *bias_q = calloc(wide, sizeof *bias_q);
@@ -36,7 +45,8 @@ bt_err bt_compile_int_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer
         bt_units_linear(mult, shift, bias_q, &in, layer, w, oscale, bias, t->n);
         t->mult = add(j, BT_PKG_CONST_SCALE, mult, wide * sizeof *mult);
         t->shift = add(j, BT_PKG_CONST_SCALE, shift, wide);
-        if (bias) t->bias_q = add(j, BT_PKG_CONST_VECTOR, bias_q, wide * sizeof *bias_q);
+        take_zero(bias_q, t, site->zero, colsum);
+        if (bias || site->asymmetric) t->bias_q = add(j, BT_PKG_CONST_VECTOR, bias_q, wide * sizeof *bias_q);
         t->out_scale = bt_units_out_scale(&in, layer, w);
         t->out_bits = in.output_bits;
     }

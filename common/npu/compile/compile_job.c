@@ -40,16 +40,40 @@ static bt_err check_blocks(const bt_compile_job *j, bt_fault *fault)
                : BT_OK;
 }
 
-/* Layers with a recipe of their own are there, and groups divide the inputs of every linear. */
-static bt_err check_groups(const bt_hparams *hp, const bt_recipe *r, bt_fault *fault)
+static bt_err check_input(const bt_recipe *r, uint32_t layer, bt_site_kind kind, uint32_t k, bt_fault *fault)
+{
+    const bt_recipe_layer *l = bt_recipe_of(r, layer, kind);
+    if (r->asym == BT_ASYM_ON && l->input_bits[kind] == 8 && k > BT_INT_MAX_ASYMMETRIC_K)
+        return bt_fail(fault, BT_EARG,
+                       "asym takes linears of up to %d inputs, and site %s has %u (--quant with no-asym)",
+                       BT_INT_MAX_ASYMMETRIC_K, bt_site_kind_name(kind), k);
+    return bt_recipe_check_group(l, kind, k, fault);
+}
+
+/* Layers with a recipe of their own are there, groups divide the inputs of every linear, and with zero points
+ * their sums fit 32 bits. */
+static bt_err check_inputs(const bt_hparams *hp, const bt_recipe *r, bt_fault *fault)
 {
     bt_err e = bt_recipe_check_layers(r, hp->layers, fault);
     for (uint32_t l = 0; l < hp->layers; l++)
         for (uint32_t kind = 0; e == BT_OK && kind < BT_SITE_KINDS; kind++)
-            e = bt_recipe_check_group(bt_recipe_of(r, l, (bt_site_kind)kind), (bt_site_kind)kind,
-                                      bt_pkg_site_width(kind, hp->dim, hp->heads * hp->head_dim, hp->ffn),
-                                      fault);
+            e = check_input(r, l, (bt_site_kind)kind,
+                            bt_pkg_site_width(kind, hp->dim, hp->heads * hp->head_dim, hp->ffn), fault);
     return e;
+}
+
+bt_err bt_compile_resolve(bt_recipe *r, const bt_profile *p, bt_fault *fault)
+{
+    const bool can = bt_recipe_has_8_bit_site(r) && !r->llm_int8;
+    if (r->asym == BT_ASYM_ON && p->input_zero_points == BT_PROFILE_ZERO_NONE)
+        return bt_fail(fault, BT_EARG,
+                       "asym (--quant) gives inputs a zero point, and those of profile %s have none "
+                       "(input_zero_points)",
+                       p->name);
+    const bool wants = p->input_zero_points == BT_PROFILE_ZERO_WANTED && can;
+    if (r->asym == BT_ASYM_AUTO && wants) r->asym = BT_ASYM_ON;
+    if (r->asym == BT_ASYM_OFF && !wants) r->asym = BT_ASYM_AUTO;
+    return BT_OK;
 }
 
 /* Checks options against each other, the model and the profile. */
@@ -57,7 +81,8 @@ static bt_err prepare(bt_compile_job *j, const bt_model *m, const bt_compile_opt
 {
     bt_err e;
     j->m = m;
-    j->o = o;
+    j->options = *o;
+    j->o = &j->options;
     j->kernels = bt_kernels_select(o->isa);
     if (!j->kernels)
         return bt_fail(fault, BT_EARG, "isa '%s' is unknown or not of this machine: %s", o->isa,
@@ -70,7 +95,8 @@ static bt_err prepare(bt_compile_job *j, const bt_model *m, const bt_compile_opt
                        m->hp.ctx);
     if (o->npu_ops > BT_PKG_OPS_ALL) return bt_fail(fault, BT_EARG, "npu operators %u", o->npu_ops);
     if ((e = check_sparse(&m->hp, o, fault)) < 0) return e;
-    if ((e = check_groups(&m->hp, &o->recipe, fault)) < 0) return e;
+    if ((e = bt_compile_resolve(&j->options.recipe, &j->profile, fault)) < 0) return e;
+    if ((e = check_inputs(&m->hp, &j->options.recipe, fault)) < 0) return e;
     if (o->npu_ops == BT_PKG_OPS_ALL && o->recipe.llm_int8)
         return bt_fail(fault, BT_EARG,
                        "llm-int8 scales rows as they come; npu operators 'all' need static units");

@@ -15,7 +15,8 @@
 /* ---- compile_job.c ---- */
 typedef struct bt_compile_job {
     const bt_model *m;
-    const bt_compile_options *o;
+    const bt_compile_options *o; /* its own copy, with the recipe as the profile makes it */
+    bt_compile_options options;
     const bt_kernels *kernels;
     bt_pool *pool;
     bt_profile profile;
@@ -65,13 +66,13 @@ bool bt_compile_job_uses_site(const bt_compile_job *j, uint32_t layer, bt_site_k
 void bt_compile_rotation(bt_compile_job *j, bt_pkg_rotation *to, const bt_hadamard *h, size_t width);
 
 /* ---- compile_int.c: for npu_ops ALL; LINEAR: nothing ---- */
-/* The integer fields of a matrix (bias [n], or NULL), a site or a norm that is otherwise done; then the parameters of
- * operators on the NPU. */
+/* The integer fields of a matrix (bias [n], or NULL; colsum as of bt_rounding), a site or a norm that is otherwise
+ * done; then the parameters of operators on the NPU. */
 void bt_compile_int_f16(const bt_compile_job *j, bt_pkg_tensor *t); /* of a linear on the companion: its output's unit
                                                                      */
 void bt_compile_int_site(const bt_compile_job *j, bt_pkg_site *s);
 bt_err bt_compile_int_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const float *oscale,
-                             const float *bias, bt_fault *fault);
+                             const float *bias, const int32_t *colsum, bt_fault *fault);
 bt_err bt_compile_int_vector(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const float *weight, bt_fault *fault);
 bt_err bt_compile_int_params(bt_compile_job *j, bt_fault *fault);
 

@@ -152,6 +152,7 @@ static bt_err lower(bt_compile_job *j, bt_lowered *ret, size_t rows, size_t out,
                             .has_norm_weight = j->has_norm,
                             .pruned = j->pruned,
                             .layout = &j->header.layout,
+                            .narrow_outputs = j->profile.output_bits == 8,
                             .seq = rows,
                             .out = out};
     const bt_err e = bt_lower(ret, &in, fault);

@@ -24,6 +24,8 @@ typedef struct bt_lower_in {
     const bool *pruned;          /* [sites]: no shadow here, whatever the recipe says; NULL: none */
     const bt_pkg_layout *layout; /* strides, slices of attention that is on the NPU, parts of an output matrix that is;
                                     NULL: zeros */
+    bool narrow_outputs;         /* linears give 8 bits, never the sums: with params all but the output matrix's are
+                                    integers, converted where the companion reads them */
     size_t seq, out;             /* rows of all sequences; out: 0, one for each sequence, or seq */
 } bt_lower_in;
 

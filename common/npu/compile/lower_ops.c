@@ -80,12 +80,13 @@ static void lower_linears(bt_lower_build *b, size_t first, size_t group)
     const bt_graph *g = b->in->graph;
     const bt_op *o = &g->op[first];
     const bt_pkg_unit unit = (bt_pkg_unit)b->in->on_npu[first];
-    const bool in_integers = unit == BT_PKG_NPU;
+    const bool in_integers = unit == BT_PKG_NPU, is_narrow = b->in->narrow_outputs && b->in->params;
     const bt_lower_form floats = unit == BT_PKG_NPU_FLOAT ? BT_LOWER_FLOAT16 : BT_LOWER_F32;
     const uint32_t k = g->tensor[o->in[0]].width;
     bool as_integers = false; /* one group has one kind of output */
     for (size_t j = 0; j < group; j++)
-        as_integers = as_integers || (in_integers && is_read_as_integers(b, first + j, o[j].out));
+        as_integers = as_integers || (in_integers && ((is_narrow && o[j].weight != BT_WEIGHT_OUTPUT) ||
+                                                      is_read_as_integers(b, first + j, o[j].out)));
     const bt_pkg_op op = !in_integers ? BT_PKG_LINEAR_F16 : as_integers ? BT_PKG_INT_LINEAR : BT_PKG_LINEAR;
     const bt_lower_form form = as_integers ? BT_LOWER_S16 : floats;
     const bt_lower_planes p =

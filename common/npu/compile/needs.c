@@ -50,7 +50,9 @@ static void count_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, bt
     if (j->o->recipe.llm_int8) (void)room(j, BT_PKG_CONST_WEIGHT, f16);
     if (j->npu_ops != BT_PKG_OPS_ALL || w == BT_WEIGHT_OUTPUT) return;
     (void)room(j, BT_PKG_CONST_SCALE, panels * PANEL * 5); /* multipliers, shifts */
-    if (t->bias != BT_PKG_NONE) (void)room(j, BT_PKG_CONST_VECTOR, panels * PANEL * 8);
+    const bool has_zero = j->o->recipe.asym == BT_ASYM_ON && r->input_bits[bt_pkg_site_of(w)] == 8;
+    if (t->bias != BT_PKG_NONE || has_zero)
+        (void)room(j, BT_PKG_CONST_VECTOR, panels * PANEL * 8);
 }
 
 static void count_tensor(bt_compile_job *j, uint32_t layer, bt_weight w)
@@ -218,8 +220,7 @@ bt_err bt_compile_needs_of(bt_compile_needs *ret, const bt_model *m, const bt_co
     bt_compile_needs n = {0};
     bt_compile_job *j = NULL;
     bt_err e = bt_compile_job_new(&j, m, options, NULL, fault);
-    if (e == BT_OK)
-        e = bt_fold_new(&j->fold, m, bt_recipe_rotations(&options->recipe), j->kernels, NULL, fault);
+    if (e == BT_OK) e = bt_fold_new(&j->fold, m, bt_recipe_rotations(&j->o->recipe), j->kernels, NULL, fault);
     if (e == BT_OK) e = bt_compile_offload(j, fault);
     if (e == BT_OK) e = bt_pkg_writer_counting(&j->w, fault);
     if (e == BT_OK) e = count_package(&n, j, fault);

@@ -1,6 +1,7 @@
 /* Scales of inputs. */
 #include "npu/compile/sites.h"
 #include "kernels/edge.h"
+#include "npu/pkg/pkg.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -8,17 +9,23 @@
 
 enum { HEADROOM = 4 }; /* of the calibration's greatest value */
 
-/* Of the values that are at most clip, to the middle of their bins. */
-static double rms_within(const bt_calib_site *s, float clip)
+typedef struct ends { /* of a clipped range: lo <= 0 <= hi */
+    float lo, hi;
+} ends;
+
+/* Of the values within the ends, to the middle of their bins. */
+static double rms_within(const bt_calib_site *s, ends e)
 {
     double square = 0, count = 0;
     for (uint32_t bin = 0; bin < BT_CALIB_BINS; bin++) {
         const uint32_t bits = bin << 15 | 0x4000;
         float v;
         memcpy(&v, &bits, sizeof v);
-        if (v > clip) break;
-        square += (double)s->hist[bin] * ((double)v * v);
-        count += s->hist[bin];
+        if (v > e.hi && v > -e.lo) break;
+        const double within =
+            (v > e.hi ? 0.0 : s->hist[bin]) + (v > -e.lo ? 0.0 : s->hist[BT_CALIB_BINS + bin]);
+        square += within * ((double)v * v);
+        count += within;
     }
     return count > 0 ? sqrt(square / count) : 0;
 }
@@ -35,37 +42,60 @@ double bt_sites_percentile(const bt_recipe_layer *r, unsigned bits)
     return asked(r, bits) > 0 ? asked(r, bits) : steps[0];
 }
 
-static float clip_of(const bt_calib_site *s, double percentile, bt_shadow_kind shadow)
+static ends ends_of(const bt_calib_site *s, double percentile, bool asymmetric)
 {
-    if (percentile > 0) return bt_calib_percentile(s, percentile);
-    float clip = bt_calib_percentile(s, steps[0]);
-    for (size_t i = 1; shadow == BT_SHADOW_VALUE && i < sizeof steps / sizeof *steps &&
-                       (double)clip > 5 * rms_within(s, clip);
+    ends e;
+    if (asymmetric) {
+        bt_calib_range(&e.lo, &e.hi, s, percentile);
+    } else {
+        e.hi = bt_calib_percentile(s, percentile);
+        e.lo = -e.hi;
+    }
+    return e;
+}
+
+static ends clip_of(const bt_calib_site *s, double percentile, bool asymmetric, bt_shadow_kind shadow)
+{
+    ends e = ends_of(s, percentile > 0 ? percentile : steps[0], asymmetric);
+    for (size_t i = 1; percentile <= 0 && shadow == BT_SHADOW_VALUE && i < sizeof steps / sizeof *steps &&
+                       ((double)e.hi - e.lo) / 2 > 5 * rms_within(s, e);
          i++)
-        clip = bt_calib_percentile(s, steps[i]);
-    return clip;
+        e = ends_of(s, steps[i], asymmetric);
+    return e;
+}
+
+/* Beyond what the site keeps without a shadow. */
+static bool is_beyond(const bt_pkg_site *s, const bt_calib_site *stats, size_t i)
+{
+    if (!s->asymmetric) return stats->column_max[i] > s->clip;
+    return stats->column_end[i] < (float)(-128 - s->zero) * s->scale ||
+           stats->column_end[stats->k + i] > (float)(127 - s->zero) * s->scale;
 }
 
 static void choose_one(bt_pkg_site *s, const bt_calib_site *stats, const bt_recipe_layer *recipe,
-                       bt_shadow_kind shadow)
+                       const bt_recipe *whole)
 {
     const unsigned bits = recipe->input_bits[s->kind];
     const bool is16 = bits == 16;
+    const bool asymmetric = whole->asym == BT_ASYM_ON && !is16;
+    const ends e = clip_of(stats, asked(recipe, bits), asymmetric, whole->shadow);
     size_t beyond = 0;
     s->bits = bits;
-    s->shadow = shadow;
+    s->asymmetric = asymmetric;
+    s->shadow = whole->shadow;
     s->k = (uint32_t)stats->k;
     s->max = stats->max;
     s->rms = stats->count ? (float)sqrt(stats->square / (double)stats->count) : 0;
-    s->clip = clip_of(stats, asked(recipe, bits), shadow);
-    s->scale = s->clip / (is16 ? (float)BT_INT_MAX16 : 127.0f);
+    s->clip = e.hi > -e.lo ? e.hi : -e.lo;
+    s->scale = s->asymmetric ? (e.hi - e.lo) / 255 : s->clip / (is16 ? (float)BT_INT_MAX16 : 127.0f);
     /* What the shadow adds back is bounded too: a scale so fine that the greatest value would not be whole
      * is made coarser. */
     const float least = HEADROOM * s->max / (float)BT_EDGE_LIMIT;
     if (s->shadow != BT_SHADOW_OFF && s->scale < least) s->scale = least;
     if (!(s->scale > 0) || !isfinite(1 / s->scale)) s->scale = 1;
     s->inv_scale = 1 / s->scale;
-    for (size_t i = 0; i < stats->k; i++) beyond += stats->column_max[i] > s->clip;
+    if (s->asymmetric) s->zero = (int16_t)fminf(fmaxf(rintf(-128 - e.lo / s->scale), -128), 127);
+    for (size_t i = 0; i < stats->k; i++) beyond += is_beyond(s, stats, i);
     s->outlier_columns = (float)beyond / (float)stats->k;
     s->hot = BT_PKG_NONE;
 }
@@ -102,7 +132,7 @@ void bt_sites_choose(bt_pkg_site *site, const bt_calib_stats *stats, const bt_re
         site[i].layer = is_head ? UINT32_MAX : (uint32_t)(i / BT_PKG_LAYER_SITES);
         site[i].kind = is_head ? BT_SITE_HEAD : (uint32_t)(i % BT_PKG_LAYER_SITES);
         choose_one(&site[i], &stats->site[i], bt_recipe_of(recipe, site[i].layer, (bt_site_kind)site[i].kind),
-                   recipe->shadow);
+                   recipe);
     }
     if (recipe->shadow != BT_SHADOW_CHANNEL) return;
     prune(site, stats->sites, recipe->prune);
@@ -113,23 +143,25 @@ void bt_sites_choose(bt_pkg_site *site, const bt_calib_stats *stats, const bt_re
 size_t bt_sites_hot(uint8_t *hot, const bt_pkg_site *site, const bt_calib_site *stats)
 {
     size_t count = 0;
-    for (size_t i = 0; i < stats->k; i++) count += hot[i] = stats->column_max[i] > site->clip;
+    for (size_t i = 0; i < stats->k; i++) count += hot[i] = is_beyond(site, stats, i);
     return count;
 }
 
 void bt_sites_quantise(float *xq, const float *x, size_t t, const bt_pkg_site *site, const uint8_t *hot)
 {
-    const float limit = site->bits == 16 ? BT_INT_MAX16 : 127;
+    const bt_int_range range = bt_pkg_site_range(site);
+    const float zero = range.zero, most = site->bits == 16 ? BT_INT_MAX16 : 127,
+                least = site->bits == 16 ? -BT_INT_MAX16 : range.least;
     for (size_t row = 0; row < t; row++)
         for (size_t i = 0; i < site->k; i++) {
             float v = x[row * site->k + i] * site->inv_scale;
             v = v > -(float)BT_EDGE_LIMIT ? v : -(float)BT_EDGE_LIMIT;
             v = v < (float)BT_EDGE_LIMIT ? v : (float)BT_EDGE_LIMIT;
-            v = rintf(v);
+            v = rintf(v) + zero;
             const bool is_whole = site->shadow == BT_SHADOW_VALUE ||
                                   (site->shadow == BT_SHADOW_CHANNEL && !site->pruned && hot && hot[i]);
-            if (!is_whole) v = v > limit ? limit : v < -limit ? -limit : v;
-            xq[row * site->k + i] = v * site->scale;
+            if (!is_whole) v = v > most ? most : v < least ? least : v;
+            xq[row * site->k + i] = (v - zero) * site->scale;
         }
 }
 

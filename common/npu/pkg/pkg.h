@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include "base/err.h"
 #include "base/pool.h"
+#include "kernels/int_kernels.h"
 #include "model/model.h"
 #include "npu/pkg/pkg_format.h"
 
@@ -46,6 +47,12 @@ bt_err bt_pkg_find_decode_row(const bt_pkg_row **ret, const bt_pkg *p, size_t se
 /* BT_EARG naming the field when the package was not made from this model (id, dimensions) or for other kernels'
  * numbers. */
 bt_err bt_pkg_check_model(const bt_pkg *p, const bt_model *m, bt_fault *fault);
+
+/* How 8 bits hold the site's input. */
+static inline bt_int_range bt_pkg_site_range(const bt_pkg_site *s)
+{
+    return s->asymmetric ? bt_int_asymmetric(s->zero) : BT_INT_SYMMETRIC;
+}
 
 /* ---- writing ----
  * Constants go to the file as they are added; tables at the end. The file appears under its name only when it is

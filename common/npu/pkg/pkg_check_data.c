@@ -361,7 +361,7 @@ static bt_err check_requant(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t,
     const int64_t *b = const_of(p, t->bias_q, wide * sizeof *b);
     if (!m) return BAD("mult");
     if (!s) return BAD("shift");
-    if (!b && t->bias_q != BT_PKG_NONE) return BAD("bias_q");
+    if (!b && (t->bias_q != BT_PKG_NONE || bt_pkg_sites(p)[t->site].zero)) return BAD("bias_q");
     for (uint32_t n = 0; n < t->n; n++) {
         if (m[n] < 1 << 30) return BAD("mult below 2^30");
         if (s[n] < 1 || s[n] > 62) return BAD("shift outside 1 to 62");
@@ -427,9 +427,10 @@ static bt_err check_matrix(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, 
         return check_requant(p, i, t, fault);
     }
     if (t->bits != 8 && t->bits != 4) return BAD("bits");
-    if (t->k > BT_INT_MAX_K) return BAD("more inputs than the kernels sum without overflow");
     const uint32_t site = bt_pkg_site_index(h->layers, t->layer, bt_pkg_site_of(t->weight));
     if (t->site != site || !bt_pkg_sites(p)[site].k) return BAD("site");
+    if (t->k > (bt_pkg_sites(p)[site].asymmetric ? (uint32_t)BT_INT_MAX_ASYMMETRIC_K : BT_INT_MAX_K))
+        return BAD("more inputs than the kernels sum without overflow");
     bt_err e = check_groups(p, i, t, fault);
     if (e == BT_OK) e = check_panels(p, i, t, fault);
     if (e < 0) return e;
@@ -544,7 +545,8 @@ static bt_err check_site(const bt_pkg *p, uint32_t i, const bt_pkg_site *s, bt_f
     if (s->kind == BT_SITE_O && h->npu_ops == BT_PKG_OPS_ALL ? !not_negative(s->a16_scale)
                                                              : s->a16_scale != 0)
         return BAD("a16_scale");
-    if (s->reserved) return BAD("reserved");
+    if (s->asymmetric > (s->bits == 8)) return BAD("asymmetric");
+    if (s->zero < (s->asymmetric ? -128 : 0) || s->zero > (s->asymmetric ? 127 : 0)) return BAD("zero");
     return BT_OK;
 }
 

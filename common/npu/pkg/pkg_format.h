@@ -156,7 +156,8 @@ typedef struct bt_pkg_tensor {    /* 96 bytes; one that is not there: layer, wei
     uint32_t bias;                /* constant: f32 [n], or NONE */
     uint32_t colsum;              /* constant: s32 [16 * panels]; with groups [2][16 * panels], of the low planes and of
                                      the high ones (int_kernels.h) */
-    uint32_t mult, shift, bias_q; /* npu_ops all: constants s32, u8, s64 [16 * panels]; else NONE */
+    uint32_t mult, shift, bias_q; /* npu_ops all: constants s32, u8, s64 [16 * panels]; else NONE. bias_q: with what a
+                                     site's zero point takes off, zero times the sum of the output's weights */
     uint32_t norm_q;              /* npu_ops all, norm vectors: constant s32 [n] (int_ops.h); else NONE */
     int32_t norm_shift;
     float out_scale;                  /* npu_ops all: unit of the output as s16; else 0, and of the head's matrix */
@@ -177,13 +178,14 @@ typedef struct bt_pkg_site {  /* 64 bytes; one that nothing on the NPU uses: lay
     uint32_t bits, shadow, k; /* 8 or 16; bt_shadow_kind */
     /* scale = clip / 127 or / 32639, or coarser (sites.h); inv_scale = 1 / scale, rounded once */
     float scale, inv_scale;
-    float clip, max, rms;  /* of the calibration */
+    float clip, max, rms;  /* of the calibration; asymmetric: the greater end of the clipped range */
     float input_error;     /* relative RMS of the quantised input on the calibration, shadow included */
     float outlier_columns; /* share of the columns with any value beyond the clip */
     uint32_t hot;          /* shadow=channel: constant u8 [k], 1 where kept; else NONE */
     uint32_t pruned;       /* 1: the channel shadow is left out here */
     float a16_scale;       /* o, where attention's s16 is made from floats or into floats: its unit; else 0 */
-    uint32_t reserved;
+    int16_t zero;          /* asymmetric: what stands for 0, -128 to 127; else 0 */
+    uint16_t asymmetric;   /* 1: of 8 bits, from -128 to 127 (bt_int_range) */
 } bt_pkg_site;
 
 typedef struct bt_pkg_row {            /* 32 bytes: one specialization */

@@ -10,8 +10,8 @@
 
 #define MODES "w8a8, w8a16, w4a8, w4a16"
 #define CHOICES \
-    "per-tensor, group=, r1, no-r1, r2, no-r2, r4, no-rotate, clip=, shadow=, prune=, smooth=, a16=, " \
-    "bias, no-bias, gptq, no-gptq, act-order, llm-int8"
+    "per-tensor, group=, r1, no-r1, r2, no-r2, r4, no-rotate, clip=, shadow=, prune=, smooth=, asym, " \
+    "no-asym, a16=, bias, no-bias, gptq, no-gptq, act-order, llm-int8"
 _Static_assert((int)BT_RECIPE_HEAD == (int)BT_MODEL_MAX_LAYERS, "a layer's number is never the head's");
 static const double AUTO = 0, CLIP8 = AUTO, CLIP16 = 99.99;
 
@@ -28,7 +28,9 @@ enum {
     SEEN_R4 = 512,
     SEEN_GROUP = 1024,
     SEEN_LLM_INT8 = 2048,
-    SEEN_WHOLE = SEEN_R1 | SEEN_R2 | SEEN_R4 | SEEN_SHADOW | SEEN_PRUNE | SEEN_SMOOTH | SEEN_LLM_INT8
+    SEEN_ASYM = 4096,
+    SEEN_WHOLE =
+        SEEN_R1 | SEEN_R2 | SEEN_R4 | SEEN_SHADOW | SEEN_PRUNE | SEEN_SMOOTH | SEEN_LLM_INT8 | SEEN_ASYM
 };
 
 static const char *const shadow_name[] = {"off", "value", "channel"};
@@ -157,6 +159,11 @@ static bt_err parse_choice(bt_recipe *r, unsigned *seen, bool is_a16, char *choi
             *(bool *)((char *)r + flag[i].field) = flag[i].value;
             e = BT_OK;
         }
+    if (!value && (!strcmp(choice, "asym") || !strcmp(choice, "no-asym"))) {
+        group = SEEN_ASYM;
+        r->asym = choice[0] == 'a' ? BT_ASYM_ON : BT_ASYM_OFF;
+        e = BT_OK;
+    }
     for (size_t i = 0; e < 0 && i < sizeof setting / sizeof *setting; i++)
         if (!strcmp(choice, setting[i].name)) group = setting[i].group;
     if (!value && group == (SEEN_R1 | SEEN_R2)) {
@@ -187,6 +194,9 @@ static bt_err check(bt_recipe *r, unsigned seen, bt_fault *fault)
                 return bt_fail(fault, BT_EARG, "recipe: llm-int8 is a way of w8a8, for all sites");
         if (seen & (SEEN_SHADOW | SEEN_CLIP))
             return bt_fail(fault, BT_EARG, "recipe: llm-int8 has no static clip, so neither clip nor shadow");
+        if (r->asym == BT_ASYM_ON)
+            return bt_fail(fault, BT_EARG,
+                           "recipe: asym and llm-int8 exclude each other: rows have no static range");
         r->shadow = BT_SHADOW_OFF;
     }
     if ((seen & SEEN_PRUNE) && r->shadow != BT_SHADOW_CHANNEL)
@@ -313,7 +323,7 @@ static bt_err parse_part(bt_recipe *r, bool named[BT_RECIPE_HEAD + 1], char *tex
     if (e == BT_OK && (seen & SEEN_WHOLE))
         e = bt_fail(
             fault, BT_EARG,
-            "recipe: layers %s: rotations, shadow, prune, smooth and llm-int8 are of the whole model, "
+            "recipe: layers %s: rotations, shadow, prune, smooth, asym and llm-int8 are of the whole model, "
             "before the first '/'",
             text);
     for (char *next; e == BT_OK && text; text = next) {
@@ -351,6 +361,8 @@ bt_err bt_recipe_parse(bt_recipe *ret, const char *text, bt_fault *fault)
         if ((next = strchr(part, '/'))) *next++ = 0;
         e = parse_part(&r, named, part, fault);
     }
+    if (e == BT_OK && r.asym == BT_ASYM_ON && !bt_recipe_has_8_bit_site(&r))
+        e = bt_fail(fault, BT_EARG, "recipe: asym is of inputs of 8 bits, and all are of 16");
     if (e == BT_OK) *ret = r;
     return e;
 }
@@ -366,6 +378,13 @@ bool bt_recipe_has_gptq(const bt_recipe *r)
 {
     bool has = r->usual.gptq;
     for (uint8_t i = 0; i < r->parts; i++) has |= r->part[i].gptq;
+    return has;
+}
+
+bool bt_recipe_has_8_bit_site(const bt_recipe *r)
+{
+    bool has = has_8_bit_site(&r->usual);
+    for (uint8_t i = 0; i < r->parts; i++) has |= has_8_bit_site(&r->part[i]);
     return has;
 }
 
@@ -456,6 +475,7 @@ static void add_recipe(line *l, const bt_recipe_layer *r, const bt_recipe *whole
         add(l, "shadow=", shadow_name[whole->shadow]);
     if (whole && whole->prune > 0) add_number(l, "prune=", whole->prune);
     if (whole && whole->smooth >= 0) add_number(l, "smooth=", whole->smooth);
+    if (whole && whole->asym) add(l, whole->asym == BT_ASYM_ON ? "asym" : "no-asym", "");
     for (int s = 0; !all_16 && s < BT_SITE_KINDS; s++)
         if (r->input_bits[s] == 16) {
             if (sites[0]) strcat(sites, "+");

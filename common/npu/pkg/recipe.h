@@ -12,7 +12,7 @@
  * Behind a '/' some layers have a recipe of their own: LAYERS is a list of numbers from 0, ranges and 'head' (the
  * output matrix), joined by '+': "w8a8/0-3+29=w4a8:group=32/head=w8a16". It begins with the defaults of its own mode,
  * not with the choices in front. What belongs to the whole stream is chosen once, in front, and refused behind a '/':
- * rotations, shadow, prune, smooth, llm-int8. A layer is named once.
+ * rotations, shadow, prune, smooth, asym, llm-int8. A layer is named once.
  *
  *   per-tensor        one weight scale a matrix (default: one for each output channel)
  *   group=32|64|128   so many inputs of an output channel share a step and an offset, whole numbers in units of the
@@ -35,6 +35,9 @@
  *   prune=R           shadow=channel: leave it out in this share of the layers, the least important ones; 0 to 1
  *                     (default 0)
  *   smooth=A          SmoothQuant with this alpha, 0 to 1 (default: off)
+ *   asym, no-asym     inputs of 8 bits have a zero point: they hold the clipped range of the calibration from its
+ *                     lowest to its highest value, as u8 does. Default: as the device's profile wants (BT_ASYM_AUTO).
+ *                     Inputs of 16 bits stay symmetric: a zero point saves one bit at most
  *   a16=SITE+SITE..   16-bit inputs at these sites whatever the mode: qkv, o, up (gate and up), down, head
  *   bias, no-bias     bias correction (Nagel et al. 2019, arXiv 1906.04721, section 4.2): what rounding the weights
  *                     adds to a linear's mean output on the calibration is taken off its bias (default: on)
@@ -51,6 +54,7 @@ typedef enum bt_site_kind {
     BT_SITE_HEAD,
     BT_SITE_KINDS
 } bt_site_kind;
+typedef enum bt_asym { BT_ASYM_AUTO, BT_ASYM_OFF, BT_ASYM_ON } bt_asym;
 typedef enum bt_shadow_kind { BT_SHADOW_OFF, BT_SHADOW_VALUE, BT_SHADOW_CHANNEL } bt_shadow_kind;
 
 typedef struct bt_recipe_layer {       /* what layers may differ in */
@@ -71,6 +75,7 @@ typedef struct bt_recipe {
     bt_recipe_layer usual;
     bool r1, r2, r4, llm_int8;
     bt_shadow_kind shadow;
+    bt_asym asym; /* AUTO runs as OFF: who knows the profile puts ON there (bt_compile_resolve) */
     double prune, smooth;                       /* smooth < 0: off */
     uint8_t parts, part_of[BT_RECIPE_HEAD + 1]; /* by layer: 0 usual, else 1 + an index of part */
     bt_recipe_layer part[BT_RECIPE_MAX_PARTS];
@@ -85,6 +90,7 @@ void bt_recipe_text(char ret[BT_RECIPE_MAX_TEXT], const bt_recipe *r);
 /* The recipe of the linears of a site: the layer's, which is not looked at for the head. */
 const bt_recipe_layer *bt_recipe_of(const bt_recipe *r, uint32_t layer, bt_site_kind site);
 bool bt_recipe_has_gptq(const bt_recipe *r); /* in some layer */
+bool bt_recipe_has_8_bit_site(const bt_recipe *r);
 /* BT_EARG: a layer has a recipe that is not below `layers`, with both numbers. */
 bt_err bt_recipe_check_layers(const bt_recipe *r, uint32_t layers, bt_fault *fault);
 /* BT_EARG: groups do not divide the inputs of this site's linears, with both numbers. */

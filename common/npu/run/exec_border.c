@@ -10,14 +10,16 @@ static void quantise_rows(void *ud, const void *what, const float *x, size_t r0,
     bt_exec_job *j = ud;
     const bt_pkg_inst *i = what;
     const bt_kernels *kernels = j->x->companion.kernels;
-    const float inv_scale = bt_exec_site(j->x, i)->inv_scale;
+    const bt_pkg_site *site = bt_exec_site(j->x, i);
+    const float inv_scale = site->inv_scale;
     const size_t k = i->in_width, ld = i->out_stride, ldx = bt_exec_ld_in(i, sizeof *x);
     int8_t *hi = bt_exec_at(j, i->out), *lo = bt_exec_at(j, i->in1);
     const bt_exec_shadow s = bt_exec_job_shadow(j, i);
     bt_int_shadow *entry = s.entry ? s.entry + r0 * k : NULL;
     uint32_t *count = s.entry ? s.count + r0 : NULL;
     (void)scratch;
-    if (!lo) kernels->quantise8(hi + r0 * ld, ld, x, ldx, inv_scale, n, k, entry, count);
+    if (!lo)
+        kernels->quantise8(hi + r0 * ld, ld, x, ldx, inv_scale, bt_pkg_site_range(site), n, k, entry, count);
     else kernels->quantise16(hi + r0 * ld, lo + r0 * ld, ld, x, ldx, inv_scale, n, k, entry, count);
     for (size_t r = 0; r < n; r++)
         if (!entry || count[r])

@@ -76,7 +76,8 @@ void bt_exec_dynamic_quantise(bt_exec_job *j, const bt_pkg_inst *i)
         }
         d->scale[r] = max > 0 ? max / 127 : 1;
         const float inv = 1 / d->scale[r];
-        j->x->companion.kernels->quantise8(to, i->out_stride, from, k, inv, 1, k, NULL, NULL);
+        j->x->companion.kernels->quantise8(to, i->out_stride, from, k, inv, BT_INT_SYMMETRIC, 1, k, NULL,
+                                           NULL);
         for (size_t c = 0; c < d->columns; c++) to[d->column[c]] = 0;
     }
     atomic_fetch_add_explicit(&j->x->shadow_entries, (uint64_t)real * d->columns, memory_order_relaxed);
@@ -91,7 +92,7 @@ typedef struct output { /* of one matrix */
     const uint16_t *f16; /* panels */
 } output;
 
-static void tile8(const void *ud, size_t row, size_t rows, size_t n, size_t cols, const int32_t *acc)
+static void tile8(const void *ud, size_t row, size_t rows, size_t n, size_t cols, int32_t *acc)
 {
     const output *o = ud;
     for (size_t r = 0; r < rows; r++)

@@ -13,6 +13,7 @@ typedef struct planes {
     int8_t *hi, *lo;
     size_t ld, k;
     float inv_scale;
+    bt_int_range range;
     bt_int_shadow *shadow; /* [rows, k]: a tile's entries of a row begin at the tile's first column; gather
                               closes the gaps. NULL: no shadow */
     uint8_t *found;        /* [rows, panels of k]: how many they are, at the tile's first panel */
@@ -25,6 +26,8 @@ typedef struct output { /* of one matrix */
     size_t rows; /* 0: y is [rows, ld]. Else nothing but the epilogue reads y, and it lies tile by tile: for
                     outputs [n, n + cols), `rows` rows of cols from y + n * rows on */
     const float *scale, *bias;
+    int zero; /* of the inputs: what it adds to the sums is taken off */
+    const int32_t *colsum, *colsum_high;
     bt_edge_then then;
     const planes *planes; /* NULL: y is what is wanted */
 } output;
@@ -44,7 +47,8 @@ static void quantise_tile(const output *o, const float *y, size_t row, size_t ro
         bt_int_shadow *shadow = p->shadow ? p->shadow + row * p->k + n : NULL;
         uint32_t count = 0;
         int8_t *hi = p->hi + row * p->ld + n;
-        if (!p->lo) o->kernels->quantise8(hi, bytes, y, cols, p->inv_scale, 1, cols, shadow, &count);
+        if (!p->lo)
+            o->kernels->quantise8(hi, bytes, y, cols, p->inv_scale, p->range, 1, cols, shadow, &count);
         else
             o->kernels->quantise16(hi, p->lo + row * p->ld + n, bytes, y, cols, p->inv_scale, 1, cols, shadow,
                                    &count);
@@ -54,11 +58,27 @@ static void quantise_tile(const output *o, const float *y, size_t row, size_t ro
     }
 }
 
-static void tile8(const void *ud, size_t row, size_t rows, size_t n, size_t cols, const int32_t *acc)
+/* BT_INT_MAX_ASYMMETRIC_K keeps all of this within 32 bits. */
+static void take_zero(int32_t *acc, int zero, const int32_t *colsum, size_t rows, size_t cols)
+{
+    int32_t by[BT_INT_LINEAR_COLS];
+    for (size_t c = 0; c < cols; c++) by[c] = zero * colsum[c];
+    for (; rows > 0; rows--, acc += BT_INT_LINEAR_COLS)
+        for (size_t c = 0; c < cols; c++) acc[c] -= by[c];
+}
+
+static void take_zero64(int64_t *acc, const output *o, size_t n, size_t cols)
+{
+    for (size_t c = 0; c < cols; c++)
+        acc[c] -= o->zero * (o->colsum[n + c] + (o->colsum_high ? 128 * (int64_t)o->colsum_high[n + c] : 0));
+}
+
+static void tile8(const void *ud, size_t row, size_t rows, size_t n, size_t cols, int32_t *acc)
 {
     const output *o = ud;
     size_t ld;
     float *y = y_of(o, &ld, row, n, cols);
+    if (o->zero) take_zero(acc, o->zero, o->colsum + n, rows, cols);
     o->kernels->scale8(y, ld, acc, BT_INT_LINEAR_COLS, o->scale + n, o->bias ? o->bias + n : NULL, rows, cols,
                        o->then);
     if (o->planes) quantise_tile(o, y, row, rows, n, cols);
@@ -75,11 +95,12 @@ static void tile16(const void *ud, size_t row, size_t rows, size_t n, size_t col
     if (o->planes) quantise_tile(o, y, row, rows, n, cols);
 }
 
-static void row64(const void *ud, size_t row, size_t n, size_t cols, const int64_t *acc)
+static void row64(const void *ud, size_t row, size_t n, size_t cols, int64_t *acc)
 {
     const output *o = ud;
     size_t ld;
     float *y = y_of(o, &ld, row, n, cols);
+    if (o->zero) take_zero64(acc, o, n, cols);
     o->kernels->scale64(y, ld, acc, BT_INT_LINEAR_COLS, o->scale + n, o->bias ? o->bias + n : NULL, 1, cols,
                         o->then);
     if (o->planes) quantise_tile(o, y, row, 1, n, cols);
@@ -120,6 +141,7 @@ static planes planes_of(bt_exec_job *j, const bt_pkg_inst *i)
                       .ld = i->out_stride,
                       .k = i->in_width,
                       .inv_scale = bt_exec_site(j->x, i)->inv_scale,
+                      .range = bt_pkg_site_range(bt_exec_site(j->x, i)),
                       .shadow = bt_exec_job_shadow(j, i).entry,
                       .found = j->x->found};
     if (p.shadow) memset(p.found, 0, bt_exec_rows(j, i) * bt_int_panels(p.k));
@@ -140,9 +162,14 @@ size_t bt_exec_linear(bt_exec_job *j, const bt_pkg_inst *i)
         const bt_pkg_tensor *t = bt_exec_tensor(x, &i[g]);
         const size_t first = bt_exec_linear_part(j, &i[g]).first;
         const float *scale = bt_exec_const(x, t->oscale), *bias = bt_exec_const(x, t->bias);
-        out[g] = (output){.kernels = x->companion.kernels, .y = bt_exec_linear_out(j, &i[g]),
-                          .ld = bt_exec_ld_out(&i[g], sizeof(float)), .scale = scale + first,
-                          .bias = bias ? bias + first : NULL};
+        out[g] = (output){.kernels = x->companion.kernels,
+                          .y = bt_exec_linear_out(j, &i[g]),
+                          .ld = bt_exec_ld_out(&i[g], sizeof(float)),
+                          .scale = scale + first,
+                          .bias = bias ? bias + first : NULL,
+                          .zero = bt_pkg_sites(x->pkg)[t->site].zero,
+                          .colsum = group.m[g].colsum,
+                          .colsum_high = group.m[g].colsum_high};
         group.m[g].ud = &out[g];
     }
     if (fuse->then == BT_FUSE_ADD) out[0].y = bt_exec_at(j, then->out), out[0].then = BT_EDGE_ADD;

@@ -82,7 +82,9 @@ static void split_rows(const rows_job *r, size_t r0, size_t n)
     const bt_exec_shadow s = bt_exec_job_shadow(r->j, i);
     bt_int_shadow *entry = s.entry ? s.entry + r0 * k : NULL;
     uint32_t *count = s.entry ? s.count + r0 : NULL;
-    if (i->in1 == BT_PKG_NOWHERE) x->companion.kernels->int_split8(hi, ld, from, ldx, n, k, entry, count);
+    if (i->in1 == BT_PKG_NOWHERE)
+        x->companion.kernels->int_split8(hi, ld, from, ldx, bt_pkg_site_range(bt_exec_site(x, i)), n, k,
+                                         entry, count);
     else
         x->companion.kernels->int_split16(hi, (int8_t *)bt_exec_at(r->j, i->in1) + r0 * ld, ld, from, ldx, n,
                                           k, entry, count);
@@ -231,7 +233,7 @@ static void finish(const output *o, int16_t *y, size_t row, size_t rows, size_t 
     if (o->limit == 127) (void)bt_edge_repair_rows(y, o->ld, &o->repair, row, rows, n, cols);
 }
 
-static void tile8(const void *ud, size_t row, size_t rows, size_t n, size_t cols, const int32_t *acc)
+static void tile8(const void *ud, size_t row, size_t rows, size_t n, size_t cols, int32_t *acc)
 {
     const output *o = ud;
     int16_t *y = o->y + row * o->ld + n;
@@ -240,7 +242,7 @@ static void tile8(const void *ud, size_t row, size_t rows, size_t n, size_t cols
     finish(o, y, row, rows, n, cols);
 }
 
-static void row64(const void *ud, size_t row, size_t n, size_t cols, const int64_t *acc)
+static void row64(const void *ud, size_t row, size_t n, size_t cols, int64_t *acc)
 {
     const output *o = ud;
     int16_t *y = o->y + row * o->ld + n;
@@ -273,6 +275,7 @@ static bt_edge_repair repair_of(const bt_exec *x, const bt_pkg_tensor *t, const 
                             .bits = t->bits,
                             .groups = t->group ? bt_exec_const(x, t->groups) : NULL,
                             .group = t->group,
+                            .zero = bt_pkg_sites(x->pkg)[t->site].zero,
                             .oscale = bt_exec_const(x, t->oscale),
                             .bias = bt_exec_const(x, t->bias),
                             .unit = t->out_scale};

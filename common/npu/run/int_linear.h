@@ -12,17 +12,17 @@
 enum { BT_INT_LINEAR_ROWS = 48, BT_INT_LINEAR_PANELS = 8, BT_INT_LINEAR_COLS = 16 * BT_INT_LINEAR_PANELS };
 
 /* What becomes of a tile: rows [row, row + rows), outputs [n, n + cols) of the matrix that ud names. Row r
- * of the sums begins at r * BT_INT_LINEAR_COLS.
+ * of the sums begins at r * BT_INT_LINEAR_COLS. The sums are the epilogue's to change.
  *   tile8   sums of 8-bit inputs
  *   tile16  sums of the hi and lo planes: the value is 256 hi + lo
  *   row64   one row in 64 bits: its tile comes without this row. Where its shadow was left out of the product and
  *           added; and all rows where weights have groups
  * Each sum is handed on once. */
 typedef struct bt_int_linear_epilogue {
-    void (*tile8)(const void *ud, size_t row, size_t rows, size_t n, size_t cols, const int32_t *acc);
+    void (*tile8)(const void *ud, size_t row, size_t rows, size_t n, size_t cols, int32_t *acc);
     void (*tile16)(const void *ud, size_t row, size_t rows, size_t n, size_t cols, const int32_t *hi,
                    const int32_t *lo);
-    void (*row64)(const void *ud, size_t row, size_t n, size_t cols, const int64_t *acc);
+    void (*row64)(const void *ud, size_t row, size_t n, size_t cols, int64_t *acc);
 } bt_int_linear_epilogue;
 
 typedef struct bt_int_linear_matrix {

@@ -33,6 +33,7 @@ static void every_device_of_the_list_is_built_in(void **state)
                                         "cloud-ai-100-ultra",
                                         "cloud-ai-100",
                                         "hexagon-v73",
+                                        "hexagon-v75-int8",
                                         "hexagon-v75-powerserve",
                                         "hexagon-v75-vendor",
                                         "hexagon-v75",
@@ -139,6 +140,7 @@ static void what_is_left_out_is_no_limit(void **state)
     bt_profile p;
     assert_int_equal(bt_profile_parse(&p, json, sizeof json - 1, NULL), BT_OK);
     assert_int_equal(p.output_bits, 16);
+    assert_int_equal(p.input_zero_points, BT_PROFILE_ZERO_ALLOWED);
     assert_true(p.range_shapes);
     assert_true(!p.tile_rows && !p.on_chip_bytes && !p.max_shapes && !p.op[BT_OP_LINEAR]);
 }
@@ -243,6 +245,9 @@ static void refuses_what_is_no_profile_and_names_the_field(void **state)
         {WITH("\"range_shapes\":1"), "'range_shapes'"},
         {WITH("\"state_pow2\":null"), "'state_pow2'"},
         {WITH("\"output_bits\":12"), "'output_bits'"},
+        {WITH("\"input_zero_points\":\"always\""),
+         "'input_zero_points': is the text 'always', and must be 'none', 'allowed' or 'wanted'"},
+        {WITH("\"input_zero_points\":true"), "is true, and must be 'none'"},
         {WITH("\"launch_ns\":0"), "'launch_ns'"},
         {WITH("\"launch_ns\":1000000001"),
          "'launch_ns': is 1000000001, and must be a whole number of ns from 1 to 1000000000"},

@@ -41,8 +41,15 @@ static long quantised(float x, float inv)
     return (long)down + ((long)down & 1);
 }
 
+/* Symmetric, or with any zero point. */
+static bt_int_range any_range(void)
+{
+    return rnd_below(3) ? bt_int_asymmetric((int)rnd_below(256) - 128) : BT_INT_SYMMETRIC;
+}
+
 static void quantise8_case(const bt_kernels *v, size_t t, size_t k, int with_shadow)
 {
+    const bt_int_range range = any_range();
     const size_t ldx = k + rnd_below(3), ldy = (k + 15) / 16 * 16 + 16 * rnd_below(5),
                  count = (t - 1) * ldx + k;
     const float inv = 7.9f;
@@ -50,12 +57,12 @@ static void quantise8_case(const bt_kernels *v, size_t t, size_t k, int with_sha
     int8_t *y = bytes_new(t * ldy, 1);
     bt_int_shadow *list = with_shadow ? bytes_new(t * k * sizeof *list, 4) : NULL;
     uint32_t *beyond = with_shadow ? bytes_new(t * sizeof *beyond, 4) : NULL;
-    v->quantise8(y, ldy, x, ldx, inv, t, k, list, beyond);
+    v->quantise8(y, ldy, x, ldx, inv, range, t, k, list, beyond);
     for (size_t row = 0; row < t; row++) {
         size_t at = row * k;
         for (size_t i = 0; i < ldy; i++) {
-            const long q = i < k ? quantised(x[row * ldx + i], inv) : 0;
-            const long want = q < -127 ? -127 : q > 127 ? 127 : q;
+            const long q = i < k ? quantised(x[row * ldx + i], inv) + range.zero : 0;
+            const long want = q < range.least ? range.least : q > 127 ? 127 : q;
             assert_int_equal(y[row * ldy + i], want);
             if (!list || q == want) continue;
             assert_int_equal(list[at].k, i);
@@ -125,9 +132,10 @@ static void quantise_equals_ref_over_all_magnitudes(void **state)
             memcpy(&x[i], &bits, sizeof bits);
         }
         const float inv = ldexpf(1 + rnd_unit() / 2, (int)rnd_below(100) - 50);
+        const bt_int_range range = any_range();
         uint32_t count[2];
-        v->quantise8(y[0], N, x, N, inv, 1, N, list[0], &count[0]);
-        ref_kernels()->quantise8(y[1], N, x, N, inv, 1, N, list[1], &count[1]);
+        v->quantise8(y[0], N, x, N, inv, range, 1, N, list[0], &count[0]);
+        ref_kernels()->quantise8(y[1], N, x, N, inv, range, 1, N, list[1], &count[1]);
         assert_memory_equal(y[0], y[1], N);
         assert_int_equal(count[0], count[1]);
         assert_memory_equal(list[0], list[1], count[0] * sizeof **list);

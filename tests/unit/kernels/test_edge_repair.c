@@ -9,6 +9,7 @@ typedef struct layer {
     int8_t w[N * K], hi[T * LD], lo[T * LD];
     uint8_t *panels;
     float oscale[32], bias[N];
+    int zero; /* of 8-bit inputs */
     uint32_t count[T];
     bt_int_shadow shadow[T * K];
     double want[T * N]; /* the linear in double precision */
@@ -17,6 +18,7 @@ typedef struct layer {
 static void fill(layer *l, unsigned bits, int is_wide, int has_shadow)
 {
     memset(l, 0, sizeof *l);
+    l->zero = is_wide ? 0 : rnd_whole(127);
     l->panels = bytes_new(bt_int_panels(N) * bt_int_panel_bytes(K, bits), 64);
     memset(l->panels, 0, bt_int_panels(N) * bt_int_panel_bytes(K, bits));
     for (size_t i = 0; i < N * K; i++) l->w[i] = (int8_t)rnd_whole(bits == 4 ? 7 : 127);
@@ -33,7 +35,7 @@ static void fill(layer *l, unsigned bits, int is_wide, int has_shadow)
             int64_t sum = 0;
             for (size_t k = 0; k < K; k++)
                 sum += l->w[n * K + k] *
-                       (is_wide ? 256 * l->hi[t * LD + k] + l->lo[t * LD + k] : l->hi[t * LD + k]);
+                       (is_wide ? 256 * l->hi[t * LD + k] + l->lo[t * LD + k] : l->hi[t * LD + k] - l->zero);
             for (uint32_t i = 0; i < l->count[t]; i++)
                 sum += (int64_t)l->w[n * K + l->shadow[t * K + i].k] * l->shadow[t * K + i].r;
             l->want[t * N + n] = (double)sum * (double)l->oscale[n] + (double)l->bias[n];
@@ -51,6 +53,7 @@ static bt_edge_repair repair_of(const layer *l, unsigned bits, int is_wide, int 
                             .panels = l->panels,
                             .k = K,
                             .bits = bits,
+                            .zero = l->zero,
                             .oscale = l->oscale,
                             .bias = l->bias,
                             .unit = unit};

@@ -215,7 +215,7 @@ static void add_and_split_keep_every_unit(void **state)
     bt_int_shadow shadow[100];
     uint32_t count;
     for (size_t i = 0; i < 100; i++) wide[i] = i % 9 ? rnd_whole(127) : rnd_whole(BT_INT_MAX32);
-    ref_kernels()->int_split8(q, 128, wide, 100, 1, 100, shadow, &count);
+    ref_kernels()->int_split8(q, 128, wide, 100, BT_INT_SYMMETRIC, 1, 100, shadow, &count);
     int32_t back[100];
     for (size_t i = 0; i < 100; i++) back[i] = q[i];
     for (uint32_t i = 0; i < count; i++) {

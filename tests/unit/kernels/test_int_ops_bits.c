@@ -127,6 +127,8 @@ static void split_equals_ref_and_the_companions_quantisation(void **state)
     for (size_t i = 0; i < COUNT(counts); i++)
         for (int none = 0; none < 2; none++) {
             const size_t k = counts[i], ldx = k + i % 2, ldy = (k + 63) / 64 * 64, n = (T - 1) * ldx + k;
+            const bt_int_range range =
+                i % 4 ? bt_int_asymmetric((int)rnd_below(256) - 128) : BT_INT_SYMMETRIC;
             int32_t *x = wholes32(n, i % 3 ? 200 : BT_INT_MAX32);
             float *xf = floats_new(n);
             for (size_t j = 0; j < n; j++) xf[j] = (float)x[j];
@@ -137,9 +139,11 @@ static void split_equals_ref_and_the_companions_quantisation(void **state)
                 a[j] = bytes_new(T * ldy, 64), b[j] = bytes_new(T * ldy, 64);
                 list[j] = bytes_new(T * k * sizeof **list, 8), count[j] = bytes_new(T * sizeof **count, 4);
             }
-            ref_kernels()->int_split8(a[0], ldy, x, ldx, T, k, none ? NULL : list[0], none ? NULL : count[0]);
-            v->int_split8(a[1], ldy, x, ldx, T, k, none ? NULL : list[1], none ? NULL : count[1]);
-            v->quantise8(a[2], ldy, xf, ldx, 1.0f, T, k, none ? NULL : list[2], none ? NULL : count[2]);
+            ref_kernels()->int_split8(a[0], ldy, x, ldx, range, T, k, none ? NULL : list[0],
+                                      none ? NULL : count[0]);
+            v->int_split8(a[1], ldy, x, ldx, range, T, k, none ? NULL : list[1], none ? NULL : count[1]);
+            v->quantise8(a[2], ldy, xf, ldx, 1.0f, range, T, k, none ? NULL : list[2],
+                         none ? NULL : count[2]);
             for (int j = 1; j < 3; j++) {
                 assert_memory_equal(a[j], a[0], T * ldy);
                 assert_memory_equal(list[j], list[0], T * k * sizeof **list);

@@ -297,7 +297,7 @@ static uint64_t run_on(const world *w, const char *name, uint32_t npu_ops, uint3
     bt_compile_options o = {
         .shape_policy = "chunk:64+tail", .profile = &p,     .npu_ops = npu_ops, .ctx_tokens = CTX,
         .calib_ids = w->calib,           .calib_len = CALIB};
-    assert_int_equal(bt_recipe_parse(&o.recipe, "w8a8", NULL), BT_OK);
+    assert_int_equal(bt_recipe_parse(&o.recipe, "w8a8:no-asym", NULL), BT_OK);
     if (bt_compile(w->path, w->kit.model, &o, NULL, &f) < 0 || bt_pkg_open(&pkg, w->path, &f) < 0)
         fail_msg("%s: %s", name, f.text);
     *ret_ops = bt_pkg_header_of(pkg)->npu_ops;

@@ -83,13 +83,14 @@ static void a_package_has_the_size_that_was_told(void **state)
     (void)state;
     static const char *const archs[] = {"llama", "qwen2", "qwen3"};
     static const char *const recipes[] = {"w8a8", "w8a16:no-rotate", "w4a16:r4",
-                                          "w8a8/1=w4a16:no-bias/head=w8a16"};
+                                          "w8a8/1=w4a16:no-bias/head=w8a16", "w8a8:no-bias,asym"};
     static const char *const policies[] = {"chunk:32+tail", "pow2", "range:1-64"};
     for (size_t a = 0; a < 3; a++) {
         world w = begin(archs[a]);
-        for (size_t r = 0; r < 4; r++) {
+        for (size_t r = 0; r < sizeof recipes / sizeof *recipes; r++) {
             bt_compile_options o = options(&w, recipes[r]);
             o.shape_policy = policies[(a + r) % 3];
+            o.npu_ops = r == 4 ? BT_PKG_OPS_ALL : BT_PKG_OPS_LINEAR;
             compare(&w, &o);
         }
         end(&w);

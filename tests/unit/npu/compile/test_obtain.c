@@ -115,6 +115,30 @@ static void compiles_once_and_finds_it_again(void **state)
     assert_true(stages > 0 && strcmp(path[0], path[1]) != 0);
 }
 
+/* Without a word in the recipe; one that says no, or yes to a device that cannot. */
+static void a_profile_decides_on_zero_points(void **state)
+{
+    static const struct {
+        const char *profile, *quant, *made;
+    } of[] = {{"hexagon-v79-aihub", NULL, "w8a8:asym"},
+              {"hexagon-v79-aihub", "w4a8:no-gptq", "w4a8:asym,no-gptq"},
+              {"hexagon-v79-aihub", "w8a8:no-asym", "w8a8:no-asym"},
+              {"hexagon-v79-aihub", "w8a16", "w8a16"},
+              {"hexagon-v75-int8", "w8a8:no-asym", "w8a8"},
+              {"host", "w8a8:asym", "w8a8:asym"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        const bt_obtain_want w = {.profile = of[i].profile, .quant = of[i].quant};
+        bt_pkg *p = open_it(&w, NULL);
+        assert_string_equal(bt_pkg_header_of(p)->recipe, of[i].made);
+        for (uint32_t s = 0; s < bt_pkg_header_of(p)->sites.count; s++)
+            assert_int_equal(bt_pkg_sites(p)[s].asymmetric, strstr(of[i].made, ":asym") != NULL);
+        bt_pkg_close(p);
+    }
+    expect(&(bt_obtain_want){.profile = "hexagon-v75-int8", .quant = "w8a8:asym"}, &how, BT_EARG,
+           "those of profile hexagon-v75-int8 have none");
+}
+
 /* With every step that a recipe may add: smoothing measures twice, GPTQ reads the calibration again. */
 static void progress_grows_in_small_steps_to_the_whole(void **state)
 {
@@ -237,6 +261,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(compiles_once_and_finds_it_again),
+        cmocka_unit_test(a_profile_decides_on_zero_points),
         cmocka_unit_test(progress_grows_in_small_steps_to_the_whole),
         cmocka_unit_test(a_named_package_keeps_its_own_options),
         cmocka_unit_test(a_package_of_another_model_is_refused),

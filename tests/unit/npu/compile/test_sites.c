@@ -58,8 +58,8 @@ typedef struct rows {
     double sum[13]; /* of column 0, but each window's first row */
     const bt_calib_stats *stats;
     float max[13];
-    uint64_t count[13], beyond[13];
-    float clip[13];
+    uint64_t count[13], beyond[13], outside[13][2];
+    float clip[13], end[13][2], low[13], high[13];
 } rows;
 
 static void see(void *ud, uint32_t site, const float *x, size_t t, size_t k)
@@ -71,6 +71,10 @@ static void see(void *ud, uint32_t site, const float *x, size_t t, size_t k)
     for (size_t i = 0; i < t * k; i++) {
         r->max[site] = fmaxf(r->max[site], fabsf(x[i]));
         r->beyond[site] += fabsf(x[i]) > r->clip[site];
+        r->outside[site][0] += x[i] < r->end[site][0];
+        r->outside[site][1] += x[i] > r->end[site][1];
+        r->low[site] = fminf(r->low[site], x[i]);
+        r->high[site] = fmaxf(r->high[site], x[i]);
     }
     r->count[site] += t * k;
 }
@@ -140,7 +144,10 @@ static void figures_are_those_of_the_rows(void **state)
     engine_kit_ids(ids, IDS, w.kit.model, 4);
     assert_int_equal(w.stats->sites, 13);
     assert_int_equal(w.stats->tokens, IDS);
-    for (size_t i = 0; i < 13; i++) r.clip[i] = bt_calib_percentile(&w.stats->site[i], 99.9);
+    for (size_t i = 0; i < 13; i++) {
+        r.clip[i] = bt_calib_percentile(&w.stats->site[i], 99.9);
+        bt_calib_range(&r.end[i][0], &r.end[i][1], &w.stats->site[i], 99.8);
+    }
     assert_int_equal(bt_calib_read(w.calib, ids, IDS, &reader, NULL), BT_OK);
     for (size_t i = 0; i < 13; i++) {
         const bt_calib_site *s = &w.stats->site[i];
@@ -152,6 +159,13 @@ static void figures_are_those_of_the_rows(void **state)
         assert_true(s->column_sum[0] == r.sum[i] && s->sum_rows == IDS - (IDS + 511) / 512);
         assert_true((double)r.beyond[i] <= 0.001 * (double)s->count);
         assert_true((double)r.beyond[i] > 0.0001 * (double)s->count);
+        for (int side = 0; side < 2; side++) {
+            assert_true((double)r.outside[i][side] <= 0.001 * (double)s->count);
+            assert_true((double)r.outside[i][side] > 0.0001 * (double)s->count);
+        }
+        float lo, hi;
+        bt_calib_range(&lo, &hi, s, 100);
+        assert_true(lo == r.low[i] && hi == r.high[i] && lo < 0 && hi > 0);
         assert_true(bt_calib_percentile(s, 100) == s->max && bt_calib_percentile(s, 99) <= r.clip[i]);
     }
     assert_true(!r.is_open && r.open == 2);
@@ -175,7 +189,8 @@ static void threads_and_instruction_sets_change_no_figure(void **state)
     for (size_t i = 0; i < a.stats->sites; i++) {
         const bt_calib_site *x = &a.stats->site[i], *y = &b.stats->site[i];
         assert_true(x->max == y->max && x->square == y->square);
-        assert_memory_equal(x->hist, y->hist, BT_CALIB_BINS * sizeof *x->hist);
+        assert_memory_equal(x->hist, y->hist, 2 * BT_CALIB_BINS * sizeof *x->hist);
+        assert_memory_equal(x->column_end, y->column_end, 2 * x->k * sizeof *x->column_end);
         assert_memory_equal(x->column_max, y->column_max, x->k * sizeof *x->column_max);
         assert_memory_equal(x->column_sum, y->column_sum, x->k * sizeof *x->column_sum);
         assert_memory_equal(x->sample, y->sample, x->samples * x->k * sizeof *x->sample);
@@ -241,8 +256,8 @@ static void scales_follow_the_recipe(void **state)
     bt_sites_choose(site, w.stats, &r);
     for (size_t i = 0; i < 13; i++)
         assert_true(site[i].clip == w.stats->site[i].max && site[i].outlier_columns == 0);
-    bt_calib_site dead = {.k = 3, .count = 3, .hist = (uint32_t[BT_CALIB_BINS]){3},
-                          .column_max = (float[3]){0}};
+    bt_calib_site dead = {.k = 3, .count = 3, .hist = (uint32_t[2 * BT_CALIB_BINS]){3},
+                          .column_max = (float[3]){0}, .column_end = (float[6]){0}};
     bt_calib_stats none = {.site = &dead, .sites = 1};
     bt_sites_choose(site, &none, &r);
     assert_true(site[0].scale == 1 && site[0].inv_scale == 1 && site[0].clip == 0);
@@ -252,7 +267,7 @@ static void scales_follow_the_recipe(void **state)
 static void long_tails_do_not_set_the_step(void **state)
 {
     (void)state;
-    static uint32_t hist[BT_CALIB_BINS];
+    static uint32_t hist[2 * BT_CALIB_BINS];
     float columns[4] = {100, 1, 1, 1};
     const bt_calib_site c = {.k = 4,        .count = 100000, .max = 100,
                              .square = 3e6, .hist = hist,    .column_max = columns};
@@ -271,6 +286,37 @@ static void long_tails_do_not_set_the_step(void **state)
     r = recipe("w8a8");
     bt_sites_choose(&site, &stats, &r);
     assert_true(site.clip == 100);
+}
+
+/* Values from -1 to 3: the range is theirs, and 0 is a whole step; without negative ones it begins at 0. */
+static void an_asymmetric_input_holds_its_range_from_end_to_end(void **state)
+{
+    (void)state;
+    static uint32_t hist[2 * BT_CALIB_BINS];
+    float most[2] = {3, 1}, ends[4] = {0, -1, 3, 0}, x[6] = {-1, 0, 3, 3.5f, -1.5f, 0.0157f}, xq[6];
+    const bt_calib_site c = {.k = 2,       .count = 20000,     .max = 3,          .square = 3e4,
+                             .hist = hist, .column_max = most, .column_end = ends};
+    const bt_calib_stats stats = {.site = (bt_calib_site *)&c, .sites = 1};
+    bt_pkg_site site;
+    hist[0x40400000 >> 15] = 10000;
+    hist[BT_CALIB_BINS + (0x3f800000 >> 15)] = 10000;
+    bt_recipe r = recipe("w8a8:clip=max,shadow=off,asym");
+    bt_sites_choose(&site, &stats, &r);
+    assert_true(site.asymmetric == 1 && site.zero == -64 && site.scale == 4.0f / 255 && site.clip == 3);
+    site.k = 6;
+    bt_sites_quantise(xq, x, 1, &site, NULL);
+    assert_true(xq[0] == -64 * site.scale && xq[1] == 0 && xq[2] == 191 * site.scale);
+    assert_true(xq[3] == xq[2] && xq[4] == xq[0] && xq[5] == site.scale); /* clipped; a step */
+    site.shadow = BT_SHADOW_VALUE;
+    bt_sites_quantise(xq, x, 1, &site, NULL);
+    assert_true(xq[3] == 223 * site.scale && xq[4] == -96 * site.scale); /* whole */
+    ends[1] = 0;
+    r = recipe("w8a8:clip=max,shadow=channel,asym");
+    bt_sites_choose(&site, &stats, &r);
+    assert_true(site.zero == -128 && site.scale == 3.0f / 255 && site.outlier_columns == 0);
+    r = recipe("w8a8:a16=head,asym");
+    bt_sites_choose(&site, &stats, &r);
+    assert_true(!site.asymmetric && site.zero == 0 && site.bits == 16);
 }
 
 /* AC-c2 */
@@ -362,6 +408,7 @@ int main(void)
         cmocka_unit_test(the_text_that_ships_is_the_file),
         cmocka_unit_test(scales_follow_the_recipe),
         cmocka_unit_test(long_tails_do_not_set_the_step),
+        cmocka_unit_test(an_asymmetric_input_holds_its_range_from_end_to_end),
         cmocka_unit_test(the_shadow_makes_outliers_cost_nothing),
         cmocka_unit_test(the_least_important_layers_are_pruned),
         cmocka_unit_test(smoothing_moves_range_from_inputs_to_weights),

@@ -162,7 +162,10 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("hot", CONST(uint8_t, SITE(0, UP)->hot) = 2) \
     X("site 0 (qkv of layer 0): hot", NAMED(SITE(0, QKV)->hot, 0)) \
     X("pruned", SITE(0, QKV)->pruned = 1) \
-    X("site 8 (head of layer -1): reserved", SITE(0, HEAD)->reserved = 1) \
+    X("site 8 (head of layer -1): asymmetric", SITE(0, HEAD)->asymmetric = 2) \
+    X("site 8 (head of layer -1): zero", SITE(0, HEAD)->zero = 1) \
+    X("site 0 (qkv of layer 0): zero", SITE(0, QKV)->asymmetric = 1, SITE(0, QKV)->zero = 128) \
+    X("site 0 (qkv of layer 0): zero", SITE(0, QKV)->asymmetric = 1, SITE(0, QKV)->zero = -129) \
     X("site 1 (o of layer 0): a16_scale", SITE(0, O)->a16_scale = 1) \
     /* tensors */ \
     X("tensor 1: layer 0, weight 8", TENSOR(0, Q)->weight = BT_WEIGHT_K) \
@@ -329,6 +332,8 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("(q of layer 0): mult below 2^30", CONST(int32_t, TENSOR(0, Q)->mult) = (1 << 30) - 1) \
     X("(q of layer 0): shift outside 1 to 62", CONST(uint8_t, TENSOR(0, Q)->shift) = 63) \
     X("(q of layer 0): shift outside 1 to 62", CONST(uint8_t, TENSOR(0, Q)->shift) = 0) \
+    X("(k of layer 0): bias_q", SITE(0, QKV)->asymmetric = 1, SITE(0, QKV)->zero = 1, \
+      NAMED(TENSOR(0, K)->bias_q, BT_PKG_NONE)) \
     X("(q of layer 0): bias_q of 2^61", CONST(int64_t, TENSOR(0, Q)->bias_q) = INT64_MIN) \
     X("(q of layer 0): out_scale", TENSOR(0, Q)->out_scale = 0) \
     X("(q of layer 0): out_bits", TENSOR(0, Q)->out_bits = 4) \

@@ -134,10 +134,10 @@ static const field tensors[] = {F(S, layer),
                                 F(S, reserved)};
 #undef S
 #define S bt_pkg_site
-static const field sites[] = {F(S, layer), F(S, kind),   F(S, bits),        F(S, shadow),
-                              F(S, k),     F(S, scale),  F(S, inv_scale),   F(S, clip),
-                              F(S, max),   F(S, rms),    F(S, input_error), F(S, outlier_columns),
-                              F(S, hot),   F(S, pruned), F(S, a16_scale),   F(S, reserved)};
+static const field sites[] = {
+    F(S, layer),     F(S, kind),   F(S, bits),      F(S, shadow), F(S, k),           F(S, scale),
+    F(S, inv_scale), F(S, clip),   F(S, max),       F(S, rms),    F(S, input_error), F(S, outlier_columns),
+    F(S, hot),       F(S, pruned), F(S, a16_scale), F(S, zero),   F(S, asymmetric)};
 #undef S
 #define S bt_pkg_row
 static const field rows[] = {F(S, batch),      F(S, seq_min),    F(S, seq),        F(S, ctx),

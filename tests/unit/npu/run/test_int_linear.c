@@ -33,7 +33,7 @@ static void put(const sums *s, size_t row, size_t n, int64_t sum)
     s->y[row * s->n + n] = sum;
 }
 
-static void tile8(const void *ud, size_t row, size_t rows, size_t n, size_t cols, const int32_t *acc)
+static void tile8(const void *ud, size_t row, size_t rows, size_t n, size_t cols, int32_t *acc)
 {
     const sums *s = ud;
     for (size_t r = 0; r < rows; r++)
@@ -48,7 +48,7 @@ static void tile16(const void *ud, size_t row, size_t rows, size_t n, size_t col
             put(s, row + r, n + c,
                 256 * (int64_t)hi[r * BT_INT_LINEAR_COLS + c] + lo[r * BT_INT_LINEAR_COLS + c]);
 }
-static void row64(const void *ud, size_t row, size_t n, size_t cols, const int64_t *acc)
+static void row64(const void *ud, size_t row, size_t n, size_t cols, int64_t *acc)
 {
     const sums *s = ud;
     for (size_t c = 0; c < cols; c++) put(s, row, n + c, acc[c]);
@@ -237,7 +237,7 @@ static void the_shadow_gives_back_what_the_clip_takes(void **state)
         for (int i = 0; i < outliers; i++) x[i * 37 + 5] *= 60, calm[i * 37 + 5] = 0;
         for (int mode = 0; mode < 3; mode++) {
             const float *from = mode == 2 ? calm : x;
-            kernels->quantise8(hi, K, from, K, 1 / scale, 1, K, mode == 1 ? NULL : shadow,
+            kernels->quantise8(hi, K, from, K, 1 / scale, BT_INT_SYMMETRIC, 1, K, mode == 1 ? NULL : shadow,
                                mode == 1 ? NULL : count);
             const bt_int_linear_input in = {
                 .hi = hi,        .ld = K, .rows = 1, .k = K, .shadow_count = mode == 1 ? NULL : count,
