@@ -110,6 +110,13 @@ bt_err bt_price_add(bt_price *p, uint32_t rows, const bt_price_op *op, size_t n,
         ops += op[i].count;
     }
     add_attention(&g, a->is_companion ? &p->companion : &p->profile, a);
+    if (a->sparse) {
+        p->sparse = *a->sparse;
+        p->sparse.heads = (a->sparse->heads + share(t) - 1) / share(t);
+        p->sparse.kv_heads = (a->sparse->kv_heads + share(t) - 1) / share(t);
+        p->sparse_layers = a->layers;
+        p->sparse_on_npu = !a->is_companion;
+    }
     if (!p->programs)
         p->first_ns = plus(times(ops, t->first_launch_ns),
                            bt_time_of(weights / share(t), t->first_weight_bytes_per_us));
@@ -180,12 +187,21 @@ static uint64_t pairs_of(uint64_t first, uint64_t rows)
     return bt_wide_clamp(bt_wide_add(before, own), INT64_MAX);
 }
 
-static void look(const bt_price_program *g, uint64_t first, uint64_t *pairs, uint64_t *positions)
+/* Columns of a program that is static in them; 0: of no such program. */
+static uint64_t columns_of(const bt_price_program *g, uint64_t first)
 {
     uint64_t ctx = g->ctx;
     while (ctx && ctx < first + g->rows) ctx *= 2;
-    *positions = ctx ? ctx : first + g->rows;
-    *pairs = ctx ? g->rows * ctx : pairs_of(first, g->rows);
+    return ctx;
+}
+
+/* What the first `rows` rows of a chunk see. */
+static void look(const bt_price_program *g, uint64_t first, uint64_t rows, uint64_t *pairs,
+                 uint64_t *positions)
+{
+    const uint64_t ctx = columns_of(g, first);
+    *positions = !rows ? 0 : ctx ? ctx : first + rows;
+    *pairs = ctx ? rows * ctx : pairs_of(first, rows);
 }
 
 uint32_t bt_price_program_for(const bt_price *p, uint64_t rows)
@@ -195,28 +211,60 @@ uint32_t bt_price_program_for(const bt_price *p, uint64_t rows)
     return i;
 }
 
-uint64_t bt_price_chunk_ns(const bt_price *p, uint32_t i, uint64_t first)
+/* The rows of a chunk that choose what they attend to, all layers. */
+static bt_sparse_cost sparse_rows(const bt_price *p, const bt_price_program *g, uint64_t first,
+                                  uint64_t dense)
 {
-    const bt_price_program *g = &p->program[i];
+    const bt_sparse_engines e = {&p->profile, &p->companion,
+                                 p->sparse_on_npu ? BT_SCHEDULE_NPU : BT_SCHEDULE_COMPANION};
+    bt_sparse_cost c = {0};
+    if (dense == g->rows) return c;
+    c = bt_sparse_layer(&p->sparse, &e, first + dense, g->rows - dense, columns_of(g, first), NULL);
+    c.ns = times(c.ns, p->sparse_layers);
+    c.busy_ns[BT_SCHEDULE_NPU] = times(c.busy_ns[BT_SCHEDULE_NPU], p->sparse_layers);
+    c.ops = times(c.ops, (uint64_t)p->sparse_layers * share(&p->profile.time));
+    c.bytes = times(c.bytes, (uint64_t)p->sparse_layers * share(&p->profile.time));
+    return c;
+}
+
+static bt_price_sum chunk(const bt_price *p, const bt_price_program *g, uint64_t first)
+{
+    const uint64_t dense = p->sparse.heads ? bt_sparse_dense(&p->sparse, first, g->rows) : g->rows;
+    const bt_sparse_cost sparse = sparse_rows(p, g, first, dense);
     uint64_t pairs, positions;
-    look(g, first, &pairs, &positions);
+    look(g, first, dense, &pairs, &positions);
     /* What is fixed stands in `compute`; attention is the longer of its two lines. */
     const uint64_t compute = at(&g->compute, pairs, 0),
                    memory = plus(g->compute.fixed, at(&g->memory, 0, positions));
-    return plus(most(compute, memory), at(&g->scores, pairs, 0));
+    return (bt_price_sum){
+        .ns = plus(plus(most(compute, memory), at(&g->scores, pairs, 0)), sparse.ns),
+        .ops = plus(at(&g->ops, pairs, positions), sparse.ops),
+        .bytes = plus(at(&g->bytes, pairs, positions), sparse.bytes),
+    };
+}
+
+uint64_t bt_price_chunk_ns(const bt_price *p, uint32_t i, uint64_t first)
+{
+    return chunk(p, &p->program[i], first).ns;
+}
+
+uint64_t bt_price_estimate_ns(const bt_price *p, uint32_t i, uint64_t first)
+{
+    const bt_price_program *g = &p->program[i];
+    if (!p->sparse.heads || p->sparse_on_npu) return 0;
+    return sparse_rows(p, g, first, bt_sparse_dense(&p->sparse, first, g->rows)).busy_ns[BT_SCHEDULE_NPU];
 }
 
 void bt_price_add_chunk(bt_price_sum *sum, const bt_price *p, uint32_t i, uint64_t first)
 {
     const bt_price_program *g = &p->program[i];
-    const uint64_t ns = bt_price_chunk_ns(p, i, first);
-    uint64_t pairs, positions, *attention = &sum->part_ns[g->attention_part];
-    look(g, first, &pairs, &positions);
-    sum->ns = plus(sum->ns, ns);
-    sum->ops = plus(sum->ops, at(&g->ops, pairs, positions));
-    sum->bytes = plus(sum->bytes, at(&g->bytes, pairs, positions));
+    const bt_price_sum c = chunk(p, g, first);
+    uint64_t *attention = &sum->part_ns[g->attention_part];
+    sum->ns = plus(sum->ns, c.ns);
+    sum->ops = plus(sum->ops, c.ops);
+    sum->bytes = plus(sum->bytes, c.bytes);
     for (int k = 0; k < BT_PRICE_PARTS; k++) sum->part_ns[k] = plus(sum->part_ns[k], g->part_ns[k]);
-    *attention = plus(*attention, ns - g->compute.fixed);
+    *attention = plus(*attention, c.ns - g->compute.fixed);
     sum->spill_ns = plus(sum->spill_ns, g->spill_ns);
     sum->chunks++;
 }
