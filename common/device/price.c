@@ -227,20 +227,27 @@ static bt_sparse_cost sparse_rows(const bt_price *p, const bt_price_program *g, 
     return c;
 }
 
+/* Rows that see so many pairs and positions densely, beside those that choose. What is fixed stands in
+ * `compute`; attention is the longer of its two lines. */
+static bt_price_sum seeing(const bt_price_program *g, uint64_t pairs, uint64_t positions,
+                           const bt_sparse_cost *sparse)
+{
+    const uint64_t compute = at(&g->compute, pairs, 0),
+                   memory = plus(g->compute.fixed, at(&g->memory, 0, positions));
+    return (bt_price_sum){
+        .ns = plus(plus(most(compute, memory), at(&g->scores, pairs, 0)), sparse->ns),
+        .ops = plus(at(&g->ops, pairs, positions), sparse->ops),
+        .bytes = plus(at(&g->bytes, pairs, positions), sparse->bytes),
+    };
+}
+
 static bt_price_sum chunk(const bt_price *p, const bt_price_program *g, uint64_t first)
 {
     const uint64_t dense = p->sparse.heads ? bt_sparse_dense(&p->sparse, first, g->rows) : g->rows;
     const bt_sparse_cost sparse = sparse_rows(p, g, first, dense);
     uint64_t pairs, positions;
     look(g, first, dense, &pairs, &positions);
-    /* What is fixed stands in `compute`; attention is the longer of its two lines. */
-    const uint64_t compute = at(&g->compute, pairs, 0),
-                   memory = plus(g->compute.fixed, at(&g->memory, 0, positions));
-    return (bt_price_sum){
-        .ns = plus(plus(most(compute, memory), at(&g->scores, pairs, 0)), sparse.ns),
-        .ops = plus(at(&g->ops, pairs, positions), sparse.ops),
-        .bytes = plus(at(&g->bytes, pairs, positions), sparse.bytes),
-    };
+    return seeing(g, pairs, positions, &sparse);
 }
 
 uint64_t bt_price_chunk_ns(const bt_price *p, uint32_t i, uint64_t first)
@@ -255,18 +262,45 @@ uint64_t bt_price_estimate_ns(const bt_price *p, uint32_t i, uint64_t first)
     return sparse_rows(p, g, first, bt_sparse_dense(&p->sparse, first, g->rows)).busy_ns[BT_SCHEDULE_NPU];
 }
 
-void bt_price_add_chunk(bt_price_sum *sum, const bt_price *p, uint32_t i, uint64_t first)
+static void add_chunk(bt_price_sum *sum, const bt_price_program *g, const bt_price_sum *c)
 {
-    const bt_price_program *g = &p->program[i];
-    const bt_price_sum c = chunk(p, g, first);
     uint64_t *attention = &sum->part_ns[g->attention_part];
-    sum->ns = plus(sum->ns, c.ns);
-    sum->ops = plus(sum->ops, c.ops);
-    sum->bytes = plus(sum->bytes, c.bytes);
+    sum->ns = plus(sum->ns, c->ns);
+    sum->ops = plus(sum->ops, c->ops);
+    sum->bytes = plus(sum->bytes, c->bytes);
     for (int k = 0; k < BT_PRICE_PARTS; k++) sum->part_ns[k] = plus(sum->part_ns[k], g->part_ns[k]);
-    *attention = plus(*attention, c.ns - g->compute.fixed);
+    *attention = plus(*attention, c->ns - g->compute.fixed);
     sum->spill_ns = plus(sum->spill_ns, g->spill_ns);
     sum->chunks++;
+}
+
+void bt_price_add_chunk(bt_price_sum *sum, const bt_price *p, uint32_t i, uint64_t first)
+{
+    const bt_price_sum c = chunk(p, &p->program[i], first);
+    add_chunk(sum, &p->program[i], &c);
+}
+
+void bt_price_share(bt_price_shared *s, uint64_t first, uint64_t rows)
+{
+    s->prompts++;
+    s->rows = plus(s->rows, rows);
+    s->pairs = plus(s->pairs, pairs_of(first, rows));
+    s->end = plus(first, rows);
+    s->positions = plus(s->positions, s->end);
+    s->most = most(s->most, s->end);
+}
+
+void bt_price_add_shared(bt_price_sum *sum, const bt_price *p, uint32_t i, const bt_price_shared *s)
+{
+    const bt_price_program *g = &p->program[i];
+    const bt_sparse_cost none = {0};
+    const uint64_t padding = s->rows < g->rows ? g->rows - s->rows : 0;
+    uint64_t ctx = g->ctx;
+    while (ctx && ctx < most(s->most, s->end + padding)) ctx *= 2;
+    const uint64_t pairs = ctx ? times(g->rows, ctx) : plus(s->pairs, pairs_of(s->end, padding)),
+                   positions = ctx ? times(s->prompts, ctx) : plus(s->positions, padding);
+    const bt_price_sum c = seeing(g, pairs, positions, &none);
+    add_chunk(sum, g, &c);
 }
 
 bt_price_sum bt_price_prompt(const bt_price *p, uint64_t tokens)

@@ -87,6 +87,13 @@ bt_err tool_simulate_programs_of(tool_simulate_programs *m, const tool_simulate_
     return e;
 }
 
+/* As npu/run/exec.h has it. */
+static bool runs_alone(const tool_simulate_setup *s, const tool_simulate_group *g, const bt_price *price)
+{
+    if (price->sparse.heads) return true;
+    return tool_simulate_is_of_package(s, g) && price->program[0].attention_part == BT_PRICE_PKG_NPU;
+}
+
 bt_err tool_simulate_price_node(sim_cost *ret, const tool_simulate_setup *s, const tool_simulate_group *g,
                                 bt_fault *fault)
 {
@@ -109,6 +116,7 @@ bt_err tool_simulate_price_node(sim_cost *ret, const tool_simulate_setup *s, con
                                 .shapes = &m->shapes,
                                 .programs = has_programs ? &m->programs.price : NULL,
                                 .program_bytes = m->bytes,
+                                .runs_alone = has_programs && runs_alone(s, g, &m->programs.price),
                                 .pace = s->pace};
     if (e == BT_OK) e = sim_cost_begin(ret, &o, fault);
     free(m);
