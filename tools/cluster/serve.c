@@ -171,8 +171,10 @@ void tool_serve_node_args(tool_command *ret, const tool_serve *s, const char *ro
 
 static void add_up(tool_command *ret, const tool_serve *s)
 {
-    static const char *const fixed[] = {"--host",      "127.0.0.1", "--port",       "0",
-                                        "--log-level", "error",     "--verbose=no", "--json=no"};
+    /* who asks waits as long as he likes: a long prompt takes a CPU more than the gateway's usual limit */
+    static const char *const fixed[] = {"--host",       "127.0.0.1", "--port",      "0",
+                                        "--timeout",    "86400s",    "--log-level", "error",
+                                        "--verbose=no", "--json=no"};
     tool_command_add(ret, "--model", s->model);
     tool_command_add(ret, "--engine", bt_engine_names[s->engine]);
     tool_command_add(ret, "--schedule", bt_engine_schedules[s->schedule]);

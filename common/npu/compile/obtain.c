@@ -149,7 +149,7 @@ bt_err bt_obtain_needs(bt_compile_needs *ret, const bt_model *m, const bt_obtain
         if ((e = bt_pkg_look(&p, w->package, fault)) < 0) return e;
         const bt_pkg_header *h = bt_pkg_header_of(p);
         *ret = (bt_compile_needs){.package_bytes = h->file_bytes, .arena_bytes = h->arena_bytes,
-                                  .max_seq = h->max_seq};
+                                  .max_seq = h->max_seq, .attention = bt_attention_of(h)};
         bt_pkg_close(p);
         return BT_OK;
     }

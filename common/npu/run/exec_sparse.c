@@ -46,16 +46,15 @@ struct bt_exec_sparse {
 
 static size_t round_up(size_t n) { return (n + 63) / 64 * 64; }
 
-static layout layout_of(const bt_pkg_header *h)
+static layout layout_of(const bt_attention *a, size_t group, size_t d, size_t ctx_tokens)
 {
-    const bt_attention a = bt_attention_of(h);
-    const size_t d = h->head_dim, of_row = a.is_group ? 1 : h->heads / h->kv_heads;
-    layout l = {.ld = bt_estimate_ld(d), .k4 = bt_int_k4(d), .d = d,
-                .keys = ((size_t)h->ctx_tokens + 15) / 16 * 16, .as_one = a.rows};
+    const size_t of_row = a->is_group ? 1 : group;
+    layout l = {.ld = bt_estimate_ld(d), .k4 = bt_int_k4(d), .d = d, .keys = (ctx_tokens + 15) / 16 * 16,
+                .as_one = a->rows};
     /* many threads want many blocks: rows that share a choice are no more than those that do not */
-    l.block_rows = BLOCK_CHOICES / of_row / a.rows * a.rows;
-    if (l.block_rows < a.rows) l.block_rows = a.rows;
-    l.choices = l.block_rows / a.rows * of_row;
+    l.block_rows = BLOCK_CHOICES / of_row / a->rows * a->rows;
+    if (l.block_rows < a->rows) l.block_rows = a->rows;
+    l.choices = l.block_rows / a->rows * of_row;
     l.q_shift = round_up(l.choices * l.ld);
     l.inputs = l.q_shift + round_up(l.choices);
     l.is_left = l.inputs + bt_int_inputs_bytes(l.choices, d, false);
@@ -63,33 +62,40 @@ static layout layout_of(const bt_pkg_header *h)
     l.score = l.product + BT_INT_MATMUL_SCRATCH_BYTES;
     l.choose = l.score + round_up(l.choices * l.keys * sizeof(int32_t));
     l.at = l.choose + round_up((l.keys + 8) * sizeof(int32_t));
-    l.marks = l.at + round_up((l.keys + 8 + a.rows) * sizeof(uint32_t));
+    l.marks = l.at + round_up((l.keys + 8 + a->rows) * sizeof(uint32_t));
     l.rest = l.marks + round_up((2 * l.keys + 1) * sizeof(uint16_t)); /* of attention, or of the estimate */
     const size_t attention = bt_attn_scratch_bytes(d), estimate = bt_estimate_scratch_bytes(d);
     l.bytes = l.rest + round_up(attention > estimate ? attention : estimate);
     return l;
 }
 
-size_t bt_exec_sparse_scratch_bytes(const bt_pkg *pkg)
+uint64_t bt_exec_sparse_bytes(uint64_t *ret_thread, const bt_attention *a, size_t heads, size_t kv_heads,
+                              size_t head_dim, size_t ctx_tokens)
 {
-    const bt_pkg_header *h = bt_pkg_header_of(pkg);
-    return h->sparse_ppm ? layout_of(h).bytes : 0;
+    *ret_thread = 0;
+    if (!a->ratio_ppm) return 0;
+    const layout l = layout_of(a, heads / kv_heads, head_dim, ctx_tokens);
+    const uint64_t key = 4 * l.k4 + sizeof(int32_t) + sizeof(uint8_t);
+    *ret_thread = l.bytes;
+    return (uint64_t)kv_heads * l.keys * key;
 }
 
 bt_err bt_exec_sparse_new(bt_exec_sparse **ret, const bt_pkg *pkg, const bt_kernels *kernels, bt_fault *fault)
 {
     const bt_pkg_header *h = bt_pkg_header_of(pkg);
     const bt_pkg_rotation *r = &h->sparse_rotation;
-    const size_t keys = layout_of(h).keys * h->kv_heads;
+    const bt_attention a = bt_attention_of(h);
+    const layout l = layout_of(&a, h->heads / h->kv_heads, h->head_dim, h->ctx_tokens);
+    const size_t keys = l.keys * h->kv_heads;
     bt_exec_sparse *s = calloc(1, sizeof *s);
     if (!s) return bt_fail(fault, BT_ENOMEM, "sparse attention");
     s->estimate = (bt_estimate){
         kernels,
         {r->base, r->log2, bt_pkg_const_at(pkg, r->h_base), bt_pkg_const_at(pkg, r->sign), r->scale},
         h->head_dim};
-    s->attention = bt_attention_of(h);
+    s->attention = a;
     s->head = bt_pkg_const_at(pkg, h->sparse_heads);
-    s->layout = layout_of(h);
+    s->layout = l;
     s->panel = aligned_alloc(64, round_up(keys * 4 * s->layout.k4));
     s->colsum = malloc(keys * sizeof *s->colsum);
     s->shift = malloc(keys);
