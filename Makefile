@@ -292,27 +292,30 @@ FOREIGN ?= aarch64
 test-foreign: all build/release/tests/golden/write_tiny_gguf
 	@build/release/tests/golden/write_tiny_gguf build/tiny.gguf
 	@mkdir -p build/rows
-	@for m in $(FOREIGN); do \
+	@failed=0; for m in $(FOREIGN); do \
 	  rm -f build/rows/$$m build/rows/$$m.excused; \
 	  sh deploy/sysroot.sh $$m "$(dir $(SYSROOT))sysroot-$$m" || \
 	    { [ $$? = 3 ] && [ '$(SHORT)' ] && echo "skipped: $$m: nothing of it was built or run" && \
 	      echo 'its cross compiler, emulator or libraries could not be had' > build/rows/$$m.excused && continue; exit 1; }; \
-	  $(MAKE) CROSS=$$m foreign || exit 1; \
-	done
+	  $(MAKE) -k CROSS=$$m foreign || failed=1; \
+	done; exit $$failed
 ## test-aarch64: the same for AArch64 (NEON, dotprod, i8mm), with all unit tests and the default model (RECIPES=w8a8: its package too, over an hour); SHORT=1: what CI runs of it
 test-aarch64:
 	@$(MAKE) test-foreign FOREIGN=aarch64 $(if $(SHORT),,WHOLE=1)
-# Kernels first, alone, so that they run while the rest is built. WHOLE: all unit tests, and the default model; plain
-# loops take minutes for that, so on AArch64 alone. SHORT: without infinities and NaN, for which qemu takes two minutes.
+# Kernels first, alone, so that they run while the rest is built. What fails keeps nothing else from its run. WHOLE:
+# all unit tests, and the default model; plain loops take minutes for that, so on AArch64 alone. SHORT: without
+# infinities and NaN, for which qemu takes two minutes.
 FOREIGN_KERNELS := $(filter-out $(if $(SHORT),%/test_nonfinite),$(KERNEL_TESTS))
 FOREIGN_TESTS := tests/emulated/test_engines.c $(if $(WHOLE),$(filter-out tests/unit/kernels/%,$(UNITS:$(B)/%=%.c)))
 foreign: foreign-kernels foreign-programs
 foreign-kernels: $(FOREIGN_KERNELS)
 	@sh tests/run.sh $(B) rows $(FOREIGN_KERNELS:$(B)/%=%.c)
 foreign-programs: all $(FOREIGN_TESTS:%.c=$(B)/%)
-	@sh tests/run.sh $(B) rows $(FOREIGN_TESTS)
-	@sh tests/foreign.sh $(CROSS) $(B) build/release $(or $(MODEL),build/tiny.gguf) $(if $(SHORT),'' 1 npu,'w8a8 w8a16 w4a16:gptq' 5 npu host reference)
-	@$(if $(WHOLE),sh tests/foreign.sh $(CROSS) $(B) build/release "$$(sh deploy/model.sh)" '$(RECIPES)' 1 npu host)
+	@failed=0; \
+	sh tests/run.sh $(B) rows $(FOREIGN_TESTS) || failed=1; \
+	sh tests/foreign.sh $(CROSS) $(B) build/release $(or $(MODEL),build/tiny.gguf) $(if $(SHORT),'' 1 npu,'w8a8 w8a16 w4a16:gptq' 5 npu host reference) || failed=1; \
+	$(if $(WHOLE),sh tests/foreign.sh $(CROSS) $(B) build/release "$$(sh deploy/model.sh)" '$(RECIPES)' 1 npu host || failed=1;) \
+	exit $$failed
 $(B)/tests/golden/write_tiny_gguf: $(B)/tests/golden/write_tiny_gguf.o $(HELPER_O) $(LIBS)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group $(ALL_LDFLAGS) $(DEP_LIBS) -lcmocka

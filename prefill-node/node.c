@@ -2,6 +2,7 @@
 #include "prefill-node/node.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/num.h"
 #include "base/wait.h"
 #include "prefill-node/brain/brain.h"
 #include "prefill-node/device.h"
@@ -214,9 +215,21 @@ static void price(node *n, const pf_action *a)
     if (n->pace) pf_pace_begin(n->pace, a->u.compute.slot, prompt, n->run.work.ns, bt_clock_us());
 }
 
+/* What a prompt will hold, before it begins: its KV. The work memory was taken when the node started. */
+static void tell_prompt(const node *n, const pf_action *a)
+{
+    char kv[32];
+    bt_num_size_text(kv, sizeof kv, a->u.compute.pages_len * bt_kv_pages_page_bytes(n->pages));
+    bt_log(BT_LOG_INFO,
+           "prompt of %" PRIu32 " tokens: %s of KV, %" PRIu32 " of %zu pages, %" PRIu32 " tokens kept",
+           a->u.compute.ids_len, kv, a->u.compute.pages_len, bt_kv_pages_total(n->pages),
+           a->u.compute.from_row);
+}
+
 static void compute(node *n, const pf_action *a)
 {
     const uint32_t slot = a->u.compute.slot;
+    tell_prompt(n, a);
     bt_kv_pages_view_of(&n->views[slot], n->addresses + slot * n->longest, n->pages, a->u.compute.pages,
                         a->u.compute.pages_len);
     pf_worker_compute(n->worker,

@@ -4,8 +4,9 @@
 # MODEL: a GGUF file. RECIPES: words; a package of each is compiled by both builds. '': the cache has them from here.
 # Each ENGINE reads PROMPTS prompts (1 to 5) and writes eight tokens each, through three processes of the build for
 # MACHINE under BATON_RUNNER (the Makefile sets it) and of this one's: text, ids, KV and logits are compared.
-# A build that has nothing but plain kernels must say so at its start, one line; another must not. Compilers for
-# big-endian machines must refuse the first file; those that are not installed are named.
+# A build that has nothing but plain kernels must say so at its start, one line; another must not. An AArch64 core
+# without i8mm, or without dotprod, must take the next best kernels. Compilers for big-endian machines must refuse the
+# first file; those that are not installed are named.
 # The last line counts: "N passed, N failed".
 set -u
 machine=${1:?machine} there=${2:?its build} here=${3:?the build for this machine} model=${4:?model}
@@ -45,6 +46,14 @@ is "$(cat "$work/version") starts" $ok
 warnings=$(grep -c 'plain ones (ref) compute' "$work/said")
 case $machine in aarch64) want=0 ;; *) want=1 ;; esac
 [ "$warnings" = $want ]; is "it warns of plain kernels: $warnings lines" $?
+
+# A core takes the best that it has: without dotprod that is plain NEON, not ref.
+for core in $([ "$machine" != aarch64 ] || echo cortex-a72:neon neoverse-n1:dotprod max:i8mm); do
+    # shellcheck disable=SC2086
+    ${runner% -cpu *} -cpu "${core%:*}" "$there/bin/baton" inspect "$model" > "$work/said" 2>&1 &&
+        grep -q "^this machine: kernels ${core#*:}," "$work/said"
+    is "a core like ${core%:*} computes with ${core#*:}" $?
+done
 
 said() { tail -n 5 "$work/said" | sed 's/^/    /'; }
 for recipe in $recipes; do

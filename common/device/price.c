@@ -110,6 +110,13 @@ bt_err bt_price_add(bt_price *p, uint32_t rows, const bt_price_op *op, size_t n,
         ops += op[i].count;
     }
     add_attention(&g, a->is_companion ? &p->companion : &p->profile, a);
+    if (a->sparse) {
+        p->sparse = *a->sparse;
+        p->sparse.heads = (a->sparse->heads + share(t) - 1) / share(t);
+        p->sparse.kv_heads = (a->sparse->kv_heads + share(t) - 1) / share(t);
+        p->sparse_layers = a->layers;
+        p->sparse_on_npu = !a->is_companion;
+    }
     if (!p->programs)
         p->first_ns = plus(times(ops, t->first_launch_ns),
                            bt_time_of(weights / share(t), t->first_weight_bytes_per_us));
@@ -180,12 +187,21 @@ static uint64_t pairs_of(uint64_t first, uint64_t rows)
     return bt_wide_clamp(bt_wide_add(before, own), INT64_MAX);
 }
 
-static void look(const bt_price_program *g, uint64_t first, uint64_t *pairs, uint64_t *positions)
+/* Columns of a program that is static in them; 0: of no such program. */
+static uint64_t columns_of(const bt_price_program *g, uint64_t first)
 {
     uint64_t ctx = g->ctx;
     while (ctx && ctx < first + g->rows) ctx *= 2;
-    *positions = ctx ? ctx : first + g->rows;
-    *pairs = ctx ? g->rows * ctx : pairs_of(first, g->rows);
+    return ctx;
+}
+
+/* What the first `rows` rows of a chunk see. */
+static void look(const bt_price_program *g, uint64_t first, uint64_t rows, uint64_t *pairs,
+                 uint64_t *positions)
+{
+    const uint64_t ctx = columns_of(g, first);
+    *positions = !rows ? 0 : ctx ? ctx : first + rows;
+    *pairs = ctx ? rows * ctx : pairs_of(first, rows);
 }
 
 uint32_t bt_price_program_for(const bt_price *p, uint64_t rows)
@@ -195,30 +211,96 @@ uint32_t bt_price_program_for(const bt_price *p, uint64_t rows)
     return i;
 }
 
-uint64_t bt_price_chunk_ns(const bt_price *p, uint32_t i, uint64_t first)
+/* The rows of a chunk that choose what they attend to, all layers. */
+static bt_sparse_cost sparse_rows(const bt_price *p, const bt_price_program *g, uint64_t first,
+                                  uint64_t dense)
 {
-    const bt_price_program *g = &p->program[i];
-    uint64_t pairs, positions;
-    look(g, first, &pairs, &positions);
-    /* What is fixed stands in `compute`; attention is the longer of its two lines. */
+    const bt_sparse_engines e = {&p->profile, &p->companion,
+                                 p->sparse_on_npu ? BT_SCHEDULE_NPU : BT_SCHEDULE_COMPANION};
+    bt_sparse_cost c = {0};
+    if (dense == g->rows) return c;
+    c = bt_sparse_layer(&p->sparse, &e, first + dense, g->rows - dense, columns_of(g, first), NULL);
+    c.ns = times(c.ns, p->sparse_layers);
+    c.busy_ns[BT_SCHEDULE_NPU] = times(c.busy_ns[BT_SCHEDULE_NPU], p->sparse_layers);
+    c.ops = times(c.ops, (uint64_t)p->sparse_layers * share(&p->profile.time));
+    c.bytes = times(c.bytes, (uint64_t)p->sparse_layers * share(&p->profile.time));
+    return c;
+}
+
+/* Rows that see so many pairs and positions densely, beside those that choose. What is fixed stands in
+ * `compute`; attention is the longer of its two lines. */
+static bt_price_sum seeing(const bt_price_program *g, uint64_t pairs, uint64_t positions,
+                           const bt_sparse_cost *sparse)
+{
     const uint64_t compute = at(&g->compute, pairs, 0),
                    memory = plus(g->compute.fixed, at(&g->memory, 0, positions));
-    return plus(most(compute, memory), at(&g->scores, pairs, 0));
+    return (bt_price_sum){
+        .ns = plus(plus(most(compute, memory), at(&g->scores, pairs, 0)), sparse->ns),
+        .ops = plus(at(&g->ops, pairs, positions), sparse->ops),
+        .bytes = plus(at(&g->bytes, pairs, positions), sparse->bytes),
+    };
+}
+
+static bt_price_sum chunk(const bt_price *p, const bt_price_program *g, uint64_t first)
+{
+    const uint64_t dense = p->sparse.heads ? bt_sparse_dense(&p->sparse, first, g->rows) : g->rows;
+    const bt_sparse_cost sparse = sparse_rows(p, g, first, dense);
+    uint64_t pairs, positions;
+    look(g, first, dense, &pairs, &positions);
+    return seeing(g, pairs, positions, &sparse);
+}
+
+uint64_t bt_price_chunk_ns(const bt_price *p, uint32_t i, uint64_t first)
+{
+    return chunk(p, &p->program[i], first).ns;
+}
+
+uint64_t bt_price_estimate_ns(const bt_price *p, uint32_t i, uint64_t first)
+{
+    const bt_price_program *g = &p->program[i];
+    if (!p->sparse.heads || p->sparse_on_npu) return 0;
+    return sparse_rows(p, g, first, bt_sparse_dense(&p->sparse, first, g->rows)).busy_ns[BT_SCHEDULE_NPU];
+}
+
+static void add_chunk(bt_price_sum *sum, const bt_price_program *g, const bt_price_sum *c)
+{
+    uint64_t *attention = &sum->part_ns[g->attention_part];
+    sum->ns = plus(sum->ns, c->ns);
+    sum->ops = plus(sum->ops, c->ops);
+    sum->bytes = plus(sum->bytes, c->bytes);
+    for (int k = 0; k < BT_PRICE_PARTS; k++) sum->part_ns[k] = plus(sum->part_ns[k], g->part_ns[k]);
+    *attention = plus(*attention, c->ns - g->compute.fixed);
+    sum->spill_ns = plus(sum->spill_ns, g->spill_ns);
+    sum->chunks++;
 }
 
 void bt_price_add_chunk(bt_price_sum *sum, const bt_price *p, uint32_t i, uint64_t first)
 {
+    const bt_price_sum c = chunk(p, &p->program[i], first);
+    add_chunk(sum, &p->program[i], &c);
+}
+
+void bt_price_share(bt_price_shared *s, uint64_t first, uint64_t rows)
+{
+    s->prompts++;
+    s->rows = plus(s->rows, rows);
+    s->pairs = plus(s->pairs, pairs_of(first, rows));
+    s->end = plus(first, rows);
+    s->positions = plus(s->positions, s->end);
+    s->most = most(s->most, s->end);
+}
+
+void bt_price_add_shared(bt_price_sum *sum, const bt_price *p, uint32_t i, const bt_price_shared *s)
+{
     const bt_price_program *g = &p->program[i];
-    const uint64_t ns = bt_price_chunk_ns(p, i, first);
-    uint64_t pairs, positions, *attention = &sum->part_ns[g->attention_part];
-    look(g, first, &pairs, &positions);
-    sum->ns = plus(sum->ns, ns);
-    sum->ops = plus(sum->ops, at(&g->ops, pairs, positions));
-    sum->bytes = plus(sum->bytes, at(&g->bytes, pairs, positions));
-    for (int k = 0; k < BT_PRICE_PARTS; k++) sum->part_ns[k] = plus(sum->part_ns[k], g->part_ns[k]);
-    *attention = plus(*attention, ns - g->compute.fixed);
-    sum->spill_ns = plus(sum->spill_ns, g->spill_ns);
-    sum->chunks++;
+    const bt_sparse_cost none = {0};
+    const uint64_t padding = s->rows < g->rows ? g->rows - s->rows : 0;
+    uint64_t ctx = g->ctx;
+    while (ctx && ctx < most(s->most, s->end + padding)) ctx *= 2;
+    const uint64_t pairs = ctx ? times(g->rows, ctx) : plus(s->pairs, pairs_of(s->end, padding)),
+                   positions = ctx ? times(s->prompts, ctx) : plus(s->positions, padding);
+    const bt_price_sum c = seeing(g, pairs, positions, &none);
+    add_chunk(sum, g, &c);
 }
 
 bt_price_sum bt_price_prompt(const bt_price *p, uint64_t tokens)

@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "device/dims.h"
+#include "device/sparse.h"
 #include "device/time.h"
 
 /* What a model's programs take on a device, computed once; a chunk or a decode step is then a few products. Pure
@@ -10,6 +11,9 @@
  *
  *   t_graph = dispatch + sum of t_op,   a chunk at position p = its graphs + attention over rows and p + rows columns
  *   t_step  = dispatch + operators * decode_op + max(operations / rate(rows), bytes / decode rate)
+ *
+ * Of sparse attention (device/sparse.h) the first rows of a prompt are dense; a chunk of others costs a plan of heads
+ * (device/heads.h), some microseconds of whoever asks.
  *
  * A chunk is for devices with static programs. A step is any mixture of prefill pieces and decode rows as one pass over
  * the weights, which is how GPUs run them: decode is a step of one row a sequence, a prompt a step of all its rows.
@@ -34,7 +38,8 @@ typedef struct bt_price_attention {
     uint32_t layers, heads, kv_heads, head_dim, kv_elem_bits;
     uint32_t ctx; /* of programs that are static in it: the shortest; the others are its doublings */
     uint8_t part;
-    bool is_companion; /* as bt_price_op */
+    bool is_companion;       /* as bt_price_op */
+    const bt_sparse *sparse; /* borrowed: one for all programs of a price; NULL: dense */
 } bt_price_attention;
 
 /* Of a pass: a number that does not depend on the position, one for each (row, column) pair and one for each position
@@ -57,6 +62,9 @@ typedef struct bt_price {
     uint64_t first_ns;                      /* once a prompt: the first use of weights and operators */
     uint64_t last_ns, last_ops, last_bytes; /* once a prompt: the output matrix, for its last row */
     uint64_t compile_ns;                    /* of all programs, once */
+    bt_sparse sparse;                       /* of a layer, and how many layers; heads 0: attention is dense */
+    uint32_t sparse_layers;
+    bool sparse_on_npu; /* what was chosen is attended to on the NPU, in floats */
 } bt_price;
 
 /* BT_EARG: a profile without time, naming it. */
@@ -84,8 +92,19 @@ typedef struct bt_price_sum {
     uint64_t ns, ops, bytes, chunks;
     uint64_t part_ns[BT_PRICE_PARTS], spill_ns; /* of ns; first_ns and last_ns are in no part */
 } bt_price_sum;
+/* Of that, what the NPU does in sparse attention of all layers while the companion has it; 0: nothing, or no NPU. */
+uint64_t bt_price_estimate_ns(const bt_price *p, uint32_t i, uint64_t first);
 /* Adds that chunk to *sum. */
 void bt_price_add_chunk(bt_price_sum *sum, const bt_price *p, uint32_t i, uint64_t first);
+/* Rows of several prompts in one chunk of a program, each behind its own positions: dense attention. Zeros at first. */
+typedef struct bt_price_shared {
+    uint64_t prompts, rows, pairs, positions; /* pairs of a row and a position that it sees; positions that are read */
+    uint64_t end, most;                       /* behind the last one's rows; behind any one's */
+} bt_price_shared;
+/* One more: rows [first, first + rows) of a prompt. */
+void bt_price_share(bt_price_shared *s, uint64_t first, uint64_t rows);
+/* Adds that chunk to *sum. Rows of padding stand behind the last prompt, as in a chunk of one. */
+void bt_price_add_shared(bt_price_sum *sum, const bt_price *p, uint32_t i, const bt_price_shared *s);
 /* A prompt: the longest program as often as it is filled, then the shortest that holds the rest; first_ns and last_ns.
  */
 bt_price_sum bt_price_prompt(const bt_price *p, uint64_t tokens);

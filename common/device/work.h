@@ -71,8 +71,9 @@ typedef struct bt_work_run {
 } bt_work_run;
 bt_work_run bt_work_of_prompt(const bt_work_prefill *d, const bt_work_prompt *p);
 
-/* n prompts that run together in a chunk (prefill-node/brain): one that has the rows of them all, behind the mean of
- * what stands before each, which is no less than their attention takes. First use once, the output matrix for each.
+/* n prompts that run together in a chunk (prefill-node/brain): the program that has the rows of them all, with the
+ * attention of each one's rows behind its own positions. It is the one for a prompt behind the mean of what stands
+ * before each; what it does not hold follows in the next one. First use once, the output matrix for each.
  * What each has of it: bt_work_share by rows. */
 bt_work_run bt_work_of_prompts(const bt_work_prefill *d, const bt_work_prompt *p, size_t n);
 

@@ -11,6 +11,7 @@
 #include "kernels/int_kernels.h"
 #include "kernels/kernels.h"
 #include "kv/kv_pages.h"
+#include "npu/run/exec.h"
 #include "npu/run/int_linear.h"
 
 #include <stdio.h>
@@ -57,9 +58,13 @@ static bt_err add_npu(bt_needs *n, const bt_model *m, const bt_needs_want *w, bt
             if (bytes > prepared) prepared = bytes;
         }
     const uint64_t executors = w->schedule != BT_SCHEDULE_SERIAL ? BT_OVERLAP_WINDOW + 1 : 1;
-    const bt_companion_sizes sizes = sizes_of(h, 1, n->ctx_tokens, bt_int_linear_scratch_bytes(h->ffn));
+    const size_t linear = bt_int_linear_scratch_bytes(h->ffn);
+    uint64_t sparse; /* attention has one executor of them */
+    const uint64_t keys =
+        bt_exec_sparse_bytes(&sparse, &p.attention, h->heads, h->kv_heads, h->head_dim, n->ctx_tokens);
+    const bt_companion_sizes sizes = sizes_of(h, 1, n->ctx_tokens, sparse > linear ? sparse : linear);
     n->part[BT_NEEDS_PACKAGE] = p.package_bytes;
-    n->part[BT_NEEDS_WORK] += executors * p.arena_bytes + prepared +
+    n->part[BT_NEEDS_WORK] += executors * p.arena_bytes + prepared + keys +
                               (uint64_t)p.max_seq * bt_int_panels(h->ffn) +
                               bt_companion_bytes(&sizes, threads_of(w));
     return BT_OK;
@@ -195,8 +200,15 @@ void bt_needs_text(char *ret, size_t cap, const bt_needs *n)
 typedef struct change { /* of all processes */
     bool has_form;
     bt_form form;
-    size_t ctx; /* 0: as it is */
+    bool int8_kv; /* where it is f16 */
+    size_t ctx;   /* 0: as it is */
 } change;
+
+static bool has_f16_kv(const bt_needs_want *w)
+{
+    const bool is_f32 = w->prefill == BT_ENGINE_REFERENCE || w->decode == BT_ENGINE_REFERENCE;
+    return (w->prefill >= 0 || w->decode >= 0) && !is_f32 && w->kv_elem_bytes != 1;
+}
 
 static bt_err total_with(uint64_t *ret, size_t *ret_ctx, const bt_model *m, const bt_needs_want *want,
                          size_t count, const change *c, bt_fault *fault)
@@ -206,6 +218,7 @@ static bt_err total_with(uint64_t *ret, size_t *ret_ctx, const bt_model *m, cons
     for (size_t i = 0; i < count; i++) {
         bt_needs_want w = want[i];
         if (c->has_form) w.weights = c->form;
+        if (c->int8_kv && has_f16_kv(&w)) w.kv_elem_bytes = 1;
         if (c->ctx) w.ctx_tokens = c->ctx;
         const bt_err e = bt_needs_of(&n[i], m, &w, fault);
         if (e < 0) return e;
@@ -238,6 +251,22 @@ static bool decodes_with_host(const search *s)
     return false;
 }
 
+static bool keeps_f16_kv(const search *s)
+{
+    for (size_t i = 0; i < s->count; i++)
+        if (has_f16_kv(&s->want[i])) return true;
+    return false;
+}
+
+static void change_text(char *ret, size_t cap, const change *c, uint64_t bytes)
+{
+    char form[24] = "", ctx[40] = "", size[32];
+    bt_num_size_text(size, sizeof size, bytes);
+    if (c->has_form) snprintf(form, sizeof form, "--weights %s ", bt_weights_forms[c->form]);
+    if (c->ctx) snprintf(ctx, sizeof ctx, "--ctx-size %zu ", c->ctx);
+    snprintf(ret, cap, "%s%s%sneeds %s", form, c->int8_kv ? "--kv-dtype int8 " : "", ctx, size);
+}
+
 /* Changes from the least to the greatest; the first that fits, in words. */
 static bool find_choice(char *ret, size_t cap, search *s, size_t ctx)
 {
@@ -245,18 +274,16 @@ static bool find_choice(char *ret, size_t cap, search *s, size_t ctx)
     const int tries = decodes_with_host(s) ? 2 : 0;
     const bt_form now = s->want[s->count - 1].weights;
     uint64_t bytes;
-    char size[32];
     for (size_t c = ctx; c >= LEAST_CTX || c == ctx; c /= 2) {
-        for (int f = -1; f < tries; f++) {
-            const change try = {.has_form = f >= 0, .form = f >= 0 ? forms[f] : now, .ctx = c == ctx ? 0 : c};
-            if ((f >= 0 && forms[f] <= now) || (f < 0 && !try.ctx) || !fits(&bytes, s, &try)) continue;
-            bt_num_size_text(size, sizeof size, bytes);
-            char context[48] = "";
-            if (try.ctx) snprintf(context, sizeof context, "%s--ctx-size %zu", f >= 0 ? " " : "", try.ctx);
-            snprintf(ret, cap, "%s%s%s needs %s", f >= 0 ? "--weights " : "",
-                     f >= 0 ? bt_weights_forms[forms[f]] : "", context, size);
-            return true;
-        }
+        for (int kv = 0; kv <= keeps_f16_kv(s); kv++)
+            for (int f = -1; f < tries; f++) {
+                const change try = {.has_form = f >= 0, .form = f >= 0 ? forms[f] : now, .int8_kv = kv == 1,
+                                    .ctx = c == ctx ? 0 : c};
+                const bool is_none = f < 0 && !try.int8_kv && !try.ctx;
+                if ((f >= 0 && forms[f] <= now) || is_none || !fits(&bytes, s, &try)) continue;
+                change_text(ret, cap, &try, bytes);
+                return true;
+            }
         if (c < 2) break;
     }
     return false;
@@ -267,7 +294,7 @@ bt_err bt_needs_check(const bt_model *m, const bt_needs_want *want, size_t count
 {
     uint64_t bytes;
     size_t ctx;
-    char need[32], have[32], choice[96];
+    char need[32], have[32], choice[128];
     if (count > BT_NEEDS_MAX_PROCESSES) return bt_fail(fault, BT_EARG, "%zu processes", count);
     const bt_err e = total_with(&bytes, &ctx, m, want, count, &(change){.ctx = 0}, fault);
     if (e < 0 || !free_bytes || bytes <= free_bytes) return e;
@@ -277,7 +304,8 @@ bt_err bt_needs_check(const bt_model *m, const bt_needs_want *want, size_t count
     if (!find_choice(choice, sizeof choice, &s, ctx)) {
         char least[32];
         bt_num_size_text(least, sizeof least, s.least);
-        snprintf(choice, sizeof choice, "no other --weights or --ctx-size fits, the least needs %s", least);
+        snprintf(choice, sizeof choice,
+                 "no other --weights, --kv-dtype or --ctx-size fits, the least needs %s", least);
     }
     return bt_fail(fault, BT_ELIMIT, "needs %s, %s free; %s", need, have, choice);
 }

@@ -48,8 +48,8 @@ uint64_t bt_needs_together(const bt_needs *n, size_t count);
 void bt_needs_text(char *ret, size_t cap, const bt_needs *n);
 
 /* Whether `count` processes find what they need together in free_bytes (base/memory.h; 0: nobody knows, and they
- * begin). BT_ELIMIT with both numbers and the first of these options with which they would fit: other --weights, a
- * shorter --ctx-size, both; or the least that they could do with. Other errors as above. */
+ * begin). BT_ELIMIT with both numbers and the first of these options with which they would fit: other --weights,
+ * --kv-dtype int8, a shorter --ctx-size, or several; or the least that they could do with. Other errors as above. */
 enum { BT_NEEDS_MAX_PROCESSES = 64, BT_NEEDS_TEXT_BYTES = 192 };
 bt_err bt_needs_check(const bt_model *m, const bt_needs_want *want, size_t count, uint64_t free_bytes, bt_fault *fault);
 /* For a process about itself, with `count` engines or pairs of them: the check, against what is free now, and its words

@@ -19,7 +19,8 @@ enum {
 typedef struct attn_run {
     const bt_kv_view *kv;
     size_t pos0, rows, row;     /* row: the first one in q and out */
-    size_t unit;                /* the first of its units; kv heads are innermost */
+    size_t unit;                /* the first of its units; kv heads are innermost, */
+    size_t step;                /* so many in each, but for the last */
     size_t pieces, piece_spans; /* pieces 1: computed as a whole, or by blocks of rows */
     float *part;                /* [kv_heads, rows * group, spans], where pieces > 1 */
 } attn_run;
@@ -29,7 +30,7 @@ struct bt_companion_spans {
     size_t runs_max;
     float *part;
     size_t part_floats;
-    atomic_uint *left; /* [runs_max, kv_heads]: pieces that are not there yet */
+    atomic_uint *left; /* [runs_max, kv_heads]: pieces that are not there yet, at the first head of a unit */
 };
 
 static size_t runs_max(const bt_companion_sizes *z) { return z->runs ? z->runs : 1; }
@@ -81,6 +82,8 @@ static size_t blocks_of(const attn_run *r, size_t block_rows)
     return r->rows <= WHOLE_ROWS ? 1 : (r->rows + block_rows - 1) / block_rows;
 }
 
+static size_t steps_of(const attn_job *j, const attn_run *r) { return (j->kv_heads + r->step - 1) / r->step; }
+
 static void whole(const attn_job *j, const attn_run *r, size_t first, size_t rows, size_t g0, size_t g1,
                   void *scratch)
 {
@@ -91,18 +94,20 @@ static void whole(const attn_job *j, const attn_run *r, size_t first, size_t row
                         j->heads, h0, h1, j->scale, scratch);
 }
 
-/* One piece of a run and kv head; whoever brings the last one merges them all. */
-static void piece(const attn_job *j, size_t index, size_t n, size_t g, void *scratch)
+/* One piece of a run and of kv heads [g0, g1); whoever brings the last one merges them all. */
+static void piece(const attn_job *j, size_t index, size_t n, size_t g0, size_t g1, void *scratch)
 {
     const attn_run *r = &j->c->spans->run[index];
     const size_t ld = j->ld, group = j->heads / j->kv_heads, spans = spans_of(r);
     const size_t s0 = n * r->piece_spans, s1 = s0 + r->piece_spans < spans ? s0 + r->piece_spans : spans;
-    float *part = r->part + g * r->rows * group * spans * bt_attn_part_floats(j->d);
-    j->c->kernels->attn_span(part, spans, j->q + r->row * ld, ld, r->kv, j->layer, r->rows, r->pos0, j->heads,
-                             g, s0, s1, j->scale, scratch);
-    if (atomic_fetch_sub_explicit(&j->c->spans->left[index * j->kv_heads + g], 1, memory_order_acq_rel) == 1)
-        j->c->kernels->attn_merge(j->out + r->row * ld + g * group * j->d, ld, part, spans, r->rows, r->pos0,
-                                  group, j->d);
+    j->c->kernels->attn_span(r->part, spans, j->q + r->row * ld, ld, r->kv, j->layer, r->rows, r->pos0,
+                             j->heads, g0, g1, s0, s1, j->scale, scratch);
+    if (atomic_fetch_sub_explicit(&j->c->spans->left[index * j->kv_heads + g0], 1, memory_order_acq_rel) != 1)
+        return;
+    for (size_t g = g0; g < g1; g++)
+        j->c->kernels->attn_merge(j->out + r->row * ld + g * group * j->d, ld,
+                                  r->part + g * r->rows * group * spans * bt_attn_part_floats(j->d), spans,
+                                  r->rows, r->pos0, group, j->d);
 }
 
 /* Units are taken by whoever is free, from the last to the first: the causal blocks of a chunk cost more
@@ -118,13 +123,14 @@ static void attention_part(void *ud, size_t part, size_t parts)
         const size_t u = j->units - 1 - taken;
         while (u < run[i].unit) i--;
         const attn_run *r = &run[i];
-        const size_t g = (u - r->unit) % j->kv_heads, n = (u - r->unit) / j->kv_heads;
+        const size_t steps = steps_of(j, r), n = (u - r->unit) / steps, g0 = (u - r->unit) % steps * r->step,
+                     g1 = g0 + r->step < j->kv_heads ? g0 + r->step : j->kv_heads;
         if (r->pieces > 1) {
-            piece(j, i, n, g, scratch);
+            piece(j, i, n, g0, g1, scratch);
             continue;
         }
         const size_t rows = blocks_of(r, j->block_rows) == 1 ? r->rows : j->block_rows, first = n * rows;
-        whole(j, r, first, first + rows < r->rows ? rows : r->rows - first, g, g + 1, scratch);
+        whole(j, r, first, first + rows < r->rows ? rows : r->rows - first, g0, g1, scratch);
     }
 }
 
@@ -140,16 +146,24 @@ static size_t next_run(attn_run *ret, const bt_companion_rows *r, size_t b)
     return n;
 }
 
+/* Whether kv heads go together over its KV. */
+static bool are_few(const attn_job *j, const attn_run *r)
+{
+    return r->rows * (j->heads / j->kv_heads) <= BT_ATTN_FEW_PAIRS;
+}
+
 /* Runs of few rows that are longer than a piece may be are cut at fixed positions, while there is room for
  * the parts. */
 static void plan_pieces(attn_job *j, size_t work)
 {
-    const size_t threads = bt_pool_threads(j->c->pool), limit = work / (PIECES * threads);
+    const size_t threads = bt_pool_threads(j->c->pool);
     float *part = j->c->spans->part, *end = part + j->c->spans->part_floats;
     const bool is_whole = j->h1 - j->h0 == j->heads;
     for (size_t i = 0; i < j->runs && threads > 1 && is_whole; i++) {
         attn_run *r = &j->c->spans->run[i];
-        const size_t spans = spans_of(r), cost = r->rows * visible(r);
+        const size_t spans = spans_of(r), heads = are_few(j, r) ? j->kv_heads : 1;
+        const size_t cost = r->rows * visible(r) * heads;
+        const size_t limit = work / ((heads > 1 ? PIECES / 2 : PIECES) * threads);
         const size_t floats = r->rows * j->heads * spans * bt_attn_part_floats(j->d);
         if (r->rows > WHOLE_ROWS || spans == 1 || cost <= limit || floats > (size_t)(end - part)) continue;
         const size_t pieces = limit ? (cost + limit - 1) / limit : spans;
@@ -160,19 +174,28 @@ static void plan_pieces(attn_job *j, size_t work)
     }
 }
 
+/* Units where up to `step` kv heads of few rows go together. */
+static size_t count_units(attn_job *j, size_t step)
+{
+    j->units = 0;
+    for (size_t i = 0; i < j->runs; i++) {
+        attn_run *r = &j->c->spans->run[i];
+        r->step = are_few(j, r) ? step : 1;
+        r->unit = j->units;
+        j->units += (r->pieces > 1 ? r->pieces : blocks_of(r, j->block_rows)) * steps_of(j, r);
+    }
+    return j->units;
+}
+
+/* kv heads that go together, and blocks of rows, are as many as leave units enough. */
 static void plan_units(attn_job *j)
 {
-    attn_run *run = j->c->spans->run;
     const size_t threads = bt_pool_threads(j->c->pool), group = j->heads / j->kv_heads;
+    size_t step = j->kv_heads;
     j->block_rows = group < BT_ATTN_PAIRS ? BT_ATTN_PAIRS / group : 1;
-    for (;; j->block_rows /= 2) {
-        j->units = 0;
-        for (size_t i = 0; i < j->runs; i++) {
-            run[i].unit = j->units;
-            j->units += (run[i].pieces > 1 ? run[i].pieces : blocks_of(&run[i], j->block_rows)) * j->kv_heads;
-        }
-        if (j->units >= PIECES / 2 * threads || j->block_rows / 2 * group < BLOCK_PAIRS) return;
-    }
+    while (count_units(j, step) < PIECES / 4 * threads && step > 1) step = (step + 1) / 2;
+    while (count_units(j, step) < PIECES / 2 * threads && j->block_rows / 2 * group >= BLOCK_PAIRS)
+        j->block_rows /= 2;
 }
 
 static void attend(attn_job *j, size_t work)

@@ -14,23 +14,47 @@ enum { TILE = 6 };
 #endif
 
 typedef struct query {
-    const float *q; /* where it comes from */
-    float *out;
-    size_t visible;
+    const float *q;
+    size_t row, head, visible;
     float m, c;   /* of the span; c = scale of what the span held before this block */
     float tm, tl; /* of the whole */
 } query;
 
+/* What is asked for before it is needed, see attn_ahead_body.h. */
+typedef struct ahead {
+    const uint8_t *at, *stop; /* what is left of rows that lie together */
+    size_t begin, from, end;  /* positions of the block; from: the next */
+    int is_v;
+    size_t due, price; /* work since the last line; work for a line */
+} ahead;
+
 typedef struct job {
     const bt_kv_view *kv;
     size_t layer, g, dp; /* kv head; padded head_dim */
+    size_t g0, g1, each; /* kv heads that go together; pairs of each, head by head in query */
     float scale;
     float *block, *acc, *total, *p, *l; /* scratch, see attn_scratch.h; l: 16 lanes of each pair */
-    float key_scale[BT_ATTN_BLOCK];     /* of the K block, where elements are int8 */
+    const uint8_t *row[BT_ATTN_BLOCK];  /* of the block: where K of each position lies, */
+    float key_scale[BT_ATTN_BLOCK];     /* and the scales of K and V, where elements are int8 */
+    float value_scale[BT_ATTN_BLOCK];
+    ahead ahead;
     size_t count;
     query query[BT_ATTN_PAIRS];
 } job;
 
+/* The next tile of `left` pairs: no tile of one or two after one of six. */
+BT_INLINE size_t tile_of(size_t left) { return left == 7 || left == 8 ? 4 : left < TILE ? left : TILE; }
+
+/* K (or V) of head g at position `at`, and how many of the next `count` positions follow it at token_bytes each: those
+ * of its page. */
+BT_INLINE const uint8_t *rows_at(const job *j, int is_v, size_t at, size_t g, size_t *count)
+{
+    const size_t left = j->kv->page_tokens - (at & (j->kv->page_tokens - 1)); /* a power of two */
+    if (*count > left) *count = left;
+    return bt_kv_view_row(j->kv, j->layer, is_v, at, g);
+}
+
+#include "kernels/attn_ahead_body.h"
 #include "kernels/attn_copy_body.h"
 #include "kernels/attn_few_body.h"
 
@@ -42,12 +66,8 @@ BT_INLINE size_t seen_of(const query *s, size_t b, size_t count)
     return s->visible <= b ? 0 : s->visible - b < count ? s->visible - b : count;
 }
 
-/* The next tile of `left` pairs: no tile of one or two after one of six. */
-BT_INLINE size_t tile_of(size_t left) { return left == 7 || left == 8 ? 4 : left < TILE ? left : TILE; }
-
 /* z of N pairs over M panels of positions; elem_bytes below 4: of packed panels. */
-BT_INLINE void score_tile(const job *j, size_t i, size_t panel, const size_t N, const size_t M,
-                          const uint32_t elem_bytes)
+BT_INLINE void score_tile(job *j, size_t i, size_t panel, const size_t N, const size_t M, const uint32_t elem_bytes)
 {
     const size_t d = j->kv->head_dim, dp = j->dp;
     const float *k = j->block + panel * PANEL * dp, *q[TILE];
@@ -60,20 +80,21 @@ BT_INLINE void score_tile(const job *j, size_t i, size_t panel, const size_t N, 
         q[n] = j->query[i + n].q;
         BT_UNROLL_FOR(size_t m = 0; m < M; m++) a[n][m] = v16_zero();
     }
-    BT_UNROLL4_FOR(size_t e = 0; e < d; e++) {
-        v16 x[4];
-        BT_UNROLL_FOR(size_t m = 0; m < M; m++) x[m] = key_of(k + m * PANEL * dp, dp, e, s[m], elem_bytes);
-        BT_UNROLL_FOR(size_t n = 0; n < N; n++) {
-            const v16 y = v16_set1(q[n][e]);
-            BT_UNROLL_FOR(size_t m = 0; m < M; m++) a[n][m] = v16_fma(y, x[m], a[n][m]);
+    for (size_t from = 0, to; from < d; from = to) {
+        to = d - from < 16 ? d : from + 16;
+        BT_UNROLL4_FOR(size_t e = from; e < to; e++) {
+            BT_UNROLL_FOR(size_t m = 0; m < M; m++) {
+                const v16 x = key_of(k + m * PANEL * dp, dp, e, s[m], elem_bytes);
+                BT_UNROLL_FOR(size_t n = 0; n < N; n++) a[n][m] = v16_fma(v16_broadcast(q[n] + e), x, a[n][m]);
+            }
         }
+        ask(j, 16 * (N + 1) * M);
     }
     BT_UNROLL_FOR(size_t n = 0; n < N; n++)
         BT_UNROLL_FOR(size_t m = 0; m < M; m++) v16_store(z + n * BT_ATTN_BLOCK + m * PANEL, v16_mul(a[n][m], scale));
 }
 
-BT_INLINE void score_pairs(const job *j, size_t i, size_t panels, const size_t N, const size_t M,
-                           const uint32_t elem_bytes)
+BT_INLINE void score_pairs(job *j, size_t i, size_t panels, const size_t N, const size_t M, const uint32_t elem_bytes)
 {
     size_t panel = 0;
     for (; panel + M <= panels; panel += M) score_tile(j, i, panel, N, M, elem_bytes);
@@ -81,7 +102,7 @@ BT_INLINE void score_pairs(const job *j, size_t i, size_t panels, const size_t N
 }
 
 /* z of n pairs from i on: as many chains at once as registers hold. */
-BT_INLINE void score_of(const job *j, size_t i, size_t n, size_t panels, const uint32_t elem_bytes)
+BT_INLINE void score_of(job *j, size_t i, size_t n, size_t panels, const uint32_t elem_bytes)
 {
     switch (n) {
     case 1: score_pairs(j, i, panels, 1, 4, elem_bytes); break;
@@ -93,7 +114,7 @@ BT_INLINE void score_of(const job *j, size_t i, size_t n, size_t panels, const u
     }
 }
 
-static void score(const job *j, size_t i, size_t n, size_t panels, int is_packed)
+static void score(job *j, size_t i, size_t n, size_t panels, int is_packed)
 {
     if (is_packed && j->kv->elem_bytes == 1) score_of(j, i, n, panels, 1);
     else if (is_packed && j->kv->elem_bytes == 2) score_of(j, i, n, panels, 2);
@@ -223,40 +244,50 @@ static void divide(float *out, const float *total, float m, float l, size_t d)
     if (e < d) v16_store_n(out + e, v16_div(v16_load(total + e), by), d - e);
 }
 
-/* (m, l, acc) of every query for the span at `span`; rows ascend, so the last one sees most. */
-static void run_span(job *j, size_t span)
+/* Block [b, b + count) for the pairs of kv head g; rows ascend, so the last one sees most. */
+static void run_block(job *j, size_t g, size_t b, size_t count)
+{
+    const size_t end = (g - j->g0 + 1) * j->each;
+    const int few = is_few(j, b, count);
+    size_t first = end - j->each, n;
+    j->g = g;
+    while (j->query[first].visible <= b) first++;
+    copy_keys(j, b, count, !few);
+    for (size_t i = first; i < end; i += n) {
+        n = tile_of(end - i);
+        score(j, i, n, (seen_of(&j->query[i + n - 1], b, count) + PANEL - 1) / PANEL, few);
+        weigh(j, i, n, b, count);
+    }
+    if (few) {
+        few_values(j, first, end, count);
+        return;
+    }
+    copy_values(j, count);
+    for (size_t i = first; i < end; i += n) add_values(j, i, n = tile_of(end - i), b, count);
+}
+
+/* (m, l, acc) of every query for the span at `span`; what lies behind, as far as `last`, is asked for on the way. */
+static void run_span(job *j, size_t span, size_t last)
 {
     const size_t visible = j->query[j->count - 1].visible;
     const size_t end = visible - span < BT_ATTN_SPAN ? visible : span + BT_ATTN_SPAN;
-    size_t first = 0, n;
     memset(j->acc, 0, j->count * j->dp * sizeof *j->acc);
     memset(j->l, 0, j->count * 16 * sizeof *j->l);
     for (size_t i = 0; i < j->count; i++) j->query[i].m = -__builtin_inff();
     for (size_t b = span; b < end; b += BT_ATTN_BLOCK) {
         const size_t count = end - b < BT_ATTN_BLOCK ? end - b : BT_ATTN_BLOCK;
-        const int few = is_few(j, b, count);
-        while (j->query[first].visible <= b) first++;
-        copy_keys(j, b, count, !few);
-        for (size_t i = first; i < j->count; i += n) {
-            n = tile_of(j->count - i);
-            score(j, i, n, (seen_of(&j->query[i + n - 1], b, count) + PANEL - 1) / PANEL, few);
-            weigh(j, i, n, b, count);
-        }
-        if (few) {
-            few_values(j, b, count, visible);
-            continue;
-        }
-        copy_values(j, b, count, visible);
-        for (size_t i = first; i < j->count; i += n) add_values(j, i, n = tile_of(j->count - i), b, count);
+        look_ahead(j, b + count, last);
+        for (size_t g = j->g0; g < j->g1; g++) run_block(j, g, b, count);
     }
 }
 
 static float sum_of(const float *lanes) { return v8_sum(v16_fold(v16_load(lanes))); }
 
-static void run_job(job *j)
+static void run_job(job *j, float *out, size_t ldo)
 {
-    for (size_t span = 0; span < j->query[j->count - 1].visible; span += BT_ATTN_SPAN) {
-        run_span(j, span);
+    const size_t visible = j->query[j->count - 1].visible, d = j->kv->head_dim;
+    for (size_t span = 0; span < visible; span += BT_ATTN_SPAN) {
+        run_span(j, span, visible);
         for (size_t i = 0; i < j->count; i++) {
             query *s = &j->query[i];
             if (s->visible > span)
@@ -264,25 +295,39 @@ static void run_job(job *j)
                       span == 0);
         }
     }
-    for (size_t i = 0; i < j->count; i++)
-        divide(j->query[i].out, j->total + i * j->dp, j->query[i].tm, j->query[i].tl, j->kv->head_dim);
+    for (size_t i = 0; i < j->count; i++) {
+        const query *s = &j->query[i];
+        divide(out + s->row * ldo + s->head * d, j->total + i * j->dp, s->tm, s->tl, d);
+    }
 }
 
-/* The next pairs of a row's heads [h, h + width) of one kv head, from pair `first` of `pairs`. */
-static void fill_job(job *j, size_t first, size_t pairs, size_t h, size_t width, const float *q, size_t ldq,
-                     size_t pos0)
+/* How many of `left` kv heads of so many pairs each go together. */
+static size_t heads_together(size_t pairs, size_t left)
 {
-    const size_t left = pairs - first;
-    j->count = left < BT_ATTN_PAIRS ? left : BT_ATTN_PAIRS;
-    for (size_t i = 0; i < j->count; i++) {
-        const size_t row = (first + i) / width, head = h + (first + i) % width;
-        j->query[i] = (query){.q = q + row * ldq + head * j->kv->head_dim, .visible = pos0 + row + 1};
-    }
+    const size_t most = pairs <= BT_ATTN_FEW_PAIRS ? BT_ATTN_PAIRS / pairs : 1;
+    return left < most ? left : most;
+}
+
+/* The next pairs from pair `first` on: of each of the job's kv heads as many, of t rows and `width` query heads, those
+ * of the first from h on. */
+static void fill_job(job *j, size_t first, size_t h, size_t width, const float *q, size_t ldq, size_t t, size_t pos0)
+{
+    const size_t left = t * width - first;
+    query *s = j->query;
+    j->each = left < BT_ATTN_PAIRS ? left : BT_ATTN_PAIRS;
+    j->count = j->each * (j->g1 - j->g0);
+    for (size_t g = j->g0; g < j->g1; g++, h += width)
+        for (size_t i = first; i < first + j->each; i++, s++) {
+            *s = (query){.row = i / width, .head = h + i % width};
+            s->q = q + s->row * ldq + s->head * j->kv->head_dim;
+            s->visible = pos0 + s->row + 1;
+        }
 }
 
 static void begin_job(job *j, const bt_kv_view *kv, size_t layer, float scale, void *scratch)
 {
     j->kv = kv, j->layer = layer, j->scale = scale;
+    j->ahead = (ahead){.price = SIZE_MAX};
     j->dp = attn_padded_dim(kv->head_dim);
     j->block = scratch;
     j->acc = j->block + BT_ATTN_BLOCK * j->dp;
@@ -297,36 +342,43 @@ void BT_VARIANT(bt_attn)(float *out, size_t ldo, const float *q, size_t ldq, con
     const size_t group = heads / kv->kv_heads;
     job j;
     begin_job(&j, kv, layer, scale, scratch);
-    for (size_t h = h0, next; h < h1; h = next) {
-        j.g = h / group;
-        next = (j.g + 1) * group < h1 ? (j.g + 1) * group : h1;
-        const size_t width = next - h, pairs = width * t;
-        for (size_t first = 0; first < pairs; first += j.count) {
-            fill_job(&j, first, pairs, h, width, q, ldq, pos0);
-            for (size_t i = 0; i < j.count; i++)
-                j.query[i].out = out + (first + i) / width * ldo + (h + (first + i) % width) * kv->head_dim;
-            run_job(&j);
+    for (size_t h = h0, width; h < h1; h += width * (j.g1 - j.g0)) {
+        width = group - h % group < h1 - h ? group - h % group : h1 - h;
+        j.g0 = h / group;
+        j.g1 = j.g0 + (width == group ? heads_together(t * group, (h1 - h) / group) : 1);
+        for (size_t first = 0; first < t * width; first += j.each) {
+            fill_job(&j, first, h, width, q, ldq, t, pos0);
+            run_job(&j, out, ldo);
         }
     }
 }
 
+static void store_part(const job *j, size_t i, float *part)
+{
+    part[0] = j->query[i].m, part[1] = sum_of(j->l + 16 * i);
+    memcpy(part + BT_ATTN_PART_HEAD, j->acc + i * j->dp, j->dp * sizeof *part);
+}
+
 void BT_VARIANT(bt_attn_span)(float *part, size_t spans, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer,
-                              size_t t, size_t pos0, size_t heads, size_t g, size_t s0, size_t s1, float scale,
-                              void *scratch)
+                              size_t t, size_t pos0, size_t heads, size_t g0, size_t g1, size_t s0, size_t s1,
+                              float scale, void *scratch)
 {
     const size_t group = heads / kv->kv_heads, pairs = group * t;
     job j;
     begin_job(&j, kv, layer, scale, scratch);
-    j.g = g;
-    for (size_t first = 0; first < pairs; first += j.count) {
-        fill_job(&j, first, pairs, g * group, group, q, ldq, pos0);
-        for (size_t s = s0; s < s1 && s * BT_ATTN_SPAN < j.query[j.count - 1].visible; s++) {
-            run_span(&j, s * BT_ATTN_SPAN);
-            for (size_t i = 0; i < j.count; i++) {
-                float *p = part + ((first + i) * spans + s) * attn_part_floats(kv->head_dim);
-                if (j.query[i].visible <= s * BT_ATTN_SPAN) continue;
-                p[0] = j.query[i].m, p[1] = sum_of(j.l + 16 * i);
-                memcpy(p + BT_ATTN_PART_HEAD, j.acc + i * j.dp, j.dp * sizeof *p);
+    for (j.g0 = g0; j.g0 < g1; j.g0 = j.g1) {
+        j.g1 = j.g0 + heads_together(pairs, g1 - j.g0);
+        for (size_t first = 0; first < pairs; first += j.each) {
+            fill_job(&j, first, j.g0 * group, group, q, ldq, t, pos0);
+            const size_t visible = j.query[j.count - 1].visible;
+            const size_t end = s1 * BT_ATTN_SPAN < visible ? s1 * BT_ATTN_SPAN : visible;
+            for (size_t s = s0; s * BT_ATTN_SPAN < end; s++) {
+                run_span(&j, s * BT_ATTN_SPAN, end);
+                for (size_t i = 0; i < j.count; i++) {
+                    const size_t pair = (j.g0 + i / j.each) * pairs + first + i % j.each;
+                    if (j.query[i].visible > s * BT_ATTN_SPAN)
+                        store_part(&j, i, part + (pair * spans + s) * attn_part_floats(kv->head_dim));
+                }
             }
         }
     }

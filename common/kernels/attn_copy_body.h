@@ -19,16 +19,7 @@ BT_INLINE void fetch(const uint8_t *row, size_t bytes)
     for (size_t i = 0; i < bytes; i += 64) v16_prefetch(row + i);
 }
 
-/* K (or V) of position `at`, and how many of the next `count` positions follow it at token_bytes each: those of its
- * page. */
-BT_INLINE const uint8_t *rows_at(const job *j, int is_v, size_t at, size_t *count)
-{
-    const size_t left = j->kv->page_tokens - (at & (j->kv->page_tokens - 1)); /* a power of two */
-    if (*count > left) *count = left;
-    return bt_kv_view_row(j->kv, j->layer, is_v, at, j->g);
-}
-
-static void pack_panel(void *to, const uint8_t *const row[PANEL], size_t d, uint32_t elem_bytes)
+static void pack_panel(void *to, const uint8_t *const *row, size_t d, uint32_t elem_bytes)
 {
     const size_t dp = attn_padded_dim(d);
     uint8_t *bytes = to;
@@ -72,31 +63,29 @@ static void take_panel(job *j, size_t panel, size_t b, size_t count, int widens)
     const size_t d = kv->head_dim;
     uint8_t packed[PANEL * BT_ATTN_MAX_DIM * 2] __attribute__((aligned(64)));
     float *to = j->block + panel * PANEL * j->dp, *scale = j->key_scale + panel * PANEL;
-    const uint8_t *row[PANEL];
+    const uint8_t **row = j->row + panel * PANEL;
     for (size_t i = 0, run; i < count; i += run) {
         run = count - i;
-        row[i] = rows_at(j, 0, b + i, &run);
+        row[i] = rows_at(j, 0, b + i, j->g, &run);
         for (size_t k = i + 1; k < i + run; k++) row[k] = row[k - 1] + kv->token_bytes;
     }
     for (size_t i = count; i < PANEL; i++) row[i] = row[count - 1];
     if (elem_bytes == 1)
-        for (size_t i = 0; i < PANEL; i++) scale[i] = head_scale(row[i], d);
+        for (size_t i = 0; i < PANEL; i++) {
+            scale[i] = head_scale(row[i], d);
+            j->value_scale[panel * PANEL + i] = head_scale(row[i] + kv->plane_bytes, d);
+        }
     pack_panel(widens && elem_bytes < 4 ? (void *)packed : to, row, d, elem_bytes);
     if (widens && elem_bytes == 1) widen_panel(to, packed, d, scale, 1);
     if (widens && elem_bytes == 2) widen_panel(to, packed, d, scale, 2);
 }
 
-/* K of `count` positions from b on, as floats or packed; V, which comes next, is fetched on the way. */
+/* K of `count` positions from b on, as floats or packed. */
 static void copy_keys(job *j, size_t b, size_t count, int widens)
 {
     for (size_t i = 0; i < count; i += PANEL) {
-        const size_t n = count - i < PANEL ? count - i : PANEL;
-        for (size_t r = 0, run; r < n; r += run) {
-            run = n - r;
-            const uint8_t *row = rows_at(j, 1, b + i + r, &run);
-            for (size_t k = 0; k < run; k++) fetch(row + k * j->kv->token_bytes, j->kv->head_bytes);
-        }
-        take_panel(j, i / PANEL, b + i, n, widens);
+        take_panel(j, i / PANEL, b + i, count - i < PANEL ? count - i : PANEL, widens);
+        ask(j, 2 * j->dp);
     }
 }
 
@@ -120,22 +109,17 @@ BT_INLINE void widen_row(float *to, const size_t pitch, const uint8_t *row, size
     }
 }
 
-/* V of `count` positions from b on; K of the block behind is fetched on the way, as far as `end`. */
-static void copy_values(const job *j, size_t b, size_t count, size_t end)
+/* V of the block's first `count` positions, as floats. */
+static void copy_values(job *j, size_t count)
 {
     const bt_kv_view *kv = j->kv;
-    for (size_t i = 0, run; i < count; i += run) {
-        run = count - i;
-        const uint8_t *row = rows_at(j, 1, b + i, &run);
-        for (size_t k = 0; k < run; k++, row += kv->token_bytes) switch (kv->elem_bytes) {
-            case 1: widen_row(j->block + (i + k) * 16, BT_ATTN_BLOCK, row, kv->head_dim, 1); break;
-            case 2: widen_row(j->block + (i + k) * 16, BT_ATTN_BLOCK, row, kv->head_dim, 2); break;
-            default: widen_row(j->block + (i + k) * 16, BT_ATTN_BLOCK, row, kv->head_dim, 4); break;
-            }
-    }
-    for (size_t i = b + count, run; i < end && i < b + count + BT_ATTN_BLOCK; i += run) {
-        run = end - i;
-        const uint8_t *row = rows_at(j, 0, i, &run);
-        for (size_t k = 0; k < run; k++) fetch(row + k * kv->token_bytes, kv->head_bytes);
+    for (size_t i = 0; i < count; i++) {
+        const uint8_t *row = j->row[i] + kv->plane_bytes;
+        switch (kv->elem_bytes) {
+        case 1: widen_row(j->block + i * 16, BT_ATTN_BLOCK, row, kv->head_dim, 1); break;
+        case 2: widen_row(j->block + i * 16, BT_ATTN_BLOCK, row, kv->head_dim, 2); break;
+        default: widen_row(j->block + i * 16, BT_ATTN_BLOCK, row, kv->head_dim, 4); break;
+        }
+        ask(j, j->dp / 8);
     }
 }

@@ -160,14 +160,15 @@ void bt_attn_some_ref(float *out, size_t ldo, const float *q, size_t ldq, const 
 }
 
 void bt_attn_span_ref(float *part, size_t spans, const float *q, size_t ldq, const bt_kv_view *kv,
-                      size_t layer, size_t t, size_t pos0, size_t heads, size_t g, size_t s0, size_t s1,
-                      float scale, void *scratch)
+                      size_t layer, size_t t, size_t pos0, size_t heads, size_t g0, size_t g1, size_t s0,
+                      size_t s1, float scale, void *scratch)
 {
     const size_t d = kv->head_dim, group = heads / kv->kv_heads;
     (void)scratch;
-    for (size_t pair = 0; pair < t * group; pair++)
+    for (size_t pair = g0 * t * group; pair < g1 * t * group; pair++)
         for (size_t s = s0; s < s1; s++) {
-            const size_t row = pair / group, visible = pos0 + row + 1, begin = s * BT_ATTN_SPAN;
+            const size_t g = pair / group / t, row = pair / group % t, begin = s * BT_ATTN_SPAN;
+            const size_t visible = pos0 + row + 1;
             const size_t end = visible < begin + BT_ATTN_SPAN ? visible : begin + BT_ATTN_SPAN;
             float *p = part + (pair * spans + s) * attn_part_floats(d);
             if (begin < visible)

@@ -85,22 +85,24 @@ typedef void bt_f16_to_f32_fn(float *restrict y, const uint16_t *restrict x, siz
  *       n = max(M, m); a = exp(M - n); b = exp(m - n); L = L * a + l * b (two muls, one add);
  *       A[d] = A[d] * a + acc[d] * b (two muls, one add); M = n
  *   out[d] = A[d] / L, and NaN for every d where M is not finite: a score overflowed, or is a NaN
- * Up to BT_ATTN_PAIRS (row, head) pairs of a kv head go over K and V together, once; more than that, in turns.
+ * Up to BT_ATTN_PAIRS (row, head) pairs of a kv head go over K and V together, once; more than that, in turns. Of whole
+ * kv heads with BT_ATTN_FEW_PAIRS or less each, as many go together as have BT_ATTN_PAIRS: rows are read as they lie.
  * D <= 256. scratch: bt_attn_scratch_bytes(D) bytes for each call in flight, 64-byte aligned. */
-enum { BT_ATTN_SPAN = 256, BT_ATTN_PAIRS = 192 };
+enum { BT_ATTN_SPAN = 256, BT_ATTN_PAIRS = 192, BT_ATTN_FEW_PAIRS = 8 };
 typedef void bt_attn_fn(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer,
                         size_t t, size_t pos0, size_t heads, size_t h0, size_t h1, float scale, void *scratch);
 size_t bt_attn_scratch_bytes(size_t head_dim);
 
-/* The same in two steps, so that threads can share a long sequence: the spans of one kv head apart, then their
- * merge. Bits are those of bt_attn_fn.
- *   span   spans [s0, s1) of T rows and all heads of kv head g, H / G of them: (m, l, acc) of pair (t, i) and span s to
- *          part[((t * (H / G) + i) * spans + s) * bt_attn_part_floats(D)]. Spans that a row does not see are not
- *          written.
- *   merge  out[T, ldo] at the first head of g, from all spans that each row sees. */
+/* The same in two steps, so that threads can share a long sequence: some spans of some kv heads, then the merge of all
+ * spans of one. Bits are those of bt_attn_fn.
+ *   span   spans [s0, s1) of T rows and all heads of kv heads [g0, g1), H / G of each: (m, l, acc) of row t, head i of
+ *          kv head g and span s to part[(((g * T + t) * (H / G) + i) * spans + s) * bt_attn_part_floats(D)]. Spans that
+ *          a row does not see are not written.
+ *   merge  out[T, ldo] at the first head of a kv head, from all spans that each row sees; part: where that kv head's
+ *          begin. */
 typedef void bt_attn_span_fn(float *part, size_t spans, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer,
-                             size_t t, size_t pos0, size_t heads, size_t g, size_t s0, size_t s1, float scale,
-                             void *scratch);
+                             size_t t, size_t pos0, size_t heads, size_t g0, size_t g1, size_t s0, size_t s1,
+                             float scale, void *scratch);
 typedef void bt_attn_merge_fn(float *out, size_t ldo, const float *part, size_t spans, size_t t, size_t pos0,
                               size_t group, size_t d);
 size_t bt_attn_part_floats(size_t head_dim);

@@ -246,6 +246,7 @@ BT_INLINE v8 v8_add_columns(v8 sum, const float *const x[8])
 
 /* Any address will do. */
 BT_INLINE void v16_prefetch(const void *p) { __builtin_prefetch(p); }
+BT_INLINE void v16_prefetch_far(const void *p) { __builtin_prefetch(p, 0, 2); }
 
 #include "kernels/simd_any.h"
 #endif

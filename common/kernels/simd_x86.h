@@ -3,8 +3,9 @@
 /* What both widths of x86 share: included at the end of simd_avx2.h and simd_avx512.h. */
 #include "kernels/simd_any.h"
 
-/* Any address will do. */
+/* Any address will do. far: into the second cache, not the first. */
 BT_INLINE void v16_prefetch(const void *p) { _mm_prefetch(p, _MM_HINT_T0); }
+BT_INLINE void v16_prefetch_far(const void *p) { _mm_prefetch(p, _MM_HINT_T1); }
 
 BT_INLINE float v1_sqrt(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
 BT_INLINE float v1_from_f16(uint16_t h) { return _cvtsh_ss(h); }

@@ -15,7 +15,7 @@ bt_err sim_cost_begin(sim_cost *ret, const sim_cost_options *o, bt_fault *fault)
     const bt_price_recipe steps = {.weight_bits = o->weight_bits, .input_bits = 16, .kv_elem_bits = kv_bits,
                                    .weight_bytes_permille = o->weight_permille};
     sim_cost c = {.pace = o->pace, .has_programs = sim_cost_has_programs(p), .layers = o->model->layers,
-                  .shapes = *o->shapes};
+                  .shapes = *o->shapes, .runs_alone = o->runs_alone};
     const bt_err e = bt_price_begin(&c.price, p, fault);
     if (e < 0) return e;
     if (c.has_programs) c.price = *o->programs;
@@ -120,9 +120,11 @@ sim_cost_chunk sim_cost_shared(const sim_cost *c, const uint32_t *begin, const u
 {
     bt_price_step s = {0};
     bt_price_sum sum = {0};
+    bt_price_shared shared = {0};
     uint64_t rows = 0, before = 0;
     sim_cost_chunk r = {.lead_ns = c->price.first_ns};
     for (uint32_t i = 0; i < n; i++) {
+        bt_price_share(&shared, begin[i], end[i] - begin[i]);
         rows += end[i] - begin[i];
         before += (uint64_t)(end[i] - begin[i]) * begin[i];
         sim_cost_add_rows(&s, begin[i], end[i] - begin[i], 1);
@@ -135,7 +137,7 @@ sim_cost_chunk sim_cost_shared(const sim_cost *c, const uint32_t *begin, const u
         return r;
     }
     r.rows = (uint32_t)bt_shapes_next(&c->shapes, before + rows, before).rows;
-    bt_price_add_chunk(&sum, &c->price, bt_price_program_for(&c->price, r.rows), before);
+    bt_price_add_shared(&sum, &c->price, bt_price_program_for(&c->price, r.rows), &shared);
     add(&r.work, &sum);
     r.work.ns = r.end_ns = bt_time_plus(r.work.ns, r.lead_ns);
     sum = (bt_price_sum){.ns = bt_time_times(n, c->price.last_ns), .ops = bt_time_times(n, c->price.last_ops),
@@ -147,7 +149,7 @@ sim_cost_chunk sim_cost_shared(const sim_cost *c, const uint32_t *begin, const u
 uint32_t sim_cost_share_tokens(const sim_cost *c, uint32_t wanted)
 {
     const uint32_t longest = c->shapes.shape[c->shapes.shapes - 1].seq;
-    return c->pace.milli ? 0 : wanted < longest ? wanted : longest;
+    return c->pace.milli || c->runs_alone ? 0 : wanted < longest ? wanted : longest;
 }
 
 sim_cost_work sim_cost_piece(const sim_cost *c, uint32_t begin, uint32_t count, bool is_last)

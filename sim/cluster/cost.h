@@ -22,6 +22,7 @@ typedef struct sim_cost_options {
     const bt_shapes *shapes;               /* how prompts are cut; copied */
     const bt_price *programs;              /* of a device that has them; copied */
     uint64_t program_bytes;                /* of memory that their weights take */
+    bool runs_alone;                       /* no prompts share a chunk: attention is sparse, or on the NPU */
     bt_pace pace;                          /* off, or all times K times as long, as those of nodes with --pace */
 } sim_cost_options;
 
@@ -36,7 +37,7 @@ typedef struct sim_cost {
     bt_price_model model; /* of steps */
     bt_shapes shapes;
     bt_pace pace;
-    bool has_programs;
+    bool has_programs, runs_alone;
     uint32_t layers;
     uint64_t kv_bytes;     /* of a position, all layers */
     uint64_t weight_bytes; /* as this device holds them */
@@ -57,7 +58,8 @@ typedef struct sim_cost_chunk {
 sim_cost_chunk sim_cost_next(const sim_cost *c, uint32_t prompt, uint32_t begin, bool is_first);
 /* A chunk of several prompts, rows [begin[i], end[i]) of each, that all end with it. */
 sim_cost_chunk sim_cost_shared(const sim_cost *c, const uint32_t *begin, const uint32_t *end, uint32_t n);
-/* Tokens that prompts which run together have at most: at most `wanted`, and the longest chunk. With a pace none. */
+/* Tokens that prompts which run together have at most: at most `wanted`, and the longest chunk. With a pace none, nor
+ * where attention is for one prompt alone (runs_alone). */
 uint32_t sim_cost_share_tokens(const sim_cost *c, uint32_t wanted);
 /* A piece of a prompt behind `begin` that a decode node computes between its steps, cut to programs where there are
  * any. */

@@ -1,7 +1,7 @@
 /* Attention of decoding against a load-only pass over the same K and V by the same threads, taken in turns:
  * only the ratio is told, so that a busy machine disturbs both alike. Layers follow each other as in a step,
  * so that no cache holds what a call reads.
- *   bench_attention [--isa NAME] [--threads N] */
+ *   bench_attention [--isa NAME] [--threads N] [--shape NAME] [--tokens N] [--sequences N] */
 #include "base/clock.h"
 #include "graph/companion.h"
 #include "tests/bench/kit.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAGE = 64, ROUNDS = 15 };
+enum { PAGE = 64, ROUNDS = 9 };
 #define KV_BYTES ((size_t)192 << 20)
 
 typedef struct shape {
@@ -111,22 +111,38 @@ static double ratio_of(const machine *m, const shape *z, batch b, uint32_t elem_
     return bench_median(ratio, ROUNDS);
 }
 
+static const shape shapes[] = {
+    {"8/8x64", 8, 8, 64},     {"9/3x64", 9, 3, 64},     {"32/8x64", 32, 8, 64},   {"14/2x64", 14, 2, 64},
+    {"32/4x64", 32, 4, 64},   {"8/8x128", 8, 8, 128},   {"24/8x128", 24, 8, 128}, {"32/8x128", 32, 8, 128},
+    {"28/4x128", 28, 4, 128}, {"32/4x128", 32, 4, 128},
+};
+static const batch batches[] = {{1, 2048}, {1, 8192}, {1, 32768}, {4, 8192}, {32, 250}};
+
+static void options(int argc, char **argv, const char **isa, const char **name, batch *only, long *threads)
+{
+    for (int i = 1; i + 1 < argc; i += 2)
+        if (!strcmp(argv[i], "--isa")) *isa = argv[i + 1];
+        else if (!strcmp(argv[i], "--threads")) *threads = strtol(argv[i + 1], NULL, 10);
+        else if (!strcmp(argv[i], "--shape")) *name = argv[i + 1];
+        else if (!strcmp(argv[i], "--tokens")) only->tokens = strtoul(argv[i + 1], NULL, 10);
+        else if (!strcmp(argv[i], "--sequences")) only->sequences = strtoul(argv[i + 1], NULL, 10);
+        else argc = 0;
+    if (argc % 2 == 1 && *threads >= 0 && *threads <= 256 && only->tokens <= 131072 && only->sequences <= 256)
+        return;
+    fprintf(stderr,
+            "usage: bench_attention [--isa NAME] [--threads N] [--shape NAME] [--tokens N] [--sequences N]\n"
+            "at most 256 threads, 131072 tokens and 256 sequences; shapes:");
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) fprintf(stderr, " %s", shapes[s].name);
+    fprintf(stderr, "\n");
+    exit(2);
+}
+
 int main(int argc, char **argv)
 {
-    static const shape shapes[] = {{"smollm2 9/3x64", 9, 3, 64},
-                                   {"qwen2.5-0.5b 14/2x64", 14, 2, 64},
-                                   {"llama-3.1-8b 32/8x128", 32, 8, 128}};
-    static const batch batches[] = {{1, 4000}, {8, 4000}, {32, 250}};
-    const char *isa = NULL;
+    const char *isa = NULL, *name = NULL;
+    batch only = {0, 0};
     long threads = 0;
-    for (int i = 1; i + 1 < argc; i += 2)
-        if (!strcmp(argv[i], "--isa")) isa = argv[i + 1];
-        else if (!strcmp(argv[i], "--threads")) threads = strtol(argv[i + 1], NULL, 10);
-        else argc = 0;
-    if (argc % 2 == 0 || threads < 0 || threads > 256) {
-        fprintf(stderr, "usage: bench_attention [--isa NAME] [--threads N]\n");
-        return 2;
-    }
+    options(argc, argv, &isa, &name, &only, &threads);
     bt_fault fault;
     machine m = {.kernels = bt_kernels_select(isa)};
     if (!m.kernels) bench_die("no such instruction set on this machine");
@@ -135,10 +151,18 @@ int main(int argc, char **argv)
            "its K and V\n",
            m.kernels->isa, bt_pool_threads(m.pool));
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
-        for (size_t b = 0; b < sizeof batches / sizeof *batches; b++)
-            printf("%-22s %2zu sequences x %4zu tokens   f16 %.2f   int8 %.2f\n", shapes[s].name,
-                   batches[b].sequences, batches[b].tokens, ratio_of(&m, &shapes[s], batches[b], 2),
-                   ratio_of(&m, &shapes[s], batches[b], 1));
+        for (size_t b = 0; b < sizeof batches / sizeof *batches; b++) {
+            if (name && strcmp(name, shapes[s].name)) continue;
+            if ((only.tokens || only.sequences) && b) continue;
+            const batch one = {only.sequences ? only.sequences
+                               : only.tokens  ? 1
+                                              : batches[b].sequences,
+                               only.tokens ? only.tokens : batches[b].tokens};
+            printf("%-10s %2zu sequences x %5zu tokens   f16 %.2f   int8 %.2f\n", shapes[s].name,
+                   one.sequences, one.tokens, ratio_of(&m, &shapes[s], one, 2),
+                   ratio_of(&m, &shapes[s], one, 1));
+            fflush(stdout);
+        }
     bt_pool_free(m.pool);
     return 0;
 }

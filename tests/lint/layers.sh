@@ -17,7 +17,7 @@ common/graph       : base kernels model
 common/device      : base graph
 common/npu/pkg     : base kernels model
 common/npu/compile : base kernels text model graph device npu/pkg
-common/npu/run     : base kernels model graph npu/pkg
+common/npu/run     : base kernels model graph device npu/pkg
 common/ref         : base kernels model
 common/sample      : base kernels
 common/kv          : base kernels

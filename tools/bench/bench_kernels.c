@@ -252,7 +252,7 @@ static bt_err beside_figure(tool_kernel_run *r, const char *kernel, size_t n, si
 }
 
 /* ---- attention ---- */
-enum { PAGE = 64 };
+enum { PAGE = 64, LONG = 2047 /* position from which a context is long */ };
 
 typedef struct attention {
     const bt_kernels *kernels;
@@ -262,35 +262,37 @@ typedef struct attention {
     const float *q;
     uint8_t *scratch; /* one for each part */
     size_t heads, t, pos0, spans;
+    size_t turn[MAX_PARTS]; /* of each part: which layer comes next */
 } attention;
 
 /* Decoding splits heads, prefill splits rows; spans are split over threads as they are over a long
  * sequence. */
 static void attention_part(void *ud, size_t part, size_t parts)
 {
-    const attention *a = ud;
+    attention *a = ud;
+    const size_t layer = a->turn[part]++ % a->kv->layers;
     const size_t d = a->kv->head_dim, width = a->heads * d, group = a->heads / a->kv->kv_heads;
     uint8_t *scratch = a->scratch + part * bt_attn_scratch_bytes(d);
     size_t h0 = 0, h1 = a->heads, t0 = 0, t1 = 1, s0, s1;
     if (!strcmp(a->kernel, "attn_span")) {
         bt_pool_slice(&s0, &s1, a->spans, 1, part, parts);
         if (s0 < s1)
-            a->kernels->attn_span(a->part, a->spans, a->q, width, a->kv, 0, a->t, a->pos0, a->heads, 0, s0,
-                                  s1, 0.125f, scratch);
+            a->kernels->attn_span(a->part, a->spans, a->q, width, a->kv, layer, a->t, a->pos0, a->heads, 0, 1,
+                                  s0, s1, 0.125f, scratch);
     } else if (!strcmp(a->kernel, "attn_merge")) {
         if (part == 0) a->kernels->attn_merge(a->out, width, a->part, a->spans, a->t, a->pos0, group, d);
     } else {
         if (a->t == 1) bt_pool_slice(&h0, &h1, a->heads, group, part, parts);
         else bt_pool_slice(&t0, &t1, a->t, 1, part, parts);
         if (h0 < h1 && t0 < t1)
-            a->kernels->attn(a->out + t0 * width, width, a->q + t0 * width, width, a->kv, 0, t1 - t0,
+            a->kernels->attn(a->out + t0 * width, width, a->q + t0 * width, width, a->kv, layer, t1 - t0,
                              a->pos0 + t0, a->heads, h0, h1, 0.125f, scratch);
     }
 }
 
 /* Arrays of a, which are named then but for the kernel. */
 static bt_err attention_prepare(attention *a, bt_kv_view *kv, tool_kernel_run *r, uint32_t elem_bytes,
-                                size_t t, size_t pos0)
+                                size_t t, size_t pos0, size_t layers)
 {
     const bt_hparams *hp = r->hp;
     const size_t width = (size_t)hp->heads * hp->head_dim, row = (size_t)hp->kv_heads * hp->head_dim,
@@ -298,7 +300,7 @@ static bt_err attention_prepare(attention *a, bt_kv_view *kv, tool_kernel_run *r
     const size_t head = bt_kv_head_bytes(elem_bytes, hp->head_dim), token = hp->kv_heads * head,
                  spans = (pos0 + t + BT_ATTN_SPAN - 1) / BT_ATTN_SPAN;
     uint8_t **page = tool_kernel_bytes(r, pages * sizeof *page),
-            *memory = tool_kernel_bytes(r, 2 * pages * PAGE * token);
+            *memory = tool_kernel_bytes(r, layers * 2 * pages * PAGE * token);
     float *q = tool_kernel_bytes(r, t * width * sizeof *q),
           *out = tool_kernel_bytes(r, t * width * sizeof *q),
           *k = tool_kernel_bytes(r, (pos0 + t) * row * sizeof *k),
@@ -306,7 +308,7 @@ static bt_err attention_prepare(attention *a, bt_kv_view *kv, tool_kernel_run *r
                                            bt_attn_part_floats(hp->head_dim) * sizeof *part);
     uint8_t *scratch = tool_kernel_bytes(r, r->m->threads * bt_attn_scratch_bytes(hp->head_dim));
     if (!page || !memory || !q || !out || !k || !part || !scratch) return BT_ENOMEM;
-    for (size_t i = 0; i < pages; i++) page[i] = memory + i * 2 * PAGE * token;
+    for (size_t i = 0; i < pages; i++) page[i] = memory + i * layers * 2 * PAGE * token;
     for (size_t i = 0; i < (pos0 + t) * row; i++) k[i] = (float)(i * 2654435761u % 2003) * 0.001f - 1;
     for (size_t i = 0; i < t * width; i++) q[i] = (float)(i * 2654435761u % 2001) * 0.001f - 1;
     *kv = (bt_kv_view){.page = page,
@@ -317,13 +319,23 @@ static bt_err attention_prepare(attention *a, bt_kv_view *kv, tool_kernel_run *r
                        .token_bytes = token,
                        .head_bytes = head,
                        .elem_bytes = elem_bytes,
-                       .layers = 1,
+                       .layers = (uint32_t)layers,
                        .kv_heads = hp->kv_heads,
                        .head_dim = hp->head_dim};
     bt_kernels_select("ref")->kv_store(kv, 0, 0, pos0 + t, k, k, row);
+    for (size_t i = 0; i < pages; i++)
+        for (size_t l = 1; l < layers; l++) memcpy(page[i] + l * kv->layer_bytes, page[i], kv->layer_bytes);
     *a = (attention){.kernels = r->m->kernels, .kv = kv,           .out = out, .part = part, .q = q,
                      .scratch = scratch,       .heads = hp->heads, .t = t,     .pos0 = pos0, .spans = spans};
     return BT_OK;
+}
+
+/* Of decoding over long contexts layers follow each other, as in a step, so that no cache holds what a call
+ * reads. */
+static size_t attention_layers(const tool_kernel_run *r, uint32_t elem_bytes, size_t t, size_t pos0)
+{
+    const uint64_t layer = (pos0 + t) * bt_kv_token_bytes(elem_bytes, 1, r->hp->kv_heads, r->hp->head_dim);
+    return r->fn && t == 1 && pos0 >= LONG ? (size_t)(2 * TOOL_CACHE_BYTES / layer + 1) : 1;
 }
 
 static bt_err attention_figure(tool_kernel_run *r, uint32_t elem_bytes, size_t t, size_t pos0)
@@ -334,7 +346,8 @@ static bt_err attention_figure(tool_kernel_run *r, uint32_t elem_bytes, size_t t
     bt_kv_view kv;
     attention a;
     float *want = tool_kernel_bytes(r, t * width * sizeof *want);
-    const bt_err e = attention_prepare(&a, &kv, r, elem_bytes, t, pos0);
+    const bt_err e =
+        attention_prepare(&a, &kv, r, elem_bytes, t, pos0, attention_layers(r, elem_bytes, t, pos0));
     if (e < 0 || !want) return BT_ENOMEM;
     a.kernel = f.kernel;
     snprintf(f.shape, sizeof f.shape, "%u/%ux%u at %zu, %s", hp->heads, hp->kv_heads, hp->head_dim, pos0,
@@ -348,8 +361,8 @@ static bt_err attention_figure(tool_kernel_run *r, uint32_t elem_bytes, size_t t
     for (size_t i = 0; i < t; i++) visible += (double)(pos0 + i + 1);
     const double bytes = 2.0 * (double)((pos0 + t) * kv.token_bytes);
     if (r->fn)
-        tool_kernel_report(r, &f, r->m->fma_flops, "fp32", 4.0 * (double)width * visible, bytes, bytes,
-                           tool_measure(r->m->pool, attention_part, &a));
+        tool_kernel_report(r, &f, r->m->fma_flops, "fp32", 4.0 * (double)width * visible, bytes,
+                           (double)kv.layers * bytes, tool_measure(r->m->pool, attention_part, &a));
     return BT_OK;
 }
 
@@ -363,7 +376,7 @@ static bt_err spans_figure(tool_kernel_run *r, uint32_t elem_bytes, size_t pos0)
     bt_kv_view kv;
     attention a;
     float *want = tool_kernel_bytes(r, width * sizeof *want);
-    const bt_err e = attention_prepare(&a, &kv, r, elem_bytes, 1, pos0);
+    const bt_err e = attention_prepare(&a, &kv, r, elem_bytes, 1, pos0, 1);
     if (e < 0 || !want) return BT_ENOMEM;
     snprintf(span.shape, sizeof span.shape, "%zu/1x%u at %zu, %s", group, hp->head_dim, pos0,
              elem_bytes == 1 ? "int8" : "f16");
@@ -421,7 +434,7 @@ static bt_err int_attention_figure(tool_kernel_run *r, uint32_t elem_bytes, size
     int16_t *q = tool_kernel_bytes(r, count * sizeof *q), *want = tool_kernel_bytes(r, count * sizeof *want);
     i.out = tool_kernel_bytes(r, count * sizeof *i.out);
     i.scratch = tool_kernel_bytes(r, r->m->threads * i.scratch_bytes);
-    const bt_err e = attention_prepare(&a, &kv, r, elem_bytes, t, pos0);
+    const bt_err e = attention_prepare(&a, &kv, r, elem_bytes, t, pos0, 1);
     if (e < 0 || !q || !want || !i.out || !i.scratch) return BT_ENOMEM;
     for (size_t j = 0; j < count; j++) q[j] = (int16_t)((uint32_t)(j * 2654435761u) >> 13) / 2;
     i.q = q;
@@ -537,7 +550,8 @@ static bt_err products(tool_kernel_run *r, matrix w, size_t t)
 static bt_err run(tool_kernel_run *r)
 {
     static const size_t timed_rows[] = {1, 8, 16, 32, 256}, checked_rows[] = {1, 13, 33};
-    static const size_t timed_attn[][2] = {{1, 255}, {1, 1023}, {256, 0}, {256, 768}},
+    static const size_t timed_attn[][2] = {{1, 255},   {1, 1023}, {1, 2047}, {1, 8191},
+                                           {1, 32767}, {256, 0},  {256, 768}},
                         checked_attn[][2] = {{1, 130}, {13, 250}, {70, 0}, {13, 3}};
     const size_t *rows = r->fn ? timed_rows : checked_rows, row_count = r->fn ? 5 : 3;
     matrix w[6];
@@ -547,7 +561,9 @@ static bt_err run(tool_kernel_run *r)
         if (!r->fn && w[i].n > 16 * CHECK_PANELS) w[i].n = 16 * CHECK_PANELS - 16 + w[i].n % 16;
         for (size_t j = 0; e == BT_OK && j < row_count; j++) e = products(r, w[i], rows[j]);
     }
-    for (size_t i = 0; e == BT_OK && i < 4; i++)
+    for (size_t i = 0; e == BT_OK && i < (r->fn ? sizeof timed_attn / sizeof *timed_attn
+                                                : sizeof checked_attn / sizeof *checked_attn);
+         i++)
         for (uint32_t elem = 2; e == BT_OK && elem; elem--) {
             e = attention_figure(r, elem, (r->fn ? timed_attn : checked_attn)[i][0],
                                  (r->fn ? timed_attn : checked_attn)[i][1]);

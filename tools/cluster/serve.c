@@ -3,6 +3,7 @@
 #include "base/wait.h"
 #include "engine/decode.h"
 #include "engine/needs.h"
+#include "kv/kv_pages.h"
 #include "tools/tool.h"
 
 #include <inttypes.h>
@@ -22,18 +23,28 @@ static bt_err keep_weights(const tool_serve *s, const bt_model *m, bt_pool *pool
     return e == BT_OK && s->engine == BT_ENGINE_HOST ? bt_weights_keep(m, &o, pool, fault) : e;
 }
 
-/* Compiled where it is not there. That it cannot decode is said here, not by each node again and again. */
+/* As each node finds it out. */
+static bt_err longest(size_t *ret, const tool_serve *s, const bt_model *m, bt_fault *fault)
+{
+    const uint32_t elem = bt_kv_dtype_wanted(s->kv_dtype);
+    const uint64_t token_bytes =
+        bt_kv_token_bytes(elem ? elem : 2, m->hp.layers, m->hp.kv_heads, m->hp.head_dim);
+    return bt_kv_pages_longest(ret, (size_t)s->ctx_size, m->hp.ctx, s->kv_memory_bytes, token_bytes, fault);
+}
+
+/* Compiled where it is not there, for the context that nodes will ask for. That it cannot decode is said
+ * here, not by each node again and again. */
 static bt_err keep_package(const tool_serve *s, const bt_model *m, bt_pool *pool, bt_fault *fault)
 {
-    const bt_obtain_how how = {.ctx_tokens = (size_t)s->ctx_size, .pool = pool, .only_looks = true,
-                               .progress = bt_wait_tell};
+    bt_obtain_how how = {.pool = pool, .only_looks = true, .progress = bt_wait_tell};
     bt_pkg *p = NULL;
     if (s->engine != BT_ENGINE_NPU && decode_engine(s) != BT_ENGINE_NPU) return BT_OK;
     const bool decodes = decode_engine(s) == BT_ENGINE_NPU;
-    bt_err e = decodes ? bt_decode_check_want(&s->want, m, fault) : BT_OK;
+    bt_err e = longest(&how.ctx_tokens, s, m, fault);
+    if (e == BT_OK && decodes) e = bt_decode_check_want(&s->want, m, fault);
     bt_wait_tell(NULL, "opening the package", 0, 0);
     if (e == BT_OK) e = bt_obtain_open(&p, NULL, m, &s->want, &how, fault);
-    if (e == BT_OK && decodes) e = bt_decode_check_package(p, (size_t)s->ctx_size, fault);
+    if (e == BT_OK && decodes) e = bt_decode_check_package(p, how.ctx_tokens, fault);
     bt_pkg_close(p);
     return e;
 }
@@ -171,8 +182,10 @@ void tool_serve_node_args(tool_command *ret, const tool_serve *s, const char *ro
 
 static void add_up(tool_command *ret, const tool_serve *s)
 {
-    static const char *const fixed[] = {"--host",      "127.0.0.1", "--port",       "0",
-                                        "--log-level", "error",     "--verbose=no", "--json=no"};
+    /* who asks waits as long as he likes: a long prompt takes a CPU more than the gateway's usual limit */
+    static const char *const fixed[] = {"--host",       "127.0.0.1", "--port",      "0",
+                                        "--timeout",    "86400s",    "--log-level", "error",
+                                        "--verbose=no", "--json=no"};
     tool_command_add(ret, "--model", s->model);
     tool_command_add(ret, "--engine", bt_engine_names[s->engine]);
     tool_command_add(ret, "--schedule", bt_engine_schedules[s->schedule]);

@@ -13,7 +13,7 @@
 
 typedef struct config {
     const char *model, *prefill, *decode, *link, *trace, *slo, *output;
-    bt_opt_list policies, recipes, kvs;
+    bt_opt_list policies, recipes, attentions, kvs;
     int format, by, weights;
     int64_t ctx_size, slots, window, answer_tokens, rows;
     double speed;
@@ -62,6 +62,10 @@ static const bt_opt opts[] = {
     {.group = "Choices", .name = "recipe", .value = "RECIPE", BT_OPT_AT(config, recipes),
      .type = BT_OPT_STRINGS, .example = "w8a8",
      .help = "recipes to compare; without any, w8a8, w8a16, w4a8, w4a16; of a GPU f16, int8, fp4"},
+    {.group = "Choices", .name = "attention", .value = "KIND", BT_OPT_AT(config, attentions),
+     .type = BT_OPT_STRINGS, .example = "sparse:0.2",
+     .help = "attention of prompts to compare, dense or " BT_ATTENTION_FORM
+             "; without any dense: what sparse attention does to answers no plan knows"},
     {.group = "Choices", .name = "kv-dtype", .value = "TYPE", BT_OPT_AT(config, kvs), .type = BT_OPT_STRINGS,
      .example = "f16", .help = "KV rows to compare: f16, int8; without any, both"},
     {.group = "Choices", .name = "any-bits", BT_OPT_AT(config, any_bits), .type = BT_OPT_FLAG,
@@ -179,6 +183,8 @@ static bt_err prepare(subject *s, const config *c, bt_fault *fault)
                           .policies = c->policies.count,
                           .recipe = (const char *const *)c->recipes.items,
                           .recipes = c->recipes.count,
+                          .attention = (const char *const *)c->attentions.items,
+                          .attentions = c->attentions.count,
                           .kv = (const char *const *)c->kvs.items,
                           .kvs = c->kvs.count,
                           .decode_form = tool_plan_float_form((size_t)c->weights),

@@ -10,6 +10,7 @@
 #include "gateway/http/options.h"
 #include "kv/kv_dtype.h"
 #include "model/weights.h"
+#include "npu/pkg/attention.h"
 #include "npu/pkg/recipe.h"
 #include "tools/commands/dims_of.h"
 #include "tools/replay/ramp_run.h"
@@ -27,8 +28,8 @@
 typedef struct config {
     gw_options gateway; /* what is taken over, and nothing else */
     bt_opt_list models;
-    const char *prefill, *decode, *requests, *device, *link, *pace, *shape_policy, *recipe, *package, *faults,
-        *scale, *synthetic, *slo, *csv, *report, *jitter, *points, *shard, *price, *plot;
+    const char *prefill, *decode, *requests, *device, *link, *pace, *shape_policy, *recipe, *attention,
+        *package, *faults, *scale, *synthetic, *slo, *csv, *report, *jitter, *points, *shard, *price, *plot;
     int format, kv_dtype, weights, cost, schedule;
     int64_t jobs, gateways, ctx_size, limit, concurrency, streams, seed, block_tokens, usual_output;
     int64_t slots, prefill_slots, batch_rows, growth_tokens, chunk_tokens, min_overlap, share_tokens,
@@ -88,6 +89,10 @@ static const bt_opt opts[] = {
      .help = "weights of decode nodes, and of prefill nodes on a GPU"},
     {.group = "Model", .name = "quant", .value = "RECIPE", BT_OPT_AT(config, recipe), .type = BT_OPT_STRING,
      .def = BT_RECIPE_DEFAULT, .help = "weights and inputs of prefill nodes on an NPU, as in baton compile"},
+    {.group = "Model", .name = "attention", .value = "KIND", BT_OPT_AT(config, attention),
+     .type = BT_OPT_STRING, .example = "sparse:0.2",
+     .help = "of prompts on an NPU: dense, or " BT_ATTENTION_FORM
+             ", as in baton compile; without it dense, or what --package does"},
     {.group = "Model", .name = "package", .value = "FILE", BT_OPT_AT(config, package), .type = BT_OPT_STRING,
      .example = "smollm2.npu",
      .help = "a package (see baton compile): nodes of its profile cost what its programs cost, to the "
@@ -363,6 +368,7 @@ static bt_err set_up(job *j, const config *c, bt_fault *fault)
     s->schedule = (bt_schedule_policy)c->schedule;
     s->window = BT_OVERLAP_WINDOW;
     s->recipe = c->recipe;
+    s->attention = c->attention;
     s->weight_bits = forms[c->weights].bits;
     s->weight_permille = forms[c->weights].permille;
     s->kv_elem_bytes = elem ? elem : 2;

@@ -57,6 +57,7 @@ static const bt_opt opts[] = {
     GATEWAY("Capture", "capture-text"),
     GATEWAY("Capture", "capture-seal"),
     GATEWAY("Capture", "capture-rotate"),
+    GATEWAY("Life", "timeout"),
     GATEWAY("Life", "recovery-timeout"),
     GATEWAY("Life", "drain-timeout"),
     BT_LOG_OPTS(config, log, "Life"),

@@ -80,8 +80,9 @@ bt_err tool_plan_overlap_play(tool_plan_played *ret, const tool_plan_how *how, s
         c.stage && stage ? BT_OK : bt_fail(fault, BT_ENOMEM, "playing a schedule of %zu chunks", chunks);
     for (size_t k = 0; e == BT_OK && k < chunks; k++)
         for (uint32_t j = 0; j < TOOL_PLAN_STAGES; j++) {
-            const uint64_t ns = tool_plan_stage_ns(p, k + 1 < chunks ? full : last, k * full_rows(how), j);
-            c.stage[k * TOOL_PLAN_STAGES + j] = ns;
+            const uint32_t program = k + 1 < chunks ? full : last;
+            const uint64_t first = k * full_rows(how), ns = tool_plan_stage_ns(p, program, first, j);
+            c.stage[k * TOOL_PLAN_STAGES + j] = bt_time_plus(ns, tool_plan_owed_ns(p, program, first, j));
             r.serial_ns = bt_time_plus(r.serial_ns, bt_time_times(ns, p->layers));
         }
     for (size_t j = 0; e == BT_OK && j < stages; j++) {

@@ -2,6 +2,7 @@
 #include "tools/plan/programs.h"
 #include "device/on_chip.h"
 #include "npu/compile/offload.h"
+#include "npu/compile/plan_limits.h"
 #include "npu/compile/sessions.h"
 #include "npu/pkg/pkg_format.h"
 
@@ -64,6 +65,7 @@ typedef struct maker {
     const bt_recipe_layer *layer; /* of the `layers` at hand, or of the head */
     uint32_t layers;
     uint64_t rows, spill_bytes, sync_ns;
+    bt_sparse sparse; /* heads 0: dense */
     bt_price_op op[MAX_OPS];
     size_t n;
 } maker;
@@ -257,15 +259,37 @@ static bt_err add_program(tool_plan_programs *ret, maker *m, const bt_shape *sha
                                   .kv_elem_bits = 8 * kv->elem_bytes,
                                   .ctx = ctx,
                                   .part = TOOL_PLAN_ATTENTION,
-                                  .is_companion = true};
+                                  .is_companion = true,
+                                  .sparse = m->sparse.heads ? &m->sparse : NULL};
     ret->spill_bytes = m->spill_bytes;
     return bt_price_add(&ret->price, shape->seq, m->op, m->n, &a, fault);
 }
 
+static bt_sparse sparse_of(const bt_attention *a, const bt_dims *s, const tool_plan_kv *kv)
+{
+    bt_sparse r = {.heads = s->heads,           .kv_heads = s->kv_heads,
+                   .head_dim = s->head_dim,     .kv_elem_bits = 8 * kv->elem_bytes,
+                   .dense_rows = a->dense_rows, .rows = a->rows,
+                   .is_group = a->is_group};
+    for (uint32_t i = 0; i < s->heads; i++) r.ppm[i] = a->ratio_ppm;
+    return r;
+}
+
+static bt_err set_attention(maker *m, const bt_attention *a, const tool_plan_kv *kv, const bt_shapes *shapes,
+                            bt_fault *fault)
+{
+    if (!a || !a->ratio_ppm) return BT_OK;
+    if (m->s->heads > BT_HEADS_MAX)
+        return bt_fail(fault, BT_EARG, "sparse attention of %u heads: at most %d", (unsigned)m->s->heads,
+                       BT_HEADS_MAX);
+    m->sparse = sparse_of(a, m->s, kv);
+    return bt_plan_limits_attention(a, m->s->head_dim, m->p, shapes, fault);
+}
+
 bt_err tool_plan_programs_make(tool_plan_programs *ret, const bt_profile *profile,
                                const bt_profile *companion, const bt_dims *s, const tool_plan_form *form,
-                               const tool_plan_kv *kv, const bt_shapes *shapes, size_t ctx_tokens,
-                               bool is_one_bucket, bt_fault *fault)
+                               const tool_plan_kv *kv, const bt_attention *attention, const bt_shapes *shapes,
+                               size_t ctx_tokens, bool is_one_bucket, bt_fault *fault)
 {
     maker m = {.p = profile, .s = s, .f = form};
     uint32_t last = 0;
@@ -274,6 +298,7 @@ bt_err tool_plan_programs_make(tool_plan_programs *ret, const bt_profile *profil
     if (e == BT_OK && companion) ret->price.companion = *companion;
     if (e == BT_OK) m.sync_ns = bt_time_sync(&profile->time, &ret->price.companion.time);
     ret->arena_bytes = arena_of(s, shapes->shape[shapes->shapes - 1].seq);
+    if (e == BT_OK) e = set_attention(&m, attention, kv, shapes, fault);
     if (e == BT_OK) e = split_sessions(ret, profile, s, form, fault);
     for (size_t i = 0; e == BT_OK && i < shapes->shapes; i++) {
         const bt_shape *shape = &shapes->shape[i];
@@ -309,4 +334,10 @@ uint64_t tool_plan_stage_ns(const tool_plan_programs *p, uint32_t i, uint64_t fi
         ns = bt_time_plus(ns, bt_price_chunk_ns(&p->price, i, first) - g->compute.fixed);
     if (stage == 1) ns = bt_time_plus(ns, g->part_ns[SESSIONS_PART]);
     return (ns + p->layers - 1) / p->layers;
+}
+
+uint64_t tool_plan_owed_ns(const tool_plan_programs *p, uint32_t i, uint64_t first, uint32_t stage)
+{
+    if (stage != TOOL_PLAN_ATTENTION + 1) return 0;
+    return (bt_price_estimate_ns(&p->price, i, first) + p->layers - 1) / p->layers;
 }

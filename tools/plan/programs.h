@@ -2,6 +2,7 @@
 #define BT_TOOLS_PLAN_PROGRAMS_H
 #include "device/price.h"
 #include "device/schedule.h"
+#include "npu/pkg/attention.h"
 #include "npu/pkg/recipe.h"
 #include "npu/pkg/shapes.h"
 
@@ -13,6 +14,7 @@
  *
  * Stages 1, 4, 6 and 8 are the NPU's, each a graph (dispatch). A stage behind one of the other engine waits for it
  * (sync). Sessions are split as the compiler does; where there are several, every chunk goes through all of them.
+ * Of sparse attention every head has the ratio as its share; the NPU's part of it stands in stage 3, too.
  * Weights of the NPU are in whole tiles. Prices are those of npu/compile/price_pkg.h, but for norms' weights and the
  * tail of the graph. Pure. */
 enum { TOOL_PLAN_STAGES = 9, TOOL_PLAN_ATTENTION = 3 };
@@ -50,13 +52,18 @@ typedef struct tool_plan_programs {
 
 /* profile: with a time. companion: what its time names, or NULL. shapes: as the policy cuts. ctx_tokens: what is
  * compiled for; is_one_bucket: for that context alone, where the device is static in it. The recipe was checked.
- * BT_ELIMIT: it is too large for a session or the memory, with both numbers. */
+ * attention: NULL is dense. BT_EARG: one that the heads or the shapes do not fit. BT_ELIMIT: it is too large for a
+ * session or the memory, with both numbers. */
 bt_err tool_plan_programs_make(tool_plan_programs *ret, const bt_profile *profile, const bt_profile *companion,
                                const bt_dims *s, const tool_plan_form *form, const tool_plan_kv *kv,
-                               const bt_shapes *shapes, size_t ctx_tokens, bool is_one_bucket, bt_fault *fault);
+                               const bt_attention *attention, const bt_shapes *shapes, size_t ctx_tokens,
+                               bool is_one_bucket, bt_fault *fault);
 /* The program that computes so many rows. */
 uint32_t tool_plan_program_for(const tool_plan_programs *p, uint64_t rows);
 /* A stage of a chunk that program i computes behind `first` positions. */
 uint64_t tool_plan_stage_ns(const tool_plan_programs *p, uint32_t i, uint64_t first, uint32_t stage);
+/* What the NPU does in stage 3 of a layer. Where chunks overlap it is charged to its next stage, 4, too: an engine does
+ * one thing at a time (npu/compile/stage_cost.h). */
+uint64_t tool_plan_owed_ns(const tool_plan_programs *p, uint32_t i, uint64_t first, uint32_t stage);
 bool tool_plan_stage_is_npu(uint32_t stage);
 #endif

@@ -58,7 +58,7 @@ int tool_plan_compare(const tool_plan_choice *a, const tool_plan_choice *b, cons
     return r ? r : order(bits_of(b), bits_of(a));
 }
 
-enum { SIDES = 11 };
+enum { SIDES = 12 };
 /* Less of each is better. */
 static void sides_of(double ret[SIDES], const tool_plan_choice *c)
 {
@@ -75,6 +75,7 @@ static void sides_of(double ret[SIDES], const tool_plan_choice *c)
         -(double)c->form.weight_bits,
         -(double)tool_plan_form_input_bits(&c->form),
         -(double)c->kv->elem_bytes,
+        -(double)(c->attention.ratio_ppm ? c->attention.ratio_ppm : BT_ATTENTION_ALL_PPM),
     };
     for (int i = 0; i < SIDES; i++) ret[i] = all[i];
 }

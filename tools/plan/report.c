@@ -33,10 +33,13 @@ static json_t *joules(const tool_plan_choice *c)
 static json_t *choice_json(const tool_plan_choice *c, const tool_plan_report *r)
 {
     const tool_plan_figures *f = &c->f;
+    char attention[BT_ATTENTION_MAX_TEXT];
     json_t *o = json_object();
     set(o, "shape_policy", text(c->policy));
     set(o, "chunk_tokens", whole(c->chunk_tokens));
     set(o, "recipe", text(c->form.name));
+    bt_attention_text(attention, &c->attention);
+    set(o, "attention", text(attention));
     set(o, "kv_dtype", text(c->kv->name));
     set(o, "schedule", c->has_schedules ? text(schedules[c->schedule]) : json_null());
     set(o, "contexts", whole(c->buckets));
@@ -164,8 +167,11 @@ static void fill(table *t, const tool_plan_choice *c, const tool_plan_report *r)
 {
     const tool_plan_figures *f = &c->f;
     const double j = tool_plan_value(c, TOOL_PLAN_BY_JOULES);
+    char attention[BT_ATTENTION_MAX_TEXT];
     snprintf(t->cell[0], CELL, "%s", c->policy);
-    snprintf(t->cell[1], CELL, "%s", c->form.name);
+    bt_attention_text(attention, &c->attention);
+    snprintf(t->cell[1], CELL, "%.100s%s%s", c->form.name, c->attention.ratio_ppm ? ", " : "",
+             c->attention.ratio_ppm ? attention : "");
     snprintf(t->cell[2], CELL, "%s", c->kv->name);
     snprintf(t->cell[3], CELL, "%s", c->has_schedules ? schedules[c->schedule] : "-");
     snprintf(t->cell[4], CELL, "%u", (unsigned)c->buckets);

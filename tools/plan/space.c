@@ -83,7 +83,8 @@ static bool is_usual(const tool_plan_choice *c)
 {
     return (!strcmp(c->policy, BT_SHAPES_DEFAULT) || !strcmp(c->policy, usual_steps[0])) &&
            (!strcmp(c->form.name, BT_RECIPE_DEFAULT) || !strcmp(c->form.name, "f16")) &&
-           !strcmp(c->kv->name, "f16") && c->schedule == BT_SCHEDULE_SERIAL && !c->is_one_bucket;
+           !strcmp(c->kv->name, "f16") && !c->attention.ratio_ppm && c->schedule == BT_SCHEDULE_SERIAL &&
+           !c->is_one_bucket;
 }
 
 static bt_err add_one(space *s, tool_plan_choice *c, const tool_plan_how *how, bt_fault *fault)
@@ -118,8 +119,9 @@ static bt_err add_kv(space *s, tool_plan_choice *c, const tool_plan_kv *kv, bt_f
 {
     const tool_plan_want *w = s->want;
     bt_fault why = {""};
-    const bt_err e = tool_plan_programs_make(&s->programs, w->prefill, w->companion, w->dims, &c->form, kv,
-                                             &s->shapes, w->ctx_tokens, c->is_one_bucket, &why);
+    const bt_err e =
+        tool_plan_programs_make(&s->programs, w->prefill, w->companion, w->dims, &c->form, kv, &c->attention,
+                                &s->shapes, w->ctx_tokens, c->is_one_bucket, &why);
     if (e < 0) return refuse(s, e, c->policy, c->form.name, &why, fault);
     tool_plan_how how = {.programs = &s->programs,  .shapes = &s->shapes,
                          .profile = w->prefill,     .link = w->link,
@@ -140,10 +142,14 @@ static bool kv_is_wanted(const tool_plan_want *w, const tool_plan_kv *kv)
 
 static bt_err add_form(space *s, tool_plan_choice *c, const tool_plan_form *form, bt_fault *fault)
 {
+    const size_t attentions = s->want->attentions ? s->want->attentions : 1;
     bt_err e = BT_OK;
     c->form = *form;
-    for (const tool_plan_kv *kv = tool_plan_kvs; e == BT_OK && kv->name; kv++)
-        if (kv_is_wanted(s->want, kv)) e = add_kv(s, c, kv, fault);
+    for (size_t i = 0; e == BT_OK && i < attentions; i++) {
+        e = bt_attention_parse(&c->attention, s->want->attentions ? s->want->attention[i] : NULL, fault);
+        for (const tool_plan_kv *kv = tool_plan_kvs; e == BT_OK && kv->name; kv++)
+            if (kv_is_wanted(s->want, kv)) e = add_kv(s, c, kv, fault);
+    }
     return e;
 }
 
@@ -347,6 +353,17 @@ static void drop_dominated(tool_plan_result *r)
 
 static bt_err check_names(const tool_plan_want *w, bt_fault *fault)
 {
+    for (size_t i = 0; i < w->attentions; i++) {
+        bt_attention a;
+        const bt_err e = bt_attention_parse(&a, w->attention[i], fault);
+        if (e < 0) return e;
+        if (a.ratio_ppm && w->prefill->companion)
+            return bt_fail(
+                fault, BT_EARG,
+                "attention '%.40s': the prefill device '%s' has no programs, and only an NPU's attend "
+                "sparsely",
+                w->attention[i], w->prefill->name);
+    }
     for (size_t i = 0; i < w->kvs; i++) {
         const tool_plan_kv *kv = tool_plan_kvs;
         while (kv->name && strcmp(kv->name, w->kv[i])) kv++;

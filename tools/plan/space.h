@@ -6,8 +6,9 @@
  * reads no clock, and no file but those that a shape policy names.
  *
  * A prefill device with programs is asked for every shape policy, with contexts that double from 512 and with one
- * context, every recipe, every form of KV rows, and, where its profile names a companion, every schedule. One without
- * (a GPU) computes a prompt in steps: "whole" or "step:N". What a profile refuses is listed with its reason. */
+ * context, every recipe, every attention that is asked for, every form of KV rows, and, where its profile names a
+ * companion, every schedule. One without (a GPU) computes a prompt in steps: "whole" or "step:N". What a profile
+ * refuses is listed with its reason. */
 enum { TOOL_PLAN_MAX_CHOICES = 65536, TOOL_PLAN_WHY_BYTES = 256 };
 
 /* What `best` minimises, by its name for --by. */
@@ -30,6 +31,8 @@ typedef struct tool_plan_want {
     bt_link link;
     const char *const *policy, *const *recipe, *const *kv; /* those to compare; NULL or 0 of them: the usual ones */
     size_t policies, recipes, kvs;
+    const char *const *attention; /* those to compare (npu/pkg/attention.h); 0 of them: dense */
+    size_t attentions;
     const tool_plan_form *decode_form;
     uint32_t slots;
     size_t ctx_tokens, window;
@@ -42,6 +45,7 @@ typedef struct tool_plan_choice {
     char policy[128];
     uint32_t chunk_tokens; /* of the longest program or step; 0: a whole prompt */
     tool_plan_form form;
+    bt_attention attention;
     const tool_plan_kv *kv;
     bt_schedule_policy schedule;
     bool has_schedules, is_one_bucket;
@@ -68,9 +72,10 @@ typedef struct tool_plan_result {
     size_t alones;
 } tool_plan_result;
 
-/* *ret is zeroed at first and done after success and failure. BT_EARG: an unknown policy, recipe or KV form, or an
- * objective that nothing has (joules of devices without a source); BT_ELIMIT: the pair holds it in no way, with the
- * first reason; BT_ENOMEM. is_colocated: figures of the decode device alone, too. */
+/* *ret is zeroed at first and done after success and failure. BT_EARG: an unknown policy, recipe, attention or KV
+ * form, sparse attention on a prefill device without programs, or an objective that nothing has (joules of devices
+ * without a source); BT_ELIMIT: the pair holds it in no way, with the first reason; BT_ENOMEM. is_colocated: figures of
+ * the decode device alone, too. */
 bt_err tool_plan_make(tool_plan_result *ret, const tool_plan_want *want, const tool_plan_load *load, bool is_colocated,
                       bt_fault *fault);
 void tool_plan_result_done(tool_plan_result *r);
@@ -84,7 +89,7 @@ double tool_plan_margin(const tool_plan_choice *best, const tool_plan_choice *ot
  * for more requests, then the objective; then e2e, programs, memory and bits. */
 int tool_plan_compare(const tool_plan_choice *a, const tool_plan_choice *b, const tool_plan_want *want);
 /* a is at least as good in waste, first token (mean and p99), later tokens, whole requests, joules, programs and
- * memory, keeps as many bits, and is better in one of them. */
+ * memory, keeps as many bits, attends to as much, and is better in one of them. */
 bool tool_plan_dominates(const tool_plan_choice *a, const tool_plan_choice *b);
 /* Equal in all of these. */
 bool tool_plan_is_alike(const tool_plan_choice *a, const tool_plan_choice *b);

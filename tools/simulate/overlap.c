@@ -106,7 +106,9 @@ static bool add_chunk(tool_simulate_overlap *o, uint64_t begin, uint64_t end)
     if (!make_room(o)) return false;
     const uint32_t program = tool_plan_program_for(&o->made.programs, c.rows);
     for (uint32_t j = 0; j < TOOL_PLAN_STAGES; j++)
-        o->ns[o->chunks * TOOL_PLAN_STAGES + j] = tool_plan_stage_ns(&o->made.programs, program, begin, j);
+        o->ns[o->chunks * TOOL_PLAN_STAGES + j] =
+            bt_time_plus(tool_plan_stage_ns(&o->made.programs, program, begin, j),
+                         tool_plan_owed_ns(&o->made.programs, program, begin, j));
     o->ends[o->chunks++] = begin + c.valid;
     return true;
 }

@@ -24,6 +24,7 @@ typedef struct tool_simulate_setup {
     bt_schedule_policy schedule;           /* of prompts on an NPU that has a companion */
     size_t window;                         /* chunks under way at once, of schedules other than serial */
     const char *recipe;                    /* of programs on an NPU (npu/pkg/recipe.h); NULL: the default */
+    const char *attention;                 /* likewise (npu/pkg/attention.h); NULL: dense, or the package's */
     const bt_pkg *package;                 /* the programs of nodes of its profile; NULL: of sizes; borrowed */
     uint32_t weight_bits, weight_permille; /* of steps */
     uint32_t kv_elem_bytes, ctx_tokens;

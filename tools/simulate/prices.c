@@ -2,6 +2,7 @@
  */
 #include "tools/simulate/prices.h"
 #include "npu/compile/price_pkg.h"
+#include "npu/pkg/attention.h"
 #include "npu/pkg/pkg_shapes.h"
 #include "tools/plan/programs.h"
 
@@ -68,20 +69,29 @@ bt_err tool_simulate_programs_of(tool_simulate_programs *m, const tool_simulate_
     const bt_dims *dims = tool_simulate_dims(s, g->model);
     bt_profile companion;
     bt_recipe recipe;
+    bt_attention attention;
     const tool_plan_kv *kv = tool_plan_kvs;
     const bool has_companion = p->time.companion[0];
     const char *policy = s->shape_policy ? s->shape_policy : BT_SHAPES_DEFAULT;
     while (kv[1].name && kv->elem_bytes != s->kv_elem_bytes) kv++;
     bt_err e = bt_shapes_parse(&m->shapes, policy, s->ctx_tokens, fault);
     if (e == BT_OK) e = bt_recipe_parse(&recipe, s->recipe, fault);
+    if (e == BT_OK) e = bt_attention_parse(&attention, s->attention, fault);
     if (e == BT_OK && has_companion) e = bt_profile_companion(&companion, p, fault);
     if (e == BT_OK) e = tool_plan_form_check(p, dims, &recipe, fault);
     if (e < 0) return e;
     const tool_plan_form form = tool_plan_form_of(&recipe);
     e = tool_plan_programs_make(&m->programs, p, has_companion ? &companion : NULL, dims, &form, kv,
-                                &m->shapes, s->ctx_tokens, false, fault);
+                                &attention, &m->shapes, s->ctx_tokens, false, fault);
     m->bytes = m->programs.weight_bytes + arenas_of(s, g) * m->programs.sessions * m->programs.arena_bytes;
     return e;
+}
+
+/* As npu/run/exec.h has it. */
+static bool runs_alone(const tool_simulate_setup *s, const tool_simulate_group *g, const bt_price *price)
+{
+    if (price->sparse.heads) return true;
+    return tool_simulate_is_of_package(s, g) && price->program[0].attention_part == BT_PRICE_PKG_NPU;
 }
 
 bt_err tool_simulate_price_node(sim_cost *ret, const tool_simulate_setup *s, const tool_simulate_group *g,
@@ -106,16 +116,41 @@ bt_err tool_simulate_price_node(sim_cost *ret, const tool_simulate_setup *s, con
                                 .shapes = &m->shapes,
                                 .programs = has_programs ? &m->programs.price : NULL,
                                 .program_bytes = m->bytes,
+                                .runs_alone = has_programs && runs_alone(s, g, &m->programs.price),
                                 .pace = s->pace};
     if (e == BT_OK) e = sim_cost_begin(ret, &o, fault);
     free(m);
     return e;
 }
 
+/* Only nodes with programs attend sparsely, and what a package does is its own. */
+static bt_err check_attention(const tool_simulate_setup *s, bt_fault *fault)
+{
+    char own[BT_ATTENTION_MAX_TEXT] = "";
+    bt_attention a, of_package;
+    const bt_err e = bt_attention_parse(&a, s->attention, fault);
+    if (e < 0 || !s->attention) return e;
+    if (s->package) {
+        of_package = bt_attention_of(bt_pkg_header_of(s->package));
+        bt_attention_text(own, &of_package);
+        if (memcmp(&a, &of_package, sizeof a) != 0)
+            return bt_fail(fault, BT_EARG, "--attention %.40s: --package was compiled for %s; leave one out",
+                           s->attention, own);
+    }
+    for (size_t i = 0; i < s->prefill.len; i++)
+        if (sim_cost_has_programs(&s->prefill.group[i].profile)) return BT_OK;
+    return !a.ratio_ppm ? BT_OK
+                        : bt_fail(fault, BT_EARG,
+                                  "--attention %.40s: no prefill node is an NPU, and only those attend "
+                                  "sparsely; as in --prefill 1:hexagon-v75",
+                                  s->attention);
+}
+
 bt_err tool_simulate_check_package(const tool_simulate_setup *s, bt_fault *fault)
 {
     bool is_one = false;
-    if (!s->package) return BT_OK;
+    const bt_err e = check_attention(s, fault);
+    if (e < 0 || !s->package) return e;
     const bt_pkg_header *h = bt_pkg_header_of(s->package);
     for (uint32_t i = 0; i <= s->mores; i++) is_one |= has_sizes(h, tool_simulate_dims(s, i));
     if (!is_one)

@@ -25,6 +25,7 @@ bool tool_simulate_is_of_package(const tool_simulate_setup *s, const tool_simula
 bool tool_simulate_has_engines(const tool_simulate_group *g); /* an NPU and a companion */
 /* BT_EARG: a schedule that no prefill node of the setup has two engines for. */
 bt_err tool_simulate_check_schedule(const tool_simulate_setup *s, bt_fault *fault);
-/* BT_EARG: a package that no prefill node of the setup runs, or of another model. */
+/* BT_EARG: a package that no prefill node of the setup runs, or of another model; an attention that is none, that no
+ * prefill node has, or that is not the package's. */
 bt_err tool_simulate_check_package(const tool_simulate_setup *s, bt_fault *fault);
 #endif

@@ -12,6 +12,7 @@ typedef struct play {
     bt_stage *stage;             /* [stages] of the last chunk; the others have a beginning of them */
     bt_schedule_stage *as_stage; /* [stages] */
     uint64_t *ns;                /* [chunks * stages] */
+    bool overlap;                /* that ns is of: bt_stage_engines */
     bt_stage *of_chunk;          /* [stages]: room for any chunk's */
     tool_timeline_span *span;
     size_t spans, room;
@@ -72,6 +73,21 @@ static bt_err price(play *p, bt_fault *fault)
     for (size_t i = 0; e == BT_OK && i < p->chunks; i++) e = price_chunk(p, i, as_stage, fault);
     free(as_stage);
     return e;
+}
+
+/* Stages as they count under a schedule. What was priced before has the same stages. */
+static void price_for(play *p, int policy)
+{
+    const bool overlap = policy == BT_SCHEDULE_FIFO || policy == BT_SCHEDULE_OOO;
+    const bt_stage_engines engines = {p->plan->engines.npu, p->plan->engines.companion, overlap};
+    if (overlap == p->overlap) return;
+    p->overlap = overlap;
+    for (size_t i = 0; i < p->chunks; i++) {
+        const bt_prompt_cut *cut = &p->cut[i];
+        const bt_stage_chunk c = {.pos = cut->pos, .rows = cut->rows, .ctx = cut->ctx, .is_first = !i};
+        const size_t n = bt_stages_of(p->of_chunk, NULL, p->stages, p->plan->pkg, cut->program);
+        bt_stage_costs(&p->ns[i * p->stages], &engines, p->plan->pkg, cut->program, p->of_chunk, n, &c);
+    }
 }
 
 static void add(play *p, uint32_t track, uint32_t kind, int32_t chunk, uint32_t layer, uint64_t begin_ns,
@@ -202,6 +218,7 @@ bt_err tool_modelled_play(tool_modelled_result *ret, tool_timeline_span **span, 
     s.chunks = p.chunks;
     for (int i = 0; i <= BT_SCHEDULE_OOO; i++) {
         s.policy = (bt_schedule_policy)i;
+        price_for(&p, i);
         if ((e = bt_schedule_model(&s, NULL, NULL, &r.schedule[i], fault)) < 0) goto out;
     }
     play_divided(&p, &r.schedule[BT_STAGE_SPLIT], &r, false);
@@ -209,6 +226,7 @@ bt_err tool_modelled_play(tool_modelled_result *ret, tool_timeline_span **span, 
         if (r.schedule[i].makespan_ns < r.schedule[r.policy].makespan_ns) r.policy = i;
     if (policy >= 0) r.policy = policy;
     s.policy = (bt_schedule_policy)r.policy;
+    price_for(&p, r.policy);
     bt_schedule_result again = {0};
     if (r.policy == BT_STAGE_SPLIT) play_divided(&p, &again, &r, true);
     else if ((e = bt_schedule_model(&s, on_span, &p, &again, fault)) < 0) goto out;

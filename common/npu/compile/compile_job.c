@@ -1,44 +1,9 @@
 /* One compilation: its options checked against each other, the model and the profile; what the steps
  * share, made and freed. */
 #include "npu/compile/compile_private.h"
-#include "npu/compile/hadamard.h"
 #include "npu/compile/plan_limits.h"
 
 #include <stdlib.h>
-
-static bt_err check_sparse(const bt_hparams *hp, const bt_compile_options *o, bt_fault *fault)
-{
-    uint32_t base, log2;
-    if (!o->attention.ratio_ppm) return BT_OK;
-    if (hp->head_dim % 4 || !bt_hadamard_find(&base, &log2, hp->head_dim))
-        return bt_fail(
-            fault, BT_EARG,
-            "sparse attention (--attention) estimates in tiles of 4 elements that a Hadamard matrix rotates; "
-            "heads of %u do not fit them",
-            hp->head_dim);
-    return BT_OK;
-}
-
-/* Where a row chooses for its block, a chunk that ends no prompt ends with a block: it has the largest shape
- * of its batch, or one with a context of its own. */
-static bt_err check_blocks(const bt_compile_job *j, bt_fault *fault)
-{
-    const uint32_t rows = j->o->attention.rows;
-    const bt_shapes *p = &j->shapes;
-    for (size_t i = 0; rows > 1 && i < p->all; i++) {
-        const bt_shape *s = &p->shape[i];
-        const bool is_last = i + 1 == p->all || i + 1 == p->shapes || s[1].batch != s->batch;
-        if (s->seq > 1 && (is_last || s->ctx) && s->seq % rows)
-            return bt_fail(fault, BT_EARG,
-                           "shape policy %s cuts prompts after %u rows, no multiple of --attention ..rows=%u",
-                           p->text, s->seq, rows);
-    }
-    return rows > 1 && j->profile.query_slice_rows % rows
-               ? bt_fail(fault, BT_EARG,
-                         "profile %s attends to %u rows at once, no multiple of --attention ..rows=%u",
-                         j->profile.name, j->profile.query_slice_rows, rows)
-               : BT_OK;
-}
 
 static bt_err check_input(const bt_recipe *r, uint32_t layer, bt_site_kind kind, uint32_t k, bt_fault *fault)
 {
@@ -94,14 +59,14 @@ static bt_err prepare(bt_compile_job *j, const bt_model *m, const bt_compile_opt
         return bt_fail(fault, BT_EARG, "context of %zu tokens (--ctx-size), the model has %u", j->ctx_tokens,
                        m->hp.ctx);
     if (o->npu_ops > BT_PKG_OPS_ALL) return bt_fail(fault, BT_EARG, "npu operators %u", o->npu_ops);
-    if ((e = check_sparse(&m->hp, o, fault)) < 0) return e;
     if ((e = bt_compile_resolve(&j->options.recipe, &j->profile, fault)) < 0) return e;
     if ((e = check_inputs(&m->hp, &j->options.recipe, fault)) < 0) return e;
     if (o->npu_ops == BT_PKG_OPS_ALL && o->recipe.llm_int8)
         return bt_fail(fault, BT_EARG,
                        "llm-int8 scales rows as they come; npu operators 'all' need static units");
     if ((e = bt_shapes_parse(&j->shapes, o->shape_policy, j->ctx_tokens, fault)) < 0) return e;
-    if ((e = check_blocks(j, fault)) < 0) return e;
+    if ((e = bt_plan_limits_attention(&o->attention, m->hp.head_dim, &j->profile, &j->shapes, fault)) < 0)
+        return e;
     for (size_t i = 0; i < j->shapes.all && o->recipe.llm_int8; i++)
         if (j->shapes.shape[i].batch > 1)
             return bt_fail(

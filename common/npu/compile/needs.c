@@ -120,6 +120,7 @@ static bt_err count_package(bt_compile_needs *ret, bt_compile_job *j, bt_fault *
     ret->package_bytes = bt_pkg_writer_bytes(j->w);
     ret->arena_bytes = j->header.arena_bytes;
     ret->max_seq = j->header.max_seq;
+    ret->attention = j->o->attention;
     return BT_OK;
 }
 

@@ -10,6 +10,7 @@ typedef struct bt_compile_needs {
     uint64_t package_bytes; /* of the file */
     uint64_t arena_bytes;   /* of a process that runs it */
     uint32_t max_seq;       /* the most rows of a program */
+    bt_attention attention; /* of its prompts */
     uint64_t memory_bytes;  /* of the compiler at its peak, without pages of files, which the system may take back */
 } bt_compile_needs;
 /* m may be a header alone (bt_model_open_head). threads: of the pool. The calibration is looked at for its length; 0

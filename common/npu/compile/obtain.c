@@ -94,12 +94,15 @@ static bt_err find_ids(order *o, const bt_model *m, bt_fault *fault)
     return e;
 }
 
-/* Prompts of any --ctx-size share one package, except under the policy whose shape is the context. */
+/* Prompts of any --ctx-size share one package, and longer ones than usual those of each power of two, except
+ * under the policy whose shape is the context. */
 static size_t context(const bt_obtain_want *w, const bt_model *m, size_t wanted)
 {
-    const size_t usual = bt_compile_usual_ctx(m);
+    size_t shared = bt_compile_usual_ctx(m);
     const bool is_max_pad = w->shape_policy && strcmp(w->shape_policy, "max-pad") == 0;
-    return wanted && (wanted > usual || is_max_pad) ? wanted : usual;
+    if (wanted > m->hp.ctx || (wanted && is_max_pad)) return wanted; /* the first is refused by name */
+    while (shared < wanted) shared *= 2;
+    return shared < m->hp.ctx ? shared : m->hp.ctx;
 }
 
 /* Every other recipe gives the same rows whatever the chunks and neighbours: handing over and repeating
@@ -149,7 +152,7 @@ bt_err bt_obtain_needs(bt_compile_needs *ret, const bt_model *m, const bt_obtain
         if ((e = bt_pkg_look(&p, w->package, fault)) < 0) return e;
         const bt_pkg_header *h = bt_pkg_header_of(p);
         *ret = (bt_compile_needs){.package_bytes = h->file_bytes, .arena_bytes = h->arena_bytes,
-                                  .max_seq = h->max_seq};
+                                  .max_seq = h->max_seq, .attention = bt_attention_of(h)};
         bt_pkg_close(p);
         return BT_OK;
     }

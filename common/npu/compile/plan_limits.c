@@ -1,5 +1,6 @@
 /* Shapes against a profile's limits: the field, the value, the limit, and the nearest that would work. */
 #include "npu/compile/plan_limits.h"
+#include "npu/compile/hadamard.h"
 #include "npu/compile/probes.h"
 
 #include <stdio.h>
@@ -67,4 +68,37 @@ bt_err bt_plan_limits_check(const bt_profile *p, const bt_shapes *s, size_t ctx_
     for (size_t i = 0; i < s->all && e == BT_OK; i++) e = check_shape(p, s, &s->shape[i], fault);
     if (e == BT_OK) e = check_count(p, s, ctx_tokens, fault);
     return e == BT_OK ? bt_probes_check(p, s, ctx_tokens, fault) : e;
+}
+
+/* Where a row chooses for its block, a chunk that ends no prompt ends with a block: it has the largest shape
+ * of its batch, or one with a context of its own. */
+static bt_err check_blocks(uint32_t rows, const bt_profile *profile, const bt_shapes *p, bt_fault *fault)
+{
+    for (size_t i = 0; rows > 1 && i < p->all; i++) {
+        const bt_shape *s = &p->shape[i];
+        const bool is_last = i + 1 == p->all || i + 1 == p->shapes || s[1].batch != s->batch;
+        if (s->seq > 1 && (is_last || s->ctx) && s->seq % rows)
+            return bt_fail(fault, BT_EARG,
+                           "shape policy %s cuts prompts after %u rows, no multiple of --attention ..rows=%u",
+                           p->text, s->seq, rows);
+    }
+    return rows > 1 && profile->query_slice_rows % rows
+               ? bt_fail(fault, BT_EARG,
+                         "profile %s attends to %u rows at once, no multiple of --attention ..rows=%u",
+                         profile->name, profile->query_slice_rows, rows)
+               : BT_OK;
+}
+
+bt_err bt_plan_limits_attention(const bt_attention *a, uint32_t head_dim, const bt_profile *p,
+                                const bt_shapes *s, bt_fault *fault)
+{
+    uint32_t base, log2;
+    if (!a->ratio_ppm) return BT_OK;
+    if (head_dim % 4 || !bt_hadamard_find(&base, &log2, head_dim))
+        return bt_fail(
+            fault, BT_EARG,
+            "sparse attention (--attention) estimates in tiles of 4 elements that a Hadamard matrix rotates; "
+            "heads of %u do not fit them",
+            head_dim);
+    return check_blocks(a->rows, p, s, fault);
 }

@@ -3,10 +3,15 @@
 #include <stddef.h>
 #include "base/err.h"
 #include "device/profile.h"
+#include "npu/pkg/attention.h"
 #include "npu/pkg/shapes.h"
 
 /* Whether a profile can have the table of shapes that a policy makes for a context. Looked at before anything is
  * computed; what depends on weights (windows, memory) is for sessions.h. Pure. BT_EARG names the field, its limit, the
  * value, and the nearest policy that would work. */
 bt_err bt_plan_limits_check(const bt_profile *p, const bt_shapes *s, size_t ctx_tokens, bt_fault *fault);
+/* Whether heads of so many elements can be estimated, and whether the shapes and the profile's slices of attention end
+ * with blocks of rows that share a choice. BT_EARG, with both numbers. */
+bt_err bt_plan_limits_attention(const bt_attention *a, uint32_t head_dim, const bt_profile *p, const bt_shapes *s,
+                                bt_fault *fault);
 #endif

@@ -3,6 +3,7 @@
 #include "npu/compile/price_pkg.h"
 #include "npu/compile/plan.h"
 #include "npu/compile/stages.h"
+#include "npu/pkg/attention.h"
 #include "npu/pkg/pkg_layout.h"
 #include "npu/pkg/pkg_shapes.h"
 
@@ -57,6 +58,37 @@ static bt_price_op op_of(const bt_pkg *p, uint32_t program, const bt_pkg_inst *i
     return op;
 }
 
+static void add_shares(uint64_t *sum, const bt_pkg_head *head, uint32_t heads)
+{
+    uint32_t share[BT_HEADS_MAX];
+    for (uint32_t i = 0; i < heads; i++) { /* descending */
+        uint32_t k = i;
+        for (; k && share[k - 1] < head[i].ppm; k--) share[k] = share[k - 1];
+        share[k] = head[i].ppm;
+    }
+    for (uint32_t i = 0; i < heads; i++) sum[i] += share[i];
+}
+
+bt_sparse bt_price_pkg_sparse(const bt_pkg *p, uint32_t layer, uint32_t kv_elem_bits)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    const bt_attention a = bt_attention_of(h);
+    bt_sparse s = {.heads = 0};
+    uint64_t sum[BT_HEADS_MAX] = {0};
+    if (!h->sparse_ppm) return s;
+    const bt_pkg_head *head = bt_pkg_const_at(p, h->sparse_heads);
+    s = (bt_sparse){.heads = h->heads,          .kv_heads = h->kv_heads,
+                    .head_dim = h->head_dim,    .kv_elem_bits = kv_elem_bits,
+                    .dense_rows = a.dense_rows, .rows = a.rows,
+                    .is_group = a.is_group};
+    for (uint32_t l = 0; l < h->layers && layer == UINT32_MAX; l++)
+        add_shares(sum, head + (size_t)l * h->heads, h->heads);
+    for (uint32_t i = 0; i < h->heads; i++)
+        s.ppm[i] =
+            layer == UINT32_MAX ? (uint32_t)(sum[i] / h->layers) : head[(size_t)layer * h->heads + i].ppm;
+    return s;
+}
+
 static bt_price_op dispatches(uint32_t count)
 {
     return (bt_price_op){.count = count, .is_dispatch = true, .part = BT_PRICE_PKG_NPU};
@@ -97,6 +129,7 @@ static bt_err add_program(bt_price *price, const bt_pkg *p, const bt_pkg_row *ro
     bt_price_op *op = calloc((size_t)g->insts + 2, sizeof *op);
     if (!op) return bt_fail(fault, BT_ENOMEM, "pricing a program");
     const size_t n = ops_of(op, price, p, program, &attends_on_npu);
+    const bt_sparse sparse = bt_price_pkg_sparse(p, UINT32_MAX, kv_elem_bits);
     const bt_price_attention a = {
         .layers = h->layers,
         .heads = h->heads,
@@ -106,6 +139,7 @@ static bt_err add_program(bt_price *price, const bt_pkg *p, const bt_pkg_row *ro
         .ctx = g->ctx ? g->ctx : 0,
         .part = attends_on_npu ? BT_PRICE_PKG_NPU : BT_OP_ATTENTION,
         .is_companion = !attends_on_npu,
+        .sparse = sparse.heads ? &sparse : NULL,
     };
     const bt_err e = bt_price_add(price, row->seq, op, n, &a, fault);
     free(op);

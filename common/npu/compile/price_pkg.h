@@ -18,6 +18,9 @@ enum {
 };
 _Static_assert((int)BT_PRICE_PKG_PARTS <= (int)BT_PRICE_PARTS, "each has a part");
 
+/* The sparse attention of a layer, each head with its share; layer UINT32_MAX: of all layers together, the mean of the
+ * heads that keep most, of the next ones, and so on. heads 0: the package attends densely. */
+bt_sparse bt_price_pkg_sparse(const bt_pkg *p, uint32_t layer, uint32_t kv_elem_bits);
 /* p: opened, not only looked at. profile: with a time; its companion is the one that time names. kv_elem_bits: of the
  * deployment's KV. BT_EARG, BT_ELIMIT as bt_price_add; BT_EARG where the companion has no time. */
 bt_err bt_price_pkg(bt_price *ret, const bt_pkg *p, const bt_profile *profile, uint32_t kv_elem_bits, bt_fault *fault);

@@ -63,6 +63,7 @@ bt_err bt_schedule_play_new(bt_schedule_play **ret, const bt_schedule_play_confi
     bt_schedule s;
     if (!p) return bt_fail(fault, BT_ENOMEM, "a schedule");
     p->c = *config;
+    p->c.engines.overlap = config->policy != BT_SCHEDULE_SERIAL;
     p->layers = bt_pkg_header_of(config->pkg)->layers;
     bt_err e = bt_pkg_shapes(&p->shapes, config->pkg, fault);
     if (e == BT_OK) e = look_at_all(p, fault);

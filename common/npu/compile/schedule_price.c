@@ -120,7 +120,9 @@ static bt_err price_chunk(build *b, size_t k, const bt_pkg_row *row, uint32_t pr
                        rows);
     memset(&b->ns[k * b->stages], 0, b->stages * sizeof *b->ns);
     if (b->c->policy != BT_STAGE_SPLIT) {
-        bt_stage_costs(&b->ns[k * b->stages], &b->c->engines, b->c->pkg, program, b->stage, n, &c);
+        bt_stage_engines engines = b->c->engines;
+        engines.overlap = b->c->policy != BT_SCHEDULE_SERIAL;
+        bt_stage_costs(&b->ns[k * b->stages], &engines, b->c->pkg, program, b->stage, n, &c);
         return BT_OK;
     }
     b->sum[k + 1] = b->sum[k];

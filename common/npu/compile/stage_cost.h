@@ -14,11 +14,14 @@
  *
  * A matrix is a product at the engine's rates, with weights that stay, as the profiles' constants were calibrated;
  * attention is bt_time_of_attention over the pairs that the chunk's rows
- * see (of a program that is static in its context: all its columns), a switch of sessions what the instruction says,
+ * see (of a program that is static in its context: all its columns), where it is sparse that of its first rows and
+ * device/sparse.h's plan of the others, both engines together; a switch of sessions what the instruction says,
  * and anything else moves what it reads and writes, in the launch of the matrices around it. A linear's first use in a
  * prompt costs first_launch_ns and first_weight_bytes_per_us more. */
 typedef struct bt_stage_engines {
     const bt_profile *npu, *companion; /* both with times */
+    bool overlap; /* chunks do (fifo, ooo). What an engine does in a stage of the other one, the estimates of sparse
+                   * attention, is then charged to its own next stage too: it cannot be had for another chunk */
 } bt_stage_engines;
 typedef struct bt_stage_chunk {
     uint64_t pos, rows, ctx; /* ctx: of the program's row */

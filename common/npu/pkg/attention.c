@@ -66,7 +66,7 @@ bt_err bt_attention_parse(bt_attention *ret, const char *text, bt_fault *fault)
 
 void bt_attention_text(char ret[BT_ATTENTION_MAX_TEXT], const bt_attention *a)
 {
-    char dense[24] = "", rows[24] = "";
+    char dense[18] = "", rows[17] = "";
     if (a->dense_rows != BT_ATTENTION_DENSE_ROWS) snprintf(dense, sizeof dense, ",dense=%u", a->dense_rows);
     if (a->rows > 1) snprintf(rows, sizeof rows, ",rows=%u", a->rows);
     if (!a->ratio_ppm) snprintf(ret, BT_ATTENTION_MAX_TEXT, "dense");

@@ -23,7 +23,7 @@ typedef struct bt_attention {
     uint32_t is_group;   /* 1: group */
 } bt_attention;
 
-enum { BT_ATTENTION_ALL_PPM = 1000000, BT_ATTENTION_DENSE_ROWS = 512, BT_ATTENTION_MAX_TEXT = 48 };
+enum { BT_ATTENTION_ALL_PPM = 1000000, BT_ATTENTION_DENSE_ROWS = 512, BT_ATTENTION_MAX_TEXT = 64 };
 enum { BT_ATTENTION_MAX_ROWS_LOG2 = 4 }; /* the grid of prefixes, so that a prompt goes on where a block begins */
 
 #define BT_ATTENTION_FORM "sparse[:RATIO[,dense=N][,rows=N][,group]]"

@@ -70,15 +70,18 @@ bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, 
     x->unpackable = unpackable(pkg, recipe.llm_int8);
     const size_t batch = largest_batch(pkg),
                  runs = x->unpackable || batch > PACKED_RUNS ? batch : PACKED_RUNS;
+    const bt_attention attention = bt_attention_of(h);
+    uint64_t sparse;
+    (void)bt_exec_sparse_bytes(&sparse, &attention, h->heads, h->kv_heads, h->head_dim, h->ctx_tokens);
     const size_t linear = bt_exec_group_scratch_bytes(pkg), integer = bt_int_exec_scratch_bytes(pkg),
-                 sparse = bt_exec_sparse_scratch_bytes(pkg), most = linear > integer ? linear : integer;
+                 most = linear > integer ? linear : integer;
     const bt_companion_sizes sizes = {.heads = h->heads,
                                       .kv_heads = h->kv_heads,
                                       .head_dim = h->head_dim,
                                       .runs = runs,
                                       .ctx_tokens = h->ctx_tokens,
                                       .rotate_elems = bt_companion_rotations_max_elems(&x->rotations),
-                                      .scratch_bytes = most > sparse ? most : sparse};
+                                      .scratch_bytes = most > sparse ? most : (size_t)sparse};
     if ((e = bt_companion_init(&x->companion, kernels, pool, &sizes, fault)) < 0) goto out;
     x->companion.row_align_bytes = h->layout.last_axis_align_bytes;
     if (h->sparse_ppm && (e = bt_exec_sparse_new(&x->sparse, pkg, kernels, fault)) < 0) goto out;

@@ -8,6 +8,7 @@
 #include "kernels/finite.h"
 #include "kernels/kernels.h"
 #include "kernels/kv_view.h"
+#include "npu/pkg/attention.h"
 #include "npu/pkg/pkg.h"
 
 /* The NPU: a flat loop over the instructions of a program of a package. Integer instructions run in
@@ -88,4 +89,9 @@ typedef struct bt_exec_stats {
     uint64_t kv_bytes; /* of rows stored: 2 * kv_heads * bytes of a head, for each row and layer */
 } bt_exec_stats;
 bt_exec_stats bt_exec_stats_of(const bt_exec *x);
+
+/* What sparse attention takes of an executor, over sequences of ctx_tokens: the bytes of its keys, and in *ret_thread
+ * of each thread's scratch. Both grow with ctx_tokens. 0: dense. */
+uint64_t bt_exec_sparse_bytes(uint64_t *ret_thread, const bt_attention *a, size_t heads, size_t kv_heads,
+                              size_t head_dim, size_t ctx_tokens);
 #endif

@@ -206,8 +206,7 @@ void bt_exec_dynamic_linear(bt_exec_job *j, const bt_pkg_inst *i);
 /* ---- exec_sparse.c ---- */
 
 bt_err bt_exec_sparse_new(bt_exec_sparse **ret, const bt_pkg *pkg, const bt_kernels *kernels, bt_fault *fault);
-void bt_exec_sparse_free(bt_exec_sparse *s);            /* NULL is fine */
-size_t bt_exec_sparse_scratch_bytes(const bt_pkg *pkg); /* of one thread; 0: its attention is dense */
+void bt_exec_sparse_free(bt_exec_sparse *s); /* NULL is fine */
 /* Can rows [pos, pos + rows) of a sequence be run without those before? BT_EARG. */
 bt_err bt_exec_sparse_check(const bt_exec_sparse *s, size_t pos, size_t rows, bt_fault *fault);
 /* Of a slice's rows of one sequence, whose KV is kv: attends for those that do so sparsely, with the padding behind

@@ -1,11 +1,15 @@
-/* Sparse attention of prompts. For each kv head K becomes panels of 8 bits, once for a call; then threads
- * take blocks of rows: q in 8 bits, their integer products with all keys that the rows see, the greatest of
- * each row and head, and exact attention to those, of a few rows at once over all that any of them keeps.
- * Rows, and heads of a kv head, share a choice where the package says so: of rows from a multiple of their
- * number on the first chooses, and each adds those of them up to itself. What a row keeps depends on its own
- * position, the choosing q and the stored keys. */
+/* Sparse attention of prompts. Kv head by kv head, in the order of a plan (device/heads.h): K becomes panels
+ * of 8 bits, once for a call; then threads take blocks of rows: q in 8 bits, their integer products with all
+ * keys that the rows see, the greatest of each row and head, and exact attention to those, of a few rows at
+ * once over all that any of them keeps. Threads meet at the end alone: whoever finds no block of a head makes
+ * panels of the next one, and a head's keys and values stay in the caches while its blocks last. Rows, and
+ * heads of a kv head, share a choice where the package says so: of rows from a multiple of their number on
+ * the first chooses, and each adds those of them up to itself. What a row keeps depends on its own position,
+ * the choosing q and the stored keys. */
+#include "device/heads.h"
 #include "npu/run/exec_private.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +17,12 @@ enum {
     BLOCK_CHOICES = 48, /* of a block: 16 rows of three heads, or as many more rows of fewer */
     PANELS = 8,         /* of keys in a product */
     UNION_ROWS = 16,    /* that choose each for itself, and attend at once */
+    PIECE = 8,          /* panels that a thread makes at a time */
 };
+_Static_assert((int)BT_MODEL_MAX_HEADS <= (int)BT_HEADS_MAX, "a plan has room for every head");
+/* Of the plan alone: picoseconds for a key made into its panel, a score estimated and looked at, a score
+ * attended to (an AVX2 core at 3 GHz; `baton bench --kernels`). No bit depends on them. */
+enum { KEY_PS = 90000, SCORE_PS = 1500, KEPT_PS = 14000 };
 
 /* Memory for the keys of a sequence, and of a thread. */
 typedef struct layout {
@@ -37,16 +46,15 @@ struct bt_exec_sparse {
 
 static size_t round_up(size_t n) { return (n + 63) / 64 * 64; }
 
-static layout layout_of(const bt_pkg_header *h)
+static layout layout_of(const bt_attention *a, size_t group, size_t d, size_t ctx_tokens)
 {
-    const bt_attention a = bt_attention_of(h);
-    const size_t d = h->head_dim, of_row = a.is_group ? 1 : h->heads / h->kv_heads;
-    layout l = {.ld = bt_estimate_ld(d), .k4 = bt_int_k4(d), .d = d,
-                .keys = ((size_t)h->ctx_tokens + 15) / 16 * 16, .as_one = a.rows};
+    const size_t of_row = a->is_group ? 1 : group;
+    layout l = {.ld = bt_estimate_ld(d), .k4 = bt_int_k4(d), .d = d, .keys = (ctx_tokens + 15) / 16 * 16,
+                .as_one = a->rows};
     /* many threads want many blocks: rows that share a choice are no more than those that do not */
-    l.block_rows = BLOCK_CHOICES / of_row / a.rows * a.rows;
-    if (l.block_rows < a.rows) l.block_rows = a.rows;
-    l.choices = l.block_rows / a.rows * of_row;
+    l.block_rows = BLOCK_CHOICES / of_row / a->rows * a->rows;
+    if (l.block_rows < a->rows) l.block_rows = a->rows;
+    l.choices = l.block_rows / a->rows * of_row;
     l.q_shift = round_up(l.choices * l.ld);
     l.inputs = l.q_shift + round_up(l.choices);
     l.is_left = l.inputs + bt_int_inputs_bytes(l.choices, d, false);
@@ -54,33 +62,40 @@ static layout layout_of(const bt_pkg_header *h)
     l.score = l.product + BT_INT_MATMUL_SCRATCH_BYTES;
     l.choose = l.score + round_up(l.choices * l.keys * sizeof(int32_t));
     l.at = l.choose + round_up((l.keys + 8) * sizeof(int32_t));
-    l.marks = l.at + round_up((l.keys + 8 + a.rows) * sizeof(uint32_t));
+    l.marks = l.at + round_up((l.keys + 8 + a->rows) * sizeof(uint32_t));
     l.rest = l.marks + round_up((2 * l.keys + 1) * sizeof(uint16_t)); /* of attention, or of the estimate */
     const size_t attention = bt_attn_scratch_bytes(d), estimate = bt_estimate_scratch_bytes(d);
     l.bytes = l.rest + round_up(attention > estimate ? attention : estimate);
     return l;
 }
 
-size_t bt_exec_sparse_scratch_bytes(const bt_pkg *pkg)
+uint64_t bt_exec_sparse_bytes(uint64_t *ret_thread, const bt_attention *a, size_t heads, size_t kv_heads,
+                              size_t head_dim, size_t ctx_tokens)
 {
-    const bt_pkg_header *h = bt_pkg_header_of(pkg);
-    return h->sparse_ppm ? layout_of(h).bytes : 0;
+    *ret_thread = 0;
+    if (!a->ratio_ppm) return 0;
+    const layout l = layout_of(a, heads / kv_heads, head_dim, ctx_tokens);
+    const uint64_t key = 4 * l.k4 + sizeof(int32_t) + sizeof(uint8_t);
+    *ret_thread = l.bytes;
+    return (uint64_t)kv_heads * l.keys * key;
 }
 
 bt_err bt_exec_sparse_new(bt_exec_sparse **ret, const bt_pkg *pkg, const bt_kernels *kernels, bt_fault *fault)
 {
     const bt_pkg_header *h = bt_pkg_header_of(pkg);
     const bt_pkg_rotation *r = &h->sparse_rotation;
-    const size_t keys = layout_of(h).keys * h->kv_heads;
+    const bt_attention a = bt_attention_of(h);
+    const layout l = layout_of(&a, h->heads / h->kv_heads, h->head_dim, h->ctx_tokens);
+    const size_t keys = l.keys * h->kv_heads;
     bt_exec_sparse *s = calloc(1, sizeof *s);
     if (!s) return bt_fail(fault, BT_ENOMEM, "sparse attention");
     s->estimate = (bt_estimate){
         kernels,
         {r->base, r->log2, bt_pkg_const_at(pkg, r->h_base), bt_pkg_const_at(pkg, r->sign), r->scale},
         h->head_dim};
-    s->attention = bt_attention_of(h);
+    s->attention = a;
     s->head = bt_pkg_const_at(pkg, h->sparse_heads);
-    s->layout = layout_of(h);
+    s->layout = l;
     s->panel = aligned_alloc(64, round_up(keys * 4 * s->layout.k4));
     s->colsum = malloc(keys * sizeof *s->colsum);
     s->shift = malloc(keys);
@@ -111,7 +126,10 @@ typedef struct sparse_job {
     float *out;
     size_t ld, rows, pos; /* the first row's position */
     float scale;
-    bt_pool_range left; /* panels of all kv heads; then blocks */
+    bt_heads_plan plan;                     /* of the kv heads from h0's on */
+    size_t pieces, blocks;                  /* of each: panels by PIECE; blocks */
+    bt_pool_range left;                     /* both, of all of them */
+    atomic_size_t made[BT_MODEL_MAX_HEADS]; /* pieces that are done, by place in the plan */
 } sparse_job;
 
 static size_t panels_of(const sparse_job *j) { return (j->pos + j->rows + 15) / 16; }
@@ -128,14 +146,12 @@ static void make_panel(const sparse_job *j, size_t g, size_t p, void *scratch)
     bt_int_pack_panel(s->panel + at * 4 * s->layout.k4, s->colsum + at, key, s->layout.ld, n, s->layout.k4);
 }
 
-static void panels_part(void *ud, size_t part, size_t parts)
+static void make_panels(sparse_job *j, size_t place, size_t piece, void *scratch)
 {
-    sparse_job *j = ud;
-    const size_t panels = panels_of(j), group = j->heads / j->kv_heads, g0 = j->h0 / group;
-    void *scratch = (uint8_t *)bt_companion_scratch(j->c, part) + j->s->layout.rest;
-    (void)parts;
-    for (size_t u, end; bt_pool_range_take(&j->left, &u, &end);)
-        for (; u < end; u++) make_panel(j, g0 + u / panels, u % panels, scratch);
+    const size_t g = j->h0 / (j->heads / j->kv_heads) + j->plan.order[place], panels = panels_of(j),
+                 end = (piece + 1) * PIECE < panels ? (piece + 1) * PIECE : panels;
+    for (size_t p = piece * PIECE; p < end; p++) make_panel(j, g, p, scratch);
+    atomic_fetch_add_explicit(&j->made[place], 1, memory_order_release);
 }
 
 /* A block's rows, and heads of one kv head. Its rows that share choices, as_one of them from a multiple of
@@ -266,39 +282,64 @@ static void attend_block(const sparse_job *j, const block *b, uint8_t *scratch)
     }
 }
 
-/* Where blocks begin: at multiples of their rows. */
-static size_t blocks_of(const sparse_job *j)
+/* From the last rows, which cost most, to the first. The panels are made before, but for a piece that another
+ * thread is at. */
+static void attend_rows(sparse_job *j, size_t place, size_t u, uint8_t *scratch)
 {
-    const size_t most = j->s->layout.block_rows;
-    return (j->pos + j->rows - 1) / most - j->pos / most + 1;
+    const size_t group = j->heads / j->kv_heads, most = j->s->layout.block_rows,
+                 at = (j->pos / most + j->blocks - 1 - u) * most, first = at > j->pos ? at : j->pos,
+                 last = at + most < j->pos + j->rows ? at + most : j->pos + j->rows;
+    block b = {.g = j->h0 / group + j->plan.order[place], .first = first - j->pos, .rows = last - first};
+    b.h0 = b.g * group > j->h0 ? b.g * group : j->h0;
+    b.h1 = (b.g + 1) * group < j->h1 ? (b.g + 1) * group : j->h1;
+    while (atomic_load_explicit(&j->made[place], memory_order_acquire) < j->pieces) sched_yield();
+    attend_block(j, &b, scratch);
 }
 
-/* From the last rows, which cost most, to the first. */
-static void blocks_part(void *ud, size_t part, size_t parts)
+/* Panels of the plan's first head; then for each head those of the next one, and its blocks. */
+static void heads_part(void *ud, size_t part, size_t parts)
 {
     sparse_job *j = ud;
-    const size_t group = j->heads / j->kv_heads, g0 = j->h0 / group, heads = (j->h1 - 1) / group + 1 - g0,
-                 most = j->s->layout.block_rows;
+    uint8_t *scratch = bt_companion_scratch(j->c, part);
+    const size_t both = j->pieces + j->blocks;
     (void)parts;
     for (size_t u, end; bt_pool_range_take(&j->left, &u, &end);) {
-        const size_t at = (j->pos / most + blocks_of(j) - 1 - u / heads) * most,
-                     first = at > j->pos ? at : j->pos,
-                     last = at + most < j->pos + j->rows ? at + most : j->pos + j->rows;
-        block b = {.g = g0 + u % heads, .first = first - j->pos, .rows = last - first};
-        b.h0 = b.g * group > j->h0 ? b.g * group : j->h0;
-        b.h1 = (b.g + 1) * group < j->h1 ? (b.g + 1) * group : j->h1;
-        attend_block(j, &b, bt_companion_scratch(j->c, part));
+        const size_t place = u < j->pieces ? 0 : (u - j->pieces) / both, in = u - j->pieces - place * both,
+                     next = place + 1 < j->plan.heads ? j->pieces : 0;
+        if (u < j->pieces) make_panels(j, 0, u, scratch);
+        else if (in < next) make_panels(j, place + 1, in, scratch);
+        else attend_rows(j, place, in - next, scratch);
     }
+}
+
+/* In which order kv heads come: what each takes follows from its rows and shares. */
+static void plan_heads(sparse_job *j)
+{
+    const size_t group = j->heads / j->kv_heads, g0 = j->h0 / group, of_row = choosers(j);
+    const uint64_t seen = (uint64_t)j->rows * j->pos + (uint64_t)j->rows * (j->rows + 1) / 2;
+    bt_heads_times head[BT_HEADS_MAX];
+    const bt_heads_work work = {head, (uint32_t)((j->h1 - 1) / group + 1 - g0), 0, 1, BT_SCHEDULE_COMPANION};
+    for (size_t i = 0; i < work.heads; i++) {
+        uint64_t kept = 0;
+        for (size_t h = 0; h < group; h++)
+            kept += bt_attention_keeps(j->s->head[j->layer * j->heads + (g0 + i) * group + h].ppm,
+                                       (uint32_t)(j->pos + j->rows)) *
+                    (uint64_t)j->rows;
+        head[i] = (bt_heads_times){KEY_PS * 16 * panels_of(j), SCORE_PS * of_row * seen / j->s->layout.as_one,
+                                   KEPT_PS * kept};
+    }
+    (void)bt_heads_make(&j->plan, &work, NULL); /* no package has more heads than a plan */
 }
 
 static void attend(sparse_job *j)
 {
-    const size_t group = j->heads / j->kv_heads, heads = (j->h1 - 1) / group + 1 - j->h0 / group;
-    bt_pool *pool = bt_companion_pool_for(j->c, j->rows * (j->h1 - j->h0) * (j->pos + j->rows));
-    bt_pool_range_init(&j->left, panels_of(j) * heads, 8);
-    bt_pool_run(pool, panels_part, j);
-    bt_pool_range_init(&j->left, blocks_of(j) * heads, 1);
-    bt_pool_run(pool, blocks_part, j);
+    const size_t most = j->s->layout.block_rows;
+    plan_heads(j);
+    j->pieces = (panels_of(j) + PIECE - 1) / PIECE;
+    j->blocks = (j->pos + j->rows - 1) / most - j->pos / most + 1; /* begin at multiples of their rows */
+    for (size_t i = 0; i < j->plan.heads; i++) atomic_init(&j->made[i], 0);
+    bt_pool_range_init(&j->left, j->plan.heads * (j->pieces + j->blocks), 1);
+    bt_pool_run(bt_companion_pool_for(j->c, j->rows * (j->h1 - j->h0) * (j->pos + j->rows)), heads_part, j);
 }
 
 /* Products of what rows at positions [pos, pos + rows) do for the heads of the slice: pairs of positions that

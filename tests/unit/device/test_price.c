@@ -273,6 +273,36 @@ static void pricing_a_chunk_and_a_step_takes_well_under_a_microsecond(void **sta
                                                           fail */
 }
 
+/* The pairs of each prompt's rows, one by one, padding behind the last; and of one prompt the chunk that it
+ * is. */
+static void a_shared_chunk_has_the_attention_of_each_prompts_rows(void **state)
+{
+    (void)state;
+    static const uint64_t first[] = {0, 640, 37}, rows[] = {20, 3, 31};
+    bt_price p = price("npu4", "llama-3.2-1b", &w8);
+    bt_price_program *g = &p.program[1];
+    g->scores.pair = 0, g->memory.position = 0; /* products alone */
+    bt_price_shared s = {0};
+    uint64_t pairs = 0;
+    for (int i = 0; i < 3; i++) {
+        bt_price_share(&s, first[i], rows[i]);
+        for (uint64_t r = 0; r < rows[i]; r++) pairs += first[i] + r + 1;
+    }
+    for (uint64_t r = 54; r < g->rows; r++) pairs += 37 + 31 + (r - 54) + 1;
+    bt_price_sum got = {0}, alone = {0}, chunk = {0};
+    bt_price_add_shared(&got, &p, 1, &s);
+    const uint64_t each = g->compute.pair;
+    assert_int_equal(got.ns - g->compute.fixed, (uint64_t)(((unsigned __int128)each * pairs) >> 32));
+    assert_int_equal(got.chunks, 1);
+    s = (bt_price_shared){0};
+    bt_price_share(&s, 640, 40);
+    bt_price_add_shared(&alone, &p, 1, &s);
+    bt_price_add_chunk(&chunk, &p, 1, 640);
+    assert_memory_equal(&alone, &chunk, sizeof chunk);
+    /* less than one prompt behind all that stands before any of them, more than one without any */
+    assert_true(got.ns < bt_price_chunk_ns(&p, 1, 640) && got.ns > bt_price_chunk_ns(&p, 1, 0));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -286,6 +316,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_priced_is_refused),
         cmocka_unit_test(weights_beyond_the_memory_of_a_device_or_its_group_are_refused),
         cmocka_unit_test(a_link_hides_what_is_sent_while_later_layers_compute),
+        cmocka_unit_test(a_shared_chunk_has_the_attention_of_each_prompts_rows),
         cmocka_unit_test(pricing_a_chunk_and_a_step_takes_well_under_a_microsecond),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@
 #include "engine/decode.h"
 #include "model/gguf.h"
 #include "tests/helpers/engine_kit.h"
+#include "tests/helpers/tiny_gguf.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -99,6 +100,49 @@ static void more_sequences_take_their_kv_and_kept_logits_their_rows(void **state
     engine_kit_done(&kit);
 }
 
+static void a_long_context_is_told_that_kv_of_int8_would_fit(void **state)
+{
+    (void)state;
+    engine_kit kit = engine_kit_model("llama");
+    bt_fault f = {""};
+    bt_needs_want w = want(BT_ENGINE_NPU, -1), small = w;
+    small.kv_elem_bytes = 1;
+    bt_needs n = needs(kit.model, &small);
+    assert_int_equal(bt_needs_check(kit.model, &w, 1, bt_needs_sum(&n), &f), BT_ELIMIT);
+    assert_non_null(strstr(f.text, " free; --kv-dtype int8 needs "));
+    w.kv_elem_bytes = 1; /* which it is already */
+    assert_int_equal(bt_needs_check(kit.model, &w, 1, bt_needs_sum(&n) - 1, &f), BT_ELIMIT);
+    assert_null(strstr(f.text, "int8"));
+    engine_kit_done(&kit);
+}
+
+static void sparse_attention_needs_its_keys_and_each_thread_its_scores(void **state)
+{
+    (void)state;
+    tiny_gguf_spec s = tiny_gguf_default();
+    uint64_t grows[2];
+    size_t len;
+    bt_gguf *g;
+    engine_kit kit;
+    s.ctx = 65536;
+    kit.bytes = tiny_gguf_build(&s, &len);
+    assert_int_equal(bt_gguf_open_bytes(&g, kit.bytes, len, NULL), BT_OK);
+    assert_int_equal(bt_model_from_gguf(&kit.model, g, NULL), BT_OK);
+    for (int is_sparse = 0; is_sparse < 2; is_sparse++) {
+        bt_obtain_want how = {.attention = is_sparse ? "sparse:0.2" : NULL};
+        bt_needs_want w = want(BT_ENGINE_NPU, -1);
+        w.want = &how;
+        w.ctx_tokens = 65536;
+        grows[is_sparse] = needs(kit.model, &w).part[BT_NEEDS_WORK];
+        w.ctx_tokens = 32768;
+        grows[is_sparse] -= needs(kit.model, &w).part[BT_NEEDS_WORK];
+    }
+    /* of 32768 positions more: 2 kv heads of 16; 48 choices */
+    const uint64_t keys = 2 * 32768 * 16, scores = 48 * 32768 * sizeof(int32_t);
+    assert_in_range(grows[1] - grows[0], keys + 2 * scores, keys + 2 * scores * 5 / 4);
+    engine_kit_done(&kit);
+}
+
 static void a_machine_with_too_little_is_told_what_would_fit(void **state)
 {
     (void)state;
@@ -120,9 +164,15 @@ static void a_machine_with_too_little_is_told_what_would_fit(void **state)
     other.weights = BT_FORM_FP4;
     n[1] = needs(kit.model, &other);
     assert_int_equal(bt_needs_check(kit.model, w, 2, bt_needs_together(n, 2) - 1, &f), BT_ELIMIT);
+    assert_non_null(strstr(f.text, "--kv-dtype int8 needs "));
+    bt_needs_want small[] = {w[0], other};
+    small[0].kv_elem_bytes = small[1].kv_elem_bytes = 1;
+    for (int i = 0; i < 2; i++) n[i] = needs(kit.model, &small[i]);
+    assert_int_equal(bt_needs_check(kit.model, w, 2, bt_needs_together(n, 2) - 1, &f), BT_ELIMIT);
     assert_non_null(strstr(f.text, "--ctx-size "));
     assert_int_equal(bt_needs_check(kit.model, w, 2, 1 << 20, &f), BT_ELIMIT);
-    assert_non_null(strstr(f.text, "1.0 MiB free; no other --weights or --ctx-size fits, the least needs "));
+    assert_non_null(
+        strstr(f.text, "1.0 MiB free; no other --weights, --kv-dtype or --ctx-size fits, the least needs "));
     bt_memory_set_free(1 << 20);
     const bt_err e = bt_needs_begin(text, kit.model, &w[1], 1, &f);
     bt_memory_set_free(0);
@@ -140,6 +190,8 @@ int main(void)
         cmocka_unit_test(weights_are_the_bytes_that_the_engine_has),
         cmocka_unit_test(processes_share_what_is_mapped_and_nothing_else),
         cmocka_unit_test(more_sequences_take_their_kv_and_kept_logits_their_rows),
+        cmocka_unit_test(a_long_context_is_told_that_kv_of_int8_would_fit),
+        cmocka_unit_test(sparse_attention_needs_its_keys_and_each_thread_its_scores),
         cmocka_unit_test(a_machine_with_too_little_is_told_what_would_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -146,23 +146,26 @@ static void spans_apart_and_then_merged_have_the_same_bits(void **state)
     const bt_kernels *v = variant_of(state);
     for (size_t i = 0; i < COUNT(dims); i++)
         for (size_t n = 0; n < COUNT(positions); n++) {
-            const size_t g = 1 + n % 2, group = 1 + (i + n) % 7, heads = g * group, d = dims[i],
+            const size_t g = 1 + n % 4, group = 1 + (i + n) % 8, heads = g * group, d = dims[i],
                          t = n % 2 ? 1 : 1 + rnd_below(12);
             const size_t floats = bt_attn_part_floats(d), spans = (positions[n] + t + 255) / 256;
             problem p = problem_new(t, positions[n], heads, g, d, 64, (i + n) % 3 ? 2 : 1);
-            float *out = floats_new(p.out_count), *part = floats_new(t * group * spans * floats);
+            float *out = floats_new(p.out_count), *part = floats_new(t * heads * spans * floats);
             void *scratch = bytes_new(bt_attn_scratch_bytes(d), 64);
             memcpy(out, p.want, p.out_count * sizeof *out); /* between rows nothing is written */
             for (size_t row = 0; row < t; row++) memset(out + row * p.ldo, 0, heads * d * sizeof *out);
-            for (size_t head = 0; head < g; head++) {
+            for (size_t first = 0, some; first < g; first += some) {
                 const size_t step = 1 + rnd_below(spans);
+                some = 1 + rnd_below(g - first);
                 for (size_t s0 = (spans - 1) / step * step + step; s0 > 0;) {
                     s0 -= step;
-                    v->attn_span(part, spans, p.q, p.ldq, &p.c.view, 1, t, p.pos0, heads, head, s0,
-                                 s0 + step < spans ? s0 + step : spans, p.scale, scratch);
+                    v->attn_span(part, spans, p.q, p.ldq, &p.c.view, 1, t, p.pos0, heads, first, first + some,
+                                 s0, s0 + step < spans ? s0 + step : spans, p.scale, scratch);
                 }
-                v->attn_merge(out + head * group * d, p.ldo, part, spans, t, p.pos0, group, d);
             }
+            for (size_t head = 0; head < g; head++)
+                v->attn_merge(out + head * group * d, p.ldo, part + head * t * group * spans * floats, spans,
+                              t, p.pos0, group, d);
             assert_memory_equal(out, p.want, p.out_count * sizeof *out);
             free(out), free(part), free(scratch);
             problem_free(&p);

@@ -197,15 +197,15 @@ static size_t attend_and_compare(problem *p, const bt_kernels *v)
 {
     const size_t ld = p->heads * p->d, spans = (p->pos0 + p->t + 255) / 256,
                  floats = bt_attn_part_floats(p->d);
-    float *part = floats_new(p->t * GROUP * spans * floats);
+    float *part = floats_new(p->t * p->heads * spans * floats);
     attend_ref(p);
     v->attn(p->got, ld, p->q, ld, &p->view, 0, p->t, p->pos0, p->heads, 0, p->heads, 0.25f, p->scratch);
     const size_t nans = same(p->got, p->want, p->t * ld, "attention");
-    for (size_t g = 0; g < 2; g++) {
-        v->attn_span(part, spans, p->q, ld, &p->view, 0, p->t, p->pos0, p->heads, g, 0, spans, 0.25f,
-                     p->scratch);
-        v->attn_merge(p->got + g * GROUP * p->d, ld, part, spans, p->t, p->pos0, GROUP, p->d);
-    }
+    v->attn_span(part, spans, p->q, ld, &p->view, 0, p->t, p->pos0, p->heads, 0, 2, 0, spans, 0.25f,
+                 p->scratch);
+    for (size_t g = 0; g < 2; g++)
+        v->attn_merge(p->got + g * GROUP * p->d, ld, part + g * p->t * GROUP * spans * floats, spans, p->t,
+                      p->pos0, GROUP, p->d);
     (void)same(p->got, p->want, p->t * ld, "attention in spans");
     free(part);
     return nans;

@@ -437,7 +437,7 @@ static void parameters_out_of_range_are_refused_by_name(void **state)
     }
     bt_sample *s = NULL;
     assert_int_equal(bt_sample_new(&s, 0, NULL), BT_EARG);
-    assert_int_equal(bt_sample_new(&s, (size_t)1 << 40, NULL), BT_EARG);
+    assert_int_equal(bt_sample_new(&s, SIZE_MAX, NULL), BT_EARG);
     assert_null(s);
     bt_sample_free(NULL);
 }

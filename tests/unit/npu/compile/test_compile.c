@@ -290,20 +290,47 @@ static void refuses_what_does_not_fit(void **state)
     end(&w);
 }
 
+static engine_kit model_of(const tiny_gguf_spec *s)
+{
+    engine_kit k;
+    size_t len;
+    bt_gguf *g;
+    k.bytes = tiny_gguf_build(s, &len);
+    assert_int_equal(bt_gguf_open_bytes(&g, k.bytes, len, NULL), BT_OK);
+    assert_int_equal(bt_model_from_gguf(&k.model, g, NULL), BT_OK);
+    return k;
+}
+
+static void heads_that_do_not_fit_the_tiles_of_the_estimate_attend_densely_or_are_refused(void **state)
+{
+    (void)state;
+    tiny_gguf_spec s = tiny_gguf_default();
+    world w = begin("llama"), other = w;
+    bt_fault f = {""};
+    s.arch = "qwen3", s.head_dim = 18;
+    other.kit = model_of(&s);
+    unlink(w.path);
+    bt_compile_options o = options(&other, "w8a8");
+    o.attention = (bt_attention){200000, 512, 1, 0};
+    assert_int_equal(bt_compile(other.path, other.kit.model, &o, NULL, &f), BT_EARG);
+    assert_true(strstr(f.text, "--attention") && strstr(f.text, "heads of 18"));
+    assert_int_not_equal(access(w.path, F_OK), 0);
+    o.attention = (bt_attention){0};
+    compile(&other, &o, NULL);
+    engine_kit_done(&other.kit);
+    end(&w);
+}
+
 /* Integer attention sums over no more positions; float attention does, also where it takes the place of the
  * other. */
 static void a_context_beyond_integer_attention_is_refused_before_anything_is_compiled(void **state)
 {
     (void)state;
     tiny_gguf_spec s = tiny_gguf_default();
-    size_t len;
-    bt_gguf *g;
     world w = begin("llama"), other = w;
     bt_fault f = {""};
     s.layers = 1, s.ctx = 131072 + 256;
-    other.kit.bytes = tiny_gguf_build(&s, &len);
-    assert_int_equal(bt_gguf_open_bytes(&g, other.kit.bytes, len, NULL), BT_OK);
-    assert_int_equal(bt_model_from_gguf(&other.kit.model, g, NULL), BT_OK);
+    other.kit = model_of(&s);
     unlink(w.path);
     bt_compile_options o = options(&other, "w8a8");
     o.shape_policy = "chunk:16";
@@ -487,6 +514,7 @@ int main(void)
         cmocka_unit_test(a_key_names_what_changes_bytes),
         cmocka_unit_test(a_text_too_short_for_its_statistics_is_refused_with_both_numbers),
         cmocka_unit_test(refuses_what_does_not_fit),
+        cmocka_unit_test(heads_that_do_not_fit_the_tiles_of_the_estimate_attend_densely_or_are_refused),
         cmocka_unit_test(a_context_beyond_integer_attention_is_refused_before_anything_is_compiled),
         cmocka_unit_test(what_the_profile_lacks_falls_back_with_its_reason),
         cmocka_unit_test(planted_outliers_ruin_the_plain_recipe_and_no_other),

@@ -139,6 +139,35 @@ static void a_profile_decides_on_zero_points(void **state)
            "those of profile hexagon-v75-int8 have none");
 }
 
+static void contexts_beyond_the_usual_share_packages_of_powers_of_two(void **state)
+{
+    static const struct {
+        size_t wanted, has;
+    } c[] = {{0, 32768}, {32768, 32768}, {32769, 65536}, {65536, 65536}, {65537, 80000}, {80000, 80000}};
+    tiny_gguf_spec s = tiny_gguf_default();
+    const bt_obtain_want w = {.shape_policy = "chunk:16", .quant = "w8a8"};
+    bt_gguf *g = NULL;
+    bt_model *m = NULL;
+    bt_pkg *p = NULL;
+    size_t len;
+    bt_fault f = {""};
+    (void)state;
+    s.ctx = 80000;
+    uint8_t *bytes = tiny_gguf_build(&s, &len);
+    assert_int_equal(bt_gguf_open_bytes(&g, bytes, len, NULL), BT_OK);
+    assert_int_equal(bt_model_from_gguf(&m, g, NULL), BT_OK);
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+        const bt_obtain_how how_long = {.ctx_tokens = c[i].wanted};
+        if (bt_obtain_open(&p, NULL, m, &w, &how_long, &f) < 0) fail_msg("%s", f.text);
+        assert_int_equal(bt_pkg_header_of(p)->ctx_tokens, c[i].has);
+        bt_pkg_close(p);
+    }
+    assert_int_equal(bt_obtain_open(&p, NULL, m, &w, &(bt_obtain_how){.ctx_tokens = 80001}, &f), BT_EARG);
+    assert_true(strstr(f.text, "80001") && strstr(f.text, "80000"));
+    bt_model_close(m);
+    free(bytes);
+}
+
 /* With every step that a recipe may add: smoothing measures twice, GPTQ reads the calibration again. */
 static void progress_grows_in_small_steps_to_the_whole(void **state)
 {
@@ -262,6 +291,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(compiles_once_and_finds_it_again),
         cmocka_unit_test(a_profile_decides_on_zero_points),
+        cmocka_unit_test(contexts_beyond_the_usual_share_packages_of_powers_of_two),
         cmocka_unit_test(progress_grows_in_small_steps_to_the_whole),
         cmocka_unit_test(a_named_package_keeps_its_own_options),
         cmocka_unit_test(a_package_of_another_model_is_refused),

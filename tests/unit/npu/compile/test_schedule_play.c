@@ -28,7 +28,7 @@ static void open_kit(kit *k, bt_schedule_policy policy)
     k->npu = toy_profile("npu", "\"op_launch_ns\": 3000, \"sync_ns\": 500");
     k->companion = toy_profile("companion", "\"op_launch_ns\": 7000, \"activation_bytes_per_us\": 10");
     k->pkg = tiny_pkg_open(&(tiny_pkg){.layers = LAYERS});
-    const bt_schedule_play_config c = {k->pkg, {&k->npu, &k->companion}, policy, WINDOW};
+    const bt_schedule_play_config c = {k->pkg, {.npu = &k->npu, .companion = &k->companion}, policy, WINDOW};
     if (bt_schedule_play_new(&k->play, &c, &fault) < 0) fail_msg("%s", fault.text);
 }
 
@@ -53,7 +53,8 @@ static void times_are_those_of_the_table_under_every_schedule(void **state)
         kit k;
         bt_schedule_price *t = NULL;
         open_kit(&k, (bt_schedule_policy)i);
-        const bt_schedule_price_config c = {k.pkg, {&k.npu, &k.companion}, i, WINDOW, TOKENS};
+        const bt_schedule_price_config c = {
+            k.pkg, {.npu = &k.npu, .companion = &k.companion}, i, WINDOW, TOKENS};
         assert_int_equal(bt_schedule_price_new(&t, &c, NULL), BT_OK);
         for (size_t n = 1; n <= TOKENS; n++) {
             const bt_schedule_result want = bt_schedule_price_of(t, n);

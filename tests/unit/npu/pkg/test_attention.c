@@ -69,7 +69,7 @@ static void what_is_no_attention_is_refused_by_name(void **state)
         {"sparse:0.2,dense=1048577", "a position from"},
         {"dense:0.2", "'dense:0.2': dense, or"},
         {"sparse:0.2,dense=3,dense=x", "a position from"},
-        {"sparse:0.22222222222222222222222222222222222222222", "the limit is"},
+        {"sparse:0.2222222222222222222222222222222222222222222222222222222222", "the limit is"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         bt_attention a;

@@ -1,6 +1,6 @@
 /* Five readers price one prompt where starting a graph is nearly all that it takes: a timeline, an answer,
  * the table of schedules, a package in program order, and sizes alone. The same of waiting at changes of
- * engine. */
+ * engine, and of sparse attention. */
 #include "npu/compile/compile.h"
 #include "npu/compile/price_pkg.h"
 #include "npu/compile/schedule_play.h"
@@ -24,6 +24,7 @@ enum { TIMELINE, ANSWER, TABLE, PACKAGE, PLAN, READERS };
 static const char *const readers[] = {"timeline", "answer", "table", "package", "plan"};
 static const uint32_t lengths[LENGTHS] = {1, 17, 64, 65, 200, 500};
 static const char policy[] = "chunk:64+tail";
+static const char *attention; /* NULL: dense */
 
 static bt_profile ane_m4(uint32_t dispatch_ns)
 {
@@ -45,13 +46,14 @@ static bt_pkg *compiled(const engine_kit *kit, const bt_profile *p)
     close(mkstemp(path));
     engine_kit_ids(ids, CALIB, kit->model, 21);
     assert_int_equal(bt_recipe_parse(&o.recipe, "w8a8", NULL), BT_OK);
+    assert_int_equal(bt_attention_parse(&o.attention, attention, NULL), BT_OK);
     if (bt_compile(path, kit->model, &o, NULL, &f) < 0 || bt_pkg_open(&pkg, path, &f) < 0)
         fail_msg("%s", f.text);
     unlink(path);
     return pkg;
 }
 
-static uint64_t of_timeline(const bt_pkg *pkg, const bt_profile *p, uint32_t tokens)
+static uint64_t of_timeline(const bt_pkg *pkg, const bt_profile *p, uint32_t tokens, int schedule)
 {
     const tool_modelled_plan plan = {.pkg = pkg,
                                      .engines = {p, p},
@@ -65,14 +67,14 @@ static uint64_t of_timeline(const bt_pkg *pkg, const bt_profile *p, uint32_t tok
     tool_timeline_span *span = NULL;
     size_t spans = 0;
     bt_fault f = {""};
-    if (tool_modelled_play(&r, &span, &spans, &plan, BT_SCHEDULE_SERIAL, &f) < 0) fail_msg("%s", f.text);
+    if (tool_modelled_play(&r, &span, &spans, &plan, schedule, &f) < 0) fail_msg("%s", f.text);
     free(span);
     return r.ttft_ns;
 }
 
-static uint64_t of_table(const bt_pkg *pkg, const bt_profile *p, uint32_t tokens)
+static uint64_t of_table(const bt_pkg *pkg, const bt_profile *p, uint32_t tokens, int schedule)
 {
-    const bt_schedule_price_config c = {pkg, {p, p}, BT_SCHEDULE_SERIAL, WINDOW, CTX};
+    const bt_schedule_price_config c = {pkg, {.npu = p, .companion = p}, schedule, WINDOW, CTX};
     bt_schedule_price *t = NULL;
     assert_int_equal(bt_schedule_price_new(&t, &c, NULL), BT_OK);
     const uint64_t ns = bt_schedule_price_of(t, tokens).makespan_ns;
@@ -84,7 +86,7 @@ static uint64_t of_table(const bt_pkg *pkg, const bt_profile *p, uint32_t tokens
 static void of_package(uint64_t ret[READERS], const bt_pkg *pkg, const bt_profile *p, uint32_t tokens)
 {
     static bt_price price;
-    const bt_schedule_play_config c = {pkg, {p, p}, BT_SCHEDULE_SERIAL, WINDOW};
+    const bt_schedule_play_config c = {pkg, {.npu = p, .companion = p}, BT_SCHEDULE_SERIAL, WINDOW};
     bt_schedule_play *play = NULL;
     bt_shapes shapes;
     assert_int_equal(bt_price_pkg(&price, pkg, p, 16, NULL), BT_OK);
@@ -108,13 +110,15 @@ static uint64_t of_plan(const engine_kit *kit, const bt_profile *p, uint32_t tok
                        .heads = h->heads,   .kv_heads = h->kv_heads, .head_dim = h->head_dim,
                        .vocab = h->vocab,   .ffn_matrices = 3};
     bt_recipe recipe;
+    bt_attention a;
     bt_shapes shapes;
     tool_plan_prompt ret;
+    assert_int_equal(bt_attention_parse(&a, attention, NULL), BT_OK);
     assert_int_equal(bt_recipe_parse(&recipe, "w8a8", NULL), BT_OK);
     assert_int_equal(bt_shapes_parse(&shapes, policy, CTX, NULL), BT_OK);
     const tool_plan_form form = tool_plan_form_of(&recipe);
-    assert_int_equal(tool_plan_programs_make(&programs, p, NULL, &s, &form, &tool_plan_kvs[0], &shapes, CTX,
-                                             false, NULL),
+    assert_int_equal(tool_plan_programs_make(&programs, p, NULL, &s, &form, &tool_plan_kvs[0], &a, &shapes,
+                                             CTX, false, NULL),
                      BT_OK);
     const tool_plan_how how = {.programs = &programs, .shapes = &shapes,
                                .profile = p,          .link = {.bits_per_us = 1000},
@@ -126,8 +130,8 @@ static uint64_t of_plan(const engine_kit *kit, const bt_profile *p, uint32_t tok
 static void all(uint64_t ret[READERS], const engine_kit *kit, const bt_pkg *pkg, const bt_profile *p,
                 uint32_t tokens)
 {
-    ret[TIMELINE] = of_timeline(pkg, p, tokens);
-    ret[TABLE] = of_table(pkg, p, tokens);
+    ret[TIMELINE] = of_timeline(pkg, p, tokens, BT_SCHEDULE_SERIAL);
+    ret[TABLE] = of_table(pkg, p, tokens, BT_SCHEDULE_SERIAL);
     of_package(ret, pkg, p, tokens);
     ret[PLAN] = of_plan(kit, p, tokens);
 }
@@ -191,11 +195,53 @@ static void all_readers_count_a_wait_for_each_change_of_engine(void **state)
     engine_kit_done(&kit);
 }
 
+/* Each head has its own share in a timeline, and their mean in a package's table; those of the first rows are
+ * dense. */
+static void all_readers_price_sparse_attention_alike(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"sparse:0.3,dense=40", "sparse:0.3,dense=0,rows=16",
+                                        "sparse:0.5,group"};
+    engine_kit kit = engine_kit_model("llama");
+    bt_profile slow = ane_m4(9500);
+    slow.time.f16_ops_per_us = 2000; /* so that attention is most of it */
+    slow.time.efficiency[0].permille = 1000, slow.time.points = 1;
+    slow.time.sync_ns = 1000;
+    for (size_t k = 0; k < 3; k++) {
+        attention = NULL;
+        bt_pkg *dense = compiled(&kit, &slow);
+        attention = kinds[k];
+        bt_pkg *sparse = compiled(&kit, &slow);
+        for (size_t i = 0; i < LENGTHS; i++) {
+            uint64_t got[READERS];
+            all(got, &kit, sparse, &slow, lengths[i]);
+            for (int r = 0; r < READERS; r++) {
+                const double x = (double)got[r], y = (double)got[TIMELINE];
+                if (x < .99 * y || x > 1.01 * y)
+                    fail_msg("%s, %s, %u tokens: %.0f ns, not %.0f", kinds[k], readers[r],
+                             (unsigned)lengths[i], x, y);
+            }
+            const uint64_t all_see = of_timeline(dense, &slow, lengths[i], BT_SCHEDULE_SERIAL);
+            const bool is_dense = lengths[i] <= (k == 0 ? 40 : k == 1 ? 0 : 512);
+            assert_true(is_dense == (all_see == got[TIMELINE]));
+            /* what the NPU estimates cannot be had for another chunk */
+            for (int policy_of = BT_SCHEDULE_FIFO; policy_of <= BT_SCHEDULE_OOO; policy_of++)
+                assert_int_equal(of_timeline(sparse, &slow, lengths[i], policy_of),
+                                 of_table(sparse, &slow, lengths[i], policy_of));
+        }
+        bt_pkg_close(dense);
+        bt_pkg_close(sparse);
+    }
+    attention = NULL;
+    engine_kit_done(&kit);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_readers_count_a_dispatch_for_each_graph_of_a_chunk),
         cmocka_unit_test(all_readers_count_a_wait_for_each_change_of_engine),
+        cmocka_unit_test(all_readers_price_sparse_attention_alike),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

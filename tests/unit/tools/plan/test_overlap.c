@@ -26,8 +26,8 @@ static void begin(world *w, const char *profile, const char *shape, const char *
     assert_int_equal(bt_shapes_parse(&w->shapes, policy, 32768, &f), BT_OK);
     assert_int_equal(bt_recipe_parse(&r, "w8a8", &f), BT_OK);
     const tool_plan_form form = tool_plan_form_of(&r);
-    if (tool_plan_programs_make(&w->programs, &w->npu, &w->companion, s, &form, &tool_plan_kvs[0], &w->shapes,
-                                32768, false, &f) < 0)
+    if (tool_plan_programs_make(&w->programs, &w->npu, &w->companion, s, &form, &tool_plan_kvs[0], NULL,
+                                &w->shapes, 32768, false, &f) < 0)
         fail_msg("%s", f.text);
     w->how = (tool_plan_how){.programs = &w->programs, .shapes = &w->shapes,
                              .profile = &w->npu,       .link = {.bits_per_us = 1000},

@@ -52,8 +52,8 @@ static void a_header_alone_is_priced_as_its_package(void **state)
     for (size_t r = 0; r < sizeof recipes / sizeof *recipes; r++) {
         bt_pkg *pkg = npu_kit_compiled(kit.model, recipes[r], BT_PKG_OPS_LINEAR, "chunk:64+tail", CTX);
         const tool_plan_form form = form_of(recipes[r]);
-        if (tool_plan_programs_make(&programs, &npu, &companion, &s, &form, &tool_plan_kvs[0], &shapes, CTX,
-                                    false, &f) < 0)
+        if (tool_plan_programs_make(&programs, &npu, &companion, &s, &form, &tool_plan_kvs[0], NULL, &shapes,
+                                    CTX, false, &f) < 0)
             fail_msg("%s", f.text);
         if (bt_price_pkg(&price, pkg, &npu, 16, &f) < 0) fail_msg("%s", f.text);
         static const uint32_t lengths[] = {1, 17, 64, 65, 200, 500};
@@ -89,7 +89,7 @@ static uint64_t behind_gate_ns(const char *recipe)
     bt_fault f = {""};
     assert_int_equal(bt_shapes_parse(&shapes, "chunk:256", 4096, NULL), BT_OK);
     if (tool_plan_programs_make(&programs, &npu, &companion, bt_dims_find("llama-3.2-1b"), &form,
-                                &tool_plan_kvs[0], &shapes, 4096, false, &f) < 0)
+                                &tool_plan_kvs[0], NULL, &shapes, 4096, false, &f) < 0)
         fail_msg("%s", f.text);
     return tool_plan_stage_ns(&programs, 0, 0, 7);
 }
@@ -138,21 +138,21 @@ static void a_model_that_no_session_holds_is_refused_with_numbers(void **state)
     bt_fault f = {""};
     assert_int_equal(bt_shapes_parse(&shapes, "chunk:256", 4096, NULL), BT_OK);
     const bt_dims *s = bt_dims_find("llama-3.1-8b");
-    assert_int_equal(tool_plan_programs_make(&programs, &small, NULL, s, &form, &tool_plan_kvs[0], &shapes,
-                                             4096, false, &f),
+    assert_int_equal(tool_plan_programs_make(&programs, &small, NULL, s, &form, &tool_plan_kvs[0], NULL,
+                                             &shapes, 4096, false, &f),
                      BT_OK);
     const uint64_t without = programs.price.program[0].compute.fixed;
     assert_in_range(programs.sessions, 2, 4); /* 8 GB of weights in windows of 3.5 */
     /* going from session to session costs what the profile says */
     small.session_switch_ns = 1000000;
-    assert_int_equal(tool_plan_programs_make(&programs, &small, NULL, s, &form, &tool_plan_kvs[0], &shapes,
-                                             4096, false, &f),
+    assert_int_equal(tool_plan_programs_make(&programs, &small, NULL, s, &form, &tool_plan_kvs[0], NULL,
+                                             &shapes, 4096, false, &f),
                      BT_OK);
     assert_int_equal(programs.price.program[0].compute.fixed,
                      without + programs.sessions * UINT64_C(1000000));
     small.memory_bytes = 4000000000;
-    assert_int_equal(tool_plan_programs_make(&programs, &small, NULL, s, &form, &tool_plan_kvs[0], &shapes,
-                                             4096, false, &f),
+    assert_int_equal(tool_plan_programs_make(&programs, &small, NULL, s, &form, &tool_plan_kvs[0], NULL,
+                                             &shapes, 4096, false, &f),
                      BT_ELIMIT);
     assert_non_null(strstr(f.text, "4000000000"));
 }
@@ -167,12 +167,12 @@ static void a_smaller_chip_spills_and_takes_longer(void **state)
     assert_int_equal(bt_shapes_parse(&shapes, "chunk:1024", 4096, NULL), BT_OK);
     const bt_dims *s = bt_dims_find("llama-3.2-1b");
     p.on_chip_bytes = 0;
-    assert_int_equal(tool_plan_programs_make(&large, &p, NULL, s, &form, &tool_plan_kvs[0], &shapes, 4096,
-                                             false, NULL),
+    assert_int_equal(tool_plan_programs_make(&large, &p, NULL, s, &form, &tool_plan_kvs[0], NULL, &shapes,
+                                             4096, false, NULL),
                      BT_OK);
     p.on_chip_bytes = 1 << 20;
-    assert_int_equal(tool_plan_programs_make(&small, &p, NULL, s, &form, &tool_plan_kvs[0], &shapes, 4096,
-                                             false, NULL),
+    assert_int_equal(tool_plan_programs_make(&small, &p, NULL, s, &form, &tool_plan_kvs[0], NULL, &shapes,
+                                             4096, false, NULL),
                      BT_OK);
     assert_int_equal(large.spill_bytes, 0);
     assert_true(small.spill_bytes > 0);

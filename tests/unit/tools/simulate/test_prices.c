@@ -21,6 +21,8 @@
 enum { CTX = 512, LENGTHS = 6 };
 static const uint32_t lengths[LENGTHS] = {1, 17, 64, 65, 200, 500};
 
+static const char *attention; /* of the package; NULL: dense */
+
 /* A model, its package, and the node that runs it. */
 typedef struct bed {
     engine_kit kit;
@@ -39,7 +41,8 @@ static void begin(bed *b, const char *recipe, uint32_t kv_elem_bytes, bool has_p
     memset(b, 0, sizeof *b);
     b->kit = engine_kit_model("llama");
     b->dims = bt_costs_dims(b->kit.model);
-    b->pkg = npu_kit_compiled(b->kit.model, recipe, BT_PKG_OPS_LINEAR, "chunk:64+tail", CTX);
+    b->pkg = attention ? npu_kit_sparse(b->kit.model, attention, "chunk:64+tail", CTX)
+                       : npu_kit_compiled(b->kit.model, recipe, BT_PKG_OPS_LINEAR, "chunk:64+tail", CTX);
     b->engine = npu_kit_engine(b->kit.model, b->pkg, CTX, NULL, NULL, kv_elem_bytes);
     *s = (tool_simulate_setup){.model = &b->dims,
                                .weight_bits = 16,
@@ -48,6 +51,7 @@ static void begin(bed *b, const char *recipe, uint32_t kv_elem_bytes, bool has_p
                                .ctx_tokens = CTX,
                                .shape_policy = "chunk:64+tail",
                                .recipe = recipe,
+                               .attention = attention,
                                .kv_memory_bytes = 1 << 26,
                                .link = {.bits_per_us = 200, .latency_ns = 700},
                                .package = has_package ? b->pkg : NULL,
@@ -278,6 +282,43 @@ static void a_package_that_no_node_runs_is_refused(void **state)
     done(&b);
 }
 
+static void a_node_that_attends_sparsely_runs_each_prompt_alone_at_its_price(void **state)
+{
+    (void)state;
+    for (int has_package = 0; has_package < 2; has_package++) {
+        static bed b, dense;
+        attention = NULL;
+        begin(&dense, "w8a8", 2, has_package);
+        attention = "sparse:0.3,dense=40";
+        begin(&b, "w8a8", 2, has_package);
+        assert_int_equal(sim_cost_share_tokens(&dense.cost, 256), 64);
+        assert_int_equal(sim_cost_share_tokens(&b.cost, 256), 0);
+        for (size_t i = 0; i < LENGTHS; i++) {
+            const bt_work_prompt p = {.end = lengths[i]};
+            const double node = (double)bt_work_of_prompt(&b.node->work, &p).work.ns,
+                         got = (double)simulated_ns(&b, 0, lengths[i]);
+            if (got < node * (has_package ? 1 : .99) || got > node * (has_package ? 1 : 1.01))
+                fail_msg("%u tokens: %.0f, and the node says %.0f", (unsigned)lengths[i], got, node);
+            assert_true((lengths[i] < 64) ==
+                        (simulated_ns(&dense, 0, lengths[i]) == simulated_ns(&b, 0, lengths[i])));
+        }
+        bt_fault fault = {""};
+        b.setup.attention = "sparse:0.3";
+        assert_int_equal(tool_simulate_check_package(&b.setup, &fault), has_package ? BT_EARG : BT_OK);
+        if (has_package) assert_non_null(strstr(fault.text, "sparse:0.3,dense=40"));
+        b.setup.attention = "sparse:0";
+        assert_int_equal(tool_simulate_check_package(&b.setup, &fault), BT_EARG);
+        b.setup.attention = "sparse:0.3,dense=40";
+        b.setup.package = NULL;
+        b.setup.prefill.group[0].profile.companion = true; /* a GPU */
+        assert_int_equal(tool_simulate_check_package(&b.setup, &fault), BT_EARG);
+        assert_non_null(strstr(fault.text, "no prefill node is an NPU"));
+        done(&b);
+        done(&dense);
+    }
+    attention = NULL;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -288,6 +329,7 @@ int main(void)
         cmocka_unit_test(a_request_of_a_cluster_takes_what_nodes_would_answer),
         cmocka_unit_test(so_does_one_whose_chunks_are_under_way_together),
         cmocka_unit_test(a_package_that_no_node_runs_is_refused),
+        cmocka_unit_test(a_node_that_attends_sparsely_runs_each_prompt_alone_at_its_price),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
