@@ -34,8 +34,12 @@ const bt_cache_kind bt_cache_files_ids = {.folder = "ids", .suffix = ".id1", .wh
 const bt_cache_kind bt_cache_files_checked = {.folder = "checked", .suffix = ".ok1",
                                               .what = "mark of a checked file", .advice = ADVICE,
                                               .max_bytes = 1 << 20};
+/* 1: of the form of an answer (tools/search/auto.h). */
+const bt_cache_kind bt_cache_files_recipes = {.folder = "recipes", .suffix = ".rc1", .what = "found recipe",
+                                              .advice = ADVICE, .max_bytes = 4 << 20};
 const bt_cache_kind *const bt_cache_files_kinds[] = {&bt_cache_files_packages, &bt_cache_files_weights,
-                                                     &bt_cache_files_ids, &bt_cache_files_checked, NULL};
+                                                     &bt_cache_files_ids,      &bt_cache_files_checked,
+                                                     &bt_cache_files_recipes,  NULL};
 
 static struct {
     uint64_t bytes;

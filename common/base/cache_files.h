@@ -22,7 +22,8 @@ typedef struct bt_cache_kind {
     uint64_t max_bytes;          /* of this folder alone; 0: it shares the limit of the whole cache */
 } bt_cache_kind;
 
-extern const bt_cache_kind bt_cache_files_packages, bt_cache_files_weights, bt_cache_files_ids, bt_cache_files_checked;
+extern const bt_cache_kind bt_cache_files_packages, bt_cache_files_weights, bt_cache_files_ids, bt_cache_files_checked,
+    bt_cache_files_recipes;
 extern const bt_cache_kind *const bt_cache_files_kinds[]; /* all of these, then NULL */
 
 /* The folder, which may not exist yet. kind NULL: the one above all kinds. BT_EIO: none of the variables nor HOME is

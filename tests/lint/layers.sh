@@ -39,15 +39,16 @@ sim/cluster        : base graph device npu/pkg kv wire xfer gateway/brain prefil
 sim                : base kv wire gateway/brain prefill-node/brain decode-node/brain
 tools              : base text model npu/pkg npu/compile kv
 tools/bench        : base kernels model graph kv engine tools
-tools/cluster      : base rt model kv device npu/compile engine tools
+tools/plan         : base device npu/pkg npu/compile
+tools/search       : base text model device sample npu/pkg npu/compile engine tools tools/plan
+tools/cluster      : base rt model kv device npu/compile engine tools tools/search
 tools/chat         : base text tools tools/cluster
 tools/trace        : base crypto text model trace tools
 tools/timeline     : base device npu/pkg npu/compile
-tools/plan         : base device npu/pkg npu/compile
 tools/replay       : base text device trace tools tools/cluster
 tools/calibrate    : base model device text trace tools tools/cluster tools/replay
 tools/simulate     : base device npu/pkg npu/compile text trace tools tools/trace tools/plan tools/replay sim/cluster
-tools/commands     : base crypto model graph device npu/pkg npu/compile sample kv engine trace tools tools/bench tools/cluster tools/chat tools/timeline tools/trace tools/plan tools/replay tools/calibrate tools/simulate gateway/http
+tools/commands     : base crypto model graph device npu/pkg npu/compile sample kv engine trace tools tools/search tools/bench tools/cluster tools/chat tools/timeline tools/trace tools/plan tools/replay tools/calibrate tools/simulate gateway/http
 programs           : base rt kernels wire engine node gateway/http gateway/api gateway/door gateway/shell prefill-node decode-node tools
 '
 

@@ -4,6 +4,7 @@
 #include "engine/decode.h"
 #include "engine/needs.h"
 #include "kv/kv_pages.h"
+#include "tools/search/auto.h"
 #include "tools/tool.h"
 
 #include <inttypes.h>
@@ -94,7 +95,7 @@ static bt_err check_memory(const tool_serve *s, const bt_model *m, bt_fault *fau
     return bt_needs_check(m, want, n, bt_memory_free(), fault);
 }
 
-bt_err tool_serve_prepare(const tool_serve *s, bool quiet, int interrupted, bt_fault *fault)
+bt_err tool_serve_prepare(tool_serve *s, bool quiet, int interrupted, bt_fault *fault)
 {
     bt_model *m = NULL;
     bt_pool *pool = NULL;
@@ -108,8 +109,10 @@ bt_err tool_serve_prepare(const tool_serve *s, bool quiet, int interrupted, bt_f
     if (e < 0) return e;
     tool_leave_on_signals(interrupted);
     e = tool_open_model(&m, NULL, s->model, fault);
-    if (e == BT_OK) e = check_memory(s, m, fault);
     if (e == BT_OK) e = bt_pool_new(&pool, (size_t)s->threads, fault);
+    const tool_auto_how how = {.ctx_tokens = (size_t)s->ctx_size, .pool = pool, .quiet = quiet};
+    if (e == BT_OK) e = tool_auto_resolve(NULL, s->quant, &s->want, m, &how, fault);
+    if (e == BT_OK) e = check_memory(s, m, fault);
     if (e == BT_OK) e = keep_package(s, m, pool, fault);
     if (e == BT_OK) e = keep_weights(s, m, pool, fault);
     bt_wait_end();
@@ -202,9 +205,10 @@ bt_err tool_serve_start(tool_background *ret, const tool_serve *s, bool quiet, b
     return tool_serve_start_with(ret, s, NULL, quiet, fault);
 }
 
-bt_err tool_serve_start_with(tool_background *ret, const tool_serve *s, const tool_command *more, bool quiet,
-                             bt_fault *fault)
+bt_err tool_serve_start_with(tool_background *ret, const tool_serve *options, const tool_command *more,
+                             bool quiet, bt_fault *fault)
 {
+    tool_serve serve = *options, *s = &serve;
     bt_err e = tool_serve_prepare(s, quiet, TOOL_INTERRUPTED, fault);
     if (e < 0) return e;
     tool_command *up = calloc(1, sizeof *up);

@@ -30,6 +30,7 @@ typedef struct tool_serve {
        decode nodes compute prompts */
     size_t prefill_nodes, decode_nodes;
     bool colocated;
+    char quant[BT_RECIPE_MAX_TEXT]; /* what a search found (tools/search/auto.h); want.quant then */
 } tool_serve;
 
 /* Rows of an option table whose config has a tool_serve at `serve`. */
@@ -144,10 +145,11 @@ typedef struct tool_serve {
         .def = "auto", .help = "kernels: auto, " BT_ENGINE_ISA_NAMES "; the results are the same" \
     }
 
-/* Opens the model, which finds its faults before several programs each tell them, compiles its package and converts
+/* Opens the model, which finds its faults before several programs each tell them, searches for the recipe where --quant
+ * asks for that, compiles its package and converts
  * its weights where that has not been done, telling of it unless quiet: nodes then start at once. A signal
  * meanwhile ends the process with the exit code `interrupted`; after it signals set tool_stop. */
-bt_err tool_serve_prepare(const tool_serve *s, bool quiet, int interrupted, bt_fault *fault);
+bt_err tool_serve_prepare(tool_serve *s, bool quiet, int interrupted, bt_fault *fault);
 /* The same, then a private `baton up` of it; as tool_background_start with tool_stop. */
 bt_err tool_serve_start(tool_background *ret, const tool_serve *s, bool quiet, bt_fault *fault);
 

@@ -153,11 +153,12 @@ static bt_err check_names(const bt_cache_list *l, const bt_opt_args *args, bt_fa
         bool is_found = is_kind(args->args[a]);
         for (size_t i = 0; i < l->count && !is_found; i++) is_found = is_named(&l->file[i], args->args[a]);
         if (!is_found)
-            return bt_fail(fault, BT_EARG,
-                           "nothing in the cache is called '%.60s': packages, weights, ids, checked, or at "
-                           "least %d letters that "
-                           "the name of a model or file begins with",
-                           args->args[a], MIN_NAME_CHARS);
+            return bt_fail(
+                fault, BT_EARG,
+                "nothing in the cache is called '%.60s': packages, weights, ids, checked, recipes, or at "
+                "least %d letters that "
+                "the name of a model or file begins with",
+                args->args[a], MIN_NAME_CHARS);
     }
     return BT_OK;
 }

@@ -9,6 +9,7 @@
 #include "npu/compile/offload.h"
 #include "npu/compile/probes.h"
 #include "tools/package_view.h"
+#include "tools/search/auto.h"
 #include "tools/tool.h"
 #include "engine/names.h"
 
@@ -60,16 +61,27 @@ const bt_opt_program tool_compile_program = {
     .opt_count = BT_OPT_COUNT(opts),
 };
 
-static bt_err make(bt_pkg **ret, char path[BT_OBTAIN_PATH_BYTES], const config *c, bt_fault *fault)
+static bt_err make(bt_pkg **ret, json_t **ret_search, char path[BT_OBTAIN_PATH_BYTES], const config *c,
+                   bt_fault *fault)
 {
     bt_model *m = NULL;
     bt_pool *pool = NULL;
     bt_err e = tool_open_model(&m, NULL, c->model, fault);
     if (e == BT_OK) e = bt_pool_new(&pool, (size_t)c->threads, fault);
-    const bt_obtain_how how = {.ctx_tokens = (size_t)c->ctx_size, .isa = c->isa, .pool = pool,
-                               .allow_llm_int8 = true, .progress = bt_wait_tell};
+    bt_obtain_how how = {.ctx_tokens = (size_t)c->ctx_size, .isa = c->isa, .pool = pool,
+                         .allow_llm_int8 = true, .progress = bt_wait_tell};
     bt_obtain_want want = c->want;
     want.require_npu = false; /* all of what falls back is shown, not only what an error has room for */
+    char found[BT_RECIPE_MAX_TEXT];
+    bt_pkg *kept = NULL;
+    const tool_auto_how search = {.isa = c->isa, .ctx_tokens = how.ctx_tokens, .pool = pool,
+                                  .quiet = c->quiet};
+    if (e == BT_OK) e = tool_auto_resolve(ret_search, found, &want, m, &search, fault);
+    if (e == BT_OK && c->output && *ret_search) { /* the search has left it in the cache */
+        e = bt_obtain_open(&kept, path, m, &want, &how, fault);
+        how.donor = (const bt_pkg *const *)&kept;
+        how.donors = 1;
+    }
     if (e == BT_OK && c->output) {
         snprintf(path, BT_OBTAIN_PATH_BYTES, "%s", c->output);
         e = bt_obtain_compile(path, m, &want, &how, fault);
@@ -78,6 +90,7 @@ static bt_err make(bt_pkg **ret, char path[BT_OBTAIN_PATH_BYTES], const config *
         e = bt_obtain_open(ret, path, m, &want, &how, fault);
     }
     bt_wait_end();
+    bt_pkg_close(kept);
     bt_pool_free(pool);
     bt_model_close(m);
     return e;
@@ -129,7 +142,7 @@ static void print_refusals(const refusals *r)
     }
 }
 
-static int show(const config *c, const char *path, const bt_pkg *p, int64_t took_us)
+static int show(const config *c, const char *path, const bt_pkg *p, const json_t *search, int64_t took_us)
 {
     refusals r;
     bt_fault fault = {""};
@@ -139,8 +152,10 @@ static int show(const config *c, const char *path, const bt_pkg *p, int64_t took
         if (j)
             json_object_update_new(j, json_pack("{s:s,s:f,s:o}", "path", path, "seconds",
                                                 (double)took_us / 1e6, "refused_shapes", refusals_json(&r)));
+        if (j && search) json_object_set(j, "search", (json_t *)search);
         return tool_print_json("compile", j);
     }
+    if (search) tool_auto_print(search);
     tool_package_print_summary(p);
     print_refusals(&r);
     if (c->images)
@@ -171,13 +186,14 @@ int tool_compile_run(int argc, char **argv)
     bt_fault fault = {""};
     char path[BT_OBTAIN_PATH_BYTES];
     bt_pkg *p = NULL;
+    json_t *search = NULL;
     int rc = bt_opt_start(&args, &tool_compile_program, argc, argv, &c);
     if (rc >= 0) return rc;
     const int64_t begin_us = bt_clock_us();
     tool_quiet(c.quiet);
     tool_cache_setup(c.cache_limit_bytes, c.quiet);
     bt_memory_set_free(c.memory_bytes);
-    if (make(&p, path, &c, &fault) < 0) {
+    if (make(&p, &search, path, &c, &fault) < 0) {
         rc = tool_fail("compile", &fault);
     } else if (c.want.require_npu && refuse_fallbacks(p)) {
         if (c.output) (void)unlink(path);
@@ -185,9 +201,10 @@ int tool_compile_run(int argc, char **argv)
     } else if (c.images && bt_images_write(p, c.images, &fault) < 0) {
         rc = tool_fail("compile", &fault);
     } else {
-        rc = show(&c, path, p, bt_clock_us() - begin_us);
+        rc = show(&c, path, p, search, bt_clock_us() - begin_us);
     }
     bt_pkg_close(p);
+    json_decref(search);
     bt_opt_done(&args);
     return rc;
 }

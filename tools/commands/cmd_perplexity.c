@@ -10,6 +10,7 @@
 #include "npu/pkg/attention.h"
 #include "sample/perplexity.h"
 #include "tools/package_view.h"
+#include "tools/search/auto.h"
 #include "tools/sequences.h"
 #include "tools/commands/tell_needs.h"
 #include "tools/tool.h"
@@ -83,7 +84,9 @@ typedef struct measure {
     bt_perplexity score;
     bt_perplexity_diff *diff;
     int64_t us;
-    char form[BT_RECIPE_MAX_TEXT], attention[BT_ATTENTION_MAX_TEXT]; /* attention: where it is sparse */
+    char form[BT_RECIPE_MAX_TEXT], quant[BT_RECIPE_MAX_TEXT], attention[BT_ATTENTION_MAX_TEXT]; /* attention:
+                                                                                                   where it is
+                                                                                                   sparse */
     bt_report_work work;
 } measure;
 
@@ -245,18 +248,21 @@ static int show(const config *c, measure *r)
     return fflush(stdout) != 0;
 }
 
-static bt_err measure_text(measure *r, const config *c, const bt_model *m, const bt_tokenizer *tok,
-                           bt_pool *pool, const int32_t *text, size_t n, bt_fault *fault)
+static bt_err measure_text(measure *r, config *c, const bt_model *m, const bt_tokenizer *tok, bt_pool *pool,
+                           const int32_t *text, size_t n, bt_fault *fault)
 {
     side a = {0}, b = {0};
     const bool compared = c->against != NO_COMPARISON;
     const int32_t bos = bt_tokenizer_adds_bos(tok) ? bt_tokenizer_bos(tok) : -1;
     int32_t *ids = NULL;
     bt_attention attention;
+    const tool_auto_how how = {.isa = c->isa, .ctx_tokens = (size_t)c->ctx_size, .pool = pool,
+                               .quiet = c->quiet};
     bt_err e = bt_attention_parse(&attention, c->want.attention, fault);
     if (e == BT_OK && attention.ratio_ppm && strncmp(engine_names[c->engine], "decode", 6) == 0)
         e = bt_fail(fault, BT_EARG, "--attention %s beside engine '%s': decoding attends densely",
                     c->want.attention, engine_names[c->engine]);
+    if (e == BT_OK) e = tool_auto_resolve(NULL, r->quant, &c->want, m, &how, fault);
     if (e == BT_OK) e = bt_perplexity_plan_make(&r->plan, n, (size_t)c->ctx_size, (size_t)c->chunks, fault);
     if (e == BT_OK) e = tell_needs(c, m, pool, fault);
     if (e == BT_OK) e = side_open(&a, c, m, engine_names[c->engine], pool, false, fault);

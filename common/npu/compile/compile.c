@@ -83,8 +83,9 @@ bt_err bt_compile(const char *path, const bt_model *m, const bt_compile_options 
     if (e == BT_OK) e = bt_fold_new(&j->fold, m, bt_recipe_rotations(&j->o->recipe), j->kernels, pool, fault);
     if (e == BT_OK) e = bt_compile_offload(j, fault);
     if (e == BT_OK) e = bt_pkg_writer_new(&j->w, path, fault);
-    if (e == BT_OK) e = bt_compile_sites(j, fault);
-    if (e == BT_OK) e = bt_compile_offload_measured(j, fault);
+    if (e == BT_OK) j->is_given = bt_compile_donors_find(j);
+    if (e == BT_OK && !j->is_given) e = bt_compile_sites(j, fault);
+    if (e == BT_OK && !j->is_given) e = bt_compile_offload_measured(j, fault);
     if (e == BT_OK) e = bt_compile_header(j, fault);
     if (e == BT_OK) e = bt_compile_sparse(j, fault);
     if (e == BT_OK) e = bt_compile_tensors(j, fault);

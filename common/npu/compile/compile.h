@@ -6,6 +6,7 @@
 #include "device/profile.h"
 #include "model/model.h"
 #include "npu/pkg/attention.h"
+#include "npu/pkg/pkg.h"
 #include "npu/pkg/recipe.h"
 
 /* The compiler: GGUF model -> package file. Steps, each in its own file: choose rotations (hadamard), fold them and the
@@ -29,7 +30,11 @@ typedef struct bt_compile_options {
     const char *calib_text;
     size_t calib_text_len; /* what calib_ids were read from. bt_compile_key alone looks at it: there it stands for the
                               ids, so that a key needs no tokenizer; NULL: the ids count */
-    const char *isa;       /* NULL: the best; changes no byte */
+    /* Packages made of the same model, profile, npu_ops and calibration, borrowed: where each layer's recipe is that of
+       one of them, its tensors are copied and nothing is measured. Changes no byte. */
+    const bt_pkg *const *donor;
+    size_t donors;
+    const char *isa;          /* NULL: the best; changes no byte */
     bt_progress_fn *progress; /* NULL: silent */
     void *ud;
 } bt_compile_options;

@@ -93,7 +93,7 @@ bt_err bt_compile_header(bt_compile_job *j, bt_fault *fault)
     bt_compile_header_numbers(j);
     h->embed = bt_pkg_writer_const(j->w, BT_PKG_CONST_WEIGHT, j->m->embed->data, j->m->embed->bytes);
     bt_gguf_let_go(j->m->file, j->m->embed->data, j->m->embed->bytes);
-    h->calib_tokens = j->stats->tokens;
+    h->calib_tokens = j->calib_tokens;
     bt_compile_rotation(j, &h->r1, bt_fold_r1(j->fold), hp->dim);
     bt_compile_rotation(j, &h->r2, bt_fold_r2(j->fold), (size_t)hp->heads * hp->head_dim);
     if (bt_fold_r4(j->fold)->base) bt_compile_rotation(j, &h->r4, bt_fold_r4(j->fold), hp->ffn);

@@ -102,7 +102,8 @@ static bt_err make_tables(bt_compile_job *j, bt_fault *fault)
     j->gptq = calloc(j->sites, sizeof *j->gptq);
     j->order = calloc(j->sites, sizeof *j->order);
     j->pruned = calloc(j->sites, sizeof *j->pruned);
-    const bool made = j->tensor && j->site && j->smooth && j->gptq && j->order && j->pruned;
+    j->donor = calloc(j->sites, sizeof *j->donor);
+    const bool made = j->donor && j->tensor && j->site && j->smooth && j->gptq && j->order && j->pruned;
     return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "compiling");
 }
 
@@ -147,6 +148,7 @@ void bt_compile_job_free(bt_compile_job *j)
     free(j->has_norm);
     free(j->params);
     free(j->pruned);
+    free(j->donor);
     bt_graph_free(j->graph);
     bt_calib_free(j->calib);
     bt_fold_free(j->fold);

@@ -9,7 +9,7 @@
 #include "npu/pkg/shapes.h"
 
 /* Inside the compiler: what its steps hand on to each other. Files stand on each other in the order of this header:
- * compile_job.c, compile_int.c, then compile_tensors.c and beside it sparse.c and compile_programs.c, then
+ * compile_job.c, compile_int.c, donors.c, then compile_tensors.c and beside it sparse.c and compile_programs.c, then
  * compile_header.c; needs.c counts what compile.c, which runs them, would write. */
 
 /* ---- compile_job.c ---- */
@@ -39,6 +39,9 @@ typedef struct bt_compile_job {
     bool *has_norm;                 /* [graph ops] */
     uint32_t *params;               /* [graph ops], or NULL */
     bool *pruned;                   /* [sites] */
+    const bt_pkg **donor;           /* [sites]: whose layer is copied */
+    bool is_given;                  /* every layer is */
+    uint64_t calib_tokens;          /* that scales were measured on */
     uint64_t work, work_done, step; /* shares: of all steps, of those that are done, of this one */
 } bt_compile_job;
 
@@ -75,6 +78,13 @@ bt_err bt_compile_int_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer
                              const float *bias, const int32_t *colsum, bt_fault *fault);
 bt_err bt_compile_int_vector(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const float *weight, bt_fault *fault);
 bt_err bt_compile_int_params(bt_compile_job *j, bt_fault *fault);
+
+/* ---- donors.c ---- */
+/* Whether each layer can be copied from a donor: then donor, site and pruned are filled. */
+bool bt_compile_donors_find(bt_compile_job *j);
+/* A site's constant; a matrix that reads it, t in j->tensor. */
+void bt_compile_donors_site(bt_compile_job *j, uint32_t site);
+void bt_compile_donors_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t site);
 
 /* ---- compile_tensors.c ---- */
 /* Scales, smoothing: fills fold's smoothing, stats, site. */

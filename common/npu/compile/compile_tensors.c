@@ -78,6 +78,7 @@ bt_err bt_compile_sites(bt_compile_job *j, bt_fault *fault)
     bt_err e = measure(j, fault);
     if (e == BT_OK && j->o->recipe.smooth >= 0) e = smooth(j, fault);
     if (e < 0) return e;
+    j->calib_tokens = j->stats->tokens;
     bt_sites_choose(j->site, j->stats, &j->o->recipe);
     for (size_t i = 0; i < j->sites; i++) j->pruned[i] = j->site[i].pruned;
     return BT_OK;
@@ -280,11 +281,24 @@ static bt_err write_site(bt_compile_job *j, uint32_t layer, uint32_t kind, bt_fa
     return e;
 }
 
+/* The same, copied. */
+static void give_site(bt_compile_job *j, uint32_t layer, uint32_t kind)
+{
+    const uint32_t index = bt_pkg_site_index(j->m->hp.layers, layer, kind);
+    bt_compile_donors_site(j, index);
+    for (size_t i = 0; i < MATRICES; i++)
+        if (bt_pkg_site_of(matrices[i]) == kind)
+            bt_compile_donors_matrix(j, tensor_of(j, layer, matrices[i]), index);
+}
+
 /* Sites of a layer; of the last one the head's too. */
 static size_t layer_sites(const bt_compile_job *j, uint32_t layer)
 {
     return BT_PKG_LAYER_SITES + (layer + 1 == j->m->hp.layers);
 }
+
+/* In some layer, and not copied. */
+static bool has_gptq(const bt_compile_job *j) { return !j->is_given && bt_recipe_has_gptq(&j->o->recipe); }
 
 /* Its tensors and sites. With GPTQ, progress is that of the sums. */
 static bt_err write_layer(bt_compile_job *j, uint32_t layer, bt_fault *fault)
@@ -297,8 +311,9 @@ static bt_err write_layer(bt_compile_job *j, uint32_t layer, bt_fault *fault)
         e = write_vector(j, layer, vectors[v], fault);
     for (uint32_t i = 0; e == BT_OK && i < layer_sites(j, layer); i++) {
         const bool is_head = i == BT_PKG_LAYER_SITES;
-        e = write_site(j, layer + is_head, is_head ? BT_SITE_HEAD : i, fault);
-        if (!bt_recipe_has_gptq(&j->o->recipe)) bt_compile_job_progress(j, first + i + 1, j->sites);
+        if (j->is_given) give_site(j, layer + is_head, is_head ? BT_SITE_HEAD : i);
+        else e = write_site(j, layer + is_head, is_head ? BT_SITE_HEAD : i, fault);
+        if (!has_gptq(j)) bt_compile_job_progress(j, first + i + 1, j->sites);
     }
     return e;
 }
@@ -347,9 +362,8 @@ static bt_err write_layers(bt_compile_job *j, bt_fault *fault)
     const uint32_t layers = j->m->hp.layers;
     const bt_calib_reader gptq = {.before = gptq_begin, .rows = gptq_rows, .after = gptq_solve, .ud = j};
     bt_err e = BT_OK;
-    const bool has_gptq = bt_recipe_has_gptq(&j->o->recipe);
-    bt_compile_job_step(j, has_gptq ? BT_COMPILE_SHARE_GPTQ : BT_COMPILE_SHARE_PACK);
-    if (has_gptq) return bt_calib_read(j->calib, j->o->calib_ids, calib_tokens(j), &gptq, fault);
+    bt_compile_job_step(j, has_gptq(j) ? BT_COMPILE_SHARE_GPTQ : BT_COMPILE_SHARE_PACK);
+    if (has_gptq(j)) return bt_calib_read(j->calib, j->o->calib_ids, calib_tokens(j), &gptq, fault);
     for (uint32_t l = 0; e == BT_OK && l < layers; l++) e = write_layer(j, l, fault);
     return e;
 }

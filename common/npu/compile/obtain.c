@@ -80,7 +80,7 @@ static bt_err find_text(order *o, const char *path, bt_fault *fault)
 
 /* What compiling needs and the key does not: a tokenizer takes longer to load than everything else about a
  * package that is there. */
-static bt_err find_ids(order *o, const bt_model *m, bt_fault *fault)
+static bt_err find_ids(order *o, size_t *ret_all, const bt_model *m, bt_fault *fault)
 {
     bt_tokenizer *tok = NULL;
     size_t n = 0;
@@ -89,6 +89,7 @@ static bt_err find_ids(order *o, const bt_model *m, bt_fault *fault)
         e = bt_tokenizer_encode(&o->ids, &n, tok, o->options.calib_text, o->options.calib_text_len,
                                 BT_ENCODE_BOS, fault);
     bt_tokenizer_free(tok);
+    *ret_all = n;
     o->options.calib_ids = o->ids;
     o->options.calib_len = n < BT_COMPILE_MAX_CALIB ? n : BT_COMPILE_MAX_CALIB;
     return e;
@@ -120,7 +121,8 @@ static bt_err order_make(order *o, const bt_model *m, const bt_obtain_want *w, c
 {
     *o = (order){.options = {.shape_policy = w->shape_policy, .npu_ops = (uint32_t)w->npu_ops,
                              .ctx_tokens = context(w, m, how->ctx_tokens), .isa = how->isa,
-                             .progress = how->progress, .ud = how->ud}};
+                             .donor = how->donor, .donors = how->donors, .progress = how->progress,
+                             .ud = how->ud}};
     o->options.profile = &o->profile;
     bt_err e = bt_recipe_parse(&o->options.recipe, w->quant, fault);
     if (e == BT_OK) e = bt_attention_parse(&o->options.attention, w->attention, fault);
@@ -134,9 +136,34 @@ bt_err bt_obtain_compile(const char *path, const bt_model *m, const bt_obtain_wa
                          const bt_obtain_how *how, bt_fault *fault)
 {
     order o;
+    size_t all;
     bt_err e = order_make(&o, m, w, how, fault);
-    if (e == BT_OK) e = find_ids(&o, m, fault);
+    if (e == BT_OK) e = find_ids(&o, &all, m, fault);
     if (e == BT_OK) e = bt_compile(path, m, &o.options, how->pool, fault);
+    order_done(&o);
+    return e;
+}
+
+bt_err bt_obtain_calibration(int32_t **ret, size_t *ret_len, const bt_model *m, const bt_obtain_want *w,
+                             bt_fault *fault)
+{
+    order o = {.ids = NULL};
+    bt_err e = find_text(&o, w->calib, fault);
+    if (e == BT_OK) e = find_ids(&o, ret_len, m, fault);
+    if (e == BT_OK) {
+        *ret = o.ids;
+        o.ids = NULL;
+    }
+    order_done(&o);
+    return e;
+}
+
+bt_err bt_obtain_key(char ret[33], const bt_model *m, const bt_obtain_want *w, const bt_obtain_how *how,
+                     bt_fault *fault)
+{
+    order o;
+    bt_err e = order_make(&o, m, w, how, fault);
+    if (e == BT_OK) e = bt_compile_key(ret, m, &o.options, fault);
     order_done(&o);
     return e;
 }
@@ -238,7 +265,8 @@ typedef struct job {
 static bt_err make(void *ud, const char *path, bt_fault *fault)
 {
     const job *j = ud;
-    const bt_err e = find_ids(j->o, j->m, fault);
+    size_t all;
+    const bt_err e = find_ids(j->o, &all, j->m, fault);
     return e < 0 ? e : bt_compile(path, j->m, &j->o->options, j->how->pool, fault);
 }
 

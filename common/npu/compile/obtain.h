@@ -33,8 +33,8 @@ extern const char *const bt_obtain_ops[]; /* "linear", "all" */
      BT_OPT_AT(config, want.quant), \
      .type = BT_OPT_STRING, \
      .def = BT_RECIPE_DEFAULT, \
-     .help = "how the NPU's weights and inputs are quantised: w8a8, w8a16, w4a8 or w4a16, then :CHOICE,CHOICE (see " \
-             "docs/numerics.md)"}, \
+     .help = "how the NPU's weights and inputs are quantised: w8a8, w8a16, w4a8 or w4a16, then :CHOICE,CHOICE and " \
+             "/LAYERS=RECIPE (see docs/numerics.md); compile, run, chat, up and perplexity also search: auto:ppl=1%"}, \
         {.group = "NPU", \
          .name = "attention", \
          .value = "KIND", \
@@ -89,8 +89,10 @@ typedef struct bt_obtain_how {
     size_t ctx_tokens; /* longest sequence that is wanted; 0: the model's */
     const char *isa; /* of the compiler, which changes no byte; NULL: the best, however slow the kernels that run it */
     bt_pool *pool;
-    bool only_looks;     /* that it is there and fits: constants are not read, and it cannot be run (bt_pkg_look) */
-    bool allow_llm_int8; /* a recipe whose numbers depend on how a prompt is cut */
+    bool only_looks; /* that it is there and fits: constants are not read, and it cannot be run (bt_pkg_look) */
+    const bt_pkg *const *donor; /* npu/compile/compile.h, made by bt_obtain_open of the same want but for quant */
+    size_t donors;
+    bool allow_llm_int8;      /* a recipe whose numbers depend on how a prompt is cut */
     bt_progress_fn *progress; /* while compiling, or waiting for who does; NULL: silent */
     void *ud;
 } bt_obtain_how;
@@ -109,6 +111,13 @@ bt_err bt_obtain_compile(const char *path, const bt_model *m, const bt_obtain_wa
  * sizes in its header. m may be a header alone. */
 bt_err bt_obtain_needs(bt_compile_needs *ret, const bt_model *m, const bt_obtain_want *w, size_t ctx_tokens,
                        size_t threads, bt_fault *fault);
+/* The tokens of the text that calibrates, all of them, of which a compilation takes the first BT_COMPILE_MAX_CALIB; the
+ * caller frees them. */
+bt_err bt_obtain_calibration(int32_t **ret, size_t *ret_len, const bt_model *m, const bt_obtain_want *w,
+                             bt_fault *fault);
+/* bt_compile_key of what bt_obtain_open would compile. */
+bt_err bt_obtain_key(char ret[33], const bt_model *m, const bt_obtain_want *w, const bt_obtain_how *how,
+                     bt_fault *fault);
 /* BT_EARG for a package whose numbers depend on how a prompt is cut, where how does not allow that. */
 bt_err bt_obtain_check_recipe(const bt_pkg *p, const bt_obtain_how *how, bt_fault *fault);
 #endif

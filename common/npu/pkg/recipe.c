@@ -219,6 +219,10 @@ static bt_err parse_one(bt_recipe *ret, unsigned *ret_seen, char *text, bt_fault
     if (choices) *choices++ = 0;
     size_t m = 0;
     while (m < 4 && strcmp(text, mode[m].name) != 0) m++;
+    if (!strcmp(text, "auto"))
+        return bt_fail(fault, BT_EARG,
+                       "recipe: 'auto' asks for a search, which is not done here: 'baton compile' "
+                       "finds a recipe and shows it");
     if (m == 4) return bt_fail(fault, BT_EARG, "recipe: no mode '%s': " MODES, text);
     bt_recipe r = {.usual = {.weight_bits = mode[m].weight_bits, .bias = true,
                              .gptq = mode[m].weight_bits == 4, .clip_percentile8 = CLIP8,
@@ -525,4 +529,18 @@ void bt_recipe_text(char ret[BT_RECIPE_MAX_TEXT], const bt_recipe *r)
         put(&l, "=");
         add_recipe(&l, &r->part[part - 1], NULL);
     }
+}
+
+bool bt_recipe_is_same(const bt_recipe *a, const bt_recipe *b, uint32_t layer, bt_site_kind site)
+{
+    char text[2][BT_RECIPE_MAX_TEXT];
+    const bt_recipe *of[2] = {a, b};
+    for (int i = 0; i < 2; i++) {
+        bt_recipe one = *of[i];
+        one.usual = only(bt_recipe_of(of[i], layer, site), site == BT_SITE_HEAD);
+        one.parts = 0;
+        memset(one.part_of, 0, sizeof one.part_of);
+        bt_recipe_text(text[i], &one);
+    }
+    return a->r1 == b->r1 && a->r2 == b->r2 && strcmp(text[0], text[1]) == 0;
 }

@@ -89,6 +89,8 @@ unsigned bt_recipe_rotations(const bt_recipe *r);
 void bt_recipe_text(char ret[BT_RECIPE_MAX_TEXT], const bt_recipe *r);
 /* The recipe of the linears of a site: the layer's, which is not looked at for the head. */
 const bt_recipe_layer *bt_recipe_of(const bt_recipe *r, uint32_t layer, bt_site_kind site);
+/* Whether a layer's linears of a site, and what the whole model has, are the same in both. */
+bool bt_recipe_is_same(const bt_recipe *a, const bt_recipe *b, uint32_t layer, bt_site_kind site);
 bool bt_recipe_has_gptq(const bt_recipe *r); /* in some layer */
 bool bt_recipe_has_8_bit_site(const bt_recipe *r);
 /* BT_EARG: a layer has a recipe that is not below `layers`, with both numbers. */

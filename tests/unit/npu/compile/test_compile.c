@@ -22,7 +22,7 @@ enum { CTX = 512, CALIB = 300 };
 
 typedef struct world {
     engine_kit kit;
-    int32_t ids[CALIB];
+    int32_t ids[CALIB], other[CALIB];
     char path[64];
 } world;
 
@@ -33,6 +33,7 @@ static world begin(const char *arch)
     assert_true(fd >= 0);
     close(fd);
     engine_kit_ids(w.ids, CALIB, w.kit.model, 21);
+    engine_kit_ids(w.other, CALIB, w.kit.model, 22);
     return w;
 }
 
@@ -178,6 +179,24 @@ static void layers_of_their_own_recipe_are_as_where_all_have_it(void **state)
         const size_t of = s->kind == BT_SITE_HEAD ? 3 : s->layer == 1 ? 2 : 1;
         assert_memory_equal(s, &bt_pkg_sites(p[of])[i], sizeof *s);
     }
+    /* So they may be copied: the file is the same, and nothing is measured. */
+    bt_compile_options o = options(&w, recipes[0]);
+    compile(&w, &o, NULL);
+    bt_buf want = bytes_of(&w);
+    o.donor = (const bt_pkg *const *)p + 1;
+    o.donors = 3;
+    o.calib_ids = w.other;
+    compile(&w, &o, NULL);
+    bt_buf copied = bytes_of(&w);
+    assert_int_equal(copied.len, want.len);
+    assert_memory_equal(copied.data, want.data, want.len);
+    bt_buf_done(&copied);
+    o.donors = 2; /* none has the head's */
+    compile(&w, &o, NULL);
+    copied = bytes_of(&w);
+    assert_false(copied.len == want.len && memcmp(copied.data, want.data, want.len) == 0);
+    bt_buf_done(&copied);
+    bt_buf_done(&want);
     for (size_t r = 0; r < 4; r++) bt_pkg_close(p[r]);
     end(&w);
 }

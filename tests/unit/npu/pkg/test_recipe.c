@@ -118,6 +118,49 @@ static void long_texts_come_back_whole(void **state)
     assert_string_equal(text, grouped);
 }
 
+static void each_is_refused(const char *const (*bad)[2], size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        bt_recipe r = {.usual = {.weight_bits = 77}};
+        bt_fault f = {""};
+        assert_int_equal(bt_recipe_parse(&r, bad[i][0], &f), BT_EARG);
+        if (!strstr(f.text, bad[i][1])) fail_msg("'%s': %s", bad[i][0], f.text);
+        assert_int_equal(r.usual.weight_bits, 77);
+    }
+}
+
+static void refuses_recipes_of_layers_that_cannot_be(void **state)
+{
+    (void)state;
+    static const char *const bad[][2] = {
+        {"auto:ppl=1%", "baton compile"},
+        {"w8a8/", "'/': layers"},
+        {"w8a8/3", "'/3': layers, '='"},
+        {"w8a8/3=", "no mode ''"},
+        {"w8a8/=w4a8", "layers ''"},
+        {"w8a8/3-=w4a8", "layers '3-'"},
+        {"w8a8/5-3=w4a8", "layers '5-3'"},
+        {"w8a8/1+=w4a8", "layers ''"},
+        {"w8a8/-1=w4a8", "layers '-1'"},
+        {"w8a8/tail=w4a8", "'tail': a number"},
+        {"w8a8/256=w4a8", "at most 255"},
+        {"w8a8/0-99999999999=w4a8", "at most 255"},
+        {"w8a8/0-3=w4a8/3=w8a16", "'3' is named twice"},
+        {"w8a8/head=w4a8/head=w4a8", "'head' is named twice"},
+        {"w8a8/1=w4a8:r1", "layers 1: rotations"},
+        {"w8a8/1=w8a8:smooth=0.5", "whole model"},
+        {"w8a8/1=w8a8:shadow=off", "whole model"},
+        {"w8a8/1=w8a8:llm-int8", "whole model"},
+        {"w8a8:llm-int8/1=w4a8", "llm-int8"},
+        {"w8a8/1=w4a8:group=48", "group=48"},
+        {"w8a8/0=w4a8/1=w4a16/2=w8a16/3=w8a8:no-bias/4=w8a8:clip=p51/5=w8a8:clip=p52/6=w8a8:clip=p53/"
+         "7=w8a8:clip=p54/8=w8a8:clip=p55/9=w8a8:clip=p56/10=w8a8:clip=p57/11=w8a8:clip=p58/12=w8a8:clip=p59/"
+         "13=w8a8:clip=p60/14=w8a8:clip=p61/15=w8a8:clip=p62",
+         "more than 15"},
+    };
+    each_is_refused(bad, sizeof bad / sizeof *bad);
+}
+
 static void refuses_what_there_is_not_and_names_it(void **state)
 {
     (void)state;
@@ -160,37 +203,8 @@ static void refuses_what_there_is_not_and_names_it(void **state)
         {"w8a8:group=32,llm-int8", "llm-int8"},
         {"w8a8:act-order", "gptq"},
         {"w4a8:no-gptq,act-order", "gptq"},
-        {"w8a8/", "'/': layers"},
-        {"w8a8/3", "'/3': layers, '='"},
-        {"w8a8/3=", "no mode ''"},
-        {"w8a8/=w4a8", "layers ''"},
-        {"w8a8/3-=w4a8", "layers '3-'"},
-        {"w8a8/5-3=w4a8", "layers '5-3'"},
-        {"w8a8/1+=w4a8", "layers ''"},
-        {"w8a8/-1=w4a8", "layers '-1'"},
-        {"w8a8/tail=w4a8", "'tail': a number"},
-        {"w8a8/256=w4a8", "at most 255"},
-        {"w8a8/0-99999999999=w4a8", "at most 255"},
-        {"w8a8/0-3=w4a8/3=w8a16", "'3' is named twice"},
-        {"w8a8/head=w4a8/head=w4a8", "'head' is named twice"},
-        {"w8a8/1=w4a8:r1", "layers 1: rotations"},
-        {"w8a8/1=w8a8:smooth=0.5", "whole model"},
-        {"w8a8/1=w8a8:shadow=off", "whole model"},
-        {"w8a8/1=w8a8:llm-int8", "whole model"},
-        {"w8a8:llm-int8/1=w4a8", "llm-int8"},
-        {"w8a8/1=w4a8:group=48", "group=48"},
-        {"w8a8/0=w4a8/1=w4a16/2=w8a16/3=w8a8:no-bias/4=w8a8:clip=p51/5=w8a8:clip=p52/6=w8a8:clip=p53/"
-         "7=w8a8:clip=p54/8=w8a8:clip=p55/9=w8a8:clip=p56/10=w8a8:clip=p57/11=w8a8:clip=p58/12=w8a8:clip=p59/"
-         "13=w8a8:clip=p60/14=w8a8:clip=p61/15=w8a8:clip=p62",
-         "more than 15"},
     };
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        bt_recipe r = {.usual = {.weight_bits = 77}};
-        bt_fault f = {""};
-        assert_int_equal(bt_recipe_parse(&r, bad[i][0], &f), BT_EARG);
-        if (!strstr(f.text, bad[i][1])) fail_msg("'%s': %s", bad[i][0], f.text);
-        assert_int_equal(r.usual.weight_bits, 77);
-    }
+    each_is_refused(bad, sizeof bad / sizeof *bad);
     char *long_text = malloc(5001);
     assert_non_null(long_text);
     memset(long_text, 'w', 5000);
@@ -226,6 +240,7 @@ int main(void)
         cmocka_unit_test(every_recipe_has_one_text),
         cmocka_unit_test(layers_and_the_head_have_the_recipe_that_names_them),
         cmocka_unit_test(long_texts_come_back_whole),
+        cmocka_unit_test(refuses_recipes_of_layers_that_cannot_be),
         cmocka_unit_test(refuses_what_there_is_not_and_names_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
