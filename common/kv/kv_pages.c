@@ -58,15 +58,16 @@ bt_err bt_kv_pages_new(bt_kv_pages **ret, uint32_t layers, uint32_t kv_heads, ui
 
     bt_kv_view v = {.page_tokens = page_tokens, .elem_bytes = elem_bytes, .layers = layers,
                     .kv_heads = kv_heads, .head_dim = head_dim};
-    /* the limits above keep one page under 2^36 bytes */
     v.head_bytes = bt_kv_head_bytes(elem_bytes, head_dim);
     v.token_bytes = kv_heads * v.head_bytes;
     v.plane_bytes = page_tokens * v.token_bytes;
     v.layer_bytes = 2 * v.plane_bytes;
-    const size_t page_bytes = (layers * v.layer_bytes + 63) & ~(size_t)63;
+    /* the limits above keep a layer under 2^28 bytes, a page under 2^36: more than 32 bits address */
+    const uint64_t page = (uint64_t)layers * v.layer_bytes;
+    const size_t page_bytes = ((size_t)page + 63) & ~(size_t)63;
     const size_t total = (capacity_tokens - 1) / page_tokens + 1;
     size_t memory_bytes;
-    if (total > UINT32_MAX || !bt_mul_size(&memory_bytes, total, page_bytes))
+    if (page > SIZE_MAX - 63 || total > UINT32_MAX || !bt_mul_size(&memory_bytes, total, page_bytes))
         return bt_fail(fault, BT_ELIMIT, "kv pages: %zu tokens do not fit the address space",
                        capacity_tokens);
 
