@@ -8,6 +8,8 @@ plan -m smollm2-135m --prefill hexagon-v75 --decode h100 --policy chunk:0
 plan -m smollm2-135m --prefill hexagon-v75 --decode h100 --recipe w3a8
 plan -m smollm2-135m --prefill hexagon-v75 --decode h100 --kv-dtype f64
 plan -m smollm2-135m --prefill a100 --decode h100 --policy pow2
+plan -m smollm2-135m --prefill a100 --decode h100 --attention sparse
+plan -m smollm2-135m --prefill hexagon-v75 --decode h100 --attention sparse:0
 plan -m smollm2-135m --prefill hexagon-v75 --decode adreno-750 --by joules
 plan -m smollm2-135m --prefill hexagon-v75 --decode h100 --slo ttft:fast
 plan -m smollm2-135m --prefill hexagon-v75 --decode h100 --link 0
