@@ -1,7 +1,7 @@
 /* Small prompts and their answers by the engines of both nodes, in every form of weights and KV, on every row
  * of the dispatch table: the bits of the plain kernels, and bits written down here, so that two machines or
- * two compilers are compared too. No width of the model is a multiple of 16 but dim, and ffn where groups want
- * it. */
+ * two compilers are compared too. No width of the model is a multiple of 16 but dim, and where groups ask for
+ * it ffn. */
 #include "engine/decode.h"
 #include "engine/prefill.h"
 #include "tests/helpers/engine_kit.h"
