@@ -116,7 +116,7 @@ $(B)/common/ref/%.o: ISA := -O3
 # So are the looks at what goes into KV.
 $(B)/common/kernels/finite.o: ISA := -O3
 # So are the loops of the NPU's compiler.
-$(patsubst %,$(B)/common/npu/compile/%.o,calib fold gptq_ref hadamard sites rounding rounding_ref): ISA := -O3
+$(patsubst %,$(B)/common/npu/compile/%.o,awq calib fold gptq_ref grid hadamard sites rounding rounding_ref): ISA := -O3
 $(B)/common/npu/compile/gptq_avx2.o $(B)/common/npu/compile/rounding_avx2.o: ISA := $(AVX2) -O3
 
 # ---- sources ---------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/num.h"
 #include "kernels/kernels.h"
+#include "npu/compile/awq.h"
 #include "npu/compile/compile_private.h"
 #include "npu/compile/needs.h"
 #include "npu/compile/sites.h"
@@ -38,6 +39,9 @@ static bt_err check_layer(const bt_compile_job *j, uint32_t layer, size_t n, bt_
 
 static bt_err check_statistics(const bt_compile_job *j, size_t n, bt_fault *fault)
 {
+    if (j->o->recipe.awq && n <= BT_AWQ_TOKENS)
+        return bt_fail(fault, BT_EARG, "a calibration text of %zu tokens: awq needs %d", n,
+                       BT_AWQ_TOKENS + 1);
     bt_err e = BT_OK;
     for (uint32_t l = 0; e == BT_OK && l < j->m->hp.layers; l++) e = check_layer(j, l, n, fault);
     return e;

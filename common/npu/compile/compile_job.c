@@ -101,18 +101,20 @@ static bt_err make_tables(bt_compile_job *j, bt_fault *fault)
     j->smooth = calloc(j->sites, sizeof *j->smooth);
     j->gptq = calloc(j->sites, sizeof *j->gptq);
     j->order = calloc(j->sites, sizeof *j->order);
+    j->clip = calloc(j->tensors, sizeof *j->clip);
     j->pruned = calloc(j->sites, sizeof *j->pruned);
     j->donor = calloc(j->sites, sizeof *j->donor);
-    const bool made = j->donor && j->tensor && j->site && j->smooth && j->gptq && j->order && j->pruned;
+    const bool made = j->donor && j->tensor && j->site && j->smooth && j->gptq && j->order && j->clip && j->pruned;
     return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "compiling");
 }
 
 static void plan_work(bt_compile_job *j)
 {
     const bt_recipe *r = &j->o->recipe;
-    const uint64_t measures = r->smooth >= 0 ? 2 : 1;
+    const uint64_t measures = bt_recipe_scales(r) ? 2 : 1;
     j->work = measures * BT_COMPILE_SHARE_CALIBRATE +
               (bt_recipe_has_gptq(r) ? BT_COMPILE_SHARE_GPTQ : BT_COMPILE_SHARE_PACK);
+    if (r->awq) j->work += BT_COMPILE_SHARE_AWQ;
     if (j->o->attention.ratio_ppm) j->work += 2 * BT_COMPILE_SHARE_SPARSE;
 }
 
@@ -139,6 +141,8 @@ void bt_compile_job_free(bt_compile_job *j)
         if (j->gptq) free(j->gptq[i]);
         if (j->order) free(j->order[i]);
     }
+    for (size_t i = 0; j->clip && i < j->tensors; i++) free(j->clip[i]);
+    free(j->clip);
     free(j->smooth);
     free(j->gptq);
     free(j->order);
@@ -181,6 +185,15 @@ bt_pkg_unit bt_compile_job_unit(const bt_compile_job *j, uint32_t layer, bt_weig
     }
     return BT_PKG_COMPANION;
 }
+
+size_t bt_compile_calib_tokens(const bt_compile_job *j)
+{
+    return j->o->calib_len < BT_COMPILE_MAX_CALIB ? j->o->calib_len : BT_COMPILE_MAX_CALIB;
+}
+
+const bt_weight bt_compile_matrices[BT_COMPILE_MATRICES] = {BT_WEIGHT_Q,    BT_WEIGHT_K,     BT_WEIGHT_V,
+                                                            BT_WEIGHT_O,    BT_WEIGHT_GATE,  BT_WEIGHT_UP,
+                                                            BT_WEIGHT_DOWN, BT_WEIGHT_OUTPUT};
 
 /* The site in whose units an operator's s32 are, or BT_PKG_NONE. */
 static uint32_t site_of(const bt_op *o)

@@ -9,8 +9,8 @@
 #include "npu/pkg/shapes.h"
 
 /* Inside the compiler: what its steps hand on to each other. Files stand on each other in the order of this header:
- * compile_job.c, compile_int.c, donors.c, then compile_tensors.c and beside it sparse.c and compile_programs.c, then
- * compile_header.c; needs.c counts what compile.c, which runs them, would write. */
+ * compile_job.c, compile_int.c, donors.c, compile_awq.c, then compile_tensors.c and beside it sparse.c and
+ * compile_programs.c, then compile_header.c; needs.c counts what compile.c, which runs them, would write. */
 
 /* ---- compile_job.c ---- */
 typedef struct bt_compile_job {
@@ -29,6 +29,7 @@ typedef struct bt_compile_job {
     float **smooth;   /* [sites], NULL where there is none */
     float **gptq;     /* [sites], of the layer at hand */
     uint32_t **order; /* the same, with act-order; else NULLs */
+    uint8_t **clip;   /* [tensors]: AWQ's (npu/compile/rounding.h); else NULLs */
     bt_pkg_writer *w;
     bt_pkg_header header;
     size_t tensors, sites;
@@ -56,10 +57,16 @@ enum {
     BT_COMPILE_SHARE_CALIBRATE = 50, /* one run of the calibration text, with the reading and folding of weights */
     BT_COMPILE_SHARE_PACK = 20,      /* scales, rounding, packing */
     BT_COMPILE_SHARE_GPTQ = 380,     /* a run for the sums of GPTQ, its solving, packing */
+    BT_COMPILE_SHARE_AWQ = 300,      /* a run of the text, the searches of each layer */
     BT_COMPILE_SHARE_SPARSE = 55,    /* one of two runs of the calibration text for the heads of sparse attention */
 };
 void bt_compile_job_step(bt_compile_job *j, uint64_t share);            /* begins a step; the one before is done */
 void bt_compile_job_progress(void *job, uint64_t done, uint64_t total); /* of the step */
+/* Tokens of the text that are read. */
+size_t bt_compile_calib_tokens(const bt_compile_job *j);
+/* What the inputs of sites are multiplied with, in the order in which they are written. */
+enum { BT_COMPILE_MATRICES = 8 };
+extern const bt_weight bt_compile_matrices[BT_COMPILE_MATRICES];
 /* Where the operator with this weight runs (bt_offload). */
 bt_pkg_unit bt_compile_job_unit(const bt_compile_job *j, uint32_t layer, bt_weight weight);
 /* Whether anything on the NPU reads or writes integers in units of this site. */
@@ -85,6 +92,10 @@ bool bt_compile_donors_find(bt_compile_job *j);
 /* A site's constant; a matrix that reads it, t in j->tensor. */
 void bt_compile_donors_site(bt_compile_job *j, uint32_t site);
 void bt_compile_donors_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t site);
+
+/* ---- compile_awq.c ---- */
+/* From figures of the plain model: fills smooth, the fold's smoothing and clip; figures are then to be taken again. */
+bt_err bt_compile_awq(bt_compile_job *j, bt_fault *fault);
 
 /* ---- compile_tensors.c ---- */
 /* Scales, smoothing: fills fold's smoothing, stats, site. */

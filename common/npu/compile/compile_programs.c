@@ -65,7 +65,7 @@ bt_err bt_compile_offload(bt_compile_job *j, bt_fault *fault)
     for (size_t i = 0; i < j->graph->ops; i++) {
         const bt_op *o = &j->graph->op[i];
         j->has_norm[i] = o->kind != BT_OP_RMSNORM || bt_fold_has_norm(j->fold, o->layer, o->weight) ||
-                         j->o->recipe.smooth >= 0;
+                         bt_recipe_scales(&j->o->recipe);
     }
     return BT_OK;
 }

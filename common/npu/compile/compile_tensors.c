@@ -10,15 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const bt_weight matrices[] = {BT_WEIGHT_Q,    BT_WEIGHT_K,  BT_WEIGHT_V,    BT_WEIGHT_O,
-                                     BT_WEIGHT_GATE, BT_WEIGHT_UP, BT_WEIGHT_DOWN, BT_WEIGHT_OUTPUT};
-enum { MATRICES = sizeof matrices / sizeof *matrices };
-
-static size_t calib_tokens(const bt_compile_job *j)
-{
-    return j->o->calib_len < BT_COMPILE_MAX_CALIB ? j->o->calib_len : BT_COMPILE_MAX_CALIB;
-}
-
 static bt_err measure(bt_compile_job *j, bt_fault *fault)
 {
     bt_calib_free(j->calib);
@@ -26,7 +17,8 @@ static bt_err measure(bt_compile_job *j, bt_fault *fault)
     bt_err e = bt_calib_new(&j->calib, j->m, j->fold, j->kernels, j->pool, bt_compile_job_progress, j, fault);
     bt_compile_job_step(j, BT_COMPILE_SHARE_CALIBRATE);
     if (e == BT_OK && j->offload->float_form == BT_ROUND16_F16) e = bt_calib_watch_ops(j->calib, fault);
-    return e < 0 ? e : bt_calib_measure(&j->stats, j->calib, j->o->calib_ids, calib_tokens(j), fault);
+    return e < 0 ? e
+                 : bt_calib_measure(&j->stats, j->calib, j->o->calib_ids, bt_compile_calib_tokens(j), fault);
 }
 
 /* ---- smoothing ---- */
@@ -46,8 +38,7 @@ static bt_err raise_columns(bt_compile_job *j, float *max, uint32_t layer, bt_we
     return BT_OK;
 }
 
-/* Every site but o, and down where it is rotated, from one calibration; then the calibration is made again
- * over the smoothed model. */
+/* Every site but o, and down where it is rotated, from one calibration. */
 static bt_err smooth(bt_compile_job *j, bt_fault *fault)
 {
     const uint32_t layers = j->m->hp.layers;
@@ -62,21 +53,24 @@ static bt_err smooth(bt_compile_job *j, bt_fault *fault)
             float *w_max = calloc(k, sizeof *w_max);
             j->smooth[index] = malloc(k * sizeof **j->smooth);
             if (!w_max || !j->smooth[index]) e = bt_fail(fault, BT_ENOMEM, "smoothing");
-            for (size_t i = 0; e == BT_OK && i < MATRICES; i++)
-                if (bt_pkg_site_of(matrices[i]) == kind) e = raise_columns(j, w_max, l, matrices[i], fault);
+            for (size_t i = 0; e == BT_OK && i < BT_COMPILE_MATRICES; i++)
+                if (bt_pkg_site_of(bt_compile_matrices[i]) == kind)
+                    e = raise_columns(j, w_max, l, bt_compile_matrices[i], fault);
             if (e == BT_OK)
                 bt_sites_smooth(j->smooth[index], &j->stats->site[index], w_max, j->o->recipe.smooth);
             free(w_max);
         }
     for (size_t i = 0; e == BT_OK && i < j->sites; i++)
         if (j->smooth[i]) bt_fold_smooth(j->fold, (uint32_t)i, j->smooth[i]);
-    return e < 0 ? e : measure(j, fault);
+    return e;
 }
 
 bt_err bt_compile_sites(bt_compile_job *j, bt_fault *fault)
 {
     bt_err e = measure(j, fault);
     if (e == BT_OK && j->o->recipe.smooth >= 0) e = smooth(j, fault);
+    if (e == BT_OK && j->o->recipe.awq) e = bt_compile_awq(j, fault);
+    if (e == BT_OK && bt_recipe_scales(&j->o->recipe)) e = measure(j, fault);
     if (e < 0) return e;
     j->calib_tokens = j->stats->tokens;
     bt_sites_choose(j->site, j->stats, &j->o->recipe);
@@ -185,6 +179,7 @@ static bt_err write_matrix(bt_compile_job *j, uint32_t layer, bt_weight w, const
     const uint32_t site = bt_pkg_site_index(j->m->hp.layers, layer, bt_pkg_site_of(w));
     const bt_calib_site *c = &j->stats->site[site];
     const bt_gguf_tensor *from = bt_weight_tensor(j->m, layer, w);
+    const uint8_t *clip = j->clip[bt_pkg_tensor_index(j->m->hp.layers, layer, w)];
     bt_pkg_tensor *t = tensor_of(j, layer, w);
     t->n = (uint32_t)from->dim[1];
     t->k = (uint32_t)from->dim[0];
@@ -203,6 +198,7 @@ static bt_err write_matrix(bt_compile_job *j, uint32_t layer, bt_weight w, const
                                .bits = r->weight_bits,
                                .per_tensor = r->per_tensor,
                                .group = r->group,
+                               .clip = r->per_tensor ? NULL : clip,
                                .x = c->sample,
                                .xq = xq,
                                .samples = c->samples,
@@ -265,10 +261,10 @@ static bt_err write_site(bt_compile_job *j, uint32_t layer, uint32_t kind, bt_fa
     const bool corrected = bt_recipe_of(&j->o->recipe, layer, (bt_site_kind)kind)->bias && c->sum_rows > 0;
     for (size_t i = 0; e == BT_OK && corrected && i < c->k; i++)
         mean[i] = c->column_sum[i] / (double)c->sum_rows;
-    for (size_t i = 0; e == BT_OK && i < MATRICES; i++)
-        if (bt_pkg_site_of(matrices[i]) == kind) {
-            const bt_gguf_tensor *t = bt_weight_tensor(j->m, layer, matrices[i]);
-            e = write_matrix(j, layer, matrices[i], xq, corrected ? mean : NULL, fault);
+    for (size_t i = 0; e == BT_OK && i < BT_COMPILE_MATRICES; i++)
+        if (bt_pkg_site_of(bt_compile_matrices[i]) == kind) {
+            const bt_gguf_tensor *t = bt_weight_tensor(j->m, layer, bt_compile_matrices[i]);
+            e = write_matrix(j, layer, bt_compile_matrices[i], xq, corrected ? mean : NULL, fault);
             bt_gguf_let_go(j->m->file, t->data, t->bytes);
         }
     free(mean);
@@ -286,9 +282,9 @@ static void give_site(bt_compile_job *j, uint32_t layer, uint32_t kind)
 {
     const uint32_t index = bt_pkg_site_index(j->m->hp.layers, layer, kind);
     bt_compile_donors_site(j, index);
-    for (size_t i = 0; i < MATRICES; i++)
-        if (bt_pkg_site_of(matrices[i]) == kind)
-            bt_compile_donors_matrix(j, tensor_of(j, layer, matrices[i]), index);
+    for (size_t i = 0; i < BT_COMPILE_MATRICES; i++)
+        if (bt_pkg_site_of(bt_compile_matrices[i]) == kind)
+            bt_compile_donors_matrix(j, tensor_of(j, layer, bt_compile_matrices[i]), index);
 }
 
 /* Sites of a layer; of the last one the head's too. */
@@ -363,7 +359,7 @@ static bt_err write_layers(bt_compile_job *j, bt_fault *fault)
     const bt_calib_reader gptq = {.before = gptq_begin, .rows = gptq_rows, .after = gptq_solve, .ud = j};
     bt_err e = BT_OK;
     bt_compile_job_step(j, has_gptq(j) ? BT_COMPILE_SHARE_GPTQ : BT_COMPILE_SHARE_PACK);
-    if (has_gptq(j)) return bt_calib_read(j->calib, j->o->calib_ids, calib_tokens(j), &gptq, fault);
+    if (has_gptq(j)) return bt_calib_read(j->calib, j->o->calib_ids, bt_compile_calib_tokens(j), &gptq, fault);
     for (uint32_t l = 0; e == BT_OK && l < layers; l++) e = write_layer(j, l, fault);
     return e;
 }

@@ -21,7 +21,7 @@ static const bt_pkg *donor_of(const bt_compile_job *j, uint32_t layer, bt_site_k
 static bool can_be_given(const bt_compile_job *j)
 {
     return j->o->donors && j->npu_ops == BT_PKG_OPS_LINEAR && !j->offload->float_form &&
-           !j->o->attention.ratio_ppm && j->o->recipe.smooth < 0 && !(j->o->recipe.prune > 0);
+           !j->o->attention.ratio_ppm && !bt_recipe_scales(&j->o->recipe) && !(j->o->recipe.prune > 0);
 }
 
 bool bt_compile_donors_find(bt_compile_job *j)

@@ -3,6 +3,7 @@
 #include "npu/compile/needs.h"
 #include "graph/companion.h"
 #include "kernels/int_kernels.h"
+#include "npu/compile/awq.h"
 #include "npu/compile/compile_private.h"
 
 #include <stdlib.h>
@@ -64,7 +65,7 @@ static void count_tensor(bt_compile_job *j, uint32_t layer, bt_weight w)
         count_matrix(j, t, layer, w);
         return;
     }
-    if (!bt_fold_has_norm(j->fold, layer, w) && j->o->recipe.smooth < 0) return;
+    if (!bt_fold_has_norm(j->fold, layer, w) && !bt_recipe_scales(&j->o->recipe)) return;
     t->n = (uint32_t)bt_weight_tensor(j->m, layer, w)->dim[0];
     t->k = 1;
     t->bits = 32;
@@ -194,6 +195,29 @@ static uint64_t gptq_bytes(const bt_compile_job *j)
     return sums + 2 * widest;
 }
 
+/* Rows of a layer's inputs, the clips of all weights, and what a row's searches hold. */
+static uint64_t awq_bytes(const bt_compile_job *j, size_t threads)
+{
+    const bt_hparams *hp = &j->m->hp;
+    uint64_t bytes = 0, k_most = 0, n_most = 0;
+    uint32_t layer = 0;
+    if (!j->o->recipe.awq) return 0;
+    for (uint32_t kind = 0; kind < BT_SITE_KINDS; kind++) {
+        const uint64_t k = bt_pkg_site_width(kind, hp->dim, hp->heads * hp->head_dim, hp->ffn);
+        bytes += k * (BT_AWQ_TOKENS * sizeof(float) + sizeof(double));
+        k_most = larger(k_most, k);
+    }
+    for (bt_weight w = BT_WEIGHT_NONE; (w = bt_weight_next(j->m, &layer, w));) {
+        const bt_pkg_tensor *t = &j->tensor[bt_pkg_tensor_index(j->m->hp.layers, layer, w)];
+        if (!bt_weight_is_matrix(w)) continue;
+        const uint32_t group = bt_recipe_of(&j->o->recipe, layer, (bt_site_kind)bt_pkg_site_of(w))->group;
+        bytes += (uint64_t)t->n * (group ? t->k / group : 1);
+        n_most = larger(n_most, t->n);
+    }
+    return bytes + (threads + 1) * (BT_AWQ_RATIOS + 2) * k_most * sizeof(float) +
+           n_most * BT_AWQ_RATIOS * sizeof(double);
+}
+
 static bt_err count_memory(bt_compile_needs *ret, const bt_compile_job *j, size_t threads, bt_fault *fault)
 {
     uint64_t layer = 0, windows = 0, whole;
@@ -208,7 +232,8 @@ static bt_err count_memory(bt_compile_needs *ret, const bt_compile_job *j, size_
         .ctx_tokens = BT_CALIB_WINDOW,
         .rotate_elems = bt_fold_r4(j->fold)->base ? j->m->hp.ffn : j->m->hp.dim};
     const uint64_t packing = packing_bytes(&whole, j, threads), gptq = gptq_bytes(j);
-    const uint64_t measuring = windows + whole, writing = packing + (gptq ? windows + gptq : 0);
+    const uint64_t measuring = windows + whole + awq_bytes(j, threads),
+                   writing = packing + (gptq ? windows + gptq : 0);
     ret->memory_bytes = PROGRAM_BYTES + layer + calibration_bytes(j) + bt_companion_bytes(&sizes, threads) +
                         larger(measuring, writing);
     return BT_OK;

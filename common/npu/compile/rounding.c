@@ -4,7 +4,7 @@
 #include "base/num.h"
 #include "kernels/int_kernels.h"
 #include "kernels/kernels.h"
-#include "npu/compile/gptq.h"
+#include "npu/compile/grid.h"
 #include "npu/compile/rounding_code.h"
 
 #include <math.h>
@@ -12,10 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* UNITS: of a channel's greatest magnitude with groups; what rounding adds to it keeps within
- * BT_INT_GROUP_MAX. CLIPS: ranges of a group that are tried, each 1 / CLIP_STEPS of the whole narrower than
- * the last. */
-enum { PANEL = 16, ALIGN = 64, UNITS = 16000, CLIPS = 16, CLIP_STEPS = 40 };
+enum { PANEL = 16, ALIGN = 64 };
 
 typedef struct job {
     const bt_rounding_in *in;
@@ -26,20 +23,12 @@ typedef struct job {
     double *weight[2], *output[2]; /* [n]: squares of the error and of what should be */
 } job;
 
-static const bt_rounding_code *code(void)
-{
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return &bt_rounding_avx2;
-#endif
-    return &bt_rounding_ref;
-}
-
 static void measure_row(const job *j, size_t n, const float *w, const float *wq)
 {
     const size_t k = j->out->k;
     for (size_t s = 0; s < j->in->samples; s++) {
         double y;
-        const double d = code()->apart(w, wq, j->in->x + s * k, j->in->xq + s * k, k, &y);
+        const double d = bt_rounding_loops()->apart(w, wq, j->in->x + s * k, j->in->xq + s * k, k, &y);
         j->output[0][n] += d * d;
         j->output[1][n] += y * y;
     }
@@ -57,60 +46,9 @@ static void max_part(void *ud, size_t part, size_t parts)
     }
     for (size_t n = n0; n < n1; n++) {
         bt_fold_row(j->in->fold, row, n);
-        j->max[n] = code()->max(row, j->out->k);
+        j->max[n] = bt_rounding_loops()->max(row, j->out->k);
     }
     free(row);
-}
-
-/* Rounded to nearest on one grid. */
-static void round_run(int8_t *q, const float *w, float scale, float offset, const bt_gptq_grid *grid,
-                      size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        float v = round_even((w[i] - offset) / scale);
-        v = v > grid->most ? grid->most : v < grid->least ? grid->least : v;
-        q[i] = (int8_t)v;
-    }
-}
-
-static float squared_error(const float *w, float scale, float offset, const bt_gptq_grid *grid, size_t n)
-{
-    const float least = grid->least, most = grid->most;
-    float lane[PANEL] = {0}, sum = 0;
-    for (size_t i = 0; i < n; i += PANEL) /* groups are whole panels */
-        for (size_t j = 0; j < PANEL; j++) {
-            float v = round_even((w[i + j] - offset) / scale);
-            v = v > most ? most : v < least ? least : v;
-            v = w[i + j] - (v * scale + offset);
-            lane[j] += v * v;
-        }
-    for (size_t j = 0; j < PANEL; j++) sum += lane[j];
-    return sum;
-}
-
-/* Step and offset of a group whose weights are w[n]; unit: the channel's. */
-static void choose_group(int16_t *step, int16_t *offset, const float *w, float unit, const bt_gptq_grid *grid,
-                         size_t n)
-{
-    float lo = w[0], hi = w[0], best = INFINITY;
-    for (size_t i = 1; i < n; i++) {
-        lo = w[i] < lo ? w[i] : lo;
-        hi = w[i] > hi ? w[i] : hi;
-    }
-    lo /= unit, hi /= unit;
-    for (int clip = 0; clip < CLIPS; clip++) {
-        const float cut = (hi - lo) * (float)clip / (2 * CLIP_STEPS);
-        float s = round_even((hi - lo - 2 * cut) / (grid->most - grid->least));
-        s = s < 1 ? 1 : s;
-        float o = round_even((lo + hi) / 2 - s * (grid->least + grid->most) / 2);
-        const float highest = BT_INT_GROUP_MAX - s * grid->most, lowest = -BT_INT_GROUP_MAX - s * grid->least;
-        o = o > highest ? highest : o < lowest ? lowest : o;
-        const float error = squared_error(w, s * unit, o * unit, grid, n);
-        if (error >= best) continue;
-        best = error;
-        *step = (int16_t)s;
-        *offset = (int16_t)o;
-    }
 }
 
 /* The grid of one panel's rows. scale, offset: [count][groups], to fill. */
@@ -119,19 +57,23 @@ static bool choose_scales(job *j, float *scale, float *offset, const bt_gptq_gri
 {
     bt_rounding *o = j->out;
     const size_t k = o->k, groups = k / grid->group;
-    const float limit = j->in->group ? UNITS : grid->most;
+    const float limit = j->in->group ? BT_GRID_UNITS : grid->most;
     for (size_t r = 0; r < count; r++) {
-        const float max = j->in->per_tensor ? j->max[0] : code()->max(rows + r * k, k);
+        const float max = j->in->per_tensor ? j->max[0] : bt_rounding_loops()->max(rows + r * k, k);
         const float unit = max / limit > 0 ? max / limit : 1;
         if (!isfinite(max)) return false;
-        if (!j->in->per_tensor) o->scale[n0 + r] = unit;
-        scale[r * groups] = unit;
+        const uint8_t *clip = j->in->clip ? j->in->clip + (n0 + r) * groups : NULL;
+        scale[r * groups] = clip && !j->in->group ? unit * bt_grid_keep(*clip) : unit;
+        if (!j->in->per_tensor) o->scale[n0 + r] = scale[r * groups];
         for (size_t g = 0; j->in->group && g < groups; g++) {
+            const float *w = rows + r * k + g * grid->group;
+            const bt_grid_group of = clip ? bt_grid_clipped(w, unit, clip[g], grid, grid->group)
+                                          : bt_grid_search(w, unit, grid, grid->group);
             bt_int_group *to = &o->groups[n0 / PANEL * groups + g];
-            choose_group(&to->step[r], &to->offset[r], rows + r * k + g * grid->group, unit, grid,
-                         grid->group);
-            scale[r * groups + g] = unit * to->step[r];
-            offset[r * groups + g] = unit * to->offset[r];
+            to->step[r] = of.step;
+            to->offset[r] = of.offset;
+            scale[r * groups + g] = unit * of.step;
+            offset[r * groups + g] = unit * of.offset;
         }
     }
     return true;
@@ -198,10 +140,10 @@ static void make_panel(job *j, size_t n0, size_t count, const workspace *s)
         bt_gptq_round(s->q, rounded, &grid, count, k, j->in->order, j->in->gptq);
     } else if (j->in->group) {
         for (size_t g = 0; g < count * groups; g++)
-            round_run(s->q + g * group, s->rows + g * group, s->scale[g], s->offset[g], &grid, group);
+            bt_grid_round(s->q + g * group, s->rows + g * group, s->scale[g], s->offset[g], &grid, group);
     } else {
         for (size_t r = 0; r < count; r++)
-            code()->round(s->q + r * k, s->rows + r * k, s->scale[r], k, j->limit);
+            bt_rounding_loops()->round(s->q + r * k, s->rows + r * k, s->scale[r], k, j->limit);
     }
     bt_int_pack(o->panels, s->q, n0, count, k, j->in->bits);
     for (size_t r = 0; r < count; r++) {
@@ -213,7 +155,7 @@ static void make_panel(job *j, size_t n0, size_t count, const workspace *s)
             made = compare_groups(rounded, q, row, j->in->mean, &grid, r, k);
             sum_weights(o, q, n, group);
         } else {
-            made = code()->compare(rounded, q, row, j->in->mean, s->scale[r], k);
+            made = bt_rounding_loops()->compare(rounded, q, row, j->in->mean, s->scale[r], k);
             o->colsum[n] = made.sum;
         }
         o->correction[n] = (float)-made.drift;

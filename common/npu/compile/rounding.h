@@ -12,9 +12,7 @@
  *     matrix) of zeros has scale 1.
  *   q[n][k]  = clamp(rint(w[n][k] / scale[n]), -L, L), nearest even; or as GPTQ rounds (npu/compile/gptq.h) with the
  *            same scales
- * With groups of G inputs along k the channel's unit scale[n] is max / 16000, and a group has the step and the offset
- * (int_kernels.h), of those of 16 ranges about the middle of its weights, from all of it to 15/40 less, with the least
- * squared error of rounding to nearest; the widest of equals. L is then 127, or 7 and -8.
+ * Grids are those of npu/compile/grid.h, of a group by its search; or with clips, of what they leave.
  * The bytes depend on no pool. */
 typedef struct bt_rounding_in {
     bt_fold *fold;
@@ -22,7 +20,8 @@ typedef struct bt_rounding_in {
     bt_weight weight;
     unsigned bits; /* 8 or 4 */
     bool per_tensor;
-    size_t group; /* 0: none; divides k; not per tensor */
+    size_t group;        /* 0: none; divides k; not per tensor */
+    const uint8_t *clip; /* [n, k / group] of bt_awq_clips, or [n]; NULL: none; not per tensor */
     const float *x, *xq;
     size_t samples;        /* [samples, k]: inputs and what quantisation makes of them, to measure output_error */
     const double *mean;    /* [k]: the input's, for `correction`; NULL: that is zero */

@@ -84,4 +84,31 @@ static double output_apart(const float *w, const float *wq, const float *x, cons
     return yb - ya;
 }
 
-const bt_rounding_code BT_ROUNDING_CODE = {row_max, round_row, compare, output_apart};
+static void off(float *restrict d, const float *restrict w, float scale, float offset, float least, float most,
+                size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        float v = round_even((w[i] - offset) / scale);
+        v = v > most ? most : v < least ? least : v;
+        d[i] = v * scale + offset - w[i];
+    }
+}
+
+static void squares(double *error, const float *d, size_t ldd, const float *x, size_t stride, size_t blocks,
+                    size_t count)
+{
+    enum { TILE = BT_ROUNDING_TILE };
+    for (size_t b = 0; b < blocks; b++, x += stride) {
+        vec sum[TILE][LANES / WIDTH] = {0};
+        float lane[TILE][LANES];
+        for (size_t i = 0; i < count; i++)
+            for (size_t c = 0; c < TILE; c++)
+                for (size_t v = 0; v < LANES / WIDTH; v++)
+                    sum[c][v] += d[c * ldd + i] * *(const vec *)(x + i * LANES + v * WIDTH);
+        memcpy(lane, sum, sizeof lane);
+        for (size_t c = 0; c < TILE; c++)
+            for (size_t t = 0; t < LANES; t++) error[c] += (double)lane[c][t] * (double)lane[c][t];
+    }
+}
+
+const bt_rounding_code BT_ROUNDING_CODE = {row_max, round_row, compare, output_apart, off, squares};

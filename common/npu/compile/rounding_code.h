@@ -18,11 +18,27 @@ typedef struct bt_rounding_code {
                                size_t k);
     /* w' x' - w x, and *should: w x */
     double (*apart)(const float *w, const float *wq, const float *x, const float *xq, size_t k, double *should);
+    /* d[n]: what rounding to nearest on a grid (bt_gptq_grid) makes of w[n], minus w[n] */
+    void (*off)(float *d, const float *w, float scale, float offset, float least, float most, size_t n);
+    /* error[c] += sum over tokens of (sum over i < count of d[c * ldd + i] * x[i])^2, c < BT_ROUNDING_TILE; the sums
+     * ascend in i and in tokens. Input i of a block's 16 tokens: x[block * stride + 16 * i] */
+    void (*squares)(double *error, const float *d, size_t ldd, const float *x, size_t stride, size_t blocks,
+                    size_t count);
 } bt_rounding_code;
+enum { BT_ROUNDING_TILE = 4 };
 extern const bt_rounding_code bt_rounding_ref;
 #if defined(__x86_64__)
 extern const bt_rounding_code bt_rounding_avx2;
 #endif
+
+/* That of this machine. */
+static inline const bt_rounding_code *bt_rounding_loops(void)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return &bt_rounding_avx2;
+#endif
+    return &bt_rounding_ref;
+}
 
 /* To nearest even, for |v| < 2^22. */
 static inline float round_even(float v)

@@ -10,7 +10,7 @@
 
 #define MODES "w8a8, w8a16, w4a8, w4a16"
 #define CHOICES \
-    "per-tensor, group=, r1, no-r1, r2, no-r2, r4, no-rotate, clip=, shadow=, prune=, smooth=, asym, " \
+    "per-tensor, group=, r1, no-r1, r2, no-r2, r4, no-rotate, clip=, shadow=, prune=, smooth=, awq, asym, " \
     "no-asym, a16=, bias, no-bias, gptq, no-gptq, act-order, llm-int8"
 _Static_assert((int)BT_RECIPE_HEAD == (int)BT_MODEL_MAX_LAYERS, "a layer's number is never the head's");
 static const double AUTO = 0, CLIP8 = AUTO, CLIP16 = 99.99;
@@ -29,8 +29,9 @@ enum {
     SEEN_GROUP = 1024,
     SEEN_LLM_INT8 = 2048,
     SEEN_ASYM = 4096,
-    SEEN_WHOLE =
-        SEEN_R1 | SEEN_R2 | SEEN_R4 | SEEN_SHADOW | SEEN_PRUNE | SEEN_SMOOTH | SEEN_LLM_INT8 | SEEN_ASYM
+    SEEN_AWQ = 8192,
+    SEEN_WHOLE = SEEN_R1 | SEEN_R2 | SEEN_R4 | SEEN_SHADOW | SEEN_PRUNE | SEEN_SMOOTH | SEEN_LLM_INT8 |
+                 SEEN_ASYM | SEEN_AWQ
 };
 
 static const char *const shadow_name[] = {"off", "value", "channel"};
@@ -49,7 +50,12 @@ static bool has_8_bit_site(const bt_recipe_layer *r)
 }
 
 /* R1 and R2 where nothing is said of them. */
-static bool rotates(const bt_recipe *r) { return r->usual.weight_bits != 4 || r->usual.group != 32; }
+static bool rotates(const bt_recipe *r)
+{
+    return !r->awq && (r->usual.weight_bits != 4 || r->usual.group != 32);
+}
+/* And GPTQ. */
+static bool has_gptq(const bt_recipe *r) { return !r->awq && r->usual.weight_bits == 4; }
 
 /* A number of at most four digits after the point, so that its text gives it back. */
 static bt_err number(double *ret, const char *text, double lo, double hi, bt_fault *fault)
@@ -129,6 +135,7 @@ static bt_err parse_choice(bt_recipe *r, unsigned *seen, bool is_a16, char *choi
         {"r2", SEEN_R2, offsetof(bt_recipe, r2), true},
         {"no-r2", SEEN_R2, offsetof(bt_recipe, r2), false},
         {"r4", SEEN_R4, offsetof(bt_recipe, r4), true},
+        {"awq", SEEN_AWQ, offsetof(bt_recipe, awq), true},
         {"bias", SEEN_BIAS, offsetof(bt_recipe, usual.bias), true},
         {"no-bias", SEEN_BIAS, offsetof(bt_recipe, usual.bias), false},
         {"act-order", 0, offsetof(bt_recipe, usual.act_order), true},
@@ -204,6 +211,11 @@ static bt_err check(bt_recipe *r, unsigned seen, bt_fault *fault)
     if (l->group && (l->per_tensor || r->llm_int8))
         return bt_fail(fault, BT_EARG, "recipe: group and %s exclude each other",
                        l->per_tensor ? "per-tensor" : "llm-int8");
+    if (r->awq && (l->per_tensor || r->llm_int8 || r->smooth >= 0))
+        return bt_fail(fault, BT_EARG, "recipe: awq and %s exclude each other",
+                       l->per_tensor ? "per-tensor"
+                       : r->llm_int8 ? "llm-int8"
+                                     : "smooth, which scales the same inputs,");
     if (l->act_order && !l->gptq) return bt_fail(fault, BT_EARG, "recipe: act-order is of gptq");
     return BT_OK;
 }
@@ -224,8 +236,7 @@ static bt_err parse_one(bt_recipe *ret, unsigned *ret_seen, char *text, bt_fault
                        "recipe: 'auto' asks for a search, which is not done here: 'baton compile' "
                        "finds a recipe and shows it");
     if (m == 4) return bt_fail(fault, BT_EARG, "recipe: no mode '%s': " MODES, text);
-    bt_recipe r = {.usual = {.weight_bits = mode[m].weight_bits, .bias = true,
-                             .gptq = mode[m].weight_bits == 4, .clip_percentile8 = CLIP8,
+    bt_recipe r = {.usual = {.weight_bits = mode[m].weight_bits, .bias = true, .clip_percentile8 = CLIP8,
                              .clip_percentile16 = CLIP16},
                    .shadow = BT_SHADOW_VALUE, .smooth = -1};
     memset(r.usual.input_bits, mode[m].input_bits, sizeof r.usual.input_bits);
@@ -237,6 +248,7 @@ static bt_err parse_one(bt_recipe *ret, unsigned *ret_seen, char *text, bt_fault
     }
     if (!(seen & SEEN_R1)) r.r1 = rotates(&r);
     if (!(seen & SEEN_R2)) r.r2 = rotates(&r);
+    if (!(seen & SEEN_GPTQ)) r.usual.gptq = has_gptq(&r);
     const bt_err e = check(&r, seen, fault);
     if (e == BT_OK) *ret = r;
     if (e == BT_OK) *ret_seen = seen;
@@ -408,6 +420,8 @@ bt_err bt_recipe_check_group(const bt_recipe_layer *r, bt_site_kind site, uint32
                    inputs, bt_site_kind_name(site));
 }
 
+bool bt_recipe_scales(const bt_recipe *r) { return r->smooth >= 0 || r->awq; }
+
 unsigned bt_recipe_rotations(const bt_recipe *r)
 {
     return (r->r1 ? BT_ROTATION_R1 : 0u) | (r->r2 ? BT_ROTATION_R2 : 0u) | (r->r4 ? BT_ROTATION_R4 : 0u);
@@ -479,6 +493,7 @@ static void add_recipe(line *l, const bt_recipe_layer *r, const bt_recipe *whole
         add(l, "shadow=", shadow_name[whole->shadow]);
     if (whole && whole->prune > 0) add_number(l, "prune=", whole->prune);
     if (whole && whole->smooth >= 0) add_number(l, "smooth=", whole->smooth);
+    if (whole && whole->awq) add(l, "awq", "");
     if (whole && whole->asym) add(l, whole->asym == BT_ASYM_ON ? "asym" : "no-asym", "");
     for (int s = 0; !all_16 && s < BT_SITE_KINDS; s++)
         if (r->input_bits[s] == 16) {
@@ -487,7 +502,7 @@ static void add_recipe(line *l, const bt_recipe_layer *r, const bt_recipe *whole
         }
     if (sites[0]) add(l, "a16=", sites);
     if (!r->bias) add(l, "no-bias", "");
-    if (r->gptq != (r->weight_bits == 4)) add(l, r->gptq ? "gptq" : "no-gptq", "");
+    if (r->gptq != (whole ? has_gptq(whole) : r->weight_bits == 4)) add(l, r->gptq ? "gptq" : "no-gptq", "");
     if (r->act_order) add(l, "act-order", "");
     if (whole && whole->llm_int8) add(l, "llm-int8", "");
 }

@@ -17,8 +17,8 @@
  *   per-tensor        one weight scale a matrix (default: one for each output channel)
  *   group=32|64|128   so many inputs of an output channel share a step and an offset, whole numbers in units of the
  *                     channel's scale (kernels/int_kernels.h)
- *   r1, no-r1         rotation R1 of the residual stream, folded into the weights (default: on; off with 4-bit weights
- *                     in groups of 32, which hold a file's own groups of 4 bits as they are)
+ *   r1, no-r1         rotation R1 of the residual stream, folded into the weights (default: on; off with awq, and with
+ *                     4-bit weights in groups of 32, which hold a file's own groups of 4 bits as they are)
  *   r2, no-r2         rotation R2 of each head's attention output at run time, its inverse in o_proj (default: as r1)
  *   r4                rotation R4 of down's input at run time, its inverse in down_proj (default: off)
  *                     QuaRot's R3, of q and K behind the rotary embedding, is refused: it would be part of the rows of
@@ -38,10 +38,14 @@
  *   asym, no-asym     inputs of 8 bits have a zero point: they hold the clipped range of the calibration from its
  *                     lowest to its highest value, as u8 does. Default: as the device's profile wants (BT_ASYM_AUTO).
  *                     Inputs of 16 bits stay symmetric: a zero point saves one bit at most
+ *   awq               AWQ: inputs whose rounding costs most are scaled up by the calibration's magnitudes, and weights
+ *                     clipped where that costs the output least (npu/compile/awq.h). Rotation is off with it unless
+ *                     asked for, since behind one all inputs are alike; so is gptq
  *   a16=SITE+SITE..   16-bit inputs at these sites whatever the mode: qkv, o, up (gate and up), down, head
  *   bias, no-bias     bias correction (Nagel et al. 2019, arXiv 1906.04721, section 4.2): what rounding the weights
  *                     adds to a linear's mean output on the calibration is taken off its bias (default: on)
- *   gptq              weights rounded by GPTQ on the calibration (default for 4-bit weights); no-gptq
+ *   gptq              weights rounded by GPTQ on the calibration (default for 4-bit weights without awq);
+ *                     no-gptq
  *   act-order         gptq: the inputs with the greatest squares first
  *   llm-int8          rows and outlier columns scaled as they come, as LLM.int8 does; numbers depend on the chunk, so
  *                     `perplexity` only
@@ -73,7 +77,7 @@ enum {
 };
 typedef struct bt_recipe {
     bt_recipe_layer usual;
-    bool r1, r2, r4, llm_int8;
+    bool r1, r2, r4, awq, llm_int8;
     bt_shadow_kind shadow;
     bt_asym asym;         /* AUTO runs as OFF: who knows the profile puts ON there (bt_compile_resolve) */
     double prune, smooth; /* smooth < 0: off */
@@ -85,6 +89,8 @@ typedef struct bt_recipe {
 bt_err bt_recipe_parse(bt_recipe *ret, const char *text, bt_fault *fault);
 /* Of bt_rotation (model/weight.h), those that it asks for. */
 unsigned bt_recipe_rotations(const bt_recipe *r);
+/* Whether it scales inputs and weights against each other: smooth or awq. */
+bool bt_recipe_scales(const bt_recipe *r);
 /* The canonical text: equal recipes give equal text, defaults left out, and parsing it gives the recipe again. */
 void bt_recipe_text(char ret[BT_RECIPE_MAX_TEXT], const bt_recipe *r);
 /* The recipe of the linears of a site: the layer's, which is not looked at for the head. */

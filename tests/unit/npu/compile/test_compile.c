@@ -77,8 +77,13 @@ static bt_buf bytes_of(const world *w)
 static void threads_and_instruction_sets_change_no_byte(void **state)
 {
     (void)state;
-    static const char *const recipes[] = {"w8a8", "w4a16", "w8a8:shadow=channel,prune=0.5,smooth=0.5,gptq",
-                                          "w8a8/1=w4a16/head=w8a8:gptq"};
+    static const char *const recipes[] = {"w8a8",
+                                          "w4a16",
+                                          "w8a8:shadow=channel,prune=0.5,smooth=0.5,gptq",
+                                          "w8a8/1=w4a16/head=w8a8:gptq",
+                                          "w4a16:awq",
+                                          "w4a8:awq,gptq,r1",
+                                          "w4a8:awq/1=w8a8:per-tensor"};
     bt_pool *pool;
     assert_int_equal(bt_pool_new(&pool, 3, NULL), BT_OK);
     world w = begin("qwen3");
@@ -113,6 +118,8 @@ static void every_recipe_of_every_architecture_makes_a_package_that_is_accepted(
                                           "w8a8:no-rotate,r4,smooth=0.5",
                                           "w8a8:smooth=0.5",
                                           "w8a8:no-rotate,smooth=0.5",
+                                          "w4a8:awq",
+                                          "w8a16:awq,gptq,r1,r4",
                                           "w8a8:a16=down+head",
                                           "w8a8:llm-int8,no-rotate"};
     static const char *const archs[] = {"llama", "qwen2", "qwen3"};
@@ -132,7 +139,7 @@ static void every_recipe_of_every_architecture_makes_a_package_that_is_accepted(
             assert_int_equal(h->r4.base, o.recipe.r4 ? 44 : 0);
             const bt_pkg_tensor *norm =
                 &bt_pkg_tensors(p)[bt_pkg_tensor_index(h->layers, 0, BT_WEIGHT_FFN_NORM)];
-            assert_int_equal(norm->n, o.recipe.r1 && o.recipe.smooth < 0 ? 0 : h->dim);
+            assert_int_equal(norm->n, o.recipe.r1 && !bt_recipe_scales(&o.recipe) ? 0 : h->dim);
             const bt_pkg_tensor *down = &bt_pkg_tensors(p)[bt_pkg_tensor_index(h->layers, 1, BT_WEIGHT_DOWN)];
             assert_true(down->weight_error > 0 &&
                         down->weight_error < (o.recipe.usual.weight_bits == 4 ? 0.3f : 0.02f));
@@ -254,6 +261,7 @@ static void a_text_too_short_for_its_statistics_is_refused_with_both_numbers(voi
         {"w8a8:clip=max", "at least 16", 15, 16},
         {"w4a16:clip=max,group=32", "of 31 tokens: GPTQ with group=32 needs as many", 31, 32},
         {"w4a16:clip=max,group=32,no-gptq", "at least 16", 15, 16},
+        {"w4a16:awq", "of 128 tokens: awq needs 129", 128, 129},
     };
     world w = begin("llama");
     engine_kit_done(&w.kit);
@@ -472,6 +480,23 @@ static void planted_outliers_ruin_the_plain_recipe_and_no_other(void **state)
     end(&w);
 }
 
+/* Scales stand in norms, before the rotation's basis is left or without one. */
+static void awq_keeps_the_models_output_with_and_without_rotation(void **state)
+{
+    (void)state;
+    static const char *const recipes[] = {"w8a16:awq", "w8a16:awq,r1,r2", "w8a16:awq,gptq,r1,r4"};
+    world w = begin("llama");
+    plant(w.kit.model);
+    float *should = logits_of(&w, NULL);
+    const double plain = error_of(&w, "w8a16", should);
+    for (size_t r = 0; r < sizeof recipes / sizeof *recipes; r++) {
+        const double error = error_of(&w, recipes[r], should);
+        if (!(error < 3 * plain)) fail_msg("%s: %g, w8a16 %g", recipes[r], error, plain);
+    }
+    free(should);
+    end(&w);
+}
+
 /* AC-c2 */
 static void a_shadow_pruned_everywhere_is_the_plain_clip_bit_for_bit(void **state)
 {
@@ -537,6 +562,7 @@ int main(void)
         cmocka_unit_test(a_context_beyond_integer_attention_is_refused_before_anything_is_compiled),
         cmocka_unit_test(what_the_profile_lacks_falls_back_with_its_reason),
         cmocka_unit_test(planted_outliers_ruin_the_plain_recipe_and_no_other),
+        cmocka_unit_test(awq_keeps_the_models_output_with_and_without_rotation),
         cmocka_unit_test(a_shadow_pruned_everywhere_is_the_plain_clip_bit_for_bit),
         cmocka_unit_test(rotation_spreads_a_planted_outlier_over_all_channels),
     };

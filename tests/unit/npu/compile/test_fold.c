@@ -3,6 +3,7 @@
 #include "npu/compile/fold.h"
 #include "base/rng.h"
 #include "graph/walk.h"
+#include "npu/compile/awq.h"
 #include "npu/pkg/pkg_format.h"
 #include "npu/pkg/recipe.h"
 #include "ref/ref.h"
@@ -256,6 +257,41 @@ static void in_f32_the_reference_engine_sees_no_difference(void **state)
     print_message("relative RMS %.1e at most\n", worst);
 }
 
+/* AC-j2. The steepest ratio, on magnitudes of six decades and an input that is always zero. */
+static void scales_of_awq_change_no_output(void **state)
+{
+    (void)state;
+    own_model from = own("qwen2");
+    const uint32_t widest = from.m->hp.ffn > from.m->hp.dim ? from.m->hp.ffn : from.m->hp.dim;
+    output plain = {.logits = reference(from.m)};
+    bt_awq_input in;
+    float *s = malloc(widest * sizeof *s);
+    assert_non_null(s);
+    assert_int_equal(bt_awq_input_new(&in, widest, NULL), BT_OK);
+    in.rows = 1;
+    for (uint32_t i = 1; i < widest; i++) in.magnitude[i] = pow(10, 6 * bt_rng_uniform(3, i) - 3);
+    bt_awq_scales(s, &in, BT_AWQ_RATIOS - 1);
+    for (int way = 0; way < 4; way++) {
+        own_model to = own("qwen2");
+        bt_fold *f;
+        assert_int_equal(bt_fold_new(&f, from.m, (unsigned)way, bt_kernels_select(NULL), NULL, NULL), BT_OK);
+        for (uint32_t l = 0; l < from.m->hp.layers; l++)
+            for (uint32_t k = 0; k < BT_SITE_KINDS; k++)
+                if (k != BT_SITE_O) bt_fold_smooth(f, bt_pkg_site_index(from.m->hp.layers, l, k), s);
+        fold_into(to.m, f);
+        output folded = {.logits = reference(to.m)};
+        const double d = distance(&plain, &folded, from.m->hp.vocab);
+        if (!(d < 1e-3)) fail_msg("way %d: %g", way, d);
+        output_free(&folded);
+        bt_fold_free(f);
+        own_done(&to);
+    }
+    free(s);
+    bt_awq_input_done(&in);
+    output_free(&plain);
+    own_done(&from);
+}
+
 static void a_rotated_input_of_down_changes_no_output(void **state)
 {
     (void)state;
@@ -322,6 +358,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_folded_model_has_the_output_of_the_plain_one),
         cmocka_unit_test(in_f32_the_reference_engine_sees_no_difference),
+        cmocka_unit_test(scales_of_awq_change_no_output),
         cmocka_unit_test(a_rotated_input_of_down_changes_no_output),
         cmocka_unit_test(r4_needs_a_matrix_of_its_size),
         cmocka_unit_test(threads_change_no_bit),

@@ -168,10 +168,11 @@ static void contexts_beyond_the_usual_share_packages_of_powers_of_two(void **sta
     free(bytes);
 }
 
-/* With every step that a recipe may add: smoothing measures twice, GPTQ reads the calibration again. */
+/* With every step that a recipe may add: smoothing and AWQ measure twice, GPTQ reads the calibration again.
+ */
 static void progress_grows_in_small_steps_to_the_whole(void **state)
 {
-    static const char *const recipes[] = {"w8a8", "w8a8:smooth=0.5", "w4a8", "w4a8:no-gptq"};
+    static const char *const recipes[] = {"w8a8", "w8a8:smooth=0.5", "w4a8", "w4a8:no-gptq", "w4a8:awq"};
     const char *path = in_dir("progress.npu");
     bt_fault f = {""};
     (void)state;

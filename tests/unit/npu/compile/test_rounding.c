@@ -283,6 +283,25 @@ static void rows_of_zeros_and_tiny_rows_are_zeros_and_what_is_not_finite_is_refu
     free(up);
 }
 
+/* Two blocks of 16 tokens, whose inputs lie among others'. */
+static void check_squares(const bt_rounding_code *c, const float *d, size_t k)
+{
+    enum { STRIDE = 172 * 16 + 16, TILE = BT_ROUNDING_TILE };
+    static float x[2 * STRIDE];
+    const size_t count = k < TILE ? 1 : k - TILE + 1; /* rows of d overlap: ld 1 */
+    double got[TILE] = {0}, want[TILE] = {0};
+    for (size_t i = 0; i < 2 * STRIDE; i++) x[i] = (float)(bt_rng_uniform(5, i) - 0.5);
+    if (k < TILE) return;
+    c->squares(got, d, 1, x, STRIDE, 2, count);
+    for (size_t row = 0; row < TILE; row++)
+        for (size_t t = 0; t < 32; t++) {
+            float y = 0;
+            for (size_t i = 0; i < count; i++) y += d[row + i] * x[t / 16 * STRIDE + 16 * i + t % 16];
+            want[row] += (double)y * (double)y;
+        }
+    for (size_t row = 0; row < TILE; row++) assert_true(got[row] == want[row]);
+}
+
 static void check_loops(const bt_rounding_code *c, size_t k)
 {
     float w[172], wq[172], x[172], xq[172], rounded[172], a[16] = {0}, b[16] = {0}, most = 0;
@@ -316,6 +335,12 @@ static void check_loops(const bt_rounding_code *c, size_t k)
     assert_int_equal(got.sum, sum);
     assert_true(got.apart == apart && got.square == square && got.drift == drift && none.drift == 0);
     assert_true(c->apart(w, wq, x, xq, k, &y) == yb - ya && y == ya);
+    c->off(wq, w, scale, scale / 4, -8, 7, k);
+    for (size_t i = 0; i < k; i++) {
+        const float v = fmaxf(-8, fminf(7, nearbyintf((w[i] - scale / 4) / scale)));
+        assert_true(wq[i] == v * scale + scale / 4 - w[i]);
+    }
+    check_squares(c, wq, k);
     w[k - 1] = -INFINITY;
     assert_true(isinf(c->max(w, k)));
     w[k - 1] = NAN;

@@ -68,6 +68,10 @@ static void every_recipe_has_one_text(void **state)
         {"w4a8:no-rotate,group=32", "w4a8:group=32"},
         {"w4a16:r2,group=32", "w4a16:group=32,r2"},
         {"w4a16:r2,r1,group=32", "w4a16:group=32,r1,r2"},
+        {"w4a16:awq,group=32,no-rotate,no-gptq", "w4a16:group=32,awq"},
+        {"w4a8:awq,gptq,group=128", "w4a8:group=128,awq,gptq"},
+        {"w8a8:awq,r1", "w8a8:r1,awq"},
+        {"w4a8:awq/2=w4a16", "w4a8:awq/2=w4a16"},
         {"w8a8/2=w4a8", "w8a8/2=w4a8"},
         {"w8a8/3+0+1+2+7=w4a8:gptq", "w8a8/0-3+7=w4a8"},
         {"w8a8/4=w4a8/0-2=w8a16/5=w4a8", "w8a8/0-2=w8a16/4-5=w4a8"},
@@ -203,6 +207,11 @@ static void refuses_what_there_is_not_and_names_it(void **state)
         {"w8a8:group=32,llm-int8", "llm-int8"},
         {"w8a8:act-order", "gptq"},
         {"w4a8:no-gptq,act-order", "gptq"},
+        {"w4a8:awq,act-order", "gptq"},
+        {"w4a8:awq,per-tensor", "awq and per-tensor"},
+        {"w8a8:awq,llm-int8", "awq and llm-int8"},
+        {"w4a8:smooth=0.5,awq", "awq and smooth"},
+        {"w4a8:awq=1", "'awq'"},
     };
     each_is_refused(bad, sizeof bad / sizeof *bad);
     char *long_text = malloc(5001);

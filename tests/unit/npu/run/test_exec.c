@@ -47,9 +47,16 @@ static void chunks_threads_and_instruction_sets_change_no_bit(void **state)
     (void)state;
     static const char *const policies[] = {"chunk:16",       "chunk:64", "chunk:256",
                                            "chunk:256+tail", "pow2",     "range:7-100"};
-    static const char *const recipes[] = {
-        "w8a8",          "w8a16",         "w4a8:a16=down", "w4a16", "w8a8:shadow=channel", "w8a8:shadow=off",
-        "w4a8:group=32", "w8a16:group=32"};
+    static const char *const recipes[] = {"w8a8",
+                                          "w8a16",
+                                          "w4a8:a16=down",
+                                          "w4a16",
+                                          "w8a8:shadow=channel",
+                                          "w8a8:shadow=off",
+                                          "w4a8:group=32",
+                                          "w8a16:group=32",
+                                          "w4a16:group=32,awq",
+                                          "w4a8:awq,r1"};
     bt_pool *pool[2] = {NULL, NULL};
     assert_int_equal(bt_pool_new(&pool[1], 2, NULL), BT_OK);
     for (size_t r = 0; r < sizeof recipes / sizeof *recipes; r++) {
