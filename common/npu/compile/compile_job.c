@@ -104,7 +104,8 @@ static bt_err make_tables(bt_compile_job *j, bt_fault *fault)
     j->clip = calloc(j->tensors, sizeof *j->clip);
     j->pruned = calloc(j->sites, sizeof *j->pruned);
     j->donor = calloc(j->sites, sizeof *j->donor);
-    const bool made = j->donor && j->tensor && j->site && j->smooth && j->gptq && j->order && j->clip && j->pruned;
+    const bool made =
+        j->donor && j->tensor && j->site && j->smooth && j->gptq && j->order && j->clip && j->pruned;
     return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "compiling");
 }
 

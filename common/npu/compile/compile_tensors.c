@@ -359,7 +359,8 @@ static bt_err write_layers(bt_compile_job *j, bt_fault *fault)
     const bt_calib_reader gptq = {.before = gptq_begin, .rows = gptq_rows, .after = gptq_solve, .ud = j};
     bt_err e = BT_OK;
     bt_compile_job_step(j, has_gptq(j) ? BT_COMPILE_SHARE_GPTQ : BT_COMPILE_SHARE_PACK);
-    if (has_gptq(j)) return bt_calib_read(j->calib, j->o->calib_ids, bt_compile_calib_tokens(j), &gptq, fault);
+    if (has_gptq(j))
+        return bt_calib_read(j->calib, j->o->calib_ids, bt_compile_calib_tokens(j), &gptq, fault);
     for (uint32_t l = 0; e == BT_OK && l < layers; l++) e = write_layer(j, l, fault);
     return e;
 }
