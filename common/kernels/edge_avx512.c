@@ -11,7 +11,7 @@ BT_INLINE void v16_store_s32(int32_t *p, v16 x) { _mm512_storeu_si512(p, _mm512_
 BT_INLINE unsigned outside(__m512i q, int32_t low, int32_t high)
 {
     return _mm512_cmpgt_epi32_mask(q, _mm512_set1_epi32(high)) |
-           _mm512_cmplt_epi32_mask(q, _mm512_set1_epi32(low));
+           _mm512_cmpgt_epi32_mask(_mm512_set1_epi32(low), q);
 }
 BT_INLINE unsigned v16_beyond(v16 x, int32_t low, int32_t high)
 {

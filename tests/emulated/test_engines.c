@@ -27,20 +27,20 @@ typedef struct form {
 } form;
 
 static const form forms[] = {
-    {"llama", "f16", NULL, 0, 2, 0x2c5714c0575c1208},
-    {"qwen2", "int8", NULL, 0, 1, 0xb891e2103e62a83b},
-    {"qwen3", "int8", NULL, 0, 2, 0xf3fe6f90cf3d58e4},
-    {"llama", "fp4", NULL, 0, 1, 0x1b39672935266ee0},
-    {"qwen3", NULL, "w8a8", BT_PKG_OPS_LINEAR, 2, 0x74127af2b8ba1203},
-    {"llama", NULL, "w8a16", BT_PKG_OPS_ALL, 1, 0x52c5d8addbc7a5f4},
-    {"qwen2", NULL, "w4a8:no-gptq,shadow=channel", BT_PKG_OPS_ALL, 2, 0x2639c1201861dd33},
-    {"llama", NULL, "w8a8:shadow=off,asym", BT_PKG_OPS_LINEAR, 2, 0x961d754c3dc9d2c3},
-    {"qwen2", NULL, "w4a8:no-rotate,smooth=0.5,asym", BT_PKG_OPS_ALL, 1, 0x8aa4ffb97aa8007c},
+    {"llama", "f16", NULL, 0, 2, 0x2c5714c0575c1208, 0},
+    {"qwen2", "int8", NULL, 0, 1, 0xb891e2103e62a83b, 0},
+    {"qwen3", "int8", NULL, 0, 2, 0xf3fe6f90cf3d58e4, 0},
+    {"llama", "fp4", NULL, 0, 1, 0x1b39672935266ee0, 0},
+    {"qwen3", NULL, "w8a8", BT_PKG_OPS_LINEAR, 2, 0x74127af2b8ba1203, 0},
+    {"llama", NULL, "w8a16", BT_PKG_OPS_ALL, 1, 0x52c5d8addbc7a5f4, 0},
+    {"qwen2", NULL, "w4a8:no-gptq,shadow=channel", BT_PKG_OPS_ALL, 2, 0x2639c1201861dd33, 0},
+    {"llama", NULL, "w8a8:shadow=off,asym", BT_PKG_OPS_LINEAR, 2, 0x961d754c3dc9d2c3, 0},
+    {"qwen2", NULL, "w4a8:no-rotate,smooth=0.5,asym", BT_PKG_OPS_ALL, 1, 0x8aa4ffb97aa8007c, 0},
     {"llama", NULL, "w8a8:group=32,asym", BT_PKG_OPS_ALL, 2, 0xcde1b9ebb059870b, 192},
     {"qwen2", NULL, "w4a16:group=32,r4,act-order", BT_PKG_OPS_LINEAR, 2, 0xaa7d1cfcf758765f, 192},
-    {"qwen3", NULL, "sparse:0.3,dense=0", BT_PKG_OPS_LINEAR, 2, 0x10860d75a1a86ba2},
-    {"llama", NULL, "sparse:0.3,dense=0,rows=16", BT_PKG_OPS_LINEAR, 1, 0xf0f32035191eab97},
-    {"qwen2", NULL, "sparse:0.3,dense=0,rows=4,group", BT_PKG_OPS_LINEAR, 2, 0x331c67f67388c3eb},
+    {"qwen3", NULL, "sparse:0.3,dense=0", BT_PKG_OPS_LINEAR, 2, 0x10860d75a1a86ba2, 0},
+    {"llama", NULL, "sparse:0.3,dense=0,rows=16", BT_PKG_OPS_LINEAR, 1, 0xf0f32035191eab97, 0},
+    {"qwen2", NULL, "sparse:0.3,dense=0,rows=4,group", BT_PKG_OPS_LINEAR, 2, 0x331c67f67388c3eb, 0},
 };
 
 /* FNV-1a */
