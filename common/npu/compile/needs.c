@@ -138,7 +138,7 @@ static uint64_t calibration_bytes(const bt_compile_job *j)
     for (size_t i = 0; i < j->sites; i++) {
         const uint32_t kind = i + 1 == j->sites ? (uint32_t)BT_SITE_HEAD : i % BT_PKG_LAYER_SITES;
         const uint64_t k = bt_pkg_site_width(kind, hp->dim, hp->heads * hp->head_dim, hp->ffn);
-        bytes += BT_CALIB_BINS * sizeof(uint32_t) + k * (4 + 8 + 4 * BT_CALIB_SAMPLES);
+        bytes += 2 * BT_CALIB_BINS * sizeof(uint32_t) + k * (4 + 2 * 4 + 8 + 4 * BT_CALIB_SAMPLES);
     }
     return bytes;
 }
