@@ -135,7 +135,10 @@ def planted(o, folder):
     """A copy of the model with outliers: its path, and the channels."""
     with open(o.model, "rb") as f:
         data = bytearray(f.read())
-    channels = plant(data)
+    try:
+        channels = plant(data)
+    except (struct.error, IndexError, KeyError) as e:
+        die(f"--outliers: {o.model} is damaged: {e}")
     path = os.path.join(folder, "outliers.gguf")
     with open(path, "wb") as f:
         f.write(data)
