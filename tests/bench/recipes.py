@@ -169,8 +169,8 @@ def row_of(o, recipe):
     try:
         package = json_of(o, ["compile", "-m", o.model, "--quant", recipe, "--json", "-q"])["path"]
         row["package_bytes"] = os.path.getsize(package)
-        found = perplexity(o, o.model, ["--package", package, "--against", "host"])
-        row.update(perplexity=found["perplexity"], kl_mean=found["kl_mean"], top1_ratio=found["top1_ratio"])
+        found = perplexity(o, o.model, ["--package", package, "--against", o.against])
+        row.update((field, found[field]) for field in ("perplexity", "kl_mean", "top1_ratio") if field in found)
         if o.planted:
             row["outliers_perplexity"] = perplexity(o, o.planted, ["--quant", recipe])["perplexity"]
         row.update(speed(o, ["--package", package]))
@@ -185,7 +185,7 @@ def row_of(o, recipe):
 
 
 def float_row(o):
-    row = {"recipe": "float", "perplexity": perplexity(o, o.model, ["--engine", "host"])["perplexity"], "kl_mean": 0.0, "top1_ratio": 1.0}
+    row = {"recipe": "float", "perplexity": perplexity(o, o.model, ["--engine", "host"])["perplexity"]}
     if o.planted:
         row["outliers_perplexity"] = perplexity(o, o.planted, ["--engine", "host"])["perplexity"]
     row.update(speed(o, ["--engine", "host"]))
@@ -239,6 +239,7 @@ def main():
     p.add_argument("--recipes", type=str.split, default=RECIPES.split(), help="with spaces between them")
     p.add_argument("--profile", default="hexagon-v75", help="device of the modelled prompt (default hexagon-v75)")
     p.add_argument("--decode-profile", default="adreno-750", help="device that it is handed to (default adreno-750)")
+    p.add_argument("--against", choices=("host", "none"), default="host", help="distributions compared with floats, or not: a third of the time (default host)")
     p.add_argument("-r", "--repetitions", type=int, default=3, help="of the timed prompt; the median is told; 0: none is timed (default 3)")
     p.add_argument("--outliers", action="store_true", help="perplexity with planted outliers too")
     p.add_argument("--json", action="store_true", help="one JSON object on stdout")
