@@ -430,6 +430,12 @@ bench-peers: all
 	@[ '$(MODEL)' ] || { echo "say which: make bench-peers MODEL=file.gguf ('make model' prints the path of the default model)" >&2; exit 2; }
 	@BATON_BIN=$(B)/bin python3 tests/bench/peers.py -m '$(MODEL)' $(ARGS)
 
+## recipes: a table of recipes, perplexity beside bytes and speed: make recipes TEXT=file (MODEL=file.gguf CHUNKS=8 RECIPES='w8a8 w4a16' ARGS='--outliers --json')
+recipes: all
+	@[ '$(TEXT)' ] || { echo "say what is to be predicted: make recipes TEXT=file" >&2; exit 2; }
+	@model='$(MODEL)'; BATON_BIN=$(B)/bin python3 tests/bench/recipes.py -m "$${model:-$$(sh deploy/model.sh)}" -f '$(TEXT)' \
+	  $(if $(CHUNKS),--chunks '$(CHUNKS)') $(if $(RECIPES),--recipes '$(RECIPES)') $(ARGS)
+
 ## mca: what llvm-mca (Debian: llvm-19) says of the inner loops of AArch64's kernels, on four cores of Arm
 mca:
 	@$(MAKE) CROSS=aarch64 mca-objects
@@ -463,7 +469,7 @@ help:
 clean:
 	rm -rf build bin
 
-.PHONY: all deps model demo test test-wide test-kills test-flat test-cli test-clients check-timeline test-openapi test-emulated check-rows test-aarch64 test-foreign foreign foreign-kernels foreign-programs kernel-tests test-compilers simtest fuzz lint format analyze bench bench-peers mca mca-objects docs install uninstall help clean FORCE
+.PHONY: all deps model demo test test-wide test-kills test-flat test-cli test-clients check-timeline test-openapi test-emulated check-rows test-aarch64 test-foreign foreign foreign-kernels foreign-programs kernel-tests test-compilers simtest fuzz lint format analyze bench bench-peers recipes mca mca-objects docs install uninstall help clean FORCE
 .SECONDARY:
 .DEFAULT_GOAL := all
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
