@@ -62,8 +62,8 @@ typedef struct dc_batch_plan {
     dc_batch_kind kind;
     const dc_batch_item *items; /* borrowed until the next call of dc_batch_next; one of a PREFILL */
     uint32_t items_len, rows;
-    uint32_t pieces; /* how many items at the end are pieces of prompts: a STEP has none, a PREFILL one; two items or
-                        more of which one is a piece are MIXED */
+    uint32_t pieces; /* how many items at the end are pieces of prompts: a STEP has none, a PREFILL is one and nothing
+                        else; all others are MIXED */
 } dc_batch_plan;
 
 bt_err dc_batch_new(dc_batch **ret, const dc_batch_config *config, bt_fault *fault); /* BT_EARG, BT_ENOMEM */
