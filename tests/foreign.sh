@@ -4,6 +4,8 @@
 # MODEL: a GGUF file. RECIPES: words; a package of each is compiled by both builds. '': the cache has them from here.
 # Each ENGINE reads PROMPTS prompts (1 to 5) and writes eight tokens each, through three processes of the build for
 # MACHINE under BATON_RUNNER (the Makefile sets it) and of this one's: text, ids, KV and logits are compared.
+# GOLDEN in the environment, a JSON file: its `greedy_ids` are what an independent engine makes of MODEL and an empty
+# prompt, and each ENGINE of the build for MACHINE must give them.
 # A build that has nothing but plain kernels must say so at its start, one line; another must not. An AArch64 core
 # without i8mm, or without dotprod, must take the next best kernels. Compilers for big-endian machines must refuse the
 # first file; those that are not installed are named.
@@ -98,6 +100,12 @@ for engine in "$@"; do
         digests="$digests ${digest:-none}"
     done < "$work/prompts"
     is "$engine: three processes, KV$digests, as here ($(($(date +%s) - begin)) s)" $ok
+    [ "${GOLDEN:-}" ] || continue
+    n=$(python3 -c 'import json, sys; print(len(json.load(open(sys.argv[1]))["greedy_ids"]))' "$GOLDEN") &&
+        foreign_baton run --json -m "$model" -p '' -n "$n" -c 256 --engine "$engine" > "$work/answer" 2> "$work/said" < /dev/null &&
+        python3 -c 'import json, sys; a, b = (json.load(open(f)) for f in sys.argv[1:]); sys.exit(a["token_ids"] != b["greedy_ids"])' \
+            "$work/answer" "$GOLDEN"
+    is "$engine: the $n ids of $(basename "$GOLDEN")" $? || said
 done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

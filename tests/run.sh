@@ -3,7 +3,8 @@
 #                               tests/run.sh build/release rows SOURCE...
 # Unit programs, the simulator's seeds, lint self-test, fuzz corpora, command-line tests, integration programs. With NAME only the unit and
 # integration programs test_NAME*; with `rows` those that walk the kernels' dispatch table, each row of which must run.
-# One line for each program that passes; everything it said for one that fails.
+# JOBS=2 in the environment: two unit programs at once. One line for each program that passes; everything it said for
+# one that fails.
 # The last line counts the tests: "N passed, N failed".
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -41,7 +42,7 @@ case $B in
     */tsan*) slower=12 ;;
     *) slower=$([ "${BATON_RUNNER:-}" ] && echo 12 || echo 1) ;;
 esac
-passed=0 failed=0 skipped=0
+passed=0 failed=0 skipped=0 jobs=${JOBS:-1}
 out=$TMPDIR/out
 now_ms() { echo $(($(date +%s%N) / 1000000)); }
 
@@ -59,14 +60,30 @@ report() {
     fi
 }
 
-# A program of cmocka tests; $2 is how many seconds it may take.
-cmocka_program() {
-    begin=$(now_ms)
-    # shellcheck disable=SC2086
-    if [ -x "$1" ]; then timeout -k 10 "$2" ${BATON_RUNNER:-} "$1" > "$out" 2>&1; rc=$?
-    else echo "$1 was not built" > "$out"; rc=127; fi
+# Programs of cmocka tests, JOBS at once, each counted when it ends: cmocka_programs SECONDS PROGRAM...
+# A program leaves $TMPDIR/runs/NAME.out, what it said, and NAME.end: its path, exit code and milliseconds.
+cmocka_programs() {
+    limit=$1
+    shift
+    # shellcheck disable=SC2016
+    one='kept=$TMPDIR/runs/$(echo "$2" | tr / .) begin=$(date +%s%N)
+        if [ -x "$2" ]; then timeout -k 10 "$1" $BATON_RUNNER "$2" > "$kept.out" 2>&1; rc=$?
+        else echo "$2 was not built" > "$kept.out"; rc=127; fi
+        echo "$2 $rc $((($(date +%s%N) - begin) / 1000000))" > "$kept.end"; echo "$kept"'
+    mkdir -p "$TMPDIR/runs"
+    mkfifo "$TMPDIR/ended" || exit 1
+    printf '%s\n' "$@" | xargs -P "$jobs" -I '{}' sh -c "$one" sh "$limit" '{}' > "$TMPDIR/ended" &
+    while read -r kept; do count_program "$kept"; done < "$TMPDIR/ended"
+    wait
+    rm -r "$TMPDIR/ended" "$TMPDIR/runs"
+}
+
+# Counts the program that left $1.out and $1.end.
+count_program() {
+    out=$1.out
+    read -r program rc ms < "$1.end"
     # shellcheck disable=SC2046
-    set -- "$1" $rc $(awk '
+    set -- "$program" "$rc" $(awk '
         { sub(/\r$/, "") }
         /^\[       OK \]/                     { ok++ }
         /^\[  FAILED  \] [0-9]+ test\(s\)/    { bad += $4 }
@@ -75,7 +92,7 @@ cmocka_program() {
         END { print ok + 0, bad + 0, skip + 0 }' "$out")
     grep '^skipped: ' "$out" | sort -u >> "$TMPDIR/said"
     walked "${1#"$B"/}" || set -- "$1" 1 "$3" $(($4 + 1)) "$5"
-    report "${1#"$B"/tests/}" "$2" "$3" "$4" "$5" $(($(now_ms) - begin))
+    report "${1#"$B"/tests/}" "$2" "$3" "$4" "$5" "$ms"
 }
 
 # What the program $1 said of rows of the kernels' dispatch table (tests/helpers/rows.h), for tests/rows.sh; false where
@@ -104,7 +121,8 @@ other() {
     report "$name" $rc "$1" "$2" "$3" $(($(now_ms) - begin))
 }
 
-for src in $units; do cmocka_program "$B/${src%.c}" $((300 * slower)); done
+# shellcheck disable=SC2046
+[ -z "$units" ] || cmocka_programs $((300 * slower)) $(echo $units | sed "s|[^ ]*|$B/&|g; s|\.c||g")
 # The same seeds always, some new ones with every commit (BATON_TEST_SEED=text chooses others), and every broken brain.
 if [ -z "$only" ]; then
     sim_start=$(($(printf %s "$sim_id" | cksum | cut -d ' ' -f 1) + 1000000))
@@ -122,9 +140,11 @@ if [ -z "$only" ]; then
     done
     [ ! -f tests/cli/run.sh ] || other 'cli' 1 sh tests/cli/run.sh "$B"
 fi
-for src in tests/integration/test_$only*.c; do
-    [ ! -f "$src" ] || cmocka_program "$B/${src%.c}" $((900 * slower))
-done
+# One at a time: each starts many processes of its own.
+jobs=1
+integration=$(find tests/integration -name "test_$only*.c" | sort)
+# shellcheck disable=SC2046
+[ -z "$integration" ] || cmocka_programs $((900 * slower)) $(echo $integration | sed "s|[^ ]*|$B/&|g; s|\.c||g")
 
 # What tests said that they left out, such as rows of the dispatch table that this machine cannot run.
 [ ! -s "$TMPDIR/said" ] || sort "$TMPDIR/said" | uniq -c | sed 's/^ *\([0-9]*\) \(.*\)/  \2 (programs: \1)/'
