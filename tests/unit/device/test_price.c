@@ -1,5 +1,6 @@
 /* What is priced from a table is what its operators take one by one; steps, groups and links. */
 #include "device/price.h"
+#include "base/wide.h"
 #include "device/link.h"
 
 #include <time.h>
@@ -292,7 +293,7 @@ static void a_shared_chunk_has_the_attention_of_each_prompts_rows(void **state)
     bt_price_sum got = {0}, alone = {0}, chunk = {0};
     bt_price_add_shared(&got, &p, 1, &s);
     const uint64_t each = g->compute.pair;
-    assert_int_equal(got.ns - g->compute.fixed, (uint64_t)(((unsigned __int128)each * pairs) >> 32));
+    assert_int_equal(got.ns - g->compute.fixed, bt_wide_low(bt_wide_right(bt_wide_mul(each, pairs), 32)));
     assert_int_equal(got.chunks, 1);
     s = (bt_price_shared){0};
     bt_price_share(&s, 640, 40);

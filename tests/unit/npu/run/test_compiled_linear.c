@@ -3,6 +3,7 @@
  * numbers, one multiplier M0 / 2^31 and a shift. TFLite rounds twice; the rounding here is the package's,
  * half up. AC-c3: outputs of 8 bits on the profile that has them; what saturates is the FP32 dot product. */
 #include "base/rng.h"
+#include "base/wide.h"
 #include "npu/compile/compile.h"
 #include "npu/run/exec_private.h"
 #include "tests/helpers/engine_kit.h"
@@ -15,8 +16,6 @@
 #include <string.h>
 #include <unistd.h>
 #include <cmocka.h>
-
-__extension__ typedef __int128 wide;
 
 enum { ROWS = 5, CTX = 64, CALIB = 300 };
 
@@ -98,7 +97,10 @@ static int16_t requantised(const world *w, const bt_pkg_tensor *t, int64_t sum, 
     int64_t m0 = llround(ldexp(frexp((double)oscale[n] / (double)t->out_scale, &e), 31));
     if (m0 == INT64_C(1) << 31) m0 /= 2, e++;
     if (bias) sum += llround((double)bias[n] / (double)oscale[n]);
-    const wide y = ((wide)sum * m0 + ((wide)1 << (30 - e))) >> (31 - e);
+    const unsigned shift = (unsigned)(31 - e);
+    const bt_wide half = bt_wide_left(bt_wide_of(1), shift - 1);
+    const int64_t y =
+        bt_wide_clamp_signed(bt_wide_right_signed(bt_wide_add(bt_wide_mul_signed(sum, m0), half), shift));
     return (int16_t)(y > BT_INT_MAX16 ? BT_INT_MAX16 : y < -BT_INT_MAX16 ? -BT_INT_MAX16 : y);
 }
 
