@@ -8,7 +8,7 @@
 #include "tests/helpers/engine_kit.h"
 #include "tests/helpers/npu_kit.h"
 #include "tests/helpers/rows.h"
-#include "tests/helpers/spawn.h"
+#include "tests/helpers/slow.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -148,11 +148,11 @@ static void run_alone(const solo *s, const form *f, bt_decode *e, bt_prefill *wh
     }
 }
 
-/* Sequence i has 1 to so many tokens. A sanitizer makes rows slow: there most are short, and every eighth as
- * long as it may be. */
+/* Sequence i has 1 to so many tokens. Where rows are slow most are short, and every eighth as long as it may
+ * be. */
 static uint32_t longest_of(size_t i, size_t longest)
 {
-    return (uint32_t)(spawn_is_sanitized() && i % 8 != 1 ? (longest + 7) / 8 : longest);
+    return (uint32_t)(slow_run() && i % 8 != 1 ? (longest + 7) / 8 : longest);
 }
 
 static solo *solo_new(const form *f, const char *isa, size_t seqs, size_t longest, uint64_t seed)

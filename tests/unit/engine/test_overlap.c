@@ -4,7 +4,7 @@
 #include "base/rng.h"
 #include "tests/helpers/engine_kit.h"
 #include "tests/helpers/npu_kit.h"
-#include "tests/helpers/spawn.h"
+#include "tests/helpers/slow.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -107,7 +107,7 @@ static void check_equal(const result *a, const result *b, size_t logits)
 static void check_package(const bt_model *m, const bt_pkg *pkg, uint32_t elem_bytes)
 {
     static const size_t lengths[][2] = {{70, 0}, {129, 16}, {300, 0}, {17, 0}};
-    const bool is_slow = spawn_is_sanitized();
+    const bool is_slow = slow_run();
     const size_t count = is_slow ? 2 : sizeof lengths / sizeof *lengths;
     int32_t ids[CTX];
     engine_kit_ids(ids, CTX, m, 5);

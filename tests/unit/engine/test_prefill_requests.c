@@ -3,6 +3,7 @@
 #include "engine/prefill.h"
 #include "model/gguf.h"
 #include "tests/helpers/engine_kit.h"
+#include "tests/helpers/slow.h"
 #include "tests/helpers/temp_folder.h"
 #include "tests/helpers/tiny_gguf.h"
 
@@ -85,6 +86,7 @@ static void requests_of_a_conversation_trace_compile_nothing(void **state) /* AC
     assert_true(temp_folder_new(cache));
     assert_int_equal(setenv("BATON_CACHE_DIR", cache, 1), 0);
     engine_kit_ids(ids, CTX, k.model, 9);
+    const int requests = slow_run() ? REQUESTS / 10 : REQUESTS;
     for (size_t i = 0; i < 4; i++) {
         const bt_prefill_config c = {.engine = engines[i / 2], .threads = 1, .ctx_tokens = CTX,
                                      .want = {.shape_policy = policies[i % 2], .npu_ops = 0}};
@@ -97,7 +99,7 @@ static void requests_of_a_conversation_trace_compile_nothing(void **state) /* AC
         assert_true(i / 2 == 0 || files > i % 2);
         uint64_t rng = 20231116, tokens = 0;
         size_t longest = 0;
-        for (int r = 0; r < REQUESTS; r++) {
+        for (int r = 0; r < requests; r++) {
             const size_t n = next_length(&rng);
             if (bt_prefill_run(p, &kv, ids, n, 0, NULL, logits, BT_PREFILL_LAST, &f) < 0)
                 fail_msg("%s", f.text);
@@ -107,7 +109,7 @@ static void requests_of_a_conversation_trace_compile_nothing(void **state) /* AC
         }
         assert_int_equal(files_of(cache), files);
         assert_true(bt_prefill_work(p).rows >= tokens);
-        const double mean = (double)tokens * SHRUNK / REQUESTS;
+        const double mean = (double)tokens * SHRUNK / requests;
         assert_true(mean > 1100 && mean < 1400 && longest > 700); /* quantiles: the last 32nd is wide */
         bt_prefill_free(p);
     }

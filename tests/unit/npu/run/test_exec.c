@@ -6,6 +6,7 @@
 #include "tests/helpers/engine_kit.h"
 #include "tests/helpers/npu_kit.h"
 #include "tests/helpers/rows.h"
+#include "tests/helpers/slow.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -216,7 +217,7 @@ static bool is_stored(const bt_kv_view *kv, size_t pos)
 static void a_step_writes_its_own_kv_rows_and_no_other_byte_moves(void **state)
 {
     (void)state;
-    enum { STEPS = 1000 };
+    const size_t steps = slow_run() ? 100 : 1000;
     world w = begin("llama");
     bench b = bench_new(&w, "w8a8", "chunk:1", 1, CTX);
     bt_kv_view kv[2] = {engine_kit_pages(w.kit.model, CTX, PAGE, 2),
@@ -225,7 +226,7 @@ static void a_step_writes_its_own_kv_rows_and_no_other_byte_moves(void **state)
     float *logits = engine_kit_floats(w.vocab);
     for (size_t s = 0; s < 2; s++) row[s] = bt_kv_view_row(&kv[s], 2, 1, 0, 0);
     uint64_t sessions[2];
-    for (size_t i = 0; i < STEPS; i++)
+    for (size_t i = 0; i < steps; i++)
         for (size_t s = 0; s < 2; s++) { /* two sessions in turns */
             const bt_exec_seq seq = {.ids = &w.ids[(i + s * 7) % CTX], .kv = &kv[s], .pos0 = i, .valid = 1};
             const bt_exec_io io = {.seq = &seq, .seqs = 1, .rows = 1, .logits = logits};
@@ -237,17 +238,17 @@ static void a_step_writes_its_own_kv_rows_and_no_other_byte_moves(void **state)
             assert_true(bt_kv_view_row(&kv[s], 2, 1, 0, 0) == row[s]);
         }
     for (size_t s = 0; s < 2; s++) {
-        sessions[s] = engine_kit_hash(&kv[s], STEPS);
-        assert_true(engine_kit_untouched(&kv[s], STEPS, CTX));
+        sessions[s] = engine_kit_hash(&kv[s], steps);
+        assert_true(engine_kit_untouched(&kv[s], steps, CTX));
     }
     for (size_t s = 0; s < 2; s++) { /* alone, each gives the same bytes */
         bt_kv_view alone = engine_kit_pages(w.kit.model, CTX, PAGE, 2);
-        for (size_t i = 0; i < STEPS; i++) {
+        for (size_t i = 0; i < steps; i++) {
             const bt_exec_seq seq = {.ids = &w.ids[(i + s * 7) % CTX], .kv = &alone, .pos0 = i, .valid = 1};
             const bt_exec_io io = {.seq = &seq, .seqs = 1, .rows = 1};
             assert_int_equal(bt_exec_run(b.exec, b.row, BT_PKG_OUT_NONE, b.arena, &io, NULL), BT_OK);
         }
-        assert_true(engine_kit_hash(&alone, STEPS) == sessions[s]);
+        assert_true(engine_kit_hash(&alone, steps) == sessions[s]);
         engine_kit_pages_free(&alone);
         engine_kit_pages_free(&kv[s]);
     }
