@@ -223,6 +223,13 @@ bt_err bt_file_state_of(bt_file_state *ret, int fd, bt_fault *fault)
     return BT_OK;
 }
 
+bt_err bt_file_fits(const char *path, uint64_t bytes, bt_fault *fault)
+{
+    if (bytes <= SIZE_MAX) return BT_OK;
+    return bt_fail(fault, BT_ELIMIT, "%.150s has %llu bytes; this machine of %zu bits maps files below %llu",
+                   path, (unsigned long long)bytes, sizeof(size_t) * 8, (unsigned long long)SIZE_MAX);
+}
+
 bt_err bt_file_map(const uint8_t **ret, size_t *ret_bytes, bt_file_state *ret_state, const char *path,
                    bt_fault *fault)
 {
@@ -239,6 +246,8 @@ bt_err bt_file_map(const uint8_t **ret, size_t *ret_bytes, bt_file_state *ret_st
                     S_ISREG(st.st_mode) ? "empty" : "not a regular file");
         goto out;
     }
+    e = bt_file_fits(path, (uint64_t)st.st_size, fault);
+    if (e < 0) goto out;
     void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED) {
         e = bt_fail(fault, BT_EIO, "map '%s': %s", path, strerror(errno));

@@ -41,6 +41,8 @@ static bt_err open_one(bt_gguf **ret, const char *path, bool is_head, bt_fault *
                     S_ISREG(st.st_mode) ? "empty" : "not a regular file");
         goto out;
     }
+    e = bt_file_fits(path, (uint64_t)st.st_size, fault);
+    if (e < 0) goto out;
     len = (size_t)st.st_size;
     map = mmap(NULL, len, PROT_READ, MAP_PRIVATE, fd, 0);
     if (map == MAP_FAILED) {
