@@ -44,7 +44,7 @@ typedef struct bt_file_state {
 } bt_file_state;
 bt_err bt_file_state_of(bt_file_state *ret, int fd, bt_fault *fault); /* BT_EIO */
 
-/* BT_ELIMIT, with both numbers: a file of so many bytes is longer than the addresses of this machine reach (32 bits). */
+/* BT_ELIMIT, with both numbers: a file of so many bytes is longer than what this machine can address (32 bits). */
 bt_err bt_file_fits(const char *path, uint64_t bytes, bt_fault *fault);
 /* Maps a whole file for reading, shared with all who map it; the caller unmaps. ret_state may be NULL. BT_EIO;
  * BT_EFORMAT: empty or not a regular file. */
