@@ -43,7 +43,6 @@ case $B in
     *) slower=$([ "${BATON_RUNNER:-}" ] && echo 12 || echo 1) ;;
 esac
 passed=0 failed=0 skipped=0 jobs=${JOBS:-1}
-out=$TMPDIR/out
 now_ms() { echo $(($(date +%s%N) / 1000000)); }
 
 # report NAME RC PASSED FAILED SKIPPED MS
@@ -106,7 +105,7 @@ walked() {
 
 # A script or program that counts as $2 tests, or ends with a line "N passed, N failed[, N skipped]" of its own.
 other() {
-    name=$1 count=$2
+    name=$1 count=$2 out=$TMPDIR/out
     shift 2
     begin=$(now_ms)
     timeout -k 10 $((900 * slower)) "$@" > "$out" 2>&1

@@ -155,7 +155,8 @@ static void pass(sim_cluster *c, sim_member *m, const late *l, uint32_t from, ui
         tell(c, m, l->slot, l->index + from, l->times + from, len);
         return;
     }
-    bt_msg part = *l->msg;
+    bt_msg part; /* what is under way is no longer than its type */
+    memcpy(&part, l->msg, bt_msg_bytes(l->msg->type));
     part.u.tokens.first_index += from;
     part.u.tokens.ids += from;
     part.u.tokens.ids_len = len;
