@@ -20,19 +20,29 @@
  * numbers in units of its output's scale, and a weight of it stands for
  *   v[n][k] = step * w[n][k] + offset, |v| <= BT_INT_GROUP_MAX; s4 then in [-8, 7]
  * which is multiplied as two planes of s8, v = 128 * high + low, low in [-64, 63]. A sum over all groups is one sum of
- * integers: exact, so that its parts may be joined in any order. */
+ * integers: exact, so that its parts may be joined in any order.
+ *
+ * Weights in palettes: an index of B = 4 or 6 bits says which of 2^B numbers of s8, in [-127, 127], a weight is. A
+ * panel's 16 outputs share a palette over a run of R inputs, which divides K (R = K: over all of them), both multiples
+ * of four: palettes[p * K / R + k / R][2^B]. Outputs past N have index 0.
+ *   4 bits   the order of s4, no sign
+ *   6 bits   48 bytes for each (p, k / 4): the low four bits of each index, as with 4 bits; then 16 bytes, one for an
+ *            output, with the upper two bits of its four indices, the first lowest */
 typedef struct bt_int_group { /* of a panel's 16 outputs: groups[p * K / G + k / G], p = n / 16; zeros past N */
     int16_t step[16], offset[16];
 } bt_int_group;
 enum { BT_INT_GROUP_MAX = 127 * 128 + 63 };
 static inline size_t bt_int_k4(size_t k) { return (k + 3) / 4; }
 static inline size_t bt_int_panels(size_t n) { return (n + 15) / 16; }
-static inline size_t bt_int_panel_bytes(size_t k, unsigned bits) { return bt_int_k4(k) * (bits == 4 ? 32 : 64); }
+static inline size_t bt_int_panel_bytes(size_t k, unsigned bits) { return bt_int_k4(k) * 8 * bits; } /* 4, 6 or 8 */
 
 /* Put rows w[rows, K] of integers as outputs n0 .. n0 + rows - 1; start from zeroed memory. */
 void bt_int_pack(uint8_t *wp, const int8_t *w, size_t n0, size_t rows, size_t k, unsigned bits);
 /* The weight (n, k) of a packed matrix. */
 int bt_int_packed_at(const uint8_t *wp, size_t n, size_t k, size_t k_count, unsigned bits);
+/* The same of indices of palettes: index[rows, K], K a multiple of four. */
+void bt_int_pack_indices(uint8_t *wp, const uint8_t *index, size_t n0, size_t rows, size_t k, unsigned bits);
+unsigned bt_int_index_at(const uint8_t *wp, size_t n, size_t k, size_t k_count, unsigned bits);
 
 /* One panel of s8 from rows q[rows, ld], rows <= 16, 4 * k4 bytes each with zeros past K; and the sums of its 16
  * outputs. Outputs past `rows` are zero. */
@@ -97,6 +107,11 @@ enum { BT_INT_MATMUL_SCRATCH_BYTES = 2 * 160 * 64, BT_INT_MAX_K = 131071 };
 
 /* s4 panels [p0, p1) to s8 panels at to (panel p0 first). */
 typedef void bt_int_unpack4_fn(int8_t *restrict to, const uint8_t *restrict wp4, size_t k4, size_t p0, size_t p1);
+
+/* Panels [p0, p1) of weights in palettes to s8 panels at to (panel p0 first). bits: 4 or 6. run4: groups of four inputs
+ * that share a palette, which divides k4. wp and palettes are the whole matrix's. */
+typedef void bt_int_palette_fn(int8_t *restrict to, const uint8_t *restrict wp, unsigned bits,
+                               const int8_t *restrict palettes, size_t k4, size_t run4, size_t p0, size_t p1);
 
 /* Panels [p0, p1) of weights in groups of 4 * group4 inputs, which divides k4, to the planes of what they stand for:
  * s8 panels at low and at high (panel p0 first). wp and groups are the whole matrix's. */

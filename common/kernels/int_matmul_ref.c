@@ -1,5 +1,5 @@
-/* The integer matrix product, the unpacking of 4-bit weights and the shadow as plain loops, the
- * specification; and the packing that every variant reads. */
+/* The integer matrix product, the unpacking of weights and the shadow as plain loops, the specification; and
+ * the packing that every variant reads. */
 #include "kernels/int_variant.h"
 
 #include <string.h>
@@ -22,6 +22,34 @@ void bt_int_pack(uint8_t *wp, const int8_t *w, size_t n0, size_t rows, size_t k,
             if (bits == 8) wp[at] = v;
             else wp[at / 2] |= (uint8_t)((v & 15) << (at % 2 * 4));
         }
+}
+
+/* Where the upper two bits of the index at `at` are, and how far from the lowest; behind the low bits of the
+ * same 64. */
+static size_t upper(size_t at, unsigned *shift)
+{
+    *shift = at % 4 * 2;
+    return at / 64 * 48 + 32 + at % 64 / 4;
+}
+
+void bt_int_pack_indices(uint8_t *wp, const uint8_t *index, size_t n0, size_t rows, size_t k, unsigned bits)
+{
+    for (size_t row = 0; row < rows; row++)
+        for (size_t i = 0; i < k; i++) {
+            const size_t at = place(n0 + row, i, bt_int_k4(k)), low = at / 64 * 8 * bits + at % 64 / 2;
+            const unsigned v = index[row * k + i];
+            unsigned shift;
+            wp[low] |= (uint8_t)((v & 15) << (at % 2 * 4));
+            if (bits == 6) wp[upper(at, &shift)] |= (uint8_t)(v >> 4 << shift);
+        }
+}
+
+unsigned bt_int_index_at(const uint8_t *wp, size_t n, size_t k, size_t k_count, unsigned bits)
+{
+    const size_t at = place(n, k, bt_int_k4(k_count)), low = at / 64 * 8 * bits + at % 64 / 2;
+    unsigned shift, v = wp[low] >> (at % 2 * 4) & 15;
+    if (bits == 6) v |= (wp[upper(at, &shift)] >> shift & 3u) << 4;
+    return v;
 }
 
 void bt_int_pack_panel(int8_t *wp, int32_t colsum[16], const int8_t *q, size_t ld, size_t rows, size_t k4)
@@ -99,6 +127,16 @@ void bt_int_unpack4_ref(int8_t *restrict to, const uint8_t *restrict wp4, size_t
 {
     const size_t first = p0 * k4 * 64, count = (p1 - p0) * k4 * 64;
     for (size_t i = 0; i < count; i++) to[i] = (int8_t)nibble(wp4[(first + i) / 2], i % 2);
+}
+
+void bt_int_palette_ref(int8_t *restrict to, const uint8_t *restrict wp, unsigned bits,
+                        const int8_t *restrict palettes, size_t k4, size_t run4, size_t p0, size_t p1)
+{
+    for (size_t n = 16 * p0; n < 16 * p1; n++)
+        for (size_t k = 0; k < 4 * k4; k++) {
+            const size_t of = n / 16 * (k4 / run4) + k / 4 / run4;
+            to[place(n - 16 * p0, k, k4)] = palettes[(of << bits) + bt_int_index_at(wp, n, k, 4 * k4, bits)];
+        }
 }
 
 void bt_int_planes_ref(int8_t *restrict low, int8_t *restrict high, const uint8_t *restrict wp, unsigned bits,

@@ -1,20 +1,69 @@
-/* The integer kernels around the product for AVX2: unpacking 4-bit weights, requantising, the shadow. */
+/* The integer kernels around the product for AVX2: unpacking weights of 4 bits and of palettes, requantising,
+ * the shadow. */
 #include "kernels/int_variant.h"
 
 #if defined(__AVX2__)
 #include "kernels/int_simd.h"
 
+/* Each half with the 8 bytes that it needs, for unpack works within halves: a, b: 64 numbers of 4 bits. */
+INT_INLINE void nibbles(__m256i *a, __m256i *b, const uint8_t *from)
+{
+    const __m256i low = _mm256_set1_epi8(15);
+    const __m256i v = _mm256_permute4x64_epi64(_mm256_loadu_si256((const void *)from), 0xd8);
+    const __m256i even = _mm256_and_si256(v, low), odd = _mm256_and_si256(_mm256_srli_epi16(v, 4), low);
+    *a = _mm256_unpacklo_epi8(even, odd);
+    *b = _mm256_unpackhi_epi8(even, odd);
+}
+
 void bt_int_unpack4_avx2(int8_t *restrict to, const uint8_t *restrict wp4, size_t k4, size_t p0, size_t p1)
 {
     const uint8_t *from = wp4 + p0 * k4 * 32;
-    const __m256i low = _mm256_set1_epi8(15), eight = _mm256_set1_epi8(8);
+    const __m256i eight = _mm256_set1_epi8(8);
     for (size_t i = 0; i < (p1 - p0) * k4; i++, from += 32, to += 64) {
-        /* the unpack instructions work within halves: give each half the 8 bytes that it needs */
-        const __m256i v = _mm256_permute4x64_epi64(_mm256_loadu_si256((const void *)from), 0xd8);
-        const __m256i even = _mm256_and_si256(v, low), odd = _mm256_and_si256(_mm256_srli_epi16(v, 4), low);
-        const __m256i a = _mm256_unpacklo_epi8(even, odd), b = _mm256_unpackhi_epi8(even, odd);
+        __m256i a, b;
+        nibbles(&a, &b, from);
         _mm256_storeu_si256((void *)to, _mm256_sub_epi8(_mm256_xor_si256(a, eight), eight));
         _mm256_storeu_si256((void *)(to + 32), _mm256_sub_epi8(_mm256_xor_si256(b, eight), eight));
+    }
+}
+
+/* What 32 indices of eight outputs stand for: their low four bits, and a byte for each output in `upper`. */
+INT_INLINE __m256i pick64(const __m256i table[4], __m256i low, __m128i upper)
+{
+    const __m256i four = _mm256_setr_epi8(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5,
+                                          5, 6, 6, 6, 6, 7, 7, 7, 7);
+    const __m256i bit[2] = {_mm256_set1_epi32(0x40100401), _mm256_set1_epi32((int)0x80200802)};
+    const __m256i v = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(upper), four);
+    const __m256i is_odd = _mm256_cmpeq_epi8(_mm256_and_si256(v, bit[0]), bit[0]),
+                  is_high = _mm256_cmpeq_epi8(_mm256_and_si256(v, bit[1]), bit[1]);
+    __m256i half[2];
+    for (size_t i = 0; i < 2; i++)
+        half[i] = _mm256_blendv_epi8(_mm256_shuffle_epi8(table[2 * i], low),
+                                     _mm256_shuffle_epi8(table[2 * i + 1], low), is_odd);
+    return _mm256_blendv_epi8(half[0], half[1], is_high);
+}
+
+void bt_int_palette_avx2(int8_t *restrict to, const uint8_t *restrict wp, unsigned bits,
+                         const int8_t *restrict palettes, size_t k4, size_t run4, size_t p0, size_t p1)
+{
+    const size_t runs = k4 / run4;
+    const uint8_t *from = wp + p0 * k4 * 8 * bits;
+    for (size_t r = p0 * runs; r < p1 * runs; r++) {
+        __m256i table[4], a, b;
+        for (size_t i = 0; i < 4 && 16 * i < (size_t)1 << bits; i++)
+            table[i] =
+                _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)(palettes + (r << bits) + 16 * i)));
+        for (size_t k = 0; k < run4; k++, from += 8 * bits, to += 64) {
+            nibbles(&a, &b, from);
+            if (bits == 4) {
+                a = _mm256_shuffle_epi8(table[0], a), b = _mm256_shuffle_epi8(table[0], b);
+            } else {
+                a = pick64(table, a, _mm_loadl_epi64((const void *)(from + 32)));
+                b = pick64(table, b, _mm_loadl_epi64((const void *)(from + 40)));
+            }
+            _mm256_storeu_si256((void *)to, a);
+            _mm256_storeu_si256((void *)(to + 32), b);
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-/* The integer kernels around the product for NEON: unpacking 4-bit weights, requantising, the shadow. */
+/* The integer kernels around the product for NEON: unpacking weights of 4 bits and of palettes, requantising,
+ * the shadow. */
 #include "kernels/int_variant.h"
 
 #if defined(__aarch64__)
@@ -11,6 +12,38 @@ void bt_int_unpack4_neon(int8_t *restrict to, const uint8_t *restrict wp4, size_
         const int8x16_t v = vreinterpretq_s8_u8(vld1q_u8(from));
         const int8x16_t even = vshrq_n_s8(vshlq_n_s8(v, 4), 4), odd = vshrq_n_s8(v, 4);
         vst1q_s8(to, vzip1q_s8(even, odd)), vst1q_s8(to + 16, vzip2q_s8(even, odd));
+    }
+}
+
+/* 16 indices of four outputs: their low four bits, and a byte for each output from upper[first] on. */
+INT_INLINE uint8x16_t index16(uint8x16_t low, uint8x16_t upper, uint8_t first)
+{
+    static const uint8_t four[16] = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3};
+    static const int8_t down[16] = {0, -2, -4, -6, 0, -2, -4, -6, 0, -2, -4, -6, 0, -2, -4, -6};
+    const uint8x16_t v = vqtbl1q_u8(upper, vaddq_u8(vld1q_u8(four), vdupq_n_u8(first)));
+    return vorrq_u8(low, vshlq_n_u8(vandq_u8(vshlq_u8(v, vld1q_s8(down)), vdupq_n_u8(3)), 4));
+}
+
+void bt_int_palette_neon(int8_t *restrict to, const uint8_t *restrict wp, unsigned bits,
+                         const int8_t *restrict palettes, size_t k4, size_t run4, size_t p0, size_t p1)
+{
+    const size_t runs = k4 / run4;
+    const uint8_t *from = wp + p0 * k4 * 8 * bits;
+    for (size_t r = p0 * runs; r < p1 * runs; r++) {
+        int8x16x4_t table = {{vdupq_n_s8(0)}};
+        for (size_t i = 0; i < 4 && 16 * i < (size_t)1 << bits; i++)
+            table.val[i] = vld1q_s8(palettes + (r << bits) + 16 * i);
+        for (size_t k = 0; k < run4; k++, from += 8 * bits, to += 64)
+            for (uint8_t i = 0; i < 2; i++) {
+                const uint8x16_t v = vld1q_u8(from + 16 * i);
+                const uint8x16_t even = vandq_u8(v, vdupq_n_u8(15)), odd = vshrq_n_u8(v, 4);
+                uint8x16_t at[2] = {vzip1q_u8(even, odd), vzip2q_u8(even, odd)};
+                for (uint8_t h = 0; h < 2; h++) {
+                    if (bits == 6) at[h] = index16(at[h], vld1q_u8(from + 32), (uint8_t)(8 * i + 4 * h));
+                    vst1q_s8(to + 32 * i + 16 * h,
+                             bits == 6 ? vqtbl4q_s8(table, at[h]) : vqtbl1q_s8(table.val[0], at[h]));
+                }
+            }
     }
 }
 

@@ -10,6 +10,7 @@ bt_int_prepare_fn bt_int_prepare_neon, bt_int_prepare_dotprod, bt_int_prepare_i8
 bt_int_matmul_fn bt_int_matmul_ref, bt_int_matmul_avx2, bt_int_matmul_avxvnni, bt_int_matmul_avx512vnni;
 bt_int_matmul_fn bt_int_matmul_neon, bt_int_matmul_dotprod, bt_int_matmul_i8mm;
 bt_int_unpack4_fn bt_int_unpack4_ref, bt_int_unpack4_avx2, bt_int_unpack4_neon;
+bt_int_palette_fn bt_int_palette_ref, bt_int_palette_avx2, bt_int_palette_neon;
 bt_int_planes_fn bt_int_planes_ref, bt_int_planes_avx2, bt_int_planes_neon;
 bt_int_requant32_fn bt_int_requant32_ref, bt_int_requant32_avx2, bt_int_requant32_neon;
 bt_int_requant64_fn bt_int_requant64_ref, bt_int_requant64_avx2, bt_int_requant64_neon;

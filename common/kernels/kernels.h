@@ -148,6 +148,7 @@ typedef struct bt_kernels {
     bt_int_prepare_fn *int_prepare;
     bt_int_matmul_fn *int_matmul;
     bt_int_unpack4_fn *int_unpack4;
+    bt_int_palette_fn *int_palette;
     bt_int_planes_fn *int_planes;
     bt_int_requant32_fn *int_requant32;
     bt_int_requant64_fn *int_requant64;

@@ -185,6 +185,38 @@ static void unpacking_4_bits_gives_the_8_bit_panels(void **state)
         }
 }
 
+/* Every index of every output, palettes of one run and of several, also where panels begin later. */
+static void indices_become_the_numbers_of_their_palettes(void **state)
+{
+    const bt_kernels *v = variant_of(state);
+    for (unsigned bits = 4; bits <= 6; bits += 2)
+        for (size_t n = 1; n <= 65; n += 16)
+            for (size_t runs = 1; runs <= 4; runs++) {
+                const size_t run = 4 * (1 + rnd_below(20)), k = run * runs, panels = bt_int_panels(n),
+                             panel = 16 * k, p0 = rnd_below((uint32_t)panels), many = (size_t)1 << bits;
+                int8_t *palettes = bytes_new(panels * runs * many, 1),
+                       *to = bytes_new((panels - p0) * panel, 64);
+                uint8_t *index = bytes_new(n * k, 1),
+                        *wp = bytes_new(panels * bt_int_panel_bytes(k, bits), 64);
+                memset(wp, 0, panels * bt_int_panel_bytes(k, bits));
+                for (size_t i = 0; i < panels * runs * many; i++)
+                    palettes[i] = (int8_t)((int)rnd_below(255) - 127);
+                for (size_t i = 0; i < n * k; i++)
+                    index[i] = (uint8_t)(i < many ? i : rnd_below((uint32_t)many));
+                bt_int_pack_indices(wp, index, 0, n / 3, k, bits);
+                bt_int_pack_indices(wp, index + n / 3 * k, n / 3, n - n / 3, k, bits);
+                v->int_palette(to, wp, bits, palettes, k / 4, run / 4, p0, panels);
+                for (size_t i = 16 * p0; i < 16 * panels; i++)
+                    for (size_t c = 0; c < k; c++) {
+                        const unsigned of = i < n ? index[i * k + c] : 0;
+                        assert_int_equal(bt_int_index_at(wp, i, c, k, bits), of);
+                        assert_int_equal(to[((i / 16 - p0) * (k / 4) + c / 4) * 64 + i % 16 * 4 + c % 4],
+                                         palettes[(i / 16 * runs + c / run) * many + of]);
+                    }
+                free(palettes), free(to), free(index), free(wp);
+            }
+}
+
 /* Every panel and group, with the extremes of steps and offsets among them. */
 static void planes_are_what_weights_in_groups_stand_for(void **state)
 {
@@ -350,6 +382,7 @@ static void ref_shadow_is_the_sum_of_products(void **state)
     void *ref = (void *)(uintptr_t)ref_kernels();
     shadow_equals_ref_and_adds_to_what_is_there(&ref);
     unpacking_4_bits_gives_the_8_bit_panels(&ref);
+    indices_become_the_numbers_of_their_palettes(&ref);
     planes_are_what_weights_in_groups_stand_for(&ref);
     short_shadows_are_part_of_the_product(&ref);
 }
@@ -485,6 +518,7 @@ int main(void)
         cmocka_unit_test(short_shadows_are_part_of_the_product),
         cmocka_unit_test(planes_of_16_bit_inputs_combine_to_the_product_in_64_bits),
         cmocka_unit_test(unpacking_4_bits_gives_the_8_bit_panels),
+        cmocka_unit_test(indices_become_the_numbers_of_their_palettes),
         cmocka_unit_test(planes_are_what_weights_in_groups_stand_for),
         cmocka_unit_test(shadow_equals_ref_and_adds_to_what_is_there),
         cmocka_unit_test(requantise_equals_128_bit_division_a_million_times),
