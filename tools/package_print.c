@@ -63,6 +63,22 @@ static void print_group(const bt_pkg *p, uint32_t group)
     printf("\n");
 }
 
+/* What palettes take beside their indices. */
+static void print_palettes(const bt_pkg *p, uint32_t bits)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    const bt_pkg_tensor *t = bt_pkg_tensors(p);
+    uint64_t bytes = 0, weights = 0;
+    for (uint32_t i = 0; i < h->tensors.count; i++) {
+        if (!t[i].palette_run || t[i].bits != bits) continue;
+        bytes += bt_pkg_consts(p)[t[i].groups].bytes;
+        weights += (uint64_t)t[i].n * t[i].k;
+    }
+    if (weights)
+        printf("palettes        %u numbers of 8 bits for 16 outputs, %u + %.3f bits a weight\n", 1u << bits,
+               bits, 8 * (double)bytes / (double)weights);
+}
+
 void tool_package_print_summary(const bt_pkg *p)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
@@ -72,6 +88,7 @@ void tool_package_print_summary(const bt_pkg *p)
     printf("model           %s\ndigest          %s\n", h->model_name, bt_hash_hex(digest, h->digest));
     printf("quantisation    %s, calibrated on %" PRIu64 " tokens\n", bt_pkg_recipe(p), h->calib_tokens);
     for (uint32_t group = 32; group <= 128; group *= 2) print_group(p, group);
+    for (uint32_t bits = 4; bits <= 6; bits += 2) print_palettes(p, bits);
     if (h->sparse_ppm) print_attention(p);
     printf("device          %s, %s on the NPU%s%s\n", h->profile,
            strcmp(tool_package_npu_ops(p), "all") == 0 ? "every operator it has" : "matrix products",
@@ -276,9 +293,10 @@ static void print_hint(const line *worst, bool one_scale)
                bt_site_kind_name((bt_site_kind)worst->s->kind));
     else if (w > 2 * in)
         printf("\n%s loses most through its %u-bit weights: try %s\n", name, worst->t->bits,
-               one_scale             ? "without per-tensor"
-               : worst->t->bits == 4 ? "w8"
-                                     : "gptq");
+               one_scale               ? "without per-tensor"
+               : worst->t->palette_run ? (worst->t->bits == 4 ? "lut6" : "without lut6")
+               : worst->t->bits == 4   ? "w8"
+                                       : "gptq");
     else printf("\n%s loses about as much through its input as through its weights\n", name);
 }
 

@@ -157,22 +157,27 @@ static bt_err bad_name(const char *what, const char *name, const char *const *kn
 
 static bt_err read_bits(uint8_t *ret, const char *op, bool is_linear, const json_t *list, bt_fault *fault)
 {
-    static const char *const names[] = {"int8", "int16", "int4", "float16", "bfloat16"}; /* as the bits */
-    enum { NAMES = sizeof names / sizeof *names, INTEGERS = BT_PROFILE_INT8 | BT_PROFILE_INT16 };
+    static const char *const names[] = {"int8",    "int16",    "int4",
+                                        "float16", "bfloat16", "lut"}; /* as the bits */
+    enum {
+        NAMES = sizeof names / sizeof *names,
+        INTEGERS = BT_PROFILE_INT8 | BT_PROFILE_INT16,
+        WEIGHTS = BT_PROFILE_INT4 | BT_PROFILE_LUT
+    };
     uint8_t bits = 0;
     bool ok = json_array_size(list) > 0;
     for (size_t i = 0; ok && i < json_array_size(list); i++) {
         const char *word = json_string_value(json_array_get(list, i));
         unsigned b = 0;
         while (b < NAMES && (!word || strcmp(word, names[b]))) b++;
-        ok = b < NAMES && !(bits & 1u << b) && (1u << b != BT_PROFILE_INT4 || is_linear);
+        ok = b < NAMES && !(bits & 1u << b) && (!(1u << b & WEIGHTS) || is_linear);
         if (ok) bits |= (uint8_t)(1u << b);
     }
-    if (!ok || !(bits & (INTEGERS | BT_PROFILE_FLOATS)) || ((bits & BT_PROFILE_INT4) && !(bits & INTEGERS)))
+    if (!ok || !(bits & (INTEGERS | BT_PROFILE_FLOATS)) || ((bits & WEIGHTS) && !(bits & INTEGERS)))
         return bt_fail(
             fault, BT_EFORMAT,
             "field 'operators', '%s': a list of 'int8', 'int16' and 'float16' or 'bfloat16'%s, each once", op,
-            is_linear ? ", and 'int4' beside the integers" : "");
+            is_linear ? ", and 'int4' and 'lut' beside the integers" : "");
     *ret = bits;
     return BT_OK;
 }

@@ -14,6 +14,7 @@ enum { BT_PROFILE_MAX_NAME = 63, BT_PROFILE_MAX_BYTES = 65536, BT_PROFILE_MAX_RE
 
 /* How an operator may run on the NPU: a set of these bits. */
 enum { BT_PROFILE_INT8 = 1, BT_PROFILE_INT16 = 2, BT_PROFILE_INT4 = 4 }; /* inputs of 8 and 16 bits; weights of 4 */
+enum { BT_PROFILE_LUT = 32 };                                            /* weights in palettes of 4 and 6 bits */
 /* In floats: values in f16 or bf16, sums in FP32 (kernels/round16.h). A profile has one of the two. */
 enum { BT_PROFILE_FLOAT16 = 8, BT_PROFILE_BFLOAT16 = 16, BT_PROFILE_FLOATS = BT_PROFILE_FLOAT16 | BT_PROFILE_BFLOAT16 };
 

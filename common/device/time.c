@@ -86,6 +86,11 @@ static uint64_t compute(const bt_profile *p, const bt_time_matrix *m, uint64_t p
     return bt_time_scale(f16, 1000, speed_up(t, m->input_bits, m->weight_bits));
 }
 
+uint64_t bt_time_palette_bytes(uint64_t inputs, uint64_t outputs, uint32_t index_bits)
+{
+    return times(inputs, bt_time_scale(outputs, index_bits, 8));
+}
+
 uint64_t bt_time_of_matrix(const bt_profile *p, const bt_time_matrix *m)
 {
     const bt_profile_time *t = &p->time;

@@ -37,6 +37,9 @@ typedef struct bt_time_matrix {
     uint64_t spill_bytes;             /* what crosses again because the chip cannot hold it (device/on_chip.h) */
     bool is_weights_pass;
 } bt_time_matrix;
+/* weight_bytes of palettes: they are read as indices of so many bits, and multiplied as the numbers of 8 bits that
+ * those stand for. The palettes themselves are too few to count. */
+uint64_t bt_time_palette_bytes(uint64_t inputs, uint64_t outputs, uint32_t index_bits);
 uint64_t bt_time_of_matrix(const bt_profile *p, const bt_time_matrix *m);
 
 /* Attention of one layer: `pairs` of a row and a column that are computed, over ctx positions of K and V. Scores also

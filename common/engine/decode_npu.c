@@ -51,7 +51,7 @@ static uint64_t tensor_bytes(const bt_pkg *p, const bt_pkg_tensor *t)
     uint64_t bytes = 0;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++)
         if (of[i] != BT_PKG_NONE) bytes += bt_pkg_consts(p)[of[i]].bytes;
-    if (t->group) bytes += bt_pkg_consts(p)[t->groups].bytes;
+    if (t->group || t->palette_run) bytes += bt_pkg_consts(p)[t->groups].bytes;
     return bytes;
 }
 

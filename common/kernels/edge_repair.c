@@ -6,6 +6,9 @@
 /* What the weight stands for. */
 static int weight(const bt_edge_repair *r, size_t n, size_t k)
 {
+    if (r->palettes)
+        return r->palettes[((n / 16 * (r->k / r->palette_run) + k / r->palette_run) << r->bits) +
+                           bt_int_index_at(r->panels, n, k, r->k, r->bits)];
     const int w = bt_int_packed_at(r->panels, n, k, r->k, r->bits);
     if (!r->groups) return w;
     const bt_int_group *g = &r->groups[n / 16 * (r->k / r->group) + k / r->group];

@@ -17,6 +17,8 @@ typedef struct bt_edge_repair { /* one matrix and its input; the layouts of int_
     const uint8_t *panels;
     size_t k;
     unsigned bits;
+    const int8_t *palettes; /* of `palette_run` inputs each; NULL: none */
+    size_t palette_run;
     const bt_int_group *groups; /* of `group` inputs each; NULL: none */
     size_t group;
     int zero;                   /* of the planes: what stands for 0 */

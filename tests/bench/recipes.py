@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 
-RECIPES = ("w8a8 w8a8:no-rotate w8a8:shadow=off w8a8:shadow=channel w8a8:asym w8a8:r4 w8a8:smooth=0.5 w8a8:per-tensor w8a8:group=32 w8a16 w4a16 "
+RECIPES = ("w8a8 w8a8:no-rotate w8a8:shadow=off w8a8:shadow=channel w8a8:asym w8a8:r4 w8a8:smooth=0.5 w8a8:per-tensor w8a8:group=32 w8a8:lut6 w8a8:group=32,lut6 w8a8:lut4 w8a8:group=32,lut4 w8a16 w4a16 "
            "w4a16:group=32 w4a16:group=64 w4a16:group=64,awq w4a16:group=128 w4a8 w4a8:group=32 w4a8:group=32,act-order")
 PROMPT = 512
 TIMES, CHANNEL = 64, 11

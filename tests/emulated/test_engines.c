@@ -38,6 +38,8 @@ static const form forms[] = {
     {"qwen2", NULL, "w4a8:no-rotate,smooth=0.5,asym", BT_PKG_OPS_ALL, 1, 0xd5035505f8ee23d9, 0},
     {"llama", NULL, "w8a8:group=32,asym", BT_PKG_OPS_ALL, 2, 0x32c44fb74e2c4e1b, 192},
     {"qwen2", NULL, "w4a16:group=32,r4,act-order", BT_PKG_OPS_LINEAR, 2, 0xaa7d1cfcf758765f, 192},
+    {"qwen3", NULL, "w8a8:lut6,asym", BT_PKG_OPS_ALL, 2, 0x9be8fe35171e8b7d, 0},
+    {"llama", NULL, "w8a16:group=32,lut4", BT_PKG_OPS_LINEAR, 1, 0x8d1bc0b0997694a3, 192},
     {"qwen3", NULL, "sparse:0.3,dense=0", BT_PKG_OPS_LINEAR, 2, 0x10860d75a1a86ba2, 0},
     {"llama", NULL, "sparse:0.3,dense=0,rows=16", BT_PKG_OPS_LINEAR, 1, 0xf0f32035191eab97, 0},
     {"qwen2", NULL, "sparse:0.3,dense=0,rows=4,group", BT_PKG_OPS_LINEAR, 2, 0x331c67f67388c3eb, 0},

@@ -84,7 +84,32 @@ static bt_pkg_tensor nothing(uint32_t layer, uint32_t weight)
                            .f16_panels = BT_PKG_NONE};
 }
 
-static void matrix_constants(maker *m, bt_pkg_tensor *t)
+static void palette_constants(maker *m, bt_pkg_tensor *t)
+{
+    const size_t panels = bt_int_panels(t->n), bytes = panels * bt_int_panel_bytes(t->k, t->bits),
+                 runs = t->k / m->o.palette_run, many = (size_t)1 << t->bits;
+    uint8_t *wp = calloc(1, bytes), *index = malloc((size_t)t->n * t->k);
+    int8_t *palettes = malloc(panels * runs * many);
+    int32_t *colsum = calloc(16 * panels, sizeof *colsum);
+    must(wp && index && palettes && colsum, "no memory");
+    for (size_t i = 0; i < panels * runs * many; i++) palettes[i] = draw(m, 127);
+    for (size_t i = 0; i < (size_t)t->n * t->k; i++) index[i] = (uint8_t)draw(m, 127) & (uint8_t)(many - 1);
+    for (size_t n = 0; n < 16 * panels; n++)
+        for (size_t k = 0; k < t->k; k++)
+            colsum[n] += palettes[(n / 16 * runs + k / m->o.palette_run) * many +
+                                  (n < t->n ? index[n * t->k + k] : 0)];
+    bt_int_pack_indices(wp, index, 0, t->n, t->k, t->bits);
+    t->panels = constant(m, BT_PKG_CONST_WEIGHT, wp, bytes);
+    t->colsum = constant(m, BT_PKG_CONST_VECTOR, colsum, 16 * panels * sizeof *colsum);
+    t->palette_run = m->o.palette_run;
+    t->groups = constant(m, BT_PKG_CONST_TABLE, palettes, panels * runs * many);
+    free(wp);
+    free(index);
+    free(palettes);
+    free(colsum);
+}
+
+static void integer_constants(maker *m, bt_pkg_tensor *t)
 {
     const size_t panels = bt_int_panels(t->n), bytes = panels * bt_int_panel_bytes(t->k, t->bits);
     uint8_t *wp = calloc(1, bytes);
@@ -117,6 +142,13 @@ static void matrix_constants(maker *m, bt_pkg_tensor *t)
     free(colsum);
     free(w);
     free(wp);
+}
+
+static void matrix_constants(maker *m, bt_pkg_tensor *t)
+{
+    const size_t panels = bt_int_panels(t->n);
+    if (m->o.palette_run) palette_constants(m, t);
+    else integer_constants(m, t);
     t->wscale = floats(m, BT_PKG_CONST_SCALE, t->n, 0.001f, 0.0001f);
     t->oscale = floats(m, BT_PKG_CONST_SCALE, 16 * panels, 0.001f, 0.0001f);
     if (m->o.llm_int8) {

@@ -11,6 +11,7 @@ typedef struct tiny_pkg {
     uint32_t layers;                                          /* 0: 2 */
     uint32_t dim, ffn, heads, kv_heads, head_dim, vocab, ctx; /* 0: 16, 24, 2, 1, 8, 20, 32 */
     uint32_t bits;                                            /* of weights: 8 (also for 0) or 4 */
+    uint32_t palette_run; /* with bits 4 or 6: of inputs that share a palette, which divides all inputs; 0: none */
     uint32_t group; /* of inputs that share a step and an offset, which divides dim, ffn and heads * head_dim; 0: none
                      */
     bool ops_all, rotate, same_layers; /* npu_ops all; R1 and R2; every layer has the weights of the first */

@@ -74,15 +74,13 @@ static uint64_t pieces(uint64_t n, uint64_t of) { return of ? (n + of - 1) / of 
 static uint64_t or_one(uint64_t n) { return n ? n : 1; }
 
 /* As npu/compile/plan.h counts a linear. */
-static uint64_t spill_of(const bt_profile *p, const bt_time_matrix *m)
+static uint64_t spill_of(const bt_profile *p, const bt_time_matrix *m, uint32_t stored_bits)
 {
     const uint64_t band_rows = or_one(p->tile_rows), unit_rows = or_one(p->tile_input_rows);
     const uint64_t inputs = pieces(m->inputs, or_one(p->tile_cols)) * or_one(p->tile_cols);
     const bt_on_chip_op op = {
-        .bands = pieces(m->outputs, band_rows),
-        .band_bytes = (band_rows * inputs * m->weight_bits + 7) / 8,
-        .units = pieces(m->rows, unit_rows),
-        .unit_bytes = unit_rows * m->inputs * m->input_bits / 8,
+        .bands = pieces(m->outputs, band_rows),    .band_bytes = (band_rows * inputs * stored_bits + 7) / 8,
+        .units = pieces(m->rows, unit_rows),       .unit_bytes = unit_rows * m->inputs * m->input_bits / 8,
         .output_bytes = unit_rows * band_rows * 2,
     };
     const bt_on_chip_plan plan = bt_on_chip_best(&op, p->on_chip_bytes);
@@ -103,8 +101,10 @@ static bt_price_op matrix(maker *m, uint64_t rows, uint64_t in, uint64_t out, bt
                                  .outputs = out,
                                  .weight_bits = m->layer->weight_bits,
                                  .input_bits = m->layer->input_bits[site],
-                                 .group = m->layer->group};
-    op.matrix.spill_bytes = spill_of(m->p, &op.matrix);
+                                 .group = bt_recipe_group(m->layer)};
+    if (m->layer->palette_bits)
+        op.matrix.weight_bytes = bt_time_palette_bytes(in, out, m->layer->palette_bits);
+    op.matrix.spill_bytes = spill_of(m->p, &op.matrix, bt_recipe_stored_bits(m->layer));
     m->spill_bytes = bt_time_plus(m->spill_bytes, bt_time_times(op.matrix.spill_bytes, count));
     return op;
 }
@@ -201,7 +201,8 @@ bt_err tool_plan_form_check(const bt_profile *p, const bt_dims *s, const bt_reci
 
 static uint64_t session_bytes(const bt_profile *p, uint64_t n, uint64_t k, const bt_recipe_layer *r)
 {
-    return bt_sessions_matrix_bytes(p, n, k, r->weight_bits, r->group);
+    return bt_sessions_matrix_bytes(p, n, k, bt_recipe_stored_bits(r), bt_recipe_group(r),
+                                    bt_recipe_palette_run(r, (uint32_t)k));
 }
 
 static bt_err split_sessions(tool_plan_programs *ret, const bt_profile *p, const bt_dims *s,

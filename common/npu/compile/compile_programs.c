@@ -95,7 +95,7 @@ static bool is_mapped(const bt_compile_job *j, size_t tensor)
 {
     const bt_pkg_tensor *t = &j->tensor[tensor];
     const uint32_t layer = (uint32_t)(tensor / BT_PKG_LAYER_TENSORS);
-    return t->bits == 8 || t->bits == 4 ||
+    return (t->bits && t->bits <= 8) ||
            (t->bits == 16 && bt_compile_job_unit(j, layer, (bt_weight)t->weight) == BT_PKG_NPU_FLOAT);
 }
 
@@ -116,7 +116,8 @@ static size_t list_mapped(bt_sessions_weight *weight, const bt_compile_job *j, u
             weight[n++] = (bt_sessions_weight){part, next++, state};
         if (is_mapped(j, i))
             weight[n++] = (bt_sessions_weight){
-                part, t->panels, bt_sessions_matrix_bytes(&j->profile, t->n, t->k, t->bits, t->group)};
+                part, t->panels,
+                bt_sessions_matrix_bytes(&j->profile, t->n, t->k, t->bits, t->group, t->palette_run)};
     }
     return n;
 }

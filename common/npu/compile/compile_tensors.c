@@ -197,7 +197,9 @@ static bt_err write_matrix(bt_compile_job *j, uint32_t layer, bt_weight w, const
                                .weight = w,
                                .bits = r->weight_bits,
                                .per_tensor = r->per_tensor,
-                               .group = r->group,
+                               .group = bt_recipe_group(r),
+                               .palette_bits = r->palette_bits,
+                               .palette_run = bt_recipe_palette_run(r, t->k),
                                .clip = r->per_tensor ? NULL : clip,
                                .x = c->sample,
                                .xq = xq,
@@ -209,12 +211,15 @@ static bt_err write_matrix(bt_compile_job *j, uint32_t layer, bt_weight w, const
     bt_rounding made;
     if ((e = bt_rounding_make(&made, &in, fault)) < 0) return e;
     t->site = site;
-    t->bits = r->weight_bits;
+    t->bits = bt_recipe_stored_bits(r);
     t->panels = bt_pkg_writer_const(j->w, BT_PKG_CONST_WEIGHT, made.panels, made.panels_bytes);
     t->wscale = bt_pkg_writer_const(j->w, BT_PKG_CONST_SCALE, made.scale, made.scales * sizeof *made.scale);
     t->colsum = bt_pkg_writer_const(j->w, BT_PKG_CONST_TABLE, made.colsum,
                                     made.colsums * 16 * bt_int_panels(made.n) * sizeof *made.colsum);
-    t->group = r->group;
+    t->group = bt_recipe_group(r);
+    t->palette_run = bt_recipe_palette_run(r, t->k);
+    if (made.palettes)
+        t->groups = bt_pkg_writer_const(j->w, BT_PKG_CONST_TABLE, made.palettes, made.palettes_bytes);
     if (made.groups)
         t->groups = bt_pkg_writer_const(j->w, BT_PKG_CONST_SCALE, made.groups, made.groups_bytes);
     t->weight_error = made.weight_error;

@@ -55,7 +55,7 @@ void bt_compile_donors_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t site
     *t = bt_pkg_tensors(j->donor[site])[t - j->tensor];
     uint32_t none = BT_PKG_NONE;
     uint32_t *const in_integers[CONSTS] = {
-        &t->panels, &t->wscale, &t->colsum,    t->group ? &t->groups : &none,
+        &t->panels, &t->wscale, &t->colsum,    t->group || t->palette_run ? &t->groups : &none,
         &t->bias,   &t->oscale, &t->f16_panels};
     uint32_t *const in_floats[CONSTS] = {&t->bias, &t->panels, &none, &none, &none, &none, &none};
     for (size_t i = 0; i < CONSTS; i++)

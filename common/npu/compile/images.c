@@ -30,7 +30,8 @@ typedef struct images {
     uint64_t at; /* bytes of the image so far */
     uint8_t buffer[BUFFER_BYTES];
     size_t filled;
-    int odd; /* an element of 4 bits that waits for the other of its byte; -1: none */
+    uint32_t held;      /* bits that wait for the rest of their byte, */
+    unsigned held_bits; /* so many */
 } images;
 
 /* ---- bytes ---- */
@@ -63,23 +64,15 @@ static bt_err put(images *m, const void *bytes, size_t n, bt_fault *fault)
     return e;
 }
 
-/* Elements of `bits`, little-endian; of 4 bits the first is in the low half of a byte. */
+/* Elements of `bits`, one behind the other, the first in the lowest bits of a byte. */
 static bt_err put_elems(images *m, const uint16_t *elem, size_t n, uint32_t bits, bt_fault *fault)
 {
     bt_err e = BT_OK;
     for (size_t i = 0; e == BT_OK && i < n; i++) {
-        uint8_t byte[2];
-        bt_put16(byte, elem[i]);
-        if (bits == 16) {
-            e = put(m, byte, 2, fault);
-        } else if (bits == 8) {
-            e = put(m, byte, 1, fault);
-        } else if (m->odd < 0) {
-            m->odd = byte[0] & 15;
-        } else {
-            byte[0] = (uint8_t)(m->odd | byte[0] << 4);
-            m->odd = -1;
-            e = put(m, byte, 1, fault);
+        m->held |= (elem[i] & ((UINT32_C(1) << bits) - 1)) << m->held_bits;
+        for (m->held_bits += bits; e == BT_OK && m->held_bits >= 8; m->held_bits -= 8, m->held >>= 8) {
+            const uint8_t byte = (uint8_t)m->held;
+            e = put(m, &byte, 1, fault);
         }
     }
     return e;
@@ -89,6 +82,7 @@ static bt_err put_elems(images *m, const uint16_t *elem, size_t n, uint32_t bits
 
 static uint16_t element(const void *panels, const bt_pkg_tensor *t, size_t n, size_t k)
 {
+    if (t->palette_run) return (uint16_t)bt_int_index_at(panels, n, k, t->k, t->bits);
     if (t->bits == 16) return ((const uint16_t *)panels)[(n / 16 * t->k + k) * 16 + n % 16];
     return (uint16_t)bt_int_packed_at(panels, n, k, t->k, t->bits);
 }
@@ -138,6 +132,13 @@ static bt_err put_groups(images *m, const bt_pkg_tensor *t, bt_fault *fault)
     return e;
 }
 
+/* s8 [(n + 15) / 16][k / palette_run][2^bits], as the package has them. */
+static bt_err put_palettes(images *m, const bt_pkg_tensor *t, bt_fault *fault)
+{
+    const size_t bytes = (bt_int_panels(t->n) * (t->k / t->palette_run)) << t->bits;
+    return put(m, bt_pkg_const_at(m->p, t->groups), bytes, fault);
+}
+
 static bt_err put_matrix(images *m, const bt_pkg_tensor *t, bt_fault *fault)
 {
     const bt_tile tile = bt_tile_of(m->h->layout.tile_rows, m->h->layout.tile_cols, t->k, t->bits);
@@ -146,14 +147,16 @@ static bt_err put_matrix(images *m, const bt_pkg_tensor *t, bt_fault *fault)
     bt_err e = row && elems ? BT_OK : bt_fail(fault, BT_ENOMEM, "tiles of %u x %u", t->n, t->k);
     for (size_t n = 0; e == BT_OK && n < t->n; n += tile.rows)
         e = put_band(m, t, &tile, n, row, elems, fault);
-    if (e == BT_OK && m->odd >= 0) {
-        const uint8_t last = (uint8_t)m->odd;
-        m->odd = -1;
+    if (e == BT_OK && m->held_bits) {
+        const uint8_t last = (uint8_t)m->held;
+        m->held = 0;
+        m->held_bits = 0;
         e = put(m, &last, 1, fault);
     }
     if (e == BT_OK) e = put_words(m, t->oscale, t->n, fault);
     if (e == BT_OK) e = put_words(m, t->colsum, t->n, fault);
     if (e == BT_OK && t->group) e = put_groups(m, t, fault);
+    if (e == BT_OK && t->palette_run) e = put_palettes(m, t, fault);
     free(row);
     free(elems);
     return e;
@@ -203,7 +206,8 @@ static bt_err write_session(images *m, const char *dir, uint32_t index, bt_fault
     bt_err e = bt_file_begin(&m->file, path, fault);
     if (e < 0) return e;
     m->at = m->filled = 0;
-    m->odd = -1;
+    m->held = 0;
+    m->held_bits = 0;
     e = put_session(m, index, fault);
     if (e == BT_OK) e = put_zeros(m, index, fault);
     if (e == BT_OK) e = bt_file_keep(&m->file, 0644, fault);

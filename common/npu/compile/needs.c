@@ -40,14 +40,17 @@ static void count_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, bt
                    f16 = (uint64_t)bt_matmul_packed_elems(n, k) * 2;
     t->n = (uint32_t)n;
     t->k = (uint32_t)k;
-    t->bits = on_npu ? r->weight_bits : 16;
+    t->bits = on_npu ? bt_recipe_stored_bits(r) : 16;
+    t->palette_run = on_npu ? bt_recipe_palette_run(r, t->k) : 0;
     t->panels = room(j, BT_PKG_CONST_WEIGHT, on_npu ? panels * bt_int_panel_bytes(k, t->bits) : f16);
     if (is_bias_written(j, layer, w, on_npu)) t->bias = room(j, BT_PKG_CONST_VECTOR, n * 4);
     if (!on_npu) return;
-    (void)room(j, BT_PKG_CONST_SCALE, r->per_tensor ? 4 : n * 4);               /* weights' scales */
-    (void)room(j, BT_PKG_CONST_SCALE, panels * PANEL * 4);                      /* outputs' */
-    (void)room(j, BT_PKG_CONST_TABLE, (r->group ? 2 : 1) * panels * PANEL * 4); /* sums of columns */
-    if (r->group) (void)room(j, BT_PKG_CONST_SCALE, panels * (k / r->group) * sizeof(bt_int_group));
+    (void)room(j, BT_PKG_CONST_SCALE, r->per_tensor ? 4 : n * 4); /* weights' scales */
+    (void)room(j, BT_PKG_CONST_SCALE, panels * PANEL * 4);        /* outputs' */
+    (void)room(j, BT_PKG_CONST_TABLE, (bt_recipe_group(r) ? 2 : 1) * panels * PANEL * 4); /* sums of columns
+                                                                                           */
+    if (t->palette_run) (void)room(j, BT_PKG_CONST_TABLE, (panels * (k / t->palette_run)) << t->bits);
+    else if (r->group) (void)room(j, BT_PKG_CONST_SCALE, panels * (k / r->group) * sizeof(bt_int_group));
     if (j->o->recipe.llm_int8) (void)room(j, BT_PKG_CONST_WEIGHT, f16);
     if (j->npu_ops != BT_PKG_OPS_ALL || w == BT_WEIGHT_OUTPUT) return;
     (void)room(j, BT_PKG_CONST_SCALE, panels * PANEL * 5); /* multipliers, shifts */
@@ -176,7 +179,10 @@ static uint64_t packing_bytes(uint64_t *ret_whole, const bt_compile_job *j, size
         const uint64_t panels = t->bits == 16 ? (uint64_t)bt_matmul_packed_elems(n, k) * 2
                                               : bt_int_panels(n) * bt_int_panel_bytes(k, t->bits);
         *ret_whole = larger(*ret_whole, whole);
-        most = larger(most, whole + panels + threads * k * (2 * PANEL * 4 + PANEL) + n * 64);
+        const uint64_t palettes = t->palette_run ? (bt_int_panels(n) * (k / t->palette_run)) << t->bits : 0,
+                       indices = t->palette_run ? threads * k * PANEL : 0;
+        most = larger(most,
+                      whole + panels + palettes + indices + threads * k * (2 * PANEL * 4 + PANEL) + n * 64);
     }
     return most;
 }

@@ -26,6 +26,7 @@ bool bt_offload_linear(char *why, const bt_profile *profile, const bt_recipe_lay
     else if (!(can & (bits == 16 ? BT_PROFILE_INT16 : BT_PROFILE_INT8)))
         snprintf(why, MAX_WHY, "%u-bit inputs at %s", bits, bt_site_kind_name(site));
     else if (recipe->weight_bits == 4 && !(can & BT_PROFILE_INT4)) snprintf(why, MAX_WHY, "4-bit weights");
+    else if (recipe->palette_bits && !(can & BT_PROFILE_LUT)) snprintf(why, MAX_WHY, "weights in palettes");
     else if (k > BT_INT_MAX_K) snprintf(why, MAX_WHY, "%zu inputs, an accumulator takes %d", k, BT_INT_MAX_K);
     return !why[0];
 }

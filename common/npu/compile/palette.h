@@ -6,8 +6,8 @@
 /* The palette of weights that share one: k-means in one dimension, solved exactly.
  *
  * Weights are whole numbers v in [-127, 127] of their channels' scales (rounding.h). Of all palettes of 2^bits whole
- * numbers this one has the least sum of squares of v - entry, each v with its nearest entry. Clusters in one dimension are
- * runs of the sorted values, so a table over (clusters, values) finds it without a start or a seed (Wang and Song,
+ * numbers this one has the least sum of squares of v - entry, each v with its nearest entry. Clusters in one dimension
+ * are runs of the sorted values, so a table over (clusters, values) finds it without a start or a seed (Wang and Song,
  * Ckmeans.1d.dp, The R Journal 3/2, 2011); the bounds of Knuth's recurrence keep it to a few passes over 255 values.
  * Integers throughout: the same on every machine. Of equal palettes the one whose upper clusters are the largest. */
 enum { BT_PALETTE_VALUES = 255, BT_PALETTE_MOST_BITS = 6 };

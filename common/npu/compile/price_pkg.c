@@ -41,15 +41,16 @@ static bt_price_op op_of(const bt_pkg *p, uint32_t program, const bt_pkg_inst *i
     if (i->op == BT_PKG_SESSION) {
         op.fixed_ns = i->params;
     } else if (bt_pkg_is_npu_linear(i) || i->op == BT_PKG_LINEAR_F16) {
-        const uint32_t bits = bt_pkg_tensors(p)[i->tensor].bits;
+        const bt_pkg_tensor *t = &bt_pkg_tensors(p)[i->tensor];
         const bool has_16_bits = i->op == BT_PKG_LINEAR_F16 || i->in1 != BT_PKG_NOWHERE;
         op.matrix = (bt_time_matrix){
             .rows = rows,
             .inputs = i->in_width,
             .outputs = i->out_width,
-            .weight_bits = bits,
+            .weight_bits = t->palette_run ? 8 : t->bits,
             .input_bits = has_16_bits ? 16 : 8,
-            .group = bt_pkg_tensors(p)[i->tensor].group,
+            .group = t->group,
+            .weight_bytes = t->palette_run ? bt_time_palette_bytes(i->in_width, i->out_width, t->bits) : 0,
             .spill_bytes = is_npu(i) ? bt_plan_spilled(p, program, i, 0) : 0,
         };
     } else {

@@ -5,6 +5,7 @@
 #include "kernels/int_kernels.h"
 #include "kernels/kernels.h"
 #include "npu/compile/grid.h"
+#include "npu/compile/palette.h"
 #include "npu/compile/rounding_code.h"
 
 #include <math.h>
@@ -115,11 +116,35 @@ static void sum_weights(const bt_rounding *o, const int8_t *q, size_t n, size_t 
     if (o->groups) o->colsum[PANEL * bt_int_panels(o->n) + n] = high;
 }
 
+/* One panel's weights q[count, k] become those of palettes, and their indices the package's. index: as many.
+ */
+static void palettise(const job *j, int8_t *q, uint8_t *index, size_t n0, size_t count)
+{
+    bt_rounding *o = j->out;
+    const size_t k = o->k, run = j->in->palette_run, many = (size_t)1 << j->in->palette_bits;
+    int8_t *entry = o->palettes + n0 / PANEL * (k / run) * many;
+    for (size_t first = 0; first < k; first += run, entry += many) {
+        uint32_t counts[BT_PALETTE_VALUES] = {0};
+        bt_palette p;
+        for (size_t r = 0; r < count; r++)
+            for (size_t i = first; i < first + run; i++) counts[q[r * k + i] + 127]++;
+        bt_palette_make(&p, counts, j->in->palette_bits);
+        memcpy(entry, p.entry, many);
+        for (size_t r = 0; r < count; r++)
+            for (size_t i = first; i < first + run; i++) {
+                index[r * k + i] = p.index[q[r * k + i] + 127];
+                q[r * k + i] = p.entry[index[r * k + i]];
+            }
+        for (size_t r = count; r < PANEL; r++) o->colsum[n0 + r] += (int32_t)run * entry[0];
+    }
+    bt_int_pack_indices(o->panels, index, n0, count, k, j->in->palette_bits);
+}
+
 /* Scratch of a part. */
 typedef struct workspace {
     float *rows, *rounded; /* [PANEL, k] */
     float *scale, *offset; /* [PANEL, groups] */
-    int8_t *q;
+    int8_t *q;             /* [PANEL, k]; with palettes their indices behind them */
 } workspace;
 
 /* One panel: rows [n0, n0 + count). */
@@ -145,7 +170,8 @@ static void make_panel(job *j, size_t n0, size_t count, const workspace *s)
         for (size_t r = 0; r < count; r++)
             bt_rounding_loops()->round(s->q + r * k, s->rows + r * k, s->scale[r], k, j->limit);
     }
-    bt_int_pack(o->panels, s->q, n0, count, k, j->in->bits);
+    if (j->in->palette_bits) palettise(j, s->q, (uint8_t *)s->q + PANEL * k, n0, count);
+    else bt_int_pack(o->panels, s->q, n0, count, k, j->in->bits);
     for (size_t r = 0; r < count; r++) {
         const size_t n = n0 + r;
         const float *row = s->rows + r * k;
@@ -173,7 +199,8 @@ static void make_part(void *ud, size_t part, size_t parts)
     bt_pool_slice(&n0, &n1, n, PANEL, part, parts);
     float *work = calloc(2 * PANEL * (k + groups), sizeof *work);
     const workspace s = {.rows = work, .rounded = work + PANEL * k, .scale = work + 2 * PANEL * k,
-                         .offset = work + PANEL * (2 * k + groups), .q = malloc(PANEL * k)};
+                         .offset = work + PANEL * (2 * k + groups),
+                         .q = malloc((j->in->palette_bits ? 2 : 1) * PANEL * k)};
     const bool made = work && s.q;
     if (!made) atomic_store(&j->failed, true);
     for (; made && n0 < n1; n0 += PANEL) make_panel(j, n0, n - n0 < PANEL ? n - n0 : PANEL, &s);
@@ -194,9 +221,10 @@ static float ratio(const double *apart, const double *should, size_t n)
 static bt_err allocate(bt_rounding *w, job *j, bt_fault *fault)
 {
     const size_t panels = bt_int_panels(w->n);
+    const unsigned stored = j->in->palette_bits ? j->in->palette_bits : j->in->bits;
     size_t bytes;
     w->scales = j->in->per_tensor ? 1 : w->n;
-    if (!bt_mul_size(&w->panels_bytes, panels, bt_int_panel_bytes(w->k, j->in->bits)) ||
+    if (!bt_mul_size(&w->panels_bytes, panels, bt_int_panel_bytes(w->k, stored)) ||
         !bt_add_size(&bytes, w->panels_bytes, ALIGN - 1))
         return bt_fail(fault, BT_ELIMIT, "a matrix of %zu x %zu does not fit memory", w->n, w->k);
     w->panels = aligned_alloc(ALIGN, bytes / ALIGN * ALIGN);
@@ -205,11 +233,16 @@ static bt_err allocate(bt_rounding *w, job *j, bt_fault *fault)
         w->groups_bytes = panels * (w->k / j->in->group) * sizeof *w->groups;
         w->groups = calloc(1, w->groups_bytes);
     }
+    if (j->in->palette_bits) {
+        w->palettes_bytes = (panels * (w->k / j->in->palette_run)) << j->in->palette_bits;
+        w->palettes = calloc(1, w->palettes_bytes);
+    }
     w->colsums = j->in->group ? 2 : 1;
     w->colsum = calloc(w->colsums * panels * PANEL, sizeof *w->colsum);
     w->correction = calloc(w->n, sizeof *w->correction);
     j->max = calloc(w->n, sizeof *j->max);
-    bool made = w->panels && (w->groups || !j->in->group) && w->scale && w->colsum && w->correction && j->max;
+    bool made = w->panels && (w->groups || !j->in->group) && (w->palettes || !j->in->palette_bits) &&
+                w->scale && w->colsum && w->correction && j->max;
     for (int i = 0; i < 2; i++) {
         j->weight[i] = calloc(w->n, sizeof *j->weight[i]);
         j->output[i] = calloc(w->n, sizeof *j->output[i]);
@@ -259,6 +292,7 @@ void bt_rounding_done(bt_rounding *w)
     free(w->panels);
     free(w->scale);
     free(w->groups);
+    free(w->palettes);
     free(w->colsum);
     free(w->correction);
 }

@@ -12,6 +12,7 @@
  *     matrix) of zeros has scale 1.
  *   q[n][k]  = clamp(rint(w[n][k] / scale[n]), -L, L), nearest even; or as GPTQ rounds (npu/compile/gptq.h) with the
  *            same scales
+ * With palettes q is made with 8 bits, and each takes its entry in the palette of its panel and run.
  * Grids are those of npu/compile/grid.h, of a group by its search; or with clips, of what they leave.
  * The bytes depend on no pool. */
 typedef struct bt_rounding_in {
@@ -20,8 +21,10 @@ typedef struct bt_rounding_in {
     bt_weight weight;
     unsigned bits; /* 8 or 4 */
     bool per_tensor;
-    size_t group;        /* 0: none; divides k; not per tensor */
-    const uint8_t *clip; /* [n, k / group] of bt_awq_clips, or [n]; NULL: none; not per tensor */
+    size_t group;          /* 0: none; divides k; not per tensor */
+    unsigned palette_bits; /* 4 or 6, with bits 8 and without groups; 0: none */
+    size_t palette_run;    /* inputs that share a palette; divides k */
+    const uint8_t *clip;   /* [n, k / group] of bt_awq_clips, or [n]; NULL: none; not per tensor */
     const float *x, *xq;
     size_t samples;        /* [samples, k]: inputs and what quantisation makes of them, to measure output_error */
     const double *mean;    /* [k]: the input's, for `correction`; NULL: that is zero */
@@ -38,6 +41,8 @@ typedef struct bt_rounding {
     size_t scales;        /* [n], or [1]; with groups the units */
     bt_int_group *groups; /* with groups; else NULL */
     size_t groups_bytes;
+    int8_t *palettes; /* with palettes: [panels][k / palette_run][2^palette_bits]; else NULL */
+    size_t palettes_bytes;
     int32_t *colsum; /* [colsums][16 * panels]: of weights; with groups of low planes, then of high ones */
     size_t colsums;
     float *correction;  /* [n]: minus what rounding adds to the mean output, sum over k of (w' - w) mean, ascending */

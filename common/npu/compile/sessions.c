@@ -4,10 +4,12 @@
 
 #include <stdlib.h>
 
-uint64_t bt_sessions_matrix_bytes(const bt_profile *p, uint32_t n, uint32_t k, uint32_t bits, uint32_t group)
+uint64_t bt_sessions_matrix_bytes(const bt_profile *p, uint32_t n, uint32_t k, uint32_t bits, uint32_t group,
+                                  uint32_t palette_run)
 {
     const uint32_t groups = group ? k / group : 0, sums = groups ? 2 : 1;
-    return bt_tile_bytes(p, n, k, bits) +
+    const uint64_t palettes = palette_run ? ((uint64_t)(n + 15) / 16 * (k / palette_run)) << bits : 0;
+    return bt_tile_bytes(p, n, k, bits) + palettes +
            (uint64_t)n * (sizeof(float) + sums * sizeof(int32_t) + groups * 2 * sizeof(int16_t));
 }
 

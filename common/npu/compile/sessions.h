@@ -24,7 +24,8 @@ typedef struct bt_sessions_weight {
  * both numbers (what ret holds then has no meaning). BT_ENOMEM. parts >= 1. */
 bt_err bt_sessions_split(bt_pkg_session *ret, size_t *ret_n, const bt_profile *p, const bt_sessions_weight *weight,
                          size_t weights, size_t parts, uint64_t shared_bytes, bt_fault *fault);
-/* What a matrix [n, k] of `bits` takes in a mapping: whole tiles, and for each output channel a scale and a sum of 4
- * bytes. */
-uint64_t bt_sessions_matrix_bytes(const bt_profile *p, uint32_t n, uint32_t k, uint32_t bits, uint32_t group);
+/* What a matrix [n, k] takes in a mapping: whole tiles of `bits`, for each output channel a scale and a sum of 4 bytes,
+ * and what its groups or palettes (palette_run inputs each; 0: none) add. */
+uint64_t bt_sessions_matrix_bytes(const bt_profile *p, uint32_t n, uint32_t k, uint32_t bits, uint32_t group,
+                                  uint32_t palette_run);
 #endif

@@ -341,6 +341,27 @@ static bool planes_fit(const uint8_t *w, const int32_t *colsum, uint64_t panels,
     return true;
 }
 
+/* The same of palettes: colsum is of what indices stand for, those past the outputs too. */
+static bool palettes_fit(const uint8_t *w, const int32_t *colsum, uint64_t panels, const bt_pkg_tensor *t,
+                         const int8_t *palettes)
+{
+    enum { AT_ONCE = 32 }; /* groups of four inputs, at most: 128 of a channel */
+    const uint64_t k4 = t->k / 4, run4 = t->palette_run / 4;
+    int8_t v[AT_ONCE * 64];
+    if (memchr(palettes, 0x80, (size_t)((panels * (k4 / run4)) << t->bits))) return false;
+    for (uint64_t p = 0; p < panels; p++) {
+        int32_t sum[16] = {0};
+        for (uint64_t k = 0, n; k < k4; k += n, w += n * 8 * t->bits) {
+            const int8_t *of = palettes + ((p * (k4 / run4) + k / run4) << t->bits);
+            n = run4 - k % run4 < AT_ONCE ? run4 - k % run4 : AT_ONCE;
+            bt_kernels_select(NULL)->int_palette(v, w, t->bits, of, (size_t)n, (size_t)n, 0, 1);
+            for (uint64_t i = 0; i < n * 64; i++) sum[i / 4 % 16] += v[i];
+        }
+        if (memcmp(sum, colsum + 16 * p, sizeof sum) != 0) return false;
+    }
+    return true;
+}
+
 #define BAD(what) \
     bt_fail(fault, BT_EFORMAT, "tensor %u (%s of layer %d): " what, i, bt_weight_name((bt_weight)t->weight), \
             (int)t->layer)
@@ -399,6 +420,17 @@ static bt_err check_groups(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, 
     return BT_OK;
 }
 
+static bt_err check_palettes(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, bt_fault *fault)
+{
+    const uint32_t run = t->palette_run;
+    if (!run) return t->bits == 6 ? BAD("bits") : BT_OK;
+    if (t->group || (t->bits != 4 && t->bits != 6)) return BAD("palette_run with a group or these bits");
+    if (t->k % 4 || (run != t->k && run != 32 && run != 64 && run != 128) || t->k % run)
+        return BAD("palette_run");
+    const uint64_t bytes = (bt_int_panels(t->n) * (t->k / run)) << t->bits;
+    return const_of(p, t->groups, bytes) ? BT_OK : BAD("palettes");
+}
+
 /* The integers that the kernels multiply. */
 static bt_err check_panels(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, bt_fault *fault)
 {
@@ -407,9 +439,11 @@ static bt_err check_panels(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, 
     const int32_t *colsum = const_of(p, t->colsum, (t->group ? 2 : 1) * 16 * panels * sizeof *colsum);
     if (!w) return BAD("panels");
     if (!colsum) return BAD("colsum");
-    const bool fit = p->is_known || (t->group ? planes_fit(w, colsum, panels, k4, t->bits,
-                                                           bt_pkg_const_at(p, t->groups), t->group / 4)
-                                              : weights_fit(w, colsum, panels, k4, t->bits));
+    const bool fit =
+        p->is_known ||
+        (t->palette_run ? palettes_fit(w, colsum, panels, t, bt_pkg_const_at(p, t->groups))
+         : t->group ? planes_fit(w, colsum, panels, k4, t->bits, bt_pkg_const_at(p, t->groups), t->group / 4)
+                    : weights_fit(w, colsum, panels, k4, t->bits));
     return fit ? BT_OK : BAD("a weight out of range, or colsum is not their sum");
 }
 
@@ -426,18 +460,21 @@ static bt_err check_matrix(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, 
             return BAD("site, wscale, oscale, colsum, mult or f16_panels with 16 bits");
         return check_requant(p, i, t, fault);
     }
-    if (t->bits != 8 && t->bits != 4) return BAD("bits");
+    if (t->bits != 8 && t->bits != 4 && t->bits != 6) return BAD("bits");
     const uint32_t site = bt_pkg_site_index(h->layers, t->layer, bt_pkg_site_of(t->weight));
     if (t->site != site || !bt_pkg_sites(p)[site].k) return BAD("site");
     if (t->k > (bt_pkg_sites(p)[site].asymmetric ? (uint32_t)BT_INT_MAX_ASYMMETRIC_K : BT_INT_MAX_K))
         return BAD("more inputs than the kernels sum without overflow");
     bt_err e = check_groups(p, i, t, fault);
+    if (e == BT_OK) e = check_palettes(p, i, t, fault);
     if (e == BT_OK) e = check_panels(p, i, t, fault);
     if (e < 0) return e;
-    if (!has_floats(p, t->wscale, t->n, false) && (t->group || !has_floats(p, t->wscale, 1, false)))
+    if (!has_floats(p, t->wscale, t->n, false) &&
+        (t->group || t->palette_run || !has_floats(p, t->wscale, 1, false)))
         return BAD("wscale");
     if (!has_floats(p, t->oscale, 16 * panels, false)) return BAD("oscale");
-    if (t->f16_panels != BT_PKG_NONE && (t->group || !has_bytes(p, t->f16_panels, f16_bytes)))
+    if (t->f16_panels != BT_PKG_NONE &&
+        (t->group || t->palette_run || !has_bytes(p, t->f16_panels, f16_bytes)))
         return BAD("f16_panels");
     if (t->mult != BT_PKG_NONE && h->npu_ops != BT_PKG_OPS_ALL) return BAD("mult with npu_ops linear");
     return check_requant(p, i, t, fault);
@@ -467,9 +504,9 @@ static bt_err check_tensor(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, 
 {
     uint32_t n, k;
     bt_pkg_weight_shape(bt_pkg_header_of(p), t->weight, &n, &k);
-    if (t->reserved) return BAD("reserved");
     if (t->group && t->bits != 8 && t->bits != 4) return BAD("group");
-    if (!t->group && t->groups) return BAD("groups without group");
+    if (t->palette_run && t->bits != 4 && t->bits != 6) return BAD("palette_run");
+    if (!t->group && !t->palette_run && t->groups) return BAD("groups without group or palette_run");
     if (!measured(t->weight_error) || !measured(t->output_error)) return BAD("weight_error or output_error");
     if (!t->n) {
         bt_pkg_tensor copy = *t;

@@ -149,7 +149,8 @@ typedef struct bt_pkg_tensor {    /* 96 bytes; one that is not there: layer, wei
     uint32_t layer, weight;       /* bt_weight; layer UINT32_MAX outside layers */
     uint32_t n, k;                /* vector: k = 1; Q_NORM, K_NORM: n = head_dim */
     uint32_t site;                /* of its input; NONE for vectors and with 16 bits */
-    uint32_t bits;                /* 8 or 4: integer panels; 16: f16 panels (kernels.h); 32: f32 vector */
+    uint32_t bits;                /* 8 or 4: integer panels; 16: f16 panels (kernels.h); 32: f32 vector; with palettes
+                                     4 or 6, of an index */
     uint32_t panels;              /* constant */
     uint32_t wscale;              /* constant: f32 [n], or [1] per tensor */
     uint32_t oscale;              /* constant: f32 [16 * panels], site scale times wscale, rounded once */
@@ -166,8 +167,9 @@ typedef struct bt_pkg_tensor {    /* 96 bytes; one that is not there: layer, wei
                                          measured */
     uint32_t out_bits;                /* npu_ops all: 16 or 8 */
     uint32_t group;                   /* inputs that share a step and an offset: 32, 64 or 128; 0: none do */
-    uint32_t groups; /* with them: constant, bt_int_group [panels][k / group] (int_kernels.h); else 0 */
-    uint32_t reserved;
+    uint32_t groups; /* with them: constant, bt_int_group [panels][k / group] (int_kernels.h); with palettes: constant,
+                        s8 [panels][k / palette_run][2^bits]; else 0 */
+    uint32_t palette_run; /* inputs that share a palette: 32, 64, 128 or k; 0: there is none */
 } bt_pkg_tensor;
 
 extern const bt_pkg_tensor bt_pkg_no_tensor; /* one that is not there; layer and weight zero */

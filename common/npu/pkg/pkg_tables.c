@@ -96,7 +96,7 @@ void bt_pkg_count_refs(uint32_t *refs, const bt_pkg_header *h, const bt_pkg_tens
         const bt_pkg_tensor *t = &tensors[i];
         COUNT(t->panels, t->wscale, t->oscale, t->bias, t->colsum, t->mult, t->shift, t->bias_q, t->norm_q,
               t->f16_panels);
-        if (t->group) COUNT(t->groups);
+        if (t->group || t->palette_run) COUNT(t->groups);
     }
     for (uint32_t i = 0; i < h->sites.count; i++) COUNT(sites[i].hot);
     for (uint32_t i = 0; i < h->programs.count; i++) COUNT(programs[i].code, programs[i].plan);

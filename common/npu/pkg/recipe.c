@@ -10,7 +10,8 @@
 
 #define MODES "w8a8, w8a16, w4a8, w4a16"
 #define CHOICES \
-    "per-tensor, group=, r1, no-r1, r2, no-r2, r4, no-rotate, clip=, shadow=, prune=, smooth=, awq, asym, " \
+    "per-tensor, group=, lut4, lut6, r1, no-r1, r2, no-r2, r4, no-rotate, clip=, shadow=, prune=, smooth=, " \
+    "awq, asym, " \
     "no-asym, a16=, bias, no-bias, gptq, no-gptq, act-order, llm-int8"
 _Static_assert((int)BT_RECIPE_HEAD == (int)BT_MODEL_MAX_LAYERS, "a layer's number is never the head's");
 static const double AUTO = 0, CLIP8 = AUTO, CLIP16 = 99.99;
@@ -30,6 +31,7 @@ enum {
     SEEN_LLM_INT8 = 2048,
     SEEN_ASYM = 4096,
     SEEN_AWQ = 8192,
+    SEEN_LUT = 16384,
     SEEN_WHOLE = SEEN_R1 | SEEN_R2 | SEEN_R4 | SEEN_SHADOW | SEEN_PRUNE | SEEN_SMOOTH | SEEN_LLM_INT8 |
                  SEEN_ASYM | SEEN_AWQ
 };
@@ -171,6 +173,11 @@ static bt_err parse_choice(bt_recipe *r, unsigned *seen, bool is_a16, char *choi
         r->asym = choice[0] == 'a' ? BT_ASYM_ON : BT_ASYM_OFF;
         e = BT_OK;
     }
+    if (!value && (!strcmp(choice, "lut4") || !strcmp(choice, "lut6"))) {
+        group = SEEN_LUT;
+        r->usual.palette_bits = (uint8_t)(choice[3] - '0');
+        e = BT_OK;
+    }
     for (size_t i = 0; e < 0 && i < sizeof setting / sizeof *setting; i++)
         if (!strcmp(choice, setting[i].name)) group = setting[i].group;
     if (!value && group == (SEEN_R1 | SEEN_R2)) {
@@ -189,6 +196,21 @@ static bt_err parse_choice(bt_recipe *r, unsigned *seen, bool is_a16, char *choi
     if (e == BT_OK && (*seen & group)) return bt_fail(fault, BT_EARG, "recipe: '%s' is chosen twice", choice);
     *seen |= group;
     return e;
+}
+
+/* What has no palette. */
+static bt_err check_palette(const bt_recipe *r, const bt_recipe_layer *l, bt_fault *fault)
+{
+    const char *other = l->per_tensor ? "per-tensor" : l->gptq ? "gptq" : r->awq ? "awq" : "llm-int8";
+    if (!l->palette_bits) return BT_OK;
+    if (l->weight_bits != 8)
+        return bt_fail(fault, BT_EARG,
+                       "recipe: lut%u is of w8a8 and w8a16: its palette holds numbers of 8 bits, and weights "
+                       "have %u",
+                       l->palette_bits, l->weight_bits);
+    if (l->per_tensor || l->gptq || r->awq || r->llm_int8)
+        return bt_fail(fault, BT_EARG, "recipe: lut%u and %s exclude each other", l->palette_bits, other);
+    return BT_OK;
 }
 
 static bt_err check(bt_recipe *r, unsigned seen, bt_fault *fault)
@@ -217,7 +239,7 @@ static bt_err check(bt_recipe *r, unsigned seen, bt_fault *fault)
                        : r->llm_int8 ? "llm-int8"
                                      : "smooth, which scales the same inputs,");
     if (l->act_order && !l->gptq) return bt_fail(fault, BT_EARG, "recipe: act-order is of gptq");
-    return BT_OK;
+    return check_palette(r, l, fault);
 }
 
 /* MODE[:CHOICES], which is cut to pieces. *ret_seen: what was chosen. */
@@ -377,6 +399,7 @@ bt_err bt_recipe_parse(bt_recipe *ret, const char *text, bt_fault *fault)
         if ((next = strchr(part, '/'))) *next++ = 0;
         e = parse_part(&r, named, part, fault);
     }
+    for (uint8_t i = 0; e == BT_OK && i < r.parts; i++) e = check_palette(&r, &r.part[i], fault);
     if (e == BT_OK && r.asym == BT_ASYM_ON && !bt_recipe_has_8_bit_site(&r))
         e = bt_fail(fault, BT_EARG, "recipe: asym is of inputs of 8 bits, and all are of 16");
     if (e == BT_OK) *ret = r;
@@ -415,6 +438,9 @@ bt_err bt_recipe_check_layers(const bt_recipe *r, uint32_t layers, bt_fault *fau
 
 bt_err bt_recipe_check_group(const bt_recipe_layer *r, bt_site_kind site, uint32_t inputs, bt_fault *fault)
 {
+    if (r->palette_bits && inputs % 4)
+        return bt_fail(fault, BT_EARG, "lut%u takes inputs by fours, and site %s has %u (--quant)",
+                       r->palette_bits, bt_site_kind_name(site), inputs);
     if (!r->group || inputs % r->group == 0) return BT_OK;
     return bt_fail(fault, BT_EARG, "group=%u does not divide the %u inputs of site %s (--quant)", r->group,
                    inputs, bt_site_kind_name(site));
@@ -487,6 +513,7 @@ static void add_recipe(line *l, const bt_recipe_layer *r, const bt_recipe *whole
     l->before = ':';
     if (r->per_tensor) add(l, "per-tensor", "");
     if (r->group) add_number(l, "group=", r->group);
+    if (r->palette_bits) add(l, r->palette_bits == 4 ? "lut4" : "lut6", "");
     if (whole) add_whole(l, whole);
     add_clip(l, r, all_16);
     if (whole && !whole->llm_int8 && whole->shadow != BT_SHADOW_VALUE)

@@ -17,6 +17,10 @@
  *   per-tensor        one weight scale a matrix (default: one for each output channel)
  *   group=32|64|128   so many inputs of an output channel share a step and an offset, whole numbers in units of the
  *                     channel's scale (kernels/int_kernels.h)
+ *   lut4, lut6        weights of w8a8 and w8a16 are taken from a palette of 16 or 64 numbers of 8 bits, as the ANE's
+ *                     palettes: k-means over the weights of 16 output channels, each in units of its own scale
+ *                     (npu/compile/palette.h); with group= over so many of their inputs. Not with per-tensor, awq,
+ *                     gptq or llm-int8
  *   r1, no-r1         rotation R1 of the residual stream, folded into the weights (default: on; off with awq, and with
  *                     4-bit weights in groups of 32, which hold a file's own groups of 4 bits as they are)
  *   r2, no-r2         rotation R2 of each head's attention output at run time, its inverse in o_proj (default: as r1)
@@ -64,7 +68,8 @@ typedef enum bt_shadow_kind { BT_SHADOW_OFF, BT_SHADOW_VALUE, BT_SHADOW_CHANNEL 
 typedef struct bt_recipe_layer {       /* what layers may differ in */
     uint8_t weight_bits;               /* 8 or 4 */
     uint8_t input_bits[BT_SITE_KINDS]; /* 8 or 16 */
-    uint16_t group;                    /* inputs that share a scale; 0: all of a channel */
+    uint8_t palette_bits;              /* 4 or 6: of an index into a palette; 0: there is none */
+    uint16_t group;                    /* inputs that share a step and an offset, or a palette; 0: all of a channel */
     bool per_tensor, bias, gptq, act_order;
     double clip_percentile8, clip_percentile16; /* 100: the maximum; 0: auto */
 } bt_recipe_layer;
@@ -85,6 +90,18 @@ typedef struct bt_recipe {
     bt_recipe_layer part[BT_RECIPE_MAX_PARTS];
 } bt_recipe;
 
+/* Bits of a weight as stored; inputs that share a step and an offset, 0: none do; inputs of k that share a palette, 0:
+ * there is none. */
+static inline uint32_t bt_recipe_stored_bits(const bt_recipe_layer *r)
+{
+    return r->palette_bits ? r->palette_bits : r->weight_bits;
+}
+static inline uint32_t bt_recipe_group(const bt_recipe_layer *r) { return r->palette_bits ? 0 : r->group; }
+static inline uint32_t bt_recipe_palette_run(const bt_recipe_layer *r, uint32_t k)
+{
+    return !r->palette_bits ? 0 : r->group ? r->group : k;
+}
+
 /* NULL means the default. BT_EARG. */
 bt_err bt_recipe_parse(bt_recipe *ret, const char *text, bt_fault *fault);
 /* Of bt_rotation (model/weight.h), those that it asks for. */
@@ -101,7 +118,8 @@ bool bt_recipe_has_gptq(const bt_recipe *r); /* in some layer */
 bool bt_recipe_has_8_bit_site(const bt_recipe *r);
 /* BT_EARG: a layer has a recipe that is not below `layers`, with both numbers. */
 bt_err bt_recipe_check_layers(const bt_recipe *r, uint32_t layers, bt_fault *fault);
-/* BT_EARG: groups do not divide the inputs of this site's linears, with both numbers. */
+/* BT_EARG: groups do not divide the inputs of this site's linears, or with palettes they are no multiple of four; with
+ * both numbers. */
 bt_err bt_recipe_check_group(const bt_recipe_layer *r, bt_site_kind site, uint32_t inputs, bt_fault *fault);
 const char *bt_site_kind_name(bt_site_kind k); /* "qkv", "o", "up", "down", "head" */
 #endif

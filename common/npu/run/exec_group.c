@@ -24,6 +24,11 @@ void bt_exec_group_begin(bt_exec_group *ret, bt_exec_job *j, const bt_pkg_inst *
             ret->m[g].groups = groups + p.first / 16 * (t->k / t->group);
             ret->m[g].colsum_high = colsum + 16 * bt_int_panels(t->n) + p.first;
         }
+        if (t->palette_run) {
+            const int8_t *palettes = bt_exec_const(x, t->groups);
+            ret->m[g].palettes = palettes + (p.first / 16 * (t->k / t->palette_run) << t->bits);
+            ret->m[g].palette_run = t->palette_run;
+        }
         bt_exec_count_linear(j, &i[g]);
     }
 }
@@ -64,7 +69,7 @@ size_t bt_exec_group_scratch_bytes(const bt_pkg *pkg)
     size_t max_k = 0;
     const bt_pkg_tensor *t = bt_pkg_tensors(pkg);
     for (uint32_t n = 0; n < bt_pkg_header_of(pkg)->tensors.count; n++)
-        if ((t[n].bits == 4 || t[n].group) && t[n].k > max_k) max_k = t[n].k;
+        if ((t[n].bits < 8 || t[n].group) && t[n].k > max_k) max_k = t[n].k;
     return bt_int_linear_scratch_bytes(max_k);
 }
 

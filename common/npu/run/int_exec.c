@@ -273,6 +273,8 @@ static bt_edge_repair repair_of(const bt_exec *x, const bt_pkg_tensor *t, const 
                             .panels = bt_exec_const(x, t->panels),
                             .k = in->k,
                             .bits = t->bits,
+                            .palettes = t->palette_run ? bt_exec_const(x, t->groups) : NULL,
+                            .palette_run = t->palette_run,
                             .groups = t->group ? bt_exec_const(x, t->groups) : NULL,
                             .group = t->group,
                             .zero = bt_pkg_sites(x->pkg)[t->site].zero,

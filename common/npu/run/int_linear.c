@@ -153,6 +153,9 @@ static void unpack(const bt_int_linear *l, batch *b, int8_t *to)
     if (m->group)
         l->kernels->int_planes(to, to + b->panels * panel, m->panels, m->bits, m->groups, k4, m->group / 4, p,
                                p + b->panels);
+    else if (m->palettes)
+        l->kernels->int_palette(to, m->panels, m->bits, m->palettes, k4, m->palette_run / 4, p,
+                                p + b->panels);
     else if (m->bits == 4) l->kernels->int_unpack4(to, m->panels, k4, p, p + b->panels);
     else b->wp = (const int8_t *)m->panels + p * panel;
 }
@@ -163,7 +166,7 @@ static void run_panels(const bt_int_linear *l, const bt_int_linear_matrix *m, si
 {
     const size_t panel = bt_int_panel_bytes(l->in->k, 8);
     const bt_int_linear_matrix *last = &m[count - 1];
-    const bool is_unpacked = m->bits == 4 || last->bits == 4 || m->group || last->group;
+    const bool is_unpacked = m->bits != 8 || last->bits != 8 || m->group || last->group;
     const size_t all = count * (m->group || last->group ? 2 : 1);
     const size_t most = (is_unpacked ? unpack_panels(l->in->k, all) : (size_t)BT_INT_LINEAR_PANELS) / all;
     for (size_t p = p0, n; p < p1; p += n) {

@@ -29,7 +29,9 @@ typedef struct bt_int_linear_matrix {
     const uint8_t *panels; /* bt_int_panel_bytes(k, bits) each */
     const int32_t *colsum; /* with groups: of low planes */
     size_t n;
-    unsigned bits;              /* 8 or 4 */
+    unsigned bits;          /* 8 or 4; with palettes 4 or 6 */
+    const int8_t *palettes; /* of palette_run inputs each (int_kernels.h); NULL: none */
+    size_t palette_run;
     size_t group;               /* inputs that share a step and an offset (int_kernels.h); 0: none do */
     const bt_int_group *groups; /* with groups, */
     const int32_t *colsum_high; /* and of high planes */
@@ -65,8 +67,8 @@ typedef struct bt_int_linear {
 
 /* Memory for prepared inputs of rows x k; is_wide: of 16 bits. */
 size_t bt_int_linear_prepared_bytes(size_t rows, size_t k, bool is_wide);
-/* Scratch of one thread, 64-byte aligned. max_k: the longest k of a matrix that is unpacked: with 4 bits, or with
- * groups; 0 where there is none. */
+/* Scratch of one thread, 64-byte aligned. max_k: the longest k of a matrix that is unpacked: not with 8 bits
+ * alone; 0 where there is none. */
 size_t bt_int_linear_scratch_bytes(size_t max_k);
 void bt_int_linear_begin(bt_int_linear *l, size_t threads);
 void bt_int_linear_prepare(bt_int_linear *l);

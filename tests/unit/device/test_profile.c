@@ -96,7 +96,7 @@ static void known_figures(void **state)
     assert_int_equal(a.last_axis_align_bytes, 64);
     assert_true(a.state_pow2 && a.range_shapes);
     assert_int_equal(a.state_multiple, 32);
-    assert_int_equal(a.op[BT_OP_LINEAR], BT_PROFILE_INT8 | BT_PROFILE_FLOAT16);
+    assert_int_equal(a.op[BT_OP_LINEAR], BT_PROFILE_INT8 | BT_PROFILE_LUT | BT_PROFILE_FLOAT16);
     assert_int_equal(a.op[BT_OP_ATTENTION], BT_PROFILE_FLOAT16);
     assert_int_equal(t.op[BT_OP_LINEAR], BT_PROFILE_INT8 | BT_PROFILE_BFLOAT16);
     assert_int_equal(t.op[BT_OP_ROTATE], BT_PROFILE_BFLOAT16);
@@ -115,7 +115,7 @@ static void known_figures(void **state)
     assert_true(!host.max_shapes && !host.state_pow2 && !host.state_multiple && !host.max_rows &&
                 !host.query_slice_rows);
     for (int k = 0; k < BT_OP_KINDS; k++) {
-        const uint8_t want = bt_profile_is_move((bt_op_kind)k) ? 0 : k == BT_OP_LINEAR ? 7 : 3;
+        const uint8_t want = bt_profile_is_move((bt_op_kind)k) ? 0 : k == BT_OP_LINEAR ? 39 : 3;
         assert_int_equal(host.op[k], want);
     }
 }

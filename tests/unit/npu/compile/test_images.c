@@ -91,6 +91,11 @@ static bt_err write_images(const world *w, const bt_pkg *p, bt_fault *f)
 static uint16_t stored(const uint8_t *bytes, size_t at, uint32_t bits)
 {
     if (bits == 8) return bytes[at];
+    if (bits == 6) {
+        uint32_t v = 0;
+        for (size_t i = 0; i < 6; i++) v |= (bytes[(6 * at + i) / 8] >> (6 * at + i) % 8 & 1u) << i;
+        return (uint16_t)v;
+    }
     return (uint16_t)(bytes[at / 2] >> (at % 2 * 4) & 15);
 }
 
@@ -106,7 +111,7 @@ static uint64_t check_matrix(const bt_pkg *p, const bt_pkg_tensor *t, const bt_p
                              const uint8_t *bytes)
 {
     const bt_tile tile = bt_tile_of(profile->tile_rows, profile->tile_cols, t->k, t->bits);
-    const size_t elems = bt_tile_elems(&tile), mask = t->bits == 8 ? 0xff : 15;
+    const size_t elems = bt_tile_elems(&tile), mask = ((size_t)1 << t->bits) - 1;
     const void *panels = bt_pkg_const_at(p, t->panels);
     uint16_t *packed = malloc(elems * sizeof *packed);
     size_t at = 0;
@@ -117,7 +122,9 @@ static uint64_t check_matrix(const bt_pkg *p, const bt_pkg_tensor *t, const bt_p
             for (size_t r = 0; r < tile.rows; r++)
                 for (size_t c = 0; c < tile.cols; c++) {
                     const bool is_there = n + r < t->n && k + c < t->k;
-                    const int v = is_there ? bt_int_packed_at(panels, n + r, k + c, t->k, t->bits) : 0;
+                    const int v = !is_there        ? 0
+                                  : t->palette_run ? (int)bt_int_index_at(panels, n + r, k + c, t->k, t->bits)
+                                                   : bt_int_packed_at(panels, n + r, k + c, t->k, t->bits);
                     assert_int_equal(packed[place(&tile, r, c)], (size_t)v & mask);
                 }
         }
@@ -126,7 +133,11 @@ static uint64_t check_matrix(const bt_pkg *p, const bt_pkg_tensor *t, const bt_p
     assert_int_equal((at * t->bits + 7) / 8, size);
     assert_memory_equal(bytes + size, bt_pkg_const_at(p, t->oscale), (size_t)t->n * 4);
     assert_memory_equal(bytes + size + (size_t)t->n * 4, bt_pkg_const_at(p, t->colsum), (size_t)t->n * 4);
-    return size + 8 * (uint64_t)t->n;
+    const uint64_t taken = size + 8 * (uint64_t)t->n;
+    if (!t->palette_run) return taken;
+    const uint64_t palettes = bt_pkg_consts(p)[t->groups].bytes;
+    assert_memory_equal(bytes + taken, bt_pkg_const_at(p, t->groups), palettes);
+    return taken + palettes;
 }
 
 /* Returns how many bytes of zeros the image ends with. */
@@ -144,7 +155,7 @@ static uint64_t check_image(const world *w, const bt_pkg *p, const bt_profile *p
     for (uint32_t i = 0; i < h->tensors.count; i++) {
         const bt_pkg_tensor *t = &bt_pkg_tensors(p)[i];
         const uint32_t part = i / BT_PKG_LAYER_TENSORS;
-        if ((t->bits == 8 || t->bits == 4) && s->first_layer <= part && part <= s->last_layer)
+        if (t->bits && t->bits <= 8 && s->first_layer <= part && part <= s->last_layer)
             at += check_matrix(p, t, profile, bytes + at);
     }
     const uint64_t zeros = n - at;
@@ -178,6 +189,8 @@ static void an_image_is_the_session_s_weights_in_the_device_s_tiles(void **state
         {"host", "w8a8", 128, 128, BT_PKG_OPS_ALL, true},
         {"host", "w4a8:no-gptq", 7, 5, BT_PKG_OPS_LINEAR, false}, /* bytes that two tiles share */
         {"host", "w8a8", 0, 0, BT_PKG_OPS_LINEAR, false},
+        {"host", "w8a8:lut4", 32, 32, BT_PKG_OPS_LINEAR, true},
+        {"host", "w8a16:lut6", 7, 5, BT_PKG_OPS_ALL, false},
     };
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         bt_profile p;

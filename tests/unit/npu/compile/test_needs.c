@@ -82,8 +82,9 @@ static void a_package_has_the_size_that_was_told(void **state)
 {
     (void)state;
     static const char *const archs[] = {"llama", "qwen2", "qwen3"};
-    static const char *const recipes[] = {"w8a8", "w8a16:no-rotate", "w4a16:r4",
-                                          "w8a8/1=w4a16:no-bias/head=w8a16", "w8a8:no-bias,asym"};
+    static const char *const recipes[] = {
+        "w8a8",      "w8a16:no-rotate", "w4a16:r4", "w8a8/1=w4a16:no-bias/head=w8a16", "w8a8:no-bias,asym",
+        "w8a8:lut6", "w8a16:lut4"};
     static const char *const policies[] = {"chunk:32+tail", "pow2", "range:1-64"};
     for (size_t a = 0; a < 3; a++) {
         world w = begin(archs[a]);

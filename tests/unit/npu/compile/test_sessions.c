@@ -36,12 +36,12 @@ static void what_is_beyond_the_window_becomes_sessions_within_it(void **state) /
     const uint64_t shared = 64 << 20;
     uint64_t bytes[PARTS], all = 0, mapped = 0;
     for (int i = 0; i < PARTS - 1; i++)
-        bytes[i] = 4 * bt_sessions_matrix_bytes(&p, 4096, 4096, 8, 0) +
-                   2 * bt_sessions_matrix_bytes(&p, 11008, 4096, 8, 0) +
-                   bt_sessions_matrix_bytes(&p, 4096, 11008, 8, 0);
+        bytes[i] = 4 * bt_sessions_matrix_bytes(&p, 4096, 4096, 8, 0, 0) +
+                   2 * bt_sessions_matrix_bytes(&p, 11008, 4096, 8, 0, 0) +
+                   bt_sessions_matrix_bytes(&p, 4096, 11008, 8, 0, 0);
     assert_int_equal(bytes[0],
                      4 * (4096 * 4096 + 4096 * 8) + 2 * (11008 * 4096 + 11008 * 8) + 4096 * 11008 + 4096 * 8);
-    bytes[PARTS - 1] = bt_sessions_matrix_bytes(&p, 32000, 4096, 8, 0);
+    bytes[PARTS - 1] = bt_sessions_matrix_bytes(&p, 32000, 4096, 8, 0, 0);
     for (int i = 0; i < PARTS; i++) all += bytes[i];
     assert_true(all > p.map_window_bytes);
     bt_pkg_session s[PARTS];

@@ -193,8 +193,8 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("weight_error", TENSOR(0, Q)->weight_error = -1) \
     X("(q of layer 0): group", TENSOR(0, Q)->group = 32, v->c[0].refs++) \
     X("(attn_norm of layer 0): group", TENSOR(0, ATTN_NORM)->group = 32, v->c[0].refs++) \
-    X("(q of layer 0): groups without group", TENSOR(0, Q)->groups = 1) \
-    X("(q of layer 0): reserved", TENSOR(0, Q)->reserved = 1) \
+    X("(q of layer 0): groups without group or palette_run", TENSOR(0, Q)->groups = 1) \
+    X("(q of layer 0): palette_run", TENSOR(0, Q)->palette_run = 1, v->c[0].refs++) \
     /* rows and programs */ \
     X("row 0: batch 0", v->r[0].batch = 0) \
     X("row 0: batch 1, seq 9-4", v->r[0].seq_min = 9) \
@@ -520,6 +520,27 @@ static void damage_groups(view *v, int which)
     DAMAGES_GROUPS(CHANGE)
 }
 
+#define DAMAGES_PALETTES(X) \
+    X("(q of layer 0): palette_run", TENSOR(0, Q)->palette_run = 128) \
+    X("(q of layer 0): palette_run", TENSOR(0, Q)->palette_run = 16) \
+    X("(q of layer 0): group", TENSOR(0, Q)->group = 32) \
+    X("(q of layer 0): palette_run", TENSOR(0, Q)->bits = 8) \
+    X("(attn_norm of layer 0): palette_run", TENSOR(0, ATTN_NORM)->palette_run = 32, v->c[0].refs++) \
+    X("(q of layer 0): groups without group or palette_run", TENSOR(0, Q)->palette_run = 0, \
+      v->c[TENSOR(0, Q)->groups].refs--) \
+    X("(q of layer 0): palettes", NAMED(TENSOR(0, Q)->groups, v->h->embed)) \
+    X("a weight out of range", CONST(int8_t, TENSOR(0, Q)->groups) = -128) \
+    X("colsum is not their sum", CONST(uint8_t, TENSOR(0, Q)->panels) ^= 1) \
+    X("colsum is not their sum", CONST(int32_t, TENSOR(0, Q)->colsum)++) \
+    X("wscale", CONST(float, TENSOR(0, Q)->wscale) = -1)
+static const char *const words_palettes[] = {DAMAGES_PALETTES(WORDS)};
+
+static void damage_palettes(view *v, int which)
+{
+    int i = 0;
+    DAMAGES_PALETTES(CHANGE)
+}
+
 static void expect(const char *want, const uint8_t *b, size_t len)
 {
     bt_pkg *p = NULL;
@@ -601,6 +622,14 @@ static void each_kind_of_damage_of_groups_is_refused_by_name(void **state)
     for (uint32_t bits = 4; bits <= 8; bits += 4)
         each_is_refused(&(tiny_pkg){.bits = bits, .group = 32, .dim = 32, .ffn = 64, .head_dim = 16},
                         words_groups, sizeof words_groups / sizeof *words_groups, damage_groups);
+}
+
+static void each_kind_of_damage_of_palettes_is_refused_by_name(void **state)
+{
+    (void)state;
+    for (uint32_t bits = 4; bits <= 6; bits += 2)
+        each_is_refused(&(tiny_pkg){.bits = bits, .palette_run = 32, .dim = 32, .ffn = 64, .head_dim = 16},
+                        words_palettes, sizeof words_palettes / sizeof *words_palettes, damage_palettes);
 }
 
 static void attention_in_integers_is_refused_where_it_is_sparse(void **state)
@@ -691,6 +720,7 @@ int main(void)
         cmocka_unit_test(a_damaged_long_recipe_is_seen_by_a_look),
         cmocka_unit_test(each_kind_of_damage_of_sparse_attention_is_refused_by_name),
         cmocka_unit_test(each_kind_of_damage_of_groups_is_refused_by_name),
+        cmocka_unit_test(each_kind_of_damage_of_palettes_is_refused_by_name),
         cmocka_unit_test(attention_in_integers_is_refused_where_it_is_sparse),
         cmocka_unit_test(damage_without_a_new_digest_is_refused_wherever_it_is),
         cmocka_unit_test(a_file_cut_anywhere_is_refused),

@@ -126,8 +126,14 @@ static void check_group(const bt_kernels *kernels, const matrix m[2], const bt_i
     for (int g = 0; g < 2; g++) {
         s[g] = (sums){malloc(rows * m[g].n * sizeof(int64_t)), m[g].n, paired && g ? s[0].y : NULL};
         for (size_t j = 0; j < rows * m[g].n; j++) s[g].y[j] = INT64_MIN;
-        job[g] = (bt_int_linear_matrix){m[g].panels, m[g].colsum, m[g].n,           m[g].bits,
-                                        m[g].group,  m[g].groups, m[g].colsum_high, &s[g]};
+        job[g] = (bt_int_linear_matrix){.panels = m[g].panels,
+                                        .colsum = m[g].colsum,
+                                        .n = m[g].n,
+                                        .bits = m[g].bits,
+                                        .group = m[g].group,
+                                        .groups = m[g].groups,
+                                        .colsum_high = m[g].colsum_high,
+                                        .ud = &s[g]};
     }
     bt_int_linear l = {.kernels = kernels,
                        .m = job,

@@ -26,13 +26,19 @@ static tool_plan_form form_of(const char *recipe)
     return tool_plan_form_of(&r);
 }
 
+static bt_profile with_palettes(bt_profile p)
+{
+    p.op[BT_OP_LINEAR] |= BT_PROFILE_LUT;
+    return p;
+}
+
 static void a_header_alone_is_priced_as_its_package(void **state)
 {
     (void)state;
     static tool_plan_programs programs;
     static bt_price price;
     enum { CTX = 512 };
-    const bt_profile npu = profile("hexagon-v75"), companion = profile("adreno-750");
+    const bt_profile npu = with_palettes(profile("hexagon-v75")), companion = profile("adreno-750");
     const bt_link link = {.bits_per_us = 1};
     engine_kit kit = engine_kit_model_ffn("llama", 192);
     const bt_hparams *h = &kit.model->hp;
@@ -48,6 +54,8 @@ static void a_header_alone_is_priced_as_its_package(void **state)
                                           "w8a8:r4",
                                           "w4a16:group=32",
                                           "w8a8:group=32",
+                                          "w8a8:lut4",
+                                          "w8a8:lut6/0=w8a16:group=32,lut4",
                                           "w8a8/0=w4a16:group=32/head=w8a16"};
     for (size_t r = 0; r < sizeof recipes / sizeof *recipes; r++) {
         bt_pkg *pkg = npu_kit_compiled(kit.model, recipes[r], BT_PKG_OPS_LINEAR, "chunk:64+tail", CTX);
