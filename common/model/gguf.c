@@ -223,10 +223,11 @@ static bt_err tensor_sizes(bt_gguf_tensor *t, bt_fault *fault)
                        t->name, (unsigned long long)t->dim[0], q->name, q->block_elems);
     size_t rows = 1;
     for (int d = 1; d < BT_GGUF_MAX_DIMS; d++)
-        if (!bt_mul_size(&rows, rows, t->dim[d]))
+        if (t->dim[d] > SIZE_MAX || !bt_mul_size(&rows, rows, (size_t)t->dim[d]))
             return bt_fail(fault, BT_EFORMAT, "tensor '%s' has more rows than memory could hold", t->name);
     t->rows = rows;
-    if (!bt_mul_size(&t->row_bytes, t->dim[0] / q->block_elems, q->block_bytes) ||
+    if (t->dim[0] / q->block_elems > SIZE_MAX ||
+        !bt_mul_size(&t->row_bytes, (size_t)(t->dim[0] / q->block_elems), q->block_bytes) ||
         !bt_mul_size(&t->bytes, rows, t->row_bytes))
         return bt_fail(fault, BT_EFORMAT, "tensor '%s' is larger than memory could hold", t->name);
     return BT_OK;

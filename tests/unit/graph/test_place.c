@@ -52,7 +52,7 @@ static void check_at(const bt_place_item item[N], bt_extent peak, size_t n, size
             live += item[i].first <= at && at <= item[i].last ? bt_extent_at(item[i].bytes, n) : 0;
         if (live > live_peak) live_peak = live;
     }
-    assert_true(top >= live_peak && top * 100 <= live_peak * times_floor_percent);
+    assert_true(top >= live_peak && (uint64_t)top * 100 <= (uint64_t)live_peak * times_floor_percent);
 }
 
 static void nothing_alive_together_overlaps_at_any_n(void **state)
