@@ -155,6 +155,14 @@ void bt_int_planes_ref(int8_t *restrict low, int8_t *restrict high, const uint8_
         }
 }
 
+void bt_int_join_ref(int64_t *restrict v, bt_int_plane_sums high, bt_int_plane_sums low, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        v[i] += high.lo
+                    ? 128 * (256 * (int64_t)high.hi[i] + high.lo[i]) + 256 * (int64_t)low.hi[i] + low.lo[i]
+                    : 128 * (int64_t)high.hi[i] + low.hi[i];
+}
+
 void bt_int_shadow_ref(int64_t *restrict acc, const bt_int_shadow *shadow, size_t count,
                        const int8_t *restrict wp, size_t k4, size_t p0, size_t p1)
 {

@@ -125,6 +125,24 @@ void bt_int_planes_avx2(int8_t *restrict low, int8_t *restrict high, const uint8
     }
 }
 
+/* Four sums of a plane. */
+INT_INLINE __m256i plane4(bt_int_plane_sums p, size_t i)
+{
+    const __m256i hi = _mm256_cvtepi32_epi64(_mm_loadu_si128((const void *)(p.hi + i)));
+    if (!p.lo) return hi;
+    return _mm256_add_epi64(_mm256_slli_epi64(hi, 8),
+                            _mm256_cvtepi32_epi64(_mm_loadu_si128((const void *)(p.lo + i))));
+}
+
+void bt_int_join_avx2(int64_t *restrict v, bt_int_plane_sums high, bt_int_plane_sums low, size_t n)
+{
+    for (size_t i = 0; i < n; i += 4) {
+        const __m256i planes = _mm256_add_epi64(_mm256_slli_epi64(plane4(high, i), 7), plane4(low, i));
+        _mm256_storeu_si256((void *)(v + i),
+                            _mm256_add_epi64(_mm256_loadu_si256((const void *)(v + i)), planes));
+    }
+}
+
 void bt_int_shadow_avx2(int64_t *restrict acc, const bt_int_shadow *shadow, size_t count,
                         const int8_t *restrict wp, size_t k4, size_t p0, size_t p1)
 {

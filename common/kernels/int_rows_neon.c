@@ -95,6 +95,20 @@ void bt_int_planes_neon(int8_t *restrict low, int8_t *restrict high, const uint8
     }
 }
 
+/* Two sums of a plane. */
+INT_INLINE int64x2_t plane2(bt_int_plane_sums p, size_t i)
+{
+    const int64x2_t hi = vmovl_s32(vld1_s32(p.hi + i));
+    return p.lo ? vaddw_s32(vshlq_n_s64(hi, 8), vld1_s32(p.lo + i)) : hi;
+}
+
+void bt_int_join_neon(int64_t *restrict v, bt_int_plane_sums high, bt_int_plane_sums low, size_t n)
+{
+    for (size_t i = 0; i < n; i += 2)
+        vst1q_s64(v + i,
+                  vaddq_s64(vld1q_s64(v + i), vaddq_s64(vshlq_n_s64(plane2(high, i), 7), plane2(low, i))));
+}
+
 void bt_int_shadow_neon(int64_t *restrict acc, const bt_int_shadow *shadow, size_t count,
                         const int8_t *restrict wp, size_t k4, size_t p0, size_t p1)
 {

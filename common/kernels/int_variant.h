@@ -12,6 +12,7 @@ bt_int_matmul_fn bt_int_matmul_neon, bt_int_matmul_dotprod, bt_int_matmul_i8mm;
 bt_int_unpack4_fn bt_int_unpack4_ref, bt_int_unpack4_avx2, bt_int_unpack4_neon;
 bt_int_palette_fn bt_int_palette_ref, bt_int_palette_avx2, bt_int_palette_neon;
 bt_int_planes_fn bt_int_planes_ref, bt_int_planes_avx2, bt_int_planes_neon;
+bt_int_join_fn bt_int_join_ref, bt_int_join_avx2, bt_int_join_neon;
 bt_int_requant32_fn bt_int_requant32_ref, bt_int_requant32_avx2, bt_int_requant32_neon;
 bt_int_requant64_fn bt_int_requant64_ref, bt_int_requant64_avx2, bt_int_requant64_neon;
 bt_int_shadow_fn bt_int_shadow_ref, bt_int_shadow_avx2, bt_int_shadow_neon;

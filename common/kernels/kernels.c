@@ -18,10 +18,11 @@
             bt_edge_quantise16_##f, bt_edge_estimate8_##f, bt_edge_scale8_##f, bt_edge_scale16_##f, \
             bt_edge_scale64_##f, bt_edge_rotate_##f, bt_kv_store_##f, bt_int_prepare_##product, \
             bt_int_matmul_##product, bt_int_unpack4_##i, bt_int_palette_##i, bt_int_planes_##i, \
-            bt_int_requant32_##i, bt_int_requant64_##i, bt_int_shadow_##i, bt_int_rmsnorm32_##i, \
-            bt_int_headnorm16_ref, bt_int_rope16_##i, bt_int_softmax16_##i, bt_int_silu_mul16_##i, \
-            bt_int_gelu16_ref, bt_int_add32_##i, bt_int_split8_##i, bt_int_split16_##i, bt_int_rotate16_ref, \
-            bt_int_from_f16_##i, bt_int_from_q8_##i, bt_int_attention16_##i, bt_int_topk_##i \
+            bt_int_join_##i, bt_int_requant32_##i, bt_int_requant64_##i, bt_int_shadow_##i, \
+            bt_int_rmsnorm32_##i, bt_int_headnorm16_ref, bt_int_rope16_##i, bt_int_softmax16_##i, \
+            bt_int_silu_mul16_##i, bt_int_gelu16_ref, bt_int_add32_##i, bt_int_split8_##i, \
+            bt_int_split16_##i, bt_int_rotate16_ref, bt_int_from_f16_##i, bt_int_from_q8_##i, \
+            bt_int_attention16_##i, bt_int_topk_##i \
     }
 
 static int always(void) { return 1; }

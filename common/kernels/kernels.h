@@ -150,6 +150,7 @@ typedef struct bt_kernels {
     bt_int_unpack4_fn *int_unpack4;
     bt_int_palette_fn *int_palette;
     bt_int_planes_fn *int_planes;
+    bt_int_join_fn *int_join;
     bt_int_requant32_fn *int_requant32;
     bt_int_requant64_fn *int_requant64;
     bt_int_shadow_fn *int_shadow;

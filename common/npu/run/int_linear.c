@@ -91,11 +91,13 @@ static void plane_rows(const bt_int_linear *l, const batch *b, tile_scratch *s, 
         const uint32_t left = l->is_left[r] ? in->shadow_count[r] : 0;
         const bt_int_shadow *shadow = left ? in->shadow + r * in->k : NULL;
         memset(s->row, 0, wide * sizeof *s->row);
-        add_sums(s->row, in->lo, s->hi + high, s->lo + high, wide);
-        if (left) l->kernels->int_shadow(s->row, shadow, left, b->high, k4, 0, b->panels);
-        for (size_t c = 0; c < wide; c++) s->row[c] *= 128;
-        add_sums(s->row, in->lo, s->hi + low, s->lo + low, wide);
-        if (left) l->kernels->int_shadow(s->row, shadow, left, b->wp, k4, 0, b->panels);
+        if (left) {
+            l->kernels->int_shadow(s->row, shadow, left, b->high, k4, 0, b->panels);
+            for (size_t c = 0; c < wide; c++) s->row[c] *= 128;
+            l->kernels->int_shadow(s->row, shadow, left, b->wp, k4, 0, b->panels);
+        }
+        l->kernels->int_join(s->row, (bt_int_plane_sums){s->hi + high, in->lo ? s->lo + high : NULL},
+                             (bt_int_plane_sums){s->hi + low, in->lo ? s->lo + low : NULL}, wide);
         l->epilogue->row64(b->m->ud, r, n, cols, s->row);
     }
 }

@@ -255,6 +255,32 @@ static void planes_are_what_weights_in_groups_stand_for(void **state)
             }
 }
 
+static void planes_are_joined_exactly(void **state)
+{
+    const bt_kernels *v = variant_of(state);
+    for (size_t n = 16; n <= 80; n += 16)
+        for (int is_wide = 0; is_wide < 2; is_wide++) {
+            int32_t *sum[4];
+            int64_t *to = bytes_new(n * sizeof *to, 8), *want = bytes_new(n * sizeof *want, 8);
+            for (size_t i = 0; i < 4; i++) {
+                sum[i] = bytes_new(n * sizeof *sum[i], 4);
+                for (size_t c = 0; c < n; c++)
+                    sum[i][c] = c % 5 == 0 ? INT32_MIN : c % 5 == 1 ? INT32_MAX : (int32_t)(uint32_t)rnd();
+            }
+            for (size_t c = 0; c < n; c++) {
+                to[c] = (int64_t)(int32_t)(uint32_t)rnd() << 20;
+                want[c] = to[c] + (is_wide ? 128 * (256 * (int64_t)sum[0][c] + sum[1][c]) +
+                                                 256 * (int64_t)sum[2][c] + sum[3][c]
+                                           : 128 * (int64_t)sum[0][c] + sum[2][c]);
+            }
+            v->int_join(to, (bt_int_plane_sums){sum[0], is_wide ? sum[1] : NULL},
+                        (bt_int_plane_sums){sum[2], is_wide ? sum[3] : NULL}, n);
+            assert_memory_equal(to, want, n * sizeof *to);
+            for (size_t i = 0; i < 4; i++) free(sum[i]);
+            free(to), free(want);
+        }
+}
+
 /* Numbers that a requantiser gets wrong: the ends of the range, small ones, ties, products near the clamp. */
 static int64_t rnd_acc(int64_t end, int32_t m, unsigned s)
 {
@@ -384,6 +410,7 @@ static void ref_shadow_is_the_sum_of_products(void **state)
     unpacking_4_bits_gives_the_8_bit_panels(&ref);
     indices_become_the_numbers_of_their_palettes(&ref);
     planes_are_what_weights_in_groups_stand_for(&ref);
+    planes_are_joined_exactly(&ref);
     short_shadows_are_part_of_the_product(&ref);
 }
 
@@ -520,6 +547,7 @@ int main(void)
         cmocka_unit_test(unpacking_4_bits_gives_the_8_bit_panels),
         cmocka_unit_test(indices_become_the_numbers_of_their_palettes),
         cmocka_unit_test(planes_are_what_weights_in_groups_stand_for),
+        cmocka_unit_test(planes_are_joined_exactly),
         cmocka_unit_test(shadow_equals_ref_and_adds_to_what_is_there),
         cmocka_unit_test(requantise_equals_128_bit_division_a_million_times),
         cmocka_unit_test(requantise_strides_over_rows_and_touches_nothing_between),
