@@ -131,7 +131,7 @@ static const field tensors[] = {F(S, layer),
                                 F(S, out_bits),
                                 F(S, group),
                                 F(S, groups),
-                                F(S, reserved)};
+                                F(S, palette_run)};
 #undef S
 #define S bt_pkg_site
 static const field sites[] = {
