@@ -24,13 +24,9 @@ void bt_int_pack(uint8_t *wp, const int8_t *w, size_t n0, size_t rows, size_t k,
         }
 }
 
-/* Where the upper two bits of the index at `at` are, and how far from the lowest; behind the low bits of the
- * same 64. */
-static size_t upper(size_t at, unsigned *shift)
-{
-    *shift = at % 4 * 2;
-    return at / 64 * 48 + 32 + at % 64 / 4;
-}
+/* Where the upper two bits of the index at `at` are, behind the low bits of the same 64; they begin at bit
+ * at % 4 * 2. */
+static size_t upper(size_t at) { return at / 64 * 48 + 32 + at % 64 / 4; }
 
 void bt_int_pack_indices(uint8_t *wp, const uint8_t *index, size_t n0, size_t rows, size_t k, unsigned bits)
 {
@@ -38,18 +34,16 @@ void bt_int_pack_indices(uint8_t *wp, const uint8_t *index, size_t n0, size_t ro
         for (size_t i = 0; i < k; i++) {
             const size_t at = place(n0 + row, i, bt_int_k4(k)), low = at / 64 * 8 * bits + at % 64 / 2;
             const unsigned v = index[row * k + i];
-            unsigned shift;
             wp[low] |= (uint8_t)((v & 15) << (at % 2 * 4));
-            if (bits == 6) wp[upper(at, &shift)] |= (uint8_t)(v >> 4 << shift);
+            if (bits == 6) wp[upper(at)] |= (uint8_t)(v >> 4 << at % 4 * 2);
         }
 }
 
 unsigned bt_int_index_at(const uint8_t *wp, size_t n, size_t k, size_t k_count, unsigned bits)
 {
     const size_t at = place(n, k, bt_int_k4(k_count)), low = at / 64 * 8 * bits + at % 64 / 2;
-    unsigned shift, v = wp[low] >> (at % 2 * 4) & 15;
-    if (bits == 6) v |= (wp[upper(at, &shift)] >> shift & 3u) << 4;
-    return v;
+    const unsigned v = wp[low] >> (at % 2 * 4) & 15;
+    return bits == 6 ? v | (wp[upper(at)] >> at % 4 * 2 & 3u) << 4 : v;
 }
 
 void bt_int_pack_panel(int8_t *wp, int32_t colsum[16], const int8_t *q, size_t ld, size_t rows, size_t k4)
