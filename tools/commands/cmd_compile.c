@@ -61,6 +61,31 @@ const bt_opt_program tool_compile_program = {
     .opt_count = BT_OPT_COUNT(opts),
 };
 
+/* The list that --require-npu promises, on stderr. */
+static void tell_fallbacks(const bt_pkg_fallback *f, size_t n)
+{
+    if (n) fprintf(stderr, "baton compile: --require-npu, but these operators fall back to the companion:\n");
+    for (size_t i = 0; i < n; i++) {
+        char text[BT_OFFLOAD_FALLBACK_BYTES];
+        bt_offload_fallback_text(text, sizeof text, &f[i]);
+        fprintf(stderr, "  %s\n", text);
+    }
+}
+
+/* Those that are known before anything is compiled. */
+static bt_err refuse_ahead(bool *ret_refused, const bt_model *m, const bt_obtain_want *w, size_t ctx_tokens,
+                           bt_fault *fault)
+{
+    bt_pkg_fallback *list = NULL;
+    size_t n = 0;
+    const bt_err e = bt_obtain_fallbacks(&list, &n, m, w, ctx_tokens, fault);
+    tell_fallbacks(list, n);
+    *ret_refused = n > 0;
+    free(list);
+    return e;
+}
+
+/* *ret NULL: what falls back was told, and nothing is compiled. */
 static bt_err make(bt_pkg **ret, json_t **ret_search, char path[BT_OBTAIN_PATH_BYTES], const config *c,
                    bt_fault *fault)
 {
@@ -73,10 +98,13 @@ static bt_err make(bt_pkg **ret, json_t **ret_search, char path[BT_OBTAIN_PATH_B
     bt_obtain_want want = c->want;
     want.require_npu = false; /* all of what falls back is shown, not only what an error has room for */
     char found[BT_RECIPE_MAX_TEXT];
+    bool is_refused = false;
     bt_pkg *kept = NULL;
     const tool_auto_how search = {.isa = c->isa, .ctx_tokens = how.ctx_tokens, .pool = pool,
                                   .quiet = c->quiet};
     if (e == BT_OK) e = tool_auto_resolve(ret_search, found, &want, m, &search, fault);
+    if (e == BT_OK && c->want.require_npu) e = refuse_ahead(&is_refused, m, &want, how.ctx_tokens, fault);
+    if (is_refused) goto out;
     if (e == BT_OK && c->output && *ret_search) { /* the search has left it in the cache */
         e = bt_obtain_open(&kept, path, m, &want, &how, fault);
         how.donor = (const bt_pkg *const *)&kept;
@@ -89,6 +117,7 @@ static bt_err make(bt_pkg **ret, json_t **ret_search, char path[BT_OBTAIN_PATH_B
     } else if (e == BT_OK) {
         e = bt_obtain_open(ret, path, m, &want, &how, fault);
     }
+out:
     bt_wait_end();
     bt_pkg_close(kept);
     bt_pool_free(pool);
@@ -165,20 +194,6 @@ static int show(const config *c, const char *path, const bt_pkg *p, const json_t
     return fflush(stdout) != 0;
 }
 
-/* The list that --require-npu promises, on stderr; 1 when it is not empty. */
-static int refuse_fallbacks(const bt_pkg *p)
-{
-    const bt_pkg_fallback *f = bt_pkg_fallbacks(p);
-    const uint32_t n = bt_pkg_header_of(p)->fallbacks.count;
-    if (n) fprintf(stderr, "baton compile: --require-npu, but these operators fall back to the companion:\n");
-    for (uint32_t i = 0; i < n; i++) {
-        char text[BT_OFFLOAD_FALLBACK_BYTES];
-        bt_offload_fallback_text(text, sizeof text, &f[i]);
-        fprintf(stderr, "  %s\n", text);
-    }
-    return n != 0;
-}
-
 int tool_compile_run(int argc, char **argv)
 {
     config c = {0}; /* want.package has no option here */
@@ -195,7 +210,10 @@ int tool_compile_run(int argc, char **argv)
     bt_memory_set_free(c.memory_bytes);
     if (make(&p, &search, path, &c, &fault) < 0) {
         rc = tool_fail("compile", &fault);
-    } else if (c.want.require_npu && refuse_fallbacks(p)) {
+    } else if (!p) {
+        rc = 1;
+    } else if (c.want.require_npu && bt_pkg_header_of(p)->fallbacks.count) { /* the calibration found them */
+        tell_fallbacks(bt_pkg_fallbacks(p), bt_pkg_header_of(p)->fallbacks.count);
         if (c.output) (void)unlink(path);
         rc = 1;
     } else if (c.images && bt_images_write(p, c.images, &fault) < 0) {

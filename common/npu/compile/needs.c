@@ -7,6 +7,7 @@
 #include "npu/compile/compile_private.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     PANEL = 16,
@@ -245,18 +246,41 @@ static bt_err count_memory(bt_compile_needs *ret, const bt_compile_job *j, size_
     return BT_OK;
 }
 
+/* A job that knows where each operator runs. The caller frees *ret, on failure too. */
+static bt_err placed(bt_compile_job **ret, const bt_model *m, const bt_compile_options *options,
+                     bt_fault *fault)
+{
+    bt_err e = bt_compile_job_new(ret, m, options, NULL, fault);
+    if (e < 0) return e;
+    bt_compile_job *j = *ret;
+    e = bt_fold_new(&j->fold, m, bt_recipe_rotations(&j->o->recipe), j->kernels, NULL, fault);
+    return e == BT_OK ? bt_compile_offload(j, fault) : e;
+}
+
 bt_err bt_compile_needs_of(bt_compile_needs *ret, const bt_model *m, const bt_compile_options *options,
                            size_t threads, bt_fault *fault)
 {
     bt_compile_needs n = {0};
     bt_compile_job *j = NULL;
-    bt_err e = bt_compile_job_new(&j, m, options, NULL, fault);
-    if (e == BT_OK) e = bt_fold_new(&j->fold, m, bt_recipe_rotations(&j->o->recipe), j->kernels, NULL, fault);
-    if (e == BT_OK) e = bt_compile_offload(j, fault);
+    bt_err e = placed(&j, m, options, fault);
     if (e == BT_OK) e = bt_pkg_writer_counting(&j->w, fault);
     if (e == BT_OK) e = count_package(&n, j, fault);
     if (e == BT_OK) e = count_memory(&n, j, threads, fault);
     if (e == BT_OK) *ret = n;
+    bt_compile_job_free(j);
+    return e;
+}
+
+bt_err bt_compile_fallbacks_of(bt_pkg_fallback **ret, size_t *ret_count, const bt_model *m,
+                               const bt_compile_options *options, bt_fault *fault)
+{
+    bt_compile_job *j = NULL;
+    bt_pkg_fallback *list = NULL;
+    bt_err e = placed(&j, m, options, fault);
+    const size_t n = e == BT_OK ? j->offload->fallbacks : 0;
+    if (n && !(list = malloc(n * sizeof *list))) e = bt_fail(fault, BT_ENOMEM, "placing operators");
+    if (list) memcpy(list, j->offload->fallback, n * sizeof *list);
+    if (e == BT_OK) *ret = list, *ret_count = n;
     bt_compile_job_free(j);
     return e;
 }

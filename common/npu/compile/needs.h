@@ -17,4 +17,9 @@ typedef struct bt_compile_needs {
  * ids: the most. Errors of bt_compile. */
 bt_err bt_compile_needs_of(bt_compile_needs *ret, const bt_model *m, const bt_compile_options *options, size_t threads,
                            bt_fault *fault);
+/* The operators that fall back to the companion, as far as header and profile say: only what the calibration adds
+ * (values too large for float16) is missing. The caller frees *ret, NULL where there are none. m may be a header alone.
+ */
+bt_err bt_compile_fallbacks_of(bt_pkg_fallback **ret, size_t *ret_count, const bt_model *m,
+                               const bt_compile_options *options, bt_fault *fault);
 #endif

@@ -189,6 +189,17 @@ bt_err bt_obtain_needs(bt_compile_needs *ret, const bt_model *m, const bt_obtain
     return e;
 }
 
+bt_err bt_obtain_fallbacks(bt_pkg_fallback **ret, size_t *ret_count, const bt_model *m,
+                           const bt_obtain_want *w, size_t ctx_tokens, bt_fault *fault)
+{
+    const bt_obtain_how how = {.ctx_tokens = ctx_tokens, .allow_llm_int8 = true};
+    order o;
+    bt_err e = order_make(&o, m, w, &how, fault);
+    if (e == BT_OK) e = bt_compile_fallbacks_of(ret, ret_count, m, &o.options, fault);
+    order_done(&o);
+    return e;
+}
+
 bt_err bt_obtain_check_recipe(const bt_pkg *p, const bt_obtain_how *how, bt_fault *fault)
 {
     bt_recipe r;
@@ -335,13 +346,27 @@ static bt_err open_cached(bt_pkg **ret, char *ret_path, const bt_model *m, const
     return e;
 }
 
+/* Before the long part, where the calibration is not needed to know it. */
+static bt_err check_fallbacks_ahead(const bt_model *m, const bt_obtain_want *w, size_t ctx_tokens,
+                                    bt_fault *fault)
+{
+    bt_pkg_fallback *list = NULL;
+    size_t n = 0;
+    bt_err e = bt_obtain_fallbacks(&list, &n, m, w, ctx_tokens, fault);
+    if (e == BT_OK) e = bt_offload_require(list, n, fault);
+    free(list);
+    return e;
+}
+
 bt_err bt_obtain_open(bt_pkg **ret, char *ret_path, const bt_model *m, const bt_obtain_want *w,
                       const bt_obtain_how *how, bt_fault *fault)
 {
     bt_pkg *p = NULL;
     char kept_at[BT_OBTAIN_PATH_BYTES] = "";
-    bt_err e =
-        w->package ? open_file(&p, w->package, how, fault) : open_cached(&p, kept_at, m, w, how, fault);
+    bt_err e = BT_OK;
+    if (w->require_npu && !w->package) e = check_fallbacks_ahead(m, w, how->ctx_tokens, fault);
+    if (e == BT_OK)
+        e = w->package ? open_file(&p, w->package, how, fault) : open_cached(&p, kept_at, m, w, how, fault);
     if (e == BT_OK) e = check_opened(p, m, w, how, fault);
     if (e < 0) {
         bt_pkg_close(p);

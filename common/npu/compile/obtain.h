@@ -111,6 +111,11 @@ bt_err bt_obtain_compile(const char *path, const bt_model *m, const bt_obtain_wa
  * sizes in its header. m may be a header alone. */
 bt_err bt_obtain_needs(bt_compile_needs *ret, const bt_model *m, const bt_obtain_want *w, size_t ctx_tokens,
                        size_t threads, bt_fault *fault);
+/* The operators that fall back in what bt_obtain_open would compile, before it does (bt_compile_fallbacks_of). w names
+ * no package. With require_npu bt_obtain_open refuses them then, and those that only the calibration finds behind it.
+ */
+bt_err bt_obtain_fallbacks(bt_pkg_fallback **ret, size_t *ret_count, const bt_model *m, const bt_obtain_want *w,
+                           size_t ctx_tokens, bt_fault *fault);
 /* The tokens of the text that calibrates, all of them, of which a compilation takes the first BT_COMPILE_MAX_CALIB; the
  * caller frees them. */
 bt_err bt_obtain_calibration(int32_t **ret, size_t *ret_len, const bt_model *m, const bt_obtain_want *w,

@@ -231,13 +231,21 @@ static void what_falls_back_is_listed_where_nothing_may(void **state)
     write_text(profile,
                "{\"name\": \"bare\", \"title\": \"Products only\", \"operators\": {\"linear\": [\"int8\"]}}",
                1);
-    bt_obtain_want w = {.profile = profile, .npu_ops = BT_PKG_OPS_ALL};
-    bt_pkg *p = open_it(&w, NULL);
-    assert_true(bt_pkg_header_of(p)->fallbacks.count > 0);
-    bt_pkg_close(p);
-    w.require_npu = true;
+    bt_obtain_want w = {.profile = profile, .npu_ops = BT_PKG_OPS_ALL, .require_npu = true};
+    bt_pkg_fallback *list = NULL;
+    size_t n = 0;
+    stages = 0;
     expect(&w, &how, BT_EARG, "would not run on the NPU: ");
     expect(&w, &how, BT_EARG, "rmsnorm");
+    assert_int_equal(stages, 0); /* said before the long part */
+    assert_int_equal(bt_obtain_fallbacks(&list, &n, model, &w, how.ctx_tokens, NULL), BT_OK);
+    w.require_npu = false;
+    bt_pkg *p = open_it(&w, NULL);
+    assert_true(n > 0 && stages > 0);
+    assert_int_equal(bt_pkg_header_of(p)->fallbacks.count, n);
+    assert_memory_equal(bt_pkg_fallbacks(p), list, n * sizeof *list);
+    bt_pkg_close(p);
+    free(list);
     bt_pkg_close(open_it(&(bt_obtain_want){.require_npu = true}, NULL));
 }
 
