@@ -1,6 +1,7 @@
 /* Products and attention beside their reference and the machine's limits: see bench_kernels.h. */
 #include "tools/bench/bench_kernels.h"
 #include "kernels/forms.h"
+#include "tools/bench/bench_int.h"
 #include "tools/bench/bench_rows.h"
 #include "tools/bench/bench_sparse.h"
 
@@ -79,175 +80,6 @@ static bt_err product_figure(tool_kernel_run *r, bt_form form, size_t group, siz
     if (r->fn)
         tool_kernel_report(r, &f, r->m->fma_flops, "fp32", 2.0 * (double)(t * n) * (double)k, (double)bytes,
                            (double)(p.copies * bytes), tool_measure(r->m->pool, product_part, &p));
-    return BT_OK;
-}
-
-/* ---- integer product ---- */
-typedef struct int_product {
-    const bt_kernels *kernels;
-    int32_t *acc;
-    bt_int_inputs in;
-    bt_int_rows x;
-    bool *is_left;
-    const int8_t *wp;
-    const int32_t *colsum;
-    uint8_t *scratch; /* one for each part */
-    size_t t, n, k, copies, turn[MAX_PARTS];
-} int_product;
-
-enum { PREFILL_ROWS = 256, PREFILL_PANELS = 8 }; /* of a call in a prefill */
-
-static void int_product_part(void *ud, size_t part, size_t parts)
-{
-    int_product *p = ud;
-    const size_t panels = bt_int_panels(p->n), bytes = panels * bt_int_panel_bytes(p->k, 8);
-    const int8_t *wp = p->wp + p->turn[part]++ % p->copies * bytes;
-    size_t p0, p1;
-    bt_pool_slice(&p0, &p1, panels, 4, part, parts);
-    for (size_t at = p0, some; at < p1; at += some) {
-        some = p1 - at < PREFILL_PANELS ? p1 - at : PREFILL_PANELS;
-        for (size_t row = 0; row < p->t; row += PREFILL_ROWS)
-            p->kernels->int_matmul(p->acc + 16 * (row * panels + at), NULL, 16 * panels, &p->in, row,
-                                   p->t - row < PREFILL_ROWS ? p->t - row : PREFILL_ROWS, wp, p->colsum, at,
-                                   at + some, p->scratch + part * BT_INT_MATMUL_SCRATCH_BYTES);
-    }
-}
-
-static void int_prepare_part(void *ud, size_t part, size_t parts)
-{
-    int_product *p = ud;
-    size_t r0, r1;
-    bt_pool_slice(&r0, &r1, p->t, 1, part, parts);
-    if (r0 < r1) p->kernels->int_prepare(&p->in, r0, r1, &p->x, p->is_left);
-}
-
-/* As the compiler packs them: outputs past n and inputs past k stay zero, and so do their sums. wp and colsum
- * are zeroed; row has room for k. */
-static void int_weights(int8_t *wp, int32_t *colsum, int8_t *row, size_t n, size_t k)
-{
-    for (size_t i = 0; i < n; i++) {
-        for (size_t j = 0; j < k; j++) {
-            row[j] = (int8_t)(((i * k + j) * 2654435761u >> 11) % 255 - 127);
-            colsum[i] += row[j];
-        }
-        bt_int_pack((uint8_t *)wp, row, i, 1, k, 8);
-    }
-}
-
-static bt_err int_product_figure(tool_kernel_run *r, size_t n, size_t k, size_t t)
-{
-    tool_figure f = {.kernel = "int_matmul", .rows = t};
-    const size_t panels = bt_int_panels(n), bytes = panels * bt_int_panel_bytes(k, 8), k4 = bt_int_k4(k);
-    const size_t copies = r->fn && bytes > TOOL_CACHE_BYTES / 2 ? 4 : 1,
-                 p0 = panels > CHECK_PANELS ? panels - CHECK_PANELS : 0;
-    int8_t *x = tool_kernel_bytes(r, t * 4 * k4), *wp = tool_kernel_bytes(r, copies * bytes),
-           *row = tool_kernel_bytes(r, k);
-    int32_t *acc = tool_kernel_bytes(r, t * 16 * panels * sizeof *acc),
-            *want = tool_kernel_bytes(r, t * 16 * panels * sizeof *want);
-    int32_t *colsum = tool_kernel_bytes(r, 16 * panels * sizeof *colsum);
-    uint8_t *memory = tool_kernel_bytes(r, bt_int_inputs_bytes(t, k, false));
-    uint8_t *scratch = tool_kernel_bytes(r, bt_pool_threads(r->m->pool) * BT_INT_MATMUL_SCRATCH_BYTES);
-    bool *is_left = tool_kernel_bytes(r, t * sizeof *is_left);
-    if (!x || !wp || !row || !acc || !want || !colsum || !memory || !scratch || !is_left) return BT_ENOMEM;
-    snprintf(f.shape, sizeof f.shape, "%zux%zu", n, k);
-    /* near to normal, with a deviation of 32: as inputs are whose scale keeps all but one in ten thousand */
-    for (size_t i = 0; i < t * 4 * k4; i++) {
-        const size_t h = i * 2654435761u >> 5;
-        const int v = (int)((h & 127) + (h >> 7 & 127) + (h >> 14 & 127)) - 190;
-        x[i] = (int8_t)(v / 2);
-    }
-    int_weights(wp, colsum, row, n, k);
-    for (size_t i = 1; i < copies; i++) memcpy(wp + i * bytes, wp, bytes);
-    int_product p = {.kernels = r->m->kernels,
-                     .acc = acc,
-                     .in = {memory, t, k4, false},
-                     .x = {.hi = x, .ld = 4 * k4, .k = k},
-                     .is_left = is_left,
-                     .wp = wp,
-                     .colsum = colsum,
-                     .scratch = scratch,
-                     .t = t,
-                     .n = n,
-                     .k = k,
-                     .copies = copies};
-    const bt_kernels *ref = bt_kernels_select("ref");
-    ref->int_prepare(&p.in, 0, t, &p.x, is_left);
-    ref->int_matmul(want + 16 * p0, NULL, 16 * panels, &p.in, 0, t, wp, colsum, p0, panels, scratch);
-    bt_pool_run(r->m->pool, int_prepare_part, &p);
-    bt_pool_run(r->m->pool, int_product_part, &p);
-    for (size_t i = 0; i < t; i++)
-        if (memcmp(want + 16 * (i * panels + p0), acc + 16 * (i * panels + p0),
-                   16 * (panels - p0) * sizeof *acc))
-            return tool_kernel_differs(r, f.kernel, f.shape);
-    if (r->fn && t == PREFILL_ROWS) {
-        tool_figure prepare = f;
-        prepare.kernel = "int_prepare";
-        tool_kernel_report(r, &prepare, 0, "", 0, 2.0 * (double)(t * k), 0,
-                           tool_measure(r->m->pool, int_prepare_part, &p));
-    }
-    if (r->fn)
-        tool_kernel_report(r, &f, r->m->int8_ops, "int8", 2.0 * (double)(t * n) * (double)k, (double)bytes,
-                           (double)(copies * bytes), tool_measure(r->m->pool, int_product_part, &p));
-    return BT_OK;
-}
-
-/* ---- what stands beside the integer product: 4-bit panels unpacked, and the shadow of a row ---- */
-enum { SHADOW = 16 }; /* values beyond the clip in a row */
-
-typedef struct beside {
-    const bt_kernels *kernels;
-    const char *kernel;
-    int8_t *wp;
-    const uint8_t *wp4;
-    bt_int_shadow shadow[SHADOW];
-    int64_t *acc;
-    size_t panels, k4;
-} beside;
-
-static void beside_run(const beside *b, size_t p0, size_t p1)
-{
-    if (!strcmp(b->kernel, "int_unpack4"))
-        b->kernels->int_unpack4(b->wp + 64 * b->k4 * p0, b->wp4, b->k4, p0, p1);
-    else b->kernels->int_shadow(b->acc + 16 * p0, b->shadow, SHADOW, b->wp, b->k4, p0, p1);
-}
-
-static void beside_part(void *ud, size_t part, size_t parts)
-{
-    const beside *b = ud;
-    size_t p0, p1;
-    bt_pool_slice(&p0, &p1, b->panels, 4, part, parts);
-    if (p0 < p1) beside_run(b, p0, p1);
-}
-
-static bt_err beside_figure(tool_kernel_run *r, const char *kernel, size_t n, size_t k)
-{
-    tool_figure f = {.kernel = kernel, .rows = 1};
-    const bool unpack = !strcmp(kernel, "int_unpack4");
-    beside b = {.kernels = r->m->kernels, .kernel = kernel, .panels = bt_int_panels(n), .k4 = bt_int_k4(k)};
-    const size_t bytes = 64 * b.k4 * b.panels, out_bytes = unpack ? bytes : 16 * b.panels * sizeof *b.acc;
-    uint8_t *wp4 = tool_kernel_bytes(r, bytes / 2), *want = tool_kernel_bytes(r, out_bytes);
-    b.wp = tool_kernel_bytes(r, bytes);
-    b.acc = tool_kernel_bytes(r, 16 * b.panels * sizeof *b.acc);
-    if (!wp4 || !want || !b.wp || !b.acc) return BT_ENOMEM;
-    snprintf(f.shape, sizeof f.shape, unpack ? "%zux%zu" : "%zux%zu, %d values", n, k, SHADOW);
-    for (size_t i = 0; i < bytes; i++) b.wp[i] = (int8_t)((i * 2654435761u >> 11) % 255 - 127);
-    for (size_t i = 0; i < bytes / 2; i++) wp4[i] = (uint8_t)(i * 2654435761u >> 11);
-    for (size_t i = 0; i < SHADOW; i++)
-        b.shadow[i] = (bt_int_shadow){(uint32_t)(i * k / SHADOW), 100 * (int32_t)i - 700};
-    b.wp4 = wp4;
-    beside ref = b;
-    ref.kernels = bt_kernels_select("ref");
-    if (unpack) ref.wp = (int8_t *)want;
-    else ref.acc = (int64_t *)(void *)want;
-    beside_run(&ref, 0, b.panels);
-    bt_pool_run(r->m->pool, beside_part, &b);
-    if (memcmp(want, unpack ? (const void *)b.wp : b.acc, out_bytes))
-        return tool_kernel_differs(r, f.kernel, f.shape);
-    const double values = 16.0 * (double)b.panels * SHADOW,
-                 moved = unpack ? 1.5 * (double)bytes : 64 * values / 16;
-    if (r->fn)
-        tool_kernel_report(r, &f, 0, "", unpack ? 0 : 2 * values, moved, moved,
-                           tool_measure(r->m->pool, beside_part, &b));
     return BT_OK;
 }
 
@@ -542,8 +374,7 @@ static bt_err products(tool_kernel_run *r, matrix w, size_t t)
     tool_kernel_release(r);
     if (e == BT_OK && t <= 32) e = product_figure(r, BT_FORM_FP4, BT_FORM_GROUP, w.n, w.k, t);
     tool_kernel_release(r);
-    if (e == BT_OK) e = int_product_figure(r, w.n, w.k, t);
-    tool_kernel_release(r);
+    if (e == BT_OK) e = tool_int_product(r, w.n, w.k, t);
     return e;
 }
 
@@ -577,11 +408,7 @@ static bt_err run(tool_kernel_run *r)
         if (e == BT_OK) e = store_figure(r, elem);
         tool_kernel_release(r);
     }
-    static const char *const besides[] = {"int_unpack4", "int_shadow"};
-    for (size_t i = 0; e == BT_OK && i < 2; i++) {
-        e = beside_figure(r, besides[i], r->hp->ffn, r->hp->dim);
-        tool_kernel_release(r);
-    }
+    if (e == BT_OK) e = tool_int_kernels(r, r->hp->ffn, r->hp->dim);
     if (e == BT_OK) e = tool_row_kernels(r);
     tool_kernel_release(r);
     if (e == BT_OK) e = tool_sparse_kernels(r);

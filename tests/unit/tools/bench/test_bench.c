@@ -266,22 +266,55 @@ static void wrong_attn(float *out, size_t ldo, const float *q, size_t ldq, const
     if (pos0 + t > 256) out[(t - 1) * ldo] += 1;
 }
 
+static void wrong_unpack4(int8_t *restrict to, const uint8_t *restrict wp4, size_t k4, size_t p0, size_t p1)
+{
+    bt_kernels_select("ref")->int_unpack4(to, wp4, k4, p0, p1);
+    to[64 * k4 * (p1 - p0) - 1] ^= 1;
+}
+
+static void wrong_palette(int8_t *restrict to, const uint8_t *restrict wp, unsigned bits,
+                          const int8_t *restrict palettes, size_t k4, size_t run4, size_t p0, size_t p1)
+{
+    bt_kernels_select("ref")->int_palette(to, wp, bits, palettes, k4, run4, p0, p1);
+    if (bits == 6) to[0] ^= 1;
+}
+
+static void wrong_planes(int8_t *restrict low, int8_t *restrict high, const uint8_t *restrict wp,
+                         unsigned bits, const bt_int_group *restrict groups, size_t k4, size_t group4,
+                         size_t p0, size_t p1)
+{
+    bt_kernels_select("ref")->int_planes(low, high, wp, bits, groups, k4, group4, p0, p1);
+    if (bits == 4) high[64 * k4 * (p1 - p0) - 1] ^= 1;
+}
+
+static void wrong_join(int64_t *restrict v, bt_int_plane_sums high, bt_int_plane_sums low, size_t n)
+{
+    bt_kernels_select("ref")->int_join(v, high, low, n);
+    if (high.lo) v[n - 1] += (int64_t)1 << 40; /* of wide inputs alone */
+}
+
 static void a_wrong_kernel_is_named(void **state)
 {
     (void)state;
-    engine_kit k = engine_kit_model("llama");
+    const bt_hparams hp = {.layers = 1,    .dim = 96,       .heads = 6, .kv_heads = 2,
+                           .head_dim = 16, .rope_dims = 16, .ffn = 121, .vocab = 96};
     const bt_kernels ref = *bt_kernels_select("ref");
-    bt_kernels bad[3] = {ref, ref, ref};
-    static const char *const names[] = {"matmul4", "silu_mul", "attn"};
+    enum { BAD = 7 };
+    bt_kernels bad[BAD] = {ref, ref, ref, ref, ref, ref, ref};
+    static const char *const names[BAD] = {"matmul4",     "silu_mul",   "attn",          "int_unpack4",
+                                           "int_palette", "int_planes", "w8a16:group=32"};
     bad[0].matmul4 = wrong_matmul4;
     bad[1].silu_mul = wrong_silu;
     bad[2].attn = wrong_attn;
-    for (size_t i = 0; i < 3; i++) {
+    bad[3].int_unpack4 = wrong_unpack4;
+    bad[4].int_palette = wrong_palette;
+    bad[5].int_planes = wrong_planes;
+    bad[6].int_join = wrong_join;
+    for (size_t i = 0; i < BAD; i++) {
         bt_fault f;
-        assert_int_equal(tool_kernels_check(&bad[i], &k.model->hp, &f), BT_EFORMAT);
-        assert_non_null(strstr(f.text, names[i]));
+        assert_int_equal(tool_kernels_check(&bad[i], &hp, &f), BT_EFORMAT);
+        if (!strstr(f.text, names[i])) fail_msg("%s is wrong, and the words are: %s", names[i], f.text);
     }
-    engine_kit_done(&k);
 }
 
 static void both_engines_are_checked_then_timed(void **state)
