@@ -6,11 +6,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* 4-bit weights are rounded to nearest here: with a step and an offset for 32 inputs GPTQ gains little, and
- * it takes most of a compilation's time. */
+/* In groups of 32 weights of 4 bits are rounded to nearest: with a step and an offset for so few GPTQ gains
+ * little, and takes most of a compilation's time. One scale an output needs it. */
 const char *const tool_search_ladder[TOOL_SEARCH_LADDER] = {
-    "w8a16",           "w8a8",           "w4a16:group=32,r1,r2,no-gptq", "w4a8:group=32,r1,r2,no-gptq",
-    "w8a16:no-rotate", "w8a8:no-rotate", "w4a16:group=32,no-gptq",       "w4a8:group=32,no-gptq",
+    "w8a16",
+    "w8a8",
+    "w8a8:lut6",
+    "w4a16:gptq",
+    "w4a16:group=32,r1,r2,no-gptq",
+    "w4a8:group=32,r1,r2,no-gptq",
+    "w8a16:no-rotate",
+    "w8a8:no-rotate",
+    "w8a8:no-rotate,lut6",
+    "w4a16:no-rotate,gptq",
+    "w4a16:group=32,no-gptq",
+    "w4a8:group=32,no-gptq",
 };
 enum { PER_STREAM = TOOL_SEARCH_LADDER / 2 };
 
@@ -82,22 +92,28 @@ static bt_err try_one(tool_search *s, tool_search_kind kind, const char *recipe,
     return BT_OK;
 }
 
+/* What t saves beside high for its loss; one part in a thousand of the cost where it saves bits alone. */
+static double gain_of(const tool_search_try *high, const tool_search_try *t)
+{
+    const double saved = high->cost - t->cost, least = 0.001 * high->cost;
+    return (saved > least ? saved : least) / t->loss;
+}
+
 /* Of a stream: the cheapest that keeps the bound; and of those that do not, and would be cheaper than the
- * best, the cheapest, of equal cost the one that loses least. */
+ * best, the one that saves most for its loss. */
 static void choose(const tool_search *s, size_t first, const tool_search_try **high,
                    const tool_search_try **low)
 {
     *high = *low = NULL;
     for (size_t i = first; i < first + PER_STREAM; i++) {
         const tool_search_try *t = &s->tries[i];
-        if (t->why_not[0]) continue;
-        if (t->keeps && (!*high || compare(s, t, *high) < 0)) *high = t;
-        if (t->keeps || compare(s, t, s->best) >= 0) continue;
-        if (!*low || is_less(t->cost, (*low)->cost) ||
-            (!is_less((*low)->cost, t->cost) && t->loss < (*low)->loss))
-            *low = t;
+        if (!t->why_not[0] && t->keeps && (!*high || compare(s, t, *high) < 0)) *high = t;
     }
-    if (!*high) *low = NULL;
+    for (size_t i = first; *high && i < first + PER_STREAM; i++) {
+        const tool_search_try *t = &s->tries[i];
+        if (t->why_not[0] || t->keeps || compare(s, t, s->best) >= 0) continue;
+        if (!*low || gain_of(*high, t) > gain_of(*high, *low)) *low = t;
+    }
 }
 
 typedef struct unit { /* a layer, or the head */
@@ -188,6 +204,6 @@ bt_err tool_search_run(tool_search *s, bt_fault *fault)
     if (e < 0) return e;
     if (!s->best) return none_keeps(s, fault);
     for (size_t i = 0; i < 2; i++) choose(s, i * PER_STREAM, &high[i], &low[i]);
-    const size_t stream = !low[0] || (low[1] && low[1]->loss < low[0]->loss);
+    const size_t stream = !low[0] || (low[1] && gain_of(high[1], low[1]) > gain_of(high[0], low[0]));
     return low[stream] ? mixtures(s, high[stream], low[stream], fault) : BT_OK;
 }

@@ -14,6 +14,8 @@ typedef struct world {
     double harm[LAYERS + 1]; /* what a layer of 4 bits loses, and the head */
     double rotated_harm;     /* what all of 8 bits lose */
     bool no_int4, no_int16, fails;
+    double ruin; /* 4 bits without groups harm so many times as much and cost a little less; 0: are as groups
+                  */
     size_t measured;
     tool_search_try tries[TOOL_SEARCH_MAX_TRIES];
     tool_search s;
@@ -31,8 +33,9 @@ static bt_err measure(void *ud, tool_search_try *t, bt_fault *fault)
         const bt_recipe_layer *own = bt_recipe_of(&r, l, l == LAYERS ? BT_SITE_HEAD : BT_SITE_QKV);
         if (w->no_int4 && own->weight_bits == 4) return bt_fail(fault, BT_EARG, "4-bit weights");
         if (w->no_int16 && own->input_bits[0] == 16) return bt_fail(fault, BT_EARG, "16-bit inputs");
-        t->cost += own->weight_bits * (l == LAYERS ? 5 : 1);
-        if (own->weight_bits == 4) loss += w->harm[l] * (r.r1 ? 2 : 1);
+        const bool is_bare = w->ruin > 0 && own->weight_bits == 4 && !own->group;
+        t->cost += (own->weight_bits - (is_bare ? 0.5 : 0)) * (l == LAYERS ? 5 : 1);
+        if (own->weight_bits == 4) loss += w->harm[l] * (r.r1 ? 2 : 1) * (is_bare ? w->ruin : 1);
         if (own->input_bits[0] == 8) loss += 0.0001;
     }
     t->bytes = (uint64_t)t->cost;
@@ -76,6 +79,22 @@ static void layers_with_the_most_gain_for_their_loss_get_4_bits_until_the_bound(
     free(w);
 }
 
+static void layers_get_what_saves_most_for_its_loss_not_what_is_cheapest(void **state)
+{
+    (void)state;
+    static const double ruins[] = {40, 1.05};
+    for (size_t i = 0; i < 2; i++) {
+        world *w = begin(0.01);
+        bt_recipe r;
+        w->ruin = ruins[i];
+        assert_int_equal(tool_search_run(&w->s, NULL), BT_OK);
+        assert_int_equal(bt_recipe_parse(&r, w->s.best->recipe, NULL), BT_OK);
+        assert_int_equal(r.parts, 1);
+        assert_int_equal(r.part[0].group, i == 0 ? 32 : 0);
+        free(w);
+    }
+}
+
 static void equal_measurements_give_an_equal_recipe_and_a_looser_bound_no_dearer_one(void **state)
 {
     (void)state;
@@ -111,7 +130,7 @@ static void what_the_device_cannot_run_is_told_and_not_taken(void **state)
     w->no_int4 = w->no_int16 = true;
     assert_int_equal(tool_search_run(&w->s, NULL), BT_OK);
     for (size_t i = 0; i < w->s.count; i++) told += w->tries[i].why_not[0] != 0;
-    assert_int_equal(told, 6);
+    assert_int_equal(told, 8);
     assert_string_equal(w->tries[0].why_not, "16-bit inputs");
     assert_string_equal(w->s.best->recipe, "w8a8");
     free(w);
@@ -159,6 +178,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_with_the_most_gain_for_their_loss_get_4_bits_until_the_bound),
+        cmocka_unit_test(layers_get_what_saves_most_for_its_loss_not_what_is_cheapest),
         cmocka_unit_test(equal_measurements_give_an_equal_recipe_and_a_looser_bound_no_dearer_one),
         cmocka_unit_test(where_bytes_are_equal_fewer_bits_of_inputs_are_taken),
         cmocka_unit_test(what_the_device_cannot_run_is_told_and_not_taken),
