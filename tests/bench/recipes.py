@@ -153,8 +153,8 @@ def perplexity(o, model, words):
 def speed(o, words):
     if o.repetitions == 0:
         return {}
-    bench = json_of(o, ["bench", "-m", o.model, "-p", str(PROMPT), "-n", "0", "-r", str(o.repetitions), "-o", "json", "-q"] + words)
-    return {"tokens_per_second": bench[0]["tokens_per_second"]}
+    bench = json_of(o, ["bench", "-m", o.model, "-p", str(PROMPT), "-n", "0", "-r", str(o.repetitions), "--json", "-q"] + words)
+    return {"tokens_per_second": bench["rows"][0]["tokens_per_second"]}
 
 
 def modelled(o, recipe):

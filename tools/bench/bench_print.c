@@ -40,7 +40,7 @@ const tool_bench_column tool_bench_figure_columns[] = {
     {NULL, NULL, 0, 0, NULL},
 };
 
-/* ---- the three forms ---- */
+/* ---- the forms ---- */
 static void cell_text(char ret[160], const json_t *row, const tool_bench_column *c)
 {
     const json_t *v = json_object_get(row, c->key);
@@ -112,6 +112,14 @@ static void print_csv(tool_bench_printer *p, json_t *row)
     fputc('\n', p->to);
 }
 
+void tool_bench_print_machine(tool_bench_printer *p, json_t *machine)
+{
+    fputs("{\"machine\": ", p->to);
+    if (!machine || json_dumpf(machine, p->to, JSON_REAL_PRECISION(9)) < 0) p->failed = true;
+    fputs(", \"rows\": ", p->to);
+    json_decref(machine);
+}
+
 void tool_bench_print_row(tool_bench_printer *p, json_t *row)
 {
     if (!row) {
@@ -133,7 +141,9 @@ void tool_bench_print_row(tool_bench_printer *p, json_t *row)
 
 void tool_bench_print_end(tool_bench_printer *p)
 {
-    if (p->format == TOOL_BENCH_JSON) fputs(p->rows ? "\n]\n" : "[]\n", p->to);
+    const bool is_object = p->format == TOOL_BENCH_OBJECT;
+    if (p->format == TOOL_BENCH_JSON || is_object) fputs(p->rows ? "\n]" : "[]", p->to);
+    if (p->format == TOOL_BENCH_JSON || is_object) fputs(is_object ? "}\n" : "\n", p->to);
     if (fflush(p->to) != 0) p->failed = true;
 }
 
@@ -167,6 +177,17 @@ json_t *tool_bench_about_json(const tool_bench_about *a, const tool_machine *m)
                      (json_int_t)a->model->param_count, "threads", (json_int_t)m->threads, "limit_int8_gops",
                      rate(m->int8_ops), "limit_bf16_gflops", rate(m->bf16_flops), "limit_fp32_gflops",
                      rate(m->fma_flops), "limit_read_gbytes_per_second", rate(m->read_bytes));
+}
+
+json_t *tool_bench_machine_json(const tool_bench_about *a, const tool_machine *m)
+{
+    char cpu[128], core[BT_CORES_WHY_BYTES];
+    processor(cpu);
+    bt_cores_why(core);
+    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o}", "version", BT_VERSION, "cpu", cpu,
+                     "core", core, "isa", a->isa, "threads", (json_int_t)m->threads, "int8_gops",
+                     rate(m->int8_ops), "bf16_gflops", rate(m->bf16_flops), "fp32_gflops", rate(m->fma_flops),
+                     "read_gbytes_per_second", rate(m->read_bytes));
 }
 
 json_t *tool_bench_row_json(const tool_bench_about *a, const tool_machine *m, const tool_bench_row *r)

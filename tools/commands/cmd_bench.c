@@ -22,7 +22,7 @@ typedef struct config {
     int64_t repetitions;
     uint64_t cache_limit_bytes, memory_bytes;
     bt_obtain_want want;
-    bool kernels, quiet;
+    bool kernels, json, quiet;
 } config;
 
 static const char *const decode_names[] = {BT_ENGINE_CHUNKED_NAMES, NULL}; /* as bt_engine_names begins */
@@ -68,7 +68,9 @@ static const bt_opt opts[] = {
     BT_MEMORY_OPT("Machine", config, memory_bytes),
     {.group = "Output", .letter = 'o', .name = "output", .value = "FORMAT", BT_OPT_AT(config, format),
      .type = BT_OPT_CHOICE, .def = "md", .choices = tool_bench_formats,
-     .help = "a Markdown table, CSV, or a JSON array"},
+     .help = "a Markdown table, CSV, or a JSON array of rows"},
+    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+     .help = "instead one JSON object on stdout: the machine with the first number of threads, and rows"},
     {.group = "Output", .letter = 'q', .name = "quiet", BT_OPT_AT(config, quiet), .type = BT_OPT_FLAG,
      .help = "no progress on stderr"},
 };
@@ -238,7 +240,9 @@ static bt_err measure(bench *b, bt_fault *fault)
         tool_bench_print_row(&limits, row);
     }
     if (b->out.format == TOOL_BENCH_MD) putchar('\n');
-    b->out.failed = limits.failed;
+    if (b->out.format == TOOL_BENCH_OBJECT)
+        tool_bench_print_machine(&b->out, tool_bench_machine_json(&b->about, &b->machine[0]));
+    b->out.failed |= limits.failed;
     return BT_OK;
 }
 
@@ -329,8 +333,9 @@ int tool_bench_run(int argc, char **argv)
     bt_fault fault = {""};
     int rc = bt_opt_start(&args, &tool_bench_program, argc, argv, &c);
     if (rc >= 0) return rc;
-    bench b = {.c = &c, .out = {.to = stdout, .format = (tool_bench_format)c.format,
-                                .column = c.kernels ? tool_bench_figure_columns : tool_bench_row_columns}};
+    bench b = {.c = &c,
+               .out = {.to = stdout, .format = c.json ? TOOL_BENCH_OBJECT : (tool_bench_format)c.format,
+                       .column = c.kernels ? tool_bench_figure_columns : tool_bench_row_columns}};
     tool_quiet(c.quiet);
     bt_memory_set_free(c.memory_bytes);
     tool_cache_setup(c.cache_limit_bytes, c.quiet);

@@ -91,6 +91,7 @@ static char *printed(tool_bench_format format)
     size_t len;
     tool_bench_printer p = {.to = open_memstream(&text, &len), .format = format,
                             .column = tool_bench_row_columns};
+    if (format == TOOL_BENCH_OBJECT) tool_bench_print_machine(&p, tool_bench_machine_json(&about, &limits));
     for (int i = 0; i < 2; i++) {
         const tool_bench_row r = sample(i == 0);
         tool_bench_print_row(&p, tool_bench_row_json(&about, &limits, &r));
@@ -116,6 +117,22 @@ static void json_is_one_array_of_rows(void **state)
     assert_true(json_is_null(json_object_get(tg, "limit_bf16_gflops")));
     assert_true(json_number_value(json_object_get(pp, "limit_int8_gops")) == 360);
     json_decref(a);
+    free(text);
+}
+
+static void a_json_object_has_the_machine_and_rows(void **state)
+{
+    (void)state;
+    char *text = printed(TOOL_BENCH_OBJECT);
+    json_t *o = json_loads(text, 0, NULL);
+    const json_t *m = json_object_get(o, "machine"), *rows = json_object_get(o, "rows");
+    assert_int_equal(json_array_size(rows), 2);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(rows, 0), "test")), "pp512");
+    assert_true(json_number_value(json_object_get(m, "int8_gops")) == 360);
+    assert_true(json_is_number(json_object_get(m, "read_gbytes_per_second")));
+    assert_true(json_is_null(json_object_get(m, "bf16_gflops")));
+    assert_true(text[strlen(text) - 1] == '\n');
+    json_decref(o);
     free(text);
 }
 
@@ -387,6 +404,7 @@ int main(void)
         cmocka_unit_test(lists_keep_their_order),
         cmocka_unit_test(bad_lists_are_refused_by_name),
         cmocka_unit_test(json_is_one_array_of_rows),
+        cmocka_unit_test(a_json_object_has_the_machine_and_rows),
         cmocka_unit_test(csv_has_a_header_and_as_many_fields_in_each_row),
         cmocka_unit_test(markdown_rows_have_the_columns_of_the_head),
         cmocka_unit_test(a_prompt_is_linears_then_attention_and_a_step_the_longer_of_two),
