@@ -435,6 +435,11 @@ recipes: all
 	@[ '$(TEXT)' ] || { echo "say what is to be predicted: make recipes TEXT=file" >&2; exit 2; }
 	@model='$(MODEL)'; BATON_BIN=$(B)/bin python3 tests/bench/recipes.py -m "$${model:-$$(sh deploy/model.sh)}" -f '$(TEXT)' \
 	  $(if $(CHUNKS),--chunks '$(CHUNKS)') $(if $(RECIPES),--recipes '$(RECIPES)') $(ARGS)
+## facts: facts hidden in ten long prompts, dense and sparse: make facts TEXT=file (MODEL=file.gguf ATTENTION='dense sparse:0.1' ARGS='--tokens 8000 --json')
+facts: all
+	@[ '$(TEXT)' ] || { echo "say what facts are hidden in: make facts TEXT=file" >&2; exit 2; }
+	@model='$(MODEL)'; BATON_BIN=$(B)/bin python3 tests/bench/facts.py -m "$${model:-$$(sh deploy/model.sh)}" -f '$(TEXT)' \
+	  $(if $(ATTENTION),--attention '$(ATTENTION)') $(ARGS)
 
 ## mca: what llvm-mca (Debian: llvm-19) says of the inner loops of AArch64's kernels, on four cores of Arm
 mca:
@@ -469,7 +474,7 @@ help:
 clean:
 	rm -rf build bin
 
-.PHONY: all deps model demo test test-wide test-kills test-flat test-cli test-clients check-timeline test-openapi test-emulated check-rows test-aarch64 test-foreign foreign foreign-kernels foreign-programs kernel-tests test-compilers simtest fuzz lint format analyze bench bench-peers recipes mca mca-objects docs install uninstall help clean FORCE
+.PHONY: all deps model demo test test-wide test-kills test-flat test-cli test-clients check-timeline test-openapi test-emulated check-rows test-aarch64 test-foreign foreign foreign-kernels foreign-programs kernel-tests test-compilers simtest fuzz lint format analyze bench bench-peers recipes facts mca mca-objects docs install uninstall help clean FORCE
 .SECONDARY:
 .DEFAULT_GOAL := all
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
