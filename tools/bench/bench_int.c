@@ -263,8 +263,7 @@ static const struct layer_form {
 
 typedef struct layer_weights {
     const uint8_t *packed;
-    const int32_t *low, *high; /* sums of columns: of what is multiplied, or of low planes, and of high ones
-                                */
+    const int32_t *low, *high; /* sums of columns; with groups of low planes, and of high ones */
     const bt_int_group *groups;
     const int8_t *palettes;
 } layer_weights;
