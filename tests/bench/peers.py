@@ -1,7 +1,9 @@
 """Baton beside another engine on the same GGUF file: each in turn, A B A B, the ratio of each turn, then the median of the ratios.
 
     make bench-peers MODEL=model.gguf                     llama.cpp, which is built once by llama-cpp-python in build/peers
-    BENCH_PEER=path/llama-bench make bench-peers ...      another engine's llama-bench, with options of its own after the path
+    BENCH_PEER=path/llama-bench make bench-peers ...      another engine's llama-bench, with options of its own after the path;
+                                                          several, with ';' between them, take their turns one after the other
+    ... ARGS='--attention sparse:0.2;sparse:0.2,group'    Baton itself too, with prompts that attend so
 
 A turn is one prompt and one run of generated tokens for each number of threads, after one of each that does not count. Baton's
 weights are those nearest to the file's: f16, int8 for 8 bits, fp4 for 4. Prompts are w8a8 whatever the file has, unless --engine says host.
@@ -88,20 +90,29 @@ def child(o):
 
 
 # ---- a turn of each ----
-def baton_turn(o):
-    """{(test, threads): (rate, ratio to the roofline)}"""
-    command = [o.baton, "bench", "-m", o.model, "-p", str(o.prompt), "-n", str(o.gen), "-t", ",".join(map(str, o.threads)), "-r", "1", "--weights", o.weights,
-               "--engine", o.engine, "--isa", o.isa, "-o", "json", "-q"]
-    return {(r["test"], r["threads"]): (r["tokens_per_second"], r["ratio_to_roofline"]) for r in json_of(command, "baton")}
+def baton_turn(o, attention):
+    """{(test, threads): (rate, ratio to the roofline)}; of other attention than dense prompts alone."""
+    gen = o.gen if attention == "dense" else 0
+    command = [o.baton, "bench", "-m", o.model, "-p", str(o.prompt), "-n", str(gen), "-t", ",".join(map(str, o.threads)), "-r", "1", "--weights", o.weights,
+               "--engine", o.engine, "--isa", o.isa, "--attention", attention, "--json", "-q"]
+    return {(r["test"], r["threads"]): (r["tokens_per_second"], r["ratio_to_roofline"]) for r in json_of(command, "baton")["rows"]}
 
 
-def peer_turn(o):
-    """{(test, threads): rate}"""
-    if not o.peer:
+def peer_turn(o, peer):
+    """{(test, threads): rate}; peer: words of a llama-bench; None: llama.cpp through Python."""
+    if not peer:
         command = [o.python, os.path.abspath(__file__), "--child", "-m", o.model, "-p", str(o.prompt), "-n", str(o.gen), "-t", ",".join(map(str, o.threads))]
         return {(r["test"], r["threads"]): r["rate"] for r in json_of(command, "llama.cpp")}
-    command = o.peer + ["-m", o.model, "-p", str(o.prompt), "-n", str(o.gen), "-t", ",".join(map(str, o.threads)), "-r", "1", "-o", "json"]
-    return {(("tg" + str(r["n_gen"])) if r["n_gen"] else "pp" + str(r["n_prompt"]), r["n_threads"]): r["avg_ts"] for r in json_of(command, o.peer[0])}
+    command = peer + ["-m", o.model, "-p", str(o.prompt), "-n", str(o.gen), "-t", ",".join(map(str, o.threads)), "-r", "1", "-o", "json"]
+    return {(("tg" + str(r["n_gen"])) if r["n_gen"] else "pp" + str(r["n_prompt"]), r["n_threads"]): r["avg_ts"] for r in json_of(command, peer[0])}
+
+
+def others(o):
+    """[(name, a turn of it)] of all that Baton is held against."""
+    peers = o.peers or [None]
+    named = [(os.path.relpath(p[0]) if len(o.peers) > 1 else os.path.basename(p[0])) + "".join(" " + w for w in p[1:]) if p else "llama.cpp" for p in peers]
+    return ([(name, lambda p=p: peer_turn(o, p)) for name, p in zip(named, peers)]
+            + [(f"baton {a}", lambda a=a: {k: v[0] for k, v in baton_turn(o, a).items()}) for a in o.attention])
 
 
 def nearest_weights(o):
@@ -115,26 +126,27 @@ def nearest_weights(o):
     return kind, "f16" if not bits else "int8" if int(bits.group(1)) > 5 else "fp4"
 
 
+def row_of(turns, name, key):
+    seen = [(mine[key][0], mine[key][1], all_others[name][key]) for mine, all_others in turns]
+    ratios = sorted(mine / other for mine, _, other in seen)
+    roofline = [r for _, r, _ in seen if r is not None]
+    return {"test": key[0], "threads": key[1], "peer": name, "baton_tokens_per_second": statistics.median(s[0] for s in seen),
+            "peer_tokens_per_second": statistics.median(s[2] for s in seen), "ratio": statistics.median(ratios), "ratio_lowest": ratios[0],
+            "ratio_highest": ratios[-1], "baton_ratio_to_roofline": statistics.median(roofline) if roofline else None}
+
+
 def compare(o):
-    names, turns = None, []
+    turns, against = [], others(o)
     for i in range(o.rounds):
         if sys.stderr.isatty():
             print(f"\rbench-peers: turn {i + 1} of {o.rounds}", end="", file=sys.stderr, flush=True)
-        a, b = baton_turn(o), peer_turn(o)
-        names = [k for k in a if k in b]
-        turns.append({k: a[k] + (b[k],) for k in names})
+        mine = baton_turn(o, "dense")
+        turns.append((mine, {name: turn() for name, turn in against}))
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
-    if not names:
-        die("the two have no test in common")
-    rows = []
-    for test, threads in names:
-        seen = [t[test, threads] for t in turns]
-        ratios = sorted(mine / other for mine, _, other in seen)
-        roofline = [r for _, r, _ in seen if r is not None]
-        rows.append({"test": test, "threads": threads, "baton_tokens_per_second": statistics.median(s[0] for s in seen),
-                     "peer_tokens_per_second": statistics.median(s[2] for s in seen), "ratio": statistics.median(ratios), "ratio_lowest": ratios[0],
-                     "ratio_highest": ratios[-1], "baton_ratio_to_roofline": statistics.median(roofline) if roofline else None})
+    rows = [row_of(turns, name, key) for key in turns[0][0] for name, _ in against if key in turns[0][1][name]]
+    if not rows:
+        die("they have no test in common")
     return rows
 
 
@@ -158,6 +170,7 @@ def main():
     p.add_argument("--weights", help="of Baton's decoding: f16, int8 or fp4 (default: nearest to the file's)")
     p.add_argument("--engine", default="npu", help="of Baton's prompts: npu or host (default npu)")
     p.add_argument("--isa", default="auto", help="Baton's kernels (default auto)")
+    p.add_argument("--attention", type=lambda t: [a for a in t.split(";") if a], default=[], help="kinds that Baton's prompts take a turn with too, ';' between them")
     p.add_argument("--json", action="store_true", help="one JSON object on stdout")
     p.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     o = p.parse_args()
@@ -166,28 +179,28 @@ def main():
         return
     o.threads = sorted(set(o.threads))
     o.baton = os.path.join(os.environ.get("BATON_BIN", "bin"), "baton")
-    o.peer = shlex.split(os.environ.get("BENCH_PEER", ""))
+    o.peers = [words for words in map(shlex.split, os.environ.get("BENCH_PEER", "").split(";")) if words]
     if o.rounds < 1 or o.prompt < 0 or o.gen < 0 or o.prompt + o.gen == 0:
         die("there is nothing to do: one round or more, and a prompt or generated tokens")
     if not os.path.exists(o.baton):
         die(f"there is no {o.baton}: run 'make' first")
     if not os.path.exists(o.model):
         die(f"there is no file {o.model}: MODEL is the path of a GGUF file ('make model' prints that of the default model)")
-    o.python = None if o.peer else set_up()
+    o.python = None if o.peers else set_up()
     kind, weights = nearest_weights(o)
     o.weights = o.weights or weights
-    peer = os.path.basename(o.peer[0]) + " " + " ".join(o.peer[1:]) if o.peer else "llama.cpp"
     rows = compare(o)
     if o.json:
-        print(json.dumps({"model": o.model, "type": kind, "weights": o.weights, "engine": o.engine, "peer": peer.strip(), "rounds": o.rounds, "rows": rows}))
+        print(json.dumps({"model": o.model, "type": kind, "weights": o.weights, "engine": o.engine, "rounds": o.rounds, "rows": rows}))
         return
-    print(f"{os.path.basename(o.model)} ({kind}): baton (prompts {o.engine}, weights {o.weights}) beside {peer.strip()}, medians of {o.rounds} turns each\n")
-    print("| test   | threads | baton t/s | of roofline | peer t/s | baton / peer | lowest to highest |")
-    print("|:-------|--------:|----------:|------------:|---------:|-------------:|------------------:|")
+    width = max(len("beside"), max(len(r["peer"]) for r in rows))
+    print(f"{os.path.basename(o.model)} ({kind}): baton (prompts {o.engine}, weights {o.weights}), medians of {o.rounds} turns each\n")
+    print(f"| test   | threads | {'beside':<{width}} | baton t/s | of roofline | its t/s | baton / it | lowest to highest |")
+    print(f"|:-------|--------:|:{'-' * width}-|----------:|------------:|--------:|-----------:|------------------:|")
     for r in rows:
         roofline = f"{r['baton_ratio_to_roofline']:.2f}" if r["baton_ratio_to_roofline"] is not None else "-"
-        print(f"| {r['test']:<6} | {r['threads']:>7} | {r['baton_tokens_per_second']:>9.1f} | {roofline:>11} | {r['peer_tokens_per_second']:>8.1f} "
-              f"| {r['ratio']:>12.2f} | {r['ratio_lowest']:>8.2f} to {r['ratio_highest']:.2f} |")
+        print(f"| {r['test']:<6} | {r['threads']:>7} | {r['peer']:<{width}} | {r['baton_tokens_per_second']:>9.1f} | {roofline:>11} "
+              f"| {r['peer_tokens_per_second']:>7.1f} | {r['ratio']:>10.2f} | {r['ratio_lowest']:>8.2f} to {r['ratio_highest']:.2f} |")
 
 
 main()
