@@ -198,7 +198,7 @@ static void processes_of_a_sweep_end_with_it(void **state)
 static void parts_together_are_the_whole_and_no_row_is_in_two(void **state)
 {
     (void)state;
-    char all[512], part[512], name[32], number[8];
+    char all[512], part[512], name[32], number[16];
     json_t *whole = spawn_json(SWEEP(LIMITS, "--jobs", "1"));
     size_t tried = 0;
     (void)snprintf(all, sizeof all, "%s", spawn_path("all"));
