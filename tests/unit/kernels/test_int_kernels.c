@@ -268,7 +268,7 @@ static void planes_are_joined_exactly(void **state)
                     sum[i][c] = c % 5 == 0 ? INT32_MIN : c % 5 == 1 ? INT32_MAX : (int32_t)(uint32_t)rnd();
             }
             for (size_t c = 0; c < n; c++) {
-                to[c] = (int64_t)(int32_t)(uint32_t)rnd() << 20;
+                to[c] = (int64_t)(int32_t)(uint32_t)rnd() * (1 << 20);
                 want[c] = to[c] + (is_wide ? 128 * (256 * (int64_t)sum[0][c] + sum[1][c]) +
                                                  256 * (int64_t)sum[2][c] + sum[3][c]
                                            : 128 * (int64_t)sum[0][c] + sum[2][c]);
