@@ -183,8 +183,7 @@ static void on_first(node *n, const dc_worker_event *w)
                                 .has_logprob = w->has_logprob,
                                 .logprob = w->logprob};
     first.device.steps = 0;
-    first.device.paced_us = w->device.ns ? n->step.paced_us : 0;
-    first.device.late_us = w->device.ns ? n->step.late_us : 0;
+    if (w->device.ns) first.device.late_us += n->step.late_us;
     memcpy(first.top_ids, w->u.first.top_ids, sizeof first.top_ids);
     memcpy(first.top_logits, w->u.first.top_logits, sizeof first.top_logits);
     step(n, &(dc_event){.type = DC_EV_FIRST, .u.first = {w->slot, &first, w->u.first.kv_digest}});
@@ -202,8 +201,7 @@ static void on_ended(node *n, const dc_worker_event *w)
 static void on_token(node *n, dc_worker_event *w)
 {
     const bool has_price = w->device.ns > 0;
-    w->device.paced_us = n->step.paced_us;
-    w->device.late_us = n->step.late_us;
+    w->device.late_us += n->step.late_us;
     step(n, &(dc_event){.type = DC_EV_TOKEN,
                         .u.token = {w->slot, w->index, w->id, w->has_logprob ? &w->logprob : NULL,
                                     has_price ? &w->device : NULL}});

@@ -73,7 +73,8 @@ struct dc_worker {
     bt_ring *commands, *events; /* command; dc_worker_event */
     bool has_news;              /* events were added that the I/O thread was not woken for */
     bool is_held;               /* a step was told that is not let go yet */
-    int64_t free_us; /* the last one was let go then, and nobody has slept since; 0: the device is idle */
+    int64_t due_us;             /* of the last one */
+    int64_t free_us;            /* it was let go then, and nobody has slept since; 0: the device is idle */
     /* of one step */
     bt_decode_seq *seq;    /* [items] */
     outcome *outcome;      /* [items] */
@@ -197,13 +198,18 @@ static void take_commands(dc_worker *w, bool slept)
     }
 }
 
-/* Until the device would have done the step too: whoever comes meanwhile is in the next one. */
-static void wait_for_go(dc_worker *w)
+/* Until the device would have done the step too: whoever comes meanwhile is in the next one. Sequences that
+ * it brought no token tell with their next one how late it was. */
+static void wait_for_go(dc_worker *w, const dc_batch_plan *p)
 {
     wake(w);
     while (w->is_held && !atomic_load(&w->quit)) {
         take_commands(w, true);
         if (w->is_held && !atomic_load(&w->quit)) (void)bt_ring_wait(w->commands, -1);
+    }
+    for (uint32_t i = 0; w->free_us > w->due_us && i < p->items_len; i++) {
+        bt_msg_device_work *untold = &w->slot[p->items[i].slot].device;
+        if (untold->ns) untold->late_us += (uint64_t)(w->free_us - w->due_us);
     }
 }
 
@@ -225,14 +231,16 @@ static void tell_price(dc_worker *w, const dc_batch_plan *p, const bt_work *pric
     const dc_worker_device *d = w->config.device;
     dc_worker_event ev = {.type = DC_WORKER_STEP, .device = bt_node_device_work(price)};
     if (!d) return;
+    ev.begin_us = w->free_us ? w->free_us : began_us;
+    ev.due_us = d->pace.milli ? bt_pace_due_us(&d->pace, ev.begin_us, price->ns) : ev.begin_us;
     for (uint32_t i = 0; i < p->items_len; i++) {
         const bt_work part = bt_work_share(price, p->items[i].count, p->rows);
         bt_msg_device_work one = bt_node_device_work(&part);
         one.steps = 1;
+        one.paced_us = (uint64_t)(ev.due_us - ev.begin_us);
         bt_msg_device_work_add(&w->slot[p->items[i].slot].device, &one);
     }
-    ev.begin_us = w->free_us ? w->free_us : began_us;
-    ev.due_us = d->pace.milli ? bt_pace_due_us(&d->pace, ev.begin_us, price->ns) : ev.begin_us;
+    w->due_us = ev.due_us;
     w->is_held = d->pace.milli > 0;
     push_event(w, &ev);
 }
@@ -542,7 +550,7 @@ static void *run(void *ud)
         else if (p.kind == DC_BATCH_MIXED) mixed(w, &p);
         /* The command that wakes us for dc_worker_free may have been taken above: look before sleeping. */
         else if (!atomic_load(&w->quit)) (void)bt_ring_wait(w->commands, -1);
-        if (w->is_held) wait_for_go(w);
+        if (w->is_held) wait_for_go(w, &p);
     }
     return NULL;
 }

@@ -79,7 +79,8 @@ typedef struct dc_worker_event {
     bt_err code;
     uint64_t wait_us, decode_us; /* START, or FIRST, to the first step; first step to the end */
     bt_msg_device_work device; /* STEP: all of it. FIRST: of the prompt. TOKEN: the slot's since its token before. ns 0:
-                                  no price, or a further token of the same step */
+                                  no price, or a further token of the same step. late_us: without the last step, which
+                                  is not let go yet */
     int64_t begin_us, due_us;  /* STEP, with a pace */
     uint32_t steps, drafted, accepted; /* ENDED, STOPPED: steps it took part in, drafts brought to them, and those that
                                           were right */

@@ -183,10 +183,41 @@ static void who_comes_while_a_step_is_held_is_in_the_next_one(void **state)
     close_room(&r); /* with a step that nobody lets go */
 }
 
+/* Twelve known tokens whose rows are to be made again, eight a step: the first step brings no token. */
+static void a_step_without_a_token_is_paced_and_late_in_the_next_token(void **state)
+{
+    (void)state;
+    enum { KNOWN = 12, LATE_US = 7 };
+    int32_t ids[KNOWN];
+    room r;
+    open_room(&r, true, 1000);
+    for (int i = 0; i < KNOWN; i++) ids[i] = FIRST + i;
+    dc_worker_start job = {.slot = 0,        .prompt = prompt, .prompt_tokens = PROMPT, .ids = ids,
+                           .ids_len = KNOWN, .rows = PROMPT,   .max_tokens = KNOWN + 4};
+    bt_kv_pages_view(&job.view, r.pages, &r.seq[0]);
+    dc_worker_start_slot(r.worker, &job);
+    uint64_t steps = 0, ns = 0, paced_us = 0;
+    dc_worker_event ev;
+    while ((ev = next(&r)).type != DC_WORKER_TOKEN) {
+        if (ev.type != DC_WORKER_STEP) continue;
+        steps++;
+        ns += ev.device.ns;
+        paced_us += (uint64_t)(ev.due_us - ev.begin_us);
+        dc_worker_go(r.worker, ev.due_us + LATE_US);
+    }
+    assert_int_equal(steps, 2);
+    assert_int_equal(ev.device.steps, steps);
+    assert_int_equal(ev.device.ns, ns);
+    assert_int_equal(ev.device.paced_us, paced_us);
+    assert_int_equal(ev.device.late_us, LATE_US); /* the last step's is not known to the worker */
+    close_room(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tokens_are_those_of_a_worker_without_a_device),
+        cmocka_unit_test(a_step_without_a_token_is_paced_and_late_in_the_next_token),
         cmocka_unit_test(who_comes_while_a_step_is_held_is_in_the_next_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
