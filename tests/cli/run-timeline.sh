@@ -1,7 +1,7 @@
 # One page, modelled and measured tracks apart; what it draws is what the answer says.
 for s in serial ooo; do
     baton run -q -m "$BATON_TEST_MODEL" -c 512 --profile hexagon-v75 --decode-profile adreno-750 --schedule $s \
-        -p "$(seq 1 150 | tr '\n' ' ')" -n 3 --json --timeline run.json > out
+        -p "$(seq 1 100 | tr '\n' ' ')" -n 3 --json --timeline run.json > out
     grep -oE '"name": "(modelled|measured): (hexagon-v75|companion|link|decode)[^"]*"' run.json
     grep -oE '"schedule": *"[a-z]*"' run.json
     for part in prefill decode; do # of the answer's device and of the file, to the microsecond
