@@ -9,9 +9,10 @@ Each prompt is a piece of TEXT with one sentence put into it, "The pass code of 
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
+
+from ask import Failed, json_of
 
 ATTENTION = "dense sparse:0.2 sparse:0.2,group"
 TOWNS = "Aldermoor Brackwater Corvenholt Dunmere Eastfell Fenwick Greyhollow Harrowgate Ilmarsh Kestrelby".split()
@@ -20,18 +21,6 @@ NUMBERS = (58213, 40967, 73158, 26491, 91374, 35082, 67429, 18536, 84920, 52741)
 
 def die(words):
     sys.exit("facts: " + words)
-
-
-def json_of(o, words, stdin=None):
-    """What a command of baton says with --json."""
-    try:
-        done = subprocess.run([o.baton] + words, input=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
-    except OSError as e:
-        die(f"cannot run {o.baton}: {e.strerror}")
-    if done.returncode != 0:
-        said = done.stderr.strip().splitlines() or [f"exit {done.returncode}"]
-        die(next((line for line in said if line.startswith(f"baton {words[0]}: ")), said[-1]))
-    return json.loads(done.stdout)
 
 
 # ---- prompts ----
@@ -54,7 +43,7 @@ def prompts(o):
     with open(o.text, encoding="utf-8") as f:
         text = f.read()
     sample = text[:20000]
-    per_token = len(sample) / max(1, len(json_of(o, ["tokenize", "-m", o.model, "--json", "-f", "-"], sample)["ids"]))
+    per_token = len(sample) / max(1, len(json_of(o.baton, ["tokenize", "-m", o.model, "--json", "-f", "-"], sample)["ids"]))
     longest = int(per_token * o.tokens)
     if len(text) < len(TOWNS) * longest:
         die(f"{o.text} has {len(text)} characters; {len(TOWNS)} pieces of up to {longest} want {len(TOWNS) * longest}")
@@ -64,7 +53,7 @@ def prompts(o):
 # ---- answers ----
 def answer(o, attention, path):
     # Eight tokens: a digit each at most, and a space before.
-    return json_of(o, ["run", "-m", o.model, "-f", path, "-n", "8", "--temp", "0", "--attention", attention, "--engine", o.engine, "--json", "-q"])
+    return json_of(o.baton, ["run", "-m", o.model, "-f", path, "-n", "8", "--temp", "0", "--attention", attention, "--engine", o.engine, "--json", "-q"])
 
 
 def measure(o, folder):
@@ -112,8 +101,11 @@ def main():
             die(f"there is no {path}: {what}")
     if o.tokens < 600 or not o.attention:
         die("there is nothing to do: prompts of 600 tokens or more, one kind of attention or more")
-    with tempfile.TemporaryDirectory(prefix="facts.") as folder:
-        measure(o, folder)
+    try:
+        with tempfile.TemporaryDirectory(prefix="facts.") as folder:
+            measure(o, folder)
+    except Failed as e:
+        die(str(e))
 
 
 main()

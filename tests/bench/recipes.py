@@ -15,9 +15,10 @@ import json
 import os
 import shutil
 import struct
-import subprocess
 import sys
 import tempfile
+
+from ask import Failed, json_of
 
 RECIPES = ("w8a8 w8a8:no-rotate w8a8:shadow=off w8a8:shadow=channel w8a8:asym w8a8:r4 w8a8:smooth=0.5 w8a8:per-tensor w8a8:group=32 w8a8:lut6 w8a8:group=32,lut6 w8a8:lut4 w8a8:group=32,lut4 w8a16 w4a16 "
            "w4a16:group=32 w4a16:group=64 w4a16:group=64,awq w4a16:group=128 w4a8 w4a8:group=32 w4a8:group=32,act-order")
@@ -27,22 +28,6 @@ TIMES, CHANNEL = 64, 11
 
 def die(words):
     sys.exit("recipes: " + words)
-
-
-class Failed(Exception):
-    pass
-
-
-def json_of(o, words, stdin=None):
-    """What a command of baton says with --json; its own last line where it fails."""
-    try:
-        done = subprocess.run([o.baton] + words, input=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
-    except OSError as e:
-        die(f"cannot run {o.baton}: {e.strerror}")
-    if done.returncode != 0:
-        said = done.stderr.strip().splitlines() or [f"exit {done.returncode}"]
-        raise Failed(next((line for line in said if line.startswith(f"baton {words[0]}: ")), said[-1]))
-    return json.loads(done.stdout)
 
 
 # ---- a model with outliers ----
@@ -147,19 +132,19 @@ def planted(o, folder):
 
 # ---- one row ----
 def perplexity(o, model, words):
-    return json_of(o, ["perplexity", "-m", model, "-f", o.text, "--chunks", str(o.chunks), "--json", "-q"] + words)
+    return json_of(o.baton, ["perplexity", "-m", model, "-f", o.text, "--chunks", str(o.chunks), "--json", "-q"] + words)
 
 
 def speed(o, words):
     if o.repetitions == 0:
         return {}
-    bench = json_of(o, ["bench", "-m", o.model, "-p", str(PROMPT), "-n", "0", "-r", str(o.repetitions), "--json", "-q"] + words)
+    bench = json_of(o.baton, ["bench", "-m", o.model, "-p", str(PROMPT), "-n", "0", "-r", str(o.repetitions), "--json", "-q"] + words)
     return {"tokens_per_second": bench["rows"][0]["tokens_per_second"]}
 
 
 def modelled(o, recipe):
     """Milliseconds to the first token of a prompt alone, under the best schedule."""
-    plan = json_of(o, ["plan", "-m", o.model, "--prefill", o.profile, "--decode", o.decode_profile, "--trace", "-", "--format", "lengths", "-n", "1",
+    plan = json_of(o.baton, ["plan", "-m", o.model, "--prefill", o.profile, "--decode", o.decode_profile, "--trace", "-", "--format", "lengths", "-n", "1",
                        "--policy", "chunk:256+tail", "--kv-dtype", "f16", "--recipe", recipe, "--any-bits", "--json", "-q"], f"{PROMPT}\n")
     return min(c["ttft_ms"] for c in plan["choices"])
 
@@ -167,7 +152,7 @@ def modelled(o, recipe):
 def row_of(o, recipe):
     row = {"recipe": recipe}
     try:
-        package = json_of(o, ["compile", "-m", o.model, "--quant", recipe, "--json", "-q"])["path"]
+        package = json_of(o.baton, ["compile", "-m", o.model, "--quant", recipe, "--json", "-q"])["path"]
         row["package_bytes"] = os.path.getsize(package)
         found = perplexity(o, o.model, ["--package", package, "--against", o.against])
         row.update((field, found[field]) for field in ("perplexity", "kl_mean", "top1_ratio") if field in found)
