@@ -1,58 +1,107 @@
 /* Attention of more pairs than a tile has that share a list of positions; included by attn_body.h after
  * attn_some_body.h, of which it takes the way through a span. No include guard.
  *
- * A span at a time: scores of all pairs, a product with K's panels; then all that is done by pair goes with pairs in
- * the lanes, a position after the other; then the values, a product again. The last positions of the list, which not
+ * A span at a time: scores of all pairs, with pairs in the lanes, so that a key is read as it lies; then all that is
+ * done by pair, a position after the other; then the values, a product too. The last positions of the list, which not
  * all rows see, are every pair's own. */
 
-enum { MOST_PAIRS = BT_ATTN_SHARED_PAIRS, BLOCKS = BT_ATTN_SPAN / BT_ATTN_BLOCK };
+enum { MOST_PAIRS = BT_ATTN_SHARED_PAIRS, BLOCKS = BT_ATTN_SPAN / BT_ATTN_BLOCK, KEYS = 16 };
 
 typedef struct shared {
     some s;
-    size_t pairs, lanes;             /* up to whole vectors */
-    float *p, *v;                    /* weights [positions, MOST_PAIRS]; values in panels of 16 elements [SPAN, 16] */
-    bool has[MOST_PAIRS], is_finite; /* has: a pair has taken something of the spans before; is_finite: all values are
-                                      */
-    unsigned any[BLOCKS];            /* of a block's positions: the rows that take one */
+    size_t pairs, lanes;     /* up to whole vectors */
+    float *q, *k;            /* queries, elements of 16 pairs [lanes / 16, dp, 16]; keys as floats [KEYS, dp] */
+    float *p, *v;            /* weights [positions, MOST_PAIRS]; values in panels of 16 elements [SPAN, 16] */
+    int32_t bit[MOST_PAIRS]; /* of take: the pair's row; of lanes without a pair all */
+    bool has[MOST_PAIRS];    /* a pair has taken something of the spans before */
+    unsigned any[BLOCKS];    /* of a block's positions: the rows that take one */
     float m[MOST_PAIRS], l[MOST_PAIRS], tm[MOST_PAIRS], tl[MOST_PAIRS], c[BLOCKS][MOST_PAIRS];
 } shared;
+
+/* Queries to their panels, and the bits of take, which 16 rows have at most. */
+static void shared_queries(shared *t)
+{
+    const size_t d = t->s.j->kv->head_dim;
+    memset(t->q, 0, t->lanes * t->s.j->dp * sizeof *t->q);
+    for (size_t i = 0; i < t->lanes; i++) {
+        float *to = t->q + i / 16 * 16 * t->s.j->dp + i % 16;
+        t->bit[i] = i < t->pairs && t->s.list->take ? 1 << i / t->s.list->width : -1;
+        for (size_t e = 0; e < d && i < t->pairs; e++) to[e * 16] = t->s.j->query[i].q[e];
+    }
+}
+
+/* Keys [from, from + n) of the span as floats; the last stands for those that lack. V, which comes later, is fetched
+ * on the way. */
+static void shared_keys(const shared *t, size_t from, size_t n)
+{
+    const bt_kv_view *kv = t->s.j->kv;
+    const size_t dp = t->s.j->dp;
+    for (size_t i = 0; i < KEYS; i++) {
+        const uint8_t *row = t->s.key[from + (i < n ? i : n - 1)];
+        fetch(row + kv->plane_bytes, kv->head_bytes);
+        if (kv->elem_bytes == 1) widen_row(t->k + i * dp, 1, row, kv->head_dim, 1);
+        else if (kv->elem_bytes == 2) widen_row(t->k + i * dp, 1, row, kv->head_dim, 2);
+        else widen_row(t->k + i * dp, 1, row, kv->head_dim, 4);
+    }
+}
+
+/* z of N keys from the k-th on and of M vectors of pairs from the i-th pair on. */
+BT_INLINE void shared_score_tile(const shared *t, float *z, size_t k, size_t i, const size_t N, const size_t M)
+{
+    const size_t d = t->s.j->kv->head_dim, dp = t->s.j->dp;
+    const float *q = t->q + i * dp, *key = t->k + k * dp;
+    const v16 scale = v16_set1(t->s.j->scale);
+    v16 a[KEYS][3];
+    BT_UNROLL_FOR(size_t n = 0; n < N; n++)
+        BT_UNROLL_FOR(size_t m = 0; m < M; m++) a[n][m] = v16_zero();
+    for (size_t e = 0; e < d; e++) {
+        v16 x[3];
+        BT_UNROLL_FOR(size_t m = 0; m < M; m++) x[m] = v16_load(q + (m * dp + e) * 16);
+        BT_UNROLL_FOR(size_t n = 0; n < N; n++) {
+            const v16 y = v16_set1(key[n * dp + e]);
+            BT_UNROLL_FOR(size_t m = 0; m < M; m++) a[n][m] = v16_fma(x[m], y, a[n][m]);
+        }
+    }
+    BT_UNROLL_FOR(size_t n = 0; n < N; n++)
+        BT_UNROLL_FOR(size_t m = 0; m < M; m++)
+            v16_store(z + (k + n) * MOST_PAIRS + i + 16 * m, v16_mul(a[n][m], scale));
+}
+
+/* z of the KEYS keys at hand and all pairs; as many chains at once as registers hold. */
+static void shared_score(const shared *t, float *z)
+{
+    enum { WIDE = BT_V16_REGS == 1 ? 8 : 2, NARROW = BT_V16_REGS == 1 ? 8 : 4 };
+    for (size_t k = 0; k < KEYS; k += t->lanes == 48 ? WIDE : NARROW)
+        if (t->lanes == 48) shared_score_tile(t, z, k, 0, WIDE, 3);
+        else
+            for (size_t i = 0; i < t->lanes; i += 16) shared_score_tile(t, z, k, i, NARROW, 1);
+}
 
 /* z of all pairs to p; a NaN counts as +inf, what a pair does not take as -inf. */
 static void shared_scores(shared *t)
 {
-    job *j = t->s.j;
+    const bt_attn_list *list = t->s.list;
     const v16 inf = v16_set1(__builtin_inff());
     for (size_t from = 0, n; from < t->s.n; from += n) {
-        n = t->s.n - from < BT_ATTN_BLOCK ? t->s.n - from : BT_ATTN_BLOCK;
-        some_keys(&t->s, from, n);
-        for (size_t i = 0, tile; i < t->pairs; i += tile) {
-            tile = tile_of(t->pairs - i);
-            score(j, i, tile, (n + PANEL - 1) / PANEL, 1);
-        }
-        for (size_t i = 0; i < t->pairs; i++)
-            for (size_t k = 0; k < n; k++) t->p[(from + k) * MOST_PAIRS + i] = j->p[i * BT_ATTN_BLOCK + k];
+        n = t->s.n - from < KEYS ? t->s.n - from : KEYS;
+        shared_keys(t, from, n);
+        shared_score(t, t->p + from * MOST_PAIRS); /* has room for KEYS more than a span */
         for (size_t k = from; k < from + n; k++)
-            for (size_t i = 0; i < t->lanes; i += 16)
-                v16_store(t->p + k * MOST_PAIRS + i, v16_min(v16_load(t->p + k * MOST_PAIRS + i), inf));
+            for (size_t i = 0; i < t->lanes; i += 16) {
+                float *p = t->p + k * MOST_PAIRS + i;
+                const v16 z = v16_min(v16_load(p), inf);
+                v16_store(p, list->take ? v16_where_bits(z, list->take[t->s.from + k], t->bit + i) : z);
+            }
     }
     for (size_t i = 0; i < t->pairs; i++)
         for (size_t k = takes_here(&t->s, i); k < t->s.n; k++) t->p[k * MOST_PAIRS + i] = -__builtin_inff();
-    const bt_attn_list *list = t->s.list;
-    const unsigned all = (1u << list->rows) - 1;
     memset(t->any, 0, sizeof t->any);
     for (size_t b = 0; list->take && b < t->s.blocks; b++)
-        for (size_t k = t->s.first[b]; k < t->s.first[b + 1]; k++) {
-            const unsigned take = list->take[t->s.from + k];
-            t->any[b] |= take;
-            for (unsigned not = all & ~take; not ; not &= not -1) {
-                float *p = t->p + k * MOST_PAIRS + (size_t)__builtin_ctz(not ) * list->width;
-                for (size_t h = 0; h < list->width; h++) p[h] = -__builtin_inff();
-            }
-        }
+        for (size_t k = t->s.first[b]; k < t->s.first[b + 1]; k++) t->any[b] |= list->take[t->s.from + k];
 }
 
 /* Does pair i take any position of the span's blocks [b, end)? */
-static bool takes_any(const shared *t, size_t i, size_t b, size_t end)
+BT_INLINE bool takes_any(const shared *t, size_t i, size_t b, size_t end)
 {
     unsigned any = 0;
     if (!t->s.list->take) return b < end && t->s.first[b] < takes_here(&t->s, i);
@@ -102,13 +151,6 @@ static void shared_copy(shared *t)
         else if (kv->elem_bytes == 2) widen_row(to, BT_ATTN_SPAN, row, kv->head_dim, 2);
         else widen_row(to, BT_ATTN_SPAN, row, kv->head_dim, 4);
     }
-    v16 sum = v16_zero();
-    for (size_t e = 0; t->s.list->take && e < t->s.j->dp; e += 16)
-        for (size_t k = 0; k < t->s.n; k++) {
-            const v16 v = v16_load(t->v + e * BT_ATTN_SPAN + k * 16);
-            sum = v16_add(sum, v16_sub(v, v));
-        }
-    t->is_finite = v8_sum(v16_fold(sum)) == 0;
 }
 
 /* M vectors of acc of N pairs, from element e on, over positions [from, to) of the span. */
@@ -144,7 +186,7 @@ BT_INLINE void shared_pairs(const shared *t, size_t i, size_t from, size_t to, c
     for (; e < t->s.j->dp; e += 16) shared_tile(t, i, e, from, to, N, 1);
 }
 
-/* acc of pair i over what it takes, where a value that it does not take is no number, which +0 would not leave out. */
+/* acc of pair i over what it takes, position by position. */
 static void shared_alone(const shared *t, size_t i)
 {
     const bt_attn_list *list = t->s.list;
@@ -160,15 +202,19 @@ static void shared_alone(const shared *t, size_t i)
     }
 }
 
-/* acc of all pairs: together as far as all take, then each its own way. */
+static bool shared_is_finite(const float *acc, size_t dp)
+{
+    v16 sum = v16_zero();
+    for (size_t e = 0; e < dp; e += 16) sum = v16_add(sum, v16_sub(v16_load(acc + e), v16_load(acc + e)));
+    return v8_sum(v16_fold(sum)) == 0;
+}
+
+/* acc of all pairs: together as far as all take, then each its own way. A value that a pair does not take has the
+ * weight +0, which leaves it out where it is finite; where it is not, acc is no number, and is made again. */
 static void shared_values(shared *t)
 {
-    const size_t all = takes_here(&t->s, 0); /* of all pairs the least */
-    memset(t->s.j->acc, 0, t->pairs * t->s.j->dp * sizeof *t->s.j->acc);
-    if (t->s.list->take && !t->is_finite) {
-        for (size_t i = 0; i < t->pairs; i++) shared_alone(t, i);
-        return;
-    }
+    const size_t all = takes_here(&t->s, 0), dp = t->s.j->dp; /* all: of all pairs the least */
+    memset(t->s.j->acc, 0, t->pairs * dp * sizeof *t->s.j->acc);
     for (size_t i = 0, n; i < t->pairs; i += n) {
         n = tile_of(t->pairs - i);
         switch (n) {
@@ -180,8 +226,10 @@ static void shared_values(shared *t)
         default: shared_pairs(t, i, 0, all, 6, BT_V16_REGS == 1 ? 4 : 1); break;
         }
     }
-    for (size_t i = 0; i < t->pairs; i++)
+    for (size_t i = 0; i < t->pairs; i++) {
         if (takes_here(&t->s, i) > all) shared_pairs(t, i, all, takes_here(&t->s, i), 1, 4);
+        if (t->s.list->take && !shared_is_finite(t->s.j->acc + i * dp, dp)) shared_alone(t, i);
+    }
 }
 
 static void shared_merge(shared *t)
@@ -202,12 +250,11 @@ static void some_together(job *j, float *out, size_t ldo, const bt_attn_list *li
     t.s.list = list;
     memset(t.has, 0, sizeof t.has);
     t.pairs = pairs, t.lanes = (pairs + 15) / 16 * 16;
+    t.q = j->block, t.k = j->block + MOST_PAIRS * j->dp;
     j->total = j->acc + MOST_PAIRS * j->dp; /* for fewer pairs than attn's: the values have the rest, */
     t.v = j->total + MOST_PAIRS * j->dp;
-    t.p = j->p;
-    j->p = j->l;                              /* and a block's scores lie where its lanes of l are not */
-    for (size_t k = 0; k < BT_ATTN_SPAN; k++) /* lanes without a pair */
-        v16_store(t.p + k * MOST_PAIRS + t.lanes - 16, v16_zero());
+    t.p = j->p; /* and weights the room of all pairs' lanes of l, too */
+    shared_queries(&t);
     for (size_t a = 0; a < list->count; a += t.s.n) {
         some_begin(&t.s, a);
         shared_scores(&t);
@@ -220,9 +267,9 @@ static void some_together(job *j, float *out, size_t ldo, const bt_attn_list *li
         divide(out + i / list->width * ldo + i % list->width * d, j->total + i * j->dp, t.tm[i], t.tl[i], d);
 }
 
+_Static_assert(MOST_PAIRS + KEYS <= BT_ATTN_BLOCK, "queries and keys have room");
 _Static_assert(2 * MOST_PAIRS + BT_ATTN_SPAN <= 2 * BT_ATTN_PAIRS, "pairs and values have room");
-_Static_assert(MOST_PAIRS *BT_ATTN_SPAN <= BT_ATTN_PAIRS * BT_ATTN_BLOCK, "weights have room");
-_Static_assert(MOST_PAIRS *BT_ATTN_BLOCK <= BT_ATTN_PAIRS * 16, "a block's scores have room");
+_Static_assert(MOST_PAIRS *(BT_ATTN_SPAN + KEYS) <= BT_ATTN_PAIRS * (BT_ATTN_BLOCK + 16), "weights have room");
 
 void BT_VARIANT(bt_attn_some)(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer,
                               size_t g, const bt_attn_list *list, float scale, void *scratch)

@@ -3,8 +3,8 @@
 #include "kernels/int_ops.h"
 #include "kernels/sparse.h"
 
-/* The variants of the integer operators, for the dispatch table. AVX-512 machines run the AVX2 ones, and operators
- * without a column of their own the plain ones. */
+/* The variants of the integer operators, for the dispatch table. AVX-512 machines run the AVX2 ones but for int_topk,
+ * and operators without a column of their own the plain ones. */
 bt_int_rmsnorm32_fn bt_int_rmsnorm32_ref, bt_int_rmsnorm32_avx2, bt_int_rmsnorm32_neon;
 bt_int_headnorm16_fn bt_int_headnorm16_ref;
 bt_int_rope16_fn bt_int_rope16_ref, bt_int_rope16_avx2, bt_int_rope16_neon;
@@ -18,5 +18,5 @@ bt_int_rotate16_fn bt_int_rotate16_ref;
 bt_int_from_f16_fn bt_int_from_f16_ref, bt_int_from_f16_avx2, bt_int_from_f16_neon;
 bt_int_from_q8_fn bt_int_from_q8_ref, bt_int_from_q8_avx2, bt_int_from_q8_neon;
 bt_int_attention16_fn bt_int_attention16_ref, bt_int_attention16_avx2, bt_int_attention16_neon;
-bt_int_topk_fn bt_int_topk_ref, bt_int_topk_avx2;
+bt_int_topk_fn bt_int_topk_ref, bt_int_topk_avx2, bt_int_topk_avx512;
 #endif

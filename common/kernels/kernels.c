@@ -22,7 +22,7 @@
             bt_int_rmsnorm32_##i, bt_int_headnorm16_ref, bt_int_rope16_##i, bt_int_softmax16_##i, \
             bt_int_silu_mul16_##i, bt_int_gelu16_ref, bt_int_add32_##i, bt_int_split8_##i, \
             bt_int_split16_##i, bt_int_rotate16_ref, bt_int_from_f16_##i, bt_int_from_q8_##i, \
-            bt_int_attention16_##i, bt_int_topk_##i \
+            bt_int_attention16_##i, bt_int_topk_##f \
     }
 
 static int always(void) { return 1; }

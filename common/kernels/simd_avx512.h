@@ -28,6 +28,11 @@ BT_INLINE v16 v16_fma(v16 x, v16 y, v16 z) { return _mm512_fmadd_ps(x, y, z); }
 BT_INLINE v16 v16_fnma(v16 x, v16 y, v16 z) { return _mm512_fnmadd_ps(x, y, z); }
 BT_INLINE v16 v16_neg(v16 x) { return _mm512_xor_ps(x, _mm512_set1_ps(-0.0f)); }
 BT_INLINE v16 v16_where_ge(v16 x, v16 y, v16 z) { return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(y, z, _CMP_GE_OQ), x); }
+BT_INLINE v16 v16_where_bits(v16 x, int bits, const int32_t *lane)
+{
+    const __mmask16 any = _mm512_test_epi32_mask(_mm512_set1_epi32(bits), _mm512_loadu_si512(lane));
+    return _mm512_mask_mov_ps(_mm512_set1_ps(-__builtin_inff()), any, x);
+}
 BT_INLINE v16 v16_bits_add_shift(v16 x, int add, int shift)
 {
     const __m512i bits = _mm512_add_epi32(_mm512_castps_si512(x), _mm512_set1_epi32(add));

@@ -100,6 +100,15 @@ BT_INLINE v16 v16_where_ge(v16 x, v16 y, v16 z)
     return V16_EACH(F);
 #undef F
 }
+/* x where a bit of the lane's is in `bits`, else -inf */
+BT_INLINE v16 v16_where_bits(v16 x, int bits, const int32_t *lane)
+{
+    const int32x4_t all = vdupq_n_s32(bits);
+    const float32x4_t none = vdupq_n_f32(-__builtin_inff());
+#define F(i) vbslq_f32(vtstq_s32(all, vld1q_s32(lane + 4 * i)), x.v[i], none)
+    return V16_EACH(F);
+#undef F
+}
 /* The float with the bits (bits of x + add) << shift. */
 BT_INLINE v16 v16_bits_add_shift(v16 x, int add, int shift)
 {

@@ -20,8 +20,9 @@ typedef void bt_edge_estimate8_fn(int8_t *restrict y, size_t ldy, uint8_t *restr
 
 /* ---- the k greatest of n numbers ----
  * v[i] = score[i] << shift[i]: the indices of the k greatest to at, ascending; of equal ones the smaller index goes
- * first. 1 <= k <= n < 2^31, |v| <= 2^30, shift <= 2. at has room for k + 8 indices, of which those past k are left as
- * anything. score [n] is lost, scratch [n + 8]. */
+ * first. 1 <= k <= n < 2^31, |v| <= 2^30, shift <= 2. at has room for k + BT_TOPK_ROOM indices, of which those past k
+ * are left as anything. score [n] is lost, scratch [n + BT_TOPK_ROOM]. */
+enum { BT_TOPK_ROOM = 16 };
 typedef void bt_int_topk_fn(uint32_t *restrict at, size_t k, int32_t *restrict score, const uint8_t *restrict shift,
                             size_t n, int32_t *restrict scratch);
 

@@ -15,8 +15,8 @@ typedef struct sparse {
     const float *x;
     int8_t *y;
     uint8_t *unit;
-    /* int_topk: [PAIRS, n] and lists [PAIRS, k + 8] */
-    int32_t *score, *scratch; /* scratch: [PAIRS, n + 8] */
+    /* int_topk: [PAIRS, n] and lists [PAIRS, k + BT_TOPK_ROOM] */
+    int32_t *score, *scratch; /* scratch: [PAIRS, n + BT_TOPK_ROOM] */
     const uint8_t *shift;
     uint32_t *at;
     /* attn_some */
@@ -40,8 +40,8 @@ static void topk_part(void *ud, size_t part, size_t parts)
     size_t r0, r1;
     bt_pool_slice(&r0, &r1, PAIRS, 1, part, parts);
     for (; r0 < r1; r0++)
-        s->kernels->int_topk(s->at + r0 * (s->k + 8), s->k, s->score + r0 * s->n, s->shift, s->n,
-                             s->scratch + r0 * (s->n + 8));
+        s->kernels->int_topk(s->at + r0 * (s->k + BT_TOPK_ROOM), s->k, s->score + r0 * s->n, s->shift, s->n,
+                             s->scratch + r0 * (s->n + BT_TOPK_ROOM));
 }
 
 static void some_part(void *ud, size_t part, size_t parts)
@@ -51,7 +51,7 @@ static void some_part(void *ud, size_t part, size_t parts)
     size_t r0, r1;
     bt_pool_slice(&r0, &r1, PAIRS, 1, part, parts);
     for (; r0 < r1; r0++) {
-        const bt_attn_list list = {s->at + r0 * (s->k + 8), s->k, 1, 1, NULL};
+        const bt_attn_list list = {s->at + r0 * (s->k + BT_TOPK_ROOM), s->k, 1, 1, NULL};
         s->kernels->attn_some(s->out + r0 * d, d, s->x + r0 * d, d, s->kv, 0, 0, &list, 0.125f,
                               s->room + r0 * bt_attn_scratch_bytes(d));
     }
@@ -66,10 +66,10 @@ static bt_err prepare(sparse *s, sparse *ref, bt_kv_view *kv, tool_kernel_run *r
     float *x = tool_kernel_bytes(r, PAIRS * d * sizeof *x), *k = tool_kernel_bytes(r, n * d * sizeof *k);
     uint8_t *shift = tool_kernel_bytes(r, n), **page = tool_kernel_bytes(r, pages * sizeof *page),
             *memory = tool_kernel_bytes(r, 2 * pages * PAGE * head);
-    const size_t lists = PAIRS * (s->k + 8), scores = PAIRS * n;
+    const size_t lists = PAIRS * (s->k + BT_TOPK_ROOM), scores = PAIRS * n;
     uint8_t *rows = tool_kernel_bytes(r, 2 * PAIRS * (ld + 1));
     s->score = tool_kernel_bytes(r, 2 * scores * sizeof *s->score);
-    s->scratch = tool_kernel_bytes(r, PAIRS * (n + 8) * sizeof *s->scratch);
+    s->scratch = tool_kernel_bytes(r, PAIRS * (n + BT_TOPK_ROOM) * sizeof *s->scratch);
     s->at = tool_kernel_bytes(r, 2 * lists * sizeof *s->at);
     s->out = tool_kernel_bytes(r, 2 * PAIRS * d * sizeof *s->out);
     s->room = tool_kernel_bytes(r, PAIRS * bt_attn_scratch_bytes(d));
@@ -128,7 +128,8 @@ bt_err tool_sparse_kernels(tool_kernel_run *r)
     }
     bool lists = true;
     for (size_t i = 0; i < PAIRS; i++)
-        lists = lists && !memcmp(s.at + i * (s.k + 8), ref.at + i * (s.k + 8), s.k * sizeof *s.at);
+        lists = lists && !memcmp(s.at + i * (s.k + BT_TOPK_ROOM), ref.at + i * (s.k + BT_TOPK_ROOM),
+                                 s.k * sizeof *s.at);
     e = figure(r, "estimate8", &s, fn[0], !memcmp(s.y, ref.y, PAIRS * (ld + 1)), 0, 5.0 * PAIRS * (double)d);
     if (e == BT_OK) e = figure(r, "int_topk", &s, fn[1], lists, 0, 4.0 * PAIRS * (double)s.n);
     if (e == BT_OK)

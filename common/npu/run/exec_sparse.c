@@ -16,13 +16,17 @@
 enum {
     BLOCK_CHOICES = 48, /* of a block: 16 rows of three heads, or as many more rows of fewer */
     PANELS = 8,         /* of keys in a product */
-    UNION_ROWS = 16,    /* that choose each for itself, and attend at once */
+    UNION_ROWS = 16,    /* that choose each for itself, and attend at once, or a part of them */
+    STRIDE = 32,        /* of positions that are looked at to decide how many */
     PIECE = 8,          /* panels that a thread makes at a time */
 };
 _Static_assert((int)BT_MODEL_MAX_HEADS <= (int)BT_HEADS_MAX, "a plan has room for every head");
 /* Of the plan alone: picoseconds for a key made into its panel, a score estimated and looked at, a score
  * attended to (an AVX2 core at 3 GHz; `baton bench --kernels`). No bit depends on them. */
 enum { KEY_PS = 90000, SCORE_PS = 1500, KEPT_PS = 14000 };
+/* Of a position that rows attend to at once: to gather it, its scores and weights by vectors of 16 pairs, and
+ * its values by pairs, beside each other (`perf` of an AVX-512 and an AVX2 core). No bit depends on them. */
+enum { GATHER_COST = 32, SCORE_COST = 48, VALUE_COST = 2 };
 
 /* Memory for the keys of a sequence, and of a thread. */
 typedef struct layout {
@@ -61,8 +65,8 @@ static layout layout_of(const bt_attention *a, size_t group, size_t d, size_t ct
     l.product = l.is_left + round_up(l.choices * sizeof(bool));
     l.score = l.product + BT_INT_MATMUL_SCRATCH_BYTES;
     l.choose = l.score + round_up(l.choices * l.keys * sizeof(int32_t));
-    l.at = l.choose + round_up((l.keys + 8) * sizeof(int32_t));
-    l.marks = l.at + round_up((l.keys + 8 + a->rows) * sizeof(uint32_t));
+    l.at = l.choose + round_up((l.keys + BT_TOPK_ROOM) * sizeof(int32_t));
+    l.marks = l.at + round_up((l.keys + BT_TOPK_ROOM + a->rows) * sizeof(uint32_t));
     l.rest = l.marks + round_up((2 * l.keys + 1) * sizeof(uint16_t)); /* of attention, or of the estimate */
     const size_t attention = bt_attn_scratch_bytes(d), estimate = bt_estimate_scratch_bytes(d);
     l.bytes = l.rest + round_up(attention > estimate ? attention : estimate);
@@ -244,26 +248,63 @@ static void attend_together(const sparse_job *j, const block *b, size_t row, siz
     attend_list(j, b, row, &(bt_attn_list){at, count, n, width, NULL}, h, scratch);
 }
 
-/* Rows [row, row + n) that choose each for itself attend over all that any of them chose, of which each takes
- * its own: of_row choices lie from one row's to the next. */
+/* Rows that attend at once, of n that choose each for itself: the more, the less often a key is gathered, and
+ * the more of them have not chosen it. What that costs is estimated for as many rows as fill one, two or
+ * three vectors with `width` heads of each, and for one row, by one position of STRIDE. No bit depends on it.
+ */
+static size_t rows_at_once(const uint16_t *marks, size_t seen, size_t n, size_t width)
+{
+    size_t best = 1;
+    uint64_t least = UINT64_MAX;
+    for (size_t vectors = 0; vectors <= BT_ATTN_SHARED_PAIRS / 16; vectors++) {
+        size_t rows = vectors ? 16 * vectors / width : 1;
+        uint64_t cost = 0;
+        if (rows > n) rows = n;
+        for (size_t a = 0; rows && a < n; a += rows) {
+            const size_t pairs = (n - a < rows ? n - a : rows) * width;
+            const unsigned mask = (1u << rows) - 1;
+            uint64_t count = 0;
+            for (size_t i = 0; i < seen; i += STRIDE) count += (marks[i] >> a & mask) != 0;
+            cost += count * (GATHER_COST + SCORE_COST * ((pairs + 15) / 16) + VALUE_COST * pairs);
+        }
+        if (rows && cost < least) least = cost, best = rows;
+    }
+    return best;
+}
+
+/* Rows [row + from, row + from + n) attend over all positions that one of them has marked. */
+static void attend_marked(const sparse_job *j, const block *b, size_t row, size_t from, size_t n, size_t h,
+                          size_t width, uint8_t *scratch)
+{
+    const layout *l = &j->s->layout;
+    const size_t seen = j->pos + b->first + row + from + n;
+    const uint16_t *marks = (const uint16_t *)(const void *)(scratch + l->marks);
+    uint32_t *at = (uint32_t *)(void *)(scratch + l->at);
+    uint16_t *take = (uint16_t *)(void *)(scratch + l->marks) + l->keys;
+    const unsigned mask = (1u << n) - 1;
+    size_t count = 0;
+    for (size_t i = 0; i < seen; i++) { /* what a position that nobody takes leaves is the next one's */
+        at[count] = (uint32_t)i, take[count] = (uint16_t)(marks[i] >> from & mask);
+        count += take[count] != 0;
+    }
+    attend_list(j, b, row + from, &(bt_attn_list){at, count, n, width, n > 1 ? take : NULL}, h, scratch);
+}
+
+/* Rows [row, row + n) that choose each for itself: of_row choices lie from one row's to the next. */
 static void attend_union(const sparse_job *j, const block *b, size_t row, size_t n, size_t h, size_t width,
                          size_t c, size_t of_row, uint8_t *scratch)
 {
-    const layout *l = &j->s->layout;
     const size_t last = j->pos + b->first + row + n;
-    uint32_t *at = (uint32_t *)(void *)(scratch + l->at);
-    uint16_t *marks = (uint16_t *)(void *)(scratch + l->marks), *take = marks + l->keys;
-    size_t count = 0;
+    const uint32_t *at = (const uint32_t *)(const void *)(scratch + j->s->layout.at);
+    uint16_t *marks = (uint16_t *)(void *)(scratch + j->s->layout.marks);
     memset(marks, 0, last * sizeof *marks);
     for (size_t r = 0; r < n; r++) {
         const size_t k = choose(j, b, last - n + 1 + r, h, c + r * of_row, scratch);
         for (size_t i = 0; i < k; i++) marks[at[i]] |= (uint16_t)(1u << r);
     }
-    for (size_t i = 0; i < last; i++) { /* what a position that nobody takes leaves is the next one's */
-        at[count] = (uint32_t)i, take[count] = marks[i];
-        count += marks[i] != 0;
-    }
-    attend_list(j, b, row, &(bt_attn_list){at, count, n, width, take}, h, scratch);
+    const size_t most = rows_at_once(marks, last, n, width);
+    for (size_t from = 0; from < n; from += most)
+        attend_marked(j, b, row, from, n - from < most ? n - from : most, h, width, scratch);
 }
 
 static void attend_block(const sparse_job *j, const block *b, uint8_t *scratch)

@@ -153,9 +153,9 @@ static void choose_all(const bt_kernels *v)
                                                : turn == 2 ? (n + 4) / 5
                                                            : 1 + rnd_below(n);
                 int32_t *score = bytes_new(n * sizeof *score, 4), *copy = bytes_new(n * sizeof *copy, 4),
-                        *scratch = bytes_new((n + 8) * sizeof *scratch, 4);
+                        *scratch = bytes_new((n + BT_TOPK_ROOM) * sizeof *scratch, 4);
                 uint8_t *shift = bytes_new(n, 1);
-                uint32_t *at = bytes_new((k + 8) * sizeof *at, 4);
+                uint32_t *at = bytes_new((k + BT_TOPK_ROOM) * sizeof *at, 4);
                 for (size_t i = 0; i < n; i++) {
                     score[i] = rnd_score(kind, i);
                     shift[i] = (uint8_t)(kind == 2 ? 1 : rnd_below(3));
