@@ -8,6 +8,7 @@
 #include "decode-node/store.h"
 #include "decode-node/worker.h"
 #include "engine/costs.h"
+#include "engine/mixed.h"
 #include "engine/needs.h"
 #include "kernels/cores.h"
 #include "kv/kv_pack.h"
@@ -426,7 +427,9 @@ static bt_err check_memory(const node *n, bt_fault *fault)
                                 .ctx_tokens = (size_t)o->node->ctx_size,
                                 .kv_memory_bytes = o->node->kv_memory_bytes,
                                 .rows = (size_t)o->batch_rows,
-                                .threads = bt_pool_threads(n->pool)};
+                                .threads = bt_pool_threads(n->pool),
+                                .logits_rows =
+                                    bt_mixed_logits(o->local_prefill - 1, o->engine, (bt_form)o->weights)};
     char text[BT_NEEDS_TEXT_BYTES];
     const bt_err e = bt_needs_begin(text, n->model, &want, 1, fault);
     if (e == BT_OK) bt_log(BT_LOG_INFO, "%s", text);

@@ -580,6 +580,8 @@ static bt_err make_step(dc_worker *w, bt_fault *fault)
     w->threads = bt_pool_threads(w->config.pool);
     w->seq = calloc(items, sizeof *w->seq);
     w->outcome = calloc(items, sizeof *w->outcome);
+    _Static_assert((int)DC_BATCH_PIECES == (int)BT_MIXED_PIECES,
+                   "the memory that is told before it is taken");
     w->logits = calloc((rows + (w->mixed_rows ? DC_BATCH_PIECES : 0)) * w->vocab, sizeof *w->logits);
     if (w->mixed_rows && !(w->entry = calloc(rows + DC_BATCH_PIECES, sizeof *w->entry)))
         return bt_fail(fault, BT_ENOMEM, "decode worker");

@@ -1,5 +1,6 @@
 /* See mixed.h. */
 #include "engine/mixed.h"
+#include "engine/names.h"
 
 #include <string.h>
 
@@ -12,6 +13,13 @@ size_t bt_mixed_rows(const bt_prefill *p, const bt_decode *d)
         bt_prefill_kv_elem_bytes(p) == bt_decode_kv_elem_bytes(d) &&
         (pkg ? pkg == bt_decode_shared_package(d) : strcmp(about.weights, bt_decode_weights(d)) == 0);
     return is_one ? bt_prefill_packed_rows(p) : 0;
+}
+
+size_t bt_mixed_logits(int prefill, int decode, bt_form weights)
+{
+    const bool is_one = prefill == decode &&
+                        (decode == BT_ENGINE_NPU || (decode == BT_ENGINE_HOST && weights == BT_FORM_F16));
+    return is_one ? BT_MIXED_PIECES : 0;
 }
 
 size_t bt_mixed_entries(bt_prefill_seq *ret, const bt_decode_seq *s, float *logits, size_t vocab)

@@ -2,6 +2,7 @@
 #define BT_ENGINE_MIXED_H
 #include "engine/decode.h"
 #include "engine/prefill.h"
+#include "kernels/forms.h"
 
 /* Rows of answers and of prompts in one call, where both belong to one engine (the rule of provenance,
  * docs/numerics.md): both doors are `npu` with one package, or both `host` with f16 weights. A row of one token then
@@ -10,6 +11,12 @@
 
 /* Tokens of one such call (bt_prefill_packed_rows); 0: the two are not one engine, or this one packs no prompts. */
 size_t bt_mixed_rows(const bt_prefill *p, const bt_decode *d);
+
+/* Pieces of prompts that a decode node has in such a call. */
+enum { BT_MIXED_PIECES = 16 };
+/* Rows of logits that it holds for them (bt_needs_want), by its engines (engine/names.h; -1: none) and the form of its
+ * weights: BT_MIXED_PIECES where they are one engine. */
+size_t bt_mixed_logits(int prefill, int decode, bt_form weights);
 
 /* The entries of bt_prefill_run_together for one sequence of a decode step: one for the rows up to the first that wants
  * logits, then one for each further row. Writes at most max(1, s->out) of them; returns how many. logits[s->out, V].

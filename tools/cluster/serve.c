@@ -2,6 +2,7 @@
 #include "tools/cluster/serve.h"
 #include "base/wait.h"
 #include "engine/decode.h"
+#include "engine/mixed.h"
 #include "engine/needs.h"
 #include "kv/kv_pages.h"
 #include "tools/search/auto.h"
@@ -91,6 +92,8 @@ static bt_err check_memory(const tool_serve *s, const bt_model *m, bt_fault *fau
                                     .kv_memory_bytes = s->kv_memory_bytes,
                                     .rows = BT_ENGINE_BATCH_ROWS,
                                     .threads = (size_t)s->threads};
+        want[n - 1].logits_rows =
+            bt_mixed_logits(want[n - 1].prefill, want[n - 1].decode, want[n - 1].weights);
     }
     return bt_needs_check(m, want, n, bt_memory_free(), fault);
 }

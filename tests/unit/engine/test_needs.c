@@ -3,6 +3,7 @@
 #include "engine/needs.h"
 #include "base/memory.h"
 #include "engine/decode.h"
+#include "engine/mixed.h"
 #include "model/gguf.h"
 #include "tests/helpers/engine_kit.h"
 #include "tests/helpers/tiny_gguf.h"
@@ -100,6 +101,17 @@ static void more_sequences_take_their_kv_and_kept_logits_their_rows(void **state
     engine_kit_done(&kit);
 }
 
+static void only_one_engine_for_prompts_and_answers_holds_logits_of_pieces(void **state)
+{
+    (void)state;
+    assert_int_equal(bt_mixed_logits(BT_ENGINE_NPU, BT_ENGINE_NPU, BT_FORM_INT8), BT_MIXED_PIECES);
+    assert_int_equal(bt_mixed_logits(BT_ENGINE_HOST, BT_ENGINE_HOST, BT_FORM_F16), BT_MIXED_PIECES);
+    assert_int_equal(bt_mixed_logits(BT_ENGINE_HOST, BT_ENGINE_HOST, BT_FORM_INT8), 0);
+    assert_int_equal(bt_mixed_logits(BT_ENGINE_NPU, BT_ENGINE_HOST, BT_FORM_F16), 0);
+    assert_int_equal(bt_mixed_logits(-1, BT_ENGINE_NPU, BT_FORM_F16), 0);
+    assert_int_equal(bt_mixed_logits(-1, -1, BT_FORM_F16), 0);
+}
+
 static void a_long_context_is_told_that_kv_of_int8_would_fit(void **state)
 {
     (void)state;
@@ -190,6 +202,7 @@ int main(void)
         cmocka_unit_test(weights_are_the_bytes_that_the_engine_has),
         cmocka_unit_test(processes_share_what_is_mapped_and_nothing_else),
         cmocka_unit_test(more_sequences_take_their_kv_and_kept_logits_their_rows),
+        cmocka_unit_test(only_one_engine_for_prompts_and_answers_holds_logits_of_pieces),
         cmocka_unit_test(a_long_context_is_told_that_kv_of_int8_would_fit),
         cmocka_unit_test(sparse_attention_needs_its_keys_and_each_thread_its_scores),
         cmocka_unit_test(a_machine_with_too_little_is_told_what_would_fit),
