@@ -13,6 +13,17 @@ enum { TILE = 6 };
 #define BT_UNROLL4_FOR _Pragma("GCC unroll 4") for
 #endif
 
+/* OF(N, M) for n pairs: M vectors beside each other for each of N, as many chains at once as registers hold. */
+#define BT_BY_TILE(n, OF) \
+    switch (n) { \
+    case 1: OF(1, 4); break; \
+    case 2: OF(2, BT_V16_REGS == 1 ? 4 : 2); break; \
+    case 3: OF(3, BT_V16_REGS == 1 ? 4 : 2); break; \
+    case 4: OF(4, BT_V16_REGS == 1 ? 4 : 1); break; \
+    case 5: OF(5, BT_V16_REGS == 1 ? 4 : 1); break; \
+    default: OF(6, BT_V16_REGS == 1 ? 4 : 1); break; \
+    }
+
 typedef struct query {
     const float *q;
     size_t row, head, visible;
@@ -101,17 +112,12 @@ BT_INLINE void score_pairs(job *j, size_t i, size_t panels, const size_t N, cons
     for (; panel < panels; panel++) score_tile(j, i, panel, N, 1, elem_bytes);
 }
 
-/* z of n pairs from i on: as many chains at once as registers hold. */
+/* z of n pairs from i on. */
 BT_INLINE void score_of(job *j, size_t i, size_t n, size_t panels, const uint32_t elem_bytes)
 {
-    switch (n) {
-    case 1: score_pairs(j, i, panels, 1, 4, elem_bytes); break;
-    case 2: score_pairs(j, i, panels, 2, BT_V16_REGS == 1 ? 4 : 2, elem_bytes); break;
-    case 3: score_pairs(j, i, panels, 3, BT_V16_REGS == 1 ? 4 : 2, elem_bytes); break;
-    case 4: score_pairs(j, i, panels, 4, BT_V16_REGS == 1 ? 4 : 1, elem_bytes); break;
-    case 5: score_pairs(j, i, panels, 5, BT_V16_REGS == 1 ? 4 : 1, elem_bytes); break;
-    default: score_pairs(j, i, panels, 6, BT_V16_REGS == 1 ? 4 : 1, elem_bytes); break;
-    }
+#define OF(N, M) score_pairs(j, i, panels, N, M, elem_bytes)
+    BT_BY_TILE(n, OF)
+#undef OF
 }
 
 static void score(job *j, size_t i, size_t n, size_t panels, int is_packed)
@@ -205,14 +211,9 @@ BT_INLINE void value_pairs(const job *j, size_t i, size_t from, size_t to, const
 static void add_values(const job *j, size_t i, size_t n, size_t b, size_t count)
 {
     const size_t all = seen_of(&j->query[i], b, count); /* visible ascends */
-    switch (n) {
-    case 1: value_pairs(j, i, 0, all, 1, 4); break;
-    case 2: value_pairs(j, i, 0, all, 2, BT_V16_REGS == 1 ? 4 : 2); break;
-    case 3: value_pairs(j, i, 0, all, 3, BT_V16_REGS == 1 ? 4 : 2); break;
-    case 4: value_pairs(j, i, 0, all, 4, BT_V16_REGS == 1 ? 4 : 1); break;
-    case 5: value_pairs(j, i, 0, all, 5, BT_V16_REGS == 1 ? 4 : 1); break;
-    default: value_pairs(j, i, 0, all, 6, BT_V16_REGS == 1 ? 4 : 1); break;
-    }
+#define OF(N, M) value_pairs(j, i, 0, all, N, M)
+    BT_BY_TILE(n, OF)
+#undef OF
     for (size_t r = 1; r < n; r++) {
         const size_t seen = seen_of(&j->query[i + r], b, count);
         if (seen > all) value_pairs(j, i + r, all, seen, 1, 4);

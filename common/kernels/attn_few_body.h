@@ -40,14 +40,12 @@ BT_INLINE void few_rows(job *j, size_t first, size_t count, const size_t N, cons
 
 BT_INLINE void few_values_of(job *j, size_t i, size_t end, size_t count, const uint32_t elem_bytes)
 {
-    for (size_t n; i < end; i += n) switch (n = tile_of(end - i)) {
-        case 1: few_rows(j, i, count, 1, 4, elem_bytes); break;
-        case 2: few_rows(j, i, count, 2, BT_V16_REGS == 1 ? 4 : 2, elem_bytes); break;
-        case 3: few_rows(j, i, count, 3, BT_V16_REGS == 1 ? 4 : 2, elem_bytes); break;
-        case 4: few_rows(j, i, count, 4, BT_V16_REGS == 1 ? 4 : 1, elem_bytes); break;
-        case 5: few_rows(j, i, count, 5, BT_V16_REGS == 1 ? 4 : 1, elem_bytes); break;
-        default: few_rows(j, i, count, 6, BT_V16_REGS == 1 ? 4 : 1, elem_bytes); break;
-        }
+    for (size_t n; i < end; i += n) {
+        n = tile_of(end - i);
+#define OF(N, M) few_rows(j, i, count, N, M, elem_bytes)
+        BT_BY_TILE(n, OF)
+#undef OF
+    }
 }
 
 /* Whether every pair sees all `count` positions from b on, and there are few of them, in whole vectors of what is

@@ -173,14 +173,9 @@ BT_INLINE void some_pairs(const some *s, size_t i, size_t from, size_t to, const
 BT_INLINE void some_values_of(const some *s, size_t n, const uint32_t elem_bytes)
 {
     const size_t all = takes_here(s, 0); /* of all pairs the least */
-    switch (n) {
-    case 1: some_pairs(s, 0, 0, all, 1, 4, elem_bytes); break;
-    case 2: some_pairs(s, 0, 0, all, 2, BT_V16_REGS == 1 ? 4 : 2, elem_bytes); break;
-    case 3: some_pairs(s, 0, 0, all, 3, BT_V16_REGS == 1 ? 4 : 2, elem_bytes); break;
-    case 4: some_pairs(s, 0, 0, all, 4, BT_V16_REGS == 1 ? 4 : 1, elem_bytes); break;
-    case 5: some_pairs(s, 0, 0, all, 5, BT_V16_REGS == 1 ? 4 : 1, elem_bytes); break;
-    default: some_pairs(s, 0, 0, all, 6, BT_V16_REGS == 1 ? 4 : 1, elem_bytes); break;
-    }
+#define OF(N, M) some_pairs(s, 0, 0, all, N, M, elem_bytes)
+    BT_BY_TILE(n, OF)
+#undef OF
     for (size_t i = 0; i < n; i++)
         if (takes_here(s, i) > all) some_pairs(s, i, all, takes_here(s, i), 1, 4, elem_bytes);
 }
