@@ -1,18 +1,23 @@
 /* Attention of more pairs than a tile has that share a list of positions; included by attn_body.h after
  * attn_some_body.h, of which it takes the way through a span. No include guard.
  *
- * A span at a time: scores of all pairs, with pairs in the lanes, so that a key is read as it lies; then all that is
- * done by pair, a position after the other; then the values, a product too. The last positions of the list, which not
- * all rows see, are every pair's own. */
+ * A span at a time. First the scores: pairs are in the lanes, so that a key is read as it lies. Then the weights, with
+ * pairs in the lanes too. Then the values, a product with elements in the lanes. The last positions of the list, which
+ * not all rows see, are every pair's own. */
 
-enum { MOST_PAIRS = BT_ATTN_SHARED_PAIRS, BLOCKS = BT_ATTN_SPAN / BT_ATTN_BLOCK, KEYS = 16 };
+enum {
+    MOST_PAIRS = BT_ATTN_SHARED_PAIRS,
+    VECTORS = MOST_PAIRS / 16,
+    BLOCKS = BT_ATTN_SPAN / BT_ATTN_BLOCK,
+    KEYS = 16 /* that are scored at once */
+};
 
 typedef struct shared {
     some s;
     size_t pairs, lanes;     /* up to whole vectors */
     float *q, *k;            /* queries, elements of 16 pairs [lanes / 16, dp, 16]; keys as floats [KEYS, dp] */
     float *p, *v;            /* weights [positions, MOST_PAIRS]; values in panels of 16 elements [SPAN, 16] */
-    int32_t bit[MOST_PAIRS]; /* of take: the pair's row; of lanes without a pair all */
+    int32_t bit[MOST_PAIRS]; /* the bit of take that is the pair's row's; all bits where no pair is */
     bool has[MOST_PAIRS];    /* a pair has taken something of the spans before */
     unsigned any[BLOCKS];    /* of a block's positions: the rows that take one */
     float m[MOST_PAIRS], l[MOST_PAIRS], tm[MOST_PAIRS], tl[MOST_PAIRS], c[BLOCKS][MOST_PAIRS];
@@ -51,15 +56,15 @@ BT_INLINE void shared_score_tile(const shared *t, float *z, size_t k, size_t i, 
     const size_t d = t->s.j->kv->head_dim, dp = t->s.j->dp;
     const float *q = t->q + i * dp, *key = t->k + k * dp;
     const v16 scale = v16_set1(t->s.j->scale);
-    v16 a[KEYS][3];
+    v16 a[KEYS][VECTORS];
     BT_UNROLL_FOR(size_t n = 0; n < N; n++)
         BT_UNROLL_FOR(size_t m = 0; m < M; m++) a[n][m] = v16_zero();
     for (size_t e = 0; e < d; e++) {
-        v16 x[3];
-        BT_UNROLL_FOR(size_t m = 0; m < M; m++) x[m] = v16_load(q + (m * dp + e) * 16);
-        BT_UNROLL_FOR(size_t n = 0; n < N; n++) {
-            const v16 y = v16_set1(key[n * dp + e]);
-            BT_UNROLL_FOR(size_t m = 0; m < M; m++) a[n][m] = v16_fma(x[m], y, a[n][m]);
+        v16 y[KEYS];
+        BT_UNROLL_FOR(size_t n = 0; n < N; n++) y[n] = v16_set1(key[n * dp + e]);
+        BT_UNROLL_FOR(size_t m = 0; m < M; m++) {
+            const v16 x = v16_load(q + (m * dp + e) * 16);
+            BT_UNROLL_FOR(size_t n = 0; n < N; n++) a[n][m] = v16_fma(x, y[n], a[n][m]);
         }
     }
     BT_UNROLL_FOR(size_t n = 0; n < N; n++)
@@ -71,10 +76,12 @@ BT_INLINE void shared_score_tile(const shared *t, float *z, size_t k, size_t i, 
 static void shared_score(const shared *t, float *z)
 {
     enum { WIDE = BT_V16_REGS == 1 ? 8 : 2, NARROW = BT_V16_REGS == 1 ? 8 : 4 };
-    for (size_t k = 0; k < KEYS; k += t->lanes == 48 ? WIDE : NARROW)
-        if (t->lanes == 48) shared_score_tile(t, z, k, 0, WIDE, 3);
-        else
-            for (size_t i = 0; i < t->lanes; i += 16) shared_score_tile(t, z, k, i, NARROW, 1);
+    if (t->lanes == MOST_PAIRS) {
+        for (size_t k = 0; k < KEYS; k += WIDE) shared_score_tile(t, z, k, 0, WIDE, VECTORS);
+        return;
+    }
+    for (size_t i = 0; i < t->lanes; i += 16)
+        for (size_t k = 0; k < KEYS; k += NARROW) shared_score_tile(t, z, k, i, NARROW, 1);
 }
 
 /* z of all pairs to p; a NaN counts as +inf, what a pair does not take as -inf. */
@@ -85,7 +92,7 @@ static void shared_scores(shared *t)
     for (size_t from = 0, n; from < t->s.n; from += n) {
         n = t->s.n - from < KEYS ? t->s.n - from : KEYS;
         shared_keys(t, from, n);
-        shared_score(t, t->p + from * MOST_PAIRS); /* has room for KEYS more than a span */
+        shared_score(t, t->p + from * MOST_PAIRS);
         for (size_t k = from; k < from + n; k++)
             for (size_t i = 0; i < t->lanes; i += 16) {
                 float *p = t->p + k * MOST_PAIRS + i;
@@ -202,33 +209,38 @@ static void shared_alone(const shared *t, size_t i)
     }
 }
 
-static bool shared_is_finite(const float *acc, size_t dp)
+/* Weights of +0 have changed nothing: all of acc are numbers, and none is 0, whose sign they may change. */
+static bool shared_is_sure(const float *acc, size_t d)
 {
-    v16 sum = v16_zero();
-    for (size_t e = 0; e < dp; e += 16) sum = v16_add(sum, v16_sub(v16_load(acc + e), v16_load(acc + e)));
-    return v8_sum(v16_fold(sum)) == 0;
+    v16 sum = v16_zero(), least = v16_set1(1);
+    size_t e = 0;
+    for (; e + 16 <= d; e += 16) {
+        const v16 x = v16_load(acc + e);
+        sum = v16_add(sum, v16_sub(x, x));
+        least = v16_min(least, v16_max(x, v16_neg(x)));
+    }
+    for (; e < d; e++)
+        if (acc[e] == 0 || acc[e] - acc[e] != 0) return false;
+    return v8_sum(v16_fold(sum)) == 0 && v8_max(v16_fold_max(v16_neg(least))) < 0;
 }
 
 /* acc of all pairs: together as far as all take, then each its own way. A value that a pair does not take has the
- * weight +0, which leaves it out where it is finite; where it is not, acc is no number, and is made again. */
+ * weight +0. That leaves it out, unless the value is no number or the sum is -0; then acc is made again. */
 static void shared_values(shared *t)
 {
     const size_t all = takes_here(&t->s, 0), dp = t->s.j->dp; /* all: of all pairs the least */
     memset(t->s.j->acc, 0, t->pairs * dp * sizeof *t->s.j->acc);
     for (size_t i = 0, n; i < t->pairs; i += n) {
         n = tile_of(t->pairs - i);
-        switch (n) {
-        case 1: shared_pairs(t, i, 0, all, 1, 4); break;
-        case 2: shared_pairs(t, i, 0, all, 2, BT_V16_REGS == 1 ? 4 : 2); break;
-        case 3: shared_pairs(t, i, 0, all, 3, BT_V16_REGS == 1 ? 4 : 2); break;
-        case 4: shared_pairs(t, i, 0, all, 4, BT_V16_REGS == 1 ? 4 : 1); break;
-        case 5: shared_pairs(t, i, 0, all, 5, BT_V16_REGS == 1 ? 4 : 1); break;
-        default: shared_pairs(t, i, 0, all, 6, BT_V16_REGS == 1 ? 4 : 1); break;
-        }
+#define OF(N, M) shared_pairs(t, i, 0, all, N, M)
+        BT_BY_TILE(n, OF)
+#undef OF
     }
     for (size_t i = 0; i < t->pairs; i++) {
         if (takes_here(&t->s, i) > all) shared_pairs(t, i, all, takes_here(&t->s, i), 1, 4);
-        if (t->s.list->take && !shared_is_finite(t->s.j->acc + i * dp, dp)) shared_alone(t, i);
+        if (t->s.list->take && takes_any(t, i, 0, t->s.blocks) &&
+            !shared_is_sure(t->s.j->acc + i * dp, t->s.j->kv->head_dim))
+            shared_alone(t, i);
     }
 }
 
@@ -253,7 +265,7 @@ static void some_together(job *j, float *out, size_t ldo, const bt_attn_list *li
     t.q = j->block, t.k = j->block + MOST_PAIRS * j->dp;
     j->total = j->acc + MOST_PAIRS * j->dp; /* for fewer pairs than attn's: the values have the rest, */
     t.v = j->total + MOST_PAIRS * j->dp;
-    t.p = j->p; /* and weights the room of all pairs' lanes of l, too */
+    t.p = j->p;
     shared_queries(&t);
     for (size_t a = 0; a < list->count; a += t.s.n) {
         some_begin(&t.s, a);
@@ -269,7 +281,8 @@ static void some_together(job *j, float *out, size_t ldo, const bt_attn_list *li
 
 _Static_assert(MOST_PAIRS + KEYS <= BT_ATTN_BLOCK, "queries and keys have room");
 _Static_assert(2 * MOST_PAIRS + BT_ATTN_SPAN <= 2 * BT_ATTN_PAIRS, "pairs and values have room");
-_Static_assert(MOST_PAIRS *(BT_ATTN_SPAN + KEYS) <= BT_ATTN_PAIRS * (BT_ATTN_BLOCK + 16), "weights have room");
+_Static_assert(MOST_PAIRS *BT_ATTN_SPAN <= BT_ATTN_PAIRS * BT_ATTN_BLOCK, "weights have room");
+_Static_assert(BT_ATTN_SPAN % KEYS == 0, "scores of a span's last keys are within it");
 
 void BT_VARIANT(bt_attn_some)(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer,
                               size_t g, const bt_attn_list *list, float scale, void *scratch)

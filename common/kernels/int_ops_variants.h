@@ -3,8 +3,8 @@
 #include "kernels/int_ops.h"
 #include "kernels/sparse.h"
 
-/* The variants of the integer operators, for the dispatch table. AVX-512 machines run the AVX2 ones but for int_topk,
- * and operators without a column of their own the plain ones. */
+/* The variants of the integer operators, for the dispatch table. AVX-512 machines run the AVX2 ones; of int_topk they
+ * have their own. Operators without a column of their own run the plain ones. */
 bt_int_rmsnorm32_fn bt_int_rmsnorm32_ref, bt_int_rmsnorm32_avx2, bt_int_rmsnorm32_neon;
 bt_int_headnorm16_fn bt_int_headnorm16_ref;
 bt_int_rope16_fn bt_int_rope16_ref, bt_int_rope16_avx2, bt_int_rope16_neon;

@@ -11,12 +11,12 @@ typedef __m256i lanes;
 /* The lanes of a mask's bits, ascending, a byte each. */
 #define LANE(m, i) \
     ((uint64_t)((m) >> (i)&1) * (i) << 8 * __builtin_popcount((unsigned)(m) & ((1u << (i)) - 1)))
-#define LANES(m) \
+#define LANES_OF(m) \
     (LANE(m, 0) | LANE(m, 1) | LANE(m, 2) | LANE(m, 3) | LANE(m, 4) | LANE(m, 5) | LANE(m, 6) | LANE(m, 7))
-#define LANES4(m)  LANES(m), LANES((m) + 1), LANES((m) + 2), LANES((m) + 3)
-#define LANES16(m) LANES4(m), LANES4((m) + 4), LANES4((m) + 8), LANES4((m) + 12)
-#define LANES64(m) LANES16(m), LANES16((m) + 16), LANES16((m) + 32), LANES16((m) + 48)
-static const uint64_t lanes_of[256] = {LANES64(0), LANES64(64), LANES64(128), LANES64(192)};
+#define LANES_OF4(m)  LANES_OF(m), LANES_OF((m) + 1), LANES_OF((m) + 2), LANES_OF((m) + 3)
+#define LANES_OF16(m) LANES_OF4(m), LANES_OF4((m) + 4), LANES_OF4((m) + 8), LANES_OF4((m) + 12)
+#define LANES_OF64(m) LANES_OF16(m), LANES_OF16((m) + 16), LANES_OF16((m) + 32), LANES_OF16((m) + 48)
+static const uint64_t lanes_of[256] = {LANES_OF64(0), LANES_OF64(64), LANES_OF64(128), LANES_OF64(192)};
 
 static inline lanes lanes_set1(int32_t x) { return _mm256_set1_epi32(x); }
 static inline lanes lanes_from(int32_t from)

@@ -9,7 +9,8 @@
  * count and one where x is above y; keep, the lanes of a mask one behind the other, of which LANES are written, and how
  * many they are. */
 
-enum { MOST = 1 << 30, SAMPLES = 32, MARGIN = 6, SHORT = 256 };
+enum { MOST = 1 << 30, SAMPLES = 32, MARGIN = 6, SHORT = 256, ROUNDS = 8 };
+_Static_assert((int)SAMPLES % (int)LANES == 0, "samples are whole vectors");
 
 static inline size_t bits_of(unsigned mask) { return (size_t)__builtin_popcount(mask); }
 
@@ -31,13 +32,13 @@ static void shift_all(int32_t *v, const uint8_t *shift, size_t n)
     for (; i < n; i++) v[i] *= 1 << shift[i];
 }
 
-/* Two numbers between which the k-th greatest of v[n] probably lies: of so many of them, those by MARGIN before and
- * behind. */
+/* Two numbers between which the k-th greatest of v[n] probably lies: of SAMPLES of them the ones MARGIN ranks above and
+ * below where it would stand. */
 static void guess(int32_t *low, int32_t *high, const int32_t *v, size_t n, size_t k)
 {
     const int32_t rank = (int32_t)(k * SAMPLES / n);
-    int32_t s[SAMPLES], less[SAMPLES], from[SAMPLES], to[SAMPLES]; /* from, to: where s[i], and its equals, stand by
-                                                                      falling size */
+    int32_t s[SAMPLES], less[SAMPLES], from[SAMPLES], to[SAMPLES]; /* from, to: how many of s are above s[i], and how
+                                                                      many are not below it */
     for (size_t i = 0; i < SAMPLES; i++) s[i] = v[i * n / SAMPLES], less[i] = s[i] - 1;
     for (size_t i = 0; i < SAMPLES; i += LANES) {
         lanes over = lanes_set1(0), equal = lanes_set1(0);
@@ -99,22 +100,23 @@ static int32_t halve(const int32_t *v, size_t n, size_t k, int32_t low, int32_t 
 /* The k-th greatest of v[n]; how many are above it, and how many are it. */
 static int32_t least_of(size_t *greater, size_t *equal, const int32_t *v, size_t n, size_t k, int32_t *scratch)
 {
-    const int32_t *from = v; /* of v[n] those in [low, high]; before: how many are above */
-    size_t count = n, before = 0;
     int32_t low = -MOST, high = MOST;
-    for (size_t was = n + 1; count > SHORT && count < was && low < high;) {
+    const int32_t *from = v;      /* those of v[n] in [low, high], among which it is; */
+    size_t count = n, before = 0; /* how many they are, and how many are above */
+    for (size_t round = 0; round < ROUNDS && count > SHORT && low < high; round++) {
         int32_t a, b;
         size_t up;
         guess(&a, &b, from, count, k - before);
         a = a > low ? a : low, b = b < high ? b : high;
         const size_t kept = between(scratch, &up, from, count, a, b);
-        was = count, from = scratch, count = kept, up += before;
-        if (up < k && k - up <= kept) low = a, high = b, before = up;
+        up += before;
+        if (up < k && k - up <= kept) low = a, high = b, count = kept, before = up;
         else { /* it lies elsewhere */
             if (up < k) high = a - 1;
             else low = b + 1;
-            from = v, count = was = n, before = 0;
+            count = between(scratch, &before, v, n, low, high);
         }
+        from = scratch;
     }
     const int32_t least = halve(from, count, k - before, low, high);
     const size_t over = above(from, count, least);

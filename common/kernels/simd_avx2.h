@@ -55,13 +55,13 @@ BT_INLINE v16 v16_where_ge(v16 x, v16 y, v16 z)
     return (v16){_mm256_and_ps(x.a, _mm256_cmp_ps(y.a, z.a, _CMP_GE_OQ)),
                  _mm256_and_ps(x.b, _mm256_cmp_ps(y.b, z.b, _CMP_GE_OQ))};
 }
-/* x where a bit of the lane's is in `bits`, else -inf */
 BT_INLINE __m256 v8_where_bits(__m256 x, __m256i bits, const int32_t *lane)
 {
     const __m256i both = _mm256_and_si256(bits, _mm256_loadu_si256((const void *)lane));
     const __m256 none = _mm256_castsi256_ps(_mm256_cmpeq_epi32(both, _mm256_setzero_si256()));
     return _mm256_blendv_ps(x, _mm256_set1_ps(-__builtin_inff()), none);
 }
+/* x where `bits` has a bit of the lane's, else -inf */
 BT_INLINE v16 v16_where_bits(v16 x, int bits, const int32_t *lane)
 {
     const __m256i all = _mm256_set1_epi32(bits);

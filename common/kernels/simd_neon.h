@@ -100,7 +100,7 @@ BT_INLINE v16 v16_where_ge(v16 x, v16 y, v16 z)
     return V16_EACH(F);
 #undef F
 }
-/* x where a bit of the lane's is in `bits`, else -inf */
+/* x where `bits` has a bit of the lane's, else -inf */
 BT_INLINE v16 v16_where_bits(v16 x, int bits, const int32_t *lane)
 {
     const int32x4_t all = vdupq_n_s32(bits);

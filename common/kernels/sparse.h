@@ -21,7 +21,7 @@ typedef void bt_edge_estimate8_fn(int8_t *restrict y, size_t ldy, uint8_t *restr
 /* ---- the k greatest of n numbers ----
  * v[i] = score[i] << shift[i]: the indices of the k greatest to at, ascending; of equal ones the smaller index goes
  * first. 1 <= k <= n < 2^31, |v| <= 2^30, shift <= 2. at has room for k + BT_TOPK_ROOM indices, of which those past k
- * are left as anything. score [n] is lost, scratch [n + BT_TOPK_ROOM]. */
+ * are left as anything. score [n] and scratch [n] are lost. */
 enum { BT_TOPK_ROOM = 16 };
 typedef void bt_int_topk_fn(uint32_t *restrict at, size_t k, int32_t *restrict score, const uint8_t *restrict shift,
                             size_t n, int32_t *restrict scratch);
@@ -33,8 +33,7 @@ typedef void bt_int_topk_fn(uint32_t *restrict at, size_t k, int32_t *restrict s
  * take no part in the chains. Spans, blocks of 64 and the lanes of l go by the position as ever; a block or a span of
  * which no position is there is passed over, and the first span that is there is taken as it is. With all positions
  * from 0 on the bits are those of attn. What a pair computes does not depend on which others share its list.
- * With `take` row r takes at[i] where bit r of take[i] is set, and all else is left out; a product with a weight of +0
- * may stand for that where the value is finite.
+ * With `take` row r takes at[i] where bit r of take[i] is set, and all else is left out.
  * rows * width <= BT_ATTN_SHARED_PAIRS. scratch: bt_attn_scratch_bytes(D), 64-byte aligned. */
 enum { BT_ATTN_SHARED_PAIRS = 48 };
 typedef struct bt_attn_list {

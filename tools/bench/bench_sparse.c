@@ -16,7 +16,7 @@ typedef struct sparse {
     int8_t *y;
     uint8_t *unit;
     /* int_topk: [PAIRS, n] and lists [PAIRS, k + BT_TOPK_ROOM] */
-    int32_t *score, *scratch; /* scratch: [PAIRS, n + BT_TOPK_ROOM] */
+    int32_t *score, *scratch; /* scratch: [PAIRS, n] */
     const uint8_t *shift;
     uint32_t *at;
     /* attn_some */
@@ -41,7 +41,7 @@ static void topk_part(void *ud, size_t part, size_t parts)
     bt_pool_slice(&r0, &r1, PAIRS, 1, part, parts);
     for (; r0 < r1; r0++)
         s->kernels->int_topk(s->at + r0 * (s->k + BT_TOPK_ROOM), s->k, s->score + r0 * s->n, s->shift, s->n,
-                             s->scratch + r0 * (s->n + BT_TOPK_ROOM));
+                             s->scratch + r0 * s->n);
 }
 
 static void some_part(void *ud, size_t part, size_t parts)
@@ -69,7 +69,7 @@ static bt_err prepare(sparse *s, sparse *ref, bt_kv_view *kv, tool_kernel_run *r
     const size_t lists = PAIRS * (s->k + BT_TOPK_ROOM), scores = PAIRS * n;
     uint8_t *rows = tool_kernel_bytes(r, 2 * PAIRS * (ld + 1));
     s->score = tool_kernel_bytes(r, 2 * scores * sizeof *s->score);
-    s->scratch = tool_kernel_bytes(r, PAIRS * (n + BT_TOPK_ROOM) * sizeof *s->scratch);
+    s->scratch = tool_kernel_bytes(r, PAIRS * n * sizeof *s->scratch);
     s->at = tool_kernel_bytes(r, 2 * lists * sizeof *s->at);
     s->out = tool_kernel_bytes(r, 2 * PAIRS * d * sizeof *s->out);
     s->room = tool_kernel_bytes(r, PAIRS * bt_attn_scratch_bytes(d));

@@ -29,7 +29,7 @@ typedef struct room {
     float chooser[MAX_DIM];
     int8_t key[WINDOW * MAX_DIM], query[MAX_DIM];
     uint8_t shift[WINDOW], query_shift;
-    int32_t score[WINDOW], scratch[WINDOW + BT_TOPK_ROOM];
+    int32_t score[WINDOW], scratch[WINDOW];
     uint32_t true_choice[WINDOW + BT_TOPK_ROOM], choice[WINDOW + BT_TOPK_ROOM];
     uint8_t estimate[(BT_ESTIMATE_ROWS + 1) * MAX_DIM * sizeof(float)] __attribute__((aligned(64)));
 } room;

@@ -16,16 +16,16 @@
 enum {
     BLOCK_CHOICES = 48, /* of a block: 16 rows of three heads, or as many more rows of fewer */
     PANELS = 8,         /* of keys in a product */
-    UNION_ROWS = 16,    /* that choose each for itself, and attend at once, or a part of them */
-    STRIDE = 32,        /* of positions that are looked at to decide how many */
+    UNION_ROWS = 16,    /* that choose each for itself; all or some of them attend at once */
+    STRIDE = 32,        /* one of so many positions is looked at to decide how many */
     PIECE = 8,          /* panels that a thread makes at a time */
 };
 _Static_assert((int)BT_MODEL_MAX_HEADS <= (int)BT_HEADS_MAX, "a plan has room for every head");
 /* Of the plan alone: picoseconds for a key made into its panel, a score estimated and looked at, a score
  * attended to (an AVX2 core at 3 GHz; `baton bench --kernels`). No bit depends on them. */
 enum { KEY_PS = 90000, SCORE_PS = 1500, KEPT_PS = 14000 };
-/* Of a position that rows attend to at once: to gather it, its scores and weights by vectors of 16 pairs, and
- * its values by pairs, beside each other (`perf` of an AVX-512 and an AVX2 core). No bit depends on them. */
+/* What a position costs that rows attend to at once, in parts of the same whole: to gather it; its scores and
+ * weights, of each vector of 16 pairs; its values, of each pair. No bit depends on them. */
 enum { GATHER_COST = 32, SCORE_COST = 48, VALUE_COST = 2 };
 
 /* Memory for the keys of a sequence, and of a thread. */
@@ -65,7 +65,7 @@ static layout layout_of(const bt_attention *a, size_t group, size_t d, size_t ct
     l.product = l.is_left + round_up(l.choices * sizeof(bool));
     l.score = l.product + BT_INT_MATMUL_SCRATCH_BYTES;
     l.choose = l.score + round_up(l.choices * l.keys * sizeof(int32_t));
-    l.at = l.choose + round_up((l.keys + BT_TOPK_ROOM) * sizeof(int32_t));
+    l.at = l.choose + round_up(l.keys * sizeof(int32_t));
     l.marks = l.at + round_up((l.keys + BT_TOPK_ROOM + a->rows) * sizeof(uint32_t));
     l.rest = l.marks + round_up((2 * l.keys + 1) * sizeof(uint16_t)); /* of attention, or of the estimate */
     const size_t attention = bt_attn_scratch_bytes(d), estimate = bt_estimate_scratch_bytes(d);
@@ -248,17 +248,16 @@ static void attend_together(const sparse_job *j, const block *b, size_t row, siz
     attend_list(j, b, row, &(bt_attn_list){at, count, n, width, NULL}, h, scratch);
 }
 
-/* Rows that attend at once, of n that choose each for itself: the more, the less often a key is gathered, and
- * the more of them have not chosen it. What that costs is estimated for as many rows as fill one, two or
- * three vectors with `width` heads of each, and for one row, by one position of STRIDE. No bit depends on it.
- */
+/* How many rows attend at once, of n that choose each for itself. With more rows a key is gathered less
+ * often, but more of them have not chosen it. Tried are one row, and as many as fill one, two or three
+ * vectors with `width` heads of each; what that costs is counted over one position of STRIDE. */
 static size_t rows_at_once(const uint16_t *marks, size_t seen, size_t n, size_t width)
 {
     size_t best = 1;
     uint64_t least = UINT64_MAX;
-    for (size_t vectors = 0; vectors <= BT_ATTN_SHARED_PAIRS / 16; vectors++) {
-        size_t rows = vectors ? 16 * vectors / width : 1;
+    for (size_t vectors = 0, rows = 0; vectors <= BT_ATTN_SHARED_PAIRS / 16 && rows < n; vectors++) {
         uint64_t cost = 0;
+        rows = vectors ? 16 * vectors / width : 1;
         if (rows > n) rows = n;
         for (size_t a = 0; rows && a < n; a += rows) {
             const size_t pairs = (n - a < rows ? n - a : rows) * width;

@@ -115,6 +115,14 @@ static void nor_do_they_where_rows_or_heads_share_a_choice(void **state)
                                          "sparse:0.3,dense=37,rows=8,group"});
 }
 
+/* Rows that keep few positions attend one by one, or by a few. */
+static void nor_do_they_where_few_are_kept(void **state)
+{
+    (void)state;
+    no_bit_changes((const char *const[]){"sparse:0.02,dense=37", "sparse:0.05,dense=37,group",
+                                         "sparse:0.02,dense=37,group"});
+}
+
 /* Of a block the first row attends to what it would keep alone, and so has its bits behind the first layer.
  * Hardly any other row does. */
 static void of_a_block_the_first_row_chooses(void **state)
@@ -334,6 +342,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chunks_threads_pages_and_instruction_sets_change_no_bit),
         cmocka_unit_test(nor_do_they_where_rows_or_heads_share_a_choice),
+        cmocka_unit_test(nor_do_they_where_few_are_kept),
         cmocka_unit_test(of_a_block_the_first_row_chooses),
         cmocka_unit_test(all_positions_are_dense_attention_and_few_are_near_it),
         cmocka_unit_test(a_prompt_in_two_parts_has_the_bytes_of_the_whole),
