@@ -85,6 +85,15 @@ EMULATED simde__m512i emulated_cvtepi8_epi32(simde__m128i x)
     return simde_mm512_loadu_si512(out);
 }
 
+EMULATED simde__m512i emulated_cvtepu8_epi32(simde__m128i x)
+{
+    uint8_t in[16];
+    int32_t out[16];
+    simde_mm_storeu_si128(in, x);
+    for (size_t i = 0; i < 16; i++) out[i] = in[i];
+    return simde_mm512_loadu_si512(out);
+}
+
 EMULATED simde__m256 emulated_cvtpd_ps(simde__m512d x)
 {
     double in[8];
@@ -153,6 +162,7 @@ EMULATED simde__m512i emulated_cvtps_epi32(simde__m512 x)
 #define _mm512_cvtepi32_pd(x)             emulated_cvtepi32_pd(x)
 #define _mm512_cvtepi64_ps(x)             emulated_cvtepi64_ps(x)
 #define _mm512_cvtepi8_epi32(x)           emulated_cvtepi8_epi32(x)
+#define _mm512_cvtepu8_epi32(x)           emulated_cvtepu8_epi32(x)
 #define _mm512_cvtpd_ps(x)                emulated_cvtpd_ps(x)
 #define _mm512_cvtph_ps(x)                emulated_cvtph_ps(x)
 #define _mm512_cvtps_epi32(x)             emulated_cvtps_epi32(x)

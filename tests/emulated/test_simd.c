@@ -87,16 +87,18 @@ static void integers_become_floats_rounded_once(void **state)
     float f[LANES], of_large[8], of_double[8];
     double d[8];
     int8_t small[LANES];
-    int32_t wide[LANES];
+    int32_t wide[LANES], wide_u[LANES];
     _mm512_storeu_ps(f, _mm512_cvtepi32_ps(_mm512_loadu_si512(whole)));
     _mm512_storeu_pd(d, _mm512_cvtepi32_pd(_mm256_loadu_si256((const void *)whole)));
     _mm256_storeu_ps(of_large, _mm512_cvtepi64_ps(_mm512_loadu_si512(large)));
     _mm256_storeu_ps(of_double, _mm512_cvtpd_ps(_mm512_loadu_pd(precise)));
     for (int i = 0; i < LANES; i++) small[i] = (int8_t)(i * 17 - 128);
     _mm512_storeu_si512(wide, _mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)small)));
+    _mm512_storeu_si512(wide_u, _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)small)));
     for (size_t i = 0; i < LANES; i++) {
         assert_true(f[i] == (float)whole[i]);
         assert_int_equal(wide[i], small[i]);
+        assert_int_equal(wide_u[i], (uint8_t)small[i]);
         if (i >= 8) continue;
         assert_true(d[i] == whole[i]);
         assert_true(of_large[i] == (float)large[i]);
