@@ -109,17 +109,21 @@ BT_INLINE void widen_row(float *to, const size_t pitch, const uint8_t *row, size
     }
 }
 
+BT_INLINE void widen(float *to, const size_t pitch, const uint8_t *row, const bt_kv_view *kv)
+{
+    switch (kv->elem_bytes) {
+    case 1: widen_row(to, pitch, row, kv->head_dim, 1); break;
+    case 2: widen_row(to, pitch, row, kv->head_dim, 2); break;
+    default: widen_row(to, pitch, row, kv->head_dim, 4); break;
+    }
+}
+
 /* V of the block's first `count` positions, as floats. */
 static void copy_values(job *j, size_t count)
 {
     const bt_kv_view *kv = j->kv;
     for (size_t i = 0; i < count; i++) {
-        const uint8_t *row = j->row[i] + kv->plane_bytes;
-        switch (kv->elem_bytes) {
-        case 1: widen_row(j->block + i * 16, BT_ATTN_BLOCK, row, kv->head_dim, 1); break;
-        case 2: widen_row(j->block + i * 16, BT_ATTN_BLOCK, row, kv->head_dim, 2); break;
-        default: widen_row(j->block + i * 16, BT_ATTN_BLOCK, row, kv->head_dim, 4); break;
-        }
+        widen(j->block + i * 16, BT_ATTN_BLOCK, j->row[i] + kv->plane_bytes, kv);
         ask(j, j->dp / 8);
     }
 }

@@ -44,9 +44,7 @@ static void shared_keys(const shared *t, size_t from, size_t n)
     for (size_t i = 0; i < KEYS; i++) {
         const uint8_t *row = t->s.key[from + (i < n ? i : n - 1)];
         fetch(row + kv->plane_bytes, kv->head_bytes);
-        if (kv->elem_bytes == 1) widen_row(t->k + i * dp, 1, row, kv->head_dim, 1);
-        else if (kv->elem_bytes == 2) widen_row(t->k + i * dp, 1, row, kv->head_dim, 2);
-        else widen_row(t->k + i * dp, 1, row, kv->head_dim, 4);
+        widen(t->k + i * dp, 1, row, kv);
     }
 }
 
@@ -151,13 +149,7 @@ static void shared_weigh(shared *t, size_t i)
 static void shared_copy(shared *t)
 {
     const bt_kv_view *kv = t->s.j->kv;
-    for (size_t k = 0; k < t->s.n; k++) {
-        const uint8_t *row = t->s.key[k] + kv->plane_bytes;
-        float *to = t->v + k * 16;
-        if (kv->elem_bytes == 1) widen_row(to, BT_ATTN_SPAN, row, kv->head_dim, 1);
-        else if (kv->elem_bytes == 2) widen_row(to, BT_ATTN_SPAN, row, kv->head_dim, 2);
-        else widen_row(to, BT_ATTN_SPAN, row, kv->head_dim, 4);
-    }
+    for (size_t k = 0; k < t->s.n; k++) widen(t->v + k * 16, BT_ATTN_SPAN, t->s.key[k] + kv->plane_bytes, kv);
 }
 
 /* M vectors of acc of N pairs, from element e on, over positions [from, to) of the span. */
