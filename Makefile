@@ -116,8 +116,8 @@ $(B)/common/ref/%.o: ISA := -O3
 # So are the looks at what goes into KV.
 $(B)/common/kernels/finite.o: ISA := -O3
 # So are the loops of the NPU's compiler.
-$(patsubst %,$(B)/common/npu/compile/%.o,awq calib fold gptq_ref grid hadamard sites rounding rounding_ref): ISA := -O3
-$(B)/common/npu/compile/gptq_avx2.o $(B)/common/npu/compile/rounding_avx2.o: ISA := $(AVX2) -O3
+$(patsubst %,$(B)/common/npu/quant/%.o,awq calib fold gptq_ref grid hadamard sites rounding rounding_ref): ISA := -O3
+$(B)/common/npu/quant/gptq_avx2.o $(B)/common/npu/quant/rounding_avx2.o: ISA := $(AVX2) -O3
 
 # ---- sources ---------------------------------------------------------------------------------------
 # Every source below some folders; their objects.
@@ -204,12 +204,12 @@ $(PROFILE_H): $(PROFILES) common/device/profiles
 	  printf '{ "%s",\n' "$$(basename $$f .json)"; sed 's/[\\"]/\\&/g; s/.*/    "&\\n"/' $$f; echo '},'; done > $@
 $(B)/common/device/profile.o: $(PROFILE_H)
 # So does the text that the NPU's compiler calibrates on.
-CALIB_H := $(B)/gen/npu/compile/calib_text.h
-$(CALIB_H): common/npu/compile/calib.txt
+CALIB_H := $(B)/gen/npu/quant/calib_text.h
+$(CALIB_H): common/npu/quant/calib.txt
 	@mkdir -p $(@D)
 	$(call say,GEN,$@)
 	$(Q)sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $< > $@
-$(B)/common/npu/compile/calib_text.o: $(CALIB_H)
+$(B)/common/npu/quant/calib_text.o: $(CALIB_H)
 # And the page of a replay.
 REPLAY_H := $(B)/gen/tools/replay/page_text.h
 $(REPLAY_H): tools/replay/page.html

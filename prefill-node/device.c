@@ -1,7 +1,7 @@
 /* Which profile prices a package, and its prices in the words of messages. */
 #include "prefill-node/device.h"
 #include "engine/names.h"
-#include "npu/compile/price_pkg.h"
+#include "npu/price/price_pkg.h"
 
 #include <stdio.h>
 #include <stdlib.h>

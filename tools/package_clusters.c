@@ -1,6 +1,6 @@
 /* The clusters of a package's largest program. See package_view.h. */
 #include "tools/package_view.h"
-#include "npu/compile/plan.h"
+#include "npu/lower/plan.h"
 #include "npu/pkg/areas.h"
 
 #include <stdlib.h>

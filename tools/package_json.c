@@ -2,7 +2,7 @@
 #include "tools/package_view.h"
 #include "base/hash.h"
 #include "model/weight.h"
-#include "npu/compile/plan.h"
+#include "npu/lower/plan.h"
 #include "npu/pkg/recipe.h"
 
 #include <math.h>

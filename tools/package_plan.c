@@ -1,7 +1,7 @@
 /* What the device's layout makes of a package, for people and as JSON. See package_view.h. */
 #include "base/num.h"
 #include "model/weight.h"
-#include "npu/compile/plan.h"
+#include "npu/lower/plan.h"
 #include "tools/package_view.h"
 
 #include <inttypes.h>

@@ -2,8 +2,8 @@
 #include "tools/package_view.h"
 #include "base/num.h"
 #include "base/hash.h"
-#include "npu/compile/offload.h"
-#include "npu/compile/plan.h"
+#include "npu/lower/offload.h"
+#include "npu/lower/plan.h"
 #include "npu/pkg/recipe.h"
 #include "tools/tool.h"
 

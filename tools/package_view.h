@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include "npu/pkg/attention.h"
 #include "npu/pkg/pkg.h"
-#include "npu/compile/sharing.h"
+#include "npu/lower/sharing.h"
 
 /* What is in a package, for people and as JSON: compile shows the summary, inspect all of it. */
 
@@ -28,7 +28,7 @@ void tool_package_print_layout(const bt_pkg *p);
  * spill_bytes, kv_state[], on_chip[]; NULL when memory is out. */
 void tool_package_print_plan(const bt_pkg *p);
 json_t *tool_package_plan_json(const bt_pkg *p);
-/* Of one program: bytes between its rows; multiply-accumulates that whole tiles add (npu/compile/plan.h). */
+/* Of one program: bytes between its rows; multiply-accumulates that whole tiles add (npu/lower/plan.h). */
 uint64_t tool_package_row_padding(const bt_pkg *p, uint32_t program);
 uint64_t tool_package_tile_padding(const bt_pkg *p, uint32_t program);
 

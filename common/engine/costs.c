@@ -2,7 +2,7 @@
  * offset too. */
 #include "engine/costs.h"
 #include "engine/overlap.h"
-#include "npu/compile/price_pkg.h"
+#include "npu/price/price_pkg.h"
 #include "npu/pkg/pkg_shapes.h"
 
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #include "device/work.h"
 #include "engine/prefill.h"
 #include "model/weights.h"
-#include "npu/compile/schedule_play.h"
+#include "npu/price/schedule_play.h"
 #include "npu/pkg/shapes.h"
 
 /* What devices would take for the work of engines: a model and an engine as plain numbers for device/work.h. */

@@ -20,7 +20,7 @@ bt_err bt_decode_batches_of(bt_decode_batches *ret, const bt_pkg *pkg, bt_fault 
 void bt_decode_batches_done(bt_decode_batches *b); /* zeros are fine */
 
 /* Whether a package of this policy would have a row of one token; BT_EARG as above. A profile may still refuse it
- * (npu/compile/probes.h). */
+ * (npu/lower/probes.h). */
 bt_err bt_decode_batches_check(const bt_shapes *shapes, bt_fault *fault);
 
 /* For `left` >= 1 rows that end at end[left] (position + 1, each at most ctx_tokens), of which it takes the first: the

@@ -1,7 +1,7 @@
 /* Two threads drive one schedule: the caller's takes what the NPU may do, one of its own what the companion
  * may do. The lock guards the schedule and the list of chunks, never the work. */
 #include "engine/overlap.h"
-#include "npu/compile/stages.h"
+#include "npu/lower/stages.h"
 #include "npu/pkg/pkg_layout.h"
 #include "npu/run/exec_steps.h"
 

@@ -88,7 +88,7 @@ typedef struct bt_graph {
     size_t op_tail;
 } bt_graph;
 
-/* Rotations at run time, for weights that were folded with their inverses (npu/compile/fold.h). */
+/* Rotations at run time, for weights that were folded with their inverses (npu/quant/fold.h). */
 typedef struct bt_graph_options {
     bool rotate_embed;     /* R1: the rows of the embedding, each as one block */
     bool rotate_attention; /* R2: each head of the attention's output */

@@ -10,7 +10,7 @@
  * the prices; here is which of its programs and steps a node runs.
  *
  * A device with programs (an NPU) runs a prompt as the chunks of its shapes, padded rows included, at the price of its
- * programs: those of a package (npu/compile/price_pkg.h), which are what a node is priced by, or those of a header
+ * programs: those of a package (npu/price/price_pkg.h), which are what a node is priced by, or those of a header
  * alone (tools/plan/programs.h). One without (profile.companion, a GPU) runs each chunk as a step of its valid rows.
  * Decode is a step on both. */
 typedef struct sim_cost_options {

@@ -2,7 +2,7 @@
 #include "tests/helpers/npu_kit.h"
 #include "graph/walk.h"
 #include "npu/compile/compile.h"
-#include "npu/compile/lower.h"
+#include "npu/lower/lower.h"
 #include "npu/pkg/shapes.h"
 #include "tests/helpers/engine_kit.h"
 

@@ -16,14 +16,17 @@ common/model       : base kernels text
 common/graph       : base kernels model
 common/device      : base graph
 common/npu/pkg     : base kernels model
-common/npu/compile : base kernels text model graph device npu/pkg
+common/npu/quant   : base kernels model graph npu/pkg
+common/npu/lower   : base kernels model graph device npu/pkg
+common/npu/price   : base device npu/pkg npu/lower
+common/npu/compile : base kernels text model graph device npu/pkg npu/quant npu/lower
 common/npu/run     : base kernels model graph device npu/pkg
 common/ref         : base kernels model
 common/sample      : base kernels
 common/kv          : base kernels
 common/wire        : base sample kv
 common/trace       : base crypto
-common/engine      : base kernels model graph device npu/pkg npu/compile npu/run ref kv
+common/engine      : base kernels model graph device npu/pkg npu/lower npu/price npu/compile npu/run ref kv
 common/xfer        : base kernels kv wire
 common/node        : base crypto rt kernels model device kv wire xfer
 gateway/brain      : base wire xfer
@@ -32,23 +35,23 @@ gateway/api        : base text model device sample wire gateway/http
 gateway/door       : base rt text model wire trace node gateway/brain gateway/http gateway/api
 gateway/shell      : base rt model trace gateway/brain gateway/http gateway/api gateway/door
 prefill-node/brain : base kv wire xfer
-prefill-node       : base rt kernels model device npu/compile sample kv wire engine node prefill-node/brain
+prefill-node       : base rt kernels model device npu/price npu/compile sample kv wire engine node prefill-node/brain
 decode-node/brain  : base kv wire xfer
 decode-node        : base rt kernels model device npu/compile sample kv wire engine node decode-node/brain
 sim/cluster        : base graph device npu/pkg kv wire xfer gateway/brain prefill-node/brain decode-node/brain
 sim                : base kv wire gateway/brain prefill-node/brain decode-node/brain
-tools              : base text model npu/pkg npu/compile kv
+tools              : base text model npu/pkg npu/lower kv
 tools/bench        : base kernels model graph kv engine tools
-tools/plan         : base device npu/pkg npu/compile
-tools/search       : base text model device sample npu/pkg npu/compile engine tools tools/plan
+tools/plan         : base device npu/pkg npu/lower npu/compile
+tools/search       : base text model device sample npu/pkg npu/price npu/compile engine tools tools/plan
 tools/cluster      : base rt model kv device npu/compile engine tools tools/search
 tools/chat         : base text tools tools/cluster
 tools/trace        : base crypto text model trace tools
-tools/timeline     : base device npu/pkg npu/compile
+tools/timeline     : base device npu/pkg npu/price
 tools/replay       : base text device trace tools tools/cluster
 tools/calibrate    : base model device text trace tools tools/cluster tools/replay
-tools/simulate     : base device npu/pkg npu/compile text trace tools tools/trace tools/plan tools/replay sim/cluster
-tools/commands     : base crypto model graph device npu/pkg npu/compile sample kv engine trace tools tools/search tools/bench tools/cluster tools/chat tools/timeline tools/trace tools/plan tools/replay tools/calibrate tools/simulate gateway/http
+tools/simulate     : base device npu/pkg npu/price text trace tools tools/trace tools/plan tools/replay sim/cluster
+tools/commands     : base crypto model graph device npu/pkg npu/lower npu/price npu/compile sample kv engine trace tools tools/search tools/bench tools/cluster tools/chat tools/timeline tools/trace tools/plan tools/replay tools/calibrate tools/simulate gateway/http
 programs           : base rt kernels wire engine node gateway/http gateway/api gateway/door gateway/shell prefill-node decode-node tools
 '
 

@@ -91,9 +91,12 @@ while read -r f never; do
         ! grep -q "^$f \(.* \)*$other\( \|\$\)" "$work/rules" || bad "the line of $f allows $other"
     done
 done << 'NEVER'
-common/npu/pkg     npu/compile npu/run engine
-common/npu/compile npu/run engine
-common/npu/run     npu/compile engine
+common/npu/pkg     npu/quant npu/lower npu/compile npu/run engine
+common/npu/quant   device npu/lower npu/compile npu/run engine
+common/npu/lower   npu/quant npu/price npu/compile npu/run engine
+common/npu/price   npu/quant npu/compile npu/run engine
+common/npu/compile npu/price npu/run engine
+common/npu/run     npu/quant npu/lower npu/compile engine
 common/engine      node wire xfer
 common/xfer        node rt engine
 gateway/brain      gateway/http gateway/api gateway/door gateway/shell node rt

@@ -4,7 +4,7 @@
 #include "base/num.h"
 #include "base/wait.h"
 #include "npu/compile/obtain.h"
-#include "npu/compile/schedule_price.h"
+#include "npu/price/schedule_price.h"
 #include "tools/timeline/modelled.h"
 #include "tools/tool.h"
 

@@ -1,9 +1,9 @@
 /* A layer as operators of device/price.h, each under its stage. */
 #include "tools/plan/programs.h"
 #include "device/on_chip.h"
-#include "npu/compile/offload.h"
+#include "npu/lower/offload.h"
 #include "npu/compile/plan_limits.h"
-#include "npu/compile/sessions.h"
+#include "npu/lower/sessions.h"
 #include "npu/pkg/pkg_format.h"
 
 #include <inttypes.h>
@@ -73,7 +73,7 @@ typedef struct maker {
 static uint64_t pieces(uint64_t n, uint64_t of) { return of ? (n + of - 1) / of : n; }
 static uint64_t or_one(uint64_t n) { return n ? n : 1; }
 
-/* As npu/compile/plan.h counts a linear. */
+/* As npu/lower/plan.h counts a linear. */
 static uint64_t spill_of(const bt_profile *p, const bt_time_matrix *m, uint32_t stored_bits)
 {
     const uint64_t band_rows = or_one(p->tile_rows), unit_rows = or_one(p->tile_input_rows);

@@ -7,7 +7,7 @@
 #include "npu/pkg/shapes.h"
 
 /* The programs that the compiler would make of a model whose sizes alone are known, as prices: the linears on the NPU,
- * all else on its companion (--npu-ops linear), in the stages of npu/compile/stages.h, of one layer:
+ * all else on its companion (--npu-ops linear), in the stages of npu/lower/stages.h, of one layer:
  *
  *   0 add, norm, quantise   1 q, k, v   2 rope, KV   3 attention, rotation, quantise   4 o
  *   5 add, norm, quantise   6 gate, up  7 silu, quantise                               8 down
@@ -15,7 +15,7 @@
  * Stages 1, 4, 6 and 8 are the NPU's, each a graph (dispatch). A stage behind one of the other engine waits for it
  * (sync). Sessions are split as the compiler does; where there are several, every chunk goes through all of them.
  * Of sparse attention every head has the ratio as its share; the NPU's part of it stands in stage 3, too.
- * Weights of the NPU are in whole tiles. Prices are those of npu/compile/price_pkg.h, but for norms' weights and the
+ * Weights of the NPU are in whole tiles. Prices are those of npu/price/price_pkg.h, but for norms' weights and the
  * tail of the graph. Pure. */
 enum { TOOL_PLAN_STAGES = 9, TOOL_PLAN_ATTENTION = 3 };
 
@@ -63,7 +63,7 @@ uint32_t tool_plan_program_for(const tool_plan_programs *p, uint64_t rows);
 /* A stage of a chunk that program i computes behind `first` positions. */
 uint64_t tool_plan_stage_ns(const tool_plan_programs *p, uint32_t i, uint64_t first, uint32_t stage);
 /* What the NPU does in stage 3 of a layer. Where chunks overlap it is charged to its next stage, 4, too: an engine does
- * one thing at a time (npu/compile/stage_cost.h). */
+ * one thing at a time (npu/price/stage_cost.h). */
 uint64_t tool_plan_owed_ns(const tool_plan_programs *p, uint32_t i, uint64_t first, uint32_t stage);
 bool tool_plan_stage_is_npu(uint32_t stage);
 #endif

@@ -1,7 +1,7 @@
 /* Nested lists: what differs most in its price is outside. */
 #include "tools/plan/space.h"
 #include "npu/compile/plan_limits.h"
-#include "npu/compile/probes.h"
+#include "npu/lower/probes.h"
 
 #include <stdio.h>
 #include <stdlib.h>

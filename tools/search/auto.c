@@ -8,7 +8,7 @@
 #include "base/num.h"
 #include "base/wait.h"
 #include "engine/costs.h"
-#include "npu/compile/price_pkg.h"
+#include "npu/price/price_pkg.h"
 #include "tools/plan/programs.h"
 #include "tools/search/held_out.h"
 

@@ -1,6 +1,6 @@
 /* Schedules of nodes, of a package or of sizes alone. See overlap.h. */
 #include "tools/simulate/overlap.h"
-#include "npu/compile/schedule_play.h"
+#include "npu/price/schedule_play.h"
 #include "tools/simulate/prices.h"
 
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include "tools/simulate/play.h"
 
 /* Prompts of a group under setup.schedule, with setup.window chunks under way: those of a package as its node plays
- * them (npu/compile/schedule_play.h), to the nanosecond; else the stages that the compiler would make of the model's
+ * them (npu/price/schedule_play.h), to the nanosecond; else the stages that the compiler would make of the model's
  * sizes (tools/plan/programs.h), played in full, where `baton plan` looks most of them up. */
 typedef struct tool_simulate_overlap tool_simulate_overlap;
 /* *ret NULL: program order, or a device that has no companion to share a prompt with. Errors of

@@ -1,7 +1,7 @@
 /* Programs come from a package or from sizes alone; from there on they are one kind of price. See prices.h.
  */
 #include "tools/simulate/prices.h"
-#include "npu/compile/price_pkg.h"
+#include "npu/price/price_pkg.h"
 #include "npu/pkg/attention.h"
 #include "npu/pkg/pkg_shapes.h"
 #include "tools/plan/programs.h"

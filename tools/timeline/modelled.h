@@ -3,8 +3,8 @@
 #include "device/link.h"
 #include "device/price.h"
 #include "device/schedule.h"
-#include "npu/compile/stage_cost.h"
-#include "npu/compile/prompt_cut.h"
+#include "npu/price/stage_cost.h"
+#include "npu/price/prompt_cut.h"
 #include "tools/timeline/timeline.h"
 
 /* One request on modelled devices: the prompt's stages on an NPU and its companion by a schedule, each layer's KV over

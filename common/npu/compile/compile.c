@@ -5,10 +5,10 @@
 #include "base/memory.h"
 #include "base/num.h"
 #include "kernels/kernels.h"
-#include "npu/compile/awq.h"
+#include "npu/quant/awq.h"
 #include "npu/compile/compile_private.h"
 #include "npu/compile/needs.h"
-#include "npu/compile/sites.h"
+#include "npu/quant/sites.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* AWQ over a model: one reading of the calibration text, layer by layer; a layer's scales go into the fold,
  * its clips wait for the rounding. */
-#include "npu/compile/awq.h"
+#include "npu/quant/awq.h"
 #include "npu/compile/compile_private.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* What the compiler adds for --npu-ops all: outputs of linears requantised, norms in integers, the
  * multipliers between their units. */
 #include "npu/compile/compile_private.h"
-#include "npu/compile/units.h"
+#include "npu/quant/units.h"
 
 #include <stdlib.h>
 

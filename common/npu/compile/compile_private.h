@@ -1,10 +1,10 @@
 #ifndef BT_NPU_COMPILE_PRIVATE_H
 #define BT_NPU_COMPILE_PRIVATE_H
-#include "npu/compile/calib.h"
+#include "npu/quant/calib.h"
 #include "npu/compile/compile.h"
-#include "npu/compile/fold.h"
-#include "npu/compile/hadamard.h"
-#include "npu/compile/offload.h"
+#include "npu/quant/fold.h"
+#include "npu/quant/hadamard.h"
+#include "npu/lower/offload.h"
 #include "npu/pkg/pkg.h"
 #include "npu/pkg/shapes.h"
 
@@ -29,7 +29,7 @@ typedef struct bt_compile_job {
     float **smooth;   /* [sites], NULL where there is none */
     float **gptq;     /* [sites], of the layer at hand */
     uint32_t **order; /* the same, with act-order; else NULLs */
-    uint8_t **clip;   /* [tensors]: AWQ's (npu/compile/rounding.h); else NULLs */
+    uint8_t **clip;   /* [tensors]: AWQ's (npu/quant/rounding.h); else NULLs */
     bt_pkg_writer *w;
     bt_pkg_header header;
     size_t tensors, sites;

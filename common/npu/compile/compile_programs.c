@@ -1,12 +1,12 @@
 /* What runs where, the programs and the table of shapes, and which layers are mapped together. */
 #include "npu/compile/compile_private.h"
 #include "kernels/int_ops.h"
-#include "npu/compile/bodies.h"
-#include "npu/compile/lower.h"
-#include "npu/compile/plan.h"
-#include "npu/compile/probes.h"
-#include "npu/compile/sessions.h"
-#include "npu/compile/switches.h"
+#include "npu/lower/bodies.h"
+#include "npu/lower/lower.h"
+#include "npu/lower/plan.h"
+#include "npu/lower/probes.h"
+#include "npu/lower/sessions.h"
+#include "npu/lower/switches.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,9 +2,9 @@
  * layer. */
 #include "kernels/kernels.h"
 #include "npu/compile/compile_private.h"
-#include "npu/compile/gptq.h"
-#include "npu/compile/sites.h"
-#include "npu/compile/rounding.h"
+#include "npu/quant/gptq.h"
+#include "npu/quant/sites.h"
+#include "npu/quant/rounding.h"
 
 #include <math.h>
 #include <stdlib.h>

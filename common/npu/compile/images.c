@@ -5,8 +5,8 @@
 #include "base/num.h"
 #include "device/tile.h"
 #include "kernels/int_kernels.h"
-#include "npu/compile/plan.h"
-#include "npu/compile/sessions.h"
+#include "npu/lower/plan.h"
+#include "npu/lower/sessions.h"
 #include "npu/pkg/areas.h"
 #include "npu/pkg/pkg_layout.h"
 

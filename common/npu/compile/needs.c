@@ -3,7 +3,7 @@
 #include "npu/compile/needs.h"
 #include "graph/companion.h"
 #include "kernels/int_kernels.h"
-#include "npu/compile/awq.h"
+#include "npu/quant/awq.h"
 #include "npu/compile/compile_private.h"
 
 #include <stdlib.h>

@@ -2,9 +2,9 @@
  * the cache. */
 #include "npu/compile/obtain.h"
 #include "base/cache.h"
-#include "npu/compile/calib.h"
+#include "npu/quant/calib.h"
 #include "npu/compile/compile.h"
-#include "npu/compile/offload.h"
+#include "npu/lower/offload.h"
 #include "model/vocab.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"

@@ -1,7 +1,7 @@
 /* Shapes against a profile's limits: the field, the value, the limit, and the nearest that would work. */
 #include "npu/compile/plan_limits.h"
-#include "npu/compile/hadamard.h"
-#include "npu/compile/probes.h"
+#include "npu/quant/hadamard.h"
+#include "npu/lower/probes.h"
 
 #include <stdio.h>
 

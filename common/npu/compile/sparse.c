@@ -4,7 +4,7 @@
 #include "base/pool.h"
 #include "graph/estimate.h"
 #include "npu/compile/compile_private.h"
-#include "npu/compile/shares.h"
+#include "npu/quant/shares.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -14,7 +14,7 @@
  *     rows=N                    blocks of N rows, aligned to position, share a choice: their first row's, and of the
  *                               block each row those up to its own. 1, 2, 4, 8 or 16 (default 1: each chooses)
  *     group                     the query heads of a KV head share a choice: that of the sum of their q
- * The head's own share comes from the calibration (npu/compile/shares.h); a row that chooses at position p keeps
+ * The head's own share comes from the calibration (npu/quant/shares.h); a row that chooses at position p keeps
  * max(1, ceil(share * (p + 1))) positions. */
 typedef struct bt_attention {
     uint32_t ratio_ppm;  /* RATIO in millionths, 1 to 1,000,000; 0: dense, and all else is 0 */

@@ -19,7 +19,7 @@
  *                     channel's scale (kernels/int_kernels.h)
  *   lut4, lut6        weights of w8a8 and w8a16 are taken from a palette of 16 or 64 numbers of 8 bits, as the ANE's
  *                     palettes: k-means over the weights of 16 output channels, each in units of its own scale
- *                     (npu/compile/palette.h); with group= over so many of their inputs. Not with per-tensor, awq,
+ *                     (npu/quant/palette.h); with group= over so many of their inputs. Not with per-tensor, awq,
  *                     gptq or llm-int8
  *   r1, no-r1         rotation R1 of the residual stream, folded into the weights (default: on; off with awq, and with
  *                     4-bit weights in groups of 32, which hold a file's own groups of 4 bits as they are)
@@ -31,7 +31,7 @@
  *   clip=max|pNN.NN|auto   where activations are clipped: the greatest magnitude of the calibration, or a percentile of
  *                          them; auto (default
  *                     with 8-bit inputs): p99.99, and with shadow=value p99.9 or p99.5 at inputs with long tails
- *                     (npu/compile/sites.h); p99.99 is the default with 16-bit ones. It is of inputs with the mode's
+ *                     (npu/quant/sites.h); p99.99 is the default with 16-bit ones. It is of inputs with the mode's
  *                     bits; those of a16= keep the default
  *   shadow=off|value|channel   what lies beyond the clip: dropped; added back as integers (default); added back as
  *                              integers, but only
@@ -43,7 +43,7 @@
  *                     lowest to its highest value, as u8 does. Default: as the device's profile wants (BT_ASYM_AUTO).
  *                     Inputs of 16 bits stay symmetric: a zero point saves one bit at most
  *   awq               AWQ: inputs whose rounding costs most are scaled up by the calibration's magnitudes, and weights
- *                     clipped where that costs the output least (npu/compile/awq.h). Rotation is off with it unless
+ *                     clipped where that costs the output least (npu/quant/awq.h). Rotation is off with it unless
  *                     asked for, since behind one all inputs are alike; so is gptq
  *   a16=SITE+SITE..   16-bit inputs at these sites whatever the mode: qkv, o, up (gate and up), down, head
  *   bias, no-bias     bias correction (Nagel et al. 2019, arXiv 1906.04721, section 4.2): what rounding the weights

@@ -2,7 +2,7 @@
  * do to planted outliers. */
 #include "npu/compile/compile.h"
 #include "base/file.h"
-#include "npu/compile/calib.h"
+#include "npu/quant/calib.h"
 #include "npu/pkg/pkg.h"
 #include "engine/prefill.h"
 #include "tests/helpers/engine_kit.h"

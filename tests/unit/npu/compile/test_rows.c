@@ -1,7 +1,7 @@
 /* What a file of rows makes of a package: prefill and decode rows, batches and contexts beside each other,
  * weights once. Compiled packages, with and without the rows in question. */
 #include "npu/compile/compile.h"
-#include "npu/compile/plan.h"
+#include "npu/lower/plan.h"
 #include "npu/pkg/pkg.h"
 #include "npu/run/exec.h"
 #include "tests/helpers/engine_kit.h"

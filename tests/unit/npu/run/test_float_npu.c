@@ -3,7 +3,7 @@
  * calibration says that f16 is too small. */
 #include "kernels/round16.h"
 #include "npu/compile/compile.h"
-#include "npu/compile/plan.h"
+#include "npu/lower/plan.h"
 #include "npu/run/exec.h"
 #include "tests/helpers/engine_kit.h"
 #include "tests/helpers/npu_kit.h"

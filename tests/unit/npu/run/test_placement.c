@@ -2,7 +2,7 @@
  * executor: what is missing is listed and nothing else moves, and the numbers depend on no chunk, padding or
  * instruction set. */
 #include "npu/compile/compile.h"
-#include "npu/compile/offload.h"
+#include "npu/lower/offload.h"
 #include "npu/run/exec.h"
 #include "tests/helpers/engine_kit.h"
 #include "tests/helpers/npu_kit.h"

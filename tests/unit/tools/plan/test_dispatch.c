@@ -2,9 +2,9 @@
  * the table of schedules, a package in program order, and sizes alone. The same of waiting at changes of
  * engine, and of sparse attention. */
 #include "npu/compile/compile.h"
-#include "npu/compile/price_pkg.h"
-#include "npu/compile/schedule_play.h"
-#include "npu/compile/schedule_price.h"
+#include "npu/price/price_pkg.h"
+#include "npu/price/schedule_play.h"
+#include "npu/price/schedule_price.h"
 #include "npu/pkg/pkg_shapes.h"
 #include "tests/helpers/engine_kit.h"
 #include "tools/plan/prompts.h"

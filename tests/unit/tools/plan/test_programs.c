@@ -1,6 +1,6 @@
 /* Programs of sizes alone cost what the compiler's programs of the same model cost. */
 #include "tools/plan/prompts.h"
-#include "npu/compile/price_pkg.h"
+#include "npu/price/price_pkg.h"
 #include "tests/helpers/engine_kit.h"
 #include "tests/helpers/npu_kit.h"
 

@@ -1,6 +1,0 @@
-/* The loops of GPTQ as the compiler makes them for AVX2. */
-#if defined(__x86_64__)
-#define BT_GPTQ_CODE bt_gptq_avx2
-#include "npu/compile/gptq_body.h"
-#endif
-typedef int bt_gptq_avx2_is_not_empty;

@@ -1,3 +1,0 @@
-/* The loops of GPTQ for any machine. */
-#define BT_GPTQ_CODE bt_gptq_ref
-#include "npu/compile/gptq_body.h"

@@ -1,6 +1,0 @@
-/* The loops of rounding as the compiler makes them for AVX2. */
-#if defined(__x86_64__)
-#define BT_ROUNDING_CODE bt_rounding_avx2
-#include "npu/compile/rounding_body.h"
-#endif
-typedef int bt_rounding_avx2_is_not_empty;

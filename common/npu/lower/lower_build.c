@@ -1,0 +1,156 @@
+/* The list of instructions that lowering grows: values, groups of linears, quantised inputs. */
+#include "npu/lower/lower_build.h"
+#include "base/num.h"
+#include "npu/pkg/pkg_layout.h"
+
+#include <assert.h>
+#include <string.h>
+
+size_t bt_lower_build_rows(const bt_lower_build *b, bool is_out) { return is_out ? b->in->out : b->in->seq; }
+
+static const bt_pkg_layout *layout_of(const bt_lower_build *b)
+{
+    static const bt_pkg_layout none;
+    return b->in->layout ? b->in->layout : &none;
+}
+
+uint32_t bt_lower_build_stride(const bt_lower_build *b, uint64_t elems, uint32_t elem_bytes)
+{
+    return bt_pkg_layout_stride(layout_of(b), elems, elem_bytes);
+}
+
+/* ---- slices and parts ---- */
+
+uint64_t bt_lower_build_slices(const bt_lower_build *b)
+{
+    return bt_pkg_layout_slices(layout_of(b), (uint32_t)b->in->seq, b->in->graph->hp.heads);
+}
+
+uint32_t bt_lower_build_parts(const bt_lower_build *b)
+{
+    return bt_pkg_layout_parts(layout_of(b), b->in->graph->hp.vocab);
+}
+
+void bt_lower_build_split_attention(bt_lower_build *b)
+{
+    const uint32_t slices = (uint32_t)bt_lower_build_slices(b);
+    const bt_pkg_inst whole = b->inst[b->insts - 1];
+    if (slices == 1) return;
+    assert(b->insts - 1 + slices <= b->insts_cap);
+    b->insts--;
+    for (uint32_t n = 1; n <= slices; n++) {
+        b->inst[b->insts] = whole;
+        b->inst[b->insts++].arg = n;
+    }
+}
+
+void bt_lower_build_split_output(bt_lower_build *b)
+{
+    const uint32_t parts = bt_lower_build_parts(b);
+    const bt_pkg_inst whole = b->inst[b->insts - 1];
+    if (parts == 1) return;
+    assert(b->insts - 1 + parts <= b->insts_cap);
+    b->insts--;
+    for (uint32_t n = 1; n <= parts; n++) {
+        bt_pkg_inst *i = &b->inst[b->insts++];
+        *i = whole;
+        i->arg = n << 8;
+        i->out_width = bt_pkg_layout_part(layout_of(b), whole.out_width, n).n;
+        i->macs_per_row = (uint64_t)i->in_width * i->out_width;
+    }
+}
+
+/* ---- values and instructions ---- */
+
+static uint32_t value_of(bt_lower_build *b, uint32_t name, size_t bytes)
+{
+    assert(b->values < b->values_cap);
+    b->value[b->values] = (bt_lower_value){.name = name, .bytes = bytes};
+    return (uint32_t)b->values++;
+}
+
+uint32_t bt_lower_build_value(bt_lower_build *b, uint32_t name, size_t rows, size_t stride)
+{
+    size_t bytes = 0;
+    if (!bt_mul_size(&bytes, rows, stride)) b->too_large = true;
+    return value_of(b, name, bytes);
+}
+
+bool bt_lower_build_is_out(const bt_lower_build *b, uint32_t tensor)
+{
+    return b->in->graph->tensor[tensor].rows.exp[BT_SYM_OUT] != 0;
+}
+
+bt_pkg_inst *bt_lower_build_emit(bt_lower_build *b, bt_pkg_op op, bt_pkg_unit unit, size_t graph_op)
+{
+    const bt_op *o = &b->in->graph->op[graph_op];
+    assert(b->insts < b->insts_cap);
+    bt_pkg_inst *i = &b->inst[b->insts++];
+    *i = (bt_pkg_inst){.op = (uint8_t)op,
+                       .unit = (uint8_t)unit,
+                       .group = 1,
+                       .out_rows = bt_lower_build_is_out(b, o->out),
+                       .layer = o->layer,
+                       .tensor = BT_PKG_NONE,
+                       .site = BT_PKG_NONE,
+                       .in0 = BT_PKG_NOWHERE,
+                       .in1 = BT_PKG_NOWHERE,
+                       .out = BT_PKG_NOWHERE,
+                       .aux = BT_PKG_NOWHERE};
+    if (unit != BT_PKG_COMPANION && b->in->cluster) i->cluster = b->in->cluster[graph_op];
+    return i;
+}
+
+static uint32_t name_of(const char *name)
+{
+    for (uint32_t v = 1; v < BT_PKG_VALUE_OTHER; v++)
+        if (!strcmp(bt_pkg_value_name(v), name)) return v;
+    return BT_PKG_VALUE_OTHER;
+}
+
+uint32_t bt_lower_build_name(const bt_lower_build *b, uint32_t tensor)
+{
+    return name_of(b->in->graph->tensor[tensor].name);
+}
+
+size_t bt_lower_build_group(const bt_lower_build *b, size_t i)
+{
+    const bt_op *o = b->in->graph->op;
+    size_t n = 1;
+    while (n < BT_PKG_MAX_GROUP && i + n < b->ops && o[i + n].kind == BT_OP_LINEAR &&
+           o[i + n].in[0] == o[i].in[0] && b->in->on_npu[i] == b->in->on_npu[i + n])
+        n++;
+    return n;
+}
+
+bt_lower_planes bt_lower_build_planes(bt_lower_build *b, bt_pkg_op op, bt_pkg_unit unit, size_t graph_op,
+                                      uint64_t input, uint32_t input_stride)
+{
+    const bt_lower_in *in = b->in;
+    const bt_op *o = &in->graph->op[graph_op];
+    const uint32_t kind = bt_pkg_site_of(o->weight), k = in->graph->tensor[o->in[0]].width;
+    const bool of_out = bt_lower_build_is_out(b, o->in[0]),
+               is_wide = bt_recipe_of(in->recipe, o->layer, (bt_site_kind)kind)->input_bits[kind] == 16;
+    const size_t rows = bt_lower_build_rows(b, of_out);
+    if (b->planes_input == input) return b->planes;
+    bt_lower_planes p = {.lo = BT_PKG_NOWHERE, .shadow = BT_PKG_NOWHERE,
+                         .stride = bt_pkg_layout_plane_stride(layout_of(b), k),
+                         .site = bt_pkg_site_index(in->graph->hp.layers, o->layer, kind)};
+    p.hi = bt_lower_build_value(b, BT_PKG_VALUE_PLANES, rows, p.stride);
+    if (is_wide) p.lo = bt_lower_build_value(b, BT_PKG_VALUE_LO, rows, p.stride);
+    if (in->recipe->shadow != BT_SHADOW_OFF && !(in->pruned && in->pruned[p.site]))
+        p.shadow = value_of(b, BT_PKG_VALUE_SHADOW, bt_pkg_shadow_bytes(rows, k));
+    bt_pkg_inst *i = bt_lower_build_emit(b, op, unit, graph_op);
+    i->out_rows = of_out;
+    i->site = p.site;
+    i->in0 = input;
+    i->out = p.hi;
+    i->in1 = p.lo;
+    i->aux = p.shadow;
+    i->in_width = i->out_width = k;
+    i->in_stride = input_stride;
+    i->out_stride = p.stride;
+    b->planes_input = input;
+    b->planes = p;
+    return p;
+}

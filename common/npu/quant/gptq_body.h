@@ -1,0 +1,94 @@
+/* The loops of GPTQ. BT_GPTQ_CODE: the name of the table that this file is to define. */
+#include "npu/quant/gptq_code.h"
+
+#include <math.h>
+
+enum { LANES = 16, ROWS = 16, TOKENS = 4 };
+
+static void add_part(void *ud, size_t part, size_t parts)
+{
+    const bt_gptq_add_job *j = ud;
+    for (size_t i = part; i < j->k; i += parts) { /* row i has i + 1 columns: taken in turn */
+        float *h = j->h + i * j->k;
+        size_t t = 0;
+        for (; t + TOKENS <= j->t; t += TOKENS) {
+            const float *x = j->x + t * j->k, *x1 = x + j->k, *x2 = x1 + j->k, *x3 = x2 + j->k;
+            const float a = x[i], b = x1[i], c = x2[i], d = x3[i];
+            for (size_t n = 0; n <= i; n++) h[n] += (a * x[n] + b * x1[n]) + (c * x2[n] + d * x3[n]);
+        }
+        for (; t < j->t; t++) {
+            const float *x = j->x + t * j->k;
+            for (size_t n = 0; n <= i; n++) h[n] += x[i] * x[n];
+        }
+    }
+}
+
+static double dot(const double *a, const double *b, size_t count)
+{
+    double lane[LANES] = {0};
+    size_t i = 0;
+    for (; i + LANES <= count; i += LANES)
+        for (size_t j = 0; j < LANES; j++) lane[j] += a[i + j] * b[i + j];
+    for (size_t j = 0; i + j < count; j++) lane[j] += a[i + j] * b[i + j];
+    for (size_t half = LANES / 2; half > 0; half /= 2)
+        for (size_t j = 0; j < half; j++) lane[j] += lane[j + half];
+    return lane[0];
+}
+
+/* Column `column` of the Cholesky factor, below the diagonal. */
+static void factor_part(void *ud, size_t part, size_t parts)
+{
+    const bt_gptq_factor_job *j = ud;
+    const size_t c = j->column, k = j->k;
+    size_t r0, r1;
+    bt_pool_slice(&r0, &r1, k - c - 1, 1, part, parts);
+    for (size_t r = c + 1 + r0; r < c + 1 + r1; r++)
+        j->l[r * k + c] = (j->l[r * k + c] - dot(j->l + r * k, j->l + c * k, c)) / j->l[c * k + c];
+}
+
+/* Columns of the inverse of a lower triangle; each is independent of the others. */
+static void invert_part(void *ud, size_t part, size_t parts)
+{
+    const bt_gptq_factor_job *j = ud;
+    const size_t k = j->k;
+    size_t c0, c1;
+    bt_pool_slice(&c0, &c1, k, 1, part, parts);
+    for (size_t r = 0; r < k; r++) {
+        double *m = j->m + r * k;
+        const double *l = j->l + r * k;
+        for (size_t p = c0; p < r; p++)
+            for (size_t c = c0; c < c1 && c <= p; c++) m[c] -= l[p] * j->m[p * k + c];
+        for (size_t c = c0; c < c1 && c < r; c++) m[c] /= l[r];
+        if (r >= c0 && r < c1) m[r] = 1 / l[r];
+    }
+}
+
+static void round_rows(int8_t *q, float *w, const bt_gptq_grid *grid, size_t rows, size_t k, const uint32_t *order,
+                       const float *u)
+{
+    float error[ROWS][BT_GPTQ_BLOCK];
+    for (size_t i0 = 0; i0 < k; i0 += BT_GPTQ_BLOCK) {
+        const size_t i1 = k - i0 < BT_GPTQ_BLOCK ? k : i0 + BT_GPTQ_BLOCK;
+        for (size_t r = 0; r < rows; r++)
+            for (size_t i = i0; i < i1; i++) {
+                const size_t at = order ? order[i] : i;
+                const size_t g = (r * k + at) / grid->group;
+                const float *ui = u + i * k, s = grid->scale[g], o = grid->offset ? grid->offset[g] : 0;
+                /* a dead input's weight is the nearest to zero */
+                float *wr = w + r * k, v = rintf(((ui[i] > 0 ? wr[i] : 0) - o) / s);
+                v = v > grid->most ? grid->most : v < grid->least ? grid->least : v;
+                q[r * k + at] = (int8_t)v;
+                const float err = ui[i] > 0 ? wr[i] - (v * s + o) : 0;
+                error[r][i - i0] = err;
+                for (size_t c = i + 1; c < i1; c++) wr[c] -= err * ui[c];
+            }
+        for (size_t i = i0; i < i1; i++)
+            for (size_t r = 0; r < rows; r++) {
+                const float err = error[r][i - i0], *ui = u + i * k;
+                float *wr = w + r * k;
+                for (size_t c = i1; c < k; c++) wr[c] -= err * ui[c];
+            }
+    }
+}
+
+const bt_gptq_code BT_GPTQ_CODE = {add_part, factor_part, invert_part, dot, round_rows};

@@ -1,0 +1,30 @@
+#ifndef BT_NPU_GPTQ_CODE_H
+#define BT_NPU_GPTQ_CODE_H
+#include "base/pool.h"
+#include "npu/quant/gptq.h"
+
+/* Inside gptq: its loops (gptq_body.h), compiled for more than one instruction set. They are sums element by element
+ * and products in named lanes, so every one gives the same bits. */
+typedef struct bt_gptq_add_job {
+    float *h;
+    const float *x;
+    size_t t, k;
+} bt_gptq_add_job;
+typedef struct bt_gptq_factor_job {
+    double *l, *m;
+    size_t k, column;
+} bt_gptq_factor_job; /* [k, k] */
+
+typedef struct bt_gptq_code {
+    bt_pool_fn *add;             /* bt_gptq_add_job */
+    bt_pool_fn *factor, *invert; /* bt_gptq_factor_job: one column of the Cholesky factor, below the diagonal; its
+                                    inverse */
+    double (*dot)(const double *a, const double *b, size_t count);
+    void (*round)(int8_t *q, float *w, const bt_gptq_grid *grid, size_t rows, size_t k, const uint32_t *order,
+                  const float *u);
+} bt_gptq_code;
+extern const bt_gptq_code bt_gptq_ref;
+#if defined(__x86_64__)
+extern const bt_gptq_code bt_gptq_avx2;
+#endif
+#endif

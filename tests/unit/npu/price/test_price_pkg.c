@@ -1,0 +1,224 @@
+/* A package's price: compiled from a small model, its parts computed again here from what its programs say;
+ * what a profile's fields add, with and without them. */
+#include "npu/price/price_pkg.h"
+#include "npu/compile/compile.h"
+#include "npu/pkg/pkg_layout.h"
+#include "tests/helpers/engine_kit.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+enum { CTX = 1024, CALIB = 128 };
+
+typedef struct world {
+    engine_kit kit;
+    int32_t calib[CALIB];
+    char path[64];
+} world;
+
+static int begin(void **state)
+{
+    world *w = calloc(1, sizeof *w);
+    assert_non_null(w);
+    w->kit = engine_kit_model("qwen3");
+    strcpy(w->path, "/tmp/test_price_pkg.XXXXXX");
+    close(mkstemp(w->path));
+    engine_kit_ids(w->calib, CALIB, w->kit.model, 21);
+    *state = w;
+    return 0;
+}
+
+static int end(void **state)
+{
+    world *w = *state;
+    unlink(w->path);
+    engine_kit_done(&w->kit);
+    free(w);
+    return 0;
+}
+
+#define TIME \
+    "\"time\":{\"stack\":\"s\",\"f16_ops_per_us\":1000000,\"memory_bytes_per_us\":10000,\"op_launch_ns\":" \
+    "700%s}"
+
+static bt_profile device(const char *fields, const char *in_time)
+{
+    char json[2048], time[512];
+    bt_profile p;
+    bt_fault f = {""};
+    snprintf(time, sizeof time, TIME, in_time);
+    const int n =
+        snprintf(json, sizeof json,
+                 "{\"name\":\"mine\",\"title\":\"Mine\",\"operators\":{\"linear\":[\"int8\",\"int16\"],"
+                 "\"rmsnorm\":[\"int8\"],\"qk_norm\":[\"int8\"],\"rope\":[\"int8\"],\"add\":[\"int8\"],"
+                 "\"silu_mul\":[\"int8\"],\"rotate\":[\"int16\"]%s},%s}",
+                 fields, time);
+    if (bt_profile_parse(&p, json, (size_t)n, &f) < 0) fail_msg("%s %s: %s", fields, in_time, f.text);
+    return p;
+}
+#define NO_ATTENTION   ""
+#define WITH_ATTENTION ",\"attention\":[\"int8\",\"int16\"]"
+#define LIMITS(field)  WITH_ATTENTION "}," field ",\"sources\":{"
+
+static bt_pkg *compiled(const world *w, const bt_profile *p, uint32_t npu_ops)
+{
+    bt_compile_options o = {.shape_policy = "chunk:128+tail",
+                            .profile = p,
+                            .npu_ops = npu_ops,
+                            .ctx_tokens = CTX,
+                            .calib_ids = w->calib,
+                            .calib_len = CALIB};
+    bt_pkg *pkg = NULL;
+    bt_fault f = {""};
+    assert_int_equal(bt_recipe_parse(&o.recipe, "w8a8", NULL), BT_OK);
+    if (bt_compile(w->path, w->kit.model, &o, NULL, &f) < 0 || bt_pkg_open(&pkg, w->path, &f) < 0)
+        fail_msg("%s", f.text);
+    return pkg;
+}
+
+static const bt_link wire = {.bits_per_us = 1000};
+
+static bt_price_pkg_run priced(bt_price *price, const bt_pkg *pkg, const bt_profile *p, uint64_t first,
+                               uint64_t tokens)
+{
+    bt_price_pkg_run r;
+    bt_fault f = {""};
+    if (bt_price_pkg(price, pkg, p, 16, &f) < 0 ||
+        bt_price_pkg_prompt(&r, price, pkg, &wire, 1024, first, tokens, &f) < 0)
+        fail_msg("%s", f.text);
+    return r;
+}
+
+static void the_npus_part_is_its_instructions_one_by_one(void **state)
+{
+    const world *w = *state;
+    static bt_price price;
+    const bt_profile p = device(NO_ATTENTION, "");
+    bt_pkg *pkg = compiled(w, &p, BT_PKG_OPS_LINEAR);
+    const bt_price_pkg_run r = priced(&price, pkg, &p, 0, 128);
+    const bt_pkg_row *row = bt_pkg_rows(pkg);
+    uint32_t program = BT_PKG_NONE;
+    uint64_t ns = 0, linears = 0;
+    for (uint32_t i = 0; i < bt_pkg_header_of(pkg)->rows.count; i++)
+        if (row[i].seq == 128) program = row[i].program[BT_PKG_OUT_NONE];
+    const bt_pkg_inst *inst = bt_pkg_code(pkg, program);
+    for (uint32_t k = 0; k < bt_pkg_programs(pkg)[program].insts; k++) {
+        if (inst[k].unit != BT_PKG_NPU) continue;
+        /* 10^6 operations a microsecond, 10^4 bytes; inputs of a byte, as outputs count */
+        const uint64_t macs = (uint64_t)inst[k].in_width * inst[k].out_width,
+                       planes = inst[k].in1 == BT_PKG_NOWHERE ? 1 : 2;
+        const uint64_t compute = (2 * 128 * macs + 999) / 1000, weights = (macs + 9) / 10,
+                       passing = (128 * planes * (inst[k].in_width + inst[k].out_width) + 9) / 10;
+        ns += 700 + (compute > weights   ? compute > passing ? compute : passing
+                     : weights > passing ? weights
+                                         : passing);
+        linears++;
+    }
+    assert_true(linears >= 14);
+    assert_in_range(r.prefill.part_ns[BT_PRICE_PKG_NPU], ns - linears, ns + linears);
+    bt_pkg_close(pkg);
+}
+
+static void parts_add_up_to_the_prompt(void **state)
+{
+    const world *w = *state;
+    static bt_price price;
+    const bt_profile p = device(NO_ATTENTION, ",\"sync_ns\":5000,\"dispatch_ns\":111,\"first_launch_ns\":13");
+    bt_pkg *pkg = compiled(w, &p, BT_PKG_OPS_ALL);
+    const bt_price_pkg_run r = priced(&price, pkg, &p, 0, 300);
+    uint64_t sum = price.first_ns + price.last_ns;
+    for (int k = 0; k < BT_PRICE_PKG_PARTS; k++) sum += r.prefill.part_ns[k];
+    assert_int_equal(r.prefill.chunks, 3); /* 128, 128, 44 in 64 */
+    assert_int_equal(sum, r.prefill.ns);
+    assert_true(price.first_ns > 0 && price.last_ns > 0);
+    /* attention fell back: it has a price and a wait on each side of it */
+    assert_true(r.prefill.part_ns[BT_OP_ATTENTION] > 0);
+    assert_true(r.prefill.part_ns[BT_PRICE_PKG_SYNC] >= 3 * 2 * bt_pkg_header_of(pkg)->layers * 5000);
+    bt_pkg_close(pkg);
+    /* where the NPU has it, it has none */
+    const bt_profile all = device(WITH_ATTENTION, ",\"sync_ns\":5000");
+    pkg = compiled(w, &all, BT_PKG_OPS_ALL);
+    const bt_price_pkg_run whole = priced(&price, pkg, &all, 0, 300);
+    assert_int_equal(whole.prefill.part_ns[BT_OP_ATTENTION], 0);
+    bt_pkg_close(pkg);
+}
+
+static void sessions_and_spilled_bytes_have_their_price(void **state)
+{
+    const world *w = *state;
+    static bt_price price;
+    const bt_profile plain = device(WITH_ATTENTION, "");
+    bt_pkg *pkg = compiled(w, &plain, BT_PKG_OPS_LINEAR);
+    const bt_price_pkg_run r = priced(&price, pkg, &plain, 0, 128);
+    assert_true(!r.prefill.spill_ns && !r.prefill.part_ns[BT_PRICE_PKG_SESSIONS]);
+    bt_pkg_close(pkg);
+    const bt_profile chip = device(LIMITS("\"on_chip_bytes\":2048"), "");
+    pkg = compiled(w, &chip, BT_PKG_OPS_LINEAR);
+    const bt_price_pkg_run s = priced(&price, pkg, &chip, 0, 128);
+    assert_true(s.prefill.spill_ns > 0);
+    assert_int_equal(s.prefill.part_ns[BT_PRICE_PKG_NPU],
+                     r.prefill.part_ns[BT_PRICE_PKG_NPU] + s.prefill.spill_ns);
+    bt_pkg_close(pkg);
+    /* a window that no two layers fit into: switches, each with its price */
+    const bt_profile window = device(LIMITS("\"map_window_bytes\":600000,\"session_switch_ns\":4321"), "");
+    pkg = compiled(w, &window, BT_PKG_OPS_LINEAR);
+    const bt_price_pkg_run t = priced(&price, pkg, &window, 0, 128);
+    assert_true(t.prefill.part_ns[BT_PRICE_PKG_SESSIONS] > 0);
+    assert_int_equal(t.prefill.part_ns[BT_PRICE_PKG_SESSIONS] % 4321, 0);
+    bt_pkg_close(pkg);
+}
+
+static void what_is_kept_is_not_priced_and_the_wire_hides_behind_chunks(void **state)
+{
+    const world *w = *state;
+    static bt_price price;
+    const bt_profile p = device(WITH_ATTENTION, "");
+    bt_pkg *pkg = compiled(w, &p, BT_PKG_OPS_LINEAR);
+    const bt_price_pkg_run all = priced(&price, pkg, &p, 0, 256), rest = priced(&price, pkg, &p, 128, 128),
+                           none = priced(&price, pkg, &p, 256, 0);
+    assert_int_equal(rest.prefill.chunks, 1);
+    assert_true(rest.prefill.ns < all.prefill.ns);
+    assert_true(!none.prefill.ns && !none.transfer_ns && !none.exposed_ns);
+    /* 256 positions of 1,024 bytes at 1 Gbit/s */
+    const uint32_t layers = bt_pkg_header_of(pkg)->layers;
+    assert_in_range(all.transfer_ns, 256 * (1024 / layers * layers) * 8 - 2 * layers,
+                    256 * 1024 * 8 + 2 * layers);
+    assert_true(all.exposed_ns <= all.transfer_ns);
+    bt_pkg_close(pkg);
+}
+
+static void an_unknown_companion_is_refused(void **state)
+{
+    const world *w = *state;
+    static bt_price price;
+    bt_fault f = {""};
+    const bt_profile p = device(WITH_ATTENTION, ""),
+                     odd = device(WITH_ATTENTION, ",\"companion\":\"adreno-75\""),
+                     slow = device(WITH_ATTENTION, ",\"companion\":\"host\"");
+    bt_pkg *pkg = compiled(w, &p, BT_PKG_OPS_LINEAR);
+    assert_int_equal(bt_price_pkg(&price, pkg, &odd, 16, &f), BT_EARG);
+    assert_non_null(strstr(f.text,
+                           "field 'time', 'companion': no profile 'adreno-75'; did you mean 'adreno-750'"));
+    assert_int_equal(bt_price_pkg(&price, pkg, &slow, 16, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "'companion': 'host' has no time"));
+    bt_pkg_close(pkg);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_npus_part_is_its_instructions_one_by_one, begin, end),
+        cmocka_unit_test_setup_teardown(parts_add_up_to_the_prompt, begin, end),
+        cmocka_unit_test_setup_teardown(sessions_and_spilled_bytes_have_their_price, begin, end),
+        cmocka_unit_test_setup_teardown(what_is_kept_is_not_priced_and_the_wire_hides_behind_chunks, begin,
+                                        end),
+        cmocka_unit_test_setup_teardown(an_unknown_companion_is_refused, begin, end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
