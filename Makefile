@@ -448,9 +448,13 @@ mca:
 mca-objects: $(call objs,common/kernels)
 
 # ---- documents and install -------------------------------------------------------------------------
-MAN := $(sort $(wildcard docs/man/*.1))
-## docs: write the generated pages again (manual pages, completion, tables) from the tables in the code
-docs: all
+# Pages that the programs print of themselves. What a cross build installs was made by this machine's programs.
+PAGES := $(if $(CROSS),build/$(BUILD),$(B))/pages
+$(if $(CROSS),,$(PAGES)/made): docs/pages.sh docs/programs.sh $(PROGS:%=$(B)/bin/%)
+	@BATON_BIN=$(B)/bin sh docs/pages.sh $(@D)
+	@touch $@
+## docs: manual pages, completion and openapi.json into build/release/pages; the generated sections of documents again
+docs: all $(PAGES)/made
 	@BATON_BIN=$(B)/bin sh docs/generate.sh
 
 PREFIX  ?= /usr/local
@@ -458,14 +462,22 @@ BINDIR  ?= $(PREFIX)/bin
 MANDIR  ?= $(PREFIX)/share/man
 COMPDIR ?= $(PREFIX)/share/bash-completion/completions
 ## install: copy programs, manual pages and completion under $(DESTDIR)$(PREFIX)
-install: all
-	$(INSTALL) -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(COMPDIR)
+install: all $(if $(CROSS),,$(PAGES)/made)
+	$(INSTALL) -d $(DESTDIR)$(BINDIR)
 	$(INSTALL) -m 0755 $(PROGS:%=$(B)/bin/%) $(DESTDIR)$(BINDIR)/
-	$(INSTALL) -m 0644 $(MAN) $(DESTDIR)$(MANDIR)/man1/
-	for p in $(PROGS); do $(INSTALL) -m 0644 deploy/completion/baton.bash $(DESTDIR)$(COMPDIR)/$$p || exit 1; done
+	@if [ ! -f $(PAGES)/made ]; then \
+	  echo "no manual pages and no completion: this machine's programs make them; run 'make docs' without CROSS first" >&2; \
+	else set -ex; \
+	  $(INSTALL) -d $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(COMPDIR); \
+	  $(INSTALL) -m 0644 $(PAGES)/man/*.1 $(DESTDIR)$(MANDIR)/man1/; \
+	  for p in $(PROGS); do $(INSTALL) -m 0644 $(PAGES)/baton.bash $(DESTDIR)$(COMPDIR)/$$p; done; \
+	fi
+# Pages of other packages may be called baton-something too.
 ## uninstall: remove what install copied
 uninstall:
-	rm -f $(PROGS:%=$(DESTDIR)$(BINDIR)/%) $(MAN:docs/man/%=$(DESTDIR)$(MANDIR)/man1/%) $(PROGS:%=$(DESTDIR)$(COMPDIR)/%)
+	rm -f $(PROGS:%=$(DESTDIR)$(BINDIR)/%) $(PROGS:%=$(DESTDIR)$(COMPDIR)/%)
+	@for f in $(DESTDIR)$(MANDIR)/man1/baton.1 $(DESTDIR)$(MANDIR)/man1/baton-*.1; do \
+	  ! grep -qs '^\.TH BATON.* "Baton"$$' "$$f" || rm -f "$$f"; done
 
 ## help: this list
 help:

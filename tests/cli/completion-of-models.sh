@@ -4,7 +4,10 @@ cat > complete.bash <<'EOF'
 . "$1"; shift
 COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _baton "$1"; printf "%s\n" "${COMPREPLY[@]}" | LC_ALL=C sort | paste -sd " "
 EOF
-try() { bash complete.bash "$(dirname "$0")/../../deploy/completion/baton.bash" "$@"; }
+pages=$(mktemp -d)
+trap 'rm -r "$pages"' EXIT
+BATON_BIN=$(dirname "$(command -v baton)") sh "$(dirname "$0")/../../docs/pages.sh" "$pages"
+try() { bash complete.bash "$pages/baton.bash" "$@"; }
 try baton run -m ''
 try baton run -m sm
 try baton chat ''

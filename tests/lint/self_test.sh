@@ -311,15 +311,15 @@ broken_proto 'a message that nothing encodes'     common/wire/msg_link.c 's/"BYE
 # ---- documents, on a tree with toy programs and one page of each kind ----
 docs_tree() {
     rm -rf "$t" "$work/bin"
-    mkdir -p "$work/bin" "$t/docs/man" "$t/common/base" "$t/common/npu/pkg" "$t/common/device" "$t/common/kernels" "$t/gateway/door" \
+    mkdir -p "$work/bin" "$t/docs" "$t/common/base" "$t/common/npu/pkg" "$t/common/device" "$t/common/kernels" "$t/gateway/door" \
         "$t/tests/unit/base" "$t/deploy"
     for p in baton baton-gateway baton-prefill baton-decode; do
         printf '#!/bin/sh\nprintf "%s\\tNodes\\t\\tkeys\\tDIR\\tstring\\tall\\t\\t\\t\\tBATON_KEYS\\tkeys\\n"\n' \
             "$p$([ $p != baton ] || echo ' run')" > "$work/bin/$p"
     done
     chmod +x "$work/bin"/*
-    printf 'mkdir -p "$1/docs/man"; echo page > "$1/docs/man/baton.1"\n' > "$t/docs/generate.sh"
-    echo page > "$t/docs/man/baton.1"
+    printf 'mkdir -p "$1/docs"; echo page > "$1/docs/page.md"\n' > "$t/docs/generate.sh"
+    echo page > "$t/docs/page.md"
     printf 'all: x\ntest: x\n' > "$t/Makefile"
     printf '/* A; see device/profile.c, `metrics_table.h` and *_table.h. */\n' > "$t/common/base/a.h"
     printf '/* T. */\n' > "$t/tests/unit/base/test_a.c"
@@ -361,8 +361,7 @@ while IFS='|' read -r file says text; do
     printf '%b' "$text" >> "$t/$file"
     echo "$file|$says" >> "$work/wanted"
 done << 'DOCS'
-docs/man/baton.1|not what the programs print|more\n
-docs/man/baton-gone.1|no program prints|page\n
+docs/page.md|not what the programs print|more\n
 README.md|gateway/no_such.c|See gateway/no_such.c for it.\n
 README.md|gateway/shed|See `gateway/shed` for it.\n
 README.md|docs/none.md|[here](docs/none.md)\n
