@@ -46,7 +46,6 @@ static const struct field {
     {"attention_heads_max", offsetof(bt_profile, attention_heads_max), U32, 1, 256},
     {"output_parts", offsetof(bt_profile, output_parts), U32, 1, 64},
     {"tile_input_rows", offsetof(bt_profile, tile_input_rows), U32, 1, 4096},
-    {"launch_ns", offsetof(bt_profile, launch_ns), U64, 1, 1000000000},
     {"boundary_bytes_per_us", offsetof(bt_profile, boundary_bytes_per_us), U64, 1, 1000000000},
     {"convert_elements_per_us", offsetof(bt_profile, convert_elements_per_us), U64, 1, 1000000000},
     {"min_cluster_macs", offsetof(bt_profile, min_cluster_macs), U64, 1, UINT64_C(1) << 50},
@@ -210,6 +209,9 @@ static bt_err read_operators(bt_profile *p, const json_t *ops, bt_fault *fault)
 
 static bt_err bad_field(const char *name, bt_fault *fault)
 {
+    if (!strcmp(name, "launch_ns"))
+        return bt_fail(fault, BT_EFORMAT,
+                       "'launch_ns' is no field of a profile; 'op_launch_ns' of 'time' is");
     const char *known[FIELDS + 5] = {"name", "title", "operators", "sources", "time"};
     for (size_t f = 0; f < FIELDS; f++) known[5 + f] = fields[f].name;
     return bad_name("no field of a profile", name, known, FIELDS + 5, fault);

@@ -41,8 +41,8 @@ typedef struct bt_profile {
     uint32_t attention_heads_max; /* and on at most so many query heads */
     uint32_t output_parts;        /* the output matrix as so many linears over its columns */
     uint32_t tile_input_rows;     /* rows of an activation are computed in whole multiples of this */
-    /* what a cluster of operators costs beside its work; 0: nothing (npu/lower/cluster_merge.h) */
-    uint64_t launch_ns, boundary_bytes_per_us, convert_elements_per_us;
+    /* what crosses the boundary of a cluster of operators; 0: costs nothing (npu/lower/cluster_merge.h) */
+    uint64_t boundary_bytes_per_us, convert_elements_per_us;
     uint64_t min_cluster_macs;  /* a cluster with less work goes to the companion */
     uint32_t session_switch_ns; /* mapping a session in place of another */
     bool static_ctx;            /* attention computes every column of its context: a program for each */

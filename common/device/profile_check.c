@@ -100,7 +100,6 @@ static bt_err check_companion(const bt_profile *p, bt_fault *fault)
         {"attention_heads_max", p->attention_heads_max},
         {"output_parts", p->output_parts},
         {"tile_input_rows", p->tile_input_rows},
-        {"launch_ns", p->launch_ns},
         {"boundary_bytes_per_us", p->boundary_bytes_per_us},
         {"convert_elements_per_us", p->convert_elements_per_us},
         {"min_cluster_macs", p->min_cluster_macs},

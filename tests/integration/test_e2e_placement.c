@@ -20,6 +20,10 @@ static const char some[] =
     "it\",\"operators\":{\"linear\":[\"int8\"],\"rmsnorm\":[\"int16\"],"
     "\"attention\":[\"int16\"],\"add\":[\"int16\"],\"rotate\":[\"int16\"],\"silu_mul\":[\"int16\"]}%s}";
 
+#define LAUNCH \
+    ",\"time\":{\"stack\":\"none\",\"f16_ops_per_us\":1000000,\"memory_bytes_per_us\":50000," \
+    "\"op_launch_ns\":1000}"
+
 /* The paths of spawn.h are few and used again. */
 static const char *keep(char ret[1024], const char *path)
 {
@@ -70,7 +74,7 @@ static void require_npu_names_operator_layers_and_reason(void **state) /* AC-n2 
     assert_int_not_equal(access(package, F_OK), 0);
 
     /* the head's cluster: its norm and its matrix of 64 x 384, one row */
-    const char *wants = keep(p[1], profile("wants.json", ",\"launch_ns\":1000,\"min_cluster_macs\":24577"));
+    const char *wants = keep(p[1], profile("wants.json", LAUNCH ",\"min_cluster_macs\":24577"));
     s = compile(wants, package, "--require-npu");
     assert_int_equal(spawn_wait(s, spawn_patience(ENDS_MS)), 1);
     assert_non_null(strstr(spawn_err(s), "  rope 4 x in 2 layers (not in profile part)\n"));
@@ -96,7 +100,7 @@ static void inspect_lists_the_clusters(void **state)
     (void)state;
     char p[1024];
     const char *package = keep(p, spawn_path("clusters.npu"));
-    spawn *s = compile(profile("launch.json", ",\"launch_ns\":1000"), package, "--json");
+    spawn *s = compile(profile("launch.json", LAUNCH), package, "--json");
     if (spawn_wait(s, spawn_patience(ENDS_MS)) != 0) fail_msg("%s", spawn_err(s));
     json_t *j = inspect(package);
     const json_t *list = json_object_get(j, "clusters");

@@ -144,7 +144,8 @@ static bt_err measure(bt_clusters_node *node, const bt_graph *g, const bt_op *op
 static bt_err cluster_all(bt_offload *p, edges *e, const bt_profile *profile, bt_fault *fault)
 {
     const bt_bind at = {{1, BT_OFFLOAD_ROWS, BT_OFFLOAD_ROWS, 1}};
-    const bt_cluster_merge_cost cost = {profile->launch_ns, profile->boundary_bytes_per_us,
+    const uint64_t launch_ns = (uint64_t)profile->time.op_launch_ns + profile->time.dispatch_ns;
+    const bt_cluster_merge_cost cost = {launch_ns, profile->boundary_bytes_per_us,
                                         profile->convert_elements_per_us};
     bt_err err = BT_OK;
     for (uint32_t v = 0; v < p->ops; v++) {

@@ -304,7 +304,7 @@ static void a_diamond_in_a_model_is_two_clusters(void **state) /* AC-n1 */
     assert_int_equal(bt_profile_load(&pr, NULL, NULL), BT_OK);
     assert_int_equal(bt_recipe_parse(&r, "w8a8", NULL), BT_OK);
     pr.op[BT_OP_SILU_MUL] = 0;
-    pr.launch_ns = 1000000000;
+    pr.time.op_launch_ns = 1000000000;
     assert_int_equal(bt_offload_new(&p, g, &pr, &r, BT_PKG_OPS_ALL, 100, NULL, NULL), BT_OK);
     for (uint32_t l = 0; l < L; l++) {
         const size_t c = op_of(g, BT_OP_ADD, BT_WEIGHT_NONE, l),
@@ -343,7 +343,7 @@ static void clusters_of_every_subset_of_operators_are_convex_and_as_few_as_mergi
             assert_int_equal(bt_recipe_parse(&r, "w8a8", NULL), BT_OK);
             for (int k = 0; k < KINDS; k++)
                 if (!(subset >> k & 1)) pr.op[kinds[k]] = 0;
-            pr.launch_ns = dear ? 1 : 0;
+            pr.time.op_launch_ns = dear ? 1 : 0;
             assert_int_equal(bt_offload_new(&p, g, &pr, &r, BT_PKG_OPS_ALL, 100, NULL, NULL), BT_OK);
             for (size_t a = 0; a < g->ops; a++)
                 for (size_t x = 0; x < g->ops; x++)

@@ -102,7 +102,7 @@ static bt_pkg *made(const engine_kit *kit, const int32_t *calib, uint64_t window
     close(fd);
     bt_profile p;
     assert_int_equal(bt_profile_load(&p, NULL, NULL), BT_OK);
-    p.launch_ns = 1000;
+    p.time.op_launch_ns = 1000;
     p.map_window_bytes = window;
     bt_compile_options o = {.shape_policy = "chunk:32", .profile = &p,      .npu_ops = BT_PKG_OPS_ALL,
                             .ctx_tokens = CTX,          .calib_ids = calib, .calib_len = CALIB};

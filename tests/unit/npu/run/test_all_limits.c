@@ -67,7 +67,7 @@ static bt_profile everything(uint64_t window)
     p.state_pow2 = true;
     p.state_multiple = 32;
     p.static_ctx = true;
-    p.launch_ns = 355000;
+    p.time.op_launch_ns = 355000;
     p.boundary_bytes_per_us = 40000;
     p.convert_elements_per_us = 1000;
     p.map_window_bytes = window;

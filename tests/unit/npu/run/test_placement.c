@@ -325,12 +325,14 @@ static void costs_cut_a_package_anew_and_change_no_number(void **state)
     world w = begin("llama");
     float *logits[2] = {engine_kit_floats(N * w.vocab), engine_kit_floats(N * w.vocab)};
     uint64_t want = 0;
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
         bt_profile p = profile_of(1, 16);
-        if (i == 1) p.launch_ns = 1;
+        if (i == 1) p.time.op_launch_ns = 1;
         if (i == 2) p.boundary_bytes_per_us = 1000;
         if (i == 3) p.convert_elements_per_us = 1000;
-        if (i == 4) p.launch_ns = 355000, p.boundary_bytes_per_us = 40000, p.convert_elements_per_us = 1;
+        if (i == 4)
+            p.time.op_launch_ns = 355000, p.boundary_bytes_per_us = 40000, p.convert_elements_per_us = 1;
+        if (i == 5) p.time.dispatch_ns = 1;
         bt_pkg *pkg = package(&w, "w8a8", &p);
         assert_int_equal(clusters_of(pkg), i ? 4 * LAYERS + 1 : 7 * LAYERS + 1);
         const uint64_t hash = run(&w, pkg, 16, NULL, logits[i != 0]);
@@ -361,7 +363,7 @@ static void clusters_of_a_program_are_those_that_were_found(void **state)
         for (int dear = 0; dear < 2; dear++) {
             bt_profile p = profile_of(subset, 16);
             bt_offload *found = NULL;
-            p.launch_ns = dear ? 355000 : 0;
+            p.time.op_launch_ns = dear ? 355000 : 0;
             assert_int_equal(bt_offload_new(&found, g, &p, &r, BT_PKG_OPS_ALL, CTX, NULL, NULL), BT_OK);
             bt_pkg *pkg = package(&w, "w8a8:no-gptq", &p);
             assert_int_equal(clusters_of(pkg), found->clusters);
@@ -383,7 +385,7 @@ static void a_placement_holds_for_every_shape_also_where_little_work_goes_away(v
     float *logits[2] = {engine_kit_floats(N * w.vocab), engine_kit_floats(N * w.vocab)};
     bt_profile p = profile_of(ALL & ~(1u << 3), 16);
     p.min_cluster_macs = 3000000; /* norm, q, k and v of layer 0, before rope, and the head */
-    p.launch_ns = 1;
+    p.time.op_launch_ns = 1;
     bt_pkg *whole = package(&w, "w8a8", &p), *pkg = NULL;
     const uint64_t want = run(&w, whole, N, NULL, logits[0]);
     const bt_pkg_header *h = bt_pkg_header_of(whole);
