@@ -7,6 +7,9 @@
 #include <stdbool.h>
 #include <string.h>
 
+size_t bt_attn_part_floats(size_t head_dim) { return attn_part_floats(head_dim); }
+size_t bt_attn_scratch_bytes(size_t head_dim) { return attn_scratch_floats(head_dim) * sizeof(float); }
+
 static float kv_elem(const bt_kv_view *kv, size_t layer, int is_v, size_t token, size_t head, size_t i)
 {
     const void *row = bt_kv_view_row(kv, layer, is_v, token, head);

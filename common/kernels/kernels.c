@@ -1,6 +1,5 @@
 /* The dispatch table: which variants this build has, and which of them this machine can run. */
 #include "kernels/kernels.h"
-#include "kernels/attn_scratch.h"
 #include "kernels/cores.h"
 #include "kernels/int_ops_variants.h"
 #include "kernels/int_variant.h"
@@ -144,6 +143,3 @@ const char *bt_kernels_warning(void)
     if (strcmp(bt_kernels_select(NULL)->isa, "ref") != 0) return NULL;
     return "no fast kernels for this machine: the plain ones (ref) compute, the same bits many times slower";
 }
-
-size_t bt_attn_part_floats(size_t head_dim) { return attn_part_floats(head_dim); }
-size_t bt_attn_scratch_bytes(size_t head_dim) { return attn_scratch_floats(head_dim) * sizeof(float); }
