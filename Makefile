@@ -114,7 +114,7 @@ $(B)/tests/emulated/test_simd.o: ISA := $(EMULATED)
 # The reference engine is plain loops; let the compiler vectorise them with the baseline instruction set.
 $(B)/common/ref/%.o: ISA := -O3
 # So are the looks at what goes into KV.
-$(B)/common/kernels/finite.o: ISA := -O3
+$(B)/common/kernels/float/finite.o: ISA := -O3
 # So are the loops of the NPU's compiler.
 $(patsubst %,$(B)/common/npu/quant/%.o,awq calib fold gptq_ref grid hadamard sites rounding rounding_ref): ISA := -O3
 $(B)/common/npu/quant/gptq_avx2.o $(B)/common/npu/quant/rounding_avx2.o: ISA := $(AVX2) -O3
@@ -280,7 +280,7 @@ $(B)/emulated/%.o: %.c $(B)/.flags | $(GEN_H)
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
 # Kernels need nothing else, so that another compiler has little to build; KERNELS=name: test_name* alone.
-KERNEL_TESTS := $(patsubst %.c,$(B)/kernels/%,$(notdir $(wildcard tests/unit/kernels/test_$(KERNELS)*.c)))
+KERNEL_TESTS := $(patsubst tests/unit/%.c,$(B)/%,$(sort $(shell find tests/unit/kernels -name 'test_$(KERNELS)*.c')))
 kernel-tests: $(KERNEL_TESTS)
 $(KERNEL_TESTS): $(B)/kernels/%: $(B)/tests/unit/kernels/%.o $(B)/tests/helpers/rows.o $(call objs,common/kernels)
 	@mkdir -p $(@D)

@@ -31,7 +31,7 @@ for row in "$@"; do
     fi
     : > "$out"
     bad=0
-    for program in "$folder"/kernels/test_"${T:-}"*; do
+    for program in $(find "$folder/kernels" -type f -name "test_${T:-}*" | sort); do
         timeout 300 "$program" >> "$out" 2>&1 || { echo "$row: $program failed"; bad=$((bad + 1)); }
     done
     ok=$(grep -c '^\[       OK \]' "$out")

@@ -11,15 +11,15 @@ import subprocess
 import sys
 
 CORES = {"neoverse-n1": "dotprod", "neoverse-n2": "dotprod i8mm", "neoverse-v1": "dotprod i8mm", "neoverse-v2": "dotprod i8mm"}
-# object, function, how its multiplications begin, products of each, what the core must have
+# object below common/kernels, function, how its multiplications begin, products of each, what the core must have
 LOOPS = [
-    ("int_matmul_neon", ".*", r"smull2?\b|smlal2?\b", 8, ""),
-    ("int_matmul_dotprod", ".*", r"sdot\b", 16, "dotprod"),
-    ("int_matmul_i8mm", ".*", r"smmla\b", 32, "i8mm"),
-    ("matmul_neon", "many_f16", r"fmla\b", 4, ""),
-    ("matmul_neon", "few_f16", r"fmla\b", 4, ""),
-    ("matmul_neon", "few_int8", r"fmla\b", 4, ""),
-    ("attn_neon", ".*", r"fmla\b", 4, ""),
+    ("integer/int_matmul_neon", ".*", r"smull2?\b|smlal2?\b", 8, ""),
+    ("integer/int_matmul_dotprod", ".*", r"sdot\b", 16, "dotprod"),
+    ("integer/int_matmul_i8mm", ".*", r"smmla\b", 32, "i8mm"),
+    ("float/matmul_neon", "many_f16", r"fmla\b", 4, ""),
+    ("float/matmul_neon", "few_f16", r"fmla\b", 4, ""),
+    ("float/matmul_neon", "few_int8", r"fmla\b", 4, ""),
+    ("attention/attn_neon", ".*", r"fmla\b", 4, ""),
 ]
 ATTRIBUTES = "+neon,+dotprod,+i8mm,+fullfp16"
 

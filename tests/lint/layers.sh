@@ -11,6 +11,9 @@ common/base        :
 common/crypto      : base
 common/rt          : base crypto
 common/kernels     : base
+common/kernels/float     : base kernels
+common/kernels/attention : base kernels
+common/kernels/integer   : base kernels
 common/text        : base
 common/model       : base kernels text
 common/graph       : base kernels model

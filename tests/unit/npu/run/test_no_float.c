@@ -165,14 +165,14 @@ static void skip_without_objdump(void)
 /* The objects that must be among those found, whatever else is: where one is renamed or gone, this list
  * says so. */
 static const char *const must_see[] = {
-    "npu/run/int_exec.o",        "npu/run/int_linear.o",         "kernels/int_matmul_ref.o",
-    "kernels/int_ops.o",         "kernels/int_ops_ref.o",        "kernels/int_requant_ref.o",
+    "npu/run/int_exec.o",        "npu/run/int_linear.o",         "integer/int_matmul_ref.o",
+    "integer/int_ops.o",         "integer/int_ops_ref.o",        "integer/int_requant_ref.o",
 #if defined(__aarch64__)
-    "kernels/int_matmul_neon.o", "kernels/int_matmul_dotprod.o", "kernels/int_matmul_i8mm.o",
-    "kernels/int_ops_neon.o",    "kernels/int_ops_attn_neon.o",  "kernels/int_rows_neon.o",
+    "integer/int_matmul_neon.o", "integer/int_matmul_dotprod.o", "integer/int_matmul_i8mm.o",
+    "integer/int_ops_neon.o",    "integer/int_ops_attn_neon.o",  "integer/int_rows_neon.o",
 #elif defined(__x86_64__)
-    "kernels/int_matmul_avx2.o", "kernels/int_matmul_avxvnni.o", "kernels/int_matmul_avx512vnni.o",
-    "kernels/int_ops_avx2.o",    "kernels/int_ops_attn_avx2.o",  "kernels/int_rows_avx2.o",
+    "integer/int_matmul_avx2.o", "integer/int_matmul_avxvnni.o", "integer/int_matmul_avx512vnni.o",
+    "integer/int_ops_avx2.o",    "integer/int_ops_attn_avx2.o",  "integer/int_rows_avx2.o",
 #endif
 };
 enum { MUST_SEE = sizeof must_see / sizeof *must_see };
@@ -212,9 +212,11 @@ static void float_files_are_caught(void **state)
     (void)state;
     skip_without_objdump();
 #if defined(__aarch64__)
-    static const char *const files[] = {"edge_ref", "edge_neon", "attn_neon", "rows_neon", "matmul_neon"};
+    static const char *const files[] = {"float/edge_ref", "float/edge_neon", "attention/attn_neon",
+                                        "float/rows_neon", "float/matmul_neon"};
 #else
-    static const char *const files[] = {"edge_ref", "edge_avx2", "edge_avx512", "rows_avx512", "matmul_avx2"};
+    static const char *const files[] = {"float/edge_ref", "float/edge_avx2", "float/edge_avx512",
+                                        "float/rows_avx512", "float/matmul_avx2"};
 #endif
     char folder[2048], path[2200];
     build_folder(folder);

@@ -1,0 +1,164 @@
+/* The matrix products over v16: few rows of f16 and int8 weights, and what all forms of weights share, are here; few
+ * rows of FP4 are in forms_body.h, many rows of any form in matmul_many_body.h. Included by matmul_avx2.c and
+ * matmul_avx512.c after their simd header, with TILE_PANELS set to the panels that a tile of many rows covers. No
+ * include guard.
+ *
+ * A tile is R rows x P panels of accumulators in registers, each output one fma chain over all of K. Weights are
+ * converted as they stream by. Few rows take several panels, for enough independent chains: as many streams, each
+ * fetched some bytes ahead of its use (cores.h); towards the end of its panels a tile fetches the beginning of the next
+ * tile's. */
+#include "kernels/cores.h"
+#include "kernels/float/forms_layout.h"
+
+#include <stdbool.h>
+
+enum {
+    TILE_ROWS = 6,
+    FEW_ROWS = 4, /* up to which each row's sums fit in registers for a whole panel */
+    GROUP = BT_FORM_GROUP,
+};
+/* How a chain ends: with K, with K by a scale, with each group by a scale (and FP4 by a shift too). */
+enum { F16, INT8_K, INT8_32, FP4 };
+
+/* Keeps what only the end of a group needs in memory, and the registers free for its chains. */
+#define OUT_OF_REGISTERS(x) __asm__("" : "+m"(x))
+
+typedef struct product {
+    float *y;
+    const float *x, *bias, *xs; /* xs: FP4's sums of x, [T, groups] */
+    const uint8_t *wp;
+    size_t ldy, ldx, t, n, k, p0, p1;
+    size_t panel, groups; /* bytes of a panel; FP4's groups in K */
+    size_t ahead;         /* of few rows, as the core wants it */
+} product;
+
+BT_INLINE v16 v16_from_f16(const uint8_t *p) { return v16_load_f16((const uint16_t *)(const void *)p); }
+BT_INLINE v16 weight_load(const uint8_t *w, const int form)
+{
+    return form == F16 ? v16_from_f16(w) : v16_load_s8((const int8_t *)w);
+}
+
+/* The 16 outputs of panel p in one row: adds the bias and stores. */
+BT_INLINE void store_row(const product *a, size_t p, size_t row, v16 sum)
+{
+    const size_t cols = a->n - 16 * p < 16 ? a->n - 16 * p : 16;
+    if (a->bias) sum = v16_add(v16_load_n(a->bias + 16 * p, cols), sum);
+    v16_store_n(a->y + row * a->ldy + 16 * p, sum, cols);
+}
+
+/* s continues over one input, P panels and R rows, which are constants at every call. The order of the loads leaves
+ * registers for the sums. */
+BT_INLINE void chain_step(v16 s[4][FEW_ROWS], const uint8_t *w, size_t panel, const float *x, size_t ldx,
+                          const int form, const size_t P, const size_t R)
+{
+    v16 xk[FEW_ROWS];
+    BT_UNROLL_FOR(size_t r = 0; r < R; r++) xk[r] = v16_set1(x[r * ldx]);
+    BT_UNROLL_FOR(size_t p = 0; p < P; p++) {
+        const v16 wk = weight_load(w + p * panel, form);
+        BT_UNROLL_FOR(size_t r = 0; r < R; r++) s[p][r] = v16_fma(wk, xk[r], s[p][r]);
+    }
+}
+
+/* s continues over `count` inputs. */
+BT_INLINE void chain(v16 s[4][FEW_ROWS], const uint8_t *w, size_t panel, size_t ahead, const float *x, size_t ldx,
+                     size_t count, const int form, const size_t P, const size_t R)
+{
+    const size_t bytes = form == F16 ? 32 : 16, line = 64 / bytes;
+    for (; count >= line; count -= line, x += line, w += 64) {
+        BT_UNROLL_FOR(size_t p = 0; p < P; p++) v16_prefetch(w + p * panel + ahead);
+        BT_UNROLL_FOR(size_t i = 0; i < line; i++) chain_step(s, w + i * bytes, panel, x + i, ldx, form, P, R);
+    }
+    for (; count > 0; count--, x++, w += bytes) chain_step(s, w, panel, x, ldx, form, P, R);
+}
+
+/* What to add to an address `left` bytes before the end of its panel, to fetch ahead in this tile's panels or the
+ * next one's. */
+BT_INLINE size_t ahead_of(const product *a, size_t left, const size_t P)
+{
+    return left > a->ahead ? a->ahead : a->ahead + (P - 1) * a->panel;
+}
+
+BT_INLINE void tile_run(const product *a, size_t panel0, const int form, const size_t P, const size_t R)
+{
+    const size_t panel = a->panel, bytes = form == F16 ? 32 : 16, head = form == F16 ? 0 : 32;
+    const uint8_t *w = a->wp + panel0 * panel;
+    v16 acc[4][FEW_ROWS], s[4][FEW_ROWS];
+    BT_UNROLL_FOR(size_t p = 0; p < P; p++)
+        BT_UNROLL_FOR(size_t r = 0; r < R; r++) acc[p][r] = v16_zero();
+    if (form != INT8_32)
+        for (size_t k = 0, end; k < a->k; k = end) {
+            const size_t near = a->ahead / bytes;
+            end = a->k - k > near ? a->k - near : a->k;
+            chain(acc, w + head + k * bytes, panel, ahead_of(a, (a->k - k) * bytes, P), a->x + k, a->ldx, end - k, form,
+                  P, R);
+        }
+    else
+        for (size_t k = 0; k < a->k; k += GROUP) {
+            const uint8_t *group = w + k / GROUP * form_int8_bytes(GROUP);
+            const size_t ahead = ahead_of(a, (size_t)(w + panel - group), P);
+            OUT_OF_REGISTERS(acc);
+            BT_UNROLL_FOR(size_t p = 0; p < P; p++) {
+                v16_prefetch(group + p * panel + ahead);
+                BT_UNROLL_FOR(size_t r = 0; r < R; r++) s[p][r] = v16_zero();
+            }
+            chain(s, group + head, panel, ahead, a->x + k, a->ldx, a->k - k < GROUP ? a->k - k : GROUP, form, P, R);
+            BT_UNROLL_FOR(size_t p = 0; p < P; p++) {
+                const v16 d = v16_from_f16(group + p * panel);
+                BT_UNROLL_FOR(size_t r = 0; r < R; r++) acc[p][r] = v16_fma(d, s[p][r], acc[p][r]);
+            }
+        }
+    BT_UNROLL_FOR(size_t p = 0; p < P; p++)
+        BT_UNROLL_FOR(size_t r = 0; r < R; r++) {
+            v16 sum = acc[p][r];
+            if (form == INT8_K) sum = v16_fma(v16_from_f16(w + p * panel), sum, v16_zero());
+            store_row(a, panel0 + p, r, sum);
+        }
+}
+
+/* Out of line: the tiles of one form are as much as the compiler finds registers for. */
+#define FEW_TILES(name, form) \
+    BT_NOINLINE void name(const product *a, size_t p, size_t panels) \
+    { \
+        switch (panels * 8 + a->t) { \
+        case 33: tile_run(a, p, form, 4, 1); break; \
+        case 17: tile_run(a, p, form, 2, 1); break; \
+        case 18: tile_run(a, p, form, 2, 2); break; \
+        case 19: tile_run(a, p, form, 2, 3); break; \
+        case 9: tile_run(a, p, form, 1, 1); break; \
+        case 10: tile_run(a, p, form, 1, 2); break; \
+        case 11: tile_run(a, p, form, 1, 3); break; \
+        default: tile_run(a, p, form, 1, 4); break; \
+        } \
+    }
+FEW_TILES(few_f16, F16)
+FEW_TILES(few_int8, INT8_K)
+FEW_TILES(few_int8_32, INT8_32)
+
+typedef void few_fn(const product *a, size_t p, size_t panels);
+
+static void few_rows(const product *a, few_fn *few)
+{
+    const size_t wide = a->t == 1 ? 4 : a->t <= 3 ? 2 : 1;
+    for (size_t p = a->p0, panels; p < a->p1; p += panels) {
+        panels = a->p1 - p >= wide ? wide : a->p1 - p >= 2 && wide > 1 ? 2 : 1;
+        few(a, p, panels);
+    }
+}
+
+#include "kernels/float/matmul_many_body.h"
+
+/* The products' common arguments, by name; `panel` is its bytes. */
+#define PRODUCT(wp_, panel_, ...) \
+    ((product){.y = y, .ldy = ldy, .x = x, .ldx = ldx, .bias = bias, .wp = (wp_), .t = t, .n = n, .k = k, .p0 = p0, \
+               .p1 = p1, .panel = (panel_), .ahead = bt_cores_now.ahead, __VA_ARGS__})
+
+void BT_VARIANT(bt_matmul)(float *restrict y, size_t ldy, const float *restrict x, size_t ldx,
+                           const uint16_t *restrict wp, const float *bias, size_t t, size_t n, size_t k, size_t p0,
+                           size_t p1)
+{
+    const product a = PRODUCT((const uint8_t *)wp, 32 * k, .groups = 0);
+    if (t <= FEW_ROWS) few_rows(&a, few_f16);
+    else many_f16(&a);
+}
+
+#include "kernels/float/forms_body.h"

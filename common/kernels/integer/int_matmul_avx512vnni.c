@@ -1,0 +1,57 @@
+/* The integer matrix product for AVX-512 VNNI. dpbusd multiplies unsigned by signed bytes and adds four
+ * products to each sum, modulo 2^32: inputs go in as x + 128, and the sums start from -128 * colsum. */
+#include "kernels/int_variant.h"
+
+#if defined(__AVX512VNNI__)
+#define TILE_ROWS   6
+#define TILE_PANELS 4
+#define VECS        1
+
+enum { CHUNK_K4 = 96, EXTRAS_HERE = 1 };
+#include "kernels/integer/int_extras.h"
+
+typedef __m512i vec, group;
+
+#include "kernels/integer/int_vnni_body.h"
+
+INT_INLINE group int_group(const uint8_t *x, size_t k) { return _mm512_set1_epi32(four_of(x, k)); }
+INT_INLINE vec int_dot(vec sum, group x, const int8_t *w, int is_copy)
+{
+    (void)is_copy;
+    return _mm512_dpbusd_epi32(sum, x, _mm512_load_si512(w));
+}
+INT_INLINE vec int_extra(vec sum, group x, int16_t times, const int8_t *w, int is_copy)
+{
+    const group one = int_dot(_mm512_setzero_si512(), x, w, is_copy);
+    return _mm512_add_epi32(sum, _mm512_mullo_epi32(one, _mm512_set1_epi32(times)));
+}
+
+INT_INLINE vec int_start(const uint8_t *x, size_t n, const int32_t *colsum)
+{
+    (void)x, (void)n;
+    return _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(_mm512_loadu_si512(colsum), 7));
+}
+INT_INLINE vec int_resume(const uint8_t *x, size_t n, const int32_t *acc)
+{
+    (void)x, (void)n;
+    return _mm512_loadu_si512(acc);
+}
+INT_INLINE void int_store(int32_t *acc, vec sum) { _mm512_storeu_si512(acc, sum); }
+
+#define INT_PRODUCT product
+#include "kernels/integer/int_matmul_body.h"
+
+void bt_int_prepare_avx512vnni(const bt_int_inputs *to, size_t r0, size_t r1, const bt_int_rows *x,
+                               bool *is_left)
+{
+    prepare(to, r0, r1, x, is_left);
+}
+
+void bt_int_matmul_avx512vnni(int32_t *restrict hi, int32_t *restrict lo, size_t ldacc,
+                              const bt_int_inputs *x, size_t row, size_t t, const int8_t *restrict wp,
+                              const int32_t *colsum, size_t p0, size_t p1, void *restrict scratch)
+{
+    product(hi, ldacc, x, x->memory, row, t, wp, colsum, p0, p1, scratch);
+    if (x->is_wide) product(lo, ldacc, x, x->memory + plane_bytes(x), row, t, wp, colsum, p0, p1, scratch);
+}
+#endif
