@@ -127,7 +127,7 @@ GEN_O    := $(patsubst proto/%.proto,$(B)/gen/%.pb-c.o,$(sort $(wildcard proto/*
 GEN_H    := $(GEN_O:.o=.h)
 LIB_O    := $(call objs,common) $(GEN_O)
 # Each program: libraries, and a thin main in programs/.
-ROOMS    := tools gateway prefill-node decode-node
+ROOMS    := tools lab simulate gateway prefill-node decode-node
 SIM_O    := $(call objs,sim)
 FAULT_O  := $(filter-out $(B)/tests/fault/proxy.o,$(call objs,tests/fault))
 UNITS    := $(patsubst %.c,$(B)/%,$(call sources,tests/unit))
@@ -148,7 +148,7 @@ LIBS     := $(B)/libsim.a $(ROOMS:%=$(B)/lib%.a) $(B)/libbaton.a
 ## all: build the libraries and every program
 all: $(if $(CROSS),$(PROGS:%=$(B)/bin/%),$(PROGS:%=bin/%))
 
-$(B)/bin/baton:         $(B)/programs/baton.o $(B)/libtools.a $(B)/libsim.a $(B)/libgateway.a $(B)/libprefill-node.a $(B)/libdecode-node.a $(B)/libbaton.a
+$(B)/bin/baton:         $(B)/programs/baton.o $(B)/libtools.a $(B)/liblab.a $(B)/libsimulate.a $(B)/libgateway.a $(B)/libprefill-node.a $(B)/libdecode-node.a $(B)/libbaton.a
 $(B)/bin/baton-gateway: $(B)/programs/baton_gateway.o $(B)/libgateway.a $(B)/libbaton.a
 $(B)/bin/baton-prefill: $(B)/programs/baton_prefill.o
 $(B)/bin/baton-decode:  $(B)/programs/baton_decode.o
@@ -158,7 +158,7 @@ $(B)/bin/baton $(UNITS) $(INTEGRATION) $(FUZZERS:%=$(B)/tests/fuzz/%) $(FUZZERS:
 $(PROGS:%=$(B)/bin/%):
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
-	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) $(DEP_LIBS)
+	$(Q)$(CC) -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(ALL_LDFLAGS) $(DEP_LIBS)
 # bin/ always points at the build made last.
 $(PROGS:%=bin/%): bin/%: $(B)/bin/% FORCE
 	@mkdir -p bin
@@ -167,6 +167,8 @@ $(PROGS:%=bin/%): bin/%: $(B)/bin/% FORCE
 $(B)/libbaton.a: $(LIB_O)
 $(B)/libsim.a: $(SIM_O)
 $(B)/libtools.a: $(call objs,tools)
+$(B)/liblab.a: $(call objs,lab)
+$(B)/libsimulate.a: $(call objs,simulate)
 $(B)/libgateway.a: $(call objs,gateway)
 $(B)/libprefill-node.a: $(call objs,prefill-node)
 $(B)/libdecode-node.a: $(call objs,decode-node)
@@ -211,26 +213,26 @@ $(CALIB_H): common/npu/quant/calib.txt
 	$(Q)sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $< > $@
 $(B)/common/npu/quant/calib_text.o: $(CALIB_H)
 # And the page of a replay.
-REPLAY_H := $(B)/gen/tools/replay/page_text.h
-$(REPLAY_H): tools/replay/page.html
+REPLAY_H := $(B)/gen/lab/replay/page_text.h
+$(REPLAY_H): lab/replay/page.html
 	@mkdir -p $(@D)
 	$(call say,GEN,$@)
 	$(Q)sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $< > $@
-$(B)/tools/replay/report.o: $(REPLAY_H)
+$(B)/lab/replay/report.o: $(REPLAY_H)
 # And the page of a timeline.
-PAGE_H := $(B)/gen/tools/timeline/page_text.h
-$(PAGE_H): tools/timeline/page.html
+PAGE_H := $(B)/gen/lab/timeline/page_text.h
+$(PAGE_H): lab/timeline/page.html
 	@mkdir -p $(@D)
 	$(call say,GEN,$@)
 	$(Q)sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $< > $@
-$(B)/tools/timeline/timeline.o: $(PAGE_H)
+$(B)/lab/timeline/timeline.o: $(PAGE_H)
 # And the page of a plan.
-PLAN_H := $(B)/gen/tools/plan/page_text.h
-$(PLAN_H): tools/plan/page.html
+PLAN_H := $(B)/gen/lab/plan/page_text.h
+$(PLAN_H): lab/plan/page.html
 	@mkdir -p $(@D)
 	$(call say,GEN,$@)
 	$(Q)sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $< > $@
-$(B)/tools/plan/page.o: $(PLAN_H)
+$(B)/lab/plan/page.o: $(PLAN_H)
 
 # ---- set-up ----------------------------------------------------------------------------------------
 ## deps: install the libraries and tools that are missing, those of lint and test-emulated too (Debian; sudo if not root)

@@ -1,6 +1,6 @@
 /* Any text as --faults: what is read is within the limits that the header gives, and reads the same when it
  * is written again. */
-#include "tools/simulate/faults.h"
+#include "lab/simulate/faults.h"
 
 #include <stdint.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Simulated clusters for tests. See sim_kit.h. */
 #include "tests/helpers/sim_kit.h"
-#include "tools/simulate/load.h"
+#include "lab/simulate/load.h"
 
 #include <stdio.h>
 #include <stdlib.h>

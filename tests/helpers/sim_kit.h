@@ -1,7 +1,7 @@
 #ifndef TESTS_SIM_KIT_H
 #define TESTS_SIM_KIT_H
-#include "sim/cluster/cluster.h"
-#include "tools/simulate/play.h"
+#include "simulate/cluster.h"
+#include "lab/simulate/play.h"
 
 /* Simulated clusters of llama-3.2-1b for tests. Failures of the kit itself abort the test program. */
 
@@ -15,7 +15,7 @@ typedef struct sim_kit {
 } sim_kit;
 const sim_kit *sim_kit_costs(void);
 
-/* A load drawn from spec (tools/replay/synthetic.h), played to its end. */
+/* A load drawn from spec (lab/replay/synthetic.h), played to its end. */
 typedef struct sim_played {
     tool_simulate_setup setup;
     tool_replay_plan plan;

@@ -41,20 +41,21 @@ prefill-node/brain : base kv wire xfer
 prefill-node       : base rt kernels model device npu/price npu/compile sample kv wire engine node prefill-node/brain
 decode-node/brain  : base kv wire xfer
 decode-node        : base rt kernels model device npu/compile sample kv wire engine node decode-node/brain
-sim/cluster        : base graph device npu/pkg kv wire xfer gateway/brain prefill-node/brain decode-node/brain
+simulate           : base device npu/pkg kv wire xfer gateway/brain prefill-node/brain decode-node/brain
 sim                : base kv wire gateway/brain prefill-node/brain decode-node/brain
+lab/plan           : base device npu/pkg npu/lower npu/compile
+lab/timeline       : base device npu/price
 tools              : base text model npu/pkg npu/lower kv
 tools/bench        : base kernels model graph kv engine tools
-tools/plan         : base device npu/pkg npu/lower npu/compile
-tools/search       : base text model device sample npu/pkg npu/price npu/compile engine tools tools/plan
+tools/search       : base text model sample npu/pkg npu/price npu/compile engine tools lab/plan
 tools/cluster      : base rt model kv device npu/compile engine tools tools/search
 tools/chat         : base text tools tools/cluster
-tools/trace        : base crypto text model trace tools
-tools/timeline     : base device npu/pkg npu/price
-tools/replay       : base text device trace tools tools/cluster
-tools/calibrate    : base model device text trace tools tools/cluster tools/replay
-tools/simulate     : base device npu/pkg npu/price text trace tools tools/trace tools/plan tools/replay sim/cluster
-tools/commands     : base crypto model graph device npu/pkg npu/lower npu/price npu/compile sample kv engine trace tools tools/search tools/bench tools/cluster tools/chat tools/timeline tools/trace tools/plan tools/replay tools/calibrate tools/simulate gateway/http
+tools/commands     : base crypto model graph device npu/pkg npu/lower npu/compile sample kv engine tools tools/search tools/bench tools/cluster tools/chat lab/timeline gateway/http
+lab/trace          : base crypto text model trace tools
+lab/replay         : base text device trace tools tools/cluster
+lab/calibrate      : base device lab/replay
+lab/simulate       : base device npu/pkg npu/price trace lab/trace lab/plan lab/replay simulate
+lab/commands       : base device npu/pkg npu/price npu/compile model kv engine trace tools tools/cluster lab/trace lab/plan lab/replay lab/calibrate lab/simulate lab/timeline gateway/http
 programs           : base rt kernels wire engine node gateway/http gateway/api gateway/door gateway/shell prefill-node decode-node tools
 '
 
@@ -63,7 +64,7 @@ homes='
 zmq\.h          common/rt/|common/crypto/keys\.c$
 sodium.*\.h     common/crypto/
 microhttpd\.h   gateway/http/
-curl/curl\.h    tools/
+curl/curl\.h    tools/cluster/|lab/replay/
 histedit\.h     tools/chat/
 pcre2\.h        common/text/
 xxhash\.h       common/base/

@@ -122,7 +122,7 @@ done << 'HOMES'
 zmq.h        common/(rt|crypto)$
 sodium.h     common/crypto$
 microhttpd.h gateway/http$
-curl/curl.h  tools
+curl/curl.h  (tools/cluster|lab/replay)$
 histedit.h   tools/chat$
 pcre2.h      common/text$
 xxhash.h     common/base$

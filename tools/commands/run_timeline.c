@@ -5,7 +5,7 @@
 #include "engine/costs.h"
 #include "engine/overlap.h"
 #include "kv/kv_dtype.h"
-#include "tools/timeline/modelled.h"
+#include "lab/timeline/modelled.h"
 #include "tools/tool.h"
 
 #include <stdarg.h>

@@ -4,7 +4,7 @@
 #include "tools/cluster/serve.h"
 
 /* --timeline FILE of `baton run`: the device's time of this very run, and below it the host's. The first tracks are
- * modelled (tools/timeline/modelled.h) from the package, the lengths, the schedule and the link of the run; the others
+ * modelled (lab/timeline/modelled.h) from the package, the lengths, the schedule and the link of the run; the others
  * are the times of the answer's `baton` object, measured. Both begin with prefill. Track names say which is which. */
 
 /* Before anything is started. BT_EARG: no pair of devices, a path of another ending, or what no price is drawn for. */

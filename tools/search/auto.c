@@ -9,7 +9,7 @@
 #include "base/wait.h"
 #include "engine/costs.h"
 #include "npu/price/price_pkg.h"
-#include "tools/plan/programs.h"
+#include "lab/plan/programs.h"
 #include "tools/search/held_out.h"
 
 #include <inttypes.h>

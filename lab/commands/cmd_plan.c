@@ -1,0 +1,256 @@
+/* baton plan: which shapes, recipe, KV rows and schedule a pair of devices should have for the requests of a
+ * trace. A model is known by its sizes alone, devices by their profiles; nothing is run. */
+#include "base/wait.h"
+#include "lab/commands/dims_of.h"
+#include "lab/plan/report.h"
+#include "lab/replay/result.h"
+#include "tools/tool.h"
+#include "lab/trace/source.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct config {
+    const char *model, *prefill, *decode, *link, *trace, *slo, *output;
+    bt_opt_list policies, recipes, attentions, kvs;
+    int format, by, weights;
+    int64_t ctx_size, slots, window, answer_tokens, rows;
+    double speed;
+    bool any_bits, colocated, json, quiet;
+} config;
+
+static const char *const forms[] = {"f16", "int8", "fp4", NULL};
+
+static const bt_opt opts[] = {
+    {.group = "Model", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, model),
+     .type = BT_OPT_STRING, .required = true, .example = "llama-3.2-1b",
+     .help = "GGUF file (its header is enough), 'smollm2', or the name of a known shape"},
+    {.group = "Model", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(config, ctx_size),
+     .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = BT_SHAPES_MAX_SEQ,
+     .help = "longest sequence that programs are made for; 0: what the trace needs, a power of two"},
+    {.group = "Pair", .name = "prefill", .value = "PROFILE", BT_OPT_AT(config, prefill),
+     .type = BT_OPT_STRING, .required = true, .example = "hexagon-v75", .help = "device of prefill"},
+    {.group = "Pair", .name = "decode", .value = "PROFILE", BT_OPT_AT(config, decode), .type = BT_OPT_STRING,
+     .required = true, .example = "adreno-750", .help = "device that decodes"},
+    {.group = "Pair", .name = "link", .value = "LINK", BT_OPT_AT(config, link), .type = BT_OPT_STRING,
+     .def = "10", .example = "25",
+     .help = "between them: Gbit/s, and a message's latency behind a comma: 10,50us"},
+    {.group = "Pair", .name = "decode-weights", .value = "FORM", BT_OPT_AT(config, weights),
+     .type = BT_OPT_CHOICE, .def = "f16", .choices = forms, .help = "weights on the device that decodes"},
+    {.group = "Pair", .name = "slots", .value = "N", BT_OPT_AT(config, slots), .type = BT_OPT_INT,
+     .def = "32", .lo = 1, .hi = 1024, .help = "sequences that decode together at most"},
+    {.group = "Pair", .name = "window", .value = "N", BT_OPT_AT(config, window), .type = BT_OPT_INT,
+     .def = "8", .lo = 1, .hi = BT_SCHEDULE_MAX_WINDOW,
+     .help = "chunks that are under way at once in schedules fifo and ooo; each holds an arena"},
+    {.group = "Pair", .name = "colocated", BT_OPT_AT(config, colocated), .type = BT_OPT_FLAG,
+     .help = "also the decode device alone, with prompts and tokens in mixed steps"},
+    {.group = "Requests", .name = "trace", .value = "FILE", BT_OPT_AT(config, trace), .type = BT_OPT_STRING,
+     .required = true, .example = "trace.csv",
+     .help = "requests to plan for, in any format of baton trace; - for stdin"},
+    {.group = "Requests", .name = "format", .value = "FORMAT", BT_OPT_AT(config, format),
+     .type = BT_OPT_CHOICE, .def = "auto", .choices = bt_trace_format_names, .help = "the trace's format"},
+    {.group = "Requests", .name = "speed", .value = "X", BT_OPT_AT(config, speed), .type = BT_OPT_DOUBLE,
+     .def = "1", .flo = 0.0001, .fhi = 10000, .help = "arrivals so many times faster"},
+    {.group = "Requests", .letter = 'n', .name = "n-predict", .value = "N", BT_OPT_AT(config, answer_tokens),
+     .type = BT_OPT_INT, .def = "128", .lo = 1, .hi = 1 << 16,
+     .help = "tokens of an answer where the trace does not say"},
+    {.group = "Choices", .name = "policy", .value = "POLICY", BT_OPT_AT(config, policies),
+     .type = BT_OPT_STRINGS, .example = "chunk:256+tail",
+     .help = "shape policies to compare, as often as you like: " BT_SHAPES_NAMES
+             "; of a GPU whole and step:N; without any, the usual ones"},
+    {.group = "Choices", .name = "recipe", .value = "RECIPE", BT_OPT_AT(config, recipes),
+     .type = BT_OPT_STRINGS, .example = "w8a8",
+     .help = "recipes to compare; without any, w8a8, w8a16, w4a8, w4a16; of a GPU f16, int8, fp4"},
+    {.group = "Choices", .name = "attention", .value = "KIND", BT_OPT_AT(config, attentions),
+     .type = BT_OPT_STRINGS, .example = "sparse:0.2",
+     .help = "attention of prompts to compare, dense or " BT_ATTENTION_FORM
+             "; without any dense: what sparse attention does to answers no plan knows"},
+    {.group = "Choices", .name = "kv-dtype", .value = "TYPE", BT_OPT_AT(config, kvs), .type = BT_OPT_STRINGS,
+     .example = "f16", .help = "KV rows to compare: f16, int8; without any, both"},
+    {.group = "Choices", .name = "any-bits", BT_OPT_AT(config, any_bits), .type = BT_OPT_FLAG,
+     .help = "the best may have fewer than 8 bits of weights or 16 of KV unasked; what that does to answers "
+             "no plan "
+             "knows (baton perplexity)"},
+    {.group = "Choices", .name = "by", .value = "WHAT", BT_OPT_AT(config, by), .type = BT_OPT_CHOICE,
+     .def = "e2e", .choices = tool_plan_by_names, .help = "what the best has least of"},
+    {.group = "Choices", .name = "slo", .value = "LIMITS", BT_OPT_AT(config, slo), .type = BT_OPT_STRING,
+     .example = "ttft:500ms,tpot:50ms",
+     .help = "limits of a request (ttft, tpot, e2e); first comes what keeps them for most requests"},
+    {.group = "Output", .name = "rows", .value = "N", BT_OPT_AT(config, rows), .type = BT_OPT_INT,
+     .def = "16", .lo = 1, .hi = TOOL_PLAN_MAX_CHOICES, .help = "choices in the table at most"},
+    {.group = "Output", .letter = 'o', .name = "plan", .value = "FILE", BT_OPT_AT(config, output),
+     .type = BT_OPT_STRING, .example = "plan.html", .help = "a page with plots of all choices (.html)"},
+    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+     .help = "one JSON object on stdout: choices[] with shape_policy, chunk_tokens, recipe, kv_dtype, "
+             "padding_ratio, "
+             "ttft_ms, tpot_ms, joules, ...; best"},
+    {.group = "Output", .letter = 'q', .name = "quiet", BT_OPT_AT(config, quiet), .type = BT_OPT_FLAG,
+     .help = "no progress on stderr"},
+};
+
+const bt_opt_program tool_plan_program = {
+    .name = "baton plan",
+    .summary = "choose shapes, recipe, KV rows and schedule of a pair of devices for a trace (modelled)",
+    .usage = "-m MODEL --prefill P --decode D --trace FILE [options]",
+    .normal =
+        "baton plan -m llama-3.2-1b --prefill hexagon-v75 --decode adreno-750 --link 1 --trace trace.csv",
+    .opts = opts,
+    .opt_count = BT_OPT_COUNT(opts),
+};
+
+typedef struct reading {
+    tool_plan_load *load;
+    uint32_t answer_tokens;
+    bool has_arrivals;
+} reading;
+
+static bt_err add_row(void *ud, const bt_trace_row *row, bt_fault *fault)
+{
+    reading *r = ud;
+    r->has_arrivals = r->has_arrivals && row->has_arrival;
+    const tool_plan_request one = {.arrival_us = row->has_arrival ? row->arrival_us : 0,
+                                   .input = row->input_tokens,
+                                   .output = row->has_output ? row->output_tokens : r->answer_tokens};
+    return one.input ? tool_plan_load_add(r->load, &one, fault) : BT_OK;
+}
+
+static bt_err read_trace(tool_plan_load *load, const config *c, bool is_file, bt_fault *fault)
+{
+    const tool_trace_options o = {.format = c->format,
+                                  .model = c->format == BT_TRACE_SHAREGPT && is_file ? c->model : NULL};
+    reading r = {load, (uint32_t)c->answer_tokens, true};
+    tool_trace_source s;
+    bt_err e = tool_trace_open(&s, c->trace, &o, fault);
+    if (e < 0) return e;
+    e = tool_trace_each(&s, c->trace, add_row, &r, fault);
+    tool_trace_warn("plan", &s);
+    tool_trace_close(&s);
+    load->has_arrivals = r.has_arrivals;
+    return e;
+}
+
+static bt_err load_profile(bt_profile *ret, const char *name, const char *option, bt_fault *fault)
+{
+    const bt_err e = bt_profile_load(ret, name, fault);
+    if (e < 0 || ret->time.is_given) return e;
+    return bt_fail(fault, BT_EARG,
+                   "--%s %s: this profile has no times; 'baton profiles' lists those that have, for example "
+                   "hexagon-v75 and adreno-750",
+                   option, ret->name);
+}
+
+/* The context: what was asked for, or the least power of two that holds every request, at most the model's.
+ */
+static bt_err context_of(size_t *ret, const config *c, uint64_t longest, uint32_t model_ctx, bt_fault *fault)
+{
+    uint64_t ctx = 512;
+    if (c->ctx_size && model_ctx && c->ctx_size > model_ctx)
+        return bt_fail(fault, BT_EARG, "--ctx-size %lld: the model's context is %u", (long long)c->ctx_size,
+                       (unsigned)model_ctx);
+    while (ctx < longest && ctx < BT_SHAPES_MAX_SEQ) ctx *= 2;
+    if (c->ctx_size) ctx = (uint64_t)c->ctx_size;
+    if (model_ctx && ctx > model_ctx) ctx = model_ctx;
+    *ret = (size_t)ctx;
+    return BT_OK;
+}
+
+typedef struct subject {
+    bt_profile prefill, companion, decode;
+    bt_dims dims;
+    tool_plan_load load;
+    tool_plan_result result;
+    tool_plan_want want;
+} subject;
+
+static bt_err limits_of(tool_plan_want *w, const char *slo, bt_fault *fault)
+{
+    tool_replay_slo limits = {-1, -1, -1};
+    const bt_err e = slo ? tool_replay_slo_read(&limits, slo, fault) : BT_OK;
+    w->limits = (tool_plan_limits){limits.ttft_us, limits.tpot_us, limits.e2e_us};
+    w->has_limits = slo != NULL;
+    return e;
+}
+
+static bt_err prepare(subject *s, const config *c, bt_fault *fault)
+{
+    tool_plan_want *w = &s->want;
+    uint32_t model_ctx = 0;
+    *w = (tool_plan_want){.prefill = &s->prefill,
+                          .decode = &s->decode,
+                          .dims = &s->dims,
+                          .policy = (const char *const *)c->policies.items,
+                          .policies = c->policies.count,
+                          .recipe = (const char *const *)c->recipes.items,
+                          .recipes = c->recipes.count,
+                          .attention = (const char *const *)c->attentions.items,
+                          .attentions = c->attentions.count,
+                          .kv = (const char *const *)c->kvs.items,
+                          .kvs = c->kvs.count,
+                          .decode_form = tool_plan_float_form((size_t)c->weights),
+                          .slots = (uint32_t)c->slots,
+                          .window = (size_t)c->window,
+                          .any_bits = c->any_bits,
+                          .by = (tool_plan_by)c->by};
+    bt_err e = load_profile(&s->prefill, c->prefill, "prefill", fault);
+    if (e == BT_OK) e = load_profile(&s->decode, c->decode, "decode", fault);
+    if (e == BT_OK && s->prefill.time.companion[0]) {
+        e = bt_profile_companion(&s->companion, &s->prefill, fault);
+        w->companion = &s->companion;
+    }
+    if (e == BT_OK) e = bt_link_parse(&w->link, c->link, fault);
+    if (e == BT_OK) e = limits_of(w, c->slo, fault);
+    if (e == BT_OK) e = tool_dims_of(&s->dims, &model_ctx, c->model, fault);
+    if (e == BT_OK) e = read_trace(&s->load, c, !bt_dims_find(c->model), fault);
+    if (e == BT_OK) e = context_of(&w->ctx_tokens, c, tool_plan_load_longest(&s->load), model_ctx, fault);
+    return e < 0 ? e : tool_plan_load_end(&s->load, w->ctx_tokens, c->speed, fault);
+}
+
+static int show(const subject *s, const config *c, bt_fault *fault)
+{
+    const tool_plan_report r = {.want = &s->want,  .load = &s->load, .result = &s->result,
+                                .trace = c->trace, .link = c->link,  .decode_form = forms[c->weights]};
+    json_t *object = tool_plan_json(&r);
+    bt_err e = object ? BT_OK : bt_fail(fault, BT_ENOMEM, "writing a plan");
+    if (e == BT_OK && c->output) e = tool_plan_page(c->output, object, fault);
+    if (e < 0) {
+        json_decref(object);
+        return tool_fail("plan", fault);
+    }
+    if (c->json) return tool_print_json("plan", object);
+    json_decref(object);
+    tool_plan_print(&r, (size_t)c->rows);
+    if (c->output) printf("\n%s\n", c->output);
+    return fflush(stdout) != 0;
+}
+
+static int plan(const config *c)
+{
+    bt_fault fault = {""};
+    int rc;
+    subject *s = calloc(1, sizeof *s);
+    bt_err e = s ? BT_OK : bt_fail(&fault, BT_ENOMEM, "planning");
+    bt_wait_tell(NULL, "planning", 0, 0);
+    if (e == BT_OK) e = prepare(s, c, &fault);
+    if (e == BT_OK) e = tool_plan_make(&s->result, &s->want, &s->load, c->colocated, &fault);
+    bt_wait_end();
+    rc = e < 0 ? tool_fail("plan", &fault) : show(s, c, &fault);
+    if (s) {
+        tool_plan_load_done(&s->load);
+        tool_plan_result_done(&s->result);
+    }
+    free(s);
+    return rc;
+}
+
+int tool_plan_run(int argc, char **argv)
+{
+    config c;
+    bt_opt_args args;
+    int rc = bt_opt_start(&args, &tool_plan_program, argc, argv, &c);
+    if (rc >= 0) return rc;
+    tool_quiet(c.quiet || c.json);
+    rc = plan(&c);
+    bt_opt_done(&args);
+    return rc;
+}

@@ -1,0 +1,428 @@
+/* baton replay: sends the requests of a trace, or of a synthetic load, at the times they came, and says how a
+ * server took it. The server is one that runs somewhere, or processes of its own. */
+#include "base/file.h"
+#include "base/num.h"
+#include "gateway/http/options.h"
+#include "tools/cluster/background.h"
+#include "tools/cluster/http.h"
+#include "tools/cluster/serve.h"
+#include "lab/replay/load.h"
+#include "lab/replay/print.h"
+#include "lab/replay/probe.h"
+#include "lab/replay/progress.h"
+#include "lab/replay/ramp_run.h"
+#include "lab/replay/report.h"
+#include "lab/replay/synthetic.h"
+#include "tools/tool.h"
+#include "trace/reader.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct config {
+    tool_serve serve;
+    gw_options gateway; /* what is taken over for processes of our own, and nothing else */
+    const char *keys;
+    int64_t prefill, decode;
+    const char *synthetic, *url, *api_key_file, *served_model, *slo, *csv, *report, *jitter;
+    int format, prompts;
+    int64_t limit, concurrency, streams, seed, block_tokens, usual_output, timeout_ms;
+    double speed, rate;
+    tool_replay_ramp_options ramp;
+    bool skip_bad, scale_lengths, fit, json, quiet;
+} config;
+
+static const char *const prompt_forms[] = {"auto", "text", NULL};
+enum { PROMPTS_AUTO, PROMPTS_TEXT };
+
+#define GATEWAY(heading, option) BT_OPT_OF(gw_options_program, config, gateway, heading, option)
+
+static const bt_opt opts[] = {
+    {.group = "Load", .name = "format", .value = "FORMAT", BT_OPT_AT(config, format), .type = BT_OPT_CHOICE,
+     .def = "auto", .choices = bt_trace_format_names,
+     .help = "of the trace; auto knows it by its first line"},
+    {.group = "Load", .name = "skip-bad", BT_OPT_AT(config, skip_bad), .type = BT_OPT_FLAG,
+     .help = "pass over bad rows and count them, instead of stopping at the first"},
+    {.group = "Load", .name = "synthetic", .value = "SPEC", BT_OPT_AT(config, synthetic),
+     .type = BT_OPT_STRING, .example = "in:512,out:128,rate:4",
+     .help = "no trace, but drawn requests: in and out in tokens (N, LO-HI, MEDIAN~DEVIATION of a "
+             "lognormal), rate a "
+             "second, burst (shape of gamma gaps, 1: Poisson), shared tokens at the beginning"},
+    {.group = "Load", .name = "limit", .value = "N", BT_OPT_AT(config, limit), .type = BT_OPT_INT, .def = "0",
+     .lo = 0, .hi = TOOL_REPLAY_MAX_REQUESTS,
+     .help = "the first N requests; 0: all of a trace, at most 1048576, or 200 of a synthetic load"},
+    {.group = "Load", .name = "speed", .value = "X", BT_OPT_AT(config, speed), .type = BT_OPT_DOUBLE,
+     .def = "1", .flo = 1e-6, .fhi = 1e6, .help = "let the trace's time run so much faster"},
+    {.group = "Load", .name = "rate", .value = "R", BT_OPT_AT(config, rate), .type = BT_OPT_DOUBLE, .flo = 0,
+     .fhi = 1e6, .example = "2.5",
+     .help = "instead of the trace's arrivals, random ones (Poisson) of R requests a second"},
+    {.group = "Load", .name = "concurrency", .value = "N", BT_OPT_AT(config, concurrency), .type = BT_OPT_INT,
+     .def = "0", .lo = 0, .hi = TOOL_REPLAY_MAX_STREAMS,
+     .help = "instead of arrivals, N requests at a time, each sent when another ends; 0: by arrivals"},
+    {.group = "Load", .name = "jitter", .value = "TIME", BT_OPT_AT(config, jitter), .type = BT_OPT_STRING,
+     .def = "auto", .example = "3s",
+     .help = "spread arrivals at random over so much; auto: over the distance of batches, where the "
+             "trace has them; 0: not"},
+    {.group = "Load", .name = "streams", .value = "N", BT_OPT_AT(config, streams), .type = BT_OPT_INT,
+     .def = "4096", .lo = 1, .hi = TOOL_REPLAY_MAX_STREAMS,
+     .help = "requests in flight at most; more wait, which counts as their latency and is said"},
+    {.group = "Load", .name = "timeout", .value = "TIME", BT_OPT_AT(config, timeout_ms),
+     .type = BT_OPT_DURATION, .def = "600s", .lo = 1000, .hi = 86400000,
+     .help = "give a request up after so long"},
+    {.group = "Load", .name = "seed", .value = "S", BT_OPT_AT(config, seed), .type = BT_OPT_INT, .def = "1",
+     .lo = 0, .hi = INT64_MAX, .help = "of all that is drawn: words of prompts, lengths, arrivals, jitter"},
+    {.group = "Prompts", .name = "prompts", .value = "FORM", BT_OPT_AT(config, prompts),
+     .type = BT_OPT_CHOICE, .def = "auto", .choices = prompt_forms,
+     .help = "auto: token ids of the model's vocabulary where the server takes them, else text; text"},
+    {.group = "Prompts", .name = "block-tokens", .value = "N", BT_OPT_AT(config, block_tokens),
+     .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 1 << 20,
+     .help = "tokens of a block of the trace's hash_ids; 0: found out"},
+    {.group = "Prompts", .name = "answer-tokens", .value = "N", BT_OPT_AT(config, usual_output),
+     .type = BT_OPT_INT, .def = "128", .lo = 1, .hi = 1 << 20,
+     .help = "length of an answer where the trace does not say"},
+    {.group = "Prompts", .name = "scale-lengths", BT_OPT_AT(config, scale_lengths), .type = BT_OPT_FLAG,
+     .help = "all lengths times one factor, so that the longest request fits the context"},
+    {.group = "Prompts", .name = "fit", BT_OPT_AT(config, fit), .type = BT_OPT_FLAG,
+     .help = "cut requests that are longer than the context, each by itself"},
+    {.group = "Server", .name = "url", .value = "URL", BT_OPT_AT(config, url), .type = BT_OPT_STRING,
+     .example = "http://127.0.0.1:8080",
+     .help = "a server of the OpenAI API; without it processes of our own. With it, -m is where words come "
+             "from, and "
+             "--ctx-size how long its context is, if it does not say"},
+    {.group = "Server", .name = "api-key-file", .value = "FILE", BT_OPT_AT(config, api_key_file),
+     .type = BT_OPT_STRING, .example = "key.txt", .help = "the server's API key"},
+    {.group = "Server", .name = "served-model", .value = "NAME", BT_OPT_AT(config, served_model),
+     .type = BT_OPT_STRING, .example = "my-model",
+     .help = "the model to name in requests; without it the first that the server lists"},
+    {.group = "Nodes", .name = "prefill", .value = "N", BT_OPT_AT(config, prefill), .type = BT_OPT_INT,
+     .def = "1", .lo = 0, .hi = 31,
+     .help = "prefill nodes to start; 0: decode nodes compute the prompts too"},
+    {.group = "Nodes", .name = "decode", .value = "N", BT_OPT_AT(config, decode), .type = BT_OPT_INT,
+     .def = "1", .lo = 1, .hi = 31, .help = "decode nodes to start"},
+    GATEWAY("Nodes", "local-prefill-below"),
+    GATEWAY("Nodes", "policy"),
+    {.group = "Nodes", .name = "keys", .value = "DIR", BT_OPT_AT(config, keys), .type = BT_OPT_STRING,
+     .example = "keys",
+     .help = "encrypt every link with the keys in this folder; those that are not there yet are made"},
+    GATEWAY("Nodes", "max-queue"),
+    GATEWAY("Nodes", "max-connections"),
+    GATEWAY("Nodes", "recovery-timeout"),
+    GATEWAY("Capture", "capture"),
+    GATEWAY("Capture", "capture-text"),
+    GATEWAY("Capture", "capture-seal"),
+    GATEWAY("Capture", "capture-rotate"),
+    TOOL_SERVE_OPTS(config, serve),
+    {.group = "Output", .name = "slo", .value = "LIMITS", BT_OPT_AT(config, slo), .type = BT_OPT_STRING,
+     .example = "ttft:500ms,tpot:50ms",
+     .help = "limits a request has to keep (ttft, tpot, e2e), for goodput and --ramp"},
+    TOOL_REPLAY_RAMP_OPTS(config, ramp),
+    {.group = "Output", .name = "csv", .value = "FILE", BT_OPT_AT(config, csv), .type = BT_OPT_STRING,
+     .example = "requests.csv", .help = "a row a request"},
+    {.group = "Output", .name = "report", .value = "FILE", BT_OPT_AT(config, report), .type = BT_OPT_STRING,
+     .example = "run.html", .help = "a page with plots, readable offline"},
+    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+     .help = "one JSON object on stdout: requests, ttft_ms, goodput_rps, ..."},
+    {.group = "Output", .letter = 'q', .name = "quiet", BT_OPT_AT(config, quiet), .type = BT_OPT_FLAG,
+     .help = "no progress on stderr"},
+};
+
+const bt_opt_program tool_replay_program = {
+    .name = "baton replay",
+    .summary = "send the requests of a trace, or drawn ones, and measure how a server answers",
+    .usage = "TRACE [-m MODEL | --url URL] [options]",
+    .normal = "baton replay trace.jsonl -m smollm2 --limit 100 --scale-lengths",
+    .opts = opts,
+    .opt_count = BT_OPT_COUNT(opts),
+    .args_max = 1,
+    .args_name = "TRACE",
+};
+
+/* What all runs of a command have in common. */
+typedef struct job {
+    const config *c;
+    const char *trace; /* NULL: synthetic */
+    tool_replay_synthetic synthetic;
+    tool_replay_slo slo;
+    int64_t jitter_us;
+    const char *url;
+    char *key;
+    bt_model *model;
+    bt_tokenizer *tok;
+    tool_replay_words words;
+    tool_replay_dialect dialect;
+} job;
+
+static bt_err count_tokens(void *ud, uint32_t *ret, const char *text, size_t len, bt_fault *fault)
+{
+    const job *j = ud;
+    int32_t *ids = NULL;
+    size_t n = 0;
+    const bt_err e = bt_tokenizer_encode(&ids, &n, j->tok, text, len, 0, fault);
+    if (e == BT_OK) *ret = (uint32_t)n;
+    free(ids);
+    return e;
+}
+
+static bt_err read_rows(tool_replay_plan *p, const job *j, const tool_replay_plan_options *o, bt_fault *fault)
+{
+    const config *c = j->c;
+    const bt_trace_options how = {.format = (bt_trace_format)c->format, .skips_bad = c->skip_bad,
+                                  .count = j->tok ? count_tokens : NULL, .ud = (void *)(uintptr_t)j};
+    bt_trace *t = NULL;
+    bt_fault why = {""};
+    bt_trace_row row;
+    bool is_end = false;
+    bt_err e = bt_trace_open(&t, j->trace, &how, fault);
+    if (e < 0) return e;
+    while (e == BT_OK && !(c->limit && p->len == (size_t)c->limit)) {
+        e = bt_trace_next(&row, &is_end, t, &why);
+        if (is_end) break;
+        if (e == BT_OK) e = tool_replay_plan_add(p, &row, o, &why);
+    }
+    const bt_trace_facts facts = bt_trace_look(t);
+    if (e == BT_OK && facts.bad && !c->quiet)
+        fprintf(stderr, "%llu bad rows passed over; the first: %s\n", (unsigned long long)facts.bad,
+                facts.first_bad);
+    if (e < 0) e = bt_fail(fault, e, "'%.100s', %.160s", j->trace, why.text);
+    bt_trace_close(t);
+    return e;
+}
+
+static bt_err make_plan(tool_replay_plan *p, const job *j, double speed, uint64_t seed, bt_fault *fault)
+{
+    enum { SYNTHETIC_REQUESTS = 200 };
+    const config *c = j->c;
+    const uint32_t asked = (uint32_t)c->serve.ctx_size, told = j->dialect.context_tokens;
+    const tool_replay_plan_options o = {.seed = seed,
+                                        .usual_output = (uint32_t)c->usual_output,
+                                        .block_tokens = (uint32_t)c->block_tokens,
+                                        .context_tokens = told ? told : asked,
+                                        .scales = c->scale_lengths,
+                                        .fits = c->fit,
+                                        .speed = speed,
+                                        .rate = c->rate,
+                                        .is_closed = c->concurrency > 0,
+                                        .jitter_us = j->trace ? j->jitter_us : 0};
+    bt_err e = tool_replay_plan_begin(p, fault);
+    if (e == BT_OK && j->trace) e = read_rows(p, j, &o, fault);
+    else if (e == BT_OK)
+        e = tool_replay_synthetic_draw(p, &j->synthetic, c->limit ? (size_t)c->limit : SYNTHETIC_REQUESTS,
+                                       seed, fault);
+    return e == BT_OK ? tool_replay_plan_end(p, &o, fault) : e;
+}
+
+/* ---- runs ---------------------------------------------------------------------------------------- */
+
+typedef struct done {
+    tool_replay_plan plan;
+    tool_replay_result result;
+    tool_replay_figures figures;
+    tool_replay_outcome run;
+} done;
+
+static void done_free(done *d)
+{
+    tool_replay_plan_done(&d->plan);
+    tool_replay_result_done(&d->result);
+}
+
+/* BT_ECANCEL: stopped; what was measured until then is there. */
+static bt_err run_once(done *d, const job *j, double speed, uint64_t seed, bt_fault *fault)
+{
+    const config *c = j->c;
+    tool_replay_live live;
+    tool_replay_live_begin(&live);
+    bt_err e = make_plan(&d->plan, j, speed, seed, fault);
+    if (e == BT_OK) e = tool_replay_result_begin(&d->result, d->plan.len, fault);
+    if (e < 0) return e;
+    const tool_replay_load load = {.url = j->url,
+                                   .api_key = j->key,
+                                   .plan = &d->plan,
+                                   .words = &j->words,
+                                   .dialect = &j->dialect,
+                                   .seed = seed,
+                                   .streams = (uint32_t)c->streams,
+                                   .concurrency = (uint32_t)c->concurrency,
+                                   .timeout_ms = c->timeout_ms,
+                                   .stop = &tool_stop,
+                                   .progress = c->quiet ? NULL : tool_replay_live_tell,
+                                   .ud = &live};
+    e = tool_replay_load_run(&d->result, &load, fault);
+    tool_replay_live_end(&live);
+    if (e < 0 && e != BT_ECANCEL) return e;
+    const bt_err bad = tool_replay_figures_of(&d->figures, &d->result, c->slo ? &j->slo : NULL, fault);
+    d->run = (tool_replay_outcome){.trace = j->trace ? j->trace : c->synthetic,
+                                   .url = j->url,
+                                   .plan = &d->plan,
+                                   .dialect = &j->dialect,
+                                   .result = &d->result,
+                                   .figures = &d->figures,
+                                   .slo = c->slo ? &j->slo : NULL,
+                                   .speed = speed,
+                                   .concurrency = (uint32_t)c->concurrency,
+                                   .seed = seed};
+    return bad < 0 ? bad : e;
+}
+
+static bt_err write_files(const config *c, const tool_replay_outcome *r, bt_fault *fault)
+{
+    bt_err e = c->csv ? tool_replay_csv(c->csv, r, fault) : BT_OK;
+    if (e == BT_OK && c->report) e = tool_replay_report(c->report, r, fault);
+    return e;
+}
+
+static int replay(const job *j, bt_fault *fault)
+{
+    done *d = calloc(1, sizeof *d);
+    int rc = 0;
+    bt_err e =
+        d ? run_once(d, j, j->c->speed, (uint64_t)j->c->seed, fault) : bt_fail(fault, BT_ENOMEM, "a run");
+    if (e == BT_ECANCEL) rc = TOOL_INTERRUPTED;
+    else if (e < 0) rc = tool_fail("replay", fault);
+    if (e == BT_OK || (e == BT_ECANCEL && d && d->run.plan)) {
+        if (j->c->json) rc = tool_print_json("replay", tool_replay_json(&d->run)) ? 1 : rc;
+        else tool_replay_print(stdout, &d->run);
+        if (write_files(j->c, &d->run, fault) < 0) rc = tool_fail("replay", fault);
+        if (rc == 0 && d->figures.completed == 0) rc = 1;
+    }
+    if (d) done_free(d);
+    free(d);
+    return rc;
+}
+
+static bt_err run_step(void *ud, tool_replay_tried *ret, double speed, uint32_t step, bt_fault *fault)
+{
+    const job *j = ud;
+    done *d = calloc(1, sizeof *d);
+    const bt_err e =
+        d ? run_once(d, j, speed, (uint64_t)j->c->seed + step, fault) : bt_fail(fault, BT_ENOMEM, "a run");
+    if (e == BT_OK) *ret = (tool_replay_tried){d->figures, tool_replay_offered(&d->plan)};
+    if (d) done_free(d);
+    free(d);
+    return e;
+}
+
+static int ramp(const job *j, bt_fault *fault)
+{
+    const config *c = j->c;
+    const tool_replay_ramp_job r = {.command = "replay",       .slo = c->slo,   .speed = c->speed,
+                                    .share = c->ramp.share,    .json = c->json, .run = run_step,
+                                    .ud = (void *)(uintptr_t)j};
+    return tool_replay_ramp_run(&r, fault);
+}
+
+/* ---- set-up -------------------------------------------------------------------------------------- */
+
+static void add_option(void *ud, const char *option, const char *value)
+{
+    tool_command_add(ud, option, value);
+}
+
+static bt_err start_nodes(tool_background *ret, config *c, const bt_opt_args *args, bt_fault *fault)
+{
+    tool_command *more = calloc(1, sizeof *more);
+    if (!more) return bt_fail(fault, BT_ENOMEM, "commands");
+    bt_opt_pass_on(args, &gw_options_program, add_option, more);
+    tool_command_add_int(more, "--prefill", c->prefill);
+    tool_command_add_int(more, "--decode", c->decode);
+    if (c->keys) tool_command_add(more, "--keys", c->keys);
+    c->serve.colocated = c->prefill == 0;
+    const bt_err e = tool_serve_start_with(ret, &c->serve, more, c->quiet || c->json, fault);
+    free(more);
+    return e;
+}
+
+/* What a run would otherwise find out at its end, or once its nodes have started. */
+static bt_err check_files(const job *j, bt_fault *fault)
+{
+    const config *c = j->c;
+    if (j->trace && strcmp(j->trace, "-") != 0 && access(j->trace, R_OK) < 0)
+        return bt_fail(fault, BT_EIO, "'%.150s': %s", j->trace, strerror(errno));
+    bt_err e = c->csv ? bt_file_try(c->csv, fault) : BT_OK;
+    if (e == BT_OK && c->report) e = bt_file_try(c->report, fault);
+    return e;
+}
+
+static int work(job *j, config *c, const bt_opt_args *args, bt_fault *fault)
+{
+    tool_background background = {0};
+    int rc = 1;
+    bt_err e = check_files(j, fault);
+    if (e == BT_OK) e = tool_read_key(&j->key, c->api_key_file, fault);
+    if (e == BT_OK && c->serve.model) e = tool_open_model(&j->model, &j->tok, c->serve.model, fault);
+    if (e == BT_OK) e = tool_replay_words_find(&j->words, j->tok, fault);
+    if (e == BT_OK && !c->url) e = start_nodes(&background, c, args, fault);
+    j->url = c->url ? c->url : background.url;
+    if (e == BT_OK) {
+        const tool_replay_probe probe = {.url = j->url,
+                                         .api_key = j->key,
+                                         .model = c->served_model,
+                                         .only_text = c->prompts == PROMPTS_TEXT,
+                                         .words = &j->words,
+                                         .stop = &tool_stop};
+        e = tool_replay_probe_server(&j->dialect, &probe, fault);
+    }
+    if (e < 0) rc = e == BT_ECANCEL ? TOOL_INTERRUPTED : tool_fail("replay", fault);
+    else rc = c->ramp.is_on ? ramp(j, fault) : replay(j, fault);
+    tool_background_stop(&background);
+    tool_replay_words_done(&j->words);
+    bt_tokenizer_free(j->tok);
+    bt_model_close(j->model);
+    tool_free_key(j->key);
+    return rc;
+}
+
+static bt_err check(job *j, const config *c, bt_fault *fault)
+{
+    int64_t jitter_ms;
+    if (!j->trace == !c->synthetic) return bt_fail(fault, BT_EARG, "give either a trace or --synthetic");
+    if (!c->serve.model && !c->url)
+        return bt_fail(fault, BT_EARG, "give a model to serve, for example '-m smollm2', or --url");
+    const tool_replay_ramp_beside beside = {.slo = c->slo, .trace = j->trace,
+                                            .sets_rate = c->concurrency || c->rate > 0,
+                                            .wants_file = c->csv || c->report};
+    if (tool_replay_ramp_check(&c->ramp, &beside, fault) < 0) return BT_EARG;
+    if (c->rate > 0 && c->concurrency) return bt_fail(fault, BT_EARG, "give either --rate or --concurrency");
+    if (c->serve.decode_profile && c->url)
+        return bt_fail(fault, BT_EARG,
+                       "--decode-profile prices the nodes that this command starts; leave out --url");
+    tool_serve serve = c->serve;
+    serve.colocated = c->prefill == 0;
+    if (tool_devices_check(&serve, fault) < 0) return BT_EARG;
+    if (c->scale_lengths && c->fit) return bt_fail(fault, BT_EARG, "give either --scale-lengths or --fit");
+    if (c->synthetic && tool_replay_synthetic_read(&j->synthetic, c->synthetic, fault) < 0) return BT_EARG;
+    if (c->slo && tool_replay_slo_read(&j->slo, c->slo, fault) < 0) return BT_EARG;
+    j->jitter_us = -1;
+    if (strcmp(c->jitter, "auto") == 0) return BT_OK;
+    if (bt_num_duration(&jitter_ms, c->jitter, fault) < 0) return BT_EARG;
+    j->jitter_us = jitter_ms * 1000;
+    return BT_OK;
+}
+
+int tool_replay_run(int argc, char **argv)
+{
+    config c = {.serve = {.colocated = false}};
+    bt_opt_args args;
+    bt_fault fault = {""};
+    int rc = bt_opt_start(&args, &tool_replay_program, argc, argv, &c);
+    if (rc >= 0) return rc;
+    job j = {.c = &c, .trace = args.count ? args.args[0] : NULL};
+    if (check(&j, &c, &fault) < 0) {
+        bt_opt_usage_error("baton replay", &fault);
+        bt_opt_done(&args);
+        return 2;
+    }
+    tool_catch_signals();
+    tool_quiet(c.quiet || c.json);
+    if (tool_http_setup(&fault) < 0) {
+        rc = tool_fail("replay", &fault);
+    } else {
+        rc = work(&j, &c, &args, &fault);
+        tool_http_cleanup();
+    }
+    bt_opt_done(&args);
+    return rc;
+}

@@ -1,0 +1,174 @@
+/* baton roofline: what arithmetic alone says of devices and models, and from which prompt length on a second
+ * device pays. Nothing is run and nothing is measured. */
+#include "lab/commands/dims_of.h"
+#include "lab/commands/roofline_prompts.h"
+#include "lab/commands/roofline_rows.h"
+#include "tools/tool.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct config {
+    bt_opt_list models;
+    const char *prefill, *decode, *link;
+    int weights, prefill_weights;
+    bool json;
+} config;
+
+static const char *const forms[] = {"f16", "int8", "q4_0", NULL};
+/* Of programs. Those of files have a scale for each 32 inputs (group32_permille). */
+static const char *const prefill_forms[] = {"w8a8", "q8_0", "q4_0", NULL};
+
+static const bt_opt opts[] = {
+    {.group = "Model", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, models),
+     .type = BT_OPT_STRINGS, .example = "llama-2-7b",
+     .help = "GGUF file, 'smollm2', or the name of a known shape, as often as you like; without any, known "
+             "shapes"},
+    {.group = "Pair", .name = "profile", .value = "PROFILE", BT_OPT_AT(config, prefill),
+     .type = BT_OPT_STRING, .example = "hexagon-v75",
+     .help = "device of prefill; with --decode-profile, from which prompt length it pays"},
+    {.group = "Pair", .name = "decode-profile", .value = "PROFILE", BT_OPT_AT(config, decode),
+     .type = BT_OPT_STRING, .example = "adreno-750",
+     .help = "device that decodes, and that would compute the prompt alone"},
+    {.group = "Pair", .name = "link", .value = "LINK", BT_OPT_AT(config, link), .type = BT_OPT_STRING,
+     .def = "10", .example = "25",
+     .help = "between them: Gbit/s, and a message's latency behind a comma: 10,50us"},
+    {.group = "Pair", .name = "decode-weights", .value = "FORM", BT_OPT_AT(config, weights),
+     .type = BT_OPT_CHOICE, .def = "f16", .choices = forms, .help = "weights on the device that decodes"},
+    {.group = "Pair", .name = "prefill-weights", .value = "FORM", BT_OPT_AT(config, prefill_weights),
+     .type = BT_OPT_CHOICE, .def = "w8a8", .choices = prefill_forms,
+     .help = "weights of prefill where it has programs: a scale for an output, or for each 32 inputs"},
+    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+     .help = "one JSON object on stdout: devices[], kv[], handoff[], shares[], attention[], ceilings[], "
+             "prompts[], lengths[], ..."},
+};
+
+const bt_opt_program tool_roofline_program = {
+    .name = "baton roofline",
+    .summary = "peaks, KV sizes, hand-off times and shares of devices and models, by arithmetic alone",
+    .usage = "[options]",
+    .normal = "baton roofline -m llama-3.1-8b --profile hexagon-v75 --decode-profile adreno-750 --link 10",
+    .opts = opts,
+    .opt_count = BT_OPT_COUNT(opts),
+};
+
+/* Shapes that are shown when none is asked for. */
+static const char *const usual[] = {"llama-2-7b",   "llama-2-70b", "llama-3.1-8b", "llama-3.1-70b",
+                                    "qwen1.5-1.8b", "gemma-2b",    "llama-3.2-1b", "llama-3.2-3b",
+                                    "qwen2.5-3b",   "qwen3-0.6b"};
+enum { USUAL = sizeof usual / sizeof *usual, PAYS_STEP = 16, PAYS_MOST = 131072 };
+
+static bt_err pair_of(bt_roofline_pair *ret, const config *c, const bt_dims *s, bt_fault *fault)
+{
+    static const uint32_t rows[] = {16, 32, 64, 128, 256};
+    static const bt_price_recipe npu[] = {{.weight_bits = 8, .input_bits = 8, .kv_elem_bits = 16},
+                                          {.weight_bits = 8, .input_bits = 8, .kv_elem_bits = 16, .group = 32,
+                                           .weight_bytes_permille = 1062},
+                                          {.weight_bits = 4, .input_bits = 8, .kv_elem_bits = 16, .group = 32,
+                                           .weight_bytes_permille = 562}},
+                                 decode[] = {{.weight_bits = 16, .input_bits = 16, .kv_elem_bits = 16},
+                                             {.weight_bits = 8, .input_bits = 16, .kv_elem_bits = 16},
+                                             {.weight_bits = 4, .input_bits = 16, .kv_elem_bits = 16,
+                                              .weight_bytes_permille = 562}};
+    bt_price_recipe recipe = npu[c->prefill_weights];
+    bt_err e = bt_profile_load(&ret->prefill_profile, c->prefill, fault);
+    if (e == BT_OK) e = bt_profile_load(&ret->decode, c->decode, fault);
+    if (e == BT_OK) e = bt_price_begin(&ret->prefill, &ret->decode, fault);
+    if (e == BT_OK) e = bt_price_begin(&ret->prefill, &ret->prefill_profile, fault);
+    if (e == BT_OK) e = bt_link_parse(&ret->link, c->link, fault);
+    if (e < 0) return e;
+    recipe.ctx = ret->prefill_profile.static_ctx ? 512 : 0;
+    if (!ret->prefill_profile.companion)
+        e = bt_price_of_dims(&ret->prefill, &ret->prefill_profile, s, &recipe, rows,
+                             sizeof rows / sizeof *rows, fault);
+    ret->prefill_model =
+        bt_price_model_of(s, ret->prefill_profile.companion ? &decode[c->weights] : &npu[c->prefill_weights]);
+    ret->decode_model = bt_price_model_of(s, &decode[c->weights]);
+    ret->layers = s->layers;
+    ret->kv_bytes = bt_dims_kv_bytes(s, 16);
+    if (e == BT_OK) e = bt_price_check_memory(&ret->prefill_profile, &ret->prefill_model, s->name, fault);
+    return e < 0 ? e : bt_price_check_memory(&ret->decode, &ret->decode_model, s->name, fault);
+}
+
+static bt_err add_pair(json_t *object, const config *c, const bt_dims *s, bt_fault *fault)
+{
+    static bt_roofline_pair pair; /* too large for a stack */
+    json_t *rows = json_object_get(object, "lengths");
+    const bt_err e = pair_of(&pair, c, s, fault);
+    if (e < 0) return e;
+    tool_roofline_lengths(rows, &pair);
+    json_object_set_new(object, "pays_from_tokens",
+                        json_integer((json_int_t)bt_roofline_pays_from(&pair, PAYS_STEP, PAYS_MOST)));
+    return BT_OK;
+}
+
+static bt_err tables(json_t *object, const config *c, bt_fault *fault)
+{
+    static const char *const keys[] = {"kv",       "handoff", "shares", "attention",
+                                       "ceilings", "prompts", "lengths"};
+    const size_t n = c->models.count ? c->models.count : USUAL;
+    bt_err e = BT_OK;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        json_object_set_new(object, keys[i], json_array());
+    if (!c->models.count) json_object_set_new(object, "devices", tool_roofline_devices());
+    for (size_t i = 0; e == BT_OK && i < n; i++) {
+        bt_dims s;
+        if ((e = tool_dims_of(&s, NULL, c->models.count ? c->models.items[i] : usual[i], fault)) < 0) break;
+        tool_roofline_kv(json_object_get(object, "kv"), &s);
+        tool_roofline_handoff(json_object_get(object, "handoff"), &s);
+        tool_roofline_shares(json_object_get(object, "shares"), &s);
+        tool_roofline_flash(json_object_get(object, "attention"), &s);
+        if (c->models.count) tool_roofline_ceilings(json_object_get(object, "ceilings"), &s);
+        if (c->models.count) tool_roofline_prompts(json_object_get(object, "prompts"), &s);
+        if (c->decode) e = add_pair(object, c, &s, fault);
+    }
+    return e;
+}
+
+static void print_pays(const json_t *object, const config *c)
+{
+    const json_t *from = json_object_get(object, "pays_from_tokens");
+    if (!from) return;
+    if (json_integer_value(from))
+        printf("\nprefill on %s, %s Gbit/s from %s, pays from %" JSON_INTEGER_FORMAT " tokens on\n",
+               c->prefill, c->link, c->decode, json_integer_value(from));
+    else
+        printf("\nprefill on %s, %s Gbit/s from %s, pays at no length up to %d tokens\n", c->prefill, c->link,
+               c->decode, PAYS_MOST);
+}
+
+static int roofline(const config *c)
+{
+    bt_fault fault = {""};
+    if (!c->prefill != !c->decode || (c->decode && c->models.count != 1)) {
+        (void)bt_fail(&fault, BT_EARG, "a pair needs --profile, --decode-profile and one -m MODEL");
+        (void)tool_fail("roofline", &fault);
+        return 2;
+    }
+    json_t *object = json_object();
+    const bt_err e = tables(object, c, &fault);
+    int rc = 1;
+    if (e < 0) {
+        rc = tool_fail("roofline", &fault);
+        json_decref(object);
+    } else if (c->json) {
+        rc = tool_print_json("roofline", object);
+    } else {
+        tool_roofline_print(object);
+        print_pays(object, c);
+        rc = fflush(stdout) != 0;
+        json_decref(object);
+    }
+    return rc;
+}
+
+int tool_roofline_run(int argc, char **argv)
+{
+    config c;
+    bt_opt_args args;
+    int rc = bt_opt_start(&args, &tool_roofline_program, argc, argv, &c);
+    if (rc >= 0) return rc;
+    rc = roofline(&c);
+    bt_opt_done(&args);
+    return rc;
+}

@@ -1,0 +1,625 @@
+/* baton simulate: what a cluster of devices would do with a load, in virtual time, with the code that daemons
+ * run. */
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/num.h"
+#include "device/profile_words.h"
+#include "engine/costs.h"
+#include "engine/names.h"
+#include "engine/overlap.h"
+#include "gateway/http/options.h"
+#include "kv/kv_dtype.h"
+#include "model/weights.h"
+#include "npu/pkg/attention.h"
+#include "npu/pkg/recipe.h"
+#include "lab/commands/dims_of.h"
+#include "lab/replay/ramp_run.h"
+#include "lab/simulate/load.h"
+#include "lab/simulate/range.h"
+#include "lab/simulate/show.h"
+#include "tools/tool.h"
+#include "trace/reader.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct config {
+    gw_options gateway; /* what is taken over, and nothing else */
+    bt_opt_list models;
+    const char *prefill, *decode, *requests, *device, *link, *pace, *shape_policy, *recipe, *attention,
+        *package, *faults, *scale, *synthetic, *slo, *csv, *report, *jitter, *points, *shard, *price, *plot;
+    int format, kv_dtype, weights, cost, schedule;
+    int64_t jobs, gateways, ctx_size, limit, concurrency, streams, seed, block_tokens, usual_output;
+    int64_t slots, prefill_slots, batch_rows, growth_tokens, chunk_tokens, min_overlap, share_tokens,
+        request_us, token_us, heartbeat_ms, drain_ms, connections;
+    uint64_t kv_memory_bytes, swap_memory_bytes, window_bytes;
+    double speed, rate, slo_share;
+    tool_replay_ramp_options ramp;
+    bool full, by_layer, colocated, skip_bad, scale_lengths, fit, json, quiet;
+} config;
+
+#define GATEWAY(option) BT_OPT_OF(gw_options_program, config, gateway, "Nodes", option)
+
+static const bt_opt opts[] = {
+    {.group = "Cluster", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, models),
+     .type = BT_OPT_STRINGS, .required = true, .example = "llama-3.1-8b",
+     .help = "the name of a known shape, a GGUF file, or 'smollm2'; only its sizes count; again for further "
+             "models, at most 8"},
+    {.group = "Cluster", .name = "requests", .value = "LIST", BT_OPT_AT(config, requests),
+     .type = BT_OPT_STRING, .example = "llama-3.1-8b:3,llama-3.2-1b:1",
+     .help = "of several models, whose a request is: MODEL:SHARE draws those that the trace says nothing of, "
+             "NAME=MODEL names those that it calls NAME"},
+    {.group = "Cluster", .name = "gateways", .value = "N", BT_OPT_AT(config, gateways), .type = BT_OPT_INT,
+     .def = "1", .lo = 1, .hi = SIM_CLUSTER_GATEWAYS,
+     .help = "of each model, each with a thread of its own; requests come to them in turn"},
+    {.group = "Cluster", .name = "prefill", .value = "NODES", BT_OPT_AT(config, prefill),
+     .type = BT_OPT_STRING, .def = "1", .example = "8:h100",
+     .help =
+         "prefill nodes and their devices, as in 8:h100,8:m2-ultra, and the model of each that is not the "
+         "first, as in 8:h100@llama-3.2-1b; 0: decode nodes compute the prompts too"},
+    {.group = "Cluster", .name = "decode", .value = "NODES", BT_OPT_AT(config, decode), .type = BT_OPT_STRING,
+     .def = "1", .example = "8:h100", .help = "decode nodes, likewise"},
+    {.group = "Cluster", .name = "profile", .value = "PROFILE", BT_OPT_AT(config, device),
+     .type = BT_OPT_STRING, .def = "h100", .help = "the device where --prefill or --decode names none"},
+    {.group = "Cluster", .name = "link", .value = "LINK", BT_OPT_AT(config, link), .type = BT_OPT_STRING,
+     .def = "100", .example = "25,10us",
+     .help = "of each host: Gbit/s, and a message's latency behind a comma"},
+    {.group = "Cluster", .name = "pace", .value = "PACE", BT_OPT_AT(config, pace), .type = BT_OPT_STRING,
+     .def = "off", .example = "device:20",
+     .help = "as with baton replay, to compare both: devices and links K times slower, what the trace and "
+             "the nodes' own times say is kept; device:K, or off"},
+    {.group = "Cluster", .name = "colocated", BT_OPT_AT(config, colocated), .type = BT_OPT_FLAG,
+     .help = "all nodes of both kinds compute prompts and decode: pieces of prompts and decode rows share a "
+             "step"},
+    {.group = "Cluster", .name = "faults", .value = "LIST", BT_OPT_AT(config, faults), .type = BT_OPT_STRING,
+     .example = "kill decode 3 at 600s; slow link 2 10x for 60s",
+     .help = "what goes wrong: kill or stop prefill or decode N, slow link N by Kx; 'at TIME', 'for TIME'"},
+
+    {.group = "Cluster", .name = "scale", .value = "RULES", BT_OPT_AT(config, scale), .type = BT_OPT_STRING,
+     .example = "decode 2..16 when kv>0.8 for 10s, down when kv<0.3 for 60s; start 30s",
+     .help =
+         "how it changes: prefill or decode A..B when kv, slots or queue passes a bound, decode@MODEL of a "
+         "model that is not the first; role prefill N decode at TIME; leave decode N at TIME; start TIME"},
+
+    BT_KV_DTYPE_OPT(config, kv_dtype),
+    {.group = "Model", .name = "weights", .value = "FORM", BT_OPT_AT(config, weights), .type = BT_OPT_CHOICE,
+     .def = "f16", .choices = bt_weights_forms,
+     .help = "weights of decode nodes, and of prefill nodes on a GPU"},
+    {.group = "Model", .name = "quant", .value = "RECIPE", BT_OPT_AT(config, recipe), .type = BT_OPT_STRING,
+     .def = BT_RECIPE_DEFAULT, .help = "weights and inputs of prefill nodes on an NPU, as in baton compile"},
+    {.group = "Model", .name = "attention", .value = "KIND", BT_OPT_AT(config, attention),
+     .type = BT_OPT_STRING, .example = "sparse:0.2",
+     .help = "of prompts on an NPU: dense, or " BT_ATTENTION_FORM
+             ", as in baton compile; without it dense, or what --package does"},
+    {.group = "Model", .name = "package", .value = "FILE", BT_OPT_AT(config, package), .type = BT_OPT_STRING,
+     .example = "smollm2.npu",
+     .help = "a package (see baton compile): nodes of its profile cost what its programs cost, to the "
+             "nanosecond; without it programs are made of the model's sizes"},
+    {.group = "Model", .name = "shape-policy", .value = "POLICY", BT_OPT_AT(config, shape_policy),
+     .type = BT_OPT_STRING, .example = "chunk:512+tail",
+     .help = "how prefill nodes cut prompts; without it chunk:256+tail on an NPU, chunk:8192+tail on a GPU"},
+    BT_ENGINE_SCHEDULE_OPT("Model", config, schedule),
+    {.group = "Model", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(config, ctx_size),
+     .type = BT_OPT_INT, .def = "131072", .lo = 0, .hi = 1 << 20,
+     .help = "longest sequence in tokens; 0: the context of a model's file, of a name 131072, or what the KV "
+             "memory of "
+             "the smallest node holds if that is less"},
+
+    {.group = "Nodes", .name = "kv-memory", .value = "SIZE", BT_OPT_AT(config, kv_memory_bytes),
+     .type = BT_OPT_SIZE, .def = "0", .lo = 0, .hi = INT64_MAX,
+     .help = "KV memory of each node; 0: nine tenths of what weights leave of its device's, 1G where that is "
+             "unknown"},
+    {.group = "Nodes", .name = "swap-memory", .value = "SIZE", BT_OPT_AT(config, swap_memory_bytes),
+     .type = BT_OPT_SIZE, .def = "1G", .lo = 0, .hi = INT64_MAX,
+     .help = "where a decode node keeps the KV of sequences that it preempts"},
+    {.group = "Nodes", .name = "slots", .value = "N", BT_OPT_AT(config, slots), .type = BT_OPT_INT,
+     .def = "32", .lo = 1, .hi = 1024, .help = "sequences that a decode node takes at once"},
+    {.group = "Nodes", .name = "prefill-slots", .value = "N", BT_OPT_AT(config, prefill_slots),
+     .type = BT_OPT_INT, .def = "4", .lo = 1, .hi = 1024,
+     .help = "prompts that a prefill node takes at once; one computes"},
+    {.group = "Nodes", .name = "batch-rows", .value = "N", BT_OPT_AT(config, batch_rows), .type = BT_OPT_INT,
+     .def = BT_ENGINE_BATCH_ROWS_TEXT, .lo = 1, .hi = 512, .help = "rows of one decode step at most"},
+    {.group = "Nodes", .name = "growth-tokens", .value = "N", BT_OPT_AT(config, growth_tokens),
+     .type = BT_OPT_INT, .def = "256", .lo = 0, .hi = 1 << 20,
+     .help = "tokens of its answer that memory is counted for when a request is taken"},
+    {.group = "Nodes", .name = "chunk-tokens", .value = "N", BT_OPT_AT(config, chunk_tokens),
+     .type = BT_OPT_INT, .def = "256", .lo = 16, .hi = 4096,
+     .help =
+         "prompt tokens that a decode node computes between two steps at most, or in one with --colocated"},
+    {.group = "Nodes", .name = "min-overlap", .value = "N", BT_OPT_AT(config, min_overlap),
+     .type = BT_OPT_INT, .def = "64", .lo = 0, .hi = PF_BLOCK_TOKENS,
+     .help = "prompts shorter than this many tokens are sent in one piece"},
+    {.group = "Nodes", .name = "share-tokens", .value = "N", BT_OPT_AT(config, share_tokens),
+     .type = BT_OPT_INT, .def = "256", .lo = 0, .hi = BT_SHAPES_MAX_CHUNK,
+     .help = "waiting prompts with so many tokens left run as one, at most a chunk; 0, or --pace: "
+             "each alone"},
+    {.group = "Nodes", .name = "window", .value = "SIZE", BT_OPT_AT(config, window_bytes),
+     .type = BT_OPT_SIZE, .def = "64M", .lo = 1 << 20, .hi = 1LL << 34,
+     .help = "KV bytes that one prefill node may have in flight to a decode node"},
+    {.group = "Nodes", .name = "heartbeat", .value = "TIME", BT_OPT_AT(config, heartbeat_ms),
+     .type = BT_OPT_DURATION, .def = "500ms", .lo = 100, .hi = 1900,
+     .help = "between two heartbeats of a node"},
+    {.group = "Nodes", .name = "drain-timeout", .value = "TIME", BT_OPT_AT(config, drain_ms),
+     .type = BT_OPT_DURATION, .def = "30s", .lo = 0, .hi = 3600000,
+     .help = "how long a node that --scale lets go, or whose role changes, lets work in progress end"},
+    GATEWAY("policy"),
+    GATEWAY("local-prefill-below"),
+    GATEWAY("max-queue"),
+    GATEWAY("max-active"),
+    {.group = "Nodes", .name = "max-connections", .value = "N", BT_OPT_AT(config, connections),
+     .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 65536,
+     .help = "requests that a gateway has connections for; one more fails at once; 0: all (a gateway's own "
+             "default is 256)"},
+    GATEWAY("timeout"),
+    GATEWAY("recovery-timeout"),
+    {.group = "Nodes", .name = "request-cpu", .value = "US", BT_OPT_AT(config, request_us),
+     .type = BT_OPT_INT, .def = "500", .lo = 0, .hi = 1000000,
+     .help = "microseconds of the gateway's one thread for a request"},
+    {.group = "Nodes", .name = "token-cpu", .value = "US", BT_OPT_AT(config, token_us), .type = BT_OPT_INT,
+     .def = "40", .lo = 0, .hi = 1000000, .help = "and for each token or other message of a node"},
+
+    {.group = "Nodes", .name = "full", BT_OPT_AT(config, full), .type = BT_OPT_FLAG,
+     .help = "tell every step and heartbeat when it happens, instead of leaping those that change no "
+             "decision: the same answers, some ten times the events"},
+    {.group = "Nodes", .name = "by-layer", BT_OPT_AT(config, by_layer), .type = BT_OPT_FLAG,
+     .help = "pass each layer of a chunk on by itself, as nodes do, instead of several at a time: more "
+             "events, nearly the same times"},
+
+    {.group = "Load", .name = "format", .value = "FORMAT", BT_OPT_AT(config, format), .type = BT_OPT_CHOICE,
+     .def = "auto", .choices = bt_trace_format_names,
+     .help = "of the trace; auto knows it by its first line"},
+    {.group = "Load", .name = "skip-bad", BT_OPT_AT(config, skip_bad), .type = BT_OPT_FLAG,
+     .help = "pass over bad rows and count them, instead of stopping at the first"},
+    {.group = "Load", .name = "synthetic", .value = "SPEC", BT_OPT_AT(config, synthetic),
+     .type = BT_OPT_STRING, .example = "in:512,out:128,rate:4",
+     .help = "no trace, but drawn requests, as in baton replay"},
+    {.group = "Load", .name = "limit", .value = "N", BT_OPT_AT(config, limit), .type = BT_OPT_INT, .def = "0",
+     .lo = 0, .hi = TOOL_REPLAY_MAX_REQUESTS,
+     .help = "the first N requests; 0: all of a trace, at most 1048576, or 200 of a synthetic load"},
+    {.group = "Load", .name = "speed", .value = "X", BT_OPT_AT(config, speed), .type = BT_OPT_DOUBLE,
+     .def = "1", .flo = 1e-6, .fhi = 1e6, .help = "let the trace's time run so much faster"},
+    {.group = "Load", .name = "rate", .value = "R", BT_OPT_AT(config, rate), .type = BT_OPT_DOUBLE, .flo = 0,
+     .fhi = 1e6, .example = "2.5",
+     .help = "instead of the trace's arrivals, random ones (Poisson) of R requests a second"},
+    {.group = "Load", .name = "concurrency", .value = "N", BT_OPT_AT(config, concurrency), .type = BT_OPT_INT,
+     .def = "0", .lo = 0, .hi = 1 << 20,
+     .help = "instead of arrivals, N requests at a time, each sent when another ends; 0: by arrivals"},
+    {.group = "Load", .name = "streams", .value = "N", BT_OPT_AT(config, streams), .type = BT_OPT_INT,
+     .def = "0", .lo = 0, .hi = 1 << 20,
+     .help =
+         "requests in flight at most; more wait, which counts as their latency and is said; 0: as many as "
+         "come"},
+    {.group = "Load", .name = "jitter", .value = "TIME", BT_OPT_AT(config, jitter), .type = BT_OPT_STRING,
+     .def = "auto", .example = "3s",
+     .help = "spread arrivals at random over so much; auto: over the distance of batches, where the "
+             "trace has them; 0: not"},
+    {.group = "Load", .name = "seed", .value = "S", BT_OPT_AT(config, seed), .type = BT_OPT_INT, .def = "1",
+     .lo = 0, .hi = INT64_MAX,
+     .help = "of all that is drawn: prompts, lengths, arrivals, jitter, nodes' numbers"},
+    {.group = "Load", .name = "block-tokens", .value = "N", BT_OPT_AT(config, block_tokens),
+     .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 1 << 20,
+     .help = "tokens of a block of the trace's hash_ids; 0: found out"},
+    {.group = "Load", .name = "answer-tokens", .value = "N", BT_OPT_AT(config, usual_output),
+     .type = BT_OPT_INT, .def = "128", .lo = 1, .hi = 1 << 20,
+     .help = "length of an answer where the trace does not say"},
+    {.group = "Load", .name = "scale-lengths", BT_OPT_AT(config, scale_lengths), .type = BT_OPT_FLAG,
+     .help = "all lengths times one factor, so that the longest request fits the context"},
+    {.group = "Load", .name = "fit", BT_OPT_AT(config, fit), .type = BT_OPT_FLAG,
+     .help = "cut requests that are longer than the context, each by itself"},
+
+    {.group = "Output", .name = "slo", .value = "LIMITS", BT_OPT_AT(config, slo), .type = BT_OPT_STRING,
+     .example = "ttft:500ms,tpot:50ms",
+     .help = "limits a request has to keep (ttft, tpot, e2e), for goodput and --ramp"},
+    TOOL_REPLAY_RAMP_OPTS(config, ramp),
+    {.group = "Sweep", .name = "slo-share", .value = "X", BT_OPT_AT(config, slo_share), .type = BT_OPT_DOUBLE,
+     .def = "0.99", .flo = 0.01, .fhi = 1,
+     .help = "with --prefill 1..64 --decode 1..64: the share of requests that has to keep --slo"},
+    {.group = "Sweep", .name = "cost", .value = "WHAT", BT_OPT_AT(config, cost), .type = BT_OPT_CHOICE,
+     .def = "nodes", .choices = tool_simulate_costs, .help = "what the cheapest cluster has least of"},
+    {.group = "Sweep", .name = "price", .value = "LIST", BT_OPT_AT(config, price), .type = BT_OPT_STRING,
+     .example = "h100:2.5,a100:1.2", .help = "of a node by its device, for --cost price"},
+    {.group = "Sweep", .name = "points", .value = "FILE", BT_OPT_AT(config, points), .type = BT_OPT_STRING,
+     .example = "points.jsonl", .help = "append each cluster tried, and do not try again what is there"},
+    {.group = "Sweep", .name = "shard", .value = "I/N", BT_OPT_AT(config, shard), .type = BT_OPT_STRING,
+     .example = "1/8", .help = "only the I-th of N parts, from 1, as of a Slurm array; needs --points"},
+    {.group = "Sweep", .name = "jobs", .value = "N", BT_OPT_AT(config, jobs), .type = BT_OPT_INT, .def = "0",
+     .lo = 0, .hi = 256, .help = "processes at a time; 0: one a core"},
+    {.group = "Sweep", .name = "plot", .value = "FILE", BT_OPT_AT(config, plot), .type = BT_OPT_STRING,
+     .example = "sweep.html", .help = "a picture of the clusters tried and of the frontier, .svg or .html"},
+    {.group = "Output", .name = "csv", .value = "FILE", BT_OPT_AT(config, csv), .type = BT_OPT_STRING,
+     .example = "requests.csv", .help = "a row a request"},
+    {.group = "Output", .name = "report", .value = "FILE", BT_OPT_AT(config, report), .type = BT_OPT_STRING,
+     .example = "run.html", .help = "a page with plots, readable offline"},
+    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+     .help = "one JSON object on stdout: the keys of baton replay, virtual_seconds, joules, ..."},
+    {.group = "Output", .letter = 'q', .name = "quiet", BT_OPT_AT(config, quiet), .type = BT_OPT_FLAG,
+     .help = "nothing on stderr but faults"},
+};
+
+const bt_opt_program tool_simulate_program = {
+    .name = "baton simulate",
+    .summary = "what a cluster of devices would do with a trace, in virtual time",
+    .usage = "TRACE -m MODEL [--prefill NODES --decode NODES] [options]",
+    .normal = "baton simulate trace.jsonl -m llama-3.1-8b --prefill 8:h100 --decode 8:h100 --link 100",
+    .opts = opts,
+    .opt_count = BT_OPT_COUNT(opts),
+    .args_max = 1,
+    .args_name = "TRACE",
+};
+
+typedef struct job {
+    const config *c;
+    tool_simulate_setup setup;
+    tool_simulate_models models;
+    uint32_t model_ctx; /* the least of the models that are files; 0: none is */
+    tool_simulate_load load;
+    tool_replay_synthetic synthetic;
+    tool_replay_slo slo;
+    tool_replay_plan plan;
+    bt_pkg *package;
+    tool_simulate_bench *bench;
+    tool_replay_result result;
+    tool_replay_figures figures;
+    tool_simulate_facts facts;
+    bool is_sweep, has_told_bad; /* has_told_bad: it has been said how many rows are */
+    tool_simulate_range range;
+} job;
+
+/* ---- from options to a setup --------------------------------------------------------------------- */
+
+static uint32_t nodes_of(const tool_simulate_side *s)
+{
+    uint32_t n = 0;
+    for (size_t i = 0; i < s->len; i++) n += s->group[i].least;
+    return n;
+}
+
+static void set_cluster(sim_cluster_options *o, const config *c)
+{
+    *o = sim_cluster_defaults();
+    o->is_full = c->full;
+    o->is_by_layer = c->by_layer;
+    o->gateways = (uint32_t)c->gateways;
+    o->prefill_slots = (uint32_t)c->prefill_slots;
+    o->decode_slots = (uint32_t)c->slots;
+    o->batch_rows = (uint32_t)c->batch_rows;
+    o->chunk_tokens = (uint32_t)c->chunk_tokens;
+    o->request_ns = c->request_us * 1000;
+    o->token_ns = c->token_us * 1000;
+    o->drain_ns = c->drain_ms * 1000000;
+    o->gw.policy = (gw_policy)(GW_POLICY_LEAST_LOAD + c->gateway.policy);
+    o->gw.local_below_tokens = (uint32_t)c->gateway.local_prefill_below;
+    o->gw.queue_max = (uint32_t)c->gateway.max_queue;
+    o->gw.active_max = (uint32_t)c->gateway.max_active;
+    o->timeout_ns = c->gateway.timeout_ms * 1000000;
+    o->gw.queue_us = c->gateway.timeout_ms * 1000;
+    o->gw.recovery_us = c->gateway.recovery_ms * 1000;
+    o->gw.heartbeat_us = o->pf.heartbeat_us = o->dc.heartbeat_us = c->heartbeat_ms * 1000;
+    if (o->gw.cut_us <= o->gw.heartbeat_us) o->gw.cut_us = o->gw.heartbeat_us + 1;
+    o->pf.min_overlap_tokens = (uint32_t)c->min_overlap;
+    o->pf.share_tokens = (uint32_t)c->share_tokens;
+    o->dc.growth_tokens = (uint32_t)c->growth_tokens;
+    o->dc.window_bytes = c->window_bytes;
+}
+
+/* *ret_ctx: the least context of those that are files; 0: none is. */
+static bt_err set_models(tool_simulate_setup *s, tool_simulate_models *m, uint32_t *ret_ctx, const config *c,
+                         bt_fault *fault)
+{
+    bt_err e = BT_OK;
+    *ret_ctx = 0;
+    if (c->models.count > TOOL_SIMULATE_MODELS)
+        return bt_fail(fault, BT_EARG, "%zu models: at most %d", c->models.count, TOOL_SIMULATE_MODELS);
+    m->len = (uint32_t)c->models.count;
+    for (uint32_t i = 0; e == BT_OK && i < m->len; i++) {
+        m->given[i] = c->models.items[i];
+        uint32_t ctx = 0;
+        e = tool_dims_of(&m->dims[i], &ctx, m->given[i], fault);
+        if (ctx && (!*ret_ctx || ctx < *ret_ctx)) *ret_ctx = ctx;
+        for (uint32_t k = 0; e == BT_OK && k < i; k++)
+            if (strcmp(m->given[k], m->given[i]) == 0)
+                e = bt_fail(fault, BT_EARG, "--model %.60s: twice", m->given[i]);
+        if (i) s->more[s->mores++] = &m->dims[i];
+    }
+    s->model = &m->dims[0];
+    if (e == BT_OK) e = tool_simulate_models_place(m, &s->prefill, &s->decode, c->colocated, fault);
+    if (e == BT_OK && c->requests && m->len == 1)
+        return bt_fail(fault, BT_EARG, "--requests is of several models: give --model for each");
+    if (e == BT_OK && c->requests) e = tool_simulate_models_requests(m, c->requests, fault);
+    if (e == BT_OK) e = tool_simulate_models_rules(m, &s->scale, fault);
+    return e;
+}
+
+static bt_err check_scale(const tool_simulate_setup *s, bt_fault *fault)
+{
+    const tool_simulate_side *side[] = {&s->prefill, &s->decode};
+    tool_simulate_has has = {{0}};
+    for (size_t i = 0; i < 2; i++)
+        for (size_t g = 0; g < side[i]->len; g++)
+            has[side[i]->group[g].model][s->is_colocated ? 1 : i] += side[i]->group[g].least;
+    return tool_simulate_scale_check(&s->scale, has, fault);
+}
+
+static bt_err set_up(job *j, const config *c, bt_fault *fault)
+{
+    tool_simulate_setup *s = &j->setup;
+    /* Groups of 32 have a scale, FP4 an offset too. */
+    static const struct {
+        uint32_t bits, permille;
+    } forms[] = {[BT_FORM_F16] = {16, 2000}, [BT_FORM_INT8] = {8, 1062}, [BT_FORM_FP4] = {4, 625}};
+    const uint32_t elem = bt_kv_dtype_wanted(c->kv_dtype);
+    bt_err e = tool_simulate_side_read(&s->prefill, "prefill", c->prefill, c->device, fault);
+    if (e == BT_OK) e = tool_simulate_side_read(&s->decode, "decode", c->decode, c->device, fault);
+    if (e == BT_OK) e = bt_link_parse(&s->link, c->link, fault);
+    if (e == BT_OK) e = bt_pace_parse(&s->pace, c->pace, fault);
+    if (e == BT_OK && c->faults) e = tool_simulate_faults_read(&s->faults, c->faults, fault);
+    if (e == BT_OK) e = tool_simulate_scale_read(&s->scale, c->scale ? c->scale : "", fault);
+    if (e == BT_OK && !nodes_of(&s->decode)) e = bt_fail(fault, BT_EARG, "--decode: at least one node");
+    if (e < 0) return e;
+    s->is_colocated = c->colocated;
+    const uint32_t prefills = nodes_of(&s->prefill), decodes = nodes_of(&s->decode);
+    e = c->colocated ? tool_simulate_faults_check(&s->faults, 0, prefills + decodes, fault)
+                     : tool_simulate_faults_check(&s->faults, prefills, decodes, fault);
+    if (e == BT_OK) e = set_models(s, &j->models, &j->model_ctx, c, fault);
+    if (e == BT_OK) e = check_scale(s, fault);
+    s->shape_policy = c->shape_policy;
+    s->schedule = (bt_schedule_policy)c->schedule;
+    s->window = BT_OVERLAP_WINDOW;
+    s->recipe = c->recipe;
+    s->attention = c->attention;
+    s->weight_bits = forms[c->weights].bits;
+    s->weight_permille = forms[c->weights].permille;
+    s->kv_elem_bytes = elem ? elem : 2;
+    s->ctx_tokens = (uint32_t)c->ctx_size;
+    s->kv_memory_bytes = c->kv_memory_bytes;
+    s->swap_memory_bytes = c->swap_memory_bytes;
+    s->seed = (uint64_t)c->seed;
+    s->concurrency = (uint32_t)c->concurrency;
+    s->streams = (uint32_t)c->streams;
+    s->connections = (uint32_t)c->connections;
+    set_cluster(&s->cluster, c);
+    return e;
+}
+
+/* ---- a run --------------------------------------------------------------------------------------- */
+
+static int tell(const job *j, double wall_s, bt_fault *fault)
+{
+    const config *c = j->c;
+    tool_replay_dialect dialect = {.takes_ids = true, .ignores_eos = true, .is_baton = true,
+                                   .context_tokens = j->setup.ctx_tokens};
+    const tool_replay_outcome replay = {.trace = j->load.trace ? j->load.trace : c->synthetic,
+                                        .url = "simulated",
+                                        .plan = &j->plan,
+                                        .dialect = &dialect,
+                                        .result = &j->result,
+                                        .figures = &j->figures,
+                                        .slo = c->slo ? &j->slo : NULL,
+                                        .speed = c->speed,
+                                        .concurrency = (uint32_t)c->concurrency,
+                                        .seed = (uint64_t)c->seed};
+    (void)snprintf(dialect.model, sizeof dialect.model, "%s", j->setup.model->name);
+    const tool_simulate_told run = {&replay, &j->facts, &j->setup, c->prefill, c->decode, c->link, wall_s};
+    int rc = 0;
+    if (c->json) rc = tool_print_json("simulate", tool_simulate_json(&run));
+    else tool_simulate_print(stdout, &run);
+    if (c->csv && tool_replay_csv(c->csv, &replay, fault) < 0) rc = tool_fail("simulate", fault);
+    if (c->report && tool_simulate_report(c->report, &run, fault) < 0) rc = tool_fail("simulate", fault);
+    return rc ? rc : j->figures.completed == 0;
+}
+
+/* ---- a sweep ------------------------------------------------------------------------------------- */
+
+static void tell_progress(void *ud, size_t tried, size_t rows)
+{
+    (void)ud;
+    fprintf(stderr, "\r%zu clusters tried, %zu rows", tried, rows);
+    fflush(stderr);
+}
+
+/* Prices of the groups: those that stand, and one more node of each that varies. */
+static bt_err set_rates(tool_simulate_rates *ret, const job *j, size_t prefill, size_t decode,
+                        bt_fault *fault)
+{
+    const tool_simulate_setup *s = &j->setup;
+    const tool_simulate_side *sides[] = {&s->prefill, &s->decode};
+    const size_t varies[] = {prefill, decode};
+    double *each[] = {&ret->prefill, &ret->decode};
+    *ret = (tool_simulate_rates){.kind = (tool_simulate_cost_kind)j->c->cost};
+    if (ret->kind != TOOL_SIMULATE_PRICE) return BT_OK;
+    if (!j->c->price) return bt_fail(fault, BT_EARG, "--cost price needs --price, as in h100:2.5,a100:1.2");
+    for (size_t i = 0; i < 2; i++)
+        for (size_t g = 0; g < sides[i]->len; g++) {
+            double price;
+            const bt_err e = tool_simulate_price(&price, j->c->price, sides[i]->group[g].profile.name, fault);
+            if (e < 0) return e;
+            if (g == varies[i]) *each[i] = price;
+            else ret->fixed += price * sides[i]->group[g].least;
+        }
+    return BT_OK;
+}
+
+static bt_err check_sweep(job *j, const config *c, bt_fault *fault)
+{
+    bool prefill = false, decode = false;
+    size_t groups[2] = {0, 0};
+    bt_err e = tool_simulate_varies(&prefill, &groups[0], &j->setup.prefill, "prefill", fault);
+    if (e == BT_OK) e = tool_simulate_varies(&decode, &groups[1], &j->setup.decode, "decode", fault);
+    j->is_sweep = prefill || decode;
+    if (e < 0) return e;
+    if (j->is_sweep && c->ramp.is_on)
+        return bt_fail(fault, BT_EARG,
+                       "--ramp finds the rate of one cluster, a sweep the cluster of one rate");
+    if (!j->is_sweep && (c->points || c->shard || c->plot))
+        return bt_fail(fault, BT_EARG,
+                       "--points, --shard and --plot are of a sweep: give --prefill or --decode a range, "
+                       "as in 1..64");
+    if (!j->is_sweep) return BT_OK;
+    if (!c->slo) return bt_fail(fault, BT_EARG, "a sweep needs --slo, as in ttft:1s,tpot:60ms");
+    if (c->csv || c->report)
+        return bt_fail(fault, BT_EARG, "--csv and --report are of one cluster, not of a sweep");
+    if (c->scale) return bt_fail(fault, BT_EARG, "--scale is of one cluster, not of a sweep");
+    if (c->shard && !c->points)
+        return bt_fail(fault, BT_EARG, "--shard needs --points, where its part is kept");
+    if (c->shard && tool_simulate_shard_read(&j->range.shard, c->shard, fault) < 0) return BT_EARG;
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    j->range.jobs = c->jobs ? (uint32_t)c->jobs : cores > 0 ? (uint32_t)cores : 1;
+    j->range.share = c->slo_share;
+    j->range.points_path = c->points;
+    j->range.progress = c->quiet || c->json || !isatty(2) ? NULL : tell_progress;
+    return set_rates(&j->range.rates, j, groups[0], groups[1], fault);
+}
+
+static int sweep(job *j, bt_fault *fault)
+{
+    tool_simulate_found found;
+    tool_simulate_range *r = &j->range;
+    int rc = 0;
+    r->bench = j->bench;
+    r->setup = &j->setup;
+    r->plan = &j->plan;
+    r->slo = &j->slo;
+    r->key = tool_simulate_key(r);
+    bt_err e = tool_simulate_range_run(&found, r, fault);
+    if (r->progress) fputc('\n', stderr);
+    if (e == BT_OK && j->c->plot) e = tool_simulate_found_plot(j->c->plot, &found, r, fault);
+    if (e < 0) rc = tool_fail("simulate", fault);
+    else if (j->c->json) rc = tool_print_json("simulate", tool_simulate_found_json(&found, r));
+    else tool_simulate_found_print(stdout, &found, r);
+    if (rc == 0 && !found.len) rc = 1;
+    tool_simulate_found_done(&found);
+    return rc;
+}
+
+/* ---- the load, once or again and again ----------------------------------------------------------- */
+
+/* Reads what --speed, or a step of --ramp, makes of the load. */
+static bt_err read_load(job *j, double speed, bt_fault *fault)
+{
+    uint64_t bad = 0;
+    tool_replay_plan_done(&j->plan);
+    j->load.how.speed = speed;
+    bt_err e = tool_simulate_load_read(&j->plan, &bad, &j->load, fault);
+    if (e == BT_OK) e = tool_simulate_models_assign(&j->plan, &j->models, (uint64_t)j->c->seed, fault);
+    if (e == BT_OK && bad && !j->has_told_bad && !j->c->quiet)
+        fprintf(stderr, "%llu bad rows passed over\n", (unsigned long long)bad);
+    j->has_told_bad = true;
+    return e;
+}
+
+static bt_err play(job *j, bt_fault *fault)
+{
+    tool_replay_result_done(&j->result);
+    bt_err e = tool_replay_result_begin(&j->result, j->plan.len, fault);
+    if (e == BT_OK) e = tool_simulate_play(&j->facts, &j->result, j->bench, &j->plan, NULL, NULL, fault);
+    if (e == BT_OK) e = tool_replay_figures_of(&j->figures, &j->result, j->c->slo ? &j->slo : NULL, fault);
+    return e;
+}
+
+/* Each step begins with a cluster that has had nothing, so all have the same requests. */
+static bt_err play_step(void *ud, tool_replay_tried *ret, double speed, uint32_t step, bt_fault *fault)
+{
+    job *j = ud;
+    (void)step;
+    bt_err e = read_load(j, speed, fault);
+    if (e == BT_OK) e = play(j, fault);
+    if (e == BT_OK) *ret = (tool_replay_tried){j->figures, tool_replay_offered(&j->plan)};
+    return e;
+}
+
+static int work(job *j, bt_fault *fault)
+{
+    const config *c = j->c;
+    const tool_replay_ramp_job ramp = {
+        .command = "simulate", .slo = c->slo, .speed = c->speed, .share = c->ramp.share, .json = c->json,
+        .run = play_step,      .ud = j};
+    bt_err e = BT_OK;
+    if (c->package) e = bt_pkg_open(&j->package, c->package, fault);
+    j->setup.package = j->package;
+    if (e == BT_OK && !j->setup.ctx_tokens) e = tool_simulate_set_context(&j->setup, j->model_ctx, fault);
+    j->load.how.context_tokens = j->setup.ctx_tokens;
+    if (e == BT_OK) e = tool_simulate_bench_new(&j->bench, &j->setup, fault);
+    if (e == BT_OK && c->ramp.is_on) return tool_replay_ramp_run(&ramp, fault);
+    if (e == BT_OK) e = read_load(j, c->speed, fault);
+    if (e == BT_OK && j->is_sweep) return sweep(j, fault);
+    const int64_t before = bt_clock_us();
+    if (e == BT_OK) e = play(j, fault);
+    if (e < 0) return tool_fail("simulate", fault);
+    return tell(j, (double)(bt_clock_us() - before) / 1e6, fault);
+}
+
+static bt_err check(job *j, const config *c, bt_fault *fault)
+{
+    int64_t jitter_ms = 0;
+    if (!j->load.trace == !c->synthetic) return bt_fail(fault, BT_EARG, "give either a trace or --synthetic");
+    const tool_replay_ramp_beside beside = {.slo = c->slo, .trace = j->load.trace,
+                                            .sets_rate = c->concurrency || c->rate > 0,
+                                            .wants_file = c->csv || c->report};
+    if (tool_replay_ramp_check(&c->ramp, &beside, fault) < 0) return BT_EARG;
+    if (c->rate > 0 && c->concurrency) return bt_fail(fault, BT_EARG, "give either --rate or --concurrency");
+    if (c->scale_lengths && c->fit) return bt_fail(fault, BT_EARG, "give either --scale-lengths or --fit");
+    if (c->synthetic && tool_replay_synthetic_read(&j->synthetic, c->synthetic, fault) < 0) return BT_EARG;
+    if (c->slo && tool_replay_slo_read(&j->slo, c->slo, fault) < 0) return BT_EARG;
+    const bool is_auto = strcmp(c->jitter, "auto") == 0;
+    if (!is_auto && bt_num_duration(&jitter_ms, c->jitter, fault) < 0) return BT_EARG;
+    j->load.synthetic = &j->synthetic;
+    j->load.format = c->format;
+    j->load.skips_bad = c->skip_bad;
+    j->load.limit = (size_t)c->limit;
+    j->load.how = (tool_replay_plan_options){.seed = (uint64_t)c->seed,
+                                             .usual_output = (uint32_t)c->usual_output,
+                                             .block_tokens = (uint32_t)c->block_tokens,
+                                             .scales = c->scale_lengths,
+                                             .fits = c->fit,
+                                             .speed = c->speed,
+                                             .rate = c->rate,
+                                             .is_closed = c->concurrency > 0,
+                                             .jitter_us = !j->load.trace ? 0
+                                                          : is_auto      ? -1
+                                                                         : jitter_ms * 1000};
+    const bt_err e = set_up(j, c, fault);
+    return e == BT_OK ? check_sweep(j, c, fault) : e;
+}
+
+static bt_err try_files(const config *c, bt_fault *fault)
+{
+    const char *const written[] = {c->csv, c->report, c->plot};
+    bt_err e = BT_OK;
+    for (size_t i = 0; e == BT_OK && i < sizeof written / sizeof *written; i++)
+        if (written[i]) e = bt_file_try(written[i], fault);
+    return e;
+}
+
+int tool_simulate_run(int argc, char **argv)
+{
+    config c;
+    bt_opt_args args;
+    bt_fault fault = {""};
+    int rc = bt_opt_start(&args, &tool_simulate_program, argc, argv, &c);
+    if (rc >= 0) return rc;
+    job *j = calloc(1, sizeof *j);
+    if (!j) {
+        (void)bt_fail(&fault, BT_ENOMEM, "a simulation");
+        rc = tool_fail("simulate", &fault);
+    } else {
+        j->c = &c;
+        j->load.trace = args.count ? args.args[0] : NULL;
+        if (try_files(&c, &fault) < 0) {
+            rc = tool_fail("simulate", &fault);
+        } else if (check(j, &c, &fault) < 0) {
+            bt_opt_usage_error("baton simulate", &fault);
+            rc = 2;
+        } else {
+            rc = work(j, &fault);
+        }
+        tool_simulate_bench_free(j->bench);
+        bt_pkg_close(j->package);
+        tool_replay_plan_done(&j->plan);
+        tool_replay_result_done(&j->result);
+    }
+    free(j);
+    bt_opt_done(&args);
+    return rc;
+}

@@ -1,0 +1,329 @@
+/* A prompt's time by its length, then a queue of them; decode as the batch that keeps up. */
+#include "lab/plan/choice.h"
+#include "device/roofline.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+static uint32_t devices(const bt_profile *p) { return p->time.devices ? p->time.devices : 1; }
+uint64_t tool_plan_memory(const bt_profile *p) { return bt_time_times(p->memory_bytes, devices(p)); }
+
+typedef struct work {
+    tool_plan_prompt *prompt; /* [lengths] */
+    uint64_t *ns;             /* [lengths] */
+    uint64_t *loaded;         /* [n]: first token of each request, with its wait */
+} work;
+
+static bt_err begin(work *w, const tool_plan_load *load, bt_fault *fault)
+{
+    *w = (work){calloc(load->lengths, sizeof *w->prompt), calloc(load->lengths, sizeof *w->ns),
+                calloc(load->n, sizeof *w->loaded)};
+    return w->prompt && w->ns && w->loaded ? BT_OK
+                                           : bt_fail(fault, BT_ENOMEM, "planning %zu requests", load->n);
+}
+
+static void done(work *w)
+{
+    free(w->prompt);
+    free(w->ns);
+    free(w->loaded);
+}
+
+/* ---- prompts ---- */
+
+static double sum_of(const tool_plan_load *load, const work *w,
+                     uint64_t tool_plan_prompt_field(const tool_plan_prompt *))
+{
+    double sum = 0;
+    for (size_t i = 0; i < load->lengths; i++)
+        sum += (double)tool_plan_prompt_field(&w->prompt[i]) * (double)load->count[i];
+    return sum;
+}
+static uint64_t ns_of(const tool_plan_prompt *p) { return p->ns; }
+static uint64_t ops_of(const tool_plan_prompt *p) { return p->ops; }
+static uint64_t bytes_of(const tool_plan_prompt *p) { return p->bytes; }
+static uint64_t rows_of(const tool_plan_prompt *p) { return p->rows; }
+static uint64_t chunks_of(const tool_plan_prompt *p) { return p->chunks; }
+static uint64_t exposed_of(const tool_plan_prompt *p) { return p->exposed_ns; }
+
+static uint64_t whole(double v) { return v < (double)INT64_MAX ? (uint64_t)v : INT64_MAX; }
+
+static int by_value(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void figure_prompts(tool_plan_figures *f, const bt_profile *device, const tool_plan_load *load,
+                           work *w)
+{
+    const double n = (double)load->n;
+    const bt_profile_time *t = &device->time;
+    const double ns = sum_of(load, w, ns_of), ops = sum_of(load, w, ops_of),
+                 bytes = sum_of(load, w, bytes_of);
+    const bt_roofline_peak peak = bt_roofline_peaks(t);
+    for (size_t i = 0; i < load->lengths; i++) w->ns[i] = w->prompt[i].ns;
+    f->input_rows = load->input_tokens;
+    f->rows = whole(sum_of(load, w, rows_of));
+    f->chunks = whole(sum_of(load, w, chunks_of));
+    f->prefill_ns = ns / n;
+    f->exposed_ns = sum_of(load, w, exposed_of) / n;
+    f->p50_ns = tool_plan_load_at(load, w->ns, 0.5);
+    f->p99_ns = tool_plan_load_at(load, w->ns, 0.99);
+    const bt_energy e = bt_energy_of(t, whole(ns / n), whole(ops / n), whole(bytes / n), whole(ns / n));
+    f->prefill_energy = e.kind;
+    f->joules = (double)e.nj / 1e9;
+    f->utilisation = ns > 0 ? ops * 1000 / (ns * (double)peak.int8 * devices(device)) : 0;
+    f->prefill_busy = load->has_arrivals ? ns / 1e9 / load->span_s : 0;
+}
+
+/* One server: a prompt begins when it is there and the one before it has ended. */
+static void queue_up(tool_plan_figures *f, const tool_plan_load *load, work *w)
+{
+    double free_ns = 0, wait = 0;
+    for (size_t i = 0; i < load->n; i++) {
+        const double at = (double)load->at[i].arrival_us * 1e3, took = (double)w->ns[load->of[i]];
+        const double start = load->has_arrivals && free_ns > at ? free_ns : at;
+        free_ns = start + took;
+        wait += start - at;
+        w->loaded[i] = whole(free_ns - at);
+    }
+    f->wait_ns = wait / (double)load->n;
+}
+
+static void figure_queue(tool_plan_figures *f, const tool_plan_load *load, work *w,
+                         const tool_plan_limits *limits)
+{
+    size_t kept = 0;
+    double e2e = 0;
+    for (size_t i = 0; i < load->n; i++) {
+        const uint32_t out = load->at[i].output;
+        const double steps = (out > 1 ? (double)out - 1 : 0) * f->tpot_ns,
+                     all = (double)w->loaded[i] + (double)w->prompt[load->of[i]].exposed_ns + steps;
+        e2e += all;
+        kept += (limits->ttft_us < 0 || (double)w->loaded[i] <= (double)limits->ttft_us * 1e3) &&
+                (limits->tpot_us < 0 || out < 2 || f->tpot_ns <= (double)limits->tpot_us * 1e3) &&
+                (limits->e2e_us < 0 || all <= (double)limits->e2e_us * 1e3);
+    }
+    f->e2e_ns = e2e / (double)load->n;
+    f->kept = (double)kept / (double)load->n;
+    qsort(w->loaded, load->n, sizeof *w->loaded, by_value);
+    f->loaded_p50_ns = w->loaded[(load->n - 1) / 2];
+    f->loaded_p99_ns = w->loaded[(load->n - 1) * 99 / 100];
+}
+
+/* ---- decode ---- */
+
+static double mean_length(const tool_plan_load *load)
+{
+    return (double)(load->input_tokens + load->steps) / (double)load->n + 1;
+}
+
+/* Of weights and `batch` sequences of the mean length. */
+static uint64_t decode_bytes(const tool_plan_pair *pair, uint64_t kv_bytes, const tool_plan_load *load,
+                             uint32_t batch)
+{
+    return bt_time_plus(pair->decode_model.weight_bytes,
+                        whole((double)batch * (double)kv_bytes * mean_length(load)));
+}
+
+/* Sequences of the mean length that fit beside the weights. */
+static bt_err most_sequences(uint32_t *ret, const tool_plan_pair *pair, uint64_t kv_bytes,
+                             const tool_plan_load *load, bt_fault *fault)
+{
+    const uint64_t has = tool_plan_memory(pair->decode), weights = pair->decode_model.weight_bytes,
+                   one = bt_time_times(kv_bytes, load->longest);
+    const double mean = mean_length(load);
+    *ret = pair->slots;
+    if (!has) return BT_OK;
+    if (weights > has || one > has - weights)
+        return bt_fail(fault, BT_ELIMIT,
+                       "profile '%s' has %" PRIu64 " bytes of memory; %" PRIu64
+                       " bytes of weights and the KV of %" PRIu64 " tokens, %" PRIu64 " bytes, do not fit",
+                       pair->decode->name, has, weights, load->longest, one);
+    const double fit = (double)(has - weights) / ((double)kv_bytes * mean);
+    if (fit < (double)*ret) *ret = fit < 1 ? 1 : (uint32_t)fit;
+    return BT_OK;
+}
+
+static bt_price_sum step_of(const tool_plan_pair *pair, uint64_t kv_bytes, uint64_t batch, uint64_t ctx,
+                            const bt_price_step *piece)
+{
+    bt_price_model m = pair->decode_model;
+    bt_price_step s = bt_price_decode_step(batch, ctx);
+    m.kv_bytes = kv_bytes;
+    if (piece) {
+        s.rows += piece->rows;
+        s.logits += piece->logits;
+        s.pairs = bt_time_plus(s.pairs, piece->pairs);
+        s.positions = bt_time_plus(s.positions, piece->positions);
+    }
+    return bt_price_step_of(pair->decode, &m, &s);
+}
+
+static void add_decode_energy(tool_plan_figures *f, const tool_plan_pair *pair, const tool_plan_load *load,
+                              const bt_price_sum *step, double batch)
+{
+    const bt_energy e = bt_energy_of(&pair->decode->time, step->ns, step->ops, step->bytes, step->ns);
+    f->decode_energy = load->steps ? e.kind : BT_ENERGY_TERMS;
+    f->joules += (double)e.nj / 1e9 / batch * (double)load->steps / (double)load->n;
+}
+
+static bt_err figure_decode(tool_plan_figures *f, const tool_plan_pair *pair, uint64_t kv_bytes,
+                            const tool_plan_load *load, bt_fault *fault)
+{
+    uint32_t most = 1;
+    const bt_err e = most_sequences(&most, pair, kv_bytes, load, fault);
+    if (e < 0) return e;
+    const double wanted = load->has_arrivals ? (double)load->steps / load->span_s : 0; /* tokens a second */
+    uint32_t low = 1, high = most;
+    /* more sequences make more tokens a second: the least batch that makes enough */
+    while (load->has_arrivals && low < high) {
+        const uint32_t mid = low + (high - low) / 2;
+        const double makes =
+            (double)mid * 1e9 / (double)step_of(pair, kv_bytes, mid, load->step_ctx, NULL).ns;
+        if (makes >= wanted) high = mid;
+        else low = mid + 1;
+    }
+    const bt_price_sum step = step_of(pair, kv_bytes, low, load->step_ctx, NULL),
+                       full = step_of(pair, kv_bytes, most, load->step_ctx, NULL);
+    f->batch = low;
+    f->tpot_ns = load->steps ? (double)step.ns : 0;
+    f->alone_tpot_ns = load->steps ? (double)step_of(pair, kv_bytes, 1, load->step_ctx, NULL).ns : 0;
+    f->decode_busy = wanted * (double)full.ns / 1e9 / (double)most;
+    f->decode_bytes = decode_bytes(pair, kv_bytes, load, low);
+    add_decode_energy(f, pair, load, &step, low);
+    return BT_OK;
+}
+
+bt_err tool_plan_figure(tool_plan_figures *ret, const tool_plan_pair *pair, const tool_plan_how *how,
+                        const tool_plan_load *load, const tool_plan_limits *limits, bt_fault *fault)
+{
+    tool_plan_figures f = {0};
+    work w;
+    bt_err e = begin(&w, load, fault);
+    if (e == BT_OK) e = tool_plan_prompts(w.prompt, load->length, load->lengths, how, fault);
+    if (e == BT_OK) {
+        figure_prompts(&f, pair->prefill, load, &w);
+        e = figure_decode(&f, pair, how->kv_bytes, load, fault);
+    }
+    if (e == BT_OK) {
+        const uint64_t kv = bt_time_times(how->kv_bytes, load->longest);
+        f.prefill_bytes =
+            how->programs ? bt_time_plus(how->programs->weight_bytes,
+                                         bt_time_times(how->programs->arena_bytes,
+                                                       how->schedule == BT_SCHEDULE_SERIAL ? 1 : how->window))
+                          : how->model.weight_bytes;
+        f.prefill_bytes = bt_time_plus(f.prefill_bytes, kv);
+        const uint64_t has = tool_plan_memory(pair->prefill);
+        if (has && f.prefill_bytes > has)
+            e = bt_fail(fault, BT_ELIMIT,
+                        "profile '%s' has %" PRIu64 " bytes of memory; weights, chunks and the KV of %" PRIu64
+                        " tokens take %" PRIu64,
+                        pair->prefill->name, has, load->longest, f.prefill_bytes);
+    }
+    if (e == BT_OK) {
+        queue_up(&f, load, &w);
+        figure_queue(&f, load, &w, limits);
+        f.is_overloaded = f.prefill_busy >= 1 || f.decode_busy >= 1;
+        *ret = f;
+    }
+    done(&w);
+    return e;
+}
+
+/* ---- the decode device alone ---- */
+
+/* What prompts take when their steps carry `batch` decode rows. */
+static void mixed_prompts(work *w, const tool_plan_pair *pair, const tool_plan_how *how,
+                          const tool_plan_load *load, uint64_t batch)
+{
+    const tool_plan_prompt none = {.ns = bt_price_first_use(pair->decode, &pair->decode_model)};
+    tool_plan_prompt shared = none;
+    uint64_t first = 0;
+    for (size_t i = 0; i < load->lengths; i++) {
+        const uint64_t n = load->length[i], piece = how->piece ? how->piece : n;
+        if (!how->piece) {
+            first = 0;
+            shared = none;
+        }
+        tool_plan_prompt p = shared;
+        for (uint64_t at = first; at < n; at += piece) {
+            const uint64_t rows = n - at < piece ? n - at : piece;
+            const bt_price_step step = bt_price_prefill_step(at, rows);
+            const bt_price_sum s = step_of(pair, how->kv_bytes, batch, load->step_ctx, &step);
+            p.ns = bt_time_plus(p.ns, s.ns);
+            p.ops = bt_time_plus(p.ops, s.ops);
+            p.bytes = bt_time_plus(p.bytes, s.bytes);
+            p.rows += rows;
+            p.chunks++;
+            if (rows == piece && how->piece) {
+                shared = p;
+                first = at + piece;
+            }
+        }
+        w->prompt[i] = p;
+    }
+}
+
+/* Of a second: what its prompts' steps and the other decode steps take. */
+static double busy_of(double *ret_token_ns, const tool_plan_pair *pair, const tool_plan_how *how,
+                      const tool_plan_load *load, work *w, uint32_t batch)
+{
+    const double step = (double)step_of(pair, how->kv_bytes, batch, load->step_ctx, NULL).ns;
+    mixed_prompts(w, pair, how, load, batch);
+    const double prompts = sum_of(load, w, ns_of), mixed = sum_of(load, w, chunks_of),
+                 wanted = (double)load->steps / (double)batch, other = wanted > mixed ? wanted - mixed : 0;
+    const double all = prompts + other * step;
+    *ret_token_ns = wanted > 0 ? (wanted > mixed ? all / wanted : prompts / mixed) : 0;
+    return load->has_arrivals ? all / 1e9 / load->span_s : 0;
+}
+
+bt_err tool_plan_figure_colocated(tool_plan_figures *ret, const tool_plan_pair *pair,
+                                  const tool_plan_how *how, const tool_plan_load *load,
+                                  const tool_plan_limits *limits, bt_fault *fault)
+{
+    tool_plan_figures f = {0};
+    work w;
+    uint32_t most = 1, batch = 1;
+    double token_ns = 0;
+    bt_err e = begin(&w, load, fault);
+    if (e == BT_OK) e = most_sequences(&most, pair, how->kv_bytes, load, fault);
+    if (e == BT_OK) {
+        double busy = busy_of(&token_ns, pair, how, load, &w, most), now;
+        f.decode_busy = busy;
+        /* the least batch whose steps fit the time, by doubling and halving */
+        uint32_t low = 1, high = most;
+        while (load->has_arrivals && busy < 1 && low < high) {
+            const uint32_t mid = low + (high - low) / 2;
+            now = busy_of(&token_ns, pair, how, load, &w, mid);
+            if (now < 1) high = mid;
+            else low = mid + 1;
+        }
+        batch = !load->has_arrivals ? 1 : busy < 1 ? high : most;
+        (void)busy_of(&token_ns, pair, how, load, &w, batch);
+        /* the decode rows that ride along are decode's; a prompt alone is told without them */
+        const bt_price_sum step = step_of(pair, how->kv_bytes, batch, load->step_ctx, NULL);
+        f.batch = batch;
+        f.tpot_ns = token_ns;
+        f.alone_tpot_ns = load->steps ? (double)step_of(pair, how->kv_bytes, 1, load->step_ctx, NULL).ns : 0;
+        for (size_t i = 0; i < load->lengths; i++) w.ns[i] = w.prompt[i].ns;
+        queue_up(&f, load, &w);
+        figure_queue(&f, load, &w, limits);
+        const double wait = f.wait_ns, decode_busy = f.decode_busy;
+        e = tool_plan_prompts(w.prompt, load->length, load->lengths, how, fault);
+        if (e == BT_OK) {
+            figure_prompts(&f, pair->decode, load, &w);
+            f.exposed_ns = 0;
+            f.wait_ns = wait;
+            f.decode_busy = decode_busy;
+            f.is_overloaded = decode_busy >= 1;
+            f.decode_bytes = decode_bytes(pair, how->kv_bytes, load, batch);
+            add_decode_energy(&f, pair, load, &step, batch);
+            *ret = f;
+        }
+    }
+    done(&w);
+    return e;
+}

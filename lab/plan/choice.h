@@ -1,0 +1,57 @@
+#ifndef BT_LAB_PLAN_CHOICE_H
+#define BT_LAB_PLAN_CHOICE_H
+#include "device/energy.h"
+#include "lab/plan/load.h"
+#include "lab/plan/prompts.h"
+
+/* What one way of serving a load would take on a pair of devices. Means are of the requests; times in nanoseconds as
+ * double where they are means. Pure.
+ *
+ *   first token   the prompt's time alone; with arrivals also behind those that came before and are not done: one
+ *                 prompt at a time, in their order, as the trace has them
+ *   decode        a step of `batch` sequences that see load.step_ctx positions each, where batch is the least that
+ *                 makes the trace's tokens at its rate, at most `slots` and what the memory holds; 1 without arrivals
+ *   energy        of the work alone: what a device draws while nothing is asked of it is not counted
+ *
+ * The decode device alone (is_colocated) runs pieces of prompts and decode rows in mixed steps, each the longer of its
+ * products and its bytes (device/price.h): a prompt's steps carry `batch` rows, and a token takes the mean of all
+ * steps. */
+typedef struct tool_plan_pair {
+    const bt_profile *prefill, *decode;
+    bt_price_model decode_model; /* without KV */
+    bt_link link;
+    const bt_dims *dims;
+    uint32_t slots; /* sequences that decode together at most */
+    uint64_t ctx_tokens;
+} tool_plan_pair;
+
+typedef struct tool_plan_limits {
+    int64_t ttft_us, tpot_us, e2e_us; /* -1: none */
+} tool_plan_limits;
+
+typedef struct tool_plan_figures {
+    uint64_t input_rows, rows, chunks; /* of all prompts: their tokens, rows computed, chunks */
+    double prefill_ns, exposed_ns;     /* means */
+    uint64_t p50_ns, p99_ns;           /* first token of a prompt alone */
+    double wait_ns;                    /* mean in front of prefill */
+    uint64_t loaded_p50_ns, loaded_p99_ns;
+    double tpot_ns, alone_tpot_ns, e2e_ns; /* a token; with a batch of 1; a whole request */
+    double joules;
+    bt_energy_kind prefill_energy, decode_energy;
+    uint32_t batch;
+    double prefill_busy, decode_busy; /* shares of the time that the trace's rate asks for; 0 without arrivals */
+    bool is_overloaded;
+    double utilisation;                   /* operations of prompts by the int8 (or FP16) peak while they run */
+    double kept;                          /* share of requests within all limits */
+    uint64_t prefill_bytes, decode_bytes; /* memory: weights, arenas, KV */
+} tool_plan_figures;
+
+/* BT_ELIMIT: the KV of one request of the mean length does not fit beside the weights, with the numbers; BT_ENOMEM. */
+bt_err tool_plan_figure(tool_plan_figures *ret, const tool_plan_pair *pair, const tool_plan_how *how,
+                        const tool_plan_load *load, const tool_plan_limits *limits, bt_fault *fault);
+/* how: steps of the decode device. */
+bt_err tool_plan_figure_colocated(tool_plan_figures *ret, const tool_plan_pair *pair, const tool_plan_how *how,
+                                  const tool_plan_load *load, const tool_plan_limits *limits, bt_fault *fault);
+/* All devices of the profile together; 0: not known. */
+uint64_t tool_plan_memory(const bt_profile *p);
+#endif

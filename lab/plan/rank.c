@@ -1,0 +1,104 @@
+/* Which of two choices is better, and which need not be shown. */
+#include "lab/plan/space.h"
+
+const char *const tool_plan_by_names[] = {"e2e",    "ttft",     "tpot",    "joules",
+                                          "memory", "programs", "padding", NULL};
+const char *const tool_plan_by_words[] = {"mean time of a whole request", "mean time to the first token",
+                                          "mean time of a later token",   "joules of a request",
+                                          "memory of both devices",       "programs to compile",
+                                          "rows that are computed",       NULL};
+
+static double memory_of(const tool_plan_choice *c)
+{
+    return (double)c->f.prefill_bytes + (double)c->f.decode_bytes;
+}
+
+double tool_plan_value(const tool_plan_choice *c, tool_plan_by by)
+{
+    switch (by) {
+    case TOOL_PLAN_BY_TTFT: return c->f.wait_ns + c->f.prefill_ns;
+    case TOOL_PLAN_BY_TPOT: return c->f.tpot_ns;
+    case TOOL_PLAN_BY_JOULES: return c->f.prefill_energy && c->f.decode_energy ? c->f.joules : -1;
+    case TOOL_PLAN_BY_MEMORY: return memory_of(c);
+    case TOOL_PLAN_BY_PROGRAMS: return (double)c->programs;
+    case TOOL_PLAN_BY_PADDING: return (double)c->f.rows;
+    case TOOL_PLAN_BY_E2E:
+    case TOOL_PLAN_BYS: break;
+    }
+    return c->f.e2e_ns;
+}
+
+static double busy_of(const tool_plan_choice *c) { return c->f.prefill_busy + c->f.decode_busy; }
+
+double tool_plan_margin(const tool_plan_choice *best, const tool_plan_choice *other, tool_plan_by by)
+{
+    const double a = tool_plan_value(best, by), b = tool_plan_value(other, by);
+    if (best->f.is_overloaded) return busy_of(other) / busy_of(best);
+    return a > 0 && b >= 0 ? b / a : -1;
+}
+
+static int order(double a, double b) { return (a > b) - (a < b); }
+
+static double bits_of(const tool_plan_choice *c)
+{
+    return (double)c->form.weight_bits + tool_plan_form_input_bits(&c->form) + 8.0 * c->kv->elem_bytes;
+}
+
+int tool_plan_compare(const tool_plan_choice *a, const tool_plan_choice *b, const tool_plan_want *want)
+{
+    const double x = tool_plan_value(a, want->by), y = tool_plan_value(b, want->by);
+    int r = (int)b->is_allowed - (int)a->is_allowed;
+    if (!r) r = (int)a->f.is_overloaded - (int)b->f.is_overloaded;
+    if (!r && a->f.is_overloaded) r = order(busy_of(a), busy_of(b));
+    if (!r && want->has_limits) r = order(b->f.kept, a->f.kept);
+    if (!r) r = order(x, y);
+    if (!r) r = order(a->f.e2e_ns, b->f.e2e_ns);
+    if (!r) r = order((double)a->programs, (double)b->programs);
+    if (!r) r = order(memory_of(a), memory_of(b));
+    return r ? r : order(bits_of(b), bits_of(a));
+}
+
+enum { SIDES = 12 };
+/* Less of each is better. */
+static void sides_of(double ret[SIDES], const tool_plan_choice *c)
+{
+    const tool_plan_figures *f = &c->f;
+    const double all[SIDES] = {
+        (double)f->rows,
+        f->prefill_ns,
+        (double)f->p99_ns,
+        f->tpot_ns,
+        f->e2e_ns,
+        tool_plan_value(c, TOOL_PLAN_BY_JOULES),
+        (double)c->programs,
+        memory_of(c),
+        -(double)c->form.weight_bits,
+        -(double)tool_plan_form_input_bits(&c->form),
+        -(double)c->kv->elem_bytes,
+        -(double)(c->attention.ratio_ppm ? c->attention.ratio_ppm : BT_ATTENTION_ALL_PPM),
+    };
+    for (int i = 0; i < SIDES; i++) ret[i] = all[i];
+}
+
+bool tool_plan_dominates(const tool_plan_choice *a, const tool_plan_choice *b)
+{
+    double x[SIDES], y[SIDES];
+    bool is_better = false;
+    sides_of(x, a);
+    sides_of(y, b);
+    for (int i = 0; i < SIDES; i++) {
+        if (x[i] > y[i]) return false;
+        is_better = is_better || x[i] < y[i];
+    }
+    return is_better;
+}
+
+bool tool_plan_is_alike(const tool_plan_choice *a, const tool_plan_choice *b)
+{
+    double x[SIDES], y[SIDES];
+    bool is = true;
+    sides_of(x, a);
+    sides_of(y, b);
+    for (int i = 0; i < SIDES; i++) is = is && !(x[i] < y[i]) && !(x[i] > y[i]);
+    return is;
+}

@@ -1,0 +1,285 @@
+/* Numbers are taken from the plan once, into JSON; the page reads the same object. */
+#include "lab/plan/report.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const schedules[] = {BT_SCHEDULE_NAMES};
+
+static double ms(double ns) { return ns / 1e6; }
+static json_t *text(const char *s) { return json_string(s); }
+static json_t *whole(uint64_t v) { return json_integer(v > INT64_MAX ? INT64_MAX : (json_int_t)v); }
+static void set(json_t *o, const char *key, json_t *v) { json_object_set_new(o, key, v); }
+
+void tool_plan_name(char ret[TOOL_PLAN_NAME_BYTES], const tool_plan_choice *c)
+{
+    snprintf(ret, TOOL_PLAN_NAME_BYTES, "%s%s, %s, KV %s%s%s", c->policy,
+             c->is_one_bucket ? " in one context" : "", c->form.name, c->kv->name,
+             c->has_schedules ? ", " : "", c->has_schedules ? schedules[c->schedule] : "");
+}
+
+static double padding(const tool_plan_figures *f)
+{
+    return f->rows ? 1 - (double)f->input_rows / (double)f->rows : 0;
+}
+
+static json_t *joules(const tool_plan_choice *c)
+{
+    const double j = tool_plan_value(c, TOOL_PLAN_BY_JOULES);
+    return j < 0 ? json_null() : json_real(j);
+}
+
+static json_t *choice_json(const tool_plan_choice *c, const tool_plan_report *r)
+{
+    const tool_plan_figures *f = &c->f;
+    char attention[BT_ATTENTION_MAX_TEXT];
+    json_t *o = json_object();
+    set(o, "shape_policy", text(c->policy));
+    set(o, "chunk_tokens", whole(c->chunk_tokens));
+    set(o, "recipe", text(c->form.name));
+    bt_attention_text(attention, &c->attention);
+    set(o, "attention", text(attention));
+    set(o, "kv_dtype", text(c->kv->name));
+    set(o, "schedule", c->has_schedules ? text(schedules[c->schedule]) : json_null());
+    set(o, "contexts", whole(c->buckets));
+    set(o, "padding_ratio", json_real(padding(f)));
+    set(o, "launches_per_prompt", json_real((double)f->chunks / (double)r->load->n));
+    set(o, "ttft_ms", json_real(ms(f->prefill_ns)));
+    set(o, "ttft_p50_ms", json_real(ms((double)f->p50_ns)));
+    set(o, "ttft_p99_ms", json_real(ms((double)f->p99_ns)));
+    set(o, "queue_ms", json_real(ms(f->wait_ns)));
+    set(o, "queued_ttft_p50_ms", json_real(ms((double)f->loaded_p50_ns)));
+    set(o, "queued_ttft_p99_ms", json_real(ms((double)f->loaded_p99_ns)));
+    set(o, "exposed_transfer_ms", json_real(ms(f->exposed_ns)));
+    set(o, "tpot_ms", r->load->steps ? json_real(ms(f->tpot_ns)) : json_null());
+    set(o, "tpot_alone_ms", r->load->steps ? json_real(ms(f->alone_tpot_ns)) : json_null());
+    set(o, "decode_batch", whole(f->batch));
+    set(o, "e2e_ms", json_real(ms(f->e2e_ns)));
+    set(o, "joules", joules(c));
+    set(o, "joules_of_tdp",
+        json_boolean(f->prefill_energy == BT_ENERGY_TDP || f->decode_energy == BT_ENERGY_TDP));
+    set(o, "utilisation", json_real(f->utilisation));
+    set(o, "prefill_busy_ratio", r->load->has_arrivals ? json_real(f->prefill_busy) : json_null());
+    set(o, "decode_busy_ratio", r->load->has_arrivals ? json_real(f->decode_busy) : json_null());
+    set(o, "keeps_up", r->load->has_arrivals ? json_boolean(!f->is_overloaded) : json_null());
+    set(o, "allowed", json_boolean(c->is_allowed));
+    set(o, "slo_ratio", r->want->has_limits ? json_real(f->kept) : json_null());
+    set(o, "programs", whole(c->programs));
+    set(o, "compile_ms", json_real(ms((double)c->compile_ns)));
+    set(o, "sessions", whole(c->sessions));
+    set(o, "spill_bytes", whole(c->spill_bytes));
+    set(o, "prefill_memory_bytes", whole(f->prefill_bytes));
+    set(o, "decode_memory_bytes", whole(f->decode_bytes));
+    return o;
+}
+
+/* [seq, ctx] of a choice with one context: what --shape-policy enumerated:FILE reads. */
+static json_t *shapes_json(const tool_plan_choice *c, size_t ctx_tokens)
+{
+    bt_shapes s;
+    json_t *list = json_array();
+    if (bt_shapes_parse(&s, c->policy, ctx_tokens, NULL) == BT_OK)
+        for (size_t i = 0; i < s.shapes; i++)
+            json_array_append_new(list,
+                                  json_pack("[I,I]", (json_int_t)s.shape[i].seq, (json_int_t)ctx_tokens));
+    return list;
+}
+
+static json_t *length_json(const tool_plan_load *l)
+{
+    uint64_t most = l->length[l->lengths - 1];
+    json_t *list = json_array();
+    for (uint64_t low = 1; low <= most; low *= 2) {
+        uint64_t n = 0;
+        for (size_t i = 0; i < l->lengths; i++)
+            if (l->length[i] >= low && l->length[i] < 2 * low) n += l->count[i];
+        json_array_append_new(list, json_pack("[I,I]", (json_int_t)low, (json_int_t)n));
+    }
+    return list;
+}
+
+static json_t *margin(const tool_plan_choice *best, const tool_plan_choice *other, tool_plan_by by)
+{
+    const double ratio = tool_plan_margin(best, other, by);
+    char name[TOOL_PLAN_NAME_BYTES];
+    json_t *o = json_object();
+    tool_plan_name(name, other);
+    set(o, "name", text(name));
+    set(o, "value_ratio", ratio >= 0 ? json_real(ratio) : json_null());
+    set(o, "is_overloaded", json_boolean(other->f.is_overloaded));
+    set(o, "is_allowed", json_boolean(other->is_allowed));
+    return o;
+}
+
+json_t *tool_plan_json(const tool_plan_report *r)
+{
+    const tool_plan_result *p = r->result;
+    json_t *o = json_object(), *choices = json_array(), *refused = json_array(), *alone = json_array();
+    set(o, "model", text(r->want->dims->name));
+    set(o, "prefill", text(r->want->prefill->name));
+    set(o, "prefill_stack", text(r->want->prefill->time.stack));
+    set(o, "companion", r->want->companion ? text(r->want->companion->name) : json_null());
+    set(o, "decode", text(r->want->decode->name));
+    set(o, "decode_stack", text(r->want->decode->time.stack));
+    set(o, "decode_weights", text(r->decode_form));
+    set(o, "link", text(r->link));
+    set(o, "trace", text(r->trace));
+    set(o, "ctx_tokens", whole(r->want->ctx_tokens));
+    set(o, "requests", whole(r->load->n));
+    set(o, "too_long", whole(r->load->too_long));
+    set(o, "requests_per_second",
+        r->load->has_arrivals ? json_real((double)r->load->n / r->load->span_s) : json_null());
+    set(o, "input_tokens_mean", json_real((double)r->load->input_tokens / (double)r->load->n));
+    set(o, "output_tokens_mean", json_real((double)r->load->steps / (double)r->load->n + 1));
+    set(o, "by", text(tool_plan_by_names[r->want->by]));
+    set(o, "minimises", text(tool_plan_by_words[r->want->by]));
+    for (size_t i = 0; i < p->choices; i++) json_array_append_new(choices, choice_json(&p->choice[i], r));
+    for (size_t i = 0; i < p->alones; i++) json_array_append_new(alone, choice_json(&p->alone[i], r));
+    for (size_t i = 0; i < p->refusals; i++)
+        json_array_append_new(refused,
+                              json_pack("{s:s,s:s}", "choice", p->refused[i].what, "why", p->refused[i].why));
+    set(o, "best", choice_json(&p->choice[0], r));
+    if (p->choice[0].is_one_bucket)
+        set(json_object_get(o, "best"), "shapes", shapes_json(&p->choice[0], r->want->ctx_tokens));
+    set(o, "runner_up", p->choices > 1 ? margin(&p->choice[0], &p->choice[1], r->want->by) : json_null());
+    set(o, "usual", p->has_usual ? margin(&p->choice[0], &p->usual, r->want->by) : json_null());
+    set(o, "decode_device_alone", p->alones ? margin(&p->choice[0], &p->alone[0], r->want->by) : json_null());
+    set(o, "choices", choices);
+    set(o, "priced", whole(p->priced));
+    set(o, "dominated", whole(p->priced - p->choices));
+    set(o, "refused", refused);
+    set(o, "colocated", alone);
+    set(o, "lengths", length_json(r->load));
+    return o;
+}
+
+/* ---- for people ---- */
+enum { COLUMNS = 15, CELL = BT_RECIPE_MAX_TEXT, REFUSALS = 8 };
+typedef struct table {
+    char cell[COLUMNS][CELL];
+} table;
+static const char *const heads[COLUMNS] = {"shape policy", "recipe",     "KV",      "schedule", "contexts",
+                                           "programs",     "padding",    "TTFT ms", "p99",      "queue",
+                                           "TPOT ms",      "request ms", "J",       "MiB",      "keeps up"};
+
+static void fill(table *t, const tool_plan_choice *c, const tool_plan_report *r)
+{
+    const tool_plan_figures *f = &c->f;
+    const double j = tool_plan_value(c, TOOL_PLAN_BY_JOULES);
+    char attention[BT_ATTENTION_MAX_TEXT];
+    snprintf(t->cell[0], CELL, "%s", c->policy);
+    bt_attention_text(attention, &c->attention);
+    snprintf(t->cell[1], CELL, "%.100s%s%s", c->form.name, c->attention.ratio_ppm ? ", " : "",
+             c->attention.ratio_ppm ? attention : "");
+    snprintf(t->cell[2], CELL, "%s", c->kv->name);
+    snprintf(t->cell[3], CELL, "%s", c->has_schedules ? schedules[c->schedule] : "-");
+    snprintf(t->cell[4], CELL, "%u", (unsigned)c->buckets);
+    snprintf(t->cell[5], CELL, "%" PRIu64, c->programs);
+    snprintf(t->cell[6], CELL, "%.1f%%", 100 * padding(f));
+    snprintf(t->cell[7], CELL, "%.2f", ms(f->prefill_ns));
+    snprintf(t->cell[8], CELL, "%.2f", ms((double)f->p99_ns));
+    if (f->is_overloaded) snprintf(t->cell[9], CELL, "grows");
+    else snprintf(t->cell[9], CELL, "%.2f", ms(f->wait_ns));
+    snprintf(t->cell[10], CELL, "%.3f", ms(f->tpot_ns));
+    if (f->is_overloaded) snprintf(t->cell[11], CELL, "-");
+    else snprintf(t->cell[11], CELL, "%.1f", ms(f->e2e_ns));
+    if (j < 0) snprintf(t->cell[12], CELL, "-");
+    else snprintf(t->cell[12], CELL, "%.3f", j);
+    snprintf(t->cell[13], CELL, "%.0f", ((double)f->prefill_bytes + (double)f->decode_bytes) / 1048576);
+    if (!r->load->has_arrivals) snprintf(t->cell[14], CELL, "-");
+    else snprintf(t->cell[14], CELL, "%s", f->is_overloaded ? "no" : "yes");
+}
+
+static void print_line(const table *t, const int *width, char mark)
+{
+    putchar(mark);
+    for (int k = 0; k < COLUMNS; k++)
+        printf(" %*s%s", k < 4 ? -width[k] : width[k], t->cell[k], k + 1 < COLUMNS ? " " : "");
+    putchar('\n');
+}
+
+static void print_table(const tool_plan_report *r, size_t rows)
+{
+    const tool_plan_result *p = r->result;
+    table t;
+    int width[COLUMNS];
+    for (int k = 0; k < COLUMNS; k++) width[k] = (int)strlen(heads[k]);
+    for (size_t i = 0; i < rows + p->alones; i++) {
+        fill(&t, i < rows ? &p->choice[i] : &p->alone[i - rows], r);
+        for (int k = 0; k < COLUMNS; k++)
+            if ((int)strlen(t.cell[k]) > width[k]) width[k] = (int)strlen(t.cell[k]);
+    }
+    for (int k = 0; k < COLUMNS; k++) snprintf(t.cell[k], CELL, "%s", heads[k]);
+    print_line(&t, width, ' ');
+    for (size_t i = 0; i < rows; i++) {
+        fill(&t, &p->choice[i], r);
+        print_line(&t, width, i ? ' ' : '*');
+    }
+    if (p->alones) printf("\n  %s alone, prompts and tokens in mixed steps\n", r->want->decode->name);
+    for (size_t i = 0; i < p->alones; i++) {
+        fill(&t, &p->alone[i], r);
+        print_line(&t, width, ' ');
+    }
+}
+
+static void print_margin(const char *than, const tool_plan_choice *best, const tool_plan_choice *other,
+                         tool_plan_by by)
+{
+    char name[TOOL_PLAN_NAME_BYTES];
+    const double ratio = tool_plan_margin(best, other, by);
+    tool_plan_name(name, other);
+    if (best->is_allowed && !other->is_allowed) printf("  %s, %s, has fewer bits\n", than, name);
+    else if (!best->f.is_overloaded && other->f.is_overloaded)
+        printf("  %s, %s, does not keep up\n", than, name);
+    else if (best->f.is_overloaded)
+        printf("  %s, %s, asks for %.3f times the devices' time\n", than, name, ratio);
+    else if (ratio >= 0) printf("  %s, %s, has %.3f times that\n", than, name, ratio);
+}
+
+static void print_load(const tool_plan_report *r)
+{
+    const tool_plan_choice *best = &r->result->choice[0];
+    if (!r->load->has_arrivals) {
+        printf("  the trace has no arrivals: nothing queues, and one sequence decodes\n");
+        return;
+    }
+    printf("  at %.3f requests/s prefill is busy %.1f %% of the time, decode %.1f %% (%u sequences): %s\n",
+           (double)r->load->n / r->load->span_s, 100 * best->f.prefill_busy, 100 * best->f.decode_busy,
+           (unsigned)best->f.batch, best->f.is_overloaded ? "this pair is overloaded" : "it keeps up");
+    if (r->want->has_limits) printf("  %.1f %% of the requests keep the limits\n", 100 * best->f.kept);
+}
+
+void tool_plan_print(const tool_plan_report *r, size_t rows)
+{
+    const tool_plan_result *p = r->result;
+    char name[TOOL_PLAN_NAME_BYTES];
+    if (rows > p->choices) rows = p->choices;
+    printf("%s: prefill on %s (%s), decode on %s (%s, %s), link %s; modelled, nothing was run\n",
+           r->want->dims->name, r->want->prefill->name, r->want->prefill->time.stack, r->want->decode->name,
+           r->want->decode->time.stack, r->decode_form, r->link);
+    printf("%s: %zu requests, %.0f + %.0f tokens on average, contexts up to %zu", r->trace, r->load->n,
+           (double)r->load->input_tokens / (double)r->load->n,
+           (double)r->load->steps / (double)r->load->n + 1, r->want->ctx_tokens);
+    if (r->load->too_long) printf("; %zu longer ones left out", r->load->too_long);
+    printf("\n\n");
+    print_table(r, rows);
+    printf("\n%zu choices priced, %zu of them dominated by others", p->priced, p->priced - p->choices);
+    if (rows < p->choices) printf("; %zu more that are not (--rows, --json)", p->choices - rows);
+    printf("\n");
+    if (tool_plan_value(&p->choice[0], TOOL_PLAN_BY_JOULES) >= 0 &&
+        (p->choice[0].f.prefill_energy == BT_ENERGY_TDP || p->choice[0].f.decode_energy == BT_ENERGY_TDP))
+        printf("joules are at most so many: a thermal design power is in them\n");
+    for (size_t i = 0; i < p->refusals && i < REFUSALS; i++)
+        printf("refused: %s: %s\n", p->refused[i].what, p->refused[i].why);
+    if (p->refusals > REFUSALS) printf("and %zu more refused (--json)\n", p->refusals - REFUSALS);
+    tool_plan_name(name, &p->choice[0]);
+    printf("\nbest by %s (%s): %s\n", tool_plan_by_names[r->want->by],
+           p->choice[0].f.is_overloaded ? "all are overloaded, so: least time of the devices"
+                                        : tool_plan_by_words[r->want->by],
+           name);
+    if (p->choices > 1) print_margin("the next", &p->choice[0], &p->choice[1], r->want->by);
+    if (p->has_usual) print_margin("the usual choice", &p->choice[0], &p->usual, r->want->by);
+    if (p->alones) print_margin("the decode device alone", &p->choice[0], &p->alone[0], r->want->by);
+    print_load(r);
+}

@@ -1,0 +1,23 @@
+#ifndef BT_LAB_PLAN_REPORT_H
+#define BT_LAB_PLAN_REPORT_H
+#include <jansson.h>
+#include "lab/plan/space.h"
+
+/* A plan as one JSON object, as a table, and as a page with plots that needs nothing else. */
+typedef struct tool_plan_report {
+    const tool_plan_want *want;
+    const tool_plan_load *load;
+    const tool_plan_result *result;
+    const char *trace, *link, *decode_form;
+} tool_plan_report;
+
+/* choices[] best first, best, margins, refused[], colocated[]; NULL: no memory. */
+json_t *tool_plan_json(const tool_plan_report *r);
+/* At most `rows` choices. */
+void tool_plan_print(const tool_plan_report *r, size_t rows);
+/* object: tool_plan_json's. path ends in .html. BT_EARG: it does not; BT_EIO, BT_ENOMEM. */
+bt_err tool_plan_page(const char *path, const json_t *object, bt_fault *fault);
+/* "chunk:256+tail, w8a8, KV f16, fifo". */
+enum { TOOL_PLAN_NAME_BYTES = 256 + BT_RECIPE_MAX_TEXT };
+void tool_plan_name(char ret[TOOL_PLAN_NAME_BYTES], const tool_plan_choice *c);
+#endif

@@ -1,0 +1,30 @@
+#ifndef BT_LAB_REPLAY_BOOTSTRAP_H
+#define BT_LAB_REPLAY_BOOTSTRAP_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "base/err.h"
+
+/* How sure a figure of a run is (Efron's percentile bootstrap): the run's values are drawn again, as many as there are
+ * and each as often as chance wants it, a thousand times; 95 of 100 of the figures made of those lie in the interval.
+ * Pure and reproducible. It knows of chance between requests only: not of a machine that was busy during the whole run.
+ */
+enum { TOOL_REPLAY_ROUNDS = 1000, TOOL_REPLAY_STATS = 4 };
+extern const char *const tool_replay_stat_names[TOOL_REPLAY_STATS]; /* mean, p50, p90, p99 */
+
+typedef struct tool_replay_rounds {
+    double value[TOOL_REPLAY_STATS]; /* of the values themselves */
+    double round[TOOL_REPLAY_STATS][TOOL_REPLAY_ROUNDS];
+} tool_replay_rounds;
+
+/* Sorts the values; n >= 1. BT_ENOMEM. */
+bt_err tool_replay_bootstrap(tool_replay_rounds *ret, double *value, size_t n, uint64_t seed, bt_fault *fault);
+
+typedef struct tool_replay_interval {
+    double value, lo, hi;
+} tool_replay_interval;
+tool_replay_interval tool_replay_interval_of(const tool_replay_rounds *r, size_t stat);
+/* What b has more than a, as a share of a's value. It differs where 0 is outside of the interval. */
+tool_replay_interval tool_replay_interval_between(const tool_replay_rounds *a, const tool_replay_rounds *b,
+                                                  size_t stat);
+#endif

@@ -1,0 +1,90 @@
+#ifndef BT_LAB_REPLAY_PLAN_H
+#define BT_LAB_REPLAY_PLAN_H
+#include "base/err.h"
+#include "trace/map.h"
+#include "trace/row.h"
+#include "trace/stats.h"
+
+/* What a replay will send and when, decided before it begins. Pure: rows in, a schedule out; the same rows, options and
+ * seed give the same schedule. All of it lies in memory, within these limits; more is BT_ELIMIT and names --limit. */
+enum {
+    TOOL_REPLAY_MAX_REQUESTS = 1 << 20,
+    TOOL_REPLAY_MAX_HASHES = 1 << 25, /* 256 MiB */
+    TOOL_REPLAY_MAX_IDS = 1 << 26,    /* of captured prompts, 256 MiB */
+    TOOL_REPLAY_NAMES = 16,
+    TOOL_REPLAY_NONE = UINT32_MAX,
+};
+
+typedef struct tool_replay_item {
+    int64_t due_us;         /* since the beginning; -1: `delay_us` after the end of the turn before */
+    int64_t delay_us;       /* of such a turn */
+    uint32_t next;          /* the turn that waits for this one, or NONE */
+    uint32_t prompt_tokens; /* at least 1 */
+    uint32_t output_tokens; /* at least 1 */
+    uint32_t hash_len;      /* blocks of the prompt, at hash_at of the plan's */
+    uint32_t shared_tokens; /* of the beginning, the same in all prompts */
+    uint32_t ids_len;       /* > 0: the prompt was captured, and lies at ids_at of the plan's ids */
+    uint32_t sampling;      /* of the plan's, or NONE: greedy */
+    bool ends_itself;       /* captured, and it ended before its limit: so may this one */
+    bool has_answer;        /* captured with its text */
+    size_t hash_at, ids_at;
+    uint64_t stream;      /* which made-up text this prompt is the beginning of, behind blocks and shared tokens */
+    uint64_t name;        /* bt_hash64 of the model that the row names; 0: none */
+    uint32_t model;       /* whose number is the caller's; 0 at first */
+    uint64_t answer_hash; /* tool_replay_text_hash of the captured answer */
+} tool_replay_item;
+
+typedef struct tool_replay_plan {
+    tool_replay_item *item;
+    uint32_t *order; /* items with a due time, in its order; after tool_replay_plan_end */
+    uint64_t *hash;
+    int32_t *ids;
+    bt_trace_sampling *sampling;
+    size_t len, order_len, hash_len, ids_len, samplings;
+    uint32_t block_tokens; /* of what hashes stand for, after scaling; 0: no hashes */
+    struct {
+        uint64_t hash;
+        char text[64];
+    } name[TOOL_REPLAY_NAMES]; /* the first models that rows name */
+    size_t names;
+    /* what was found and done */
+    uint64_t passed_over;                         /* requests that the trace says failed */
+    uint64_t untimed;                             /* neither arrival nor delay */
+    uint64_t guessed_outputs;                     /* length of the answer not in the trace */
+    uint64_t cut, cut_tokens;                     /* requests made shorter by fit, and the tokens that they lost */
+    int64_t tick_us;                              /* arrivals came in batches so far apart, and were spread; 0: no */
+    double scale;                                 /* lengths were multiplied by it; 1: not */
+    size_t cap, hash_cap, ids_cap, samplings_cap; /* private from here */
+    bt_trace_map talks;
+    bt_trace_stats stats;
+} tool_replay_plan;
+
+typedef struct tool_replay_plan_options {
+    uint64_t seed;
+    uint32_t usual_output;   /* tokens of an answer where the trace does not say */
+    uint32_t block_tokens;   /* 0: the format's, or inferred */
+    uint32_t context_tokens; /* 0: not known; prompt and answer together */
+    bool scales, fits; /* what does not fit the context: all lengths by one factor; cut one by one; else refused */
+    double speed;      /* > 0: time runs so much faster */
+    double rate;       /* > 0: instead of the trace's arrivals, Poisson ones of so many a second */
+    bool is_closed;    /* as many at a time as asked for: arrivals do not matter */
+    int64_t jitter_us; /* batches spread over so much; -1: over their distance; 0: not */
+} tool_replay_plan_options;
+
+/* begin; add for each row, in the order of the file; end. done after success and failure. */
+bt_err tool_replay_plan_begin(tool_replay_plan *p, bt_fault *fault);
+bt_err tool_replay_plan_add(tool_replay_plan *p, const bt_trace_row *row, const tool_replay_plan_options *o,
+                            bt_fault *fault);
+/* One that comes from no row. */
+bt_err tool_replay_plan_add_item(tool_replay_plan *p, const tool_replay_item *item, bt_fault *fault);
+bt_err tool_replay_plan_end(tool_replay_plan *p, const tool_replay_plan_options *o, bt_fault *fault);
+void tool_replay_plan_done(tool_replay_plan *p);
+
+/* The distance of batches in ascending arrivals, where nearly all gaps over 20 ms are whole multiples of one of 100 ms
+ * or more: Mooncake's come every 3 s, and times in whole seconds are batches of a second. 0: they are not batched. */
+int64_t tool_replay_tick(const int64_t *arrival_us, size_t n);
+
+/* FNV-1a, so that a stream's text can be hashed as it comes. Begin with TOOL_REPLAY_TEXT_HASH. */
+#define TOOL_REPLAY_TEXT_HASH 0xcbf29ce484222325u
+uint64_t tool_replay_text_hash(uint64_t hash, const char *text, size_t len);
+#endif

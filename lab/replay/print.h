@@ -1,0 +1,41 @@
+#ifndef BT_LAB_REPLAY_PRINT_H
+#define BT_LAB_REPLAY_PRINT_H
+#include <jansson.h>
+#include <stdio.h>
+#include "lab/replay/wire.h"
+
+/* A line of a table of figures. */
+typedef struct tool_replay_fact {
+    const char *name;
+    char value[200];
+} tool_replay_fact;
+
+/* A finished run, for people and for programs. */
+typedef struct tool_replay_outcome {
+    const char *trace, *url; /* trace: a path, or the text of --synthetic */
+    const tool_replay_plan *plan;
+    const tool_replay_dialect *dialect;
+    const tool_replay_result *result;
+    const tool_replay_figures *figures;
+    const tool_replay_slo *slo; /* NULL: none */
+    double speed;
+    uint32_t concurrency;
+    uint64_t seed;
+    const tool_replay_fact *fact; /* of a simulated cluster, for its page; NULL: a server answered */
+    size_t facts;
+    const char *warning; /* what its page says before all else; NULL: nothing */
+} tool_replay_outcome;
+
+/* "is" lines of what was done to the trace, so that nothing of it is silent: scaled, cut, spread, guessed. One call a
+ * line. */
+void tool_replay_tell(const tool_replay_outcome *r, void (*line)(void *ud, const char *text), void *ud);
+/* The table that people read, with small plots over time. */
+void tool_replay_print(FILE *f, const tool_replay_outcome *r);
+/* One object with the keys of the command's page (docs); NULL: memory is out. */
+json_t *tool_replay_json(const tool_replay_outcome *r);
+/* A header and a row a request, in the order in which they ended. BT_EIO. */
+bt_err tool_replay_csv(const char *path, const tool_replay_outcome *r, bt_fault *fault);
+
+/* n values as bars of eight heights, into 3 n + 1 bytes; the largest is full. */
+void tool_replay_bars(char *ret, const double *value, size_t n);
+#endif

@@ -1,0 +1,46 @@
+#ifndef BT_LAB_REPLAY_RAMP_RUN_H
+#define BT_LAB_REPLAY_RAMP_RUN_H
+#include "base/opt.h"
+#include "lab/replay/plan.h"
+#include "lab/replay/result.h"
+
+/* --ramp of a command: runs its load faster and slower (ramp.h) and tells of each run, in a table or as one JSON
+ * object, and which is the fastest that keeps the limits. */
+typedef struct tool_replay_ramp_options {
+    bool is_on;
+    double share; /* of requests that has to keep the limits */
+} tool_replay_ramp_options;
+
+#define TOOL_REPLAY_RAMP_OPTS(config, field) \
+    {.group = "Output", .name = "ramp", BT_OPT_AT(config, field.is_on), .type = BT_OPT_FLAG, \
+     .help = "run again and again, faster or slower, and find the highest rate that keeps --slo"}, \
+    { \
+        .group = "Output", .name = "ramp-share", .value = "X", BT_OPT_AT(config, field.share), .type = BT_OPT_DOUBLE, \
+        .def = "0.99", .flo = 0.01, .fhi = 1, .help = "the share of requests that has to keep --slo for --ramp" \
+    }
+
+/* What --ramp does not go with, of a command's other options. trace NULL: a drawn load. BT_EARG. */
+typedef struct tool_replay_ramp_beside {
+    const char *slo, *trace;
+    bool sets_rate;  /* --rate or --concurrency */
+    bool wants_file; /* --csv or --report */
+} tool_replay_ramp_beside;
+bt_err tool_replay_ramp_check(const tool_replay_ramp_options *o, const tool_replay_ramp_beside *b, bt_fault *fault);
+
+typedef struct tool_replay_tried {
+    tool_replay_figures figures;
+    double offered_per_s; /* tool_replay_offered */
+} tool_replay_tried;
+typedef struct tool_replay_ramp_job {
+    const char *command, *slo; /* "replay"; the text of --slo */
+    double speed, share;       /* to begin with; of requests */
+    bool json;
+    /* Runs the load so much faster; step counts from 0. BT_ECANCEL: stopped. */
+    bt_err (*run)(void *ud, tool_replay_tried *ret, double speed, uint32_t step, bt_fault *fault);
+    void *ud;
+} tool_replay_ramp_job;
+/* Requests a second that a plan asks for, which differ from those served where a server falls behind. */
+double tool_replay_offered(const tool_replay_plan *p);
+/* The command's exit code: 0 where one of the runs keeps the limits. */
+int tool_replay_ramp_run(const tool_replay_ramp_job *j, bt_fault *fault);
+#endif

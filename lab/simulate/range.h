@@ -1,0 +1,45 @@
+#ifndef BT_LAB_SIMULATE_RANGE_H
+#define BT_LAB_SIMULATE_RANGE_H
+#include "lab/simulate/play.h"
+#include "lab/simulate/points.h"
+
+/* A sweep: --prefill 1..64 --decode 1..64 --slo ... finds the clusters that carry a load with the fewest nodes. A row
+ * is a number of prefill nodes; its least number of decode nodes is found by tool_simulate_row in a process of its own.
+ * The result does not depend on how many processes there are, nor on what was read from a file of points. */
+typedef struct tool_simulate_range {
+    const tool_simulate_bench *bench;
+    const tool_simulate_setup *setup;
+    const tool_replay_plan *plan;
+    const tool_replay_slo *slo;
+    double share;              /* of requests that have to keep the limits */
+    const char *points_path;   /* read and appended to; NULL: none */
+    tool_simulate_shard shard; /* only these rows */
+    tool_simulate_rates rates;
+    uint32_t jobs;
+    uint64_t key; /* of points: what decides a figure beside numbers of nodes */
+    void (*progress)(void *ud, size_t tried, size_t rows); /* NULL: not */
+    void *ud;
+} tool_simulate_range;
+
+/* Whether a side has numbers to try, and which group: at most one of each side. BT_EARG. */
+bt_err tool_simulate_varies(bool *ret, size_t *ret_group, const tool_simulate_side *s, const char *option,
+                            bt_fault *fault);
+/* A number of everything in setup, plan, slo and share that a figure depends on. */
+uint64_t tool_simulate_key(const tool_simulate_range *r);
+
+typedef struct tool_simulate_found {
+    tool_simulate_points tried;
+    tool_simulate_point *point; /* the frontier, by prefill nodes */
+    size_t len;
+    size_t cheapest; /* len: none */
+    size_t again;    /* of tried: read from the file */
+} tool_simulate_found;
+bt_err tool_simulate_range_run(tool_simulate_found *ret, const tool_simulate_range *r, bt_fault *fault);
+void tool_simulate_found_done(tool_simulate_found *f);
+
+void tool_simulate_found_print(FILE *f, const tool_simulate_found *found, const tool_simulate_range *r);
+json_t *tool_simulate_found_json(const tool_simulate_found *found, const tool_simulate_range *r);
+/* The frontier and all that was tried as a picture: .svg, or .html with it inside. BT_EARG, BT_EIO. */
+bt_err tool_simulate_found_plot(const char *path, const tool_simulate_found *found, const tool_simulate_range *r,
+                                bt_fault *fault);
+#endif

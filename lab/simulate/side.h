@@ -1,0 +1,26 @@
+#ifndef BT_LAB_SIMULATE_SIDE_H
+#define BT_LAB_SIMULATE_SIDE_H
+#include "base/err.h"
+#include "device/profile.h"
+
+/* What stands on one side of a cluster, as --prefill and --decode say it: "8:h100,8:m2-ultra", "16", "1..64:a100",
+ * "8:h100,4:a100@llama-3.2-1b". */
+enum { TOOL_SIMULATE_GROUPS = 8, TOOL_SIMULATE_NODES = 4096 };
+typedef struct tool_simulate_group {
+    uint32_t least, most; /* nodes; equal but in a sweep */
+    bt_profile profile;
+    char model_name[64]; /* behind @; "": none */
+    uint32_t model;      /* lab/simulate/models.h */
+} tool_simulate_group;
+typedef struct tool_simulate_side {
+    tool_simulate_group group[TOOL_SIMULATE_GROUPS];
+    size_t len;
+} tool_simulate_side;
+
+/* option: its name, for words. usual: the device where a part names none. A device is a profile's name or file, or how
+ * the name of one alone begins. "0" is a side without nodes. BT_EARG says which part is wrong and what would work. */
+bt_err tool_simulate_side_read(tool_simulate_side *ret, const char *option, const char *text, const char *usual,
+                               bt_fault *fault);
+/* The device of a name, as above. */
+bt_err tool_simulate_device(bt_profile *ret, const char *name, bt_fault *fault);
+#endif

@@ -1,0 +1,173 @@
+/* Which programs and steps a node runs, and what they take. See cost.h. */
+#include "simulate/cost.h"
+#include "device/time.h"
+
+#include <inttypes.h>
+
+enum { KEPT_TENTHS = 9 };
+
+static uint64_t group_of(const bt_profile *p) { return p->time.devices ? p->time.devices : 1; }
+
+bt_err sim_cost_begin(sim_cost *ret, const sim_cost_options *o, bt_fault *fault)
+{
+    const bt_profile *p = o->profile;
+    const uint32_t kv_bits = o->kv_elem_bytes * 8;
+    const bt_price_recipe steps = {.weight_bits = o->weight_bits, .input_bits = 16, .kv_elem_bits = kv_bits,
+                                   .weight_bytes_permille = o->weight_permille};
+    sim_cost c = {.pace = o->pace, .has_programs = sim_cost_has_programs(p), .layers = o->model->layers,
+                  .shapes = *o->shapes, .runs_alone = o->runs_alone};
+    const bt_err e = bt_price_begin(&c.price, p, fault);
+    if (e < 0) return e;
+    if (c.has_programs) c.price = *o->programs;
+    c.model = bt_price_model_of(o->model, &steps);
+    if (!c.has_programs) c.price.first_ns = bt_price_first_use(p, &c.model);
+    c.kv_bytes = (uint64_t)2 * o->model->layers * o->model->kv_heads *
+                 (o->model->head_dim * o->kv_elem_bytes + (o->kv_elem_bytes == 1 ? 2 : 0));
+    c.model.kv_bytes = c.kv_bytes;
+    c.weight_bytes = c.has_programs ? o->program_bytes : 0;
+    if (c.model.weight_bytes > c.weight_bytes) c.weight_bytes = c.model.weight_bytes;
+    c.memory_bytes = p->memory_bytes * group_of(p);
+    if (c.memory_bytes && c.weight_bytes >= c.memory_bytes)
+        return bt_fail(fault, BT_ELIMIT,
+                       "'%s' has %" PRIu64 " bytes of memory, and the weights of '%.40s' are %" PRIu64
+                       "; a smaller form of weights or a larger device would do",
+                       p->name, c.memory_bytes, o->model->name, c.weight_bytes);
+    *ret = c;
+    return BT_OK;
+}
+
+static void add(sim_cost_work *to, const bt_price_sum *s)
+{
+    to->ns = bt_time_plus(to->ns, s->ns);
+    to->ops = bt_time_plus(to->ops, s->ops);
+    to->bytes = bt_time_plus(to->bytes, s->bytes);
+}
+
+void sim_cost_add_rows(bt_price_step *s, uint32_t begin, uint32_t count, uint32_t out)
+{
+    const bt_price_step one = bt_price_prefill_step(begin, count);
+    s->rows += one.rows;
+    s->logits += out;
+    s->pairs = bt_time_plus(s->pairs, one.pairs);
+    s->positions = bt_time_plus(s->positions, one.positions);
+}
+
+static sim_cost_work step_of(const sim_cost *c, const bt_price_step *s)
+{
+    sim_cost_work w = {0};
+    const bt_price_sum sum = bt_price_step_of(&c->price.profile, &c->model, s);
+    add(&w, &sum);
+    return w;
+}
+
+uint64_t sim_cost_paced_ns(const sim_cost *c, uint64_t ns)
+{
+    return c->pace.milli ? bt_time_scale(ns, c->pace.milli, 1000) : ns;
+}
+
+static sim_cost_work paced(const sim_cost *c, sim_cost_work w)
+{
+    w.ns = sim_cost_paced_ns(c, w.ns);
+    return w;
+}
+
+sim_cost_work sim_cost_step(const sim_cost *c, const bt_price_step *s) { return paced(c, step_of(c, s)); }
+
+uint64_t sim_cost_first_ns(const sim_cost *c) { return sim_cost_paced_ns(c, c->price.first_ns); }
+
+uint64_t sim_cost_device_ns(const sim_cost *c, uint64_t ns)
+{
+    return c->pace.milli ? bt_time_scale(ns, 1000, c->pace.milli) : ns;
+}
+
+/* Of a prompt whose rows up to `end` are computed in this go; it ends there, or more follows. */
+static sim_cost_chunk chunk_of(const sim_cost *c, uint32_t end, uint32_t begin, bool is_first, bool ends)
+{
+    const bt_shapes_chunk next = bt_shapes_next(&c->shapes, end, begin);
+    sim_cost_chunk r = {.valid = (uint32_t)next.valid, .rows = (uint32_t)next.rows,
+                        .lead_ns = is_first ? c->price.first_ns : 0};
+    const bool is_last = ends && begin + r.valid == end;
+    bt_price_sum sum = {0};
+    if (!c->has_programs) {
+        bt_price_step s = {0};
+        r.rows = r.valid;
+        sim_cost_add_rows(&s, begin, r.valid, is_last);
+        r.work = step_of(c, &s);
+        r.work.ns = r.end_ns = bt_time_plus(r.work.ns, r.lead_ns);
+        return r;
+    }
+    bt_price_add_chunk(&sum, &c->price, bt_price_program_for(&c->price, next.rows), begin);
+    add(&r.work, &sum);
+    r.work.ns = r.end_ns = bt_time_plus(r.work.ns, r.lead_ns);
+    if (is_last) {
+        sum = (bt_price_sum){.ns = c->price.last_ns, .ops = c->price.last_ops, .bytes = c->price.last_bytes};
+        add(&r.work, &sum);
+    }
+    return r;
+}
+
+sim_cost_chunk sim_cost_next(const sim_cost *c, uint32_t prompt, uint32_t begin, bool is_first)
+{
+    sim_cost_chunk k = chunk_of(c, prompt, begin, is_first, true);
+    k.work = paced(c, k.work);
+    k.lead_ns = sim_cost_paced_ns(c, k.lead_ns);
+    k.end_ns = sim_cost_paced_ns(c, k.end_ns);
+    return k;
+}
+
+/* As bt_work_of_prompts has it. */
+sim_cost_chunk sim_cost_shared(const sim_cost *c, const uint32_t *begin, const uint32_t *end, uint32_t n)
+{
+    bt_price_step s = {0};
+    bt_price_sum sum = {0};
+    bt_price_shared shared = {0};
+    uint64_t rows = 0, before = 0;
+    sim_cost_chunk r = {.lead_ns = c->price.first_ns};
+    for (uint32_t i = 0; i < n; i++) {
+        bt_price_share(&shared, begin[i], end[i] - begin[i]);
+        rows += end[i] - begin[i];
+        before += (uint64_t)(end[i] - begin[i]) * begin[i];
+        sim_cost_add_rows(&s, begin[i], end[i] - begin[i], 1);
+    }
+    before = (before + rows - 1) / rows;
+    r.valid = r.rows = (uint32_t)rows;
+    if (!c->has_programs) {
+        r.work = step_of(c, &s);
+        r.work.ns = r.end_ns = bt_time_plus(r.work.ns, r.lead_ns);
+        return r;
+    }
+    r.rows = (uint32_t)bt_shapes_next(&c->shapes, before + rows, before).rows;
+    bt_price_add_shared(&sum, &c->price, bt_price_program_for(&c->price, r.rows), &shared);
+    add(&r.work, &sum);
+    r.work.ns = r.end_ns = bt_time_plus(r.work.ns, r.lead_ns);
+    sum = (bt_price_sum){.ns = bt_time_times(n, c->price.last_ns), .ops = bt_time_times(n, c->price.last_ops),
+                         .bytes = bt_time_times(n, c->price.last_bytes)};
+    add(&r.work, &sum);
+    return r;
+}
+
+uint32_t sim_cost_share_tokens(const sim_cost *c, uint32_t wanted)
+{
+    const uint32_t longest = c->shapes.shape[c->shapes.shapes - 1].seq;
+    return c->pace.milli || c->runs_alone ? 0 : wanted < longest ? wanted : longest;
+}
+
+sim_cost_work sim_cost_piece(const sim_cost *c, uint32_t begin, uint32_t count, bool is_last)
+{
+    sim_cost_work w = {0};
+    for (uint32_t at = begin; at < begin + count;) {
+        const sim_cost_chunk k = chunk_of(c, begin + count, at, false, is_last);
+        const bt_price_sum one = {.ns = k.work.ns, .ops = k.work.ops, .bytes = k.work.bytes};
+        add(&w, &one);
+        at += k.valid;
+    }
+    return paced(c, w);
+}
+
+uint32_t sim_cost_pages(const sim_cost *c, uint64_t bytes, uint32_t page_tokens)
+{
+    const uint64_t page = c->kv_bytes * page_tokens;
+    if (!bytes && c->memory_bytes) bytes = (c->memory_bytes - c->weight_bytes) / 10 * KEPT_TENTHS;
+    const uint64_t pages = bytes / page;
+    return pages > UINT32_MAX ? UINT32_MAX : (uint32_t)pages;
+}

@@ -1,0 +1,309 @@
+/* A prefill node: its brain, one prompt in the works at a time as the brain says, chunk after chunk, and
+ * blocks on the wire. The brain sees one layer whose rows are those of all layers together, so that a chunk's
+ * layers are one block; the wire knows how many there are (wire.h). */
+#include "simulate/inner.h"
+#include "kv/kv_header.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PENDING = 512 };
+
+bt_err sim_cluster_prefill_new(sim_cluster *c, sim_member *m, bt_fault *fault)
+{
+    pf_config k = c->o.pf;
+    k.self = m->self;
+    k.gateways = c->o.gateways;
+    k.slots = c->o.prefill_slots;
+    k.workers = 1;
+    k.share_tokens = sim_cost_share_tokens(m->group->cost, c->o.pf.share_tokens);
+    k.pages_total = m->group->pages;
+    sim_cluster_hello(c, m, &k.hello);
+    for (uint32_t i = 0; i < c->o.prefill_slots; i++)
+        m->prompts[i] = (sim_prompt){.line = m->prompts[i].line};
+    memset(m->last_ns, 0, c->hosts * sizeof *m->last_ns);
+    const bt_err e = pf_brain_new(&m->pf, &k, fault);
+    if (e == BT_OK) pf_brain_set_role_may(m->pf, BT_ROLE_MAY);
+    return e;
+}
+
+static void post_chunk(sim_cluster *c, const sim_member *m, uint32_t slot, int64_t at_ns)
+{
+    sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_CHUNK, .to = m->place, .slot = slot,
+                                     .run = m->prompts[slot].run, .at_ns = at_ns});
+}
+
+/* All layers but the last: that one is the chunk's end. They are there at equal distances. */
+static void post_layer(sim_cluster *c, const sim_member *m, uint32_t slot, uint32_t layer)
+{
+    const sim_prompt *p = &m->prompts[slot];
+    const int64_t last = m->group->cost->layers - 1;
+    if ((int64_t)layer >= last) return;
+    sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_LAYER, .to = m->place, .from = layer, .slot = slot,
+                                     .run = p->run,
+                                     .at_ns = p->layer_ns + (p->layers_ns - p->layer_ns) * layer / last});
+}
+
+/* Under a schedule a chunk ends when its last layer is there, and the next one is well under way by then. */
+static void set_times(sim_prompt *p, sim_cost_chunk *k)
+{
+    sim_line *l = &p->line;
+    const sim_line_chunk *one = &l->chunk[l->at];
+    const bool is_last = l->at + 1 == l->len;
+    const uint64_t begin_ns = l->at ? one[-1].last_ns : 0, end_ns = is_last ? l->ns : one->last_ns;
+    p->end_ns = p->computed_ns + (int64_t)end_ns;
+    p->layers_ns = p->computed_ns + (int64_t)one->last_ns;
+    p->layer_ns = p->computed_ns + (int64_t)one->first_ns;
+    k->work.ns = end_ns - begin_ns;
+    l->at++;
+}
+
+static void begin_chunk(sim_cluster *c, sim_member *m, uint32_t slot, bool is_first)
+{
+    sim_prompt *p = &m->prompts[slot];
+    sim_cost_chunk k = sim_cost_next(m->group->cost, p->len, p->begin, is_first);
+    p->valid = k.valid;
+    p->chunk = p->begin;
+    p->begin_ns = c->now_ns;
+    p->end_ns = c->now_ns + (int64_t)k.work.ns;
+    p->layers_ns = c->now_ns + (int64_t)k.end_ns;
+    p->layer_ns = c->now_ns + (int64_t)(k.lead_ns + (k.end_ns - k.lead_ns) / m->group->cost->layers);
+    if (m->group->cost->play) set_times(p, &k);
+    sim_cluster_account(m, &k.work);
+    m->valid_rows += k.valid;
+    m->rows += k.rows;
+    if (c->o.is_by_layer) post_layer(c, m, slot, 0);
+    post_chunk(c, m, slot, p->layers_ns);
+}
+
+/* The prompts of a[0 .. with] in one chunk, which is all that is left of each. */
+static void begin_shared(sim_cluster *c, sim_member *m, const pf_action *a)
+{
+    uint32_t begin[PF_SHARE_MAX], end[PF_SHARE_MAX];
+    const uint32_t n = a->u.compute.with + 1;
+    for (uint32_t i = 0; i < n; i++) {
+        begin[i] = a[i].u.compute.from_row;
+        end[i] = a[i].u.compute.ids_len;
+    }
+    const sim_cost_chunk k = sim_cost_shared(m->group->cost, begin, end, n);
+    const int64_t layer_ns = (int64_t)(k.lead_ns + (k.end_ns - k.lead_ns) / m->group->cost->layers);
+    sim_cluster_account(m, &k.work);
+    m->valid_rows += k.valid;
+    m->rows += k.rows;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t slot = a[i].u.compute.slot;
+        sim_prompt *p = &m->prompts[slot];
+        p->valid = p->len - p->begin;
+        p->chunk = p->begin;
+        p->begin_ns = c->now_ns;
+        p->end_ns = c->now_ns + (int64_t)k.work.ns;
+        p->layers_ns = c->now_ns + (int64_t)k.end_ns;
+        p->layer_ns = c->now_ns + layer_ns;
+        if (c->o.is_by_layer) post_layer(c, m, slot, 0);
+        post_chunk(c, m, slot, p->layers_ns);
+    }
+}
+
+static void begin_prompt(sim_cluster *c, sim_member *m, const pf_action *a)
+{
+    sim_prompt *p = &m->prompts[a->u.compute.slot];
+    *p = (sim_prompt){.is_busy = true,
+                      .run = ++c->works,
+                      .len = a->u.compute.ids_len,
+                      .begin = a->u.compute.from_row,
+                      .told = a->u.compute.from_row,
+                      .computed_ns = c->now_ns,
+                      .is_whole = a->u.compute.is_whole,
+                      .line = p->line};
+}
+
+/* a->u.compute.with more follow it. */
+static void compute(sim_cluster *c, sim_member *m, const pf_action *a)
+{
+    sim_prompt *p = &m->prompts[a->u.compute.slot];
+    for (uint32_t i = 0; i <= a->u.compute.with; i++) begin_prompt(c, m, &a[i]);
+    if (a->u.compute.with) {
+        begin_shared(c, m, a);
+        return;
+    }
+    if (m->group->cost->play && !sim_line_play(&p->line, m->group->cost, p->begin, p->len)) {
+        sim_cluster_break(c, BT_ENOMEM, "a prompt of %u tokens cannot be scheduled", p->len);
+        return;
+    }
+    begin_chunk(c, m, a->u.compute.slot, true);
+}
+
+/* It lets go at the end of a layer. */
+static void cancel(sim_cluster *c, sim_member *m, uint32_t slot)
+{
+    sim_prompt *p = &m->prompts[slot];
+    const int64_t layer = (p->end_ns - p->begin_ns) / m->group->cost->layers;
+    if (!p->is_busy) return;
+    p->run = ++c->works;
+    sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_STOPPED, .to = m->place, .slot = slot, .run = p->run,
+                                     .at_ns = c->now_ns + (p->end_ns > c->now_ns ? layer : 0)});
+}
+
+static void send_block(sim_cluster *c, sim_member *m, const pf_block *b)
+{
+    const uint32_t to = sim_cluster_place(c, &b->decode);
+    uint32_t layers = m->group->cost->layers;
+    const sim_prompt *p = &m->prompts[b->slot];
+    int64_t first = p->computed_ns; /* rows from before: there when the prompt began */
+    if (to == UINT32_MAX) return;
+    /* Its layers left one by one while the chunk was computed. Where the brain waited for credit it waited
+     * for the wire, which counts that itself. */
+    if (b->token_begin + BT_KV_UNIT_TOKENS > p->chunk) first = p->layer_ns;
+    if (first > c->now_ns || p->is_whole || c->o.is_by_layer) first = c->now_ns;
+    if (c->o.is_by_layer) layers = 1;
+    sim_event e = {.what = SIM_WHEN_BLOCK, .from = m->place, .to = to};
+    e.at_ns = (int64_t)sim_wire_send(&m->out, &c->members[to].in, &c->o.link, (uint64_t)first,
+                                     (uint64_t)c->now_ns, layers, b->bytes / layers);
+    m->last_ns[to] = e.at_ns;
+    e.u.block = malloc(sizeof *e.u.block);
+    if (!e.u.block) {
+        sim_cluster_break(c, BT_ENOMEM, "out of memory");
+        return;
+    }
+    *e.u.block = (dc_block){.from = m->self,
+                            .ref = b->ref,
+                            .ticket = b->ticket,
+                            .layer = b->layer,
+                            .token_begin = b->token_begin,
+                            .token_count = b->token_count,
+                            .bytes = b->bytes,
+                            .link_epoch = b->epoch,
+                            .link_end = b->end_bytes};
+    sim_cluster_post(c, &e);
+}
+
+static void carry_out(sim_cluster *c, sim_member *m, const pf_action *a, pf_event *next, size_t *len)
+{
+    uint32_t to;
+    switch (a->type) {
+    case PF_DO_SEND_CONTROL:
+        to = sim_gates_of(c, m)[a->u.control.gateway].place;
+        sim_cluster_send(c, m->place, to, &a->u.control.msg, false, 0);
+        break;
+    case PF_DO_SEND_BULK:
+        to = sim_cluster_place(c, &a->u.bulk.decode);
+        if (to != UINT32_MAX) sim_cluster_send(c, m->place, to, &a->u.bulk.msg, true, m->last_ns[to]);
+        break;
+    case PF_DO_SEND_BLOCK:
+        send_block(c, m, &a->u.block);
+        next[(*len)++] = (pf_event){.type = PF_EV_BLOCK_SENT, .u.block = a->u.block};
+        break;
+    case PF_DO_COMPUTE: compute(c, m, a); break;
+    case PF_DO_CANCEL: cancel(c, m, a->u.slot); break;
+    case PF_DO_LINK:
+        if (sim_cluster_place(c, &a->u.link.decode) != UINT32_MAX) {
+            next[*len] = (pf_event){.type = PF_EV_LINK_UP};
+            next[(*len)++].u.decode = a->u.link.decode;
+        } else {
+            next[*len] = (pf_event){.type = PF_EV_LINK_FAILED};
+            next[(*len)++].u.link_failed.decode = a->u.link.decode;
+        }
+        break;
+    case PF_DO_RELEASE:
+    case PF_DO_UNLINK:
+    case PF_DO_LOG: break;
+    case PF_DO_DRAIN: sim_cluster_drains(c, m); break;
+    case PF_DO_EXIT: sim_cluster_exits(c, m, a->u.next_role); break;
+    }
+}
+
+void sim_cluster_prefill_step(sim_cluster *c, sim_member *m, const pf_event *ev)
+{
+    static pf_event pending[PENDING];
+    size_t len = 1;
+    pending[0] = *ev;
+    for (size_t i = 0; i < len && c->broken == BT_OK; i++) {
+        const bt_random random = sim_cluster_random(c, false);
+        const pf_actions acts = pf_brain_step(m->pf, &pending[i], sim_us(c->now_ns), &random);
+        c->events++;
+        for (size_t k = 0, with = 0; k < acts.len; k++) {
+            const pf_action *a = &acts.items[k];
+            if (a->type == PF_DO_COMPUTE && with > 0) {
+                with--; /* it was started with the one before */
+                continue;
+            }
+            if (a->type == PF_DO_COMPUTE) with = a->u.compute.with;
+            if (len >= PENDING - 1) {
+                sim_cluster_break(c, BT_ELIMIT, "one event made a prefill node do more than %d things",
+                                  PENDING);
+                return;
+            }
+            carry_out(c, m, a, pending, &len);
+        }
+    }
+    m->due_us = pf_brain_due_us(m->pf);
+    sim_cluster_timer(c, m->place);
+}
+
+static void end_prompt(sim_cluster *c, sim_member *m, uint32_t slot)
+{
+    sim_prompt *p = &m->prompts[slot];
+    pf_event ev = {.type = PF_EV_COMPUTED};
+    ev.u.computed.slot = slot;
+    ev.u.computed.token = 1;
+    ev.u.computed.top_len = 1;
+    ev.u.computed.top_ids[0] = 1;
+    ev.u.computed.prefill_us = (uint64_t)sim_us(c->now_ns - p->computed_ns);
+    sim_cluster_prefill_step(c, m, &ev);
+    p->is_busy = false;
+    ev = (pf_event){.type = PF_EV_DIGEST, .u.digest.slot = slot};
+    ev.u.digest.kv_digest.bytes[0] = 1;
+    sim_cluster_prefill_step(c, m, &ev);
+}
+
+/* Up to where the chunk's rows are told. */
+static uint32_t told_of(const sim_prompt *p)
+{
+    const uint32_t at = p->begin + p->valid;
+    return at == p->len ? at : at / BT_KV_UNIT_TOKENS * BT_KV_UNIT_TOKENS;
+}
+
+/* The chunk's rows of one layer are there. False: the prompt is no more. */
+static bool tell_layer(sim_cluster *c, sim_member *m, uint32_t slot, uint32_t layer)
+{
+    const sim_prompt *p = &m->prompts[slot];
+    const uint64_t run = p->run;
+    pf_event ev = {.type = PF_EV_KV_READY};
+    ev.u.kv_ready.slot = slot;
+    ev.u.kv_ready.layer = layer;
+    ev.u.kv_ready.token_begin = p->told;
+    ev.u.kv_ready.token_count = told_of(p) - p->told;
+    if (ev.u.kv_ready.token_count) sim_cluster_prefill_step(c, m, &ev);
+    return p->is_busy && p->run == run;
+}
+
+void sim_cluster_prefill_layer(sim_cluster *c, sim_member *m, const sim_event *e)
+{
+    const sim_prompt *p = &m->prompts[e->slot];
+    if (!p->is_busy || p->run != e->run) return;
+    if (tell_layer(c, m, e->slot, e->from)) post_layer(c, m, e->slot, e->from + 1);
+}
+
+void sim_cluster_prefill_chunk(sim_cluster *c, sim_member *m, const sim_event *e)
+{
+    sim_prompt *p = &m->prompts[e->slot];
+    if (!p->is_busy || p->run != e->run) return;
+    const uint32_t at = p->begin + p->valid;
+    const bool is_last = at == p->len;
+    if (!tell_layer(c, m, e->slot, c->o.is_by_layer ? m->group->cost->layers - 1 : 0)) return;
+    p->told = told_of(p);
+    p->begin = at;
+    p->valid = 0;
+    if (is_last && c->now_ns < p->end_ns) post_chunk(c, m, e->slot, p->end_ns); /* the output matrix */
+    else if (is_last) end_prompt(c, m, e->slot);
+    else begin_chunk(c, m, e->slot, false);
+}
+
+void sim_cluster_prefill_stopped(sim_cluster *c, sim_member *m, const sim_event *e)
+{
+    sim_prompt *p = &m->prompts[e->slot];
+    if (!p->is_busy || p->run != e->run) return;
+    p->is_busy = false;
+    sim_cluster_prefill_step(c, m, &(pf_event){.type = PF_EV_COMPUTE_STOPPED, .u.slot = e->slot});
+}
