@@ -1,5 +1,5 @@
 /* Device profiles: strict reading of the one format, and those that are built in (the Makefile turns the
- * files into device/profile_table.h). */
+ * files into device/profiles.h). */
 #include "device/profile.h"
 #include "base/buf.h"
 #include "base/file.h"
@@ -16,7 +16,7 @@
 static const struct {
     const char *name, *json;
 } table[] = {
-#include "device/profile_table.h"
+#include "device/profiles.h"
 };
 enum { COUNT = sizeof table / sizeof table[0] };
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 static const char page[] =
-#include "lab/plan/page_text.h"
+#include "lab/plan/page.html.h"
     ;
 static const char data_mark[] = "@DATA@\n";
 

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 static const char page[] =
-#include "lab/replay/page_text.h"
+#include "lab/replay/page.html.h"
     ;
 static const char data_mark[] = "@DATA@\n", rows_mark[] = "@ROWS@\n";
 

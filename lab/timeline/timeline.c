@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 static const char page[] =
-#include "lab/timeline/page_text.h"
+#include "lab/timeline/page.html.h"
     ;
 static const char data_mark[] = "@DATA@\n";
 

@@ -58,7 +58,7 @@ words() {
             }
             if (text != "") print FILENAME ":" FNR, text
         }'
-    grep -E '\.sh$|(^|/)Makefile$' "$tmp/files" |
+    grep -E '\.(sh|mk)$|(^|/)Makefile$' "$tmp/files" |
         xargs -r awk '/(^|[ \t])#/ { sub(/^[^#]*#/, ""); print FILENAME ":" FNR, $0 }'
 }
 words | sed 's|[A-Za-z]*://[^ )`]*||g; s|<[a-z0-9_/.-]*\.h>||g' | awk '{
@@ -106,7 +106,7 @@ say "$(awk '
         is_page = page ~ /\.md$/
         top = word; sub(/\/.*/, "", top)
         if (word ~ /[A-Za-z0-9_*-]\.(c|h|sh|proto|json|py|md)$/ || (is_page && word ~ /\// && top in tops)) {
-            if (word !~ /\.pb-c\.[ch]$|^(device\/profile_table|npu\/compile\/calib_text)\.h$|(^|\/)openapi\.json$/ && !is_there(word))
+            if (word !~ /\.pb-c\.[ch]$|\.(html|txt|json)\.h$|^device\/profiles\.h$|(^|\/)openapi\.json$/ && !is_there(word))
                 print $1 ": names " word ", which does not exist"
         } else if (is_page && word ~ /^(bench|test|fuzz)_[a-z0-9_*]+$/) {
             if (!(word in stems) && !is_there(word ".c")) print $1 ": names " word ", which is no program or test"
@@ -139,7 +139,7 @@ say "$(sed -n 's|^\([^ ]*\) *\(bin/\)\{0,1\}baton \([a-z][a-z-]*\).*|\1 \3|p' "$
 say "$(sed -n 's/^\([^ ]*\) *\(sudo \)\{0,1\}make /\1 /p' "$tmp/code" | while read -r page rest; do
     for word in $rest; do
         case $word in *[!a-z-]* | -*) continue ;; esac
-        grep -q "^$word:" Makefile || echo "$page: names 'make $word', which the Makefile does not have"
+        grep -qs "^$word:" Makefile tests/*.mk || echo "$page: names 'make $word', which the Makefile does not have"
     done
 done | sort -u)"
 

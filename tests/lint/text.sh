@@ -6,13 +6,13 @@ set -eu
 . "$(dirname "$0")/lib/tree.sh"
 cd "${1:-.}"
 texts() {
-    tree -name '*.[ch]' -o -name '*.sh' -o -name '*.md' -o -name '*.proto' -o -name '*.py' -o -name Makefile -o -name '*.yaml' \
+    tree -name '*.[ch]' -o -name '*.sh' -o -name '*.md' -o -name '*.proto' -o -name '*.py' -o -name Makefile -o -name '*.mk' -o -name '*.yaml' \
         -o -path './.ci/*'
 }
 
 say "$(texts | LC_ALL=C xargs -r awk '
     function found(what) { print FILENAME ":" FNR ": " what }
-    /\t/ && FILENAME !~ /(^|\/)Makefile$/ { found("a tab") }
+    /\t/ && FILENAME !~ /(^|\/)Makefile$|\.mk$/ { found("a tab") }
     / $/ { found("spaces at the end of the line") }
     FNR == 1 { limit = code = FILENAME ~ /\.c$/ ? 110 : FILENAME ~ /\.(h|md)$/ ? 120 : 10000 }
     code == 110 && /\/\/ clang-format off/ { limit = 120 }

@@ -2,7 +2,7 @@
 #include "npu/quant/calib.h"
 
 static const char text[] =
-#include "npu/quant/calib_text.h"
+#include "npu/quant/calib.txt.h"
     ;
 
 const char *bt_calib_text(size_t *ret_len)
