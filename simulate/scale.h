@@ -2,13 +2,13 @@
 #define BT_SIMULATE_SCALE_H
 #include "simulate/cluster.h"
 
-/* A rule by which a simulated cluster grows and shrinks: a figure of a role's nodes that stays beyond a bound for so
- * long adds a node, or lets the one with least to do leave. A rule is looked at in steps of the caller's; each node
- * added or let go begins the time anew. */
+/* A rule by which a simulated cluster grows and shrinks: when a figure of the nodes of one role stays beyond a bound
+ * for the bound's time, the rule adds a node, or lets the node with the least work leave. The caller asks each rule in
+ * steps; a node added or let go starts the time anew. */
 typedef enum sim_scale_signal {
-    SIM_SCALE_KV = 0, /* of pages of KV that nodes have, those in use; thousandths */
-    SIM_SCALE_SLOTS,  /* of slots likewise */
-    SIM_SCALE_QUEUE,  /* requests that wait at the gateway and in these nodes, by node; thousandths */
+    SIM_SCALE_KV = 0, /* pages of KV in use, in thousandths of the nodes' pages */
+    SIM_SCALE_SLOTS,  /* slots in use, likewise */
+    SIM_SCALE_QUEUE,  /* requests that wait at the gateway and in these nodes, in thousandths for each node */
 } sim_scale_signal;
 
 typedef struct sim_scale_bound {

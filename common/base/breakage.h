@@ -1,8 +1,8 @@
 #ifndef BT_BASE_BREAKAGE_H
 #define BT_BASE_BREAKAGE_H
 
-/* Brains that are broken on purpose, to see that the simulator finds it: BT_BREAK(NAME) in a brain is 0 and costs
- * nothing, except in objects built with -DBT_BREAKABLE (`make simtest BREAK=NAME`), where one of them can be chosen
+/* Brains broken on purpose, to see that the tests' virtual world finds the fault: BT_BREAK(NAME) in a brain is 0 and
+ * costs nothing, except in objects built with -DBT_BREAKABLE (`make simtest BREAK=NAME`), where one fault can be chosen
  * at run time. */
 #define BT_BREAKAGES(X) \
     X(late_block_accepted, "a decode node places blocks of an attempt that is not the one here") \

@@ -22,7 +22,7 @@ void bt_buf_init(bt_buf *b, size_t limit_bytes);
 void bt_buf_done(bt_buf *b);  /* frees; the buffer can be used again, with the same limit */
 void bt_buf_clear(bt_buf *b); /* keeps the memory */
 
-/* BT_ELIMIT past the limit, BT_ENOMEM. Pointers into data are void after each. */
+/* BT_ELIMIT past the limit, BT_ENOMEM. Each addition makes older pointers into data void. */
 bt_err bt_buf_reserve(bt_buf *b, size_t extra); /* room for `extra` more bytes at data + len */
 bt_err bt_buf_add(bt_buf *b, const void *bytes, size_t n);
 bt_err bt_buf_byte(bt_buf *b, uint8_t byte);

@@ -11,18 +11,18 @@
  *
  * Programs that start together and need the same file make it once: one holds the lock KEY.lock (flock; the system
  * drops it when its holder dies), the others wait and open what it made. A file that its kind's `open` refuses, because
- * it is damaged, cut short or of another version, is never trusted: it is made again and replaced. The whole has a
- * greatest size (bt_cache_files_setup); past that the files used longest ago go, but not the newest one, none that a
- * process has mapped, and none that is being made. */
+ * it is damaged, cut short or of another version, is never trusted: it is made again and replaced. The whole cache has
+ * a greatest size (bt_cache_files_setup). Past that size the files used longest ago are deleted, but never the newest
+ * file, one that a process has mapped, or one that is being made. */
 enum { BT_CACHE_WAIT_MS = 600000 };
 
 typedef struct bt_cache_request {
     const bt_cache_kind *kind;
     const char *key;            /* 32 lower-case hexadecimal digits */
-    const char *model, *recipe; /* what it is, for people (bt_cache_file); NULL: not told */
+    const char *model, *recipe; /* what it is, for people (bt_cache_file); NULL: unknown */
     const char *dir;            /* a folder with a limit of its own, bt_cache_files_limit; NULL: the kind's */
     int64_t wait_ms;            /* for another process that is making it; 0: BT_CACHE_WAIT_MS */
-    /* Opens and checks the file; any error but after make means that it is not there. Called one to three times. */
+    /* Opens and checks the file. An error before `make` means that the file is not there. Called one to three times. */
     bt_err (*open)(void **ret, void *ud, const char *path, bt_fault *fault);
     /* Writes the file to `path`, whole (base/file.h). Called at most once, with the lock held. */
     bt_err (*make)(void *ud, const char *path, bt_fault *fault);

@@ -9,12 +9,13 @@
  *
  *   $BATON_CACHE_DIR/FOLDER, else $XDG_CACHE_HOME/baton/FOLDER, else ~/.cache/baton/FOLDER
  *
- * In it KEY.SUFFIX is a thing, KEY.SUFFIX.XXXXXX one that is being made or was left half made, and KEY.lock the lock of
- * who makes it, which holds two lines of words: the model's name and how the thing was made. KEY is 32 lower-case
- * hexadecimal digits. Only regular files with such names are the cache's; all else that lies there is left alone.
+ * KEY.SUFFIX is a finished file, KEY.SUFFIX.XXXXXX one that is being made or was left half made. KEY.lock is the lock
+ * of the process that makes it and holds two lines: the model's name and how the file was made. KEY is 32 lower-case
+ * hexadecimal digits. Only regular files with such names belong to the cache; the cache leaves everything else in the
+ * folder alone.
  *
- * Deleting a file that some process has mapped is safe on Linux: its pages stay until that process lets go. What the
- * cache deletes by itself is never such a file all the same, since the next start would have to make it again. */
+ * Deleting a file that some process has mapped is safe on Linux: its pages stay until that process unmaps them. The
+ * cache never deletes such a file by itself all the same, since the next start would have to make it again. */
 typedef struct bt_cache_kind {
     const char *folder, *suffix; /* "packages"; ".bpk", at most 8 bytes */
     const char *what;            /* "package", for messages */
@@ -36,7 +37,7 @@ typedef struct bt_cache_file {
     const bt_cache_kind *kind;
     char *path; /* ends with "/KEY.SUFFIX" or "/KEY.SUFFIX.XXXXXX" */
     char key[BT_CACHE_KEY_CHARS + 1];
-    char model[BT_CACHE_WORDS_BYTES];  /* printable ASCII whatever the file holds; empty: not told */
+    char model[BT_CACHE_WORDS_BYTES];  /* printable ASCII whatever the file holds; empty: unknown */
     char recipe[BT_CACHE_WORDS_BYTES]; /* likewise: "w8a8 pow2", "f16" */
     uint64_t bytes;
     int64_t used_s;    /* last opened, in seconds since 1970, and */
@@ -50,11 +51,11 @@ typedef struct bt_cache_list {
     bt_cache_file *file;
     size_t count, room;
 } bt_cache_list; /* starts as zeros */
-/* Appends what lies in `dir` of one kind; words, is_locked and is_mapped are not looked at. A folder that cannot be
- * read has nothing. */
+/* Appends the files of one kind in `dir`, without model, recipe, is_locked and is_mapped. A folder that cannot be read
+ * counts as empty. */
 void bt_cache_files_add(bt_cache_list *l, const char *dir, const bt_cache_kind *kind);
 void bt_cache_files_add_all(bt_cache_list *l); /* of all kinds, each in its own folder */
-void bt_cache_files_look(bt_cache_list *l);    /* what _add leaves out */
+void bt_cache_files_look(bt_cache_list *l);    /* fills in what _add leaves out */
 void bt_cache_files_done(bt_cache_list *l);
 /* Deletes the file and its lock; one that is gone already counts as deleted. False: somebody makes it, or the folder
  * cannot be written. */
@@ -62,13 +63,14 @@ bool bt_cache_files_delete(const bt_cache_file *f);
 /* "package of SmolLM2 135M, w8a8 pow2 (143.2 MiB)" */
 void bt_cache_files_words(char *ret, size_t cap, const bt_cache_file *f);
 
-/* Deletes files, the one used longest ago first, until the list's own take at most max_bytes; never keep_path (may
- * be NULL), nor one that is mapped or whose lock is held. Also what was left half made. Failures are passed over:
- * the cache stays too large. The list has been looked at. */
+/* Deletes files, the one used longest ago first, until the files of the list take at most max_bytes, and files left
+ * half made. It never deletes keep_path (may be NULL), a mapped file, or one whose lock is held. A failure leaves the
+ * cache too large. bt_cache_files_look has filled the list. */
 void bt_cache_files_trim(bt_cache_list *l, uint64_t max_bytes, const char *keep_path);
 
-/* For programs, once, before there are threads: what the kinds that share the limit take together at most, and who is
- * told of each file that goes for it, in a line without its end. Without it BT_CACHE_FILES_LIMIT, and nobody. */
+/* For programs, once, before there are threads: the greatest size of all kinds that share the limit, and a function
+ * that gets one line of text (without its end) for each file deleted to keep that size. Without this call the limit is
+ * BT_CACHE_FILES_LIMIT and nobody gets lines. */
 #define BT_CACHE_FILES_LIMIT      (UINT64_C(24) << 30)
 #define BT_CACHE_FILES_LIMIT_TEXT "24G"
 typedef void bt_cache_gone_fn(void *ud, const char *text);

@@ -17,7 +17,7 @@ typedef enum bt_err {
     BT_EAGAIN = -7,   /* not now; the same call may succeed later */
     BT_EAUTH = -8,    /* not authenticated or not allowed */
     BT_ECANCEL = -9,  /* the work was cancelled by its owner */
-    BT_ERANGE = -10,  /* numbers became infinite or NaN on the way; it is so on every machine, and again */
+    BT_ERANGE = -10,  /* numbers became infinite or NaN; every machine and every repetition gives this error */
 } bt_err;
 
 typedef struct bt_fault {
@@ -28,7 +28,7 @@ typedef struct bt_fault {
 const char *bt_err_name(bt_err e);
 /* Fill *f (if not NULL) and return e, so that failing is one statement. */
 bt_err bt_fail(bt_fault *f, bt_err e, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-#ifdef __clang_analyzer__ /* it sees one file at a time: here is what bt_fail returns */
+#ifdef __clang_analyzer__ /* the analyzer sees one file at a time: this says what bt_fail returns */
 #define bt_fail(f, e, ...) ((void)(bt_fail)((f), (e), __VA_ARGS__), (e))
 #endif
 #endif

@@ -17,9 +17,9 @@ bt_err bt_file_read(bt_buf *buf, const char *path, bt_fault *fault);
 bt_err bt_file_replace(const char *path, const void *bytes, size_t n, unsigned mode, bt_fault *fault);
 
 /* The same for a file that is written piece by piece: begin makes a file in the folder of `path`, mode 0600; the caller
- * writes to fd; keep gives it mode, less the umask, and name once it is on the disk. Until then it has no name, and a
- * process that is killed leaves nothing; only where the file system has no such files it is PATH.XXXXXX, which a kill
- * leaves behind. */
+ * writes to fd; keep gives the file its mode, less the umask, and its name once its bytes are on the disk. Until then
+ * the file has no name, and a process that is killed leaves nothing behind. On file systems without nameless files it
+ * is called PATH.XXXXXX, which a kill leaves behind. */
 typedef struct bt_file_new {
     int fd;
     bool has_name; /* temp is there */
@@ -29,15 +29,15 @@ bt_err bt_file_begin(bt_file_new *ret, const char *path, bt_fault *fault); /* BT
 bt_err bt_file_keep(bt_file_new *f, unsigned mode, bt_fault *fault);       /* BT_EIO */
 void bt_file_done(bt_file_new *f); /* after begin, always; deletes the file where it was not kept */
 
-/* Whether begin would succeed: for a program that computes for long before it writes. Errors as of begin. */
+/* Whether begin would succeed: for a program that computes for long before it writes. Returns the errors of begin. */
 bt_err bt_file_try(const char *path, bt_fault *fault);
 
-/* Whether the disk of `path` has room for so many bytes more. BT_ELIMIT with both numbers; where the system does not
- * say what is free, there is room. For who is about to begin. */
+/* Whether the disk of `path` has room for `bytes` more: asked before begin. BT_ELIMIT with both numbers; where the
+ * system does not say what is free, there is room. */
 bt_err bt_file_room(const char *path, uint64_t bytes, bt_fault *fault);
 
-/* What a file is at a moment: any later write to it gives another name. is_settled: false for a file so new that it may
- * have been written twice at one time. */
+/* The state of a file at a moment, as a name that any later write changes. is_settled: false for a file so new that two
+ * writes may have had the same time stamp. */
 typedef struct bt_file_state {
     uint8_t name[16];
     bool is_settled;
@@ -51,9 +51,9 @@ bt_err bt_file_fits(const char *path, uint64_t bytes, bt_fault *fault);
 bt_err bt_file_map(const uint8_t **ret, size_t *ret_bytes, bt_file_state *ret_state, const char *path, bt_fault *fault);
 void bt_file_unmap(const uint8_t *bytes, size_t n);
 
-/* Opens `path` to read and write, made with `mode` where it is not there, and locks it (flock) until the
- * descriptor is closed. What is locked is the file that has the name then, also where others replace or
- * delete it under the same lock. -1 with errno: EWOULDBLOCK where another has it and waits is false, EINVAL
- * for what is no regular file. */
+/* Opens `path` to read and write, made with `mode` where it is not there, and locks it (flock) until the descriptor is
+ * closed. The locked file is the one that has the name when the call returns, even where others replace or delete it
+ * under the same lock. -1 with errno: EWOULDBLOCK where another has it and waits is false, EINVAL for what is no
+ * regular file. */
 int bt_file_lock(const char *path, unsigned mode, bool waits);
 #endif

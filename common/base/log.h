@@ -29,7 +29,7 @@ typedef struct bt_log_options {
     {.group = (in), .letter = 'v', .name = "verbose", BT_OPT_AT(config, field.verbose), .type = BT_OPT_FLAG, \
      .help = "the same as --log-level debug"}
 // clang-format on
-bt_log_level bt_log_options_level(const bt_log_options *o);            /* what they ask for */
+bt_log_level bt_log_options_level(const bt_log_options *o);            /* the level that the options ask for */
 void bt_log_start(const char *program, const bt_log_options *options); /* bt_log_setup by options */
 
 void bt_log(bt_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

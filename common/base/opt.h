@@ -57,9 +57,9 @@ typedef struct bt_opt {
 } bt_opt;
 #define BT_OPT_AT(config, field) .offset = offsetof(config, field), .field_bytes = sizeof(((config *)0)->field)
 #define BT_OPT_COUNT(table)      (sizeof(table) / sizeof((table)[0]))
-/* A row for an option that this program takes for another one, `program`: letter, value, default, range and help are
- * those of that program's row of the same name. Its config lies at `field` of this program's; bt_opt_pass_on tells it
- * what was given. That row is not itself taken over. */
+/* A row for an option that this program takes on behalf of another one, `program`: letter, value, default, range and
+ * help are those of that program's row of the same name, which is not an OF row itself. The other program's config lies
+ * at `field` of this program's config; bt_opt_pass_on makes its command line. */
 #define BT_OPT_OF(program, config, field, heading, option) \
     { \
         .group = (heading), .name = (option), .offset = offsetof(config, field), .of = &(program) \
@@ -93,7 +93,7 @@ typedef struct bt_opt_args {
     size_t count;
     const bt_opt_program *program;
     void *config;
-    struct bt_opt_set *set; /* private: text and source of each option */
+    struct bt_opt_set *set; /* private: text and source of every option */
 } bt_opt_args;
 
 /* For main(): parses, and prints what was asked for or what is wrong. -1: go on, *ret is to be given to bt_opt_done.

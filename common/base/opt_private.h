@@ -8,7 +8,7 @@ typedef struct bt_opt_set {
     bt_opt_source source;
 } bt_opt_set;
 
-/* Row i of the program's table; where that stands for another program's row, what it amounts to here. */
+/* Row i of the program's table; a BT_OPT_OF row is filled in from the other program's row. */
 bt_opt bt_opt_row(const bt_opt_program *p, size_t i);
 
 /* The options that every program has. */

@@ -8,12 +8,11 @@
 /* A pool of compute threads for data-parallel loops. The thread that calls bt_pool_run takes part, so a
  * pool of n has n - 1 threads of its own; n = 1 has none and costs nothing.
  *
- * bt_pool_run calls fn(ud, part, parts) once for each part in [0, parts) with parts = bt_pool_threads,
- * each part on one thread, and returns when all have ended; everything written by a part is visible
- * then. Work is split over independent outputs only, never over a sum (rule of order). It neither
- * allocates nor blocks in the system while work is short: threads wait awake for the next run for a millisecond, most
- * of it giving way to whoever needs the core, then sleep. Threads that are no more than the cores are kept on cores
- * of their own. One caller at a time. */
+ * bt_pool_run calls fn(ud, part, parts) once for each part in [0, parts) with parts = bt_pool_threads, each part on one
+ * thread, and returns when all have ended; everything written by a part is visible then. Work is split over independent
+ * outputs only, never over a sum (rule of order). It neither allocates nor blocks in the system while work is short:
+ * for a millisecond threads wait awake for the next run, most of that time yielding the core to others, then they
+ * sleep. Where there are no more threads than cores, each thread keeps a core of its own. One caller at a time. */
 typedef struct bt_pool bt_pool;
 typedef void bt_pool_fn(void *ud, size_t part, size_t parts);
 
@@ -24,8 +23,8 @@ size_t bt_pool_threads(const bt_pool *p);               /* NULL counts as 1 */
 void bt_pool_run(bt_pool *p, bt_pool_fn *fn, void *ud); /* NULL runs fn(ud, 0, 1) */
 
 /* Items [0, count) from which the parts of one run take `grain` at a time (at least 1; the last piece may be shorter),
- * so that none idles while another has several left. Set before the run, as any of its input; each item is taken
- * once. */
+ * so that none idles while another has several left. Set before the run, like all its input; each item is taken once.
+ */
 typedef struct bt_pool_range {
     atomic_size_t next;
     size_t count, grain;

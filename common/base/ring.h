@@ -6,7 +6,7 @@
 
 /* A bounded queue of fixed-size elements from exactly one producer thread to exactly one consumer thread: how I/O and
  * compute threads meet. What the producer wrote before a push is visible to the consumer after the pop. Neither side
- * ever waits for the other; elements are copied, whatever they point to changes hands with them.
+ * ever waits for the other. Elements are copied; what they point to changes its owner with them.
  *
  * Waking: bt_ring_fd is readable whenever there may be an element (past the last _wake; a wake with nothing to pop is
  * possible, a missed one is not). Handlers pop until false; that also makes the descriptor quiet again. */

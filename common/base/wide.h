@@ -87,7 +87,7 @@ static inline uint64_t bt_wide_clamp(bt_wide v, uint64_t most)
 {
     return bt_wide_high(v) || bt_wide_low(v) > most ? most : bt_wide_low(v);
 }
-/* v, or INT64_MIN or INT64_MAX where it is outside of them */
+/* v, or the nearer of INT64_MIN and INT64_MAX where v lies outside */
 static inline int64_t bt_wide_clamp_signed(bt_wide v)
 {
     const uint64_t hi = bt_wide_high(v), lo = bt_wide_low(v);

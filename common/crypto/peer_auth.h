@@ -20,18 +20,18 @@ typedef struct bt_peer_allow bt_peer_allow;
  * file or to DIR; BT_EIO. */
 bt_err bt_peer_auth_load(bt_peer_allow **ret, const char *dir, bt_fault *fault);
 bt_err bt_peer_auth_parse(bt_peer_allow **ret, const char *text, bt_fault *fault);
-/* The same list, read again in place: whoever holds it sees the new keys from now on. After an error it is as it
- * was. */
+/* Reads the list again in place: whoever holds it sees the new keys from then on. After an error the list is as it was.
+ */
 bt_err bt_peer_auth_reload(bt_peer_allow *allow, const char *dir, bt_fault *fault);
 void bt_peer_auth_free(bt_peer_allow *allow);          /* NULL is fine */
 size_t bt_peer_auth_count(const bt_peer_allow *allow); /* keys */
 
 /* The roles (bits of bt_peer_role) of a key; 0: may not connect. */
 unsigned bt_peer_auth_roles(const bt_peer_allow *allow, const uint8_t key[32]);
-/* Its name, until the next reload; "": it has none, or is not there. */
+/* The name of a key, valid until the next reload; "": the key has none or is not in the list. */
 const char *bt_peer_auth_name(const bt_peer_allow *allow, const uint8_t key[32]);
-/* The key of this name, or where name is NULL the only one that has a role of `roles`; both must have it. BT_EAUTH says
- * what is wrong: no such key, another role, or more than one. */
+/* The key of this name, or where name is NULL the only key with a role of `roles`. The key must have a role of `roles`
+ * either way. BT_EAUTH says what is wrong: no such key, another role, or more than one. */
 bt_err bt_peer_auth_find(uint8_t ret[32], const bt_peer_allow *allow, unsigned roles, const char *name,
                          bt_fault *fault);
 bool bt_peer_auth_has_name(const bt_peer_allow *allow, const char *name);
@@ -39,7 +39,7 @@ bool bt_peer_auth_has_name(const bt_peer_allow *allow, const char *name);
 bt_err bt_peer_auth_check_writers(const char *path, bt_fault *fault);
 /* The role bit that a name such as "prefill-2" stands for; 0: none. */
 unsigned bt_peer_auth_role_of_name(const char *name);
-/* The bits of "role[,role...]" of `len` bytes; 0: it is not that. */
+/* The bits of "role[,role...]" of `len` bytes; 0: the text has another form. */
 unsigned bt_peer_auth_role_list(const char *text, size_t len);
 
 typedef struct bt_peer_frame {

@@ -16,6 +16,6 @@ bt_err bt_seal(uint8_t *ret, const uint8_t *bytes, size_t n, const unsigned char
 bt_err bt_seal_open(uint8_t *ret, const uint8_t *sealed, size_t n, const unsigned char public_key[BT_SEAL_KEY_BYTES],
                     const unsigned char secret_key[BT_SEAL_KEY_BYTES], bt_fault *fault);
 
-/* Who lacks the key can neither make nor guess it from bytes that it knows. */
+/* Without the key nobody can compute or guess the hash of bytes. */
 uint64_t bt_keyed_hash64(const uint8_t key[BT_KEYED_HASH_KEY_BYTES], const void *bytes, size_t n);
 #endif

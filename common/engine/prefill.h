@@ -76,13 +76,13 @@ static inline void bt_prefill_tell_chunk(const bt_prefill_hooks *h, size_t token
 }
 typedef enum bt_prefill_out { BT_PREFILL_LAST, BT_PREFILL_ALL } bt_prefill_out;
 
-/* Compute positions [pos0, pos0 + n) of one sequence whose positions [0, pos0) are already stored in kv.
- * ids[n], n >= 1, pos0 + n <= ctx_tokens, ids inside the vocabulary. kv: rows of kv_elem_bytes, room for pos0 + n
- * tokens; no other row is written. logits: LAST [V], the last position's; ALL [n, V]. hooks may be NULL.
- * BT_EARG: the contract, a pos0 off the grid, a view of another shape; BT_ELIMIT: too long, with both numbers;
- * BT_ECANCEL: rows may have been written. BT_ERANGE: numbers left their range (kernels/finite.h), with the place; rows
- * may have been written, and on_kv told of none that is not finite or comes of one. npu and host allocate nothing. One
- * run at a time; the caller's thread takes part in computing. */
+/* Compute positions [pos0, pos0 + n) of one sequence whose positions [0, pos0) are already stored in kv. ids[n], n >=
+ * 1, pos0 + n <= ctx_tokens, ids inside the vocabulary. kv: rows of kv_elem_bytes, room for pos0 + n tokens; no other
+ * row is written. logits: LAST [V], the last position's; ALL [n, V]. hooks may be NULL. BT_EARG: the contract is
+ * broken, pos0 lies off the grid, or the view has another shape; BT_ELIMIT: too long, with both numbers; BT_ECANCEL:
+ * stopped by a hook; BT_ERANGE: numbers became infinite or NaN (kernels/finite.h), with the place. After the last two,
+ * rows may have been written; on_kv has seen only finite rows. npu and host allocate nothing. One run at a time; the
+ * caller's thread takes part in computing. */
 bt_err bt_prefill_run(bt_prefill *p, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
                       const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_fault *fault);
 

@@ -47,22 +47,23 @@ typedef struct bt_model {
     bt_gguf *file; /* owned */
     bt_hparams hp;
     const bt_gguf_tensor *embed, *out_norm, *output; /* output == embed where tied */
-    const bt_gguf_tensor *rope_freqs; /* factor_i, or NULL; of longrope the long or the short ones, see rope.h */
+    const bt_gguf_tensor *rope_freqs; /* factor_i, or NULL; for longrope the long or the short factors, see rope.h */
     bt_layer_tensors *layer;          /* [L] */
     char name[128];                   /* general.name, or the architecture */
-    uint8_t id[16]; /* compatibility hash: weights identity (every tensor's name, type, shape, bytes), layers, KV heads,
-                       head_dim, rope; equal ids mean that KV of one may be read by the other */
+    uint8_t id[16]; /* compatibility hash of the weights (every tensor's name, type, shape, bytes), layers, KV heads,
+                       head_dim and rope: models with equal ids may read each other's KV */
     uint64_t param_count, weights_bytes;
 } bt_model;
 
-/* path: a GGUF file, or the first part of one. Takes the mapping; the hash reads the whole file once. BT_MODEL_OPENING:
- * what takes long, for who tells of it (base/wait.h). */
+/* path: a GGUF file, or the first part of one. Maps the file; the hash reads the whole file once. BT_MODEL_OPENING: the
+ * words for this wait (base/wait.h). */
 #define BT_MODEL_OPENING "opening the model (a new file is read whole, once)"
 bt_err bt_model_open(bt_model **ret, const char *path, bt_fault *fault);
 /* The sizes of a model whose file may end behind its header: hp, name, param_count and weights_bytes, and the tensors
  * without their data. id is 0; such a model cannot be run. */
 bt_err bt_model_open_head(bt_model **ret, const char *path, bt_fault *fault);
-bt_err bt_model_head_from_gguf(bt_model **ret, bt_gguf *g, bt_fault *fault); /* of bt_gguf_open_head_bytes; takes g */
+bt_err bt_model_head_from_gguf(bt_model **ret, bt_gguf *g, bt_fault *fault); /* the same of bt_gguf_open_head_bytes;
+                                                                                takes ownership of g */
 /* Takes ownership of g in success and in failure. */
 bt_err bt_model_from_gguf(bt_model **ret, bt_gguf *g, bt_fault *fault);
 void bt_model_close(bt_model *m); /* NULL is fine */

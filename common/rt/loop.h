@@ -7,8 +7,9 @@
 /* The event loop of a daemon: ZeroMQ sockets, descriptors, timers and signals in one thread, one handler at a time.
  *
  * Handlers may add, change and remove anything, themselves included, and may stop the loop; what was removed is not
- * called any more, even if it was ready. Handlers take whole messages, with a budget, and never block: whatever is left
- * makes them be called again. Every watch and timer has an id that is never used twice, so an old id does no harm. */
+ * called any more, even if it was ready. Handlers take whole messages, with a budget, and never block: a handler is
+ * called again for what is left. Every watch and timer has an id that is never used twice, so an old id does no harm.
+ */
 typedef struct bt_loop bt_loop;
 
 enum { BT_LOOP_IN = 1, BT_LOOP_OUT = 2, BT_LOOP_ERR = 4 }; /* ERR comes by itself, and only for descriptors */
@@ -30,13 +31,12 @@ void bt_loop_set_timer(bt_loop *loop, uint64_t id, int64_t delay_ms); /* due aga
 
 void bt_loop_remove(bt_loop *loop, uint64_t id); /* watch or timer; unknown ids are fine */
 
-/* SIGINT, SIGTERM and SIGHUP come as calls of fn from the loop; they are blocked from here on, so call it before any
- * thread is made. bt_loop_free restores the mask and drops those that are pending, but not where they were blocked
- * before: there they wait for the next loop. bt_loop_end_signals before it leaves them ignored. SIGPIPE is ignored
- * from here on. */
+/* SIGINT, SIGTERM and SIGHUP come as calls of fn from the loop. The call blocks them, so it comes before any thread is
+ * made, and ignores SIGPIPE. bt_loop_free restores the mask and drops pending signals, except where they were blocked
+ * before the call: there they wait for the next loop. After bt_loop_end_signals they stay ignored. */
 bt_err bt_loop_on_signals(bt_loop *loop, bt_loop_signal_fn *fn, void *ud, bt_fault *fault);
-/* For a process with one loop after another: the three are blocked from here on, so that none is lost between two
- * loops. _held_end: has SIGINT or SIGTERM come, and no loop has taken it? */
+/* For a process with one loop after another: blocks the three signals, so that none is lost between two loops.
+ * bt_loop_held_end: whether a SIGINT or SIGTERM has come that no loop has taken. */
 void bt_loop_hold_signals(void);
 bool bt_loop_held_end(void);
 

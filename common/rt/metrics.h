@@ -44,7 +44,8 @@ void bt_metrics_observe(bt_metrics *m, size_t metric, size_t value, size_t value
 /* counter, gauge; histogram: count */
 double bt_metrics_get(const bt_metrics *m, size_t metric, size_t value, size_t value2);
 
-/* Appends all series; zeros too, so that they exist from the start. Content type: BT_METRICS_CONTENT_TYPE. */
+/* Appends all series, those of value 0 too, so that every series exists from the start. Content type:
+ * BT_METRICS_CONTENT_TYPE. */
 #define BT_METRICS_CONTENT_TYPE "text/plain; version=0.0.4; charset=utf-8"
 bt_err bt_metrics_render(const bt_metrics *m, bt_buf *out);
 #endif

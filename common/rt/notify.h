@@ -18,7 +18,7 @@ bt_err bt_notify_send(const char *text, bt_fault *fault);
 bt_err bt_notify_listen(int *ret_fd, const char *address, bt_fault *fault);
 
 typedef struct bt_notify_msg {
-    pid_t pid; /* of the sender, told by the kernel; 0: unknown */
+    pid_t pid; /* of the sender, from the kernel; 0: unknown */
     char text[BT_NOTIFY_BYTES_MAX + 1];
 } bt_notify_msg;
 /* One datagram. BT_EAGAIN: none there; BT_EFORMAT: too long or with a zero byte (dropped); BT_EIO. */

@@ -57,17 +57,17 @@ bool bt_sock_endpoint_is_local(const char *endpoint);
 bt_err bt_sock_bind(char ret_endpoint[BT_SOCK_ENDPOINT_BYTES], void *socket, bt_sock_ctx *ctx, const char *endpoint,
                     bt_fault *fault);
 /* server_key: the other side's public key, Z85; NULL without keys (BT_EARG when one is given and the other is not).
- * Returns at once; the link comes when it comes. */
+ * Returns at once; libzmq makes the link in the background. */
 bt_err bt_sock_connect(void *socket, bt_sock_ctx *ctx, const char *endpoint, const char *server_key, bt_fault *fault);
 /* Gives up the connection to an endpoint of bt_sock_connect, whatever its state, and dials it anew with the same keys.
  * libzmq dials a connection again that was cut, but never one on which it read bytes that it could not follow: a
  * changed byte under CURVE is enough. */
 bt_err bt_sock_redial(void *socket, const char *endpoint, bt_fault *fault);
 
-/* News of the connections of a tcp or ipc socket, from now on until _unwatch, which comes before the socket is closed.
- * *ret is what to poll for reading. A connection is UP when the other side has proved its keys. _news takes what has
- * come: bits, of at most 64 events; it does not say whose connection it was. Unread news make libzmq's thread wait, so
- * read them. */
+/* News of the connections of a tcp or ipc socket, from bt_sock_watch to bt_sock_unwatch, which comes before the socket
+ * is closed. Poll *ret for reading. A connection is UP when the other side has proved its keys. bt_sock_news takes at
+ * most 64 events and returns their bits; it does not say which connection they concern. Unread news make libzmq's
+ * thread wait. */
 enum { BT_SOCK_UP = 1, BT_SOCK_ENDED = 2 };
 bt_err bt_sock_watch(void **ret, void *socket, bt_sock_ctx *ctx, bt_fault *fault);
 unsigned bt_sock_news(void *watch);
@@ -86,17 +86,16 @@ void bt_sock_frames_done(bt_sock_frame *frames, size_t count); /* frees the byte
 /* The sender's public key (Z85) by CURVE; NULL on a link without keys. Valid while the frame is. */
 const char *bt_sock_frame_user(const bt_sock_frame *frame);
 
-/* Neither waits.
- * recv: one whole message into frames[0 .. *ret_count), which the caller then gives to bt_sock_frames_done. BT_EAGAIN:
- * nothing there. BT_EFORMAT: a message of more than max frames; it was read and dropped whole. BT_EIO.
- * send: all frames as one message, which takes them over. On failure the caller still owns
- * every frame (after BT_EIO they may be empty). BT_EAGAIN: queue full
- * or no link; BT_EIO: the ROUTER's peer is not connected, or the link was cut in the middle (nothing arrives). */
+/* Neither waits. recv: one whole message into frames[0 .. *ret_count), which the caller then gives to
+ * bt_sock_frames_done. BT_EAGAIN: nothing there. BT_EFORMAT: a message of more than max frames; it was read and dropped
+ * whole. BT_EIO. send: all frames as one message; their ownership passes to it. On failure the caller still owns every
+ * frame (after BT_EIO they may be empty). BT_EAGAIN: queue full or no link; BT_EIO: the ROUTER's peer is not connected,
+ * or the link was cut in the middle (nothing arrives). */
 bt_err bt_sock_recv_frames(void *socket, bt_sock_frame *frames, size_t max, size_t *ret_count);
 bt_err bt_sock_send_frames(void *socket, bt_sock_frame *frames, size_t count);
-/* Once, at the start of a process that moves KV: malloc keeps up to 32 MiB of what frames of up to 4 MiB gave back,
- * instead of handing it to the system after each one and faulting it in again for the next, which costs more than
- * the copy. */
+/* Called once, at the start of a process that moves KV: malloc then keeps up to 32 MiB of freed frames of up to 4 MiB
+ * each. Otherwise it hands each frame's memory to the system and faults it in again for the next frame, which costs
+ * more than the copy. */
 void bt_sock_keep_frames(void);
 /* Whether a DEALER has a link with room in its queue: worth asking before making something large. */
 bool bt_sock_can_send(void *socket);

@@ -65,7 +65,8 @@ void gw_live_want(gw_live *l, bool cancel)
     d->last_want = l;
 }
 
-/* Those that wait to be told of are few: they are told after the step that made them wish it. */
+/* A walk through the list is cheap: it holds only the requests whose end or cancellation the brain learns
+ * after the present step. */
 static void forget_want(gw_door *d, const gw_live *l)
 {
     gw_live **at = &d->first_want, *before = NULL;

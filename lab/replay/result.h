@@ -20,20 +20,24 @@ typedef struct tool_replay_record {
     bool is_short;                     /* OK, but with fewer tokens than were asked for */
     bool was_compared, is_equal;       /* with the captured answer */
     uint32_t want_prompt, want_output; /* tokens asked for */
-    uint32_t prompt_tokens, cached_tokens, completion_tokens; /* as the server counted them; 0: it did not */
+    uint32_t prompt_tokens, cached_tokens, completion_tokens; /* as the server counted them; 0: it gave no count */
     uint32_t events;                                          /* pieces of text that came */
     int64_t due_us, sent_us, first_us, last_us, end_us;       /* first and last piece of text */
-    /* Durations that Baton's gateway tells. Of server_ttft_us: its queue, room on the decode node, queue of the node
-     * that computes the prompt, the prompt. Of the hand-off: from the last layer, and from the first block. */
+    /* Durations in the answers of Baton's gateway. server_ttft_us consists of gateway_queue_us, reserve_us (waiting for
+     * room on the decode node), queue_us (at the node that computes the prompt) and prefill_us. exposed_us is the
+     * hand-off from the last layer on, transfer_us the hand-off from the first block on. */
     int64_t gateway_queue_us, reserve_us, queue_us, server_ttft_us, prefill_us, exposed_us, transfer_us, decode_us;
-    int64_t paced_us, pace_late_us; /* with --pace: how long it was to take on devices, and how much longer it took */
+    int64_t paced_us, pace_late_us; /* with --pace: the time that devices would take, and how much longer the request
+                                       took */
     int64_t stall_us, stall_at_us;  /* the longest gap between two pieces, and where it began */
-    uint32_t chunk, chunks;         /* of result's chunks; 0: not told, or no room for more */
+    uint32_t chunk, chunks; /* place in the result's chunks, and how many; 0: the server gave none, or there was no room
+                             */
 } tool_replay_record;
-/* Of a request that was due and has not been answered: no time is known but that, and nobody has it. */
+/* The record of a request that was due and got no answer: due_us is its only time. */
 tool_replay_record tool_replay_record_due(uint32_t item, uint32_t want_prompt, uint32_t want_output, int64_t due_us);
 
-/* Part of a prompt's computation, as Baton's gateway tells it: from the begin of the first; `chunks` in one. */
+/* Part of a prompt's computation, from the answers of Baton's gateway: times from the begin of the prompt's first part
+ * on; `chunks`: how many chunks this part stands for. */
 typedef struct tool_replay_chunk {
     uint32_t tokens, begin_us, end_us, chunks;
 } tool_replay_chunk;

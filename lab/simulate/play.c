@@ -650,7 +650,7 @@ static size_t groups_of(sim_cluster_group *ret, size_t n, const tool_simulate_se
     return n;
 }
 
-/* Those of a side, then the nodes that rules may add to it. */
+/* The groups of one side (prefill or decode), then a group for each rule that may add nodes to that side. */
 typedef struct groups {
     sim_cluster_group group[2 * TOOL_SIMULATE_GROUPS + TOOL_SIMULATE_RULES];
     size_t len;

@@ -35,18 +35,18 @@ struct bt_exec {
     float *ones;          /* [dim]: the weight of a norm that was folded away */
     const uint8_t *embed; /* rows of embed_row_bytes */
     size_t embed_row_bytes;
-    uint8_t *found;           /* [max_seq, panels of ffn]: shadow entries of a tile's row (exec_linear.c) */
-    int32_t *ids;             /* [max_seq]: room for a job's */
-    bt_companion_seq *seq;    /* [max_seq]: room for a job's, */
-    bt_overflow **overflow;   /* for theirs, */
-    const char *unpackable;   /* why runs are not packed; NULL: they may be */
-    uint32_t *last;           /* and for those rows whose logits are wanted */
-    bt_exec_dynamic *dynamic; /* with the recipe llm-int8; else NULL */
-    bt_exec_sparse *sparse;   /* where the package attends sparsely; else NULL */
-    void *prepared;           /* inputs of the linear that runs (npu/run/int_linear.h) */
-    uint32_t session;         /* that a device would have mapped */
+    uint8_t *found;           /* [max_seq, panels of ffn]: shadow entries of each row of a tile (exec_linear.c) */
+    int32_t *ids;             /* [max_seq]: token ids of a job */
+    bt_companion_seq *seq;    /* [max_seq]: sequences of a job */
+    bt_overflow **overflow;   /* [max_seq]: each sequence's check for numbers out of range */
+    const char *unpackable;   /* why several prompts cannot share a run; NULL: they can */
+    uint32_t *last;           /* [max_seq]: rows of a job whose logits are wanted */
+    bt_exec_dynamic *dynamic; /* of the recipe llm-int8; else NULL */
+    bt_exec_sparse *sparse;   /* of packages with sparse attention; else NULL */
+    void *prepared;           /* inputs of the linear that runs now (npu/run/int_linear.h) */
+    uint32_t session;         /* the session that a device would have mapped now */
     bt_exec_stats stats;
-    atomic_uint_least64_t shadow_entries; /* of stats; threads count them */
+    atomic_uint_least64_t shadow_entries; /* becomes part of stats; several threads count */
 };
 
 /* ---- exec_job.c: one run ---- */
