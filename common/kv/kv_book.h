@@ -6,56 +6,53 @@
 #include "base/err.h"
 #include "base/prompt.h"
 
-/* Who holds which KV page, and which pages hold the beginning of which prompts: numbers only, no memory. Pure; a part
- * of the prefill and of the decode brain, whose shells find page `number` at its place in bt_kv_pages.
+/* Who holds which KV page, and which pages hold prefixes of which prompts: numbers only, no memory. Pure; a part of the
+ * prefill and of the decode brain, whose shells find page `number` in bt_kv_pages.
  *
  * Page       page_tokens tokens of all layers. It is free, held by one or more sequences, or cached: kept by the prefix
- *            index only. Holding takes free pages first, then cached ones, the one unused longest first and never one
- *            that a longer kept beginning goes through. So a cached page is as good as a free one.
+ *            index only. Holding takes free pages first, then cached ones, the one unused longest first, but never a page in the middle of a longer kept prefix. So a cached page is as good as a free one.
  * Sequence   0 .. seqs-1: a table of pages in token order.
  * Index      a tree of whole pages. A page is known by its class, all tokens before it and its own. BY_IDS: tokens are
- *            compared, not only hashed, so no hit is ever wrong. BY_HASHES: 64 bits stand for them, for simulations.
- *            Nothing is looked for among more than 32 pages.
+ *            compared, not only hashed, so no hit is ever wrong. BY_HASHES: 64 bits stand for the tokens, for simulations. A search looks at 32 pages at most.
  *            `class` says by which rule rows were made (XXH3-64 of an exactness text); rows of different classes never
- *            meet. Only pages whose rows are all a prompt's are ever kept (provenance: rows that decoding made are
- *            nobody's beginning), so a shared page is never written again.
+ *            meet. Only pages whose rows all come from a prompt are ever kept (rule of provenance: rows that decoding made belong to no prefix), so a shared page is never written again.
  * Deterministic: the same calls give the same numbers. Nothing is allocated after _new but by _is_sound. */
 typedef struct bt_kv_book bt_kv_book;
 
 /* pages 1..2^24, page_tokens 1..256, seqs 1..1024, seq_pages: the longest table. BT_EARG, BT_ENOMEM. The index has a
- * place for every page: 28 bytes, 4 to 8 of a hash table, and BY_IDS 4 page_tokens more. Of most of it memory is
- * touched as pages are used for the first time. */
+ * place for every page: 28 bytes, 4 to 8 of a hash table, and BY_IDS 4 page_tokens more. Most of that memory is touched
+ * only when a page is used for the first time. */
 bt_err bt_kv_book_new(bt_kv_book **ret, uint32_t pages, uint32_t page_tokens, uint32_t seqs, uint32_t seq_pages,
                       bt_prompt_by by, bt_fault *fault);
 void bt_kv_book_free(bt_kv_book *b); /* NULL is fine */
 
-/* Let seq hold at least `tokens` tokens, new pages at its end; false, and nothing changes, when too few are free or
+/* Lets seq hold at least `tokens` tokens, new pages at its end; false, and nothing changes, when too few are free or
  * cached or the table is too short. A page taken from the cache is forgotten by the index. */
 bool bt_kv_book_hold(bt_kv_book *b, uint32_t seq, uint32_t tokens);
-/* seq holds nothing any more; what the index keeps of its pages becomes cached. An empty one is fine. */
+/* Lets seq hold nothing; its pages that the index keeps become cached. An empty seq is fine. */
 void bt_kv_book_release(bt_kv_book *b, uint32_t seq);
 /* The table: page numbers in token order; valid until the next call for seq. */
 const uint32_t *bt_kv_book_table(const bt_kv_book *b, uint32_t seq, uint32_t *ret_len);
 
-/* The longest kept beginning of the prompt's first `len` tokens (at most all) in whole pages, in tokens. The view has
- * what the book goes by. _match only looks. _share lets the empty seq hold it, so that nobody takes it away, and counts
- * a use. */
+/* The longest kept prefix of the prompt's first `len` tokens (at most all) in whole pages, in tokens. The view has the
+ * ids or hashes that the book goes by. _match only looks. _share lets the empty seq hold the prefix, so that its pages
+ * stay, and counts a use. */
 uint32_t bt_kv_book_match(const bt_kv_book *b, uint64_t class, const bt_prompt_view *prompt, uint32_t len);
 uint32_t bt_kv_book_share(bt_kv_book *b, uint32_t seq, uint64_t class, const bt_prompt_view *prompt, uint32_t len);
-/* The rows of the first `tokens` of the prompt are in place and final in seq's pages, in every layer: its whole pages
- * are kept from now on. Where the same beginning is kept in other pages already, seq's stay its own and neither they
- * nor what follows them is kept: who holds a kept page holds those before it, which is why every cached page can be
- * taken. */
+/* Keeps the whole pages of the first `tokens` of the prompt, whose rows are final in seq's pages, in every layer. Where
+ * the same prefix is already kept in other pages, seq's pages stay its own, and neither they nor the pages behind them
+ * are kept. So whoever holds a kept page also holds the pages before it, and every cached page can be taken. */
 void bt_kv_book_keep(bt_kv_book *b, uint32_t seq, uint64_t class, const bt_prompt_view *prompt, uint32_t tokens);
 
-/* In pages. used: held by a sequence, shared ones once; cached: kept and not held; room: what a _hold could still take,
- * free and cached ones. A match of m whole pages by a sequence that then holds n takes n - m of the room, and its
- * shared pages leave the room too if they were cached: _room_after says what is left of it once they are held. */
+/* In pages. used: held by a sequence, shared pages counted once; cached: kept and not held; room: free and cached
+ * pages, which a _hold could still take. A sequence that matches m whole pages and then holds n takes n - m pages of
+ * the room, and its shared pages leave the room too if they were cached: _room_after is the room left once they are
+ * held. */
 uint32_t bt_kv_book_used(const bt_kv_book *b);
 uint32_t bt_kv_book_cached(const bt_kv_book *b);
 uint32_t bt_kv_book_room(const bt_kv_book *b);
 uint32_t bt_kv_book_room_after(const bt_kv_book *b, uint64_t class, const bt_prompt_view *prompt, uint32_t len);
-/* Every count and list agrees with the tables: for tests and the simulator, O(pages). True too where there is no memory
- * to look. */
+/* Every count and list agrees with the tables: for tests and the simulator, O(pages). Also true where there is no
+ * memory for the check. */
 bool bt_kv_book_is_sound(const bt_kv_book *b);
 #endif

@@ -15,8 +15,8 @@ uint32_t bt_kv_dtype_elem_bytes(bt_kv_dtype dtype); /* 2, 4, 1; 0 for an unknown
 bt_kv_dtype bt_kv_dtype_of(uint32_t elem_bytes);    /* of 1, 2 or 4 */
 
 /* --kv-dtype: a row of an option table (base/opt.h) whose config has an int at `field`, an index in
- * bt_kv_dtype_choices; bt_kv_dtype_wanted makes an engine's kv_elem_bytes of it. f16 is 0, the engine's default:
- * with engine reference that is f32. */
+ * bt_kv_dtype_choices; bt_kv_dtype_wanted makes an engine's kv_elem_bytes of it. f16 becomes 0, the engine's default,
+ * which is f32 for engine reference. */
 extern const char *const bt_kv_dtype_choices[];
 #define BT_KV_DTYPE_OPT(config, field) \
     { \

@@ -7,8 +7,7 @@
 
 /* The header of one KV block. A block is a token range of one layer of one prompt; it travels on the bulk
  * link as two frames, this header and the body. The body is the neutral layout of that range:
- *     K rows [token][kv_head][head], then V rows the same; after RoPE, no padding. A head is head_dim f16 or f32,
- *     little-endian, or of int8 q[head_dim] and then an f16 scale s, little-endian: an element is q * s.
+ *     K rows [token][kv_head][head], then V rows the same; after RoPE, no padding. A head is head_dim values of f16 or f32, little-endian; with int8 it is q[head_dim] and then an f16 scale s, little-endian: an element is q * s.
  * The header is BT_KV_HEADER_BYTES long; integers are little-endian.
  *
  *   off size field        valid
@@ -29,11 +28,11 @@
  *    58    2 reserved     zero (must-reject)
  *    60    4 body_bytes   2 * token_count * kv_heads * (2 head_dim, 4 head_dim or head_dim + 2),
  *                         <= BT_KV_MAX_BODY_BYTES
- *    64   16 ticket       what D drew for this attempt
+ *    64   16 ticket       drawn by D for this attempt
  *    80   16 digest       XXH3-128, canonical bytes, of header bytes 8..63 followed by the body
  *    96   16 from         incarnation of the sender, not zero
  *   112   16 to           incarnation of the meant receiver, not zero
- *   128    8 epoch        of the link, as HELLO numbered it
+ *   128    8 epoch        of the link: the number in HELLO
  *   136    8 end          body bytes sent on the link in this epoch, this block's included
  *   144    8 checksum     XXH3-64 of bytes 0..143, tested before any field but the length */
 enum {
@@ -68,9 +67,9 @@ bt_err bt_kv_header_encode(uint8_t out[static BT_KV_HEADER_BYTES], const bt_kv_h
 /* What body_bytes must be. 0 when a number is out of range or the body would pass its limit. */
 uint32_t bt_kv_header_body_bytes(uint32_t token_count, uint32_t kv_heads, uint32_t head_dim, uint16_t dtype);
 
-/* The digest of h's request, range and shape with these h->body_bytes of body; h->digest is not looked at. */
+/* The digest of h's request, range and shape and of h->body_bytes of body; h->digest is not looked at. */
 void bt_kv_header_digest(uint8_t ret[static 16], const bt_kv_header *h, const void *body);
-/* The same in pieces: begins s; the body is to be added. */
+/* The same in pieces: begins s, to which the caller adds the body. */
 void bt_kv_header_digest_begin(bt_hash_stream *s, const bt_kv_header *h);
 /* BT_EFORMAT unless len is h->body_bytes and the digest is h->digest. */
 bt_err bt_kv_header_check_body(const bt_kv_header *h, const void *body, size_t len, bt_fault *fault);

@@ -13,7 +13,8 @@
  * only at rows below the length they are given. One owner, no locks.
  *
  * Who holds which page is decided outside (kv_book.h; then _view_of finds its pages), or, where nothing is shared, here
- * (_reserve, _release). Never both ways in one pool: here nothing is known of pages that are named by number. */
+ * (_reserve, _release). Never both ways in one pool: this pool knows nothing of pages that kv_book.h names by number.
+ */
 typedef struct bt_kv_pages bt_kv_pages;
 
 /* One sequence's page table. Zero it before the first use; its fields are private. Do not copy it: a page knows
@@ -30,31 +31,31 @@ typedef struct bt_kv_seq {
  * BT_ENOMEM. */
 bt_err bt_kv_pages_new(bt_kv_pages **ret, uint32_t layers, uint32_t kv_heads, uint32_t head_dim, uint32_t elem_bytes,
                        size_t page_tokens, size_t capacity_tokens, bt_fault *fault);
-/* The first `bytes` of the memory are taken from the system now, so that a first sequence need not wait for them
- * (base/memory.h). */
+/* Takes the first `bytes` of the memory from the system now, so that the first sequence need not wait (base/memory.h).
+ */
 void bt_kv_pages_ready(bt_kv_pages *p, size_t bytes);
 void bt_kv_pages_free(bt_kv_pages *p); /* NULL is fine; every sequence must have been released */
 
-/* The longest sequence: `wanted` tokens, at most model_tokens. 0: that, cut to the whole usual pages that memory_bytes
- * hold (0: no cut). BT_ELIMIT: more than the model has, or memory for no page. */
+/* The longest sequence: `wanted` tokens, at most model_tokens. wanted 0: model_tokens, cut to the whole usual pages
+ * that fit memory_bytes (0: no cut). BT_ELIMIT: more than the model has, or no page fits. */
 enum { BT_KV_PAGES_USUAL_TOKENS = 64 };
 bt_err bt_kv_pages_longest(size_t *ret, size_t wanted, size_t model_tokens, uint64_t memory_bytes, uint64_t token_bytes,
                            bt_fault *fault);
 
-/* Let s hold at least `tokens` tokens, adding pages at its end, always the free ones with the lowest numbers: all that
- * are needed or none. BT_ELIMIT: more than the pool has in all; BT_EAGAIN: more than is free now; BT_ENOMEM. Success
- * makes earlier views of s void, but no row moves. */
+/* Let s hold at least `tokens` tokens, adding all the pages needed at its end or none, always the free ones with the
+ * lowest numbers. BT_ELIMIT: more pages than the pool has; BT_EAGAIN: more than are free now; BT_ENOMEM. Success makes
+ * earlier views of s void, but no row moves. */
 bt_err bt_kv_pages_reserve(bt_kv_pages *p, bt_kv_seq *s, size_t tokens, bt_fault *fault);
 /* Give back all pages of s, which is then as good as new. An empty s is fine. */
 void bt_kv_pages_release(bt_kv_pages *p, bt_kv_seq *s);
 
-/* How engines see s; borrowed until the next reserve or release of s. tokens_capacity is that of its pages. */
+/* How engines see s; borrowed until the next reserve or release of s. tokens_capacity: of all its pages. */
 void bt_kv_pages_view(bt_kv_view *ret, const bt_kv_pages *p, const bt_kv_seq *s);
 /* How engines see the pages numbers[len], in token order, each below _total. Their addresses go to page[len], which the
  * view borrows. */
 void bt_kv_pages_view_of(bt_kv_view *ret, uint8_t **page, const bt_kv_pages *p, const uint32_t *numbers, size_t len);
 
-/* Counts in pages (used: by _reserve); what `tokens` tokens need; and the bytes of a page. */
+/* Counts in pages (used: by _reserve), the pages that `tokens` tokens need, and the bytes of a page. */
 size_t bt_kv_pages_total(const bt_kv_pages *p);
 size_t bt_kv_pages_used(const bt_kv_pages *p);
 size_t bt_kv_pages_needed(const bt_kv_pages *p, size_t tokens);

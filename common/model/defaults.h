@@ -3,8 +3,8 @@
 #include "base/err.h"
 #include "model/gguf.h"
 
-/* How tokens are drawn where a request does not say. Each field on its own: an option, else what the model's file says
- * under general.sampling.*, else what local servers use.
+/* The sampling parameters of requests that do not give them. Each field comes from an option, else from the model's
+ * file under general.sampling.*, else it is what local servers use.
  *
  *   field               range           key of the file  else
  *   temperature         0..2            temp             0.8
@@ -32,10 +32,10 @@ typedef struct bt_defaults {
     bt_default_source source[BT_DEFAULT_FIELDS];
 } bt_defaults;
 
-/* g NULL: no file. A value of the file that is no number or out of range is left out, and `warn` (NULL is fine) is
- * called once for it with the key, the value and the range. */
+/* g NULL: no file. A value of the file that is no number or out of range is ignored; `warn` (NULL is fine) gets one
+ * line with the key, the value and the range. */
 bt_defaults bt_defaults_of(const bt_gguf *g, void (*warn)(void *ud, const char *text), void *ud);
-/* An option gave it; the option's table has checked the range. */
+/* Sets a field from an option, whose table has checked the range. */
 void bt_defaults_set(bt_defaults *d, bt_default_field field, double value);
 
 const char *bt_defaults_name(bt_default_field field);          /* "temperature", as in the table */

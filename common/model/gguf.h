@@ -54,14 +54,15 @@ typedef struct bt_gguf_tensor {
     size_t bytes, rows, row_bytes;  /* rows = product of dim[1..] */
 } bt_gguf_tensor;
 
-/* A model in parts, NAME-00001-of-00003.gguf and so on: path is the first, the others lie beside it. It has the keys of
- * the first and the tensors of all. Keys of parts, as gguf-split of llama.cpp writes them: split.no (from 0),
- * split.count, split.tensors.count (of all). BT_EFORMAT naming the part that is missing or does not belong there. */
+/* A model in parts, NAME-00001-of-00003.gguf and so on: path is the first part, the others lie beside it. The result
+ * has the keys of the first part and the tensors of all parts. The keys of a part, as gguf-split of llama.cpp writes
+ * them: split.no (from 0), split.count, split.tensors.count (in all parts). BT_EFORMAT names the part that is missing
+ * or does not belong there. */
 bt_err bt_gguf_open(bt_gguf **ret, const char *path, bt_fault *fault);
 /* The same over bytes in memory, which must outlive the object (fuzzing, tests). */
 bt_err bt_gguf_open_bytes(bt_gguf **ret, const uint8_t *bytes, size_t len, bt_fault *fault);
-/* Of a file that may end behind its header: keys, and the tensors' names, types and sizes. data is NULL, and where
- * tensors lie is not looked at. */
+/* Opens a file that may end behind its header: keys, and the tensors' names, types and sizes. data is NULL, and the
+ * tensors' places are not checked. */
 bt_err bt_gguf_open_head(bt_gguf **ret, const char *path, bt_fault *fault);
 bt_err bt_gguf_open_head_bytes(bt_gguf **ret, const uint8_t *bytes, size_t len, bt_fault *fault);
 void bt_gguf_close(bt_gguf *g); /* NULL is fine */
@@ -69,11 +70,12 @@ void bt_gguf_close(bt_gguf *g); /* NULL is fine */
 /* Names this state of this file and its parts: 16 bytes that any later write to them changes. NULL: bytes in memory, or
  * a file so new that it may have been written twice at one time. */
 const uint8_t *bt_gguf_state(const bt_gguf *g);
-/* Everything before the first tensor's data: keys and the tensors' list, of the first part. Not of bt_gguf_open_head.
+/* Everything before the first tensor's data: the keys and the tensors' list of the first part. Not for files of
+ * bt_gguf_open_head.
  */
 const uint8_t *bt_gguf_head(size_t *ret_bytes, const bt_gguf *g);
-/* These bytes of the file will not be read again soon: a mapping gives their memory back; reading them again is only
- * slower. */
+/* Says that these bytes of the file will not be read again soon: a mapping gives their memory back, and a later read is
+ * only slower. */
 void bt_gguf_let_go(const bt_gguf *g, const uint8_t *begin, size_t bytes);
 
 uint32_t bt_gguf_version(const bt_gguf *g);

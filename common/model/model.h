@@ -30,11 +30,11 @@ typedef struct bt_hparams {
     uint32_t layers, dim, ffn, heads, kv_heads, head_dim, vocab, ctx;
     uint32_t rope_dims; /* even, <= head_dim */
     bool rope_neox;     /* pairs (i, i + rope_dims/2) rather than (2i, 2i+1): qwen2, qwen3 */
-    float rope_base;    /* freq_i = rope_base^(-2i/rope_dims) / factor_i * rope_scale; of yarn see rope.h */
+    float rope_base;    /* freq_i = rope_base^(-2i/rope_dims) / factor_i * rope_scale; for yarn see rope.h */
     float rope_scale;   /* 1 / scaling factor; 1 where the file has none */
     bt_rope rope;
     float rms_eps;
-    bool tied_output;       /* no output.weight: the embedding serves */
+    bool tied_output;       /* no output.weight: the embedding is the output matrix */
     bool qkv_bias, qk_norm; /* qwen2; qwen3 */
 } bt_hparams;
 

@@ -3,8 +3,8 @@
 #include "base/err.h"
 #include "model/model.h"
 
-/* Sets m->id from hyper-parameters and tensors, whose every byte counts. Reading them all takes longer than anything
- * else at the start of a process, so the id of a file is kept in the folder `ids` of the cache (base/cache.h) until
- * the file changes. m: all else is set. BT_ENOMEM. */
+/* Sets m->id from hyper-parameters and every byte of the tensors. Reading all tensors takes longer than anything else
+ * at the start of a process, so the id of a file is kept in the folder `ids` of the cache (base/cache.h) until the file
+ * changes. All other fields of m are set before. BT_ENOMEM. */
 bt_err bt_model_id_find(bt_model *m, bt_fault *fault);
 #endif

@@ -30,8 +30,7 @@ typedef struct bt_quant_info {
     uint32_t block_elems, block_bytes;
 } bt_quant_info;
 
-/* NULL for a type this build does not read. bt_quant_type_name names also the types it does not read ("Q8_1",
- * "type 77"). */
+/* NULL for a type that this build does not read. bt_quant_type_name names such types too ("Q8_1", "type 77"). */
 const bt_quant_info *bt_quant_find(uint32_t type);
 const char *bt_quant_type_name(uint32_t type);
 /* y[elems] = values of the blocks at x; elems is a multiple of the type's block_elems. */

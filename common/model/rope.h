@@ -20,10 +20,9 @@
  * that llama3's scaling takes in GGUF), and cos and sin are multiplied by rope.scaling.attn_factor where the
  * file has that.
  *
- * longrope takes the long factors where the file's own context_length is above
- * rope.scaling.original_context_length, else the short ones: for every prompt of any length, and whatever
- * --ctx-size is. Rows of KV never depend on the request, and every process that opens a file takes the same
- * ones; the model's id tells the choice.
+ * longrope takes the long factors where the file's own context_length is above rope.scaling.original_context_length,
+ * else the short ones: for prompts of any length, and whatever --ctx-size is. So rows of KV never depend on the
+ * request, and every process that opens a file makes the same choice, which is part of the model's id.
  *
  * Sources: YaRN, arXiv 2309.00071, 3.1 to 3.4; LongRoPE, arXiv 2402.13753; roles of the keys and rounding of
  * low and high as in llama.cpp (ggml_rope_yarn_corr_dims, rope_yarn in ggml-cpu/ops.cpp; llama-context.cpp;
@@ -45,7 +44,6 @@ double bt_rope_yarn_magnitude(double s);
  * scale: 1 / s; has_factors: the file has a tensor of factors. */
 enum { BT_ROPE_MAX_TEXT = 160 };
 void bt_rope_text(char ret[BT_ROPE_MAX_TEXT], const bt_rope *r, double scale, bool has_factors);
-/* ret[dims / 2]: f_i. base > 0, of yarn > 1; scale: 1 / s; factor [dims / 2]: what each is divided by, or
- * NULL. */
+/* ret[dims / 2]: f_i. base > 0, > 1 for yarn; scale: 1 / s; factor [dims / 2]: the divisor of each f_i, or NULL. */
 void bt_rope_frequencies(double *ret, const bt_rope *r, size_t dims, double base, double scale, const float *factor);
 #endif

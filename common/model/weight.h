@@ -26,14 +26,14 @@ typedef enum bt_weight {
 enum { BT_WEIGHT_COUNT = BT_WEIGHT_OUTPUT + 1 }; /* how many names there are */
 const char *bt_weight_name(bt_weight w);         /* "attn_norm", "q", ...; never NULL */
 bool bt_weight_is_matrix(bt_weight w);
-bool bt_weight_is_layers(bt_weight w); /* does each layer have its own? */
+bool bt_weight_is_layers(bt_weight w); /* whether each layer has its own */
 /* The file's tensor of a weight and its bias; NULL where the architecture has none. */
 const bt_gguf_tensor *bt_weight_tensor(const bt_model *m, uint32_t layer, bt_weight w);
 const bt_gguf_tensor *bt_weight_bias(const bt_model *m, uint32_t layer, bt_weight w);
-/* Orthogonal matrices that weights are folded with, by QuaRot's names (arXiv 2404.00456): of the residual stream, of
- * each head of the attention's output, of down's input. Bits, so that several may be named at once. */
+/* Orthogonal matrices that weights are folded with, by QuaRot's names (arXiv 2404.00456): R1 for the residual stream,
+ * R2 for each head of the attention's output, R4 for the input of down. Bits, so that several may be named at once. */
 typedef enum bt_rotation { BT_ROTATION_R1 = 1, BT_ROTATION_R2 = 2, BT_ROTATION_R4 = 4 } bt_rotation;
-/* Walks all weights of a model but the embedding, each once, in one order: layer 0, its weights and those of no layer,
- * then the next layers. Begin with *layer = 0 and BT_WEIGHT_NONE; the end is BT_WEIGHT_NONE. */
+/* Walks all weights of a model but the embedding, each once, in one order: the weights of layer 0 and those of no
+ * layer, then those of the next layers. Begin with *layer = 0 and BT_WEIGHT_NONE; BT_WEIGHT_NONE is the end. */
 bt_weight bt_weight_next(const bt_model *m, uint32_t *layer, bt_weight w);
 #endif

@@ -3,8 +3,8 @@
 #include "model/weights.h"
 
 /* Inside the weights: the plan says which form each weight takes and where it lies in the image, the one block of bytes
- * that is filled in memory or in the cache's file. The plan is a function of the model and the form asked for, but for
- * matrices that FP4 cannot hold: these are found while converting.
+ * that is filled in memory or in the cache's file. The plan is a function of the model and the form asked for, except
+ * for matrices that FP4 cannot hold, which are found while converting.
  *
  * Image, integers little-endian:
  *      0  magic "BTWEIGHT"       8  u32 version     12  u32 form asked for (bt_form)     16  model id (bt_model.id)
@@ -40,14 +40,14 @@ typedef struct bt_weights_plan {
 /* Lists the items and chooses their forms. */
 bt_err bt_weights_plan_make(bt_weights_plan *ret, const bt_model *m, bt_form form, bt_fault *fault);
 void bt_weights_plan_done(bt_weights_plan *p);   /* a zeroed one is fine */
-void bt_weights_plan_choose(bt_weights_plan *p); /* by the types in the file, as plan_make did */
+void bt_weights_plan_choose(bt_weights_plan *p); /* again by the types in the file, as plan_make does */
 /* The form of a matrix that FP4 cannot hold. */
 void bt_weights_plan_fall_back(bt_weights_item *i);
 /* Places the items by their forms, and sets bytes. BT_ELIMIT: more than the address space. */
 bt_err bt_weights_plan_place(bt_weights_plan *p, bt_fault *fault);
 
 /* Fills the items of an image: zeroed memory of p->bytes, 64-byte aligned. what: for o->progress. *ret_overflowed: the
- * first matrix that its form cannot hold and that must fall back, before all is done again; else NULL. Errors as
+ * first matrix that its form cannot hold; the caller lets it fall back and converts again. NULL: none. Errors as in
  * bt_weights_open. */
 bt_err bt_weights_convert(bt_weights_item **ret_overflowed, uint8_t *image, bt_weights_plan *p,
                           const bt_weights_options *o, const char *what, bt_pool *pool, bt_fault *fault);
@@ -61,6 +61,6 @@ void bt_weights_seal(uint8_t *image, const bt_weights_plan *p, bt_pool *pool);
 /* Whether the bytes, 64-byte aligned, have the header and the table of the sealed image of this plan's model and form.
  * The plan then has its forms and places. BT_EVERSION; BT_EFORMAT. */
 bt_err bt_weights_check(bt_weights_plan *p, const uint8_t *image, size_t bytes, bt_fault *fault);
-/* After it: whether each item has its hash. BT_EFORMAT. */
+/* Whether each item of a checked image has its hash. BT_EFORMAT. */
 bt_err bt_weights_check_content(const bt_weights_plan *p, const uint8_t *image, bt_pool *pool, bt_fault *fault);
 #endif

@@ -4,16 +4,16 @@
 #include "node/node_options.h"
 #include "wire/msg.h"
 
-/* What a node's work would take on a device, as its options name it: --decode-profile, --link, --pace. */
+/* The device that a node prices its work by, from its options: --decode-profile, --link, --pace. */
 
-/* --link and --pace by their own words; BT_EARG names what there is. */
+/* Checks --link and --pace; BT_EARG names the valid values. */
 bt_err bt_node_device_check(const bt_node_options *o, bt_fault *fault);
-/* The rhythm; off where the option is. */
+/* The value of --pace. */
 bt_pace bt_node_device_pace(const bt_node_options *o);
-/* *ret is the link; false: none is given. */
+/* The value of --link in *ret; false: no link is given. */
 bool bt_node_device_link(bt_link *ret, const bt_node_options *o);
 
-/* What HELLO says of it; link NULL: none, price NULL: of a decode node. */
+/* The device as HELLO describes it. link NULL: no link; price NULL: a decode node. */
 bt_msg_device bt_node_device_about(const bt_profile *p, const bt_price *price, const char *link, bt_pace pace);
 bt_msg_device_work bt_node_device_work(const bt_work *w);
 #endif

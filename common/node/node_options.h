@@ -7,7 +7,7 @@
 #include "kv/kv_dtype.h"
 #include "kernels/kernels.h"
 
-/* What every node is told, whatever it serves as. */
+/* The options of every node, prefill or decode. */
 typedef struct bt_node_options {
     const char *model, *isa, *id, *keys, *key;
     const char *decode_profile, *link, *pace; /* node_device.h; the first two NULL: none */

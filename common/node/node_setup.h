@@ -5,7 +5,7 @@
 #include "model/model.h"
 #include "wire/msg.h"
 
-/* What a node of either kind makes of its model, its engine and its options before it greets anybody. */
+/* The set-up of a node of either kind, from its model, engine and options, before it greets a gateway. */
 enum { BT_NODE_PAGE_TOKENS = BT_KV_PAGES_USUAL_TOKENS };
 
 typedef struct bt_node_setup {
@@ -13,28 +13,28 @@ typedef struct bt_node_setup {
     const char *node_id;
     const char *kv_endpoint; /* of a decode node; NULL */
     const char *engine;      /* the engine's name: "npu", "host", "reference" */
-    const char *weights;     /* what its numbers come from: "f16", "f32", "package=DIGEST" */
+    const char *weights;     /* the source of its weights: "f16", "f32", "package=DIGEST" */
     const bt_model *model;
     uint32_t kv_elem_bytes; /* 1, 2 or 4: int8, f16 or f32 */
     size_t ctx_tokens;      /* longest sequence of the engine */
     uint64_t kv_memory_bytes;
 } bt_node_setup;
 
-/* The value of --cache-limit; what goes for it is told in the log. Before there are threads. */
+/* Sets the value of --cache-limit; deletions are logged. Before there are threads. */
 void bt_node_setup_cache(uint64_t limit_bytes);
-/* BT_EARG when the memory does not hold one of the longest sequences; the words say how much does, and whether KV of
- * int8 would fit. */
+/* BT_EARG when the memory does not hold one sequence of the greatest length; the words say how much memory would, and
+ * whether int8 KV would fit. */
 bt_err bt_node_setup_pages(bt_kv_pages **ret, const bt_node_setup *s, bt_fault *fault);
-/* Says in the log where the memory, and not an option, makes sequences shorter than the model's, and what KV of int8
- * would hold. wants_ctx: --ctx-size; 0: as many as fit. */
+/* Logs where the memory, and not an option, makes sequences shorter than the model allows, and how long they could be
+ * with int8 KV. wants_ctx: --ctx-size; 0: as much as fits. */
 void bt_node_setup_say_short(const bt_node_setup *s, uint64_t wants_ctx);
-/* Everything but load. BT_EARG: a name or endpoint that HELLO cannot carry whole. */
+/* Fills all of HELLO except the load. BT_EARG: a name or endpoint that is too long for HELLO. */
 bt_err bt_node_setup_hello(bt_msg_hello *ret, const bt_node_setup *s, const bt_kv_pages *pages, bt_fault *fault);
-/* The exactness class that HELLO tells: who computes, with which weights and KV, by which version of the kernels. */
+/* The exactness class in HELLO: role, engine, weights, KV type and version of the kernels. */
 void bt_node_setup_class(char ret[BT_MSG_MAX_TEXT_BYTES + 1], bt_role role, const char *engine, const char *weights,
                          bt_kv_dtype dtype);
-/* An engine's reports as messages. Texts that are too long are cut; where more operators fall back than HELLO carries,
- * the last entry stands for the rest. */
+/* An engine's reports as messages. Long texts are cut; where more operators fall back than HELLO carries, the last
+ * entry stands for the rest. */
 bt_msg_engine bt_node_setup_engine(const bt_report_engine *about);
 bt_msg_work bt_node_setup_work(const bt_report_work *work);
 #endif

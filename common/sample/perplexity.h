@@ -8,10 +8,10 @@
 /* Perplexity as llama-perplexity defines it, and the comparison of two engines' logits. Pure accumulation:
  * the caller runs the model.
  *
- * The ids of the whole text (with the BOS that the tokeniser adds in front, if it does) are cut into windows
- * of ctx tokens without overlap; a rest shorter than ctx is not used. Where the tokeniser adds BOS it
- * replaces the first token of every window. Positions ctx/2 .. ctx-2 of each window are scored: the logits
- * there against the token that follows. */
+ * The ids of the whole text (with the BOS that the tokeniser adds in front, if it does) are cut into windows of ctx
+ * tokens without overlap; a rest shorter than ctx is not used. Where the tokeniser adds BOS, BOS replaces the first
+ * token of every window. Positions ctx/2 .. ctx-2 of each window are scored: their logits against the token that
+ * follows. */
 typedef struct bt_perplexity_plan {
     size_t ctx_tokens, windows, first_scored, last_scored;
 } bt_perplexity_plan;
@@ -22,7 +22,7 @@ bt_err bt_perplexity_plan_make(bt_perplexity_plan *ret, size_t text_tokens, size
 /* ids[ctx_tokens] of one window; bos < 0: the tokeniser adds none. */
 void bt_perplexity_window(int32_t *ids, const bt_perplexity_plan *p, const int32_t *text, size_t window, int32_t bos);
 
-/* -log softmax(logits)[target], in double; logits[vocab], 0 <= target < vocab. NaN where a logit is. */
+/* -log softmax(logits)[target], in double; logits[vocab], 0 <= target < vocab. NaN where a logit is NaN. */
 double bt_perplexity_nll(const float *logits, size_t vocab, int32_t target);
 
 typedef struct bt_perplexity {

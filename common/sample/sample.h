@@ -12,7 +12,7 @@
  *        ids in generated, n times:   z = (z - n * frequency_penalty) - presence_penalty
  *        ids in bias:                 z = z + bias
  *      What leaves the range of f32 becomes its largest number of that sign. An id outside 0..V-1 changes nothing.
- * temperature 0: then the highest logit wins, of equal ones the lowest id; nothing else matters. otherwise:
+ * temperature 0: then the highest logit wins, among equals the lowest id; nothing else matters. otherwise:
  *   1. sort by logit, descending; equal logits (also +0 and -0) by ascending id. z0 is the first.
  *   2. top_k: keep the first top_k (0: all).
  *   3. p[i] = bt_exp1(z[i] - z0), f32, over those left; the sums below add p in that order in double,
@@ -20,7 +20,7 @@
  *   4. min_p: keep those with p[i] >= min_p; at least one. (0: all)
  *   5. w[i] = bt_exp1((z[i] - z0) / temperature); u = bt_rng_uniform(seed, count of generated ids);
  *      the token is the first i at which the running sum of w exceeds u * (sum of w).
- * Log probabilities are those of the model, of the logits as they came, before step 0, zm the highest of them:
+ * Log probabilities are the model's own, from the logits before step 0; zm is the highest logit:
  *   (f32) ((z[i] - zm) - ln(sum of bt_exp1(z[j] - zm) in double, j ascending)), in double, never below -FLT_MAX. */
 enum { BT_SAMPLE_MAX_BIAS = 300, BT_SAMPLE_MAX_TOP = 20 };
 typedef struct bt_sample_bias {
@@ -36,8 +36,8 @@ typedef struct bt_sample_params {
     float repetition_penalty; /* 0.01..100; 1 or 0: off */
     float presence_penalty;   /* -2..2; 0: off */
     float frequency_penalty;  /* -2..2; 0: off */
-    bool logprobs;            /* tell the log probability of the token, */
-    uint32_t top_logprobs;    /* 0..BT_SAMPLE_MAX_TOP, and of so many of the likeliest */
+    bool logprobs;            /* return the token's log probability, */
+    uint32_t top_logprobs;    /* 0..BT_SAMPLE_MAX_TOP, and those of so many of the likeliest tokens */
     const bt_sample_bias *bias;
     uint32_t bias_len; /* borrowed; ids ascending, none twice; bias -100..100 */
 } bt_sample_params;
@@ -57,8 +57,7 @@ typedef struct bt_sample_history {
     size_t generated_len;
 } bt_sample_history;
 
-/* Log probabilities of one token: its own and of the top_len likeliest, descending, of equal ones the lower id
- * first. */
+/* Log probabilities of one token and of the top_len likeliest, descending, among equals the lower id first. */
 typedef struct bt_sample_logprob {
     float own;
     uint32_t top_len; /* min(top_logprobs, V) */
@@ -71,7 +70,7 @@ typedef struct bt_sample bt_sample;
 bt_err bt_sample_new(bt_sample **ret, size_t vocab /* 1 .. 2^20 */, bt_fault *fault);
 void bt_sample_free(bt_sample *s); /* NULL is fine */
 
-/* ids[0 .. returned): the highest logits, descending, of equal ones the lower id first; min(top, vocab) of them. */
+/* ids[0 .. returned): the min(top, vocab) highest logits, descending, among equals the lower id first. */
 uint32_t bt_sample_top(int32_t *ids, uint32_t top, const float *logits, size_t vocab);
 
 /* *ret_id = the token for logits[vocab] (read only), *ret_logprob (may be NULL) its log probabilities where

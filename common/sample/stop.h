@@ -5,10 +5,9 @@
 #include <stdint.h>
 #include "base/err.h"
 
-/* Stop strings over streamed text. Text that may still become the beginning of a stop string is
- * held back; text before a stop string is given, the stop string and what follows are not. Where the first
- * place is decided: the stop string whose last byte comes first ends the text, and of several that end there
- * the longest. */
+/* Stop strings over streamed text. Text that may still turn out to begin a stop string is held back. Text before a stop
+ * string is given; the stop string and the text behind it are not. The stop string whose last byte comes first ends the
+ * text; where several end at that byte, the longest counts. */
 enum { BT_STOP_MAX_STRINGS = 16, BT_STOP_MAX_BYTES = 256 };
 
 typedef struct bt_stop {
@@ -28,6 +27,6 @@ static inline size_t bt_stop_room(const bt_stop *s, size_t len) { return s->held
 /* Takes text[len]; writes what may be shown to out (bt_stop_room bytes of room) and returns its length. Once
  * a stop string is found *ret_stopped is true, and later pushes give nothing. */
 size_t bt_stop_push(bt_stop *s, char *out, const char *text, size_t len, bool *ret_stopped);
-/* The end of the text by other means: what was held back, at most BT_STOP_MAX_BYTES - 1 bytes. */
+/* For a text that ends without a stop string: gives the text held back, at most BT_STOP_MAX_BYTES - 1 bytes. */
 size_t bt_stop_flush(bt_stop *s, char *out);
 #endif

@@ -5,10 +5,9 @@
 #include "base/err.h"
 #include "text/tokenizer.h"
 
-/* Chat templates. A file carries its template as a Jinja program; we run none: the family is recognised
- * from marks in its text, and rendered by our own table. Variants inside a family (a default system
- * message, trimming, a missing system role) are read from the text too. What a program might do beyond
- * that (tools, dates, thinking) is not done.
+/* Chat templates. A file carries its template as a Jinja program; we run none: the family is recognised from marks in
+ * its text, and rendered by our own table. Variants inside a family (a default system message, trimming, a missing
+ * system role) are read from the text too. All else that a template might do (tools, dates, thinking) is left out.
  *
  * A rendered prompt is a list of pieces: markup, which may name control tokens, and the callers' words,
  * which may not. A user who writes "<|im_end|>" gets the letters, not the token. Encode with
@@ -36,7 +35,7 @@ typedef struct bt_chat {
     bool is_answer_trimmed;
     bool has_bos_each_turn;             /* before every [INST] but the first */
     const char *inst_open, *inst_close; /* "[INST] ", " [/INST]", with the spaces of the variant */
-    /* "" or " ": before the answer, before its EOS, after that */
+    /* "" or " ": before the answer, between it and its EOS, after the EOS */
     const char *answer_open, *answer_close, *answer_gap;
     /* goes first when the first message is not system; "" for none */
     char default_system[BT_CHAT_MAX_SYSTEM_BYTES];

@@ -17,16 +17,16 @@ typedef struct bt_detok {
 } bt_detok;
 
 enum {
-    BT_DETOK_START = 1, /* the ids begin a text: take off the space that encoding put in front (llama kind only). Leave
-                           it out when they continue one, as a completion does */
+    BT_DETOK_START = 1,   /* the ids begin a text: drop the space that encoding put in front (llama kind only). Not set
+                             where the ids continue a text, as a completion does */
     BT_DETOK_SPECIAL = 2, /* show control tokens by name */
 };
 void bt_detok_init(bt_detok *d, const bt_tokenizer *tok, unsigned flags);
 
-/* Adds the text that is certain after `id` to out; often nothing. BT_EARG for an id out of range; else as
- * bt_buf_add. */
+/* Adds to out the text that is certain after `id`, often nothing. BT_EARG for an id out of range; errors of bt_buf_add.
+ */
 bt_err bt_detok_push(bt_buf *out, bt_detok *d, int32_t id, bt_fault *fault);
-/* The end: an unfinished character becomes U+FFFD. d is then ready for another text that continues. */
+/* The end: an unfinished character becomes U+FFFD. d is then ready for the next text. */
 bt_err bt_detok_finish(bt_buf *out, bt_detok *d, bt_fault *fault);
 /* All of it at once: push each, then finish. */
 bt_err bt_detok_all(bt_buf *out, const bt_tokenizer *tok, const int32_t *ids, size_t count, unsigned flags,

@@ -17,9 +17,8 @@ void bt_pretok_free(bt_pretok *p); /* NULL is fine */
  * added by default. */
 bool bt_pretok_is_llama3(const bt_pretok *p);
 
-/* Calls fn for each word in order; the words joined are the text. text must be valid UTF-8. Stops at the
- * first error of fn and returns it. BT_ELIMIT when matching takes more steps than a bound linear in len.
- * Threads may share p. */
+/* Calls fn for each word in order; all words together are the text. text must be valid UTF-8. Stops at the first error
+ * of fn and returns it. BT_ELIMIT when matching takes more steps than a bound linear in len. Threads may share p. */
 typedef bt_err bt_pretok_word_fn(void *ud, const char *word, size_t len, bt_fault *fault);
 bt_err bt_pretok_split(const bt_pretok *p, const char *text, size_t len, bt_pretok_word_fn *fn, void *ud,
                        bt_fault *fault);

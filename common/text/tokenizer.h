@@ -65,17 +65,16 @@ enum {
     BT_ENCODE_BOS = 1,     /* begin with BOS if the file asks for one (bt_tokenizer_adds_bos) */
     BT_ENCODE_SPECIAL = 2, /* the text may name control tokens; without it they are plain text */
 };
-/* *ret: ids, malloc'ed, for the caller to free (never NULL, also for a count of 0); at most 2 len + 2 of
- * them. User-defined tokens are always recognised, control tokens only with BT_ENCODE_SPECIAL; the longest
- * one at the leftmost place wins. Errors: BT_EARG text is not UTF-8 (with the offset), or holds a byte for
- * which the vocabulary has neither a token nor an unknown token; BT_ELIMIT text too long; BT_ENOMEM. */
+/* *ret: at most 2 len + 2 ids, malloc'ed, for the caller to free (never NULL, also for a count of 0). User-defined
+ * tokens are always recognised, control tokens only with BT_ENCODE_SPECIAL; the longest one at the leftmost place wins.
+ * Errors: BT_EARG text is not UTF-8 (with the offset), or holds a byte for which the vocabulary has neither a token nor
+ * an unknown token; BT_ELIMIT text too long; BT_ENOMEM. */
 bt_err bt_tokenizer_encode(int32_t **ret, size_t *ret_count, const bt_tokenizer *tok, const char *text, size_t len,
                            unsigned flags, bt_fault *fault);
 
-/* The same over pieces of one text. A control token is recognised only where it lies wholly inside a piece
- * that is_special, so text of a user, in a piece of its own that is not, can never name one. In all else
- * the ids are those of the joined text: pieces do not cut words. BT_ENCODE_SPECIAL makes every piece
- * special. */
+/* The same over pieces of one text. A control token is recognised only where it lies wholly inside a piece that
+ * is_special, so a user's text, in an ordinary piece of its own, can never name one. Otherwise the ids are those of the
+ * joined text: pieces do not cut words. BT_ENCODE_SPECIAL makes every piece special. */
 typedef struct bt_text_piece {
     const char *text;
     size_t len;
@@ -83,9 +82,9 @@ typedef struct bt_text_piece {
 } bt_text_piece;
 bt_err bt_tokenizer_encode_pieces(int32_t **ret, size_t *ret_count, const bt_tokenizer *tok, const bt_text_piece *piece,
                                   size_t pieces, unsigned flags, bt_fault *fault);
-/* The same for who wants at most ids_max ids, so that a text that is far too long costs little: BT_ELIMIT where there
- * are more, with words for BT_TOKENIZER_MAX_TEXT_BYTES and with an empty text in the fault for this limit. gpt2
- * stops there; llama joins the whole text first. */
+/* The same with a limit of ids_max ids, so that a text that is far too long costs little. BT_ELIMIT where there are
+ * more: the fault has words for BT_TOKENIZER_MAX_TEXT_BYTES, and an empty text for ids_max. gpt2 stops at the limit;
+ * llama joins the whole text first. */
 bt_err bt_tokenizer_encode_at_most(int32_t **ret, size_t *ret_count, const bt_tokenizer *tok,
                                    const bt_text_piece *piece, size_t pieces, unsigned flags, size_t ids_max,
                                    bt_fault *fault);

@@ -4,7 +4,7 @@
 #include "text/pretok.h"
 #include "text/tokenizer.h"
 
-/* The tokenizer from inside, for common/text only. Its files in the order in which they stand on each other:
+/* The tokenizer from inside, for common/text only. Each file stands on those above it:
  *
  *   merge.[ch], pretok.[ch], utf8.[ch]   joining symbols, cutting words, characters: no tokenizer yet
  *   tokenizer_tokens.c                   what a tokenizer knows about its tokens; the ids of an encoding
@@ -23,7 +23,7 @@ typedef struct bt_tokenizer_merge {
 struct bt_tokenizer {
     bool is_spm, adds_bos, adds_space;
     int32_t bos, eos, eot, unk;
-    int32_t fallback; /* for text without a token: unk where it can be meant so, else -1 */
+    int32_t fallback; /* for text without a token: unk where the file has one, else -1 */
     size_t count, max_word_bytes;
     char *arena;          /* bt_tokenizer_piece of each, end to end */
     uint32_t *begin;      /* [count + 1] offsets into arena */
@@ -43,7 +43,7 @@ struct bt_tokenizer {
     size_t chat_template_len;
 };
 
-/* A growing list of ids, and what an encoding needs on its way. */
+/* The state of one encoding: a growing list of ids, and scratch. */
 typedef struct bt_encoder {
     const bt_tokenizer *tok;
     int32_t *id;

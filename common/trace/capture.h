@@ -3,16 +3,15 @@
 #include "base/err.h"
 #include "trace/row.h"
 
-/* Records requests while a gateway serves. Whoever serves hands over copies and goes on: hashing, sealing and writing
- * are done by a thread of its own, and between the two is a ring with a bound. A record that finds no place there, or
- * that the disk refuses, is dropped and counted; the next that is written says how many were. Nothing here waits for
- * the disk but closing, and that not for long.
+/* Records requests while a gateway serves. The serving thread hands over copies and goes on: a thread of the capture
+ * hashes, seals and writes, and a bounded ring lies between the two. A record that finds no place in the ring, or that
+ * the disk refuses, is dropped and counted; the next written record says how many were dropped. Only bt_capture_close
+ * waits for the disk, and not for long.
  *
- * A record counts as written when write() has returned: the kernel has it then, and it survives the end of the process.
- * The thread writes each record as it comes, with nothing kept back, and waits for no sync: another thread puts the
- * file on the disk every BT_CAPTURE_SYNC_MS. So a process that is killed loses the record being written and those
- * handed over in the moments before, which the thread had not come to; a machine that dies loses what came since the
- * last sync. */
+ * A record counts as written when write() has returned: then the kernel has it, and it survives the end of the process.
+ * The thread writes each record at once and waits for no sync: another thread puts the file on the disk every
+ * BT_CAPTURE_SYNC_MS. So a process that is killed loses the record being written and the records still in the ring; a
+ * machine that dies loses the records since the last sync. */
 enum {
     BT_CAPTURE_RING = 4096,           /* records that wait to be written */
     BT_CAPTURE_WAIT_BYTES = 64 << 20, /* bytes of them */
@@ -30,20 +29,21 @@ typedef struct bt_capture_config {
 } bt_capture_config;
 
 typedef struct bt_capture_counts {
-    uint64_t written, busy, refused; /* records: on the file; no place in the ring; the disk, memory, too long */
+    uint64_t written, busy, refused; /* records: written; dropped for want of a place in the ring; dropped because of
+                                        the disk, memory or their length */
     uint64_t bytes;                  /* of the records written */
 } bt_capture_counts;
 
-/* Opens the file and writes the start, before there is any request. BT_EIO, BT_EFORMAT, BT_EAGAIN as
- * trace/capture_file.h; BT_EFORMAT: no key. `config` is copied, its strings live on. *ret_cut: bytes of a torn record
- * that were cut off the file's end. */
+/* Opens the file and writes the start, before there is any request. BT_EIO, BT_EFORMAT, BT_EAGAIN as in
+ * trace/capture_file.h; BT_EFORMAT also where seal_file holds no key. `config` is copied; its strings must live on.
+ * *ret_cut: bytes of a torn record that were cut off the file's end. */
 bt_err bt_capture_open(bt_capture **ret, uint64_t *ret_cut, const bt_capture_config *config, bt_fault *fault);
-/* After the last add: writes what is left, and frees. NULL is fine. False: the disk took too long, and what it had not
- * taken is lost; the thread and its memory stay until the process ends. */
+/* After the last add: writes the records left, and frees. NULL is fine. False: the disk took too long and the records
+ * left are lost; the thread and its memory stay until the process ends. */
 bool bt_capture_close(bt_capture *c);
 
-/* Copies and returns. arrival_us: of the clock that base/clock.h has; row->captured without hashes, and whether it has
- * text is the capture's own: its ids and text are given in any case. */
+/* Copies and returns. arrival_us: by base/clock.h. row->captured has ids and text but no hashes; the capture makes the
+ * hashes and decides whether it keeps the text. */
 void bt_capture_add(bt_capture *c, const bt_trace_row *row);
 bt_capture_counts bt_capture_look(bt_capture *c); /* from any thread */
 #endif

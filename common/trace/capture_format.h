@@ -3,8 +3,8 @@
 #include "base/buf.h"
 #include "trace/row.h"
 
-/* The file of a capture: records, one after another, each whole in itself, so that a file can be cut anywhere and what
- * stands before the cut is read.
+/* The file of a capture: records, one after another, each whole in itself, so that a file cut anywhere can be read up
+ * to the cut.
  *
  *   offset  bytes
  *        0      4  "BTCP"
@@ -19,13 +19,13 @@
  *
  * Payloads; all numbers little-endian, floats as their bits, times in microseconds:
  *   start    i64 seconds since 1970 | u32 tokens of a block, 64 | u32 1: with texts | u8 n, n bytes: the model's name.
- *            Every part of a capture begins with one; a gateway that goes on with a file writes another.
+ *            Every part of a capture begins with a start; a gateway that goes on with a file writes another one.
  *   request  i64 arrival, since the start | u32 prompt tokens, answer tokens, max_tokens, attempts, cached tokens,
  *            covered tokens | i64 times in the order of bt_trace_time | f32 temperature, top_p, min_p, repetition,
  *            presence and frequency penalty | u32 top_k, entries of logit_bias | u64 seed | u8 outcome, chat, streamed,
  *            with text | u32 n, n x u64 hashes |
  *            with text: u32 n, n x i32 prompt ids | u32 n, n x i32 answer ids | u32 n, n bytes: the answer
- *   dropped  u64 requests since the record before that are not here, because the disk was slow or full
+ *   dropped  u64 requests since the record before that are missing because the disk was slow or full
  *
  * A hash stands for the prompt up to the end of its block: hash(0) = 0, hash(i + 1) = SipHash-2-4 of hash(i) as u64 and
  * the ids of block i as i32. The last block may be shorter. The key is drawn when the gateway begins and never written,
@@ -46,22 +46,23 @@ typedef struct bt_capture_start {
     char model[BT_CAPTURE_MAX_MODEL + 1];
 } bt_capture_start;
 
-/* Adds one record to *out: sealed to public_key, or plain where it is NULL. Of row: arrival, tokens, hashes, captured.
- * BT_ELIMIT: it would be longer than a record may be; BT_ENOMEM. On failure *out is as before. */
+/* Adds one record to *out: sealed to public_key, or plain where it is NULL. A request takes arrival, tokens, hashes and
+ * captured from the row. BT_ELIMIT: the record would be too long; BT_ENOMEM. On failure *out is as before. */
 bt_err bt_capture_put_start(bt_buf *out, const bt_capture_start *s, const unsigned char *public_key, bt_fault *fault);
 bt_err bt_capture_put_request(bt_buf *out, const bt_trace_row *row, const unsigned char *public_key, bt_fault *fault);
 bt_err bt_capture_put_dropped(bt_buf *out, uint64_t count, const unsigned char *public_key, bt_fault *fault);
 
-/* The record at bytes[n]: *ret_bytes is its whole length. 0: it is not whole yet, or (BT_EFORMAT) none begins here. */
+/* The record at bytes[n]: *ret_bytes is its whole length. 0: the record is not whole yet, or (BT_EFORMAT) no record
+ * begins here. */
 bt_err bt_capture_measure(size_t *ret_bytes, const uint8_t *bytes, size_t n, bt_fault *fault);
-/* Whether the sum of a whole record is right. */
+/* Whether a whole record has the right checksum. */
 bool bt_capture_is_sound(const uint8_t *record, size_t n);
 
-/* Payloads without their seal. What is read is checked; BT_EFORMAT says which field is bad. */
+/* Read payloads without a seal, with every field checked; BT_EFORMAT says which field is bad. */
 bt_err bt_capture_get_start(bt_capture_start *ret, const uint8_t *payload, size_t n, bt_fault *fault);
 bt_err bt_capture_get_dropped(uint64_t *ret, const uint8_t *payload, size_t n, bt_fault *fault);
-/* version: of the record. hash[] and ids[] hold `room` values each; bt_capture_room tells how many a payload can have
- * at most. The answer's text stays in the payload. row->captured is set to *captured. */
+/* version: of the record. hash[] and ids[] hold `room` values each; bt_capture_room is the most that a payload can
+ * have. The answer's text stays in the payload. row->captured is set to *captured. */
 static inline size_t bt_capture_room(size_t payload_bytes) { return payload_bytes / 4 + 1; }
 bt_err bt_capture_get_request(bt_trace_row *row, bt_trace_captured *captured, uint64_t *hash, int32_t *ids,
                               uint8_t version, const uint8_t *payload, size_t n, bt_fault *fault);

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include "base/err.h"
 
-/* Values of traces: text to numbers and times, every range checked. What is wrong is BT_EFORMAT with words that name
+/* Values of traces: text to numbers and times, every range checked. A bad value is BT_EFORMAT with words that name
  * line, column and value:  line 12, column 'GeneratedTokens': '-3' is no whole number from 0 to 1073741824 */
 typedef struct bt_trace_place {
     uint64_t line;
@@ -21,7 +21,7 @@ bt_err bt_trace_bad_json(bt_fault *fault, bt_trace_place at, const json_t *value
 bool bt_trace_field(const char **ret, size_t *ret_len, const char **from, const char *end, char sign);
 
 /* Whole texts. Tokens: 0 .. BT_TRACE_MAX_TOKENS. Seconds and milliseconds: decimals, within 3e9 seconds, given as
- * microseconds. Wall: "2023-11-16 18:17:03.9799600", with T, Z or +00:00 if it likes, as microseconds since 1970. */
+ * microseconds. Wall: "2023-11-16 18:17:03.9799600", optionally with T, Z or +00:00, as microseconds since 1970. */
 bt_err bt_trace_tokens(uint32_t *ret, bt_trace_place at, const char *text, size_t len, bt_fault *fault);
 bt_err bt_trace_seconds(int64_t *ret_us, bt_trace_place at, const char *text, size_t len, bt_fault *fault);
 bt_err bt_trace_wall(int64_t *ret_us, bt_trace_place at, const char *text, size_t len, bt_fault *fault);

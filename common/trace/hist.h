@@ -3,8 +3,8 @@
 #include <stdint.h>
 #include "base/err.h"
 
-/* Counts of numbers in a fixed amount of memory (2.5 MiB), whatever comes: exact below 2^18, and above that in buckets
- * of a thousandth of their value. Sum, least and largest are always exact. */
+/* Counts of numbers in a fixed amount of memory (2.5 MiB): exact below 2^18, above that in buckets a thousandth of
+ * their value wide. Sum, least and largest are always exact. */
 typedef struct bt_trace_hist {
     uint64_t *count;
     uint64_t n, least, largest;
@@ -14,10 +14,10 @@ typedef struct bt_trace_hist {
 bt_err bt_trace_hist_begin(bt_trace_hist *h, bt_fault *fault);
 void bt_trace_hist_done(bt_trace_hist *h);
 void bt_trace_hist_add(bt_trace_hist *h, uint64_t value);
-double bt_trace_hist_mean(const bt_trace_hist *h); /* 0 of nothing */
-/* The least value that a `share` of all are at most (nearest rank: the one numbered ceil(n * share), from 1). 0 of
- * nothing. */
+double bt_trace_hist_mean(const bt_trace_hist *h); /* 0 without values */
+/* The quantile `share` by nearest rank: the value numbered ceil(n * share) in ascending order, from 1. 0 without
+ * values. */
 uint64_t bt_trace_hist_at(const bt_trace_hist *h, double share);
-/* How many are at most `value`. */
+/* How many values are at most `value`. */
 uint64_t bt_trace_hist_below(const bt_trace_hist *h, uint64_t value);
 #endif

@@ -18,7 +18,7 @@ struct bt_trace {
     bt_trace_input in;
     FILE *own; /* to close; NULL: the caller's */
     bt_trace_facts facts;
-    bool has_base; /* wall clocks: what the first row says */
+    bool has_base; /* wall clocks: the time of the first row */
     int64_t base_us;
     char session[BT_TRACE_MAX_NAME + 1], model[BT_TRACE_MAX_NAME + 1];
     uint64_t *hash;
@@ -27,7 +27,7 @@ struct bt_trace {
         uint8_t meaning[BT_TRACE_MAX_COLUMNS];
         size_t len;
     } csv;
-    bt_trace_map chats; /* bailian: chat to the first of its session */
+    bt_trace_map chats; /* bailian: from a chat to the first chat of its session */
     struct {            /* sharegpt: what is left of a conversation */
         json_t *talk;
         size_t turn;
@@ -42,10 +42,10 @@ struct bt_trace {
         double width_s;
     } rate;
     struct {
-        char *path;    /* of the whole capture; NULL: one stream */
-        unsigned part; /* the next to open; 0: FILE itself is open, or there is only one */
+        char *path;    /* of a capture with parts; NULL: one stream */
+        unsigned part; /* number of the next part to open; 0: FILE itself is open, or there is only one part */
         bool has_first;
-        int64_t first_us, start_us; /* since 1970: of the first row's capture, of this record's */
+        int64_t first_us, start_us; /* since 1970: start of the first row's capture, and of this record's */
         uint8_t *plain;             /* a record without its seal */
         bt_trace_captured captured;
         int32_t *ids; /* prompt and answer */
@@ -60,7 +60,7 @@ bt_err bt_trace_share_next(bt_trace_row *ret, bool *is_end, bt_trace *t, bt_faul
 bt_err bt_trace_list_next(bt_trace_row *ret, bool *is_end, bt_trace *t, bt_fault *fault);
 bt_err bt_trace_rate_line(bt_trace_rate *ret, bool *is_end, bt_trace *t, bt_fault *fault);
 bt_err bt_trace_capture_next(bt_trace_row *ret, bool *is_end, bt_trace *t, bt_fault *fault);
-/* What this header is of; BT_TRACE_AUTO: none that is known. */
+/* The format with this header; BT_TRACE_AUTO: no known format. */
 bt_trace_format bt_trace_csv_format(const char *line, size_t len);
 /* Room for n ids in t->hash. */
 bt_err bt_trace_room(bt_trace *t, size_t n, bt_fault *fault);

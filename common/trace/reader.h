@@ -14,7 +14,7 @@
  *            input_tokens, output_tokens, created_time, delay_ms;
  *            model, its name
  * azure      CSV: TIMESTAMP,ContextTokens,GeneratedTokens        wall clock, of 2023 and of 2024 -
- *            and what else stands there, which is not read
+ *            and more columns, which are not read
  * burstgpt   CSV: Timestamp,Model,Request tokens,Response tokens, s                              -
  *            Total tokens,Log Type[,Session ID,Elapsed time];
  *            0 response tokens: it failed
@@ -58,24 +58,24 @@ extern const char *const bt_trace_format_names[BT_TRACE_FORMATS + 1]; /* "auto",
 
 typedef struct bt_trace bt_trace;
 typedef struct bt_trace_options {
-    bt_trace_format format; /* AUTO: known by the first line */
+    bt_trace_format format; /* AUTO: recognised by the first line */
     bool skips_bad;         /* pass over bad rows and count them; else the first is an error */
-    /* Tokens of a text, for sharegpt. NULL: such a file is refused. */
+    /* Counts the tokens of a text, for sharegpt. NULL: such a file is refused. */
     bt_err (*count)(void *ud, uint32_t *ret, const char *text, size_t len, bt_fault *fault);
     void *ud;
-    /* For sealed captures: the pair that they were sealed to. NULL: refused. */
+    /* The key pair that sealed captures were sealed to. NULL: sealed captures are refused. */
     const unsigned char *public_key, *secret_key; /* 32 bytes each; they live on */
 } bt_trace_options;
 
-/* Opens a path, "-" for stdin. BT_EIO; BT_EFORMAT: no format is like its first line, or its header lacks a column; a
- * format that was named is not checked against others. BT_EAUTH: sealed. */
+/* Opens a path, "-" for stdin. BT_EIO; BT_EFORMAT: the first line fits no format, or the header lacks a column (a
+ * format that the caller names is not compared with others); BT_EAUTH: sealed. */
 bt_err bt_trace_open(bt_trace **ret, const char *path, const bt_trace_options *o, bt_fault *fault);
-/* The same of an open stream; the caller closes it after bt_trace_close. */
+/* The same with an open stream; the caller closes it after bt_trace_close. */
 bt_err bt_trace_begin(bt_trace **ret, FILE *f, const bt_trace_options *o, bt_fault *fault);
 void bt_trace_close(bt_trace *t); /* NULL is fine */
 
-/* The next row; *ret_is_end: there is none. BT_EFORMAT: a bad row, its words say where; the next call goes on behind
- * it. Anything else ends the reading. */
+/* The next row; *ret_is_end: there is none. BT_EFORMAT: a bad row, with words that say where; the next call goes on
+ * behind it. Any other error ends the reading. */
 bt_err bt_trace_next(bt_trace_row *ret, bool *ret_is_end, bt_trace *t, bt_fault *fault);
 
 /* Rates of servegen: in [start_s, end_s) requests come at `rate` a second, with gaps of this family. The last row lasts
@@ -89,9 +89,9 @@ bt_err bt_trace_next_rate(bt_trace_rate *ret, bool *ret_is_end, bt_trace *t, bt_
 
 typedef struct bt_trace_facts {
     bt_trace_format format;
-    uint64_t rows, bad;  /* given; passed over */
-    char first_bad[256]; /* words about the first of those */
-    uint64_t torn_bytes; /* of captures: cut off at the ends of files, a record that was being written */
+    uint64_t rows, bad;  /* rows given; rows skipped */
+    char first_bad[256]; /* words about the first bad row */
+    uint64_t torn_bytes; /* of captures: bytes of half-written records at the ends of files */
     uint64_t dropped;    /* of captures: requests that were not recorded */
     uint64_t starts;     /* of captures: times that a gateway began to record */
 } bt_trace_facts;

@@ -4,12 +4,12 @@
 #include "trace/map.h"
 #include "trace/row.h"
 
-/* What a trace is like, from one pass over its rows, in memory with a bound.
+/* Statistics of a trace, from one pass over its rows, in bounded memory.
  *
- * Gaps are between arrivals in ascending order; rows that come too early by more than BT_TRACE_STATS_WINDOW places are
- * counted as out of order, and theirs is 0. The variation of gaps is their standard deviation over their mean (1:
- * Poisson). A block hits where it and all blocks before it in its prompt came in an earlier request: what a cache that
- * is never too small would save. */
+ * Gaps are between arrivals in ascending order; a row that comes too early by more than BT_TRACE_STATS_WINDOW places is
+ * counted as out of order, and its gap is 0. The variation of gaps is their standard deviation over their mean (1:
+ * Poisson). A block hits where an earlier request had it and all blocks before it in its prompt: a cache of any size
+ * would save at most these blocks. */
 enum { BT_TRACE_STATS_WINDOW = 4096, BT_TRACE_STATS_BINS = 240 };
 
 /* Things over time in at most 240 bins, whose width doubles as the trace goes on. */
@@ -29,9 +29,9 @@ typedef struct bt_trace_stats {
     int64_t first_us, last_us;           /* arrivals */
     uint64_t out_of_order;
     uint64_t blocks, hit_blocks, hashed; /* hashed: rows with hashes */
-    bool is_over_limit;                  /* more ids than bt_trace_map holds: hits and sessions are too few */
-    uint64_t least_block, most_block;    /* tokens of a block that every row fits so far */
-    uint32_t block_tokens;               /* as the format says; 0: it does not */
+    bool is_over_limit; /* more ids than bt_trace_map holds: the counts of hits and sessions are too low */
+    uint64_t least_block, most_block; /* the range of block sizes that fit every row so far */
+    uint32_t block_tokens;            /* from the format; 0: it does not say */
     bt_trace_bins bins;
     double gap_sum, gap_squares; /* private from here */
     bt_trace_map seen, talks;
@@ -44,12 +44,12 @@ typedef struct bt_trace_stats {
 bt_err bt_trace_stats_begin(bt_trace_stats *s, bt_fault *fault);
 void bt_trace_stats_done(bt_trace_stats *s); /* zeroed is fine */
 bt_err bt_trace_stats_add(bt_trace_stats *s, const bt_trace_row *row, bt_fault *fault);
-void bt_trace_stats_end(bt_trace_stats *s); /* after the last row, before what follows */
+void bt_trace_stats_end(bt_trace_stats *s); /* after the last row, before the functions below */
 
 double bt_trace_stats_span_s(const bt_trace_stats *s);
 double bt_trace_stats_gap_cv(const bt_trace_stats *s);    /* -1: fewer than three arrivals, or all at once */
 double bt_trace_stats_hit_ratio(const bt_trace_stats *s); /* -1: no hashes, or more ids than the limit */
-/* Tokens of a block: the format's, else the one power of two (or the one number) that fits every row: ceil(tokens / it)
- * is how many it has. 0: none does, or several do. */
+/* Tokens of a block: the format's, else the one power of two (or the one number) b that fits every row: a row of n
+ * tokens has ceil(n / b) hashes. 0: no number fits, or several do. */
 uint32_t bt_trace_stats_block(const bt_trace_stats *s);
 #endif

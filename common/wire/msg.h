@@ -61,7 +61,7 @@ typedef enum bt_msg_type {
     BT_MSG_HEARTBEAT = 4,   /* every 0.5 s, both ways on control; P and D add their load */
     BT_MSG_BYE = 5,         /* leaving on purpose: no new work, please */
     BT_MSG_ROLE = 6,        /* G -> P, D: drain, then serve as another role; again until ROLE_ANSWER or the deadline */
-    BT_MSG_ROLE_ANSWER = 7, /* P, D -> G: it will, or why not; with each ROLE */
+    BT_MSG_ROLE_ANSWER = 7, /* P, D -> G: yes, or why not; answers each ROLE */
     /* request, control */
     BT_MSG_RESERVE = 10,          /* G -> D */
     BT_MSG_RESERVED = 11,         /* D -> G */
@@ -75,7 +75,7 @@ typedef enum bt_msg_type {
     BT_MSG_ABORT = 19,            /* G -> P, D, again until ABORT_ACK */
     BT_MSG_ABORT_ACK = 20,
     BT_MSG_RENEW = 21,      /* G -> P, D: the lease of this attempt runs anew */
-    BT_MSG_TOKENS = 30,     /* D -> G: ids from first_index; what is not acknowledged goes again */
+    BT_MSG_TOKENS = 30,     /* D -> G: ids from first_index, again until acknowledged */
     BT_MSG_TOKENS_ACK = 31, /* G -> D: next index wanted */
     BT_MSG_FINISHED = 32,   /* D -> G, kept and sent again until FINISHED_ACK */
     BT_MSG_FINISHED_ACK = 33,
@@ -109,16 +109,18 @@ typedef struct bt_msg_engine { /* what a prefill node computes with; for reports
     bt_msg_fallback fallbacks[BT_MSG_MAX_FALLBACKS];
 } bt_msg_engine;
 
-typedef struct bt_msg_device { /* what a node prices its work with; for reports */
+typedef struct bt_msg_device { /* the device by which a node prices its work; for reports */
     char profile[64], stack[64], companion[64], link[32], schedule[16];
     uint64_t pace_milli, first_use_ns, compile_ns;
 } bt_msg_device;
 typedef struct bt_msg_device_work { /* what work would have taken on that device; ns 0: no price */
-    uint64_t ns, ideal_ns, nj;      /* device/work.h; of a shared step all of its time and a share of the rest */
-    uint32_t energy, steps;         /* bt_energy_kind; of D, steps that it took part in */
-    uint64_t paced_us, late_us;     /* with --pace: how long it was to take, and how much longer it took */
+    uint64_t ns, ideal_ns, nj; /* device/work.h; a request has the whole time of a shared step and its share of the rest
+                                */
+    uint32_t energy, steps;    /* bt_energy_kind; steps of D in which the request took part */
+    uint64_t paced_us, late_us; /* with --pace: the time that the device would take, and how much longer the work took
+                                 */
 } bt_msg_device_work;
-/* As bt_work_add has it: energy is known where that of all parts is. */
+/* The rule of bt_work_add: energy is known where that of all parts is known. */
 static inline void bt_msg_device_work_add(bt_msg_device_work *sum, const bt_msg_device_work *more)
 {
     if (!more->ns) return;
@@ -157,10 +159,11 @@ typedef struct bt_msg_hello {
     uint64_t pid;
     bool draining;
     bt_load load;
-    const bt_msg_engine *engine; /* what computes prompts: P, and D that prefills too; NULL: not told */
+    const bt_msg_engine *engine; /* what computes prompts: of P, and of D that prefills too; NULL: unknown */
     const bt_msg_device *device; /* NULL: its work has no price */
-    uint64_t link_epoch; /* bulk only: of this link, higher with each new one; blocks, WELCOME and CREDIT name it */
-    /* D only: the class of its own prefill engine; "": it has none */
+    uint64_t link_epoch; /* bulk only: number of this link, higher for each new link; blocks, WELCOME and CREDIT carry
+                            it */
+    /* D only: the exactness class of its own prefill engine; "": none */
     char prefill_exactness[BT_MSG_MAX_TEXT_BYTES + 1];
 } bt_msg_hello;
 typedef struct bt_msg_work { /* what one prompt took; compilations: 0 once warm */
@@ -170,7 +173,7 @@ typedef struct bt_msg_work { /* what one prompt took; compilations: 0 once warm 
 typedef struct bt_msg_welcome {
     uint32_t protocol;
     char node_id[BT_MSG_MAX_ID_BYTES + 1];
-    uint64_t link_epoch, credit_bytes; /* bulk only: HELLO's; what that epoch may carry so far, in all */
+    uint64_t link_epoch, credit_bytes; /* bulk only: the epoch of HELLO; all bytes that this epoch may carry so far */
 } bt_msg_welcome;
 typedef struct bt_msg_reject {
     int32_t code;
@@ -190,7 +193,7 @@ typedef struct bt_msg_role_answer {
     bt_role role;
     int32_t code;
     char text[BT_MSG_MAX_TEXT_BYTES + 1];
-} bt_msg_role_answer; /* code 0: it drains, or is that already */
+} bt_msg_role_answer; /* code 0: the node drains, or has that role already */
 
 typedef bt_sample_params bt_sampling; /* sample/sample.h has the ranges and the exact rule */
 
@@ -204,10 +207,10 @@ typedef struct bt_msg_reserve {
     const int32_t *generated;
     uint32_t generated_len;  /* tokens 0.. of an earlier attempt, to be replayed; 0: none; below max_tokens */
     bool is_local;           /* D prefills the prompt itself: no prefill node, no transfer */
-    bt_incarnation prefill;  /* who will send the KV; zero where is_local */
-    bt_peer_key prefill_key; /* and its key: D takes KV of this attempt from no other; zero where is_local */
-    uint64_t prefill_class;  /* XXH3-64 of the exactness that the sender says in HELLO: rows of another class are never
-                                mixed with its own; not looked at where is_local */
+    bt_incarnation prefill;  /* the sender of the KV; zero where is_local */
+    bt_peer_key prefill_key; /* the sender's key: D takes KV of this attempt from no other; zero where is_local */
+    uint64_t prefill_class;  /* XXH3-64 of the sender's exactness in HELLO: D never mixes rows of another class with
+                                these; ignored where is_local */
     bt_sampling sampling;
     uint32_t stop_ids_len;
     int32_t stop_ids[BT_MSG_MAX_STOP_IDS]; /* drawing one ends the sequence; it is the last id sent */
@@ -228,22 +231,23 @@ typedef struct bt_msg_refused {
 typedef struct bt_msg_prefill {
     const int32_t *ids;
     uint32_t ids_len;        /* the whole prompt */
-    bt_prompt_hashes hashes; /* does not travel: for worlds that hand messages over as they are, where ids may be NULL
+    bt_prompt_hashes hashes; /* does not travel: for simulations, which hand messages over as structs, with ids NULL
                               */
     bt_incarnation decode;
     bt_peer_key decode_key; /* who must answer at kv_endpoint */
     char kv_endpoint[BT_MSG_MAX_ENDPOINT_BYTES + 1];
     bt_ticket ticket;
-    uint32_t covered_tokens; /* as in Reserved, at most ids_len: only rows from here on are sent */
+    uint32_t covered_tokens; /* as in Reserved, at most ids_len: only rows behind these are sent */
     bt_sampling sampling;
     uint32_t lease_ms;
 } bt_msg_prefill;
 enum { BT_MSG_MAX_CHUNKS = 32 };
-typedef struct bt_msg_chunks { /* when parts of a prompt were computed, from the begin of the first; len 0: not told */
+typedef struct bt_msg_chunks { /* when parts of a prompt were computed, counted from the begin of the first; len 0:
+                                  unknown */
     uint32_t len;
     struct {
         uint32_t tokens, begin_us, end_us;
-        uint32_t chunks; /* so many in one: more than 1 only in the last, which stands for all that follow */
+        uint32_t chunks; /* how many this part stands for: more than 1 only in the last, for all that follow */
     } at[BT_MSG_MAX_CHUNKS];
 } bt_msg_chunks;
 typedef struct bt_msg_first_token {
@@ -252,7 +256,7 @@ typedef struct bt_msg_first_token {
     int32_t top_ids[BT_MSG_TOP_LOGITS];
     float top_logits[BT_MSG_TOP_LOGITS]; /* the highest logits, descending */
     uint64_t queue_us, prefill_us;
-    uint32_t cached_tokens; /* of the prompt: rows that were there from earlier prompts and not computed */
+    uint32_t cached_tokens; /* prompt rows that came from earlier prompts and were not computed */
     bt_msg_work work;
     bt_msg_device_work device;          /* of the prompt; ns 0: it has no price */
     bt_msg_device_prompt device_prompt; /* with device, where the node knows its parts */
@@ -280,7 +284,7 @@ typedef struct bt_msg_tokens {
     uint32_t ids_len;
     const bt_msg_logprob *logprobs; /* [ids_len] where the sampling asks for them (then at most
                                        BT_MSG_MAX_TOKENS_LOGPROBS ids), else NULL */
-    bt_msg_device_work device;      /* of all steps of this attempt so far; ns 0: they have no price */
+    bt_msg_device_work device;      /* all steps of this attempt so far; ns 0: no price */
 } bt_msg_tokens;
 typedef struct bt_msg_tokens_ack {
     uint32_t next_index;
@@ -351,10 +355,10 @@ static inline bool bt_request_same(const bt_request_ref *a, const bt_request_ref
     return a->number == b->number && bt_incarnation_equal(&a->owner, &b->owner);
 }
 const char *bt_msg_type_name(bt_msg_type t); /* "RESERVE"; "?" for an unknown number */
-/* A message of a type is the first so many bytes of the struct: what is behind them has no meaning and need not be set.
+/* The length of a message of this type: the bytes of the struct behind it have no meaning and need not be set.
  */
 size_t bt_msg_bytes(bt_msg_type type);
-void bt_msg_begin(bt_msg *m, bt_msg_type type); /* zero, but for its type */
+void bt_msg_begin(bt_msg *m, bt_msg_type type); /* zeroes all but the type */
 
 /* A control frame is one ZeroMQ frame: a fixed header, then the protobuf body. All integers little-endian.
  *   off size field
@@ -371,10 +375,9 @@ void bt_msg_begin(bt_msg *m, bt_msg_type type); /* zero, but for its type */
  *    64    - body */
 enum { BT_MSG_HEADER_BYTES = 64, BT_MSG_MAX_BODY_BYTES = 8 << 20 };
 
-/* Holds what a decoded message borrows; reuse it from message to message. Zero it before the first use; its
- * fields are private. A decode that reaches the body, even one that fails, makes void what the message before
- * it borrowed. It never holds more than 4 times the largest body it has seen and 256 KiB, and grows only for
- * a larger one. */
+/* Holds what a decoded message borrows; reuse it from message to message. Zero it before the first use; its fields are
+ * private. A decode that reaches the body, even a failing one, makes void what the message before it borrowed. The
+ * buffer never holds more than 4 times the largest body so far plus 256 KiB, and grows only for a larger body. */
 typedef struct bt_msg_buf {
     uint8_t *block;
     size_t cap;

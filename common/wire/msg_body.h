@@ -17,7 +17,7 @@ typedef struct bt_msg_checker {
     bt_err code;      /* what a complaint returns: BT_EARG encoding, BT_EFORMAT decoding */
     bt_err err;       /* BT_OK until the first complaint */
     bt_fault *fault;
-    void *(*alloc)(void *ud, size_t n); /* decoding: lives as long as the message; NULL when used up */
+    void *(*alloc)(void *ud, size_t n); /* decoding: memory that lives as long as the message; NULL when used up */
     void *alloc_ud;
 } bt_msg_checker;
 
@@ -27,7 +27,7 @@ bool bt_msg_body_ids(bt_msg_checker *c, const char *field, const int32_t *ids, s
 bool bt_msg_body_code(bt_msg_checker *c, int32_t code);
 bool bt_msg_body_not_zero(bt_msg_checker *c, const char *field, const uint8_t bytes[static 16]);
 bool bt_msg_body_text(bt_msg_checker *c, const char *field, const char *text, size_t cap);
-/* At least one byte, all of 0x21..0x7e. */
+/* A text of at least one byte, all in 0x21..0x7e. */
 bool bt_msg_body_name(bt_msg_checker *c, const char *field, const char *text, size_t cap);
 bool bt_msg_body_present(bt_msg_checker *c, const char *field, const void *part);
 bool bt_msg_body_fail(bt_msg_checker *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -39,7 +39,7 @@ bool bt_msg_body_get_key(bt_msg_checker *c, const char *field, bt_peer_key *ret,
 bool bt_msg_body_get_text(bt_msg_checker *c, const char *field, char *ret, size_t cap, ProtobufCBinaryData b);
 bool bt_msg_body_get_ref(bt_msg_checker *c, bt_request_ref *ret, const Bt__RequestRef *ref);
 
-/* To protobuf, which has no const; it only reads. */
+/* To protobuf, which only reads but has no const. */
 static inline ProtobufCBinaryData bt_msg_body_put16(const uint8_t bytes[static 16])
 {
     return (ProtobufCBinaryData){.len = 16, .data = (uint8_t *)bytes};

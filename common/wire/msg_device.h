@@ -2,7 +2,7 @@
 #define BT_WIRE_MSG_DEVICE_H
 #include "wire/msg_body.h"
 
-/* What a device would have taken, to and from protobuf, and its ranges. Private to common/wire. */
+/* Device times and energies, to and from protobuf, and their ranges. Private to common/wire. */
 void bt_msg_device_put(bt_msg_scratch *s, const bt_msg_device *d);
 const bt_msg_device *bt_msg_device_get(bt_msg_checker *c, const Bt__Device *b); /* NULL: a complaint */
 void bt_msg_device_check(bt_msg_checker *c, const bt_msg_device *d);

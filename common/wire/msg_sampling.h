@@ -11,7 +11,7 @@ void bt_msg_sampling_check(bt_msg_checker *c, const bt_sampling *p);
 void bt_msg_sampling_put_logprob(Bt__Logprob *ret, const bt_msg_logprob *l);
 void bt_msg_sampling_get_logprob(bt_msg_checker *c, bt_msg_logprob *ret, const Bt__Logprob *b);
 void bt_msg_sampling_check_logprob(bt_msg_checker *c, const bt_msg_logprob *l);
-/* Of all ids of one Tokens. */
+/* The log probabilities of all ids of one Tokens. */
 void bt_msg_sampling_put_logprobs(Bt__Tokens *ret, bt_msg_scratch *s, const bt_msg_tokens *t);
 void bt_msg_sampling_get_logprobs(bt_msg_checker *c, bt_msg_tokens *ret, const Bt__Tokens *b);
 #endif

@@ -2,9 +2,9 @@
 #define BT_ATTEMPT_LOG_H
 #include "wire/msg.h"
 
-/* What a node remembers of attempts that are over: the highest attempt of each of the last BT_ATTEMPT_LOG_LEN
- * requests. Late and repeated messages of these are recognised, so that no attempt runs twice and an aborted
- * one never starts. A request is found by a hash; zeroed, the log is empty. */
+/* What a node remembers of attempts that are over: the highest attempt of each of the last BT_ATTEMPT_LOG_LEN requests.
+ * So a node recognises late and repeated messages of these attempts: no attempt runs twice, and an aborted one never
+ * starts. Requests are found by a hash; a zeroed log is empty. */
 enum { BT_ATTEMPT_LOG_LEN = 512 };
 typedef struct bt_attempt_log {
     bt_request_ref refs[BT_ATTEMPT_LOG_LEN];
@@ -12,10 +12,10 @@ typedef struct bt_attempt_log {
     uint32_t len, next;
 } bt_attempt_log;
 
-/* Of a request, whatever the attempt: where a table by requests begins to look. */
+/* A hash of the request, without the attempt, for tables by request. */
 uint64_t bt_request_hash(const bt_request_ref *ref);
 
-/* The attempt of ref, and all lower ones, are over. */
+/* Notes that the attempt of ref and all lower ones are over. */
 void bt_attempt_log_note(bt_attempt_log *log, const bt_request_ref *ref);
 /* The highest attempt of the request known to be over; 0 when none is. */
 uint32_t bt_attempt_log_highest(const bt_attempt_log *log, const bt_request_ref *ref);

@@ -3,31 +3,31 @@
 #include "base/order.h"
 #include "xfer/attempt_log.h"
 
-/* The attempts that a node holds: what each has in any node, and the slots that they occupy. Pure; a part of both node
- * brains. It allocates in _new only.
+/* The attempts that a node holds: the fields that they have in every node, and the slots that they occupy. Pure; a part
+ * of both node brains. Only bt_attempts_new allocates.
  *
- * What a brain knows besides is in a record of its own, of the same index. A slot is a place for one attempt in the
- * worker, with its KV pages. There are more attempts than slots: one gives its slot back before its owner has
+ * A brain keeps its further fields in a record of its own with the same index. A slot is a place for one attempt in the
+ * worker, with its KV pages. There are more attempts than slots: an attempt gives its slot back before its owner has
  * acknowledged how it ended.
  *
  *   FREE --_take--> a state of the node's own --> STOPPING or REPORTING --_bury--> OVER --next step, _clear--> FREE
  *
- * Whoever looks through them does so in their order, so that a run depends on its events alone.
+ * Loops over attempts go in the order of the index, so that a run depends on its events alone.
  *
- * No step of a brain looks at all of them. What is free, what is over, which request is meant and what is due next are
- * found by orders and a hash. What a brain may have changed in a step is noted (_touch), so that it can put its own
- * orders right before it reads them. */
+ * No step of a brain looks at all attempts: orders and a hash find a free one, one that is over, the one of a request
+ * and the one due next. A brain notes each attempt that it may have changed in a step (_touch), so that it can update
+ * its own orders before it reads them. */
 enum { BT_NO_SLOT = UINT32_MAX };
 
 enum {
-    BT_ATTEMPT_FREE = 0,  /* nobody's: its fields are zero, its slot is BT_NO_SLOT */
-    BT_ATTEMPT_OVER,      /* forgotten; freed in the next step, for actions of this one may point into it */
-    BT_ATTEMPT_STOPPING,  /* over for its owner, but something still works on its slot */
-    BT_ATTEMPT_REPORTING, /* without a slot; its owner is told of its end until it acknowledges */
-    BT_ATTEMPT_OWN,       /* the first of the node's own states: it is at work, and holds a slot */
+    BT_ATTEMPT_FREE = 0,  /* unused: its fields are zero, its slot is BT_NO_SLOT */
+    BT_ATTEMPT_OVER,      /* forgotten; freed in the next step, since actions of this step may point into it */
+    BT_ATTEMPT_STOPPING,  /* over for its owner, but the worker still uses its slot */
+    BT_ATTEMPT_REPORTING, /* without a slot; its owner is told of the end until it acknowledges */
+    BT_ATTEMPT_OWN,       /* the first of the node's own states: at work, with a slot */
 };
 
-/* A process as a key of an order. */
+/* An incarnation as a key of an order. */
 static inline bt_order_key bt_incarnation_key(const bt_incarnation *who)
 {
     bt_order_key k;
@@ -48,13 +48,13 @@ typedef struct bt_attempt {
 typedef struct bt_attempts {
     bt_attempt *all;
     uint32_t len;
-    uint32_t end; /* from here on all are FREE */
+    uint32_t end; /* attempts from here on are FREE */
     bt_attempt **by_slot;
-    uint32_t slots;                /* who holds it; NULL: nobody */
-    uint32_t slots_end;            /* from here on nobody ever held one */
-    bt_attempt_log log;            /* of those that are over */
-    uint32_t here, held;           /* how many are anybody's; how many of these hold a slot */
-    uint32_t *by_ref, by_ref_mask; /* those that are here, by owner and number: chains of places + 1 */
+    uint32_t slots;                /* who holds each slot; NULL: nobody */
+    uint32_t slots_end;            /* slots from here on were never held */
+    bt_attempt_log log;            /* attempts that are over */
+    uint32_t here, held;           /* how many attempts are not FREE; how many of these hold a slot */
+    uint32_t *by_ref, by_ref_mask; /* attempts that are not FREE by owner and number: chains of places + 1 */
     bt_order idle;                 /* BT_ATTEMPTS_FREE (below end), BT_ATTEMPTS_OVER */
     bt_order idle_slots;           /* below slots_end */
     bt_order due;                  /* private, see below */
@@ -62,42 +62,43 @@ typedef struct bt_attempts {
 } bt_attempts;
 enum { BT_ATTEMPTS_FREE, BT_ATTEMPTS_OVER };
 
-/* slots: 1..1024. All are free, attempts and slots. BT_ENOMEM. */
+/* slots: 1..1024. All attempts and slots are free. BT_ENOMEM. */
 bt_err bt_attempts_new(bt_attempts *t, uint32_t slots);
 void bt_attempts_free(bt_attempts *t); /* zeroed is fine */
 
-/* The first behind `a` that is anybody's, the first of all where a is NULL; NULL: there is no more. The caller may end
- * what it gets. */
+/* The next attempt behind `a` that is not FREE; a NULL: the first. NULL: there is no more. The caller may end the
+ * result. */
 bt_attempt *bt_attempts_next(const bt_attempts *t, const bt_attempt *a);
 /* The request's highest attempt here, or NULL. A lower one may be here too: it is STOPPING. */
 bt_attempt *bt_attempts_find(const bt_attempts *t, const bt_request_ref *ref);
-bt_attempt *bt_attempts_by_slot(const bt_attempts *t, uint32_t slot); /* NULL: nobody's, or no slot at all */
+bt_attempt *bt_attempts_by_slot(const bt_attempts *t, uint32_t slot); /* NULL: a free slot, or BT_NO_SLOT */
 
 bt_attempt *bt_attempts_unused(const bt_attempts *t);   /* a FREE one; NULL: there is none */
 uint32_t bt_attempts_unused_slot(const bt_attempts *t); /* BT_NO_SLOT: there is none */
 
-/* What the two gave begins as the attempt `ref`, in a state of the node's own. */
+/* Makes the results of the two functions above the attempt `ref`, in a state of the node's own. */
 void bt_attempts_take(bt_attempts *t, bt_attempt *a, const bt_request_ref *ref, uint32_t slot, unsigned state);
-void bt_attempts_leave_slot(bt_attempts *t, bt_attempt *a); /* that it holds */
+void bt_attempts_leave_slot(bt_attempts *t, bt_attempt *a); /* a holds a slot */
 
-/* ABORT came for ref: it and lower attempts are over. Returns what has to be stopped, which bears ref's number from now
- * on; NULL: nothing is here, and ABORT_ACK can go at once. */
+/* ABORT came for ref: this attempt and lower ones are over. Returns the attempt to stop, which has ref's attempt number
+ * from now on; NULL: there is none, and ABORT_ACK can go at once. */
 bt_attempt *bt_attempts_abort(bt_attempts *t, const bt_request_ref *ref);
-void bt_attempts_bury(bt_attempts *t, bt_attempt *a);  /* it holds no slot; it and lower attempts are over */
-void bt_attempts_clear(bt_attempts *t, bt_attempt *a); /* an OVER one, in the next step: FREE */
+void bt_attempts_bury(bt_attempts *t, bt_attempt *a);  /* a holds no slot; it and lower attempts are over */
+void bt_attempts_clear(bt_attempts *t, bt_attempt *a); /* in the next step: an OVER attempt becomes FREE */
 
-/* Whether it is anybody's, and whether its owner may still want something of it: only then its lease counts. */
+/* bt_attempt_is_here: neither FREE nor OVER. The other: its owner may still want something of it; only then its lease
+ * counts. */
 static inline bool bt_attempt_is_here(const bt_attempt *a) { return a->state > BT_ATTEMPT_OVER; }
 static inline bool bt_attempt_is_wanted(const bt_attempt *a) { return a->state > BT_ATTEMPT_STOPPING; }
 
-bt_attempt *bt_attempts_over(const bt_attempts *t); /* one that is OVER; NULL: none is */
+bt_attempt *bt_attempts_over(const bt_attempts *t); /* an attempt that is OVER; NULL: none */
 
-/* Notes that a may change; _touched gives each that was noted once, and forgets it; NULL: no more. */
+/* Notes that a may change; _touched gives each noted attempt once and forgets it; NULL: no more. */
 void bt_attempts_touch(bt_attempts *t, bt_attempt *a);
 bt_attempt *bt_attempts_touched(bt_attempts *t);
 
-/* When something is due for a; BT_STEP_NEVER: nothing is. What is due by now_us becomes ripe; then _next_ripe gives
- * those, each once, in their order; NULL: no more. Meanwhile no due time is set. */
+/* Sets when something is due for a; BT_STEP_NEVER: nothing is. _ripen makes attempts due by now_us ripe; then
+ * _next_ripe gives each once, in their order; NULL: no more. Meanwhile no due time is set. */
 void bt_attempts_set_due(bt_attempts *t, const bt_attempt *a, int64_t due_us);
 void bt_attempts_ripen(bt_attempts *t, int64_t now_us);
 bt_attempt *bt_attempts_next_ripe(bt_attempts *t);
@@ -105,6 +106,7 @@ int64_t bt_attempts_due_us(const bt_attempts *t); /* when the next one is due; B
 
 void bt_attempt_renew(bt_attempt *a, int64_t now_us, uint32_t lease_ms);
 bool bt_attempt_is_expired(const bt_attempt *a, int64_t now_us);
-bt_load bt_attempts_load(const bt_attempts *t);                             /* slots and leases; the rest is zero */
-void bt_attempts_load_device(bt_load *load, const bt_msg_device_work *sum); /* what all work so far would have taken */
+bt_load bt_attempts_load(const bt_attempts *t); /* slots and leases; other fields are zero */
+void bt_attempts_load_device(bt_load *load, const bt_msg_device_work *sum); /* adds the device time of all work so far
+                                                                             */
 #endif

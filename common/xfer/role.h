@@ -9,8 +9,8 @@ typedef enum bt_role_may {
     BT_ROLE_MAY,
 } bt_role_may;
 
-/* Fill the answer to ROLE `wanted` of a node that serves as `own`. draining: it takes no new work; *next: the role it
- * drains for, 0 where it leaves for good. True: it begins to drain now, *next is `wanted`. */
+/* Fills the answer of a node that serves as `own` to ROLE `wanted`. draining: the node takes no new work; *next: the
+ * role for which it drains, 0 where it ends. True: the node begins to drain now, and *next is `wanted`. */
 bool bt_role_answer(bt_msg_role_answer *ret, bt_role *next, bt_role wanted, bt_role own, bt_role_may may,
                     bool draining);
 #endif

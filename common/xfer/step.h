@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include "base/log.h" /* bt_log_level, for LOG actions; brains never log themselves */
 
-/* What the three brains (gateway/brain/brain.h, prefill-node/brain/brain.h, decode-node/brain/brain.h) have in common.
+/* The rules of all three brains (gateway/brain/brain.h, prefill-node/brain/brain.h, decode-node/brain/brain.h).
  *
  * A brain is a pure state machine: X_brain_step(brain, event, now_us, random) returns the actions that its
  * shell must carry out, in order. It knows no socket, clock, thread or file. The shell (a daemon, or sim/)
@@ -26,6 +26,6 @@ typedef struct bt_random {
 
 enum { BT_STEP_TEXT_BYTES = 320 }; /* the text of a LOG or FAIL action, final zero included */
 
-/* "Never": what X_brain_due_us answers when no timer runs. */
+/* "Never": the value of X_brain_due_us when no timer runs. */
 #define BT_STEP_NEVER INT64_MAX
 #endif
