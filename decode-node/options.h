@@ -5,8 +5,7 @@
 #include "node/node_options.h"
 #include "npu/compile/obtain.h"
 
-/* The settings of a decode node: what every node has, and what only this kind has, with default and limits in one
- * table. */
+/* The settings of a decode node, those of every node and its own, with defaults and limits in one table. */
 typedef struct dc_options {
     const bt_node_options *node;
     const bt_obtain_want *want; /* the package of engine npu and of --local-prefill npu */

@@ -5,15 +5,14 @@
 #include "prefill-node/options.h"
 #include "wire/msg.h"
 
-/* What the prompts of a prefill node would take on the device that its package was made for. Zeros: they have no
- * price. */
+/* The time and energy of a prefill node's prompts on the device that its package was made for. Zeroed: no price. */
 typedef struct pf_device {
     bt_costs_prefill *costs; /* NULL: no price */
     bt_pace pace;
-    bt_msg_device about; /* what HELLO says */
+    bt_msg_device about; /* the device in HELLO */
 } pf_device;
-/* A package's own profile prices it, --profile where that is the same; one without a time has no price. BT_EARG: --pace
- * without a price. pf_device_done also after a failure. */
+/* The package's own profile gives prices, or --profile where it is the same device; a profile without times gives none.
+ * BT_EARG: --pace without a price. pf_device_done also after a failure. */
 bt_err pf_device_open(pf_device *ret, const pf_options *o, const bt_prefill *engine, const bt_model *m,
                       bt_fault *fault);
 void pf_device_done(pf_device *d);

@@ -5,13 +5,12 @@
 #include "npu/compile/obtain.h"
 #include "prefill-node/brain/brain.h"
 
-/* The settings of a prefill node: what every node has, and what only this kind has, with default and limits in one
- * table. */
+/* The settings of a prefill node, those of every node and its own, with defaults and limits in one table. */
 typedef struct pf_options {
     const bt_node_options *node;
     const bt_obtain_want *want; /* the package of engine npu */
     int engine;                 /* index in bt_engine_names */
-    int schedule;               /* and in bt_engine_schedules */
+    int schedule;               /* index in bt_engine_schedules */
     int64_t slots, min_overlap_tokens, share_tokens;
 } pf_options;
 

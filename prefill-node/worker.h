@@ -5,7 +5,7 @@
 #include "wire/msg.h"
 
 /* The prefill node's compute thread. It owns the engine and the sampler, and never touches a socket. One run at a time,
- * in the order they were given: one prompt, or several together.
+ * in the order of the calls: one prompt, or a batch.
  *
  * A job runs from pf_worker_compute until exactly one DIGEST, FAILED or STOPPED; ids and pages must stay valid until
  * then.
@@ -13,22 +13,22 @@
  *              layer
  *   COMPUTED   after all of them: token 0. Only the digest is still to be made
  *   DIGEST     after COMPUTED
- * A cancelled job ends within one layer, after COMPUTED too; one that runs with others when their chunk has ended.
- * Of such a run, times are everybody's, and its work is told in parts by the tokens that each has computed.
+ * A cancelled job ends within one layer, after COMPUTED too; a job in a batch ends when the batch's chunk has ended.
+ * Each job of a batch has the times of the whole run, and a share of its work by the tokens that the job has computed.
  *
- * The compute thread never waits for the I/O thread: how far a layer's rows are is a number that the next ones raise,
- * so that a slow reader gets fewer and longer KV_READYs, and the ring of the other events has room for all that the
+ * The compute thread never waits for the I/O thread: the count of a layer's final rows is one number that later rows
+ * raise, so that a slow reader gets fewer and longer KV_READYs. The ring of the other events has room for all that the
  * slots can cause. */
 typedef struct pf_worker pf_worker;
 
-enum { PF_WORKER_MOST = 64 }; /* jobs of one run */
+enum { PF_WORKER_MOST = 64 }; /* jobs of a batch */
 typedef struct pf_worker_job {
     uint32_t slot;
-    uint32_t with;   /* the next so many jobs run together with this one: fewer than PF_WORKER_MOST */
+    uint32_t with;   /* the next `with` jobs make a batch with this one: fewer than PF_WORKER_MOST */
     bt_kv_view view; /* the page table behind it is borrowed */
     const int32_t *ids;
-    uint32_t ids_len;  /* borrowed */
-    uint32_t from_row; /* rows of the tokens before it are in place: a multiple of BT_KV_UNIT_TOKENS, below ids_len */
+    uint32_t ids_len;     /* borrowed */
+    uint32_t from_row;    /* rows of earlier tokens are in place: a multiple of BT_KV_UNIT_TOKENS, below ids_len */
     bt_sampling sampling; /* its bias is borrowed */
 } pf_worker_job;
 
@@ -43,7 +43,7 @@ typedef struct pf_worker_event {
     pf_worker_event_type type;
     uint32_t slot;
     uint32_t layer, token_begin, token_count; /* KV_READY */
-    int32_t token;                            /* COMPUTED, and so on */
+    int32_t token;                            /* COMPUTED, with the fields below */
     bool has_logprob;
     bt_msg_logprob logprob; /* where the sampling asks for it */
     uint32_t top_len;
@@ -57,7 +57,8 @@ typedef struct pf_worker_event {
     char text[BT_MSG_MAX_TEXT_BYTES + 1]; /* FAILED */
 } pf_worker_event;
 
-/* Takes the engine in success. slots: how many jobs may wait or run, 1..1024. layers, vocab: the model's. */
+/* Takes ownership of the engine in success. slots: how many jobs may wait or run, 1..1024. layers, vocab: the model's.
+ */
 bt_err pf_worker_new(pf_worker **ret, bt_prefill *engine, uint32_t slots, uint32_t layers, size_t vocab,
                      bt_fault *fault);
 /* Cancels, joins the thread, frees the engine too. NULL is fine. */
@@ -68,6 +69,6 @@ void pf_worker_compute(pf_worker *w, const pf_worker_job *job);
 void pf_worker_cancel(pf_worker *w, uint32_t slot);
 int pf_worker_fd(const pf_worker *w);                    /* readable when there may be an event */
 bool pf_worker_next(pf_worker *w, pf_worker_event *ret); /* false: none, and the descriptor is quiet */
-/* by a reader that stops before _next said false: the descriptor is readable again */
+/* for a reader that stops before _next was false: makes the descriptor readable again */
 void pf_worker_again(pf_worker *w);
 #endif

@@ -7,53 +7,53 @@
 #include "xfer/xfer_credit.h"
 #include "xfer/xfer_recv.h"
 
-/* What the files of the decode brain share, and for these only. They are read in this order, and each calls only those
- * before it:
+/* Shared by the files of the decode brain only. In reading order, each calls only those above it:
  *
  *   brain_inner.c   making actions, finding attempts
  *   memory.c        KV pages and the swap store
- *   attempt.c       the life of an attempt, and what its owner is told
- *   orders.c        who waits, who is youngest, what is due: so that no step looks at all attempts
+ *   attempt.c       the life of an attempt, and the messages to its owner
+ *   orders.c        who waits, who is youngest, what is due: orders, so that no step looks at all attempts
  *   reserve.c       reservations
- *   preempt.c       who waits for pages, who must give them up
+ *   preempt.c       who waits for pages, who must give pages up
  *   work.c          what the worker says
  *   blocks.c        bulk links, transfers
  *   brain.c         messages of gateways, time, the step
- * Beside them lookup.c and batch.c, which the worker uses. */
+ * The worker uses lookup.c and batch.c. */
 
 enum { DC_RESERVED = BT_ATTEMPT_OWN, DC_RUNNING, DC_PREEMPTING, DC_PREEMPTED }; /* beside those of attempts.h */
 
 typedef struct dc_record {
-    bt_attempt *a;  /* attempts.all[the same index]; always. Its slot is the sequence of the book that has its pages */
+    bt_attempt *a;  /* attempts.all[the same index], never NULL. Its slot is the index of its sequence in the book */
     uint64_t age;   /* order of reservation: lower is older */
     uint64_t class; /* of the prompt's rows */
-    uint32_t covered_tokens; /* of the prompt: kept rows that it began with */
+    uint32_t covered_tokens; /* of the prompt: kept rows with which it began */
     bt_msg_reserve wish;     /* its arrays are in `block` */
     bt_ticket ticket;
     bt_xfer_recv recv;    /* until DC_RUNNING */
-    int32_t commit_token; /* token 0 as COMMIT has it */
+    int32_t commit_token; /* token 0 in COMMIT */
     int64_t resend_us;
     void *block;               /* owns prompt, ids, log probabilities and bias */
     int32_t *ids;              /* [max_tokens] from index 0 */
     bt_msg_logprob *logprobs;  /* [max_tokens], where asked for */
-    uint32_t ids_len, acked;   /* known; wanted next by the gateway */
+    uint32_t ids_len, acked;   /* how many are known; the index that the gateway wants next */
     bt_msg_device_work device; /* of its steps here */
     bool has_prompt;           /* the prompt's rows are in place */
-    bool is_behind;            /* DC_RUNNING: rows of known tokens are computed first; no token since START */
-    int64_t alive_us;          /* when the gateway was last told that this gets on; -1: not since START */
+    bool is_behind;            /* DC_RUNNING: rows of known tokens are still computed; no token since START */
+    int64_t alive_us;          /* when PREFILL_ACCEPTED was sent last; -1: not since START */
     uint32_t need_tokens;      /* DC_RUNNING: rows that the worker asked for; 0: none */
-    uint32_t rows, swap_pages; /* DC_PREEMPTED: rows kept in so many pages of the swap store; 0: nothing is kept */
-    int64_t want_us;           /* waits for pages since then */
-    bool first_told, owes_first, owes_done; /* local: FIRST_TOKEN and PREFILL_DONE were made; are not acknowledged */
+    uint32_t rows, swap_pages; /* DC_PREEMPTED: rows kept, and their pages in the swap store; 0: none */
+    int64_t want_us;           /* since when it waits for pages */
+    bool first_told, owes_first, owes_done; /* local: FIRST_TOKEN and PREFILL_DONE were made; the first, the second is
+                                               not acknowledged */
     bt_msg_first_token first;
     bt_digest16 kv_digest;
     bool ack_abort;              /* STOPPING: the gateway waits for ABORT_ACK */
-    bool gives_up;               /* DC_PREEMPTING: not to return, `failed` says why */
+    bool gives_up;               /* DC_PREEMPTING: it does not return; `failed` says why */
     bool is_finished, is_failed; /* REPORTING */
     bt_msg_finished finished;
     bt_msg_failed failed;
-    /* What the orders hold of it (orders.c): pages counted beside what it holds; whether it counts in dc_brain.leaving,
-     * .preempting, .reserved. */
+    /* Its places in the orders (orders.c) depend on these: pages counted beside those it holds; whether it counts in
+     * dc_brain.leaving, .preempting, .reserved. */
     uint32_t counted_pages;
     bool is_counted_leaving, is_counted_preempting, is_counted_reserved;
 } dc_record;
@@ -61,9 +61,9 @@ typedef struct dc_record {
 typedef struct dc_link {
     bool in_use;
     bt_incarnation peer;
-    uint64_t class; /* of the rows that it makes */
+    uint64_t class; /* class of the rows that it makes */
     bt_xfer_grant grant;
-    uint64_t epoch, peer_epoch; /* of b->epochs, from 1; as HELLO says it */
+    uint64_t epoch, peer_epoch; /* a value of b->epochs, from 1; the number in HELLO */
     int64_t heard_us;
 } dc_link;
 
@@ -77,86 +77,90 @@ struct dc_brain {
     uint32_t swap_used;
     dc_link *links;
     bt_order peers;         /* links in use, by prefill node */
-    bt_order waiting;       /* for pages, the oldest first */
-    bt_order running;       /* the youngest first */
-    uint64_t counted_pages; /* beside what reserved and running ones hold: until their first tokens, and some growth */
-    uint32_t waiting_len, leaving, preempting, reserved; /* leaving: they will give pages back */
+    bt_order waiting;       /* sequences that wait for pages, the oldest first */
+    bt_order running;       /* running sequences, the youngest first */
+    uint64_t counted_pages; /* counted for reserved and running sequences beside the pages that they hold: until their
+                               first tokens, and some growth */
+    uint32_t waiting_len, leaving, preempting, reserved; /* leaving: will give pages back */
     uint64_t epochs, ages, rss_bytes;
     bt_msg_device_work device;
     bt_kv_range missing[BT_MSG_MAX_RANGES];
     dc_action *acts;
     size_t acts_len, acts_cap;
     dc_counters n;
-    int64_t now_us, worked_us; /* worked: when the worker last said anything of a running sequence */
+    int64_t now_us, worked_us; /* worked_us: the worker's last event of a running sequence */
     const bt_random *random;
 };
 
 /* ---- brain_inner.c ---- */
 dc_action *dc_act(dc_brain *b, dc_action_type type);
-/* Those of xfer/attempts.h, as records; or NULL. _next: the one behind r that is here, from NULL to NULL:
+/* The functions of xfer/attempts.h for records; or NULL. dc_next walks over all that are not FREE or OVER:
  *   for (dc_record *r = NULL; (r = dc_next(b, r));) ...
- * It looks at all of them. The others note what they give, for it may change: dc_orders_settle. */
+ * The others note their result as touched, for dc_orders_settle. */
 dc_record *dc_next(const dc_brain *b, const dc_record *r);
 dc_record *dc_find(dc_brain *b, const bt_request_ref *ref);
 dc_record *dc_by_slot(dc_brain *b, uint32_t slot);
 dc_record *dc_unused(dc_brain *b);
 dc_record *dc_abort(dc_brain *b, const bt_request_ref *ref);
-dc_record *dc_touch(dc_brain *b, bt_attempt *a); /* its record, noted; NULL stays NULL */
+dc_record *dc_touch(dc_brain *b, bt_attempt *a); /* the record of a, touched; NULL stays NULL */
 
 /* ---- orders.c ---- */
 bt_err dc_orders_new(dc_brain *b);
 void dc_orders_free(dc_brain *b);
-/* Puts what has changed since the last call to its places: before anything below, a load or a due time is read. */
+/* Puts everything that has changed since the last call to its places; called before anything below, a load or a due
+ * time is read. */
 void dc_orders_settle(dc_brain *b);
-dc_record *dc_orders_oldest(dc_brain *b);   /* who waits for pages; NULL */
-dc_record *dc_orders_youngest(dc_brain *b); /* who runs; NULL */
-bool dc_orders_agree(const dc_brain *b);    /* with a look at all: for tests and the simulator */
+dc_record *dc_orders_oldest(dc_brain *b);   /* among those that wait for pages; NULL */
+dc_record *dc_orders_youngest(dc_brain *b); /* among those that run; NULL */
+bool dc_orders_agree(const dc_brain *b);    /* compares the orders with all records: for tests and the simulator */
 
 /* ---- memory.c ---- */
-/* for its prompt, and for what is counted beside it; settled */
+/* whether there is room for the prompt and the growth counted for it; settled */
 bool dc_memory_has_room(dc_brain *b, const bt_msg_reserve *w);
-/* pages of the prompt; returns the rows in place, shared ones */
+/* gives r the pages of its prompt; returns the rows in place, in shared pages */
 uint32_t dc_memory_place_prompt(dc_brain *b, dc_record *r);
-/* So many rows are in place in every layer: those of the prompt may be shared. */
+/* `rows` rows are in place in every layer: keeps those of the prompt. */
 void dc_memory_keep(dc_brain *b, const dc_record *r, uint32_t rows);
 void dc_memory_drop(dc_brain *b, dc_record *r); /* pages and swapped rows */
 bool dc_memory_waits(const dc_record *r);       /* for pages */
-/* of a reserved or running one, beside what it holds: until its first tokens, and some growth; else 0 */
+/* pages counted for a reserved or running r beside those it holds: until its first tokens, and some growth; else 0 */
 uint32_t dc_memory_counted(const dc_brain *b, const dc_record *r);
-uint32_t dc_memory_pages(const dc_brain *b, const dc_record *r); /* how many it holds */
-bool dc_memory_grow(dc_brain *b, dc_record *r); /* by what it waits for; false: too few pages are free */
-/* Of a preempted one. _swap_out: its rows go to the swap store, its pages are free; false: the store has no room.
- * _bring_back: it has pages again; false: too few are free. *ret_rows: rows in place, swapped in or shared. */
+uint32_t dc_memory_pages(const dc_brain *b, const dc_record *r); /* how many r holds */
+bool dc_memory_grow(dc_brain *b, dc_record *r); /* gives r the pages that it waits for; false: too few are free */
+/* For a preempted r. _swap_out: its rows go to the swap store, its pages become free; false: the store has no room.
+ * _bring_back: r gets pages again; false: too few are free. *ret_rows: rows in place, swapped in or shared. */
 bool dc_memory_swap_out(dc_brain *b, dc_record *r, uint32_t rows);
 bool dc_memory_bring_back(dc_brain *b, dc_record *r, uint32_t *ret_rows);
 
 /* ---- attempt.c ---- */
-void dc_attempt_say_tokens(dc_brain *b, const dc_record *r, uint32_t from); /* what is known from this index on */
-void dc_attempt_say_first(dc_brain *b, const dc_record *r); /* of a local prefill: what is not acknowledged */
+void dc_attempt_say_tokens(dc_brain *b, const dc_record *r, uint32_t from); /* sends the known tokens from this index on
+                                                                             */
+void dc_attempt_say_first(dc_brain *b, const dc_record *r); /* of a local prefill: sends what is not acknowledged */
 bool dc_attempt_wants_resend(const dc_record *r);
 void dc_attempt_resend(dc_brain *b, dc_record *r);
-/* at once, or when the copy or step in progress lets go of it */
+/* at once, or when the copy or step in progress has ended */
 void dc_attempt_stop(dc_brain *b, dc_record *r, bool ack_abort);
 void dc_attempt_stopped(dc_brain *b, dc_record *r); /* nothing works on a STOPPING record any more */
 void dc_attempt_finish(dc_brain *b, dc_record *r, const bt_msg_finished *f);    /* likewise; --> REPORTING */
 void dc_attempt_fail(dc_brain *b, dc_record *r, bt_err code, const char *text); /* likewise; --> REPORTING */
 void dc_attempt_bury(dc_brain *b, dc_record *r);
-void dc_attempt_reap(dc_brain *b); /* what was buried in the step before */
+void dc_attempt_reap(dc_brain *b); /* frees what was buried in the step before */
 void dc_attempt_renew(dc_brain *b, dc_record *r, uint32_t lease_ms);
-void dc_attempt_complete_prompt(dc_brain *b, dc_record *r); /* its rows are in place */
-/* join the batch, or end at once where its last token is known */
+void dc_attempt_complete_prompt(dc_brain *b, dc_record *r); /* all rows of the prompt are in place */
+/* joins the batch, or ends at once where its last token is known */
 void dc_attempt_launch(dc_brain *b, dc_record *r, uint32_t rows);
-/* Commit: every row of the prompt is in place. False: it is over, for the prefill node made another token 0. */
+/* Commit: every row of the prompt is in place. False: r is over, since the prefill node made another token 0. */
 bool dc_attempt_start(dc_brain *b, dc_record *r);
 
 /* ---- reserve.c ---- */
 void dc_reserve(dc_brain *b, const bt_msg *m);
 
 /* ---- preempt.c ---- */
-/* fail it, once its worker has stopped */
+/* fails r once the worker has stopped it */
 void dc_preempt_give_up(dc_brain *b, dc_record *r, bt_err code, const char *text);
-void dc_preempt_stopped(dc_brain *b, dc_record *r, uint32_t rows); /* the worker has: keep, drop or give up */
-void dc_preempt_settle(dc_brain *b); /* at the end of a step: who gets pages, who must go */
+void dc_preempt_stopped(dc_brain *b, dc_record *r, uint32_t rows); /* the worker has stopped r: swaps out, drops or
+                                                                      gives up */
+void dc_preempt_settle(dc_brain *b); /* at the end of a step: gives out pages, and preempts */
 
 /* ---- work.c ---- */
 void dc_work_first(dc_brain *b, const dc_event *ev);

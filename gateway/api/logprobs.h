@@ -6,16 +6,15 @@
 
 struct json_t;
 
-/* Log probabilities of an answer's tokens, given out in step with its text. A token is told when all of
- * its text may be shown; one whose text is held back, because a stop string may begin there, waits. When
- * the text ends, the rest is told, but not tokens that begin at or after the place where a stop string cut
- * the text off. So the tokens that are told spell the text that is shown; only the last one may reach
- * beyond its end. */
+/* Log probabilities of an answer's tokens, given out in step with its text. A token goes out when all of its text may
+ * be shown; a token whose text is held back, because a stop string may begin there, waits. When the text ends, the rest
+ * goes out, but not tokens that begin at or after the place where a stop string cut the text off. So the tokens given
+ * out spell the text shown; only the last token may reach beyond its end. */
 typedef struct gw_logprobs {
     const bt_tokenizer *tok; /* outlives this; NULL: nobody asked */
     bool is_chat;
     bt_buf tokens;                   /* private */
-    size_t told;                     /* how many of them */
+    size_t told;                     /* how many tokens went out */
     size_t place_chars, place_bytes; /* text_offset so far */
 } gw_logprobs;
 
@@ -24,9 +23,9 @@ void gw_logprobs_end(gw_logprobs *p);
 /* After gw_text_push of the id; begin_bytes: gw_text_made of the answer before that push. */
 bt_err gw_logprobs_push(gw_logprobs *p, const gw_text_answer *text, size_t begin_bytes, int32_t id,
                         const bt_msg_logprob *l);
-bool gw_logprobs_waits(const gw_logprobs *p, const gw_text_answer *text, bool is_over); /* is there one to be told? */
-/* The value of "logprobs" for those that may be told now (is_over: the text has ended), a new reference;
- * JSON null when nobody asked, NULL when out of memory.
+bool gw_logprobs_waits(const gw_logprobs *p, const gw_text_answer *text, bool is_over); /* whether a token may go out */
+/* The value of "logprobs" for the tokens that may go out now (is_over: the text has ended), a new reference; JSON null
+ * when nobody asked, NULL when out of memory.
  *   chat        {content: [{token, logprob, bytes, top_logprobs}], refusal}
  *   completion  {tokens, token_logprobs, top_logprobs, text_offset}, offsets in characters of the answer's
  *               text */

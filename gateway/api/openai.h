@@ -12,10 +12,10 @@
 /* The body of a POST to /v1/chat/completions or /v1/completions, as a plain struct. Pure: bytes in, struct or error
  * out.
  *
- * Every field of the API is in the table of openai_fields.c: used; known and harmless, so taken without a look; or
- * known and not supported, so refused by name when it asks for something. All others are refused as unrecognised, with
- * the name that was meant where one is close. A field that is null is a field that is absent. Nothing is clamped but
- * the length of the answer: any other value out of range is an error that names the field. */
+ * Every field of the API is in the table of openai_fields.c: used; known and harmless, so accepted unread; or known and
+ * not supported, so refused by name when it asks for something. Any other field is refused as unrecognised, with the
+ * nearest known name where one is close. A field that is null is a field that is absent. Nothing is clamped but the
+ * length of the answer: any other value out of range is an error that names the field. */
 enum {
     GW_OPENAI_MAX_STOPS = 16,
     GW_OPENAI_MAX_STOP_BYTES = 256,
@@ -23,7 +23,7 @@ enum {
 };
 
 typedef struct gw_openai_limits {
-    const char *const *names; /* what `model` may say */
+    const char *const *names; /* accepted values of `model` */
     size_t names_len;
     uint32_t vocab;              /* ids in a request are below it */
     uint32_t stop_ids_max;       /* of stop_token_ids */
@@ -41,7 +41,7 @@ typedef struct gw_openai_request {
     uint32_t max_tokens;  /* 0: not given; more than any context holds: BT_MSG_MAX_PROMPT_TOKENS */
     bt_sampling sampling; /* seed only where has_seed; bias is the request's own */
     bool has_seed, is_stream, has_usage_chunk;
-    bool is_baton; /* "baton": true, or an object of wishes: which nodes it gets */
+    bool is_baton; /* "baton": true, or an object of wishes for its nodes */
     int policy;    /* gw_policy; 0: as the gateway is set */
     char prefer_prefill[BT_MSG_MAX_ID_BYTES + 1], prefer_decode[BT_MSG_MAX_ID_BYTES + 1]; /* node ids; "": any */
     const char *stop[GW_OPENAI_MAX_STOPS];                                                /* not empty */
@@ -49,7 +49,7 @@ typedef struct gw_openai_request {
     size_t stops;
     int32_t stop_ids[BT_MSG_MAX_STOP_IDS];
     uint32_t stop_ids_len;
-    bool ignores_eos;     /* of the stop ids only those above end the answer, not the model's own */
+    bool ignores_eos;     /* only the request's stop ids end the answer, not the model's own */
     bt_sample_bias *bias; /* where sampling.bias points; NULL: none */
     struct json_t *root;  /* private: holds the strings above */
 } gw_openai_request;
@@ -60,8 +60,8 @@ bt_err gw_openai_parse(gw_openai_request *ret, gw_openai_error *err, bool is_cha
                        const gw_openai_limits *limits);
 void gw_openai_request_done(gw_openai_request *r);
 
-/* How many tokens an answer may have, and what says so: "request", "context" (what the prompt leaves of it, where more
- * was asked for), "max-answer" (a chat without max_tokens), "default" (a completion without it). */
+/* How many tokens an answer may have, and by which rule: "request", "context" (the room that the prompt leaves, where
+ * more was asked for), "max-answer" (a chat without max_tokens), "default" (a completion without max_tokens). */
 typedef struct gw_openai_bound {
     uint32_t tokens;
     const char *from;

@@ -3,8 +3,8 @@
 #include <stdint.h>
 #include "base/err.h"
 
-/* An error as the API gives it: {"error": {"message", "type", "param", "code"}} under an HTTP status. Strings are
- * UTF-8. */
+/* An error in the API's form: {"error": {"message", "type", "param", "code"}} under an HTTP status. Strings are UTF-8.
+ */
 typedef struct gw_openai_error {
     int status;
     const char *type, *code; /* static text; code may be NULL */
@@ -13,7 +13,7 @@ typedef struct gw_openai_error {
     uint32_t retry_after_s; /* 0: no such header */
 } gw_openai_error;
 
-/* Fill *err; message by format, cut at a character when too long. param may be NULL. Returns BT_EARG. */
+/* Fills *err; message by format, cut at a character when too long. param may be NULL. Returns BT_EARG. */
 bt_err gw_openai_fail(gw_openai_error *err, int status, const char *type, const char *code, const char *param,
                       const char *fmt, ...) __attribute__((format(printf, 6, 7)));
 #endif

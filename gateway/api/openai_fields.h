@@ -2,16 +2,16 @@
 #define GW_OPENAI_FIELDS_H
 #include "gateway/api/openai_read.h"
 
-/* Private to the door: the one table of what a request may hold. Requests are read by it, and the description that
- * clients can fetch (openapi.h) is made from it. */
+/* Private to the door: the one table of the fields of a request. Requests are read by it, and the description in
+ * openapi.h is made from it. */
 typedef enum gw_field_where { GW_FIELD_CHAT = 1, GW_FIELD_TEXT = 2, GW_FIELD_BOTH = 3 } gw_field_where;
 typedef enum gw_field_kind {
     GW_FIELD_NUMBER,  /* lo..hi */
     GW_FIELD_INTEGER, /* lo..hi; both 0: any */
     GW_FIELD_BOOLEAN,
     GW_FIELD_OTHER, /* json is its JSON schema */
-    GW_FIELD_ONLY,  /* json is an array of the values that are taken: they ask for what is done anyway */
-    GW_FIELD_ANY,   /* harmless: taken whatever it says, and not looked at */
+    GW_FIELD_ONLY,  /* json is an array of the accepted values, which ask for what is done anyway */
+    GW_FIELD_ANY,   /* harmless: accepted with any value, unread */
 } gw_field_kind;
 
 typedef struct gw_field {
@@ -28,6 +28,6 @@ typedef struct gw_field {
 extern const gw_field gw_fields[];
 extern const size_t gw_fields_len;
 
-/* Every field of the object `root` into p->r, then the rules between fields. As gw_openai_parse. */
+/* Reads every field of the object `root` into p->r, then checks the rules between fields. Errors of gw_openai_parse. */
 bt_err gw_fields_read(gw_reader *p, json_t *root);
 #endif

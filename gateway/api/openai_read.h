@@ -3,8 +3,8 @@
 #include <jansson.h>
 #include "gateway/api/openai.h"
 
-/* Private to the reading of requests: what is read so far, and readers of single values. All of them fill *p->err when
- * they fail, as gw_openai_parse says; `name` is the field's. */
+/* Private to the reading of requests: the state of a reader, and readers of single values. Each fills *p->err when it
+ * fails, like gw_openai_parse; `name` is the field's. */
 typedef struct gw_reader {
     gw_openai_request r;
     gw_openai_error *err;
@@ -17,6 +17,6 @@ bt_err gw_read_bool(bool *ret, gw_reader *p, const char *name, const json_t *v);
 
 bt_err gw_read_no_memory(gw_reader *p);
 bt_err gw_read_wrong_type(gw_reader *p, const char *name, const char *wanted, const json_t *v);
-/* allowed: what it may be, "" for nothing. */
+/* allowed: the values that the field may have, "" for none. */
 bt_err gw_read_unsupported(gw_reader *p, const char *name, const char *allowed);
 #endif

@@ -5,12 +5,12 @@
 
 /* POST /v1/nodes/{id}/role: its path, its body {"role": "prefill" or "decode"}, and its answer. Pure. */
 
-/* Whether it is that path; ret (NULL is fine) is the node's id then. */
+/* Whether `path` is this endpoint's; ret (NULL is fine) is then the node's id. */
 bool gw_role_http_path(char ret[BT_MSG_MAX_ID_BYTES + 1], const char *path);
 /* BT_EARG with *err filled (400); BT_ENOMEM with *err filled too (500). Any bytes are safe. */
 bt_err gw_role_http_parse(bt_role *ret, gw_openai_error *err, const char *body, size_t len);
-/* {"id", "role", "state", "text"}: the node has said yes. As gw_answer_error. */
+/* {"id", "role", "state", "text"}: the node has agreed. Errors of gw_answer_error. */
 bt_err gw_role_http_answer(bt_buf *out, const char *id, bt_role role, const char *text);
-/* Fill *err from the code and words of a GW_DO_ROLE_ANSWER that says no. */
+/* Fills *err from the code and words of a GW_DO_ROLE_ANSWER that refuses. */
 void gw_role_http_refused(gw_openai_error *err, const char *id, int32_t code, const char *text);
 #endif

@@ -14,8 +14,8 @@ typedef struct gw_text {
     bt_tokenizer *tok;
     bt_chat chat;
     bool has_chat;
-    bt_fault chat_fault;                   /* why not */
-    char *chat_template;                   /* the file's, whole; NULL: none, or no UTF-8, or over the limit */
+    bt_fault chat_fault;                   /* why there is no chat */
+    char *chat_template;                   /* the whole template of the file; NULL: none, no UTF-8, or over the limit */
     int32_t stop_ids[BT_MSG_MAX_STOP_IDS]; /* ids that end an answer */
     uint32_t stop_ids_len;
 } gw_text;
@@ -27,14 +27,14 @@ bt_err gw_text_open(gw_text *ret, const bt_gguf *g, bt_fault *fault);
 void gw_text_close(gw_text *t);
 
 /* The ids of a request's prompt, malloc'ed, at least one. A chat goes through the template; a text begins with a BOS
- * where the file asks for one; a list of ids is taken as it is. A text of more than ctx_tokens + GW_TEXT_COUNTED_TOKENS
- * is not counted to its end, so that no body keeps the gateway from its other work for long. Errors as
- * gw_openai_parse, gw_openai_max_tokens. */
+ * where the file asks for one; a list of ids stays as it is. A text of more than ctx_tokens + GW_TEXT_COUNTED_TOKENS is
+ * not counted to its end, so that no body keeps the gateway from its other work for long. Errors as gw_openai_parse,
+ * gw_openai_max_tokens. */
 enum { GW_TEXT_COUNTED_TOKENS = 16384 };
 bt_err gw_text_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, const gw_openai_request *r, uint32_t ctx_tokens,
                       gw_openai_error *err);
 
-/* One answer's text. Bytes that might be the beginning of a stop string are held back until it is certain. */
+/* One answer's text. Bytes that may begin a stop string are held back until that is certain. */
 typedef struct gw_text_answer {
     bt_detok detok;
     bt_stop stop;
@@ -46,8 +46,8 @@ typedef struct gw_text_answer {
 bt_err gw_text_begin(gw_text_answer *ret, const gw_text *t, const gw_openai_request *r, size_t ids_max,
                      bt_fault *fault);
 bt_err gw_text_push(gw_text_answer *a, int32_t id, bt_fault *fault);
-/* Bytes of text that the ids so far made, shown and held back; means nothing once is_stopped. */
+/* Bytes of text that the ids so far made, shown and held back; without meaning once is_stopped. */
 static inline size_t gw_text_made(const gw_text_answer *a) { return a->text.len + a->stop.held_bytes; }
-bt_err gw_text_finish(gw_text_answer *a, bt_fault *fault); /* what was held back comes out */
+bt_err gw_text_finish(gw_text_answer *a, bt_fault *fault); /* gives out the text held back */
 void gw_text_end(gw_text_answer *a);
 #endif

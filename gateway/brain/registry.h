@@ -11,11 +11,10 @@
  *                                           |
  *                                           +-- draining flag or BYE -> DRAINING (takes no new work)
  *
- * A node whose connection has ended is SUSPECT at once, and GONE when nothing is heard of it for cut_us: one that
- * lives dials again by itself and beats. One that said BYE stays DRAINING until it is silent for gone_us: most likely
- * it comes back as another incarnation.
- * A GONE node that is heard again becomes READY: no node is banned for good. It is forgotten after
- * forget_us, or when its place is needed.
+ * A node whose connection has ended is SUSPECT at once, and GONE after cut_us of silence: a living node dials again by
+ * itself and sends heartbeats. A node that sent BYE stays DRAINING until it is silent for gone_us: most likely it comes
+ * back as another incarnation. A GONE node that is heard again becomes READY: no node is banned for good. A GONE node
+ * is forgotten after forget_us, or when its place is needed.
  *
  * An incarnation is one life of a process; its node_id outlives it. A node_id that comes with a new
  * incarnation takes the place of the old one. The old incarnation is then refused for as long as the new
@@ -30,46 +29,46 @@ typedef enum gw_node_state {
 } gw_node_state;
 
 typedef struct gw_node {
-    bt_incarnation incarnation, displaced; /* displaced: the one before it under this node_id, or zero */
+    bt_incarnation incarnation, displaced; /* displaced: the incarnation before, under the same node_id, or zero */
     gw_node_state state;
-    bt_msg_device device;               /* the same of hello.device */
+    bt_msg_device device;               /* where hello.device points, when it is not NULL */
     bt_msg_engine engine;               /* where hello.engine points, when it is not NULL */
-    bt_msg_hello hello;                 /* as told last */
+    bt_msg_hello hello;                 /* the last HELLO */
     bt_load load;                       /* from the last HELLO or HEARTBEAT */
-    int64_t heard_us, heartbeat_due_us; /* last heard; next HEARTBEAT to it */
-    bt_peer_key key;                    /* the transport proved it at its HELLO; zero without keys */
-    uint32_t attempts;                  /* of this gateway, also those that are being aborted */
-    int64_t refuses_until_us;           /* it had no room for an attempt: ask again then */
+    int64_t heard_us, heartbeat_due_us; /* when it was heard last; when its next HEARTBEAT is due */
+    bt_peer_key key;                    /* proved by the transport at its HELLO; zero without keys */
+    uint32_t attempts;                  /* of this gateway, those being aborted included */
+    int64_t refuses_until_us;           /* it had no room for an attempt: when to ask again */
     uint64_t name;                      /* XXH3-64 of node_id: the same over restarts */
-    uint64_t turn;                      /* number of the choice that took it last (route.h), or 0 */
+    uint64_t turn;                      /* number of the last choice that took it (route.h), or 0 */
     int64_t probe_us;                   /* between HEARTBEATs to it: longer while it is silent */
     bool in_use;                        /* false: a free place of the table */
-    bool leaving;                       /* said BYE or draining */
-    bool has_left;                      /* said BYE: that its connection ends then is no news */
-    bool rests;                         /* heartbeats both ways are taken to come (gw_brain_rest) */
+    bool leaving;                       /* sent BYE or is draining */
+    bool has_left;                      /* sent BYE: the end of its connection is no news */
+    bool rests;                         /* heartbeats both ways count as sent (gw_brain_rest) */
     bool is_cut;                        /* its connection has ended, and nothing was heard since */
     int64_t cut_us;                     /* since then */
-    /* What the orders below hold of it. */
+    /* Its places in the orders below depend on these. */
     uint64_t exact_class, prefill_class; /* hashes of the two exactness classes of its HELLO; 0: "" */
     uint32_t shape;                      /* place in gw_registry.shapes, + 1 */
-    uint32_t slots;                      /* counted in gw_registry.slots */
-    uint64_t kv_tokens;                  /* counted in gw_registry.kv_tokens */
+    uint32_t slots;                      /* its part of gw_registry.slots */
+    uint64_t kv_tokens;                  /* its part of gw_registry.kv_tokens */
     bool refuses;                        /* refuses_until_us is to come */
-    uint64_t seen[3];                    /* what its places depend on, as it was then; private */
+    uint64_t seen[3];                    /* the values by which it has its places; private */
 } gw_node;
 
-/* What nodes of one role tell of their devices in Load, in sum since this gateway began; of a process that is no more
- * what it told last. */
+/* The device figures in the Load of all nodes of one role, summed since this gateway began; a process that is no more
+ * counts with its last figures. */
 typedef struct gw_device_sum {
     uint64_t ns, ideal_ns, nj, paced_us, late_us;
 } gw_device_sum;
 
 typedef struct gw_shape {
     bt_kv_shape kv;
-    uint32_t nodes; /* that have it; 0: a free place */
+    uint32_t nodes; /* nodes of this shape; 0: a free place */
 } gw_shape;
 
-/* Orders of nodes (base/order.h), so that nobody has to look at all of them: what is due, and who comes first for a
+/* Orders of nodes (base/order.h), so that no step looks at all nodes: which node is due, and which comes first for a
  * request. A set of a role and a shape is 2 * shape + (role is decode). */
 typedef struct gw_registry {
     gw_node *nodes;
@@ -81,7 +80,7 @@ typedef struct gw_registry {
     uint32_t shapes_len;     /* places that were ever taken */
     gw_device_sum device[2]; /* by role is decode */
     uint64_t slots[2];       /* of READY nodes, by role is decode */
-    uint64_t changes;        /* how often anything changed that a choice of nodes depends on */
+    uint64_t changes;        /* how often anything changed on which a choice of nodes depends */
     bt_order who, names;     /* in use, by incarnation; by name */
     bt_order idle;           /* GW_IDLE_FREE: free places; GW_IDLE_GONE: GONE without attempts, by when it was heard */
     bt_order due;            /* GW_DUE: by gw_registry_due_us or heartbeat_due_us; GW_RIPE: see gw_registry_ripen */
@@ -92,7 +91,7 @@ typedef struct gw_registry {
     bt_order least;            /* by role is decode: READY ones with slots, the least loaded first */
     bt_order known;            /* prefill nodes that are not gone or leaving, by class */
     bt_order locals;           /* decode nodes in `there` that prefill, by class, the last place of a class first */
-    uint64_t kv_tokens;        /* of all nodes that are not gone: what gw_affinity is sized by */
+    uint64_t kv_tokens;        /* of all nodes that are not gone, for the size of gw_affinity */
 } gw_registry;
 enum { GW_IDLE_FREE, GW_IDLE_GONE };
 enum { GW_DUE, GW_RIPE };
@@ -105,7 +104,7 @@ static inline bt_order_key gw_registry_key(const bt_incarnation *who)
     memcpy(&k.lo, who->bytes + sizeof k.hi, sizeof k.lo);
     return k;
 }
-/* The longest sequence that it holds. */
+/* The longest sequence that the node holds. */
 static inline uint64_t gw_node_limit(const gw_node *n)
 {
     const uint64_t kv = n->hello.kv_capacity_tokens;
@@ -119,31 +118,31 @@ void gw_registry_done(gw_registry *r);
 /* The node with this incarnation, or NULL. */
 gw_node *gw_registry_find(const gw_registry *r, const bt_incarnation *who);
 
-/* The node of this name, not GONE; NULL. */
+/* The node of this name that is not GONE; NULL: none. */
 gw_node *gw_registry_named(const gw_registry *r, const char *node_id);
-gw_node *gw_registry_by_name(const gw_registry *r, uint64_t name); /* the same by gw_node.name, also a GONE one */
+gw_node *gw_registry_by_name(const gw_registry *r, uint64_t name); /* the same by gw_node.name, GONE or not */
 
 uint64_t gw_registry_name(const char *node_id); /* as in gw_node.name; 0 for "" */
 
-/* Puts the node to its places in all orders: to be called after anything of it was written outside of this file. _told:
- * also what its HELLO says of it. */
+/* Puts the node to its places in all orders: called after a field of it was written outside of this file.
+ * gw_registry_told: after its HELLO was written too. */
 void gw_registry_changed(gw_registry *r, gw_node *n);
 void gw_registry_told(gw_registry *r, gw_node *n);
-/* It gets nothing until then. */
+/* The node gets nothing until until_us. */
 void gw_registry_refuses(gw_registry *r, gw_node *n, int64_t until_us);
 /* Ends the refusals whose time is over. */
 void gw_registry_pass(gw_registry *r, int64_t now_us);
 int64_t gw_registry_refusing_us(const gw_registry *r); /* when the next one ends; INT64_MAX */
 
-/* What is due by now_us becomes ripe; then the ripe ones, each once, in order of place. Whoever gets one calls
- * gw_registry_changed when done with it. NULL: no more. */
+/* gw_registry_ripen makes nodes due by now_us ripe; then gw_registry_next_ripe gives the ripe ones, each once, in order
+ * of place. The caller then calls gw_registry_changed with the node. NULL: no more. */
 void gw_registry_ripen(gw_registry *r, int64_t now_us);
 gw_node *gw_registry_next_ripe(gw_registry *r);
 int64_t gw_registry_next_due_us(const gw_registry *r); /* INT64_MAX: none */
 
-/* Take a HELLO. BT_OK: *ret is the node, state STARTING when it is new and unchanged when it was known.
- * *ret_replaced is the incarnation that lost its place to it (zero when none): its attempts are over.
- * Refused, with words that give their value and ours:
+/* Takes a HELLO. BT_OK: *ret is the node, state STARTING when it is new and unchanged when it was known. *ret_replaced
+ * is the incarnation that lost its place to it (zero when none): its attempts are over. Refused, with words that give
+ * both values:
  *   BT_EVERSION  another protocol
  *   BT_EFORMAT   another model
  *   BT_EARG      no such role, or another than this incarnation had; a name in use; a shape of zero; a
@@ -152,11 +151,11 @@ int64_t gw_registry_next_due_us(const gw_registry *r); /* INT64_MAX: none */
 bt_err gw_registry_hello(gw_registry *r, gw_node **ret, bt_incarnation *ret_replaced, const bt_incarnation *who,
                          const bt_msg_hello *hello, int64_t now_us, bt_fault *fault);
 
-/* The node was heard: any message of it. Returns the state that it has now. A HEARTBEAT (else NULL) brings
- * its load and whether it drains, and ends STARTING. */
+/* A message of the node came. Returns the node's state. A HEARTBEAT (else NULL) brings its load and whether it drains,
+ * and ends STARTING. */
 gw_node_state gw_registry_heard(gw_registry *r, gw_node *n, const bt_msg_heartbeat *heartbeat, int64_t now_us);
 
-/* The connection by which it was heard last has ended. Returns the state that it has now. */
+/* The connection by which the node was heard last has ended. Returns the node's state. */
 gw_node_state gw_registry_cut(gw_registry *r, gw_node *n, int64_t now_us);
 
 /* Changes the node's state as its silence up to now_us demands, and returns it. Frees its place (in_use

@@ -2,8 +2,8 @@
 #define GW_ROLE_H
 #include "gateway/brain/brain.h"
 
-/* Asking a node to serve as another role: GW_EV_ROLE in, one GW_DO_ROLE_ANSWER out. ROLE is said again
- * until the node answers or role_us is over; at most GW_ROLES_MAX (state.h) are being asked at a time. */
+/* Asking a node to serve as another role: GW_EV_ROLE in, one GW_DO_ROLE_ANSWER out. ROLE goes again until the node
+ * answers or role_us is over; at most GW_ROLES_MAX nodes (state.h) are asked at a time. */
 void gw_role_ask(gw_brain *b, const gw_event *ev);   /* GW_EV_ROLE */
 void gw_role_answered(gw_brain *b, const bt_msg *m); /* ROLE_ANSWER of a known node */
 void gw_role_expire(gw_brain *b);

@@ -13,20 +13,17 @@
  * that have just failed this request, or that are avoided (avoid.h), get it only where no others would do.
  * Then the policy decides, for the decode node first:
  *
- *   LEAST_LOAD    the fewest open attempts over slots; among equals, the one chosen longest ago
- *   PREFIX        the one that has had the longest beginning of the prompt (affinity.h), unless the share
- *                 of its slots in use is larger by more than a half than that of the least loaded; among
- *                 equals, LEAST_LOAD
+ *   LEAST_LOAD    the fewest open attempts over slots; among equals, the node chosen longest ago
+ *   PREFIX        the node that has had the longest prefix of the prompt (affinity.h), unless the share of its slots in use is larger by more than a half than that of the least loaded; among equals, LEAST_LOAD
  *   ROUND_ROBIN   the one chosen longest ago
  *
- * The exactness class of an engine (HELLO's exactness, or prefill_exactness for the prefill engine of a
- * decode node) says which numbers it computes: engines of one class give the same bits. A prompt may be
- * computed locally only where the decode node's prefill engine is of the class of every known prefill
- * node; one that is gone or leaving is not known. Then it is
- *   SHORT            where such a node has a free slot, and what it has not had of the prompt (affinity.h) is shorter
- *                    than local_below_tokens. A node much busier than the least loaded is taken to have had nothing
+ * The exactness class of an engine (HELLO's exactness, or prefill_exactness for the prefill engine of a decode node)
+ * says which numbers it computes: engines of one class give the same bits. A prompt may be computed locally only where
+ * the decode node's prefill engine is of the class of every known prefill node; a node that is gone or leaving is not
+ * known. Then a prefill is local because it is
+ *   SHORT            where such a node has a free slot, and the rest of the prompt that it has not had (affinity.h) is shorter than local_below_tokens. A node much busier than the least loaded counts as having had nothing
  *   NO_PREFILL_NODE  where no prefill node is known: colocated mode
- * A request that has tokens already stays with the classes of its first attempt: no other node will do. */
+ * A request that has tokens already stays with the classes of its first attempt. */
 typedef enum gw_policy { GW_POLICY_LEAST_LOAD = 1, GW_POLICY_PREFIX, GW_POLICY_ROUND_ROBIN } gw_policy;
 typedef enum gw_local { GW_LOCAL_NOT = 0, GW_LOCAL_SHORT, GW_LOCAL_NO_PREFILL_NODE } gw_local;
 
@@ -37,7 +34,7 @@ typedef enum gw_route_answer {
     GW_ROUTE_NO_NODE,  /* neither a ready pair nor a ready node that may prefill locally */
 } gw_route_answer;
 
-/* What choices depend on beside the nodes. turns: choices so far. affinity NULL: no node has had anything. */
+/* On these choices depend beside the nodes. turns: choices so far. affinity NULL: no node has had anything. */
 typedef struct gw_router {
     gw_policy policy;
     uint64_t turns;
@@ -48,12 +45,12 @@ typedef struct gw_router {
 typedef struct gw_route_wish {
     int64_t now_us;
     gw_policy policy;      /* 0: the router's */
-    bt_prompt_view prompt; /* its beginnings: read by PREFIX, and where local_below_tokens is not 0 */
+    bt_prompt_view prompt; /* its prefixes are read by PREFIX, and where local_below_tokens is not 0 */
     uint32_t max_tokens;
     uint32_t local_below_tokens;          /* 0: nothing is short */
-    bool has_class;                       /* it has tokens: only nodes of these two will do */
+    bool has_class;                       /* the request has tokens: only nodes of these two classes may serve it */
     uint64_t prefill_class, decode_class; /* from gw_route_class */
-    /* gw_node.name, 0: any. No other node will do; with only_prefill no local prefill either. */
+    /* gw_node.name, 0: any. No other node may serve the request; with only_prefill no local prefill either. */
     uint64_t only_prefill, only_decode;
     /* gw_node.name, 0: none. This node, or where both are given this pair, has just failed the request. */
     uint64_t shun_prefill, shun_decode;
@@ -62,8 +59,9 @@ typedef struct gw_route_wish {
 typedef struct gw_route_choice {
     gw_node *prefill, *decode; /* CHOSEN; prefill NULL where local */
     gw_local local;
-    uint64_t limit_tokens; /* TOO_LONG: what the best nodes hold */
-    /* A local prefill was wished for, but the engines of these two differ in class; NULL: no such thing. */
+    uint64_t limit_tokens; /* TOO_LONG: the longest sequence that any node holds */
+    /* A local prefill would have been chosen, but the engines of these two nodes differ in class; NULL: no such case.
+     */
     const gw_node *odd_decode, *odd_prefill;
 } gw_route_choice;
 

@@ -7,16 +7,15 @@
  * check it).
  *
  * The files in an order to read them; each calls only those above it:
- *   registry, affinity, avoid, debts    tables of nodes: who is there, who had which prompts, who fails,
- *                                       who owes what
+ *   registry, affinity, avoid, debts    tables of nodes: known nodes, who had which prompts, who fails, who owes what
  *   route             which nodes a request gets
  *   act.c             the actions of a step
- *   request_due.c     when time has something to do with a request
+ *   request_due.c     when a request is next due
  *   request.c         the table of requests, the queue, and what a request says to its nodes
  *   request_end.c     leaving nodes: the end, or back to the queue for another attempt
  *   request_time.c    deadlines
  *   request_queue.c   from SUBMIT to the queue, from the queue to nodes
- *   request_msg.c     what nodes say about a request
+ *   request_msg.c     messages of nodes about a request
  *   role.c            asking a node to change its role
  *   brain.c           nodes come and go; the step */
 typedef enum gw_request_state {
@@ -34,7 +33,7 @@ typedef struct gw_side {
     bt_incarnation node;
     uint64_t name; /* gw_node.name */
     bool is_open;  /* counted in the node's attempts */
-    bool is_told;  /* the node has been asked: leaving it needs ABORT */
+    bool is_told;  /* the node has been told of the attempt: leaving it needs ABORT */
 } gw_side;
 
 typedef struct gw_request {
@@ -43,7 +42,7 @@ typedef struct gw_request {
     uint32_t same;    /* the next one in its chain of gw_brain.by_number */
     uint32_t attempt; /* from 1; 0: it has never had nodes */
 
-    /* What the client asked for. One block: prompt, tokens, sampling.bias. */
+    /* The client's request. One block: prompt, tokens, sampling.bias. */
     void *block;
     bt_prompt_view prompt;
     int32_t *tokens; /* [max_tokens] */
@@ -55,8 +54,8 @@ typedef struct gw_request {
     char prefer_prefill[BT_MSG_MAX_ID_BYTES + 1], prefer_decode[BT_MSG_MAX_ID_BYTES + 1];
     uint64_t only_prefill, only_decode; /* gw_node.name of these two; 0 once a node was lost */
 
-    /* How far it is. */
-    uint32_t next_index;                  /* so many tokens are accepted, a final stop id included */
+    /* Progress. */
+    uint32_t next_index;                  /* number of accepted tokens, a final stop id included */
     bt_finish ended;                      /* 0 until the end was seen */
     uint64_t prefill_class, decode_class; /* of the attempt that made token 0 (route.h) */
     gw_stats stats;
@@ -64,29 +63,29 @@ typedef struct gw_request {
     /* This attempt. */
     gw_side prefill, decode; /* prefill is closed where the attempt is local */
     gw_local local;
-    uint32_t base; /* next_index when the attempt began: it replays so many tokens */
+    uint32_t base; /* next_index when the attempt began: the number of tokens that it replays */
     bt_msg_reserved reserved;
-    bool is_accepted;               /* PREFILL_ACCEPTED, or what follows it, was seen */
+    bool is_accepted;               /* PREFILL_ACCEPTED, or a later message, was seen */
     bool has_kv;                    /* PREFILL_DONE was seen */
-    bool has_price;                 /* FIRST_TOKEN's is in stats */
-    bt_msg_device_work decode_work; /* of its steps, as D said last; in stats when the attempt is over */
-    /* What D said before token 0 was here, which comes from P: ids in tokens[max(base, 1)..], FINISHED. */
+    bool has_price;                 /* the price in FIRST_TOKEN is in stats */
+    bt_msg_device_work decode_work; /* of its steps, from D's last message; in stats when the attempt is over */
+    /* Messages of D that came before token 0, which comes from P: ids in tokens[max(base, 1)..], FINISHED. */
     uint32_t early_len;
     bool has_early_finished;
     bt_msg_finished early_finished;
 
     /* Earlier attempts. */
-    uint32_t fruitless;                 /* so many failed since a token last came */
-    char why[BT_STEP_TEXT_BYTES / 2];   /* the last of them failed */
+    uint32_t fruitless;                 /* attempts that failed since the last token */
+    char why[BT_STEP_TEXT_BYTES / 2];   /* why the last of them failed */
     uint64_t shun_prefill, shun_decode; /* gw_node.name of what failed last (route.h) */
 
     /* Times. */
     int64_t submitted_us;
     int64_t waiting_us;    /* since when queue_us counts */
     int64_t not_before_us; /* QUEUED: the next attempt may begin then */
-    int64_t asked_us;      /* RESERVE was said then, before token 0, and no RESERVED came since; or -1 */
-    int64_t lost_us;       /* a node was lost then, no attempt was accepted since; or -1 */
-    int64_t stuck_us;      /* QUEUED: since when no ready nodes would do; -1 some would */
+    int64_t asked_us;      /* when RESERVE was sent, before token 0 and without a RESERVED since; or -1 */
+    int64_t lost_us;       /* when a node was lost, without an attempt accepted since; or -1 */
+    int64_t stuck_us;      /* QUEUED: since when no ready nodes could serve it; -1: some could */
     uint64_t stuck_epoch;  /* gw_brain.epoch when that was last looked at */
     int64_t deadline_us, resend_us, renew_us;
 } gw_request;
@@ -101,12 +100,12 @@ typedef struct gw_role {
     int64_t deadline_us, resend_us;
 } gw_role;
 
-/* Where one waits that is QUEUED; all but RESTING in order of number. */
+/* Where a QUEUED request waits; all lines but RESTING are in order of number. */
 typedef enum gw_line {
-    GW_LINE_READY = 0, /* its turn comes when those before it have had theirs */
+    GW_LINE_READY = 0, /* its turn comes in order */
     GW_LINE_RESTING,   /* not before not_before_us; by that */
-    GW_LINE_STUCK,     /* no nodes would do, until the state of a node changes */
-    GW_LINE_BUSY,      /* choosy, and all nodes that would do were taken: until anything about nodes changes */
+    GW_LINE_STUCK,     /* no nodes could serve it, until the state of a node changes */
+    GW_LINE_BUSY,      /* choosy, and all nodes that could serve it were taken: until anything about nodes changes */
     GW_LINES
 } gw_line;
 enum { GW_PLACE_FREE, GW_PLACE_DEAD };
@@ -119,22 +118,22 @@ struct gw_brain {
     gw_request *requests;
     uint32_t requests_len;  /* places; GW_NONE is a free one */
     uint32_t requests_used; /* places that were ever taken */
-    uint32_t *by_number;    /* [numbers] those that have not ended: chains of places + 1, by the number's last bits */
-    uint32_t numbers;       /* a power of two */
-    bt_order idle;          /* GW_PLACE_FREE, GW_PLACE_DEAD: places */
-    bt_order due;           /* GW_DUE: by gw_request_due_us; GW_RIPE: what this step has still to look at, by place */
-    bt_order sides;         /* open ones, by node: 2 * place + (is decode) */
-    bt_order line;          /* those QUEUED, see gw_line */
-    uint64_t line_epoch;    /* gw_brain.epoch when GW_LINE_STUCK was last moved on */
-    uint64_t busy_changes;  /* of nodes and what is known of them, when the first came to GW_LINE_BUSY */
-    int64_t busy_until_us;  /* a refusal ends then, that GW_LINE_BUSY waits for */
-    uint64_t last_request;  /* number of the last one taken */
+    uint32_t *by_number;   /* [numbers] requests that have not ended: chains of places + 1, by the number's last bits */
+    uint32_t numbers;      /* a power of two */
+    bt_order idle;         /* GW_PLACE_FREE, GW_PLACE_DEAD: places */
+    bt_order due;          /* GW_DUE: by gw_request_due_us; GW_RIPE: what this step has still to look at, by place */
+    bt_order sides;        /* open ones, by node: 2 * place + (is decode) */
+    bt_order line;         /* those QUEUED, see gw_line */
+    uint64_t line_epoch;   /* gw_brain.epoch when GW_LINE_STUCK was last moved on */
+    uint64_t busy_changes; /* changes of nodes and of affinity when the first request came to GW_LINE_BUSY */
+    int64_t busy_until_us; /* when a refusal ends for which GW_LINE_BUSY waits */
+    uint64_t last_request; /* number of the last request taken */
     gw_role roles[GW_ROLES_MAX];
     uint32_t queued;
     uint32_t active;              /* those that hold nodes */
     uint64_t epoch;               /* how often the state of a node has changed */
     bool pair_ready;              /* some request would find nodes */
-    int64_t no_pair_us;           /* else: since when none would */
+    int64_t no_pair_us;           /* else: since when none would find any */
     int64_t ended_us, between_us; /* the last DONE; mean time between two, 0: not known */
     bool started, draining, exited;
     gw_action *acts;

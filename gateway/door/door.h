@@ -10,15 +10,14 @@
 #include "model/defaults.h"
 #include "trace/capture.h"
 
-/* The endpoints, and each client's request from its bytes to the last byte of its answer. It turns
- * requests into SUBMIT events for the brain, and the brain's FIRST, TOKENS, DONE and FAIL actions into
- * text for clients; a client that leaves becomes CANCEL, a stop string FINISH_EARLY. It decides nothing
- * about nodes and touches no socket.
+/* The endpoints, and each client's request from its bytes to the last byte of its answer. The door turns requests into
+ * SUBMIT events for the brain, and the brain's FIRST, TOKENS, DONE and FAIL actions into text for clients; a client
+ * that leaves becomes CANCEL, a stop string FINISH_EARLY. The door decides nothing about nodes and touches no socket.
  *
- * Errors before the first byte of an answer get their HTTP status. A stream begins with token 0. While
- * nothing is said for 10 s, a comment goes out as a sign of life; that may begin the stream too. Once it
- * has begun, an error is an event, and ends it. A request takes memory for its prompt's ids and its
- * answer's ids and text, bounded by max_tokens. */
+ * Errors before the first byte of an answer get their HTTP status. A stream begins with token 0. After 10 s without an
+ * event, a comment goes out as a sign of life; that may begin the stream too. Once a stream has begun, an error is an
+ * event, and ends the stream. A request takes memory for its prompt's ids and its answer's ids and text, bounded by
+ * max_tokens. */
 typedef struct gw_door gw_door;
 
 typedef struct gw_door_env {
@@ -36,7 +35,7 @@ typedef struct gw_door_env {
     bt_incarnation self;
     const char *node_id;
     const uint8_t *model_id;
-    /* Gives ev to the brain and carries out what it wants, before it returns. The door calls it from inside
+    /* Gives ev to the brain and carries out the brain's actions before it returns. The door calls this from inside
      * gw_http_run only. */
     void (*step)(void *ud, const gw_event *ev);
     void *ud;

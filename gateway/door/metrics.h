@@ -11,13 +11,13 @@ typedef struct gw_metrics gw_metrics;
 bt_err gw_metrics_new(gw_metrics **ret, const char *model_name, bt_fault *fault);
 void gw_metrics_free(gw_metrics *m); /* NULL is fine */
 
-/* `count` tokens of one request came together, `us` after those before them. */
+/* `count` tokens of one request came together, `us` after its tokens before. */
 void gw_metrics_between_tokens(gw_metrics *m, int64_t us, size_t count);
 void gw_metrics_done(gw_metrics *m, bt_finish reason, const gw_stats *s);
 void gw_metrics_failed(gw_metrics *m, gw_fail_kind kind, const gw_stats *s);
 void gw_metrics_answered(gw_metrics *m, int http_status);
 
-void gw_metrics_captured(gw_metrics *m, bt_capture *c); /* takes its counts over; NULL is fine */
+void gw_metrics_captured(gw_metrics *m, bt_capture *c); /* takes over the counts of c; NULL is fine */
 
 /* All series as Prometheus text; reads the gauges first. */
 bt_err gw_metrics_render(gw_metrics *m, bt_buf *out, const gw_brain *brain, const bt_link_counters *link,

@@ -36,7 +36,7 @@ X(LOCAL_REFUSED, COUNTER, "baton_local_prefills_refused_total", "reason", refusa
 X(REPLAYS, COUNTER, "baton_request_replays_total", NULL, NULL, NULL, NULL, NULL,
   "Attempts that continued an answer on other or the same nodes")
 X(REPLAYED_TOKENS, COUNTER, "baton_replayed_tokens_total", NULL, NULL, NULL, NULL, NULL,
-  "Tokens that those attempts brought along")
+  "Tokens that attempts which continue an answer replayed")
 X(ATTEMPTS, COUNTER, "baton_request_attempts_total", NULL, NULL, NULL, NULL, NULL,
   "Attempts of requests that ended; more than requests where nodes refused or were lost")
 X(RECOVERIES, COUNTER, "baton_recoveries_total", "cause", causes, NULL, NULL, NULL,
@@ -44,11 +44,11 @@ X(RECOVERIES, COUNTER, "baton_recoveries_total", "cause", causes, NULL, NULL, NU
   "room), "
   "no_answer, no_progress")
 X(DEBTS, GAUGE, "baton_attempts_owed", NULL, NULL, NULL, NULL, NULL,
-  "Attempts that were left and whose node has not yet said that it let go")
+  "Attempts that were left and whose node has not yet acknowledged that")
 X(DEBTS_FORGOTTEN, COUNTER, "baton_attempts_owed_forgotten_total", NULL, NULL, NULL, NULL, NULL,
-  "Of these, no longer asked for because there were too many; their leases end them")
+  "Such attempts that the gateway forgot because there were too many; their leases end them")
 X(PREFIX_TOKENS, COUNTER, "baton_prefix_hit_tokens_total", "side", roles, NULL, NULL, NULL,
-  "Prompt tokens whose rows were there from earlier prompts: not computed (prefill), not sent (decode)")
+  "Prompt tokens with rows from earlier prompts: not computed (prefill), not sent (decode)")
 X(DECODE_TIME, HISTOGRAM, "baton_request_decode_time_seconds", NULL, NULL, NULL, NULL, slow_s,
   "First decode step to the end, in the decode node")
 X(REQUEST_PROMPT_TOKENS, HISTOGRAM, "baton_request_prompt_tokens", NULL, NULL, NULL, NULL, tokens,
@@ -63,30 +63,32 @@ X(KV_TRANSFER_BYTES, HISTOGRAM, "baton_kv_transfer_bytes", NULL, NULL, NULL, NUL
 X(DEVICE_SECONDS, COUNTER, "baton_device_seconds_total", "role", roles, NULL, NULL, NULL,
   "Time that the work of nodes would have taken on the devices of --profile and --decode-profile")
 X(DEVICE_JOULES, COUNTER, "baton_device_joules_total", "role", roles, NULL, NULL, NULL,
-  "Energy of that work, as far as its profile has a source; from a thermal design power a bound")
+  "Energy of the work of nodes on these devices, where the profile has a source; a bound where that is a thermal "
+  "design power")
 X(DEVICE_UTILISATION, GAUGE, "baton_device_utilisation_ratio", "role", roles, NULL, NULL, NULL,
-  "Of that time, what would be left at the peak: of int8 operations (prefill), of memory (decode)")
+  "The part of the device time that would remain at the peak rate: of int8 operations (prefill), of memory (decode)")
 X(DEVICE_PARTS, COUNTER, "baton_device_prefill_part_seconds_total", "part", parts, NULL, NULL, NULL,
-  "Of prompts' device time: the NPU (spill is a part of it), what the companion runs, conversions between the two, "
-  "waiting at each change of engine, switches of sessions; of requests that ended")
+  "Device time of prompts by part: the NPU (spill is a part of it), the companion's operators, conversions between the "
+  "two, waiting at each change of engine, switches of sessions; of requests that ended")
 X(DEVICE_BUBBLES, COUNTER, "baton_device_bubble_seconds_total", "engine", units, NULL, NULL, NULL,
   "How long each engine waits for the other in prompts, of requests that ended")
 X(DEVICE_TRANSFER, COUNTER, "baton_device_transfer_seconds_total", NULL, NULL, NULL, NULL, NULL,
   "Time of KV on the link of --link, of requests that ended")
 X(DEVICE_EXPOSED, COUNTER, "baton_device_transfer_exposed_seconds_total", NULL, NULL, NULL, NULL, NULL,
-  "Of it, what would be left when the prompt is computed")
+  "The part of the link's time that would remain after the prompt is computed")
 X(PACE_SECONDS, COUNTER, "baton_pace_seconds_total", "role", roles, NULL, NULL, NULL,
-  "How long work was to take with --pace, in sum")
+  "Time that work was to take with --pace")
 X(PACE_LATE, COUNTER, "baton_pace_late_seconds_total", "role", roles, NULL, NULL, NULL,
-  "How much longer it took: more than 1 % of the above, and the host was measured instead of the device")
+  "Time by which work took longer than that: above 1 % the host was measured instead of the device")
 X(PEERS, GAUGE, "baton_peers", "role", roles, "state", states, NULL, "Nodes known, by role and state")
 X(MESSAGES, COUNTER, "baton_control_messages_total", "result", messages, NULL, NULL, NULL,
-  "Frames on the control socket: received and sent, bad (no message of ours), forbidden (by key), unsent (no link)")
+  "Frames on the control socket: received and sent, bad (no message of this protocol), forbidden (by key), unsent (no "
+  "link)")
 X(STALE, COUNTER, "baton_control_dropped_total", "reason", drops, NULL, NULL, NULL,
-  "Messages understood but not acted on, by reason")
+  "Messages understood but without effect, by reason")
 X(CAPTURED, COUNTER, "baton_capture_records_total", "result", captures, NULL, NULL, NULL,
-  "Requests by what became of their record in the capture: written; busy (no place before a slow disk) and refused (by "
-  "a full disk, or no memory) are dropped")
+  "Requests by the fate of their record in the capture: written; dropped because the disk is slow (busy), or full or "
+  "memory short (refused)")
 X(CAPTURE_BYTES, COUNTER, "baton_capture_bytes_total", NULL, NULL, NULL, NULL, NULL, "Bytes written to the capture")
 X(HTTP_ANSWERS, COUNTER, "baton_http_answers_total", "status", statuses, NULL, NULL, NULL,
   "HTTP answers by class of status")

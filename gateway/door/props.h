@@ -3,7 +3,7 @@
 #include "base/buf.h"
 #include "gateway/door/door.h"
 
-/* The body of GET /props: what is in force where a request does not say. The keys that llama.cpp's server has too are
+/* The body of GET /props: the settings of requests that do not give them. Keys that llama.cpp's server also has are
  * named as there:
  *   {"default_generation_settings": {"n_ctx", "params": {temperature, top_p, top_k, min_p, repeat_penalty,
  *        presence_penalty, frequency_penalty, seed (-1: drawn), max_tokens and n_predict (of a chat)}},
@@ -17,7 +17,7 @@ typedef struct gw_props_facts {
     const gw_text *text;
     const bt_defaults *defaults;
     const char *alias, *path;
-    uint32_t ctx_tokens; /* of a sequence, as far as it is known */
+    uint32_t ctx_tokens; /* the longest sequence, as far as it is known */
     uint32_t max_answer;
 } gw_props_facts;
 

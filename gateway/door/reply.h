@@ -7,6 +7,6 @@ void gw_reply_bytes(gw_door *d, gw_http_exchange *x, int status, const gw_http_h
 /* 200 with JSON; frees what b holds. */
 void gw_reply_json(gw_door *d, gw_http_exchange *x, bt_buf *b);
 void gw_reply_error(gw_door *d, gw_http_exchange *x, const gw_openai_error *err, const char *allow);
-/* What to say while no request would succeed; false: one would. */
+/* The error to answer while no request would succeed; false: a request would succeed. */
 bool gw_reply_not_ready(const gw_door *d, gw_openai_error *err);
 #endif

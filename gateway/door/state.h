@@ -6,7 +6,7 @@
 #include "trace/row.h"
 
 /* What the files of the door share. They are read in this order: reply.h (whole answers), pages.h (what GET shows),
- * roles.h (other roles of nodes), live.h (a request that is being answered), submit.h (how it comes), grow.h (its
+ * roles.h (other roles of nodes), live.h (a request that is being answered), submit.h (its arrival), grow.h (its
  * answer), door.c (which path is whose). */
 
 /* One request between SUBMIT and the brain's DONE or FAIL. Its exchange may end earlier (the client has gone) or later
@@ -50,7 +50,7 @@ struct gw_door {
     gw_live *first;
     gw_live **buckets; /* the same by number: as many as requests may be answered, a power of two */
     size_t bucket_mask;
-    gw_live *first_want, *last_want; /* those that the brain is to be told of */
+    gw_live *first_want, *last_want; /* requests with an event for the brain */
     gw_asked *roles;
     uint64_t number;
     uint8_t id_key[8];
@@ -61,7 +61,7 @@ struct gw_door {
 
 enum { GW_DOOR_ANSWER_MAX_BYTES = 256 << 20 }; /* of one whole answer */
 
-/* The limit of a sequence as far as it is known: the nodes', or the model's while there are none. */
+/* The longest sequence as far as it is known: the nodes' limit, or the model's while there are no nodes. */
 static inline uint32_t gw_door_context_tokens(const gw_door *d)
 {
     const uint64_t nodes = gw_brain_limit_tokens(d->env.brain);

@@ -4,7 +4,7 @@
 #include "base/err.h"
 
 /* API keys of HTTP clients: a file of one key a line (1 to 256 printable bytes; empty lines and lines of '#' are
- * skipped), which others must not be able to read. Keys never appear in logs or errors. */
+ * skipped). Other users must not be able to read the file. Keys never appear in logs or errors. */
 typedef struct gw_auth gw_auth;
 enum { GW_AUTH_MAX_FILE_BYTES = 64 << 10, GW_AUTH_MAX_KEY_BYTES = 256 };
 

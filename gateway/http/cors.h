@@ -6,7 +6,7 @@
 
 /* `*`, or SCHEME://HOST[:PORT] without a path, as browsers send it. */
 bool gw_cors_is_origin(const char *text);
-/* What a page asks to send (Access-Control-Request-Headers) may be given back as it is: names, commas and blanks, and
- * not too many of them. */
+/* Whether a page's Access-Control-Request-Headers may be given back unchanged: names, commas and blanks, and not too
+ * many. */
 bool gw_cors_is_header_list(const char *text);
 #endif

@@ -5,18 +5,18 @@
 #include <stdint.h>
 
 /* Where does a request end? A proxy in front of the gateway and the gateway itself must give the same answer, or a
- * stranger's bytes become the next request of somebody else (request smuggling). So whatever two programs could read
- * in two ways is refused here, before any of the body is read. Pure: heads come in, verdicts go out. */
+ * stranger's bytes become the next request of somebody else (request smuggling). So any head that two programs could
+ * read in two ways is refused here, before any of the body is read. Pure: heads come in, verdicts go out. */
 
-/* Why the HTTP layer does not serve a request. Who answers words it; the connection is closed after that, except for
- * TOO_BUSY and NO_PLACE of a body of a known length that was read to its end. */
+/* Why the HTTP layer does not serve a request. The handler words the answer. The connection is closed after it, except
+ * for TOO_BUSY and NO_PLACE where a body of known length was read to its end. */
 typedef enum gw_http_refusal {
     GW_HTTP_FINE,
     GW_HTTP_BAD_LINE,      /* the first line is not METHOD SP TARGET SP VERSION, with CR LF */
     GW_HTTP_BAD_VERSION,   /* not HTTP/1.0 or HTTP/1.1 */
     GW_HTTP_BAD_FIELD,     /* a header's name is no word, or its value holds control characters */
     GW_HTTP_BAD_LAYOUT,    /* a folded header, a line without CR LF, a NUL */
-    GW_HTTP_BAD_HOST,      /* none where one is needed, two, or one that names no host */
+    GW_HTTP_BAD_HOST,      /* no Host where one is needed, two of them, or one that names no host */
     GW_HTTP_BAD_LENGTH,    /* two Content-Length, or one that is no number */
     GW_HTTP_BAD_CODING,    /* a Transfer-Encoding that is not exactly `chunked`, or two */
     GW_HTTP_TWO_FRAMINGS,  /* Content-Length and Transfer-Encoding */
@@ -56,11 +56,11 @@ typedef struct gw_framing {
     bool has_expect;     /* the client waits for 100 Continue */
 } gw_framing;
 
-/* *ret is zero where the verdict is not GW_HTTP_FINE. ENCODED and what comes after it in the list are never given. */
+/* *ret is zero where the verdict is not GW_HTTP_FINE. Never returns ENCODED or a value behind it in the list. */
 gw_http_refusal gw_framing_check(gw_framing *ret, const gw_framing_head *head);
 
-/* Turns %XX into its byte, in place, and gives the new length. What is no byte of a text stays as it is: %00, which
- * would end the path, and a % without two hex digits. */
+/* Turns %XX into its byte, in place, and gives the new length. These stay as they are: %00, which would end the path,
+ * and a % without two hex digits. */
 size_t gw_framing_unescape(char *target);
 
 /* The path in a request target: without http://HOST, and without the slashes at its end, which are cut off in place. */

@@ -8,7 +8,8 @@
 #include "gateway/http/framing.h"
 
 /* HTTP/1.1 over libmicrohttpd, for one thread: reads whole requests within limits, gives each to the handler as an
- * exchange, and sends its answer, at once or later, whole or as a stream of events. It knows nothing of what is served.
+ * exchange, and sends its answer, at once or later, whole or as a stream of events. This layer knows nothing of the
+ * service.
  *
  * Driving    poll gw_http_fd for reading; call gw_http_run when it is readable and at gw_http_due_us. Never blocks.
  * Exchange   made by a request, answered once (gw_http_answer, or gw_http_stream and gw_http_end), ended by `ended`,
@@ -18,7 +19,7 @@
  * Refusals   a request that is not served is an exchange like others, with the reason (framing.h): it must be answered
  *            in the call. The connection is closed then, or goes on where the whole body was read.
  * Limits     connections, bytes of the head, body bytes (of one request, and of all together), seconds and speed.
- *            Whoever is idle or slow gives way to newcomers (places.h). Above connections_max there are GW_HTTP_RESERVE
+ *            Idle and slow connections give way to newcomers (places.h). Above connections_max there are GW_HTTP_RESERVE
  *            places more: half of them for bodies and answers on their way, the others for heads and for requests with
  *            places of their own. Keep-alive and pipelining work; pipelined requests are answered in order. */
 typedef struct gw_http gw_http;
@@ -32,14 +33,14 @@ typedef struct gw_http_request {
     const char *origin;        /* likewise: a web page in a browser asks */
     const char *body;
     size_t body_len;         /* in the call of `request` only; empty where it was refused */
-    gw_http_refusal refusal; /* not FINE: all that is to be answered is this */
+    gw_http_refusal refusal; /* not FINE: the handler only answers this refusal */
 } gw_http_request;
 
 typedef struct gw_http_handler {
     void *ud;
-    /* Is the body worth keeping? Called with method, path and authorization alone, before it is read. */
+    /* Whether to keep the body. Called with method, path and authorization alone, before the body is read. */
     bool (*wants_body)(void *ud, const gw_http_request *r);
-    /* Is there always a place for it? Called like wants_body. */
+    /* Whether the request always has a place. Called like wants_body. */
     bool (*has_own_place)(void *ud, const gw_http_request *r);
     /* Must answer, begin a stream, or keep the exchange for later. */
     void (*request)(void *ud, gw_http_exchange *x, const gw_http_request *r);
@@ -55,7 +56,7 @@ typedef struct gw_http_config {
     const char *cors; /* origin of the pages that may read answers, `*` for all; NULL: none */
 } gw_http_config;
 
-/* BT_EIO with words for a port in use or an address that is not ours. */
+/* BT_EIO with words for a port in use or an address of another machine. */
 bt_err gw_http_open(gw_http **ret, const gw_http_config *config, const gw_http_handler *handler, bt_fault *fault);
 void gw_http_close(gw_http *h); /* NULL is fine; open exchanges end unsent */
 uint16_t gw_http_port(const gw_http *h);
@@ -69,7 +70,7 @@ const char *gw_http_id(const gw_http_exchange *x);
 void gw_http_set_user(gw_http_exchange *x, void *user);
 void *gw_http_user(const gw_http_exchange *x);
 
-/* A whole answer; the body is copied. BT_ENOMEM: nothing was answered, end it with gw_http_abandon. */
+/* A whole answer; the body is copied. BT_ENOMEM: nothing was answered; end the exchange with gw_http_abandon. */
 typedef struct gw_http_headers {
     const char *content_type;
     const char *allow, *www_authenticate; /* NULL: none */
@@ -77,12 +78,12 @@ typedef struct gw_http_headers {
 } gw_http_headers;
 bt_err gw_http_answer(gw_http_exchange *x, int status, const gw_http_headers *headers, const void *body, size_t len);
 
-/* 200 and text/event-stream; then add events to gw_http_stream_buf and call gw_http_flush. What the client has not
- * taken yet waits there. gw_http_end: nothing more comes. */
+/* 200 and text/event-stream; then add events to gw_http_stream_buf and call gw_http_flush. Bytes that the client has
+ * not taken yet wait there. gw_http_end: no more events come. */
 bt_err gw_http_stream(gw_http_exchange *x);
 bt_buf *gw_http_stream_buf(gw_http_exchange *x);
 void gw_http_flush(gw_http_exchange *x);
 void gw_http_end(gw_http_exchange *x);
-/* Cut the connection without an answer (or without the rest of it); `ended` follows in gw_http_run. */
+/* Cuts the connection without an answer (or without the rest of it); `ended` follows in gw_http_run. */
 void gw_http_abandon(gw_http_exchange *x);
 #endif

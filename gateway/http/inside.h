@@ -31,11 +31,11 @@ struct gw_http {
     gw_places places;
     gw_lingers lingers;
     bt_log_limit accept_limit;
-    gw_connection *fresh; /* accepted, and on its way to libmicrohttpd */
+    gw_connection *fresh; /* accepted, not yet given to libmicrohttpd */
     gw_http_exchange *first;
     uint64_t id_prefix, id_count;
-    int64_t sweep_us;         /* when deadlines are looked at next */
-    bool has_caller, is_deaf; /* deaf: nobody is accepted until a connection ends, or the next sweep */
+    int64_t sweep_us;         /* when deadlines are checked next */
+    bool has_caller, is_deaf; /* deaf: no connection is accepted until one ends, or until the next sweep */
     bool has_resumed;         /* libmicrohttpd must run again */
 };
 
@@ -66,7 +66,7 @@ void gw_exchange_free(gw_http_exchange *x);
 void gw_exchange_drop_body(gw_http_exchange *x);
 void gw_exchange_suspend(gw_http_exchange *x);
 void gw_exchange_watch(gw_http_exchange *x);       /* for a hang-up while the request is served */
-bt_err gw_exchange_preflight(gw_http_exchange *x); /* what a browser asks before a page's request */
+bt_err gw_exchange_preflight(gw_http_exchange *x); /* answers what a browser asks before a page's request */
 
 /* access.c: libmicrohttpd's calls. */
 enum MHD_Result gw_access_on_request(void *cls, struct MHD_Connection *c, const char *target, const char *method,
@@ -79,12 +79,13 @@ void gw_connections_accept(gw_http *h);
 void gw_connections_sweep(gw_http *h, int64_t now_us);
 void gw_connections_on_change(void *cls, struct MHD_Connection *c, void **socket_cls,
                               enum MHD_ConnectionNotificationCode code);
-/* May one more request be served, whose body is here? Cuts off a stream that nobody reads where that makes room. */
+/* Whether one more request, whose body has come, may be served. Cuts off a stream that nobody reads where that makes
+ * room. */
 bool gw_connections_may_serve(gw_http *h);
-/* The same of a request whose head is here: bodies and answers on their way may take half of the reserve besides. Cuts
- * off a slow one where that makes room. */
+/* The same for a request whose head has come: bodies and answers on their way may also take half of the reserve. Cuts
+ * off a slow connection where that makes room. */
 bool gw_connections_have_place(gw_http *h);
-/* Cuts off the slowest body, and says whose; NULL: none is slow, or that of `c` is the slowest. */
+/* Cuts off the connection with the slowest body and returns it; NULL: none is slow, or that of `c` is the slowest. */
 const gw_connection *gw_connections_cut_body(gw_http *h, const gw_connection *c);
 /* `c` enters a phase. */
 void gw_connections_enter(gw_http *h, gw_connection *c, gw_phase phase);

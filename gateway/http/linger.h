@@ -3,19 +3,19 @@
 #include <stdint.h>
 #include "gateway/http/watch.h"
 
-/* Sockets whose answer is sent while the client may still be sending: closed at once they would answer its bytes with
- * a reset, and a reset takes the answer away before it is read. So what comes is read and thrown away until the client
- * closes, within bytes and seconds. */
+/* Sockets whose answer is sent while the client may still be sending: a socket closed at once would answer the client's
+ * bytes with a reset, and a reset takes the answer away before the client reads it. So incoming bytes are read and
+ * thrown away until the client closes, within limits of bytes and seconds. */
 enum { GW_LINGER_MAX = 64, GW_LINGER_MAX_BYTES = 256 << 20, GW_LINGER_MAX_S = 30 };
 
 typedef struct gw_linger gw_linger;
 typedef struct gw_lingers {
-    int watch_fd;            /* epoll, where they are watched; events go to gw_watch */
+    int watch_fd;            /* the epoll descriptor that watches the sockets; events go to gw_watch */
     gw_linger *first, *last; /* the oldest first */
     unsigned count;
 } gw_lingers;
 
 /* Keeps a duplicate of fd, which stays the caller's. The oldest ends where there are GW_LINGER_MAX. */
 void gw_linger_begin(gw_lingers *s, int fd, int64_t now_us);
-void gw_linger_sweep(gw_lingers *s, int64_t now_us); /* ends those whose time is over; INT64_MAX: all */
+void gw_linger_sweep(gw_lingers *s, int64_t now_us); /* ends sockets whose time is over; INT64_MAX: all */
 #endif

@@ -4,16 +4,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Who has how long, and who gives way: every connection is in one phase of its present request. Pure: times come in,
- * verdicts go out; who owns sockets closes them.
+/* How long each connection may take, and which gives way: every connection is in one phase of its present request.
+ * Pure: times come in, verdicts go out; the owner of the sockets closes them.
  *
- * HEAD     no request yet, or a part of its head: idle_us in all, however the bytes drip. Gives way to a newcomer
+ * HEAD     no request yet, or a part of its head: idle_us in all, however slowly the bytes come. Gives way to a newcomer
  *          after GW_PLACES_HEAD_GRACE_US, the oldest first.
- * BODY     the body comes. SENDS: a whole answer goes out. STREAMS: a part of a stream does. They have idle_us, and as
- *          much longer as GW_PLACES_MIN_BYTES_PER_S allows for the bytes that moved. One that is GW_PLACES_GRACE_US
- *          behind that speed gives way; bytes put it ahead of it by GW_PLACES_AHEAD_US at most, so that a burst wins
- *          no long silence.
- * WAITS    the request is served, or its stream has nothing to send: for as long as that takes. Never gives way. */
+ * BODY     the body comes. SENDS: a whole answer goes out. STREAMS: a part of a stream goes out. These have idle_us, and more time for the bytes that moved, at GW_PLACES_MIN_BYTES_PER_S. A connection that is GW_PLACES_GRACE_US behind that speed gives way; bytes put it ahead by GW_PLACES_AHEAD_US at most, so that a burst wins no long silence.
+ * WAITS    the request is served, or its stream has nothing to send: no limit of time. Never gives way. */
 typedef enum gw_phase {
     GW_PHASE_HEAD,
     GW_PHASE_BODY,
@@ -25,7 +22,7 @@ typedef enum gw_phase {
 
 enum {
     GW_PLACES_MIN_BYTES_PER_S = 8 << 10,
-    GW_PLACES_HEAD_GRACE_US = 100000, /* a client on a busy machine says nothing for so long after it has connected */
+    GW_PLACES_HEAD_GRACE_US = 100000, /* a client on a busy machine may be silent for so long after it has connected */
     GW_PLACES_GRACE_US = 250000,
     GW_PLACES_AHEAD_US = 1000000,
 };
@@ -36,7 +33,7 @@ typedef struct gw_place {
     bool is_listed, is_shut; /* shut: given up, and out of all lists */
     int64_t since_us;        /* when the phase began */
     uint64_t bytes;          /* moved in it */
-    int64_t paid_us;         /* at the least speed, those that came lately last until then */
+    int64_t paid_us;         /* until when the bytes so far last at the least speed */
 } gw_place;
 
 typedef struct gw_places {
@@ -53,18 +50,19 @@ void gw_places_add(gw_places *s, gw_place *p, int64_t now_us); /* in phase HEAD 
 void gw_places_remove(gw_places *s, gw_place *p);
 void gw_places_enter(gw_places *s, gw_place *p, gw_phase phase, int64_t now_us); /* nothing if it is shut */
 void gw_places_moved(gw_place *p, size_t bytes, int64_t now_us);
-/* So many bytes are on their way, and nobody tells how many have gone: it has the time of all of them. */
+/* `bytes` are on their way, and nobody knows how many have gone: the connection gets the time of all of them. */
 void gw_places_sends(gw_place *p, size_t bytes);
-/* Who gives way to a newcomer; NULL: nobody. */
+/* The connection that gives way to a newcomer; NULL: none. */
 gw_place *gw_places_victim(const gw_places *s, int64_t now_us);
-/* Who gives way to one more request: a slow body, else a slow answer or a stream that nobody reads; NULL: none. */
+/* The connection that gives way to one more request: one with a slow body, else with a slow answer or a stream that
+ * nobody reads; NULL: none. */
 gw_place *gw_places_slow(const gw_places *s, int64_t now_us);
-/* The same of streams alone. */
+/* The same among streams alone. */
 gw_place *gw_places_slow_stream(const gw_places *s, int64_t now_us);
-/* Who gives its body's memory to another body: the slowest; NULL: none is slow. */
+/* The connection whose body gives its memory to another body: the slowest; NULL: none is slow. */
 gw_place *gw_places_slow_body(const gw_places *s, int64_t now_us);
-/* One that had all its time; NULL: none. */
+/* A connection whose time is over; NULL: none. */
 gw_place *gw_places_late(const gw_places *s, int64_t now_us);
-/* It was given up: it counts until it is removed, but is never named again. */
+/* The connection was given up: it counts until it is removed, but no function returns it again. */
 void gw_places_shut(gw_places *s, gw_place *p);
 #endif

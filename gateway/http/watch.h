@@ -4,6 +4,6 @@
 /* What an epoll event of the HTTP server points to: the first member of whatever is watched. */
 typedef struct gw_watch gw_watch;
 struct gw_watch {
-    void (*on_ready)(gw_watch *w, unsigned events); /* may end itself, and nothing else that is watched */
+    void (*on_ready)(gw_watch *w, unsigned events); /* may end itself, but no other watched object */
 };
 #endif

@@ -5,7 +5,7 @@
 /* The whole gateway: opens the model's words, the control socket and the HTTP port, then runs one loop that carries
  * events to the brain and its actions to sockets, until a signal has drained it.
  *
- * Says on stderr, one line a fact, what it serves and where; `ready URL` when a request would succeed for the first
+ * Writes to stderr, one line a fact, what it serves and where; `ready URL` when a request would succeed for the first
  * time (and READY=1 to systemd). SIGTERM or SIGINT drains: new requests get 503, running ones may end within
  * --drain-timeout; a second one quits at once. */
 

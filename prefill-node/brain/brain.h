@@ -4,28 +4,28 @@
 #include "xfer/role.h"
 #include "xfer/step.h"
 
-/* The prefill node's decisions: which prompt is computed when, in which pages, which KV block goes out when, what is
- * told to whom. Rules of all brains: xfer/step.h. It allocates only for PREFILL (the prompt's ids; out of memory is
+/* The prefill node's decisions: which prompt is computed when and in which pages, which KV block goes out when, and
+ * which messages. Rules of all brains: xfer/step.h. It allocates only for PREFILL (the prompt's ids; out of memory is
  * Refused).
  *
  * One attempt:  WAITING --worker free--> COMPUTING --COMPUTED--> SENDING --Committed--> COMMITTED --digest--> REPORTING
  * --acks--> forgotten. A slot (0..slots-1) is held from PREFILL to RELEASE: its KV pages and its place in the worker.
  * FIRST_TOKEN goes at COMPUTED; only PREFILL_DONE waits for the digest. Blocks go out while COMPUTING already, as chunk
  * x layer, in the order they exist, never more un-placed bytes than the link's grant; a prompt shorter than
- * min_overlap_tokens is sent when all of its rows exist, one block a layer.
- * Abort, lease end and failure free the slot at once, except that a worker busy with it is asked to stop
- * (CANCEL) and is waited for, as are the answers to its SEND_BLOCKs: pages that are read or written are never free.
+ * min_overlap_tokens is sent when all of its rows exist, one block a layer. Abort, lease end and failure free the slot
+ * at once, except that the brain first stops a worker busy with it (CANCEL) and waits for the answers to its
+ * SEND_BLOCKs: pages that are read or written are never free.
  *
- * Short prompts share runs. The prompt that came first is always started; with it go those that wait behind it, in
- * order of arrival, as long as all of them have at most share_tokens left to compute. One that does not fit, or that
- * would find whole pages of its own once another of the run has computed them, waits on. So at most as many runs are in
- * front of a prompt as prompts are that came before it, and each is at most one chunk, or one longer prompt.
+ * Short prompts run as a batch. The prompt that came first always starts; waiting prompts join it in order of arrival,
+ * as long as all prompts of the batch have at most share_tokens left to compute. A prompt that does not fit, or that
+ * would find whole pages of its own once another of the batch has computed them, waits on. So a prompt waits for at
+ * most as many runs as prompts came before it, and each run is at most one chunk, or one longer prompt.
  *
  * Pages are numbers of a bt_kv_book. A prompt takes all of its pages when it is accepted and keeps them until RELEASE:
  * the pool is the send buffer, and no decode node may have more than half of it under way, unless it is empty
- * otherwise. Whole pages stay as the beginning of other prompts when they are computed, also those of an attempt that
- * ends early; their rows are not computed again (COMPUTE's from_row), and those that the decode node has (PREFILL's
- * covered_tokens) not sent.
+ * otherwise. Computed whole pages are kept as prefixes of other prompts, even those of an attempt that ends early. Kept
+ * rows are not computed again (COMPUTE's from_row), and rows that the decode node has (PREFILL's covered_tokens) are
+ * not sent.
  *
  * Bulk links: one for each decode node, dialled on demand (LINK), greeted with HELLO, used after WELCOME.
  * LINK_UP only means that messages may now be handed over; HELLO is repeated until WELCOME. A link that stalls is
@@ -35,7 +35,7 @@
  * FAILED says by its code whether another attempt may work (BT_EAGAIN, BT_EIO, BT_ECANCEL) or never will (BT_EFORMAT,
  * BT_EARG, BT_ELIMIT, BT_ERANGE); others are not used. */
 
-enum { PF_BLOCK_TOKENS = 256 }; /* of the longest block */
+enum { PF_BLOCK_TOKENS = 256 }; /* length of the longest block */
 
 typedef struct pf_config {
     bt_incarnation self;
@@ -44,9 +44,9 @@ typedef struct pf_config {
     uint32_t gateways;     /* 1..BT_GATES_MAX control links, addressed by index */
     uint32_t slots;        /* attempts at once, 1..1024 */
     uint32_t workers;      /* runs at once, 1..slots; 1 where share_tokens is not 0 */
-    uint32_t share_tokens; /* what one run holds of several prompts; 0: each runs alone */
+    uint32_t share_tokens; /* the most tokens of a batch; 0: each prompt runs alone */
     uint32_t pages_total, page_tokens; /* the KV pool; a page is a multiple of 16 tokens, at most 256 */
-    bt_prompt_by prompts;              /* what beginnings of prompts are known by: ids; hashes in simulations */
+    bt_prompt_by prompts;              /* prefixes are known by ids, in simulations by hashes */
     uint32_t links_max;                /* decode nodes at once */
     uint32_t min_overlap_tokens;       /* 64; at most block_tokens */
     uint32_t block_tokens;             /* longest block, a multiple of 16; PF_BLOCK_TOKENS */
@@ -57,8 +57,8 @@ typedef struct pf_config {
     int64_t say_us;                    /* 1 s: PREFILL_ACCEPTED again while rows of the prompt appear */
     int64_t dial_us;                   /* 3 s: a link that is needed and not open for so long is given up */
     int64_t link_us;                   /* 10 s: a transfer without progress fails */
-    int64_t stall_us; /* 2 s: something waits for the decode node (credit, its socket, the answer to a Commit) and
-                         nothing is heard: greet the link anew */
+    int64_t stall_us; /* 2 s: a transfer waits for the decode node (credit, its socket, the answer to a Commit), which
+                         is silent: greet the link anew */
     int64_t idle_us;  /* 60 s: a link without work is closed */
 } pf_config;
 /* The figures above; slots, workers, gateways 1, page_tokens 64, links 32, share_tokens 0. The caller sets self, hello,
@@ -87,14 +87,14 @@ typedef enum pf_event_type {
     PF_EV_COMPUTED, /* worker, after every KV_READY of the prompt */
     PF_EV_DIGEST,   /* worker, after COMPUTED: the digest of the prompt's KV */
     PF_EV_COMPUTE_FAILED,
-    PF_EV_COMPUTE_STOPPED, /* worker, after CANCEL. Every COMPUTE ends by exactly one of these three, DIGEST the first,
-                              whatever was asked; the last two may come after COMPUTED as well */
+    PF_EV_COMPUTE_STOPPED, /* worker, after CANCEL. Every COMPUTE ends by exactly one of DIGEST, COMPUTE_FAILED and
+                              COMPUTE_STOPPED; the last two may come after COMPUTED as well */
     PF_EV_BLOCK_SENT,      /* the shell handed the block to the socket and needs its rows no more. Every */
-    PF_EV_BLOCK_BLOCKED,   /* SEND_BLOCK is answered by one of these, whatever became of its link */
+    PF_EV_BLOCK_BLOCKED,   /* SEND_BLOCK is answered by one of these two, whatever became of its link */
     PF_EV_LINK_UP,
     PF_EV_LINK_FAILED, /* LINK could not be carried out; no UNLINK will follow */
     PF_EV_DRAIN,       /* refuse new work, change no role any more; EXIT when computations and transfers have ended */
-    PF_EV_DRAIN_OVER,  /* do not wait any longer: every attempt fails, EXIT */
+    PF_EV_DRAIN_OVER,  /* the time is over: every attempt fails, EXIT */
 } pf_event_type;
 typedef struct pf_event {
     pf_event_type type;
@@ -122,7 +122,7 @@ typedef struct pf_event {
             bt_msg_work work;
             bool has_logprob;
             bt_msg_logprob logprob;
-            bt_msg_device_work device; /* ns 0: it has no price */
+            bt_msg_device_work device; /* ns 0: no price */
             bt_msg_device_prompt device_prompt;
         } computed;
         struct {
@@ -155,7 +155,7 @@ typedef enum pf_action_type {
     PF_DO_LINK,    /* dial endpoint, answer LINK_UP */
     PF_DO_UNLINK,  /* close the link to `decode`; nothing is answered */
     PF_DO_LOG,
-    PF_DO_DRAIN, /* it drains, because of ROLE and without DRAIN: let the drain timeout run */
+    PF_DO_DRAIN, /* the node drains because of ROLE, without DRAIN: let the drain timeout run */
     PF_DO_EXIT,  /* drained, once */
 } pf_action_type;
 typedef struct pf_action {
@@ -172,16 +172,16 @@ typedef struct pf_action {
         pf_block block;
         /* ids (NULL where the prompt has hashes alone) and sampling.bias are borrowed until the slot's end, pages
          * during the step: numbers in token order, the slot's until RELEASE. Rows of tokens below from_row are in
-         * place, and shared: they are read only. from_row is a multiple of 16. with: the next so many actions are
-         * COMPUTEs too, and run together with this one; 0 in theirs. */
+         * place, shared and read-only. from_row is a multiple of 16. with: the next so many actions are COMPUTEs of the
+         * same batch, where it is 0. */
         struct {
             uint32_t slot, with;
             const int32_t *ids;
             uint32_t ids_len;
             const uint32_t *pages;
             uint32_t pages_len, from_row;
-            uint32_t covered_tokens; /* rows before it are not sent */
-            bool is_whole;           /* its rows are sent when all are computed */
+            uint32_t covered_tokens; /* rows of these tokens are not sent */
+            bool is_whole;           /* blocks go only when all rows are computed */
             bt_sampling sampling;
         } compute;
         uint32_t slot; /* CANCEL, RELEASE */
@@ -194,7 +194,7 @@ typedef struct pf_action {
             bt_log_level level;
             char text[BT_STEP_TEXT_BYTES];
         } log;
-        bt_role next_role; /* EXIT: what the process goes on as; 0: it ends */
+        bt_role next_role; /* EXIT: the role in which the process goes on; 0: it ends */
     } u;
 } pf_action;
 typedef struct pf_actions {
@@ -204,9 +204,9 @@ typedef struct pf_actions {
 
 typedef struct pf_counters {
     uint64_t accepted, refused, completed, failed, aborted, leases_ended;
-    uint64_t prefix_hits, prefix_tokens; /* prompts that began in kept pages; their tokens there, which were not
+    uint64_t prefix_hits, prefix_tokens; /* prompts with a kept prefix; tokens of these prefixes, which were not
                                             computed */
-    uint64_t shared_runs, shared;        /* runs of several prompts; prompts in them */
+    uint64_t shared_runs, shared;        /* batches; prompts in them */
     uint64_t prompt_tokens, blocks_sent, block_bytes_sent, blocks_blocked, blocks_again;
     uint64_t wrong_incarnation, stale_attempt, unexpected, repeats, resent;
 } pf_counters;
@@ -214,7 +214,7 @@ typedef struct pf_counters {
 typedef struct pf_brain pf_brain;
 bt_err pf_brain_new(pf_brain **ret, const pf_config *config, bt_fault *fault);
 void pf_brain_free(pf_brain *b);
-/* random: not looked at. */
+/* random: ignored. */
 pf_actions pf_brain_step(pf_brain *b, const pf_event *ev, int64_t now_us, const bt_random *random);
 int64_t pf_brain_due_us(const pf_brain *b);
 
@@ -222,13 +222,13 @@ int64_t pf_brain_due_us(const pf_brain *b);
 void pf_brain_rest(pf_brain *b);
 int64_t pf_brain_wake(pf_brain *b, int64_t now_us, int64_t heard_us);
 
-bt_load pf_brain_load(const pf_brain *b);               /* as heartbeats tell it */
+bt_load pf_brain_load(const pf_brain *b);               /* for heartbeats */
 void pf_brain_set_rss(pf_brain *b, uint64_t rss_bytes); /* for the next heartbeat */
-/* what its work would have taken on a device so far, for the next heartbeat */
+/* the device time and energy of all work so far, for the next heartbeat */
 void pf_brain_set_device(pf_brain *b, const bt_msg_device_work *sum);
-/* whether the process can be a decode node; at first it may not */
+/* whether the process may become a decode node; at first it may not */
 void pf_brain_set_role_may(pf_brain *b, bt_role_may may);
-bool pf_brain_is_welcome(const pf_brain *b); /* some gateway has taken this node in */
+bool pf_brain_is_welcome(const pf_brain *b); /* some gateway has sent WELCOME */
 const pf_counters *pf_brain_counters(const pf_brain *b);
-bool pf_brain_is_sound(const pf_brain *b); /* its counts agree with each other: for tests and the simulator, O(pages) */
+bool pf_brain_is_sound(const pf_brain *b); /* whether all counts agree: for tests and the simulator, O(pages) */
 #endif
