@@ -6,7 +6,9 @@
 /* Keeps the worker's events of a prompt back until the device would have come so far (device/pace.h). Pure: it stands
  * between worker and brain, and the time is an argument. One prompt at a time, as in the worker:
  *
- *   pf_pace_begin when the worker gets the prompt, pf_pace_take with each of its events in order; pf_pace_next gives the events out again, in an order that the brain accepts, none before its time. FAILED and STOPPED go at once, and so do all events of a cancelled prompt. */
+ *   pf_pace_begin when the worker gets the prompt, pf_pace_take with each of its events in order; pf_pace_next gives
+ *   the events out again, in an order that the brain accepts, none before its time. FAILED and STOPPED go at once, and
+ *   so do all events of a cancelled prompt. */
 typedef struct pf_pace pf_pace;
 /* d is borrowed. vocab and slots do not matter. BT_ENOMEM. */
 bt_err pf_pace_new(pf_pace **ret, bt_pace pace, const bt_work_prefill *d, bt_fault *fault);

@@ -10,12 +10,15 @@
  * prefill and of the decode brain, whose shells find page `number` in bt_kv_pages.
  *
  * Page       page_tokens tokens of all layers. It is free, held by one or more sequences, or cached: kept by the prefix
- *            index only. Holding takes free pages first, then cached ones, the one unused longest first, but never a page in the middle of a longer kept prefix. So a cached page is as good as a free one.
+ *            index only. Holding takes free pages first, then cached ones, the one unused longest first, but never a
+ *            page in the middle of a longer kept prefix. So a cached page is as good as a free one.
  * Sequence   0 .. seqs-1: a table of pages in token order.
  * Index      a tree of whole pages. A page is known by its class, all tokens before it and its own. BY_IDS: tokens are
- *            compared, not only hashed, so no hit is ever wrong. BY_HASHES: 64 bits stand for the tokens, for simulations. A search looks at 32 pages at most.
- *            `class` says by which rule rows were made (XXH3-64 of an exactness text); rows of different classes never
- *            meet. Only pages whose rows all come from a prompt are ever kept (rule of provenance: rows that decoding made belong to no prefix), so a shared page is never written again.
+ *            compared, not only hashed, so no hit is ever wrong. BY_HASHES: 64 bits stand for the tokens, for
+ *            simulations. A search looks at 32 pages at most. `class` says by which rule rows were made (XXH3-64 of an
+ *            exactness text); rows of different classes never meet. Only pages whose rows all come from a prompt are
+ *            ever kept (rule of provenance: rows that decoding made belong to no prefix), so a shared page is never
+ *            written again.
  * Deterministic: the same calls give the same numbers. Nothing is allocated after _new but by _is_sound. */
 typedef struct bt_kv_book bt_kv_book;
 

@@ -21,7 +21,8 @@ void bt_kv_cover_free(bt_kv_cover *c); /* NULL is fine */
  * the prompt's end. For any other, these fail with BT_EFORMAT (ranges come from outside) and change nothing.
  *
  * new_tokens: how many tokens of r are not covered yet. All of them: place the block. None: it is a
- *             duplicate. Some: place only the units for which bt_kv_cover_has is false, since rows in place are never written again.
+ *             duplicate. Some: place only the units for which bt_kv_cover_has is false, since rows in place are never
+ *             written again.
  * mark:       r is covered from now on; marking again is harmless. */
 bt_err bt_kv_cover_new_tokens(uint32_t *ret, const bt_kv_cover *c, const bt_kv_range *r, bt_fault *fault);
 bt_err bt_kv_cover_mark(bt_kv_cover *c, const bt_kv_range *r, bt_fault *fault);

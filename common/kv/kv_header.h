@@ -7,7 +7,8 @@
 
 /* The header of one KV block. A block is a token range of one layer of one prompt; it travels on the bulk
  * link as two frames, this header and the body. The body is the neutral layout of that range:
- *     K rows [token][kv_head][head], then V rows the same; after RoPE, no padding. A head is head_dim values of f16 or f32, little-endian; with int8 it is q[head_dim] and then an f16 scale s, little-endian: an element is q * s.
+ *     K rows [token][kv_head][head], then V rows the same; after RoPE, no padding. A head is head_dim values of f16 or
+ *     f32, little-endian; with int8 it is q[head_dim] and then an f16 scale s, little-endian: an element is q * s.
  * The header is BT_KV_HEADER_BYTES long; integers are little-endian.
  *
  *   off size field        valid

@@ -8,7 +8,8 @@
  * only dc_batch_new allocates. The worker drives it with a real engine, simulations with a virtual one.
  *
  * A sequence has a prompt of P tokens, `known` tokens of its answer, and `rows` KV rows in place:
- *     rows < P                        the prompt is prefilled here, from row `rows` on, and makes token 0 where known == 0
+ *     rows < P                        the prompt is prefilled here, from row `rows` on, and makes token 0 where known
+ *                                     == 0
  *     P <= rows < P + known - 1       rows of known tokens are missing: they are replayed
  *     rows == P + known - 1           the next row makes token `known`
  * It is over for the scheduler when known == max_tokens; its last token needs no row.
@@ -19,9 +20,12 @@
  *   mixed     where one call computes both (mixed_rows), every plan takes both: the rows of a step, and behind them
  *             pieces of prompts in the order in which they came, at most chunk_tokens rows of them and
  *             DC_BATCH_PIECES prompts, until mixed_rows are full. Short prompts then share a call.
- *   fairness  a step takes every sequence that can run. Where these are more than rows_max, the sequence that waited longest goes first: so a sequence that can run is in one of the next ceil(running / rows_max) steps.
- *   idle rows free rows go to replay first, up to replay_rows rows of a sequence in a step, then to drafts. Neither takes a sequence's place.
- *   room      a sequence whose next row is beyond its capacity sits out and keeps its turn. A need is given out once, when less than ahead_tokens of room are left, and again after each dc_batch_grow that gave too little. */
+ *   fairness  a step takes every sequence that can run. Where these are more than rows_max, the sequence that waited
+ *             longest goes first: so a sequence that can run is in one of the next ceil(running / rows_max) steps.
+ *   idle rows free rows go to replay first, up to replay_rows rows of a sequence in a step, then to drafts. Neither
+ *             takes a sequence's place.
+ *   room      a sequence whose next row is beyond its capacity sits out and keeps its turn. A need is given out once,
+ *             when less than ahead_tokens of room are left, and again after each dc_batch_grow that gave too little. */
 typedef struct dc_batch dc_batch;
 
 typedef struct dc_batch_config {

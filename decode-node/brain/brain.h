@@ -21,10 +21,23 @@
  * Pages. The brain has the book of pages (kv/kv_book.h): which slot holds which, and which hold kept prefixes. The
  * shell only finds page `number` in its memory, so no action of pages can fail. "Free" pages below include those that
  * only the prefix index keeps.
- *   - Reserve takes every page of the prompt, and counts growth for min(max_tokens, growth_tokens) more: it is refused while these do not fit beside the pages held by and counted for others, and while any sequence waits for pages.
- *   - Sequences that wait for pages, to grow or to come back, are served in the order of reservation (age), the oldest first. Where no page is free, the youngest RUNNING sequence is preempted if it is younger than the waiting one. So the oldest always gets on. The youngest itself sits out and keeps its pages, since nobody older wants them yet.
- *   - The rows of a preempted sequence go to the swap store where that has room; else, where this node's prefill engine has the class of the prompt's rows, they are dropped, and later the prompt is prefilled and the tokens are replayed here; else the attempt is over: FAILED with BT_EAGAIN, and the gateway may begin another. A sequence in the middle of its prefill begins the prefill again. A sequence that waits for pages longer than preempted_us is over in the same way.
- *   - Prefixes of prompts are shared in whole pages, which nobody writes again. The whole pages of a prompt are kept when its rows are complete; when a transfer or a prefill ends early, the pages complete by then are kept, so that the next attempt begins there. Kept pages are found by their tokens and the class that made them: XXH3-64 of the exactness of a prefill engine, for a remote attempt Reserve.prefill_class. A remote attempt starts with the kept prefix (RESERVED.covered_tokens), up to the whole prompt; a local one with all but the last token at most, since the last token makes token 0. Rows that decoding made are never kept.
+ *   - Reserve takes every page of the prompt, and counts growth for min(max_tokens, growth_tokens) more: it is refused
+ *     while these do not fit beside the pages held by and counted for others, and while any sequence waits for pages.
+ *   - Sequences that wait for pages, to grow or to come back, are served in the order of reservation (age), the oldest
+ *     first. Where no page is free, the youngest RUNNING sequence is preempted if it is younger than the waiting one.
+ *     So the oldest always gets on. The youngest itself sits out and keeps its pages, since nobody older wants them
+ *     yet.
+ *   - The rows of a preempted sequence go to the swap store where that has room; else, where this node's prefill engine
+ *     has the class of the prompt's rows, they are dropped, and later the prompt is prefilled and the tokens are
+ *     replayed here; else the attempt is over: FAILED with BT_EAGAIN, and the gateway may begin another. A sequence in
+ *     the middle of its prefill begins the prefill again. A sequence that waits for pages longer than preempted_us is
+ *     over in the same way.
+ *   - Prefixes of prompts are shared in whole pages, which nobody writes again. The whole pages of a prompt are kept
+ *     when its rows are complete; when a transfer or a prefill ends early, the pages complete by then are kept, so that
+ *     the next attempt begins there. Kept pages are found by their tokens and the class that made them: XXH3-64 of the
+ *     exactness of a prefill engine, for a remote attempt Reserve.prefill_class. A remote attempt starts with the kept
+ *     prefix (RESERVED.covered_tokens), up to the whole prompt; a local one with all but the last token at most, since
+ *     the last token makes token 0. Rows that decoding made are never kept.
  *   - A block or COMMIT counts only from the incarnation and key that Reserve named, with the ticket, and from an
  *     engine of its class.
  * A slot (0..slots-1) is held from the Reserve until the attempt is over; an empty SET_PAGES frees its pages, DROP_SWAP

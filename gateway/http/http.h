@@ -19,9 +19,10 @@
  * Refusals   a request that is not served is an exchange like others, with the reason (framing.h): it must be answered
  *            in the call. The connection is closed then, or goes on where the whole body was read.
  * Limits     connections, bytes of the head, body bytes (of one request, and of all together), seconds and speed.
- *            Idle and slow connections give way to newcomers (places.h). Above connections_max there are GW_HTTP_RESERVE
- *            places more: half of them for bodies and answers on their way, the others for heads and for requests with
- *            places of their own. Keep-alive and pipelining work; pipelined requests are answered in order. */
+ *            Idle and slow connections give way to newcomers (places.h). Above connections_max there are
+ *            GW_HTTP_RESERVE places more: half of them for bodies and answers on their way, the others for heads and
+ *            for requests with places of their own. Keep-alive and pipelining work; pipelined requests are answered in
+ *            order. */
 typedef struct gw_http gw_http;
 typedef struct gw_http_exchange gw_http_exchange;
 

@@ -7,9 +7,12 @@
 /* How long each connection may take, and which gives way: every connection is in one phase of its present request.
  * Pure: times come in, verdicts go out; the owner of the sockets closes them.
  *
- * HEAD     no request yet, or a part of its head: idle_us in all, however slowly the bytes come. Gives way to a newcomer
- *          after GW_PLACES_HEAD_GRACE_US, the oldest first.
- * BODY     the body comes. SENDS: a whole answer goes out. STREAMS: a part of a stream goes out. These have idle_us, and more time for the bytes that moved, at GW_PLACES_MIN_BYTES_PER_S. A connection that is GW_PLACES_GRACE_US behind that speed gives way; bytes put it ahead by GW_PLACES_AHEAD_US at most, so that a burst wins no long silence.
+ * HEAD     no request yet, or a part of its head: idle_us in all, however slowly the bytes come. Gives way to a
+ *          newcomer after GW_PLACES_HEAD_GRACE_US, the oldest first.
+ * BODY     the body comes. SENDS: a whole answer goes out. STREAMS: a part of a stream goes out. These have idle_us,
+ *          and more time for the bytes that moved, at GW_PLACES_MIN_BYTES_PER_S. A connection that is
+ *          GW_PLACES_GRACE_US behind that speed gives way; bytes put it ahead by GW_PLACES_AHEAD_US at most, so that a
+ *          burst wins no long silence.
  * WAITS    the request is served, or its stream has nothing to send: no limit of time. Never gives way. */
 typedef enum gw_phase {
     GW_PHASE_HEAD,

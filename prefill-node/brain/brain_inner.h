@@ -13,7 +13,8 @@
  *   brain_inner.c   making actions, finding attempts and links
  *   pages.c         KV pages
  *   attempt.c       the life of an attempt, and the messages to its owner
- *   orders.c        who waits, who has a block to send, what is due: orders, so that no step looks at all attempts or links
+ *   orders.c        who waits, who has a block to send, what is due: orders, so that no step looks at all attempts or
+ *                   links
  *   links.c         bulk links, transfers
  *   work.c          the worker's commands and events
  *   brain.c         messages of gateways, time, the step */
