@@ -220,23 +220,13 @@ PREFIX  ?= /usr/local
 BINDIR  ?= $(PREFIX)/bin
 MANDIR  ?= $(PREFIX)/share/man
 COMPDIR ?= $(PREFIX)/share/bash-completion/completions
+export DESTDIR PREFIX BINDIR MANDIR COMPDIR INSTALL
 ## install: copy programs, manual pages and completion under $(DESTDIR)$(PREFIX)
 install: all $(if $(CROSS),,$(PAGES)/made)
-	$(INSTALL) -d $(DESTDIR)$(BINDIR)
-	$(INSTALL) -m 0755 $(PROGS:%=$(B)/bin/%) $(DESTDIR)$(BINDIR)/
-	@if [ ! -f $(PAGES)/made ]; then \
-	  echo "no manual pages and no completion: this machine's programs make them; run 'make docs' without CROSS first" >&2; \
-	else set -ex; \
-	  $(INSTALL) -d $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(COMPDIR); \
-	  $(INSTALL) -m 0644 $(PAGES)/man/*.1 $(DESTDIR)$(MANDIR)/man1/; \
-	  for p in $(PROGS); do $(INSTALL) -m 0644 $(PAGES)/baton.bash $(DESTDIR)$(COMPDIR)/$$p; done; \
-	fi
-# Pages of other packages may be called baton-something too.
+	@sh deploy/install.sh install $(B)/bin $(PAGES) $(PROGS)
 ## uninstall: remove what install copied
 uninstall:
-	rm -f $(PROGS:%=$(DESTDIR)$(BINDIR)/%) $(PROGS:%=$(DESTDIR)$(COMPDIR)/%)
-	@for f in $(DESTDIR)$(MANDIR)/man1/baton.1 $(DESTDIR)$(MANDIR)/man1/baton-*.1; do \
-	  ! grep -qs '^\.TH BATON.* "Baton"$$' "$$f" || rm -f "$$f"; done
+	@sh deploy/install.sh uninstall
 
 ## help: this list
 help:

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs the tests of one build:  tests/run.sh build/release [NAME]
 #                               tests/run.sh build/release rows SOURCE...
-# Unit programs, the simulator's seeds, lint self-test, fuzz corpora, command-line tests, integration programs. With NAME only the unit and
+# Unit programs, the simulator's seeds, lint self-test, installation, fuzz corpora, command-line tests, integration programs. With NAME only the unit and
 # integration programs test_NAME*; with `rows` those that walk the kernels' dispatch table, each row of which must run.
 # JOBS=2 in the environment: two unit programs at once. One line for each program that passes; everything it said for
 # one that fails.
@@ -131,6 +131,7 @@ if [ -z "$only" ]; then
     other 'sim/new_seeds' 1 "$B/tests/sim/simtest" seeds=200 start=$sim_start
     other 'sim/broken_brains' 1 "$B/break/simtest" break=all
     other 'lint/self_test' 1 sh tests/lint/self_test.sh
+    other 'install' 1 sh tests/install.sh
     for src in tests/fuzz/fuzz_*.c; do
         [ -f "$src" ] || continue
         target=$(basename "$src" .c)
