@@ -2,7 +2,7 @@
 #include "base/log.h"
 #include "base/wait.h"
 #include "gateway/api/openapi.h"
-#include "gateway/http/options.h"
+#include "gateway/options.h"
 #include "gateway/shell/server.h"
 
 #include <stdio.h>

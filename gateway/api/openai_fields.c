@@ -2,7 +2,7 @@
 #include "gateway/api/openai_fields.h"
 #include "base/opt.h"
 #include "gateway/api/openai_messages.h"
-#include "gateway/http/options.h"
+#include "gateway/options.h"
 
 #include <stdlib.h>
 #include <string.h>

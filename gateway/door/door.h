@@ -6,7 +6,7 @@
 #include "gateway/http/auth.h"
 #include "gateway/http/http.h"
 #include "gateway/http/node_link.h"
-#include "gateway/http/options.h"
+#include "gateway/options.h"
 #include "model/defaults.h"
 #include "trace/capture.h"
 

@@ -1,6 +1,6 @@
 #ifndef GW_SERVER_H
 #define GW_SERVER_H
-#include "gateway/http/options.h"
+#include "gateway/options.h"
 
 /* The whole gateway: opens the model's words, the control socket and the HTTP port, then runs one loop that carries
  * events to the brain and its actions to sockets, until a signal has drained it.

@@ -2,7 +2,7 @@
  * server took it. The server is one that runs somewhere, or processes of its own. */
 #include "base/file.h"
 #include "base/num.h"
-#include "gateway/http/options.h"
+#include "gateway/options.h"
 #include "tools/cluster/background.h"
 #include "tools/cluster/http.h"
 #include "tools/cluster/serve.h"

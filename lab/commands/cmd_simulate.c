@@ -7,7 +7,7 @@
 #include "engine/costs.h"
 #include "engine/names.h"
 #include "engine/overlap.h"
-#include "gateway/http/options.h"
+#include "gateway/options.h"
 #include "kv/kv_dtype.h"
 #include "model/weights.h"
 #include "npu/pkg/attention.h"

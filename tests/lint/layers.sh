@@ -34,9 +34,10 @@ common/xfer        : base kernels kv wire
 common/node        : base crypto rt kernels model device kv wire xfer
 gateway/brain      : base wire xfer
 gateway/http       : base crypto rt model node
-gateway/api        : base text model device sample wire gateway/http
-gateway/door       : base rt text model wire trace node gateway/brain gateway/http gateway/api
-gateway/shell      : base rt model trace gateway/brain gateway/http gateway/api gateway/door
+gateway            : base model gateway/http
+gateway/api        : base text model device sample wire gateway gateway/http
+gateway/door       : base rt text model wire trace node gateway gateway/brain gateway/http gateway/api
+gateway/shell      : base rt model trace gateway gateway/brain gateway/http gateway/api gateway/door
 prefill-node/brain : base kv wire xfer
 prefill-node       : base rt kernels model device npu/price npu/compile sample kv wire engine node prefill-node/brain
 decode-node/brain  : base kv wire xfer
@@ -50,13 +51,13 @@ tools/bench        : base kernels model graph kv engine tools
 tools/search       : base text model sample npu/pkg npu/price npu/compile engine tools lab/plan
 tools/cluster      : base rt model kv device npu/compile engine tools tools/search
 tools/chat         : base text tools tools/cluster
-tools/commands     : base crypto model graph device npu/pkg npu/lower npu/compile sample kv engine tools tools/search tools/bench tools/cluster tools/chat lab/timeline gateway/http
+tools/commands     : base crypto model graph device npu/pkg npu/lower npu/compile sample kv engine tools tools/search tools/bench tools/cluster tools/chat lab/timeline gateway gateway/http
 lab/trace          : base crypto text model trace tools
 lab/replay         : base text device trace tools tools/cluster
 lab/calibrate      : base device lab/replay
 lab/simulate       : base device npu/pkg npu/price trace lab/trace lab/plan lab/replay simulate
-lab/commands       : base device npu/pkg npu/price npu/compile model kv engine trace tools tools/cluster lab/trace lab/plan lab/replay lab/calibrate lab/simulate lab/timeline gateway/http
-programs           : base rt kernels wire engine node gateway/http gateway/api gateway/door gateway/shell prefill-node decode-node tools
+lab/commands       : base device npu/pkg npu/price npu/compile model kv engine trace tools tools/cluster lab/trace lab/plan lab/replay lab/calibrate lab/simulate lab/timeline gateway
+programs           : base rt kernels wire engine node gateway gateway/api gateway/shell prefill-node decode-node tools
 '
 
 # header, then where it may be included, as extended regular expressions. The last lines: a room with doors is entered by them alone.

@@ -2,7 +2,7 @@
 #include "crypto/keys_generate.h"
 #include "gateway/http/auth.h"
 #include "gateway/http/listen.h"
-#include "gateway/http/options.h"
+#include "gateway/options.h"
 #include "tools/cluster/cluster.h"
 #include "tools/cluster/serve.h"
 #include "tools/tool.h"

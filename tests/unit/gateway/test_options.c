@@ -1,6 +1,6 @@
 /* The gateway's settings: defaults, and what is refused because it would open the network without a key. */
 #include "gateway/brain/brain.h"
-#include "gateway/http/options.h"
+#include "gateway/options.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

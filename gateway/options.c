@@ -1,5 +1,5 @@
 /* The option table of baton-gateway and the rules between options. */
-#include "gateway/http/options.h"
+#include "gateway/options.h"
 #include "gateway/http/cors.h"
 
 #include <string.h>
