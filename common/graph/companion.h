@@ -99,7 +99,7 @@ static inline size_t bt_companion_ld(const bt_companion *c, size_t width)
 
 /* ---- passes ----
  * Outside a pass every function does its work at once. Between begin and end, the row-wise ones (embed,
- * rmsnorm, qk_norm, rope, kv_store, add, silu_mul, round, select_rows, rotate, step) only note it. flush does what
+ * rmsnorm, qk_norm, rope, kv_store, add, gated, round, select_rows, rotate, step) only note it. flush does what
  * was noted; linear, attention and end call it too. Then every thread takes blocks of a few rows through all
  * noted steps: what one step hands to the next stays in that thread's caches, and threads are woken once.
  * Bits are the same either way. A step that cannot wait with the others makes them run first: it has another
@@ -158,8 +158,10 @@ void bt_companion_attention_heads(const bt_companion *c, const bt_companion_rows
                                   float scale);
 /* y = x + y */
 void bt_companion_add(const bt_companion *c, float *restrict y, const float *restrict x, size_t t, size_t k);
-/* gate = silu(gate) * up */
-void bt_companion_silu_mul(const bt_companion *c, float *gate, const float *up, size_t t, size_t k);
+/* gate = fn(gate) * up, element by element; fn: a kernel, y may be g (kernels/kernels.h: silu_mul). */
+typedef void bt_companion_gate_fn(float *y, const float *g, const float *u, size_t count);
+void bt_companion_gated(const bt_companion *c, bt_companion_gate_fn *fn, float *gate, const float *up, size_t t,
+                        size_t k);
 /* y = x, rounded to 16-bit floats (kernels/round16.h); y may be x. */
 void bt_companion_round(const bt_companion *c, bt_round16 form, float *y, const float *x, size_t t, size_t k);
 /* y[batch * out] = the last real row of each sequence (out 1), or all rows (out = rows); elements of 4

@@ -37,6 +37,7 @@ struct bt_companion_pass_step {
     int neox;
     const int32_t *ids;
     bt_companion_row_fn *row;
+    bt_companion_gate_fn *gate;
     const bt_companion_rotation *rotation;
     bt_companion_step_fn *call;
     void *ud;

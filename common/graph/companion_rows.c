@@ -113,23 +113,21 @@ void bt_companion_add(const bt_companion *c, float *restrict y, const float *res
     bt_companion_pass_add(c, &s, t);
 }
 
-static void silu_mul_rows(const bt_companion *c, const step *s, float *y, const float *x, size_t r0, size_t n,
-                          void *scratch)
+static void gated_rows(const bt_companion *c, const step *s, float *y, const float *x, size_t r0, size_t n,
+                       void *scratch)
 {
     const size_t ld = bt_companion_ld(c, s->k);
     size_t runs;
     const size_t elems = runs_of(c, &runs, n, s->k);
     (void)r0, (void)scratch;
-    for (size_t i = 0; i < runs; i++) c->kernels->silu_mul(y + i * ld, y + i * ld, x + i * ld, elems);
+    for (size_t i = 0; i < runs; i++) s->gate(y + i * ld, y + i * ld, x + i * ld, elems);
 }
 
-void bt_companion_silu_mul(const bt_companion *c, float *gate, const float *up, size_t t, size_t k)
+void bt_companion_gated(const bt_companion *c, bt_companion_gate_fn *fn, float *gate, const float *up,
+                        size_t t, size_t k)
 {
-    const step s = {.fn = silu_mul_rows,
-                    .y = gate,
-                    .x = up,
-                    .k = k,
-                    .area = {read_area(c, up, k), written_area(c, gate, k)},
+    const step s = {.fn = gated_rows, .gate = fn, .y = gate,
+                    .x = up,          .k = k,     .area = {read_area(c, up, k), written_area(c, gate, k)},
                     .areas = 2};
     bt_companion_pass_add(c, &s, t);
 }

@@ -23,14 +23,13 @@ bt_err bt_formula_eval(uint64_t *ret, bt_formula f, const bt_bind *b, bt_fault *
     return BT_OK;
 }
 
-const char *bt_op_name(bt_op_kind k)
-{
-    static const char *const names[BT_OP_KINDS] = {
-        "embed",     "rmsnorm", "linear",   "qk_norm",     "rope",   "kv_store",
-        "attention", "add",     "silu_mul", "select_rows", "rotate",
-    };
-    return (unsigned)k < BT_OP_KINDS ? names[k] : "?";
-}
+#define INFO(NAME, name, inputs, in_place, weight, by_head, shape, beside, asked, price, run) \
+    [BT_OP_## \
+        NAME] = {#name, inputs,           in_place, weight, by_head, BT_SHAPE_##shape, BT_BESIDE_##beside, \
+                 asked, BT_PRICED_##price},
+const bt_op_info bt_op_infos[BT_OP_KINDS] = {BT_OP_LIST(INFO, BT_OP_SKIP, BT_OP_SKIP, BT_OP_SKIP)};
+
+const char *bt_op_name(bt_op_kind k) { return (unsigned)k < BT_OP_KINDS ? bt_op_infos[k].name : "?"; }
 
 /* ---- building ---- */
 
@@ -218,19 +217,6 @@ static void weight_shape(const bt_hparams *hp, bt_weight w, uint32_t *n, uint32_
     }
 }
 
-/* How many inputs an operator has; whether it overwrites the first, needs a weight, works head by head. */
-static const struct {
-    uint8_t inputs;
-    bool in_place, has_weight, by_head;
-} rule[BT_OP_KINDS] = {
-    [BT_OP_EMBED] = {1, false, true, false},      [BT_OP_RMSNORM] = {1, false, true, false},
-    [BT_OP_LINEAR] = {1, false, true, false},     [BT_OP_QK_NORM] = {1, true, true, true},
-    [BT_OP_ROPE] = {1, true, false, true},        [BT_OP_KV_STORE] = {2, false, false, false},
-    [BT_OP_ATTENTION] = {2, false, false, false}, [BT_OP_ADD] = {2, true, false, false},
-    [BT_OP_SILU_MUL] = {2, true, false, false},   [BT_OP_SELECT_ROWS] = {1, false, false, false},
-    [BT_OP_ROTATE] = {1, true, false, true},
-};
-
 static bool same_rows(bt_formula a, bt_formula b)
 {
     bool same = a.coef == b.coef;
@@ -240,39 +226,34 @@ static bool same_rows(bt_formula a, bt_formula b)
 
 static bool shapes_fit(const bt_graph *g, const bt_op *o)
 {
-    const bt_tensor *a = &g->tensor[o->in[0]], *b = rule[o->kind].inputs > 1 ? &g->tensor[o->in[1]] : a;
+    const bt_op_info *info = &bt_op_infos[o->kind];
+    const bt_tensor *a = &g->tensor[o->in[0]], *b = info->inputs > 1 ? &g->tensor[o->in[1]] : a;
     const bt_tensor *y = &g->tensor[o->out];
     const bool a_act = a->kind == BT_TENSOR_ACT, y_act = y->kind == BT_TENSOR_ACT;
     uint32_t n, k;
     weight_shape(&g->hp, o->weight, &n, &k);
-    switch (o->kind) {
-    case BT_OP_EMBED:
-        return a->kind == BT_TENSOR_IDS && y_act && same_rows(a->rows, y->rows) && a->width == k &&
-               y->width == n;
-    case BT_OP_RMSNORM:
-    case BT_OP_QK_NORM:
-        return a_act && y_act && same_rows(a->rows, y->rows) && a->width == k && y->width == n;
-    case BT_OP_LINEAR:
-        return a_act && (y_act || y->kind == BT_TENSOR_LOGITS) && same_rows(a->rows, y->rows) &&
-               a->width == k && y->width == n;
-    case BT_OP_ROPE: return a_act && a->width == o->heads * g->hp.head_dim;
-    case BT_OP_KV_STORE:
+    if (info->has_weight && (!same_rows(a->rows, y->rows) || a->width != k || y->width != n)) return false;
+    switch ((bt_op_shape)info->shape) {
+    case BT_SHAPE_IDS: return a->kind == BT_TENSOR_IDS && y_act;
+    case BT_SHAPE_NORM: return a_act && y_act;
+    case BT_SHAPE_MATRIX: return a_act && (y_act || y->kind == BT_TENSOR_LOGITS);
+    case BT_SHAPE_HEADS: return a_act && a->width == o->heads * g->hp.head_dim;
+    case BT_SHAPE_STORE:
         return a_act && b->kind == BT_TENSOR_ACT && y->kind == BT_TENSOR_KV && y->layer == o->layer &&
                same_rows(a->rows, ROWS_SEQ) && same_rows(b->rows, ROWS_SEQ) && a->width == b->width &&
                y->width == 2 * a->width;
-    case BT_OP_ATTENTION:
+    case BT_SHAPE_ATTEND:
         return a_act && y_act && b->kind == BT_TENSOR_KV && b->layer == o->layer &&
                same_rows(a->rows, ROWS_SEQ) && same_rows(y->rows, ROWS_SEQ) && a->width == y->width &&
                a->width == g->hp.heads * g->hp.head_dim;
-    case BT_OP_ADD:
-    case BT_OP_SILU_MUL:
+    case BT_SHAPE_PAIR:
         return a_act && b->kind == BT_TENSOR_ACT && same_rows(a->rows, b->rows) && a->width == b->width &&
                a != b;
-    case BT_OP_SELECT_ROWS:
+    case BT_SHAPE_SELECT:
         return a_act && y_act && same_rows(a->rows, ROWS_SEQ) && same_rows(y->rows, ROWS_OUT) &&
                a->width == y->width;
-    case BT_OP_ROTATE: return a_act && o->heads > 0 && a->width % o->heads == 0;
-    case BT_OP_KINDS: break;
+    case BT_SHAPE_BLOCKS: return a_act && o->heads > 0 && a->width % o->heads == 0;
+    case BT_SHAPE_ROWS: break; /* of instructions alone */
     }
     return false;
 }
@@ -282,19 +263,20 @@ static bt_err check_op(const bt_graph *g, size_t i, bool *written, bt_fault *fau
     const bt_op *o = &g->op[i];
     const char *name = bt_op_name(o->kind);
     if ((unsigned)o->kind >= BT_OP_KINDS) return bt_fail(fault, BT_EARG, "graph op %zu: unknown kind", i);
+    const bt_op_info *info = &bt_op_infos[o->kind];
     for (unsigned j = 0; j < 2; j++) {
-        const bool is_used = j < rule[o->kind].inputs;
+        const bool is_used = j < info->inputs;
         if (is_used ? o->in[j] >= g->tensors : o->in[j] != BT_GRAPH_NO_TENSOR)
             return bt_fail(fault, BT_EARG, "graph op %zu (%s): input %u", i, name, j);
         if (is_used && !written[o->in[j]])
             return bt_fail(fault, BT_EARG, "graph op %zu (%s): reads '%s' before it is written", i, name,
                            g->tensor[o->in[j]].name);
     }
-    if (o->out >= g->tensors || rule[o->kind].in_place != (o->out == o->in[0]))
+    if (o->out >= g->tensors || info->in_place != (o->out == o->in[0]))
         return bt_fail(fault, BT_EARG, "graph op %zu (%s): output", i, name);
-    if (rule[o->kind].has_weight != (o->weight != BT_WEIGHT_NONE) || rule[o->kind].by_head != (o->heads > 0))
+    if (info->has_weight != (o->weight != BT_WEIGHT_NONE) || info->by_head != (o->heads > 0))
         return bt_fail(fault, BT_EARG, "graph op %zu (%s): weight or heads", i, name);
-    if ((o->kind == BT_OP_ROTATE) != (o->rotation != 0))
+    if ((info->beside == BT_BESIDE_ROTATION) != (o->rotation != 0))
         return bt_fail(fault, BT_EARG, "graph op %zu (%s): rotation %u", i, name, o->rotation);
     if (!shapes_fit(g, o)) return bt_fail(fault, BT_EARG, "graph op %zu (%s): shapes do not fit", i, name);
     written[o->out] = true;

@@ -95,12 +95,35 @@ static const bt_companion_rotation *rotation_of(const bt_walk *w, const bt_step 
     return bt_companion_rotation_by(&w->rotations, s->rotation);
 }
 
-/* A group of linear steps over one input of t rows. Logits leave the arena: real rows only. */
-static void run_linear(const run *r, const bt_step *s, size_t t)
+/* What the operators below work on: the step's tensors, where they are in the arena, and t rows of its
+ * output. */
+typedef struct operands {
+    const bt_companion *c;
+    const bt_hparams *hp;
+    bt_companion_rows rows;
+    float *out;
+    const float *in0, *in1;
+    size_t t, width;
+} operands;
+
+static void run_embed(const run *r, const bt_step *s, const operands *o)
 {
-    const bt_companion *c = &r->w->companion;
+    (void)s;
+    bt_companion_embed(o->c, &o->rows, o->out, o->width, r->io->ids, embed_row, r->w->model->embed,
+                       r->io->pad);
+}
+
+static const float *vector_of(const run *r, const bt_step *s) { return r->layer->is[s->weight].vector; }
+
+static void run_rmsnorm(const run *r, const bt_step *s, const operands *o)
+{
+    bt_companion_rmsnorm(o->c, o->out, o->in0, vector_of(r, s), o->hp->rms_eps, o->t, o->width);
+}
+
+/* A group of linear steps over one input of t rows. Logits leave the arena: real rows only. */
+static void run_linear(const run *r, const bt_step *s, const operands *o)
+{
     bt_companion_matrix m[BT_BIND_MAX_GROUP];
-    const float *x = at(r, s->in_at[0]);
     const size_t k = s->in_width[0];
     for (uint32_t g = 0; g < s->group; g++) {
         const bt_weights_matrix *a = &r->layer->is[s[g].weight].matrix;
@@ -108,69 +131,92 @@ static void run_linear(const run *r, const bt_step *s, size_t t)
         m[g] = (bt_companion_matrix){y, a->panels, a->bias, a->n, a->form, a->group, 0};
     }
     if (!bt_bind_is_nowhere(s->out_at) || s->rows == 1) {
-        bt_companion_linear(c, m, s->group, x, t, k);
+        bt_companion_linear(o->c, m, s->group, o->in0, o->t, k);
         return;
     }
     for (size_t b = 0; b < r->io->sequences; b++) {
         m[0].y = r->io->logits + b * s->rows * s->out_width;
-        bt_companion_linear(c, m, 1, x + b * s->rows * k, r->io->seq[b].valid, k);
+        bt_companion_linear(o->c, m, 1, o->in0 + b * s->rows * k, r->io->seq[b].valid, k);
     }
 }
 
-static void store(const run *r, const bt_step *s, const bt_companion_rows *rows, const float *k,
-                  const float *v)
+static void run_qk_norm(const run *r, const bt_step *s, const operands *o)
 {
-    bt_companion_kv_store(&r->w->companion, rows, s->layer, k, v, s->in_width[0]);
+    bt_companion_qk_norm(o->c, o->out, vector_of(r, s), o->hp->rms_eps, o->t, s->heads, o->hp->head_dim);
+}
+
+static void run_rope(const run *r, const bt_step *s, const operands *o)
+{
+    const bt_weights *w = r->w->weights;
+    bt_companion_rope(o->c, &o->rows, o->out, s->heads, o->hp->head_dim, o->hp->rope_dims,
+                      bt_weights_rope_cos(w), bt_weights_rope_sin(w), o->hp->rope_neox);
+}
+
+static void run_kv_store(const run *r, const bt_step *s, const operands *o)
+{
+    const bt_companion_rows *rows = &o->rows;
+    bt_companion_kv_store(o->c, rows, s->layer, o->in0, o->in1, s->in_width[0]);
     for (size_t b = 0; b < rows->batch; b++)
         r->w->kv_bytes += 2 * rows->seq[b].valid * rows->seq[b].kv->kv_heads * rows->seq[b].kv->head_bytes;
 }
 
-/* The rows whose logits are wanted. */
-static void select_rows(const run *r, const bt_step *s, const bt_companion_rows *rows, float *out,
-                        const float *in)
+static void run_attention(const run *r, const bt_step *s, const operands *o)
 {
-    const bt_companion *c = &r->w->companion;
-    const size_t width = s->out_width;
+    bt_companion_attention(o->c, &o->rows, o->out, o->in0, s->layer, o->hp->heads, o->hp->kv_heads,
+                           o->hp->head_dim, r->w->attn_scale);
+}
+
+static void run_add(const run *r, const bt_step *s, const operands *o)
+{
+    (void)r, (void)s;
+    bt_companion_add(o->c, o->out, o->in1, o->t, o->width);
+}
+
+/* The rows whose logits are wanted. */
+static void run_select_rows(const run *r, const bt_step *s, const operands *o)
+{
+    const size_t width = o->width;
     if (!r->io->wanted) {
-        bt_companion_select_rows(c, rows, s->rows, out, in, width);
+        bt_companion_select_rows(o->c, &o->rows, s->rows, o->out, o->in0, width);
         return;
     }
-    bt_companion_flush(c);
+    bt_companion_flush(o->c);
     for (size_t i = 0; i < r->ends; i++)
-        memcpy(out + i * width, in + r->io->wanted[i] * width, width * sizeof *out);
+        memcpy(o->out + i * width, o->in0 + r->io->wanted[i] * width, width * sizeof *o->out);
 }
+
+static void run_rotate(const run *r, const bt_step *s, const operands *o)
+{
+    bt_companion_rotate(o->c, o->out, o->t, s->heads, rotation_of(r->w, s));
+}
+
+/* run_NAME of each gated product. */
+#define DEFINE_OWN(name)
+#define DEFINE_GATED(name) \
+    static void run_##name(const run *r, const bt_step *s, const operands *o) \
+    { \
+        (void)r, (void)s; \
+        bt_companion_gated(o->c, o->c->kernels->name, o->out, o->in1, o->t, o->width); \
+    }
+#define DEFINE(NAME, name, inputs, in_place, weight, by_head, shape, beside, asked, price, run) \
+    DEFINE_##run(name)
+BT_OP_LIST(DEFINE, BT_OP_SKIP, BT_OP_SKIP, BT_OP_SKIP)
 
 /* t: rows of this step's output. */
 static void run_step(const run *r, const bt_step *s, size_t t)
 {
-    const bt_walk *w = r->w;
-    const bt_companion *c = &w->companion;
-    const bt_hparams *hp = &w->model->hp;
-    const bt_companion_rows rows = {r->io->seq, r->io->sequences, r->prog->seq, r->io->overflow};
-    const size_t width = s->out_width;
-    const float *in0 = at(r, s->in_at[0]), *in1 = at(r, s->in_at[1]),
-                *vector = r->layer->is[s->weight].vector;
-    float *out = at(r, s->out_at);
+    const operands o = {.c = &r->w->companion,
+                        .hp = &r->w->model->hp,
+                        .rows = {r->io->seq, r->io->sequences, r->prog->seq, r->io->overflow},
+                        .out = at(r, s->out_at),
+                        .in0 = at(r, s->in_at[0]),
+                        .in1 = at(r, s->in_at[1]),
+                        .t = t,
+                        .width = s->out_width};
     switch (s->kind) {
-    case BT_OP_EMBED:
-        bt_companion_embed(c, &rows, out, width, r->io->ids, embed_row, w->model->embed, r->io->pad);
-        break;
-    case BT_OP_RMSNORM: bt_companion_rmsnorm(c, out, in0, vector, hp->rms_eps, t, width); break;
-    case BT_OP_LINEAR: run_linear(r, s, t); break;
-    case BT_OP_QK_NORM: bt_companion_qk_norm(c, out, vector, hp->rms_eps, t, s->heads, hp->head_dim); break;
-    case BT_OP_ROPE:
-        bt_companion_rope(c, &rows, out, s->heads, hp->head_dim, hp->rope_dims,
-                          bt_weights_rope_cos(w->weights), bt_weights_rope_sin(w->weights), hp->rope_neox);
-        break;
-    case BT_OP_KV_STORE: store(r, s, &rows, in0, in1); break;
-    case BT_OP_ATTENTION:
-        bt_companion_attention(c, &rows, out, in0, s->layer, hp->heads, hp->kv_heads, hp->head_dim,
-                               w->attn_scale);
-        break;
-    case BT_OP_ADD: bt_companion_add(c, out, in1, t, width); break;
-    case BT_OP_SILU_MUL: bt_companion_silu_mul(c, out, in1, t, width); break;
-    case BT_OP_SELECT_ROWS: select_rows(r, s, &rows, out, in0); break;
-    case BT_OP_ROTATE: bt_companion_rotate(c, out, t, s->heads, rotation_of(w, s)); break;
+#define RUN(NAME, name, ...) \
+    case BT_OP_##NAME: run_##name(r, s, &o); break;
+        BT_OP_LIST(RUN, BT_OP_SKIP, BT_OP_SKIP, BT_OP_SKIP)
     case BT_OP_KINDS: break;
     }
 }

@@ -272,7 +272,7 @@ size_t bt_exec_inst(bt_exec_job *j, const bt_pkg_inst *i)
     case BT_PKG_KV_STORE: run_kv_store(j, i); break;
     case BT_PKG_ATTENTION: run_attention(j, i); break;
     case BT_PKG_ADD: bt_companion_add(c, out, in1, t, i->out_width); break;
-    case BT_PKG_SILU_MUL: bt_companion_silu_mul(c, out, in1, t, i->out_width); break;
+    case BT_PKG_SILU_MUL: bt_companion_gated(c, c->kernels->silu_mul, out, in1, t, i->out_width); break;
     case BT_PKG_SELECT_ROWS:
         if (j->last) select_last(j, i);
         else bt_companion_select_rows(c, rows, j->seq_out, out, in0, i->out_width);

@@ -128,7 +128,7 @@ static void in_a_pass(const bt_companion *c, const matrices *m, const float *w)
     bt_companion_qk_norm(c, m->norm, w, 1e-5f, t, 4, k / 4);
     bt_companion_step(c, t, k, m->norm, areas, 2, note_rows, (void *)m, NULL);
     bt_companion_drop(c, m->norm);
-    bt_companion_silu_mul(c, m->gate, m->stream, t, k);
+    bt_companion_gated(c, c->kernels->silu_mul, m->gate, m->stream, t, k);
     bt_companion_rmsnorm(c, m->gate, m->gate, w, 1e-5f, t, k);
     bt_companion_add(c, m->stream + k, m->gate, t, k);
     for (int i = 0; i < ADDS; i++) bt_companion_add(c, m->gate, m->stream, t, k);

@@ -1,0 +1,91 @@
+#ifndef BT_GRAPH_OP_LIST_H
+#define BT_GRAPH_OP_LIST_H
+
+/* The one list of operators, and of the package's instructions, which are their forms. The graph and its check, the
+ * walker, profiles, lowering, the check of packages, the executor, names and prices are made of it. A new operator is
+ * one OP here with its FLOATS and INTEGERS, its kernels and its tests.
+ *
+ * A reader expands BT_OP_LIST with a macro for each kind of row, BT_OP_SKIP for those that it does not need, and puts
+ * its own prefix before the words. Where a reader calls functions it does so by `name`, so that one that is missing
+ * does not compile.
+ *
+ * OP: an operator of the graph (bt_op, graph/graph.h).
+ *   inputs    how many tensors it reads
+ *   in place  1: out is in[0]
+ *   weight    1: it has one, a vector or a matrix
+ *   by head   1: it works on each of `heads` parts of a row
+ *   shape     what its tensors are like (bt_op_shape)
+ *   beside    what it reads or writes beside its tensors and its weight (bt_op_beside)
+ *   asked     1: profiles may have it on the NPU; 0: it moves rows at the graph's edges, always on the companion
+ *   price     what its time is made of (bt_op_price)
+ *   run       OWN: by functions of its name; GATED: y = f(in[0]) * in[1], element by element, where the kernels alone
+ *             differ: NAME in floats, int_NAME16 in integers
+ *
+ * FLOATS: its instruction in floats, of the companion and, where it is asked, of the NPU in 16-bit floats. INTEGERS:
+ * that of the NPU in integers. EDGES: what stands where floats and integers meet, and what is the driver's. Their
+ * columns are of npu/pkg/pkg_ops.h:
+ *   of        the operator; NONE: of no operator
+ *   number    in the package file: never changed, never used again
+ *   on        the units that run it (bt_pkg_on); of edges alone
+ *   in0, in1, out   what lies there (bt_pkg_form)
+ *   tensor    the weight that it names (bt_pkg_tensor_rule)
+ *   site      whose unit it reads or writes (bt_pkg_site_rule)
+ *   params    how its multipliers are found (bt_pkg_params_rule); of integers alone
+ * An instruction works in place where its operator does and in0 and out are of one form. */
+#define BT_OP_SKIP(...)
+// clang-format off
+#define BT_OP_LIST(OP, FLOATS, INTEGERS, EDGES)                                                                      \
+  /*  NAME, name, inputs, in place, weight, by head, shape, beside, asked, price, run                                \
+   *  of, NAME, name, number, in0, in1, out, tensor, site, and params of INTEGERS, on of EDGES */                    \
+  OP(EMBED,       embed,       1, 0, 1, 0, IDS,    NONE,      0, MOVED,     OWN)                                     \
+  FLOATS(  EMBED,       EMBED,         embed,          1, NONE,     NONE, F32,      NONE,       NONE)                \
+                                                                                                                     \
+  OP(RMSNORM,     rmsnorm,     1, 0, 1, 0, NORM,   NONE,      1, MOVED,     OWN)                                     \
+  FLOATS(  RMSNORM,     RMSNORM,       rmsnorm,        3, F32,      NONE, F32,      NORM,       NONE)                \
+  INTEGERS(RMSNORM,     INT_RMSNORM,   int_rmsnorm,   66, RESIDUAL, NONE, WIDE,     NORM,       SITE,     NORM)      \
+                                                                                                                     \
+  OP(LINEAR,      linear,      1, 0, 1, 0, MATRIX, NONE,      1, MATRIX,    OWN)                                     \
+  FLOATS(  LINEAR,      LINEAR_F16,    linear_f16,     4, F32,      NONE, F32,      F16_MATRIX, NONE)                \
+  EDGES(   LINEAR,      LINEAR,        linear,        64, PLANES,   NONE, F32,      MATRIX,     SITE,     NPU)       \
+  INTEGERS(LINEAR,      INT_LINEAR,    int_linear,    65, PLANES,   NONE, S16,      MATRIX,     SITE,     NONE)      \
+                                                                                                                     \
+  OP(QK_NORM,     qk_norm,     1, 1, 1, 1, HEADS,  NONE,      1, MOVED,     OWN)                                     \
+  FLOATS(  QK_NORM,     QK_NORM,       qk_norm,        5, F32,      NONE, F32,      HEAD_NORM,  NONE)                \
+  INTEGERS(QK_NORM,     INT_QK_NORM,   int_qk_norm,   67, S16,      NONE, S16,      HEAD_NORM,  NONE,     NORM)      \
+                                                                                                                     \
+  OP(ROPE,        rope,        1, 1, 0, 1, HEADS,  POSITIONS, 1, MOVED,     OWN)                                     \
+  FLOATS(  ROPE,        ROPE,          rope,           6, F32,      NONE, F32,      NONE,       NONE)                \
+  INTEGERS(ROPE,        INT_ROPE,      int_rope,      68, S16,      NONE, S16,      NONE,       NONE,     NONE)      \
+                                                                                                                     \
+  OP(KV_STORE,    kv_store,    2, 0, 0, 0, STORE,  KV,        0, MOVED,     OWN)                                     \
+  FLOATS(  KV_STORE,    KV_STORE,      kv_store,       7, F32,      F32,  NONE,     NONE,       NONE)                \
+                                                                                                                     \
+  OP(ATTENTION,   attention,   2, 0, 0, 0, ATTEND, KV,        1, ATTENTION, OWN)                                     \
+  FLOATS(  ATTENTION,   ATTENTION,     attention,      8, F32,      NONE, F32,      NONE,       NONE)                \
+  INTEGERS(ATTENTION,   INT_ATTENTION, int_attention, 69, S16,      NONE, S16,      NONE,       NONE,     SCORES)    \
+                                                                                                                     \
+  OP(ADD,         add,         2, 1, 0, 0, PAIR,   NONE,      1, MOVED,     OWN)                                     \
+  FLOATS(  ADD,         ADD,           add,            9, F32,      F32,  F32,      NONE,       NONE)                \
+  INTEGERS(ADD,         INT_ADD,       int_add,       72, RESIDUAL, S16,  RESIDUAL, SCALED,     NONE,     SUM)       \
+                                                                                                                     \
+  OP(SILU_MUL,    silu_mul,    2, 1, 0, 0, PAIR,   NONE,      1, MOVED,     GATED)                                   \
+  FLOATS(  SILU_MUL,    SILU_MUL,      silu_mul,      10, F32,      F32,  F32,      NONE,       NONE)                \
+  INTEGERS(SILU_MUL,    INT_SILU_MUL,  int_silu_mul,  71, S16,      S16,  WIDE,     NONE,       SITE,     GATED)     \
+                                                                                                                     \
+  OP(SELECT_ROWS, select_rows, 1, 0, 0, 0, SELECT, NONE,      0, MOVED,     OWN)                                     \
+  FLOATS(  SELECT_ROWS, SELECT_ROWS,   select_rows,   11, F32,      NONE, F32,      NONE,       NONE)                \
+                                                                                                                     \
+  OP(ROTATE,      rotate,      1, 1, 0, 1, BLOCKS, ROTATION,  1, MOVED,     OWN)                                     \
+  FLOATS(  ROTATE,      ROTATE,        rotate,         2, F32,      NONE, F32,      NONE,       NONE)                \
+  INTEGERS(ROTATE,      INT_ROTATE,    int_rotate,    70, S16,      NONE, WIDE,     NONE,       SITE,     TURN)      \
+                                                                                                                     \
+  EDGES(   NONE,        QUANTISE,      quantise,      12, F32,      NONE, PLANES,   NONE,       SITE,     FLOATS)    \
+  EDGES(   NONE,        QUANTISE32,    quantise32,    13, F32,      NONE, RESIDUAL, NONE,       NONE,     FLOATS)    \
+  EDGES(   NONE,        DEQUANTISE16,  dequantise16,  14, S16,      NONE, F32,      S16_UNIT,   S16_SITE, FLOATS)    \
+  EDGES(   NONE,        QUANTISE16,    quantise16,    15, F32,      NONE, S16,      S16_UNIT,   S16_SITE, FLOATS)    \
+  EDGES(   NONE,        DEQUANTISE32,  dequantise32,  16, RESIDUAL, NONE, F32,      NONE,       ANY_SITE, FLOATS)    \
+  EDGES(   NONE,        ROUND16,       round16,       17, F32,      NONE, F32,      NONE,       NONE,     NPU_FLOAT) \
+  EDGES(   NONE,        SESSION,       session,       48, NONE,     NONE, NONE,     NONE,       NONE,     COMPANION) \
+  INTEGERS(NONE,        INT_SPLIT,     int_split,     73, WIDE,     NONE, PLANES,   NONE,       SITE,     NONE)
+// clang-format on
+#endif
