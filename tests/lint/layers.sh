@@ -18,7 +18,7 @@ common/text        : base
 common/model       : base kernels text
 common/graph       : base kernels model
 common/device      : base graph
-common/npu/pkg     : base kernels model
+common/npu/pkg     : base kernels model graph
 common/npu/quant   : base kernels model graph npu/pkg
 common/npu/lower   : base kernels model graph device npu/pkg
 common/npu/price   : base device npu/pkg npu/lower

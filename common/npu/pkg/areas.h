@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "npu/pkg/pkg_format.h"
+#include "npu/pkg/pkg_ops.h"
 
 /* Which bytes of the arena an instruction reads and writes, as offsets. Pure: it reads the instruction, the
  * package's sites and how many rows the program was planned for. */
@@ -25,18 +25,18 @@ bt_areas bt_areas_of(const bt_pkg_inst *i, const bt_pkg_site *sites, const bt_pk
 /* Does it write in1 and aux, as planes and their shadow? All other instructions read them. */
 static inline bool bt_areas_makes_planes(const bt_pkg_inst *i)
 {
-    return i->op == BT_PKG_QUANTISE || i->op == BT_PKG_INT_SPLIT;
+    return bt_pkg_op_info_of(i->op)->out == BT_PKG_FORM_PLANES;
 }
 static inline bool bt_areas_reads_planes(const bt_pkg_inst *i)
 {
-    return i->op == BT_PKG_LINEAR || i->op == BT_PKG_INT_LINEAR;
+    return bt_pkg_op_info_of(i->op)->in0 == BT_PKG_FORM_PLANES;
 }
 
-/* Bytes of a row at in0 and at in1. in0 of INT_ADD is the row of s32 that it writes in place, in1 of what makes planes
- * is the lo plane that it writes. */
+/* Bytes of a row at in0 and at in1. in0 in place is the row that is written, in1 of what makes planes is the lo plane
+ * that is. */
 static inline uint32_t bt_areas_in0_stride(const bt_pkg_inst *i)
 {
-    return i->op == BT_PKG_INT_ADD ? i->out_stride : i->in_stride;
+    return bt_pkg_op_info_of(i->op)->in_place ? i->out_stride : i->in_stride;
 }
 static inline uint32_t bt_areas_in1_stride(const bt_pkg_inst *i)
 {

@@ -14,76 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Forms of a value. FLOAT16: f32 that were rounded to float_form; whoever reads F32 may read them. RESIDUAL:
- * s32 in units of residual_scale; WIDE: s32 in units of a site's scale; PLANES: s8, or hi and lo, and the
- * shadow. */
-typedef enum form { NOTHING, F32, FLOAT16, RESIDUAL, WIDE, S16, PLANES } form;
-
 typedef struct area {
     uint64_t at, bytes;
 } area;
 typedef struct value {
-    form form;
+    uint8_t form; /* bt_pkg_form */
     uint8_t out_rows;
     uint32_t width, stride, site; /* site: of WIDE and PLANES, else NONE */
     area part[3];                 /* rows; of PLANES also lo and aux (no bytes: not there) */
 } value;
-
-typedef enum tensor_rule { NO_TENSOR, HEAD_NORM, MATRIX, F16_MATRIX, SCALED, ANY_NORM, S16_UNIT } tensor_rule;
-typedef enum site_rule { NO_SITE, SITE, ANY_SITE, S16_SITE } site_rule; /* ANY_SITE: one or none */
-typedef struct op_rule {
-    uint8_t in0, in1, out; /* forms; NOTHING: no such operand */
-    uint8_t tensor, site;
-    bool in_place, params, heads, by_layer;
-} op_rule;
-
-/* Indexed by op; from BT_PKG_LINEAR on in npu_rules. ANY_NORM: its weight or NONE. SCALED: a linear, for its
- * output's scale. S16_UNIT and S16_SITE: that, or the o site with the unit of attention's output. */
-static const op_rule companion_rules[] = {
-    [BT_PKG_EMBED] = {.out = F32},
-    [BT_PKG_ROTATE] = {.in0 = F32, .out = F32, .in_place = true},
-    [BT_PKG_RMSNORM] = {.in0 = F32, .out = F32, .tensor = ANY_NORM},
-    [BT_PKG_LINEAR_F16] = {.in0 = F32, .out = F32, .tensor = F16_MATRIX},
-    [BT_PKG_QK_NORM] = {.in0 = F32, .out = F32, .tensor = HEAD_NORM, .in_place = true, .heads = true,
-                        .by_layer = true},
-    [BT_PKG_ROPE] = {.in0 = F32, .out = F32, .in_place = true, .heads = true, .by_layer = true},
-    [BT_PKG_KV_STORE] = {.in0 = F32, .in1 = F32, .by_layer = true},
-    [BT_PKG_ATTENTION] = {.in0 = F32, .out = F32, .by_layer = true},
-    [BT_PKG_ADD] = {.in0 = F32, .in1 = F32, .out = F32, .in_place = true},
-    [BT_PKG_SILU_MUL] = {.in0 = F32, .in1 = F32, .out = F32, .in_place = true},
-    [BT_PKG_SELECT_ROWS] = {.in0 = F32, .out = F32}, /* or RESIDUAL both */
-    [BT_PKG_QUANTISE] = {.in0 = F32, .out = PLANES, .site = SITE},
-    [BT_PKG_QUANTISE32] = {.in0 = F32, .out = RESIDUAL},
-    [BT_PKG_DEQUANTISE16] = {.in0 = S16, .out = F32, .tensor = S16_UNIT, .site = S16_SITE},
-    [BT_PKG_QUANTISE16] = {.in0 = F32, .out = S16, .tensor = S16_UNIT, .site = S16_SITE},
-    [BT_PKG_DEQUANTISE32] = {.in0 = RESIDUAL, .out = F32, .site = ANY_SITE}, /* or WIDE with a site */
-    [BT_PKG_ROUND16] = {.in0 = F32, .out = F32},
-};
-static const op_rule npu_rules[] = {
-    [BT_PKG_LINEAR - 64] = {.in0 = PLANES, .out = F32, .tensor = MATRIX, .site = SITE},
-    [BT_PKG_INT_LINEAR - 64] = {.in0 = PLANES, .out = S16, .tensor = MATRIX, .site = SITE},
-    [BT_PKG_INT_RMSNORM - 64] = {.in0 = RESIDUAL, .out = WIDE, .tensor = ANY_NORM, .site = SITE,
-                                 .params = true},
-    [BT_PKG_INT_QK_NORM - 64] = {.in0 = S16, .out = S16, .tensor = HEAD_NORM, .in_place = true,
-                                 .params = true, .heads = true, .by_layer = true},
-    [BT_PKG_INT_ROPE - 64] = {.in0 = S16, .out = S16, .in_place = true, .heads = true, .by_layer = true},
-    [BT_PKG_INT_ATTENTION - 64] = {.in0 = S16, .out = S16, .params = true, .by_layer = true},
-    [BT_PKG_INT_ROTATE - 64] = {.in0 = S16, .out = WIDE, .site = SITE, .params = true},
-    [BT_PKG_INT_SILU_MUL - 64] = {.in0 = S16, .in1 = S16, .out = WIDE, .site = SITE, .params = true},
-    [BT_PKG_INT_ADD - 64] = {.in0 = RESIDUAL, .in1 = S16, .out = RESIDUAL, .tensor = SCALED, .in_place = true,
-                             .params = true},
-    [BT_PKG_INT_SPLIT - 64] = {.in0 = WIDE, .out = PLANES, .site = SITE},
-};
-
-static const op_rule *rule_of(uint32_t op)
-{
-    if (op >= 1 && op < sizeof companion_rules / sizeof *companion_rules) return &companion_rules[op];
-    return op >= BT_PKG_LINEAR && op - BT_PKG_LINEAR < sizeof npu_rules / sizeof *npu_rules
-               ? &npu_rules[op - BT_PKG_LINEAR]
-               : NULL;
-}
-
-static uint32_t elem_bytes(uint32_t f) { return f == S16 ? 2 : f == PLANES ? 1 : 4; }
 
 typedef struct begin {
     uint32_t first_inst, index;
@@ -206,70 +145,66 @@ static const bt_pkg_tensor *tensor_of(const walk *w, uint32_t index)
                                                                           : NULL;
 }
 
-static bool is_linear(const bt_pkg_inst *in)
-{
-    return in->op == BT_PKG_LINEAR || in->op == BT_PKG_LINEAR_F16 || in->op == BT_PKG_INT_LINEAR;
-}
-
 /* Outputs of a linear: those of its matrix, or of the part of the output matrix that it names. */
 static uint32_t outputs_of(const walk *w, const bt_pkg_inst *in, const bt_pkg_tensor *t)
 {
-    const uint32_t part = is_linear(in) && t->weight == BT_WEIGHT_OUTPUT ? bt_pkg_part_of(in) : 0;
+    const uint32_t part = bt_pkg_is_linear(in) && t->weight == BT_WEIGHT_OUTPUT ? bt_pkg_part_of(in) : 0;
     return part <= bt_pkg_layout_parts(&w->h->layout, t->n) ? bt_pkg_layout_part(&w->h->layout, t->n, part).n
                                                             : 0;
 }
 
-static bt_err check_tensor(const walk *w, const bt_pkg_inst *in, const op_rule *r)
+static bt_err check_tensor(const walk *w, const bt_pkg_inst *in, const bt_pkg_op_info *r)
 {
     const bt_pkg_tensor *t = tensor_of(w, in->tensor);
-    if (r->tensor == S16_UNIT && (in->tensor == BT_PKG_NONE) == (in->site == BT_PKG_NONE))
+    if (r->tensor == BT_PKG_TENSOR_S16_UNIT && (in->tensor == BT_PKG_NONE) == (in->site == BT_PKG_NONE))
         return bad(w, "its unit is a tensor's or a site's");
-    if (r->tensor == NO_TENSOR ||
-        ((r->tensor == ANY_NORM || r->tensor == S16_UNIT) && in->tensor == BT_PKG_NONE))
+    if (r->tensor == BT_PKG_TENSOR_NONE ||
+        ((r->tensor == BT_PKG_TENSOR_NORM || r->tensor == BT_PKG_TENSOR_S16_UNIT) &&
+         in->tensor == BT_PKG_NONE))
         return in->tensor == BT_PKG_NONE ? BT_OK : bad(w, "tensor %u, and it takes none", in->tensor);
     if (!t) return bad(w, "tensor %u is not there", in->tensor);
     if (t->layer != in->layer) return bad(w, "tensor %u is of layer %d", in->tensor, (int)t->layer);
     const bool vector = bt_pkg_is_vector(t->weight),
                head = t->weight == BT_WEIGHT_Q_NORM || t->weight == BT_WEIGHT_K_NORM;
     bool fits = false;
-    switch ((tensor_rule)r->tensor) {
-    case NO_TENSOR: break;
-    case ANY_NORM: fits = vector && !head && in->out_width == t->n; break;
-    case HEAD_NORM: fits = head; break; /* n is head_dim */
-    case MATRIX:
+    switch ((bt_pkg_tensor_rule)r->tensor) {
+    case BT_PKG_TENSOR_NONE: break;
+    case BT_PKG_TENSOR_NORM: fits = vector && !head && in->out_width == t->n; break;
+    case BT_PKG_TENSOR_HEAD_NORM: fits = head; break; /* n is head_dim */
+    case BT_PKG_TENSOR_MATRIX:
         fits = !vector && t->bits != 16 && in->site == t->site && in->in_width == t->k &&
                in->out_width == outputs_of(w, in, t);
         break;
-    case F16_MATRIX:
+    case BT_PKG_TENSOR_F16_MATRIX:
         fits = !vector && t->bits == 16 && in->in_width == t->k && in->out_width == outputs_of(w, in, t);
         break;
-    case SCALED:
-    case S16_UNIT: fits = !vector && t->out_scale > 0 && in->out_width == t->n; break;
+    case BT_PKG_TENSOR_SCALED:
+    case BT_PKG_TENSOR_S16_UNIT: fits = !vector && t->out_scale > 0 && in->out_width == t->n; break;
     }
-    if (fits && in->op == BT_PKG_INT_LINEAR) fits = t->mult != BT_PKG_NONE;
-    if (fits && (in->op == BT_PKG_INT_RMSNORM || in->op == BT_PKG_INT_QK_NORM))
-        fits = t->norm_q != BT_PKG_NONE;
+    if (fits && r->out == BT_PKG_FORM_S16 && bt_pkg_is_linear(in)) fits = t->mult != BT_PKG_NONE;
+    if (fits && r->params == BT_PKG_PARAMS_NORM) fits = t->norm_q != BT_PKG_NONE;
     return fits ? BT_OK
                 : bad(w, "tensor %u (%s, %u x %u, %u bits) does not fit", in->tensor,
                       bt_weight_name((bt_weight)t->weight), t->n, t->k, t->bits);
 }
 
-static bt_err check_site(const walk *w, const bt_pkg_inst *in, const op_rule *r)
+static bt_err check_site(const walk *w, const bt_pkg_inst *in, const bt_pkg_op_info *r)
 {
-    if (r->site == NO_SITE || (r->site != SITE && in->site == BT_PKG_NONE))
+    if (r->site == BT_PKG_SITE_NONE || (r->site != BT_PKG_SITE_SITE && in->site == BT_PKG_NONE))
         return in->site == BT_PKG_NONE ? BT_OK : bad(w, "site %u, and it takes none", in->site);
     if (in->site >= w->h->sites.count) return bad(w, "site %u is not there", in->site);
     const bt_pkg_site *s = &bt_pkg_sites(w->pkg)[in->site];
     if (!s->k) return bad(w, "site %u is not there", in->site);
     if (s->layer != in->layer) return bad(w, "site %u is of layer %d", in->site, (int)s->layer);
     if (s->k != in->in_width) return bad(w, "in_width %u, and site %u has %u", in->in_width, in->site, s->k);
-    if (r->site == S16_SITE && !(s->a16_scale > 0)) return bad(w, "site %u has no a16_scale", in->site);
+    if (r->site == BT_PKG_SITE_S16_SITE && !(s->a16_scale > 0))
+        return bad(w, "site %u has no a16_scale", in->site);
     return BT_OK;
 }
 
-static bt_err check_params(const walk *w, const bt_pkg_inst *in, const op_rule *r)
+static bt_err check_params(const walk *w, const bt_pkg_inst *in, const bt_pkg_op_info *r)
 {
-    if (!r->params)
+    if (r->params == BT_PKG_PARAMS_NONE)
         return !in->params || in->params == BT_PKG_NONE ? BT_OK : bad(w, "params, and it takes none");
     if (in->params >= w->h->consts.count ||
         bt_pkg_consts(w->pkg)[in->params].bytes != sizeof(bt_pkg_int_params))
@@ -277,7 +212,7 @@ static bt_err check_params(const walk *w, const bt_pkg_inst *in, const op_rule *
     const bt_pkg_int_params *q = bt_pkg_const_at(w->pkg, (uint32_t)in->params);
     for (int i = 0; i < 4; i++) {
         /* A norm's m[0] is a weight and s[0] its shift, not a multiplier. */
-        const bool is_weight = (in->op == BT_PKG_INT_RMSNORM || in->op == BT_PKG_INT_QK_NORM) && i == 0;
+        const bool is_weight = r->params == BT_PKG_PARAMS_NORM && i == 0;
         if (is_weight ? q->m[i] == INT32_MIN : q->m[i] && q->m[i] < 1 << 30)
             return bad(w, "params: m[%d] %d", i, q->m[i]);
         if (q->s[i] > (is_weight ? 32 : 62)) return bad(w, "params: s[%d] %u", i, q->s[i]);
@@ -290,11 +225,17 @@ static bt_err check_params(const walk *w, const bt_pkg_inst *in, const op_rule *
     return BT_OK;
 }
 
+/* Those that only a layer has. */
+static bool is_of_layers(const bt_pkg_op_info *r)
+{
+    return r->shape == BT_SHAPE_HEADS || r->shape == BT_SHAPE_STORE || r->shape == BT_SHAPE_ATTEND;
+}
+
 /* Layers ascend; what stands outside them comes before or after all of them. */
-static bt_err check_layer(walk *w, const bt_pkg_inst *in, const op_rule *r)
+static bt_err check_layer(walk *w, const bt_pkg_inst *in, const bt_pkg_op_info *r)
 {
     if (in->layer == UINT32_MAX) {
-        if (r->by_layer) return bad(w, "outside a layer");
+        if (is_of_layers(r)) return bad(w, "outside a layer");
         if (w->layered) w->tail = true;
         return BT_OK;
     }
@@ -302,53 +243,53 @@ static bt_err check_layer(walk *w, const bt_pkg_inst *in, const op_rule *r)
         return bad(w, "layer %u", in->layer);
     w->layer = in->layer;
     w->layered = true;
-    if (in->op == BT_PKG_KV_STORE) {
+    if (r->shape == BT_SHAPE_STORE) {
         if (in->layer != w->stored) return bad(w, "layer %u, and %u is to come", in->layer, w->stored);
         w->stored++;
     }
-    if (bt_pkg_is_attention(in) && in->layer + 1 != w->stored)
+    if (r->shape == BT_SHAPE_ATTEND && in->layer + 1 != w->stored)
         return bad(w, "before the layer's keys and values are stored");
     return BT_OK;
 }
 
+/* The width of the rows that it turns; 0: there is no such rotation. */
+static uint32_t turned(const bt_pkg_header *h, uint32_t by)
+{
+    return by == BT_ROTATION_R1 && h->r1.base   ? h->dim
+           : by == BT_ROTATION_R2 && h->r2.base ? h->heads * h->head_dim
+           : by == BT_ROTATION_R4 && h->r4.base ? h->ffn
+                                                : 0;
+}
+
 /* arg, and widths that no tensor or site decides. */
-static bt_err check_widths(const walk *w, const bt_pkg_inst *in, const op_rule *r)
+static bt_err check_widths(const walk *w, const bt_pkg_inst *in, const bt_pkg_op_info *r)
 {
     const bt_pkg_header *h = w->h;
-    const uint32_t q = h->heads * h->head_dim, kv = h->kv_heads * h->head_dim;
     bool arg = !in->arg, width = in->in_width == in->out_width;
-    switch (in->op) {
-    case BT_PKG_EMBED: width = in->out_width == h->dim; break;
-    case BT_PKG_ROTATE:
-        arg = (in->arg == BT_ROTATION_R1 && h->r1.base) || (in->arg == BT_ROTATION_R2 && h->r2.base) ||
-              (in->arg == BT_ROTATION_R4 && h->r4.base);
-        width = width && in->out_width == (in->arg == BT_ROTATION_R1   ? h->dim
-                                           : in->arg == BT_ROTATION_R2 ? q
-                                                                       : h->ffn);
-        break;
-    case BT_PKG_INT_ROTATE:
-        arg = !in->arg || (in->arg == BT_ROTATION_R2 && h->r2.base);
-        width = width && (!in->arg || in->out_width == q);
-        break;
-    case BT_PKG_RMSNORM:
-    case BT_PKG_INT_RMSNORM: width = width && in->out_width == h->dim; break;
-    case BT_PKG_KV_STORE: width = in->in_width == kv; break;
-    case BT_PKG_ATTENTION:
-    case BT_PKG_INT_ATTENTION:
-        arg = true; /* check_pieces */
-        width = width && in->out_width == q;
-        break;
-    case BT_PKG_LINEAR:
-    case BT_PKG_LINEAR_F16:
-    case BT_PKG_INT_LINEAR: /* by its tensor */
-        arg = true;         /* check_pieces */
+    switch ((bt_op_shape)r->shape) {
+    case BT_SHAPE_IDS: width = in->out_width == h->dim; break;
+    case BT_SHAPE_NORM: width = width && in->out_width == h->dim; break;
+    case BT_SHAPE_MATRIX: /* by its tensor */
+        arg = true;       /* check_pieces */
         width = in->macs_per_row == (uint64_t)in->in_width * in->out_width;
         break;
-    default: break;
-    }
-    if (r->heads) {
+    case BT_SHAPE_HEADS:
         arg = in->arg == h->heads || in->arg == h->kv_heads;
         width = width && in->out_width == in->arg * h->head_dim;
+        break;
+    case BT_SHAPE_STORE: width = in->in_width == h->kv_heads * h->head_dim; break;
+    case BT_SHAPE_ATTEND:
+        arg = true; /* check_pieces */
+        width = width && in->out_width == h->heads * h->head_dim;
+        break;
+    case BT_SHAPE_BLOCKS: /* in integers by r2, or by nothing: a change of unit */
+        if (in->unit == BT_PKG_NPU && !in->arg) break;
+        arg = turned(h, in->arg) && (in->unit != BT_PKG_NPU || in->arg == BT_ROTATION_R2);
+        width = width && in->out_width == turned(h, in->arg);
+        break;
+    case BT_SHAPE_ROWS:
+    case BT_SHAPE_PAIR:
+    case BT_SHAPE_SELECT: break;
     }
     if (!arg) return bad(w, "arg %u", in->arg);
     return width ? BT_OK : bad(w, "in_width %u, out_width %u, or macs_per_row", in->in_width, in->out_width);
@@ -384,7 +325,7 @@ static bt_err check_pieces(const walk *w, const bt_pkg_inst *in)
     if (bt_pkg_is_attention(in))
         return in->arg ? check_series(w, in, in->arg, bt_pkg_layout_slices(l, w->prog->seq, w->h->heads), 1)
                        : BT_OK;
-    if (!is_linear(in)) return BT_OK;
+    if (!bt_pkg_is_linear(in)) return BT_OK;
     const bool has_order = bt_pkg_is_npu_linear(in) && l->on_chip_bytes;
     if (has_order ? !bt_pkg_order_of(in) || bt_pkg_order_of(in) >= BT_PKG_ORDERS : bt_pkg_order_of(in) != 0)
         return bad(w, "arg %u, loop order %u", in->arg, bt_pkg_order_of(in));
@@ -399,7 +340,7 @@ static uint64_t rows_of(const walk *w, uint32_t out_rows) { return out_rows ? w-
 
 static bt_err check_group(const walk *w, const bt_pkg_inst *in)
 {
-    if (!in->group || in->group > BT_PKG_MAX_GROUP || (in->group > 1 && !is_linear(in)) ||
+    if (!in->group || in->group > BT_PKG_MAX_GROUP || (in->group > 1 && !bt_pkg_is_linear(in)) ||
         in->group > w->prog->insts - w->at)
         return bad(w, "group %u", in->group);
     for (uint32_t i = 1; i < in->group; i++) {
@@ -434,15 +375,16 @@ static bt_err read_value(const walk *w, const value **ret, const char *name, con
 {
     for (uint32_t i = 0; i < w->vals; i++) {
         const value *v = &w->val[i];
-        if (v->part[0].at != at || (v->form != (form)f && (f != F32 || v->form != FLOAT16))) continue;
+        if (v->part[0].at != at || (v->form != f && (f != BT_PKG_FORM_F32 || v->form != BT_PKG_FORM_FLOAT16)))
+            continue;
         if (v->width != in->in_width || v->stride != stride || v->out_rows != out_rows)
             return bad(w, "%s has %u elements in rows of %u bytes, and not %u in %u, or other rows", name,
                        v->width, v->stride, in->in_width, stride);
-        if ((f == WIDE || f == PLANES) && v->site != in->site)
+        if ((f == BT_PKG_FORM_WIDE || f == BT_PKG_FORM_PLANES) && v->site != in->site)
             return bad(w, "%s is in units of site %u", name, v->site);
         const uint64_t lo = v->part[1].bytes ? v->part[1].at : BT_PKG_NOWHERE,
                        aux = v->part[2].bytes ? v->part[2].at : BT_PKG_NOWHERE;
-        if (f == PLANES && (in->in1 != lo || in->aux != aux))
+        if (f == BT_PKG_FORM_PLANES && (in->in1 != lo || in->aux != aux))
             return bad(w, "in1 or aux is not the one that was written with %s", name);
         bt_err e = BT_OK;
         for (int k = 0; k < 3 && e == BT_OK; k++)
@@ -459,16 +401,16 @@ static bt_err plan_output(const walk *w, value *ret, const bt_pkg_inst *in, uint
     const bt_pkg_layout *l = &w->h->layout;
     const uint64_t rows = rows_of(w, in->out_rows);
     const uint32_t align = l->last_axis_align_bytes ? l->last_axis_align_bytes : 1;
-    value v = {.form = (form)f, .out_rows = in->out_rows, .width = in->out_width, .stride = in->out_stride,
+    value v = {.form = (uint8_t)f, .out_rows = in->out_rows, .width = in->out_width, .stride = in->out_stride,
                .site = BT_PKG_NONE};
     if (!in->out_width ||
-        (f == PLANES
+        (f == BT_PKG_FORM_PLANES
              ? in->out_stride < in->out_width || in->out_stride % BT_PKG_ALIGN || in->out_stride % align
-             : in->out_stride != bt_pkg_layout_stride(l, in->out_width, elem_bytes(f))))
+             : in->out_stride != bt_pkg_layout_stride(l, in->out_width, bt_pkg_form_bytes(f))))
         return bad(w, "out_width %u in rows of out_stride %u bytes", in->out_width, in->out_stride);
     v.part[0] = (area){in->out, rows * in->out_stride};
-    if (f == WIDE || f == PLANES) v.site = in->site;
-    if (f == PLANES) {
+    if (f == BT_PKG_FORM_WIDE || f == BT_PKG_FORM_PLANES) v.site = in->site;
+    if (f == BT_PKG_FORM_PLANES) {
         const bt_pkg_site *s = &bt_pkg_sites(w->pkg)[in->site];
         const bool shadow = s->shadow != BT_SHADOW_OFF && !s->pruned;
         if (s->bits == 16) v.part[1] = (area){in->in1, rows * in->out_stride};
@@ -496,7 +438,7 @@ static bt_err write_value(walk *w, const value *v, const value *const *read, siz
     }
     for (uint32_t i = 0; i < w->vals;) {
         /* One quantised input at a time: LLM.int8 keeps its columns outside the arena. */
-        bool over = v->form == PLANES && w->val[i].form == PLANES;
+        bool over = v->form == BT_PKG_FORM_PLANES && w->val[i].form == BT_PKG_FORM_PLANES;
         for (int k = 0; k < 9; k++) over = over || overlap(w->val[i].part[k / 3], v->part[k % 3]);
         if (over) w->val[i] = w->val[--w->vals];
         else i++;
@@ -506,58 +448,61 @@ static bt_err write_value(walk *w, const value *v, const value *const *read, siz
     return BT_OK;
 }
 
-static bt_err check_logits(walk *w, const bt_pkg_inst *in)
+static bt_err check_logits(walk *w, const bt_pkg_inst *in, const bt_pkg_op_info *r)
 {
-    if ((w->logits && bt_pkg_part_of(in) <= 1) || !in->out_rows || in->op == BT_PKG_INT_LINEAR ||
+    if ((w->logits && bt_pkg_part_of(in) <= 1) || !in->out_rows || r->out != BT_PKG_FORM_F32 ||
         in->out_stride != tensor_of(w, in->tensor)->n * 4)
         return bad(w, "logits");
     w->logits = true;
     return BT_OK;
 }
 
-static bt_err check_operands(walk *w, const bt_pkg_inst *in, const op_rule *r)
+static bt_err check_operands(walk *w, const bt_pkg_inst *in, const bt_pkg_op_info *r)
 {
     bt_err e;
     static const value none;
     const value *read[2] = {&none, &none};
     size_t reads = 0;
     uint32_t from = r->in0, second = r->in1, to = r->out;
-    const bool select = in->op == BT_PKG_SELECT_ROWS;
+    const bool select = r->shape == BT_SHAPE_SELECT;
     if (select && !in->out_rows) return bad(w, "out_rows 0");
     if (select)
         for (uint32_t i = 0; i < w->vals; i++)
-            if (w->val[i].part[0].at == in->in0 && (w->val[i].form == RESIDUAL || w->val[i].form == FLOAT16))
+            if (w->val[i].part[0].at == in->in0 &&
+                (w->val[i].form == BT_PKG_FORM_RESIDUAL || w->val[i].form == BT_PKG_FORM_FLOAT16))
                 from = to = w->val[i].form;
-    if (in->unit == BT_PKG_NPU_FLOAT) {
-        if (from == F32 && in->op != BT_PKG_ROUND16) from = FLOAT16;
-        if (second == F32) second = FLOAT16;
-        if (to == F32) to = FLOAT16;
+    if (bt_pkg_reads_float16(in)) {
+        from = BT_PKG_FORM_FLOAT16;
+        if (second == BT_PKG_FORM_F32) second = BT_PKG_FORM_FLOAT16;
     }
-    if (in->op == BT_PKG_DEQUANTISE32 && in->site != BT_PKG_NONE) from = WIDE;
-    if (from == NOTHING && in->in0 != BT_PKG_NOWHERE) return bad(w, "in0, and it takes none");
-    if (r->in1 == NOTHING && from != PLANES && to != PLANES && in->in1 != BT_PKG_NOWHERE)
+    if (bt_pkg_writes_float16(in)) to = BT_PKG_FORM_FLOAT16;
+    if (in->op == BT_PKG_DEQUANTISE32 && in->site != BT_PKG_NONE) from = BT_PKG_FORM_WIDE;
+    if (from == BT_PKG_FORM_NONE && in->in0 != BT_PKG_NOWHERE) return bad(w, "in0, and it takes none");
+    if (r->in1 == BT_PKG_FORM_NONE && from != BT_PKG_FORM_PLANES && to != BT_PKG_FORM_PLANES &&
+        in->in1 != BT_PKG_NOWHERE)
         return bad(w, "in1, and it takes none");
-    if (from != PLANES && to != PLANES && in->aux != BT_PKG_NOWHERE) return bad(w, "aux, and it takes none");
+    if (from != BT_PKG_FORM_PLANES && to != BT_PKG_FORM_PLANES && in->aux != BT_PKG_NOWHERE)
+        return bad(w, "aux, and it takes none");
     if (r->in_place && in->in0 != in->out) return bad(w, "in0 is not out, and it works in place");
     if (r->in_place && !r->in1 && in->in_stride != in->out_stride)
         return bad(w, "in_stride is not out_stride, and it works in place");
-    if (from != NOTHING) {
+    if (from != BT_PKG_FORM_NONE) {
         const uint32_t stride = r->in_place ? in->out_stride : in->in_stride;
         if ((e = read_value(w, &read[reads++], "in0", in, in->in0, from, stride,
                             select ? false : in->out_rows)) < 0)
             return e;
     }
-    if (r->in1 != NOTHING &&
+    if (r->in1 != BT_PKG_FORM_NONE &&
         (e = read_value(w, &read[reads++], "in1", in, in->in1, second, in->in_stride, in->out_rows)) < 0)
         return e;
-    const bool head = is_linear(in) && tensor_of(w, in->tensor)->weight == BT_WEIGHT_OUTPUT;
-    if (to == NOTHING || in->out == BT_PKG_NOWHERE) {
+    const bool head = bt_pkg_is_linear(in) && tensor_of(w, in->tensor)->weight == BT_WEIGHT_OUTPUT;
+    if (to == BT_PKG_FORM_NONE || in->out == BT_PKG_NOWHERE) {
         if (in->out != BT_PKG_NOWHERE) return bad(w, "out, and it has none");
-        if (to == NOTHING) return BT_OK;
-        return head ? check_logits(w, in) : bad(w, "no out");
+        if (to == BT_PKG_FORM_NONE) return BT_OK;
+        return head ? check_logits(w, in, r) : bad(w, "no out");
     }
     if (head) return bad(w, "the head's out is not the caller's logits");
-    value v = {.form = NOTHING};
+    value v = {.form = BT_PKG_FORM_NONE};
     if ((e = plan_output(w, &v, in, to)) < 0) return e;
     return write_value(w, &v, read, reads, r->in_place);
 }
@@ -610,34 +555,54 @@ static bt_err check_cluster(walk *w, const bt_pkg_inst *in)
     return BT_OK;
 }
 
-/* Integers run on the NPU, all else on the companion; what the NPU may have in floats also there. */
-static bt_err check_unit(const walk *w, const bt_pkg_inst *in)
+/* Integers run on the NPU, all else on the companion; what the NPU may have in floats also there. R1 belongs
+ * to the embedding. */
+static bt_err check_unit(const walk *w, const bt_pkg_inst *in, const bt_pkg_op_info *r)
 {
-    if (in->op >= BT_PKG_LINEAR) return in->unit == BT_PKG_NPU ? BT_OK : bad(w, "unit %u", in->unit);
-    const bool moves = in->op == BT_PKG_EMBED || in->op == BT_PKG_KV_STORE || in->op == BT_PKG_SELECT_ROWS ||
-                       (in->op == BT_PKG_ROTATE && in->arg == BT_ROTATION_R1);
-    if (in->unit == BT_PKG_COMPANION && in->op != BT_PKG_ROUND16) return BT_OK;
-    if (in->unit != BT_PKG_NPU_FLOAT || moves) return bad(w, "unit %u", in->unit);
+    const bool is_embedding = r->beside == BT_BESIDE_ROTATION && in->arg == BT_ROTATION_R1;
+    const uint32_t on = is_embedding ? r->on & ~(uint32_t)BT_PKG_ON_NPU_FLOAT : r->on;
+    if (in->unit >= BT_PKG_UNITS || !(on >> in->unit & 1)) return bad(w, "unit %u", in->unit);
+    if (in->unit != BT_PKG_NPU_FLOAT) return BT_OK;
     if (!w->h->float_form) return bad(w, "floats on the NPU, and float_form is 0");
-    return in->op != BT_PKG_ROPE || w->h->rope_cos16 ? BT_OK : bad(w, "unit %u without rope_cos16", in->unit);
+    return r->beside != BT_BESIDE_POSITIONS || w->h->rope_cos16
+               ? BT_OK
+               : bad(w, "unit %u without rope_cos16", in->unit);
+}
+
+/* Of integers beyond the inputs of linears. */
+static bool needs_all(const bt_pkg_op_info *r)
+{
+    const uint8_t form[] = {r->in0, r->out};
+    bool needs = false;
+    for (size_t i = 0; i < sizeof form; i++)
+        needs = needs || form[i] == BT_PKG_FORM_RESIDUAL || form[i] == BT_PKG_FORM_WIDE ||
+                form[i] == BT_PKG_FORM_S16;
+    return needs;
+}
+
+/* Attention in integers sums what it attends to, which is all. */
+static bt_err check_scores(const walk *w, const bt_pkg_op_info *r)
+{
+    if (r->params != BT_PKG_PARAMS_SCORES) return BT_OK;
+    if (w->h->sparse_ppm)
+        return bad(w, "it attends to all positions, and sparse_ppm is %u", w->h->sparse_ppm);
+    return w->h->ctx_tokens <= BT_INT_ATTENTION_MAX_TOKENS
+               ? BT_OK
+               : bad(w, "ctx_tokens %u, it sums up to %d", w->h->ctx_tokens, BT_INT_ATTENTION_MAX_TOKENS);
 }
 
 static bt_err check_inst(walk *w, const bt_pkg_inst *in)
 {
     bt_err e;
     if (in->op == BT_PKG_SESSION) return enter_session(w, in);
-    const op_rule *r = rule_of(in->op);
-    if (!r) return bad(w, "op %u", in->op);
-    if ((e = check_unit(w, in)) < 0) return e;
-    if (w->h->npu_ops != BT_PKG_OPS_ALL &&
-        (in->op > BT_PKG_LINEAR || (in->op >= BT_PKG_QUANTISE32 && in->op <= BT_PKG_DEQUANTISE32)))
-        return bad(w, "needs npu_ops all");
-    if (in->op == BT_PKG_INT_ATTENTION && w->h->sparse_ppm)
-        return bad(w, "it attends to all positions, and sparse_ppm is %u", w->h->sparse_ppm);
-    if (in->op == BT_PKG_INT_ATTENTION && w->h->ctx_tokens > BT_INT_ATTENTION_MAX_TOKENS)
-        return bad(w, "ctx_tokens %u, it sums up to %d", w->h->ctx_tokens, BT_INT_ATTENTION_MAX_TOKENS);
+    const bt_pkg_op_info *r = bt_pkg_op_info_of(in->op);
+    if (!r->on) return bad(w, "op %u", in->op);
+    if ((e = check_unit(w, in, r)) < 0) return e;
+    if (w->h->npu_ops != BT_PKG_OPS_ALL && needs_all(r)) return bad(w, "needs npu_ops all");
+    if ((e = check_scores(w, r)) < 0) return e;
     if (in->out_rows > 1 || (in->out_rows && !w->prog->out)) return bad(w, "out_rows %u", in->out_rows);
-    if (in->out_rows && (in->op == BT_PKG_EMBED || r->by_layer)) return bad(w, "out_rows %u", in->out_rows);
+    if (in->out_rows && (r->shape == BT_SHAPE_IDS || is_of_layers(r)))
+        return bad(w, "out_rows %u", in->out_rows);
     if ((e = check_cluster(w, in)) < 0) return e;
     if ((e = check_layer(w, in, r)) < 0) return e;
     if ((e = check_session(w, in)) < 0) return e;

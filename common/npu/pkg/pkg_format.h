@@ -1,6 +1,7 @@
 #ifndef BT_NPU_PKG_FORMAT_H
 #define BT_NPU_PKG_FORMAT_H
 #include <stdint.h>
+#include "graph/op_list.h"
 
 /* The package file, as C structures: what docs/package-format.md says byte by byte. Little-endian, mapped as it is;
  * every structure has one size on every machine (static assertions in pkg_names.c) and no hidden padding. Nothing here
@@ -269,55 +270,50 @@ const char *bt_pkg_float_name(uint32_t float_form); /* "none", "float16", "bfloa
  * changes no bit. */
 typedef enum bt_pkg_order { BT_PKG_ORDER_NONE, BT_PKG_ORDER_WEIGHTS, BT_PKG_ORDER_INPUTS, BT_PKG_ORDERS } bt_pkg_order;
 
+/* The numbers stand in graph/op_list.h, the forms of what each reads and writes in npu/pkg/pkg_ops.h.
+ *
+ * In floats, 1 to 11: bt_op_kind's meanings, in0, in1 -> out, f32 rows of the companion, or of the NPU on NPU_FLOAT:
+ *   ROTATE        arg: a bt_rotation (model/weight.h); R1 is the companion's
+ *   RMSNORM       tensor: its weight (NONE: ones)
+ *   LINEAR_F16    tensor with 16 bits: a linear that is not in integers; arg on NPU_FLOAT as LINEAR's
+ *   ROPE, QK_NORM   arg: heads
+ *   KV_STORE      in0 = k, in1 = v
+ *   ATTENTION     in0 = q; arg: its slice (npu/pkg/pkg_layout.h), all of them one after the other
+ *   SELECT_ROWS   element = 4 bytes of any type
+ * Where the companion and the NPU hand on to each other. The unit of an s16 is the output scale of `tensor`, or of
+ * attention's output that of the o site (a16_scale): one is given, the other is NONE. The unit of an s32 is
+ * residual_scale, or the scale of `site`:
+ *   QUANTISE      in0 -> out: s8 plane, or hi plane with lo at in1; site. out_stride: a multiple of 64. aux where the
+ *                 site has a shadow: u32 counts [rows], padded to 64 bytes, then bt_int_shadow [rows, in_width]
+ *   QUANTISE32    in0 -> out s32 of the residual stream: rint(x / unit)
+ *   DEQUANTISE16  in0 s16 -> out: float(q) * unit
+ *   QUANTISE16    in0 -> out s16: rint(x / unit), clamped to +-32639
+ *   DEQUANTISE32  in0 s32 -> out: float(q) * unit
+ *   ROUND16       NPU_FLOAT only: rounded to float_form
+ *   LINEAR        in0 (planes, aux as QUANTISE wrote them) -> out f32, by the companion's epilogue; tensor; arg: the
+ *                 loop order and, of the output matrix, the part (npu/pkg/pkg_layout.h)
+ * The device's driver:
+ *   SESSION       the device maps session `arg` in place of the one before; params: what that costs, in ns. No
+ *                 operands, no layer. With one session there is none
+ * In integers:
+ *   INT_LINEAR     as LINEAR -> out s16 (requantised)
+ *   INT_RMSNORM    in0 s32 -> out s32 in units of site's scale; tensor
+ *   INT_ROPE, INT_QK_NORM   s16 in place; arg: heads
+ *   INT_ATTENTION  in0 = q s16 -> out s16; arg: as ATTENTION
+ *   INT_ROTATE     in0 s16 -> out s32 in units of site's scale; arg 2: R2, 0: none, only the change of scale
+ *   INT_SILU_MUL   in0 gate, in1 up, s16 -> out s32 in units of site's scale
+ *   INT_ADD        out s32 in place += in1 s16, requantised; tensor: whose output in1 is
+ *   INT_SPLIT      in0 s32 -> planes and shadow, as QUANTISE; site */
+#define BT_PKG_NUMBER(OF, NAME, name, number, ...) BT_PKG_##NAME = number,
+typedef enum bt_pkg_op { BT_OP_LIST(BT_OP_SKIP, BT_PKG_NUMBER, BT_PKG_NUMBER, BT_PKG_NUMBER) } bt_pkg_op;
+#undef BT_PKG_NUMBER
+const char *bt_pkg_op_name(bt_pkg_op op); /* "embed", "int_linear", ...; "?" */
+
 /* One step. Arena values are rows of `stride` bytes, planes' a multiple of 64 and all others' exactly their elements,
  * rounded up as the layout says (npu/pkg/pkg_layout.h);
  * both inputs have in_stride (an in-place operator's in1 too), out and its lo plane out_stride. What is read was
  * written by an earlier instruction, in the form and shape it is read in, and not written over since; planes only until
  * the next ones are made. In place: in0 == out. Operands that are not in place do not overlap. */
-typedef enum bt_pkg_op {
-    /* companion, FP32: bt_op_kind's meanings, in0, in1 -> out, f32 rows. Also on NPU_FLOAT: ROTATE by R2, RMSNORM,
-     * LINEAR_F16, QK_NORM, ROPE, ATTENTION, ADD, SILU_MUL, and the conversions QUANTISE to DEQUANTISE32 */
-    BT_PKG_EMBED = 1,  /* -> out [S, dim] */
-    BT_PKG_ROTATE,     /* out in place; arg: a bt_rotation (model/weight.h) */
-    BT_PKG_RMSNORM,    /* in0 -> out; tensor: its weight (NONE: ones) */
-    BT_PKG_LINEAR_F16, /* in0 -> out; tensor with 16 bits: a linear that is not in integers; arg on NPU_FLOAT as
-                          LINEAR's */
-    BT_PKG_QK_NORM,
-    BT_PKG_ROPE,      /* out in place; arg: heads */
-    BT_PKG_KV_STORE,  /* in0 = k, in1 = v */
-    BT_PKG_ATTENTION, /* in0 = q -> out; arg: its slice (npu/pkg/pkg_layout.h), all of them one after the other */
-    BT_PKG_ADD,
-    BT_PKG_SILU_MUL,    /* out (= in0), in1 */
-    BT_PKG_SELECT_ROWS, /* in0 -> out; element = 4 bytes of any type */
-    BT_PKG_QUANTISE,    /* in0 f32 -> out: s8 plane, or hi plane with lo at in1; site. out_stride: a multiple of 64. aux
-                           where the site has a shadow: u32 counts [rows], padded to 64 bytes, then bt_int_shadow [rows,
-                           in_width] */
-    /* with npu_ops all, where the companion and the NPU hand on to each other. The unit of an s16 is the output scale
-     * of `tensor`, or of attention's output that of the o site (a16_scale): one is given, the other is NONE. The unit
-     * of an s32 is residual_scale, or the scale of `site`. */
-    BT_PKG_QUANTISE32,   /* in0 f32 -> out s32 of the residual stream: rint(x / unit) */
-    BT_PKG_DEQUANTISE16, /* in0 s16 -> out f32: float(q) * unit */
-    BT_PKG_QUANTISE16,   /* in0 f32 -> out s16: rint(x / unit), clamped to +-32639 */
-    BT_PKG_DEQUANTISE32, /* in0 s32 -> out f32: float(q) * unit */
-    BT_PKG_ROUND16,      /* NPU_FLOAT only: in0 f32 -> out, rounded to float_form */
-    /* the device's driver */
-    BT_PKG_SESSION = 48, /* the device maps session `arg` in place of the one before; params: what that costs, in ns. No
-                            operands, no layer. With one session there is none */
-    /* the NPU */
-    BT_PKG_LINEAR = 64, /* in0 (planes, aux as QUANTISE wrote them) -> out f32, by the companion's epilogue; tensor;
-                           arg: the loop order and, of the output matrix, the part (npu/pkg/pkg_layout.h) */
-    BT_PKG_INT_LINEAR,  /* the same -> out s16 (requantised) */
-    BT_PKG_INT_RMSNORM, /* in0 s32 -> out s32 in units of site's scale; tensor */
-    BT_PKG_INT_QK_NORM,
-    BT_PKG_INT_ROPE,      /* out s16 in place; arg: heads */
-    BT_PKG_INT_ATTENTION, /* in0 = q s16 -> out s16; arg: as ATTENTION */
-    BT_PKG_INT_ROTATE,   /* in0 s16 -> out s32 in units of site's scale; arg 2: R2, 0: none, only the change of scale */
-    BT_PKG_INT_SILU_MUL, /* in0 gate, in1 up, s16 -> out s32 in units of site's scale */
-    BT_PKG_INT_ADD,      /* out s32 in place += in1 s16, requantised; tensor: whose output in1 is */
-    BT_PKG_INT_SPLIT,    /* in0 s32 -> planes and shadow, as QUANTISE; site */
-} bt_pkg_op;
-const char *bt_pkg_op_name(bt_pkg_op op); /* "embed", "int_linear", ...; "?" */
-
 typedef struct bt_pkg_inst {           /* 88 bytes */
     uint8_t op, unit, group, out_rows; /* group: linears: this and the next group - 1 share in0 and may run as one, in
                                           any order; else 1. out_rows: 1: rows of OUT, 0: rows of SEQ */

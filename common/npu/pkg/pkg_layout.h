@@ -2,7 +2,7 @@
 #define BT_NPU_PKG_LAYOUT_H
 #include <stdbool.h>
 #include <stdint.h>
-#include "npu/pkg/pkg_format.h"
+#include "npu/pkg/pkg_ops.h"
 
 /* What a package's layout (bt_pkg_layout, from the device's profile) makes of rows, attention, the output matrix and
  * tiles. The compiler lowers by it, the check compares programs with it, the executor finds slices and parts by it.
@@ -36,15 +36,6 @@ bt_pkg_part bt_pkg_layout_part(const bt_pkg_layout *l, uint32_t n, uint32_t part
  * Attention: its slice. Linears of the NPU: the loop order in the low 8 bits, the part of the output matrix above. */
 static inline uint32_t bt_pkg_order_of(const bt_pkg_inst *i) { return i->arg & 255; }
 static inline uint32_t bt_pkg_part_of(const bt_pkg_inst *i) { return i->arg >> 8; }
-static inline bool bt_pkg_is_attention(const bt_pkg_inst *i)
-{
-    return i->op == BT_PKG_ATTENTION || i->op == BT_PKG_INT_ATTENTION;
-}
-static inline bool bt_pkg_is_npu_linear(const bt_pkg_inst *i)
-{
-    return i->op == BT_PKG_LINEAR || i->op == BT_PKG_INT_LINEAR ||
-           (i->op == BT_PKG_LINEAR_F16 && i->unit == BT_PKG_NPU_FLOAT);
-}
 
 /* ---- tiles ----
  * Multiply-accumulates that the matrix unit does beyond rows * n * k, because it computes whole tiles: rows up to a

@@ -73,37 +73,6 @@ const bt_pkg_tensor bt_pkg_no_tensor = {
     .bias_q = BT_PKG_NONE, .norm_q = BT_PKG_NONE, .f16_panels = BT_PKG_NONE,
 };
 
-const char *bt_pkg_op_name(bt_pkg_op op)
-{
-    static const char *const companion[] = {
-        [BT_PKG_EMBED] = "embed",
-        [BT_PKG_ROTATE] = "rotate",
-        [BT_PKG_RMSNORM] = "rmsnorm",
-        [BT_PKG_LINEAR_F16] = "linear_f16",
-        [BT_PKG_QK_NORM] = "qk_norm",
-        [BT_PKG_ROPE] = "rope",
-        [BT_PKG_KV_STORE] = "kv_store",
-        [BT_PKG_ATTENTION] = "attention",
-        [BT_PKG_ADD] = "add",
-        [BT_PKG_SILU_MUL] = "silu_mul",
-        [BT_PKG_SELECT_ROWS] = "select_rows",
-        [BT_PKG_QUANTISE] = "quantise",
-        [BT_PKG_QUANTISE32] = "quantise32",
-        [BT_PKG_DEQUANTISE16] = "dequantise16",
-        [BT_PKG_QUANTISE16] = "quantise16",
-        [BT_PKG_DEQUANTISE32] = "dequantise32",
-        [BT_PKG_ROUND16] = "round16",
-    };
-    static const char *const npu[] = {
-        "linear",        "int_linear", "int_rmsnorm",  "int_qk_norm", "int_rope",
-        "int_attention", "int_rotate", "int_silu_mul", "int_add",     "int_split",
-    };
-    const unsigned i = (unsigned)op, n = i - BT_PKG_LINEAR;
-    if (i == BT_PKG_SESSION) return "session";
-    if (i >= 1 && i < sizeof companion / sizeof *companion) return companion[i];
-    return n < sizeof npu / sizeof *npu ? npu[n] : "?";
-}
-
 const char *bt_pkg_unit_name(uint32_t unit)
 {
     static const char *const names[BT_PKG_UNITS] = {"companion", "npu", "npu_float"};

@@ -38,7 +38,7 @@ static const char *unpackable(const bt_pkg *pkg, bool is_dynamic)
     for (uint32_t p = 0; p < h->programs.count; p++) {
         const bt_pkg_inst *i = bt_pkg_code(pkg, p), *end = i + bt_pkg_programs(pkg)[p].insts;
         for (; i < end; i++)
-            if (i->op == BT_PKG_INT_ATTENTION || (i->op == BT_PKG_ATTENTION && i->unit != BT_PKG_COMPANION))
+            if (bt_pkg_is_attention(i) && i->unit != BT_PKG_COMPANION)
                 return "its attention is the NPU's, over one sequence";
     }
     return NULL;
@@ -130,7 +130,10 @@ bt_exec_stats bt_exec_stats_of(const bt_exec *x)
     return s;
 }
 
-/* ---- the companion's steps ---- */
+/* ---- the companion's steps ----
+ * run_NAME of each instruction of FLOATS and EDGES (graph/op_list.h). */
+
+static float *out_of(const bt_exec_job *j, const bt_pkg_inst *i) { return bt_exec_at(j, i->out); }
 
 static void embed_row(float *y, const void *table, size_t id)
 {
@@ -139,10 +142,64 @@ static void embed_row(float *y, const void *table, size_t id)
                     x->header->dim);
 }
 
+static void run_embed(bt_exec_job *j, const bt_pkg_inst *i)
+{
+    bt_companion_embed(&j->x->companion, &j->seqs, out_of(j, i), i->out_width, j->ids, embed_row, j->x,
+                       j->io->pad);
+}
+
 static const float *norm_weight(const bt_exec *x, const bt_pkg_inst *i)
 {
     return i->tensor == BT_PKG_NONE ? x->ones : bt_exec_const(x, bt_exec_tensor(x, i)->panels);
 }
+
+static void run_rmsnorm(bt_exec_job *j, const bt_pkg_inst *i)
+{
+    bt_companion_rmsnorm(&j->x->companion, out_of(j, i), bt_exec_at(j, i->in0), norm_weight(j->x, i),
+                         j->x->header->rms_eps, bt_exec_rows(j, i), i->out_width);
+}
+
+static void run_qk_norm(bt_exec_job *j, const bt_pkg_inst *i)
+{
+    const bt_pkg_header *h = j->x->header;
+    bt_companion_qk_norm(&j->x->companion, out_of(j, i), norm_weight(j->x, i), h->rms_eps, bt_exec_rows(j, i),
+                         i->arg, h->head_dim);
+}
+
+static void run_rope(bt_exec_job *j, const bt_pkg_inst *i)
+{
+    const bt_exec *x = j->x;
+    const bt_pkg_header *h = x->header;
+    const bool in16 = i->unit == BT_PKG_NPU_FLOAT;
+    bt_companion_rope(&x->companion, &j->seqs, out_of(j, i), i->arg, h->head_dim, h->rope_dims,
+                      bt_exec_const(x, in16 ? h->rope_cos16 : h->rope_cos),
+                      bt_exec_const(x, in16 ? h->rope_sin16 : h->rope_sin),
+                      (h->flags & BT_PKG_FLAG_NEOX) != 0);
+}
+
+static void run_rotate(bt_exec_job *j, const bt_pkg_inst *i)
+{
+    const bt_companion_rotation *r = bt_companion_rotation_by(&j->x->rotations, i->arg);
+    bt_companion_rotate(&j->x->companion, out_of(j, i), bt_exec_rows(j, i),
+                        i->out_width / bt_companion_rotation_elems(r), r);
+}
+
+static void run_add(bt_exec_job *j, const bt_pkg_inst *i)
+{
+    bt_companion_add(&j->x->companion, out_of(j, i), bt_exec_at(j, i->in1), bt_exec_rows(j, i), i->out_width);
+}
+
+#define DEFINE_OWN(name)
+#define DEFINE_GATED(name) \
+    static void run_##name(bt_exec_job *j, const bt_pkg_inst *i) \
+    { \
+        const bt_companion *c = &j->x->companion; \
+        bt_companion_gated(c, c->kernels->name, out_of(j, i), bt_exec_at(j, i->in1), bt_exec_rows(j, i), \
+                           i->out_width); \
+    }
+#define DEFINE(NAME, name, inputs, in_place, weight, by_head, shape, beside, asked, price, run) \
+    DEFINE_##run(name)
+BT_OP_LIST(DEFINE, BT_OP_SKIP, BT_OP_SKIP, BT_OP_SKIP)
 
 static void run_linear_f16(bt_exec_job *j, const bt_pkg_inst *i)
 {
@@ -217,8 +274,9 @@ static void run_kv_store(bt_exec_job *j, const bt_pkg_inst *i)
 }
 
 /* This machine maps the package whole; what a device would do is counted. */
-static void enter_session(bt_exec *x, const bt_pkg_inst *i)
+static void run_session(bt_exec_job *j, const bt_pkg_inst *i)
 {
+    bt_exec *x = j->x;
     if (x->session == i->arg) return;
     x->session = i->arg;
     x->stats.session_switches++;
@@ -236,58 +294,39 @@ static void select_last(const bt_exec_job *j, const bt_pkg_inst *i)
                 i->out_width * sizeof(float));
 }
 
+static void run_select_rows(bt_exec_job *j, const bt_pkg_inst *i)
+{
+    if (j->last) select_last(j, i);
+    else
+        bt_companion_select_rows(&j->x->companion, &j->seqs, j->seq_out, out_of(j, i), bt_exec_at(j, i->in0),
+                                 i->out_width);
+}
+
+static void run_quantise(bt_exec_job *j, const bt_pkg_inst *i)
+{
+    j->x->dynamic ? bt_exec_dynamic_quantise(j, i) : bt_exec_border_quantise(j, i);
+}
+
+static void run_quantise32(bt_exec_job *j, const bt_pkg_inst *i) { bt_exec_border_quantise32(j, i); }
+static void run_dequantise16(bt_exec_job *j, const bt_pkg_inst *i) { bt_exec_border_dequantise16(j, i); }
+static void run_quantise16(bt_exec_job *j, const bt_pkg_inst *i) { bt_exec_border_quantise16(j, i); }
+static void run_dequantise32(bt_exec_job *j, const bt_pkg_inst *i) { bt_exec_border_dequantise32(j, i); }
+
+static void run_round16(bt_exec_job *j, const bt_pkg_inst *i)
+{
+    bt_companion_round(&j->x->companion, (bt_round16)j->x->header->float_form, out_of(j, i),
+                       bt_exec_at(j, i->in0), bt_exec_rows(j, i), i->out_width);
+}
+
+static void run_linear(bt_exec_job *j, const bt_pkg_inst *i) { bt_exec_dynamic_linear(j, i); }
+
 size_t bt_exec_inst(bt_exec_job *j, const bt_pkg_inst *i)
 {
-    bt_exec *x = j->x;
-    const bt_companion *c = &x->companion;
-    const bt_pkg_header *h = x->header;
-    const bt_companion_rows *rows = &j->seqs;
-    const size_t t = bt_exec_rows(j, i);
-    float *out = bt_exec_at(j, i->out);
-    const float *in0 = bt_exec_at(j, i->in0), *in1 = bt_exec_at(j, i->in1);
+    if (i->op == BT_PKG_LINEAR && !j->x->dynamic) return bt_exec_linear(j, i); /* and what is fused with it */
     switch (i->op) {
-    case BT_PKG_EMBED:
-        bt_companion_embed(c, rows, out, i->out_width, j->ids, embed_row, x, j->io->pad);
-        break;
-    case BT_PKG_ROTATE: {
-        const bt_companion_rotation *r = bt_companion_rotation_by(&x->rotations, i->arg);
-        bt_companion_rotate(c, out, t, i->out_width / bt_companion_rotation_elems(r), r);
-        break;
-    }
-    case BT_PKG_RMSNORM:
-        bt_companion_rmsnorm(c, out, in0, norm_weight(x, i), h->rms_eps, t, i->out_width);
-        break;
-    case BT_PKG_LINEAR_F16: run_linear_f16(j, i); break;
-    case BT_PKG_QK_NORM:
-        bt_companion_qk_norm(c, out, norm_weight(x, i), h->rms_eps, t, i->arg, h->head_dim);
-        break;
-    case BT_PKG_ROPE: {
-        const bool in16 = i->unit == BT_PKG_NPU_FLOAT;
-        bt_companion_rope(c, rows, out, i->arg, h->head_dim, h->rope_dims,
-                          bt_exec_const(x, in16 ? h->rope_cos16 : h->rope_cos),
-                          bt_exec_const(x, in16 ? h->rope_sin16 : h->rope_sin),
-                          (h->flags & BT_PKG_FLAG_NEOX) != 0);
-        break;
-    }
-    case BT_PKG_KV_STORE: run_kv_store(j, i); break;
-    case BT_PKG_ATTENTION: run_attention(j, i); break;
-    case BT_PKG_ADD: bt_companion_add(c, out, in1, t, i->out_width); break;
-    case BT_PKG_SILU_MUL: bt_companion_gated(c, c->kernels->silu_mul, out, in1, t, i->out_width); break;
-    case BT_PKG_SELECT_ROWS:
-        if (j->last) select_last(j, i);
-        else bt_companion_select_rows(c, rows, j->seq_out, out, in0, i->out_width);
-        break;
-    case BT_PKG_QUANTISE: x->dynamic ? bt_exec_dynamic_quantise(j, i) : bt_exec_border_quantise(j, i); break;
-    case BT_PKG_LINEAR:
-        if (!x->dynamic) return bt_exec_linear(j, i);
-        bt_exec_dynamic_linear(j, i);
-        break;
-    case BT_PKG_SESSION: enter_session(x, i); break;
-    case BT_PKG_QUANTISE32: bt_exec_border_quantise32(j, i); break;
-    case BT_PKG_DEQUANTISE16: bt_exec_border_dequantise16(j, i); break;
-    case BT_PKG_QUANTISE16: bt_exec_border_quantise16(j, i); break;
-    case BT_PKG_DEQUANTISE32: bt_exec_border_dequantise32(j, i); break;
-    case BT_PKG_ROUND16: bt_companion_round(c, (bt_round16)h->float_form, out, in0, t, i->out_width); break;
+#define RUN(OF, NAME, name, ...) \
+    case BT_PKG_##NAME: run_##name(j, i); break;
+        BT_OP_LIST(BT_OP_SKIP, RUN, BT_OP_SKIP, RUN)
     default: bt_int_exec_run(j, i); break;
     }
     if (i->unit == BT_PKG_NPU_FLOAT) bt_exec_float_round(j, i);

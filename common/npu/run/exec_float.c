@@ -40,13 +40,10 @@ void bt_exec_float_round(bt_exec_job *j, const bt_pkg_inst *i)
 {
     const bt_companion *c = &j->x->companion;
     const bt_companion_area none = {0};
-    switch (i->op) {
-    case BT_PKG_ATTENTION: round_attention(j, i); return;
-    case BT_PKG_QUANTISE:
-    case BT_PKG_QUANTISE16:
-    case BT_PKG_QUANTISE32: /* integers */
-    case BT_PKG_ROUND16: return;
-    default: break;
+    if (!bt_pkg_writes_float16(i) || i->op == BT_PKG_ROUND16) return; /* integers, or done */
+    if (bt_pkg_is_attention(i)) {
+        round_attention(j, i);
+        return;
     }
     for (size_t g = 0; g < i->group; g++) {
         float *out = bt_exec_at(j, i[g].out);

@@ -20,29 +20,31 @@ typedef struct rows_job {
     atomic_size_t next; /* and the next unit to take */
 } rows_job;
 
-static void norm_rows(const rows_job *r, size_t r0, size_t n)
+static void int_rmsnorm_rows(const rows_job *r, size_t r0, size_t n, void *scratch)
 {
     const bt_pkg_inst *i = r->i;
     const bt_exec *x = r->j->x;
     const int32_t *wq = i->tensor == BT_PKG_NONE ? NULL : bt_exec_const(x, bt_exec_tensor(x, i)->norm_q);
     const size_t k = i->out_width, ldy = bt_exec_ld_out(i, sizeof(int32_t)),
                  ldx = bt_exec_ld_in(i, sizeof(int32_t));
+    (void)scratch;
     x->companion.kernels->int_rmsnorm32((int32_t *)bt_exec_at(r->j, i->out) + r0 * ldy, ldy,
                                         (const int32_t *)bt_exec_at(r->j, i->in0) + r0 * ldx, ldx, wq,
                                         r->params->m[0], r->params->s[0], (uint64_t)r->params->eps, n, k);
 }
 
-static void qk_norm_rows(const rows_job *r, size_t r0, size_t n)
+static void int_qk_norm_rows(const rows_job *r, size_t r0, size_t n, void *scratch)
 {
     const bt_exec *x = r->j->x;
     const size_t d = x->header->head_dim, ld = bt_exec_ld_out(r->i, sizeof(int16_t));
+    (void)scratch;
     x->companion.kernels->int_headnorm16((int16_t *)bt_exec_at(r->j, r->i->out) + r0 * ld, ld, r->i->arg,
                                          bt_exec_const(x, bt_exec_tensor(x, r->i)->norm_q), r->params->s[0],
                                          (uint64_t)r->params->eps, n, d);
 }
 
 /* Padding has no position. */
-static void rope_rows(const rows_job *r, size_t r0, size_t n)
+static void int_rope_rows(const rows_job *r, size_t r0, size_t n, void *scratch)
 {
     const bt_exec *x = r->j->x;
     const bt_pkg_header *h = x->header;
@@ -50,6 +52,7 @@ static void rope_rows(const rows_job *r, size_t r0, size_t n)
     const size_t half = h->rope_dims / 2, ld = bt_exec_ld_out(r->i, sizeof(int16_t));
     const int16_t *cos = bt_exec_const(x, h->rope_cos_q15), *sin = bt_exec_const(x, h->rope_sin_q15);
     int16_t *to = bt_exec_at(r->j, r->i->out);
+    (void)scratch;
     for (size_t row = r0; row < r0 + n; row++) {
         const bt_companion_seq *s = &seqs->seq[row / seqs->rows];
         const size_t at = (s->pos0 + row % seqs->rows) * half;
@@ -59,7 +62,7 @@ static void rope_rows(const rows_job *r, size_t r0, size_t n)
     }
 }
 
-static void rotate_rows(const rows_job *r, size_t r0, size_t n, void *scratch)
+static void int_rotate_rows(const rows_job *r, size_t r0, size_t n, void *scratch)
 {
     const bt_exec *x = r->j->x;
     const bt_companion_rotation *r2 = &x->rotations.r2;
@@ -72,7 +75,7 @@ static void rotate_rows(const rows_job *r, size_t r0, size_t n, void *scratch)
                                        turn ? r2->log2 : 0, r2->sign, mul_of(r->params, 0), scratch);
 }
 
-static void split_rows(const rows_job *r, size_t r0, size_t n)
+static void int_split_rows(const rows_job *r, size_t r0, size_t n, void *scratch)
 {
     const bt_exec *x = r->j->x;
     const bt_pkg_inst *i = r->i;
@@ -82,6 +85,7 @@ static void split_rows(const rows_job *r, size_t r0, size_t n)
     const bt_exec_shadow s = bt_exec_job_shadow(r->j, i);
     bt_int_shadow *entry = s.entry ? s.entry + r0 * k : NULL;
     uint32_t *count = s.entry ? s.count + r0 : NULL;
+    (void)scratch;
     if (i->in1 == BT_PKG_NOWHERE)
         x->companion.kernels->int_split8(hi, ld, from, ldx, bt_pkg_site_range(bt_exec_site(x, i)), n, k,
                                          entry, count);
@@ -100,7 +104,7 @@ static size_t runs_of(size_t *runs, size_t n, size_t width, size_t ldx, size_t l
     return is_whole ? n * width : width;
 }
 
-static void silu_mul_rows(const rows_job *r, size_t r0, size_t n)
+static void gated_rows(const rows_job *r, size_t r0, size_t n, bt_int_silu_mul16_fn *kernel)
 {
     const bt_pkg_inst *i = r->i;
     const size_t ldx = bt_exec_ld_in(i, sizeof(int16_t)), ldy = bt_exec_ld_out(i, sizeof(int32_t));
@@ -110,39 +114,48 @@ static void silu_mul_rows(const rows_job *r, size_t r0, size_t n)
     size_t runs;
     const size_t count = runs_of(&runs, n, i->out_width, ldx, ldy);
     for (; runs > 0; runs--, y += ldy, gate += ldx, up += ldx)
-        r->j->x->companion.kernels->int_silu_mul16(y, gate, up, count, mul_of(r->params, 0),
-                                                   mul_of(r->params, 1));
+        kernel(y, gate, up, count, mul_of(r->params, 0), mul_of(r->params, 1));
 }
 
-static void add_rows(const rows_job *r, size_t r0, size_t n)
+#define DEFINE_OWN(name)
+#define DEFINE_GATED(name) \
+    static void int_##name##_rows(const rows_job *r, size_t r0, size_t n, void *scratch) \
+    { \
+        (void)scratch; \
+        gated_rows(r, r0, n, r->j->x->companion.kernels->int_##name##16); \
+    }
+#define DEFINE(NAME, name, inputs, in_place, weight, by_head, shape, beside, asked, price, run) \
+    DEFINE_##run(name)
+BT_OP_LIST(DEFINE, BT_OP_SKIP, BT_OP_SKIP, BT_OP_SKIP)
+
+static void int_add_rows(const rows_job *r, size_t r0, size_t n, void *scratch)
 {
     const bt_pkg_inst *i = r->i;
     const size_t ldx = bt_exec_ld_in(i, sizeof(int16_t)), ldy = bt_exec_ld_out(i, sizeof(int32_t));
     int32_t *y = (int32_t *)bt_exec_at(r->j, i->out) + r0 * ldy;
     const int16_t *x = (const int16_t *)bt_exec_at(r->j, i->in1) + r0 * ldx;
+    (void)scratch;
     size_t runs;
     const size_t count = runs_of(&runs, n, i->out_width, ldx, ldy);
     for (; runs > 0; runs--, y += ldy, x += ldx)
         r->j->x->companion.kernels->int_add32(y, x, count, mul_of(r->params, 0));
 }
 
+/* NAME_rows of each instruction of INTEGERS (graph/op_list.h) that goes row by row. */
+typedef void rows_fn(const rows_job *r, size_t r0, size_t n, void *scratch);
+#define int_linear_rows           NULL /* run_linear */
+#define int_attention_rows        NULL /* run_attention */
+#define ROWS(OF, NAME, name, ...) [BT_PKG_##NAME] = name##_rows,
+static rows_fn *const rows_of[BT_PKG_OP_NUMBERS] = {BT_OP_LIST(BT_OP_SKIP, BT_OP_SKIP, ROWS, BT_OP_SKIP)};
+
 static void do_rows(void *ud, const void *what, const float *none, size_t r0, size_t n, void *scratch)
 {
     bt_exec_job *j = ud;
     const bt_pkg_inst *i = what;
     /* params: any constant where the operator takes none */
-    const rows_job job = {.j = j, .i = i, .params = bt_exec_const(j->x, (uint32_t)i->params)}, *r = &job;
+    const rows_job job = {.j = j, .i = i, .params = bt_exec_const(j->x, (uint32_t)i->params)};
     (void)none;
-    switch (i->op) {
-    case BT_PKG_INT_RMSNORM: norm_rows(r, r0, n); break;
-    case BT_PKG_INT_QK_NORM: qk_norm_rows(r, r0, n); break;
-    case BT_PKG_INT_ROPE: rope_rows(r, r0, n); break;
-    case BT_PKG_INT_ROTATE: rotate_rows(r, r0, n, scratch); break;
-    case BT_PKG_INT_SILU_MUL: silu_mul_rows(r, r0, n); break;
-    case BT_PKG_INT_ADD: add_rows(r, r0, n); break;
-    case BT_PKG_INT_SPLIT: split_rows(r, r0, n); break;
-    default: break;
-    }
+    rows_of[i->op](&job, r0, n, scratch);
 }
 
 /* ---- attention ---- */
@@ -306,11 +319,11 @@ static void run_linear(bt_exec_job *j, const bt_pkg_inst *i)
 
 void bt_int_exec_run(bt_exec_job *j, const bt_pkg_inst *i)
 {
-    if (i->op == BT_PKG_INT_LINEAR) {
+    if (bt_pkg_is_linear(i)) {
         run_linear(j, i);
         return;
     }
-    if (i->op == BT_PKG_INT_ATTENTION) {
+    if (bt_pkg_is_attention(i)) {
         rows_job r = {.j = j, .i = i, .params = bt_exec_const(j->x, (uint32_t)i->params),
                       .slice = bt_exec_job_slice(j, i)};
         run_attention(&r);

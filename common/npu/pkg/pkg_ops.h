@@ -1,0 +1,106 @@
+#ifndef BT_NPU_PKG_OPS_H
+#define BT_NPU_PKG_OPS_H
+#include <stdbool.h>
+#include <stdint.h>
+#include "graph/graph.h"
+#include "npu/pkg/pkg_format.h"
+
+/* What each instruction is: the rows of graph/op_list.h as a table. Lowering makes instructions by it, the check
+ * compares them with it, the executor, plans and prices read it. */
+
+/* What lies in the arena. F32: rows of the companion, or of the NPU in floats, where they are FLOAT16. FLOAT16: f32
+ * that were rounded to float_form; whoever reads F32 may read them. RESIDUAL: s32 in units of residual_scale; WIDE: s32
+ * in units of a site's scale; PLANES: s8, or hi and lo, and the shadow. */
+typedef enum bt_pkg_form {
+    BT_PKG_FORM_NONE,
+    BT_PKG_FORM_F32,
+    BT_PKG_FORM_FLOAT16,
+    BT_PKG_FORM_RESIDUAL,
+    BT_PKG_FORM_WIDE,
+    BT_PKG_FORM_S16,
+    BT_PKG_FORM_PLANES,
+    BT_PKG_FORMS
+} bt_pkg_form;
+/* Bytes of an element. */
+static inline uint32_t bt_pkg_form_bytes(uint32_t form)
+{
+    return form == BT_PKG_FORM_S16 ? 2 : form == BT_PKG_FORM_PLANES ? 1 : 4;
+}
+
+/* The tensor that an instruction names. NORM: a norm's weight, or NONE: ones. HEAD_NORM: that of each head. SCALED: a
+ * linear, for its output's scale. S16_UNIT: the same, or NONE where the site says the unit. */
+typedef enum bt_pkg_tensor_rule {
+    BT_PKG_TENSOR_NONE,
+    BT_PKG_TENSOR_NORM,
+    BT_PKG_TENSOR_HEAD_NORM,
+    BT_PKG_TENSOR_MATRIX,
+    BT_PKG_TENSOR_F16_MATRIX,
+    BT_PKG_TENSOR_SCALED,
+    BT_PKG_TENSOR_S16_UNIT,
+} bt_pkg_tensor_rule;
+/* ANY_SITE: one or none. S16_SITE: the o site, with the unit of attention's output, or none. */
+typedef enum bt_pkg_site_rule {
+    BT_PKG_SITE_NONE,
+    BT_PKG_SITE_SITE,
+    BT_PKG_SITE_ANY_SITE,
+    BT_PKG_SITE_S16_SITE,
+} bt_pkg_site_rule;
+/* Its bt_pkg_int_params. NORM: a weight and eps; SCORES: logits and outputs of attention; SUM: from in1's unit to
+ * out's; GATED: of the gate and of the product; TURN: from in0's unit to out's. */
+typedef enum bt_pkg_params_rule {
+    BT_PKG_PARAMS_NONE,
+    BT_PKG_PARAMS_NORM,
+    BT_PKG_PARAMS_SCORES,
+    BT_PKG_PARAMS_SUM,
+    BT_PKG_PARAMS_GATED,
+    BT_PKG_PARAMS_TURN,
+} bt_pkg_params_rule;
+/* The units that may run it, a bit for each bt_pkg_unit. FLOATS: the companion, or the NPU in floats. */
+typedef enum bt_pkg_on {
+    BT_PKG_ON_COMPANION = 1 << BT_PKG_COMPANION,
+    BT_PKG_ON_NPU = 1 << BT_PKG_NPU,
+    BT_PKG_ON_NPU_FLOAT = 1 << BT_PKG_NPU_FLOAT,
+    BT_PKG_ON_FLOATS = BT_PKG_ON_COMPANION | BT_PKG_ON_NPU_FLOAT,
+} bt_pkg_on;
+
+typedef struct bt_pkg_op_info {
+    const char *name;      /* "embed", "int_linear", ...; "?": there is no such op */
+    uint8_t of;            /* bt_op_kind of the operator whose form it is; BT_OP_NONE */
+    uint8_t on;            /* bt_pkg_on */
+    uint8_t in0, in1, out; /* bt_pkg_form; NONE: no such operand in the arena */
+    uint8_t tensor, site, params;
+    uint8_t shape, beside, price; /* bt_op_shape, bt_op_beside, bt_op_price: the operator's */
+    bool in_place;                /* out is in0 */
+    bool is_edge;                 /* of the row EDGES */
+} bt_pkg_op_info;
+enum { BT_PKG_OP_NUMBERS = 128 }; /* above all numbers of graph/op_list.h */
+extern const bt_pkg_op_info bt_pkg_op_infos[BT_PKG_OP_NUMBERS];
+/* op: any number. */
+static inline const bt_pkg_op_info *bt_pkg_op_info_of(uint32_t op)
+{
+    return &bt_pkg_op_infos[op < BT_PKG_OP_NUMBERS ? op : 0];
+}
+/* The instruction that an operator is in floats, and in integers of the NPU; 0: it has none. Of LINEAR the first that
+ * gives integers. */
+bt_pkg_op bt_pkg_op_in_floats(bt_op_kind kind);
+bt_pkg_op bt_pkg_op_in_integers(bt_op_kind kind);
+
+static inline bool bt_pkg_is_linear(const bt_pkg_inst *i) { return bt_pkg_op_info_of(i->op)->shape == BT_SHAPE_MATRIX; }
+static inline bool bt_pkg_is_npu_linear(const bt_pkg_inst *i)
+{
+    return bt_pkg_is_linear(i) && i->unit != BT_PKG_COMPANION;
+}
+static inline bool bt_pkg_is_attention(const bt_pkg_inst *i)
+{
+    return bt_pkg_op_info_of(i->op)->shape == BT_SHAPE_ATTEND;
+}
+/* Does it read, or write, 16-bit floats of the NPU? */
+static inline bool bt_pkg_reads_float16(const bt_pkg_inst *i)
+{
+    return i->unit == BT_PKG_NPU_FLOAT && i->op != BT_PKG_ROUND16 && bt_pkg_op_info_of(i->op)->in0 == BT_PKG_FORM_F32;
+}
+static inline bool bt_pkg_writes_float16(const bt_pkg_inst *i)
+{
+    return i->unit == BT_PKG_NPU_FLOAT && bt_pkg_op_info_of(i->op)->out == BT_PKG_FORM_F32;
+}
+#endif
