@@ -59,9 +59,9 @@ $(B)/emulated/common/kernels/kernels.o: ISA := -include tests/emulated/cpu.h
 test: $(UNITS) $(INTEGRATION) $(REGRESS) $(SIMTEST) $(BROKEN) all
 	@sh deploy/model.sh > /dev/null
 	@sh tests/run.sh $(B) '$(T)'
-## test-cli: the command-line tests alone; UPDATE=1 rewrites the expected files after you have read the difference
+## test-cli: the command-line tests alone (T=plan: one theme); UPDATE=1 rewrites what is expected after you have read the difference
 test-cli: all
-	@sh tests/cli/run.sh $(B) $(UPDATE)
+	@UPDATE='$(UPDATE)' sh tests/cli/run.sh $(B) '$(T)'
 ## simtest: the brains in the simulated world: make simtest SEEDS=1000 START=1, TRACE=seed (SHRINK=1), BREAK=name, all or list
 simtest: $(if $(BREAK),$(BROKEN),$(SIMTEST))
 	@$< seeds=$(or $(SEEDS),1000) start=$(or $(START),1) $(if $(BREAK),break=$(BREAK)) $(if $(TRACE),trace=$(TRACE)) $(if $(SHRINK),shrink)

@@ -1,1 +1,0 @@
-baton compile -m "$BATON_TEST_MODEL" --quant w3a8 -o x

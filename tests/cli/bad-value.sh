@@ -1,1 +1,0 @@
-baton-decode -m x.gguf --kv-memory lots

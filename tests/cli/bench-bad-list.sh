@@ -1,1 +1,0 @@
-baton bench -p 512,many

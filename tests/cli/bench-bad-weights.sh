@@ -1,1 +1,0 @@
-baton bench --weights f16,q4

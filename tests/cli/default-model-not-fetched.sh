@@ -1,1 +1,0 @@
-BATON_MODEL_DIR=$PWD baton tokenize -m smollm2 -p Hello

@@ -1,1 +1,0 @@
-BATON_PORT=9001 BATON_KV_MEMORY=2G BATON_INSECURE=yes BATON_HOST= baton up --print-config --port 9002

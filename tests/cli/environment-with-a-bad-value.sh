@@ -1,1 +1,0 @@
-BATON_PORT=99999 baton-gateway -m x.gguf

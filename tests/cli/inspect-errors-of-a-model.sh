@@ -1,1 +1,0 @@
-baton inspect "$BATON_TEST_MODEL" --errors

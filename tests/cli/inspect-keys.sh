@@ -1,1 +1,0 @@
-baton inspect "$BATON_TEST_MODEL" --json -c 1024 | grep -o '"[a-z_]*":' | sort -u

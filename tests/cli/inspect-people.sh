@@ -1,1 +1,0 @@
-baton inspect "$BATON_TEST_MODEL" -c 64 -t 2

@@ -1,1 +1,0 @@
-baton inspect no-such-file.gguf

@@ -1,1 +1,0 @@
-echo hello > text.gguf; baton inspect text.gguf

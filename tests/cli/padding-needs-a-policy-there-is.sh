@@ -1,1 +1,0 @@
-echo 12 | baton padding - --policy fastest

@@ -1,1 +1,0 @@
-echo short > t.txt; baton perplexity -m "$BATON_TEST_MODEL" -f t.txt

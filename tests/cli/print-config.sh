@@ -1,1 +1,0 @@
-baton up --print-config -m x.gguf --decode=2

@@ -1,1 +1,0 @@
-baton profiles --json | grep -o '"name": "[a-z0-9-]*"'

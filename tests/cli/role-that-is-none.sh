@@ -1,1 +1,0 @@
-baton role decode-0 gateway

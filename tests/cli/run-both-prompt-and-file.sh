@@ -1,1 +1,0 @@
-baton run -m x.gguf -p Hello -f t.txt

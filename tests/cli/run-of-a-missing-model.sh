@@ -1,1 +1,0 @@
-baton run -m no-such-file.gguf -p Hello

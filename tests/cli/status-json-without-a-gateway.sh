@@ -1,1 +1,0 @@
-baton status --json --url http://127.0.0.1:9

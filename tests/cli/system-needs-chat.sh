@@ -1,1 +1,0 @@
-baton run -m smollm2 -p Hello --system Hi

@@ -1,1 +1,0 @@
-baton timeline -m "$BATON_TEST_MODEL" --decode-profile adreno-750

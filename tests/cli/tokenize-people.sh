@@ -1,1 +1,0 @@
-baton tokenize -m "$BATON_TEST_MODEL" -p "Hi\\ ½"

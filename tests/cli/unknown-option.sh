@@ -1,1 +1,0 @@
-baton-prefill --modle x.gguf

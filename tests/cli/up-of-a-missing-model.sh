@@ -1,1 +1,0 @@
-baton up -m no-such-file.gguf --port 0
