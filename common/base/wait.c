@@ -2,6 +2,7 @@
 #include "base/wait.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/progress.h"
 
 #include <poll.h>
 #include <pthread.h>

@@ -1,7 +1,6 @@
 #ifndef BT_BASE_WAIT_H
 #define BT_BASE_WAIT_H
 #include <stdint.h>
-#include "base/progress.h"
 
 /* Shows on stderr what a program waits for. A terminal gets one line that is redrawn; elsewhere every wait of more than
  * a second gets one line that stays and ends in " ...". A thread of its own shows the line, so that a wait appears even

@@ -1,5 +1,6 @@
 /* One table: the fields, their keys in a file, their ranges, and the values of last resort. */
 #include "model/defaults.h"
+#include "model/gguf.h"
 
 #include <math.h>
 #include <stdio.h>

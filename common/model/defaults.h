@@ -1,7 +1,8 @@
 #ifndef BT_MODEL_DEFAULTS_H
 #define BT_MODEL_DEFAULTS_H
-#include "base/err.h"
-#include "model/gguf.h"
+#include <stdbool.h>
+
+typedef struct bt_gguf bt_gguf; /* model/gguf.h */
 
 /* The sampling parameters of requests that do not give them. Each field comes from an option, else from the model's
  * file under general.sampling.*, else it is what local servers use.

@@ -2,6 +2,7 @@
  * right shape, and nothing in the file that would change the arithmetic without our knowing. What cannot be
  * run as its authors meant is refused by name; nothing is guessed. */
 #include "model/model.h"
+#include "model/gguf.h"
 
 #include "base/hash.h"
 #include "base/num.h"

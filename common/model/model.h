@@ -4,8 +4,10 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/err.h"
-#include "model/gguf.h"
 #include "model/rope.h"
+
+typedef struct bt_gguf bt_gguf; /* model/gguf.h */
+typedef struct bt_gguf_tensor bt_gguf_tensor;
 
 /* A model as its file describes it: hyper-parameters checked and bounded, and tensors found, with the shapes
  * they must have. Architectures: llama (Llama 1 to 3.x, Mistral, SmolLM, TinyLlama), qwen2, qwen3. An unknown

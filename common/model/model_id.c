@@ -1,6 +1,7 @@
 /* See model_id.h. An id is computed once for each state of a file and then kept in the cache: 16 bytes of
  * it and 16 bytes of their hash. */
 #include "model/model_id.h"
+#include "model/gguf.h"
 
 #include "base/buf.h"
 #include "base/cache.h"

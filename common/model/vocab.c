@@ -1,5 +1,6 @@
 /* From the tokenizer.* keys of a GGUF file to the plain data that common/text checks. */
 #include "model/vocab.h"
+#include "model/gguf.h"
 
 typedef struct vocab_arrays {
     const bt_gguf_array *tokens, *scores, *types, *merges;

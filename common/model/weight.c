@@ -1,5 +1,7 @@
 /* The names of weights, and where the file has them. */
 #include "model/weight.h"
+#include "model/gguf.h"
+#include "model/model.h"
 
 const char *bt_weight_name(bt_weight w)
 {

@@ -2,7 +2,9 @@
 #define BT_MODEL_WEIGHT_H
 #include <stdbool.h>
 #include <stdint.h>
-#include "model/model.h"
+
+typedef struct bt_gguf_tensor bt_gguf_tensor; /* model/gguf.h */
+typedef struct bt_model bt_model;             /* model/model.h */
 
 /* A weight is named by (layer, which), never by a pointer, so that graphs are data. For EMBED, OUT_NORM and OUTPUT,
  * which belong to no layer, the layer is not looked at. */

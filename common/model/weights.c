@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "model/gguf.h"
 #include "model/weights_private.h"
 
 #include <errno.h>

@@ -4,6 +4,7 @@
 #include "model/weights_private.h"
 #include "base/num.h"
 #include "kernels/kernels.h"
+#include "model/gguf.h"
 #include "model/quant.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
 /* Decides the form of each matrix and the place of each weight in the image. */
 #include "base/num.h"
+#include "model/gguf.h"
 #include "model/weights_private.h"
 #include "kernels/kernels.h"
 #include "model/quant.h"

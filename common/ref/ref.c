@@ -2,6 +2,7 @@
  * matrix product is the one place with a shape chosen for speed; it is still the plain sum over inputs in
  * ascending order. */
 #include "ref/ref.h"
+#include "model/gguf.h"
 
 #include "base/num.h"
 #include "model/quant.h"

@@ -2,6 +2,7 @@
  * (gw_openai_max_tokens). */
 #include "gateway/api/text.h"
 #include "base/num.h"
+#include "model/gguf.h"
 #include "model/vocab.h"
 #include "text/utf8.h"
 

@@ -2,11 +2,12 @@
 #define GW_TEXT_H
 #include "base/buf.h"
 #include "gateway/api/openai.h"
-#include "model/gguf.h"
 #include "sample/stop.h"
 #include "text/chat.h"
 #include "text/detok.h"
 #include "text/tokenizer.h"
+
+typedef struct bt_gguf bt_gguf; /* model/gguf.h */
 
 /* Words to ids and back for the gateway: prompts with the model's tokeniser and chat template, answers piece by
  * piece. */

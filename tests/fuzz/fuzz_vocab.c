@@ -1,5 +1,6 @@
 /* Any bytes as a GGUF file: its vocabulary is refused or works, and a chat template in it is refused or
  * renders. */
+#include "model/gguf.h"
 #include "model/vocab.h"
 #include "text/chat.h"
 #include "text/detok.h"

@@ -4,6 +4,7 @@
  * hashes made right, so that the checks behind them are reached. */
 #include "base/hash.h"
 #include "base/num.h"
+#include "model/gguf.h"
 #include "model/weights_private.h"
 #include "kernels/kernels.h"
 #include "model/quant.h"

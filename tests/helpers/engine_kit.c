@@ -1,4 +1,5 @@
 /* Models, pages and hashes for the tests of graph, npu and the engines. */
+#include "model/gguf.h"
 #include "tests/helpers/engine_kit.h"
 #include "tests/helpers/tiny_gguf.h"
 

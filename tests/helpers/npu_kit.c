@@ -1,4 +1,5 @@
 /* A package by the shortest way. */
+#include "model/gguf.h"
 #include "tests/helpers/npu_kit.h"
 #include "graph/walk.h"
 #include "npu/compile/compile.h"

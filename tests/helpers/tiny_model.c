@@ -1,4 +1,5 @@
 /* A model of a file in memory. See tiny_model.h. */
+#include "model/gguf.h"
 #include "tests/helpers/tiny_model.h"
 
 #include <stdlib.h>

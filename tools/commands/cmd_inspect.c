@@ -4,6 +4,7 @@
 #include "engine/names.h"
 #include "base/num.h"
 #include "base/wait.h"
+#include "model/gguf.h"
 #include "model/quant.h"
 #include "engine/host_shapes.h"
 #include "tools/commands/inspect_memory.h"

@@ -1,5 +1,6 @@
 /* baton tokenize: text to the token ids of a model. */
 #include "base/wait.h"
+#include "model/gguf.h"
 #include "model/vocab.h"
 #include "tools/tool.h"
 

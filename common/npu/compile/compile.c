@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/num.h"
 #include "kernels/kernels.h"
+#include "model/gguf.h"
 #include "npu/quant/awq.h"
 #include "npu/compile/compile_private.h"
 #include "npu/compile/needs.h"

@@ -1,6 +1,7 @@
 /* AWQ over a model: one reading of the calibration text, layer by layer; a layer's scales go into the fold,
  * its clips wait for the rounding. */
 #include "npu/quant/awq.h"
+#include "model/gguf.h"
 #include "npu/compile/compile_private.h"
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* The package's header and the tables that it names: the embedding, rotations, cosines and sines. */
 #include "kernels/kernels.h"
+#include "model/gguf.h"
 #include "npu/compile/compile_private.h"
 
 #include <math.h>

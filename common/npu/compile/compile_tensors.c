@@ -1,6 +1,7 @@
 /* From calibration to constants: scales of inputs, then every matrix rounded, packed and written, layer by
  * layer. */
 #include "kernels/kernels.h"
+#include "model/gguf.h"
 #include "npu/compile/compile_private.h"
 #include "npu/quant/gptq.h"
 #include "npu/quant/sites.h"

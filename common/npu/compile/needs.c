@@ -3,6 +3,7 @@
 #include "npu/compile/needs.h"
 #include "graph/companion.h"
 #include "kernels/int_kernels.h"
+#include "model/gguf.h"
 #include "npu/quant/awq.h"
 #include "npu/compile/compile_private.h"
 

@@ -2,6 +2,7 @@
  * made whole first. */
 #include "npu/quant/fold.h"
 #include "base/num.h"
+#include "model/gguf.h"
 #include "npu/pkg/pkg_format.h"
 #include "npu/pkg/recipe.h"
 

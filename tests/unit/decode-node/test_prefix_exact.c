@@ -8,6 +8,7 @@
 #include "decode-node/worker.h"
 #include "kv/kv_pack.h"
 #include "engine/prefill.h"
+#include "model/gguf.h"
 #include "sample/sample.h"
 #include "tests/helpers/decode_kit.h"
 #include "tests/helpers/engine_kit.h"

@@ -4,6 +4,7 @@
 #include "decode-node/worker.h"
 #include "base/rng.h"
 #include "kv/kv_pages.h"
+#include "model/gguf.h"
 #include "tests/helpers/tiny_gguf.h"
 
 #include <poll.h>

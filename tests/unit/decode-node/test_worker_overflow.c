@@ -2,6 +2,7 @@
  * after every token before it; the others go on; a draft that would overflow and is wrong changes nothing. */
 #include "decode-node/worker.h"
 #include "kv/kv_pages.h"
+#include "model/gguf.h"
 #include "tests/helpers/tiny_gguf.h"
 
 #include <poll.h>

@@ -2,6 +2,7 @@
  * one begins when it is let go. Tokens are those of a worker without. */
 #include "decode-node/worker.h"
 #include "kv/kv_pages.h"
+#include "model/gguf.h"
 #include "tests/helpers/tiny_gguf.h"
 
 #include <poll.h>

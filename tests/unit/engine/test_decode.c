@@ -1,6 +1,7 @@
 /* The engines of both nodes together: a sequence prefilled by one is carried on by the other. */
 #include "engine/decode.h"
 #include "engine/prefill.h"
+#include "model/gguf.h"
 #include "tests/helpers/engine_kit.h"
 #include "tests/helpers/tiny_gguf.h"
 #include "tests/helpers/rows.h"

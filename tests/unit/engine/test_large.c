@@ -4,6 +4,7 @@
 #include "engine/needs.h"
 #include "kernels/int_kernels.h"
 #include "kv/kv_pages.h"
+#include "model/gguf.h"
 #include "model/quant.h"
 #include "model/weights.h"
 #include "npu/pkg/pkg.h"

@@ -3,6 +3,7 @@
 #include "engine/decode.h"
 #include "engine/overflow.h"
 #include "engine/prefill.h"
+#include "model/gguf.h"
 #include "tests/helpers/engine_kit.h"
 #include "tests/helpers/npu_kit.h"
 #include "tests/helpers/tiny_gguf.h"

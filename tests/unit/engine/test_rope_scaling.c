@@ -2,6 +2,7 @@
  * change no bit, and decoding goes on where a prompt ended. */
 #include "engine/decode.h"
 #include "engine/prefill.h"
+#include "model/gguf.h"
 #include "npu/pkg/pkg.h"
 #include "tests/helpers/engine_kit.h"
 #include "tests/helpers/npu_kit.h"

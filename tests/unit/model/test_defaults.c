@@ -1,6 +1,7 @@
 /* Defaults of sampling: what a file says in any type of number, what it says wrongly, and what stands where
  * it says nothing. */
 #include "model/defaults.h"
+#include "model/gguf.h"
 #include "tests/helpers/tiny_gguf.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
 /* From files to models: what is read, what is refused and by which name, and what makes two files the same
  * model. */
+#include "model/gguf.h"
 #include "model/model.h"
 #include "base/rng.h"
 #include "model/quant.h"

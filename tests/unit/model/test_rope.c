@@ -1,5 +1,6 @@
 /* Rotary tables of scaled models: against what other implementations make, against sums written out, and
  * through a file; what is refused. */
+#include "model/gguf.h"
 #include "model/model.h"
 #include "tests/helpers/tiny_model.h"
 

@@ -1,4 +1,5 @@
 /* The default model's own tokenizer against facts from outside, and files that lie about their vocabulary. */
+#include "model/gguf.h"
 #include "model/vocab.h"
 #include "model/model.h"
 #include "text/chat.h"

@@ -1,5 +1,6 @@
 /* Weights as int8 and FP4: each value is the file's by the rule of its form, and what a form cannot hold
  * falls back or is refused by name. As f16: test_weights_f16.c; the cache of them: test_weights_cache.c. */
+#include "model/gguf.h"
 #include "model/weights.h"
 #include "kernels/kernels.h"
 #include "model/quant.h"

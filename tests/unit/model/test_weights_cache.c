@@ -2,6 +2,7 @@
  * when it is not whole, and done without where there is none. */
 #include "base/file.h"
 #include "engine/decode.h"
+#include "model/gguf.h"
 #include "model/weights.h"
 #include "model/weights_private.h"
 #include "tests/helpers/temp_folder.h"

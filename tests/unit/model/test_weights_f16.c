@@ -1,5 +1,6 @@
 /* Weights as f16: each value is the file's, rounded once; threads change nothing; what f16 cannot hold is
  * refused. */
+#include "model/gguf.h"
 #include "model/weights.h"
 #include "kernels/kernels.h"
 #include "tests/helpers/engine_kit.h"

@@ -1,6 +1,7 @@
 /* The compute thread of the prefill node: every job ends once, its rows are announced in order while others
  * are computed and are the engine's own, wherever the computing began, and cancelling or stopping at any
  * moment loses nothing. Meant to be run under the thread sanitizer too. */
+#include "model/gguf.h"
 #include "prefill-node/worker.h"
 #include "base/rng.h"
 #include "kv/kv_pack.h"

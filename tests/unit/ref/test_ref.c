@@ -3,6 +3,7 @@
  * and any threads, the same bits.
  *
  *   test_ref write DIR     writes the small models that the script reads */
+#include "model/gguf.h"
 #include "ref/ref.h"
 #include "model/quant.h"
 #include "tests/helpers/tiny_gguf.h"

@@ -1,5 +1,6 @@
 /* Prompts and answers with a small vocabulary: ids, stop strings across tokens, whole characters. */
 #include "gateway/api/text.h"
+#include "model/gguf.h"
 #include "tests/helpers/tiny_gguf.h"
 
 #include <setjmp.h>

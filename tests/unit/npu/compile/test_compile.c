@@ -1,5 +1,6 @@
 /* The compiler end to end: same bytes everywhere, keys, refusals, fallbacks; and what rotation and shadow
  * do to planted outliers. */
+#include "model/gguf.h"
 #include "npu/compile/compile.h"
 #include "base/file.h"
 #include "npu/quant/calib.h"

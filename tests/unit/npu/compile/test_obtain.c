@@ -1,6 +1,7 @@
 /* From options to a package: compiled once, found again, refused where options do not fit it or each
  * other. */
 #include "engine/prefill.h"
+#include "model/gguf.h"
 #include "tests/helpers/engine_kit.h"
 #include "tests/helpers/temp_folder.h"
 #include "tests/helpers/tiny_gguf.h"

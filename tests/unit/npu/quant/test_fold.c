@@ -1,5 +1,6 @@
 /* AC-j2: rotations and smoothing are mathematical no-ops: a folded model has the output of the one it was
  * made from. */
+#include "model/gguf.h"
 #include "npu/quant/fold.h"
 #include "base/rng.h"
 #include "graph/walk.h"

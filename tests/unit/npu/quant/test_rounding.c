@@ -1,4 +1,5 @@
 /* Rounding and packing: against the formula written out; zero rows, per tensor, threads; what GPTQ saves. */
+#include "model/gguf.h"
 #include "npu/quant/rounding.h"
 #include "base/rng.h"
 #include "kernels/int_kernels.h"

@@ -1,5 +1,6 @@
 /* The executor over packages of the compiler: rotations leave KV rows where they were, chunks still change no
  * bit, LLM.int8 stays near floats. */
+#include "model/gguf.h"
 #include "npu/run/exec_private.h"
 #include "base/rng.h"
 #include "npu/compile/compile.h"

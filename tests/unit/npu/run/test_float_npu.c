@@ -2,6 +2,7 @@
  * rounds after every operator, bit for bit; in any mix with integers and with the companion; and where the
  * calibration says that f16 is too small. */
 #include "kernels/round16.h"
+#include "model/gguf.h"
 #include "npu/compile/compile.h"
 #include "npu/lower/plan.h"
 #include "npu/run/exec.h"

@@ -2,6 +2,7 @@
  * alone, and changes nothing in those pages: for each engine, KV form and cut of either prompt, because
  * what a row holds depends on the tokens before it alone. */
 #include "kv/kv_pages.h"
+#include "model/gguf.h"
 #include "prefill-node/worker.h"
 #include "tests/helpers/temp_folder.h"
 #include "tests/helpers/tiny_gguf.h"
