@@ -19,8 +19,7 @@ bt_err bt_limits_kernels(const bt_kernels **ret, const char *isa, bt_fault *faul
 {
     const bt_kernels *k = bt_kernels_select(isa);
     if (!k)
-        return bt_fail(fault, BT_EARG, "isa '%s' is unknown or not of this machine: %s", isa,
-                       bt_kernels_names());
+        return bt_fail(fault, BT_EARG, "isa '%s' is unknown or not of this machine: " BT_KERNELS_NAMES, isa);
     *ret = k;
     return BT_OK;
 }

@@ -93,6 +93,17 @@ typedef void bt_int_prepare_fn(const bt_int_inputs *to, size_t r0, size_t r1, co
 
 /* What 32 bits leave beside a sum of K products of (y - zero) and a weight, 255 * 127 at most; 0 or less: nothing. */
 static inline int64_t bt_int_shadow_room(size_t k) { return (INT32_MAX - (int64_t)k * 255 * 127) / 127; }
+/* Can a row's shadow of `count` be part of a product of 32 bits, and each entry a number of 16? */
+static inline bool bt_int_shadow_is_short(const bt_int_shadow *s, size_t count, size_t k)
+{
+    int64_t room = bt_int_shadow_room(k);
+    for (size_t i = 0; i < count; i++) {
+        const int64_t size = s[i].r < 0 ? -(int64_t)s[i].r : s[i].r;
+        if (size > INT16_MAX) return false;
+        room -= size;
+    }
+    return room >= 0;
+}
 
 /* acc[t * ldacc + n - 16 * p0] = sum over k of x[row + t][k] * w[n][k], and of r * w[n][k] of its shadow, for t rows
  * from `row` on and the outputs of panels [p0, p1), all 16 of each. acc is hi, or 256 * hi + lo where x is wide; how it

@@ -10,9 +10,9 @@
 #include "kernels/kv_view.h"
 #include "kernels/sparse.h"
 
-/* The float kernels of the host engines, and the table that dispatches and tests these, the integer kernels
- * (int_kernels.h, int_ops.h), those of the border between the two (edge.h), those of sparse attention (sparse.h) and
- * the products over the other forms of weights (forms.h).
+/* The float kernels of the host engines, the list of all kernels, and the table that dispatches and tests them: these,
+ * the integer kernels (int_kernels.h, int_ops.h), those of the border between the two (edge.h), those of sparse
+ * attention (sparse.h) and the products over the other forms of weights (forms.h).
  *
  * Letters   T rows (tokens) of one call, K inputs, N outputs, D head_dim, H query heads, G kv heads.
  * Purity    no allocation, no logging, no libm; scratch comes from the caller. No globals but the core's choices
@@ -119,67 +119,96 @@ float bt_exp1(float x);
 float bt_f16_to_f32_1(uint16_t h);
 uint16_t bt_f32_to_f16_1(float x);
 
+/* ---- the list ----
+ * Every kernel, once: KERNEL(name, function, kind, with). From it are made the members of a row of the dispatch table,
+ * the rows (kernels.c), the declarations of all variants (variant.h) and the names that checks go through.
+ *   name      the member; docs/performance.md, `baton bench --kernels` and its test know the kernel by it
+ *   function  its type is function_fn, its variants are function_ref, function_avx2 and so on
+ *   kind      which variants there are, and which of them a row takes; ref, the specification, there always is
+ *     WIDTH    by the width of registers: avx512, avx2; neon
+ *     BYTES    by the instruction that multiplies bytes: avx512vnni, avxvnni, avx2; i8mm, dotprod, neon
+ *     INTEGER  avx2, which machines with AVX-512 run too; neon
+ *     LANES    avx512, avx2
+ *     PLAIN    ref alone
+ * with is what the user of the list hands to each. */
+#define BT_KERNELS(KERNEL, with) \
+    /* float/ */ \
+    KERNEL(matmul, bt_matmul, WIDTH, with) \
+    KERNEL(matmul8, bt_matmul8, WIDTH, with) \
+    KERNEL(matmul4, bt_matmul4, WIDTH, with) \
+    KERNEL(fp4_sums, bt_fp4_sums, WIDTH, with) \
+    KERNEL(rmsnorm, bt_rmsnorm, WIDTH, with) \
+    KERNEL(add, bt_add, WIDTH, with) \
+    KERNEL(silu_mul, bt_silu_mul, WIDTH, with) \
+    KERNEL(rope, bt_rope, WIDTH, with) \
+    KERNEL(f32_to_f16, bt_f32_to_f16, WIDTH, with) \
+    KERNEL(f16_to_f32, bt_f16_to_f32, WIDTH, with) \
+    KERNEL(quantise8, bt_edge_quantise8, WIDTH, with) \
+    KERNEL(quantise16, bt_edge_quantise16, WIDTH, with) \
+    KERNEL(estimate8, bt_edge_estimate8, WIDTH, with) \
+    KERNEL(scale8, bt_edge_scale8, WIDTH, with) \
+    KERNEL(scale16, bt_edge_scale16, WIDTH, with) \
+    KERNEL(scale64, bt_edge_scale64, WIDTH, with) \
+    KERNEL(rotate, bt_edge_rotate, WIDTH, with) \
+    KERNEL(kv_store, bt_kv_store, WIDTH, with) \
+    /* attention/ */ \
+    KERNEL(attn, bt_attn, WIDTH, with) \
+    KERNEL(attn_span, bt_attn_span, WIDTH, with) \
+    KERNEL(attn_merge, bt_attn_merge, WIDTH, with) \
+    KERNEL(attn_some, bt_attn_some, WIDTH, with) \
+    /* integer/ */ \
+    KERNEL(int_prepare, bt_int_prepare, BYTES, with) \
+    KERNEL(int_matmul, bt_int_matmul, BYTES, with) \
+    KERNEL(int_unpack4, bt_int_unpack4, INTEGER, with) \
+    KERNEL(int_palette, bt_int_palette, INTEGER, with) \
+    KERNEL(int_planes, bt_int_planes, INTEGER, with) \
+    KERNEL(int_join, bt_int_join, INTEGER, with) \
+    KERNEL(int_requant32, bt_int_requant32, INTEGER, with) \
+    KERNEL(int_requant64, bt_int_requant64, INTEGER, with) \
+    KERNEL(int_shadow, bt_int_shadow, INTEGER, with) \
+    KERNEL(int_rmsnorm32, bt_int_rmsnorm32, INTEGER, with) \
+    KERNEL(int_headnorm16, bt_int_headnorm16, PLAIN, with) \
+    KERNEL(int_rope16, bt_int_rope16, INTEGER, with) \
+    KERNEL(int_softmax16, bt_int_softmax16, INTEGER, with) \
+    KERNEL(int_silu_mul16, bt_int_silu_mul16, INTEGER, with) \
+    KERNEL(int_gelu16, bt_int_gelu16, PLAIN, with) \
+    KERNEL(int_add32, bt_int_add32, INTEGER, with) \
+    KERNEL(int_split8, bt_int_split8, INTEGER, with) \
+    KERNEL(int_split16, bt_int_split16, INTEGER, with) \
+    KERNEL(int_rotate16, bt_int_rotate16, PLAIN, with) \
+    KERNEL(int_from_f16, bt_int_from_f16, INTEGER, with) \
+    KERNEL(int_from_q8, bt_int_from_q8, INTEGER, with) \
+    KERNEL(int_attention16, bt_int_attention16, INTEGER, with) \
+    KERNEL(int_topk, bt_int_topk, LANES, with)
+
 /* One row per variant compiled in, best first, "ref" last: the dispatch table and the list that tests walk. */
 typedef struct bt_kernels {
     const char *isa;     /* "avx512vnni", "avx512", "avxvnni", "avx2"; "i8mm", "dotprod", "neon"; "ref" */
     int (*usable)(void); /* may this CPU and this system run it? */
-    bt_matmul_fn *matmul;
-    bt_matmul8_fn *matmul8;
-    bt_matmul4_fn *matmul4;
-    bt_fp4_sums_fn *fp4_sums;
-    bt_rmsnorm_fn *rmsnorm;
-    bt_add_fn *add;
-    bt_silu_mul_fn *silu_mul;
-    bt_rope_fn *rope;
-    bt_f32_to_f16_fn *f32_to_f16;
-    bt_f16_to_f32_fn *f16_to_f32;
-    bt_attn_fn *attn;
-    bt_attn_span_fn *attn_span;
-    bt_attn_merge_fn *attn_merge;
-    bt_attn_some_fn *attn_some;
-    bt_edge_quantise8_fn *quantise8;
-    bt_edge_quantise16_fn *quantise16;
-    bt_edge_estimate8_fn *estimate8;
-    bt_edge_scale8_fn *scale8;
-    bt_edge_scale16_fn *scale16;
-    bt_edge_scale64_fn *scale64;
-    bt_edge_rotate_fn *rotate;
-    bt_kv_store_fn *kv_store;
-    bt_int_prepare_fn *int_prepare;
-    bt_int_matmul_fn *int_matmul;
-    bt_int_unpack4_fn *int_unpack4;
-    bt_int_palette_fn *int_palette;
-    bt_int_planes_fn *int_planes;
-    bt_int_join_fn *int_join;
-    bt_int_requant32_fn *int_requant32;
-    bt_int_requant64_fn *int_requant64;
-    bt_int_shadow_fn *int_shadow;
-    bt_int_rmsnorm32_fn *int_rmsnorm32;
-    bt_int_headnorm16_fn *int_headnorm16;
-    bt_int_rope16_fn *int_rope16;
-    bt_int_softmax16_fn *int_softmax16;
-    bt_int_silu_mul16_fn *int_silu_mul16;
-    bt_int_gelu16_fn *int_gelu16;
-    bt_int_add32_fn *int_add32;
-    bt_int_split8_fn *int_split8;
-    bt_int_split16_fn *int_split16;
-    bt_int_rotate16_fn *int_rotate16;
-    bt_int_from_f16_fn *int_from_f16;
-    bt_int_from_q8_fn *int_from_q8;
-    bt_int_attention16_fn *int_attention16;
-    bt_int_topk_fn *int_topk;
+#define BT_MEMBER(name, function, kind, with) function##_fn *name;
+    BT_KERNELS(BT_MEMBER, )
+#undef BT_MEMBER
 } bt_kernels;
 extern const bt_kernels bt_kernels_table[];
 extern const size_t bt_kernels_table_len;
 
+/* The names of the list, in its order, and where a row has each. */
+typedef struct bt_kernels_name {
+    const char *name;
+    size_t offset;
+} bt_kernels_name;
+extern const bt_kernels_name bt_kernels_list[];
+extern const size_t bt_kernels_list_len;
+/* A name of the list as text; one that the list has not does not compile. */
+#define BT_KERNEL(name) (&#name[0 * sizeof((bt_kernels *)0)->name])
+
 /* The row named by isa, or the best usable one if isa is NULL or "auto". NULL: no such name, or this machine cannot
- * run it. bt_kernels_names writes "avx2, ref" style text for messages.
+ * run it.
  * Rows share the kernels that their instruction sets do not change. */
 const bt_kernels *bt_kernels_select(const char *isa);
 /* The first call of bt_kernels_select finds out what core this is (cores.h). Instead, as on the one that is named;
  * "auto": this one again. For tests and measurements, while no thread computes. false: no row has this name. */
 bool bt_kernels_use_core(const char *name);
-const char *bt_kernels_names(void);
 /* A line for people where this machine can run no row but ref, which every program that computes says at its start;
  * else NULL. */
 const char *bt_kernels_warning(void);

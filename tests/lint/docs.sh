@@ -1,7 +1,7 @@
 #!/bin/sh
 # Documents and comments match what they describe: generated sections are what the programs print now; files,
 # links, programs, commands, make targets and options that they name exist; the table of layers has the folders of
-# common/; each kernel has its ladder; the fields of a device profile and each metric are explained.
+# common/; each kernel has its ladder and its test; the fields of a device profile and each metric are explained.
 # Programs are taken from $BATON_BIN or bin/.
 set -eu
 . "$(dirname "$0")/lib/tree.sh"
@@ -174,13 +174,16 @@ sed -n '/^## Fields/,/^## Operators/s/^| \(`[^|]*\) |.*/\1/p' docs/profiles.md |
 say "$(comm -23 "$tmp/page.fields" "$tmp/code.fields" | sed 's|.*|docs/profiles.md: a field & that no profile has|')"
 say "$(comm -13 "$tmp/page.fields" "$tmp/code.fields" | sed 's|.*|docs/profiles.md: the table of fields lacks &|')"
 
-# ---- the ladder of every kernel ----
+# ---- the ladder and the test of every kernel ----
 grep '^##* ' docs/performance.md | grep -o '`[a-z0-9_]*`' | tr -d '`' | sort > "$tmp/page.kernels"
-sed -n '/^typedef struct bt_kernels {/,/^}/s/^ *bt_[a-z0-9_]*_fn *\*\([a-z0-9_]*\);.*/\1/p' "$(the kernels.h)" |
-    sort > "$tmp/table.kernels"
+sed -n 's/^ *KERNEL(\([a-z0-9_]*\), .*/\1/p' "$(the kernels.h)" | sort > "$tmp/table.kernels"
 say "$(comm -13 "$tmp/page.kernels" "$tmp/table.kernels" | sed 's|.*|docs/performance.md: no heading for the kernel &|')"
 say "$(comm -23 "$tmp/page.kernels" "$tmp/table.kernels" |
-    sed 's|.*|docs/performance.md: a heading for &, which is no kernel of the dispatch table|')"
+    sed 's|.*|docs/performance.md: a heading for &, which is no kernel of the list|')"
+say "$(while read -r kernel; do
+    grep -rqE "(->|\.)$kernel\(" tests/unit/kernels ||
+        echo "common/kernels/kernels.h: no test of tests/unit/kernels calls the kernel $kernel"
+done < "$tmp/table.kernels")"
 
 # ---- metrics ----
 sed '/^<!-- generated:/,/^<!-- end -->/d' docs/operations.md > "$tmp/operations"

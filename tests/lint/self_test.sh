@@ -312,7 +312,7 @@ broken_proto 'a message that nothing encodes'     common/wire/msg_link.c 's/"BYE
 docs_tree() {
     rm -rf "$t" "$work/bin"
     mkdir -p "$work/bin" "$t/docs" "$t/common/base" "$t/common/npu/pkg" "$t/common/device" "$t/common/kernels" "$t/gateway/door" \
-        "$t/tests/unit/base" "$t/deploy"
+        "$t/tests/unit/base" "$t/tests/unit/kernels" "$t/deploy"
     for p in baton baton-gateway baton-prefill baton-decode; do
         printf '#!/bin/sh\nprintf "%s\\tNodes\\t\\tkeys\\tDIR\\tstring\\tall\\t\\t\\t\\tBATON_KEYS\\tkeys\\n"\n' \
             "$p$([ $p != baton ] || echo ' run')" > "$work/bin/$p"
@@ -332,7 +332,8 @@ docs_tree() {
     } > "$t/README.md"
     printf '| `baton_queue` | what waits |\n' > "$t/docs/operations.md"
     printf '/* P. */\n    {"tile_rows", offsetof(p, tile_rows)},\n' > "$t/common/device/profile.c"
-    printf 'typedef struct bt_kernels {\n    bt_matmul_fn *matmul;\n} bt_kernels;\n' > "$t/common/kernels/kernels.h"
+    printf '#define BT_KERNELS(KERNEL, with) \\\n    KERNEL(matmul, bt_matmul, WIDTH, with) \\\n' > "$t/common/kernels/kernels.h"
+    printf '/* T. */\nk->matmul(y);\n' > "$t/tests/unit/kernels/test_matmul.c"
     printf '## `matmul`\n' > "$t/docs/performance.md"
     printf '## Fields\n\n| `name`, `title`, `operators`, `sources` | x |\n| `tile_rows` | x |\n\n## Operators\n' > "$t/docs/profiles.md"
     {
@@ -388,10 +389,11 @@ common/npu/pkg/p.c|design.md|int x = "a/*"; // design.md\n
 deploy/x.sh|none.c|# see none.c\n
 docs/profiles.md|tile_cols|
 docs/performance.md|rope|
+common/kernels/kernels.h|no test.*rope|
 docs/operations.md|baton_run|
 DOCS
 echo '    { "tile_cols", offsetof(p, tile_cols) },' >> "$t/common/device/profile.c"
-sed -i 's/^}/    bt_rope_fn *rope;\n&/' "$t/common/kernels/kernels.h"
+echo '    KERNEL(rope, bt_rope, WIDTH, with)' >> "$t/common/kernels/kernels.h"
 echo 'X(RUN, GAUGE, "baton_run", NULL, "running")' >> "$t/gateway/door/metrics_table.h"
 run docs && bad 'docs should have failed: many errors at once'
 while IFS='|' read -r file says; do

@@ -71,7 +71,7 @@ static void int_weights(int8_t *wp, int32_t *colsum, int8_t *row, size_t n, size
 
 bt_err tool_int_product(tool_kernel_run *r, size_t n, size_t k, size_t t)
 {
-    tool_figure f = {.kernel = "int_matmul", .rows = t};
+    tool_figure f = {.kernel = BT_KERNEL(int_matmul), .rows = t};
     const size_t panels = bt_int_panels(n), bytes = panels * bt_int_panel_bytes(k, 8), k4 = bt_int_k4(k);
     const size_t copies = r->fn && bytes > TOOL_CACHE_BYTES / 2 ? 4 : 1,
                  p0 = panels > CHECK_PANELS ? panels - CHECK_PANELS : 0;
@@ -111,7 +111,7 @@ bt_err tool_int_product(tool_kernel_run *r, size_t n, size_t k, size_t t)
             return tool_kernel_differs(r, f.kernel, f.shape);
     if (r->fn && t == PREFILL_ROWS) {
         tool_figure prepare = f;
-        prepare.kernel = "int_prepare";
+        prepare.kernel = BT_KERNEL(int_prepare);
         tool_kernel_report(r, &prepare, 0, "", 0, 2.0 * (double)(t * k), 0,
                            tool_measure(r->m->pool, int_prepare_part, &p));
     }
@@ -180,13 +180,13 @@ static const struct beside_kind {
     size_t bytes, values;
     bool has_groups;
 } beside_kinds[] = {
-    {"int_unpack4", "", unpack4, 32 + 64, 0, false},
-    {"int_palette", ", lut6", palette6, 48 + 64, 0, false},
-    {"int_palette", ", lut4", palette4, 32 + 64, 0, false},
-    {"int_planes", ", w8:group=32", planes8, 64 + 8 + 128, 0, true},
-    {"int_planes", ", w4:group=32", planes4, 32 + 8 + 128, 0, true},
-    {"int_join", "/4 sums", join, 16 * (4 + 4 + 8 + 8), 0, false},
-    {"int_shadow", ", 16 values", shadow, 64, SHADOW, false},
+    {BT_KERNEL(int_unpack4), "", unpack4, 32 + 64, 0, false},
+    {BT_KERNEL(int_palette), ", lut6", palette6, 48 + 64, 0, false},
+    {BT_KERNEL(int_palette), ", lut4", palette4, 32 + 64, 0, false},
+    {BT_KERNEL(int_planes), ", w8:group=32", planes8, 64 + 8 + 128, 0, true},
+    {BT_KERNEL(int_planes), ", w4:group=32", planes4, 32 + 8 + 128, 0, true},
+    {BT_KERNEL(int_join), "/4 sums", join, 16 * (4 + 4 + 8 + 8), 0, false},
+    {BT_KERNEL(int_shadow), ", 16 values", shadow, 64, SHADOW, false},
 };
 
 typedef struct beside_call {
@@ -397,7 +397,7 @@ static bt_err layer_weights_make(layer *y, tool_kernel_run *r, size_t n)
 
 static bt_err layer_figure(tool_kernel_run *r, const struct layer_form *form, size_t n, size_t k, size_t t)
 {
-    tool_figure f = {.kernel = "int_matmul", .rows = t};
+    tool_figure f = {.kernel = BT_KERNEL(int_matmul), .rows = t};
     layer y = {.kernels = r->m->kernels, .form = form, .t = t, .panels = bt_int_panels(n)};
     const size_t p0 = y.panels > CHECK_PANELS ? y.panels - CHECK_PANELS : 0, ld = 16 * y.panels,
                  ldx = 4 * bt_int_k4(k);

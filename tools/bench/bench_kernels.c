@@ -54,8 +54,9 @@ static void product_part(void *ud, size_t part, size_t parts)
 /* Every 16 bits are a small f16, which makes codes of all values too. */
 static bt_err product_figure(tool_kernel_run *r, bt_form form, size_t group, size_t n, size_t k, size_t t)
 {
-    static const char *const names[] = {
-        [BT_FORM_F16] = "matmul", [BT_FORM_INT8] = "matmul8", [BT_FORM_FP4] = "matmul4"};
+    static const char *const names[] = {[BT_FORM_F16] = BT_KERNEL(matmul),
+                                        [BT_FORM_INT8] = BT_KERNEL(matmul8),
+                                        [BT_FORM_FP4] = BT_KERNEL(matmul4)};
     tool_figure f = {.kernel = names[form], .rows = t};
     product p = {.kernels = r->m->kernels, .form = form, .group = group, .t = t, .n = n, .k = k};
     const size_t bytes = product_bytes(&p), panels = bt_matmul_panels(n),
@@ -106,12 +107,12 @@ static void attention_part(void *ud, size_t part, size_t parts)
     const size_t d = a->kv->head_dim, width = a->heads * d, group = a->heads / a->kv->kv_heads;
     uint8_t *scratch = a->scratch + part * bt_attn_scratch_bytes(d);
     size_t h0 = 0, h1 = a->heads, t0 = 0, t1 = 1, s0, s1;
-    if (!strcmp(a->kernel, "attn_span")) {
+    if (!strcmp(a->kernel, BT_KERNEL(attn_span))) {
         bt_pool_slice(&s0, &s1, a->spans, 1, part, parts);
         if (s0 < s1)
             a->kernels->attn_span(a->part, a->spans, a->q, width, a->kv, layer, a->t, a->pos0, a->heads, 0, 1,
                                   s0, s1, 0.125f, scratch);
-    } else if (!strcmp(a->kernel, "attn_merge")) {
+    } else if (!strcmp(a->kernel, BT_KERNEL(attn_merge))) {
         if (part == 0) a->kernels->attn_merge(a->out, width, a->part, a->spans, a->t, a->pos0, group, d);
     } else {
         if (a->t == 1) bt_pool_slice(&h0, &h1, a->heads, group, part, parts);
@@ -174,7 +175,7 @@ static bt_err attention_figure(tool_kernel_run *r, uint32_t elem_bytes, size_t t
 {
     const bt_hparams *hp = r->hp;
     const size_t width = (size_t)hp->heads * hp->head_dim, checked = t > 2 ? t - 2 : 0;
-    tool_figure f = {.kernel = "attn", .rows = t};
+    tool_figure f = {.kernel = BT_KERNEL(attn), .rows = t};
     bt_kv_view kv;
     attention a;
     float *want = tool_kernel_bytes(r, t * width * sizeof *want);
@@ -204,7 +205,8 @@ static bt_err spans_figure(tool_kernel_run *r, uint32_t elem_bytes, size_t pos0)
 {
     const bt_hparams *hp = r->hp;
     const size_t width = (size_t)hp->heads * hp->head_dim, group = hp->heads / hp->kv_heads;
-    tool_figure span = {.kernel = "attn_span", .rows = 1}, merge = {.kernel = "attn_merge", .rows = 1};
+    tool_figure span = {.kernel = BT_KERNEL(attn_span), .rows = 1},
+                merge = {.kernel = BT_KERNEL(attn_merge), .rows = 1};
     bt_kv_view kv;
     attention a;
     float *want = tool_kernel_bytes(r, width * sizeof *want);
@@ -258,7 +260,7 @@ static bt_err int_attention_figure(tool_kernel_run *r, uint32_t elem_bytes, size
 {
     const bt_hparams *hp = r->hp;
     const size_t count = t * hp->heads * hp->head_dim;
-    tool_figure f = {.kernel = "int_attention16", .rows = t};
+    tool_figure f = {.kernel = BT_KERNEL(int_attention16), .rows = t};
     bt_kv_view kv;
     attention a;
     int_attention i = {.a = &a, .scratch_bytes =
@@ -309,7 +311,7 @@ static bt_err store_figure(tool_kernel_run *r, uint32_t elem_bytes)
     const bt_hparams *hp = r->hp;
     const size_t row = (size_t)hp->kv_heads * hp->head_dim,
                  token = hp->kv_heads * bt_kv_head_bytes(elem_bytes, hp->head_dim), bytes = 2 * PAGE * token;
-    tool_figure f = {.kernel = "kv_store", .rows = r->fn ? 16384 : 77};
+    tool_figure f = {.kernel = BT_KERNEL(kv_store), .rows = r->fn ? 16384 : 77};
     const size_t pages = (f.rows + PAGE - 1) / PAGE;
     snprintf(f.shape, sizeof f.shape, "%ux%u, %s", hp->kv_heads, hp->head_dim,
              elem_bytes == 1 ? "int8" : "f16");

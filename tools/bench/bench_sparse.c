@@ -130,10 +130,11 @@ bt_err tool_sparse_kernels(tool_kernel_run *r)
     for (size_t i = 0; i < PAIRS; i++)
         lists = lists && !memcmp(s.at + i * (s.k + BT_TOPK_ROOM), ref.at + i * (s.k + BT_TOPK_ROOM),
                                  s.k * sizeof *s.at);
-    e = figure(r, "estimate8", &s, fn[0], !memcmp(s.y, ref.y, PAIRS * (ld + 1)), 0, 5.0 * PAIRS * (double)d);
-    if (e == BT_OK) e = figure(r, "int_topk", &s, fn[1], lists, 0, 4.0 * PAIRS * (double)s.n);
+    e = figure(r, BT_KERNEL(estimate8), &s, fn[0], !memcmp(s.y, ref.y, PAIRS * (ld + 1)), 0,
+               5.0 * PAIRS * (double)d);
+    if (e == BT_OK) e = figure(r, BT_KERNEL(int_topk), &s, fn[1], lists, 0, 4.0 * PAIRS * (double)s.n);
     if (e == BT_OK)
-        e = figure(r, "attn_some", &s, fn[2], !memcmp(s.out, ref.out, PAIRS * d * sizeof *s.out),
+        e = figure(r, BT_KERNEL(attn_some), &s, fn[2], !memcmp(s.out, ref.out, PAIRS * d * sizeof *s.out),
                    4.0 * PAIRS * (double)(d * s.k), 4.0 * (double)d * PAIRS * (double)s.k);
     return e;
 }

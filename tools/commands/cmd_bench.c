@@ -112,8 +112,8 @@ static bt_err parse(bench *b, bt_fault *fault)
     if (e == BT_OK && !bt_kernels_use_core(c->core))
         e = bt_fail(fault, BT_EARG, "--core %s: not one of auto, " BT_ENGINE_CORE_NAMES, c->core);
     if (e == BT_OK && !(b->kernels = bt_kernels_select(c->isa)))
-        e = bt_fail(fault, BT_EARG, "--isa %s: not one of %s that this machine can run", c->isa,
-                    bt_kernels_names());
+        e = bt_fail(fault, BT_EARG, "--isa %s: not one of " BT_KERNELS_NAMES " that this machine can run",
+                    c->isa);
     return e;
 }
 

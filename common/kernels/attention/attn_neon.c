@@ -1,5 +1,5 @@
 /* Attention for NEON: attn_body.h over simd_neon.h. */
-#include "kernels/kernels.h"
+#include "kernels/variant.h"
 
 #if defined(__aarch64__)
 #include "kernels/attention/attn_scratch.h"
@@ -84,6 +84,5 @@ BT_INLINE void pack_f32(float *to, const uint8_t *const row[16], size_t e)
     }
 }
 
-#include "kernels/variant.h"
 #include "kernels/attention/attn_body.h"
 #endif

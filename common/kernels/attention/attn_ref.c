@@ -1,5 +1,5 @@
 /* Attention as plain loops: the specification of the order in kernels.h, one (row, head) at a time. */
-#include "kernels/ref.h"
+#include "kernels/variant.h"
 #include "kernels/attention/attn_scratch.h"
 #include "kernels/f16.h"
 

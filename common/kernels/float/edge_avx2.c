@@ -1,10 +1,8 @@
 /* The border between floats and the NPU's integers for AVX2: edge_body.h over simd_avx2.h. */
-#include "kernels/kernels.h"
+#include "kernels/variant.h"
 
 #if defined(__AVX2__)
 #include "kernels/simd_avx2.h"
-
-#include "kernels/variant.h"
 
 /* To integers, to nearest even. */
 BT_INLINE void v16_store_s32(int32_t *p, v16 x)

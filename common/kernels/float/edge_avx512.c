@@ -1,11 +1,9 @@
 /* The border between floats and the NPU's integers for AVX-512 F, BW, VL and DQ: edge_body.h over
  * simd_avx512.h. What each conversion means stands in edge_avx2.c. */
-#include "kernels/kernels.h"
+#include "kernels/variant.h"
 
 #if defined(__AVX512F__)
 #include "kernels/simd_avx512.h"
-
-#include "kernels/variant.h"
 
 BT_INLINE void v16_store_s32(int32_t *p, v16 x) { _mm512_storeu_si512(p, _mm512_cvtps_epi32(x)); }
 BT_INLINE unsigned outside(__m512i q, int32_t low, int32_t high)

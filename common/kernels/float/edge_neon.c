@@ -1,11 +1,9 @@
 /* The border between floats and the NPU's integers for NEON: edge_body.h over simd_neon.h. What each
  * conversion means stands in edge_avx2.c. */
-#include "kernels/kernels.h"
+#include "kernels/variant.h"
 
 #if defined(__aarch64__)
 #include "kernels/simd_neon.h"
-
-#include "kernels/variant.h"
 
 BT_INLINE void v16_store_s32(int32_t *p, v16 x)
 {

@@ -1,6 +1,6 @@
 /* The border between floats and the NPU's integers as plain loops, the specification: quantise, scale,
  * rotate. */
-#include "kernels/ref.h"
+#include "kernels/variant.h"
 
 #include <math.h>
 #include <string.h>

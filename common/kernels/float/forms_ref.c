@@ -1,5 +1,5 @@
 /* The products over int8 and FP4 weights as plain loops, the specification of their orders. */
-#include "kernels/ref.h"
+#include "kernels/variant.h"
 #include "kernels/f16.h"
 #include "kernels/float/forms_layout.h"
 

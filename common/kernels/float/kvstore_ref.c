@@ -1,5 +1,5 @@
 /* K and V rows into their pages as plain loops, the specification. */
-#include "kernels/ref.h"
+#include "kernels/variant.h"
 #include "kernels/f16.h"
 
 /* Whole numbers up to 127 are the integers that are left when 1.5 * 2^23 is added and taken off again. */

@@ -1,5 +1,5 @@
 /* Matrix product as plain loops, the specification; and the packing that every variant reads. */
-#include "kernels/ref.h"
+#include "kernels/variant.h"
 #include "kernels/f16.h"
 
 #include <math.h>

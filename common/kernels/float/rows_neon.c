@@ -1,5 +1,5 @@
 /* Row kernels for NEON: rows_body.h over simd_neon.h, and its rope. */
-#include "kernels/kernels.h"
+#include "kernels/variant.h"
 
 #if defined(__aarch64__)
 #include "kernels/simd_neon.h"
@@ -46,6 +46,5 @@ BT_INLINE void rope_adjacent(float *x, size_t half, const float *cos, const floa
     for (; i < half; i++) rope_pair(x + 2 * i, x + 2 * i + 1, cos[i], sin[i]);
 }
 
-#include "kernels/variant.h"
 #include "kernels/float/rows_body.h"
 #endif

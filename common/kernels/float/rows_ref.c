@@ -1,6 +1,6 @@
 /* Row kernels as plain loops: the specification of rms norm, add, SwiGLU, rotary embedding, f16 conversion
  * and exp. */
-#include "kernels/ref.h"
+#include "kernels/variant.h"
 #include "kernels/exp.h"
 #include "kernels/f16.h"
 

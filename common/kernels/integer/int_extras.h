@@ -4,7 +4,7 @@
  * After EXTRAS_HERE is set: how many have room in the record itself; the others, up to one for each group of the chunk,
  * are in a list behind all records. */
 #include "kernels/integer/int_simd.h"
-#include "kernels/int_variant.h"
+#include "kernels/variant.h"
 
 typedef struct extra {
     uint16_t k;    /* group of the chunk */

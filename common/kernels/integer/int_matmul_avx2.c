@@ -5,7 +5,7 @@
  * others, as is a short shadow. The sums start from -128 times the sum of the row's inputs. (|x| and w or
  * ~w by the sign of x needs no list, but a fourth instruction for three.) */
 #include "kernels/cores.h"
-#include "kernels/int_variant.h"
+#include "kernels/variant.h"
 
 #if defined(__AVX2__)
 enum { CHUNK_K4 = 160, EXTRAS_HERE = 7, PAIR_MAX = 128 };

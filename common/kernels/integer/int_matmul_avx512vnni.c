@@ -1,6 +1,6 @@
 /* The integer matrix product for AVX-512 VNNI. dpbusd multiplies unsigned by signed bytes and adds four
  * products to each sum, modulo 2^32: inputs go in as x + 128, and the sums start from -128 * colsum. */
-#include "kernels/int_variant.h"
+#include "kernels/variant.h"
 
 #if defined(__AVX512VNNI__)
 #define TILE_ROWS   6

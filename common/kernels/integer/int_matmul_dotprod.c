@@ -1,6 +1,6 @@
 /* The integer matrix product for AArch64 with dotprod: SDOT multiplies signed bytes and adds four products to
  * each sum. */
-#include "kernels/int_variant.h"
+#include "kernels/variant.h"
 
 #if defined(__ARM_FEATURE_DOTPROD)
 enum { CHUNK_K4 = 160, EXTRAS_HERE = 1 };

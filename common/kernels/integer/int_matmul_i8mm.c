@@ -2,7 +2,7 @@
  * of eight and adds to 2 x 2 sums, twice what SDOT does. One row goes by SDOT. From two rows on, the weights
  * of a chunk of K for a panel are copied into the first cache with outputs in pairs, eight inputs each (a
  * group that lacks is zeros), and rows stream past in sixes. Inputs are prepared as for dotprod. */
-#include "kernels/int_variant.h"
+#include "kernels/variant.h"
 
 #if defined(__ARM_FEATURE_MATMUL_INT8)
 enum { CHUNK_K4 = 158, EXTRAS_HERE = 1 }; /* even: the copy fits its scratch */

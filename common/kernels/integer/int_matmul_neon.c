@@ -1,7 +1,7 @@
 /* The integer matrix product for NEON without products of bytes into 32 bits: bytes are multiplied into 16
  * bits, where two of these products fit (|x| <= 128, |w| <= 127), neighbours are added there, and pairs of
  * them into the sums. */
-#include "kernels/int_variant.h"
+#include "kernels/variant.h"
 
 #if defined(__aarch64__)
 enum { CHUNK_K4 = 160, EXTRAS_HERE = 1 };

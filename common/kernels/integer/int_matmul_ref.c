@@ -1,6 +1,6 @@
 /* The integer matrix product, the unpacking of weights and the shadow as plain loops, the specification; and
  * the packing that every variant reads. */
-#include "kernels/int_variant.h"
+#include "kernels/variant.h"
 
 #include <string.h>
 

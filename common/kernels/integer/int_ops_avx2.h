@@ -2,7 +2,7 @@
 #define BT_KERNELS_INT_OPS_AVX2_H
 #include <immintrin.h>
 #include "kernels/integer/int_ops_math.h"
-#include "kernels/int_ops_variants.h"
+#include "kernels/variant.h"
 
 /* int_ops_math.h in eight lanes of s32. Products are made in two halves, of the even and of the odd lanes; AVX2 has no
  * arithmetic shift of s64, so the sign bit is turned over before the shift and taken off after it. */

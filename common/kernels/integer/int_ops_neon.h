@@ -2,7 +2,7 @@
 #define BT_KERNELS_INT_OPS_NEON_H
 #include <arm_neon.h>
 #include "kernels/integer/int_ops_math.h"
-#include "kernels/int_ops_variants.h"
+#include "kernels/variant.h"
 
 /* int_ops_math.h in four lanes of s32. Products of s64 are made in two halves, of the first and the last two lanes; the
  * shift of NEON rounds half up by itself. */

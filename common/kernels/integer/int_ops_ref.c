@@ -3,7 +3,7 @@
 #include "kernels/int_ops.h"
 #include "kernels/integer/int_ops_attn.h"
 #include "kernels/integer/int_ops_math.h"
-#include "kernels/int_ops_variants.h"
+#include "kernels/variant.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Requantise as plain loops over 128-bit arithmetic, the specification. */
 #include "base/wide.h"
-#include "kernels/int_variant.h"
+#include "kernels/variant.h"
 
 int64_t bt_int_scale1(int64_t v, int32_t m, unsigned s)
 {

@@ -1,6 +1,6 @@
 /* The integer kernels around the product for AVX2: unpacking weights of 4 bits and of palettes, requantising,
  * the shadow. */
-#include "kernels/int_variant.h"
+#include "kernels/variant.h"
 
 #if defined(__AVX2__)
 #include "kernels/integer/int_simd.h"

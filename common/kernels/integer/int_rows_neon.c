@@ -1,6 +1,6 @@
 /* The integer kernels around the product for NEON: unpacking weights of 4 bits and of palettes, requantising,
  * the shadow. */
-#include "kernels/int_variant.h"
+#include "kernels/variant.h"
 
 #if defined(__aarch64__)
 #include "kernels/integer/int_simd.h"

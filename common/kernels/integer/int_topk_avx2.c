@@ -1,5 +1,5 @@
 /* The k greatest in AVX2. */
-#include "kernels/int_ops_variants.h"
+#include "kernels/variant.h"
 
 #if defined(__AVX2__)
 #include <immintrin.h>

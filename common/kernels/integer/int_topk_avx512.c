@@ -1,5 +1,5 @@
 /* The k greatest in AVX-512. */
-#include "kernels/int_ops_variants.h"
+#include "kernels/variant.h"
 
 #if defined(__AVX512F__)
 #include <immintrin.h>

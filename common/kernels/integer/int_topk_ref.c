@@ -1,5 +1,5 @@
 /* The k greatest as plain loops, the specification: the least number among them is found by halving. */
-#include "kernels/int_ops_variants.h"
+#include "kernels/variant.h"
 
 enum { MOST = 1 << 30 };
 

@@ -50,8 +50,8 @@ static bt_err prepare(bt_compile_job *j, const bt_model *m, const bt_compile_opt
     j->o = &j->options;
     j->kernels = bt_kernels_select(o->isa);
     if (!j->kernels)
-        return bt_fail(fault, BT_EARG, "isa '%s' is unknown or not of this machine: %s", o->isa,
-                       bt_kernels_names());
+        return bt_fail(fault, BT_EARG, "isa '%s' is unknown or not of this machine: " BT_KERNELS_NAMES,
+                       o->isa);
     if (o->profile) j->profile = *o->profile;
     else if ((e = bt_profile_load(&j->profile, NULL, fault)) < 0) return e;
     j->ctx_tokens = o->ctx_tokens ? o->ctx_tokens : bt_compile_usual_ctx(m);

@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 static const char *const fruits[] = {"apple", "pear", NULL};
@@ -334,6 +336,31 @@ static void a_wrong_kernel_is_named(void **state)
     }
 }
 
+static void is_called(void) { _exit(7); }
+
+/* Each kernel of the list in turn is one that ends the program. */
+static void every_kernel_of_the_list_is_checked(void **state)
+{
+    (void)state;
+    const bt_hparams hp = {.layers = 1,    .dim = 96,       .heads = 6, .kv_heads = 2,
+                           .head_dim = 16, .rope_dims = 16, .ffn = 121, .vocab = 96};
+    for (size_t i = 0; i < bt_kernels_list_len; i++) {
+        bt_kernels k = *bt_kernels_select("ref");
+        void (*const end)(void) = is_called;
+        memcpy((char *)&k + bt_kernels_list[i].offset, &end, sizeof end);
+        const pid_t child = fork();
+        int status;
+        assert_true(child >= 0);
+        if (child == 0) {
+            (void)tool_kernels_check(&k, &hp, NULL);
+            _exit(0);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 7)
+            fail_msg("baton bench --kernels never calls %s", bt_kernels_list[i].name);
+    }
+}
+
 static void both_engines_are_checked_then_timed(void **state)
 {
     (void)state;
@@ -412,6 +439,7 @@ int main(void)
         cmocka_unit_test(a_kernel_that_starts_from_the_sums_of_columns_passes_at_any_width),
         cmocka_unit_test(every_usable_kernel_passes_at_widths_that_end_within_a_panel),
         cmocka_unit_test(a_wrong_kernel_is_named),
+        cmocka_unit_test(every_kernel_of_the_list_is_checked),
         cmocka_unit_test(both_engines_are_checked_then_timed),
         cmocka_unit_test(one_bit_of_kv_or_logits_is_a_difference),
     };
