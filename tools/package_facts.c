@@ -121,7 +121,8 @@ const char *tool_package_npu_ops(const bt_pkg *p)
     const uint32_t largest = tool_package_largest(p);
     const bt_pkg_inst *inst = bt_pkg_code(p, largest);
     for (uint32_t i = 0; i < bt_pkg_programs(p)[largest].insts; i++) {
-        const bool converts = inst[i].op >= BT_PKG_QUANTISE && inst[i].op <= BT_PKG_ROUND16;
+        const bt_pkg_op_info *r = bt_pkg_op_info_of(inst[i].op);
+        const bool converts = r->is_edge && r->of == BT_OP_NONE;
         if (inst[i].unit != BT_PKG_COMPANION && !bt_pkg_is_npu_linear(&inst[i]) && !converts) return "all";
     }
     return "linear";

@@ -18,7 +18,7 @@
  * A chunk is for devices with static programs. A step is any mixture of prefill pieces and decode rows as one pass over
  * the weights, which is how GPUs run them: decode is a step of one row a sequence, a prompt a step of all its rows.
  * A group of devices divides matrices and heads, and sums over itself twice a layer. */
-enum { BT_PRICE_MAX_PROGRAMS = 128, BT_PRICE_PARTS = 16 };
+enum { BT_PRICE_MAX_PROGRAMS = 128, BT_PRICE_PARTS = BT_OP_KINDS + 5 };
 
 /* An operator of a program, `count` times: a matrix where matrix.inputs is not 0, else `bytes` that it reads and
  * writes, in the launch of the matrices around it. */

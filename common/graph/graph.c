@@ -323,6 +323,12 @@ bt_weight bt_graph_added(const bt_graph *g, size_t at)
     return g->op[at].weight;
 }
 
+const bt_op *bt_graph_reader(const bt_graph *g, uint32_t tensor, size_t from)
+{
+    while (from < g->ops && (g->op[from].kind != BT_OP_LINEAR || g->op[from].in[0] != tensor)) from++;
+    return from < g->ops ? &g->op[from] : NULL;
+}
+
 /* ---- for people ---- */
 
 static void formula_text(char *ret, size_t cap, bt_formula f)

@@ -135,6 +135,8 @@ bt_err bt_graph_check(const bt_graph *g, bt_fault *fault);
 bool bt_graph_rotates(const bt_graph *g, bt_rotation by);
 /* The weight of the linear whose output the ADD op[at] adds. */
 bt_weight bt_graph_added(const bt_graph *g, size_t at);
+/* The linear that reads the tensor, from op[from] on; NULL: none does. */
+const bt_op *bt_graph_reader(const bt_graph *g, uint32_t tensor, size_t from);
 /* One line an operator, for people; only the first `layers` layers. */
 void bt_graph_print(const bt_graph *g, FILE *to, uint32_t layers);
 /* Sum over all operators under a binding. */

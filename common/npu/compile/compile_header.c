@@ -16,7 +16,9 @@ static uint32_t table(bt_compile_job *j, const void *bytes, size_t len)
 static bool rotates_in_floats(const bt_compile_job *j)
 {
     for (size_t i = 0; i < j->graph->ops; i++)
-        if (j->graph->op[i].kind == BT_OP_ROPE && j->offload->on_npu[i] == BT_PKG_NPU_FLOAT) return true;
+        if (bt_op_infos[j->graph->op[i].kind].beside == BT_BESIDE_POSITIONS &&
+            j->offload->on_npu[i] == BT_PKG_NPU_FLOAT)
+            return true;
     return false;
 }
 

@@ -196,32 +196,20 @@ const bt_weight bt_compile_matrices[BT_COMPILE_MATRICES] = {BT_WEIGHT_Q,    BT_W
                                                             BT_WEIGHT_O,    BT_WEIGHT_GATE,  BT_WEIGHT_UP,
                                                             BT_WEIGHT_DOWN, BT_WEIGHT_OUTPUT};
 
-/* The site in whose units an operator's s32 are, or BT_PKG_NONE. */
-static uint32_t site_of(const bt_op *o)
+/* The site of its input, of a linear; of others that of the linear that reads what it writes: in whose units
+ * its s32 are. BT_PKG_NONE: none does. */
+static uint32_t site_of(const bt_graph *g, size_t at)
 {
-    switch (o->kind) {
-    case BT_OP_LINEAR: return bt_pkg_site_of(o->weight);
-    case BT_OP_RMSNORM: return bt_pkg_site_after(o->weight);
-    case BT_OP_ROTATE:
-    case BT_OP_ATTENTION: return BT_SITE_O;
-    case BT_OP_SILU_MUL: return BT_SITE_DOWN;
-    case BT_OP_EMBED:
-    case BT_OP_QK_NORM:
-    case BT_OP_ROPE:
-    case BT_OP_KV_STORE:
-    case BT_OP_ADD:
-    case BT_OP_SELECT_ROWS:
-    case BT_OP_KINDS: break;
-    }
-    return BT_PKG_NONE;
+    const bt_op *o = &g->op[at], *linear = o->kind == BT_OP_LINEAR ? o : bt_graph_reader(g, o->out, at);
+    return linear ? bt_pkg_site_of(linear->weight) : BT_PKG_NONE;
 }
 
 bool bt_compile_job_uses_site(const bt_compile_job *j, uint32_t layer, bt_site_kind site)
 {
     for (size_t i = 0; i < j->graph->ops; i++) {
         const bt_op *o = &j->graph->op[i];
-        if (j->offload->on_npu[i] == BT_PKG_NPU && site_of(o) == (uint32_t)site &&
-            (o->layer == layer || o->layer == BT_GRAPH_NO_LAYER))
+        if (j->offload->on_npu[i] == BT_PKG_NPU && (o->layer == layer || o->layer == BT_GRAPH_NO_LAYER) &&
+            site_of(j->graph, i) == (uint32_t)site)
             return true;
     }
     return false;

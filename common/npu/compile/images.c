@@ -227,8 +227,7 @@ static bt_err look(images *m, bt_fault *fault)
         for (uint32_t n = 0; n < bt_pkg_programs(m->p)[i].insts; n++) {
             if (inst[n].unit == BT_PKG_COMPANION) continue;
             attends = attends || bt_pkg_is_attention(&inst[n]);
-            const bool multiplies = inst[n].op == BT_PKG_LINEAR_F16 || bt_areas_reads_planes(&inst[n]);
-            if (multiplies) m->is_mapped[inst[n].tensor] = 1;
+            if (bt_pkg_is_linear(&inst[n])) m->is_mapped[inst[n].tensor] = 1;
         }
     }
     for (uint32_t i = 0; i < m->h->rows.count; i++)

@@ -1,6 +1,5 @@
 /* Lowering: the instructions of all operators (lower_ops.c), then what lives when, and where. */
 #include "npu/lower/lower.h"
-#include "device/profile.h"
 #include "graph/place.h"
 #include "npu/lower/lower_build.h"
 #include "npu/lower/lower_ops.h"
@@ -107,7 +106,8 @@ static uint64_t bytes_moved(const bt_lower_build *b)
         const uint64_t rows = bt_lower_build_rows(b, i->out_rows);
         sum += rows_moved(b, i, rows);
         if (i->in1 != BT_PKG_NOWHERE) sum += rows * kept(b, i->in1, bt_areas_in1_stride(i), i->in_width);
-        if (i->op == BT_PKG_KV_STORE) sum += rows * i->in_width * 2 * 2; /* K and V in f16 */
+        if (bt_pkg_op_info_of(i->op)->shape == BT_SHAPE_STORE)
+            sum += rows * i->in_width * 2 * 2; /* K and V in f16 */
     }
     return sum;
 }
@@ -155,12 +155,14 @@ bt_err bt_lower(bt_lowered *ret, const bt_lower_in *in, bt_fault *fault)
         const bt_op_kind kind = in->graph->op[i].kind;
         const bool needs_params =
             in->on_npu[i] == BT_PKG_NPU && kind != BT_OP_LINEAR && kind != BT_OP_ATTENTION;
-        if (in->on_npu[i] >= BT_PKG_UNITS || (in->on_npu[i] && bt_profile_is_move(kind)) ||
+        if (in->on_npu[i] >= BT_PKG_UNITS || (in->on_npu[i] && !bt_op_infos[kind].is_asked) ||
             (needs_params && !in->params))
             return bt_fail(fault, BT_EARG, "lowering: operator %zu, %s, cannot be on the NPU", i,
                            bt_op_name(kind));
     }
     const size_t tensors = in->graph->tensors;
+    bt_lower_tensor nowhere = {.written = BT_PKG_FORM_F32};
+    for (int f = 0; f < BT_PKG_FORMS; f++) nowhere.value[f] = BT_PKG_NONE;
     bt_lowered l = {0};
     bt_lower_build b = {.in = in, .ops = in->out ? in->graph->ops : in->graph->op_tail,
                         .planes_input = BT_PKG_NOWHERE};
@@ -175,8 +177,7 @@ bt_err bt_lower(bt_lowered *ret, const bt_lower_in *in, bt_fault *fault)
         e = bt_fail(fault, BT_ENOMEM, "lowering a graph");
         goto out;
     }
-    for (size_t t = 0; t < tensors; t++)
-        b.tensor[t] = (bt_lower_tensor){{BT_PKG_NONE, BT_PKG_NONE, BT_PKG_NONE, BT_PKG_NONE}, BT_LOWER_F32};
+    for (size_t t = 0; t < tensors; t++) b.tensor[t] = nowhere;
     bt_lower_ops(&b);
     if (b.too_large) {
         e = bt_fail(fault, BT_ELIMIT, "a program for %zu rows does not fit memory", in->seq);

@@ -101,6 +101,18 @@ bt_pkg_inst *bt_lower_build_emit(bt_lower_build *b, bt_pkg_op op, bt_pkg_unit un
     return i;
 }
 
+void bt_lower_build_names(const bt_lower_build *b, bt_pkg_inst *i, size_t at)
+{
+    const bt_graph *g = b->in->graph;
+    const bt_op *o = &g->op[at];
+    const bt_pkg_tensor_rule rule = (bt_pkg_tensor_rule)bt_pkg_op_info_of(i->op)->tensor;
+    const bool is_there = rule != BT_PKG_TENSOR_NORM || !b->in->has_norm_weight || b->in->has_norm_weight[at];
+    if (rule != BT_PKG_TENSOR_NONE && is_there)
+        i->tensor = bt_pkg_tensor_index(g->hp.layers, o->layer,
+                                        rule == BT_PKG_TENSOR_SCALED ? bt_graph_added(g, at) : o->weight);
+    i->arg = o->rotation ? o->rotation : o->heads;
+}
+
 static uint32_t name_of(const char *name)
 {
     for (uint32_t v = 1; v < BT_PKG_VALUE_OTHER; v++)

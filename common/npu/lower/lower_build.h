@@ -1,6 +1,7 @@
 #ifndef BT_NPU_LOWER_BUILD_H
 #define BT_NPU_LOWER_BUILD_H
 #include "npu/lower/lower.h"
+#include "npu/pkg/pkg_ops.h"
 
 /* Inside lowering, below lower_form.c, lower_int.c, lower_ops.c, lower_order.c and lower.c: a list of instructions
  * whose operands are values. lower.c turns these into offsets at the end. A value lives from the first instruction that
@@ -11,19 +12,10 @@ typedef struct bt_lower_value {
     size_t bytes;
 } bt_lower_value;
 
-/* What a graph's tensor lies as: f32; f32 rounded to the NPU's floats; s32 of the residual stream; s32 in units of a
- * site; s16. */
-typedef enum bt_lower_form {
-    BT_LOWER_F32,
-    BT_LOWER_FLOAT16,
-    BT_LOWER_RESIDUAL,
-    BT_LOWER_WIDE,
-    BT_LOWER_S16,
-    BT_LOWER_FORMS
-} bt_lower_form;
+/* What a graph's tensor lies as. */
 typedef struct bt_lower_tensor {
-    uint32_t value[BT_LOWER_FORMS]; /* BT_PKG_NONE: it does not lie in this form */
-    bt_lower_form written;          /* the form of the operator that wrote it last */
+    uint32_t value[BT_PKG_FORMS]; /* BT_PKG_NONE: it does not lie in this form */
+    bt_pkg_form written;          /* the form of the operator that wrote it last */
 } bt_lower_tensor;
 
 /* Quantised input of linears: their operands. */
@@ -61,6 +53,9 @@ uint32_t bt_lower_build_value(bt_lower_build *b, uint32_t name, size_t rows, siz
  * params 0 and no operands are set; the caller fills in the rest, in0, in1, out, aux with the numbers of
  * values or BT_PKG_NOWHERE. Valid until the next call. */
 bt_pkg_inst *bt_lower_build_emit(bt_lower_build *b, bt_pkg_op op, bt_pkg_unit unit, size_t graph_op);
+/* Sets what the instruction of graph operator `at` names by its row of graph/op_list.h: its weight, and as arg its
+ * rotation or its heads. */
+void bt_lower_build_names(const bt_lower_build *b, bt_pkg_inst *i, size_t at);
 /* The name that a graph's tensor has in the memory plan, and whether its rows are those of OUT. */
 uint32_t bt_lower_build_name(const bt_lower_build *b, uint32_t tensor);
 bool bt_lower_build_is_out(const bt_lower_build *b, uint32_t tensor);

@@ -3,45 +3,40 @@
 
 #include <assert.h>
 
-static const uint32_t elem_bytes[BT_LOWER_FORMS] = {[BT_LOWER_F32] = 4,
-                                                    [BT_LOWER_FLOAT16] = 4,
-                                                    [BT_LOWER_RESIDUAL] = 4,
-                                                    [BT_LOWER_WIDE] = 4,
-                                                    [BT_LOWER_S16] = 2};
+static bool is_float(bt_pkg_form f) { return f == BT_PKG_FORM_F32 || f == BT_PKG_FORM_FLOAT16; }
 
-static bool is_float(bt_lower_form f) { return f == BT_LOWER_F32 || f == BT_LOWER_FLOAT16; }
-
-bt_lower_form bt_lower_form_of(const bt_lower_build *b, uint32_t tensor) { return b->tensor[tensor].written; }
+bt_pkg_form bt_lower_form_of(const bt_lower_build *b, uint32_t tensor) { return b->tensor[tensor].written; }
 
 static bool is_in_arena(const bt_lower_build *b, uint32_t tensor)
 {
     return tensor != BT_GRAPH_NO_TENSOR && b->in->graph->tensor[tensor].kind == BT_TENSOR_ACT;
 }
 
-static uint64_t renew(bt_lower_build *b, uint32_t tensor, bt_lower_form form, uint32_t name)
+static uint64_t renew(bt_lower_build *b, uint32_t tensor, bt_pkg_form form, uint32_t name)
 {
     const size_t rows = bt_lower_build_rows(b, bt_lower_build_is_out(b, tensor));
-    const uint32_t stride = bt_lower_build_stride(b, b->in->graph->tensor[tensor].width, elem_bytes[form]);
+    const uint32_t stride =
+        bt_lower_build_stride(b, b->in->graph->tensor[tensor].width, bt_pkg_form_bytes(form));
     const uint32_t value = bt_lower_build_value(b, name, rows, stride);
-    b->value[value].is_float16 = form == BT_LOWER_FLOAT16;
+    b->value[value].is_float16 = form == BT_PKG_FORM_FLOAT16;
     return b->tensor[tensor].value[form] = value;
 }
 
-static void forget(bt_lower_build *b, uint32_t tensor, bt_lower_form but)
+static void forget(bt_lower_build *b, uint32_t tensor, bt_pkg_form but)
 {
-    for (int f = 0; f < BT_LOWER_FORMS; f++)
+    for (int f = 0; f < BT_PKG_FORMS; f++)
         if (f != (int)but) b->tensor[tensor].value[f] = BT_PKG_NONE;
     b->tensor[tensor].written = but;
 }
 
-uint64_t bt_lower_form_write(bt_lower_build *b, uint32_t tensor, bt_lower_form form)
+uint64_t bt_lower_form_write(bt_lower_build *b, uint32_t tensor, bt_pkg_form form)
 {
     if (!is_in_arena(b, tensor)) return BT_PKG_NOWHERE;
     forget(b, tensor, form);
     return renew(b, tensor, form, bt_lower_build_name(b, tensor));
 }
 
-uint64_t bt_lower_form_in_place(bt_lower_build *b, size_t at, uint32_t tensor, bt_lower_form form)
+uint64_t bt_lower_form_in_place(bt_lower_build *b, size_t at, uint32_t tensor, bt_pkg_form form)
 {
     const uint64_t value = bt_lower_form_read(b, at, tensor, form);
     if (value != BT_PKG_NOWHERE) {
@@ -64,13 +59,11 @@ static const bt_op *linear_of(const bt_lower_build *b, uint32_t tensor)
     return g->op[i].kind == BT_OP_LINEAR ? &g->op[i] : NULL;
 }
 
-/* The linear whose site a tensor in units of a site is for. */
-static uint32_t site_of(const bt_lower_build *b, size_t at, uint32_t tensor)
+uint32_t bt_lower_form_site(const bt_lower_build *b, size_t at, uint32_t tensor)
 {
-    const bt_graph *g = b->in->graph;
-    size_t i = at;
-    while (g->op[i].kind != BT_OP_LINEAR || g->op[i].in[0] != tensor) i++;
-    return bt_pkg_site_index(g->hp.layers, g->op[i].layer, bt_pkg_site_of(g->op[i].weight));
+    const bt_op *reader = bt_graph_reader(b->in->graph, tensor, at);
+    assert(reader);
+    return bt_pkg_site_index(b->in->graph->hp.layers, reader->layer, bt_pkg_site_of(reader->weight));
 }
 
 static void set_unit(const bt_lower_build *b, bt_pkg_inst *i, uint32_t tensor)
@@ -81,25 +74,25 @@ static void set_unit(const bt_lower_build *b, bt_pkg_inst *i, uint32_t tensor)
     else i->site = bt_pkg_site_index(layers, i->layer, BT_SITE_O);
 }
 
-static bt_pkg_op conversion(bt_lower_form from, bt_lower_form to)
+static bt_pkg_op conversion(bt_pkg_form from, bt_pkg_form to)
 {
     if (is_float(from) && is_float(to)) return BT_PKG_ROUND16;
-    if (is_float(from)) return to == BT_LOWER_S16 ? BT_PKG_QUANTISE16 : BT_PKG_QUANTISE32;
-    return from == BT_LOWER_S16 ? BT_PKG_DEQUANTISE16 : BT_PKG_DEQUANTISE32;
+    if (is_float(from)) return to == BT_PKG_FORM_S16 ? BT_PKG_QUANTISE16 : BT_PKG_QUANTISE32;
+    return from == BT_PKG_FORM_S16 ? BT_PKG_DEQUANTISE16 : BT_PKG_DEQUANTISE32;
 }
 
 /* In the memory plan k and v as floats have names of their own beside k and v in integers. */
-static uint32_t name_of(const bt_lower_build *b, uint32_t tensor, bt_lower_form to)
+static uint32_t name_of(const bt_lower_build *b, uint32_t tensor, bt_pkg_form to)
 {
     const uint32_t name = bt_lower_build_name(b, tensor);
     if (is_float(to) && name == BT_PKG_VALUE_K) return BT_PKG_VALUE_KF;
     return is_float(to) && name == BT_PKG_VALUE_V ? BT_PKG_VALUE_VF : name;
 }
 
-static uint64_t convert(bt_lower_build *b, size_t at, uint32_t tensor, bt_lower_form from, bt_lower_form to)
+static uint64_t convert(bt_lower_build *b, size_t at, uint32_t tensor, bt_pkg_form from, bt_pkg_form to)
 {
     const bt_pkg_op op = conversion(from, to);
-    const bool on_npu = from == BT_LOWER_FLOAT16 || to == BT_LOWER_FLOAT16;
+    const bool on_npu = from == BT_PKG_FORM_FLOAT16 || to == BT_PKG_FORM_FLOAT16;
     const uint32_t width = b->in->graph->tensor[tensor].width;
     const uint64_t in0 = b->tensor[tensor].value[from];
     const uint64_t out = renew(b, tensor, to, name_of(b, tensor, to));
@@ -110,25 +103,25 @@ static uint64_t convert(bt_lower_build *b, size_t at, uint32_t tensor, bt_lower_
     i->in0 = in0;
     i->out = out;
     i->in_width = i->out_width = width;
-    i->in_stride = bt_lower_build_stride(b, width, elem_bytes[from]);
-    i->out_stride = bt_lower_build_stride(b, width, elem_bytes[to]);
+    i->in_stride = bt_lower_build_stride(b, width, bt_pkg_form_bytes(from));
+    i->out_stride = bt_lower_build_stride(b, width, bt_pkg_form_bytes(to));
     if (op == BT_PKG_QUANTISE32 && is_before) i->layer = BT_GRAPH_NO_LAYER;
-    if (from == BT_LOWER_S16 || to == BT_LOWER_S16) set_unit(b, i, tensor);
-    if (from == BT_LOWER_WIDE) i->site = site_of(b, at, tensor);
+    if (from == BT_PKG_FORM_S16 || to == BT_PKG_FORM_S16) set_unit(b, i, tensor);
+    if (from == BT_PKG_FORM_WIDE) i->site = bt_lower_form_site(b, at, tensor);
     return out;
 }
 
-uint64_t bt_lower_form_read(bt_lower_build *b, size_t at, uint32_t tensor, bt_lower_form form)
+uint64_t bt_lower_form_read(bt_lower_build *b, size_t at, uint32_t tensor, bt_pkg_form form)
 {
     if (!is_in_arena(b, tensor)) return BT_PKG_NOWHERE;
     const bt_lower_tensor *t = &b->tensor[tensor];
-    const bool has_f32 = t->value[BT_LOWER_F32] != BT_PKG_NONE,
-               has_float16 = t->value[BT_LOWER_FLOAT16] != BT_PKG_NONE;
+    const bool has_f32 = t->value[BT_PKG_FORM_F32] != BT_PKG_NONE,
+               has_float16 = t->value[BT_PKG_FORM_FLOAT16] != BT_PKG_NONE;
     if (t->value[form] != BT_PKG_NONE) return t->value[form];
-    if (form == BT_LOWER_F32 && t->written == BT_LOWER_FLOAT16) return t->value[BT_LOWER_FLOAT16];
+    if (form == BT_PKG_FORM_F32 && t->written == BT_PKG_FORM_FLOAT16) return t->value[BT_PKG_FORM_FLOAT16];
     assert(t->value[t->written] != BT_PKG_NONE);
     /* Of two integer forms none is made from the other; floats stand between them. */
-    const bt_lower_form from = has_f32 ? BT_LOWER_F32 : has_float16 ? BT_LOWER_FLOAT16 : t->written;
-    assert((is_float(from) != is_float(form) || form == BT_LOWER_FLOAT16) && form != BT_LOWER_WIDE);
+    const bt_pkg_form from = has_f32 ? BT_PKG_FORM_F32 : has_float16 ? BT_PKG_FORM_FLOAT16 : t->written;
+    assert((is_float(from) != is_float(form) || form == BT_PKG_FORM_FLOAT16) && form != BT_PKG_FORM_WIDE);
     return convert(b, at, tensor, from, form);
 }

@@ -7,32 +7,20 @@
 /* One instruction in floats: of the companion over f32 rows, or of the NPU over its own. */
 static void lower_floats(bt_lower_build *b, size_t at)
 {
-    static const bt_pkg_op to[BT_OP_KINDS] = {
-        [BT_OP_EMBED] = BT_PKG_EMBED,
-        [BT_OP_RMSNORM] = BT_PKG_RMSNORM,
-        [BT_OP_QK_NORM] = BT_PKG_QK_NORM,
-        [BT_OP_ROPE] = BT_PKG_ROPE,
-        [BT_OP_KV_STORE] = BT_PKG_KV_STORE,
-        [BT_OP_ATTENTION] = BT_PKG_ATTENTION,
-        [BT_OP_ADD] = BT_PKG_ADD,
-        [BT_OP_SILU_MUL] = BT_PKG_SILU_MUL,
-        [BT_OP_SELECT_ROWS] = BT_PKG_SELECT_ROWS,
-        [BT_OP_ROTATE] = BT_PKG_ROTATE,
-    };
     const bt_lower_in *in = b->in;
     const bt_graph *g = in->graph;
     const bt_op *o = &g->op[at];
     const bt_pkg_unit unit = in->on_npu[at] == BT_PKG_NPU_FLOAT ? BT_PKG_NPU_FLOAT : BT_PKG_COMPANION;
     /* rows are moved as they are */
-    const bt_lower_form form = o->kind == BT_OP_SELECT_ROWS ? bt_lower_form_of(b, o->in[0])
-                               : unit == BT_PKG_COMPANION   ? BT_LOWER_F32
-                                                            : BT_LOWER_FLOAT16;
+    const bt_pkg_form form = bt_op_infos[o->kind].shape == BT_SHAPE_SELECT ? bt_lower_form_of(b, o->in[0])
+                             : unit == BT_PKG_COMPANION                    ? BT_PKG_FORM_F32
+                                                                           : BT_PKG_FORM_FLOAT16;
     const bool in_place = o->in[0] == o->out;
     const uint64_t in0 =
         in_place ? bt_lower_form_in_place(b, at, o->in[0], form) : bt_lower_form_read(b, at, o->in[0], form);
     const uint64_t in1 = bt_lower_form_read(b, at, o->in[1], form);
     const uint64_t out = in_place ? in0 : bt_lower_form_write(b, o->out, form);
-    bt_pkg_inst *i = bt_lower_build_emit(b, to[o->kind], unit, at);
+    bt_pkg_inst *i = bt_lower_build_emit(b, bt_pkg_op_in_floats(o->kind), unit, at);
     i->in0 = in0;
     i->in1 = in1;
     i->out = out;
@@ -40,11 +28,8 @@ static void lower_floats(bt_lower_build *b, size_t at)
     i->in_stride = bt_lower_build_stride(b, i->in_width, 4);
     i->out_width = out == BT_PKG_NOWHERE ? 0 : g->tensor[o->out].width;
     i->out_stride = bt_lower_build_stride(b, i->out_width, 4);
-    i->arg = o->kind == BT_OP_ROTATE ? o->rotation : o->heads;
-    if (o->kind == BT_OP_QK_NORM ||
-        (o->kind == BT_OP_RMSNORM && (!in->has_norm_weight || in->has_norm_weight[at])))
-        i->tensor = bt_pkg_tensor_index(g->hp.layers, o->layer, o->weight);
-    if (o->kind == BT_OP_ATTENTION && in->on_npu[at]) bt_lower_build_split_attention(b);
+    bt_lower_build_names(b, i, at);
+    if (bt_pkg_is_attention(i) && in->on_npu[at]) bt_lower_build_split_attention(b);
 }
 
 /* ---- linears ---- */
@@ -67,10 +52,10 @@ static bt_lower_planes planes_of(bt_lower_build *b, size_t first)
 {
     const bt_op *o = &b->in->graph->op[first];
     const uint32_t stride = bt_lower_build_stride(b, b->in->graph->tensor[o->in[0]].width, 4);
-    const bt_lower_form form = bt_lower_form_of(b, o->in[0]);
-    if (form == BT_LOWER_F32 || form == BT_LOWER_FLOAT16)
+    const bt_pkg_form form = bt_lower_form_of(b, o->in[0]);
+    if (form == BT_PKG_FORM_F32 || form == BT_PKG_FORM_FLOAT16)
         return bt_lower_build_planes(b, BT_PKG_QUANTISE,
-                                     form == BT_LOWER_F32 ? BT_PKG_COMPANION : BT_PKG_NPU_FLOAT, first,
+                                     form == BT_PKG_FORM_F32 ? BT_PKG_COMPANION : BT_PKG_NPU_FLOAT, first,
                                      bt_lower_form_read(b, first, o->in[0], form), stride);
     return bt_lower_build_planes(b, BT_PKG_INT_SPLIT, BT_PKG_NPU, first, bt_lower_int_site(b, first), stride);
 }
@@ -81,14 +66,14 @@ static void lower_linears(bt_lower_build *b, size_t first, size_t group)
     const bt_op *o = &g->op[first];
     const bt_pkg_unit unit = (bt_pkg_unit)b->in->on_npu[first];
     const bool in_integers = unit == BT_PKG_NPU, is_narrow = b->in->narrow_outputs && b->in->params;
-    const bt_lower_form floats = unit == BT_PKG_NPU_FLOAT ? BT_LOWER_FLOAT16 : BT_LOWER_F32;
+    const bt_pkg_form floats = unit == BT_PKG_NPU_FLOAT ? BT_PKG_FORM_FLOAT16 : BT_PKG_FORM_F32;
     const uint32_t k = g->tensor[o->in[0]].width;
     bool as_integers = false; /* one group has one kind of output */
     for (size_t j = 0; j < group; j++)
         as_integers = as_integers || (in_integers && ((is_narrow && o[j].weight != BT_WEIGHT_OUTPUT) ||
                                                       is_read_as_integers(b, first + j, o[j].out)));
     const bt_pkg_op op = !in_integers ? BT_PKG_LINEAR_F16 : as_integers ? BT_PKG_INT_LINEAR : BT_PKG_LINEAR;
-    const bt_lower_form form = as_integers ? BT_LOWER_S16 : floats;
+    const bt_pkg_form form = as_integers ? BT_PKG_FORM_S16 : floats;
     const bt_lower_planes p =
         in_integers ? planes_of(b, first)
                     : (bt_lower_planes){.hi = bt_lower_form_read(b, first, o->in[0], floats),

@@ -98,7 +98,7 @@ static bool find_edges(order *o)
         if (n->aux != BT_PKG_NOWHERE) made = made && (makes ? writes : reads)(o, &of[n->aux], i);
         if (n->out != BT_PKG_NOWHERE) made = made && writes(o, &of[n->out], i);
         if (makes || bt_areas_reads_planes(n)) made = made && (makes ? writes : reads)(o, planes, i);
-        if (n->op == BT_PKG_KV_STORE) made = made && writes(o, kv, i);
+        if (bt_pkg_op_info_of(n->op)->shape == BT_SHAPE_STORE) made = made && writes(o, kv, i);
         if (bt_pkg_is_attention(n)) made = made && reads(o, kv, i);
     }
     free(of);
@@ -134,7 +134,9 @@ static bool layers_ascend(bt_pkg_inst *inst, size_t insts)
         bt_pkg_inst *n = &inst[i - 1];
         const uint32_t next = inst[i].layer;
         const bool is_late = n->layer != UINT32_MAX && next != UINT32_MAX && n->layer > next;
-        if (is_late && (n->op == BT_PKG_QUANTISE32 || n->op == BT_PKG_ROUND16)) n->layer = next;
+        const bt_pkg_op_info *r = bt_pkg_op_info_of(n->op);
+        if (is_late && r->is_edge && r->tensor == BT_PKG_TENSOR_NONE && r->site == BT_PKG_SITE_NONE)
+            n->layer = next;
     }
     bool layered = false, tail = false, ascend = true;
     uint32_t last = 0;
@@ -150,15 +152,13 @@ static bool layers_ascend(bt_pkg_inst *inst, size_t insts)
     return ascend;
 }
 
-static bool is_linear(const bt_pkg_inst *i) { return i->op == BT_PKG_LINEAR_F16 || bt_areas_reads_planes(i); }
-
 /* Linears of one input may stand in other places than before: groups anew. Parts of the output matrix run
  * one by one. */
 static void group_linears(bt_pkg_inst *inst, size_t insts)
 {
     for (size_t i = 0, n; i < insts; i += n) {
         n = 1;
-        if (!is_linear(&inst[i]) || bt_pkg_part_of(&inst[i])) continue;
+        if (!bt_pkg_is_linear(&inst[i]) || bt_pkg_part_of(&inst[i])) continue;
         while (n < BT_PKG_MAX_GROUP && i + n < insts && inst[i + n].op == inst[i].op &&
                inst[i + n].unit == inst[i].unit && inst[i + n].in0 == inst[i].in0)
             inst[i + n++].group = 1;

@@ -12,7 +12,7 @@ enum { MAX_WHY = sizeof((bt_pkg_fallback *)0)->why };
 static bool is_asked(const bt_op *op, uint32_t npu_ops)
 {
     if (op->kind == BT_OP_LINEAR) return true;
-    if (npu_ops != BT_PKG_OPS_ALL || bt_profile_is_move(op->kind)) return false;
+    if (npu_ops != BT_PKG_OPS_ALL || !bt_op_infos[op->kind].is_asked) return false;
     return op->rotation != BT_ROTATION_R1; /* which belongs to the embedding */
 }
 
@@ -37,7 +37,7 @@ static void why_not(char *why, const bt_graph *g, size_t at, const bt_profile *p
                     const bt_recipe *recipe)
 {
     const bt_op *op = &g->op[at];
-    const bool is_turned = op->kind == BT_OP_SILU_MUL && at + 1 < g->ops && op[1].rotation == BT_ROTATION_R4;
+    const bool is_turned = at + 1 < g->ops && op[1].rotation == BT_ROTATION_R4 && op[1].in[0] == op->out;
     const bt_site_kind site = (bt_site_kind)bt_pkg_site_of(op->weight);
     const uint8_t can = profile->op[op->kind];
     why[0] = 0;
@@ -47,7 +47,7 @@ static void why_not(char *why, const bt_graph *g, size_t at, const bt_profile *p
     else if (!can) snprintf(why, MAX_WHY, "not in profile %s", profile->name);
     else if (!(can & (profile->output_bits == 8 ? BT_PROFILE_INT8 : BT_PROFILE_INT16)))
         snprintf(why, MAX_WHY, "%u-bit values", (unsigned)profile->output_bits);
-    else if (op->kind == BT_OP_ROPE && g->hp.rope.magnitude > 1.0f)
+    else if (bt_op_infos[op->kind].beside == BT_BESIDE_POSITIONS && g->hp.rope.magnitude > 1.0f)
         snprintf(why, MAX_WHY, "cos and sin times %.6g, integer tables hold up to 1",
                  (double)g->hp.rope.magnitude);
     else if (is_turned || op->rotation == BT_ROTATION_R4) snprintf(why, MAX_WHY, "r4 rotates floats");

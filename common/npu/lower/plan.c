@@ -14,33 +14,13 @@ static uint64_t rows_of(const bt_pkg_program *g, const bt_pkg_inst *i)
 static uint64_t round_up(uint64_t n, uint64_t to) { return to ? (n + to - 1) / to * to : n; }
 static uint64_t pieces(uint64_t n, uint64_t of) { return of ? (n + of - 1) / of : n; }
 
-/* Bytes of an element that the instruction writes, in the arena. */
-static uint32_t out_bytes(const bt_pkg_inst *i)
-{
-    switch (i->op) {
-    case BT_PKG_QUANTISE:
-    case BT_PKG_INT_SPLIT: return 1;
-    case BT_PKG_QUANTISE16:
-    case BT_PKG_INT_LINEAR:
-    case BT_PKG_INT_QK_NORM:
-    case BT_PKG_INT_ROPE:
-    case BT_PKG_INT_ATTENTION: return 2;
-    default: return 4;
-    }
-}
-
-/* On the chip: the NPU's floats have 2 bytes there. */
-static uint32_t chip_out_bytes(const bt_pkg_inst *i)
-{
-    const bool is_float =
-        i->op != BT_PKG_QUANTISE && i->op != BT_PKG_QUANTISE16 && i->op != BT_PKG_QUANTISE32;
-    return i->unit == BT_PKG_NPU_FLOAT && is_float ? 2 : out_bytes(i);
-}
+/* Bytes of an element that the instruction writes, in the arena; and on the chip, where the NPU's floats
+ * have 2. */
+static uint32_t out_bytes(const bt_pkg_inst *i) { return bt_pkg_form_bytes(bt_pkg_op_info_of(i->op)->out); }
+static uint32_t chip_out_bytes(const bt_pkg_inst *i) { return bt_pkg_writes_float16(i) ? 2 : out_bytes(i); }
 static uint64_t chip_in_stride(const bt_pkg_layout *l, const bt_pkg_inst *i)
 {
-    const bool is_float =
-        i->op != BT_PKG_ROUND16 && i->op != BT_PKG_DEQUANTISE16 && i->op != BT_PKG_DEQUANTISE32;
-    return i->unit == BT_PKG_NPU_FLOAT && is_float ? bt_pkg_layout_stride(l, i->in_width, 2) : i->in_stride;
+    return bt_pkg_reads_float16(i) ? bt_pkg_layout_stride(l, i->in_width, 2) : i->in_stride;
 }
 static uint64_t chip_out_stride(const bt_pkg_layout *l, const bt_pkg_inst *i)
 {
@@ -137,9 +117,9 @@ static void attention_op(bt_on_chip_op *ret, const bt_pkg_header *h, const bt_pk
 static void add_tables(bt_on_chip_op *op, const bt_pkg_header *h, const bt_pkg_inst *i)
 {
     const bt_pkg_rotation *r = i->arg == BT_ROTATION_R4 ? &h->r4 : &h->r2;
-    if (i->op == BT_PKG_INT_ROPE || i->op == BT_PKG_ROPE)
-        op->unit_bytes += 2 * sizeof(int16_t) * (h->rope_dims / 2);
-    if ((i->op == BT_PKG_INT_ROTATE || i->op == BT_PKG_ROTATE) && i->arg)
+    const uint8_t beside = bt_pkg_op_info_of(i->op)->beside;
+    if (beside == BT_BESIDE_POSITIONS) op->unit_bytes += 2 * sizeof(int16_t) * (h->rope_dims / 2);
+    if (beside == BT_BESIDE_ROTATION && i->arg)
         op->band_bytes +=
             (uint64_t)r->base * r->base + (r->sign == BT_PKG_NONE ? 0 : (uint64_t)r->base << r->log2);
 }

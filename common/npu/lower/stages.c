@@ -1,12 +1,8 @@
 /* Where one stage ends and the next begins: read off the instructions. */
 #include "npu/lower/stages.h"
+#include "npu/pkg/pkg_ops.h"
 
 static bool is_npu(const bt_pkg_inst *i) { return i->unit != BT_PKG_COMPANION || i->op == BT_PKG_SESSION; }
-
-static bool is_attention(const bt_pkg_inst *i)
-{
-    return i->op == BT_PKG_ATTENTION || i->op == BT_PKG_INT_ATTENTION;
-}
 
 size_t bt_stages_of(bt_stage *ret, bt_schedule_stage *as_stage, size_t room, const bt_pkg *p,
                     uint32_t program)
@@ -20,11 +16,11 @@ size_t bt_stages_of(bt_stage *ret, bt_schedule_stage *as_stage, size_t room, con
                       .is_npu = is_npu(&code[first])};
         bool has_graph = false;
         for (end = first; end < insts && is_npu(&code[end]) == s.is_npu; end++) {
-            if (end > first && is_attention(&code[end]) && !is_attention(&code[end - 1])) break;
+            if (end > first && bt_pkg_is_attention(&code[end]) && !bt_pkg_is_attention(&code[end - 1])) break;
             if (s.is_npu && code[end].op != BT_PKG_SESSION) has_graph = true;
             if (s.layer == UINT32_MAX) s.layer = code[end].layer;
             if (!s.cluster) s.cluster = code[end].cluster;
-            if (code[end].op == BT_PKG_KV_STORE) s.stores = code[end].layer;
+            if (bt_pkg_op_info_of(code[end].op)->shape == BT_SHAPE_STORE) s.stores = code[end].layer;
         }
         s.insts = end - first;
         s.is_dispatch = has_graph && !in_graph;
@@ -32,7 +28,7 @@ size_t bt_stages_of(bt_stage *ret, bt_schedule_stage *as_stage, size_t room, con
         if (n < room && ret) ret[n] = s;
         if (n < room && as_stage)
             as_stage[n] = (bt_schedule_stage){s.is_npu ? BT_SCHEDULE_NPU : BT_SCHEDULE_COMPANION,
-                                              is_attention(&code[first])};
+                                              bt_pkg_is_attention(&code[first])};
     }
     return n;
 }

@@ -269,7 +269,7 @@ static void watch(void *ud, const bt_step *step, const float *in, const float *o
     if (!c->reader && c->stats.op_max) watch_op(c, step, out, count);
     if (c->reader || !out) return;
     if (step->kind == BT_OP_ATTENTION) raise_to(&c->stats.attention_max[step->layer], out, count);
-    if (step->kind == BT_OP_QK_NORM || step->kind == BT_OP_ROPE)
+    if (bt_op_infos[step->kind].shape == BT_SHAPE_HEADS)
         raise_to(&c->stats.out_max[bt_pkg_tensor_index(hp->layers, step->layer,
                                                        name[0] == 'q' ? BT_WEIGHT_Q : BT_WEIGHT_K)],
                  out, count);

@@ -141,40 +141,42 @@ static void set_attention(bt_pkg_int_params *p, const bt_units_in *in, uint32_t 
     set(p, 1, ldexp(1, -p->v_shift) / attention_unit(in, layer));
 }
 
+/* s16 of attention's output to s32 of the o site. */
+static void set_turn(bt_pkg_int_params *p, const bt_units_in *in, uint32_t layer, double scale)
+{
+    set(p, 0, attention_unit(in, layer) * scale / site_scale(in, layer, BT_SITE_O));
+}
+
+static void set_gated(bt_pkg_int_params *p, const bt_units_in *in, uint32_t layer)
+{
+    const double gate = bt_units_out_scale(in, layer, BT_WEIGHT_GATE),
+                 up = bt_units_out_scale(in, layer, BT_WEIGHT_UP);
+    set(p, 0, gate * 0x1p26);
+    set(p, 1, gate * up / site_scale(in, layer, BT_SITE_DOWN));
+}
+
 bool bt_units_op(bt_pkg_int_params *ret, const bt_units_in *in, const bt_graph *g, size_t op)
 {
     const bt_op *o = &g->op[op];
     bt_pkg_int_params p = {0};
-    switch (o->kind) {
-    case BT_OP_RMSNORM:
-    case BT_OP_QK_NORM: set_norm(&p, in, o); break;
-    case BT_OP_ATTENTION: set_attention(&p, in, o->layer); break;
-    case BT_OP_LINEAR:
-        if (o->weight != BT_WEIGHT_O || bt_graph_rotates(g, BT_ROTATION_R2)) return false;
-        set(&p, 0, attention_unit(in, o->layer) / site_scale(in, o->layer, BT_SITE_O));
+    const bool is_turned_later = o->weight == BT_WEIGHT_O && !bt_graph_rotates(g, BT_ROTATION_R2);
+    if (is_turned_later) set_turn(&p, in, o->layer, 1);
+    switch ((bt_pkg_params_rule)bt_pkg_op_info_of(bt_pkg_op_in_integers(o->kind))->params) {
+    case BT_PKG_PARAMS_NONE:
+        if (!is_turned_later) return false;
         break;
-    case BT_OP_ROTATE:
-        if (o->rotation != BT_ROTATION_R2) return false;
-        set(&p, 0, attention_unit(in, o->layer) * (double)in->r2_scale / site_scale(in, o->layer, BT_SITE_O));
-        break;
-    case BT_OP_ADD:
+    case BT_PKG_PARAMS_NORM: set_norm(&p, in, o); break;
+    case BT_PKG_PARAMS_SCORES: set_attention(&p, in, o->layer); break;
+    case BT_PKG_PARAMS_SUM:
         set(&p, 0,
             (double)bt_units_out_scale(in, o->layer, bt_graph_added(g, op)) /
                 (double)bt_units_residual_scale(in));
         break;
-    case BT_OP_SILU_MUL: {
-        const double gate = bt_units_out_scale(in, o->layer, BT_WEIGHT_GATE),
-                     up = bt_units_out_scale(in, o->layer, BT_WEIGHT_UP);
-        set(&p, 0, gate * 0x1p26);
-        set(&p, 1, gate * up / site_scale(in, o->layer, BT_SITE_DOWN));
+    case BT_PKG_PARAMS_GATED: set_gated(&p, in, o->layer); break;
+    case BT_PKG_PARAMS_TURN:
+        if (o->rotation != BT_ROTATION_R2) return false;
+        set_turn(&p, in, o->layer, (double)in->r2_scale);
         break;
-    }
-    case BT_OP_EMBED:
-    case BT_OP_ROPE:
-    case BT_OP_KV_STORE:
-    case BT_OP_SELECT_ROWS:
-    case BT_OP_KINDS:
-    default: return false;
     }
     *ret = p;
     return true;

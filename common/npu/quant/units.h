@@ -4,7 +4,7 @@
 #include "graph/graph.h"
 #include "kernels/int_ops.h"
 #include "npu/quant/calib.h"
-#include "npu/pkg/pkg_format.h"
+#include "npu/pkg/pkg_ops.h"
 #include "npu/pkg/recipe.h"
 
 /* From calibration figures to the units and multipliers of --npu-ops all, at compile time and in doubles. Everything is
