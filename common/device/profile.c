@@ -56,11 +56,6 @@ static const struct field {
 };
 enum { FIELDS = sizeof fields / sizeof fields[0] };
 
-bool bt_profile_is_move(bt_op_kind k)
-{
-    return k == BT_OP_EMBED || k == BT_OP_KV_STORE || k == BT_OP_SELECT_ROWS;
-}
-
 static bt_err read_text(char *ret, size_t cap, const json_t *v, const char *field, const char *also,
                         bt_fault *fault)
 {
@@ -154,6 +149,8 @@ static bt_err bad_name(const char *what, const char *name, const char *const *kn
                    near, unit ? ", in " : "", unit ? unit : "");
 }
 
+const char bt_profile_others[] = "others";
+
 static bt_err read_bits(uint8_t *ret, const char *op, bool is_linear, const json_t *list, bt_fault *fault)
 {
     static const char *const names[] = {"int8",    "int16",    "int4",
@@ -183,10 +180,10 @@ static bt_err read_bits(uint8_t *ret, const char *op, bool is_linear, const json
 
 static bt_err bad_operator(const char *name, bt_fault *fault)
 {
-    const char *known[BT_OP_KINDS];
-    size_t n = 0;
+    const char *known[BT_OP_KINDS + 1] = {bt_profile_others};
+    size_t n = 1;
     for (int k = 0; k < BT_OP_KINDS; k++)
-        if (!bt_profile_is_move((bt_op_kind)k)) known[n++] = bt_op_name((bt_op_kind)k);
+        if (bt_op_infos[k].is_asked) known[n++] = bt_op_name((bt_op_kind)k);
     return bad_name("no operator of an NPU (field 'operators')", name, known, n, fault);
 }
 
@@ -194,16 +191,18 @@ static bt_err read_operators(bt_profile *p, const json_t *ops, bt_fault *fault)
 {
     const char *name;
     json_t *list;
+    uint8_t others = 0;
     if (!json_is_object(ops)) return bt_fail(fault, BT_EFORMAT, "field 'operators': an object of operators");
     json_object_foreach((json_t *)(uintptr_t)ops, name, list) {
+        const bool is_others = !strcmp(name, bt_profile_others);
         int k = 0;
-        while (k < BT_OP_KINDS &&
-               (strcmp(name, bt_op_name((bt_op_kind)k)) || bt_profile_is_move((bt_op_kind)k)))
-            k++;
-        if (k == BT_OP_KINDS) return bad_operator(name, fault);
-        const bt_err e = read_bits(&p->op[k], name, k == BT_OP_LINEAR, list, fault);
+        while (k < BT_OP_KINDS && (strcmp(name, bt_op_name((bt_op_kind)k)) || !bt_op_infos[k].is_asked)) k++;
+        if (k == BT_OP_KINDS && !is_others) return bad_operator(name, fault);
+        const bt_err e = read_bits(is_others ? &others : &p->op[k], name, k == BT_OP_LINEAR, list, fault);
         if (e < 0) return e;
     }
+    for (int k = 0; k < BT_OP_KINDS; k++)
+        if (bt_op_infos[k].is_asked && !p->op[k]) p->op[k] = others;
     return BT_OK;
 }
 

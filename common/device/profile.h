@@ -24,9 +24,9 @@ typedef enum bt_profile_zero { BT_PROFILE_ZERO_ALLOWED, BT_PROFILE_ZERO_NONE, BT
 
 typedef struct bt_profile {
     char name[BT_PROFILE_MAX_NAME + 1], title[128];
-    uint8_t op[BT_OP_KINDS];       /* by bt_op_kind: 0 = the NPU lacks it; always 0 for those that only move rows */
-    uint32_t output_bits;          /* what integer linears requantise to: 16, or 8 */
-    uint32_t input_zero_points;    /* bt_profile_zero */
+    uint8_t op[BT_OP_KINDS];    /* by bt_op_kind: 0 = the NPU lacks it; always 0 for those that are not asked of it */
+    uint32_t output_bits;       /* what integer linears requantise to: 16, or 8 */
+    uint32_t input_zero_points; /* bt_profile_zero */
     uint32_t tile_rows, tile_cols; /* of the matrix unit: sizes are rounded up to it */
     uint64_t on_chip_bytes;        /* one operator's weight tile, input and output fit in it, or it spills */
     uint64_t map_window_bytes;     /* of one session's mapping */
@@ -66,7 +66,6 @@ bt_err bt_profile_parse(bt_profile *ret, const char *json, size_t len, bt_fault 
 const char *bt_profile_name(size_t i);
 /* Its file, with the sources of its values; static text. NULL: no more. */
 const char *bt_profile_json(size_t i);
-/* Embeddings, KV and row selection move rows at the graph's edges: no profile lists them, and they are never a
- * fallback. */
-bool bt_profile_is_move(bt_op_kind k);
+/* The member of `operators` that stands for every operator that the file does not name. */
+extern const char bt_profile_others[];
 #endif

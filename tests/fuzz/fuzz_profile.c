@@ -27,8 +27,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     for (int k = 0; p.companion && k < BT_OP_KINDS; k++)
         if (p.op[k]) abort();
     for (int k = 0; k < BT_OP_KINDS; k++) {
-        if (p.op[k] > 7 || (p.op[k] && !(p.op[k] & 3)) || (k != BT_OP_LINEAR && p.op[k] & 4)) abort();
-        if (bt_profile_is_move((bt_op_kind)k) && p.op[k]) abort();
+        const uint8_t integers = BT_PROFILE_INT8 | BT_PROFILE_INT16,
+                      weights = BT_PROFILE_INT4 | BT_PROFILE_LUT;
+        if (p.op[k] & ~(integers | weights | BT_PROFILE_FLOATS)) abort();
+        if (p.op[k] && !(p.op[k] & (integers | BT_PROFILE_FLOATS))) abort();
+        if (k != BT_OP_LINEAR && p.op[k] & weights) abort();
+        if (!bt_op_infos[k].is_asked && p.op[k]) abort();
     }
     return 0;
 }

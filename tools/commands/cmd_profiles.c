@@ -26,11 +26,28 @@ const bt_opt_program tool_profiles_program = {
     .opt_count = BT_OPT_COUNT(opts),
 };
 
+/* `others` as the operators that it stands for. */
+static json_t *named(json_t *ops)
+{
+    json_t *all = json_object(), *list;
+    const char *name;
+    json_object_foreach(ops, name, list) {
+        if (strcmp(name, bt_profile_others) != 0) json_object_set(all, name, list);
+        for (int k = 0; k < BT_OP_KINDS && !strcmp(name, bt_profile_others); k++)
+            if (bt_op_infos[k].is_asked && !json_object_get(ops, bt_op_infos[k].name))
+                json_object_set(all, bt_op_infos[k].name, list);
+    }
+    return all;
+}
+
 static int print_json(void)
 {
     json_t *list = json_array();
-    for (size_t i = 0; bt_profile_json(i); i++)
-        json_array_append_new(list, json_loads(bt_profile_json(i), 0, NULL));
+    for (size_t i = 0; bt_profile_json(i); i++) {
+        json_t *one = json_loads(bt_profile_json(i), 0, NULL);
+        json_object_set_new(one, "operators", named(json_object_get(one, "operators")));
+        json_array_append_new(list, one);
+    }
     return tool_print_json("profiles", json_pack("{s:o}", "profiles", list));
 }
 

@@ -111,9 +111,63 @@ static void known_figures(void **state)
     assert_true(!host.max_shapes && !host.state_pow2 && !host.state_multiple && !host.max_rows &&
                 !host.query_slice_rows);
     for (int k = 0; k < BT_OP_KINDS; k++) {
-        const uint8_t want = bt_profile_is_move((bt_op_kind)k) ? 0 : k == BT_OP_LINEAR ? 39 : 3;
+        const uint8_t want = !bt_op_infos[k].is_asked ? 0 : k == BT_OP_LINEAR ? 39 : 3;
         assert_int_equal(host.op[k], want);
     }
+}
+
+/* Inputs and weights of linears, what all other operators take, and what rotations do. */
+static void built_in_profiles_take_these_operators(void **state)
+{
+    (void)state;
+    enum { I8 = BT_PROFILE_INT8, I16 = BT_PROFILE_INT16, I4 = BT_PROFILE_INT4, LUT = BT_PROFILE_LUT };
+    enum { F16 = BT_PROFILE_FLOAT16, BF16 = BT_PROFILE_BFLOAT16 };
+    static const struct {
+        const char *begins;
+        uint8_t linear, others, rotate;
+    } want[] = {
+        {"ane-", I8 | LUT | F16, F16, F16},
+        {"cloud-ai-100", I8 | F16, F16, F16},
+        {"hexagon-", I8 | I16 | I4, I8 | I16, I16},
+        {"host", I8 | I16 | I4 | LUT, I8 | I16, I8 | I16},
+        {"intel-npu3720", I8 | F16, F16, F16},
+        {"npu4", I8 | F16, F16, F16},
+        {"tpu-", I8 | BF16, BF16, BF16},
+    };
+    size_t npus = 0;
+    for (size_t i = 0; bt_profile_name(i); i++) {
+        const bt_profile p = profile(bt_profile_name(i));
+        size_t w = 0;
+        while (w < sizeof want / sizeof *want && strncmp(p.name, want[w].begins, strlen(want[w].begins)) != 0)
+            w++;
+        const bool is_int8 = !strcmp(p.name, "hexagon-v75-int8"); /* llm.npu: beside the linears one operator
+                                                                   */
+        npus += !p.companion;
+        for (int k = 0; k < BT_OP_KINDS; k++) {
+            const bool is_asked = bt_op_infos[k].is_asked && !p.companion;
+            const uint8_t all = k == BT_OP_LINEAR   ? want[w].linear
+                                : k == BT_OP_ROTATE ? want[w].rotate
+                                                    : want[w].others;
+            const uint8_t int8 = k == BT_OP_LINEAR || k == BT_OP_SILU_MUL ? I8 : 0;
+            assert_int_equal(p.op[k], !is_asked ? 0 : is_int8 ? int8 : all);
+        }
+    }
+    assert_int_equal(npus, 23);
+}
+
+/* Whatever order they stand in. */
+static void others_are_the_operators_that_the_file_does_not_name(void **state)
+{
+    (void)state;
+    static const char json[] =
+        "{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"others\":[\"int8\",\"int16\"],"
+        "\"rotate\":[\"int16\"]}}";
+    bt_profile p;
+    assert_int_equal(bt_profile_parse(&p, json, sizeof json - 1, NULL), BT_OK);
+    for (int k = 0; k < BT_OP_KINDS; k++)
+        assert_int_equal(p.op[k], !bt_op_infos[k].is_asked ? 0
+                                  : k == BT_OP_ROTATE      ? BT_PROFILE_INT16
+                                                           : BT_PROFILE_INT8 | BT_PROFILE_INT16);
 }
 
 /* Llama-1B on an iPhone 15 Pro, as executorch's issue 8439 lists them. */
@@ -257,6 +311,8 @@ static void refuses_what_is_no_profile_and_names_the_field(void **state)
         {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"conv\":[\"int8\"]}}", "'conv'"},
         {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"embed\":[\"int8\"]}}", "'embed'"},
         {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"linear\":[]}}", "'linear'"},
+        {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"others\":[\"int8\",\"int4\"]}}", "'others'"},
+        {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"other\":[\"int8\"]}}", "did you mean 'others'?"},
         {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"linear\":\"int8\"}}", "'linear'"},
         {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"linear\":[\"int4\"]}}", "'linear'"},
         {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"linear\":[\"int8\",\"int8\"]}}", "'linear'"},
@@ -302,6 +358,8 @@ int main(void)
         cmocka_unit_test(every_device_of_the_list_is_built_in),
         cmocka_unit_test(every_value_has_a_source_with_its_tag),
         cmocka_unit_test(known_figures),
+        cmocka_unit_test(built_in_profiles_take_these_operators),
+        cmocka_unit_test(others_are_the_operators_that_the_file_does_not_name),
         cmocka_unit_test(a17_pro_refuses_the_five_published_pairs),
         cmocka_unit_test(what_is_left_out_is_no_limit),
         cmocka_unit_test(refuses_what_is_no_profile_and_names_the_field),
