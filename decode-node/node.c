@@ -415,12 +415,19 @@ static bt_err open_device(node *n, bt_fault *fault)
     return bt_price_check_memory(&d->profile, &d->model, n->model->name, fault);
 }
 
+/* The engine that computes prompts here; NULL: none. */
+static const char *local_prefill(const dc_options *o)
+{
+    return o->local_prefill ? bt_engine_chunked_names[o->local_prefill] : NULL;
+}
+
 /* Said before any of it is taken. */
 static bt_err check_memory(const node *n, bt_fault *fault)
 {
     const dc_options *o = n->o;
-    const bt_needs_want want = {.prefill = o->local_prefill - 1, /* behind "off" */
-                                .decode = o->engine,
+    const char *prefill = local_prefill(o), *decode = bt_engine_decode_names[o->engine];
+    const bt_needs_want want = {.prefill = prefill,
+                                .decode = decode,
                                 .weights = (bt_form)o->weights,
                                 .want = o->want,
                                 .kv_elem_bytes = bt_kv_dtype_wanted(o->node->kv_dtype),
@@ -428,8 +435,7 @@ static bt_err check_memory(const node *n, bt_fault *fault)
                                 .kv_memory_bytes = o->node->kv_memory_bytes,
                                 .rows = (size_t)o->batch_rows,
                                 .threads = bt_pool_threads(n->pool),
-                                .logits_rows =
-                                    bt_mixed_logits(o->local_prefill - 1, o->engine, (bt_form)o->weights)};
+                                .logits_rows = bt_mixed_logits(prefill, decode, (bt_form)o->weights)};
     char text[BT_NEEDS_TEXT_BYTES];
     const bt_err e = bt_needs_begin(text, n->model, &want, 1, fault);
     if (e == BT_OK) bt_log(BT_LOG_INFO, "%s", text);
@@ -439,7 +445,7 @@ static bt_err check_memory(const node *n, bt_fault *fault)
 static bt_err open_engines(node *n, bt_fault *fault)
 {
     const dc_options *o = n->o;
-    const bt_decode_config ec = {.engine = bt_engine_names[o->engine],
+    const bt_decode_config ec = {.engine = bt_engine_decode_names[o->engine],
                                  .isa = o->node->isa,
                                  .want = *o->want,
                                  .weights = bt_weights_forms[o->weights],
@@ -451,11 +457,13 @@ static bt_err open_engines(node *n, bt_fault *fault)
                                  .progress = bt_wait_tell};
     bt_wait_tell(NULL, "opening the engine", 0, 0);
     const bt_err e = bt_decode_new(&n->engine, n->model, &ec, fault);
-    if (e < 0 || o->local_prefill == 0) return e;
-    if (bt_decode_kv_elem_bytes(n->engine) == bt_kv_dtype_elem_bytes(BT_KV_F32))
-        return bt_fail(fault, BT_EARG, "--local-prefill makes no f32 rows, which engine %s wants",
-                       bt_decode_name(n->engine));
-    const bt_prefill_config pc = {.engine = bt_engine_names[o->local_prefill - 1], /* behind "off" */
+    const char *local = local_prefill(o);
+    if (e < 0 || !local) return e;
+    const uint32_t elem_bytes = bt_decode_kv_elem_bytes(n->engine);
+    if (bt_engine_kv(bt_engine_prefill(local), elem_bytes) != elem_bytes)
+        return bt_fail(fault, BT_EARG, "--local-prefill %s makes no %s rows, which engine %s wants", local,
+                       bt_kv_dtype_name(bt_kv_dtype_of(elem_bytes)), bt_decode_name(n->engine));
+    const bt_prefill_config pc = {.engine = local,
                                   .isa = o->node->isa,
                                   .want = *o->want,
                                   .pkg = bt_decode_shared_package(n->engine),

@@ -8,16 +8,14 @@
 /* The settings of a decode node, those of every node and its own, with defaults and limits in one table. */
 typedef struct dc_options {
     const bt_node_options *node;
-    const bt_obtain_want *want; /* the package of engine npu and of --local-prefill npu */
+    const bt_obtain_want *want; /* the package, where an engine runs one */
     const char *listen, *advertise;
-    int engine;        /* index in bt_engine_names */
-    int local_prefill; /* 0: none; else 1 + index in bt_engine_names */
+    int engine;        /* index in bt_engine_decode_names */
+    int local_prefill; /* in bt_engine_chunked_names; 0: none */
     int weights;       /* index in bt_weights_forms */
     int64_t slots, batch_rows, growth_tokens, chunk_tokens, speculate;
     uint64_t swap_memory_bytes, window_bytes;
 } dc_options;
-
-extern const char *const dc_options_local_prefill[]; /* "off", then engines; ends with NULL */
 
 /* Rows of an option table, under the heading `in`, whose config has a dc_options at `field`. A program that is a
  * prefill node first gives the slots another name and listens elsewhere. The engine is a row of its own. */
@@ -50,7 +48,7 @@ extern const char *const dc_options_local_prefill[]; /* "off", then engines; end
      .def = "0", .lo = 0, .hi = 64, \
      .help = "tokens guessed from the text so far and checked in one step, at most; the output is the same"}, \
     {.group = (in), .name = "local-prefill", .value = "ENGINE", BT_OPT_AT(config, field.local_prefill), \
-     .type = BT_OPT_CHOICE, .def = "off", .choices = dc_options_local_prefill, \
+     .type = BT_OPT_CHOICE, .def = "off", .choices = bt_engine_chunked_names, \
      .help = "compute prompts here too, with the engine of prefill nodes; give it what they are given"}, \
     {.group = (in), .name = "chunk-tokens", .value = "N", BT_OPT_AT(config, field.chunk_tokens), \
      .type = BT_OPT_INT, .def = "256", .lo = 16, .hi = 4096, \

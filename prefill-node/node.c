@@ -470,8 +470,7 @@ static bt_err open_brain(node *n, bt_fault *fault)
 static bt_err check_memory(const node *n, bt_fault *fault)
 {
     const pf_options *o = n->o;
-    const bt_needs_want want = {.prefill = o->engine,
-                                .decode = -1,
+    const bt_needs_want want = {.prefill = bt_engine_prefill_names[o->engine],
                                 .want = o->want,
                                 .schedule = o->schedule,
                                 .kv_elem_bytes = bt_kv_dtype_wanted(o->node->kv_dtype),
@@ -496,7 +495,7 @@ static bt_err open_node(node *n, bt_fault *fault)
     const bt_shell_handler handler = {
         .on_control = on_control,       .on_up = on_up,   .on_tick = on_tick,   .on_drain = on_drain,
         .on_drain_over = on_drain_over, .on_rss = on_rss, .is_ready = is_ready, .ud = n};
-    const bt_prefill_config ec = {.engine = bt_engine_names[n->o->engine],
+    const bt_prefill_config ec = {.engine = bt_engine_prefill_names[n->o->engine],
                                   .isa = n->o->node->isa,
                                   .want = *n->o->want,
                                   .schedule = (bt_schedule_policy)n->o->schedule,

@@ -8,8 +8,8 @@
 /* The settings of a prefill node, those of every node and its own, with defaults and limits in one table. */
 typedef struct pf_options {
     const bt_node_options *node;
-    const bt_obtain_want *want; /* the package of engine npu */
-    int engine;                 /* index in bt_engine_names */
+    const bt_obtain_want *want; /* the package, where the engine runs one */
+    int engine;                 /* index in bt_engine_prefill_names */
     int schedule;               /* index in bt_engine_schedules */
     int64_t slots, min_overlap_tokens, share_tokens;
 } pf_options;

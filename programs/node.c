@@ -19,7 +19,8 @@ typedef struct config {
     bt_obtain_want want;
     pf_options prefill;
     dc_options decode;
-    int other_engine; /* of the role that it does not begin in; 0: auto, else 1 + its index */
+    int other_engine; /* of the role that it does not begin in: index in bt_engine_decode_auto_names, or in
+                         bt_engine_prefill_auto_names */
 } config;
 
 #define AS_PREFILL "As a prefill node"
@@ -28,12 +29,13 @@ typedef struct config {
 static const bt_opt prefill_opts[] = {
     BT_NODE_OPTS(config, node, "prefill-0"),
     {.group = AS_PREFILL, .name = "engine", .value = "NAME", BT_OPT_AT(config, prefill.engine),
-     .type = BT_OPT_CHOICE, .def = "npu", .choices = bt_engine_names, .help = BT_ENGINE_PROMPTS_HELP},
+     .type = BT_OPT_CHOICE, .def = BT_ENGINE_DEFAULT_PREFILL, .choices = bt_engine_prefill_names,
+     .help = BT_ENGINE_PROMPTS_HELP},
     PF_OPTS(config, prefill, AS_PREFILL, "slots"),
     BT_OBTAIN_OPTS(config, want),
     BT_OBTAIN_FILE_OPT(config, want),
     {.group = AS_DECODE, .name = "decode-engine", .value = "NAME", BT_OPT_AT(config, other_engine),
-     .type = BT_OPT_CHOICE, .def = "auto", .choices = bt_engine_auto_names,
+     .type = BT_OPT_CHOICE, .def = "auto", .choices = bt_engine_decode_auto_names,
      .help = "what computes after 'baton role ID decode'; auto: host, for --engine reference that"},
     DC_OPTS(config, decode, AS_DECODE, "decode-slots", "tcp://127.0.0.1:*"),
 };
@@ -41,13 +43,13 @@ static const bt_opt prefill_opts[] = {
 static const bt_opt decode_opts[] = {
     BT_NODE_OPTS(config, node, "decode-0"),
     {.group = AS_DECODE, .name = "engine", .value = "NAME", BT_OPT_AT(config, decode.engine),
-     .type = BT_OPT_CHOICE, .def = "host", .choices = bt_engine_names,
+     .type = BT_OPT_CHOICE, .def = BT_ENGINE_DEFAULT_DECODE, .choices = bt_engine_decode_names,
      .help =
          "what computes: the integer NPU, where its package has rows of one token (see --shape-policy), f16 "
          "kernels, or the plain FP32 oracle"},
     DC_OPTS(config, decode, AS_DECODE, "slots", "tcp://127.0.0.1:5602"),
     {.group = AS_PREFILL, .name = "prefill-engine", .value = "NAME", BT_OPT_AT(config, other_engine),
-     .type = BT_OPT_CHOICE, .def = "auto", .choices = bt_engine_auto_names,
+     .type = BT_OPT_CHOICE, .def = "auto", .choices = bt_engine_prefill_auto_names,
      .help = "what computes prompts after 'baton role ID prefill'; auto: as --local-prefill, else npu, for "
              "--engine reference that"},
     PF_OPTS(config, prefill, AS_PREFILL, "prefill-slots"),
@@ -72,10 +74,10 @@ static void complete(config *c, bt_role first)
     const bool is_decode = first == BT_ROLE_DECODE;
     c->prefill.node = c->decode.node = &c->node;
     c->prefill.want = c->decode.want = &c->want;
-    if (!is_decode) c->decode.engine = bt_engine_decode_of(c->other_engine, c->prefill.engine);
-    else if (c->other_engine > 0) c->prefill.engine = c->other_engine - 1;
-    else if (c->decode.local_prefill > 0) c->prefill.engine = c->decode.local_prefill - 1;
-    else c->prefill.engine = c->decode.engine == BT_ENGINE_REFERENCE ? BT_ENGINE_REFERENCE : BT_ENGINE_NPU;
+    if (!is_decode) c->decode.engine = bt_engine_decode_beside(c->other_engine, c->prefill.engine);
+    else if (c->other_engine == 0 && c->decode.local_prefill > 0)
+        c->prefill.engine = bt_engine_prefill_index(bt_engine_chunked_names[c->decode.local_prefill]);
+    else c->prefill.engine = bt_engine_prefill_beside(c->other_engine, c->decode.engine);
 }
 
 static const char *name_of(bt_role r) { return r == BT_ROLE_DECODE ? "decode" : "prefill"; }

@@ -13,7 +13,7 @@ typedef struct bt_report_fallback {
 
 /* Text and lists belong to the engine and live as long as it. */
 typedef struct bt_report_engine {
-    const char *name;         /* one of bt_engine_names */
+    const char *name;         /* the engine's (engine/names.h) */
     const char *quant;        /* recipe, or the form of float weights: "w8a8", "f16", "f32" */
     const char *shape_policy; /* npu/pkg/shapes.h; "whole" where a prompt is never cut */
     const char *profile;      /* of the package; "" without one */

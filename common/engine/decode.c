@@ -7,7 +7,6 @@
 #include <stdlib.h>
 
 struct bt_decode {
-    const char *name;
     const bt_decode_backend *backend;
     void *state;
     const bt_model *model;
@@ -16,27 +15,21 @@ struct bt_decode {
     bt_decode_stats stats;
 };
 
-static const bt_decode_backend *const backends[BT_ENGINES] = {[BT_ENGINE_NPU] = &bt_decode_npu,
-                                                              [BT_ENGINE_HOST] = &bt_decode_host,
-                                                              [BT_ENGINE_REFERENCE] = &bt_decode_reference};
-
 static bt_err open_engine(bt_decode *d, bt_decode_config *c, bt_fault *fault)
 {
-    const int engine = bt_engine_find(c->engine ? c->engine : bt_engine_names[BT_ENGINE_HOST]);
-    if (engine < 0 || !backends[engine])
-        return bt_fail(fault, BT_EARG, "engine '%s': npu, host or reference", c->engine);
-    d->name = bt_engine_names[engine];
-    d->backend = backends[engine];
+    const bt_decode_backend *b = bt_decode_backend_of(c->engine);
+    if (!b) return bt_engine_unknown(c->engine, bt_engine_decode_names, fault);
+    d->backend = b;
     if (!c->rows_max) c->rows_max = 1;
     if (c->rows_max > BT_DECODE_MAX_ROWS)
         return bt_fail(fault, BT_EARG, "%zu rows in a step; at most %d", c->rows_max, BT_DECODE_MAX_ROWS);
-    bt_err e = bt_limits_resolve(&c->kv_elem_bytes, &c->ctx_tokens, d->name, d->backend->kv_elem_bytes,
-                                 &d->model->hp, c->kv_memory_bytes, fault);
+    bt_err e = bt_limits_resolve(&c->kv_elem_bytes, &c->ctx_tokens, &b->facts, &d->model->hp,
+                                 c->kv_memory_bytes, fault);
     d->ctx_tokens = c->ctx_tokens;
     d->rows_max = c->rows_max;
     d->kv_elem_bytes = c->kv_elem_bytes;
-    if (e == BT_OK) e = d->backend->load(&d->state, d->model, c, fault);
-    if (e == BT_OK) d->stats.weight_bytes = d->backend->weight_bytes(d->state);
+    if (e == BT_OK) e = b->load(&d->state, d->model, c, fault);
+    if (e == BT_OK) d->stats.weight_bytes = b->weight_bytes(d->state);
     return e;
 }
 
@@ -59,7 +52,7 @@ void bt_decode_free(bt_decode *d)
     free(d);
 }
 
-const char *bt_decode_name(const bt_decode *d) { return d->name; }
+const char *bt_decode_name(const bt_decode *d) { return d->backend->facts.name; }
 const char *bt_decode_isa(const bt_decode *d) { return d->backend->isa(d->state); }
 const char *bt_decode_weights(const bt_decode *d) { return d->backend->weights(d->state); }
 uint32_t bt_decode_kv_elem_bytes(const bt_decode *d) { return d->kv_elem_bytes; }

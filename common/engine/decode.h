@@ -35,7 +35,7 @@ enum { BT_DECODE_MAX_ROWS = 512 }; /* of one step, whatever rows_max says */
 static inline size_t bt_decode_bucket(size_t rows) { return rows <= 2 ? rows : rows <= 4 ? 4 : (rows + 7) / 8 * 8; }
 
 typedef struct bt_decode_config {
-    const char *engine;     /* one of bt_engine_names; NULL: "host" */
+    const char *engine;     /* one of bt_engine_decode_names; NULL: the default */
     const char *isa;        /* bt_kernels_select; NULL: the best */
     const char *weights;    /* host: one of bt_weights_forms (model/weights.h); NULL: the first */
     bt_obtain_want want;    /* npu: which package, compiled on first use */

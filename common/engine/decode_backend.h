@@ -1,11 +1,15 @@
 #ifndef BT_ENGINE_DECODE_BACKEND_H
 #define BT_ENGINE_DECODE_BACKEND_H
 #include "engine/decode.h"
+#include "engine/needs.h"
 
-/* What an engine behind decode.h provides. decode.c has checked every token, position
- * and view before step is called. */
+/* What an engine behind decode.h is and provides. decode.c has checked every token, position and view before step is
+ * called. */
 typedef struct bt_decode_backend {
-    uint32_t kv_elem_bytes[2]; /* what it takes; the first is the default, 0: no second */
+    bt_engine_facts facts;
+    /* Adds what it takes beside KV and logits to *n, whose ctx_tokens is resolved; of want threads and rows are, too.
+     * Not asked where the engine of prompts runs the same package. NULL: it does not tell. */
+    bt_err (*needs)(bt_needs *n, const bt_model *m, const bt_needs_want *want, bt_fault *fault);
     /* config has ctx_tokens, rows_max and kv_elem_bytes resolved. */
     bt_err (*load)(void **ret, const bt_model *m, const bt_decode_config *config, bt_fault *fault);
     /* any: of sequences without an overflow of their own */
@@ -22,5 +26,13 @@ typedef struct bt_decode_backend {
     void (*free)(void *state);                       /* NULL is fine */
 } bt_decode_backend;
 
-extern const bt_decode_backend bt_decode_npu, bt_decode_host, bt_decode_reference;
+/* The engines, in the order in which options name them: bt_decode_NAME in a file of its own, and a row here. */
+#define BT_DECODE_ROWS(ROW) \
+    ROW(npu) \
+    ROW(host) \
+    ROW(reference)
+#define BT_DECODE_ROW(name) extern const bt_decode_backend bt_decode_##name;
+BT_DECODE_ROWS(BT_DECODE_ROW)
+extern const bt_decode_backend *const bt_decode_rows[];          /* rows.c; NULL at the end */
+const bt_decode_backend *bt_decode_backend_of(const char *name); /* NULL: the default; returns NULL: there is none */
 #endif

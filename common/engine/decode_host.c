@@ -36,6 +36,25 @@ static void host_free(void *state)
     free(s);
 }
 
+static bt_err host_needs(bt_needs *n, const bt_model *m, const bt_needs_want *w, bt_fault *fault)
+{
+    size_t arena = 0;
+    bt_graph *graph = NULL;
+    bt_program *program = NULL;
+    bt_err e = bt_weights_bytes(&n->form[w->weights], m, w->weights, false, fault);
+    if (e == BT_OK) e = bt_graph_build(&graph, &m->hp, NULL, fault);
+    if (e == BT_OK) e = bt_bind_program(&program, graph, 0, 1, 1, 0, fault);
+    if (e == BT_OK) e = bt_bind_arena_bytes(&arena, program, bt_decode_bucket(w->rows), fault);
+    if (e == BT_OK) {
+        const size_t sums = w->weights == BT_FORM_FP4 ? bt_form_fp4_sums_bytes(w->rows, m->hp.ffn) : 0;
+        n->part[BT_NEEDS_WORK] += arena + bt_limits_rope_bytes(&m->hp, n->ctx_tokens) +
+                                  bt_limits_companion_bytes(&m->hp, w->rows, n->ctx_tokens, sums, w->threads);
+    }
+    bt_bind_free(program);
+    bt_graph_free(graph);
+    return e;
+}
+
 static bt_err open_all(host_state *s, const bt_model *m, const bt_decode_config *c, bt_fault *fault)
 {
     const bt_weights_options o = {.form = c->weights, .ctx_tokens = c->ctx_tokens, .progress = c->progress,
@@ -113,7 +132,8 @@ static uint64_t host_kv_bytes(const void *state)
 }
 
 const bt_decode_backend bt_decode_host = {
-    .kv_elem_bytes = {2, 1},
+    .facts = {.name = "host", .kv_elem_bytes = {2, 1}, .has_weights = true, .mixes = 1u << BT_FORM_F16},
+    .needs = host_needs,
     .load = host_load,
     .step = host_step,
     .isa = host_isa,

@@ -192,7 +192,10 @@ static bt_report_work npu_work(const void *state)
 }
 
 const bt_decode_backend bt_decode_npu = {
-    .kv_elem_bytes = {2, 1},
+    .facts = {.name = "npu", .kv_elem_bytes = {2, 1}, .has_package = true, .has_integers = true,
+              .mixes = 1u << BT_FORM_F16 | 1u << BT_FORM_INT8 | 1u << BT_FORM_FP4}, /* it reads none of them
+                                                                                     */
+    .needs = bt_package_needs,
     .load = npu_load,
     .step = npu_step,
     .isa = npu_isa,

@@ -75,7 +75,7 @@ static uint64_t reference_weight_bytes(const void *state)
 static uint64_t reference_kv_bytes(const void *state) { return ((const reference_state *)state)->kv_bytes; }
 
 const bt_decode_backend bt_decode_reference = {
-    .kv_elem_bytes = {4, 0},
+    .facts = {.name = "reference", .kv_elem_bytes = {4, 0}},
     .load = reference_load,
     .step = reference_step,
     .isa = reference_isa,

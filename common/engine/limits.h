@@ -1,5 +1,6 @@
 #ifndef BT_ENGINE_LIMITS_H
 #define BT_ENGINE_LIMITS_H
+#include "engine/names.h"
 #include "kernels/kernels.h"
 #include "kernels/kv_view.h"
 #include "model/model.h"
@@ -10,10 +11,15 @@
  * memory holds.
  * BT_EARG: a form of KV that the engine lacks; BT_ELIMIT: a context beyond the model's; errors of
  * bt_kv_pages_longest. */
-bt_err bt_limits_resolve(uint32_t *elem_bytes, size_t *ctx_tokens, const char *engine, const uint32_t takes[2],
-                         const bt_hparams *hp, uint64_t kv_memory_bytes, bt_fault *fault);
+bt_err bt_limits_resolve(uint32_t *elem_bytes, size_t *ctx_tokens, const bt_engine_facts *engine, const bt_hparams *hp,
+                         uint64_t kv_memory_bytes, bt_fault *fault);
 /* The kernels of an instruction set; NULL: the best. BT_EARG: unknown, or not of this machine. */
 bt_err bt_limits_kernels(const bt_kernels **ret, const char *isa, bt_fault *fault);
 /* BT_EARG: the view is not one of this model's KV in this form. */
 bt_err bt_limits_view(const bt_kv_view *kv, const bt_hparams *hp, uint32_t elem_bytes, bt_fault *fault);
+/* For tables' needs: bytes of the companion of an engine with so many threads; runs, ctx_tokens and scratch_bytes as
+ * bt_companion_sizes has them. And of rotary tables. */
+uint64_t bt_limits_companion_bytes(const bt_hparams *hp, size_t runs, size_t ctx_tokens, size_t scratch_bytes,
+                                   size_t threads);
+uint64_t bt_limits_rope_bytes(const bt_hparams *hp, size_t ctx_tokens);
 #endif

@@ -9,17 +9,17 @@ size_t bt_mixed_rows(const bt_prefill *p, const bt_decode *d)
     const bt_report_engine about = bt_prefill_about(p);
     const bt_pkg *pkg = bt_prefill_pkg(p);
     const bool is_one =
-        strcmp(about.name, bt_decode_name(d)) == 0 &&
+        strcmp(about.name, bt_decode_name(d)) == 0 && bt_engine_decode(about.name)->mixes &&
         bt_prefill_kv_elem_bytes(p) == bt_decode_kv_elem_bytes(d) &&
         (pkg ? pkg == bt_decode_shared_package(d) : strcmp(about.weights, bt_decode_weights(d)) == 0);
     return is_one ? bt_prefill_packed_rows(p) : 0;
 }
 
-size_t bt_mixed_logits(int prefill, int decode, bt_form weights)
+size_t bt_mixed_logits(const char *prefill, const char *decode, bt_form weights)
 {
-    const bool is_one = prefill == decode &&
-                        (decode == BT_ENGINE_NPU || (decode == BT_ENGINE_HOST && weights == BT_FORM_F16));
-    return is_one ? BT_MIXED_PIECES : 0;
+    const bt_engine_facts *d =
+        prefill && decode && !strcmp(prefill, decode) ? bt_engine_decode(decode) : NULL;
+    return d && d->mixes >> weights & 1 ? BT_MIXED_PIECES : 0;
 }
 
 size_t bt_mixed_entries(bt_prefill_seq *ret, const bt_decode_seq *s, float *logits, size_t vocab)

@@ -14,9 +14,9 @@ size_t bt_mixed_rows(const bt_prefill *p, const bt_decode *d);
 
 /* Pieces of prompts that a decode node has in such a call. */
 enum { BT_MIXED_PIECES = 16 };
-/* Rows of logits that it holds for them (bt_needs_want), by its engines (engine/names.h; -1: none) and the form of its
+/* Rows of logits that it holds for them (bt_needs_want), by its engines (NULL: none) and the form of its
  * weights: BT_MIXED_PIECES where they are one engine. */
-size_t bt_mixed_logits(int prefill, int decode, bt_form weights);
+size_t bt_mixed_logits(const char *prefill, const char *decode, bt_form weights);
 
 /* The entries of bt_prefill_run_together for one sequence of a decode step: one for the rows up to the first that wants
  * logits, then one for each further row. Writes at most max(1, s->out) of them; returns how many. logits[s->out, V].

@@ -1,18 +1,12 @@
-/* Sums of what engines, workers and nodes allocate, by the formulas that they allocate with; and which choice
- * would be small enough. */
+/* Sums of what engines say that they take and of what workers and nodes allocate; and which choice would be
+ * small enough. */
 #include "engine/needs.h"
 #include "base/memory.h"
 #include "base/num.h"
-#include "engine/decode.h"
-#include "engine/host_shapes.h"
-#include "engine/overlap.h"
-#include "graph/companion.h"
-#include "graph/graph.h"
-#include "kernels/int_kernels.h"
-#include "kernels/kernels.h"
+#include "base/pool.h"
+#include "engine/decode_backend.h"
+#include "engine/prefill_backend.h"
 #include "kv/kv_pages.h"
-#include "npu/run/exec.h"
-#include "npu/run/int_linear.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -21,106 +15,17 @@ enum {
     REST_BYTES = 16 << 20,   /* of a node: program, libraries, model's header, buffers of links */
     GATEWAY_BYTES = 4 << 20, /* of a gateway, and for each token of the tokenizer */
     VOCAB_BYTES = 320,
-    CHUNK_ROWS = 64, /* rows that prefill host makes room for in attention */
     LEAST_CTX = 512,
 };
 
 const char *const bt_needs_names[BT_NEEDS_PARTS] = {"package", "weights", "KV", "work", "rest"};
 
-static size_t threads_of(const bt_needs_want *w) { return w->threads ? w->threads : bt_pool_cores(); }
-
-static bt_companion_sizes sizes_of(const bt_hparams *h, size_t runs, size_t ctx, size_t scratch)
-{
-    return (bt_companion_sizes){
-        .heads = h->heads, .kv_heads = h->kv_heads, .head_dim = h->head_dim, .runs = runs,
-        .ctx_tokens = ctx, .rotate_elems = h->dim,  .scratch_bytes = scratch};
-}
-
-static uint64_t rope_bytes(const bt_hparams *h, size_t ctx)
-{
-    return (uint64_t)ctx * (h->rope_dims / 2) * 2 * sizeof(float);
-}
-
-/* ---- engines ---- */
-
-/* The package, and an executor of it. */
-static bt_err add_npu(bt_needs *n, const bt_model *m, const bt_needs_want *w, bt_fault *fault)
-{
-    const bt_hparams *h = &m->hp;
-    bt_compile_needs p;
-    const bt_err e = bt_obtain_needs(&p, m, w->want, n->ctx_tokens, threads_of(w), fault);
-    if (e < 0) return e;
-    const size_t k[] = {h->dim, (size_t)h->heads * h->head_dim, h->ffn};
-    uint64_t prepared = 0;
-    for (size_t i = 0; i < sizeof k / sizeof *k; i++)
-        for (int wide = 0; wide < 2; wide++) {
-            const uint64_t bytes = bt_int_linear_prepared_bytes(p.max_seq, k[i], wide);
-            if (bytes > prepared) prepared = bytes;
-        }
-    const uint64_t executors = w->schedule != BT_SCHEDULE_SERIAL ? BT_OVERLAP_WINDOW + 1 : 1;
-    const size_t linear = bt_int_linear_scratch_bytes(h->ffn);
-    uint64_t sparse; /* attention has one executor of them */
-    const uint64_t keys =
-        bt_exec_sparse_bytes(&sparse, &p.attention, h->heads, h->kv_heads, h->head_dim, n->ctx_tokens);
-    const bt_companion_sizes sizes = sizes_of(h, 1, n->ctx_tokens, sparse > linear ? sparse : linear);
-    n->part[BT_NEEDS_PACKAGE] = p.package_bytes;
-    n->part[BT_NEEDS_WORK] += executors * p.arena_bytes + prepared + keys +
-                              (uint64_t)p.max_seq * bt_int_panels(h->ffn) +
-                              bt_companion_bytes(&sizes, threads_of(w));
-    return BT_OK;
-}
-
-static bt_err add_weights(bt_needs *n, const bt_model *m, bt_form form, bt_fault *fault)
-{
-    return bt_weights_bytes(&n->form[form], m, form, false, fault);
-}
-
-static bt_err add_prefill_host(bt_needs *n, const bt_model *m, const bt_needs_want *w, bt_fault *fault)
-{
-    bt_shapes shapes;
-    bt_graph *graph = NULL;
-    bt_host_shapes *table = NULL;
-    bt_err e = bt_shapes_parse(&shapes, w->want->shape_policy, n->ctx_tokens, fault);
-    if (e == BT_OK) e = add_weights(n, m, BT_FORM_F16, fault);
-    if (e == BT_OK) e = bt_graph_build(&graph, &m->hp, NULL, fault);
-    if (e == BT_OK) e = bt_host_shapes_new(&table, graph, &shapes, n->ctx_tokens, fault);
-    if (e == BT_OK) {
-        const bt_companion_sizes sizes = sizes_of(&m->hp, CHUNK_ROWS, n->ctx_tokens, 0);
-        n->part[BT_NEEDS_WORK] += table->arena_bytes + rope_bytes(&m->hp, n->ctx_tokens) +
-                                  bt_companion_bytes(&sizes, threads_of(w));
-    }
-    bt_host_shapes_free(table);
-    bt_graph_free(graph);
-    return e;
-}
-
-static bt_err add_decode_host(bt_needs *n, const bt_model *m, const bt_needs_want *w, bt_fault *fault)
-{
-    const size_t rows = w->rows ? w->rows : 1;
-    size_t arena = 0;
-    bt_graph *graph = NULL;
-    bt_program *program = NULL;
-    bt_err e = add_weights(n, m, w->weights, fault);
-    if (e == BT_OK) e = bt_graph_build(&graph, &m->hp, NULL, fault);
-    if (e == BT_OK) e = bt_bind_program(&program, graph, 0, 1, 1, 0, fault);
-    if (e == BT_OK) e = bt_bind_arena_bytes(&arena, program, bt_decode_bucket(rows), fault);
-    if (e == BT_OK) {
-        const size_t sums = w->weights == BT_FORM_FP4 ? bt_form_fp4_sums_bytes(rows, m->hp.ffn) : 0;
-        const bt_companion_sizes sizes = sizes_of(&m->hp, rows, n->ctx_tokens, sums);
-        n->part[BT_NEEDS_WORK] +=
-            arena + rope_bytes(&m->hp, n->ctx_tokens) + bt_companion_bytes(&sizes, threads_of(w));
-    }
-    bt_bind_free(program);
-    bt_graph_free(graph);
-    return e;
-}
-
 /* ---- a process ---- */
 
 static bt_err add_kv(bt_needs *n, const bt_hparams *h, const bt_needs_want *w, bt_fault *fault)
 {
-    const bool is_f32 = w->prefill == BT_ENGINE_REFERENCE || w->decode == BT_ENGINE_REFERENCE;
-    const uint32_t elem = is_f32 ? 4 : w->kv_elem_bytes ? w->kv_elem_bytes : 2;
+    const bt_engine_facts *f = w->prefill ? bt_engine_prefill(w->prefill) : bt_engine_decode(w->decode);
+    const uint32_t elem = bt_engine_kv(f, w->kv_elem_bytes);
     n->token_bytes = bt_kv_token_bytes(elem, h->layers, h->kv_heads, h->head_dim);
     const bt_err e =
         bt_kv_pages_longest(&n->ctx_tokens, w->ctx_tokens, h->ctx, w->kv_memory_bytes, n->token_bytes, fault);
@@ -132,21 +37,40 @@ static bt_err add_kv(bt_needs *n, const bt_hparams *h, const bt_needs_want *w, b
     return BT_OK;
 }
 
+/* What the engines say of themselves. Two that run packages run one. */
+static bt_err add_engines(bt_needs *n, const bt_model *m, const bt_needs_want *want, bt_fault *fault)
+{
+    const bt_prefill_backend *p = want->prefill ? bt_prefill_backend_of(want->prefill) : NULL;
+    const bt_decode_backend *d = want->decode ? bt_decode_backend_of(want->decode) : NULL;
+    const bool is_told = p && d && p->facts.has_package && d->facts.has_package;
+    bt_needs_want w = *want;
+    if (!w.threads) w.threads = bt_pool_cores();
+    if (!w.rows) w.rows = 1;
+    bt_err e = p && p->needs ? p->needs(n, m, &w, fault) : BT_OK;
+    if (e == BT_OK && d && d->needs && !is_told) e = d->needs(n, m, &w, fault);
+    return e;
+}
+
+static bt_err check_names(const bt_needs_want *w, bt_fault *fault)
+{
+    if (w->prefill && !bt_engine_prefill(w->prefill))
+        return bt_engine_unknown(w->prefill, bt_engine_prefill_names, fault);
+    if (w->decode && !bt_engine_decode(w->decode))
+        return bt_engine_unknown(w->decode, bt_engine_decode_names, fault);
+    return BT_OK;
+}
+
 bt_err bt_needs_of(bt_needs *ret, const bt_model *m, const bt_needs_want *w, bt_fault *fault)
 {
     bt_needs n = {.part[BT_NEEDS_REST] = REST_BYTES};
-    bt_err e = BT_OK;
-    const bool is_gateway = w->prefill < 0 && w->decode < 0;
+    bt_err e = check_names(w, fault);
+    const bool is_gateway = !w->prefill && !w->decode;
     if (is_gateway) n.part[BT_NEEDS_REST] = GATEWAY_BYTES + (uint64_t)m->hp.vocab * VOCAB_BYTES;
-    else e = add_kv(&n, &m->hp, w, fault);
-    if (e == BT_OK && (w->prefill == BT_ENGINE_NPU || w->decode == BT_ENGINE_NPU))
-        e = add_npu(&n, m, w, fault);
-    if (e == BT_OK && w->prefill == BT_ENGINE_HOST) e = add_prefill_host(&n, m, w, fault);
-    if (e == BT_OK && w->decode == BT_ENGINE_HOST) e = add_decode_host(&n, m, w, fault);
+    else if (e == BT_OK) e = add_kv(&n, &m->hp, w, fault);
+    if (e == BT_OK) e = add_engines(&n, m, w, fault);
     if (e < 0) return e;
-    if (w->prefill >= 0) n.part[BT_NEEDS_WORK] += (uint64_t)m->hp.vocab * sizeof(float);
-    if (w->decode >= 0)
-        n.part[BT_NEEDS_WORK] += (uint64_t)m->hp.vocab * sizeof(float) * (w->rows ? w->rows : 1);
+    if (w->prefill) n.part[BT_NEEDS_WORK] += (uint64_t)m->hp.vocab * sizeof(float);
+    if (w->decode) n.part[BT_NEEDS_WORK] += (uint64_t)m->hp.vocab * sizeof(float) * (w->rows ? w->rows : 1);
     n.part[BT_NEEDS_WORK] += (uint64_t)m->hp.vocab * sizeof(float) * w->logits_rows;
     for (int f = 0; f < 3; f++) n.part[BT_NEEDS_WEIGHTS] += n.form[f];
     *ret = n;
@@ -200,14 +124,16 @@ void bt_needs_text(char *ret, size_t cap, const bt_needs *n)
 typedef struct change { /* of all processes */
     bool has_form;
     bt_form form;
-    bool int8_kv; /* where it is f16 */
+    bool int8_kv; /* where it is wider and can be */
     size_t ctx;   /* 0: as it is */
 } change;
 
-static bool has_f16_kv(const bt_needs_want *w)
+/* Whether its KV could be int8 and is not. */
+static bool has_wide_kv(const bt_needs_want *w)
 {
-    const bool is_f32 = w->prefill == BT_ENGINE_REFERENCE || w->decode == BT_ENGINE_REFERENCE;
-    return (w->prefill >= 0 || w->decode >= 0) && !is_f32 && w->kv_elem_bytes != 1;
+    const bool prefills = !w->prefill || bt_engine_kv(bt_engine_prefill(w->prefill), 1) == 1,
+               decodes = !w->decode || bt_engine_kv(bt_engine_decode(w->decode), 1) == 1;
+    return (w->prefill || w->decode) && prefills && decodes && w->kv_elem_bytes != 1;
 }
 
 static bt_err total_with(uint64_t *ret, size_t *ret_ctx, const bt_model *m, const bt_needs_want *want,
@@ -218,7 +144,7 @@ static bt_err total_with(uint64_t *ret, size_t *ret_ctx, const bt_model *m, cons
     for (size_t i = 0; i < count; i++) {
         bt_needs_want w = want[i];
         if (c->has_form) w.weights = c->form;
-        if (c->int8_kv && has_f16_kv(&w)) w.kv_elem_bytes = 1;
+        if (c->int8_kv && has_wide_kv(&w)) w.kv_elem_bytes = 1;
         if (c->ctx) w.ctx_tokens = c->ctx;
         const bt_err e = bt_needs_of(&n[i], m, &w, fault);
         if (e < 0) return e;
@@ -244,17 +170,17 @@ static bool fits(uint64_t *ret, search *s, const change *c)
     return *ret <= s->free_bytes;
 }
 
-static bool decodes_with_host(const search *s)
+static bool decodes_with_weights(const search *s)
 {
     for (size_t i = 0; i < s->count; i++)
-        if (s->want[i].decode == BT_ENGINE_HOST) return true;
+        if (s->want[i].decode && bt_engine_decode(s->want[i].decode)->has_weights) return true;
     return false;
 }
 
-static bool keeps_f16_kv(const search *s)
+static bool keeps_wide_kv(const search *s)
 {
     for (size_t i = 0; i < s->count; i++)
-        if (has_f16_kv(&s->want[i])) return true;
+        if (has_wide_kv(&s->want[i])) return true;
     return false;
 }
 
@@ -271,11 +197,11 @@ static void change_text(char *ret, size_t cap, const change *c, uint64_t bytes)
 static bool find_choice(char *ret, size_t cap, search *s, size_t ctx)
 {
     static const bt_form forms[] = {BT_FORM_INT8, BT_FORM_FP4};
-    const int tries = decodes_with_host(s) ? 2 : 0;
+    const int tries = decodes_with_weights(s) ? 2 : 0;
     const bt_form now = s->want[s->count - 1].weights;
     uint64_t bytes;
     for (size_t c = ctx; c >= LEAST_CTX || c == ctx; c /= 2) {
-        for (int kv = 0; kv <= keeps_f16_kv(s); kv++)
+        for (int kv = 0; kv <= keeps_wide_kv(s); kv++)
             for (int f = -1; f < tries; f++) {
                 const change try = {.has_form = f >= 0, .form = f >= 0 ? forms[f] : now, .int8_kv = kv == 1,
                                     .ctx = c == ctx ? 0 : c};

@@ -9,11 +9,11 @@
  * options; the one source of such figures for programs that start and for those that only tell. What is mapped from
  * files counts as what it is: without it in memory every token would wait for the disk. */
 typedef struct bt_needs_want {
-    int prefill, decode; /* engines that the process runs (engine/names.h); -1: none. Both -1: a gateway */
-    bt_form weights;     /* of decode host; prefill host has f16 */
+    const char *prefill, *decode; /* engines that the process runs (engine/names.h); NULL: none. Both NULL: a gateway */
+    bt_form weights;              /* of decoding, where its engine has the store's; prompts have f16 */
     const bt_obtain_want *want;
-    int schedule;             /* bt_schedule_policy: of prefill npu */
-    uint32_t kv_elem_bytes;   /* 0: 2 */
+    int schedule;             /* bt_schedule_policy: of prompts */
+    uint32_t kv_elem_bytes;   /* 0: the engine's default, and where it lacks these */
     size_t ctx_tokens;        /* as asked for; 0: the model's context, or what kv_memory_bytes holds */
     uint64_t kv_memory_bytes; /* 0: no limit */
     size_t rows, threads;     /* of a decode step; of the pool, 0: all cores */

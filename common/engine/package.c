@@ -1,5 +1,9 @@
 /* Opens or borrows a package, and compares it with what its engine is asked for. */
 #include "engine/package.h"
+#include "engine/limits.h"
+#include "engine/overlap.h"
+#include "kernels/int_kernels.h"
+#include "npu/run/int_linear.h"
 
 #include <stdio.h>
 
@@ -33,6 +37,31 @@ void bt_package_done(bt_package *p)
 {
     bt_pkg_close(p->own);
     p->own = NULL;
+}
+
+bt_err bt_package_needs(bt_needs *n, const bt_model *m, const bt_needs_want *want, bt_fault *fault)
+{
+    const bt_hparams *h = &m->hp;
+    bt_compile_needs p;
+    const bt_err e = bt_obtain_needs(&p, m, want->want, n->ctx_tokens, want->threads, fault);
+    if (e < 0) return e;
+    const size_t k[] = {h->dim, (size_t)h->heads * h->head_dim, h->ffn};
+    uint64_t prepared = 0;
+    for (size_t i = 0; i < sizeof k / sizeof *k; i++)
+        for (int wide = 0; wide < 2; wide++) {
+            const uint64_t bytes = bt_int_linear_prepared_bytes(p.max_seq, k[i], wide);
+            if (bytes > prepared) prepared = bytes;
+        }
+    const uint64_t executors = want->schedule != BT_SCHEDULE_SERIAL ? BT_OVERLAP_WINDOW + 1 : 1;
+    const size_t linear = bt_int_linear_scratch_bytes(h->ffn);
+    uint64_t sparse; /* attention has one executor of them */
+    const uint64_t keys =
+        bt_exec_sparse_bytes(&sparse, &p.attention, h->heads, h->kv_heads, h->head_dim, n->ctx_tokens);
+    n->part[BT_NEEDS_PACKAGE] = p.package_bytes;
+    n->part[BT_NEEDS_WORK] +=
+        executors * p.arena_bytes + prepared + keys + (uint64_t)p.max_seq * bt_int_panels(h->ffn) +
+        bt_limits_companion_bytes(h, 1, n->ctx_tokens, sparse > linear ? sparse : linear, want->threads);
+    return BT_OK;
 }
 
 bt_report_work bt_package_work(const bt_exec_stats *s, uint64_t rows)

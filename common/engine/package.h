@@ -2,6 +2,7 @@
 #define BT_ENGINE_PACKAGE_H
 #include "base/hash.h"
 #include "device/report.h"
+#include "engine/needs.h"
 #include "npu/compile/obtain.h"
 #include "npu/run/exec.h"
 
@@ -18,6 +19,8 @@ typedef struct bt_package {
 bt_err bt_package_open(bt_package *ret, const bt_model *m, const bt_obtain_want *want, const bt_pkg *pkg,
                        const bt_obtain_how *how, bt_fault *fault);
 void bt_package_done(bt_package *p);
+/* The package, and what an executor of it takes: the needs of both tables. */
+bt_err bt_package_needs(bt_needs *n, const bt_model *m, const bt_needs_want *want, bt_fault *fault);
 /* What executors of a package did, in the words of reports. rows: computed, padding too. */
 bt_report_work bt_package_work(const bt_exec_stats *s, uint64_t rows);
 #endif

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 
 struct bt_prefill {
-    const char *name;
     const bt_prefill_backend *backend;
     void *state;
     const bt_model *model;
@@ -17,36 +16,34 @@ struct bt_prefill {
     size_t ctx_tokens;
 };
 
-static const bt_prefill_backend *const backends[BT_ENGINES] = {[BT_ENGINE_NPU] = &bt_prefill_npu,
-                                                               [BT_ENGINE_HOST] = &bt_prefill_host,
-                                                               [BT_ENGINE_REFERENCE] = &bt_prefill_reference};
+static bt_err check_config(const bt_engine_facts *f, const bt_prefill_config *c, bt_fault *fault)
+{
+    bt_attention attention;
+    if (c->schedule != BT_SCHEDULE_SERIAL && !f->has_schedules)
+        return bt_fail(fault, BT_EARG, "--schedule %s beside engine '%s': its chunks run one by one",
+                       bt_engine_schedules[c->schedule], f->name);
+    const bt_err e = bt_attention_parse(&attention, c->want.attention, fault);
+    if (e < 0 || !attention.ratio_ppm || f->is_sparse) return e;
+    return bt_fail(fault, BT_EARG, "--attention %s beside engine '%s': it attends densely", c->want.attention,
+                   f->name);
+}
 
 static bt_err open_engine(bt_prefill *p, bt_prefill_config *c, bt_fault *fault)
 {
-    const int engine = bt_engine_find(c->engine ? c->engine : bt_engine_names[0]);
-    if (engine < 0 || !backends[engine])
-        return bt_fail(fault, BT_EARG, "engine '%s': npu, host or reference", c->engine);
-    if (c->schedule != BT_SCHEDULE_SERIAL && engine != BT_ENGINE_NPU)
-        return bt_fail(fault, BT_EARG,
-                       "--schedule %s beside engine '%s': only npu has another order than serial",
-                       bt_engine_schedules[c->schedule], bt_engine_names[engine]);
-    bt_attention attention;
-    bt_err e = bt_attention_parse(&attention, c->want.attention, fault);
-    if (e == BT_OK && attention.ratio_ppm && engine != BT_ENGINE_NPU)
-        e = bt_fail(fault, BT_EARG, "--attention %s beside engine '%s': only npu attends sparsely",
-                    c->want.attention, bt_engine_names[engine]);
+    const bt_prefill_backend *b = bt_prefill_backend_of(c->engine);
+    if (!b) return bt_engine_unknown(c->engine, bt_engine_prefill_names, fault);
+    bt_err e = check_config(&b->facts, c, fault);
     if (e < 0) return e;
-    p->name = bt_engine_names[engine];
-    p->backend = backends[engine];
-    e = bt_limits_resolve(&c->kv_elem_bytes, &c->ctx_tokens, p->name, p->backend->kv_elem_bytes,
-                          &p->model->hp, c->kv_memory_bytes, fault);
+    p->backend = b;
+    e = bt_limits_resolve(&c->kv_elem_bytes, &c->ctx_tokens, &b->facts, &p->model->hp, c->kv_memory_bytes,
+                          fault);
     if (e == BT_OK && !c->pool) {
         e = bt_pool_new(&p->own_pool, c->threads, fault);
         c->pool = p->own_pool;
     }
     p->kv_elem_bytes = c->kv_elem_bytes;
     p->ctx_tokens = c->ctx_tokens;
-    return e < 0 ? e : p->backend->load(&p->state, p->model, c, fault);
+    return e < 0 ? e : b->load(&p->state, p->model, c, fault);
 }
 
 bt_err bt_prefill_new(bt_prefill **ret, const bt_model *m, const bt_prefill_config *config, bt_fault *fault)
@@ -77,7 +74,7 @@ bt_report_work bt_prefill_work(const bt_prefill *p) { return p->backend->work(p-
 bt_report_engine bt_prefill_about(const bt_prefill *p)
 {
     bt_report_engine about = p->backend->about(p->state);
-    about.name = p->name;
+    about.name = p->backend->facts.name;
     return about;
 }
 

@@ -28,7 +28,7 @@
 typedef struct bt_prefill bt_prefill;
 
 typedef struct bt_prefill_config {
-    const char *engine;          /* one of bt_engine_names; NULL: the first */
+    const char *engine;          /* one of bt_engine_prefill_names; NULL: the default */
     const char *isa;             /* bt_kernels_select; NULL: the best */
     bt_obtain_want want;         /* npu: which package; host: only shape_policy counts */
     bt_schedule_policy schedule; /* npu: in which order chunks of one prompt run (engine/overlap.h); 0: one by one */

@@ -1,10 +1,14 @@
 #ifndef BT_ENGINE_PREFILL_BACKEND_H
 #define BT_ENGINE_PREFILL_BACKEND_H
+#include "engine/needs.h"
 #include "engine/prefill.h"
 
-/* What an engine behind prefill.h provides. prefill.c has the thread pool and has checked the view. */
+/* What an engine behind prefill.h is and provides. prefill.c has the thread pool and has checked the view. */
 typedef struct bt_prefill_backend {
-    uint32_t kv_elem_bytes[2]; /* what it takes; the first is the default, 0: no second */
+    bt_engine_facts facts;
+    /* Adds what it takes beside KV and logits to *n, whose ctx_tokens is resolved; of want threads is, too. NULL: it
+     * does not tell. */
+    bt_err (*needs)(bt_needs *n, const bt_model *m, const bt_needs_want *want, bt_fault *fault);
     /* config has pool, ctx_tokens and kv_elem_bytes resolved. */
     bt_err (*load)(void **ret, const bt_model *m, const bt_prefill_config *config, bt_fault *fault);
     bt_err (*run)(void *state, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
@@ -20,5 +24,13 @@ typedef struct bt_prefill_backend {
     void (*free)(void *state);               /* NULL is fine */
 } bt_prefill_backend;
 
-extern const bt_prefill_backend bt_prefill_npu, bt_prefill_host, bt_prefill_reference;
+/* The engines, in the order in which options name them: bt_prefill_NAME in a file of its own, and a row here. */
+#define BT_PREFILL_ROWS(ROW) \
+    ROW(npu) \
+    ROW(host) \
+    ROW(reference)
+#define BT_PREFILL_ROW(name) extern const bt_prefill_backend bt_prefill_##name;
+BT_PREFILL_ROWS(BT_PREFILL_ROW)
+extern const bt_prefill_backend *const bt_prefill_rows[];          /* rows.c; NULL at the end */
+const bt_prefill_backend *bt_prefill_backend_of(const char *name); /* NULL: the default; returns NULL: there is none */
 #endif

@@ -49,6 +49,24 @@ static void host_free(void *state)
     free(s);
 }
 
+static bt_err host_needs(bt_needs *n, const bt_model *m, const bt_needs_want *w, bt_fault *fault)
+{
+    bt_shapes shapes;
+    bt_graph *graph = NULL;
+    bt_host_shapes *table = NULL;
+    bt_err e = bt_shapes_parse(&shapes, w->want->shape_policy, n->ctx_tokens, fault);
+    if (e == BT_OK) e = bt_weights_bytes(&n->form[BT_FORM_F16], m, BT_FORM_F16, false, fault);
+    if (e == BT_OK) e = bt_graph_build(&graph, &m->hp, NULL, fault);
+    if (e == BT_OK) e = bt_host_shapes_new(&table, graph, &shapes, n->ctx_tokens, fault);
+    if (e == BT_OK)
+        n->part[BT_NEEDS_WORK] +=
+            table->arena_bytes + bt_limits_rope_bytes(&m->hp, n->ctx_tokens) +
+            bt_limits_companion_bytes(&m->hp, ATTENTION_ROWS, n->ctx_tokens, 0, w->threads);
+    bt_host_shapes_free(table);
+    bt_graph_free(graph);
+    return e;
+}
+
 static bool is_shareable(const bt_weights *w, const bt_model *m, size_t ctx_tokens)
 {
     return w && bt_weights_model(w) == m && strcmp(bt_weights_form(w), "f16") == 0 &&
@@ -217,7 +235,8 @@ static bt_report_engine host_about(const void *state)
 static const char *host_isa(const void *state) { return ((const host_state *)state)->kernels->isa; }
 
 const bt_prefill_backend bt_prefill_host = {
-    .kv_elem_bytes = {2, 1},
+    .facts = {.name = "host", .kv_elem_bytes = {2, 1}, .has_weights = true, .has_chunks = true},
+    .needs = host_needs,
     .load = host_load,
     .run = host_run,
     .run_together = host_run_together,

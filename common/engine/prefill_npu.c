@@ -233,7 +233,9 @@ static const bt_pkg *npu_pkg(const void *state) { return ((const npu_state *)sta
 static const char *npu_isa(const void *state) { return ((const npu_state *)state)->kernels->isa; }
 
 const bt_prefill_backend bt_prefill_npu = {
-    .kv_elem_bytes = {2, 1},
+    .facts = {.name = "npu", .kv_elem_bytes = {2, 1}, .has_package = true, .has_integers = true,
+              .has_chunks = true, .has_schedules = true, .is_sparse = true},
+    .needs = bt_package_needs,
     .load = npu_load,
     .run = npu_run,
     .run_together = npu_run_together,

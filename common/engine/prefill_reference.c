@@ -73,6 +73,11 @@ static const char *reference_isa(const void *state)
 }
 
 const bt_prefill_backend bt_prefill_reference = {
-    .kv_elem_bytes = {4, 0},  .load = reference_load, .run = reference_run,   .work = reference_work,
-    .about = reference_about, .isa = reference_isa,   .free = reference_free,
+    .facts = {.name = "reference", .kv_elem_bytes = {4, 0}},
+    .load = reference_load,
+    .run = reference_run,
+    .work = reference_work,
+    .about = reference_about,
+    .isa = reference_isa,
+    .free = reference_free,
 };

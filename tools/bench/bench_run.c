@@ -2,7 +2,6 @@
 #include "tools/bench/bench_run.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 bt_err tool_bench_open_prefill(bt_prefill **ret, const tool_bench_setup *s, const char *isa, bt_pool *pool,
                                bt_fault *fault)
@@ -14,7 +13,8 @@ bt_err tool_bench_open_prefill(bt_prefill **ret, const tool_bench_setup *s, cons
                                  .schedule = s->schedule,
                                  .pool = pool,
                                  .ctx_tokens = s->ctx_tokens,
-                                 .kv_elem_bytes = strcmp(s->engine, "reference") == 0 ? 0 : s->kv_elem_bytes};
+                                 .kv_elem_bytes =
+                                     bt_engine_kv(bt_engine_prefill(s->engine), s->kv_elem_bytes)};
     return bt_prefill_new(ret, s->model, &c, fault);
 }
 
@@ -26,7 +26,7 @@ bt_err tool_bench_open_decode(bt_decode **ret, const tool_bench_setup *s, const 
                                 .isa = isa,
                                 .weights = weights,
                                 .pkg = s->pkg,
-                                .kv_elem_bytes = s->kv_elem_bytes,
+                                .kv_elem_bytes = bt_engine_kv(bt_engine_decode(s->decode), s->kv_elem_bytes),
                                 .pool = pool,
                                 .ctx_tokens = s->ctx_tokens,
                                 .rows_max = s->batch_max < least ? least : s->batch_max};

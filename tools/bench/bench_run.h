@@ -7,10 +7,10 @@
 /* What is timed and checked: the engines behind the two doors, over sequences of made-up tokens. */
 typedef struct tool_bench_setup {
     const bt_model *model;
-    const char *engine;  /* of prompts: one of bt_engine_names */
-    const char *decode;  /* of decoding: "npu" or "host"; NULL: "host" */
-    bt_obtain_want want; /* host: shape_policy */
-    const bt_pkg *pkg;   /* npu, of both: opened once for all runs */
+    const char *engine;  /* of prompts: one of bt_engine_prefill_names */
+    const char *decode;  /* of decoding: one of bt_engine_decode_names; NULL: the default */
+    bt_obtain_want want; /* without a package: shape_policy */
+    const bt_pkg *pkg;   /* of engines that run one: opened once for all runs */
     bt_schedule_policy schedule;
     uint32_t kv_elem_bytes; /* 0 f16, 1 int8 */
     size_t ctx_tokens;      /* longest sequence of the run */
@@ -23,7 +23,7 @@ enum { TOOL_BENCH_CHECKED_SEQUENCES = 3 };
 /* isa as bt_kernels_select; the pool is borrowed. */
 bt_err tool_bench_open_prefill(bt_prefill **ret, const tool_bench_setup *s, const char *isa, bt_pool *pool,
                                bt_fault *fault);
-/* weights: of decoding with host; NULL: the first form */
+/* weights: of decoding with the store's; NULL: the first form */
 bt_err tool_bench_open_decode(bt_decode **ret, const tool_bench_setup *s, const char *weights, const char *isa,
                               bt_pool *pool, bt_fault *fault);
 

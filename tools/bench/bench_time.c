@@ -19,10 +19,15 @@ void tool_bench_test_name(char ret[64], const tool_bench_row *r)
         snprintf(ret + n, 64 - (size_t)n, " %s", r->schedule);
 }
 
+static bool has_integers(const tool_bench_row *r)
+{
+    return (r->prefill ? bt_engine_prefill(r->engine) : bt_engine_decode(r->engine))->has_integers;
+}
+
 double tool_bench_roofline(const tool_bench_row *r, double int8_ops, double fma_flops, double read_bytes,
                            const char **ret_limit)
 {
-    const bool integers = strcmp(r->engine, "npu") == 0;
+    const bool integers = has_integers(r);
     const double peak = integers ? int8_ops : fma_flops;
     if (r->prefill) {
         const double linear = peak > 0 ? r->linear_ops / peak : 0,
@@ -94,7 +99,7 @@ typedef struct moment {
 /* Only what the row is held against, so that nothing cools down or is pushed out of a cache for nothing. */
 static moment look(const tool_bench_row *r, const tool_machine *m)
 {
-    const bool integers = strcmp(r->engine, "npu") == 0;
+    const bool integers = has_integers(r);
     return (moment){integers ? tool_peak_once(m, TOOL_INT8) : 0, tool_peak_once(m, TOOL_FP32),
                     r->prefill ? 0 : tool_read_once(m)};
 }

@@ -27,8 +27,10 @@ bt_err tool_devices_check(const tool_serve *s, bt_fault *fault)
                            s->link ? "link" : "pace");
         return BT_OK;
     }
-    if (s->engine != BT_ENGINE_NPU && !s->colocated)
-        return bt_fail(fault, BT_EARG, "--decode-profile prices the programs of --engine npu");
+    const char *engine = bt_engine_prefill_names[s->engine];
+    if (!s->colocated && !bt_engine_prefill(engine)->has_package)
+        return bt_fail(fault, BT_EARG, "--decode-profile prices a package, and --engine %s runs none",
+                       engine);
     if (!s->colocated) e = check_profile(s->want.profile, false, fault);
     if (e == BT_OK) e = check_profile(s->decode_profile, true, fault);
     return e == BT_OK && s->link ? bt_link_parse(&link, s->link, fault) : e;

@@ -14,15 +14,23 @@
 #include <string.h>
 #include <unistd.h>
 
-static int decode_engine(const tool_serve *s) { return bt_engine_decode_of(s->decode, s->engine); }
+const bt_engine_facts *tool_serve_prefill(const tool_serve *s)
+{
+    return bt_engine_prefill(bt_engine_prefill_names[s->engine]);
+}
 
-/* What decode nodes will read, and prefill nodes with engine host, which take f16. */
+const bt_engine_facts *tool_serve_decode(const tool_serve *s)
+{
+    return bt_engine_decode(bt_engine_decode_names[bt_engine_decode_beside(s->decode, s->engine)]);
+}
+
+/* What engines will read of the store: decode nodes in the form that was asked for, prefill nodes in f16. */
 static bt_err keep_weights(const tool_serve *s, const bt_model *m, bt_pool *pool, bt_fault *fault)
 {
     bt_weights_options o = {.form = bt_weights_forms[s->weights], .ctx_tokens = 1, .progress = bt_wait_tell};
-    const bt_err e = decode_engine(s) == BT_ENGINE_HOST ? bt_weights_keep(m, &o, pool, fault) : BT_OK;
+    const bt_err e = tool_serve_decode(s)->has_weights ? bt_weights_keep(m, &o, pool, fault) : BT_OK;
     o.form = bt_weights_forms[BT_FORM_F16];
-    return e == BT_OK && s->engine == BT_ENGINE_HOST ? bt_weights_keep(m, &o, pool, fault) : e;
+    return e == BT_OK && tool_serve_prefill(s)->has_weights ? bt_weights_keep(m, &o, pool, fault) : e;
 }
 
 /* As each node finds it out. */
@@ -40,8 +48,8 @@ static bt_err keep_package(const tool_serve *s, const bt_model *m, bt_pool *pool
 {
     bt_obtain_how how = {.pool = pool, .only_looks = true, .progress = bt_wait_tell};
     bt_pkg *p = NULL;
-    if (s->engine != BT_ENGINE_NPU && decode_engine(s) != BT_ENGINE_NPU) return BT_OK;
-    const bool decodes = decode_engine(s) == BT_ENGINE_NPU;
+    const bool decodes = tool_serve_decode(s)->has_package;
+    if (!decodes && !tool_serve_prefill(s)->has_package) return BT_OK;
     bt_err e = longest(&how.ctx_tokens, s, m, fault);
     if (e == BT_OK && decodes) e = bt_decode_check_want(&s->want, m, fault);
     bt_wait_tell(NULL, "opening the package", 0, 0);
@@ -55,20 +63,17 @@ static bt_err keep_package(const tool_serve *s, const bt_model *m, bt_pool *pool
 static bt_err check(const tool_serve *s, bt_fault *fault)
 {
     if (tool_devices_check(s, fault) < 0) return BT_EARG;
-    const int decode = decode_engine(s);
-    if (s->engine == BT_ENGINE_REFERENCE && s->kv_dtype != 0)
-        return bt_fail(fault, BT_EARG, "engine 'reference' has no KV of %s",
+    const bt_engine_facts *prefill = tool_serve_prefill(s), *decode = tool_serve_decode(s);
+    const uint32_t elem_bytes = bt_kv_dtype_wanted(s->kv_dtype);
+    if (elem_bytes && bt_engine_kv(prefill, elem_bytes) != elem_bytes)
+        return bt_fail(fault, BT_EARG, "engine '%s' has no KV of %s", prefill->name,
                        bt_kv_dtype_choices[s->kv_dtype]);
-    if (s->schedule && s->engine != BT_ENGINE_NPU)
-        return bt_fail(fault, BT_EARG,
-                       "--schedule %s beside --engine %s: only npu has another order than serial",
-                       bt_engine_schedules[s->schedule], bt_engine_names[s->engine]);
-    if ((s->engine == BT_ENGINE_REFERENCE) != (decode == BT_ENGINE_REFERENCE))
-        return bt_fail(
-            fault, BT_EARG,
-            "--decode-engine %s beside --engine %s: only the reference makes and reads f32 KV, so it goes "
-            "with itself alone",
-            bt_engine_names[decode], bt_engine_names[s->engine]);
+    if (s->schedule && !prefill->has_schedules)
+        return bt_fail(fault, BT_EARG, "--schedule %s beside --engine %s: its chunks run one by one",
+                       bt_engine_schedules[s->schedule], prefill->name);
+    if (!bt_engine_shares_kv(prefill, decode))
+        return bt_fail(fault, BT_EARG, "--decode-engine %s beside --engine %s: they share no form of KV",
+                       decode->name, prefill->name);
     return BT_OK;
 }
 
@@ -82,8 +87,9 @@ static bt_err check_memory(const tool_serve *s, const bt_model *m, bt_fault *fau
     size_t n = 0;
     for (size_t i = 0; i < 1 + prefill + decode && n < BT_NEEDS_MAX_PROCESSES; i++) {
         const bool decodes = i > prefill, is_gateway = i == 0;
-        want[n++] = (bt_needs_want){.prefill = is_gateway || (decodes && !is_local) ? -1 : s->engine,
-                                    .decode = decodes ? decode_engine(s) : -1,
+        const bool prefills = !is_gateway && (!decodes || is_local);
+        want[n++] = (bt_needs_want){.prefill = prefills ? tool_serve_prefill(s)->name : NULL,
+                                    .decode = decodes ? tool_serve_decode(s)->name : NULL,
                                     .weights = (bt_form)s->weights,
                                     .want = &s->want,
                                     .schedule = s->schedule,
@@ -174,7 +180,7 @@ static void add_machine(tool_command *c, const tool_serve *s)
 
 void tool_serve_node_args(tool_command *ret, const tool_serve *s, const char *role)
 {
-    const char *engine = bt_engine_names[s->engine];
+    const char *engine = tool_serve_prefill(s)->name;
     const bool is_prefill = strcmp(role, "prefill") == 0;
     add_machine(ret, s);
     add_want(ret, &s->want);
@@ -183,7 +189,7 @@ void tool_serve_node_args(tool_command *ret, const tool_serve *s, const char *ro
     if (s->colocated || s->local_prefill_below > 0) tool_command_add(ret, "--local-prefill", engine);
     tool_command_add(ret, "--schedule", bt_engine_schedules[s->schedule]);
     tool_command_add(ret, is_prefill ? "--engine" : "--prefill-engine", engine);
-    tool_command_add(ret, is_prefill ? "--decode-engine" : "--engine", bt_engine_names[decode_engine(s)]);
+    tool_command_add(ret, is_prefill ? "--decode-engine" : "--engine", tool_serve_decode(s)->name);
 }
 
 static void add_up(tool_command *ret, const tool_serve *s)
@@ -193,9 +199,9 @@ static void add_up(tool_command *ret, const tool_serve *s)
                                         "--timeout",    "86400s",    "--log-level", "error",
                                         "--verbose=no", "--json=no"};
     tool_command_add(ret, "--model", s->model);
-    tool_command_add(ret, "--engine", bt_engine_names[s->engine]);
+    tool_command_add(ret, "--engine", tool_serve_prefill(s)->name);
     tool_command_add(ret, "--schedule", bt_engine_schedules[s->schedule]);
-    tool_command_add(ret, "--decode-engine", bt_engine_auto_names[s->decode]);
+    tool_command_add(ret, "--decode-engine", bt_engine_decode_auto_names[s->decode]);
     add_machine(ret, s);
     add_decode(ret, s, "--slots");
     add_prefill(ret, s, "--prefill-slots");

@@ -18,9 +18,9 @@
 typedef struct tool_serve {
     const char *model, *isa;
     const char *decode_profile, *link, *pace; /* devices.h; the first two NULL: none */
-    int engine;                               /* index in bt_engine_names */
+    int engine;                               /* index in bt_engine_prefill_names */
     int schedule;                             /* in bt_engine_schedules */
-    int decode;                               /* index in bt_engine_auto_names */
+    int decode;                               /* in bt_engine_decode_auto_names */
     int kv_dtype;                             /* in bt_kv_dtype_choices */
     int weights;                              /* in bt_weights_forms */
     int64_t threads, ctx_size, slots, prefill_slots, share_tokens, speculate, local_prefill_below;
@@ -50,7 +50,7 @@ typedef struct tool_serve {
          BT_OPT_AT(config, serve.decode), \
          .type = BT_OPT_CHOICE, \
          .def = "auto", \
-         .choices = bt_engine_auto_names, \
+         .choices = bt_engine_decode_auto_names, \
          .help = \
              "what generates tokens; auto: host, for --engine reference that; npu needs a package with rows of one " \
              "token (see --shape-policy)"}, \
@@ -145,6 +145,9 @@ typedef struct tool_serve {
         .def = "auto", .help = "kernels: auto, " BT_ENGINE_ISA_NAMES "; the results are the same" \
     }
 
+/* Its engines, of prompts and of decoding. */
+const bt_engine_facts *tool_serve_prefill(const tool_serve *s);
+const bt_engine_facts *tool_serve_decode(const tool_serve *s);
 /* Opens the model, which finds its faults before several programs each tell them, searches for the recipe where --quant
  * asks for that, compiles its package and converts
  * its weights where that has not been done, telling of it unless quiet: nodes then start at once. A signal

@@ -25,14 +25,12 @@ typedef struct config {
     bool kernels, json, quiet;
 } config;
 
-static const char *const decode_names[] = {BT_ENGINE_CHUNKED_NAMES, NULL}; /* as bt_engine_names begins */
-
 static const bt_opt opts[] = {
     {.group = "Model", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, model),
      .type = BT_OPT_STRING, .def = "smollm2", .help = "GGUF file, or 'smollm2' for the default model"},
     BT_ENGINE_OPT(config, engine),
     {.group = "Model", .name = "decode-engine", .value = "NAME", BT_OPT_AT(config, decode),
-     .type = BT_OPT_CHOICE, .def = "host", .choices = decode_names,
+     .type = BT_OPT_CHOICE, .def = BT_ENGINE_DEFAULT_DECODE, .choices = bt_engine_decode_names,
      .help = "what generates: f16 kernels, or the integer NPU, where its package has rows of one token (see "
              "--shape-policy)"},
     {.group = "Model", .name = "weights", .value = "LIST", BT_OPT_AT(config, weights), .type = BT_OPT_STRING,
@@ -92,7 +90,7 @@ typedef struct bench {
     const bt_kernels *kernels;
     bt_pool *pool[TOOL_LIST_MAX];        /* of each entry of threads */
     tool_machine machine[TOOL_LIST_MAX]; /* they share the memory of the first */
-    bt_pkg *pkg;                         /* of engine npu */
+    bt_pkg *pkg;                         /* of engines that run one */
     tool_bench_about about;
     tool_bench_printer out;
 } bench;
@@ -136,8 +134,8 @@ static bt_err prepare(bench *b, bt_fault *fault)
         return bt_fail(fault, BT_ELIMIT, "%zu tokens and %zu before them: this model's context is %u", run,
                        most(&b->depths), b->model->hp.ctx);
     b->setup = (tool_bench_setup){.model = b->model,
-                                  .engine = bt_engine_names[b->c->engine],
-                                  .decode = bt_engine_names[b->c->decode],
+                                  .engine = bt_engine_prefill_names[b->c->engine],
+                                  .decode = bt_engine_decode_names[b->c->decode],
                                   .want = b->c->want,
                                   .kv_elem_bytes = bt_kv_dtype_wanted(b->c->kv_dtype),
                                   .ctx_tokens = ctx > CHECKED_TOKENS ? ctx : CHECKED_TOKENS,
@@ -165,8 +163,8 @@ static bt_err tell_needs(const bench *b, bt_fault *fault)
     size_t form = b->weights.value[0];
     for (size_t i = 1; i < b->weights.count; i++)
         if (b->weights.value[i] < form) form = b->weights.value[i]; /* f16 first */
-    const bt_needs_want want = {.prefill = most(&b->prompts) && !b->c->kernels ? (int)b->c->engine : -1,
-                                .decode = decodes ? (int)b->c->decode : -1,
+    const bt_needs_want want = {.prefill = most(&b->prompts) && !b->c->kernels ? b->setup.engine : NULL,
+                                .decode = decodes ? b->setup.decode : NULL,
                                 .weights = (bt_form)form,
                                 .want = &b->c->want,
                                 .kv_elem_bytes = b->setup.kv_elem_bytes,
@@ -174,7 +172,7 @@ static bt_err tell_needs(const bench *b, bt_fault *fault)
                                 .rows = batch,
                                 .threads = bt_pool_threads(largest_pool(b)),
                                 .sequences = decodes ? batch : 1};
-    if (want.prefill < 0 && want.decode < 0) return BT_OK;
+    if (!want.prefill && !want.decode) return BT_OK;
     return tool_tell_needs("bench", b->model, &want, 1, b->c->quiet, fault);
 }
 
@@ -183,8 +181,8 @@ static bt_err open_package(bench *b, bt_fault *fault)
 {
     const bt_obtain_how how = {.ctx_tokens = b->setup.ctx_tokens, .pool = largest_pool(b),
                                .progress = bt_wait_tell};
-    const bool of_prompts = b->c->engine == BT_ENGINE_NPU && most(&b->prompts),
-               of_decoding = b->c->decode == BT_ENGINE_NPU && most(&b->gens);
+    const bool of_prompts = bt_engine_prefill(b->setup.engine)->has_package && most(&b->prompts),
+               of_decoding = bt_engine_decode(b->setup.decode)->has_package && most(&b->gens);
     if (b->c->kernels || (!of_prompts && !of_decoding)) return BT_OK;
     bt_err e = of_decoding ? bt_decode_check_want(&b->c->want, b->model, fault) : BT_OK;
     if (e == BT_OK) e = bt_obtain_open(&b->pkg, NULL, b->model, &b->c->want, &how, fault);
@@ -193,13 +191,12 @@ static bt_err open_package(bench *b, bt_fault *fault)
     return e;
 }
 
-/* The i-th form of weights that is decoded with; an npu has those of its package alone, NULL. false: no more.
- */
+/* The i-th form of weights that is decoded with; NULL of an engine that has its own. false: no more. */
 static bool has_weights(const bench *b, size_t i, const char **ret)
 {
-    const bool is_npu = b->c->decode == BT_ENGINE_NPU;
-    if (i >= (is_npu ? 1 : b->weights.count)) return false;
-    *ret = is_npu ? NULL : bt_weights_forms[b->weights.value[i]];
+    const bool has_forms = bt_engine_decode(b->setup.decode)->has_weights;
+    if (i >= (has_forms ? b->weights.count : 1)) return false;
+    *ret = has_forms ? bt_weights_forms[b->weights.value[i]] : NULL;
     return true;
 }
 

@@ -30,10 +30,7 @@ typedef struct config {
 } config;
 
 enum { NO_COMPARISON = 0, DECODE_ROWS = 128 /* of one step */ };
-/* "decode": the decode node's engine host; "decode-npu": its engine npu. */
-#define DECODE_NAMES "decode", "decode-npu"
-static const char *const engine_names[] = {BT_ENGINE_NAMES, DECODE_NAMES, NULL};
-static const char *const against_names[] = {"none", BT_ENGINE_NAMES, DECODE_NAMES, NULL};
+#define ENGINE_NAMES (bt_engine_door_names + 1) /* behind "none" */
 
 static const bt_opt opts[] = {
     {.group = "Input", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, model),
@@ -46,12 +43,12 @@ static const bt_opt opts[] = {
     {.group = "Input", .name = "chunks", .value = "N", BT_OPT_AT(config, chunks), .type = BT_OPT_INT,
      .def = "0", .lo = 0, .hi = 1 << 20, .help = "windows to use; 0: all"},
     {.group = "Model", .name = "engine", .value = "NAME", BT_OPT_AT(config, engine), .type = BT_OPT_CHOICE,
-     .def = "npu", .choices = engine_names,
+     .def = BT_ENGINE_DEFAULT_PREFILL, .choices = ENGINE_NAMES,
      .help =
          "what computes: the integer NPU, f16 kernels, the plain FP32 oracle, or the decode node's kernels: "
          "those of its engine host, or of npu"},
     {.group = "Model", .name = "against", .value = "NAME", BT_OPT_AT(config, against), .type = BT_OPT_CHOICE,
-     .def = "none", .choices = against_names,
+     .def = "none", .choices = bt_engine_door_names,
      .help = "also compare the distributions with this engine's; whose attention is dense"},
     {.group = "Model", .name = "weights", .value = "FORM", BT_OPT_AT(config, weights), .type = BT_OPT_CHOICE,
      .def = "f16", .choices = bt_weights_forms, .help = "weights of engine decode"},
@@ -101,17 +98,13 @@ typedef struct side {
 /* Of both engines; each has one window's rows and logits. */
 static bt_err tell_needs(const config *c, const bt_model *m, const bt_pool *pool, bt_fault *fault)
 {
-    const char *const names[] = {engine_names[c->engine], against_names[c->against]};
+    const char *const names[] = {ENGINE_NAMES[c->engine], bt_engine_door_names[c->against]};
     const size_t count = c->against == NO_COMPARISON ? 1 : 2;
     bt_needs_want want[2];
     for (size_t i = 0; i < count; i++) {
-        const bool decodes = strncmp(names[i], "decode", 6) == 0;
-        int engine = BT_ENGINE_HOST;
-        for (int k = 0; !decodes && bt_engine_names[k]; k++)
-            if (!strcmp(bt_engine_names[k], names[i])) engine = k;
-        if (!strcmp(names[i], "decode-npu")) engine = BT_ENGINE_NPU;
-        want[i] = (bt_needs_want){.prefill = decodes ? -1 : engine,
-                                  .decode = decodes ? engine : -1,
+        const bt_engine_facts *decode = bt_engine_door_decode(names[i]);
+        want[i] = (bt_needs_want){.prefill = decode ? NULL : names[i],
+                                  .decode = decode ? decode->name : NULL,
                                   .weights = (bt_form)c->weights,
                                   .want = &c->want,
                                   .kv_elem_bytes = bt_kv_dtype_wanted(c->kv_dtype),
@@ -123,14 +116,16 @@ static bt_err tell_needs(const config *c, const bt_model *m, const bt_pool *pool
     return tool_tell_needs("perplexity", m, want, count, c->quiet, fault);
 }
 
-/* is_dense: whatever --attention says. side_close also after a failure; zeros are fine. */
+/* engine: of bt_engine_door_names. is_dense: whatever --attention says. An engine without the form of KV that
+ * is asked for has its own. side_close also after a failure; zeros are fine. */
 static bt_err side_open(side *s, const config *c, const bt_model *m, const char *engine, bt_pool *pool,
                         bool is_dense, bt_fault *fault)
 {
     const size_t ctx = (size_t)c->ctx_size;
-    const uint32_t elem_bytes = bt_kv_dtype_wanted(c->kv_dtype);
-    const bool is_npu = strcmp(engine, "decode-npu") == 0;
-    const bt_decode_config dc = {.engine = bt_engine_names[is_npu ? BT_ENGINE_NPU : BT_ENGINE_HOST],
+    const bt_engine_facts *decode = bt_engine_door_decode(engine),
+                          *facts = decode ? decode : bt_engine_prefill(engine);
+    const uint32_t elem_bytes = bt_engine_kv(facts, bt_kv_dtype_wanted(c->kv_dtype));
+    const bt_decode_config dc = {.engine = facts->name,
                                  .isa = c->isa,
                                  .want = c->want,
                                  .weights = bt_weights_forms[c->weights],
@@ -139,15 +134,19 @@ static bt_err side_open(side *s, const config *c, const bt_model *m, const char 
                                  .progress = bt_wait_tell,
                                  .rows_max = DECODE_ROWS,
                                  .ctx_tokens = ctx};
-    bt_prefill_config pc = {.engine = engine, .isa = c->isa, .want = c->want, .is_dense = is_dense,
-                            .for_perplexity = true, .pool = pool,
-                            /* it has f32 whatever is asked */
-                            .kv_elem_bytes = strcmp(engine, "reference") == 0 ? 0 : elem_bytes,
-                            .ctx_tokens = ctx, .progress = bt_wait_tell};
-    if (is_dense && strcmp(engine, "npu") != 0) pc.want.attention = NULL;
+    bt_prefill_config pc = {.engine = engine,
+                            .isa = c->isa,
+                            .want = c->want,
+                            .is_dense = is_dense,
+                            .for_perplexity = true,
+                            .pool = pool,
+                            .kv_elem_bytes = elem_bytes,
+                            .ctx_tokens = ctx,
+                            .progress = bt_wait_tell};
+    if (is_dense && !facts->is_sparse) pc.want.attention = NULL;
     bt_wait_tell(NULL, "opening the engine", 0, 0);
-    const bt_err e = is_npu || strcmp(engine, "decode") == 0 ? bt_decode_new(&s->decode, m, &dc, fault)
-                                                             : bt_prefill_new(&s->prefill, m, &pc, fault);
+    const bt_err e =
+        decode ? bt_decode_new(&s->decode, m, &dc, fault) : bt_prefill_new(&s->prefill, m, &pc, fault);
     if (e < 0) return e;
     return tool_sequences_open(&s->window, m,
                                s->decode ? bt_decode_kv_elem_bytes(s->decode)
@@ -209,7 +208,7 @@ static int show(const config *c, measure *r)
         json_t *o =
             json_pack("{s:f, s:f, s:I, s:I, s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:f}", "perplexity",
                       value, "standard_error", error, "tokens", (json_int_t)r->score.tokens, "windows",
-                      (json_int_t)r->plan.windows, "engine", engine_names[c->engine], "quant", r->form,
+                      (json_int_t)r->plan.windows, "engine", ENGINE_NAMES[c->engine], "quant", r->form,
                       "npu_mac_ratio", npu, "npu_int8_mac_ratio", npu - in16 - floats, "npu_int16_mac_ratio",
                       in16, "npu_float_mac_ratio", floats, "masked_mac_ratio", masked, "tile_padding_macs",
                       (json_int_t)r->work.tile_padding_macs, "batch_padding_rows",
@@ -219,15 +218,15 @@ static int show(const config *c, measure *r)
                                                 (json_int_t)r->work.sparse_rows, "dense_rows",
                                                 (json_int_t)r->work.dense_rows));
         if (r->diff)
-            json_object_update_new(o, json_pack("{s:s, s:f, s:f, s:f}", "against", against_names[c->against],
-                                                "kl_mean", d.kl_mean, "kl_p99", d.kl_p99, "top1_ratio",
-                                                d.top1_ratio));
+            json_object_update_new(o, json_pack("{s:s, s:f, s:f, s:f}", "against",
+                                                bt_engine_door_names[c->against], "kl_mean", d.kl_mean,
+                                                "kl_p99", d.kl_p99, "top1_ratio", d.top1_ratio));
         return tool_print_json("perplexity", o);
     }
     printf(
         "perplexity %.4f +- %.4f over %llu tokens (%zu window%s of %zu), engine %s, %s%s%s, %.1f tokens/s\n",
         value, error, (unsigned long long)r->score.tokens, r->plan.windows, r->plan.windows == 1 ? "" : "s",
-        r->plan.ctx_tokens, engine_names[c->engine], r->form, r->attention[0] ? ", " : "", r->attention,
+        r->plan.ctx_tokens, ENGINE_NAMES[c->engine], r->form, r->attention[0] ? ", " : "", r->attention,
         rate);
     if (macs > 0) printf("%.2f %% of its multiply-accumulates on the NPU\n", 100 * npu);
     if (in16 + floats > 0)
@@ -244,7 +243,7 @@ static int show(const config *c, measure *r)
         printf("%llu rows of batches were empty\n", (unsigned long long)r->work.batch_padding_rows);
     if (r->diff)
         printf("against %s: mean KL %.6f, 99th percentile %.6f, same best token %.4f\n",
-               against_names[c->against], d.kl_mean, d.kl_p99, d.top1_ratio);
+               bt_engine_door_names[c->against], d.kl_mean, d.kl_p99, d.top1_ratio);
     return fflush(stdout) != 0;
 }
 
@@ -259,14 +258,14 @@ static bt_err measure_text(measure *r, config *c, const bt_model *m, const bt_to
     const tool_auto_how how = {.isa = c->isa, .ctx_tokens = (size_t)c->ctx_size, .pool = pool,
                                .quiet = c->quiet};
     bt_err e = bt_attention_parse(&attention, c->want.attention, fault);
-    if (e == BT_OK && attention.ratio_ppm && strncmp(engine_names[c->engine], "decode", 6) == 0)
+    if (e == BT_OK && attention.ratio_ppm && bt_engine_door_decode(ENGINE_NAMES[c->engine]))
         e = bt_fail(fault, BT_EARG, "--attention %s beside engine '%s': decoding attends densely",
-                    c->want.attention, engine_names[c->engine]);
+                    c->want.attention, ENGINE_NAMES[c->engine]);
     if (e == BT_OK) e = tool_auto_resolve(NULL, r->quant, &c->want, m, &how, fault);
     if (e == BT_OK) e = bt_perplexity_plan_make(&r->plan, n, (size_t)c->ctx_size, (size_t)c->chunks, fault);
     if (e == BT_OK) e = tell_needs(c, m, pool, fault);
-    if (e == BT_OK) e = side_open(&a, c, m, engine_names[c->engine], pool, false, fault);
-    if (e == BT_OK && compared) e = side_open(&b, c, m, against_names[c->against], pool, true, fault);
+    if (e == BT_OK) e = side_open(&a, c, m, ENGINE_NAMES[c->engine], pool, false, fault);
+    if (e == BT_OK && compared) e = side_open(&b, c, m, bt_engine_door_names[c->against], pool, true, fault);
     if (e == BT_OK && compared)
         e = bt_perplexity_diff_new(&r->diff,
                                    r->plan.windows * (r->plan.last_scored - r->plan.first_scored + 1), fault);

@@ -213,9 +213,10 @@ int tool_up_run(int argc, char **argv)
         bt_fail(&fault, BT_EARG, "give a model, for example '-m smollm2'");
         bt_opt_usage_error("baton up", &fault);
         rc = 2;
-    } else if (c.prefill == 0 && c.serve.engine == BT_ENGINE_REFERENCE) {
+    } else if (c.prefill == 0 && !tool_serve_prefill(&c.serve)->has_chunks) {
         bt_fail(&fault, BT_EARG,
-                "--prefill 0: decode nodes compute prompts with engine npu or host, not with reference");
+                "--prefill 0: decode nodes compute prompts in chunks, which engine %s does not cut",
+                tool_serve_prefill(&c.serve)->name);
         bt_opt_usage_error("baton up", &fault);
         rc = 2;
     } else if (gw_options_check(&c.gateway, &fault) < 0 || check_devices(&c, &fault) < 0) {

@@ -45,10 +45,9 @@ static bt_err add_form(json_t *memory, const tool_inspect_memory *c, bt_needs n[
 bt_err tool_inspect_memory_json(json_t **ret, const tool_inspect_memory *c, bt_fault *fault)
 {
     const bt_obtain_want package = {.shape_policy = c->shape_policy};
-    bt_needs_want want[] = {
-        [GATEWAY] = {.prefill = -1, .decode = -1},
-        [PREFILL] = {.prefill = BT_ENGINE_NPU, .decode = -1},
-        [DECODE] = {.prefill = -1, .decode = BT_ENGINE_HOST, .rows = BT_ENGINE_BATCH_ROWS}};
+    bt_needs_want want[] = {[GATEWAY] = {.prefill = NULL},
+                            [PREFILL] = {.prefill = BT_ENGINE_DEFAULT_PREFILL},
+                            [DECODE] = {.decode = BT_ENGINE_DEFAULT_DECODE, .rows = BT_ENGINE_BATCH_ROWS}};
     bt_needs n[3];
     bt_compile_needs compile;
     bt_err e = BT_OK;

@@ -48,8 +48,8 @@ static bt_err find_windows(tool_held_out *h, bt_fault *fault)
  * are kept. */
 static bt_err run(tool_held_out *h, const bt_pkg *pkg, bt_perplexity *score, double *kl, bt_fault *fault)
 {
-    const bt_prefill_config c = {.engine = bt_engine_names[pkg ? BT_ENGINE_NPU : BT_ENGINE_HOST], .pkg = pkg,
-                                 .pool = h->pool, .ctx_tokens = WINDOW};
+    const bt_prefill_config c = {.engine = pkg ? BT_ENGINE_DEFAULT_PREFILL : BT_ENGINE_DEFAULT_FLOAT,
+                                 .pkg = pkg, .pool = h->pool, .ctx_tokens = WINDOW};
     const size_t vocab = h->m->hp.vocab, first = h->plan.first_scored, last = h->plan.last_scored;
     int32_t ids[WINDOW];
     bt_prefill *p = NULL;

@@ -249,8 +249,8 @@ static void sizes_of_large_models_do_not_wrap(void **state)
         assert_true(image >= 2 * weights && image < 2 * weights + weights / 100);
         assert_int_equal(bt_weights_bytes(&int8, m, BT_FORM_INT8, false, &f), BT_OK);
         assert_true(int8 >= weights && int8 < weights + weights / 100);
-        const bt_needs_want w = {.prefill = BT_ENGINE_NPU, .decode = BT_ENGINE_HOST, .want = &usual,
-                                 .rows = 64, .threads = 2};
+        const bt_needs_want w = {.prefill = "npu", .decode = "host", .want = &usual, .rows = 64,
+                                 .threads = 2};
         bt_needs n;
         if (bt_needs_of(&n, m, &w, &f) < 0) fail_msg("%s", f.text);
         print_message("%s: package %.2f, f16 %.2f, KV %.2f, work %.2f GB\n", s->arch,

@@ -16,7 +16,7 @@
 
 static bt_obtain_want package; /* the defaults */
 
-static bt_needs_want want(int prefill, int decode)
+static bt_needs_want want(const char *prefill, const char *decode)
 {
     return (bt_needs_want){.prefill = prefill, .decode = decode, .want = &package, .rows = 4, .threads = 2};
 }
@@ -34,16 +34,16 @@ static void kv_is_that_of_the_longest_sequence_in_each_form(void **state)
     (void)state;
     engine_kit kit = engine_kit_model("llama");
     const bt_hparams *h = &kit.model->hp;
-    bt_needs_want w = want(-1, BT_ENGINE_HOST);
+    bt_needs_want w = want(NULL, "host");
     w.ctx_tokens = 100;
     const uint64_t elems = 2ull * h->layers * h->kv_heads;
     assert_int_equal(needs(kit.model, &w).part[BT_NEEDS_KV], 100 * elems * 2 * h->head_dim);
     w.kv_elem_bytes = 1;
     assert_int_equal(needs(kit.model, &w).part[BT_NEEDS_KV], 100 * elems * (h->head_dim + 2));
-    w = want(BT_ENGINE_REFERENCE, BT_ENGINE_REFERENCE);
+    w = want("reference", "reference");
     w.ctx_tokens = 100;
     assert_int_equal(needs(kit.model, &w).part[BT_NEEDS_KV], 100 * elems * 4 * h->head_dim);
-    w = want(-1, BT_ENGINE_HOST);
+    w = want(NULL, "host");
     w.kv_memory_bytes = 64 * elems * 2 * h->head_dim; /* whole pages, as nodes cut it */
     assert_int_equal(needs(kit.model, &w).ctx_tokens, 64);
     engine_kit_done(&kit);
@@ -54,7 +54,7 @@ static void weights_are_the_bytes_that_the_engine_has(void **state)
     (void)state;
     engine_kit kit = engine_kit_model("qwen2");
     for (int form = 0; form < 3; form++) {
-        bt_needs_want w = want(-1, BT_ENGINE_HOST);
+        bt_needs_want w = want(NULL, "host");
         bt_decode *engine = NULL;
         uint64_t step = 0;
         w.weights = (bt_form)form;
@@ -73,8 +73,7 @@ static void processes_share_what_is_mapped_and_nothing_else(void **state)
 {
     (void)state;
     engine_kit kit = engine_kit_model("llama");
-    const bt_needs_want w[] = {want(-1, -1), want(BT_ENGINE_NPU, -1), want(-1, BT_ENGINE_HOST),
-                               want(BT_ENGINE_NPU, BT_ENGINE_HOST)};
+    const bt_needs_want w[] = {want(NULL, NULL), want("npu", NULL), want(NULL, "host"), want("npu", "host")};
     bt_needs n[4];
     for (int i = 0; i < 4; i++) n[i] = needs(kit.model, &w[i]);
     assert_int_equal(n[0].part[BT_NEEDS_KV] + n[0].part[BT_NEEDS_WEIGHTS] + n[0].part[BT_NEEDS_PACKAGE], 0);
@@ -91,7 +90,7 @@ static void more_sequences_take_their_kv_and_kept_logits_their_rows(void **state
 {
     (void)state;
     engine_kit kit = engine_kit_model("llama");
-    const bt_needs_want one = want(-1, BT_ENGINE_HOST);
+    const bt_needs_want one = want(NULL, "host");
     bt_needs_want more = one;
     more.sequences = 5;
     more.logits_rows = 7;
@@ -104,12 +103,12 @@ static void more_sequences_take_their_kv_and_kept_logits_their_rows(void **state
 static void only_one_engine_for_prompts_and_answers_holds_logits_of_pieces(void **state)
 {
     (void)state;
-    assert_int_equal(bt_mixed_logits(BT_ENGINE_NPU, BT_ENGINE_NPU, BT_FORM_INT8), BT_MIXED_PIECES);
-    assert_int_equal(bt_mixed_logits(BT_ENGINE_HOST, BT_ENGINE_HOST, BT_FORM_F16), BT_MIXED_PIECES);
-    assert_int_equal(bt_mixed_logits(BT_ENGINE_HOST, BT_ENGINE_HOST, BT_FORM_INT8), 0);
-    assert_int_equal(bt_mixed_logits(BT_ENGINE_NPU, BT_ENGINE_HOST, BT_FORM_F16), 0);
-    assert_int_equal(bt_mixed_logits(-1, BT_ENGINE_NPU, BT_FORM_F16), 0);
-    assert_int_equal(bt_mixed_logits(-1, -1, BT_FORM_F16), 0);
+    assert_int_equal(bt_mixed_logits("npu", "npu", BT_FORM_INT8), BT_MIXED_PIECES);
+    assert_int_equal(bt_mixed_logits("host", "host", BT_FORM_F16), BT_MIXED_PIECES);
+    assert_int_equal(bt_mixed_logits("host", "host", BT_FORM_INT8), 0);
+    assert_int_equal(bt_mixed_logits("npu", "host", BT_FORM_F16), 0);
+    assert_int_equal(bt_mixed_logits(NULL, "npu", BT_FORM_F16), 0);
+    assert_int_equal(bt_mixed_logits(NULL, NULL, BT_FORM_F16), 0);
 }
 
 static void a_long_context_is_told_that_kv_of_int8_would_fit(void **state)
@@ -117,7 +116,7 @@ static void a_long_context_is_told_that_kv_of_int8_would_fit(void **state)
     (void)state;
     engine_kit kit = engine_kit_model("llama");
     bt_fault f = {""};
-    bt_needs_want w = want(BT_ENGINE_NPU, -1), small = w;
+    bt_needs_want w = want("npu", NULL), small = w;
     small.kv_elem_bytes = 1;
     bt_needs n = needs(kit.model, &small);
     assert_int_equal(bt_needs_check(kit.model, &w, 1, bt_needs_sum(&n), &f), BT_ELIMIT);
@@ -142,7 +141,7 @@ static void sparse_attention_needs_its_keys_and_each_thread_its_scores(void **st
     assert_int_equal(bt_model_from_gguf(&kit.model, g, NULL), BT_OK);
     for (int is_sparse = 0; is_sparse < 2; is_sparse++) {
         bt_obtain_want how = {.attention = is_sparse ? "sparse:0.2" : NULL};
-        bt_needs_want w = want(BT_ENGINE_NPU, -1);
+        bt_needs_want w = want("npu", NULL);
         w.want = &how;
         w.ctx_tokens = 65536;
         grows[is_sparse] = needs(kit.model, &w).part[BT_NEEDS_WORK];
@@ -161,7 +160,7 @@ static void a_machine_with_too_little_is_told_what_would_fit(void **state)
     engine_kit kit = engine_kit_model("llama");
     bt_fault f = {""};
     char text[BT_NEEDS_TEXT_BYTES];
-    const bt_needs_want w[] = {want(BT_ENGINE_NPU, -1), want(-1, BT_ENGINE_HOST)};
+    const bt_needs_want w[] = {want("npu", NULL), want(NULL, "host")};
     bt_needs_want other = w[1];
     bt_needs n[2] = {needs(kit.model, &w[0]), needs(kit.model, &w[1])};
     const uint64_t all = bt_needs_together(n, 2);

@@ -286,7 +286,7 @@ static void the_engine_tells_of_its_package(void **state)
     if (bt_prefill_new(&e, model, &(bt_prefill_config){.threads = 1, .ctx_tokens = 64}, &f) < 0)
         fail_msg("%s", f.text);
     const bt_report_engine a = bt_prefill_about(e);
-    assert_string_equal(a.name, bt_engine_names[0]);
+    assert_string_equal(a.name, bt_engine_prefill_names[0]);
     assert_string_equal(a.quant, "w8a8");
     assert_string_equal(a.shape_policy, BT_SHAPES_DEFAULT);
     assert_string_equal(a.profile, "host");
