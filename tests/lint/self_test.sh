@@ -432,6 +432,22 @@ broken_bounds 'an option that is not there'       's/--keys/--kyes/'
 broken_bounds 'a row without its place'           's/| `BIG` in `common.rt.x.c` |/| `BIG` |/'
 broken_bounds 'no table'                          '/^| w/d'
 
+# ---- engines ----
+engines_tree() {
+    rm -rf "$t"; mkdir -p "$t/common/engine" "$t/tools"
+    printf '#include "engine/decode_backend.h"\nx = {\n    .facts = {.name = "fast", .has_chunks = true},\n};\n' > "$t/common/engine/decode_fast.c"
+    printf '#include "engine/names.h"\nconst char *e = BT_ENGINE_DEFAULT_DECODE;\nint n = BT_ENGINE_BATCH_ROWS;\n' > "$t/tools/a.c"
+    printf 'bool b = strcmp(profile, "fast") == 0;\n' >> "$t/tools/a.c"
+}
+# broken_engines NAME LINE: the line in a program outside common/engine
+broken_engines() { engines_tree; printf '%s\n' "$2" > "$t/tools/b.c"; expect 1 "$1" engines; }
+engines_tree; expect 0 'engines that are asked' engines
+broken_engines 'an engine of an enum'           'if (e == BT_ENGINE_FAST) return;'
+broken_engines 'an engine by its name'          'if (!strcmp(s->engine, "fast")) return;'
+broken_engines 'an engine that is set by name'  'config c = {.decode = "fast"};'
+broken_engines 'a table seen from outside'      '#include "engine/prefill_backend.h"'
+rm -f "$t/common/engine/decode_fast.c"; expect 1 'no table' engines
+
 # ---- options, by programs that print a table ----
 # options_tree "NAMES OF A REAL PROGRAM" "NAMES OF simulate" "LEFT OUT"
 options_tree() {
