@@ -3,6 +3,7 @@
 #include "base/cache_files.h"
 #include "base/num.h"
 #include "base/wait.h"
+#include "model/model.h"
 #include "model/vocab.h"
 #include "tools/show.h"
 

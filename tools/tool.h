@@ -6,8 +6,9 @@
 #include <stdint.h>
 #include "base/err.h"
 #include "base/opt.h"
-#include "model/model.h"
 #include "text/tokenizer.h"
+
+typedef struct bt_model bt_model; /* model/model.h */
 
 /* The commands of `baton`, and what they share. Each command is one file with its option table, its program and its run
  * function, which returns an exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted. */

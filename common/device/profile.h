@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include "base/err.h"
 #include "device/profile_time.h"
-#include "graph/graph.h"
+#include "graph/op_list.h"
 
 /* What a device allows, as data: common/device/profiles/NAME.json, built into the programs; docs/profiles.md explains
  * every field. `--profile` takes the name of one of them or the path of such a file. `host` has no limits. 0 means

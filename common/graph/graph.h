@@ -52,53 +52,6 @@ typedef struct bt_tensor {
 #define BT_GRAPH_NO_LAYER  UINT32_MAX
 #define BT_GRAPH_NO_TENSOR UINT32_MAX
 
-/* The operators of graph/op_list.h, with what their tensors are:
- *   EMBED        in[0] ids -> rows of the embedding
- *   RMSNORM, LINEAR   in[0] through the weight, LINEAR with its bias
- *   QK_NORM      rmsnorm of each head, in place
- *   ROPE         by each row's position, in place
- *   KV_STORE     in[0] k, in[1] v -> kv; rounds; rows of real tokens only
- *   ATTENTION    in[0] q, in[1] kv; causal
- *   ADD          in[0] + in[1], in place
- *   SILU_MUL     silu(in[0]) * in[1], in place: gate and up
- *   SELECT_ROWS  the last real row of each sequence, or all rows
- *   ROTATE       rotates each of `heads` blocks, in place */
-#define BT_OP_KIND(NAME, ...) BT_OP_##NAME,
-typedef enum bt_op_kind {
-    BT_OP_LIST(BT_OP_KIND, BT_OP_SKIP, BT_OP_SKIP, BT_OP_SKIP) BT_OP_KINDS,
-    BT_OP_NONE = BT_OP_KINDS /* of an instruction: no operator's */
-} bt_op_kind;
-#undef BT_OP_KIND
-
-/* What the tensors of an operator are like. By head, a row is `heads` parts. */
-typedef enum bt_op_shape {
-    BT_SHAPE_ROWS,   /* of an instruction that is no operator's: rows to rows of one width */
-    BT_SHAPE_IDS,    /* ids to rows that the weight makes of them */
-    BT_SHAPE_NORM,   /* rows of the model's width, through a vector */
-    BT_SHAPE_MATRIX, /* rows of k to rows of n, or to logits */
-    BT_SHAPE_HEADS,  /* rows of heads of head_dim */
-    BT_SHAPE_STORE,  /* k and v to the layer's KV */
-    BT_SHAPE_ATTEND, /* rows of queries, and the layer's KV, to rows alike */
-    BT_SHAPE_PAIR,   /* two tensors alike */
-    BT_SHAPE_SELECT, /* rows of SEQ to rows of OUT */
-    BT_SHAPE_BLOCKS, /* rows of blocks alike */
-} bt_op_shape;
-/* What it reads or writes beside its tensors and its weight: tables of positions, a rotation's matrix, KV. */
-typedef enum bt_op_beside { BT_BESIDE_NONE, BT_BESIDE_POSITIONS, BT_BESIDE_ROTATION, BT_BESIDE_KV } bt_op_beside;
-/* What its time is made of: a product of matrices, attention over its columns, or what it moves. */
-typedef enum bt_op_price { BT_PRICED_MOVED, BT_PRICED_MATRIX, BT_PRICED_ATTENTION } bt_op_price;
-
-typedef struct bt_op_info { /* a row of graph/op_list.h, which says what each is */
-    const char *name;
-    uint8_t inputs;
-    bool in_place, has_weight, by_head;
-    uint8_t shape, beside; /* bt_op_shape, bt_op_beside */
-    bool is_asked;
-    uint8_t price; /* bt_op_price */
-} bt_op_info;
-extern const bt_op_info bt_op_infos[BT_OP_KINDS];
-const char *bt_op_name(bt_op_kind k); /* "embed", "linear", ...; "?" */
-
 typedef struct bt_op {
     bt_op_kind kind;
     uint32_t layer;      /* BT_GRAPH_NO_LAYER outside layers */

@@ -1,6 +1,7 @@
 /* baton tokenize: text to the token ids of a model. */
 #include "base/wait.h"
 #include "model/gguf.h"
+#include "model/model.h"
 #include "model/vocab.h"
 #include "tools/tool.h"
 

@@ -2,10 +2,11 @@
 #define BT_NPU_PKG_H
 #include <stddef.h>
 #include "base/err.h"
-#include "base/pool.h"
 #include "kernels/int_kernels.h"
-#include "model/model.h"
 #include "npu/pkg/pkg_format.h"
+
+typedef struct bt_pool bt_pool;   /* base/pool.h */
+typedef struct bt_model bt_model; /* model/model.h */
 
 /* Package files: written once by the compiler, mapped and checked by whoever runs them. */
 typedef struct bt_pkg bt_pkg;

@@ -5,6 +5,7 @@
 #include "npu/pkg/pkg_private.h"
 #include "base/checked.h"
 #include "base/hash.h"
+#include "model/model.h"
 #include "npu/pkg/recipe.h"
 
 #include <stdlib.h>

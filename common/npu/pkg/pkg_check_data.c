@@ -4,6 +4,7 @@
 #include "kernels/int_kernels.h"
 #include "kernels/kernels.h"
 #include "kernels/round16.h"
+#include "model/model.h"
 #include "model/weight.h"
 #include "model/quant.h"
 #include "npu/pkg/attention.h"

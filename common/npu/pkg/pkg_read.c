@@ -4,6 +4,7 @@
 #include "npu/pkg/pkg.h"
 #include "base/file.h"
 #include "kernels/kernels.h"
+#include "model/model.h"
 #include "npu/pkg/pkg_private.h"
 
 #include <stdio.h>

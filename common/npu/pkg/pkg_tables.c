@@ -2,6 +2,7 @@
  * of references say. */
 #include "npu/pkg/pkg_private.h"
 #include "base/hash.h"
+#include "model/model.h"
 
 #include <string.h>
 
