@@ -37,7 +37,7 @@ typedef struct node {
     dc_worker_device *device; /* NULL: steps have no price */
     bt_msg_device device_about;
     bt_msg_device_work device_sum, step; /* of all steps; how late the last one was */
-    /* with a pace: a step that is not due yet; what the worker says waits behind it */
+    /* with a pace: a step that is not due yet; later events of the worker wait behind it */
     bt_alarm *alarm;
     uint64_t worker_watch;
     bool is_held;
@@ -54,8 +54,8 @@ static void step(node *n, const dc_event *ev);
 
 /* ---- actions ---- */
 
-/* The answer to PLACE. The rows are nobody's yet, so the digest is tested where they lie: a fault of the
- * copy shows too. */
+/* The answer to PLACE. Nobody reads the rows yet, so the digest is tested over the rows in the pages: a fault
+ * of the copy shows too. */
 static dc_event place(node *n, const dc_block *block)
 {
     bt_kv_view view;
@@ -224,7 +224,8 @@ static void end_step(node *n, const dc_worker_event *w)
     dc_brain_set_device(n->brain, &n->device_sum);
 }
 
-/* False: it is kept back, and all behind it. The worker says nothing more before this one is let go. */
+/* False: the step and all events behind it are kept back. The worker sends no more events before this step is
+ * let go. */
 static bool take_step(node *n, const dc_worker_event *w)
 {
     n->is_held = n->alarm && w->due_us > bt_clock_us();
@@ -324,7 +325,7 @@ out:
     return e;
 }
 
-/* What HELLO says of the prefill engine; its class reads as that of a prefill node with the same package. */
+/* The prefill engine in HELLO; its class equals that of a prefill node with the same package. */
 static void describe_local(node *n, dc_config *bc)
 {
     if (!n->local) return;
@@ -421,7 +422,7 @@ static const char *local_prefill(const dc_options *o)
     return o->local_prefill ? bt_engine_chunked_names[o->local_prefill] : NULL;
 }
 
-/* Said before any of it is taken. */
+/* Logged before any memory is taken. */
 static bt_err check_memory(const node *n, bt_fault *fault)
 {
     const dc_options *o = n->o;
@@ -500,7 +501,7 @@ static bt_err open_node(node *n, bt_fault *fault)
     return e < 0 ? e : open_brain(n, fault);
 }
 
-/* A few lines at the end, for whoever asks what became of everything. */
+/* A few lines with the node's counts at its end. */
 static void log_counts(const node *n)
 {
     const dc_counters *c = dc_brain_counters(n->brain);

@@ -1,6 +1,6 @@
-/* See worker.h. The thread sleeps only when no sequence can run. Of a slot, the I/O thread writes `is` and
- * what it points to while the slot is free, the ring hands it over; afterwards it only appends to the page
- * table, behind what the worker was told of. */
+/* See worker.h. The thread sleeps only when no sequence can run. The I/O thread writes a slot's `is` and the
+ * memory behind it while the slot is free; the ring hands the slot over. Afterwards the I/O thread only
+ * appends to the page table, behind the pages that the worker knows. */
 #include "decode-node/worker.h"
 #include "base/clock.h"
 #include "base/ring.h"
@@ -42,7 +42,7 @@ typedef struct sequence {
     uint8_t **page;       /* [ctx / page_tokens, rounded up] */
     bt_sample_bias *bias; /* [BT_SAMPLE_MAX_BIAS] */
     size_t pages;         /* in the table; the I/O thread's */
-    bt_fault wrong;       /* what START was wrong in; "": nothing */
+    bt_fault wrong;       /* the fault of START; "": none */
     bool active;
     uint32_t known; /* tokens of the answer */
     uint32_t steps, mixed, drafted, accepted;
@@ -72,17 +72,17 @@ struct dc_worker {
     unsigned taken;             /* and those that were popped */
     bt_ring *commands, *events; /* command; dc_worker_event */
     bool has_news;              /* events were added that the I/O thread was not woken for */
-    bool is_held;               /* a step was told that is not let go yet */
+    bool is_held;               /* a STEP was sent that is not let go yet */
     int64_t due_us;             /* of the last one */
-    int64_t free_us;            /* it was let go then, and nobody has slept since; 0: the device is idle */
+    int64_t free_us;            /* when it was let go, without a sleep since; 0: the device is idle */
     /* of one step */
     bt_decode_seq *seq;    /* [items] */
     outcome *outcome;      /* [items] */
-    size_t mixed_rows;     /* of a call of `local` that takes a step's rows too; 0: none does */
-    bt_prefill_seq *entry; /* [rows_max + DC_BATCH_PIECES], where there are such calls */
+    size_t mixed_rows;     /* of a mixed step; 0: there are no mixed steps */
+    bt_prefill_seq *entry; /* [rows_max + DC_BATCH_PIECES], where there are mixed steps */
     const dc_batch_item *item;
     size_t items;
-    float *logits;              /* [rows_max, V]; of mixed calls DC_BATCH_PIECES rows more */
+    float *logits;              /* [rows_max, V]; for mixed steps DC_BATCH_PIECES rows more */
     bt_sample_logprob *logprob; /* [rows_max] */
     bt_sample **sampler;        /* [threads] */
     dc_lookup_cost cost;
@@ -144,7 +144,7 @@ static bool is_stop_id(const sequence *s, int32_t id)
     return false;
 }
 
-/* Whether the last token that is known ends it. */
+/* Whether the last known token ends the sequence. */
 static bool ends(dc_worker *w, sequence *s)
 {
     if (is_stop_id(s, s->ids[s->is.prompt_tokens + s->known - 1]))
@@ -198,8 +198,8 @@ static void take_commands(dc_worker *w, bool slept)
     }
 }
 
-/* Until the device would have done the step too: whoever comes meanwhile is in the next one. Sequences that
- * it brought no token tell with their next one how late it was. */
+/* Waits until the device would have done the step: sequences that come meanwhile are in the next step.
+ * Sequences without a token in this step report its lateness with their next token. */
 static void wait_for_go(dc_worker *w, const dc_batch_plan *p)
 {
     wake(w);
@@ -225,7 +225,8 @@ static bt_work price_of(const dc_worker *w, const dc_batch_plan *p)
     return bt_work_of_step(&d->profile, &d->model, &step);
 }
 
-/* Each sequence of the step has its part; the step itself is told. began_us: when it did, on the host. */
+/* Gives each sequence its part of the step's price, and sends STEP. began_us: when the step began on the
+ * host. */
 static void tell_price(dc_worker *w, const dc_batch_plan *p, const bt_work *price, int64_t began_us)
 {
     const dc_worker_device *d = w->config.device;
@@ -245,7 +246,7 @@ static void tell_price(dc_worker *w, const dc_batch_plan *p, const bt_work *pric
     push_event(w, &ev);
 }
 
-/* What was not told of the slot's yet. */
+/* The slot's price since its last report. */
 static bt_msg_device_work take_price(sequence *s)
 {
     const bt_msg_device_work work = s->device;
@@ -314,8 +315,8 @@ static bt_err sample(int32_t *ret_id, bt_sample_logprob *ret, bt_sample *sampler
     return bt_sample_token(ret_id, ret, sampler, &s->is.sampling, logits, &history, fault);
 }
 
-/* Whether numbers of a row before position `end` left their range. Those of a draft that is wrong do not
- * matter. */
+/* Whether numbers of a row before position `end` became infinite or NaN. Rows of a wrong draft do not matter.
+ */
 static bool lost_before(const dc_worker *w, const dc_batch_item *it, outcome *o, size_t end)
 {
     bt_overflow_place at;
@@ -324,8 +325,8 @@ static bool lost_before(const dc_worker *w, const dc_batch_item *it, outcome *o,
     return true;
 }
 
-/* Rows that make no token are replayed; of the others each is sampled with its own index, and a draft stands
- * where it is the token that its row made: history and drafts are one in ids. */
+/* Rows that make no token are replayed; each of the others is sampled with its own index, and a draft is
+ * right where it equals the token that its row made. ids holds history and drafts in one array. */
 static void sample_item(dc_worker *w, bt_sample *sampler, size_t i)
 {
     const dc_batch_item *it = &w->item[i];
@@ -370,7 +371,7 @@ static void take_outcome(dc_worker *w, const dc_batch_item *it, const outcome *o
     else dc_batch_ran(w->batch, it->slot, kept, o->tokens);
 }
 
-/* What the first n items of a plan bring to the engine. */
+/* Sets the engine's rows for the first n items of a plan. */
 static void set_rows(dc_worker *w, const dc_batch_plan *p, uint32_t n, int64_t now)
 {
     uint32_t out = 0;
@@ -412,7 +413,7 @@ static void step(dc_worker *w, const dc_batch_plan *p)
 
 /* ---- a piece of a prefill ---- */
 
-/* The prompt is complete and nothing was known of the answer: token 0. */
+/* Samples token 0 of a complete prompt without a known token. */
 static bt_err first_token(dc_worker *w, sequence *s, const float *logits, bt_fault *fault)
 {
     dc_worker_event ev = {.type = DC_WORKER_FIRST, .slot = s->is.slot};
@@ -467,9 +468,9 @@ static void prefill(dc_worker *w, const dc_batch_plan *p)
     end_piece(w, it, e, w->logits, &fault);
 }
 
-/* ---- a step's rows and pieces of prompts in one call ---- */
+/* ---- a mixed step ----------------------------------------- */
 
-/* The entries of the step's rows, then one for each piece; how many those of the rows are. */
+/* Lists the entries of the step's rows, then one for each piece. Returns the number of the former. */
 static size_t list_entries(dc_worker *w, const dc_batch_plan *p, bt_prefill_hooks *hooks)
 {
     size_t rows = 0;
@@ -607,7 +608,7 @@ static bt_err check_pieces(const dc_worker_config *c, bt_fault *fault)
                          c->chunk_tokens, grid);
 }
 
-/* A call that a step could fill to more than a half leaves prompts too little. */
+/* No mixed steps where decode rows could fill more than half of one: prompts would get too little. */
 static size_t mixed_rows(const dc_worker_config *c)
 {
     const size_t rows = c->local ? bt_mixed_rows(c->local, c->engine) : 0;
@@ -690,7 +691,7 @@ void dc_worker_free(dc_worker *w)
 
 /* ---- the I/O thread ---- */
 
-/* All that would make a step fail for its neighbours too is refused here. */
+/* Refuses everything that would make a step fail for its neighbours too. */
 static bt_err check(const dc_worker *w, const dc_worker_start *a, bt_fault *fault)
 {
     const uint64_t end = (uint64_t)a->prompt_tokens + a->max_tokens - 1;

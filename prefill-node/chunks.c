@@ -1,4 +1,4 @@
-/* A short list in order of begin; its last entry takes what comes when it is full. */
+/* A short list in order of begin; its last entry takes all chunks that come when the list is full. */
 #include "prefill-node/chunks.h"
 
 static uint32_t short_us(int64_t us) { return us < 0 ? 0 : us > UINT32_MAX ? UINT32_MAX : (uint32_t)us; }

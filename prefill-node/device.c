@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The profile that the package names. --profile may be a file whose name that is. */
+/* The profile that the package names. --profile may be a file with that name inside. */
 static bool find_profile(bt_profile *ret, const pf_options *o, const bt_prefill *engine)
 {
     const char *name = bt_prefill_about(engine).profile;

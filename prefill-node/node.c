@@ -22,7 +22,7 @@
 enum { RECEIVE_BUDGET = 64, EVENT_BUDGET = 256 };
 
 typedef struct node node;
-/* link NULL: free. A link closed by what it brought itself is freed when its handler has returned. */
+/* link NULL: free. A link that its own message closes is freed when the handler has returned. */
 typedef struct bulk {
     node *owner;
     bt_incarnation decode;
@@ -53,13 +53,13 @@ struct node {
     pf_event *owed; /* [owed_max], a ring: answers to SEND_BLOCKs, given after the actions are carried out */
     size_t owed_max, owed_first, owed_len;
     bt_kv_dtype dtype;
-    bt_msg_engine about; /* what HELLO says of the engine */
+    bt_msg_engine about; /* the engine in HELLO */
     pf_device device;
     bt_msg_device_work device_sum; /* of all prompts */
     bt_work_run run;               /* in the worker */
-    uint32_t run_left;             /* of its COMPUTEs, those that are still to come */
-    uint32_t run_told;             /* of its prompts, those whose price was told */
-    uint64_t run_rows;             /* of all of its prompts */
+    uint32_t run_left;             /* COMPUTEs of the batch that are still to come */
+    uint32_t run_told;             /* prompts of the batch whose price was sent */
+    uint64_t run_rows;             /* of all prompts of the batch */
     uint32_t *rows;                /* [slots]: of each prompt */
     /* with --pace; else NULL and none */
     pf_pace *pace;
@@ -198,7 +198,7 @@ static void send_block(node *n, const pf_block *block)
                                   bt_clock_us(), block->bytes);
 }
 
-/* The prompts of a run, a[0 .. with]. */
+/* Prices the prompts of a batch, a[0 .. with]. */
 static void price(node *n, const pf_action *a)
 {
     bt_work_prompt prompt[PF_SHARE_MAX];
@@ -215,7 +215,7 @@ static void price(node *n, const pf_action *a)
     if (n->pace) pf_pace_begin(n->pace, a->u.compute.slot, prompt, n->run.work.ns, bt_clock_us());
 }
 
-/* What a prompt will hold, before it begins: its KV. The work memory was taken when the node started. */
+/* Logs, before a prompt begins, the KV that it will hold. The memory for work was taken at the start. */
 static void tell_prompt(const node *n, const pf_action *a)
 {
     char kv[32];
@@ -263,7 +263,7 @@ static void act(node *n, const pf_action *a)
     }
 }
 
-/* The alarm rings when something is due that was kept back. */
+/* Sets the alarm for the next event that was kept back. */
 static void wake_in_time(node *n)
 {
     if (!n->pace) return;
@@ -356,7 +356,7 @@ static void tell(node *n, const pf_worker_event *w, const bt_pace_count *late)
     step(n, &ev);
 }
 
-/* What was kept back and is due. */
+/* Gives out kept-back events that are due. */
 static void let_go(node *n)
 {
     pf_worker_event w;
@@ -466,7 +466,7 @@ static bt_err open_brain(node *n, bt_fault *fault)
     return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;
 }
 
-/* Said before any of it is taken. */
+/* Logged before any memory is taken. */
 static bt_err check_memory(const node *n, bt_fault *fault)
 {
     const pf_options *o = n->o;
@@ -517,7 +517,7 @@ static bt_err open_node(node *n, bt_fault *fault)
     return e < 0 ? e : open_brain(n, fault);
 }
 
-/* One line at the end, for whoever asks what became of everything. */
+/* One line with the node's counts at its end. */
 static void log_counts(const node *n)
 {
     const pf_counters *c = pf_brain_counters(n->brain);

@@ -1,4 +1,4 @@
-/* Rows that exist and rows that may be seen are two numbers a layer; what ends a prompt waits behind its
+/* Rows that exist and rows that may be seen are two numbers a layer; events that end a prompt wait behind its
  * rows. */
 #include "prefill-node/pace.h"
 #include "kv/kv_header.h"
@@ -71,7 +71,7 @@ void pf_pace_take(pf_pace *p, const pf_worker_event *ev)
 
 void pf_pace_cancel(pf_pace *p, uint32_t slot) { p->is_cancelled |= p->is_on && p->slot == slot; }
 
-/* Nothing is kept back any more. */
+/* Whether events go without waiting. */
 static bool is_free(const pf_pace *p)
 {
     return p->is_cancelled || (p->has_end && p->last.type != PF_WORKER_DIGEST);

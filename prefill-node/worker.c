@@ -44,7 +44,7 @@ struct pf_worker {
     atomic_uint *at;  /* [most] slots in work or worked on last, */
     atomic_uint at_len;
     atomic_uint *rows; /* [slots][layers] tokens whose rows are final, as far as blocks may go */
-    uint32_t *told;    /* [slots][layers] of these, told by KV_READY: the I/O thread's */
+    uint32_t *told;    /* [slots][layers] of these, given out by KV_READY: the I/O thread's */
     bool has_end;
     pf_worker_event end; /* popped; KV_READYs of its slot go before it: the I/O thread's */
 };
@@ -78,7 +78,7 @@ static void on_chunk(void *ud, size_t token_begin, size_t token_count, bool is_e
     else pf_chunks_begin(&w->chunks, token_begin, token_count, now_us);
 }
 
-/* The next rows of a slot that were not told. */
+/* The next final rows of a slot without a KV_READY. */
 static bool next_rows(pf_worker *w, uint32_t slot, pf_worker_event *ret)
 {
     if (slot >= w->slots) return false;
@@ -136,7 +136,7 @@ static void compute_together(pf_worker *w, uint32_t n)
     }
 }
 
-/* What the run was and did, for those that it was for. */
+/* Gives each job of the run its times and its part of the work. */
 static void tell_work(pf_worker *w, uint32_t n, const bt_report_work *before)
 {
     const bt_report_work after = bt_prefill_work(w->engine);

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* For docs/generate.sh: what the gateway serves of itself, as a file. */
+/* For docs/generate.sh: the gateway's description of its API, as a file. */
 static int print_openapi(void)
 {
     bt_buf b;

@@ -1,6 +1,6 @@
-/* One process that serves as one kind of node, then as the other. The programs differ in the role that they
- * begin in: its engine and slots are --engine and --slots, those of the other role have its name before them.
- * What cannot serve in a new role goes back to what it was. */
+/* One process that serves as one kind of node, then as the other. The programs differ in the role in which
+ * they begin: its engine and slots are --engine and --slots; options of the other role have that role's name
+ * before them. A process that cannot serve in a new role goes back to the old one. */
 #include "programs/node.h"
 #include "base/log.h"
 #include "base/wait.h"
@@ -84,7 +84,7 @@ static const char *name_of(bt_role r) { return r == BT_ROLE_DECODE ? "decode" : 
 
 static int serve(const config *c, bt_role first)
 {
-    bt_role role = first, home = first; /* home: what it has been able to be */
+    bt_role role = first, home = first; /* home: the last role in which it could serve */
     for (;;) {
         bt_role next = 0;
         int rc = role == BT_ROLE_DECODE ? dc_node_run(&c->decode, &next) : pf_node_run(&c->prefill, &next);

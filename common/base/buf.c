@@ -1,4 +1,4 @@
-/* Growth by doubling up to the limit; one byte more than asked for is always there for the final 0. */
+/* Growth by doubling up to the limit; the memory always has one byte more, for the final 0. */
 #include "base/buf.h"
 #include "base/num.h"
 

@@ -62,8 +62,8 @@ static bt_err wait_lock(int *ret, const char *dir, const char *path, const bt_ca
 
 /* ---- opening ---- */
 
-/* The file if a whole one is there; else NULL. Its lock tells when it was used: the file's own times name its
- * state (bt_file_state). */
+/* The file if a whole one is there; else NULL. The time of the lock is that of the last use, since the file's
+ * own times name its state (bt_file_state). */
 static void *open_whole(const bt_cache_request *r, const char *path, const char *lock_path)
 {
     void *p = NULL;
@@ -83,7 +83,7 @@ static void tell_words(const char *path, const bt_cache_request *r)
     close(lock);
 }
 
-/* After something was made: what has no limit of its own shares one with all others of that sort. */
+/* After a file was made: kinds without a limit of their own share one. */
 static void trim(const char *dir, const char *made, const bt_cache_request *r)
 {
     char other[MAX_PATH];

@@ -1,4 +1,5 @@
-/* The files of the cache: which there are, what they are, who uses them, and which go when there is too much.
+/* The files of the cache: the list of files, what they are, who uses them, and which are deleted when there
+ * are too many.
  */
 #include "base/cache_files.h"
 #include "base/file.h"
@@ -196,7 +197,7 @@ static bool grow(bt_cache_list *l)
     return true;
 }
 
-/* The later of when it was made and of what its lock says. */
+/* The later of the times of the file and of its lock. */
 static void take_used(bt_cache_file *f, const struct stat *file)
 {
     char path[MAX_PATH + 64];

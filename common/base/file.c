@@ -110,8 +110,8 @@ out:
     return e;
 }
 
-/* What open would make of mode. umask() itself can only be read by setting it, for all threads; without /proc
- * the usual one is taken. */
+/* The mode that open would give. umask() can only be read by setting it, for all threads, so /proc is read;
+ * without it the usual umask counts. */
 static unsigned less_umask(unsigned mode)
 {
     unsigned mask = 022;

@@ -1,6 +1,5 @@
 /* See memory.h. Pages at both ends of a range, which may be shared with other allocations, are taken whole.
- * What files of the system say is read with limits: a line or a number that makes no sense counts as not
- * there. */
+ * Files of the system are read with limits: a line or a number that makes no sense counts as missing. */
 #include "base/memory.h"
 
 #include <inttypes.h>
@@ -63,7 +62,7 @@ static const group_names versions[] = {
     {"/sys/fs/cgroup", "memory.max", "memory.current", {"active_file", "inactive_file"}},
 };
 
-/* What one group has left; pages of files in it can be given up. UINT64_MAX: it has no limit. */
+/* The bytes that one group has left; its pages of files count as free. UINT64_MAX: it has no limit. */
 static uint64_t left_in(const char *dir, const group_names *v)
 {
     char stat[MAX_PATH + 64];

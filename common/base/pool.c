@@ -65,8 +65,8 @@ static inline void relax(void)
 }
 
 /* Wait awake until *word is (or, with `change`, is no longer) value. False: gave up. Waking a thread takes 30
- * to 90 us, more than most serial stretches between two runs, and who slept through one would make the
- * other side sleep too. After SPIN_US others may have the core. */
+ * to 90 us, more than most serial stretches between two runs, and a thread that slept through one would make
+ * the other side sleep too. After SPIN_US the thread yields the core. */
 static bool spin(const bt_pool *p, _Atomic uint32_t *word, uint32_t value, bool change)
 {
     if (!p->may_spin) return (atomic_load_explicit(word, memory_order_acquire) != value) == change;
@@ -120,8 +120,8 @@ static bool take_core(cpu_set_t *set, int cpu)
 }
 
 /* No two parts on one core while there are others: some schedulers wake a thread where its waker runs, or
- * pack threads onto few cores, and there a part begins only when the caller has ended its own. A thread in
- * another's way is sent to the cores that no part uses. */
+ * pack threads onto few cores, and there a part begins only when the caller has ended its own. A thread on
+ * another's core is sent to the cores that no part uses. */
 static void keep_apart(bt_pool *p, int caller_cpu)
 {
     cpu_set_t spare = p->allowed;

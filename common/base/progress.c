@@ -34,7 +34,7 @@ void bt_progress_duration(char *ret, size_t cap, int64_t ms)
     else snprintf(ret, cap, "about %" PRId64 " h %" PRId64 " min", steps / 60, steps % 60);
 }
 
-/* Milliseconds; 0: nothing can be said, because too little is done or it should have ended. */
+/* Milliseconds; 0: no estimate, because too little is done or the time is over. */
 static int64_t time_left(const bt_progress *p, int64_t now_ms)
 {
     const int64_t took_ms = p->at_ms - p->begin_ms;

@@ -1,12 +1,12 @@
-/* Beginnings of prompts, by tokens or by hashes. See prompt.h. */
+/* Prefixes of prompts, by tokens or by hashes. See prompt.h. */
 #include "base/prompt.h"
 #include "base/hash.h"
 #include "base/rng.h"
 
 #include <string.h>
 
-/* Inside a block the hash of the block and the place in it say which beginning is meant: who has another
- * block has another one. */
+/* Inside a block the hash of the block and the place in it stand for the prefix: a prompt with another block
+ * has another prefix. */
 uint64_t bt_prompt_beginning(const bt_prompt_view *p, uint32_t tokens)
 {
     const uint32_t block = p->hashes.block_tokens, whole = tokens / block, rest = tokens % block;

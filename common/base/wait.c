@@ -92,7 +92,7 @@ static void wake(void)
     (void)!write(now.wake, &one, sizeof one);
 }
 
-/* Without a thread nothing is told, and that is all. */
+/* Without a thread nothing is shown; the work goes on. */
 static void start(const char *what)
 {
     sigset_t all, before;

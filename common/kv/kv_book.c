@@ -1,11 +1,11 @@
 /* See kv_book.h. Every kept page is a node of a tree, found by (class, page before it, its tokens) in a table
  * of short chains; the page before it stands for all tokens before it, so comparing the tokens of one page
- * compares the whole beginning. Where a book goes by hashes, one hash stands for all but the page before.
+ * compares the whole prefix. Where a book goes by hashes, one hash stands for everything but the page before.
  *
- * Who holds a kept page holds the kept pages before it, too: _share takes a path from the root, and _keep
- * goes on only while the path is the sequence's own. A sequence lets go of its pages from the end. So in the
- * list of cached pages, oldest use first, a page comes after every longer beginning that goes through it,
- * and its head may always be taken. */
+ * A sequence that holds a kept page also holds the kept pages before it: _share takes a path from the root,
+ * and _keep goes on only while the path is the sequence's own. A sequence gives its pages back from the end.
+ * So in the list of cached pages, oldest use first, a page comes after every longer prefix that goes through
+ * it, and the list's head may always be taken. */
 #include "kv/kv_book.h"
 
 #include "base/hash.h"
@@ -20,8 +20,8 @@ enum {
     MAX_PAGES = 1 << 24,
     MAX_PAGE_TOKENS = 256,
     MAX_SEQS = 1024,
-    MAX_CHAIN = 32, /* a page that would make a chain longer is not kept: whoever can choose prompts makes
-                       nothing slow */
+    MAX_CHAIN = 32, /* a page that would make a chain longer is not kept, so that no choice of prompts makes
+                       searches slow */
 };
 static const uint32_t NONE = UINT32_MAX;
 
@@ -103,13 +103,13 @@ void bt_kv_book_free(bt_kv_book *b)
 
 static int32_t *ids_of(const bt_kv_book *b, uint32_t n) { return b->ids + (size_t)n * b->page_tokens; }
 
-/* What a page is looked for by, beside the page before it. */
+/* The key of a page, beside the page before it. */
 typedef struct mark {
     uint64_t key;
     const int32_t *ids; /* its own; NULL by hashes */
 } mark;
 
-/* Of the page of tokens from `done` on. */
+/* The mark of the page of tokens from `done` on. */
 static mark mark_of(const bt_kv_book *b, uint64_t class, const bt_prompt_view *prompt, uint32_t done)
 {
     if (b->by == BT_PROMPT_BY_IDS) return (mark){class, prompt->ids + done};
@@ -323,8 +323,8 @@ static bool holders_agree(const bt_kv_book *b, uint32_t *scratch)
     return given == b->given_len;
 }
 
-/* Every kept page is found, its beginning is kept, and it is cached before its beginning is; scratch[n] is
- * its place in the list. */
+/* Every kept page is found, the page before it is kept, and is cached after it; scratch[n] is its place in
+ * the list. */
 static bool index_agrees(const bt_kv_book *b, uint32_t *scratch)
 {
     uint32_t listed = 0, cached = 0, chain;

@@ -1,6 +1,6 @@
 /* From a GGUF file to a model that is safe to run: hyper-parameters in range, every tensor there with the
- * right shape, and nothing in the file that would change the arithmetic without our knowing. What cannot be
- * run as its authors meant is refused by name; nothing is guessed. */
+ * right shape, and nothing in the file that would change the arithmetic without our knowing. A model that
+ * cannot run as its authors meant is refused by name; nothing is guessed. */
 #include "model/model.h"
 #include "model/gguf.h"
 
@@ -203,7 +203,8 @@ static bt_err read_yarn(float *ret_factor, const loading *l)
     return BT_OK;
 }
 
-/* The factors are tensors: what one factor for all would mean beside them, readers do not agree on. */
+/* The factors are tensors; readers disagree on the meaning of a single factor beside them, so it is refused.
+ */
 static bt_err read_longrope(float *ret_factor, const loading *l)
 {
     bt_err e = read_count(&l->m->hp.rope.original_ctx, l, "rope.scaling.original_context_length", 0,
@@ -353,7 +354,7 @@ static bt_err find_layer(loading *l, uint32_t i)
     return BT_OK;
 }
 
-/* Of longrope the factors of the context that the file has; both must be there. */
+/* The factors of longrope for the file's own context; both tensors must be there. */
 static bt_err find_rope_factors(loading *l)
 {
     static const char *const names[] = {"rope_factors_short.weight", "rope_factors_long.weight"};

@@ -43,8 +43,7 @@ static void add_data(bt_hash_stream *h, const bt_gguf *file, const bt_gguf_tenso
     }
 }
 
-/* What changes rows of KV beyond base, scale and tensors; nothing for a model without, whose id it leaves as
- * it is. */
+/* Adds what changes rows of KV beyond base, scale and tensors; a model without such settings keeps its id. */
 static void add_rope(bt_hash_stream *h, const bt_hparams *hp)
 {
     const bt_rope *r = &hp->rope;

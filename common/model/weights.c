@@ -36,7 +36,7 @@ static const float *floats_at(const bt_weights *w, size_t at)
     return (const float *)(const void *)(w->image + at);
 }
 
-/* Of an item, what each step reads. */
+/* The bytes of an item that each step reads. */
 static uint64_t step_bytes(const bt_weights_item *i)
 {
     return i->bytes + (i->bias ? i->bias->dim[0] * sizeof(float) : 0);

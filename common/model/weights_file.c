@@ -1,6 +1,6 @@
 /* Header and table of an image: written when it is filled, and checked, with every byte, before a mapped one
- * is used. Nothing in a file is followed: the plan says where everything must be, and only which matrices
- * fell back is read. */
+ * is used. No place in a file is followed: the plan gives every place, and the file only says which matrices
+ * fell back. */
 #include "base/hash.h"
 #include "base/num.h"
 #include "model/weights_private.h"

@@ -36,8 +36,7 @@ struct bt_link {
     uint32_t routes_len;
     bt_order by_peer;                      /* those that are taken */
     char endpoint[BT_SOCK_ENDPOINT_BYTES]; /* DEALER: dialled anew when silent; "" never */
-    int64_t asked_ms, silent_ms; /* since when nothing has been heard in answer, 0: it has; how long is too
-                                    long */
+    int64_t asked_ms, silent_ms; /* since when no answer has come, 0: one has; how long is too long */
 };
 
 bt_err bt_link_remember(bt_link *l, uint32_t routes)
@@ -187,8 +186,8 @@ static bt_err note_route(bt_link *l, const bt_incarnation *peer, const bt_sock_f
     return BT_OK;
 }
 
-/* Which key sent a message: asked of the frame after the routing id, because libzmq leaves it off the id of a
- * message that it had fetched already to say that the socket is readable. */
+/* The key that sent a message, from the frame after the routing id: libzmq leaves the key off the id of a
+ * message that it fetched while polling. */
 static bt_peer_key key_of(const bt_link *l, const bt_sock_frame *frame)
 {
     bt_peer_key key = l->server;
@@ -197,7 +196,7 @@ static bt_peer_key key_of(const bt_link *l, const bt_sock_frame *frame)
     return key;
 }
 
-/* Whether the key may speak on this link at all, and as `role` (0: whatever it is). */
+/* Whether the key may use this link at all, and as `role` (0: any). */
 static bt_err check_key(const bt_link *l, const bt_peer_key *key, bt_role role, bt_fault *fault)
 {
     static const unsigned bits[] = {[0] = ~0u,

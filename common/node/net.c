@@ -28,7 +28,7 @@ static bt_err open_zap(bt_net *n, bt_fault *fault)
     return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;
 }
 
-/* Said here, the operator sees it; said by the other side, only the other side's log does. */
+/* Checked here, so that this process's operator sees the error, and not only the other side's log. */
 static bt_err check_own_role(const bt_net *n, bt_peer_role role, bt_fault *fault)
 {
     if (bt_net_own_roles(n) & role) return BT_OK;

@@ -1,4 +1,4 @@
-/* Options to what device/ computes with, and prices to messages. */
+/* From options to inputs of device/, and from prices to messages. */
 #include "node/node_device.h"
 
 #include <stdio.h>

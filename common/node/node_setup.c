@@ -1,4 +1,4 @@
-/* Decides how many pages its memory gives, and what it says of itself in HELLO. */
+/* Decides how many pages a node's memory gives, and fills its HELLO. */
 #include "node/node_setup.h"
 #include "base/cache_files.h"
 #include "base/log.h"

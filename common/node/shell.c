@@ -40,7 +40,7 @@ struct bt_shell {
     uint64_t timer;
     bool draining, is_ready, stopped; /* draining: by a signal */
     bool is_clocked;                  /* the drain timeout runs */
-    bt_role next;                     /* what the process goes on as when this shell is gone; 0: it ends */
+    bt_role next;                     /* the role in which the process goes on after this shell; 0: it ends */
 };
 
 bt_random bt_shell_random(void)

@@ -29,10 +29,10 @@ typedef struct role_options {
     int type;
     int64_t frame_bytes;
     int queue, linger_ms, immediate, mandatory;
-    int silent_ms; /* what is silent for so long is no connection any more */
+    int silent_ms; /* a connection silent for so long is ended */
 } role_options;
-/* On control a gateway calls a silent node lost after 6 s: its connection must not end sooner, for that would
- * say that it died. */
+/* On control a gateway declares a silent node lost after 6 s: its connection must not end sooner, since that
+ * would mean that the node died. */
 static const role_options roles[] = {
     [BT_SOCK_CONTROL_ROUTER] = {ZMQ_ROUTER, BT_SOCK_CONTROL_BYTES_MAX, CONTROL_QUEUE, 1000, 0, 1, 6500},
     [BT_SOCK_CONTROL_DEALER] = {ZMQ_DEALER, BT_SOCK_CONTROL_BYTES_MAX, CONTROL_QUEUE, 1000, 1, 0, 6500},
@@ -189,7 +189,7 @@ bt_err bt_sock_bind(char ret_endpoint[BT_SOCK_ENDPOINT_BYTES], void *s, bt_sock_
     if (e < 0) return e;
     bool ok = allow_ip6(s, endpoint);
     if (ctx->has_keys && !is_inproc(endpoint)) {
-        /* libzmq lets everybody in while nobody answers its question. */
+        /* libzmq lets everybody in while nobody answers its ZAP requests. */
         if (!ctx->has_zap)
             return bt_fail(fault, BT_EAUTH, "%.100s: open the ZAP handler before listening with keys",
                            endpoint);
@@ -368,8 +368,8 @@ bool bt_sock_can_send(void *s)
     return zmq_getsockopt(s, ZMQ_EVENTS, &events, &n) == 0 && (events & ZMQ_POLLOUT);
 }
 
-/* When the link goes between two frames, libzmq forgets what it took and wants to see the last frame of the
- * message before it starts on another, so the remaining frames are handed in all the same. */
+/* When the link ends between two frames, libzmq drops the frames that it has and expects the message's last
+ * frame before the next message, so the remaining frames are handed in all the same. */
 bt_err bt_sock_send_frames(void *s, bt_sock_frame *frames, size_t count)
 {
     bt_err e = BT_OK;

@@ -1,4 +1,4 @@
-/* Sums for perplexity and for comparing logits; what is scored is decided by the plan in the header. */
+/* Sums for perplexity and for comparing logits; the plan in the header decides what is scored. */
 #include "sample/perplexity.h"
 
 #include <math.h>

@@ -17,8 +17,7 @@ typedef struct cell {
     int32_t id;
 } cell;
 
-/* What a call knows of an id: valid only where `call` is the call's own number, so nothing is ever
- * cleared. */
+/* A call's notes on an id: valid only where `call` is the call's own number, so nothing is ever cleared. */
 typedef struct mark {
     uint32_t call, count;
 } mark;

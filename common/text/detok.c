@@ -1,4 +1,4 @@
-/* Tokens come as bytes, text goes out as characters: what has begun and not ended waits in `tail`. */
+/* Tokens come as bytes, text goes out as characters: an unfinished character waits in `tail`. */
 #include "text/detok.h"
 
 #include "text/utf8.h"

@@ -102,7 +102,7 @@ static bt_err put_start(bt_capture *c, bt_fault *fault)
     return bt_capture_put_start(&c->record, &s, key_of(c), fault);
 }
 
-/* Before a record: a start in a new part of the file, and what was dropped since the last. */
+/* Before a record: a start in a new part of the file, and the number of records dropped since the last. */
 static bt_err put_before(bt_capture *c, uint64_t drops, bt_fault *fault)
 {
     bt_buf_clear(&c->record);
@@ -137,7 +137,7 @@ static void write_item(bt_capture *c, item *i)
         (const char *)(i->captured.answer_ids + (i->captured.has_text ? i->captured.answer_len : 0));
     i->row.captured = &i->captured;
     bt_err e = hash_prompt(c, &i->row, &why);
-    /* How long it is tells whether it still fits this part; in the next one it has a start before it. */
+    /* Its length decides whether it still fits this part; in the next part a start comes before it. */
     for (int tries = 0; e == BT_OK; tries++) {
         if ((e = put_before(c, drops, &why)) < 0 ||
             (e = bt_capture_put_request(&c->record, &i->row, key_of(c), &why)) < 0)

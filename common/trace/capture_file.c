@@ -1,4 +1,4 @@
-/* Append, cut, rename: what the disk can refuse is tried again with the next record. */
+/* Append, cut, rename: whatever the disk refuses is tried again with the next record. */
 #include "trace/capture_file.h"
 #include "base/file.h"
 
@@ -17,8 +17,7 @@ static bt_err failed(const bt_capture_file *f, const char *what, bt_fault *fault
     return bt_fail(fault, BT_EIO, "%s '%.150s': %s", what, f->path, strerror(errno));
 }
 
-/* The end of the last whole record; what is behind it is not one. BT_EFORMAT: the file begins with something
- * else. */
+/* The end of the last whole record. BT_EFORMAT: the file begins with something else. */
 static bt_err find_end(uint64_t *ret, const uint8_t *bytes, size_t n, bt_fault *fault)
 {
     size_t at = 0, whole;

@@ -1,4 +1,4 @@
-/* Records of a capture to bytes and back. What comes from a file is checked field by field. */
+/* Records of a capture to bytes and back. Bytes of a file are checked field by field. */
 #include "trace/capture_format.h"
 #include "base/hash.h"
 #include "base/num.h"
@@ -186,7 +186,7 @@ bool bt_capture_is_sound(const uint8_t *record, size_t n)
            bt_get64(record + n - BT_CAPTURE_TAIL_BYTES) == bt_hash64(record, n - BT_CAPTURE_TAIL_BYTES);
 }
 
-/* What is left of a payload; reading past its end gives zeros and leaves is_short. */
+/* The unread rest of a payload; reading past its end gives zeros and sets is_short. */
 typedef struct cursor {
     const uint8_t *at;
     size_t left;

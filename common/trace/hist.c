@@ -1,4 +1,4 @@
-/* Exact counts of small numbers; of large ones the first eleven bits count. */
+/* Exact counts of small numbers; large numbers count by their first eleven bits. */
 #include "trace/hist.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* A gateway's own records. What was being written when it ended is cut off and told, never an error; a record
- * that was damaged in the middle is a bad row, and reading goes on with the next one. */
+/* A gateway's own records. A record half-written at the gateway's end is cut off and counted, never an error;
+ * a record that was damaged in the middle is a bad row, and reading goes on with the next one. */
 #include "trace/capture_format.h"
 #include "trace/private.h"
 #include "crypto/seal.h"

@@ -1,4 +1,4 @@
-/* The four formats that are CSV with a header: one table says what each column means. */
+/* The four formats that are CSV with a header: one table has the meaning of each column. */
 #include "trace/private.h"
 
 #include <string.h>

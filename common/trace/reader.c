@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Which of the formats of JSON objects this one is. A long line is not looked at whole, so that it need not
- * be in memory twice. */
+/* The format of a line with a JSON object. Only a part of a long line is looked at, so that it need not be in
+ * memory twice. */
 static bt_trace_format json_format(const char *line, size_t len)
 {
     static const struct {
@@ -43,7 +43,7 @@ static bt_err unknown(const bt_trace *t, bt_fault *fault)
                    (unsigned long long)t->in.line);
 }
 
-/* The first line stays to be read, but for a header. */
+/* The first line is read again as a row, unless it is a header. */
 static bt_err begin_text(bt_trace *t, bt_fault *fault)
 {
     size_t have, pos = 0;

@@ -192,7 +192,7 @@ static const known *choose(bt_synth *s)
     return &s->row[s->at++];
 }
 
-/* The request whose first blocks are taken over, and how many. */
+/* Finds the request whose first blocks are taken over, and their number. */
 static void find_source(made *m, bt_synth *s, const known *k)
 {
     m->match = k->match;

@@ -122,7 +122,7 @@ static bt_err to_capture_blocks(bt_trace_writer *w, bt_trace_row *row, uint32_t 
 static bt_err put_capture(bt_trace_writer *w, const bt_trace_row *from, uint32_t block_tokens,
                           bt_fault *fault)
 {
-    /* What another format does not say: no time is known, and how it was drawn is not. */
+    /* Other formats give neither times nor sampling. */
     bt_trace_captured none = {.outcome = from->is_failed ? BT_TRACE_REFUSED : BT_TRACE_LENGTH,
                               .max_tokens = from->output_tokens,
                               .sampling = {.top_p = 1, .repeat_penalty = 1}};

@@ -1,5 +1,5 @@
-/* What of a bt_msg its type uses. Most messages are short and the longest are 1.5 KB, so what makes, copies
- * and decodes them by the million goes by this. */
+/* The bytes of a bt_msg that its type uses. Most messages are short and the longest are 1.5 KB, so code that
+ * makes, copies and decodes them by the million uses this length. */
 #include "wire/msg.h"
 
 #include <stddef.h>

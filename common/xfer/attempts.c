@@ -1,4 +1,4 @@
-/* Knows which attempts a node holds, and who of them holds which slot. See attempts.h. */
+/* The attempts that a node holds, and which of them holds which slot. See attempts.h. */
 #include "xfer/attempts.h"
 #include "xfer/step.h"
 

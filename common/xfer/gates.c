@@ -1,5 +1,5 @@
-/* Speaks with all gateways of a node: who is greeted when, who hears what of an attempt, how the node
- * leaves. See gates.h. */
+/* A node's messages to all its gateways: when each is greeted, which gets the messages about an attempt, how
+ * the node leaves. See gates.h. */
 #include "xfer/gates.h"
 #include "base/breakage.h"
 

@@ -1,5 +1,5 @@
-/* Decides the life of an attempt in the decode node: what its owner is told until it acknowledges, how it
- * starts, how it ends, and when its slot is free. What is freed in a step is only put aside: messages made in
+/* Decides the life of an attempt in the decode node: the messages to its owner until they are acknowledged,
+ * its start, its end, and when its slot is free. Memory freed in a step is only put aside: messages made in
  * the step may still point into it. */
 #include "decode-node/brain/brain_inner.h"
 #include "base/breakage.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what its owner is told ---------------------------------------------------------------------- */
+/* ---- messages to its owner ------------------------------------------------------------------------- */
 
 void dc_attempt_say_tokens(dc_brain *b, const dc_record *r, uint32_t from)
 {
@@ -24,7 +24,7 @@ void dc_attempt_say_tokens(dc_brain *b, const dc_record *r, uint32_t from)
     m->u.tokens.device = r->device;
 }
 
-/* Of a local prefill, as a prefill node would. */
+/* Reports of a local prefill, as a prefill node sends them. */
 void dc_attempt_say_first(dc_brain *b, const dc_record *r)
 {
     bt_msg *m = r->owes_first ? bt_gates_to_owner(&b->gates, &r->a->ref, BT_MSG_FIRST_TOKEN) : NULL;
@@ -144,7 +144,7 @@ void dc_attempt_renew(dc_brain *b, dc_record *r, uint32_t lease_ms)
     bt_attempt_renew(r->a, b->now_us, lease_ms < most ? lease_ms : most);
 }
 
-/* The reason why nothing comes after the last known token, or 0. */
+/* The reason why the last known token ends the answer, or 0. */
 static bt_finish ends_here(const dc_record *r)
 {
     if (r->ids_len == 0) return 0;

@@ -1,6 +1,6 @@
-/* See batch.h. Sequences that joined stand in a line, the one that waited longest in front: a step takes from
- * the front, what it took goes to the back. A prefill stands in the same line and keeps its place there, so
- * of prefills the one that joined first stands first. */
+/* See batch.h. Sequences stand in a line, the one that waited longest in front: a step takes sequences from
+ * the front, and they go to the back. A prefill stands in the same line and keeps its place, so the prefill
+ * that joined first stands before other prefills. */
 #include "decode-node/brain/batch.h"
 
 #include <assert.h>
@@ -194,7 +194,7 @@ static uint32_t next_prefill(const dc_batch *b, uint32_t from)
 
 static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
-/* Rows that nobody asked for: replay in the order of the line, then drafts in it. */
+/* Fills free rows: with replay in the order of the line, then with drafts. */
 static uint32_t fill_idle_rows(dc_batch *b, uint32_t n, uint32_t rows)
 {
     for (uint32_t i = 0; i < n; i++) {

@@ -1,5 +1,5 @@
-/* Decides what the decode node does: see brain.h. This file has what gateways say, time, and the step itself;
- * what it stands on is listed in brain_inner.h. */
+/* Decides what the decode node does: see brain.h. This file has the messages of gateways, time, and the step
+ * itself; brain_inner.h lists the files below it. */
 #include "decode-node/brain/brain_inner.h"
 #include "base/breakage.h"
 #include "base/hash.h"
@@ -27,7 +27,7 @@ dc_config dc_config_defaults(void)
     };
 }
 
-/* ---- what gateways say --------------------------------------------------------------------------- */
+/* ---- messages of gateways ------------------------------------------------------------------------ */
 
 static void on_abort(dc_brain *b, const bt_msg *m)
 {
@@ -134,7 +134,7 @@ static void leave(dc_brain *b, const char *text)
     dc_act(b, DC_DO_EXIT)->u.next_role = b->gates.next_role;
 }
 
-/* The process ends with this step, so nothing is waited for and no page is freed. What has ended is
+/* The process ends with this step, so the brain waits for nothing and frees no page. Ended attempts are
  * reported once more. */
 static void leave_at_once(dc_brain *b)
 {

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* What is zeroed of an action; a message is begun by who says it. */
+/* The bytes of an action to zero; the maker of a message begins it. */
 static size_t bytes_of(const dc_action *a, dc_action_type type)
 {
     if (type == DC_DO_SEND_CONTROL) return offsetof(dc_action, u.control.msg);

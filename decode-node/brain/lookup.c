@@ -4,7 +4,7 @@
 /* The first guess, which weighs as much as FIRST_WEIGHT trials. */
 static const float first_guess[DC_LOOKUP_LONGEST] = {0.25f, 0.45f, 0.65f};
 #define FIRST_WEIGHT 2.0f
-#define KEEP_TRIED   0.9f   /* of what is known, at each trial, */
+#define KEEP_TRIED   0.9f   /* the share of old knowledge kept at each trial, */
 #define KEEP_IDLE    0.999f /* and at each step without one */
 #define KEEP_COST    0.9f
 #define KEEP_UNSEEN  0.998f
@@ -30,7 +30,7 @@ float dc_lookup_belief(const dc_lookup *l, uint32_t suffix)
     return (l->right[i] + FIRST_WEIGHT * first_guess[i]) / (l->tried[i] + FIRST_WEIGHT);
 }
 
-/* Where a number of rows was never seen, that of the next smaller one: hoping for the best makes it seen. */
+/* The time of the next smaller number where this one was never seen: optimism makes the brain try it. */
 static float cost_of(const dc_lookup_cost *c, uint32_t rows)
 {
     float most = 0;

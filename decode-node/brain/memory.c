@@ -1,4 +1,4 @@
-/* Decides who holds which KV pages: room for a reservation, growth, shared beginnings of prompts, the swap
+/* Decides who holds which KV pages: room for a reservation, growth, shared prefixes of prompts, the swap
  * store. The rules are in brain.h, the numbers in kv/kv_book.h. */
 #include "decode-node/brain/brain_inner.h"
 #include "base/breakage.h"
@@ -47,7 +47,7 @@ static void swap(dc_brain *b, dc_action_type type, const dc_record *r)
     a->u.swap.tokens = r->rows;
 }
 
-/* Rows that r needs to go on without asking at once; at most what it will ever have. */
+/* Rows that r needs in order not to ask again at once; at most the rows that it will ever have. */
 static uint64_t with_growth(const dc_brain *b, const bt_msg_reserve *w, uint32_t known)
 {
     const uint64_t growth = (uint64_t)known + b->cfg.growth_tokens;
@@ -61,8 +61,8 @@ bool dc_memory_waits(const dc_record *r)
     return r->a->state == DC_PREEMPTED || (r->a->state == DC_RUNNING && r->need_tokens > 0);
 }
 
-/* What of a prompt may be shared: where it is computed here at least one token is, for token 0 comes of
- * it. */
+/* Tokens of a prompt that may be shared: a prompt computed here computes at least its last token, which makes
+ * token 0. */
 static uint32_t most_shared(const bt_msg_reserve *w, bool is_here) { return w->prompt_tokens - is_here; }
 
 static bt_prompt_view prompt_of(const bt_msg_reserve *w)
@@ -90,8 +90,8 @@ bool dc_memory_has_room(dc_brain *b, const bt_msg_reserve *w)
            bt_kv_book_room_after(b->book, class, &prompt, most);
 }
 
-/* Pages for `tokens` rows, the prompt's at least, the first of them shared ones where its beginning is kept.
- * Returns the rows that are in place. */
+/* Gives r pages for `tokens` rows, at least the prompt's, with shared pages for its kept prefix. Returns the
+ * rows in place. */
 static uint32_t place(dc_brain *b, dc_record *r, uint32_t tokens, bool is_here)
 {
     const bt_prompt_view prompt = prompt_of(&r->wish);
@@ -151,7 +151,7 @@ bool dc_memory_swap_out(dc_brain *b, dc_record *r, uint32_t rows)
     return true;
 }
 
-/* Room to grow is wanted as well, lest it leaves at once again. */
+/* It also waits for room to grow, so that it does not leave again at once. */
 bool dc_memory_bring_back(dc_brain *b, dc_record *r, uint32_t *ret_rows)
 {
     const uint32_t tokens = r->wish.prompt_tokens + r->ids_len; /* the row of the next token too */
@@ -166,7 +166,7 @@ bool dc_memory_bring_back(dc_brain *b, dc_record *r, uint32_t *ret_rows)
     b->swap_used -= r->swap_pages;
     r->swap_pages = 0;
     b->n.swapped_in++;
-    dc_memory_keep(b, r, r->rows); /* its pages may have been forgotten meanwhile */
+    dc_memory_keep(b, r, r->rows); /* the index may have forgotten its pages meanwhile */
     *ret_rows = r->rows;
     return true;
 }

@@ -1,6 +1,6 @@
-/* Where each attempt stands in the decode brain's orders and counts. All of it follows from the record's own
- * fields, so one function puts it right after any change; what may have changed is noted where records are
- * found (brain_inner.c). */
+/* Where each attempt stands in the decode brain's orders and counts. Every place follows from the record's
+ * own fields, so one function updates all of them after any change; brain_inner.c notes each record that may
+ * have changed. */
 #include "base/breakage.h"
 #include "decode-node/brain/brain_inner.h"
 
@@ -21,7 +21,7 @@ void dc_orders_free(dc_brain *b)
 
 static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* When its lease ends, when something is said again, when it has waited too long. */
+/* When its lease ends, when a message goes again, or when it has waited too long. */
 static int64_t due_of(const dc_brain *b, const dc_record *r)
 {
     int64_t due = BT_STEP_NEVER;

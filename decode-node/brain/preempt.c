@@ -51,7 +51,7 @@ void dc_preempt_stopped(dc_brain *b, dc_record *r, uint32_t rows)
 
 /* ---- who gets pages ----------------------------------------------------------------------------- */
 
-/* Gives r what it waits for, if so many pages are free. */
+/* Gives r the pages that it waits for, if so many are free. */
 static bool serve(dc_brain *b, dc_record *r)
 {
     uint32_t rows;
@@ -61,9 +61,9 @@ static bool serve(dc_brain *b, dc_record *r)
     return true;
 }
 
-/* Who waits is served by age; no younger one before an older. One sequence is preempted at a time: what it
- * frees is seen before another must go. Where only reservations hold the pages that are wanted, they are
- * waited for: they start, and can be preempted, or end. */
+/* Waiting sequences are served by age, no younger one before an older. One sequence is preempted at a time,
+ * so that its pages are counted before another must go. Where only reservations hold the wanted pages, the
+ * brain waits until they start, and can be preempted, or end. */
 void dc_preempt_settle(dc_brain *b)
 {
     for (;;) {

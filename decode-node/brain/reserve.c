@@ -38,7 +38,7 @@ static void refuse(dc_brain *b, const bt_request_ref *ref, bt_err code, uint32_t
     bt_gates_refused(&b->gates, ref, BT_MSG_RESERVE, code, retry_after_ms, text);
 }
 
-/* What can never be served here; false: `refuse` has said so. */
+/* Whether the reservation could ever be served here; false: `refuse` has sent REFUSED. */
 static bool is_possible(dc_brain *b, const bt_msg *m)
 {
     const bt_msg_reserve *w = &m->u.reserve;
@@ -115,8 +115,8 @@ static void begin(dc_brain *b, dc_record *r)
     dc_attempt_launch(b, r, rows);
 }
 
-/* The gateway waits for RESERVED still; what it heard of token 0 meanwhile, even if it acknowledged that,
- * was too early for it. */
+/* The gateway still waits for RESERVED, so any report on token 0 that it got meanwhile, even if it
+ * acknowledged it, came too early. */
 static void reserve_again(dc_brain *b, dc_record *r)
 {
     say_reserved(b, r);

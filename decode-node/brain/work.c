@@ -1,4 +1,4 @@
-/* Decides what becomes of a sequence by what the worker says of it. */
+/* Decides what the worker's events do to a sequence. */
 #include "decode-node/brain/brain_inner.h"
 
 #include <string.h>
@@ -30,7 +30,7 @@ void dc_work_first(dc_brain *b, const dc_event *ev)
         b->n.tokens++;
     }
     if (!r->wish.is_local || r->first_told || r->wish.generated_len > 0) {
-        bt_msg_device_work_add(&r->device, &f->device); /* computed again: no FIRST_TOKEN will tell */
+        bt_msg_device_work_add(&r->device, &f->device); /* computed again: no FIRST_TOKEN will carry it */
         return;
     }
     r->first = *f;
@@ -41,7 +41,7 @@ void dc_work_first(dc_brain *b, const dc_event *ev)
     dc_attempt_say_first(b, r);
 }
 
-/* Its record, where these are its next ones: the first of them arrives now. */
+/* The record, where these are its next tokens: the first one arrives now. */
 static dc_record *next_tokens(dc_brain *b, uint32_t slot, uint32_t index, uint32_t len)
 {
     dc_record *r = in_work(b, slot);

@@ -76,7 +76,7 @@ static json_t *timings(const gw_answer_report *r)
                      r->has_decode ? rate(r->decode_steps, r->decode_us) : json_null());
 }
 
-/* A node's words may be any bytes; JSON takes only UTF-8. Empty ones are not known. */
+/* A node's words may be any bytes; JSON takes only UTF-8. Empty words are unknown. */
 static json_t *words(const char *text)
 {
     char shown[BT_MSG_MAX_TEXT_BYTES + 1];
@@ -131,7 +131,7 @@ static json_t *chunks(const gw_answer_report *r)
     return a;
 }
 
-/* What the prefill node computed with, and what this prompt took there. */
+/* The prefill node's engine, and the work of this prompt there. */
 static json_t *add_work(json_t *object, const gw_answer_report *r)
 {
     const bt_msg_engine *g = r->engine;

@@ -1,4 +1,4 @@
-/* Prices of both nodes as one object. What no source says is null, and never 0. */
+/* Prices of both nodes as one object. A value without a source is null, never 0. */
 #include "gateway/api/device.h"
 #include "device/pace.h"
 #include "text/utf8.h"
@@ -11,7 +11,7 @@ enum { TERMS = 1, TDP = 2 };
 static json_t *ms(bool is_known, uint64_t ns) { return is_known ? json_real((double)ns / 1e6) : json_null(); }
 static json_t *us(bool is_known, uint64_t us) { return is_known ? json_real((double)us / 1e3) : json_null(); }
 
-/* A node's words may be any bytes; JSON takes only UTF-8. Empty ones are not known. */
+/* A node's words may be any bytes; JSON takes only UTF-8. Empty words are unknown. */
 static json_t *words(const char *text)
 {
     char shown[4 * sizeof((bt_msg_device *)0)->profile];
@@ -23,7 +23,7 @@ static json_t *ratio(uint64_t part, uint64_t all)
     return all ? json_real((double)part / (double)all) : json_null();
 }
 
-/* Of both devices, as far as both worked; null where one of them has no source. */
+/* The sum over the devices that worked; null where one of them has no source. */
 static json_t *joules(const gw_device_facts *f)
 {
     const bt_msg_device_work *p = &f->prefill, *d = &f->decode;

@@ -5,11 +5,11 @@
 #include <jansson.h>
 #include <string.h>
 
-enum { TEXT_BYTES = 1024 }; /* of one token, shown */
+enum { TEXT_BYTES = 1024 }; /* of one token's shown text */
 
 typedef struct token {
     int32_t id;
-    size_t begin_bytes, end_bytes; /* of its text, in all text that was made */
+    size_t begin_bytes, end_bytes; /* place of its text in all text made so far */
     bt_msg_logprob logprob;
 } token;
 

@@ -1,4 +1,4 @@
-/* The fields of a request: one table for what is read, what is taken without a look, and what is refused. */
+/* The fields of a request: one table for fields that are read, accepted unread, or refused. */
 #include "gateway/api/openai_fields.h"
 #include "base/opt.h"
 #include "gateway/api/openai_messages.h"
@@ -31,7 +31,7 @@ static bool is_same(const json_t *a, const json_t *b)
     return json_equal(a, b) == 1;
 }
 
-/* One of the values that ask for nothing but what is done anyway. */
+/* Accepts only values that ask for what is done anyway. */
 static bt_err field_only(gw_reader *p, const gw_field *f, json_t *v)
 {
     json_t *list = json_loads(f->json, 0, NULL);
@@ -46,7 +46,7 @@ static bt_err field_only(gw_reader *p, const gw_field *f, json_t *v)
     return is_taken ? BT_OK : gw_read_unsupported(p, f->name, allowed);
 }
 
-/* -1 is how llama.cpp's clients say that they set no limit; what no context could hold is as good as that. */
+/* llama.cpp's clients send -1 for no limit; a number beyond any context means the same. */
 static bt_err field_max_tokens(gw_reader *p, const gw_field *f, json_t *v)
 {
     int64_t x = 0;
@@ -251,7 +251,7 @@ static bt_err read_node_id(char ret[BT_MSG_MAX_ID_BYTES + 1], gw_reader *p, cons
     return BT_OK;
 }
 
-/* true: report how it went. An object: that, and which nodes are wished for. */
+/* true: adds the report. An object: adds it, and has wishes for nodes. */
 static bt_err field_baton(gw_reader *p, const gw_field *f, json_t *v)
 {
     const char *name = f->name;
@@ -489,7 +489,7 @@ static const gw_field *find_field(const gw_reader *p, const char *name)
 }
 
 enum { NAME_MAX_BYTES = 40 }; /* a longer one is no slip of a hand */
-/* By its name, and with the one that was meant, where one is close. */
+/* Refuses a field by its name, with the nearest known name where one is close. */
 static bt_err unknown_field(gw_reader *p, const char *key)
 {
     const char *names[sizeof gw_fields / sizeof *gw_fields + 1];

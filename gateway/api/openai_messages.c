@@ -1,4 +1,4 @@
-/* What an answer is asked to: the messages of a chat, the prompt of a completion. */
+/* Reads the messages of a chat and the prompt of a completion. */
 #include "gateway/api/openai_messages.h"
 #include "base/num.h"
 
@@ -46,7 +46,7 @@ static bt_err check_message_keys(gw_reader *p, const json_t *message, const char
     json_t *v;
     json_object_foreach((json_t *)message, key, v) {
         if (strcmp(key, "role") == 0 || strcmp(key, "content") == 0 || json_is_null(v)) continue;
-        /* reasoning_content: what another server told apart from an answer; no template shows it */
+        /* reasoning_content: text that another server separated from an answer; no template shows it */
         if (strcmp(key, "name") == 0 || strcmp(key, "reasoning_content") == 0) {
             if (!json_is_string(v)) return gw_read_wrong_type(p, key, "a string", v);
             continue;

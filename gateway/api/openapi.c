@@ -1,4 +1,4 @@
-/* Makes the description of the API from the two tables; what no table has, the forms of answers, stands here.
+/* Makes the description of the API from the two tables; the forms of answers, which no table has, stand here.
  */
 #include "gateway/api/openapi.h"
 #include "gateway/api/json.h"

@@ -1,4 +1,4 @@
-/* Reads what asks for another role of a node, and says what came of it. */
+/* Reads requests for another role of a node, and writes their answers. */
 #include "gateway/api/role_http.h"
 #include "gateway/api/json.h"
 #include "text/utf8.h"

@@ -43,7 +43,8 @@ void gw_text_close(gw_text *t)
     *t = (gw_text){0};
 }
 
-/* What the tokeniser or template says against the client's words is the client's error; the rest is ours. */
+/* A complaint of the tokeniser or template about the client's words is the client's error; any other is the
+ * server's. */
 static bt_err blame(gw_openai_error *err, bt_err e, const char *param, const bt_fault *fault)
 {
     if (e == BT_ENOMEM) {
@@ -54,7 +55,7 @@ static bt_err blame(gw_openai_error *err, bt_err e, const char *param, const bt_
     return gw_openai_fail(err, 400, "invalid_request_error", "invalid_value", param, "%s", fault->text);
 }
 
-/* As the tokeniser's, but one that stopped counting is told so. */
+/* The tokeniser's encoding, with words of its own for a text too long to count. */
 static bt_err encode(int32_t **ret, size_t *ret_len, const gw_text *t, const bt_text_piece *piece,
                      size_t pieces, uint32_t ctx_tokens, const char *param, gw_openai_error *err)
 {
@@ -113,8 +114,8 @@ bt_err gw_text_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, const gw
     return BT_OK;
 }
 
-/* Does the answer begin a text, rather than continue one? Then the space that a llama-kind tokeniser puts
- * in front goes. */
+/* Whether the answer begins a text rather than continues one; then the space that a llama-kind tokeniser puts
+ * in front is dropped. */
 static bool begins_text(const gw_text *t, const gw_openai_request *r)
 {
     if (r->is_chat) return true;

@@ -1,6 +1,6 @@
-/* Which node has had which beginnings of prompts. See affinity.h. One table for all nodes: an item says that
- * one node has had one beginning. It is found by both, and by the beginning alone, and stands in a list by
- * when it was noted. */
+/* Which node has had which prefixes of prompts. See affinity.h. One table for all nodes: an item says that
+ * one node has had one prefix. Items are found by node and prefix, and by prefix alone, and stand in a list
+ * by the time when they were noted. */
 #include "gateway/brain/affinity.h"
 #include "base/hash.h"
 
@@ -11,7 +11,7 @@
 typedef struct item {
     uint64_t beginning;
     bt_incarnation node;
-    uint32_t same, same_before; /* in the bucket of its beginning */
+    uint32_t same, same_before; /* in the bucket of its prefix */
     uint32_t member;            /* in the bucket of both */
     uint32_t older, newer;
 } item;
@@ -33,7 +33,7 @@ uint32_t gw_affinity_entries(uint64_t kv_tokens, uint32_t nodes_max)
     return n;
 }
 
-/* Items are set before they are looked at: their memory is touched as it is used. */
+/* Items are set before they are read, so their memory is touched only as it is used. */
 static bt_err take_memory(gw_affinity *a, uint32_t entries)
 {
     *a = (gw_affinity){.items = malloc(entries * sizeof *a->items),
@@ -222,7 +222,7 @@ static bool is_had(const gw_affinity *a, uint64_t beginning, const bt_incarnatio
 static uint32_t count_had(const gw_affinity *a, const uint64_t *chain, uint32_t len,
                           const bt_incarnation *node)
 {
-    uint32_t lo = 0, hi = len; /* lo of them it has had, hi + 1 not */
+    uint32_t lo = 0, hi = len; /* the node has had lo chunks, but not hi + 1 */
     while (lo < hi) {
         const uint32_t mid = (lo + hi + 1) / 2;
         if (is_had(a, chain[mid - 1], node)) lo = mid;

@@ -92,7 +92,7 @@ static void warn_of_other_kv(gw_brain *b, const gw_node *n)
                bt_kv_dtype_name(theirs->dtype));
 }
 
-/* It hears us again as often as others do, or it would soon greet anew. */
+/* The node gets heartbeats as often as others again, or it would soon greet anew. */
 static void end_silence(gw_brain *b, gw_node *n)
 {
     n->probe_us = b->cfg.heartbeat_us;
@@ -107,7 +107,7 @@ static bool has_other_key(const gw_node *n, const bt_msg *m)
     return memcmp(&n->key, &m->from_key, sizeof n->key) != 0;
 }
 
-/* What nodes have had is remembered for as much as they can hold. Without memory for that it stays as it is.
+/* Sizes the affinity table by the KV of all nodes. Without memory it stays as it is.
  */
 static void size_affinity(gw_brain *b)
 {
@@ -237,8 +237,8 @@ static void reap(gw_brain *b)
     }
 }
 
-/* Whether a node that can be told has yet to let go of an attempt. One that is GONE frees it at the end of
- * its lease. */
+/* Whether a node that can be reached still owes an ABORT_ACK. A GONE node frees its attempts when their
+ * leases end. */
 static bool is_owed(const gw_brain *b)
 {
     bool any = false;

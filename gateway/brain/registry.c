@@ -112,7 +112,7 @@ gw_node *gw_registry_by_name(const gw_registry *r, uint64_t name)
     return at >= 0 && r->nodes[at].name == name ? &r->nodes[at] : NULL;
 }
 
-/* A HELLO borrows what it says of its engine and device; the node keeps it. */
+/* Keeps a HELLO with copies of its engine and device, which it only borrows. */
 static void keep(gw_node *n, const bt_msg_hello *hello)
 {
     n->hello = *hello;
@@ -173,7 +173,7 @@ bt_err gw_registry_hello(gw_registry *r, gw_node **ret, bt_incarnation *ret_repl
         n = place_for(r, hello->node_id);
         if (!n) return bt_fail(fault, BT_ELIMIT, "this gateway knows %u nodes already, its limit", r->cap);
         bool same_name = n->in_use && strcmp(n->hello.node_id, hello->node_id) == 0;
-        /* It may be the other way round: a HELLO of the dead one came late, and who was displaced lives. */
+        /* A late HELLO of a dead process may have displaced the living one, which returns here. */
         if (same_name && bt_incarnation_equal(&n->displaced, who) && now_us - n->heard_us < r->suspect_us)
             return bt_fail(fault, BT_EARG, "the name %s is in use by another process", hello->node_id);
         bt_incarnation before = n->in_use ? n->incarnation : zero;

@@ -1,5 +1,5 @@
-/* The orders of the registry: where each node stands in them. See registry.h. Everything follows from the
- * node's own fields, so one function puts it right after any change. */
+/* The orders of the registry: where each node stands in them. See registry.h. Every place follows from the
+ * node's own fields, so one function updates all of them after any change. */
 #include "base/breakage.h"
 #include "base/hash.h"
 #include "base/wide.h"
@@ -83,7 +83,7 @@ static void put_due(gw_registry *r, const gw_node *n, uint32_t at)
     put_if(&r->due, n->in_use && !n->rests, GW_DUE, at, bt_order_time(due));
 }
 
-/* What a choice of nodes looks at. */
+/* Puts the node into the orders of route.h. */
 static void put_for_routes(gw_registry *r, const gw_node *n, uint32_t at)
 {
     const bool is_decode = n->hello.role == BT_ROLE_DECODE, is_ready = n->in_use && n->state == GW_NODE_READY;
@@ -116,7 +116,7 @@ static void put_all(gw_registry *r, gw_node *n, uint32_t at)
     put_for_routes(r, n, at);
 }
 
-/* Most messages of a node change nothing but when it was heard. */
+/* Most messages of a node change only the time when it was heard. */
 void gw_registry_changed(gw_registry *r, gw_node *n)
 {
     const uint32_t at = place_of(r, n);
@@ -130,7 +130,7 @@ void gw_registry_changed(gw_registry *r, gw_node *n)
     r->changes++;
 }
 
-/* So that the next look puts it anew. */
+/* Makes the next call put the node anew. */
 static void forget_seen(gw_node *n) { memset(n->seen, 0xff, sizeof n->seen); }
 
 void gw_registry_told(gw_registry *r, gw_node *n)

@@ -1,4 +1,4 @@
-/* The table of requests: their states, the queue, and what one says to its nodes. It decides nothing. See
+/* The table of requests: their states, the queue, and their messages to nodes. It decides nothing. See
  * request.h. */
 #include "gateway/brain/request.h"
 #include "gateway/brain/act.h"
@@ -156,7 +156,7 @@ void gw_request_await_prompt(gw_brain *b, gw_request *r)
 
 void gw_request_await_token(gw_brain *b, gw_request *r)
 {
-    /* before D's first token of this attempt: its rows travel, known tokens are run again */
+    /* before D's first token of this attempt: rows travel, known tokens are replayed */
     int64_t rows = 0;
     if (r->next_index <= gw_request_first_made(r))
         rows = r->base + (r->local || r->has_kv ? 0 : (int64_t)r->prompt.tokens);

@@ -1,4 +1,4 @@
-/* When time has something to do with a request. See request.h; request_time.c does it. */
+/* When a request is next due. See request.h; request_time.c acts then. */
 #include "base/breakage.h"
 #include "gateway/brain/request.h"
 

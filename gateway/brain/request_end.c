@@ -1,5 +1,5 @@
 /* How a request leaves its nodes: for good, with one DONE or FAIL, or for another attempt. Nothing here waits
- * for a node: what one still owes goes to the table of debts. See request.h. */
+ * for a node: debts.h has what a node still owes. See request.h. */
 #include "gateway/brain/request.h"
 #include "gateway/brain/act.h"
 
@@ -75,7 +75,7 @@ void gw_request_expire_debts(gw_brain *b)
 
 /* ---- the end ------------------------------------------------------------------------------------ */
 
-/* What the caller of this step is told of the end; the node may be forgotten already. */
+/* The figures in DONE or FAIL; the node may already be forgotten. */
 static const gw_stats *last_stats(const gw_brain *b, gw_request *r)
 {
     const gw_side *side = r->local ? &r->decode : &r->prefill;
@@ -172,7 +172,7 @@ static int64_t pause_us(const gw_request *r, gw_cause cause)
                       : (int64_t)PAUSE_LEAST_US << (times <= PAUSE_DOUBLINGS ? times - 1 : PAUSE_DOUBLINGS);
 }
 
-/* Want of room is no failure of the node, and one that said BYE will not be asked. */
+/* Want of room is no failure of the node, and a node that sent BYE gets no attempts anyway. */
 static void avoid(gw_brain *b, gw_request *r, gw_cause cause, gw_blame blame)
 {
     r->shun_prefill = blame & GW_BLAME_PREFILL ? r->prefill.name : 0;

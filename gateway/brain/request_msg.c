@@ -1,4 +1,4 @@
-/* What nodes say about a request, and what it makes of that. See request.h. */
+/* Messages of nodes about a request, and their effects. See request.h. */
 #include "gateway/brain/request.h"
 #include "gateway/brain/act.h"
 #include "base/breakage.h"
@@ -41,7 +41,7 @@ static void take_tokens(gw_brain *b, gw_request *r, const int32_t *ids, uint32_t
     a->u.tokens.logprobs = logprobs;
 }
 
-/* The nodes of this attempt have taken it: a loss before it is made good. */
+/* The nodes of this attempt have accepted it, which ends the time since an earlier loss. */
 static void accept(gw_request *r)
 {
     r->is_accepted = true;
@@ -77,8 +77,9 @@ static void on_reserved(gw_brain *b, gw_request *r, const bt_msg_reserved *w)
     gw_request_say_prefill(b, r);
 }
 
-/* Who computes a prompt says it again while rows appear: a slow node is no lost one. So does a decode node
- * that computes the rows of known tokens, in a local attempt or after a preemption. */
+/* A node that computes a prompt sends PREFILL_ACCEPTED again while rows appear, so that a slow node does not
+ * count as lost. So does a decode node that computes the rows of known tokens, in a local attempt or after a
+ * preemption. */
 static void on_accepted(gw_brain *b, gw_request *r, bool from_prefill, bool from_decode)
 {
     if (!(r->state == GW_PREFILLING && from_prefill) && !(r->state == GW_DECODING && from_decode)) {
@@ -89,8 +90,8 @@ static void on_accepted(gw_brain *b, gw_request *r, bool from_prefill, bool from
     gw_request_await_prompt(b, r);
 }
 
-/* For now: who has no room is left alone for as long as it says. P's word is about this pair only: it may
- * hold too much for that D already. */
+/* For now: a node without room gets nothing for the time that it names. P's refusal concerns this pair only:
+ * P may already hold too much for that D. */
 static void on_refused(gw_brain *b, gw_request *r, gw_side *side, const bt_msg_refused *w)
 {
     const bool is_decode = side == &r->decode;
@@ -115,13 +116,13 @@ static void on_refused(gw_brain *b, gw_request *r, gw_side *side, const bt_msg_r
     gw_request_requeue(b, r, 0);
 }
 
-/* D tells the sum of all steps of the attempt: the latest is the largest. */
+/* D sends the sum over all steps of the attempt, so the latest is the largest. */
 static void note_steps(gw_request *r, const bt_msg_device_work *w)
 {
     if (w->ns > r->decode_work.ns) r->decode_work = *w;
 }
 
-/* What the prompt would have taken, once an attempt: also where it was computed again for known tokens. */
+/* Adds the prompt's price once for each attempt, even where it was computed again for known tokens. */
 static void note_prompt(gw_request *r, const bt_msg_first_token *w)
 {
     gw_stats *s = &r->stats;
@@ -239,7 +240,7 @@ static void on_first(gw_brain *b, gw_request *r, const gw_side *side, const bt_m
     if (r->has_early_finished) on_finished(b, r, &r->early_finished);
 }
 
-/* The node has let go of the attempt, and is not needed. */
+/* The node has freed the attempt and is not needed. */
 static void side_over(gw_brain *b, gw_request *r, gw_side *side)
 {
     gw_request_close_side(b, r, side);
@@ -253,7 +254,7 @@ static bool is_for_good(int32_t code)
            code == BT_ERANGE;
 }
 
-/* What P says may be D's fault, or that of the network between them. */
+/* A failure that P reports may be D's fault, or that of the network between them. */
 static void on_failed(gw_brain *b, gw_request *r, gw_side *side, const bt_msg_failed *w)
 {
     const bool is_decode = side == &r->decode;
@@ -297,8 +298,8 @@ static void acknowledge(gw_brain *b, const bt_msg *m)
     }
 }
 
-/* A message about an attempt that was left: if the node has let go of it, so much the better; if not, it
- * is to. */
+/* A message about an attempt that was left: settles the debt where the node has freed the attempt, else sends
+ * ABORT. */
 static void disown(gw_brain *b, const bt_msg *m)
 {
     const bool has_let_go = m->type == BT_MSG_ABORT_ACK || m->type == BT_MSG_FAILED ||

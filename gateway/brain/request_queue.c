@@ -149,8 +149,8 @@ static void say_odd(gw_brain *b, const gw_route_choice *c)
                c->odd_prefill->hello.node_id, c->odd_prefill->hello.exactness);
 }
 
-/* Whoever submits cuts an answer to what the nodes hold, as far as they are there. Those that came since may
- * hold less. False: that is not what is wrong. */
+/* The door cuts an answer to what the known nodes hold, but nodes that came since may hold less. False: a cut
+ * does not help. */
 static bool cut_answer(gw_request *r, uint64_t limit_tokens)
 {
     if (r->attempt > 0 || limit_tokens <= r->prompt.tokens ||
@@ -160,13 +160,13 @@ static bool cut_answer(gw_request *r, uint64_t limit_tokens)
     return true;
 }
 
-/* What a choice depends on beside the wish and the time. */
+/* Changes on which a choice depends, beside the wish and the time. */
 static uint64_t changes(const gw_brain *b)
 {
     return b->registry.changes + b->router.avoid.changes + gw_affinity_changes(b->router.affinity);
 }
 
-/* It would be answered the same until something changes, or a refusal ends. */
+/* Its choice would be the same until something changes, or a refusal ends. */
 static void rest_busy(gw_brain *b, const gw_request *r)
 {
     const int64_t until_us = gw_avoid_due_us(&b->router.avoid, b->now_us);
@@ -185,7 +185,7 @@ static void move_on(gw_brain *b, gw_line part)
     }
 }
 
-/* Whose rest is over, or whose nodes may do now. */
+/* Moves requests whose rest is over, or whose nodes may serve them now. */
 static void stand_up(gw_brain *b)
 {
     if (b->line_epoch != b->epoch) move_on(b, GW_LINE_STUCK);
@@ -196,7 +196,7 @@ static void stand_up(gw_brain *b)
         gw_request_line_up(b, &b->requests[at]);
 }
 
-/* False: nobody behind it gets anything now. */
+/* False: no request behind it gets nodes now. */
 static bool dispatch_one(gw_brain *b, gw_request *r)
 {
     gw_route_choice c;

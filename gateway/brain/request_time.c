@@ -1,5 +1,5 @@
-/* What time does to a request: it runs out of patience with its nodes, waited too long, renews its leases,
- * and says again what was not answered. See request.h. */
+/* Deadlines of a request: its nodes took too long, it waited too long, its leases are renewed, unanswered
+ * messages go again. See request.h. */
 #include "gateway/brain/request.h"
 
 enum { RETRY_NODE_MS = 2000 }; /* a supervisor starts a node again within that */

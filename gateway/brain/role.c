@@ -1,5 +1,5 @@
-/* Asking a node to serve as another role: ROLE is said again until the node answers or the time is over.
- * See brain.h. */
+/* Asking a node to serve as another role: ROLE goes again until the node answers or the time is over. See
+ * brain.h. */
 #include "gateway/brain/role.h"
 #include "gateway/brain/act.h"
 #include "gateway/brain/state.h"

@@ -2,9 +2,9 @@
  *
  * The choice is the first of all pairs (and of all decode nodes that prefill) by rank, a local prefill before
  * a pair, then by the decode node in the policy's order, then by the prefill node in it. Pairs are never
- * listed: what speaks for a node does not depend on its partner but for the shape of their KV, and but for
- * the few pairs that were avoided or refused (avoid.h, at most GW_AVOID_MAX) or shunned. So for each shape
- * the registry's orders are walked from the first node on, and the first that fits is taken. */
+ * listed: a node's rank does not depend on its partner, except for the shape of their KV and for the few
+ * pairs that were avoided or refused (avoid.h, at most GW_AVOID_MAX) or shunned. So the walk goes through the
+ * registry's orders for each shape from the first node on, and takes the first that fits. */
 #include "gateway/brain/route.h"
 #include "base/hash.h"
 
@@ -34,7 +34,7 @@ static bool is_much_busier(const gw_node *a, const gw_node *b)
     return 2 * a->attempts * sb > 2 * b->attempts * sa + sa * sb;
 }
 
-/* In the order of a policy but for what they have had of the prompt, and among equals of place. */
+/* The order of a policy without affinity; among equals, by place. */
 static bool is_before(gw_policy policy, const gw_node *a, const gw_node *b)
 {
     const int load = policy == GW_POLICY_ROUND_ROBIN ? 0 : compare_load(a, b);
@@ -95,14 +95,14 @@ typedef struct search {
     uint32_t longest; /* that any node has had */
 } search;
 
-/* Of a ready node that is much busier than the least loaded of its role, nothing counts. */
+/* The prefixes of a node much busier than the least loaded of its role do not count. */
 static bool counts(const search *s, const gw_node *n)
 {
     const int64_t least = bt_order_first(&s->r->least, n->hello.role == BT_ROLE_DECODE);
     return n->state == GW_NODE_READY && (least < 0 || !is_much_busier(n, &s->r->nodes[least]));
 }
 
-/* At least so many chunks of the prompt; 0: any node has. */
+/* Whether n has had at least so many chunks of the prompt; 0: always. */
 static bool has_had(const search *s, const gw_node *n, uint32_t chunks)
 {
     return chunks == 0 || (chunks <= s->longest && counts(s, n) &&
@@ -116,7 +116,7 @@ static uint32_t match_of(const search *s, const gw_node *n)
                : 0;
 }
 
-/* The next node that is known to have had so many chunks; they are in no order that a choice may depend on.
+/* The next node known to have had so many chunks, in an order on which no choice may depend.
  */
 static gw_node *next_holder(const search *s, uint32_t chunks, uint32_t *at)
 {
@@ -141,8 +141,9 @@ static bool is_better(const search *s, const gw_node *a, const gw_node *b)
 
 enum { FEW_HOLDERS = 16 };
 
-/* Nodes of one role and shape with a free slot, in the policy's order. Under PREFIX that is level by level:
- * those that have had most chunks, then those with one less, and at last those of which nothing counts. */
+/* Nodes of one role and shape with a free slot, in the policy's order. Under PREFIX the walk goes level by
+ * level: nodes that have had most chunks, then those with one less, and last those whose prefixes do not
+ * count. */
 typedef struct walk {
     const search *s;
     uint32_t set;
@@ -199,7 +200,7 @@ static gw_node *next_by_order(const walk *k)
     return at < 0 ? NULL : &r->nodes[at];
 }
 
-/* The same from those that are known to have had so much. */
+/* The same among nodes known to have had so many chunks. */
 static gw_node *next_by_holder(const walk *k)
 {
     const gw_policy policy =
@@ -220,7 +221,7 @@ static bool has_few_holders(const walk *k)
     return n <= FEW_HOLDERS;
 }
 
-/* Where many have had it, one of the first nodes has; where few have, they are soon looked at. */
+/* Where many nodes have had it, one of the first has; where few have, a look at all of them is short. */
 static gw_node *next_of_level(const walk *k)
 {
     return k->level > 0 && has_few_holders(k) ? next_by_holder(k) : next_by_order(k);
@@ -245,8 +246,8 @@ static gw_node *walk_next(walk *k)
     return n;
 }
 
-/* Nodes of one role and shape that are there, whoever holds most first; their state is the caller's to look
- * at. */
+/* READY and SUSPECT nodes of one role and shape, the one with the longest sequence first; the caller checks
+ * the state. */
 static int64_t next_there(const search *s, uint32_t shape, bt_role role, int64_t at)
 {
     bool is_none;
@@ -284,14 +285,14 @@ static bool is_short(const search *s, const gw_node *d)
     return s->is_new_short || has_had(s, d, s->short_from);
 }
 
-/* It may compute the prompt itself, were it long enough. */
+/* Whether the node may compute this prompt itself, if its KV is large enough. */
 static bool may_be_local(const search *s, const gw_node *d)
 {
     return (s->local == GW_LOCAL_NO_PREFILL_NODE || is_short(s, d)) && may_prefill(s->r, d) &&
            is_of_classes(s->w, d->prefill_class, d);
 }
 
-/* Only what a node has had may make the prompt short. */
+/* Whether only a known prefix can make the prompt short. */
 static bool asks_holders(const search *s) { return s->local == GW_LOCAL_SHORT && !s->is_new_short; }
 
 static unsigned rank_of(const search *s, const gw_node *p, const gw_node *d)
@@ -340,8 +341,7 @@ static gw_node *prefill_for(const search *s, uint32_t shape, const gw_node *d)
     return NULL;
 }
 
-/* Decode nodes with the same flags have the same prefill nodes, but for those that something is said of with
- * one. */
+/* Decode nodes with the same flags have the same prefill nodes, except where avoid.h names a pair. */
 static bool is_special(const search *s, const gw_node *d)
 {
     return (s->w->shun_prefill && s->w->shun_decode == d->name) ||
@@ -390,8 +390,8 @@ static bool find(search *s)
 /* ---- why none is found -------------------------------------------------------------------------- */
 
 typedef struct view {
-    bool any, any_fits; /* nodes that would do, were they free; and were they large enough */
-    uint64_t limit;     /* what the best of them hold */
+    bool any, any_fits; /* some node could serve, if it were free; if it were also large enough */
+    uint64_t limit;     /* the longest sequence that any of them holds */
 } view;
 
 static void see(view *v, uint64_t holds, bool fits)
@@ -464,7 +464,7 @@ static bool has_free_decode(const search *s)
 static void find_chain(search *s, uint64_t chain[GW_AFFINITY_CHUNKS_MAX])
 {
     const bool is_asked = s->policy == GW_POLICY_PREFIX || s->w->local_below_tokens > 0;
-    /* A full house is asked at every step: not for that. */
+    /* With all slots taken this is asked at every step, so it must cost nothing. */
     if (!is_asked || !s->router->affinity || !has_free_decode(s)) return;
     s->chain = chain;
     s->chunks = gw_affinity_chain(chain, &s->w->prompt);
@@ -480,7 +480,7 @@ static void note_odd(search *s, const gw_node *d)
     s->c->odd_prefill = odd;
 }
 
-/* Who would have computed the prompt were it of the class of all prefill nodes. */
+/* Finds the node that would have computed the prompt if its class were that of all prefill nodes. */
 static void find_odd(search *s)
 {
     gw_registry *r = s->r;

@@ -1,4 +1,4 @@
-/* What a capture keeps of a request: everything that the gateway knows of it when it ends. */
+/* A request's record in a capture: everything that the gateway knows about the request at its end. */
 #include "gateway/door/capture.h"
 
 static const bt_trace_outcome failures[] = {

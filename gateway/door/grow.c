@@ -9,7 +9,7 @@
 
 static const char BAD[] = "invalid_request_error", SERVER[] = "server_error";
 
-/* is_over: the text has ended, and with it what of its log probabilities was still held back. */
+/* is_over: the text has ended, and no log probability is held back any longer. */
 static void show_fresh_text(gw_door *d, gw_live *l, bool is_over)
 {
     const size_t fresh = l->text.text.len - l->shown_bytes;

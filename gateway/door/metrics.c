@@ -1,5 +1,4 @@
-/* Feeds the metric table. Counters that the brain and the node link keep themselves are taken over when
- * somebody looks. */
+/* Feeds the metric table. Counters of the brain and the node link are copied when /metrics is read. */
 #include "gateway/door/metrics.h"
 #include "base/clock.h"
 #include "gateway/api/device.h"
@@ -148,7 +147,7 @@ void gw_metrics_failed(gw_metrics *m, gw_fail_kind kind, const gw_stats *s)
     bt_metrics_add(m->m, FAILURES, (size_t)kind - 1, 0, 1);
     bt_metrics_add(m->m, ATTEMPTS, 0, 0, s->attempts);
     if (s->ttft_us >= 0)
-        observe_stats(m, s); /* one that never began would only blur the figures of those that did */
+        observe_stats(m, s); /* a request that never began would only blur the figures of others */
 }
 
 void gw_metrics_answered(gw_metrics *m, int status)
@@ -198,7 +197,7 @@ static void raise_to_real(gw_metrics *m, size_t metric, size_t value, double tot
     if (by > 0) bt_metrics_add(m->m, metric, value, 0, by);
 }
 
-/* What nodes tell of themselves, by role. */
+/* The device figures of nodes, by role. */
 static void count_devices(gw_metrics *m, const gw_registry *r)
 {
     for (size_t role = 0; role < 2; role++) {

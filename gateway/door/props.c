@@ -1,4 +1,4 @@
-/* What answers are made with where a request does not say, as JSON. */
+/* The settings of requests that do not give them, as JSON. */
 #include "gateway/door/props.h"
 #include "gateway/api/json.h"
 #include "text/utf8.h"
@@ -6,7 +6,7 @@
 #include <jansson.h>
 #include <string.h>
 
-/* As people would write it: 0.6 and not the float next to it. */
+/* Digits as people write them: 0.6 and not the float next to it. */
 enum { DIGITS = 6 };
 
 static json_t *defaults(const bt_defaults *d)

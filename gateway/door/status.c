@@ -28,7 +28,7 @@ static json_t *engine(const bt_msg_engine *g)
                      shown(profile, sizeof profile, g->profile), "fallbacks", count(g->fallbacks_len));
 }
 
-/* What its work would have taken on a device, and how late it was with --pace. */
+/* The device time of its work, and how late it was with --pace. */
 static json_t *device(const gw_node *n)
 {
     char profile[sizeof((bt_msg_device *)0)->profile];

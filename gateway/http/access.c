@@ -1,13 +1,14 @@
-/* What libmicrohttpd calls. The first call for a request has its head and nothing of its body: whatever is
- * refused for its head, or for the size of a body that is announced, is answered there. libmicrohttpd sends
- * no `100 Continue` then and closes after the answer; the socket lingers, so that the answer is read. */
+/* The callbacks of libmicrohttpd. The first call for a request has its head and nothing of its body: a
+ * request refused for its head, or for the announced size of its body, is answered in that call.
+ * libmicrohttpd sends no `100 Continue` then and closes after the answer; the socket lingers, so that the
+ * answer is read. */
 #include "base/clock.h"
 #include "gateway/http/inside.h"
 
 #include <string.h>
 
-/* Bodies that nobody keeps: the announced ones up to SKIP are read and thrown away, so that the connection
- * lives on; chunked ones, whose length shows too late to answer early, up to DRAIN. */
+/* Unwanted bodies: announced ones up to SKIP are read and dropped, so that the connection lives on; chunked
+ * ones, whose length shows too late to answer early, up to DRAIN. */
 enum { SKIP_MAX_BYTES = 64 << 10, DRAIN_MAX_BYTES = 256 << 20 };
 
 static const char *header(const gw_http_exchange *x, const char *name)
@@ -73,12 +74,12 @@ static void judge(gw_http_exchange *x, const char *method)
     const gw_framing *f = &x->framing;
     const gw_http_request r = describe(x, method);
     const bool has_body = f->is_chunked || f->body_bytes > 0;
-    x->must_close = f->is_chunked; /* where chunks end, others may see otherwise */
+    x->must_close = f->is_chunked; /* other programs may see another end of the chunks */
     const bool has_own_place = h->handler.has_own_place(h->handler.ud, &r);
     if (!has_own_place && !gw_connections_have_place(h)) x->refusal = GW_HTTP_NO_PLACE;
     if (x->refusal == GW_HTTP_FINE && has_body) {
         x->keeps_body = !is_preflight(x, method) && h->handler.wants_body(h->handler.ud, &r);
-        if (!x->keeps_body) /* who has a place of its own does not stay in it for a body */
+        if (!x->keeps_body) /* a request with a place of its own does not keep it for a body */
             x->is_early = f->is_chunked || f->has_expect || f->body_bytes > SKIP_MAX_BYTES || has_own_place;
         else if (f->is_encoded) x->refusal = GW_HTTP_ENCODED;
         else if (f->body_bytes > h->body_max_bytes) x->refusal = GW_HTTP_TOO_LARGE;
@@ -130,10 +131,10 @@ static enum MHD_Result begin(gw_http_exchange *x, const char *target, const char
     if (!x->is_early) return MHD_YES;
     x->must_close = true;
     show(x, method);
-    return x->response ? give_answer(x) : MHD_NO; /* who is refused is answered at once */
+    return x->response ? give_answer(x) : MHD_NO; /* a refused request is answered at once */
 }
 
-/* True: another gave up its body's memory. It must not be taken for one whose body is whole. */
+/* True: another connection gave up its body's memory. Its body must not count as whole. */
 static bool free_body(const gw_http_exchange *x)
 {
     const gw_connection *c = gw_connections_cut_body(x->http, x->place);

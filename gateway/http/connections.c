@@ -1,6 +1,6 @@
-/* Which connections there are. Places for connections_max ordinary ones, and GW_HTTP_RESERVE more, so that
- * somebody new is always heard: from connections_max on whoever is idle or slow gives way to a newcomer
- * (places.h). What an exchange may do there is decided when its head is known (access.c). */
+/* The connections: places for connections_max ordinary ones, and GW_HTTP_RESERVE more, so that a newcomer is
+ * always accepted: from connections_max on, idle and slow connections give way to newcomers (places.h).
+ * access.c decides on a request's place when its head is known. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "gateway/http/inside.h"
@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* A turn of the loop accepts so many, so that it stays short. */
+/* A turn of the loop accepts at most so many, so that it stays short. */
 enum { ACCEPTS_A_TURN = 64, SWEEP_US = 1000000, DEAF_US = 20000 };
 enum { MOVING_RESERVE = GW_HTTP_RESERVE / 2 }; /* the other half is for heads, health and metrics */
 

@@ -1,4 +1,4 @@
-/* What may stand in a header of every answer: so no character that could end it. */
+/* Checks text that goes into a header of every answer: no character may end that header. */
 #include "gateway/http/cors.h"
 
 #include <string.h>

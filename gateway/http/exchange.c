@@ -33,8 +33,8 @@ static void unwatch(gw_http_exchange *x)
     x->is_watched = false;
 }
 
-/* Nothing is freed before libmicrohttpd runs, so other events stay good. A client that has its whole answer
- * in hand, or on the way, may hang up as it likes. */
+/* Nothing is freed before libmicrohttpd runs, so other events stay valid. A client may hang up once its whole
+ * answer is sent or on its way. */
 static void on_hang_up(gw_watch *w, unsigned events)
 {
     gw_http_exchange *x = (gw_http_exchange *)w;
@@ -112,7 +112,7 @@ static bool add_header(struct MHD_Response *r, const char *name, const char *val
     return !value || MHD_add_response_header(r, name, value) == MHD_YES;
 }
 
-/* What every answer has, errors and streams too. */
+/* Headers of every answer, errors and streams too. */
 static bool add_common(struct MHD_Response *r, const gw_http_exchange *x)
 {
     const char *cors = x->http->cors;

@@ -1,7 +1,7 @@
-/* What libmicrohttpd lets through and two programs could read in two ways. It folds a continued header into
- * the NAME of the header before it, ends lines with a bare LF, stops at a NUL, and takes any first header of
- * several. All of that shows in where the parts lie: of a plain head each part begins where the one before it
- * ended. */
+/* Refuses heads that libmicrohttpd lets through but two programs could read in two ways. libmicrohttpd folds
+ * a continued header into the NAME of the header before it, ends lines with a bare LF, stops at a NUL, and
+ * takes any first header of several. The places of the parts show all of that: in a plain head each part
+ * begins where the one before it ended. */
 #include "gateway/http/framing.h"
 
 #include <string.h>
@@ -37,7 +37,7 @@ static bool is_valued(const gw_framing_field *f, const char *value)
     return strlen(value) == f->value_len && strncasecmp(f->value, value, f->value_len) == 0;
 }
 
-/* Of several fields of one name the last, and how many there are. */
+/* The last field of this name, and their number. */
 static const gw_framing_field *find(const gw_framing_head *h, const char *name, size_t *ret_count)
 {
     const gw_framing_field *found = NULL;
@@ -50,13 +50,13 @@ static const gw_framing_field *find(const gw_framing_head *h, const char *name, 
     return found;
 }
 
-/* CR LF, of which both were made 0. NULL: something else is there. */
+/* Steps over CR LF, both made 0. NULL: something else is there. */
 static const char *after_line(const char *at, const char *end)
 {
     return at && end - at >= 2 && !at[0] && !at[1] ? at + 2 : NULL;
 }
 
-/* Name, colon, blanks, value. NULL: they do not lie like that. */
+/* Steps over name, colon, blanks and value. NULL: the field has another layout. */
 static const char *after_field(const char *at, const char *end, const gw_framing_field *f)
 {
     if (!at || f->name != at || f->name_len >= (size_t)(end - at)) return NULL;

@@ -11,7 +11,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* Of each connection: its head, what libmicrohttpd notes for each header, its body while it is read. */
+/* For each connection: its head, libmicrohttpd's notes for each header, its body while it is read. */
 enum { POOL_BYTES = 64 << 10 };
 
 static void on_log(void *cls, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
@@ -39,7 +39,8 @@ static bt_err start_daemon(gw_http *h, unsigned idle_s, bt_fault *fault)
         return bt_fail(fault, BT_EVERSION,
                        "libmicrohttpd %s leaves requests in another form than 0.9, which framing.h reads",
                        MHD_get_version());
-    /* STRICT_FOR_CLIENT 0: with 1 it answers a missing Host itself, twice. framing.h is stricter. */
+    /* STRICT_FOR_CLIENT 0: with 1 libmicrohttpd answers a missing Host itself, twice. framing.h is stricter.
+     */
     h->daemon =
         MHD_start_daemon(flags, 0, NULL, NULL, gw_access_on_request, h, MHD_OPTION_EXTERNAL_LOGGER, on_log,
                          NULL, MHD_OPTION_CONNECTION_LIMIT, h->connections_max + GW_HTTP_RESERVE,

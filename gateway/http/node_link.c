@@ -1,4 +1,4 @@
-/* See node_link.h: a listening control link, and a line in the log for what is dropped. */
+/* See node_link.h: a listening control link, and a line in the log for dropped messages. */
 #include "gateway/http/node_link.h"
 #include "base/log.h"
 #include "node/net.h"
@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-enum { RECEIVE_BUDGET = 64, CUT_MS = 20 }; /* CUT_MS: news of cuts in that time are told together */
+enum { RECEIVE_BUDGET = 64, CUT_MS = 20 }; /* CUT_MS: cuts within this time give one call */
 
 struct gw_node_link {
     bt_loop *loop;
@@ -49,7 +49,7 @@ static void on_timer(void *ud, unsigned events)
     l->cut(l->ud);
 }
 
-/* What the ended connection brought last is read before the timer is over. */
+/* The timer lets the last messages of the ended connection be read first. */
 static void on_news(void *ud, unsigned news)
 {
     gw_node_link *l = ud;

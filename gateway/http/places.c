@@ -56,7 +56,7 @@ void gw_places_shut(gw_places *s, gw_place *p)
     s->shut++;
 }
 
-/* How long so many bytes may take at the least speed. */
+/* The time of `bytes` at the least speed. */
 static int64_t allowed_us(uint64_t bytes)
 {
     const uint64_t max = INT64_MAX / 4 / 1000000;

@@ -52,7 +52,7 @@ typedef struct server {
     char url[300];
     uint64_t timer;
     int64_t tick_due_us, drain_due_us, drained_us;
-    bt_incarnation cut[MAX_CUTS]; /* nodes that a message could not go to, still to be told to the brain */
+    bt_incarnation cut[MAX_CUTS]; /* nodes that a message could not reach, for the brain's next CUT events */
     size_t cuts;
     bool was_ready, has_announced, is_draining, is_drained;
     bt_err failed;
@@ -117,7 +117,7 @@ static void act(server *s, const gw_action *a)
     }
 }
 
-/* One event and everything the door wants because of it. */
+/* One event and all events of the door that follow from it. */
 static void step(void *ud, const gw_event *ev)
 {
     server *s = ud;
@@ -146,7 +146,7 @@ static void step(void *ud, const gw_event *ev)
 
 /* ---- the loop ----------------------------------------------------------------------------------- */
 
-/* After every handler: let the HTTP side move on, give the brain what came of it, and set the timer. */
+/* After every handler: runs the HTTP side, gives its events to the brain, and sets the timer. */
 static void settle(server *s)
 {
     bt_fault f;
@@ -278,7 +278,7 @@ static void warn(void *ud, const char *text)
     bt_log(BT_LOG_WARN, "model file: %s", text);
 }
 
-/* How tokens are drawn where a request does not say: options over what the file says. */
+/* The sampling of requests that do not give it: options before the file's values. */
 static void read_defaults(server *s, const bt_gguf *file)
 {
     const gw_options *o = s->options;

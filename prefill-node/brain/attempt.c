@@ -1,12 +1,12 @@
-/* Decides the life of an attempt in the prefill node: what its owner is told until it acknowledges, how it
- * ends, and when its slot is free. What is freed in a step is only put aside: actions of the step may
- * still point into it. */
+/* Decides the life of an attempt in the prefill node: the messages to its owner until they are acknowledged,
+ * its end, and when its slot is free. Memory freed in a step is only put aside: actions of the step may still
+ * point into it. */
 #include "prefill-node/brain/brain_inner.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- what its owner is told ---------------------------------------------------------------------- */
+/* ---- messages to its owner ------------------------------------------------------------------------- */
 
 void pf_attempt_say(pf_brain *b, pf_record *r)
 {

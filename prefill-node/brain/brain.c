@@ -1,5 +1,5 @@
-/* Decides what the prefill node does: see brain.h. This file has what gateways say, time, and the step
- * itself; what it stands on is listed in brain_inner.h. */
+/* Decides what the prefill node does: see brain.h. This file has the messages of gateways, time, and the step
+ * itself; brain_inner.h lists the files below it. */
 #include "prefill-node/brain/brain_inner.h"
 #include "kv/kv_header.h"
 
@@ -31,7 +31,7 @@ pf_config pf_config_defaults(void)
     };
 }
 
-/* ---- what gateways say --------------------------------------------------------------------------- */
+/* ---- messages of gateways ------------------------------------------------------------------------ */
 
 static void refuse(pf_brain *b, const bt_request_ref *ref, bt_err code, uint32_t retry_after_ms,
                    const char *text)
@@ -255,7 +255,7 @@ static void leave(pf_brain *b)
     pf_act(b, PF_DO_EXIT)->u.next_role = b->gates.next_role;
 }
 
-/* What is told now is told once: the process ends, and with it every slot. */
+/* These messages go once: the process ends, and with it every slot. */
 static void leave_at_once(pf_brain *b)
 {
     for (pf_record *r = NULL; (r = pf_next(b, r));) {

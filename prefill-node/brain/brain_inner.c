@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What is zeroed of an action; a message is begun by who says it. */
+/* The bytes of an action to zero; the maker of a message begins it. */
 static size_t bytes_of(const pf_action *a, pf_action_type type)
 {
     if (type == PF_DO_SEND_CONTROL) return offsetof(pf_action, u.control.msg);

@@ -101,7 +101,7 @@ void pf_links_up(pf_brain *b, const bt_incarnation *decode)
     greet(b, l);
 }
 
-/* The decode node that we know by this incarnation takes no KV from us: its transfers are over. */
+/* The decode process of this incarnation takes no KV from this node: its transfers are over. */
 static void fail_all(pf_brain *b, const bt_incarnation *decode, bt_err code, const char *text)
 {
     for (pf_record *r = NULL; (r = pf_next(b, r));) {
@@ -323,7 +323,7 @@ static void expire(pf_brain *b, pf_link *l)
     }
 }
 
-/* Those that are due, and those that nobody needs any more, in their order. */
+/* Acts on links that are due or no longer needed, in their order. */
 void pf_links_expire(pf_brain *b)
 {
     pf_orders_settle(b);

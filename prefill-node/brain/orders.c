@@ -1,9 +1,9 @@
-/* Where each attempt and each link stands in the prefill brain's orders and counts. All of it follows from
- * their own fields, so one function each puts it right after any change; what may have changed is noted where
- * records are found (brain_inner.c), and said of links where they are changed (links.c).
+/* Where each attempt and each link stands in the prefill brain's orders and counts. Every place follows from
+ * their own fields, so one function for each kind updates all of them after any change; brain_inner.c notes
+ * records that may have changed, links.c calls in after each change of a link.
  *
- * A link that a transfer needs is in use at every step. So its time of use is not written down while it is
- * needed: it is that of the last step. */
+ * A link that a transfer needs is in use at every step. So its time of use is not stored while it is needed:
+ * it is the time of the last step. */
 #include "prefill-node/brain/brain_inner.h"
 
 bt_err pf_orders_new(pf_brain *b)
@@ -36,7 +36,7 @@ static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static bool is_shut_for_nothing(const pf_link *l) { return l->needed == 0 && l->shut_us != BT_STEP_NEVER; }
 
-/* Beside what its being needed says. */
+/* Without the time that follows from being needed. */
 static int64_t link_due_us(const pf_brain *b, const pf_link *l)
 {
     int64_t t = l->needed ? BT_STEP_NEVER : l->used_us + b->cfg.idle_us;
@@ -48,7 +48,7 @@ static int64_t link_due_us(const pf_brain *b, const pf_link *l)
     return t;
 }
 
-/* Where nobody needs it any more, that it is shut is forgotten in the next step, whatever the time is. */
+/* Where nobody needs it any more, the next step forgets that it is shut, whatever the time is. */
 void pf_orders_link(pf_brain *b, pf_link *l)
 {
     const uint32_t at = (uint32_t)(l - b->links);
@@ -89,7 +89,7 @@ static void need(pf_brain *b, uint32_t link, bool is_more)
 
 /* ---- attempts ------------------------------------------------------------------------------------ */
 
-/* When its lease ends, when a transfer has made no progress for too long, when something is said again. */
+/* When its lease ends, when a transfer has made no progress for too long, or when a message goes again. */
 static int64_t due_of(const pf_brain *b, const pf_record *r)
 {
     int64_t due = BT_STEP_NEVER;

@@ -1,4 +1,4 @@
-/* The prefill brain's KV pages: which prompt may hold how many, which it shares with earlier ones, which
+/* The prefill brain's KV pages: how many each prompt may hold, which it shares with earlier prompts, which
  * are kept. */
 #include "prefill-node/brain/brain_inner.h"
 

@@ -14,7 +14,7 @@ static bool begin_alike(const pf_brain *b, const pf_record *x, const pf_record *
     return bt_prompt_beginning(&x->prompt, tokens) == bt_prompt_beginning(&y->prompt, tokens);
 }
 
-/* Another of the run computes a page that r could share behind it. */
+/* Whether another prompt of the batch computes a page that r could share afterwards. */
 static bool is_better_behind(const pf_brain *b, const pf_record *r, pf_record *const *run, uint32_t n)
 {
     const uint32_t page = b->cfg.page_tokens;
@@ -23,7 +23,7 @@ static bool is_better_behind(const pf_brain *b, const pf_record *r, pf_record *c
     return false;
 }
 
-/* Who runs with `first`, which is run[0]; how many they are. */
+/* Gathers the batch of `first`, which is run[0]; returns its size. */
 static uint32_t gather(pf_brain *b, pf_record *first, pf_record *run[PF_SHARE_MAX])
 {
     uint32_t n = 1, used;
@@ -79,7 +79,8 @@ void pf_work_start(pf_brain *b)
     }
 }
 
-/* Rows exist. A long prompt's gateway hears of it now and then, so that it can tell slow from stuck. */
+/* Rows exist. The gateway of a long prompt gets PREFILL_ACCEPTED now and then, so that it can distinguish
+ * slow from stuck. */
 void pf_work_kv_ready(pf_brain *b, const pf_event *ev)
 {
     pf_record *r = pf_by_slot(b, ev->u.kv_ready.slot);
@@ -89,7 +90,7 @@ void pf_work_kv_ready(pf_brain *b, const pf_event *ev)
         b->n.unexpected++;
         return;
     }
-    if (r->a->state == BT_ATTEMPT_STOPPING) return; /* the rows are as good, but nobody waits for them */
+    if (r->a->state == BT_ATTEMPT_STOPPING) return; /* the rows are good, but nobody waits for them */
     r->rows_us = b->now_us;
     if (b->now_us - r->said_us < b->cfg.say_us) return;
     r->said_us = b->now_us;
