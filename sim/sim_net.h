@@ -69,13 +69,13 @@ bt_err sim_net_new(sim_net **ret, uint64_t seed, uint32_t processes, const sim_f
 void sim_net_free(sim_net *n);
 void sim_net_set_faults(sim_net *n, const sim_faults *faults);
 
-/* Whose stream the draws come from, from now on: 0 .. processes - 1, or `processes` for the outside. */
+/* Sets the process whose stream later draws come from: 0 .. processes - 1, or `processes` for the outside. */
 void sim_net_stream(sim_net *n, uint32_t process);
 uint64_t sim_net_draw(sim_net *n);
-void sim_net_skip(sim_net *n, uint64_t draws); /* as if so many were drawn that nobody looks at */
+void sim_net_skip(sim_net *n, uint64_t draws); /* passes over so many draws */
 double sim_net_chance(sim_net *n);             /* [0, 1) */
 
-/* What `from` sends to `to` is lost until then, on both channels; holds: it waits and arrives afterwards. */
+/* Until until_us packets from `from` to `to` are lost, on all channels; holds: they wait and arrive afterwards. */
 void sim_net_cut(sim_net *n, uint32_t from, uint32_t to, int64_t until_us, bool holds);
 int64_t sim_net_cut_until_us(const sim_net *n, uint32_t from, uint32_t to);
 /* packets that waited in a cut may come then */
@@ -99,7 +99,7 @@ const uint64_t *sim_net_recorded(const sim_net *n, size_t *ret_len);
 /* Only these befall packets: borrowed, ascending. */
 void sim_net_only(sim_net *n, const uint64_t *ids, size_t len);
 uint64_t sim_net_faults_count(const sim_net *n); /* that befell packets, those lost in cuts too */
-/* Told of each packet that something befalls; may be NULL. */
+/* Called for each packet that something befalls; may be NULL. */
 typedef void sim_net_watch(void *ud, const sim_item *packet, sim_fault_kind kind, uint64_t id);
 void sim_net_set_watch(sim_net *n, sim_net_watch *watch, void *ud);
 #endif

@@ -119,18 +119,19 @@ struct sim_world {
  * beside them sim_prefill.c and sim_clients.c; sim_world.c on top. */
 void sim_broken(sim_world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void sim_trace(sim_world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Of a step. Where the brain looks at none, none are computed, and the stream goes on as if they were. */
+/* The random numbers of a step. Where the brain looks at none, none are computed, and the stream goes on as if they
+ * were. */
 bt_random sim_random(sim_world *w, bool is_looked_at);
 uint32_t sim_rule_of(const sim_world *w, uint32_t process);                         /* by which it computes prompts */
 uint32_t sim_process_by_incarnation(const sim_world *w, const bt_incarnation *who); /* UINT32_MAX: nobody */
-/* sim_check.c: what must hold. */
+/* sim_check.c: checks what must hold. */
 void sim_check_process(sim_world *w, uint32_t self); /* after each of its steps: cheap */
 void sim_check_all(sim_world *w);                    /* now and then: everything */
 void sim_check_fail(sim_world *w, const sim_client *c, const gw_action *a);
 void sim_check_counted(sim_world *w, const sim_item *packet); /* a block is sent, and may be lost */
 void sim_check_sent(sim_world *w, const sim_item *packet);    /* a block is under way; before it is posted */
 void sim_check_gone(sim_world *w, const sim_item *packet);    /* ... has arrived, or never will */
-/* A message that is taken. True: of *ret, a process whose end was told before. */
+/* A message is taken. True: it comes from *ret, a process that the gateway learned had ended. */
 bool sim_check_came(bt_incarnation *ret, sim_world *w, const sim_item *packet);
 void sim_check_place(sim_world *w, uint32_t self, const dc_block *b);             /* before its rows are copied */
 void sim_check_said(sim_world *w, uint32_t from, const bt_msg *m);                /* a control message of a node */
@@ -158,7 +159,7 @@ typedef struct sim_told {
     uint32_t len;
     bt_msg_first_token first[DC_BATCH_PIECES];
     uint32_t firsts;
-} sim_told; /* what a turn tells the brain */
+} sim_told; /* what a turn of the worker reports to the brain */
 bt_err sim_worker_new(dc_batch **ret, const sim_options *o);
 void sim_worker_start(sim_world *w, uint32_t self, const dc_action *a);
 void sim_worker_grow(sim_world *w, uint32_t self, uint32_t slot);

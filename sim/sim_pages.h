@@ -6,9 +6,9 @@
 #include <stdint.h>
 
 /* The KV memory of a simulated decode node: pages of rows of the toy shape, which slot has which, as its brain says,
- * and a swap store without a limit of its own. A page keeps its rows, as in a real node; they are a function of what
- * they belong to, so that one read by somebody else shows. What returns bool is false where a promise of the brain
- * is broken. */
+ * and a swap store without a limit of its own. A page keeps its rows, as in a real node; rows are a function of the
+ * prompt that they belong to, so that a row read by another sequence shows. Functions that return bool return false
+ * where the brain breaks a promise. */
 typedef struct sim_pages sim_pages;
 
 /* BT_ENOMEM */

@@ -7,11 +7,11 @@
 
 #include <stdio.h>
 
-/* Some gateways, prefill and decode nodes, all with their real brains, over a virtual clock, the virtual
- * network and toy engines. Every message is encoded, carried as bytes and decoded; every block has its real
- * header and digest. The world plays all clients and checks at every action that it keeps its promise: the
- * right tokens, each once, in order, and exactly one final answer a request; and what sim_check.c lists. The first
- * broken promise is kept as text. With is_bare none of that is done. The same options and calls give the same run. */
+/* Some gateways, prefill and decode nodes, all with their real brains, over a virtual clock, the virtual network and
+ * toy engines. Every message is encoded, carried as bytes and decoded; every block has its real header and digest. The
+ * world plays all clients and checks at every action that it keeps its promise: the right tokens, each once, in order,
+ * and exactly one final answer a request; and what sim_check.c lists. The first broken promise is kept as text. With
+ * is_bare nothing is encoded or checked. The same options and calls give the same run. */
 typedef struct sim_options {
     uint64_t seed;
     uint32_t gateways, prefills, decodes, slots; /* slots of each node */
@@ -20,8 +20,8 @@ typedef struct sim_options {
     uint32_t growth_tokens, swap_pages;          /* as in decode-node/brain/brain.h */
     bool can_prefill;                            /* decode nodes prefill too: */
     uint32_t local_below_tokens; /* such prompts, as in gateway/brain/brain.h; all of them where prefills is 0 */
-    bool mixes;                  /* ... in one call with rows of answers (decode-node/brain/batch.h); else in turns */
-    uint32_t prefixes;           /* a prompt begins with one of so many beginnings, half of it long; 0: none */
+    bool mixes;        /* ... in mixed steps with rows of answers (decode-node/brain/batch.h); else in turns */
+    uint32_t prefixes; /* a prompt begins with one of so many prefixes, half of it long; 0: none */
     uint32_t queue_max, active_max; /* as in gateway/brain/brain.h */
     uint64_t window_bytes;          /* credit; small values make transfers wait for it */
     double blocked_ratio;           /* SEND_BLOCKs that the socket does not take at once */

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include "decode-node/brain/brain.h"
 
-/* What will happen, in order of time, then of posting. */
+/* Future events, in order of time, then of posting. */
 typedef enum sim_when {
     SIM_WHEN_MSG = 1,    /* msg reaches `to`; is_bulk: on the bulk link of `from` */
     SIM_WHEN_BLOCK,      /* block reaches `to` */
@@ -17,9 +17,9 @@ typedef enum sim_when {
     SIM_WHEN_START,      /* a node that loads has loaded */
     SIM_WHEN_DRAIN,      /* a node is asked to leave */
     SIM_WHEN_DRAIN_OVER, /* ... and has had its time for it */
-    SIM_WHEN_LEFT,       /* a node has said its last words */
+    SIM_WHEN_LEFT,       /* a node has sent BYE */
     SIM_WHEN_CUT,        /* the gateway learns that the connection to `from` has ended */
-    SIM_WHEN_DEADLINE,   /* a request, `run`, has had its time at the gateway `to` */
+    SIM_WHEN_DEADLINE,   /* the timeout of request `run` at the gateway `to` */
     SIM_WHEN_CALLER,     /* the caller's own, `run` is its number */
 } sim_when;
 
@@ -28,7 +28,7 @@ typedef struct sim_event {
     uint64_t order; /* set by the calendar */
     sim_when what;
     uint32_t from, to, slot;
-    uint64_t life, run; /* of `to` when it was posted: of an older life it is void */
+    uint64_t life, run; /* the life of `to` at posting; an event of an older life is void */
     bool is_bulk;
     union {
         bt_msg *msg;
@@ -44,5 +44,5 @@ typedef struct sim_calendar {
 bt_err sim_calendar_post(sim_calendar *c, const sim_event *e); /* BT_ENOMEM */
 /* The earliest, taken out. False: none is due by until_ns. */
 bool sim_calendar_take(sim_event *ret, sim_calendar *c, int64_t until_ns);
-void sim_calendar_done(sim_calendar *c); /* what is in it is the caller's */
+void sim_calendar_done(sim_calendar *c); /* events left in it belong to the caller */
 #endif

@@ -124,7 +124,7 @@ static void wake(sim_cluster *c, sim_member *m, int64_t at_us)
     else sim_cluster_decode_step(c, m, &(dc_event){.type = DC_EV_TICK});
 }
 
-/* Of the node's control links, the one that a message of a gateway came through. */
+/* The one of the node's control links that a message of a gateway came through. */
 static uint32_t gate_of(const sim_cluster *c, const sim_member *m, const sim_event *e)
 {
     return SIM_GATEWAY - e->from - sim_first_gate(c, m);

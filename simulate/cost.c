@@ -80,7 +80,8 @@ uint64_t sim_cost_device_ns(const sim_cost *c, uint64_t ns)
     return c->pace.milli ? bt_time_scale(ns, 1000, c->pace.milli) : ns;
 }
 
-/* Of a prompt whose rows up to `end` are computed in this go; it ends there, or more follows. */
+/* The next chunk of a prompt whose rows up to `end` are computed in this go; it ends there, or more follows.
+ */
 static sim_cost_chunk chunk_of(const sim_cost *c, uint32_t end, uint32_t begin, bool is_first, bool ends)
 {
     const bt_shapes_chunk next = bt_shapes_next(&c->shapes, end, begin);

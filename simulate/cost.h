@@ -6,13 +6,13 @@
 #include "device/work.h"
 #include "npu/pkg/shapes.h"
 
-/* What one kind of node takes for its work: a device, a model on it, and how prompts are cut. common/device/price.h has
- * the prices; here is which of its programs and steps a node runs.
+/* The time of one kind of node's work: a device, a model on it, and how prompts are cut. common/device/price.h has the
+ * prices; this file chooses the programs and steps that a node runs.
  *
  * A device with programs (an NPU) runs a prompt as the chunks of its shapes, padded rows included, at the price of its
- * programs: those of a package (npu/price/price_pkg.h), which are what a node is priced by, or those of a header
- * alone (lab/plan/programs.h). One without (profile.companion, a GPU) runs each chunk as a step of its valid rows.
- * Decode is a step on both. */
+ * programs: those of a package (npu/price/price_pkg.h), as in a real node, or those of a header alone
+ * (lab/plan/programs.h). One without (profile.companion, a GPU) runs each chunk as a step of its valid rows. Decode is
+ * a step on both. */
 typedef struct sim_cost_options {
     const bt_dims *model;
     const bt_profile *profile;
@@ -21,9 +21,9 @@ typedef struct sim_cost_options {
     uint32_t kv_elem_bytes;                /* 2, or 1 with a scale of 2 bytes a head */
     const bt_shapes *shapes;               /* how prompts are cut; copied */
     const bt_price *programs;              /* of a device that has them; copied */
-    uint64_t program_bytes;                /* of memory that their weights take */
+    uint64_t program_bytes;                /* memory of their weights */
     bool runs_alone;                       /* no prompts share a chunk: attention is sparse, or on the NPU */
-    bt_pace pace;                          /* off, or all times K times as long, as those of nodes with --pace */
+    bt_pace pace;                          /* off, or all times K times as long, as on nodes with --pace */
 } sim_cost_options;
 
 /* ns: with a pace, stretched. */
@@ -41,7 +41,7 @@ typedef struct sim_cost {
     uint32_t layers;
     uint64_t kv_bytes;     /* of a position, all layers */
     uint64_t weight_bytes; /* as this device holds them */
-    uint64_t memory_bytes; /* of all its devices; 0: not known */
+    uint64_t memory_bytes; /* of all its devices; 0: unknown */
     bt_work_play *play;    /* prompts of a prefill node under a schedule (line.h); NULL: chunk by chunk */
     void *play_ud;
 } sim_cost;
@@ -52,28 +52,28 @@ bt_err sim_cost_begin(sim_cost *ret, const sim_cost_options *o, bt_fault *fault)
 typedef struct sim_cost_chunk {
     uint32_t valid, rows;     /* tokens of the prompt; computed with padding */
     sim_cost_work work;       /* first use and the last chunk's output matrix are in it */
-    uint64_t lead_ns, end_ns; /* of it: before the first layer begins; when the last layer has ended */
+    uint64_t lead_ns, end_ns; /* within ns: before the first layer begins; when the last layer has ended */
 } sim_cost_chunk;
 /* The chunk of a prompt that begins at `begin`; is_first: the first that this pass computes, which pays first use. */
 sim_cost_chunk sim_cost_next(const sim_cost *c, uint32_t prompt, uint32_t begin, bool is_first);
-/* A chunk of several prompts, rows [begin[i], end[i]) of each, that all end with it. */
+/* The chunk of a batch: rows [begin[i], end[i]) of each prompt, which all end in it. */
 sim_cost_chunk sim_cost_shared(const sim_cost *c, const uint32_t *begin, const uint32_t *end, uint32_t n);
-/* Tokens that prompts which run together have at most: at most `wanted`, and the longest chunk. With a pace none, nor
- * where attention is for one prompt alone (runs_alone). */
+/* The most tokens of a batch: at most `wanted`, and at most the longest chunk. 0 with a pace, and where prompts run
+ * alone (runs_alone). */
 uint32_t sim_cost_share_tokens(const sim_cost *c, uint32_t wanted);
 /* A piece of a prompt behind `begin` that a decode node computes between its steps, cut to programs where there are
  * any. */
 sim_cost_work sim_cost_piece(const sim_cost *c, uint32_t begin, uint32_t count, bool is_last);
 sim_cost_work sim_cost_step(const sim_cost *c, const bt_price_step *s);
-/* What the first piece of a prompt takes beyond that. */
+/* The extra time of a prompt's first piece. */
 uint64_t sim_cost_first_ns(const sim_cost *c);
-/* With its pace. */
+/* ns stretched by the pace. */
 uint64_t sim_cost_paced_ns(const sim_cost *c, uint64_t ns);
-/* What the device itself would have taken for work of so many ns. */
+/* The device's own time for work of ns, without the pace. */
 uint64_t sim_cost_device_ns(const sim_cost *c, uint64_t ns);
 /* Adds rows [begin, begin + count) of a sequence, of which `out` make logits. */
 void sim_cost_add_rows(bt_price_step *s, uint32_t begin, uint32_t count, uint32_t out);
-/* Whole pages of KV that `bytes` hold; bytes 0: nine tenths of what the weights leave of the device's memory. 0: that
- * memory is not known. At most UINT32_MAX. */
+/* Whole pages of KV that `bytes` hold; bytes 0: nine tenths of the device's memory without the weights. Returns 0 where
+ * that memory is unknown. At most UINT32_MAX. */
 uint32_t sim_cost_pages(const sim_cost *c, uint64_t bytes, uint32_t page_tokens);
 #endif

@@ -8,9 +8,8 @@
 #include "simulate/wire.h"
 #include "xfer/gates.h"
 
-/* What the files of the simulated cluster share, and for these only: carry.c, rest.c, gateway.c, prefill.c,
- * decode_tell.c, leap.c, decode.c,
- * member.c, roles.c, and cluster.c on top. */
+/* Shared by the files of the simulated cluster only: carry.c, rest.c, gateway.c, prefill.c, decode_tell.c, leap.c,
+ * decode.c, member.c, roles.c, and cluster.c on top. */
 enum { SIM_LEAP_STEPS = 256 };
 _Static_assert((int)SIM_CLUSTER_GATEWAYS <= (int)BT_GATES_MAX, "a node serves them all");
 
@@ -21,16 +20,16 @@ typedef struct sim_prompt {
     uint32_t len, begin, told, valid, chunk; /* chunk: where the latest begins */
     int64_t computed_ns;                     /* COMPUTE */
     int64_t begin_ns, end_ns;                /* of the latest chunk */
-    int64_t layer_ns, layers_ns;             /* of it: when the first layer's rows are there, and the last's */
-    bool is_whole;                           /* its rows leave when all are there */
-    sim_line line;                           /* of a node with a schedule */
+    int64_t layer_ns, layers_ns; /* of that chunk: when the rows of the first and of the last layer are there */
+    bool is_whole;               /* its rows leave only when all are computed */
+    sim_line line;               /* of a node with a schedule */
 } sim_prompt;
 
 /* A slot's sequence in a decode node. */
 typedef struct sim_sequence {
     bool is_busy, is_cancelled, has_joined;
-    bool has_told; /* a token of a step: the gateway knows that it goes on */
-    uint32_t gate; /* of the cluster's: whose request it is */
+    bool has_told; /* a token has gone out: the gateway knows that it goes on */
+    uint32_t gate; /* the gate of its request */
     uint32_t prompt, max, known, rows, capacity, steps;
     int64_t started_ns, first_ns, piece_ns;
 } sim_sequence;
@@ -47,7 +46,7 @@ typedef struct sim_item {
     bool is_piece;
 } sim_item;
 
-/* What every step of a node reads lies together, in its first lines: with a thousand nodes, each step finds its node
+/* The fields that every step of a node reads lie together at the front: with a thousand nodes, each step finds its node
  * outside of the nearest caches. */
 typedef struct sim_member {
     bool is_alive, is_stopped, has_left, is_stepping, is_turning;
@@ -56,37 +55,37 @@ typedef struct sim_member {
     sim_item *items; /* decode */
     size_t items_len;
     sim_sequence *sequences;                /* decode, as all that follows */
-    uint32_t prefilling, decoding, cancels; /* sequences that joined, by what they need; asked to leave */
-    uint32_t leapt;                         /* steps of `items` that nobody was told of */
+    uint32_t prefilling, decoding, cancels; /* sequences that prefill, that decode, and that were asked to leave */
+    uint32_t leapt;                         /* steps of `items` without messages so far */
     size_t commands_len;
     dc_batch *batch;
-    int64_t *leap_ns; /* [gates][SIM_LEAP_STEPS] of each: when that gateway had taken the token of its first item */
-    int64_t due_us, wake_us; /* when its brain wants a TICK; when the earliest timer in the calendar is */
+    int64_t *leap_ns;        /* [gates][SIM_LEAP_STEPS] when that gateway had taken the token of its first item */
+    int64_t due_us, wake_us; /* when its brain's next TICK is due; the earliest timer in the calendar */
     const sim_cluster_group *group;
     sim_wire out, in;
     bt_incarnation self;
-    bt_role role, born; /* as it serves; as it was named */
+    bt_role role, born; /* present role; first role */
     sim_cost_work done;
     uint64_t busy_ns[2], runs, valid_rows, rows;
     pf_brain *pf;
     dc_brain *dc;
     bool rests; /* rest.c */
     bool is_on, is_loading, is_draining;
-    bt_role next_role;               /* has_left: what it goes on as */
+    bt_role next_role;               /* has_left: the role in which it goes on */
     int64_t since_ns, powered_ns[2]; /* as prefill and as decode node, up to since_ns */
     char id[32];
     sim_cluster_preempted preempted; /* in lives that are over */
-    sim_event *inbox;                /* what came while it was stopped */
+    sim_event *inbox;                /* events that came while it was stopped */
     size_t inbox_len, inbox_cap;
     sim_prompt *prompts;   /* prefill, [slots] */
     int64_t *last_ns;      /* prefill, [hosts]: when the last block to that host arrives */
     sim_command *commands; /* decode, as all that follows */
     size_t commands_cap, items_cap;
     uint32_t *capacity_pages;          /* [slots] */
-    const int64_t *late_ns;            /* of the tokens that the brain is told now; NULL: none */
-    uint32_t late_index, late_len;     /* which these are */
-    uint32_t gate_items[BT_GATES_MAX]; /* of a step, those of each gateway */
-    bt_msg *sent, *sent_last;          /* its TOKENS under way that tell several, by sim_mail_next */
+    const int64_t *late_ns;            /* times of the tokens that the brain gets now; NULL: none */
+    uint32_t late_index, late_len;     /* the first of these tokens, and their number */
+    uint32_t gate_items[BT_GATES_MAX]; /* items of a step by gateway */
+    bt_msg *sent, *sent_last;          /* its TOKENS under way with several tokens, by sim_mail_next */
 } sim_member;
 
 /* A gateway: a process of one thread, in front of the nodes of one model. Its place is SIM_GATEWAY less its number. */
@@ -94,9 +93,9 @@ typedef struct sim_gate {
     gw_brain *brain;
     bt_incarnation self;
     uint32_t place, model;
-    int64_t due_us, wake_us, busy_ns; /* busy: until when its thread has work */
+    int64_t due_us, wake_us, busy_ns; /* busy_ns: until when its thread has work */
     uint64_t cpu_ns, requests;
-    uint32_t resting; /* of its nodes, where it is its model's only gateway */
+    uint32_t resting; /* its resting nodes, where it is its model's only gateway */
 } sim_gate;
 
 struct sim_cluster {
@@ -113,11 +112,11 @@ struct sim_cluster {
     size_t over_cap;
     uint32_t refused_roles;
     char refused_why[200];
-    uint32_t keeps_for; /* TOKENS from this place and their answers are not sent but kept; SIM_GATEWAY: of none */
+    uint32_t keeps_for; /* TOKENS from this place and their answers are kept instead of sent; SIM_GATEWAY: from none */
     bt_msg **kept;
     size_t kept_len, kept_cap;
     sim_member *members;
-    uint32_t hosts, prefills; /* prefills: that were named so */
+    uint32_t hosts, prefills; /* prefills: hosts that began as prefill nodes */
     uint8_t *frame;
     size_t frame_cap;
     bt_msg_buf buf;
@@ -125,8 +124,8 @@ struct sim_cluster {
     bt_fault fault;
 };
 
-enum { SIM_GATEWAY = UINT32_MAX }; /* as a place: of gateway 0, the next is one less */
-enum { SIM_LATE_NS = 100000000 };  /* a gateway that is further behind may miss a deadline: nothing is leapt */
+enum { SIM_GATEWAY = UINT32_MAX }; /* the place of gateway 0; the next gateway's is one less */
+enum { SIM_LATE_NS = 100000000 };  /* a gateway further behind may miss a deadline, so nothing is leapt */
 static inline bool sim_is_gateway(const sim_cluster *c, uint32_t place) { return SIM_GATEWAY - place < c->gates_len; }
 static inline sim_gate *sim_gate_at(sim_cluster *c, uint32_t place) { return &c->gates[SIM_GATEWAY - place]; }
 /* The gateways of a node's model; they are o.gateways. */
@@ -152,7 +151,7 @@ static inline bool sim_cluster_is_late(const sim_cluster *c, const sim_member *m
 }
 
 static inline int64_t sim_us(int64_t ns) { return ns / 1000; }
-/* For a step that looks at it; zero for others, which come by the million. */
+/* Random bits for a step that uses them; zero for others, which come by the million. */
 bt_random sim_cluster_random(sim_cluster *c, bool is_looked_at);
 void sim_cluster_break(sim_cluster *c, bt_err e, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 void sim_cluster_post(sim_cluster *c, const sim_event *e);                 /* life is set here */

@@ -15,7 +15,8 @@ static int64_t take(const sim_cluster *c, const sim_member *m, sim_gate *g)
     return sim_cluster_gateway_takes(g, c->now_ns + (int64_t)ns, c->o.token_ns);
 }
 
-/* Of an item that is not a gateway's first: it takes a step's tokens one behind the other. */
+/* How late an item is that is not its gateway's first: a gateway takes a step's tokens one behind the other.
+ */
 static int64_t behind(const sim_cluster *c, uint32_t rank) { return (int64_t)rank * c->o.token_ns; }
 
 static sim_gate *gate_of(const sim_cluster *c, const sim_member *m, uint32_t at)

@@ -88,7 +88,7 @@ typedef struct array {
     size_t bytes;
 } array;
 
-/* Of a prompt; none where it has hashes alone. */
+/* The ids of a prompt; none where it has hashes alone. */
 static array ids_of(const int32_t **at, uint32_t len)
 {
     return (array){(const void **)at, *at ? len * sizeof **at : 0};

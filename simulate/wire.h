@@ -6,8 +6,8 @@
 /* A host's link, one direction of it: what everybody sends over it shares its rate (contention).
  *
  * All layers of a chunk's block travel as one event. The layers are ready one after the other while the chunk is
- * computed, and each is a message of tx = bt_link_ns of its bytes. Of L messages that are ready from `begin` to `end`
- * at equal distances, the last arrives at
+ * computed, and each is a message of tx = bt_link_ns of its bytes. The last of L messages that are ready from `begin`
+ * to `end` at equal distances arrives at
  *
  *   max(busy + L tx, begin + L tx, end + tx)
  *
@@ -24,6 +24,6 @@ typedef struct sim_wire {
  * end_ns (the last); ns when the last has arrived, never before end_ns. */
 uint64_t sim_wire_send(sim_wire *out, sim_wire *in, const bt_link *l, uint64_t begin_ns, uint64_t end_ns,
                        uint32_t layers, uint64_t bytes);
-/* Of a short message, which waits for no block: its own time on the slower of two links. */
+/* The time of a short message, which waits for no block: its own on the slower of two links. */
 uint64_t sim_wire_short_ns(const sim_wire *out, const sim_wire *in, const bt_link *l, uint64_t bytes);
 #endif

@@ -14,11 +14,11 @@ void tool_package_print_summary(const bt_pkg *p);
 void tool_package_print_details(const bt_pkg *p, bool tensors);
 /* What quantisation costs, worst output first, and what that suggests. */
 bt_err tool_package_print_errors(const bt_pkg *p, bt_fault *fault);
-/* Of sparse attention: every head's share and recall, layer by layer. BT_EARG where attention is dense. */
+/* Every head's share and recall in sparse attention, layer by layer. BT_EARG where attention is dense. */
 bt_err tool_package_print_heads(const bt_pkg *p, bt_fault *fault);
-/* Everything; NULL when memory is out. */
+/* All of a package; NULL when memory is out. */
 json_t *tool_package_json(const bt_pkg *p);
-/* The part of it that compile gives too: sizes, specializations[], fallbacks[]. */
+/* The part of that object that compile prints too: sizes, specializations[], fallbacks[]. */
 json_t *tool_package_summary_json(const bt_pkg *p);
 
 /* What the device's layout costs, in two lines; nothing where no field of it is given. */
@@ -28,7 +28,7 @@ void tool_package_print_layout(const bt_pkg *p);
  * spill_bytes, kv_state[], on_chip[]; NULL when memory is out. */
 void tool_package_print_plan(const bt_pkg *p);
 json_t *tool_package_plan_json(const bt_pkg *p);
-/* Of one program: bytes between its rows; multiply-accumulates that whole tiles add (npu/lower/plan.h). */
+/* What one program pads: bytes between its rows; multiply-accumulates that whole tiles add (npu/lower/plan.h). */
 uint64_t tool_package_row_padding(const bt_pkg *p, uint32_t program);
 uint64_t tool_package_tile_padding(const bt_pkg *p, uint32_t program);
 
@@ -37,7 +37,7 @@ enum { TOOL_PACKAGE_NAME_BYTES = 40 };
 char *tool_package_tensor_name(char ret[TOOL_PACKAGE_NAME_BYTES], const bt_pkg_tensor *t);
 char *tool_package_site_name(char ret[TOOL_PACKAGE_NAME_BYTES], const bt_pkg_site *s);
 
-/* Least and greatest of a tensor's numbers; count 0: it has none of them. */
+/* Least and greatest of a tensor's numbers of one kind; count 0: the tensor has none. */
 typedef struct tool_package_range {
     uint32_t count;
     double lo, hi;
@@ -63,7 +63,7 @@ typedef struct tool_package_cluster {
     uint32_t first_layer, last_layer;
     uint64_t macs, in_bytes, out_bytes;
 } tool_package_cluster;
-/* How many; the caller frees *ret, which is NULL when memory is out. */
+/* Returns how many clusters; the caller frees *ret, which is NULL when memory is out. */
 size_t tool_package_clusters(tool_package_cluster **ret, const bt_pkg *p);
 /* SESSION instructions of a program, and what they cost together. */
 typedef struct tool_package_switches {
@@ -78,8 +78,8 @@ typedef struct tool_package_packing {
     uint64_t body_bytes, bytes, unpacked_bytes;
 } tool_package_packing;
 tool_package_packing tool_package_packing_of(const bt_pkg *p);
-/* Of a row whose programs are static in ctx: the positions that run in it, behind the next smaller ctx of its seq, and
- * the share of columns that are masked there. ctx 0: it is not static. */
+/* The positions that run in a row whose programs are static in ctx, behind the next smaller ctx of its seq, and the
+ * share of columns that are masked there. ctx 0: the row is not static. */
 typedef struct tool_package_bucket {
     uint32_t first, ctx;
     double masked;

@@ -55,15 +55,15 @@ bt_err tool_open_model(bt_model **ret, bt_tokenizer **ret_tok, const char *name,
 /* 16 bytes as 32 hex digits and a NUL. */
 void tool_hex16(char ret[33], const uint8_t bytes[16]);
 
-/* What a command waits for is told by base/wait.h, on stderr; not any more after tool_quiet(true). */
+/* base/wait.h says on stderr what a command waits for; after tool_quiet(true) it does not. */
 void tool_quiet(bool is_quiet);
-/* The value of --cache-limit (BT_CACHE_LIMIT_OPT): what goes for it is told on stderr, unless quiet. */
+/* Takes the value of --cache-limit (BT_CACHE_LIMIT_OPT). Files that go for it are named on stderr, unless quiet. */
 void tool_cache_setup(uint64_t limit_bytes, bool quiet);
 
 /* SIGINT and SIGTERM set tool_stop to their number instead of ending the process (run, chat). */
 extern volatile sig_atomic_t tool_stop;
 void tool_catch_signals(void);
-/* SIGINT and SIGTERM end the process at once, with this exit code: while nothing is open but files that are read or
- * made. One that is left half made is deleted by who makes it next. */
+/* SIGINT and SIGTERM end the process at once, with this exit code: for the time while nothing is open but files that
+ * are read or made. A file that is left half made is deleted by whoever makes it next. */
 void tool_leave_on_signals(int rc);
 #endif

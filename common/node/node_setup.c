@@ -25,7 +25,7 @@ static uint64_t token_bytes(const bt_hparams *h, uint32_t kv_elem_bytes)
     return bt_kv_token_bytes(kv_elem_bytes, h->layers, h->kv_heads, h->head_dim);
 }
 
-/* Of the memory, in whole pages. */
+/* How many tokens the memory holds, in whole pages. */
 static uint64_t tokens_of(const bt_node_setup *s, uint32_t kv_elem_bytes)
 {
     return s->kv_memory_bytes / token_bytes(&s->model->hp, kv_elem_bytes) / BT_NODE_PAGE_TOKENS *

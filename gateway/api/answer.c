@@ -61,7 +61,7 @@ static json_t *usage(const gw_answer_report *r)
                      "cached_tokens", (json_int_t)r->cached_tokens);
 }
 
-/* Of the prompt, in the node that made token 0. */
+/* Tokens of the prompt that the node that made token 0 computed. */
 static size_t computed_tokens(const gw_answer_report *r) { return r->prompt_tokens - r->cached_tokens; }
 
 /* The object that llama.cpp's server gives, for the tools that read it. */

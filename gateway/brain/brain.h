@@ -161,8 +161,8 @@ typedef struct gw_stats {
                                    /* NULL: unknown, or the node is forgotten */
     gw_local local;                /* of the last attempt. A local attempt moves no KV: kv_bytes is 0 */
     uint32_t attempts, recoveries; /* recoveries: attempts that were left for one of gw_cause */
-    /* Of the prompt, in the attempt that made token 0: tokens that were not computed, and tokens that were
-     * not sent, because the node (the decode node) had their rows from earlier prompts. */
+    /* Tokens of the prompt, in the attempt that made token 0: those that were not computed, and those that were not
+     * sent, because the node (the decode node) had their rows from earlier prompts. */
     uint32_t cached_tokens, covered_tokens;
     bool has_kv;
     uint64_t kv_bytes, kv_blocks, kv_exposed_us, kv_transfer_us;

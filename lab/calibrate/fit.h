@@ -3,7 +3,7 @@
 #include "device/price.h"
 
 /* From measured times of prompts and steps to the `time` of a profile whose prices (device/price.h) are those times.
- * Pure. What stands for what:
+ * Pure. The fields and their meaning:
  *
  *   first_launch_ns       the fixed time of a request: the line of prompts by length does not begin at 0
  *   efficiency            operations a microsecond at so many rows: at each batch that was measured, and along
@@ -11,7 +11,7 @@
  *   dispatch_ns           the part of a step that does not shrink with its rows
  *   decode_bytes_per_us   the rate of weights and KV, where steps grow with the context as if that were the limit
  *
- * The last two are searched for together with the batches' rates: the pair whose steps are nearest to all measured. */
+ * A search finds the last two and the batches' rates: the pair whose steps are nearest to all measured steps. */
 enum { TOOL_CALIBRATE_PROMPTS = 32, TOOL_CALIBRATE_STEPS = 64, TOOL_CALIBRATE_BATCHES = 6 };
 
 typedef struct tool_calibrate_prompt {
@@ -33,7 +33,7 @@ typedef struct tool_calibrate_points {
 bt_err tool_calibrate_fit(bt_profile_time *ret, const bt_price_model *m, const tool_calibrate_points *p,
                           bt_fault *fault);
 
-/* What a profile with that time says: a prompt computed as one step, with its first use; a step. */
+/* Prices by a profile with that time: a prompt computed as one step, with its first use; a step. */
 double tool_calibrate_prompt_ns(const bt_profile_time *t, const bt_price_model *m, uint32_t tokens);
 double tool_calibrate_step_ns(const bt_profile_time *t, const bt_price_model *m, uint32_t batch, uint32_t ctx);
 #endif

@@ -110,8 +110,8 @@ static double median_of(double *v, size_t n)
     return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
-/* Of each length the median of its times, so that one that was disturbed does not count. Every other length
- * is held out. */
+/* Takes the median of each length's times, so that a disturbed one does not count. Every other length is held
+ * out. */
 static void take_alone(run *r, const tool_replay_result *all)
 {
     for (size_t k = 0; k < LENGTHS; k++) {
@@ -132,7 +132,7 @@ static void take_alone(run *r, const tool_replay_result *all)
     }
 }
 
-/* Of the pieces of one answer in [began, ended]: the mean gap. 0: there is none. */
+/* The mean gap between the pieces of one answer in [began, ended]. 0: there is none. */
 static double gap_of(const pieces *p, uint32_t item, int64_t began, int64_t ended)
 {
     const int64_t *at = p->at_us + (size_t)item * p->most;

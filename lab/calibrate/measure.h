@@ -5,8 +5,8 @@
 
 /* A few requests to a server: prompts of several lengths one after the other, then short prompts at a time. Half of the
  * lengths and batches are for the fit, those between them are held out. Every request has words of its own, so that no
- * prefix is kept; one whose prompt was kept all the same is left out, and so is one whose tokens were counted wrong,
- * and a batch that the server did not run together. A step of a batch counts only while all of it runs. */
+ * prefix is kept. Left out are requests with a kept prefix all the same, requests whose tokens were counted wrong, and
+ * batches that the server did not run at the same time. A step of a batch counts only while all its sequences run. */
 typedef struct tool_calibrate_server {
     const char *url, *api_key;
     const tool_replay_words *words;
@@ -22,7 +22,7 @@ typedef struct tool_calibrate_server {
 typedef struct tool_calibrate_measured {
     tool_calibrate_points fit, held;
     uint32_t requests, failed, left_out;
-    char failure[TOOL_REPLAY_KIND_BYTES]; /* the first, as baton replay names it; "": none */
+    char failure[TOOL_REPLAY_KIND_BYTES]; /* the first one, by baton replay's name; "": none */
     const char *why_left_out;             /* the first; NULL: none */
     bool is_late;                         /* the deadline came before all had been asked */
 } tool_calibrate_measured;

@@ -3,7 +3,7 @@
 #include <jansson.h>
 #include "lab/calibrate/measure.h"
 
-/* What a calibration says, and the profile that it leaves. */
+/* A calibration's report, and its profile. */
 typedef struct tool_calibrate_report {
     const char *url, *model, *path, *name; /* the server's; -m; the profile's file and name */
     const tool_calibrate_measured *measured;
@@ -18,7 +18,7 @@ typedef struct tool_calibrate_errors {
 } tool_calibrate_errors;
 tool_calibrate_errors tool_calibrate_errors_of(const tool_calibrate_report *r, const tool_calibrate_points *p);
 
-/* The file's text: a profile of a companion, each value with where it is from. NULL: no memory. */
+/* The file's text: a profile of a companion, each value with its source. NULL: no memory. */
 json_t *tool_calibrate_profile(const tool_calibrate_report *r);
 json_t *tool_calibrate_json(const tool_calibrate_report *r);
 void tool_calibrate_print(const tool_calibrate_report *r);

@@ -5,9 +5,9 @@
 
 /* The tables of `baton roofline`, each an array of rows; numbers in base units. NULL when memory is out. */
 
-/* Every built-in profile with a time: peaks, memory, ridges, and what a token of 14e9 bytes costs at least. */
+/* Every built-in profile with a time: peaks, memory, ridges, and the least time of a token of 14e9 bytes. */
 json_t *tool_roofline_devices(void);
-/* KV of one shape in FP16: a token, and contexts; a second row for a shape that shares heads, as if it did not. */
+/* KV of one shape in FP16: a token, and contexts; a second row for a shape with shared heads, without sharing. */
 void tool_roofline_kv(json_t *rows, const bt_dims *s);
 /* Handing 1,024 tokens of KV over Ethernet of 1, 10, 25 and 100 Gbit/s: the wire alone. */
 void tool_roofline_handoff(json_t *rows, const bt_dims *s);
@@ -15,7 +15,8 @@ void tool_roofline_handoff(json_t *rows, const bt_dims *s);
 void tool_roofline_shares(json_t *rows, const bt_dims *s);
 /* Bytes of one layer's attention over 8,192 tokens, with and without a score matrix. */
 void tool_roofline_flash(json_t *rows, const bt_dims *s);
-/* What a shape decodes at most on every profile with a time: its weights by the memory's peak, in 16 bits, q8_0, q4_0.
+/* The greatest rate of decoding of a shape on every profile with a time: its weights by the memory's peak, in 16 bits,
+ * q8_0, q4_0.
  */
 void tool_roofline_ceilings(json_t *rows, const bt_dims *s);
 /* First token on a pair and on the decode device alone at several lengths. */
@@ -25,7 +26,7 @@ void tool_roofline_lengths(json_t *rows, const bt_roofline_pair *p);
 typedef struct tool_roofline_column {
     const char *key, *head;
     int decimals;   /* of a number; -1: a text */
-    double divisor; /* what the shown unit is of the base unit */
+    double divisor; /* the shown unit in base units */
 } tool_roofline_column;
 typedef struct tool_roofline_table {
     const char *key, *title;
@@ -34,7 +35,7 @@ typedef struct tool_roofline_table {
 } tool_roofline_table;
 /* Ends with a key of NULL. */
 extern const tool_roofline_table tool_roofline_tables[];
-/* What a column shows of a row; returns ret. */
+/* The text of a row in a column; returns ret. */
 enum { TOOL_ROOFLINE_CELL_BYTES = 64 };
 char *tool_roofline_cell(char ret[TOOL_ROOFLINE_CELL_BYTES], const tool_roofline_column *c, const json_t *row);
 /* Prints each table that `object` has. */

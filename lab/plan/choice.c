@@ -120,7 +120,7 @@ static double mean_length(const tool_plan_load *load)
     return (double)(load->input_tokens + load->steps) / (double)load->n + 1;
 }
 
-/* Of weights and `batch` sequences of the mean length. */
+/* Bytes that a step reads: weights, and the KV of `batch` sequences of the mean length. */
 static uint64_t decode_bytes(const tool_plan_pair *pair, uint64_t kv_bytes, const tool_plan_load *load,
                              uint32_t batch)
 {
@@ -267,7 +267,7 @@ static void mixed_prompts(work *w, const tool_plan_pair *pair, const tool_plan_h
     }
 }
 
-/* Of a second: what its prompts' steps and the other decode steps take. */
+/* The share of a second that its prompts' steps and the other decode steps take. */
 static double busy_of(double *ret_token_ns, const tool_plan_pair *pair, const tool_plan_how *how,
                       const tool_plan_load *load, work *w, uint32_t batch)
 {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 /* Every number of chunks up to EACH, because whether it is odd matters; behind that a quarter more each time.
- * Of more than LAST_COUNTS chunks it makes no difference how long the last one is. */
+ * Behind LAST_COUNTS chunks it makes no difference how long the last one is. */
 enum { SHARE = 1 << 20, MAX_POINTS = 128, EACH = 32, LAST_COUNTS = 48 };
 
 typedef struct point {

@@ -233,7 +233,8 @@ static bt_err split_sessions(tool_plan_programs *ret, const bt_profile *p, const
     return e;
 }
 
-/* Of a chunk: the residual, a norm's output, q, k and v, and two halves of the feed-forward block, in FP32.
+/* A chunk's arena: the residual, a norm's output, q, k and v, and two halves of the feed-forward block, in
+ * FP32.
  */
 static uint64_t arena_of(const bt_dims *s, uint64_t rows)
 {

@@ -13,10 +13,10 @@
  *   5 add, norm, quantise   6 gate, up  7 silu, quantise                               8 down
  *
  * Stages 1, 4, 6 and 8 are the NPU's, each a graph (dispatch). A stage behind one of the other engine waits for it
- * (sync). Sessions are split as the compiler does; where there are several, every chunk goes through all of them.
- * Of sparse attention every head has the ratio as its share; the NPU's part of it stands in stage 3, too.
- * Weights of the NPU are in whole tiles. Prices are those of npu/price/price_pkg.h, but for norms' weights and the
- * tail of the graph. Pure. */
+ * (sync). Sessions are split as the compiler does; where there are several, every chunk goes through all of them. In
+ * sparse attention every head has the ratio as its share; the NPU's part of it stands in stage 3, too. Weights of the
+ * NPU are in whole tiles. Prices are those of npu/price/price_pkg.h, but for norms' weights and the tail of the graph.
+ * Pure. */
 enum { TOOL_PLAN_STAGES = 9, TOOL_PLAN_ATTENTION = 3 };
 
 /* How weights and inputs are kept. */

@@ -335,7 +335,7 @@ static void sort(tool_plan_choice *at, size_t n, const tool_plan_want *want)
     }
 }
 
-/* Of several that are alike in all figures the first is kept. */
+/* Where several are alike in all figures the first is kept. */
 static void drop_dominated(tool_plan_result *r)
 {
     bool *is_out = calloc(r->choices + 1, sizeof *is_out);

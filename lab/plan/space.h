@@ -85,8 +85,8 @@ double tool_plan_value(const tool_plan_choice *c, tool_plan_by by);
 /* The other's objective by the best's; where the best is overloaded, of which nothing that waits has a mean, the time
  * that the load asks of the devices instead. < 0: there is none. */
 double tool_plan_margin(const tool_plan_choice *best, const tool_plan_choice *other, tool_plan_by by);
-/* < 0: a is better. Of less: those that are allowed, then those that keep up, then (with limits) those that keep them
- * for more requests, then the objective; then e2e, programs, memory and bits. */
+/* < 0: a is better. What is compared, in this order: whether a choice is allowed, whether it keeps up, with limits how
+ * many requests keep them, the objective, e2e, programs, memory and bits. */
 int tool_plan_compare(const tool_plan_choice *a, const tool_plan_choice *b, const tool_plan_want *want);
 /* a is at least as good in waste, first token (mean and p99), later tokens, whole requests, joules, programs and
  * memory, keeps as many bits, attends to as much, and is better in one of them. */

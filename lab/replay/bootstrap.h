@@ -5,9 +5,9 @@
 #include <stdint.h>
 #include "base/err.h"
 
-/* How sure a figure of a run is (Efron's percentile bootstrap): the run's values are drawn again, as many as there are
- * and each as often as chance wants it, a thousand times; 95 of 100 of the figures made of those lie in the interval.
- * Pure and reproducible. It knows of chance between requests only: not of a machine that was busy during the whole run.
+/* Confidence intervals of a run's figures (Efron's percentile bootstrap): a thousand times, as many values as the run
+ * has are drawn from its values at random; 95 of 100 of the figures of these draws lie in the interval. Pure and
+ * reproducible. The interval covers chance between requests only, not a machine that was busy during the whole run.
  */
 enum { TOOL_REPLAY_ROUNDS = 1000, TOOL_REPLAY_STATS = 4 };
 extern const char *const tool_replay_stat_names[TOOL_REPLAY_STATS]; /* mean, p50, p90, p99 */
@@ -24,7 +24,7 @@ typedef struct tool_replay_interval {
     double value, lo, hi;
 } tool_replay_interval;
 tool_replay_interval tool_replay_interval_of(const tool_replay_rounds *r, size_t stat);
-/* What b has more than a, as a share of a's value. It differs where 0 is outside of the interval. */
+/* The difference of b from a, as a share of a's value. It is significant where 0 is outside of the interval. */
 tool_replay_interval tool_replay_interval_between(const tool_replay_rounds *a, const tool_replay_rounds *b,
                                                   size_t stat);
 #endif

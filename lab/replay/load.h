@@ -21,16 +21,16 @@ typedef struct tool_replay_load {
     const tool_replay_words *words;
     const tool_replay_dialect *dialect;
     uint64_t seed;
-    uint32_t streams;     /* at a time at most; more wait, and the result says so */
-    uint32_t concurrency; /* > 0: so many at a time, each sent when another ends, whatever the arrivals are */
-    int64_t timeout_ms;   /* of a request */
+    uint32_t streams;                  /* the most at a time; further ones wait, and the result counts that */
+    uint32_t concurrency;              /* > 0: so many at a time, each sent when another ends, without the arrivals */
+    int64_t timeout_ms;                /* of a request */
     const volatile sig_atomic_t *stop; /* set by a signal handler: ends it; what is in flight is "interrupted" */
     void (*progress)(void *ud, const tool_replay_progress *now); /* four times a second; NULL: not */
     void (*piece)(void *ud, uint32_t item, int64_t at_us);       /* text of an answer came; NULL: not */
     void *ud;
 } tool_replay_load;
 
-/* ret was begun for as many requests as the plan has. BT_OK also when requests fail: their kinds say how. BT_ECANCEL:
+/* ret was begun for the plan's number of requests. BT_OK also when requests fail, with their kinds. BT_ECANCEL:
  * stopped, ret holds what was measured until then. BT_ENOMEM, BT_EIO, BT_ELIMIT: not enough open files are allowed. */
 bt_err tool_replay_load_run(tool_replay_result *ret, const tool_replay_load *load, bt_fault *fault);
 #endif

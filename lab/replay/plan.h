@@ -5,8 +5,9 @@
 #include "trace/row.h"
 #include "trace/stats.h"
 
-/* What a replay will send and when, decided before it begins. Pure: rows in, a schedule out; the same rows, options and
- * seed give the same schedule. All of it lies in memory, within these limits; more is BT_ELIMIT and names --limit. */
+/* The requests of a replay and their times, decided before it begins. Pure: rows in, a schedule out; the same rows,
+ * options and seed give the same schedule. The whole schedule lies in memory, within these limits; more is BT_ELIMIT
+ * and names --limit. */
 enum {
     TOOL_REPLAY_MAX_REQUESTS = 1 << 20,
     TOOL_REPLAY_MAX_HASHES = 1 << 25, /* 256 MiB */
@@ -22,15 +23,15 @@ typedef struct tool_replay_item {
     uint32_t prompt_tokens; /* at least 1 */
     uint32_t output_tokens; /* at least 1 */
     uint32_t hash_len;      /* blocks of the prompt, at hash_at of the plan's */
-    uint32_t shared_tokens; /* of the beginning, the same in all prompts */
+    uint32_t shared_tokens; /* length of the prefix that all prompts share */
     uint32_t ids_len;       /* > 0: the prompt was captured, and lies at ids_at of the plan's ids */
     uint32_t sampling;      /* of the plan's, or NONE: greedy */
-    bool ends_itself;       /* captured, and it ended before its limit: so may this one */
+    bool ends_itself;       /* captured, and ended before its limit, so this one may too */
     bool has_answer;        /* captured with its text */
     size_t hash_at, ids_at;
-    uint64_t stream;      /* which made-up text this prompt is the beginning of, behind blocks and shared tokens */
+    uint64_t stream;      /* the made-up text of this prompt behind blocks and the shared prefix */
     uint64_t name;        /* bt_hash64 of the model that the row names; 0: none */
-    uint32_t model;       /* whose number is the caller's; 0 at first */
+    uint32_t model;       /* a number of the caller's; 0 at first */
     uint64_t answer_hash; /* tool_replay_text_hash of the captured answer */
 } tool_replay_item;
 
@@ -41,19 +42,19 @@ typedef struct tool_replay_plan {
     int32_t *ids;
     bt_trace_sampling *sampling;
     size_t len, order_len, hash_len, ids_len, samplings;
-    uint32_t block_tokens; /* of what hashes stand for, after scaling; 0: no hashes */
+    uint32_t block_tokens; /* tokens behind each hash, after scaling; 0: no hashes */
     struct {
         uint64_t hash;
         char text[64];
     } name[TOOL_REPLAY_NAMES]; /* the first models that rows name */
     size_t names;
-    /* what was found and done */
-    uint64_t passed_over;                         /* requests that the trace says failed */
+    /* counts of what was found and changed */
+    uint64_t passed_over;                         /* requests that failed in the trace */
     uint64_t untimed;                             /* neither arrival nor delay */
     uint64_t guessed_outputs;                     /* length of the answer not in the trace */
     uint64_t cut, cut_tokens;                     /* requests made shorter by fit, and the tokens that they lost */
-    int64_t tick_us;                              /* arrivals came in batches so far apart, and were spread; 0: no */
-    double scale;                                 /* lengths were multiplied by it; 1: not */
+    int64_t tick_us;                              /* distance of arrivals in groups, which were spread; 0: no groups */
+    double scale;                                 /* factor of all lengths; 1: none */
     size_t cap, hash_cap, ids_cap, samplings_cap; /* private from here */
     bt_trace_map talks;
     bt_trace_stats stats;
@@ -64,11 +65,11 @@ typedef struct tool_replay_plan_options {
     uint32_t usual_output;   /* tokens of an answer where the trace does not say */
     uint32_t block_tokens;   /* 0: the format's, or inferred */
     uint32_t context_tokens; /* 0: not known; prompt and answer together */
-    bool scales, fits; /* what does not fit the context: all lengths by one factor; cut one by one; else refused */
-    double speed;      /* > 0: time runs so much faster */
-    double rate;       /* > 0: instead of the trace's arrivals, Poisson ones of so many a second */
-    bool is_closed;    /* as many at a time as asked for: arrivals do not matter */
-    int64_t jitter_us; /* batches spread over so much; -1: over their distance; 0: not */
+    bool scales, fits; /* requests longer than the context: all lengths by one factor; cut one by one; else refused */
+    double speed;      /* > 0: factor of the arrivals' speed */
+    double rate;       /* > 0: Poisson arrivals of this rate a second instead of the trace's */
+    bool is_closed;    /* a fixed number at a time: arrivals do not matter */
+    int64_t jitter_us; /* groups are spread over this time; -1: over their distance; 0: not spread */
 } tool_replay_plan_options;
 
 /* begin; add for each row, in the order of the file; end. done after success and failure. */
@@ -80,8 +81,8 @@ bt_err tool_replay_plan_add_item(tool_replay_plan *p, const tool_replay_item *it
 bt_err tool_replay_plan_end(tool_replay_plan *p, const tool_replay_plan_options *o, bt_fault *fault);
 void tool_replay_plan_done(tool_replay_plan *p);
 
-/* The distance of batches in ascending arrivals, where nearly all gaps over 20 ms are whole multiples of one of 100 ms
- * or more: Mooncake's come every 3 s, and times in whole seconds are batches of a second. 0: they are not batched. */
+/* The distance of arrivals in groups, where nearly all gaps over 20 ms are whole multiples of one of 100 ms or more:
+ * Mooncake's come every 3 s, and times in whole seconds are groups of a second. Arrivals ascend. 0: no groups. */
 int64_t tool_replay_tick(const int64_t *arrival_us, size_t n);
 
 /* FNV-1a, so that a stream's text can be hashed as it comes. Begin with TOOL_REPLAY_TEXT_HASH. */

@@ -23,11 +23,10 @@ typedef struct tool_replay_outcome {
     uint64_t seed;
     const tool_replay_fact *fact; /* of a simulated cluster, for its page; NULL: a server answered */
     size_t facts;
-    const char *warning; /* what its page says before all else; NULL: nothing */
+    const char *warning; /* the first words of its page; NULL: none */
 } tool_replay_outcome;
 
-/* "is" lines of what was done to the trace, so that nothing of it is silent: scaled, cut, spread, guessed. One call a
- * line. */
+/* Lines on every change of the trace: scaled, cut, spread, guessed. One call a line. */
 void tool_replay_tell(const tool_replay_outcome *r, void (*line)(void *ud, const char *text), void *ud);
 /* The table that people read, with small plots over time. */
 void tool_replay_print(FILE *f, const tool_replay_outcome *r);

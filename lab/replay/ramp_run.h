@@ -4,8 +4,8 @@
 #include "lab/replay/plan.h"
 #include "lab/replay/result.h"
 
-/* --ramp of a command: runs its load faster and slower (ramp.h) and tells of each run, in a table or as one JSON
- * object, and which is the fastest that keeps the limits. */
+/* --ramp of a command: runs its load faster and slower (ramp.h), and prints each run and the fastest that keeps the
+ * limits, in a table or as one JSON object. */
 typedef struct tool_replay_ramp_options {
     bool is_on;
     double share; /* of requests that has to keep the limits */
@@ -19,7 +19,7 @@ typedef struct tool_replay_ramp_options {
         .def = "0.99", .flo = 0.01, .fhi = 1, .help = "the share of requests that has to keep --slo for --ramp" \
     }
 
-/* What --ramp does not go with, of a command's other options. trace NULL: a drawn load. BT_EARG. */
+/* Refuses other options of a command that do not go with --ramp. trace NULL: a drawn load. BT_EARG. */
 typedef struct tool_replay_ramp_beside {
     const char *slo, *trace;
     bool sets_rate;  /* --rate or --concurrency */
@@ -35,11 +35,11 @@ typedef struct tool_replay_ramp_job {
     const char *command, *slo; /* "replay"; the text of --slo */
     double speed, share;       /* to begin with; of requests */
     bool json;
-    /* Runs the load so much faster; step counts from 0. BT_ECANCEL: stopped. */
+    /* Runs the load `speed` times as fast; step counts from 0. BT_ECANCEL: stopped. */
     bt_err (*run)(void *ud, tool_replay_tried *ret, double speed, uint32_t step, bt_fault *fault);
     void *ud;
 } tool_replay_ramp_job;
-/* Requests a second that a plan asks for, which differ from those served where a server falls behind. */
+/* The rate of requests in a plan, which a server that falls behind does not reach. */
 double tool_replay_offered(const tool_replay_plan *p);
 /* The command's exit code: 0 where one of the runs keeps the limits. */
 int tool_replay_ramp_run(const tool_replay_ramp_job *j, bt_fault *fault);

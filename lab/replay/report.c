@@ -238,7 +238,7 @@ static int ascending(const void *a, const void *b)
 
 enum { POINTS = 400 }; /* of a curve, and one more */
 
-/* Of the requests that got an answer, or of as many as there is memory for. */
+/* One number of each request that got an answer, or of as many as there is memory for. */
 static void put_curve(FILE *f, const char *name, const tool_replay_result *s,
                       int64_t (*of)(const tool_replay_record *), const char *color)
 {

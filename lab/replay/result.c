@@ -62,7 +62,7 @@ uint8_t tool_replay_result_kind(tool_replay_result *r, const char *name)
     return (uint8_t)r->kinds++;
 }
 
-/* Of that name, or a new one; NOBODY: there are no more. */
+/* The track of that name, or a new one; NOBODY: there are no more. */
 static uint16_t track_of(tool_replay_result *r, const char *name)
 {
     for (size_t i = 0; i < r->tracks; i++)

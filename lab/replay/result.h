@@ -5,18 +5,19 @@
 #include <stdint.h>
 #include "trace/hist.h"
 
-/* What a replay measured, and the figures made of it. Pure: times are given.
+/* The measurements of a replay, and their figures. Pure: times are arguments.
  *
- * Every latency counts from the moment at which a request should have been sent, not from when it was: a server that
- * stalls, or a generator that is late, cannot hide what its users would have waited. */
+ * Every latency counts from the moment at which a request should have been sent, not from when it was sent: a server
+ * that stalls, or a late generator, cannot hide what users would have waited. */
 enum { TOOL_REPLAY_OK = 0, TOOL_REPLAY_MAX_KINDS = 48, TOOL_REPLAY_KIND_BYTES = 40, TOOL_REPLAY_MAX_NODES = 8192 };
 enum { TOOL_REPLAY_TRACKS = 64, TOOL_REPLAY_NOBODY = UINT16_MAX };
 
-/* One request. Times are microseconds since the beginning; -1: it did not come so far, or the server does not tell. */
+/* One request. Times are microseconds since the beginning; -1: the request did not come so far, or the server does not
+ * say. */
 typedef struct tool_replay_record {
     uint32_t item;                     /* of the plan */
     uint8_t kind;                      /* OK, or which failure (result's kind table) */
-    uint16_t node;                     /* who computed the prompt, of result's node table; NOBODY: not told */
+    uint16_t node;                     /* the node that computed the prompt, in result's node table; NOBODY: unknown */
     bool is_short;                     /* OK, but with fewer tokens than were asked for */
     bool was_compared, is_equal;       /* with the captured answer */
     uint32_t want_prompt, want_output; /* tokens asked for */
@@ -43,7 +44,7 @@ typedef struct tool_replay_chunk {
 } tool_replay_chunk;
 enum { TOOL_REPLAY_MAX_CHUNKS = 32, TOOL_REPLAY_ALL_CHUNKS = 1 << 20 }; /* of an answer; of a run */
 
-/* Things over time in at most so many columns, whose width doubles as the run goes on. */
+/* Counts over time in a bounded number of columns, whose width doubles as the run goes on. */
 enum { TOOL_REPLAY_COLUMNS = 240, TOOL_REPLAY_HEAT_ROWS = 40 };
 typedef struct tool_replay_heat {
     int64_t width_us;
@@ -52,8 +53,8 @@ typedef struct tool_replay_heat {
     uint32_t count[TOOL_REPLAY_COLUMNS][TOOL_REPLAY_HEAT_ROWS];
 } tool_replay_heat;
 
-/* A node, and what its looks come to. Over time a page shows tracks: each node has one of its own, or shares it with
- * others of its kind where there are more nodes than tracks. */
+/* A node, and the sums of its samples. A page shows tracks over time: each node has a track of its own, or shares one
+ * with others of its kind where there are more nodes than tracks. */
 typedef struct tool_replay_node {
     char id[72], role[16];
     uint32_t slots;
@@ -65,7 +66,7 @@ typedef struct tool_replay_track {
     uint32_t nodes, slots;
 } tool_replay_track;
 
-/* A look at the gateway, once in a while. */
+/* A sample of the gateway's state. */
 typedef struct tool_replay_sample {
     int64_t at_us;
     uint32_t in_flight; /* of this generator */
@@ -87,7 +88,7 @@ typedef struct tool_replay_result {
     size_t nodes, nodes_cap;
     tool_replay_track track[TOOL_REPLAY_TRACKS];
     size_t tracks;
-    size_t looks;         /* samples that were taken, those since dropped too */
+    size_t looks;         /* samples taken, dropped ones included */
     bt_trace_hist itl_us; /* between two pieces of text of one answer */
     tool_replay_heat heat;
     tool_replay_sample *sample;
@@ -101,23 +102,23 @@ typedef struct tool_replay_result {
 
 bt_err tool_replay_result_begin(tool_replay_result *r, size_t requests, bt_fault *fault);
 void tool_replay_result_done(tool_replay_result *r);
-/* The number of a failure by its name; the last one for more than the table holds. */
+/* The number of a failure by its name; the last number where the table is full. */
 uint8_t tool_replay_result_kind(tool_replay_result *r, const char *name);
 /* The number of a node; TOOL_REPLAY_MAX_NODES: the table is full, or memory. A new one gets a track of its own where
  * one is left. */
 size_t tool_replay_result_node(tool_replay_result *r, const char *id, const char *role);
-/* A node behind all others, with the track of that name; nobody else has its id. */
+/* Adds a node, whose id is new, with the track of that name. */
 size_t tool_replay_result_node_of(tool_replay_result *r, const char *id, const char *role, const char *track);
 void tool_replay_result_slots(tool_replay_result *r, size_t node, uint32_t slots);
-/* What a node had at a sample, once for each. */
+/* Adds a node's figures to a sample, once for each node. */
 void tool_replay_result_look(tool_replay_result *r, tool_replay_sample *s, size_t node, uint32_t slots_used,
                              uint32_t queued, float pages_ratio);
 void tool_replay_result_gap(tool_replay_result *r, int64_t at_us, int64_t gap_us);
 void tool_replay_result_add(tool_replay_result *r, const tool_replay_record *one); /* counts its kind */
-/* Keeps chunks for a record; without room, or memory, it has none. */
+/* Keeps a record's chunks; without room or memory the record has none. */
 void tool_replay_result_chunks(tool_replay_result *r, tool_replay_record *one, const tool_replay_chunk *chunk,
                                size_t chunks);
-/* Where the next sample goes: half of them are dropped where there is no room. */
+/* The place of the next sample; without room, half of the samples are dropped. */
 tool_replay_sample *tool_replay_result_sample(tool_replay_result *r);
 
 /* Limits that a request has to keep, in microseconds; -1: none. */
@@ -134,7 +135,7 @@ typedef struct tool_replay_spread {
 /* Sorts the values. */
 tool_replay_spread tool_replay_spread_of(double *value, size_t n);
 
-/* Of one request; -1: it has none. */
+/* The figure of one request; -1: none. */
 int64_t tool_replay_ttft_us(const tool_replay_record *r);
 int64_t tool_replay_tpot_us(const tool_replay_record *r); /* first to last piece over the tokens behind the first */
 int64_t tool_replay_e2e_us(const tool_replay_record *r);
@@ -148,12 +149,12 @@ typedef struct tool_replay_figures {
     uint64_t input_tokens, cached_tokens, output_tokens;
     tool_replay_spread ttft_ms, tpot_ms, itl_ms, e2e_ms, gateway_queue_ms, reserve_ms, queue_ms, exposed_ms, late_ms;
     double busy_ratio;           /* of one core: CPU time over time */
-    double paced_s, pace_late_s; /* of all answers together, with --pace; 0: none tells of it */
+    double paced_s, pace_late_s; /* of all answers, with --pace; 0: no answer has it */
     bool is_pace_void;           /* more than 1 % late: the host was measured, and not the devices */
     bool is_bottleneck;          /* the generator itself was late, busy or out of streams */
     char bottleneck[160];        /* why */
 } tool_replay_figures;
-/* slo NULL: all that completed are good. BT_ENOMEM. */
+/* slo NULL: all completed requests are good. BT_ENOMEM. */
 bt_err tool_replay_figures_of(tool_replay_figures *ret, const tool_replay_result *r, const tool_replay_slo *slo,
                               bt_fault *fault);
 #endif

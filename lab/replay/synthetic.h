@@ -9,7 +9,7 @@
  *   rate     requests a second; absent: no arrivals, for --concurrency
  *   burst    shape of the gamma distribution of gaps, as vLLM's --burstiness: 1 (absent) is Poisson, less comes in
  *            bursts, more is steadier. The variation of gaps is 1 / sqrt(burst)
- *   shared   tokens at the beginning that all prompts have in common */
+ *   shared   tokens of the prefix that all prompts share */
 typedef struct tool_replay_lengths {
     enum { TOOL_REPLAY_FIXED, TOOL_REPLAY_UNIFORM, TOOL_REPLAY_LOGNORMAL } kind;
     double a, b; /* length; lowest and highest; median and deviation */
@@ -21,9 +21,9 @@ typedef struct tool_replay_synthetic {
     uint32_t shared_tokens;
 } tool_replay_synthetic;
 
-enum { TOOL_REPLAY_MAX_LENGTH = 1 << 20 }; /* a draw above it counts as it */
+enum { TOOL_REPLAY_MAX_LENGTH = 1 << 20 }; /* greater draws count as this */
 
-/* BT_EARG names the part that is wrong and what would work. */
+/* BT_EARG names the wrong part and the valid forms. */
 bt_err tool_replay_synthetic_read(tool_replay_synthetic *ret, const char *text, bt_fault *fault);
 /* n requests into a plan that was begun. */
 bt_err tool_replay_synthetic_draw(tool_replay_plan *p, const tool_replay_synthetic *s, size_t n, uint64_t seed,

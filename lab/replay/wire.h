@@ -3,20 +3,20 @@
 #include "lab/replay/result.h"
 #include "lab/replay/words.h"
 
-/* What goes to a server and comes back, as text. Pure. */
+/* Requests to a server and its answers, as text. Pure. */
 
-/* What a server understands, as it was found out (lab/replay/probe.h). */
+/* The features of a server, from lab/replay/probe.h. */
 typedef struct tool_replay_dialect {
-    bool takes_ids;                    /* prompts as token ids; else as texts */
-    bool ignores_eos;                  /* ignore_eos, so that answers are as long as asked for */
-    bool is_baton;                     /* "baton": true tells times of the nodes, and /v1/status what they do */
-    bool has_no_usage;                 /* its streams tell no usage: lengths of text prompts go by the measure alone */
+    bool takes_ids;    /* prompts as token ids; else as texts */
+    bool ignores_eos;  /* ignore_eos, so that answers are as long as asked for */
+    bool is_baton;     /* "baton": true adds times of the nodes, and /v1/status has their state */
+    bool has_no_usage; /* its streams have no usage: lengths of text prompts rest on the measured ratio alone */
     double words_per_token, words_off; /* of texts: words = tokens * words_per_token + words_off */
     char model[256];                   /* "": none is named */
     uint32_t context_tokens;           /* 0: it does not say */
 } tool_replay_dialect;
 
-/* How many words make a text prompt of so many tokens; at least 1. */
+/* The words of a text prompt of `tokens` tokens; at least 1. */
 size_t tool_replay_wire_words(const tool_replay_dialect *d, uint32_t tokens);
 
 /* The body of a POST to /v1/completions. word: tool_replay_wire_words of them, or one a token where ids are taken;
@@ -24,25 +24,25 @@ size_t tool_replay_wire_words(const tool_replay_dialect *d, uint32_t tokens);
 void tool_replay_wire_body(bt_buf *out, const tool_replay_dialect *d, const tool_replay_plan *p,
                            const tool_replay_item *item, const tool_replay_words *w, const uint32_t *word, size_t n);
 
-/* Of such a body, the same request for an answer in one piece, which tells usage where streams do not. */
+/* Turns such a body into a request for an answer in one piece, which has usage where streams have none. */
 void tool_replay_wire_whole(bt_buf *body);
 
-/* What one answer has said so far. */
+/* The state of one answer so far. */
 typedef struct tool_replay_heard {
-    bool has_usage, is_over;              /* is_over: the end was told, with its reason */
+    bool has_usage, is_over;              /* is_over: the end came, with its reason */
     uint64_t text_hash;                   /* tool_replay_text_hash of the text so far */
     char failure[TOOL_REPLAY_KIND_BYTES]; /* "": none */
-    char node[72];                        /* who computed the prompt; "": not told */
-    uint32_t chunks;                      /* and when its parts; 0: not told */
+    char node[72];                        /* the node that computed the prompt; "": unknown */
+    uint32_t chunks;                      /* number of the prompt's parts; 0: unknown */
     tool_replay_chunk chunk[TOOL_REPLAY_MAX_CHUNKS];
 } tool_replay_heard;
 
-/* One event of the stream, at now_us. True: it had text; *ret_gap_us is then how long after the text before it came, or
- * -1 for the first. What is no JSON, or an error, is a failure. */
+/* One event of the stream, at now_us. True: the event had text; *ret_gap_us is then the time since the text before it,
+ * or -1 for the first. An error, or anything but JSON, is a failure. */
 bool tool_replay_wire_event(tool_replay_heard *h, tool_replay_record *to, int64_t *ret_gap_us, const char *data,
                             size_t len, int64_t now_us);
 /* A name for an answer that is no stream: the code of its error object, else its type, else http_STATUS. */
 void tool_replay_wire_failure(char ret[TOOL_REPLAY_KIND_BYTES], long status, const char *body, size_t len);
-/* What /v1/status tells. False: it is no such answer. */
+/* Reads an answer of /v1/status. False: it has another form. */
 bool tool_replay_wire_status(tool_replay_sample *to, tool_replay_result *r, const char *body, size_t len);
 #endif

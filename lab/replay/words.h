@@ -14,14 +14,15 @@ typedef struct tool_replay_words {
 
 enum { TOOL_REPLAY_LEAST_WORDS = 8, TOOL_REPLAY_MAX_WORDS = 8192 };
 
-/* Of a model's vocabulary: small ASCII letters behind a space, which are one token by themselves and behind another
- * word. Where there are fewer than 8, ids are all that are ordinary, and no texts can be made: text is NULL then. NULL
- * for `tok`: the most common words of English. tool_replay_words_done after success and failure. */
+/* Finds words of a model's vocabulary: small ASCII letters behind a space, which are one token by themselves and behind
+ * another word. Where there are fewer than 8 of them, all ordinary ids serve, and no texts can be made: text is then
+ * NULL. `tok` NULL: the most common words of English. tool_replay_words_done after success and failure. */
 bt_err tool_replay_words_find(tool_replay_words *ret, const bt_tokenizer *tok, bt_fault *fault);
 void tool_replay_words_done(tool_replay_words *w);
 
-/* The numbers of n words of a prompt, below w->len: by its blocks where it has hashes, by what all share, else by its
- * own text. Equal hashes at the same block, and equal streams, give equal words. A captured prompt has none. */
+/* The numbers of n words of a prompt, below w->len: from its blocks where it has hashes, from the shared prefix, else
+ * from its own stream. Equal hashes at the same block, and equal streams, give equal words. A captured prompt has none.
+ */
 void tool_replay_words_draw(uint32_t *ret, size_t n, const tool_replay_plan *p, const tool_replay_item *item,
                             const tool_replay_words *w, uint64_t seed);
 

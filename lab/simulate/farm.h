@@ -4,8 +4,8 @@
 #include <stdint.h>
 #include "base/err.h"
 
-/* Pieces of work in processes of their own, as many at a time as asked for. Each says lines; they come to `line` in
- * this process, one after the other, those of one piece in their order. */
+/* Pieces of work in processes of their own, `jobs` at a time. Each process writes lines, which come to `line` in this
+ * process, one after the other, the lines of one piece in their order. */
 typedef struct tool_simulate_farm {
     /* In a process of its own, whose memory is a copy: say each line by tool_simulate_say(to, ...). */
     bt_err (*work)(void *ud, uint32_t piece, int to, bt_fault *fault);

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include "base/err.h"
 
-/* What goes wrong in a simulated cluster, and when: --faults "kill decode 3 at 600s; slow link 2 10x for 60s".
+/* The faults of a simulated cluster and their times: --faults "kill decode 3 at 600s; slow link 2 10x for 60s".
  *
  *   kill prefill|decode N [at TIME] [for TIME]   the process dies; for: another is started on that node after it
  *   stop prefill|decode N [at TIME] for TIME     it does nothing, and goes on
@@ -31,8 +31,8 @@ typedef struct tool_simulate_faults {
     size_t len;
 } tool_simulate_faults;
 
-/* Any text is safe. BT_EARG: the column of the first word that does not fit, and what would. */
+/* Any text is safe. BT_EARG: the column of the first wrong word, and what would fit. */
 bt_err tool_simulate_faults_read(tool_simulate_faults *ret, const char *text, bt_fault *fault);
-/* BT_EARG: a node or link that the cluster does not have, with the last that it has. */
+/* BT_EARG: a node or link that the cluster does not have, with the last one of the cluster. */
 bt_err tool_simulate_faults_check(const tool_simulate_faults *f, uint32_t prefills, uint32_t decodes, bt_fault *fault);
 #endif

@@ -12,6 +12,6 @@ typedef struct tool_simulate_load {
     size_t limit; /* 0: all of a trace, 200 of a synthetic load */
     tool_replay_plan_options how;
 } tool_simulate_load;
-/* *ret_bad: rows passed over. tool_replay_plan_done after success and failure. */
+/* *ret_bad: rows skipped. tool_replay_plan_done after success and failure. */
 bt_err tool_simulate_load_read(tool_replay_plan *ret, uint64_t *ret_bad, const tool_simulate_load *l, bt_fault *fault);
 #endif

@@ -15,7 +15,7 @@ enum { TOOL_SIMULATE_DOORS = TOOL_SIMULATE_MODELS * SIM_CLUSTER_GATEWAYS };
 typedef struct tool_simulate_setup {
     tool_simulate_side prefill, decode;
     bool is_colocated; /* all nodes of both sides compute prompts and decode, on devices without programs in one step */
-    const bt_dims *model;                          /* of groups of model 0 */
+    const bt_dims *model;                          /* model of groups with number 0 */
     const bt_dims *more[TOOL_SIMULATE_MODELS - 1]; /* of the others, from 1 */
     uint32_t mores;
     bt_link link;
@@ -25,7 +25,7 @@ typedef struct tool_simulate_setup {
     size_t window;                         /* chunks under way at once, of schedules other than serial */
     const char *recipe;                    /* of programs on an NPU (npu/pkg/recipe.h); NULL: the default */
     const char *attention;                 /* likewise (npu/pkg/attention.h); NULL: dense, or the package's */
-    const bt_pkg *package;                 /* the programs of nodes of its profile; NULL: of sizes; borrowed */
+    const bt_pkg *package;                 /* the programs of nodes of its profile; NULL: made of sizes; borrowed */
     uint32_t weight_bits, weight_permille; /* of steps */
     uint32_t kv_elem_bytes, ctx_tokens;
     uint64_t kv_memory_bytes, swap_memory_bytes; /* of a node; kv 0: what its device has, 1 GiB where that is unknown */
@@ -33,9 +33,9 @@ typedef struct tool_simulate_setup {
     tool_simulate_faults faults;
     tool_simulate_scale scale;
     uint64_t seed;
-    uint32_t concurrency; /* as lab/replay/load.h */
+    uint32_t concurrency; /* as in lab/replay/load.h */
     uint32_t streams;     /* likewise; 0: as many as come */
-    uint32_t connections; /* that a gateway serves at once: one more fails at once; 0: all */
+    uint32_t connections; /* that a gateway serves at a time: one more fails; 0: no limit */
 } tool_simulate_setup;
 
 static inline const bt_dims *tool_simulate_dims(const tool_simulate_setup *s, uint32_t model)
@@ -43,7 +43,7 @@ static inline const bt_dims *tool_simulate_dims(const tool_simulate_setup *s, ui
     return model ? s->more[model - 1] : s->model;
 }
 
-/* Of one model's nodes, and of one gateway. */
+/* The figures of one model's nodes. */
 typedef struct tool_simulate_share {
     double joules, busy_s[2], node_s[2]; /* prefill and decode nodes; joules below 0: not known */
     uint32_t nodes[2];                   /* to begin with */
@@ -52,16 +52,16 @@ typedef struct tool_simulate_door {
     uint32_t model, most_waiting; /* when it was looked at */
     uint64_t requests, completed, failed;
     double busy;              /* of its thread's time */
-    double queue_ms, ttft_ms; /* means of requests that got so far */
+    double queue_ms, ttft_ms; /* means of requests that came so far */
 } tool_simulate_door;
 
 typedef struct tool_simulate_facts {
     double virtual_s;
     uint64_t events, digest;
-    bool has_joules, is_tdp;              /* is_tdp: some of it is a thermal design power while a node works */
+    bool has_joules, is_tdp;              /* is_tdp: a part of it is a thermal design power while a node works */
     double joules;                        /* of nodes while they are powered */
     double prefill_busy, decode_busy;     /* of the nodes' time */
-    uint64_t valid_rows, rows;            /* of prefill chunks: tokens, and what was computed with padding */
+    uint64_t valid_rows, rows;            /* of prefill chunks: tokens; rows computed with padding */
     sim_cluster_preempted preempted;      /* of all nodes */
     uint32_t prefill_nodes, decode_nodes; /* to begin with */
     double prefill_node_s, decode_node_s; /* powered as such, loading included */
@@ -71,9 +71,9 @@ typedef struct tool_simulate_facts {
     uint32_t refused_roles; /* changes that a node did not make, and why the first */
     char refused_why[200];
     bool is_overloaded;
-    char overload[160]; /* how that shows */
+    char overload[160]; /* how the overload shows */
     tool_simulate_share share[TOOL_SIMULATE_MODELS];
-    tool_simulate_door door[TOOL_SIMULATE_DOORS]; /* those of a model beside each other */
+    tool_simulate_door door[TOOL_SIMULATE_DOORS]; /* gateways of one model stand together */
     uint32_t doors;
 } tool_simulate_facts;
 
@@ -83,11 +83,11 @@ bt_err tool_simulate_set_context(tool_simulate_setup *s, uint32_t model_ctx, bt_
 
 /* The costs and pages of a setup: made once for many runs. */
 typedef struct tool_simulate_bench tool_simulate_bench;
-/* BT_EARG, BT_ELIMIT: a device cannot hold the model or a sequence of its context, and what would do. */
+/* BT_EARG, BT_ELIMIT: a device cannot hold the model or a sequence of its context, with what it could hold. */
 bt_err tool_simulate_bench_new(tool_simulate_bench **ret, const tool_simulate_setup *s, bt_fault *fault);
 void tool_simulate_bench_free(tool_simulate_bench *b);
 
-/* With so many nodes of each group (NULL: `least` of each). *r was begun for the plan's requests. */
+/* Plays with nodes[i] nodes of group i (NULL: `least` of each). *r was begun for the plan's requests. */
 bt_err tool_simulate_play(tool_simulate_facts *ret, tool_replay_result *r, const tool_simulate_bench *b,
                           const tool_replay_plan *plan, const uint32_t *prefill, const uint32_t *decode,
                           bt_fault *fault);

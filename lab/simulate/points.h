@@ -3,9 +3,9 @@
 #include <jansson.h>
 #include "lab/simulate/sweep.h"
 
-/* Clusters that were tried, as lines of a file: what a sweep that was stopped, or its other parts, did is not done
- * again. A line is a JSON object; `key` is a number of everything else that decides its figures, so that points of
- * another load or device are passed over. */
+/* Clusters that were tried, as lines of a file: a sweep does not repeat what an earlier run, or its other parts, tried.
+ * A line is a JSON object; `key` is a hash of everything else that decides its figures, so that points of another load
+ * or device are skipped. */
 typedef struct tool_simulate_points {
     tool_simulate_point *point;
     size_t len, cap;
@@ -21,7 +21,7 @@ const tool_simulate_point *tool_simulate_points_find(const tool_simulate_points 
 void tool_simulate_points_line(char ret[TOOL_SIMULATE_LINE_BYTES], const tool_simulate_point *one, uint64_t key);
 /* False: no such line, or of another key. Numbers come back as they were. */
 bool tool_simulate_points_parse(tool_simulate_point *ret, const char *line, uint64_t key);
-/* All of a file with this key; no file is no points. What is no line of points is passed over: the last may be torn.
- * BT_EIO, BT_ENOMEM. */
+/* All of a file with this key; no file is no points. Other lines are skipped: the last may be torn. BT_EIO, BT_ENOMEM.
+ */
 bt_err tool_simulate_points_read(tool_simulate_points *p, const char *path, uint64_t key, bt_fault *fault);
 #endif

@@ -16,15 +16,15 @@ typedef struct tool_simulate_range {
     tool_simulate_shard shard; /* only these rows */
     tool_simulate_rates rates;
     uint32_t jobs;
-    uint64_t key; /* of points: what decides a figure beside numbers of nodes */
+    uint64_t key; /* of points: a hash of all that decides a figure, except the numbers of nodes */
     void (*progress)(void *ud, size_t tried, size_t rows); /* NULL: not */
     void *ud;
 } tool_simulate_range;
 
-/* Whether a side has numbers to try, and which group: at most one of each side. BT_EARG. */
+/* Whether a group of the side has a range of numbers, and which: at most one of each side. BT_EARG. */
 bt_err tool_simulate_varies(bool *ret, size_t *ret_group, const tool_simulate_side *s, const char *option,
                             bt_fault *fault);
-/* A number of everything in setup, plan, slo and share that a figure depends on. */
+/* A hash of everything in setup, plan, slo and share on which a figure depends. */
 uint64_t tool_simulate_key(const tool_simulate_range *r);
 
 typedef struct tool_simulate_found {
@@ -39,7 +39,7 @@ void tool_simulate_found_done(tool_simulate_found *f);
 
 void tool_simulate_found_print(FILE *f, const tool_simulate_found *found, const tool_simulate_range *r);
 json_t *tool_simulate_found_json(const tool_simulate_found *found, const tool_simulate_range *r);
-/* The frontier and all that was tried as a picture: .svg, or .html with it inside. BT_EARG, BT_EIO. */
+/* A picture of the frontier and all tried clusters: .svg, or .html with it inside. BT_EARG, BT_EIO. */
 bt_err tool_simulate_found_plot(const char *path, const tool_simulate_found *found, const tool_simulate_range *r,
                                 bt_fault *fault);
 #endif

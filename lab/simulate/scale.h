@@ -2,7 +2,7 @@
 #define BT_LAB_SIMULATE_SCALE_H
 #include "simulate/scale.h"
 
-/* How a simulated cluster changes, as --scale says it: "decode 2..16 when kv>0.8 for 10s, down when kv<0.3 for 60s;
+/* How a simulated cluster scales, in the form of --scale: "decode 2..16 when kv>0.8 for 10s, down when kv<0.3 for 60s;
  * role prefill 3 decode at 600s; start 30s".
  *
  *   prefill|decode[@MODEL] A..B when FIGURE>X for TIME [, down when FIGURE<Y for TIME]   nodes join and leave by a rule
@@ -17,7 +17,7 @@ enum { TOOL_SIMULATE_CHANGES = 256, TOOL_SIMULATE_RULES = 2 * SIM_CLUSTER_MODELS
 typedef struct tool_simulate_change {
     bt_role role, as; /* as: 0: it leaves */
     uint32_t number;
-    int64_t at_us, for_us; /* for: 0: it stays so */
+    int64_t at_us, for_us; /* for_us 0: for good */
 } tool_simulate_change;
 typedef struct tool_simulate_scale {
     sim_scale_rule rule[TOOL_SIMULATE_RULES];                 /* one a role and model */
@@ -30,7 +30,7 @@ typedef struct tool_simulate_scale {
 /* Any text is safe. BT_EARG: the column of the first word that does not fit, and what would. */
 bt_err tool_simulate_scale_read(tool_simulate_scale *ret, const char *text, bt_fault *fault);
 /* For a cluster that begins with has[model][prefill 0, decode 1] nodes, once each rule has its model. BT_EARG: a node
- * that it does not have, two rules for the same nodes, or one that does not allow as many as there are. */
+ * that the cluster does not have, two rules for the same nodes, or a rule that allows fewer nodes than there are. */
 typedef uint32_t tool_simulate_has[SIM_CLUSTER_MODELS][2];
 bt_err tool_simulate_scale_check(const tool_simulate_scale *s, tool_simulate_has has, bt_fault *fault);
 /* How many nodes of a model rules may add to `now` in a role. */

@@ -2,8 +2,8 @@
 #define BT_LAB_SIMULATE_SHARES_H
 #include "lab/simulate/show.h"
 
-/* What each model and each gateway of a simulated cluster did: keys "models" and "gateways" of the report, and a table
- * of either where there are several. */
+/* The figures of each model and each gateway of a simulated cluster: keys "models" and "gateways" of the report, and a
+ * table of either where there are several. */
 void tool_simulate_print_shares(FILE *f, const tool_simulate_told *r);
 /* Adds both to an object; false: memory is out. */
 bool tool_simulate_shares_json(json_t *o, const tool_simulate_told *r);

@@ -3,8 +3,8 @@
 #include "lab/replay/report.h"
 #include "lab/simulate/play.h"
 
-/* A simulated run for people and for programs: what `baton replay` says of a real one, and what only a simulation
- * knows. */
+/* A simulated run for people and for programs: the report of `baton replay`, and the figures that only a simulation
+ * has. */
 typedef struct tool_simulate_told {
     const tool_replay_outcome *replay;
     const tool_simulate_facts *facts;
@@ -14,7 +14,7 @@ typedef struct tool_simulate_told {
 } tool_simulate_told;
 
 void tool_simulate_print(FILE *f, const tool_simulate_told *r);
-/* A page as that of tool_replay_report, with what is told of the cluster but its wall seconds. */
+/* A page like tool_replay_report's, with the cluster's figures except wall seconds. */
 bt_err tool_simulate_report(const char *path, const tool_simulate_told *r, bt_fault *fault);
 /* The keys of tool_replay_json and more; NULL: memory is out. */
 json_t *tool_simulate_json(const tool_simulate_told *r);

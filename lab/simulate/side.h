@@ -3,7 +3,7 @@
 #include "base/err.h"
 #include "device/profile.h"
 
-/* What stands on one side of a cluster, as --prefill and --decode say it: "8:h100,8:m2-ultra", "16", "1..64:a100",
+/* The nodes of one side of a cluster, in the form of --prefill and --decode: "8:h100,8:m2-ultra", "16", "1..64:a100",
  * "8:h100,4:a100@llama-3.2-1b". */
 enum { TOOL_SIMULATE_GROUPS = 8, TOOL_SIMULATE_NODES = 4096 };
 typedef struct tool_simulate_group {
@@ -17,8 +17,8 @@ typedef struct tool_simulate_side {
     size_t len;
 } tool_simulate_side;
 
-/* option: its name, for words. usual: the device where a part names none. A device is a profile's name or file, or how
- * the name of one alone begins. "0" is a side without nodes. BT_EARG says which part is wrong and what would work. */
+/* option: its name, for words. usual: the device where a part names none. A device is a profile's name or file, or the
+ * beginning of one name alone. "0" is a side without nodes. BT_EARG names the wrong part and the valid forms. */
 bt_err tool_simulate_side_read(tool_simulate_side *ret, const char *option, const char *text, const char *usual,
                                bt_fault *fault);
 /* The device of a name, as above. */

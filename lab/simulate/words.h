@@ -5,8 +5,8 @@
 #include <stdint.h>
 #include "base/err.h"
 
-/* What --faults and --scale are read with: words between spaces, in parts that semicolons end. A comma is a word.
- * Any text is safe. */
+/* The reader of --faults and --scale: words between spaces, in parts that semicolons end. A comma is a word. Any text
+ * is safe. */
 enum { TOOL_SIMULATE_WORD = 24, TOOL_SIMULATE_HOURS = 1000 };
 typedef struct tool_simulate_words {
     const char *option; /* its name, for errors */
@@ -19,10 +19,10 @@ typedef struct tool_simulate_words {
 void tool_simulate_look(tool_simulate_words *r); /* at the word that begins here or behind spaces */
 void tool_simulate_pass(tool_simulate_words *r);
 bool tool_simulate_is(const tool_simulate_words *r, const char *word);
-/* BT_EARG: the column, the word there, what was expected, and the nearest word that would do (NULL: none is near). */
+/* BT_EARG with the column, the word there, what was expected, and the nearest valid word (NULL: none is near). */
 bt_err tool_simulate_wrong(const tool_simulate_words *r, const char *wants, const char *near);
 
-/* All of these pass on success, and are BT_EARG with tool_simulate_wrong's words otherwise. */
+/* Each of these steps over its word in success, and is BT_EARG with tool_simulate_wrong's words otherwise. */
 bt_err tool_simulate_one_of(tool_simulate_words *r, size_t *ret, const char *const *words, size_t n, const char *wants);
 /* A number, at most 1,000,000, and `behind` in one word. */
 bt_err tool_simulate_count(tool_simulate_words *r, uint32_t *ret, uint32_t least, const char *behind,

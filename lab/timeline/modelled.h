@@ -8,7 +8,7 @@
 #include "lab/timeline/timeline.h"
 
 /* One request on modelled devices: the prompt's stages on an NPU and its companion by a schedule, each layer's KV over
- * a link as soon as its chunk has stored it, and the answer's steps on the decode device. Nothing here is measured.
+ * a link as soon as its chunk has stored it, and the answer's steps on the decode device. Nothing is measured.
  *
  *   token 0 is there when the last chunk has ended; decoding begins when the last KV has arrived, too
  *   the link sends one message a layer and chunk, in the order in which they are ready
@@ -26,8 +26,8 @@ typedef struct tool_modelled_plan {
 
 typedef struct tool_modelled_result {
     bt_schedule_result schedule[BT_STAGE_POLICIES]; /* by bt_schedule_policy, and BT_STAGE_SPLIT */
-    int policy;                                     /* that the rest is of */
-    uint64_t ways[BT_SPLIT_WAYS];                   /* under BT_STAGE_SPLIT: linears, by what was best for them */
+    int policy;                                     /* the policy of the fields below */
+    uint64_t ways[BT_SPLIT_WAYS];                   /* under BT_STAGE_SPLIT: linears by their best way */
     size_t chunks, stages;
     uint64_t ttft_ns, kv_bytes, link_busy_ns, exposed_ns, decode_ns, end_ns;
 } tool_modelled_result;
@@ -44,9 +44,9 @@ enum {
     TOOL_KINDS
 };
 
-/* All policies are played; spans are those of `policy`, and where it is < 0 of the shortest, of equal ones the
- * first. *span[*spans]: the caller frees. BT_ELIMIT: a prompt with more tasks, or an answer with more steps, than are
- * kept; BT_EARG, BT_ENOMEM. */
+/* All policies are played; spans are those of `policy`; where that is < 0, of the shortest, among equals the first.
+ * *span[*spans]: the caller frees. BT_ELIMIT: a prompt with more tasks, or an answer with more steps, than are kept;
+ * BT_EARG, BT_ENOMEM. */
 bt_err tool_modelled_play(tool_modelled_result *ret, tool_timeline_span **span, size_t *spans,
                           const tool_modelled_plan *p, int policy, bt_fault *fault);
 #endif

@@ -4,8 +4,8 @@
 #include <stdint.h>
 #include "base/err.h"
 
-/* Who was busy with what, and when: spans on tracks, written as a page for people or as a trace for other tools. A
- * track is modelled or measured, never both; where a timeline has both kinds, the names of its tracks say which. */
+/* Work over time as spans on tracks, written as a page for people or as a trace for other tools. A track is modelled or
+ * measured, never both; where a timeline has both kinds, the names of its tracks say which. */
 enum { TOOL_TIMELINE_MAX_SPANS = 1 << 20, TOOL_TIMELINE_MAX_TRACKS = 64, TOOL_TIMELINE_MAX_FACTS = 64 };
 
 typedef struct tool_timeline_span {

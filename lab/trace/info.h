@@ -4,9 +4,9 @@
 #include "lab/trace/source.h"
 #include "trace/stats.h"
 
-/* What a trace is like: for scripts, and for people. NULL: no memory. */
+/* The statistics of a trace, for scripts and for people. NULL: no memory. */
 json_t *tool_trace_info_json(const bt_trace_stats *s, const bt_trace_facts *f);
 void tool_trace_info_print(const bt_trace_stats *s, const bt_trace_facts *f);
-/* The same of ServeGen's rates. */
+/* The same for ServeGen's rates. */
 bt_err tool_trace_rates(tool_trace_source *s, const char *path, bool is_json, bt_fault *fault);
 #endif

@@ -4,15 +4,15 @@
 #include "trace/synth.h"
 #include "trace/write.h"
 
-/* What `baton trace` does to the rows of a trace on their way to a new one. */
+/* The changes of `baton trace` to the rows of a trace on their way to a new one. */
 typedef struct tool_trace_cut {
     int64_t start_us, length_us; /* of arrivals; length 0: to the end */
     int64_t skip, limit;         /* of those; limit 0: all */
 } tool_trace_cut;
 typedef struct tool_trace_scale {
-    double speed, input, output;   /* arrivals so much faster, lengths so much longer */
+    double speed, input, output;   /* factors of the arrivals' speed and of lengths */
     int64_t max_input, max_output; /* tokens; 0: none */
-    int64_t new_block;             /* tokens of a block of the new hashes; 0: as they were */
+    int64_t new_block;             /* tokens of a block of the new hashes; 0: unchanged */
 } tool_trace_scale;
 typedef struct tool_trace_result {
     uint64_t read, written;
@@ -28,7 +28,7 @@ bt_err tool_trace_convert(tool_trace_result *ret, tool_trace_source *s, const ch
  */
 bt_err tool_trace_cut_rows(tool_trace_result *ret, tool_trace_source *s, const char *path, bt_trace_writer *w,
                            const tool_trace_cut *cut, uint32_t block_tokens, bt_fault *fault);
-/* Shared beginnings grow and shrink with the prompts (trace/reblock.h). Lengths are rounded, and at least 1 where they
+/* Shared prefixes grow and shrink with the prompts (trace/reblock.h). Lengths are rounded, and at least 1 where they
  * were. BT_EARG: hashes that are not of blocks of this size. */
 bt_err tool_trace_scale_rows(tool_trace_result *ret, tool_trace_source *s, const char *path, bt_trace_writer *w,
                              const tool_trace_scale *scale, uint32_t block_tokens, bt_fault *fault);

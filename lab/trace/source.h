@@ -25,10 +25,10 @@ void tool_trace_close(tool_trace_source *s);
 /* Calls `row` with each request until it fails. Words of a bad row begin with the path. */
 typedef bt_err tool_trace_row_fn(void *ud, const bt_trace_row *row, bt_fault *fault);
 bt_err tool_trace_each(tool_trace_source *s, const char *path, tool_trace_row_fn *row, void *ud, bt_fault *fault);
-/* What was passed over, torn or dropped: a line each on stderr, where there is any. */
+/* Prints a line each for skipped rows, torn bytes and dropped requests, where there are any. */
 void tool_trace_warn(const char *command, const tool_trace_source *s);
 
-/* Two files of one new pair: NAME.secret (mode 0600), whose pair opens what was sealed, and NAME.public, one line that
- * a gateway seals to. BT_EARG: one of them is there already, or NAME (its last part) is no name for keys. */
+/* Two files of one new pair: NAME.secret (mode 0600), whose key opens sealed captures, and NAME.public, one line for a
+ * gateway's --capture-seal. BT_EARG: one of the files exists already, or NAME (its last part) is no name for keys. */
 bt_err tool_trace_make_key(const char *name, bt_fault *fault);
 #endif

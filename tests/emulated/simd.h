@@ -3,7 +3,7 @@
  * SIMDe's functions, then the guards say that the instructions are there. SIMDe comes first, or it would take the
  * guards for the machine's. With -mfma: else it multiplies and adds in two steps.
  *
- * Of the lacking ones each is written out over single lanes, after Intel's Intrinsics Guide; masked loads and stores
+ * Each of the lacking ones is written out over single lanes, after Intel's Intrinsics Guide; masked loads and stores
  * touch active lanes only. test_simd.c holds them. */
 #ifndef TESTS_EMULATED_SIMD_H
 #define TESTS_EMULATED_SIMD_H

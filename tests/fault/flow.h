@@ -63,7 +63,7 @@ int64_t flow_due_ms(const flow *f, int64_t now_ms);
 /* No more is coming: what waits to be overtaken is queued. */
 void flow_flush(flow *f, int64_t now_ms);
 bool flow_is_empty(const flow *f);
-/* Of the next unit but a greeting only a part comes out, and then nothing any more: flow_is_cut once that part has
+/* Only a part of the next unit that is no greeting comes out, and then nothing any more: flow_is_cut once that part has
  * been written. */
 void flow_cut_next(flow *f);
 bool flow_is_cut(const flow *f);

@@ -25,7 +25,7 @@ typedef struct fate {
     uint64_t random;
 } fate; /* random: where, how long, how far; free bits for whoever carries it out */
 
-/* Of message `index` of a direction of a connection; `stream` names both. */
+/* What befalls message `index` of a direction of a connection; `stream` names both. */
 fate script_fate(const script *s, uint64_t stream, uint64_t index);
 /* How long a connection lives before it is cut; -1: for ever. At least 1 ms. */
 int64_t script_life_ms(const script *s, uint64_t connection);

@@ -222,7 +222,7 @@ char *client_text(client *c)
     return copy;
 }
 
-/* Of a stream, the last event that has the key. */
+/* The value of a key: in a stream, of the last event that has it. */
 static json_t *find(client *c, const char *key)
 {
     json_t *json = client_json(c);

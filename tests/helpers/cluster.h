@@ -7,7 +7,7 @@
 #include "tests/helpers/client.h"
 #include "tests/helpers/spawn.h"
 
-/* Of a program of such tests: before the first of them and after the last, for cmocka's groups; and after each one. */
+/* For cmocka's groups in a program of such tests: before the first test, after the last, and after each one. */
 int cluster_group_begin(void **state);
 int cluster_group_end(void **state);
 int cluster_teardown(void **state);
@@ -39,7 +39,7 @@ bool cluster_end(spawn *s, int64_t ms);
 double cluster_metric(const char *url, const char *line);
 /* GET /v1/status; the caller drops the reference. NULL when nobody answers. */
 json_t *cluster_status(const char *url);
-/* Of the live node with this id, or "gateway": its pid, 0 when there is none. */
+/* The pid of the live node with this id, or of "gateway"; 0 when there is none. */
 pid_t cluster_pid(const char *url, const char *id);
 /* Wait until node `id` is in state `state` and its pid is not `other_than` (0: any). False after ms. */
 bool cluster_wait_node(const char *url, const char *id, const char *state, pid_t other_than, int64_t ms);

@@ -369,7 +369,7 @@ static void a_prompt_that_does_not_fit_is_told_both_numbers(void **state)
     free(text);
 }
 
-/* Of a model that cannot end by itself: its two ids that would are out of reach. */
+/* Asks a model that cannot end by itself: its two ids that would are out of reach. */
 static client *ask_without_end(const char *path, json_t *request)
 {
     json_object_set_new(request, "logit_bias", json_pack("{s:i, s:i}", "2", -100, "260", -100));
@@ -405,7 +405,7 @@ static void without_max_tokens_a_chat_ends_at_max_answer_and_a_completion_at_16(
     assert_string_equal(str(client_baton(c), "max_tokens_from"), "default");
 }
 
-/* Of a model that wants to end at once: its own end is its likeliest token. */
+/* Asks a model that wants to end at once: its own end is its likeliest token. */
 static client *ask_at_the_end(const char *path, json_t *request, bool ignores)
 {
     json_object_set_new(request, "logit_bias", json_pack("{s:i}", "2", 100));

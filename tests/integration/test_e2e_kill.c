@@ -141,7 +141,7 @@ static void a_stream_is_silent_for_about_a_second_when_its_decode_node_is_killed
     end(&p);
 }
 
-/* Of node `id`, as the gateway counts them. */
+/* Attempts of node `id`, as the gateway counts them. */
 static int64_t attempts_of(const place *p, const char *id)
 {
     size_t i;

@@ -68,7 +68,8 @@ static void no_process_takes_more_than_weights_kv_and_100_mb(void **state)
     assert_true(cluster_stop(&c));
 }
 
-/* Of the weights' image in process `pid`: what it has in memory, and its share of that, in KB. */
+/* The weights' image in process `pid`: its size, what of it is in memory, and the process's share of that, in
+ * KB. */
 static void image_kb(pid_t pid, long *ret_size, long *ret_rss, long *ret_pss)
 {
     char path[64], line[4352];

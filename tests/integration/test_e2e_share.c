@@ -15,7 +15,7 @@
 
 enum { PROMPTS = 12, LONG_BYTES = 12000, ANSWER_MS = 60000, RESTART_MS = 60000 };
 
-/* Of different lengths; the last three begin with the same pages. */
+/* Prompts of different lengths; the last three begin with the same pages. */
 static client *post(const cluster *c, int i)
 {
     char prompt[1200];

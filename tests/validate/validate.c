@@ -228,9 +228,9 @@ static int64_t value_of(const json_t *root, const char *name)
             json_array_get(json_array_get(json_object_get(time, "efficiency"), (size_t)atoi(name + 11)), 1));
     return json_integer_value(json_object_get(time, name));
 }
-/* Of x = ln(predicted / published): squares where it is small, so that there is one best answer, and lines
- * where it is large, so that one wild figure does not pull it away (pseudo-Huber, bent at a fifth). The mean
- * over the calibration figures. */
+/* The penalty of x = ln(predicted / published): a square where x is small, so that there is one best answer,
+ * and a line where it is large, so that one wild figure does not pull it away (pseudo-Huber, bent at a
+ * fifth). The loss is its mean over the calibration figures. */
 static double penalty(double x) { return 0.2 * (sqrt(1 + x * x / 0.04) - 1); }
 static double loss(const bt_profile *p, const json_t *rows)
 {

@@ -4,7 +4,8 @@
 
 /* Before anything is timed: the bits of an instruction set are those of the ref kernels. */
 
-/* The last logits and all K and V rows of [0, tokens) of two runs: BT_EFORMAT says what differs, of which `what`. */
+/* Compares the last logits and all K and V rows of [0, tokens) of two runs. BT_EFORMAT: they differ; the words name the
+ * place and `what`. */
 bt_err tool_bench_compare(const tool_sequences *a, const tool_sequences *ref, size_t tokens, const char *what,
                           bt_fault *fault);
 /* Runs a prompt of a few tokens with the kernels of `isa` and with ref, and compares. */

@@ -202,7 +202,7 @@ static void beside_part(void *ud, size_t part, size_t parts)
     if (p0 < p1) c->kind->run(c->b, p0, p1);
 }
 
-/* Of all panels, groups a panel; zeros past the last output. */
+/* Sets `groups` groups for each panel; zeros past the last output. */
 static void groups_set(bt_int_group *g, size_t groups, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -280,8 +280,8 @@ typedef struct layer {
     size_t scratch_bytes, t, panels;
 } layer;
 
-/* Of a part: sums of up to PREFILL_ROWS rows of PREFILL_PANELS panels or planes, and these as they are
- * multiplied. */
+/* What a part needs: sums of up to PREFILL_ROWS rows of PREFILL_PANELS panels or planes, and the operands as
+ * they are multiplied. */
 typedef struct layer_scratch {
     int32_t hi[PREFILL_ROWS * 16 * PREFILL_PANELS], lo[PREFILL_ROWS * 16 * PREFILL_PANELS];
     int64_t row[16 * PREFILL_PANELS];

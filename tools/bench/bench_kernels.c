@@ -163,8 +163,8 @@ static bt_err attention_prepare(attention *a, bt_kv_view *kv, tool_kernel_run *r
     return BT_OK;
 }
 
-/* Of decoding over long contexts layers follow each other, as in a step, so that no cache holds what a call
- * reads. */
+/* Decoding over long contexts takes several layers in turn, as a step does, so that no cache holds what a
+ * call reads. */
 static size_t attention_layers(const tool_kernel_run *r, uint32_t elem_bytes, size_t t, size_t pos0)
 {
     const uint64_t layer = (pos0 + t) * bt_kv_token_bytes(elem_bytes, 1, r->hp->kv_heads, r->hp->head_dim);
@@ -349,7 +349,7 @@ typedef struct matrix {
     size_t n, k;
 } matrix;
 
-/* Of a model's matrices those that differ; the head comes last. */
+/* A model's matrices that differ in size; the head comes last. */
 static size_t matrices(matrix ret[6], const bt_hparams *hp)
 {
     const size_t q = (size_t)hp->heads * hp->head_dim, kv = (size_t)hp->kv_heads * hp->head_dim;

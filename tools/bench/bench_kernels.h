@@ -11,8 +11,8 @@
  * block's edge: about a second. BT_EFORMAT names the first that differs; BT_ENOMEM. */
 bt_err tool_kernels_check(const bt_kernels *k, const bt_hparams *hp, bt_fault *fault);
 
-/* The same with whole matrices, and times, as they come. Weights that fit into TOOL_CACHE_BYTES / 2 may stay in a cache
- * between calls and are held against operations alone; of larger ones four copies take turns, and reading them
- * counts too. */
+/* Times the same kernels with whole matrices; figures go to fn as they come. Weights that fit into TOOL_CACHE_BYTES / 2
+ * may stay in a cache between calls and are held against operations alone; of larger ones four copies take turns, and
+ * reading them counts too. */
 bt_err tool_kernels_time(const tool_machine *m, const bt_hparams *hp, tool_figure_fn *fn, void *ud, bt_fault *fault);
 #endif

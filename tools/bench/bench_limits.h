@@ -6,8 +6,8 @@
 #include "base/pool.h"
 #include "kernels/kernels.h"
 
-/* What this machine could do at most, measured in the same run as what is held against it, and how a time is taken.
- * Peaks are of the widest instructions that the kernels of a row of the dispatch table use. */
+/* The most that this machine could do, measured in the same run as the kernels that are held against it, and how a time
+ * is taken. Peaks are of the widest instructions that the kernels of a row of the dispatch table use. */
 typedef enum tool_limit { TOOL_INT8, TOOL_BF16, TOOL_FP32 } tool_limit;
 
 typedef struct tool_machine {

@@ -26,12 +26,12 @@ typedef struct tool_bench_printer {
     bool failed;                     /* the output could not be written, or a row not be made */
 } tool_bench_printer;
 
-/* Each takes the reference. machine: of the object alone, before its rows. */
+/* Each takes the reference. machine goes into the object alone, before its rows. */
 void tool_bench_print_machine(tool_bench_printer *p, json_t *machine);
 void tool_bench_print_row(tool_bench_printer *p, json_t *row);
 void tool_bench_print_end(tool_bench_printer *p);
 
-/* What every row says: the program, the processor, the model, and the limits of the machine, which have the names of
+/* What every row holds: the program, the processor, the model, and the limits of the machine, which have the names of
  * tool_bench_limits. */
 typedef struct tool_bench_about {
     const char *isa;

@@ -27,10 +27,10 @@ bt_err tool_bench_open_prefill(bt_prefill **ret, const tool_bench_setup *s, cons
 bt_err tool_bench_open_decode(bt_decode **ret, const tool_bench_setup *s, const char *weights, const char *isa,
                               bt_pool *pool, bt_fault *fault);
 
-/* n tokens of every sequence from pos on, together where the engine can; logits of each one's last. */
+/* Computes n tokens of every sequence from pos on, as a batch where the engine can; logits of each sequence's last. */
 bt_err tool_bench_prompt(bt_prefill *p, tool_sequences *s, size_t pos, size_t n, bt_fault *fault);
-/* One token of each sequence at pos; logits of all. */
+/* Computes one token of each sequence at pos; logits of all. */
 bt_err tool_bench_step(bt_decode *d, tool_sequences *s, size_t pos, bt_fault *fault);
-/* Rows [0, tokens) of every sequence, in steps of as many rows as the engine takes. */
+/* Fills rows [0, tokens) of every sequence, in steps of as many rows as the engine takes. */
 bt_err tool_bench_fill(bt_decode *d, tool_sequences *s, size_t tokens, bt_fault *fault);
 #endif

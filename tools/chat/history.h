@@ -5,7 +5,7 @@
 
 /* The file that keeps what was typed: $XDG_STATE_HOME/baton/chat_history, else ~/.local/state/baton/chat_history, mode
  * 600, its folders 700. One line for each entry, the oldest first; in it a backslash is \\ and a line end \n. Several
- * chats may add to it at once. It is not libedit's own file, which is written in place and read without a limit. */
+ * chats may add to it at once. libedit's own file is not used: it is written in place and read without a limit. */
 enum {
     TOOL_HISTORY_MAX_BYTES = 1 << 20,        /* of the file: when it is full, the older half goes */
     TOOL_HISTORY_MAX_ENTRY_BYTES = 64 << 10, /* of an entry; a longer one is not kept */

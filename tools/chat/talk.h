@@ -33,6 +33,7 @@ bt_err tool_talk_set_system(tool_talk *t, const char *text, bt_fault *fault);
  * BT_EIO: it exists, or cannot be written. */
 bt_err tool_talk_save(const tool_talk *t, const char *path, bt_fault *fault);
 
-/* The id of the model that a gateway serves, as GET /v1/models says. BT_EIO: nobody answers, or not so. */
+/* The id of the model that a gateway serves, as GET /v1/models says. BT_EIO: nobody answers, or the answer names no
+ * model. */
 bt_err tool_talk_model(char *ret, size_t cap, const char *url, const char *api_key, bt_fault *fault);
 #endif

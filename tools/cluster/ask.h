@@ -17,7 +17,7 @@ typedef struct tool_ask {
 typedef struct tool_answer {
     bt_buf text;
     json_t *baton;                       /* the gateway's `baton` object; NULL when the stream ended early */
-    uint64_t pieces;                     /* of text that came, as seen from here */
+    uint64_t pieces;                     /* pieces of text that came */
     int64_t begin_us, first_us, last_us; /* 0: none came */
 } tool_answer;
 
@@ -28,6 +28,6 @@ enum { TOOL_ASK_MAX_TEXT_BYTES = 64 << 20 };
 bt_err tool_ask_send(tool_answer *ret, const tool_ask *ask, bt_fault *fault);
 void tool_answer_done(tool_answer *a);
 
-/* The figures people compare, on stderr; of an answer that ended early, what was seen from here. */
+/* Prints on stderr the figures that people compare; where an answer ended early, those that this side saw. */
 void tool_answer_print_figures(const tool_answer *a);
 #endif

@@ -23,6 +23,6 @@ struct tool_serve;
 
 /* BT_EARG: a profile without a time, a link or a pace that is none, a pace or a link without devices. */
 bt_err tool_devices_check(const struct tool_serve *s, bt_fault *fault);
-/* What a node, or `baton up`, is told of them. */
+/* Adds the options by which a node, or `baton up`, learns of these devices. */
 void tool_devices_add(tool_command *ret, const struct tool_serve *s);
 #endif

@@ -10,7 +10,7 @@ bt_err tool_http_setup(bt_fault *fault);
 void tool_http_cleanup(void);
 
 /* GET base + path; *ret_status and the body (at most body->limit_bytes) whatever the status is. *stop, when set by a
- * signal handler, ends it: BT_ECANCEL; NULL: nothing does. */
+ * signal handler, ends the call: BT_ECANCEL; NULL: nothing ends it. */
 bt_err tool_http_get(long *ret_status, bt_buf *body, const char *base, const char *path, const char *api_key,
                      const volatile sig_atomic_t *stop, bt_fault *fault);
 

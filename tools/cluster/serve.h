@@ -145,13 +145,13 @@ typedef struct tool_serve {
         .def = "auto", .help = "kernels: auto, " BT_ENGINE_ISA_NAMES "; the results are the same" \
     }
 
-/* Its engines, of prompts and of decoding. */
+/* The engines that *s asks for: of prompts, and of decoding. */
 const bt_engine_facts *tool_serve_prefill(const tool_serve *s);
 const bt_engine_facts *tool_serve_decode(const tool_serve *s);
-/* Opens the model, which finds its faults before several programs each tell them, searches for the recipe where --quant
- * asks for that, compiles its package and converts
- * its weights where that has not been done, telling of it unless quiet: nodes then start at once. A signal
- * meanwhile ends the process with the exit code `interrupted`; after it signals set tool_stop. */
+/* Prepares all that nodes would otherwise do at their start, so that they start at once: opens the model, so that its
+ * faults are printed once and not by each program; searches for the recipe where --quant asks for it; compiles the
+ * package and converts the weights where that has not been done. Progress goes to stderr unless quiet. A signal
+ * meanwhile ends the process with the exit code `interrupted`; afterwards signals set tool_stop. */
 bt_err tool_serve_prepare(tool_serve *s, bool quiet, int interrupted, bt_fault *fault);
 /* The same, then a private `baton up` of it; as tool_background_start with tool_stop. */
 bt_err tool_serve_start(tool_background *ret, const tool_serve *s, bool quiet, bt_fault *fault);
@@ -160,6 +160,6 @@ bt_err tool_serve_start(tool_background *ret, const tool_serve *s, bool quiet, b
 bt_err tool_serve_start_with(tool_background *ret, const tool_serve *s, const tool_command *more, bool quiet,
                              bt_fault *fault);
 
-/* What a node of this role ("prefill", "decode") is told of *s: engine, machine, memory, package. */
+/* The options that a node of this role ("prefill", "decode") gets from *s: engine, machine, memory, package. */
 void tool_serve_node_args(tool_command *ret, const tool_serve *s, const char *role);
 #endif

@@ -10,10 +10,8 @@
  * A child that ends is started again after 100 ms, doubling to 2 s; a child that has been up for 10 s starts over at
  * 100 ms. Until the whole has been ready once, a child that ends by itself with a non-zero exit status stops
  * everything: a wrong option or a port in use does not get better by repeating it. (Death by a signal is retried even
- * then.)
- * Stopping: the door first (child 0, the gateway), so that it drains while the nodes still serve; the others when it
- * has gone, or at the drain deadline; what is left grace_ms after that is killed. A second stop request kills at
- * once. */
+ * then.) Stopping: first the gateway (child 0), so that it drains while the nodes still serve; the nodes when it has
+ * gone, or at the drain deadline; what is left grace_ms after that is killed. A second stop request kills at once. */
 enum {
     TOOL_SUPERVISE_MAX = 64,
     TOOL_SUPERVISE_FIRST_MS = 100,

@@ -206,7 +206,7 @@ static bool is_agreed(const config *c, const bt_cache_list *chosen)
     return false;
 }
 
-/* Of the chosen files first those that are free, then `kept` others. */
+/* Removes those of the chosen files that are free, then `kept` others. */
 static int remove_them(const config *c, const bt_cache_list *l, size_t chosen, size_t kept)
 {
     json_t *gone = json_array(), *stays = json_array();

@@ -95,7 +95,7 @@ typedef struct side {
     tool_sequences window;
 } side;
 
-/* Of both engines; each has one window's rows and logits. */
+/* The memory of both engines; each has one window's rows and logits. */
 static bt_err tell_needs(const config *c, const bt_model *m, const bt_pool *pool, bt_fault *fault)
 {
     const char *const names[] = {ENGINE_NAMES[c->engine], bt_engine_door_names[c->against]};

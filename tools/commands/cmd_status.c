@@ -55,7 +55,7 @@ static void print_table(const json_t *nodes)
     }
 }
 
-/* Of nodes that keep a device's pace: how late they are. */
+/* How late nodes are that keep a device's pace. */
 static void print_pace(const json_t *nodes)
 {
     size_t i;

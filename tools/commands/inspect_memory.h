@@ -4,8 +4,8 @@
 #include "base/err.h"
 #include "model/model.h"
 
-/* What serving and compiling a model would take on this machine, from the sizes in its header: by process, and the
- * bytes that each token reads, which bound how fast tokens can come. */
+/* The memory that serving and compiling a model would take on this machine, by process, from the sizes in its header;
+ * and the bytes that each token reads, which bound how fast tokens can come. */
 typedef struct tool_inspect_memory {
     const bt_model *model;
     const char *shape_policy;

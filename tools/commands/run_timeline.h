@@ -7,7 +7,8 @@
  * modelled (lab/timeline/modelled.h) from the package, the lengths, the schedule and the link of the run; the others
  * are the times of the answer's `baton` object, measured. Both begin with prefill. Track names say which is which. */
 
-/* Before anything is started. BT_EARG: no pair of devices, a path of another ending, or what no price is drawn for. */
+/* Call it before anything is started. BT_EARG: no pair of devices, a path of another ending, or a run that no prices
+ * are known for. */
 bt_err tool_run_timeline_check(const tool_serve *s, const char *path, const char *url, bt_fault *fault);
 /* s: with `engine npu` and a pair. baton: of its answer. BT_EARG: an answer that the decode node computed alone, or one
  * without times; errors of tool_modelled_play and tool_timeline_write. */

@@ -5,8 +5,8 @@
 #include <stdint.h>
 #include "base/opt.h"
 
-/* How the tokens of an answer are drawn, where the user says so. What nobody gave stays out of the request, so that the
- * gateway's defaults hold: its own options, the model's file, or those of GET /props. */
+/* How the tokens of an answer are drawn, where the user says so. An option that nobody gave stays out of the request,
+ * so that the gateway's defaults hold: its own options, the model's file, or those of GET /props. */
 typedef struct tool_sampling {
     double temp, top_p, min_p, presence_penalty, frequency_penalty, repetition_penalty;
     int64_t top_k;
@@ -40,6 +40,6 @@ typedef struct tool_sampling {
      .help = "makes tokens of prompt and answer less likely (above 1) or more; 1: off; without it the gateway's"}
 // clang-format on
 
-/* Into the request, what was given. False: out of memory. */
+/* Adds to the request the options that were given. False: out of memory. */
 bool tool_sampling_add(json_t *request, const tool_sampling *s, const bt_opt_args *args);
 #endif

@@ -45,7 +45,7 @@ static bt_err open_package(bt_pkg **ret, char path[BT_OBTAIN_PATH_BYTES], const 
     return bt_obtain_open(ret, path, j->m, &w, &how, fault);
 }
 
-/* Of a mixture, which is open: nobody will ask for it again. */
+/* Deletes the file of a mixture, which is open: nobody will ask for that package again. */
 static void drop_file(char *path)
 {
     bt_cache_file f = {.kind = &bt_cache_files_packages, .path = path};
@@ -185,7 +185,7 @@ static bt_err open_answer(void **ret, void *ud, const char *path, bt_fault *faul
     return e;
 }
 
-/* Of a search: all that a package of the default recipe depends on, and the bound. */
+/* A search's key: all that a package of the default recipe depends on, and the bound. */
 static bt_err key_of(char ret[33], const job *j, bt_fault *fault)
 {
     char of_package[33];

@@ -9,8 +9,8 @@
  * perplexity scores them. */
 enum { TOOL_HELD_OUT_WINDOW = 512, TOOL_HELD_OUT_WINDOWS = 8, TOOL_HELD_OUT_LEAST = 2 };
 typedef struct tool_held_out tool_held_out;
-/* Runs the float engine, whose perplexity the losses are of, and keeps its logits of one window. m, w and pool are
- * borrowed. BT_EARG: a text of less than TOOL_HELD_OUT_LEAST windows behind the calibration, with both numbers. */
+/* Runs the float engine, against whose perplexity losses are taken, and keeps its logits of one window. m, w and pool
+ * are borrowed. BT_EARG: a text of less than TOOL_HELD_OUT_LEAST windows behind the calibration, with both numbers. */
 bt_err tool_held_out_new(tool_held_out **ret, const bt_model *m, const bt_obtain_want *w, bt_pool *pool,
                          bt_fault *fault);
 void tool_held_out_free(tool_held_out *h); /* NULL is fine */

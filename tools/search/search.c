@@ -99,8 +99,8 @@ static double gain_of(const tool_search_try *high, const tool_search_try *t)
     return (saved > least ? saved : least) / t->loss;
 }
 
-/* Of a stream: the cheapest that keeps the bound; and of those that do not, and would be cheaper than the
- * best, the one that saves most for its loss. */
+/* Chooses two recipes of a stream: *high, the cheapest that keeps the bound, and *low, among those that do
+ * not keep it and would be cheaper than the best, the one that saves most for its loss. */
 static void choose(const tool_search *s, size_t first, const tool_search_try **high,
                    const tool_search_try **low)
 {

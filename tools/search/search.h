@@ -9,9 +9,9 @@
 /* The cheapest recipe that loses no more than a bound, layer by layer:
  *
  *   1  every recipe of tool_search_ladder for all layers, with the residual stream rotated and not
- *   2  beside the cheapest that keeps the bound, one that does not and is cheaper: of those the one that saves most for
- *      its loss. Each layer and the head take it alone, and the KL divergence that this makes is measured once
- *   3  as many of them take it together as the bound allows, those with the most gain for their divergence first; how
+ *   2 beside the cheapest that keeps the bound, one that does not keep it and is cheaper: the one that saves most for
+ *   its loss. Each layer and the head take it alone, and the KL divergence that this makes is measured once 3 as many
+ *   of them take it together as the bound allows, those with the most gain for their divergence first; how
  *      many is found by halving, on the loss of each mixture
  *
  * At most TOOL_SEARCH_MAX_TRIES packages. What is tried depends on what was measured before it and on nothing else, so

@@ -136,7 +136,7 @@ static void keeps_the_engines_apart_and_is_never_slower_than_one_thing_at_a_time
     }
 }
 
-/* Of a 0.5B model's layer: fourteen heads, and launches that take longer than an estimate. */
+/* A 0.5B model's layer: fourteen heads, and launches that take longer than an estimate. */
 static void hides_the_shorter_side_behind_the_longer_one(void **state)
 {
     (void)state;

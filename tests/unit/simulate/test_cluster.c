@@ -301,7 +301,7 @@ static void leaving_out_codec_and_checks_changes_no_decision(void **state)
     }
 }
 
-/* Of two sequences, one decodes while the other's prompt is computed. */
+/* One of two sequences decodes while the other's prompt is computed. */
 static int64_t longest_gap(const plan *p, int64_t *ret_first_ns)
 {
     bed *b = make(p);

@@ -87,7 +87,7 @@ static void a_header_alone_is_priced_as_its_package(void **state)
     engine_kit_done(&kit);
 }
 
-/* Of stage 7, behind gate and up, in whole layers of llama-3.2-1b. */
+/* The time of stage 7, behind gate and up, in whole layers of llama-3.2-1b. */
 static uint64_t behind_gate_ns(const char *recipe)
 {
     static tool_plan_programs programs;

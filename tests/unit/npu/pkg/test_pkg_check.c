@@ -322,7 +322,7 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("program 0: out 1, and it writes no logits", v->r[0].program[0] = v->r[1].program[0] = 1, \
       v->r[0].program[1] = v->r[1].program[1] = 0, v->p[-1].out = 1, v->p->out = 0)
 
-/* Of a package with npu_ops all. */
+/* Damages of a package with npu_ops all. */
 #define DAMAGES_ALL(X) \
     X("rope_sin_q15", NAMED(v->h->rope_sin_q15, v->h->rope_sin)) \
     X("residual_scale", v->h->residual_scale = 0) \

@@ -137,7 +137,7 @@ static bt_pkg_inst *session(const view *v, int n)
     X("ctx 33", v->p->ctx = 33) \
     X("is for ctx 15", v->p->ctx = 15)
 
-/* Of a package whose programs are flat. */
+/* Damages of a package whose programs are flat. */
 #define DAMAGES_FLAT(X) \
     X("(session): session 2 of 2", session(v, 1)->arg = 2) \
     X("(session): session 0 is mapped already", session(v, 1)->arg = 0) \

@@ -160,7 +160,7 @@ static void errors_are_those_of_the_output_and_large_inputs_gain_by_a_scale(void
     end(&w);
 }
 
-/* Of a rounded matrix over the kept rows, by its own error. */
+/* The error of a rounded matrix over the kept rows. */
 static double rounded_error(const world *w, size_t group, const uint8_t *clip)
 {
     bt_rounding made;

@@ -123,7 +123,7 @@ static void nor_do_they_where_few_are_kept(void **state)
                                          "sparse:0.02,dense=37,group"});
 }
 
-/* Of a block the first row attends to what it would keep alone, and so has its bits behind the first layer.
+/* The first row of a block attends to what it would keep alone, and so has its bits behind the first layer.
  * Hardly any other row does. */
 static void of_a_block_the_first_row_chooses(void **state)
 {
