@@ -65,9 +65,12 @@ static bt_err check(const tool_serve *s, bt_fault *fault)
     if (tool_devices_check(s, fault) < 0) return BT_EARG;
     const bt_engine_facts *prefill = tool_serve_prefill(s), *decode = tool_serve_decode(s);
     const uint32_t elem_bytes = bt_kv_dtype_wanted(s->kv_dtype);
-    if (elem_bytes && bt_engine_kv(prefill, elem_bytes) != elem_bytes)
-        return bt_fail(fault, BT_EARG, "engine '%s' has no KV of %s", prefill->name,
-                       bt_kv_dtype_choices[s->kv_dtype]);
+    for (int i = 0; elem_bytes && i < 2; i++) {
+        const bt_engine_facts *f = i ? decode : prefill;
+        if (bt_engine_kv(f, elem_bytes) != elem_bytes)
+            return bt_fail(fault, BT_EARG, "engine '%s' has no KV of %s", f->name,
+                           bt_kv_dtype_choices[s->kv_dtype]);
+    }
     if (s->schedule && !prefill->has_schedules)
         return bt_fail(fault, BT_EARG, "--schedule %s beside --engine %s: its chunks run one by one",
                        bt_engine_schedules[s->schedule], prefill->name);
