@@ -8,6 +8,7 @@
 #include "engine/prefill.h"
 #include "kv/kv_pages.h"
 #include "npu/compile/needs.h"
+#include "tests/helpers/sketch_kit.h"
 #include "tests/helpers/temp_folder.h"
 #include "tests/helpers/tiny_gguf.h"
 
@@ -259,12 +260,24 @@ static void a_package_has_the_size_that_was_told_and_the_bits_of_the_plain_kerne
     bt_pkg_close(p);
 }
 
+static void its_sketch_is_the_package_byte_for_byte(void **state)
+{
+    (void)state;
+    static const char *const recipes[] = {"w8a8", "w8a16", "w4a8:no-gptq", "w4a16:no-gptq", "w8a8:lut6"};
+    const sketch_kit k = {.model = model, .dir = dir, .ids = ids(), .n = CALIB, .pool = pool};
+    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
+        sketch_kit_check(&k, recipes[i], "hexagon-v75", BT_PKG_OPS_LINEAR, "chunk:256+tail");
+        sketch_kit_check(&k, recipes[i], "host", BT_PKG_OPS_ALL, "chunk:256+tail");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_form_has_the_bits_of_the_plain_kernels_however_many_rows),
         cmocka_unit_test(the_float_engine_is_near_the_oracle),
         cmocka_unit_test(a_package_has_the_size_that_was_told_and_the_bits_of_the_plain_kernels),
+        cmocka_unit_test(its_sketch_is_the_package_byte_for_byte),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

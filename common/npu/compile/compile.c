@@ -82,19 +82,11 @@ bt_err bt_compile(const char *path, const bt_model *m, const bt_compile_options 
                   bt_fault *fault)
 {
     bt_compile_job *j = NULL;
-    bt_err e = bt_compile_job_new(&j, m, options, pool, fault);
+    bt_err e = bt_compile_begin(&j, m, options, pool, fault);
     if (e == BT_OK) e = check_calibration(j, fault);
     if (e == BT_OK) e = check_machine(path, m, options, pool, fault);
-    if (e == BT_OK) e = bt_fold_new(&j->fold, m, bt_recipe_rotations(&j->o->recipe), j->kernels, pool, fault);
-    if (e == BT_OK) e = bt_compile_offload(j, fault);
     if (e == BT_OK) e = bt_pkg_writer_new(&j->w, path, fault);
-    if (e == BT_OK) j->is_given = bt_compile_donors_find(j);
-    if (e == BT_OK && !j->is_given) e = bt_compile_sites(j, fault);
-    if (e == BT_OK && !j->is_given) e = bt_compile_offload_measured(j, fault);
-    if (e == BT_OK) e = bt_compile_header(j, fault);
-    if (e == BT_OK) e = bt_compile_sparse(j, fault);
-    if (e == BT_OK) e = bt_compile_tensors(j, fault);
-    if (e == BT_OK) e = bt_compile_programs(j, fault);
+    if (e == BT_OK) e = bt_compile_write(j, fault);
     if (e == BT_OK) e = bt_pkg_writer_finish(j->w, &j->header, fault);
     bt_compile_job_free(j);
     return e;

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint32_t table(bt_compile_job *j, const void *bytes, size_t len)
+static uint32_t table(bt_compile_job *j, const void *values, size_t count, size_t bytes)
 {
-    return bt_pkg_writer_const(j->w, BT_PKG_CONST_TABLE, bytes, len);
+    return bt_compile_const(j, BT_PKG_CONST_TABLE, values, count, bytes);
 }
 
 static bool rotates_in_floats(const bt_compile_job *j)
@@ -22,6 +22,15 @@ static bool rotates_in_floats(const bt_compile_job *j)
     return false;
 }
 
+/* A table in units of 2^-15. */
+static void to_q15(int16_t *q, const float *from, size_t n)
+{
+    for (size_t k = 0; k < n; k++) {
+        const float v = rintf(from[k] * 32768);
+        q[k] = (int16_t)(v > 32767 ? 32767 : v < -32767 ? -32767 : v);
+    }
+}
+
 static bt_err write_rope(bt_compile_job *j, bt_fault *fault)
 {
     const bt_kernels *ref = bt_kernels_select("ref");
@@ -31,20 +40,16 @@ static bt_err write_rope(bt_compile_job *j, bt_fault *fault)
     int16_t *q = malloc(n * sizeof *q);
     h->rope_cos_q15 = h->rope_sin_q15 = BT_PKG_NONE;
     if (cos && sin && q) {
-        bt_model_rope_table(cos, sin, j->m, j->ctx_tokens);
-        h->rope_cos = table(j, cos, n * sizeof *cos);
-        h->rope_sin = table(j, sin, n * sizeof *sin);
+        if (!j->is_sketch) bt_model_rope_table(cos, sin, j->m, j->ctx_tokens);
+        h->rope_cos = table(j, cos, n, sizeof *cos);
+        h->rope_sin = table(j, sin, n, sizeof *sin);
         for (int i = 0; j->npu_ops == BT_PKG_OPS_ALL && i < 2; i++) {
-            const float *from = i ? sin : cos;
-            for (size_t k = 0; k < n; k++) {
-                const float v = rintf(from[k] * 32768);
-                q[k] = (int16_t)(v > 32767 ? 32767 : v < -32767 ? -32767 : v);
-            }
-            *(i ? &h->rope_sin_q15 : &h->rope_cos_q15) = table(j, q, n * sizeof *q);
+            if (!j->is_sketch) to_q15(q, i ? sin : cos, n);
+            *(i ? &h->rope_sin_q15 : &h->rope_cos_q15) = table(j, q, n, sizeof *q);
         }
         for (int i = 0; rotates_in_floats(j) && i < 2; i++) {
-            bt_round16_rows(ref, h->float_form, i ? sin : cos, n, i ? sin : cos, n, 1, n);
-            *(i ? &h->rope_sin16 : &h->rope_cos16) = table(j, i ? sin : cos, n * sizeof *cos);
+            if (!j->is_sketch) bt_round16_rows(ref, h->float_form, i ? sin : cos, n, i ? sin : cos, n, 1, n);
+            *(i ? &h->rope_sin16 : &h->rope_cos16) = table(j, i ? sin : cos, n, sizeof *cos);
         }
     }
     const bool made = cos && sin && q;
@@ -54,7 +59,8 @@ static bt_err write_rope(bt_compile_job *j, bt_fault *fault)
     return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "rotary tables");
 }
 
-void bt_compile_header_numbers(bt_compile_job *j)
+/* What model and options alone decide. */
+static void set_numbers(bt_compile_job *j)
 {
     const bt_hparams *hp = &j->m->hp;
     bt_pkg_header *h = &j->header;
@@ -82,20 +88,15 @@ void bt_compile_header_numbers(bt_compile_job *j)
     h->embed_type = j->m->embed->type;
 }
 
-void bt_compile_recipe(bt_compile_job *j)
-{
-    char text[BT_RECIPE_MAX_TEXT];
-    bt_recipe_text(text, &j->o->recipe);
-    bt_pkg_writer_recipe(j->w, &j->header, text);
-}
-
 bt_err bt_compile_header(bt_compile_job *j, bt_fault *fault)
 {
     const bt_hparams *hp = &j->m->hp;
     bt_pkg_header *h = &j->header;
-    bt_compile_header_numbers(j);
-    h->embed = bt_pkg_writer_const(j->w, BT_PKG_CONST_WEIGHT, j->m->embed->data, j->m->embed->bytes);
-    bt_gguf_let_go(j->m->file, j->m->embed->data, j->m->embed->bytes);
+    char text[BT_RECIPE_MAX_TEXT];
+    bt_recipe_text(text, &j->o->recipe);
+    set_numbers(j);
+    h->embed = bt_compile_const(j, BT_PKG_CONST_WEIGHT, j->m->embed->data, j->m->embed->bytes, 1);
+    if (!j->is_sketch) bt_gguf_let_go(j->m->file, j->m->embed->data, j->m->embed->bytes);
     h->calib_tokens = j->calib_tokens;
     bt_compile_rotation(j, &h->r1, bt_fold_r1(j->fold), hp->dim);
     bt_compile_rotation(j, &h->r2, bt_fold_r2(j->fold), (size_t)hp->heads * hp->head_dim);
@@ -103,6 +104,6 @@ bt_err bt_compile_header(bt_compile_job *j, bt_fault *fault)
     snprintf(h->model_name, sizeof h->model_name, "%s", j->m->name);
     snprintf(h->shape_policy, sizeof h->shape_policy, "%s", j->shapes.text);
     snprintf(h->profile, sizeof h->profile, "%s", j->profile.name);
-    bt_compile_recipe(j);
+    bt_pkg_writer_recipe(j->w, h, text);
     return write_rope(j, fault);
 }

@@ -16,11 +16,6 @@ static bt_units_in units_in(const bt_compile_job *j)
                          .output_bits = j->profile.output_bits == 8 ? 8 : 16};
 }
 
-static uint32_t add(bt_compile_job *j, bt_pkg_const_kind kind, const void *bytes, size_t len)
-{
-    return bt_pkg_writer_const(j->w, kind, bytes, len);
-}
-
 /* The inputs' zero point off the sums: exact whole numbers. */
 static void take_zero(int64_t *bias_q, const bt_pkg_tensor *t, int zero, const int32_t *colsum)
 {
@@ -41,13 +36,16 @@ bt_err bt_compile_int_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer
     uint8_t *shift = calloc(wide, 1);
     int64_t *bias_q = calloc(wide, sizeof *bias_q);
     const bool made = mult && shift && bias_q;
-    if (made) {
+    if (made && !j->is_sketch) {
         bt_units_linear(mult, shift, bias_q, &in, layer, w, oscale, bias, t->n);
-        t->mult = add(j, BT_PKG_CONST_SCALE, mult, wide * sizeof *mult);
-        t->shift = add(j, BT_PKG_CONST_SCALE, shift, wide);
         take_zero(bias_q, t, site->zero, colsum);
-        if (bias || site->asymmetric) t->bias_q = add(j, BT_PKG_CONST_VECTOR, bias_q, wide * sizeof *bias_q);
         t->out_scale = bt_units_out_scale(&in, layer, w);
+    }
+    if (made) {
+        t->mult = bt_compile_const(j, BT_PKG_CONST_SCALE, mult, wide, sizeof *mult);
+        t->shift = bt_compile_const(j, BT_PKG_CONST_SCALE, shift, wide, 1);
+        if (t->bias != BT_PKG_NONE || site->asymmetric)
+            t->bias_q = bt_compile_const(j, BT_PKG_CONST_VECTOR, bias_q, wide, sizeof *bias_q);
         t->out_bits = in.output_bits;
     }
     free(mult);
@@ -58,7 +56,7 @@ bt_err bt_compile_int_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer
 
 void bt_compile_int_f16(const bt_compile_job *j, bt_pkg_tensor *t)
 {
-    if (j->npu_ops != BT_PKG_OPS_ALL || t->weight == BT_WEIGHT_OUTPUT) return;
+    if (j->npu_ops != BT_PKG_OPS_ALL || t->weight == BT_WEIGHT_OUTPUT || j->is_sketch) return;
     const bt_units_in in = units_in(j);
     t->out_scale = bt_units_out_scale(&in, t->layer, (bt_weight)t->weight);
 }
@@ -75,7 +73,7 @@ static bool is_in_integers(const bt_compile_job *j, uint32_t layer, bt_op_kind k
  */
 void bt_compile_int_site(const bt_compile_job *j, bt_pkg_site *s)
 {
-    if (j->npu_ops != BT_PKG_OPS_ALL || s->kind != BT_SITE_O) return;
+    if (j->npu_ops != BT_PKG_OPS_ALL || s->kind != BT_SITE_O || j->is_sketch) return;
     const bt_units_in in = units_in(j);
     const bool then = bt_graph_rotates(j->graph, BT_ROTATION_R2)
                           ? is_in_integers(j, s->layer, BT_OP_ROTATE)
@@ -93,8 +91,9 @@ bt_err bt_compile_int_vector(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer
     const bt_units_in in = units_in(j);
     int32_t *wq = malloc(t->n * sizeof *wq);
     if (!wq) return bt_fail(fault, BT_ENOMEM, "a norm of %u weights", t->n);
-    t->norm_shift = (int32_t)bt_units_norm(wq, &in, layer, (bt_weight)t->weight, weight, t->n);
-    t->norm_q = add(j, BT_PKG_CONST_VECTOR, wq, t->n * sizeof *wq);
+    if (!j->is_sketch)
+        t->norm_shift = (int32_t)bt_units_norm(wq, &in, layer, (bt_weight)t->weight, weight, t->n);
+    t->norm_q = bt_compile_const(j, BT_PKG_CONST_VECTOR, wq, t->n, sizeof *wq);
     free(wq);
     return BT_OK;
 }
@@ -106,11 +105,12 @@ bt_err bt_compile_int_params(bt_compile_job *j, bt_fault *fault)
     const bt_graph *g = j->graph;
     if (!(j->params = malloc(g->ops * sizeof *j->params))) return bt_fail(fault, BT_ENOMEM, "compiling");
     for (size_t i = 0; i < g->ops; i++) {
-        bt_pkg_int_params p;
+        bt_pkg_int_params p = {0};
         j->params[i] = BT_PKG_NONE;
-        if (j->offload->on_npu[i] != BT_PKG_NPU) continue;
-        j->params[i] = bt_units_op(&p, &in, g, i) ? add(j, BT_PKG_CONST_TABLE, &p, sizeof p) : BT_PKG_NONE;
+        if (j->offload->on_npu[i] != BT_PKG_NPU || !bt_units_has_op(g, i)) continue;
+        if (!j->is_sketch) (void)bt_units_op(&p, &in, g, i); /* it has some */
+        j->params[i] = bt_compile_const(j, BT_PKG_CONST_TABLE, &p, 1, sizeof p);
     }
-    j->header.residual_scale = bt_units_residual_scale(&in);
+    if (!j->is_sketch) j->header.residual_scale = bt_units_residual_scale(&in);
     return BT_OK;
 }

@@ -215,6 +215,12 @@ bool bt_compile_job_uses_site(const bt_compile_job *j, uint32_t layer, bt_site_k
     return false;
 }
 
+uint32_t bt_compile_const(bt_compile_job *j, bt_pkg_const_kind kind, const void *values, size_t count,
+                          size_t bytes)
+{
+    return bt_pkg_writer_const(j->w, kind, j->is_sketch ? NULL : values, count * bytes);
+}
+
 void bt_compile_rotation(bt_compile_job *j, bt_pkg_rotation *to, const bt_hadamard *h, size_t width)
 {
     *to = (bt_pkg_rotation){.h_base = BT_PKG_NONE, .sign = BT_PKG_NONE};

@@ -10,7 +10,8 @@
 
 /* Inside the compiler: what its steps hand on to each other. Files stand on each other in the order of this header:
  * compile_job.c, compile_int.c, donors.c, compile_awq.c, then compile_tensors.c and beside it sparse.c and
- * compile_programs.c, then compile_header.c; needs.c counts what compile.c, which runs them, would write. */
+ * compile_programs.c, then compile_header.c; compile_write.c runs them, with weights for compile.c and without for
+ * sketch.c. */
 
 /* ---- compile_job.c ---- */
 typedef struct bt_compile_job {
@@ -42,6 +43,7 @@ typedef struct bt_compile_job {
     bool *pruned;                   /* [sites] */
     const bt_pkg **donor;           /* [sites]: whose layer is copied */
     bool is_given;                  /* every layer is */
+    bool is_sketch;                 /* no weight is there: constants that hold values have a length alone */
     uint64_t calib_tokens;          /* that scales were measured on */
     uint64_t work, work_done, step; /* shares: of all steps, of those that are done, of this one */
 } bt_compile_job;
@@ -75,9 +77,12 @@ bool bt_compile_job_uses_site(const bt_compile_job *j, uint32_t layer, bt_site_k
 /* Writes a rotation of rows of `width`; base 0: none. */
 void bt_compile_rotation(bt_compile_job *j, bt_pkg_rotation *to, const bt_hadamard *h, size_t width);
 
+/* Writes `count` values of `bytes` each; of a sketch only their length. */
+uint32_t bt_compile_const(bt_compile_job *j, bt_pkg_const_kind kind, const void *values, size_t count, size_t bytes);
+
 /* ---- compile_int.c: for npu_ops ALL; LINEAR: nothing ---- */
 /* The integer fields of a matrix (bias [n], or NULL; colsum as of bt_rounding), a site or a norm that is otherwise
- * done; then the parameters of operators on the NPU. */
+ * done; then the parameters of operators on the NPU. Of a sketch, those that no calibration gives. */
 void bt_compile_int_f16(const bt_compile_job *j, bt_pkg_tensor *t); /* of a linear on the companion: its output's unit
                                                                      */
 void bt_compile_int_site(const bt_compile_job *j, bt_pkg_site *s);
@@ -98,13 +103,14 @@ void bt_compile_donors_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t site
 bt_err bt_compile_awq(bt_compile_job *j, bt_fault *fault);
 
 /* ---- compile_tensors.c ---- */
-/* Scales, smoothing: fills fold's smoothing, stats, site. */
+/* Scales, smoothing: fills fold's smoothing, stats, site; of a sketch, what the recipe says of sites. */
 bt_err bt_compile_sites(bt_compile_job *j, bt_fault *fault);
 /* Rounds and writes every tensor. */
 bt_err bt_compile_tensors(bt_compile_job *j, bt_fault *fault);
 
 /* ---- sparse.c ---- */
-/* With sparse attention: the heads' units and shares, from the calibration; fills the header's fields. Else nothing. */
+/* With sparse attention: the heads' units and shares, from the calibration; fills the header's fields. Else nothing. In
+ * a sketch each head has the ratio as its share. */
 bt_err bt_compile_sparse(bt_compile_job *j, bt_fault *fault);
 
 /* ---- compile_programs.c ---- */
@@ -112,15 +118,17 @@ bt_err bt_compile_sparse(bt_compile_job *j, bt_fault *fault);
 bt_err bt_compile_offload(bt_compile_job *j, bt_fault *fault);
 /* The same again with the calibration's figures, where values may be too large for the NPU's floats. */
 bt_err bt_compile_offload_measured(bt_compile_job *j, bt_fault *fault);
-/* Writes programs, rows, fallbacks and sessions. With npu_ops ALL the operators' parameters go before them, unless
- * params is there. */
+/* Writes programs, rows, fallbacks and sessions. With npu_ops ALL the operators' parameters go before them. */
 bt_err bt_compile_programs(bt_compile_job *j, bt_fault *fault);
 
 /* ---- compile_header.c ---- */
-/* The fields of the header that model and options alone decide. */
-void bt_compile_header_numbers(bt_compile_job *j);
-/* The recipe's text, there or in a constant behind the embedding. */
-void bt_compile_recipe(bt_compile_job *j);
-/* All of it, with its constants. */
+/* The header and its constants. */
 bt_err bt_compile_header(bt_compile_job *j, bt_fault *fault);
+
+/* ---- compile_write.c ---- */
+/* A job that knows where each operator runs. The caller frees *ret, on failure too. */
+bt_err bt_compile_begin(bt_compile_job **ret, const bt_model *m, const bt_compile_options *options, bt_pool *pool,
+                        bt_fault *fault);
+/* Everything of a package but its end, to j->w: the one order of constants and tables. */
+bt_err bt_compile_write(bt_compile_job *j, bt_fault *fault);
 #endif

@@ -289,7 +289,7 @@ static bt_err write_programs(bt_compile_job *j, programs *g, bt_fault *fault)
 bt_err bt_compile_programs(bt_compile_job *j, bt_fault *fault)
 {
     programs g = {0};
-    bt_err e = j->params ? BT_OK : bt_compile_int_params(j, fault);
+    bt_err e = bt_compile_int_params(j, fault);
     if (e == BT_OK) e = lower_rows(j, &g, fault);
     if (e == BT_OK) e = split_sessions(j, &g, fault); /* it knows the arena now */
     if (e == BT_OK) e = write_programs(j, &g, fault);

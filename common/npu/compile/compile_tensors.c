@@ -68,6 +68,10 @@ static bt_err smooth(bt_compile_job *j, bt_fault *fault)
 
 bt_err bt_compile_sites(bt_compile_job *j, bt_fault *fault)
 {
+    if (j->is_sketch) {
+        bt_sites_plan(j->site, j->sites, &j->m->hp, &j->o->recipe);
+        return BT_OK;
+    }
     bt_err e = measure(j, fault);
     if (e == BT_OK && j->o->recipe.smooth >= 0) e = smooth(j, fault);
     if (e == BT_OK && j->o->recipe.awq) e = bt_compile_awq(j, fault);
@@ -96,38 +100,47 @@ static void round_to(float *v, bt_round16 form, size_t n)
     bt_round16_rows(bt_kernels_select("ref"), form, v, n, v, n, 1, n);
 }
 
+/* Whether a norm's weights are other than ones; a sketch is not smoothed, and knows whether the package is.
+ */
+static bool has_weights(const bt_compile_job *j, uint32_t layer, bt_weight w)
+{
+    return bt_weight_tensor(j->m, layer, w) &&
+           (bt_fold_has_norm(j->fold, layer, w) || (j->is_sketch && bt_recipe_scales(&j->o->recipe)));
+}
+
 static bt_err write_vector(bt_compile_job *j, uint32_t layer, bt_weight w, bt_fault *fault)
 {
     bt_pkg_tensor *t = tensor_of(j, layer, w);
-    if (!bt_weight_tensor(j->m, layer, w) || !bt_fold_has_norm(j->fold, layer, w)) return BT_OK;
-    const bt_err e = bt_fold_begin(j->fold, layer, w, fault);
+    if (!has_weights(j, layer, w)) return BT_OK;
+    const bt_err e = j->is_sketch ? BT_OK : bt_fold_begin(j->fold, layer, w, fault);
     if (e < 0) return e;
-    t->n = (uint32_t)bt_fold_width(j->fold);
+    t->n = (uint32_t)bt_weight_tensor(j->m, layer, w)->dim[0];
     t->k = 1;
     t->bits = 32;
     float *v = malloc(t->n * sizeof *v);
     if (!v) return bt_fail(fault, BT_ENOMEM, "a norm of %u weights", t->n);
-    bt_fold_row(j->fold, v, 0);
-    if (bt_compile_job_unit(j, layer, w) == BT_PKG_NPU_FLOAT) round_to(v, j->offload->float_form, t->n);
-    t->panels = bt_pkg_writer_const(j->w, BT_PKG_CONST_VECTOR, v, t->n * sizeof *v);
+    if (!j->is_sketch) bt_fold_row(j->fold, v, 0);
+    if (!j->is_sketch && bt_compile_job_unit(j, layer, w) == BT_PKG_NPU_FLOAT)
+        round_to(v, j->offload->float_form, t->n);
+    t->panels = bt_compile_const(j, BT_PKG_CONST_VECTOR, v, t->n, sizeof *v);
     const bt_err made = bt_compile_int_vector(j, t, layer, v, fault);
     free(v);
     return made;
 }
 
-/* The file's bias plus the correction (NULL: none) to *ret, NULL where there is neither; and to the
- * package. The caller frees. */
-static bt_err make_bias(bt_compile_job *j, float **ret, bt_pkg_tensor *t, const float *correction,
-                        bt_fault *fault)
+/* The file's bias plus the correction (NULL: not known, or none) to *ret, NULL where there is neither; and to
+ * the package. The caller frees. */
+static bt_err make_bias(bt_compile_job *j, float **ret, bt_pkg_tensor *t, bool is_corrected,
+                        const float *correction, bt_fault *fault)
 {
     const bt_gguf_tensor *bias = bt_weight_bias(j->m, t->layer, (bt_weight)t->weight);
     *ret = NULL;
-    if (!bias && !correction) return BT_OK;
+    if (!bias && !is_corrected) return BT_OK;
     float *v = calloc(t->n, sizeof *v);
     if (!v) return bt_fail(fault, BT_ENOMEM, "a bias of %u", t->n);
-    if (bias) bt_model_row_f32(v, bias, 0);
+    if (bias && !j->is_sketch) bt_model_row_f32(v, bias, 0);
     for (uint32_t n = 0; correction && n < t->n; n++) v[n] += correction[n];
-    t->bias = bt_pkg_writer_const(j->w, BT_PKG_CONST_VECTOR, v, t->n * sizeof *v);
+    t->bias = bt_compile_const(j, BT_PKG_CONST_VECTOR, v, t->n, sizeof *v);
     *ret = v;
     return BT_OK;
 }
@@ -149,6 +162,10 @@ static bt_err write_f16(bt_compile_job *j, uint32_t *ret, uint32_t layer, bt_wei
         folded = (bt_weights_source){.ud = j->fold, .row = bf16_row};
     const bt_gguf_tensor *t = bt_weight_tensor(j->m, layer, w);
     const size_t elems = bt_matmul_packed_elems(t->dim[1], t->dim[0]);
+    if (j->is_sketch) {
+        *ret = bt_compile_const(j, BT_PKG_CONST_WEIGHT, NULL, elems, sizeof(uint16_t));
+        return BT_OK;
+    }
     uint16_t *panels = calloc(elems, sizeof *panels);
     if (!panels)
         return bt_fail(fault, BT_ENOMEM, "packing %zu x %zu weights", (size_t)t->dim[1], (size_t)t->dim[0]);
@@ -166,19 +183,41 @@ static bt_err write_oscale(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, 
     const size_t wide = 16 * bt_int_panels(w->n);
     float *v = calloc(wide, sizeof *v);
     if (!v) return bt_fail(fault, BT_ENOMEM, "%zu scales", wide);
-    for (size_t n = 0; n < w->n; n++) v[n] = j->site[t->site].scale * w->scale[w->scales == 1 ? 0 : n];
-    t->oscale = bt_pkg_writer_const(j->w, BT_PKG_CONST_SCALE, v, wide * sizeof *v);
+    for (size_t n = 0; w->scale && n < w->n; n++)
+        v[n] = j->site[t->site].scale * w->scale[w->scales == 1 ? 0 : n];
+    t->oscale = bt_compile_const(j, BT_PKG_CONST_SCALE, v, wide, sizeof *v);
     const bt_err e = bt_compile_int_matrix(j, t, layer, v, bias, w->colsum, fault);
     free(v);
     return e;
 }
 
-static bt_err write_matrix(bt_compile_job *j, uint32_t layer, bt_weight w, const float *xq,
-                           const double *mean, bt_fault *fault)
+/* What was rounded, or of a sketch its sizes. */
+static void write_rounded(bt_compile_job *j, bt_pkg_tensor *t, const bt_rounding *made)
+{
+    t->panels = bt_compile_const(j, BT_PKG_CONST_WEIGHT, made->panels, made->panels_bytes, 1);
+    t->wscale = bt_compile_const(j, BT_PKG_CONST_SCALE, made->scale, made->scales, sizeof *made->scale);
+    t->colsum = bt_compile_const(j, BT_PKG_CONST_TABLE, made->colsum,
+                                 made->colsums * 16 * bt_int_panels(made->n), sizeof *made->colsum);
+    if (made->palettes_bytes)
+        t->groups = bt_compile_const(j, BT_PKG_CONST_TABLE, made->palettes, made->palettes_bytes, 1);
+    if (made->groups_bytes)
+        t->groups = bt_compile_const(j, BT_PKG_CONST_SCALE, made->groups, made->groups_bytes, 1);
+    t->weight_error = made->weight_error;
+    t->output_error = made->output_error;
+}
+
+/* Inputs of a site for who rounds its matrices; all NULL in a sketch. */
+typedef struct inputs {
+    const float *xq;
+    bool is_corrected;
+    const double *mean; /* NULL: not corrected */
+} inputs;
+
+static bt_err write_matrix(bt_compile_job *j, uint32_t layer, bt_weight w, const inputs *x, bt_fault *fault)
 {
     const bt_recipe_layer *r = bt_recipe_of(&j->o->recipe, layer, (bt_site_kind)bt_pkg_site_of(w));
     const uint32_t site = bt_pkg_site_index(j->m->hp.layers, layer, bt_pkg_site_of(w));
-    const bt_calib_site *c = &j->stats->site[site];
+    const bt_calib_site none = {0}, *c = j->is_sketch ? &none : &j->stats->site[site];
     const bt_gguf_tensor *from = bt_weight_tensor(j->m, layer, w);
     const uint8_t *clip = j->clip[bt_pkg_tensor_index(j->m->hp.layers, layer, w)];
     bt_pkg_tensor *t = tensor_of(j, layer, w);
@@ -189,7 +228,7 @@ static bt_err write_matrix(bt_compile_job *j, uint32_t layer, bt_weight w, const
     if (bt_compile_job_unit(j, layer, w) != BT_PKG_NPU) {
         t->bits = 16;
         bt_compile_int_f16(j, t);
-        e = make_bias(j, &bias, t, NULL, fault);
+        e = make_bias(j, &bias, t, false, NULL, fault);
         free(bias);
         return e < 0 ? e : write_f16(j, &t->panels, layer, w, fault);
     }
@@ -203,29 +242,21 @@ static bt_err write_matrix(bt_compile_job *j, uint32_t layer, bt_weight w, const
                                .palette_run = bt_recipe_palette_run(r, t->k),
                                .clip = r->per_tensor ? NULL : clip,
                                .x = c->sample,
-                               .xq = xq,
+                               .xq = x->xq,
                                .samples = c->samples,
-                               .mean = mean,
+                               .mean = x->mean,
                                .gptq = j->gptq[site],
                                .order = j->order[site],
                                .pool = j->pool};
     bt_rounding made;
-    if ((e = bt_rounding_make(&made, &in, fault)) < 0) return e;
+    e = j->is_sketch ? bt_rounding_sizes(&made, &in, t->n, t->k, fault) : bt_rounding_make(&made, &in, fault);
+    if (e < 0) return e;
     t->site = site;
     t->bits = bt_recipe_stored_bits(r);
-    t->panels = bt_pkg_writer_const(j->w, BT_PKG_CONST_WEIGHT, made.panels, made.panels_bytes);
-    t->wscale = bt_pkg_writer_const(j->w, BT_PKG_CONST_SCALE, made.scale, made.scales * sizeof *made.scale);
-    t->colsum = bt_pkg_writer_const(j->w, BT_PKG_CONST_TABLE, made.colsum,
-                                    made.colsums * 16 * bt_int_panels(made.n) * sizeof *made.colsum);
     t->group = bt_recipe_group(r);
     t->palette_run = bt_recipe_palette_run(r, t->k);
-    if (made.palettes)
-        t->groups = bt_pkg_writer_const(j->w, BT_PKG_CONST_TABLE, made.palettes, made.palettes_bytes);
-    if (made.groups)
-        t->groups = bt_pkg_writer_const(j->w, BT_PKG_CONST_SCALE, made.groups, made.groups_bytes);
-    t->weight_error = made.weight_error;
-    t->output_error = made.output_error;
-    e = make_bias(j, &bias, t, mean ? made.correction : NULL, fault);
+    write_rounded(j, t, &made);
+    e = make_bias(j, &bias, t, x->is_corrected, x->is_corrected ? made.correction : NULL, fault);
     if (e == BT_OK) e = write_oscale(j, t, layer, &made, bias, fault);
     free(bias);
     bt_rounding_done(&made);
@@ -242,37 +273,54 @@ static float relative(const float *a, const float *b, size_t count)
     return square > 0 ? (float)sqrt(apart / square) : 0;
 }
 
-/* A site and the matrices that read it. */
-static bt_err write_site(bt_compile_job *j, uint32_t layer, uint32_t kind, bt_fault *fault)
+/* The matrices that read a site. */
+static bt_err write_matrices(bt_compile_job *j, uint32_t layer, uint32_t kind, const inputs *x,
+                             bt_fault *fault)
 {
-    const uint32_t index = bt_pkg_site_index(j->m->hp.layers, layer, kind);
-    bt_pkg_site *s = &j->site[index];
-    const bt_calib_site *c = &j->stats->site[index];
     bt_err e = BT_OK;
-    float *xq = malloc(BT_CALIB_SAMPLES * c->k * sizeof *xq);
-    uint8_t *hot = malloc(c->k);
-    double *mean = malloc(c->k * sizeof *mean);
-    if (!xq || !hot || !mean) e = bt_fail(fault, BT_ENOMEM, "an input of %zu", c->k);
-    if (e == BT_OK && !bt_compile_job_uses_site(j, layer, (bt_site_kind)kind)) {
+    for (size_t i = 0; e == BT_OK && i < BT_COMPILE_MATRICES; i++)
+        if (bt_pkg_site_of(bt_compile_matrices[i]) == kind) {
+            const bt_gguf_tensor *t = bt_weight_tensor(j->m, layer, bt_compile_matrices[i]);
+            e = write_matrix(j, layer, bt_compile_matrices[i], x, fault);
+            if (!j->is_sketch) bt_gguf_let_go(j->m->file, t->data, t->bytes);
+        }
+    return e;
+}
+
+/* A site, and the matrices that read it. xq and hot: room for its samples and columns. */
+static bt_err write_measured(bt_compile_job *j, uint32_t layer, uint32_t kind, float *xq, uint8_t *hot,
+                             double *mean, bt_fault *fault)
+{
+    bt_pkg_site *s = &j->site[bt_pkg_site_index(j->m->hp.layers, layer, kind)];
+    const bt_calib_site none = {.k = s->k, .sum_rows = 1};
+    const bt_calib_site *c = j->is_sketch ? &none : &j->stats->site[s - j->site];
+    if (!bt_compile_job_uses_site(j, layer, (bt_site_kind)kind)) {
         *s = (bt_pkg_site){.layer = s->layer, .kind = kind, .hot = BT_PKG_NONE};
-    } else if (e == BT_OK) {
+    } else {
         if (s->shadow == BT_SHADOW_CHANNEL) {
-            bt_sites_hot(hot, s, c);
-            s->hot = bt_pkg_writer_const(j->w, BT_PKG_CONST_TABLE, hot, c->k);
+            if (!j->is_sketch) bt_sites_hot(hot, s, c);
+            s->hot = bt_compile_const(j, BT_PKG_CONST_TABLE, hot, c->k, 1);
         }
         bt_sites_quantise(xq, c->sample, c->samples, s, hot);
         s->input_error = relative(xq, c->sample, c->samples * c->k);
         bt_compile_int_site(j, s);
     }
     const bool corrected = bt_recipe_of(&j->o->recipe, layer, (bt_site_kind)kind)->bias && c->sum_rows > 0;
-    for (size_t i = 0; e == BT_OK && corrected && i < c->k; i++)
+    for (size_t i = 0; corrected && c->column_sum && i < c->k; i++)
         mean[i] = c->column_sum[i] / (double)c->sum_rows;
-    for (size_t i = 0; e == BT_OK && i < BT_COMPILE_MATRICES; i++)
-        if (bt_pkg_site_of(bt_compile_matrices[i]) == kind) {
-            const bt_gguf_tensor *t = bt_weight_tensor(j->m, layer, bt_compile_matrices[i]);
-            e = write_matrix(j, layer, bt_compile_matrices[i], xq, corrected ? mean : NULL, fault);
-            bt_gguf_let_go(j->m->file, t->data, t->bytes);
-        }
+    const inputs x = {.xq = xq, .is_corrected = corrected, .mean = corrected ? mean : NULL};
+    return write_matrices(j, layer, kind, &x, fault);
+}
+
+static bt_err write_site(bt_compile_job *j, uint32_t layer, uint32_t kind, bt_fault *fault)
+{
+    const uint32_t index = bt_pkg_site_index(j->m->hp.layers, layer, kind);
+    const size_t k = j->site[index].k;
+    float *xq = malloc(BT_CALIB_SAMPLES * k * sizeof *xq);
+    uint8_t *hot = malloc(k);
+    double *mean = malloc(k * sizeof *mean);
+    const bt_err e = xq && hot && mean ? write_measured(j, layer, kind, xq, hot, mean, fault)
+                                       : bt_fail(fault, BT_ENOMEM, "an input of %zu", k);
     free(mean);
     free(xq);
     free(hot);
@@ -299,8 +347,11 @@ static size_t layer_sites(const bt_compile_job *j, uint32_t layer)
     return BT_PKG_LAYER_SITES + (layer + 1 == j->m->hp.layers);
 }
 
-/* In some layer, and not copied. */
-static bool has_gptq(const bt_compile_job *j) { return !j->is_given && bt_recipe_has_gptq(&j->o->recipe); }
+/* In some layer, and there to be rounded: neither copied nor sketched. */
+static bool has_gptq(const bt_compile_job *j)
+{
+    return !j->is_given && !j->is_sketch && bt_recipe_has_gptq(&j->o->recipe);
+}
 
 /* Its tensors and sites. With GPTQ, progress is that of the sums. */
 static bt_err write_layer(bt_compile_job *j, uint32_t layer, bt_fault *fault)

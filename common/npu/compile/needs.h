@@ -2,10 +2,9 @@
 #define BT_NPU_NEEDS_H
 #include "npu/compile/compile.h"
 
-/* What compiling takes and gives, from the sizes in a model's header: nothing of a tensor is read. The package is
- * counted by the writer that writes packages, from the same tables and the same programs, so that its size is the
- * file's own but for constants that happen to be equal, operators that only the calibration moves, and the few bytes
- * that sparse attention adds. */
+/* What compiling takes and gives, from the sizes in a model's header: nothing of a tensor is read. The package's size
+ * is its sketch's (npu/compile/sketch.h): the file's own but for constants that happen to be equal and operators that
+ * only the calibration moves. */
 typedef struct bt_compile_needs {
     uint64_t package_bytes; /* of the file */
     uint64_t arena_bytes;   /* of a process that runs it */

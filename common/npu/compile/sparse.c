@@ -297,11 +297,27 @@ static void write_header(bt_compile_job *j, const bt_hadamard *r, const bt_pkg_h
     bt_compile_rotation(j, &h->sparse_rotation, r, j->m->hp.head_dim);
 }
 
+/* Nothing was measured: all heads matter alike. */
+static bt_err sketch(bt_compile_job *j, bt_fault *fault)
+{
+    const size_t heads = (size_t)j->m->hp.layers * j->m->hp.heads;
+    bt_hadamard *r = malloc(sizeof *r);
+    bt_pkg_head *out = calloc(heads, sizeof *out);
+    const bool made = r && out;
+    if (made) bt_hadamard_init(r, j->m->hp.head_dim, false);
+    for (size_t i = 0; made && i < heads; i++) out[i].ppm = j->o->attention.ratio_ppm;
+    if (made) write_header(j, r, out);
+    free(r);
+    free(out);
+    return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "heads of sparse attention");
+}
+
 bt_err bt_compile_sparse(bt_compile_job *j, bt_fault *fault)
 {
     const bt_hparams *hp = &j->m->hp;
     const size_t heads = (size_t)hp->layers * hp->heads;
     if (!j->o->attention.ratio_ppm) return BT_OK;
+    if (j->is_sketch) return sketch(j, fault);
     bt_hadamard *r = malloc(sizeof *r);
     if (r) bt_hadamard_init(r, hp->head_dim, false);
     work w = {.j = j,

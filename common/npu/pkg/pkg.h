@@ -22,7 +22,7 @@ bt_err bt_pkg_open_on(bt_pkg **ret, const char *path, bt_pool *pool, bt_fault *f
 bt_err bt_pkg_look(bt_pkg **ret, const char *path, bt_fault *fault);
 void bt_pkg_close(bt_pkg *p); /* NULL is fine */
 
-/* All borrowed from the mapping, valid until close. */
+/* All borrowed, valid until close. */
 const bt_pkg_header *bt_pkg_header_of(const bt_pkg *p);
 const char *bt_pkg_recipe(const bt_pkg *p); /* in its canonical form, of at most BT_RECIPE_MAX_TEXT - 1 characters */
 const bt_pkg_const *bt_pkg_consts(const bt_pkg *p);
@@ -32,7 +32,8 @@ const bt_pkg_row *bt_pkg_rows(const bt_pkg *p);
 const bt_pkg_program *bt_pkg_programs(const bt_pkg *p);
 const bt_pkg_fallback *bt_pkg_fallbacks(const bt_pkg *p);
 const bt_pkg_session *bt_pkg_sessions(const bt_pkg *p);
-const void *bt_pkg_const_at(const bt_pkg *p, uint32_t index); /* NULL for BT_PKG_NONE */
+/* NULL for BT_PKG_NONE, and for a constant of a sketch that has no bytes. */
+const void *bt_pkg_const_at(const bt_pkg *p, uint32_t index);
 /* The instructions and the memory plan of the program with this index, [insts] and [places], however they are stored.
  * Not of a package that was only looked at. */
 const bt_pkg_inst *bt_pkg_code(const bt_pkg *p, uint32_t program);
@@ -60,14 +61,12 @@ static inline bt_int_range bt_pkg_site_range(const bt_pkg_site *s)
  * whole. */
 typedef struct bt_pkg_writer bt_pkg_writer;
 bt_err bt_pkg_writer_new(bt_pkg_writer **ret, const char *path, bt_fault *fault);
-/* One that writes nothing and only counts; never finished. bt_pkg_writer_bytes: what the file would have now. */
-bt_err bt_pkg_writer_counting(bt_pkg_writer **ret, bt_fault *fault);
-uint64_t bt_pkg_writer_bytes(const bt_pkg_writer *w);
-/* Counts a constant whose bytes are not there; its index. */
-uint32_t bt_pkg_writer_room(bt_pkg_writer *w, bt_pkg_const_kind kind, uint64_t len);
+/* One that makes a sketch: a package in memory whose constants may have no bytes. */
+bt_err bt_pkg_writer_sketch(bt_pkg_writer **ret, bt_fault *fault);
 void bt_pkg_writer_free(bt_pkg_writer *w); /* NULL is fine; without finish, nothing remains */
 /* The index of a constant with these bytes: a new one, or the one that has the same bytes already. The first failure
- * stays: later calls return BT_PKG_NONE and finish reports it. */
+ * stays: later calls return BT_PKG_NONE and finish reports it. bytes NULL, for a sketch: a new one, of which the length
+ * is known. */
 uint32_t bt_pkg_writer_const(bt_pkg_writer *w, bt_pkg_const_kind kind, const void *bytes, size_t len);
 uint32_t bt_pkg_writer_tensor(bt_pkg_writer *w, const bt_pkg_tensor *t);
 uint32_t bt_pkg_writer_site(bt_pkg_writer *w, const bt_pkg_site *s);
@@ -80,4 +79,7 @@ uint32_t bt_pkg_writer_session(bt_pkg_writer *w, const bt_pkg_session *s);
 void bt_pkg_writer_recipe(bt_pkg_writer *w, bt_pkg_header *header, const char *text);
 /* header: everything but magic, version, sizes, digest, weights_bytes and tables, which are filled in. */
 bt_err bt_pkg_writer_finish(bt_pkg_writer *w, const bt_pkg_header *header, bt_fault *fault);
+/* Of a sketch, with its programs unpacked. Its digest is zeros, and so are the hashes of constants without bytes. It
+ * can be read and priced, not run. */
+bt_err bt_pkg_writer_finish_sketch(bt_pkg **ret, bt_pkg_writer *w, const bt_pkg_header *header, bt_fault *fault);
 #endif

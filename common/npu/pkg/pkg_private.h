@@ -14,11 +14,13 @@
  *   pkg_check.c                 the whole check
  *   unpack.c                    packed programs as they were before
  *   areas.c, fuse.c             which bytes an instruction touches; which instructions run as one
- *   pkg_read.c                  opening; beside it pkg_write.c, which needs no check */
+ *   pkg_read.c                  opening; pkg_write.c, which needs no check */
 typedef struct bt_fuse_list bt_fuse_list;
 typedef struct bt_unpacked bt_unpacked;
+typedef struct bt_pkg_kept bt_pkg_kept;
 struct bt_pkg {
-    const uint8_t *bytes;
+    const uint8_t *bytes; /* of a sketch its header alone */
+    bt_pkg_kept *kept;    /* of a sketch, owned; else NULL */
     size_t len;
     bool mapped;           /* bytes is our mapping; else the caller's */
     bt_file_state state;   /* settled: of a mapped file */
@@ -43,6 +45,13 @@ typedef struct bt_pkg_table_rule {
     uint32_t elem_bytes, max_count;
 } bt_pkg_table_rule;
 extern const bt_pkg_table_rule bt_pkg_table_rules[BT_PKG_TABLES];
+/* What a sketch has instead of a file; all owned. */
+struct bt_pkg_kept {
+    bt_pkg_header header;
+    void *table[BT_PKG_TABLES];
+    void **constant; /* [constants]; NULL: it has no bytes */
+    size_t constants;
+};
 static inline bt_pkg_table *bt_pkg_table_of(bt_pkg_header *h, bt_pkg_table_id id) { return &h->consts + id; }
 
 static inline uint64_t bt_pkg_align(uint64_t n) { return (n + BT_PKG_ALIGN - 1) / BT_PKG_ALIGN * BT_PKG_ALIGN; }
@@ -91,6 +100,10 @@ bt_err bt_pkg_check(bt_pkg *p, bt_pool *pool, bt_fault *fault);
  * bt_pkg_look. state: of the file that they are, NULL: none. BT_EARG: not aligned. */
 bt_err bt_pkg_from_bytes(bt_pkg **ret, const void *bytes, size_t len, const bt_file_state *state, bool is_whole,
                          bt_pool *pool, bt_fault *fault);
+
+void bt_pkg_kept_free(bt_pkg_kept *k); /* NULL is fine */
+/* Takes k, in success and in failure. */
+bt_err bt_pkg_of_kept(bt_pkg **ret, bt_pkg_kept *k, bt_fault *fault);
 
 /* ---- fuse.c: what bt_pkg_fuse finds, of a package that was checked. BT_ENOMEM ---- */
 bt_err bt_fuse_list_new(bt_fuse_list **ret, const bt_pkg *p, bt_fault *fault);

@@ -69,7 +69,35 @@ void bt_pkg_close(bt_pkg *p)
     if (p->mapped) bt_file_unmap(p->bytes, p->len);
     bt_fuse_list_free(p->fuses);
     bt_unpacked_free(p->unpacked);
+    bt_pkg_kept_free(p->kept);
     free(p);
+}
+
+/* ---- sketches ---- */
+
+void bt_pkg_kept_free(bt_pkg_kept *k)
+{
+    if (!k) return;
+    for (size_t i = 0; i < k->constants; i++) free(k->constant[i]);
+    for (size_t i = 0; i < BT_PKG_TABLES; i++) free(k->table[i]);
+    free(k->constant);
+    free(k);
+}
+
+bt_err bt_pkg_of_kept(bt_pkg **ret, bt_pkg_kept *k, bt_fault *fault)
+{
+    bt_pkg *p = calloc(1, sizeof *p);
+    if (!p) {
+        bt_pkg_kept_free(k);
+        return bt_fail(fault, BT_ENOMEM, "a sketch of a package");
+    }
+    p->kept = k;
+    p->bytes = (const uint8_t *)&k->header;
+    p->len = sizeof k->header;
+    const bt_err e = bt_unpacked_new(&p->unpacked, p, fault);
+    if (e < 0) bt_pkg_close(p);
+    else *ret = p;
+    return e;
 }
 
 /* ---- finding a row ---- */

@@ -18,34 +18,18 @@ const bt_pkg_table_rule bt_pkg_table_rules[BT_PKG_TABLES] = {
 };
 
 const bt_pkg_header *bt_pkg_header_of(const bt_pkg *p) { return (const void *)p->bytes; }
-const bt_pkg_const *bt_pkg_consts(const bt_pkg *p)
+static const void *table(const bt_pkg *p, bt_pkg_table_id id)
 {
-    return (const void *)(p->bytes + bt_pkg_header_of(p)->consts.offset);
+    if (p->kept) return p->kept->table[id];
+    return p->bytes + (&bt_pkg_header_of(p)->consts + id)->offset;
 }
-const bt_pkg_tensor *bt_pkg_tensors(const bt_pkg *p)
-{
-    return (const void *)(p->bytes + bt_pkg_header_of(p)->tensors.offset);
-}
-const bt_pkg_site *bt_pkg_sites(const bt_pkg *p)
-{
-    return (const void *)(p->bytes + bt_pkg_header_of(p)->sites.offset);
-}
-const bt_pkg_row *bt_pkg_rows(const bt_pkg *p)
-{
-    return (const void *)(p->bytes + bt_pkg_header_of(p)->rows.offset);
-}
-const bt_pkg_program *bt_pkg_programs(const bt_pkg *p)
-{
-    return (const void *)(p->bytes + bt_pkg_header_of(p)->programs.offset);
-}
-const bt_pkg_fallback *bt_pkg_fallbacks(const bt_pkg *p)
-{
-    return (const void *)(p->bytes + bt_pkg_header_of(p)->fallbacks.offset);
-}
-const bt_pkg_session *bt_pkg_sessions(const bt_pkg *p)
-{
-    return (const void *)(p->bytes + bt_pkg_header_of(p)->sessions.offset);
-}
+const bt_pkg_const *bt_pkg_consts(const bt_pkg *p) { return table(p, BT_PKG_TABLE_CONSTS); }
+const bt_pkg_tensor *bt_pkg_tensors(const bt_pkg *p) { return table(p, BT_PKG_TABLE_TENSORS); }
+const bt_pkg_site *bt_pkg_sites(const bt_pkg *p) { return table(p, BT_PKG_TABLE_SITES); }
+const bt_pkg_row *bt_pkg_rows(const bt_pkg *p) { return table(p, BT_PKG_TABLE_ROWS); }
+const bt_pkg_program *bt_pkg_programs(const bt_pkg *p) { return table(p, BT_PKG_TABLE_PROGRAMS); }
+const bt_pkg_fallback *bt_pkg_fallbacks(const bt_pkg *p) { return table(p, BT_PKG_TABLE_FALLBACKS); }
+const bt_pkg_session *bt_pkg_sessions(const bt_pkg *p) { return table(p, BT_PKG_TABLE_SESSIONS); }
 
 const char *bt_pkg_recipe(const bt_pkg *p)
 {
@@ -55,7 +39,8 @@ const char *bt_pkg_recipe(const bt_pkg *p)
 
 const void *bt_pkg_const_at(const bt_pkg *p, uint32_t index)
 {
-    return index == BT_PKG_NONE ? NULL : p->bytes + bt_pkg_consts(p)[index].offset;
+    if (index == BT_PKG_NONE) return NULL;
+    return p->kept ? p->kept->constant[index] : p->bytes + bt_pkg_consts(p)[index].offset;
 }
 
 void bt_pkg_digest(uint8_t ret[16], const bt_pkg_header *h, const void *const table[BT_PKG_TABLES])

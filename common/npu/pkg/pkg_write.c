@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "npu/pkg/pkg_private.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,8 @@ typedef struct list {
 struct bt_pkg_writer {
     bt_file_new file;
     bool has_file;
+    bt_pkg_kept *kept; /* of a sketch, else NULL */
+    size_t kept_room;
     uint64_t at; /* where the next bytes go */
     list table[BT_PKG_TABLES];
     uint32_t *slot; /* hash table over the constants: index + 1, 0 is free */
@@ -36,10 +39,10 @@ static bt_err keep(bt_pkg_writer *w, bt_err e)
     return e;
 }
 
-/* path NULL: it only counts. */
+/* path NULL: of a sketch. */
 static bt_err make(bt_pkg_writer **ret, const char *path, bt_fault *fault)
 {
-    const char *name = path ? path : "nothing";
+    const char *name = path ? path : "a sketch";
     bt_pkg_writer *w = calloc(1, sizeof *w);
     if (!w) return bt_fail(fault, BT_ENOMEM, "writing '%s'", name);
     bt_err e = BT_OK;
@@ -52,6 +55,10 @@ static bt_err make(bt_pkg_writer **ret, const char *path, bt_fault *fault)
     }
     if (path && (e = bt_file_begin(&w->file, path, fault)) < 0) goto out;
     w->has_file = path != NULL;
+    if (!path && !(w->kept = calloc(1, sizeof *w->kept))) {
+        e = bt_fail(fault, BT_ENOMEM, "writing '%s'", name);
+        goto out;
+    }
     *ret = w;
     w = NULL;
 out:
@@ -64,12 +71,13 @@ bt_err bt_pkg_writer_new(bt_pkg_writer **ret, const char *path, bt_fault *fault)
     return make(ret, path, fault);
 }
 
-bt_err bt_pkg_writer_counting(bt_pkg_writer **ret, bt_fault *fault) { return make(ret, NULL, fault); }
+bt_err bt_pkg_writer_sketch(bt_pkg_writer **ret, bt_fault *fault) { return make(ret, NULL, fault); }
 
 void bt_pkg_writer_free(bt_pkg_writer *w)
 {
     if (!w) return;
     if (w->has_file) bt_file_done(&w->file);
+    bt_pkg_kept_free(w->kept);
     for (size_t i = 0; i < BT_PKG_TABLES; i++) free(w->table[i].elem);
     free(w->slot);
     free(w);
@@ -78,7 +86,7 @@ void bt_pkg_writer_free(bt_pkg_writer *w)
 static bt_err put(bt_pkg_writer *w, const void *bytes, size_t n, uint64_t at)
 {
     const uint8_t *p = bytes;
-    while (n && w->has_file) {
+    while (n) {
         const ssize_t done = pwrite(w->file.fd, p, n, (off_t)at);
         if (done < 0 && errno == EINTR) continue;
         if (done < 0)
@@ -135,9 +143,38 @@ static bt_err more_slots(bt_pkg_writer *w)
     w->slot = grown;
     w->slots *= 2;
     for (size_t i = 0; i < w->table[BT_PKG_TABLE_CONSTS].count; i++)
-        *slot_of(w, c[i].hash, c[i].bytes) = (uint32_t)i + 1;
+        if (!w->kept || w->kept->constant[i]) *slot_of(w, c[i].hash, c[i].bytes) = (uint32_t)i + 1;
     free(old);
     return BT_OK;
+}
+
+/* A copy of constant `index`, which is the last; bytes NULL: of none. */
+static bt_err keep_const(bt_pkg_writer *w, uint32_t index, const void *bytes, size_t len)
+{
+    bt_pkg_kept *k = w->kept;
+    if (index >= w->kept_room) {
+        const size_t room = w->kept_room ? 2 * w->kept_room : 256;
+        void **grown = realloc(k->constant, room * sizeof *grown);
+        if (!grown) return keep(w, bt_fail(&w->why, BT_ENOMEM, "a sketch of a package"));
+        k->constant = grown;
+        w->kept_room = room;
+    }
+    void *copy = bytes ? malloc(len) : NULL;
+    if (bytes && !copy) return keep(w, bt_fail(&w->why, BT_ENOMEM, "a sketch of a package"));
+    if (bytes) memcpy(copy, bytes, len);
+    k->constant[k->constants++] = copy;
+    return BT_OK;
+}
+
+/* Behind all that is there. */
+static uint32_t add_const(bt_pkg_writer *w, const bt_pkg_const *c, const void *bytes)
+{
+    if (w->has_file && put(w, bytes, (size_t)c->bytes, c->offset) < 0) return BT_PKG_NONE;
+    const uint32_t index = add(w, BT_PKG_TABLE_CONSTS, c);
+    if (index == BT_PKG_NONE) return index;
+    if (w->kept && keep_const(w, index, bytes, (size_t)c->bytes) < 0) return BT_PKG_NONE;
+    w->at = bt_pkg_align(c->offset + c->bytes); /* the gap is a hole in the file, and reads as zero */
+    return index;
 }
 
 uint32_t bt_pkg_writer_const(bt_pkg_writer *w, bt_pkg_const_kind kind, const void *bytes, size_t len)
@@ -148,6 +185,10 @@ uint32_t bt_pkg_writer_const(bt_pkg_writer *w, bt_pkg_const_kind kind, const voi
         keep(w, bt_fail(&w->why, BT_EARG, "'%s': a constant of no bytes", w->file.path));
         return BT_PKG_NONE;
     }
+    if (!bytes) {
+        assert(w->kept);
+        return add_const(w, &c, NULL);
+    }
     bt_hash128(c.hash, bytes, len);
     uint32_t *s = slot_of(w, c.hash, len);
     if (*s) return *s - 1;
@@ -155,28 +196,9 @@ uint32_t bt_pkg_writer_const(bt_pkg_writer *w, bt_pkg_const_kind kind, const voi
         if (more_slots(w) < 0) return BT_PKG_NONE;
         s = slot_of(w, c.hash, len);
     }
-    if (put(w, bytes, len, c.offset) < 0) return BT_PKG_NONE;
-    const uint32_t index = add(w, BT_PKG_TABLE_CONSTS, &c);
-    if (index == BT_PKG_NONE) return index;
-    *s = index + 1;
-    w->at = bt_pkg_align(c.offset + len); /* the gap is a hole in the file, and reads as zero */
+    const uint32_t index = add_const(w, &c, bytes);
+    if (index != BT_PKG_NONE) *s = index + 1;
     return index;
-}
-
-uint32_t bt_pkg_writer_room(bt_pkg_writer *w, bt_pkg_const_kind kind, uint64_t len)
-{
-    const bt_pkg_const c = {.offset = w->at, .bytes = len, .kind = (uint32_t)kind};
-    const uint32_t index = add(w, BT_PKG_TABLE_CONSTS, &c);
-    if (index != BT_PKG_NONE) w->at = bt_pkg_align(c.offset + len);
-    return index;
-}
-
-uint64_t bt_pkg_writer_bytes(const bt_pkg_writer *w)
-{
-    uint64_t end = w->at;
-    for (int i = 0; i < BT_PKG_TABLES; i++)
-        end = bt_pkg_align(end) + (uint64_t)w->table[i].count * bt_pkg_table_rules[i].elem_bytes;
-    return end;
 }
 
 /* ---- tables ---- */
@@ -210,37 +232,44 @@ static uint64_t weights_bytes(const bt_pkg_const *c, size_t count)
     return sum;
 }
 
-static bt_err put_tables(bt_pkg_writer *w, const bt_pkg_header *given)
+/* The header's sizes and places, and how often each constant is named. */
+static bt_err close_tables(bt_pkg_writer *w, bt_pkg_header *h, const void *table[BT_PKG_TABLES])
 {
-    bt_err e;
-    bt_pkg_header h = *given;
-    const void *table[BT_PKG_TABLES];
     bt_pkg_const *c = w->table[BT_PKG_TABLE_CONSTS].elem;
-    memcpy(h.magic, BT_PKG_MAGIC, sizeof h.magic);
-    h.version = BT_PKG_VERSION;
-    h.header_bytes = sizeof h;
+    memcpy(h->magic, BT_PKG_MAGIC, sizeof h->magic);
+    h->version = BT_PKG_VERSION;
+    h->header_bytes = sizeof *h;
     uint64_t end = w->at;
     for (int i = 0; i < BT_PKG_TABLES; i++) {
-        bt_pkg_table *t = bt_pkg_table_of(&h, (bt_pkg_table_id)i);
+        bt_pkg_table *t = bt_pkg_table_of(h, (bt_pkg_table_id)i);
         *t = (bt_pkg_table){bt_pkg_align(end), (uint32_t)w->table[i].count, bt_pkg_table_rules[i].elem_bytes};
         end = t->offset + (uint64_t)t->count * t->elem_bytes;
         table[i] = w->table[i].elem;
     }
-    h.file_bytes = end;
-    h.weights_bytes = weights_bytes(c, h.consts.count);
-    uint32_t *refs = calloc((size_t)h.consts.count + 1, sizeof *refs);
+    h->file_bytes = end;
+    h->weights_bytes = weights_bytes(c, h->consts.count);
+    uint32_t *refs = calloc((size_t)h->consts.count + 1, sizeof *refs);
     if (!refs) return keep(w, bt_fail(&w->why, BT_ENOMEM, "writing '%s'", w->file.path));
-    bt_pkg_count_refs(refs, &h, table[BT_PKG_TABLE_TENSORS], table[BT_PKG_TABLE_SITES],
+    bt_pkg_count_refs(refs, h, table[BT_PKG_TABLE_TENSORS], table[BT_PKG_TABLE_SITES],
                       table[BT_PKG_TABLE_PROGRAMS]);
-    for (uint32_t i = 0; i < h.consts.count; i++) c[i].refs = refs[i];
+    for (uint32_t i = 0; i < h->consts.count; i++) c[i].refs = refs[i];
     free(refs);
+    return BT_OK;
+}
+
+static bt_err put_tables(bt_pkg_writer *w, const bt_pkg_header *given)
+{
+    bt_pkg_header h = *given;
+    const void *table[BT_PKG_TABLES];
+    bt_err e = close_tables(w, &h, table);
+    if (e < 0) return e;
     bt_pkg_digest(h.digest, &h, table);
     for (int i = 0; i < BT_PKG_TABLES; i++) {
         const bt_pkg_table *t = bt_pkg_table_of(&h, (bt_pkg_table_id)i);
         if ((e = put(w, table[i], (size_t)t->count * t->elem_bytes, t->offset)) < 0) return e;
     }
     if ((e = put(w, &h, sizeof h, 0)) < 0) return e;
-    if (ftruncate(w->file.fd, (off_t)end) < 0)
+    if (ftruncate(w->file.fd, (off_t)h.file_bytes) < 0)
         return keep(w, bt_fail(&w->why, BT_EIO, "write '%s': %s", w->file.path, strerror(errno)));
     return BT_OK;
 }
@@ -256,4 +285,21 @@ bt_err bt_pkg_writer_finish(bt_pkg_writer *w, const bt_pkg_header *header, bt_fa
 {
     if (w->failed == BT_OK && put_tables(w, header) == BT_OK) keep(w, bt_file_keep(&w->file, 0644, &w->why));
     return w->failed < 0 ? bt_fail(fault, w->failed, "%s", w->why.text) : BT_OK;
+}
+
+bt_err bt_pkg_writer_finish_sketch(bt_pkg **ret, bt_pkg_writer *w, const bt_pkg_header *header,
+                                   bt_fault *fault)
+{
+    bt_pkg_header h = *header;
+    const void *table[BT_PKG_TABLES];
+    if (w->failed == BT_OK) (void)close_tables(w, &h, table); /* its failure stays */
+    if (w->failed < 0) return bt_fail(fault, w->failed, "%s", w->why.text);
+    bt_pkg_kept *k = w->kept;
+    k->header = h;
+    for (int i = 0; i < BT_PKG_TABLES; i++) { /* they are the sketch's now */
+        k->table[i] = w->table[i].elem;
+        w->table[i] = (list){0};
+    }
+    w->kept = NULL;
+    return bt_pkg_of_kept(ret, k, fault);
 }

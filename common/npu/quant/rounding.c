@@ -218,26 +218,29 @@ static float ratio(const double *apart, const double *should, size_t n)
     return s > 0 ? (float)sqrt(a / s) : 0;
 }
 
+bt_err bt_rounding_sizes(bt_rounding *ret, const bt_rounding_in *in, size_t n, size_t k, bt_fault *fault)
+{
+    const size_t panels = bt_int_panels(n);
+    bt_rounding w = {.n = n, .k = k, .scales = in->per_tensor ? 1 : n, .colsums = in->group ? 2 : 1};
+    if (!bt_mul_size(&w.panels_bytes, panels,
+                     bt_int_panel_bytes(k, in->palette_bits ? in->palette_bits : in->bits)))
+        return bt_fail(fault, BT_ELIMIT, "a matrix of %zu x %zu does not fit memory", n, k);
+    if (in->group) w.groups_bytes = panels * (k / in->group) * sizeof *w.groups;
+    if (in->palette_bits) w.palettes_bytes = (panels * (k / in->palette_run)) << in->palette_bits;
+    *ret = w;
+    return BT_OK;
+}
+
 static bt_err allocate(bt_rounding *w, job *j, bt_fault *fault)
 {
     const size_t panels = bt_int_panels(w->n);
-    const unsigned stored = j->in->palette_bits ? j->in->palette_bits : j->in->bits;
     size_t bytes;
-    w->scales = j->in->per_tensor ? 1 : w->n;
-    if (!bt_mul_size(&w->panels_bytes, panels, bt_int_panel_bytes(w->k, stored)) ||
-        !bt_add_size(&bytes, w->panels_bytes, ALIGN - 1))
+    if (!bt_add_size(&bytes, w->panels_bytes, ALIGN - 1))
         return bt_fail(fault, BT_ELIMIT, "a matrix of %zu x %zu does not fit memory", w->n, w->k);
     w->panels = aligned_alloc(ALIGN, bytes / ALIGN * ALIGN);
     w->scale = calloc(w->scales, sizeof *w->scale);
-    if (j->in->group) {
-        w->groups_bytes = panels * (w->k / j->in->group) * sizeof *w->groups;
-        w->groups = calloc(1, w->groups_bytes);
-    }
-    if (j->in->palette_bits) {
-        w->palettes_bytes = (panels * (w->k / j->in->palette_run)) << j->in->palette_bits;
-        w->palettes = calloc(1, w->palettes_bytes);
-    }
-    w->colsums = j->in->group ? 2 : 1;
+    if (j->in->group) w->groups = calloc(1, w->groups_bytes);
+    if (j->in->palette_bits) w->palettes = calloc(1, w->palettes_bytes);
     w->colsum = calloc(w->colsums * panels * PANEL, sizeof *w->colsum);
     w->correction = calloc(w->n, sizeof *w->correction);
     j->max = calloc(w->n, sizeof *j->max);
@@ -259,9 +262,8 @@ bt_err bt_rounding_make(bt_rounding *ret, const bt_rounding_in *in, bt_fault *fa
     job j = {.in = in, .out = &w, .limit = in->bits == 4 ? 7 : 127};
     bt_err e = bt_fold_begin(in->fold, in->layer, in->weight, fault);
     if (e < 0) return e;
-    w.n = bt_fold_rows(in->fold);
-    w.k = bt_fold_width(in->fold);
-    if ((e = allocate(&w, &j, fault)) < 0) goto out;
+    e = bt_rounding_sizes(&w, in, bt_fold_rows(in->fold), bt_fold_width(in->fold), fault);
+    if (e < 0 || (e = allocate(&w, &j, fault)) < 0) goto out;
     if (in->per_tensor) {
         bt_pool_run(in->pool, max_part, &j);
         for (size_t n = 1; n < w.n; n++) j.max[0] = j.max[n] > j.max[0] ? j.max[n] : j.max[0];

@@ -72,18 +72,31 @@ static bool is_beyond(const bt_pkg_site *s, const bt_calib_site *stats, size_t i
            stats->column_end[stats->k + i] > (float)(127 - s->zero) * s->scale;
 }
 
-static void choose_one(bt_pkg_site *s, const bt_calib_site *stats, const bt_recipe_layer *recipe,
-                       const bt_recipe *whole)
+static bt_pkg_site planned(size_t i, size_t sites, uint32_t k, const bt_recipe *recipe)
 {
-    const unsigned bits = recipe->input_bits[s->kind];
-    const bool is16 = bits == 16;
-    const bool asymmetric = whole->asym == BT_ASYM_ON && !is16;
-    const ends e = clip_of(stats, asked(recipe, bits), asymmetric, whole->shadow);
+    const bool is_head = i + 1 == sites;
+    bt_pkg_site s = {.layer = is_head ? UINT32_MAX : (uint32_t)(i / BT_PKG_LAYER_SITES),
+                     .kind = is_head ? BT_SITE_HEAD : (uint32_t)(i % BT_PKG_LAYER_SITES),
+                     .shadow = recipe->shadow, .k = k, .hot = BT_PKG_NONE};
+    s.bits = bt_recipe_of(recipe, s.layer, (bt_site_kind)s.kind)->input_bits[s.kind];
+    s.asymmetric = recipe->asym == BT_ASYM_ON && s.bits != 16;
+    return s;
+}
+
+void bt_sites_plan(bt_pkg_site *site, size_t sites, const bt_hparams *hp, const bt_recipe *recipe)
+{
+    for (size_t i = 0; i < sites; i++) {
+        const uint32_t kind = i + 1 == sites ? (uint32_t)BT_SITE_HEAD : (uint32_t)(i % BT_PKG_LAYER_SITES);
+        site[i] =
+            planned(i, sites, bt_pkg_site_width(kind, hp->dim, hp->heads * hp->head_dim, hp->ffn), recipe);
+    }
+}
+
+static void choose_one(bt_pkg_site *s, const bt_calib_site *stats, const bt_recipe_layer *recipe)
+{
+    const bool is16 = s->bits == 16;
+    const ends e = clip_of(stats, asked(recipe, s->bits), s->asymmetric, (bt_shadow_kind)s->shadow);
     size_t beyond = 0;
-    s->bits = bits;
-    s->asymmetric = asymmetric;
-    s->shadow = whole->shadow;
-    s->k = (uint32_t)stats->k;
     s->max = stats->max;
     s->rms = stats->count ? (float)sqrt(stats->square / (double)stats->count) : 0;
     s->clip = e.hi > -e.lo ? e.hi : -e.lo;
@@ -97,7 +110,6 @@ static void choose_one(bt_pkg_site *s, const bt_calib_site *stats, const bt_reci
     if (s->asymmetric) s->zero = (int16_t)fminf(fmaxf(rintf(-128 - e.lo / s->scale), -128), 127);
     for (size_t i = 0; i < stats->k; i++) beyond += is_beyond(s, stats, i);
     s->outlier_columns = (float)beyond / (float)stats->k;
-    s->hot = BT_PKG_NONE;
 }
 
 static double importance(const bt_pkg_site *site, size_t sites, size_t layer)
@@ -126,13 +138,10 @@ static void prune(bt_pkg_site *site, size_t sites, double share)
 
 void bt_sites_choose(bt_pkg_site *site, const bt_calib_stats *stats, const bt_recipe *recipe)
 {
-    memset(site, 0, stats->sites * sizeof *site);
     for (size_t i = 0; i < stats->sites; i++) {
-        const bool is_head = i + 1 == stats->sites;
-        site[i].layer = is_head ? UINT32_MAX : (uint32_t)(i / BT_PKG_LAYER_SITES);
-        site[i].kind = is_head ? BT_SITE_HEAD : (uint32_t)(i % BT_PKG_LAYER_SITES);
-        choose_one(&site[i], &stats->site[i], bt_recipe_of(recipe, site[i].layer, (bt_site_kind)site[i].kind),
-                   recipe);
+        site[i] = planned(i, stats->sites, (uint32_t)stats->site[i].k, recipe);
+        choose_one(&site[i], &stats->site[i],
+                   bt_recipe_of(recipe, site[i].layer, (bt_site_kind)site[i].kind));
     }
     if (recipe->shadow != BT_SHADOW_CHANNEL) return;
     prune(site, stats->sites, recipe->prune);

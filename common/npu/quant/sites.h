@@ -8,6 +8,9 @@
 
 /* From calibration figures to quantisation parameters of inputs. */
 
+/* What model and recipe alone say of site[sites]: layer, kind, bits, asymmetric, shadow, k; hot NONE, the rest zeros.
+ */
+void bt_sites_plan(bt_pkg_site *site, size_t sites, const bt_hparams *hp, const bt_recipe *recipe);
 /* clip=auto: p99.99; with shadow=value the first of p99.99, p99.9, p99.5 that is at most 5 times the RMS of the values
  * within it, or the last: the step of an input with long tails (those of o and down) is then not set by them, and what
  * lies beyond is whole all the same.
@@ -16,8 +19,9 @@
  *   scale = (hi - lo) / 255,  zero = rint(-128 - lo / scale) within [-128, 127], so that 0 is a whole number of steps
  * auto then takes half of hi - lo for the clip.
  *
- * site[stats->sites], everything but `hot`, which stays NONE: bits, scale = clip / 127 or / 32639 (1 where the clip is
- * 0), with a shadow at least 4 max / BT_EDGE_LIMIT, so that values beyond the calibration keep whole; shadow, pruned.
+ * site[stats->sites], everything but `hot`, which stays NONE: what bt_sites_plan has, scale = clip / 127 or / 32639 (1
+ * where the clip is 0), with a shadow at least 4 max / BT_EDGE_LIMIT, so that values beyond the calibration keep whole;
+ * pruned.
  * shadow=channel: a layer's importance is the greatest max / clip of its sites; the head counts as one layer more; the
  * floor(prune * (layers + 1)) least important are pruned, later ones first among equals. */
 void bt_sites_choose(bt_pkg_site *site, const bt_calib_stats *stats, const bt_recipe *recipe);

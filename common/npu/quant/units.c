@@ -155,16 +155,30 @@ static void set_gated(bt_pkg_int_params *p, const bt_units_in *in, uint32_t laye
     set(p, 1, gate * up / site_scale(in, layer, BT_SITE_DOWN));
 }
 
+static bt_pkg_params_rule rule_of(const bt_op *o)
+{
+    return (bt_pkg_params_rule)bt_pkg_op_info_of(bt_pkg_op_in_integers(o->kind))->params;
+}
+
+static bool is_turned_later(const bt_graph *g, const bt_op *o)
+{
+    return o->weight == BT_WEIGHT_O && !bt_graph_rotates(g, BT_ROTATION_R2);
+}
+
+bool bt_units_has_op(const bt_graph *g, size_t op)
+{
+    const bt_op *o = &g->op[op];
+    if (rule_of(o) == BT_PKG_PARAMS_TURN) return o->rotation == BT_ROTATION_R2;
+    return rule_of(o) != BT_PKG_PARAMS_NONE || is_turned_later(g, o);
+}
+
 bool bt_units_op(bt_pkg_int_params *ret, const bt_units_in *in, const bt_graph *g, size_t op)
 {
     const bt_op *o = &g->op[op];
     bt_pkg_int_params p = {0};
-    const bool is_turned_later = o->weight == BT_WEIGHT_O && !bt_graph_rotates(g, BT_ROTATION_R2);
-    if (is_turned_later) set_turn(&p, in, o->layer, 1);
-    switch ((bt_pkg_params_rule)bt_pkg_op_info_of(bt_pkg_op_in_integers(o->kind))->params) {
-    case BT_PKG_PARAMS_NONE:
-        if (!is_turned_later) return false;
-        break;
+    if (!bt_units_has_op(g, op)) return false;
+    switch (rule_of(o)) {
+    case BT_PKG_PARAMS_NONE: set_turn(&p, in, o->layer, 1); break;
     case BT_PKG_PARAMS_NORM: set_norm(&p, in, o); break;
     case BT_PKG_PARAMS_SCORES: set_attention(&p, in, o->layer); break;
     case BT_PKG_PARAMS_SUM:
@@ -173,10 +187,7 @@ bool bt_units_op(bt_pkg_int_params *ret, const bt_units_in *in, const bt_graph *
                 (double)bt_units_residual_scale(in));
         break;
     case BT_PKG_PARAMS_GATED: set_gated(&p, in, o->layer); break;
-    case BT_PKG_PARAMS_TURN:
-        if (o->rotation != BT_ROTATION_R2) return false;
-        set_turn(&p, in, o->layer, (double)in->r2_scale);
-        break;
+    case BT_PKG_PARAMS_TURN: set_turn(&p, in, o->layer, (double)in->r2_scale); break;
     }
     *ret = p;
     return true;

@@ -43,5 +43,6 @@ void bt_units_linear(int32_t *multiplier, uint8_t *shift, int64_t *bias, const b
 unsigned bt_units_norm(int32_t *wq, const bt_units_in *in, uint32_t layer, bt_weight w, const float *weight, size_t n);
 /* What operator `op` of the graph reads; false: nothing. A norm whose tensor has no norm_q was folded away: it takes w1
  * from here. The o linear of a graph without R2 has the parameters of the change of units before it. */
+bool bt_units_has_op(const bt_graph *g, size_t op); /* whether it reads anything */
 bool bt_units_op(bt_pkg_int_params *ret, const bt_units_in *in, const bt_graph *g, size_t op);
 #endif

@@ -271,13 +271,19 @@ static void sizes_of_large_models_do_not_wrap(void **state)
 static void constants_beyond_4_gib_have_their_offsets(void **state)
 {
     (void)state;
+    const bt_pkg_header h = {.layers = 1};
     bt_pkg_writer *w = NULL;
-    assert_int_equal(bt_pkg_writer_counting(&w, NULL), BT_OK);
-    for (uint32_t i = 0; i < 8; i++)
-        assert_int_equal(bt_pkg_writer_room(w, BT_PKG_CONST_WEIGHT, UINT64_C(3) << 30), i);
-    assert_true(bt_pkg_writer_bytes(w) > UINT64_C(24) << 30);
-    assert_true(bt_pkg_writer_bytes(w) < (UINT64_C(24) << 30) + 4096);
+    bt_pkg *p = NULL;
+    assert_int_equal(bt_pkg_writer_sketch(&w, NULL), BT_OK);
+    for (uint32_t i = 0; !is_narrow() && i < 8; i++)
+        assert_int_equal(bt_pkg_writer_const(w, BT_PKG_CONST_WEIGHT, NULL, (size_t)(UINT64_C(3) << 30)), i);
+    assert_int_equal(bt_pkg_writer_finish_sketch(&p, w, &h, NULL), BT_OK);
+    const uint64_t bytes = bt_pkg_header_of(p)->file_bytes;
     bt_pkg_writer_free(w);
+    bt_pkg_close(p);
+    if (is_narrow()) return;
+    assert_true(bytes > UINT64_C(24) << 30);
+    assert_true(bytes < (UINT64_C(24) << 30) + 4096);
     /* a matrix of 152k outputs over 28,672 inputs: 4.4 GB of panels */
     assert_true((uint64_t)bt_int_panels(152064) * bt_int_panel_bytes(28672, 8) == UINT64_C(152064) * 28672);
 }
