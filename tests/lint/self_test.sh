@@ -133,7 +133,6 @@ named layers 'a folder that nobody declared' < "$work/files"
 broken layers 'a folder of common/ that nobody declared' common/extra/x.c 'int x;\n'
 broken layers 'a file in common/ itself'           common/x.c 'int x;\n'
 broken layers 'a file between the folders of npu'  common/npu/x.h 'int x;\n'
-broken layers 'a file in gateway/ itself'          gateway/x.c 'int x;\n'
 broken layers 'a file in the root'                 x.c 'int x;\n'
 broken layers 'a new top-level folder'             server/x.c 'int x;\n'
 broken layers 'a new top-level folder of headers'  include/deep/x.h 'int x;\n'
@@ -192,6 +191,19 @@ broken     text  'a tab in a document'            docs/x.md 'a\tb\n'
 clean_tree
 printf '#ifndef BT_BASE_A_H\n#endif\n' > "$t/common/kv/a.h"
 expect 1 'one guard in two headers' text
+
+# Rooms: 26 sources in every folder; those with a reason may have them.
+clean_tree
+expect 0 'folders of two sources' rooms
+for f in $folders; do
+    i=0; while [ $i -lt 23 ]; do i=$((i + 1)); echo 'int x;' > "$t/$f/x$i.c"; done
+done
+expect 0 'folders of 25 sources' rooms
+for f in $folders; do echo 'int x;' > "$t/$f/y.c"; done
+for f in $folders; do grep -q "^$f  *:" "$here/rooms.sh" || echo "$f"; done > "$work/files"
+named rooms 'a folder of 26 sources' < "$work/files"
+clean_tree; rm -r "$t/common/engine"
+expect 1 'a reason for a folder that is gone' rooms
 
 # Columns: words of a line, so that it could be broken.
 words() { yes 'word' | head -n "$1" | tr '\n' ' ' | sed 's/ $//'; }
