@@ -2,7 +2,7 @@
 #define GW_LIVE_H
 #include "gateway/door/state.h"
 
-/* A gw_live is in the door's list from gw_live_add, in gw_submit_post, to gw_live_remove. */
+/* A gw_live is in the door's list from gw_live_add to gw_live_remove. */
 bt_err gw_live_open(gw_door *d, uint64_t most, bt_fault *fault); /* most: expected number at a time; more only cost time
                                                                   */
 void gw_live_close(gw_door *d);

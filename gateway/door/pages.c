@@ -1,14 +1,17 @@
 /* What a GET shows. */
 #include "gateway/door/pages.h"
 #include "base/clock.h"
+#include "base/hash.h"
+#include "gateway/api/json.h"
 #include "gateway/api/openapi.h"
-#include "gateway/door/props.h"
+#include "gateway/door/metrics.h"
 #include "gateway/door/reply.h"
-#include "gateway/door/status.h"
 #include "rt/metrics.h"
 #include "text/utf8.h"
 
+#include <jansson.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char BAD[] = "invalid_request_error";
 
@@ -76,22 +79,6 @@ void gw_pages_model(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
     gw_reply_json(d, x, &b);
 }
 
-void gw_pages_props(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
-{
-    (void)r;
-    const gw_props_facts f = {.brain = d->env.brain,
-                              .text = d->env.text,
-                              .defaults = d->env.defaults,
-                              .alias = d->env.names[0],
-                              .path = d->env.options->model,
-                              .ctx_tokens = gw_door_context_tokens(d),
-                              .max_answer = (uint32_t)d->env.options->answers.max_answer};
-    bt_buf b;
-    bt_buf_init(&b, GW_DOOR_ANSWER_MAX_BYTES);
-    if (gw_props_render(&b, &f) < 0) b.err = BT_ENOMEM;
-    gw_reply_json(d, x, &b);
-}
-
 void gw_pages_openapi(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
 {
     (void)r;
@@ -101,27 +88,168 @@ void gw_pages_openapi(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
     gw_reply_json(d, x, &b);
 }
 
+/* Takes j; NULL: out of memory. */
+static void show(gw_door *d, gw_http_exchange *x, json_t *j, size_t flags)
+{
+    bt_buf b;
+    bt_buf_init(&b, GW_DOOR_ANSWER_MAX_BYTES);
+    if (gw_json_add(&b, j, JSON_COMPACT | flags) < 0) b.err = BT_ENOMEM;
+    gw_reply_json(d, x, &b);
+}
+
+/* The words of a node or of an option may be any bytes; JSON takes only UTF-8. */
+static const char *shown(char *ret, size_t cap, const char *text)
+{
+    return bt_utf8_show(ret, cap, text, strlen(text));
+}
+
+/* ---- /props: what answers are made with where a request does not say ---- */
+
+/* Digits as people write them: 0.6 and not the float next to it. */
+enum { DIGITS = 6 };
+
+static json_t *defaults(const bt_defaults *d)
+{
+    json_t *all = json_object();
+    for (int i = 0; all && i < BT_DEFAULT_FIELDS; i++) {
+        const bt_default_field f = (bt_default_field)i;
+        if (json_object_set_new(all, bt_defaults_name(f),
+                                json_pack("{s:o,s:s}", "value", gw_json_number(d->value[f]), "from",
+                                          bt_defaults_source_name(d->source[f]))) < 0) {
+            json_decref(all);
+            return NULL;
+        }
+    }
+    return all;
+}
+
+static json_t *params(const bt_defaults *d, uint32_t max_answer)
+{
+    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:i,s:i,s:i,s:i,s:i}", "temperature",
+                     gw_json_number(d->value[BT_DEFAULT_TEMPERATURE]), "top_p",
+                     gw_json_number(d->value[BT_DEFAULT_TOP_P]), "top_k",
+                     gw_json_number(d->value[BT_DEFAULT_TOP_K]), "min_p",
+                     gw_json_number(d->value[BT_DEFAULT_MIN_P]), "repeat_penalty",
+                     gw_json_number(d->value[BT_DEFAULT_REPETITION_PENALTY]), "presence_penalty", 0,
+                     "frequency_penalty", 0, "seed", -1, "max_tokens", (int)max_answer, "n_predict",
+                     (int)max_answer);
+}
+
+static uint64_t count_slots(const gw_door *d)
+{
+    const gw_registry *r = gw_brain_registry(d->env.brain);
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < r->used; i++)
+        if (r->nodes[i].in_use && r->nodes[i].state != GW_NODE_GONE &&
+            r->nodes[i].hello.role == BT_ROLE_DECODE)
+            n += r->nodes[i].load.slots_total;
+    return n;
+}
+
+void gw_pages_props(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
+{
+    (void)r;
+    const gw_text *t = d->env.text;
+    const json_int_t ctx_tokens = (json_int_t)gw_door_context_tokens(d);
+    const uint32_t max_answer = (uint32_t)d->env.options->answers.max_answer;
+    char path[4096];
+    json_t *j = json_pack("{s:{s:I,s:o},s:I,s:s,s:s,s:I,s:s?,s:s?,s:{s:b,s:b},s:s,s:o,s:I,s:I}",
+                          "default_generation_settings", "n_ctx", ctx_tokens, "params",
+                          params(d->env.defaults, max_answer), "total_slots", (json_int_t)count_slots(d),
+                          "model_alias", d->env.names[0], "model_path",
+                          shown(path, sizeof path, d->env.options->model), "n_ctx", ctx_tokens,
+                          "chat_template", t->chat_template, "chat_template_family",
+                          t->has_chat ? bt_chat_family_name(t->chat.family) : NULL, "modalities", "vision", 0,
+                          "audio", 0, "build_info", "baton " BT_VERSION, "defaults",
+                          defaults(d->env.defaults), "max_answer", (json_int_t)max_answer,
+                          "completion_tokens", (json_int_t)GW_OPENAI_DEFAULT_COMPLETION_TOKENS);
+    show(d, x, j, JSON_REAL_PRECISION(DIGITS));
+}
+
+/* ---- /v1/status: what the gateway knows about its nodes ---- */
+
+static json_t *count(uint64_t n) { return json_integer((json_int_t)n); }
+
+static json_t *engine(const bt_msg_engine *g)
+{
+    char name[sizeof g->name], quant[sizeof g->quant], policy[sizeof g->shape_policy],
+        profile[sizeof g->profile];
+    if (!g) return json_null();
+    return json_pack("{s:s,s:s,s:s,s:s,s:o}", "name", shown(name, sizeof name, g->name), "quant",
+                     shown(quant, sizeof quant, g->quant), "shape_policy",
+                     shown(policy, sizeof policy, g->shape_policy), "profile",
+                     shown(profile, sizeof profile, g->profile), "fallbacks", count(g->fallbacks_len));
+}
+
+/* The device time of its work, and how late it was with --pace. */
+static json_t *device(const gw_node *n)
+{
+    char profile[sizeof((bt_msg_device *)0)->profile];
+    const bt_msg_device *d = n->hello.device;
+    const bt_load *l = &n->load;
+    if (!d) return json_null();
+    return json_pack("{s:s,s:f,s:f,s:o,s:f,s:o,s:o}", "profile", shown(profile, sizeof profile, d->profile),
+                     "seconds", (double)l->device_ns / 1e9, "joules", (double)l->device_nj / 1e9,
+                     "utilisation",
+                     l->device_ns ? json_real((double)l->device_ideal_ns / (double)l->device_ns)
+                                  : json_null(),
+                     "pace", (double)d->pace_milli / 1e3, "paced_ms", count(l->paced_us / 1000), "late_ms",
+                     count(l->late_us / 1000));
+}
+
+static json_t *node(const gw_node *n, int64_t now_us)
+{
+    char hex[BT_HASH_HEX_CHARS], endpoint[BT_MSG_MAX_ENDPOINT_BYTES + 1],
+        exactness[BT_MSG_MAX_TEXT_BYTES + 1];
+    char own[BT_MSG_MAX_TEXT_BYTES + 1];
+    const bool is_decode = n->hello.role == BT_ROLE_DECODE;
+    return json_pack(
+        "{s:s,s:s,s:o,s:s,s:s?,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
+        "id", n->hello.node_id, "role", is_decode ? "decode" : "prefill", "pid",
+        n->state == GW_NODE_GONE ? json_null() : count(n->hello.pid), "state", gw_node_state_name(n->state),
+        "endpoint", is_decode ? shown(endpoint, sizeof endpoint, n->hello.kv_endpoint) : NULL, "incarnation",
+        bt_hash_hex(hex, n->incarnation.bytes), "exactness",
+        shown(exactness, sizeof exactness, n->hello.exactness), "prefill_exactness",
+        n->hello.prefill_exactness[0] ? json_string(shown(own, sizeof own, n->hello.prefill_exactness))
+                                      : json_null(),
+        "engine", engine(n->hello.engine), "device", device(n), "ctx_tokens", count(n->hello.ctx_tokens),
+        "kv_capacity_tokens", count(n->hello.kv_capacity_tokens), "slots_total", count(n->load.slots_total),
+        "slots_used", count(n->load.slots_used), "queued", count(n->load.queued), "pages_total",
+        count(n->load.pages_total), "pages_used", count(n->load.pages_used), "pages_cached",
+        count(n->load.pages_cached), "reservations", count(n->load.reservations), "leases",
+        count(n->load.leases), "attempts", count(n->attempts), "rss_bytes", count(n->load.rss_bytes),
+        "silent_ms", count((uint64_t)((now_us - n->heard_us) / 1000)));
+}
+
+static json_t *nodes(const gw_door *d)
+{
+    const gw_registry *r = gw_brain_registry(d->env.brain);
+    const int64_t now_us = bt_clock_us();
+    json_t *a = json_array();
+    for (uint32_t i = 0; a && i < r->used; i++)
+        if (r->nodes[i].in_use && json_array_append_new(a, node(&r->nodes[i], now_us)) < 0) {
+            json_decref(a);
+            return NULL;
+        }
+    return a;
+}
+
 void gw_pages_status(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
 {
     (void)r;
-    gw_status_facts f = {
-        .brain = d->env.brain,
-        .self = d->env.self,
-        .node_id = d->env.node_id,
-        .url = d->url,
-        .state = d->is_draining                    ? "draining"
-                 : gw_brain_is_ready(d->env.brain) ? "ready"
-                                                   : "starting",
-        .policy = gw_options_policies[d->env.options->policy],
-        .control = gw_node_link_endpoint(d->env.link),
-        .model_name = d->env.names[0],
-        .ctx_tokens = d->env.ctx_tokens,
-        .queue_max = (uint32_t)d->env.options->max_queue,
-        .now_us = bt_clock_us(),
-    };
-    memcpy(f.model_id, d->env.model_id, sizeof f.model_id);
-    bt_buf b;
-    bt_buf_init(&b, GW_DOOR_ANSWER_MAX_BYTES);
-    if (gw_status_render(&b, &f) < 0) b.err = BT_ENOMEM;
-    gw_reply_json(d, x, &b);
+    const gw_brain *brain = d->env.brain;
+    const gw_options *options = d->env.options;
+    const char *state = d->is_draining ? "draining" : gw_brain_is_ready(brain) ? "ready" : "starting";
+    char self[BT_HASH_HEX_CHARS], model[BT_HASH_HEX_CHARS];
+    json_t *j =
+        json_pack("{s:{s:s,s:i,s:s,s:s,s:s,s:s,s:s,s:o},s:{s:i,s:i,s:i,s:i,s:i},s:{s:s,s:s,s:i},s:o}",
+                  "gateway", "id", d->env.node_id, "pid", (int)getpid(), "state", state, "policy",
+                  gw_options_policies[options->policy], "endpoint", d->url, "control",
+                  gw_node_link_endpoint(d->env.link), "incarnation", bt_hash_hex(self, d->env.self.bytes),
+                  "rss_bytes", count(gw_metrics_rss_bytes()), "queue", "waiting", (int)gw_brain_queued(brain),
+                  "running", (int)gw_brain_active(brain), "max_running", (int)gw_brain_active_limit(brain),
+                  "owed", (int)gw_brain_debts(brain), "max", (int)options->max_queue, "model", "name",
+                  d->env.names[0], "id", bt_hash_hex(model, d->env.model_id), "ctx_tokens",
+                  (int)d->env.ctx_tokens, "nodes", nodes(d));
+    show(d, x, j, 0);
 }

@@ -7,7 +7,29 @@ void gw_pages_health(gw_door *d, gw_http_exchange *x, const gw_http_request *r);
 void gw_pages_metrics(gw_door *d, gw_http_exchange *x, const gw_http_request *r);
 void gw_pages_models(gw_door *d, gw_http_exchange *x, const gw_http_request *r);
 void gw_pages_model(gw_door *d, gw_http_exchange *x, const gw_http_request *r); /* /v1/models/{id} */
+
+/* /props: the settings of requests that do not give them. Keys that llama.cpp's server also has are
+ * named as there:
+ *   {"default_generation_settings": {"n_ctx", "params": {temperature, top_p, top_k, min_p, repeat_penalty,
+ *        presence_penalty, frequency_penalty, seed (-1: drawn), max_tokens and n_predict (of a chat)}},
+ *    "total_slots": of all decode nodes, "model_alias", "model_path" (as -m was given), "n_ctx",
+ *    "chat_template": the file's, or null, "chat_template_family": what Baton renders it as, or null,
+ *    "modalities": {"vision": false, "audio": false}, "build_info",
+ *    "defaults": {temperature and the others: {"value", "from": "option", "file" or "default"}},
+ *    "max_answer": tokens of a chat without max_tokens, "completion_tokens": of a completion without it} */
 void gw_pages_props(gw_door *d, gw_http_exchange *x, const gw_http_request *r);
 void gw_pages_openapi(gw_door *d, gw_http_exchange *x, const gw_http_request *r);
+/* /v1/status, which `baton status` shows:
+ *   {"gateway": {id, pid, state, policy, endpoint, control, incarnation, rss_bytes},
+ *    "queue": {waiting, running, max_running (--max-active, or the slots of ready decode nodes where those are fewer),
+ *              owed (attempts that were left, and whose nodes have not let go yet), max},
+ *    "model": {name, id, ctx_tokens},
+ *    "nodes": [{id, role, pid (null once it is gone), state, endpoint (null for prefill nodes), incarnation,
+ *               exactness, prefill_exactness (null unless it is a decode node that computes prompts),
+ *               engine ({name, quant, shape_policy, profile, fallbacks (how many)}; null where none computes
+ *               prompts), device ({profile, seconds, joules, utilisation (null before any work), pace (K; 0: off),
+ *               paced_ms, late_ms}; null where its work has no price), ctx_tokens, kv_capacity_tokens,
+ *               slots_total, slots_used, queued, pages_total, pages_used, pages_cached, reservations,
+ *               leases, attempts (of this gateway), rss_bytes, silent_ms}]} */
 void gw_pages_status(gw_door *d, gw_http_exchange *x, const gw_http_request *r);
 #endif

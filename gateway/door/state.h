@@ -6,8 +6,8 @@
 #include "trace/row.h"
 
 /* What the files of the door share. They are read in this order: reply.h (whole answers), pages.h (what GET shows),
- * roles.h (other roles of nodes), live.h (a request that is being answered), submit.h (its arrival), grow.h (its
- * answer), door.c (which path is whose). */
+ * roles.h (other roles of nodes), live.h (the requests that are being answered), door.c (one of them, from its arrival
+ * to its end, and which path is whose). */
 
 /* One request between SUBMIT and the brain's DONE or FAIL. Its exchange may end earlier (the client has gone) or later
  * (the answer is still being sent). */
