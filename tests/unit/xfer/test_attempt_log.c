@@ -1,6 +1,6 @@
 /* The log of attempts that are over, against a plain list that is searched from end to end. */
 #include "base/rng.h"
-#include "xfer/attempt_log.h"
+#include "xfer/attempts.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* A node's link to its gateway, and its memory of attempts that are over. */
 #include "xfer/greeting.h"
-#include "xfer/attempt_log.h"
+#include "xfer/attempts.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
