@@ -1,4 +1,4 @@
-/* A ring of copies, and the thread that makes records of them. */
+/* A ring of copies, the thread that makes records of them, and the one that puts the file on the disk. */
 #include "trace/capture.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -8,14 +8,91 @@
 #include "crypto/seal.h"
 #include "crypto/secret.h"
 #include "trace/capture_file.h"
-#include "trace/capture_sync.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/* ---- syncs -----------------------------------------------------------------------------------------
+ * A thread of its own puts files on the disk, the only place of a capture that waits for the disk: a sync can
+ * take long, and records are written meanwhile. Its ring has copies of descriptors, so that the file's owner
+ * closes and renames as it likes. */
+
+enum { ASKED = 16, END = -1 };
+
+typedef struct capture_sync {
+    bt_ring *ring; /* of int; END is the last */
+    pthread_t thread;
+    void (*tell)(const char *text);
+    atomic_uint waiting; /* asked and not done, at most ASKED: a place in the ring is left for END */
+} capture_sync;
+
+static void *sync_main(void *ud)
+{
+    capture_sync *s = ud;
+    for (int fd = 0; fd != END;) {
+        (void)bt_ring_wait(s->ring, -1);
+        while (fd != END && bt_ring_pop(s->ring, &fd)) {
+            char text[160];
+            if (fd == END) break;
+            if (fdatasync(fd) < 0 && s->tell) {
+                (void)snprintf(text, sizeof text, "the capture cannot be put on the disk: %s",
+                               strerror(errno));
+                s->tell(text);
+            }
+            close(fd);
+            atomic_fetch_sub(&s->waiting, 1);
+        }
+    }
+    return NULL;
+}
+
+/* tell: called from that thread with words about what the disk refused; NULL: no calls. */
+static bt_err sync_open(capture_sync **ret, void (*tell)(const char *text), bt_fault *fault)
+{
+    capture_sync *s = calloc(1, sizeof *s);
+    if (!s) return bt_fail(fault, BT_ENOMEM, "a capture");
+    s->tell = tell;
+    bt_err e = bt_ring_new(&s->ring, sizeof(int), ASKED + 1, fault);
+    const int err = e == BT_OK ? pthread_create(&s->thread, NULL, sync_main, s) : 0;
+    if (err) e = bt_fail(fault, BT_EIO, "a thread for the capture: %s", strerror(err));
+    if (e < 0) {
+        bt_ring_free(s->ring);
+        free(s);
+        return e;
+    }
+    *ret = s;
+    return BT_OK;
+}
+
+/* Puts everything written to fd so far on the disk; the caller may close fd at once. False: the thread has
+ * enough to do, ask again later. One thread asks. */
+static bool sync_ask(capture_sync *s, int fd)
+{
+    const int copy = atomic_load(&s->waiting) < ASKED ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
+    if (copy < 0) return false;
+    atomic_fetch_add(&s->waiting, 1);
+    return bt_ring_push(s->ring, &copy);
+}
+
+/* Does all that was asked first; NULL is fine. */
+static void sync_close(capture_sync *s)
+{
+    const int end = END;
+    if (!s) return;
+    (void)bt_ring_push(s->ring, &end); /* there is a place for it */
+    pthread_join(s->thread, NULL);
+    bt_ring_free(s->ring);
+    free(s);
+}
+
+/* ---- the capture --------------------------------------------------------------------------------- */
 
 /* One request on its way: the struct, then prompt ids, answer ids and text behind it. */
 typedef struct item {
@@ -35,7 +112,7 @@ struct bt_capture {
     bt_ring *ring; /* of item * */
     bt_ring *over; /* the thread says that it ends, by one byte */
     pthread_t thread;
-    bt_capture_sync *sync;
+    capture_sync *sync;
     bt_capture_file file; /* from here the thread's own */
     bt_buf record;
     uint64_t *hash;
@@ -143,7 +220,7 @@ static void write_item(bt_capture *c, item *i)
             (e = bt_capture_put_request(&c->record, &i->row, key_of(c), &why)) < 0)
             break;
         if (tries > 0 || !bt_capture_file_is_full(&c->file, c->record.len)) break;
-        if (c->file.is_dirty && c->file.fd >= 0) c->file.is_dirty = !bt_capture_sync_ask(c->sync, c->file.fd);
+        if (c->file.is_dirty && c->file.fd >= 0) c->file.is_dirty = !sync_ask(c->sync, c->file.fd);
         e = bt_capture_file_rotate(&c->file, &why);
     }
     if (e == BT_OK) e = bt_capture_file_add(&c->file, c->record.data, c->record.len, &why);
@@ -163,7 +240,7 @@ static void sync_when_due(bt_capture *c)
     const int64_t now_ms = bt_clock_ms();
     if (!c->file.is_dirty || c->file.fd < 0 || now_ms - c->synced_ms < BT_CAPTURE_SYNC_MS) return;
     c->synced_ms = now_ms;
-    c->file.is_dirty = !bt_capture_sync_ask(c->sync, c->file.fd);
+    c->file.is_dirty = !sync_ask(c->sync, c->file.fd);
 }
 
 /* Drops that no record came after. */
@@ -196,7 +273,7 @@ static void *thread_main(void *ud)
     }
     write_last_drops(c);
     if (bt_capture_file_sync(&c->file, &why) < 0) tell(c, &why);
-    bt_capture_sync_close(c->sync);
+    sync_close(c->sync);
     (void)bt_ring_push(c->over, &(uint8_t){1}); /* its only one */
     return NULL;
 }
@@ -255,12 +332,12 @@ bt_err bt_capture_open(bt_capture **ret, uint64_t *ret_cut, const bt_capture_con
      */
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
-    e = bt_capture_sync_open(&c->sync, config->tell, fault);
+    e = sync_open(&c->sync, config->tell, fault);
     const int err = e == BT_OK ? pthread_create(&c->thread, NULL, thread_main, c) : 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (err) e = bt_fail(fault, BT_EIO, "a thread for the capture: %s", strerror(err));
     if (e < 0) {
-        bt_capture_sync_close(c->sync);
+        sync_close(c->sync);
         goto fail;
     }
     *ret = c;
