@@ -120,7 +120,7 @@ sources   = $(sort $(shell find $(1) -name '*.c'))
 objs      = $(patsubst %.c,$(B)/%.o,$(call sources,$(1)))
 # Each room is a library, and so is common/; a program is a thin main in programs/ with the rooms that it stands on.
 ROOMS    := tools lab simulate gateway prefill-node decode-node
-LIBS     := $(B)/libsim.a $(ROOMS:%=$(B)/lib%.a) $(B)/libbaton.a
+LIBS     := $(ROOMS:%=$(B)/lib%.a) $(B)/libbaton.a
 PROGS    := baton baton-gateway baton-prefill baton-decode
 PROTO_O  := $(patsubst proto/%.proto,$(B)/gen/%.pb-c.o,$(sort $(wildcard proto/*.proto)))
 # Data that travel inside the programs: pages, the text that the NPU's compiler calibrates on, the profiles of devices.
@@ -137,7 +137,7 @@ $(PROGS:%=bin/%): bin/%: $(B)/bin/% FORCE
 	@mkdir -p bin
 	@[ "$$(readlink $@)" = ../$< ] || ln -sfn ../$< $@
 
-$(B)/bin/baton:         $(B)/programs/baton.o $(filter-out %/libsim.a,$(LIBS))
+$(B)/bin/baton:         $(B)/programs/baton.o $(LIBS)
 $(B)/bin/baton-gateway: $(B)/programs/baton_gateway.o $(B)/libgateway.a $(B)/libbaton.a
 $(B)/bin/baton-prefill: $(B)/programs/baton_prefill.o
 $(B)/bin/baton-decode:  $(B)/programs/baton_decode.o
@@ -151,9 +151,9 @@ $(PROGS:%=$(B)/bin/%) $(TEST_PROGRAMS):
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(ALL_LDFLAGS) $(DEP_LIBS)
 
-$(foreach room,sim $(ROOMS),$(eval $(B)/lib$(room).a: $(call objs,$(room))))
+$(foreach room,$(ROOMS),$(eval $(B)/lib$(room).a: $(call objs,$(room))))
 $(B)/libbaton.a: $(call objs,common) $(PROTO_O)
-$(LIBS) $(B)/libfault.a: $(B)/.flags
+$(LIBS) $(B)/libfault.a $(B)/libworld.a: $(B)/.flags
 	@mkdir -p $(@D)
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && $(AR) rcs $@ $(filter %.o,$^)

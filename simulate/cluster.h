@@ -8,7 +8,7 @@
 
 /* A cluster of devices in virtual time: gateways, prefill and decode nodes with the brains of the daemons, work with
  * the times of common/device, and links between hosts. No row, token or block has content; decisions, counts and waits
- * are as in the daemons. sim/sim_world.h is the other world of these brains, with toy engines and every promise
+ * are as in the daemons. tests/world/sim_world.h is the other world of these brains, with toy engines and every promise
  * checked.
  *
  * The same options and calls give the same run, to the nanosecond.

@@ -126,10 +126,10 @@ other() {
 if [ -z "$only" ]; then
     sim_start=$(($(printf %s "$sim_id" | cksum | cut -d ' ' -f 1) + 1000000))
     echo "  simtest: 200 new seeds from START=$sim_start"
-    other 'sim/kept_seeds' 1 "$B/tests/sim/simtest" kept
-    other 'sim/seeds' 1 "$B/tests/sim/simtest" seeds=2000
-    other 'sim/new_seeds' 1 "$B/tests/sim/simtest" seeds=200 start=$sim_start
-    other 'sim/broken_brains' 1 "$B/break/simtest" break=all
+    other 'world/kept_seeds' 1 "$B/tests/world/simtest" kept
+    other 'world/seeds' 1 "$B/tests/world/simtest" seeds=2000
+    other 'world/new_seeds' 1 "$B/tests/world/simtest" seeds=200 start=$sim_start
+    other 'world/broken_brains' 1 "$B/break/simtest" break=all
     other 'lint/self_test' 1 sh tests/lint/self_test.sh
     other 'install' 1 sh tests/install.sh
     for src in tests/fuzz/fuzz_*.c; do

@@ -6,7 +6,7 @@ FUZZERS     := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 REGRESS     := $(FUZZERS:%=$(B)/tests/fuzz/%)
 EXPLORE     := $(FUZZERS:%=$(B)/explore_%)
 PROXY       := $(B)/tests/fault/proxy
-SIMTEST     := $(B)/tests/sim/simtest
+SIMTEST     := $(B)/tests/world/simtest
 BROKEN      := $(B)/break/simtest
 WIDE        := $(B)/tests/wide/test_wide
 TINY        := $(B)/tests/golden/write_tiny_gguf
@@ -22,24 +22,25 @@ KERNEL_TESTS := $(patsubst tests/unit/%.c,$(B)/%,$(sort $(shell find tests/unit/
 
 # ---- how they are linked ---------------------------------------------------------------------------
 HELPER_O  := $(call objs,tests/helpers)
-SIMTEST_O := $(call objs,tests/sim)
 # Brains that are broken on purpose have objects of their own, made from the files that can be.
-BREAK_O   := $(patsubst %.c,$(B)/break/%.o,$(sort $(shell grep -lr --include='*.c' base/breakage.h common $(ROOMS)) tests/sim/simtest.c))
+BREAK_O   := $(patsubst %.c,$(B)/break/%.o,$(sort $(shell grep -lr --include='*.c' base/breakage.h common $(ROOMS)) tests/world/simtest.c))
 EMULATED_O := $(patsubst %.c,$(B)/emulated/%.o,common/kernels/kernels.c \
               $(filter %_avxvnni.c %_avx512.c %_avx512vnni.c,$(call sources,common/kernels)))
 # The fault proxy stands between real processes; its parts are tested as others are.
 $(B)/libfault.a: $(filter-out $(PROXY).o,$(call objs,tests/fault))
+# The world of faults: one process, a virtual clock, the real brains.
+$(B)/libworld.a: $(filter-out $(SIMTEST).o,$(call objs,tests/world))
 
 # These link everything; what they do not call is dropped.
 WHOLE_TESTS := $(UNITS) $(INTEGRATION) $(BENCHES) $(PROXY) $(WIDE) $(TINY) $(VALIDATE) $(B)/$(ENGINES)
-$(WHOLE_TESTS):    %: %.o $(HELPER_O) $(B)/libfault.a $(LIBS)
+$(WHOLE_TESTS):    %: %.o $(HELPER_O) $(B)/libfault.a $(B)/libworld.a $(LIBS)
 $(BENCHES):        $(B)/tests/bench/kit.o
 $(INTEGRATION):    | $(PROXY)
 $(REGRESS):        $(B)/tests/fuzz/%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/regress_main.o $(HELPER_O) $(LIBS)
 $(EXPLORE):        $(B)/explore_%: $(B)/tests/fuzz/fuzz_%.o $(HELPER_O) $(LIBS)
 $(EXPLORE):        BT_LDFLAGS += -fsanitize=fuzzer
-$(SIMTEST):        $(SIMTEST_O) $(LIBS)
-$(BROKEN):         $(BREAK_O) $(filter-out %/simtest.o,$(SIMTEST_O)) $(LIBS)
+$(SIMTEST):        $(SIMTEST).o $(B)/libworld.a $(LIBS)
+$(BROKEN):         $(BREAK_O) $(B)/libworld.a $(LIBS)
 $(EMULATED):       $(B)/emulated/%: $(B)/%.o $(EMULATED_O) $(HELPER_O) $(LIBS)
 $(KERNEL_TESTS):   $(B)/kernels/%: $(B)/tests/unit/kernels/%.o $(B)/tests/helpers/rows.o $(call objs,common/kernels)
 TEST_PROGRAMS := $(WHOLE_TESTS) $(REGRESS) $(EXPLORE) $(SIMTEST) $(BROKEN) $(EMULATED) $(KERNEL_TESTS)
@@ -81,7 +82,7 @@ test-kills: all
 	@sh tests/fault/kills.sh $(B) $(or $(N),50) $(MODEL)
 ## test-flat: instructions of the simulator an event at 10 to 1,000 nodes and 100 to 10,000 requests (Valgrind, 3 minutes)
 test-flat: all
-	@sh tests/sim/flat.sh
+	@sh tests/bench/flat.sh
 
 # ---- rules -----------------------------------------------------------------------------------------
 ## lint: check layers, circles, sizes, and that documents match the tables they describe

@@ -6,13 +6,13 @@
 /* The rules of all three brains (gateway/brain/brain.h, prefill-node/brain/brain.h, decode-node/brain/brain.h).
  *
  * A brain is a pure state machine: X_brain_step(brain, event, now_us, random) returns the actions that its
- * shell must carry out, in order. It knows no socket, clock, thread or file. The shell (a daemon, or sim/)
+ * shell must carry out, in order. It knows no socket, clock, thread or file. The shell (a daemon, or tests/world)
  * keeps these rules:
  *
  *   now_us    monotonic, never smaller than in the step before. A brain first expires what is due at `now_us`,
  *             then looks at the event: a process woken by SIGCONT never acts on a dead lease.
- *   random    fresh unpredictable bits for each step that its header names; a daemon takes them from the system, sim/
- *             from its seed.
+ *   random    fresh unpredictable bits for each step that its header names; a daemon takes them from the system,
+ *             tests/world from its seed.
  *   actions   belong to the brain, with everything they point to, and live until its next step. One step can
  *             never make more actions than the room taken at _new (the bound is computed from the
  *             configuration).

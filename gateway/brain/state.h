@@ -3,7 +3,7 @@
 #include "gateway/brain/brain.h"
 #include "gateway/brain/debts.h"
 
-/* All that the gateway's brain holds, for the files of this folder (and for sim/, which looks inside to
+/* All that the gateway's brain holds, for the files of this folder (and for tests/world, which looks inside to
  * check it).
  *
  * The files in an order to read them; each calls only those above it:

@@ -1,8 +1,8 @@
 /* How many steps of brains a second the simulated world takes, by nodes and by requests in flight, without
- * faults: with all its checks, and bare (sim/sim_world.h).
+ * faults: with all its checks, and bare (tests/world/sim_world.h).
  *
  *   bench_sim [--json] */
-#include "sim/sim_world.h"
+#include "tests/world/sim_world.h"
 #include "tests/bench/kit.h"
 
 #include <stdio.h>

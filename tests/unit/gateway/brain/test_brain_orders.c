@@ -1,7 +1,7 @@
 /* What the brain keeps in order, against a look at everything: under faults, dead nodes and clients that go,
  * after every few steps. And limits beyond what any array was fixed to. */
 #include "gateway/brain/request.h"
-#include "sim/sim_node.h"
+#include "tests/world/sim_node.h"
 #include "tests/helpers/affinity_cap.h"
 #include "tests/helpers/gateway_kit.h"
 

@@ -1,9 +1,9 @@
 /* The virtual world: clock, processes, and the loop that gives each what is due. See sim_world.h. */
-#include "sim/sim_world.h"
+#include "tests/world/sim_world.h"
 #include "base/rng.h"
 #include "kv/kv_header.h"
-#include "sim/sim_bare.h"
-#include "sim/sim_node.h"
+#include "tests/world/sim_bare.h"
+#include "tests/world/sim_node.h"
 
 #include <stdlib.h>
 #include <string.h>

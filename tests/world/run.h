@@ -1,6 +1,6 @@
-#ifndef TESTS_SIM_RUN_H
-#define TESTS_SIM_RUN_H
-#include "tests/sim/plan.h"
+#ifndef TESTS_WORLD_RUN_H
+#define TESTS_WORLD_RUN_H
+#include "tests/world/plan.h"
 
 /* One run of a plan, whole or in part, and its verdict. */
 typedef struct run_part { /* NULL: the whole plan */

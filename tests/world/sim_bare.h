@@ -1,5 +1,5 @@
-#ifndef SIM_BARE_H
-#define SIM_BARE_H
+#ifndef TESTS_WORLD_SIM_BARE_H
+#define TESTS_WORLD_SIM_BARE_H
 #include "kv/kv_header.h"
 #include "wire/msg.h"
 

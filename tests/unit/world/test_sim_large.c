@@ -1,6 +1,6 @@
 /* A simulated world of more than a thousand processes, with all its checks: whoever sends to many nodes has a
  * route to each. */
-#include "sim/sim_world.h"
+#include "tests/world/sim_world.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

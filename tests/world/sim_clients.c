@@ -1,7 +1,7 @@
 /* The shell of the simulated gateways, and every client: what they are given is compared with what the toy
  * engines must say. */
 #include "base/rng.h"
-#include "sim/sim_node.h"
+#include "tests/world/sim_node.h"
 
 #include <stdlib.h>
 #include <string.h>

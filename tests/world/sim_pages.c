@@ -1,7 +1,7 @@
 /* See sim_pages.h. Bytes change in sim_pages_write alone, and a slot's pages in sim_pages_set: so a slot's
  * digests stand up to the first row that was written since, and a step mixes in the rows that are new. */
-#include "sim/sim_pages.h"
-#include "sim/sim_toy.h"
+#include "tests/world/sim_pages.h"
+#include "tests/world/sim_toy.h"
 
 #include <stdlib.h>
 #include <string.h>

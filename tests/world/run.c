@@ -1,5 +1,5 @@
 /* Carries out a plan and judges it. See run.h. */
-#include "tests/sim/run.h"
+#include "tests/world/run.h"
 
 #include <stdlib.h>
 #include <string.h>

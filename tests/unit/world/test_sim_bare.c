@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "sim/sim_bare.h"
-#include "sim/sim_world.h"
+#include "tests/world/sim_bare.h"
+#include "tests/world/sim_world.h"
 #include "tests/helpers/wire_samples.h"
 
 typedef struct told {

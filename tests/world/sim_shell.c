@@ -1,7 +1,7 @@
 /* What the shells of all simulated processes do alike: send packets, and end a step. See sim_node.h. */
 #include "kv/kv_header.h"
-#include "sim/sim_bare.h"
-#include "sim/sim_node.h"
+#include "tests/world/sim_bare.h"
+#include "tests/world/sim_node.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* Beginnings of prompts that are kept and shared, under loss, corruption, dead nodes and clients that go: the
  * simulated world itself holds every token against what the prompt must give, whose rows may come from
  * anywhere. Here it is made sure that they do. */
-#include "sim/sim_toy.h"
-#include "sim/sim_world.h"
+#include "tests/world/sim_toy.h"
+#include "tests/world/sim_world.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

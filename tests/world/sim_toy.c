@@ -1,5 +1,5 @@
 /* Engines that compute nothing useful, checkably. See sim_toy.h. */
-#include "sim/sim_toy.h"
+#include "tests/world/sim_toy.h"
 #include "base/num.h"
 #include "base/rng.h"
 

@@ -1,9 +1,9 @@
-#ifndef SIM_NODE_H
-#define SIM_NODE_H
+#ifndef TESTS_WORLD_SIM_NODE_H
+#define TESTS_WORLD_SIM_NODE_H
 #include "decode-node/brain/batch.h"
-#include "sim/sim_pages.h"
-#include "sim/sim_toy.h"
-#include "sim/sim_world.h"
+#include "tests/world/sim_pages.h"
+#include "tests/world/sim_toy.h"
+#include "tests/world/sim_world.h"
 
 /* What the files of the simulated world share: its processes and how they touch the network. For sim_*.c only. */
 typedef struct sim_run { /* a slot's work in an engine */

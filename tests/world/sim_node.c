@@ -1,5 +1,5 @@
 /* What is known of a world's processes, and what its files say of it. See sim_node.h. */
-#include "sim/sim_node.h"
+#include "tests/world/sim_node.h"
 
 #include <stdarg.h>
 

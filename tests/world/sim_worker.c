@@ -1,7 +1,7 @@
 /* The worker of a simulated decode node: the real scheduler of steps (decode-node/brain/batch.h) over toy
  * rows. One step of all sequences, one piece of a prefill, or with `mixes` both, takes STEP_US. Drafts are
  * guesses, right more often than not. A STOP is seen before a step or one step later. */
-#include "sim/sim_node.h"
+#include "tests/world/sim_node.h"
 
 #include <string.h>
 

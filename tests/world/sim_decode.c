@@ -1,7 +1,7 @@
 /* The shell of a simulated decode node: its brain, its bulk socket, its pages, its worker (sim_worker.c). */
 #include "kv/kv_header.h"
-#include "sim/sim_bare.h"
-#include "sim/sim_node.h"
+#include "tests/world/sim_bare.h"
+#include "tests/world/sim_node.h"
 
 #include <string.h>
 

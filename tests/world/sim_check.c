@@ -9,7 +9,7 @@
 #include "decode-node/brain/brain_inner.h"
 #include "gateway/brain/state.h"
 #include "prefill-node/brain/brain_inner.h"
-#include "sim/sim_node.h"
+#include "tests/world/sim_node.h"
 
 #include <stdlib.h>
 #include <string.h>

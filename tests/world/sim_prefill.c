@@ -1,8 +1,8 @@
 /* The shell of a simulated prefill node: its brain, its bulk sockets, a toy worker that makes KV chunk by
  * chunk, layer by layer, in the pages that the brain says; what is sent is read out of them. */
 #include "kv/kv_header.h"
-#include "sim/sim_bare.h"
-#include "sim/sim_node.h"
+#include "tests/world/sim_bare.h"
+#include "tests/world/sim_node.h"
 
 #include <stdlib.h>
 #include <string.h>

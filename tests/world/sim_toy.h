@@ -1,5 +1,5 @@
-#ifndef SIM_TOY_H
-#define SIM_TOY_H
+#ifndef TESTS_WORLD_SIM_TOY_H
+#define TESTS_WORLD_SIM_TOY_H
 #include "wire/msg.h"
 
 /* Toy engines whose results anybody can check: the KV bytes of a prompt's row are a function of (prompt up to the

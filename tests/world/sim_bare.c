@@ -1,6 +1,6 @@
 /* Messages without a codec. See sim_bare.h. The arrays of a message are listed once; packing, counting and
  * opening go through that list. */
-#include "sim/sim_bare.h"
+#include "tests/world/sim_bare.h"
 
 #include <assert.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* The three real brains over a virtual network, many seeds: every promise to the client is checked by the
  * world itself. A failing run prints its seed; the same seed replays it. */
-#include "sim/sim_world.h"
+#include "tests/world/sim_world.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
-#ifndef TESTS_SIM_PLAN_H
-#define TESTS_SIM_PLAN_H
-#include "sim/sim_world.h"
+#ifndef TESTS_WORLD_PLAN_H
+#define TESTS_WORLD_PLAN_H
+#include "tests/world/sim_world.h"
 
 /* What a seed means: a world, its clients, and what goes wrong in it. A plan is a list of units, each of which may be
  * left out without changing the meaning of the others, so that a failing plan can be made smaller. */

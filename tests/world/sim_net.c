@@ -1,6 +1,6 @@
 /* A heap of what will happen, and links that delay, drop, repeat, reorder, corrupt and are cut. See
  * sim_net.h. */
-#include "sim/sim_net.h"
+#include "tests/world/sim_net.h"
 #include "base/rng.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-#ifndef SIM_NET_H
-#define SIM_NET_H
+#ifndef TESTS_WORLD_SIM_NET_H
+#define TESTS_WORLD_SIM_NET_H
 #include "base/err.h"
 
 #include <stdbool.h>

@@ -1,9 +1,9 @@
-#ifndef SIM_WORLD_H
-#define SIM_WORLD_H
+#ifndef TESTS_WORLD_SIM_WORLD_H
+#define TESTS_WORLD_SIM_WORLD_H
 #include "decode-node/brain/brain.h"
 #include "gateway/brain/brain.h"
 #include "prefill-node/brain/brain.h"
-#include "sim/sim_net.h"
+#include "tests/world/sim_net.h"
 
 #include <stdio.h>
 

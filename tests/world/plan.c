@@ -1,5 +1,5 @@
 /* Draws worlds. See plan.h. */
-#include "tests/sim/plan.h"
+#include "tests/world/plan.h"
 #include "base/rng.h"
 
 #include <string.h>

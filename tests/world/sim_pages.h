@@ -1,5 +1,5 @@
-#ifndef SIM_PAGES_H
-#define SIM_PAGES_H
+#ifndef TESTS_WORLD_SIM_PAGES_H
+#define TESTS_WORLD_SIM_PAGES_H
 #include "base/err.h"
 
 #include <stdbool.h>

@@ -2,7 +2,7 @@
  * promise, with the command that replays it; the last line counts. Exit 0: nothing was broken; with
  * --break: the broken brain was caught. */
 #include "base/breakage.h"
-#include "tests/sim/run.h"
+#include "tests/world/run.h"
 
 #include <inttypes.h>
 #include <malloc.h>
