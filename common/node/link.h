@@ -2,9 +2,10 @@
 #define BT_NODE_LINK_H
 #include <stdint.h>
 #include "crypto/peer_auth.h"
-#include "kernels/kv_view.h"
 #include "kv/kv_header.h"
 #include "wire/msg.h"
+
+typedef struct bt_kv_view bt_kv_view; /* kernels/kv_view.h */
 
 /* A socket that speaks the project's frames: control messages, and on bulk links KV blocks. Bytes are checked here and
  * become structs; a bad message is counted, reported to on_bad, and goes no further.

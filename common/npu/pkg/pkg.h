@@ -2,11 +2,11 @@
 #define BT_NPU_PKG_H
 #include <stddef.h>
 #include "base/err.h"
-#include "kernels/int_kernels.h"
 #include "npu/pkg/pkg_format.h"
 
-typedef struct bt_pool bt_pool;   /* base/pool.h */
-typedef struct bt_model bt_model; /* model/model.h */
+typedef struct bt_pool bt_pool;           /* base/pool.h */
+typedef struct bt_model bt_model;         /* model/model.h */
+typedef struct bt_int_range bt_int_range; /* kernels/int_kernels.h */
 
 /* Package files: written once by the compiler, mapped and checked by whoever runs them. */
 typedef struct bt_pkg bt_pkg;
@@ -51,10 +51,7 @@ bt_err bt_pkg_find_decode_row(const bt_pkg_row **ret, const bt_pkg *p, size_t se
 bt_err bt_pkg_check_model(const bt_pkg *p, const bt_model *m, bt_fault *fault);
 
 /* How 8 bits hold the site's input. */
-static inline bt_int_range bt_pkg_site_range(const bt_pkg_site *s)
-{
-    return s->asymmetric ? bt_int_asymmetric(s->zero) : BT_INT_SYMMETRIC;
-}
+bt_int_range bt_pkg_site_range(const bt_pkg_site *s);
 
 /* ---- writing ----
  * Constants go to the file as they are added; tables at the end. The file appears under its name only when it is

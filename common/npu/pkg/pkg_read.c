@@ -155,6 +155,11 @@ bt_err bt_pkg_find_decode_row(const bt_pkg_row **ret, const bt_pkg *p, size_t se
 
 /* ---- does it belong to this model? ---- */
 
+bt_int_range bt_pkg_site_range(const bt_pkg_site *s)
+{
+    return s->asymmetric ? bt_int_asymmetric(s->zero) : BT_INT_SYMMETRIC;
+}
+
 bt_err bt_pkg_check_model(const bt_pkg *p, const bt_model *m, bt_fault *fault)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);

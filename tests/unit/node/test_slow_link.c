@@ -1,6 +1,7 @@
 /* A decode node that takes nothing: what waits for it in its sender's socket is bounded, the sender is told
  * at once instead of waiting, and its other links do not notice. The queue is that of rt/sock.h; credit,
  * which ends sending much earlier, is test_xfer_credit.c. */
+#include "kernels/kv_view.h"
 #include "node/link.h"
 #include "kv/kv_dtype.h"
 #include "rt/sock.h"
