@@ -2,7 +2,7 @@
 # What `make install` copies and `make uninstall` takes away, with a DESTDIR that has spaces and signs, of toy programs.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-unset MAKEFLAGS MFLAGS PREFIX BINDIR MANDIR COMPDIR DESTDIR CROSS
+unset MAKEFLAGS MFLAGS MAKELEVEL PREFIX BINDIR MANDIR COMPDIR DESTDIR CROSS
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 passed=0 failed=0
