@@ -4,7 +4,7 @@
 #include "graph/companion.h"
 #include "kernels/kernels.h"
 
-/* Rows of q and of K in 8 bits, for the estimate of sparse attention (kernels/sparse.h): rotated, so that no element
+/* Rows of q and of K in 8 bits, for the estimate of sparse attention (kernels/kernels.h): rotated, so that no element
  * stands out, then quantised with the best of three units of their head. K is read as it is stored. A row's integers
  * depend on that row alone. */
 typedef struct bt_estimate {

@@ -1,6 +1,8 @@
-/* Matrix product as plain loops, the specification; and the packing that every variant reads. */
+/* Matrix products over f16, int8 and FP4 weights as plain loops, the specification of their orders; and the
+ * packing of f16 that every variant reads. */
 #include "kernels/variant.h"
 #include "kernels/f16.h"
+#include "kernels/float/forms_layout.h"
 
 #include <math.h>
 
@@ -27,5 +29,69 @@ void bt_matmul_ref(float *restrict y, size_t ldy, const float *restrict x, size_
             float sum = 0.0f;
             for (size_t i = 0; i < k; i++) sum = fmaf(f16_to_f32(w[i * 16]), x[row * ldx + i], sum);
             y[row * ldy + o] = bias ? bias[o] + sum : sum;
+        }
+}
+
+void bt_matmul8_ref(float *restrict y, size_t ldy, const float *restrict x, size_t ldx,
+                    const uint8_t *restrict wp, const float *bias, size_t t, size_t n, size_t k, size_t group,
+                    size_t p0, size_t p1)
+{
+    const size_t end = p1 * 16 < n ? p1 * 16 : n;
+    for (size_t row = 0; row < t; row++)
+        for (size_t o = p0 * 16; o < end; o++) {
+            const uint8_t *w = wp + o / 16 * bt_form_panel_bytes(BT_FORM_INT8, group, k);
+            float acc = 0.0f;
+            for (size_t i = 0; i < k; i += group, w += form_int8_bytes(group)) {
+                const size_t count = k - i < group ? k - i : group;
+                float s = 0.0f;
+                for (size_t c = 0; c < count; c++)
+                    s = fmaf((float)(int8_t)w[32 + 16 * c + o % 16], x[row * ldx + i + c], s);
+                acc = fmaf(f16_to_f32(form_f16_at(w, o % 16)), s, acc);
+            }
+            y[row * ldy + o] = bias ? bias[o] + acc : acc;
+        }
+}
+
+static float fp4_decode(unsigned code)
+{
+    const uint32_t bits = 0x3F800000u | code << 19;
+    float h;
+    memcpy(&h, &bits, sizeof h);
+    return h;
+}
+
+void bt_fp4_sums_ref(float *restrict xs, const float *restrict x, size_t ldx, size_t t, size_t k)
+{
+    for (size_t row = 0; row < t; row++)
+        for (size_t i = 0; i < k; i += BT_FORM_GROUP) {
+            float sum = 0.0f;
+            for (size_t c = i; c < k && c < i + BT_FORM_GROUP; c++) sum += x[row * ldx + c];
+            *xs++ = sum;
+        }
+}
+
+void bt_matmul4_ref(float *restrict y, size_t ldy, const float *restrict x, size_t ldx,
+                    const uint8_t *restrict wp, const float *bias, size_t t, size_t n, size_t k, size_t p0,
+                    size_t p1, const float *restrict xs)
+{
+    (void)xs; /* sums x anew for each output */
+    const size_t end = p1 * 16 < n ? p1 * 16 : n;
+    for (size_t row = 0; row < t; row++)
+        for (size_t o = p0 * 16; o < end; o++) {
+            const uint8_t *w = wp + o / 16 * bt_form_panel_bytes(BT_FORM_FP4, BT_FORM_GROUP, k);
+            float acc = 0.0f;
+            for (size_t i = 0; i < k; i += BT_FORM_GROUP, w += FORM_FP4_BYTES) {
+                const size_t count = k - i < BT_FORM_GROUP ? k - i : BT_FORM_GROUP;
+                float s = 0.0f, sum = 0.0f;
+                for (size_t c = 0; c < count; c++) {
+                    const float xc = x[row * ldx + i + c];
+                    s = fmaf(fp4_decode(w[form_fp4_byte(c, o % 16)] >> form_fp4_shift(c) & 15), xc, s);
+                    sum += xc;
+                }
+                const float d16 = 16.0f * f16_to_f32(form_f16_at(w, o % 16));
+                acc = fmaf(d16, s, acc);
+                acc = fmaf(f16_to_f32(form_f16_at(w + 32, o % 16)) - d16, sum, acc);
+            }
+            y[row * ldy + o] = bias ? bias[o] + acc : acc;
         }
 }

@@ -1,11 +1,32 @@
 /* The plain loops of the integer operators: the formulas of int_ops.h, that every other variant must equal
- * bit for bit. */
+ * bit for bit; and the scalar functions and sizes that int_ops.h gives to all. */
 #include "kernels/int_ops.h"
 #include "kernels/integer/int_ops_attn.h"
 #include "kernels/integer/int_ops_math.h"
 #include "kernels/variant.h"
 
 #include <string.h>
+
+int32_t bt_int_exp(int32_t a) { return int_exp(a); }
+int32_t bt_int_one_over_one_plus(int32_t a) { return int_one_over_one_plus(a); }
+
+/* One bit of the root at a time. */
+uint32_t bt_int_isqrt(uint64_t v)
+{
+    uint64_t root = 0;
+    for (uint64_t bit = UINT64_C(1) << 62; bit; bit >>= 2) {
+        const uint64_t try = root + bit;
+        root >>= 1;
+        if (v >= try) v -= try, root += bit;
+    }
+    return (uint32_t)root;
+}
+
+size_t bt_int_attention_scratch_bytes(size_t head_dim, size_t tokens)
+{
+    const int_attn_scratch s = int_attn_scratch_plan(head_dim, tokens);
+    return s.bytes;
+}
 
 void bt_int_rmsnorm32_ref(int32_t *y, size_t ldy, const int32_t *x, size_t ldx, const int32_t *wq, int32_t w1,
                           unsigned f, uint64_t keps, size_t t, size_t k)

@@ -109,7 +109,7 @@ typedef struct bt_pkg_header { /* 1,024 bytes */
 /* A query head of sparse attention. */
 typedef struct bt_pkg_head { /* 16 bytes */
     uint32_t ppm;            /* its share of positions in millionths, 1 to 1,000,000 */
-    float q_scale, k_scale;  /* units of its q and of its kv head's K, in [2^-100, 2^100] (kernels/sparse.h) */
+    float q_scale, k_scale;  /* units of its q and of its kv head's K, in [2^-100, 2^100] (kernels/kernels.h) */
     float recall;            /* on the calibration: the share of the true choice that the estimate finds; NaN where not
                                 measured */
 } bt_pkg_head;
