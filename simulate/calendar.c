@@ -1,5 +1,5 @@
 /* A heap of four branches: half as deep as one of two, and its children share cache lines. */
-#include "simulate/calendar.h"
+#include "simulate/inner.h"
 
 #include <stdlib.h>
 

@@ -50,7 +50,7 @@ typedef struct sim_cluster_options {
                          over its link */
     int64_t drain_ns; /* the drain timeout of a node that leaves or changes its role */
     bool is_full;     /* leaps nothing: every step and heartbeat is an event of its own */
-    bool is_by_layer; /* each layer of a chunk is a message of its own, else they are grouped (wire.h); for comparison,
+    bool is_by_layer; /* each layer of a chunk is a message of its own, else they are grouped (inner.h); for comparison,
                          since it multiplies the steps of a node's brain */
     bool is_checked;  /* every message is encoded and decoded, books of pages are compared with themselves */
     gw_config gw;

@@ -42,7 +42,7 @@ typedef struct sim_cost {
     uint64_t kv_bytes;     /* of a position, all layers */
     uint64_t weight_bytes; /* as this device holds them */
     uint64_t memory_bytes; /* of all its devices; 0: unknown */
-    bt_work_play *play;    /* prompts of a prefill node under a schedule (line.h); NULL: chunk by chunk */
+    bt_work_play *play;    /* prompts of a prefill node under a schedule (inner.h); NULL: chunk by chunk */
     void *play_ud;
 } sim_cost;
 

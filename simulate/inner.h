@@ -1,12 +1,113 @@
 #ifndef BT_SIMULATE_INNER_H
 #define BT_SIMULATE_INNER_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include "decode-node/brain/batch.h"
-#include "simulate/calendar.h"
+#include "decode-node/brain/brain.h"
+#include "device/link.h"
 #include "simulate/cluster.h"
-#include "simulate/line.h"
-#include "simulate/mail.h"
-#include "simulate/wire.h"
+#include "simulate/cost.h"
+#include "wire/msg.h"
 #include "xfer/gates.h"
+
+/* A host's link, one direction of it: what everybody sends over it shares its rate (contention).
+ *
+ * All layers of a chunk's block travel as one event. The layers are ready one after the other while the chunk is
+ * computed, and each is a message of tx = bt_link_ns of its bytes. The last of L messages that are ready from `begin`
+ * to `end` at equal distances arrives at
+ *
+ *   max(busy + L tx, begin + L tx, end + tx)
+ *
+ * because the longest wait of equal messages at equal distances begins with the first or the last of them. That is what
+ * bt_link_chunk finds message by message. Several senders into one direction are a fluid: their work adds up in `busy`,
+ * whose messages it is does not matter. */
+typedef struct sim_wire {
+    uint64_t busy_ns, tail_ns; /* when all work given so far is done; when the last message so far arrived */
+    uint32_t slow;             /* times slower; 0 as 1 */
+    uint64_t milli;            /* a pace (device/pace.h): K by 1000; 0: none */
+} sim_wire;
+
+/* From one host to another over both their links. layers messages of `bytes`, ready from begin_ns (the first) to
+ * end_ns (the last); ns when the last has arrived, never before end_ns. */
+uint64_t sim_wire_send(sim_wire *out, sim_wire *in, const bt_link *l, uint64_t begin_ns, uint64_t end_ns,
+                       uint32_t layers, uint64_t bytes);
+/* The time of a short message, which waits for no block: its own on the slower of two links. */
+uint64_t sim_wire_short_ns(const sim_wire *out, const sim_wire *in, const bt_link *l, uint64_t bytes);
+
+/* Messages under way, as structs: a copy with its arrays in one block, so that it outlives the step that made it. */
+typedef struct sim_mail sim_mail;
+bt_err sim_mail_new(sim_mail **ret);
+void sim_mail_free(sim_mail *p);
+
+/* Copies m; sim_mail_drop gives the copy back. times: when each token of a TOKENS with several tokens was made, kept
+ * with the copy; len 0: no times. NULL: out of memory. */
+bt_msg *sim_mail_copy(sim_mail *p, const bt_msg *m, const int64_t *times, size_t len);
+const int64_t *sim_mail_times(const bt_msg *copy); /* NULL: none */
+/* Cuts such a TOKENS: only its tokens from number `from` on, `len` of them, are left. */
+void sim_mail_cut(bt_msg *copy, uint32_t from, uint32_t len);
+bt_msg **sim_mail_next(bt_msg *copy); /* a copy's place for its caller's list of copies */
+void sim_mail_drop(sim_mail *p, bt_msg *m);
+/* About the bytes of m on a wire: its fields and arrays. */
+uint64_t sim_mail_bytes(const bt_msg *m);
+uint64_t sim_mail_token_bytes(void); /* the same for a TOKENS with one token */
+
+/* A prompt under a schedule that has several chunks under way (sim_cost.play): when the layers of each chunk are there,
+ * from the prompt's begin, with the node's pace. Its layers still travel as one event (sim_wire), as if they were
+ * stored at equal distances from the first to the last. */
+typedef struct sim_line_chunk {
+    uint32_t end;               /* positions behind it */
+    uint64_t first_ns, last_ns; /* its first layer stored, and its last */
+} sim_line_chunk;
+typedef struct sim_line {
+    sim_line_chunk *chunk;
+    size_t len, cap, at; /* at: the caller's */
+    uint64_t ns;         /* all of it, the output matrix too */
+} sim_line;
+/* Positions [first, end). false: it cannot be played, or memory is out. */
+bool sim_line_play(sim_line *l, const sim_cost *c, uint32_t first, uint32_t end);
+void sim_line_done(sim_line *l);
+
+/* Future events, in order of time, then of posting. */
+typedef enum sim_when {
+    SIM_WHEN_MSG = 1,    /* msg reaches `to`; is_bulk: on the bulk link of `from` */
+    SIM_WHEN_BLOCK,      /* block reaches `to` */
+    SIM_WHEN_CHUNK,      /* a prefill node has computed a chunk of `slot` */
+    SIM_WHEN_LAYER,      /* ... layer `from` of it, where layers travel one by one */
+    SIM_WHEN_STOPPED,    /* ... has let go of `slot` */
+    SIM_WHEN_STEP,       /* a decode node's step is over */
+    SIM_WHEN_WAKE,       /* a timer */
+    SIM_WHEN_START,      /* a node that loads has loaded */
+    SIM_WHEN_DRAIN,      /* a node is asked to leave */
+    SIM_WHEN_DRAIN_OVER, /* ... and has had its time for it */
+    SIM_WHEN_LEFT,       /* a node has sent BYE */
+    SIM_WHEN_CUT,        /* the gateway learns that the connection to `from` has ended */
+    SIM_WHEN_DEADLINE,   /* the timeout of request `run` at the gateway `to` */
+    SIM_WHEN_CALLER,     /* the caller's own, `run` is its number */
+} sim_when;
+
+typedef struct sim_event {
+    int64_t at_ns;
+    uint64_t order; /* set by the calendar */
+    sim_when what;
+    uint32_t from, to, slot;
+    uint64_t life, run; /* the life of `to` at posting; an event of an older life is void */
+    bool is_bulk;
+    union {
+        bt_msg *msg;
+        dc_block *block;
+    } u;
+} sim_event;
+
+typedef struct sim_calendar {
+    sim_event *heap;
+    size_t len, cap;
+    uint64_t orders;
+} sim_calendar;
+bt_err sim_calendar_post(sim_calendar *c, const sim_event *e); /* BT_ENOMEM */
+/* The earliest, taken out. False: none is due by until_ns. */
+bool sim_calendar_take(sim_event *ret, sim_calendar *c, int64_t until_ns);
+void sim_calendar_done(sim_calendar *c); /* events left in it belong to the caller */
 
 /* Shared by the files of the simulated cluster only: carry.c, rest.c, gateway.c, prefill.c, decode_tell.c, leap.c,
  * decode.c, member.c, roles.c, and cluster.c on top. */

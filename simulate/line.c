@@ -1,5 +1,5 @@
-/* From the times of layers to those of chunks. See line.h. */
-#include "simulate/line.h"
+/* From the times of layers to those of chunks. See inner.h. */
+#include "simulate/inner.h"
 
 #include <stdlib.h>
 

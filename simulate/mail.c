@@ -1,6 +1,6 @@
 /* Most messages are short and come by the million: they lie in blocks of one size that are used again. See
- * mail.h. */
-#include "simulate/mail.h"
+ * inner.h. */
+#include "simulate/inner.h"
 
 #include <stddef.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* A prefill node: its brain, one prompt in the works at a time as the brain says, chunk after chunk, and
  * blocks on the wire. The brain sees one layer whose rows are those of all layers together, so that a chunk's
- * layers are one block; the wire knows how many there are (wire.h). */
+ * layers are one block; the wire knows how many there are (sim_wire). */
 #include "simulate/inner.h"
 #include "kv/kv_header.h"
 

@@ -1,5 +1,5 @@
-/* One formula for each direction of a link. See wire.h. */
-#include "simulate/wire.h"
+/* One formula for each direction of a link. See inner.h. */
+#include "simulate/inner.h"
 #include "device/time.h"
 
 static uint64_t most(uint64_t a, uint64_t b) { return a > b ? a : b; }

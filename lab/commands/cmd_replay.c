@@ -10,7 +10,7 @@
 #include "lab/replay/print.h"
 #include "lab/replay/probe.h"
 #include "lab/replay/progress.h"
-#include "lab/replay/ramp_run.h"
+#include "lab/replay/ramp.h"
 #include "lab/replay/report.h"
 #include "lab/replay/synthetic.h"
 #include "tools/tool.h"

@@ -13,7 +13,7 @@
 #include "npu/pkg/attention.h"
 #include "npu/pkg/recipe.h"
 #include "lab/commands/dims_of.h"
-#include "lab/replay/ramp_run.h"
+#include "lab/replay/ramp.h"
 #include "lab/simulate/load.h"
 #include "lab/simulate/range.h"
 #include "lab/simulate/show.h"

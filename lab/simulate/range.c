@@ -1,16 +1,243 @@
 /* Rows of a sweep in processes, their points in memory and in a file. See range.h. */
 #include "lab/simulate/range.h"
+#include "base/err.h"
 #include "base/hash.h"
 #include "base/rng.h"
-#include "lab/simulate/farm.h"
 #include "lab/simulate/prices.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+void tool_simulate_points_done(tool_simulate_points *p)
+{
+    free(p->point);
+    *p = (tool_simulate_points){0};
+}
+
+bt_err tool_simulate_points_add(tool_simulate_points *p, const tool_simulate_point *one, bt_fault *fault)
+{
+    if (p->len == p->cap) {
+        const size_t cap = p->cap ? p->cap * 2 : 256;
+        tool_simulate_point *all = realloc(p->point, cap * sizeof *all);
+        if (!all) return bt_fail(fault, BT_ENOMEM, "points of a sweep");
+        p->point = all;
+        p->cap = cap;
+    }
+    p->point[p->len++] = *one;
+    return BT_OK;
+}
+
+const tool_simulate_point *tool_simulate_points_find(const tool_simulate_points *p, uint32_t prefill,
+                                                     uint32_t decode)
+{
+    for (size_t i = 0; i < p->len; i++)
+        if (p->point[i].prefill == prefill && p->point[i].decode == decode) return &p->point[i];
+    return NULL;
+}
+
+void tool_simulate_points_line(char ret[TOOL_SIMULATE_LINE_BYTES], const tool_simulate_point *p, uint64_t key)
+{
+    (void)snprintf(ret, TOOL_SIMULATE_LINE_BYTES,
+                   "{\"key\": \"%016" PRIx64
+                   "\", \"prefill\": %u, \"decode\": %u, \"carried\": %s, \"requests\": %" PRIu64
+                   ", \"good\": %" PRIu64 ", \"failed\": %" PRIu64 ", \"events\": %" PRIu64
+                   ", \"goodput_rps\": %.17g, \"ttft_p99_ms\": %.17g, \"tpot_p99_ms\": %.17g, "
+                   "\"virtual_seconds\": %.17g, \"joules\": %.17g}\n",
+                   key, p->prefill, p->decode, p->is_carried ? "true" : "false", p->requests, p->good,
+                   p->failed, p->events, p->goodput_rps, p->ttft_p99_ms, p->tpot_p99_ms, p->virtual_s,
+                   p->joules);
+}
+
+bool tool_simulate_points_parse(tool_simulate_point *ret, const char *line, uint64_t key)
+{
+    const char *found;
+    json_int_t prefill, decode, requests, good, failed, events;
+    int carried;
+    char want[17];
+    tool_simulate_point p = {0};
+    json_t *o = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
+    (void)snprintf(want, sizeof want, "%016" PRIx64, key);
+    const bool ok = o &&
+                    json_unpack(o, "{s:s, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:F, s:F, s:F, s:F, s:F}", "key",
+                                &found, "prefill", &prefill, "decode", &decode, "carried", &carried,
+                                "requests", &requests, "good", &good, "failed", &failed, "events", &events,
+                                "goodput_rps", &p.goodput_rps, "ttft_p99_ms", &p.ttft_p99_ms, "tpot_p99_ms",
+                                &p.tpot_p99_ms, "virtual_seconds", &p.virtual_s, "joules", &p.joules) == 0 &&
+                    strcmp(found, want) == 0 && prefill >= 0 && prefill <= UINT32_MAX && decode >= 0 &&
+                    decode <= UINT32_MAX;
+    if (ok) {
+        p.prefill = (uint32_t)prefill;
+        p.decode = (uint32_t)decode;
+        p.is_carried = carried;
+        p.requests = (uint64_t)requests;
+        p.good = (uint64_t)good;
+        p.failed = (uint64_t)failed;
+        p.events = (uint64_t)events;
+        *ret = p;
+    }
+    json_decref(o);
+    return ok;
+}
+
+bt_err tool_simulate_points_read(tool_simulate_points *p, const char *path, uint64_t key, bt_fault *fault)
+{
+    char line[TOOL_SIMULATE_LINE_BYTES];
+    tool_simulate_point one;
+    bt_err e = BT_OK;
+    FILE *f = fopen(path, "re");
+    if (!f) return errno == ENOENT ? BT_OK : bt_fail(fault, BT_EIO, "'%.150s': %s", path, strerror(errno));
+    while (e == BT_OK && fgets(line, sizeof line, f))
+        if (tool_simulate_points_parse(&one, line, key) &&
+            !tool_simulate_points_find(p, one.prefill, one.decode))
+            e = tool_simulate_points_add(p, &one, fault);
+    if (e == BT_OK && ferror(f)) e = bt_fail(fault, BT_EIO, "'%.150s' cannot be read", path);
+    (void)fclose(f);
+    return e;
+}
+
+/* Pieces of work in processes of their own, `jobs` at a time. Each process writes lines, which come to `line`
+ * in this process, one after the other, the lines of one piece in their order. */
+typedef struct farm {
+    /* In a process of its own, whose memory is a copy: say each line by farm_say(to, ...). */
+    bt_err (*work)(void *ud, uint32_t piece, int to, bt_fault *fault);
+    bt_err (*line)(void *ud, const char *text, bt_fault *fault); /* with its newline */
+    void *ud;
+    uint32_t jobs; /* at a time; at least 1 */
+} farm;
+
+enum { LINE = 1024, MOST_JOBS = 256 };
+
+typedef struct hand {
+    pid_t pid; /* 0: none */
+    int from;
+    char text[LINE + 1];
+    size_t len;
+} hand;
+
+/* A whole line with its newline. BT_EIO. */
+static bt_err farm_say(int to, const char *line, bt_fault *fault)
+{
+    for (size_t len = strlen(line); len > 0;) {
+        const ssize_t n = write(to, line, len);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return bt_fail(fault, BT_EIO, "a pipe: %s", strerror(errno));
+        line += n;
+        len -= (size_t)n;
+    }
+    return BT_OK;
+}
+
+static bt_err hire(const farm *f, hand *h, uint32_t piece, bt_fault *fault)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0) return bt_fail(fault, BT_EIO, "a pipe: %s", strerror(errno));
+    (void)fflush(NULL); /* what is buffered is said once */
+    const pid_t parent = getpid(), pid = fork();
+    if (pid < 0) {
+        close(ends[0]);
+        close(ends[1]);
+        return bt_fail(fault, BT_EIO, "a process: %s", strerror(errno));
+    }
+    if (pid == 0) {
+        bt_fault why = {""};
+        char line[sizeof why.text + 8];
+        close(ends[0]);
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* whoever ends the sweep ends its processes */
+        if (getppid() != parent) _exit(1);
+        const bt_err e = f->work(f->ud, piece, ends[1], &why);
+        (void)snprintf(line, sizeof line, "!%s\n", why.text);
+        if (e < 0) (void)farm_say(ends[1], line, NULL);
+        _exit(e < 0);
+    }
+    close(ends[1]);
+    *h = (hand){.pid = pid, .from = ends[0]};
+    return BT_OK;
+}
+
+/* Whole lines out of what came. */
+static bt_err hear(const farm *f, hand *h, bt_fault *fault)
+{
+    char *end, line[LINE + 1];
+    bt_err e = BT_OK;
+    while (e == BT_OK && (end = memchr(h->text, '\n', h->len))) {
+        const size_t len = (size_t)(end - h->text) + 1;
+        memcpy(line, h->text, len);
+        line[len] = 0;
+        h->len -= len;
+        memmove(h->text, h->text + len, h->len);
+        if (line[0] == '!') {
+            line[len - 1] = 0;
+            return bt_fail(fault, BT_EIO, "%.300s", line + 1);
+        }
+        e = f->line(f->ud, line, fault);
+    }
+    if (e == BT_OK && h->len == LINE) e = bt_fail(fault, BT_EIO, "a line of more than %d bytes", LINE);
+    return e;
+}
+
+/* Its process has ended. */
+static bt_err dismiss(hand *h, bt_fault *fault)
+{
+    int status = 0;
+    while (waitpid(h->pid, &status, 0) < 0 && errno == EINTR) continue;
+    close(h->from);
+    h->pid = 0;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return BT_OK;
+    return bt_fail(fault, BT_EIO, "a process of the sweep ended by %s %d",
+                   WIFSIGNALED(status) ? "signal" : "exit code",
+                   WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+}
+
+static bt_err read_some(const farm *f, hand *h, bt_fault *fault)
+{
+    const ssize_t n = read(h->from, h->text + h->len, LINE - h->len);
+    if (n < 0) return errno == EINTR ? BT_OK : bt_fail(fault, BT_EIO, "a pipe: %s", strerror(errno));
+    if (n == 0) return dismiss(h, fault);
+    h->len += (size_t)n;
+    return hear(f, h, fault);
+}
+
+/* The first piece that fails ends all; its words come back. BT_EIO: no process or pipe. */
+static bt_err farm_run(const farm *f, const uint32_t *piece, size_t n, bt_fault *fault)
+{
+    const uint32_t jobs = f->jobs > MOST_JOBS ? MOST_JOBS : f->jobs;
+    hand *h = calloc(jobs, sizeof *h);
+    struct pollfd *fds = calloc(jobs, sizeof *fds);
+    size_t next = 0;
+    bool goes_on = true;
+    bt_err e = h && fds ? BT_OK : bt_fail(fault, BT_ENOMEM, "a sweep");
+    while (e == BT_OK && goes_on) {
+        goes_on = next < n;
+        for (uint32_t i = 0; e == BT_OK && i < jobs; i++) {
+            if (!h[i].pid && next < n) e = hire(f, &h[i], piece[next++], fault);
+            fds[i] = (struct pollfd){.fd = h[i].pid ? h[i].from : -1, .events = POLLIN};
+            goes_on |= h[i].pid != 0;
+        }
+        if (e < 0 || !goes_on || poll(fds, jobs, -1) <= 0) continue;
+        for (uint32_t i = 0; e == BT_OK && i < jobs; i++)
+            if (fds[i].revents) e = read_some(f, &h[i], fault);
+    }
+    for (uint32_t i = 0; h && i < jobs; i++) {
+        if (!h[i].pid) continue;
+        (void)kill(h[i].pid, SIGTERM);
+        (void)dismiss(&h[i], NULL);
+    }
+    free(h);
+    free(fds);
+    return e;
+}
 
 bt_err tool_simulate_varies(bool *ret, size_t *ret_group, const tool_simulate_side *s, const char *option,
                             bt_fault *fault)
@@ -191,7 +418,7 @@ static bt_err try_one(void *ud, tool_simulate_point *ret, uint32_t decode, bt_fa
     if (e == BT_OK) e = tool_simulate_points_add(w->known, ret, fault);
     if (e < 0) return e;
     tool_simulate_points_line(line, ret, w->r->key);
-    return tool_simulate_say(w->to, line, fault);
+    return farm_say(w->to, line, fault);
 }
 
 /* ---- all of them --------------------------------------------------------------------------------- */
@@ -235,7 +462,7 @@ static bt_err on_line(void *ud, const char *text, bt_fault *fault)
     if (!tool_simulate_points_parse(&p, text, w->r->key))
         return bt_fail(fault, BT_EIO, "a process said '%.80s'", text);
     bt_err e = tool_simulate_points_add(w->tried, &p, fault);
-    if (e == BT_OK && w->file >= 0) e = tool_simulate_say(w->file, text, fault);
+    if (e == BT_OK && w->file >= 0) e = farm_say(w->file, text, fault);
     if (w->r->progress) w->r->progress(w->r->ud, w->tried->len, w->rows);
     return e;
 }
@@ -268,7 +495,7 @@ static bt_err open_points(int *ret, const char *path, bt_fault *fault)
     *ret = fd; /* closed by the caller */
     if (end > 0 && pread(fd, &last, 1, end - 1) != 1)
         return bt_fail(fault, BT_EIO, "'%.150s': %s", path, strerror(errno));
-    return last == '\n' ? BT_OK : tool_simulate_say(fd, "\n", fault);
+    return last == '\n' ? BT_OK : farm_say(fd, "\n", fault);
 }
 
 bt_err tool_simulate_range_run(tool_simulate_found *ret, const tool_simulate_range *r, bt_fault *fault)
@@ -291,8 +518,8 @@ bt_err tool_simulate_range_run(tool_simulate_found *ret, const tool_simulate_ran
     if (r->points_path) e = tool_simulate_points_read(&ret->tried, r->points_path, r->key, fault);
     ret->again = ret->tried.len;
     if (e == BT_OK && r->points_path) e = open_points(&w.file, r->points_path, fault);
-    const tool_simulate_farm farm = {work, on_line, &w, r->jobs};
-    if (e == BT_OK) e = tool_simulate_farm_run(&farm, rows, n, fault);
+    const farm workers = {work, on_line, &w, r->jobs};
+    if (e == BT_OK) e = farm_run(&workers, rows, n, fault);
     if (e == BT_OK) e = gather(ret, &w, rows, n, fault);
     if (w.file >= 0) close(w.file);
     free(rows);

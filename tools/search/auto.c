@@ -6,16 +6,146 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/num.h"
+#include "base/pool.h"
 #include "base/wait.h"
 #include "engine/costs.h"
-#include "npu/price/price_pkg.h"
+#include "engine/prefill.h"
 #include "lab/plan/programs.h"
-#include "tools/search/held_out.h"
+#include "model/model.h"
+#include "model/vocab.h"
+#include "npu/compile/compile.h"
+#include "npu/compile/obtain.h"
+#include "npu/price/price_pkg.h"
+#include "sample/perplexity.h"
+#include "text/tokenizer.h"
+#include "tools/sequences.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Perplexity on the part of the calibration's text that calibrates nothing: windows of TOOL_HELD_OUT_WINDOW
+ * tokens behind the first BT_COMPILE_MAX_CALIB, as many as there are and at most TOOL_HELD_OUT_WINDOWS,
+ * scored as baton perplexity scores them. */
+enum { TOOL_HELD_OUT_WINDOW = 512, TOOL_HELD_OUT_WINDOWS = 8, TOOL_HELD_OUT_LEAST = 2 };
+
+enum { WINDOW = TOOL_HELD_OUT_WINDOW };
+
+typedef struct held_out {
+    const bt_model *m;
+    const bt_obtain_want *want;
+    bt_pool *pool;
+    int32_t *ids; /* of the whole text */
+    int32_t bos;
+    bt_perplexity_plan plan;
+    float *first; /* [WINDOW, V]: logits of the first window, in floats */
+    double value;
+} held_out;
+
+static bt_err find_windows(held_out *h, bt_fault *fault)
+{
+    const size_t need = BT_COMPILE_MAX_CALIB + (size_t)TOOL_HELD_OUT_LEAST * WINDOW;
+    bt_tokenizer *tok = NULL;
+    size_t n;
+    bt_err e = bt_vocab_load(&tok, h->m->file, fault);
+    if (e == BT_OK) {
+        h->bos = bt_tokenizer_adds_bos(tok) ? bt_tokenizer_bos(tok) : -1;
+        e = bt_obtain_calibration(&h->ids, &n, h->m, h->want, fault);
+    }
+    bt_tokenizer_free(tok);
+    if (e < 0) return e;
+    if (n < need)
+        return bt_fail(
+            fault, BT_EARG,
+            "a calibration text of %zu tokens: auto calibrates on %d and measures on windows behind "
+            "them, %zu tokens at least",
+            n, BT_COMPILE_MAX_CALIB, need);
+    return bt_perplexity_plan_make(&h->plan, n - BT_COMPILE_MAX_CALIB, WINDOW, TOOL_HELD_OUT_WINDOWS, fault);
+}
+
+/* pkg NULL: in floats. score NULL: the first window alone. kl NULL: not compared, the first window's logits
+ * are kept. */
+static bt_err run(held_out *h, const bt_pkg *pkg, bt_perplexity *score, double *kl, bt_fault *fault)
+{
+    const bt_prefill_config c = {.engine = pkg ? BT_ENGINE_DEFAULT_PREFILL : BT_ENGINE_DEFAULT_FLOAT,
+                                 .pkg = pkg, .pool = h->pool, .ctx_tokens = WINDOW};
+    const size_t vocab = h->m->hp.vocab, first = h->plan.first_scored, last = h->plan.last_scored;
+    int32_t ids[WINDOW];
+    bt_prefill *p = NULL;
+    tool_sequences s = {0};
+    bt_perplexity_diff *diff = NULL;
+    bt_err e = bt_prefill_new(&p, h->m, &c, fault);
+    if (e == BT_OK) e = tool_sequences_open(&s, h->m, bt_prefill_kv_elem_bytes(p), 1, WINDOW, WINDOW, fault);
+    if (e == BT_OK && kl) e = bt_perplexity_diff_new(&diff, last - first + 1, fault);
+    for (size_t w = 0; e == BT_OK && w < (score ? h->plan.windows : 1); w++) {
+        bt_perplexity_window(ids, &h->plan, h->ids + BT_COMPILE_MAX_CALIB, w, h->bos);
+        e = bt_prefill_run(p, &s.view[0], ids, WINDOW, 0, NULL, s.logits, BT_PREFILL_ALL, fault);
+        if (e == BT_OK && w == 0 && !kl) memcpy(h->first, s.logits, WINDOW * vocab * sizeof *h->first);
+        for (size_t i = first; e == BT_OK && i <= last; i++) {
+            const float *row = s.logits + i * vocab;
+            if (score) bt_perplexity_add(score, bt_perplexity_nll(row, vocab, ids[i + 1]));
+            if (kl && w == 0) e = bt_perplexity_diff_add(diff, h->first + i * vocab, row, vocab, fault);
+        }
+    }
+    if (e == BT_OK && kl) *kl = bt_perplexity_diff_end(diff).kl_mean;
+    bt_perplexity_diff_free(diff);
+    tool_sequences_close(&s);
+    bt_prefill_free(p);
+    return e;
+}
+
+/* NULL is fine. */
+static void held_out_free(held_out *h)
+{
+    if (!h) return;
+    free(h->ids);
+    free(h->first);
+    free(h);
+}
+
+/* Runs the float engine, against whose perplexity losses are taken, and keeps its logits of one window. m, w
+ * and pool are borrowed. BT_EARG: a text of less than TOOL_HELD_OUT_LEAST windows behind the calibration,
+ * with both numbers. */
+static bt_err held_out_new(held_out **ret, const bt_model *m, const bt_obtain_want *w, bt_pool *pool,
+                           bt_fault *fault)
+{
+    bt_perplexity score = {0};
+    held_out *h = calloc(1, sizeof *h);
+    if (!h) return bt_fail(fault, BT_ENOMEM, "a search");
+    h->m = m;
+    h->want = w;
+    h->pool = pool;
+    bt_err e = find_windows(h, fault);
+    if (e == BT_OK && !(h->first = malloc((size_t)WINDOW * m->hp.vocab * sizeof *h->first)))
+        e = bt_fail(fault, BT_ENOMEM, "logits of %d tokens", WINDOW);
+    if (e == BT_OK) e = run(h, NULL, &score, NULL, fault);
+    if (e < 0) {
+        held_out_free(h);
+        return e;
+    }
+    h->value = bt_perplexity_value(&score);
+    *ret = h;
+    return BT_OK;
+}
+
+static double held_out_float(const held_out *h) { return h->value; }
+/* Those that are scored. */
+static size_t held_out_tokens(const held_out *h)
+{
+    return h->plan.windows * (h->plan.last_scored - h->plan.first_scored + 1);
+}
+
+/* *ret_kl: mean divergence of the first window from floats. *ret_loss: perplexity / that of floats - 1; NULL:
+ * only the first window is run. */
+static bt_err held_out_measure(double *ret_loss, double *ret_kl, held_out *h, const bt_pkg *p,
+                               bt_fault *fault)
+{
+    bt_perplexity score = {0};
+    const bt_err e = run(h, p, ret_loss ? &score : NULL, ret_kl, fault);
+    if (e == BT_OK && ret_loss) *ret_loss = bt_perplexity_value(&score) / h->value - 1;
+    return e;
+}
 
 enum { VERSION = 2 }; /* of the ladder and the steps: another gives other answers */
 static const char *const kinds[] = {"all", "one", "mixed"};
@@ -27,7 +157,7 @@ typedef struct job {
     tool_search search;
     bt_profile profile;
     bt_dims dims;
-    tool_held_out *held_out;
+    held_out *held_out;
     bt_pkg *donor[TOOL_SEARCH_LADDER];
     size_t donors;
     int64_t begin_us;
@@ -88,8 +218,7 @@ static bt_err measure(void *ud, tool_search_try *t, bt_fault *fault)
     if (e == BT_OK && t->kind != TOOL_SEARCH_ALL) drop_file(path);
     if (e == BT_OK) e = cost_of(t, j, p, fault);
     if (e == BT_OK)
-        e = tool_held_out_measure(t->kind == TOOL_SEARCH_ONE ? NULL : &t->loss, &t->kl, j->held_out, p,
-                                  fault);
+        e = held_out_measure(t->kind == TOOL_SEARCH_ONE ? NULL : &t->loss, &t->kl, j->held_out, p, fault);
     if (e == BT_OK && t->kind == TOOL_SEARCH_ALL) j->donor[j->donors++] = p;
     else bt_pkg_close(p);
     return e;
@@ -134,8 +263,8 @@ static json_t *answer_of(const job *j)
                              tried ? json_null() : json_string(t->why_not)));
     }
     return json_pack("{s:s,s:f,s:f,s:I,s:s,s:f,s:o}", "recipe", s->best->recipe, "bound", s->bound,
-                     "float_perplexity", tool_held_out_float(j->held_out), "held_out_tokens",
-                     (json_int_t)tool_held_out_tokens(j->held_out), "cost_unit", j->has_time ? "ns" : "bytes",
+                     "float_perplexity", held_out_float(j->held_out), "held_out_tokens",
+                     (json_int_t)held_out_tokens(j->held_out), "cost_unit", j->has_time ? "ns" : "bytes",
                      "seconds", (double)(bt_clock_us() - j->begin_us) / 1e6, "tries", tries);
 }
 
@@ -149,7 +278,7 @@ static bt_err search(job *j, const char *path, bt_fault *fault)
     j->search.tries = calloc(TOOL_SEARCH_MAX_TRIES, sizeof *j->search.tries);
     bt_err e = j->search.tries ? BT_OK : bt_fail(fault, BT_ENOMEM, "a search");
     bt_wait_tell(NULL, "measuring in floats", 0, 0);
-    if (e == BT_OK) e = tool_held_out_new(&j->held_out, j->m, j->want, j->how->pool, fault);
+    if (e == BT_OK) e = held_out_new(&j->held_out, j->m, j->want, j->how->pool, fault);
     if (e == BT_OK) e = tool_search_run(&j->search, fault);
     if (e == BT_OK) e = open_package(&p, best, j, j->search.best->recipe, fault); /* it stays in the cache */
     if (e == BT_OK && (!(answer = answer_of(j)) || !(text = json_dumps(answer, 0))))
@@ -159,7 +288,7 @@ static bt_err search(job *j, const char *path, bt_fault *fault)
     free(text);
     json_decref(answer);
     bt_pkg_close(p);
-    tool_held_out_free(j->held_out);
+    held_out_free(j->held_out);
     for (size_t i = 0; i < j->donors; i++) bt_pkg_close(j->donor[i]);
     free(j->search.tries);
     return e;

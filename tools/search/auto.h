@@ -6,7 +6,7 @@
 #include "npu/compile/obtain.h"
 #include "tools/search/search.h"
 
-/* --quant auto:ppl=LOSS%: tools/search/search.h with packages and held-out text (held_out.h). The cost of a package is
+/* --quant auto:ppl=LOSS%: tools/search/search.h with packages and held-out text. The cost of a package is
  * the modelled time of a prompt of TOOL_AUTO_TOKENS tokens where the profile has times, else its bytes. Answers are
  * kept in the cache (folder `recipes`), by what bt_compile_key says and the bound. Packages with one recipe for all
  * layers stay in the cache as any, others go when they were measured. */

@@ -1,5 +1,5 @@
 /* Grouped layers against the wire that sends each message by itself. */
-#include "simulate/wire.h"
+#include "simulate/inner.h"
 #include "base/rng.h"
 
 #include <setjmp.h>

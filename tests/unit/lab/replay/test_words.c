@@ -1,5 +1,5 @@
 /* Words of prompts: one token each, the same for a seed, and shared where the trace says so. */
-#include "lab/replay/words.h"
+#include "lab/replay/wire.h"
 #include "model/gguf.h"
 #include "model/vocab.h"
 #include "tests/helpers/tiny_gguf.h"
