@@ -6,20 +6,21 @@
 Of each function named below it takes the innermost loop with the most multiplications, counts the cycles of one turn in
 llvm-mca, and divides. The limit is what the same multiplications take alone, with a register each: nothing but the
 core's multipliers. A core that lacks the instruction has no figure."""
+import glob
 import re
 import subprocess
 import sys
 
 CORES = {"neoverse-n1": "dotprod", "neoverse-n2": "dotprod i8mm", "neoverse-v1": "dotprod i8mm", "neoverse-v2": "dotprod i8mm"}
-# object below common/kernels, function, how its multiplications begin, products of each, what the core must have
+# object in a room of common/kernels, function, how its multiplications begin, products of each, what the core must have
 LOOPS = [
-    ("integer/int_matmul_neon", ".*", r"smull2?\b|smlal2?\b", 8, ""),
-    ("integer/int_matmul_dotprod", ".*", r"sdot\b", 16, "dotprod"),
-    ("integer/int_matmul_i8mm", ".*", r"smmla\b", 32, "i8mm"),
-    ("float/matmul_neon", "many_f16", r"fmla\b", 4, ""),
-    ("float/matmul_neon", "few_f16", r"fmla\b", 4, ""),
-    ("float/matmul_neon", "few_int8", r"fmla\b", 4, ""),
-    ("attention/attn_neon", ".*", r"fmla\b", 4, ""),
+    ("int_matmul_neon", ".*", r"smull2?\b|smlal2?\b", 8, ""),
+    ("int_matmul_dotprod", ".*", r"sdot\b", 16, "dotprod"),
+    ("int_matmul_i8mm", ".*", r"smmla\b", 32, "i8mm"),
+    ("matmul_neon", "many_f16", r"fmla\b", 4, ""),
+    ("matmul_neon", "few_f16", r"fmla\b", 4, ""),
+    ("matmul_neon", "few_int8", r"fmla\b", 4, ""),
+    ("attn_neon", ".*", r"fmla\b", 4, ""),
 ]
 ATTRIBUTES = "+neon,+dotprod,+i8mm,+fullfp16"
 
@@ -83,7 +84,7 @@ def main():
     print("|---|---|---|" + "---|" * len(CORES))
     for stem, wanted, multiplies, each, needs in LOOPS:
         best = max(((sum(bool(re.match(multiplies, t)) for t in turn), -len(turn), name, turn)
-                    for name, body in functions(f"{build}/common/kernels/{stem}.o") if re.fullmatch(wanted, name)
+                    for name, body in functions(*glob.glob(f"{build}/common/kernels/*/{stem}.o")) if re.fullmatch(wanted, name)
                     for turn in loops(body)), default=None)
         if not best or not best[0]:
             sys.exit(f"{stem}: no loop with {multiplies}")
