@@ -1,12 +1,14 @@
-/* Decides what the gateway does: see brain.h. This file has the nodes and the step; request.h has the life of
- * one request. Tables are looked at in their own order, so that a run depends on its events alone. */
+/* Decides what the gateway does: see brain.h. This file has the nodes, their roles and the step; request.h
+ * has the life of one request. Tables are looked at in their own order, so that a run depends on its events
+ * alone. */
 #include "gateway/brain/brain.h"
 #include "base/breakage.h"
 #include "xfer/greeting.h"
 #include "gateway/brain/act.h"
 #include "gateway/brain/request.h"
-#include "gateway/brain/role.h"
+#include "gateway/brain/state.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +55,90 @@ const char *gw_fail_name(gw_fail_kind k)
     case GW_FAILS: break;
     }
     return "?";
+}
+
+/* ---- roles --------------------------------------------------------------------------------------
+ * Asking a node to serve as another role: GW_EV_ROLE in, one GW_DO_ROLE_ANSWER out. ROLE is sent again until
+ * the node answers or role_us is over; at most GW_ROLES_MAX nodes are asked at a time. */
+
+static void answer_role(gw_brain *b, uint64_t token, int32_t code, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+static void answer_role(gw_brain *b, uint64_t token, int32_t code, const char *fmt, ...)
+{
+    gw_action *a = gw_act(b, GW_DO_ROLE_ANSWER);
+    a->u.role_answer.token = token;
+    a->u.role_answer.code = code;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(a->u.role_answer.text, sizeof a->u.role_answer.text, fmt, ap);
+    va_end(ap);
+}
+
+static void say_role(gw_brain *b, gw_role *k)
+{
+    gw_act_send(b, &k->node, BT_MSG_ROLE)->u.role.role = k->role;
+    k->resend_us = b->now_us + b->cfg.resend_us;
+}
+
+static void ask_role(gw_brain *b, const gw_event *ev)
+{
+    const gw_node *n = gw_registry_named(&b->registry, ev->u.role.node_id);
+    gw_role *k = NULL;
+    for (uint32_t i = 0; !k && i < GW_ROLES_MAX; i++)
+        if (!b->roles[i].in_use) k = &b->roles[i];
+    if (ev->u.role.role != BT_ROLE_PREFILL && ev->u.role.role != BT_ROLE_DECODE)
+        answer_role(b, ev->u.role.token, BT_EARG, "a node's role is prefill or decode");
+    else if (!n) answer_role(b, ev->u.role.token, BT_EARG, "no node is called '%s'", ev->u.role.node_id);
+    else if (!k)
+        answer_role(b, ev->u.role.token, BT_EAGAIN, "%d nodes are being asked already", GW_ROLES_MAX);
+    else {
+        *k = (gw_role){.in_use = true, .node = n->incarnation, .role = ev->u.role.role,
+                       .token = ev->u.role.token, .deadline_us = b->now_us + b->cfg.role_us};
+        say_role(b, k);
+    }
+}
+
+static void on_role_answer(gw_brain *b, const bt_msg *m)
+{
+    bool is_awaited = false;
+    for (uint32_t i = 0; i < GW_ROLES_MAX; i++) {
+        gw_role *k = &b->roles[i];
+        if (!k->in_use || k->role != m->u.role_answer.role || !bt_incarnation_equal(&k->node, &m->from))
+            continue;
+        answer_role(b, k->token, m->u.role_answer.code, "%s", m->u.role_answer.text);
+        k->in_use = false;
+        is_awaited = true;
+    }
+    b->n.repeats += !is_awaited;
+}
+
+static void expire_roles(gw_brain *b)
+{
+    for (uint32_t i = 0; i < GW_ROLES_MAX; i++) {
+        gw_role *k = &b->roles[i];
+        if (!k->in_use) continue;
+        const bool is_here = gw_registry_find(&b->registry, &k->node) != NULL;
+        if (!is_here || b->now_us >= k->deadline_us) {
+            answer_role(b, k->token, is_here ? BT_EIO : BT_EAGAIN,
+                        is_here ? "the node did not answer" : "the node was restarted meanwhile");
+            k->in_use = false;
+        } else if (b->now_us >= k->resend_us) {
+            b->n.resent++;
+            say_role(b, k);
+        }
+    }
+}
+
+static int64_t roles_due_us(const gw_brain *b)
+{
+    int64_t due = BT_STEP_NEVER;
+    for (uint32_t i = 0; i < GW_ROLES_MAX; i++) {
+        if (!b->roles[i].in_use) continue;
+        if (b->roles[i].deadline_us < due) due = b->roles[i].deadline_us;
+        if (b->roles[i].resend_us < due) due = b->roles[i].resend_us;
+    }
+    return due;
 }
 
 /* ---- nodes -------------------------------------------------------------------------------------- */
@@ -174,7 +260,7 @@ static void on_msg(gw_brain *b, const bt_msg *m)
         gw_request_node_lost(b, &n->incarnation, n->hello.node_id, GW_CAUSE_LEFT);
     }
     node_changed(b, n, before);
-    if (m->type == BT_MSG_ROLE_ANSWER) gw_role_answered(b, m);
+    if (m->type == BT_MSG_ROLE_ANSWER) on_role_answer(b, m);
     if (m->type >= BT_MSG_RESERVE) gw_request_msg(b, m);
 }
 
@@ -277,7 +363,7 @@ static void on_event(gw_brain *b, const gw_event *ev, const bt_random *random)
         gw_request_fail(b, r, GW_FAIL_CANCELLED, BT_ECANCEL, 0, "cancelled by the client");
         break;
     case GW_EV_FINISH_EARLY: gw_request_finish_early(b, r); break;
-    case GW_EV_ROLE: gw_role_ask(b, ev); break;
+    case GW_EV_ROLE: ask_role(b, ev); break;
     case GW_EV_CUT: on_cut(b, &ev->u.cut); break;
     case GW_EV_DRAIN: b->draining = true; break;
     default: break;
@@ -294,7 +380,7 @@ gw_actions gw_brain_step(gw_brain *b, const gw_event *ev, int64_t now_us, const 
         b->no_pair_us = now_us;
     }
     expire_nodes(b);
-    gw_role_expire(b);
+    expire_roles(b);
     gw_request_expire_debts(b);
     gw_request_expire_all(b);
     on_event(b, ev, random);
@@ -309,7 +395,7 @@ int64_t gw_brain_due_us(const gw_brain *b)
     const int64_t first = bt_order_first(&b->due, GW_DUE);
     if ((t = gw_registry_next_due_us(&b->registry)) < due) due = t;
     if (b->queued > 0 && (t = gw_registry_refusing_us(&b->registry)) < due) due = t;
-    if ((t = gw_role_due_us(b)) < due) due = t;
+    if ((t = roles_due_us(b)) < due) due = t;
     if (b->queued > 0 && (t = gw_avoid_due_us(&b->router.avoid, b->now_us)) < due) due = t;
     if (first >= 0 && (t = bt_order_us(bt_order_key_of(&b->due, first))) < due) due = t;
     return due;
