@@ -21,7 +21,7 @@
     X(commit_without_check, "a decode node takes a prompt as complete although rows are missing") \
     X(digest_ignored, "a decode node counts a block whose digest is wrong as placed") \
     X(ticket_ignored, "a decode node does not compare tickets and senders") \
-    X(replay_without_prefix, "a decode node keeps rows that decoding made as the beginning of prompts") \
+    X(replay_without_prefix, "a decode node keeps rows that decoding made as the prefix of prompts") \
     X(wrong_class_shared, "a decode node shares rows of another class") \
     X(role_forgotten, "a node that drains for another role ends instead") \
     X(leaving_ignored, "a gateway gives work to nodes that say that they drain") \

@@ -7,7 +7,7 @@
 
 /* Inside a block the hash of the block and the place in it stand for the prefix: a prompt with another block
  * has another prefix. */
-uint64_t bt_prompt_beginning(const bt_prompt_view *p, uint32_t tokens)
+uint64_t bt_prompt_prefix(const bt_prompt_view *p, uint32_t tokens)
 {
     const uint32_t block = p->hashes.block_tokens, whole = tokens / block, rest = tokens % block;
     return rest ? bt_rng_u64(p->hashes.of[whole], rest) : p->hashes.of[whole - 1];

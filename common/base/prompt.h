@@ -35,7 +35,7 @@ static inline size_t bt_prompt_hashes_len(uint32_t tokens, uint32_t block_tokens
 }
 
 /* A number that stands for the first `tokens` of the prompt, 1 .. p->tokens. The prompt has hashes. */
-uint64_t bt_prompt_beginning(const bt_prompt_view *p, uint32_t tokens);
+uint64_t bt_prompt_prefix(const bt_prompt_view *p, uint32_t tokens);
 
 /* Copies the ids and hashes that p has, so that a brain owns what it keeps. The copies lie in one block at `at`,
  * aligned to 8 bytes, of bt_prompt_bytes bytes (a multiple of 4), the ids last. Returns the view of the copies. */

@@ -43,7 +43,7 @@ struct bt_kv_book {
     bt_prompt_by by;
     uint32_t pages_len, page_tokens, seqs_len, seq_pages;
     page *pages;
-    uint64_t *keys; /* [pages] of kept pages: the class; by hashes, that and the beginning up to its end */
+    uint64_t *keys; /* [pages] of kept pages: the class; by hashes, that and the prefix up to its end */
     int32_t *ids;   /* [pages][page_tokens] of kept pages; NULL by hashes */
     uint32_t *buckets, buckets_mask;
     uint32_t given, given_len; /* free pages that were held before, a stack: the last one is taken first; */
@@ -113,7 +113,7 @@ typedef struct mark {
 static mark mark_of(const bt_kv_book *b, uint64_t class, const bt_prompt_view *prompt, uint32_t done)
 {
     if (b->by == BT_PROMPT_BY_IDS) return (mark){class, prompt->ids + done};
-    return (mark){bt_rng_u64(class, bt_prompt_beginning(prompt, done + b->page_tokens)), NULL};
+    return (mark){bt_rng_u64(class, bt_prompt_prefix(prompt, done + b->page_tokens)), NULL};
 }
 
 static mark mark_in(const bt_kv_book *b, uint32_t n)

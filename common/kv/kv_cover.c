@@ -91,7 +91,7 @@ bool bt_kv_cover_has(const bt_kv_cover *c, uint32_t layer, uint32_t token)
 
 bool bt_kv_cover_is_complete(const bt_kv_cover *c) { return c->covered == (uint64_t)c->layers * c->tokens; }
 
-uint32_t bt_kv_cover_beginning(const bt_kv_cover *c)
+uint32_t bt_kv_cover_prefix(const bt_kv_cover *c)
 {
     for (uint32_t u = 0; u < c->units; u++)
         for (uint32_t layer = 0; layer < c->layers; layer++)

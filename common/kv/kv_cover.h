@@ -31,7 +31,7 @@ bool bt_kv_cover_has(const bt_kv_cover *c, uint32_t layer, uint32_t token); /* f
 bool bt_kv_cover_is_complete(const bt_kv_cover *c);
 
 /* Tokens from the first on that are covered in every layer. */
-uint32_t bt_kv_cover_beginning(const bt_kv_cover *c);
+uint32_t bt_kv_cover_prefix(const bt_kv_cover *c);
 
 /* Writes the first `cap` missing ranges by layer, then token, neighbours merged. Returns their count; 0: complete. */
 size_t bt_kv_cover_missing(const bt_kv_cover *c, bt_kv_range *ret, size_t cap);

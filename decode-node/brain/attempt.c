@@ -72,7 +72,7 @@ static void free_slot(dc_brain *b, dc_record *r)
 {
     if (r->a->slot == BT_NO_SLOT) return;
     /* the transfer ends early: the next begins here */
-    if (r->recv.cover) dc_memory_keep(b, r, bt_kv_cover_beginning(r->recv.cover));
+    if (r->recv.cover) dc_memory_keep(b, r, bt_kv_cover_prefix(r->recv.cover));
     dc_memory_drop(b, r);
     bt_attempts_leave_slot(&b->attempts, r->a);
 }

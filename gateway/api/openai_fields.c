@@ -343,7 +343,7 @@ static bt_err field_prompt(gw_reader *p, const gw_field *f, json_t *v)
     }
 
 static const char not_supported[] = "Not supported: only the values that ask for nothing",
-                  no_cache[] = "Taken and not looked at: beginnings of prompts are always kept and found",
+                  no_cache[] = "Taken and not looked at: prefixes of prompts are always kept and found",
                   no_reasoning[] = "Taken and not looked at: the model decides",
                   of_client[] = "Taken and not looked at: the client's own business",
                   with_neutral[] = "Taken and not looked at: it means nothing beside the value that is taken";

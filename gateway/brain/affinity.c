@@ -9,7 +9,7 @@
 
 /* Links are places + 1; 0: none. */
 typedef struct item {
-    uint64_t beginning;
+    uint64_t prefix;
     bt_incarnation node;
     uint32_t same, same_before; /* in the bucket of its prefix */
     uint32_t member;            /* in the bucket of both */
@@ -18,7 +18,7 @@ typedef struct item {
 
 struct gw_affinity {
     item *items;
-    uint32_t *by_beginning, *by_member; /* [cap] */
+    uint32_t *by_prefix, *by_member; /* [cap] */
     uint32_t cap, len;
     uint32_t oldest, newest;
     uint64_t turn;
@@ -37,11 +37,11 @@ uint32_t gw_affinity_entries(uint64_t kv_tokens, uint32_t nodes_max)
 static bt_err take_memory(gw_affinity *a, uint32_t entries)
 {
     *a = (gw_affinity){.items = malloc(entries * sizeof *a->items),
-                       .by_beginning = calloc(entries, sizeof *a->by_beginning),
+                       .by_prefix = calloc(entries, sizeof *a->by_prefix),
                        .by_member = calloc(entries, sizeof *a->by_member), .cap = entries};
-    if (a->items && a->by_beginning && a->by_member) return BT_OK;
+    if (a->items && a->by_prefix && a->by_member) return BT_OK;
     free(a->items);
-    free(a->by_beginning);
+    free(a->by_prefix);
     free(a->by_member);
     return BT_ENOMEM;
 }
@@ -62,7 +62,7 @@ void gw_affinity_free(gw_affinity *a)
 {
     if (!a) return;
     free(a->items);
-    free(a->by_beginning);
+    free(a->by_prefix);
     free(a->by_member);
     free(a);
 }
@@ -77,7 +77,7 @@ uint32_t gw_affinity_chain(uint64_t ret[GW_AFFINITY_CHUNKS_MAX], const bt_prompt
         bt_prompt_hash(ret, prompt->ids, chunks * GW_AFFINITY_CHUNK_TOKENS, GW_AFFINITY_CHUNK_TOKENS);
     else
         for (uint32_t i = 0; i < chunks; i++)
-            ret[i] = bt_prompt_beginning(prompt, (i + 1) * GW_AFFINITY_CHUNK_TOKENS);
+            ret[i] = bt_prompt_prefix(prompt, (i + 1) * GW_AFFINITY_CHUNK_TOKENS);
     return chunks;
 }
 
@@ -85,24 +85,24 @@ uint32_t gw_affinity_chain(uint64_t ret[GW_AFFINITY_CHUNKS_MAX], const bt_prompt
 
 static item *at(const gw_affinity *a, uint32_t link) { return &a->items[link - 1]; }
 
-static uint32_t *bucket_of_beginning(const gw_affinity *a, uint64_t beginning)
+static uint32_t *bucket_of_prefix(const gw_affinity *a, uint64_t prefix)
 {
-    return &a->by_beginning[beginning & (a->cap - 1)];
+    return &a->by_prefix[prefix & (a->cap - 1)];
 }
 
-static uint32_t *bucket_of_member(const gw_affinity *a, uint64_t beginning, const bt_incarnation *node)
+static uint32_t *bucket_of_member(const gw_affinity *a, uint64_t prefix, const bt_incarnation *node)
 {
     struct {
-        uint64_t beginning;
+        uint64_t prefix;
         bt_incarnation node;
-    } both = {beginning, *node};
+    } both = {prefix, *node};
     return &a->by_member[bt_hash64(&both, sizeof both) & (a->cap - 1)];
 }
 
-static uint32_t find(const gw_affinity *a, uint64_t beginning, const bt_incarnation *node)
+static uint32_t find(const gw_affinity *a, uint64_t prefix, const bt_incarnation *node)
 {
-    uint32_t link = *bucket_of_member(a, beginning, node);
-    while (link && (at(a, link)->beginning != beginning || !bt_incarnation_equal(&at(a, link)->node, node)))
+    uint32_t link = *bucket_of_member(a, prefix, node);
+    while (link && (at(a, link)->prefix != prefix || !bt_incarnation_equal(&at(a, link)->node, node)))
         link = at(a, link)->member;
     return link;
 }
@@ -111,7 +111,7 @@ static uint32_t find(const gw_affinity *a, uint64_t beginning, const bt_incarnat
 static void hang(gw_affinity *a, uint32_t link)
 {
     item *it = at(a, link);
-    uint32_t *b = bucket_of_beginning(a, it->beginning), *m = bucket_of_member(a, it->beginning, &it->node);
+    uint32_t *b = bucket_of_prefix(a, it->prefix), *m = bucket_of_member(a, it->prefix, &it->node);
     it->same_before = 0;
     it->same = *b;
     if (*b) at(a, *b)->same_before = link;
@@ -124,9 +124,9 @@ static void unhang(gw_affinity *a, uint32_t link)
 {
     const item *it = at(a, link);
     if (it->same_before) at(a, it->same_before)->same = it->same;
-    else *bucket_of_beginning(a, it->beginning) = it->same;
+    else *bucket_of_prefix(a, it->prefix) = it->same;
     if (it->same) at(a, it->same)->same_before = it->same_before;
-    uint32_t *m = bucket_of_member(a, it->beginning, &it->node);
+    uint32_t *m = bucket_of_member(a, it->prefix, &it->node);
     while (*m != link) m = &at(a, *m)->member;
     *m = it->member;
 }
@@ -150,9 +150,9 @@ static void be_newest(gw_affinity *a, uint32_t link)
     a->newest = link;
 }
 
-static void note(gw_affinity *a, uint64_t beginning, const bt_incarnation *node)
+static void note(gw_affinity *a, uint64_t prefix, const bt_incarnation *node)
 {
-    uint32_t link = find(a, beginning, node);
+    uint32_t link = find(a, prefix, node);
     if (link) {
         leave_list(a, link);
     } else {
@@ -163,7 +163,7 @@ static void note(gw_affinity *a, uint64_t beginning, const bt_incarnation *node)
             leave_list(a, link);
             unhang(a, link);
         }
-        at(a, link)->beginning = beginning;
+        at(a, link)->prefix = prefix;
         at(a, link)->node = *node;
         hang(a, link);
     }
@@ -180,14 +180,14 @@ bt_err gw_affinity_grow(gw_affinity *a, uint32_t entries)
     if (take_memory(&larger, entries) < 0) return BT_ENOMEM;
     for (uint32_t link = a->oldest; link; link = at(a, link)->newer) {
         item *it = at(&larger, ++larger.len);
-        it->beginning = at(a, link)->beginning;
+        it->prefix = at(a, link)->prefix;
         it->node = at(a, link)->node;
         hang(&larger, larger.len);
         be_newest(&larger, larger.len);
     }
     larger.turn = a->turn;
     free(a->items);
-    free(a->by_beginning);
+    free(a->by_prefix);
     free(a->by_member);
     *a = larger;
     return BT_OK;
@@ -199,24 +199,24 @@ void gw_affinity_note(gw_affinity *a, const uint64_t *chain, uint32_t len, const
     for (uint32_t i = len; i > 0; i--) note(a, chain[i - 1], node);
 }
 
-bool gw_affinity_has(const gw_affinity *a, uint64_t beginning, const bt_incarnation *node)
+bool gw_affinity_has(const gw_affinity *a, uint64_t prefix, const bt_incarnation *node)
 {
-    return find(a, beginning, node) != 0;
+    return find(a, prefix, node) != 0;
 }
 
-const bt_incarnation *gw_affinity_holder(const gw_affinity *a, uint64_t beginning, uint32_t *where)
+const bt_incarnation *gw_affinity_holder(const gw_affinity *a, uint64_t prefix, uint32_t *where)
 {
-    uint32_t link = *where ? at(a, *where)->same : *bucket_of_beginning(a, beginning);
-    while (link && at(a, link)->beginning != beginning) link = at(a, link)->same;
+    uint32_t link = *where ? at(a, *where)->same : *bucket_of_prefix(a, prefix);
+    while (link && at(a, link)->prefix != prefix) link = at(a, link)->same;
     *where = link;
     return link ? &at(a, link)->node : NULL;
 }
 
 /* node NULL: any. */
-static bool is_had(const gw_affinity *a, uint64_t beginning, const bt_incarnation *node)
+static bool is_had(const gw_affinity *a, uint64_t prefix, const bt_incarnation *node)
 {
     uint32_t where = 0;
-    return node ? gw_affinity_has(a, beginning, node) : gw_affinity_holder(a, beginning, &where) != NULL;
+    return node ? gw_affinity_has(a, prefix, node) : gw_affinity_holder(a, prefix, &where) != NULL;
 }
 
 static uint32_t count_had(const gw_affinity *a, const uint64_t *chain, uint32_t len,

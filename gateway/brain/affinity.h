@@ -31,11 +31,11 @@ uint64_t gw_affinity_changes(const gw_affinity *a); /* how often the table chang
 uint32_t gw_affinity_chain(uint64_t ret[GW_AFFINITY_CHUNKS_MAX], const bt_prompt_view *prompt);
 /* Notes that the node has the prefixes of this chain. */
 void gw_affinity_note(gw_affinity *a, const uint64_t *chain, uint32_t len, const bt_incarnation *node);
-bool gw_affinity_has(const gw_affinity *a, uint64_t beginning, const bt_incarnation *node);
+bool gw_affinity_has(const gw_affinity *a, uint64_t prefix, const bt_incarnation *node);
 /* How many chunks of the chain, from the first on, the node has had. */
 uint32_t gw_affinity_match(const gw_affinity *a, const uint64_t *chain, uint32_t len, const bt_incarnation *node);
 /* How many chunks of the chain, from the first on, any node has had. */
 uint32_t gw_affinity_longest(const gw_affinity *a, const uint64_t *chain, uint32_t len);
 /* Walks over the nodes that have had this prefix, the one that had it first last; *at is 0 at first. NULL: no more. */
-const bt_incarnation *gw_affinity_holder(const gw_affinity *a, uint64_t beginning, uint32_t *at);
+const bt_incarnation *gw_affinity_holder(const gw_affinity *a, uint64_t prefix, uint32_t *at);
 #endif

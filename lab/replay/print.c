@@ -56,7 +56,7 @@ void tool_replay_tell(const tool_replay_outcome *r, void (*line)(void *ud, const
     if (p->tick_us && !r->concurrency)
         tell(&t, "arrivals come in batches: each spread at random over %.3g s", (double)p->tick_us / 1e6);
     if (p->block_tokens)
-        tell(&t, "shared beginnings follow the trace's hashes, %u tokens a block", p->block_tokens);
+        tell(&t, "shared prefixes follow the trace's hashes, %u tokens a block", p->block_tokens);
     if (p->guessed_outputs)
         tell(&t, "%llu requests without a length of the answer in the trace",
              (unsigned long long)p->guessed_outputs);

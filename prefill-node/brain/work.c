@@ -11,7 +11,7 @@ static bool begin_alike(const pf_brain *b, const pf_record *x, const pf_record *
         return false; /* x computes its last token itself */
     if (b->cfg.prompts == BT_PROMPT_BY_IDS)
         return !memcmp(x->prompt.ids, y->prompt.ids, tokens * sizeof *x->prompt.ids);
-    return bt_prompt_beginning(&x->prompt, tokens) == bt_prompt_beginning(&y->prompt, tokens);
+    return bt_prompt_prefix(&x->prompt, tokens) == bt_prompt_prefix(&y->prompt, tokens);
 }
 
 /* Whether another prompt of the batch computes a page that r could share afterwards. */

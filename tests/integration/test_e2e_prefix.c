@@ -1,4 +1,4 @@
-/* A kept beginning changes nothing but the work: answers, log probabilities and KV of prompts that begin
+/* A kept prefix changes nothing but the work: answers, log probabilities and KV of prompts that begin
  * alike, through the real programs, with both nodes cold, both warm, and each of them restarted beside a
  * warm one. */
 #include "tests/helpers/cluster.h"
@@ -102,7 +102,7 @@ static void answers_are_the_same_cold_warm_and_half_warm(void **state)
     assert_true(cluster_stop(&c));
 }
 
-static void a_decode_node_that_prefills_too_computes_a_beginning_once(void **state)
+static void a_decode_node_that_prefills_too_computes_a_prefix_once(void **state)
 {
     (void)state;
     cluster c;
@@ -120,8 +120,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(answers_are_the_same_cold_warm_and_half_warm, cluster_teardown),
-        cmocka_unit_test_teardown(a_decode_node_that_prefills_too_computes_a_beginning_once,
-                                  cluster_teardown),
+        cmocka_unit_test_teardown(a_decode_node_that_prefills_too_computes_a_prefix_once, cluster_teardown),
     };
     return cmocka_run_group_tests(tests, cluster_group_begin, cluster_group_end);
 }

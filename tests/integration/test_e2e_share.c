@@ -1,5 +1,5 @@
 /* Short prompts that come at once share runs of the prefill node, and nothing but the work shows it: answers,
- * log probabilities and KV are those of prompts alone, in every order, behind kept beginnings, and when the
+ * log probabilities and KV are those of prompts alone, in every order, behind kept prefixes, and when the
  * node dies in between. */
 #include "tests/helpers/cluster.h"
 

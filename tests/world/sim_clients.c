@@ -184,7 +184,7 @@ static bt_err expect(sim_client *c, uint32_t rule)
     return BT_OK;
 }
 
-/* A beginning that others have too, or what an earlier client asked and was told; then what nobody has, or
+/* A prefix that others have too, or what an earlier client asked and was told; then what nobody has, or
  * every other time nothing. */
 static void draw_prompt(sim_world *w, sim_client *c)
 {

@@ -1,4 +1,4 @@
-/* What beginnings of prompts are known by. */
+/* What prefixes of prompts are known by. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,8 +31,8 @@ static void prompts_have_the_hashes_of_the_whole_blocks_in_common(void **state)
     assert_int_equal(bt_prompt_hashes_len(LEN, 0), 0);
 }
 
-/* A beginning inside of a block goes with the block, and no two beginnings of a prompt are one. */
-static void a_beginning_is_known_by_its_block_and_its_length(void **state)
+/* A prefix inside of a block goes with the block, and no two prefixes of a prompt are one. */
+static void a_prefix_is_known_by_its_block_and_its_length(void **state)
 {
     (void)state;
     int32_t ids[LEN];
@@ -41,12 +41,12 @@ static void a_beginning_is_known_by_its_block_and_its_length(void **state)
     bt_prompt_hash(hashes, ids, LEN, BLOCK);
     const bt_prompt_view p = {.tokens = LEN, .hashes = {hashes, BLOCK}};
     for (uint32_t n = 1; n <= LEN; n++) {
-        seen[n - 1] = bt_prompt_beginning(&p, n);
+        seen[n - 1] = bt_prompt_prefix(&p, n);
         for (uint32_t k = 1; k < n; k++) assert_true(seen[k - 1] != seen[n - 1]);
     }
-    assert_int_equal(bt_prompt_beginning(&p, 2 * BLOCK), hashes[1]);
+    assert_int_equal(bt_prompt_prefix(&p, 2 * BLOCK), hashes[1]);
     hashes[12]++; /* the block that the end cuts, tokens 192 .. 199 */
-    for (uint32_t n = 1; n <= LEN; n++) assert_int_equal(bt_prompt_beginning(&p, n) == seen[n - 1], n <= 192);
+    for (uint32_t n = 1; n <= LEN; n++) assert_int_equal(bt_prompt_prefix(&p, n) == seen[n - 1], n <= 192);
 }
 
 static void a_copy_holds_what_is_there_and_the_ids_end_it(void **state)
@@ -76,7 +76,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prompts_have_the_hashes_of_the_whole_blocks_in_common),
-        cmocka_unit_test(a_beginning_is_known_by_its_block_and_its_length),
+        cmocka_unit_test(a_prefix_is_known_by_its_block_and_its_length),
         cmocka_unit_test(a_copy_holds_what_is_there_and_the_ids_end_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* A prefix hit changes no token and no row: the decode node's brain, its memory and its real worker, with
- * prompts that have common beginnings, some prefilled here and some sent, in memory so small that what is
+ * prompts that have common prefixes, some prefilled here and some sent, in memory so small that what is
  * kept is taken away all the time. Every answer is held against that of the same request alone, whose
  * prompt was computed from its first token on. */
 #include "base/hash.h"
@@ -34,7 +34,7 @@ enum {
     PROMPT = 110,
     ANSWER = 24,
     REQUESTS = 120,
-    BEGINNINGS = 3,
+    PREFIXES = 3,
     DEADLINE_MS = 60000
 };
 static const char CLASS[] = "the one prefill engine";
@@ -153,10 +153,10 @@ static void close_room(room *r)
     assert_int_equal(temp_folder_remove(r->dir), 0);
 }
 
-/* A prompt with one of a few beginnings, and its answer when it is alone. */
+/* A prompt with one of a few prefixes, and its answer when it is alone. */
 static void make_request(room *r, request *q, uint32_t elem_bytes)
 {
-    const uint64_t beginning = draw(r, BEGINNINGS);
+    const uint64_t prefix = draw(r, PREFIXES);
     q->prompt_tokens = 1 + draw(r, PROMPT);
     q->max_tokens = 1 + draw(r, ANSWER);
     q->is_local = draw(r, 2);
@@ -168,7 +168,7 @@ static void make_request(room *r, request *q, uint32_t elem_bytes)
     const uint32_t own = draw(r, q->prompt_tokens + 1);
     for (uint32_t i = 0; i < q->prompt_tokens; i++)
         q->prompt[i] =
-            (int32_t)(3 + (i < own ? bt_rng_u64(beginning, i) : bt_rng_u64(r->seed, r->draws++)) % 380);
+            (int32_t)(3 + (i < own ? bt_rng_u64(prefix, i) : bt_rng_u64(r->seed, r->draws++)) % 380);
     q->kv = engine_kit_pages(r->model, CTX, PAGE_TOKENS, elem_bytes);
     assert_int_equal(bt_prefill_run(r->prefill, &q->kv, q->prompt, q->prompt_tokens, 0, NULL, r->logits,
                                     BT_PREFILL_LAST, NULL),

@@ -1,4 +1,4 @@
-/* The page book against a model that is plain lists: every kept beginning is written out whole, every
+/* The page book against a model that is plain lists: every kept prefix is written out whole, every
  * search looks at all of them. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@ enum { PAGE_TOKENS = 2, PAGES = 24, SEQS = 6, SEQ_PAGES = 7, IDS = SEQ_PAGES * P
 typedef struct kept {
     uint64_t class;
     int32_t ids[IDS];
-    uint32_t len, page; /* len: of the whole beginning, this page its last */
+    uint32_t len, page; /* len: of the whole prefix, this page its last */
     uint64_t used;      /* when it was let go of last */
 } kept;
 
@@ -189,7 +189,7 @@ static void keep(model *m, bt_kv_book *b, uint32_t seq, uint64_t class, const in
     }
 }
 
-/* Few token values and few classes, so that beginnings meet often; up to 24 kept pages in 32 buckets, so
+/* Few token values and few classes, so that prefixes meet often; up to 24 kept pages in 32 buckets, so
  * that some share one. */
 static void run_storm(uint64_t seed, uint32_t steps)
 {
@@ -229,7 +229,7 @@ static void does_what_plain_lists_do_whatever_the_order_of_calls(void **state)
 }
 
 /* Blocks of one token, and of a whole page: the same numbers, for the model still compares tokens. */
-static void finds_the_same_beginnings_by_hashes_of_blocks_that_a_page_is_made_of(void **state)
+static void finds_the_same_prefixes_by_hashes_of_blocks_that_a_page_is_made_of(void **state)
 {
     (void)state;
     by = BT_PROMPT_BY_HASHES;
@@ -242,7 +242,7 @@ static void finds_the_same_beginnings_by_hashes_of_blocks_that_a_page_is_made_of
 /* Blocks of 4 tokens, pages of 2: whoever has 6 tokens in common has the pages of the first block in common,
  * and of the second block none; a block that the prompt's end cuts is another one than the same block whole.
  */
-static void a_beginning_that_ends_inside_a_block_is_found_by_who_has_the_whole_block(void **state)
+static void a_prefix_that_ends_inside_a_block_is_found_by_who_has_the_whole_block(void **state)
 {
     (void)state;
     const int32_t a[] = {1, 2, 3, 4, 5, 6, 7, 8}, six[] = {1, 2, 3, 4, 5, 6, 9, 9}, two[] = {1, 2, 9, 9};
@@ -280,7 +280,7 @@ static size_t resident_bytes(void)
     return resident * 4096;
 }
 
-/* A tree of a million blocks: 4 sequences of 64 pages of 64 tokens at a time, half of each a beginning that
+/* A tree of a million blocks: 4 sequences of 64 pages of 64 tokens at a time, half of each a prefix that
  * came before, until every page is kept; and then as many again, each in place of an old one. */
 static void a_tree_of_a_million_blocks_takes_less_than_forty_bytes_each(void **state)
 {
@@ -379,7 +379,7 @@ static void a_page_is_known_by_all_tokens_before_it(void **state)
     bt_kv_book_free(b);
 }
 
-static void takes_the_beginning_unused_longest_and_its_end_first(void **state)
+static void takes_the_prefix_unused_longest_and_its_end_first(void **state)
 {
     (void)state;
     const int32_t a[] = {1, 1, 2, 2}, c[] = {3, 3, 4, 4};
@@ -424,13 +424,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(does_what_plain_lists_do_whatever_the_order_of_calls),
-        cmocka_unit_test(finds_the_same_beginnings_by_hashes_of_blocks_that_a_page_is_made_of),
-        cmocka_unit_test(a_beginning_that_ends_inside_a_block_is_found_by_who_has_the_whole_block),
+        cmocka_unit_test(finds_the_same_prefixes_by_hashes_of_blocks_that_a_page_is_made_of),
+        cmocka_unit_test(a_prefix_that_ends_inside_a_block_is_found_by_who_has_the_whole_block),
         cmocka_unit_test(a_tree_of_a_million_blocks_takes_less_than_forty_bytes_each),
         cmocka_unit_test(pages_that_were_never_held_take_no_memory_but_addresses),
         cmocka_unit_test(never_takes_one_prompt_for_another_of_its_bucket),
         cmocka_unit_test(a_page_is_known_by_all_tokens_before_it),
-        cmocka_unit_test(takes_the_beginning_unused_longest_and_its_end_first),
+        cmocka_unit_test(takes_the_prefix_unused_longest_and_its_end_first),
         cmocka_unit_test(refuses_shapes_that_its_header_does_not_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

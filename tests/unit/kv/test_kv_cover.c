@@ -44,10 +44,10 @@ static void agrees_with_a_table_of_booleans(void **state)
                     count += table[l][t];
                     assert_int_equal(bt_kv_cover_has(c, l, t), table[l][t]);
                 }
-            uint32_t beginning = 0;
-            for (bool whole = true; whole && beginning < tokens; beginning += whole)
-                for (uint32_t l = 0; l < layers; l++) whole = whole && table[l][beginning];
-            assert_int_equal(bt_kv_cover_beginning(c), beginning);
+            uint32_t prefix = 0;
+            for (bool whole = true; whole && prefix < tokens; prefix += whole)
+                for (uint32_t l = 0; l < layers; l++) whole = whole && table[l][prefix];
+            assert_int_equal(bt_kv_cover_prefix(c), prefix);
             assert_int_equal(bt_kv_cover_is_complete(c), count == (uint64_t)layers * tokens);
             bt_kv_range missing[MAX_LAYERS * MAX_TOKENS];
             const size_t n = bt_kv_cover_missing(c, missing, MAX_LAYERS * MAX_TOKENS);

@@ -1,4 +1,4 @@
-/* Beginnings of prompts that are kept and shared, under loss, corruption, dead nodes and clients that go: the
+/* Prefixes of prompts that are kept and shared, under loss, corruption, dead nodes and clients that go: the
  * simulated world itself holds every token against what the prompt must give, whose rows may come from
  * anywhere. Here it is made sure that they do. */
 #include "tests/world/sim_toy.h"

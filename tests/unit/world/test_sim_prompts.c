@@ -1,5 +1,5 @@
 /* The three brains with prompts of tokens, and the same brains with hashes of blocks in their place: over
- * random prompts that share beginnings, both choose the same nodes, hold the same pages, and find the same
+ * random prompts that share prefixes, both choose the same nodes, hold the same pages, and find the same
  * tokens covered. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -438,7 +438,7 @@ static void goes_on_in_a_new_attempt_where_a_decode_node_keeps_nothing(void **s)
     assert_true(n.given_up > 200 && n.replayed_tokens > 1000);
 }
 
-static void prefills_on_the_decode_node_and_shares_beginnings(void **s)
+static void prefills_on_the_decode_node_and_shares_prefixes(void **s)
 {
     (void)s;
     dc_counters n = {0};
@@ -446,7 +446,7 @@ static void prefills_on_the_decode_node_and_shares_beginnings(void **s)
         sim_options o = squeezed(seed);
         o.prefills = 0;
         o.can_prefill = true;
-        o.page_tokens = seed % 2 ? 32 : 16; /* a shared beginning ends with a page */
+        o.page_tokens = seed % 2 ? 32 : 16; /* a shared prefix ends with a page */
         o.decode_pages = (16 + (seed % 3) * 8) * 16 / o.page_tokens;
         o.swap_pages = (seed % 3) * 8;
         squeeze(&n, &o, 100);
@@ -509,7 +509,7 @@ int main(void)
         cmocka_unit_test(drains_nodes_and_gateway_after_their_last_request),
         cmocka_unit_test(preempts_all_the_time_and_changes_no_token),
         cmocka_unit_test(goes_on_in_a_new_attempt_where_a_decode_node_keeps_nothing),
-        cmocka_unit_test(prefills_on_the_decode_node_and_shares_beginnings),
+        cmocka_unit_test(prefills_on_the_decode_node_and_shares_prefixes),
         cmocka_unit_test(prefills_here_and_there_with_the_same_tokens),
         cmocka_unit_test(replays_a_seed_exactly),
     };

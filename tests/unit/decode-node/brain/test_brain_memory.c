@@ -1,4 +1,4 @@
-/* The decode brain's memory rules, each as a sentence: who gets pages, who must go, which beginnings of
+/* The decode brain's memory rules, each as a sentence: who gets pages, who must go, which prefixes of
  * prompts are shared. */
 #include "base/hash.h"
 #include "tests/helpers/decode_kit.h"
@@ -286,7 +286,7 @@ static void ends_an_attempt_whose_prompt_gives_another_token_0_than_before(void 
     assert_non_null(decode_kit_said(BT_MSG_ABORT_ACK));
     assert_int_equal(dc_brain_load(b).pages_used, 0);
     assert_int_equal(dc_brain_load(b).pages_cached, 0); /* rows of which one of two is wrong are nobody's
-                                                           beginning */
+                                                           prefix */
     dc_brain_free(b);
 }
 
@@ -532,9 +532,9 @@ static void frees_a_preempted_sequence_whose_gateway_aborts_it(void **s)
     }
 }
 
-/* ---- beginnings that are kept ------------------------------------------------------------------- */
+/* ---- prefixes that are kept ------------------------------------------------------------------- */
 
-static void shares_a_beginning_in_place_and_counts_its_pages_once(void **s)
+static void shares_a_prefix_in_place_and_counts_its_pages_once(void **s)
 {
     (void)s;
     dc_brain *b = make_with(4, 8, 0, true);
@@ -571,7 +571,7 @@ static void gives_pages_that_are_only_kept_to_whoever_needs_them(void **s)
     ended(b, running(b, 1, 64, 4));
     assert_int_equal(dc_brain_load(b).pages_cached, 4);
     const uint32_t slot = running(b, 2, 100, 4); /* 7 of 8 pages: 3 of the kept ones go, the end of the
-                                                    beginning first */
+                                                    prefix first */
     assert_int_equal(dc_brain_load(b).pages_used, 7);
     assert_int_equal(dc_brain_load(b).pages_cached, 1);
     ended(b, slot);
@@ -714,7 +714,7 @@ int main(void)
         cmocka_unit_test(refuses_what_no_empty_pool_takes_and_names_what_it_holds),
         cmocka_unit_test(gives_up_who_waits_for_pages_too_long),
         cmocka_unit_test(frees_a_preempted_sequence_whose_gateway_aborts_it),
-        cmocka_unit_test(shares_a_beginning_in_place_and_counts_its_pages_once),
+        cmocka_unit_test(shares_a_prefix_in_place_and_counts_its_pages_once),
         cmocka_unit_test(gives_pages_that_are_only_kept_to_whoever_needs_them),
         cmocka_unit_test(never_keeps_rows_that_decoding_made),
         cmocka_unit_test(wants_only_the_rows_of_a_remote_prompt_that_it_lacks),

@@ -1,4 +1,4 @@
-/* Storms of sequences in a pool that is far too small, their prompts with common beginnings, prefilled here
+/* Storms of sequences in a pool that is far too small, their prompts with common prefixes, prefilled here
  * or sent, transfers that end early: every sequence ends with its own tokens and finds its own rows at every
  * token, no page that two have is written, the oldest always gets on, the brain's count of pages is the
  * pool's, and nothing is held at the end. The seed is told on failure. */
@@ -22,7 +22,7 @@ enum {
     SLOTS = 6,
     POOL = 20,
     AT_ONCE = 10,
-    BEGINNINGS = 4,
+    PREFIXES = 4,
     ROUNDS_MAX = 20000,
     OLDEST_WAITS = 300
 };
@@ -87,18 +87,17 @@ static int32_t id_of(uint64_t number, uint32_t index)
     return (int32_t)(100 + bt_rng_u64(number, index) % 1000);
 }
 
-/* Prompts of one beginning differ in their last token, which says whose they are. */
+/* Prompts of one prefix differ in their last token, which says whose they are. */
 static int32_t prompt_id(const world *w, uint64_t number, uint32_t i)
 {
-    return i + 1 == w->all[number].prompt ? 5000 + (int32_t)number
-                                          : (int32_t)(number % BEGINNINGS * 1000 + i);
+    return i + 1 == w->all[number].prompt ? 5000 + (int32_t)number : (int32_t)(number % PREFIXES * 1000 + i);
 }
 
 /* What a row must hold: of a prompt, a function of its tokens so far; of an answer, of whose it is. */
 static uint64_t row_of(const world *w, uint64_t number, uint32_t i)
 {
     const uint32_t prompt = w->all[number].prompt;
-    return i + 1 < prompt ? bt_rng_u64(number % BEGINNINGS, i) : bt_rng_u64(1000 + number, i);
+    return i + 1 < prompt ? bt_rng_u64(number % PREFIXES, i) : bt_rng_u64(1000 + number, i);
 }
 
 static uint64_t *row_at(world *w, const slot *s, uint32_t i)
@@ -433,7 +432,7 @@ static void ends_every_sequence_of_a_storm_with_its_own_tokens(void **s)
         assert_int_equal(n.unexpected, 0);
         assert_int_equal(n.given_up, 0);
     }
-    printf("preempted %llu, swapped in %llu, prefilled again %llu, tokens replayed %llu, beginnings shared "
+    printf("preempted %llu, swapped in %llu, prefilled again %llu, tokens replayed %llu, prefixes shared "
            "%llu\n",
            (unsigned long long)preempted, (unsigned long long)swapped, (unsigned long long)dropped,
            (unsigned long long)replayed, (unsigned long long)hits);

@@ -1,4 +1,4 @@
-/* Which node has had which beginnings: exact up to the first difference, and bounded. */
+/* Which node has had which prefixes: exact up to the first difference, and bounded. */
 #include "gateway/brain/affinity.h"
 #include "base/rng.h"
 #include "tests/helpers/affinity_cap.h"
@@ -11,7 +11,7 @@
 
 static const bt_incarnation A = {{1}}, B = {{2}};
 
-static void a_beginning_is_found_up_to_the_first_difference_on_the_node_that_had_it(void **s)
+static void a_prefix_is_found_up_to_the_first_difference_on_the_node_that_had_it(void **s)
 {
     (void)s;
     gw_affinity *a = NULL;
@@ -31,7 +31,7 @@ static void a_beginning_is_found_up_to_the_first_difference_on_the_node_that_had
         assert_int_equal(gw_affinity_match(a, two, 6, &A), at / 64);
         ids[at]--;
     }
-    /* the same tokens elsewhere are another beginning */
+    /* the same tokens elsewhere are another prefix */
     assert_int_equal(gw_affinity_chain(two, &(bt_prompt_view){300, ids + 64, {NULL, 0}}), 4);
     assert_int_equal(gw_affinity_match(a, two, 4, &A), 0);
     gw_affinity_free(a);
@@ -55,10 +55,10 @@ static void the_table_keeps_what_was_seen_last(void **s)
     gw_affinity_free(a);
 }
 
-/* Chains that branch from a few beginnings, on a table that is too small for them, against what it must be: a
- * node that has a beginning has all shorter ones; what is noted is there at once; and growing forgets
+/* Chains that branch from a few prefixes, on a table that is too small for them, against what it must be: a
+ * node that has a prefix has all shorter ones; what is noted is there at once; and growing forgets
  * nothing. */
-static void a_node_that_has_a_beginning_has_all_shorter_ones_and_growing_forgets_none(void **s)
+static void a_node_that_has_a_prefix_has_all_shorter_ones_and_growing_forgets_none(void **s)
 {
     (void)s;
     enum { CHAINS = 40, LEN = 30, NODES = 5 };
@@ -122,9 +122,9 @@ static void the_table_is_as_large_as_what_nodes_hold_within_bounds(void **s)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_beginning_is_found_up_to_the_first_difference_on_the_node_that_had_it),
+        cmocka_unit_test(a_prefix_is_found_up_to_the_first_difference_on_the_node_that_had_it),
         cmocka_unit_test(the_table_keeps_what_was_seen_last),
-        cmocka_unit_test(a_node_that_has_a_beginning_has_all_shorter_ones_and_growing_forgets_none),
+        cmocka_unit_test(a_node_that_has_a_prefix_has_all_shorter_ones_and_growing_forgets_none),
         cmocka_unit_test(the_table_is_as_large_as_what_nodes_hold_within_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -142,7 +142,7 @@ static void a_request_may_bring_its_own_policy(void **s)
     submit(&k, &r);
     assert_non_null(SAID(&k, on_a ? DB : DA, BT_MSG_RESERVE));
     r.request = 3;
-    r.policy = GW_POLICY_PREFIX; /* where the beginning is known, although it is as busy */
+    r.policy = GW_POLICY_PREFIX; /* where the prefix is known, although it is as busy */
     submit(&k, &r);
     const bt_msg *m = SAID(&k, d, BT_MSG_RESERVE);
     assert_non_null(m);

@@ -180,7 +180,7 @@ static void limits_are_those_of_the_configuration_and_of_the_nodes_slots(void **
     gateway_kit_close(&k);
 }
 
-/* The table of beginnings grows with what the nodes' KV holds, and keeps what it knows. */
+/* The table of prefixes grows with what the nodes' KV holds, and keeps what it knows. */
 static void what_nodes_have_had_is_remembered_for_as_much_as_they_hold(void **s)
 {
     (void)s;

@@ -194,7 +194,7 @@ static void what_a_decode_node_has_had_of_a_prompt_does_not_count_as_its_length(
     assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
     assert_int_equal(c.local, GW_LOCAL_NOT);
     w.local_below_tokens = 73;
-    ids[0]++; /* another beginning */
+    ids[0]++; /* another prefix */
     assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
     assert_int_equal(c.local, GW_LOCAL_NOT);
     ids[0]--;
@@ -316,7 +316,7 @@ static void a_hello_that_comes_after_its_senders_death_does_not_shut_out_the_liv
     gw_registry_done(&r);
 }
 
-static void prefix_goes_where_the_beginning_is_known_unless_that_node_is_much_busier(void **s)
+static void prefix_goes_where_the_prefix_is_known_unless_that_node_is_much_busier(void **s)
 {
     (void)s;
     gw_registry r = make();
@@ -393,7 +393,7 @@ int main(void)
         cmocka_unit_test(
             without_a_known_prefill_node_a_decode_node_prefills_and_one_that_is_silent_is_still_known),
         cmocka_unit_test(a_request_with_tokens_stays_in_its_classes),
-        cmocka_unit_test(prefix_goes_where_the_beginning_is_known_unless_that_node_is_much_busier),
+        cmocka_unit_test(prefix_goes_where_the_prefix_is_known_unless_that_node_is_much_busier),
         cmocka_unit_test(what_failed_or_refuses_gets_a_request_only_where_nothing_else_would_do),
         cmocka_unit_test(a_node_whose_kv_fits_none_of_the_other_role_is_found),
         cmocka_unit_test(a_full_table_gives_up_only_nodes_that_are_gone),

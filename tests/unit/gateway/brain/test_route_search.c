@@ -378,7 +378,7 @@ static gw_route_wish wish_of(const gw_registry *r, int32_t ids[PROMPTS][PROMPT_M
     };
 }
 
-/* The prompts share beginnings, and some nodes have had them. */
+/* The prompts share prefixes, and some nodes have had them. */
 static void teach(gw_router *router, gw_registry *r, int32_t ids[PROMPTS][PROMPT_MAX])
 {
     uint64_t chain[GW_AFFINITY_CHUNKS_MAX];

@@ -168,7 +168,7 @@ static void a_colocated_cluster_has_all_nodes_of_both_sides(void **state)
 }
 
 /* 1,000 tokens that all begin with are fifteen whole pages of 64. */
-static void shared_beginnings_are_found(void **state)
+static void shared_prefixes_are_found(void **state)
 {
     (void)state;
     sim_played *d = play("1", "1", "in:1500,out:4,rate:2,shared:1000", 20, NULL);
@@ -372,7 +372,7 @@ int main(void)
         cmocka_unit_test(the_same_again_gives_the_same_report),
         cmocka_unit_test(a_hundred_nodes_are_all_told_of),
         cmocka_unit_test(a_colocated_cluster_has_all_nodes_of_both_sides),
-        cmocka_unit_test(shared_beginnings_are_found),
+        cmocka_unit_test(shared_prefixes_are_found),
         cmocka_unit_test(without_prefill_nodes_decode_nodes_compute_the_prompts),
         cmocka_unit_test(so_many_at_a_time_are_never_more),
         cmocka_unit_test(a_gateway_without_a_connection_left_fails_a_request),

@@ -1,5 +1,5 @@
 /* Which waiting prompts share a run: in order of arrival, the oldest always, what fits behind it, and none
- * that would find its beginning computed by another. */
+ * that would find its prefix computed by another. */
 #include "tests/unit/prefill-node/brain/brain_kit.h"
 
 enum { SHARE = 200, SLOTS = 16 };
