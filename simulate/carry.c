@@ -40,7 +40,7 @@ void sim_cluster_account(sim_member *m, const sim_cost_work *w)
     m->runs++;
 }
 
-bool sim_cluster_grow(void **array, size_t *cap, size_t len, size_t size)
+bool sim_cluster_make_room(void **array, size_t *cap, size_t len, size_t size)
 {
     if (len < *cap) return true;
     const size_t more = *cap ? *cap * 2 : 64;

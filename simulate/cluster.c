@@ -160,7 +160,7 @@ static void take_msg(sim_cluster *c, sim_member *m, const sim_event *e)
 static void set_deadline(sim_cluster *c, const sim_gate *g, uint64_t number)
 {
     void *all = c->over;
-    if (!sim_cluster_grow(&all, &c->over_cap, number, sizeof *c->over)) {
+    if (!sim_cluster_make_room(&all, &c->over_cap, number, sizeof *c->over)) {
         sim_cluster_break(c, BT_ENOMEM, "out of memory");
         return;
     }

@@ -119,7 +119,7 @@ static void adopt(sim_cluster *c, sim_member *m, const dc_batch_plan *plan, bt_p
         const uint32_t made = it->out ? 1 : 0;
         const bool is_piece = i >= plan->items_len - plan->pieces;
         void *all = m->items;
-        if (!sim_cluster_grow(&all, &m->items_cap, m->items_len, sizeof *m->items)) {
+        if (!sim_cluster_make_room(&all, &m->items_cap, m->items_len, sizeof *m->items)) {
             sim_cluster_break(c, BT_ENOMEM, "out of memory");
             return;
         }

@@ -7,7 +7,7 @@ enum { PENDING = 512, PAGE_TOKENS = 64 }; /* as decode-node/worker.c */
 static void command(sim_cluster *c, sim_member *m, const sim_command *one)
 {
     void *all = m->commands;
-    if (!sim_cluster_grow(&all, &m->commands_cap, m->commands_len, sizeof *one)) {
+    if (!sim_cluster_make_room(&all, &m->commands_cap, m->commands_len, sizeof *one)) {
         sim_cluster_break(c, BT_ENOMEM, "out of memory");
         return;
     }

@@ -255,8 +255,9 @@ static inline int64_t sim_us(int64_t ns) { return ns / 1000; }
 /* Random bits for a step that uses them; zero for others, which come by the million. */
 bt_random sim_cluster_random(sim_cluster *c, bool is_looked_at);
 void sim_cluster_break(sim_cluster *c, bt_err e, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-void sim_cluster_post(sim_cluster *c, const sim_event *e);                 /* life is set here */
-bool sim_cluster_grow(void **array, size_t *cap, size_t len, size_t size); /* room for one more; false: no memory */
+void sim_cluster_post(sim_cluster *c, const sim_event *e);                      /* life is set here */
+bool sim_cluster_make_room(void **array, size_t *cap, size_t len, size_t size); /* room for one more; false: no memory
+                                                                                 */
 void sim_cluster_account(sim_member *m, const sim_cost_work *w);
 uint32_t sim_cluster_place(const sim_cluster *c, const bt_incarnation *who); /* UINT32_MAX: nobody who lives */
 /* From one place to another. not_before_ns: it goes behind what arrives then. */

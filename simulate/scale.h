@@ -2,7 +2,7 @@
 #define BT_SIMULATE_SCALE_H
 #include "simulate/cluster.h"
 
-/* A rule by which a simulated cluster grows and shrinks: when a figure of the nodes of one role stays beyond a bound
+/* A rule by which a simulated cluster scales: when a figure of the nodes of one role stays beyond a bound
  * for the bound's time, the rule adds a node, or lets the node with the least work leave. The caller asks each rule in
  * steps; a node added or let go starts the time anew. */
 typedef enum sim_scale_signal {

@@ -147,7 +147,7 @@ void bt_companion_kv_store(const bt_companion *c, const bt_companion_rows *r, si
  * is still computed as if it were alone. Three ways of sharing the work among threads, by what the call
  * brings:
  *   little work                  the caller's thread
- *   runs of up to 32 rows        (decoding, and mixed calls) by sequence and kv head, and where that leaves threads
+ *   runs of up to 32 rows        (decoding, and mixed steps) by sequence and kv head, and where that leaves threads
  *                                idle also at fixed spans of 256 positions, merged in ascending order (kernels.h)
  *   longer runs                  (chunks of a prompt) by blocks of rows and kv head */
 void bt_companion_attention(const bt_companion *c, const bt_companion_rows *r, float *out, const float *q, size_t layer,

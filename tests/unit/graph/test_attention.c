@@ -1,4 +1,4 @@
-/* Attention over pages as the engines call it: decoding, chunks and mixed calls, f16 and int8, against
+/* Attention over pages as the engines call it: decoding, chunks and mixed steps, f16 and int8, against
  * softmax in double precision and against the plain kernel, one row at a time, bit for bit. Numbers AC-f
  * are those of docs/testing.md. */
 #include "graph/companion.h"

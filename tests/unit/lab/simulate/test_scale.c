@@ -1,4 +1,4 @@
-/* Clusters that change: what --scale is read as, when a rule decides, and what becomes of nodes and requests.
+/* Clusters that scale: what --scale is read as, when a rule decides, and what becomes of nodes and requests.
  */
 #include "lab/simulate/scale.h"
 #include "tests/helpers/sim_kit.h"
