@@ -518,7 +518,7 @@ static void mixed(dc_worker *w, const dc_batch_plan *p)
         else if (!s->prefill_us) s->prefill_us = now;
     }
     const size_t rows = list_entries(w, p, hooks);
-    bt_prefill_run_together(w->config.local, w->entry, rows + p->pieces);
+    bt_prefill_run_batch(w->config.local, w->entry, rows + p->pieces);
     const bt_report_work after = bt_prefill_work(w->config.local);
     bt_report_work_add(&work, &before, &after);
     for (size_t i = 0, at = 0; i < w->items; i++)

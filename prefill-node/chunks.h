@@ -6,7 +6,7 @@
 #include "wire/msg.h"
 
 /* When the chunks of a prompt were computed, for FIRST_TOKEN: an entry for each of the first BT_MSG_MAX_CHUNKS - 1, and
- * one for all others together. Pure: the clock is the caller's. A zeroed one is a prompt that has not begun. */
+ * one for all others. Pure: the clock is the caller's. A zeroed one is a prompt that has not begun. */
 typedef struct pf_chunks {
     bt_msg_chunks told;
     size_t token_begin[BT_MSG_MAX_CHUNKS]; /* of told.at, to find a chunk by when it ends */

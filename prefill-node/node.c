@@ -524,9 +524,9 @@ static void log_counts(const node *n)
     bt_log(BT_LOG_DEBUG,
            "prompts: accepted %" PRIu64 ", refused %" PRIu64 ", completed %" PRIu64 ", failed %" PRIu64
            ", aborted %" PRIu64 ", leases ended %" PRIu64 ", tokens %" PRIu64 ", begun in kept pages %" PRIu64
-           " (%" PRIu64 " tokens), run with others %" PRIu64 " in %" PRIu64 " runs",
+           " (%" PRIu64 " tokens), in batches %" PRIu64 " (%" PRIu64 " batches)",
            c->accepted, c->refused, c->completed, c->failed, c->aborted, c->leases_ended, c->prompt_tokens,
-           c->prefix_hits, c->prefix_tokens, c->shared, c->shared_runs);
+           c->prefix_hits, c->prefix_tokens, c->batched, c->batches);
     bt_log(BT_LOG_DEBUG,
            "blocks: sent %" PRIu64 " (%" PRIu64 " bytes), blocked %" PRIu64 ", asked for again %" PRIu64
            "; messages: wrong incarnation %" PRIu64 ", stale %" PRIu64 ", unexpected %" PRIu64

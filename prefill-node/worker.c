@@ -117,7 +117,7 @@ static void compute_alone(running *r)
                           &r->hooks, r->logits, BT_PREFILL_LAST, &r->fault);
 }
 
-static void compute_together(pf_worker *w, uint32_t n)
+static void compute_batch(pf_worker *w, uint32_t n)
 {
     bt_prefill_seq seq[PF_WORKER_MOST];
     uint32_t len = 0;
@@ -126,7 +126,7 @@ static void compute_together(pf_worker *w, uint32_t n)
             seq[len++] = (bt_prefill_seq){.kv = &r->job.view, .ids = r->job.ids + r->job.from_row,
                                           .n = tokens_of(r),  .pos0 = r->job.from_row,
                                           .hooks = &r->hooks, .logits = r->logits};
-    bt_prefill_run_together(w->engine, seq, len);
+    bt_prefill_run_batch(w->engine, seq, len);
     len = 0;
     for (running *r = w->on; r < w->on + n; r++) {
         if (r->e < 0) continue;
@@ -179,7 +179,7 @@ static void do_run(pf_worker *w, uint32_t n)
     const bt_report_work before = bt_prefill_work(w->engine);
     w->begin_us = bt_clock_us();
     w->chunks = (pf_chunks){.told.len = 0};
-    if (n > 1) compute_together(w, n);
+    if (n > 1) compute_batch(w, n);
     else if (w->on->e == BT_OK) compute_alone(w->on);
     tell_work(w, n, &before);
     for (running *r = w->on; r < w->on + n; r++) {

@@ -117,15 +117,15 @@ sim_cost_chunk sim_cost_next(const sim_cost *c, uint32_t prompt, uint32_t begin,
 }
 
 /* As bt_work_of_prompts has it. */
-sim_cost_chunk sim_cost_shared(const sim_cost *c, const uint32_t *begin, const uint32_t *end, uint32_t n)
+sim_cost_chunk sim_cost_batch(const sim_cost *c, const uint32_t *begin, const uint32_t *end, uint32_t n)
 {
     bt_price_step s = {0};
     bt_price_sum sum = {0};
-    bt_price_shared shared = {0};
+    bt_price_batch shared = {0};
     uint64_t rows = 0, before = 0;
     sim_cost_chunk r = {.lead_ns = c->price.first_ns};
     for (uint32_t i = 0; i < n; i++) {
-        bt_price_share(&shared, begin[i], end[i] - begin[i]);
+        bt_price_batch_add(&shared, begin[i], end[i] - begin[i]);
         rows += end[i] - begin[i];
         before += (uint64_t)(end[i] - begin[i]) * begin[i];
         sim_cost_add_rows(&s, begin[i], end[i] - begin[i], 1);
@@ -138,7 +138,7 @@ sim_cost_chunk sim_cost_shared(const sim_cost *c, const uint32_t *begin, const u
         return r;
     }
     r.rows = (uint32_t)bt_shapes_next(&c->shapes, before + rows, before).rows;
-    bt_price_add_shared(&sum, &c->price, bt_price_program_for(&c->price, r.rows), &shared);
+    bt_price_add_batch(&sum, &c->price, bt_price_program_for(&c->price, r.rows), &shared);
     add(&r.work, &sum);
     r.work.ns = r.end_ns = bt_time_plus(r.work.ns, r.lead_ns);
     sum = (bt_price_sum){.ns = bt_time_times(n, c->price.last_ns), .ops = bt_time_times(n, c->price.last_ops),

@@ -57,7 +57,7 @@ typedef struct sim_cost_chunk {
 /* The chunk of a prompt that begins at `begin`; is_first: the first that this pass computes, which pays first use. */
 sim_cost_chunk sim_cost_next(const sim_cost *c, uint32_t prompt, uint32_t begin, bool is_first);
 /* The chunk of a batch: rows [begin[i], end[i]) of each prompt, which all end in it. */
-sim_cost_chunk sim_cost_shared(const sim_cost *c, const uint32_t *begin, const uint32_t *end, uint32_t n);
+sim_cost_chunk sim_cost_batch(const sim_cost *c, const uint32_t *begin, const uint32_t *end, uint32_t n);
 /* The most tokens of a batch: at most `wanted`, and at most the longest chunk. 0 with a pace, and where prompts run
  * alone (runs_alone). */
 uint32_t sim_cost_share_tokens(const sim_cost *c, uint32_t wanted);

@@ -86,7 +86,7 @@ static void begin_shared(sim_cluster *c, sim_member *m, const pf_action *a)
         begin[i] = a[i].u.compute.from_row;
         end[i] = a[i].u.compute.ids_len;
     }
-    const sim_cost_chunk k = sim_cost_shared(m->group->cost, begin, end, n);
+    const sim_cost_chunk k = sim_cost_batch(m->group->cost, begin, end, n);
     const int64_t layer_ns = (int64_t)(k.lead_ns + (k.end_ns - k.lead_ns) / m->group->cost->layers);
     sim_cluster_account(m, &k.work);
     m->valid_rows += k.valid;

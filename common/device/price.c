@@ -280,7 +280,7 @@ void bt_price_add_chunk(bt_price_sum *sum, const bt_price *p, uint32_t i, uint64
     add_chunk(sum, &p->program[i], &c);
 }
 
-void bt_price_share(bt_price_shared *s, uint64_t first, uint64_t rows)
+void bt_price_batch_add(bt_price_batch *s, uint64_t first, uint64_t rows)
 {
     s->prompts++;
     s->rows = plus(s->rows, rows);
@@ -290,7 +290,7 @@ void bt_price_share(bt_price_shared *s, uint64_t first, uint64_t rows)
     s->most = most(s->most, s->end);
 }
 
-void bt_price_add_shared(bt_price_sum *sum, const bt_price *p, uint32_t i, const bt_price_shared *s)
+void bt_price_add_batch(bt_price_sum *sum, const bt_price *p, uint32_t i, const bt_price_batch *s)
 {
     const bt_price_program *g = &p->program[i];
     const bt_sparse_cost none = {0};

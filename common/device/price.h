@@ -97,14 +97,14 @@ uint64_t bt_price_estimate_ns(const bt_price *p, uint32_t i, uint64_t first);
 /* Adds that chunk to *sum. */
 void bt_price_add_chunk(bt_price_sum *sum, const bt_price *p, uint32_t i, uint64_t first);
 /* Rows of several prompts in one chunk of a program, each behind its own positions: dense attention. Zeros at first. */
-typedef struct bt_price_shared {
+typedef struct bt_price_batch {
     uint64_t prompts, rows, pairs, positions; /* pairs of a row and a position that it sees; positions that are read */
     uint64_t end, most;                       /* behind the last one's rows; behind any one's */
-} bt_price_shared;
+} bt_price_batch;
 /* One more: rows [first, first + rows) of a prompt. */
-void bt_price_share(bt_price_shared *s, uint64_t first, uint64_t rows);
+void bt_price_batch_add(bt_price_batch *s, uint64_t first, uint64_t rows);
 /* Adds that chunk to *sum. Rows of padding stand behind the last prompt, as in a chunk of one. */
-void bt_price_add_shared(bt_price_sum *sum, const bt_price *p, uint32_t i, const bt_price_shared *s);
+void bt_price_add_batch(bt_price_sum *sum, const bt_price *p, uint32_t i, const bt_price_batch *s);
 /* A prompt: the longest program as often as it is filled, then the shortest that holds the rest; first_ns and last_ns.
  */
 bt_price_sum bt_price_prompt(const bt_price *p, uint64_t tokens);

@@ -115,12 +115,12 @@ bt_work_run bt_work_of_prompt(const bt_work_prefill *d, const bt_work_prompt *p)
 }
 
 /* The next `rows` rows of prompts one after the other, from row *row of prompt *i on. */
-static bt_price_shared next_rows(const bt_work_prompt *p, size_t n, size_t *i, uint64_t *row, uint64_t rows)
+static bt_price_batch next_rows(const bt_work_prompt *p, size_t n, size_t *i, uint64_t *row, uint64_t rows)
 {
-    bt_price_shared s = {0};
+    bt_price_batch s = {0};
     while (*i < n && rows) {
         const uint64_t left = p[*i].end - p[*i].first - *row, take = left < rows ? left : rows;
-        if (take) bt_price_share(&s, p[*i].first + *row, take);
+        if (take) bt_price_batch_add(&s, p[*i].first + *row, take);
         rows -= take;
         *row += take;
         if (take == left) *row = 0, ++*i;
@@ -149,8 +149,8 @@ bt_work_run bt_work_of_prompts(const bt_work_prefill *d, const bt_work_prompt *p
     s->ns = price->first_ns;
     for (uint64_t at = before, end = before + rows; at < end;) {
         const bt_work_chunk c = d->cut(d->ud, at, end);
-        const bt_price_shared shared = next_rows(p, n, &at_prompt, &row, c.valid);
-        bt_price_add_shared(s, price, bt_price_program_for(price, c.rows), &shared);
+        const bt_price_batch shared = next_rows(p, n, &at_prompt, &row, c.valid);
+        bt_price_add_batch(s, price, bt_price_program_for(price, c.rows), &shared);
         at += c.valid;
     }
     send(&r, &q, d, is_whole ? s->ns : price->first_ns, is_whole ? 0 : s->ns - price->first_ns, sent);

@@ -18,7 +18,7 @@ enum { BT_MIXED_PIECES = 16 };
  * weights: BT_MIXED_PIECES where they are one engine. */
 size_t bt_mixed_logits(const char *prefill, const char *decode, bt_form weights);
 
-/* The entries of bt_prefill_run_together for one sequence of a decode step: one for the rows up to the first that wants
+/* The entries of bt_prefill_run_batch for one sequence of a decode step: one for the rows up to the first that wants
  * logits, then one for each further row. Writes at most max(1, s->out) of them; returns how many. logits[s->out, V].
  * s->overflow is not NULL. */
 size_t bt_mixed_entries(bt_prefill_seq *ret, const bt_decode_seq *s, float *logits, size_t vocab);

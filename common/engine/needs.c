@@ -99,7 +99,7 @@ uint64_t bt_needs_sum(const bt_needs *n)
     return sum;
 }
 
-uint64_t bt_needs_together(const bt_needs *n, size_t count)
+uint64_t bt_needs_all(const bt_needs *n, size_t count)
 {
     const bt_needs all = join(n, count);
     return bt_needs_sum(&all);
@@ -150,7 +150,7 @@ static bt_err total_with(uint64_t *ret, size_t *ret_ctx, const bt_model *m, cons
         if (e < 0) return e;
         if (n[i].ctx_tokens > *ret_ctx) *ret_ctx = n[i].ctx_tokens;
     }
-    *ret = bt_needs_together(n, count);
+    *ret = bt_needs_all(n, count);
     return BT_OK;
 }
 

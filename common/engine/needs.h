@@ -43,7 +43,7 @@ typedef struct bt_needs {
 bt_err bt_needs_of(bt_needs *ret, const bt_model *m, const bt_needs_want *want, bt_fault *fault);
 uint64_t bt_needs_sum(const bt_needs *n);
 /* Of several processes on one machine, which share what is mapped. */
-uint64_t bt_needs_together(const bt_needs *n, size_t count);
+uint64_t bt_needs_all(const bt_needs *n, size_t count);
 /* "needs 1.3 GiB: package 163.0 MiB, weights 257.1 MiB, ..." */
 void bt_needs_text(char *ret, size_t cap, const bt_needs *n);
 

@@ -126,9 +126,9 @@ bt_err bt_prefill_run(bt_prefill *p, const bt_kv_view *kv, const int32_t *ids, s
     return e;
 }
 
-size_t bt_prefill_together_max(const bt_prefill *p)
+size_t bt_prefill_batch_max(const bt_prefill *p)
 {
-    return p->backend->together_max ? p->backend->together_max(p->state) : 1;
+    return p->backend->batch_max ? p->backend->batch_max(p->state) : 1;
 }
 
 size_t bt_prefill_packed_rows(const bt_prefill *p)
@@ -136,15 +136,15 @@ size_t bt_prefill_packed_rows(const bt_prefill *p)
     return p->backend->packed_rows ? p->backend->packed_rows(p->state) : 0;
 }
 
-void bt_prefill_run_together(bt_prefill *p, bt_prefill_seq *seq, size_t prompts)
+void bt_prefill_run_batch(bt_prefill *p, bt_prefill_seq *seq, size_t prompts)
 {
-    const size_t most = bt_prefill_together_max(p);
+    const size_t most = bt_prefill_batch_max(p);
     for (bt_prefill_seq *s = seq; s < seq + prompts; s++)
         s->result = check(p, s->kv, s->ids, s->n, s->pos0, s->logits || most > 1, &s->fault);
     for (size_t at = 0, n; at < prompts; at += n) {
         bt_prefill_seq *s = &seq[at];
         n = prompts - at < most ? prompts - at : most;
-        if (n > 1 || (s->result == BT_OK && !s->logits)) p->backend->run_together(p->state, s, n);
+        if (n > 1 || (s->result == BT_OK && !s->logits)) p->backend->run_batch(p->state, s, n);
         else if (s->result == BT_OK)
             s->result = p->backend->run(p->state, s->kv, s->ids, s->n, s->pos0, s->hooks, s->logits,
                                         BT_PREFILL_LAST, &s->fault);

@@ -61,11 +61,12 @@ size_t bt_prefill_grid_rows(const bt_prefill *p);
 
 typedef struct bt_prefill_hooks {
     /* K and V rows of positions [token_begin, token_begin + token_count) of `layer` are final. On the caller's thread,
-     * between operators: be brief. Chunks ascend; within a chunk layers ascend. The reference tells all when all is
+     * between operators: be brief. Chunks ascend; within a chunk layers ascend. The reference calls it when all is
      * computed. NULL: not wanted. */
     void (*on_kv)(void *ud, uint32_t layer, size_t token_begin, size_t token_count);
     /* A chunk begins, or is computed. With a schedule other than serial several are under way, and a thread of the
-     * engine's may call, but never two at a time. Not told where prompts run together. Be brief. NULL: not wanted. */
+     * engine's may call, but never two at a time. Not called where prompts run as a batch. Be brief. NULL: not wanted.
+     */
     void (*on_chunk)(void *ud, size_t token_begin, size_t token_count, bool is_end);
     void *ud;
     const atomic_bool *cancel; /* looked at between layers; NULL: never */
@@ -86,27 +87,27 @@ typedef enum bt_prefill_out { BT_PREFILL_LAST, BT_PREFILL_ALL } bt_prefill_out;
 bt_err bt_prefill_run(bt_prefill *p, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
                       const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_fault *fault);
 
-/* ---- several prompts together ----
- * Prompts share runs (together.h), each with the bytes that it has alone. npu: as batches where the package has them
- * (npu/pkg/shapes.h); else packed one behind the other into the rows of one chunk, where its attention is the
- * companion's, dense, and no number depends on the chunk. host: packed. All others compute one after the other.
+/* ---- batches ---- Several prompts in one run (prefill_batches.h), each with the bytes that it has alone. npu: in
+ * places of their own where the package has rows for batches (npu/pkg/shapes.h); else packed one behind the other into
+ * the rows of one chunk, where its attention is the companion's, dense, and no number depends on the chunk. host:
+ * packed. All others compute one prompt after the other.
  *
  * Packed, an entry may go on where one before it ends, in the same view: rows of which several want logits. */
 typedef struct bt_prefill_seq {
     const bt_kv_view *kv; /* as bt_prefill_run has them; views that share no page that is written */
     const int32_t *ids;
     size_t n, pos0;
-    const bt_prefill_hooks *hooks; /* cancel: looked at between runs where several go together */
-    float *logits;         /* [V], of the last position; NULL where an engine computes several together: of none */
-    bt_overflow *overflow; /* where it is noted that numbers left their range, as bt_decode_seq has it
-                              (engine/decode.h); entries may share one. NULL: result tells */
-    bt_err result;         /* of this prompt, when all have ended: as bt_prefill_run's */
+    const bt_prefill_hooks *hooks; /* cancel: looked at between runs of a batch */
+    float *logits;                 /* [V], of the last position; NULL where an engine computes batches: of none */
+    bt_overflow *overflow;         /* where it is noted that numbers left their range, as bt_decode_seq has it
+                                      (engine/decode.h); entries may share one. NULL: result says it */
+    bt_err result;                 /* of this prompt, when all have ended: as bt_prefill_run's */
     bt_fault fault;
 } bt_prefill_seq;
-size_t bt_prefill_together_max(const bt_prefill *p); /* prompts of one run, 1 or more */
+size_t bt_prefill_batch_max(const bt_prefill *p);   /* prompts of one run, 1 or more */
 size_t bt_prefill_packed_rows(const bt_prefill *p); /* tokens of several prompts that one run packs; 0: it packs none */
 /* All `prompts` of them, however many; a prompt that fails or is cancelled changes nothing for the others. */
-void bt_prefill_run_together(bt_prefill *p, bt_prefill_seq *seq, size_t prompts);
+void bt_prefill_run_batch(bt_prefill *p, bt_prefill_seq *seq, size_t prompts);
 
 bt_report_work bt_prefill_work(const bt_prefill *p); /* of all runs */
 bt_report_engine bt_prefill_about(const bt_prefill *p);

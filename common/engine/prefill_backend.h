@@ -13,9 +13,9 @@ typedef struct bt_prefill_backend {
     bt_err (*load)(void **ret, const bt_model *m, const bt_prefill_config *config, bt_fault *fault);
     bt_err (*run)(void *state, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
                   const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_fault *fault);
-    /* NULL: one prompt at a time. Prompts whose result is BT_OK; 1 .. together_max of them. */
-    void (*run_together)(void *state, bt_prefill_seq *seq, size_t prompts);
-    size_t (*together_max)(const void *state);
+    /* NULL: one prompt at a time. Prompts whose result is BT_OK; 1 .. batch_max of them. */
+    void (*run_batch)(void *state, bt_prefill_seq *seq, size_t prompts);
+    size_t (*batch_max)(const void *state);
     size_t (*packed_rows)(const void *state); /* NULL: none */
     bt_report_work (*work)(const void *state);
     bt_report_engine (*about)(const void *state);

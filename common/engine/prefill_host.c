@@ -3,7 +3,7 @@
 #include "engine/host_shapes.h"
 #include "engine/limits.h"
 #include "engine/prefill_backend.h"
-#include "engine/together.h"
+#include "engine/prefill_batches.h"
 #include "graph/walk.h"
 
 #include <stdlib.h>
@@ -20,13 +20,13 @@ typedef struct host_state {
     bt_host_shapes *table;
     bt_walk *walk;
     bt_chunks chunks;
-    bt_together together;
+    bt_prefill_batches batches;
     bt_program *packed; /* rows of any sequences, each a sequence of its own, as decoding has them */
     int32_t *ids;       /* [longest seq], as the lists of a packed run's rows: */
     bt_companion_seq *row;
     bt_overflow **overflow;
     uint32_t *last; /* those whose logits are wanted */
-    float *logits;  /* [together.most, V] */
+    float *logits;  /* [batches.most, V] */
     uint64_t rows;
 } host_state;
 
@@ -38,7 +38,7 @@ static void host_free(void *state)
     bt_host_shapes_free(s->table);
     bt_graph_free(s->graph);
     bt_chunks_done(&s->chunks);
-    bt_together_done(&s->together);
+    bt_prefill_batches_done(&s->batches);
     bt_bind_free(s->packed);
     free(s->row);
     free(s->overflow);
@@ -78,7 +78,7 @@ static bt_err make_room(host_state *s, size_t *arena_bytes, bt_fault *fault)
 {
     const size_t rows = s->table->row[s->table->rows - 1].seq;
     size_t bytes;
-    bt_err e = bt_together_init(&s->together, &s->chunks.shapes, true, fault);
+    bt_err e = bt_prefill_batches_init(&s->batches, &s->chunks.shapes, true, fault);
     if (e == BT_OK) e = bt_bind_program(&s->packed, s->graph, 0, 1, 1, 0, fault);
     if (e == BT_OK) e = bt_bind_arena_bytes(&bytes, s->packed, rows, fault);
     if (e < 0) return e;
@@ -86,8 +86,8 @@ static bt_err make_room(host_state *s, size_t *arena_bytes, bt_fault *fault)
     s->ids = calloc(rows, sizeof *s->ids);
     s->row = calloc(rows, sizeof *s->row);
     s->overflow = calloc(rows, sizeof *s->overflow);
-    s->last = calloc(s->together.most, sizeof *s->last);
-    s->logits = calloc(s->together.most, s->chunks.vocab * sizeof *s->logits);
+    s->last = calloc(s->batches.most, sizeof *s->last);
+    s->logits = calloc(s->batches.most, s->chunks.vocab * sizeof *s->logits);
     return s->ids && s->row && s->overflow && s->last && s->logits
                ? BT_OK
                : bt_fail(fault, BT_ENOMEM, "making a prefill engine");
@@ -178,7 +178,7 @@ static bt_err run_packed(host_state *s, const bt_chunk *chunk, size_t chunks, bt
         if (chunk[i].out == BT_PKG_OUT_LAST) s->last[ends++] = (uint32_t)rows - 1;
     }
     s->rows += rows;
-    bt_together_list told = {chunk, chunks};
+    bt_prefill_batches_list told = {chunk, chunks};
     const bt_walk_io io = {.ids = s->ids,
                            .seq = s->row,
                            .overflow = s->overflow,
@@ -187,7 +187,7 @@ static bt_err run_packed(host_state *s, const bt_chunk *chunk, size_t chunks, bt
                            .wanted = s->last,
                            .wanted_len = ends,
                            .logits = s->logits,
-                           .on_kv = bt_together_on_kv,
+                           .on_kv = bt_prefill_batches_on_kv,
                            .on_kv_ud = &told};
     const bt_err e = bt_walk_run(s->walk, s->packed, s->chunks.arena, &io, fault);
     const float *logits = s->logits;
@@ -206,18 +206,18 @@ static bt_err run_chunks(void *ud, size_t batch, size_t rows, const bt_chunk *ch
     return chunks == 1 ? run_chunk(ud, chunk, fault) : run_packed(ud, chunk, chunks, fault);
 }
 
-static void host_run_together(void *state, bt_prefill_seq *seq, size_t prompts)
+static void host_run_batch(void *state, bt_prefill_seq *seq, size_t prompts)
 {
     host_state *s = state;
-    bt_together_run(&s->together, &s->chunks.shapes, seq, prompts, run_chunks, s);
+    bt_prefill_batches_run(&s->batches, &s->chunks.shapes, seq, prompts, run_chunks, s);
 }
 
-static size_t host_together_max(const void *state) { return ((const host_state *)state)->together.most; }
+static size_t host_batch_max(const void *state) { return ((const host_state *)state)->batches.most; }
 
 static size_t host_packed_rows(const void *state)
 {
     const host_state *s = state;
-    return bt_together_packed_rows(&s->together, &s->chunks.shapes);
+    return bt_prefill_batches_packed_rows(&s->batches, &s->chunks.shapes);
 }
 
 static bt_report_work host_work(const void *state)
@@ -239,8 +239,8 @@ const bt_prefill_backend bt_prefill_host = {
     .needs = host_needs,
     .load = host_load,
     .run = host_run,
-    .run_together = host_run_together,
-    .together_max = host_together_max,
+    .run_batch = host_run_batch,
+    .batch_max = host_batch_max,
     .packed_rows = host_packed_rows,
     .work = host_work,
     .about = host_about,

@@ -4,7 +4,7 @@
 #include "engine/overlap.h"
 #include "engine/package.h"
 #include "engine/prefill_backend.h"
-#include "engine/together.h"
+#include "engine/prefill_batches.h"
 #include "npu/pkg/attention.h"
 #include "npu/pkg/pkg_shapes.h"
 #include "npu/run/exec.h"
@@ -19,11 +19,11 @@ typedef struct npu_state {
     const bt_kernels *kernels;
     bt_exec *exec;
     bt_chunks chunks;
-    bt_together together;
+    bt_prefill_batches batches;
     bt_overlap *overlap; /* NULL: program order */
-    bt_exec_seq *seq;    /* [together.most]: of a run */
+    bt_exec_seq *seq;    /* [batches.most]: of a run */
     bool *ends;          /* and which of them end with it */
-    float *logits;       /* [together.most, V]: of a run; NULL where prompts run alone */
+    float *logits;       /* [batches.most, V]: of a run; NULL where prompts run alone */
     bt_report_fallback *fallback;
     uint64_t rows;
     bool is_dense;
@@ -38,7 +38,7 @@ static void npu_free(void *state)
     bt_overlap_free(s->overlap);
     bt_exec_free(s->exec);
     bt_chunks_done(&s->chunks);
-    bt_together_done(&s->together);
+    bt_prefill_batches_done(&s->batches);
     free(s->seq);
     free(s->ends);
     free(s->logits);
@@ -65,14 +65,15 @@ static bt_err describe(npu_state *s, bt_fault *fault)
 
 static bt_err make_room(npu_state *s, bt_fault *fault)
 {
-    const bt_err e = bt_together_init(&s->together, &s->chunks.shapes, !bt_exec_unpackable(s->exec), fault);
-    if (e < 0 || s->together.most == 1) return e;
-    s->seq = calloc(s->together.most, sizeof *s->seq);
-    s->ends = calloc(s->together.most, sizeof *s->ends);
-    s->logits = calloc(s->together.most, s->chunks.vocab * sizeof *s->logits);
+    const bt_err e =
+        bt_prefill_batches_init(&s->batches, &s->chunks.shapes, !bt_exec_unpackable(s->exec), fault);
+    if (e < 0 || s->batches.most == 1) return e;
+    s->seq = calloc(s->batches.most, sizeof *s->seq);
+    s->ends = calloc(s->batches.most, sizeof *s->ends);
+    s->logits = calloc(s->batches.most, s->chunks.vocab * sizeof *s->logits);
     return s->seq && s->ends && s->logits
                ? BT_OK
-               : bt_fail(fault, BT_ENOMEM, "%zu prompts together", s->together.most);
+               : bt_fail(fault, BT_ENOMEM, "a batch of %zu prompts", s->batches.most);
 }
 
 /* Prompts that run alone, where another order than the program's is asked for. */
@@ -163,7 +164,7 @@ static bt_err run_chunks(void *ud, size_t batch, size_t rows, const bt_chunk *ch
     npu_state *s = ud;
     const bt_pkg_row *row;
     size_t end = 0, ends = 0; /* ends: prompts that do */
-    const bool is_packed = s->together.is_packed && chunks > 1;
+    const bool is_packed = s->batches.is_packed && chunks > 1;
     for (size_t i = 0; i < chunks; i++) {
         const bt_chunk *c = &chunk[i];
         s->seq[i] = (bt_exec_seq){.ids = c->ids, .kv = c->kv, .pos0 = c->pos, .valid = c->valid,
@@ -175,13 +176,13 @@ static bt_err run_chunks(void *ud, size_t batch, size_t rows, const bt_chunk *ch
     bt_err e = bt_pkg_find_row(&row, s->pkg, batch, rows, end, fault);
     if (e < 0) return e;
     s->rows += batch * rows;
-    bt_together_list t = {chunk, chunks};
+    bt_prefill_batches_list t = {chunk, chunks};
     const bt_exec_io io = {.seq = s->seq,
                            .seqs = chunks,
                            .rows = rows,
                            .is_dense = s->is_dense,
                            .logits = s->logits,
-                           .on_kv = bt_together_on_kv,
+                           .on_kv = bt_prefill_batches_on_kv,
                            .ud = &t,
                            .cancel = chunks == 1 ? bt_chunk_cancel(chunk) : NULL};
     if (is_packed) e = bt_exec_run_packed(s->exec, row, s->chunks.arena, &io, s->ends, fault);
@@ -194,21 +195,21 @@ static bt_err run_chunks(void *ud, size_t batch, size_t rows, const bt_chunk *ch
     return e;
 }
 
-static void npu_run_together(void *state, bt_prefill_seq *seq, size_t prompts)
+static void npu_run_batch(void *state, bt_prefill_seq *seq, size_t prompts)
 {
     npu_state *s = state;
     for (size_t i = 0; i < prompts; i++)
         if (seq[i].result == BT_OK)
             seq[i].result = check_end(s, seq[i].pos0 + seq[i].n, seq[i].pos0, &seq[i].fault);
-    bt_together_run(&s->together, &s->chunks.shapes, seq, prompts, run_chunks, s);
+    bt_prefill_batches_run(&s->batches, &s->chunks.shapes, seq, prompts, run_chunks, s);
 }
 
-static size_t npu_together_max(const void *state) { return ((const npu_state *)state)->together.most; }
+static size_t npu_batch_max(const void *state) { return ((const npu_state *)state)->batches.most; }
 
 static size_t npu_packed_rows(const void *state)
 {
     const npu_state *s = state;
-    return bt_together_packed_rows(&s->together, &s->chunks.shapes);
+    return bt_prefill_batches_packed_rows(&s->batches, &s->chunks.shapes);
 }
 
 static bt_report_work npu_work(const void *state)
@@ -238,8 +239,8 @@ const bt_prefill_backend bt_prefill_npu = {
     .needs = bt_package_needs,
     .load = npu_load,
     .run = npu_run,
-    .run_together = npu_run_together,
-    .together_max = npu_together_max,
+    .run_batch = npu_run_batch,
+    .batch_max = npu_batch_max,
     .packed_rows = npu_packed_rows,
     .work = npu_work,
     .about = npu_about,

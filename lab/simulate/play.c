@@ -552,7 +552,7 @@ static bool is_prefill_short(const tool_simulate_facts *f, const tool_replay_res
 }
 
 /* Refused for want of room, waits that keep growing to the end, or nodes that never rest while requests wait
- * longer than their prompts take: near its limit a queue grows and shrinks by chance. */
+ * longer than their prompts take: near its limit the length of a queue varies by chance. */
 static void judge(tool_simulate_facts *f, const tool_replay_result *r, bool is_closed)
 {
     static const char *const kinds[] = {"overloaded", "timeout", "no_node"};

@@ -206,7 +206,7 @@ typedef struct pf_counters {
     uint64_t accepted, refused, completed, failed, aborted, leases_ended;
     uint64_t prefix_hits, prefix_tokens; /* prompts with a kept prefix; tokens of these prefixes, which were not
                                             computed */
-    uint64_t shared_runs, shared;        /* batches; prompts in them */
+    uint64_t batches, batched;           /* batched: prompts in batches */
     uint64_t prompt_tokens, blocks_sent, block_bytes_sent, blocks_blocked, blocks_again;
     uint64_t wrong_incarnation, stale_attempt, unexpected, repeats, resent;
 } pf_counters;

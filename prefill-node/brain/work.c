@@ -37,8 +37,8 @@ static uint32_t gather(pf_brain *b, pf_record *first, pf_record *run[PF_SHARE_MA
         used += left_of(r);
         run[n++] = r;
     }
-    b->n.shared_runs += n > 1;
-    b->n.shared += n > 1 ? n : 0;
+    b->n.batches += n > 1;
+    b->n.batched += n > 1 ? n : 0;
     return n;
 }
 

@@ -43,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     check(&p);
     if (bt_shapes_of_rows(&again, p.text, p.shape, p.all, NULL) < 0) abort();
     check(&again);
-    bt_shapes_together(&again, &p, 1 + data[0] % 16);
+    bt_shapes_batch(&again, &p, 1 + data[0] % 16);
     check(&again);
     return 0;
 }

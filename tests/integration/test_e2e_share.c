@@ -142,8 +142,8 @@ static int shared_with(const char *option, const char *value)
     assert_true(cluster_wait_idle(c.url, spawn_patience(RESTART_MS)));
     assert_true(cluster_stop(&c));
     int shared = -1;
-    const char *said = strstr(spawn_err(c.up), "run with others ");
-    if (!said || sscanf(said, "run with others %d", &shared) != 1) fail_msg("%s", spawn_err(c.up));
+    const char *said = strstr(spawn_err(c.up), "in batches ");
+    if (!said || sscanf(said, "in batches %d", &shared) != 1) fail_msg("%s", spawn_err(c.up));
     return shared;
 }
 

@@ -50,7 +50,7 @@ bt_err tool_bench_prompt(bt_prefill *p, tool_sequences *s, size_t pos, size_t n,
     for (size_t i = 0; i < s->count; i++)
         seq[i] = (bt_prefill_seq){.kv = &s->view[i], .ids = s->ids + pos, .n = n, .pos0 = pos,
                                   .logits = s->logits + i * s->vocab};
-    bt_prefill_run_together(p, seq, s->count);
+    bt_prefill_run_batch(p, seq, s->count);
     for (size_t i = 0; e == BT_OK && i < s->count; i++)
         if ((e = seq[i].result) < 0) (void)bt_fail(fault, e, "%s", seq[i].fault.text);
     free(seq);

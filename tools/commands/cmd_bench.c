@@ -44,7 +44,7 @@ static const bt_opt opts[] = {
      .type = BT_OPT_STRING, .def = "128", .help = "generated tokens of each sequence; 0: none"},
     {.group = "Tests", .name = "batch", .value = "LIST", BT_OPT_AT(config, batches), .type = BT_OPT_STRING,
      .def = "1",
-     .help = "sequences that generate together; prompts run together where the package has batches"},
+     .help = "sequences that generate together; prompts run as a batch where the package has rows for it"},
     {.group = "Tests", .letter = 'd', .name = "n-depth", .value = "LIST", BT_OPT_AT(config, depths),
      .type = BT_OPT_STRING, .def = "0", .help = "tokens that each sequence has before"},
     {.group = "Tests", .name = "schedule", .value = "LIST", BT_OPT_AT(config, schedules),
@@ -268,14 +268,13 @@ static bt_err prompts(bench *b, size_t threads, size_t schedule, bt_fault *fault
     const tool_machine *m = &b->machine[threads];
     bt_prefill *engine = NULL;
     bt_err e = tool_bench_open_prefill(&engine, &b->setup, b->kernels->isa, m->pool, fault);
-    const size_t together =
-        e == BT_OK && !bt_prefill_packed_rows(engine) ? bt_prefill_together_max(engine) : 1;
+    const size_t batch_max = e == BT_OK && !bt_prefill_packed_rows(engine) ? bt_prefill_batch_max(engine) : 1;
     for (size_t d = 0; d < b->depths.count; d++)
         for (size_t p = 0; e == BT_OK && p < b->prompts.count; p++) {
             if (!b->prompts.value[p]) continue;
             e = row(b, engine, NULL, m, b->prompts.value[p], b->depths.value[d], 1, fault);
-            if (e == BT_OK && together > 1) /* a package with batches */
-                e = row(b, engine, NULL, m, b->prompts.value[p], b->depths.value[d], together, fault);
+            if (e == BT_OK && batch_max > 1) /* a package with batches */
+                e = row(b, engine, NULL, m, b->prompts.value[p], b->depths.value[d], batch_max, fault);
         }
     bt_prefill_free(engine);
     return e;

@@ -59,7 +59,7 @@ static bt_err add_form(json_t *memory, const inspect_memory *c, bt_needs n[3], c
     json_array_append_new(json_object_get(memory, "processes"), process_json("decode", form, &n[DECODE]));
     json_array_append_new(json_object_get(memory, "together"),
                           json_pack("{s:s, s:o, s:o, s:o, s:f, s:f}", "weights", form, "bytes",
-                                    count(bt_needs_together(n, 3)), "token_reads_bytes", count(step),
+                                    count(bt_needs_all(n, 3)), "token_reads_bytes", count(step),
                                     "token_at_ctx_reads_bytes", count(full), "tokens_per_s",
                                     c->bandwidth_gb_s * 1e9 / (double)step, "tokens_per_s_at_ctx",
                                     c->bandwidth_gb_s * 1e9 / (double)full));

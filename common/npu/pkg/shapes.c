@@ -182,7 +182,7 @@ static const bt_shape *choose(const bt_shapes *p, const bt_shapes_left *left, si
     return best;
 }
 
-size_t bt_shapes_next_together(const bt_shapes *p, const bt_shapes_left *left, size_t prompts)
+size_t bt_shapes_next_batch(const bt_shapes *p, const bt_shapes_left *left, size_t prompts)
 {
     size_t most = 0;
     for (size_t i = 0; i < prompts; i++)
@@ -195,7 +195,7 @@ size_t bt_shapes_next_together(const bt_shapes *p, const bt_shapes_left *left, s
 bt_shapes_chunk bt_shapes_next(const bt_shapes *p, size_t n, size_t begin)
 {
     const bt_shapes_left left = {begin, n};
-    const size_t rows = bt_shapes_next_together(p, &left, 1);
+    const size_t rows = bt_shapes_next_batch(p, &left, 1);
     return (bt_shapes_chunk){.begin = begin, .valid = n - begin < rows ? n - begin : rows, .rows = rows};
 }
 

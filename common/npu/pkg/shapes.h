@@ -16,7 +16,7 @@
  *   "rows:FILE"        a network specialization file: JSON, an array of {"batch_size", "seq_len", "ctx_len"}, as
  *                      numbers or strings, or an object with it under "specializations"; ctx_len makes the bucket.
  *                      Rows of seq_len 1 are decode rows, all others prefill rows; where all have seq_len 1, they are
- *                      both. "full_batch_size" is how many sequences decode together: the batch of a decode row whose
+ *                      both. "full_batch_size" is how many sequences decode in a step: the batch of a decode row whose
  *                      batch_size is 1, else equal to that; of a prefill row it decides nothing
  *   "enumerated:FILE"  JSON: an array of at most 128 lengths, or of [seq, ctx] pairs; or an object whose members are
  *                      such arrays, one an input, of the same count and matched by index
@@ -34,7 +34,7 @@ enum {
 };
 typedef struct bt_shape {
     uint32_t seq_min, seq, ctx;
-    uint32_t batch; /* sequences of `seq` rows each that run together; 1 but in a rows file */
+    uint32_t batch; /* sequences of `seq` rows each in one run; 1 but in a rows file */
 } bt_shape;         /* seq_min == seq but in a range; ctx 0: every bucket */
 typedef struct bt_shapes {
     char text[128]; /* as given; of a file, "rows:NAME" without its folder */
@@ -67,17 +67,17 @@ bt_err bt_shapes_of_rows(bt_shapes *ret, const char *text, const bt_shape *rows,
 /* The chunk that starts at position `begin` of a sequence of n > begin tokens. Chunks follow each other: the next
  * begins at begin + valid. */
 bt_shapes_chunk bt_shapes_next(const bt_shapes *p, size_t n, size_t begin);
-/* ---- several prompts together ----
- * What up to `prompts` of them are cut into: the prefill shapes of the smallest batch that holds so many, else of the
- * largest. All of one batch (ret->shape[0].batch); none behind them. With 1: what p cuts a prompt alone into. */
-void bt_shapes_together(bt_shapes *ret, const bt_shapes *p, size_t prompts);
+/* ---- batches ---- What a batch of up to `prompts` prompts is cut into: the prefill shapes of the smallest batch that
+ * holds so many, else of the largest. All of one batch (ret->shape[0].batch); none behind them. With 1: what p cuts a
+ * prompt alone into. */
+void bt_shapes_batch(bt_shapes *ret, const bt_shapes *p, size_t prompts);
 /* Tokens [begin, end) of a prompt are left. */
 typedef struct bt_shapes_left {
     size_t begin, end;
 } bt_shapes_left;
 /* Rows of each sequence in the next run of `prompts` that have tokens left, by the one rule, for the prompt that has
  * most left and among the shapes whose ctx holds the end of everybody's chunk: min(left, rows) tokens of each. */
-size_t bt_shapes_next_together(const bt_shapes *p, const bt_shapes_left *left, size_t prompts);
+size_t bt_shapes_next_batch(const bt_shapes *p, const bt_shapes_left *left, size_t prompts);
 
 /* Rows computed for a prompt of n tokens, padding included; padding_ratio = 1 - n / rows. 0 for n = 0. n <= 2^62. */
 size_t bt_shapes_rows(const bt_shapes *p, size_t n);

@@ -48,9 +48,8 @@ static bt_err add_shape(reader *r, const char *where, uint32_t seq, uint32_t ctx
         return bt_fail(r->fault, BT_ELIMIT, "%s: ctx %u is beyond the context of %zu tokens", where,
                        (unsigned)ctx, r->ctx_tokens);
     if (batch > BT_SHAPES_MAX_SEQ / seq)
-        return bt_fail(r->fault, BT_ELIMIT,
-                       "%s: batch_size %u times seq_len %u; at most %d rows run together", where,
-                       (unsigned)batch, (unsigned)seq, BT_SHAPES_MAX_SEQ);
+        return bt_fail(r->fault, BT_ELIMIT, "%s: batch_size %u times seq_len %u; a run has at most %d rows",
+                       where, (unsigned)batch, (unsigned)seq, BT_SHAPES_MAX_SEQ);
     p->shape[p->all++] = (bt_shape){seq, seq, ctx, batch};
     return BT_OK;
 }

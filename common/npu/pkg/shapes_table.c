@@ -1,4 +1,4 @@
-/* The order of a table of shapes: which of them prompts are cut into, alone and together, and which decode.
+/* The order of a table of shapes: which of them prompts are cut into, alone and in a batch, and which decode.
  */
 #include "npu/pkg/shapes.h"
 
@@ -48,7 +48,7 @@ void bt_shapes_arrange(bt_shapes *p)
     }
 }
 
-void bt_shapes_together(bt_shapes *ret, const bt_shapes *p, size_t prompts)
+void bt_shapes_batch(bt_shapes *ret, const bt_shapes *p, size_t prompts)
 {
     const bool apart = has_decode(p);
     uint32_t batch = p->shape[0].batch;

@@ -283,21 +283,21 @@ static void a_shared_chunk_has_the_attention_of_each_prompts_rows(void **state)
     bt_price p = price("npu4", "llama-3.2-1b", &w8);
     bt_price_program *g = &p.program[1];
     g->scores.pair = 0, g->memory.position = 0; /* products alone */
-    bt_price_shared s = {0};
+    bt_price_batch s = {0};
     uint64_t pairs = 0;
     for (int i = 0; i < 3; i++) {
-        bt_price_share(&s, first[i], rows[i]);
+        bt_price_batch_add(&s, first[i], rows[i]);
         for (uint64_t r = 0; r < rows[i]; r++) pairs += first[i] + r + 1;
     }
     for (uint64_t r = 54; r < g->rows; r++) pairs += 37 + 31 + (r - 54) + 1;
     bt_price_sum got = {0}, alone = {0}, chunk = {0};
-    bt_price_add_shared(&got, &p, 1, &s);
+    bt_price_add_batch(&got, &p, 1, &s);
     const uint64_t each = g->compute.pair;
     assert_int_equal(got.ns - g->compute.fixed, bt_wide_low(bt_wide_right(bt_wide_mul(each, pairs), 32)));
     assert_int_equal(got.chunks, 1);
-    s = (bt_price_shared){0};
-    bt_price_share(&s, 640, 40);
-    bt_price_add_shared(&alone, &p, 1, &s);
+    s = (bt_price_batch){0};
+    bt_price_batch_add(&s, 640, 40);
+    bt_price_add_batch(&alone, &p, 1, &s);
     bt_price_add_chunk(&chunk, &p, 1, 640);
     assert_memory_equal(&alone, &chunk, sizeof chunk);
     /* less than one prompt behind all that stands before any of them, more than one without any */

@@ -65,7 +65,7 @@ static void a_whole_prompt_is_sent_when_its_last_chunk_is_over(void **state)
 
 /* 20 + 30 rows in one program of 64, first use once, two output matrices; all rows leave when they are over.
  */
-static void prompts_that_run_together_are_one_chunk(void **state)
+static void prompts_of_a_batch_are_one_chunk(void **state)
 {
     (void)state;
     const bt_work_prefill d = toy_device(&price);
@@ -143,7 +143,7 @@ int main(void)
         cmocka_unit_test(rows_leave_layer_by_layer_and_wait_for_the_wire),
         cmocka_unit_test(what_the_decode_node_has_is_not_sent_and_what_is_kept_leaves_first),
         cmocka_unit_test(a_whole_prompt_is_sent_when_its_last_chunk_is_over),
-        cmocka_unit_test(prompts_that_run_together_are_one_chunk),
+        cmocka_unit_test(prompts_of_a_batch_are_one_chunk),
         cmocka_unit_test(without_a_link_nothing_is_sent),
         cmocka_unit_test(a_step_counts_the_rows_and_contexts_of_all_its_sequences),
         cmocka_unit_test(energy_of_a_sum_is_known_where_that_of_each_part_is),

@@ -207,8 +207,8 @@ static brought bring(const solo *s, size_t seq, size_t pos, size_t room, uint64_
 }
 
 /* Every sequence comes to its end; who is in a step is drawn anew each time. */
-static void run_together(const solo *s, size_t seqs, const form *f, const char *isa, bt_pool *pool,
-                         size_t page_tokens, uint64_t seed)
+static void run_batch(const solo *s, size_t seqs, const form *f, const char *isa, bt_pool *pool,
+                      size_t page_tokens, uint64_t seed)
 {
     size_t pos[SEQS] = {0}, done = 0;
     bt_decode *e = engine_new(s, f, isa, pool, ROWS_MAX);
@@ -259,7 +259,7 @@ static void sixty_four_sequences_together_have_the_bits_of_each_alone(void **sta
             const form f = {archs[seed % 3], bt_weights_forms[w], kv, NULL, 0, NULL};
             print_message("%s, weights %s, KV of %u bytes, seed %u\n", f.arch, f.weights, kv, (unsigned)seed);
             solo *s = solo_new(&f, NULL, SEQS, LONGEST, seed);
-            run_together(s, SEQS, &f, NULL, pool, kv == 1 ? 16 : 64, seed + 100);
+            run_batch(s, SEQS, &f, NULL, pool, kv == 1 ? 16 : 64, seed + 100);
             solo_free(s);
         }
     for (size_t i = 0; i < NPU_FORMS; i++, seed++) {
@@ -267,7 +267,7 @@ static void sixty_four_sequences_together_have_the_bits_of_each_alone(void **sta
         print_message("%s, npu %s, KV of %u bytes, seed %u\n", f->arch, f->recipe, f->kv_elem_bytes,
                       (unsigned)seed);
         solo *s = solo_new(f, NULL, SEQS, LONGEST, seed);
-        run_together(s, SEQS, f, NULL, pool, f->kv_elem_bytes == 1 ? 16 : 64, seed + 100);
+        run_batch(s, SEQS, f, NULL, pool, f->kv_elem_bytes == 1 ? 16 : 64, seed + 100);
         solo_free(s);
     }
     bt_pool_free(pool);
@@ -283,7 +283,7 @@ static void by_every_instruction_set(const form *f, uint64_t seed)
                           f->recipe ? f->recipe : f->weights, f->kv_elem_bytes, bt_kernels_table[k].isa,
                           threads, (unsigned)seed);
             assert_int_equal(bt_pool_new(&pool, threads, NULL), BT_OK);
-            run_together(s, 6, f, bt_kernels_table[k].isa, pool, threads == 2 ? 16 : 64, seed + threads);
+            run_batch(s, 6, f, bt_kernels_table[k].isa, pool, threads == 2 ? 16 : 64, seed + threads);
             bt_pool_free(pool);
         }
     solo_free(s);

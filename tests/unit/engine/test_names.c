@@ -92,7 +92,7 @@ static void facts_and_functions_of_a_table_agree(void **state)
         const bt_prefill_backend *b = bt_prefill_rows[i];
         assert_true(b->facts.kv_elem_bytes[0] > 0);
         assert_int_equal(b->facts.has_package, b->pkg != NULL);
-        assert_int_equal(b->run_together != NULL, b->together_max != NULL);
+        assert_int_equal(b->run_batch != NULL, b->batch_max != NULL);
         assert_true(b->facts.has_chunks || !b->facts.has_schedules);
         assert_true(b->needs || !(b->facts.has_package || b->facts.has_weights));
         assert_int_equal(b->facts.mixes, 0);

@@ -81,8 +81,7 @@ static void processes_share_what_is_mapped_and_nothing_else(void **state)
     assert_true(n[2].part[BT_NEEDS_PACKAGE] == 0 && n[2].part[BT_NEEDS_WEIGHTS] > 0);
     const uint64_t apart =
         bt_needs_sum(&n[0]) + bt_needs_sum(&n[1]) + bt_needs_sum(&n[2]) + bt_needs_sum(&n[3]);
-    assert_int_equal(bt_needs_together(n, 4),
-                     apart - n[1].part[BT_NEEDS_PACKAGE] - n[2].part[BT_NEEDS_WEIGHTS]);
+    assert_int_equal(bt_needs_all(n, 4), apart - n[1].part[BT_NEEDS_PACKAGE] - n[2].part[BT_NEEDS_WEIGHTS]);
     engine_kit_done(&kit);
 }
 
@@ -163,23 +162,23 @@ static void a_machine_with_too_little_is_told_what_would_fit(void **state)
     const bt_needs_want w[] = {want("npu", NULL), want(NULL, "host")};
     bt_needs_want other = w[1];
     bt_needs n[2] = {needs(kit.model, &w[0]), needs(kit.model, &w[1])};
-    const uint64_t all = bt_needs_together(n, 2);
+    const uint64_t all = bt_needs_all(n, 2);
     assert_int_equal(bt_needs_check(kit.model, w, 2, all, &f), BT_OK);
     assert_int_equal(bt_needs_check(kit.model, w, 2, 0, &f), BT_OK); /* nobody knows */
     assert_int_equal(bt_needs_check(kit.model, w, 2, all - 1, &f), BT_ELIMIT);
     assert_non_null(strstr(f.text, "; --weights int8 needs "));
     other.weights = BT_FORM_INT8;
     n[1] = needs(kit.model, &other);
-    assert_int_equal(bt_needs_check(kit.model, w, 2, bt_needs_together(n, 2) - 1, &f), BT_ELIMIT);
+    assert_int_equal(bt_needs_check(kit.model, w, 2, bt_needs_all(n, 2) - 1, &f), BT_ELIMIT);
     assert_non_null(strstr(f.text, "; --weights fp4 needs "));
     other.weights = BT_FORM_FP4;
     n[1] = needs(kit.model, &other);
-    assert_int_equal(bt_needs_check(kit.model, w, 2, bt_needs_together(n, 2) - 1, &f), BT_ELIMIT);
+    assert_int_equal(bt_needs_check(kit.model, w, 2, bt_needs_all(n, 2) - 1, &f), BT_ELIMIT);
     assert_non_null(strstr(f.text, "--kv-dtype int8 needs "));
     bt_needs_want small[] = {w[0], other};
     small[0].kv_elem_bytes = small[1].kv_elem_bytes = 1;
     for (int i = 0; i < 2; i++) n[i] = needs(kit.model, &small[i]);
-    assert_int_equal(bt_needs_check(kit.model, w, 2, bt_needs_together(n, 2) - 1, &f), BT_ELIMIT);
+    assert_int_equal(bt_needs_check(kit.model, w, 2, bt_needs_all(n, 2) - 1, &f), BT_ELIMIT);
     assert_non_null(strstr(f.text, "--ctx-size "));
     assert_int_equal(bt_needs_check(kit.model, w, 2, 1 << 20, &f), BT_ELIMIT);
     assert_non_null(

@@ -326,7 +326,7 @@ static void the_other_prompts_of_a_run_have_the_bytes_that_they_have_alone(void 
             (bt_prefill_seq){.kv = &kv[s], .ids = ids[s], .n = N, .hooks = &hooks[s], .logits = logits[s]};
     }
     ids[2][AT] = HOT;
-    bt_prefill_run_together(p, seq, 4);
+    bt_prefill_run_batch(p, seq, 4);
     for (size_t s = 0; s < 4; s++) {
         assert_int_equal(seq[s].result, s == 2 ? BT_ERANGE : BT_OK);
         assert_int_equal(end[s][0], s == 2 ? 16 : N);

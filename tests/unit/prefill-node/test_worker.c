@@ -189,7 +189,7 @@ static void takes_jobs_in_the_order_given(void **state)
 }
 
 /* Four jobs of one run; the one that is cancelled leaves nothing out of the others. */
-static void jobs_that_run_together_are_what_each_is_alone(void **state)
+static void jobs_of_a_batch_are_what_each_is_alone(void **state)
 {
     static const uint32_t tokens[SLOTS] = {20, 45, 17, 80};
     room r;
@@ -392,7 +392,7 @@ int main(void)
         cmocka_unit_test(announces_every_row_once_before_the_end),
         cmocka_unit_test(announces_whole_blocks_whatever_the_chunks),
         cmocka_unit_test(takes_jobs_in_the_order_given),
-        cmocka_unit_test(jobs_that_run_together_are_what_each_is_alone),
+        cmocka_unit_test(jobs_of_a_batch_are_what_each_is_alone),
         cmocka_unit_test(a_prompt_that_the_engine_refuses_fails_in_words),
         cmocka_unit_test(a_cancelled_job_ends_once_whenever_it_is_cancelled),
         cmocka_unit_test(announces_rows_while_later_ones_are_computed),

@@ -195,8 +195,8 @@ static void short_prompts_share_a_chunk_at_its_price(void **state)
         const uint32_t zeros[N] = {0};
         uint32_t lengths[N];
         for (size_t i = 0; i < N; i++) lengths[i] = PROMPT;
-        const uint64_t one = sim_cost_shared(costs[k], zeros, lengths, 1).work.ns,
-                       others = sim_cost_shared(costs[k], zeros, lengths, N - 1).work.ns;
+        const uint64_t one = sim_cost_batch(costs[k], zeros, lengths, 1).work.ns,
+                       others = sim_cost_batch(costs[k], zeros, lengths, N - 1).work.ns;
         for (int shares = 0; shares < 2; shares++) {
             bed *b = make(&(plan){.prefill = costs[k], .decode = &kit->gpu_cost, .prefills = 1, .decodes = 1,
                                   .seed = 1, .is_checked = true, .share_tokens = shares ? 256 : 0});

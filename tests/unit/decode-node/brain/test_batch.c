@@ -345,7 +345,7 @@ static void check_item(const dc_batch_item *it, uint32_t slot, uint32_t pos, uin
     assert_int_equal(it->out, out);
 }
 
-static void a_mixed_call_takes_a_step_and_the_prompts_that_came_first(void **state)
+static void a_mixed_step_takes_decode_rows_and_the_prompts_that_came_first(void **state)
 {
     (void)state;
     dc_batch *b = make_mixed(8, 256);
@@ -606,7 +606,7 @@ int main(void)
         cmocka_unit_test(room_is_asked_for_ahead_of_time_and_once),
         cmocka_unit_test(never_asks_for_more_than_the_sequence_will_have),
         cmocka_unit_test(who_sits_out_keeps_its_turn_and_holds_up_nobody),
-        cmocka_unit_test(a_mixed_call_takes_a_step_and_the_prompts_that_came_first),
+        cmocka_unit_test(a_mixed_step_takes_decode_rows_and_the_prompts_that_came_first),
         cmocka_unit_test(prompts_alone_share_a_call_and_one_alone_may_be_longer_than_it),
         cmocka_unit_test(nobody_starves_in_thousands_of_steps_with_joins_and_leaves),
     };

@@ -301,7 +301,7 @@ static void full_batch_size_is_the_batch_of_a_decode_row(void **state)
                  (const uint32_t[][3]){{32, 128, 1}, {1, 128, 16}, {0}});
 }
 
-static void prompts_together_are_cut_by_the_smallest_batch_that_holds_them(void **state)
+static void a_batch_of_prompts_is_cut_by_the_smallest_shape_that_holds_it(void **state)
 {
     (void)state;
     bt_shapes p, of;
@@ -314,16 +314,16 @@ static void prompts_together_are_cut_by_the_smallest_batch_that_holds_them(void 
         size_t prompts, batch, shapes;
     } want[] = {{1, 1, 1}, {2, 2, 1}, {3, 4, 2}, {4, 4, 2}, {5, 4, 2}, {100, 4, 2}};
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
-        bt_shapes_together(&of, &p, want[i].prompts);
+        bt_shapes_batch(&of, &p, want[i].prompts);
         assert_int_equal(of.shapes, want[i].shapes);
         assert_int_equal(of.all, want[i].shapes);
         for (size_t n = 0; n < of.shapes; n++) assert_int_equal(of.shape[n].batch, want[i].batch);
     }
     /* the longest decides; every chunk's end has to fit: at 60 of 64 the smaller shape's ctx is too short */
-    assert_int_equal(bt_shapes_next_together(&of, (const bt_shapes_left[]){{0, 9}, {0, 16}}, 2), 16);
-    assert_int_equal(bt_shapes_next_together(&of, (const bt_shapes_left[]){{0, 9}, {0, 17}}, 2), 32);
-    assert_int_equal(bt_shapes_next_together(&of, (const bt_shapes_left[]){{0, 9}, {60, 66}}, 2), 32);
-    assert_int_equal(bt_shapes_next_together(&of, (const bt_shapes_left[]){{0, 9}, {50, 64}}, 2), 16);
+    assert_int_equal(bt_shapes_next_batch(&of, (const bt_shapes_left[]){{0, 9}, {0, 16}}, 2), 16);
+    assert_int_equal(bt_shapes_next_batch(&of, (const bt_shapes_left[]){{0, 9}, {0, 17}}, 2), 32);
+    assert_int_equal(bt_shapes_next_batch(&of, (const bt_shapes_left[]){{0, 9}, {60, 66}}, 2), 32);
+    assert_int_equal(bt_shapes_next_batch(&of, (const bt_shapes_left[]){{0, 9}, {50, 64}}, 2), 16);
 }
 
 static void a_packages_rows_make_the_same_table(void **state)
@@ -546,7 +546,7 @@ int main(void)
         cmocka_unit_test(refuses_other_words_and_names_the_policies),
         cmocka_unit_test(reads_network_specializations),
         cmocka_unit_test(full_batch_size_is_the_batch_of_a_decode_row),
-        cmocka_unit_test(prompts_together_are_cut_by_the_smallest_batch_that_holds_them),
+        cmocka_unit_test(a_batch_of_prompts_is_cut_by_the_smallest_shape_that_holds_it),
         cmocka_unit_test(a_packages_rows_make_the_same_table),
         cmocka_unit_test(reads_enumerated_shapes),
         cmocka_unit_test(refuses_a_hostile_file_and_names_the_place),

@@ -247,8 +247,8 @@ static void prompts_that_share_runs_have_the_bytes_that_each_has_alone(void **st
         seq[i] =
             (bt_prefill_seq){.kv = &kv[1][i], .ids = w.ids + 7 * i, .n = length[i], .logits = logits[1][i]};
     }
-    assert_true(bt_prefill_together_max(p) > 1);
-    bt_prefill_run_together(p, seq, PROMPTS);
+    assert_true(bt_prefill_batch_max(p) > 1);
+    bt_prefill_run_batch(p, seq, PROMPTS);
     for (size_t i = 0; i < PROMPTS; i++) {
         assert_int_equal(seq[i].result, BT_OK);
         assert_true(engine_kit_hash(&kv[1][i], length[i]) == engine_kit_hash(&kv[0][i], length[i]));

@@ -75,8 +75,8 @@ static void waiting_prompts_share_a_run_up_to_its_tokens(void **state)
     check_run((uint32_t[]){2}, 1); /* the oldest, whatever its length */
     end(b, 2);
     check_run((uint32_t[]){4, 6}, 2);
-    assert_int_equal(pf_brain_counters(b)->shared_runs, 2);
-    assert_int_equal(pf_brain_counters(b)->shared, 5);
+    assert_int_equal(pf_brain_counters(b)->batches, 2);
+    assert_int_equal(pf_brain_counters(b)->batched, 5);
     assert_true(pf_brain_is_sound(b));
     pf_brain_free(b);
 }

@@ -1,48 +1,50 @@
-/* Prompts that run together, run after run: who takes part, and whether that saves anything. */
-#include "engine/together.h"
+/* A batch of prompts, run after run: who takes part, and whether that saves anything. */
+#include "engine/prefill_batches.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static size_t longest(const bt_shapes *shapes) { return shapes->shape[shapes->shapes - 1].seq; }
 
-bt_err bt_together_init(bt_together *ret, const bt_shapes *shapes, bool can_pack, bt_fault *fault)
+bt_err bt_prefill_batches_init(bt_prefill_batches *ret, const bt_shapes *shapes, bool can_pack,
+                               bt_fault *fault)
 {
     bt_shapes largest;
-    bt_together t = {.most = 1};
-    bt_shapes_together(&largest, shapes, SIZE_MAX);
+    bt_prefill_batches t = {.most = 1};
+    bt_shapes_batch(&largest, shapes, SIZE_MAX);
     t.most = largest.shape[0].batch;
     t.is_packed = can_pack && t.most == 1 && longest(shapes) > 1;
-    if (t.is_packed) t.most = longest(shapes) < BT_TOGETHER_PACKED ? longest(shapes) : BT_TOGETHER_PACKED;
+    if (t.is_packed)
+        t.most = longest(shapes) < BT_PREFILL_BATCHES_PACKED ? longest(shapes) : BT_PREFILL_BATCHES_PACKED;
     t.at = calloc(t.most, sizeof *t.at);
     t.chunk = calloc(t.most, sizeof *t.chunk);
     t.left = calloc(t.most, sizeof *t.left);
     t.overflow = calloc(t.most, sizeof *t.overflow);
     if (!t.at || !t.chunk || !t.left || !t.overflow) {
-        bt_together_done(&t);
-        return bt_fail(fault, BT_ENOMEM, "%zu prompts together", t.most);
+        bt_prefill_batches_done(&t);
+        return bt_fail(fault, BT_ENOMEM, "a batch of %zu prompts", t.most);
     }
     *ret = t;
     return BT_OK;
 }
 
-void bt_together_done(bt_together *t)
+void bt_prefill_batches_done(bt_prefill_batches *t)
 {
     free(t->at);
     free(t->chunk);
     free(t->left);
     free(t->overflow);
-    *t = (bt_together){0};
+    *t = (bt_prefill_batches){0};
 }
 
-size_t bt_together_packed_rows(const bt_together *t, const bt_shapes *shapes)
+size_t bt_prefill_batches_packed_rows(const bt_prefill_batches *t, const bt_shapes *shapes)
 {
     return t->is_packed ? longest(shapes) : 0;
 }
 
 /* The next prompts that have tokens left, at most `places`, as chunks without rows yet. Those that are
  * cancelled end here. */
-static size_t list(const bt_together *t, bt_prefill_seq *seq, size_t n, size_t places)
+static size_t list(const bt_prefill_batches *t, bt_prefill_seq *seq, size_t n, size_t places)
 {
     size_t chunks = 0;
     for (size_t i = 0; i < n && chunks < places; i++) {
@@ -68,7 +70,7 @@ static bt_pkg_out out_of(const bt_chunk *c, size_t left)
     return c->valid == left && c->logits ? BT_PKG_OUT_LAST : BT_PKG_OUT_NONE;
 }
 
-static void set_rows(const bt_together *t, size_t chunks, size_t rows)
+static void set_rows(const bt_prefill_batches *t, size_t chunks, size_t rows)
 {
     for (size_t i = 0; i < chunks; i++) {
         const size_t left = t->left[i].end - t->left[i].begin;
@@ -79,7 +81,7 @@ static void set_rows(const bt_together *t, size_t chunks, size_t rows)
 }
 
 /* One behind the other; how many chunks that are. */
-static size_t pack(const bt_together *t, const bt_shapes *shapes, size_t chunks, size_t *ret_rows)
+static size_t pack(const bt_prefill_batches *t, const bt_shapes *shapes, size_t chunks, size_t *ret_rows)
 {
     size_t used = 0, far = 0, n = 0;
     for (; n < chunks && used < longest(shapes); n++) {
@@ -104,28 +106,28 @@ static size_t pack(const bt_together *t, const bt_shapes *shapes, size_t chunks,
 }
 
 /* In a batch, or the first one alone; how many chunks that are, in which batch. */
-static size_t choose(const bt_together *t, const bt_shapes *shapes, const bt_shapes *alone, size_t chunks,
-                     size_t *ret_rows, size_t *ret_batch)
+static size_t choose(const bt_prefill_batches *t, const bt_shapes *shapes, const bt_shapes *alone,
+                     size_t chunks, size_t *ret_rows, size_t *ret_batch)
 {
     size_t saved = 0; /* rows of the next chunks, each alone */
     bt_shapes of;
-    bt_shapes_together(&of, shapes, chunks);
+    bt_shapes_batch(&of, shapes, chunks);
     if (chunks > of.shape[0].batch) chunks = of.shape[0].batch;
     for (size_t i = 0; i < chunks; i++)
-        saved += alone->shape[0].batch * bt_shapes_next_together(alone, &t->left[i], 1);
-    *ret_rows = bt_shapes_next_together(&of, t->left, chunks);
+        saved += alone->shape[0].batch * bt_shapes_next_batch(alone, &t->left[i], 1);
+    *ret_rows = bt_shapes_next_batch(&of, t->left, chunks);
     *ret_batch = of.shape[0].batch;
     if (chunks > 1 && *ret_batch * *ret_rows > saved) chunks = 1;
     if (chunks == 1) {
         *ret_batch = alone->shape[0].batch;
-        *ret_rows = bt_shapes_next_together(alone, t->left, 1);
+        *ret_rows = bt_shapes_next_batch(alone, t->left, 1);
     }
     set_rows(t, chunks, *ret_rows);
     return chunks;
 }
 
 /* After a run: the chunks are those of the first prompts that had tokens left, in their order. */
-static void advance(const bt_together *t, bt_prefill_seq *seq, size_t n, size_t chunks, bt_err e,
+static void advance(const bt_prefill_batches *t, bt_prefill_seq *seq, size_t n, size_t chunks, bt_err e,
                     const bt_fault *fault)
 {
     for (size_t i = 0, c = 0; i < n && c < chunks; i++) {
@@ -138,13 +140,13 @@ static void advance(const bt_together *t, bt_prefill_seq *seq, size_t n, size_t 
     }
 }
 
-void bt_together_run(const bt_together *t, const bt_shapes *shapes, bt_prefill_seq *seq, size_t n,
-                     bt_together_fn *fn, void *ud)
+void bt_prefill_batches_run(const bt_prefill_batches *t, const bt_shapes *shapes, bt_prefill_seq *seq,
+                            size_t n, bt_prefill_batches_fn *fn, void *ud)
 {
     bt_fault fault = {""};
     bt_shapes alone;
     bool is_apart = false; /* no program of a batch reaches as far as they are */
-    bt_shapes_together(&alone, shapes, 1);
+    bt_shapes_batch(&alone, shapes, 1);
     memset(t->at, 0, n * sizeof *t->at);
     for (size_t i = 0; i < n; i++) bt_overflow_clear(&t->overflow[i]);
     for (size_t chunks; (chunks = list(t, seq, n, is_apart ? 1 : n)) > 0;) {
@@ -157,9 +159,9 @@ void bt_together_run(const bt_together *t, const bt_shapes *shapes, bt_prefill_s
     }
 }
 
-void bt_together_on_kv(void *ud, uint32_t layer)
+void bt_prefill_batches_on_kv(void *ud, uint32_t layer)
 {
-    const bt_together_list *l = ud;
+    const bt_prefill_batches_list *l = ud;
     for (size_t i = 0; i < l->chunks; i++) {
         bt_chunk c = l->chunk[i];
         if (bt_chunk_has_on_kv(&c)) bt_chunk_on_kv(&c, layer);

@@ -127,7 +127,7 @@ static void check_prompt(world *w, size_t i)
 }
 
 /* All prompts of these lengths at once. The one in the middle goes on where an earlier prompt ended. */
-static void check_together(world *w, const size_t length[PROMPTS])
+static void check_batch(world *w, const size_t length[PROMPTS])
 {
     const size_t first = length[3] / 2;
     for (size_t i = 0; i < PROMPTS; i++) w->seq[i].n = length[i];
@@ -138,7 +138,7 @@ static void check_together(world *w, const size_t length[PROMPTS])
     w->seq[3].pos0 = first;
     w->seq[3].ids += first;
     w->seq[3].n -= first;
-    bt_prefill_run_together(w->p, w->seq, PROMPTS);
+    bt_prefill_run_batch(w->p, w->seq, PROMPTS);
     for (size_t i = 0; i < PROMPTS; i++) check_prompt(w, i);
 }
 
@@ -146,7 +146,7 @@ static void check_together(world *w, const size_t length[PROMPTS])
 static const char both[] = "[" ROW(1, 16, 256) "," ROW(1, 64, 256) "," ROW(4, 16, 256) "," ROW(
     4, 64, 128) "," ROW(2, 64, 256) "," ROW(8, 1, 256) "]";
 
-static void prompts_together_have_the_bytes_of_prompts_alone(void **state)
+static void prompts_of_a_batch_have_the_bytes_of_prompts_alone(void **state)
 {
     (void)state;
     static const size_t lengths[][PROMPTS] = {{64, 64, 64, 64, 64, 64},
@@ -157,8 +157,8 @@ static void prompts_together_have_the_bytes_of_prompts_alone(void **state)
     assert_int_equal(bt_pool_new(&pool, 2, NULL), BT_OK);
     for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
         world *w = begin(both, k % 2 ? pool : NULL);
-        assert_int_equal(bt_prefill_together_max(w->p), 4);
-        check_together(w, lengths[k]);
+        assert_int_equal(bt_prefill_batch_max(w->p), 4);
+        check_batch(w, lengths[k]);
         end(w);
     }
     bt_pool_free(pool);
@@ -177,7 +177,7 @@ static void they_share_a_run_where_that_computes_no_more_rows(void **state)
     (void)state;
     static const struct {
         const char *rows;
-        size_t prompts, length[4], together, computed, padding;
+        size_t prompts, length[4], in_run, computed, padding;
     } of[] = {
         {both, 4, {64, 64, 64, 60}, 4, 256, 0},
         {both, 4, {10, 9, 8, 7}, 4, 64, 0},
@@ -193,8 +193,8 @@ static void they_share_a_run_where_that_computes_no_more_rows(void **state)
     for (size_t k = 0; k < sizeof of / sizeof *of; k++) {
         world *w = begin(of[k].rows, NULL);
         for (size_t i = 0; i < of[k].prompts; i++) w->seq[i].n = of[k].length[i];
-        bt_prefill_run_together(w->p, w->seq, of[k].prompts);
-        assert_int_equal(first_run(w), of[k].together);
+        bt_prefill_run_batch(w->p, w->seq, of[k].prompts);
+        assert_int_equal(first_run(w), of[k].in_run);
         assert_int_equal(bt_prefill_work(w->p).rows, of[k].computed);
         assert_int_equal(bt_prefill_work(w->p).batch_padding_rows, of[k].padding);
         for (size_t i = 0; i < of[k].prompts; i++) check_prompt(w, i);
@@ -207,7 +207,7 @@ static void a_batch_whose_context_is_too_short_is_not_used(void **state)
     (void)state;
     world *w = begin("[" ROW(1, 64, 256) "," ROW(2, 64, 64) "]", NULL);
     w->seq[0].n = w->seq[1].n = 200;
-    bt_prefill_run_together(w->p, w->seq, 2);
+    bt_prefill_run_batch(w->p, w->seq, 2);
     assert_int_equal(first_run(w), 2); /* the first 64 tokens of both; the others one prompt after the other
                                         */
     for (size_t i = 0; i < 2; i++) check_prompt(w, i);
@@ -223,7 +223,7 @@ static void one_that_fails_or_is_cancelled_changes_nothing_for_the_others(void *
     w->seq[2].n = CTX + 1;
     w->ids[4][129] = -1;
     w->log.cancel_at = 1; /* within its first run */
-    bt_prefill_run_together(w->p, w->seq, PROMPTS);
+    bt_prefill_run_batch(w->p, w->seq, PROMPTS);
     assert_int_equal(w->seq[0].result, BT_ECANCEL);
     assert_int_equal(w->seq[1].result, BT_EARG);
     assert_int_equal(w->seq[2].result, BT_EARG);
@@ -269,7 +269,7 @@ static void packed_prompts_have_the_bytes_of_prompts_alone(void **state)
         for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
             world *w = begin_packed(is_npu, k % 2 ? pool : NULL, NULL, k == 3 ? 1 : 2);
             assert_int_equal(bt_prefill_packed_rows(w->p), is_npu ? 128 : 256);
-            check_together(w, lengths[k]);
+            check_batch(w, lengths[k]);
             end(w);
         }
     bt_pool_free(pool);
@@ -290,7 +290,7 @@ static void order_and_kernels_change_no_bit_of_packed_prompts(void **state)
                 bt_prefill_seq seq[PROMPTS];
                 for (size_t i = 0; i < PROMPTS; i++) w->seq[i].n = 3 + 11 * i;
                 for (size_t i = 0; i < PROMPTS; i++) seq[i] = w->seq[orders[o][i]];
-                bt_prefill_run_together(w->p, seq, PROMPTS);
+                bt_prefill_run_batch(w->p, seq, PROMPTS);
                 for (size_t i = 0; i < PROMPTS; i++) {
                     assert_int_equal(seq[i].result, BT_OK);
                     if (!want[i]) want[i] = digest_of(w, i);
@@ -317,7 +317,7 @@ static void rows_of_one_sequence_behind_each_other_have_the_bytes_of_its_prompt(
         seq[2].pos0 = 23, seq[2].ids += 23, seq[2].n = 1;
         for (size_t i = 0; i < 3; i++) seq[i].overflow = &overflow;
         seq[3].n = 40;
-        bt_prefill_run_together(w->p, seq, 4);
+        bt_prefill_run_batch(w->p, seq, 4);
         for (size_t i = 0; i < 4; i++) assert_int_equal(seq[i].result, BT_OK);
         assert_false(bt_overflow_get(NULL, &overflow));
         const uint64_t digest = engine_kit_hash(&w->kv[0], 24);
@@ -329,7 +329,7 @@ static void rows_of_one_sequence_behind_each_other_have_the_bytes_of_its_prompt(
         assert_memory_equal(want, w->logits[0], vocab * sizeof(float));
         assert_true(engine_kit_hash(&w->kv[0], 24) == digest);
         seq[0].logits = NULL; /* one alone, without */
-        bt_prefill_run_together(w->p, seq, 1);
+        bt_prefill_run_batch(w->p, seq, 1);
         assert_int_equal(seq[0].result, BT_OK);
         free(want);
         free(before);
@@ -341,7 +341,7 @@ static void packed_prompts_fill_the_rows_of_a_chunk(void **state)
 {
     (void)state;
     static const struct {
-        size_t prompts, length[PROMPTS], together, computed;
+        size_t prompts, length[PROMPTS], in_run, computed;
     } of[] = {
         {6, {20, 20, 20, 20, 20, 20}, 6, 128}, /* 120 in one chunk; alone 6 x 64 */
         {3, {5, 5, 6}, 3, 16},
@@ -353,8 +353,8 @@ static void packed_prompts_fill_the_rows_of_a_chunk(void **state)
     for (size_t k = 0; k < sizeof of / sizeof *of; k++) {
         world *w = begin_packed(true, NULL, NULL, 2);
         for (size_t i = 0; i < of[k].prompts; i++) w->seq[i].n = of[k].length[i];
-        bt_prefill_run_together(w->p, w->seq, of[k].prompts);
-        assert_int_equal(first_run(w), of[k].together);
+        bt_prefill_run_batch(w->p, w->seq, of[k].prompts);
+        assert_int_equal(first_run(w), of[k].in_run);
         assert_int_equal(bt_prefill_work(w->p).rows, of[k].computed);
         for (size_t i = 0; i < of[k].prompts; i++) check_prompt(w, i);
         end(w);
@@ -372,7 +372,7 @@ static void a_packed_prompt_that_fails_or_is_cancelled_changes_nothing_for_the_o
         w->seq[0].n = 250;
         w->seq[0].ids = w->ids[0];
         w->log.cancel_at = 1; /* within its first run */
-        bt_prefill_run_together(w->p, w->seq, PROMPTS);
+        bt_prefill_run_batch(w->p, w->seq, PROMPTS);
         assert_int_equal(w->seq[0].result, is_npu ? BT_ECANCEL : BT_OK); /* the host computes it in one run */
         assert_int_equal(w->seq[1].result, BT_EARG);
         assert_int_equal(w->seq[4].result, BT_EARG);
@@ -397,9 +397,9 @@ static void programs_that_know_one_sequence_are_not_packed(void **state)
                            : npu_kit_compiled(w->kit.model, "w8a8", BT_PKG_OPS_ALL, "chunk:64+tail", CTX);
         w->p = npu_kit_engine(w->kit.model, w->pkg, CTX, NULL, NULL, 2);
         assert_int_equal(bt_prefill_packed_rows(w->p), 0);
-        assert_int_equal(bt_prefill_together_max(w->p), 1);
+        assert_int_equal(bt_prefill_batch_max(w->p), 1);
         for (size_t i = 0; i < PROMPTS; i++) w->seq[i].n = 20 + 7 * i;
-        bt_prefill_run_together(w->p, w->seq, PROMPTS);
+        bt_prefill_run_batch(w->p, w->seq, PROMPTS);
         for (size_t i = 0; i < PROMPTS; i++) check_prompt(w, i);
         end(w);
     }
@@ -408,7 +408,7 @@ static void programs_that_know_one_sequence_are_not_packed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(prompts_together_have_the_bytes_of_prompts_alone),
+        cmocka_unit_test(prompts_of_a_batch_have_the_bytes_of_prompts_alone),
         cmocka_unit_test(they_share_a_run_where_that_computes_no_more_rows),
         cmocka_unit_test(a_batch_whose_context_is_too_short_is_not_used),
         cmocka_unit_test(one_that_fails_or_is_cancelled_changes_nothing_for_the_others),
