@@ -11,7 +11,7 @@
 /* Which operators of a graph run on the NPU of a profile.
  *
  *   npu_ops linear    the linears are asked of it, lm_head too
- *   npu_ops all       also norms, rope, attention, add, silu_mul and the rotation of attention's output
+ *   npu_ops all       every operator that profiles may have (graph/op_list.h: asked)
  *
  * Embedding (with its rotation), KV store and row selection move rows at the graph's edges: they are never asked and
  * never a fallback. What is asked but not in the profile, or not with the bits that the recipe wants, goes to the

@@ -1,6 +1,8 @@
 /* Device profiles: the built-in ones are whole and say where each value comes from; what is not a profile
  * is refused by name. */
 #include "device/profile.h"
+#include "base/buf.h"
+#include "base/file.h"
 
 #include <jansson.h>
 #include <setjmp.h>
@@ -168,6 +170,24 @@ static void others_are_the_operators_that_the_file_does_not_name(void **state)
         assert_int_equal(p.op[k], !bt_op_infos[k].is_asked ? 0
                                   : k == BT_OP_ROTATE      ? BT_PROFILE_INT16
                                                            : BT_PROFILE_INT8 | BT_PROFILE_INT16);
+}
+
+static void the_page_lists_every_operator_that_a_profile_may_have(void **state)
+{
+    (void)state;
+    bt_buf page;
+    bt_buf_init(&page, 1 << 20);
+    assert_int_equal(bt_file_read(&page, "docs/profiles.md", NULL), BT_OK); /* tests run in the repository's
+                                                                               root */
+    const char *table = strstr(bt_buf_text(&page), "\n| operator | what |");
+    assert_non_null(table);
+    for (int k = 0; k < BT_OP_KINDS; k++) {
+        char want[64];
+        snprintf(want, sizeof want, "`%s`", bt_op_infos[k].name);
+        if (bt_op_infos[k].is_asked && !strstr(table, want))
+            fail_msg("docs/profiles.md does not list %s", want);
+    }
+    bt_buf_done(&page);
 }
 
 /* Llama-1B on an iPhone 15 Pro, as executorch's issue 8439 lists them. */
@@ -360,6 +380,7 @@ int main(void)
         cmocka_unit_test(known_figures),
         cmocka_unit_test(built_in_profiles_take_these_operators),
         cmocka_unit_test(others_are_the_operators_that_the_file_does_not_name),
+        cmocka_unit_test(the_page_lists_every_operator_that_a_profile_may_have),
         cmocka_unit_test(a17_pro_refuses_the_five_published_pairs),
         cmocka_unit_test(what_is_left_out_is_no_limit),
         cmocka_unit_test(refuses_what_is_no_profile_and_names_the_field),
