@@ -24,8 +24,8 @@
  *             differ: NAME in floats, int_NAME16 in integers
  *
  * FLOATS: its instruction in floats, of the companion and, where it is asked, of the NPU in 16-bit floats. INTEGERS:
- * that of the NPU in integers. EDGES: what stands where floats and integers meet, and what is the driver's. Their
- * columns are of npu/pkg/pkg_ops.h:
+ * that of the NPU in integers; an operator without one runs in floats alone. EDGES: what stands where floats and
+ * integers meet, and what is the driver's. Their columns are of npu/pkg/pkg_ops.h:
  *   of        the operator; NONE: of no operator
  *   number    in the package file: never changed, never used again
  *   on        the units that run it (bt_pkg_on); of edges alone

@@ -2,6 +2,7 @@
 #include "npu/lower/offload.h"
 #include "kernels/int_kernels.h"
 #include "npu/lower/cluster_merge.h"
+#include "npu/pkg/pkg_ops.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,6 +46,7 @@ static void why_not(char *why, const bt_graph *g, size_t at, const bt_profile *p
         (void)bt_offload_linear(why, profile, bt_recipe_of(recipe, op->layer, site), site,
                                 g->tensor[op->in[0]].width);
     else if (!can) snprintf(why, MAX_WHY, "not in profile %s", profile->name);
+    else if (!bt_pkg_op_in_integers(op->kind)) snprintf(why, MAX_WHY, "no form in integers");
     else if (!(can & (profile->output_bits == 8 ? BT_PROFILE_INT8 : BT_PROFILE_INT16)))
         snprintf(why, MAX_WHY, "%u-bit values", (unsigned)profile->output_bits);
     else if (bt_op_infos[op->kind].beside == BT_BESIDE_POSITIONS && g->hp.rope.magnitude > 1.0f)
