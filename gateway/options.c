@@ -1,14 +1,18 @@
 /* The option table of baton-gateway and the rules between options. */
 #include "gateway/options.h"
+#include "crypto/keys.h"
 #include "gateway/http/cors.h"
+#include "model/options.h"
+#include "node/node_options.h"
 
 #include <string.h>
 
 const char *const gw_options_policies[] = {"least-load", "prefix", "round-robin", NULL};
 
+#define ANSWERS "Answers, where a request does not say"
+
 static const bt_opt table[] = {
-    {.group = "Model", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(gw_options, model),
-     .type = BT_OPT_STRING, .required = true, .example = "smollm2",
+    {.of = &bt_model_opts, .name = "model", BT_OPT_AT(gw_options, model), .required = true,
      .help = "GGUF file whose words and template are used, or 'smollm2'; nodes must hold the same"},
     {.group = "Model", .letter = 'a', .name = "alias", .value = "NAME", BT_OPT_AT(gw_options, alias),
      .type = BT_OPT_STRING, .example = "my-model", .help = "another name that clients may give in 'model'"},
@@ -33,10 +37,8 @@ static const bt_opt table[] = {
      .type = BT_OPT_STRING, .def = "tcp://127.0.0.1:5600",
      .help =
          "where prefill and decode nodes connect; tcp://*:5600 opens it to the network, which needs --keys"},
-    {.group = "Nodes", .name = "keys", .value = "DIR", BT_OPT_AT(gw_options, keys), .type = BT_OPT_STRING,
-     .example = "keys", .help = "encrypt and check nodes with the keys in this folder (see baton keygen)"},
-    {.group = "Nodes", .name = "key", .value = "NAME", BT_OPT_AT(gw_options, key), .type = BT_OPT_STRING,
-     .example = "gateway", .help = "which NAME.secret of --keys is the gateway's; without it the only one"},
+    {.of = &bt_keys_opts, .group = "Nodes", .name = "keys", BT_OPT_AT(gw_options, keys)},
+    {.of = &bt_keys_opts, .group = "Nodes", .name = "key", BT_OPT_AT(gw_options, key), .example = "gateway"},
     {.group = "Nodes", .name = "policy", .value = "POLICY", BT_OPT_AT(gw_options, policy),
      .type = BT_OPT_CHOICE, .def = "least-load", .choices = gw_options_policies,
      .help = "how a request's nodes are chosen"},
@@ -46,23 +48,13 @@ static const bt_opt table[] = {
              "where "
              "its numbers equal the prefill nodes'; 0: none"},
 
-    {.group = "Answers", .name = "temp", .value = "T", BT_OPT_AT(gw_options, answers.temp),
-     .type = BT_OPT_DOUBLE, .flo = 0, .fhi = 2, .example = "0.8",
-     .help = "temperature where a request has none; 0 is greedy; without it the model file's, else 0.8"},
-    {.group = "Answers", .name = "top-p", .value = "P", BT_OPT_AT(gw_options, answers.top_p),
-     .type = BT_OPT_DOUBLE, .flo = 0, .fhi = 1, .example = "0.95",
-     .help = "top_p where a request has none; 1: off; without it the model file's, else 0.95"},
-    {.group = "Answers", .name = "top-k", .value = "K", BT_OPT_AT(gw_options, answers.top_k),
-     .type = BT_OPT_INT, .lo = 0, .hi = INT32_MAX, .example = "40",
-     .help = "top_k where a request has none; 0: off; without it the model file's, else 40"},
-    {.group = "Answers", .name = "min-p", .value = "P", BT_OPT_AT(gw_options, answers.min_p),
-     .type = BT_OPT_DOUBLE, .flo = 0, .fhi = 1, .example = "0.05",
-     .help = "min_p where a request has none; 0: off; without it the model file's, else 0.05"},
-    {.group = "Answers", .name = "repetition-penalty", .value = "X",
-     BT_OPT_AT(gw_options, answers.repeat_penalty), .type = BT_OPT_DOUBLE, .flo = 0.01, .fhi = 100,
-     .example = "1.1",
-     .help = "repetition_penalty where a request has none; 1: off; without it the model file's, else 1"},
-    {.group = "Answers", .name = "max-answer", .value = "N", BT_OPT_AT(gw_options, answers.max_answer),
+    {.of = &bt_sampling_opts, .group = ANSWERS, .name = "temp", BT_OPT_AT(gw_options, answers.temp)},
+    {.of = &bt_sampling_opts, .group = ANSWERS, .name = "top-p", BT_OPT_AT(gw_options, answers.top_p)},
+    {.of = &bt_sampling_opts, .group = ANSWERS, .name = "top-k", BT_OPT_AT(gw_options, answers.top_k)},
+    {.of = &bt_sampling_opts, .group = ANSWERS, .name = "min-p", BT_OPT_AT(gw_options, answers.min_p)},
+    {.of = &bt_sampling_opts, .group = ANSWERS, .name = "repetition-penalty",
+     BT_OPT_AT(gw_options, answers.repeat_penalty)},
+    {.group = ANSWERS, .name = "max-answer", .value = "N", BT_OPT_AT(gw_options, answers.max_answer),
      .type = BT_OPT_INT, .def = "2048", .lo = 1, .hi = 1 << 20,
      .help = "tokens of a chat's answer at most, where the request has no max_tokens"},
 
@@ -94,8 +86,7 @@ static const bt_opt table[] = {
     {.group = "Limits", .name = "idle-timeout", .value = "TIME", BT_OPT_AT(gw_options, idle_ms),
      .type = BT_OPT_DURATION, .def = "30s", .lo = 1000, .hi = 3600000,
      .help = "a client that is idle, or slower than 8 KiB/s, for so long is cut off"},
-    {.group = "Limits", .name = "drain-timeout", .value = "TIME", BT_OPT_AT(gw_options, drain_ms),
-     .type = BT_OPT_DURATION, .def = "30s", .lo = 0, .hi = 3600000,
+    {.of = &bt_node_opts, .group = "Limits", .name = "drain-timeout", BT_OPT_AT(gw_options, drain_ms),
      .help = "after SIGTERM or SIGINT, how long running requests may take to end"},
 
     {.group = "Capture", .name = "capture", .value = "FILE", BT_OPT_AT(gw_options, capture),
@@ -111,8 +102,9 @@ static const bt_opt table[] = {
      BT_OPT_AT(gw_options, capture_rotate_bytes), .type = BT_OPT_SIZE, .def = "256M", .lo = 4096,
      .hi = (int64_t)1 << 40, .help = "a file of this size becomes FILE.1, FILE.2, ... and FILE begins anew"},
 
-    BT_LOG_OPTS(gw_options, log, "Logs"),
+    BT_OPT_ALL(bt_log_opts, gw_options, log, NULL),
 };
+const bt_opt_group gw_options_group = BT_OPT_GROUP(table);
 
 const bt_opt_program gw_options_program = {
     .name = "baton-gateway",

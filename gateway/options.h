@@ -39,6 +39,7 @@ typedef struct gw_options {
 } gw_options;
 
 extern const bt_opt_program gw_options_program;
+extern const bt_opt_group gw_options_group; /* its rows, for programs that start or simulate a gateway */
 /* Names of policies, for --policy and for what a request asks for. In the order of gw_policy, whose first
  * is 1; ends with NULL. */
 extern const char *const gw_options_policies[];

@@ -1,11 +1,13 @@
 /* One process that serves as one kind of node, then as the other. The programs differ in the role in which
- * they begin: its engine and slots are --engine and --slots; options of the other role have that role's name
- * before them. A process that cannot serve in a new role goes back to the old one. */
+ * they begin: its engine is --engine, that of the other role has the role's name before it. A process that
+ * cannot serve in a new role goes back to the old one. */
 #include "programs/node.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/wait.h"
 #include "decode-node/node.h"
 #include "engine/names.h"
+#include "engine/options.h"
 #include "kernels/kernels.h"
 #include "node/node_device.h"
 #include "node/node_setup.h"
@@ -27,34 +29,32 @@ typedef struct config {
 #define AS_DECODE  "As a decode node"
 
 static const bt_opt prefill_opts[] = {
-    BT_NODE_OPTS(config, node, "prefill-0"),
-    {.group = AS_PREFILL, .name = "engine", .value = "NAME", BT_OPT_AT(config, prefill.engine),
-     .type = BT_OPT_CHOICE, .def = BT_ENGINE_DEFAULT_PREFILL, .choices = bt_engine_prefill_names,
-     .help = BT_ENGINE_PROMPTS_HELP},
-    PF_OPTS(config, prefill, AS_PREFILL, "slots"),
-    BT_OBTAIN_OPTS(config, want),
-    BT_OBTAIN_FILE_OPT(config, want),
-    {.group = AS_DECODE, .name = "decode-engine", .value = "NAME", BT_OPT_AT(config, other_engine),
-     .type = BT_OPT_CHOICE, .def = "auto", .choices = bt_engine_decode_auto_names,
+    BT_OPT_ALL(bt_node_opts, config, node, NULL),
+    {.of = &bt_node_opts, .name = "id", .def = "prefill-0"},
+    {.of = &bt_engine_opts, .group = AS_PREFILL, .name = "engine", BT_OPT_AT(config, prefill.engine)},
+    BT_OPT_ALL(pf_opts, config, prefill, AS_PREFILL),
+    BT_OPT_ALL(bt_obtain_opts, config, want, NULL),
+    {.of = &bt_engine_opts, .group = AS_DECODE, .name = "decode-engine", BT_OPT_AT(config, other_engine),
      .help = "what computes after 'baton role ID decode'; auto: host, for --engine reference that"},
-    DC_OPTS(config, decode, AS_DECODE, "decode-slots", "tcp://127.0.0.1:*"),
+    BT_OPT_ALL(dc_opts, config, decode, AS_DECODE),
+    {.of = &dc_opts, .name = "listen", .def = "tcp://127.0.0.1:*"},
 };
 
 static const bt_opt decode_opts[] = {
-    BT_NODE_OPTS(config, node, "decode-0"),
-    {.group = AS_DECODE, .name = "engine", .value = "NAME", BT_OPT_AT(config, decode.engine),
-     .type = BT_OPT_CHOICE, .def = BT_ENGINE_DEFAULT_DECODE, .choices = bt_engine_decode_names,
-     .help =
-         "what computes: the integer NPU, where its package has rows of one token (see --shape-policy), f16 "
-         "kernels, or the plain FP32 oracle"},
-    DC_OPTS(config, decode, AS_DECODE, "slots", "tcp://127.0.0.1:5602"),
+    BT_OPT_ALL(bt_node_opts, config, node, NULL),
+    {.of = &bt_node_opts, .name = "id", .def = "decode-0"},
+    {.of = &bt_engine_opts, .group = AS_DECODE, .name = "engine", BT_OPT_AT(config, decode.engine),
+     .def = BT_ENGINE_DEFAULT_DECODE, .choices = bt_engine_decode_names,
+     .help = "what computes: the integer NPU, where its package has rows of one token (see --shape-policy), "
+             "f16 kernels, or the plain FP32 oracle"},
+    BT_OPT_ALL(dc_opts, config, decode, AS_DECODE),
+    {.of = &dc_opts, .name = "listen", .def = "tcp://127.0.0.1:5602"},
     {.group = AS_PREFILL, .name = "prefill-engine", .value = "NAME", BT_OPT_AT(config, other_engine),
      .type = BT_OPT_CHOICE, .def = "auto", .choices = bt_engine_prefill_auto_names,
      .help = "what computes prompts after 'baton role ID prefill'; auto: as --local-prefill, else npu, for "
              "--engine reference that"},
-    PF_OPTS(config, prefill, AS_PREFILL, "prefill-slots"),
-    BT_OBTAIN_OPTS(config, want),
-    BT_OBTAIN_FILE_OPT(config, want),
+    BT_OPT_ALL(pf_opts, config, prefill, AS_PREFILL),
+    BT_OPT_ALL(bt_obtain_opts, config, want, NULL),
 };
 
 static const bt_opt_program prefill_program = {

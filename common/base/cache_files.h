@@ -77,15 +77,6 @@ typedef void bt_cache_gone_fn(void *ud, const char *text);
 void bt_cache_files_setup(uint64_t limit_bytes, bt_cache_gone_fn *gone, void *ud);
 uint64_t bt_cache_files_limit(void);
 
-/* A row of an option table; field: a uint64_t of bytes, for bt_cache_files_setup. */
-#define BT_CACHE_LIMIT_OPT(in, config, field) \
-    { \
-        .group = in, .name = "cache-limit", .value = "SIZE", BT_OPT_AT(config, field), .type = BT_OPT_SIZE, \
-        .def = BT_CACHE_FILES_LIMIT_TEXT, .lo = 0, .hi = INT64_MAX, \
-        .help = "packages and converted weights that are kept on disk; past it those used longest ago go (see " \
-                "baton cache)" \
-    }
-
 /* ---- for base/cache.c ---- */
 /* The lock of a key, taken without waiting: a descriptor, -1 with errno EWOULDBLOCK when somebody has it, -1
  * otherwise. */

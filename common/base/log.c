@@ -1,6 +1,7 @@
 /* One line, escaped, built on the stack and written at once. */
 #include "base/log.h"
 #include "base/clock.h"
+#include "base/opt.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,6 +14,17 @@
 
 const char *const bt_log_level_names[5] = {"error", "warn", "info", "debug", NULL};
 const char *const bt_log_formats[3] = {"text", "json", NULL};
+
+static const bt_opt opts[] = {
+    {.group = "Logs", .name = "log-level", .value = "LEVEL", BT_OPT_AT(bt_log_options, level),
+     .type = BT_OPT_CHOICE, .def = "info", .choices = bt_log_level_names,
+     .help = "least important lines to write"},
+    {.group = "Logs", .name = "log-format", .value = "FORMAT", BT_OPT_AT(bt_log_options, format),
+     .type = BT_OPT_CHOICE, .def = "text", .choices = bt_log_formats, .help = "form of the lines on stderr"},
+    {.group = "Logs", .letter = 'v', .name = "verbose", BT_OPT_AT(bt_log_options, verbose),
+     .type = BT_OPT_FLAG, .help = "the same as --log-level debug"},
+};
+const bt_opt_group bt_log_opts = BT_OPT_GROUP(opts);
 
 static struct {
     const char *program;

@@ -14,21 +14,12 @@ typedef enum bt_log_level { BT_LOG_ERROR, BT_LOG_WARN, BT_LOG_INFO, BT_LOG_DEBUG
 void bt_log_setup(const char *program, bt_log_level level, bool json);
 bool bt_log_wants(bt_log_level level);
 
-/* --log-level, --log-format and -v: rows of an option table (base/opt.h), under the heading `in`, whose config has a
- * bt_log_options at `field`. */
+/* --log-level, --log-format and -v. */
 typedef struct bt_log_options {
     int level, format; /* indices in bt_log_level_names and bt_log_formats */
     bool verbose;
 } bt_log_options;
-// clang-format off
-#define BT_LOG_OPTS(config, field, in) \
-    {.group = (in), .name = "log-level", .value = "LEVEL", BT_OPT_AT(config, field.level), .type = BT_OPT_CHOICE, \
-     .def = "info", .choices = bt_log_level_names, .help = "least important lines to write"}, \
-    {.group = (in), .name = "log-format", .value = "FORMAT", BT_OPT_AT(config, field.format), .type = BT_OPT_CHOICE, \
-     .def = "text", .choices = bt_log_formats, .help = "form of the lines on stderr"}, \
-    {.group = (in), .letter = 'v', .name = "verbose", BT_OPT_AT(config, field.verbose), .type = BT_OPT_FLAG, \
-     .help = "the same as --log-level debug"}
-// clang-format on
+extern const struct bt_opt_group bt_log_opts;                          /* base/opt.h, of a bt_log_options */
 bt_log_level bt_log_options_level(const bt_log_options *o);            /* the level that the options ask for */
 void bt_log_start(const char *program, const bt_log_options *options); /* bt_log_setup by options */
 

@@ -2,7 +2,6 @@
 #define BT_BASE_MEMORY_H
 #include <stddef.h>
 #include <stdint.h>
-#include "base/opt.h"
 
 /* The system gives mapped and allocated memory its pages at their first use, and the first request of a process would
  * wait for them. */
@@ -20,12 +19,4 @@ uint64_t bt_memory_free(void);
 uint64_t bt_memory_free_under(const char *root);
 /* For programs, once, before there are threads: what bt_memory_free gives from now on; 0: what the system says. */
 void bt_memory_set_free(uint64_t bytes);
-
-/* A row of an option table; field: a uint64_t of bytes, for bt_memory_set_free. */
-#define BT_MEMORY_OPT(in, config, field) \
-    { \
-        .group = in, .name = "memory", .value = "SIZE", BT_OPT_AT(config, field), .type = BT_OPT_SIZE, .def = "0", \
-        .lo = 0, .hi = INT64_MAX, \
-        .help = "memory that there is: what needs more does not begin; 0: what machine and control group have free" \
-    }
 #endif

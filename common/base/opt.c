@@ -19,20 +19,6 @@ const bt_opt_builtin bt_opt_builtins[5] = {
 };
 #define BUILTINS (sizeof bt_opt_builtins / sizeof *bt_opt_builtins)
 
-bt_opt bt_opt_row(const bt_opt_program *p, size_t i)
-{
-    const bt_opt *own = &p->opts[i];
-    if (!own->of) return *own;
-    size_t k = 0;
-    while (k < own->of->opt_count && strcmp(own->of->opts[k].name, own->name) != 0) k++;
-    assert(k < own->of->opt_count && !own->of->opts[k].of && "a row of the other program's own");
-    bt_opt o = own->of->opts[k];
-    o.group = own->group;
-    o.offset += own->offset;
-    o.of = own->of;
-    return o;
-}
-
 static void *field(const bt_opt_args *a, const bt_opt *o) { return (char *)a->config + o->offset; }
 
 void bt_opt_env_name(char ret[80], const char *name)
@@ -195,13 +181,13 @@ const char *bt_opt_nearest(const char *word, const char *const *candidates)
     return best;
 }
 
-static bt_err unknown(const bt_opt_program *p, const char *name, size_t len, bt_fault *fault)
+static bt_err unknown(const bt_opt_args *a, const char *name, size_t len, bt_fault *fault)
 {
     const char *names[BUILTINS + 128], *best;
     char word[48];
     size_t n = 0;
     snprintf(word, sizeof word, "%.*s", (int)(len < 47 ? len : 47), name);
-    for (size_t i = 0; i < p->opt_count && n < 128; i++) names[n++] = p->opts[i].name;
+    for (size_t i = 0; i < a->row_count && n < 128; i++) names[n++] = a->rows[i].name;
     for (size_t i = 0; i < BUILTINS; i++) names[n++] = bt_opt_builtins[i].name;
     names[n] = NULL;
     if ((best = bt_opt_nearest(word, names)))
@@ -213,7 +199,7 @@ static bt_err unknown(const bt_opt_program *p, const char *name, size_t len, bt_
 
 static bt_err take_default(const bt_opt_args *a, size_t i, bt_fault *fault)
 {
-    const bt_opt row = bt_opt_row(a->program, i), *o = &row;
+    const bt_opt *o = &a->rows[i];
     a->set[i].text = o->def;
     if (!o->def) return BT_OK;
     bt_err e = convert(a, o, o->def, true, fault);
@@ -223,7 +209,7 @@ static bt_err take_default(const bt_opt_args *a, size_t i, bt_fault *fault)
 
 static bt_err take_env(const bt_opt_args *a, size_t i, bt_fault *fault)
 {
-    const bt_opt row = bt_opt_row(a->program, i), *o = &row;
+    const bt_opt *o = &a->rows[i];
     char name[80], where[160];
     bt_opt_env_name(name, o->name);
     const char *text = getenv(name);
@@ -239,7 +225,7 @@ static bt_err take_env(const bt_opt_args *a, size_t i, bt_fault *fault)
 
 static bt_err take_argument(const bt_opt_args *a, size_t i, const char *text, bt_fault *fault)
 {
-    const bt_opt row = bt_opt_row(a->program, i), *o = &row;
+    const bt_opt *o = &a->rows[i];
     if (o->type == BT_OPT_STRINGS && a->set[i].source != BT_OPT_FROM_COMMAND_LINE) list_clear(field(a, o));
     bt_fault why = {""};
     char where[160];
@@ -259,7 +245,6 @@ typedef struct cursor {
 
 static bt_err long_option(bt_opt_args *a, cursor *c, const char *name, bt_fault *fault)
 {
-    const bt_opt_program *p = a->program;
     const size_t len = strcspn(name, "=");
     const char *value = name[len] ? name + len + 1 : NULL;
     char what[64];
@@ -271,19 +256,18 @@ static bt_err long_option(bt_opt_args *a, cursor *c, const char *name, bt_fault 
         if (a->action == BT_OPT_RUN) a->action = b->action;
         return BT_OK;
     }
-    for (size_t i = 0; i < p->opt_count; i++) {
-        const bt_opt row = bt_opt_row(p, i), *o = &row;
+    for (size_t i = 0; i < a->row_count; i++) {
+        const bt_opt *o = &a->rows[i];
         if (strncmp(o->name, name, len) || o->name[len]) continue;
         if (!value && o->type == BT_OPT_FLAG) value = "yes";
         if (!value && c->at < c->argc) value = c->argv[c->at++];
         return value ? take_argument(a, i, value, fault) : no_value(o, what, "needs a value", fault);
     }
-    return unknown(p, name, len, fault);
+    return unknown(a, name, len, fault);
 }
 
 static bt_err short_options(bt_opt_args *a, cursor *c, const char *letters, bt_fault *fault)
 {
-    const bt_opt_program *p = a->program;
     for (bt_err e; *letters; letters++) {
         char what[] = "option '-x'";
         what[9] = *letters;
@@ -293,18 +277,18 @@ static bt_err short_options(bt_opt_args *a, cursor *c, const char *letters, bt_f
             if (a->action == BT_OPT_RUN) a->action = bt_opt_builtins[i].action;
             continue;
         }
-        for (i = 0; i < p->opt_count; i++)
-            if (bt_opt_row(p, i).letter == *letters) break;
-        if (i == p->opt_count)
+        for (i = 0; i < a->row_count; i++)
+            if (a->rows[i].letter == *letters) break;
+        if (i == a->row_count)
             return bt_fail(fault, BT_EARG, "unknown option '-%c'",
                            isprint((unsigned char)*letters) ? *letters : '?');
-        const bt_opt o = bt_opt_row(p, i);
-        const bool flag = o.type == BT_OPT_FLAG;
+        const bt_opt *o = &a->rows[i];
+        const bool flag = o->type == BT_OPT_FLAG;
         const char *value = flag              ? "yes"
                             : letters[1]      ? letters + 1
                             : c->at < c->argc ? c->argv[c->at++]
                                               : NULL;
-        if (!value) return no_value(&o, what, "needs a value", fault);
+        if (!value) return no_value(o, what, "needs a value", fault);
         if ((e = take_argument(a, i, value, fault)) < 0 || !flag) return e;
     }
     return BT_OK;
@@ -329,49 +313,50 @@ static bt_err command_line(bt_opt_args *a, int argc, char **argv, bt_fault *faul
 
 static bt_err complete(const bt_opt_args *a, bt_fault *fault)
 {
-    const bt_opt_program *p = a->program;
-    for (size_t i = 0; i < p->opt_count; i++) {
-        const bt_opt row = bt_opt_row(p, i), *o = &row;
+    for (size_t i = 0; i < a->row_count; i++) {
+        const bt_opt *o = &a->rows[i];
         if (!o->required || a->set[i].text) continue;
         char what[64];
         snprintf(what, sizeof what, "option '--%.40s'", o->name);
         return no_value(o, what, "is missing", fault);
     }
-    if (a->count < p->args_min) return bt_fail(fault, BT_EARG, "%s is missing", p->args_name);
+    if (a->count < a->program->args_min)
+        return bt_fail(fault, BT_EARG, "%s is missing", a->program->args_name);
     return BT_OK;
 }
 
-static void check_table(const bt_opt_program *p)
+/* The rows, and fields of zero for each. */
+static bt_err open_rows(bt_opt_args *a, size_t argc, bt_fault *fault)
 {
     static const size_t bytes[] = {sizeof(bool),        8,          8, 8, 8, sizeof(char *),
                                    sizeof(bt_opt_list), sizeof(int)};
-    for (size_t i = 0; i < p->opt_count; i++) {
-        const bt_opt o = bt_opt_row(p, i);
-        assert(o.field_bytes == bytes[o.type] && "config field of the wrong type");
-        (void)o;
+    const size_t n = bt_opt_rows(a->program);
+    a->args = calloc(argc + 1, sizeof *a->args);
+    a->set = calloc(n + 1, sizeof *a->set);
+    a->rows = calloc(n + 1, sizeof *a->rows);
+    if (!a->args || !a->set || !a->rows) return bt_fail(fault, BT_ENOMEM, "reading the options");
+    for (a->row_count = 0; a->row_count < n; a->row_count++) {
+        bt_opt *o = &a->rows[a->row_count];
+        *o = bt_opt_row(a->program, a->row_count);
+        assert(o->field_bytes == bytes[o->type] && "config field of the wrong type");
+        memset(field(a, o), 0, o->field_bytes);
     }
     (void)bytes;
+    return BT_OK;
 }
 
 bt_err bt_opt_parse(bt_opt_args *ret, const bt_opt_program *program, int argc, char **argv, void *config,
                     bt_fault *fault)
 {
-    bt_err e = BT_OK;
     bt_opt_args a = {.program = program, .config = config};
-    check_table(program);
-    for (size_t i = 0; i < program->opt_count; i++) {
-        const bt_opt o = bt_opt_row(program, i);
-        memset(field(&a, &o), 0, o.field_bytes);
-    }
-    a.args = calloc((size_t)argc + 1, sizeof *a.args);
-    a.set = calloc(program->opt_count + 1, sizeof *a.set);
-    if (!a.args || !a.set) e = bt_fail(fault, BT_ENOMEM, "reading the options");
-    for (size_t i = 0; i < program->opt_count && e == BT_OK; i++) e = take_default(&a, i, fault);
+    bt_err e = open_rows(&a, (size_t)argc, fault);
+    const size_t rows = a.row_count;
+    for (size_t i = 0; i < rows && e == BT_OK; i++) e = take_default(&a, i, fault);
     if (e == BT_OK) e = command_line(&a, argc, argv, fault);
     /* After the command line, so that a wrong environment keeps nobody from overriding it or from reading
      * --help. */
     const bool values = a.action == BT_OPT_RUN || a.action == BT_OPT_PRINT_CONFIG;
-    for (size_t i = 0; i < program->opt_count && e == BT_OK && values; i++)
+    for (size_t i = 0; i < rows && e == BT_OK && values; i++)
         if (a.set[i].source == BT_OPT_FROM_DEFAULT) e = take_env(&a, i, fault);
     if (e == BT_OK && a.action == BT_OPT_RUN) e = complete(&a, fault);
     if (e < 0) {
@@ -384,41 +369,41 @@ bt_err bt_opt_parse(bt_opt_args *ret, const bt_opt_program *program, int argc, c
 
 static void pass_on(const bt_opt_args *a, size_t i, bt_opt_add_fn *add, void *ud)
 {
-    const bt_opt o = bt_opt_row(a->program, i);
-    const bool is_off = o.type == BT_OPT_FLAG && !*(const bool *)field(a, &o);
+    const bt_opt *o = &a->rows[i];
+    const bool is_off = o->type == BT_OPT_FLAG && !*(const bool *)field(a, o);
     char option[80];
-    snprintf(option, sizeof option, "--%s%s", o.name, is_off ? "=no" : "");
-    if (o.type == BT_OPT_STRINGS) {
-        const bt_opt_list *l = field(a, &o);
+    snprintf(option, sizeof option, "--%s%s", o->name, is_off ? "=no" : "");
+    if (o->type == BT_OPT_STRINGS) {
+        const bt_opt_list *l = field(a, o);
         for (size_t k = 0; k < l->count; k++) add(ud, option, l->items[k]);
     } else {
-        add(ud, option, o.type == BT_OPT_FLAG ? NULL : a->set[i].text);
+        add(ud, option, o->type == BT_OPT_FLAG ? NULL : a->set[i].text);
     }
 }
 
-void bt_opt_pass_on(const bt_opt_args *args, const bt_opt_program *to, bt_opt_add_fn *add, void *ud)
+void bt_opt_pass_on(const bt_opt_args *args, const bt_opt_group *of, bt_opt_add_fn *add, void *ud)
 {
-    for (size_t i = 0; i < args->program->opt_count; i++)
-        if (args->program->opts[i].of == to && args->set[i].source != BT_OPT_FROM_DEFAULT)
-            pass_on(args, i, add, ud);
+    for (size_t i = 0; i < args->row_count; i++)
+        if (args->rows[i].of == of && args->set[i].source != BT_OPT_FROM_DEFAULT) pass_on(args, i, add, ud);
 }
 
 void bt_opt_done(bt_opt_args *args)
 {
-    for (size_t i = 0; args->set && i < args->program->opt_count; i++) {
-        const bt_opt o = bt_opt_row(args->program, i);
-        if (o.type == BT_OPT_STRINGS) list_clear(field(args, &o));
-    }
+    for (size_t i = 0; i < args->row_count; i++)
+        if (args->rows[i].type == BT_OPT_STRINGS) list_clear(field(args, &args->rows[i]));
     free(args->args);
     free(args->set);
+    free(args->rows);
     args->args = NULL;
     args->set = NULL;
+    args->rows = NULL;
+    args->row_count = 0;
 }
 
 bt_opt_source bt_opt_source_of(const bt_opt_args *args, const char *name)
 {
-    for (size_t i = 0; i < args->program->opt_count; i++)
-        if (!strcmp(args->program->opts[i].name, name)) return args->set[i].source;
+    for (size_t i = 0; i < args->row_count; i++)
+        if (!strcmp(args->rows[i].name, name)) return args->set[i].source;
     assert(!"option in the table");
     return BT_OPT_FROM_DEFAULT;
 }

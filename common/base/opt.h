@@ -51,19 +51,40 @@ typedef struct bt_opt {
     double flo, fhi;            /* both 0: any finite */
     const char *const *choices; /* ends with NULL */
     bool required;
-    const char *example;             /* a good value for messages; NULL: the default or the first choice */
-    const char *help;                /* no capital, no full stop */
-    const struct bt_opt_program *of; /* the row of another program; see BT_OPT_OF */
+    const char *example; /* a good value for messages; NULL: the default or the first choice */
+    const char *help;    /* no capital, no full stop */
+    const struct bt_opt_group *of;
 } bt_opt;
 #define BT_OPT_AT(config, field) .offset = offsetof(config, field), .field_bytes = sizeof(((config *)0)->field)
 #define BT_OPT_COUNT(table)      (sizeof(table) / sizeof((table)[0]))
-/* A row for an option that this program takes on behalf of another one, `program`: letter, value, default, range and
- * help are those of that program's row of the same name, which is not an OF row itself. The other program's config lies
- * at `field` of this program's config; bt_opt_pass_on makes its command line. */
-#define BT_OPT_OF(program, config, field, heading, option) \
+
+/* A table that several programs have, or a part of it: an option is written once and used by its name. A row with `of`
+ * set stands for the group's row of that name, and for all of the group where it has no name. What it states itself
+ * counts instead of what the group says: heading, letter, value, default, range, choices, example, help, `required`;
+ * another type leaves choices and range behind. Four forms:
+ *
+ *   {.of = &group, .name = "model", BT_OPT_AT(config, model), .required = true},   its value lies there
+ *   BT_OPT_OF(group, config, load, NULL, "limit"),   the group's config struct lies at `load`
+ *   BT_OPT_ALL(group, config, load, NULL),           all its rows; and beside that, anywhere in the table:
+ *   {.of = &group, .name = "limit", .def = "1"},     one of them, adjusted where it stands
+ *
+ * A heading of NULL is the group's. Rows of a group may use other groups. */
+typedef struct bt_opt_group {
+    const bt_opt *rows;
+    size_t count;
+} bt_opt_group;
+#define BT_OPT_GROUP(table) \
     { \
-        .group = (heading), .name = (option), .offset = offsetof(config, field), .of = &(program) \
+        (table), BT_OPT_COUNT(table) \
     }
+#define BT_OPT_OF(from, config, field, heading, option) \
+    { \
+        .group = (heading), .name = (option), .offset = offsetof(config, field), .of = &(from) \
+    }
+#define BT_OPT_ALL(from, config, field, heading) BT_OPT_OF(from, config, field, heading, NULL)
+/* As .def: none, though the group's row has one. */
+#define BT_OPT_NO_DEFAULT bt_opt_no_default
+extern const char bt_opt_no_default[];
 
 typedef struct bt_opt_program {
     const char *name;    /* "baton-decode"; for a subcommand "baton run" */
@@ -93,7 +114,9 @@ typedef struct bt_opt_args {
     size_t count;
     const bt_opt_program *program;
     void *config;
-    struct bt_opt_set *set; /* private: text and source of every option */
+    bt_opt *rows; /* private from here: of the program and the groups that it uses */
+    size_t row_count;
+    struct bt_opt_set *set; /* text and source of every option */
 } bt_opt_args;
 
 /* For main(): parses, and prints what was asked for or what is wrong. -1: go on, *ret is to be given to bt_opt_done.
@@ -108,10 +131,10 @@ bt_opt_source bt_opt_source_of(const bt_opt_args *args, const char *name); /* `n
 bt_err bt_opt_parse(bt_opt_args *ret, const bt_opt_program *program, int argc, char **argv, void *config,
                     bt_fault *fault);
 
-/* What was given (not the defaults) of the options taken over from `to`, in the form of its command line: calls of
- * `add` with "--name" and the value, or with a whole "--name=no" and NULL. */
+/* What was given (not the defaults) of the rows that the program's table takes from this group, in the form of a
+ * command line: calls of `add` with "--name" and the value, or with a whole "--name=no" and NULL. */
 typedef void bt_opt_add_fn(void *ud, const char *option, const char *value);
-void bt_opt_pass_on(const bt_opt_args *args, const bt_opt_program *to, bt_opt_add_fn *add, void *ud);
+void bt_opt_pass_on(const bt_opt_args *args, const bt_opt_group *of, bt_opt_add_fn *add, void *ud);
 
 void bt_opt_help(FILE *out, const bt_opt_program *program);
 void bt_opt_print_config(FILE *out, const bt_opt_args *args); /* lines: name TAB value TAB source */

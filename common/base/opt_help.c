@@ -88,7 +88,8 @@ void bt_opt_help(FILE *out, const bt_opt_program *p)
     fprintf(out, "Usage: %s %s\n", p->name, p->usage);
     fold(out, 0, 0, p->summary);
     const char *group = NULL;
-    for (size_t i = 0; i < p->opt_count; i++) {
+    const size_t rows = bt_opt_rows(p);
+    for (size_t i = 0; i < rows; i++) {
         const bt_opt row = bt_opt_row(p, i), *o = &row;
         if (!group || strcmp(group, o->group) != 0) fprintf(out, "\n%s:\n", group = o->group);
         full_help(text, sizeof text, o);
@@ -97,13 +98,14 @@ void bt_opt_help(FILE *out, const bt_opt_program *p)
     fprintf(out, "\nGeneral:\n");
     for (size_t i = 0; i < BUILTINS; i++)
         option_line(out, bt_opt_builtins[i].letter, bt_opt_builtins[i].name, NULL, bt_opt_builtins[i].help);
-    if (p->opt_count) {
+    if (rows) {
         char env[80];
-        bt_opt_env_name(env, p->opts[0].name);
+        const bt_opt first = bt_opt_row(p, 0);
+        bt_opt_env_name(env, first.name);
         snprintf(text, sizeof text,
                  "Each option may come from the environment instead: %s for --%s, and so on. "
                  "The command line wins.",
-                 env, p->opts[0].name);
+                 env, first.name);
         fputc('\n', out);
         fold(out, 0, 0, text);
     }
@@ -115,8 +117,8 @@ void bt_opt_help(FILE *out, const bt_opt_program *p)
 void bt_opt_print_config(FILE *out, const bt_opt_args *a)
 {
     static const char *const sources[] = {"default", "environment", "command line"};
-    for (size_t i = 0; i < a->program->opt_count; i++) {
-        const bt_opt row = bt_opt_row(a->program, i), *o = &row;
+    for (size_t i = 0; i < a->row_count; i++) {
+        const bt_opt *o = &a->rows[i];
         fprintf(out, "%s\t", o->name);
         if (o->type == BT_OPT_STRINGS) {
             const bt_opt_list *l = (const void *)((const char *)a->config + o->offset);
@@ -130,7 +132,8 @@ void bt_opt_print_config(FILE *out, const bt_opt_args *a)
 
 void bt_opt_print_options(FILE *out, const bt_opt_program *p)
 {
-    for (size_t i = 0; i < p->opt_count; i++) {
+    const size_t rows = bt_opt_rows(p);
+    for (size_t i = 0; i < rows; i++) {
         const bt_opt row = bt_opt_row(p, i), *o = &row;
         char env[80];
         bt_opt_env_name(env, o->name);
@@ -200,7 +203,8 @@ static void man_options(FILE *out, const bt_opt_program *p, const char *heading)
 {
     char text[700];
     const char *group = NULL;
-    for (size_t i = 0; i < p->opt_count; i++) {
+    const size_t rows = bt_opt_rows(p);
+    for (size_t i = 0; i < rows; i++) {
         const bt_opt row = bt_opt_row(p, i), *o = &row;
         if (!group || strcmp(group, o->group) != 0) man_line(out, heading, group = o->group);
         full_help(text, sizeof text, o);

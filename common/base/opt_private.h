@@ -8,8 +8,10 @@ typedef struct bt_opt_set {
     bt_opt_source source;
 } bt_opt_set;
 
-/* Row i of the program's table; a BT_OPT_OF row is filled in from the other program's row. */
-bt_opt bt_opt_row(const bt_opt_program *p, size_t i);
+/* The program's rows, those that it uses of groups among them, each as it amounts to here. `of` is the group that the
+ * program's own table names. */
+size_t bt_opt_rows(const bt_opt_program *p);
+bt_opt bt_opt_row(const bt_opt_program *p, size_t i); /* i < bt_opt_rows(p) */
 
 /* The options that every program has. */
 typedef struct bt_opt_builtin {

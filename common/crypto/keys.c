@@ -1,5 +1,6 @@
 /* Key pairs and the files of secrets. Secrets stay in buffers that are wiped on every way out. */
 #include "crypto/keys.h"
+#include "base/opt.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -14,6 +15,14 @@
 
 _Static_assert(crypto_box_PUBLICKEYBYTES == 32 && crypto_box_SECRETKEYBYTES == 32,
                "CURVE keys have 32 bytes");
+
+static const bt_opt opts[] = {
+    {.group = "Network", .name = "keys", .value = "DIR", .type = BT_OPT_STRING, .example = "keys",
+     .help = "CURVE keys made by 'baton keygen'; needed for any address that is not loopback or ipc"},
+    {.group = "Network", .name = "key", .value = "NAME", .type = BT_OPT_STRING, .example = "decode-0",
+     .help = "which NAME.secret of --keys is this program's; without it the only one"},
+};
+const bt_opt_group bt_keys_opts = BT_OPT_GROUP(opts);
 
 void bt_keys_to_z85(char ret[BT_KEYS_Z85_BYTES], const unsigned char key[32])
 {

@@ -20,6 +20,8 @@ typedef struct bt_keys {
     char secret_key[BT_KEYS_Z85_BYTES];
 } bt_keys;
 
+extern const struct bt_opt_group bt_keys_opts; /* base/opt.h: keys, key */
+
 bt_err bt_keys_make(bt_keys *ret, bt_fault *fault);
 void bt_keys_wipe(bt_keys *keys); /* NULL is fine */
 

@@ -62,32 +62,12 @@ int bt_engine_decode_beside(int auto_index, int prefill);
 int bt_engine_prefill_beside(int auto_index, int decode);
 int bt_engine_prefill_index(const char *name); /* in bt_engine_prefill_names; -1: there is none */
 
-/* A row of an option table: --engine of prompts. */
-#define BT_ENGINE_PROMPTS_HELP "what computes prompts: the integer NPU, f16 kernels, or the plain FP32 oracle"
-#define BT_ENGINE_OPT(config, field) \
-    { \
-        .group = "Model", .name = "engine", .value = "NAME", BT_OPT_AT(config, field), .type = BT_OPT_CHOICE, \
-        .def = BT_ENGINE_DEFAULT_PREFILL, .choices = bt_engine_prefill_names, .help = BT_ENGINE_PROMPTS_HELP \
-    }
-
-/* In which order the chunks of one prompt run, by bt_schedule_policy; NULL at the end. A row of an option table: */
+/* In which order the chunks of one prompt run, by bt_schedule_policy; NULL at the end. */
 extern const char *const bt_engine_schedules[];
-#define BT_ENGINE_SCHEDULE_OPT(in, config, field) \
-    { \
-        .group = (in), .name = "schedule", .value = "NAME", BT_OPT_AT(config, field), .type = BT_OPT_CHOICE, \
-        .def = "serial", .choices = bt_engine_schedules, \
-        .help = \
-            "chunks of a prompt with npu: one by one, or NPU and companion on threads of their own, as a pipeline " \
-            "or out of order; the bits are the same" \
-    }
 
 /* The rows of kernels, in the words of --isa. */
 #define BT_ENGINE_ISA_NAMES  BT_KERNELS_NAMES
 #define BT_ENGINE_CORE_NAMES BT_CORES_NAMES
-/* Rows of a decode step where --batch-rows does not say it: for tables of options (as text), and for who tells what a
- * node will take. */
-#define BT_ENGINE_BATCH_ROWS      64
-#define BT_ENGINE_TEXT_OF(number) #number
-#define BT_ENGINE_TEXT(number)    BT_ENGINE_TEXT_OF(number)
-#define BT_ENGINE_BATCH_ROWS_TEXT BT_ENGINE_TEXT(BT_ENGINE_BATCH_ROWS)
+/* Rows of a decode step where --batch-rows does not say it. */
+#define BT_ENGINE_BATCH_ROWS 64
 #endif

@@ -1,5 +1,6 @@
 /* One table of the forms of KV rows, and the choices that a person has. */
 #include "kv/kv_dtype.h"
+#include "base/opt.h"
 
 #include <stddef.h>
 
@@ -15,6 +16,14 @@ static const struct {
 enum { TYPES = sizeof table / sizeof table[0] };
 
 const char *const bt_kv_dtype_choices[] = {"f16", "int8", NULL};
+
+static const bt_opt opts[] = {
+    {.group = "Model", .name = "kv-dtype", .value = "TYPE", .type = BT_OPT_CHOICE, .def = "f16",
+     .choices = bt_kv_dtype_choices,
+     .help = "KV rows, the same in all nodes: f16, or int8 with a scale a head; engine reference has only "
+             "f32"},
+};
+const bt_opt_group bt_kv_dtype_opts = BT_OPT_GROUP(opts);
 
 const char *bt_kv_dtype_name(bt_kv_dtype dtype)
 {

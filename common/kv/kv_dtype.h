@@ -14,15 +14,9 @@ const char *bt_kv_dtype_name(bt_kv_dtype dtype);    /* "f16", "f32", "int8"; "?"
 uint32_t bt_kv_dtype_elem_bytes(bt_kv_dtype dtype); /* 2, 4, 1; 0 for an unknown number */
 bt_kv_dtype bt_kv_dtype_of(uint32_t elem_bytes);    /* of 1, 2 or 4 */
 
-/* --kv-dtype: a row of an option table (base/opt.h) whose config has an int at `field`, an index in
- * bt_kv_dtype_choices; bt_kv_dtype_wanted makes an engine's kv_elem_bytes of it. f16 becomes 0, the engine's default,
- * which is f32 for engine reference. */
+/* --kv-dtype is an index in bt_kv_dtype_choices; bt_kv_dtype_wanted makes an engine's kv_elem_bytes of it. f16 becomes
+ * 0, the engine's default, which is f32 for engine reference. */
 extern const char *const bt_kv_dtype_choices[];
-#define BT_KV_DTYPE_OPT(config, field) \
-    { \
-        .group = "Model", .name = "kv-dtype", .value = "TYPE", BT_OPT_AT(config, field), .type = BT_OPT_CHOICE, \
-        .def = "f16", .choices = bt_kv_dtype_choices, \
-        .help = "KV rows, the same in all nodes: f16, or int8 with a scale a head; engine reference has only f32" \
-    }
+extern const struct bt_opt_group bt_kv_dtype_opts; /* base/opt.h: kv-dtype */
 uint32_t bt_kv_dtype_wanted(int choice);
 #endif

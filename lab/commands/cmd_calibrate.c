@@ -2,8 +2,11 @@
 #include "base/clock.h"
 #include "engine/costs.h"
 #include "lab/calibrate/report.h"
-#include "tools/cluster/http.h"
+#include "lab/replay/options.h"
 #include "lab/replay/probe.h"
+#include "model/options.h"
+#include "tools/cluster/http.h"
+#include "tools/options.h"
 #include "tools/tool.h"
 
 #include <stdio.h>
@@ -17,37 +20,31 @@ typedef struct config {
 } config;
 
 static const bt_opt opts[] = {
-    {.group = "Server", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, model),
-     .type = BT_OPT_STRING, .required = true, .example = "smollm2",
+    {.of = &bt_model_opts, .group = "Server", .name = "model", BT_OPT_AT(config, model), .required = true,
      .help = "the GGUF file of the model that is served, or 'smollm2': its sizes and words count"},
-    {.group = "Server", .name = "served-model", .value = "NAME", BT_OPT_AT(config, served_model),
-     .type = BT_OPT_STRING,
-     .help = "the model to name in requests; without it the first that the server lists"},
-    {.group = "Server", .name = "api-key-file", .value = "FILE", BT_OPT_AT(config, api_key_file),
-     .type = BT_OPT_STRING, .help = "the server's API key"},
+    {.of = &tool_server_opts, .name = "served-model", BT_OPT_AT(config, served_model)},
+    {.of = &tool_server_opts, .group = "Server", .name = "api-key-file", BT_OPT_AT(config, api_key_file)},
     {.group = "Requests", .name = "longest", .value = "N", BT_OPT_AT(config, longest), .type = BT_OPT_INT,
      .def = "1024", .lo = 64, .hi = 1 << 20,
      .help = "tokens of the longest prompt; less where the context is shorter"},
-    {.group = "Requests", .letter = 'n', .name = "answer-tokens", .value = "N",
-     BT_OPT_AT(config, answer_tokens), .type = BT_OPT_INT, .def = "24", .lo = 4, .hi = 4096,
-     .help = "tokens of each answer"},
+    {.of = &tool_load_opts, .group = "Requests", .letter = 'n', .name = "answer-tokens",
+     BT_OPT_AT(config, answer_tokens), .def = "24", .lo = 4, .hi = 4096, .help = "tokens of each answer"},
     {.group = "Requests", .name = "batch", .value = "N", BT_OPT_AT(config, batch), .type = BT_OPT_INT,
      .def = "8", .lo = 1, .hi = 32, .help = "requests at a time, at most"},
-    {.group = "Requests", .name = "timeout", .value = "TIME", BT_OPT_AT(config, timeout_ms),
-     .type = BT_OPT_DURATION, .def = "60s", .lo = 1, .hi = 3600000,
-     .help = "give a request up after so long"},
+    {.of = &tool_server_opts, .group = "Requests", .name = "timeout", BT_OPT_AT(config, timeout_ms),
+     .def = "60s", .lo = 1, .hi = 3600000},
     {.group = "Requests", .name = "deadline", .value = "TIME", BT_OPT_AT(config, deadline_ms),
      .type = BT_OPT_DURATION, .def = "5m", .lo = 1, .hi = 86400000,
      .help = "ask no more after so long, and fit what there is"},
-    {.group = "Requests", .name = "seed", .value = "S", BT_OPT_AT(config, seed), .type = BT_OPT_INT,
-     .def = "1", .lo = 0, .hi = INT64_MAX, .help = "of the prompts' words"},
-    {.group = "Output", .letter = 'o', .name = "output", .value = "FILE", BT_OPT_AT(config, output),
-     .type = BT_OPT_STRING, .def = "calibrated.json", .example = "./box.json", .help = "the profile"},
+    {.of = &tool_seed_opts, .group = "Requests", .name = "seed", BT_OPT_AT(config, seed),
+     .help = "of the prompts' words"},
+    {.of = &tool_output_opts, .name = "output", BT_OPT_AT(config, output), .def = "calibrated.json",
+     .example = "./box.json", .help = "the profile"},
     {.group = "Output", .name = "name", .value = "NAME", BT_OPT_AT(config, name), .type = BT_OPT_STRING,
      .def = "calibrated", .help = "its name: small letters, digits, dots, dashes"},
-    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+    {.of = &tool_output_opts, .name = "json", BT_OPT_AT(config, json),
      .help = "one JSON object on stdout: prompts, steps, held_out, profile, ..."},
-    {.group = "Output", .letter = 'q', .name = "quiet", BT_OPT_AT(config, quiet), .type = BT_OPT_FLAG,
+    {.of = &tool_output_opts, .name = "quiet", BT_OPT_AT(config, quiet),
      .help = "nothing on stdout but --json"},
 };
 

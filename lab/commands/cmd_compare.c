@@ -1,5 +1,6 @@
 /* baton compare: results of `baton replay --json` side by side, with how sure each figure is. */
 #include "lab/replay/bootstrap.h"
+#include "tools/options.h"
 #include "tools/tool.h"
 
 #include <stdio.h>
@@ -22,9 +23,9 @@ typedef struct config {
 } config;
 
 static const bt_opt opts[] = {
-    {.group = "Output", .name = "seed", .value = "S", BT_OPT_AT(config, seed), .type = BT_OPT_INT, .def = "1",
-     .lo = 0, .hi = INT64_MAX, .help = "of the bootstrap's draws"},
-    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+    {.of = &tool_seed_opts, .group = "Output", .name = "seed", BT_OPT_AT(config, seed),
+     .help = "of the bootstrap's draws"},
+    {.of = &tool_output_opts, .name = "json", BT_OPT_AT(config, json),
      .help = "one JSON object on stdout: runs[]"},
 };
 

@@ -1,7 +1,9 @@
 /* baton padding: what each shape policy would compute for the prompts of a trace, and how much of that is
  * padding. */
 #include "base/wait.h"
+#include "model/options.h"
 #include "npu/pkg/shapes.h"
+#include "tools/options.h"
 #include "tools/tool.h"
 #include "lab/trace/lengths.h"
 
@@ -20,11 +22,11 @@ static const bt_opt opts[] = {
     {.group = "Shapes", .name = "policy", .value = "POLICY", BT_OPT_AT(config, policies),
      .type = BT_OPT_STRINGS, .example = "chunk:256+tail",
      .help = "a policy to compare, as often as you like: " BT_SHAPES_NAMES "; without any, the usual eight"},
-    {.group = "Shapes", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(config, ctx_size),
-     .type = BT_OPT_INT, .def = "8192", .lo = 1, .hi = BT_SHAPES_MAX_SEQ,
+    {.of = &bt_model_opts, .group = "Shapes", .name = "ctx-size", BT_OPT_AT(config, ctx_size), .def = "8192",
+     .lo = 1, .hi = BT_SHAPES_MAX_SEQ,
      .help =
          "longest sequence in tokens that the shapes are made for; a longer prompt takes several launches"},
-    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+    {.of = &tool_output_opts, .name = "json", BT_OPT_AT(config, json),
      .help = "one JSON object on stdout: requests, tokens, ..., rows[] with policy, padding_ratio, "
              "specializations, ..."},
 };

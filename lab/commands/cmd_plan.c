@@ -1,9 +1,16 @@
 /* baton plan: which shapes, recipe, KV rows and schedule a pair of devices should have for the requests of a
  * trace. A model is known by its sizes alone, devices by their profiles; nothing is run. */
 #include "base/wait.h"
+#include "device/options.h"
+#include "engine/options.h"
+#include "kv/kv_dtype.h"
 #include "lab/commands/dims_of.h"
 #include "lab/plan/report.h"
+#include "lab/replay/options.h"
 #include "lab/replay/result.h"
+#include "model/options.h"
+#include "npu/compile/obtain.h"
+#include "tools/options.h"
 #include "tools/tool.h"
 #include "lab/trace/source.h"
 
@@ -23,38 +30,35 @@ typedef struct config {
 static const char *const forms[] = {"f16", "int8", "fp4", NULL};
 
 static const bt_opt opts[] = {
-    {.group = "Model", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, model),
-     .type = BT_OPT_STRING, .required = true, .example = "llama-3.2-1b",
+    {.of = &bt_model_opts, .name = "model", BT_OPT_AT(config, model), .required = true,
+     .example = "llama-3.2-1b",
      .help = "GGUF file (its header is enough), 'smollm2', or the name of a known shape"},
-    {.group = "Model", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(config, ctx_size),
-     .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = BT_SHAPES_MAX_SEQ,
+    {.of = &bt_model_opts, .name = "ctx-size", BT_OPT_AT(config, ctx_size), .lo = 0, .hi = BT_SHAPES_MAX_SEQ,
      .help = "longest sequence that programs are made for; 0: what the trace needs, a power of two"},
     {.group = "Pair", .name = "prefill", .value = "PROFILE", BT_OPT_AT(config, prefill),
      .type = BT_OPT_STRING, .required = true, .example = "hexagon-v75", .help = "device of prefill"},
     {.group = "Pair", .name = "decode", .value = "PROFILE", BT_OPT_AT(config, decode), .type = BT_OPT_STRING,
      .required = true, .example = "adreno-750", .help = "device that decodes"},
-    {.group = "Pair", .name = "link", .value = "LINK", BT_OPT_AT(config, link), .type = BT_OPT_STRING,
-     .def = "10", .example = "25",
-     .help = "between them: Gbit/s, and a message's latency behind a comma: 10,50us"},
-    {.group = "Pair", .name = "decode-weights", .value = "FORM", BT_OPT_AT(config, weights),
-     .type = BT_OPT_CHOICE, .def = "f16", .choices = forms, .help = "weights on the device that decodes"},
-    {.group = "Pair", .name = "slots", .value = "N", BT_OPT_AT(config, slots), .type = BT_OPT_INT,
-     .def = "32", .lo = 1, .hi = 1024, .help = "sequences that decode together at most"},
-    {.group = "Pair", .name = "window", .value = "N", BT_OPT_AT(config, window), .type = BT_OPT_INT,
-     .def = "8", .lo = 1, .hi = BT_SCHEDULE_MAX_WINDOW,
+    {.of = &bt_device_opts, .group = "Pair", .name = "link", BT_OPT_AT(config, link), .def = "10",
+     .example = "25", .help = "between them: Gbit/s, and a message's latency behind a comma: 10,50us"},
+    {.of = &bt_device_opts, .group = "Pair", .name = "decode-weights", BT_OPT_AT(config, weights),
+     .choices = forms},
+    {.of = &bt_serving_opts, .group = "Pair", .name = "slots", BT_OPT_AT(config, slots),
+     .help = "sequences that decode together at most"},
+    {.of = &bt_serving_opts, .group = "Pair", .name = "window", .value = "N", BT_OPT_AT(config, window),
+     .type = BT_OPT_INT, .def = "8", .lo = 1, .hi = BT_SCHEDULE_MAX_WINDOW,
      .help = "chunks that are under way at once in schedules fifo and ooo; each holds an arena"},
     {.group = "Pair", .name = "colocated", BT_OPT_AT(config, colocated), .type = BT_OPT_FLAG,
      .help = "also the decode device alone, with prompts and tokens in mixed steps"},
     {.group = "Requests", .name = "trace", .value = "FILE", BT_OPT_AT(config, trace), .type = BT_OPT_STRING,
      .required = true, .example = "trace.csv",
      .help = "requests to plan for, in any format of baton trace; - for stdin"},
-    {.group = "Requests", .name = "format", .value = "FORMAT", BT_OPT_AT(config, format),
-     .type = BT_OPT_CHOICE, .def = "auto", .choices = bt_trace_format_names, .help = "the trace's format"},
-    {.group = "Requests", .name = "speed", .value = "X", BT_OPT_AT(config, speed), .type = BT_OPT_DOUBLE,
-     .def = "1", .flo = 0.0001, .fhi = 10000, .help = "arrivals so many times faster"},
-    {.group = "Requests", .letter = 'n', .name = "n-predict", .value = "N", BT_OPT_AT(config, answer_tokens),
-     .type = BT_OPT_INT, .def = "128", .lo = 1, .hi = 1 << 16,
-     .help = "tokens of an answer where the trace does not say"},
+    {.of = &tool_load_opts, .group = "Requests", .name = "format", BT_OPT_AT(config, format),
+     .help = "the trace's format"},
+    {.of = &tool_load_opts, .group = "Requests", .name = "speed", BT_OPT_AT(config, speed), .flo = 0.0001,
+     .fhi = 10000, .help = "arrivals so many times faster"},
+    {.of = &bt_sampling_opts, .group = "Requests", .name = "n-predict", BT_OPT_AT(config, answer_tokens),
+     .lo = 1, .hi = 1 << 16, .help = "tokens of an answer where the trace does not say"},
     {.group = "Choices", .name = "policy", .value = "POLICY", BT_OPT_AT(config, policies),
      .type = BT_OPT_STRINGS, .example = "chunk:256+tail",
      .help = "shape policies to compare, as often as you like: " BT_SHAPES_NAMES
@@ -62,31 +66,29 @@ static const bt_opt opts[] = {
     {.group = "Choices", .name = "recipe", .value = "RECIPE", BT_OPT_AT(config, recipes),
      .type = BT_OPT_STRINGS, .example = "w8a8",
      .help = "recipes to compare; without any, w8a8, w8a16, w4a8, w4a16; of a GPU f16, int8, fp4"},
-    {.group = "Choices", .name = "attention", .value = "KIND", BT_OPT_AT(config, attentions),
-     .type = BT_OPT_STRINGS, .example = "sparse:0.2",
+    {.of = &bt_obtain_opts, .group = "Choices", .name = "attention", BT_OPT_AT(config, attentions),
+     .type = BT_OPT_STRINGS, .def = BT_OPT_NO_DEFAULT, .example = "sparse:0.2",
      .help = "attention of prompts to compare, dense or " BT_ATTENTION_FORM
              "; without any dense: what sparse attention does to answers no plan knows"},
-    {.group = "Choices", .name = "kv-dtype", .value = "TYPE", BT_OPT_AT(config, kvs), .type = BT_OPT_STRINGS,
-     .example = "f16", .help = "KV rows to compare: f16, int8; without any, both"},
+    {.of = &bt_kv_dtype_opts, .group = "Choices", .name = "kv-dtype", BT_OPT_AT(config, kvs),
+     .type = BT_OPT_STRINGS, .def = BT_OPT_NO_DEFAULT, .example = "f16",
+     .help = "KV rows to compare: f16, int8; without any, both"},
     {.group = "Choices", .name = "any-bits", BT_OPT_AT(config, any_bits), .type = BT_OPT_FLAG,
      .help = "the best may have fewer than 8 bits of weights or 16 of KV unasked; what that does to answers "
              "no plan "
              "knows (baton perplexity)"},
     {.group = "Choices", .name = "by", .value = "WHAT", BT_OPT_AT(config, by), .type = BT_OPT_CHOICE,
      .def = "e2e", .choices = tool_plan_by_names, .help = "what the best has least of"},
-    {.group = "Choices", .name = "slo", .value = "LIMITS", BT_OPT_AT(config, slo), .type = BT_OPT_STRING,
-     .example = "ttft:500ms,tpot:50ms",
+    {.of = &tool_result_opts, .group = "Choices", .name = "slo", BT_OPT_AT(config, slo),
      .help = "limits of a request (ttft, tpot, e2e); first comes what keeps them for most requests"},
     {.group = "Output", .name = "rows", .value = "N", BT_OPT_AT(config, rows), .type = BT_OPT_INT,
      .def = "16", .lo = 1, .hi = TOOL_PLAN_MAX_CHOICES, .help = "choices in the table at most"},
     {.group = "Output", .letter = 'o', .name = "plan", .value = "FILE", BT_OPT_AT(config, output),
      .type = BT_OPT_STRING, .example = "plan.html", .help = "a page with plots of all choices (.html)"},
-    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+    {.of = &tool_output_opts, .name = "json", BT_OPT_AT(config, json),
      .help = "one JSON object on stdout: choices[] with shape_policy, chunk_tokens, recipe, kv_dtype, "
-             "padding_ratio, "
-             "ttft_ms, tpot_ms, joules, ...; best"},
-    {.group = "Output", .letter = 'q', .name = "quiet", BT_OPT_AT(config, quiet), .type = BT_OPT_FLAG,
-     .help = "no progress on stderr"},
+             "padding_ratio, ttft_ms, tpot_ms, joules, ...; best"},
+    {.of = &tool_output_opts, .name = "quiet", BT_OPT_AT(config, quiet)},
 };
 
 const bt_opt_program tool_plan_program = {

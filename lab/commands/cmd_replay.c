@@ -7,12 +7,14 @@
 #include "tools/cluster/http.h"
 #include "tools/cluster/serve.h"
 #include "lab/replay/load.h"
+#include "lab/replay/options.h"
 #include "lab/replay/print.h"
 #include "lab/replay/probe.h"
 #include "lab/replay/progress.h"
 #include "lab/replay/ramp.h"
 #include "lab/replay/report.h"
 #include "lab/replay/synthetic.h"
+#include "tools/options.h"
 #include "tools/tool.h"
 #include "trace/reader.h"
 
@@ -23,90 +25,35 @@
 #include <unistd.h>
 
 typedef struct config {
+    tool_load_options load;
     tool_serve serve;
+    tool_nodes nodes;
     gw_options gateway; /* what is taken over for processes of our own, and nothing else */
-    const char *keys;
-    int64_t prefill, decode;
-    const char *synthetic, *url, *api_key_file, *served_model, *slo, *csv, *report, *jitter;
-    int format, prompts;
-    int64_t limit, concurrency, streams, seed, block_tokens, usual_output, timeout_ms;
-    double speed, rate;
-    tool_replay_ramp_options ramp;
-    bool skip_bad, scale_lengths, fit, json, quiet;
+    const char *url, *api_key_file, *served_model;
+    int prompts;
+    int64_t timeout_ms;
+    bool json, quiet;
 } config;
 
 static const char *const prompt_forms[] = {"auto", "text", NULL};
 enum { PROMPTS_AUTO, PROMPTS_TEXT };
 
-#define GATEWAY(heading, option) BT_OPT_OF(gw_options_program, config, gateway, heading, option)
+#define GATEWAY(heading, option) BT_OPT_OF(gw_options_group, config, gateway, heading, option)
 
 static const bt_opt opts[] = {
-    {.group = "Load", .name = "format", .value = "FORMAT", BT_OPT_AT(config, format), .type = BT_OPT_CHOICE,
-     .def = "auto", .choices = bt_trace_format_names,
-     .help = "of the trace; auto knows it by its first line"},
-    {.group = "Load", .name = "skip-bad", BT_OPT_AT(config, skip_bad), .type = BT_OPT_FLAG,
-     .help = "pass over bad rows and count them, instead of stopping at the first"},
-    {.group = "Load", .name = "synthetic", .value = "SPEC", BT_OPT_AT(config, synthetic),
-     .type = BT_OPT_STRING, .example = "in:512,out:128,rate:4",
-     .help = "no trace, but drawn requests: in and out in tokens (N, LO-HI, MEDIAN~DEVIATION of a "
-             "lognormal), rate a "
-             "second, burst (shape of gamma gaps, 1: Poisson), shared tokens at the beginning"},
-    {.group = "Load", .name = "limit", .value = "N", BT_OPT_AT(config, limit), .type = BT_OPT_INT, .def = "0",
-     .lo = 0, .hi = TOOL_REPLAY_MAX_REQUESTS,
-     .help = "the first N requests; 0: all of a trace, at most 1048576, or 200 of a synthetic load"},
-    {.group = "Load", .name = "speed", .value = "X", BT_OPT_AT(config, speed), .type = BT_OPT_DOUBLE,
-     .def = "1", .flo = 1e-6, .fhi = 1e6, .help = "let the trace's time run so much faster"},
-    {.group = "Load", .name = "rate", .value = "R", BT_OPT_AT(config, rate), .type = BT_OPT_DOUBLE, .flo = 0,
-     .fhi = 1e6, .example = "2.5",
-     .help = "instead of the trace's arrivals, random ones (Poisson) of R requests a second"},
-    {.group = "Load", .name = "concurrency", .value = "N", BT_OPT_AT(config, concurrency), .type = BT_OPT_INT,
-     .def = "0", .lo = 0, .hi = TOOL_REPLAY_MAX_STREAMS,
-     .help = "instead of arrivals, N requests at a time, each sent when another ends; 0: by arrivals"},
-    {.group = "Load", .name = "jitter", .value = "TIME", BT_OPT_AT(config, jitter), .type = BT_OPT_STRING,
-     .def = "auto", .example = "3s",
-     .help = "spread arrivals at random over so much; auto: over the distance of batches, where the "
-             "trace has them; 0: not"},
-    {.group = "Load", .name = "streams", .value = "N", BT_OPT_AT(config, streams), .type = BT_OPT_INT,
-     .def = "4096", .lo = 1, .hi = TOOL_REPLAY_MAX_STREAMS,
-     .help = "requests in flight at most; more wait, which counts as their latency and is said"},
-    {.group = "Load", .name = "timeout", .value = "TIME", BT_OPT_AT(config, timeout_ms),
-     .type = BT_OPT_DURATION, .def = "600s", .lo = 1000, .hi = 86400000,
-     .help = "give a request up after so long"},
-    {.group = "Load", .name = "seed", .value = "S", BT_OPT_AT(config, seed), .type = BT_OPT_INT, .def = "1",
-     .lo = 0, .hi = INT64_MAX, .help = "of all that is drawn: words of prompts, lengths, arrivals, jitter"},
+    BT_OPT_ALL(tool_load_opts, config, load, NULL),
     {.group = "Prompts", .name = "prompts", .value = "FORM", BT_OPT_AT(config, prompts),
      .type = BT_OPT_CHOICE, .def = "auto", .choices = prompt_forms,
      .help = "auto: token ids of the model's vocabulary where the server takes them, else text; text"},
-    {.group = "Prompts", .name = "block-tokens", .value = "N", BT_OPT_AT(config, block_tokens),
-     .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 1 << 20,
-     .help = "tokens of a block of the trace's hash_ids; 0: found out"},
-    {.group = "Prompts", .name = "answer-tokens", .value = "N", BT_OPT_AT(config, usual_output),
-     .type = BT_OPT_INT, .def = "128", .lo = 1, .hi = 1 << 20,
-     .help = "length of an answer where the trace does not say"},
-    {.group = "Prompts", .name = "scale-lengths", BT_OPT_AT(config, scale_lengths), .type = BT_OPT_FLAG,
-     .help = "all lengths times one factor, so that the longest request fits the context"},
-    {.group = "Prompts", .name = "fit", BT_OPT_AT(config, fit), .type = BT_OPT_FLAG,
-     .help = "cut requests that are longer than the context, each by itself"},
-    {.group = "Server", .name = "url", .value = "URL", BT_OPT_AT(config, url), .type = BT_OPT_STRING,
-     .example = "http://127.0.0.1:8080",
+    {.of = &tool_server_opts, .group = "Server", .name = "url", BT_OPT_AT(config, url),
      .help = "a server of the OpenAI API; without it processes of our own. With it, -m is where words come "
-             "from, and "
-             "--ctx-size how long its context is, if it does not say"},
-    {.group = "Server", .name = "api-key-file", .value = "FILE", BT_OPT_AT(config, api_key_file),
-     .type = BT_OPT_STRING, .example = "key.txt", .help = "the server's API key"},
-    {.group = "Server", .name = "served-model", .value = "NAME", BT_OPT_AT(config, served_model),
-     .type = BT_OPT_STRING, .example = "my-model",
-     .help = "the model to name in requests; without it the first that the server lists"},
-    {.group = "Nodes", .name = "prefill", .value = "N", BT_OPT_AT(config, prefill), .type = BT_OPT_INT,
-     .def = "1", .lo = 0, .hi = 31,
-     .help = "prefill nodes to start; 0: decode nodes compute the prompts too"},
-    {.group = "Nodes", .name = "decode", .value = "N", BT_OPT_AT(config, decode), .type = BT_OPT_INT,
-     .def = "1", .lo = 1, .hi = 31, .help = "decode nodes to start"},
+             "from, and --ctx-size how long its context is, if it does not say"},
+    {.of = &tool_server_opts, .group = "Server", .name = "api-key-file", BT_OPT_AT(config, api_key_file)},
+    {.of = &tool_server_opts, .name = "served-model", BT_OPT_AT(config, served_model)},
+    {.of = &tool_server_opts, .name = "timeout", BT_OPT_AT(config, timeout_ms)},
+    BT_OPT_ALL(tool_nodes_opts, config, nodes, NULL),
     GATEWAY("Nodes", "local-prefill-below"),
     GATEWAY("Nodes", "policy"),
-    {.group = "Nodes", .name = "keys", .value = "DIR", BT_OPT_AT(config, keys), .type = BT_OPT_STRING,
-     .example = "keys",
-     .help = "encrypt every link with the keys in this folder; those that are not there yet are made"},
     GATEWAY("Nodes", "max-queue"),
     GATEWAY("Nodes", "max-connections"),
     GATEWAY("Nodes", "recovery-timeout"),
@@ -114,19 +61,11 @@ static const bt_opt opts[] = {
     GATEWAY("Capture", "capture-text"),
     GATEWAY("Capture", "capture-seal"),
     GATEWAY("Capture", "capture-rotate"),
-    TOOL_SERVE_OPTS(config, serve),
-    {.group = "Output", .name = "slo", .value = "LIMITS", BT_OPT_AT(config, slo), .type = BT_OPT_STRING,
-     .example = "ttft:500ms,tpot:50ms",
-     .help = "limits a request has to keep (ttft, tpot, e2e), for goodput and --ramp"},
-    TOOL_REPLAY_RAMP_OPTS(config, ramp),
-    {.group = "Output", .name = "csv", .value = "FILE", BT_OPT_AT(config, csv), .type = BT_OPT_STRING,
-     .example = "requests.csv", .help = "a row a request"},
-    {.group = "Output", .name = "report", .value = "FILE", BT_OPT_AT(config, report), .type = BT_OPT_STRING,
-     .example = "run.html", .help = "a page with plots, readable offline"},
-    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+    BT_OPT_ALL(tool_serve_opts, config, serve, NULL),
+    BT_OPT_ALL(tool_result_opts, config, load, NULL),
+    {.of = &tool_output_opts, .name = "json", BT_OPT_AT(config, json),
      .help = "one JSON object on stdout: requests, ttft_ms, goodput_rps, ..."},
-    {.group = "Output", .letter = 'q', .name = "quiet", BT_OPT_AT(config, quiet), .type = BT_OPT_FLAG,
-     .help = "no progress on stderr"},
+    {.of = &tool_output_opts, .name = "quiet", BT_OPT_AT(config, quiet)},
 };
 
 const bt_opt_program tool_replay_program = {
@@ -144,9 +83,7 @@ const bt_opt_program tool_replay_program = {
 typedef struct job {
     const config *c;
     const char *trace; /* NULL: synthetic */
-    tool_replay_synthetic synthetic;
-    tool_replay_slo slo;
-    int64_t jitter_us;
+    tool_load load;
     const char *url;
     char *key;
     bt_model *model;
@@ -169,7 +106,7 @@ static bt_err count_tokens(void *ud, uint32_t *ret, const char *text, size_t len
 static bt_err read_rows(tool_replay_plan *p, const job *j, const tool_replay_plan_options *o, bt_fault *fault)
 {
     const config *c = j->c;
-    const bt_trace_options how = {.format = (bt_trace_format)c->format, .skips_bad = c->skip_bad,
+    const bt_trace_options how = {.format = (bt_trace_format)c->load.format, .skips_bad = c->load.skip_bad,
                                   .count = j->tok ? count_tokens : NULL, .ud = (void *)(uintptr_t)j};
     bt_trace *t = NULL;
     bt_fault why = {""};
@@ -177,7 +114,7 @@ static bt_err read_rows(tool_replay_plan *p, const job *j, const tool_replay_pla
     bool is_end = false;
     bt_err e = bt_trace_open(&t, j->trace, &how, fault);
     if (e < 0) return e;
-    while (e == BT_OK && !(c->limit && p->len == (size_t)c->limit)) {
+    while (e == BT_OK && !(c->load.limit && p->len == (size_t)c->load.limit)) {
         e = bt_trace_next(&row, &is_end, t, &why);
         if (is_end) break;
         if (e == BT_OK) e = tool_replay_plan_add(p, &row, o, &why);
@@ -196,21 +133,16 @@ static bt_err make_plan(tool_replay_plan *p, const job *j, double speed, uint64_
     enum { SYNTHETIC_REQUESTS = 200 };
     const config *c = j->c;
     const uint32_t asked = (uint32_t)c->serve.ctx_size, told = j->dialect.context_tokens;
-    const tool_replay_plan_options o = {.seed = seed,
-                                        .usual_output = (uint32_t)c->usual_output,
-                                        .block_tokens = (uint32_t)c->block_tokens,
-                                        .context_tokens = told ? told : asked,
-                                        .scales = c->scale_lengths,
-                                        .fits = c->fit,
-                                        .speed = speed,
-                                        .rate = c->rate,
-                                        .is_closed = c->concurrency > 0,
-                                        .jitter_us = j->trace ? j->jitter_us : 0};
+    tool_replay_plan_options o = j->load.how;
+    o.seed = seed;
+    o.speed = speed;
+    o.context_tokens = told ? told : asked;
     bt_err e = tool_replay_plan_begin(p, fault);
     if (e == BT_OK && j->trace) e = read_rows(p, j, &o, fault);
     else if (e == BT_OK)
-        e = tool_replay_synthetic_draw(p, &j->synthetic, c->limit ? (size_t)c->limit : SYNTHETIC_REQUESTS,
-                                       seed, fault);
+        e = tool_replay_synthetic_draw(p, &j->load.synthetic,
+                                       c->load.limit ? (size_t)c->load.limit : SYNTHETIC_REQUESTS, seed,
+                                       fault);
     return e == BT_OK ? tool_replay_plan_end(p, &o, fault) : e;
 }
 
@@ -244,8 +176,8 @@ static bt_err run_once(done *d, const job *j, double speed, uint64_t seed, bt_fa
                                    .words = &j->words,
                                    .dialect = &j->dialect,
                                    .seed = seed,
-                                   .streams = (uint32_t)c->streams,
-                                   .concurrency = (uint32_t)c->concurrency,
+                                   .streams = (uint32_t)c->load.streams,
+                                   .concurrency = (uint32_t)c->load.concurrency,
                                    .timeout_ms = c->timeout_ms,
                                    .stop = &tool_stop,
                                    .progress = c->quiet ? NULL : tool_replay_live_tell,
@@ -253,24 +185,25 @@ static bt_err run_once(done *d, const job *j, double speed, uint64_t seed, bt_fa
     e = tool_replay_load_run(&d->result, &load, fault);
     tool_replay_live_end(&live);
     if (e < 0 && e != BT_ECANCEL) return e;
-    const bt_err bad = tool_replay_figures_of(&d->figures, &d->result, c->slo ? &j->slo : NULL, fault);
-    d->run = (tool_replay_outcome){.trace = j->trace ? j->trace : c->synthetic,
+    const bt_err bad =
+        tool_replay_figures_of(&d->figures, &d->result, c->load.slo ? &j->load.slo : NULL, fault);
+    d->run = (tool_replay_outcome){.trace = j->trace ? j->trace : c->load.synthetic,
                                    .url = j->url,
                                    .plan = &d->plan,
                                    .dialect = &j->dialect,
                                    .result = &d->result,
                                    .figures = &d->figures,
-                                   .slo = c->slo ? &j->slo : NULL,
+                                   .slo = c->load.slo ? &j->load.slo : NULL,
                                    .speed = speed,
-                                   .concurrency = (uint32_t)c->concurrency,
+                                   .concurrency = (uint32_t)c->load.concurrency,
                                    .seed = seed};
     return bad < 0 ? bad : e;
 }
 
 static bt_err write_files(const config *c, const tool_replay_outcome *r, bt_fault *fault)
 {
-    bt_err e = c->csv ? tool_replay_csv(c->csv, r, fault) : BT_OK;
-    if (e == BT_OK && c->report) e = tool_replay_report(c->report, r, fault);
+    bt_err e = c->load.csv ? tool_replay_csv(c->load.csv, r, fault) : BT_OK;
+    if (e == BT_OK && c->load.report) e = tool_replay_report(c->load.report, r, fault);
     return e;
 }
 
@@ -278,8 +211,8 @@ static int replay(const job *j, bt_fault *fault)
 {
     done *d = calloc(1, sizeof *d);
     int rc = 0;
-    bt_err e =
-        d ? run_once(d, j, j->c->speed, (uint64_t)j->c->seed, fault) : bt_fail(fault, BT_ENOMEM, "a run");
+    bt_err e = d ? run_once(d, j, j->c->load.speed, (uint64_t)j->c->load.seed, fault)
+                 : bt_fail(fault, BT_ENOMEM, "a run");
     if (e == BT_ECANCEL) rc = TOOL_INTERRUPTED;
     else if (e < 0) rc = tool_fail("replay", fault);
     if (e == BT_OK || (e == BT_ECANCEL && d && d->run.plan)) {
@@ -297,8 +230,8 @@ static bt_err run_step(void *ud, tool_replay_tried *ret, double speed, uint32_t 
 {
     const job *j = ud;
     done *d = calloc(1, sizeof *d);
-    const bt_err e =
-        d ? run_once(d, j, speed, (uint64_t)j->c->seed + step, fault) : bt_fail(fault, BT_ENOMEM, "a run");
+    const bt_err e = d ? run_once(d, j, speed, (uint64_t)j->c->load.seed + step, fault)
+                       : bt_fail(fault, BT_ENOMEM, "a run");
     if (e == BT_OK) *ret = (tool_replay_tried){d->figures, tool_replay_offered(&d->plan)};
     if (d) done_free(d);
     free(d);
@@ -308,8 +241,8 @@ static bt_err run_step(void *ud, tool_replay_tried *ret, double speed, uint32_t 
 static int ramp(const job *j, bt_fault *fault)
 {
     const config *c = j->c;
-    const tool_replay_ramp_job r = {.command = "replay",       .slo = c->slo,   .speed = c->speed,
-                                    .share = c->ramp.share,    .json = c->json, .run = run_step,
+    const tool_replay_ramp_job r = {.command = "replay",         .slo = c->load.slo, .speed = c->load.speed,
+                                    .share = c->load.ramp_share, .json = c->json,    .run = run_step,
                                     .ud = (void *)(uintptr_t)j};
     return tool_replay_ramp_run(&r, fault);
 }
@@ -325,11 +258,11 @@ static bt_err start_nodes(tool_background *ret, config *c, const bt_opt_args *ar
 {
     tool_command *more = calloc(1, sizeof *more);
     if (!more) return bt_fail(fault, BT_ENOMEM, "commands");
-    bt_opt_pass_on(args, &gw_options_program, add_option, more);
-    tool_command_add_int(more, "--prefill", c->prefill);
-    tool_command_add_int(more, "--decode", c->decode);
-    if (c->keys) tool_command_add(more, "--keys", c->keys);
-    c->serve.colocated = c->prefill == 0;
+    bt_opt_pass_on(args, &gw_options_group, add_option, more);
+    tool_command_add_int(more, "--prefill", c->nodes.prefill);
+    tool_command_add_int(more, "--decode", c->nodes.decode);
+    if (c->nodes.keys) tool_command_add(more, "--keys", c->nodes.keys);
+    c->serve.colocated = c->nodes.prefill == 0;
     const bt_err e = tool_serve_start_with(ret, &c->serve, more, c->quiet || c->json, fault);
     free(more);
     return e;
@@ -341,8 +274,8 @@ static bt_err check_files(const job *j, bt_fault *fault)
     const config *c = j->c;
     if (j->trace && strcmp(j->trace, "-") != 0 && access(j->trace, R_OK) < 0)
         return bt_fail(fault, BT_EIO, "'%.150s': %s", j->trace, strerror(errno));
-    bt_err e = c->csv ? bt_file_try(c->csv, fault) : BT_OK;
-    if (e == BT_OK && c->report) e = bt_file_try(c->report, fault);
+    bt_err e = c->load.csv ? bt_file_try(c->load.csv, fault) : BT_OK;
+    if (e == BT_OK && c->load.report) e = bt_file_try(c->load.report, fault);
     return e;
 }
 
@@ -366,7 +299,7 @@ static int work(job *j, config *c, const bt_opt_args *args, bt_fault *fault)
         e = tool_replay_probe_server(&j->dialect, &probe, fault);
     }
     if (e < 0) rc = e == BT_ECANCEL ? TOOL_INTERRUPTED : tool_fail("replay", fault);
-    else rc = c->ramp.is_on ? ramp(j, fault) : replay(j, fault);
+    else rc = c->load.ramp ? ramp(j, fault) : replay(j, fault);
     tool_background_stop(&background);
     tool_replay_words_done(&j->words);
     bt_tokenizer_free(j->tok);
@@ -377,29 +310,15 @@ static int work(job *j, config *c, const bt_opt_args *args, bt_fault *fault)
 
 static bt_err check(job *j, const config *c, bt_fault *fault)
 {
-    int64_t jitter_ms;
-    if (!j->trace == !c->synthetic) return bt_fail(fault, BT_EARG, "give either a trace or --synthetic");
+    if (tool_load_check(&j->load, &c->load, j->trace, fault) < 0) return BT_EARG;
     if (!c->serve.model && !c->url)
         return bt_fail(fault, BT_EARG, "give a model to serve, for example '-m smollm2', or --url");
-    const tool_replay_ramp_beside beside = {.slo = c->slo, .trace = j->trace,
-                                            .sets_rate = c->concurrency || c->rate > 0,
-                                            .wants_file = c->csv || c->report};
-    if (tool_replay_ramp_check(&c->ramp, &beside, fault) < 0) return BT_EARG;
-    if (c->rate > 0 && c->concurrency) return bt_fail(fault, BT_EARG, "give either --rate or --concurrency");
     if (c->serve.decode_profile && c->url)
         return bt_fail(fault, BT_EARG,
                        "--decode-profile prices the nodes that this command starts; leave out --url");
     tool_serve serve = c->serve;
-    serve.colocated = c->prefill == 0;
-    if (tool_devices_check(&serve, fault) < 0) return BT_EARG;
-    if (c->scale_lengths && c->fit) return bt_fail(fault, BT_EARG, "give either --scale-lengths or --fit");
-    if (c->synthetic && tool_replay_synthetic_read(&j->synthetic, c->synthetic, fault) < 0) return BT_EARG;
-    if (c->slo && tool_replay_slo_read(&j->slo, c->slo, fault) < 0) return BT_EARG;
-    j->jitter_us = -1;
-    if (strcmp(c->jitter, "auto") == 0) return BT_OK;
-    if (bt_num_duration(&jitter_ms, c->jitter, fault) < 0) return BT_EARG;
-    j->jitter_us = jitter_ms * 1000;
-    return BT_OK;
+    serve.colocated = c->nodes.prefill == 0;
+    return tool_devices_check(&serve, fault);
 }
 
 int tool_replay_run(int argc, char **argv)

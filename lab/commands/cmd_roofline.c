@@ -2,10 +2,14 @@
  * device pays. Nothing is run and nothing is measured. */
 #include "device/dims.h"
 #include "device/energy.h"
+#include "device/options.h"
 #include "device/price.h"
 #include "device/roofline.h"
 #include "lab/commands/dims_of.h"
 #include "lab/commands/roofline_rows.h"
+#include "model/options.h"
+#include "npu/compile/obtain.h"
+#include "tools/options.h"
 #include "tools/tool.h"
 
 #include <jansson.h>
@@ -97,25 +101,23 @@ static const char *const forms[] = {"f16", "int8", "q4_0", NULL};
 static const char *const prefill_forms[] = {"w8a8", "q8_0", "q4_0", NULL};
 
 static const bt_opt opts[] = {
-    {.group = "Model", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, models),
-     .type = BT_OPT_STRINGS, .example = "llama-2-7b",
+    {.of = &bt_model_opts, .name = "model", BT_OPT_AT(config, models), .type = BT_OPT_STRINGS,
+     .example = "llama-2-7b",
      .help = "GGUF file, 'smollm2', or the name of a known shape, as often as you like; without any, known "
              "shapes"},
-    {.group = "Pair", .name = "profile", .value = "PROFILE", BT_OPT_AT(config, prefill),
-     .type = BT_OPT_STRING, .example = "hexagon-v75",
+    {.of = &bt_obtain_opts, .group = "Pair", .name = "profile", BT_OPT_AT(config, prefill),
+     .def = BT_OPT_NO_DEFAULT, .example = "hexagon-v75",
      .help = "device of prefill; with --decode-profile, from which prompt length it pays"},
-    {.group = "Pair", .name = "decode-profile", .value = "PROFILE", BT_OPT_AT(config, decode),
-     .type = BT_OPT_STRING, .example = "adreno-750",
+    {.of = &bt_device_opts, .group = "Pair", .name = "decode-profile", BT_OPT_AT(config, decode),
      .help = "device that decodes, and that would compute the prompt alone"},
-    {.group = "Pair", .name = "link", .value = "LINK", BT_OPT_AT(config, link), .type = BT_OPT_STRING,
-     .def = "10", .example = "25",
-     .help = "between them: Gbit/s, and a message's latency behind a comma: 10,50us"},
-    {.group = "Pair", .name = "decode-weights", .value = "FORM", BT_OPT_AT(config, weights),
-     .type = BT_OPT_CHOICE, .def = "f16", .choices = forms, .help = "weights on the device that decodes"},
+    {.of = &bt_device_opts, .group = "Pair", .name = "link", BT_OPT_AT(config, link), .def = "10",
+     .example = "25", .help = "between them: Gbit/s, and a message's latency behind a comma: 10,50us"},
+    {.of = &bt_device_opts, .group = "Pair", .name = "decode-weights", BT_OPT_AT(config, weights),
+     .choices = forms},
     {.group = "Pair", .name = "prefill-weights", .value = "FORM", BT_OPT_AT(config, prefill_weights),
      .type = BT_OPT_CHOICE, .def = "w8a8", .choices = prefill_forms,
      .help = "weights of prefill where it has programs: a scale for an output, or for each 32 inputs"},
-    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+    {.of = &tool_output_opts, .name = "json", BT_OPT_AT(config, json),
      .help = "one JSON object on stdout: devices[], kv[], handoff[], shares[], attention[], ceilings[], "
              "prompts[], lengths[], ..."},
 };

@@ -3,20 +3,26 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/num.h"
+#include "device/options.h"
 #include "device/profile_words.h"
 #include "engine/costs.h"
 #include "engine/names.h"
+#include "engine/options.h"
 #include "engine/overlap.h"
 #include "gateway/options.h"
 #include "kv/kv_dtype.h"
+#include "model/options.h"
 #include "model/weights.h"
+#include "npu/compile/obtain.h"
 #include "npu/pkg/attention.h"
 #include "npu/pkg/recipe.h"
 #include "lab/commands/dims_of.h"
+#include "lab/replay/options.h"
 #include "lab/replay/ramp.h"
 #include "lab/simulate/load.h"
 #include "lab/simulate/range.h"
 #include "lab/simulate/show.h"
+#include "tools/options.h"
 #include "tools/tool.h"
 #include "trace/reader.h"
 
@@ -26,24 +32,23 @@
 #include <unistd.h>
 
 typedef struct config {
+    tool_load_options load;
     gw_options gateway; /* what is taken over, and nothing else */
     bt_opt_list models;
     const char *prefill, *decode, *requests, *device, *link, *pace, *shape_policy, *recipe, *attention,
-        *package, *faults, *scale, *synthetic, *slo, *csv, *report, *jitter, *points, *shard, *price, *plot;
-    int format, kv_dtype, weights, cost, schedule;
-    int64_t jobs, gateways, ctx_size, limit, concurrency, streams, seed, block_tokens, usual_output;
-    int64_t slots, prefill_slots, batch_rows, growth_tokens, chunk_tokens, min_overlap, share_tokens,
-        request_us, token_us, heartbeat_ms, drain_ms, connections;
+        *package, *faults, *scale, *points, *shard, *price, *plot;
+    int kv_dtype, weights, cost, schedule;
+    int64_t jobs, gateways, ctx_size, slots, prefill_slots, batch_rows, growth_tokens, chunk_tokens,
+        min_overlap, share_tokens, request_us, token_us, heartbeat_ms, drain_ms, connections;
     uint64_t kv_memory_bytes, swap_memory_bytes, window_bytes;
-    double speed, rate, slo_share;
-    tool_replay_ramp_options ramp;
-    bool full, by_layer, colocated, skip_bad, scale_lengths, fit, json, quiet;
+    double slo_share;
+    bool full, by_layer, colocated, json, quiet;
 } config;
 
-#define GATEWAY(option) BT_OPT_OF(gw_options_program, config, gateway, "Nodes", option)
+#define GATEWAY(option) BT_OPT_OF(gw_options_group, config, gateway, "Nodes", option)
 
 static const bt_opt opts[] = {
-    {.group = "Cluster", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, models),
+    {.of = &bt_model_opts, .group = "Cluster", .name = "model", BT_OPT_AT(config, models),
      .type = BT_OPT_STRINGS, .required = true, .example = "llama-3.1-8b",
      .help = "the name of a known shape, a GGUF file, or 'smollm2'; only its sizes count; again for further "
              "models, at most 8"},
@@ -61,13 +66,11 @@ static const bt_opt opts[] = {
          "first, as in 8:h100@llama-3.2-1b; 0: decode nodes compute the prompts too"},
     {.group = "Cluster", .name = "decode", .value = "NODES", BT_OPT_AT(config, decode), .type = BT_OPT_STRING,
      .def = "1", .example = "8:h100", .help = "decode nodes, likewise"},
-    {.group = "Cluster", .name = "profile", .value = "PROFILE", BT_OPT_AT(config, device),
-     .type = BT_OPT_STRING, .def = "h100", .help = "the device where --prefill or --decode names none"},
-    {.group = "Cluster", .name = "link", .value = "LINK", BT_OPT_AT(config, link), .type = BT_OPT_STRING,
-     .def = "100", .example = "25,10us",
-     .help = "of each host: Gbit/s, and a message's latency behind a comma"},
-    {.group = "Cluster", .name = "pace", .value = "PACE", BT_OPT_AT(config, pace), .type = BT_OPT_STRING,
-     .def = "off", .example = "device:20",
+    {.of = &bt_obtain_opts, .group = "Cluster", .name = "profile", BT_OPT_AT(config, device), .def = "h100",
+     .help = "the device where --prefill or --decode names none"},
+    {.of = &bt_device_opts, .group = "Cluster", .name = "link", BT_OPT_AT(config, link), .def = "100",
+     .example = "25,10us", .help = "of each host: Gbit/s, and a message's latency behind a comma"},
+    {.of = &bt_device_opts, .group = "Cluster", .name = "pace", BT_OPT_AT(config, pace),
      .help = "as with baton replay, to compare both: devices and links K times slower, what the trace and "
              "the nodes' own times say is kept; device:K, or off"},
     {.group = "Cluster", .name = "colocated", BT_OPT_AT(config, colocated), .type = BT_OPT_FLAG,
@@ -83,73 +86,52 @@ static const bt_opt opts[] = {
          "how it changes: prefill or decode A..B when kv, slots or queue passes a bound, decode@MODEL of a "
          "model that is not the first; role prefill N decode at TIME; leave decode N at TIME; start TIME"},
 
-    BT_KV_DTYPE_OPT(config, kv_dtype),
-    {.group = "Model", .name = "weights", .value = "FORM", BT_OPT_AT(config, weights), .type = BT_OPT_CHOICE,
-     .def = "f16", .choices = bt_weights_forms,
+    {.of = &bt_kv_dtype_opts, .name = "kv-dtype", BT_OPT_AT(config, kv_dtype)},
+    {.of = &bt_model_opts, .name = "weights", BT_OPT_AT(config, weights),
      .help = "weights of decode nodes, and of prefill nodes on a GPU"},
-    {.group = "Model", .name = "quant", .value = "RECIPE", BT_OPT_AT(config, recipe), .type = BT_OPT_STRING,
-     .def = BT_RECIPE_DEFAULT, .help = "weights and inputs of prefill nodes on an NPU, as in baton compile"},
-    {.group = "Model", .name = "attention", .value = "KIND", BT_OPT_AT(config, attention),
-     .type = BT_OPT_STRING, .example = "sparse:0.2",
+    {.of = &bt_obtain_opts, .group = "Model", .name = "quant", BT_OPT_AT(config, recipe),
+     .help = "weights and inputs of prefill nodes on an NPU, as in baton compile"},
+    {.of = &bt_obtain_opts, .group = "Model", .name = "attention", BT_OPT_AT(config, attention),
+     .def = BT_OPT_NO_DEFAULT, .example = "sparse:0.2",
      .help = "of prompts on an NPU: dense, or " BT_ATTENTION_FORM
              ", as in baton compile; without it dense, or what --package does"},
-    {.group = "Model", .name = "package", .value = "FILE", BT_OPT_AT(config, package), .type = BT_OPT_STRING,
-     .example = "smollm2.npu",
+    {.of = &bt_obtain_opts, .group = "Model", .name = "package", BT_OPT_AT(config, package),
      .help = "a package (see baton compile): nodes of its profile cost what its programs cost, to the "
              "nanosecond; without it programs are made of the model's sizes"},
-    {.group = "Model", .name = "shape-policy", .value = "POLICY", BT_OPT_AT(config, shape_policy),
-     .type = BT_OPT_STRING, .example = "chunk:512+tail",
+    {.of = &bt_obtain_opts, .group = "Model", .name = "shape-policy", BT_OPT_AT(config, shape_policy),
+     .def = BT_OPT_NO_DEFAULT, .example = "chunk:512+tail",
      .help = "how prefill nodes cut prompts; without it chunk:256+tail on an NPU, chunk:8192+tail on a GPU"},
-    BT_ENGINE_SCHEDULE_OPT("Model", config, schedule),
-    {.group = "Model", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(config, ctx_size),
-     .type = BT_OPT_INT, .def = "131072", .lo = 0, .hi = 1 << 20,
+    {.of = &bt_engine_opts, .name = "schedule", BT_OPT_AT(config, schedule)},
+    {.of = &bt_model_opts, .name = "ctx-size", BT_OPT_AT(config, ctx_size), .def = "131072",
      .help = "longest sequence in tokens; 0: the context of a model's file, of a name 131072, or what the KV "
-             "memory of "
-             "the smallest node holds if that is less"},
+             "memory of the smallest node holds if that is less"},
 
-    {.group = "Nodes", .name = "kv-memory", .value = "SIZE", BT_OPT_AT(config, kv_memory_bytes),
-     .type = BT_OPT_SIZE, .def = "0", .lo = 0, .hi = INT64_MAX,
+    {.of = &bt_machine_opts, .group = "Nodes", .name = "kv-memory", BT_OPT_AT(config, kv_memory_bytes),
+     .def = "0", .lo = 0, .hi = INT64_MAX,
      .help = "KV memory of each node; 0: nine tenths of what weights leave of its device's, 1G where that is "
              "unknown"},
-    {.group = "Nodes", .name = "swap-memory", .value = "SIZE", BT_OPT_AT(config, swap_memory_bytes),
-     .type = BT_OPT_SIZE, .def = "1G", .lo = 0, .hi = INT64_MAX,
-     .help = "where a decode node keeps the KV of sequences that it preempts"},
-    {.group = "Nodes", .name = "slots", .value = "N", BT_OPT_AT(config, slots), .type = BT_OPT_INT,
-     .def = "32", .lo = 1, .hi = 1024, .help = "sequences that a decode node takes at once"},
-    {.group = "Nodes", .name = "prefill-slots", .value = "N", BT_OPT_AT(config, prefill_slots),
-     .type = BT_OPT_INT, .def = "4", .lo = 1, .hi = 1024,
-     .help = "prompts that a prefill node takes at once; one computes"},
-    {.group = "Nodes", .name = "batch-rows", .value = "N", BT_OPT_AT(config, batch_rows), .type = BT_OPT_INT,
-     .def = BT_ENGINE_BATCH_ROWS_TEXT, .lo = 1, .hi = 512, .help = "rows of one decode step at most"},
-    {.group = "Nodes", .name = "growth-tokens", .value = "N", BT_OPT_AT(config, growth_tokens),
-     .type = BT_OPT_INT, .def = "256", .lo = 0, .hi = 1 << 20,
-     .help = "tokens of its answer that memory is counted for when a request is taken"},
-    {.group = "Nodes", .name = "chunk-tokens", .value = "N", BT_OPT_AT(config, chunk_tokens),
-     .type = BT_OPT_INT, .def = "256", .lo = 16, .hi = 4096,
+    {.of = &bt_serving_opts, .group = "Nodes", .name = "swap-memory", BT_OPT_AT(config, swap_memory_bytes)},
+    {.of = &bt_serving_opts, .group = "Nodes", .name = "slots", BT_OPT_AT(config, slots)},
+    {.of = &bt_serving_opts, .group = "Nodes", .name = "prefill-slots", BT_OPT_AT(config, prefill_slots)},
+    {.of = &bt_serving_opts, .group = "Nodes", .name = "batch-rows", BT_OPT_AT(config, batch_rows)},
+    {.of = &bt_serving_opts, .group = "Nodes", .name = "growth-tokens", BT_OPT_AT(config, growth_tokens)},
+    {.of = &bt_serving_opts, .group = "Nodes", .name = "chunk-tokens", BT_OPT_AT(config, chunk_tokens),
      .help =
          "prompt tokens that a decode node computes between two steps at most, or in one with --colocated"},
-    {.group = "Nodes", .name = "min-overlap", .value = "N", BT_OPT_AT(config, min_overlap),
-     .type = BT_OPT_INT, .def = "64", .lo = 0, .hi = PF_BLOCK_TOKENS,
-     .help = "prompts shorter than this many tokens are sent in one piece"},
-    {.group = "Nodes", .name = "share-tokens", .value = "N", BT_OPT_AT(config, share_tokens),
-     .type = BT_OPT_INT, .def = "256", .lo = 0, .hi = BT_SHAPES_MAX_CHUNK,
-     .help = "waiting prompts with so many tokens left run as one, at most a chunk; 0, or --pace: "
-             "each alone"},
-    {.group = "Nodes", .name = "window", .value = "SIZE", BT_OPT_AT(config, window_bytes),
-     .type = BT_OPT_SIZE, .def = "64M", .lo = 1 << 20, .hi = 1LL << 34,
-     .help = "KV bytes that one prefill node may have in flight to a decode node"},
+    {.of = &bt_serving_opts, .group = "Nodes", .name = "min-overlap", BT_OPT_AT(config, min_overlap)},
+    {.of = &bt_serving_opts, .group = "Nodes", .name = "share-tokens", BT_OPT_AT(config, share_tokens)},
+    {.of = &bt_serving_opts, .group = "Nodes", .name = "window", BT_OPT_AT(config, window_bytes)},
     {.group = "Nodes", .name = "heartbeat", .value = "TIME", BT_OPT_AT(config, heartbeat_ms),
      .type = BT_OPT_DURATION, .def = "500ms", .lo = 100, .hi = 1900,
      .help = "between two heartbeats of a node"},
-    {.group = "Nodes", .name = "drain-timeout", .value = "TIME", BT_OPT_AT(config, drain_ms),
-     .type = BT_OPT_DURATION, .def = "30s", .lo = 0, .hi = 3600000,
+    {.of = &gw_options_group, .group = "Nodes", .name = "drain-timeout", BT_OPT_AT(config, drain_ms),
      .help = "how long a node that --scale lets go, or whose role changes, lets work in progress end"},
     GATEWAY("policy"),
     GATEWAY("local-prefill-below"),
     GATEWAY("max-queue"),
     GATEWAY("max-active"),
-    {.group = "Nodes", .name = "max-connections", .value = "N", BT_OPT_AT(config, connections),
-     .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 65536,
+    {.of = &gw_options_group, .group = "Nodes", .name = "max-connections", BT_OPT_AT(config, connections),
+     .def = "0", .lo = 0, .hi = 65536,
      .help = "requests that a gateway has connections for; one more fails at once; 0: all (a gateway's own "
              "default is 256)"},
     GATEWAY("timeout"),
@@ -167,52 +149,14 @@ static const bt_opt opts[] = {
      .help = "pass each layer of a chunk on by itself, as nodes do, instead of several at a time: more "
              "events, nearly the same times"},
 
-    {.group = "Load", .name = "format", .value = "FORMAT", BT_OPT_AT(config, format), .type = BT_OPT_CHOICE,
-     .def = "auto", .choices = bt_trace_format_names,
-     .help = "of the trace; auto knows it by its first line"},
-    {.group = "Load", .name = "skip-bad", BT_OPT_AT(config, skip_bad), .type = BT_OPT_FLAG,
-     .help = "pass over bad rows and count them, instead of stopping at the first"},
-    {.group = "Load", .name = "synthetic", .value = "SPEC", BT_OPT_AT(config, synthetic),
-     .type = BT_OPT_STRING, .example = "in:512,out:128,rate:4",
-     .help = "no trace, but drawn requests, as in baton replay"},
-    {.group = "Load", .name = "limit", .value = "N", BT_OPT_AT(config, limit), .type = BT_OPT_INT, .def = "0",
-     .lo = 0, .hi = TOOL_REPLAY_MAX_REQUESTS,
-     .help = "the first N requests; 0: all of a trace, at most 1048576, or 200 of a synthetic load"},
-    {.group = "Load", .name = "speed", .value = "X", BT_OPT_AT(config, speed), .type = BT_OPT_DOUBLE,
-     .def = "1", .flo = 1e-6, .fhi = 1e6, .help = "let the trace's time run so much faster"},
-    {.group = "Load", .name = "rate", .value = "R", BT_OPT_AT(config, rate), .type = BT_OPT_DOUBLE, .flo = 0,
-     .fhi = 1e6, .example = "2.5",
-     .help = "instead of the trace's arrivals, random ones (Poisson) of R requests a second"},
-    {.group = "Load", .name = "concurrency", .value = "N", BT_OPT_AT(config, concurrency), .type = BT_OPT_INT,
-     .def = "0", .lo = 0, .hi = 1 << 20,
-     .help = "instead of arrivals, N requests at a time, each sent when another ends; 0: by arrivals"},
-    {.group = "Load", .name = "streams", .value = "N", BT_OPT_AT(config, streams), .type = BT_OPT_INT,
-     .def = "0", .lo = 0, .hi = 1 << 20,
-     .help =
-         "requests in flight at most; more wait, which counts as their latency and is said; 0: as many as "
-         "come"},
-    {.group = "Load", .name = "jitter", .value = "TIME", BT_OPT_AT(config, jitter), .type = BT_OPT_STRING,
-     .def = "auto", .example = "3s",
-     .help = "spread arrivals at random over so much; auto: over the distance of batches, where the "
-             "trace has them; 0: not"},
-    {.group = "Load", .name = "seed", .value = "S", BT_OPT_AT(config, seed), .type = BT_OPT_INT, .def = "1",
-     .lo = 0, .hi = INT64_MAX,
+    BT_OPT_ALL(tool_load_opts, config, load, NULL),
+    {.of = &tool_load_opts, .name = "concurrency", .lo = 0, .hi = 1 << 20},
+    {.of = &tool_load_opts, .name = "streams", .def = "0", .lo = 0, .hi = 1 << 20,
+     .help = "requests in flight at most; more wait, which counts as their latency and is said; 0: as many "
+             "as come"},
+    {.of = &tool_load_opts, .name = "seed",
      .help = "of all that is drawn: prompts, lengths, arrivals, jitter, nodes' numbers"},
-    {.group = "Load", .name = "block-tokens", .value = "N", BT_OPT_AT(config, block_tokens),
-     .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 1 << 20,
-     .help = "tokens of a block of the trace's hash_ids; 0: found out"},
-    {.group = "Load", .name = "answer-tokens", .value = "N", BT_OPT_AT(config, usual_output),
-     .type = BT_OPT_INT, .def = "128", .lo = 1, .hi = 1 << 20,
-     .help = "length of an answer where the trace does not say"},
-    {.group = "Load", .name = "scale-lengths", BT_OPT_AT(config, scale_lengths), .type = BT_OPT_FLAG,
-     .help = "all lengths times one factor, so that the longest request fits the context"},
-    {.group = "Load", .name = "fit", BT_OPT_AT(config, fit), .type = BT_OPT_FLAG,
-     .help = "cut requests that are longer than the context, each by itself"},
 
-    {.group = "Output", .name = "slo", .value = "LIMITS", BT_OPT_AT(config, slo), .type = BT_OPT_STRING,
-     .example = "ttft:500ms,tpot:50ms",
-     .help = "limits a request has to keep (ttft, tpot, e2e), for goodput and --ramp"},
-    TOOL_REPLAY_RAMP_OPTS(config, ramp),
     {.group = "Sweep", .name = "slo-share", .value = "X", BT_OPT_AT(config, slo_share), .type = BT_OPT_DOUBLE,
      .def = "0.99", .flo = 0.01, .fhi = 1,
      .help = "with --prefill 1..64 --decode 1..64: the share of requests that has to keep --slo"},
@@ -228,13 +172,10 @@ static const bt_opt opts[] = {
      .lo = 0, .hi = 256, .help = "processes at a time; 0: one a core"},
     {.group = "Sweep", .name = "plot", .value = "FILE", BT_OPT_AT(config, plot), .type = BT_OPT_STRING,
      .example = "sweep.html", .help = "a picture of the clusters tried and of the frontier, .svg or .html"},
-    {.group = "Output", .name = "csv", .value = "FILE", BT_OPT_AT(config, csv), .type = BT_OPT_STRING,
-     .example = "requests.csv", .help = "a row a request"},
-    {.group = "Output", .name = "report", .value = "FILE", BT_OPT_AT(config, report), .type = BT_OPT_STRING,
-     .example = "run.html", .help = "a page with plots, readable offline"},
-    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+    BT_OPT_ALL(tool_result_opts, config, load, NULL),
+    {.of = &tool_output_opts, .name = "json", BT_OPT_AT(config, json),
      .help = "one JSON object on stdout: the keys of baton replay, virtual_seconds, joules, ..."},
-    {.group = "Output", .letter = 'q', .name = "quiet", BT_OPT_AT(config, quiet), .type = BT_OPT_FLAG,
+    {.of = &tool_output_opts, .name = "quiet", BT_OPT_AT(config, quiet),
      .help = "nothing on stderr but faults"},
 };
 
@@ -254,9 +195,8 @@ typedef struct job {
     tool_simulate_setup setup;
     tool_simulate_models models;
     uint32_t model_ctx; /* the least of the models that are files; 0: none is */
-    tool_simulate_load load;
-    tool_replay_synthetic synthetic;
-    tool_replay_slo slo;
+    tool_simulate_load from;
+    tool_load load;
     tool_replay_plan plan;
     bt_pkg *package;
     tool_simulate_bench *bench;
@@ -375,9 +315,9 @@ static bt_err set_up(job *j, const config *c, bt_fault *fault)
     s->ctx_tokens = (uint32_t)c->ctx_size;
     s->kv_memory_bytes = c->kv_memory_bytes;
     s->swap_memory_bytes = c->swap_memory_bytes;
-    s->seed = (uint64_t)c->seed;
-    s->concurrency = (uint32_t)c->concurrency;
-    s->streams = (uint32_t)c->streams;
+    s->seed = (uint64_t)c->load.seed;
+    s->concurrency = (uint32_t)c->load.concurrency;
+    s->streams = (uint32_t)c->load.streams;
     s->connections = (uint32_t)c->connections;
     set_cluster(&s->cluster, c);
     return e;
@@ -390,23 +330,24 @@ static int tell(const job *j, double wall_s, bt_fault *fault)
     const config *c = j->c;
     tool_replay_dialect dialect = {.takes_ids = true, .ignores_eos = true, .is_baton = true,
                                    .context_tokens = j->setup.ctx_tokens};
-    const tool_replay_outcome replay = {.trace = j->load.trace ? j->load.trace : c->synthetic,
+    const tool_replay_outcome replay = {.trace = j->from.trace ? j->from.trace : c->load.synthetic,
                                         .url = "simulated",
                                         .plan = &j->plan,
                                         .dialect = &dialect,
                                         .result = &j->result,
                                         .figures = &j->figures,
-                                        .slo = c->slo ? &j->slo : NULL,
-                                        .speed = c->speed,
-                                        .concurrency = (uint32_t)c->concurrency,
-                                        .seed = (uint64_t)c->seed};
+                                        .slo = c->load.slo ? &j->load.slo : NULL,
+                                        .speed = c->load.speed,
+                                        .concurrency = (uint32_t)c->load.concurrency,
+                                        .seed = (uint64_t)c->load.seed};
     (void)snprintf(dialect.model, sizeof dialect.model, "%s", j->setup.model->name);
     const tool_simulate_told run = {&replay, &j->facts, &j->setup, c->prefill, c->decode, c->link, wall_s};
     int rc = 0;
     if (c->json) rc = tool_print_json("simulate", tool_simulate_json(&run));
     else tool_simulate_print(stdout, &run);
-    if (c->csv && tool_replay_csv(c->csv, &replay, fault) < 0) rc = tool_fail("simulate", fault);
-    if (c->report && tool_simulate_report(c->report, &run, fault) < 0) rc = tool_fail("simulate", fault);
+    if (c->load.csv && tool_replay_csv(c->load.csv, &replay, fault) < 0) rc = tool_fail("simulate", fault);
+    if (c->load.report && tool_simulate_report(c->load.report, &run, fault) < 0)
+        rc = tool_fail("simulate", fault);
     return rc ? rc : j->figures.completed == 0;
 }
 
@@ -449,7 +390,7 @@ static bt_err check_sweep(job *j, const config *c, bt_fault *fault)
     if (e == BT_OK) e = tool_simulate_varies(&decode, &groups[1], &j->setup.decode, "decode", fault);
     j->is_sweep = prefill || decode;
     if (e < 0) return e;
-    if (j->is_sweep && c->ramp.is_on)
+    if (j->is_sweep && c->load.ramp)
         return bt_fail(fault, BT_EARG,
                        "--ramp finds the rate of one cluster, a sweep the cluster of one rate");
     if (!j->is_sweep && (c->points || c->shard || c->plot))
@@ -457,8 +398,8 @@ static bt_err check_sweep(job *j, const config *c, bt_fault *fault)
                        "--points, --shard and --plot are of a sweep: give --prefill or --decode a range, "
                        "as in 1..64");
     if (!j->is_sweep) return BT_OK;
-    if (!c->slo) return bt_fail(fault, BT_EARG, "a sweep needs --slo, as in ttft:1s,tpot:60ms");
-    if (c->csv || c->report)
+    if (!c->load.slo) return bt_fail(fault, BT_EARG, "a sweep needs --slo, as in ttft:1s,tpot:60ms");
+    if (c->load.csv || c->load.report)
         return bt_fail(fault, BT_EARG, "--csv and --report are of one cluster, not of a sweep");
     if (c->scale) return bt_fail(fault, BT_EARG, "--scale is of one cluster, not of a sweep");
     if (c->shard && !c->points)
@@ -480,7 +421,7 @@ static int sweep(job *j, bt_fault *fault)
     r->bench = j->bench;
     r->setup = &j->setup;
     r->plan = &j->plan;
-    r->slo = &j->slo;
+    r->slo = &j->load.slo;
     r->key = tool_simulate_key(r);
     bt_err e = tool_simulate_range_run(&found, r, fault);
     if (r->progress) fputc('\n', stderr);
@@ -500,9 +441,9 @@ static bt_err read_load(job *j, double speed, bt_fault *fault)
 {
     uint64_t bad = 0;
     tool_replay_plan_done(&j->plan);
-    j->load.how.speed = speed;
-    bt_err e = tool_simulate_load_read(&j->plan, &bad, &j->load, fault);
-    if (e == BT_OK) e = tool_simulate_models_assign(&j->plan, &j->models, (uint64_t)j->c->seed, fault);
+    j->from.how.speed = speed;
+    bt_err e = tool_simulate_load_read(&j->plan, &bad, &j->from, fault);
+    if (e == BT_OK) e = tool_simulate_models_assign(&j->plan, &j->models, (uint64_t)j->c->load.seed, fault);
     if (e == BT_OK && bad && !j->has_told_bad && !j->c->quiet)
         fprintf(stderr, "%llu bad rows passed over\n", (unsigned long long)bad);
     j->has_told_bad = true;
@@ -514,7 +455,8 @@ static bt_err play(job *j, bt_fault *fault)
     tool_replay_result_done(&j->result);
     bt_err e = tool_replay_result_begin(&j->result, j->plan.len, fault);
     if (e == BT_OK) e = tool_simulate_play(&j->facts, &j->result, j->bench, &j->plan, NULL, NULL, fault);
-    if (e == BT_OK) e = tool_replay_figures_of(&j->figures, &j->result, j->c->slo ? &j->slo : NULL, fault);
+    if (e == BT_OK)
+        e = tool_replay_figures_of(&j->figures, &j->result, j->c->load.slo ? &j->load.slo : NULL, fault);
     return e;
 }
 
@@ -532,17 +474,21 @@ static bt_err play_step(void *ud, tool_replay_tried *ret, double speed, uint32_t
 static int work(job *j, bt_fault *fault)
 {
     const config *c = j->c;
-    const tool_replay_ramp_job ramp = {
-        .command = "simulate", .slo = c->slo, .speed = c->speed, .share = c->ramp.share, .json = c->json,
-        .run = play_step,      .ud = j};
+    const tool_replay_ramp_job ramp = {.command = "simulate",
+                                       .slo = c->load.slo,
+                                       .speed = c->load.speed,
+                                       .share = c->load.ramp_share,
+                                       .json = c->json,
+                                       .run = play_step,
+                                       .ud = j};
     bt_err e = BT_OK;
     if (c->package) e = bt_pkg_open(&j->package, c->package, fault);
     j->setup.package = j->package;
     if (e == BT_OK && !j->setup.ctx_tokens) e = tool_simulate_set_context(&j->setup, j->model_ctx, fault);
-    j->load.how.context_tokens = j->setup.ctx_tokens;
+    j->from.how.context_tokens = j->setup.ctx_tokens;
     if (e == BT_OK) e = tool_simulate_bench_new(&j->bench, &j->setup, fault);
-    if (e == BT_OK && c->ramp.is_on) return tool_replay_ramp_run(&ramp, fault);
-    if (e == BT_OK) e = read_load(j, c->speed, fault);
+    if (e == BT_OK && c->load.ramp) return tool_replay_ramp_run(&ramp, fault);
+    if (e == BT_OK) e = read_load(j, c->load.speed, fault);
     if (e == BT_OK && j->is_sweep) return sweep(j, fault);
     const int64_t before = bt_clock_us();
     if (e == BT_OK) e = play(j, fault);
@@ -552,40 +498,19 @@ static int work(job *j, bt_fault *fault)
 
 static bt_err check(job *j, const config *c, bt_fault *fault)
 {
-    int64_t jitter_ms = 0;
-    if (!j->load.trace == !c->synthetic) return bt_fail(fault, BT_EARG, "give either a trace or --synthetic");
-    const tool_replay_ramp_beside beside = {.slo = c->slo, .trace = j->load.trace,
-                                            .sets_rate = c->concurrency || c->rate > 0,
-                                            .wants_file = c->csv || c->report};
-    if (tool_replay_ramp_check(&c->ramp, &beside, fault) < 0) return BT_EARG;
-    if (c->rate > 0 && c->concurrency) return bt_fail(fault, BT_EARG, "give either --rate or --concurrency");
-    if (c->scale_lengths && c->fit) return bt_fail(fault, BT_EARG, "give either --scale-lengths or --fit");
-    if (c->synthetic && tool_replay_synthetic_read(&j->synthetic, c->synthetic, fault) < 0) return BT_EARG;
-    if (c->slo && tool_replay_slo_read(&j->slo, c->slo, fault) < 0) return BT_EARG;
-    const bool is_auto = strcmp(c->jitter, "auto") == 0;
-    if (!is_auto && bt_num_duration(&jitter_ms, c->jitter, fault) < 0) return BT_EARG;
-    j->load.synthetic = &j->synthetic;
-    j->load.format = c->format;
-    j->load.skips_bad = c->skip_bad;
-    j->load.limit = (size_t)c->limit;
-    j->load.how = (tool_replay_plan_options){.seed = (uint64_t)c->seed,
-                                             .usual_output = (uint32_t)c->usual_output,
-                                             .block_tokens = (uint32_t)c->block_tokens,
-                                             .scales = c->scale_lengths,
-                                             .fits = c->fit,
-                                             .speed = c->speed,
-                                             .rate = c->rate,
-                                             .is_closed = c->concurrency > 0,
-                                             .jitter_us = !j->load.trace ? 0
-                                                          : is_auto      ? -1
-                                                                         : jitter_ms * 1000};
+    if (tool_load_check(&j->load, &c->load, j->from.trace, fault) < 0) return BT_EARG;
+    j->from.synthetic = &j->load.synthetic;
+    j->from.format = c->load.format;
+    j->from.skips_bad = c->load.skip_bad;
+    j->from.limit = (size_t)c->load.limit;
+    j->from.how = j->load.how;
     const bt_err e = set_up(j, c, fault);
     return e == BT_OK ? check_sweep(j, c, fault) : e;
 }
 
 static bt_err try_files(const config *c, bt_fault *fault)
 {
-    const char *const written[] = {c->csv, c->report, c->plot};
+    const char *const written[] = {c->load.csv, c->load.report, c->plot};
     bt_err e = BT_OK;
     for (size_t i = 0; e == BT_OK && i < sizeof written / sizeof *written; i++)
         if (written[i]) e = bt_file_try(written[i], fault);
@@ -605,7 +530,7 @@ int tool_simulate_run(int argc, char **argv)
         rc = tool_fail("simulate", &fault);
     } else {
         j->c = &c;
-        j->load.trace = args.count ? args.args[0] : NULL;
+        j->from.trace = args.count ? args.args[0] : NULL;
         if (try_files(&c, &fault) < 0) {
             rc = tool_fail("simulate", &fault);
         } else if (check(j, &c, &fault) < 0) {

@@ -3,9 +3,13 @@
 #include "base/cache_files.h"
 #include "base/num.h"
 #include "base/wait.h"
+#include "device/options.h"
+#include "engine/options.h"
+#include "model/options.h"
 #include "npu/compile/obtain.h"
-#include "npu/price/schedule_price.h"
 #include "lab/timeline/modelled.h"
+#include "npu/price/schedule_price.h"
+#include "tools/options.h"
 #include "tools/tool.h"
 
 #include <inttypes.h>
@@ -25,51 +29,40 @@ typedef struct config {
 static const char *const schedules[] = {"best", BT_STAGE_POLICY_NAMES, NULL};
 
 static const bt_opt opts[] = {
-    {.group = "Model", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, model),
-     .type = BT_OPT_STRING, .required = true, .example = "smollm2",
-     .help = "GGUF file, or 'smollm2' for the default model"},
-    {.group = "Model", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(config, ctx_size),
-     .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 1 << 20,
+    {.of = &bt_model_opts, .name = "model", BT_OPT_AT(config, model), .required = true},
+    {.of = &bt_model_opts, .name = "ctx-size", BT_OPT_AT(config, ctx_size),
      .help = "longest sequence that the package is compiled for; 0: the model's context, at most 32768"},
-    BT_OBTAIN_OPTS(config, want),
-    BT_OBTAIN_FILE_OPT(config, want),
+    BT_OPT_ALL(bt_obtain_opts, config, want, NULL),
     {.group = "Devices", .name = "companion", .value = "PROFILE", BT_OPT_AT(config, companion),
      .type = BT_OPT_STRING, .example = "adreno-750",
      .help = "what runs the operators that the NPU leaves; without it the one that the NPU's profile names, "
              "else the "
              "NPU's own device"},
-    {.group = "Devices", .name = "decode-profile", .value = "PROFILE", BT_OPT_AT(config, decode),
-     .type = BT_OPT_STRING, .required = true, .example = "adreno-750", .help = "what decodes"},
-    {.group = "Devices", .name = "link", .value = "GBITS[,LATENCYus]", BT_OPT_AT(config, link),
-     .type = BT_OPT_STRING, .def = "10",
-     .help = "the link that the KV takes: '10', or with a latency '10,50us'"},
+    {.of = &bt_device_opts, .name = "decode-profile", BT_OPT_AT(config, decode), .required = true,
+     .help = "what decodes"},
+    {.of = &bt_device_opts, .name = "link", .value = "GBITS[,LATENCYus]", BT_OPT_AT(config, link),
+     .def = "10", .help = "the link that the KV takes: '10', or with a latency '10,50us'"},
     {.group = "Request", .letter = 'p', .name = "prompt-tokens", .value = "N",
      BT_OPT_AT(config, prompt_tokens), .type = BT_OPT_INT, .def = "512", .lo = 1,
      .hi = BT_PROMPT_CUT_MAX_TOKENS, .help = "length of the prompt"},
-    {.group = "Request", .letter = 'n', .name = "n-predict", .value = "N", BT_OPT_AT(config, answer_tokens),
-     .type = BT_OPT_INT, .def = "32", .lo = 1, .hi = 1 << 16, .help = "tokens of the answer"},
-    {.group = "Request", .name = "schedule", .value = "NAME", BT_OPT_AT(config, schedule),
-     .type = BT_OPT_CHOICE, .def = "best", .choices = schedules,
+    {.of = &bt_sampling_opts, .group = "Request", .name = "n-predict", BT_OPT_AT(config, answer_tokens),
+     .def = "32", .lo = 1, .hi = 1 << 16, .help = "tokens of the answer"},
+    {.of = &bt_engine_opts, .group = "Request", .name = "schedule", BT_OPT_AT(config, schedule),
+     .def = "best", .choices = schedules,
      .help = "what is drawn: program order, chunks as a pipeline, llm.npu's out-of-order rule, program order "
-             "with "
-             "linears divided over NPU and companion, or the shortest"},
-    {.group = "Request", .name = "window", .value = "N", BT_OPT_AT(config, window), .type = BT_OPT_INT,
-     .def = "8", .lo = 1, .hi = BT_SCHEDULE_MAX_WINDOW,
+             "with linears divided over NPU and companion, or the shortest"},
+    {.of = &bt_serving_opts, .group = "Request", .name = "window", .value = "N", BT_OPT_AT(config, window),
+     .type = BT_OPT_INT, .def = "8", .lo = 1, .hi = BT_SCHEDULE_MAX_WINDOW,
      .help = "chunks that are under way at once; each holds an arena"},
-    {.group = "Machine", .letter = 't', .name = "threads", .value = "N", BT_OPT_AT(config, threads),
-     .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 256,
+    {.of = &bt_machine_opts, .name = "threads", BT_OPT_AT(config, threads),
      .help = "threads that compile a package; 0: all cores"},
-    BT_CACHE_LIMIT_OPT("Machine", config, cache_limit_bytes),
-    {.group = "Output", .letter = 'o', .name = "timeline", .value = "FILE", BT_OPT_AT(config, output),
-     .type = BT_OPT_STRING, .example = "request.html",
-     .help =
-         "the picture: a page (.html), or a trace for Perfetto (.pftrace; .json, which Chrome opens too)"},
+    {.of = &bt_machine_opts, .name = "cache-limit", BT_OPT_AT(config, cache_limit_bytes)},
+    {.of = &tool_output_opts, .letter = 'o', .name = "timeline", BT_OPT_AT(config, output)},
     {.group = "Output", .name = "by-length", BT_OPT_AT(config, by_length), .type = BT_OPT_FLAG,
      .help = "the first token of other lengths of prompt too, up to --ctx-size, under each schedule"},
-    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+    {.of = &tool_output_opts, .name = "json", BT_OPT_AT(config, json),
      .help = "one JSON object on stdout: ttft_ms, exposed_ms, decode_ms, schedules[], ..."},
-    {.group = "Output", .letter = 'q', .name = "quiet", BT_OPT_AT(config, quiet), .type = BT_OPT_FLAG,
-     .help = "no progress on stderr"},
+    {.of = &tool_output_opts, .name = "quiet", BT_OPT_AT(config, quiet)},
 };
 
 const bt_opt_program tool_timeline_program = {

@@ -1,6 +1,9 @@
 /* baton trace: look at traces of requests, turn one into another, draw one that is like another, draw a
  * picture. */
 #include "base/clock.h"
+#include "model/options.h"
+#include "tools/options.h"
+#include "lab/replay/options.h"
 #include "tools/tool.h"
 #include "lab/trace/info.h"
 #include "lab/trace/plot.h"
@@ -65,24 +68,21 @@ static const struct {
                {"synthesize", SYNTH}, {"plot", PLOT},       {"key", KEY}};
 
 static const bt_opt opts[] = {
-    {.group = "Trace", .name = "format", .value = "FORMAT", BT_OPT_AT(config, source.format),
-     .type = BT_OPT_CHOICE, .def = "auto", .choices = bt_trace_format_names,
+    {.of = &tool_load_opts, .group = "Trace", .name = "format", BT_OPT_AT(config, source.format),
      .help = "of TRACE; auto: known by its first line"},
-    {.group = "Trace", .name = "skip-bad", BT_OPT_AT(config, source.skip_bad), .type = BT_OPT_FLAG,
+    {.of = &tool_load_opts, .group = "Trace", .name = "skip-bad", BT_OPT_AT(config, source.skip_bad),
      .help = "pass over bad rows and count them; without it the first one ends the reading"},
-    {.group = "Trace", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, source.model),
-     .type = BT_OPT_STRING, .example = "smollm2",
+    {.of = &bt_model_opts, .group = "Trace", .name = "model", BT_OPT_AT(config, source.model),
      .help = "whose tokenizer counts the texts of a sharegpt trace"},
     {.group = "Trace", .name = "unseal", .value = "FILE", BT_OPT_AT(config, source.unseal),
      .type = BT_OPT_STRING, .example = "capture.secret",
      .help = "the secret key that opens a sealed capture (see key)"},
-    {.group = "New trace", .letter = 'o', .name = "output", .value = "FILE", BT_OPT_AT(config, output),
-     .type = BT_OPT_STRING, .example = "new.jsonl",
-     .help = "where it goes; without it to stdout. For plot: NAME.svg or NAME.html"},
+    {.of = &tool_output_opts, .group = "New trace", .name = "output", BT_OPT_AT(config, output),
+     .example = "new.jsonl", .help = "where it goes; without it to stdout. For plot: NAME.svg or NAME.html"},
     {.group = "New trace", .name = "to", .value = "FORMAT", BT_OPT_AT(config, to), .type = BT_OPT_CHOICE,
      .def = "mooncake", .choices = to_names, .help = "its format: Mooncake's JSON lines, or a capture"},
-    {.group = "New trace", .name = "block-tokens", .value = "N", BT_OPT_AT(config, block_tokens),
-     .type = BT_OPT_INT, .def = "512", .lo = 1, .hi = 65536,
+    {.of = &tool_load_opts, .group = "New trace", .name = "block-tokens", BT_OPT_AT(config, block_tokens),
+     .def = "512", .lo = 1, .hi = 65536,
      .help = "tokens of a block of TRACE's hashes, where its format does not say"},
     {.group = "cut", .name = "start", .value = "TIME", BT_OPT_AT(config, start_ms), .type = BT_OPT_DURATION,
      .def = "0", .help = "keep what arrives from then on; the new trace counts from there"},
@@ -90,10 +90,10 @@ static const bt_opt opts[] = {
      .type = BT_OPT_DURATION, .def = "0", .help = "and for so long; 0: to the end"},
     {.group = "cut", .name = "skip", .value = "N", BT_OPT_AT(config, skip), .type = BT_OPT_INT, .def = "0",
      .lo = 0, .hi = INT64_MAX, .help = "of those, pass over the first"},
-    {.group = "cut", .name = "limit", .value = "N", BT_OPT_AT(config, limit), .type = BT_OPT_INT, .def = "0",
-     .lo = 0, .hi = INT64_MAX, .help = "of those, keep so many; 0: all"},
-    {.group = "scale", .name = "speed", .value = "X", BT_OPT_AT(config, speed), .type = BT_OPT_DOUBLE,
-     .def = "1", .flo = 1e-6, .fhi = 1e6, .help = "requests come X times as fast"},
+    {.of = &tool_load_opts, .group = "cut", .name = "limit", BT_OPT_AT(config, limit), .lo = 0,
+     .hi = INT64_MAX, .help = "of those, keep so many; 0: all"},
+    {.of = &tool_load_opts, .group = "scale", .name = "speed", BT_OPT_AT(config, speed),
+     .help = "requests come X times as fast"},
     {.group = "scale", .name = "input", .value = "X", BT_OPT_AT(config, input), .type = BT_OPT_DOUBLE,
      .def = "1", .flo = 1e-6, .fhi = 1e3, .help = "prompts X times as long, what they share too"},
     {.group = "scale", .name = "answer", .value = "X", BT_OPT_AT(config, output_ratio), .type = BT_OPT_DOUBLE,
@@ -109,20 +109,19 @@ static const bt_opt opts[] = {
     {.group = "synthesize", .letter = 'n', .name = "requests", .value = "N", BT_OPT_AT(config, requests),
      .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = BT_SYNTH_MAX_DRAWS,
      .help = "how many to draw; 0: as many as TRACE has, or as --rates give"},
-    {.group = "synthesize", .name = "seed", .value = "N", BT_OPT_AT(config, seed), .type = BT_OPT_INT,
-     .def = "1", .lo = 0, .hi = INT64_MAX, .help = "another seed draws other requests of the same kind"},
-    {.group = "synthesize", .name = "rate", .value = "R", BT_OPT_AT(config, rate), .type = BT_OPT_DOUBLE,
-     .def = "0", .flo = 0, .fhi = 1e6, .help = "requests a second; 0: as in TRACE"},
+    {.of = &tool_seed_opts, .group = "synthesize", .name = "seed", .value = "N", BT_OPT_AT(config, seed),
+     .help = "another seed draws other requests of the same kind"},
+    {.of = &tool_load_opts, .group = "synthesize", .name = "rate", BT_OPT_AT(config, rate), .def = "0",
+     .help = "requests a second; 0: as in TRACE"},
     {.group = "synthesize", .name = "cv", .value = "C", BT_OPT_AT(config, cv), .type = BT_OPT_DOUBLE,
      .def = "0", .flo = 0, .fhi = 100,
      .help = "gaps from a gamma distribution of this variation (1: Poisson); 0: TRACE's own gaps"},
     {.group = "synthesize", .name = "rates", .value = "FILE", BT_OPT_AT(config, rates), .type = BT_OPT_STRING,
      .example = "chunk-0-trace.csv",
      .help = "gaps by the rates of a servegen trace, lengths and prefixes by TRACE"},
-    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
-     .help =
-         "one JSON object on stdout: requests, span_seconds, input_tokens, output_tokens, interarrival_cv, "
-         "ideal_prefix_hit_ratio, ...; of a new trace read, written, ... (with -o)"},
+    {.of = &tool_output_opts, .name = "json", BT_OPT_AT(config, json),
+     .help = "one JSON object on stdout: requests, span_seconds, input_tokens, output_tokens, "
+             "interarrival_cv, ideal_prefix_hit_ratio, ...; of a new trace read, written, ... (with -o)"},
 };
 
 const bt_opt_program tool_trace_program = {

@@ -23,19 +23,6 @@ bool tool_replay_ramp_next(tool_replay_ramp *r, bool is_carried)
     return true;
 }
 
-bt_err tool_replay_ramp_check(const tool_replay_ramp_options *o, const tool_replay_ramp_beside *b,
-                              bt_fault *fault)
-{
-    if (!o->is_on) return BT_OK;
-    if (!b->slo || b->sets_rate)
-        return bt_fail(fault, BT_EARG,
-                       "--ramp needs --slo, and finds the rate itself: leave out --rate and --concurrency");
-    if (b->trace && strcmp(b->trace, "-") == 0)
-        return bt_fail(fault, BT_EARG, "--ramp reads the trace again and again: give a file, not stdin");
-    if (b->wants_file) return bt_fail(fault, BT_EARG, "--csv and --report are of one run: leave out --ramp");
-    return BT_OK;
-}
-
 double tool_replay_offered(const tool_replay_plan *p)
 {
     const int64_t last = p->order_len ? p->item[p->order[p->order_len - 1]].due_us : 0;

@@ -1,7 +1,7 @@
 #ifndef BT_LAB_REPLAY_RAMP_H
 #define BT_LAB_REPLAY_RAMP_H
 #include <stdbool.h>
-#include "base/opt.h"
+#include <stdint.h>
 #include "lab/replay/plan.h"
 #include "lab/replay/result.h"
 
@@ -20,27 +20,6 @@ bool tool_replay_ramp_next(tool_replay_ramp *r, bool is_carried);
 
 /* --ramp of a command: runs its load faster and slower, and prints each run and the fastest that keeps the
  * limits, in a table or as one JSON object. */
-typedef struct tool_replay_ramp_options {
-    bool is_on;
-    double share; /* of requests that has to keep the limits */
-} tool_replay_ramp_options;
-
-#define TOOL_REPLAY_RAMP_OPTS(config, field) \
-    {.group = "Output", .name = "ramp", BT_OPT_AT(config, field.is_on), .type = BT_OPT_FLAG, \
-     .help = "run again and again, faster or slower, and find the highest rate that keeps --slo"}, \
-    { \
-        .group = "Output", .name = "ramp-share", .value = "X", BT_OPT_AT(config, field.share), .type = BT_OPT_DOUBLE, \
-        .def = "0.99", .flo = 0.01, .fhi = 1, .help = "the share of requests that has to keep --slo for --ramp" \
-    }
-
-/* Refuses other options of a command that do not go with --ramp. trace NULL: a drawn load. BT_EARG. */
-typedef struct tool_replay_ramp_beside {
-    const char *slo, *trace;
-    bool sets_rate;  /* --rate or --concurrency */
-    bool wants_file; /* --csv or --report */
-} tool_replay_ramp_beside;
-bt_err tool_replay_ramp_check(const tool_replay_ramp_options *o, const tool_replay_ramp_beside *b, bt_fault *fault);
-
 typedef struct tool_replay_tried {
     tool_replay_figures figures;
     double offered_per_s; /* tool_replay_offered */

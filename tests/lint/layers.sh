@@ -34,7 +34,7 @@ common/xfer        : base kernels kv wire
 common/node        : base crypto rt kernels model device kv wire xfer
 gateway/brain      : base wire xfer
 gateway/http       : base crypto rt model node
-gateway            : base model gateway/http
+gateway            : base crypto model node gateway/http
 gateway/api        : base text model device sample wire gateway gateway/http
 gateway/door       : base rt text model wire trace node gateway gateway/brain gateway/http gateway/api
 gateway/shell      : base rt model trace gateway gateway/brain gateway/http gateway/api gateway/door
@@ -48,7 +48,7 @@ lab/timeline       : base device npu/price
 tools              : base text model npu/pkg npu/lower kv
 tools/bench        : base kernels model graph kv engine tools
 tools/search       : base text model sample npu/pkg npu/price npu/compile engine tools lab/plan
-tools/cluster      : base rt model kv device npu/compile engine tools tools/search
+tools/cluster      : base crypto rt model kv device npu/compile engine tools tools/search
 tools/chat         : base text tools tools/cluster
 tools/commands     : base crypto model graph device npu/pkg npu/lower npu/compile sample kv engine tools tools/search tools/bench tools/cluster tools/chat lab/timeline gateway gateway/http
 lab/trace          : base crypto text model trace tools

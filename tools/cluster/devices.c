@@ -2,6 +2,7 @@
 #include "tools/cluster/devices.h"
 #include "device/link.h"
 #include "device/pace.h"
+#include "engine/names.h"
 #include "tools/cluster/serve.h"
 
 #include <string.h>

@@ -1,10 +1,19 @@
 /* See serve.h. */
 #include "tools/cluster/serve.h"
+#include "base/memory.h"
 #include "base/wait.h"
+#include "crypto/keys.h"
+#include "device/options.h"
 #include "engine/decode.h"
 #include "engine/mixed.h"
+#include "engine/names.h"
 #include "engine/needs.h"
+#include "engine/options.h"
+#include "kv/kv_dtype.h"
 #include "kv/kv_pages.h"
+#include "model/options.h"
+#include "model/weights.h"
+#include "npu/compile/obtain.h"
 #include "tools/search/auto.h"
 #include "tools/tool.h"
 
@@ -13,6 +22,47 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+static const bt_opt rows[] = {
+    {.of = &bt_model_opts, .name = "model", BT_OPT_AT(tool_serve, model),
+     .help = "GGUF file, or 'smollm2' for the default model (also the first argument)"},
+    {.of = &bt_engine_opts, .name = "engine", BT_OPT_AT(tool_serve, engine)},
+    {.of = &bt_engine_opts, .name = "decode-engine", BT_OPT_AT(tool_serve, decode)},
+    {.of = &bt_engine_opts, .name = "schedule", BT_OPT_AT(tool_serve, schedule)},
+    {.of = &bt_kv_dtype_opts, .name = "kv-dtype", BT_OPT_AT(tool_serve, kv_dtype)},
+    {.of = &bt_model_opts, .name = "weights", BT_OPT_AT(tool_serve, weights)},
+    {.of = &bt_model_opts, .name = "ctx-size", BT_OPT_AT(tool_serve, ctx_size)},
+    BT_OPT_ALL(bt_obtain_opts, tool_serve, want, NULL),
+    {.of = &bt_device_opts, .name = "decode-profile", BT_OPT_AT(tool_serve, decode_profile)},
+    {.of = &bt_device_opts, .name = "link", BT_OPT_AT(tool_serve, link),
+     .help = "between the two: Gbit/s, and a message's latency behind a comma; with --decode-profile 10 "
+             "where it is not given"},
+    {.of = &bt_device_opts, .name = "pace", BT_OPT_AT(tool_serve, pace)},
+    {.of = &bt_machine_opts, .name = "threads", BT_OPT_AT(tool_serve, threads),
+     .help = "compute threads of each node; 0: all cores"},
+    {.of = &bt_machine_opts, .name = "kv-memory", BT_OPT_AT(tool_serve, kv_memory_bytes)},
+    {.of = &bt_serving_opts, .name = "swap-memory", BT_OPT_AT(tool_serve, swap_memory_bytes)},
+    {.of = &bt_machine_opts, .name = "memory", BT_OPT_AT(tool_serve, memory_bytes)},
+    {.of = &bt_machine_opts, .name = "cache-limit", BT_OPT_AT(tool_serve, cache_limit_bytes)},
+    {.of = &bt_serving_opts, .name = "slots", BT_OPT_AT(tool_serve, slots)},
+    {.of = &bt_serving_opts, .name = "prefill-slots", BT_OPT_AT(tool_serve, prefill_slots)},
+    {.of = &bt_serving_opts, .name = "share-tokens", BT_OPT_AT(tool_serve, share_tokens)},
+    {.of = &bt_serving_opts, .name = "speculate", BT_OPT_AT(tool_serve, speculate)},
+    {.of = &bt_machine_opts, .name = "isa", BT_OPT_AT(tool_serve, isa)},
+};
+const bt_opt_group tool_serve_opts = BT_OPT_GROUP(rows);
+
+static const bt_opt nodes[] = {
+    {.group = "Nodes", .name = "prefill", .value = "N", BT_OPT_AT(tool_nodes, prefill), .type = BT_OPT_INT,
+     .def = "1", .lo = 0, .hi = 31,
+     .help = "prefill nodes to start; 0: decode nodes compute the prompts too"},
+    {.group = "Nodes", .name = "decode", .value = "N", BT_OPT_AT(tool_nodes, decode), .type = BT_OPT_INT,
+     .def = "1", .lo = 1, .hi = 31, .help = "decode nodes to start"},
+    {.of = &bt_keys_opts, .group = "Nodes", .name = "keys", BT_OPT_AT(tool_nodes, keys),
+     .help = "encrypt every link with the keys in this folder; those that are not there yet are made (see "
+             "baton keygen)"},
+};
+const bt_opt_group tool_nodes_opts = BT_OPT_GROUP(nodes);
 
 const bt_engine_facts *tool_serve_prefill(const tool_serve *s)
 {
@@ -153,19 +203,19 @@ static void add_bytes(tool_command *c, const char *option, uint64_t bytes)
     tool_command_add(c, option, text);
 }
 
-/* What a node is told for its time as a decode node. slots: what the program calls them. */
-static void add_decode(tool_command *c, const tool_serve *s, const char *slots)
+/* What a node is told for its time as a decode node. */
+static void add_decode(tool_command *c, const tool_serve *s)
 {
     tool_command_add(c, "--weights", bt_weights_forms[s->weights]);
-    tool_command_add_int(c, slots, s->slots);
+    tool_command_add_int(c, "--slots", s->slots);
     tool_command_add_int(c, "--speculate", s->speculate);
     add_bytes(c, "--swap-memory", s->swap_memory_bytes);
 }
 
 /* And for its time as a prefill node. */
-static void add_prefill(tool_command *c, const tool_serve *s, const char *slots)
+static void add_prefill(tool_command *c, const tool_serve *s)
 {
-    tool_command_add_int(c, slots, s->prefill_slots);
+    tool_command_add_int(c, "--prefill-slots", s->prefill_slots);
     tool_command_add_int(c, "--share-tokens", s->share_tokens);
 }
 
@@ -187,8 +237,8 @@ void tool_serve_node_args(tool_command *ret, const tool_serve *s, const char *ro
     const bool is_prefill = strcmp(role, "prefill") == 0;
     add_machine(ret, s);
     add_want(ret, &s->want);
-    add_decode(ret, s, is_prefill ? "--decode-slots" : "--slots");
-    add_prefill(ret, s, is_prefill ? "--slots" : "--prefill-slots");
+    add_decode(ret, s);
+    add_prefill(ret, s);
     if (s->colocated || s->local_prefill_below > 0) tool_command_add(ret, "--local-prefill", engine);
     tool_command_add(ret, "--schedule", bt_engine_schedules[s->schedule]);
     tool_command_add(ret, is_prefill ? "--engine" : "--prefill-engine", engine);
@@ -206,8 +256,8 @@ static void add_up(tool_command *ret, const tool_serve *s)
     tool_command_add(ret, "--schedule", bt_engine_schedules[s->schedule]);
     tool_command_add(ret, "--decode-engine", bt_engine_decode_auto_names[s->decode]);
     add_machine(ret, s);
-    add_decode(ret, s, "--slots");
-    add_prefill(ret, s, "--prefill-slots");
+    add_decode(ret, s);
+    add_prefill(ret, s);
     add_want(ret, &s->want);
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) tool_command_add(ret, fixed[i], NULL);
 }

@@ -3,14 +3,19 @@
 #include "base/cache_files.h"
 #include "base/memory.h"
 #include "base/wait.h"
+#include "engine/names.h"
+#include "engine/options.h"
 #include "kv/kv_dtype.h"
+#include "model/options.h"
+#include "model/weights.h"
+#include "npu/compile/obtain.h"
 #include "tools/bench/bench_check.h"
 #include "tools/bench/bench_kernels.h"
 #include "tools/bench/bench_list.h"
 #include "tools/bench/bench_print.h"
 #include "tools/commands/tell_needs.h"
+#include "tools/options.h"
 #include "tools/tool.h"
-#include "engine/names.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,18 +31,16 @@ typedef struct config {
 } config;
 
 static const bt_opt opts[] = {
-    {.group = "Model", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, model),
-     .type = BT_OPT_STRING, .def = "smollm2", .help = "GGUF file, or 'smollm2' for the default model"},
-    BT_ENGINE_OPT(config, engine),
-    {.group = "Model", .name = "decode-engine", .value = "NAME", BT_OPT_AT(config, decode),
-     .type = BT_OPT_CHOICE, .def = BT_ENGINE_DEFAULT_DECODE, .choices = bt_engine_decode_names,
+    {.of = &bt_model_opts, .name = "model", BT_OPT_AT(config, model), .def = "smollm2"},
+    {.of = &bt_engine_opts, .name = "engine", BT_OPT_AT(config, engine)},
+    {.of = &bt_engine_opts, .name = "decode-engine", BT_OPT_AT(config, decode),
+     .def = BT_ENGINE_DEFAULT_DECODE, .choices = bt_engine_decode_names,
      .help = "what generates: f16 kernels, or the integer NPU, where its package has rows of one token (see "
              "--shape-policy)"},
-    {.group = "Model", .name = "weights", .value = "LIST", BT_OPT_AT(config, weights), .type = BT_OPT_STRING,
-     .def = "f16", .help = "weights of decoding with host: some of f16, int8, fp4"},
-    BT_KV_DTYPE_OPT(config, kv_dtype),
-    BT_OBTAIN_OPTS(config, want),
-    BT_OBTAIN_FILE_OPT(config, want),
+    {.of = &bt_model_opts, .name = "weights", .value = "LIST", BT_OPT_AT(config, weights),
+     .type = BT_OPT_STRING, .help = "weights of decoding with host: some of f16, int8, fp4"},
+    {.of = &bt_kv_dtype_opts, .name = "kv-dtype", BT_OPT_AT(config, kv_dtype)},
+    BT_OPT_ALL(bt_obtain_opts, config, want, NULL),
     {.group = "Tests", .letter = 'p', .name = "n-prompt", .value = "LIST", BT_OPT_AT(config, prompts),
      .type = BT_OPT_STRING, .def = "512", .help = "tokens of a prompt, such as 512,2048; 0: none"},
     {.group = "Tests", .letter = 'n', .name = "n-gen", .value = "LIST", BT_OPT_AT(config, gens),
@@ -47,30 +50,28 @@ static const bt_opt opts[] = {
      .help = "sequences that generate together; prompts run as a batch where the package has rows for it"},
     {.group = "Tests", .letter = 'd', .name = "n-depth", .value = "LIST", BT_OPT_AT(config, depths),
      .type = BT_OPT_STRING, .def = "0", .help = "tokens that each sequence has before"},
-    {.group = "Tests", .name = "schedule", .value = "LIST", BT_OPT_AT(config, schedules),
-     .type = BT_OPT_STRING, .def = "serial",
+    {.of = &bt_engine_opts, .group = "Tests", .name = "schedule", .value = "LIST",
+     BT_OPT_AT(config, schedules), .type = BT_OPT_STRING,
      .help = "orders of a prompt's chunks with npu, each a row: some of serial, fifo, ooo"},
     {.group = "Tests", .letter = 'r', .name = "repetitions", .value = "N", BT_OPT_AT(config, repetitions),
      .type = BT_OPT_INT, .def = "5", .lo = 1, .hi = TOOL_BENCH_MAX_REPETITIONS,
      .help = "of each test, after one that does not count; the median is told"},
     {.group = "Tests", .name = "kernels", BT_OPT_AT(config, kernels), .type = BT_OPT_FLAG,
      .help = "the kernels alone instead, on the model's shapes: a row for each"},
-    {.group = "Machine", .letter = 't', .name = "threads", .value = "LIST", BT_OPT_AT(config, threads),
-     .type = BT_OPT_STRING, .def = "0", .help = "compute threads, such as 1,2; 0: all cores"},
-    {.group = "Machine", .name = "isa", .value = "NAME", BT_OPT_AT(config, isa), .type = BT_OPT_STRING,
-     .def = "auto", .help = "kernels: auto, " BT_ENGINE_ISA_NAMES "; the results are the same"},
+    {.of = &bt_machine_opts, .name = "threads", .value = "LIST", BT_OPT_AT(config, threads),
+     .type = BT_OPT_STRING, .help = "compute threads, such as 1,2; 0: all cores"},
+    {.of = &bt_machine_opts, .name = "isa", BT_OPT_AT(config, isa)},
     {.group = "Machine", .name = "core", .value = "NAME", BT_OPT_AT(config, core), .type = BT_OPT_STRING,
      .def = "auto",
      .help = "choices of the kernels: auto, as on " BT_ENGINE_CORE_NAMES "; the results are the same"},
-    BT_CACHE_LIMIT_OPT("Machine", config, cache_limit_bytes),
-    BT_MEMORY_OPT("Machine", config, memory_bytes),
+    {.of = &bt_machine_opts, .name = "cache-limit", BT_OPT_AT(config, cache_limit_bytes)},
+    {.of = &bt_machine_opts, .name = "memory", BT_OPT_AT(config, memory_bytes)},
     {.group = "Output", .letter = 'o', .name = "output", .value = "FORMAT", BT_OPT_AT(config, format),
      .type = BT_OPT_CHOICE, .def = "md", .choices = tool_bench_formats,
      .help = "a Markdown table, CSV, or a JSON array of rows"},
-    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+    {.of = &tool_output_opts, .name = "json", BT_OPT_AT(config, json),
      .help = "instead one JSON object on stdout: the machine with the first number of threads, and rows"},
-    {.group = "Output", .letter = 'q', .name = "quiet", BT_OPT_AT(config, quiet), .type = BT_OPT_FLAG,
-     .help = "no progress on stderr"},
+    {.of = &tool_output_opts, .name = "quiet", BT_OPT_AT(config, quiet)},
 };
 
 const bt_opt_program tool_bench_program = {

@@ -1,6 +1,8 @@
 /* baton cache: what the cache holds, and taking it away again. Files that somebody uses or makes stay. */
 #include "base/cache_files.h"
 #include "base/num.h"
+#include "model/options.h"
+#include "tools/options.h"
 #include "tools/tool.h"
 
 #include <stdio.h>
@@ -20,8 +22,8 @@ typedef struct config {
 static const bt_opt opts[] = {
     {.group = "Clear", .letter = 'y', .name = "yes", BT_OPT_AT(config, yes), .type = BT_OPT_FLAG,
      .help = "remove without asking; where nobody can be asked, nothing is removed without it"},
-    BT_CACHE_LIMIT_OPT("Output", config, limit_bytes),
-    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+    {.of = &bt_machine_opts, .group = "Output", .name = "cache-limit", BT_OPT_AT(config, limit_bytes)},
+    {.of = &tool_output_opts, .name = "json", BT_OPT_AT(config, json),
      .help = "one JSON object on stdout: folder, limit_bytes, bytes, files[]; or removed[], kept[]"},
 };
 

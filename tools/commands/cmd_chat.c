@@ -1,9 +1,11 @@
 /* baton chat: its options, and a system for it where none is named. tools/chat holds the conversation. */
+#include "model/options.h"
 #include "tools/chat/chat.h"
 #include "tools/cluster/background.h"
 #include "tools/cluster/http.h"
 #include "tools/cluster/serve.h"
 #include "tools/commands/sampling.h"
+#include "tools/options.h"
 #include "tools/tool.h"
 
 typedef struct config {
@@ -16,17 +18,15 @@ typedef struct config {
 } config;
 
 static const bt_opt opts[] = {
-    {.group = "Answer", .name = "system", .value = "TEXT", BT_OPT_AT(config, system), .type = BT_OPT_STRING,
-     .example = "'Answer briefly.'", .help = "system message"},
-    {.group = "Answer", .letter = 'n', .name = "n-predict", .value = "N", BT_OPT_AT(config, n_predict),
-     .type = BT_OPT_INT, .def = "512", .lo = 1, .hi = 1 << 20, .help = "tokens of one answer at most"},
-    TOOL_SAMPLING_OPTS(config, sampling),
-    TOOL_SERVE_OPTS(config, serve),
-    {.group = "Gateway", .name = "url", .value = "URL", BT_OPT_AT(config, url), .type = BT_OPT_STRING,
-     .example = "http://127.0.0.1:8080", .help = "talk to this gateway instead of starting one"},
-    {.group = "Gateway", .name = "api-key-file", .value = "FILE", BT_OPT_AT(config, api_key_file),
-     .type = BT_OPT_STRING, .example = "key.txt", .help = "the gateway's API key"},
-    {.group = "Output", .letter = 'q', .name = "quiet", BT_OPT_AT(config, quiet), .type = BT_OPT_FLAG,
+    {.of = &tool_text_opts, .group = "Answer", .name = "system", BT_OPT_AT(config, system)},
+    {.of = &bt_sampling_opts, .name = "n-predict", BT_OPT_AT(config, n_predict), .def = "512",
+     .help = "tokens of one answer at most"},
+    BT_OPT_ALL(tool_sampling_opts, config, sampling, NULL),
+    BT_OPT_ALL(tool_serve_opts, config, serve, NULL),
+    {.of = &tool_server_opts, .name = "url", BT_OPT_AT(config, url),
+     .help = "talk to this gateway instead of starting one"},
+    {.of = &tool_server_opts, .name = "api-key-file", BT_OPT_AT(config, api_key_file)},
+    {.of = &tool_output_opts, .name = "quiet", BT_OPT_AT(config, quiet),
      .help = "no banner and no figures on stderr"},
     {.group = "Output", .name = "no-history", BT_OPT_AT(config, no_history), .type = BT_OPT_FLAG,
      .help = "what is typed is neither kept in a file nor taken from it"},

@@ -4,14 +4,16 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/wait.h"
+#include "engine/names.h"
+#include "model/options.h"
 #include "npu/compile/images.h"
 #include "npu/compile/obtain.h"
 #include "npu/lower/offload.h"
 #include "npu/lower/probes.h"
+#include "tools/options.h"
 #include "tools/package_view.h"
 #include "tools/search/auto.h"
 #include "tools/tool.h"
-#include "engine/names.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -26,30 +28,24 @@ typedef struct config {
 } config;
 
 static const bt_opt opts[] = {
-    {.group = "Model", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, model),
-     .type = BT_OPT_STRING, .required = true, .example = "smollm2",
-     .help = "GGUF file, or 'smollm2' for the default model"},
-    {.group = "Model", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(config, ctx_size),
-     .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 1 << 20,
+    {.of = &bt_model_opts, .name = "model", BT_OPT_AT(config, model), .required = true},
+    {.of = &bt_model_opts, .name = "ctx-size", BT_OPT_AT(config, ctx_size),
      .help = "longest sequence in tokens; 0, and less than that too but for max-pad: the model's context, at "
              "most 32768"},
-    BT_OBTAIN_OPTS(config, want),
-    {.group = "Machine", .letter = 't', .name = "threads", .value = "N", BT_OPT_AT(config, threads),
-     .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 256, .help = "compute threads; 0: all cores"},
-    {.group = "Machine", .name = "isa", .value = "NAME", BT_OPT_AT(config, isa), .type = BT_OPT_STRING,
-     .def = "auto", .help = "kernels: auto, " BT_ENGINE_ISA_NAMES "; the package is the same"},
-    BT_MEMORY_OPT("Machine", config, memory_bytes),
-    BT_CACHE_LIMIT_OPT("Machine", config, cache_limit_bytes),
-    {.group = "Output", .letter = 'o', .name = "output", .value = "FILE", BT_OPT_AT(config, output),
-     .type = BT_OPT_STRING, .example = "smollm2.npu",
+    BT_OPT_ALL(bt_obtain_compile_opts, config, want, NULL),
+    {.of = &bt_machine_opts, .name = "threads", BT_OPT_AT(config, threads)},
+    {.of = &bt_machine_opts, .name = "isa", BT_OPT_AT(config, isa),
+     .help = "kernels: auto, " BT_ENGINE_ISA_NAMES "; the package is the same"},
+    {.of = &bt_machine_opts, .name = "memory", BT_OPT_AT(config, memory_bytes)},
+    {.of = &bt_machine_opts, .name = "cache-limit", BT_OPT_AT(config, cache_limit_bytes)},
+    {.of = &tool_output_opts, .name = "output", BT_OPT_AT(config, output), .example = "smollm2.npu",
      .help = "where to write the package; without it the cache, where the other commands look"},
     {.group = "Output", .name = "images", .value = "DIR", BT_OPT_AT(config, images), .type = BT_OPT_STRING,
      .example = "images",
      .help = "also write what the device would map, in its tiles: DIR/session-N.img for each session"},
-    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+    {.of = &tool_output_opts, .name = "json", BT_OPT_AT(config, json),
      .help = "one JSON object on stdout: path, specializations[], weights_bytes, fallbacks[], ..."},
-    {.group = "Output", .letter = 'q', .name = "quiet", BT_OPT_AT(config, quiet), .type = BT_OPT_FLAG,
-     .help = "no progress on stderr"},
+    {.of = &tool_output_opts, .name = "quiet", BT_OPT_AT(config, quiet)},
 };
 
 const bt_opt_program tool_compile_program = {

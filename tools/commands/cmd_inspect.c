@@ -9,8 +9,11 @@
 #include "graph/graph.h"
 #include "model/gguf.h"
 #include "model/model.h"
+#include "model/options.h"
 #include "model/quant.h"
 #include "model/weights.h"
+#include "npu/compile/obtain.h"
+#include "tools/options.h"
 #include "tools/package_view.h"
 #include "tools/tool.h"
 
@@ -152,14 +155,11 @@ typedef struct config {
 } config;
 
 static const bt_opt opts[] = {
-    {.group = "Shapes", .name = "shape-policy", .value = "POLICY", BT_OPT_AT(config, shape_policy),
-     .type = BT_OPT_STRING, .def = BT_SHAPES_DEFAULT,
+    {.of = &bt_obtain_opts, .group = "Shapes", .name = "shape-policy", BT_OPT_AT(config, shape_policy),
      .help = "of a model file; how prompts are cut: " BT_SHAPES_NAMES},
-    {.group = "Shapes", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(config, ctx_size),
-     .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 1 << 20,
+    {.of = &bt_model_opts, .group = "Shapes", .name = "ctx-size", BT_OPT_AT(config, ctx_size),
      .help = "of a model file; longest sequence in tokens; 0: what the model was made for"},
-    {.group = "Machine", .letter = 't', .name = "threads", .value = "N", BT_OPT_AT(config, threads),
-     .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 256,
+    {.of = &bt_machine_opts, .name = "threads", BT_OPT_AT(config, threads),
      .help = "of a model file; compute threads of each process that memory is told for; 0: all cores"},
     {.group = "Machine", .name = "bandwidth", .value = "GB/S", BT_OPT_AT(config, bandwidth),
      .type = BT_OPT_DOUBLE, .def = "20", .flo = 0.1, .fhi = 100000,
@@ -179,7 +179,7 @@ static const bt_opt opts[] = {
      .help =
          "of a package that attends sparsely: what share of positions each head keeps, and the recall of its "
          "estimate"},
-    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+    {.of = &tool_output_opts, .name = "json", BT_OPT_AT(config, json),
      .help = "one JSON object on stdout: specializations[], memory, core, weights_bytes, tensors[], sites[], "
              "..."},
 };

@@ -1,5 +1,6 @@
 /* baton keygen: the keys of a whole cluster, or of what joins it, in one directory. */
 #include "crypto/keys_generate.h"
+#include "tools/options.h"
 #include "tools/tool.h"
 
 #include <stdio.h>
@@ -29,7 +30,7 @@ static const bt_opt opts[] = {
     {.group = "Keys", .name = "decode", .value = "N", BT_OPT_AT(config, decode), .type = BT_OPT_INT,
      .def = "-1", .lo = UNSET, .hi = COUNT_MAX,
      .help = "keys named decode-0, decode-1, ...; -1: one where no NAME is given"},
-    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+    {.of = &tool_output_opts, .name = "json", BT_OPT_AT(config, json),
      .help = "one JSON object on stdout: directory, names"},
 };
 

@@ -1,20 +1,25 @@
 /* baton perplexity: how well a model, by a given engine, predicts a text. One process; the convention of
  * llama-perplexity. */
+#include "base/cache_files.h"
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/wait.h"
 #include "engine/decode.h"
+#include "engine/names.h"
+#include "engine/options.h"
 #include "engine/prefill.h"
-#include "base/cache_files.h"
 #include "kv/kv_dtype.h"
+#include "model/options.h"
+#include "model/weights.h"
+#include "npu/compile/obtain.h"
 #include "npu/pkg/attention.h"
 #include "sample/perplexity.h"
+#include "tools/commands/tell_needs.h"
+#include "tools/options.h"
 #include "tools/package_view.h"
 #include "tools/search/auto.h"
 #include "tools/sequences.h"
-#include "tools/commands/tell_needs.h"
 #include "tools/tool.h"
-#include "engine/names.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,38 +38,30 @@ enum { NO_COMPARISON = 0, DECODE_ROWS = 128 /* of one step */ };
 #define ENGINE_NAMES (bt_engine_door_names + 1) /* behind "none" */
 
 static const bt_opt opts[] = {
-    {.group = "Input", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, model),
-     .type = BT_OPT_STRING, .required = true, .example = "smollm2", .help = "GGUF file, or 'smollm2'"},
-    {.group = "Input", .letter = 'f', .name = "file", .value = "FILE", BT_OPT_AT(config, file),
-     .type = BT_OPT_STRING, .required = true, .example = "wiki.test.raw", .help = "the text, '-' for stdin"},
-    {.group = "Input", .letter = 'c', .name = "ctx-size", .value = "N", BT_OPT_AT(config, ctx_size),
-     .type = BT_OPT_INT, .def = "512", .lo = 4, .hi = 1 << 20,
-     .help = "tokens of one window; the second half of each is scored"},
+    {.of = &bt_model_opts, .group = "Input", .name = "model", BT_OPT_AT(config, model), .required = true,
+     .help = "GGUF file, or 'smollm2'"},
+    {.of = &tool_text_opts, .name = "file", BT_OPT_AT(config, file), .required = true,
+     .example = "wiki.test.raw", .help = "the text, '-' for stdin"},
+    {.of = &bt_model_opts, .group = "Input", .name = "ctx-size", BT_OPT_AT(config, ctx_size), .def = "512",
+     .lo = 4, .hi = 1 << 20, .help = "tokens of one window; the second half of each is scored"},
     {.group = "Input", .name = "chunks", .value = "N", BT_OPT_AT(config, chunks), .type = BT_OPT_INT,
      .def = "0", .lo = 0, .hi = 1 << 20, .help = "windows to use; 0: all"},
-    {.group = "Model", .name = "engine", .value = "NAME", BT_OPT_AT(config, engine), .type = BT_OPT_CHOICE,
-     .def = BT_ENGINE_DEFAULT_PREFILL, .choices = ENGINE_NAMES,
-     .help =
-         "what computes: the integer NPU, f16 kernels, the plain FP32 oracle, or the decode node's kernels: "
-         "those of its engine host, or of npu"},
+    {.of = &bt_engine_opts, .name = "engine", BT_OPT_AT(config, engine), .choices = ENGINE_NAMES,
+     .help = "what computes: the integer NPU, f16 kernels, the plain FP32 oracle, or the decode node's "
+             "kernels: those of its engine host, or of npu"},
     {.group = "Model", .name = "against", .value = "NAME", BT_OPT_AT(config, against), .type = BT_OPT_CHOICE,
      .def = "none", .choices = bt_engine_door_names,
      .help = "also compare the distributions with this engine's; whose attention is dense"},
-    {.group = "Model", .name = "weights", .value = "FORM", BT_OPT_AT(config, weights), .type = BT_OPT_CHOICE,
-     .def = "f16", .choices = bt_weights_forms, .help = "weights of engine decode"},
-    BT_KV_DTYPE_OPT(config, kv_dtype),
-    {.group = "Model", .letter = 't', .name = "threads", .value = "N", BT_OPT_AT(config, threads),
-     .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 256, .help = "compute threads; 0: all cores"},
-    {.group = "Model", .name = "isa", .value = "NAME", BT_OPT_AT(config, isa), .type = BT_OPT_STRING,
-     .def = "auto", .help = "kernels: auto, " BT_ENGINE_ISA_NAMES "; the results are the same"},
-    BT_CACHE_LIMIT_OPT("Model", config, cache_limit_bytes),
-    BT_MEMORY_OPT("Model", config, memory_bytes),
-    BT_OBTAIN_OPTS(config, want),
-    BT_OBTAIN_FILE_OPT(config, want),
-    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+    {.of = &bt_model_opts, .name = "weights", BT_OPT_AT(config, weights), .help = "weights of engine decode"},
+    {.of = &bt_kv_dtype_opts, .name = "kv-dtype", BT_OPT_AT(config, kv_dtype)},
+    {.of = &bt_machine_opts, .group = "Model", .name = "threads", BT_OPT_AT(config, threads)},
+    {.of = &bt_machine_opts, .group = "Model", .name = "isa", BT_OPT_AT(config, isa)},
+    {.of = &bt_machine_opts, .group = "Model", .name = "cache-limit", BT_OPT_AT(config, cache_limit_bytes)},
+    {.of = &bt_machine_opts, .group = "Model", .name = "memory", BT_OPT_AT(config, memory_bytes)},
+    BT_OPT_ALL(bt_obtain_opts, config, want, NULL),
+    {.of = &tool_output_opts, .name = "json", BT_OPT_AT(config, json),
      .help = "one JSON object on stdout: perplexity, tokens, ..."},
-    {.group = "Output", .letter = 'q', .name = "quiet", BT_OPT_AT(config, quiet), .type = BT_OPT_FLAG,
-     .help = "no progress on stderr"},
+    {.of = &tool_output_opts, .name = "quiet", BT_OPT_AT(config, quiet)},
 };
 
 const bt_opt_program tool_perplexity_program = {

@@ -1,7 +1,8 @@
 /* baton profiles: the devices that are built in, with their limits; --json gives their files, sources
  * included. */
-#include "device/profile.h"
 #include "base/num.h"
+#include "device/profile.h"
+#include "tools/options.h"
 #include "tools/tool.h"
 
 #include <inttypes.h>
@@ -13,7 +14,7 @@ typedef struct config {
 } config;
 
 static const bt_opt opts[] = {
-    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+    {.of = &tool_output_opts, .name = "json", BT_OPT_AT(config, json),
      .help = "one JSON object on stdout: profiles[], each as its file, with the source of every value"},
 };
 

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/wait.h"
 #include "tools/cluster/http.h"
+#include "tools/options.h"
 #include "tools/tool.h"
 
 #include <poll.h>
@@ -17,14 +18,12 @@ typedef struct config {
 } config;
 
 static const bt_opt opts[] = {
-    {.group = "Gateway", .name = "url", .value = "URL", BT_OPT_AT(config, url), .type = BT_OPT_STRING,
-     .def = "http://127.0.0.1:8080", .help = "where the gateway listens"},
-    {.group = "Gateway", .name = "api-key-file", .value = "FILE", BT_OPT_AT(config, api_key_file),
-     .type = BT_OPT_STRING, .example = "key.txt", .help = "the gateway's API key"},
+    {.of = &tool_server_opts, .name = "url", BT_OPT_AT(config, url), .def = "http://127.0.0.1:8080"},
+    {.of = &tool_server_opts, .name = "api-key-file", BT_OPT_AT(config, api_key_file)},
     {.group = "Gateway", .name = "wait", .value = "TIME", BT_OPT_AT(config, wait_ms), .type = BT_OPT_DURATION,
      .def = "120s", .lo = 0, .hi = 3600000,
      .help = "how long the change may take, its drain included; 0: only ask for it"},
-    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+    {.of = &tool_output_opts, .name = "json", BT_OPT_AT(config, json),
      .help = "one JSON object on stdout: id, role, state, incarnation"},
 };
 

@@ -6,10 +6,13 @@
 #include "engine/overlap.h"
 #include "kv/kv_dtype.h"
 #include "lab/timeline/modelled.h"
+#include "model/options.h"
 #include "tools/cluster/ask.h"
 #include "tools/cluster/background.h"
 #include "tools/cluster/http.h"
 #include "tools/cluster/serve.h"
+#include "tools/commands/sampling.h"
+#include "tools/options.h"
 #include "tools/tool.h"
 
 #include <jansson.h>
@@ -263,60 +266,49 @@ typedef struct config {
     tool_serve serve;
     const char *prompt, *file, *system, *url, *api_key_file, *timeline;
     bool chat, json, quiet;
-    int64_t n_predict, top_k, seed;
-    double temp, top_p, min_p, presence_penalty, frequency_penalty, repetition_penalty;
+    int64_t n_predict, seed;
+    tool_sampling sampling;
     bt_opt_list stop;
 } config;
 
 static const bt_opt opts[] = {
-    {.group = "Prompt", .letter = 'p', .name = "prompt", .value = "TEXT", BT_OPT_AT(config, prompt),
-     .type = BT_OPT_STRING, .example = "'The capital of France is'",
+    {.of = &tool_text_opts, .group = "Prompt", .name = "prompt", BT_OPT_AT(config, prompt),
      .help = "the text to continue, as it stands"},
-    {.group = "Prompt", .letter = 'f', .name = "file", .value = "FILE", BT_OPT_AT(config, file),
-     .type = BT_OPT_STRING, .example = "prompt.txt", .help = "a file with the text, '-' for stdin"},
+    {.of = &tool_text_opts, .group = "Prompt", .name = "file", BT_OPT_AT(config, file),
+     .example = "prompt.txt"},
     {.group = "Prompt", .name = "chat", BT_OPT_AT(config, chat), .type = BT_OPT_FLAG,
      .help = "apply the model's chat template: the text is a user's message"},
-    {.group = "Prompt", .name = "system", .value = "TEXT", BT_OPT_AT(config, system), .type = BT_OPT_STRING,
-     .example = "'Answer briefly.'", .help = "system message, with --chat"},
-    {.group = "Answer", .letter = 'n', .name = "n-predict", .value = "N", BT_OPT_AT(config, n_predict),
-     .type = BT_OPT_INT, .def = "128", .lo = 1, .hi = 1 << 20, .help = "tokens to generate at most"},
-    {.group = "Answer", .name = "temp", .value = "T", BT_OPT_AT(config, temp), .type = BT_OPT_DOUBLE,
-     .def = "0", .flo = 0, .fhi = 2, .help = "temperature; 0 is greedy and repeatable bit by bit"},
-    {.group = "Answer", .name = "top-k", .value = "K", BT_OPT_AT(config, top_k), .type = BT_OPT_INT,
-     .def = "0", .lo = 0, .hi = 1 << 20, .help = "sample from the K likeliest tokens; 0: off"},
-    {.group = "Answer", .name = "top-p", .value = "P", BT_OPT_AT(config, top_p), .type = BT_OPT_DOUBLE,
-     .def = "1", .flo = 0, .fhi = 1,
+    {.of = &tool_text_opts, .group = "Prompt", .name = "system", BT_OPT_AT(config, system),
+     .help = "system message, with --chat"},
+    {.of = &bt_sampling_opts, .name = "n-predict", BT_OPT_AT(config, n_predict),
+     .help = "tokens to generate at most"},
+    BT_OPT_ALL(tool_sampling_opts, config, sampling, NULL),
+    {.of = &tool_sampling_opts, .name = "temp", .def = "0",
+     .help = "temperature; 0 is greedy and repeatable bit by bit"},
+    {.of = &tool_sampling_opts, .name = "top-k", .def = "0",
+     .help = "sample from the K likeliest tokens; 0: off"},
+    {.of = &tool_sampling_opts, .name = "top-p", .def = "1",
      .help = "sample from the likeliest tokens that together have probability P; 1: off"},
-    {.group = "Answer", .name = "min-p", .value = "P", BT_OPT_AT(config, min_p), .type = BT_OPT_DOUBLE,
-     .def = "0", .flo = 0, .fhi = 1,
+    {.of = &tool_sampling_opts, .name = "min-p", .def = "0",
      .help = "leave out tokens less likely than P times the likeliest; 0: off"},
-    {.group = "Answer", .name = "presence-penalty", .value = "X", BT_OPT_AT(config, presence_penalty),
-     .type = BT_OPT_DOUBLE, .def = "0", .flo = -2, .fhi = 2,
-     .help = "taken off the logit of each token of the answer so far; 0: off"},
-    {.group = "Answer", .name = "frequency-penalty", .value = "X", BT_OPT_AT(config, frequency_penalty),
-     .type = BT_OPT_DOUBLE, .def = "0", .flo = -2, .fhi = 2,
-     .help = "the same, times how often it came; 0: off"},
-    {.group = "Answer", .name = "repetition-penalty", .value = "X", BT_OPT_AT(config, repetition_penalty),
-     .type = BT_OPT_DOUBLE, .def = "1", .flo = 0.01, .fhi = 100,
+    {.of = &tool_sampling_opts, .name = "presence-penalty", .def = "0"},
+    {.of = &tool_sampling_opts, .name = "frequency-penalty", .def = "0"},
+    {.of = &tool_sampling_opts, .name = "repetition-penalty", .def = "1",
      .help = "makes tokens of prompt and answer less likely (above 1) or more; 1: off"},
-    {.group = "Answer", .letter = 's', .name = "seed", .value = "S", BT_OPT_AT(config, seed),
-     .type = BT_OPT_INT, .lo = 0, .hi = INT64_MAX, .example = "42",
-     .help = "seed of the random draws; without it one is drawn"},
+    {.of = &tool_seed_opts, .group = "Answer", .letter = 's', .name = "seed", BT_OPT_AT(config, seed),
+     .def = BT_OPT_NO_DEFAULT, .example = "42", .help = "seed of the random draws; without it one is drawn"},
     {.group = "Answer", .name = "stop", .value = "TEXT", BT_OPT_AT(config, stop), .type = BT_OPT_STRINGS,
      .example = "END", .help = "end before this text"},
-    TOOL_SERVE_OPTS(config, serve),
-    {.group = "Gateway", .name = "url", .value = "URL", BT_OPT_AT(config, url), .type = BT_OPT_STRING,
-     .example = "http://127.0.0.1:8080", .help = "ask this gateway instead of starting one"},
-    {.group = "Gateway", .name = "api-key-file", .value = "FILE", BT_OPT_AT(config, api_key_file),
-     .type = BT_OPT_STRING, .example = "key.txt", .help = "the gateway's API key"},
-    {.group = "Output", .name = "timeline", .value = "FILE", BT_OPT_AT(config, timeline),
-     .type = BT_OPT_STRING, .example = "run.html",
-     .help =
-         "with --decode-profile: what the devices would do when, and what this host did: a page (.html) or a "
-         "trace for Perfetto (.pftrace, .json)"},
-    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+    BT_OPT_ALL(tool_serve_opts, config, serve, NULL),
+    {.of = &tool_server_opts, .name = "url", BT_OPT_AT(config, url),
+     .help = "ask this gateway instead of starting one"},
+    {.of = &tool_server_opts, .name = "api-key-file", BT_OPT_AT(config, api_key_file)},
+    {.of = &tool_output_opts, .name = "timeline", BT_OPT_AT(config, timeline), .example = "run.html",
+     .help = "with --decode-profile: what the devices would do when, and what this host did: a page (.html) "
+             "or a trace for Perfetto (.pftrace, .json)"},
+    {.of = &tool_output_opts, .name = "json", BT_OPT_AT(config, json),
      .help = "one JSON object on stdout: text, token_ids, ttft_ms, kv_bytes, ..."},
-    {.group = "Output", .letter = 'q', .name = "quiet", BT_OPT_AT(config, quiet), .type = BT_OPT_FLAG,
+    {.of = &tool_output_opts, .name = "quiet", BT_OPT_AT(config, quiet),
      .help = "no figures and no progress on stderr"},
 };
 
@@ -334,9 +326,10 @@ const bt_opt_program tool_run_program = {
 static json_t *make_request(const config *c, const bt_opt_args *args, const char *text, size_t len)
 {
     json_t *r = json_pack("{s:I, s:f, s:I, s:f, s:f, s:f, s:f, s:f}", "max_tokens", (json_int_t)c->n_predict,
-                          "temperature", c->temp, "top_k", (json_int_t)c->top_k, "top_p", c->top_p, "min_p",
-                          c->min_p, "presence_penalty", c->presence_penalty, "frequency_penalty",
-                          c->frequency_penalty, "repetition_penalty", c->repetition_penalty);
+                          "temperature", c->sampling.temp, "top_k", (json_int_t)c->sampling.top_k, "top_p",
+                          c->sampling.top_p, "min_p", c->sampling.min_p, "presence_penalty",
+                          c->sampling.presence_penalty, "frequency_penalty", c->sampling.frequency_penalty,
+                          "repetition_penalty", c->sampling.repetition_penalty);
     bool ok = r != NULL;
     if (bt_opt_source_of(args, "seed") != BT_OPT_FROM_DEFAULT)
         ok = ok && json_object_set_new(r, "seed", json_integer(c->seed)) == 0;

@@ -1,7 +1,8 @@
 /* baton status: the nodes a gateway knows, as people or scripts want them. */
-#include "tools/cluster/http.h"
 #include "base/num.h"
 #include "base/wait.h"
+#include "tools/cluster/http.h"
+#include "tools/options.h"
 #include "tools/tool.h"
 
 #include <stdio.h>
@@ -13,11 +14,9 @@ typedef struct config {
 } config;
 
 static const bt_opt opts[] = {
-    {.group = "Gateway", .name = "url", .value = "URL", BT_OPT_AT(config, url), .type = BT_OPT_STRING,
-     .def = "http://127.0.0.1:8080", .help = "where the gateway listens"},
-    {.group = "Gateway", .name = "api-key-file", .value = "FILE", BT_OPT_AT(config, api_key_file),
-     .type = BT_OPT_STRING, .example = "key.txt", .help = "the gateway's API key"},
-    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+    {.of = &tool_server_opts, .name = "url", BT_OPT_AT(config, url), .def = "http://127.0.0.1:8080"},
+    {.of = &tool_server_opts, .name = "api-key-file", BT_OPT_AT(config, api_key_file)},
+    {.of = &tool_output_opts, .name = "json", BT_OPT_AT(config, json),
      .help = "one JSON object on stdout: nodes[]"},
 };
 

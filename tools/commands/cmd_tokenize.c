@@ -2,7 +2,9 @@
 #include "base/wait.h"
 #include "model/gguf.h"
 #include "model/model.h"
+#include "model/options.h"
 #include "model/vocab.h"
+#include "tools/options.h"
 #include "tools/tool.h"
 
 #include <stdio.h>
@@ -15,18 +17,15 @@ typedef struct config {
 } config;
 
 static const bt_opt opts[] = {
-    {.group = "Input", .letter = 'm', .name = "model", .value = "MODEL", BT_OPT_AT(config, model),
-     .type = BT_OPT_STRING, .required = true, .example = "smollm2",
+    {.of = &bt_model_opts, .group = "Input", .name = "model", BT_OPT_AT(config, model), .required = true,
      .help = "GGUF file whose tokenizer is used, or 'smollm2'"},
-    {.group = "Input", .letter = 'p', .name = "prompt", .value = "TEXT", BT_OPT_AT(config, prompt),
-     .type = BT_OPT_STRING, .example = "Hello", .help = "the text"},
-    {.group = "Input", .letter = 'f', .name = "file", .value = "FILE", BT_OPT_AT(config, file),
-     .type = BT_OPT_STRING, .example = "text.txt", .help = "a file with the text, '-' for stdin"},
+    {.of = &tool_text_opts, .name = "prompt", BT_OPT_AT(config, prompt), .example = "Hello"},
+    {.of = &tool_text_opts, .name = "file", BT_OPT_AT(config, file)},
     {.group = "Input", .name = "bos", BT_OPT_AT(config, bos), .type = BT_OPT_FLAG,
      .help = "begin with BOS if the file asks for one"},
     {.group = "Input", .name = "special", BT_OPT_AT(config, special), .type = BT_OPT_FLAG,
      .help = "the text may name control tokens such as <|im_end|>"},
-    {.group = "Output", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+    {.of = &tool_output_opts, .name = "json", BT_OPT_AT(config, json),
      .help = "one JSON object on stdout: ids"},
 };
 

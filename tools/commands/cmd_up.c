@@ -1,10 +1,12 @@
 /* baton up: a gateway, prefill nodes and decode nodes on this machine, until stopped. */
 #include "crypto/keys_generate.h"
+#include "engine/names.h"
 #include "gateway/http/auth.h"
 #include "gateway/http/listen.h"
 #include "gateway/options.h"
 #include "tools/cluster/cluster.h"
 #include "tools/cluster/serve.h"
+#include "tools/options.h"
 #include "tools/tool.h"
 
 #include <stdio.h>
@@ -15,29 +17,20 @@
 typedef struct config {
     tool_serve serve;
     gw_options gateway; /* what is taken over, and nothing else */
-    const char *keys;
-    int64_t prefill, decode;
+    tool_nodes nodes;
     bt_log_options log;
     bool json;
 } config;
 
 /* An option of the gateway that is one of `up` too. Listing it here is all that it takes: help, range and
  * default are the gateway's, and it is passed on as it was given. */
-#define GATEWAY(heading, option) BT_OPT_OF(gw_options_program, config, gateway, heading, option)
+#define GATEWAY(heading, option) BT_OPT_OF(gw_options_group, config, gateway, heading, option)
 
 static const bt_opt opts[] = {
-    {.group = "Nodes", .name = "prefill", .value = "N", BT_OPT_AT(config, prefill), .type = BT_OPT_INT,
-     .def = "1", .lo = 0, .hi = 31,
-     .help = "prefill nodes to start; 0: decode nodes compute the prompts too"},
-    {.group = "Nodes", .name = "decode", .value = "N", BT_OPT_AT(config, decode), .type = BT_OPT_INT,
-     .def = "1", .lo = 1, .hi = 31, .help = "decode nodes to start"},
+    BT_OPT_ALL(tool_nodes_opts, config, nodes, NULL),
     GATEWAY("Nodes", "local-prefill-below"),
     GATEWAY("Nodes", "policy"),
-    {.group = "Nodes", .name = "keys", .value = "DIR", BT_OPT_AT(config, keys), .type = BT_OPT_STRING,
-     .example = "keys",
-     .help = "encrypt every link with the keys in this folder; those that are not there yet are made (see "
-             "baton keygen)"},
-    TOOL_SERVE_OPTS(config, serve),
+    BT_OPT_ALL(tool_serve_opts, config, serve, NULL),
     GATEWAY("HTTP", "host"),
     GATEWAY("HTTP", "port"),
     GATEWAY("HTTP", "alias"),
@@ -47,12 +40,12 @@ static const bt_opt opts[] = {
     GATEWAY("HTTP", "max-queue"),
     GATEWAY("HTTP", "max-connections"),
     GATEWAY("HTTP", "idle-timeout"),
-    GATEWAY("Answers", "temp"),
-    GATEWAY("Answers", "top-p"),
-    GATEWAY("Answers", "top-k"),
-    GATEWAY("Answers", "min-p"),
-    GATEWAY("Answers", "repetition-penalty"),
-    GATEWAY("Answers", "max-answer"),
+    GATEWAY(NULL, "temp"),
+    GATEWAY(NULL, "top-p"),
+    GATEWAY(NULL, "top-k"),
+    GATEWAY(NULL, "min-p"),
+    GATEWAY(NULL, "repetition-penalty"),
+    GATEWAY(NULL, "max-answer"),
     GATEWAY("Capture", "capture"),
     GATEWAY("Capture", "capture-text"),
     GATEWAY("Capture", "capture-seal"),
@@ -60,8 +53,8 @@ static const bt_opt opts[] = {
     GATEWAY("Life", "timeout"),
     GATEWAY("Life", "recovery-timeout"),
     GATEWAY("Life", "drain-timeout"),
-    BT_LOG_OPTS(config, log, "Life"),
-    {.group = "Life", .name = "json", BT_OPT_AT(config, json), .type = BT_OPT_FLAG,
+    BT_OPT_ALL(bt_log_opts, config, log, "Life"),
+    {.of = &tool_output_opts, .group = "Life", .name = "json", BT_OPT_AT(config, json),
      .help = "say where it is ready by one JSON object on stdout: ready"},
 };
 
@@ -95,8 +88,8 @@ static void add_common(tool_command *t, const config *c, const char *program)
 
 static void add_keys(tool_command *t, const config *c, const char *name)
 {
-    if (!c->keys) return;
-    tool_command_add(t, "--keys", c->keys);
+    if (!c->nodes.keys) return;
+    tool_command_add(t, "--keys", c->nodes.keys);
     tool_command_add(t, "--key", name);
 }
 
@@ -108,7 +101,7 @@ static void add_option(void *ud, const char *option, const char *value)
 static void make_gateway(tool_command *t, const config *c, const bt_opt_args *args, const char *control)
 {
     add_common(t, c, "baton-gateway");
-    bt_opt_pass_on(args, &gw_options_program, add_option, t);
+    bt_opt_pass_on(args, &gw_options_group, add_option, t);
     tool_command_add(t, "--control", control);
     add_keys(t, c, "gateway");
 }
@@ -146,10 +139,11 @@ static bt_err make_keys(const config *c, bt_fault *fault)
     char spec[TOOL_SUPERVISE_MAX][SPEC_BYTES] = {"gateway"};
     const char *missing[TOOL_SUPERVISE_MAX + 1] = {NULL};
     size_t n = 1, len = 0;
-    for (int i = 0; i < c->prefill; i++) snprintf(spec[n++], SPEC_BYTES, "prefill-%d:prefill,decode", i);
-    for (int i = 0; i < c->decode; i++) snprintf(spec[n++], SPEC_BYTES, "decode-%d:decode,prefill", i);
-    for (size_t i = 0; i < n; i++) want_key(missing, &len, spec[i], c->keys);
-    return len ? bt_keys_generate(c->keys, missing, fault) : BT_OK;
+    for (int i = 0; i < c->nodes.prefill; i++)
+        snprintf(spec[n++], SPEC_BYTES, "prefill-%d:prefill,decode", i);
+    for (int i = 0; i < c->nodes.decode; i++) snprintf(spec[n++], SPEC_BYTES, "decode-%d:decode,prefill", i);
+    for (size_t i = 0; i < n; i++) want_key(missing, &len, spec[i], c->nodes.keys);
+    return len ? bt_keys_generate(c->nodes.keys, missing, fault) : BT_OK;
 }
 
 /* What would keep the gateway from starting, before anything is compiled or started: a port that is in use, a
@@ -168,10 +162,10 @@ static bt_err check_door(const gw_options *o, bt_fault *fault)
 static bt_err up(config *c, const bt_opt_args *args, bt_fault *fault)
 {
     char dir[128], control[160];
-    const size_t count = (size_t)(1 + c->prefill + c->decode);
+    const size_t count = (size_t)(1 + c->nodes.prefill + c->nodes.decode);
     tool_command *commands = calloc(count, sizeof *commands);
     if (!commands) return bt_fail(fault, BT_ENOMEM, "commands");
-    bt_err e = c->keys ? make_keys(c, fault) : BT_OK;
+    bt_err e = c->nodes.keys ? make_keys(c, fault) : BT_OK;
     if (e == BT_OK) e = tool_cluster_make_dir(dir, sizeof dir, fault);
     if (e == BT_OK && tool_stop) { /* caught before signals were blocked */
         tool_cluster_remove_dir(dir);
@@ -179,8 +173,9 @@ static bt_err up(config *c, const bt_opt_args *args, bt_fault *fault)
         size_t n = 0;
         snprintf(control, sizeof control, "ipc://%s/control", dir);
         make_gateway(&commands[n++], c, args, control);
-        for (int64_t i = 0; i < c->prefill; i++) make_node(&commands[n++], c, control, "prefill", i, dir);
-        for (int64_t i = 0; i < c->decode; i++) make_node(&commands[n++], c, control, "decode", i, dir);
+        for (int64_t i = 0; i < c->nodes.prefill; i++)
+            make_node(&commands[n++], c, control, "prefill", i, dir);
+        for (int64_t i = 0; i < c->nodes.decode; i++) make_node(&commands[n++], c, control, "decode", i, dir);
         const tool_cluster_config cc = {.commands = commands, .count = count,
                                         .dir = dir,           .drain_ms = c->gateway.drain_ms,
                                         .on_ready = on_ready, .ud = c};
@@ -193,9 +188,9 @@ static bt_err up(config *c, const bt_opt_args *args, bt_fault *fault)
 
 static bt_err check_devices(config *c, bt_fault *fault)
 {
-    c->serve.colocated = c->prefill == 0;
-    c->serve.prefill_nodes = (size_t)c->prefill;
-    c->serve.decode_nodes = (size_t)c->decode;
+    c->serve.colocated = c->nodes.prefill == 0;
+    c->serve.prefill_nodes = (size_t)c->nodes.prefill;
+    c->serve.decode_nodes = (size_t)c->nodes.decode;
     return tool_devices_check(&c->serve, fault);
 }
 
@@ -213,7 +208,7 @@ int tool_up_run(int argc, char **argv)
         bt_fail(&fault, BT_EARG, "give a model, for example '-m smollm2'");
         bt_opt_usage_error("baton up", &fault);
         rc = 2;
-    } else if (c.prefill == 0 && !tool_serve_prefill(&c.serve)->has_chunks) {
+    } else if (c.nodes.prefill == 0 && !tool_serve_prefill(&c.serve)->has_chunks) {
         bt_fail(&fault, BT_EARG,
                 "--prefill 0: decode nodes compute prompts in chunks, which engine %s does not cut",
                 tool_serve_prefill(&c.serve)->name);

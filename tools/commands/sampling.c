@@ -1,5 +1,21 @@
 /* Options to fields of a request. */
 #include "tools/commands/sampling.h"
+#include "model/options.h"
+
+#define ROW(option, field) \
+    { \
+        .of = &bt_sampling_opts, .name = option, BT_OPT_AT(tool_sampling, field) \
+    }
+static const bt_opt rows[] = {
+    ROW("temp", temp),
+    ROW("top-k", top_k),
+    ROW("top-p", top_p),
+    ROW("min-p", min_p),
+    ROW("presence-penalty", presence_penalty),
+    ROW("frequency-penalty", frequency_penalty),
+    ROW("repetition-penalty", repetition_penalty),
+};
+const bt_opt_group tool_sampling_opts = BT_OPT_GROUP(rows);
 
 bool tool_sampling_add(json_t *request, const tool_sampling *s, const bt_opt_args *args)
 {

@@ -21,6 +21,40 @@ enum { CALIB_MAX_BYTES = 1 << 18, RECIPE_WORDS_BYTES = 512 };
 
 const char *const bt_obtain_ops[] = {"linear", "all", NULL};
 
+static const bt_opt opts[] = {
+    {.group = "NPU", .name = "quant", .value = "RECIPE", BT_OPT_AT(bt_obtain_want, quant),
+     .type = BT_OPT_STRING, .def = BT_RECIPE_DEFAULT,
+     .help = "how the NPU's weights and inputs are quantised: w8a8, w8a16, w4a8 or w4a16, then "
+             ":CHOICE,CHOICE and /LAYERS=RECIPE (see docs/numerics.md); compile, run, chat, up and "
+             "perplexity also search: auto:ppl=1%"},
+    {.group = "NPU", .name = "attention", .value = "KIND", BT_OPT_AT(bt_obtain_want, attention),
+     .type = BT_OPT_STRING, .def = "dense",
+     .help = "of prompts: dense, or " BT_ATTENTION_FORM
+             ": an 8-bit estimate chooses that share of the positions, by default 0.2, for rows from "
+             "position dense on; with rows=16 and group rows and heads share a choice"},
+    {.group = "NPU", .name = "shape-policy", .value = "POLICY", BT_OPT_AT(bt_obtain_want, shape_policy),
+     .type = BT_OPT_STRING, .def = BT_SHAPES_DEFAULT,
+     .help = "how prompts are cut: " BT_SHAPES_NAMES "; the results are the same"},
+    {.group = "NPU", .name = "profile", .value = "PROFILE", BT_OPT_AT(bt_obtain_want, profile),
+     .type = BT_OPT_STRING, .def = "host",
+     .help = "the device whose limits count: a name that 'baton profiles' lists, or a file of that form; "
+             "host has none"},
+    {.group = "NPU", .name = "npu-ops", .value = "SET", BT_OPT_AT(bt_obtain_want, npu_ops),
+     .type = BT_OPT_CHOICE, .def = "linear", .choices = bt_obtain_ops,
+     .help = "what the NPU is asked for: matrix products, or every operator that the profile has"},
+    {.group = "NPU", .name = "calib", .value = "FILE", BT_OPT_AT(bt_obtain_want, calib),
+     .type = BT_OPT_STRING, .example = "text.txt",
+     .help = "text whose activations set the scales; without it one that ships with the program"},
+    {.group = "NPU", .name = "require-npu", BT_OPT_AT(bt_obtain_want, require_npu), .type = BT_OPT_FLAG,
+     .help = "fail when an operator would fall back to the companion, and list them"},
+    {.group = "NPU", .name = "package", .value = "FILE", BT_OPT_AT(bt_obtain_want, package),
+     .type = BT_OPT_STRING, .example = "smollm2.npu",
+     .help = "run this package (see baton compile) instead of the cache's; its recipe, policy and profile "
+             "count"},
+};
+const bt_opt_group bt_obtain_opts = BT_OPT_GROUP(opts);
+const bt_opt_group bt_obtain_compile_opts = {opts, BT_OPT_COUNT(opts) - 1};
+
 /* What bt_compile is given, with what it points to. */
 typedef struct order {
     bt_compile_options options;

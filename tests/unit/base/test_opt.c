@@ -265,16 +265,41 @@ typedef struct outer {
     bool json;
     config inner;
 } outer;
+static const bt_opt_group group = BT_OPT_GROUP(table);
 static const bt_opt outer_table[] = {
-    BT_OPT_OF(program, outer, inner, "Inside", "port"),
-    BT_OPT_OF(program, outer, inner, "Inside", "peer"),
-    BT_OPT_OF(program, outer, inner, "Inside", "wait"),
-    BT_OPT_OF(program, outer, inner, "Inside", "verbose"),
+    BT_OPT_OF(group, outer, inner, "Inside", "port"),
+    BT_OPT_OF(group, outer, inner, "Inside", "peer"),
+    BT_OPT_OF(group, outer, inner, "Inside", "wait"),
+    BT_OPT_OF(group, outer, inner, "Inside", "verbose"),
     {.group = "Output", .name = "json", BT_OPT_AT(outer, json), .type = BT_OPT_FLAG, .help = "one object"},
 };
 static const bt_opt_program outer_program = {.name = "outer",      .summary = "Starts prog.",
                                              .usage = "[options]", .normal = "outer",
                                              .opts = outer_table,  .opt_count = BT_OPT_COUNT(outer_table)};
+
+/* The whole group through a group around it, with two rows adjusted, and one whose value lies elsewhere. */
+typedef struct whole {
+    int64_t before, place;
+    outer deep;
+} whole;
+static const bt_opt around[] = {
+    BT_OPT_ALL(group, outer, inner, NULL),
+    {.of = &group, .name = "port", .def = "7", .help = "another door"},
+    {.of = &group, .name = "mode", .def = BT_OPT_NO_DEFAULT, .required = true},
+};
+static const bt_opt_group around_group = BT_OPT_GROUP(around);
+static const bt_opt single[] = {
+    {.group = "Own", .name = "count", .value = "N", .type = BT_OPT_INT, .def = "1", .lo = 1, .hi = 9,
+     .help = "how many"},
+};
+static const bt_opt_group single_group = BT_OPT_GROUP(single);
+static const bt_opt whole_table[] = {
+    {.of = &single_group, .name = "count", BT_OPT_AT(whole, place), .lo = 0, .hi = 5},
+    BT_OPT_ALL(around_group, whole, deep, "All"),
+};
+static const bt_opt_program whole_program = {.name = "whole",      .summary = "Has all.",
+                                             .usage = "[options]", .normal = "whole",
+                                             .opts = whole_table,  .opt_count = BT_OPT_COUNT(whole_table)};
 
 static void append(void *ud, const char *option, const char *value)
 {
@@ -291,7 +316,7 @@ static void passed(char *ret, char **argv)
     while (argv[argc]) argc++;
     if (bt_opt_parse(&a, &outer_program, argc, argv, &o, &f) < 0) fail_msg("%s", f.text);
     *ret = 0;
-    bt_opt_pass_on(&a, &program, append, ret);
+    bt_opt_pass_on(&a, &group, append, ret);
     bt_opt_done(&a);
 }
 
@@ -323,6 +348,64 @@ static void options_of_another_program_are_its_own_rows_and_are_passed_on_as_giv
     setenv("BATON_VERBOSE", "yes", 1);
     PASSED(line, "--verbose=no");
     assert_string_equal(line, "--port 91;--verbose=no;");
+}
+
+static void a_whole_group_stands_in_its_order_with_what_its_user_adjusts(void **s)
+{
+    (void)s;
+    char *t = NULL;
+    size_t n = 0;
+    whole w = {.before = 5};
+    FILE *out = open_memstream(&t, &n);
+    bt_opt_print_options(out, &whole_program);
+    fclose(out);
+    const char *at = t;
+    static const char *const in_order[] = {
+        "whole\tOwn\t\tcount\tN\tint\t1\t0\t5\t",
+        "whole\tAll\tm\tmodel\tMODEL\tstring\t\t",
+        "whole\tAll\tp\tport\tPORT\tint\t7\t0\t65535\t\tBATON_PORT\tanother door\n",
+        "whole\tAll\t\tpeer\t",
+        "whole\tAll\t\tmode\tMODE\tchoice\t\t\t\tfast,exact\t",
+        "whole\tAll\tj\tjson\t",
+    };
+    for (size_t i = 0; i < sizeof in_order / sizeof *in_order; i++)
+        if (!(at = strstr(at, in_order[i]))) fail_msg("'%s' is not in its place: %s", in_order[i], t);
+    size_t lines = 0;
+    for (const char *p = t; *p; p++) lines += *p == '\n';
+    assert_int_equal(lines, 1 + sizeof table / sizeof *table + 5);
+    free(t);
+
+    assert_int_equal(bt_opt_parse(&a, &whole_program, 3, ARGV("whole", "-m", "x"), &w, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "option '--mode' is missing"));
+    assert_int_equal(bt_opt_parse(&a, &whole_program, 5, ARGV("whole", "-mx", "--mode=fast", "--count", "0"),
+                                  &w, &f),
+                     BT_OK);
+    assert_int_equal(w.before, 5);
+    assert_int_equal(w.place, 0);
+    assert_int_equal(w.deep.inner.port, 7);
+    assert_string_equal(w.deep.inner.model, "x");
+    assert_int_equal(w.deep.inner.peers.count, 2);
+    bt_opt_done(&a);
+}
+
+/* The same name, as a list: choices and range of the group do not bind it. */
+static void a_row_of_another_type_leaves_the_groups_choices_behind(void **s)
+{
+    (void)s;
+    typedef struct lists {
+        bt_opt_list modes;
+    } lists;
+    static const bt_opt opts[] = {
+        {.of = &group, .name = "mode", BT_OPT_AT(lists, modes), .type = BT_OPT_STRINGS,
+         .def = BT_OPT_NO_DEFAULT},
+    };
+    static const bt_opt_program p = {.name = "l",   .summary = "s", .usage = "u",
+                                     .normal = "n", .opts = opts,   .opt_count = BT_OPT_COUNT(opts)};
+    lists l;
+    assert_int_equal(bt_opt_parse(&a, &p, 4, ARGV("l", "--mode=slow", "--mode", "exact"), &l, &f), BT_OK);
+    assert_int_equal(l.modes.count, 2);
+    assert_string_equal(l.modes.items[0], "slow");
+    bt_opt_done(&a);
 }
 
 static int ran(int argc, char **argv)
@@ -393,6 +476,8 @@ int main(void)
         cmocka_unit_test_setup(the_manual_page_escapes_what_troff_would_eat, clean),
         cmocka_unit_test_setup(print_config_names_each_source, clean),
         cmocka_unit_test_setup(options_of_another_program_are_its_own_rows_and_are_passed_on_as_given, clean),
+        cmocka_unit_test_setup(a_whole_group_stands_in_its_order_with_what_its_user_adjusts, clean),
+        cmocka_unit_test_setup(a_row_of_another_type_leaves_the_groups_choices_behind, clean),
         cmocka_unit_test_setup(subcommands_run_by_name, clean),
         cmocka_unit_test_setup(start_turns_outcomes_into_exit_codes, clean),
     };

@@ -11,7 +11,7 @@ typedef struct config {
     tool_sampling sampling;
 } config;
 
-static const bt_opt opts[] = {TOOL_SAMPLING_OPTS(config, sampling)};
+static const bt_opt opts[] = {BT_OPT_ALL(tool_sampling_opts, config, sampling, NULL)};
 static const bt_opt_program program = {.name = "test", .summary = "s", .usage = "u",
                                        .normal = "n",  .opts = opts,   .opt_count = BT_OPT_COUNT(opts)};
 

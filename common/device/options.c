@@ -1,0 +1,16 @@
+/* One row for each option of the devices that work is priced with. */
+#include "device/options.h"
+
+static const bt_opt rows[] = {
+    {.group = "Devices", .name = "decode-profile", .value = "PROFILE", .type = BT_OPT_STRING,
+     .example = "adreno-750",
+     .help = "with --profile: tell in every answer what this pair of devices would have taken"},
+    {.group = "Devices", .name = "decode-weights", .value = "FORM", .type = BT_OPT_CHOICE, .def = "f16",
+     .help = "weights on the device that decodes"},
+    {.group = "Devices", .name = "link", .value = "LINK", .type = BT_OPT_STRING, .example = "10,50us",
+     .help = "between the two devices: Gbit/s, and a message's latency behind a comma"},
+    {.group = "Devices", .name = "pace", .value = "PACE", .type = BT_OPT_STRING, .def = "off",
+     .example = "device:20",
+     .help = "device:K lets results go no earlier than K times what devices and link would have taken"},
+};
+const bt_opt_group bt_device_opts = BT_OPT_GROUP(rows);

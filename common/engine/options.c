@@ -1,0 +1,56 @@
+/* One row for each option of engines and of the nodes around them. */
+#include "engine/options.h"
+#include "engine/names.h"
+#include "npu/pkg/shapes.h"
+
+#define TEXT_OF(number) #number
+#define TEXT(number)    TEXT_OF(number)
+
+static const bt_opt engines[] = {
+    {.group = "Model", .name = "engine", .value = "NAME", .type = BT_OPT_CHOICE,
+     .def = BT_ENGINE_DEFAULT_PREFILL, .choices = bt_engine_prefill_names,
+     .help = "what computes prompts: the integer NPU, f16 kernels, or the plain FP32 oracle"},
+    {.group = "Model", .name = "decode-engine", .value = "NAME", .type = BT_OPT_CHOICE, .def = "auto",
+     .choices = bt_engine_decode_auto_names,
+     .help = "what generates tokens; auto: host, for --engine reference that; npu needs a package with rows "
+             "of one token (see --shape-policy)"},
+    {.group = "Model", .name = "schedule", .value = "NAME", .type = BT_OPT_CHOICE, .def = "serial",
+     .choices = bt_engine_schedules,
+     .help = "chunks of a prompt with npu: one by one, or NPU and companion on threads of their own, as a "
+             "pipeline or out of order; the bits are the same"},
+};
+const bt_opt_group bt_engine_opts = BT_OPT_GROUP(engines);
+
+static const bt_opt serving[] = {
+    {.group = "Machine", .name = "slots", .value = "N", .type = BT_OPT_INT, .def = "32", .lo = 1, .hi = 1024,
+     .help = "sequences that a decode node takes at once"},
+    {.group = "Machine", .name = "prefill-slots", .value = "N", .type = BT_OPT_INT, .def = "4", .lo = 1,
+     .hi = 1024,
+     .help = "prompts that a prefill node takes at once; one computes, the others wait or are sent"},
+    {.group = "Machine", .name = "batch-rows", .value = "N", .type = BT_OPT_INT,
+     .def = TEXT(BT_ENGINE_BATCH_ROWS), .lo = 1, .hi = 512,
+     .help = "rows of one decode step at most: a token each of so many sequences, or fewer with tokens to "
+             "replay or drafts"},
+    {.group = "Machine", .name = "growth-tokens", .value = "N", .type = BT_OPT_INT, .def = "256", .lo = 0,
+     .hi = 1 << 20,
+     .help = "tokens of its answer that memory is counted for when a request is taken; it may get more, or "
+             "be preempted"},
+    {.group = "Machine", .name = "swap-memory", .value = "SIZE", .type = BT_OPT_SIZE, .def = "1G", .lo = 0,
+     .hi = INT64_MAX,
+     .help = "where a decode node keeps the KV of sequences that it preempts; 0: it is computed again"},
+    {.group = "Machine", .name = "speculate", .value = "N", .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 64,
+     .help = "tokens guessed from the text so far and checked in one step, at most; the output is the same"},
+    {.group = "Machine", .name = "chunk-tokens", .value = "N", .type = BT_OPT_INT, .def = "256", .lo = 16,
+     .hi = 4096,
+     .help = "prompt tokens that a decode node computes between two steps, at most: running sequences never "
+             "wait longer"},
+    {.group = "Machine", .name = "min-overlap", .value = "N", .type = BT_OPT_INT, .def = "64", .lo = 0,
+     .hi = 256, .help = "prompts shorter than this many tokens are sent in one piece"},
+    {.group = "Machine", .name = "share-tokens", .value = "N", .type = BT_OPT_INT, .def = "256", .lo = 0,
+     .hi = BT_SHAPES_MAX_CHUNK,
+     .help =
+         "waiting prompts with so many tokens left run as one, at most a chunk; 0, or --pace: each alone"},
+    {.group = "Machine", .name = "window", .value = "SIZE", .type = BT_OPT_SIZE, .def = "64M", .lo = 1 << 20,
+     .hi = INT64_C(1) << 34, .help = "KV bytes that one prefill node may have in flight to a decode node"},
+};
+const bt_opt_group bt_serving_opts = BT_OPT_GROUP(serving);

@@ -1,0 +1,11 @@
+#ifndef BT_ENGINE_OPTIONS_H
+#define BT_ENGINE_OPTIONS_H
+#include "base/opt.h"
+
+/* Rows that programs have which run engines, start nodes that do, or simulate them; used by their names. Who uses one
+ * says where its value lies. */
+extern const bt_opt_group bt_engine_opts; /* engine, decode-engine, schedule */
+/* Limits of a node: slots, prefill-slots, batch-rows, growth-tokens, swap-memory, speculate, chunk-tokens, min-overlap,
+ * share-tokens, window. */
+extern const bt_opt_group bt_serving_opts;
+#endif
