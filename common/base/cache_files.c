@@ -222,10 +222,13 @@ void bt_cache_files_add(bt_cache_list *l, const char *dir, const bt_cache_kind *
         if (!take_name(&f, e->d_name, kind)) continue;
         snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
         if (lstat(path, &st) < 0 || !S_ISREG(st.st_mode)) continue;
-        if (!grow(l) || !(f.path = strdup(path))) break;
-        f.bytes = (uint64_t)st.st_size;
-        take_used(&f, &st);
-        l->file[l->count++] = f;
+        if (!grow(l)) break;
+        bt_cache_file *to = &l->file[l->count];
+        *to = f;
+        if (!(to->path = strdup(path))) break;
+        to->bytes = (uint64_t)st.st_size;
+        take_used(to, &st);
+        l->count++;
     }
     if (d) closedir(d);
 }

@@ -198,10 +198,11 @@ static bool find_choice(char *ret, size_t cap, search *s, size_t ctx)
 {
     static const bt_form forms[] = {BT_FORM_INT8, BT_FORM_FP4};
     const int tries = decodes_with_weights(s) ? 2 : 0;
+    const int kv_forms = keeps_wide_kv(s) ? 2 : 1; /* 1: int8 too */
     const bt_form now = s->want[s->count - 1].weights;
     uint64_t bytes;
     for (size_t c = ctx; c >= LEAST_CTX || c == ctx; c /= 2) {
-        for (int kv = 0; kv <= keeps_wide_kv(s); kv++)
+        for (int kv = 0; kv < kv_forms; kv++)
             for (int f = -1; f < tries; f++) {
                 const change try = {.has_form = f >= 0, .form = f >= 0 ? forms[f] : now, .int8_kv = kv == 1,
                                     .ctx = c == ctx ? 0 : c};

@@ -90,8 +90,8 @@ static void use_core(const bt_cores_row *row)
 {
     const bt_kernels *k = best();
     const bool is_ref = k == &bt_kernels_table[bt_kernels_table_len - 1]; /* it chooses nothing */
-    const bt_cores_trial trial = {k->matmul8, k->int_prepare, k->int_matmul};
-    bt_cores_use(row, is_ref ? &(bt_cores_trial){0} : &trial);
+    const bt_cores_trial none = {0}, trial = {k->matmul8, k->int_prepare, k->int_matmul};
+    bt_cores_use(row, is_ref ? &none : &trial);
 }
 
 static void use_core_here(void)
@@ -114,7 +114,8 @@ bool bt_kernels_use_core(const char *name)
 const bt_kernels *bt_kernels_select(const char *isa)
 {
     pthread_once(&core_once, use_core_here);
-    const int any = !isa || !strcmp(isa, "auto");
+    if (!isa) isa = "auto";
+    const bool any = !strcmp(isa, "auto");
     for (size_t i = 0; i < bt_kernels_table_len; i++) {
         const bt_kernels *k = &bt_kernels_table[i];
         if ((any || !strcmp(isa, k->isa)) && k->usable()) return k;

@@ -160,12 +160,17 @@ bt_err bt_compile_fallbacks_of(bt_pkg_fallback **ret, size_t *ret_count, const b
                                const bt_compile_options *options, bt_fault *fault)
 {
     bt_compile_job *j = NULL;
-    bt_pkg_fallback *list = NULL;
     bt_err e = bt_compile_begin(&j, m, options, NULL, fault);
-    const size_t n = e == BT_OK ? j->offload->fallbacks : 0;
-    if (n && !(list = malloc(n * sizeof *list))) e = bt_fail(fault, BT_ENOMEM, "placing operators");
-    if (list) memcpy(list, j->offload->fallback, n * sizeof *list);
-    if (e == BT_OK) *ret = list, *ret_count = n;
+    if (e == BT_OK) {
+        const size_t n = j->offload->fallbacks;
+        bt_pkg_fallback *list = n ? malloc(n * sizeof *list) : NULL;
+        if (n && !list) e = bt_fail(fault, BT_ENOMEM, "placing operators");
+        else {
+            if (n) memcpy(list, j->offload->fallback, n * sizeof *list);
+            *ret = list;
+            *ret_count = n;
+        }
+    }
     bt_compile_job_free(j);
     return e;
 }

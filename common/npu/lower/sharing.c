@@ -38,7 +38,7 @@ static bt_err subgraph_bytes(uint64_t *ret, const bt_graph *g, size_t first, siz
     for (uint32_t t = 0; t < g->tensors; t++) {
         uint64_t rows;
         size_t writer = 0;
-        while (g->op[writer].out != t && writer < end) writer++;
+        while (writer < end && g->op[writer].out != t) writer++;
         if (g->tensor[t].kind != BT_TENSOR_ACT || writer < first || writer >= end) continue;
         const bt_err e = bt_formula_eval(&rows, g->tensor[t].rows, &b, fault);
         if (e < 0) return e;

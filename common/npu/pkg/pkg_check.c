@@ -311,7 +311,7 @@ static bt_err check_whole(void *ud, bt_fault *fault)
 bt_err bt_pkg_check(bt_pkg *p, bt_pool *pool, bt_fault *fault)
 {
     whole_check c = {p, pool};
-    bool ran;
+    bool ran = false;
     bt_err e = bt_pkg_check_tables(p, fault);
     if (e == BT_OK) e = bt_checked_once(&ran, &p->state, check_whole, &c, fault);
     if (e < 0 || ran) return e;
