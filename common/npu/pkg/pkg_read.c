@@ -153,12 +153,12 @@ bt_err bt_pkg_find_decode_row(const bt_pkg_row **ret, const bt_pkg *p, size_t se
     return BT_OK;
 }
 
-/* ---- does it belong to this model? ---- */
-
 bt_int_range bt_pkg_site_range(const bt_pkg_site *s)
 {
     return s->asymmetric ? bt_int_asymmetric(s->zero) : BT_INT_SYMMETRIC;
 }
+
+/* ---- does it belong to this model? ---- */
 
 bt_err bt_pkg_check_model(const bt_pkg *p, const bt_model *m, bt_fault *fault)
 {

@@ -23,6 +23,7 @@ typedef struct list {
 struct bt_pkg_writer {
     bt_file_new file;
     bool has_file;
+    const char *name;  /* of what is written, in faults */
     bt_pkg_kept *kept; /* of a sketch, else NULL */
     size_t kept_room;
     uint64_t at; /* where the next bytes go */
@@ -42,7 +43,7 @@ static bt_err keep(bt_pkg_writer *w, bt_err e)
 /* path NULL: of a sketch. */
 static bt_err make(bt_pkg_writer **ret, const char *path, bt_fault *fault)
 {
-    const char *name = path ? path : "a sketch";
+    const char *name = path ? path : "a package's sketch";
     bt_pkg_writer *w = calloc(1, sizeof *w);
     if (!w) return bt_fail(fault, BT_ENOMEM, "writing '%s'", name);
     bt_err e = BT_OK;
@@ -55,6 +56,7 @@ static bt_err make(bt_pkg_writer **ret, const char *path, bt_fault *fault)
     }
     if (path && (e = bt_file_begin(&w->file, path, fault)) < 0) goto out;
     w->has_file = path != NULL;
+    w->name = path ? w->file.path : name;
     if (!path && !(w->kept = calloc(1, sizeof *w->kept))) {
         e = bt_fail(fault, BT_ENOMEM, "writing '%s'", name);
         goto out;
@@ -104,14 +106,14 @@ static uint32_t add(bt_pkg_writer *w, bt_pkg_table_id id, const void *elem)
     list *l = &w->table[id];
     if (w->failed < 0) return BT_PKG_NONE;
     if (l->count == r->max_count) {
-        keep(w, bt_fail(&w->why, BT_ELIMIT, "'%s': more than %u %s", w->file.path, r->max_count, r->name));
+        keep(w, bt_fail(&w->why, BT_ELIMIT, "'%s': more than %u %s", w->name, r->max_count, r->name));
         return BT_PKG_NONE;
     }
     if (l->count == l->room) {
         const size_t room = l->room ? 2 * l->room : 64;
         void *grown = realloc(l->elem, room * r->elem_bytes);
         if (!grown) {
-            keep(w, bt_fail(&w->why, BT_ENOMEM, "writing '%s'", w->file.path));
+            keep(w, bt_fail(&w->why, BT_ENOMEM, "writing '%s'", w->name));
             return BT_PKG_NONE;
         }
         l->elem = grown;
@@ -139,7 +141,7 @@ static bt_err more_slots(bt_pkg_writer *w)
 {
     const bt_pkg_const *c = w->table[BT_PKG_TABLE_CONSTS].elem;
     uint32_t *old = w->slot, *grown = calloc(w->slots * 2, sizeof *grown);
-    if (!grown) return keep(w, bt_fail(&w->why, BT_ENOMEM, "writing '%s'", w->file.path));
+    if (!grown) return keep(w, bt_fail(&w->why, BT_ENOMEM, "writing '%s'", w->name));
     w->slot = grown;
     w->slots *= 2;
     for (size_t i = 0; i < w->table[BT_PKG_TABLE_CONSTS].count; i++)
@@ -155,12 +157,12 @@ static bt_err keep_const(bt_pkg_writer *w, uint32_t index, const void *bytes, si
     if (index >= w->kept_room) {
         const size_t room = w->kept_room ? 2 * w->kept_room : 256;
         void **grown = realloc(k->constant, room * sizeof *grown);
-        if (!grown) return keep(w, bt_fail(&w->why, BT_ENOMEM, "a sketch of a package"));
+        if (!grown) return keep(w, bt_fail(&w->why, BT_ENOMEM, "writing '%s'", w->name));
         k->constant = grown;
         w->kept_room = room;
     }
     void *copy = bytes ? malloc(len) : NULL;
-    if (bytes && !copy) return keep(w, bt_fail(&w->why, BT_ENOMEM, "a sketch of a package"));
+    if (bytes && !copy) return keep(w, bt_fail(&w->why, BT_ENOMEM, "writing '%s'", w->name));
     if (bytes) memcpy(copy, bytes, len);
     k->constant[k->constants++] = copy;
     return BT_OK;
@@ -182,7 +184,7 @@ uint32_t bt_pkg_writer_const(bt_pkg_writer *w, bt_pkg_const_kind kind, const voi
     bt_pkg_const c = {.offset = w->at, .bytes = len, .kind = (uint32_t)kind};
     if (w->failed < 0) return BT_PKG_NONE;
     if (!len) {
-        keep(w, bt_fail(&w->why, BT_EARG, "'%s': a constant of no bytes", w->file.path));
+        keep(w, bt_fail(&w->why, BT_EARG, "'%s': a constant of no bytes", w->name));
         return BT_PKG_NONE;
     }
     if (!bytes) {
@@ -249,7 +251,7 @@ static bt_err close_tables(bt_pkg_writer *w, bt_pkg_header *h, const void *table
     h->file_bytes = end;
     h->weights_bytes = weights_bytes(c, h->consts.count);
     uint32_t *refs = calloc((size_t)h->consts.count + 1, sizeof *refs);
-    if (!refs) return keep(w, bt_fail(&w->why, BT_ENOMEM, "writing '%s'", w->file.path));
+    if (!refs) return keep(w, bt_fail(&w->why, BT_ENOMEM, "writing '%s'", w->name));
     bt_pkg_count_refs(refs, h, table[BT_PKG_TABLE_TENSORS], table[BT_PKG_TABLE_SITES],
                       table[BT_PKG_TABLE_PROGRAMS]);
     for (uint32_t i = 0; i < h->consts.count; i++) c[i].refs = refs[i];
