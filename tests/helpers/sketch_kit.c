@@ -1,6 +1,7 @@
 /* What the calibration measures is taken out of a copy of either side; the rest is compared as it lies. */
 #include "tests/helpers/sketch_kit.h"
 #include "npu/compile/sketch.h"
+#include "npu/pkg/attention.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -177,6 +178,7 @@ void sketch_kit_check(const sketch_kit *k, const char *recipe, const char *profi
                             .ctx_tokens = k->model->hp.ctx < 512 ? k->model->hp.ctx : 512,
                             .calib_ids = k->ids, .calib_len = k->n, .npu_ops = npu_ops};
     assert_int_equal(bt_recipe_parse(&o.recipe, recipe, NULL), BT_OK);
+    assert_int_equal(bt_attention_parse(&o.attention, k->attention, NULL), BT_OK);
     assert_int_equal(bt_profile_load(&on, profile, NULL), BT_OK);
     o.profile = &on;
     snprintf(path, sizeof path, "%s/sketched.bpk", k->dir);

@@ -11,6 +11,7 @@ typedef struct sketch_kit {
     const int32_t *ids;
     size_t n;
     bt_pool *pool;
+    const char *attention; /* as --attention; NULL: dense */
 } sketch_kit;
 void sketch_kit_check(const sketch_kit *k, const char *recipe, const char *profile, uint32_t npu_ops,
                       const char *policy);

@@ -1,5 +1,6 @@
 /* A sketch beside the package that it stands for, byte for byte (npu/compile/sketch.h): sizes of stories260K,
  * the default model, and small models of each architecture. The widths of an 8B model are in tests/wide. */
+#include "model/gguf.h"
 #include "tests/helpers/engine_kit.h"
 #include "tests/helpers/sketch_kit.h"
 #include "tests/helpers/temp_folder.h"
@@ -29,11 +30,14 @@ static int teardown(void **state)
     return temp_folder_remove(dir);
 }
 
+static const char *attention; /* of all that is compared; NULL: dense */
+
 static void compare(const bt_model *m, const char *recipe, const char *profile, uint32_t npu_ops,
                     const char *policy, bt_pool *pool)
 {
     int32_t ids[CALIB];
-    const sketch_kit k = {.model = m, .dir = dir, .ids = ids, .n = CALIB, .pool = pool};
+    const sketch_kit k = {.model = m, .dir = dir,   .ids = ids,
+                          .n = CALIB, .pool = pool, .attention = attention};
     engine_kit_ids(ids, CALIB, m, 5);
     sketch_kit_check(&k, recipe, profile, npu_ops, policy);
 }
@@ -93,6 +97,21 @@ static void every_architecture_and_device_is(void **state)
     }
 }
 
+static void what_is_scaled_and_who_attends_sparsely_is(void **state)
+{
+    (void)state;
+    engine_kit kit = engine_kit_model_ffn("llama", 176);
+    for (uint32_t ops = BT_PKG_OPS_LINEAR; ops <= BT_PKG_OPS_ALL; ops++) {
+        compare(kit.model, "w8a8:smooth=0.5", "host", ops, "chunk:64", NULL);
+        compare(kit.model, "w4a16:awq", "host", ops, "chunk:64", NULL);
+    }
+    attention = "sparse:0.2";
+    compare(kit.model, "w8a8", "hexagon-v75", BT_PKG_OPS_LINEAR, "chunk:64", NULL);
+    compare(kit.model, "w8a8", "ane-m4", BT_PKG_OPS_ALL, "chunk:64", NULL);
+    attention = NULL;
+    engine_kit_done(&kit);
+}
+
 static void the_default_model_is(void **state)
 {
     (void)state;
@@ -115,6 +134,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stories260k_is_sketched_as_it_is_compiled),
         cmocka_unit_test(every_architecture_and_device_is),
+        cmocka_unit_test(what_is_scaled_and_who_attends_sparsely_is),
         cmocka_unit_test(the_default_model_is),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
