@@ -8,7 +8,7 @@
 #include "model/weights_private.h"
 #include "kernels/kernels.h"
 #include "model/quant.h"
-#include "tests/helpers/tiny_gguf.h"
+#include "tests/helpers/engine_kit.h"
 #include "tests/helpers/tiny_pkg.h"
 
 #include <stdlib.h>
@@ -24,8 +24,6 @@ static const bt_model *the_model(void)
     static bt_model *m;
     if (m) return m;
     tiny_gguf_spec s = tiny_gguf_default();
-    size_t len;
-    bt_gguf *g;
     s.arch = "qwen2";
     s.layers = 1;
     s.dim = s.ffn = 32;
@@ -34,8 +32,7 @@ static const bt_model *the_model(void)
     s.vocab = 20;
     s.type = BT_QUANT_Q4_0; /* FP4, or what that falls back to */
     s.no_tokenizer = true;
-    uint8_t *bytes = tiny_gguf_build(&s, &len); /* kept by the model to the end */
-    if (bt_gguf_open_bytes(&g, bytes, len, NULL) < 0 || bt_model_from_gguf(&m, g, NULL) < 0) abort();
+    m = engine_kit_of(&s).model; /* kept to the end, with its file */
     return m;
 }
 

@@ -1,7 +1,6 @@
 /* Models, pages and hashes for the tests of graph, npu and the engines. */
-#include "model/gguf.h"
 #include "tests/helpers/engine_kit.h"
-#include "tests/helpers/tiny_gguf.h"
+#include "tests/helpers/tiny_model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +20,16 @@ float *engine_kit_floats(size_t n)
     return f;
 }
 
+engine_kit engine_kit_of(const tiny_gguf_spec *spec)
+{
+    const tiny_model o = tiny_model_open(spec);
+    if (o.e < 0) {
+        fprintf(stderr, "engine_kit: %s\n", o.fault.text);
+        abort();
+    }
+    return (engine_kit){.model = o.m, .bytes = o.bytes};
+}
+
 engine_kit engine_kit_model(const char *arch) { return engine_kit_model_ffn(arch, 172); }
 
 engine_kit engine_kit_model_ffn(const char *arch, uint32_t ffn)
@@ -36,16 +45,7 @@ engine_kit engine_kit_model_ffn(const char *arch, uint32_t ffn)
     s.ctx = 1024;
     s.tied = !strcmp(arch, "qwen2");
     s.rope_freqs = !strcmp(arch, "llama");
-    engine_kit k = {0};
-    size_t len;
-    k.bytes = tiny_gguf_build(&s, &len);
-    bt_fault fault;
-    bt_gguf *g;
-    if (bt_gguf_open_bytes(&g, k.bytes, len, &fault) < 0 || bt_model_from_gguf(&k.model, g, &fault) < 0) {
-        fprintf(stderr, "engine_kit: %s\n", fault.text);
-        abort();
-    }
-    return k;
+    return engine_kit_of(&s);
 }
 
 void engine_kit_done(engine_kit *k)

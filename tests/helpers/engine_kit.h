@@ -5,6 +5,7 @@
 #include "kernels/kernels.h"
 #include "kernels/kv_view.h"
 #include "model/model.h"
+#include "tests/helpers/tiny_gguf.h"
 
 /* What the tests of graph, npu and the engines share: small models of each architecture, pages, hashes.
  * Failures of the kit itself abort the test program. */
@@ -13,6 +14,8 @@ typedef struct engine_kit {
     uint8_t *bytes;
 } engine_kit;
 
+/* Any small model. */
+engine_kit engine_kit_of(const tiny_gguf_spec *spec);
 /* 3 layers, dim 96, 6 heads over 2 kv heads, an odd ffn of 172, vocabulary 384, context 1024. qwen3 has
  * head_dim 24. */
 engine_kit engine_kit_model(const char *arch);

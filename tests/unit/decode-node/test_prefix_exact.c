@@ -8,12 +8,9 @@
 #include "decode-node/worker.h"
 #include "kv/kv_pack.h"
 #include "engine/prefill.h"
-#include "model/gguf.h"
 #include "sample/sample.h"
 #include "tests/helpers/decode_kit.h"
-#include "tests/helpers/engine_kit.h"
-#include "tests/helpers/temp_folder.h"
-#include "tests/helpers/tiny_gguf.h"
+#include "tests/helpers/worker_kit.h"
 
 #include <poll.h>
 #include <setjmp.h>
@@ -50,9 +47,7 @@ typedef struct request {
 } request;
 
 typedef struct room {
-    char dir[TEMP_FOLDER_BYTES];
-    uint8_t *file;
-    bt_model *model;
+    worker_kit kit;
     bt_prefill *prefill;
     bt_decode *alone;
     bt_sample *sampler;
@@ -77,28 +72,25 @@ static void open_worker(room *r, uint32_t elem_bytes)
                           .ahead_tokens = 3};
     const bt_prefill_config lc = {.engine = "npu", .ctx_tokens = CTX, .threads = 1,
                                   .kv_elem_bytes = elem_bytes};
-    if (bt_prefill_new(&r->prefill, r->model,
+    if (bt_prefill_new(&r->prefill, r->kit.model,
                        &(bt_prefill_config){.engine = "npu", .threads = 1, .kv_elem_bytes = elem_bytes},
                        &fault) < 0 ||
-        bt_decode_new(&r->alone, r->model, &(bt_decode_config){.rows_max = 1, .kv_elem_bytes = elem_bytes},
+        bt_decode_new(&r->alone, r->kit.model,
+                      &(bt_decode_config){.rows_max = 1, .kv_elem_bytes = elem_bytes}, &fault) < 0 ||
+        bt_decode_new(&e, r->kit.model, &(bt_decode_config){.rows_max = 8, .kv_elem_bytes = elem_bytes},
                       &fault) < 0 ||
-        bt_decode_new(&e, r->model, &(bt_decode_config){.rows_max = 8, .kv_elem_bytes = elem_bytes}, &fault) <
-            0 ||
-        bt_prefill_new(&c.local, r->model, &lc, &fault) < 0)
+        bt_prefill_new(&c.local, r->kit.model, &lc, &fault) < 0)
         fail_msg("%s", fault.text);
     c.engine = e;
     assert_int_equal(dc_worker_new(&r->worker, &c, &fault), BT_OK);
-    assert_int_equal(bt_sample_new(&r->sampler, r->model->hp.vocab, NULL), BT_OK);
-    r->logits = engine_kit_floats(r->model->hp.vocab);
+    assert_int_equal(bt_sample_new(&r->sampler, r->kit.model->hp.vocab, NULL), BT_OK);
+    r->logits = engine_kit_floats(r->kit.model->hp.vocab);
 }
 
 static void open_brain(room *r, uint32_t elem_bytes)
 {
-    const bt_hparams *h = &r->model->hp;
-    bt_kv_pages *pages = NULL;
-    assert_int_equal(bt_kv_pages_new(&pages, h->layers, h->kv_heads, h->head_dim, elem_bytes, PAGE_TOKENS,
-                                     PAGES * PAGE_TOKENS, NULL),
-                     BT_OK);
+    const bt_hparams *h = &r->kit.model->hp;
+    bt_kv_pages *pages = worker_kit_pages(r->kit.model, elem_bytes, PAGE_TOKENS, PAGES * PAGE_TOKENS);
     assert_int_equal(dc_store_new(&r->store, pages, NULL, SLOTS, CTX / PAGE_TOKENS, NULL), BT_OK);
     dc_config c = dc_config_defaults();
     c.self = decode_kit_self;
@@ -123,17 +115,11 @@ static void open_brain(room *r, uint32_t elem_bytes)
 
 static void open_room(room *r, uint64_t seed, uint32_t elem_bytes)
 {
-    size_t len;
-    bt_gguf *g = NULL;
     tiny_gguf_spec spec = tiny_gguf_default();
     memset(r, 0, sizeof *r);
     r->seed = seed;
     spec.ctx = CTX;
-    assert_true(temp_folder_new(r->dir));
-    assert_int_equal(setenv("BATON_CACHE_DIR", r->dir, 1), 0);
-    r->file = tiny_gguf_build(&spec, &len);
-    assert_int_equal(bt_gguf_open_bytes(&g, r->file, len, NULL), BT_OK);
-    assert_int_equal(bt_model_from_gguf(&r->model, g, NULL), BT_OK);
+    worker_kit_open(&r->kit, &spec, 0, 0);
     open_worker(r, elem_bytes);
     open_brain(r, elem_bytes);
 }
@@ -148,9 +134,7 @@ static void close_room(room *r)
     bt_sample_free(r->sampler);
     free(r->logits);
     for (int i = 0; i < REQUESTS; i++) engine_kit_pages_free(&r->all[i].kv);
-    bt_model_close(r->model);
-    free(r->file);
-    assert_int_equal(temp_folder_remove(r->dir), 0);
+    worker_kit_close(&r->kit);
 }
 
 /* A prompt with one of a few prefixes, and its answer when it is alone. */
@@ -169,7 +153,7 @@ static void make_request(room *r, request *q, uint32_t elem_bytes)
     for (uint32_t i = 0; i < q->prompt_tokens; i++)
         q->prompt[i] =
             (int32_t)(3 + (i < own ? bt_rng_u64(prefix, i) : bt_rng_u64(r->seed, r->draws++)) % 380);
-    q->kv = engine_kit_pages(r->model, CTX, PAGE_TOKENS, elem_bytes);
+    q->kv = engine_kit_pages(r->kit.model, CTX, PAGE_TOKENS, elem_bytes);
     assert_int_equal(bt_prefill_run(r->prefill, &q->kv, q->prompt, q->prompt_tokens, 0, NULL, r->logits,
                                     BT_PREFILL_LAST, NULL),
                      BT_OK);

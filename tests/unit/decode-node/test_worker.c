@@ -3,9 +3,7 @@
  * sanitizer too. */
 #include "decode-node/worker.h"
 #include "base/rng.h"
-#include "kv/kv_pages.h"
-#include "model/gguf.h"
-#include "tests/helpers/tiny_gguf.h"
+#include "tests/helpers/worker_kit.h"
 
 #include <poll.h>
 #include <setjmp.h>
@@ -18,16 +16,13 @@
 
 #include <cmocka.h>
 
-enum { SLOTS = 3, ROWS = 8, PROMPT = 5, CTX = 2048, PAGE_TOKENS = 64, DEADLINE_MS = 60000, FIRST = 40 };
+enum { SLOTS = 3, ROWS = 8, PROMPT = 5, CTX = 2048, FIRST = 40 };
 
 static const int32_t prompt[PROMPT] = {10, 11, 12, 13, 14};
 
 typedef struct room {
-    uint8_t *file;
-    bt_model *model;
+    worker_kit kit; /* its last sequence is for the engine on its own */
     dc_worker *worker;
-    bt_kv_pages *pages;
-    bt_kv_seq seq[SLOTS + 1]; /* the last one is for the engine on its own */
     bt_decode *engine;
     float *logits;
 } room;
@@ -50,53 +45,36 @@ static bt_err run_row(bt_decode *e, const bt_kv_view *kv, int32_t token, size_t 
 static dc_worker *new_worker(const bt_model *m)
 {
     dc_worker *w = NULL;
-    const dc_worker_config c = {.engine = new_engine(m, ROWS), .slots = SLOTS, .page_tokens = PAGE_TOKENS};
+    const dc_worker_config c = {.engine = new_engine(m, ROWS), .slots = SLOTS,
+                                .page_tokens = WORKER_KIT_PAGE_TOKENS};
     assert_int_equal(dc_worker_new(&w, &c, NULL), BT_OK);
     return w;
 }
 
-static bt_kv_view view_of(room *r, uint32_t slot)
-{
-    bt_kv_view v;
-    bt_kv_pages_view(&v, r->pages, &r->seq[slot]);
-    return v;
-}
+static bt_kv_view view_of(const room *r, uint32_t slot) { return worker_kit_view(&r->kit, slot); }
 
 /* A model that never says its end, KV of a prompt in every slot, a worker, and an engine of our own. */
 static void open_room(room *r)
 {
-    size_t len;
     tiny_gguf_spec spec = tiny_gguf_default();
     spec.ctx = CTX;
-    bt_gguf *g = NULL;
-    memset(r, 0, sizeof *r);
-    r->file = tiny_gguf_build(&spec, &len);
-    assert_int_equal(bt_gguf_open_bytes(&g, r->file, len, NULL), BT_OK);
-    assert_int_equal(bt_model_from_gguf(&r->model, g, NULL), BT_OK);
-    const bt_hparams *h = &r->model->hp;
-    r->engine = new_engine(r->model, 1);
-    r->logits = calloc(h->vocab, sizeof *r->logits);
-    assert_int_equal(bt_kv_pages_new(&r->pages, h->layers, h->kv_heads, h->head_dim, 2, PAGE_TOKENS,
-                                     (SLOTS + 1) * CTX, NULL),
-                     BT_OK);
+    worker_kit_open(&r->kit, &spec, SLOTS + 1, CTX);
+    r->engine = new_engine(r->kit.model, 1);
+    r->logits = calloc(spec.vocab, sizeof *r->logits);
     for (uint32_t s = 0; s <= SLOTS; s++) {
-        assert_int_equal(bt_kv_pages_reserve(r->pages, &r->seq[s], CTX, NULL), BT_OK);
         const bt_kv_view v = view_of(r, s);
         for (size_t i = 0; i < PROMPT; i++)
             assert_int_equal(run_row(r->engine, &v, prompt[i], i, r->logits), BT_OK);
     }
-    r->worker = new_worker(r->model);
+    r->worker = new_worker(r->kit.model);
 }
 
 static void close_room(room *r)
 {
     dc_worker_free(r->worker);
-    for (uint32_t s = 0; s <= SLOTS; s++) bt_kv_pages_release(r->pages, &r->seq[s]);
-    bt_kv_pages_free(r->pages);
     bt_decode_free(r->engine);
     free(r->logits);
-    bt_model_close(r->model);
-    free(r->file);
+    worker_kit_close(&r->kit);
 }
 
 static void start(room *r, uint32_t slot, uint32_t max_tokens, int32_t stop_id)
@@ -110,15 +88,7 @@ static void start(room *r, uint32_t slot, uint32_t max_tokens, int32_t stop_id)
     dc_worker_start_slot(r->worker, &job);
 }
 
-static dc_worker_event next(room *r)
-{
-    dc_worker_event ev;
-    while (!dc_worker_next(r->worker, &ev)) {
-        struct pollfd p = {.fd = dc_worker_fd(r->worker), .events = POLLIN};
-        assert_int_equal(poll(&p, 1, DEADLINE_MS), 1);
-    }
-    return ev;
-}
+static dc_worker_event next(room *r) { return worker_kit_decoded(r->worker); }
 
 /* Greedy, by the engine alone: ids[0] is FIRST. */
 static void expect_ids(room *r, int32_t *ids, size_t n)
@@ -128,7 +98,7 @@ static void expect_ids(room *r, int32_t *ids, size_t n)
     for (size_t i = 1; i < n; i++) {
         assert_int_equal(run_row(r->engine, &v, ids[i - 1], PROMPT + i - 1, r->logits), BT_OK);
         int32_t best = 0;
-        for (int32_t k = 1; k < (int32_t)r->model->hp.vocab; k++)
+        for (int32_t k = 1; k < (int32_t)r->kit.model->hp.vocab; k++)
             if (r->logits[k] > r->logits[best]) best = k;
         ids[i] = best;
     }
@@ -304,7 +274,7 @@ static void may_be_freed_with_sequences_in_work(void **state)
     open_room(&r);
     for (uint32_t i = 0; i < 200; i++) {
         dc_worker_free(r.worker);
-        r.worker = new_worker(r.model);
+        r.worker = new_worker(r.kit.model);
         if (i % 2) {
             start(&r, 0, 2, -1);
             while (next(&r).type == DC_WORKER_TOKEN) {}

@@ -8,11 +8,8 @@
 #include "base/rng.h"
 #include "kv/kv_pack.h"
 #include "engine/prefill.h"
-#include "model/gguf.h"
 #include "sample/sample.h"
-#include "tests/helpers/engine_kit.h"
-#include "tests/helpers/temp_folder.h"
-#include "tests/helpers/tiny_gguf.h"
+#include "tests/helpers/worker_kit.h"
 
 #include <poll.h>
 #include <setjmp.h>
@@ -52,11 +49,9 @@ typedef struct slot_state {
 } slot_state;
 
 typedef struct room {
-    char dir[TEMP_FOLDER_BYTES];
+    worker_kit kit;
     const char *decodes; /* its engine; with "npu" a package for both roles */
     uint32_t elem_bytes; /* of KV */
-    uint8_t *file;
-    bt_model *model;
     bt_pool *pool;
     bt_prefill *prefill;
     bt_decode *alone;
@@ -76,7 +71,7 @@ static bt_decode *new_engine(const room *r, size_t rows_max, bt_pool *pool)
 {
     bt_decode *e = NULL;
     bt_fault fault;
-    if (bt_decode_new(&e, r->model,
+    if (bt_decode_new(&e, r->kit.model,
                       &(bt_decode_config){.engine = r->decodes, .want = rows_too, .rows_max = rows_max,
                                           .pool = pool, .kv_elem_bytes = r->elem_bytes},
                       &fault) < 0)
@@ -87,29 +82,23 @@ static bt_decode *new_engine(const room *r, size_t rows_max, bt_pool *pool)
 static void open_room(room *r, const char *engine, const char *decodes, uint32_t elem_bytes,
                       uint32_t draft_max)
 {
-    size_t len;
     bt_fault fault = {""};
-    bt_gguf *g = NULL;
     tiny_gguf_spec spec = tiny_gguf_default();
     memset(r, 0, sizeof *r);
     spec.ctx = CTX;
     r->seed = 5;
     r->decodes = decodes;
     r->elem_bytes = elem_bytes;
-    assert_true(temp_folder_new(r->dir));
-    assert_int_equal(setenv("BATON_CACHE_DIR", r->dir, 1), 0);
-    r->file = tiny_gguf_build(&spec, &len);
-    assert_int_equal(bt_gguf_open_bytes(&g, r->file, len, NULL), BT_OK);
-    assert_int_equal(bt_model_from_gguf(&r->model, g, NULL), BT_OK);
+    worker_kit_open(&r->kit, &spec, 0, 0);
     assert_int_equal(bt_pool_new(&r->pool, 2, NULL), BT_OK);
-    if (bt_prefill_new(&r->prefill, r->model,
+    if (bt_prefill_new(&r->prefill, r->kit.model,
                        &(bt_prefill_config){.engine = engine, .want = rows_too, .threads = 1,
                                             .kv_elem_bytes = elem_bytes},
                        &fault) < 0)
         fail_msg("%s", fault.text);
     r->alone = new_engine(r, 1, NULL); /* the pool is the worker's */
-    assert_int_equal(bt_sample_new(&r->sampler, r->model->hp.vocab, NULL), BT_OK);
-    r->logits = engine_kit_floats(r->model->hp.vocab);
+    assert_int_equal(bt_sample_new(&r->sampler, r->kit.model->hp.vocab, NULL), BT_OK);
+    r->logits = engine_kit_floats(r->kit.model->hp.vocab);
     dc_worker_config c = {.engine = new_engine(r, ROWS, r->pool),
                           .pool = r->pool,
                           .slots = SLOTS,
@@ -121,7 +110,7 @@ static void open_room(room *r, const char *engine, const char *decodes, uint32_t
     const bt_prefill_config lc = {
         .engine = engine,  .want = rows_too, .pkg = bt_decode_shared_package(c.engine),
         .ctx_tokens = CTX, .pool = r->pool,  .kv_elem_bytes = elem_bytes};
-    if (bt_prefill_new(&c.local, r->model, &lc, &fault) < 0 || dc_worker_new(&r->worker, &c, &fault) < 0)
+    if (bt_prefill_new(&c.local, r->kit.model, &lc, &fault) < 0 || dc_worker_new(&r->worker, &c, &fault) < 0)
         fail_msg("%s", fault.text);
 }
 
@@ -133,9 +122,7 @@ static void close_room(room *r)
     bt_pool_free(r->pool);
     bt_sample_free(r->sampler);
     free(r->logits);
-    bt_model_close(r->model);
-    free(r->file);
-    assert_int_equal(temp_folder_remove(r->dir), 0);
+    worker_kit_close(&r->kit);
 }
 
 /* ---- a request, alone ---- */
@@ -154,7 +141,7 @@ static void one_token(room *r, request *q)
 
 static void run_alone(room *r, request *q)
 {
-    q->kv = engine_kit_pages(r->model, CTX, PAGE_TOKENS, r->elem_bytes);
+    q->kv = engine_kit_pages(r->kit.model, CTX, PAGE_TOKENS, r->elem_bytes);
     q->sampling.bias = q->bias;
     assert_int_equal(bt_prefill_run(r->prefill, &q->kv, q->prompt, q->prompt_tokens, 0, NULL, r->logits,
                                     BT_PREFILL_LAST, NULL),
@@ -246,7 +233,7 @@ static void give_rows(slot_state *s, uint32_t rows)
 static void take(room *r, uint32_t slot, const request *q, uint32_t known, uint32_t rows)
 {
     slot_state *s = &r->slot[slot];
-    *s = (slot_state){.r = *q, .kv = engine_kit_pages(r->model, CTX, PAGE_TOKENS, r->elem_bytes),
+    *s = (slot_state){.r = *q, .kv = engine_kit_pages(r->kit.model, CTX, PAGE_TOKENS, r->elem_bytes),
                       .known = known};
     give_rows(s, rows);
     start(r, slot, rows);
@@ -438,7 +425,7 @@ static void goes_on_from_every_number_of_known_tokens(void **state)
             request q = {.prompt_tokens = 37, .max_tokens = 40, .sampling = bt_sample_greedy()};
             if (seeded) q.sampling.temperature = 1;
             q.sampling.seed = seeded;
-            engine_kit_ids(q.prompt, q.prompt_tokens, r.model, 3);
+            engine_kit_ids(q.prompt, q.prompt_tokens, r.kit.model, 3);
             run_alone(&r, &q);
             take(&r, n % SLOTS, &q, n, q.prompt_tokens);
             pump_all(&r);

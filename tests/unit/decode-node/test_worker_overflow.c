@@ -1,11 +1,8 @@
 /* The compute thread of the decode node, where numbers leave their range: the sequence ends with its place,
  * after every token before it; the others go on; a draft that would overflow and is wrong changes nothing. */
 #include "decode-node/worker.h"
-#include "kv/kv_pages.h"
-#include "model/gguf.h"
-#include "tests/helpers/tiny_gguf.h"
+#include "tests/helpers/worker_kit.h"
 
-#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,35 +12,18 @@
 
 #include <cmocka.h>
 
-enum {
-    SLOTS = 2,
-    PROMPT = 9,
-    LONG = 200,
-    CTX = 256,
-    HOT = 113,
-    TOKEN = 11,
-    ANSWER = 12,
-    DEADLINE_MS = 60000
-};
+enum { SLOTS = 2, PROMPT = 9, LONG = 200, CTX = 256, HOT = 113, TOKEN = 11, ANSWER = 12 };
 
 /* What lies in the pages, and what the worker is told that it is: drafts come from the latter. */
 static const int32_t stored[PROMPT] = {11, 11, 11, 12, 12, 12, 10, 11, 11},
                      told[PROMPT] = {11, 11, 11, HOT, HOT, HOT, 10, 11, 11};
 
 typedef struct room {
-    uint8_t *file;
-    bt_model *model;
+    worker_kit kit;
     dc_worker *worker;
-    bt_kv_pages *pages;
-    bt_kv_seq seq[SLOTS];
 } room;
 
-static bt_kv_view view_of(const room *r, uint32_t slot)
-{
-    bt_kv_view v;
-    bt_kv_pages_view(&v, r->pages, &r->seq[slot]);
-    return v;
-}
+static bt_kv_view view_of(const room *r, uint32_t slot) { return worker_kit_view(&r->kit, slot); }
 
 static bt_decode *new_engine(const bt_model *m)
 {
@@ -55,40 +35,28 @@ static bt_decode *new_engine(const bt_model *m)
 
 static void open_room(room *r, uint32_t draft_max, bool prefills)
 {
-    size_t len;
     tiny_gguf_spec spec = tiny_gguf_default();
     spec.hot_token = HOT, spec.hot_embed = 1000, spec.hot_k = 20000;
-    bt_gguf *g = NULL;
-    memset(r, 0, sizeof *r);
-    r->file = tiny_gguf_build(&spec, &len);
-    assert_int_equal(bt_gguf_open_bytes(&g, r->file, len, NULL), BT_OK);
-    assert_int_equal(bt_model_from_gguf(&r->model, g, NULL), BT_OK);
-    const bt_hparams *h = &r->model->hp;
-    assert_int_equal(
-        bt_kv_pages_new(&r->pages, h->layers, h->kv_heads, h->head_dim, 2, 64, SLOTS * CTX, NULL), BT_OK);
-    bt_decode *e = new_engine(r->model);
+    worker_kit_open(&r->kit, &spec, SLOTS, CTX);
+    bt_decode *e = new_engine(r->kit.model);
     for (uint32_t s = 0; s < SLOTS; s++) {
-        assert_int_equal(bt_kv_pages_reserve(r->pages, &r->seq[s], CTX, NULL), BT_OK);
         const bt_kv_view v = view_of(r, s);
         const bt_decode_seq seq = {.kv = &v, .tokens = stored, .count = PROMPT};
         assert_int_equal(bt_decode_step(e, &seq, 1, NULL, NULL, NULL), BT_OK);
     }
     bt_decode_free(e);
-    dc_worker_config c = {.engine = new_engine(r->model), .slots = SLOTS, .page_tokens = 64,
-                          .draft_max = draft_max, .chunk_tokens = 1};
+    dc_worker_config c = {.engine = new_engine(r->kit.model), .slots = SLOTS,
+                          .page_tokens = WORKER_KIT_PAGE_TOKENS, .draft_max = draft_max, .chunk_tokens = 1};
     const bt_prefill_config lc = {.engine = "host", .ctx_tokens = CTX,
                                   .weights = bt_decode_shared_weights(c.engine)};
-    if (prefills) assert_int_equal(bt_prefill_new(&c.local, r->model, &lc, NULL), BT_OK);
+    if (prefills) assert_int_equal(bt_prefill_new(&c.local, r->kit.model, &lc, NULL), BT_OK);
     assert_int_equal(dc_worker_new(&r->worker, &c, NULL), BT_OK);
 }
 
 static void close_room(room *r)
 {
     dc_worker_free(r->worker);
-    for (uint32_t s = 0; s < SLOTS; s++) bt_kv_pages_release(r->pages, &r->seq[s]);
-    bt_kv_pages_free(r->pages);
-    bt_model_close(r->model);
-    free(r->file);
+    worker_kit_close(&r->kit);
 }
 
 /* Every token of the answer is `token`. */
@@ -108,15 +76,7 @@ static void start(room *r, uint32_t slot, int32_t token)
     dc_worker_start_slot(r->worker, &job);
 }
 
-static dc_worker_event next(room *r)
-{
-    dc_worker_event ev;
-    while (!dc_worker_next(r->worker, &ev)) {
-        struct pollfd p = {.fd = dc_worker_fd(r->worker), .events = POLLIN};
-        assert_int_equal(poll(&p, 1, DEADLINE_MS), 1);
-    }
-    return ev;
-}
+static dc_worker_event next(room *r) { return worker_kit_decoded(r->worker); }
 
 static void a_sequence_that_overflows_ends_alone_after_the_tokens_before(void **state)
 {

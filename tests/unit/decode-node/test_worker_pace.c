@@ -1,11 +1,8 @@
 /* A worker with a device: each step is told with its price before what came of it, and with a pace the next
  * one begins when it is let go. Tokens are those of a worker without. */
 #include "decode-node/worker.h"
-#include "kv/kv_pages.h"
-#include "model/gguf.h"
-#include "tests/helpers/tiny_gguf.h"
+#include "tests/helpers/worker_kit.h"
 
-#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,36 +12,21 @@
 
 #include <cmocka.h>
 
-enum { SLOTS = 2, PROMPT = 5, CTX = 512, PAGE_TOKENS = 64, DEADLINE_MS = 60000, FIRST = 40, TOKENS = 12 };
+enum { SLOTS = 2, PROMPT = 5, CTX = 512, FIRST = 40, TOKENS = 12 };
 static const int32_t prompt[PROMPT] = {10, 11, 12, 13, 14};
 
 typedef struct room {
-    uint8_t *file;
-    bt_model *model;
+    worker_kit kit;
     dc_worker_device device;
     dc_worker *worker;
-    bt_kv_pages *pages;
-    bt_kv_seq seq[SLOTS];
 } room;
 
 /* rows of the prompt are zero: what is computed does not matter, only that it is the same */
 static void open_room(room *r, bool has_device, uint64_t pace_milli)
 {
-    size_t len;
-    tiny_gguf_spec spec = tiny_gguf_default();
-    bt_gguf *g = NULL;
     bt_decode *e = NULL;
-    spec.ctx = CTX;
     memset(r, 0, sizeof *r);
-    r->file = tiny_gguf_build(&spec, &len);
-    assert_int_equal(bt_gguf_open_bytes(&g, r->file, len, NULL), BT_OK);
-    assert_int_equal(bt_model_from_gguf(&r->model, g, NULL), BT_OK);
-    const bt_hparams *h = &r->model->hp;
-    assert_int_equal(bt_kv_pages_new(&r->pages, h->layers, h->kv_heads, h->head_dim, 2, PAGE_TOKENS,
-                                     SLOTS * CTX, NULL),
-                     BT_OK);
-    for (uint32_t s = 0; s < SLOTS; s++)
-        assert_int_equal(bt_kv_pages_reserve(r->pages, &r->seq[s], CTX, NULL), BT_OK);
+    worker_kit_open(&r->kit, NULL, SLOTS, CTX);
     assert_int_equal(bt_profile_load(&r->device.profile, "adreno-750", NULL), BT_OK);
     r->device.model = (bt_price_model){.body_weights = 1000000,
                                        .weight_bytes = 2000000,
@@ -57,8 +39,8 @@ static void open_room(room *r, bool has_device, uint64_t pace_milli)
                                        .weight_bits = 16,
                                        .input_bits = 16};
     r->device.pace.milli = pace_milli;
-    assert_int_equal(bt_decode_new(&e, r->model, &(bt_decode_config){.rows_max = 8}, NULL), BT_OK);
-    const dc_worker_config c = {.engine = e, .slots = SLOTS, .page_tokens = PAGE_TOKENS,
+    assert_int_equal(bt_decode_new(&e, r->kit.model, &(bt_decode_config){.rows_max = 8}, NULL), BT_OK);
+    const dc_worker_config c = {.engine = e, .slots = SLOTS, .page_tokens = WORKER_KIT_PAGE_TOKENS,
                                 .device = has_device ? &r->device : NULL};
     assert_int_equal(dc_worker_new(&r->worker, &c, NULL), BT_OK);
 }
@@ -66,30 +48,20 @@ static void open_room(room *r, bool has_device, uint64_t pace_milli)
 static void close_room(room *r)
 {
     dc_worker_free(r->worker);
-    for (uint32_t s = 0; s < SLOTS; s++) bt_kv_pages_release(r->pages, &r->seq[s]);
-    bt_kv_pages_free(r->pages);
-    bt_model_close(r->model);
-    free(r->file);
+    worker_kit_close(&r->kit);
 }
 
 static void start(room *r, uint32_t slot)
 {
     const int32_t first = FIRST;
-    dc_worker_start job = {.slot = slot, .prompt = prompt, .prompt_tokens = PROMPT, .ids = &first,
-                           .ids_len = 1, .rows = PROMPT,   .max_tokens = TOKENS};
-    bt_kv_pages_view(&job.view, r->pages, &r->seq[slot]);
+    dc_worker_start job = {.slot = slot,     .view = worker_kit_view(&r->kit, slot),
+                           .prompt = prompt, .prompt_tokens = PROMPT,
+                           .ids = &first,    .ids_len = 1,
+                           .rows = PROMPT,   .max_tokens = TOKENS};
     dc_worker_start_slot(r->worker, &job);
 }
 
-static dc_worker_event next(room *r)
-{
-    dc_worker_event ev;
-    while (!dc_worker_next(r->worker, &ev)) {
-        struct pollfd p = {.fd = dc_worker_fd(r->worker), .events = POLLIN};
-        assert_int_equal(poll(&p, 1, DEADLINE_MS), 1);
-    }
-    return ev;
-}
+static dc_worker_event next(room *r) { return worker_kit_decoded(r->worker); }
 
 /* All tokens of slot 0, alone; the STEPs are checked and answered. *ret_late: begin of each is the last go.
  */
@@ -193,9 +165,10 @@ static void a_step_without_a_token_is_paced_and_late_in_the_next_token(void **st
     room r;
     open_room(&r, true, 1000);
     for (int i = 0; i < KNOWN; i++) ids[i] = FIRST + i;
-    dc_worker_start job = {.slot = 0,        .prompt = prompt, .prompt_tokens = PROMPT, .ids = ids,
-                           .ids_len = KNOWN, .rows = PROMPT,   .max_tokens = KNOWN + 4};
-    bt_kv_pages_view(&job.view, r.pages, &r.seq[0]);
+    const dc_worker_start job = {.slot = 0,        .view = worker_kit_view(&r.kit, 0),
+                                 .prompt = prompt, .prompt_tokens = PROMPT,
+                                 .ids = ids,       .ids_len = KNOWN,
+                                 .rows = PROMPT,   .max_tokens = KNOWN + 4};
     dc_worker_start_slot(r.worker, &job);
     uint64_t steps = 0, ns = 0, paced_us = 0;
     dc_worker_event ev;

@@ -1,9 +1,7 @@
 /* The engines of both nodes together: a sequence prefilled by one is carried on by the other. */
 #include "engine/decode.h"
 #include "engine/prefill.h"
-#include "model/gguf.h"
 #include "tests/helpers/engine_kit.h"
-#include "tests/helpers/tiny_gguf.h"
 #include "tests/helpers/rows.h"
 
 #include <math.h>
@@ -141,12 +139,8 @@ static float worst_ratio(const tiny_gguf_spec *spec, const char *weights, uint32
 {
     enum { N = 120 };
     bt_fault f = {""};
-    bt_gguf *g;
-    bt_model *m;
-    size_t len;
-    uint8_t *bytes = tiny_gguf_build(spec, &len);
-    if (bt_gguf_open_bytes(&g, bytes, len, &f) < 0 || bt_model_from_gguf(&m, g, &f) < 0)
-        fail_msg("%s", f.text);
+    engine_kit kit = engine_kit_of(spec);
+    bt_model *m = kit.model;
     bt_decode *host, *ref;
     const bt_decode_config hc = {.weights = weights, .kv_elem_bytes = kv_elem_bytes},
                            rc = {.engine = "reference"};
@@ -174,8 +168,7 @@ static float worst_ratio(const tiny_gguf_spec *spec, const char *weights, uint32
     engine_kit_pages_free(&r);
     bt_decode_free(host);
     bt_decode_free(ref);
-    bt_model_close(m);
-    free(bytes);
+    engine_kit_done(&kit);
     return worst / top;
 }
 

@@ -4,9 +4,7 @@
 #include "base/memory.h"
 #include "engine/decode.h"
 #include "engine/mixed.h"
-#include "model/gguf.h"
 #include "tests/helpers/engine_kit.h"
-#include "tests/helpers/tiny_gguf.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -131,13 +129,8 @@ static void sparse_attention_needs_its_keys_and_each_thread_its_scores(void **st
     (void)state;
     tiny_gguf_spec s = tiny_gguf_default();
     uint64_t grows[2];
-    size_t len;
-    bt_gguf *g;
-    engine_kit kit;
     s.ctx = 65536;
-    kit.bytes = tiny_gguf_build(&s, &len);
-    assert_int_equal(bt_gguf_open_bytes(&g, kit.bytes, len, NULL), BT_OK);
-    assert_int_equal(bt_model_from_gguf(&kit.model, g, NULL), BT_OK);
+    engine_kit kit = engine_kit_of(&s);
     for (int is_sparse = 0; is_sparse < 2; is_sparse++) {
         bt_obtain_want how = {.attention = is_sparse ? "sparse:0.2" : NULL};
         bt_needs_want w = want("npu", NULL);

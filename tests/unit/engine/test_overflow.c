@@ -3,10 +3,8 @@
 #include "engine/decode.h"
 #include "engine/overflow.h"
 #include "engine/prefill.h"
-#include "model/gguf.h"
 #include "tests/helpers/engine_kit.h"
 #include "tests/helpers/npu_kit.h"
-#include "tests/helpers/tiny_gguf.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -26,13 +24,7 @@ static engine_kit model_of(float embed, float k, void (*extra)(tiny_gguf *, void
     tiny_gguf_spec s = tiny_gguf_default();
     s.hot_token = HOT, s.hot_embed = embed, s.hot_k = k;
     s.extra = extra, s.omit = omit;
-    engine_kit kit = {0};
-    size_t len;
-    bt_gguf *g;
-    kit.bytes = tiny_gguf_build(&s, &len);
-    assert_int_equal(bt_gguf_open_bytes(&g, kit.bytes, len, NULL), BT_OK);
-    assert_int_equal(bt_model_from_gguf(&kit.model, g, NULL), BT_OK);
-    return kit;
+    return engine_kit_of(&s);
 }
 
 static engine_kit large_keys(void) { return model_of(1000, 20000, NULL, NULL); }

@@ -1,11 +1,9 @@
 /* Ten thousand requests, computed by the engines that nodes have: after they were made, nothing is compiled.
  */
 #include "engine/prefill.h"
-#include "model/gguf.h"
 #include "tests/helpers/engine_kit.h"
 #include "tests/helpers/slow.h"
 #include "tests/helpers/temp_folder.h"
-#include "tests/helpers/tiny_gguf.h"
 
 #include <dirent.h>
 #include <setjmp.h>
@@ -42,9 +40,6 @@ static size_t next_length(uint64_t *rng)
 static engine_kit model(void)
 {
     tiny_gguf_spec s = tiny_gguf_default();
-    engine_kit k = {0};
-    bt_gguf *g;
-    size_t len;
     s.layers = 1;
     s.dim = s.ffn = 32;
     s.heads = 2;
@@ -52,10 +47,7 @@ static engine_kit model(void)
     s.head_dim = 16;
     s.vocab = 320;
     s.ctx = CTX;
-    k.bytes = tiny_gguf_build(&s, &len);
-    assert_int_equal(bt_gguf_open_bytes(&g, k.bytes, len, NULL), BT_OK);
-    assert_int_equal(bt_model_from_gguf(&k.model, g, NULL), BT_OK);
-    return k;
+    return engine_kit_of(&s);
 }
 
 /* Files in a folder, those of its own folders too. */

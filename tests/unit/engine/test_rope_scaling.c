@@ -2,11 +2,9 @@
  * change no bit, and decoding goes on where a prompt ended. */
 #include "engine/decode.h"
 #include "engine/prefill.h"
-#include "model/gguf.h"
 #include "npu/pkg/pkg.h"
 #include "tests/helpers/engine_kit.h"
 #include "tests/helpers/npu_kit.h"
-#include "tests/helpers/tiny_gguf.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -49,8 +47,7 @@ static void add(tiny_gguf *w, void *ud)
 }
 
 typedef struct world {
-    bt_model *m;
-    uint8_t *bytes;
+    engine_kit kit;
     int32_t ids[N];
     size_t vocab;
     float *logits, *oracle; /* of the last token */
@@ -63,8 +60,8 @@ static void run(float *logits, const world *w, const char *engine, const bt_pkg 
                                  .ctx_tokens = CTX};
     bt_fault f = {""};
     bt_prefill *p = NULL;
-    if (bt_prefill_new(&p, w->m, &c, &f) < 0) fail_msg("%s", f.text);
-    bt_kv_view kv = engine_kit_pages(w->m, N, PAGE, bt_prefill_kv_elem_bytes(p));
+    if (bt_prefill_new(&p, w->kit.model, &c, &f) < 0) fail_msg("%s", f.text);
+    bt_kv_view kv = engine_kit_pages(w->kit.model, N, PAGE, bt_prefill_kv_elem_bytes(p));
     assert_int_equal(bt_prefill_run(p, &kv, w->ids, N, 0, NULL, logits, BT_PREFILL_LAST, NULL), BT_OK);
     if (ret_hash) *ret_hash = engine_kit_hash(&kv, N);
     engine_kit_pages_free(&kv);
@@ -74,19 +71,14 @@ static void run(float *logits, const world *w, const char *engine, const bt_pkg 
 static world begin(const ask *a)
 {
     tiny_gguf_spec s = tiny_gguf_default();
-    size_t len;
-    bt_gguf *g = NULL;
-    bt_fault f = {""};
     world w = {0};
     s.arch = a->arch;
     s.ctx = CTX;
     s.extra = add;
     s.ud = (void *)(uintptr_t)a;
-    w.bytes = tiny_gguf_build(&s, &len);
-    if (bt_gguf_open_bytes(&g, w.bytes, len, &f) < 0 || bt_model_from_gguf(&w.m, g, &f) < 0)
-        fail_msg("%s", f.text);
-    engine_kit_ids(w.ids, N, w.m, 17);
-    w.vocab = w.m->hp.vocab;
+    w.kit = engine_kit_of(&s);
+    engine_kit_ids(w.ids, N, w.kit.model, 17);
+    w.vocab = w.kit.model->hp.vocab;
     w.logits = engine_kit_floats(w.vocab);
     w.oracle = engine_kit_floats(w.vocab);
     run(w.oracle, &w, "reference", NULL, NULL, NULL);
@@ -97,8 +89,7 @@ static void end(world *w)
 {
     free(w->logits);
     free(w->oracle);
-    bt_model_close(w->m);
-    free(w->bytes);
+    engine_kit_done(&w->kit);
 }
 
 /* The greatest difference against the greatest logit of b. */
@@ -149,9 +140,9 @@ static void a_decode_step_has_the_bits_of_a_longer_prompt(void **state)
         bt_prefill *p = NULL;
         bt_decode *d = NULL;
         float *expected = engine_kit_floats(w.vocab);
-        assert_int_equal(bt_prefill_new(&p, w.m, &pc, NULL), BT_OK);
-        assert_int_equal(bt_decode_new(&d, w.m, &dc, NULL), BT_OK);
-        bt_kv_view kv = engine_kit_pages(w.m, N, PAGE, bt_prefill_kv_elem_bytes(p));
+        assert_int_equal(bt_prefill_new(&p, w.kit.model, &pc, NULL), BT_OK);
+        assert_int_equal(bt_decode_new(&d, w.kit.model, &dc, NULL), BT_OK);
+        bt_kv_view kv = engine_kit_pages(w.kit.model, N, PAGE, bt_prefill_kv_elem_bytes(p));
         assert_int_equal(bt_prefill_run(p, &kv, w.ids, N, 0, NULL, expected, BT_PREFILL_LAST, NULL), BT_OK);
         assert_int_equal(bt_prefill_run(p, &kv, w.ids, N - 1, 0, NULL, w.logits, BT_PREFILL_LAST, NULL),
                          BT_OK);
@@ -190,8 +181,8 @@ static void packages_are_as_near_the_reference_as_without_scaling(void **state)
             world w = begin(&(ask){"llama", (kind)k});
             uint64_t hash[2];
             for (int i = 0; i < 2; i++) {
-                bt_pkg *pkg =
-                    npu_kit_compiled(w.m, rows[r].recipe, rows[r].ops, i ? "chunk:64" : "chunk:16", CTX);
+                bt_pkg *pkg = npu_kit_compiled(w.kit.model, rows[r].recipe, rows[r].ops,
+                                               i ? "chunk:64" : "chunk:16", CTX);
                 assert_int_equal(lists_rope(pkg), rows[r].ops == BT_PKG_OPS_ALL && k != PLAIN);
                 run(w.logits, &w, "npu", pkg, NULL, &hash[i]);
                 bt_pkg_close(pkg);

@@ -1,12 +1,10 @@
 /* The compute thread of the prefill node: every job ends once, its rows are announced in order while others
  * are computed and are the engine's own, wherever the computing began, and cancelling or stopping at any
  * moment loses nothing. Meant to be run under the thread sanitizer too. */
-#include "model/gguf.h"
 #include "prefill-node/worker.h"
 #include "base/rng.h"
 #include "kv/kv_pack.h"
-#include "kv/kv_pages.h"
-#include "tests/helpers/tiny_gguf.h"
+#include "tests/helpers/worker_kit.h"
 
 #include <poll.h>
 #include <setjmp.h>
@@ -19,14 +17,11 @@
 
 #include <cmocka.h>
 
-enum { SLOTS = 4, IDS = 300, PAGE_TOKENS = 64, DEADLINE_MS = 60000 };
+enum { SLOTS = 4, IDS = 300, DEADLINE_MS = 60000 };
 
 typedef struct room {
-    uint8_t *file;
-    bt_model *model;
+    worker_kit kit;
     pf_worker *worker;
-    bt_kv_pages *pages;
-    bt_kv_seq seq[SLOTS];
     int32_t ids[IDS];
 } room;
 
@@ -43,22 +38,11 @@ static bt_prefill *new_engine(const bt_model *m, const char *policy)
 
 static void open_cut(room *r, const char *policy)
 {
-    size_t len;
-    const tiny_gguf_spec spec = tiny_gguf_default();
-    bt_gguf *g = NULL;
-    memset(r, 0, sizeof *r);
-    r->file = tiny_gguf_build(&spec, &len);
-    assert_int_equal(bt_gguf_open_bytes(&g, r->file, len, NULL), BT_OK);
-    assert_int_equal(bt_model_from_gguf(&r->model, g, NULL), BT_OK);
-    const bt_hparams *h = &r->model->hp;
-    assert_int_equal(bt_kv_pages_new(&r->pages, h->layers, h->kv_heads, h->head_dim, 2, PAGE_TOKENS,
-                                     SLOTS * 512, NULL),
-                     BT_OK);
-    for (size_t i = 0; i < SLOTS; i++)
-        assert_int_equal(bt_kv_pages_reserve(r->pages, &r->seq[i], IDS, NULL), BT_OK);
+    worker_kit_open(&r->kit, NULL, SLOTS, 512);
     for (int32_t i = 0; i < IDS; i++) r->ids[i] = 3 + i * 7 % 300;
+    const bt_hparams *h = &r->kit.model->hp;
     assert_int_equal(
-        pf_worker_new(&r->worker, new_engine(r->model, policy), SLOTS, h->layers, h->vocab, NULL), BT_OK);
+        pf_worker_new(&r->worker, new_engine(r->kit.model, policy), SLOTS, h->layers, h->vocab, NULL), BT_OK);
 }
 
 static void open_room(room *r) { open_cut(r, NULL); }
@@ -66,28 +50,17 @@ static void open_room(room *r) { open_cut(r, NULL); }
 static void close_room(room *r)
 {
     pf_worker_free(r->worker);
-    for (size_t i = 0; i < SLOTS; i++) bt_kv_pages_release(r->pages, &r->seq[i]);
-    bt_kv_pages_free(r->pages);
-    bt_model_close(r->model);
-    free(r->file);
+    worker_kit_close(&r->kit);
 }
 
 static void give(room *r, uint32_t slot, uint32_t n)
 {
-    pf_worker_job job = {.slot = slot, .ids = r->ids, .ids_len = n};
-    bt_kv_pages_view(&job.view, r->pages, &r->seq[slot]);
+    const pf_worker_job job = {.slot = slot, .view = worker_kit_view(&r->kit, slot), .ids = r->ids,
+                               .ids_len = n};
     pf_worker_compute(r->worker, &job);
 }
 
-static pf_worker_event next(room *r)
-{
-    pf_worker_event ev;
-    while (!pf_worker_next(r->worker, &ev)) {
-        struct pollfd p = {.fd = pf_worker_fd(r->worker), .events = POLLIN};
-        assert_int_equal(poll(&p, 1, DEADLINE_MS), 1);
-    }
-    return ev;
-}
+static pf_worker_event next(room *r) { return worker_kit_computed(r->worker); }
 
 /* The next event that ends a job. */
 static pf_worker_event next_end(room *r)
@@ -103,7 +76,7 @@ static void announces_every_row_once_before_the_end(void **state)
     room r;
     (void)state;
     open_room(&r);
-    const uint32_t layers = r.model->hp.layers;
+    const uint32_t layers = r.kit.model->hp.layers;
     uint32_t *done = calloc(layers, sizeof *done);
     give(&r, 2, IDS);
     pf_worker_event ev;
@@ -128,11 +101,10 @@ static void announces_every_row_once_before_the_end(void **state)
     assert_int_equal(end.slot, 2);
 
     /* The same as the engine gives without a worker. */
-    bt_prefill *e = new_engine(r.model, NULL);
-    float *logits = calloc(r.model->hp.vocab, sizeof *logits);
-    bt_kv_view view;
+    bt_prefill *e = new_engine(r.kit.model, NULL);
+    float *logits = calloc(r.kit.model->hp.vocab, sizeof *logits);
+    const bt_kv_view view = worker_kit_view(&r.kit, 3);
     uint8_t digest[16];
-    bt_kv_pages_view(&view, r.pages, &r.seq[3]);
     assert_int_equal(bt_prefill_run(e, &view, r.ids, IDS, 0, NULL, logits, BT_PREFILL_LAST, NULL), BT_OK);
     assert_int_equal(bt_kv_pack_digest(digest, &view, IDS, NULL), BT_OK);
     assert_memory_equal(digest, end.kv_digest.bytes, sizeof digest);
@@ -141,7 +113,7 @@ static void announces_every_row_once_before_the_end(void **state)
     for (uint32_t i = 0; i < ev.top_len; i++) {
         assert_true(logits[ev.top_ids[i]] == ev.top_logits[i]);
         size_t higher = 0;
-        for (size_t k = 0; k < r.model->hp.vocab; k++) higher += logits[k] > ev.top_logits[i];
+        for (size_t k = 0; k < r.kit.model->hp.vocab; k++) higher += logits[k] > ev.top_logits[i];
         assert_true(higher <= i);
     }
     free(logits);
@@ -168,7 +140,7 @@ static void announces_whole_blocks_whatever_the_chunks(void **state)
             assert_true(done[ev.layer] % 16 == 0 || done[ev.layer] == IDS);
         }
         assert_int_equal(ev.type, PF_WORKER_COMPUTED);
-        for (uint32_t l = 0; l < r.model->hp.layers; l++) assert_int_equal(done[l], IDS);
+        for (uint32_t l = 0; l < r.kit.model->hp.layers; l++) assert_int_equal(done[l], IDS);
         close_room(&r);
     }
 }
@@ -195,7 +167,7 @@ static void jobs_of_a_batch_are_what_each_is_alone(void **state)
     room r;
     (void)state;
     open_room(&r);
-    const uint32_t layers = r.model->hp.layers;
+    const uint32_t layers = r.kit.model->hp.layers;
     pf_worker_event alone[SLOTS], digest[SLOTS];
     for (uint32_t i = 0; i < SLOTS; i++) {
         give(&r, i, tokens[i]);
@@ -207,8 +179,8 @@ static void jobs_of_a_batch_are_what_each_is_alone(void **state)
         uint32_t done[SLOTS][16] = {{0}}, computed = 0, ends = 0;
         uint64_t rows = 0, took_us = 0;
         for (uint32_t i = 0; i < SLOTS; i++) {
-            pf_worker_job job = {.slot = i, .with = i ? 0 : SLOTS - 1, .ids = r.ids, .ids_len = tokens[i]};
-            bt_kv_pages_view(&job.view, r.pages, &r.seq[i]);
+            const pf_worker_job job = {.slot = i, .view = worker_kit_view(&r.kit, i),
+                                       .with = i ? 0 : SLOTS - 1, .ids = r.ids, .ids_len = tokens[i]};
             pf_worker_compute(r.worker, &job);
             if (i == cancelled) pf_worker_cancel(r.worker, i); /* before the run is whole */
         }
@@ -327,10 +299,9 @@ static void an_engine_stops_within_one_layer(void **state)
     room r;
     (void)state;
     open_room(&r);
-    bt_prefill *e = new_engine(r.model, "chunk:16");
-    float *logits = calloc(r.model->hp.vocab, sizeof *logits);
-    bt_kv_view view;
-    bt_kv_pages_view(&view, r.pages, &r.seq[3]);
+    bt_prefill *e = new_engine(r.kit.model, "chunk:16");
+    float *logits = calloc(r.kit.model->hp.vocab, sizeof *logits);
+    const bt_kv_view view = worker_kit_view(&r.kit, 3);
     for (uint32_t after = 0; after < 12; after++) {
         brake b = {.after = after};
         const bt_prefill_hooks hooks = {.on_kv = pull, .ud = &b, .cancel = &b.cancel};
@@ -367,7 +338,7 @@ static void loses_nothing_for_a_slow_reader(void **state)
         pf_worker_again(r.worker); /* one event a call: still none is lost */
     }
     assert_int_equal(events[PF_WORKER_DIGEST] + events[PF_WORKER_STOPPED], 3);
-    for (uint32_t l = 0; l < r.model->hp.layers; l++) {
+    for (uint32_t l = 0; l < r.kit.model->hp.layers; l++) {
         assert_int_equal(done[0][l], IDS);
         assert_int_equal(done[2][l], IDS);
     }

@@ -6,6 +6,7 @@
 #include "model/gguf.h"
 #include "ref/ref.h"
 #include "model/quant.h"
+#include "tests/helpers/engine_kit.h"
 #include "tests/helpers/tiny_gguf.h"
 
 #include <math.h>
@@ -66,8 +67,7 @@ static tiny_gguf_spec spec_of(const char *name)
 }
 
 typedef struct fixture {
-    uint8_t *bytes;
-    bt_model *m;
+    engine_kit kit;
     bt_pool *pool;
     bt_ref *r;
     bt_ref_kv *kv;
@@ -78,8 +78,7 @@ static void finish(fixture *x)
     bt_ref_kv_free(x->kv);
     bt_ref_free(x->r);
     bt_pool_free(x->pool);
-    bt_model_close(x->m);
-    free(x->bytes);
+    engine_kit_done(&x->kit);
 }
 
 static void ok(bt_err e, const bt_fault *f)
@@ -91,13 +90,9 @@ static fixture start(const tiny_gguf_spec *s, size_t threads, size_t room)
 {
     fixture x = {0};
     bt_fault f = {""};
-    size_t len;
-    bt_gguf *g;
-    x.bytes = tiny_gguf_build(s, &len);
-    ok(bt_gguf_open_bytes(&g, x.bytes, len, &f), &f);
-    ok(bt_model_from_gguf(&x.m, g, &f), &f);
+    x.kit = engine_kit_of(s);
     if (threads > 1) ok(bt_pool_new(&x.pool, threads, &f), &f);
-    ok(bt_ref_new(&x.r, x.m, x.pool, &f), &f);
+    ok(bt_ref_new(&x.r, x.kit.model, x.pool, &f), &f);
     ok(bt_ref_kv_new(&x.kv, x.r, room, &f), &f);
     return x;
 }

@@ -7,7 +7,6 @@
 #include "npu/pkg/pkg.h"
 #include "engine/prefill.h"
 #include "tests/helpers/engine_kit.h"
-#include "tests/helpers/tiny_gguf.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -318,17 +317,6 @@ static void refuses_what_does_not_fit(void **state)
     end(&w);
 }
 
-static engine_kit model_of(const tiny_gguf_spec *s)
-{
-    engine_kit k;
-    size_t len;
-    bt_gguf *g;
-    k.bytes = tiny_gguf_build(s, &len);
-    assert_int_equal(bt_gguf_open_bytes(&g, k.bytes, len, NULL), BT_OK);
-    assert_int_equal(bt_model_from_gguf(&k.model, g, NULL), BT_OK);
-    return k;
-}
-
 static void heads_that_do_not_fit_the_tiles_of_the_estimate_attend_densely_or_are_refused(void **state)
 {
     (void)state;
@@ -336,7 +324,7 @@ static void heads_that_do_not_fit_the_tiles_of_the_estimate_attend_densely_or_ar
     world w = begin("llama"), other = w;
     bt_fault f = {""};
     s.arch = "qwen3", s.head_dim = 18;
-    other.kit = model_of(&s);
+    other.kit = engine_kit_of(&s);
     unlink(w.path);
     bt_compile_options o = options(&other, "w8a8");
     o.attention = (bt_attention){200000, 512, 1, 0};
@@ -358,7 +346,7 @@ static void a_context_beyond_integer_attention_is_refused_before_anything_is_com
     world w = begin("llama"), other = w;
     bt_fault f = {""};
     s.layers = 1, s.ctx = 131072 + 256;
-    other.kit = model_of(&s);
+    other.kit = engine_kit_of(&s);
     unlink(w.path);
     bt_compile_options o = options(&other, "w8a8");
     o.shape_policy = "chunk:16";

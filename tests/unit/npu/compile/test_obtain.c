@@ -1,10 +1,8 @@
 /* From options to a package: compiled once, found again, refused where options do not fit it or each
  * other. */
 #include "engine/prefill.h"
-#include "model/gguf.h"
 #include "tests/helpers/engine_kit.h"
 #include "tests/helpers/temp_folder.h"
-#include "tests/helpers/tiny_gguf.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +14,7 @@
 #include <cmocka.h>
 
 static char dir[TEMP_FOLDER_BYTES];
-static uint8_t *file;
+static engine_kit kit;
 static bt_model *model;
 
 /* Takes away what one test put into its folders: files in dir and in dir/packages. */
@@ -28,19 +26,17 @@ static void sweep(void)
 static int set_up(void **state)
 {
     (void)state;
-    size_t len;
-    bt_gguf *g = NULL;
     const tiny_gguf_spec spec = tiny_gguf_default();
     if (!temp_folder_new(dir) || setenv("BATON_CACHE_DIR", dir, 1) < 0) return -1;
-    file = tiny_gguf_build(&spec, &len);
-    return bt_gguf_open_bytes(&g, file, len, NULL) < 0 || bt_model_from_gguf(&model, g, NULL) < 0 ? -1 : 0;
+    kit = engine_kit_of(&spec);
+    model = kit.model;
+    return 0;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    bt_model_close(model);
-    free(file);
+    engine_kit_done(&kit);
     sweep();
     return 0;
 }
@@ -147,26 +143,21 @@ static void contexts_beyond_the_usual_share_packages_of_powers_of_two(void **sta
     } c[] = {{0, 32768}, {32768, 32768}, {32769, 65536}, {65536, 65536}, {65537, 80000}, {80000, 80000}};
     tiny_gguf_spec s = tiny_gguf_default();
     const bt_obtain_want w = {.shape_policy = "chunk:16", .quant = "w8a8"};
-    bt_gguf *g = NULL;
-    bt_model *m = NULL;
     bt_pkg *p = NULL;
-    size_t len;
     bt_fault f = {""};
     (void)state;
     s.ctx = 80000;
-    uint8_t *bytes = tiny_gguf_build(&s, &len);
-    assert_int_equal(bt_gguf_open_bytes(&g, bytes, len, NULL), BT_OK);
-    assert_int_equal(bt_model_from_gguf(&m, g, NULL), BT_OK);
+    engine_kit long_kit = engine_kit_of(&s);
     for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
         const bt_obtain_how how_long = {.ctx_tokens = c[i].wanted};
-        if (bt_obtain_open(&p, NULL, m, &w, &how_long, &f) < 0) fail_msg("%s", f.text);
+        if (bt_obtain_open(&p, NULL, long_kit.model, &w, &how_long, &f) < 0) fail_msg("%s", f.text);
         assert_int_equal(bt_pkg_header_of(p)->ctx_tokens, c[i].has);
         bt_pkg_close(p);
     }
-    assert_int_equal(bt_obtain_open(&p, NULL, m, &w, &(bt_obtain_how){.ctx_tokens = 80001}, &f), BT_EARG);
+    assert_int_equal(bt_obtain_open(&p, NULL, long_kit.model, &w, &(bt_obtain_how){.ctx_tokens = 80001}, &f),
+                     BT_EARG);
     assert_true(strstr(f.text, "80001") && strstr(f.text, "80000"));
-    bt_model_close(m);
-    free(bytes);
+    engine_kit_done(&long_kit);
 }
 
 /* With every step that a recipe may add: smoothing and AWQ measure twice, GPTQ reads the calibration again.

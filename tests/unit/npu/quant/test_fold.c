@@ -9,7 +9,6 @@
 #include "npu/pkg/recipe.h"
 #include "ref/ref.h"
 #include "tests/helpers/engine_kit.h"
-#include "tests/helpers/tiny_gguf.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -136,31 +135,14 @@ static void a_folded_model_has_the_output_of_the_plain_one(void **state)
 
 /* ---- in f32 ---- */
 
-typedef struct own_model { /* with an output matrix of its own, which folding changes and the embedding does
-                              not */
-    bt_model *m;
-    uint8_t *bytes;
-} own_model;
-
-static own_model own(const char *arch)
+/* With an output matrix of its own, which folding changes and the embedding does not. */
+static engine_kit own(const char *arch)
 {
     tiny_gguf_spec s = tiny_gguf_default();
     s.arch = arch;
     s.dim = 96;
     s.heads = 6;
-    own_model o;
-    size_t len;
-    bt_gguf *g;
-    o.bytes = tiny_gguf_build(&s, &len);
-    assert_int_equal(bt_gguf_open_bytes(&g, o.bytes, len, NULL), BT_OK);
-    assert_int_equal(bt_model_from_gguf(&o.m, g, NULL), BT_OK);
-    return o;
-}
-
-static void own_done(own_model *o)
-{
-    bt_model_close(o->m);
-    free(o->bytes);
+    return engine_kit_of(&s);
 }
 
 static float *data_of(const bt_gguf_tensor *t)
@@ -233,27 +215,28 @@ static void in_f32_the_reference_engine_sees_no_difference(void **state)
     static const char *const archs[] = {"llama", "qwen2", "qwen3"};
     double worst = 0;
     for (size_t a = 0; a < 3; a++) {
-        own_model from = own(archs[a]);
-        output plain = {.logits = reference(from.m)};
+        engine_kit from = own(archs[a]);
+        output plain = {.logits = reference(from.model)};
         for (int way = 1; way < 8; way++) {
-            own_model to = own(archs[a]);
+            engine_kit to = own(archs[a]);
             bt_fold *f;
             float *s = NULL;
-            assert_int_equal(bt_fold_new(&f, from.m, way & 3, bt_kernels_select(NULL), NULL, NULL), BT_OK);
+            assert_int_equal(bt_fold_new(&f, from.model, way & 3, bt_kernels_select(NULL), NULL, NULL),
+                             BT_OK);
             assert_true(!(way & 1) == !bt_fold_r1(f)->base && !(way & 2) == !bt_fold_r2(f)->base);
-            if (way & 4) smooth_all(f, from.m, &s);
-            fold_into(to.m, f);
-            output folded = {.logits = reference(to.m)};
-            const double d = distance(&plain, &folded, from.m->hp.vocab);
+            if (way & 4) smooth_all(f, from.model, &s);
+            fold_into(to.model, f);
+            output folded = {.logits = reference(to.model)};
+            const double d = distance(&plain, &folded, from.model->hp.vocab);
             if (!(d < 1e-5)) fail_msg("%s, way %d: %g", archs[a], way, d);
             worst = fmax(worst, d);
             output_free(&folded);
             bt_fold_free(f);
             free(s);
-            own_done(&to);
+            engine_kit_done(&to);
         }
         output_free(&plain);
-        own_done(&from);
+        engine_kit_done(&from);
     }
     print_message("relative RMS %.1e at most\n", worst);
 }
@@ -262,9 +245,9 @@ static void in_f32_the_reference_engine_sees_no_difference(void **state)
 static void scales_of_awq_change_no_output(void **state)
 {
     (void)state;
-    own_model from = own("qwen2");
-    const uint32_t widest = from.m->hp.ffn > from.m->hp.dim ? from.m->hp.ffn : from.m->hp.dim;
-    output plain = {.logits = reference(from.m)};
+    engine_kit from = own("qwen2");
+    const uint32_t widest = from.model->hp.ffn > from.model->hp.dim ? from.model->hp.ffn : from.model->hp.dim;
+    output plain = {.logits = reference(from.model)};
     bt_awq_input in;
     float *s = malloc(widest * sizeof *s);
     assert_non_null(s);
@@ -273,44 +256,45 @@ static void scales_of_awq_change_no_output(void **state)
     for (uint32_t i = 1; i < widest; i++) in.magnitude[i] = pow(10, 6 * bt_rng_uniform(3, i) - 3);
     bt_awq_scales(s, &in, BT_AWQ_RATIOS - 1);
     for (int way = 0; way < 4; way++) {
-        own_model to = own("qwen2");
+        engine_kit to = own("qwen2");
         bt_fold *f;
-        assert_int_equal(bt_fold_new(&f, from.m, (unsigned)way, bt_kernels_select(NULL), NULL, NULL), BT_OK);
-        for (uint32_t l = 0; l < from.m->hp.layers; l++)
+        assert_int_equal(bt_fold_new(&f, from.model, (unsigned)way, bt_kernels_select(NULL), NULL, NULL),
+                         BT_OK);
+        for (uint32_t l = 0; l < from.model->hp.layers; l++)
             for (uint32_t k = 0; k < BT_SITE_KINDS; k++)
-                if (k != BT_SITE_O) bt_fold_smooth(f, bt_pkg_site_index(from.m->hp.layers, l, k), s);
-        fold_into(to.m, f);
-        output folded = {.logits = reference(to.m)};
-        const double d = distance(&plain, &folded, from.m->hp.vocab);
+                if (k != BT_SITE_O) bt_fold_smooth(f, bt_pkg_site_index(from.model->hp.layers, l, k), s);
+        fold_into(to.model, f);
+        output folded = {.logits = reference(to.model)};
+        const double d = distance(&plain, &folded, from.model->hp.vocab);
         if (!(d < 1e-3)) fail_msg("way %d: %g", way, d);
         output_free(&folded);
         bt_fold_free(f);
-        own_done(&to);
+        engine_kit_done(&to);
     }
     free(s);
     bt_awq_input_done(&in);
     output_free(&plain);
-    own_done(&from);
+    engine_kit_done(&from);
 }
 
 static void a_rotated_input_of_down_changes_no_output(void **state)
 {
     (void)state;
-    own_model o = own("qwen2");
-    output plain = run(o.m, NULL, NULL);
+    engine_kit o = own("qwen2");
+    output plain = run(o.model, NULL, NULL);
     for (unsigned others = 0; others < 4; others++) {
         bt_fold *f;
-        assert_int_equal(bt_fold_new(&f, o.m, BT_ROTATION_R4 | others, bt_kernels_select(NULL), NULL, NULL),
-                         BT_OK);
-        assert_int_equal(bt_hadamard_size(bt_fold_r4(f)), o.m->hp.ffn);
-        output folded = run(o.m, f, NULL);
-        const double d = distance(&plain, &folded, o.m->hp.vocab);
+        assert_int_equal(
+            bt_fold_new(&f, o.model, BT_ROTATION_R4 | others, bt_kernels_select(NULL), NULL, NULL), BT_OK);
+        assert_int_equal(bt_hadamard_size(bt_fold_r4(f)), o.model->hp.ffn);
+        output folded = run(o.model, f, NULL);
+        const double d = distance(&plain, &folded, o.model->hp.vocab);
         if (!(d > 0 && d < 2e-3)) fail_msg("with %u: %g", others, d);
         output_free(&folded);
         bt_fold_free(f);
     }
     output_free(&plain);
-    own_done(&o);
+    engine_kit_done(&o);
 }
 
 static void r4_needs_a_matrix_of_its_size(void **state)

@@ -1,12 +1,10 @@
 /* Rounding and packing: against the formula written out; zero rows, per tensor, threads; what GPTQ saves. */
-#include "model/gguf.h"
 #include "npu/quant/rounding.h"
 #include "base/rng.h"
 #include "kernels/int_kernels.h"
 #include "npu/quant/gptq.h"
 #include "npu/quant/rounding_code.h"
 #include "tests/helpers/engine_kit.h"
-#include "tests/helpers/tiny_gguf.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -150,15 +148,10 @@ static void panels_have_exactly_their_bytes_where_these_are_no_multiple_of_their
 {
     (void)state;
     tiny_gguf_spec s = tiny_gguf_default();
-    size_t len;
-    bt_gguf *g;
-    bt_model *m;
     bt_fold *f;
     s.dim = 80, s.heads = 5, s.kv_heads = 1, s.ffn = 172;
-    uint8_t *bytes = tiny_gguf_build(&s, &len);
-    assert_int_equal(bt_gguf_open_bytes(&g, bytes, len, NULL), BT_OK);
-    assert_int_equal(bt_model_from_gguf(&m, g, NULL), BT_OK);
-    assert_int_equal(bt_fold_new(&f, m, 0, bt_kernels_select(NULL), NULL, NULL), BT_OK);
+    engine_kit kit = engine_kit_of(&s);
+    assert_int_equal(bt_fold_new(&f, kit.model, 0, bt_kernels_select(NULL), NULL, NULL), BT_OK);
     bt_rounding w = make(f, 1, BT_WEIGHT_DOWN, 4, false, NULL);
     assert_int_equal(w.n, 80);
     assert_int_equal(w.k, 172);
@@ -166,8 +159,7 @@ static void panels_have_exactly_their_bytes_where_these_are_no_multiple_of_their
     assert_int_equal((uintptr_t)w.panels % 64, 0);
     bt_rounding_done(&w);
     bt_fold_free(f);
-    bt_model_close(m);
-    free(bytes);
+    engine_kit_done(&kit);
 }
 
 /* What is left of the mean output's error: float sums over k, and the rounding of the correction itself. */
@@ -229,34 +221,27 @@ static void add_matrix(tiny_gguf *w, void *ud)
 }
 
 /* A model whose up matrix of layer 1 holds these values. */
-static bt_model *model_with(uint8_t **bytes, float *up)
+static engine_kit model_with(float *up)
 {
     tiny_gguf_spec s = tiny_gguf_default();
-    size_t len;
-    bt_gguf *g;
-    bt_model *m;
     s.omit = "blk.1.ffn_up.weight";
     s.extra = add_matrix;
     s.ud = up;
-    *bytes = tiny_gguf_build(&s, &len);
-    assert_int_equal(bt_gguf_open_bytes(&g, *bytes, len, NULL), BT_OK);
-    assert_int_equal(bt_model_from_gguf(&m, g, NULL), BT_OK);
-    return m;
+    return engine_kit_of(&s);
 }
 
 static void rows_of_zeros_and_tiny_rows_are_zeros_and_what_is_not_finite_is_refused(void **state)
 {
     (void)state;
     float *up = calloc(64 * 96, sizeof *up);
-    uint8_t *bytes;
     bt_fold *f;
     assert_non_null(up);
     for (size_t i = 0; i < 64; i++) {
         up[5 * 64 + i] = 1e-45f; /* its scale would be 0 */
         up[7 * 64 + i] = 3;      /* constant */
     }
-    bt_model *m = model_with(&bytes, up);
-    assert_int_equal(bt_fold_new(&f, m, 0, bt_kernels_select(NULL), NULL, NULL), BT_OK);
+    engine_kit kit = model_with(up);
+    assert_int_equal(bt_fold_new(&f, kit.model, 0, bt_kernels_select(NULL), NULL, NULL), BT_OK);
     for (int per_tensor = 0; per_tensor < 2; per_tensor++) {
         bt_rounding w = make(f, 1, BT_WEIGHT_UP, 8, per_tensor, NULL);
         for (size_t k = 0; k < 64; k++) {
@@ -268,19 +253,17 @@ static void rows_of_zeros_and_tiny_rows_are_zeros_and_what_is_not_finite_is_refu
         bt_rounding_done(&w);
     }
     bt_fold_free(f);
-    bt_model_close(m);
-    free(bytes);
+    engine_kit_done(&kit);
     up[9 * 64 + 3] = NAN;
-    m = model_with(&bytes, up);
-    assert_int_equal(bt_fold_new(&f, m, 0, bt_kernels_select(NULL), NULL, NULL), BT_OK);
+    kit = model_with(up);
+    assert_int_equal(bt_fold_new(&f, kit.model, 0, bt_kernels_select(NULL), NULL, NULL), BT_OK);
     const bt_rounding_in in = {.fold = f, .layer = 1, .weight = BT_WEIGHT_UP, .bits = 8};
     bt_fault fault = {""};
     bt_rounding w;
     assert_int_equal(bt_rounding_make(&w, &in, &fault), BT_EFORMAT);
     assert_non_null(strstr(fault.text, "up"));
     bt_fold_free(f);
-    bt_model_close(m);
-    free(bytes);
+    engine_kit_done(&kit);
     free(up);
 }
 

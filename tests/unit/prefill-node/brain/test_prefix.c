@@ -1,13 +1,8 @@
 /* A prompt that begins in pages of another prompt has the same KV bytes, digest, token and logits as computed
  * alone, and changes nothing in those pages: for each engine, KV form and cut of either prompt, because
  * what a row holds depends on the tokens before it alone. */
-#include "kv/kv_pages.h"
-#include "model/gguf.h"
-#include "prefill-node/worker.h"
-#include "tests/helpers/temp_folder.h"
-#include "tests/helpers/tiny_gguf.h"
+#include "tests/helpers/worker_kit.h"
 
-#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,19 +13,9 @@
 
 #include <cmocka.h>
 
-enum {
-    PAGE_TOKENS = 64,
-    COMMON = 192,
-    FIRST = 230,
-    SECOND = 301,
-    PAGES = 16,
-    SLOTS = 3,
-    DEADLINE_MS = 120000
-};
+enum { PAGE_TOKENS = 64, COMMON = 192, FIRST = 230, SECOND = 301, PAGES = 16, SLOTS = 3 };
 
-static uint8_t *file;
-static bt_model *model;
-static char dir[TEMP_FOLDER_BYTES]; /* the package cache */
+static worker_kit kit;
 
 /* Slot 0: another prompt; slot 1: the prompt alone; slot 2: the prompt in pages of slot 0. */
 typedef struct room {
@@ -48,16 +33,14 @@ static void place(room *r, uint32_t slot, const uint32_t *numbers, size_t len)
 
 static void open_room(room *r, const char *engine, const char *policy, uint32_t elem_bytes)
 {
-    const bt_hparams *h = &model->hp;
+    const bt_hparams *h = &kit.model->hp;
     bt_prefill *e = NULL;
     bt_fault fault;
     memset(r, 0, sizeof *r);
     const bt_prefill_config config = {.engine = engine, .threads = 2, .kv_elem_bytes = elem_bytes,
                                       .ctx_tokens = 512, .want.shape_policy = policy};
-    if (bt_prefill_new(&e, model, &config, &fault) < 0) fail_msg("%s", fault.text);
-    assert_int_equal(bt_kv_pages_new(&r->pages, h->layers, h->kv_heads, h->head_dim, elem_bytes, PAGE_TOKENS,
-                                     PAGES * PAGE_TOKENS, NULL),
-                     BT_OK);
+    if (bt_prefill_new(&e, kit.model, &config, &fault) < 0) fail_msg("%s", fault.text);
+    r->pages = worker_kit_pages(kit.model, elem_bytes, PAGE_TOKENS, PAGES * PAGE_TOKENS);
     assert_int_equal(pf_worker_new(&r->worker, e, SLOTS, h->layers, h->vocab, NULL), BT_OK);
     for (int32_t i = 0; i < SECOND; i++) r->second[i] = 3 + i * 7 % 300;
     for (int32_t i = 0; i < FIRST; i++) r->first[i] = i < COMMON ? r->second[i] : 5 + i * 11 % 290;
@@ -88,21 +71,17 @@ static result run(room *r, uint32_t slot, const int32_t *ids, uint32_t len, uint
         .sampling = {.temperature = 0.9f, .seed = 77, .top_p = 1, .repetition_penalty = 1}};
     pf_worker_compute(r->worker, &job);
     while (got.digest.type != PF_WORKER_DIGEST) {
-        pf_worker_event ev;
-        struct pollfd p = {.fd = pf_worker_fd(r->worker), .events = POLLIN};
-        assert_int_equal(poll(&p, 1, DEADLINE_MS), 1);
-        while (pf_worker_next(r->worker, &ev)) {
-            if (ev.type == PF_WORKER_FAILED) fail_msg("%s", ev.text);
-            if (ev.type == PF_WORKER_COMPUTED) got.computed = ev;
-            if (ev.type == PF_WORKER_DIGEST) got.digest = ev;
-            if (ev.type != PF_WORKER_KV_READY) continue;
-            assert_int_equal(ev.token_begin, done[ev.layer]);
-            done[ev.layer] += ev.token_count;
-            got.rows += ev.token_count;
-        }
+        const pf_worker_event ev = worker_kit_computed(r->worker);
+        if (ev.type == PF_WORKER_FAILED) fail_msg("%s", ev.text);
+        if (ev.type == PF_WORKER_COMPUTED) got.computed = ev;
+        if (ev.type == PF_WORKER_DIGEST) got.digest = ev;
+        if (ev.type != PF_WORKER_KV_READY) continue;
+        assert_int_equal(ev.token_begin, done[ev.layer]);
+        done[ev.layer] += ev.token_count;
+        got.rows += ev.token_count;
     }
     /* announced: no row of the pages that were there */
-    assert_int_equal(got.rows, model->hp.layers * (len - from_row));
+    assert_int_equal(got.rows, kit.model->hp.layers * (len - from_row));
     return got;
 }
 
@@ -178,22 +157,15 @@ static void a_hit_changes_nothing_in_the_reference(void **state)
 static int setup(void **state)
 {
     (void)state;
-    size_t len;
-    const tiny_gguf_spec spec = tiny_gguf_default();
-    bt_gguf *g = NULL;
-    if (!temp_folder_new(dir) || setenv("BATON_CACHE_DIR", dir, 1) < 0) return -1;
-    file = tiny_gguf_build(&spec, &len);
-    return bt_gguf_open_bytes(&g, file, len, NULL) == BT_OK && bt_model_from_gguf(&model, g, NULL) == BT_OK
-               ? 0
-               : -1;
+    worker_kit_open(&kit, NULL, 0, 0);
+    return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    bt_model_close(model);
-    free(file);
-    return temp_folder_remove(dir);
+    worker_kit_close(&kit);
+    return 0;
 }
 
 int main(void)
