@@ -412,7 +412,7 @@ static bt_err open_device(node *n, bt_fault *fault)
                        d->profile.name);
     d->model = bt_costs_decode(n->model, (bt_form)n->o->weights, bt_decode_kv_elem_bytes(n->engine));
     d->pace = pace;
-    n->device_about = bt_node_device_about(&d->profile, NULL, NULL, pace);
+    n->device_about = bt_node_device_about(&d->profile, NULL, pace);
     return bt_price_check_memory(&d->profile, &d->model, n->model->name, fault);
 }
 

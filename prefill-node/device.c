@@ -34,9 +34,14 @@ bt_err pf_device_open(pf_device *ret, const pf_options *o, const bt_prefill *eng
             o->node->pace);
     }
     bt_err e = bt_costs_prefill_new(&ret->costs, engine, m, &profile, has_link ? &link : NULL, fault);
-    if (e == BT_OK) e = bt_costs_prefill_by(ret->costs, engine, (bt_schedule_policy)o->schedule, fault);
+    if (e == BT_OK) e = bt_costs_prefill_by(ret->costs, (bt_schedule_policy)o->schedule, fault);
     if (e < 0) return e;
-    ret->about = bt_node_device_about(&profile, &ret->costs->price, has_link ? o->node->link : NULL, pace);
+    bt_price_pkg *price = ret->costs->price;
+    ret->about = bt_node_device_about(&profile, has_link ? o->node->link : NULL, pace);
+    snprintf(ret->about.companion, sizeof ret->about.companion, "%s",
+             bt_price_pkg_engines(price)->companion->name);
+    ret->about.first_use_ns = bt_price_pkg_first_ns(price);
+    ret->about.compile_ns = bt_price_pkg_compile_ns(price);
     snprintf(ret->about.schedule, sizeof ret->about.schedule, "%s", bt_engine_schedules[o->schedule]);
     return BT_OK;
 }

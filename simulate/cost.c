@@ -16,11 +16,13 @@ bt_err sim_cost_begin(sim_cost *ret, const sim_cost_options *o, bt_fault *fault)
                                    .weight_bytes_permille = o->weight_permille};
     sim_cost c = {.pace = o->pace, .has_programs = sim_cost_has_programs(p), .layers = o->model->layers,
                   .shapes = *o->shapes, .runs_alone = o->runs_alone};
-    const bt_err e = bt_price_begin(&c.price, p, fault);
+    const bt_err e = bt_price_need_time(p, fault);
     if (e < 0) return e;
-    if (c.has_programs) c.price = *o->programs;
+    c.profile = *p;
+    if (c.has_programs) c.programs = *o->programs;
     c.model = bt_price_model_of(o->model, &steps);
-    if (!c.has_programs) c.price.first_ns = bt_price_first_use(p, &c.model);
+    c.first_ns = c.has_programs ? c.programs.chunk(c.programs.ud, 0, 0, 1, false).lead_ns
+                                : bt_price_first_use(p, &c.model);
     c.kv_bytes = (uint64_t)2 * o->model->layers * o->model->kv_heads *
                  (o->model->head_dim * o->kv_elem_bytes + (o->kv_elem_bytes == 1 ? 2 : 0));
     c.model.kv_bytes = c.kv_bytes;
@@ -55,7 +57,7 @@ void sim_cost_add_rows(bt_price_step *s, uint32_t begin, uint32_t count, uint32_
 static sim_cost_work step_of(const sim_cost *c, const bt_price_step *s)
 {
     sim_cost_work w = {0};
-    const bt_price_sum sum = bt_price_step_of(&c->price.profile, &c->model, s);
+    const bt_price_sum sum = bt_price_step_of(&c->profile, &c->model, s);
     add(&w, &sum);
     return w;
 }
@@ -73,43 +75,46 @@ static sim_cost_work paced(const sim_cost *c, sim_cost_work w)
 
 sim_cost_work sim_cost_step(const sim_cost *c, const bt_price_step *s) { return paced(c, step_of(c, s)); }
 
-uint64_t sim_cost_first_ns(const sim_cost *c) { return sim_cost_paced_ns(c, c->price.first_ns); }
+uint64_t sim_cost_first_ns(const sim_cost *c) { return sim_cost_paced_ns(c, c->first_ns); }
 
 uint64_t sim_cost_device_ns(const sim_cost *c, uint64_t ns)
 {
     return c->pace.milli ? bt_time_scale(ns, 1000, c->pace.milli) : ns;
 }
 
-/* The next chunk of a prompt whose rows up to `end` are computed in this go; it ends there, or more follows.
- */
-static sim_cost_chunk chunk_of(const sim_cost *c, uint32_t end, uint32_t begin, bool is_first, bool ends)
+/* By the sum of a chunk of programs. */
+static void add_sum(sim_cost_chunk *r, const bt_price_sum *sum)
 {
+    add(&r->work, sum);
+    r->lead_ns = sum->lead_ns;
+    r->end_ns = sum->ns - sum->tail_ns;
+}
+
+/* Of a prompt whose rows up to `end` are computed in this go, from `first` on; it ends there, or more
+ * follows.
+ */
+static sim_cost_chunk chunk_of(const sim_cost *c, uint32_t first, uint32_t end, uint32_t begin, bool ends)
+{
+    const bt_work_programs *g = &c->programs;
     const bt_shapes_chunk next = bt_shapes_next(&c->shapes, end, begin);
-    sim_cost_chunk r = {.valid = (uint32_t)next.valid, .rows = (uint32_t)next.rows,
-                        .lead_ns = is_first ? c->price.first_ns : 0};
-    const bool is_last = ends && begin + r.valid == end;
-    bt_price_sum sum = {0};
-    if (!c->has_programs) {
-        bt_price_step s = {0};
-        r.rows = r.valid;
-        sim_cost_add_rows(&s, begin, r.valid, is_last);
-        r.work = step_of(c, &s);
-        r.work.ns = r.end_ns = bt_time_plus(r.work.ns, r.lead_ns);
+    sim_cost_chunk r = {.valid = (uint32_t)next.valid, .rows = (uint32_t)next.rows};
+    bt_price_step s = {0};
+    if (c->has_programs) {
+        const bt_price_sum sum = g->chunk(g->ud, first, begin, end, ends);
+        add_sum(&r, &sum);
         return r;
     }
-    bt_price_add_chunk(&sum, &c->price, bt_price_program_for(&c->price, next.rows), begin);
-    add(&r.work, &sum);
+    r.rows = r.valid;
+    r.lead_ns = begin == first ? c->first_ns : 0;
+    sim_cost_add_rows(&s, begin, r.valid, ends && begin + r.valid == end);
+    r.work = step_of(c, &s);
     r.work.ns = r.end_ns = bt_time_plus(r.work.ns, r.lead_ns);
-    if (is_last) {
-        sum = (bt_price_sum){.ns = c->price.last_ns, .ops = c->price.last_ops, .bytes = c->price.last_bytes};
-        add(&r.work, &sum);
-    }
     return r;
 }
 
 sim_cost_chunk sim_cost_next(const sim_cost *c, uint32_t prompt, uint32_t begin, bool is_first)
 {
-    sim_cost_chunk k = chunk_of(c, prompt, begin, is_first, true);
+    sim_cost_chunk k = chunk_of(c, is_first ? begin : UINT32_MAX, prompt, begin, true);
     k.work = paced(c, k.work);
     k.lead_ns = sim_cost_paced_ns(c, k.lead_ns);
     k.end_ns = sim_cost_paced_ns(c, k.end_ns);
@@ -119,13 +124,13 @@ sim_cost_chunk sim_cost_next(const sim_cost *c, uint32_t prompt, uint32_t begin,
 /* As bt_work_of_prompts has it. */
 sim_cost_chunk sim_cost_batch(const sim_cost *c, const uint32_t *begin, const uint32_t *end, uint32_t n)
 {
+    const bt_work_programs *g = &c->programs;
     bt_price_step s = {0};
-    bt_price_sum sum = {0};
-    bt_price_batch shared = {0};
+    bt_price_batch batch = {0};
     uint64_t rows = 0, before = 0;
-    sim_cost_chunk r = {.lead_ns = c->price.first_ns};
+    sim_cost_chunk r = {.lead_ns = c->first_ns};
     for (uint32_t i = 0; i < n; i++) {
-        bt_price_batch_add(&shared, begin[i], end[i] - begin[i]);
+        bt_price_batch_add(&batch, begin[i], end[i] - begin[i]);
         rows += end[i] - begin[i];
         before += (uint64_t)(end[i] - begin[i]) * begin[i];
         sim_cost_add_rows(&s, begin[i], end[i] - begin[i], 1);
@@ -138,12 +143,8 @@ sim_cost_chunk sim_cost_batch(const sim_cost *c, const uint32_t *begin, const ui
         return r;
     }
     r.rows = (uint32_t)bt_shapes_next(&c->shapes, before + rows, before).rows;
-    bt_price_add_batch(&sum, &c->price, bt_price_program_for(&c->price, r.rows), &shared);
-    add(&r.work, &sum);
-    r.work.ns = r.end_ns = bt_time_plus(r.work.ns, r.lead_ns);
-    sum = (bt_price_sum){.ns = bt_time_times(n, c->price.last_ns), .ops = bt_time_times(n, c->price.last_ops),
-                         .bytes = bt_time_times(n, c->price.last_bytes)};
-    add(&r.work, &sum);
+    const bt_price_sum sum = g->batch(g->ud, r.rows, &batch, true, n);
+    add_sum(&r, &sum);
     return r;
 }
 
@@ -157,7 +158,7 @@ sim_cost_work sim_cost_piece(const sim_cost *c, uint32_t begin, uint32_t count, 
 {
     sim_cost_work w = {0};
     for (uint32_t at = begin; at < begin + count;) {
-        const sim_cost_chunk k = chunk_of(c, begin + count, at, false, is_last);
+        const sim_cost_chunk k = chunk_of(c, UINT32_MAX, begin + count, at, is_last);
         const bt_price_sum one = {.ns = k.work.ns, .ops = k.work.ops, .bytes = k.work.bytes};
         add(&w, &one);
         at += k.valid;

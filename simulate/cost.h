@@ -6,13 +6,12 @@
 #include "device/work.h"
 #include "npu/pkg/shapes.h"
 
-/* The time of one kind of node's work: a device, a model on it, and how prompts are cut. common/device/price.h has the
- * prices; this file chooses the programs and steps that a node runs.
+/* The time of one kind of node's work: a device, a model on it, and how prompts are cut. This file chooses the programs
+ * and steps that a node runs.
  *
- * A device with programs (an NPU) runs a prompt as the chunks of its shapes, padded rows included, at the price of its
- * programs: those of a package (npu/price/price_pkg.h), as in a real node, or those of a header alone
- * (lab/plan/programs.h). One without (profile.companion, a GPU) runs each chunk as a step of its valid rows. Decode is
- * a step on both. */
+ * A device with programs (an NPU) runs a prompt as the chunks of its programs, padded rows included, at their price
+ * (npu/price, of a package or of its sketch). One without (profile.companion, a GPU) runs each chunk as a step of its
+ * valid rows (device/price.h). Decode is a step on both. */
 typedef struct sim_cost_options {
     const bt_dims *model;
     const bt_profile *profile;
@@ -20,7 +19,7 @@ typedef struct sim_cost_options {
                                             */
     uint32_t kv_elem_bytes;                /* 2, or 1 with a scale of 2 bytes a head */
     const bt_shapes *shapes;               /* how prompts are cut; copied */
-    const bt_price *programs;              /* of a device that has them; copied */
+    const bt_work_programs *programs;      /* of a device that has them; copied, what it borrows is not */
     uint64_t program_bytes;                /* memory of their weights */
     bool runs_alone;                       /* no prompts share a chunk: attention is sparse, or on the NPU */
     bt_pace pace;                          /* off, or all times K times as long, as on nodes with --pace */
@@ -33,8 +32,10 @@ typedef struct sim_cost_work {
 static inline bool sim_cost_has_programs(const bt_profile *p) { return !p->companion; }
 
 typedef struct sim_cost {
-    bt_price price;
-    bt_price_model model; /* of steps */
+    bt_profile profile;
+    bt_work_programs programs; /* where it has_programs */
+    uint64_t first_ns;         /* first uses of a prompt whose chunks are not told that they are its first */
+    bt_price_model model;      /* of steps */
     bt_shapes shapes;
     bt_pace pace;
     bool has_programs, runs_alone;

@@ -9,6 +9,8 @@ typedef struct bt_dims {
     char name[64];
     uint32_t layers, hidden, ffn, heads, kv_heads, head_dim, vocab;
     uint32_t ffn_matrices; /* 3: gated; 2: plain */
+    bool has_qkv_bias, has_qk_norm;
+    uint32_t rope_milli; /* cos and sin are taken times so much by 1000; 0: as they are */
 } bt_dims;
 
 /* The i-th known shape; NULL: no more. */

@@ -64,12 +64,13 @@ bool bt_pace_is_void(const bt_pace_count *c)
 
 static void look_at_chunk(bt_pace_prompt *p)
 {
-    const bt_price *price = p->d->price;
+    const bt_work_programs *g = &p->d->programs;
     if (p->at >= p->end) return;
-    const bt_work_chunk c = p->d->cut(p->d->ud, p->at, p->end);
+    const bt_work_chunk c = g->cut(g->ud, p->at, p->end);
+    const bt_price_sum sum = g->chunk(g->ud, p->first, p->at, p->end, true);
     p->next = p->at + c.valid;
-    p->after_ns =
-        bt_time_plus(p->before_ns, bt_price_chunk_ns(price, bt_price_program_for(price, c.rows), p->at));
+    p->before_ns = bt_time_plus(p->before_ns, sum.lead_ns);
+    p->after_ns = bt_time_plus(p->before_ns, sum.ns - sum.lead_ns - sum.tail_ns);
 }
 
 /* ---- under a schedule ---- */
@@ -112,8 +113,8 @@ static uint64_t played_rows(bt_pace_prompt *p, uint32_t layer, int64_t now_us)
 void bt_pace_prompt_begin(bt_pace_prompt *ret, bt_pace pace, const bt_work_prefill *d,
                           const bt_work_prompt *p, int64_t begin_us)
 {
-    *ret = (bt_pace_prompt){.pace = pace,     .d = d,        .begin_us = begin_us,           .at = p->first,
-                            .next = p->first, .end = p->end, .before_ns = d->price->first_ns};
+    *ret = (bt_pace_prompt){.pace = pace,   .d = d,           .begin_us = begin_us, .first = p->first,
+                            .at = p->first, .next = p->first, .end = p->end};
     ret->is_played = d->play && p->first < p->end && d->play(d->play_ud, &ret->played, p->first, p->end);
     look_at_chunk(ret);
 }

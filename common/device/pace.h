@@ -37,9 +37,9 @@ typedef struct bt_pace_prompt {
     bt_pace pace;
     const bt_work_prefill *d; /* borrowed */
     int64_t begin_us;
-    uint64_t at, next, end;       /* the chunk [at, next) of a prompt that ends at `end` */
-    uint64_t before_ns, after_ns; /* when it begins and ends, from begin_us */
-    bool is_played;               /* then d->play says when each layer is stored, and the numbers above rest */
+    uint64_t first, at, next, end; /* the chunk [at, next) of a prompt that is computed from `first` to `end` */
+    uint64_t before_ns, after_ns;  /* when it begins and ends, from begin_us */
+    bool is_played;                /* then d->play says when each layer is stored, and the numbers above rest */
     bt_work_played played;
     size_t chunk; /* chunks before it have stored all layers */
 } bt_pace_prompt;

@@ -3,44 +3,19 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "device/dims.h"
-#include "device/sparse.h"
 #include "device/time.h"
 
-/* What a model's programs take on a device, computed once; a chunk or a decode step is then a few products. Pure
- * integer nanoseconds, ending at INT64_MAX.
+/* What a model's sizes take on a device, computed once; a chunk or a step is then a few products. Pure integer
+ * nanoseconds, ending at INT64_MAX.
  *
- *   t_graph = dispatch + sum of t_op,   a chunk at position p = its graphs + attention over rows and p + rows columns
+ *   t_graph = dispatch + sum of t_op,   a chunk at position p = its graph + attention over rows and p + rows columns
  *   t_step  = dispatch + operators * decode_op + max(operations / rate(rows), bytes / decode rate)
  *
- * Of sparse attention (device/sparse.h) the first rows of a prompt are dense; a chunk of others costs a plan of heads
- * (device/heads.h), some microseconds of whoever asks.
- *
- * A chunk is for devices with static programs. A step is any mixture of prefill pieces and decode rows as one pass over
- * the weights, which is how GPUs run them: decode is a step of one row a sequence, a prompt a step of all its rows.
- * A group of devices divides matrices and heads, and sums over itself twice a layer. */
+ * A chunk is one graph that has it all: what arithmetic alone says of a device with static programs
+ * (device/roofline.h). What the compiler's programs take, npu/price says. A step is any mixture of prefill pieces and
+ * decode rows as one pass over the weights, which is how GPUs run them: decode is a step of one row a sequence, a
+ * prompt a step of all its rows. A group of devices divides matrices and heads, and sums over itself twice a layer. */
 enum { BT_PRICE_MAX_PROGRAMS = 128, BT_PRICE_PARTS = BT_OP_KINDS + 5 };
-
-/* An operator of a program, `count` times: a matrix where matrix.inputs is not 0, else `bytes` that it reads and
- * writes, in the launch of the matrices around it. */
-typedef struct bt_price_op {
-    bt_time_matrix matrix;
-    bool is_row_split; /* in a group of devices: its inputs are divided, not its outputs */
-    uint64_t bytes;
-    uint64_t fixed_ns; /* neither of both: what it takes whatever the rates */
-    bool is_dispatch;  /* none of the three: a graph begins, which takes the engine's dispatch_ns */
-    uint32_t count;
-    uint8_t part;      /* below BT_PRICE_PARTS: what the caller wants to see it under */
-    bool is_companion; /* the companion runs it, in FP16 */
-} bt_price_op;
-
-/* Attention of every layer; the engine's own where ctx is 0: as many columns as each row sees. */
-typedef struct bt_price_attention {
-    uint32_t layers, heads, kv_heads, head_dim, kv_elem_bits;
-    uint32_t ctx; /* of programs that are static in it: the shortest; the others are its doublings */
-    uint8_t part;
-    bool is_companion;       /* as bt_price_op */
-    const bt_sparse *sparse; /* borrowed: one for all programs of a price; NULL: dense */
-} bt_price_attention;
 
 /* Of a pass: a number that does not depend on the position, one for each (row, column) pair and one for each position
  * of KV; the last two by 2^32. */
@@ -48,39 +23,29 @@ typedef struct bt_price_line {
     uint64_t fixed, pair, position;
 } bt_price_line;
 typedef struct bt_price_program {
-    uint32_t rows, ctx;
+    uint32_t rows, ctx; /* ctx: of programs that are static in it the shortest; the others double it */
     bt_price_line compute, memory, scores; /* ns: of attention the longer of the first two, and scores beside them */
-    uint64_t part_ns[BT_PRICE_PARTS], spill_ns; /* of compute.fixed */
-    uint8_t attention_part;
-    bt_price_line ops, bytes; /* operations and bytes of memory, for energy and utilisation */
+    bt_price_line ops, bytes;              /* operations and bytes of memory, for energy and utilisation */
 } bt_price_program;
 
 typedef struct bt_price {
-    bt_profile profile, companion;                   /* the same where there is no other engine */
+    bt_profile profile;
     bt_price_program program[BT_PRICE_MAX_PROGRAMS]; /* rows ascend */
     uint32_t programs;
     uint64_t first_ns;                      /* once a prompt: the first use of weights and operators */
     uint64_t last_ns, last_ops, last_bytes; /* once a prompt: the output matrix, for its last row */
-    uint64_t compile_ns;                    /* of all programs, once */
-    bt_sparse sparse;                       /* of a layer, and how many layers; heads 0: attention is dense */
-    uint32_t sparse_layers;
-    bool sparse_on_npu; /* what was chosen is attended to on the NPU, in floats */
 } bt_price;
 
 /* BT_EARG: a profile without time, naming it. */
+bt_err bt_price_need_time(const bt_profile *profile, bt_fault *fault);
 bt_err bt_price_begin(bt_price *ret, const bt_profile *profile, bt_fault *fault);
-/* Operators for `rows` rows. The first program that is added says what a prompt's first use costs. BT_ELIMIT past
- * BT_PRICE_MAX_PROGRAMS, BT_EARG where rows do not ascend. */
-bt_err bt_price_add(bt_price *p, uint32_t rows, const bt_price_op *op, size_t n, const bt_price_attention *a,
-                    bt_fault *fault);
-/* An operator that the last chunk of a prompt runs beside: its output matrix, or a part of it. */
-void bt_price_last(bt_price *p, const bt_price_op *op);
-/* The programs of a shape with weights of so many bits: what the functions above make of it. program_rows ascend. */
+/* The programs of a shape with weights of so many bits. */
 typedef struct bt_price_recipe {
     uint32_t weight_bits, input_bits, kv_elem_bits, group;
-    uint32_t ctx;                   /* as bt_price_attention; 0: programs are not static in it */
+    uint32_t ctx;                   /* as bt_price_program; 0: programs are not static in it */
     uint32_t weight_bytes_permille; /* of a weight as stored, scales included: 562 for q4_0; 0: weight_bits / 8 */
 } bt_price_recipe;
+/* program_rows ascend. BT_ELIMIT past BT_PRICE_MAX_PROGRAMS; BT_EARG: rows that do not ascend. */
 bt_err bt_price_of_dims(bt_price *ret, const bt_profile *profile, const bt_dims *s, const bt_price_recipe *r,
                         const uint32_t *program_rows, size_t n, bt_fault *fault);
 
@@ -90,21 +55,11 @@ uint32_t bt_price_program_for(const bt_price *p, uint64_t rows);
 uint64_t bt_price_chunk_ns(const bt_price *p, uint32_t i, uint64_t first);
 typedef struct bt_price_sum {
     uint64_t ns, ops, bytes, chunks;
-    uint64_t part_ns[BT_PRICE_PARTS], spill_ns; /* of ns; first_ns and last_ns are in no part */
+    uint64_t part_ns[BT_PRICE_PARTS], spill_ns; /* of ns, by what the caller wants to see; first use is in no part */
+    uint64_t first_ns;                          /* of ns: first uses */
+    uint64_t lead_ns, tail_ns;                  /* of ns: first uses of layers; what follows the last layer */
 } bt_price_sum;
-/* Of that, what the NPU does in sparse attention of all layers while the companion has it; 0: nothing, or no NPU. */
-uint64_t bt_price_estimate_ns(const bt_price *p, uint32_t i, uint64_t first);
-/* Adds that chunk to *sum. */
-void bt_price_add_chunk(bt_price_sum *sum, const bt_price *p, uint32_t i, uint64_t first);
-/* Rows of several prompts in one chunk of a program, each behind its own positions: dense attention. Zeros at first. */
-typedef struct bt_price_batch {
-    uint64_t prompts, rows, pairs, positions; /* pairs of a row and a position that it sees; positions that are read */
-    uint64_t end, most;                       /* behind the last one's rows; behind any one's */
-} bt_price_batch;
-/* One more: rows [first, first + rows) of a prompt. */
-void bt_price_batch_add(bt_price_batch *s, uint64_t first, uint64_t rows);
-/* Adds that chunk to *sum. Rows of padding stand behind the last prompt, as in a chunk of one. */
-void bt_price_add_batch(bt_price_sum *sum, const bt_price *p, uint32_t i, const bt_price_batch *s);
+void bt_price_sum_add(bt_price_sum *sum, const bt_price_sum *more);
 /* A prompt: the longest program as often as it is filled, then the shortest that holds the rest; first_ns and last_ns.
  */
 bt_price_sum bt_price_prompt(const bt_price *p, uint64_t tokens);
@@ -128,4 +83,11 @@ uint64_t bt_price_first_use(const bt_profile *p, const bt_price_model *m);
 /* A step of `batch` sequences with ctx positions each, theirs included; one of a prompt's rows behind `first`. */
 bt_price_step bt_price_decode_step(uint64_t batch, uint64_t ctx);
 bt_price_step bt_price_prefill_step(uint64_t first, uint64_t rows);
+/* Rows of several prompts that pass together, each behind its own positions. Zeros at first. */
+typedef struct bt_price_batch {
+    uint64_t prompts, rows, pairs, positions; /* pairs of a row and a position that it sees; positions that are read */
+    uint64_t end, most;                       /* behind the last one's rows; behind any one's */
+} bt_price_batch;
+/* One more: rows [first, first + rows) of a prompt. */
+void bt_price_batch_add(bt_price_batch *s, uint64_t first, uint64_t rows);
 #endif

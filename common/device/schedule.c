@@ -110,37 +110,49 @@ void bt_schedule_end(bt_schedule *s, bt_schedule_task task)
     }
 }
 
+bt_err bt_schedule_run_begin(bt_schedule_run *ret, const bt_schedule_plan *plan, bt_fault *fault)
+{
+    bt_schedule_run r = {.is_busy = {false}};
+    const bt_err e = bt_schedule_init(&r.schedule, plan, fault);
+    if (e == BT_OK) *ret = r;
+    return e;
+}
+
+bool bt_schedule_run_next(bt_schedule_run *r, bt_schedule_span *ret)
+{
+    bt_schedule *s = &r->schedule;
+    bt_schedule_span *on = r->on;
+    if (bt_schedule_is_done(s)) return false;
+    for (int p = 0; p < BT_SCHEDULE_ENGINES; p++)
+        if (!r->is_busy[p] && bt_schedule_take(s, (bt_schedule_engine)p, &on[p].task)) {
+            const uint64_t ns = cost(s, on[p].task.chunk, on[p].task.stage);
+            on[p].engine = (bt_schedule_engine)p;
+            on[p].begin_ns = r->sum.makespan_ns;
+            on[p].end_ns = plus(on[p].begin_ns, ns);
+            r->sum.busy_ns[p] = plus(r->sum.busy_ns[p], ns);
+            r->is_busy[p] = true;
+        }
+    /* Something runs: the earliest chunk is always ready, or runs. */
+    const int p = !r->is_busy[BT_SCHEDULE_NPU]                                    ? BT_SCHEDULE_COMPANION
+                  : !r->is_busy[BT_SCHEDULE_COMPANION]                            ? BT_SCHEDULE_NPU
+                  : on[BT_SCHEDULE_COMPANION].end_ns < on[BT_SCHEDULE_NPU].end_ns ? BT_SCHEDULE_COMPANION
+                                                                                  : BT_SCHEDULE_NPU;
+    r->sum.makespan_ns = on[p].end_ns;
+    r->is_busy[p] = false;
+    bt_schedule_end(s, on[p].task);
+    *ret = on[p];
+    return true;
+}
+
 bt_err bt_schedule_model(const bt_schedule_plan *plan, void (*span)(void *ud, const bt_schedule_span *s),
                          void *ud, bt_schedule_result *ret, bt_fault *fault)
 {
-    bt_schedule s;
-    const bt_err e = bt_schedule_init(&s, plan, fault);
+    bt_schedule_run r;
+    bt_schedule_span s;
+    const bt_err e = bt_schedule_run_begin(&r, plan, fault);
     if (e != BT_OK) return e;
-    bt_schedule_result sum = {0};
-    bt_schedule_span on[BT_SCHEDULE_ENGINES];
-    bool is_busy[BT_SCHEDULE_ENGINES] = {false};
-    uint64_t now = 0;
-    while (!bt_schedule_is_done(&s)) {
-        for (int p = 0; p < BT_SCHEDULE_ENGINES; p++)
-            if (!is_busy[p] && bt_schedule_take(&s, (bt_schedule_engine)p, &on[p].task)) {
-                const uint64_t ns = cost(&s, on[p].task.chunk, on[p].task.stage);
-                on[p].engine = (bt_schedule_engine)p;
-                on[p].begin_ns = now;
-                on[p].end_ns = plus(now, ns);
-                sum.busy_ns[p] = plus(sum.busy_ns[p], ns);
-                is_busy[p] = true;
-            }
-        /* Something runs: the earliest chunk is always ready, or runs. */
-        const int p = !is_busy[BT_SCHEDULE_NPU]                                       ? BT_SCHEDULE_COMPANION
-                      : !is_busy[BT_SCHEDULE_COMPANION]                               ? BT_SCHEDULE_NPU
-                      : on[BT_SCHEDULE_COMPANION].end_ns < on[BT_SCHEDULE_NPU].end_ns ? BT_SCHEDULE_COMPANION
-                                                                                      : BT_SCHEDULE_NPU;
-        now = on[p].end_ns;
-        is_busy[p] = false;
-        bt_schedule_end(&s, on[p].task);
-        if (span) span(ud, &on[p]);
-    }
-    sum.makespan_ns = now;
-    *ret = sum;
+    while (bt_schedule_run_next(&r, &s))
+        if (span) span(ud, &s);
+    *ret = r.sum;
     return BT_OK;
 }

@@ -70,6 +70,18 @@ typedef struct bt_schedule_result {
     uint64_t makespan_ns;
     uint64_t busy_ns[BT_SCHEDULE_ENGINES]; /* makespan - busy of an engine: its bubbles */
 } bt_schedule_result;
+/* The same task by task. A copy of a run goes on from where it was copied, with more or fewer chunks where none of them
+ * may have begun: none begins before the one `window` before it has ended. */
+typedef struct bt_schedule_run {
+    bt_schedule schedule;
+    bt_schedule_span on[BT_SCHEDULE_ENGINES];
+    bool is_busy[BT_SCHEDULE_ENGINES];
+    bt_schedule_result sum; /* makespan_ns: when the last task ended */
+} bt_schedule_run;
+bt_err bt_schedule_run_begin(bt_schedule_run *ret, const bt_schedule_plan *plan, bt_fault *fault); /* BT_EARG as above
+                                                                                                    */
+/* The next task that ends. false: all have. */
+bool bt_schedule_run_next(bt_schedule_run *r, bt_schedule_span *ret);
 /* span: called as tasks end, in that order; may be NULL. BT_EARG as above. */
 bt_err bt_schedule_model(const bt_schedule_plan *plan, void (*span)(void *ud, const bt_schedule_span *s), void *ud,
                          bt_schedule_result *ret, bt_fault *fault);

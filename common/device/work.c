@@ -71,9 +71,9 @@ static void send_played(bt_work_run *r, bt_link_queue *q, const bt_work_prefill 
     }
 }
 
-static void end_run(bt_work_run *r, const bt_link_queue *q, const bt_price *price)
+static void end_run(bt_work_run *r, const bt_link_queue *q, const bt_profile *profile)
 {
-    const bt_profile_time *t = &price->profile.time;
+    const bt_profile_time *t = &profile->time;
     const uint64_t peak = bt_time_times(bt_roofline_peaks(t).int8, devices_of(t));
     r->exposed_ns = bt_link_exposed_ns(q, r->sum.ns);
     r->work = work_of(t, &r->sum, bt_time_scale(r->sum.ops, 1000, peak));
@@ -81,36 +81,32 @@ static void end_run(bt_work_run *r, const bt_link_queue *q, const bt_price *pric
 
 bt_work_run bt_work_of_prompt(const bt_work_prefill *d, const bt_work_prompt *p)
 {
-    const bt_price *price = d->price;
+    const bt_work_programs *g = &d->programs;
     bt_work_run r = {.transfer_ns = 0};
     bt_price_sum *s = &r.sum;
     bt_link_queue q = {0};
     bt_work_played played;
+    uint64_t rows_ns = 0; /* when the last rows are there */
     const bool is_played = d->play && p->end > p->first && d->play(d->play_ud, &played, p->first, p->end);
-    if (p->end > p->first) s->ns = price->first_ns;
     if (!p->is_whole) send(&r, &q, d, 0, 0, sent_of(p, 0, p->first));
     for (uint64_t begin = p->first; begin < p->end;) {
-        const bt_work_chunk c = d->cut(d->ud, begin, p->end);
-        const uint64_t start = s->ns;
-        bt_price_add_chunk(s, price, bt_price_program_for(price, c.rows), begin);
+        const bt_work_chunk c = g->cut(g->ud, begin, p->end);
+        const bt_price_sum sum = g->chunk(g->ud, p->first, begin, p->end, true);
+        const uint64_t start = plus(s->ns, sum.lead_ns);
+        bt_price_sum_add(s, &sum);
+        rows_ns = s->ns - sum.tail_ns;
         if (!p->is_whole && !is_played)
-            send(&r, &q, d, start, s->ns - start, sent_of(p, begin, begin + c.valid));
+            send(&r, &q, d, start, rows_ns - start, sent_of(p, begin, begin + c.valid));
         begin += c.valid;
-    }
-    if (p->is_whole && !is_played) send(&r, &q, d, s->ns, 0, sent_of(p, 0, p->end));
-    if (p->end > p->first) {
-        s->ns = plus(s->ns, price->last_ns);
-        s->ops = plus(s->ops, price->last_ops);
-        s->bytes = plus(s->bytes, price->last_bytes);
     }
     if (is_played) {
         s->ns = played.ns;
         for (int k = 0; k < 2; k++) r.busy_ns[k] = played.busy_ns[k];
-        const uint64_t rows_ns = played.stored_ns[played.order[played.chunks * d->layers - 1]];
-        if (p->is_whole) send(&r, &q, d, rows_ns, 0, sent_of(p, 0, p->end));
-        else send_played(&r, &q, d, p, &played);
+        rows_ns = played.stored_ns[played.order[played.chunks * d->layers - 1]];
+        if (!p->is_whole) send_played(&r, &q, d, p, &played);
     }
-    end_run(&r, &q, price);
+    if (p->is_whole) send(&r, &q, d, rows_ns, 0, sent_of(p, 0, p->end));
+    end_run(&r, &q, g->profile);
     return r;
 }
 
@@ -130,7 +126,7 @@ static bt_price_batch next_rows(const bt_work_prompt *p, size_t n, size_t *i, ui
 
 bt_work_run bt_work_of_prompts(const bt_work_prefill *d, const bt_work_prompt *p, size_t n)
 {
-    const bt_price *price = d->price;
+    const bt_work_programs *g = &d->programs;
     bt_work_run r = {.transfer_ns = 0};
     bt_price_sum *s = &r.sum;
     bt_link_queue q = {0};
@@ -146,18 +142,16 @@ bt_work_run bt_work_of_prompts(const bt_work_prefill *d, const bt_work_prompt *p
         is_whole = is_whole && p[i].is_whole;
     }
     before = (before + rows - 1) / rows;
-    s->ns = price->first_ns;
     for (uint64_t at = before, end = before + rows; at < end;) {
-        const bt_work_chunk c = d->cut(d->ud, at, end);
-        const bt_price_batch shared = next_rows(p, n, &at_prompt, &row, c.valid);
-        bt_price_add_batch(s, price, bt_price_program_for(price, c.rows), &shared);
+        const bt_work_chunk c = g->cut(g->ud, at, end);
+        const bt_price_batch batch = next_rows(p, n, &at_prompt, &row, c.valid);
+        const bt_price_sum sum = g->batch(g->ud, c.rows, &batch, at == before, at + c.valid < end ? 0 : n);
+        bt_price_sum_add(s, &sum);
         at += c.valid;
     }
-    send(&r, &q, d, is_whole ? s->ns : price->first_ns, is_whole ? 0 : s->ns - price->first_ns, sent);
-    s->ns = plus(s->ns, bt_time_times(n, price->last_ns));
-    s->ops = plus(s->ops, bt_time_times(n, price->last_ops));
-    s->bytes = plus(s->bytes, bt_time_times(n, price->last_bytes));
-    end_run(&r, &q, price);
+    const uint64_t rows_ns = s->ns - s->tail_ns;
+    send(&r, &q, d, is_whole ? rows_ns : s->lead_ns, is_whole ? 0 : rows_ns - s->lead_ns, sent);
+    end_run(&r, &q, g->profile);
     return r;
 }
 

@@ -25,12 +25,22 @@ bt_work bt_work_share(const bt_work *w, uint64_t rows, uint64_t all_rows);
 
 /* ---- a prompt ------------------------------------------------------------------------------------- */
 
-/* The chunk that begins at `begin` of a prompt that ends at `end`, begin < end: rows of the program, of which 1 or more
- * are valid. */
+/* A device with programs, and a model's on it: what chunks of prompts take. All borrowed; whoever asks keeps to one
+ * thread. npu/price has those of packages. */
 typedef struct bt_work_chunk {
-    uint64_t rows, valid;
+    uint64_t rows, valid; /* rows of the program, of which 1 or more are valid */
 } bt_work_chunk;
-typedef bt_work_chunk bt_work_cut(const void *ud, uint64_t begin, uint64_t end);
+typedef struct bt_work_programs {
+    const bt_profile *profile;
+    /* The chunk that begins at `begin` of a prompt that ends at `end`, begin < end. */
+    bt_work_chunk (*cut)(void *ud, uint64_t begin, uint64_t end);
+    /* What it takes in program order; the prompt is computed from `first` on. makes_logits: where it is the last. */
+    bt_price_sum (*chunk)(void *ud, uint64_t first, uint64_t begin, uint64_t end, bool makes_logits);
+    /* One of so many rows that several prompts share, each row behind its own positions. is_first: of them all; outs:
+     * prompts that it makes logits for. */
+    bt_price_sum (*batch)(void *ud, uint64_t rows, const bt_price_batch *s, bool is_first, uint64_t outs);
+    void *ud;
+} bt_work_programs;
 
 /* A prompt under a schedule, from its begin. Lists live until the next is played. */
 typedef struct bt_work_played {
@@ -45,9 +55,7 @@ typedef bool bt_work_play(void *ud, bt_work_played *ret, uint64_t first, uint64_
 
 /* What a prefill node computes with. All borrowed. */
 typedef struct bt_work_prefill {
-    const bt_price *price;
-    bt_work_cut *cut;
-    const void *ud;
+    bt_work_programs programs;
     bt_work_play *play; /* NULL: program order, one engine at a time, layers as equal parts of a chunk */
     void *play_ud;
     bt_link link; /* bits_per_us 0: not known, and sending costs nothing */

@@ -2,8 +2,6 @@
  * offset too. */
 #include "engine/costs.h"
 #include "engine/overlap.h"
-#include "npu/price/price_pkg.h"
-#include "npu/pkg/pkg_shapes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +9,17 @@
 bt_dims bt_costs_dims(const bt_model *m)
 {
     const bt_hparams *h = &m->hp;
-    bt_dims d = {.layers = h->layers,     .hidden = h->dim,        .ffn = h->ffn,     .heads = h->heads,
-                 .kv_heads = h->kv_heads, .head_dim = h->head_dim, .vocab = h->vocab, .ffn_matrices = 3};
+    bt_dims d = {.layers = h->layers,
+                 .hidden = h->dim,
+                 .ffn = h->ffn,
+                 .heads = h->heads,
+                 .kv_heads = h->kv_heads,
+                 .head_dim = h->head_dim,
+                 .vocab = h->vocab,
+                 .ffn_matrices = 3,
+                 .has_qkv_bias = h->qkv_bias,
+                 .has_qk_norm = h->qk_norm,
+                 .rope_milli = (uint32_t)(h->rope.magnitude * 1000 + 0.5f)};
     snprintf(d.name, sizeof d.name, "%.63s", m->name);
     return d;
 }
@@ -43,31 +50,30 @@ bt_err bt_costs_prefill_new(bt_costs_prefill **ret, const bt_prefill *engine, co
     if (!pkg) return bt_fail(fault, BT_EARG, "devices are priced by the programs of --engine npu");
     bt_costs_prefill *c = calloc(1, sizeof *c);
     if (!c) return bt_fail(fault, BT_ENOMEM, "prices of a package");
-    bt_err e = bt_price_pkg(&c->price, pkg, profile, 8 * elem_bytes, fault);
-    if (e == BT_OK) e = bt_pkg_shapes(&c->shapes, pkg, fault);
+    const bt_price_pkg_config config = {.pkg = pkg, .npu = profile, .kv_elem_bits = 8 * elem_bytes};
+    const bt_err e = bt_price_pkg_new(&c->price, &config, fault);
     if (e < 0) {
         free(c);
         return e;
     }
-    c->work = (bt_work_prefill){.price = &c->price,     .cut = bt_price_pkg_cut,
-                                .ud = &c->shapes,       .link = link ? *link : (bt_link){0},
-                                .layers = m->hp.layers, .kv_bytes = kv_bytes(&m->hp, elem_bytes)};
+    c->work =
+        (bt_work_prefill){.programs = bt_price_pkg_programs(c->price), .link = link ? *link : (bt_link){0},
+                          .layers = m->hp.layers, .kv_bytes = kv_bytes(&m->hp, elem_bytes)};
     *ret = c;
     return BT_OK;
 }
 
 void bt_costs_prefill_free(bt_costs_prefill *c)
 {
-    if (c) bt_schedule_play_free(c->play);
+    if (!c) return;
+    bt_schedule_play_free(c->play);
+    bt_price_pkg_free(c->price);
     free(c);
 }
 
-bt_err bt_costs_prefill_by(bt_costs_prefill *c, const bt_prefill *engine, bt_schedule_policy policy,
-                           bt_fault *fault)
+bt_err bt_costs_prefill_by(bt_costs_prefill *c, bt_schedule_policy policy, bt_fault *fault)
 {
-    const bt_schedule_play_config config = {.pkg = bt_prefill_pkg(engine),
-                                            .engines = {&c->price.profile, &c->price.companion},
-                                            .policy = policy, .window = BT_OVERLAP_WINDOW};
+    const bt_schedule_play_config config = {.price = c->price, .policy = policy, .window = BT_OVERLAP_WINDOW};
     const bt_err e = bt_schedule_play_new(&c->play, &config, fault);
     if (e < 0) return e;
     c->work.play = bt_schedule_play_prompt;

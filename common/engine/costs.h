@@ -4,7 +4,6 @@
 #include "engine/prefill.h"
 #include "model/weights.h"
 #include "npu/price/schedule_play.h"
-#include "npu/pkg/shapes.h"
 
 /* What devices would take for the work of engines: a model and an engine as plain numbers for device/work.h. */
 
@@ -16,17 +15,16 @@ bt_price_model bt_costs_decode(const bt_model *m, bt_form form, uint32_t kv_elem
 /* A prompt engine that runs a package, on a device and over a link. `work` is the rest, ready for use; all that it
  * borrows is in here. */
 typedef struct bt_costs_prefill {
-    bt_price price;
-    bt_shapes shapes;
+    bt_price_pkg *price;
     bt_work_prefill work;
     bt_schedule_play *play; /* NULL: none */
 } bt_costs_prefill;
 /* link NULL: none. Prompts are priced in program order, chunk by chunk, until they have a schedule. BT_EARG: an engine
- * without a package, a profile or a companion without a time; BT_ELIMIT as bt_price_add; BT_ENOMEM. */
+ * without a package; errors of bt_price_pkg_new. */
 bt_err bt_costs_prefill_new(bt_costs_prefill **ret, const bt_prefill *engine, const bt_model *m,
                             const bt_profile *profile, const bt_link *link, bt_fault *fault);
 void bt_costs_prefill_free(bt_costs_prefill *c); /* NULL is fine */
 /* From then on a prompt takes what its stages take by this schedule, with the chunks under way that the engine has
  * (engine/overlap.h). The engine outlives *c. Errors of bt_schedule_play_new. */
-bt_err bt_costs_prefill_by(bt_costs_prefill *c, const bt_prefill *engine, bt_schedule_policy policy, bt_fault *fault);
+bt_err bt_costs_prefill_by(bt_costs_prefill *c, bt_schedule_policy policy, bt_fault *fault);
 #endif

@@ -514,6 +514,7 @@ void bt_model_close(bt_model *m)
 {
     if (!m) return;
     bt_gguf_close(m->file);
+    free(m->made);
     free(m->layer);
     free(m);
 }

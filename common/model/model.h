@@ -51,6 +51,7 @@ typedef struct bt_model {
     const bt_gguf_tensor *embed, *out_norm, *output; /* output == embed where tied */
     const bt_gguf_tensor *rope_freqs; /* factor_i, or NULL; for longrope the long or the short factors, see rope.h */
     bt_layer_tensors *layer;          /* [L] */
+    bt_gguf_tensor *made;             /* those of a model without a file, owned; else NULL */
     char name[128];                   /* general.name, or the architecture */
     uint8_t id[16]; /* compatibility hash of the weights (every tensor's name, type, shape, bytes), layers, KV heads,
                        head_dim and rope: models with equal ids may read each other's KV */
@@ -68,6 +69,9 @@ bt_err bt_model_head_from_gguf(bt_model **ret, bt_gguf *g, bt_fault *fault); /* 
                                                                                 takes ownership of g */
 /* Takes ownership of g in success and in failure. */
 bt_err bt_model_from_gguf(bt_model **ret, bt_gguf *g, bt_fault *fault);
+/* A model of which the hyper-parameters alone are known: tensors in f16 without data, of the shapes that they must
+ * have. As a header it cannot be run. BT_EARG: a size beyond the limits above; BT_ENOMEM. */
+bt_err bt_model_of_sizes(bt_model **ret, const bt_hparams *hp, const char *name, bt_fault *fault);
 void bt_model_close(bt_model *m); /* NULL is fine */
 
 /* One row of a tensor as f32, exact: y[dim[0]]. row < t->rows. */

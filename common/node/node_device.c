@@ -24,16 +24,12 @@ bool bt_node_device_link(bt_link *ret, const bt_node_options *o)
     return o->link && bt_link_parse(ret, o->link, NULL) == BT_OK;
 }
 
-bt_msg_device bt_node_device_about(const bt_profile *p, const bt_price *price, const char *link, bt_pace pace)
+bt_msg_device bt_node_device_about(const bt_profile *p, const char *link, bt_pace pace)
 {
     bt_msg_device d = {.pace_milli = pace.milli};
     snprintf(d.profile, sizeof d.profile, "%s", p->name);
     snprintf(d.stack, sizeof d.stack, "%s", p->time.stack);
     snprintf(d.link, sizeof d.link, "%s", link ? link : "");
-    if (!price) return d;
-    snprintf(d.companion, sizeof d.companion, "%s", price->companion.name);
-    d.first_use_ns = price->first_ns;
-    d.compile_ns = price->compile_ns;
     return d;
 }
 

@@ -3,6 +3,7 @@
 #include "base/wait.h"
 #include "device/options.h"
 #include "engine/options.h"
+#include "engine/overlap.h"
 #include "kv/kv_dtype.h"
 #include "lab/commands/dims_of.h"
 #include "lab/plan/report.h"
@@ -20,13 +21,14 @@
 
 typedef struct config {
     const char *model, *prefill, *decode, *link, *trace, *slo, *output;
-    bt_opt_list policies, recipes, attentions, kvs;
-    int format, by, weights;
+    bt_opt_list policies, recipes, attentions, kvs, schedules;
+    int format, by, weights, npu_ops;
     int64_t ctx_size, slots, window, answer_tokens, rows;
     double speed;
     bool any_bits, colocated, json, quiet;
 } config;
 
+_Static_assert(BT_OVERLAP_WINDOW == 4, "the default of --window");
 static const char *const forms[] = {"f16", "int8", "fp4", NULL};
 
 static const bt_opt opts[] = {
@@ -46,7 +48,7 @@ static const bt_opt opts[] = {
     {.of = &bt_serving_opts, .group = "Pair", .name = "slots", BT_OPT_AT(config, slots),
      .help = "sequences that decode together at most"},
     {.of = &bt_serving_opts, .group = "Pair", .name = "window", .value = "N", BT_OPT_AT(config, window),
-     .type = BT_OPT_INT, .def = "8", .lo = 1, .hi = BT_SCHEDULE_MAX_WINDOW,
+     .type = BT_OPT_INT, .def = "4", .lo = 1, .hi = BT_SCHEDULE_MAX_WINDOW,
      .help = "chunks that are under way at once in schedules fifo and ooo; each holds an arena"},
     {.group = "Pair", .name = "colocated", BT_OPT_AT(config, colocated), .type = BT_OPT_FLAG,
      .help = "also the decode device alone, with prompts and tokens in mixed steps"},
@@ -73,6 +75,13 @@ static const bt_opt opts[] = {
     {.of = &bt_kv_dtype_opts, .group = "Choices", .name = "kv-dtype", BT_OPT_AT(config, kvs),
      .type = BT_OPT_STRINGS, .def = BT_OPT_NO_DEFAULT, .example = "f16",
      .help = "KV rows to compare: f16, int8; without any, both"},
+    {.of = &bt_engine_opts, .group = "Choices", .name = "schedule", BT_OPT_AT(config, schedules),
+     .type = BT_OPT_STRINGS, .def = BT_OPT_NO_DEFAULT, .example = "fifo",
+     .help =
+         "orders of a prompt's chunks to compare: serial, fifo, ooo, or split (program order with linears "
+         "divided over NPU and companion), which no node runs; without any the first three where the NPU has "
+         "a companion, else serial"},
+    {.of = &bt_obtain_opts, .group = "Choices", .name = "npu-ops", BT_OPT_AT(config, npu_ops)},
     {.group = "Choices", .name = "any-bits", BT_OPT_AT(config, any_bits), .type = BT_OPT_FLAG,
      .help = "the best may have fewer than 8 bits of weights or 16 of KV unasked; what that does to answers "
              "no plan "
@@ -160,6 +169,7 @@ static bt_err context_of(size_t *ret, const config *c, uint64_t longest, uint32_
 typedef struct subject {
     bt_profile prefill, companion, decode;
     bt_dims dims;
+    int schedule[BT_STAGE_POLICIES]; /* those to compare */
     tool_plan_load load;
     tool_plan_result result;
     tool_plan_want want;
@@ -172,6 +182,23 @@ static bt_err limits_of(tool_plan_want *w, const char *slo, bt_fault *fault)
     w->limits = (tool_plan_limits){limits.ttft_us, limits.tpot_us, limits.e2e_us};
     w->has_limits = slo != NULL;
     return e;
+}
+
+/* Each that is named, once. */
+static bt_err schedules_of(subject *s, const config *c, bt_fault *fault)
+{
+    static const char *const names[] = {BT_STAGE_POLICY_NAMES};
+    bool is_named[BT_STAGE_POLICIES] = {false};
+    for (size_t i = 0; i < c->schedules.count; i++) {
+        int k = 0;
+        while (k < BT_STAGE_POLICIES && strcmp(names[k], c->schedules.items[i])) k++;
+        if (k == BT_STAGE_POLICIES)
+            return bt_fail(fault, BT_EARG, "--schedule '%.40s': serial, fifo, ooo or split",
+                           c->schedules.items[i]);
+        if (!is_named[k]) s->schedule[s->want.schedules++] = k;
+        is_named[k] = true;
+    }
+    return BT_OK;
 }
 
 static bt_err prepare(subject *s, const config *c, bt_fault *fault)
@@ -191,10 +218,13 @@ static bt_err prepare(subject *s, const config *c, bt_fault *fault)
                           .kvs = c->kvs.count,
                           .decode_form = tool_plan_float_form((size_t)c->weights),
                           .slots = (uint32_t)c->slots,
-                          .window = (size_t)c->window,
+                          .arenas = (size_t)c->window,
+                          .npu_ops = (uint32_t)c->npu_ops,
+                          .schedule = s->schedule,
                           .any_bits = c->any_bits,
                           .by = (tool_plan_by)c->by};
-    bt_err e = load_profile(&s->prefill, c->prefill, "prefill", fault);
+    bt_err e = schedules_of(s, c, fault);
+    if (e == BT_OK) e = load_profile(&s->prefill, c->prefill, "prefill", fault);
     if (e == BT_OK) e = load_profile(&s->decode, c->decode, "decode", fault);
     if (e == BT_OK && s->prefill.time.companion[0]) {
         e = bt_profile_companion(&s->companion, &s->prefill, fault);

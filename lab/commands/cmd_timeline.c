@@ -5,6 +5,7 @@
 #include "base/wait.h"
 #include "device/options.h"
 #include "engine/options.h"
+#include "engine/overlap.h"
 #include "model/options.h"
 #include "npu/compile/obtain.h"
 #include "lab/timeline/modelled.h"
@@ -26,6 +27,7 @@ typedef struct config {
     bool by_length, json, quiet;
 } config;
 
+_Static_assert(BT_OVERLAP_WINDOW == 4, "the default of --window");
 static const char *const schedules[] = {"best", BT_STAGE_POLICY_NAMES, NULL};
 
 static const bt_opt opts[] = {
@@ -43,8 +45,8 @@ static const bt_opt opts[] = {
     {.of = &bt_device_opts, .name = "link", .value = "GBITS[,LATENCYus]", BT_OPT_AT(config, link),
      .def = "10", .help = "the link that the KV takes: '10', or with a latency '10,50us'"},
     {.group = "Request", .letter = 'p', .name = "prompt-tokens", .value = "N",
-     BT_OPT_AT(config, prompt_tokens), .type = BT_OPT_INT, .def = "512", .lo = 1,
-     .hi = BT_PROMPT_CUT_MAX_TOKENS, .help = "length of the prompt"},
+     BT_OPT_AT(config, prompt_tokens), .type = BT_OPT_INT, .def = "512", .lo = 1, .hi = BT_SHAPES_MAX_SEQ,
+     .help = "length of the prompt"},
     {.of = &bt_sampling_opts, .group = "Request", .name = "n-predict", BT_OPT_AT(config, answer_tokens),
      .def = "32", .lo = 1, .hi = 1 << 16, .help = "tokens of the answer"},
     {.of = &bt_engine_opts, .group = "Request", .name = "schedule", BT_OPT_AT(config, schedule),
@@ -52,7 +54,7 @@ static const bt_opt opts[] = {
      .help = "what is drawn: program order, chunks as a pipeline, llm.npu's out-of-order rule, program order "
              "with linears divided over NPU and companion, or the shortest"},
     {.of = &bt_serving_opts, .group = "Request", .name = "window", .value = "N", BT_OPT_AT(config, window),
-     .type = BT_OPT_INT, .def = "8", .lo = 1, .hi = BT_SCHEDULE_MAX_WINDOW,
+     .type = BT_OPT_INT, .def = "4", .lo = 1, .hi = BT_SCHEDULE_MAX_WINDOW,
      .help = "chunks that are under way at once; each holds an arena"},
     {.of = &bt_machine_opts, .name = "threads", BT_OPT_AT(config, threads),
      .help = "threads that compile a package; 0: all cores"},
@@ -76,6 +78,7 @@ const bt_opt_program tool_timeline_program = {
 
 typedef struct subject {
     bt_pkg *pkg;
+    bt_price_pkg *price; /* of it */
     bt_profile npu, companion, decode;
     bt_link link;
     bt_price_model model;
@@ -126,6 +129,8 @@ static bt_err prepare(subject *s, const config *c, bt_fault *fault)
     if (e == BT_OK) e = bt_obtain_open(&s->pkg, NULL, m, &c->want, &how, fault);
     if (e == BT_OK && c->want.package) e = load(&s->npu, bt_pkg_header_of(s->pkg)->profile, "package", fault);
     if (e == BT_OK) e = load_companion(s, c, fault);
+    const bt_price_pkg_config priced = {.pkg = s->pkg, .npu = &s->npu, .companion = &s->companion};
+    if (e == BT_OK) e = bt_price_pkg_new(&s->price, &priced, fault);
     if (e == BT_OK) {
         s->model = model_of(m);
         s->parameters = m->param_count;
@@ -241,12 +246,15 @@ static bt_err price_lengths(lengths *ret, const config *c, const subject *s, bt_
     for (size_t n = SHORTEST; n < ctx && ret->count + 1 < LENGTHS; n *= 2) ret->tokens[ret->count++] = n;
     ret->tokens[ret->count++] = ctx;
     for (int i = 0; e == BT_OK && i < BT_STAGE_POLICIES; i++) {
-        const bt_schedule_price_config pc = {.pkg = s->pkg, .engines = {&s->npu, &s->companion}, .policy = i,
-                                             .window = (size_t)c->window, .tokens = ctx};
+        const bt_schedule_price_config pc = {.price = s->price, .policy = i, .window = (size_t)c->window,
+                                             .tokens = ctx};
         bt_schedule_price *table = NULL;
+        bt_schedule_priced one;
         e = bt_schedule_price_new(&table, &pc, fault);
-        for (size_t k = 0; e == BT_OK && k < ret->count; k++)
-            ret->ns[k][i] = bt_schedule_price_of(table, ret->tokens[k]).makespan_ns;
+        for (size_t k = 0; e == BT_OK && k < ret->count; k++) {
+            e = bt_schedule_price_of(&one, table, ret->tokens[k], fault);
+            if (e == BT_OK) ret->ns[k][i] = one.result.makespan_ns;
+        }
         bt_schedule_price_free(table);
     }
     return e;
@@ -349,8 +357,7 @@ static int timeline(const config *c)
     size_t spans = 0;
     int rc;
     bt_err e = prepare(&s, c, &fault);
-    const tool_modelled_plan plan = {.pkg = s.pkg,
-                                     .engines = {&s.npu, &s.companion},
+    const tool_modelled_plan plan = {.price = s.price,
                                      .link = s.link,
                                      .decode = &s.decode,
                                      .model = s.model,
@@ -363,6 +370,7 @@ static int timeline(const config *c)
     if (e < 0) rc = tool_fail("timeline", &fault);
     else rc = c->json ? show_json(c, &s, &r, &l) : show_people(c, &s, &r, &l);
     free(span);
+    bt_price_pkg_free(s.price);
     bt_pkg_close(s.pkg);
     return rc;
 }

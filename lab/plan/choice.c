@@ -1,6 +1,7 @@
 /* A prompt's time by its length, then a queue of them; decode as the batch that keeps up. */
 #include "lab/plan/choice.h"
 #include "device/roofline.h"
+#include "lab/plan/sketch.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -197,6 +198,12 @@ static bt_err figure_decode(tool_plan_figures *f, const tool_plan_pair *pair, ui
     return BT_OK;
 }
 
+/* Chunks under way; each has one. */
+static uint64_t arenas_of(const tool_plan_how *how)
+{
+    return how->schedule == BT_SCHEDULE_FIFO || how->schedule == BT_SCHEDULE_OOO ? how->arenas : 1;
+}
+
 bt_err tool_plan_figure(tool_plan_figures *ret, const tool_plan_pair *pair, const tool_plan_how *how,
                         const tool_plan_load *load, const tool_plan_limits *limits, bt_fault *fault)
 {
@@ -210,11 +217,8 @@ bt_err tool_plan_figure(tool_plan_figures *ret, const tool_plan_pair *pair, cons
     }
     if (e == BT_OK) {
         const uint64_t kv = bt_time_times(how->kv_bytes, load->longest);
-        f.prefill_bytes =
-            how->programs ? bt_time_plus(how->programs->weight_bytes,
-                                         bt_time_times(how->programs->arena_bytes,
-                                                       how->schedule == BT_SCHEDULE_SERIAL ? 1 : how->window))
-                          : how->model.weight_bytes;
+        f.prefill_bytes = how->price ? tool_plan_mapped_bytes(bt_price_pkg_of(how->price), arenas_of(how))
+                                     : how->model.weight_bytes;
         f.prefill_bytes = bt_time_plus(f.prefill_bytes, kv);
         const uint64_t has = tool_plan_memory(pair->prefill);
         if (has && f.prefill_bytes > has)

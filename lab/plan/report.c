@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const schedules[] = {BT_SCHEDULE_NAMES};
+static const char *const schedules[] = {BT_STAGE_POLICY_NAMES};
 
 static double ms(double ns) { return ns / 1e6; }
 static json_t *text(const char *s) { return json_string(s); }

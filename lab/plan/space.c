@@ -1,5 +1,6 @@
 /* Nested lists: what differs most in its price is outside. */
 #include "lab/plan/space.h"
+#include "lab/plan/sketch.h"
 #include "npu/compile/plan_limits.h"
 #include "npu/lower/probes.h"
 
@@ -19,7 +20,6 @@ typedef struct space {
     bt_fault why;         /* of the first refusal by memory */
     tool_plan_form *form; /* [forms], owned */
     size_t forms;
-    tool_plan_programs programs; /* large */
     bt_shapes shapes;
 } space;
 
@@ -102,35 +102,37 @@ static bt_err add_one(space *s, tool_plan_choice *c, const tool_plan_how *how, b
 
 /* ---- a device with programs ---- */
 
+/* Those that are asked for, else those of the engine, of which an NPU alone has one. */
 static bt_err add_schedules(space *s, tool_plan_choice *c, tool_plan_how *how, bt_fault *fault)
 {
+    static const int usual[] = {BT_SCHEDULE_SERIAL, BT_SCHEDULE_FIFO, BT_SCHEDULE_OOO};
+    const tool_plan_want *w = s->want;
+    const int *all = w->schedules ? w->schedule : usual;
+    const size_t n = w->schedules ? w->schedules : w->companion ? 3 : 1;
     bt_err e = BT_OK;
-    for (int k = BT_SCHEDULE_SERIAL; e == BT_OK && k <= BT_SCHEDULE_OOO; k++) {
-        how->schedule = (bt_schedule_policy)k;
-        c->schedule = (bt_schedule_policy)k;
-        c->has_schedules = s->want->companion != NULL;
+    c->has_schedules = w->schedules || w->companion;
+    for (size_t k = 0; e == BT_OK && k < n; k++) {
+        how->schedule = c->schedule = all[k];
         e = add_one(s, c, how, fault);
-        if (!c->has_schedules) break;
     }
     return e;
 }
 
-static bt_err add_kv(space *s, tool_plan_choice *c, const tool_plan_kv *kv, bt_fault *fault)
+static bt_err add_kv(space *s, tool_plan_choice *c, const bt_pkg *sketch, const tool_plan_kv *kv,
+                     bt_fault *fault)
 {
     const tool_plan_want *w = s->want;
     bt_fault why = {""};
-    const bt_err e =
-        tool_plan_programs_make(&s->programs, w->prefill, w->companion, w->dims, &c->form, kv, &c->attention,
-                                &s->shapes, w->ctx_tokens, c->is_one_bucket, &why);
-    if (e < 0) return refuse(s, e, c->policy, c->form.name, &why, fault);
-    tool_plan_how how = {.programs = &s->programs,  .shapes = &s->shapes,
-                         .profile = w->prefill,     .link = w->link,
-                         .layers = w->dims->layers, .kv_bytes = tool_plan_kv_bytes(kv, w->dims),
-                         .window = w->window};
+    const bt_price_pkg_config config = {.pkg = sketch, .npu = w->prefill, .companion = w->companion,
+                                        .kv_elem_bits = 8 * kv->elem_bytes};
+    tool_plan_how how = {.arenas = w->arenas, .profile = w->prefill, .link = w->link,
+                         .layers = w->dims->layers, .kv_bytes = tool_plan_kv_bytes(kv, w->dims)};
     c->kv = kv;
-    c->sessions = s->programs.sessions;
-    c->spill_bytes = s->programs.spill_bytes;
-    return add_schedules(s, c, &how, fault);
+    bt_err e = bt_price_pkg_new(&how.price, &config, &why);
+    if (e < 0) return refuse(s, e, c->policy, c->form.name, &why, fault);
+    e = add_schedules(s, c, &how, fault);
+    bt_price_pkg_free(how.price);
+    return e;
 }
 
 static bool kv_is_wanted(const tool_plan_want *w, const tool_plan_kv *kv)
@@ -140,6 +142,25 @@ static bool kv_is_wanted(const tool_plan_want *w, const tool_plan_kv *kv)
     return is;
 }
 
+static bt_err add_attention(space *s, tool_plan_choice *c, bt_fault *fault)
+{
+    const tool_plan_want *w = s->want;
+    const tool_plan_sketch_want k = {.profile = w->prefill,     .dims = w->dims,
+                                     .recipe = &c->form.recipe, .attention = &c->attention,
+                                     .shapes = &s->shapes,      .ctx_tokens = w->ctx_tokens,
+                                     .npu_ops = w->npu_ops};
+    bt_pkg *sketch = NULL;
+    bt_fault why = {""};
+    bt_err e = tool_plan_sketch(&sketch, &k, &why);
+    if (e < 0) return refuse(s, e, c->policy, c->form.name, &why, fault);
+    c->sessions = bt_pkg_header_of(sketch)->sessions.count;
+    c->spill_bytes = tool_plan_spilled_bytes(sketch);
+    for (const tool_plan_kv *kv = tool_plan_kvs; e == BT_OK && kv->name; kv++)
+        if (kv_is_wanted(w, kv)) e = add_kv(s, c, sketch, kv, fault);
+    bt_pkg_close(sketch);
+    return e;
+}
+
 static bt_err add_form(space *s, tool_plan_choice *c, const tool_plan_form *form, bt_fault *fault)
 {
     const size_t attentions = s->want->attentions ? s->want->attentions : 1;
@@ -147,8 +168,7 @@ static bt_err add_form(space *s, tool_plan_choice *c, const tool_plan_form *form
     c->form = *form;
     for (size_t i = 0; e == BT_OK && i < attentions; i++) {
         e = bt_attention_parse(&c->attention, s->want->attentions ? s->want->attention[i] : NULL, fault);
-        for (const tool_plan_kv *kv = tool_plan_kvs; e == BT_OK && kv->name; kv++)
-            if (kv_is_wanted(s->want, kv)) e = add_kv(s, c, kv, fault);
+        if (e == BT_OK) e = add_attention(s, c, fault);
     }
     return e;
 }
@@ -201,8 +221,6 @@ static bt_err add_policy(space *s, const char *policy, bool is_one_bucket, bt_fa
     c.chunk_tokens = longest->seq;
     c.programs = bt_probes_rows(w->prefill, &s->shapes, w->ctx_tokens);
     c.compile_ns = bt_time_times(c.programs, w->prefill->time.program_compile_ns);
-    if (is_one_bucket) /* prompts are cut by rows alone */
-        for (size_t i = 0; i < s->shapes.all; i++) s->shapes.shape[i].ctx = 0;
     for (size_t i = 0; e == BT_OK && i < s->forms; i++) e = add_form(s, &c, &s->form[i], fault);
     return e;
 }
@@ -261,7 +279,7 @@ static bt_err add_step(space *s, const char *policy, const char *form, bt_fault 
 {
     const tool_plan_want *w = s->want;
     tool_plan_choice c = {.programs = 0};
-    tool_plan_how how = {.profile = w->prefill, .link = w->link, .layers = w->dims->layers, .window = 1};
+    tool_plan_how how = {.profile = w->prefill, .link = w->link, .layers = w->dims->layers};
     bt_err e = piece_of(&how.piece, policy, fault);
     if (e == BT_OK) e = form_of(&c.form, form, fault);
     if (e < 0) return e;
@@ -303,12 +321,8 @@ static bt_err add_alone(space *s, bt_fault *fault)
         for (const tool_plan_kv *kv = tool_plan_kvs; e == BT_OK && kv->name; kv++) {
             tool_plan_choice c = {.form = *w->decode_form, .kv = kv,
                                   .is_allowed = is_allowed(w, w->decode_form, kv)};
-            tool_plan_how how = {.profile = w->decode,
-                                 .model = s->pair.decode_model,
-                                 .link = w->link,
-                                 .layers = w->dims->layers,
-                                 .kv_bytes = tool_plan_kv_bytes(kv, w->dims),
-                                 .window = 1};
+            tool_plan_how how = {.profile = w->decode, .model = s->pair.decode_model, .link = w->link,
+                                 .layers = w->dims->layers, .kv_bytes = tool_plan_kv_bytes(kv, w->dims)};
             bt_fault why = {""};
             if (!kv_is_wanted(w, kv)) continue;
             how.model.kv_bytes = how.kv_bytes;

@@ -1,13 +1,16 @@
 #ifndef BT_LAB_PLAN_SPACE_H
 #define BT_LAB_PLAN_SPACE_H
 #include "lab/plan/choice.h"
+#include "lab/plan/forms.h"
+#include "npu/pkg/attention.h"
 
 /* All choices that a pair of devices has for a model and a load, what each would take, and which is best. Pure: it
  * reads no clock, and no file but those that a shape policy names.
  *
  * A prefill device with programs is asked for every shape policy, with contexts that double from 512 and with one
  * context, every recipe, every attention that is asked for, every form of KV rows, and, where its profile names a
- * companion, every schedule. One without (a GPU) computes a prompt in steps: "whole" or "step:N". What a profile
+ * companion, every schedule of the engine; its programs are those that the compiler would make (lab/plan/sketch.h). One
+ * without (a GPU) computes a prompt in steps: "whole" or "step:N". What a profile
  * refuses is listed with its reason. */
 enum { TOOL_PLAN_MAX_CHOICES = 65536, TOOL_PLAN_WHY_BYTES = 256 };
 
@@ -33,9 +36,12 @@ typedef struct tool_plan_want {
     size_t policies, recipes, kvs;
     const char *const *attention; /* those to compare (npu/pkg/attention.h); 0 of them: dense */
     size_t attentions;
+    const int *schedule; /* those to compare (bt_schedule_policy, BT_STAGE_SPLIT); 0 of them: the usual ones */
+    size_t schedules;
     const tool_plan_form *decode_form;
     uint32_t slots;
-    size_t ctx_tokens, window;
+    size_t ctx_tokens, arenas; /* arenas: chunks under way */
+    uint32_t npu_ops;          /* BT_PKG_OPS_LINEAR or BT_PKG_OPS_ALL */
     tool_plan_limits limits;
     bool has_limits, any_bits;
     tool_plan_by by;
@@ -47,7 +53,7 @@ typedef struct tool_plan_choice {
     tool_plan_form form;
     bt_attention attention;
     const tool_plan_kv *kv;
-    bt_schedule_policy schedule;
+    int schedule; /* a bt_schedule_policy, or BT_STAGE_SPLIT */
     bool has_schedules, is_one_bucket;
     uint32_t buckets;                           /* contexts of the longest program; 0: no programs */
     uint64_t programs, compile_ns, spill_bytes; /* specializations; once on the device; of a chunk */

@@ -2,7 +2,6 @@
 #include "lab/simulate/play.h"
 #include "base/rng.h"
 #include "device/energy.h"
-#include "lab/simulate/overlap.h"
 #include "lab/simulate/prices.h"
 
 #include <inttypes.h>
@@ -15,24 +14,23 @@ enum { BLOCK_TOKENS = 64, PAGE_TOKENS = 64, UNKNOWN_MEMORY = 1 << 30, QUARTERS =
 
 struct tool_simulate_bench {
     tool_simulate_setup s;
-    sim_cost prefill[TOOL_SIMULATE_GROUPS], decode[TOOL_SIMULATE_GROUPS];
+    tool_simulate_priced prefill[TOOL_SIMULATE_GROUPS], decode[TOOL_SIMULATE_GROUPS];
     uint32_t prefill_pages[TOOL_SIMULATE_GROUPS], decode_pages[TOOL_SIMULATE_GROUPS];
-    tool_simulate_overlap *overlap[2 * TOOL_SIMULATE_GROUPS]; /* of the prefill groups, then of the others */
 };
 
 /* What a node of the group takes, and the pages that it has. */
-static bt_err cost_of(sim_cost *ret, uint32_t *ret_pages, const tool_simulate_setup *s,
+static bt_err cost_of(tool_simulate_priced *ret, uint32_t *ret_pages, const tool_simulate_setup *s,
                       const tool_simulate_group *g, bt_fault *fault)
 {
     const bt_err e = tool_simulate_price_node(ret, s, g, fault);
     if (e < 0) return e;
     const uint64_t bytes =
         s->kv_memory_bytes || g->profile.memory_bytes ? s->kv_memory_bytes : UNKNOWN_MEMORY;
-    *ret_pages = sim_cost_pages(ret, bytes, PAGE_TOKENS);
+    *ret_pages = sim_cost_pages(&ret->cost, bytes, PAGE_TOKENS);
     return BT_OK;
 }
 
-static bt_err make_cost(sim_cost *ret, uint32_t *ret_pages, const tool_simulate_setup *s,
+static bt_err make_cost(tool_simulate_priced *ret, uint32_t *ret_pages, const tool_simulate_setup *s,
                         const tool_simulate_group *g, bt_fault *fault)
 {
     const bt_err e = cost_of(ret, ret_pages, s, g, fault);
@@ -43,7 +41,7 @@ static bt_err make_cost(sim_cost *ret, uint32_t *ret_pages, const tool_simulate_
                        "'%s' has room for the KV of %" PRIu64
                        " tokens, and one sequence of -c %u needs %" PRIu64
                        " bytes: give --kv-memory, or -c %" PRIu64 " at most",
-                       g->profile.name, tokens, s->ctx_tokens, ret->kv_bytes * s->ctx_tokens, tokens);
+                       g->profile.name, tokens, s->ctx_tokens, ret->cost.kv_bytes * s->ctx_tokens, tokens);
     return BT_OK;
 }
 
@@ -56,25 +54,16 @@ bt_err tool_simulate_set_context(tool_simulate_setup *s, uint32_t model_ctx, bt_
     s->ctx_tokens = (uint32_t)least;
     for (size_t i = 0; i < 2; i++)
         for (size_t k = 0; k < side[i]->len; k++) {
-            sim_cost cost;
+            tool_simulate_priced price;
             uint32_t pages;
-            const bt_err e = cost_of(&cost, &pages, s, &side[i]->group[k], fault);
+            const bt_err e = cost_of(&price, &pages, s, &side[i]->group[k], fault);
+            tool_simulate_price_done(&price);
             if (e < 0) return e;
             if ((uint64_t)pages * PAGE_TOKENS < least) least = (uint64_t)pages * PAGE_TOKENS;
         }
     if (least == 0)
         return bt_fail(fault, BT_ELIMIT, "--kv-memory: a node has room for less than one page of KV");
     s->ctx_tokens = (uint32_t)least;
-    return BT_OK;
-}
-
-static bt_err schedule(sim_cost *c, tool_simulate_overlap **overlap, const tool_simulate_setup *s,
-                       const tool_simulate_group *g, bt_fault *fault)
-{
-    const bt_err e = tool_simulate_overlap_new(overlap, s, g, fault);
-    if (e < 0 || !*overlap) return e;
-    c->play = tool_simulate_overlap_play;
-    c->play_ud = *overlap;
     return BT_OK;
 }
 
@@ -89,10 +78,6 @@ bt_err tool_simulate_bench_new(tool_simulate_bench **ret, const tool_simulate_se
         e = make_cost(&b->prefill[i], &b->prefill_pages[i], s, &s->prefill.group[i], fault);
     for (size_t i = 0; e == BT_OK && i < s->decode.len; i++)
         e = make_cost(&b->decode[i], &b->decode_pages[i], s, &s->decode.group[i], fault);
-    for (size_t i = 0; e == BT_OK && i < s->prefill.len; i++)
-        e = schedule(&b->prefill[i], &b->overlap[i], s, &s->prefill.group[i], fault);
-    for (size_t i = 0; e == BT_OK && i < s->decode.len; i++) /* they may change their role */
-        e = schedule(&b->decode[i], &b->overlap[TOOL_SIMULATE_GROUPS + i], s, &s->decode.group[i], fault);
     if (e < 0) tool_simulate_bench_free(b);
     else *ret = b;
     return e;
@@ -100,8 +85,10 @@ bt_err tool_simulate_bench_new(tool_simulate_bench **ret, const tool_simulate_se
 
 void tool_simulate_bench_free(tool_simulate_bench *b)
 {
-    for (size_t i = 0; b && i < sizeof b->overlap / sizeof *b->overlap; i++)
-        tool_simulate_overlap_free(b->overlap[i]);
+    for (size_t i = 0; b && i < TOOL_SIMULATE_GROUPS; i++) {
+        tool_simulate_price_done(&b->prefill[i]);
+        tool_simulate_price_done(&b->decode[i]);
+    }
     free(b);
 }
 
@@ -476,7 +463,7 @@ static void begin(player *p)
 static void add_node(tool_simulate_facts *f, const sim_cluster_node *n, const double powered_s[2],
                      double busy[2])
 {
-    const bt_profile_time *t = &n->cost->price.profile.time;
+    const bt_profile_time *t = &n->cost->profile.time;
     const bool has_terms = t->idle_mw || t->op_fj || t->byte_fj || t->polling_mw;
     const uint64_t ns = (uint64_t)((powered_s[0] + powered_s[1]) * 1e9 + 0.5);
     const uint64_t device_ns = sim_cost_device_ns(n->cost, has_terms ? ns : n->done.ns);
@@ -633,13 +620,13 @@ static void sum_up(tool_simulate_facts *ret, player *p)
 }
 
 static size_t groups_of(sim_cluster_group *ret, size_t n, const tool_simulate_setup *s,
-                        const tool_simulate_side *side, const sim_cost *costs, const uint32_t *pages,
-                        const uint32_t *nodes)
+                        const tool_simulate_side *side, const tool_simulate_priced *prices,
+                        const uint32_t *pages, const uint32_t *nodes)
 {
     for (size_t i = 0; i < side->len; i++) {
         const tool_simulate_group *g = &side->group[i];
-        const uint64_t swap = s->swap_memory_bytes / (costs[i].kv_bytes * PAGE_TOKENS);
-        ret[n++] = (sim_cluster_group){.cost = &costs[i],
+        const uint64_t swap = s->swap_memory_bytes / (prices[i].cost.kv_bytes * PAGE_TOKENS);
+        ret[n++] = (sim_cluster_group){.cost = &prices[i].cost,
                                        .device = g->profile.name,
                                        .nodes = nodes ? nodes[i] : g->least,
                                        .pages = pages[i],

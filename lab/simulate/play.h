@@ -21,7 +21,7 @@ typedef struct tool_simulate_setup {
     bt_link link;
     bt_pace pace;                          /* of all nodes and links: K times slower than the devices */
     const char *shape_policy;              /* NULL: by device */
-    bt_schedule_policy schedule;           /* of prompts on an NPU that has a companion */
+    bt_schedule_policy schedule;           /* of prompts on an NPU */
     size_t window;                         /* chunks under way at once, of schedules other than serial */
     const char *recipe;                    /* of programs on an NPU (npu/pkg/recipe.h); NULL: the default */
     const char *attention;                 /* likewise (npu/pkg/attention.h); NULL: dense, or the package's */

@@ -1,17 +1,12 @@
 /* Programs come from a package or from sizes alone; from there on they are one kind of price. See prices.h.
  */
 #include "lab/simulate/prices.h"
-#include "npu/price/price_pkg.h"
-#include "npu/pkg/attention.h"
-#include "npu/pkg/pkg_shapes.h"
-#include "lab/plan/programs.h"
+#include "lab/plan/sketch.h"
+#include "npu/pkg/pkg_ops.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static const char GPU_POLICY[] = "chunk:8192+tail";
-
-typedef tool_simulate_programs made;
 
 static bool has_sizes(const bt_pkg_header *h, const bt_dims *d)
 {
@@ -26,101 +21,108 @@ bool tool_simulate_is_of_package(const tool_simulate_setup *s, const tool_simula
     return strcmp(h->profile, g->profile.name) == 0 && has_sizes(h, tool_simulate_dims(s, g->model));
 }
 
-bool tool_simulate_has_engines(const tool_simulate_group *g)
-{
-    return sim_cost_has_programs(&g->profile) && g->profile.time.companion[0];
-}
-
 /* Each chunk under way holds one. */
-static uint64_t arenas_of(const tool_simulate_setup *s, const tool_simulate_group *g)
+static uint64_t arenas_of(const tool_simulate_setup *s)
 {
-    return s->schedule == BT_SCHEDULE_SERIAL || !tool_simulate_has_engines(g) ? 1 : s->window;
+    return s->schedule == BT_SCHEDULE_SERIAL ? 1 : s->window;
 }
 
 bt_err tool_simulate_check_schedule(const tool_simulate_setup *s, bt_fault *fault)
 {
     if (s->schedule == BT_SCHEDULE_SERIAL) return BT_OK;
     for (size_t i = 0; i < s->prefill.len; i++)
-        if (tool_simulate_has_engines(&s->prefill.group[i]) && !s->is_colocated) return BT_OK;
-    return bt_fail(fault, BT_EARG,
-                   "--schedule: no prefill node has an NPU and a companion that could share a prompt; as in "
-                   "--prefill 1:hexagon-v75");
+        if (sim_cost_has_programs(&s->prefill.group[i].profile) && !s->is_colocated) return BT_OK;
+    return bt_fail(
+        fault, BT_EARG,
+        "--schedule: no prefill node is an NPU, of whose prompts several chunks could be under way; as in "
+        "--prefill 1:hexagon-v75");
 }
 
-static bt_err of_package(made *m, const tool_simulate_setup *s, const tool_simulate_group *g, bt_fault *fault)
+static bt_err sketch_of(bt_pkg **ret, const tool_simulate_setup *s, const tool_simulate_group *g,
+                        bt_fault *fault)
 {
-    const bt_profile *p = &g->profile;
-    const bt_pkg_header *h = bt_pkg_header_of(s->package);
-    const bt_pkg_session *session = bt_pkg_sessions(s->package);
-    if (h->ctx_tokens < s->ctx_tokens)
-        return bt_fail(fault, BT_EARG, "-c %u: --package is for sequences of at most %u tokens",
-                       (unsigned)s->ctx_tokens, (unsigned)h->ctx_tokens);
-    bt_err e = bt_price_pkg(&m->programs.price, s->package, p, 8 * s->kv_elem_bytes, fault);
-    if (e == BT_OK) e = bt_pkg_shapes(&m->shapes, s->package, fault);
-    for (uint32_t i = 0; i < h->sessions.count; i++)
-        m->bytes += session[i].mapped_bytes + (arenas_of(s, g) - 1) * h->arena_bytes;
-    return e;
-}
-
-bt_err tool_simulate_programs_of(tool_simulate_programs *m, const tool_simulate_setup *s,
-                                 const tool_simulate_group *g, bt_fault *fault)
-{
-    const bt_profile *p = &g->profile;
-    const bt_dims *dims = tool_simulate_dims(s, g->model);
-    bt_profile companion;
+    bt_shapes shapes;
     bt_recipe recipe;
     bt_attention attention;
-    const tool_plan_kv *kv = tool_plan_kvs;
-    const bool has_companion = p->time.companion[0];
-    const char *policy = s->shape_policy ? s->shape_policy : BT_SHAPES_DEFAULT;
-    while (kv[1].name && kv->elem_bytes != s->kv_elem_bytes) kv++;
-    bt_err e = bt_shapes_parse(&m->shapes, policy, s->ctx_tokens, fault);
+    const tool_plan_sketch_want w = {.profile = &g->profile, .dims = tool_simulate_dims(s, g->model),
+                                     .recipe = &recipe,      .attention = &attention,
+                                     .shapes = &shapes,      .ctx_tokens = s->ctx_tokens};
+    bt_err e =
+        bt_shapes_parse(&shapes, s->shape_policy ? s->shape_policy : BT_SHAPES_DEFAULT, s->ctx_tokens, fault);
     if (e == BT_OK) e = bt_recipe_parse(&recipe, s->recipe, fault);
     if (e == BT_OK) e = bt_attention_parse(&attention, s->attention, fault);
-    if (e == BT_OK && has_companion) e = bt_profile_companion(&companion, p, fault);
-    if (e == BT_OK) e = tool_plan_form_check(p, dims, &recipe, fault);
-    if (e < 0) return e;
-    const tool_plan_form form = tool_plan_form_of(&recipe);
-    e = tool_plan_programs_make(&m->programs, p, has_companion ? &companion : NULL, dims, &form, kv,
-                                &attention, &m->shapes, s->ctx_tokens, false, fault);
-    m->bytes = m->programs.weight_bytes + arenas_of(s, g) * m->programs.sessions * m->programs.arena_bytes;
-    return e;
+    if (e == BT_OK) e = tool_plan_form_check(&g->profile, w.dims, &recipe, fault);
+    return e == BT_OK ? tool_plan_sketch(ret, &w, fault) : e;
+}
+
+static bt_err price_programs(tool_simulate_priced *p, const tool_simulate_setup *s,
+                             const tool_simulate_group *g, bt_fault *fault)
+{
+    const bool is_given = tool_simulate_is_of_package(s, g);
+    if (is_given && bt_pkg_header_of(s->package)->ctx_tokens < s->ctx_tokens)
+        return bt_fail(fault, BT_EARG, "-c %u: --package is for sequences of at most %u tokens",
+                       (unsigned)s->ctx_tokens, (unsigned)bt_pkg_header_of(s->package)->ctx_tokens);
+    bt_err e = is_given ? BT_OK : sketch_of(&p->sketch, s, g, fault);
+    const bt_price_pkg_config config = {.pkg = is_given ? s->package : p->sketch, .npu = &g->profile,
+                                        .kv_elem_bits = 8 * s->kv_elem_bytes};
+    if (e == BT_OK) e = bt_price_pkg_new(&p->price, &config, fault);
+    const bt_schedule_play_config play = {.price = p->price, .policy = s->schedule,
+                                          .window = s->window ? s->window : 1};
+    return e == BT_OK ? bt_schedule_play_new(&p->play, &play, fault) : e;
 }
 
 /* As npu/run/exec.h has it. */
-static bool runs_alone(const tool_simulate_setup *s, const tool_simulate_group *g, const bt_price *price)
+static bool runs_alone(const bt_pkg *p)
 {
-    if (price->sparse.heads) return true;
-    return tool_simulate_is_of_package(s, g) && price->program[0].attention_part == BT_PRICE_PKG_NPU;
+    if (bt_pkg_header_of(p)->sparse_ppm) return true;
+    const bt_pkg_inst *code = bt_pkg_code(p, 0);
+    for (uint32_t i = 0; i < bt_pkg_programs(p)[0].insts; i++)
+        if (bt_pkg_is_attention(&code[i]) && code[i].unit != BT_PKG_COMPANION) return true;
+    return false;
 }
 
-bt_err tool_simulate_price_node(sim_cost *ret, const tool_simulate_setup *s, const tool_simulate_group *g,
-                                bt_fault *fault)
+bt_err tool_simulate_price_node(tool_simulate_priced *ret, const tool_simulate_setup *s,
+                                const tool_simulate_group *g, bt_fault *fault)
 {
-    const bt_profile *p = &g->profile;
-    const bt_dims *dims = tool_simulate_dims(s, g->model);
-    made *m = calloc(1, sizeof *m);
-    bt_err e = BT_OK;
-    if (!m) return bt_fail(fault, BT_ENOMEM, "prices of a cluster");
-    const bool has_programs = sim_cost_has_programs(p);
-    if (has_programs)
-        e = tool_simulate_is_of_package(s, g) ? of_package(m, s, g, fault)
-                                              : tool_simulate_programs_of(m, s, g, fault);
-    else
-        e = bt_shapes_parse(&m->shapes, s->shape_policy ? s->shape_policy : GPU_POLICY, s->ctx_tokens, fault);
-    const sim_cost_options o = {.model = dims,
-                                .profile = p,
-                                .weight_bits = s->weight_bits,
-                                .weight_permille = s->weight_permille,
-                                .kv_elem_bytes = s->kv_elem_bytes,
-                                .shapes = &m->shapes,
-                                .programs = has_programs ? &m->programs.price : NULL,
-                                .program_bytes = m->bytes,
-                                .runs_alone = has_programs && runs_alone(s, g, &m->programs.price),
-                                .pace = s->pace};
-    if (e == BT_OK) e = sim_cost_begin(ret, &o, fault);
-    free(m);
-    return e;
+    bt_shapes shapes;
+    bt_work_programs programs = {.profile = NULL};
+    const bool has_programs = sim_cost_has_programs(&g->profile);
+    *ret = (tool_simulate_priced){.sketch = NULL};
+    bt_err e = has_programs ? price_programs(ret, s, g, fault)
+                            : bt_shapes_parse(&shapes, s->shape_policy ? s->shape_policy : GPU_POLICY,
+                                              s->ctx_tokens, fault);
+    sim_cost_options o = {.model = tool_simulate_dims(s, g->model),
+                          .profile = &g->profile,
+                          .weight_bits = s->weight_bits,
+                          .weight_permille = s->weight_permille,
+                          .kv_elem_bytes = s->kv_elem_bytes,
+                          .shapes = &shapes,
+                          .pace = s->pace};
+    if (e == BT_OK && has_programs) {
+        const bt_pkg *p = bt_price_pkg_of(ret->price);
+        programs = bt_price_pkg_programs(ret->price);
+        o.shapes = bt_price_pkg_shapes(ret->price);
+        o.programs = &programs;
+        o.program_bytes = tool_plan_mapped_bytes(p, arenas_of(s));
+        o.runs_alone = runs_alone(p);
+    }
+    if (e == BT_OK) e = sim_cost_begin(&ret->cost, &o, fault);
+    if (e < 0) {
+        tool_simulate_price_done(ret);
+        return e;
+    }
+    if (!ret->play) return BT_OK;
+    ret->cost.play = bt_schedule_play_prompt;
+    ret->cost.play_ud = ret->play;
+    return BT_OK;
+}
+
+void tool_simulate_price_done(tool_simulate_priced *p)
+{
+    bt_schedule_play_free(p->play);
+    bt_price_pkg_free(p->price);
+    bt_pkg_close(p->sketch);
+    *p = (tool_simulate_priced){.sketch = NULL};
 }
 
 /* Only nodes with programs attend sparsely, and what a package does is its own. */

@@ -271,19 +271,18 @@ static void mix_side(uint64_t *h, const tool_simulate_side *s, const tool_simula
 {
     for (size_t i = 0; i < s->len; i++) {
         const tool_simulate_group *g = &s->group[i];
-        sim_cost *c = malloc(sizeof *c);
+        tool_simulate_priced price;
         mix_text(h, g->profile.name);
         if (g->model) mix(h, g->model);
         mix(h, g->least == g->most ? g->least : 0);
-        if (c && tool_simulate_price_node(c, setup, g, NULL) == BT_OK) {
-            for (uint32_t n = 1; n <= setup->ctx_tokens / 2; n *= 2) {
-                const bt_price_step step = bt_price_decode_step(n < 512 ? n : 512, n);
-                mix(h, sim_cost_next(c, n, 0, true).work.ns);
-                mix(h, sim_cost_step(c, &step).ns);
-            }
-            mix(h, sim_cost_pages(c, setup->kv_memory_bytes, 64));
+        if (tool_simulate_price_node(&price, setup, g, NULL) < 0) continue;
+        for (uint32_t n = 1; n <= setup->ctx_tokens / 2; n *= 2) {
+            const bt_price_step step = bt_price_decode_step(n < 512 ? n : 512, n);
+            mix(h, sim_cost_next(&price.cost, n, 0, true).work.ns);
+            mix(h, sim_cost_step(&price.cost, &step).ns);
         }
-        free(c);
+        mix(h, sim_cost_pages(&price.cost, setup->kv_memory_bytes, 64));
+        tool_simulate_price_done(&price);
     }
     mix(h, s->len);
 }

@@ -7,13 +7,13 @@
 
 typedef struct play {
     const tool_modelled_plan *plan;
-    bt_prompt_cut *cut;
-    size_t chunks, stages;
-    bt_stage *stage;             /* [stages] of the last chunk; the others have a beginning of them */
-    bt_schedule_stage *as_stage; /* [stages] */
-    uint64_t *ns;                /* [chunks * stages] */
-    bool overlap;                /* that ns is of: bt_stage_engines */
-    bt_stage *of_chunk;          /* [stages]: room for any chunk's */
+    const bt_pkg *pkg;
+    bt_price_pkg_chunk *cut; /* [chunks] */
+    size_t chunks;
+    bt_price_pkg_stages stages; /* of the last chunk; the others have a beginning of them */
+    uint64_t *ns;               /* [chunks][stages] */
+    bool overlap;               /* that ns is of */
+    bt_stage *of_chunk;         /* [stages]: room for any chunk's */
     tool_timeline_span *span;
     size_t spans, room;
     uint64_t link_free_ns, link_busy_ns, kv_bytes;
@@ -22,72 +22,54 @@ typedef struct play {
 static uint64_t cost_ns(const void *ud, size_t chunk, size_t stage)
 {
     const play *p = ud;
-    return p->ns[chunk * p->stages + stage];
+    return p->ns[chunk * p->stages.count + stage];
 }
 
-/* Stages of the programs without logits are a beginning of those with them: what follows costs them nothing.
- */
-static bt_err price_chunk(play *p, size_t chunk, bt_schedule_stage *as_stage, bt_fault *fault)
+static bt_err cut(play *p, bt_fault *fault)
 {
-    bt_stage *stage = p->of_chunk;
-    const tool_modelled_plan *plan = p->plan;
-    const bt_prompt_cut *cut = &p->cut[chunk];
-    const size_t n = bt_stages_of(stage, as_stage, p->stages, plan->pkg, cut->program);
-    if (n > p->stages)
-        return bt_fail(fault, BT_EARG, "a chunk of %u rows has %zu stages, the last one only %zu", cut->rows,
-                       n, p->stages);
-    const bt_stage_chunk c = {.pos = cut->pos, .rows = cut->rows, .ctx = cut->ctx, .is_first = !chunk};
-    for (size_t j = 0; j < n; j++) {
-        if (as_stage[j].engine != p->as_stage[j].engine || as_stage[j].joins != p->as_stage[j].joins)
-            return bt_fail(fault, BT_EARG, "stage %zu of a chunk of %u rows is not as that of the last chunk",
-                           j, cut->rows);
-    }
-    bt_stage_costs(&p->ns[chunk * p->stages], &plan->engines, plan->pkg, cut->program, stage, n, &c);
-    return BT_OK;
+    const size_t tokens = p->plan->prompt_tokens, ctx = bt_pkg_header_of(p->pkg)->ctx_tokens;
+    bt_err e = BT_OK;
+    if (!tokens || tokens > ctx)
+        return bt_fail(fault, BT_ELIMIT, "a prompt of %zu tokens: 1 to %zu, the package's context", tokens,
+                       ctx);
+    p->cut = calloc(bt_shapes_launches(bt_price_pkg_shapes(p->plan->price), tokens) + 1, sizeof *p->cut);
+    if (!p->cut) return bt_fail(fault, BT_ENOMEM, "cutting a prompt of %zu tokens", tokens);
+    for (uint64_t pos = 0; e == BT_OK && pos < tokens; pos += p->cut[p->chunks++].valid)
+        e = bt_price_pkg_cut(&p->cut[p->chunks], p->plan->price, 0, pos, tokens, fault);
+    return e;
+}
+
+/* Stages as they count under a schedule. */
+static bt_err price_for(play *p, int policy, bt_fault *fault)
+{
+    const bool overlap = policy == BT_SCHEDULE_FIFO || policy == BT_SCHEDULE_OOO, is_there = p->ns != NULL;
+    bt_err e = BT_OK;
+    if (!is_there && !(p->ns = calloc(p->chunks * p->stages.count, sizeof *p->ns)))
+        return bt_fail(fault, BT_ENOMEM, "a timeline of %zu chunks", p->chunks);
+    for (size_t i = 0; e == BT_OK && i < p->chunks && !(is_there && overlap == p->overlap); i++)
+        e = bt_price_pkg_stage_ns(&p->ns[i * p->stages.count], p->plan->price, &p->cut[i], overlap, fault);
+    p->overlap = overlap;
+    return e;
 }
 
 static bt_err price(play *p, bt_fault *fault)
 {
     const tool_modelled_plan *plan = p->plan;
-    bt_err e = bt_prompt_cut_all(&p->cut, &p->chunks, plan->pkg, plan->prompt_tokens, fault);
+    bt_err e = cut(p, fault);
     if (e < 0) return e;
-    const uint32_t last = p->cut[p->chunks - 1].program;
-    p->stages = bt_stages_of(NULL, NULL, 0, plan->pkg, last);
-    if (!p->stages || p->stages > TOOL_MODELLED_MAX_TASKS / p->chunks)
+    p->stages = bt_price_pkg_stages_of(plan->price);
+    if (p->stages.count > TOOL_MODELLED_MAX_TASKS / p->chunks)
         return bt_fail(fault, BT_ELIMIT,
                        "%zu chunks of %zu stages: at most %d together; take a shorter prompt", p->chunks,
-                       p->stages, TOOL_MODELLED_MAX_TASKS);
-    p->of_chunk = calloc(p->stages, sizeof *p->of_chunk);
-    bt_schedule_stage *as_stage = calloc(p->stages, sizeof *as_stage);
-    p->stage = calloc(p->stages, sizeof *p->stage);
-    p->as_stage = calloc(p->stages, sizeof *p->as_stage);
-    p->ns = calloc(p->chunks * p->stages, sizeof *p->ns);
-    const uint64_t layers = bt_pkg_header_of(plan->pkg)->layers;
+                       p->stages.count, TOOL_MODELLED_MAX_TASKS);
+    p->of_chunk = calloc(p->stages.count, sizeof *p->of_chunk);
     /* A stage is a span, or with divided linears its wait and then two of each linear and one between. */
-    const uint64_t insts = bt_pkg_programs(plan->pkg)[last].insts;
-    p->room = p->chunks * (3 * insts + p->stages + layers) + plan->answer_tokens + 1;
+    const uint64_t insts = bt_pkg_programs(p->pkg)[p->cut[p->chunks - 1].program].insts;
+    p->room = p->chunks * (3 * insts + p->stages.count + bt_pkg_header_of(p->pkg)->layers) +
+              plan->answer_tokens + 1;
     p->span = malloc(p->room * sizeof *p->span); /* what is not used costs nothing */
-    if (!p->of_chunk || !as_stage || !p->stage || !p->as_stage || !p->ns || !p->span)
-        e = bt_fail(fault, BT_ENOMEM, "a timeline of %zu chunks", p->chunks);
-    if (e == BT_OK) bt_stages_of(p->stage, p->as_stage, p->stages, plan->pkg, last);
-    for (size_t i = 0; e == BT_OK && i < p->chunks; i++) e = price_chunk(p, i, as_stage, fault);
-    free(as_stage);
+    if (!p->of_chunk || !p->span) e = bt_fail(fault, BT_ENOMEM, "a timeline of %zu chunks", p->chunks);
     return e;
-}
-
-/* Stages as they count under a schedule. What was priced before has the same stages. */
-static void price_for(play *p, int policy)
-{
-    const bool overlap = policy == BT_SCHEDULE_FIFO || policy == BT_SCHEDULE_OOO;
-    const bt_stage_engines engines = {p->plan->engines.npu, p->plan->engines.companion, overlap};
-    if (overlap == p->overlap) return;
-    p->overlap = overlap;
-    for (size_t i = 0; i < p->chunks; i++) {
-        const bt_prompt_cut *cut = &p->cut[i];
-        const bt_stage_chunk c = {.pos = cut->pos, .rows = cut->rows, .ctx = cut->ctx, .is_first = !i};
-        const size_t n = bt_stages_of(p->of_chunk, NULL, p->stages, p->plan->pkg, cut->program);
-        bt_stage_costs(&p->ns[i * p->stages], &engines, p->plan->pkg, cut->program, p->of_chunk, n, &c);
-    }
 }
 
 static void add(play *p, uint32_t track, uint32_t kind, int32_t chunk, uint32_t layer, uint64_t begin_ns,
@@ -102,7 +84,7 @@ static void add(play *p, uint32_t track, uint32_t kind, int32_t chunk, uint32_t 
 
 static void send(play *p, uint32_t chunk, uint32_t layer, uint64_t ready_ns)
 {
-    const bt_pkg_header *h = bt_pkg_header_of(p->plan->pkg);
+    const bt_pkg_header *h = bt_pkg_header_of(p->pkg);
     const uint64_t row = p->plan->kv_token_bytes ? p->plan->kv_token_bytes / h->layers
                                                  : (uint64_t)2 * 2 * h->kv_heads * h->head_dim;
     const uint64_t bytes = p->cut[chunk].valid * row;
@@ -116,14 +98,14 @@ static void send(play *p, uint32_t chunk, uint32_t layer, uint64_t ready_ns)
 
 static uint32_t kind_of(const play *p, size_t stage)
 {
-    if (p->as_stage[stage].joins) return TOOL_KIND_ATTENTION;
-    return p->stage[stage].is_npu ? TOOL_KIND_NPU : TOOL_KIND_COMPANION;
+    if (p->stages.as_stage[stage].joins) return TOOL_KIND_ATTENTION;
+    return p->stages.stage[stage].is_npu ? TOOL_KIND_NPU : TOOL_KIND_COMPANION;
 }
 
 static void on_span(void *ud, const bt_schedule_span *s)
 {
     play *p = ud;
-    const bt_stage *stage = &p->stage[s->task.stage];
+    const bt_stage *stage = &p->stages.stage[s->task.stage];
     add(p, s->engine == BT_SCHEDULE_NPU ? TOOL_TRACK_NPU : TOOL_TRACK_COMPANION, kind_of(p, s->task.stage),
         (int32_t)s->task.chunk, stage->layer, s->begin_ns, s->end_ns - s->begin_ns);
     if (stage->stores != UINT32_MAX) send(p, s->task.chunk, stage->stores, s->end_ns);
@@ -159,25 +141,24 @@ static void on_piece(void *ud, const bt_stage_piece *piece)
  * the other schedules. */
 static void play_divided(play *p, bt_schedule_result *r, tool_modelled_result *told, bool is_drawn)
 {
-    const tool_modelled_plan *plan = p->plan;
+    const bt_stage_engines *engines = bt_price_pkg_engines(p->plan->price);
     bt_stage_memo memo = {.used = 0};
     divided d = {.play = p, .r = r, .is_drawn = is_drawn};
     for (size_t i = 0; i < p->chunks; i++) {
-        const bt_prompt_cut *cut = &p->cut[i];
+        const bt_price_pkg_chunk *cut = &p->cut[i];
         const bt_stage_chunk c = {.pos = cut->pos, .rows = cut->rows, .ctx = cut->ctx, .is_first = !i};
-        const size_t n = bt_stages_of(p->of_chunk, NULL, p->stages, plan->pkg, cut->program);
+        const size_t n = bt_stages_of(p->of_chunk, NULL, p->stages.count, p->pkg, cut->program);
         for (size_t j = 0; j < n; j++) {
             const bt_stage *stage = &p->of_chunk[j];
-            const bt_stage_piece sync = {
-                .busy_ns = {stage->is_npu ? bt_stage_sync(&plan->engines, p->of_chunk, j) : 0,
-                            stage->is_npu ? 0 : bt_stage_sync(&plan->engines, p->of_chunk, j)},
-                .ns = bt_stage_sync(&plan->engines, p->of_chunk, j),
-                .way = stage->is_npu ? BT_SPLIT_NPU : BT_SPLIT_COMPANION};
+            const uint64_t wait = bt_stage_sync(engines, p->of_chunk, j);
+            const bt_stage_piece sync = {.busy_ns = {stage->is_npu ? wait : 0, stage->is_npu ? 0 : wait},
+                                         .ns = wait,
+                                         .way = stage->is_npu ? BT_SPLIT_NPU : BT_SPLIT_COMPANION};
             d.stage = stage;
             d.chunk = (uint32_t)i;
             d.kind = kind_of(p, j);
             on_piece(&d, &sync);
-            bt_stage_cost_split(&memo, &plan->engines, plan->pkg, cut->program, stage, &c, on_piece, &d);
+            bt_stage_cost_split(&memo, engines, p->pkg, cut->program, stage, &c, on_piece, &d);
             if (is_drawn && stage->stores != UINT32_MAX) send(p, d.chunk, stage->stores, d.now_ns);
         }
     }
@@ -205,7 +186,7 @@ static void decode(play *p, tool_modelled_result *r)
 bt_err tool_modelled_play(tool_modelled_result *ret, tool_timeline_span **span, size_t *spans,
                           const tool_modelled_plan *plan, int policy, bt_fault *fault)
 {
-    play p = {.plan = plan};
+    play p = {.plan = plan, .pkg = bt_price_pkg_of(plan->price)};
     tool_modelled_result r = {.policy = BT_SCHEDULE_SERIAL};
     bt_schedule_plan s = {.window = plan->window, .cost_ns = cost_ns, .ud = &p};
     bt_err e = BT_OK;
@@ -213,12 +194,12 @@ bt_err tool_modelled_play(tool_modelled_result *ret, tool_timeline_span **span, 
         return bt_fail(fault, BT_ELIMIT, "an answer of %zu tokens: at most %d", plan->answer_tokens,
                        TOOL_TIMELINE_MAX_SPANS);
     if ((e = price(&p, fault)) < 0) goto out;
-    s.stage = p.as_stage;
-    s.stages = p.stages;
+    s.stage = p.stages.as_stage;
+    s.stages = p.stages.count;
     s.chunks = p.chunks;
     for (int i = 0; i <= BT_SCHEDULE_OOO; i++) {
         s.policy = (bt_schedule_policy)i;
-        price_for(&p, i);
+        if ((e = price_for(&p, i, fault)) < 0) goto out;
         if ((e = bt_schedule_model(&s, NULL, NULL, &r.schedule[i], fault)) < 0) goto out;
     }
     play_divided(&p, &r.schedule[BT_STAGE_SPLIT], &r, false);
@@ -226,22 +207,20 @@ bt_err tool_modelled_play(tool_modelled_result *ret, tool_timeline_span **span, 
         if (r.schedule[i].makespan_ns < r.schedule[r.policy].makespan_ns) r.policy = i;
     if (policy >= 0) r.policy = policy;
     s.policy = (bt_schedule_policy)r.policy;
-    price_for(&p, r.policy);
+    if ((e = price_for(&p, r.policy, fault)) < 0) goto out;
     bt_schedule_result again = {0};
     if (r.policy == BT_STAGE_SPLIT) play_divided(&p, &again, &r, true);
     else if ((e = bt_schedule_model(&s, on_span, &p, &again, fault)) < 0) goto out;
     decode(&p, &r);
     r.chunks = p.chunks;
-    r.stages = p.stages;
+    r.stages = p.stages.count;
     *ret = r;
     *span = p.span;
     *spans = p.spans;
     p.span = NULL;
 out:
     free(p.cut);
-    free(p.stage);
     free(p.of_chunk);
-    free(p.as_stage);
     free(p.ns);
     free(p.span);
     return e;

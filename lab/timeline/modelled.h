@@ -3,8 +3,7 @@
 #include "device/link.h"
 #include "device/price.h"
 #include "device/schedule.h"
-#include "npu/price/stage_cost.h"
-#include "npu/price/prompt_cut.h"
+#include "npu/price/price_pkg.h"
 #include "lab/timeline/timeline.h"
 
 /* One request on modelled devices: the prompt's stages on an NPU and its companion by a schedule, each layer's KV over
@@ -14,8 +13,7 @@
  *   the link sends one message a layer and chunk, in the order in which they are ready
  *   step i reads the KV of prompt + i positions */
 typedef struct tool_modelled_plan {
-    const bt_pkg *pkg;
-    bt_stage_engines engines;
+    bt_price_pkg *price; /* of the package, on an NPU and its companion; borrowed */
     bt_link link;
     const bt_profile *decode; /* with times */
     bt_price_model model;     /* of its steps */

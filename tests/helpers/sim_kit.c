@@ -1,6 +1,7 @@
 /* Simulated clusters for tests. See sim_kit.h. */
 #include "tests/helpers/sim_kit.h"
 #include "lab/simulate/load.h"
+#include "lab/simulate/prices.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,28 +16,23 @@ static void need(bt_err e, const bt_fault *why)
 const sim_kit *sim_kit_costs(void)
 {
     static sim_kit k;
-    static bt_shapes chunks, pieces;
-    static bt_price programs;
-    const bt_price_recipe w8a8 = {.weight_bits = 8, .input_bits = 8, .kv_elem_bits = 16, .ctx = 512};
-    uint32_t rows[BT_SHAPES_MAX];
+    static bt_shapes chunks;
+    static tool_simulate_priced npu;
     bt_fault why = {""};
-    size_t n = 0;
     if (k.model) return &k;
     k.model = bt_dims_find("llama-3.2-1b");
     need(bt_shapes_parse(&chunks, "chunk:8192+tail", SIM_KIT_CTX, &why), &why);
-    need(bt_shapes_parse(&pieces, "chunk:256+tail", SIM_KIT_CTX, &why), &why);
-    for (size_t i = 0; i < pieces.shapes; i++)
-        if (!n || pieces.shape[i].seq > rows[n - 1]) rows[n++] = (uint32_t)pieces.shape[i].seq;
-    sim_cost_options o = {.model = k.model,        .profile = &k.h100, .weight_bits = 16,
-                          .weight_permille = 2000, .kv_elem_bytes = 2, .shapes = &chunks};
+    const sim_cost_options o = {.model = k.model,        .profile = &k.h100, .weight_bits = 16,
+                                .weight_permille = 2000, .kv_elem_bytes = 2, .shapes = &chunks};
     need(bt_profile_load(&k.h100, "h100", &why), &why);
     need(bt_profile_load(&k.npu, "hexagon-v75", &why), &why);
     need(sim_cost_begin(&k.gpu_cost, &o, &why), &why);
-    need(bt_price_of_dims(&programs, &k.npu, k.model, &w8a8, rows, n, &why), &why);
-    o.profile = &k.npu;
-    o.shapes = &pieces;
-    o.programs = &programs;
-    need(sim_cost_begin(&k.npu_cost, &o, &why), &why);
+    const tool_simulate_setup s = {.model = k.model, .weight_bits = 16, .weight_permille = 2000,
+                                   .kv_elem_bytes = 2, .ctx_tokens = SIM_KIT_CTX};
+    const tool_simulate_group g = {.profile = k.npu};
+    need(tool_simulate_price_node(&npu, &s, &g, &why), &why);
+    k.npu_cost = npu.cost;
+    k.npu_cost.play = NULL; /* chunk by chunk */
     return &k;
 }
 

@@ -43,7 +43,7 @@ prefill-node       : base rt kernels model device npu/price npu/compile sample k
 decode-node/brain  : base kv wire xfer
 decode-node        : base rt kernels model device npu/compile sample kv wire engine node decode-node/brain
 simulate           : base device npu/pkg kv wire xfer gateway/brain prefill-node/brain decode-node/brain
-lab/plan           : base device npu/pkg npu/lower npu/compile
+lab/plan           : base model device npu/pkg npu/lower npu/price npu/compile
 lab/timeline       : base device npu/price
 tools              : base text model npu/pkg npu/lower kv
 tools/bench        : base kernels model graph kv engine tools

@@ -54,6 +54,7 @@ typedef struct subject {
     const tool_serve *s;
     const json_t *baton;
     bt_pkg *pkg;
+    bt_price_pkg *price; /* of it */
     bt_profile npu, companion, decode;
     bt_link link;
     bt_price_model model;
@@ -97,6 +98,9 @@ static bt_err open_subject(subject *x, bt_fault *fault)
         x->model = bt_costs_decode(m, (bt_form)x->s->weights, bytes);
         x->kv_token_bytes = x->model.kv_bytes;
         snprintf(x->name, sizeof x->name, "%.60s", m->name);
+        const bt_price_pkg_config priced = {.pkg = x->pkg, .npu = &x->npu, .companion = &x->companion,
+                                            .kv_elem_bits = 8 * bytes};
+        e = bt_price_pkg_new(&x->price, &priced, fault);
     }
     bt_model_close(m);
     return e;
@@ -242,8 +246,7 @@ static bt_err timeline_write(const tool_serve *s, const json_t *baton, const cha
     if (cached > 0)
         return bt_fail(fault, BT_EARG, "--timeline: %.0f tokens were kept from an earlier prompt", cached);
     bt_err e = open_subject(&x, fault);
-    const tool_modelled_plan plan = {.pkg = x.pkg,
-                                     .engines = {&x.npu, &x.companion},
+    const tool_modelled_plan plan = {.price = x.price,
                                      .link = x.link,
                                      .decode = &x.decode,
                                      .model = x.model,
@@ -258,6 +261,7 @@ static bt_err timeline_write(const tool_serve *s, const json_t *baton, const cha
         e = draw(&p, &x, path, fault);
     }
     free(p.span);
+    bt_price_pkg_free(x.price);
     bt_pkg_close(x.pkg);
     return e;
 }

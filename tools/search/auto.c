@@ -10,12 +10,12 @@
 #include "base/wait.h"
 #include "engine/costs.h"
 #include "engine/prefill.h"
-#include "lab/plan/programs.h"
+#include "lab/plan/forms.h"
 #include "model/model.h"
 #include "model/vocab.h"
 #include "npu/compile/compile.h"
 #include "npu/compile/obtain.h"
-#include "npu/price/price_pkg.h"
+#include "npu/price/schedule_play.h"
 #include "sample/perplexity.h"
 #include "text/tokenizer.h"
 #include "tools/sequences.h"
@@ -190,16 +190,20 @@ static bt_err cost_of(tool_search_try *t, const job *j, const bt_pkg *p, bt_faul
     t->bytes = bt_pkg_header_of(p)->file_bytes;
     t->cost = (double)t->bytes;
     if (!j->has_time) return BT_OK;
-    bt_price *price = calloc(1, sizeof *price);
-    bt_price_pkg_run run;
+    bt_price_pkg *price = NULL;
+    const bt_price_pkg_config config = {.pkg = p, .npu = &j->profile};
     const uint32_t ctx = bt_pkg_header_of(p)->ctx_tokens;
-    const bt_link none = {.bits_per_us = 1}; /* what leaves is not looked at */
-    bt_err e = price ? bt_price_pkg(price, p, &j->profile, 16, fault) : bt_fail(fault, BT_ENOMEM, "prices");
-    if (e == BT_OK)
-        e = bt_price_pkg_prompt(&run, price, p, &none, 0, 0, ctx < TOOL_AUTO_TOKENS ? ctx : TOOL_AUTO_TOKENS,
-                                fault);
-    if (e == BT_OK) t->cost = (double)run.prefill.ns;
-    free(price);
+    bt_schedule_play *play = NULL;
+    bt_work_played played;
+    bt_err e = bt_price_pkg_new(&price, &config, fault);
+    const bt_schedule_play_config serial = {.price = price, .policy = BT_SCHEDULE_SERIAL, .window = 1};
+    if (e == BT_OK) e = bt_schedule_play_new(&play, &serial, fault);
+    if (e == BT_OK &&
+        !bt_schedule_play_prompt(play, &played, 0, ctx < TOOL_AUTO_TOKENS ? ctx : TOOL_AUTO_TOKENS))
+        e = bt_fail(fault, BT_ENOMEM, "the price of a prompt");
+    if (e == BT_OK) t->cost = (double)played.ns;
+    bt_schedule_play_free(play);
+    bt_price_pkg_free(price);
     return e;
 }
 

@@ -8,6 +8,7 @@
 #include "npu/pkg/attention.h"
 #include "npu/pkg/pkg.h"
 #include "npu/pkg/recipe.h"
+#include "npu/pkg/shapes.h"
 
 /* The compiler: GGUF model -> package file. Steps, each in its own file: choose rotations (hadamard), fold them and the
  * norms into the weights (fold), run the calibration text through the folded float model and watch every linear's input
@@ -21,6 +22,7 @@ typedef struct bt_compile_options {
     bt_attention attention;    /* zero: dense */
     const char *shape_policy;  /* npu/pkg/shapes.h; NULL: the default. FILE policies are read here, and their rows go
                                   into the package */
+    const bt_shapes *shapes;   /* instead of a policy's text, as it was parsed; NULL: none */
     const bt_profile *profile; /* device/profile.h; NULL: "host", no limits */
     uint32_t npu_ops;          /* BT_PKG_OPS_LINEAR or BT_PKG_OPS_ALL */
     size_t ctx_tokens;         /* at most the model's; 0: that, but no more than BT_COMPILE_USUAL_CTX */

@@ -1,218 +1,415 @@
-/* Instructions become operators of device/price.h one by one; attention is the one that depends on the
- * position, so it is handed over apart. */
+/* A program at some number of rows is priced once, all but its attention, which depends on the position. */
 #include "npu/price/price_pkg.h"
-#include "npu/lower/plan.h"
 #include "npu/lower/stages.h"
-#include "npu/pkg/attention.h"
-#include "npu/pkg/pkg_layout.h"
+#include "npu/pkg/pkg_ops.h"
 #include "npu/pkg/pkg_shapes.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* A program at so many rows. */
+typedef struct body {
+    uint32_t code, rows, out; /* what it is: programs of different contexts have one code */
+    size_t stages;
+    uint64_t *ns;         /* [stages]: without attention and first use */
+    uint64_t *first;      /* [stages]: the first use of what every chunk reads */
+    uint64_t *tail_first; /* [stages]: and of what only rows of logits pass */
+    struct attention {
+        uint32_t inst, stage;
+    } * attention;
+    size_t attentions;
+    bt_price_sum sum; /* of ns; tail_ns is in it */
+    uint64_t first_ns, tail_first_ns;
+} body;
+
+enum { MAX_BODIES = 1024, MAX_SLICES = 64 };
+
+struct bt_price_pkg {
+    const bt_pkg *pkg;
+    bt_profile npu, companion;
+    bt_stage_engines engines;
+    bt_shapes shapes;
+    size_t stages;
+    bt_stage *stage, *other; /* [stages]: of a chunk that makes logits; of any program */
+    bt_schedule_stage *as_stage, *as_other;
+    body *body; /* [bodies] */
+    size_t bodies, next;
+    uint64_t *ns, *other_ns; /* [stages]: of a chunk that is summed; of the engine beside */
+};
 
 static bool is_npu(const bt_pkg_inst *i) { return i->unit != BT_PKG_COMPANION; }
 
 /* The part that an instruction belongs to. */
 static uint8_t part_of(const bt_pkg_inst *i)
 {
-    static const uint8_t kinds[] = {
-        [BT_PKG_EMBED] = BT_OP_EMBED,
-        [BT_PKG_ROTATE] = BT_OP_ROTATE,
-        [BT_PKG_RMSNORM] = BT_OP_RMSNORM,
-        [BT_PKG_LINEAR_F16] = BT_OP_LINEAR,
-        [BT_PKG_QK_NORM] = BT_OP_QK_NORM,
-        [BT_PKG_ROPE] = BT_OP_ROPE,
-        [BT_PKG_KV_STORE] = BT_OP_KV_STORE,
-        [BT_PKG_ATTENTION] = BT_OP_ATTENTION,
-        [BT_PKG_ADD] = BT_OP_ADD,
-        [BT_PKG_SILU_MUL] = BT_OP_SILU_MUL,
-        [BT_PKG_SELECT_ROWS] = BT_OP_SELECT_ROWS,
-    };
+    const uint8_t of = bt_pkg_op_info_of(i->op)->of;
     if (i->op == BT_PKG_SESSION) return BT_PRICE_PKG_SESSIONS;
     if (is_npu(i)) return BT_PRICE_PKG_NPU;
-    return i->op < sizeof kinds ? kinds[i->op] : BT_PRICE_PKG_EDGES;
+    return of < BT_OP_KINDS ? of : BT_PRICE_PKG_EDGES;
 }
 
-static bt_price_op op_of(const bt_pkg *p, uint32_t program, const bt_pkg_inst *i)
+/* ---- its life ---- */
+
+/* The stages of a program are those of the last chunk, or a beginning of them. */
+static bt_err look_at(size_t *ret, bt_price_pkg *p, uint32_t program, bt_fault *fault)
 {
-    const bt_pkg_program *g = &bt_pkg_programs(p)[program];
-    const uint64_t rows = i->out_rows ? g->out : g->seq;
-    bt_price_op op = {.count = 1, .part = part_of(i), .is_companion = !is_npu(i)};
-    if (i->op == BT_PKG_SESSION) {
-        op.fixed_ns = i->params;
-    } else if (bt_pkg_is_npu_linear(i) || i->op == BT_PKG_LINEAR_F16) {
-        const bt_pkg_tensor *t = &bt_pkg_tensors(p)[i->tensor];
-        const bool has_16_bits = i->op == BT_PKG_LINEAR_F16 || i->in1 != BT_PKG_NOWHERE;
-        op.matrix = (bt_time_matrix){
-            .rows = rows,
-            .inputs = i->in_width,
-            .outputs = i->out_width,
-            .weight_bits = t->palette_run ? 8 : t->bits,
-            .input_bits = has_16_bits ? 16 : 8,
-            .group = t->group,
-            .weight_bytes = t->palette_run ? bt_time_palette_bytes(i->in_width, i->out_width, t->bits) : 0,
-            .spill_bytes = is_npu(i) ? bt_plan_spilled(p, program, i, 0) : 0,
-        };
-    } else {
-        op.bytes = rows * ((uint64_t)i->in_stride + i->out_stride);
-    }
-    return op;
+    const size_t n = bt_stages_of(p->other, p->as_other, p->stages, p->pkg, program);
+    if (n > p->stages || memcmp(p->as_other, p->as_stage, n * sizeof *p->as_stage) != 0)
+        return bt_fail(
+            fault, BT_EARG,
+            "program %u of the package has other stages than the one that makes logits, so nothing "
+            "prices it",
+            program);
+    *ret = n;
+    return BT_OK;
 }
 
-static void add_shares(uint64_t *sum, const bt_pkg_head *head, uint32_t heads)
+static bt_err make_room(bt_price_pkg *p, uint32_t last, bt_fault *fault)
 {
-    uint32_t share[BT_HEADS_MAX];
-    for (uint32_t i = 0; i < heads; i++) { /* descending */
-        uint32_t k = i;
-        for (; k && share[k - 1] < head[i].ppm; k--) share[k] = share[k - 1];
-        share[k] = head[i].ppm;
-    }
-    for (uint32_t i = 0; i < heads; i++) sum[i] += share[i];
+    p->stages = bt_stages_of(NULL, NULL, 0, p->pkg, last);
+    p->stage = calloc(p->stages + 1, sizeof *p->stage);
+    p->other = calloc(p->stages + 1, sizeof *p->other);
+    p->as_stage = calloc(p->stages + 1, sizeof *p->as_stage);
+    p->as_other = calloc(p->stages + 1, sizeof *p->as_other);
+    p->ns = calloc(p->stages + 1, sizeof *p->ns);
+    p->other_ns = calloc(p->stages + 1, sizeof *p->other_ns);
+    p->body = calloc(MAX_BODIES, sizeof *p->body);
+    if (!p->stage || !p->other || !p->as_stage || !p->as_other || !p->ns || !p->other_ns || !p->body)
+        return bt_fail(fault, BT_ENOMEM, "prices of %zu stages", p->stages);
+    bt_stages_of(p->stage, p->as_stage, p->stages, p->pkg, last);
+    return BT_OK;
 }
 
-bt_sparse bt_price_pkg_sparse(const bt_pkg *p, uint32_t layer, uint32_t kv_elem_bits)
+static bt_err look_at_all(bt_price_pkg *p, bt_fault *fault)
 {
-    const bt_pkg_header *h = bt_pkg_header_of(p);
-    const bt_attention a = bt_attention_of(h);
-    bt_sparse s = {.heads = 0};
-    uint64_t sum[BT_HEADS_MAX] = {0};
-    if (!h->sparse_ppm) return s;
-    const bt_pkg_head *head = bt_pkg_const_at(p, h->sparse_heads);
-    s = (bt_sparse){.heads = h->heads,          .kv_heads = h->kv_heads,
-                    .head_dim = h->head_dim,    .kv_elem_bits = kv_elem_bits,
-                    .dense_rows = a.dense_rows, .rows = a.rows,
-                    .is_group = a.is_group};
-    for (uint32_t l = 0; l < h->layers && layer == UINT32_MAX; l++)
-        add_shares(sum, head + (size_t)l * h->heads, h->heads);
-    for (uint32_t i = 0; i < h->heads; i++)
-        s.ppm[i] =
-            layer == UINT32_MAX ? (uint32_t)(sum[i] / h->layers) : head[(size_t)layer * h->heads + i].ppm;
-    return s;
-}
-
-static bt_price_op dispatches(uint32_t count)
-{
-    return (bt_price_op){.count = count, .is_dispatch = true, .part = BT_PRICE_PKG_NPU};
-}
-
-static bt_price_op waits(uint32_t count, const bt_price *price)
-{
-    return (bt_price_op){.count = count,
-                         .fixed_ns = bt_time_sync(&price->profile.time, &price->companion.time),
-                         .part = BT_PRICE_PKG_SYNC};
-}
-
-/* What a program does, but attention; a dispatch for each graph, a wait for each change of engine. */
-static size_t ops_of(bt_price_op *op, const bt_price *price, const bt_pkg *p, uint32_t program,
-                     bool *attention_is_npu)
-{
-    const bt_pkg_program *g = &bt_pkg_programs(p)[program];
-    const bt_pkg_inst *inst = bt_pkg_code(p, program);
-    const bt_price_op changes = waits(bt_stages_changes(p, program), price);
-    size_t n = 0;
-    op[n++] = dispatches(bt_stages_dispatches(p, program));
-    if (changes.count && changes.fixed_ns) op[n++] = changes;
-    for (uint32_t k = 0; k < g->insts; k++) {
-        const bt_pkg_inst *i = &inst[k];
-        if (bt_pkg_is_attention(i)) *attention_is_npu = is_npu(i);
-        else if (i->op != BT_PKG_SESSION || i->params) op[n++] = op_of(p, program, i);
-    }
-    return n;
-}
-
-static bt_err add_program(bt_price *price, const bt_pkg *p, const bt_pkg_row *row, uint32_t kv_elem_bits,
-                          bt_fault *fault)
-{
-    const bt_pkg_header *h = bt_pkg_header_of(p);
-    const uint32_t program = row->program[BT_PKG_OUT_NONE];
-    const bt_pkg_program *g = &bt_pkg_programs(p)[program];
-    bool attends_on_npu = false;
-    bt_price_op *op = calloc((size_t)g->insts + 2, sizeof *op);
-    if (!op) return bt_fail(fault, BT_ENOMEM, "pricing a program");
-    const size_t n = ops_of(op, price, p, program, &attends_on_npu);
-    const bt_sparse sparse = bt_price_pkg_sparse(p, UINT32_MAX, kv_elem_bits);
-    const bt_price_attention a = {
-        .layers = h->layers,
-        .heads = h->heads,
-        .kv_heads = h->kv_heads,
-        .head_dim = h->head_dim,
-        .kv_elem_bits = kv_elem_bits,
-        .ctx = g->ctx ? g->ctx : 0,
-        .part = attends_on_npu ? BT_PRICE_PKG_NPU : BT_OP_ATTENTION,
-        .is_companion = !attends_on_npu,
-        .sparse = sparse.heads ? &sparse : NULL,
-    };
-    const bt_err e = bt_price_add(price, row->seq, op, n, &a, fault);
-    free(op);
-    return e;
-}
-
-/* What the program that makes logits does outside layers, beyond the one that makes none. */
-static void add_last(bt_price *price, const bt_pkg *p, const bt_pkg_row *row)
-{
-    const uint32_t program = row->program[BT_PKG_OUT_LAST];
-    const bt_pkg_program *g = &bt_pkg_programs(p)[program];
-    const bt_pkg_inst *inst = bt_pkg_code(p, program);
-    const uint32_t plain = row->program[BT_PKG_OUT_NONE];
-    const uint32_t with = bt_stages_dispatches(p, program), without = bt_stages_dispatches(p, plain);
-    const uint32_t turns = bt_stages_changes(p, program), fewer = bt_stages_changes(p, plain);
-    const bt_price_op more = dispatches(with > without ? with - without : 0);
-    const bt_price_op waited = waits(turns > fewer ? turns - fewer : 0, price);
-    bt_price_last(price, &more);
-    if (waited.count && waited.fixed_ns) bt_price_last(price, &waited);
-    for (uint32_t k = 0; k < g->insts; k++)
-        if (inst[k].out_rows && inst[k].op != BT_PKG_SESSION) {
-            const bt_price_op op = op_of(p, program, &inst[k]);
-            bt_price_last(price, &op);
+    const bt_pkg_row *row = bt_pkg_rows(p->pkg), *one = NULL;
+    const bt_pkg_program *g = bt_pkg_programs(p->pkg);
+    const uint32_t rows = bt_pkg_header_of(p->pkg)->rows.count;
+    uint32_t seen[2] = {BT_PKG_NONE, BT_PKG_NONE};
+    size_t n;
+    for (uint32_t i = 0; i < rows; i++)
+        if (row[i].batch == 1) one = &row[i];
+    if (!one) return bt_fail(fault, BT_EARG, "the package has no program for one sequence alone");
+    bt_err e = make_room(p, one->program[BT_PKG_OUT_LAST], fault);
+    for (uint32_t i = 0; e == BT_OK && i < rows; i++)
+        for (int k = 0; e == BT_OK && row[i].batch == 1 && k < 2; k++) {
+            const uint32_t program = row[i].program[k ? BT_PKG_OUT_LAST : BT_PKG_OUT_NONE];
+            if (g[program].code == seen[k]) continue; /* of another context */
+            seen[k] = g[program].code;
+            e = look_at(&n, p, program, fault);
         }
-}
-
-/* The row of the least seq above `than`, with its shortest context. */
-static const bt_pkg_row *next_row(const bt_pkg *p, uint32_t than)
-{
-    const bt_pkg_row *row = bt_pkg_rows(p), *best = NULL;
-    for (uint32_t i = 0; i < bt_pkg_header_of(p)->rows.count; i++)
-        if (row[i].batch == 1 && row[i].seq > than &&
-            (!best || row[i].seq < best->seq || (row[i].seq == best->seq && row[i].ctx < best->ctx)))
-            best = &row[i];
-    return best;
-}
-
-bt_err bt_price_pkg(bt_price *ret, const bt_pkg *p, const bt_profile *profile, uint32_t kv_elem_bits,
-                    bt_fault *fault)
-{
-    const bt_pkg_row *row = NULL, *last = NULL;
-    bt_err e = bt_price_begin(ret, profile, fault);
-    if (e == BT_OK && profile->time.companion[0]) e = bt_profile_companion(&ret->companion, profile, fault);
-    for (uint32_t seq = 0; e == BT_OK && (row = next_row(p, seq)); seq = row->seq) {
-        e = add_program(ret, p, row, kv_elem_bits, fault);
-        last = row;
-    }
-    if (e == BT_OK && !last) e = bt_fail(fault, BT_EARG, "the package has no program for one sequence alone");
-    if (e == BT_OK) add_last(ret, p, last);
     return e;
 }
 
-bt_work_chunk bt_price_pkg_cut(const void *shapes, uint64_t begin, uint64_t end)
+bt_err bt_price_pkg_new(bt_price_pkg **ret, const bt_price_pkg_config *config, bt_fault *fault)
 {
-    const bt_shapes_chunk c = bt_shapes_next(shapes, end, begin);
+    bt_price_pkg *p = calloc(1, sizeof *p);
+    if (!p) return bt_fail(fault, BT_ENOMEM, "prices of a package");
+    p->pkg = config->pkg;
+    p->npu = p->companion = *config->npu;
+    bt_err e = bt_price_need_time(&p->npu, fault);
+    if (config->companion) p->companion = *config->companion;
+    else if (e == BT_OK && p->npu.time.companion[0]) e = bt_profile_companion(&p->companion, &p->npu, fault);
+    if (e == BT_OK) e = bt_price_need_time(&p->companion, fault);
+    p->engines = (bt_stage_engines){&p->npu, &p->companion, config->kv_elem_bits};
+    if (e == BT_OK) e = bt_pkg_shapes(&p->shapes, p->pkg, fault);
+    if (e == BT_OK) e = look_at_all(p, fault);
+    if (e == BT_OK) *ret = p;
+    else bt_price_pkg_free(p);
+    return e;
+}
+
+static void free_body(body *b)
+{
+    free(b->ns);
+    free(b->first);
+    free(b->tail_first);
+    free(b->attention);
+    *b = (body){0};
+}
+
+void bt_price_pkg_free(bt_price_pkg *p)
+{
+    if (!p) return;
+    for (size_t i = 0; i < p->bodies; i++) free_body(&p->body[i]);
+    free(p->body);
+    free(p->stage);
+    free(p->other);
+    free(p->as_stage);
+    free(p->as_other);
+    free(p->ns);
+    free(p->other_ns);
+    free(p);
+}
+
+const bt_pkg *bt_price_pkg_of(const bt_price_pkg *p) { return p->pkg; }
+const bt_stage_engines *bt_price_pkg_engines(const bt_price_pkg *p) { return &p->engines; }
+const bt_shapes *bt_price_pkg_shapes(const bt_price_pkg *p) { return &p->shapes; }
+
+bt_price_pkg_stages bt_price_pkg_stages_of(const bt_price_pkg *p)
+{
+    return (bt_price_pkg_stages){p->stage, p->as_stage, p->stages};
+}
+
+uint64_t bt_price_pkg_compile_ns(const bt_price_pkg *p)
+{
+    const bt_pkg_row *row = bt_pkg_rows(p->pkg);
+    uint64_t seqs = 0;
+    uint32_t last = 0;
+    for (uint32_t i = 0; i < bt_pkg_header_of(p->pkg)->rows.count; i++) {
+        seqs += row[i].batch == 1 && row[i].seq != last;
+        last = row[i].seq;
+    }
+    return bt_time_times(seqs, p->npu.time.program_compile_ns);
+}
+
+/* ---- a program at some rows ---- */
+
+static void add_part(bt_price_sum *s, uint8_t part, uint64_t ns)
+{
+    s->ns = bt_time_plus(s->ns, ns);
+    s->part_ns[part] = bt_time_plus(s->part_ns[part], ns);
+}
+
+static void add_fixed(body *b, bt_price_pkg *p, uint32_t program, size_t stage, const bt_pkg_inst *i,
+                      const bt_stage_chunk *c)
+{
+    const bt_stage_inst r = bt_stage_inst_cost(&p->engines, p->pkg, program, i, c);
+    uint64_t *first = i->out_rows ? b->tail_first : b->first,
+             *all = i->out_rows ? &b->tail_first_ns : &b->first_ns;
+    b->ns[stage] = bt_time_plus(b->ns[stage], r.ns);
+    first[stage] = bt_time_plus(first[stage], r.first_ns);
+    *all = bt_time_plus(*all, r.first_ns);
+    add_part(&b->sum, part_of(i), r.ns);
+    b->sum.spill_ns = bt_time_plus(b->sum.spill_ns, r.spill_ns);
+    b->sum.ops = bt_time_plus(b->sum.ops, r.ops);
+    b->sum.bytes = bt_time_plus(b->sum.bytes, r.bytes);
+    if (i->out_rows) b->sum.tail_ns = bt_time_plus(b->sum.tail_ns, r.ns);
+}
+
+/* What a stage begins with: a wait for the other engine, a dispatch. */
+static void add_begin(body *b, bt_price_pkg *p, size_t stage, const bt_pkg_inst *first)
+{
+    const uint64_t wait = bt_stage_sync(&p->engines, p->other, stage),
+                   dispatch = p->other[stage].is_dispatch ? p->npu.time.dispatch_ns : 0;
+    b->ns[stage] = bt_time_plus(wait, dispatch);
+    add_part(&b->sum, BT_PRICE_PKG_SYNC, wait);
+    add_part(&b->sum, BT_PRICE_PKG_NPU, dispatch);
+    if (first->out_rows) b->sum.tail_ns = bt_time_plus(b->sum.tail_ns, b->ns[stage]);
+}
+
+static bt_err fill(body *b, bt_price_pkg *p, uint32_t program, const bt_stage_chunk *c, bt_fault *fault)
+{
+    const bt_pkg_inst *code = bt_pkg_code(p->pkg, program);
+    const uint32_t insts = bt_pkg_programs(p->pkg)[program].insts;
+    const bt_err e = look_at(&b->stages, p, program, fault);
+    if (e < 0) return e;
+    b->ns = calloc(p->stages, sizeof *b->ns);
+    b->first = calloc(p->stages, sizeof *b->first);
+    b->tail_first = calloc(p->stages, sizeof *b->tail_first);
+    b->attention = calloc(insts, sizeof *b->attention);
+    if (!b->ns || !b->first || !b->tail_first || !b->attention)
+        return bt_fail(fault, BT_ENOMEM, "pricing a program");
+    for (size_t j = 0; j < b->stages; j++) {
+        const bt_stage *s = &p->other[j];
+        add_begin(b, p, j, &code[s->first]);
+        for (uint32_t n = s->first; n < s->first + s->insts; n++)
+            if (bt_pkg_is_attention(&code[n]))
+                b->attention[b->attentions++] = (struct attention){n, (uint32_t)j};
+            else add_fixed(b, p, program, j, &code[n], c);
+    }
+    return BT_OK;
+}
+
+/* The body of a program; the oldest gives its place. NULL: memory is out. */
+static const body *body_of(bt_price_pkg *p, uint32_t program, uint64_t rows, bt_fault *fault)
+{
+    const bt_pkg_program *g = &bt_pkg_programs(p->pkg)[program];
+    for (size_t i = 0; i < p->bodies; i++)
+        if (p->body[i].code == g->code && p->body[i].rows == rows && p->body[i].out == g->out)
+            return &p->body[i];
+    body made = {.code = g->code, .rows = (uint32_t)rows, .out = g->out};
+    const bt_stage_chunk c = {.rows = rows};
+    if (fill(&made, p, program, &c, fault) < 0) {
+        free_body(&made);
+        return NULL;
+    }
+    const size_t at = p->bodies < MAX_BODIES ? p->bodies++ : p->next++ % MAX_BODIES;
+    free_body(&p->body[at]);
+    p->body[at] = made;
+    return &p->body[at];
+}
+
+/* ---- a chunk ---- */
+
+bt_err bt_price_pkg_cut(bt_price_pkg_chunk *ret, const bt_price_pkg *p, uint64_t first, uint64_t pos,
+                        uint64_t end, bt_fault *fault)
+{
+    const bt_shapes_chunk c = bt_shapes_next(&p->shapes, (size_t)end, (size_t)pos);
+    const bt_pkg_row *row;
+    const bt_err e = bt_pkg_find_row(&row, p->pkg, 1, c.rows, (size_t)pos + c.valid, fault);
+    if (e < 0) return e;
+    const bool is_last = pos + c.valid == end;
+    *ret = (bt_price_pkg_chunk){
+        .pos = pos,        .valid = c.valid,
+        .rows = c.rows,    .program = row->program[is_last ? BT_PKG_OUT_LAST : BT_PKG_OUT_NONE],
+        .ctx = row->ctx,   .is_first = pos == first,
+        .is_last = is_last};
+    return BT_OK;
+}
+
+/* Layers that attend alike cost the same: those of a package that is dense, or whose heads have the same
+ * shares. */
+typedef struct slices {
+    struct {
+        uint32_t arg, layer;
+        bt_stage_inst cost;
+    } at[MAX_SLICES];
+    size_t count;
+} slices;
+
+static bool attend_alike(const bt_pkg *p, uint32_t a, uint32_t b)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    const bt_pkg_head *head = h->sparse_ppm ? bt_pkg_const_at(p, h->sparse_heads) : NULL;
+    for (uint32_t i = 0; head && i < h->heads; i++)
+        if (head[(size_t)a * h->heads + i].ppm != head[(size_t)b * h->heads + i].ppm) return false;
+    return true;
+}
+
+static bt_stage_inst attention_cost(slices *s, const bt_price_pkg *p, uint32_t program, const bt_pkg_inst *i,
+                                    const bt_stage_chunk *c)
+{
+    for (size_t k = 0; k < s->count; k++)
+        if (s->at[k].arg == i->arg && attend_alike(p->pkg, s->at[k].layer, i->layer)) return s->at[k].cost;
+    const bt_stage_inst cost = bt_stage_inst_cost(&p->engines, p->pkg, program, i, c);
+    if (s->count < MAX_SLICES) {
+        s->at[s->count].arg = i->arg;
+        s->at[s->count].layer = i->layer;
+        s->at[s->count++].cost = cost;
+    }
+    return cost;
+}
+
+/* ns[stages], zeros but for the body's; other_ns[stages]: what the engine beside does in each; sum, may be
+ * NULL: all of it. */
+static void price_chunk(uint64_t *ns, uint64_t *other_ns, bt_price_sum *sum, bt_price_pkg *p, const body *b,
+                        uint32_t program, const bt_stage_chunk *c)
+{
+    const bt_pkg_inst *code = bt_pkg_code(p->pkg, program);
+    slices s = {.count = 0};
+    memcpy(ns, b->ns, p->stages * sizeof *ns);
+    memset(other_ns, 0, p->stages * sizeof *other_ns);
+    for (size_t j = 0; j < b->stages; j++)
+        ns[j] = bt_time_plus(ns[j], bt_time_plus(c->is_first ? b->first[j] : 0, b->tail_first[j]));
+    if (sum) *sum = b->sum;
+    for (size_t k = 0; k < b->attentions; k++) {
+        const bt_pkg_inst *i = &code[b->attention[k].inst];
+        const uint32_t stage = b->attention[k].stage;
+        const bt_stage_inst r = attention_cost(&s, p, program, i, c);
+        ns[stage] = bt_time_plus(ns[stage], r.ns);
+        other_ns[stage] = bt_time_plus(other_ns[stage], r.other_ns);
+        if (!sum) continue;
+        add_part(sum, part_of(i), r.ns);
+        sum->spill_ns = bt_time_plus(sum->spill_ns, r.spill_ns);
+        sum->ops = bt_time_plus(sum->ops, r.ops);
+        sum->bytes = bt_time_plus(sum->bytes, r.bytes);
+    }
+    if (!sum) return;
+    sum->lead_ns = c->is_first ? b->first_ns : 0;
+    sum->first_ns = bt_time_plus(sum->lead_ns, b->tail_first_ns);
+    sum->ns = bt_time_plus(sum->ns, sum->first_ns);
+    sum->tail_ns = bt_time_plus(sum->tail_ns, b->tail_first_ns);
+    sum->chunks = 1;
+}
+
+bt_err bt_price_pkg_stage_ns(uint64_t *ns, bt_price_pkg *p, const bt_price_pkg_chunk *c, bool has_overlap,
+                             bt_fault *fault)
+{
+    const body *b = body_of(p, c->program, c->rows, fault);
+    const bt_stage_chunk at = {.pos = c->pos, .rows = c->rows, .ctx = c->ctx, .is_first = c->is_first};
+    uint64_t owed[BT_SCHEDULE_ENGINES] = {0, 0};
+    if (!b) return bt_fail(fault, BT_ENOMEM, "pricing a program");
+    price_chunk(ns, p->other_ns, NULL, p, b, c->program, &at);
+    for (size_t j = 0; has_overlap && j < b->stages; j++) {
+        const int engine = p->as_stage[j].engine;
+        ns[j] = bt_time_plus(ns[j], owed[engine]);
+        owed[engine] = 0;
+        owed[!engine] = bt_time_plus(owed[!engine], p->other_ns[j]);
+    }
+    return BT_OK;
+}
+
+bt_price_sum bt_price_pkg_sum(bt_price_pkg *p, const bt_price_pkg_chunk *c)
+{
+    const body *b = body_of(p, c->program, c->rows, NULL);
+    const bt_stage_chunk at = {.pos = c->pos, .rows = c->rows, .ctx = c->ctx, .is_first = c->is_first};
+    bt_price_sum sum = {0};
+    if (b) price_chunk(p->ns, p->other_ns, &sum, p, b, c->program, &at);
+    return sum;
+}
+
+uint64_t bt_price_pkg_first_ns(bt_price_pkg *p)
+{
+    bt_price_pkg_chunk c;
+    if (bt_price_pkg_cut(&c, p, 0, 0, 1, NULL) < 0) return 0;
+    const body *b = body_of(p, c.program, c.rows, NULL);
+    return b ? bt_time_plus(b->first_ns, b->tail_first_ns) : 0;
+}
+
+/* ---- for device/work.h ---- */
+
+static bt_work_chunk cut(void *ud, uint64_t begin, uint64_t end)
+{
+    const bt_price_pkg *p = ud;
+    const bt_shapes_chunk c = bt_shapes_next(&p->shapes, (size_t)end, (size_t)begin);
     return (bt_work_chunk){.rows = c.rows, .valid = c.valid};
 }
 
-bt_err bt_price_pkg_prompt(bt_price_pkg_run *ret, const bt_price *price, const bt_pkg *p, const bt_link *link,
-                           uint64_t kv_bytes, uint64_t first, uint64_t tokens, bt_fault *fault)
+static bt_price_sum chunk(void *ud, uint64_t first, uint64_t begin, uint64_t end, bool makes_logits)
 {
-    bt_shapes shapes;
-    const bt_err e = bt_pkg_shapes(&shapes, p, fault);
-    if (e < 0) return e;
-    const bt_work_prefill d = {.price = price,
-                               .cut = bt_price_pkg_cut,
-                               .ud = &shapes,
-                               .link = *link,
-                               .layers = bt_pkg_header_of(p)->layers,
-                               .kv_bytes = kv_bytes};
-    const bt_work_prompt prompt = {.first = first, .end = first + tokens, .covered = first};
-    const bt_work_run r = bt_work_of_prompt(&d, &prompt);
-    *ret = (bt_price_pkg_run){.prefill = r.sum, .transfer_ns = r.transfer_ns, .exposed_ns = r.exposed_ns};
-    return BT_OK;
+    bt_price_pkg *p = ud;
+    bt_price_pkg_chunk c;
+    const bt_pkg_row *row;
+    if (bt_price_pkg_cut(&c, p, first, begin, end, NULL) < 0) return (bt_price_sum){0};
+    if (c.is_last && !makes_logits &&
+        bt_pkg_find_row(&row, p->pkg, 1, c.rows, c.pos + c.valid, NULL) == BT_OK)
+        c.program = row->program[BT_PKG_OUT_NONE];
+    return bt_price_pkg_sum(p, &c);
+}
+
+/* One more of what the program that makes logits does behind the last layer. */
+static void add_tail(bt_price_sum *s, const body *none, const body *last, bool is_first_use)
+{
+    const uint64_t ns = bt_time_plus(last->sum.tail_ns, is_first_use ? last->tail_first_ns : 0);
+    s->ns = bt_time_plus(s->ns, ns);
+    s->tail_ns = bt_time_plus(s->tail_ns, ns);
+    s->first_ns = bt_time_plus(s->first_ns, is_first_use ? last->tail_first_ns : 0);
+    s->ops = bt_time_plus(s->ops, last->sum.ops - none->sum.ops);
+    s->bytes = bt_time_plus(s->bytes, last->sum.bytes - none->sum.bytes);
+    for (int k = 0; k < BT_PRICE_PARTS; k++)
+        s->part_ns[k] = bt_time_plus(s->part_ns[k], last->sum.part_ns[k] - none->sum.part_ns[k]);
+}
+
+static bt_price_sum batch(void *ud, uint64_t rows, const bt_price_batch *s, bool is_first, uint64_t outs)
+{
+    bt_price_pkg *p = ud;
+    const uint64_t padding = s->rows < rows ? rows - s->rows : 0, own = bt_time_plus(s->end, padding),
+                   most = s->most > own ? s->most : own, ctx = bt_pkg_header_of(p->pkg)->ctx_tokens;
+    const bt_pkg_row *row;
+    bt_price_sum sum = {0};
+    if (bt_pkg_find_row(&row, p->pkg, 1, rows, most < ctx ? most : ctx, NULL) < 0) return sum;
+    const uint32_t program = row->program[BT_PKG_OUT_NONE];
+    const bt_stage_chunk at = {.rows = rows, .ctx = row->ctx, .is_first = is_first, .batch = s};
+    const body *b = body_of(p, program, rows, NULL);
+    if (b) price_chunk(p->ns, p->other_ns, &sum, p, b, program, &at);
+    const body *last = b ? body_of(p, row->program[BT_PKG_OUT_LAST], rows, NULL) : NULL;
+    b = last ? body_of(p, program, rows, NULL) : NULL; /* where it lies now */
+    for (uint64_t i = 0; b && i < outs; i++) add_tail(&sum, b, last, !i);
+    return sum;
+}
+
+bt_work_programs bt_price_pkg_programs(bt_price_pkg *p)
+{
+    return (bt_work_programs){.profile = &p->npu, .cut = cut, .chunk = chunk, .batch = batch, .ud = p};
 }

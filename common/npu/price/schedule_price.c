@@ -1,37 +1,115 @@
-/* The times of all stages are computed once; each entry of the table is then the full schedule of one prompt.
- */
+/* The beginning that all prompts share is kept at every chunk; a prompt goes on from there. */
 #include "npu/price/schedule_price.h"
-#include "npu/pkg/pkg_shapes.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { DENSE = 32, RANGE_STEPS = 64, MAX_LASTS = BT_SHAPES_MAX * (RANGE_STEPS + 1) };
+enum { RANGE_STEPS = 64, MAX_LASTS = BT_SHAPES_MAX * (RANGE_STEPS + 1) };
+
+/* A moment of a run: all chunks before `first` have ended, and nothing was taken since. */
+typedef struct moment {
+    bt_schedule_run run;
+    uint64_t sent_ns; /* when the KV that was stored by then has arrived */
+} moment;
+
+/* A prompt of so many filled chunks and a last one, played. */
+typedef struct entry {
+    const bt_pkg_row *row; /* of the last chunk; NULL: not played so far */
+    bt_schedule_result result;
+    uint64_t ops, bytes;
+    uint64_t *arrived_ns; /* [layers + 1], owned: when all KV has arrived if m layers of the last chunk come
+                             after the moment that decides, without their own time */
+} entry;
+
+enum { ROWS_OF_ENTRY = 2 }; /* a last chunk may end on either side of a context's end */
 
 struct bt_schedule_price {
-    bt_shapes shapes;
-    size_t tokens;
-    size_t chunks; /* the longest prompt: filled ones, before the last */
-    size_t *begin; /* [chunks + 1]: where the chunk behind k filled ones begins */
-    size_t lasts, samples;
-    size_t last_rows[MAX_LASTS]; /* of a last chunk, ascending */
-    size_t *k;                   /* [samples]: filled chunks, ascending */
-    bt_schedule_result *at;      /* [samples * lasts]; makespan 0: no such chunk there */
+    bt_schedule_price_config c;
+    const bt_shapes *shapes;
+    bt_price_pkg_stages stages;
+    size_t layers, chunks;        /* chunks: filled ones of the longest prompt, before its last */
+    size_t *begin;                /* [chunks + 1]: where the chunk behind k filled ones begins */
+    uint64_t *ns, *last_ns;       /* [chunks][stages] of filled ones; [stages] of the last chunk at hand */
+    size_t last;                  /* which one that is */
+    uint64_t *rows, *ops, *bytes; /* [chunks + 1]: of the chunks before */
+    bt_schedule_result *divided;  /* [chunks + 1]: likewise, under BT_STAGE_SPLIT */
+    bt_stage_memo memo;           /* of that */
+    bt_stage *of_chunk;           /* [stages]: of that */
+    moment *moment; /* [chunks + 1]: when `first` is k, or has just passed it; those up to `known` */
+    size_t known;
+    moment begun;                       /* the beginning so far */
+    size_t lasts, last_rows[MAX_LASTS]; /* of a last chunk, ascending */
+    entry *at;                          /* [chunks + 1][lasts][ROWS_OF_ENTRY] */
+    struct arrival {
+        uint64_t ns, chunk;
+    } * arrival; /* [window][layers] */
 };
 
-typedef struct build {
-    const bt_schedule_price_config *c;
-    bt_schedule_price *t;
-    const bt_pkg_row **row; /* [chunks]: of the k-th filled one */
-    size_t stages;
-    bt_stage *stage;
-    bt_schedule_stage *as_stage, *other;
-    uint64_t *ns; /* [chunks + 1][stages]; the last one's is rewritten for each entry */
-    bt_stage_memo memo;
-    bt_schedule_result *sum; /* under BT_STAGE_SPLIT [chunks + 1]: of the chunks before */
-} build;
+/* ---- what a chunk takes ---- */
 
-/* ---- which prompts there are ---- */
+static bool has_overlap(const bt_schedule_price *t)
+{
+    return t->c.policy == BT_SCHEDULE_FIFO || t->c.policy == BT_SCHEDULE_OOO;
+}
+static size_t window_of(const bt_schedule_price *t) { return has_overlap(t) ? t->c.window : 1; }
+
+static void add_piece(void *ud, const bt_stage_piece *piece)
+{
+    bt_schedule_result *r = ud;
+    for (int k = 0; k < BT_SCHEDULE_ENGINES; k++)
+        r->busy_ns[k] = bt_time_plus(r->busy_ns[k], piece->busy_ns[k]);
+}
+
+/* Linears are divided: both engines are busy in a stage. Adds to *busy. */
+static void price_divided(bt_schedule_price *t, uint64_t *ns, bt_schedule_result *busy,
+                          const bt_price_pkg_chunk *c)
+{
+    const bt_pkg *p = bt_price_pkg_of(t->c.price);
+    const bt_stage_engines *e = bt_price_pkg_engines(t->c.price);
+    const bt_stage_chunk at = {.pos = c->pos, .rows = c->rows, .ctx = c->ctx, .is_first = c->is_first};
+    const size_t n = bt_stages_of(t->of_chunk, NULL, t->stages.count, p, c->program);
+    memset(ns, 0, t->stages.count * sizeof *ns);
+    for (size_t j = 0; j < n; j++) {
+        const bt_stage *stage = &t->of_chunk[j];
+        const uint64_t wait = bt_stage_sync(e, t->of_chunk, j);
+        const bt_stage_piece sync = {.busy_ns = {stage->is_npu ? wait : 0, stage->is_npu ? 0 : wait},
+                                     .ns = wait};
+        add_piece(busy, &sync);
+        ns[j] =
+            bt_time_plus(wait, bt_stage_cost_split(&t->memo, e, p, c->program, stage, &at, add_piece, busy));
+    }
+}
+
+static bt_err price_chunk(bt_schedule_price *t, uint64_t *ns, bt_schedule_result *busy,
+                          const bt_price_pkg_chunk *c, bt_fault *fault)
+{
+    if (t->c.policy != BT_STAGE_SPLIT) return bt_price_pkg_stage_ns(ns, t->c.price, c, has_overlap(t), fault);
+    price_divided(t, ns, busy, c);
+    return BT_OK;
+}
+
+static bt_err price_full(bt_schedule_price *t, size_t k, bt_fault *fault)
+{
+    bt_price_pkg_chunk c;
+    bt_err e = bt_price_pkg_cut(&c, t->c.price, 0, t->begin[k], t->c.tokens, fault);
+    t->divided[k + 1] = t->divided[k];
+    if (e == BT_OK) e = price_chunk(t, &t->ns[k * t->stages.count], &t->divided[k + 1], &c, fault);
+    if (e < 0) return e;
+    const bt_price_sum sum = bt_price_pkg_sum(t->c.price, &c);
+    t->begin[k + 1] = t->begin[k] + c.valid;
+    t->rows[k + 1] = t->rows[k] + c.rows;
+    t->ops[k + 1] = bt_time_plus(t->ops[k], sum.ops);
+    t->bytes[k + 1] = bt_time_plus(t->bytes[k], sum.bytes);
+    return BT_OK;
+}
+
+static uint64_t cost_ns(const void *ud, size_t chunk, size_t stage)
+{
+    const bt_schedule_price *t = ud;
+    return chunk == t->last ? t->last_ns[stage] : t->ns[chunk * t->stages.count + stage];
+}
+
+/* ---- its life ---- */
 
 static int ascending(const void *a, const void *b)
 {
@@ -42,8 +120,8 @@ static int ascending(const void *a, const void *b)
 static void list_lasts(bt_schedule_price *t)
 {
     size_t n = 0;
-    for (size_t i = 0; i < t->shapes.shapes; i++) {
-        const bt_shape *s = &t->shapes.shape[i];
+    for (size_t i = 0; i < t->shapes->shapes; i++) {
+        const bt_shape *s = &t->shapes->shape[i];
         const size_t steps = s->seq_min == s->seq ? 0 : RANGE_STEPS;
         for (size_t k = 0; k <= steps; k++)
             t->last_rows[n++] = steps ? s->seq_min + (s->seq - s->seq_min) * k / steps : s->seq;
@@ -53,182 +131,181 @@ static void list_lasts(bt_schedule_price *t)
         if (!i || t->last_rows[i] != t->last_rows[i - 1]) t->last_rows[t->lasts++] = t->last_rows[i];
 }
 
-/* The filled chunks of the longest prompt. */
-static bt_err list_chunks(build *b, bt_fault *fault)
+static void count_chunks(bt_schedule_price *t)
 {
-    bt_schedule_price *t = b->t;
     for (size_t begin = 0;;) {
-        const bt_shapes_chunk c = bt_shapes_next(&t->shapes, t->tokens, begin);
-        if (begin + c.valid == t->tokens) break;
+        const bt_shapes_chunk c = bt_shapes_next(t->shapes, t->c.tokens, begin);
+        if (begin + c.valid == t->c.tokens) return;
         begin += c.valid;
         t->chunks++;
     }
-    t->begin = calloc(t->chunks + 1, sizeof *t->begin);
-    b->row = calloc(t->chunks + 1, sizeof *b->row);
-    if (!t->begin || !b->row) return bt_fail(fault, BT_ENOMEM, "a table of %zu chunks", t->chunks);
-    for (size_t k = 0; k < t->chunks; k++) {
-        const bt_shapes_chunk c = bt_shapes_next(&t->shapes, t->tokens, t->begin[k]);
-        const bt_err e = bt_pkg_find_row(&b->row[k], b->c->pkg, 1, c.rows, t->begin[k] + c.valid, fault);
-        if (e < 0) return e;
-        t->begin[k + 1] = t->begin[k] + c.valid;
-    }
-    return BT_OK;
 }
 
-/* Programs change between chunk k and the next. */
-static bool is_edge(const build *b, size_t k) { return k + 1 < b->t->chunks && b->row[k] != b->row[k + 1]; }
-
-static bt_err list_samples(build *b, bt_fault *fault)
+static bt_err make_room(bt_schedule_price *t, bt_fault *fault)
 {
-    bt_schedule_price *t = b->t;
-    t->k = calloc(t->chunks + 1, sizeof *t->k);
-    if (!t->k) return bt_fail(fault, BT_ENOMEM, "a table of %zu chunks", t->chunks);
-    size_t next = 0;
-    for (size_t k = 0; k <= t->chunks; k++) {
-        if (k < next && k != t->chunks && !is_edge(b, k) && !(k && is_edge(b, k - 1))) continue;
-        t->k[t->samples++] = k;
-        next = k + (k > DENSE ? k / DENSE : 1);
-    }
-    t->at = calloc(t->samples * t->lasts, sizeof *t->at);
-    return t->at ? BT_OK : bt_fail(fault, BT_ENOMEM, "a table of %zu prompts", t->samples * t->lasts);
-}
-
-/* ---- what each takes ---- */
-
-static uint64_t cost_ns(const void *ud, size_t chunk, size_t stage)
-{
-    const build *b = ud;
-    return b->ns[chunk * b->stages + stage];
-}
-
-static void add_piece(void *ud, const bt_stage_piece *piece)
-{
-    bt_schedule_result *r = ud;
-    for (int k = 0; k < BT_SCHEDULE_ENGINES; k++)
-        r->busy_ns[k] = bt_time_plus(r->busy_ns[k], piece->busy_ns[k]);
-    r->makespan_ns = bt_time_plus(r->makespan_ns, piece->ns);
-}
-
-/* Chunk k, as it stands in the schedule: into ns, or onto the sum of those before. */
-static bt_err price_chunk(build *b, size_t k, const bt_pkg_row *row, uint32_t program, size_t rows,
-                          bt_fault *fault)
-{
-    const bt_stage_chunk c = {.pos = b->t->begin[k], .rows = rows, .ctx = row->ctx, .is_first = !k};
-    const size_t n = bt_stages_of(b->stage, b->other, b->stages, b->c->pkg, program);
-    if (n > b->stages || memcmp(b->other, b->as_stage, n * sizeof *b->other) != 0)
-        return bt_fail(fault, BT_EARG, "the stages of a chunk of %zu rows are not those of the last chunk",
-                       rows);
-    memset(&b->ns[k * b->stages], 0, b->stages * sizeof *b->ns);
-    if (b->c->policy != BT_STAGE_SPLIT) {
-        bt_stage_engines engines = b->c->engines;
-        engines.overlap = b->c->policy != BT_SCHEDULE_SERIAL;
-        bt_stage_costs(&b->ns[k * b->stages], &engines, b->c->pkg, program, b->stage, n, &c);
+    const size_t all = t->chunks + 1;
+    t->begin = calloc(all, sizeof *t->begin);
+    t->rows = calloc(all, sizeof *t->rows);
+    t->ops = calloc(all, sizeof *t->ops);
+    t->bytes = calloc(all, sizeof *t->bytes);
+    t->divided = calloc(all, sizeof *t->divided);
+    t->moment = calloc(all, sizeof *t->moment);
+    t->ns = calloc(all * t->stages.count, sizeof *t->ns);
+    t->last_ns = calloc(t->stages.count, sizeof *t->last_ns);
+    t->of_chunk = calloc(t->stages.count, sizeof *t->of_chunk);
+    t->at = calloc(all * t->lasts * ROWS_OF_ENTRY, sizeof *t->at);
+    t->arrival = calloc((window_of(t) + 1) * t->layers, sizeof *t->arrival);
+    if (t->begin && t->rows && t->ops && t->bytes && t->divided && t->moment && t->ns && t->last_ns &&
+        t->of_chunk && t->at && t->arrival)
         return BT_OK;
-    }
-    b->sum[k + 1] = b->sum[k];
-    for (size_t j = 0; j < n; j++) {
-        const uint64_t wait = bt_stage_sync(&b->c->engines, b->stage, j);
-        const bt_stage_piece sync = {
-            .busy_ns = {b->stage[j].is_npu ? wait : 0, b->stage[j].is_npu ? 0 : wait}, .ns = wait};
-        add_piece(&b->sum[k + 1], &sync);
-        bt_stage_cost_split(&b->memo, &b->c->engines, b->c->pkg, program, &b->stage[j], &c, add_piece,
-                            &b->sum[k + 1]);
-    }
-    return BT_OK;
-}
-
-/* The prompt of k filled chunks and a last one of so many rows. A shape that is not there leaves the entry
- * empty. */
-static bt_err price_entry(build *b, size_t k, size_t rows, bt_schedule_result *ret, bt_fault *fault)
-{
-    const bt_schedule_price *t = b->t;
-    const size_t end = t->begin[k] + rows < t->tokens ? t->begin[k] + rows : t->tokens;
-    const bt_pkg_row *row;
-    if (bt_pkg_find_row(&row, b->c->pkg, 1, rows, end, NULL) < 0) return BT_OK;
-    bt_err e = price_chunk(b, k, row, row->program[BT_PKG_OUT_LAST], rows, fault);
-    if (e < 0) return e;
-    if (b->c->policy == BT_STAGE_SPLIT) {
-        *ret = b->sum[k + 1];
-        return BT_OK;
-    }
-    const bt_schedule_plan plan = {.policy = (bt_schedule_policy)b->c->policy,
-                                   .stage = b->as_stage,
-                                   .stages = b->stages,
-                                   .chunks = k + 1,
-                                   .window = b->c->window,
-                                   .cost_ns = cost_ns,
-                                   .ud = b};
-    return bt_schedule_model(&plan, NULL, NULL, ret, fault);
-}
-
-static bt_err fill(build *b, bt_fault *fault)
-{
-    bt_schedule_price *t = b->t;
-    bt_err e = BT_OK;
-    for (size_t i = 0, k = 0; e == BT_OK && i < t->samples; i++) {
-        for (; e == BT_OK && k < t->k[i]; k++)
-            e = price_chunk(b, k, b->row[k], b->row[k]->program[BT_PKG_OUT_NONE],
-                            t->begin[k + 1] - t->begin[k], fault);
-        for (size_t l = 0; e == BT_OK && l < t->lasts; l++)
-            e = price_entry(b, t->k[i], t->last_rows[l], &t->at[i * t->lasts + l], fault);
-    }
-    return e;
-}
-
-static bt_err make_room(build *b, bt_fault *fault)
-{
-    const bt_pkg *p = b->c->pkg;
-    const bt_shapes_chunk c = bt_shapes_next(&b->t->shapes, b->t->tokens, b->t->begin[b->t->chunks]);
-    const bt_pkg_row *row;
-    const bt_err e = bt_pkg_find_row(&row, p, 1, c.rows, b->t->tokens, fault);
-    if (e < 0) return e;
-    const uint32_t last = row->program[BT_PKG_OUT_LAST];
-    b->stages = bt_stages_of(NULL, NULL, 0, p, last);
-    b->stage = calloc(b->stages, sizeof *b->stage);
-    b->as_stage = calloc(b->stages, sizeof *b->as_stage);
-    b->other = calloc(b->stages, sizeof *b->other);
-    b->ns = calloc((b->t->chunks + 1) * b->stages, sizeof *b->ns);
-    b->sum = calloc(b->t->chunks + 2, sizeof *b->sum);
-    if (!b->stage || !b->as_stage || !b->other || !b->ns || !b->sum)
-        return bt_fail(fault, BT_ENOMEM, "pricing %zu chunks", b->t->chunks + 1);
-    bt_stages_of(b->stage, b->as_stage, b->stages, p, last);
-    return BT_OK;
+    return bt_fail(fault, BT_ENOMEM, "a table of %zu chunks", t->chunks);
 }
 
 bt_err bt_schedule_price_new(bt_schedule_price **ret, const bt_schedule_price_config *config, bt_fault *fault)
 {
-    const size_t ctx = bt_pkg_header_of(config->pkg)->ctx_tokens;
-    bt_err e;
-    if (!config->tokens || config->tokens > ctx)
-        return bt_fail(fault, BT_ELIMIT, "prices of up to %zu tokens: 1 to %zu, the package's context",
-                       config->tokens, ctx);
-    build b = {.c = config, .t = calloc(1, sizeof *b.t)};
-    if (!b.t) return bt_fail(fault, BT_ENOMEM, "a table of prices");
-    b.t->tokens = config->tokens;
-    if ((e = bt_pkg_shapes(&b.t->shapes, config->pkg, fault)) < 0) goto out;
-    list_lasts(b.t);
-    if ((e = list_chunks(&b, fault)) < 0 || (e = list_samples(&b, fault)) < 0) goto out;
-    if ((e = make_room(&b, fault)) < 0 || (e = fill(&b, fault)) < 0) goto out;
-    *ret = b.t;
-    b.t = NULL;
-out:
-    bt_schedule_price_free(b.t);
-    free(b.row);
-    free(b.stage);
-    free(b.as_stage);
-    free(b.other);
-    free(b.ns);
-    free(b.sum);
+    const bt_pkg_header *h = bt_pkg_header_of(bt_price_pkg_of(config->price));
+    if (!config->tokens || config->tokens > h->ctx_tokens)
+        return bt_fail(fault, BT_ELIMIT, "prices of up to %zu tokens: 1 to %u, the package's context",
+                       config->tokens, h->ctx_tokens);
+    bt_schedule_price *t = calloc(1, sizeof *t);
+    if (!t) return bt_fail(fault, BT_ENOMEM, "a table of prices");
+    t->c = *config;
+    t->shapes = bt_price_pkg_shapes(config->price);
+    t->stages = bt_price_pkg_stages_of(config->price);
+    t->layers = h->layers;
+    t->last = SIZE_MAX;
+    list_lasts(t);
+    count_chunks(t);
+    bt_err e = make_room(t, fault);
+    for (size_t k = 0; e == BT_OK && k < t->chunks; k++) e = price_full(t, k, fault);
+    const bt_schedule_plan plan = {.policy = has_overlap(t) ? (bt_schedule_policy)config->policy
+                                                            : BT_SCHEDULE_SERIAL,
+                                   .stage = t->stages.as_stage,
+                                   .stages = t->stages.count,
+                                   .chunks = t->chunks + window_of(t) + 1, /* the end is not in sight */
+                                   .window = window_of(t),
+                                   .cost_ns = cost_ns,
+                                   .ud = t};
+    if (e == BT_OK) e = bt_schedule_run_begin(&t->begun.run, &plan, fault);
+    if (e == BT_OK) {
+        t->moment[0] = t->begun;
+        *ret = t;
+    } else {
+        bt_schedule_price_free(t);
+    }
     return e;
 }
 
 void bt_schedule_price_free(bt_schedule_price *t)
 {
     if (!t) return;
+    for (size_t i = 0; t->at && i < (t->chunks + 1) * t->lasts * ROWS_OF_ENTRY; i++)
+        free(t->at[i].arrived_ns);
     free(t->begin);
-    free(t->k);
+    free(t->rows);
+    free(t->ops);
+    free(t->bytes);
+    free(t->divided);
+    free(t->moment);
+    free(t->ns);
+    free(t->last_ns);
+    free(t->of_chunk);
     free(t->at);
+    free(t->arrival);
     free(t);
+}
+
+/* ---- the beginning ---- */
+
+/* A layer of so many rows on the link. */
+static uint64_t layer_ns(const bt_schedule_price *t, uint64_t rows)
+{
+    if (!t->c.link.bits_per_us) return 0;
+    return bt_link_ns(&t->c.link, bt_time_times(t->c.kv_bytes / t->layers, rows));
+}
+
+static uint64_t full_layer_ns(const bt_schedule_price *t, size_t chunk)
+{
+    return layer_ns(t, t->begin[chunk + 1] - t->begin[chunk]);
+}
+
+static bool stores(const bt_schedule_price *t, const bt_schedule_span *s)
+{
+    return t->stages.stage[s->task.stage].stores < t->layers;
+}
+
+/* Plays on until the first `first` chunks have ended. */
+static void play_to(bt_schedule_price *t, size_t first)
+{
+    bt_schedule_span s;
+    t->last = SIZE_MAX;
+    while (t->known < first && bt_schedule_run_next(&t->begun.run, &s)) {
+        if (stores(t, &s)) {
+            const uint64_t free_ns = t->begun.sent_ns > s.end_ns ? t->begun.sent_ns : s.end_ns;
+            t->begun.sent_ns = bt_time_plus(free_ns, full_layer_ns(t, s.task.chunk));
+        }
+        while (t->known < t->begun.run.schedule.first && t->known < t->chunks)
+            t->moment[++t->known] = t->begun;
+    }
+}
+
+/* ---- an entry ---- */
+
+/* Whatever the link does first, it is done when no moment is left from which on it has more to do: of the
+ * layers that come at that moment and later, m are of the last chunk, whose rows are not known here. */
+static void look_at_link(entry *e, const bt_schedule_price *t, size_t k, size_t arrivals, uint64_t sent_ns)
+{
+    uint64_t others = 0, *most = e->arrived_ns;
+    size_t m = 0;
+    memset(most, 0, (t->layers + 1) * sizeof *most);
+    for (size_t i = arrivals; i-- > 0;) {
+        const struct arrival *a = &t->arrival[i];
+        if (a->chunk == k) m++;
+        else others = bt_time_plus(others, full_layer_ns(t, a->chunk));
+        const uint64_t at = bt_time_plus(a->ns, others);
+        if (at > most[m]) most[m] = at;
+    }
+    const uint64_t all = bt_time_plus(sent_ns, others);
+    if (all > most[m]) most[m] = all;
+}
+
+static void play_entry(entry *e, bt_schedule_price *t, size_t k)
+{
+    const size_t window = window_of(t), first = k + 1 > window ? k + 1 - window : 0;
+    bt_schedule_span s;
+    size_t arrivals = 0;
+    play_to(t, first);
+    moment m = t->moment[first];
+    m.run.schedule.plan.chunks = k + 1;
+    t->last = k;
+    while (bt_schedule_run_next(&m.run, &s))
+        if (stores(t, &s)) t->arrival[arrivals++] = (struct arrival){s.end_ns, s.task.chunk};
+    e->result = m.run.sum;
+    look_at_link(e, t, k, arrivals, m.sent_ns);
+}
+
+/* A prompt of k filled chunks and a last one of so many rows, by the programs of this row. */
+static bt_err entry_of(const entry **ret, bt_schedule_price *t, size_t k, size_t l, const bt_pkg_row *row,
+                       bt_fault *fault)
+{
+    entry *e = &t->at[(k * t->lasts + l) * ROWS_OF_ENTRY];
+    if (e->row && e->row != row) e++;
+    *ret = e;
+    if (e->row == row) return BT_OK;
+    const bt_price_pkg_chunk c = {
+        .pos = t->begin[k], .rows = t->last_rows[l], .program = row->program[BT_PKG_OUT_LAST],
+        .ctx = row->ctx,    .is_first = !k,          .is_last = true};
+    bt_schedule_result divided = t->divided[k];
+    const bt_err priced = price_chunk(t, t->last_ns, &divided, &c, fault);
+    if (!e->arrived_ns) e->arrived_ns = malloc((t->layers + 1) * sizeof *e->arrived_ns);
+    if (priced < 0 || !e->arrived_ns) return bt_fail(fault, BT_ENOMEM, "a price");
+    const bt_price_sum sum = bt_price_pkg_sum(t->c.price, &c);
+    play_entry(e, t, k);
+    if (t->c.policy == BT_STAGE_SPLIT) memcpy(e->result.busy_ns, divided.busy_ns, sizeof divided.busy_ns);
+    e->ops = bt_time_plus(t->ops[k], sum.ops);
+    e->bytes = bt_time_plus(t->bytes[k], sum.bytes);
+    e->row = row;
+    return BT_OK;
 }
 
 /* ---- a price ---- */
@@ -245,35 +322,52 @@ static size_t below(const size_t *list, size_t n, size_t v)
     return lo;
 }
 
+static bt_schedule_priced price_entry(const entry *e, const bt_schedule_price *t, uint64_t valid)
+{
+    bt_schedule_priced p = {.result = e->result, .ops = e->ops, .bytes = e->bytes};
+    const uint64_t each = layer_ns(t, valid);
+    for (size_t m = 0; t->c.link.bits_per_us && m <= t->layers; m++) {
+        const uint64_t at = e->arrived_ns[m] ? bt_time_plus(e->arrived_ns[m], bt_time_times(m, each)) : 0;
+        if (at > e->result.makespan_ns && at - e->result.makespan_ns > p.exposed_ns)
+            p.exposed_ns = at - e->result.makespan_ns;
+    }
+    return p;
+}
+
 static uint64_t line(uint64_t a, uint64_t b, size_t at, size_t of)
 {
     return b >= a ? a + bt_time_scale(b - a, at, of) : a - bt_time_scale(a - b, at, of);
 }
 
-/* Between two entries; one that is empty gives way to the other. */
-static bt_schedule_result between(const bt_schedule_result *a, const bt_schedule_result *b, size_t at,
+static bt_schedule_priced between(const bt_schedule_priced *a, const bt_schedule_priced *b, size_t at,
                                   size_t of)
 {
-    if (!at || !b->makespan_ns) return *a;
-    if (!a->makespan_ns) return *b;
-    bt_schedule_result r = {.makespan_ns = line(a->makespan_ns, b->makespan_ns, at, of)};
-    for (int k = 0; k < BT_SCHEDULE_ENGINES; k++) r.busy_ns[k] = line(a->busy_ns[k], b->busy_ns[k], at, of);
+    bt_schedule_priced r = {.result.makespan_ns = line(a->result.makespan_ns, b->result.makespan_ns, at, of),
+                            .exposed_ns = line(a->exposed_ns, b->exposed_ns, at, of),
+                            .ops = line(a->ops, b->ops, at, of), .bytes = line(a->bytes, b->bytes, at, of)};
+    for (int k = 0; k < BT_SCHEDULE_ENGINES; k++)
+        r.result.busy_ns[k] = line(a->result.busy_ns[k], b->result.busy_ns[k], at, of);
     return r;
 }
 
-static bt_schedule_result of_last(const bt_schedule_price *t, size_t sample, size_t rows)
-{
-    const bt_schedule_result *at = &t->at[sample * t->lasts];
-    const size_t l = below(t->last_rows, t->lasts, rows), next = l + 1 < t->lasts ? l + 1 : l;
-    return between(&at[l], &at[next], rows - t->last_rows[l],
-                   next > l ? t->last_rows[next] - t->last_rows[l] : 1);
-}
-
-bt_schedule_result bt_schedule_price_of(const bt_schedule_price *t, size_t tokens)
+bt_err bt_schedule_price_of(bt_schedule_priced *ret, bt_schedule_price *t, size_t tokens, bt_fault *fault)
 {
     const size_t k = below(t->begin, t->chunks + 1, tokens - 1);
-    const size_t rows = bt_shapes_next(&t->shapes, tokens, t->begin[k]).rows;
-    const size_t i = below(t->k, t->samples, k), next = i + 1 < t->samples ? i + 1 : i;
-    const bt_schedule_result a = of_last(t, i, rows), b = of_last(t, next, rows);
-    return between(&a, &b, k - t->k[i], next > i ? t->k[next] - t->k[i] : 1);
+    const bt_shapes_chunk c = bt_shapes_next(t->shapes, tokens, t->begin[k]);
+    const size_t l = below(t->last_rows, t->lasts, c.rows);
+    const bt_pkg_row *row;
+    const entry *a, *b;
+    bt_err e = bt_pkg_find_row(&row, bt_price_pkg_of(t->c.price), 1, c.rows, tokens, fault);
+    if (e == BT_OK) e = entry_of(&a, t, k, l, row, fault);
+    if (e < 0) return e;
+    bt_schedule_priced p = price_entry(a, t, c.valid);
+    if (t->last_rows[l] != c.rows) {
+        if ((e = entry_of(&b, t, k, l + 1, row, fault)) < 0) return e;
+        const bt_schedule_priced next = price_entry(b, t, c.valid);
+        p = between(&p, &next, c.rows - t->last_rows[l], t->last_rows[l + 1] - t->last_rows[l]);
+    }
+    p.rows = t->rows[k] + c.rows;
+    p.chunks = k + 1;
+    *ret = p;
+    return BT_OK;
 }

@@ -1,125 +1,181 @@
 /* From an instruction to the operator that device/time.h prices. */
 #include "npu/price/stage_cost.h"
+#include "device/sparse.h"
 #include "npu/lower/plan.h"
-#include "npu/price/price_pkg.h"
 #include "npu/pkg/areas.h"
+#include "npu/pkg/attention.h"
 #include "npu/pkg/pkg_layout.h"
+#include "npu/pkg/pkg_ops.h"
 
-static bool is_linear(const bt_pkg_inst *i) { return bt_pkg_is_npu_linear(i) || i->op == BT_PKG_LINEAR_F16; }
+static bool is_npu(const bt_pkg_inst *i) { return i->unit != BT_PKG_COMPANION; }
+static uint32_t kv_bits(const bt_stage_engines *e) { return e->kv_elem_bits ? e->kv_elem_bits : 16; }
+
+static uint64_t rows_of(const bt_pkg *p, uint32_t program, const bt_pkg_inst *i, const bt_stage_chunk *c)
+{
+    return i->out_rows ? bt_pkg_programs(p)[program].out : c->rows;
+}
+
+/* ---- linears ---- */
 
 static bt_time_matrix matrix(const bt_pkg *p, uint32_t program, const bt_pkg_inst *i, uint64_t rows,
                              const bt_stage_chunk *c)
 {
     const bt_pkg_tensor *t = &bt_pkg_tensors(p)[i->tensor];
     const uint32_t inputs = i->site == BT_PKG_NONE ? 16 : bt_pkg_sites(p)[i->site].bits;
-    return (bt_time_matrix){.rows = rows,
-                            .inputs = i->in_width,
-                            .outputs = i->out_width,
-                            .weight_bits = t->bits,
-                            .input_bits = inputs,
-                            .group = t->group,
-                            .spill_bytes = bt_plan_spilled(p, program, i, (uint32_t)c->ctx)};
+    return (bt_time_matrix){
+        .rows = rows,
+        .inputs = i->in_width,
+        .outputs = i->out_width,
+        .weight_bits = t->palette_run ? 8 : t->bits,
+        .input_bits = inputs,
+        .group = t->group,
+        .weight_bytes = t->palette_run ? bt_time_palette_bytes(i->in_width, i->out_width, t->bits) : 0,
+        .spill_bytes = bt_plan_spilled(p, program, i, (uint32_t)c->ctx)};
+}
+
+/* So many outputs of it, as stored. */
+static uint64_t stored_bytes(const bt_time_matrix *m, uint64_t outputs)
+{
+    return m->weight_bytes ? bt_time_scale(m->weight_bytes, outputs, m->outputs)
+                           : bt_time_scale(m->inputs * outputs, m->weight_bits, 8);
 }
 
 /* What the first use of so many outputs of m costs this engine. */
 static uint64_t first_use(const bt_profile *on, const bt_time_matrix *m, uint64_t outputs)
 {
     if (!outputs) return 0;
-    return bt_time_plus(bt_time_of(m->inputs * outputs * m->weight_bits / 8,
-                                   on->time.first_weight_bytes_per_us),
+    return bt_time_plus(bt_time_of(stored_bytes(m, outputs), on->time.first_weight_bytes_per_us),
                         on->time.first_launch_ns);
 }
 
-static uint64_t linear(const bt_profile *on, const bt_pkg *p, uint32_t program, const bt_pkg_inst *i,
-                       uint64_t rows, const bt_stage_chunk *c)
+static void linear(bt_stage_inst *r, const bt_profile *on, const bt_pkg *p, uint32_t program,
+                   const bt_pkg_inst *i, const bt_stage_chunk *c)
 {
-    const bt_time_matrix m = matrix(p, program, i, rows, c);
-    const uint64_t ns = bt_time_of_matrix(on, &m);
-    return c->is_first ? bt_time_plus(ns, first_use(on, &m, m.outputs)) : ns;
+    const bt_time_matrix m = matrix(p, program, i, rows_of(p, program, i, c), c);
+    r->ns = bt_time_of_matrix(on, &m);
+    r->first_ns = first_use(on, &m, m.outputs);
+    r->spill_ns = bt_time_of(m.spill_bytes, bt_time_activation_rate(&on->time));
+    r->ops = bt_time_times(2 * m.rows, bt_time_times(m.inputs, m.outputs));
+    r->bytes = bt_time_plus(stored_bytes(&m, m.outputs),
+                            bt_time_times(m.rows, bt_time_scale(m.inputs + m.outputs, m.input_bits, 8)));
+    r->bytes = bt_time_plus(r->bytes, m.spill_bytes);
+}
+
+/* ---- attention ---- */
+
+/* Of a layer, each head with its share; heads 0: the package attends densely. */
+static bt_sparse sparse_of(const bt_pkg *p, uint32_t layer, uint32_t kv_elem_bits)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    const bt_attention a = bt_attention_of(h);
+    bt_sparse s = {.heads = 0};
+    if (!h->sparse_ppm) return s;
+    const bt_pkg_head *head = bt_pkg_const_at(p, h->sparse_heads);
+    s = (bt_sparse){.heads = h->heads,          .kv_heads = h->kv_heads,
+                    .head_dim = h->head_dim,    .kv_elem_bits = kv_elem_bits,
+                    .dense_rows = a.dense_rows, .rows = a.rows,
+                    .is_group = a.is_group};
+    for (uint32_t i = 0; i < h->heads; i++) s.ppm[i] = head[(size_t)layer * h->heads + i].ppm;
+    return s;
+}
+
+static uint32_t kv_heads(const bt_pkg_header *h, const bt_pkg_slice *s)
+{
+    const uint32_t group = h->heads / h->kv_heads;
+    return (s->head + s->heads - 1) / group - s->head / group + 1;
+}
+
+/* Of a slice of several prompts' rows: its share of the pairs, and all positions. */
+static bt_time_attention together(const bt_pkg_slice *s, const bt_stage_chunk *c, uint64_t fixed)
+{
+    const bt_price_batch *all = c->batch;
+    const uint64_t padding = all->rows < c->rows ? c->rows - all->rows : 0;
+    const bt_price_step more = bt_price_prefill_step(all->end, padding);
+    const uint64_t pairs = fixed ? bt_time_times(c->rows, fixed) : bt_time_plus(all->pairs, more.pairs);
+    return (bt_time_attention){.rows = s->rows, .pairs = bt_time_scale(pairs, s->rows, c->rows),
+                               .ctx = fixed ? bt_time_times(all->prompts, fixed)
+                                            : bt_time_plus(all->positions, padding)};
 }
 
 /* Of one slice, its first rows, densely: by the columns that they see. */
-static uint64_t dense(const bt_profile *on, const bt_pkg *p, const bt_pkg_slice *s, uint64_t first,
-                      uint64_t fixed)
+static void dense(bt_stage_inst *r, const bt_stage_engines *e, const bt_profile *on, const bt_pkg_header *h,
+                  const bt_pkg_slice *s, const bt_stage_chunk *c, uint64_t fixed)
 {
-    const bt_pkg_header *h = bt_pkg_header_of(p);
-    const uint32_t group = h->heads / h->kv_heads;
-    const bt_time_attention a = {
+    const uint64_t first = c->pos + s->row;
+    bt_time_attention a = {
         .rows = s->rows,
         .pairs = fixed ? s->rows * fixed : s->rows * first + (uint64_t)s->rows * (s->rows + 1) / 2,
         .ctx = fixed ? fixed : first + s->rows,
-        .heads = s->heads,
-        .kv_heads = (s->head + s->heads - 1) / group - s->head / group + 1,
-        .head_dim = h->head_dim,
-        .kv_elem_bits = 16,
     };
-    return bt_time_of_attention(on, &a);
+    if (c->batch) a = together(s, c, fixed);
+    a.heads = s->heads;
+    a.kv_heads = kv_heads(h, s);
+    a.head_dim = h->head_dim;
+    a.kv_elem_bits = kv_bits(e);
+    r->ns = bt_time_plus(r->ns, bt_time_of_attention(on, &a));
+    r->ops = bt_time_plus(r->ops, bt_time_times(a.pairs, (uint64_t)4 * a.heads * a.head_dim));
+    r->bytes = bt_time_plus(r->bytes,
+                            bt_time_times(a.ctx, (uint64_t)2 * a.kv_heads * a.head_dim * a.kv_elem_bits / 8));
 }
 
 /* The heads of a slice. Where the heads of a group share a choice, those that are in it. */
-static void slice_of(bt_sparse *s, const bt_pkg_slice *at)
+static void slice_of(bt_sparse *s, const bt_pkg_header *h, const bt_pkg_slice *at)
 {
-    const uint32_t group = s->heads / s->kv_heads,
-                   kv_heads = (at->head + at->heads - 1) / group - at->head / group + 1;
-    s->is_group = s->is_group && at->heads % group == 0;
+    s->is_group = s->is_group && at->heads % (h->heads / h->kv_heads) == 0;
     s->heads = at->heads;
-    s->kv_heads = kv_heads;
+    s->kv_heads = kv_heads(h, at);
     for (uint32_t i = 0; i < at->heads; i++) s->ppm[i] = s->ppm[at->head + i];
 }
 
-/* One slice. other_ns: what the engine beside does in it. */
-static uint64_t attention(uint64_t *other_ns, const bt_stage_engines *e, bool is_npu, const bt_pkg *p,
-                          uint32_t program, const bt_pkg_inst *i, uint64_t rows, const bt_stage_chunk *c)
+static void attention(bt_stage_inst *r, const bt_stage_engines *e, const bt_profile *on, const bt_pkg *p,
+                      uint32_t program, const bt_pkg_inst *i, const bt_stage_chunk *c)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
-    const bt_profile *on = is_npu ? e->npu : e->companion;
-    const uint64_t fixed = bt_pkg_programs(p)[program].ctx;
-    bt_sparse s = bt_price_pkg_sparse(p, i->layer, 16);
-    bt_pkg_slice at = bt_pkg_layout_slice(&h->layout, (uint32_t)rows, h->heads, i->arg);
+    const uint64_t fixed = bt_pkg_programs(p)[program].ctx,
+                   spilled = bt_plan_spilled(p, program, i, (uint32_t)c->ctx);
+    bt_sparse s = sparse_of(p, i->layer, kv_bits(e));
+    bt_pkg_slice at = bt_pkg_layout_slice(&h->layout, (uint32_t)rows_of(p, program, i, c), h->heads, i->arg);
     const uint64_t first = c->pos + at.row, all = at.rows,
                    before = s.heads ? bt_sparse_dense(&s, first, all) : all;
-    uint64_t ns =
-        bt_time_of(bt_plan_spilled(p, program, i, (uint32_t)c->ctx), bt_time_activation_rate(&on->time));
+    r->ns = r->spill_ns = bt_time_of(spilled, bt_time_activation_rate(&on->time));
+    r->bytes = spilled;
     at.rows = (uint32_t)before;
-    if (before) ns = bt_time_plus(ns, dense(on, p, &at, first, fixed));
-    else ns = bt_time_plus(ns, on->time.op_launch_ns);
-    if (before == all) return ns;
+    if (before) dense(r, e, on, h, &at, c, fixed);
+    else r->ns = bt_time_plus(r->ns, on->time.op_launch_ns);
+    if (before == all) return;
     const bt_sparse_engines engines = {e->npu, e->companion,
-                                       is_npu ? BT_SCHEDULE_NPU : BT_SCHEDULE_COMPANION};
-    slice_of(&s, &at);
+                                       is_npu(i) ? BT_SCHEDULE_NPU : BT_SCHEDULE_COMPANION};
+    slice_of(&s, h, &at);
     const bt_sparse_cost cost = bt_sparse_layer(&s, &engines, first + before, all - before, fixed, NULL);
-    *other_ns = bt_time_plus(*other_ns, cost.busy_ns[is_npu ? BT_SCHEDULE_COMPANION : BT_SCHEDULE_NPU]);
-    return bt_time_plus(ns, cost.ns);
+    r->other_ns = cost.busy_ns[is_npu(i) ? BT_SCHEDULE_COMPANION : BT_SCHEDULE_NPU];
+    r->ns = bt_time_plus(r->ns, cost.ns);
+    r->ops = bt_time_plus(r->ops, cost.ops);
+    r->bytes = bt_time_plus(r->bytes, cost.bytes);
 }
 
-static uint64_t instruction(uint64_t *other_ns, const bt_stage_engines *e, bool is_npu, const bt_pkg *p,
-                            uint32_t program, const bt_pkg_inst *i, const bt_stage_chunk *c)
+/* ---- any instruction ---- */
+
+/* Of a row: what is read, and what is written. */
+static uint64_t moved_bytes(const bt_pkg_inst *i)
 {
-    const bt_profile *on = is_npu ? e->npu : e->companion;
-    const uint64_t rows = i->out_rows ? bt_pkg_programs(p)[program].out : c->rows;
-    if (i->op == BT_PKG_SESSION) return i->params;
-    if (is_linear(i)) return linear(on, p, program, i, rows, c);
-    if (bt_pkg_is_attention(i)) return attention(other_ns, e, is_npu, p, program, i, rows, c);
-    const uint64_t in1 = i->in1 == BT_PKG_NOWHERE ? 0 : i->in_stride;
-    const uint64_t bytes = rows * ((uint64_t)i->in_stride + in1 + i->out_stride);
-    return bt_time_of(bytes, bt_time_activation_rate(&on->time));
+    const uint64_t in1 = i->in1 == BT_PKG_NOWHERE ? 0 : bt_areas_in1_stride(i);
+    return bt_areas_in0_stride(i) + in1 + i->out_stride;
 }
 
-static uint64_t stage_cost(uint64_t *other_ns, const bt_stage_engines *e, const bt_pkg *p, uint32_t program,
-                           const bt_stage *stage, const bt_stage_chunk *c)
+bt_stage_inst bt_stage_inst_cost(const bt_stage_engines *e, const bt_pkg *p, uint32_t program,
+                                 const bt_pkg_inst *i, const bt_stage_chunk *c)
 {
-    const bt_pkg_inst *code = bt_pkg_code(p, program) + stage->first;
-    uint64_t ns = stage->is_dispatch ? e->npu->time.dispatch_ns : 0;
-    for (uint32_t n = 0; n < stage->insts; n++)
-        ns = bt_time_plus(ns, instruction(other_ns, e, stage->is_npu, p, program, &code[n], c));
-    return ns;
-}
-
-uint64_t bt_stage_cost(const bt_stage_engines *e, const bt_pkg *p, uint32_t program, const bt_stage *stage,
-                       const bt_stage_chunk *c)
-{
-    uint64_t other_ns = 0;
-    return stage_cost(&other_ns, e, p, program, stage, c);
+    const bt_profile *on = is_npu(i) ? e->npu : e->companion;
+    bt_stage_inst r = {0};
+    switch ((bt_op_price)bt_pkg_op_info_of(i->op)->price) {
+    case BT_PRICED_MATRIX: linear(&r, on, p, program, i, c); break;
+    case BT_PRICED_ATTENTION: attention(&r, e, on, p, program, i, c); break;
+    case BT_PRICED_MOVED:
+        r.bytes = rows_of(p, program, i, c) * moved_bytes(i);
+        r.ns = i->op == BT_PKG_SESSION ? i->params : bt_time_of(r.bytes, bt_time_activation_rate(&on->time));
+        break;
+    }
+    return r;
 }
 
 uint64_t bt_stage_sync(const bt_stage_engines *e, const bt_stage *stage, size_t j)
@@ -128,27 +184,13 @@ uint64_t bt_stage_sync(const bt_stage_engines *e, const bt_stage *stage, size_t 
     return bt_time_sync(&e->npu->time, &e->companion->time);
 }
 
-void bt_stage_costs(uint64_t *ret, const bt_stage_engines *e, const bt_pkg *p, uint32_t program,
-                    const bt_stage *stage, size_t n, const bt_stage_chunk *c)
-{
-    uint64_t owed[BT_SCHEDULE_ENGINES] = {0, 0};
-    for (size_t j = 0; j < n; j++) {
-        uint64_t *own = &owed[stage[j].is_npu ? BT_SCHEDULE_NPU : BT_SCHEDULE_COMPANION],
-                 *other = &owed[stage[j].is_npu ? BT_SCHEDULE_COMPANION : BT_SCHEDULE_NPU];
-        ret[j] = bt_time_plus(stage_cost(other, e, p, program, &stage[j], c), bt_stage_sync(e, stage, j));
-        if (!e->overlap) continue;
-        ret[j] = bt_time_plus(ret[j], *own);
-        *own = 0;
-    }
-}
-
 /* ---- divided linears ---- */
 
 static bool is_same(const bt_time_matrix *a, const bt_time_matrix *b)
 {
     return a->rows == b->rows && a->inputs == b->inputs && a->outputs == b->outputs &&
-           a->weight_bits == b->weight_bits && a->input_bits == b->input_bits &&
-           a->spill_bytes == b->spill_bytes;
+           a->weight_bits == b->weight_bits && a->input_bits == b->input_bits && a->group == b->group &&
+           a->weight_bytes == b->weight_bytes && a->spill_bytes == b->spill_bytes;
 }
 
 static const bt_split *solve(bt_stage_memo *memo, const bt_stage_engines *e, const bt_time_matrix *m)
@@ -184,6 +226,14 @@ static bt_stage_piece divided(bt_stage_memo *memo, const bt_stage_engines *e, co
     return piece;
 }
 
+/* With its first use where that is due. */
+static uint64_t whole(const bt_stage_engines *e, const bt_pkg *p, uint32_t program, const bt_pkg_inst *i,
+                      const bt_stage_chunk *c)
+{
+    const bt_stage_inst r = bt_stage_inst_cost(e, p, program, i, c);
+    return bt_stage_is_first_use(i, c) ? bt_time_plus(r.ns, r.first_ns) : r.ns;
+}
+
 uint64_t bt_stage_cost_split(bt_stage_memo *memo, const bt_stage_engines *e, const bt_pkg *p,
                              uint32_t program, const bt_stage *stage, const bt_stage_chunk *c,
                              void (*piece)(void *ud, const bt_stage_piece *piece), void *ud)
@@ -192,18 +242,15 @@ uint64_t bt_stage_cost_split(bt_stage_memo *memo, const bt_stage_engines *e, con
     const int engine = stage->is_npu ? BT_SCHEDULE_NPU : BT_SCHEDULE_COMPANION;
     const bt_profile *on = stage->is_npu ? e->npu : e->companion;
     bt_stage_piece alone = {.way = stage->is_npu ? BT_SPLIT_NPU : BT_SPLIT_COMPANION};
-    uint64_t sum = 0, other_ns = 0;
+    uint64_t sum = 0;
     alone.ns = stage->is_dispatch ? on->time.dispatch_ns : 0;
     for (uint32_t n = 0; n < stage->insts; n++) {
         bt_stage_piece both = {.way = BT_SPLIT_NPU};
-        if (stage->is_npu && is_linear(&code[n])) {
-            const uint64_t rows = code[n].out_rows ? bt_pkg_programs(p)[program].out : c->rows;
-            const bt_time_matrix m = matrix(p, program, &code[n], rows, c);
-            both = divided(memo, e, &m, c->is_first);
+        if (stage->is_npu && bt_pkg_is_linear(&code[n])) {
+            const bt_time_matrix m = matrix(p, program, &code[n], rows_of(p, program, &code[n], c), c);
+            both = divided(memo, e, &m, bt_stage_is_first_use(&code[n], c));
         }
-        if (both.way == BT_SPLIT_NPU)
-            alone.ns =
-                bt_time_plus(alone.ns, instruction(&other_ns, e, stage->is_npu, p, program, &code[n], c));
+        if (both.way == BT_SPLIT_NPU) alone.ns = bt_time_plus(alone.ns, whole(e, p, program, &code[n], c));
         if (n + 1 < stage->insts && both.way == BT_SPLIT_NPU) continue;
         alone.busy_ns[engine] = alone.ns;
         if (piece && alone.ns) piece(ud, &alone);

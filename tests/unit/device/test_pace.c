@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <string.h>
 #include <stdint.h>
 #include <cmocka.h>
 
@@ -67,8 +68,8 @@ static void late_is_what_ended_after_it_was_due(void **state)
 static void rows_may_be_seen_layer_by_layer_and_chunk_by_chunk(void **state)
 {
     (void)state;
-    static bt_price price;
-    const bt_work_prefill d = toy_device(&price);
+    static bt_profile profile;
+    const bt_work_prefill d = toy_device(&profile);
     const bt_pace twice = {.milli = 2000};
     bt_pace_prompt p;
     /* 100 rows from 5,000 us on, twice as slow: layers of 64 rows at 2 * 850 and 2 * 1,650, of 36 at 2 *

@@ -1,6 +1,5 @@
 /* What is priced from a table is what its operators take one by one; steps, groups and links. */
 #include "device/price.h"
-#include "base/wide.h"
 #include "device/link.h"
 
 #include <time.h>
@@ -105,7 +104,6 @@ static void a_prompt_is_full_chunks_and_the_shortest_tail(void **state)
     const uint64_t ops = 24 * 7, bytes = bt_dims_body(bt_dims_find("qwen1.5-1.8b"));
     assert_int_equal(p.first_ns, ops * p.profile.time.first_launch_ns +
                                      bt_time_of(bytes, p.profile.time.first_weight_bytes_per_us));
-    assert_int_equal(p.compile_ns, 4 * p.profile.time.program_compile_ns);
 }
 
 static void a_million_tokens_on_the_slowest_device_have_a_time(void **state)
@@ -274,36 +272,6 @@ static void pricing_a_chunk_and_a_step_takes_well_under_a_microsecond(void **sta
                                                           fail */
 }
 
-/* The pairs of each prompt's rows, one by one, padding behind the last; and of one prompt the chunk that it
- * is. */
-static void a_shared_chunk_has_the_attention_of_each_prompts_rows(void **state)
-{
-    (void)state;
-    static const uint64_t first[] = {0, 640, 37}, rows[] = {20, 3, 31};
-    bt_price p = price("npu4", "llama-3.2-1b", &w8);
-    bt_price_program *g = &p.program[1];
-    g->scores.pair = 0, g->memory.position = 0; /* products alone */
-    bt_price_batch s = {0};
-    uint64_t pairs = 0;
-    for (int i = 0; i < 3; i++) {
-        bt_price_batch_add(&s, first[i], rows[i]);
-        for (uint64_t r = 0; r < rows[i]; r++) pairs += first[i] + r + 1;
-    }
-    for (uint64_t r = 54; r < g->rows; r++) pairs += 37 + 31 + (r - 54) + 1;
-    bt_price_sum got = {0}, alone = {0}, chunk = {0};
-    bt_price_add_batch(&got, &p, 1, &s);
-    const uint64_t each = g->compute.pair;
-    assert_int_equal(got.ns - g->compute.fixed, bt_wide_low(bt_wide_right(bt_wide_mul(each, pairs), 32)));
-    assert_int_equal(got.chunks, 1);
-    s = (bt_price_batch){0};
-    bt_price_batch_add(&s, 640, 40);
-    bt_price_add_batch(&alone, &p, 1, &s);
-    bt_price_add_chunk(&chunk, &p, 1, 640);
-    assert_memory_equal(&alone, &chunk, sizeof chunk);
-    /* less than one prompt behind all that stands before any of them, more than one without any */
-    assert_true(got.ns < bt_price_chunk_ns(&p, 1, 640) && got.ns > bt_price_chunk_ns(&p, 1, 0));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -317,7 +285,6 @@ int main(void)
         cmocka_unit_test(what_cannot_be_priced_is_refused),
         cmocka_unit_test(weights_beyond_the_memory_of_a_device_or_its_group_are_refused),
         cmocka_unit_test(a_link_hides_what_is_sent_while_later_layers_compute),
-        cmocka_unit_test(a_shared_chunk_has_the_attention_of_each_prompts_rows),
         cmocka_unit_test(pricing_a_chunk_and_a_step_takes_well_under_a_microsecond),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

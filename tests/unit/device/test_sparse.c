@@ -1,6 +1,7 @@
 /* What sparse attention takes on a device, written out once more from what a row sees and keeps, position by
  * position; and what a chunk's price has of it. */
-#include "device/price.h"
+#include "device/sparse.h"
+#include "device/time.h"
 #include "base/rng.h"
 
 #include <setjmp.h>
@@ -115,75 +116,22 @@ static void a_float_unit_of_the_npu_takes_attention_off_the_companion(void **sta
     assert_int_equal(a.ops, b.ops);
 }
 
-/* ---- in a chunk's price ---- */
-
-static bt_price priced(const bt_sparse *s, bool is_companion, bool is_static)
-{
-    static const uint32_t program_rows[] = {64, 256};
-    const bt_profile n = npu();
-    bt_price p;
-    assert_int_equal(bt_price_begin(&p, &n, NULL), BT_OK);
-    p.companion = companion();
-    for (int i = 0; i < 2; i++) {
-        const bt_price_op op = {.matrix = {program_rows[i], 384, 384, 8, 8, 0, 0, 0, false}, .count = 3};
-        const bt_price_attention a = {.layers = 3,
-                                      .heads = HEADS,
-                                      .kv_heads = KV_HEADS,
-                                      .head_dim = DIM,
-                                      .kv_elem_bits = 16,
-                                      .ctx = is_static ? 512 : 0,
-                                      .part = 1,
-                                      .is_companion = is_companion,
-                                      .sparse = s};
-        assert_int_equal(bt_price_add(&p, program_rows[i], &op, 1, &a, NULL), BT_OK);
-    }
-    return p;
-}
-
-static void a_chunk_has_dense_rows_and_then_those_of_each_layer(void **state)
-{
-    (void)state;
-    uint64_t first, rows;
-    bt_sparse s = drawn(3, &first, &rows);
-    s.dense_rows = 300;
-    for (int k = 0; k < 4; k++) {
-        const bool is_companion = k % 2, is_static = k / 2;
-        const bt_price sparse = priced(&s, is_companion, is_static),
-                       dense = priced(NULL, is_companion, is_static);
-        const bt_profile n = npu(), c = companion();
-        const bt_sparse_engines e = {&n, &c, is_companion ? BT_SCHEDULE_COMPANION : BT_SCHEDULE_NPU};
-        assert_int_equal(bt_price_chunk_ns(&sparse, 1, 0), bt_price_chunk_ns(&dense, 1, 0));
-        assert_int_equal(bt_price_estimate_ns(&sparse, 1, 0), 0);
-        assert_int_equal(bt_price_estimate_ns(&dense, 1, 768), 0);
-        const bt_sparse_cost all = bt_sparse_layer(&s, &e, 768, 256, is_static ? 1024 : 0, NULL),
-                             some = bt_sparse_layer(&s, &e, 300, 212, is_static ? 512 : 0, NULL);
-        const uint64_t fixed = dense.program[1].compute.fixed;
-        assert_int_equal(bt_price_chunk_ns(&sparse, 1, 768), fixed + 3 * all.ns);
-        if (is_companion)
-            assert_int_equal(bt_price_estimate_ns(&sparse, 1, 768), 3 * all.busy_ns[BT_SCHEDULE_NPU]);
-        /* rows 256 to 300 attend to all, those up to 512 choose */
-        const uint64_t mixed = bt_price_chunk_ns(&sparse, 1, 256);
-        assert_true(mixed > fixed + 3 * some.ns && mixed <= bt_price_chunk_ns(&dense, 1, 256) + 3 * some.ns);
-        bt_price_sum sum = {0};
-        bt_price_add_chunk(&sum, &sparse, 1, 768);
-        assert_int_equal(sum.ns, fixed + 3 * all.ns);
-        assert_int_equal(sum.part_ns[1], sparse.program[1].part_ns[1] + 3 * all.ns);
-        assert_int_equal(sum.ops, sparse.program[1].ops.fixed + 3 * all.ops);
-    }
-}
-
 /* On a chip whose companion has a CPU's rate, as shadowAttn's: a fifth of the positions, and more of the
  * time. */
 static void few_positions_pay_where_the_companion_is_slow(void **state)
 {
     (void)state;
+    bt_profile n = npu(), c = companion();
     bt_sparse s = {.heads = HEADS, .kv_heads = KV_HEADS, .head_dim = DIM, .kv_elem_bits = 16, .rows = 1};
     for (int i = 0; i < HEADS; i++) s.ppm[i] = 200000;
-    bt_price dense = priced(NULL, true, false), sparse = priced(&s, true, false);
-    dense.companion.time.f16_ops_per_us = sparse.companion.time.f16_ops_per_us = 1000;
-    dense.program[1].compute.pair *= 100;
-    const double a = (double)(bt_price_chunk_ns(&dense, 1, 2048) - dense.program[1].compute.fixed),
-                 b = (double)(bt_price_chunk_ns(&sparse, 1, 2048) - sparse.program[1].compute.fixed);
+    c.time.f16_ops_per_us = 1000;
+    const bt_time_attention all = {.rows = 256,          .pairs = 256 * 2048 + 256 * 257 / 2,
+                                   .ctx = 2048 + 256,    .heads = HEADS,
+                                   .kv_heads = KV_HEADS, .head_dim = DIM,
+                                   .kv_elem_bits = 16};
+    const bt_sparse_engines e = {&n, &c, BT_SCHEDULE_COMPANION};
+    const double a = (double)bt_time_of_attention(&c, &all),
+                 b = (double)bt_sparse_layer(&s, &e, 2048, 256, 0, NULL).ns;
     print_message("attention of 256 rows behind 2,048: %.2f times as fast\n", a / b);
     assert_true(a > 3 * b && a < 5 * b);
 }
@@ -194,7 +142,6 @@ int main(void)
         cmocka_unit_test(takes_what_its_rows_see_and_keep),
         cmocka_unit_test(a_program_static_in_its_context_estimates_all_its_columns),
         cmocka_unit_test(a_float_unit_of_the_npu_takes_attention_off_the_companion),
-        cmocka_unit_test(a_chunk_has_dense_rows_and_then_those_of_each_layer),
         cmocka_unit_test(few_positions_pay_where_the_companion_is_slow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

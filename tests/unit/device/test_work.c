@@ -8,11 +8,11 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-static bt_price price;
+static bt_profile profile;
 
 static bt_work_run run_of(uint64_t first, uint64_t end, uint64_t covered, bool is_whole)
 {
-    const bt_work_prefill d = toy_device(&price);
+    const bt_work_prefill d = toy_device(&profile);
     const bt_work_prompt p = {first, end, covered, is_whole};
     return bt_work_of_prompt(&d, &p);
 }
@@ -68,7 +68,7 @@ static void a_whole_prompt_is_sent_when_its_last_chunk_is_over(void **state)
 static void prompts_of_a_batch_are_one_chunk(void **state)
 {
     (void)state;
-    const bt_work_prefill d = toy_device(&price);
+    const bt_work_prefill d = toy_device(&profile);
     const bt_work_prompt p[] = {{0, 20, 0, true}, {16, 46, 0, true}, {0, 50, 50, false}};
     const bt_work_run r = bt_work_of_prompts(&d, p, 2);
     assert_int_equal(r.sum.chunks, 1);
@@ -85,7 +85,7 @@ static void prompts_of_a_batch_are_one_chunk(void **state)
 static void without_a_link_nothing_is_sent(void **state)
 {
     (void)state;
-    bt_work_prefill d = toy_device(&price);
+    bt_work_prefill d = toy_device(&profile);
     d.link.bits_per_us = 0;
     const bt_work_run r = bt_work_of_prompt(&d, &(bt_work_prompt){.end = 100});
     assert_int_equal(r.transfer_ns, 0);

@@ -11,7 +11,7 @@
 enum { SLOT = 3, ROWS = 100, NS = 3280000, BEGIN = 5000, END = BEGIN + 2 * 3280 };
 
 typedef struct room {
-    bt_price price;
+    bt_profile profile;
     bt_work_prefill d;
     pf_pace *pace;
 } room;
@@ -19,7 +19,7 @@ typedef struct room {
 static room *open_room(void)
 {
     static room r;
-    r.d = toy_device(&r.price);
+    r.d = toy_device(&r.profile);
     assert_int_equal(pf_pace_new(&r.pace, (bt_pace){.milli = 2000}, &r.d, NULL), BT_OK);
     pf_pace_begin(r.pace, SLOT, &(bt_work_prompt){.end = ROWS}, NS, BEGIN);
     return &r;

@@ -41,7 +41,7 @@ static void begin(world *w, const char *prefill, const char *decode, const tool_
                              .link = w->pair.link,
                              .layers = s->layers,
                              .kv_bytes = bt_dims_kv_bytes(s, 16),
-                             .window = 1};
+                             .arenas = 1};
 }
 
 static double step_ns(const world *w, const bt_profile *p, const bt_price_step *s)

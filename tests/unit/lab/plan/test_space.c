@@ -33,7 +33,7 @@ static void begin(world *w, const char *prefill, const char *decode, const char 
                                .decode_form = tool_plan_float_form(0),
                                .slots = 32,
                                .ctx_tokens = 2048,
-                               .window = 8,
+                               .arenas = 8,
                                .limits = {-1, -1, -1}};
     if (w->prefill.time.companion[0]) {
         assert_int_equal(bt_profile_load(&w->companion, w->prefill.time.companion, NULL), BT_OK);

@@ -1,7 +1,8 @@
 /* What shadowAttn (arXiv 2508.16703) reports of a phone, attention 3.5 times as fast on average and up to 6.9
  * times, whole prompts 2.9 and up to 4.5 times, beside what is modelled of the same chip. docs/device-time.md
  * has the table that this prints. */
-#include "lab/plan/prompts.h"
+#include "device/sparse.h"
+#include "lab/plan/sketch.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -37,24 +38,34 @@ static bt_profile cpu(void)
 static void priced(uint64_t ret[LENGTHS], uint64_t attention[LENGTHS], const bt_dims *s,
                    const bt_profile *companion, const char *kind)
 {
-    static tool_plan_programs programs;
     const bt_profile npu = profile("hexagon-v75");
     bt_recipe recipe;
     bt_attention a;
     bt_shapes shapes;
+    bt_pkg *sketch = NULL;
+    bt_price_pkg *price = NULL;
     bt_fault f = {""};
+    const tool_plan_sketch_want w = {.profile = &npu, .dims = s,         .recipe = &recipe,
+                                     .attention = &a, .shapes = &shapes, .ctx_tokens = CTX};
     assert_int_equal(bt_recipe_parse(&recipe, "w8a8", NULL), BT_OK);
     assert_int_equal(bt_attention_parse(&a, kind, NULL), BT_OK);
     assert_int_equal(bt_shapes_parse(&shapes, "chunk:256", CTX, NULL), BT_OK);
-    const tool_plan_form form = tool_plan_form_of(&recipe);
-    if (tool_plan_programs_make(&programs, &npu, companion, s, &form, &tool_plan_kvs[0], &a, &shapes, CTX,
-                                false, &f) < 0)
-        fail_msg("%s", f.text);
+    if (tool_plan_sketch(&sketch, &w, &f) < 0) fail_msg("%s", f.text);
+    const bt_price_pkg_config config = {.pkg = sketch, .npu = &npu, .companion = companion};
+    if (bt_price_pkg_new(&price, &config, &f) < 0) fail_msg("%s", f.text);
     for (size_t i = 0; i < LENGTHS; i++) {
-        bt_price_sum sum = bt_price_prompt(&programs.price, lengths[i]);
-        ret[i] = sum.ns;
-        attention[i] = sum.part_ns[TOOL_PLAN_ATTENTION];
+        bt_price_sum all = {0};
+        for (uint64_t pos = 0; pos < lengths[i]; pos += 256) {
+            bt_price_pkg_chunk c;
+            assert_int_equal(bt_price_pkg_cut(&c, price, 0, pos, lengths[i], NULL), BT_OK);
+            const bt_price_sum one = bt_price_pkg_sum(price, &c);
+            bt_price_sum_add(&all, &one);
+        }
+        ret[i] = all.ns;
+        attention[i] = all.part_ns[BT_OP_ATTENTION];
     }
+    bt_price_pkg_free(price);
+    bt_pkg_close(sketch);
 }
 
 static void attention_pays_beside_a_cpu_and_not_beside_a_gpu(void **state)
@@ -63,7 +74,7 @@ static void attention_pays_beside_a_cpu_and_not_beside_a_gpu(void **state)
     static const char *const kinds[] = {"sparse:0.2,dense=0", "sparse:0.2,dense=0,group",
                                         "sparse:0.2,dense=0,rows=16"};
     const bt_dims qwen[] = {*bt_dims_find("qwen2-0.5b"),
-                            {"qwen2-1.5b", 28, 1536, 8960, 12, 2, 128, 151936, 3}};
+                            {"qwen2-1.5b", 28, 1536, 8960, 12, 2, 128, 151936, 3, true, false, 0}};
     const bt_profile companions[] = {cpu(), profile("adreno-750")};
     double best = 0, worst = 1e9;
     for (size_t c = 0; c < 2; c++)

@@ -84,24 +84,33 @@ static bt_pkg *compiled(const world *w, const bt_profile *p, uint32_t npu_ops)
 
 static const bt_link wire = {.bits_per_us = 1000};
 
-static bt_price_pkg_run priced(bt_price *price, const bt_pkg *pkg, const bt_profile *p, uint64_t first,
-                               uint64_t tokens)
+static bt_price_pkg *price_of(const bt_pkg *pkg, const bt_profile *p)
 {
-    bt_price_pkg_run r;
+    bt_price_pkg *price = NULL;
     bt_fault f = {""};
-    if (bt_price_pkg(price, pkg, p, 16, &f) < 0 ||
-        bt_price_pkg_prompt(&r, price, pkg, &wire, 1024, first, tokens, &f) < 0)
-        fail_msg("%s", f.text);
+    const bt_price_pkg_config c = {.pkg = pkg, .npu = p};
+    if (bt_price_pkg_new(&price, &c, &f) < 0) fail_msg("%s", f.text);
+    return price;
+}
+
+/* `tokens` behind `first`, in program order. */
+static bt_work_run priced(const bt_pkg *pkg, const bt_profile *p, uint64_t first, uint64_t tokens)
+{
+    bt_price_pkg *price = price_of(pkg, p);
+    const bt_work_prefill d = {.programs = bt_price_pkg_programs(price), .link = wire,
+                               .layers = bt_pkg_header_of(pkg)->layers, .kv_bytes = 1024};
+    const bt_work_run r =
+        bt_work_of_prompt(&d, &(bt_work_prompt){.first = first, .end = first + tokens, .covered = first});
+    bt_price_pkg_free(price);
     return r;
 }
 
 static void the_npus_part_is_its_instructions_one_by_one(void **state)
 {
     const world *w = *state;
-    static bt_price price;
     const bt_profile p = device(NO_ATTENTION, "");
     bt_pkg *pkg = compiled(w, &p, BT_PKG_OPS_LINEAR);
-    const bt_price_pkg_run r = priced(&price, pkg, &p, 0, 128);
+    const bt_work_run r = priced(pkg, &p, 0, 128);
     const bt_pkg_row *row = bt_pkg_rows(pkg);
     uint32_t program = BT_PKG_NONE;
     uint64_t ns = 0, linears = 0;
@@ -121,70 +130,69 @@ static void the_npus_part_is_its_instructions_one_by_one(void **state)
         linears++;
     }
     assert_true(linears >= 14);
-    assert_in_range(r.prefill.part_ns[BT_PRICE_PKG_NPU], ns - linears, ns + linears);
+    /* the output matrix of one row is the NPU's too */
+    const uint64_t least = ns - linears, tail = r.sum.tail_ns;
+    assert_in_range(r.sum.part_ns[BT_PRICE_PKG_NPU], least, ns + linears + tail);
     bt_pkg_close(pkg);
 }
 
 static void parts_add_up_to_the_prompt(void **state)
 {
     const world *w = *state;
-    static bt_price price;
     const bt_profile p = device(NO_ATTENTION, ",\"sync_ns\":5000,\"dispatch_ns\":111,\"first_launch_ns\":13");
     bt_pkg *pkg = compiled(w, &p, BT_PKG_OPS_ALL);
-    const bt_price_pkg_run r = priced(&price, pkg, &p, 0, 300);
-    uint64_t sum = price.first_ns + price.last_ns;
-    for (int k = 0; k < BT_PRICE_PKG_PARTS; k++) sum += r.prefill.part_ns[k];
-    assert_int_equal(r.prefill.chunks, 3); /* 128, 128, 44 in 64 */
-    assert_int_equal(sum, r.prefill.ns);
-    assert_true(price.first_ns > 0 && price.last_ns > 0);
+    const bt_work_run r = priced(pkg, &p, 0, 300);
+    uint64_t sum = r.sum.first_ns;
+    for (int k = 0; k < BT_PRICE_PKG_PARTS; k++) sum += r.sum.part_ns[k];
+    assert_int_equal(r.sum.chunks, 3); /* 128, 128, 44 in 64 */
+    assert_int_equal(sum, r.sum.ns);
+    assert_true(r.sum.first_ns > r.sum.lead_ns && r.sum.lead_ns > 0 && r.sum.tail_ns > 0);
     /* attention fell back: it has a price and a wait on each side of it */
-    assert_true(r.prefill.part_ns[BT_OP_ATTENTION] > 0);
-    assert_true(r.prefill.part_ns[BT_PRICE_PKG_SYNC] >= 3 * 2 * bt_pkg_header_of(pkg)->layers * 5000);
+    assert_true(r.sum.part_ns[BT_OP_ATTENTION] > 0);
+    assert_true(r.sum.part_ns[BT_PRICE_PKG_SYNC] >= 3 * 2 * bt_pkg_header_of(pkg)->layers * 5000);
     bt_pkg_close(pkg);
     /* where the NPU has it, it has none */
     const bt_profile all = device(WITH_ATTENTION, ",\"sync_ns\":5000");
     pkg = compiled(w, &all, BT_PKG_OPS_ALL);
-    const bt_price_pkg_run whole = priced(&price, pkg, &all, 0, 300);
-    assert_int_equal(whole.prefill.part_ns[BT_OP_ATTENTION], 0);
+    const bt_work_run whole = priced(pkg, &all, 0, 300);
+    assert_int_equal(whole.sum.part_ns[BT_OP_ATTENTION], 0);
     bt_pkg_close(pkg);
 }
 
 static void sessions_and_spilled_bytes_have_their_price(void **state)
 {
     const world *w = *state;
-    static bt_price price;
     const bt_profile plain = device(WITH_ATTENTION, "");
     bt_pkg *pkg = compiled(w, &plain, BT_PKG_OPS_LINEAR);
-    const bt_price_pkg_run r = priced(&price, pkg, &plain, 0, 128);
-    assert_true(!r.prefill.spill_ns && !r.prefill.part_ns[BT_PRICE_PKG_SESSIONS]);
+    const bt_work_run r = priced(pkg, &plain, 0, 128);
+    assert_true(!r.sum.spill_ns && !r.sum.part_ns[BT_PRICE_PKG_SESSIONS]);
     bt_pkg_close(pkg);
     const bt_profile chip = device(LIMITS("\"on_chip_bytes\":2048"), "");
     pkg = compiled(w, &chip, BT_PKG_OPS_LINEAR);
-    const bt_price_pkg_run s = priced(&price, pkg, &chip, 0, 128);
-    assert_true(s.prefill.spill_ns > 0);
-    assert_int_equal(s.prefill.part_ns[BT_PRICE_PKG_NPU],
-                     r.prefill.part_ns[BT_PRICE_PKG_NPU] + s.prefill.spill_ns);
+    const bt_work_run s = priced(pkg, &chip, 0, 128);
+    assert_true(s.sum.spill_ns > 0);
+    assert_in_range(s.sum.part_ns[BT_PRICE_PKG_NPU], r.sum.part_ns[BT_PRICE_PKG_NPU] + s.sum.spill_ns - 100,
+                    r.sum.part_ns[BT_PRICE_PKG_NPU] + s.sum.spill_ns + 100);
     bt_pkg_close(pkg);
     /* a window that no two layers fit into: switches, each with its price */
     const bt_profile window = device(LIMITS("\"map_window_bytes\":600000,\"session_switch_ns\":4321"), "");
     pkg = compiled(w, &window, BT_PKG_OPS_LINEAR);
-    const bt_price_pkg_run t = priced(&price, pkg, &window, 0, 128);
-    assert_true(t.prefill.part_ns[BT_PRICE_PKG_SESSIONS] > 0);
-    assert_int_equal(t.prefill.part_ns[BT_PRICE_PKG_SESSIONS] % 4321, 0);
+    const bt_work_run t = priced(pkg, &window, 0, 128);
+    assert_true(t.sum.part_ns[BT_PRICE_PKG_SESSIONS] > 0);
+    assert_int_equal(t.sum.part_ns[BT_PRICE_PKG_SESSIONS] % 4321, 0);
     bt_pkg_close(pkg);
 }
 
 static void what_is_kept_is_not_priced_and_the_wire_hides_behind_chunks(void **state)
 {
     const world *w = *state;
-    static bt_price price;
     const bt_profile p = device(WITH_ATTENTION, "");
     bt_pkg *pkg = compiled(w, &p, BT_PKG_OPS_LINEAR);
-    const bt_price_pkg_run all = priced(&price, pkg, &p, 0, 256), rest = priced(&price, pkg, &p, 128, 128),
-                           none = priced(&price, pkg, &p, 256, 0);
-    assert_int_equal(rest.prefill.chunks, 1);
-    assert_true(rest.prefill.ns < all.prefill.ns);
-    assert_true(!none.prefill.ns && !none.transfer_ns && !none.exposed_ns);
+    const bt_work_run all = priced(pkg, &p, 0, 256), rest = priced(pkg, &p, 128, 128),
+                      none = priced(pkg, &p, 256, 0);
+    assert_int_equal(rest.sum.chunks, 1);
+    assert_true(rest.sum.ns < all.sum.ns);
+    assert_true(!none.sum.ns && !none.transfer_ns && !none.exposed_ns);
     /* 256 positions of 1,024 bytes at 1 Gbit/s */
     const uint32_t layers = bt_pkg_header_of(pkg)->layers;
     assert_in_range(all.transfer_ns, 256 * (1024 / layers * layers) * 8 - 2 * layers,
@@ -196,17 +204,48 @@ static void what_is_kept_is_not_priced_and_the_wire_hides_behind_chunks(void **s
 static void an_unknown_companion_is_refused(void **state)
 {
     const world *w = *state;
-    static bt_price price;
     bt_fault f = {""};
     const bt_profile p = device(WITH_ATTENTION, ""),
                      odd = device(WITH_ATTENTION, ",\"companion\":\"adreno-75\""),
                      slow = device(WITH_ATTENTION, ",\"companion\":\"host\"");
     bt_pkg *pkg = compiled(w, &p, BT_PKG_OPS_LINEAR);
-    assert_int_equal(bt_price_pkg(&price, pkg, &odd, 16, &f), BT_EARG);
+    bt_price_pkg *price = NULL;
+    bt_price_pkg_config c = {.pkg = pkg, .npu = &odd};
+    assert_int_equal(bt_price_pkg_new(&price, &c, &f), BT_EARG);
     assert_non_null(strstr(f.text,
                            "field 'time', 'companion': no profile 'adreno-75'; did you mean 'adreno-750'"));
-    assert_int_equal(bt_price_pkg(&price, pkg, &slow, 16, &f), BT_EARG);
+    c.npu = &slow;
+    assert_int_equal(bt_price_pkg_new(&price, &c, &f), BT_EARG);
     assert_non_null(strstr(f.text, "'companion': 'host' has no time"));
+    bt_pkg_close(pkg);
+}
+
+/* Rows of one prompt that share a chunk with nobody are its own; of several, each sees its own positions. */
+static void a_batch_has_the_attention_of_each_prompts_rows(void **state)
+{
+    const world *w = *state;
+    const bt_profile p = device(WITH_ATTENTION, ",\"first_launch_ns\":13");
+    bt_pkg *pkg = compiled(w, &p, BT_PKG_OPS_LINEAR);
+    bt_price_pkg *price = price_of(pkg, &p);
+    const bt_work_programs g = bt_price_pkg_programs(price);
+    bt_price_batch s = {0};
+    bt_price_batch_add(&s, 640, 128);
+    bt_price_sum one = g.batch(g.ud, 128, &s, false, 0), chunk = g.chunk(g.ud, 0, 640, 768, false);
+    assert_memory_equal(&one, &chunk, sizeof chunk);
+    one = g.batch(g.ud, 128, &s, true, 1);
+    chunk = g.chunk(g.ud, 640, 640, 768, true);
+    assert_int_equal(one.ns, chunk.ns);
+    assert_int_equal(one.first_ns, chunk.first_ns);
+    assert_int_equal(one.tail_ns, chunk.tail_ns);
+    s = (bt_price_batch){0};
+    bt_price_batch_add(&s, 0, 50);
+    bt_price_batch_add(&s, 640, 30);
+    bt_price_batch_add(&s, 37, 40);
+    const bt_price_sum three = g.batch(g.ud, 128, &s, true, 3);
+    assert_true(three.ops > g.chunk(g.ud, 0, 0, 128, true).ops &&
+                three.ops < g.chunk(g.ud, 0, 640, 768, true).ops + 3 * chunk.ops);
+    assert_int_equal(three.first_ns, one.first_ns); /* once */
+    bt_price_pkg_free(price);
     bt_pkg_close(pkg);
 }
 
@@ -218,6 +257,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(sessions_and_spilled_bytes_have_their_price, begin, end),
         cmocka_unit_test_setup_teardown(what_is_kept_is_not_priced_and_the_wire_hides_behind_chunks, begin,
                                         end),
+        cmocka_unit_test_setup_teardown(a_batch_has_the_attention_of_each_prompts_rows, begin, end),
         cmocka_unit_test_setup_teardown(an_unknown_companion_is_refused, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,9 +2,7 @@
  * what a link and a pace make of it. */
 #include "npu/price/schedule_play.h"
 #include "device/pace.h"
-#include "npu/price/price_pkg.h"
 #include "npu/price/schedule_price.h"
-#include "npu/pkg/pkg_shapes.h"
 #include "tests/helpers/tiny_pkg.h"
 #include "tests/helpers/toy_profile.h"
 
@@ -19,6 +17,7 @@ static const char *const policies[] = {BT_SCHEDULE_NAMES};
 typedef struct kit {
     bt_profile npu, companion;
     bt_pkg *pkg;
+    bt_price_pkg *price;
     bt_schedule_play *play;
 } kit;
 
@@ -28,13 +27,16 @@ static void open_kit(kit *k, bt_schedule_policy policy)
     k->npu = toy_profile("npu", "\"op_launch_ns\": 3000, \"sync_ns\": 500");
     k->companion = toy_profile("companion", "\"op_launch_ns\": 7000, \"activation_bytes_per_us\": 10");
     k->pkg = tiny_pkg_open(&(tiny_pkg){.layers = LAYERS});
-    const bt_schedule_play_config c = {k->pkg, {.npu = &k->npu, .companion = &k->companion}, policy, WINDOW};
+    const bt_price_pkg_config priced = {.pkg = k->pkg, .npu = &k->npu, .companion = &k->companion};
+    if (bt_price_pkg_new(&k->price, &priced, &fault) < 0) fail_msg("%s", fault.text);
+    const bt_schedule_play_config c = {k->price, policy, WINDOW};
     if (bt_schedule_play_new(&k->play, &c, &fault) < 0) fail_msg("%s", fault.text);
 }
 
 static void close_kit(kit *k)
 {
     bt_schedule_play_free(k->play);
+    bt_price_pkg_free(k->price);
     bt_pkg_close(k->pkg);
 }
 
@@ -53,11 +55,13 @@ static void times_are_those_of_the_table_under_every_schedule(void **state)
         kit k;
         bt_schedule_price *t = NULL;
         open_kit(&k, (bt_schedule_policy)i);
-        const bt_schedule_price_config c = {
-            k.pkg, {.npu = &k.npu, .companion = &k.companion}, i, WINDOW, TOKENS};
+        const bt_schedule_price_config c = {.price = k.price, .policy = i, .window = WINDOW,
+                                            .tokens = TOKENS};
         assert_int_equal(bt_schedule_price_new(&t, &c, NULL), BT_OK);
         for (size_t n = 1; n <= TOKENS; n++) {
-            const bt_schedule_result want = bt_schedule_price_of(t, n);
+            bt_schedule_priced priced;
+            assert_int_equal(bt_schedule_price_of(&priced, t, n, NULL), BT_OK);
+            const bt_schedule_result want = priced.result;
             const bt_work_played got = played(&k, 0, n);
             if (got.ns != want.makespan_ns) fail_msg("%s, %zu tokens", policies[i], n);
             assert_int_equal(got.busy_ns[BT_SCHEDULE_NPU], want.busy_ns[BT_SCHEDULE_NPU]);
@@ -86,13 +90,14 @@ static void kept_rows_save_the_chunks_that_they_are(void **state)
     close_kit(&k);
 }
 
-static bt_work_prefill device_of(kit *k, bt_price *price, bt_shapes *shapes)
+static bt_work_prefill device_of(kit *k)
 {
-    assert_int_equal(bt_price_pkg(price, k->pkg, &k->npu, 16, NULL), BT_OK);
-    assert_int_equal(bt_pkg_shapes(shapes, k->pkg, NULL), BT_OK);
-    return (bt_work_prefill){.price = price,   .cut = bt_price_pkg_cut,         .ud = shapes,
-                             .layers = LAYERS, .play = bt_schedule_play_prompt, .play_ud = k->play,
-                             .kv_bytes = 64,   .link = {.bits_per_us = 8}};
+    return (bt_work_prefill){.programs = bt_price_pkg_programs(k->price),
+                             .layers = LAYERS,
+                             .play = bt_schedule_play_prompt,
+                             .play_ud = k->play,
+                             .kv_bytes = 64,
+                             .link = {.bits_per_us = 8}};
 }
 
 static void a_prompt_is_sent_as_its_layers_are_stored(void **state)
@@ -100,10 +105,8 @@ static void a_prompt_is_sent_as_its_layers_are_stored(void **state)
     (void)state;
     for (int i = 0; i < 3; i++) {
         kit k;
-        bt_price price;
-        bt_shapes shapes;
         open_kit(&k, (bt_schedule_policy)i);
-        const bt_work_prefill d = device_of(&k, &price, &shapes);
+        const bt_work_prefill d = device_of(&k);
         const bt_work_run r = bt_work_of_prompt(&d, &(bt_work_prompt){.end = TOKENS});
         const bt_work_played x = played(&k, 0, TOKENS);
         assert_int_equal(r.work.ns, x.ns);
@@ -127,11 +130,9 @@ static void a_pace_lets_rows_go_when_the_schedule_has_stored_them(void **state)
     (void)state;
     for (int i = 0; i < 3; i++) {
         kit k;
-        bt_price price;
-        bt_shapes shapes;
         bt_pace_prompt p;
         open_kit(&k, (bt_schedule_policy)i);
-        const bt_work_prefill d = device_of(&k, &price, &shapes);
+        const bt_work_prefill d = device_of(&k);
         bt_pace_prompt_begin(&p, (bt_pace){.milli = 1000000}, &d, &(bt_work_prompt){.end = TOKENS}, 0);
         const bt_work_played x = p.played;
         for (int64_t now = 0, step = (int64_t)x.ns / 997 + 1; now < (int64_t)x.ns + step; now += step)

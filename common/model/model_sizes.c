@@ -1,0 +1,83 @@
+/* A model of sizes alone: the tensors that its file would have, without their bytes. */
+#include "model/gguf.h"
+#include "model/model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { F32 = 0, F16 = 1, OWN = 3, LAYER = 14 }; /* ggml types; tensors of no layer, of a layer */
+
+static const bt_gguf_tensor *make(bt_model *m, size_t *at, uint64_t k, uint64_t n)
+{
+    bt_gguf_tensor *t = &m->made[(*at)++];
+    const uint32_t type = n ? F16 : F32;
+    *t = (bt_gguf_tensor){.name = "", .type = type, .n_dims = n ? 2 : 1, .rows = n ? (size_t)n : 1};
+    for (int i = 0; i < BT_GGUF_MAX_DIMS; i++) t->dim[i] = 1;
+    t->dim[0] = k;
+    if (n) t->dim[1] = n;
+    t->row_bytes = (size_t)k * (type == F16 ? 2 : 4);
+    t->bytes = t->row_bytes * t->rows;
+    m->param_count += k * t->rows;
+    m->weights_bytes += t->bytes;
+    return t;
+}
+
+static void make_layer(bt_model *m, size_t *at, bt_layer_tensors *x)
+{
+    const bt_hparams *hp = &m->hp;
+    const uint64_t d = hp->dim, f = hp->ffn, q = (uint64_t)hp->heads * hp->head_dim,
+                   kv = (uint64_t)hp->kv_heads * hp->head_dim;
+    x->attn_norm = make(m, at, d, 0);
+    x->ffn_norm = make(m, at, d, 0);
+    x->wq = make(m, at, d, q);
+    x->wk = make(m, at, d, kv);
+    x->wv = make(m, at, d, kv);
+    x->wo = make(m, at, q, d);
+    x->w_gate = make(m, at, d, f);
+    x->w_up = make(m, at, d, f);
+    x->w_down = make(m, at, f, d);
+    if (hp->qkv_bias) {
+        x->bq = make(m, at, q, 0);
+        x->bk = make(m, at, kv, 0);
+        x->bv = make(m, at, kv, 0);
+    }
+    if (hp->qk_norm) {
+        x->q_norm = make(m, at, hp->head_dim, 0);
+        x->k_norm = make(m, at, hp->head_dim, 0);
+    }
+}
+
+static bool is_within(const bt_hparams *hp)
+{
+    const struct {
+        uint32_t v, most;
+    } all[] = {{hp->layers, BT_MODEL_MAX_LAYERS}, {hp->dim, BT_MODEL_MAX_DIM},
+               {hp->ffn, BT_MODEL_MAX_FFN},       {hp->heads, BT_MODEL_MAX_HEADS},
+               {hp->kv_heads, hp->heads},         {hp->head_dim, BT_MODEL_MAX_HEAD_DIM},
+               {hp->vocab, BT_MODEL_MAX_VOCAB},   {hp->ctx, BT_MODEL_MAX_CTX}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (!all[i].v || all[i].v > all[i].most) return false;
+    return hp->heads % hp->kv_heads == 0 && hp->rope_dims <= hp->head_dim;
+}
+
+bt_err bt_model_of_sizes(bt_model **ret, const bt_hparams *hp, const char *name, bt_fault *fault)
+{
+    size_t at = 0;
+    if (!is_within(hp))
+        return bt_fail(fault, BT_EARG, "'%.60s': a size is beyond what a model may have", name);
+    bt_model *m = calloc(1, sizeof *m);
+    if (m) m->layer = calloc(hp->layers, sizeof *m->layer);
+    if (m) m->made = calloc(OWN + (size_t)hp->layers * LAYER, sizeof *m->made);
+    if (!m || !m->layer || !m->made) {
+        bt_model_close(m);
+        return bt_fail(fault, BT_ENOMEM, "the sizes of a model");
+    }
+    m->hp = *hp;
+    snprintf(m->name, sizeof m->name, "%s", name);
+    m->embed = make(m, &at, hp->dim, hp->vocab);
+    m->out_norm = make(m, &at, hp->dim, 0);
+    m->output = hp->tied_output ? m->embed : make(m, &at, hp->dim, hp->vocab);
+    for (uint32_t i = 0; i < hp->layers; i++) make_layer(m, &at, &m->layer[i]);
+    *ret = m;
+    return BT_OK;
+}
