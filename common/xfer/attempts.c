@@ -10,9 +10,8 @@ enum { A_SLOT = 4, MORE = 16 }; /* beside those at work, reports that wait for t
 
 enum { DUE, RIPE };
 
-/* ---- attempts that are over: a ring with an index ---- */
-
-uint64_t bt_request_hash(const bt_request_ref *ref)
+/* Of the request, without the attempt, for tables by request. */
+static uint64_t hash_of(const bt_request_ref *ref)
 {
     const struct {
         bt_incarnation owner;
@@ -21,15 +20,17 @@ uint64_t bt_request_hash(const bt_request_ref *ref)
     return bt_hash64(&key, sizeof key);
 }
 
+/* ---- attempts that are over: a ring with an index ---- */
+
 static uint16_t *log_bucket_of(bt_attempt_log *log, const bt_request_ref *ref)
 {
-    return &log->buckets[bt_request_hash(ref) % BT_ATTEMPT_LOG_LEN];
+    return &log->buckets[hash_of(ref) % BT_ATTEMPT_LOG_LEN];
 }
 
 /* The request's place + 1, or 0. */
 static uint32_t log_find(const bt_attempt_log *log, const bt_request_ref *ref)
 {
-    uint32_t link = log->buckets[bt_request_hash(ref) % BT_ATTEMPT_LOG_LEN];
+    uint32_t link = log->buckets[hash_of(ref) % BT_ATTEMPT_LOG_LEN];
     while (link && !bt_request_same(&log->refs[link - 1], ref)) link = log->same[link - 1];
     return link;
 }
@@ -66,7 +67,7 @@ static uint32_t place_of(const bt_attempts *t, const bt_attempt *a) { return (ui
 
 static uint32_t *bucket_of(const bt_attempts *t, const bt_request_ref *ref)
 {
-    return &t->by_ref[bt_request_hash(ref) & t->by_ref_mask];
+    return &t->by_ref[hash_of(ref) & t->by_ref_mask];
 }
 
 bt_err bt_attempts_new(bt_attempts *t, uint32_t slots)

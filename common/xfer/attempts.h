@@ -46,9 +46,6 @@ typedef struct bt_attempt_log {
     uint32_t len, next;
 } bt_attempt_log;
 
-/* A hash of the request, without the attempt, for tables by request. */
-uint64_t bt_request_hash(const bt_request_ref *ref);
-
 /* Notes that the attempt of ref and all lower ones are over. */
 void bt_attempt_log_note(bt_attempt_log *log, const bt_request_ref *ref);
 /* The highest attempt of the request known to be over; 0 when none is. */
