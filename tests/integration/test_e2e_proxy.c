@@ -359,7 +359,7 @@ static int64_t time_on(const by_hand *h, const char *decode, int n)
 static void a_slow_decode_node_slows_its_own_requests_only(void **state)
 {
     enum { SLOW = 4, SHORT = 10, BYTES_PER_S = 60000 };
-    by_hand h = {.model = spawn_long_model(), .more = {"--slots", "16"}};
+    by_hand h = {.model = spawn_long_model(), .more = {"--prefill-slots", "16"}};
     client *slow[SLOW];
     char *prompt = malloc(8192);
     (void)state;
