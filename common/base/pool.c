@@ -125,7 +125,7 @@ static bool take_core(cpu_set_t *set, int cpu)
 static void keep_apart(bt_pool *p, int caller_cpu)
 {
     cpu_set_t spare = p->allowed;
-    bool in_the_way[THREADS_MAX];
+    bool in_the_way[THREADS_MAX] = {false};
     p->caller_cpu = caller_cpu;
     (void)take_core(&spare, caller_cpu);
     for (size_t i = 0; i < p->started; i++) {

@@ -172,7 +172,7 @@ bt_err bt_peer_auth_reload(bt_peer_allow *allow, const char *dir, bt_fault *faul
 {
     bt_peer_allow *fresh = NULL;
     const bt_err e = bt_peer_auth_load(&fresh, dir, fault);
-    if (e < 0) return e;
+    if (e != BT_OK) return e;
     const bt_peer_allow old = *allow;
     *allow = *fresh;
     *fresh = old;

@@ -81,7 +81,7 @@ static bt_err read_text(char *ret, const struct field *f, const json_t *v, bt_fa
 {
     const char *s = json_string_value(v);
     const size_t n = s ? strlen(s) : 0;
-    bool ok = n >= f->lo && n <= f->hi;
+    bool ok = s && n >= f->lo && n <= f->hi;
     for (size_t i = 0; ok && i < n; i++) ok = s[i] >= 0x20 && s[i] <= 0x7e;
     if (!ok)
         return bt_fail(fault, BT_EFORMAT, "field '%s': 1 to %" PRIu64 " printable ASCII characters", f->name,

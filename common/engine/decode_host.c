@@ -64,7 +64,7 @@ static bt_err open_all(host_state *s, const bt_model *m, const bt_decode_config 
     if (e == BT_OK) e = bt_graph_build(&s->graph, &m->hp, NULL, fault);
     if (e == BT_OK) e = bt_bind_program(&s->program, s->graph, 0, 1, 1, 0, fault);
     if (e == BT_OK) e = bt_bind_arena_bytes(&bytes, s->program, bt_decode_bucket(c->rows_max), fault);
-    if (e < 0) return e;
+    if (e != BT_OK) return e;
     const bt_walk_config wc = {.weights = s->weights, .kernels = s->kernels, .pool = c->pool,
                                .sequences_max = c->rows_max, .ctx_tokens = c->ctx_tokens};
     if ((e = bt_walk_new(&s->walk, &wc, fault)) < 0) return e;

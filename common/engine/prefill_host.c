@@ -81,7 +81,7 @@ static bt_err make_room(host_state *s, size_t *arena_bytes, bt_fault *fault)
     bt_err e = bt_prefill_batches_init(&s->batches, &s->chunks.shapes, true, fault);
     if (e == BT_OK) e = bt_bind_program(&s->packed, s->graph, 0, 1, 1, 0, fault);
     if (e == BT_OK) e = bt_bind_arena_bytes(&bytes, s->packed, rows, fault);
-    if (e < 0) return e;
+    if (e != BT_OK) return e;
     if (bytes > *arena_bytes) *arena_bytes = bytes;
     s->ids = calloc(rows, sizeof *s->ids);
     s->row = calloc(rows, sizeof *s->row);

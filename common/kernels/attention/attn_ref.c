@@ -191,6 +191,7 @@ void bt_attn_merge_ref(float *out, size_t ldo, const float *part, size_t spans, 
             merge(&tm, &tl, total, p[0], p[1], p + BT_ATTN_PART_HEAD, d, s == 0);
         }
         const float by = attn_divisor(tm, tl);
+        /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): seen > 0 */
         for (size_t i = 0; i < d; i++) out[row * ldo + pair % group * d + i] = total[i] / by;
     }
 }
