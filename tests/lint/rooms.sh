@@ -15,8 +15,6 @@ reasons='
 common/base            : small things that every room may use; they know nothing of each other
 common/device          : a profile, and the times and prices that follow from it
 common/engine          : three engines for prompts and three for decoding behind one door each, and what they share
-common/kernels          : the table of kernels, what every kernel is made of, and what it is compared with
-common/kernels/float   : a file for each operation and instruction set
 common/kernels/integer : a file for each operation and instruction set
 common/model           : a file of a model, and the forms that its weights take
 common/npu/lower       : one way from a graph to programs, a file for each step
@@ -24,7 +22,6 @@ common/npu/pkg         : one file format: what writes, names, reads and checks i
 common/npu/quant       : the ways to choose integers, a file for each
 common/trace           : a reader for each format of traces, the writer, and what is made of their rows
 gateway/api            : what OpenAI requests and answers are, a file for each part
-lab/replay             : one command: its load, its requests, its ramp, its report
 lab/simulate           : one command: its load, its faults, its prices, its sweeps, its report
 '
 

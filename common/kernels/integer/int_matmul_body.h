@@ -113,7 +113,8 @@ INT_INLINE void rows_run(tile t, size_t rows, size_t wide, const int is_copy)
 {
     for (size_t height; rows; rows -= height) {
         const size_t tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
-        height = (rows + tiles - 1) / tiles; /* even shares: no tile is left with a row or two */
+        /* Even shares: no tile is left with a row or two. NOLINTNEXTLINE(clang-analyzer-core.DivideZero): rows > 0 */
+        height = (rows + tiles - 1) / tiles;
         tile_any(&t, wide, height, is_copy);
         t.acc += height * t.ldacc, t.x += height * t.record, t.more += height * t.more_bytes;
     }
