@@ -1,0 +1,179 @@
+/* Sizes alone give the programs that a model's file gives; what a device lacks is refused, with numbers. */
+#include "lab/plan/sketch.h"
+#include "engine/costs.h"
+#include "npu/compile/sketch.h"
+#include "tests/helpers/engine_kit.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+static bt_profile profile(const char *name)
+{
+    bt_profile p;
+    bt_fault f = {""};
+    if (bt_profile_load(&p, name, &f) < 0) fail_msg("%s: %s", name, f.text);
+    return p;
+}
+
+static bt_err sketch(bt_pkg **ret, const bt_profile *p, const bt_dims *s, const char *recipe,
+                     uint32_t npu_ops, const char *policy, size_t ctx, bt_fault *fault)
+{
+    bt_recipe r;
+    bt_attention a;
+    bt_shapes shapes;
+    const tool_plan_sketch_want w = {.profile = p,      .dims = s,         .recipe = &r,      .attention = &a,
+                                     .shapes = &shapes, .ctx_tokens = ctx, .npu_ops = npu_ops};
+    assert_int_equal(bt_recipe_parse(&r, recipe, NULL), BT_OK);
+    assert_int_equal(bt_attention_parse(&a, NULL, NULL), BT_OK);
+    assert_int_equal(bt_shapes_parse(&shapes, policy, ctx, NULL), BT_OK);
+    return tool_plan_sketch(ret, &w, fault);
+}
+
+static void sizes_have_the_programs_of_the_file(void **state)
+{
+    (void)state;
+    static const char *const archs[] = {"llama", "qwen2", "qwen3"};
+    const bt_profile p = profile("intel-npu3720");
+    for (size_t i = 0; i < 6; i++) {
+        engine_kit kit = engine_kit_model(archs[i / 2]);
+        const bt_dims s = bt_costs_dims(kit.model);
+        bt_compile_options o = {.shape_policy = "chunk:64+tail", .profile = &p, .npu_ops = i % 2,
+                                .ctx_tokens = 1024};
+        bt_pkg *a = NULL, *b = NULL;
+        bt_fault f = {""};
+        assert_int_equal(bt_recipe_parse(&o.recipe, "w8a8", NULL), BT_OK);
+        if (bt_compile_sketch(&a, kit.model, &o, &f) < 0) fail_msg("%s", f.text);
+        if (sketch(&b, &p, &s, "w8a8", i % 2, "chunk:64+tail", 1024, &f) < 0) fail_msg("%s", f.text);
+        const bt_pkg_header *x = bt_pkg_header_of(a), *y = bt_pkg_header_of(b);
+        assert_int_equal(x->programs.count, y->programs.count);
+        assert_int_equal(x->rows.count, y->rows.count);
+        assert_int_equal(x->consts.count, y->consts.count);
+        assert_int_equal(x->arena_bytes, y->arena_bytes);
+        for (uint32_t n = 0; n < x->programs.count; n++) {
+            const bt_pkg_program *g = &bt_pkg_programs(a)[n];
+            assert_memory_equal(g, &bt_pkg_programs(b)[n], sizeof *g);
+            assert_memory_equal(bt_pkg_code(a, n), bt_pkg_code(b, n), g->insts * sizeof(bt_pkg_inst));
+        }
+        assert_memory_equal(bt_pkg_tensors(a), bt_pkg_tensors(b), x->tensors.count * sizeof(bt_pkg_tensor));
+        assert_memory_equal(bt_pkg_sessions(a), bt_pkg_sessions(b),
+                            x->sessions.count * sizeof(bt_pkg_session));
+        bt_pkg_close(a);
+        bt_pkg_close(b);
+        engine_kit_done(&kit);
+    }
+}
+
+static void what_an_npu_lacks_is_refused_by_its_site(void **state)
+{
+    (void)state;
+    const bt_profile ane = profile("ane-m4"), hexagon = profile("hexagon-v75");
+    static const struct {
+        const char *recipe, *shape, *why;
+        bool is_hexagon;
+    } at[] = {
+        {"w8a8:a16=down", "llama-3.2-1b",
+         "the linears 'down' would not run on the NPU: 16-bit inputs at down", false},
+        {"w8a8", "llama-3.2-1b", NULL, false},
+        {"w8a8/15=w8a8:a16=down", "llama-3.2-1b",
+         "the linears 'down' would not run on the NPU: 16-bit inputs at down", false},
+        {"w8a8/16=w8a8:a16=down", "llama-3.2-1b",
+         "a recipe for layer 16 (--quant), and the model has 16, from 0", false},
+        {"w4a16:group=128", "smollm2-135m", "group=128 does not divide the 576 inputs of site qkv (--quant)",
+         true},
+        {"w4a16:group=128", "llama-3.2-1b", NULL, true},
+    };
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+        bt_recipe r;
+        bt_fault f = {""};
+        assert_int_equal(bt_recipe_parse(&r, at[i].recipe, NULL), BT_OK);
+        const bt_err e =
+            tool_plan_form_check(at[i].is_hexagon ? &hexagon : &ane, bt_dims_find(at[i].shape), &r, &f);
+        assert_int_equal(e, at[i].why ? BT_EARG : BT_OK);
+        if (at[i].why) assert_string_equal(f.text, at[i].why);
+    }
+}
+
+static uint64_t chunk_ns(const bt_pkg *p, const bt_profile *npu)
+{
+    bt_price_pkg *price = NULL;
+    const bt_price_pkg_config c = {.pkg = p, .npu = npu};
+    assert_int_equal(bt_price_pkg_new(&price, &c, NULL), BT_OK);
+    const bt_work_programs g = bt_price_pkg_programs(price);
+    const uint64_t ns = g.chunk(g.ud, 1, 0, 4096, false).ns;
+    bt_price_pkg_free(price);
+    return ns;
+}
+
+static void sessions_cost_their_switches_and_what_no_memory_holds_is_refused(void **state)
+{
+    (void)state;
+    bt_profile small = profile("hexagon-v75");
+    const bt_dims *s = bt_dims_find("llama-3.1-8b");
+    bt_pkg *p = NULL;
+    bt_fault f = {""};
+    small.session_switch_ns = 0;
+    assert_int_equal(sketch(&p, &small, s, "w8a8", 0, "chunk:256", 4096, NULL), BT_OK);
+    const uint64_t without = chunk_ns(p, &small);
+    const uint32_t sessions = bt_pkg_header_of(p)->sessions.count;
+    bt_pkg_close(p);
+    assert_in_range(sessions, 2, 4); /* 8 GB of weights in windows of 3.5 */
+    small.session_switch_ns = 1000000;
+    assert_int_equal(sketch(&p, &small, s, "w8a8", 0, "chunk:256", 4096, NULL), BT_OK);
+    /* without logits the output matrix, which is the last session's, is not mapped */
+    assert_in_range(chunk_ns(p, &small), without + (sessions - 1) * UINT64_C(1000000),
+                    without + sessions * UINT64_C(1000000));
+    bt_pkg_close(p);
+    small.memory_bytes = 4000000000;
+    assert_int_equal(sketch(&p, &small, s, "w8a8", 0, "chunk:256", 4096, &f), BT_ELIMIT);
+    assert_non_null(strstr(f.text, "4000000000"));
+}
+
+static void a_smaller_chip_spills_and_takes_longer(void **state)
+{
+    (void)state;
+    bt_profile p = profile("hexagon-v75");
+    const bt_dims *s = bt_dims_find("llama-3.2-1b");
+    bt_pkg *large = NULL, *small = NULL;
+    p.on_chip_bytes = 0;
+    assert_int_equal(sketch(&large, &p, s, "w8a8", 0, "chunk:1024", 4096, NULL), BT_OK);
+    p.on_chip_bytes = 1 << 20;
+    assert_int_equal(sketch(&small, &p, s, "w8a8", 0, "chunk:1024", 4096, NULL), BT_OK);
+    assert_int_equal(tool_plan_spilled_bytes(large), 0);
+    assert_true(tool_plan_spilled_bytes(small) > 0);
+    assert_true(chunk_ns(small, &p) > chunk_ns(large, &p));
+    bt_pkg_close(large);
+    bt_pkg_close(small);
+}
+
+/* Its bytes are read and written once more in each layer. */
+static void rotating_the_inputs_of_down_takes_the_companions_time(void **state)
+{
+    (void)state;
+    const bt_profile npu = profile("hexagon-v75"), companion = profile("adreno-750");
+    const bt_dims *s = bt_dims_find("llama-3.2-1b");
+    bt_pkg *plain = NULL, *turned = NULL;
+    assert_int_equal(sketch(&plain, &npu, s, "w8a8", 0, "chunk:256", 4096, NULL), BT_OK);
+    assert_int_equal(sketch(&turned, &npu, s, "w8a8:r4", 0, "chunk:256", 4096, NULL), BT_OK);
+    const uint64_t ns = bt_time_of((uint64_t)256 * 8 * s->ffn, bt_time_activation_rate(&companion.time)) *
+                        s->layers,
+                   more = chunk_ns(turned, &npu) - chunk_ns(plain, &npu);
+    assert_in_range(more, ns, ns + s->layers * (companion.time.op_launch_ns + 2));
+    bt_pkg_close(plain);
+    bt_pkg_close(turned);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_have_the_programs_of_the_file),
+        cmocka_unit_test(what_an_npu_lacks_is_refused_by_its_site),
+        cmocka_unit_test(sessions_cost_their_switches_and_what_no_memory_holds_is_refused),
+        cmocka_unit_test(a_smaller_chip_spills_and_takes_longer),
+        cmocka_unit_test(rotating_the_inputs_of_down_takes_the_companions_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
