@@ -1,6 +1,6 @@
 # What tests, checks and measures: a part of the Makefile. docs/testing.md says which test sees which change.
 UNITS       := $(patsubst %.c,$(B)/%,$(call sources,tests/unit))
-INTEGRATION := $(patsubst %.c,$(B)/%,$(wildcard tests/integration/test_*.c))
+INTEGRATION := $(patsubst %.c,$(B)/%,$(call sources,tests/integration))
 BENCHES     := $(patsubst %.c,$(B)/%,$(wildcard tests/bench/bench_*.c))
 FUZZERS     := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 REGRESS     := $(FUZZERS:%=$(B)/tests/fuzz/%)

@@ -11,7 +11,7 @@
  * where it has not been fetched. Needs the programs in $BATON_BIN, as `make bench` sets it. */
 #include "tests/bench/kit.h"
 #include "model/model.h"
-#include "tests/helpers/cluster.h"
+#include "tests/helpers/cluster/cluster.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -4,8 +4,8 @@
  * it ffn. */
 #include "engine/decode.h"
 #include "engine/prefill.h"
-#include "tests/helpers/engine_kit.h"
-#include "tests/helpers/npu_kit.h"
+#include "tests/helpers/model/engine_kit.h"
+#include "tests/helpers/model/npu_kit.h"
 #include "tests/helpers/rows.h"
 
 #include <setjmp.h>

@@ -7,7 +7,7 @@
 #include "npu/run/exec.h"
 #include "npu/pkg/pkg.h"
 #include "npu/pkg/pkg_private.h"
-#include "tests/helpers/tiny_pkg.h"
+#include "tests/helpers/model/tiny_pkg.h"
 
 #include <math.h>
 #include <stdlib.h>

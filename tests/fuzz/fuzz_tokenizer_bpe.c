@@ -3,7 +3,7 @@
  * Byte 0: low two bits the pre-tokenizer, 4 special everywhere; byte 1: where the text is cut. */
 #include "text/detok.h"
 #include "text/utf8.h"
-#include "tests/helpers/small_vocab.h"
+#include "tests/helpers/model/small_vocab.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * two pieces. */
 #include "text/detok.h"
 #include "text/utf8.h"
-#include "tests/helpers/small_vocab.h"
+#include "tests/helpers/model/small_vocab.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,8 +8,8 @@
 #include "model/weights_private.h"
 #include "kernels/kernels.h"
 #include "model/quant.h"
-#include "tests/helpers/engine_kit.h"
-#include "tests/helpers/tiny_pkg.h"
+#include "tests/helpers/model/engine_kit.h"
+#include "tests/helpers/model/tiny_pkg.h"
 
 #include <stdlib.h>
 #include <string.h>

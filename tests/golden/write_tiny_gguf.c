@@ -1,5 +1,5 @@
 /* Writes a small model with random weights, the same bytes on every machine: write_tiny_gguf FILE */
-#include "tests/helpers/tiny_gguf.h"
+#include "tests/helpers/model/tiny_gguf.h"
 
 #include <stdio.h>
 

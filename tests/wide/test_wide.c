@@ -8,9 +8,9 @@
 #include "engine/prefill.h"
 #include "kv/kv_pages.h"
 #include "npu/compile/needs.h"
-#include "tests/helpers/sketch_kit.h"
+#include "tests/helpers/model/sketch_kit.h"
 #include "tests/helpers/temp_folder.h"
-#include "tests/helpers/tiny_gguf.h"
+#include "tests/helpers/model/tiny_gguf.h"
 
 #include <fcntl.h>
 #include <math.h>

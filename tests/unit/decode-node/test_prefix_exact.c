@@ -9,8 +9,8 @@
 #include "kv/kv_pack.h"
 #include "engine/prefill.h"
 #include "sample/sample.h"
-#include "tests/helpers/decode_kit.h"
-#include "tests/helpers/worker_kit.h"
+#include "tests/helpers/brain/decode_kit.h"
+#include "tests/helpers/model/worker_kit.h"
 
 #include <poll.h>
 #include <setjmp.h>

@@ -6,7 +6,7 @@
 #include "engine/mixed.h"
 #include "engine/needs.h"
 #include "engine/prefill_backend.h"
-#include "tests/helpers/engine_kit.h"
+#include "tests/helpers/model/engine_kit.h"
 
 #include <poll.h>
 #include <setjmp.h>

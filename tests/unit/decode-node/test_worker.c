@@ -3,7 +3,7 @@
  * sanitizer too. */
 #include "decode-node/worker.h"
 #include "base/rng.h"
-#include "tests/helpers/worker_kit.h"
+#include "tests/helpers/model/worker_kit.h"
 
 #include <poll.h>
 #include <setjmp.h>

@@ -9,7 +9,7 @@
 #include "kv/kv_pack.h"
 #include "engine/prefill.h"
 #include "sample/sample.h"
-#include "tests/helpers/worker_kit.h"
+#include "tests/helpers/model/worker_kit.h"
 
 #include <poll.h>
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* The compute thread of the decode node, where numbers leave their range: the sequence ends with its place,
  * after every token before it; the others go on; a draft that would overflow and is wrong changes nothing. */
 #include "decode-node/worker.h"
-#include "tests/helpers/worker_kit.h"
+#include "tests/helpers/model/worker_kit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* A worker with a device: each step is told with its price before what came of it, and with a pace the next
  * one begins when it is let go. Tokens are those of a worker without. */
 #include "decode-node/worker.h"
-#include "tests/helpers/worker_kit.h"
+#include "tests/helpers/model/worker_kit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* Moments at which work may be let go, on a device of round numbers. */
 #include "device/pace.h"
-#include "tests/helpers/toy_price.h"
+#include "tests/helpers/brain/toy_price.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

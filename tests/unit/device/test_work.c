@@ -1,6 +1,6 @@
 /* Prices of a prompt and of a step on a device of round numbers, against sums made by hand. */
 #include "device/work.h"
-#include "tests/helpers/toy_price.h"
+#include "tests/helpers/brain/toy_price.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* The engines of both nodes together: a sequence prefilled by one is carried on by the other. */
 #include "engine/decode.h"
 #include "engine/prefill.h"
-#include "tests/helpers/engine_kit.h"
+#include "tests/helpers/model/engine_kit.h"
 #include "tests/helpers/rows.h"
 
 #include <math.h>

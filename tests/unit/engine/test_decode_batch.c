@@ -5,8 +5,8 @@
 #include "engine/decode.h"
 #include "engine/prefill.h"
 #include "model/weights.h"
-#include "tests/helpers/engine_kit.h"
-#include "tests/helpers/npu_kit.h"
+#include "tests/helpers/model/engine_kit.h"
+#include "tests/helpers/model/npu_kit.h"
 #include "tests/helpers/rows.h"
 #include "tests/helpers/slow.h"
 

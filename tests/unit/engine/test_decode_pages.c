@@ -2,7 +2,7 @@
  * where. */
 #include "engine/decode.h"
 #include "kv/kv_pages.h"
-#include "tests/helpers/engine_kit.h"
+#include "tests/helpers/model/engine_kit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -9,7 +9,7 @@
 #include "model/weights.h"
 #include "npu/pkg/pkg.h"
 #include "tests/helpers/temp_folder.h"
-#include "tests/helpers/tiny_gguf.h"
+#include "tests/helpers/model/tiny_gguf.h"
 
 #include <fcntl.h>
 #include <setjmp.h>

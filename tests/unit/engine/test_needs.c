@@ -4,7 +4,7 @@
 #include "base/memory.h"
 #include "engine/decode.h"
 #include "engine/mixed.h"
-#include "tests/helpers/engine_kit.h"
+#include "tests/helpers/model/engine_kit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

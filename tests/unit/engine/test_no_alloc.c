@@ -4,8 +4,8 @@
 #include "engine/decode.h"
 #include "model/weights.h"
 #include "decode-node/worker.h"
-#include "tests/helpers/engine_kit.h"
-#include "tests/helpers/npu_kit.h"
+#include "tests/helpers/model/engine_kit.h"
+#include "tests/helpers/model/npu_kit.h"
 
 #include <errno.h>
 #include <poll.h>

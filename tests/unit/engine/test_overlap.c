@@ -2,8 +2,8 @@
  * order, whatever the order. */
 #include "engine/prefill.h"
 #include "base/rng.h"
-#include "tests/helpers/engine_kit.h"
-#include "tests/helpers/npu_kit.h"
+#include "tests/helpers/model/engine_kit.h"
+#include "tests/helpers/model/npu_kit.h"
 #include "tests/helpers/slow.h"
 
 #include <setjmp.h>

@@ -2,8 +2,8 @@
 #include "engine/decode.h"
 #include "engine/prefill.h"
 #include "ref/ref.h"
-#include "tests/helpers/engine_kit.h"
-#include "tests/helpers/npu_kit.h"
+#include "tests/helpers/model/engine_kit.h"
+#include "tests/helpers/model/npu_kit.h"
 #include "tests/helpers/rows.h"
 
 #include <math.h>

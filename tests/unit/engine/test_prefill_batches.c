@@ -1,8 +1,8 @@
 /* Several prompts through the prefill door at once: each has the KV, logits and hooks that it has alone; they
  * share runs where that computes no more rows. */
 #include "engine/prefill.h"
-#include "tests/helpers/engine_kit.h"
-#include "tests/helpers/npu_kit.h"
+#include "tests/helpers/model/engine_kit.h"
+#include "tests/helpers/model/npu_kit.h"
 #include "tests/helpers/rows.h"
 
 #include <setjmp.h>

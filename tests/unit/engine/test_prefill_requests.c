@@ -1,7 +1,7 @@
 /* Ten thousand requests, computed by the engines that nodes have: after they were made, nothing is compiled.
  */
 #include "engine/prefill.h"
-#include "tests/helpers/engine_kit.h"
+#include "tests/helpers/model/engine_kit.h"
 #include "tests/helpers/slow.h"
 #include "tests/helpers/temp_folder.h"
 

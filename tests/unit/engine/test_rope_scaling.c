@@ -3,8 +3,8 @@
 #include "engine/decode.h"
 #include "engine/prefill.h"
 #include "npu/pkg/pkg.h"
-#include "tests/helpers/engine_kit.h"
-#include "tests/helpers/npu_kit.h"
+#include "tests/helpers/model/engine_kit.h"
+#include "tests/helpers/model/npu_kit.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* The float executor: padding, batch, hooks, cancelling, and what it refuses. */
 #include "graph/walk.h"
-#include "tests/helpers/engine_kit.h"
+#include "tests/helpers/model/engine_kit.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -2,7 +2,7 @@
  * it says nothing. */
 #include "model/defaults.h"
 #include "model/gguf.h"
-#include "tests/helpers/tiny_gguf.h"
+#include "tests/helpers/model/tiny_gguf.h"
 
 #include <math.h>
 #include <setjmp.h>

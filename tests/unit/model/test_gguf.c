@@ -2,7 +2,7 @@
 #include "model/gguf.h"
 #include "base/num.h"
 #include "base/rng.h"
-#include "tests/helpers/tiny_gguf.h"
+#include "tests/helpers/model/tiny_gguf.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -5,7 +5,7 @@
 #include "base/rng.h"
 #include "model/quant.h"
 #include "tests/helpers/temp_folder.h"
-#include "tests/helpers/tiny_model.h"
+#include "tests/helpers/model/tiny_model.h"
 
 #include <dirent.h>
 #include <math.h>

@@ -2,7 +2,7 @@
  * through a file; what is refused. */
 #include "model/gguf.h"
 #include "model/model.h"
-#include "tests/helpers/tiny_model.h"
+#include "tests/helpers/model/tiny_model.h"
 
 #include <math.h>
 #include <setjmp.h>

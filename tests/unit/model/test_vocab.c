@@ -4,8 +4,8 @@
 #include "model/model.h"
 #include "text/chat.h"
 #include "text/detok.h"
-#include "tests/helpers/small_vocab.h"
-#include "tests/helpers/tiny_gguf.h"
+#include "tests/helpers/model/small_vocab.h"
+#include "tests/helpers/model/tiny_gguf.h"
 #include "tests/unit/model/smollm2_texts.h"
 
 #include <setjmp.h>

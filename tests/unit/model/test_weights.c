@@ -4,8 +4,8 @@
 #include "model/weights.h"
 #include "kernels/kernels.h"
 #include "model/quant.h"
-#include "tests/helpers/engine_kit.h"
-#include "tests/helpers/tiny_gguf.h"
+#include "tests/helpers/model/engine_kit.h"
+#include "tests/helpers/model/tiny_gguf.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -6,7 +6,7 @@
 #include "model/weights.h"
 #include "model/weights_private.h"
 #include "tests/helpers/temp_folder.h"
-#include "tests/helpers/tiny_gguf.h"
+#include "tests/helpers/model/tiny_gguf.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,8 +3,8 @@
 #include "model/gguf.h"
 #include "model/weights.h"
 #include "kernels/kernels.h"
-#include "tests/helpers/engine_kit.h"
-#include "tests/helpers/tiny_gguf.h"
+#include "tests/helpers/model/engine_kit.h"
+#include "tests/helpers/model/tiny_gguf.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -4,7 +4,7 @@
 #include "kv/kv_pack.h"
 #include "kv/kv_pages.h"
 #include "rt/sock.h"
-#include "tests/helpers/wire_samples.h"
+#include "tests/helpers/brain/wire_samples.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* What a worker says and when the brain hears of it, on a device of round numbers at twice its time. */
 #include "prefill-node/pace.h"
-#include "tests/helpers/toy_price.h"
+#include "tests/helpers/brain/toy_price.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

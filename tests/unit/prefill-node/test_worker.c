@@ -4,7 +4,7 @@
 #include "prefill-node/worker.h"
 #include "base/rng.h"
 #include "kv/kv_pack.h"
-#include "tests/helpers/worker_kit.h"
+#include "tests/helpers/model/worker_kit.h"
 
 #include <poll.h>
 #include <setjmp.h>

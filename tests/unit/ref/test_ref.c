@@ -6,8 +6,8 @@
 #include "model/gguf.h"
 #include "ref/ref.h"
 #include "model/quant.h"
-#include "tests/helpers/engine_kit.h"
-#include "tests/helpers/tiny_gguf.h"
+#include "tests/helpers/model/engine_kit.h"
+#include "tests/helpers/model/tiny_gguf.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* Clusters in virtual time against prices taken by hand, against queueing theory, and against themselves. */
 #include "simulate/cluster.h"
 #include "base/rng.h"
-#include "tests/helpers/sim_kit.h"
+#include "tests/helpers/brain/sim_kit.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -2,7 +2,7 @@
  */
 #include "simulate/cluster.h"
 #include "base/rng.h"
-#include "tests/helpers/sim_kit.h"
+#include "tests/helpers/brain/sim_kit.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -2,7 +2,7 @@
  * trim_blocks and lstrip_blocks set, the first BOS left out). The templates here keep only what
  * recognition and rendering look at. */
 #include "text/chat.h"
-#include "tests/helpers/small_vocab.h"
+#include "tests/helpers/model/small_vocab.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

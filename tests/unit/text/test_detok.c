@@ -1,7 +1,7 @@
 /* Streaming text: whole characters only, whatever the tokens' edges; the space in front; control tokens. */
 #include "text/detok.h"
 #include "text/utf8.h"
-#include "tests/helpers/small_vocab.h"
+#include "tests/helpers/model/small_vocab.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
  * tokens. */
 #include "text/detok.h"
 #include "text/tokenizer.h"
-#include "tests/helpers/small_vocab.h"
+#include "tests/helpers/model/small_vocab.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

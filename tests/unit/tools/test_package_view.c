@@ -1,7 +1,7 @@
 /* What compile and inspect say of a package, against the file that a helper wrote. */
 #include "tools/package_view.h"
 #include "npu/pkg/pkg_private.h"
-#include "tests/helpers/tiny_pkg.h"
+#include "tests/helpers/model/tiny_pkg.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "kv/kv_header.h"
-#include "tests/helpers/wire_samples.h"
+#include "tests/helpers/brain/wire_samples.h"
 #include "wire/msg.h"
 #include "wire/msg_body.h"
 

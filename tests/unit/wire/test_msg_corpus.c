@@ -14,7 +14,7 @@
 #include <xxhash.h>
 
 #include "kv/kv_header.h"
-#include "tests/helpers/wire_samples.h"
+#include "tests/helpers/brain/wire_samples.h"
 
 static void keep(const char *target, const char *name, const uint8_t *bytes, size_t len)
 {

@@ -12,7 +12,7 @@
 #include "base/rng.h"
 #include "tests/world/sim_bare.h"
 #include "tests/world/sim_world.h"
-#include "tests/helpers/wire_samples.h"
+#include "tests/helpers/brain/wire_samples.h"
 
 typedef struct told {
     char *text;

@@ -1,6 +1,6 @@
 /* The decode brain alone: attempts, leases, what is told again, and every message in every state. */
 #include "base/hash.h"
-#include "tests/helpers/decode_kit.h"
+#include "tests/helpers/brain/decode_kit.h"
 #include "xfer/xfer_recv.h"
 
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* The decode brain's memory rules, each as a sentence: who gets pages, who must go, which prefixes of
  * prompts are shared. */
 #include "base/hash.h"
-#include "tests/helpers/decode_kit.h"
+#include "tests/helpers/brain/decode_kit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

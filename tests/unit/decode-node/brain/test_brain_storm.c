@@ -4,7 +4,7 @@
  * pool's, and nothing is held at the end. The seed is told on failure. */
 #include "base/hash.h"
 #include "base/rng.h"
-#include "tests/helpers/decode_kit.h"
+#include "tests/helpers/brain/decode_kit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* Log probabilities beside the text: each token once, when its text may be shown, and none of what a stop
  * string took away. */
 #include "gateway/api/logprobs.h"
-#include "tests/helpers/small_vocab.h"
+#include "tests/helpers/model/small_vocab.h"
 
 #include <jansson.h>
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* Prompts and answers with a small vocabulary: ids, stop strings across tokens, whole characters. */
 #include "gateway/api/text.h"
 #include "model/gguf.h"
-#include "tests/helpers/tiny_gguf.h"
+#include "tests/helpers/model/tiny_gguf.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

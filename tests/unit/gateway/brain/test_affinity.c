@@ -1,7 +1,7 @@
 /* Which node has had which prefixes: exact up to the first difference, and bounded. */
 #include "gateway/brain/affinity.h"
 #include "base/rng.h"
-#include "tests/helpers/affinity_cap.h"
+#include "tests/helpers/brain/affinity_cap.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* The gateway's brain alone: one final answer a request, the next index only, deadlines, and every message in
  * every state. */
-#include "tests/helpers/gateway_kit.h"
+#include "tests/helpers/brain/gateway_kit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* Attempts of one request on different nodes: local prefills, and new attempts that replay what the client
  * has already. */
-#include "tests/helpers/gateway_kit.h"
+#include "tests/helpers/brain/gateway_kit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* What a request takes on devices is the sum of its attempts; what nodes tell of themselves is the sum of
  * their lives. */
-#include "tests/helpers/gateway_kit.h"
+#include "tests/helpers/brain/gateway_kit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* What the gateway's brain does with nodes besides recovery: wishes for one, policies of a request, keys,
  * roles. */
-#include "tests/helpers/gateway_kit.h"
+#include "tests/helpers/brain/gateway_kit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

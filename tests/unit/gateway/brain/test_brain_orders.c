@@ -2,8 +2,8 @@
  * after every few steps. And limits beyond what any array was fixed to. */
 #include "gateway/brain/request.h"
 #include "tests/world/sim_node.h"
-#include "tests/helpers/affinity_cap.h"
-#include "tests/helpers/gateway_kit.h"
+#include "tests/helpers/brain/affinity_cap.h"
+#include "tests/helpers/brain/gateway_kit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* A request outlives its nodes: whatever is lost when, its tokens go on without one repeated, missing or
  * changed, or it ends with an error in its time. The kit checks that the client hears each index once, in
  * order. */
-#include "tests/helpers/gateway_kit.h"
+#include "tests/helpers/brain/gateway_kit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* What a simulator asks of the gateway's brain: nodes whose heartbeats are taken to come, and tokens that may
  * be told later. The same node that really beats is the measure. */
-#include "tests/helpers/gateway_kit.h"
+#include "tests/helpers/brain/gateway_kit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

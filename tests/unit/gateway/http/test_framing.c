@@ -1,6 +1,6 @@
 /* Where a request ends must be beyond doubt: each way to say it twice, or in another way, is refused. Heads
  * are written as they come over the wire, and put into memory as libmicrohttpd leaves them. */
-#include "tests/helpers/http_head.h"
+#include "tests/helpers/cluster/http_head.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

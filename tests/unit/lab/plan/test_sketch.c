@@ -2,7 +2,7 @@
 #include "lab/plan/sketch.h"
 #include "engine/costs.h"
 #include "npu/compile/sketch.h"
-#include "tests/helpers/engine_kit.h"
+#include "tests/helpers/model/engine_kit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

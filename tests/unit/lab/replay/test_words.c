@@ -2,7 +2,7 @@
 #include "lab/replay/wire.h"
 #include "model/gguf.h"
 #include "model/vocab.h"
-#include "tests/helpers/tiny_gguf.h"
+#include "tests/helpers/model/tiny_gguf.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
  * nothing do as each alone would. */
 #include "lab/simulate/models.h"
 #include "base/hash.h"
-#include "tests/helpers/sim_kit.h"
+#include "tests/helpers/brain/sim_kit.h"
 #include "lab/replay/synthetic.h"
 #include "lab/simulate/shares.h"
 

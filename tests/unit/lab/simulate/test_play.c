@@ -1,7 +1,7 @@
 /* Plans played on simulated clusters: everybody ends once, the same again gives the same report, too much is
  * said to be too much. */
 #include "lab/simulate/play.h"
-#include "tests/helpers/sim_kit.h"
+#include "tests/helpers/brain/sim_kit.h"
 #include "lab/simulate/show.h"
 
 #include <inttypes.h>

@@ -5,8 +5,8 @@
 #include "engine/overlap.h"
 #include "device/work.h"
 #include "engine/costs.h"
-#include "tests/helpers/engine_kit.h"
-#include "tests/helpers/npu_kit.h"
+#include "tests/helpers/model/engine_kit.h"
+#include "tests/helpers/model/npu_kit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

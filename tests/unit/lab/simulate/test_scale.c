@@ -1,7 +1,7 @@
 /* Clusters that scale: what --scale is read as, when a rule decides, and what becomes of nodes and requests.
  */
 #include "lab/simulate/scale.h"
-#include "tests/helpers/sim_kit.h"
+#include "tests/helpers/brain/sim_kit.h"
 #include "lab/simulate/show.h"
 
 #include <setjmp.h>

@@ -1,8 +1,8 @@
 /* A small package on made-up devices whose times can be summed by hand: the schedule's parts, the link, the
  * steps. */
 #include "lab/timeline/modelled.h"
-#include "tests/helpers/tiny_pkg.h"
-#include "tests/helpers/toy_profile.h"
+#include "tests/helpers/model/tiny_pkg.h"
+#include "tests/helpers/brain/toy_profile.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

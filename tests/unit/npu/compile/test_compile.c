@@ -6,7 +6,7 @@
 #include "npu/quant/calib.h"
 #include "npu/pkg/pkg.h"
 #include "engine/prefill.h"
-#include "tests/helpers/engine_kit.h"
+#include "tests/helpers/model/engine_kit.h"
 
 #include <math.h>
 #include <setjmp.h>

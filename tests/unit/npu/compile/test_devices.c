@@ -5,8 +5,8 @@
 #include "base/file.h"
 #include "npu/pkg/pkg.h"
 #include "engine/prefill.h"
-#include "tests/helpers/engine_kit.h"
-#include "tests/helpers/npu_kit.h"
+#include "tests/helpers/model/engine_kit.h"
+#include "tests/helpers/model/npu_kit.h"
 
 #include <inttypes.h>
 #include <setjmp.h>

@@ -5,9 +5,9 @@
 #include "device/tile.h"
 #include "kernels/int_kernels.h"
 #include "npu/compile/compile.h"
-#include "tests/helpers/engine_kit.h"
+#include "tests/helpers/model/engine_kit.h"
 #include "tests/helpers/temp_folder.h"
-#include "tests/helpers/tiny_pkg.h"
+#include "tests/helpers/model/tiny_pkg.h"
 
 #include <setjmp.h>
 #include <signal.h>

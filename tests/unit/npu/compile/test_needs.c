@@ -5,9 +5,9 @@
 #include "base/memory.h"
 #include "npu/pkg/pkg.h"
 #include "model/weights.h"
-#include "tests/helpers/engine_kit.h"
+#include "tests/helpers/model/engine_kit.h"
 #include "tests/helpers/temp_folder.h"
-#include "tests/helpers/tiny_gguf.h"
+#include "tests/helpers/model/tiny_gguf.h"
 
 #include <sched.h>
 #include <setjmp.h>

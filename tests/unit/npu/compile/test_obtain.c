@@ -1,7 +1,7 @@
 /* From options to a package: compiled once, found again, refused where options do not fit it or each
  * other. */
 #include "engine/prefill.h"
-#include "tests/helpers/engine_kit.h"
+#include "tests/helpers/model/engine_kit.h"
 #include "tests/helpers/temp_folder.h"
 
 #include <setjmp.h>

@@ -5,7 +5,7 @@
 #include "npu/lower/plan.h"
 #include "npu/pkg/pkg.h"
 #include "npu/run/exec.h"
-#include "tests/helpers/engine_kit.h"
+#include "tests/helpers/model/engine_kit.h"
 
 #include <inttypes.h>
 #include <setjmp.h>

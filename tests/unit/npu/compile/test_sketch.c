@@ -1,10 +1,10 @@
 /* A sketch beside the package that it stands for, byte for byte (npu/compile/sketch.h): sizes of stories260K,
  * the default model, and small models of each architecture. The widths of an 8B model are in tests/wide. */
 #include "model/gguf.h"
-#include "tests/helpers/engine_kit.h"
-#include "tests/helpers/sketch_kit.h"
+#include "tests/helpers/model/engine_kit.h"
+#include "tests/helpers/model/sketch_kit.h"
 #include "tests/helpers/temp_folder.h"
-#include "tests/helpers/tiny_gguf.h"
+#include "tests/helpers/model/tiny_gguf.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

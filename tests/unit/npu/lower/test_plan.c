@@ -5,8 +5,8 @@
 #include "npu/compile/compile.h"
 #include "npu/lower/lower.h"
 #include "npu/pkg/pkg_layout.h"
-#include "tests/helpers/engine_kit.h"
-#include "tests/helpers/npu_kit.h"
+#include "tests/helpers/model/engine_kit.h"
+#include "tests/helpers/model/npu_kit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

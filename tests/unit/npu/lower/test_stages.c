@@ -1,7 +1,7 @@
 /* Stages of small packages: they cover a program, each on one engine, and attention waits for a store that
  * has ended. */
 #include "npu/lower/stages.h"
-#include "tests/helpers/tiny_pkg.h"
+#include "tests/helpers/model/tiny_pkg.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

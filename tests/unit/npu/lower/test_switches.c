@@ -3,7 +3,7 @@
 #include "npu/lower/switches.h"
 #include "npu/compile/compile.h"
 #include "npu/pkg/pkg.h"
-#include "tests/helpers/engine_kit.h"
+#include "tests/helpers/model/engine_kit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -5,9 +5,9 @@
 #include "kernels/kernels.h"
 #include "npu/pkg/pkg_private.h"
 #include "npu/pkg/recipe.h"
-#include "tests/helpers/engine_kit.h"
-#include "tests/helpers/npu_kit.h"
-#include "tests/helpers/tiny_pkg.h"
+#include "tests/helpers/model/engine_kit.h"
+#include "tests/helpers/model/npu_kit.h"
+#include "tests/helpers/model/tiny_pkg.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

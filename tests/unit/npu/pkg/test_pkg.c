@@ -7,7 +7,7 @@
 #include "npu/run/exec.h"
 #include "npu/pkg/recipe.h"
 #include "tests/helpers/temp_folder.h"
-#include "tests/helpers/tiny_pkg.h"
+#include "tests/helpers/model/tiny_pkg.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

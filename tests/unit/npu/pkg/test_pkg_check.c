@@ -5,7 +5,7 @@
 #include "model/weights.h"
 #include "npu/pkg/recipe.h"
 #include "tests/helpers/temp_folder.h"
-#include "tests/helpers/tiny_pkg.h"
+#include "tests/helpers/model/tiny_pkg.h"
 
 #include <math.h>
 #include <setjmp.h>

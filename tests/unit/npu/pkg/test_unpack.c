@@ -1,7 +1,7 @@
 /* Packed programs and sessions: unpacked they are the programs that were packed; every field of a piece, of a
  * body and of a session instruction that was changed is refused by name. */
 #include "npu/pkg/pkg_private.h"
-#include "tests/helpers/tiny_pkg.h"
+#include "tests/helpers/model/tiny_pkg.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

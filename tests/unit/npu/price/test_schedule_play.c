@@ -3,8 +3,8 @@
 #include "npu/price/schedule_play.h"
 #include "device/pace.h"
 #include "npu/price/schedule_price.h"
-#include "tests/helpers/tiny_pkg.h"
-#include "tests/helpers/toy_profile.h"
+#include "tests/helpers/model/tiny_pkg.h"
+#include "tests/helpers/brain/toy_profile.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,8 +3,8 @@
 #include "npu/price/schedule_price.h"
 #include "base/clock.h"
 #include "base/rng.h"
-#include "tests/helpers/engine_kit.h"
-#include "tests/helpers/npu_kit.h"
+#include "tests/helpers/model/engine_kit.h"
+#include "tests/helpers/model/npu_kit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

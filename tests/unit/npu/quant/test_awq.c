@@ -2,7 +2,7 @@
 #include "npu/quant/awq.h"
 #include "base/rng.h"
 #include "npu/quant/rounding.h"
-#include "tests/helpers/engine_kit.h"
+#include "tests/helpers/model/engine_kit.h"
 
 #include <math.h>
 #include <setjmp.h>

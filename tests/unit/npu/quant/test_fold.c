@@ -8,7 +8,7 @@
 #include "npu/pkg/pkg_format.h"
 #include "npu/pkg/recipe.h"
 #include "ref/ref.h"
-#include "tests/helpers/engine_kit.h"
+#include "tests/helpers/model/engine_kit.h"
 
 #include <math.h>
 #include <setjmp.h>

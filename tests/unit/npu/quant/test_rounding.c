@@ -4,7 +4,7 @@
 #include "kernels/int_kernels.h"
 #include "npu/quant/gptq.h"
 #include "npu/quant/rounding_code.h"
-#include "tests/helpers/engine_kit.h"
+#include "tests/helpers/model/engine_kit.h"
 
 #include <math.h>
 #include <setjmp.h>

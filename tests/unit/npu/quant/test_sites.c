@@ -2,7 +2,7 @@
 #include "npu/quant/sites.h"
 #include "base/rng.h"
 #include "graph/graph.h"
-#include "tests/helpers/engine_kit.h"
+#include "tests/helpers/model/engine_kit.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -3,8 +3,8 @@
  * each of these says, and the numbers are those of a device that only lacks the operator. */
 #include "npu/compile/compile.h"
 #include "npu/pkg/pkg_layout.h"
-#include "tests/helpers/engine_kit.h"
-#include "tests/helpers/npu_kit.h"
+#include "tests/helpers/model/engine_kit.h"
+#include "tests/helpers/model/npu_kit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -6,7 +6,7 @@
 #include "base/wide.h"
 #include "npu/compile/compile.h"
 #include "npu/run/exec_private.h"
-#include "tests/helpers/engine_kit.h"
+#include "tests/helpers/model/engine_kit.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -2,8 +2,8 @@
  * prompt, for one thread and two, on every row of the dispatch table. */
 #include "engine/prefill.h"
 #include "npu/pkg/pkg.h"
-#include "tests/helpers/engine_kit.h"
-#include "tests/helpers/npu_kit.h"
+#include "tests/helpers/model/engine_kit.h"
+#include "tests/helpers/model/npu_kit.h"
 #include "tests/helpers/rows.h"
 
 #include <setjmp.h>

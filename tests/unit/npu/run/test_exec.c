@@ -3,8 +3,8 @@
 #include "engine/prefill.h"
 #include "npu/pkg/recipe.h"
 #include "npu/run/exec.h"
-#include "tests/helpers/engine_kit.h"
-#include "tests/helpers/npu_kit.h"
+#include "tests/helpers/model/engine_kit.h"
+#include "tests/helpers/model/npu_kit.h"
 #include "tests/helpers/rows.h"
 #include "tests/helpers/slow.h"
 

@@ -2,9 +2,9 @@
  * that a float may have, the edges of the integers, and both units that an s16 may have. */
 #include "model/weight.h"
 #include "npu/run/exec_private.h"
-#include "tests/helpers/engine_kit.h"
+#include "tests/helpers/model/engine_kit.h"
 #include "tests/helpers/rows.h"
-#include "tests/helpers/tiny_pkg.h"
+#include "tests/helpers/model/tiny_pkg.h"
 
 #include <fenv.h>
 #include <math.h>

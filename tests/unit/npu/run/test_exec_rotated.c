@@ -5,8 +5,8 @@
 #include "base/rng.h"
 #include "npu/compile/compile.h"
 #include "engine/prefill.h"
-#include "tests/helpers/engine_kit.h"
-#include "tests/helpers/npu_kit.h"
+#include "tests/helpers/model/engine_kit.h"
+#include "tests/helpers/model/npu_kit.h"
 #include "tests/helpers/rows.h"
 
 #include <math.h>

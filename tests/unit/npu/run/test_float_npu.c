@@ -6,8 +6,8 @@
 #include "npu/compile/compile.h"
 #include "npu/lower/plan.h"
 #include "npu/run/exec.h"
-#include "tests/helpers/engine_kit.h"
-#include "tests/helpers/npu_kit.h"
+#include "tests/helpers/model/engine_kit.h"
+#include "tests/helpers/model/npu_kit.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -4,8 +4,8 @@
 #include "npu/compile/compile.h"
 #include "npu/lower/offload.h"
 #include "npu/run/exec.h"
-#include "tests/helpers/engine_kit.h"
-#include "tests/helpers/npu_kit.h"
+#include "tests/helpers/model/engine_kit.h"
+#include "tests/helpers/model/npu_kit.h"
 #include "tests/helpers/rows.h"
 #include "tests/helpers/slow.h"
 

@@ -1,7 +1,7 @@
 /* A prompt that begins in pages of another prompt has the same KV bytes, digest, token and logits as computed
  * alone, and changes nothing in those pages: for each engine, KV form and cut of either prompt, because
  * what a row holds depends on the tokens before it alone. */
-#include "tests/helpers/worker_kit.h"
+#include "tests/helpers/model/worker_kit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

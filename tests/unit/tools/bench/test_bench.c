@@ -1,6 +1,6 @@
 /* baton bench: its lists, its three forms, its rooflines, and that a wrong kernel ends it before anything
  * is timed. */
-#include "tests/helpers/engine_kit.h"
+#include "tests/helpers/model/engine_kit.h"
 #include "tools/bench/bench_check.h"
 #include "tools/bench/bench_kernels.h"
 #include "tools/bench/bench_list.h"

@@ -1,0 +1,126 @@
+/* A kept prefix changes nothing but the work: answers, log probabilities and KV of prompts that begin
+ * alike, through the real programs, with both nodes cold, both warm, and each of them restarted beside a
+ * warm one. */
+#include "tests/helpers/cluster/cluster.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+enum { PROMPTS = 3, ANSWER_MS = 60000, RESTART_MS = 60000 };
+
+/* What is told of a prompt's answer; the caller drops it. Prompts 0 and 1 differ at their end, 2 is 0,
+ * sampled. */
+static json_t *ask(const cluster *c, int i)
+{
+    char prompt[1200];
+    size_t len = 0;
+    for (int k = 0; k < 6; k++)
+        len += (size_t)snprintf(prompt + len, sizeof prompt - len,
+                                "the end of a small thing is not %d but zebras; the day and the way; ", k);
+    snprintf(prompt + len, sizeof prompt - len, "and number %d", i % 2);
+    json_t *body = cluster_request(prompt, 12);
+    if (i == 2) {
+        json_object_set_new(body, "temperature", json_real(1.0));
+        json_object_set_new(body, "seed", json_integer(7));
+    }
+    client *x = client_post(c->url, "/v1/completions", body);
+    json_decref(body);
+    assert_true(client_wait(x, spawn_patience(ANSWER_MS)));
+    return client_told(x);
+}
+
+static int64_t number(const json_t *told, const char *key)
+{
+    return json_integer_value(json_object_get(told, key));
+}
+
+/* Ends the processes and waits until others have taken their places. */
+static void restart(const cluster *c, const char *one, const char *other)
+{
+    const char *const id[] = {one, other};
+    pid_t pid[2] = {0, 0};
+    for (int i = 0; i < 2; i++)
+        if (id[i]) pid[i] = cluster_pid(c->url, id[i]);
+    for (int i = 0; i < 2; i++)
+        if (id[i]) assert_int_equal(kill(pid[i], SIGKILL), 0);
+    for (int i = 0; i < 2; i++)
+        if (id[i]) assert_true(cluster_wait_node(c->url, id[i], "ready", pid[i], spawn_patience(RESTART_MS)));
+}
+
+static void expect_same(const json_t *told, const json_t *cold, const char *when, int i)
+{
+    static const char *const keys[] = {"text", "token_ids", "first_logits", "kv_digest", "prompt_ids"};
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+        if (!json_equal(json_object_get(told, keys[k]), json_object_get(cold, keys[k])))
+            fail_msg("%s, prompt %d: another %s", when, i, keys[k]);
+}
+
+static void answers_are_the_same_cold_warm_and_half_warm(void **state)
+{
+    (void)state;
+    cluster c;
+    json_t *cold[PROMPTS];
+    assert_true(CLUSTER(&c, spawn_tiny_model(3), "--prefill", "1", "--decode", "1"));
+    for (int i = 0; i < PROMPTS; i++) {
+        if (i > 0) restart(&c, "prefill-0", "decode-0");
+        cold[i] = ask(&c, i);
+        assert_true(number(cold[i], "prompt_tokens") > 128);
+        assert_int_equal(number(cold[i], "cached_tokens"), 0);
+        assert_int_equal(number(cold[i], "covered_tokens"), 0);
+    }
+    static const struct {
+        const char *when, *restarted;
+        bool cached, covered;
+    } cases[] = {
+        {"both warm", NULL, true, true},
+        {"decode node cold", "decode-0", true, false},
+        {"prefill node cold", "prefill-0", false, true},
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        for (int i = 0; i < PROMPTS; i++) {
+            if (cases[k].restarted) restart(&c, cases[k].restarted, NULL);
+            json_t *told = ask(&c, i);
+            print_message("%s: of %lld prompt tokens %lld were cached, %lld covered, %lld bytes sent\n",
+                          cases[k].when, (long long)number(told, "prompt_tokens"),
+                          (long long)number(told, "cached_tokens"), (long long)number(told, "covered_tokens"),
+                          (long long)number(told, "kv_bytes"));
+            expect_same(told, cold[i], cases[k].when, i);
+            assert_int_equal(number(told, "cached_tokens") >= 64, cases[k].cached);
+            assert_int_equal(number(told, "covered_tokens") >= 64, cases[k].covered);
+            if (cases[k].covered) assert_true(number(told, "kv_bytes") < number(cold[i], "kv_bytes"));
+            json_decref(told);
+        }
+    }
+    assert_true(cluster_wait_idle(c.url, spawn_patience(RESTART_MS)));
+    for (int i = 0; i < PROMPTS; i++) json_decref(cold[i]);
+    assert_true(cluster_stop(&c));
+}
+
+static void a_decode_node_that_prefills_too_computes_a_prefix_once(void **state)
+{
+    (void)state;
+    cluster c;
+    assert_true(CLUSTER(&c, spawn_tiny_model(3), "--prefill", "0", "--decode", "1"));
+    json_t *cold = ask(&c, 0), *warm = ask(&c, 0);
+    assert_int_equal(number(cold, "cached_tokens"), 0);
+    assert_true(number(warm, "cached_tokens") >= 64);
+    expect_same(warm, cold, "local", 0);
+    json_decref(cold);
+    json_decref(warm);
+    assert_true(cluster_stop(&c));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(answers_are_the_same_cold_warm_and_half_warm, cluster_teardown),
+        cmocka_unit_test_teardown(a_decode_node_that_prefills_too_computes_a_prefix_once, cluster_teardown),
+    };
+    return cmocka_run_group_tests(tests, cluster_group_begin, cluster_group_end);
+}

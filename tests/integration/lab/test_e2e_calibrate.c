@@ -1,0 +1,52 @@
+/* baton calibrate in front of a running system: it ends with a profile that baton simulate takes. What it
+ * measured is not looked at: a busy machine measures anything. */
+#include "tests/helpers/cluster/cluster.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static json_int_t number(const json_t *j, const char *key)
+{
+    return json_integer_value(json_object_get(j, key));
+}
+
+static void a_running_system_becomes_a_profile_that_can_be_simulated(void **state)
+{
+    (void)state;
+    cluster sys;
+    char model[512], box[512], node[600];
+    (void)snprintf(model, sizeof model, "%s", spawn_tiny_model(1));
+    (void)snprintf(box, sizeof box, "%s", spawn_path("box.json"));
+    assert_true(CLUSTER(&sys, model, "-c", "512", "--threads", "1"));
+    json_t *measured = spawn_json(SPAWN("baton", "calibrate", sys.url, "-m", model, "-o", box, "--name",
+                                        "box", "--json", "--longest", "256", "-n", "8", "--batch", "2"));
+    assert_int_equal(number(measured, "failed"), 0);
+    assert_int_equal(json_array_size(json_object_get(measured, "prompts")), 9);
+    /* 4 lengths, and their steps */
+    assert_int_equal(number(json_object_get(measured, "held_out"), "points"), 8);
+    assert_true(cluster_stop(&sys));
+    (void)snprintf(node, sizeof node, "2:%s", box);
+    json_t *run =
+        spawn_json(SPAWN("baton", "simulate", "--json", "-q", "-m", model, "-c", "512", "--prefill", "0",
+                         "--decode", node, "--chunk-tokens", "4096", "--request-cpu", "0", "--token-cpu", "0",
+                         "--synthetic", "in:100,out:20,rate:1", "--limit", "20"));
+    assert_int_equal(number(run, "completed"), 20);
+    assert_true(json_number_value(json_object_get(json_object_get(run, "ttft_ms"), "p50")) > 0);
+    assert_true(json_number_value(json_object_get(json_object_get(run, "tpot_ms"), "p50")) > 0);
+    json_decref(measured);
+    json_decref(run);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(a_running_system_becomes_a_profile_that_can_be_simulated, spawn_teardown),
+    };
+    return cmocka_run_group_tests(tests, cluster_group_begin, cluster_group_end);
+}
