@@ -20,13 +20,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-void tool_simulate_points_done(tool_simulate_points *p)
+/* ---- points ---- */
+
+static void points_done(tool_simulate_points *p)
 {
     free(p->point);
     *p = (tool_simulate_points){0};
 }
 
-bt_err tool_simulate_points_add(tool_simulate_points *p, const tool_simulate_point *one, bt_fault *fault)
+static bt_err points_add(tool_simulate_points *p, const tool_simulate_point *one, bt_fault *fault)
 {
     if (p->len == p->cap) {
         const size_t cap = p->cap ? p->cap * 2 : 256;
@@ -39,8 +41,9 @@ bt_err tool_simulate_points_add(tool_simulate_points *p, const tool_simulate_poi
     return BT_OK;
 }
 
-const tool_simulate_point *tool_simulate_points_find(const tool_simulate_points *p, uint32_t prefill,
-                                                     uint32_t decode)
+/* NULL: not tried. */
+static const tool_simulate_point *points_find(const tool_simulate_points *p, uint32_t prefill,
+                                              uint32_t decode)
 {
     for (size_t i = 0; i < p->len; i++)
         if (p->point[i].prefill == prefill && p->point[i].decode == decode) return &p->point[i];
@@ -91,7 +94,8 @@ bool tool_simulate_points_parse(tool_simulate_point *ret, const char *line, uint
     return ok;
 }
 
-bt_err tool_simulate_points_read(tool_simulate_points *p, const char *path, uint64_t key, bt_fault *fault)
+/* All of a file with this key; no file is no points. Other lines are skipped: the last may be torn. */
+static bt_err points_read(tool_simulate_points *p, const char *path, uint64_t key, bt_fault *fault)
 {
     char line[TOOL_SIMULATE_LINE_BYTES];
     tool_simulate_point one;
@@ -99,9 +103,8 @@ bt_err tool_simulate_points_read(tool_simulate_points *p, const char *path, uint
     FILE *f = fopen(path, "re");
     if (!f) return errno == ENOENT ? BT_OK : bt_fail(fault, BT_EIO, "'%.150s': %s", path, strerror(errno));
     while (e == BT_OK && fgets(line, sizeof line, f))
-        if (tool_simulate_points_parse(&one, line, key) &&
-            !tool_simulate_points_find(p, one.prefill, one.decode))
-            e = tool_simulate_points_add(p, &one, fault);
+        if (tool_simulate_points_parse(&one, line, key) && !points_find(p, one.prefill, one.decode))
+            e = points_add(p, &one, fault);
     if (e == BT_OK && ferror(f)) e = bt_fail(fault, BT_EIO, "'%.150s' cannot be read", path);
     (void)fclose(f);
     return e;
@@ -404,7 +407,7 @@ static bt_err try_one(void *ud, tool_simulate_point *ret, uint32_t decode, bt_fa
 {
     row *w = ud;
     char line[TOOL_SIMULATE_LINE_BYTES];
-    const tool_simulate_point *before = tool_simulate_points_find(w->known, w->prefill, decode);
+    const tool_simulate_point *before = points_find(w->known, w->prefill, decode);
     if (before) {
         *ret = *before;
         return BT_OK;
@@ -414,7 +417,7 @@ static bt_err try_one(void *ud, tool_simulate_point *ret, uint32_t decode, bt_fa
         return bt_fail(fault, BT_ECANCEL, "not tried");
     }
     bt_err e = play_one(w, ret, decode, fault);
-    if (e == BT_OK) e = tool_simulate_points_add(w->known, ret, fault);
+    if (e == BT_OK) e = points_add(w->known, ret, fault);
     if (e < 0) return e;
     tool_simulate_points_line(line, ret, w->r->key);
     return farm_say(w->to, line, fault);
@@ -460,7 +463,7 @@ static bt_err on_line(void *ud, const char *text, bt_fault *fault)
     tool_simulate_point p;
     if (!tool_simulate_points_parse(&p, text, w->r->key))
         return bt_fail(fault, BT_EIO, "a process said '%.80s'", text);
-    bt_err e = tool_simulate_points_add(w->tried, &p, fault);
+    bt_err e = points_add(w->tried, &p, fault);
     if (e == BT_OK && w->file >= 0) e = farm_say(w->file, text, fault);
     if (w->r->progress) w->r->progress(w->r->ud, w->tried->len, w->rows);
     return e;
@@ -514,7 +517,7 @@ bt_err tool_simulate_range_run(tool_simulate_found *ret, const tool_simulate_ran
     for (uint32_t p = least; p <= most; p++)
         if (!r->shard.of || (p - least) % r->shard.of == r->shard.part - 1) rows[n++] = p;
     w.rows = n;
-    if (r->points_path) e = tool_simulate_points_read(&ret->tried, r->points_path, r->key, fault);
+    if (r->points_path) e = points_read(&ret->tried, r->points_path, r->key, fault);
     ret->again = ret->tried.len;
     if (e == BT_OK && r->points_path) e = open_points(&w.file, r->points_path, fault);
     const farm workers = {work, on_line, &w, r->jobs};
@@ -527,7 +530,7 @@ bt_err tool_simulate_range_run(tool_simulate_found *ret, const tool_simulate_ran
 
 void tool_simulate_found_done(tool_simulate_found *f)
 {
-    tool_simulate_points_done(&f->tried);
+    points_done(&f->tried);
     free(f->point);
     *f = (tool_simulate_found){0};
 }

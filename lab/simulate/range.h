@@ -12,19 +12,11 @@ typedef struct tool_simulate_points {
     size_t len, cap;
 } tool_simulate_points;
 
-enum { TOOL_SIMULATE_LINE_BYTES = 512 };
-void tool_simulate_points_done(tool_simulate_points *p);
-bt_err tool_simulate_points_add(tool_simulate_points *p, const tool_simulate_point *one, bt_fault *fault);
-/* NULL: not tried. */
-const tool_simulate_point *tool_simulate_points_find(const tool_simulate_points *p, uint32_t prefill, uint32_t decode);
-
 /* A point as a line with its newline. */
+enum { TOOL_SIMULATE_LINE_BYTES = 512 };
 void tool_simulate_points_line(char ret[TOOL_SIMULATE_LINE_BYTES], const tool_simulate_point *one, uint64_t key);
 /* False: no such line, or of another key. Numbers come back as they were. */
 bool tool_simulate_points_parse(tool_simulate_point *ret, const char *line, uint64_t key);
-/* All of a file with this key; no file is no points. Other lines are skipped: the last may be torn. BT_EIO, BT_ENOMEM.
- */
-bt_err tool_simulate_points_read(tool_simulate_points *p, const char *path, uint64_t key, bt_fault *fault);
 
 /* A sweep: --prefill 1..64 --decode 1..64 --slo ... finds the clusters that carry a load with the fewest nodes. A row
  * is a number of prefill nodes; its least number of decode nodes is found by tool_simulate_row in a process of its own.
