@@ -162,13 +162,6 @@ static uint64_t columns_of(const bt_price_program *g, uint64_t first)
     return ctx;
 }
 
-uint32_t bt_price_program_for(const bt_price *p, uint64_t rows)
-{
-    uint32_t i = 0;
-    while (i + 1 < p->programs && p->program[i].rows < rows) i++;
-    return i;
-}
-
 /* What is fixed stands in `compute`; attention is the longer of its two lines. */
 static bt_price_sum chunk(const bt_price_program *g, uint64_t first)
 {

@@ -49,8 +49,6 @@ typedef struct bt_price_recipe {
 bt_err bt_price_of_dims(bt_price *ret, const bt_profile *profile, const bt_dims *s, const bt_price_recipe *r,
                         const uint32_t *program_rows, size_t n, bt_fault *fault);
 
-/* The shortest program that holds so many rows; the longest where none does. */
-uint32_t bt_price_program_for(const bt_price *p, uint64_t rows);
 /* The chunk that program i computes behind `first` positions. */
 uint64_t bt_price_chunk_ns(const bt_price *p, uint32_t i, uint64_t first);
 typedef struct bt_price_sum {

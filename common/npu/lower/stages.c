@@ -32,26 +32,3 @@ size_t bt_stages_of(bt_stage *ret, bt_schedule_stage *as_stage, size_t room, con
     }
     return n;
 }
-
-uint32_t bt_stages_dispatches(const bt_pkg *p, uint32_t program)
-{
-    const bt_pkg_inst *code = bt_pkg_code(p, program);
-    const uint32_t insts = bt_pkg_programs(p)[program].insts;
-    bool in_graph = false;
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < insts; i++) {
-        const bool has_graph = is_npu(&code[i]) && code[i].op != BT_PKG_SESSION;
-        n += has_graph && !in_graph;
-        in_graph = is_npu(&code[i]) && (has_graph || in_graph);
-    }
-    return n;
-}
-
-uint32_t bt_stages_changes(const bt_pkg *p, uint32_t program)
-{
-    const bt_pkg_inst *code = bt_pkg_code(p, program);
-    uint32_t n = 0;
-    for (uint32_t i = 1; i < bt_pkg_programs(p)[program].insts; i++)
-        n += is_npu(&code[i]) != is_npu(&code[i - 1]);
-    return n;
-}

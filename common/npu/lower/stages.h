@@ -18,10 +18,6 @@ typedef struct bt_stage {
                        * and a switch of sessions is of none */
 } bt_stage;
 
-/* The graphs that a program dispatches: its stages with is_dispatch. */
-uint32_t bt_stages_dispatches(const bt_pkg *p, uint32_t program);
-/* How often it goes from one engine to the other. */
-uint32_t bt_stages_changes(const bt_pkg *p, uint32_t program);
 /* Returns how many. ret[i] and as_stage[i], the same for the schedule, may be NULL; room for `room` of them, of which
  * no more are written. program: its index in the package. */
 size_t bt_stages_of(bt_stage *ret, bt_schedule_stage *as_stage, size_t room, const bt_pkg *p, uint32_t program);
