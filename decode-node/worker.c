@@ -714,6 +714,7 @@ static bt_err check(const dc_worker *w, const dc_worker_start *a, bt_fault *faul
                        "a view of %zu pages' tokens, %u bytes an element, %zu tokens: not of this engine",
                        a->view.page_tokens, a->view.elem_bytes, a->view.tokens_capacity);
     for (uint32_t i = a->prompt ? 0 : a->prompt_tokens; i < a->prompt_tokens + a->ids_len; i++) {
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): without a prompt i begins behind it */
         const int32_t id = i < a->prompt_tokens ? a->prompt[i] : a->ids[i - a->prompt_tokens];
         if (id < 0 || (size_t)id >= w->vocab)
             return bt_fail(fault, BT_EARG, "token id %d: the vocabulary has %zu", id, w->vocab);

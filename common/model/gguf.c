@@ -460,6 +460,7 @@ static bt_err read_u64(uint64_t *ret, const gguf_key *k, bt_fault *fault)
     int64_t s = 0;
     uint64_t u = 0;
     switch (k->type) {
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a key that was read has a value */
     case BT_GGUF_U8: u = k->val[0]; break;
     case BT_GGUF_U16: u = bt_get16(k->val); break;
     case BT_GGUF_U32: u = bt_get32(k->val); break;

@@ -42,7 +42,7 @@ static bt_err open_one(bt_gguf **ret, const char *path, bool is_head, bt_fault *
         goto out;
     }
     e = bt_file_fits(path, (uint64_t)st.st_size, fault);
-    if (e < 0) goto out;
+    if (e != BT_OK) goto out;
     len = (size_t)st.st_size;
     map = mmap(NULL, len, PROT_READ, MAP_PRIVATE, fd, 0);
     if (map == MAP_FAILED) {
@@ -50,7 +50,7 @@ static bt_err open_one(bt_gguf **ret, const char *path, bool is_head, bt_fault *
         goto out;
     }
     e = bt_gguf_parse(&g, map, len, is_head, &why);
-    if (e < 0) {
+    if (e != BT_OK) {
         bt_fail(fault, e, "%.60s: %.180s", name_of(path), why.text);
         goto out;
     }
@@ -70,7 +70,7 @@ static bt_err read_split(uint64_t *ret_no, uint64_t *ret_count, const bt_gguf *g
 {
     bt_err e = bt_gguf_u64_or(ret_count, g, "split.count", 1, fault);
     if (e == BT_OK) e = bt_gguf_u64_or(ret_no, g, "split.no", 0, fault);
-    if (e < 0) return e;
+    if (e != BT_OK) return e;
     if (*ret_count > BT_GGUF_MAX_PARTS)
         return bt_fail(fault, BT_ELIMIT, "split.count is %llu; at most %d parts are allowed",
                        (unsigned long long)*ret_count, BT_GGUF_MAX_PARTS);
@@ -83,14 +83,14 @@ static bt_err check_parts(size_t *ret_tensors, bt_gguf *const *part, size_t n, b
     *ret_tensors = 0;
     for (size_t i = 0; i < n; i++) {
         const bt_err e = read_split(&no, &count, part[i], fault);
-        if (e < 0) return e;
+        if (e != BT_OK) return e;
         if (no != i || count != n)
             return bt_fail(fault, BT_EFORMAT, "where part %zu of %zu belongs is part %llu of %llu", i + 1, n,
                            (unsigned long long)no + 1, (unsigned long long)count);
         *ret_tensors += part[i]->own_tensors; /* 512 times 65,536 at most */
     }
     const bt_err e = bt_gguf_u64_or(&said, part[0], "split.tensors.count", *ret_tensors, fault);
-    if (e < 0) return e;
+    if (e != BT_OK) return e;
     if (said != *ret_tensors)
         return bt_fail(fault, BT_EFORMAT, "split.tensors.count is %llu; the %zu parts have %zu",
                        (unsigned long long)said, n, *ret_tensors);
@@ -110,7 +110,7 @@ bt_err bt_gguf_join(bt_gguf **part, size_t n, bt_fault *fault)
     bt_gguf **others = calloc(n, sizeof *others);
     if (e == BT_OK && (!all || !index || !others))
         e = bt_fail(fault, BT_ENOMEM, "out of memory for %zu tensors", tensors);
-    if (e < 0) {
+    if (e != BT_OK) {
         for (size_t i = 0; i < n; i++) bt_gguf_close(part[i]);
         free(all);
         free(index);
@@ -164,7 +164,7 @@ static bt_err open_parts(bt_gguf *first, const char *path, size_t n, bool is_hea
         snprintf(other, sizeof other, "%.*s-%05zu-of-%05zu.gguf", (int)(len - tail_len), path, opened + 1, n);
         e = open_one(&part[opened], other, is_head, fault);
     }
-    if (e < 0) {
+    if (e != BT_OK) {
         for (size_t i = 0; i < opened; i++) bt_gguf_close(part[i]);
         return e;
     }
@@ -180,13 +180,13 @@ static bt_err open_path(bt_gguf **ret, const char *path, bool is_head, bt_fault 
     uint64_t no, count;
     bt_fault why = {""};
     bt_err e = open_one(&g, path, is_head, fault);
-    if (e < 0) return e;
+    if (e != BT_OK) return e;
     e = read_split(&no, &count, g, &why);
     if (e == BT_OK && no > 0)
         e = bt_fail(&why, BT_EFORMAT,
                     "this is part %llu of %llu: open the first, which ends with -00001-of-%05llu.gguf",
                     (unsigned long long)no + 1, (unsigned long long)count, (unsigned long long)count);
-    if (e < 0) {
+    if (e != BT_OK) {
         bt_gguf_close(g);
         return bt_fail(fault, e, "%.60s: %.180s", name_of(path), why.text);
     }

@@ -132,7 +132,7 @@ static bt_err make_file(void *ud, const char *path, bt_fault *fault)
     bt_file_new file;
     bt_err e = bt_file_room(path, f->plan.bytes, fault);
     if (e == BT_OK) e = bt_file_begin(&file, path, fault);
-    if (e < 0) return e;
+    if (e != BT_OK) return e;
     f->fd = file.fd;
     e = fill(f, fault);
     if (e == BT_OK) bt_weights_seal(f->image, &f->plan, f->pool);

@@ -272,8 +272,9 @@ bt_err bt_weights_convert(bt_weights_item **ret_overflowed, uint8_t *image, bt_w
         bt_weights_item *i = &p->item[n];
         bool overflowed = false;
         const bt_err e = convert_item(&overflowed, image, i, o->source, pool, fault);
-        if (e < 0) return e;
+        if (e != BT_OK) return e;
         if (overflowed) *ret_overflowed = i;
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): an item of the plan */
         else if (o->progress) o->progress(o->progress_ud, what, i->at + i->bytes, p->bytes);
     }
     return BT_OK;

@@ -34,7 +34,7 @@ void gw_roles_post(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
             is_id ? bt_utf8_show(shown, sizeof shown, ev.u.role.node_id, strlen(ev.u.role.node_id)) : "that");
     else if (e == BT_OK && !(k = calloc(1, sizeof *k)))
         e = gw_openai_fail(&err, 500, SERVER, "out_of_memory", NULL, "Out of memory.");
-    if (e < 0) {
+    if (e != BT_OK || !k) {
         gw_reply_error(d, x, &err, NULL);
         return;
     }

@@ -170,7 +170,6 @@ int tool_compare_run(int argc, char **argv)
     bt_err e = BT_OK;
     int rc = bt_opt_start(&args, &tool_compare_program, argc, argv, &c);
     if (rc >= 0) return rc;
-    rc = 0;
     /* each of its own draws: two runs of the same values shall not seem to be bound to each other */
     for (size_t i = 0; i < args.count && e == BT_OK; i++)
         e = read_run(&all[i], args.args[i], (uint64_t)c.seed + 1000 * i, &fault);

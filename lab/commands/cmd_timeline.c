@@ -367,7 +367,7 @@ static int timeline(const config *c)
     if (e == BT_OK) e = tool_modelled_play(&r, &span, &spans, &plan, c->schedule - 1, &fault);
     if (e == BT_OK) e = price_lengths(&l, c, &s, &fault);
     if (e == BT_OK && c->output) e = draw(c, &s, &r, span, spans, &fault);
-    if (e < 0) rc = tool_fail("timeline", &fault);
+    if (e != BT_OK) rc = tool_fail("timeline", &fault);
     else rc = c->json ? show_json(c, &s, &r, &l) : show_people(c, &s, &r, &l);
     free(span);
     bt_price_pkg_free(s.price);

@@ -32,7 +32,7 @@ bt_err tool_dims_of(bt_dims *ret, uint32_t *ret_ctx, const char *name, bt_fault 
     }
     bt_err e = bt_model_find(path, sizeof path, name, fault);
     if (e == BT_OK) e = bt_model_open_head(&m, path, fault);
-    if (e < 0) return strchr(name, '/') ? e : no_shape(name, fault);
+    if (e != BT_OK) return strchr(name, '/') ? e : no_shape(name, fault);
     *ret = bt_costs_dims(m);
     if (ret_ctx) *ret_ctx = m->hp.ctx;
     bt_model_close(m);

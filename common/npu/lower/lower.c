@@ -17,6 +17,7 @@ enum { INSTS_PER_OP = 4, VALUES_PER_OP = 6 };
 static void touch(bt_place_item *item, uint64_t value, uint32_t at)
 {
     if (value == BT_PKG_NOWHERE) return;
+    /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): all items are set before */
     if (item[value].first == UINT32_MAX) item[value].first = at;
     item[value].last = at;
 }

@@ -169,11 +169,19 @@ static void add_share(bt_on_chip_share *sum, const bt_on_chip_share *s)
     sum->spilled = sum->spilled > INT64_MAX - s->spilled ? INT64_MAX : sum->spilled + s->spilled;
 }
 
+static bool is_same_plan(const bt_on_chip_plan *a, const bt_on_chip_plan *b)
+{
+    return a->order == b->order && a->blocks == b->blocks && a->overflow == b->overflow &&
+           memcmp(&a->weights, &b->weights, sizeof a->weights) == 0 &&
+           memcmp(&a->input, &b->input, sizeof a->input) == 0 &&
+           memcmp(&a->output, &b->output, sizeof a->output) == 0;
+}
+
 static void add_line(bt_plan_line *lines, size_t *n, const bt_plan_line *l)
 {
     size_t k = 0;
-    while (k < *n && (lines[k].op != l->op || lines[k].weight != l->weight ||
-                      memcmp(&lines[k].plan, &l->plan, sizeof l->plan) != 0))
+    while (k < *n &&
+           (lines[k].op != l->op || lines[k].weight != l->weight || !is_same_plan(&lines[k].plan, &l->plan)))
         k++;
     if (k < *n) lines[k].count++;
     else if (k < BT_PLAN_MAX_LINES) lines[(*n)++] = *l;

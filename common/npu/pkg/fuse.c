@@ -45,6 +45,7 @@ static void find_last_reads(bt_fuse *ret, const bt_pkg_inst *inst, size_t insts)
     read_later l = {.count = 0};
     for (size_t n = insts; n-- > 0;) {
         const bt_pkg_inst *i = &inst[n];
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): there are insts of them */
         ret[n] = (bt_fuse){.last_in0 = !is_read(&l, i->in0), .last_in1 = !is_read(&l, i->in1)};
         on_write(&l, i->out);
         if (bt_areas_makes_planes(i)) on_write(&l, i->in1), on_write(&l, i->aux);
@@ -86,7 +87,7 @@ static void find_group(bt_fuse *ret, const bt_pkg_inst *inst, const bt_pkg_progr
     const bt_pkg_inst *then = &inst[next], *quantise = &inst[after];
     /* What the NPU does in floats is rounded on its way, which an epilogue does not do. */
     if (i->out == BT_PKG_NOWHERE || then->unit != BT_PKG_COMPANION || !is_same_shape(i, then) ||
-        !ret[next].last_in1)
+        !ret[next].last_in1) /* NOLINT(clang-analyzer-core.uninitialized.Branch): find_last_reads sets all */
         return;
     if (i->group == 1 && then->op == BT_PKG_ADD && then->in1 == i->out && then->out != i->out)
         ret[n].then = BT_FUSE_ADD;
@@ -137,6 +138,7 @@ bt_err bt_fuse_list_new(bt_fuse_list **ret, const bt_pkg *p, bt_fault *fault)
         return bt_fail(fault, BT_ENOMEM, "listing what runs as one");
     }
     for (uint32_t i = 0; i < h->programs.count; i++)
+        /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): fits: all are set */
         bt_fuse_find(l->all + l->first[i], bt_pkg_code(p, i), &program[i], bt_pkg_tensors(p), bt_pkg_sites(p),
                      h->ffn);
     *ret = l;
