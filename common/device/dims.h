@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The sizes of a language model that decide what it costs. Known ones by name; any GGUF file's header gives one too. */
+/* The sizes of a language model that decide its costs: known shapes by name, or from any GGUF file's header. */
 typedef struct bt_dims {
     char name[64];
     uint32_t layers, hidden, ffn, heads, kv_heads, head_dim, vocab;
@@ -22,13 +22,13 @@ const bt_dims *bt_dims_find(const char *name);
 enum { BT_DIMS_MATRICES = 7 };
 typedef struct bt_dims_matrix {
     uint32_t inputs, outputs;
-    bool is_row_split; /* a group of devices shares it by its inputs, so its outputs are summed */
+    bool is_row_split; /* a group of devices divides it by inputs, so its outputs are summed */
 } bt_dims_matrix;
 size_t bt_dims_matrices(bt_dims_matrix ret[BT_DIMS_MATRICES], const bt_dims *s);
 
 /* Weights of all layers' matrices, and of the output matrix. */
 uint64_t bt_dims_body(const bt_dims *s);
 uint64_t bt_dims_head(const bt_dims *s);
-/* K and V of one position in all layers, at so many bits an element. */
+/* Bytes of K and V of one position in all layers, at elem_bits bits an element. */
 uint64_t bt_dims_kv_bytes(const bt_dims *s, uint32_t elem_bits);
 #endif

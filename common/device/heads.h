@@ -4,18 +4,18 @@
 #include "base/err.h"
 #include "device/schedule.h"
 
-/* In which order the heads of a layer pass through sparse attention, and how many at once, so that the engines wait
- * little for each other: shadowAttn's head-wise pipeline (arXiv 2508.16703). Pure and deterministic.
+/* The order in which the heads of a layer pass through sparse attention, and how many share a launch, so that the
+ * engines wait little for each other: shadowAttn's head-wise pipeline (arXiv 2508.16703). Pure and deterministic.
  *
- *   estimate   on the NPU, launch by launch: a launch has some heads, and takes launch_ns and the sum of theirs. Its
- *              heads go on when all of it has ended
+ *   estimate   on the NPU, launch by launch: a launch has some heads, and takes launch_ns and the sum of their times.
+ *              Its heads go on when the whole launch has ended
  *   choose     on the companion, head by head in the plan's order
- *   attend     the same on the companion, at once behind its choice; or on the NPU, between launches, where that has a
+ *   attend     on the companion, at once behind the head's choice; or on the NPU, between launches, where the NPU has a
  *              float unit
  *
  * The plan is greedy. Order: Johnson's rule for two engines, e the estimate and c the rest: first the heads with e < c,
- * ascending in e, then the others, descending in c; of equal ones the longer rest first, then the lower index.
- * Launches: one of f heads, then launches of w, for the f and w in 1 .. most that end first; of equal ones the fewest
+ * ascending in e, then the others, descending in c; among equals the longer rest first, then the lower index. Launches:
+ * one of f heads, then launches of w heads, for the f and w in 1 .. most that end first; among equals the fewest
  * launches. Without launch_ns and with the companion attending no order in launches of one head ends sooner. An NPU
  * that attends takes a head that has been chosen before the next launch. Takes most^2 times the heads steps. */
 enum { BT_HEADS_MAX = 256, BT_HEADS_MOST = 8 };
@@ -37,12 +37,12 @@ typedef struct bt_heads_plan {
     uint32_t heads, launches;
     uint64_t ns; /* from the first launch to the last head's end */
     uint64_t busy_ns[BT_SCHEDULE_ENGINES];
-    uint64_t serial_ns; /* the same launches, and no two engines at a time */
+    uint64_t serial_ns; /* the same launches with one engine at a time */
 } bt_heads_plan;
 
 /* BT_EARG: heads or most out of its range. */
 bt_err bt_heads_make(bt_heads_plan *ret, const bt_heads_work *work, bt_fault *fault);
-/* What ret->order and its launches take: sets the times. They need not come from bt_heads_make; launches have all
+/* Sets the times of ret->order and its launches, which need not come from bt_heads_make; the launches contain all
  * heads. */
 void bt_heads_play(bt_heads_plan *ret, const bt_heads_work *work);
 #endif

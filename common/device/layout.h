@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include "base/err.h"
 
-/* The dimensions that a device wants of a KV state. Accounting only: the KV of a node has Baton's own pages. */
+/* The dimensions of a KV state on a device. Accounting only: a node keeps its KV in Baton's own pages. */
 
 /* A state tensor of n >= 1 dimensions, each 1 .. 2^32: ret[n] holds the dimensions the device wants, *ret_bytes their
  * product. The first stays; with is_pow2 the others become powers of two; then the last a multiple of `multiple` (0:

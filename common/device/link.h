@@ -3,14 +3,14 @@
 #include <stdint.h>
 #include "base/err.h"
 
-/* A link between two nodes: its wire rate and what a message takes beside its bytes. */
+/* A link between two nodes: its wire rate, and the latency of a message. */
 typedef struct bt_link {
     uint64_t bits_per_us;
     uint32_t latency_ns;
 } bt_link;
 
 /* "10" or "10gbe": Gbit/s, 0.001 to 10,000, with at most three decimals ("2.5"); "10,50us": with a message's latency in
- * microseconds, at most 1,000,000. BT_EARG says which forms there are. */
+ * microseconds, at most 1,000,000. BT_EARG names these forms. */
 bt_err bt_link_parse(bt_link *ret, const char *text, bt_fault *fault);
 /* ns of one message; at most INT64_MAX. */
 uint64_t bt_link_ns(const bt_link *l, uint64_t bytes);
@@ -18,11 +18,11 @@ uint64_t bt_link_ns(const bt_link *l, uint64_t bytes);
 /* Rows of KV that leave layer by layer while later layers and chunks are computed, one message a layer and chunk, in
  * their order. */
 typedef struct bt_link_queue {
-    uint64_t free_ns; /* when the wire has sent all so far */
+    uint64_t free_ns; /* when the wire has sent everything so far */
 } bt_link_queue;
 /* A chunk computed from start_ns in took_ns, `layers` equal parts of it ready one after the other, each of `bytes`. */
 void bt_link_chunk(bt_link_queue *q, const bt_link *l, uint64_t start_ns, uint64_t took_ns, uint32_t layers,
                    uint64_t bytes);
-/* What is left to wait for after the last chunk ended. */
+/* The wait that is left after the end of the last chunk. */
 uint64_t bt_link_exposed_ns(const bt_link_queue *q, uint64_t end_ns);
 #endif

@@ -7,9 +7,9 @@
 #include "device/profile_time.h"
 #include "graph/op_list.h"
 
-/* What a device allows, as data: common/device/profiles/NAME.json, built into the programs; docs/profiles.md explains
- * every field. `--profile` takes the name of one of them or the path of such a file. `host` has no limits. 0 means
- * no limit. */
+/* A device's abilities and limits, as data: common/device/profiles/NAME.json, built into the programs; docs/profiles.md
+ * explains every field. `--profile` takes the name of one of them or the path of such a file. `host` has no limits. 0
+ * means no limit. */
 enum { BT_PROFILE_MAX_NAME = 63, BT_PROFILE_MAX_BYTES = 65536, BT_PROFILE_MAX_REFUSED = 64 };
 
 /* How an operator may run on the NPU: a set of these bits. */
@@ -18,8 +18,8 @@ enum { BT_PROFILE_LUT = 32 };                                            /* weig
 /* In floats: values in f16 or bf16, sums in FP32 (kernels/round16.h). A profile has one of the two. */
 enum { BT_PROFILE_FLOAT16 = 8, BT_PROFILE_BFLOAT16 = 16, BT_PROFILE_FLOATS = BT_PROFILE_FLOAT16 | BT_PROFILE_BFLOAT16 };
 
-/* Zero points of inputs of 8 bits: the device has none; it has them, as much as anything is without a limit; its
- * software quantises inputs so, and a recipe that does not say gets them. */
+/* Zero points of inputs of 8 bits: NONE: the device has none. ALLOWED: it has them, like everything without a limit.
+ * WANTED: its software quantises inputs so, and a recipe that does not say gets them. */
 typedef enum bt_profile_zero { BT_PROFILE_ZERO_ALLOWED, BT_PROFILE_ZERO_NONE, BT_PROFILE_ZERO_WANTED } bt_profile_zero;
 
 typedef struct bt_profile {
@@ -46,25 +46,25 @@ typedef struct bt_profile {
     uint64_t min_cluster_macs;  /* a cluster with less work goes to the companion */
     uint32_t session_switch_ns; /* mapping a session in place of another */
     bool static_ctx;            /* attention computes every column of its context: a program for each */
-    bool companion;             /* what it describes is no NPU but stands beside one: nothing is compiled for it */
+    bool companion;             /* the device is no NPU but stands beside one: nothing is compiled for it */
     uint32_t refused_shapes;    /* the device's compiler fails at these, although larger ones pass */
     struct {
         uint32_t seq, ctx;
     } refused_shape[BT_PROFILE_MAX_REFUSED];
-    bt_profile_time time; /* how fast it is, and what it draws */
+    bt_profile_time time; /* its speed and energy */
 } bt_profile;
 
-/* name_or_path NULL: "host". What is no built-in name is a path if it has a '/' or ends in ".json". BT_EARG: no such
- * name, with the nearest there is; BT_EFORMAT: the field, its value, its limits and what was likely meant, or two
- * fields that contradict each other (device/profile_check.h); BT_ELIMIT past BT_PROFILE_MAX_BYTES; BT_EIO. */
+/* name_or_path NULL: "host". A name that is not built in is a path if it has a '/' or ends in ".json". BT_EARG: no such
+ * name, with the nearest one; BT_EFORMAT: the field, its value, its limits and the nearest name, or two fields that
+ * contradict each other (device/profile_check.h); BT_ELIMIT past BT_PROFILE_MAX_BYTES; BT_EIO. */
 bt_err bt_profile_load(bt_profile *ret, const char *name_or_path, bt_fault *fault);
-/* The one that `of` names in time.companion, which is not "". BT_EARG: there is none of that name, or it has no time;
- * else as bt_profile_load. Each error names `of` and the field. */
+/* The profile that `of` names in time.companion, which is not "". BT_EARG: no such name, or a profile without time;
+ * errors of bt_profile_load. Each error names `of` and the field. */
 bt_err bt_profile_companion(bt_profile *ret, const bt_profile *of, bt_fault *fault);
 bt_err bt_profile_parse(bt_profile *ret, const char *json, size_t len, bt_fault *fault);
 /* The i-th built-in name in order; NULL: no more. */
 const char *bt_profile_name(size_t i);
-/* Its file, with the sources of its values; static text. NULL: no more. */
+/* The file of the i-th built-in profile, with the sources of its values; static text. NULL: no more. */
 const char *bt_profile_json(size_t i);
 /* The member of `operators` that stands for every operator that the file does not name. */
 extern const char bt_profile_others[];

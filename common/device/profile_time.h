@@ -5,33 +5,33 @@
 #include <stdint.h>
 #include "base/err.h"
 
-/* How fast a device is under one software stack, and what it draws: the object `time` of a profile. docs/profiles.md
- * explains every field, docs/device-time.md the formulas (device/time.h, device/energy.h) that read them. Integers
- * with their unit in the name; 0 costs nothing, or is a rate without limit. An operation is half a multiply-accumulate:
- * a product or a sum. */
+/* A device's speed and energy under one software stack: the object `time` of a profile. docs/profiles.md explains every
+ * field, docs/device-time.md the formulas (device/time.h, device/energy.h) that read them. Integers with their unit in
+ * the name; 0 costs nothing, or is a rate without limit. An operation is half a multiply-accumulate: a product or a
+ * sum. */
 enum { BT_PROFILE_TIME_MAX_POINTS = 16, BT_PROFILE_TIME_MAX_STACK = 31 };
 
 typedef struct bt_profile_time {
     bool is_given;                             /* the profile has the object */
-    char stack[BT_PROFILE_TIME_MAX_STACK + 1]; /* whose constants these are: "llm.npu" */
-    char companion[64];                        /* the profile that runs what this one leaves; "": itself, in FP16 */
+    char stack[BT_PROFILE_TIME_MAX_STACK + 1]; /* the stack of these constants: "llm.npu" */
+    char companion[64]; /* the profile that runs the operators that this one lacks; "": itself, in FP16 */
     /* the matrix unit */
     uint64_t f16_ops_per_us; /* peak, dense */
     uint32_t int8_permille;  /* int8 operations by f16 ones; 0 as 1000 */
     uint32_t int4_permille;  /* int4 weights, by f16 */
-    uint32_t points;         /* of the share of the peak that is reached at so many rows */
+    uint32_t points;         /* number of points of the share of the peak at so many rows */
     struct {
         uint32_t rows, permille;
     } efficiency[BT_PROFILE_TIME_MAX_POINTS]; /* rows ascend; 0 points: all of it */
     uint32_t array_rows, array_cols, arrays;  /* a weight-stationary array, and how many; fold rule */
     uint64_t clock_khz;
-    uint32_t group32_permille; /* linears whose weights have a scale for each 32 inputs take so much longer */
+    uint32_t group32_permille; /* time of a linear whose weights have a scale for each 32 inputs */
     /* memory */
     uint64_t memory_bytes_per_us;       /* physical peak; no other rate is above it */
     uint64_t weight_bytes_per_us;       /* of the operand that stays, in prefill */
-    uint64_t activation_bytes_per_us;   /* of what passes by */
+    uint64_t activation_bytes_per_us;   /* of the operand that passes by */
     uint64_t decode_bytes_per_us;       /* weights and KV of a decode step */
-    uint64_t shared_bytes_per_us;       /* what two engines of the chip reach together */
+    uint64_t shared_bytes_per_us;       /* of two engines of the chip that read at the same time */
     uint64_t first_weight_bytes_per_us; /* weights, the first time in a prompt, beyond the above */
     uint64_t score_elements_per_us;     /* softmax over attention's scores */
     /* fixed costs */
@@ -44,13 +44,14 @@ typedef struct bt_profile_time {
     uint64_t interconnect_bytes_per_us; /* of one device, one way */
     uint32_t interconnect_ns;           /* a message */
     /* energy */
-    uint32_t idle_mw, polling_mw, tdp_mw; /* always; while the host waits; the vendor's limit, where nothing else is */
+    uint32_t idle_mw, polling_mw, tdp_mw; /* always; while the host waits; the vendor's limit, used where no other power
+                                             is known */
     uint32_t op_fj;                       /* an operation */
     uint32_t byte_fj;                     /* a byte of memory traffic */
 } bt_profile_time;
 
-/* json: a json_t of the object. `text`: where its "sources" are checked too: each of a field that is there. BT_EFORMAT:
- * the field, its value and its range, or what was likely meant; or two fields that contradict each other. */
+/* json: a json_t of the object, whose "sources" are checked too: each names a field of the object. BT_EFORMAT: the
+ * field, its value and its range, or the field that was likely meant; or two fields that contradict each other. */
 bt_err bt_profile_time_read(bt_profile_time *ret, const void *json, bt_fault *fault);
 /* Fields that contradict each other: a rate above memory_bytes_per_us, an array without a clock or beyond the peak,
  * devices without an interconnect. */

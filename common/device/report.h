@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What an engine says of itself and of its work: plain values, for whoever prints them or passes them on. */
+/* An engine's description of itself and of its work: plain values, to print or to pass on. */
 
 /* An operator that the NPU leaves to its companion. */
 typedef struct bt_report_fallback {
@@ -11,13 +11,13 @@ typedef struct bt_report_fallback {
     uint32_t count; /* layers */
 } bt_report_fallback;
 
-/* Text and lists belong to the engine and live as long as it. */
+/* Texts and lists belong to the engine and live as long. */
 typedef struct bt_report_engine {
     const char *name;         /* the engine's (engine/names.h) */
     const char *quant;        /* recipe, or the form of float weights: "w8a8", "f16", "f32" */
     const char *shape_policy; /* npu/pkg/shapes.h; "whole" where a prompt is never cut */
     const char *profile;      /* of the package; "" without one */
-    const char *weights;      /* what the exactness class names: "package=DIGEST", "f16", "f32" */
+    const char *weights;      /* as in the exactness class: "package=DIGEST", "f16", "f32" */
     const bt_report_fallback *fallback;
     size_t fallbacks;
 } bt_report_engine;
@@ -25,20 +25,19 @@ typedef struct bt_report_engine {
 /* Counted exactly, over all calls of an engine. */
 typedef struct bt_report_work {
     uint64_t rows;                     /* computed, padding too */
-    uint64_t batch_padding_rows;       /* among them: of sequences that a batch has room for and were not there */
+    uint64_t batch_padding_rows;       /* among them: of unused places of a batch */
     uint64_t npu_macs, companion_macs; /* multiply-accumulates of real rows; 0 without a package */
-    uint64_t tile_padding_macs; /* what the matrix unit does beyond them because it computes whole tiles; what rows
-                                   of padding cost is not in it */
-    uint64_t shadow_entries;    /* values beyond a clip that were added back */
-    uint64_t compilations;      /* of programs; constant once an engine is made */
-    uint64_t sparse_rows;       /* of prompts, of a package that attends sparsely: rows that do, */
-    uint64_t dense_rows;        /* and rows that stand too far in front */
-    uint64_t masked_macs;       /* of columns that static contexts have beyond what rows see; not computed */
-    uint64_t session_switches;  /* sessions that a device would have mapped in place of another */
-    uint64_t session_switch_ns; /* what they would have cost there */
+    uint64_t tile_padding_macs;        /* further multiply-accumulates of the matrix unit in whole tiles of real rows */
+    uint64_t shadow_entries;           /* values beyond a clip that were added back */
+    uint64_t compilations;             /* of programs; constant once an engine is made */
+    uint64_t sparse_rows;              /* of prompts, with sparse attention: rows that choose their positions, */
+    uint64_t dense_rows;               /* and rows too near the beginning, which attend densely */
+    uint64_t masked_macs;              /* of columns that static contexts have beyond what rows see; not computed */
+    uint64_t session_switches;         /* sessions that a device would have mapped in place of another */
+    uint64_t session_switch_ns;        /* what these switches would have cost there */
     uint64_t npu_int16_macs, npu_float_macs; /* of npu_macs: with 16-bit inputs, in floats; the others with 8 bits */
 } bt_report_work;
-/* Adds to *sum what was done between two looks at an engine. */
+/* Adds to *sum the work between two looks at an engine. */
 static inline void bt_report_work_add(bt_report_work *sum, const bt_report_work *before, const bt_report_work *after)
 {
     sum->rows += after->rows - before->rows;
@@ -56,7 +55,7 @@ static inline void bt_report_work_add(bt_report_work *sum, const bt_report_work 
     sum->session_switches += after->session_switches - before->session_switches;
     sum->session_switch_ns += after->session_switch_ns - before->session_switch_ns;
 }
-/* What of v falls on tokens [begin, end) of `all` that it was done for together: the parts of all add up to v. */
+/* The part of v for tokens [begin, end) of a batch of `all` tokens: all parts add up to v. */
 static inline uint64_t bt_report_part(uint64_t v, uint64_t begin, uint64_t end, uint64_t all)
 {
     return v / all * end + v % all * end / all - (v / all * begin + v % all * begin / all);

@@ -3,7 +3,7 @@
 #include "device/link.h"
 #include "device/price.h"
 
-/* What arithmetic alone says of a model and a device: sizes, shares, limits, and when a second device pays. */
+/* What follows from arithmetic alone for a model and a device: sizes, shares, limits, and when a second device pays. */
 
 /* The same shape where every head has K and V of its own. */
 bt_dims bt_roofline_unshared(const bt_dims *s);
@@ -38,8 +38,9 @@ typedef struct bt_roofline_pair {
     uint64_t kv_bytes; /* of a position */
 } bt_roofline_pair;
 typedef struct bt_roofline_first {
-    uint64_t prefill_ns, exposed_ns, alone_ns; /* prefill, what of the hand-off is left, and the decode device alone */
-    uint64_t first_use_ns;                     /* of prefill_ns: of weights and operators, of a device with programs */
+    uint64_t prefill_ns, exposed_ns, alone_ns; /* prefill, the exposed hand-off, and the decode device alone */
+    uint64_t first_use_ns; /* the part of prefill_ns for first use of weights and operators, on a device with programs
+                            */
 } bt_roofline_first;
 /* Time to the first token of a prompt on both, and on the decode device alone in one step. tokens >= 1. */
 bt_roofline_first bt_roofline_first_token(const bt_roofline_pair *p, uint64_t tokens);

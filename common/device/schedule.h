@@ -6,8 +6,8 @@
 #include "base/err.h"
 
 /* A prompt's work on two engines: which subgraph of which chunk runs next, on the NPU and on its companion. Pure: it
- * holds no clock and runs nothing. Whoever drives it takes a task for an engine that is free and tells when it ended;
- * bt_schedule_model below drives it with modelled times.
+ * holds no clock and runs nothing. The driver takes a task for a free engine and reports its end; bt_schedule_model
+ * below drives it with modelled times.
  *
  * A chunk passes the same stages in the same order, G(i, 0) .. G(i, stages - 1), each on one engine. G(i, j) waits for
  * G(i, j-1); where stage j *joins* (attention, which reads the keys and values of all earlier positions), also for
@@ -17,7 +17,7 @@
  *   fifo     each engine takes the ready task of the earliest chunk
  *   ooo      llm.npu's out-of-order rule (arXiv 2407.05858, section 3.4): the ready task with the largest C(g), where
  *            S(g) is the time of all NPU tasks that become ready when g ends, and C(g) = S(g) on the companion, -S(g)
- *            on the NPU. Of equal ones, that of the earliest chunk
+ *            on the NPU. Among equals, the task of the earliest chunk
  *
  * At most `window` chunks are begun and not ended, because each of them holds an arena. A choice costs O(window). */
 enum { BT_SCHEDULE_MAX_WINDOW = 64, BT_SCHEDULE_MAX_STAGES = 1 << 16, BT_SCHEDULE_MAX_CHUNKS = 1 << 20 };
@@ -34,7 +34,7 @@ typedef struct bt_schedule_plan {
     bt_schedule_policy policy;
     const bt_schedule_stage *stage; /* [stages], borrowed */
     size_t stages, chunks, window;  /* each 1 .. its limit */
-    /* of G(chunk, stage); asked again and again, so it is a look into a table. Sums saturate at INT64_MAX. */
+    /* The cost of G(chunk, stage), called often, so it should be a look into a table. Sums saturate at INT64_MAX. */
     uint64_t (*cost_ns)(const void *ud, size_t chunk, size_t stage);
     const void *ud;
 } bt_schedule_plan;
@@ -45,7 +45,7 @@ typedef struct bt_schedule_task {
 
 typedef struct bt_schedule {
     bt_schedule_plan plan;
-    size_t first; /* chunks before it have ended */
+    size_t first; /* earlier chunks have ended */
     size_t running;
     struct {
         uint32_t done; /* stages that have ended */
@@ -53,11 +53,11 @@ typedef struct bt_schedule {
     } at[BT_SCHEDULE_MAX_WINDOW]; /* of chunk c at c % window */
 } bt_schedule;
 
-/* BT_EARG names what is out of its range. */
+/* BT_EARG names the value out of range. */
 bt_err bt_schedule_init(bt_schedule *s, const bt_schedule_plan *plan, bt_fault *fault);
-/* What a free engine does next; it runs from then on. false: nothing that it could do is ready. */
+/* The next task of a free engine, which runs from then on. false: no task of this engine is ready. */
 bool bt_schedule_take(bt_schedule *s, bt_schedule_engine engine, bt_schedule_task *task);
-void bt_schedule_end(bt_schedule *s, bt_schedule_task task); /* one that was taken and has not ended */
+void bt_schedule_end(bt_schedule *s, bt_schedule_task task); /* a task that was taken and has not ended */
 static inline bool bt_schedule_is_done(const bt_schedule *s) { return s->first == s->plan.chunks; }
 
 /* The modelled run: every task takes its cost, an engine that is free takes at once, the NPU first. */

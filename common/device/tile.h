@@ -4,16 +4,16 @@
 #include <stdint.h>
 #include "device/profile.h"
 
-/* Tiles of a matrix unit. Packages keep weights in one host layout; a device's tiles are made of it where a session's
- * image is written (npu/compile/images.h).
+/* Tiles of a matrix unit. Packages keep weights in one host layout; a device's tiles are made where a session's image
+ * is written (npu/compile/images.h).
  *
  * Elements of one column and of consecutive rows share a word of 32 bits: g = 32 / bits of them, fewer where the tile
  * has no more rows. Words lie in the order of columns, groups of g rows one after the other. Element (row, col) is at
  *
  *   row / g * g * cols + col * w + row % g,   w = min(g, rows - row / g * g)
  *
- * counted in elements. Of 16 bits in 32 x 32, that is the tile of Hexagon's HMX, as llama.cpp has it:
- * row / 2 * 64 + col * 2 + row % 2, (3, 5) at 75. For fewer bits it is the same rule. */
+ * counted in elements. With 16 bits in 32 x 32 that is the tile of Hexagon's HMX, as in llama.cpp: row / 2 * 64 + col *
+ * 2 + row % 2, (3, 5) at 75. Fewer bits follow the same rule. */
 typedef struct bt_tile {
     uint32_t rows, cols, bits; /* rows, cols >= 1; bits 4, 8 or 16 */
 } bt_tile;

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include "device/profile.h"
 
-/* What one operator takes on a device, in nanoseconds: pure integer arithmetic over a profile, rounded up, ending at
+/* The time of one operator on a device, in nanoseconds: pure integer arithmetic over a profile, rounded up, at most
  * INT64_MAX. docs/device-time.md explains the terms and how well they meet what others measured.
  *
  *   t_op = launch + slow * max(compute, staying bytes / weight rate, passing bytes / activation rate) + spill
@@ -25,7 +25,7 @@ uint64_t bt_time_scale(uint64_t n, uint64_t mul, uint64_t div);
 /* a + b and a * b, at most INT64_MAX. */
 uint64_t bt_time_plus(uint64_t a, uint64_t b);
 uint64_t bt_time_times(uint64_t a, uint64_t b);
-/* n at a rate a microsecond. */
+/* The time of n at per_us a microsecond. */
 uint64_t bt_time_of(uint64_t n, uint64_t per_us);
 
 /* [rows, inputs] by [inputs, outputs]. */
@@ -34,11 +34,11 @@ typedef struct bt_time_matrix {
     uint32_t weight_bits, input_bits; /* 4, 8, 16 or 32 */
     uint32_t group;                   /* inputs that share a scale; 0: an output has one */
     uint64_t weight_bytes;            /* as stored; 0: weight_bits of each */
-    uint64_t spill_bytes;             /* what crosses again because the chip cannot hold it (device/on_chip.h) */
+    uint64_t spill_bytes;             /* bytes that cross again because the chip cannot hold them (device/on_chip.h) */
     bool is_weights_pass;
 } bt_time_matrix;
-/* weight_bytes of palettes: they are read as indices of so many bits, and multiplied as the numbers of 8 bits that
- * those stand for. The palettes themselves are too few to count. */
+/* weight_bytes of palettes: weights are read as indices of index_bits and multiplied as numbers of 8 bits. The palettes
+ * themselves are too small to count. */
 uint64_t bt_time_palette_bytes(uint64_t inputs, uint64_t outputs, uint32_t index_bits);
 uint64_t bt_time_of_matrix(const bt_profile *p, const bt_time_matrix *m);
 
@@ -53,8 +53,8 @@ uint64_t bt_time_of_attention(const bt_profile *p, const bt_time_attention *a);
 /* Operations a microsecond at so many rows of inputs of so many bits: peak, its share at these rows, and the speed-up
  * of those bits. */
 uint64_t bt_time_rate(const bt_profile_time *t, uint64_t rows, uint32_t input_bits, uint32_t weight_bits);
-/* Bytes a microsecond of what stays, what passes and what a decode step reads; memory_bytes_per_us where a profile has
- * no other. */
+/* Bytes a microsecond of the operand that stays, of the one that passes, and of a decode step; memory_bytes_per_us
+ * where a profile has no other. */
 uint64_t bt_time_weight_rate(const bt_profile_time *t);
 uint64_t bt_time_activation_rate(const bt_profile_time *t);
 uint64_t bt_time_decode_rate(const bt_profile_time *t);
@@ -63,7 +63,7 @@ uint64_t bt_time_decode_rate(const bt_profile_time *t);
  * shared_bytes_per_us of `t`. */
 uint64_t bt_time_two_engines(const bt_profile_time *t, uint64_t bytes, uint64_t per_us, uint64_t other_bytes,
                              uint64_t other_per_us);
-/* A value that goes from one engine to the other: the longer sync_ns of the two, in either direction. */
+/* The time for a value to change engines: the longer sync_ns of the two, in either direction. */
 uint64_t bt_time_sync(const bt_profile_time *a, const bt_profile_time *b);
 /* Summing `bytes` over a group's devices, each of which has a part: a ring, 2 (n - 1) messages of bytes / n. */
 uint64_t bt_time_all_reduce(const bt_profile_time *t, uint64_t bytes);

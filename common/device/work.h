@@ -5,13 +5,14 @@
 #include "device/link.h"
 #include "device/price.h"
 
-/* The price of what a node does: a prompt on a prefill node, a step on a decode node. Nodes, tools and the simulator
- * take it from here, so that they say the same. Pure integers, ending at INT64_MAX; nothing is measured.
+/* The price of what a node does: a prompt on a prefill node, a step on a decode node. Nodes, commands and the simulator
+ * all take it from here, so that they agree. Pure integers, at most INT64_MAX; nothing is measured.
  *
  *   ns        the device's time
- *   ideal_ns  what the same would take at the peak: operations by the int8 peak in a prompt, bytes by the memory's peak
- *             in a step. utilisation = ideal_ns / ns, of one piece of work or of any sum
- *   nj        energy, of a kind (device/energy.h). A sum is only known where each part is, and of a TDP where one is
+ *   ideal_ns  the time at the peak: operations by the int8 peak in a prompt, bytes by the memory's peak in a step.
+ *             utilisation = ideal_ns / ns, of one piece of work or of any sum
+ *   nj        energy, of a kind (device/energy.h). A sum is known only where each part is, and is a TDP's where one
+ *             part is
  */
 typedef struct bt_work {
     uint64_t ns, ideal_ns, nj;
@@ -19,8 +20,8 @@ typedef struct bt_work {
 } bt_work;
 /* *sum: zeros before the first. */
 void bt_work_add(bt_work *sum, const bt_work *more);
-/* The part of `rows` in a step of all_rows: all of its time, for everybody waits for all of it, and a share of the
- * rest. all_rows 0: all of it. */
+/* The part of `rows` in a step of all_rows: all of its time, since every row waits for the whole step, and a share of
+ * the rest. all_rows 0: everything. */
 bt_work bt_work_share(const bt_work *w, uint64_t rows, uint64_t all_rows);
 
 /* ---- a prompt ------------------------------------------------------------------------------------- */
@@ -44,16 +45,16 @@ typedef struct bt_work_programs {
 
 /* A prompt under a schedule, from its begin. Lists live until the next is played. */
 typedef struct bt_work_played {
-    uint64_t ns, busy_ns[2]; /* all of it; the NPU's and its companion's part (bt_schedule_engine) */
+    uint64_t ns, busy_ns[2]; /* the whole time; the NPU's and its companion's part (bt_schedule_engine) */
     size_t chunks;
-    const uint64_t *ends;      /* [chunks]: positions behind each */
+    const uint64_t *ends;      /* [chunks]: position behind each chunk */
     const uint64_t *stored_ns; /* [chunks * layers]: when a layer of a chunk is stored */
-    const uint32_t *order;     /* [chunks * layers]: indices of stored_ns as time goes by */
+    const uint32_t *order;     /* [chunks * layers]: indices of stored_ns in the order of time */
 } bt_work_played;
 /* Positions [first, end), first < end. false: it cannot be played. */
 typedef bool bt_work_play(void *ud, bt_work_played *ret, uint64_t first, uint64_t end);
 
-/* What a prefill node computes with. All borrowed. */
+/* A prefill node's device, for prices. Everything is borrowed. */
 typedef struct bt_work_prefill {
     bt_work_programs programs;
     bt_work_play *play; /* NULL: program order, one engine at a time, layers as equal parts of a chunk */
@@ -63,26 +64,26 @@ typedef struct bt_work_prefill {
     uint64_t kv_bytes; /* of a position in all layers */
 } bt_work_prefill;
 
-/* Positions [first, end) are computed, [covered, end) are sent: rows below `first` are there from earlier prompts, rows
- * below `covered` are at the decode node. Rows leave layer by layer, one message a layer and chunk; where is_whole all
- * when the last are computed, in front of the output matrix, one message a layer. Rows that are there and have to be
- * sent leave first. */
+/* Positions [first, end) are computed, [covered, end) are sent: rows below `first` are kept from earlier prompts, rows
+ * below `covered` are at the decode node. Rows leave layer by layer, one message a layer and chunk; with is_whole all
+ * leave when the last row is computed, before the output matrix, one message a layer. Kept rows that have to be sent
+ * leave first. */
 typedef struct bt_work_prompt {
     uint64_t first, end, covered;
     bool is_whole;
 } bt_work_prompt;
 typedef struct bt_work_run {
     bt_work work;
-    bt_price_sum sum;                 /* operations and bytes; what each part takes by itself */
-    uint64_t busy_ns[2];              /* of work.ns, by bt_schedule_engine; zeros where nothing was played */
-    uint64_t transfer_ns, exposed_ns; /* on the wire in all, and of it after the prompt's end */
+    bt_price_sum sum;                 /* operations and bytes; the time of each part by itself */
+    uint64_t busy_ns[2];              /* of work.ns, by bt_schedule_engine; zeros where no schedule was played */
+    uint64_t transfer_ns, exposed_ns; /* on the wire in all, and the part after the prompt's end */
 } bt_work_run;
 bt_work_run bt_work_of_prompt(const bt_work_prefill *d, const bt_work_prompt *p);
 
-/* n prompts that run together in a chunk (prefill-node/brain): the program that has the rows of them all, with the
- * attention of each one's rows behind its own positions. It is the one for a prompt behind the mean of what stands
- * before each; what it does not hold follows in the next one. First use once, the output matrix for each.
- * What each has of it: bt_work_share by rows. */
+/* A batch of n prompts in a chunk (prefill-node/brain): the program that holds all their rows, with the attention of
+ * each prompt's rows behind its own positions. The program is that of a prompt behind the mean of the rows before each;
+ * rows that it does not hold follow in the next one. First use counts once, the output matrix for each prompt.
+ * bt_work_share divides the result by rows. */
 bt_work_run bt_work_of_prompts(const bt_work_prefill *d, const bt_work_prompt *p, size_t n);
 
 /* ---- a step --------------------------------------------------------------------------------------- */

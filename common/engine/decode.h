@@ -13,25 +13,25 @@
 
 /* The door to decoding: rows of one token, many in a step; for decode nodes, commands and benchmarks. Behind it is one
  * engine for each name (decode_backend.h):
- *   "npu"        the integer NPU: the programs of a package for one token (npu/run/exec.h), KV as f16 or int8. What is
- *                left of a step goes to the smallest batch that holds it, else to the largest, the rest padded; the
- *                context is the smallest that was compiled for the longest sequence of the batch
+ *   "npu"        the integer NPU: the programs of a package for one token (npu/run/exec.h), KV as f16 or int8. The rows
+ *                left of a step go to the smallest batch that holds them, else to the largest, padded; the context is
+ *                the smallest compiled one that holds the longest sequence of the batch
  *   "host"       the float executor (graph/walk.h), batch and ctx left symbolic, weights as f16, int8 or FP4, KV as
  *                f16 or int8
  *   "reference"  the plain FP32 oracle of common/ref, f32 KV; ignores isa and weights
- * An engine sees KV only through bt_kv_view. Between calls it remembers nothing of a sequence.
+ * An engine sees KV only through bt_kv_view. Between calls an engine remembers nothing of a sequence.
  *
  * A row is one token at one position. A sequence may bring several rows to one step: tokens replayed after a
  * hand-over, or drafts to be verified. Every row is computed as if it were alone.
  *
- * Numbers (npu, host): rule of order. The KV rows and logits of a row depend on its sequence and on the package, or
- * the form of weights, and the form of KV, on nothing else: not on the other rows of the step, paging, threads or
- * instruction set. npu's are those of the prefill engine npu with the same package, for the same token at the same
- * position behind the same rows. */
+ * Numbers (npu, host): rule of order. The KV rows and logits of a row depend only on its sequence, the package or form
+ * of weights, and the form of KV: not on the other rows of the step, paging, threads or instruction set. npu gives the
+ * bits of the prefill engine npu with the same package, for the same token at the same position behind the same rows.
+ */
 typedef struct bt_decode bt_decode;
 
-enum { BT_DECODE_MAX_ROWS = 512 }; /* of one step, whatever rows_max says */
-/* The batch that a step of so many rows (1 or more) is planned for: 1, 2, 4, 8, then steps of 8. */
+enum { BT_DECODE_MAX_ROWS = 512 }; /* of one step; the limit of rows_max */
+/* The batch for which a step of `rows` rows (1 or more) is planned: 1, 2, 4, 8, then steps of 8. */
 static inline size_t bt_decode_bucket(size_t rows) { return rows <= 2 ? rows : rows <= 4 ? 4 : (rows + 7) / 8 * 8; }
 
 typedef struct bt_decode_config {
@@ -43,8 +43,9 @@ typedef struct bt_decode_config {
     uint32_t kv_elem_bytes; /* npu, host: 2 f16, 1 int8 (kernels/kv_view.h); 0: 2 */
     bt_pool *pool;          /* borrowed, outlives the engine; NULL: one thread */
     size_t rows_max;        /* of one step, 1 .. BT_DECODE_MAX_ROWS; 0: 1 */
-    size_t ctx_tokens;      /* longest sequence, at most the model's context; 0: that, or what kv_memory_bytes holds */
-    /* where ctx_tokens is 0, it is cut to whole 64 tokens of KV in so much memory; 0: no cut */
+    size_t ctx_tokens; /* longest sequence, at most the model's context; 0: the context, or what kv_memory_bytes holds
+                        */
+    /* where ctx_tokens is 0, it is cut to the whole 64 tokens whose KV fits this memory; 0: no cut */
     uint64_t kv_memory_bytes;
     bt_progress_fn *progress; /* while compiling, or converting weights; NULL: silent */
     void *progress_ud;
@@ -56,43 +57,43 @@ bt_err bt_decode_new(bt_decode **ret, const bt_model *m, const bt_decode_config 
 void bt_decode_free(bt_decode *d); /* NULL is fine */
 
 /* Whether engine npu could decode with the package that `want` asks for, before it is compiled: the policy has rows of
- * one token. One that is named is not looked at. BT_EARG says what to ask for; errors of bt_shapes_parse. */
+ * one token. A package given as a file is not looked at. BT_EARG says what to ask for; errors of bt_shapes_parse. */
 bt_err bt_decode_check_want(const bt_obtain_want *want, const bt_model *m, bt_fault *fault);
-/* Whether engine npu can decode sequences of so many tokens with this package, which may only have been looked at
- * (npu/pkg/pkg.h). BT_EARG says what to compile. */
+/* Whether engine npu can decode sequences of ctx_tokens tokens with this package, of which only the tables may have
+ * been read (npu/pkg/pkg.h). BT_EARG says what to compile. */
 bt_err bt_decode_check_package(const bt_pkg *pkg, size_t ctx_tokens, bt_fault *fault);
 
 const char *bt_decode_name(const bt_decode *d); /* "npu", "host", "reference" */
 const char *bt_decode_isa(const bt_decode *d);  /* "avx2"; "ref" for the reference */
-/* What the exactness class names: "package=DIGEST", "f16", "int8", "fp4"; "f32" for the reference. */
+/* As in the exactness class: "package=DIGEST", "f16", "int8", "fp4"; "f32" for the reference. */
 const char *bt_decode_weights(const bt_decode *d);
 const char *bt_decode_quant(const bt_decode *d);      /* for people: npu: the recipe, "w8a8"; else as above */
 uint32_t bt_decode_kv_elem_bytes(const bt_decode *d); /* 1, 2 or 4: what the views must have */
 size_t bt_decode_ctx_tokens(const bt_decode *d);
 size_t bt_decode_vocab(const bt_decode *d);
 size_t bt_decode_rows_max(const bt_decode *d);
-/* For a prefill engine of the same name in the same process to share; they live as long as this engine. NULL: only
- * host has weights, only npu a package. */
+/* For a prefill engine of the same name in the same process to share, as long as this engine lives. NULL: only host has
+ * weights, only npu a package. */
 const bt_weights *bt_decode_shared_weights(const bt_decode *d);
 const bt_pkg *bt_decode_shared_package(const bt_decode *d);
 
-/* What one sequence brings to a step. */
+/* One sequence's rows in a step. */
 typedef struct bt_decode_seq {
     const bt_kv_view *kv; /* positions [0, pos) are stored; room for pos + count */
     size_t pos;
     const int32_t *tokens; /* [count], run at positions pos .. pos + count - 1 */
     uint32_t count;        /* 1.. */
     uint32_t out;          /* logits are wanted of the last `out` rows, 0 .. count */
-    bt_overflow *overflow; /* where it is noted that numbers of its rows, or its logits, left their range
+    bt_overflow *overflow; /* notes the first place where numbers of its rows, or its logits, became infinite or NaN
                               (kernels/finite.h): the rows before that place are good, and so are all others of the
-                              step. NULL: the step fails with BT_ERANGE, which tells the place */
+                              step. NULL: the step fails with BT_ERANGE and the place */
 } bt_decode_seq;
 
-/* One step of n sequences that share no page that is written. Stores K and V of exactly the rows that were brought;
- * logits[sum of out, V] f32, in the order of the rows (NULL where none is wanted). BT_EARG: a token outside the
- * vocabulary, a view of another shape, more rows than rows_max; BT_ELIMIT: a position >= ctx_tokens or beyond the
- * view; nothing is computed then. BT_ECANCEL: *cancel became true (NULL: never looked at), some rows may have been
- * written. BT_ERANGE: as told above; all rows are written. npu and host allocate nothing. One call at a time. */
+/* One step of n sequences that share no page that is written. Stores K and V of exactly these rows; logits[sum of out,
+ * V] f32, in the order of the rows (NULL where none is wanted). BT_EARG: a token outside the vocabulary, a view of
+ * another shape, more rows than rows_max; BT_ELIMIT: a position >= ctx_tokens or beyond the view; nothing is computed
+ * then. BT_ECANCEL: *cancel became true (NULL: never looked at), some rows may have been written. BT_ERANGE: as above;
+ * all rows are written. npu and host allocate nothing. One call at a time. */
 bt_err bt_decode_step(bt_decode *d, const bt_decode_seq *seq, size_t n, const atomic_bool *cancel, float *logits,
                       bt_fault *fault);
 
@@ -100,10 +101,10 @@ typedef struct bt_decode_stats {
     uint64_t steps, rows;
     uint64_t kv_bytes_written; /* exactly 2 * layers * kv_heads * bytes of a head, for each row; counted where they are
                                   stored */
-    /* that one step reads (npu: each batch of one), the rows of the embedding not counted; 0: the reference does not
-       tell */
+    /* bytes that one step reads (npu: each batch of one), without the rows of the embedding; 0: unknown for the
+     * reference */
     uint64_t weight_bytes;
 } bt_decode_stats;
 bt_decode_stats bt_decode_stats_of(const bt_decode *d);
-bt_report_work bt_decode_work(const bt_decode *d); /* of all steps; only npu counts: else zeros */
+bt_report_work bt_decode_work(const bt_decode *d); /* of all steps; zeros for engines other than npu */
 #endif

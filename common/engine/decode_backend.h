@@ -12,7 +12,7 @@ typedef struct bt_decode_backend {
     bt_err (*needs)(bt_needs *n, const bt_model *m, const bt_needs_want *want, bt_fault *fault);
     /* config has ctx_tokens, rows_max and kv_elem_bytes resolved. */
     bt_err (*load)(void **ret, const bt_model *m, const bt_decode_config *config, bt_fault *fault);
-    /* any: of sequences without an overflow of their own */
+    /* any: for sequences without an overflow of their own */
     bt_err (*step)(void *state, const bt_decode_seq *seq, size_t n, bt_overflow *any, const atomic_bool *cancel,
                    float *logits, bt_fault *fault);
     const char *(*isa)(const void *state);

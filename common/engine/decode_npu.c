@@ -97,7 +97,7 @@ bt_err bt_decode_check_want(const bt_obtain_want *want, const bt_model *m, bt_fa
 {
     bt_shapes shapes;
     if (want->package) return BT_OK;
-    /* Of the longest context there may be: no shape of one token depends on it. */
+    /* The longest context that there may be: no shape of one token depends on it. */
     const bt_err e = bt_shapes_parse(&shapes, want->shape_policy, m->hp.ctx, fault);
     return e < 0 ? e : bt_decode_batches_check(&shapes, fault);
 }

@@ -8,8 +8,8 @@
 
 /* The specialization table of the float engine: static programs for (seq, ctx) rows, compiled before the first prompt.
  * Shapes and their ctx buckets are npu/pkg/shapes.h's. Each row has three endings: no logits, those of the last row,
- * those of all rows. All programs share one arena, as large as the largest peak. Run time refuses a shape that is not
- * in the table and names the nearest legal row; it never compiles one.
+ * those of all rows. All programs share one arena, as large as the largest peak. At run time a shape outside the table
+ * is refused with the nearest legal row; nothing is compiled.
  *
  * A range, whose programs would take any number of rows, is compiled here for every multiple of 16 in it and for its
  * ends, at the largest bucket only: this executor's programs have a fixed number of rows. So a row serves from

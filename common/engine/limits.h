@@ -5,12 +5,11 @@
 #include "kernels/kv_view.h"
 #include "model/model.h"
 
-/* What both doors ask of a configuration and of a call, in the same words. */
+/* The checks of both doors, with the same words for configurations and calls. */
 
-/* Resolves what is 0: *elem_bytes to the first that the engine takes, *ctx_tokens to the model's context or what the
- * memory holds.
- * BT_EARG: a form of KV that the engine lacks; BT_ELIMIT: a context beyond the model's; errors of
- * bt_kv_pages_longest. */
+/* Resolves zeros: *elem_bytes to the engine's first form, *ctx_tokens to the model's context or what the memory holds.
+ * BT_EARG: a form of KV that the engine lacks; BT_ELIMIT: a context beyond the model's; errors of bt_kv_pages_longest.
+ */
 bt_err bt_limits_resolve(uint32_t *elem_bytes, size_t *ctx_tokens, const bt_engine_facts *engine, const bt_hparams *hp,
                          uint64_t kv_memory_bytes, bt_fault *fault);
 /* The kernels of an instruction set; NULL: the best. BT_EARG: unknown, or not of this machine. */

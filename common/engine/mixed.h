@@ -4,15 +4,15 @@
 #include "engine/prefill.h"
 #include "kernels/forms.h"
 
-/* Rows of answers and of prompts in one call, where both belong to one engine (the rule of provenance,
+/* A mixed step: decode rows and pieces of prompts in one call, where both belong to one engine (the rule of provenance,
  * docs/numerics.md): both doors are `npu` with one package, or both `host` with f16 weights. A row of one token then
  * has the same bits by either door, so that the prefill door may compute a decode step's rows beside its prompts, and
  * weights are read once for all. */
 
-/* Tokens of one such call (bt_prefill_packed_rows); 0: the two are not one engine, or this one packs no prompts. */
+/* Rows of a mixed step (bt_prefill_packed_rows); 0: the two are not one engine, or the engine packs no prompts. */
 size_t bt_mixed_rows(const bt_prefill *p, const bt_decode *d);
 
-/* Pieces of prompts that a decode node has in such a call. */
+/* The most pieces of prompts in a decode node's mixed step. */
 enum { BT_MIXED_PIECES = 16 };
 /* Rows of logits that it holds for them (bt_needs_want), by its engines (NULL: none) and the form of its
  * weights: BT_MIXED_PIECES where they are one engine. */

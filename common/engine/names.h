@@ -68,6 +68,6 @@ extern const char *const bt_engine_schedules[];
 /* The rows of kernels, in the words of --isa. */
 #define BT_ENGINE_ISA_NAMES  BT_KERNELS_NAMES
 #define BT_ENGINE_CORE_NAMES BT_CORES_NAMES
-/* Rows of a decode step where --batch-rows does not say it. */
+/* Rows of a decode step without --batch-rows. */
 #define BT_ENGINE_BATCH_ROWS 64
 #endif

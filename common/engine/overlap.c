@@ -33,7 +33,7 @@ typedef struct call { /* of bt_overlap_run */
     float *logits;
     bt_prefill_out out;
     size_t begin, prepared;        /* tokens, chunks that have a slot or had one */
-    size_t told_chunk, told_begin; /* rows of chunks before are told */
+    size_t told_chunk, told_begin; /* rows of chunks before were reported */
     uint32_t told_layers;          /* and so many layers of that one */
     bt_err result;
     bt_fault fault;
@@ -191,7 +191,7 @@ static uint32_t stored(const bt_overlap *o, size_t chunk)
     return chunk < o->call.prepared ? o->slot[chunk % BT_OVERLAP_WINDOW].stored : 0;
 }
 
-/* Tells what is final in the hooks' order: chunk by chunk, whatever was ready before its turn. */
+/* Reports final rows in the hooks' order: chunk by chunk, whatever was ready before its turn. */
 static void tell(bt_overlap *o)
 {
     call *c = &o->call;

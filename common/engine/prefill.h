@@ -19,8 +19,8 @@
  *                int8 KV
  *   "reference"  the plain FP32 oracle of common/ref, whole prompt at once, f32 KV; ignores isa and shape_policy
  *
- * npu and host cut a prompt into chunks of static shapes and tell their owner as soon as a chunk's rows of a layer are
- * final, so that they can leave while later layers and chunks are computed. All programs are made when the engine is;
+ * npu and host cut a prompt into chunks of static shapes and call a hook as soon as a chunk's rows of a layer are
+ * final, so that the rows can leave while later layers and chunks are computed. All programs are made with the engine,
  * none while a prompt waits.
  *
  * Numbers: KV bytes and logits do not depend on the shape policy, the chunks' edges, threads or instruction set, nor on
@@ -33,15 +33,15 @@ typedef struct bt_prefill_config {
     bt_obtain_want want;         /* npu: which package; host: only shape_policy counts */
     bt_schedule_policy schedule; /* npu: in which order chunks of one prompt run (engine/overlap.h); 0: one by one */
     const bt_pkg *pkg;      /* npu: this open package, whatever want says; borrowed; NULL: the engine opens its own */
-    bool is_dense;          /* npu: attention is, whatever the package says; for comparing */
+    bool is_dense;          /* npu: dense attention, whatever the package says; for comparisons */
     bool for_perplexity;    /* recipes whose numbers depend on the chunk are allowed */
     uint32_t kv_elem_bytes; /* 2 f16, 1 int8 (kernels/kv_view.h); 0: the engine's first, 2, or 4 for the reference */
     bt_pool *pool;  /* borrowed, outlives the engine; NULL: it makes one of `threads` (decode.h: NULL is one thread) */
-    size_t threads; /* 0: as many as cores; not looked at with a pool */
-    const bt_weights *weights; /* host: taken where they are f16, of m and long enough, so that nothing is held twice;
+    size_t threads; /* 0: as many as cores; ignored with a pool */
+    const bt_weights *weights; /* host: used where they are f16, of m and long enough, so that nothing is held twice;
                                   borrowed; NULL: its own */
-    size_t ctx_tokens;         /* longest prompt, at most the model's context; 0: that, or what kv_memory_bytes holds */
-    /* where ctx_tokens is 0, it is cut to whole 64 tokens of KV in so much memory; 0: no cut */
+    size_t ctx_tokens; /* longest prompt, at most the model's context; 0: the context, or what kv_memory_bytes holds */
+    /* where ctx_tokens is 0, it is cut to the whole 64 tokens whose KV fits this memory; 0: no cut */
     uint64_t kv_memory_bytes;
     bt_progress_fn *progress; /* while compiling, or converting weights; NULL: silent */
     void *progress_ud;
@@ -56,17 +56,16 @@ void bt_prefill_free(bt_prefill *p); /* NULL is fine */
 const char *bt_prefill_isa(const bt_prefill *p);        /* "avx2"; "ref" for the reference */
 uint32_t bt_prefill_kv_elem_bytes(const bt_prefill *p); /* 1, 2 or 4: what the views must have */
 size_t bt_prefill_ctx_tokens(const bt_prefill *p);
-/* A call begins at a multiple of so many positions: 1, or the rows that share a choice of sparse attention. */
+/* Calls begin at multiples of this many positions: 1, or the rows that share a choice of sparse attention. */
 size_t bt_prefill_grid_rows(const bt_prefill *p);
 
 typedef struct bt_prefill_hooks {
     /* K and V rows of positions [token_begin, token_begin + token_count) of `layer` are final. On the caller's thread,
-     * between operators: be brief. Chunks ascend; within a chunk layers ascend. The reference calls it when all is
-     * computed. NULL: not wanted. */
+     * between operators: be brief. Chunks ascend; within a chunk layers ascend. The reference reports all rows at its
+     * end. NULL: not wanted. */
     void (*on_kv)(void *ud, uint32_t layer, size_t token_begin, size_t token_count);
     /* A chunk begins, or is computed. With a schedule other than serial several are under way, and a thread of the
-     * engine's may call, but never two at a time. Not called where prompts run as a batch. Be brief. NULL: not wanted.
-     */
+     * engine may call, but never two at a time. Not called for batches of prompts. Be brief. NULL: not wanted. */
     void (*on_chunk)(void *ud, size_t token_begin, size_t token_count, bool is_end);
     void *ud;
     const atomic_bool *cancel; /* looked at between layers; NULL: never */
@@ -81,35 +80,36 @@ typedef enum bt_prefill_out { BT_PREFILL_LAST, BT_PREFILL_ALL } bt_prefill_out;
  * 1, pos0 + n <= ctx_tokens, ids inside the vocabulary. kv: rows of kv_elem_bytes, room for pos0 + n tokens; no other
  * row is written. logits: LAST [V], the last position's; ALL [n, V]. hooks may be NULL. BT_EARG: the contract is
  * broken, pos0 lies off the grid, or the view has another shape; BT_ELIMIT: too long, with both numbers; BT_ECANCEL:
- * stopped by a hook; BT_ERANGE: numbers became infinite or NaN (kernels/finite.h), with the place. After the last two,
- * rows may have been written; on_kv has seen only finite rows. npu and host allocate nothing. One run at a time; the
- * caller's thread takes part in computing. */
+ * hooks->cancel became true; BT_ERANGE: numbers became infinite or NaN (kernels/finite.h), with the place. After the
+ * last two, rows may have been written; on_kv has seen only finite rows. npu and host allocate nothing. One run at a
+ * time; the caller's thread takes part in computing. */
 bt_err bt_prefill_run(bt_prefill *p, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
                       const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_fault *fault);
 
-/* ---- batches ---- Several prompts in one run (prefill_batches.h), each with the bytes that it has alone. npu: in
- * places of their own where the package has rows for batches (npu/pkg/shapes.h); else packed one behind the other into
- * the rows of one chunk, where its attention is the companion's, dense, and no number depends on the chunk. host:
- * packed. All others compute one prompt after the other.
+/* ---- batches of prompts ---- Prompts share runs (together.h), each with the bytes that it has alone. npu: as batches
+ * where the package has them (npu/pkg/shapes.h); else packed one behind the other into the rows of one chunk, where its
+ * attention is the companion's, dense, and no number depends on the chunk. host: packed. All others compute one after
+ * the other.
  *
- * Packed, an entry may go on where one before it ends, in the same view: rows of which several want logits. */
+ * Packed, an entry may go on where an earlier one ends, in the same view, for rows of which several want logits. */
 typedef struct bt_prefill_seq {
-    const bt_kv_view *kv; /* as bt_prefill_run has them; views that share no page that is written */
+    const bt_kv_view *kv; /* as in bt_prefill_run; views share no page that is written */
     const int32_t *ids;
     size_t n, pos0;
-    const bt_prefill_hooks *hooks; /* cancel: looked at between runs of a batch */
-    float *logits;                 /* [V], of the last position; NULL where an engine computes batches: of none */
-    bt_overflow *overflow;         /* where it is noted that numbers left their range, as bt_decode_seq has it
-                                      (engine/decode.h); entries may share one. NULL: result says it */
-    bt_err result;                 /* of this prompt, when all have ended: as bt_prefill_run's */
+    const bt_prefill_hooks *hooks; /* cancel: in a batch looked at between runs */
+    float *logits;         /* [V], of the last position; NULL: none wanted, only with engines that compute batches */
+    bt_overflow *overflow; /* notes where numbers became infinite or NaN, as in bt_decode_seq (engine/decode.h); entries
+                              may share one. NULL: result is BT_ERANGE */
+    bt_err result;         /* of this prompt, when all have ended: errors of bt_prefill_run */
     bt_fault fault;
 } bt_prefill_seq;
 size_t bt_prefill_batch_max(const bt_prefill *p);   /* prompts of one run, 1 or more */
 size_t bt_prefill_packed_rows(const bt_prefill *p); /* tokens of several prompts that one run packs; 0: it packs none */
-/* All `prompts` of them, however many; a prompt that fails or is cancelled changes nothing for the others. */
-void bt_prefill_run_batch(bt_prefill *p, bt_prefill_seq *seq, size_t prompts);
+/* Computes any number of prompts; a prompt that fails or is cancelled changes nothing for the others. */
+void bt_prefill_run_together(bt_prefill *p, bt_prefill_seq *seq, size_t prompts);
 
 bt_report_work bt_prefill_work(const bt_prefill *p); /* of all runs */
 bt_report_engine bt_prefill_about(const bt_prefill *p);
-const bt_pkg *bt_prefill_pkg(const bt_prefill *p); /* what npu runs, as long as the engine lives; NULL: no package */
+const bt_pkg *bt_prefill_pkg(const bt_prefill *p); /* the package of npu, as long as the engine lives; NULL: no package
+                                                    */
 #endif

@@ -21,7 +21,7 @@ typedef struct bt_step {
     uint32_t rotation; /* ROTATE: a bt_rotation */
     /* LINEAR: this and the next group - 1 steps read one input and may run as one, in any order; else 1 */
     uint32_t group;
-    bt_extent in_at[2], out_at; /* byte offsets in the arena; BT_BIND_NOWHERE for what is not in it */
+    bt_extent in_at[2], out_at; /* byte offsets in the arena; BT_BIND_NOWHERE for tensors outside it */
     size_t in_width[2], out_width;
     size_t rows; /* rows of one sequence in the output (SEQ or OUT) */
 } bt_step;
@@ -37,8 +37,8 @@ typedef struct bt_placement {
 typedef struct bt_program {
     const bt_graph *graph;  /* borrowed; outlives the program */
     size_t batch, seq, out; /* batch 0: symbolic */
-    bool rotates;           /* it has ROTATE steps */
-    uint64_t ctx;           /* positions it may see; 0: symbolic, no limit of its own */
+    bool rotates;           /* has ROTATE steps */
+    uint64_t ctx;           /* positions that attention may see; 0: symbolic, without a limit of its own */
     bt_step *step;
     size_t steps;
     bt_placement *place;
@@ -51,6 +51,6 @@ typedef struct bt_program {
 bt_err bt_bind_program(bt_program **ret, const bt_graph *g, size_t batch, size_t seq, size_t out, uint64_t ctx,
                        bt_fault *fault);
 void bt_bind_free(bt_program *p); /* NULL is fine */
-/* The arena of a run with so many sequences; batch is the program's where that is bound. BT_ELIMIT. */
+/* The arena of a run with `batch` sequences; batch is the program's where the program's is bound. BT_ELIMIT. */
 bt_err bt_bind_arena_bytes(size_t *ret, const bt_program *p, size_t batch, bt_fault *fault);
 #endif

@@ -11,11 +11,11 @@
 #include "kernels/kv_view.h"
 #include "kernels/round16.h"
 
-/* The FP32 operators of a graph as functions over plain pointers: the float executor (graph/walk.h) is made
- * of them, and the NPU's companion (npu/run/exec.h). Each is one call into the kernels table, split over the
- * pool's threads by output panels, heads or rows, never inside a sum; little work stays on the caller's
- * thread. Nothing here allocates but bt_companion_init, and nothing decides a shape. Bits depend on no batch,
- * padding, thread or instruction set (the rule of order, docs/numerics.md). */
+/* The FP32 operators of a graph as functions over plain pointers: the float executor (graph/walk.h) and the NPU's
+ * companion (npu/run/exec.h) are made of them. Each is one call into the kernels table, split over the pool's threads
+ * by output panels, heads or rows, never inside a sum; little work stays on the caller's thread. Only bt_companion_init
+ * allocates, and no function decides a shape. Bits depend on no batch, padding, thread or instruction set (the rule of
+ * order, docs/numerics.md). */
 
 /* A Hadamard rotation of blocks of E = base << log2 elements, as bt_edge_rotate_fn computes it. Pointers are
  * borrowed. */
@@ -25,13 +25,13 @@ typedef struct bt_companion_rotation {
     const int8_t *sign;   /* [E], or NULL */
     float scale;
 } bt_companion_rotation;
-/* Those of a model, by bt_rotation; base 0: none. */
+/* The rotations of a model, by bt_rotation; base 0: none. */
 typedef struct bt_companion_rotations {
     bt_companion_rotation r1, r2, r4;
 } bt_companion_rotations;
 /* by: a bt_rotation. */
 const bt_companion_rotation *bt_companion_rotation_by(const bt_companion_rotations *r, uint32_t by);
-/* The largest of them, in elements. */
+/* The elements of the largest rotation. */
 size_t bt_companion_rotations_max_elems(const bt_companion_rotations *r);
 static inline size_t bt_companion_rotation_elems(const bt_companion_rotation *r) { return (size_t)r->base << r->log2; }
 
@@ -41,20 +41,20 @@ typedef struct bt_companion {
     const bt_kernels *kernels;
     bt_pool *pool; /* NULL: one thread */
     uint8_t *scratch;
-    size_t scratch_bytes;      /* scratch_bytes for each thread, 64-byte aligned; between calls anyone's */
-    bt_companion_spans *spans; /* what threads that share a sequence's attention need (companion_attn.c) */
+    size_t scratch_bytes;      /* for each thread, 64-byte aligned; free for any use between calls */
+    bt_companion_spans *spans; /* for threads that share a sequence's attention (companion_attn.c) */
     bt_companion_pass *pass;   /* row-wise steps that wait (companion_pass.c) */
     uint32_t row_align_bytes;  /* rows of matrices begin at multiples of this power of two; 0: one behind the other */
 } bt_companion;
-/* What the companion makes room for. Room decides what is fast, never what is possible. */
+/* The sizes for which the companion takes memory. They decide what is fast, never what is possible. */
 typedef struct bt_companion_sizes {
     size_t heads, kv_heads, head_dim;
-    size_t runs;          /* sequences of one call of attention, usually: decoding brings this many */
+    size_t runs;          /* the usual number of sequences in one call of attention, as in decoding */
     size_t ctx_tokens;    /* the longest of them */
     size_t rotate_elems;  /* the largest rotation */
-    size_t scratch_bytes; /* what the owner wants of each thread's scratch, at least */
+    size_t scratch_bytes; /* the least scratch of each thread, as the owner needs it */
 } bt_companion_sizes;
-/* What bt_companion_init takes for a pool of so many threads. */
+/* The bytes that bt_companion_init takes for a pool of `threads` threads. */
 uint64_t bt_companion_bytes(const bt_companion_sizes *sizes, size_t threads);
 /* kernels and pool are borrowed. BT_ENOMEM. */
 bt_err bt_companion_init(bt_companion *ret, const bt_kernels *kernels, bt_pool *pool, const bt_companion_sizes *sizes,
@@ -65,8 +65,8 @@ static inline void *bt_companion_scratch(const bt_companion *c, size_t part)
 {
     return c->scratch + part * c->scratch_bytes;
 }
-/* The pool where there are enough elements to write that waking threads pays, else NULL: the caller's thread
- * alone. */
+/* The pool where the number of elements to write makes waking threads worthwhile, else NULL: the caller's thread alone.
+ */
 enum { BT_COMPANION_DIRECT_ELEMS = 16384 };
 static inline bt_pool *bt_companion_pool_for(const bt_companion *c, size_t elems)
 {
@@ -82,8 +82,8 @@ typedef struct bt_companion_seq {
 typedef struct bt_companion_rows {
     const bt_companion_seq *seq;
     size_t batch, rows;
-    /* [batch]: where kv_store notes rows of each sequence that KV cannot hold; they are stored all the same. Sequences
-       may share one; NULL, all or one of them: not looked at */
+    /* [batch]: kv_store notes here the rows of each sequence that KV cannot hold, and stores them all the same.
+     * Sequences may share one; NULL, for all or for one: no check */
     bt_overflow *const *overflow;
 } bt_companion_rows;
 
@@ -94,8 +94,8 @@ static inline size_t bt_companion_ld(const bt_companion *c, size_t width)
     return (width + align - 1) & ~(align - 1);
 }
 
-/* Row r of a matrix begins at r * bt_companion_ld(width); what lies between rows is never read or written. t counts
- * the rows of all sequences together, padding too. */
+/* Row r of a matrix begins at r * bt_companion_ld(width); bytes between rows are never read or written. t counts the
+ * rows of all sequences together, padding too. */
 
 /* ---- passes ----
  * Outside a pass every function does its work at once. Between begin and end, the row-wise ones (embed,
@@ -108,14 +108,14 @@ static inline size_t bt_companion_ld(const bt_companion *c, size_t width)
 void bt_companion_begin(const bt_companion *c);
 void bt_companion_flush(const bt_companion *c);
 void bt_companion_end(const bt_companion *c);
-/* Says that nothing after the steps that wait reads the rows at x. They may then stay in a thread's scratch
- * and never be written. */
+/* Says that nothing after the noted steps reads the rows at x, which may then stay in a thread's scratch and never be
+ * written. */
 void bt_companion_drop(const bt_companion *c, const void *x);
 
-/* A row-wise step of the owner's own: fn computes rows [r0, r0 + n) of t. x: [t, width], or NULL; fn gets
- * where row r0 of it is, which may be in a thread's scratch. width without x: of the widest rows it touches.
- * area: all memory that fn reads or writes, x too: row r is the `stride` bytes from at + r * stride (at
- * NULL: none). scratch: the thread's. */
+/* A row-wise step of the owner's own: fn computes rows [r0, r0 + n) of t. x: [t, width], or NULL; fn gets the address
+ * of row r0, which may lie in a thread's scratch. width without x: the width of the widest rows that fn touches. area:
+ * all memory that fn reads or writes, x too: row r is the `stride` bytes from at + r * stride (at NULL: none). scratch:
+ * the thread's. */
 enum { BT_COMPANION_MAX_AREAS = 6 };
 typedef struct bt_companion_area {
     const void *at;
@@ -135,24 +135,22 @@ void bt_companion_rmsnorm(const bt_companion *c, float *y, const float *x, const
                           size_t k);
 /* The same in place for each of `heads` heads of d in t rows. */
 void bt_companion_qk_norm(const bt_companion *c, float *x, const float *w, float eps, size_t t, size_t heads, size_t d);
-/* x[batch * rows, heads * d] in place; cos, sin [positions, dims / 2] of every position; padding is left
- * alone. */
+/* x[batch * rows, heads * d] in place; cos, sin [positions, dims / 2] of every position; padding stays as it is. */
 void bt_companion_rope(const bt_companion *c, const bt_companion_rows *r, float *x, size_t heads, size_t d, size_t dims,
                        const float *cos, const float *sin, int neox);
 /* k, v [batch * rows, width]: rows of real tokens, rounded to the views' elements. */
 void bt_companion_kv_store(const bt_companion *c, const bt_companion_rows *r, size_t layer, const float *k,
                            const float *v, size_t width);
-/* out, q [batch * rows, heads * d]; rows of padding become zeros. Where rows = 1, entries one behind the
- * other with the same kv and rising positions (drafts, replayed tokens) go over K and V together; every row
- * is still computed as if it were alone. Three ways of sharing the work among threads, by what the call
- * brings:
+/* out, q [batch * rows, heads * d]; rows of padding become zeros. Where rows = 1, entries one behind the other with the
+ * same kv and rising positions (drafts, replayed tokens) go over K and V together; every row is still computed as if it
+ * were alone. Three ways of sharing the work among threads, by the size of the call:
  *   little work                  the caller's thread
  *   runs of up to 32 rows        (decoding, and mixed steps) by sequence and kv head, and where that leaves threads
  *                                idle also at fixed spans of 256 positions, merged in ascending order (kernels.h)
  *   longer runs                  (chunks of a prompt) by blocks of rows and kv head */
 void bt_companion_attention(const bt_companion *c, const bt_companion_rows *r, float *out, const float *q, size_t layer,
                             size_t heads, size_t kv_heads, size_t d, float scale);
-/* The same of query heads [h0, h1) alone; the others' places in out are left as they are. */
+/* The same for query heads [h0, h1) alone; the places of other heads in out stay as they are. */
 void bt_companion_attention_heads(const bt_companion *c, const bt_companion_rows *r, float *out, const float *q,
                                   size_t layer, size_t h0, size_t h1, size_t heads, size_t kv_heads, size_t d,
                                   float scale);
@@ -168,7 +166,7 @@ void bt_companion_round(const bt_companion *c, bt_round16 form, float *y, const 
  * bytes. */
 void bt_companion_select_rows(const bt_companion *c, const bt_companion_rows *r, size_t out, void *y, const void *x,
                               size_t k);
-/* Each of `blocks` blocks of each of t rows, in place. */
+/* Rotates each of `blocks` blocks of each of t rows, in place. */
 void bt_companion_rotate(const bt_companion *c, float *x, size_t t, size_t blocks,
                          const bt_companion_rotation *rotation);
 

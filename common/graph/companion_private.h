@@ -3,11 +3,11 @@
 #include "graph/companion.h"
 
 /* What the companion's files share. Read them in this order; each calls only those before it:
- *   companion_pass.c     passes: row-wise steps that wait, and how they run together
+ *   companion_pass.c     passes: row-wise steps that wait, and how they run as one
  *   companion_rows.c     the row-wise operators: each describes itself as a step
  *   companion_linear.c   linears
  *   companion_attn.c     attention
- *   companion.c          makes and frees what they need */
+ *   companion.c          makes and frees what the others need */
 
 /* ---- companion_pass.c ---- */
 
@@ -23,12 +23,12 @@ struct bt_companion_pass_step {
     float *y; /* [rows, k], as x; NULL: none */
     const float *x;
     size_t k;                                       /* width of x and y */
-    const float *w;                                 /* a second operand: norm weight, v, what is selected from */
+    const float *w;                                 /* a second operand: norm weight, v, the rows to select from */
     bt_companion_area area[BT_COMPANION_MAX_AREAS]; /* all rows that the step reads or writes */
     size_t areas;
-    bool is_fresh;               /* y does not depend on what stood there before */
+    bool is_fresh;               /* y does not depend on its old content */
     bool x_in_block, y_in_block; /* the pass's own: x, y are not in memory (bt_companion_drop) */
-    /* For the operator; each uses some of them. */
+    /* For the operator, which uses some of these. */
     bt_companion_rows r;
     float number; /* eps, pad */
     size_t heads, d, dims, layer;
@@ -46,7 +46,7 @@ struct bt_companion_pass_step {
 /* Notes a step over t rows; outside a pass it runs at once. Copies *s. */
 void bt_companion_pass_add(const bt_companion *c, const bt_companion_pass_step *s, size_t t);
 
-/* Each thread's scratch ends in room for a block of a pass. NULL: no memory. */
+/* Each thread's scratch ends with the memory for a block of a pass. NULL: no memory. */
 bt_companion_pass *bt_companion_pass_new(void);
 void bt_companion_pass_free(bt_companion_pass *p); /* NULL is fine */
 size_t bt_companion_pass_scratch_bytes(void);
@@ -54,7 +54,7 @@ size_t bt_companion_pass_scratch_bytes(void);
 /* ---- companion_attn.c ---- */
 
 /* NULL: no memory. */
-size_t bt_companion_spans_part_floats(const bt_companion_sizes *sizes); /* of the memory that it has */
+size_t bt_companion_spans_part_floats(const bt_companion_sizes *sizes); /* of its memory */
 bt_companion_spans *bt_companion_spans_new(const bt_companion_sizes *sizes);
 void bt_companion_spans_free(bt_companion_spans *s); /* NULL is fine */
 #endif

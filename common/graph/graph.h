@@ -15,7 +15,7 @@
  *
  *   BATCH  sequences in one run
  *   SEQ    rows of one sequence in one run
- *   CTX    KV positions an attention may look at
+ *   CTX    KV positions that attention may see
  *   OUT    rows of a sequence whose logits are wanted: 0, 1 or SEQ
  *
  * Activations are FP32 [BATCH, rows, width], rows being SEQ or OUT. Only KV has CTX in its size, and KV
@@ -84,7 +84,7 @@ bt_err bt_graph_build(bt_graph **ret, const bt_hparams *hp, const bt_graph_optio
 void bt_graph_free(bt_graph *g); /* NULL is fine */
 /* Every operand exists, has the shape its operator needs and is written before it is read; layers ascend. */
 bt_err bt_graph_check(const bt_graph *g, bt_fault *fault);
-/* Whether it turns anything by this matrix. */
+/* Whether the graph has a ROTATE by this matrix. */
 bool bt_graph_rotates(const bt_graph *g, bt_rotation by);
 /* The weight of the linear whose output the ADD op[at] adds. */
 bt_weight bt_graph_added(const bt_graph *g, size_t at);
@@ -92,6 +92,6 @@ bt_weight bt_graph_added(const bt_graph *g, size_t at);
 const bt_op *bt_graph_reader(const bt_graph *g, uint32_t tensor, size_t from);
 /* One line an operator, for people; only the first `layers` layers. */
 void bt_graph_print(const bt_graph *g, FILE *to, uint32_t layers);
-/* Sum over all operators under a binding. */
+/* The multiply-accumulates of all operators under a binding. */
 bt_err bt_graph_macs(uint64_t *ret, const bt_graph *g, const bt_bind *b, bt_fault *fault);
 #endif

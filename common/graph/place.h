@@ -15,7 +15,7 @@ typedef struct bt_extent {
     size_t fixed, each;
 } bt_extent;
 static inline size_t bt_extent_at(bt_extent e, size_t n) { return e.fixed + e.each * n; }
-/* a <= b at every N >= 1: where it holds neither way, the two cannot be compared. */
+/* a <= b at every N >= 1: where neither a <= b nor b <= a holds, the two cannot be compared. */
 static inline bool bt_extent_le(bt_extent a, bt_extent b)
 {
     return a.each <= b.each && a.fixed + a.each <= b.fixed + b.each;

@@ -1,5 +1,5 @@
 /* The table of cores, and which of its rows this machine is. Families and models are those by which the Linux
- * kernel (6.10 and later) tells AMD's generations of Zen and names Intel's processors. */
+ * kernel (6.10 and later) distinguishes AMD's generations of Zen and names Intel's processors. */
 #include "kernels/cores.h"
 #include "kernels/cores_trial.h"
 

@@ -22,7 +22,7 @@ enum {
 static uint64_t less(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static bool is_faster(uint64_t cycles, uint64_t than) { return cycles < than - than / 32; }
 
-/* Of one product whose weights come from memory. */
+/* The cycles of one product whose weights come from memory. */
 static uint64_t cycles_ahead(const bt_cores_trial *t, const uint8_t *weights, const float *x, uint32_t ahead)
 {
     float y[OUTPUTS];

@@ -130,8 +130,8 @@ typedef void bt_int_planes_fn(int8_t *restrict low, int8_t *restrict high, const
                               const bt_int_group *restrict groups, size_t k4, size_t group4, size_t p0, size_t p1);
 static inline int bt_int_plane_high(int v) { return (v + 64 + 128 * 128) / 128 - 128; } /* |v| <= BT_INT_GROUP_MAX */
 
-/* The sums of two planes joined: v[i] += 128 * high[i] + low[i], n a multiple of 16. Of wide inputs a plane's sum is
- * 256 * hi + lo, and both have a lo; else it is hi, and neither has. */
+/* The sums of two planes joined: v[i] += 128 * high[i] + low[i], n a multiple of 16. With wide inputs a plane's sum is
+ * 256 * hi + lo, and both planes have a lo; else the sum is hi, and neither has one. */
 typedef struct bt_int_plane_sums {
     const int32_t *hi, *lo;
 } bt_int_plane_sums;

@@ -84,9 +84,10 @@ typedef void bt_f16_to_f32_fn(float *restrict y, const uint16_t *restrict x, siz
  *       n = max(M, m); a = exp(M - n); b = exp(m - n); L = L * a + l * b (two muls, one add);
  *       A[d] = A[d] * a + acc[d] * b (two muls, one add); M = n
  *   out[d] = A[d] / L, and NaN for every d where M is not finite: a score overflowed, or is a NaN
- * Up to BT_ATTN_PAIRS (row, head) pairs of a kv head go over K and V together, once; more than that, in turns. Of whole
- * kv heads with BT_ATTN_FEW_PAIRS or less each, as many go together as have BT_ATTN_PAIRS: rows are read as they lie.
- * D <= 256. scratch: bt_attn_scratch_bytes(D) bytes for each call in flight, 64-byte aligned. */
+ * Up to BT_ATTN_PAIRS (row, head) pairs of a kv head go over K and V together, once; more than that, in turns. Where
+ * whole kv heads have BT_ATTN_FEW_PAIRS pairs or less each, as many heads go at once as have BT_ATTN_PAIRS pairs in
+ * all: rows are read as they lie. D <= 256. scratch: bt_attn_scratch_bytes(D) bytes for each call in flight, 64-byte
+ * aligned. */
 enum { BT_ATTN_SPAN = 256, BT_ATTN_PAIRS = 192, BT_ATTN_FEW_PAIRS = 8 };
 typedef void bt_attn_fn(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer,
                         size_t t, size_t pos0, size_t heads, size_t h0, size_t h1, float scale, void *scratch);

@@ -146,7 +146,7 @@ static void join_states(bt_gguf *g)
     bt_hash_end(g->state.name, &s);
 }
 
-/* Opens the other parts beside the first, whose name tells theirs. */
+/* Opens the other parts beside the first, whose name gives theirs. */
 static bt_err open_parts(bt_gguf *first, const char *path, size_t n, bool is_head, bt_fault *fault)
 {
     char tail[TAIL_BYTES], other[PATH_BYTES];

@@ -117,7 +117,7 @@ struct bt_capture {
     bt_buf record;
     uint64_t *hash;
     size_t hash_cap;
-    uint64_t told_drops; /* those that a record has told */
+    uint64_t told_drops; /* those that a record has named */
     int64_t told_us, synced_ms;
     atomic_bool is_ending;
     atomic_uint_fast64_t waiting_bytes, written, busy, refused, bytes;

@@ -118,7 +118,7 @@ static void expire(dc_brain *b)
         if (dc_memory_waits(r) && b->now_us - r->want_us >= b->cfg.preempted_us)
             dc_preempt_give_up(b, r, BT_EAGAIN, "preempted: waited too long for KV memory of this node");
     }
-    dc_orders_settle(b); /* heartbeats tell the load */
+    dc_orders_settle(b); /* heartbeats carry the load */
     bt_gates_tick(&b->gates, b->now_us);
 }
 

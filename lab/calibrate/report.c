@@ -342,7 +342,7 @@ json_t *tool_calibrate_profile(const tool_calibrate_report *r)
                      "m: as operators", "time", "m: each value with its own");
 }
 
-/* ---- what is told -------------------------------------------------------------------------------- */
+/* ---- what is printed ----------------------------------------------------------------------------- */
 
 static void add_points(json_t *prompts, json_t *steps, const tool_calibrate_report *r,
                        const tool_calibrate_points *p, bool is_held)

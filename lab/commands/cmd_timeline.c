@@ -1,4 +1,4 @@
-/* baton timeline: one request on a named pair of devices, stage by stage: modelled, drawn, and told in a
+/* baton timeline: one request on a named pair of devices, stage by stage: modelled, drawn, and printed as a
  * table. */
 #include "base/cache_files.h"
 #include "base/num.h"
@@ -142,7 +142,7 @@ static bt_err prepare(subject *s, const config *c, bt_fault *fault)
     return e;
 }
 
-/* ---- what is told ---- */
+/* ---- what is printed ---- */
 
 static double ms(uint64_t ns) { return (double)ns / 1e6; }
 static double percent(uint64_t part, uint64_t of) { return of ? 100.0 * (double)part / (double)of : 0; }

@@ -307,7 +307,7 @@ bt_err tool_plan_figure_colocated(tool_plan_figures *ret, const tool_plan_pair *
         }
         batch = !load->has_arrivals ? 1 : busy < 1 ? high : most;
         (void)busy_of(&token_ns, pair, how, load, &w, batch);
-        /* the decode rows that ride along are decode's; a prompt alone is told without them */
+        /* the decode rows that ride along are decode's; a prompt alone is printed without them */
         const bt_price_sum step = step_of(pair, how->kv_bytes, batch, load->step_ctx, NULL);
         f.batch = batch;
         f.tpot_ns = token_ns;

@@ -70,7 +70,7 @@ static const char dot_style[] =
 
 /* ---- the picture --------------------------------------------------------------------------------- */
 
-/* Filled or a ring, so that it is not the colour alone that tells. */
+/* Filled or a ring, so that the shape says it beside the colour. */
 static void dot(bt_buf *out, const tool_chart *c, const tool_simulate_point *p, bool is_large)
 {
     const double x = c->left + ((double)p->prefill - c->x.from) / (c->x.to - c->x.from) * c->width,

@@ -1,5 +1,5 @@
-/* A prompt is cut, its stages are priced once, the schedule plays them, and what it tells of stores and ends
- * is sent and decoded. */
+/* A prompt is cut, its stages are priced once, the schedule plays them, and what it says about stores and
+ * ends is sent and decoded. */
 #include "lab/timeline/modelled.h"
 
 #include <stdlib.h>

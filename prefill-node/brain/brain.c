@@ -238,7 +238,7 @@ static void expire(pf_brain *b)
             pf_attempt_say(b, r);
         }
     }
-    pf_orders_settle(b); /* heartbeats tell the load */
+    pf_orders_settle(b); /* heartbeats carry the load */
     bt_gates_tick(&b->gates, b->now_us);
     pf_links_expire(b);
 }

@@ -1,5 +1,5 @@
-/* See chat.h. At a terminal whatever fails is told and the chat goes on; from a pipe the first failure ends
- * it, so that a script sees it. */
+/* See chat.h. At a terminal a failure is printed and the chat goes on; from a pipe the first failure ends it,
+ * so that a script sees it. */
 #include "tools/chat/chat.h"
 #include "base/buf.h"
 #include "base/err.h"

@@ -23,7 +23,7 @@ enum { HISTORY_ENTRIES = 1000, KEY_BYTES = 4096, SEARCH_MAX_CHARS = 1000, CAUGHT
 /* Keys that no terminal has: what they are bound to can be called by pushing them. */
 #define KEY_TAKE   L"\033[99;1~"
 #define KEY_SEARCH L"\033[99;2~"
-/* What a terminal is told: mark pastes, and do not. */
+/* Commands to a terminal: mark pastes, and do not. */
 #define PASTE_ON  "\033[?2004h"
 #define PASTE_OFF "\033[?2004l"
 
@@ -509,7 +509,7 @@ bt_err tool_edit_read(tool_edit *e, bt_buf *ret, bool *ret_ended, bt_fault *faul
     fflush(e->screen);
     sigaction(SIGWINCH, &old_window, NULL);
     if (tool_stop) {
-        if (line_chars(e->el) > 0) (void)bt_buf_byte(ret, '?'); /* it only tells that there was something */
+        if (line_chars(e->el) > 0) (void)bt_buf_byte(ret, '?'); /* it only says that there was something */
         return bt_fail(fault, BT_ECANCEL, "interrupted");
     }
     if (wants_stop) { /* Ctrl-Z after the last look */

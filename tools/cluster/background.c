@@ -1,4 +1,4 @@
-/* See background.h. The child tells its URL by the same line that people see: "ready http://HOST:PORT". */
+/* See background.h. The child prints its URL in the same line that people see: "ready http://HOST:PORT". */
 #include "tools/cluster/background.h"
 #include "base/exec.h"
 #include "base/wait.h"

@@ -1,4 +1,4 @@
-/* Faults that every node would tell again and again are found before any is started. */
+/* Finds faults before any node is started; each node would log them again and again. */
 #include "tools/cluster/devices.h"
 #include "device/link.h"
 #include "device/pace.h"

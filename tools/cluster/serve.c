@@ -203,7 +203,7 @@ static void add_bytes(tool_command *c, const char *option, uint64_t bytes)
     tool_command_add(c, option, text);
 }
 
-/* What a node is told for its time as a decode node. */
+/* The options of a node for its time as a decode node. */
 static void add_decode(tool_command *c, const tool_serve *s)
 {
     tool_command_add(c, "--weights", bt_weights_forms[s->weights]);

@@ -81,7 +81,7 @@ static bt_err refuse_ahead(bool *ret_refused, const bt_model *m, const bt_obtain
     return e;
 }
 
-/* *ret NULL: what falls back was told, and nothing is compiled. */
+/* *ret NULL: what falls back was printed, and nothing is compiled. */
 static bt_err make(bt_pkg **ret, json_t **ret_search, char path[BT_OBTAIN_PATH_BYTES], const config *c,
                    bt_fault *fault)
 {

@@ -370,7 +370,7 @@ static int inspect_package(const config *c, const char *path)
     return rc;
 }
 
-/* By the first bytes; whatever cannot be read is a model's error to tell. */
+/* Looks at the first bytes; a file that cannot be read is taken for a model, whose error says why. */
 static bool is_package(const char *path)
 {
     char magic[8] = "";

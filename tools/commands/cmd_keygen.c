@@ -13,7 +13,7 @@ typedef struct config {
     int64_t gateway, prefill, decode;
     bool json;
 } config;
-/* What bt_keys_generate is told: arguments as they are, counted names in `made`. */
+/* The arguments of bt_keys_generate: as they are, counted names in `made`. */
 typedef struct list {
     const char **spec;
     char (*made)[NAME_BYTES];

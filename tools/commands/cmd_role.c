@@ -67,7 +67,7 @@ static json_t *ask(job *j, const char *path, const char *post, bt_fault *fault)
     return root;
 }
 
-/* The node as /v1/status tells of it, or NULL; borrowed from status. */
+/* The node as /v1/status has it, or NULL; borrowed from status. */
 static const json_t *find_node(const json_t *status, const char *id)
 {
     size_t i;

@@ -234,7 +234,7 @@ static void cost_text(char ret[32], double cost, bool is_time)
     else bt_num_size_text(ret, 32, (uint64_t)cost);
 }
 
-static void told(void *ud, const tool_search_try *t)
+static void report(void *ud, const tool_search_try *t)
 {
     const job *j = ud;
     char cost[32];
@@ -354,7 +354,7 @@ bt_err tool_auto_resolve(json_t **ret, char recipe[BT_RECIPE_MAX_TEXT], bt_obtai
                        w->quant);
     job j = {.m = m, .want = w, .how = how, .dims = bt_costs_dims(m)};
     j.search =
-        (tool_search){.bound = bound, .layers = m->hp.layers, .measure = measure, .told = told, .ud = &j};
+        (tool_search){.bound = bound, .layers = m->hp.layers, .measure = measure, .report = report, .ud = &j};
     e = bt_profile_load(&j.profile, w->profile, fault);
     j.has_time = e == BT_OK && j.profile.time.is_given;
     if (e == BT_OK) e = key_of(key, &j, fault);

@@ -88,7 +88,7 @@ static bt_err try_one(tool_search *s, tool_search_kind kind, const char *recipe,
         if (t->keeps && (!s->best || compare(s, t, s->best) < 0)) s->best = t;
     }
     s->count++;
-    if (s->told) s->told(s->ud, t);
+    if (s->report) s->report(s->ud, t);
     return BT_OK;
 }
 

@@ -37,14 +37,14 @@ typedef struct tool_search {
     /* Fills loss or kl, cost and bytes of the recipe. BT_ECANCEL and others end the search;
      * BT_EARG with ALL: the device cannot run it, and the fault becomes why_not. */
     bt_err (*measure)(void *ud, tool_search_try *t, bt_fault *fault);
-    void (*told)(void *ud, const tool_search_try *t); /* after each; NULL: nobody */
+    void (*report)(void *ud, const tool_search_try *t); /* after each; NULL: none */
     void *ud;
     tool_search_try *tries; /* [TOOL_SEARCH_MAX_TRIES], the caller's */
     size_t count;
     const tool_search_try *best;
 } tool_search;
 
-/* s: bound, layers, measure, told, ud and tries are given. best: the cheapest that keeps the bound; of equal cost the
+/* s: bound, layers, measure, report, ud and tries are given. best: the cheapest that keeps the bound; of equal cost the
  * one with fewer bits, then the smaller loss, then the one tried first. BT_EARG: none keeps it, with the least loss and
  * its recipe. Errors of measure. */
 bt_err tool_search_run(tool_search *s, bt_fault *fault);

@@ -28,7 +28,7 @@ BT_INLINE __m256i v16_to_s16(v16 x)
     return _mm256_permute4x64_epi64(_mm256_packs_epi32(_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b)),
                                     0xd8);
 }
-/* Of integers that s8 holds, or clamped to it. */
+/* Lanes to s8: integers that s8 holds, or clamped to it. */
 BT_INLINE __m128i s16_to_s8(__m256i x)
 {
     return _mm_packs_epi16(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));

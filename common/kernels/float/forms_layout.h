@@ -16,7 +16,7 @@ static inline uint16_t form_f16_at(const uint8_t *p, size_t output)
     return h;
 }
 
-/* Of the group's input i in [0, 32) and the panel's output j in [0, 16). */
+/* The byte of the group's input i in [0, 32) and the panel's output j in [0, 16). */
 static inline size_t form_fp4_byte(size_t i, size_t j)
 {
     return FORM_FP4_CODES + i / 8 * 64 + j / 4 * 16 + i / 2 % 2 * 8 + j % 4 * 2 + i % 2;

@@ -55,7 +55,8 @@ static void guess(int32_t *low, int32_t *high, const int32_t *v, size_t n, size_
     }
 }
 
-/* Of v[n] those in [low, high] to `to`, which may be v. Returns how many; *greater: how many are above high. */
+/* Copies those of v[n] that are in [low, high] to `to`, which may be v. Returns how many; *greater: how many are above
+ * high. */
 static size_t between(int32_t *to, size_t *greater, const int32_t *v, size_t n, int32_t low, int32_t high)
 {
     const lanes l = lanes_set1(low - 1), h = lanes_set1(high);

@@ -47,9 +47,9 @@ static inline size_t bt_compile_usual_ctx(const bt_model *m)
     return m->hp.ctx < BT_COMPILE_USUAL_CTX ? m->hp.ctx : BT_COMPILE_USUAL_CTX;
 }
 
-/* What the profile makes of a recipe: inputs with zero points where it wants them and nothing was said, else none.
- * BT_EARG: the recipe asks for them and the profile has none. Doing it again changes nothing. bt_compile does it
- * itself; this is for who shows the recipe. */
+/* Settles what a recipe leaves to the profile: inputs get zero points where the profile wants them and the recipe says
+ * nothing, else none. BT_EARG: the recipe asks for zero points and the profile has none. A second call changes nothing.
+ * bt_compile settles its recipe itself; this function is for whoever shows the recipe. */
 bt_err bt_compile_resolve(bt_recipe *recipe, const bt_profile *profile, bt_fault *fault);
 /* BT_EARG: options that do not fit each other, the model or the profile, with what and which limit. */
 bt_err bt_compile(const char *path, const bt_model *m, const bt_compile_options *options, bt_pool *pool,
@@ -57,7 +57,7 @@ bt_err bt_compile(const char *path, const bt_model *m, const bt_compile_options 
 /* A name for what bt_compile would make: 32 digits of a hash over the model's id, every option that changes a byte, the
  * calibration ids (or their text and the model file's vocabulary) and the compiler's version. Needs no compilation. */
 bt_err bt_compile_key(char ret[33], const bt_model *m, const bt_compile_options *options, bt_fault *fault);
-/* Raised when the same input would give another package, under any option: a cache must not keep the one of another
- * compiler. */
+/* Raised when the same input would give another package, under any option: a cache must not give out a package of
+ * another compiler. */
 enum { BT_COMPILE_VERSION = 4 };
 #endif

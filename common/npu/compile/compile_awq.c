@@ -71,7 +71,7 @@ static bt_err search_scales(awq *a, uint32_t layer, uint32_t kind, bt_fault *fau
     return BT_OK;
 }
 
-/* Of all its matrices but q and k. */
+/* Searches the clips of all matrices of a site but q and k. */
 static bt_err search_clips(awq *a, uint32_t layer, uint32_t kind, bt_fault *fault)
 {
     bt_compile_job *j = a->j;

@@ -53,7 +53,7 @@ typedef struct bt_compile_job {
 bt_err bt_compile_job_new(bt_compile_job **ret, const bt_model *m, const bt_compile_options *o, bt_pool *pool,
                           bt_fault *fault);
 void bt_compile_job_free(bt_compile_job *j); /* with all that it holds; NULL is fine */
-/* How far it is: the work of a compilation is the sum of its steps' shares. They stand for the time that each takes
+/* How far a compilation is: its work is the sum of its steps' shares. A share stands for the time that the step takes
  * beside the others, with the default model. */
 enum {
     BT_COMPILE_SHARE_CALIBRATE = 50, /* one run of the calibration text, with the reading and folding of weights */
@@ -66,7 +66,7 @@ void bt_compile_job_step(bt_compile_job *j, uint64_t share);            /* begin
 void bt_compile_job_progress(void *job, uint64_t done, uint64_t total); /* of the step */
 /* Tokens of the text that are read. */
 size_t bt_compile_calib_tokens(const bt_compile_job *j);
-/* What the inputs of sites are multiplied with, in the order in which they are written. */
+/* The matrices that inputs of sites are multiplied with, in the order in which they are written. */
 enum { BT_COMPILE_MATRICES = 8 };
 extern const bt_weight bt_compile_matrices[BT_COMPILE_MATRICES];
 /* Where the operator with this weight runs (bt_offload). */
@@ -82,7 +82,7 @@ uint32_t bt_compile_const(bt_compile_job *j, bt_pkg_const_kind kind, const void 
 
 /* ---- compile_int.c: for npu_ops ALL; LINEAR: nothing ---- */
 /* The integer fields of a matrix (bias [n], or NULL; colsum as of bt_rounding), a site or a norm that is otherwise
- * done; then the parameters of operators on the NPU. Of a sketch, those that no calibration gives. */
+ * done; then the parameters of operators on the NPU. In a sketch, those that no calibration gives. */
 void bt_compile_int_f16(const bt_compile_job *j, bt_pkg_tensor *t); /* of a linear on the companion: its output's unit
                                                                      */
 void bt_compile_int_site(const bt_compile_job *j, bt_pkg_site *s);
@@ -129,6 +129,6 @@ bt_err bt_compile_header(bt_compile_job *j, bt_fault *fault);
 /* A job that knows where each operator runs. The caller frees *ret, on failure too. */
 bt_err bt_compile_begin(bt_compile_job **ret, const bt_model *m, const bt_compile_options *options, bt_pool *pool,
                         bt_fault *fault);
-/* Everything of a package but its end, to j->w: the one order of constants and tables. */
+/* Writes all of a package but its end to j->w, in the one order of constants and tables. */
 bt_err bt_compile_write(bt_compile_job *j, bt_fault *fault);
 #endif

@@ -373,7 +373,7 @@ static bt_err write_layer(bt_compile_job *j, uint32_t layer, bt_fault *fault)
 
 /* ---- GPTQ: sums of a layer's inputs, then its tensors ---- */
 
-/* Of a layer's i-th site, the head's behind the last layer's. */
+/* The recipe of a layer's i-th site; the head's site stands behind the last layer's. */
 static const bt_recipe_layer *recipe_at(const bt_compile_job *j, uint32_t layer, size_t i)
 {
     return bt_recipe_of(&j->o->recipe, layer, i == BT_PKG_LAYER_SITES ? BT_SITE_HEAD : (bt_site_kind)i);

@@ -17,7 +17,7 @@ static const bt_pkg *donor_of(const bt_compile_job *j, uint32_t layer, bt_site_k
     return NULL;
 }
 
-/* What operators beside the linears are told by the calibration is in no layer. */
+/* What the calibration gives to operators beside the linears is in no layer. */
 static bool can_be_given(const bt_compile_job *j)
 {
     return j->o->donors && j->npu_ops == BT_PKG_OPS_LINEAR && !j->offload->float_form &&

@@ -164,7 +164,7 @@ static bt_err put_matrix(images *m, const bt_pkg_tensor *t, bt_fault *fault)
 
 /* ---- sessions ---- */
 
-/* Of the session's matrices each constant once, in the order of the table. */
+/* Puts the session's matrices, each constant once, in the order of the table. */
 static bt_err put_session(images *m, uint32_t index, bt_fault *fault)
 {
     const bt_pkg_session *s = &bt_pkg_sessions(m->p)[index];
@@ -237,7 +237,7 @@ static bt_err look(images *m, bt_fault *fault)
     return e;
 }
 
-/* Of a package with more sessions that was written here before. */
+/* Deletes images of a package with more sessions that was written here before. */
 static void delete_later(const char *dir, uint32_t sessions)
 {
     char path[PATH_BYTES];

@@ -3,9 +3,9 @@
 #include "base/err.h"
 #include "npu/pkg/pkg.h"
 
-/* What a device would map of a package, session by session, as files: for who builds a loader for it. From the package
- * alone. docs/package-format.md has the bytes: each matrix that the NPU reads in whole tiles of the device's matrix
- * unit (device/tile.h), its scales and sums, then the KV state and the arena, which are zeros.
+/* What a device would map of a package, session by session, as files, for whoever builds a loader for the device. Made
+ * from the package alone. docs/package-format.md has the bytes: each matrix that the NPU reads in whole tiles of the
+ * device's matrix unit (device/tile.h), its scales and sums, then the KV state and the arena, which are zeros.
  *
  * Writes DIR/session-N.img for each session N, and deletes such files of more sessions than there are. DIR is made
  * where it is not there. A file appears under its name only when it is whole; one is written at a time, in memory of a

@@ -1,5 +1,5 @@
-/* From options to an open package: what the compiler is told, what a named package must agree with, and
- * the cache. */
+/* From options to an open package: the compiler's options, what a named package must agree with, and the
+ * cache. */
 #include "npu/compile/obtain.h"
 #include "base/cache.h"
 #include "npu/quant/calib.h"
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Of a calibration file only the beginning is read: more than enough for BT_COMPILE_MAX_CALIB tokens. */
+/* Only the beginning of a calibration file is read: more than enough for BT_COMPILE_MAX_CALIB tokens. */
 enum { CALIB_MAX_BYTES = 1 << 18, RECIPE_WORDS_BYTES = 512 };
 
 const char *const bt_obtain_ops[] = {"linear", "all", NULL};

@@ -50,8 +50,8 @@ bt_err bt_obtain_open(bt_pkg **ret, char *ret_path, const bt_model *m, const bt_
 /* Compiles to `path` whatever the cache holds. */
 bt_err bt_obtain_compile(const char *path, const bt_model *m, const bt_obtain_want *w, const bt_obtain_how *how,
                          bt_fault *fault);
-/* What bt_obtain_open would give and compile, before it does (npu/compile/needs.h): of the package that is named, the
- * sizes in its header. m may be a header alone. */
+/* The sizes of what bt_obtain_open would compile and open, before it does (npu/compile/needs.h); for a package that is
+ * named, the sizes in its header. m may be a header alone. */
 bt_err bt_obtain_needs(bt_compile_needs *ret, const bt_model *m, const bt_obtain_want *w, size_t ctx_tokens,
                        size_t threads, bt_fault *fault);
 /* The operators that fall back in what bt_obtain_open would compile, before it does (bt_compile_fallbacks_of). w names

@@ -6,9 +6,9 @@
 #include "npu/pkg/attention.h"
 #include "npu/pkg/shapes.h"
 
-/* Whether a profile can have the table of shapes that a policy makes for a context. Looked at before anything is
- * computed; what depends on weights (windows, memory) is for sessions.h. Pure. BT_EARG names the field, its limit, the
- * value, and the nearest policy that would work. */
+/* Whether a profile can have the table of shapes that a policy makes for a context. This is checked before anything is
+ * computed; what depends on weights (windows, memory) is checked by sessions.h. Pure. BT_EARG names the field, its
+ * limit, the value, and the nearest policy that would work. */
 bt_err bt_plan_limits_check(const bt_profile *p, const bt_shapes *s, size_t ctx_tokens, bt_fault *fault);
 /* Whether heads of so many elements can be estimated, and whether the shapes and the profile's slices of attention end
  * with blocks of rows that share a choice. BT_EARG, with both numbers. */

@@ -83,8 +83,8 @@ static uint64_t kept(const bt_lower_build *b, uint64_t value, uint32_t stride, u
     return is_float16 ? bt_lower_build_stride(b, width, FLOAT16_BYTES) : stride;
 }
 
-/* Of rows that go in at in0 and out at out. A slice moves its rows and heads, a part of the output matrix its
- * columns: together what the whole would, but that each part reads the input again. */
+/* Bytes of rows that go in at in0 and out at out. A slice moves its rows and heads, a part of the output
+ * matrix its columns: all of them what the whole would, but that each part reads the input again. */
 static uint64_t rows_moved(const bt_lower_build *b, const bt_pkg_inst *i, uint64_t rows)
 {
     const uint32_t heads = b->in->graph->hp.heads;

@@ -120,7 +120,7 @@ uint64_t bt_lower_form_read(bt_lower_build *b, size_t at, uint32_t tensor, bt_pk
     if (t->value[form] != BT_PKG_NONE) return t->value[form];
     if (form == BT_PKG_FORM_F32 && t->written == BT_PKG_FORM_FLOAT16) return t->value[BT_PKG_FORM_FLOAT16];
     assert(t->value[t->written] != BT_PKG_NONE);
-    /* Of two integer forms none is made from the other; floats stand between them. */
+    /* No integer form is made from another one; floats stand between them. */
     const bt_pkg_form from = has_f32 ? BT_PKG_FORM_F32 : has_float16 ? BT_PKG_FORM_FLOAT16 : t->written;
     assert((is_float(from) != is_float(form) || form == BT_PKG_FORM_FLOAT16) && form != BT_PKG_FORM_WIDE);
     return convert(b, at, tensor, from, form);

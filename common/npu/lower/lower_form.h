@@ -19,12 +19,12 @@
 /* The tensor's value in this form for graph operator `at`, converted where it does not lie in it; BT_PKG_NOWHERE for
  * what is not in the arena. The tensor was written before. */
 uint64_t bt_lower_form_read(bt_lower_build *b, size_t at, uint32_t tensor, bt_pkg_form form);
-/* A new value, from now on the tensor's only one. */
+/* A new value, from then on the tensor's only one. */
 uint64_t bt_lower_form_write(bt_lower_build *b, uint32_t tensor, bt_pkg_form form);
-/* Read, to be written in place: from now on the tensor's only one. */
+/* The tensor's value, read and written in place: from then on the tensor's only one. */
 uint64_t bt_lower_form_in_place(bt_lower_build *b, size_t at, uint32_t tensor, bt_pkg_form form);
 /* The site of the linear that reads the tensor, from graph operator `at` on: whose unit its s32 have. */
 uint32_t bt_lower_form_site(const bt_lower_build *b, size_t at, uint32_t tensor);
-/* The form of the operator that wrote it last. */
+/* The form of the operator that wrote the tensor last. */
 bt_pkg_form bt_lower_form_of(const bt_lower_build *b, uint32_t tensor);
 #endif

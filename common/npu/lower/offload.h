@@ -17,16 +17,16 @@
  * never a fallback. What is asked but not in the profile, or not with the bits that the recipe wants, goes to the
  * companion and is listed. A linear needs its site's input bits, and int4 for 4-bit weights; the others need what
  * linears requantise to (profile.output_bits), and rope tables of at most 1 (model/rope.h: hp.rope.magnitude). Each
- * operator has its own place: one that is missing costs no other.
+ * operator is placed by itself: one that is missing costs no other.
  *
- * What the NPU cannot have so in integers runs there in floats, where the profile has it in float16 or bfloat16. In
- * float16 none runs whose values reached beyond BT_OFFLOAD_FLOAT16_MAX in the calibration, half of what f16 holds: it
- * goes to the companion and is listed with the greatest value of its kind of operator.
+ * An operator that the NPU cannot run in integers runs there in floats, where the profile has it in float16 or
+ * bfloat16. An operator whose values reached beyond BT_OFFLOAD_FLOAT16_MAX in the calibration, half of what f16 holds,
+ * does not run in float16: it goes to the companion and is listed with the greatest value of its kind of operator.
  *
- * What the NPU takes is found in clusters (clusters.h), merged while that lowers the profile's costs
- * (cluster_merge.h). A cluster with less work than min_cluster_macs goes to the companion and is listed; then it is
- * merged again, until nothing changes. All this is
- * decided from the graph at BT_OFFLOAD_ROWS rows, so that one placement holds for every shape. */
+ * The NPU takes operators in clusters (clusters.h), which are merged while that lowers the profile's costs
+ * (cluster_merge.h). A cluster with less work than min_cluster_macs goes to the companion and is listed; then the
+ * others are merged again, until nothing changes. All this is decided from the graph at BT_OFFLOAD_ROWS rows, so that
+ * one placement holds for every shape. */
 enum {
     BT_OFFLOAD_ROWS = 256,          /* rows and positions that clusters are measured at, whatever a package's shapes */
     BT_OFFLOAD_MAX_FALLBACKS = 256, /* no graph has more kinds of operators times reasons */
@@ -48,7 +48,8 @@ bt_err bt_offload_new(bt_offload **ret, const bt_graph *g, const bt_profile *pro
                       uint32_t npu_ops, size_t ctx_tokens, const float *op_max, bt_fault *fault);
 void bt_offload_free(bt_offload *p); /* NULL is fine */
 
-/* May the NPU run the linears of a site, with k inputs, in integers? False: why[96] says why not, in a few words. */
+/* Whether the NPU may run the linears of a site, with k inputs, in integers. False: why[96] says why not, in a few
+ * words. */
 bool bt_offload_linear(char *why, const bt_profile *profile, const bt_recipe_layer *recipe, bt_site_kind site,
                        size_t k);
 

@@ -20,7 +20,8 @@ size_t bt_probes_rows(const bt_profile *p, const bt_shapes *s, size_t ctx_tokens
 }
 
 /* The row that chunks of the i-th shape with ends within ctx run in: its own next context, else the next
- * shape's. Of shapes that no prompt alone is cut into: the next of the same seq and, of that, a larger batch.
+ * shape's. For shapes that no prompt alone is cut into: the next of the same seq and, among those, a larger
+ * batch.
  */
 static void find_instead(bt_probes_refused *r, const bt_profile *p, const bt_shapes *s, size_t ctx_tokens,
                          size_t i)

@@ -19,7 +19,7 @@ typedef struct bt_areas {
     bt_area area[BT_AREAS_MAX];
     size_t count;
 } bt_areas;
-/* Of a row-wise instruction all; of LINEARs the inputs, which a group shares. */
+/* All areas of a row-wise instruction; for LINEARs only the inputs, which a group shares. */
 bt_areas bt_areas_of(const bt_pkg_inst *i, const bt_pkg_site *sites, const bt_pkg_program *program);
 
 /* Does it write in1 and aux, as planes and their shadow? All other instructions read them. */
@@ -32,8 +32,8 @@ static inline bool bt_areas_reads_planes(const bt_pkg_inst *i)
     return bt_pkg_op_info_of(i->op)->in0 == BT_PKG_FORM_PLANES;
 }
 
-/* Bytes of a row at in0 and at in1. in0 in place is the row that is written, in1 of what makes planes is the lo plane
- * that is. */
+/* Bytes of a row at in0 and at in1. Where in0 is in place, its row is the one that is written; where the instruction
+ * makes planes, in1 is the lo plane. */
 static inline uint32_t bt_areas_in0_stride(const bt_pkg_inst *i)
 {
     return bt_pkg_op_info_of(i->op)->in_place ? i->out_stride : i->in_stride;

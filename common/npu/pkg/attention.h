@@ -29,9 +29,9 @@ enum { BT_ATTENTION_MAX_ROWS_LOG2 = 4 }; /* the grid of prefixes, so that a prom
 #define BT_ATTENTION_FORM "sparse[:RATIO[,dense=N][,rows=N][,group]]"
 /* NULL means dense. BT_EARG. */
 bt_err bt_attention_parse(bt_attention *ret, const char *text, bt_fault *fault);
-/* The canonical text: defaults left out but for the ratio, and parsing it gives the same again. */
+/* The canonical text: defaults left out but for the ratio. Parsing it gives the same attention again. */
 void bt_attention_text(char ret[BT_ATTENTION_MAX_TEXT], const bt_attention *a);
-/* What a package does. */
+/* How the prompts of a package attend. */
 bt_attention bt_attention_of(const bt_pkg_header *h);
 
 /* How many of n positions a share of ppm keeps. */

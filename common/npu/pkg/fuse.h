@@ -11,9 +11,9 @@
  * A group of LINEARs ends each tile of its outputs with an epilogue, and the epilogue can do more:
  *   ADD                 one LINEAR adds to the residual stream at once
  *   SILU_MUL            of a pair gate, up, the product silu(gate) * up is made at once
- *   SILU_MUL, QUANTISE  and is quantised at once
- * That is so only where the instruction follows directly, has the same shape, and nothing later reads what
- * passes between the two: then that is never written to memory.
+ *   SILU_MUL, QUANTISE and the product is quantised at once The epilogue does so only where the instruction follows
+ *   directly, has the same shape, and nothing later reads the value between the two: then that value is never written
+ *   to memory.
  *
  * Three things are left to the run. It compares its number of rows with quantise_rows. With the recipe
  * llm-int8 it fuses nothing. And where it reads a value for the last time, the companion decides by the rows'

@@ -12,13 +12,13 @@ typedef struct bt_int_range bt_int_range; /* kernels/int_kernels.h */
 typedef struct bt_pkg bt_pkg;
 
 /* Maps the file and checks it whole: every count, offset, index, name and operand against the file and the arena, every
- * constant against its hash, the digest. What it accepts can be run without looking again. BT_EFORMAT naming what is
- * wrong; BT_EVERSION; BT_EIO. */
+ * constant against its hash, the digest. A package that it accepts can be run without another look. BT_EFORMAT naming
+ * what is wrong; BT_EVERSION; BT_EIO. */
 bt_err bt_pkg_open(bt_pkg **ret, const char *path, bt_fault *fault);
 /* the same, checked by all threads of pool */
 bt_err bt_pkg_open_on(bt_pkg **ret, const char *path, bt_pool *pool, bt_fault *fault);
-/* Checks only that header and tables are those that were written, the header's numbers in range, and reads nothing
- * else: for what they say. Not to be run. */
+/* Checks only that header and tables are those that were written and that the header's numbers are in range, and reads
+ * nothing else. Such a package says what is in it; it cannot be run. */
 bt_err bt_pkg_look(bt_pkg **ret, const char *path, bt_fault *fault);
 void bt_pkg_close(bt_pkg *p); /* NULL is fine */
 
@@ -35,7 +35,7 @@ const bt_pkg_session *bt_pkg_sessions(const bt_pkg *p);
 /* NULL for BT_PKG_NONE, and for a constant of a sketch that has no bytes. */
 const void *bt_pkg_const_at(const bt_pkg *p, uint32_t index);
 /* The instructions and the memory plan of the program with this index, [insts] and [places], however they are stored.
- * Not of a package that was only looked at. */
+ * Not for a package that was only looked at. */
 const bt_pkg_inst *bt_pkg_code(const bt_pkg *p, uint32_t program);
 const bt_pkg_place *bt_pkg_plan(const bt_pkg *p, uint32_t program);
 /* The row with exactly this batch, seq within [seq_min, seq], and the smallest ctx >= end_tokens. BT_ELIMIT otherwise,
@@ -58,12 +58,12 @@ bt_int_range bt_pkg_site_range(const bt_pkg_site *s);
  * whole. */
 typedef struct bt_pkg_writer bt_pkg_writer;
 bt_err bt_pkg_writer_new(bt_pkg_writer **ret, const char *path, bt_fault *fault);
-/* One that makes a sketch: a package in memory whose constants may have no bytes. */
+/* A writer that makes a sketch: a package in memory whose constants may have no bytes. */
 bt_err bt_pkg_writer_sketch(bt_pkg_writer **ret, bt_fault *fault);
 void bt_pkg_writer_free(bt_pkg_writer *w); /* NULL is fine; without finish, nothing remains */
 /* The index of a constant with these bytes: a new one, or the one that has the same bytes already. The first failure
- * stays: later calls return BT_PKG_NONE and finish reports it. bytes NULL, for a sketch: a new one, of which the length
- * is known. */
+ * stays: later calls return BT_PKG_NONE and finish reports it. bytes NULL, for a sketch: a new constant of which only
+ * the length is known. */
 uint32_t bt_pkg_writer_const(bt_pkg_writer *w, bt_pkg_const_kind kind, const void *bytes, size_t len);
 uint32_t bt_pkg_writer_tensor(bt_pkg_writer *w, const bt_pkg_tensor *t);
 uint32_t bt_pkg_writer_site(bt_pkg_writer *w, const bt_pkg_site *s);
@@ -76,7 +76,7 @@ uint32_t bt_pkg_writer_session(bt_pkg_writer *w, const bt_pkg_session *s);
 void bt_pkg_writer_recipe(bt_pkg_writer *w, bt_pkg_header *header, const char *text);
 /* header: everything but magic, version, sizes, digest, weights_bytes and tables, which are filled in. */
 bt_err bt_pkg_writer_finish(bt_pkg_writer *w, const bt_pkg_header *header, bt_fault *fault);
-/* Of a sketch, with its programs unpacked. Its digest is zeros, and so are the hashes of constants without bytes. It
- * can be read and priced, not run. */
+/* Finishes a sketch, with its programs unpacked. Its digest is zeros, and so are the hashes of constants without bytes.
+ * A sketch can be read and priced, not run. */
 bt_err bt_pkg_writer_finish_sketch(bt_pkg **ret, bt_pkg_writer *w, const bt_pkg_header *header, bt_fault *fault);
 #endif

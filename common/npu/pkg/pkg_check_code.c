@@ -318,7 +318,7 @@ static bt_err check_series(const walk *w, const bt_pkg_inst *in, uint64_t index,
     return BT_OK;
 }
 
-/* arg of attention: its slice. Of linears: the loop order, of the output matrix also the part. */
+/* Checks arg: attention's is its slice, a linear's the loop order and, for the output matrix, the part. */
 static bt_err check_pieces(const walk *w, const bt_pkg_inst *in)
 {
     const bt_pkg_layout *l = &w->h->layout;
@@ -569,7 +569,7 @@ static bt_err check_unit(const walk *w, const bt_pkg_inst *in, const bt_pkg_op_i
                : bad(w, "unit %u without rope_cos16", in->unit);
 }
 
-/* Of integers beyond the inputs of linears. */
+/* Whether the instruction has integers beyond the inputs of linears. */
 static bool needs_all(const bt_pkg_op_info *r)
 {
     const uint8_t form[] = {r->in0, r->out};

@@ -21,7 +21,7 @@ static bool finite(float x)
 }
 static bool positive(float x) { return finite(x) && x > 0; }
 static bool not_negative(float x) { return finite(x) && x >= 0; }
-/* Of a measured figure: NaN says that nobody measured. */
+/* A figure that may be measured: NaN says that nobody measured it. */
 static bool measured(float x) { return x != x || not_negative(x); }
 
 /* Zeros are compared as bytes: -0.0 is not what the writer puts where nothing is. */

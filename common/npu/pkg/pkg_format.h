@@ -17,7 +17,7 @@
 enum { BT_PKG_VERSION = 1, BT_PKG_ALIGN = 64 };
 /* A package past one of these is refused; each far above what a real one needs. LIVE: places of one plan alive at once;
  * ALL_INSTS: instructions and places over all programs, so that a small file cannot keep the check busy for long.
- * UNPACKED: those of them that are unpacked into memory. */
+ * UNPACKED: instructions and places that are unpacked into memory. */
 enum {
     BT_PKG_MAX_CONSTS = 1 << 18,
     BT_PKG_MAX_ROWS = 4096,
@@ -266,8 +266,8 @@ const char *bt_pkg_unit_name(uint32_t unit);        /* "companion", "npu", "npu_
 const char *bt_pkg_float_name(uint32_t float_form); /* "none", "float16", "bfloat16"; "?" */
 
 /* The loop order that moves least between memory and chip (device/on_chip.h), where on_chip_bytes bounds it: the
- * weights stay while all inputs pass, or the inputs stay while all weights do. For whoever builds for the device; it
- * changes no bit. */
+ * weights stay while all inputs pass, or the inputs stay while all weights do. It is for whoever builds a program for
+ * the device, and changes no bit. */
 typedef enum bt_pkg_order { BT_PKG_ORDER_NONE, BT_PKG_ORDER_WEIGHTS, BT_PKG_ORDER_INPUTS, BT_PKG_ORDERS } bt_pkg_order;
 
 /* The numbers stand in graph/op_list.h, the forms of what each reads and writes in npu/pkg/pkg_ops.h.
@@ -309,11 +309,11 @@ typedef enum bt_pkg_op { BT_OP_LIST(BT_OP_SKIP, BT_PKG_NUMBER, BT_PKG_NUMBER, BT
 #undef BT_PKG_NUMBER
 const char *bt_pkg_op_name(bt_pkg_op op); /* "embed", "int_linear", ...; "?" */
 
-/* One step. Arena values are rows of `stride` bytes, planes' a multiple of 64 and all others' exactly their elements,
- * rounded up as the layout says (npu/pkg/pkg_layout.h);
- * both inputs have in_stride (an in-place operator's in1 too), out and its lo plane out_stride. What is read was
- * written by an earlier instruction, in the form and shape it is read in, and not written over since; planes only until
- * the next ones are made. In place: in0 == out. Operands that are not in place do not overlap. */
+/* One step of a program. Arena values are rows of `stride` bytes, planes' a multiple of 64 and all others' exactly
+ * their elements, rounded up as the layout says (npu/pkg/pkg_layout.h); both inputs have in_stride (an in-place
+ * operator's in1 too), out and its lo plane out_stride. What is read was written by an earlier instruction, in the form
+ * and shape it is read in, and not written over since; planes only until the next ones are made. In place: in0 == out.
+ * Operands that are not in place do not overlap. */
 typedef struct bt_pkg_inst {           /* 88 bytes */
     uint8_t op, unit, group, out_rows; /* group: linears: this and the next group - 1 share in0 and may run as one, in
                                           any order; else 1. out_rows: 1: rows of OUT, 0: rows of SEQ */

@@ -5,8 +5,8 @@
 #include "graph/graph.h"
 #include "npu/pkg/pkg_format.h"
 
-/* What each instruction is: the rows of graph/op_list.h as a table. Lowering makes instructions by it, the check
- * compares them with it, the executor, plans and prices read it. */
+/* What each instruction is: the rows of graph/op_list.h as a table. Lowering makes instructions by this table, the
+ * check compares them with it, and the executor, plans and prices read it. */
 
 /* What lies in the arena. F32: rows of the companion, or of the NPU in floats, where they are FLOAT16. FLOAT16: f32
  * that were rounded to float_form; whoever reads F32 may read them. RESIDUAL: s32 in units of residual_scale; WIDE: s32
@@ -80,8 +80,8 @@ static inline const bt_pkg_op_info *bt_pkg_op_info_of(uint32_t op)
 {
     return &bt_pkg_op_infos[op < BT_PKG_OP_NUMBERS ? op : 0];
 }
-/* The instruction that an operator is in floats, and in integers of the NPU; 0: it has none. Of LINEAR the first that
- * gives integers. */
+/* The instruction that an operator is in floats, and in integers of the NPU; 0: it has none. For LINEAR the first
+ * instruction that gives integers. */
 bt_pkg_op bt_pkg_op_in_floats(bt_op_kind kind);
 bt_pkg_op bt_pkg_op_in_integers(bt_op_kind kind);
 
@@ -94,7 +94,7 @@ static inline bool bt_pkg_is_attention(const bt_pkg_inst *i)
 {
     return bt_pkg_op_info_of(i->op)->shape == BT_SHAPE_ATTEND;
 }
-/* Does it read, or write, 16-bit floats of the NPU? */
+/* Whether the instruction reads, or writes, 16-bit floats of the NPU. */
 static inline bool bt_pkg_reads_float16(const bt_pkg_inst *i)
 {
     return i->unit == BT_PKG_NPU_FLOAT && i->op != BT_PKG_ROUND16 && bt_pkg_op_info_of(i->op)->in0 == BT_PKG_FORM_F32;

@@ -9,7 +9,7 @@
  *
  *   pkg_format.h, pkg_names.c   what lies in the file, and its names
  *   pkg_tables.c                header and tables of an opened package
- *   pkg_check_data.c            is what they say possible? header, tensors, sites
+ *   pkg_check_data.c            whether header, tensors and sites hold possible numbers
  *   pkg_check_code.c            ... and the programs
  *   pkg_check.c                 the whole check
  *   unpack.c                    packed programs as they were before
@@ -75,9 +75,9 @@ void bt_pkg_weight_shape(const bt_pkg_header *h, uint32_t weight, uint32_t *n, u
 bool bt_pkg_is_vector(uint32_t weight);
 
 /* ---- unpack.c ---- */
-/* Unpacks the programs that are pieces, each distinct list once, after the constants were checked. Every index, count
- * and number of a piece is checked; what comes of it, pkg_check_code.c checks as if it lay in the file. BT_EFORMAT
- * naming the program and the piece; BT_ENOMEM. *ret NULL: none is packed. */
+/* Unpacks the programs that are pieces, each distinct list once, after the constants were checked. It checks every
+ * index, count and number of a piece; pkg_check_code.c checks the unpacked program as if that lay in the file.
+ * BT_EFORMAT naming the program and the piece; BT_ENOMEM. *ret NULL: none is packed. */
 bt_err bt_unpacked_new(bt_unpacked **ret, const bt_pkg *p, bt_fault *fault);
 void bt_unpacked_free(bt_unpacked *u); /* NULL is fine */
 bool bt_pkg_is_packed(const bt_pkg *p, uint32_t program);
@@ -86,18 +86,19 @@ bool bt_pkg_is_packed(const bt_pkg *p, uint32_t program);
 bt_err bt_pkg_check_code(const bt_pkg *p, bt_fault *fault);
 
 /* ---- pkg_check.c ---- */
-/* Where header, constants and tables lie. After it the tables can be read, though not believed. */
+/* Checks where header, constants and tables lie. Afterwards the tables can be read, though not trusted. */
 bt_err bt_pkg_check_layout(const bt_pkg *p, bt_fault *fault);
-/* Layout, digest, the header's numbers and the texts: the header and the tables are those that were written, and can
- * be shown. */
+/* Checks layout, digest, the header's numbers and the texts: the header and the tables are those that were written, and
+ * can be shown. */
 bt_err bt_pkg_check_tables(const bt_pkg *p, bt_fault *fault);
-/* Everything: layout, digest, every field, every constant, every program, which are unpacked first. What weights are is
- * looked at once for each state of the file (base/checked.h). The same fault with any number of threads. */
+/* Checks everything: layout, digest, every field, every constant, every program, which is unpacked first. The bytes of
+ * weights are looked at once for each state of the file (base/checked.h). The fault is the same with any number of
+ * threads. */
 bt_err bt_pkg_check(bt_pkg *p, bt_pool *pool, bt_fault *fault);
 
 /* ---- pkg_read.c ---- */
 /* A package over bytes that the caller keeps, 64-byte aligned. is_whole: checked as bt_pkg_open does, else as
- * bt_pkg_look. state: of the file that they are, NULL: none. BT_EARG: not aligned. */
+ * bt_pkg_look. state: that of the file which the bytes are; NULL: they are no file. BT_EARG: not aligned. */
 bt_err bt_pkg_from_bytes(bt_pkg **ret, const void *bytes, size_t len, const bt_file_state *state, bool is_whole,
                          bt_pool *pool, bt_fault *fault);
 

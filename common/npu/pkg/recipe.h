@@ -10,9 +10,9 @@
  *   MODE[:CHOICE,CHOICE...][/LAYERS=MODE[:CHOICE,CHOICE...]...]      w8a8 (default) | w8a16 | w4a8 | w4a16
  *
  * Behind a '/' some layers have a recipe of their own: LAYERS is a list of numbers from 0, ranges and 'head' (the
- * output matrix), joined by '+': "w8a8/0-3+29=w4a8:group=32/head=w8a16". It begins with the defaults of its own mode,
- * not with the choices in front. What belongs to the whole stream is chosen once, in front, and refused behind a '/':
- * rotations, shadow, prune, smooth, asym, llm-int8. A layer is named once.
+ * output matrix), joined by '+': "w8a8/0-3+29=w4a8:group=32/head=w8a16". Such a recipe begins with the defaults of its
+ * own mode, not with the choices in front. Choices for the whole stream are made once, in front, and are refused behind
+ * a '/': rotations, shadow, prune, smooth, asym, llm-int8. A layer is named once.
  *
  *   per-tensor        one weight scale a matrix (default: one for each output channel)
  *   group=32|64|128   so many inputs of an output channel share a step and an offset, whole numbers in units of the
@@ -31,7 +31,7 @@
  *   clip=max|pNN.NN|auto   where activations are clipped: the greatest magnitude of the calibration, or a percentile of
  *                          them; auto (default
  *                     with 8-bit inputs): p99.99, and with shadow=value p99.9 or p99.5 at inputs with long tails
- *                     (npu/quant/sites.h); p99.99 is the default with 16-bit ones. It is of inputs with the mode's
+ *                     (npu/quant/sites.h); p99.99 is the default with 16-bit ones. It concerns inputs with the mode's
  *                     bits; those of a16= keep the default
  *   shadow=off|value|channel   what lies beyond the clip: dropped; added back as integers (default); added back as
  *                              integers, but only
@@ -104,9 +104,9 @@ static inline uint32_t bt_recipe_palette_run(const bt_recipe_layer *r, uint32_t 
 
 /* NULL means the default. BT_EARG. */
 bt_err bt_recipe_parse(bt_recipe *ret, const char *text, bt_fault *fault);
-/* Of bt_rotation (model/weight.h), those that it asks for. */
+/* The rotations that a recipe asks for, as bits of bt_rotation (model/weight.h). */
 unsigned bt_recipe_rotations(const bt_recipe *r);
-/* Whether it scales inputs and weights against each other: smooth or awq. */
+/* Whether a recipe scales inputs and weights against each other: smooth or awq. */
 bool bt_recipe_scales(const bt_recipe *r);
 /* The canonical text: equal recipes give equal text, defaults left out, and parsing it gives the recipe again. */
 void bt_recipe_text(char ret[BT_RECIPE_MAX_TEXT], const bt_recipe *r);

@@ -49,7 +49,7 @@ typedef struct bt_shapes_chunk {
 } bt_shapes_chunk; /* 1 <= valid <= rows */
 
 #define BT_SHAPES_DEFAULT "chunk:256+tail"
-/* Policies that are compared where none is named; ends with NULL. */
+/* The policies that are compared where none is named; ends with NULL. */
 extern const char *const bt_shapes_usual[];
 #define BT_SHAPES_NAMES "chunk:N+tail, chunk:N, pow2, max-pad, rows:FILE, enumerated:FILE, range:MIN-MAX"
 /* text NULL means the default; ctx_tokens: 1 .. BT_SHAPES_MAX_SEQ. Reads FILE where there is one. BT_EARG names the
@@ -59,9 +59,9 @@ bt_err bt_shapes_parse(bt_shapes *ret, const char *text, size_t ctx_tokens, bt_f
 /* The same for a FILE policy whose bytes are at hand; text is "rows:..." or "enumerated:...". */
 bt_err bt_shapes_parse_bytes(bt_shapes *ret, const char *text, const char *json, size_t len, size_t ctx_tokens,
                              bt_fault *fault);
-/* The shapes of a table that was compiled before (a package's rows): n >= 1 shapes in any order. Of several contexts of
- * one batch and seq only the largest is kept, which cuts prompts the same. BT_ELIMIT as above; BT_EARG: a shape that is
- * none, or overlapping ranges. */
+/* The shapes of a table that was compiled before (a package's rows): n >= 1 shapes in any order. Where a batch and seq
+ * have several contexts only the largest is kept, which cuts prompts the same. BT_ELIMIT as above; BT_EARG: a shape
+ * that is none, or overlapping ranges. */
 bt_err bt_shapes_of_rows(bt_shapes *ret, const char *text, const bt_shape *rows, size_t n, bt_fault *fault);
 
 /* The chunk that starts at position `begin` of a sequence of n > begin tokens. Chunks follow each other: the next

@@ -85,7 +85,7 @@ static bt_err read_row(uint32_t field[FIELDS], const json_t *row, const char *wh
     return BT_OK;
 }
 
-/* Of a decode row batch_size and full_batch_size say the same, or one of them is left at 1. */
+/* In a decode row batch_size and full_batch_size are equal, or one of them is left at 1. */
 static bt_err batch_of(uint32_t *ret, const uint32_t f[FIELDS], const char *where, bt_fault *fault)
 {
     const bool is_decode = f[SEQ] == 1;

@@ -1,4 +1,4 @@
-/* Chunks are cut as the engine cuts them, their stages priced one by one, and the schedule tells when each
+/* Chunks are cut as the engine cuts them, their stages priced one by one, and the schedule says when each
  * ends. */
 #include "npu/price/schedule_play.h"
 

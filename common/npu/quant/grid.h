@@ -15,8 +15,8 @@ typedef struct bt_grid_group {
     int16_t step, offset;
 } bt_grid_group;
 
-/* Of 16 ranges about the middle of the weights w[n], from all of it to 15/40 less, the one with the least squared error
- * of rounding to nearest; the widest of equals. unit: the row's. n is a multiple of 16. */
+/* Takes, among 16 ranges about the middle of the weights w[n], from all of it to 15/40 less, the one with the least
+ * squared error of rounding to nearest; the widest where some are equal. unit: the row's. n is a multiple of 16. */
 bt_grid_group bt_grid_search(const float *w, float unit, const bt_gptq_grid *grid, size_t n);
 /* The grid that spans what a clip leaves of w[n]. */
 bt_grid_group bt_grid_clipped(const float *w, float unit, unsigned clip, const bt_gptq_grid *grid, size_t n);

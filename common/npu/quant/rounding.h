@@ -49,8 +49,8 @@ typedef struct bt_rounding {
     float weight_error; /* relative RMS */
     float output_error; /* relative RMS of the quantised linear over the samples; NaN without */
 } bt_rounding;
-/* The counts and sizes of what bt_rounding_make makes of a matrix [n, k], without any of it. Of *in, bits, groups and
- * palettes are looked at. BT_ELIMIT. */
+/* The counts and sizes of what bt_rounding_make makes of a matrix [n, k], without making it. Only bits, groups and
+ * palettes of *in are looked at. BT_ELIMIT. */
 bt_err bt_rounding_sizes(bt_rounding *ret, const bt_rounding_in *in, size_t n, size_t k, bt_fault *fault);
 /* BT_EFORMAT naming the weight where one is not finite; BT_ENOMEM. */
 bt_err bt_rounding_make(bt_rounding *ret, const bt_rounding_in *in, bt_fault *fault);

@@ -13,7 +13,7 @@ typedef struct ends { /* of a clipped range: lo <= 0 <= hi */
     float lo, hi;
 } ends;
 
-/* Of the values within the ends, to the middle of their bins. */
+/* The RMS of the values within the ends, each at the middle of its bin. */
 static double rms_within(const bt_calib_site *s, ends e)
 {
     double square = 0, count = 0;

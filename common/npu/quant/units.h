@@ -32,7 +32,7 @@ typedef struct bt_units_in {
 /* The multiplier nearest to x >= 0: m in [2^30, 2^31), s in [0, 62]; 0 below 2^-33, the greatest above. */
 bt_int_mul bt_units_mul(double x);
 float bt_units_residual_scale(const bt_units_in *in);
-/* Of q, k, v, o, gate, up or down. */
+/* The output scale of q, k, v, o, gate, up or down. */
 float bt_units_out_scale(const bt_units_in *in, uint32_t layer, bt_weight w);
 float bt_units_attention_scale(const bt_units_in *in, uint32_t layer);
 /* The linear's requantisation: multiplier[wide], shift[wide] and bias[wide], wide = n in whole panels; oscale[n] = site

@@ -11,10 +11,10 @@
 #include "npu/pkg/attention.h"
 #include "npu/pkg/pkg.h"
 
-/* The NPU: a flat loop over the instructions of a program of a package. Integer instructions run in
- * int_exec.c and the int_* kernels, the companion's in graph/companion.h. A run only walks: it allocates
- * nothing, decides no shape and never looks ahead. Which instructions run as one was found when the package
- * was opened (npu/pkg/fuse.h). exec_private.h says in which order the executor's files are best read.
+/* The NPU: a flat loop over the instructions of a program of a package. Integer instructions run in int_exec.c and the
+ * int_* kernels, the companion's in graph/companion.h. A run allocates nothing, decides no shape and never looks ahead.
+ * Which instructions run as one was found when the package was opened (npu/pkg/fuse.h). exec_private.h says in which
+ * order the executor's files are best read.
  *
  * Sequences: a program of (batch, seq, ctx) has batch * seq rows; sequence b has rows [b * seq, (b + 1) * seq). Each
  * has its own KV view and positions. Row-wise steps go over all rows at once, rotary embedding, KV and attention
@@ -31,8 +31,8 @@
  * bytes and logits depend on no batch, seq, ctx, chunk edge, padding, thread or instruction set. The recipe llm-int8 is
  * the exception: its numbers depend on the chunk, and it runs one sequence at a time. */
 typedef struct bt_exec bt_exec;
-/* All borrowed, and outlive it. pool may be NULL. One run at a time. BT_EVERSION: made for other kernels or
- * operators; BT_EARG: a recipe that this version does not know; BT_EFORMAT: a recipe that does not fit the
+/* All arguments are borrowed and outlive the executor. pool may be NULL. One run at a time. BT_EVERSION: made for other
+ * kernels or operators; BT_EARG: a recipe that this version does not know; BT_EFORMAT: a recipe that does not fit the
  * tensors; BT_ENOMEM. */
 bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, bt_pool *pool, bt_fault *fault);
 void bt_exec_free(bt_exec *x); /* NULL is fine */
@@ -55,7 +55,7 @@ typedef struct bt_exec_io {
     float pad;     /* any value, NaN too: it reaches nothing; 0 in normal use */
     void (*on_kv)(void *ud, uint32_t layer); /* all sequences' rows of `layer` are stored; ascending; may be NULL */
     void *ud;
-    bool is_dense;             /* attention is, whatever the package does with prompts: rows of generated tokens */
+    bool is_dense; /* attention is dense, whatever the package does with prompts: for rows of generated tokens */
     const atomic_bool *cancel; /* looked at where a layer begins; NULL: never */
 } bt_exec_io;
 
@@ -64,11 +64,11 @@ typedef struct bt_exec_io {
 bt_err bt_exec_run(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *arena, const bt_exec_io *io,
                    bt_fault *fault);
 
-/* The same of any number of sequences in io.rows rows of a program of batch 1: each has as many as it has tokens, and
- * what is left behind the last is padding. ends[io.seqs]: whose last row gives logits, [how many those are, V]. */
+/* Runs any number of sequences in io.rows rows of a program of batch 1: each takes as many rows as it has tokens, and
+ * the rows behind the last are padding. ends[io.seqs]: whose last row gives logits, [how many those are, V]. */
 bt_err bt_exec_run_packed(bt_exec *x, const bt_pkg_row *row, void *arena, const bt_exec_io *io, const bool *ends,
                           bt_fault *fault);
-/* NULL: the package's programs can be run so; else why not. */
+/* NULL: the package's programs can be run packed; else why not. */
 const char *bt_exec_unpackable(const bt_exec *x);
 
 /* Counted exactly, over all runs. */

@@ -93,13 +93,13 @@ static inline size_t bt_exec_real_rows(const bt_exec_job *j, const bt_pkg_inst *
 {
     return i->out_rows ? j->real_out : j->real;
 }
-/* Is row r of them real? */
+/* Whether row r of the instruction is real. */
 static inline bool bt_exec_is_real(const bt_exec_job *j, const bt_pkg_inst *i, size_t r)
 {
     const size_t rows = i->out_rows ? j->seq_out : j->seqs.rows;
     return (i->out_rows && j->last) || r % rows < j->seqs.seq[r / rows].valid;
 }
-/* Elements of elem_bytes from one row to the next, of what it reads and what it writes. */
+/* Elements of elem_bytes from one row to the next, in what the instruction reads and in what it writes. */
 static inline size_t bt_exec_ld_in(const bt_pkg_inst *i, size_t elem_bytes) { return i->in_stride / elem_bytes; }
 static inline size_t bt_exec_ld_out(const bt_pkg_inst *i, size_t elem_bytes) { return i->out_stride / elem_bytes; }
 /* The outputs of a linear's matrix that it computes: all, or its part of the output matrix. */
@@ -107,8 +107,8 @@ static inline bt_pkg_part bt_exec_linear_part(const bt_exec_job *j, const bt_pkg
 {
     return bt_pkg_layout_part(&j->x->header->layout, bt_exec_tensor(j->x, i)->n, bt_pkg_part_of(i));
 }
-/* Of a linear with float outputs: where they go, and rows that it computes. The caller's logits end with the last real
- * row. */
+/* Where the outputs of a linear with float outputs go, and which rows it computes. The caller's logits end with the
+ * last real row. */
 static inline bool bt_exec_is_logits(const bt_pkg_inst *i) { return i->out == BT_PKG_NOWHERE; }
 static inline float *bt_exec_linear_out(const bt_exec_job *j, const bt_pkg_inst *i)
 {
@@ -187,12 +187,13 @@ void bt_exec_border_dequantise32(bt_exec_job *j, const bt_pkg_inst *i);
 
 /* ---- exec_float.c ---- */
 
-/* Rounds what an instruction of the unit NPU_FLOAT has written, or what is noted to be; a group of linears whole. */
+/* Rounds the values that an instruction of the unit NPU_FLOAT has written, or that it is noted to write; a group of
+ * linears as a whole. */
 void bt_exec_float_round(bt_exec_job *j, const bt_pkg_inst *i);
 
 /* ---- exec_linear.c ---- */
 
-/* A group of LINEARs, and what is fused with it. Returns how many instructions that are. */
+/* Runs a group of LINEARs, and what is fused with it. Returns how many instructions these are. */
 size_t bt_exec_linear(bt_exec_job *j, const bt_pkg_inst *i);
 
 /* ---- exec_dynamic.c ---- */
@@ -207,10 +208,10 @@ void bt_exec_dynamic_linear(bt_exec_job *j, const bt_pkg_inst *i);
 
 bt_err bt_exec_sparse_new(bt_exec_sparse **ret, const bt_pkg *pkg, const bt_kernels *kernels, bt_fault *fault);
 void bt_exec_sparse_free(bt_exec_sparse *s); /* NULL is fine */
-/* Can rows [pos, pos + rows) of a sequence be run without those before? BT_EARG. */
+/* Whether rows [pos, pos + rows) of a sequence can be run without those before. BT_EARG: they cannot. */
 bt_err bt_exec_sparse_check(const bt_exec_sparse *s, size_t pos, size_t rows, bt_fault *fault);
-/* Of a slice's rows of one sequence, whose KV is kv: attends for those that do so sparsely, with the padding behind
- * them, and counts it. Returns how many rows before them do so densely, which is all where no row is sparse: then
+/* Attends for those of a slice's rows of one sequence, whose KV is kv, that attend sparsely, with the padding behind
+ * them, and counts that. Returns how many rows before them attend densely: all of them where no row is sparse, and then
  * padding is left too. */
 size_t bt_exec_sparse_rows(bt_exec_job *j, const bt_pkg_inst *i, const bt_pkg_slice *slice, const bt_exec_part *p,
                            const bt_kv_view *kv);
@@ -222,10 +223,11 @@ size_t bt_int_exec_scratch_bytes(const bt_pkg *pkg); /* of one thread */
 
 /* ---- exec.c ---- */
 
-/* Of a call: io fits the row and the package. */
+/* Checks that the io of a call fits the row and the package. */
 bt_err bt_exec_check(const bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, const bt_exec_io *io, bt_fault *fault);
-/* One instruction, and what runs as one with it; returns how many were done. Within a pass of the companion. */
+/* Runs one instruction, and those that run as one with it; returns how many were done. Within a pass of the companion.
+ */
 size_t bt_exec_inst(bt_exec_job *j, const bt_pkg_inst *i);
-/* All of j's instructions. BT_ECANCEL. */
+/* Runs all of j's instructions. BT_ECANCEL. */
 bt_err bt_exec_walk(bt_exec_job *j, bt_fault *fault);
 #endif

@@ -21,7 +21,7 @@ enum {
     PIECE = 8,          /* panels that a thread makes at a time */
 };
 _Static_assert((int)BT_MODEL_MAX_HEADS <= (int)BT_HEADS_MAX, "a plan has room for every head");
-/* Of the plan alone: picoseconds for a key made into its panel, a score estimated and looked at, a score
+/* For the plan alone: picoseconds for a key made into its panel, a score estimated and looked at, a score
  * attended to (an AVX2 core at 3 GHz; `baton bench --kernels`). No bit depends on them. */
 enum { KEY_PS = 90000, SCORE_PS = 1500, KEPT_PS = 14000 };
 /* What a position costs that rows attend to at once, in parts of the same whole: to gather it; its scores and

@@ -12,11 +12,11 @@ typedef struct bt_exec_steps bt_exec_steps;
 bt_err bt_exec_steps_new(bt_exec_steps **ret, const bt_pkg *pkg, bt_fault *fault);
 void bt_exec_steps_free(bt_exec_steps *s); /* NULL is fine */
 
-/* Begins another run, of one sequence; row, arena and io as bt_exec_run has them, but nothing is told through io.on_kv
- * and nobody looks at io.cancel. What io points to but its seq outlives the run. */
+/* Begins another run, of one sequence; row, arena and io as bt_exec_run has them, but io.on_kv is not called and
+ * io.cancel is not looked at. All that io points to, but its seq, outlives the run. */
 bt_err bt_exec_steps_begin(bt_exec_steps *s, bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *arena,
                            const bt_exec_io *io, bt_fault *fault);
-/* Its instructions up to `end`, an index in the program. Those that were fused with earlier ones may have been done
- * before; those that are fused with the last ones are done too. x: of the same package and kernels. */
+/* Runs the instructions up to `end`, an index in the program. Those that were fused with earlier ones may have been
+ * done before; those that are fused with the last ones are done too. x: of the same package and kernels. */
 void bt_exec_steps_run(bt_exec_steps *s, bt_exec *x, uint32_t end);
 #endif

@@ -173,7 +173,7 @@ static size_t heads_of(const rows_job *r, size_t g, size_t *ret_first)
 
 /* Query heads [head, head + heads) of KV head g, rows [row, row + rows) of the run, all real and of sequence
  * b, from position pos on. The kernel finds its queries as those of a KV head that has just `heads` of them,
- * so it is told where such a row would begin. */
+ * so it gets the place where such a row would begin. */
 static void attend(const rows_job *r, size_t b, size_t row, size_t rows, size_t pos, size_t g, size_t head,
                    size_t heads, void *scratch)
 {
