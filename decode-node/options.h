@@ -15,6 +15,6 @@ typedef struct dc_options {
     uint64_t swap_memory_bytes, window_bytes;
 } dc_options;
 
-/* Of a dc_options: all but its engine. Who uses it names the default of --listen. */
+/* The rows of a dc_options, all but its engine. A program that uses them names the default of --listen. */
 extern const bt_opt_group dc_opts;
 #endif

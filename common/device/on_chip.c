@@ -19,7 +19,7 @@ static uint64_t fitting(uint64_t all, uint64_t room, uint64_t bytes)
     return !bytes || room / bytes > all ? all : room / bytes;
 }
 
-/* Of the operand that stays. */
+/* Blocks of the operand that stays. */
 static uint64_t blocks_of(const bt_on_chip_op *op, uint64_t capacity, bt_on_chip_order order)
 {
     const bool weights = order == BT_ON_CHIP_WEIGHTS_STAY;

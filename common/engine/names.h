@@ -31,7 +31,7 @@ typedef struct bt_engine_facts {
     bool is_sparse;     /* attends sparsely where --attention wants it */
 } bt_engine_facts;
 
-/* Of the engine with this name; NULL: the default. Returns NULL where there is none. */
+/* The facts of the engine with this name; NULL: the default. Returns NULL where there is no such engine. */
 const bt_engine_facts *bt_engine_prefill(const char *name);
 const bt_engine_facts *bt_engine_decode(const char *name);
 /* BT_EARG: which engines there are. */

@@ -86,10 +86,11 @@ typedef enum bt_prefill_out { BT_PREFILL_LAST, BT_PREFILL_ALL } bt_prefill_out;
 bt_err bt_prefill_run(bt_prefill *p, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
                       const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_fault *fault);
 
-/* ---- batches of prompts ---- Prompts share runs (together.h), each with the bytes that it has alone. npu: as batches
- * where the package has them (npu/pkg/shapes.h); else packed one behind the other into the rows of one chunk, where its
- * attention is the companion's, dense, and no number depends on the chunk. host: packed. All others compute one after
- * the other.
+/* ---- batches of prompts ----
+ * Prompts share runs (prefill_batches.h), each with the bytes that it has alone. npu: in places of their own where the
+ * package has shapes for batches (npu/pkg/shapes.h); else packed one behind the other into the rows of one chunk, where
+ * its attention is the companion's, dense, and no number depends on the chunk. host: packed. All others compute one
+ * prompt after the other.
  *
  * Packed, an entry may go on where an earlier one ends, in the same view, for rows of which several want logits. */
 typedef struct bt_prefill_seq {
@@ -106,7 +107,7 @@ typedef struct bt_prefill_seq {
 size_t bt_prefill_batch_max(const bt_prefill *p);   /* prompts of one run, 1 or more */
 size_t bt_prefill_packed_rows(const bt_prefill *p); /* tokens of several prompts that one run packs; 0: it packs none */
 /* Computes any number of prompts; a prompt that fails or is cancelled changes nothing for the others. */
-void bt_prefill_run_together(bt_prefill *p, bt_prefill_seq *seq, size_t prompts);
+void bt_prefill_run_batch(bt_prefill *p, bt_prefill_seq *seq, size_t prompts);
 
 bt_report_work bt_prefill_work(const bt_prefill *p); /* of all runs */
 bt_report_engine bt_prefill_about(const bt_prefill *p);

@@ -388,7 +388,7 @@ const gw_field gw_fields[] = {
     NUMBER("top_p", top_p, 0, 1, "Sample from the likeliest tokens that together have this probability; 1: off"),
     INTEGER("top_k", BOTH, field_top_k, -1, INT32_MAX, "Sample from so many of the likeliest tokens; 0 or -1: off"),
     NUMBER("min_p", min_p, 0, 1, "Leave out tokens less likely than this times the likeliest; 0: off"),
-    INTEGER("seed", BOTH, field_seed, 0, 0, "Of the random draws; without it one is drawn"),
+    INTEGER("seed", BOTH, field_seed, 0, 0, "Seed of the random draws; without it one is drawn"),
     NUMBER("presence_penalty", presence_penalty, -2, 2, "Off the logit of each token of the answer so far"),
     NUMBER("frequency_penalty", frequency_penalty, -2, 2, "The same, times how often it came"),
     NUMBER("repetition_penalty", repetition_penalty, 0.01, 100,

@@ -71,6 +71,23 @@ without() { echo "$folders" | grep -vE "$1"; }
 clean_tree
 for check in layers brains sizes text; do expect 0 'a clean tree' $check; done
 
+# ---- words ----
+clean_tree; expect 0 'a clean tree' words
+everywhere words 'a sentence that begins with Of'  x.c '/* Reads it. Of two the first. */\n'
+everywhere words 'one behind the end of a line'    x.h '/* Reads it.\n * Of two the first. */\n'
+everywhere words 'an old word in a name'           x.c 'void bt_prefill_run_together(void);\n'
+everywhere words 'an old word in a comment'        x.h '/* Rows of a Mixed call. */\n'
+broken words 'a sentence of a document'            docs/x.md 'Of two the first.\n'
+broken words 'an old word in a document'           docs/x.md 'It serves shared beginnings.\n'
+broken words 'a function that is not there'        docs/x.md 'Then `bt_gone()` runs.\n'
+clean_tree
+mkdir "$t/docs"
+printf 'int bt_a_run(void)\n{\n}\n' >> "$t/common/base/a.c"
+echo 'First `bt_a_run()` (`common/base/a.c`).' > "$t/docs/x.md"
+expect 0 'a function where a document says it is' words
+echo 'First `bt_a_run()` (`common/rt/a.c`).' > "$t/docs/x.md"
+expect 1 'a function in another file' words
+
 # ---- layers: each folder includes each other one that its line does not name ----
 clean_tree
 while read -r f may; do
