@@ -113,7 +113,7 @@ bt_err bt_net_dial(bt_link **ret, bt_net *n, bt_sock_role role, const char *endp
     bt_err e = BT_OK;
     if (server && bt_peer_key_is_none(server)) server = NULL;
     if (server) bt_keys_to_z85(key, server->bytes);
-    if (n->allow && !server) return bt_fail(fault, BT_EAUTH, "%.100s: its public key was not told", endpoint);
+    if (n->allow && !server) return bt_fail(fault, BT_EAUTH, "%.100s: its public key is unknown", endpoint);
     if (n->allow && !(bt_peer_auth_roles(n->allow, server->bytes) & peer))
         return bt_fail(fault, BT_EAUTH, "%.100s: its key does not have the role %s in the allow list",
                        endpoint, peer == BT_PEER_GATEWAY ? "gateway" : "decode");

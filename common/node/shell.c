@@ -155,7 +155,8 @@ void bt_shell_reload(bt_net *net)
     if (bt_net_reload(&keys, net, &fault) < 0)
         bt_log(BT_LOG_ERROR, "the allow list stays as it was: %s", fault.text);
     else if (!bt_net_own_roles(net))
-        bt_log(BT_LOG_WARN, "allow list read again: %zu keys, and this process's own is none of them", keys);
+        bt_log(BT_LOG_WARN, "allow list read again: %zu keys, and this process's own key is not among them",
+               keys);
     else if (keys > 0) bt_log(BT_LOG_INFO, "allow list read again: %zu keys", keys);
 }
 
