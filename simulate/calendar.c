@@ -1,4 +1,4 @@
-/* A heap of four branches: half as deep as one of two, and its children share cache lines. */
+/* A heap whose nodes have four children: half as deep as with two, and the children share cache lines. */
 #include "simulate/inner.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* What all places do alike: messages on their way, timers, and what was worked. See inner.h. */
+/* What all places do alike: sending messages, setting timers, and counting work. See inner.h. */
 #include "base/rng.h"
 #include "simulate/inner.h"
 
@@ -62,7 +62,7 @@ bt_incarnation sim_cluster_incarnation(const sim_cluster *c, uint32_t place, uin
     return i;
 }
 
-/* An incarnation ends with its place, so that nobody is looked for. */
+/* The last bytes of an incarnation are its place, so that no search is needed. */
 uint32_t sim_cluster_place(const sim_cluster *c, const bt_incarnation *who)
 {
     uint32_t place;

@@ -1,4 +1,4 @@
-/* The world: places, clock, and the loop that gives each what is due. See cluster.h. */
+/* The world: places, clock, and the loop that gives each place its due events. See cluster.h. */
 #include "simulate/cluster.h"
 #include "base/rng.h"
 #include "simulate/inner.h"
@@ -130,7 +130,7 @@ static uint32_t gate_of(const sim_cluster *c, const sim_member *m, const sim_eve
     return SIM_GATEWAY - e->from - sim_first_gate(c, m);
 }
 
-/* What may end an attempt: its tokens up to now were told before. */
+/* Whether a message may end an attempt, whose tokens up to now the gateway's brain then gets first. */
 static bool may_end(const bt_msg *msg)
 {
     return msg->type == BT_MSG_ABORT || (msg->type == BT_MSG_RESERVE && msg->ref.attempt > 1);
@@ -170,7 +170,7 @@ static void set_deadline(sim_cluster *c, const sim_gate *g, uint64_t number)
                                      .at_ns = c->now_ns + c->o.timeout_ns});
 }
 
-/* Its tokens that were made by now are told first. */
+/* The brain gets the request's tokens that were made by now before its end. */
 static void end_late(sim_cluster *c, sim_gate *g, uint64_t number)
 {
     if (c->over[number]) return;
@@ -179,7 +179,7 @@ static void end_late(sim_cluster *c, sim_gate *g, uint64_t number)
     if (place != UINT32_MAX && c->members[place].dc)
         sim_cluster_leap_settle_of(c, &c->members[place], number);
     sim_cluster_gateway_step(c, g, &(gw_event){.type = GW_EV_CANCEL, .u.request = number});
-    c->over[number] = true; /* also where the gateway has yet to take it: then it ends it at once */
+    c->over[number] = true; /* also where the gateway has yet to take the request: then it ends it at once */
 }
 
 static void take_request(sim_cluster *c, sim_gate *g, uint64_t number)
@@ -212,7 +212,7 @@ static void for_gateway(sim_cluster *c, const sim_event *e)
     }
 }
 
-/* What comes to a stopped process waits; more than its sockets hold is lost. */
+/* Events for a stopped process wait; those beyond what its sockets hold are lost. */
 static void keep(sim_cluster *c, sim_member *m, const sim_event *e)
 {
     const bool is_packet = e->what == SIM_WHEN_MSG || e->what == SIM_WHEN_BLOCK;
@@ -290,7 +290,7 @@ static void look_ahead(const sim_cluster *c)
     }
 }
 
-/* Everything that is due by until_ns, as long as anybody waits for something. */
+/* Runs everything that is due by until_ns, as long as a request is open. */
 static bt_err advance(sim_cluster *c, int64_t until_ns)
 {
     sim_event e;
@@ -331,7 +331,7 @@ uint64_t sim_cluster_submit_to(sim_cluster *c, uint32_t gateway)
     return number;
 }
 
-/* `slot` tells it from a submission. */
+/* `slot` distinguishes this event from a submission. */
 void sim_cluster_at(sim_cluster *c, int64_t at_ns, uint64_t number)
 {
     c->callers++;

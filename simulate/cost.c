@@ -121,7 +121,7 @@ sim_cost_chunk sim_cost_next(const sim_cost *c, uint32_t prompt, uint32_t begin,
     return k;
 }
 
-/* As bt_work_of_prompts has it. */
+/* Priced as bt_work_of_prompts prices a batch. */
 sim_cost_chunk sim_cost_batch(const sim_cost *c, const uint32_t *begin, const uint32_t *end, uint32_t n)
 {
     const bt_work_programs *g = &c->programs;

@@ -1,6 +1,6 @@
 /* A decode node: its brain, and a worker that runs the real scheduler of steps (decode-node/brain/batch.h) on
- * a device whose steps take what they cost. A step is planned when it begins; what comes meanwhile waits for
- * its end. */
+ * a device whose steps take what they cost. A step is planned when it begins; commands that come meanwhile
+ * wait for its end. */
 #include "base/num.h"
 #include "simulate/inner.h"
 
@@ -53,7 +53,7 @@ static void leave(sim_member *m, sim_sequence *s, uint32_t slot)
     s->is_busy = s->has_joined = s->is_cancelled = false;
 }
 
-/* Whether it has all of its tokens; then its end is told. */
+/* Whether the sequence has all of its tokens; then the brain learns of its end. */
 static bool ends(sim_cluster *c, sim_member *m, uint32_t slot)
 {
     sim_sequence *s = &m->sequences[slot];
@@ -109,7 +109,8 @@ static void tell_needs(sim_cluster *c, sim_member *m)
     while (dc_batch_needs(m->batch, &ev.u.need.slot, &ev.u.need.tokens)) sim_cluster_decode_tell(c, m, &ev);
 }
 
-/* Takes a plan over into the step: what it will have done is known now, the brain hears of it at the end. */
+/* Takes a plan over into the step. The step's outcome is known now; the brain learns of it at the step's end.
+ */
 static void adopt(sim_cluster *c, sim_member *m, const dc_batch_plan *plan, bt_price_step *step,
                   sim_cost_work *pieces)
 {
@@ -143,7 +144,7 @@ static void begin_step(sim_cluster *c, sim_member *m)
     bt_price_step step = {0};
     sim_cost_work work = {0}, rows = {0};
     const dc_batch_plan plan = dc_batch_next(m->batch);
-    /* a piece of a prompt, or somebody has no room for a row */
+    /* a piece of a prompt, or a sequence without room for a row */
     if (plan.pieces || plan.items_len != m->items_len) sim_cluster_leap_end(c, m);
     m->items_len = 0;
     memset(m->gate_items, 0, sizeof m->gate_items);
@@ -165,7 +166,7 @@ static void turn(sim_cluster *c, sim_member *m)
     m->is_turning = true;
     do {
         for (size_t i = 0; i < m->commands_len; i++) {
-            const sim_command k = m->commands[i]; /* what it makes the brain say comes behind it */
+            const sim_command k = m->commands[i]; /* commands that the brain gives in answer come behind it */
             take_command(c, m, &k);
         }
         m->commands_len = 0;

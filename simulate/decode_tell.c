@@ -1,5 +1,5 @@
-/* A decode node's brain is told something, and what it asks for is carried out, or noted for the worker
- * (decode.c), which looks at it between two steps. */
+/* Gives an event to a decode node's brain and carries its actions out, or notes them for the worker
+ * (decode.c), which takes them between two steps. */
 #include "simulate/inner.h"
 
 enum { PENDING = 512, PAGE_TOKENS = 64 }; /* as decode-node/worker.c */
@@ -44,7 +44,7 @@ static void set_pages(sim_cluster *c, sim_member *m, const dc_action *a)
         command(c, m, &(sim_command){.slot = slot, .capacity = a->u.set.pages_len * PAGE_TOKENS});
 }
 
-static void stop(sim_member *m, uint32_t slot) /* nothing where its end is on the way */
+static void stop(sim_member *m, uint32_t slot) /* does nothing where the sequence's end is on the way */
 {
     sim_sequence *s = &m->sequences[slot];
     if (!s->is_busy || s->is_cancelled) return;
@@ -52,7 +52,7 @@ static void stop(sim_member *m, uint32_t slot) /* nothing where its end is on th
     m->cancels++;
 }
 
-/* What is told now; TOKENS before it say something again. */
+/* Whether the message carries news; TOKENS with earlier indices are a repeat. */
 static bool is_late(const sim_member *m, const bt_msg *msg)
 {
     return m->late_ns && msg->type == BT_MSG_TOKENS && msg->u.tokens.first_index == m->late_index &&

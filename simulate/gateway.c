@@ -14,7 +14,8 @@ static const bt_dims *dims_of(const sim_cluster *c, const sim_member *m)
 }
 
 /* One class for all nodes of a model: nodes of different devices are taken to compute by the same rule, so
- * that each can take over from any other. A layer of the brain's is all of the model's together. */
+ * that each can take over from any other. One layer, as the brain sees it, stands for all layers of the
+ * model. */
 void sim_cluster_hello(const sim_cluster *c, const sim_member *m, bt_msg_hello *ret)
 {
     const bt_dims *d = dims_of(c, m);
@@ -78,7 +79,7 @@ void sim_cluster_gateways_free(sim_cluster *c)
     free(c->gates);
 }
 
-/* An incarnation ends with its place, less one. */
+/* The last bytes of an incarnation are its place, less one. */
 uint32_t sim_cluster_gate_of(const sim_cluster *c, const bt_incarnation *who)
 {
     uint32_t place;
@@ -118,7 +119,7 @@ sim_cluster_gateway sim_cluster_look_gateway(const sim_cluster *c, uint32_t numb
                                  .waiting = gw_brain_queued(g->brain), .active = gw_brain_active(g->brain)};
 }
 
-/* Those that were told late came at their own times. */
+/* Tokens that the brain got late came at their own times. */
 static void tokens(sim_cluster *c, const gw_event *ev, const gw_action *a)
 {
     const bt_msg *m = ev->type == GW_EV_MSG && ev->u.msg->type == BT_MSG_TOKENS ? ev->u.msg : NULL;

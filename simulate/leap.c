@@ -1,8 +1,8 @@
-/* Steps of a decode node that change nothing but the answers' lengths. A token is taken by the gateway's
- * thread at its time, in order with all else, so that everybody's waiting is the same; brain and gateway are
- * told of it later. What a brain decides by tokens: who is behind and has to be said alive (so the first
- * token of a start is told at once), what is avoided (so a node that may end that tells all), resends and
- * deadlines (so the gateway must not be late). */
+/* Steps of a decode node that change nothing but the answers' lengths. The gateway's thread takes a token at
+ * its time, in order with all else, so that all waits are the same; the brains of node and gateway get it
+ * later. A brain decides three things by tokens: which node is alive (so the first token of a start goes out
+ * at once), which node is avoided (so all tokens go out before an event that may change that), and resends
+ * and deadlines (so the gateway must not be late). */
 #include "simulate/inner.h"
 
 enum { LEAP_NS = 500000000 };
@@ -37,7 +37,7 @@ static bool waits_for_token(const sim_cluster *c, const sim_member *m)
     return false;
 }
 
-/* More room for one that runs changes no batch where all run already. */
+/* More room for a running sequence changes no batch where all sequences run already. */
 static bool is_joined(const sim_member *m)
 {
     for (size_t i = 0; i < m->commands_len; i++)
@@ -76,7 +76,7 @@ bool sim_cluster_leap(sim_cluster *c, sim_member *m)
     return true;
 }
 
-/* Its tokens from `index` on; the gateway takes them at these times. */
+/* Sends a sequence's tokens from `index` on; the gateway takes them at these times. */
 static void tell(sim_cluster *c, sim_member *m, uint32_t slot, uint32_t index, const int64_t *times,
                  uint32_t len)
 {
@@ -93,7 +93,7 @@ static void tell(sim_cluster *c, sim_member *m, uint32_t slot, uint32_t index, c
     m->late_ns = NULL;
 }
 
-/* When its gateway took the tokens of item `at`. */
+/* The times at which its gateway took the tokens of item `at`. */
 static void times_of(int64_t *ret, const sim_cluster *c, const sim_member *m, uint32_t at)
 {
     const int64_t *first = leapt_at(c, m, at);
@@ -120,7 +120,8 @@ void sim_cluster_leap_end(sim_cluster *c, sim_member *m)
 
 /* ---- a node that halts --------------------------------------------------------------------------- */
 
-/* What it told long ago: the gateway takes it now, and where the answer was here too, so does the node. */
+/* Delivers messages that the node sent long ago: to the gateway now, and where the answer had come too, to
+ * the node. */
 static void deliver(sim_cluster *c, sim_member *m, bool is_answered)
 {
     c->keeps_for = is_answered ? m->place : SIM_GATEWAY;
@@ -145,7 +146,7 @@ static void deliver(sim_cluster *c, sim_member *m, bool is_answered)
 typedef struct late {
     const int64_t *times;
     uint32_t len;
-    bt_msg *msg; /* they are under way; NULL: nobody was told */
+    bt_msg *msg; /* the message under way; NULL: none was sent */
     uint32_t slot, index;
 } late;
 
@@ -156,7 +157,7 @@ static void pass(sim_cluster *c, sim_member *m, const late *l, uint32_t from, ui
         tell(c, m, l->slot, l->index + from, l->times + from, len);
         return;
     }
-    bt_msg part; /* what is under way is no longer than its type */
+    bt_msg part; /* a message under way is no longer than its type needs */
     memcpy(&part, l->msg, bt_msg_bytes(l->msg->type));
     part.u.tokens.first_index += from;
     part.u.tokens.ids += from;
@@ -165,8 +166,8 @@ static void pass(sim_cluster *c, sim_member *m, const late *l, uint32_t from, ui
     sim_cluster_send_late(c, m->place, to, &part, l->times + from, len);
 }
 
-/* Those whose answers have come, those that the gateway has, and those on their way. The time of the last
- * that the gateway has; 0: none. */
+/* Settles the tokens that are acknowledged, those that the gateway has, and those on their way. Returns the
+ * time of the last that the gateway has; 0: none. */
 static int64_t settle(sim_cluster *c, sim_member *m, const late *l)
 {
     static const sim_wire fast = {0};

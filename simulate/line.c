@@ -1,4 +1,4 @@
-/* From the times of layers to those of chunks. See inner.h. */
+/* The times of a chunk's layers, as one formula for the chunk. See inner.h. */
 #include "simulate/inner.h"
 
 #include <stdlib.h>

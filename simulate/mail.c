@@ -172,7 +172,7 @@ uint64_t sim_mail_bytes(const bt_msg *m)
     uint64_t bytes = bt_msg_bytes(m->type);
     const size_t n = arrays_of(a, (bt_msg *)(uintptr_t)m);
     for (size_t i = 0; i < n; i++) bytes += a[i].bytes;
-    /* A prompt travels as its ids, whatever it is known by here. */
+    /* A prompt travels as its ids, even where only hashes of it are known here. */
     if (m->type == BT_MSG_RESERVE && !m->u.reserve.ids) bytes += m->u.reserve.ids_len * sizeof(int32_t);
     if (m->type == BT_MSG_PREFILL && !m->u.prefill.ids) bytes += m->u.prefill.ids_len * sizeof(int32_t);
     return bytes;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What it needs in its role, whichever it had before. */
+/* Makes room for what the node needs in its role, whichever role it had before. */
 static bt_err make_room(const sim_cluster *c, sim_member *m, bt_fault *fault)
 {
     const uint32_t slots = c->o.decode_slots;
@@ -78,7 +78,7 @@ sim_member *sim_cluster_member(sim_cluster *c, bt_role role, uint32_t node)
     return place < c->hosts && c->members[place].born == role ? &c->members[place] : NULL;
 }
 
-/* ---- what a node is powered for ------------------------------------------------------------------ */
+/* ---- how long a node is powered ------------------------------------------------------------------ */
 
 static size_t index_of(bt_role role) { return role == BT_ROLE_DECODE; }
 

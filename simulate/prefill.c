@@ -1,6 +1,6 @@
-/* A prefill node: its brain, one prompt in the works at a time as the brain says, chunk after chunk, and
- * blocks on the wire. The brain sees one layer whose rows are those of all layers together, so that a chunk's
- * layers are one block; the wire knows how many there are (sim_wire). */
+/* A prefill node: its brain, the one prompt or batch that the brain lets run, chunk after chunk, and blocks
+ * on the wire. The brain sees one layer whose rows are those of all layers together, so that a chunk's layers
+ * are one block; the wire knows how many there are (sim_wire). */
 #include "simulate/inner.h"
 #include "kv/kv_header.h"
 
@@ -34,7 +34,7 @@ static void post_chunk(sim_cluster *c, const sim_member *m, uint32_t slot, int64
                                      .run = m->prompts[slot].run, .at_ns = at_ns});
 }
 
-/* All layers but the last: that one is the chunk's end. They are there at equal distances. */
+/* Posts all layers but the last, which is the chunk's end. They are ready at equal distances. */
 static void post_layer(sim_cluster *c, const sim_member *m, uint32_t slot, uint32_t layer)
 {
     const sim_prompt *p = &m->prompts[slot];
@@ -45,7 +45,8 @@ static void post_layer(sim_cluster *c, const sim_member *m, uint32_t slot, uint3
                                      .at_ns = p->layer_ns + (p->layers_ns - p->layer_ns) * layer / last});
 }
 
-/* Under a schedule a chunk ends when its last layer is there, and the next one is well under way by then. */
+/* Under a schedule a chunk ends when its last layer is ready, and the next chunk is well under way by then.
+ */
 static void set_times(sim_prompt *p, sim_cost_chunk *k)
 {
     sim_line *l = &p->line;
@@ -78,7 +79,7 @@ static void begin_chunk(sim_cluster *c, sim_member *m, uint32_t slot, bool is_fi
 }
 
 /* The prompts of a[0 .. with] in one chunk, which is all that is left of each. */
-static void begin_shared(sim_cluster *c, sim_member *m, const pf_action *a)
+static void begin_batch(sim_cluster *c, sim_member *m, const pf_action *a)
 {
     uint32_t begin[PF_SHARE_MAX], end[PF_SHARE_MAX];
     const uint32_t n = a->u.compute.with + 1;
@@ -124,7 +125,7 @@ static void compute(sim_cluster *c, sim_member *m, const pf_action *a)
     sim_prompt *p = &m->prompts[a->u.compute.slot];
     for (uint32_t i = 0; i <= a->u.compute.with; i++) begin_prompt(c, m, &a[i]);
     if (a->u.compute.with) {
-        begin_shared(c, m, a);
+        begin_batch(c, m, a);
         return;
     }
     if (m->group->cost->play && !sim_line_play(&p->line, m->group->cost, p->begin, p->len)) {
@@ -134,7 +135,7 @@ static void compute(sim_cluster *c, sim_member *m, const pf_action *a)
     begin_chunk(c, m, a->u.compute.slot, true);
 }
 
-/* It lets go at the end of a layer. */
+/* A cancelled prompt lets go at the end of a layer. */
 static void cancel(sim_cluster *c, sim_member *m, uint32_t slot)
 {
     sim_prompt *p = &m->prompts[slot];
@@ -152,8 +153,8 @@ static void send_block(sim_cluster *c, sim_member *m, const pf_block *b)
     const sim_prompt *p = &m->prompts[b->slot];
     int64_t first = p->computed_ns; /* rows from before: there when the prompt began */
     if (to == UINT32_MAX) return;
-    /* Its layers left one by one while the chunk was computed. Where the brain waited for credit it waited
-     * for the wire, which counts that itself. */
+    /* The block's layers left one by one while the chunk was computed. A brain that waited for credit waited
+     * for the wire, which counts that time itself. */
     if (b->token_begin + BT_KV_UNIT_TOKENS > p->chunk) first = p->layer_ns;
     if (first > c->now_ns || p->is_whole || c->o.is_by_layer) first = c->now_ns;
     if (c->o.is_by_layer) layers = 1;
@@ -225,7 +226,7 @@ void sim_cluster_prefill_step(sim_cluster *c, sim_member *m, const pf_event *ev)
         for (size_t k = 0, with = 0; k < acts.len; k++) {
             const pf_action *a = &acts.items[k];
             if (a->type == PF_DO_COMPUTE && with > 0) {
-                with--; /* it was started with the one before */
+                with--; /* this prompt was started with the one before */
                 continue;
             }
             if (a->type == PF_DO_COMPUTE) with = a->u.compute.with;
@@ -257,14 +258,14 @@ static void end_prompt(sim_cluster *c, sim_member *m, uint32_t slot)
     sim_cluster_prefill_step(c, m, &ev);
 }
 
-/* Up to where the chunk's rows are told. */
+/* The position up to which the brain knows the chunk's rows. */
 static uint32_t told_of(const sim_prompt *p)
 {
     const uint32_t at = p->begin + p->valid;
     return at == p->len ? at : at / BT_KV_UNIT_TOKENS * BT_KV_UNIT_TOKENS;
 }
 
-/* The chunk's rows of one layer are there. False: the prompt is no more. */
+/* The chunk's rows of one layer are ready. False: the prompt is gone. */
 static bool tell_layer(sim_cluster *c, sim_member *m, uint32_t slot, uint32_t layer)
 {
     const sim_prompt *p = &m->prompts[slot];

@@ -1,8 +1,8 @@
 /* Heartbeats that change nothing, which are most of a quiet hour's messages. Once the gateway has heard a
  * node that is READY, both rest (gw_brain_rest): no timer, no message. Whatever could end the hearing wakes
  * both first, as if all heartbeats until now had come: a node's end or halt, its leave-taking, a slower link,
- * a gateway that is late. A heartbeat also tells a load; of that, choices of nodes look at the number of
- * slots alone, which never changes. Nodes of several gateways do not rest: each gateway hears them by itself.
+ * a gateway that is late. A heartbeat also carries a load; choices of nodes look only at its number of slots,
+ * which never changes. Nodes of several gateways do not rest: each gateway hears them by itself.
  */
 #include "simulate/inner.h"
 #include "xfer/greeting.h"
@@ -27,7 +27,7 @@ void sim_cluster_rest(sim_cluster *c, uint32_t place)
     m->due_us = m->pf ? pf_brain_due_us(m->pf) : dc_brain_due_us(m->dc);
 }
 
-/* The last one that has arrived. */
+/* When the last heartbeat that has arrived was heard. */
 static int64_t heard(const sim_cluster *c, int64_t said_us, int64_t every_us, uint64_t wire_ns)
 {
     const int64_t at_ns = said_us * 1000 + (int64_t)wire_ns;
@@ -37,7 +37,7 @@ static int64_t heard(const sim_cluster *c, int64_t said_us, int64_t every_us, ui
 void sim_cluster_wake(sim_cluster *c, sim_member *m)
 {
     static const sim_wire fast = {0};
-    const int64_t now_us = sim_us(c->now_ns + 999), /* one that is due now has not been said */
+    const int64_t now_us = sim_us(c->now_ns + 999), /* a heartbeat that is due now has not been sent */
         gw_every = c->o.gw.heartbeat_us, every = m->pf ? c->o.pf.heartbeat_us : c->o.dc.heartbeat_us;
     sim_gate *g = sim_gates_of(c, m);
     const gw_node *n = gw_registry_find(gw_brain_registry(g->brain), &m->self);

@@ -1,4 +1,5 @@
-/* Nodes that join, leave and change their role, each by the way that its brain has for it. See cluster.h. */
+/* Nodes that join, leave and change their role, each through the events and actions of its brain. See
+ * cluster.h. */
 #include "simulate/inner.h"
 
 #include <stdio.h>
@@ -14,7 +15,7 @@ static int64_t load_ns(const sim_cluster *c, const sim_member *m)
 static void load(sim_cluster *c, sim_member *m)
 {
     m->is_loading = true;
-    m->life = ++c->lives; /* of what is in the calendar for the process before it */
+    m->life = ++c->lives; /* distinguishes it from the process before, for events in the calendar */
     sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_START, .to = m->place,
                                      .at_ns = c->now_ns + load_ns(c, m)});
 }
@@ -27,7 +28,7 @@ void sim_cluster_loaded(sim_cluster *c, sim_member *m)
     if (e < 0) sim_cluster_break(c, e, "%s", fault.text);
 }
 
-/* Its connections end behind its last words. */
+/* A process's connections end behind its last messages. */
 void sim_cluster_left(sim_cluster *c, sim_member *m)
 {
     const bt_role next = m->next_role;

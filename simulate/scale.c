@@ -60,7 +60,7 @@ int sim_scale_decide(sim_scale *s, const sim_scale_reading *r, int64_t now_ns)
     return 0;
 }
 
-/* The first of its model that is off, of those named by this role. */
+/* Starts the first node of the rule's model and role that is off. */
 static void join_one(sim_cluster *c, const sim_scale_rule *k)
 {
     for (uint32_t i = 0; i < sim_cluster_nodes(c); i++) {
@@ -69,7 +69,7 @@ static void join_one(sim_cluster *c, const sim_scale_rule *k)
     }
 }
 
-/* The one with least to do, the last of several. */
+/* Lets the node with the least work leave, the last one where several are equal. */
 static void drain_one(sim_cluster *c, const sim_scale_rule *k)
 {
     sim_cluster_node least = {0};

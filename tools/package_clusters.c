@@ -32,7 +32,7 @@ static void reads(walk *w, uint64_t at, uint32_t cluster)
     v->reader = cluster;
 }
 
-/* In place too: from now on it is another value. What lay there before is gone. */
+/* In place too: another value lies there from now on, and the one before is gone. */
 static void writes(walk *w, uint64_t at, uint64_t bytes, uint64_t moved, uint32_t cluster)
 {
     size_t kept = 0;

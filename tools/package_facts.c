@@ -139,7 +139,7 @@ size_t tool_package_placement(tool_package_place ret[TOOL_PACKAGE_MAX_PLACES], c
         const char *op = bt_pkg_op_name((bt_pkg_op)inst[i].op), *unit = bt_pkg_unit_name(inst[i].unit);
         size_t k = 0;
         while (k < n && (strcmp(ret[k].op, op) != 0 || strcmp(ret[k].unit, unit) != 0)) k++;
-        if (k == TOOL_PACKAGE_MAX_PLACES) continue; /* far more kinds than there are */
+        if (k == TOOL_PACKAGE_MAX_PLACES) continue; /* there are far fewer kinds */
         if (k == n) {
             ret[n++] = (tool_package_place){.op = op, .unit = unit};
             last[k] = 0;

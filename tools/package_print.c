@@ -19,7 +19,7 @@ static const char *size_text(char ret[32], uint64_t bytes)
     return ret;
 }
 
-/* What the NPU's MACs are made of, where not of int8 alone. */
+/* Prints the kinds of the NPU's MACs where they are not int8 alone. */
 static void print_kinds(const bt_pkg *p)
 {
     const uint32_t largest = tool_package_largest(p);
@@ -42,7 +42,7 @@ static void print_attention(const bt_pkg *p)
     if (a.is_group) printf("                %u query heads share a choice\n", h->heads / h->kv_heads);
 }
 
-/* What groups of so many inputs take, and what they cost the device. */
+/* Prints what groups of so many inputs take in the package, and what they cost the device. */
 static void print_group(const bt_pkg *p, uint32_t group)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
@@ -63,7 +63,7 @@ static void print_group(const bt_pkg *p, uint32_t group)
     printf("\n");
 }
 
-/* What palettes take beside their indices. */
+/* Prints what palettes take beside their indices. */
 static void print_palettes(const bt_pkg *p, uint32_t bits)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
@@ -282,7 +282,7 @@ static void number(char ret[16], float v, const char *fmt)
                  strcmp(fmt, "%") == 0 ? 100 * (double)v : (double)v);
 }
 
-/* What to try, from the worst line: its input or its weights lose most. */
+/* Prints what to try, by the worst line: whether its input or its weights lose most. */
 static void print_hint(const line *worst, bool one_scale)
 {
     char name[TOOL_PACKAGE_NAME_BYTES];

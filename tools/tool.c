@@ -100,7 +100,7 @@ void tool_quiet(bool is_quiet)
     if (is_quiet) bt_wait_setup(BT_WAIT_SILENT);
 }
 
-/* What does not make room for something, but is left half made, nobody needs to know of. */
+/* Says which files went to make room; half-made ones that are deleted are not worth a line. */
 static void say_gone(void *ud, const char *text)
 {
     (void)ud;
@@ -138,5 +138,5 @@ void tool_leave_on_signals(int rc)
     leave_rc = rc;
     is_seen = isatty(STDERR_FILENO);
     on_signals(leave);
-    if (tool_stop) leave(tool_stop); /* it came before */
+    if (tool_stop) leave(tool_stop); /* the signal came before */
 }

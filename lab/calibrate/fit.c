@@ -76,7 +76,7 @@ static double error_of(const parabola *f, const tool_calibrate_points *p)
     return sum;
 }
 
-/* The best of those whose terms are all at least 0. */
+/* The best parabola whose terms are all at least 0. */
 static parabola parabola_of(const tool_calibrate_points *p)
 {
     parabola best = {{0}}, f;
@@ -102,10 +102,10 @@ typedef struct rates {
     uint32_t len;
 } rates;
 
-/* How far a rate at these rows misses what was measured there: mean of log(priced / measured). */
+/* How far a rate at these rows misses the measured times: the mean of log(priced / measured). */
 typedef double misses(const void *ud, const bt_profile_time *t);
 
-/* The least rate at which it is not too long. Rates that make no difference are not sought. */
+/* The least rate at which no priced time is too long. Rates that make no difference are not sought. */
 static double rate_for(bt_profile_time t, misses *miss, const void *ud)
 {
     double lo = 1, hi = (double)NO_LIMIT;
@@ -193,7 +193,7 @@ static double try_steps(rates *ret, const bt_profile_time *t, const bt_price_mod
     return sum;
 }
 
-/* A prompt is a step of many rows: what is fixed in a step is in it too. */
+/* The shortest prompt. A prompt is a step of many rows, so the fixed part of a step is in it too. */
 static double shortest(const tool_calibrate_points *p)
 {
     double least = INFINITY;
@@ -204,7 +204,7 @@ static double shortest(const tool_calibrate_points *p)
     return least;
 }
 
-/* What a step takes whatever its rows; more than the field holds is spread over operators. */
+/* Sets the fixed part of a step; what the field cannot hold is spread over operators. */
 static void set_fixed(bt_profile_time *t, const bt_price_model *m, double ns)
 {
     t->dispatch_ns = t->decode_op_ns = 0;
@@ -212,7 +212,8 @@ static void set_fixed(bt_profile_time *t, const bt_price_model *m, double ns)
     else t->decode_op_ns = (uint32_t)fmin(1e9, ns / m->operators);
 }
 
-/* Prompts read the weights and pay what is fixed as well: how far that alone is above what was measured. */
+/* Prompts read the weights and pay the fixed part as well: how far these two alone are above the measured
+ * times. */
 static double floor_error(const bt_profile_time *t, const bt_price_model *m, const tool_calibrate_points *p)
 {
     bt_profile_time free = *t;
@@ -226,8 +227,8 @@ static double floor_error(const bt_profile_time *t, const bt_price_model *m, con
     return sum;
 }
 
-/* What is fixed is at most what a prompt of no length would take, and reading the weights at most the
- * shortest time. Where nothing is gained by one, it is left out. */
+/* The fixed part is at most the time of a prompt of no length, and reading the weights at most the shortest
+ * time. A part that gains nothing is left out. */
 static void fit_steps(bt_profile_time *t, rates *ret, const bt_price_model *m, const parabola *f,
                       const tool_calibrate_points *p)
 {

@@ -1,4 +1,4 @@
-/* Points beside what the profile makes of them. See report.h. */
+/* Measured points beside the profile's prices of them. See report.h. */
 #include "lab/calibrate/report.h"
 #include "base/clock.h"
 #include "base/rng.h"
@@ -63,7 +63,8 @@ static void leave_out(run *r, uint32_t requests, const char *why)
     if (!r->m->why_left_out) r->m->why_left_out = why;
 }
 
-/* Why its figures do not count; NULL: they do. Its lengths are known, and nothing of it was kept from before.
+/* Why a request's figures do not count; NULL: they count. They need known lengths, and no part of the prompt
+ * kept from before.
  */
 static const char *flaw_of(const run *r, const tool_replay_record *one)
 {
@@ -77,7 +78,7 @@ static const char *flaw_of(const run *r, const tool_replay_record *one)
     return NULL;
 }
 
-/* Whether its figures count: it ended well, and has no flaw. */
+/* Whether a request's figures count: it ended well and has no flaw. */
 static bool is_good(run *r, const tool_replay_result *all, const tool_replay_record *one)
 {
     r->m->requests++;
@@ -208,13 +209,13 @@ static bt_err ask(run *r, tool_replay_result *ret, const uint32_t *tokens, size_
                                    .piece = note_piece,
                                    .ud = r};
     if (e == BT_OK) e = tool_replay_load_run(ret, &load, fault);
-    if (e == BT_ECANCEL && !*s->stop) e = BT_OK; /* late: what is there counts */
+    if (e == BT_ECANCEL && !*s->stop) e = BT_OK; /* the time is over: the measured points count */
     tool_replay_plan_done(&plan);
     return e;
 }
 
-/* Lengths at equal ratios from the shortest to the longest, all of them again and again: what drifts
- * meanwhile, as a machine that becomes warm, is in all of them alike. */
+/* Lengths at equal ratios from the shortest to the longest, all of them again and again: a drift meanwhile,
+ * as of a machine that becomes warm, is in all of them alike. */
 static bt_err ask_lengths(run *r, bt_fault *fault)
 {
     uint32_t tokens[LENGTHS * MOST_TIMES];

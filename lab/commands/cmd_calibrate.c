@@ -118,7 +118,7 @@ static bt_err fit(bt_profile_time *ret, const bt_price_model *price, const tool_
                    m->is_late ? "; --deadline came" : "");
 }
 
-/* What is written is read back: a name or a value that no profile may have is refused here. */
+/* Writes the profile and reads it back: a name or a value that no profile may have is refused here. */
 static bt_err write_profile(const tool_calibrate_report *r, bt_fault *fault)
 {
     bt_profile back;

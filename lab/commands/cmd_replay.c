@@ -28,7 +28,7 @@ typedef struct config {
     tool_load_options load;
     tool_serve serve;
     tool_nodes nodes;
-    gw_options gateway; /* what is taken over for processes of our own, and nothing else */
+    gw_options gateway; /* options for processes that the command starts, and no others */
     const char *url, *api_key_file, *served_model;
     int prompts;
     int64_t timeout_ms;
@@ -268,7 +268,7 @@ static bt_err start_nodes(tool_background *ret, config *c, const bt_opt_args *ar
     return e;
 }
 
-/* What a run would otherwise find out at its end, or once its nodes have started. */
+/* Checks files that a run would otherwise find out about at its end, or once its nodes have started. */
 static bt_err check_files(const job *j, bt_fault *fault)
 {
     const config *c = j->c;

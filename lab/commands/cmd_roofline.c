@@ -32,7 +32,7 @@ static double share(uint64_t done, uint64_t ns, uint64_t per_us)
     return ns && per_us ? (double)done * 1000 / ((double)ns * (double)per_us) : 0;
 }
 
-/* false: nothing on it has a price. */
+/* false: no prompt has a price on the device. */
 static bool prompt_of(bt_price_sum *ret, bt_price *price, const bt_profile *p, const bt_dims *s,
                       const bt_price_model *m)
 {

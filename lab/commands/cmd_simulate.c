@@ -460,7 +460,7 @@ static bt_err play(job *j, bt_fault *fault)
     return e;
 }
 
-/* Each step begins with a cluster that has had nothing, so all have the same requests. */
+/* Each step begins with a fresh cluster, so all steps have the same requests. */
 static bt_err play_step(void *ud, tool_replay_tried *ret, double speed, uint32_t step, bt_fault *fault)
 {
     job *j = ud;

@@ -95,7 +95,7 @@ static bt_err load(bt_profile *ret, const char *name, const char *option, bt_fau
                    option, ret->name);
 }
 
-/* What the profile names, else the NPU's own device. */
+/* Loads the companion that the profile names, else the NPU's own device. */
 static bt_err load_companion(subject *s, const config *c, bt_fault *fault)
 {
     if (c->companion) return load(&s->companion, c->companion, "companion", fault);
@@ -150,7 +150,7 @@ static const char *const policy_names[] = {BT_STAGE_POLICY_NAMES};
 
 static const char *const ways[] = {BT_SPLIT_NAMES};
 
-/* What an engine waits until the first token. */
+/* The time that an engine waits until the first token. */
 static uint64_t bubbles(const bt_schedule_result *r, bt_schedule_engine engine)
 {
     return r->makespan_ns - r->busy_ns[engine];

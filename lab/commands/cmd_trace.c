@@ -234,7 +234,7 @@ static int make(const config *c, unsigned action, const char *path)
     if (e == BT_OK) e = bt_trace_writer_begin(&w, f, c->to == TO_BATON, "", bt_clock_wall_s(), &fault);
     if (e == BT_OK) e = run_action(&r, c, action, &s, path, &w, &fault);
     if (e == BT_OK) e = bt_trace_writer_end(&w, &fault);
-    if (e < 0 && f && ferror(f)) /* whoever noticed named what was read */
+    if (e < 0 && f && ferror(f)) /* the fault names the file that was read */
         e = bt_fail(&fault, e, "write '%.150s': %s", c->output ? c->output : "stdout", strerror(errno));
     bt_trace_writer_done(&w);
     if (f && f != stdout && fclose(f) != 0 && e == BT_OK)

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What has no slash was meant as a shape, or as the file that is not there. */
+/* A name without a slash was meant as a shape, or as a file that does not exist. */
 static bt_err no_shape(const char *name, bt_fault *fault)
 {
     const char *known[64], *near;

@@ -239,7 +239,7 @@ bt_err tool_plan_figure(tool_plan_figures *ret, const tool_plan_pair *pair, cons
 
 /* ---- the decode device alone ---- */
 
-/* What prompts take when their steps carry `batch` decode rows. */
+/* The time of prompts whose steps carry `batch` decode rows. */
 static void mixed_prompts(work *w, const tool_plan_pair *pair, const tool_plan_how *how,
                           const tool_plan_load *load, uint64_t batch)
 {

@@ -1,4 +1,4 @@
-/* Nested lists: what differs most in its price is outside. */
+/* Nested lists: the outer ones change what is dearer to compute. */
 #include "lab/plan/space.h"
 #include "lab/plan/sketch.h"
 #include "npu/compile/plan_limits.h"
@@ -46,7 +46,7 @@ static bt_err keep(tool_plan_result *r, const tool_plan_choice *c, bt_fault *fau
     return BT_OK;
 }
 
-/* A reason that is one of the plan's answers; anything else ends it. */
+/* Notes a reason that is one of the plan's answers; any other error ends the plan. */
 static bt_err refuse(space *s, bt_err e, const char *policy, const char *recipe, const bt_fault *why,
                      bt_fault *fault)
 {
@@ -72,7 +72,7 @@ static bt_err refuse(space *s, bt_err e, const char *policy, const char *recipe,
     return BT_OK;
 }
 
-/* What was named is allowed whatever its bits. */
+/* A recipe or form that was named is allowed whatever its bits. */
 static bool is_allowed(const tool_plan_want *w, const tool_plan_form *form, const tool_plan_kv *kv)
 {
     const bool coarse_form = form->weight_bits < 8 || tool_plan_form_input_bits(form) < 8;

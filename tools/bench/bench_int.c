@@ -46,7 +46,7 @@ static void int_prepare_part(void *ud, size_t part, size_t parts)
     if (r0 < r1) p->kernels->int_prepare(&p->in, r0, r1, &p->x, p->is_left);
 }
 
-/* Near to normal, with a deviation of 32: as inputs are whose scale keeps all but one in ten thousand. */
+/* Nearly normal values with a deviation of 32, like inputs whose scale keeps all but one in ten thousand. */
 static void int_inputs(int8_t *x, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -56,8 +56,8 @@ static void int_inputs(int8_t *x, size_t count)
     }
 }
 
-/* As the compiler packs them: outputs past n and inputs past k stay zero, and so do their sums. wp and colsum
- * are zeroed; row has room for k. */
+/* Packs weights as the compiler does: outputs past n and inputs past k stay zero, and so do their sums. wp
+ * and colsum are zeroed; row has room for k. */
 static void int_weights(int8_t *wp, int32_t *colsum, int8_t *row, size_t n, size_t k)
 {
     for (size_t i = 0; i < n; i++) {
@@ -172,8 +172,9 @@ static void shadow(const beside *b, size_t p0, size_t p1)
                            b->k4, p0, p1);
 }
 
-/* shape: behind outputs and inputs. bytes: of four inputs of a panel, in and out; values: of a row that has a
- * shadow, where only theirs are read. k of what goes by groups is a multiple of them. */
+/* shape: what stands behind outputs and inputs. bytes: of four inputs of a panel, in and out; values: of a
+ * row with a shadow, where only its entries are read. k is a multiple of the group where a kernel goes by
+ * groups. */
 static const struct beside_kind {
     const char *kernel, *shape;
     void (*run)(const beside *b, size_t p0, size_t p1);
@@ -275,7 +276,7 @@ typedef struct layer {
     bt_int_rows x;
     bt_int_inputs in;
     bool *is_left;
-    uint32_t *y; /* [t, 16 * panels]: 32 bits that all 64 of a sum have a say in, as many as a layer writes */
+    uint32_t *y; /* [t, 16 * panels]: 32 bits mixed from all 64 of a sum, as many bytes as a layer writes */
     uint8_t *scratch; /* one for each part */
     size_t scratch_bytes, t, panels;
 } layer;
@@ -308,7 +309,7 @@ static const int8_t *layer_panels(const layer *y, int8_t *to, size_t p, size_t c
 
 static uint32_t folded(int64_t sum) { return (uint32_t)sum + 31 * (uint32_t)((uint64_t)sum >> 32); }
 
-/* A row's sums to its outputs: columns [0, cols), those of high planes from column cols on. */
+/* Makes a row's outputs of its sums: columns [0, cols), those of high planes from column cols on. */
 static void layer_row_end(const layer *y, layer_scratch *s, uint32_t *to, size_t row, size_t cols)
 {
     const int32_t *hi = s->hi + row * LAYER_LD, *lo = s->lo + row * LAYER_LD;

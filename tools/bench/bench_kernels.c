@@ -51,7 +51,7 @@ static void product_part(void *ud, size_t part, size_t parts)
     if (p0 < p1) product_run(p, p->kernels, p->y, wp, part, p0, p1);
 }
 
-/* Every 16 bits are a small f16, which makes codes of all values too. */
+/* Every 16 bits are a small f16; as codes these bits take all values. */
 static bt_err product_figure(tool_kernel_run *r, bt_form form, size_t group, size_t n, size_t k, size_t t)
 {
     static const char *const names[] = {[BT_FORM_F16] = BT_KERNEL(matmul),
@@ -123,7 +123,7 @@ static void attention_part(void *ud, size_t part, size_t parts)
     }
 }
 
-/* Arrays of a, which are named then but for the kernel. */
+/* Fills in the arrays of a, and all names but the kernel's. */
 static bt_err attention_prepare(attention *a, bt_kv_view *kv, tool_kernel_run *r, uint32_t elem_bytes,
                                 size_t t, size_t pos0, size_t layers)
 {
@@ -199,8 +199,8 @@ static bt_err attention_figure(tool_kernel_run *r, uint32_t elem_bytes, size_t t
     return BT_OK;
 }
 
-/* The two steps that share a long sequence among threads, for one row and the heads of the first KV head:
- * together they are attn. */
+/* The two steps that share a long sequence among threads, for one row and the heads of the first KV head;
+ * both make up attn. */
 static bt_err spans_figure(tool_kernel_run *r, uint32_t elem_bytes, size_t pos0)
 {
     const bt_hparams *hp = r->hp;

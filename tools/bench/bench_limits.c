@@ -95,8 +95,8 @@ PEAK_DOT(avx2, "avx2", __m256i, _mm256_set1_epi32, DOT_AVX2, FIRST_256)
 PEAK_DOT(avxvnni, "avx2,avxvnni", __m256i, _mm256_set1_epi32, DOT_AVXVNNI, FIRST_256)
 PEAK_DOT(avx512vnni, "avx512f,avx512vnni", __m512i, _mm512_set1_epi32, DOT_AVX512VNNI, FIRST_512)
 
-/* Products of pairs of bf16 into FP32 sums: what a package with such products could reach. Whatever the
- * values. */
+/* Products of pairs of bf16 into FP32 sums: the limit of a package with such products. The values do not
+ * matter. */
 #define SET_BF16(bits)    _mm512_castsi512_ps(_mm512_set1_epi32(bits))
 #define DOT_BF16(a, x, y) _mm512_dpbf16_ps(a, (__m512bh)(x), (__m512bh)(y))
 #define FIRST_BF16(a)     FIRST_512(_mm512_castps_si512(a))
@@ -119,7 +119,7 @@ static peak peak_of(const tool_machine *m, tool_limit limit)
         const char *isa;
         peak fp32, int8;
     } peaks[] = {{"avx512vnni", {peak_16, 24.0 * 16 * PEAK_STEPS}, {peak_avx512vnni, 20.0 * 64 * PEAK_STEPS}},
-                 /* it uses the integers of avx2 */
+                 /* its integer kernels are those of avx2 */
                  {"avx512", {peak_16, 24.0 * 16 * PEAK_STEPS}, {peak_avx2, 20.0 * 32 * PEAK_STEPS}},
                  {"avxvnni", {peak_8, 24.0 * 8 * PEAK_STEPS}, {peak_avxvnni, 20.0 * 32 * PEAK_STEPS}},
                  {"avx2", {peak_8, 24.0 * 8 * PEAK_STEPS}, {peak_avx2, 20.0 * 32 * PEAK_STEPS}}};

@@ -103,7 +103,7 @@ static bt_err prepare(sparse *s, sparse *ref, bt_kv_view *kv, tool_kernel_run *r
     return BT_OK;
 }
 
-/* One of the three, which has run: timed where its bits are those of ref. */
+/* The figure of one of the three kernels, which has run: it is timed where its bits are those of ref. */
 static bt_err figure(tool_kernel_run *r, const char *kernel, sparse *s, bt_pool_fn *fn, bool is_same,
                      double ops, double bytes)
 {

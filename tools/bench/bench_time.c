@@ -75,7 +75,7 @@ static bt_err count(tool_bench_row *r, const tool_bench_setup *s, uint64_t weigh
     return BT_OK;
 }
 
-/* What is repeated: an engine over its sequences. */
+/* The job that is repeated: an engine over its sequences. */
 typedef struct job {
     bt_prefill *prefill;
     bt_decode *decode;
@@ -96,7 +96,8 @@ typedef struct moment {
     double int8_ops, fma_flops, read_bytes;
 } moment;
 
-/* Only what the row is held against, so that nothing cools down or is pushed out of a cache for nothing. */
+/* Measures only the limits that the row is held against, so that the machine does not cool down and caches
+ * stay filled. */
 static moment look(const tool_bench_row *r, const tool_machine *m)
 {
     const bool integers = has_integers(r);

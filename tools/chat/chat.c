@@ -201,7 +201,7 @@ static bt_err greet(const tool_chat *c, const chat *now, bt_fault *fault)
     return BT_OK;
 }
 
-/* A failure of what was typed or asked. */
+/* A typed line or a question failed. */
 static int failed(const chat *now, const bt_fault *fault)
 {
     (void)tool_fail("chat", fault);

@@ -1,6 +1,6 @@
-/* See edit.h. libedit does the editing. Ours is what it lacks: keys are read here, so that a signal is never
- * missed and a byte that is no UTF-8 is seen; pastes; Enter after a backslash; and the way back from the
- * history, because libedit cuts the line that it puts aside at 1,024 characters. */
+/* See edit.h. libedit does the editing. This file adds what libedit lacks: keys are read here, so that a
+ * signal is never missed and a byte that is no UTF-8 is seen; pastes; Enter after a backslash; and the way
+ * back from the history, because libedit cuts the line that it puts aside at 1,024 characters. */
 #include "tools/chat/edit.h"
 #include "text/utf8.h"
 #include "tools/chat/paste.h"
@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 enum { HISTORY_ENTRIES = 1000, KEY_BYTES = 4096, SEARCH_MAX_CHARS = 1000, CAUGHT = 4 };
-/* Keys that no terminal has: what they are bound to can be called by pushing them. */
+/* Keys that no terminal has: pushing one calls the function that it is bound to. */
 #define KEY_TAKE   L"\033[99;1~"
 #define KEY_SEARCH L"\033[99;2~"
 /* Commands to a terminal: mark pastes, and do not. */
@@ -32,7 +32,7 @@ struct tool_edit {
     HistoryW *history;
     FILE *screen;                   /* stderr, buffered */
     FILE *mute;                     /* where libedit's own complaints go */
-    struct termios before, holding; /* modes: as we found them, and while keys wait */
+    struct termios before, holding; /* modes: those found at the start, and those while keys wait */
     struct sigaction old[CAUGHT];   /* what was done on the signals of `caught` */
     bool catches;
     size_t limit_bytes;
@@ -45,7 +45,7 @@ struct tool_edit {
 };
 
 static volatile sig_atomic_t window_changed, wants_stop;
-static tool_edit *volatile holder; /* an answer is shown, and this one's keys wait */
+static tool_edit *volatile holder; /* the editor whose keys wait while an answer is shown */
 
 static tool_edit *edit_of(EditLine *el)
 {
@@ -54,9 +54,9 @@ static tool_edit *edit_of(EditLine *el)
     return e;
 }
 
-/* ---- the terminal: ours, a shell's while we are stopped, and what ends us ---- */
+/* ---- the terminal: this process's, a shell's while it is stopped; and signals that end it ---- */
 
-/* Another group, such as a shell's, has the terminal: its modes are none of our business. */
+/* Whether another group, such as a shell's, has the terminal: then its modes are left alone. */
 static bool is_background(void)
 {
     const pid_t group = tcgetpgrp(STDIN_FILENO);
@@ -74,7 +74,7 @@ static void mark_pastes(tool_edit *e, bool wants)
     e->marks_pastes = wants;
 }
 
-/* What is typed during an answer is not echoed into it, and no line of it is cut: it waits. */
+/* Keys typed during an answer are not echoed, and no line is cut: they wait. */
 static void hold_keys(tool_edit *e)
 {
     if (is_background()) return;
@@ -107,8 +107,8 @@ static void on_suspend(int sig)
     else wants_stop = 1;
 }
 
-/* As long as there is an editor, besides SIGINT and SIGTERM. SIGTTOU would stop us where the modes are set
- * from the background, which no SIGTERM ends. */
+/* Signals caught as long as there is an editor, besides SIGINT and SIGTERM. SIGTTOU would stop the process
+ * where it sets modes from the background, and no SIGTERM ends a stopped process. */
 static const struct {
     int sig;
     void (*fn)(int);
@@ -128,7 +128,7 @@ static void catch_signals(tool_edit *e)
 
 static const int ends[] = {SIGINT, SIGTERM, SIGQUIT, SIGHUP};
 
-/* Until the mask is set back, none of them arrives. */
+/* No signal arrives until the mask is set back. */
 static void block_signals(sigset_t *ret_before)
 {
     sigset_t all;
@@ -139,7 +139,7 @@ static void block_signals(sigset_t *ret_before)
     sigprocmask(SIG_BLOCK, &all, ret_before);
 }
 
-/* While signals are blocked. */
+/* Whether a signal that ends the process waits. Signals are blocked. */
 static bool is_ending(void)
 {
     sigset_t pending;
@@ -150,7 +150,8 @@ static bool is_ending(void)
     return is;
 }
 
-/* The terminal as we found it, or as who has it wants it, whatever libedit makes of it. */
+/* Gives the terminal back as it was found, or leaves it as its present owner has it, whatever libedit does to
+ * it. */
 static void leave_terminal(tool_edit *e, bool for_good)
 {
     struct termios others;
@@ -163,10 +164,11 @@ static void leave_terminal(tool_edit *e, bool for_good)
     set_modes(is_others ? &others : &e->before);
 }
 
-/* Until the terminal is ours or something ends us. Signals are blocked. */
+/* Waits until the terminal is this process's, or a signal ends the process. Signals are blocked. */
 static void wait_for_terminal(void)
 {
-    const struct timespec a_moment = {.tv_nsec = 100000000}; /* a shell may continue us first, then end us */
+    const struct timespec a_moment = {.tv_nsec = 100000000}; /* a shell may continue the process first, then
+                                                                end it */
     sigset_t none;
     sigemptyset(&none);
     while (is_background() && !is_ending())
@@ -175,7 +177,8 @@ static void wait_for_terminal(void)
 
 /* ---- keys ---- */
 
-/* Ctrl-Z: the terminal as the shell wants it, until we are continued in the foreground. Signals are blocked.
+/* Ctrl-Z: gives the terminal to the shell, until the process is continued in the foreground. Signals are
+ * blocked.
  */
 static void suspend(tool_edit *e)
 {
@@ -389,7 +392,7 @@ static wchar_t *prompt(EditLine *el)
     return text;
 }
 
-/* libedit draws by the locale; ours is UTF-8 whatever the user's is. */
+/* libedit draws by the locale; this editor's is UTF-8 whatever the user's is. */
 static bool set_locale(void)
 {
     (void)setlocale(LC_CTYPE, "");

@@ -66,7 +66,7 @@ bt_err tool_history_load(const char *path, void (*fn)(void *ud, const char *text
     return e;
 }
 
-/* mkdir -p of what is above the file; whether it worked is seen when the file is opened. */
+/* Makes the folders above the file; opening the file shows whether that worked. */
 static void make_folders(const char *path)
 {
     char folder[MAX_PATH];
@@ -78,7 +78,7 @@ static void make_folders(const char *path)
     }
 }
 
-/* The file, locked, or -1 with errno. What stands in it is nobody else's to read. */
+/* The file, locked, or -1 with errno. Only its owner may read it. */
 static int open_locked(const char *path)
 {
     const int fd = bt_file_lock(path, 0600, true);
@@ -92,7 +92,7 @@ static bt_err drop_older_half(const char *path, const bt_buf *line, bt_fault *fa
     bt_buf file;
     bt_buf_init(&file, 2 * TOOL_HISTORY_MAX_BYTES);
     bt_err e = bt_file_read(&file, path, fault);
-    if (e == BT_ELIMIT) bt_buf_clear(&file); /* not written by us */
+    if (e == BT_ELIMIT) bt_buf_clear(&file); /* this program did not write it */
     if (e == BT_OK && file.len > TOOL_HISTORY_MAX_BYTES / 2) {
         const size_t from = file.len - TOOL_HISTORY_MAX_BYTES / 2;
         const uint8_t *nl = memchr(file.data + from, '\n', file.len - from);
@@ -107,7 +107,7 @@ static bt_err drop_older_half(const char *path, const bt_buf *line, bt_fault *fa
     return e;
 }
 
-/* All of it, or what was written is taken back: half a line would spoil the next one too. */
+/* Appends all of the line, or takes back what was written: half a line would spoil the next one too. */
 static bt_err append(int fd, const char *path, const bt_buf *line, off_t old_bytes, bt_fault *fault)
 {
     ssize_t n;

@@ -92,7 +92,7 @@ void tool_background_stop(tool_background *b)
     bt_wait_tell(NULL, "stopping the nodes", 0, 0);
     (void)kill(b->pid, SIGTERM);
     while (waitpid(b->pid, NULL, 0) < 0 && errno == EINTR)
-        (void)kill(b->pid, SIGTERM); /* asked again: let nothing end any more */
+        (void)kill(b->pid, SIGTERM); /* the second request: the gateway then drains no longer */
     bt_wait_end();
     b->pid = 0;
 }

@@ -83,7 +83,7 @@ static _Noreturn void become(const cluster *c, const tool_command *command, pid_
     (void)signal(SIGTERM, SIG_DFL);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     (void)signal(SIGPIPE, SIG_DFL);
-    (void)setpgid(0, 0); /* Ctrl-C is ours to pass on */
+    (void)setpgid(0, 0); /* `up` passes Ctrl-C on */
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) _exit(1);
     (void)setenv("NOTIFY_SOCKET", c->notify_path, 1);

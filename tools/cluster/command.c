@@ -1,4 +1,4 @@
-/* Command lines of our own programs. */
+/* Command lines of this project's programs. */
 #include "tools/cluster/command.h"
 
 #include <errno.h>

@@ -74,7 +74,8 @@ const bt_engine_facts *tool_serve_decode(const tool_serve *s)
     return bt_engine_decode(bt_engine_decode_names[bt_engine_decode_beside(s->decode, s->engine)]);
 }
 
-/* What engines will read of the store: decode nodes in the form that was asked for, prefill nodes in f16. */
+/* Makes what engines will read of the store: decode nodes in the form that was asked for, prefill nodes in
+ * f16. */
 static bt_err keep_weights(const tool_serve *s, const bt_model *m, bt_pool *pool, bt_fault *fault)
 {
     bt_weights_options o = {.form = bt_weights_forms[s->weights], .ctx_tokens = 1, .progress = bt_wait_tell};
@@ -83,7 +84,7 @@ static bt_err keep_weights(const tool_serve *s, const bt_model *m, bt_pool *pool
     return e == BT_OK && tool_serve_prefill(s)->has_weights ? bt_weights_keep(m, &o, pool, fault) : e;
 }
 
-/* As each node finds it out. */
+/* The longest sequence, as each node finds it. */
 static bt_err longest(size_t *ret, const tool_serve *s, const bt_model *m, bt_fault *fault)
 {
     const uint32_t elem = bt_kv_dtype_wanted(s->kv_dtype);
@@ -92,8 +93,8 @@ static bt_err longest(size_t *ret, const tool_serve *s, const bt_model *m, bt_fa
     return bt_kv_pages_longest(ret, (size_t)s->ctx_size, m->hp.ctx, s->kv_memory_bytes, token_bytes, fault);
 }
 
-/* Compiled where it is not there, for the context that nodes will ask for. That it cannot decode is said
- * here, not by each node again and again. */
+/* Compiles the package where there is none, for the context that nodes will ask for. A package that cannot
+ * decode is an error here, not in each node again and again. */
 static bt_err keep_package(const tool_serve *s, const bt_model *m, bt_pool *pool, bt_fault *fault)
 {
     bt_obtain_how how = {.pool = pool, .only_looks = true, .progress = bt_wait_tell};
@@ -109,7 +110,7 @@ static bt_err keep_package(const tool_serve *s, const bt_model *m, bt_pool *pool
     return e;
 }
 
-/* What each node would say again and again. */
+/* Finds the errors that each node would log again and again. */
 static bt_err check(const tool_serve *s, bt_fault *fault)
 {
     if (tool_devices_check(s, fault) < 0) return BT_EARG;
@@ -130,7 +131,7 @@ static bt_err check(const tool_serve *s, bt_fault *fault)
     return BT_OK;
 }
 
-/* All that will be started, before anything is compiled, converted or started. */
+/* Checks the memory of all nodes before anything is compiled, converted or started. */
 static bt_err check_memory(const tool_serve *s, const bt_model *m, bt_fault *fault)
 {
     bt_needs_want want[BT_NEEDS_MAX_PROCESSES];
@@ -212,7 +213,7 @@ static void add_decode(tool_command *c, const tool_serve *s)
     add_bytes(c, "--swap-memory", s->swap_memory_bytes);
 }
 
-/* And for its time as a prefill node. */
+/* The options of a node for its time as a prefill node. */
 static void add_prefill(tool_command *c, const tool_serve *s)
 {
     tool_command_add_int(c, "--prefill-slots", s->prefill_slots);
@@ -247,7 +248,7 @@ void tool_serve_node_args(tool_command *ret, const tool_serve *s, const char *ro
 
 static void add_up(tool_command *ret, const tool_serve *s)
 {
-    /* who asks waits as long as he likes: a long prompt takes a CPU more than the gateway's usual limit */
+    /* no time limit: a CPU takes longer for a long prompt than the gateway's usual limit */
     static const char *const fixed[] = {"--host",       "127.0.0.1", "--port",      "0",
                                         "--timeout",    "86400s",    "--log-level", "error",
                                         "--verbose=no", "--json=no"};

@@ -1,5 +1,5 @@
 /* baton bench: how fast prompts and generated tokens are computed here, beside what this machine could do at
- * most, in one process. Nothing is timed before its bits were compared with the ref kernels'. */
+ * most, in one process. A kernel is timed only after its bits were compared with ref's. */
 #include "base/cache_files.h"
 #include "base/memory.h"
 #include "base/wait.h"
@@ -244,7 +244,7 @@ static bt_err measure(bench *b, bt_fault *fault)
     return BT_OK;
 }
 
-/* By one of the two engines. */
+/* Times one row, by one of the two engines. */
 static bt_err row(bench *b, bt_prefill *p, bt_decode *d, const tool_machine *m, size_t tokens, size_t depth,
                   size_t batch, bt_fault *fault)
 {

@@ -148,7 +148,7 @@ static bool is_kind(const char *name)
     return false;
 }
 
-/* A name that names nothing may be a mistake; a kind of which there is nothing is none. */
+/* A name without files may be a mistake; a kind without files is not. */
 static bt_err check_names(const bt_cache_list *l, const bt_opt_args *args, bt_fault *fault)
 {
     for (size_t a = 1; a < args->count; a++) {
@@ -165,8 +165,8 @@ static bt_err check_names(const bt_cache_list *l, const bt_opt_args *args, bt_fa
     return BT_OK;
 }
 
-/* Parts the list: what was asked for and is free comes first; ret: how many. What was not asked for is
- * dropped. */
+/* Parts the list: files that were asked for and are free come first; returns how many. Files that were not
+ * asked for are dropped. */
 static size_t choose(bt_cache_list *l, size_t *ret_kept, const bt_opt_args *args)
 {
     size_t chosen = 0, free_ones = 0;

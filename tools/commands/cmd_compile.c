@@ -68,7 +68,7 @@ static void tell_fallbacks(const bt_pkg_fallback *f, size_t n)
     }
 }
 
-/* Those that are known before anything is compiled. */
+/* Refuses the fallbacks that are known before anything is compiled. */
 static bt_err refuse_ahead(bool *ret_refused, const bt_model *m, const bt_obtain_want *w, size_t ctx_tokens,
                            bt_fault *fault)
 {

@@ -84,7 +84,7 @@ typedef struct measure {
     bt_report_work work;
 } measure;
 
-/* One engine of a measurement, with the rows and logits of one window: what computes prompts, or what
+/* One engine of a measurement, with the rows and logits of one window: one that computes prompts, or one that
  * generates, in steps of several rows. */
 typedef struct side {
     bt_prefill *prefill;

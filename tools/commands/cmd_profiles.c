@@ -52,7 +52,7 @@ static int print_json(void)
     return tool_print_json("profiles", json_pack("{s:o}", "profiles", list));
 }
 
-/* "8,16,4" of the linears, u8 where zero points are wanted, and what else the NPU runs. */
+/* "8,16,4" for the linears, u8 where zero points are wanted, and the other operators that the NPU runs. */
 static void print_operators(const bt_profile *p)
 {
     const char *const names[] = {p->input_zero_points == BT_PROFILE_ZERO_WANTED ? "u8" : "8", "16"};
@@ -77,7 +77,7 @@ static void print_size(uint64_t bytes)
     printf("  %10s", text);
 }
 
-/* They have no programs, so no limits of programs. */
+/* Companions have no programs, so no limits of programs. */
 static int print_companions(void)
 {
     bool is_first = true;

@@ -47,7 +47,8 @@ typedef struct job {
     long status;
 } job; /* status: HTTP, of the last answer */
 
-/* What the gateway answers; NULL and words when it is no JSON object, or an error. The caller owns it. */
+/* Asks the gateway. Returns its answer, which the caller owns; NULL and words when that is no JSON object, or
+ * an error. */
 static json_t *ask(job *j, const char *path, const char *post, bt_fault *fault)
 {
     bt_buf body;
@@ -85,7 +86,7 @@ static bool is(const json_t *node, const char *key, const char *value)
     return s && strcmp(s, value) == 0;
 }
 
-/* A name may hold what a path may not. */
+/* Escapes characters that a name may hold and a path may not. */
 static bt_err make_path(char *ret, size_t cap, const char *id, bt_fault *fault)
 {
     size_t at = (size_t)snprintf(ret, cap, "/v1/nodes/");
@@ -112,7 +113,7 @@ static int show(const job *j, const json_t *node, const char *words)
     return fflush(stdout) != 0;
 }
 
-/* The gateway has been asked, and we look no longer. */
+/* The gateway has been asked, and the command stops looking. */
 static int not_yet(const job *j, bt_fault *fault)
 {
     bt_fail(fault, BT_EAGAIN, "%s does not serve as %s yet; it goes on with the change, see 'baton status'",
@@ -121,7 +122,7 @@ static int not_yet(const job *j, bt_fault *fault)
     return tool_stop ? TOOL_INTERRUPTED : 1;
 }
 
-/* Until the node serves as wanted, has come back as what it was, or the time is over. */
+/* Waits until the node serves as wanted, has come back in its old role, or the time is over. */
 static int wait_for_it(job *j, const char *old_incarnation, bt_fault *fault)
 {
     int rc = -1;
@@ -145,8 +146,8 @@ static int wait_for_it(job *j, const char *old_incarnation, bt_fault *fault)
     return rc;
 }
 
-/* A node in the middle of a change cannot be asked; then again, while there is time. incarnation: who was
- * asked. */
+/* Asks a node. One in the middle of a change cannot be asked; it is asked again while there is time.
+ * incarnation: the node that was asked. */
 static json_t *ask_node(job *j, char incarnation[40], bt_fault *fault)
 {
     char path[256], post[64];

@@ -29,7 +29,7 @@
 
 /* Chunks that are under way together have lanes of their own. */
 enum { LANES = BT_OVERLAP_WINDOW, HOST_PREFILL = TOOL_TRACKS, TRACKS = HOST_PREFILL + LANES + 2 };
-/* No linear of a node is divided, so that kind is free. */
+/* No linear of a node is divided, so the kind of divided linears is free. */
 enum { KIND_EXPOSED = TOOL_KIND_DIVIDED, KIND_CHUNK = TOOL_KINDS, KIND_DECODE, KINDS };
 
 /* Call it before anything is started. BT_EARG: no pair of devices, a path of another ending, or a run that no
@@ -74,7 +74,7 @@ static bt_err open_package(subject *x, const bt_model *m, bt_fault *fault)
     return e;
 }
 
-/* The profile of --profile where the package names it, else the one that it names. */
+/* Opens the profile of --profile where the package names it, else the one that the package names. */
 static bt_err open_profiles(subject *x, bt_fault *fault)
 {
     const char *name = bt_pkg_header_of(x->pkg)->profile;
@@ -131,7 +131,7 @@ static void add_span(picture *p, uint32_t track, uint32_t kind, int32_t chunk, u
                                                    .layer = -1,    .begin_ns = begin_ns, .end_ns = end_ns};
 }
 
-/* Measured: chunks of the prompt, what was left to send, all steps. */
+/* The measured spans: chunks of the prompt, the exposed transfer, all steps. */
 static bt_err add_host(picture *p, const json_t *baton, bt_fault *fault)
 {
     const json_t *chunks = json_object_get(baton, "chunks"),
@@ -380,7 +380,7 @@ static int show(const config *c, tool_answer *a, int64_t start_us, bt_err e, bt_
     return rc;
 }
 
-/* Starts what has to be started, asks, shows. */
+/* Starts a system where none is named, asks, and shows the answer. */
 static int run(const config *c, const bt_opt_args *args, int64_t start_us, const char *text, size_t len,
                bt_fault *fault)
 {

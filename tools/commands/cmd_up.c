@@ -16,7 +16,7 @@
 
 typedef struct config {
     tool_serve serve;
-    gw_options gateway; /* what is taken over, and nothing else */
+    gw_options gateway; /* the options that `up` passes on, and no others */
     tool_nodes nodes;
     bt_log_options log;
     bool json;
@@ -146,8 +146,8 @@ static bt_err make_keys(const config *c, bt_fault *fault)
     return len ? bt_keys_generate(c->nodes.keys, missing, fault) : BT_OK;
 }
 
-/* What would keep the gateway from starting, before anything is compiled or started: a port that is in use, a
- * file of API keys that cannot be read. The gateway itself looks again. */
+/* Finds, before anything is compiled or started, what would keep the gateway from starting: a port that is in
+ * use, a file of API keys that cannot be read. The gateway itself checks again. */
 static bt_err check_door(const gw_options *o, bt_fault *fault)
 {
     int fd;

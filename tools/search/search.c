@@ -42,7 +42,8 @@ bt_err tool_search_asked(bool *ret_asked, double *ret_bound, const char *quant, 
     return BT_OK;
 }
 
-/* Multiplying bits over all layers: of two that cost the same the one with fewer is better. */
+/* Bits of weights and inputs, multiplied, over all layers: where two recipes cost the same the one with fewer
+ * is better. */
 static uint64_t bits_of(const char *recipe, uint32_t layers)
 {
     bt_recipe r;
@@ -92,7 +93,7 @@ static bt_err try_one(tool_search *s, tool_search_kind kind, const char *recipe,
     return BT_OK;
 }
 
-/* What t saves beside high for its loss; one part in a thousand of the cost where it saves bits alone. */
+/* What t saves against high, for its loss; one part in a thousand of the cost where t saves bits alone. */
 static double gain_of(const tool_search_try *high, const tool_search_try *t)
 {
     const double saved = high->cost - t->cost, least = 0.001 * high->cost;
@@ -157,7 +158,7 @@ static bt_err sensitivities(tool_search *s, unit *u, const tool_search_try *high
         if (e < 0) break;
         const tool_search_try *t = &s->tries[s->count - 1];
         const double saved = high->cost - t->cost;
-        u[i].gain = saved > 0 ? saved : 1; /* none in cost, but in bits */
+        u[i].gain = saved > 0 ? saved : 1; /* it saves bits alone */
         u[i].kl = t->kl > high->kl ? t->kl - high->kl : 1e-12;
     }
     if (e == BT_OK) qsort(u, s->layers + 1, sizeof *u, by_gain);
@@ -169,7 +170,8 @@ static bt_err mixtures(tool_search *s, const tool_search_try *high, const tool_s
 {
     unit u[BT_RECIPE_HEAD + 1];
     char recipe[BT_RECIPE_MAX_TEXT];
-    size_t keeps = 0, fails = (size_t)s->layers + 1; /* so many of them: none keeps, all fail */
+    size_t keeps = 0, fails = (size_t)s->layers + 1; /* numbers of units: zero keeps the bound, one more than
+                                                        all fails */
     bt_err e = sensitivities(s, u, high, low, fault);
     while (e == BT_OK && fails - keeps > 1) {
         const size_t n = (keeps + fails) / 2;
