@@ -90,7 +90,7 @@ static void add_sum(sim_cost_chunk *r, const bt_price_sum *sum)
     r->end_ns = sum->ns - sum->tail_ns;
 }
 
-/* Of a prompt whose rows up to `end` are computed in this go, from `first` on; it ends there, or more
+/* The next chunk of a prompt whose rows from `first` to `end` are computed in this go; it ends there, or more
  * follows.
  */
 static sim_cost_chunk chunk_of(const sim_cost *c, uint32_t first, uint32_t end, uint32_t begin, bool ends)

@@ -13,7 +13,7 @@ static uint64_t times(uint64_t a, uint64_t b)
     return __builtin_mul_overflow(a, b, &product) || product > INT64_MAX ? INT64_MAX : product;
 }
 
-/* How many of `all` fit into `room` bytes, each of `bytes`; 0: not one. */
+/* How many of `all` pieces of `bytes` each fit into `room` bytes. */
 static uint64_t fitting(uint64_t all, uint64_t room, uint64_t bytes)
 {
     return !bytes || room / bytes > all ? all : room / bytes;

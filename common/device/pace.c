@@ -75,7 +75,7 @@ static void look_at_chunk(bt_pace_prompt *p)
 
 /* ---- under a schedule ---- */
 
-/* From which moment the chunk has its layer, and all chunks before it too: rows are let go without gaps. */
+/* The moment from which the chunk and all chunks before it have the layer: rows are let go without gaps. */
 static int64_t stored_us(const bt_pace_prompt *p, size_t chunk, uint32_t layer)
 {
     uint64_t ns = 0;
@@ -119,7 +119,7 @@ void bt_pace_prompt_begin(bt_pace_prompt *ret, bt_pace pace, const bt_work_prefi
     look_at_chunk(ret);
 }
 
-/* As bt_link_chunk has it: layers are equal parts of a chunk, one after the other. */
+/* As in bt_link_chunk: layers are equal parts of a chunk, one after the other. */
 static int64_t layer_us(const bt_pace_prompt *p, uint32_t layer)
 {
     const uint64_t part = bt_time_scale(p->after_ns - p->before_ns, (uint64_t)layer + 1, p->d->layers);

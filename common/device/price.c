@@ -35,7 +35,7 @@ typedef struct op {
     uint32_t count;
 } op;
 
-/* Its part of a group's device. */
+/* The part of one device in a group. */
 static bt_time_matrix part_of(const op *o, uint32_t devices)
 {
     bt_time_matrix m = o->matrix;

@@ -17,14 +17,14 @@
  * prompt a step of all its rows. A group of devices divides matrices and heads, and sums over itself twice a layer. */
 enum { BT_PRICE_MAX_PROGRAMS = 128, BT_PRICE_PARTS = BT_OP_KINDS + 5 };
 
-/* Of a pass: a number that does not depend on the position, one for each (row, column) pair and one for each position
- * of KV; the last two by 2^32. */
+/* A pass costs a fixed number, a number for each (row, column) pair and one for each position of KV; the last two are
+ * scaled by 2^32. */
 typedef struct bt_price_line {
     uint64_t fixed, pair, position;
 } bt_price_line;
 typedef struct bt_price_program {
     uint32_t rows, ctx; /* ctx: of programs that are static in it the shortest; the others double it */
-    bt_price_line compute, memory, scores; /* ns: of attention the longer of the first two, and scores beside them */
+    bt_price_line compute, memory, scores; /* ns; attention costs the longer of compute and memory, and the scores */
     bt_price_line ops, bytes;              /* operations and bytes of memory, for energy and utilisation */
 } bt_price_program;
 
@@ -62,7 +62,7 @@ void bt_price_sum_add(bt_price_sum *sum, const bt_price_sum *more);
  */
 bt_price_sum bt_price_prompt(const bt_price *p, uint64_t tokens);
 
-/* What a step needs of a model, as plain numbers. */
+/* A model's numbers for the price of steps. */
 typedef struct bt_price_model {
     uint64_t body_weights, head_weights; /* multiply-accumulates of a row, and of a row of logits */
     uint64_t weight_bytes;               /* read once a step */
@@ -70,7 +70,7 @@ typedef struct bt_price_model {
     uint32_t operators, layers, hidden, heads, head_dim, weight_bits, input_bits;
 } bt_price_model;
 bt_price_model bt_price_model_of(const bt_dims *s, const bt_price_recipe *r);
-/* BT_ELIMIT: the weights alone are more than the device's memory, or that of its group. name: the model's, or NULL. */
+/* BT_ELIMIT: the weights alone exceed the memory of the device or its group. name: the model's, or NULL. */
 bt_err bt_price_check_memory(const bt_profile *p, const bt_price_model *m, const char *name, bt_fault *fault);
 typedef struct bt_price_step {
     uint64_t rows, logits, pairs, positions; /* of all sequences together */
@@ -78,14 +78,15 @@ typedef struct bt_price_step {
 bt_price_sum bt_price_step_of(const bt_profile *p, const bt_price_model *m, const bt_price_step *s);
 /* Once a prompt that runs as steps: the first use of weights and operators, as first_ns of programs. */
 uint64_t bt_price_first_use(const bt_profile *p, const bt_price_model *m);
-/* A step of `batch` sequences with ctx positions each, theirs included; one of a prompt's rows behind `first`. */
+/* A step of `batch` sequences with ctx positions each, the new one included; a step of a prompt's rows behind `first`.
+ */
 bt_price_step bt_price_decode_step(uint64_t batch, uint64_t ctx);
 bt_price_step bt_price_prefill_step(uint64_t first, uint64_t rows);
-/* Rows of several prompts that pass together, each behind its own positions. Zeros at first. */
+/* Rows of several prompts that pass together, each behind its own positions. Begin with zeros. */
 typedef struct bt_price_batch {
     uint64_t prompts, rows, pairs, positions; /* pairs of a row and a position that it sees; positions that are read */
-    uint64_t end, most;                       /* behind the last one's rows; behind any one's */
+    uint64_t end, most; /* position behind the last prompt's rows; greatest such position of all prompts */
 } bt_price_batch;
-/* One more: rows [first, first + rows) of a prompt. */
+/* Adds rows [first, first + rows) of one more prompt. */
 void bt_price_batch_add(bt_price_batch *s, uint64_t first, uint64_t rows);
 #endif

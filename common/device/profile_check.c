@@ -1,4 +1,4 @@
-/* What a profile's fields say of each other. Each line of a check is one contradiction. */
+/* Fields of a profile that contradict each other. Each line of a check is one contradiction. */
 #include "device/profile_check.h"
 
 #include <inttypes.h>
@@ -30,7 +30,7 @@ static bt_err check_switch(const bt_profile *p, bt_fault *fault)
                    p->session_switch_ns);
 }
 
-/* The powers of two around a number that is none. */
+/* The powers of two around another number. */
 static void powers_around(uint32_t n, uint32_t *ret_below, uint32_t *ret_above)
 {
     uint32_t below = 1;

@@ -1,4 +1,4 @@
-/* Where values are from, of a profile and of its times. */
+/* The sources of a profile's values and of its times. */
 #include "device/profile_sources.h"
 
 #include <jansson.h>

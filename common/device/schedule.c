@@ -31,7 +31,7 @@ bt_err bt_schedule_init(bt_schedule *s, const bt_schedule_plan *plan, bt_fault *
     return BT_OK;
 }
 
-/* One beyond the last chunk that may have begun. */
+/* The number behind the last chunk that may have begun. */
 static size_t horizon(const bt_schedule *s)
 {
     return s->plan.chunks - s->first < s->plan.window ? s->plan.chunks : s->first + s->plan.window;

@@ -14,7 +14,7 @@ uint64_t bt_sparse_dense(const bt_sparse *s, uint64_t first, uint64_t rows)
     return first < s->dense_rows ? least(rows, s->dense_rows - first) : 0;
 }
 
-/* What does not depend on the head. */
+/* The figures of a layer that do not depend on the head. */
 typedef struct layer {
     const bt_sparse *s;
     const bt_sparse_engines *e;
@@ -52,7 +52,7 @@ static uint64_t attend_ns(const layer *l, uint64_t kept, uint64_t heads)
     return plus(ns, bt_time_of(kept, on->time.score_elements_per_us));
 }
 
-/* All heads; of those that share a choice, one. */
+/* Times of all heads; heads that share a choice count as one. */
 static uint32_t list_heads(bt_heads_times *head, bt_sparse_cost *cost, const layer *l)
 {
     const bt_sparse *s = l->s;

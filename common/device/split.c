@@ -1,4 +1,4 @@
-/* Each cut is priced as it would run; the best of them is taken. */
+/* Prices each cut as it would run, and takes the best. */
 #include "device/split.h"
 
 static uint64_t most(uint64_t a, uint64_t b) { return a > b ? a : b; }
@@ -19,7 +19,7 @@ static uint64_t time_of(const bt_profile *p, const bt_time_matrix *m)
     return m->rows && m->outputs ? bt_time_of_matrix(p, m) : 0;
 }
 
-/* What a part reads and writes. */
+/* Bytes that a part reads and writes. */
 static uint64_t bytes_of(const bt_time_matrix *m)
 {
     if (!m->rows || !m->outputs) return 0;

@@ -1,4 +1,4 @@
-/* Sums of what price.h says of chunks and steps; the order of messages on the wire is decided here. */
+/* Sums the prices of chunks and steps (price.h), and decides the order of messages on the wire. */
 #include "device/work.h"
 #include "device/roofline.h"
 
@@ -39,7 +39,7 @@ static bt_work work_of(const bt_profile_time *t, const bt_price_sum *s, uint64_t
 
 /* ---- a prompt ---- */
 
-/* The rows of [begin, end) that are sent. */
+/* How many rows of [begin, end) are sent. */
 static uint64_t sent_of(const bt_work_prompt *p, uint64_t begin, uint64_t end)
 {
     const uint64_t from = begin > p->covered ? begin : p->covered;

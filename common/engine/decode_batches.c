@@ -54,7 +54,7 @@ void bt_decode_batches_done(bt_decode_batches *b)
     *b = (bt_decode_batches){0};
 }
 
-/* The longest of what a batch takes. */
+/* The longest sequence that a batch takes. */
 static size_t longest(const size_t *end, size_t left, size_t batch)
 {
     size_t most = 0;

@@ -44,7 +44,7 @@ static void npu_free(void *state)
     free(s);
 }
 
-/* What a step reads of one tensor: all that a run looks at, not the compiler's own notes. */
+/* Bytes that a step reads of one tensor: all that a run looks at, without the compiler's own notes. */
 static uint64_t tensor_bytes(const bt_pkg *p, const bt_pkg_tensor *t)
 {
     const uint32_t of[] = {t->panels, t->oscale, t->bias, t->colsum, t->mult, t->shift, t->bias_q, t->norm_q};

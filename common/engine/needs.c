@@ -37,7 +37,7 @@ static bt_err add_kv(bt_needs *n, const bt_hparams *h, const bt_needs_want *w, b
     return BT_OK;
 }
 
-/* What the engines say of themselves. Two that run packages run one. */
+/* Adds what the engines say that they take. Two engines that run packages share one. */
 static bt_err add_engines(bt_needs *n, const bt_model *m, const bt_needs_want *want, bt_fault *fault)
 {
     const bt_prefill_backend *p = want->prefill ? bt_prefill_backend_of(want->prefill) : NULL;
@@ -77,7 +77,7 @@ bt_err bt_needs_of(bt_needs *ret, const bt_model *m, const bt_needs_want *w, bt_
     return BT_OK;
 }
 
-/* What is mapped is there once. */
+/* Mapped files are in memory once. */
 static bt_needs join(const bt_needs *n, size_t count)
 {
     bt_needs all = {.token_bytes = 0};
@@ -119,7 +119,7 @@ void bt_needs_text(char *ret, size_t cap, const bt_needs *n)
     }
 }
 
-/* ---- is there so much ---- */
+/* ---- what fits ---- */
 
 typedef struct change { /* of all processes */
     bool has_form;
@@ -128,7 +128,7 @@ typedef struct change { /* of all processes */
     size_t ctx;   /* 0: as it is */
 } change;
 
-/* Whether its KV could be int8 and is not. */
+/* Whether the process's KV could be int8 and is not. */
 static bool has_wide_kv(const bt_needs_want *w)
 {
     const bool prefills = !w->prefill || bt_engine_kv(bt_engine_prefill(w->prefill), 1) == 1,

@@ -85,7 +85,7 @@ static bt_err find_stages(program *ret, const bt_pkg *p, uint32_t index, bt_faul
     return BT_OK;
 }
 
-/* What runs in one schedule has the same stages, as far as both go. */
+/* Programs that run in one schedule have the same stages, as far as both go. */
 static bt_err check_stages(const program *a, const program *b, bt_fault *fault)
 {
     const size_t n = a->stages < b->stages ? a->stages : b->stages;
@@ -124,7 +124,7 @@ static uint64_t cost(const void *ud, size_t chunk, size_t stage)
     return stage < p->stages ? p->macs[stage] : 0;
 }
 
-/* The chunks that the window has come to, each into a slot that is free. */
+/* Puts each chunk that the window has reached into a free slot. */
 static void prepare(bt_overlap *o)
 {
     call *c = &o->call;
@@ -152,7 +152,7 @@ static void prepare(bt_overlap *o)
     }
 }
 
-/* Whether nothing more is begun. */
+/* Whether the call begins no more chunks. */
 static bool is_stopped(bt_overlap *o)
 {
     call *c = &o->call;

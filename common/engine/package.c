@@ -10,7 +10,8 @@
 static bt_err check(const bt_package *p, const bt_model *m, const bt_obtain_how *how, bt_fault *fault)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p->pkg);
-    bt_err e = p->own ? BT_OK : bt_pkg_check_model(p->pkg, m, fault); /* of its own, obtain has seen to it */
+    bt_err e = p->own ? BT_OK : bt_pkg_check_model(p->pkg, m, fault); /* bt_obtain_open has checked a package
+                                                                         that it opened */
     if (e == BT_OK && !p->own) e = bt_obtain_check_recipe(p->pkg, how, fault);
     if (e == BT_OK && how->ctx_tokens > h->ctx_tokens)
         e = bt_fail(

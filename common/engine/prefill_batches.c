@@ -80,7 +80,7 @@ static void set_rows(const bt_prefill_batches *t, size_t chunks, size_t rows)
     }
 }
 
-/* One behind the other; how many chunks that are. */
+/* Packs prompts one behind the other; returns how many chunks. */
 static size_t pack(const bt_prefill_batches *t, const bt_shapes *shapes, size_t chunks, size_t *ret_rows)
 {
     size_t used = 0, far = 0, n = 0;
@@ -105,7 +105,8 @@ static size_t pack(const bt_prefill_batches *t, const bt_shapes *shapes, size_t 
     return n;
 }
 
-/* In a batch, or the first one alone; how many chunks that are, in which batch. */
+/* Chooses between a shape for several prompts and the first prompt alone; returns how many chunks, and the
+ * shape's batch. */
 static size_t choose(const bt_prefill_batches *t, const bt_shapes *shapes, const bt_shapes *alone,
                      size_t chunks, size_t *ret_rows, size_t *ret_batch)
 {

@@ -134,8 +134,8 @@ static bt_err run_chunk(void *ud, const bt_chunk *c, bt_fault *fault)
     return bt_exec_run(s->exec, row, c->out, s->chunks.arena, &io, fault);
 }
 
-/* Refuses a prompt that no shape holds before anything of it is computed. Where one holds its last chunk's
- * end, one holds every end before. */
+/* Refuses a prompt that no shape holds before any of it is computed. Where a shape holds the last chunk's
+ * end, one holds every earlier end too. */
 static bt_err check_end(const npu_state *s, size_t end, size_t pos0, bt_fault *fault)
 {
     const bt_pkg_row *row;

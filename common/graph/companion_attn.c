@@ -1,5 +1,5 @@
-/* Attention of a call's sequences: who computes what, so that no thread waits while another has a long
- * sequence left. What is computed, and in which order, is the kernels' alone. */
+/* Attention of a call's sequences: which thread computes which part, so that none waits while another has a
+ * long sequence left. The kernels alone decide the arithmetic and its order. */
 #include "graph/companion_private.h"
 
 #include <stdatomic.h>
@@ -146,7 +146,7 @@ static size_t next_run(attn_run *ret, const bt_companion_rows *r, size_t b)
     return n;
 }
 
-/* Whether kv heads go together over its KV. */
+/* Whether several kv heads go over the run's KV at once. */
 static bool are_few(const attn_job *j, const attn_run *r)
 {
     return r->rows * (j->heads / j->kv_heads) <= BT_ATTN_FEW_PAIRS;
@@ -174,7 +174,7 @@ static void plan_pieces(attn_job *j, size_t work)
     }
 }
 
-/* Units where up to `step` kv heads of few rows go together. */
+/* The number of units where up to `step` kv heads of few rows go at once. */
 static size_t count_units(attn_job *j, size_t step)
 {
     j->units = 0;
@@ -187,7 +187,7 @@ static size_t count_units(attn_job *j, size_t step)
     return j->units;
 }
 
-/* kv heads that go together, and blocks of rows, are as many as leave units enough. */
+/* Chooses how many kv heads go at once, and blocks of rows, so that there are units enough. */
 static void plan_units(attn_job *j)
 {
     const size_t threads = bt_pool_threads(j->c->pool), group = j->heads / j->kv_heads;

@@ -64,8 +64,8 @@ void bt_companion_end(const bt_companion *c)
     c->pass->is_open = false;
 }
 
-/* Two steps over the same t rows, of which one touches a and a later one b: may the later one run on some
- * rows before the earlier one has run on others? */
+/* Whether, of two steps over the same t rows, the later, which touches b, may run on some rows before the
+ * earlier, which touches a, has run on others. */
 static bool is_apart(const bt_companion_area *a, const bt_companion_area *b, size_t t)
 {
     const uintptr_t p = (uintptr_t)a->at, q = (uintptr_t)b->at;
@@ -73,7 +73,7 @@ static bool is_apart(const bt_companion_area *a, const bt_companion_area *b, siz
     return p + t * a->stride <= q || q + t * b->stride <= p;
 }
 
-/* May the step wait with those that wait? */
+/* Whether the step may wait with those that wait. */
 static bool is_row_local(const bt_companion_pass *p, const bt_companion_pass_step *s)
 {
     for (size_t i = 0; i < p->steps; i++)

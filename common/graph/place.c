@@ -23,7 +23,7 @@ static bool live_together(const bt_place_item *a, const bt_place_item *b)
     return a->first <= b->last && b->first <= a->last;
 }
 
-/* Only offsets and sizes whose sums were checked when they were placed come here. */
+/* Callers pass only offsets and sizes whose sums were checked when they were placed. */
 static bt_extent end_of(bt_extent offset, bt_extent bytes)
 {
     return (bt_extent){offset.fixed + bytes.fixed, offset.each + bytes.each};

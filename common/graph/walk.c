@@ -18,7 +18,7 @@ struct bt_walk {
     uint64_t kv_bytes;   /* of all rows stored */
 };
 
-/* What the steps of one run share. */
+/* State that the steps of one run share. */
 typedef struct run {
     bt_walk *w;
     const bt_program *prog;

@@ -1,4 +1,4 @@
-/* Lowering: the instructions of all operators (lower_ops.c), then what lives when, and where. */
+/* Lowering: the instructions of all operators (lower_ops.c), then the life and the place of each value. */
 #include "npu/lower/lower.h"
 #include "graph/place.h"
 #include "npu/lower/lower_build.h"

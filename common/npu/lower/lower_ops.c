@@ -1,5 +1,5 @@
-/* Lowering, operator by operator: each on the NPU, in integers or floats, or on the companion, by its own
- * place and by nothing else. Tensors are in the form that their readers want (lower_form.h). */
+/* Lowering, operator by operator: each on the NPU, in integers or floats, or on the companion, as its own
+ * placement says. Tensors are in the form that their readers want (lower_form.h). */
 #include "npu/lower/lower_ops.h"
 #include "npu/lower/lower_form.h"
 #include "npu/lower/lower_int.h"

@@ -32,8 +32,8 @@ bool bt_offload_linear(char *why, const bt_profile *profile, const bt_recipe_lay
     return !why[0];
 }
 
-/* Why the profile cannot run it in integers; "" when it can. Integers in the units of down's site are too
- * coarse to be rotated, so with R4 what makes them stays in floats, too. */
+/* Why the profile cannot run the operator in integers; "" when it can. Integers in the units of down's site
+ * are too coarse to be rotated, so with R4 the operator that makes them stays in floats, too. */
 static void why_not(char *why, const bt_graph *g, size_t at, const bt_profile *profile,
                     const bt_recipe *recipe)
 {
@@ -221,7 +221,7 @@ static bt_err ask_all(bt_offload *p, const bt_graph *g, const bt_profile *profil
     return BT_OK;
 }
 
-/* What runs, now that every operator has its place. */
+/* Counts what runs where, after every operator has its place. */
 static void summarise(bt_offload *p, const bt_graph *g, const bt_profile *profile)
 {
     for (size_t i = 0; i < g->ops; i++) {

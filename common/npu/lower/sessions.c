@@ -38,7 +38,7 @@ static uint64_t added(split *j, size_t first, size_t end, uint32_t s, bool kept)
     return bytes;
 }
 
-/* A part alone, with what every session maps. */
+/* The bytes of a part alone, with those that every session maps. */
 static uint64_t alone(split *j, size_t first, size_t end)
 {
     return sum(added(j, first, end, UINT32_MAX - 1, false), j->shared_bytes);

@@ -63,7 +63,7 @@ static void linear(bt_stage_inst *r, const bt_profile *on, const bt_pkg *p, uint
 
 /* ---- attention ---- */
 
-/* Of a layer, each head with its share; heads 0: the package attends densely. */
+/* The sparse attention of a layer, each head with its share; heads 0: the package attends densely. */
 static bt_sparse sparse_of(const bt_pkg *p, uint32_t layer, uint32_t kv_elem_bits)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
@@ -85,7 +85,7 @@ static uint32_t kv_heads(const bt_pkg_header *h, const bt_pkg_slice *s)
     return (s->head + s->heads - 1) / group - s->head / group + 1;
 }
 
-/* Of a slice of several prompts' rows: its share of the pairs, and all positions. */
+/* A slice of several prompts' rows: its share of the pairs, and all positions. */
 static bt_time_attention together(const bt_pkg_slice *s, const bt_stage_chunk *c, uint64_t fixed)
 {
     const bt_price_batch *all = c->batch;
@@ -97,7 +97,7 @@ static bt_time_attention together(const bt_pkg_slice *s, const bt_stage_chunk *c
                                             : bt_time_plus(all->positions, padding)};
 }
 
-/* Of one slice, its first rows, densely: by the columns that they see. */
+/* Adds the dense attention of a slice's first rows, by the columns that they see. */
 static void dense(bt_stage_inst *r, const bt_stage_engines *e, const bt_profile *on, const bt_pkg_header *h,
                   const bt_pkg_slice *s, const bt_stage_chunk *c, uint64_t fixed)
 {
@@ -155,7 +155,7 @@ static void attention(bt_stage_inst *r, const bt_stage_engines *e, const bt_prof
 
 /* ---- any instruction ---- */
 
-/* Of a row: what is read, and what is written. */
+/* Bytes of a row that are read and written. */
 static uint64_t moved_bytes(const bt_pkg_inst *i)
 {
     const uint64_t in1 = i->in1 == BT_PKG_NOWHERE ? 0 : bt_areas_in1_stride(i);

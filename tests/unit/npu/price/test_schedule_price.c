@@ -27,7 +27,7 @@ static uint64_t cost_ns(const void *ud, size_t chunk, size_t stage)
     return f->ns[chunk * f->stages + stage];
 }
 
-/* Of a stage by itself, its linears divided. */
+/* The time of a stage by itself, its linears divided. */
 static uint64_t divided(const bt_schedule_price_config *c, const bt_price_pkg_chunk *k)
 {
     const bt_pkg *p = bt_price_pkg_of(c->price);
