@@ -10,7 +10,7 @@ enum { A_SLOT = 4, MORE = 16 }; /* beside those at work, reports that wait for t
 
 enum { DUE, RIPE };
 
-/* Of the request, without the attempt, for tables by request. */
+/* A hash of the request, without the attempt, for tables by request. */
 static uint64_t hash_of(const bt_request_ref *ref)
 {
     const struct {
