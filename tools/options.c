@@ -36,6 +36,6 @@ const bt_opt_group tool_output_opts = BT_OPT_GROUP(output);
 
 static const bt_opt seed[] = {
     {.group = "Load", .name = "seed", .value = "S", .type = BT_OPT_INT, .def = "1", .lo = 0, .hi = INT64_MAX,
-     .help = "of the random draws"},
+     .help = "seed of the random draws"},
 };
 const bt_opt_group tool_seed_opts = BT_OPT_GROUP(seed);

@@ -37,7 +37,7 @@ static const bt_opt opts[] = {
      .type = BT_OPT_DURATION, .def = "5m", .lo = 1, .hi = 86400000,
      .help = "ask no more after so long, and fit what there is"},
     {.of = &tool_seed_opts, .group = "Requests", .name = "seed", BT_OPT_AT(config, seed),
-     .help = "of the prompts' words"},
+     .help = "seed of the prompts' words"},
     {.of = &tool_output_opts, .name = "output", BT_OPT_AT(config, output), .def = "calibrated.json",
      .example = "./box.json", .help = "the profile"},
     {.group = "Output", .name = "name", .value = "NAME", BT_OPT_AT(config, name), .type = BT_OPT_STRING,

@@ -24,7 +24,7 @@ typedef struct config {
 
 static const bt_opt opts[] = {
     {.of = &tool_seed_opts, .group = "Output", .name = "seed", BT_OPT_AT(config, seed),
-     .help = "of the bootstrap's draws"},
+     .help = "seed of the bootstrap's draws"},
     {.of = &tool_output_opts, .name = "json", BT_OPT_AT(config, json),
      .help = "one JSON object on stdout: runs[]"},
 };

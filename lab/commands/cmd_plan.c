@@ -87,7 +87,7 @@ static const bt_opt opts[] = {
              "no plan "
              "knows (baton perplexity)"},
     {.group = "Choices", .name = "by", .value = "WHAT", BT_OPT_AT(config, by), .type = BT_OPT_CHOICE,
-     .def = "e2e", .choices = tool_plan_by_names, .help = "what the best has least of"},
+     .def = "e2e", .choices = tool_plan_by_names, .help = "the figure that the best choice has least of"},
     {.of = &tool_result_opts, .group = "Choices", .name = "slo", BT_OPT_AT(config, slo),
      .help = "limits of a request (ttft, tpot, e2e); first comes what keeps them for most requests"},
     {.group = "Output", .name = "rows", .value = "N", BT_OPT_AT(config, rows), .type = BT_OPT_INT,

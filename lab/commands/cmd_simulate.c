@@ -54,11 +54,12 @@ static const bt_opt opts[] = {
              "models, at most 8"},
     {.group = "Cluster", .name = "requests", .value = "LIST", BT_OPT_AT(config, requests),
      .type = BT_OPT_STRING, .example = "llama-3.1-8b:3,llama-3.2-1b:1",
-     .help = "of several models, whose a request is: MODEL:SHARE draws those that the trace says nothing of, "
-             "NAME=MODEL names those that it calls NAME"},
+     .help = "the model of each request, where there are several: MODEL:SHARE draws it where the trace names "
+             "none, "
+             "NAME=MODEL stands for the trace's NAME"},
     {.group = "Cluster", .name = "gateways", .value = "N", BT_OPT_AT(config, gateways), .type = BT_OPT_INT,
      .def = "1", .lo = 1, .hi = SIM_CLUSTER_GATEWAYS,
-     .help = "of each model, each with a thread of its own; requests come to them in turn"},
+     .help = "gateways of each model, each with a thread of its own; requests come to them in turn"},
     {.group = "Cluster", .name = "prefill", .value = "NODES", BT_OPT_AT(config, prefill),
      .type = BT_OPT_STRING, .def = "1", .example = "8:h100",
      .help =
@@ -69,7 +70,7 @@ static const bt_opt opts[] = {
     {.of = &bt_obtain_opts, .group = "Cluster", .name = "profile", BT_OPT_AT(config, device), .def = "h100",
      .help = "the device where --prefill or --decode names none"},
     {.of = &bt_device_opts, .group = "Cluster", .name = "link", BT_OPT_AT(config, link), .def = "100",
-     .example = "25,10us", .help = "of each host: Gbit/s, and a message's latency behind a comma"},
+     .example = "25,10us", .help = "link of each host: Gbit/s, and a message's latency behind a comma"},
     {.of = &bt_device_opts, .group = "Cluster", .name = "pace", BT_OPT_AT(config, pace),
      .help = "as with baton replay, to compare both: devices and links K times slower, what the trace and "
              "the nodes' own times say is kept; device:K, or off"},
@@ -93,7 +94,7 @@ static const bt_opt opts[] = {
      .help = "weights and inputs of prefill nodes on an NPU, as in baton compile"},
     {.of = &bt_obtain_opts, .group = "Model", .name = "attention", BT_OPT_AT(config, attention),
      .def = BT_OPT_NO_DEFAULT, .example = "sparse:0.2",
-     .help = "of prompts on an NPU: dense, or " BT_ATTENTION_FORM
+     .help = "attention of prompts on an NPU: dense, or " BT_ATTENTION_FORM
              ", as in baton compile; without it dense, or what --package does"},
     {.of = &bt_obtain_opts, .group = "Model", .name = "package", BT_OPT_AT(config, package),
      .help = "a package (see baton compile): nodes of its profile cost what its programs cost, to the "
@@ -155,15 +156,16 @@ static const bt_opt opts[] = {
      .help = "requests in flight at most; more wait, which counts as their latency and is said; 0: as many "
              "as come"},
     {.of = &tool_load_opts, .name = "seed",
-     .help = "of all that is drawn: prompts, lengths, arrivals, jitter, nodes' numbers"},
+     .help = "seed of all that is drawn: prompts, lengths, arrivals, jitter, nodes' numbers"},
 
     {.group = "Sweep", .name = "slo-share", .value = "X", BT_OPT_AT(config, slo_share), .type = BT_OPT_DOUBLE,
      .def = "0.99", .flo = 0.01, .fhi = 1,
      .help = "with --prefill 1..64 --decode 1..64: the share of requests that has to keep --slo"},
     {.group = "Sweep", .name = "cost", .value = "WHAT", BT_OPT_AT(config, cost), .type = BT_OPT_CHOICE,
-     .def = "nodes", .choices = tool_simulate_costs, .help = "what the cheapest cluster has least of"},
+     .def = "nodes", .choices = tool_simulate_costs,
+     .help = "the figure that the cheapest cluster has least of"},
     {.group = "Sweep", .name = "price", .value = "LIST", BT_OPT_AT(config, price), .type = BT_OPT_STRING,
-     .example = "h100:2.5,a100:1.2", .help = "of a node by its device, for --cost price"},
+     .example = "h100:2.5,a100:1.2", .help = "price of a node by its device, for --cost price"},
     {.group = "Sweep", .name = "points", .value = "FILE", BT_OPT_AT(config, points), .type = BT_OPT_STRING,
      .example = "points.jsonl", .help = "append each cluster tried, and do not try again what is there"},
     {.group = "Sweep", .name = "shard", .value = "I/N", BT_OPT_AT(config, shard), .type = BT_OPT_STRING,

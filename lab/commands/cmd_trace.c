@@ -69,7 +69,7 @@ static const struct {
 
 static const bt_opt opts[] = {
     {.of = &tool_load_opts, .group = "Trace", .name = "format", BT_OPT_AT(config, source.format),
-     .help = "of TRACE; auto: known by its first line"},
+     .help = "format of TRACE; auto: known by its first line"},
     {.of = &tool_load_opts, .group = "Trace", .name = "skip-bad", BT_OPT_AT(config, source.skip_bad),
      .help = "pass over bad rows and count them; without it the first one ends the reading"},
     {.of = &bt_model_opts, .group = "Trace", .name = "model", BT_OPT_AT(config, source.model),
@@ -89,9 +89,9 @@ static const bt_opt opts[] = {
     {.group = "cut", .name = "duration", .value = "TIME", BT_OPT_AT(config, duration_ms),
      .type = BT_OPT_DURATION, .def = "0", .help = "and for so long; 0: to the end"},
     {.group = "cut", .name = "skip", .value = "N", BT_OPT_AT(config, skip), .type = BT_OPT_INT, .def = "0",
-     .lo = 0, .hi = INT64_MAX, .help = "of those, pass over the first"},
+     .lo = 0, .hi = INT64_MAX, .help = "pass over the first N of these requests"},
     {.of = &tool_load_opts, .group = "cut", .name = "limit", BT_OPT_AT(config, limit), .lo = 0,
-     .hi = INT64_MAX, .help = "of those, keep so many; 0: all"},
+     .hi = INT64_MAX, .help = "keep at most N of these requests; 0: all"},
     {.of = &tool_load_opts, .group = "scale", .name = "speed", BT_OPT_AT(config, speed),
      .help = "requests come X times as fast"},
     {.group = "scale", .name = "input", .value = "X", BT_OPT_AT(config, input), .type = BT_OPT_DOUBLE,

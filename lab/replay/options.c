@@ -10,7 +10,7 @@
 static const bt_opt load[] = {
     {.group = "Load", .name = "format", .value = "FORMAT", BT_OPT_AT(tool_load_options, format),
      .type = BT_OPT_CHOICE, .def = "auto", .choices = bt_trace_format_names,
-     .help = "of the trace; auto knows it by its first line"},
+     .help = "format of the trace; auto: known by its first line"},
     {.group = "Load", .name = "skip-bad", BT_OPT_AT(tool_load_options, skip_bad), .type = BT_OPT_FLAG,
      .help = "pass over bad rows and count them, instead of stopping at the first"},
     {.group = "Load", .name = "synthetic", .value = "SPEC", BT_OPT_AT(tool_load_options, synthetic),
@@ -38,7 +38,7 @@ static const bt_opt load[] = {
      .type = BT_OPT_INT, .def = "4096", .lo = 1, .hi = TOOL_REPLAY_MAX_STREAMS,
      .help = "requests in flight at most; more wait, which counts as their latency and is said"},
     {.of = &tool_seed_opts, .name = "seed", BT_OPT_AT(tool_load_options, seed),
-     .help = "of all that is drawn: prompts, lengths, arrivals, jitter"},
+     .help = "seed of all that is drawn: prompts, lengths, arrivals, jitter"},
     {.group = "Prompts", .name = "block-tokens", .value = "N", BT_OPT_AT(tool_load_options, block_tokens),
      .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 1 << 20,
      .help = "tokens of a block of the trace's hash_ids; 0: found out"},

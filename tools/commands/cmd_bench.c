@@ -55,7 +55,7 @@ static const bt_opt opts[] = {
      .help = "orders of a prompt's chunks with npu, each a row: some of serial, fifo, ooo"},
     {.group = "Tests", .letter = 'r', .name = "repetitions", .value = "N", BT_OPT_AT(config, repetitions),
      .type = BT_OPT_INT, .def = "5", .lo = 1, .hi = TOOL_BENCH_MAX_REPETITIONS,
-     .help = "of each test, after one that does not count; the median is told"},
+     .help = "runs of each test, after one that does not count; the median is printed"},
     {.group = "Tests", .name = "kernels", BT_OPT_AT(config, kernels), .type = BT_OPT_FLAG,
      .help = "the kernels alone instead, on the model's shapes: a row for each"},
     {.of = &bt_machine_opts, .name = "threads", .value = "LIST", BT_OPT_AT(config, threads),

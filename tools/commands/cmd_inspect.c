@@ -156,29 +156,30 @@ typedef struct config {
 
 static const bt_opt opts[] = {
     {.of = &bt_obtain_opts, .group = "Shapes", .name = "shape-policy", BT_OPT_AT(config, shape_policy),
-     .help = "of a model file; how prompts are cut: " BT_SHAPES_NAMES},
+     .help = "for a model file: how prompts are cut: " BT_SHAPES_NAMES},
     {.of = &bt_model_opts, .group = "Shapes", .name = "ctx-size", BT_OPT_AT(config, ctx_size),
-     .help = "of a model file; longest sequence in tokens; 0: what the model was made for"},
+     .help = "for a model file: longest sequence in tokens; 0: what the model was made for"},
     {.of = &bt_machine_opts, .name = "threads", BT_OPT_AT(config, threads),
-     .help = "of a model file; compute threads of each process that memory is told for; 0: all cores"},
+     .help = "for a model file: compute threads of each process whose memory is printed; 0: all cores"},
     {.group = "Machine", .name = "bandwidth", .value = "GB/S", BT_OPT_AT(config, bandwidth),
      .type = BT_OPT_DOUBLE, .def = "20", .flo = 0.1, .fhi = 100000,
-     .help = "of a model file; what memory gives, 10^9 bytes a second, for the tokens that it allows (baton "
-             "bench "
-             "measures it)"},
+     .help =
+         "for a model file: the rate of memory in 10^9 bytes a second, which bounds tokens a second (baton "
+         "bench measures it)"},
     {.group = "Output", .name = "head", BT_OPT_AT(config, head), .type = BT_OPT_FLAG,
-     .help = "of a model file; read its header alone, which may be all that is there; the model's id is not "
-             "told"},
+     .help =
+         "for a model file: read its header alone, which may be all that is there; the model's id is left "
+         "out"},
     {.group = "Output", .name = "tensors", BT_OPT_AT(config, tensors), .type = BT_OPT_FLAG,
      .help = "list every tensor"},
     {.group = "Output", .name = "graph", BT_OPT_AT(config, graph), .type = BT_OPT_FLAG,
-     .help = "of a model file; print the graph of the first layer and the tail"},
+     .help = "for a model file: print the graph of the first layer and the tail"},
     {.group = "Output", .name = "errors", BT_OPT_AT(config, errors), .type = BT_OPT_FLAG,
-     .help = "of a package: what quantisation costs, linear by linear, worst first"},
+     .help = "for a package: what quantisation costs, linear by linear, worst first"},
     {.group = "Output", .name = "heads", BT_OPT_AT(config, heads), .type = BT_OPT_FLAG,
-     .help =
-         "of a package that attends sparsely: what share of positions each head keeps, and the recall of its "
-         "estimate"},
+     .help = "for a package that attends sparsely: what share of positions each head keeps, and the recall "
+             "of its "
+             "estimate"},
     {.of = &tool_output_opts, .name = "json", BT_OPT_AT(config, json),
      .help = "one JSON object on stdout: specializations[], memory, core, weights_bytes, tensors[], sites[], "
              "..."},

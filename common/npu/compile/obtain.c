@@ -29,7 +29,7 @@ static const bt_opt opts[] = {
              "perplexity also search: auto:ppl=1%"},
     {.group = "NPU", .name = "attention", .value = "KIND", BT_OPT_AT(bt_obtain_want, attention),
      .type = BT_OPT_STRING, .def = "dense",
-     .help = "of prompts: dense, or " BT_ATTENTION_FORM
+     .help = "attention of prompts: dense, or " BT_ATTENTION_FORM
              ": an 8-bit estimate chooses that share of the positions, by default 0.2, for rows from "
              "position dense on; with rows=16 and group rows and heads share a choice"},
     {.group = "NPU", .name = "shape-policy", .value = "POLICY", BT_OPT_AT(bt_obtain_want, shape_policy),
