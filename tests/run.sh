@@ -138,7 +138,8 @@ if [ -z "$only" ]; then
         target=${target#fuzz_}
         other "fuzz/$target" 1 "$B/tests/fuzz/$target" "tests/fuzz/corpus/$target"
     done
-    [ ! -f tests/cli/run.sh ] || other 'cli' 1 sh tests/cli/run.sh "$B"
+    other 'cli/self_test' 1 sh tests/cli/self_test.sh
+    other 'cli' 1 sh tests/cli/run.sh "$B"
 fi
 # One at a time: each starts many processes of its own.
 jobs=1
