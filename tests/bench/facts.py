@@ -90,7 +90,7 @@ def main():
     p = argparse.ArgumentParser(prog="facts", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("-m", "--model", required=True, help="GGUF file")
     p.add_argument("-f", "--text", required=True, help="text that facts are hidden in")
-    p.add_argument("--tokens", type=int, default=6000, help="of the longest prompt, about (default 6000)")
+    p.add_argument("--tokens", type=int, default=6000, help="tokens of the longest prompt, about (default 6000)")
     p.add_argument("--attention", type=str.split, default=ATTENTION.split(), help="kinds, with spaces between them")
     p.add_argument("--engine", default="npu", help="what computes prompts (default npu)")
     p.add_argument("--json", action="store_true", help="one JSON object on stdout")

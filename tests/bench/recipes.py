@@ -225,7 +225,7 @@ def main():
     p.add_argument("--profile", default="hexagon-v75", help="device of the modelled prompt (default hexagon-v75)")
     p.add_argument("--decode-profile", default="adreno-750", help="device that it is handed to (default adreno-750)")
     p.add_argument("--against", choices=("host", "none"), default="host", help="distributions compared with floats, or not: a third of the time (default host)")
-    p.add_argument("-r", "--repetitions", type=int, default=3, help="of the timed prompt; the median is told; 0: none is timed (default 3)")
+    p.add_argument("-r", "--repetitions", type=int, default=3, help="runs of the timed prompt; the median is printed; 0: none is timed (default 3)")
     p.add_argument("--outliers", action="store_true", help="perplexity with planted outliers too")
     p.add_argument("--json", action="store_true", help="one JSON object on stdout")
     o = p.parse_args()
