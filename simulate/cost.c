@@ -135,7 +135,7 @@ sim_cost_chunk sim_cost_batch(const sim_cost *c, const uint32_t *begin, const ui
         before += (uint64_t)(end[i] - begin[i]) * begin[i];
         sim_cost_add_rows(&s, begin[i], end[i] - begin[i], 1);
     }
-    before = (before + rows - 1) / rows;
+    before = rows ? (before + rows - 1) / rows : 0;
     r.valid = r.rows = (uint32_t)rows;
     if (!c->has_programs) {
         r.work = step_of(c, &s);

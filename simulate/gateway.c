@@ -84,7 +84,7 @@ uint32_t sim_cluster_gate_of(const sim_cluster *c, const bt_incarnation *who)
 {
     uint32_t place;
     memcpy(&place, who->bytes + 12, sizeof place);
-    const uint32_t number = SIM_GATEWAY - 1 - place;
+    const uint32_t number = (uint32_t)SIM_GATEWAY - 1 - place;
     return number < c->gates_len ? number : 0;
 }
 

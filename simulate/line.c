@@ -17,6 +17,7 @@ bool sim_line_play(sim_line *l, const sim_cost *c, uint32_t first, uint32_t end)
         const uint64_t *stored = &p.stored_ns[i * c->layers];
         l->chunk[i] =
             (sim_line_chunk){.end = (uint32_t)p.ends[i], .first_ns = sim_cost_paced_ns(c, stored[0]),
+                             /* cppcheck-suppress objectIndex ; an array of all chunks' layers */
                              .last_ns = sim_cost_paced_ns(c, stored[c->layers - 1])};
     }
     l->len = p.chunks;

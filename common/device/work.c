@@ -141,7 +141,7 @@ bt_work_run bt_work_of_prompts(const bt_work_prefill *d, const bt_work_prompt *p
         sent = plus(sent, sent_of(&p[i], 0, p[i].end));
         is_whole = is_whole && p[i].is_whole;
     }
-    before = (before + rows - 1) / rows;
+    before = rows ? (before + rows - 1) / rows : 0;
     for (uint64_t at = before, end = before + rows; at < end;) {
         const bt_work_chunk c = g->cut(g->ud, at, end);
         const bt_price_batch batch = next_rows(p, n, &at_prompt, &row, c.valid);

@@ -75,6 +75,7 @@ static void tick(const tool_chart *c, const tool_chart_axis *a, double v)
 static void ticks(const tool_chart *c, const tool_chart_axis *a)
 {
     if (a->is_log) {
+        /* NOLINTNEXTLINE(cert-flp30-c,clang-analyzer-security.FloatLoopCounter): powers of ten */
         for (double v = pow(10, ceil(log10(a->from) - 1e-9)); v <= a->to * 1.0001; v *= 10) tick(c, a, v);
         return;
     }

@@ -27,8 +27,9 @@ typedef struct picture {
 
 static tool_chart next_panel(picture *p)
 {
-    const tool_chart c = {.out = &p->out, .left = p->panels % 2 ? SECOND : LEFT,
-                          .top = FIRST + p->panels / 2 * ROW, .width = PLOT_WIDTH, .height = PLOT_HEIGHT};
+    const int row = p->panels / 2;
+    const tool_chart c = {.out = &p->out, .left = p->panels % 2 ? SECOND : LEFT, .top = FIRST + row * ROW,
+                          .width = PLOT_WIDTH, .height = PLOT_HEIGHT};
     p->panels++;
     return c;
 }

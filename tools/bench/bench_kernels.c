@@ -387,7 +387,7 @@ static bt_err run(tool_kernel_run *r)
                                            {1, 32767}, {256, 0},  {256, 768}},
                         checked_attn[][2] = {{1, 130}, {13, 250}, {70, 0}, {13, 3}};
     const size_t *rows = r->fn ? timed_rows : checked_rows, row_count = r->fn ? 5 : 3;
-    matrix w[6];
+    matrix w[6] = {{0, 0}};
     bt_err e = BT_OK;
     const size_t count = matrices(w, r->hp);
     for (size_t i = 0; e == BT_OK && i < count; i++) {

@@ -185,9 +185,10 @@ static void print_npu(const json_t *b)
     if (in16 > 0 || floats > 0)
         fprintf(stderr, "           %6.2f %% in int8, %.2f %% in int16, %.2f %% in floats\n",
                 100 * json_number_value(json_object_get(b, "npu_int8_mac_ratio")), 100 * in16, 100 * floats);
-    json_array_foreach(left, i, f)
+    json_array_foreach(left, i, f) {
         fprintf(stderr, "           %s, %lld x: %s\n", text_of(f, "op"),
                 (long long)json_integer_value(json_object_get(f, "count")), text_of(f, "why"));
+    }
     const double masked = json_number_value(json_object_get(b, "masked_mac_ratio"));
     const long long switches = json_integer_value(json_object_get(b, "session_switches"));
     if (masked > 0)

@@ -57,7 +57,7 @@ static bt_err add_form(json_t *memory, const inspect_memory *c, bt_needs n[3], c
     uint64_t step;
     bt_err e = bt_needs_of(&n[DECODE], c->model, decode, fault);
     if (e == BT_OK) e = bt_weights_bytes_of_step(&step, c->model, decode->weights, fault);
-    if (e < 0) return e;
+    if (e != BT_OK) return e;
     const uint64_t full = step + n[DECODE].part[BT_NEEDS_KV];
     json_array_append_new(json_object_get(memory, "processes"), process_json("decode", form, &n[DECODE]));
     json_array_append_new(json_object_get(memory, "together"),
@@ -88,7 +88,7 @@ static bt_err inspect_memory_json(json_t **ret, const inspect_memory *c, bt_faul
     if (e == BT_OK)
         e = bt_obtain_needs(&compile, c->model, &package, c->ctx_tokens,
                             c->threads ? c->threads : bt_pool_cores(), fault);
-    if (e < 0) return e;
+    if (e != BT_OK) return e;
     json_t *memory =
         json_pack("{s:o, s:o, s:o, s:o, s:f, s:[], s:[]}", "ctx_tokens", count(n[PREFILL].ctx_tokens),
                   "kv_token_bytes", count(n[PREFILL].token_bytes), "package_bytes",

@@ -54,7 +54,7 @@ static bt_err find_windows(held_out *h, bt_fault *fault)
         e = bt_obtain_calibration(&h->ids, &n, h->m, h->want, fault);
     }
     bt_tokenizer_free(tok);
-    if (e < 0) return e;
+    if (e != BT_OK) return e;
     if (n < need)
         return bt_fail(
             fault, BT_EARG,

@@ -77,7 +77,7 @@ static double root20(double x)
     if (!(x > 0)) return 0;
     (void)frexp(x, &exponent);
     double y = ldexp(1, (exponent + (exponent > 0 ? RATIOS - 1 : 0)) / RATIOS);
-    for (double next;; y = next) {
+    for (double next;; y = next) { /* NOLINT(cert-flp30-c): it ends by its own rule */
         const double y2 = y * y, y4 = y2 * y2, y16 = y4 * y4 * (y4 * y4);
         next = (19 * y + x / (y16 * y2 * y)) / 20;
         if (!(next < y)) return y;
@@ -173,10 +173,10 @@ static void clip_row(job *j, size_t n, float *w, float *off)
             }
             code->squares(error + c, off, run, j->in->x + i * LANES, k * LANES, blocks_of(j->in), run);
         }
-        uint8_t best = 0;
-        for (uint8_t c = 1; c < CLIPS; c++)
+        unsigned best = 0;
+        for (unsigned c = 1; c < CLIPS; c++)
             if (error[c] < error[best]) best = c;
-        j->clip[n * (k / run) + i / run] = best;
+        j->clip[n * (k / run) + i / run] = (uint8_t)best;
     }
 }
 

@@ -45,6 +45,7 @@ static int64_t cost(const sorted *s, size_t first, size_t end)
 static void divide(uint8_t begin[ENTRIES][VALUES + 1], const sorted *s, size_t clusters)
 {
     int64_t least[2][VALUES + 1];
+    memset(begin, 0, sizeof *begin * clusters);
     for (size_t j = 1; j <= s->n; j++) {
         least[0][j] = cost(s, 0, j);
         begin[0][j] = 0;

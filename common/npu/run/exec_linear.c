@@ -26,8 +26,8 @@ typedef struct output { /* of one matrix */
     size_t rows; /* 0: y is [rows, ld]. Else nothing but the epilogue reads y, and it lies tile by tile: for
                     outputs [n, n + cols), `rows` rows of cols from y + n * rows on */
     const float *scale, *bias;
-    int zero; /* of the inputs: what it adds to the sums is taken off */
     const int32_t *colsum, *colsum_high;
+    int zero; /* of the inputs: what it adds to the sums is taken off */
     bt_edge_then then;
     const planes *planes; /* NULL: y is what is wanted */
 } output;
@@ -53,6 +53,7 @@ static void quantise_tile(const output *o, const float *y, size_t row, size_t ro
             o->kernels->quantise16(hi, p->lo + row * p->ld + n, bytes, y, cols, p->inv_scale, 1, cols, shadow,
                                    &count);
         if (!shadow || count) bt_exec_job_look(p->j, p->i, row, y, cols, shadow, count);
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): without a shadow count is 0 */
         for (uint32_t i = 0; i < count; i++) shadow[i].k += (uint32_t)n;
         if (shadow) p->found[row * bt_int_panels(p->k) + n / 16] = (uint8_t)count;
     }
@@ -174,6 +175,7 @@ size_t bt_exec_linear(bt_exec_job *j, const bt_pkg_inst *i)
     }
     if (fuse->then == BT_FUSE_ADD) out[0].y = bt_exec_at(j, then->out), out[0].then = BT_EDGE_ADD;
     if (fuse->then == BT_FUSE_SILU_MUL)
+        /* NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Assign): the two are in the group */
         group.paired = true, out[1].y = out[0].y, out[1].then = BT_EDGE_SILU_MUL;
     if (quantise) p = planes_of(j, quantise), out[1].planes = &p, out[0].rows = out[1].rows = group.in.rows;
     bt_exec_group_run(j, &group);
