@@ -41,7 +41,7 @@ typedef struct bt_profile {
     uint32_t attention_heads_max; /* and on at most so many query heads */
     uint32_t output_parts;        /* the output matrix as so many linears over its columns */
     uint32_t tile_input_rows;     /* rows of an activation are computed in whole multiples of this */
-    /* what crosses the boundary of a cluster of operators; 0: costs nothing (npu/lower/cluster_merge.h) */
+    /* what crosses the boundary of a cluster of operators; 0: costs nothing (npu/lower/clusters.h) */
     uint64_t boundary_bytes_per_us, convert_elements_per_us;
     uint64_t min_cluster_macs;  /* a cluster with less work goes to the companion */
     uint32_t session_switch_ns; /* mapping a session in place of another */
@@ -56,7 +56,7 @@ typedef struct bt_profile {
 
 /* name_or_path NULL: "host". A name that is not built in is a path if it has a '/' or ends in ".json". BT_EARG: no such
  * name, with the nearest one; BT_EFORMAT: the field, its value, its limits and the nearest name, or two fields that
- * contradict each other (device/profile_check.h); BT_ELIMIT past BT_PROFILE_MAX_BYTES; BT_EIO. */
+ * contradict each other; BT_ELIMIT past BT_PROFILE_MAX_BYTES; BT_EIO. */
 bt_err bt_profile_load(bt_profile *ret, const char *name_or_path, bt_fault *fault);
 /* The profile that `of` names in time.companion, which is not "". BT_EARG: no such name, or a profile without time;
  * errors of bt_profile_load. Each error names `of` and the field. */

@@ -1,16 +1,384 @@
-/* Lowering: the instructions of all operators (lower_ops.c), then the life and the place of each value. */
+/* Lowering: the instructions of all operators, their order, the life and the place of each value, and the sums. */
 #include "npu/lower/lower.h"
 #include "graph/place.h"
 #include "npu/lower/lower_build.h"
-#include "npu/lower/lower_ops.h"
-#include "npu/lower/lower_order.h"
+#include "npu/lower/lower_form.h"
 #include "npu/pkg/areas.h"
 #include "npu/pkg/pkg_layout.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* No operator becomes more instructions or values than this. */
 enum { INSTS_PER_OP = 4, VALUES_PER_OP = 6 };
+
+/* ---- operators ---- */
+
+static uint32_t width_of(const bt_lower_build *b, uint32_t tensor)
+{
+    return b->in->graph->tensor[tensor].width;
+}
+
+/* One instruction for graph operator `at`: of tensors x and y to `to`, which is x where it works in place.
+ * Both inputs have one stride, in place that of y. */
+static bt_pkg_inst *lower_to(bt_lower_build *b, size_t at, bt_pkg_op op, uint32_t x, uint32_t y, uint32_t to)
+{
+    const bt_pkg_op_info *r = bt_pkg_op_info_of(op);
+    const bool has_y = r->in1 != BT_PKG_FORM_NONE;
+    const bt_pkg_form from = (bt_pkg_form)(has_y ? r->in1 : r->in0);
+    const uint64_t in0 = r->in_place ? bt_lower_form_in_place(b, at, to, (bt_pkg_form)r->in0)
+                                     : bt_lower_form_read(b, at, x, (bt_pkg_form)r->in0),
+                   in1 = has_y ? bt_lower_form_read(b, at, y, (bt_pkg_form)r->in1) : BT_PKG_NOWHERE,
+                   out = r->in_place ? in0 : bt_lower_form_write(b, to, (bt_pkg_form)r->out);
+    bt_pkg_inst *i = bt_lower_build_emit(b, op, BT_PKG_NPU, at);
+    i->in0 = in0;
+    i->in1 = in1;
+    i->out = out;
+    i->in_width = width_of(b, x);
+    i->in_stride = bt_lower_build_stride(b, i->in_width, bt_pkg_form_bytes(from));
+    i->out_width = width_of(b, to);
+    i->out_stride = bt_lower_build_stride(b, i->out_width, bt_pkg_form_bytes(r->out));
+    if (r->site == BT_PKG_SITE_SITE) i->site = bt_lower_form_site(b, at, to);
+    if (r->params != BT_PKG_PARAMS_NONE) i->params = b->in->params[at];
+    return i;
+}
+
+/* What the linears from graph operator `first` on read, as s32 in units of their site: written so, or attention's
+ * s16. What attention wrote and nothing rotates changes its unit alone, to that of the o site: a rotation by nothing. */
+static uint64_t int_site(bt_lower_build *b, size_t first)
+{
+    const uint32_t input = b->in->graph->op[first].in[0];
+    return bt_lower_form_of(b, input) == BT_PKG_FORM_S16
+               ? lower_to(b, first, BT_PKG_INT_ROTATE, input, BT_GRAPH_NO_TENSOR, input)->out
+               : bt_lower_form_read(b, first, input, BT_PKG_FORM_WIDE);
+}
+
+/* An operator of the graph, no linear, in integers, as its row of INTEGERS says (graph/op_list.h): the residual stream
+ * in s32, the outputs of linears in s16, inputs of linears in s32 of their site. */
+static void lower_integers(bt_lower_build *b, size_t at)
+{
+    const bt_op *o = &b->in->graph->op[at];
+    bt_pkg_inst *i = lower_to(b, at, bt_pkg_op_in_integers(o->kind), o->in[0], o->in[1], o->out);
+    bt_lower_build_names(b, i, at);
+    if (bt_pkg_is_attention(i)) bt_lower_build_split_attention(b);
+}
+
+/* One instruction in floats: of the companion over f32 rows, or of the NPU over its own. */
+static void lower_floats(bt_lower_build *b, size_t at)
+{
+    const bt_lower_in *in = b->in;
+    const bt_graph *g = in->graph;
+    const bt_op *o = &g->op[at];
+    const bt_pkg_unit unit = in->on_npu[at] == BT_PKG_NPU_FLOAT ? BT_PKG_NPU_FLOAT : BT_PKG_COMPANION;
+    /* rows are moved as they are */
+    const bt_pkg_form form = bt_op_infos[o->kind].shape == BT_SHAPE_SELECT ? bt_lower_form_of(b, o->in[0])
+                             : unit == BT_PKG_COMPANION                    ? BT_PKG_FORM_F32
+                                                                           : BT_PKG_FORM_FLOAT16;
+    const bool in_place = o->in[0] == o->out;
+    const uint64_t in0 =
+        in_place ? bt_lower_form_in_place(b, at, o->in[0], form) : bt_lower_form_read(b, at, o->in[0], form);
+    const uint64_t in1 = bt_lower_form_read(b, at, o->in[1], form);
+    const uint64_t out = in_place ? in0 : bt_lower_form_write(b, o->out, form);
+    bt_pkg_inst *i = bt_lower_build_emit(b, bt_pkg_op_in_floats(o->kind), unit, at);
+    i->in0 = in0;
+    i->in1 = in1;
+    i->out = out;
+    i->in_width = in0 == BT_PKG_NOWHERE ? 0 : g->tensor[o->in[0]].width;
+    i->in_stride = bt_lower_build_stride(b, i->in_width, 4);
+    i->out_width = out == BT_PKG_NOWHERE ? 0 : g->tensor[o->out].width;
+    i->out_stride = bt_lower_build_stride(b, i->out_width, 4);
+    bt_lower_build_names(b, i, at);
+    if (bt_pkg_is_attention(i) && in->on_npu[at]) bt_lower_build_split_attention(b);
+}
+
+/* Whether an operator of the NPU other than a linear reads this tensor as operator `at` writes it: before
+ * another one writes it in place. */
+static bool is_read_as_integers(const bt_lower_build *b, size_t at, uint32_t tensor)
+{
+    const bt_op *o = b->in->graph->op;
+    for (size_t i = at + 1; i < b->ops && o[i].layer == o[at].layer; i++) {
+        const bool reads = o[i].in[0] == tensor || o[i].in[1] == tensor;
+        if (reads && b->in->on_npu[i] == BT_PKG_NPU && o[i].kind != BT_OP_LINEAR) return true;
+        if (o[i].out == tensor) return false;
+    }
+    return false;
+}
+
+/* Operands of a group on the NPU. */
+static bt_lower_planes planes_of(bt_lower_build *b, size_t first)
+{
+    const bt_op *o = &b->in->graph->op[first];
+    const uint32_t stride = bt_lower_build_stride(b, b->in->graph->tensor[o->in[0]].width, 4);
+    const bt_pkg_form form = bt_lower_form_of(b, o->in[0]);
+    if (form == BT_PKG_FORM_F32 || form == BT_PKG_FORM_FLOAT16)
+        return bt_lower_build_planes(b, BT_PKG_QUANTISE,
+                                     form == BT_PKG_FORM_F32 ? BT_PKG_COMPANION : BT_PKG_NPU_FLOAT, first,
+                                     bt_lower_form_read(b, first, o->in[0], form), stride);
+    return bt_lower_build_planes(b, BT_PKG_INT_SPLIT, BT_PKG_NPU, first, int_site(b, first), stride);
+}
+
+static void lower_linears(bt_lower_build *b, size_t first, size_t group)
+{
+    const bt_graph *g = b->in->graph;
+    const bt_op *o = &g->op[first];
+    const bt_pkg_unit unit = (bt_pkg_unit)b->in->on_npu[first];
+    const bool in_integers = unit == BT_PKG_NPU, is_narrow = b->in->narrow_outputs && b->in->params;
+    const bt_pkg_form floats = unit == BT_PKG_NPU_FLOAT ? BT_PKG_FORM_FLOAT16 : BT_PKG_FORM_F32;
+    const uint32_t k = g->tensor[o->in[0]].width;
+    bool as_integers = false; /* one group has one kind of output */
+    for (size_t j = 0; j < group; j++)
+        as_integers = as_integers || (in_integers && ((is_narrow && o[j].weight != BT_WEIGHT_OUTPUT) ||
+                                                      is_read_as_integers(b, first + j, o[j].out)));
+    const bt_pkg_op op = !in_integers ? BT_PKG_LINEAR_F16 : as_integers ? BT_PKG_INT_LINEAR : BT_PKG_LINEAR;
+    const bt_pkg_form form = as_integers ? BT_PKG_FORM_S16 : floats;
+    const bt_lower_planes p =
+        in_integers ? planes_of(b, first)
+                    : (bt_lower_planes){.hi = bt_lower_form_read(b, first, o->in[0], floats),
+                                        .lo = BT_PKG_NOWHERE, .shadow = BT_PKG_NOWHERE, .site = BT_PKG_NONE,
+                                        .stride = bt_lower_build_stride(b, k, 4)};
+    for (size_t j = 0; j < group; j++, o++) {
+        const uint64_t out = bt_lower_form_write(b, o->out, form);
+        bt_pkg_inst *i = bt_lower_build_emit(b, op, unit, first + j);
+        if (j == 0) i->group = (uint8_t)group;
+        i->tensor = bt_pkg_tensor_index(g->hp.layers, o->layer, o->weight);
+        i->site = p.site;
+        i->in0 = p.hi;
+        i->in1 = p.lo;
+        i->aux = p.shadow;
+        i->out = out;
+        i->in_width = k;
+        i->out_width = g->tensor[o->out].width;
+        i->in_stride = p.stride;
+        i->out_stride = out == BT_PKG_NOWHERE ? 4 * i->out_width
+                                              : bt_lower_build_stride(b, i->out_width, as_integers ? 2 : 4);
+        i->macs_per_row = (uint64_t)k * i->out_width;
+        if (unit != BT_PKG_COMPANION && o->weight == BT_WEIGHT_OUTPUT) bt_lower_build_split_output(b);
+    }
+}
+
+/* Every operator on the unit that it was given to, as its own placement says: on the NPU, in integers or floats, or on
+ * the companion. Tensors are in the form that their readers want (lower_form.h). */
+static void lower_operators(bt_lower_build *b)
+{
+    for (size_t i = 0; i < b->ops;) {
+        const size_t group = b->in->graph->op[i].kind == BT_OP_LINEAR ? bt_lower_build_group(b, i) : 0;
+        if (group) lower_linears(b, i, group);
+        else if (b->in->on_npu[i] == BT_PKG_NPU && b->in->params) lower_integers(b, i);
+        else lower_floats(b, i);
+        i += group ? group : 1;
+    }
+}
+
+/* ---- order ---- */
+
+/* Items are clusters, and single instructions of the companion; the next item is the one that stands first in the old
+ * order and waits for nothing. */
+typedef struct order {
+    bt_lower_build *b;
+    uint32_t *item;  /* [insts]: of an instruction: the first of its cluster, or itself */
+    uint32_t *waits; /* [insts]: of an item: how many edges from items that are not done */
+    uint32_t *edge;  /* [2 * edges]: instructions from, to */
+    size_t edges, edges_cap;
+    bt_pkg_inst *to; /* [insts]: the new order */
+} order;
+
+/* Each run of instructions of one cluster is a cluster. */
+static void number_runs(bt_lower_build *b)
+{
+    uint32_t clusters = 0, before = 0;
+    for (size_t i = 0; i < b->insts; i++) {
+        const uint32_t cluster = b->inst[i].cluster;
+        if (cluster && cluster != before) clusters++;
+        before = cluster;
+        if (cluster) b->inst[i].cluster = clusters;
+    }
+}
+
+/* Whether a cluster is left and entered again. seen[clusters + 1] */
+static bool is_apart(const bt_lower_build *b, uint8_t *seen)
+{
+    uint32_t before = 0;
+    for (size_t i = 0; i < b->insts; i++) {
+        const uint32_t cluster = b->inst[i].cluster;
+        if (cluster && cluster != before && seen[cluster]++) return true;
+        before = cluster;
+    }
+    return false;
+}
+
+typedef struct users { /* of a value, or of the planes, or of the cache */
+    uint32_t writer;
+    uint32_t reader[16];
+    size_t readers;
+    bool is_written;
+} users;
+
+static bool add_edge(order *o, uint32_t from, uint32_t to)
+{
+    if (from == to) return true;
+    if (o->edges == o->edges_cap) {
+        const size_t cap = o->edges_cap ? 2 * o->edges_cap : 1024;
+        uint32_t *more = realloc(o->edge, cap * 2 * sizeof *more);
+        if (!more) return false;
+        o->edge = more;
+        o->edges_cap = cap;
+    }
+    o->edge[2 * o->edges] = from;
+    o->edge[2 * o->edges + 1] = to;
+    o->edges++;
+    return true;
+}
+
+/* More readers than there is room for: the last one waits for the one whose room it takes. */
+static bool reads(order *o, users *u, uint32_t at)
+{
+    if (u->is_written && !add_edge(o, u->writer, at)) return false;
+    const size_t room = sizeof u->reader / sizeof *u->reader;
+    if (u->readers == room && !add_edge(o, u->reader[--u->readers], at)) return false;
+    u->reader[u->readers++] = at;
+    return true;
+}
+
+static bool writes(order *o, users *u, uint32_t at)
+{
+    bool made = !u->is_written || add_edge(o, u->writer, at);
+    for (size_t i = 0; i < u->readers; i++) made = made && add_edge(o, u->reader[i], at);
+    *u = (users){.writer = at, .is_written = true};
+    return made;
+}
+
+static bool find_edges(order *o)
+{
+    const bt_lower_build *b = o->b;
+    users *of = calloc(b->values + 2, sizeof *of), *planes = of + b->values, *kv = planes + 1;
+    bool made = of != NULL;
+    for (uint32_t i = 0; made && i < b->insts; i++) {
+        const bt_pkg_inst *n = &b->inst[i];
+        const bool makes = bt_areas_makes_planes(n);
+        if (n->in0 != BT_PKG_NOWHERE) made = made && reads(o, &of[n->in0], i);
+        if (n->in1 != BT_PKG_NOWHERE) made = made && (makes ? writes : reads)(o, &of[n->in1], i);
+        if (n->aux != BT_PKG_NOWHERE) made = made && (makes ? writes : reads)(o, &of[n->aux], i);
+        if (n->out != BT_PKG_NOWHERE) made = made && writes(o, &of[n->out], i);
+        if (makes || bt_areas_reads_planes(n)) made = made && (makes ? writes : reads)(o, planes, i);
+        if (bt_pkg_op_info_of(n->op)->shape == BT_SHAPE_STORE) made = made && writes(o, kv, i);
+        if (bt_pkg_is_attention(n)) made = made && reads(o, kv, i);
+    }
+    free(of);
+    return made;
+}
+
+/* The first item that waits for nothing and is not done; insts: none. */
+static uint32_t next_item(const order *o)
+{
+    uint32_t i = 0;
+    while (i < o->b->insts && (o->item[i] != i || o->waits[i])) i++;
+    return i;
+}
+
+static size_t take(order *o, uint32_t item, size_t done)
+{
+    for (uint32_t i = item; i < o->b->insts; i++)
+        if (o->item[i] == item) o->to[done++] = o->b->inst[i];
+    for (size_t e = 0; e < o->edges; e++) {
+        const uint32_t from = o->item[o->edge[2 * e]], to = o->item[o->edge[2 * e + 1]];
+        if (from == item && to != item) o->waits[to]--;
+    }
+    o->waits[item] = UINT32_MAX; /* done */
+    return done;
+}
+
+/* Conversions without a tensor or a site belong to no layer of their own. */
+static bool layers_ascend(bt_pkg_inst *inst, size_t insts)
+{
+    for (size_t i = insts; i-- > 1;) {
+        bt_pkg_inst *n = &inst[i - 1];
+        const uint32_t next = inst[i].layer;
+        const bool is_late = n->layer != UINT32_MAX && next != UINT32_MAX && n->layer > next;
+        const bt_pkg_op_info *r = bt_pkg_op_info_of(n->op);
+        if (is_late && r->is_edge && r->tensor == BT_PKG_TENSOR_NONE && r->site == BT_PKG_SITE_NONE)
+            n->layer = next;
+    }
+    bool layered = false, tail = false, ascend = true;
+    uint32_t last = 0;
+    for (size_t i = 0; i < insts; i++) {
+        const uint32_t layer = inst[i].layer;
+        if (layer == UINT32_MAX) tail = layered;
+        else {
+            ascend = ascend && !tail && (!layered || layer >= last);
+            layered = true;
+            last = layer;
+        }
+    }
+    return ascend;
+}
+
+/* Linears of one input may stand in other places than before: groups anew. Parts of the output matrix run
+ * one by one. */
+static void group_linears(bt_pkg_inst *inst, size_t insts)
+{
+    for (size_t i = 0, n; i < insts; i += n) {
+        n = 1;
+        if (!bt_pkg_is_linear(&inst[i]) || bt_pkg_part_of(&inst[i])) continue;
+        while (n < BT_PKG_MAX_GROUP && i + n < insts && inst[i + n].op == inst[i].op &&
+               inst[i + n].unit == inst[i].unit && inst[i + n].in0 == inst[i].in0)
+            inst[i + n++].group = 1;
+        inst[i].group = (uint8_t)n;
+    }
+}
+
+/* false: there is no such order; o->to is then of no use. */
+static bool find_order(order *o)
+{
+    const size_t insts = o->b->insts;
+    size_t done = 0;
+    memset(o->waits, 0, insts * sizeof *o->waits);
+    for (size_t e = 0; e < o->edges; e++) {
+        const uint32_t from = o->item[o->edge[2 * e]], to = o->item[o->edge[2 * e + 1]];
+        if (from != to) o->waits[to]++;
+    }
+    while (done < insts) {
+        const uint32_t item = next_item(o);
+        if (item == insts) return false;
+        done = take(o, item, done);
+    }
+    group_linears(o->to, insts);
+    return layers_ascend(o->to, insts);
+}
+
+/* Brings the instructions of each cluster together, so that a cluster can run as one call, and numbers the clusters
+ * from 1 in the order of the program. What reads stays behind what writes, planes stay in their order and layers
+ * ascend; linears that no longer follow each other are no group. A program whose clusters lie together stays as it is.
+ * Where a cluster cannot be brought together, its parts become clusters of their own. */
+static bt_err order_clusters(bt_lower_build *b, bt_fault *fault)
+{
+    uint32_t clusters = 0;
+    for (size_t i = 0; i < b->insts; i++)
+        if (b->inst[i].cluster > clusters) clusters = b->inst[i].cluster;
+    order o = {.b = b, .item = malloc((b->insts + 1) * sizeof *o.item),
+               .waits = malloc((b->insts + 1) * sizeof *o.waits),
+               .to = malloc((b->insts + 1) * sizeof *o.to)};
+    uint8_t *seen = calloc((size_t)clusters + 1, 1);
+    uint32_t *first = malloc(((size_t)clusters + 1) * sizeof *first);
+    bool made = o.item && o.waits && o.to && seen && first;
+    if (made && is_apart(b, seen)) {
+        for (size_t c = 0; c <= clusters; c++) first[c] = UINT32_MAX;
+        for (uint32_t i = 0; i < b->insts; i++) {
+            const uint32_t c = b->inst[i].cluster;
+            if (c && first[c] == UINT32_MAX) first[c] = i;
+            o.item[i] = c ? first[c] : i;
+        }
+        made = find_edges(&o);
+        if (made && find_order(&o)) memcpy(b->inst, o.to, b->insts * sizeof *b->inst);
+    }
+    if (made) number_runs(b);
+    free(first);
+    free(seen);
+    free(o.item);
+    free(o.waits);
+    free(o.edge);
+    free(o.to);
+    return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "ordering %zu instructions", b->insts);
+}
 
 /* ---- places ---- */
 
@@ -179,13 +547,13 @@ bt_err bt_lower(bt_lowered *ret, const bt_lower_in *in, bt_fault *fault)
         goto out;
     }
     for (size_t t = 0; t < tensors; t++) b.tensor[t] = nowhere;
-    bt_lower_ops(&b);
+    lower_operators(&b);
     if (b.too_large) {
         e = bt_fail(fault, BT_ELIMIT, "a program for %zu rows does not fit memory", in->seq);
         goto out;
     }
     l.insts = b.insts;
-    if ((e = bt_lower_order(&b, fault)) < 0) goto out;
+    if ((e = order_clusters(&b, fault)) < 0) goto out;
     l.program.activation_bytes_moved = bytes_moved(&b);
     if ((e = place_all(&l, &b, fault)) < 0) goto out;
     count(&l, &b);

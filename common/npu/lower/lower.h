@@ -16,7 +16,7 @@ typedef struct bt_lower_in {
     const bt_graph *graph;
     const uint8_t *on_npu;   /* [graph ops]: bt_pkg_unit */
     const uint32_t *cluster; /* [graph ops], or NULL. Instructions of one lie together, and have numbers from 1 on in
-                                the order of the program (lower_order.h) */
+                                the order of the program */
     const bt_recipe *recipe;
     const uint32_t *params; /* [graph ops]: constant index of bt_pkg_int_params, or NONE. NULL where only linears are on
                                the NPU, or attention in floats: the companion's instruction, in the layout's slices */

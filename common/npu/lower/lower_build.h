@@ -3,9 +3,8 @@
 #include "npu/lower/lower.h"
 #include "npu/pkg/pkg_ops.h"
 
-/* Inside lowering, below lower_form.c, lower_int.c, lower_ops.c, lower_order.c and lower.c: a list of instructions
- * whose operands are values. lower.c turns these into offsets at the end. A value lives from the first instruction that
- * names it to the last. */
+/* Inside lowering, below lower_form.c and lower.c: a list of instructions whose operands are values. lower.c turns
+ * these into offsets at the end. A value lives from the first instruction that names it to the last. */
 typedef struct bt_lower_value {
     uint32_t name;   /* bt_pkg_value */
     bool is_float16; /* f32 that are 16-bit floats: the device keeps them in 2 bytes */

@@ -1,7 +1,7 @@
 /* Asking the profile about each operator, and clustering what it takes. */
 #include "npu/lower/offload.h"
 #include "kernels/int_kernels.h"
-#include "npu/lower/cluster_merge.h"
+#include "npu/lower/clusters.h"
 #include "npu/pkg/pkg_ops.h"
 
 #include <stdio.h>
@@ -147,7 +147,7 @@ static bt_err cluster_all(bt_offload *p, edges *e, const bt_profile *profile, bt
 {
     const bt_bind at = {{1, BT_OFFLOAD_ROWS, BT_OFFLOAD_ROWS, 1}};
     const uint64_t launch_ns = (uint64_t)profile->time.op_launch_ns + profile->time.dispatch_ns;
-    const bt_cluster_merge_cost cost = {launch_ns, profile->boundary_bytes_per_us,
+    const bt_clusters_cost cost = {launch_ns, profile->boundary_bytes_per_us,
                                         profile->convert_elements_per_us};
     bt_err err = BT_OK;
     for (uint32_t v = 0; v < p->ops; v++) {
@@ -156,7 +156,7 @@ static bt_err cluster_all(bt_offload *p, edges *e, const bt_profile *profile, bt
         if ((err = measure(&e->node[v], e->g, &e->g->op[v], p->on_npu[v], &at, fault)) < 0) return err;
     }
     if ((err = bt_clusters_find(p->cluster, &p->clusters, e->node, p->ops, fault)) < 0) return err;
-    return bt_cluster_merge_all(p->cluster, &p->clusters, e->node, p->ops, &cost, profile->min_cluster_macs,
+    return bt_clusters_merge_all(p->cluster, &p->clusters, e->node, p->ops, &cost, profile->min_cluster_macs,
                                 e->work, fault);
 }
 

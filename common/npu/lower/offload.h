@@ -24,7 +24,7 @@
  * does not run in float16: it goes to the companion and is listed with the greatest value of its kind of operator.
  *
  * The NPU takes operators in clusters (clusters.h), which are merged while that lowers the profile's costs
- * (cluster_merge.h). A cluster with less work than min_cluster_macs goes to the companion and is listed; then the
+ * (clusters.h). A cluster with less work than min_cluster_macs goes to the companion and is listed; then the
  * others are merged again, until nothing changes. All this is decided from the graph at BT_OFFLOAD_ROWS rows, so that
  * one placement holds for every shape. */
 enum {

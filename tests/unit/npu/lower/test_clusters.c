@@ -1,6 +1,5 @@
 /* Clusters: the diamond of the classic mistake by hand, and random graphs against reachability by brute
  * force. */
-#include "npu/lower/cluster_merge.h"
 #include "npu/lower/clusters.h"
 
 #include <setjmp.h>
@@ -45,7 +44,7 @@ static void a_chain_is_one_cluster_and_small_ones_go_back(void **state)
     size_t clusters;
     assert_int_equal(bt_clusters_find(c, &clusters, chain, 6, NULL), BT_OK);
     assert_true(clusters == 3 && c[0] == 1 && c[1] == 1 && c[2] == 0 && c[3] == 2 && c[4] == 0 && c[5] == 3);
-    assert_int_equal(bt_cluster_merge_drop(c, &clusters, chain, 6, 15, NULL), 1);
+    assert_int_equal(bt_clusters_drop(c, &clusters, chain, 6, 15, NULL), 1);
     assert_true(clusters == 2 && c[0] == 1 && c[1] == 1 && c[2] == 0 && c[3] == 0 && c[4] == 0 && c[5] == 2);
 }
 

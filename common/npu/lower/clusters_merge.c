@@ -2,7 +2,7 @@
  * its first node) has no cycle, and for every item the set of those it waits for is kept whole. Two clusters
  * may become one where no third item lies on a way from one to the other. Merging makes no other pair free to
  * merge, so the pairs that may are found once, and after a merge again for the new cluster. */
-#include "npu/lower/cluster_merge.h"
+#include "npu/lower/clusters.h"
 #include "base/num.h"
 
 #include <stdbool.h>
@@ -16,7 +16,7 @@ typedef struct pair {
 
 typedef struct work {
     const bt_clusters_node *node;
-    const bt_cluster_merge_cost *cost;
+    const bt_clusters_cost *cost;
     size_t n, words;
     uint32_t *item;   /* [n]: of each node: the first node of its cluster, or itself */
     uint8_t *on_npu;  /* [n] */
@@ -34,7 +34,7 @@ typedef struct boundary { /* what clusters cost for: how many, bytes and convert
 
 static uint64_t at_rate(uint64_t amount, uint64_t per_us) { return per_us ? amount * 1000 / per_us : 0; }
 
-static uint64_t cost_ns(const bt_cluster_merge_cost *cost, const boundary *of)
+static uint64_t cost_ns(const bt_clusters_cost *cost, const boundary *of)
 {
     return of->clusters * cost->launch_ns + at_rate(of->bytes, cost->bytes_per_us) +
            at_rate(of->elements, cost->elements_per_us);
@@ -229,8 +229,8 @@ static void done(work *w)
     free(w->pair);
 }
 
-bt_err bt_cluster_merge(uint32_t *cluster, size_t *ret_clusters, const bt_clusters_node *node, size_t n,
-                        const bt_cluster_merge_cost *cost, size_t steps, bt_fault *fault)
+bt_err bt_clusters_merge(uint32_t *cluster, size_t *ret_clusters, const bt_clusters_node *node, size_t n,
+                        const bt_clusters_cost *cost, size_t steps, bt_fault *fault)
 {
     work w = {.node = node, .cost = cost, .n = n, .words = n / 64 + 1};
     pair best;
@@ -252,7 +252,7 @@ out:
     return e;
 }
 
-size_t bt_cluster_merge_drop(uint32_t *cluster, size_t *ret_clusters, const bt_clusters_node *node, size_t n,
+size_t bt_clusters_drop(uint32_t *cluster, size_t *ret_clusters, const bt_clusters_node *node, size_t n,
                              uint64_t min_macs, uint64_t *dropped)
 {
     const size_t had = *ret_clusters;
@@ -272,12 +272,12 @@ size_t bt_cluster_merge_drop(uint32_t *cluster, size_t *ret_clusters, const bt_c
     return had - kept;
 }
 
-bt_err bt_cluster_merge_all(uint32_t *cluster, size_t *ret_clusters, const bt_clusters_node *node, size_t n,
-                            const bt_cluster_merge_cost *cost, uint64_t min_macs, uint64_t *dropped,
+bt_err bt_clusters_merge_all(uint32_t *cluster, size_t *ret_clusters, const bt_clusters_node *node, size_t n,
+                            const bt_clusters_cost *cost, uint64_t min_macs, uint64_t *dropped,
                             bt_fault *fault)
 {
     bt_err e;
-    do e = bt_cluster_merge(cluster, ret_clusters, node, n, cost, SIZE_MAX, fault);
-    while (e == BT_OK && bt_cluster_merge_drop(cluster, ret_clusters, node, n, min_macs, dropped) > 0);
+    do e = bt_clusters_merge(cluster, ret_clusters, node, n, cost, SIZE_MAX, fault);
+    while (e == BT_OK && bt_clusters_drop(cluster, ret_clusters, node, n, min_macs, dropped) > 0);
     return e;
 }

@@ -1,6 +1,6 @@
 /* Merging clusters, step by step against every pair tried by brute force on random small graphs; and by hand
  * what each cost does. */
-#include "npu/lower/cluster_merge.h"
+#include "npu/lower/clusters.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -46,7 +46,7 @@ static void make(graph *g, uint64_t *rng)
 /* ---- by definition ---- */
 
 /* Every cluster against every value, as the header says. */
-static uint64_t cost_of(const graph *g, const uint32_t *cluster, const bt_cluster_merge_cost *cost)
+static uint64_t cost_of(const graph *g, const uint32_t *cluster, const bt_clusters_cost *cost)
 {
     uint64_t clusters = 0, bytes = 0, elements = 0;
     for (uint32_t c = 1; c <= N; c++) {
@@ -105,7 +105,7 @@ static void number(uint32_t *cluster)
 /* The best of all pairs; equal ones by their first nodes, which is the order of the numbers. false: none
  * saves. */
 static bool best_step(uint32_t *ret, const graph *g, const uint32_t *cluster,
-                      const bt_cluster_merge_cost *cost)
+                      const bt_clusters_cost *cost)
 {
     uint64_t least = cost_of(g, cluster, cost);
     bool found = false;
@@ -131,7 +131,7 @@ static void each_step_is_the_best_there_is_and_the_last_one_leaves_none(void **s
 {
     (void)state;
     /* rates that divide 1,000, so that nothing is rounded */
-    static const bt_cluster_merge_cost costs[] = {
+    static const bt_clusters_cost costs[] = {
         {.launch_ns = 5000},
         {.bytes_per_us = 10},
         {.elements_per_us = 10},
@@ -143,17 +143,17 @@ static void each_step_is_the_best_there_is_and_the_last_one_leaves_none(void **s
         graph g;
         uint32_t cluster[N], whole[N], want[N];
         size_t clusters = 0, all = 0;
-        const bt_cluster_merge_cost *cost = &costs[(size_t)round % (sizeof costs / sizeof *costs)];
+        const bt_clusters_cost *cost = &costs[(size_t)round % (sizeof costs / sizeof *costs)];
         make(&g, &rng);
         assert_int_equal(bt_clusters_find(cluster, &clusters, g.node, N, NULL), BT_OK);
         memcpy(whole, cluster, sizeof whole);
         all = clusters;
-        assert_int_equal(bt_cluster_merge(whole, &all, g.node, N, cost, SIZE_MAX, NULL), BT_OK);
+        assert_int_equal(bt_clusters_merge(whole, &all, g.node, N, cost, SIZE_MAX, NULL), BT_OK);
         for (;;) {
             const uint64_t before = cost_of(&g, cluster, cost);
             const bool saves = best_step(want, &g, cluster, cost);
             const size_t had = clusters;
-            assert_int_equal(bt_cluster_merge(cluster, &clusters, g.node, N, cost, 1, NULL), BT_OK);
+            assert_int_equal(bt_clusters_merge(cluster, &clusters, g.node, N, cost, 1, NULL), BT_OK);
             if (!saves) {
                 assert_int_equal(clusters, had);
                 break;
@@ -184,7 +184,7 @@ static const bt_clusters_node fan[] = {
 static void each_cost_by_itself_makes_one_cluster_of_what_reads_one_value(void **state)
 {
     (void)state;
-    static const bt_cluster_merge_cost costs[] = {{0},
+    static const bt_clusters_cost costs[] = {{0},
                                                   {.launch_ns = 1},
                                                   {.bytes_per_us = 400000},
                                                   {.elements_per_us = 100000},
@@ -195,7 +195,7 @@ static void each_cost_by_itself_makes_one_cluster_of_what_reads_one_value(void *
         size_t clusters = 0;
         assert_int_equal(bt_clusters_find(c, &clusters, fan, 5, NULL), BT_OK);
         assert_int_equal(clusters, 3);
-        assert_int_equal(bt_cluster_merge(c, &clusters, fan, 5, &costs[i], SIZE_MAX, NULL), BT_OK);
+        assert_int_equal(bt_clusters_merge(c, &clusters, fan, 5, &costs[i], SIZE_MAX, NULL), BT_OK);
         assert_int_equal(clusters, merges[i] ? 2 : 3);
         assert_true(c[0] == 0 && c[1] == 1 && c[2] == (merges[i] ? 1u : 2u) && c[3] == 0);
         assert_int_equal(c[4], clusters); /* behind the companion: never with the others */
@@ -208,7 +208,7 @@ static void the_work_of_a_clustering_by_hand(void **state)
 {
     (void)state;
     const uint32_t apart[N] = {0, 1, 2, 0, 3}, joined[N] = {0, 1, 1, 0, 2};
-    const bt_cluster_merge_cost launch = {.launch_ns = 1}, bytes = {.bytes_per_us = 1000},
+    const bt_clusters_cost launch = {.launch_ns = 1}, bytes = {.bytes_per_us = 1000},
                                 elements = {.elements_per_us = 1000},
                                 all = {.launch_ns = 1000, .bytes_per_us = 100, .elements_per_us = 7};
     graph g;
@@ -231,7 +231,7 @@ static void clusters_of_little_work_go_and_the_others_are_numbered_anew(void **s
         uint32_t c[] = {0, 1, 2, 0, 3};
         size_t clusters = 3;
         uint64_t work[5] = {9, 9, 9, 9, 9};
-        const size_t went = bt_cluster_merge_drop(c, &clusters, fan, 5, least, work);
+        const size_t went = bt_clusters_drop(c, &clusters, fan, 5, least, work);
         const uint32_t one = least <= 7, two = least <= 6, three = least <= 12;
         assert_int_equal(clusters, one + two + three);
         assert_int_equal(went, 3 - clusters);
@@ -251,14 +251,14 @@ static void what_was_dropped_makes_a_merge_worthwhile(void **state)
         {.input = from0, .inputs = 1, .reads = 1, .npu = 1, .macs = 7, .bytes = 400, .elements = 100},
         {.input = from0, .inputs = 1, .reads = 1, .npu = 1, .macs = 8, .bytes = 400, .elements = 100},
     };
-    const bt_cluster_merge_cost cost = {.elements_per_us = 1};
+    const bt_clusters_cost cost = {.elements_per_us = 1};
     for (int small = 0; small < 2; small++) {
         uint32_t c[3] = {1, 2, 3};
         uint64_t work[3] = {0};
         size_t clusters = 3;
-        assert_int_equal(bt_cluster_merge(c, &clusters, v, 3, &cost, SIZE_MAX, NULL), BT_OK);
+        assert_int_equal(bt_clusters_merge(c, &clusters, v, 3, &cost, SIZE_MAX, NULL), BT_OK);
         assert_int_equal(clusters, 3);
-        assert_int_equal(bt_cluster_merge_all(c, &clusters, v, 3, &cost, small ? 2 : 1, work, NULL), BT_OK);
+        assert_int_equal(bt_clusters_merge_all(c, &clusters, v, 3, &cost, small ? 2 : 1, work, NULL), BT_OK);
         assert_int_equal(clusters, small ? 1 : 3);
         assert_true(c[0] == (small ? 0 : 1) && work[0] == (small ? 1 : 0) && !work[1] && !work[2]);
         assert_int_equal(c[1] == c[2], small);
@@ -269,7 +269,7 @@ static void what_was_dropped_makes_a_merge_worthwhile(void **state)
 static void merging_and_dropping_end_where_neither_changes_anything(void **state)
 {
     (void)state;
-    static const bt_cluster_merge_cost costs[] = {
+    static const bt_clusters_cost costs[] = {
         {.elements_per_us = 10},
         {.launch_ns = 300, .bytes_per_us = 100, .elements_per_us = 50},
         {.bytes_per_us = 10, .elements_per_us = 1}};
@@ -280,7 +280,7 @@ static void merging_and_dropping_end_where_neither_changes_anything(void **state
         uint32_t cluster[N], want[N], next_step[N];
         uint64_t work[N] = {0}, least = 0;
         size_t clusters = 0, found = 0;
-        const bt_cluster_merge_cost *cost = &costs[(size_t)round % (sizeof costs / sizeof *costs)];
+        const bt_clusters_cost *cost = &costs[(size_t)round % (sizeof costs / sizeof *costs)];
         make(&g, &rng);
         least = next(&rng) % 150;
         assert_int_equal(bt_clusters_find(cluster, &clusters, g.node, N, NULL), BT_OK);
@@ -300,7 +300,7 @@ static void merging_and_dropping_end_where_neither_changes_anything(void **state
             }
             number(want);
         }
-        assert_int_equal(bt_cluster_merge_all(cluster, &clusters, g.node, N, cost, least, work, NULL), BT_OK);
+        assert_int_equal(bt_clusters_merge_all(cluster, &clusters, g.node, N, cost, least, work, NULL), BT_OK);
         assert_memory_equal(cluster, want, sizeof want);
         for (int v = 0; v < N; v++) {
             found = want[v] > found ? want[v] : found;
