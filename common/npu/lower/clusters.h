@@ -40,13 +40,13 @@ typedef struct bt_clusters_cost {
  * the order of their first nodes. *ret_clusters: how many there are, read and written. Memory grows with n squared over
  * 64. BT_ENOMEM. */
 bt_err bt_clusters_merge(uint32_t *cluster, size_t *ret_clusters, const bt_clusters_node *node, size_t n,
-                        const bt_clusters_cost *cost, size_t steps, bt_fault *fault);
+                         const bt_clusters_cost *cost, size_t steps, bt_fault *fault);
 
 /* Clusters with less work than min_macs become the companion's (0); the others are numbered anew. Returns how many
  * clusters went. dropped NULL: not asked for; else dropped[v], of each node that went, becomes the work of its
  * cluster, and the others stay. The work of a cluster: the sum of its nodes' macs. */
 size_t bt_clusters_drop(uint32_t *cluster, size_t *ret_clusters, const bt_clusters_node *node, size_t n,
-                             uint64_t min_macs, uint64_t *dropped);
+                        uint64_t min_macs, uint64_t *dropped);
 
 /* Merging as far as it saves, then dropping, again until nothing is dropped. A dropped cluster's nodes are the
  * companion's: a value that two clusters share with them is converted for each of the two, so that a merge that saved
@@ -54,5 +54,5 @@ size_t bt_clusters_drop(uint32_t *cluster, size_t *ret_clusters, const bt_cluste
  * of them may be joined over. Merging only adds work to a cluster, so the second round drops nothing: two rounds at
  * most, and no pair is left that would save. BT_ENOMEM. */
 bt_err bt_clusters_merge_all(uint32_t *cluster, size_t *ret_clusters, const bt_clusters_node *node, size_t n,
-                            const bt_clusters_cost *cost, uint64_t min_macs, uint64_t *dropped, bt_fault *fault);
+                             const bt_clusters_cost *cost, uint64_t min_macs, uint64_t *dropped, bt_fault *fault);
 #endif

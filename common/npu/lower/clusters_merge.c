@@ -230,7 +230,7 @@ static void done(work *w)
 }
 
 bt_err bt_clusters_merge(uint32_t *cluster, size_t *ret_clusters, const bt_clusters_node *node, size_t n,
-                        const bt_clusters_cost *cost, size_t steps, bt_fault *fault)
+                         const bt_clusters_cost *cost, size_t steps, bt_fault *fault)
 {
     work w = {.node = node, .cost = cost, .n = n, .words = n / 64 + 1};
     pair best;
@@ -253,7 +253,7 @@ out:
 }
 
 size_t bt_clusters_drop(uint32_t *cluster, size_t *ret_clusters, const bt_clusters_node *node, size_t n,
-                             uint64_t min_macs, uint64_t *dropped)
+                        uint64_t min_macs, uint64_t *dropped)
 {
     const size_t had = *ret_clusters;
     uint32_t kept = 0;
@@ -273,8 +273,8 @@ size_t bt_clusters_drop(uint32_t *cluster, size_t *ret_clusters, const bt_cluste
 }
 
 bt_err bt_clusters_merge_all(uint32_t *cluster, size_t *ret_clusters, const bt_clusters_node *node, size_t n,
-                            const bt_clusters_cost *cost, uint64_t min_macs, uint64_t *dropped,
-                            bt_fault *fault)
+                             const bt_clusters_cost *cost, uint64_t min_macs, uint64_t *dropped,
+                             bt_fault *fault)
 {
     bt_err e;
     do e = bt_clusters_merge(cluster, ret_clusters, node, n, cost, SIZE_MAX, fault);

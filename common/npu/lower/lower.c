@@ -1,4 +1,5 @@
-/* Lowering: the instructions of all operators, their order, the life and the place of each value, and the sums. */
+/* Lowering: the instructions of all operators, their order, the life and the place of each value, and the
+ * sums. */
 #include "npu/lower/lower.h"
 #include "graph/place.h"
 #include "npu/lower/lower_build.h"
@@ -43,8 +44,9 @@ static bt_pkg_inst *lower_to(bt_lower_build *b, size_t at, bt_pkg_op op, uint32_
     return i;
 }
 
-/* What the linears from graph operator `first` on read, as s32 in units of their site: written so, or attention's
- * s16. What attention wrote and nothing rotates changes its unit alone, to that of the o site: a rotation by nothing. */
+/* What the linears from graph operator `first` on read, as s32 in units of their site: written so, or
+ * attention's s16. What attention wrote and nothing rotates changes its unit alone, to that of the o site: a
+ * rotation by nothing. */
 static uint64_t int_site(bt_lower_build *b, size_t first)
 {
     const uint32_t input = b->in->graph->op[first].in[0];
@@ -53,8 +55,8 @@ static uint64_t int_site(bt_lower_build *b, size_t first)
                : bt_lower_form_read(b, first, input, BT_PKG_FORM_WIDE);
 }
 
-/* An operator of the graph, no linear, in integers, as its row of INTEGERS says (graph/op_list.h): the residual stream
- * in s32, the outputs of linears in s16, inputs of linears in s32 of their site. */
+/* An operator of the graph, no linear, in integers, as its row of INTEGERS says (graph/op_list.h): the
+ * residual stream in s32, the outputs of linears in s16, inputs of linears in s32 of their site. */
 static void lower_integers(bt_lower_build *b, size_t at)
 {
     const bt_op *o = &b->in->graph->op[at];
@@ -156,8 +158,8 @@ static void lower_linears(bt_lower_build *b, size_t first, size_t group)
     }
 }
 
-/* Every operator on the unit that it was given to, as its own placement says: on the NPU, in integers or floats, or on
- * the companion. Tensors are in the form that their readers want (lower_form.h). */
+/* Every operator on the unit that it was given to, as its own placement says: on the NPU, in integers or
+ * floats, or on the companion. Tensors are in the form that their readers want (lower_form.h). */
 static void lower_operators(bt_lower_build *b)
 {
     for (size_t i = 0; i < b->ops;) {
@@ -171,8 +173,8 @@ static void lower_operators(bt_lower_build *b)
 
 /* ---- order ---- */
 
-/* Items are clusters, and single instructions of the companion; the next item is the one that stands first in the old
- * order and waits for nothing. */
+/* Items are clusters, and single instructions of the companion; the next item is the one that stands first in
+ * the old order and waits for nothing. */
 typedef struct order {
     bt_lower_build *b;
     uint32_t *item;  /* [insts]: of an instruction: the first of its cluster, or itself */
@@ -345,10 +347,11 @@ static bool find_order(order *o)
     return layers_ascend(o->to, insts);
 }
 
-/* Brings the instructions of each cluster together, so that a cluster can run as one call, and numbers the clusters
- * from 1 in the order of the program. What reads stays behind what writes, planes stay in their order and layers
- * ascend; linears that no longer follow each other are no group. A program whose clusters lie together stays as it is.
- * Where a cluster cannot be brought together, its parts become clusters of their own. */
+/* Brings the instructions of each cluster together, so that a cluster can run as one call, and numbers the
+ * clusters from 1 in the order of the program. What reads stays behind what writes, planes stay in their
+ * order and layers ascend; linears that no longer follow each other are no group. A program whose clusters
+ * lie together stays as it is. Where a cluster cannot be brought together, its parts become clusters of their
+ * own. */
 static bt_err order_clusters(bt_lower_build *b, bt_fault *fault)
 {
     uint32_t clusters = 0;

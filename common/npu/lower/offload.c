@@ -148,7 +148,7 @@ static bt_err cluster_all(bt_offload *p, edges *e, const bt_profile *profile, bt
     const bt_bind at = {{1, BT_OFFLOAD_ROWS, BT_OFFLOAD_ROWS, 1}};
     const uint64_t launch_ns = (uint64_t)profile->time.op_launch_ns + profile->time.dispatch_ns;
     const bt_clusters_cost cost = {launch_ns, profile->boundary_bytes_per_us,
-                                        profile->convert_elements_per_us};
+                                   profile->convert_elements_per_us};
     bt_err err = BT_OK;
     for (uint32_t v = 0; v < p->ops; v++) {
         if ((err = connect(e, v, fault)) < 0) return err;
@@ -157,7 +157,7 @@ static bt_err cluster_all(bt_offload *p, edges *e, const bt_profile *profile, bt
     }
     if ((err = bt_clusters_find(p->cluster, &p->clusters, e->node, p->ops, fault)) < 0) return err;
     return bt_clusters_merge_all(p->cluster, &p->clusters, e->node, p->ops, &cost, profile->min_cluster_macs,
-                                e->work, fault);
+                                 e->work, fault);
 }
 
 /* Lists operators of clusters that were dropped: on the NPU, but in no cluster. */

@@ -23,10 +23,10 @@
  * bfloat16. An operator whose values reached beyond BT_OFFLOAD_FLOAT16_MAX in the calibration, half of what f16 holds,
  * does not run in float16: it goes to the companion and is listed with the greatest value of its kind of operator.
  *
- * The NPU takes operators in clusters (clusters.h), which are merged while that lowers the profile's costs
- * (clusters.h). A cluster with less work than min_cluster_macs goes to the companion and is listed; then the
- * others are merged again, until nothing changes. All this is decided from the graph at BT_OFFLOAD_ROWS rows, so that
- * one placement holds for every shape. */
+ * The NPU takes operators in clusters (clusters.h), which are merged while that lowers the profile's costs. A cluster
+ * with less work than min_cluster_macs goes to the companion and is listed; then the others are merged again, until
+ * nothing changes. All this is decided from the graph at BT_OFFLOAD_ROWS rows, so that one placement holds for every
+ * shape. */
 enum {
     BT_OFFLOAD_ROWS = 256,          /* rows and positions that clusters are measured at, whatever a package's shapes */
     BT_OFFLOAD_MAX_FALLBACKS = 256, /* no graph has more kinds of operators times reasons */

@@ -104,8 +104,7 @@ static void number(uint32_t *cluster)
 
 /* The best of all pairs; equal ones by their first nodes, which is the order of the numbers. false: none
  * saves. */
-static bool best_step(uint32_t *ret, const graph *g, const uint32_t *cluster,
-                      const bt_clusters_cost *cost)
+static bool best_step(uint32_t *ret, const graph *g, const uint32_t *cluster, const bt_clusters_cost *cost)
 {
     uint64_t least = cost_of(g, cluster, cost);
     bool found = false;
@@ -131,12 +130,11 @@ static void each_step_is_the_best_there_is_and_the_last_one_leaves_none(void **s
 {
     (void)state;
     /* rates that divide 1,000, so that nothing is rounded */
-    static const bt_clusters_cost costs[] = {
-        {.launch_ns = 5000},
-        {.bytes_per_us = 10},
-        {.elements_per_us = 10},
-        {.launch_ns = 300, .bytes_per_us = 100, .elements_per_us = 50},
-        {.launch_ns = 1, .bytes_per_us = 1, .elements_per_us = 1}};
+    static const bt_clusters_cost costs[] = {{.launch_ns = 5000},
+                                             {.bytes_per_us = 10},
+                                             {.elements_per_us = 10},
+                                             {.launch_ns = 300, .bytes_per_us = 100, .elements_per_us = 50},
+                                             {.launch_ns = 1, .bytes_per_us = 1, .elements_per_us = 1}};
     uint64_t rng = 815;
     size_t merges = 0, hindered = 0;
     for (int round = 0; round < 600; round++) {
@@ -185,10 +183,10 @@ static void each_cost_by_itself_makes_one_cluster_of_what_reads_one_value(void *
 {
     (void)state;
     static const bt_clusters_cost costs[] = {{0},
-                                                  {.launch_ns = 1},
-                                                  {.bytes_per_us = 400000},
-                                                  {.elements_per_us = 100000},
-                                                  {.elements_per_us = 100001}};
+                                             {.launch_ns = 1},
+                                             {.bytes_per_us = 400000},
+                                             {.elements_per_us = 100000},
+                                             {.elements_per_us = 100001}};
     static const bool merges[] = {false, true, true, true, false}; /* the last one saves less than 1 ns */
     for (size_t i = 0; i < sizeof costs / sizeof *costs; i++) {
         uint32_t c[5];
@@ -209,8 +207,8 @@ static void the_work_of_a_clustering_by_hand(void **state)
     (void)state;
     const uint32_t apart[N] = {0, 1, 2, 0, 3}, joined[N] = {0, 1, 1, 0, 2};
     const bt_clusters_cost launch = {.launch_ns = 1}, bytes = {.bytes_per_us = 1000},
-                                elements = {.elements_per_us = 1000},
-                                all = {.launch_ns = 1000, .bytes_per_us = 100, .elements_per_us = 7};
+                           elements = {.elements_per_us = 1000},
+                           all = {.launch_ns = 1000, .bytes_per_us = 100, .elements_per_us = 7};
     graph g;
     memset(&g, 0, sizeof g);
     for (size_t v = 0; v < sizeof fan / sizeof *fan; v++) {
@@ -269,10 +267,9 @@ static void what_was_dropped_makes_a_merge_worthwhile(void **state)
 static void merging_and_dropping_end_where_neither_changes_anything(void **state)
 {
     (void)state;
-    static const bt_clusters_cost costs[] = {
-        {.elements_per_us = 10},
-        {.launch_ns = 300, .bytes_per_us = 100, .elements_per_us = 50},
-        {.bytes_per_us = 10, .elements_per_us = 1}};
+    static const bt_clusters_cost costs[] = {{.elements_per_us = 10},
+                                             {.launch_ns = 300, .bytes_per_us = 100, .elements_per_us = 50},
+                                             {.bytes_per_us = 10, .elements_per_us = 1}};
     uint64_t rng = 4711;
     size_t later = 0;
     for (int round = 0; round < 3000; round++) {
@@ -300,7 +297,8 @@ static void merging_and_dropping_end_where_neither_changes_anything(void **state
             }
             number(want);
         }
-        assert_int_equal(bt_clusters_merge_all(cluster, &clusters, g.node, N, cost, least, work, NULL), BT_OK);
+        assert_int_equal(bt_clusters_merge_all(cluster, &clusters, g.node, N, cost, least, work, NULL),
+                         BT_OK);
         assert_memory_equal(cluster, want, sizeof want);
         for (int v = 0; v < N; v++) {
             found = want[v] > found ? want[v] : found;
