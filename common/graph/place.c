@@ -18,10 +18,12 @@ static int by_size(const void *a, const void *b)
     return order ? order : x < y ? -1 : x > y;
 }
 
-static bool live_together(const bt_place_item *a, const bt_place_item *b)
-{
-    return a->first <= b->last && b->first <= a->last;
-}
+/* Beside each other, because every item is held against all that are placed. */
+typedef struct life {
+    uint32_t first, last;
+} life;
+
+static bool live_together(life a, life b) { return a.first <= b.last && b.first <= a.last; }
 
 /* Callers pass only offsets and sizes whose sums were checked when they were placed. */
 static bt_extent end_of(bt_extent offset, bt_extent bytes)
@@ -89,7 +91,8 @@ bt_err bt_place_items(bt_extent *ret, bt_place_item *item, size_t n, bt_fault *f
     bt_err e = BT_OK;
     bt_place_item **order = malloc((n + 1) * sizeof *order); /* as they are placed */
     bt_place_item **busy = malloc((n + 1) * sizeof *busy); /* those placed that live together with the next */
-    if (!order || !busy) {
+    life *lives = malloc((n + 1) * sizeof *lives);         /* of order's */
+    if (!order || !busy || !lives) {
         e = bt_fail(fault, BT_ENOMEM, "planning memory");
         goto out;
     }
@@ -105,8 +108,9 @@ bt_err bt_place_items(bt_extent *ret, bt_place_item *item, size_t n, bt_fault *f
     for (size_t i = 0; i < n; i++) {
         bt_place_item *new = order[i];
         size_t others = 0;
+        lives[i] = (life){new->first, new->last};
         for (size_t j = 0; j < i; j++)
-            if (live_together(new, order[j])) busy[others++] = order[j];
+            if (live_together(lives[i], lives[j])) busy[others++] = order[j];
         new->offset = lowest(new->bytes, busy, others);
         if (!adds_up(new->offset, new->bytes)) {
             e = bt_fail(fault, BT_ELIMIT, "the arena of a program does not fit memory");
@@ -118,5 +122,6 @@ bt_err bt_place_items(bt_extent *ret, bt_place_item *item, size_t n, bt_fault *f
 out:
     free(order);
     free(busy);
+    free(lives);
     return e;
 }

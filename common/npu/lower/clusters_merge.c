@@ -80,13 +80,15 @@ static bool waits_for(const work *w, uint32_t a, uint32_t b)
     return w->before[a * w->words + b / 64] >> (b % 64) & 1;
 }
 
-/* Whether a third item waits for `from` and lies before `to`. Such a one is mostly just behind `from`. */
+/* Whether a third item waits for `from` and lies before `to`. Such a one is mostly just behind `from`, so
+ * those behind it are looked at first. */
 static bool is_between(const work *w, uint32_t from, uint32_t to)
 {
-    const uint64_t *set = w->before + to * w->words;
-    for (size_t i = 0; i < w->words; i++) {
+    const uint64_t *set = w->before + to * w->words, behind = ~UINT64_C(0) << (from % 64);
+    for (size_t i = 0; i <= w->words; i++) {
         const size_t word = (from / 64 + i) % w->words;
-        for (uint64_t left = set[word]; left; left &= left - 1) {
+        uint64_t left = set[word] & (i == 0 ? behind : i == w->words ? ~behind : ~UINT64_C(0));
+        for (; left; left &= left - 1) {
             const uint32_t x = (uint32_t)(word * 64) + (uint32_t)__builtin_ctzll(left);
             if (x != from && waits_for(w, x, from)) return true;
         }
