@@ -31,6 +31,7 @@ static const char policy[] = "chunk:256+tail";
 enum { TIMELINE, PLAN, SIMULATED, OF_PACKAGE, ANSWER, TABLE, READERS };
 static const char *const readers[READERS] = {"timeline",           "plan",   "simulate",
                                              "simulate --package", "answer", "by length"};
+static const uint64_t NOT_ASKED = UINT64_MAX;
 
 /* A model of two layers, a package of it for a device, and an engine that runs it. */
 typedef struct world {
@@ -236,7 +237,8 @@ static uint64_t of_answer(const world *w, uint32_t tokens, int schedule)
 static void compare(const world *w, int schedule)
 {
     for (size_t i = 0; i < LENGTHS; i++) {
-        uint64_t ns[READERS] = {0};
+        uint64_t ns[READERS];
+        for (int r = 0; r < READERS; r++) ns[r] = NOT_ASKED;
         ns[TIMELINE] = of_timeline(w, lengths[i], schedule);
         ns[TABLE] = of_table(w, lengths[i], schedule);
         ns[PLAN] = of_plan(w, lengths[i], schedule);
@@ -247,11 +249,11 @@ static void compare(const world *w, int schedule)
             ns[ANSWER] = of_answer(w, lengths[i], schedule);
         }
         for (int r = 0; r < READERS; r++)
-            if (ns[r] && ns[r] != ns[TIMELINE])
+            if (ns[r] != NOT_ASKED && ns[r] != ns[TIMELINE])
                 fail_msg("%s, %s, %u tokens: %s says %llu ns, a timeline %llu", w->npu.name,
                          schedules[schedule], (unsigned)lengths[i], readers[r], (unsigned long long)ns[r],
                          (unsigned long long)ns[TIMELINE]);
-        assert_true(ns[TIMELINE] > 0 && ns[PLAN] > 0 && ns[TABLE] > 0);
+        assert_true(ns[TIMELINE] > 0);
     }
 }
 
