@@ -86,7 +86,20 @@ environment() {
             return length(but) < length(of["command", n]) ? but : of["command", n]
         }
         function daemons(n,   who) { who = of["daemon", n]; sub(/prefill, decode/, "nodes", who); return who }
-        END { for (n in names) print "| `" n "` | " commands(n) " | " daemons(n) " |" }' "$work/options" | sort
+        # a row that is too wide becomes two
+        function row(n,   list, more) {
+            list = commands(n)
+            if (length("| `" n "` | " list " | " daemons(n) " |") > 120) {
+                while (length(more) < length(list)) {
+                    match(list, /[^ ]*$/)
+                    more = substr(list, RSTART) (more == "" ? "" : " ") more
+                    list = substr(list, 1, RSTART - 2)
+                }
+                return "| `" n "` | " list " | " daemons(n) " |@|  | " more " |  |"
+            }
+            return "| `" n "` | " list " | " daemons(n) " |"
+        }
+        END { for (n in names) print row(n) }' "$work/options" | sort | tr '@' '\n'
 }
 
 section() {

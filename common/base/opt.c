@@ -186,6 +186,9 @@ static bt_err unknown(const bt_opt_args *a, const char *name, size_t len, bt_fau
     const char *names[BUILTINS + 128], *best;
     char word[48];
     size_t n = 0;
+    for (const bt_opt_rename *r = bt_opt_renamed; r->program; r++)
+        if (!strcmp(r->program, a->program->name) && !strncmp(r->old, name, len) && !r->old[len])
+            return bt_fail(fault, BT_EARG, "--%s is --%s here", r->old, r->name);
     snprintf(word, sizeof word, "%.*s", (int)(len < 47 ? len : 47), name);
     for (size_t i = 0; i < a->row_count && n < 128; i++) names[n++] = a->rows[i].name;
     for (size_t i = 0; i < BUILTINS; i++) names[n++] = bt_opt_builtins[i].name;
@@ -220,6 +223,21 @@ static bt_err take_env(const bt_opt_args *a, size_t i, bt_fault *fault)
     snprintf(where, sizeof where, "%s=%.64s", name, text);
     if (e < 0) return bad_value(o, where, e, &why, fault);
     a->set[i] = (bt_opt_set){text, BT_OPT_FROM_ENV};
+    return BT_OK;
+}
+
+/* An old name in the environment of an option that nothing else gave. */
+static bt_err refuse_old_env(const bt_opt_args *a, bt_fault *fault)
+{
+    char old[80], name[80];
+    for (const bt_opt_rename *r = bt_opt_renamed; r->program; r++) {
+        if (strcmp(r->program, a->program->name) != 0) continue;
+        bt_opt_env_name(old, r->old);
+        const char *text = getenv(old);
+        if (!text || !*text || bt_opt_source_of(a, r->name) != BT_OPT_FROM_DEFAULT) continue;
+        bt_opt_env_name(name, r->name);
+        return bt_fail(fault, BT_EARG, "%s is %s here", old, name);
+    }
     return BT_OK;
 }
 
@@ -358,6 +376,7 @@ bt_err bt_opt_parse(bt_opt_args *ret, const bt_opt_program *program, int argc, c
     const bool values = a.action == BT_OPT_RUN || a.action == BT_OPT_PRINT_CONFIG;
     for (size_t i = 0; i < rows && e == BT_OK && values; i++)
         if (a.set[i].source == BT_OPT_FROM_DEFAULT) e = take_env(&a, i, fault);
+    if (e == BT_OK && values) e = refuse_old_env(&a, fault);
     if (e == BT_OK && a.action == BT_OPT_RUN) e = complete(&a, fault);
     if (e < 0) {
         bt_opt_done(&a);

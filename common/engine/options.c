@@ -1,6 +1,8 @@
 /* One row for each option of engines and of the nodes around them. */
 #include "engine/options.h"
+#include "device/schedule.h"
 #include "engine/names.h"
+#include "engine/overlap.h"
 #include "npu/pkg/shapes.h"
 
 #define TEXT_OF(number) #number
@@ -18,7 +20,12 @@ static const bt_opt engines[] = {
      .choices = bt_engine_schedules,
      .help = "chunks of a prompt with npu: one by one, or NPU and companion on threads of their own, as a "
              "pipeline or out of order; the bits are the same"},
+    {.group = "Model", .name = "arenas", .value = "N", .type = BT_OPT_INT, .def = "4", .lo = 1,
+     .hi = BT_SCHEDULE_MAX_WINDOW,
+     .help = "chunks of a prompt that are under way at once where their order is not serial; each holds an "
+             "arena"},
 };
+_Static_assert(BT_OVERLAP_WINDOW == 4, "the default of --arenas");
 const bt_opt_group bt_engine_opts = BT_OPT_GROUP(engines);
 
 static const bt_opt serving[] = {

@@ -4,7 +4,7 @@
 
 /* Rows that programs have which run engines, start nodes that do, or simulate them; used by their names. Who uses one
  * says where its value lies. */
-extern const bt_opt_group bt_engine_opts; /* engine, decode-engine, schedule */
+extern const bt_opt_group bt_engine_opts; /* engine, decode-engine, schedule, arenas */
 /* Limits of a node: slots, prefill-slots, batch-rows, growth-tokens, swap-memory, speculate, chunk-tokens, min-overlap,
  * share-tokens, window. */
 extern const bt_opt_group bt_serving_opts;

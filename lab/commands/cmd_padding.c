@@ -2,6 +2,7 @@
  * padding. */
 #include "base/wait.h"
 #include "model/options.h"
+#include "npu/compile/obtain.h"
 #include "npu/pkg/shapes.h"
 #include "tools/options.h"
 #include "tools/tool.h"
@@ -19,8 +20,8 @@ typedef struct config {
 } config;
 
 static const bt_opt opts[] = {
-    {.group = "Shapes", .name = "policy", .value = "POLICY", BT_OPT_AT(config, policies),
-     .type = BT_OPT_STRINGS, .example = "chunk:256+tail",
+    {.of = &bt_obtain_opts, .group = "Shapes", .name = "shape-policy", BT_OPT_AT(config, policies),
+     .type = BT_OPT_STRINGS, .def = BT_OPT_NO_DEFAULT, .example = "chunk:256+tail",
      .help = "a policy to compare, as often as you like: " BT_SHAPES_NAMES "; without any, the usual eight"},
     {.of = &bt_model_opts, .group = "Shapes", .name = "ctx-size", BT_OPT_AT(config, ctx_size), .def = "8192",
      .lo = 1, .hi = BT_SHAPES_MAX_SEQ,

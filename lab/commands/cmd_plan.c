@@ -3,7 +3,6 @@
 #include "base/wait.h"
 #include "device/options.h"
 #include "engine/options.h"
-#include "engine/overlap.h"
 #include "kv/kv_dtype.h"
 #include "lab/commands/dims_of.h"
 #include "lab/plan/report.h"
@@ -23,12 +22,11 @@ typedef struct config {
     const char *model, *prefill, *decode, *link, *trace, *slo, *output;
     bt_opt_list policies, recipes, attentions, kvs, schedules;
     int format, by, weights, npu_ops;
-    int64_t ctx_size, slots, window, answer_tokens, rows;
+    int64_t ctx_size, slots, arenas, answer_tokens, rows;
     double speed;
     bool any_bits, colocated, json, quiet;
 } config;
 
-_Static_assert(BT_OVERLAP_WINDOW == 4, "the default of --window");
 static const char *const forms[] = {"f16", "int8", "fp4", NULL};
 
 static const bt_opt opts[] = {
@@ -47,9 +45,7 @@ static const bt_opt opts[] = {
      .choices = forms},
     {.of = &bt_serving_opts, .group = "Pair", .name = "slots", BT_OPT_AT(config, slots),
      .help = "sequences that decode together at most"},
-    {.of = &bt_serving_opts, .group = "Pair", .name = "window", .value = "N", BT_OPT_AT(config, window),
-     .type = BT_OPT_INT, .def = "4", .lo = 1, .hi = BT_SCHEDULE_MAX_WINDOW,
-     .help = "chunks that are under way at once in schedules fifo and ooo; each holds an arena"},
+    {.of = &bt_engine_opts, .group = "Pair", .name = "arenas", BT_OPT_AT(config, arenas)},
     {.group = "Pair", .name = "colocated", BT_OPT_AT(config, colocated), .type = BT_OPT_FLAG,
      .help = "also the decode device alone, with prompts and tokens in mixed steps"},
     {.group = "Requests", .name = "trace", .value = "FILE", BT_OPT_AT(config, trace), .type = BT_OPT_STRING,
@@ -61,12 +57,12 @@ static const bt_opt opts[] = {
      .fhi = 10000, .help = "arrivals so many times faster"},
     {.of = &bt_sampling_opts, .group = "Requests", .name = "n-predict", BT_OPT_AT(config, answer_tokens),
      .lo = 1, .hi = 1 << 16, .help = "tokens of an answer where the trace does not say"},
-    {.group = "Choices", .name = "policy", .value = "POLICY", BT_OPT_AT(config, policies),
-     .type = BT_OPT_STRINGS, .example = "chunk:256+tail",
+    {.of = &bt_obtain_opts, .group = "Choices", .name = "shape-policy", BT_OPT_AT(config, policies),
+     .type = BT_OPT_STRINGS, .def = BT_OPT_NO_DEFAULT, .example = "chunk:256+tail",
      .help = "shape policies to compare, as often as you like: " BT_SHAPES_NAMES
              "; of a GPU whole and step:N; without any, the usual ones"},
-    {.group = "Choices", .name = "recipe", .value = "RECIPE", BT_OPT_AT(config, recipes),
-     .type = BT_OPT_STRINGS, .example = "w8a8",
+    {.of = &bt_obtain_opts, .group = "Choices", .name = "quant", BT_OPT_AT(config, recipes),
+     .type = BT_OPT_STRINGS, .def = BT_OPT_NO_DEFAULT, .example = "w8a8",
      .help = "recipes to compare; without any, w8a8, w8a16, w4a8, w4a16; of a GPU f16, int8, fp4"},
     {.of = &bt_obtain_opts, .group = "Choices", .name = "attention", BT_OPT_AT(config, attentions),
      .type = BT_OPT_STRINGS, .def = BT_OPT_NO_DEFAULT, .example = "sparse:0.2",
@@ -218,7 +214,7 @@ static bt_err prepare(subject *s, const config *c, bt_fault *fault)
                           .kvs = c->kvs.count,
                           .decode_form = tool_plan_float_form((size_t)c->weights),
                           .slots = (uint32_t)c->slots,
-                          .arenas = (size_t)c->window,
+                          .arenas = (size_t)c->arenas,
                           .npu_ops = (uint32_t)c->npu_ops,
                           .schedule = s->schedule,
                           .any_bits = c->any_bits,

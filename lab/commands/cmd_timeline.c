@@ -5,7 +5,6 @@
 #include "base/wait.h"
 #include "device/options.h"
 #include "engine/options.h"
-#include "engine/overlap.h"
 #include "model/options.h"
 #include "npu/compile/obtain.h"
 #include "lab/timeline/modelled.h"
@@ -21,13 +20,12 @@
 typedef struct config {
     const char *model, *output, *companion, *decode, *link;
     bt_obtain_want want;
-    int64_t prompt_tokens, answer_tokens, window, ctx_size, threads;
+    int64_t prompt_tokens, answer_tokens, arenas, ctx_size, threads;
     uint64_t cache_limit_bytes;
     int schedule;
     bool by_length, json, quiet;
 } config;
 
-_Static_assert(BT_OVERLAP_WINDOW == 4, "the default of --window");
 static const char *const schedules[] = {"best", BT_STAGE_POLICY_NAMES, NULL};
 
 static const bt_opt opts[] = {
@@ -53,9 +51,7 @@ static const bt_opt opts[] = {
      .def = "best", .choices = schedules,
      .help = "what is drawn: program order, chunks as a pipeline, llm.npu's out-of-order rule, program order "
              "with linears divided over NPU and companion, or the shortest"},
-    {.of = &bt_serving_opts, .group = "Request", .name = "window", .value = "N", BT_OPT_AT(config, window),
-     .type = BT_OPT_INT, .def = "4", .lo = 1, .hi = BT_SCHEDULE_MAX_WINDOW,
-     .help = "chunks that are under way at once; each holds an arena"},
+    {.of = &bt_engine_opts, .group = "Request", .name = "arenas", BT_OPT_AT(config, arenas)},
     {.of = &bt_machine_opts, .name = "threads", BT_OPT_AT(config, threads),
      .help = "threads that compile a package; 0: all cores"},
     {.of = &bt_machine_opts, .name = "cache-limit", BT_OPT_AT(config, cache_limit_bytes)},
@@ -246,7 +242,7 @@ static bt_err price_lengths(lengths *ret, const config *c, const subject *s, bt_
     for (size_t n = SHORTEST; n < ctx && ret->count + 1 < LENGTHS; n *= 2) ret->tokens[ret->count++] = n;
     ret->tokens[ret->count++] = ctx;
     for (int i = 0; e == BT_OK && i < BT_STAGE_POLICIES; i++) {
-        const bt_schedule_price_config pc = {.price = s->price, .policy = i, .window = (size_t)c->window,
+        const bt_schedule_price_config pc = {.price = s->price, .policy = i, .window = (size_t)c->arenas,
                                              .tokens = ctx};
         bt_schedule_price *table = NULL;
         bt_schedule_priced one;
@@ -363,7 +359,7 @@ static int timeline(const config *c)
                                      .model = s.model,
                                      .prompt_tokens = (size_t)c->prompt_tokens,
                                      .answer_tokens = (size_t)c->answer_tokens,
-                                     .window = (size_t)c->window};
+                                     .window = (size_t)c->arenas};
     if (e == BT_OK) e = tool_modelled_play(&r, &span, &spans, &plan, c->schedule - 1, &fault);
     if (e == BT_OK) e = price_lengths(&l, c, &s, &fault);
     if (e == BT_OK && c->output) e = draw(c, &s, &r, span, spans, &fault);

@@ -145,7 +145,7 @@ def speed(o, words):
 def modelled(o, recipe):
     """Milliseconds to the first token of a prompt alone, under the best schedule."""
     plan = json_of(o.baton, ["plan", "-m", o.model, "--prefill", o.profile, "--decode", o.decode_profile, "--trace", "-", "--format", "lengths", "-n", "1",
-                       "--policy", "chunk:256+tail", "--kv-dtype", "f16", "--recipe", recipe, "--any-bits", "--json", "-q"], f"{PROMPT}\n")
+                       "--shape-policy", "chunk:256+tail", "--kv-dtype", "f16", "--quant", recipe, "--any-bits", "--json", "-q"], f"{PROMPT}\n")
     return min(c["ttft_ms"] for c in plan["choices"])
 
 

@@ -4,10 +4,10 @@ plan -m llama-2-70b --prefill hexagon-v75 --decode rtx-4090
 plan -m llama-2-7b --prefill host --decode h100
 plan -m llama-2-7b --prefill hexagon-v75 --decode h1000
 plan -m llama-2-7c --prefill hexagon-v75 --decode h100
-plan -m smollm2-135m --prefill hexagon-v75 --decode h100 --policy chunk:0
-plan -m smollm2-135m --prefill hexagon-v75 --decode h100 --recipe w3a8
+plan -m smollm2-135m --prefill hexagon-v75 --decode h100 --shape-policy chunk:0
+plan -m smollm2-135m --prefill hexagon-v75 --decode h100 --quant w3a8
 plan -m smollm2-135m --prefill hexagon-v75 --decode h100 --kv-dtype f64
-plan -m smollm2-135m --prefill a100 --decode h100 --policy pow2
+plan -m smollm2-135m --prefill a100 --decode h100 --shape-policy pow2
 plan -m smollm2-135m --prefill a100 --decode h100 --attention sparse
 plan -m smollm2-135m --prefill hexagon-v75 --decode h100 --attention sparse:0
 plan -m smollm2-135m --prefill hexagon-v75 --decode adreno-750 --by joules

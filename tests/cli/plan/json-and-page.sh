@@ -6,6 +6,6 @@ grep -oE '"[a-z0-9_]+":' plan.json | sort -u
 sed -n '/type="application\/json"/{n;s|\\/|/|g;p}' plan.html | diff - plan.json && echo the same
 grep -cE '(src|href)=|https?:|@import|url\(' plan.html
 # The shapes of a choice with one context are a file that compiling takes.
-baton plan -m smollm2-135m --prefill hexagon-v75 --decode adreno-750 --trace lengths --json --by programs --policy chunk:512+tail:128 |
+baton plan -m smollm2-135m --prefill hexagon-v75 --decode adreno-750 --trace lengths --json --by programs --shape-policy chunk:512+tail:128 |
     sed 's/.*"shapes": \(\[\[[^}]*\]\]\).*/\1/' | tee shapes.json
-baton padding lengths --policy enumerated:shapes.json --policy chunk:512+tail:128 -c 2048 | tail -2
+baton padding lengths --shape-policy enumerated:shapes.json --shape-policy chunk:512+tail:128 -c 2048 | tail -2

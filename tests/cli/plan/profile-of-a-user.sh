@@ -5,7 +5,7 @@ plan() {
     printf '{"name": "mine", "title": "made up", "operators": {"linear": ["int8"]}%s, "time": {"stack": "none",
         "f16_ops_per_us": 1000000, "memory_bytes_per_us": 50000%s}}' "$2" "$1" > mine.json
     baton plan -q -m llama-3.2-1b --prefill ./mine.json --decode m2-ultra-gpu --link 10 --trace one.jsonl -c 1024 \
-        --policy chunk:512 --recipe w8a8 --kv-dtype f16 --json |
+        --shape-policy chunk:512 --quant w8a8 --kv-dtype f16 --json |
         grep -oE '"choices": \[[^]]*' | grep -oE '"(ttft_ms|joules|joules_of_tdp|sessions)": [^,]*' | tr '\n' ' '
     echo "$1$2"
 }

@@ -187,7 +187,7 @@ static void with_keys_bytes_are_corrupted_and_links_cut_and_nothing_changes(void
     by_hand h = {.model = spawn_long_model(), .more = {"--isa", "ref"}, .keys = spawn_path("keys")};
     storm s;
     (void)state;
-    spawn *keygen = SPAWN("baton", "keygen", h.keys, "--prefill", "2", "--decode", "2");
+    spawn *keygen = SPAWN("baton", "keygen", h.keys, "--prefill-keys", "2", "--decode-keys", "2");
     if (spawn_wait(keygen, spawn_patience(5000)) != 0) fail_msg("keygen: %s", spawn_err(keygen));
     START(&h, "--mode", "bytes", "--seed", seed_text(), "--delay", "0.01", "--corrupt", "0.002",
           "--cut-every", "10s");

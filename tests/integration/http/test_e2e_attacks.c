@@ -39,7 +39,7 @@ static int start(void **state)
 {
     (void)state;
     snprintf(keys, sizeof keys, "%s", spawn_path("keys"));
-    spawn *keygen = SPAWN("baton", "keygen", keys, "--prefill", "2");
+    spawn *keygen = SPAWN("baton", "keygen", keys, "--prefill-keys", "2");
     assert_int_equal(spawn_wait(keygen, spawn_patience(10000)), 0);
     h.gateway = SPAWN("baton-gateway", "-m", spawn_tiny_model(1), "--port", "0", "--control",
                       "tcp://127.0.0.1:*", "--keys", keys, "--key", "gateway");

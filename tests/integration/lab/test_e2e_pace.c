@@ -174,7 +174,7 @@ static void learn(model *m, const char *schedule)
     json_t *told =
         spawn_json(SPAWN("baton", "timeline", "-m", spawn_tiny_model(1), "--profile", profile,
                          "--decode-profile", decode_profile, "--shape-policy", policy, "--link", LINK_GBITS,
-                         "--schedule", schedule, "--window", "4", "-p", tokens, "--json", "-q", "-o", path));
+                         "--schedule", schedule, "-p", tokens, "--json", "-q", "-o", path));
     m->ttft_ms = number(told, "ttft_ms");
     m->messages = 0;
     json_decref(told);
