@@ -485,6 +485,11 @@ options_tree() {
     for p in baton-gateway baton-prefill baton-decode; do { echo '#!/bin/sh'; table "$1"; } > "$t/bin/$p"; done
     { echo '#!/bin/sh'; echo 'if [ "$1" = simulate ]; then'; echo :; table "$2"; echo 'else'; echo :; table "$1"; echo 'fi'; } > "$t/bin/baton"
     chmod +x "$t"/bin/*
+    sed -n "/^twice='/,/^'/s/^\([a-z-]*\)  *: .*/\1/p" "$here/options.sh" > "$work/twice"
+    mkdir -p "$t/tools"
+    while read -r n; do
+        printf '/* A. */\nstatic const bt_opt a[] = {\n    {.name = "%s", .type = BT_OPT_FLAG},\n    {.group = "A", .name = "%s",\n     .type = BT_OPT_INT},\n};\n' "$n" "$n"
+    done < "$work/twice" > "$t/tools/a.c"
     { printf '## What it leaves out\n\n'; for n in $3; do printf -- '- `%s`: not `-x`.\n' "$n"; done; printf '\n`--timeout` is.\n'; } > "$t/docs/simulate.md"
 }
 unset_bin=${BATON_BIN:-}; unset BATON_BIN
@@ -494,6 +499,16 @@ options_tree 'one two' 'one two' 'two'; expect 1 'one that is left out and there
 options_tree 'one two' 'one' 'two zwei'; expect 1 'one that no program has' options
 options_tree 'one two' 'one' 'two two'; expect 1 'one that is left out twice' options
 options_tree 'one' 'one' ''; expect 1 'no list' options
+one_list() { options_tree 'one two' 'one' 'two'; mkdir -p "$t/lab"; printf '/* B. */\n%b' "$1" > "$t/lab/b.c"; }
+one_list '    {.group = "A", .name = "slots",\n     .type = BT_OPT_INT},\n    {.of = \&g, .name = "slots", .type = BT_OPT_STRINGS},\n'
+expect 0 'a row, and a use of it' options
+one_list '    {.group = "A", .name = "slots",\n     .type = BT_OPT_INT},\n    {.name = "slots", .value = "N", .type = BT_OPT_INT},\n'
+expect 1 'an option typed twice' options
+if grep -q '^lab/b.c: --slots' "$work/out"; then ok; else bad 'options does not name the file that types an option twice'; cat "$work/out"; fi
+one_list '#define ROW(config) \\\n    { \\\n        .name = "slots", .type = BT_OPT_INT \\\n    }\nx = {{.name = "slots", .type = BT_OPT_INT}};\n'
+expect 1 'an option typed twice, once in a macro' options
+options_tree 'one two' 'one' 'two'; sed -i '/"batch", .type/d' "$t/tools/a.c"
+expect 1 'an excuse for what is typed once' options
 [ -z "$unset_bin" ] || export BATON_BIN="$unset_bin"
 
 # tests/rows.sh, which is no rule but a check of what tests left behind: rows of two machines, of which one may be excused.
