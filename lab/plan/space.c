@@ -102,6 +102,13 @@ static bt_err add_one(space *s, tool_plan_choice *c, const tool_plan_how *how, b
 
 /* ---- a device with programs ---- */
 
+/* Whether a node could run the package so; split is a question alone. */
+static bt_err check_schedule(int schedule, const tool_plan_how *how, bt_fault *why)
+{
+    const bool is_beside = schedule == BT_SCHEDULE_FIFO || schedule == BT_SCHEDULE_OOO;
+    return is_beside ? bt_pkg_check_overlap(bt_price_pkg_of(how->price), why) : BT_OK;
+}
+
 /* Those that are asked for, else those of the engine, of which an NPU alone has one. */
 static bt_err add_schedules(space *s, tool_plan_choice *c, tool_plan_how *how, bt_fault *fault)
 {
@@ -112,8 +119,11 @@ static bt_err add_schedules(space *s, tool_plan_choice *c, tool_plan_how *how, b
     bt_err e = BT_OK;
     c->has_schedules = w->schedules || w->companion;
     for (size_t k = 0; e == BT_OK && k < n; k++) {
+        bt_fault why = {""};
+        const bt_err can = check_schedule(all[k], how, &why);
         how->schedule = c->schedule = all[k];
-        e = add_one(s, c, how, fault);
+        if (can == BT_OK) e = add_one(s, c, how, fault);
+        else if (w->schedules) e = refuse(s, can, c->policy, c->form.name, &why, fault);
     }
     return e;
 }

@@ -9,9 +9,9 @@
  *
  * A prefill device with programs is asked for every shape policy, with contexts that double from 512 and with one
  * context, every recipe, every attention that is asked for, every form of KV rows, and, where its profile names a
- * companion, every schedule of the engine; its programs are those that the compiler would make (lab/plan/sketch.h). One
- * without (a GPU) computes a prompt in steps: "whole" or "step:N". What a profile
- * refuses is listed with its reason. */
+ * companion, every schedule that a node can run them by; its programs are those that the compiler would make
+ * (lab/plan/sketch.h). One without (a GPU) computes a prompt in steps: "whole" or "step:N". What a profile refuses is
+ * listed with its reason. */
 enum { TOOL_PLAN_MAX_CHOICES = 65536, TOOL_PLAN_WHY_BYTES = 256 };
 
 /* What `best` minimises, by its name for --by. */

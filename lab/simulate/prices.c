@@ -65,6 +65,7 @@ static bt_err price_programs(tool_simulate_priced *p, const tool_simulate_setup 
     bt_err e = is_given ? BT_OK : sketch_of(&p->sketch, s, g, fault);
     const bt_price_pkg_config config = {.pkg = is_given ? s->package : p->sketch, .npu = &g->profile,
                                         .kv_elem_bits = 8 * s->kv_elem_bytes};
+    if (e == BT_OK && s->schedule != BT_SCHEDULE_SERIAL) e = bt_pkg_check_overlap(config.pkg, fault);
     if (e == BT_OK) e = bt_price_pkg_new(&p->price, &config, fault);
     const bt_schedule_play_config play = {.price = p->price, .policy = s->schedule,
                                           .window = s->window ? s->window : 1};

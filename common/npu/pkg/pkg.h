@@ -46,6 +46,9 @@ bt_err bt_pkg_find_row(const bt_pkg_row **ret, const bt_pkg *p, size_t batch, si
  * the smallest ctx; what the batch has beyond them is padding. BT_ELIMIT: the package has none, or none so large; the
  * fault names the nearest. */
 bt_err bt_pkg_find_decode_row(const bt_pkg_row **ret, const bt_pkg *p, size_t seqs, size_t end_tokens, bt_fault *fault);
+/* Whether chunks of a prompt may run beside each other (schedules fifo and ooo). BT_EARG: the recipe llm-int8, which
+ * keeps more than the arena holds, or several sessions, whose switches would depend on whose step is next. */
+bt_err bt_pkg_check_overlap(const bt_pkg *p, bt_fault *fault);
 /* BT_EARG naming the field when the package was not made from this model (id, dimensions) or for other kernels'
  * numbers. */
 bt_err bt_pkg_check_model(const bt_pkg *p, const bt_model *m, bt_fault *fault);

@@ -6,6 +6,7 @@
 #include "kernels/kernels.h"
 #include "model/model.h"
 #include "npu/pkg/pkg_private.h"
+#include "npu/pkg/recipe.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -198,5 +199,23 @@ bt_err bt_pkg_check_model(const bt_pkg *p, const bt_model *m, bt_fault *fault)
                        "the package was made for numeric version %u of the kernels; these are version %u: "
                        "compile it again",
                        h->kernels_version, BT_KERNELS_NUMERIC_VERSION);
+    return BT_OK;
+}
+
+bt_err bt_pkg_check_overlap(const bt_pkg *p, bt_fault *fault)
+{
+    const uint32_t sessions = bt_pkg_header_of(p)->sessions.count;
+    bt_recipe recipe;
+    const bt_err e = bt_recipe_parse(&recipe, bt_pkg_recipe(p), fault);
+    if (e < 0) return e;
+    if (recipe.llm_int8)
+        return bt_fail(fault, BT_EARG,
+                       "recipe llm-int8 runs in program order alone: take --schedule serial, or "
+                       "another recipe");
+    if (sessions > 1)
+        return bt_fail(fault, BT_EARG,
+                       "a package of %u sessions runs in program order alone: take --schedule serial, or a "
+                       "profile with a larger window",
+                       sessions);
     return BT_OK;
 }

@@ -17,20 +17,9 @@ struct bt_exec_steps {
 
 bt_err bt_exec_steps_new(bt_exec_steps **ret, const bt_pkg *pkg, bt_fault *fault)
 {
-    const bt_pkg_header *h = bt_pkg_header_of(pkg);
-    bt_recipe recipe;
-    const bt_err e = bt_recipe_parse(&recipe, bt_pkg_recipe(pkg), fault);
+    const bt_err e = bt_pkg_check_overlap(pkg, fault);
     if (e < 0) return e;
-    if (recipe.llm_int8)
-        return bt_fail(fault, BT_EARG,
-                       "recipe llm-int8 runs in program order alone: take --schedule serial, or "
-                       "another recipe");
-    if (h->sessions.count > 1)
-        return bt_fail(fault, BT_EARG,
-                       "a package of %u sessions runs in program order alone: take --schedule serial, or a "
-                       "profile with a larger window",
-                       h->sessions.count);
-    bt_exec_steps *s = calloc(1, sizeof *s + h->max_seq * sizeof *s->ids);
+    bt_exec_steps *s = calloc(1, sizeof *s + bt_pkg_header_of(pkg)->max_seq * sizeof *s->ids);
     if (!s) return bt_fail(fault, BT_ENOMEM, "a run in steps");
     *ret = s;
     return BT_OK;

@@ -7,8 +7,7 @@
  * chunk's arena alone, so the bits are those of bt_exec_run, whoever makes each step. A run takes one step at a time;
  * an executor too. */
 typedef struct bt_exec_steps bt_exec_steps;
-/* pkg is borrowed. BT_EARG: the recipe llm-int8, which keeps more than the arena holds, or a package of several
- * sessions, whose switches would depend on whose step is next; BT_ENOMEM. */
+/* pkg is borrowed. Errors of bt_pkg_check_overlap; BT_ENOMEM. */
 bt_err bt_exec_steps_new(bt_exec_steps **ret, const bt_pkg *pkg, bt_fault *fault);
 void bt_exec_steps_free(bt_exec_steps *s); /* NULL is fine */
 

@@ -81,6 +81,31 @@ static void every_dimension_is_compared(void **state)
     end(&w);
 }
 
+/* The weights of an 8B model fill several sessions of hexagon-v75: no node runs chunks of them beside each
+ * other. */
+static void programs_of_several_sessions_have_program_order_alone(void **state)
+{
+    (void)state;
+    static const char *const one[] = {"chunk:256"}, *const recipe[] = {"w8a8"};
+    static const int fifo[] = {BT_SCHEDULE_FIFO};
+    bt_fault f = {""};
+    world w;
+    begin(&w, "hexagon-v75", "adreno-750", "llama-3.1-8b");
+    w.want.policy = one;
+    w.want.recipe = recipe;
+    w.want.policies = w.want.recipes = 1;
+    make(&w);
+    assert_true(w.result.choice[0].sessions > 1);
+    assert_int_equal(count(&w, NULL, NULL, NULL, BT_SCHEDULE_SERIAL), w.result.choices);
+    assert_int_equal(w.result.refusals, 0);
+    tool_plan_result_done(&w.result);
+    w.want.schedule = fifo;
+    w.want.schedules = 1;
+    assert_int_equal(tool_plan_make(&w.result, &w.want, &w.load, false, &f), BT_ELIMIT);
+    assert_non_null(strstr(f.text, "runs in program order alone"));
+    end(&w);
+}
+
 static void what_is_kept_is_dominated_by_nothing(void **state)
 {
     (void)state;
@@ -241,6 +266,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_dimension_is_compared),
+        cmocka_unit_test(programs_of_several_sessions_have_program_order_alone),
         cmocka_unit_test(what_is_kept_is_dominated_by_nothing),
         cmocka_unit_test(the_best_has_least_of_what_is_asked),
         cmocka_unit_test(fewer_bits_are_best_only_where_they_were_asked_for),
