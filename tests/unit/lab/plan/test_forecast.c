@@ -352,6 +352,11 @@ static void first_use_is_charged_where_a_weight_is_first_read(void **state)
     for (size_t i = 1; i < LENGTHS; i++)
         assert_int_equal(with[i] - of_timeline(&w, lengths[i], BT_SCHEDULE_SERIAL),
                          with[0] - of_timeline(&w, lengths[0], BT_SCHEDULE_SERIAL));
+    /* each of the seven matrices of a layer once, and the output matrix */
+    const uint64_t without = of_timeline(&w, 600, BT_SCHEDULE_SERIAL);
+    w.npu.time.first_launch_ns = 1000;
+    assert_int_equal(of_timeline(&w, 600, BT_SCHEDULE_SERIAL) - without, 1000 * (7 * w.dims.layers + 1));
+    assert_int_equal(of_plan(&w, 600, BT_SCHEDULE_SERIAL) - without, 1000 * (7 * w.dims.layers + 1));
     end(&w);
 }
 
