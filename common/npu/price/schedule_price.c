@@ -359,10 +359,10 @@ bt_err bt_schedule_price_of(bt_schedule_priced *ret, bt_schedule_price *t, size_
     const entry *a, *b;
     bt_err e = bt_pkg_find_row(&row, bt_price_pkg_of(t->c.price), 1, c.rows, tokens, fault);
     if (e == BT_OK) e = entry_of(&a, t, k, l, row, fault);
-    if (e < 0) return e;
+    if (e != BT_OK) return e;
     bt_schedule_priced p = price_entry(a, t, c.valid);
     if (t->last_rows[l] != c.rows) {
-        if ((e = entry_of(&b, t, k, l + 1, row, fault)) < 0) return e;
+        if ((e = entry_of(&b, t, k, l + 1, row, fault)) != BT_OK) return e;
         const bt_schedule_priced next = price_entry(b, t, c.valid);
         p = between(&p, &next, c.rows - t->last_rows[l], t->last_rows[l + 1] - t->last_rows[l]);
     }
