@@ -33,8 +33,8 @@ typedef struct tool_timeline {
 
 /* By the end of the path: ".html" is one page that needs nothing else; ".json" is the Trace Event format that Perfetto
  * and Chrome open, one complete event ("ph": "X") a span with its begin and length in microseconds, tracks as threads
- * of one process; ".pftrace" is Perfetto's own (lab/timeline/pftrace.h). The file appears when it is whole. BT_EARG:
- * another ending; BT_ELIMIT: more than a limit above; BT_EIO, BT_ENOMEM. */
+ * of one process; ".pftrace" is Perfetto's own protobuf. The file appears when it is whole. BT_EARG: another ending;
+ * BT_ELIMIT: more than a limit above; BT_EIO, BT_ENOMEM. */
 bt_err tool_timeline_check_path(const char *path, bt_fault *fault); /* its ending alone */
 bt_err tool_timeline_write(const char *path, const tool_timeline *t, bt_fault *fault);
 #endif
