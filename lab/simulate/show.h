@@ -18,4 +18,7 @@ void tool_simulate_print(FILE *f, const tool_simulate_told *r);
 bt_err tool_simulate_report(const char *path, const tool_simulate_told *r, bt_fault *fault);
 /* The keys of tool_replay_json and more; NULL: memory is out. */
 json_t *tool_simulate_json(const tool_simulate_told *r);
+/* The figures of one model's requests, without gaps between tokens, which are counted for all together. BT_ENOMEM. */
+bt_err tool_simulate_model_figures(tool_replay_figures *ret, const tool_replay_outcome *o, uint32_t model,
+                                   bt_fault *fault);
 #endif

@@ -4,7 +4,7 @@
 #include "base/hash.h"
 #include "tests/helpers/brain/sim_kit.h"
 #include "lab/replay/synthetic.h"
-#include "lab/simulate/shares.h"
+#include "lab/simulate/show.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
