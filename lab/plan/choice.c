@@ -2,18 +2,94 @@
 #include "lab/plan/choice.h"
 #include "device/roofline.h"
 #include "lab/plan/sketch.h"
+#include "npu/price/schedule_price.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 
+/* ---- prompts, by their length ---- */
+
+typedef struct prompt {
+    uint64_t ns, ops, bytes, rows, chunks; /* rows: computed, padding included */
+    uint64_t exposed_ns;                   /* of its KV, after its end */
+} prompt;
+
+static bt_err of_programs(prompt *ret, const uint32_t *length, size_t n, const tool_plan_how *how,
+                          bt_fault *fault)
+{
+    bt_schedule_price *table = NULL;
+    const bt_schedule_price_config c = {.price = how->price,   .policy = how->schedule,
+                                        .window = how->arenas, .tokens = length[n - 1],
+                                        .link = how->link,     .kv_bytes = how->kv_bytes};
+    bt_err e = bt_schedule_price_new(&table, &c, fault);
+    for (size_t i = 0; e == BT_OK && i < n; i++) {
+        bt_schedule_priced p;
+        e = bt_schedule_price_of(&p, table, length[i], fault);
+        if (e == BT_OK)
+            ret[i] = (prompt){.ns = p.result.makespan_ns, .ops = p.ops,
+                              .bytes = p.bytes,           .rows = p.rows,
+                              .chunks = p.chunks,         .exposed_ns = p.exposed_ns};
+    }
+    bt_schedule_price_free(table);
+    return e;
+}
+
+typedef struct walk {
+    prompt sum;
+    bt_link_queue wire;
+    uint64_t first; /* tokens done */
+} walk;
+
+/* The next step of a prompt of so many tokens. */
+static void advance(walk *w, const tool_plan_how *how, uint64_t tokens)
+{
+    const uint64_t start = w->sum.ns, left = tokens - w->first,
+                   rows = how->piece && how->piece < left ? how->piece : left;
+    const bt_price_step step = bt_price_prefill_step(w->first, rows);
+    const bt_price_sum s = bt_price_step_of(how->profile, &how->model, &step);
+    w->sum.ns = bt_time_plus(start, s.ns);
+    w->sum.ops = bt_time_plus(w->sum.ops, s.ops);
+    w->sum.bytes = bt_time_plus(w->sum.bytes, s.bytes);
+    w->sum.rows = bt_time_plus(w->sum.rows, rows);
+    w->sum.chunks++;
+    bt_link_chunk(&w->wire, &how->link, start, w->sum.ns - start, how->layers,
+                  bt_time_times(how->kv_bytes / how->layers, rows));
+    w->first += rows;
+}
+
+static void of_steps(prompt *ret, const uint32_t *length, size_t n, const tool_plan_how *how)
+{
+    const walk none = {.sum = {.ns = bt_price_first_use(how->profile, &how->model)}};
+    walk shared = none;
+    for (size_t i = 0; i < n; i++) {
+        while (how->piece && length[i] - shared.first > how->piece) advance(&shared, how, length[i]);
+        walk w = how->piece ? shared : none;
+        while (w.first < length[i]) advance(&w, how, length[i]);
+        ret[i] = w.sum;
+        ret[i].exposed_ns = bt_link_exposed_ns(&w.wire, w.sum.ns);
+    }
+}
+
+/* ret[n] for length[n], ascending, each >= 1. Programs have a table of prices; full steps are walked once,
+ * for all lengths. BT_ELIMIT: a length beyond the package; BT_ENOMEM. */
+static bt_err price_prompts(prompt *ret, const uint32_t *length, size_t n, const tool_plan_how *how,
+                            bt_fault *fault)
+{
+    if (how->price && n) return of_programs(ret, length, n, how, fault);
+    of_steps(ret, length, n, how);
+    return BT_OK;
+}
+
+/* ---- a load ---- */
+
 static uint32_t devices(const bt_profile *p) { return p->time.devices ? p->time.devices : 1; }
 uint64_t tool_plan_memory(const bt_profile *p) { return bt_time_times(p->memory_bytes, devices(p)); }
 
 typedef struct work {
-    tool_plan_prompt *prompt; /* [lengths] */
-    uint64_t *ns;             /* [lengths] */
-    uint64_t *loaded;         /* [n]: first token of each request, with its wait */
+    prompt *prompt;   /* [lengths] */
+    uint64_t *ns;     /* [lengths] */
+    uint64_t *loaded; /* [n]: first token of each request, with its wait */
 } work;
 
 static bt_err begin(work *w, const tool_plan_load *load, bt_fault *fault)
@@ -31,22 +107,19 @@ static void done(work *w)
     free(w->loaded);
 }
 
-/* ---- prompts ---- */
-
-static double sum_of(const tool_plan_load *load, const work *w,
-                     uint64_t tool_plan_prompt_field(const tool_plan_prompt *))
+static double sum_of(const tool_plan_load *load, const work *w, uint64_t field_of(const prompt *))
 {
     double sum = 0;
     for (size_t i = 0; i < load->lengths; i++)
-        sum += (double)tool_plan_prompt_field(&w->prompt[i]) * (double)load->count[i];
+        sum += (double)field_of(&w->prompt[i]) * (double)load->count[i];
     return sum;
 }
-static uint64_t ns_of(const tool_plan_prompt *p) { return p->ns; }
-static uint64_t ops_of(const tool_plan_prompt *p) { return p->ops; }
-static uint64_t bytes_of(const tool_plan_prompt *p) { return p->bytes; }
-static uint64_t rows_of(const tool_plan_prompt *p) { return p->rows; }
-static uint64_t chunks_of(const tool_plan_prompt *p) { return p->chunks; }
-static uint64_t exposed_of(const tool_plan_prompt *p) { return p->exposed_ns; }
+static uint64_t ns_of(const prompt *p) { return p->ns; }
+static uint64_t ops_of(const prompt *p) { return p->ops; }
+static uint64_t bytes_of(const prompt *p) { return p->bytes; }
+static uint64_t rows_of(const prompt *p) { return p->rows; }
+static uint64_t chunks_of(const prompt *p) { return p->chunks; }
+static uint64_t exposed_of(const prompt *p) { return p->exposed_ns; }
 
 static uint64_t whole(double v) { return v < (double)INT64_MAX ? (uint64_t)v : INT64_MAX; }
 
@@ -210,7 +283,7 @@ bt_err tool_plan_figure(tool_plan_figures *ret, const tool_plan_pair *pair, cons
     tool_plan_figures f = {0};
     work w;
     bt_err e = begin(&w, load, fault);
-    if (e == BT_OK) e = tool_plan_prompts(w.prompt, load->length, load->lengths, how, fault);
+    if (e == BT_OK) e = price_prompts(w.prompt, load->length, load->lengths, how, fault);
     if (e == BT_OK) {
         figure_prompts(&f, pair->prefill, load, &w);
         e = figure_decode(&f, pair, how->kv_bytes, load, fault);
@@ -243,8 +316,8 @@ bt_err tool_plan_figure(tool_plan_figures *ret, const tool_plan_pair *pair, cons
 static void mixed_prompts(work *w, const tool_plan_pair *pair, const tool_plan_how *how,
                           const tool_plan_load *load, uint64_t batch)
 {
-    const tool_plan_prompt none = {.ns = bt_price_first_use(pair->decode, &pair->decode_model)};
-    tool_plan_prompt shared = none;
+    const prompt none = {.ns = bt_price_first_use(pair->decode, &pair->decode_model)};
+    prompt shared = none;
     uint64_t first = 0;
     for (size_t i = 0; i < load->lengths; i++) {
         const uint64_t n = load->length[i], piece = how->piece ? how->piece : n;
@@ -252,7 +325,7 @@ static void mixed_prompts(work *w, const tool_plan_pair *pair, const tool_plan_h
             first = 0;
             shared = none;
         }
-        tool_plan_prompt p = shared;
+        prompt p = shared;
         for (uint64_t at = first; at < n; at += piece) {
             const uint64_t rows = n - at < piece ? n - at : piece;
             const bt_price_step step = bt_price_prefill_step(at, rows);
@@ -316,7 +389,7 @@ bt_err tool_plan_figure_colocated(tool_plan_figures *ret, const tool_plan_pair *
         queue_up(&f, load, &w);
         figure_queue(&f, load, &w, limits);
         const double wait = f.wait_ns, decode_busy = f.decode_busy;
-        e = tool_plan_prompts(w.prompt, load->length, load->lengths, how, fault);
+        e = price_prompts(w.prompt, load->length, load->lengths, how, fault);
         if (e == BT_OK) {
             figure_prompts(&f, pair->decode, load, &w);
             f.exposed_ns = 0;

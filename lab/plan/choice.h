@@ -1,8 +1,24 @@
 #ifndef BT_LAB_PLAN_CHOICE_H
 #define BT_LAB_PLAN_CHOICE_H
 #include "device/energy.h"
+#include "device/link.h"
 #include "lab/plan/load.h"
-#include "lab/plan/prompts.h"
+#include "npu/price/price_pkg.h"
+
+/* How prompts are computed: as chunks of a package's programs under a schedule (npu/price/schedule_price.h, which is
+ * what `baton timeline` plays), or as one or more steps on a device without programs; KV leaves layer by layer while
+ * the rest is computed. */
+typedef struct tool_plan_how {
+    bt_price_pkg *price;       /* of programs; borrowed; NULL: steps of `profile` */
+    int schedule;              /* of programs: a bt_schedule_policy, or BT_STAGE_SPLIT */
+    size_t arenas;             /* of programs: chunks under way */
+    const bt_profile *profile; /* of steps, with the model and the piece */
+    bt_price_model model;
+    uint64_t piece; /* rows of a step at most; 0: all */
+    bt_link link;
+    uint32_t layers;
+    uint64_t kv_bytes; /* of a position */
+} tool_plan_how;
 
 /* What one way of serving a load would take on a pair of devices. Means are of the requests; times in nanoseconds as
  * double where they are means. Pure.

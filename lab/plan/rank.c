@@ -8,6 +8,18 @@ const char *const tool_plan_by_words[] = {"mean time of a whole request", "mean 
                                           "memory of both devices",       "programs to compile",
                                           "rows that are computed",       NULL};
 
+uint32_t tool_plan_form_input_bits(const tool_plan_form *f)
+{
+    const bt_recipe *r = &f->recipe;
+    uint32_t least = 16;
+    for (uint8_t i = 0; i <= r->parts; i++)
+        for (int k = 0; k < BT_SITE_KINDS; k++) {
+            const uint32_t bits = (i ? r->part[i - 1] : r->usual).input_bits[k];
+            if (bits < least) least = bits;
+        }
+    return least;
+}
+
 static double memory_of(const tool_plan_choice *c)
 {
     return (double)c->f.prefill_bytes + (double)c->f.decode_bytes;

@@ -2,6 +2,7 @@
 #include "lab/plan/sketch.h"
 #include "model/model.h"
 #include "npu/compile/sketch.h"
+#include "npu/lower/offload.h"
 #include "npu/lower/plan.h"
 
 /* What sizes do not say changes no program. */
@@ -25,6 +26,22 @@ static bt_hparams hparams_of(const bt_dims *s)
                         .rms_eps = 1e-5f,
                         .qkv_bias = s->has_qkv_bias,
                         .qk_norm = s->has_qk_norm};
+}
+
+bt_err tool_plan_sketch_check(const bt_profile *p, const bt_dims *s, const bt_recipe *r, bt_fault *fault)
+{
+    char why[96];
+    bt_err e = bt_recipe_check_layers(r, s->layers, fault);
+    for (uint32_t i = 0; e == BT_OK && i < s->layers * BT_SITE_KINDS; i++) {
+        const bt_site_kind site = (bt_site_kind)(i % BT_SITE_KINDS);
+        const bt_recipe_layer *own = bt_recipe_of(r, i / BT_SITE_KINDS, site);
+        const uint32_t inputs = bt_pkg_site_width(site, s->hidden, s->heads * s->head_dim, s->ffn);
+        e = bt_recipe_check_group(own, site, inputs, fault);
+        if (e == BT_OK && !bt_offload_linear(why, p, own, site, inputs))
+            e = bt_fail(fault, BT_EARG, "the linears '%s' would not run on the NPU: %s",
+                        bt_site_kind_name(site), why);
+    }
+    return e;
 }
 
 bt_err tool_plan_sketch(bt_pkg **ret, const tool_plan_sketch_want *w, bt_fault *fault)

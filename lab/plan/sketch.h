@@ -1,7 +1,9 @@
 #ifndef BT_LAB_PLAN_SKETCH_H
 #define BT_LAB_PLAN_SKETCH_H
-#include "lab/plan/forms.h"
+#include "device/dims.h"
+#include "device/profile.h"
 #include "npu/pkg/attention.h"
+#include "npu/pkg/recipe.h"
 #include "npu/pkg/shapes.h"
 #include "npu/price/price_pkg.h"
 
@@ -9,12 +11,15 @@
 typedef struct tool_plan_sketch_want {
     const bt_profile *profile;
     const bt_dims *dims;
-    const bt_recipe *recipe; /* checked (tool_plan_form_check) */
+    const bt_recipe *recipe; /* checked (tool_plan_sketch_check) */
     const bt_attention *attention;
     const bt_shapes *shapes; /* as the policy cuts; a shape with a ctx of its own is compiled for that alone */
     size_t ctx_tokens;
     uint32_t npu_ops; /* BT_PKG_OPS_LINEAR or BT_PKG_OPS_ALL */
 } tool_plan_sketch_want;
+/* BT_EARG: the profile's NPU lacks what a site's linears need, or groups do not divide its inputs; with the site and
+ * the reason. */
+bt_err tool_plan_sketch_check(const bt_profile *profile, const bt_dims *s, const bt_recipe *recipe, bt_fault *fault);
 /* BT_EARG: sizes of an architecture that the compiler does not have (a feed-forward block of two matrices), or what the
  * profile refuses; BT_ELIMIT: it is too large for a session or the memory, with both numbers; BT_ENOMEM. */
 bt_err tool_plan_sketch(bt_pkg **ret, const tool_plan_sketch_want *want, bt_fault *fault);

@@ -11,6 +11,41 @@
 static const char *const usual_recipes[] = {"w8a8", "w8a16", "w4a8", "w4a16", NULL};
 static const char *const usual_steps[] = {"whole", "step:2048", "step:512", "step:256", NULL};
 
+/* ---- forms of weights and of KV rows ---- */
+
+#define FLOAT(bits) \
+    { \
+        .usual = { .weight_bits = (bits), .input_bits = {16, 16, 16, 16, 16} } \
+    }
+static const tool_plan_form floats[] = {
+    {.name = "f16", .recipe = FLOAT(16), .weight_bits = 16, .weight_permille = 2000},
+    {.name = "int8", .recipe = FLOAT(8), .weight_bits = 8, .weight_permille = 1062},
+    {.name = "fp4", .recipe = FLOAT(4), .weight_bits = 4, .weight_permille = 625},
+};
+const tool_plan_form *tool_plan_float_form(size_t i)
+{
+    return i < sizeof floats / sizeof *floats ? &floats[i] : NULL;
+}
+
+static tool_plan_form form_of_recipe(const bt_recipe *r)
+{
+    tool_plan_form f = {.recipe = *r, .weight_bits = r->usual.weight_bits};
+    for (uint8_t i = 0; i < r->parts; i++)
+        if (r->part[i].weight_bits < f.weight_bits) f.weight_bits = r->part[i].weight_bits;
+    bt_recipe_text(f.name, r);
+    return f;
+}
+
+/* int8 rows have a scale of 2 bytes a head (kernels/kv_view.h). */
+static const tool_plan_kv kv_rows[] = {{"f16", 2, 0}, {"int8", 1, 2}, {NULL, 0, 0}};
+
+static uint64_t bytes_of_kv(const tool_plan_kv *k, const bt_dims *s)
+{
+    return (uint64_t)2 * s->layers * s->kv_heads * ((uint64_t)s->head_dim * k->elem_bytes + k->head_bytes);
+}
+
+/* ---- choices and refusals ---- */
+
 typedef struct space {
     tool_plan_result *r;
     const tool_plan_want *want;
@@ -136,7 +171,7 @@ static bt_err add_kv(space *s, tool_plan_choice *c, const bt_pkg *sketch, const 
     const bt_price_pkg_config config = {.pkg = sketch, .npu = w->prefill, .companion = w->companion,
                                         .kv_elem_bits = 8 * kv->elem_bytes};
     tool_plan_how how = {.arenas = w->arenas, .profile = w->prefill, .link = w->link,
-                         .layers = w->dims->layers, .kv_bytes = tool_plan_kv_bytes(kv, w->dims)};
+                         .layers = w->dims->layers, .kv_bytes = bytes_of_kv(kv, w->dims)};
     c->kv = kv;
     bt_err e = bt_price_pkg_new(&how.price, &config, &why);
     if (e < 0) return refuse(s, e, c->policy, c->form.name, &why, fault);
@@ -165,7 +200,7 @@ static bt_err add_attention(space *s, tool_plan_choice *c, bt_fault *fault)
     if (e < 0) return refuse(s, e, c->policy, c->form.name, &why, fault);
     c->sessions = bt_pkg_header_of(sketch)->sessions.count;
     c->spill_bytes = tool_plan_spilled_bytes(sketch);
-    for (const tool_plan_kv *kv = tool_plan_kvs; e == BT_OK && kv->name; kv++)
+    for (const tool_plan_kv *kv = kv_rows; e == BT_OK && kv->name; kv++)
         if (kv_is_wanted(w, kv)) e = add_kv(s, c, sketch, kv, fault);
     bt_pkg_close(sketch);
     return e;
@@ -196,8 +231,8 @@ static bt_err find_forms(space *s, bt_fault *fault)
         bt_recipe recipe;
         bt_fault why = {""};
         if ((e = bt_recipe_parse(&recipe, name[i], fault)) < 0) break;
-        const tool_plan_form form = tool_plan_form_of(&recipe);
-        e = tool_plan_form_check(w->prefill, w->dims, &recipe, &why);
+        const tool_plan_form form = form_of_recipe(&recipe);
+        e = tool_plan_sketch_check(w->prefill, w->dims, &recipe, &why);
         if (e == BT_OK) s->form[s->forms++] = form;
         else e = refuse(s, e, "every policy", form.name, &why, fault);
     }
@@ -295,10 +330,10 @@ static bt_err add_step(space *s, const char *policy, const char *form, bt_fault 
     if (e < 0) return e;
     snprintf(c.policy, sizeof c.policy, "%.127s", policy);
     c.chunk_tokens = (uint32_t)how.piece;
-    for (const tool_plan_kv *kv = tool_plan_kvs; e == BT_OK && kv->name; kv++) {
+    for (const tool_plan_kv *kv = kv_rows; e == BT_OK && kv->name; kv++) {
         if (!kv_is_wanted(w, kv)) continue;
         c.kv = kv;
-        how.kv_bytes = tool_plan_kv_bytes(kv, w->dims);
+        how.kv_bytes = bytes_of_kv(kv, w->dims);
         how.model = model_of(w->dims, &c.form);
         how.model.kv_bytes = how.kv_bytes;
         e = add_one(s, &c, &how, fault);
@@ -328,11 +363,11 @@ static bt_err add_alone(space *s, bt_fault *fault)
     s->r->alone = calloc(2 * steps, sizeof *s->r->alone);
     if (!s->r->alone) return bt_fail(fault, BT_ENOMEM, "planning");
     for (size_t i = 0; e == BT_OK && i < steps; i++)
-        for (const tool_plan_kv *kv = tool_plan_kvs; e == BT_OK && kv->name; kv++) {
+        for (const tool_plan_kv *kv = kv_rows; e == BT_OK && kv->name; kv++) {
             tool_plan_choice c = {.form = *w->decode_form, .kv = kv,
                                   .is_allowed = is_allowed(w, w->decode_form, kv)};
             tool_plan_how how = {.profile = w->decode, .model = s->pair.decode_model, .link = w->link,
-                                 .layers = w->dims->layers, .kv_bytes = tool_plan_kv_bytes(kv, w->dims)};
+                                 .layers = w->dims->layers, .kv_bytes = bytes_of_kv(kv, w->dims)};
             bt_fault why = {""};
             if (!kv_is_wanted(w, kv)) continue;
             how.model.kv_bytes = how.kv_bytes;
@@ -389,7 +424,7 @@ static bt_err check_names(const tool_plan_want *w, bt_fault *fault)
                 w->attention[i], w->prefill->name);
     }
     for (size_t i = 0; i < w->kvs; i++) {
-        const tool_plan_kv *kv = tool_plan_kvs;
+        const tool_plan_kv *kv = kv_rows;
         while (kv->name && strcmp(kv->name, w->kv[i])) kv++;
         if (!kv->name) return bt_fail(fault, BT_EARG, "KV rows '%.40s': f16 or int8", w->kv[i]);
     }

@@ -1,8 +1,8 @@
 #ifndef BT_LAB_PLAN_SPACE_H
 #define BT_LAB_PLAN_SPACE_H
 #include "lab/plan/choice.h"
-#include "lab/plan/forms.h"
 #include "npu/pkg/attention.h"
+#include "npu/pkg/recipe.h"
 
 /* All choices that a pair of devices has for a model and a load, what each would take, and which is best. Pure: it
  * reads no clock, and no file but those that a shape policy names.
@@ -13,6 +13,23 @@
  * (lab/plan/sketch.h). One without (a GPU) computes a prompt in steps: "whole" or "step:N". What a profile refuses is
  * listed with its reason. */
 enum { TOOL_PLAN_MAX_CHOICES = 65536, TOOL_PLAN_WHY_BYTES = 256 };
+
+/* How weights and inputs are kept. */
+typedef struct tool_plan_form {
+    char name[BT_RECIPE_MAX_TEXT];
+    bt_recipe recipe;         /* bits of weights (a GPU's 16 too) and inputs, groups, rotations at run time, by layer */
+    uint32_t weight_bits;     /* the fewest of any layer */
+    uint32_t weight_permille; /* bytes of a weight, scales included; 0: weight_bits */
+} tool_plan_form;
+/* What a GPU keeps: "f16", "int8", "fp4", with inputs of 16 bits, as baton run --weights. NULL: no more. */
+const tool_plan_form *tool_plan_float_form(size_t i);
+uint32_t tool_plan_form_input_bits(const tool_plan_form *f); /* the fewest of any layer and site */
+
+/* How rows of KV are kept. */
+typedef struct tool_plan_kv {
+    const char *name;
+    uint32_t elem_bytes, head_bytes; /* of an element; of a head beside its elements */
+} tool_plan_kv;
 
 /* What `best` minimises, by its name for --by. */
 typedef enum tool_plan_by {

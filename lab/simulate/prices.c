@@ -51,7 +51,7 @@ static bt_err sketch_of(bt_pkg **ret, const tool_simulate_setup *s, const tool_s
         bt_shapes_parse(&shapes, s->shape_policy ? s->shape_policy : BT_SHAPES_DEFAULT, s->ctx_tokens, fault);
     if (e == BT_OK) e = bt_recipe_parse(&recipe, s->recipe, fault);
     if (e == BT_OK) e = bt_attention_parse(&attention, s->attention, fault);
-    if (e == BT_OK) e = tool_plan_form_check(&g->profile, w.dims, &recipe, fault);
+    if (e == BT_OK) e = tool_plan_sketch_check(&g->profile, w.dims, &recipe, fault);
     return e == BT_OK ? tool_plan_sketch(ret, &w, fault) : e;
 }
 

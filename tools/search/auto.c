@@ -10,7 +10,7 @@
 #include "base/wait.h"
 #include "engine/costs.h"
 #include "engine/prefill.h"
-#include "lab/plan/forms.h"
+#include "lab/plan/sketch.h"
 #include "model/model.h"
 #include "model/vocab.h"
 #include "npu/compile/compile.h"
@@ -217,7 +217,7 @@ static bt_err measure(void *ud, tool_search_try *t, bt_fault *fault)
         return bt_fail(fault, BT_ELIMIT, "auto: %d minutes passed, and %zu tries were not enough",
                        TOOL_AUTO_MAX_MINUTES, j->search.count);
     bt_err e = bt_recipe_parse(&r, t->recipe, fault);
-    if (e == BT_OK) e = tool_plan_form_check(&j->profile, &j->dims, &r, fault);
+    if (e == BT_OK) e = tool_plan_sketch_check(&j->profile, &j->dims, &r, fault);
     if (e == BT_OK) e = open_package(&p, path, j, t->recipe, fault);
     if (e == BT_OK && t->kind != TOOL_SEARCH_ALL) drop_file(path);
     if (e == BT_OK) e = cost_of(t, j, p, fault);

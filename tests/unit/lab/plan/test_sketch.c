@@ -91,7 +91,7 @@ static void what_an_npu_lacks_is_refused_by_its_site(void **state)
         bt_fault f = {""};
         assert_int_equal(bt_recipe_parse(&r, at[i].recipe, NULL), BT_OK);
         const bt_err e =
-            tool_plan_form_check(at[i].is_hexagon ? &hexagon : &ane, bt_dims_find(at[i].shape), &r, &f);
+            tool_plan_sketch_check(at[i].is_hexagon ? &hexagon : &ane, bt_dims_find(at[i].shape), &r, &f);
         assert_int_equal(e, at[i].why ? BT_EARG : BT_OK);
         if (at[i].why) assert_string_equal(f.text, at[i].why);
     }
