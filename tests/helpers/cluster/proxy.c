@@ -38,11 +38,11 @@ proxy proxy_start(const char *const *options)
     const char *argv[OPTIONS_MAX + 3] = {path, "--json"};
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     size_t n = 2;
-    /* BUILD/tests/integration/test_x */
+    /* BUILD/tests/integration/THEME/test_x */
     const ssize_t len = readlink("/proc/self/exe", path, sizeof path - 32);
     must(len > 0, "where the test program is");
     path[len] = '\0';
-    for (int up = 0; up < 2; up++) *strrchr(path, '/') = '\0';
+    for (int up = 0; up < 3; up++) *strrchr(path, '/') = '\0';
     strcat(path, "/fault/proxy");
     while (*options && n < OPTIONS_MAX) argv[n++] = *options++;
     proxy p = {.child = spawn_start(argv), .orders = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
