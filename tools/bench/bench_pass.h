@@ -5,7 +5,7 @@
 #include "tools/bench/bench_limits.h"
 
 /* One pass over kernels on the shapes of a model: its settings, the arrays that it borrows, and what it reports. Files
- * stand on each other in this order: bench_limits, bench_pass, bench_rows and bench_sparse, bench_kernels. */
+ * stand on each other in this order: bench_limits, bench_pass, bench_int and bench_rows, bench_kernels. */
 typedef struct tool_figure {
     const char *kernel; /* its name in the dispatch table */
     const char *limit;  /* the nearer one: "int8", "fp32", "read"; "" where the machine's limits hold nothing */
