@@ -6,7 +6,7 @@
 #include "lab/replay/print.h"
 #include "lab/simulate/faults.h"
 #include "lab/simulate/models.h"
-#include "lab/simulate/scaler.h"
+#include "lab/simulate/scale.h"
 #include "lab/simulate/side.h"
 
 /* A plan of requests (lab/replay/plan.h) played on a simulated cluster, recorded as `baton replay` records a real
