@@ -111,7 +111,7 @@ $(B)/common/ref/%.o: ISA := -O3
 # So are the looks at what goes into KV.
 $(B)/common/kernels/float/finite.o: ISA := -O3
 # So are the loops that choose the NPU's integers.
-$(B)/common/npu/quant/%.o: ISA := -O3
+$(patsubst %,$(B)/common/npu/quant/%.o,awq calib fold gptq_ref grid hadamard sites rounding rounding_ref): ISA := -O3
 $(B)/common/npu/quant/%_avx2.o: ISA := $(AVX2) -O3
 
 # ---- build -----------------------------------------------------------------------------------------
