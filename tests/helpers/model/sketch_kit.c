@@ -20,7 +20,7 @@ typedef struct pair {
 
 static void same(const void *a, const void *b, size_t n, const char *what, uint32_t i)
 {
-    if (!memcmp(a, b, n)) return;
+    if (!n || !memcmp(a, b, n)) return; /* a table of none has no address */
     const uint8_t *x = a, *y = b;
     size_t at = 0;
     while (x[at] == y[at]) at++;
