@@ -181,12 +181,30 @@ const char *bt_opt_nearest(const char *word, const char *const *candidates)
     return best;
 }
 
+/* Names of options that a program once had. Each is refused with the name that it has there today, on the
+ * command line and in the environment. The same word may be another option of another program. */
+static const struct renamed {
+    const char *program, *old, *name;
+} renamed[] = {
+    // clang-format off
+    {"baton-prefill", "decode-slots", "slots"},
+    {"baton keygen", "decode", "decode-keys"},
+    {"baton keygen", "prefill", "prefill-keys"},
+    {"baton padding", "policy", "shape-policy"},
+    {"baton plan", "policy", "shape-policy"},
+    {"baton plan", "recipe", "quant"},
+    {"baton plan", "window", "arenas"},
+    {"baton timeline", "window", "arenas"},
+    // clang-format on
+};
+enum { RENAMED = sizeof renamed / sizeof *renamed };
+
 static bt_err unknown(const bt_opt_args *a, const char *name, size_t len, bt_fault *fault)
 {
     const char *names[BUILTINS + 128], *best;
     char word[48];
     size_t n = 0;
-    for (const bt_opt_rename *r = bt_opt_renamed; r->program; r++)
+    for (const struct renamed *r = renamed; r < renamed + RENAMED; r++)
         if (!strcmp(r->program, a->program->name) && !strncmp(r->old, name, len) && !r->old[len])
             return bt_fail(fault, BT_EARG, "--%s is --%s here", r->old, r->name);
     snprintf(word, sizeof word, "%.*s", (int)(len < 47 ? len : 47), name);
@@ -230,7 +248,7 @@ static bt_err take_env(const bt_opt_args *a, size_t i, bt_fault *fault)
 static bt_err refuse_old_env(const bt_opt_args *a, bt_fault *fault)
 {
     char old[80], name[80];
-    for (const bt_opt_rename *r = bt_opt_renamed; r->program; r++) {
+    for (const struct renamed *r = renamed; r < renamed + RENAMED; r++) {
         if (strcmp(r->program, a->program->name) != 0) continue;
         bt_opt_env_name(old, r->old);
         const char *text = getenv(old);

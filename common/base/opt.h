@@ -131,8 +131,9 @@ bt_opt_source bt_opt_source_of(const bt_opt_args *args, const char *name); /* `n
 bt_err bt_opt_parse(bt_opt_args *ret, const bt_opt_program *program, int argc, char **argv, void *config,
                     bt_fault *fault);
 
-/* What was given (not the defaults) of the rows that the program's table takes from this group, in the form of a
- * command line: calls of `add` with "--name" and the value, or with a whole "--name=no" and NULL. */
+/* Passes a group's options on to another program: calls `add` for each row that the program's table takes from the
+ * group and that was given, with "--name" and the value, or with a whole "--name=no" and NULL. Defaults are left out.
+ */
 typedef void bt_opt_add_fn(void *ud, const char *option, const char *value);
 void bt_opt_pass_on(const bt_opt_args *args, const bt_opt_group *of, bt_opt_add_fn *add, void *ud);
 

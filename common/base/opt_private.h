@@ -13,12 +13,6 @@ typedef struct bt_opt_set {
 size_t bt_opt_rows(const bt_opt_program *p);
 bt_opt bt_opt_row(const bt_opt_program *p, size_t i); /* i < bt_opt_rows(p) */
 
-/* Options that a program called otherwise; ends with NULL. */
-typedef struct bt_opt_rename {
-    const char *program, *old, *name;
-} bt_opt_rename;
-extern const bt_opt_rename bt_opt_renamed[];
-
 /* The options that every program has. */
 typedef struct bt_opt_builtin {
     char letter;

@@ -25,7 +25,7 @@ static size_t count_rows(const bt_opt *rows, size_t count)
     return n;
 }
 
-/* What the row that uses another one states itself. */
+/* A row that uses another one keeps the fields that it gives itself. */
 static void state_own(bt_opt *o, const bt_opt *own)
 {
     if (own->type) {

@@ -162,7 +162,8 @@ static uint64_t columns_of(const bt_price_program *g, uint64_t first)
     return ctx;
 }
 
-/* What is fixed stands in `compute`; attention is the longer of its two lines. */
+/* The fixed time of a chunk is in `compute`. Attention takes the longer of its two lines, computing and
+ * reading. */
 static bt_price_sum chunk(const bt_price_program *g, uint64_t first)
 {
     const uint64_t ctx = columns_of(g, first), positions = ctx ? ctx : first + g->rows,

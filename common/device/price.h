@@ -5,8 +5,8 @@
 #include "device/dims.h"
 #include "device/time.h"
 
-/* What a model's sizes take on a device, computed once; a chunk or a step is then a few products. Pure integer
- * nanoseconds, ending at INT64_MAX.
+/* The price of a model's sizes on a device. The sizes are looked at once; a chunk or a step then costs a few products.
+ * Pure, in integer nanoseconds, which end at INT64_MAX.
  *
  *   t_graph = dispatch + sum of t_op,   a chunk at position p = its graph + attention over rows and p + rows columns
  *   t_step  = dispatch + operators * decode_op + max(operations / rate(rows), bytes / decode rate)

@@ -3,7 +3,7 @@
 #include "device/link.h"
 #include "device/price.h"
 
-/* What follows from arithmetic alone for a model and a device: sizes, shares, limits, and when a second device pays. */
+/* Arithmetic alone on a model and a device: sizes, shares, limits, and the prompt from which a second device pays. */
 
 /* The same shape where every head has K and V of its own. */
 bt_dims bt_roofline_unshared(const bt_dims *s);

@@ -1,7 +1,7 @@
 /* Sizes as a model without a file, and what the compiler's sketch of it says. */
 #include "lab/plan/sketch.h"
 #include "model/model.h"
-#include "npu/compile/sketch.h"
+#include "npu/compile/compile.h"
 #include "npu/lower/offload.h"
 #include "npu/lower/plan.h"
 

@@ -54,6 +54,17 @@ bt_err bt_compile_resolve(bt_recipe *recipe, const bt_profile *profile, bt_fault
 /* BT_EARG: options that do not fit each other, the model or the profile, with what and which limit. */
 bt_err bt_compile(const char *path, const bt_model *m, const bt_compile_options *options, bt_pool *pool,
                   bt_fault *fault);
+/* A package without weights, from the sizes in a model's header: nothing of a tensor is read, and no calibration. Its
+ * tables and its code are those of the package that bt_compile makes of the same options, byte for byte, but for
+ *
+ *   what the calibration measures   scales, units, errors, shares of sparse heads, which sites are pruned, and which
+ *                                   operators have values too large for the NPU's floats
+ *   constants that hold values      their hashes; and constants that happen to be equal, which a package has once
+ *   the header                      model_id (of a header alone), calib_tokens, residual_scale, digest
+ *
+ * It can be read and priced (npu/price), not run. m may be a header alone (bt_model_open_head) or sizes
+ * (bt_model_of_sizes). Errors of bt_compile; the calibration is not looked at. */
+bt_err bt_compile_sketch(bt_pkg **ret, const bt_model *m, const bt_compile_options *options, bt_fault *fault);
 /* A name for what bt_compile would make: 32 digits of a hash over the model's id, every option that changes a byte, the
  * calibration ids (or their text and the model file's vocabulary) and the compiler's version. Needs no compilation. */
 bt_err bt_compile_key(char ret[33], const bt_model *m, const bt_compile_options *options, bt_fault *fault);

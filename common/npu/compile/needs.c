@@ -5,7 +5,7 @@
 #include "model/gguf.h"
 #include "npu/quant/awq.h"
 #include "npu/compile/compile_private.h"
-#include "npu/compile/sketch.h"
+#include "npu/compile/compile.h"
 
 #include <stdlib.h>
 #include <string.h>

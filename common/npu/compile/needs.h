@@ -3,7 +3,7 @@
 #include "npu/compile/compile.h"
 
 /* What compiling takes, and how large its package is, from the sizes in a model's header: no tensor is read. The
- * package's size is its sketch's (npu/compile/sketch.h): the file's own but for constants that happen to be equal and
+ * package's size is its sketch's (npu/compile/compile.h): the file's own but for constants that happen to be equal and
  * operators that only the calibration moves. */
 typedef struct bt_compile_needs {
     uint64_t package_bytes; /* of the file */

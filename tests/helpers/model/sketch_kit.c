@@ -1,6 +1,6 @@
 /* What the calibration measures is taken out of a copy of either side; the rest is compared as it lies. */
 #include "tests/helpers/model/sketch_kit.h"
-#include "npu/compile/sketch.h"
+#include "npu/compile/compile.h"
 #include "npu/pkg/attention.h"
 
 #include <setjmp.h>

@@ -4,7 +4,7 @@
 #include "npu/compile/compile.h"
 
 /* Compiles a package in a folder, sketches it, and fails the test where tables or code of the sketch are not the
- * package's, byte for byte, what is measured left out (npu/compile/sketch.h). ids[n] calibrate. */
+ * package's, byte for byte, what is measured left out (npu/compile/compile.h). ids[n] calibrate. */
 typedef struct sketch_kit {
     const bt_model *model;
     const char *dir;

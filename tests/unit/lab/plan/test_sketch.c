@@ -1,7 +1,7 @@
 /* Sizes alone give the programs that a model's file gives; what a device lacks is refused, with numbers. */
 #include "lab/plan/sketch.h"
 #include "engine/costs.h"
-#include "npu/compile/sketch.h"
+#include "npu/compile/compile.h"
 #include "tests/helpers/model/engine_kit.h"
 
 #include <setjmp.h>

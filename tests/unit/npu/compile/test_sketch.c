@@ -1,5 +1,6 @@
-/* A sketch beside the package that it stands for, byte for byte (npu/compile/sketch.h): sizes of stories260K,
- * the default model, and small models of each architecture. The widths of an 8B model are in tests/wide. */
+/* A sketch beside the package that it stands for, byte for byte (npu/compile/compile.h): sizes of
+ * stories260K, the default model, and small models of each architecture. The widths of an 8B model are in
+ * tests/wide. */
 #include "model/gguf.h"
 #include "tests/helpers/model/engine_kit.h"
 #include "tests/helpers/model/sketch_kit.h"
