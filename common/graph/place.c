@@ -3,6 +3,7 @@
 #include "base/num.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* A total order that agrees with the sizes at large N. */
 static int compare(bt_extent a, bt_extent b)
@@ -18,12 +19,65 @@ static int by_size(const void *a, const void *b)
     return order ? order : x < y ? -1 : x > y;
 }
 
-/* Beside each other, because every item is held against all that are placed. */
-typedef struct life {
-    uint32_t first, last;
-} life;
+static int by_first(const void *a, const void *b)
+{
+    const bt_place_item *x = *(bt_place_item *const *)a, *y = *(bt_place_item *const *)b;
+    return x->first != y->first ? (x->first < y->first ? -1 : 1) : x < y ? -1 : x > y;
+}
 
-static bool live_together(life a, life b) { return a.first <= b.last && b.first <= a.last; }
+/* The items that are placed, by their first step: `past[leaves + i]` is the step behind the last of `item[i]`, 0 before
+ * it is placed, and each node above holds the larger of its two. So those alive beside a new item are found without a
+ * look at the others. */
+typedef struct lives {
+    bt_place_item **item; /* [n] */
+    uint64_t *past;       /* [2 * leaves]; past[1] is the root */
+    size_t n, leaves;
+} lives;
+
+static bt_err lives_new(lives *ret, bt_place_item *const *order, size_t n, bt_fault *fault)
+{
+    *ret = (lives){.n = n, .leaves = 1};
+    while (ret->leaves < n) ret->leaves *= 2;
+    ret->item = malloc((n + 1) * sizeof(bt_place_item *));
+    ret->past = calloc(2 * ret->leaves, sizeof *ret->past);
+    if (!ret->item || !ret->past) return bt_fail(fault, BT_ENOMEM, "planning memory");
+    memcpy(ret->item, order, n * sizeof(bt_place_item *));
+    qsort(ret->item, n, sizeof *ret->item, by_first);
+    return BT_OK;
+}
+
+/* How many items stand before `new`, which may be among them; with those that begin as it ends, too. */
+static size_t rank(const lives *l, bt_place_item *new, bool as_it_ends)
+{
+    size_t lo = 0, hi = l->n;
+    while (lo < hi) {
+        const size_t mid = lo + (hi - lo) / 2;
+        const bool before = as_it_ends ? l->item[mid]->first <= new->last : by_first(&l->item[mid], &new) < 0;
+        if (before) lo = mid + 1;
+        else hi = mid;
+    }
+    return lo;
+}
+
+static void lives_add(lives *l, bt_place_item *new)
+{
+    size_t at = l->leaves + rank(l, new, false);
+    for (; at && l->past[at] <= new->last; at /= 2) l->past[at] = (uint64_t)new->last + 1;
+}
+
+/* Writes those below node `at`, whose leaves are [from, from + width), that end after step `first`, and stand before
+ * leaf `end`. Returns how many busy holds. */
+static size_t gather(const lives *l, bt_place_item **busy, size_t n, size_t at, size_t from, size_t width,
+                     uint32_t first, size_t end)
+{
+    if (from >= end || l->past[at] <= first) return n;
+    if (width == 1) {
+        busy[n] = l->item[from];
+        return n + 1;
+    }
+    n = gather(l, busy, n, 2 * at, from, width / 2, first, end);
+    return gather(l, busy, n, 2 * at + 1, from + width / 2, width / 2, first, end);
+}
 
 /* Callers pass only offsets and sizes whose sums were checked when they were placed. */
 static bt_extent end_of(bt_extent offset, bt_extent bytes)
@@ -91,8 +145,8 @@ bt_err bt_place_items(bt_extent *ret, bt_place_item *item, size_t n, bt_fault *f
     bt_err e = BT_OK;
     bt_place_item **order = malloc((n + 1) * sizeof *order); /* as they are placed */
     bt_place_item **busy = malloc((n + 1) * sizeof *busy); /* those placed that live together with the next */
-    life *lives = malloc((n + 1) * sizeof *lives);         /* of order's */
-    if (!order || !busy || !lives) {
+    lives placed = {0};
+    if (!order || !busy) {
         e = bt_fail(fault, BT_ENOMEM, "planning memory");
         goto out;
     }
@@ -104,24 +158,24 @@ bt_err bt_place_items(bt_extent *ret, bt_place_item *item, size_t n, bt_fault *f
         }
         order[i] = &item[i];
     }
+    if ((e = lives_new(&placed, order, n, fault)) < 0) goto out;
     qsort(order, n, sizeof *order, by_size);
     for (size_t i = 0; i < n; i++) {
         bt_place_item *new = order[i];
-        size_t others = 0;
-        lives[i] = (life){new->first, new->last};
-        for (size_t j = 0; j < i; j++)
-            if (live_together(lives[i], lives[j])) busy[others++] = order[j];
+        const size_t others = gather(&placed, busy, 0, 1, 0, placed.leaves, new->first, rank(&placed, new, true));
         new->offset = lowest(new->bytes, busy, others);
         if (!adds_up(new->offset, new->bytes)) {
             e = bt_fail(fault, BT_ELIMIT, "the arena of a program does not fit memory");
             goto out;
         }
+        lives_add(&placed, new);
         peak = above(peak, end_of(new->offset, new->bytes));
     }
     *ret = peak;
 out:
     free(order);
     free(busy);
-    free(lives);
+    free(placed.item);
+    free(placed.past);
     return e;
 }

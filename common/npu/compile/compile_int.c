@@ -32,10 +32,10 @@ bt_err bt_compile_int_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer
     const bt_weight w = (bt_weight)t->weight;
     const size_t wide = 16 * bt_int_panels(t->n);
     const bt_pkg_site *site = &j->site[t->site];
-    int32_t *mult = calloc(wide, sizeof *mult);
-    uint8_t *shift = calloc(wide, 1);
-    int64_t *bias_q = calloc(wide, sizeof *bias_q);
-    const bool made = mult && shift && bias_q;
+    int32_t *mult = j->is_sketch ? NULL : calloc(wide, sizeof *mult);
+    uint8_t *shift = j->is_sketch ? NULL : calloc(wide, 1);
+    int64_t *bias_q = j->is_sketch ? NULL : calloc(wide, sizeof *bias_q);
+    const bool made = j->is_sketch || (mult && shift && bias_q);
     if (made && !j->is_sketch) {
         bt_units_linear(mult, shift, bias_q, &in, layer, w, oscale, bias, t->n);
         take_zero(bias_q, t, site->zero, colsum);

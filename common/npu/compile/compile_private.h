@@ -81,10 +81,10 @@ void bt_compile_rotation(bt_compile_job *j, bt_pkg_rotation *to, const bt_hadama
 uint32_t bt_compile_const(bt_compile_job *j, bt_pkg_const_kind kind, const void *values, size_t count, size_t bytes);
 
 /* ---- compile_int.c: for npu_ops ALL; LINEAR: nothing ---- */
-/* The integer fields of a matrix (bias [n], or NULL; colsum as of bt_rounding), a site or a norm that is otherwise
- * done; then the parameters of operators on the NPU. In a sketch, those that no calibration gives. */
-void bt_compile_int_f16(const bt_compile_job *j, bt_pkg_tensor *t); /* of a linear on the companion: its output's unit
-                                                                     */
+/* The integer fields of a matrix (bias [n], or NULL; colsum as of bt_rounding; in a sketch all three are NULL), of a
+ * site or of a norm that is otherwise done; then the parameters of operators on the NPU. In a sketch, those that no
+ * calibration gives. bt_compile_int_f16: the unit of the output of a linear on the companion. */
+void bt_compile_int_f16(const bt_compile_job *j, bt_pkg_tensor *t);
 void bt_compile_int_site(const bt_compile_job *j, bt_pkg_site *s);
 bt_err bt_compile_int_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const float *oscale,
                              const float *bias, const int32_t *colsum, bt_fault *fault);

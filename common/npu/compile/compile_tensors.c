@@ -136,9 +136,13 @@ static bt_err make_bias(bt_compile_job *j, float **ret, bt_pkg_tensor *t, bool i
     const bt_gguf_tensor *bias = bt_weight_bias(j->m, t->layer, (bt_weight)t->weight);
     *ret = NULL;
     if (!bias && !is_corrected) return BT_OK;
+    if (j->is_sketch) {
+        t->bias = bt_compile_const(j, BT_PKG_CONST_VECTOR, NULL, t->n, sizeof **ret);
+        return BT_OK;
+    }
     float *v = calloc(t->n, sizeof *v);
     if (!v) return bt_fail(fault, BT_ENOMEM, "a bias of %u", t->n);
-    if (bias && !j->is_sketch) bt_model_row_f32(v, bias, 0);
+    if (bias) bt_model_row_f32(v, bias, 0);
     for (uint32_t n = 0; correction && n < t->n; n++) v[n] += correction[n];
     t->bias = bt_compile_const(j, BT_PKG_CONST_VECTOR, v, t->n, sizeof *v);
     *ret = v;
@@ -181,9 +185,13 @@ static bt_err write_oscale(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, 
                            const float *bias, bt_fault *fault)
 {
     const size_t wide = 16 * bt_int_panels(w->n);
+    if (j->is_sketch) {
+        t->oscale = bt_compile_const(j, BT_PKG_CONST_SCALE, NULL, wide, sizeof(float));
+        return bt_compile_int_matrix(j, t, layer, NULL, NULL, NULL, fault);
+    }
     float *v = calloc(wide, sizeof *v);
     if (!v) return bt_fail(fault, BT_ENOMEM, "%zu scales", wide);
-    for (size_t n = 0; w->scale && n < w->n; n++)
+    for (size_t n = 0; n < w->n; n++)
         v[n] = j->site[t->site].scale * w->scale[w->scales == 1 ? 0 : n];
     t->oscale = bt_compile_const(j, BT_PKG_CONST_SCALE, v, wide, sizeof *v);
     const bt_err e = bt_compile_int_matrix(j, t, layer, v, bias, w->colsum, fault);
