@@ -25,9 +25,9 @@ static int by_first(const void *a, const void *b)
     return x->first != y->first ? (x->first < y->first ? -1 : 1) : x < y ? -1 : x > y;
 }
 
-/* The items that are placed, by their first step: `past[leaves + i]` is the step behind the last of `item[i]`, 0 before
- * it is placed, and each node above holds the larger of its two. So those alive beside a new item are found without a
- * look at the others. */
+/* All items by their first step, under a tree of last steps: the leaf past[leaves + i] is the step behind the
+ * last one of item[i], or 0 until that item is placed; each node above holds the larger of its two. So the
+ * placed items that live together with a new one are found without a look at the others. */
 typedef struct lives {
     bt_place_item **item; /* [n] */
     uint64_t *past;       /* [2 * leaves]; past[1] is the root */
@@ -62,11 +62,11 @@ static size_t rank(const lives *l, bt_place_item *new, bool as_it_ends)
 static void lives_add(lives *l, bt_place_item *new)
 {
     size_t at = l->leaves + rank(l, new, false);
-    for (; at && l->past[at] <= new->last; at /= 2) l->past[at] = (uint64_t)new->last + 1;
+    for (; at && l->past[at] <= new->last; at /= 2) l->past[at] = (uint64_t) new->last + 1;
 }
 
-/* Writes those below node `at`, whose leaves are [from, from + width), that end after step `first`, and stand before
- * leaf `end`. Returns how many busy holds. */
+/* Node `at` has the leaves [from, from + width). Adds to busy[n] the items of those leaves that live at step
+ * `first` or later and stand before leaf `end`. Returns how many items busy holds then. */
 static size_t gather(const lives *l, bt_place_item **busy, size_t n, size_t at, size_t from, size_t width,
                      uint32_t first, size_t end)
 {
@@ -162,7 +162,8 @@ bt_err bt_place_items(bt_extent *ret, bt_place_item *item, size_t n, bt_fault *f
     qsort(order, n, sizeof *order, by_size);
     for (size_t i = 0; i < n; i++) {
         bt_place_item *new = order[i];
-        const size_t others = gather(&placed, busy, 0, 1, 0, placed.leaves, new->first, rank(&placed, new, true));
+        const size_t end = rank(&placed, new, true);
+        const size_t others = gather(&placed, busy, 0, 1, 0, placed.leaves, new->first, end);
         new->offset = lowest(new->bytes, busy, others);
         if (!adds_up(new->offset, new->bytes)) {
             e = bt_fail(fault, BT_ELIMIT, "the arena of a program does not fit memory");

@@ -191,8 +191,7 @@ static bt_err write_oscale(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, 
     }
     float *v = calloc(wide, sizeof *v);
     if (!v) return bt_fail(fault, BT_ENOMEM, "%zu scales", wide);
-    for (size_t n = 0; n < w->n; n++)
-        v[n] = j->site[t->site].scale * w->scale[w->scales == 1 ? 0 : n];
+    for (size_t n = 0; n < w->n; n++) v[n] = j->site[t->site].scale * w->scale[w->scales == 1 ? 0 : n];
     t->oscale = bt_compile_const(j, BT_PKG_CONST_SCALE, v, wide, sizeof *v);
     const bt_err e = bt_compile_int_matrix(j, t, layer, v, bias, w->colsum, fault);
     free(v);
