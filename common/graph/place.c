@@ -106,13 +106,19 @@ static bool adds_up(bt_extent offset, bt_extent bytes)
            bt_add_size(&sum, fixed, each);
 }
 
-static bool is_free(bt_extent at, bt_extent bytes, bt_place_item *const *busy, size_t n)
+/* *in_the_way: an item of busy that is looked at first, because what was in the way of the last offset mostly
+ * is in the way of the next one; set where the answer is false. */
+static bool is_free(bt_extent at, bt_extent bytes, bt_place_item *const *busy, size_t n, size_t *in_the_way)
 {
     if (!adds_up(at, bytes)) return false;
     const bt_extent end = end_of(at, bytes);
-    for (size_t i = 0; i < n; i++)
-        if (!bt_extent_le(end, busy[i]->offset) && !bt_extent_le(end_of(busy[i]->offset, busy[i]->bytes), at))
-            return false;
+    for (size_t k = 0; k <= n && n; k++) {
+        const size_t i = k ? k - 1 : *in_the_way;
+        if (bt_extent_le(end, busy[i]->offset)) continue;
+        if (bt_extent_le(end_of(busy[i]->offset, busy[i]->bytes), at)) continue;
+        *in_the_way = i;
+        return false;
+    }
     return true;
 }
 
@@ -121,11 +127,12 @@ static bool is_free(bt_extent at, bt_extent bytes, bt_place_item *const *busy, s
 static bt_extent lowest(bt_extent bytes, bt_place_item **busy, size_t n)
 {
     bt_extent at = {0, 0}, top = {0, 0};
-    if (is_free(at, bytes, busy, n)) return at;
+    size_t in_the_way = 0;
+    if (is_free(at, bytes, busy, n, &in_the_way)) return at;
     qsort(busy, n, sizeof *busy, by_end);
     for (size_t i = 0; i < n; i++) {
         at = end_of(busy[i]->offset, busy[i]->bytes);
-        if (is_free(at, bytes, busy, n)) return at;
+        if (is_free(at, bytes, busy, n, &in_the_way)) return at;
         top = above(top, at);
     }
     return top;
