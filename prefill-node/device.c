@@ -66,7 +66,9 @@ void pf_device_tell(bt_msg_device_work *ret, bt_msg_device_prompt *parts, const 
                                .spill_ns = run->sum.spill_ns,
                                .npu_bubble_ns = run->work.ns - run->busy_ns[BT_SCHEDULE_NPU],
                                .companion_bubble_ns = run->work.ns - run->busy_ns[BT_SCHEDULE_COMPANION]};
-    for (int k = 0; k < BT_OP_KINDS && parts->parts_len < BT_MSG_MAX_DEVICE_PARTS; k++) {
+    _Static_assert((int)BT_OP_KINDS <= (int)BT_MSG_MAX_DEVICE_PARTS,
+                   "a message has a part for each operator");
+    for (int k = 0; k < BT_OP_KINDS; k++) {
         if (!ns[k]) continue;
         snprintf(parts->parts[parts->parts_len].op, sizeof parts->parts[0].op, "%s",
                  bt_op_name((bt_op_kind)k));
