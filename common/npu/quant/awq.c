@@ -1,4 +1,5 @@
-/* The searches of AWQ, row by row of a matrix: each row's errors lie apart, so that their sum has one order.
+/* The searches of AWQ, row by row of a matrix. Each row's errors are kept apart, so that their sum has one
+ * order.
  */
 #include "npu/quant/awq.h"
 #include "base/num.h"
@@ -70,7 +71,7 @@ void bt_awq_input_scale(bt_awq_input *in, const float *s)
 
 /* ---- scales ---- */
 
-/* The 20th root, by Newton's steps from above. */
+/* The 20th root, by Newton's method from above. */
 static double root20(double x)
 {
     int exponent;
@@ -109,7 +110,7 @@ unsigned bt_awq_best(const double error[BT_AWQ_RATIOS])
 
 /* ---- a matrix ---- */
 
-/* d[k]: how far rounding of the row v[k] is off. clip: of each run. */
+/* d[k] = the row v[k] rounded, minus v[k]. max: the row's greatest magnitude. */
 static void round_off(const job *j, float *d, const float *v, float max)
 {
     const bt_gptq_grid *g = &j->grid;
@@ -125,7 +126,8 @@ static void round_off(const job *j, float *d, const float *v, float max)
     }
 }
 
-/* work: a row, and RATIOS rows of scaled weights, then of errors. */
+/* Adds row n's squared errors at each ratio. work: [2, k], the row and its scaled copy; off: [RATIOS, k],
+ * errors of weights. */
 static void error_row(job *j, size_t n, float *work, float *off)
 {
     const size_t k = j->k;
@@ -147,6 +149,7 @@ static void error_row(job *j, size_t n, float *work, float *off)
         code->squares(j->error + n * RATIOS + r, off + r * k, k, j->in->x, k * LANES, blocks_of(j->in), k);
 }
 
+/* Chooses the clips of row n. w: [k]; off: [TILE, run], errors of weights. */
 static void clip_row(job *j, size_t n, float *w, float *off)
 {
     const size_t k = j->k, run = j->run;

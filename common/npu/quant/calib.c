@@ -1,4 +1,4 @@
-/* Watching a float model run: who reads what, and how large it gets. */
+/* Runs the float model on a text, layer by layer, and measures what its operators read and write. */
 #include "npu/quant/calib.h"
 #include "base/num.h"
 #include "graph/walk.h"
@@ -17,13 +17,13 @@ enum {
     ALIGN = 64
 };
 
-/* A window between two layers: its residual stream stays in its arena. */
+/* A window of the text. Its residual stream stays in its arena from layer to layer. */
 typedef struct window {
     const int32_t *ids;
-    size_t first, count; /* tokens before it, and of it */
+    size_t first, count; /* tokens before it, and in it */
     bt_program *program;
     void *arena;
-    float *tensor_max; /* [graph tensors]: of what lies in each */
+    float *tensor_max; /* [graph tensors]: greatest magnitude in each */
 } window;
 
 struct bt_calib {
@@ -35,7 +35,7 @@ struct bt_calib {
     bt_graph *graph;
     bt_walk *walk;
     uint8_t *page[PAGES];
-    bt_kv_view kv; /* of the window and the layer at hand */
+    bt_kv_view kv; /* of the window that runs */
     float *head;   /* [WINDOW, dim]: the head's input */
     bt_calib_stats stats;
     void (*progress)(void *ud, uint64_t done, uint64_t total);
@@ -45,7 +45,7 @@ struct bt_calib {
     window *window;
     size_t windows, total; /* tokens of all windows */
     const window *now;
-    size_t layer, step_begin, step_end; /* of the program, at hand */
+    size_t layer, step_begin, step_end; /* of the program that runs */
 };
 
 static bt_companion_rotation companion_of(const bt_hadamard *h)
@@ -141,7 +141,7 @@ void bt_calib_free(bt_calib *c)
     free(c);
 }
 
-/* Magnitudes compare as their bits do, and a NaN is above all. */
+/* The bits of |x|. They compare as magnitudes do, and those of a NaN are above all. */
 static uint32_t magnitude(float x)
 {
     uint32_t bits;
@@ -213,7 +213,8 @@ bt_err bt_calib_watch_ops(bt_calib *c, bt_fault *fault)
     return c->stats.op_max ? BT_OK : bt_fail(fault, BT_ENOMEM, "watching operators");
 }
 
-/* Programs have a step for each operator, in their order. KV holds what was stored last. */
+/* A program has one step for each operator, in the graph's order. The KV store has no `out`:
+ * its tensor gets the greatest magnitude that it was given so far. */
 static void watch_op(bt_calib *c, const bt_step *step, const float *out, size_t count)
 {
     const window *w = c->now;
@@ -226,8 +227,8 @@ static void watch_op(bt_calib *c, const bt_step *step, const float *out, size_t 
     raise_to(most, made, 1);
 }
 
-/* What is left: the tail, which only logits need. The last norm reads the residual stream and writes the
- * head's input. */
+/* The tail, which only logits need, does not run. Its operators get the magnitude of the head's input; the
+ * last norm, which reads the residual stream, gets the greater of both. */
 static void watch_tail(bt_calib *c)
 {
     const bt_graph *g = c->graph;
@@ -310,7 +311,7 @@ static bt_err windows_make(bt_calib *c, const int32_t *ids, size_t n, bt_fault *
     return e;
 }
 
-/* The steps of a layer: with the first the embedding, with the last all that is behind it. */
+/* The steps of a layer. The first layer has the embedding too, the last layer all steps that follow it. */
 static void steps_of(size_t *begin, size_t *end, const bt_program *p, uint32_t layer, uint32_t layers)
 {
     for (*begin = 0; layer > 0 && p->step[*begin].layer != layer;) ++*begin;
@@ -349,7 +350,7 @@ static void clear(bt_calib_stats *s, uint32_t layers, size_t ops)
     if (s->op_max) memset(s->op_max, 0, ops * sizeof *s->op_max);
 }
 
-/* Layer by layer, each over all windows: one layer's weights are there at a time. */
+/* Each layer runs over all windows before the next, so that one layer's weights are in memory at a time. */
 static bt_err run(bt_calib *c, const int32_t *ids, size_t n, const bt_calib_reader *r, bt_fault *fault)
 {
     if (n < MIN_TOKENS)
@@ -408,7 +409,7 @@ float bt_calib_percentile(const bt_calib_site *s, double p)
     return s->max;
 }
 
-/* The smallest magnitude on one side that leaves at most `beyond` of its values outside, and `most` at most.
+/* The smallest magnitude on one side of 0 that at most `beyond` values exceed, but not above `most`.
  */
 static float end_of(const uint32_t *hist, double beyond, float most)
 {

@@ -1,4 +1,4 @@
-/* The text that ships with the project to calibrate on: calib.txt, as the Makefile makes a string of it. */
+/* The text for calibration that ships with the project: calib.txt, of which the Makefile makes a string. */
 #include "npu/quant/calib.h"
 
 static const char text[] =

@@ -1,5 +1,5 @@
-/* Folding rotations, norms and smoothing into weights, row by row; matrices whose output is rotated are
- * made whole first. */
+/* Folds rotations, norms and smoothing into weights, row by row. A matrix whose output is rotated is made
+ * whole first, because that rotation works on columns. */
 #include "npu/quant/fold.h"
 #include "base/num.h"
 #include "model/gguf.h"
@@ -16,14 +16,14 @@ struct bt_fold {
     bt_pool *pool;
     bt_hadamard r1, r2, r4;
     const float **smooth; /* by site */
-    float *gamma;         /* [dim]: norm weights to fold into what was chosen */
-    /* what was chosen */
+    float *gamma;         /* [dim]: norm weights to fold into the chosen matrix */
+    /* what bt_fold_begin chose */
     const bt_gguf_tensor *tensor;
     bt_weight w;
     const float *input_smooth, *output_smooth; /* multiplied into columns, divided out of rows */
     bool has_gamma;
     float *whole;   /* [n, k] where the output is rotated, else NULL */
-    float *columns; /* [threads][COLUMNS][dim] while that is made */
+    float *columns; /* [threads][COLUMNS][dim] while `whole` is made */
 };
 
 bt_err bt_fold_new(bt_fold **ret, const bt_model *m, unsigned rotations, const bt_kernels *kernels,
@@ -99,7 +99,7 @@ bool bt_fold_has_norm(const bt_fold *f, uint32_t layer, bt_weight w)
     return site == BT_PKG_NONE || f->r1.base == 0 || smooth_of(f, layer, site) != NULL;
 }
 
-/* Row n before its output is rotated. */
+/* Row n, complete but for the rotation of outputs by R1. */
 static void input_side(const bt_fold *f, float *y, size_t n)
 {
     const size_t k = f->tensor->dim[0];

@@ -1,6 +1,6 @@
-/* GPTQ. inverse(H) = U^T U with U upper is the inverse of the factor of H = V V^T, V upper; and that one is a
- * plain Cholesky factor L once rows and columns are counted backwards. So: L, its inverse M (lower),
- * U[i][j] = M[k-1-i][k-1-j]. In double. */
+/* GPTQ's matrix U, in double. U is upper triangular with inverse(H) = U^T U, so U is the inverse of V, V
+ * upper triangular with H = V V^T. With rows and columns counted backwards V is a plain Cholesky factor L.
+ * Hence: make L, then its inverse M (lower triangular), then U[i][j] = M[k-1-i][k-1-j]. */
 #include "npu/quant/gptq.h"
 #include "base/num.h"
 #include "npu/quant/gptq_code.h"
@@ -36,7 +36,7 @@ static int later(const void *a, const void *b)
     return x->at < y->at ? -1 : 1;
 }
 
-/* The order of inputs, and h's lower triangle in it. */
+/* Fills order, and brings the lower triangle of h into it. */
 static bt_err sort(float *h, uint32_t *order, size_t k, bt_fault *fault)
 {
     input *in = malloc(k * sizeof *in);
@@ -75,8 +75,8 @@ bt_err bt_gptq_prepare(float *h, uint32_t *order, size_t k, bt_pool *pool, bt_fa
     }
     for (size_t i = 0; i < k; i++) mean += (double)h[i * k + i] / (double)k;
     for (size_t i = 0; i < k; i++)
-        for (size_t n = 0; n <= i; n++) /* backwards: (i, n) from (k-1-i, k-1-n), which is in the upper
-                                           triangle, so from its mirror */
+        for (size_t n = 0; n <= i; n++) /* backwards: (k-1-i, k-1-n) lies in the upper triangle,
+                                           so its mirror is read */
             j.l[i * k + n] = h[(k - 1 - n) * k + k - 1 - i];
     for (size_t i = 0; i < k; i++) {
         const double d = j.l[i * k + i];

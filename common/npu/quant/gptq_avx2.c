@@ -1,4 +1,4 @@
-/* The loops of GPTQ as the compiler makes them for AVX2. */
+/* The loops of GPTQ, compiled for AVX2. */
 #if defined(__x86_64__)
 #define BT_GPTQ_CODE bt_gptq_avx2
 #include "npu/quant/gptq_body.h"

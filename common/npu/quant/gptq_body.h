@@ -1,4 +1,4 @@
-/* The loops of GPTQ. BT_GPTQ_CODE: the name of the table that this file is to define. */
+/* The loops of GPTQ. BT_GPTQ_CODE, defined by the includer, names the table that this file defines. */
 #include "npu/quant/gptq_code.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@ enum { LANES = 16, ROWS = 16, TOKENS = 4 };
 static void add_part(void *ud, size_t part, size_t parts)
 {
     const bt_gptq_add_job *j = ud;
-    for (size_t i = part; i < j->k; i += parts) { /* row i has i + 1 columns: taken in turn */
+    for (size_t i = part; i < j->k; i += parts) { /* row i has i + 1 columns: in turn, so that parts are equal */
         float *h = j->h + i * j->k;
         size_t t = 0;
         for (; t + TOKENS <= j->t; t += TOKENS) {
@@ -35,7 +35,6 @@ static double dot(const double *a, const double *b, size_t count)
     return lane[0];
 }
 
-/* Column `column` of the Cholesky factor, below the diagonal. */
 static void factor_part(void *ud, size_t part, size_t parts)
 {
     const bt_gptq_factor_job *j = ud;
@@ -46,7 +45,7 @@ static void factor_part(void *ud, size_t part, size_t parts)
         j->l[r * k + c] = (j->l[r * k + c] - dot(j->l + r * k, j->l + c * k, c)) / j->l[c * k + c];
 }
 
-/* Columns of the inverse of a lower triangle; each is independent of the others. */
+/* A part makes whole columns of m, the inverse of the lower triangle l: no column needs another. */
 static void invert_part(void *ud, size_t part, size_t parts)
 {
     const bt_gptq_factor_job *j = ud;
@@ -74,7 +73,7 @@ static void round_rows(int8_t *q, float *w, const bt_gptq_grid *grid, size_t row
                 const size_t at = order ? order[i] : i;
                 const size_t g = (r * k + at) / grid->group;
                 const float *ui = u + i * k, s = grid->scale[g], o = grid->offset ? grid->offset[g] : 0;
-                /* a dead input's weight is the nearest to zero */
+                /* a dead input (ui[i] = 0): its weight becomes the value of the grid nearest to zero */
                 float *wr = w + r * k, v = rintf(((ui[i] > 0 ? wr[i] : 0) - o) / s);
                 v = v > grid->most ? grid->most : v < grid->least ? grid->least : v;
                 q[r * k + at] = (int8_t)v;

@@ -3,8 +3,8 @@
 #include "base/pool.h"
 #include "npu/quant/gptq.h"
 
-/* Inside gptq: its loops (gptq_body.h), compiled for more than one instruction set. They are sums element by element
- * and products in named lanes, so every one gives the same bits. */
+/* Inside GPTQ: the loops of gptq_body.h, compiled for more than one instruction set. All give the same bits, because
+ * sums run element by element and dot products in named lanes. */
 typedef struct bt_gptq_add_job {
     float *h;
     const float *x;
@@ -17,8 +17,8 @@ typedef struct bt_gptq_factor_job {
 
 typedef struct bt_gptq_code {
     bt_pool_fn *add;             /* bt_gptq_add_job */
-    bt_pool_fn *factor, *invert; /* bt_gptq_factor_job: one column of the Cholesky factor, below the diagonal; its
-                                    inverse */
+    bt_pool_fn *factor, *invert; /* bt_gptq_factor_job: factor makes column `column` of the Cholesky factor l below
+                                    the diagonal; invert makes m, the inverse of l */
     double (*dot)(const double *a, const double *b, size_t count);
     void (*round)(int8_t *q, float *w, const bt_gptq_grid *grid, size_t rows, size_t k, const uint32_t *order,
                   const float *u);

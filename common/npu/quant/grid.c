@@ -1,10 +1,10 @@
-/* Grids of weights: the search for a group's, and rounding on one. */
+/* Grids of weights: the choice of a group's grid, and rounding to a grid. */
 #include "npu/quant/grid.h"
 #include "npu/quant/rounding_code.h"
 
 #include <math.h>
 
-/* CLIPS: ranges of a group that are tried, each 1 / CLIP_STEPS of the whole narrower than the last. */
+/* CLIPS: how many ranges of a group are tried, each narrower than the last by 1 / CLIP_STEPS of the whole. */
 enum { LANES = 16, CLIPS = 16, CLIP_STEPS = 40 };
 
 void bt_grid_round(int8_t *q, const float *w, float scale, float offset, const bt_gptq_grid *grid, size_t n)
@@ -20,7 +20,7 @@ static float squared_error(const float *w, float scale, float offset, const bt_g
 {
     const float least = grid->least, most = grid->most;
     float lane[LANES] = {0}, sum = 0;
-    for (size_t i = 0; i < n; i += LANES) /* groups are whole panels */
+    for (size_t i = 0; i < n; i += LANES) /* a group is a multiple of 16 inputs */
         for (size_t j = 0; j < LANES; j++) {
             float v = round_even((w[i + j] - offset) / scale);
             v = v > most ? most : v < least ? least : v;
@@ -31,7 +31,7 @@ static float squared_error(const float *w, float scale, float offset, const bt_g
     return sum;
 }
 
-/* A range so wide about half of `sum`, in units. */
+/* The grid of a range of this width around sum / 2, both in the row's units. */
 static bt_grid_group span(float width, float sum, const bt_gptq_grid *grid)
 {
     float s = round_even(width / (grid->most - grid->least));

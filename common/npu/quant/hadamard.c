@@ -1,4 +1,4 @@
-/* Which Hadamard matrices there are. */
+/* The construction of Hadamard matrices, by Sylvester and Paley. */
 #include "npu/quant/hadamard.h"
 #include "base/rng.h"
 
@@ -36,7 +36,7 @@ bool bt_hadamard_find(uint32_t *ret_base, uint32_t *ret_log2, size_t n)
     }
 }
 
-/* Legendre's symbol of a - b modulo the prime q. */
+/* Legendre's symbol of a - b modulo the prime q: Q of Paley's constructions. */
 static int chi(uint32_t a, uint32_t b, uint32_t q)
 {
     const uint32_t d = (a + q - b) % q;

@@ -1,11 +1,12 @@
-/* Clusters of sorted whole numbers with the least sum of squares. */
+/* Divides sorted whole numbers into the clusters with the least sum of squares. */
 #include "npu/quant/palette.h"
 
 #include <string.h>
 
 enum { VALUES = BT_PALETTE_VALUES, ENTRIES = 1 << BT_PALETTE_MOST_BITS, ZERO = 127 };
 
-/* Values that occur, ascending, with sums over those before each. */
+/* The values that occur, ascending. count, sum, square [i]: over the first i values, how many weights have
+ * them, and the sums of these weights and of their squares. */
 typedef struct sorted {
     size_t n;
     int64_t count[VALUES + 1], sum[VALUES + 1], square[VALUES + 1];
@@ -27,7 +28,7 @@ static void sort(sorted *s, const uint32_t count[VALUES])
     }
 }
 
-/* The whole number nearest to the mean of values [first, end), half up. */
+/* The whole number nearest to the mean of values [first, end), half rounded up. */
 static int64_t centre(const sorted *s, size_t first, size_t end)
 {
     const int64_t c = s->count[end] - s->count[first], doubled = 2 * (s->sum[end] - s->sum[first]) + c;
@@ -41,7 +42,7 @@ static int64_t cost(const sorted *s, size_t first, size_t end)
            m * m * (s->count[end] - s->count[first]);
 }
 
-/* begin[e][j]: where the last of e + 1 clusters of the first j values begins. */
+/* Fills begin[e][j]: where the last of e + 1 clusters of the first j values begins. */
 static void divide(uint8_t begin[ENTRIES][VALUES + 1], const sorted *s, size_t clusters)
 {
     int64_t least[2][VALUES + 1];
@@ -54,7 +55,7 @@ static void divide(uint8_t begin[ENTRIES][VALUES + 1], const sorted *s, size_t c
         int64_t *now = least[e % 2];
         const int64_t *before = least[1 - e % 2];
         for (size_t j = s->n; j > e; j--) {
-            /* between those of one cluster fewer and of one value more */
+            /* Knuth's bounds: the beginnings with one cluster fewer and with one value more */
             const size_t lo = begin[e - 1][j] > e ? begin[e - 1][j] : e,
                          hi = j < s->n ? begin[e][j + 1] : s->n - 1;
             now[j] = INT64_MAX;

@@ -1,5 +1,5 @@
-/* Rounding and packing, panel by panel: each thread reads rows, rounds them, packs them and measures what
- * that cost. */
+/* Rounds and packs a matrix panel by panel: each thread reads, rounds and packs rows, and measures the error.
+ */
 #include "npu/quant/rounding.h"
 #include "base/num.h"
 #include "kernels/int_kernels.h"
@@ -21,7 +21,7 @@ typedef struct job {
     float limit;
     atomic_bool failed, is_bad;
     float *max;                    /* [n]: greatest magnitude of a row */
-    double *weight[2], *output[2]; /* [n]: squares of the error and of what should be */
+    double *weight[2], *output[2]; /* [n]: sums of squares, [0] of the errors, [1] of the exact values */
 } job;
 
 static void measure_row(const job *j, size_t n, const float *w, const float *wq)
@@ -52,7 +52,8 @@ static void max_part(void *ud, size_t part, size_t parts)
     free(row);
 }
 
-/* The grid of one panel's rows. scale, offset: [count][groups], to fill. */
+/* Chooses the grids of a panel's rows: fills scale and offset, [count][groups]. False: a weight is not
+ * finite. */
 static bool choose_scales(job *j, float *scale, float *offset, const bt_gptq_grid *grid, const float *rows,
                           size_t n0, size_t count)
 {
@@ -80,13 +81,13 @@ static bool choose_scales(job *j, float *scale, float *offset, const bt_gptq_gri
     return true;
 }
 
-/* order: the row's inputs are taken in it. */
+/* Brings a row's inputs into order; order NULL: leaves them as they are. */
 static void gather(float *to, const float *from, const uint32_t *order, size_t k)
 {
     for (size_t i = 0; i < k; i++) to[i] = from[order ? order[i] : i];
 }
 
-/* bt_rounding_code.compare of a row with groups, all but its sum. */
+/* bt_rounding_code.compare of a row with groups; sum stays 0 (sum_weights makes it). */
 static bt_rounding_row compare_groups(float *rounded, const int8_t *q, const float *w, const double *mean,
                                       const bt_gptq_grid *grid, size_t row, size_t k)
 {
@@ -102,7 +103,7 @@ static bt_rounding_row compare_groups(float *rounded, const int8_t *q, const flo
     return r;
 }
 
-/* One row's sums of weights with groups, as the kernels want them. */
+/* Fills colsum of row n with groups: the sum of the low plane, then of the high one (int_kernels.h). */
 static void sum_weights(const bt_rounding *o, const int8_t *q, size_t n, size_t group)
 {
     int32_t sum = 0, high = 0;
@@ -116,7 +117,7 @@ static void sum_weights(const bt_rounding *o, const int8_t *q, size_t n, size_t 
     if (o->groups) o->colsum[PANEL * bt_int_panels(o->n) + n] = high;
 }
 
-/* One panel's weights q[count, k] become those of palettes, and their indices the package's. index: as many.
+/* Replaces the weights q[count, k] of a panel by their palette entries, fills index[count, k], and packs it.
  */
 static void palettise(const job *j, int8_t *q, uint8_t *index, size_t n0, size_t count)
 {
@@ -140,11 +141,11 @@ static void palettise(const job *j, int8_t *q, uint8_t *index, size_t n0, size_t
     bt_int_pack_indices(o->panels, index, n0, count, k, j->in->palette_bits);
 }
 
-/* Scratch of a part. */
+/* Scratch of one part of make_part. */
 typedef struct workspace {
     float *rows, *rounded; /* [PANEL, k] */
     float *scale, *offset; /* [PANEL, groups] */
-    int8_t *q;             /* [PANEL, k]; with palettes their indices behind them */
+    int8_t *q;             /* [PANEL, k]; with palettes followed by the indices [PANEL, k] */
 } workspace;
 
 /* One panel: rows [n0, n0 + count). */

@@ -1,4 +1,4 @@
-/* The loops of rounding as the compiler makes them for AVX2. */
+/* The loops of rounding, compiled for AVX2. */
 #if defined(__x86_64__)
 #define BT_ROUNDING_CODE bt_rounding_avx2
 #include "npu/quant/rounding_body.h"

@@ -1,5 +1,5 @@
-/* The loops over rows that are rounded. BT_ROUNDING_CODE: the name of the table that this file is to define.
- */
+/* The loops of rounding, over one row each. BT_ROUNDING_CODE, defined by the includer, names the table that this file
+ * defines. */
 #include "npu/quant/rounding_code.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 
 enum { LANES = 16 };
 
-/* Greatest magnitude; infinity where something is not finite. */
+/* Bits of magnitudes compare as the magnitudes do, and those of a NaN are above all. */
 static float row_max(const float *w, size_t k)
 {
     uint32_t worst = 0;
@@ -40,7 +40,7 @@ static bt_rounding_row compare(float *restrict rounded, const int8_t *restrict q
         rounded[i] = (float)q[i] * scale;
     }
     bt_rounding_row r = {.sum = sum};
-    for (size_t i = 0; i < k; i++) { /* each sum in the order of i: what a step waits for, the others hide */
+    for (size_t i = 0; i < k; i++) { /* three chains in the order of i, which hide each other's latency */
         const double d = (double)rounded[i] - w[i];
         r.apart += d * d;
         r.square += (double)w[i] * w[i];
@@ -49,7 +49,7 @@ static bt_rounding_row compare(float *restrict rounded, const int8_t *restrict q
     return r;
 }
 
-/* As wide as the machine's: compilers take a loop over an array of 16 sums apart. */
+/* Vectors as wide as the machine's: compilers break up a loop over an array of 16 sums. */
 #if defined(__AVX2__)
 enum { WIDTH = 8 };
 #else
@@ -57,7 +57,7 @@ enum { WIDTH = 4 };
 #endif
 typedef float vec __attribute__((vector_size(WIDTH * sizeof(float)), aligned(4), may_alias));
 
-/* The products of the two matrices of one row in 16 lanes: w x and w' x'. */
+/* Both dot products, w . x and wq . xq, in 16 lanes. */
 static double output_apart(const float *w, const float *wq, const float *x, const float *xq, size_t k, double *should)
 {
     vec sum[2][LANES / WIDTH] = {0};

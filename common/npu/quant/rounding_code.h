@@ -3,25 +3,25 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Inside rounding: its loops (rounding_body.h), compiled for more than one instruction set. They are sums in
- * the order of the elements and products in named lanes, so every one gives the same bits. */
+/* Inside rounding: the loops of rounding_body.h, compiled for more than one instruction set. All give the same bits,
+ * because sums run in the order of the elements and dot products in named lanes. */
 typedef struct bt_rounding_row {
     int32_t sum;                 /* of the rounded integers */
-    double apart, square, drift; /* squares of the errors and of the weights; errors by the inputs' means */
+    double apart, square, drift; /* sums of the errors' squares, of the weights' squares, of error * mean input */
 } bt_rounding_row;
 
 typedef struct bt_rounding_code {
-    float (*max)(const float *w, size_t k); /* greatest magnitude; infinity where something is not finite */
+    float (*max)(const float *w, size_t k); /* greatest magnitude; infinity if any is not finite */
     void (*round)(int8_t *q, const float *w, float scale, size_t k, float limit);
-    /* rounded[k]: what q stands for. mean: NULL for no drift. */
+    /* rounded[k] = q * scale. mean NULL: drift stays 0. */
     bt_rounding_row (*compare)(float *rounded, const int8_t *q, const float *w, const double *mean, float scale,
                                size_t k);
-    /* w' x' - w x, and *should: w x */
+    /* Returns wq . xq - w . x; *should = w . x. */
     double (*apart)(const float *w, const float *wq, const float *x, const float *xq, size_t k, double *should);
-    /* d[n]: what rounding to nearest on a grid (bt_gptq_grid) makes of w[n], minus w[n] */
+    /* d[n] = w[n] rounded to nearest on a grid (bt_gptq_grid), minus w[n] */
     void (*off)(float *d, const float *w, float scale, float offset, float least, float most, size_t n);
-    /* error[c] += sum over tokens of (sum over i < count of d[c * ldd + i] * x[i])^2, c < BT_ROUNDING_TILE; the sums
-     * ascend in i and in tokens. Input i of a block's 16 tokens: x[block * stride + 16 * i] */
+    /* error[c] += sum over tokens of (sum over i < count of d[c * ldd + i] * x[i])^2, c < BT_ROUNDING_TILE, both sums
+     * ascending. Tokens come in blocks of 16: input i of a block's tokens begins at x[block * stride + 16 * i]. */
     void (*squares)(double *error, const float *d, size_t ldd, const float *x, size_t stride, size_t blocks,
                     size_t count);
 } bt_rounding_code;
@@ -31,7 +31,7 @@ extern const bt_rounding_code bt_rounding_ref;
 extern const bt_rounding_code bt_rounding_avx2;
 #endif
 
-/* That of this machine. */
+/* The loops for this machine. */
 static inline const bt_rounding_code *bt_rounding_loops(void)
 {
 #if defined(__x86_64__)
@@ -40,7 +40,7 @@ static inline const bt_rounding_code *bt_rounding_loops(void)
     return &bt_rounding_ref;
 }
 
-/* To nearest even, for |v| < 2^22. */
+/* The whole number nearest to v, ties to even, for |v| < 2^22. */
 static inline float round_even(float v)
 {
     const float big = 12582912.0f; /* 1.5 * 2^23 */

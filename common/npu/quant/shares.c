@@ -1,4 +1,4 @@
-/* Shares of positions: proportional to importance, and none above all of them. */
+/* Shares of positions: proportional to importance, and at most all positions. */
 #include "npu/quant/shares.h"
 #include "npu/pkg/attention.h"
 
@@ -10,7 +10,7 @@ static const double LEAST = 1e-3;
 static double weight(double importance, double greatest)
 {
     const double w = greatest > 0 ? importance / greatest : 1;
-    return w > LEAST ? w : LEAST; /* of a NaN too */
+    return w > LEAST ? w : LEAST; /* a NaN gives LEAST too */
 }
 
 void bt_shares(uint32_t *ret_ppm, const double *importance, size_t n, uint32_t ratio_ppm)
@@ -19,7 +19,7 @@ void bt_shares(uint32_t *ret_ppm, const double *importance, size_t n, uint32_t r
     for (size_t i = 0; i < n; i++)
         if (importance[i] > greatest && isfinite(importance[i])) greatest = importance[i];
     for (size_t i = 0; i < n; i++) sum += weight(importance[i], greatest), ret_ppm[i] = 0;
-    for (bool full = true; full;) { /* heads that would get more than all get all, until none would */
+    for (bool full = true; full;) { /* cap heads that would get more than all, until none would */
         const double unit = budget / sum;
         full = false;
         for (size_t i = 0; i < n; i++) {

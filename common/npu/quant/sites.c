@@ -1,4 +1,4 @@
-/* Scales of inputs. */
+/* Chooses the clips and scales of inputs, and which layers lose their shadow. */
 #include "npu/quant/sites.h"
 #include "kernels/edge.h"
 #include "npu/pkg/pkg.h"
@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEADROOM = 4 }; /* of the calibration's greatest value */
+enum { HEADROOM = 4 }; /* a shadow holds this many times the calibration's maximum */
 
-typedef struct ends { /* of a clipped range: lo <= 0 <= hi */
+typedef struct ends { /* of the range that a clip leaves: lo <= 0 <= hi */
     float lo, hi;
 } ends;
 
@@ -30,7 +30,7 @@ static double rms_within(const bt_calib_site *s, ends e)
     return count > 0 ? sqrt(square / count) : 0;
 }
 
-static const double steps[] = {99.99, 99.9, 99.5}; /* of auto */
+static const double steps[] = {99.99, 99.9, 99.5}; /* percentiles that clip=auto tries */
 
 static double asked(const bt_recipe_layer *r, unsigned bits)
 {
@@ -64,7 +64,7 @@ static ends clip_of(const bt_calib_site *s, double percentile, bool asymmetric, 
     return e;
 }
 
-/* Beyond what the site keeps without a shadow. */
+/* Whether column i exceeds what the site holds without a shadow. */
 static bool is_beyond(const bt_pkg_site *s, const bt_calib_site *stats, size_t i)
 {
     if (!s->asymmetric) return stats->column_max[i] > s->clip;
@@ -101,8 +101,8 @@ static void choose_one(bt_pkg_site *s, const bt_calib_site *stats, const bt_reci
     s->rms = stats->count ? (float)sqrt(stats->square / (double)stats->count) : 0;
     s->clip = e.hi > -e.lo ? e.hi : -e.lo;
     s->scale = s->asymmetric ? (e.hi - e.lo) / 255 : s->clip / (is16 ? (float)BT_INT_MAX16 : 127.0f);
-    /* What the shadow adds back is bounded too: a scale so fine that the greatest value would not be whole
-     * is made coarser. */
+    /* A value with its shadow has at most BT_EDGE_LIMIT steps: a scale that would cut the greatest value is
+     * made coarser. */
     const float least = HEADROOM * s->max / (float)BT_EDGE_LIMIT;
     if (s->shadow != BT_SHADOW_OFF && s->scale < least) s->scale = least;
     if (!(s->scale > 0) || !isfinite(1 / s->scale)) s->scale = 1;

@@ -1,13 +1,11 @@
-/* Static units of an integer layer, and the multipliers between them. Compile time: floats are allowed
- * here, though not in what they make. */
+/* Units of an integer layer, and the multipliers between them. A compiler's work, so floats are allowed. */
 #include "npu/quant/units.h"
 #include "kernels/edge_repair.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Texts other than the calibration's reach further: one bit more for s16, two for s32, which has them to
- * spare. */
+/* Other texts reach further than the calibration's: s16 keeps one bit for them, s32 has room for two. */
 static const double HEADROOM16 = 2, HEADROOM32 = 4;
 
 bt_int_mul bt_units_mul(double x)
@@ -49,7 +47,7 @@ float bt_units_attention_scale(const bt_units_in *in, uint32_t layer)
     return (float)attention_unit(in, layer);
 }
 
-/* The greatest shift for which values up to the headroom fit. */
+/* The greatest shift at which max * HEADROOM16 fits s16, within the shifts of bt_int_from_f16_fn. */
 static int shift_of(double max)
 {
     const int s = (int)floor(log2(BT_INT_MAX16 / (max * HEADROOM16)));
@@ -70,7 +68,7 @@ void bt_units_linear(int32_t *multiplier, uint8_t *shift, int64_t *bias, const b
     for (size_t i = 0; i < 16 * bt_int_panels(n); i++) {
         bt_int_mul m = bt_units_mul(i < n ? oscale[i] / unit : 0);
         if (m.m == 0)
-            m = (bt_int_mul){1 << 30, 62}; /* requantisation has no 0; sums below 2^31 give none either */
+            m = (bt_int_mul){1 << 30, 62}; /* requantisation has no 0; this rounds sums below 2^31 to 0 */
         if (m.s == 0) m = (bt_int_mul){INT32_MAX, 1};
         multiplier[i] = m.m;
         shift[i] = (uint8_t)m.s;
@@ -141,7 +139,7 @@ static void set_attention(bt_pkg_int_params *p, const bt_units_in *in, uint32_t 
     set(p, 1, ldexp(1, -p->v_shift) / attention_unit(in, layer));
 }
 
-/* s16 of attention's output to s32 of the o site. */
+/* From s16 of attention's output to s32 of the o site. */
 static void set_turn(bt_pkg_int_params *p, const bt_units_in *in, uint32_t layer, double scale)
 {
     set(p, 0, attention_unit(in, layer) * scale / site_scale(in, layer, BT_SITE_O));
