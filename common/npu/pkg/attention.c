@@ -1,4 +1,4 @@
-/* Attention as text: parsing, with what is wrong named, and the one text of each choice. */
+/* Attention as text: parsing, with faults that name what is wrong, and the one text of each attention. */
 #include "npu/pkg/attention.h"
 #include "base/num.h"
 #include "model/model.h"

@@ -1,5 +1,5 @@
-/* What runs as one, found in two walks over a program: backwards for the last reads of values, then forwards
- * over the groups of LINEARs. */
+/* Which instructions run as one, found in two walks over a program: backwards for the last reads of values,
+ * then forwards over the groups of LINEARs. */
 #include "npu/pkg/fuse.h"
 #include "base/num.h"
 #include "npu/pkg/areas.h"
@@ -9,8 +9,9 @@
 
 /* ---- last reads ---- */
 
-/* Offsets that a later instruction reads before any other writes there. A checked program has
- * BT_PKG_MAX_LIVE values at once, of at most three parts. Where there were more, all count as read later. */
+/* Offsets that a later instruction reads before any other writes there. A checked program has at most
+ * BT_PKG_MAX_LIVE values at once, each of at most three parts. Beyond that, every offset counts as read
+ * later. */
 enum { MAX_OFFSETS = 3 * BT_PKG_MAX_LIVE };
 typedef struct read_later {
     uint64_t offset[MAX_OFFSETS];
@@ -61,7 +62,7 @@ static bool is_same_shape(const bt_pkg_inst *a, const bt_pkg_inst *b)
     return a->out_rows == b->out_rows && a->out_width == b->out_width;
 }
 
-/* Up to how many rows what b writes does not touch what a reads. */
+/* Up to how many rows b writes nothing that a reads. */
 static uint32_t rows_apart(const bt_areas *a, const bt_areas *b)
 {
     uint64_t rows = UINT32_MAX;
@@ -78,14 +79,15 @@ static uint32_t rows_apart(const bt_areas *a, const bt_areas *b)
     return (uint32_t)rows;
 }
 
-/* The group that begins at inst[n]; it ends before the program does. */
+/* Finds what is fused with the group that begins at inst[n]. At least one instruction follows the group. */
 static void find_group(bt_fuse *ret, const bt_pkg_inst *inst, const bt_pkg_program *program,
                        const bt_pkg_tensor *tensors, const bt_pkg_site *sites, uint32_t ffn, size_t n)
 {
     const bt_pkg_inst *i = &inst[n];
     const size_t next = n + i->group, after = next + 1;
     const bt_pkg_inst *then = &inst[next], *quantise = &inst[after];
-    /* What the NPU does in floats is rounded on its way, which an epilogue does not do. */
+    /* An instruction on NPU_FLOAT rounds what it writes; an epilogue does not round, so it fuses only the
+       companion's. */
     if (i->out == BT_PKG_NOWHERE || then->unit != BT_PKG_COMPANION || !is_same_shape(i, then) ||
         !ret[next].last_in1) /* NOLINT(clang-analyzer-core.uninitialized.Branch): find_last_reads sets all */
         return;

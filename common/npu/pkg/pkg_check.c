@@ -1,7 +1,7 @@
 /* The whole check of a package file: where everything lies, the digest, the constants' hashes, the tables
- * that stand for themselves, and in their turn the data and the programs. Nothing outside the file is read
- * whatever its bytes say. The layout is canonical: no gaps but zero padding, one order, so that equal
- * contents are equal files. */
+ * that need no other table, then the data and the programs. No byte of the file can make the check read
+ * outside the file. The layout is canonical: one order, no gaps but zero padding, so that equal contents are
+ * equal files. */
 #include "npu/pkg/pkg_private.h"
 #include "base/checked.h"
 #include "base/hash.h"
@@ -20,8 +20,8 @@ static bool is_zero(const uint8_t *p, size_t n)
     return true;
 }
 
-/* The next piece begins at the first multiple of 64 from *end on, and what lies between is zero. Moves
- * *end behind it. */
+/* Whether the next piece begins at the first multiple of 64 from *end on, with zeros between. Moves *end
+ * behind the piece. */
 static bool follows(const bt_pkg *p, uint64_t *end, uint64_t offset, uint64_t bytes)
 {
     if (offset != bt_pkg_align(*end) || offset > p->len || bytes > p->len - offset) return false;
@@ -136,7 +136,7 @@ static bt_err check_consts(const bt_pkg *p, bt_pool *pool, bt_fault *fault)
     return e;
 }
 
-/* ---- tables that stand for themselves ---- */
+/* ---- tables that need no other table ---- */
 
 static bool holds_code(const bt_pkg_const *c, const bt_pkg_program *g)
 {
@@ -183,7 +183,7 @@ static bt_err check_programs(const bt_pkg *p, bt_fault *fault)
     return BT_OK;
 }
 
-/* Rows ascend by batch, seq, ctx, none twice. */
+/* Rows ascend by batch, seq, ctx; no row is there twice. */
 static bool row_after(const bt_pkg_row *a, const bt_pkg_row *b)
 {
     if (a->batch != b->batch) return a->batch < b->batch;
@@ -223,7 +223,7 @@ static bt_err check_rows(const bt_pkg *p, bt_fault *fault)
     return BT_OK;
 }
 
-/* Ended, zero-filled, and nothing in it that a terminal obeys. */
+/* Whether a text has an end, zeros behind it, and no control characters, which a terminal would obey. */
 static bool is_text(const char *s, size_t room)
 {
     const char *end = memchr(s, 0, room);
@@ -232,8 +232,8 @@ static bool is_text(const char *s, size_t room)
     return end && is_zero((const uint8_t *)end, room - (size_t)(end - s));
 }
 
-/* A recipe beside the header is read of a package that was only looked at, so its constant is compared with
- * its hash here. It has no room to spare, and would not fit the header. */
+/* Checks the constant of a long recipe. bt_pkg_look reads it too, so its hash is compared here. The text
+ * fills its constant and is too long for the header. */
 static bt_err check_recipe_text(const bt_pkg *p, bt_fault *fault)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
@@ -267,7 +267,7 @@ static bt_err check_lists(const bt_pkg *p, bt_fault *fault)
             return bt_fail(fault, BT_EFORMAT,
                            "fallback %u: a text without an end or with control characters, or layers %u", i,
                            f->layers);
-    /* `layers` stands for the head. */
+    /* last_layer == layers: the output matrix */
     for (uint32_t i = 0; i < h->sessions.count; i++, s++)
         if (s->first_layer > s->last_layer || s->last_layer > h->layers ||
             (i && s->first_layer < s[-1].last_layer))

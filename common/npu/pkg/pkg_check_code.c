@@ -1,8 +1,8 @@
-/* The check of a package's programs. Each is walked once as the executor would, with the values that lie in
- * the arena in place of their contents: an instruction may only read what an earlier one wrote, in the same
- * form, shape and unit, unless something has been written over it since; it may only touch the arena inside a
- * place of the plan that is alive, and its operands overlap only where it works in place. So the executor
- * meets no operand, index, width or list of shadow entries that this file has not seen before. */
+/* The check of a package's programs. Each is walked once as the executor would walk it, with a description of
+ * each value in place of its contents. An instruction may only read what an earlier one wrote, in the same
+ * form, shape and unit, and not overwritten since. It may touch the arena only inside a place of the plan
+ * that is alive, and its operands overlap only where it works in place. So the executor meets no operand,
+ * index, width or list of shadow entries that this check has not seen. */
 #include "npu/pkg/pkg_private.h"
 #include "kernels/int_ops.h"
 #include "model/weight.h"
@@ -20,8 +20,8 @@ typedef struct area {
 typedef struct value {
     uint8_t form; /* bt_pkg_form */
     uint8_t out_rows;
-    uint32_t width, stride, site; /* site: of WIDE and PLANES, else NONE */
-    area part[3];                 /* rows; of PLANES also lo and aux (no bytes: not there) */
+    uint32_t width, stride, site; /* site: whose unit WIDE and PLANES have; else NONE */
+    area part[3];                 /* the rows; PLANES: also lo and aux (bytes 0: absent) */
 } value;
 
 typedef struct begin {
@@ -35,14 +35,15 @@ typedef struct walk {
     const bt_pkg_program *prog;
     const bt_pkg_place *place;
     begin *order;                                /* places by first_inst */
-    uint32_t live[BT_PKG_MAX_LIVE], lives, next; /* places alive at `at`; the next to come in order */
+    uint32_t live[BT_PKG_MAX_LIVE], lives, next; /* places alive at `at`; the next place of `order` to begin
+                                                  */
     value val[BT_PKG_MAX_LIVE];
     uint32_t vals;
     uint32_t program, at;       /* for messages */
-    uint32_t cluster, clusters; /* of the instruction before; how many have begun */
-    uint32_t layer, stored; /* the layer of the last instruction that had one; layers whose KV is stored */
-    bool layered, tail, logits; /* in the layers; past them; logits were written */
-    uint32_t session;           /* that is mapped; BT_PKG_NONE before the first SESSION */
+    uint32_t cluster, clusters; /* cluster of the instruction before; clusters that have begun */
+    uint32_t layer, stored;     /* the layer of the last instruction in a layer; layers whose KV is stored */
+    bool layered, tail, logits; /* the walk has reached the layers; has left them; logits were written */
+    uint32_t session;           /* the mapped session; BT_PKG_NONE before the first SESSION */
     bt_fault *fault;
 } walk;
 
@@ -68,8 +69,8 @@ static bool overlap(area a, area b)
 static bool inside(area a, area b) { return a.at >= b.at && a.at + a.bytes <= b.at + b.bytes; }
 static area place_area(const bt_pkg_place *p) { return (area){p->offset, p->bytes}; }
 
-/* Places are alive from first_inst to last_inst. Lets those begin that begin at w->at, after the ones that
- * are over have gone, with the values in them. */
+/* Moves the plan to instruction w->at: places that ended before it go, with the values in them; then the
+ * places that begin here come alive. */
 static bt_err move_plan(walk *w)
 {
     uint32_t kept = 0;
@@ -145,7 +146,7 @@ static const bt_pkg_tensor *tensor_of(const walk *w, uint32_t index)
                                                                           : NULL;
 }
 
-/* Outputs of a linear: those of its matrix, or of the part of the output matrix that it names. */
+/* The outputs that a linear computes: of its matrix, or of the part of the output matrix that it names. */
 static uint32_t outputs_of(const walk *w, const bt_pkg_inst *in, const bt_pkg_tensor *t)
 {
     const uint32_t part = bt_pkg_is_linear(in) && t->weight == BT_WEIGHT_OUTPUT ? bt_pkg_part_of(in) : 0;
@@ -225,13 +226,13 @@ static bt_err check_params(const walk *w, const bt_pkg_inst *in, const bt_pkg_op
     return BT_OK;
 }
 
-/* Those that only a layer has. */
+/* Whether the instruction stands only in layers. */
 static bool is_of_layers(const bt_pkg_op_info *r)
 {
     return r->shape == BT_SHAPE_HEADS || r->shape == BT_SHAPE_STORE || r->shape == BT_SHAPE_ATTEND;
 }
 
-/* Layers ascend; what stands outside them comes before or after all of them. */
+/* Layers ascend. Instructions outside layers come before or after all of them. */
 static bt_err check_layer(walk *w, const bt_pkg_inst *in, const bt_pkg_op_info *r)
 {
     if (in->layer == UINT32_MAX) {
@@ -252,7 +253,7 @@ static bt_err check_layer(walk *w, const bt_pkg_inst *in, const bt_pkg_op_info *
     return BT_OK;
 }
 
-/* The width of the rows that it turns; 0: there is no such rotation. */
+/* The width of the rows that a rotation turns; 0: the package has no such rotation. */
 static uint32_t turned(const bt_pkg_header *h, uint32_t by)
 {
     return by == BT_ROTATION_R1 && h->r1.base   ? h->dim
@@ -261,7 +262,7 @@ static uint32_t turned(const bt_pkg_header *h, uint32_t by)
                                                 : 0;
 }
 
-/* arg, and widths that no tensor or site decides. */
+/* Checks arg, and the widths that no tensor or site decides. */
 static bt_err check_widths(const walk *w, const bt_pkg_inst *in, const bt_pkg_op_info *r)
 {
     const bt_pkg_header *h = w->h;
@@ -282,7 +283,7 @@ static bt_err check_widths(const walk *w, const bt_pkg_inst *in, const bt_pkg_op
         arg = true; /* check_pieces */
         width = width && in->out_width == h->heads * h->head_dim;
         break;
-    case BT_SHAPE_BLOCKS: /* in integers by r2, or by nothing: a change of unit */
+    case BT_SHAPE_BLOCKS: /* in integers: R2, or arg 0, a change of unit */
         if (in->unit == BT_PKG_NPU && !in->arg) break;
         arg = turned(h, in->arg) && (in->unit != BT_PKG_NPU || in->arg == BT_ROTATION_R2);
         width = width && in->out_width == turned(h, in->arg);
@@ -295,9 +296,9 @@ static bt_err check_widths(const walk *w, const bt_pkg_inst *in, const bt_pkg_op
     return width ? BT_OK : bad(w, "in_width %u, out_width %u, or macs_per_row", in->in_width, in->out_width);
 }
 
-/* Slices of attention and parts of the output matrix come all, one after the other, alike but for what they
- * cover: so what they make together is whole. index: from 1 of count; step: what the next one's arg has more.
- */
+/* Slices of attention, and parts of the output matrix, come without a gap and one after the other. They
+ * differ only in what they cover, so together they make the whole. index: from 1 to count; step: by how much
+ * the next one's arg is greater. */
 static bt_err check_series(const walk *w, const bt_pkg_inst *in, uint64_t index, uint64_t count,
                            uint32_t step)
 {
@@ -318,7 +319,7 @@ static bt_err check_series(const walk *w, const bt_pkg_inst *in, uint64_t index,
     return BT_OK;
 }
 
-/* Checks arg: attention's is its slice, a linear's the loop order and, for the output matrix, the part. */
+/* Checks arg of attention (the slice) and of a linear (the loop order, and the part of the output matrix). */
 static bt_err check_pieces(const walk *w, const bt_pkg_inst *in)
 {
     const bt_pkg_layout *l = &w->h->layout;
@@ -369,7 +370,7 @@ static bt_err check_area(const walk *w, const char *name, area a)
     return in_live_place(w, a) ? BT_OK : bad(w, "%s lies in no place that is alive", name);
 }
 
-/* The value that lies at `at` as this instruction reads it. */
+/* Finds the value at `at` in the form and shape in which the instruction reads it. */
 static bt_err read_value(const walk *w, const value **ret, const char *name, const bt_pkg_inst *in,
                          uint64_t at, uint32_t f, uint32_t stride, bool out_rows)
 {
@@ -395,7 +396,7 @@ static bt_err read_value(const walk *w, const value **ret, const char *name, con
     return bad(w, "%s: no value of its kind was written there", name);
 }
 
-/* What the instruction writes. */
+/* Describes the value that the instruction writes. */
 static bt_err plan_output(const walk *w, value *ret, const bt_pkg_inst *in, uint32_t f)
 {
     const bt_pkg_layout *l = &w->h->layout;
@@ -437,7 +438,7 @@ static bt_err write_value(walk *w, const value *v, const value *const *read, siz
                 if (overlap(a, read[r]->part[k])) return bad(w, "%s overlaps an input", names[i]);
     }
     for (uint32_t i = 0; i < w->vals;) {
-        /* One quantised input at a time: LLM.int8 keeps its columns outside the arena. */
+        /* Only one quantised input is valid at a time: LLM.int8 keeps its columns outside the arena. */
         bool over = v->form == BT_PKG_FORM_PLANES && w->val[i].form == BT_PKG_FORM_PLANES;
         for (int k = 0; k < 9; k++) over = over || overlap(w->val[i].part[k / 3], v->part[k % 3]);
         if (over) w->val[i] = w->val[--w->vals];
@@ -524,11 +525,11 @@ static bt_err enter_session(walk *w, const bt_pkg_inst *in)
     if (in->arg == w->session) return bad(w, "session %u is mapped already", in->arg);
     if (in->params > MOST_NS) return bad(w, "costs %llu ns", (unsigned long long)in->params);
     w->session = in->arg;
-    w->cluster = 0; /* no call goes on behind it */
+    w->cluster = 0; /* a cluster does not go on behind a SESSION */
     return BT_OK;
 }
 
-/* What the NPU runs lies in the session that is mapped. */
+/* The layer of an NPU instruction lies in the mapped session. */
 static bt_err check_session(const walk *w, const bt_pkg_inst *in)
 {
     if (w->h->sessions.count < 2 || in->unit == BT_PKG_COMPANION) return BT_OK;
@@ -543,7 +544,8 @@ static bt_err check_session(const walk *w, const bt_pkg_inst *in)
 
 /* ---- the walk ---- */
 
-/* A cluster's instructions are all the NPU's and lie together, so that it can run as one call. */
+/* A cluster's instructions are all the NPU's and follow each other, so that the cluster can run as one
+ * call. */
 static bt_err check_cluster(walk *w, const bt_pkg_inst *in)
 {
     if (in->cluster && in->unit == BT_PKG_COMPANION)
@@ -555,8 +557,8 @@ static bt_err check_cluster(walk *w, const bt_pkg_inst *in)
     return BT_OK;
 }
 
-/* Integers run on the NPU, all else on the companion; what the NPU may have in floats also there. R1 belongs
- * to the embedding. */
+/* Integers run on the NPU, all else on the companion; what the NPU may run in floats also on NPU_FLOAT. R1
+ * belongs to the embedding, so it stays on the companion. */
 static bt_err check_unit(const walk *w, const bt_pkg_inst *in, const bt_pkg_op_info *r)
 {
     const bool is_embedding = r->beside == BT_BESIDE_ROTATION && in->arg == BT_ROTATION_R1;
@@ -569,7 +571,7 @@ static bt_err check_unit(const walk *w, const bt_pkg_inst *in, const bt_pkg_op_i
                : bad(w, "unit %u without rope_cos16", in->unit);
 }
 
-/* Whether the instruction has integers beyond the inputs of linears. */
+/* Whether the instruction has integers other than the inputs of linears, which takes npu_ops all. */
 static bool needs_all(const bt_pkg_op_info *r)
 {
     const uint8_t form[] = {r->in0, r->out};
@@ -580,7 +582,7 @@ static bool needs_all(const bt_pkg_op_info *r)
     return needs;
 }
 
-/* Attention in integers sums what it attends to, which is all. */
+/* Attention in integers is dense; a package with sparse attention has none. */
 static bt_err check_scores(const walk *w, const bt_pkg_op_info *r)
 {
     if (r->params != BT_PKG_PARAMS_SCORES) return BT_OK;

@@ -1,5 +1,6 @@
-/* The check of a package's data: the header's fields, and tensors and sites with their constants: sizes
- * exactly what the shape needs, floats finite, integers within the ranges in which the kernels are exact. */
+/* The check of a package's data: the header's fields, and tensors and sites with their constants. A constant
+ * has exactly the size that its shape needs, floats are finite, and integers are in the ranges in which the
+ * kernels are exact. */
 #include "npu/pkg/pkg_private.h"
 #include "kernels/int_kernels.h"
 #include "kernels/kernels.h"
@@ -21,10 +22,10 @@ static bool finite(float x)
 }
 static bool positive(float x) { return finite(x) && x > 0; }
 static bool not_negative(float x) { return finite(x) && x >= 0; }
-/* A figure that may be measured: NaN says that nobody measured it. */
+/* A measured figure; NaN: nobody measured it. */
 static bool measured(float x) { return x != x || not_negative(x); }
 
-/* Zeros are compared as bytes: -0.0 is not what the writer puts where nothing is. */
+/* Compares bytes, because -0.0 == 0 and the writer puts plain zeros where nothing is. */
 static bool same_bytes(const void *a, const void *b, size_t n) { return memcmp(a, b, n) == 0; }
 
 /* ---- on all threads ---- */
@@ -59,7 +60,7 @@ bt_err bt_pkg_check_each(const bt_pkg *p, uint32_t count, bt_pkg_check_fn *check
 
 /* ---- one constant ---- */
 
-/* The constant of exactly these bytes; NULL: no such index, or another size. */
+/* The constant with exactly so many bytes; NULL: no such index, or another size. */
 static const void *const_of(const bt_pkg *p, uint32_t index, uint64_t bytes)
 {
     if (index >= bt_pkg_header_of(p)->consts.count || bt_pkg_consts(p)[index].bytes != bytes) return NULL;
@@ -177,7 +178,7 @@ bt_err bt_pkg_check_dimensions(const bt_pkg *p, bt_fault *fault)
 
 static bool is_head_scale(float x) { return x >= 0x1p-100f && x <= 0x1p100f; }
 
-/* Two heads that share a choice. */
+/* Whether h[0] and h[1] have the numbers with which two heads can share a choice. */
 static bool choose_as_one(const bt_pkg_head *h)
 {
     return h[0].ppm == h[1].ppm && h[0].q_scale == h[1].q_scale;
@@ -285,9 +286,9 @@ void bt_pkg_weight_shape(const bt_pkg_header *h, uint32_t weight, uint32_t *n, u
     *k = shape[1];
 }
 
-/* What the kernels rely on: s8 in [-127, 127], s4 in [-7, 7], and colsum the sum of what they multiply,
- * padding included. Sums run over 64 lanes (16 outputs of 4 inputs) so that compilers make vectors of
- * them. */
+/* What the kernels rely on: s8 in [-127, 127], s4 in [-7, 7], and colsum the sum of all weights that they
+ * multiply, padding included. The loop sums over 64 lanes (16 outputs of 4 inputs) so that compilers make
+ * vectors of them. */
 static bool weights_fit(const uint8_t *w, const int32_t *colsum, uint64_t panels, uint64_t k4, uint32_t bits)
 {
     if (bits == 8 && memchr(w, 0x80, (size_t)(panels * k4 * 64))) return false;
@@ -320,7 +321,7 @@ static bool weights_fit(const uint8_t *w, const int32_t *colsum, uint64_t panels
     return true;
 }
 
-/* The same of weights in groups: colsum is of low planes, then of high ones. */
+/* The same for weights in groups. colsum: sums of the low planes, then of the high planes. */
 static bool planes_fit(const uint8_t *w, const int32_t *colsum, uint64_t panels, uint64_t k4, uint32_t bits,
                        const bt_int_group *g, uint64_t group4)
 {
@@ -342,11 +343,11 @@ static bool planes_fit(const uint8_t *w, const int32_t *colsum, uint64_t panels,
     return true;
 }
 
-/* The same of palettes: colsum is of what indices stand for, those past the outputs too. */
+/* The same for palettes. colsum: sums of the numbers that indices name, those beyond the outputs too. */
 static bool palettes_fit(const uint8_t *w, const int32_t *colsum, uint64_t panels, const bt_pkg_tensor *t,
                          const int8_t *palettes)
 {
-    enum { AT_ONCE = 32 }; /* groups of four inputs, at most: 128 of a channel */
+    enum { AT_ONCE = 32 }; /* groups of four inputs that are looked up together: 128 inputs of a channel */
     const uint64_t k4 = t->k / 4, run4 = t->palette_run / 4;
     int8_t v[AT_ONCE * 64];
     if (memchr(palettes, 0x80, (size_t)((panels * (k4 / run4)) << t->bits))) return false;
@@ -395,7 +396,8 @@ static bt_err check_requant(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t,
     return BT_OK;
 }
 
-/* Steps from 1 on, and no weight of the group's beyond what two planes hold; zeros past the outputs. */
+/* Whether steps are 1 or more and no weight of the group exceeds what two planes hold; beyond the outputs,
+ * zeros. */
 static bool group_fits(const bt_int_group *g, uint32_t outputs, uint32_t bits)
 {
     const int least = bits == 4 ? -8 : -127, most = bits == 4 ? 7 : 127;
@@ -432,7 +434,7 @@ static bt_err check_palettes(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t
     return const_of(p, t->groups, bytes) ? BT_OK : BAD("palettes");
 }
 
-/* The integers that the kernels multiply. */
+/* Checks a matrix's panels and colsum. */
 static bt_err check_panels(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, bt_fault *fault)
 {
     const uint64_t panels = bt_int_panels(t->n), k4 = bt_int_k4(t->k);

@@ -1,4 +1,4 @@
-/* Rounding up and cutting into pieces, as a package's layout says. */
+/* What a package's layout rounds up and cuts into pieces. */
 #include "npu/pkg/pkg_layout.h"
 
 static uint64_t pieces_of(uint64_t n, uint64_t of) { return of && n ? (n + of - 1) / of : 1; }

@@ -1,5 +1,5 @@
-/* The order of a package's tables, the names of what is in it, and the proof that its structures have the
- * sizes that the file says. */
+/* The order of a package's tables, the names of its values, units and instructions, and static assertions
+ * that its structures have the sizes of the file format. */
 #include "kernels/round16.h"
 #include "model/weight.h"
 #include "npu/pkg/pkg_format.h"
@@ -16,7 +16,7 @@ _Static_assert(sizeof(bt_pkg_inst) == 88 && sizeof(bt_pkg_int_params) == 64, "pa
 _Static_assert(sizeof(bt_pkg_fallback) == 136 && sizeof(bt_pkg_session) == 16, "package tables");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "package files are mapped as they are");
 
-/* In the order of a layer's tensors. */
+/* The weight of each slot of a layer. */
 static const uint32_t slot_weight[BT_PKG_LAYER_TENSORS] = {
     BT_WEIGHT_ATTN_NORM, BT_WEIGHT_Q,        BT_WEIGHT_K,    BT_WEIGHT_V,  BT_WEIGHT_Q_NORM, BT_WEIGHT_K_NORM,
     BT_WEIGHT_O,         BT_WEIGHT_FFN_NORM, BT_WEIGHT_GATE, BT_WEIGHT_UP, BT_WEIGHT_DOWN,

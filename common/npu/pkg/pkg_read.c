@@ -1,6 +1,6 @@
-/* Package files, mapped read-only and checked before anyone sees them. Out of scope: a file that somebody
- * cuts or rewrites in place while it is mapped (packages are replaced by rename, never written to; the
- * kernel would raise SIGBUS). */
+/* Package files, mapped read-only and checked before anyone reads them. No check covers a file that somebody
+ * cuts or rewrites while it is mapped: the kernel would raise SIGBUS. Packages are replaced by rename, never
+ * written to. */
 #include "npu/pkg/pkg.h"
 #include "base/file.h"
 #include "kernels/kernels.h"
@@ -108,11 +108,12 @@ static uint64_t gap(uint64_t lo, uint64_t hi, uint64_t v) { return v < lo ? lo -
 bt_err bt_pkg_find_row(const bt_pkg_row **ret, const bt_pkg *p, size_t batch, size_t seq, size_t end_tokens,
                        bt_fault *fault)
 {
-    const bt_pkg_row *row = bt_pkg_rows(p), *found = NULL, *near = row; /* there is one at least */
+    const bt_pkg_row *row = bt_pkg_rows(p), *found = NULL, *near = row; /* a package has at least one row */
     uint64_t best[3] = {UINT64_MAX, UINT64_MAX, UINT64_MAX};
     for (uint32_t i = 0; i < bt_pkg_header_of(p)->rows.count; i++) {
         const bt_pkg_row *r = &row[i];
-        /* What differs, in the order in which it is hard to change: the batch, the length, the context. */
+        /* How far the row is from what was asked for: in the batch, in the length, in the context. A row with
+           a nearer batch is nearer, whatever the others are. */
         const uint64_t d[3] = {gap(r->batch, r->batch, batch), gap(r->seq_min, r->seq, seq),
                                end_tokens > r->ctx ? end_tokens - r->ctx : 0};
         if (!d[0] && !d[1] && !d[2] && (!found || r->ctx < found->ctx)) found = r;
@@ -141,7 +142,7 @@ bt_err bt_pkg_find_decode_row(const bt_pkg_row **ret, const bt_pkg *p, size_t se
     for (uint32_t i = 0; i < bt_pkg_header_of(p)->rows.count && !found; i++, r++) {
         if (r->seq != 1) continue;
         if (r->batch >= seqs && r->ctx >= end_tokens) found = r; /* rows ascend by batch, seq, ctx */
-        /* the largest batch up to seqs, or the first beyond, and the longest context of it */
+        /* the nearest row: the largest batch up to seqs, or the first beyond, with its longest context */
         if (!near || near->batch < seqs || near->batch == r->batch) near = r;
     }
     if (!near)
@@ -159,7 +160,7 @@ bt_int_range bt_pkg_site_range(const bt_pkg_site *s)
     return s->asymmetric ? bt_int_asymmetric(s->zero) : BT_INT_SYMMETRIC;
 }
 
-/* ---- does it belong to this model? ---- */
+/* ---- the package's model ---- */
 
 bt_err bt_pkg_check_model(const bt_pkg *p, const bt_model *m, bt_fault *fault)
 {

@@ -1,4 +1,4 @@
-/* A package's table of rows as a policy. */
+/* A package's table of rows as a list of shapes. */
 #include "npu/pkg/pkg_shapes.h"
 
 #include <stdlib.h>

@@ -1,5 +1,4 @@
-/* An opened package's header and tables; how large tables may be; what of them the digest and the counts
- * of references say. */
+/* An opened package's header and tables, the limits of tables, the digest, and the counts of references. */
 #include "npu/pkg/pkg_private.h"
 #include "base/hash.h"
 #include "model/model.h"

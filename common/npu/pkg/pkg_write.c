@@ -1,8 +1,8 @@
-/* Writing a package: constants stream to a temporary file beside the target as they come, tables follow at
- * the end, and the file gets its name only when it is whole and on the disk. The same calls give the same
- * bytes: padding is zero, and no time, path or host name goes in. Constants with the same XXH3-128 and length
- * are taken for the same and stored once. Their bytes are not compared: two different constants with one hash
- * are less likely than an error of the disk. */
+/* Writing a package: constants stream to a temporary file beside the target, tables follow at the end, and
+ * the file gets its name only when it is whole and on the disk. The same calls give the same bytes: padding
+ * is zero, and no time, path or host name goes in. Constants with the same XXH3-128 and length are stored
+ * once. Their bytes are not compared: two different constants with one hash are less likely than an error of
+ * the disk. */
 #include "npu/pkg/pkg.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -23,8 +23,8 @@ typedef struct list {
 struct bt_pkg_writer {
     bt_file_new file;
     bool has_file;
-    const char *name;  /* of what is written, in faults */
-    bt_pkg_kept *kept; /* of a sketch, else NULL */
+    const char *name;  /* for faults: the path, or words for a sketch */
+    bt_pkg_kept *kept; /* what a sketch holds; NULL: the writer makes a file */
     size_t kept_room;
     uint64_t at; /* where the next bytes go */
     list table[BT_PKG_TABLES];
@@ -40,7 +40,7 @@ static bt_err keep(bt_pkg_writer *w, bt_err e)
     return e;
 }
 
-/* path NULL: of a sketch. */
+/* path NULL: a writer of a sketch. */
 static bt_err make(bt_pkg_writer **ret, const char *path, bt_fault *fault)
 {
     const char *name = path ? path : "a package's sketch";
@@ -125,7 +125,7 @@ static uint32_t add(bt_pkg_writer *w, bt_pkg_table_id id, const void *elem)
 
 /* ---- constants, found by their hash ---- */
 
-/* The slot of this hash and length, or the free one where it belongs. */
+/* The slot of the constant with this hash and length, or the free slot where it belongs. */
 static uint32_t *slot_of(const bt_pkg_writer *w, const uint8_t hash[16], uint64_t bytes)
 {
     const bt_pkg_const *c = w->table[BT_PKG_TABLE_CONSTS].elem;
@@ -150,7 +150,7 @@ static bt_err more_slots(bt_pkg_writer *w)
     return BT_OK;
 }
 
-/* A copy of constant `index`, which is the last; bytes NULL: of none. */
+/* Keeps a copy of the last constant, `index`. bytes NULL: the constant has no bytes. */
 static bt_err keep_const(bt_pkg_writer *w, uint32_t index, const void *bytes, size_t len)
 {
     bt_pkg_kept *k = w->kept;
@@ -168,7 +168,7 @@ static bt_err keep_const(bt_pkg_writer *w, uint32_t index, const void *bytes, si
     return BT_OK;
 }
 
-/* Behind all that is there. */
+/* Adds a constant behind all others. */
 static uint32_t add_const(bt_pkg_writer *w, const bt_pkg_const *c, const void *bytes)
 {
     if (w->has_file && put(w, bytes, (size_t)c->bytes, c->offset) < 0) return BT_PKG_NONE;
@@ -234,7 +234,7 @@ static uint64_t weights_bytes(const bt_pkg_const *c, size_t count)
     return sum;
 }
 
-/* The header's sizes and places, and how often each constant is named. */
+/* Sets the header's sizes and the places of the tables, and counts how often each constant is named. */
 static bt_err close_tables(bt_pkg_writer *w, bt_pkg_header *h, const void *table[BT_PKG_TABLES])
 {
     bt_pkg_const *c = w->table[BT_PKG_TABLE_CONSTS].elem;
@@ -298,7 +298,7 @@ bt_err bt_pkg_writer_finish_sketch(bt_pkg **ret, bt_pkg_writer *w, const bt_pkg_
     if (w->failed < 0) return bt_fail(fault, w->failed, "%s", w->why.text);
     bt_pkg_kept *k = w->kept;
     k->header = h;
-    for (int i = 0; i < BT_PKG_TABLES; i++) { /* they are the sketch's now */
+    for (int i = 0; i < BT_PKG_TABLES; i++) { /* the sketch takes them */
         k->table[i] = w->table[i].elem;
         w->table[i] = (list){0};
     }

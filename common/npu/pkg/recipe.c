@@ -1,4 +1,4 @@
-/* Recipes as text: parsing, with every choice named in the errors, and the one text of each recipe. */
+/* Recipes as text: parsing, with faults that list the choices, and the one text of each recipe. */
 #include "npu/pkg/recipe.h"
 #include "base/num.h"
 #include "model/model.h"
@@ -51,15 +51,14 @@ static bool has_8_bit_site(const bt_recipe_layer *r)
     return false;
 }
 
-/* R1 and R2 where nothing is said of them. */
+/* The defaults that depend on other choices: R1 and R2, then GPTQ. */
 static bool rotates(const bt_recipe *r)
 {
     return !r->awq && (r->usual.weight_bits != 4 || r->usual.group != 32);
 }
-/* And GPTQ. */
 static bool has_gptq(const bt_recipe *r) { return !r->awq && r->usual.weight_bits == 4; }
 
-/* A number of at most four digits after the point, so that its text gives it back. */
+/* Reads a number with at most four digits after the point, so that its text gives the same number again. */
 static bt_err number(double *ret, const char *text, double lo, double hi, bt_fault *fault)
 {
     double v;
@@ -121,14 +120,14 @@ static bt_err fraction(double *ret, const char *name, const char *value, bt_faul
     return bt_fail(fault, BT_EARG, "recipe: %s=%s: a number from 0 to 1", name, value);
 }
 
-/* One choice. *seen: what was already chosen, so that nothing is said twice. */
+/* Reads one choice. *seen: the kinds of choices so far, so that no kind is chosen twice. */
 static bt_err parse_choice(bt_recipe *r, unsigned *seen, bool is_a16, char *choice, bt_fault *fault)
 {
     /* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): in the order in which a row is read */
     static const struct {
         const char *name;
         unsigned group;
-        size_t field; /* of a flag */
+        size_t field; /* offset of the flag's field */
         bool value;
     } flag[] = {
         {"per-tensor", 0, offsetof(bt_recipe, usual.per_tensor), true},
@@ -199,7 +198,7 @@ static bt_err parse_choice(bt_recipe *r, unsigned *seen, bool is_a16, char *choi
     return e;
 }
 
-/* What has no palette. */
+/* Refuses palettes with choices that exclude them. */
 static bt_err check_palette(const bt_recipe *r, const bt_recipe_layer *l, bt_fault *fault)
 {
     const char *other = l->per_tensor ? "per-tensor" : l->gptq ? "gptq" : r->awq ? "awq" : "llm-int8";
@@ -243,7 +242,7 @@ static bt_err check(bt_recipe *r, unsigned seen, bt_fault *fault)
     return check_palette(r, l, fault);
 }
 
-/* MODE[:CHOICES], which is cut to pieces. *ret_seen: what was chosen. */
+/* Reads MODE[:CHOICES]; text is cut to pieces. *ret_seen: the kinds of choices in it. */
 static bt_err parse_one(bt_recipe *ret, unsigned *ret_seen, char *text, bt_fault *fault)
 {
     static const struct {
@@ -282,8 +281,8 @@ static bt_err parse_one(bt_recipe *ret, unsigned *ret_seen, char *text, bt_fault
 
 static const char *text_of_layer(char ret[BT_RECIPE_MAX_TEXT], const bt_recipe_layer *l);
 
-/* As one for layers or for the head alone: what the others' sites have says nothing, and is made one with
- * theirs. */
+/* A recipe for layers alone, or for the head alone. The other sites' fields say nothing then and get fixed
+ * values, so that equal recipes compare equal. */
 static bt_recipe_layer only(const bt_recipe_layer *l, bool is_head)
 {
     bt_recipe_layer one = *l;
@@ -304,7 +303,7 @@ static bool is_same(const bt_recipe_layer *a, const bt_recipe_layer *b)
     return strcmp(text_of_layer(one, a), text_of_layer(other, b)) == 0;
 }
 
-/* The index in part_of of a recipe, which is added where it is new. */
+/* The number of a recipe in part_of; a new recipe is added. */
 static bt_err part_index(uint8_t *ret, bt_recipe *r, const bt_recipe_layer *l, bool is_head, bt_fault *fault)
 {
     const bt_recipe_layer usual = only(&r->usual, is_head), own = only(l, is_head);
@@ -320,7 +319,7 @@ static bt_err part_index(uint8_t *ret, bt_recipe *r, const bt_recipe_layer *l, b
     return BT_OK;
 }
 
-/* "3", "3-7" or "head" as numbers of layers. */
+/* Reads "3", "3-7" or "head" as numbers of layers. */
 static bt_err parse_range(uint32_t *first, uint32_t *last, const char *text, bt_fault *fault)
 {
     uint32_t n[2] = {0, 0};
@@ -348,7 +347,7 @@ static bt_err parse_range(uint32_t *first, uint32_t *last, const char *text, bt_
     return BT_OK;
 }
 
-/* LAYERS=MODE[:CHOICES]. named: which were before. */
+/* Reads LAYERS=MODE[:CHOICES]. named: the layers of earlier parts. */
 static bt_err parse_part(bt_recipe *r, bool named[BT_RECIPE_HEAD + 1], char *text, bt_fault *fault)
 {
     bt_recipe own;
@@ -457,7 +456,8 @@ unsigned bt_recipe_rotations(const bt_recipe *r)
 /* ---- text ---- */
 
 typedef struct line {
-    char *text; /* [BT_RECIPE_MAX_TEXT]; what is parsed is as long at least, so nothing is cut */
+    char *text; /* [BT_RECIPE_MAX_TEXT]; a recipe's canonical text is no longer than the text that was parsed
+                 */
     size_t len;
     char before; /* ':' in front of the first choice, then ',' */
 } line;
@@ -504,7 +504,7 @@ static void add_clip(line *l, const bt_recipe_layer *r, bool all_16)
     else add_number(l, "clip=p", clip);
 }
 
-/* MODE[:CHOICES]; whole: NULL for those of layers. */
+/* Writes MODE[:CHOICES]. whole: the recipe in front; NULL for the recipe of a part. */
 static void add_recipe(line *l, const bt_recipe_layer *r, const bt_recipe *whole)
 {
     const bool all_16 = !has_8_bit_site(r);
@@ -542,7 +542,7 @@ static const char *text_of_layer(char ret[BT_RECIPE_MAX_TEXT], const bt_recipe_l
     return ret;
 }
 
-/* "0-3+29" of the layers with this part, "head" last. */
+/* Writes the layers of a part, "0-3+29", "head" last. */
 static void add_layers(line *l, const bt_recipe *r, uint8_t part)
 {
     char before = '/', text[24];

@@ -1,5 +1,4 @@
-/* Cutting prompts into shapes: lists of legal shapes, and arithmetic on counts. Files are read in
- * shapes_file.c. */
+/* Cutting prompts into shapes: lists of legal shapes, and arithmetic on counts. shapes_file.c reads files. */
 #include "npu/pkg/shapes.h"
 #include "base/file.h"
 #include "base/num.h"
@@ -27,8 +26,8 @@ static void add_powers(bt_shapes *p, size_t first, size_t last, size_t ctx_token
     add(p, seq, seq);
 }
 
-/* The number at **text, advancing past its digits: no sign, no leading zero, at most BT_SHAPES_MAX_CHUNK.
- * 0: there is none. */
+/* Reads the number at **text and moves *text behind its digits: no sign, no leading zero, at most
+ * BT_SHAPES_MAX_CHUNK. 0: there is no such number. */
 static size_t number(const char **text)
 {
     size_t n = 0;
@@ -168,7 +167,8 @@ static bool holds(const bt_shape *s, const bt_shapes_left *left, size_t prompts)
     return true;
 }
 
-/* The shape where the longest has `most` left; NULL: none whose ctx holds all chunks' ends. */
+/* The shape for a run whose longest prompt has `most` tokens left. NULL: no shape's ctx holds all chunks'
+ * ends. any_ctx: ctx is ignored. */
 static const bt_shape *choose(const bt_shapes *p, const bt_shapes_left *left, size_t prompts, size_t most,
                               bool any_ctx)
 {
@@ -202,7 +202,7 @@ bt_shapes_chunk bt_shapes_next(const bt_shapes *p, size_t n, size_t begin)
 static void walk(const bt_shapes *p, size_t n, size_t *ret_rows, size_t *ret_launches)
 {
     const size_t largest = p->shape[p->shapes - 1].seq;
-    size_t bounded = 0, rows = 0, launches = 0; /* from `bounded` on no ctx makes a difference */
+    size_t bounded = 0, rows = 0, launches = 0; /* bounded: from this position on no ctx changes the choice */
     for (size_t i = 0; i < p->shapes; i++)
         if (p->shape[i].ctx > bounded) bounded = p->shape[i].ctx;
     for (size_t begin = 0; begin < n;) {

@@ -1,5 +1,5 @@
 /* Lists of shapes from JSON files: network specializations, and enumerated shapes. A file is taken whole or
- * refused, with the place of what is wrong; jansson decides what is JSON. */
+ * refused; the fault names the place. jansson decides what is JSON. */
 #include "npu/pkg/shapes.h"
 #include "base/num.h"
 
@@ -13,7 +13,7 @@ typedef struct reader {
     bt_fault *fault;
 } reader;
 
-/* Names of a file's members go to people's terminals. */
+/* A member's name as it may stand in a fault: faults reach terminals, which obey control characters. */
 static const char *shown(const char *name)
 {
     for (const char *c = name; *c; c++)
@@ -21,7 +21,7 @@ static const char *shown(const char *name)
     return strlen(name) > 40 ? "?" : name;
 }
 
-/* A number up to `most`, or decimal digits in a string. */
+/* Reads a number from 1 to `most`, or its decimal digits in a string. */
 static bt_err whole(uint32_t *ret, const json_t *v, const char *where, const char *field, int most,
                     bt_fault *fault)
 {
@@ -34,7 +34,7 @@ static bt_err whole(uint32_t *ret, const json_t *v, const char *where, const cha
     return BT_OK;
 }
 
-/* Into the list; equal shapes become one when all are there. */
+/* Adds a shape to the list. bt_shapes_arrange drops equal shapes later. */
 static bt_err add_shape(reader *r, const char *where, uint32_t seq, uint32_t ctx, uint32_t batch)
 {
     bt_shapes *p = &r->shapes;
@@ -59,7 +59,7 @@ static bt_err add_shape(reader *r, const char *where, uint32_t seq, uint32_t ctx
 
 enum { BATCH, SEQ, CTX, FULL_BATCH, FIELDS };
 
-/* field[FULL_BATCH]: 0 where it is not given */
+/* Reads the fields of a row. field[FULL_BATCH]: 0: not given. */
 static bt_err read_row(uint32_t field[FIELDS], const json_t *row, const char *where, bt_fault *fault)
 {
     static const char *const names[FIELDS] = {"batch_size", "seq_len", "ctx_len", "full_batch_size"};
@@ -86,7 +86,7 @@ static bt_err read_row(uint32_t field[FIELDS], const json_t *row, const char *wh
     return BT_OK;
 }
 
-/* In a decode row batch_size and full_batch_size are equal, or one of them is left at 1. */
+/* The batch of a row. In a decode row batch_size and full_batch_size are equal, or one of them is 1. */
 static bt_err batch_of(uint32_t *ret, const uint32_t f[FIELDS], const char *where, bt_fault *fault)
 {
     const bool is_decode = f[SEQ] == 1;
@@ -124,7 +124,7 @@ static bt_err read_rows(reader *r, const json_t *root)
 
 /* ---- enumerated shapes ---- */
 
-/* One input's i-th shape: a length, or [seq, ctx]; ctx 0: not given. */
+/* Reads one shape of an input: a length, or [seq, ctx]; ctx 0: not given. */
 static bt_err read_entry(uint32_t *seq, uint32_t *ctx, const json_t *v, const char *where, bt_fault *fault)
 {
     *ctx = 0;
@@ -153,7 +153,8 @@ static bt_err check_inputs(const json_t *inputs, bt_fault *fault)
     return first ? BT_OK : bt_fail(fault, BT_EFORMAT, "no input");
 }
 
-/* The i-th shapes of all inputs are one shape: one seq, and one ctx among those that give it. */
+/* Makes one shape of the i-th shapes of all inputs: they have one seq, and one ctx among those that give a
+ * ctx. */
 static bt_err match_inputs(uint32_t *seq, uint32_t *ctx, const json_t *inputs, size_t i, bt_fault *fault)
 {
     const char *name;
@@ -212,7 +213,7 @@ bt_err bt_shapes_parse_bytes(bt_shapes *ret, const char *text, const char *json,
     if (len > BT_SHAPES_MAX_FILE_BYTES)
         return bt_fail(fault, BT_ELIMIT, "'%.60s': %zu bytes, at most %d", text, len,
                        BT_SHAPES_MAX_FILE_BYTES);
-    /* jansson bounds the depth of nesting itself, and refuses NUL characters. */
+    /* jansson bounds the depth of nesting and refuses NUL characters. */
     json_t *root = json_loadb(json, len, JSON_REJECT_DUPLICATES, &je);
     if (!root) {
         for (char *c = je.text; *c; c++)

@@ -1,5 +1,4 @@
-/* The order of a table of shapes: which of them prompts are cut into, alone and in a batch, and which decode.
- */
+/* The order of a table of shapes: the shapes for a single prompt, for batches, and for decoding. */
 #include "npu/pkg/shapes.h"
 
 #include <stdbool.h>
@@ -15,7 +14,8 @@ static int by_batch(const void *a, const void *b)
     return x->seq_min < y->seq_min ? -1 : x->seq_min > y->seq_min;
 }
 
-/* Only a file of network specializations has decode shapes, and only beside longer ones. */
+/* Whether the table has decode shapes. Only a file of network specializations has them, and only beside
+ * shapes of more than one row. */
 static bool has_decode(const bt_shapes *p)
 {
     bool is_longer = false;
@@ -34,7 +34,7 @@ static size_t drop_equal(bt_shape *shape, size_t n)
 void bt_shapes_arrange(bt_shapes *p)
 {
     const bool apart = has_decode(p);
-    uint32_t batch = UINT32_MAX; /* the smallest that has prefill shapes */
+    uint32_t batch = UINT32_MAX; /* the smallest batch that has prefill shapes */
     qsort(p->shape, p->all, sizeof *p->shape, by_batch);
     p->all = drop_equal(p->shape, p->all);
     for (size_t i = 0; i < p->all; i++)

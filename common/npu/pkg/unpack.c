@@ -1,9 +1,9 @@
-/* Packed programs as flat lists again: bodies with the numbers of the layer that each piece stands for. */
+/* Unpacking programs: the bodies of the pieces as one flat list, with the numbers of each piece's layer. */
 #include "npu/pkg/pkg_private.h"
 
 #include <stdlib.h>
 
-/* One distinct list of pieces. */
+/* The instructions and places of one distinct list of pieces. */
 typedef struct flat {
     uint32_t constant, insts, places;
     bt_pkg_inst *inst;
@@ -15,7 +15,7 @@ struct bt_unpacked {
     const flat **of; /* [programs]; NULL: not packed */
 };
 
-/* What pieces are made of. */
+/* The constants that pieces name. */
 typedef struct bodies {
     const bt_pkg_inst *inst;
     const bt_pkg_place *place;
@@ -82,7 +82,7 @@ static bt_err find_bodies(bodies *b, const bt_pkg *p, bt_fault *fault)
 
 /* ---- one program ---- */
 
-/* A body's instruction as that of the piece; false: a number that has no meaning. */
+/* Makes a body's instruction the piece's. false: a number is out of range. */
 static bool unpack_inst(bt_pkg_inst *to, const bodies *b, const bt_pkg_piece *q)
 {
     const bool in_layer = q->layer != UINT32_MAX;
@@ -122,7 +122,7 @@ static bool unpack_piece(flat *f, const bodies *b, const bt_pkg_piece *q)
     return true;
 }
 
-/* Room for the program and no more: the pieces add up to it exactly. */
+/* Unpacks a program. The instructions and places of its pieces add up to exactly those of the program. */
 static bt_err unpack(flat *f, const bt_pkg *p, const bodies *b, uint32_t program, bt_fault *fault)
 {
     const bt_pkg_program *g = &bt_pkg_programs(p)[program];
