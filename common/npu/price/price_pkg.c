@@ -1,4 +1,5 @@
-/* A program at some number of rows is priced once, all but its attention, which depends on the position. */
+/* Prices of programs: a program at one number of rows is priced once, but for its attention, which depends on
+ * the position. */
 #include "npu/price/price_pkg.h"
 #include "npu/lower/stages.h"
 #include "npu/pkg/pkg_ops.h"
@@ -7,18 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A program at so many rows. */
+/* The prices of a program at one number of rows. */
 typedef struct body {
-    uint32_t code, rows, out; /* what it is: programs of different contexts have one code */
+    uint32_t code, rows, out; /* the key; programs of different contexts share their code */
     size_t stages;
-    uint64_t *ns;         /* [stages]: without attention and first use */
-    uint64_t *first;      /* [stages]: the first use of what every chunk reads */
-    uint64_t *tail_first; /* [stages]: and of what only rows of logits pass */
+    uint64_t *ns;         /* [stages]: ns without attention and first use */
+    uint64_t *first;      /* [stages]: first use of the weights that every chunk reads */
+    uint64_t *tail_first; /* [stages]: first use of the weights that only rows of logits pass */
     struct attention {
         uint32_t inst, stage;
     } * attention;
     size_t attentions;
-    bt_price_sum sum; /* of ns; tail_ns is in it */
+    bt_price_sum sum; /* sum of ns; tail_ns included */
     uint64_t first_ns, tail_first_ns;
 } body;
 
@@ -30,16 +31,16 @@ struct bt_price_pkg {
     bt_stage_engines engines;
     bt_shapes shapes;
     size_t stages;
-    bt_stage *stage, *other; /* [stages]: of a chunk that makes logits; of any program */
+    bt_stage *stage, *other; /* [stages]: of a chunk that makes logits; scratch for any program */
     bt_schedule_stage *as_stage, *as_other;
     body *body; /* [bodies] */
     size_t bodies, next;
-    uint64_t *ns, *other_ns; /* [stages]: of a chunk that is summed; of the engine beside */
+    uint64_t *ns, *other_ns; /* [stages]: scratch for a chunk that is summed; the other engine's work */
 };
 
 static bool is_npu(const bt_pkg_inst *i) { return i->unit != BT_PKG_COMPANION; }
 
-/* The part that an instruction belongs to. */
+/* The part of a sum that an instruction counts in. */
 static uint8_t part_of(const bt_pkg_inst *i)
 {
     const uint8_t of = bt_pkg_op_info_of(i->op)->of;
@@ -48,9 +49,9 @@ static uint8_t part_of(const bt_pkg_inst *i)
     return of < BT_OP_KINDS ? of : BT_PRICE_PKG_EDGES;
 }
 
-/* ---- its life ---- */
+/* ---- lifetime ---- */
 
-/* The stages of a program are those of the last chunk, or a beginning of them. */
+/* Checks that a program's stages are those of the last chunk, or the first of them. */
 static bt_err look_at(size_t *ret, bt_price_pkg *p, uint32_t program, bt_fault *fault)
 {
     const size_t n = bt_stages_of(p->other, p->as_other, p->stages, p->pkg, program);
@@ -94,7 +95,7 @@ static bt_err look_at_all(bt_price_pkg *p, bt_fault *fault)
     for (uint32_t i = 0; e == BT_OK && i < rows; i++)
         for (int k = 0; e == BT_OK && row[i].batch == 1 && k < 2; k++) {
             const uint32_t program = row[i].program[k ? BT_PKG_OUT_LAST : BT_PKG_OUT_NONE];
-            if (g[program].code == seen[k]) continue; /* of another context */
+            if (g[program].code == seen[k]) continue; /* priced already: the same code for another context */
             seen[k] = g[program].code;
             e = look_at(&n, p, program, fault);
         }
@@ -163,7 +164,7 @@ uint64_t bt_price_pkg_compile_ns(const bt_price_pkg *p)
     return bt_time_times(seqs, p->npu.time.program_compile_ns);
 }
 
-/* ---- a program at some rows ---- */
+/* ---- a program at a number of rows ---- */
 
 static void add_part(bt_price_sum *s, uint8_t part, uint64_t ns)
 {
@@ -187,7 +188,7 @@ static void add_fixed(body *b, bt_price_pkg *p, uint32_t program, size_t stage, 
     if (i->out_rows) b->sum.tail_ns = bt_time_plus(b->sum.tail_ns, r.ns);
 }
 
-/* What a stage begins with: a wait for the other engine, a dispatch. */
+/* Adds what a stage begins with: the wait for the other engine, and a dispatch. */
 static void add_begin(body *b, bt_price_pkg *p, size_t stage, const bt_pkg_inst *first)
 {
     const uint64_t wait = bt_stage_sync(&p->engines, p->other, stage),
@@ -221,7 +222,7 @@ static bt_err fill(body *b, bt_price_pkg *p, uint32_t program, const bt_stage_ch
     return BT_OK;
 }
 
-/* The body of a program; the oldest gives its place. NULL: memory is out. */
+/* The body of a program at so many rows; a new one replaces the oldest. NULL: memory is out. */
 static const body *body_of(bt_price_pkg *p, uint32_t program, uint64_t rows, bt_fault *fault)
 {
     const bt_pkg_program *g = &bt_pkg_programs(p->pkg)[program];
@@ -258,8 +259,8 @@ bt_err bt_price_pkg_cut(bt_price_pkg_chunk *ret, const bt_price_pkg *p, uint64_t
     return BT_OK;
 }
 
-/* Layers that attend alike cost the same: those of a package that is dense, or whose heads have the same
- * shares. */
+/* Prices of attention, kept for layers that cost the same: all layers of a dense package, and layers whose
+ * heads have the same shares. */
 typedef struct slices {
     struct {
         uint32_t arg, layer;
@@ -291,8 +292,8 @@ static bt_stage_inst attention_cost(slices *s, const bt_price_pkg *p, uint32_t p
     return cost;
 }
 
-/* ns[stages], zeros but for the body's; other_ns[stages]: what the engine beside does in each; sum, may be
- * NULL: all of it. */
+/* Prices a chunk. ns[stages]: zero for stages that the body lacks; other_ns[stages]: the other engine's work
+ * in each stage; sum: over all stages, may be NULL. */
 static void price_chunk(uint64_t *ns, uint64_t *other_ns, bt_price_sum *sum, bt_price_pkg *p, const body *b,
                         uint32_t program, const bt_stage_chunk *c)
 {
@@ -379,7 +380,7 @@ static bt_price_sum chunk(void *ud, uint64_t first, uint64_t begin, uint64_t end
     return bt_price_pkg_sum(p, &c);
 }
 
-/* One more of what the program that makes logits does behind the last layer. */
+/* Adds the work of one more row of logits behind the last layer. */
 static void add_tail(bt_price_sum *s, const body *none, const body *last, bool is_first_use)
 {
     const uint64_t ns = bt_time_plus(last->sum.tail_ns, is_first_use ? last->tail_first_ns : 0);
@@ -405,7 +406,7 @@ static bt_price_sum batch(void *ud, uint64_t rows, const bt_price_batch *s, bool
     const body *b = body_of(p, program, rows, NULL);
     if (b) price_chunk(p->ns, p->other_ns, &sum, p, b, program, &at);
     const body *last = b ? body_of(p, row->program[BT_PKG_OUT_LAST], rows, NULL) : NULL;
-    b = last ? body_of(p, program, rows, NULL) : NULL; /* where it lies now */
+    b = last ? body_of(p, program, rows, NULL) : NULL; /* body_of may have moved it */
     for (uint64_t i = 0; b && i < outs; i++) add_tail(&sum, b, last, !i);
     return sum;
 }

@@ -1,5 +1,5 @@
-/* Chunks are cut as the engine cuts them, their stages priced one by one, and the schedule says when each
- * ends. */
+/* Playing a prompt: chunks are cut as the engine cuts them, stages are priced one by one, and the schedule
+ * says when each ends. */
 #include "npu/price/schedule_play.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* The beginning that all prompts share is kept at every chunk; a prompt goes on from there. */
+/* Prices under a schedule. The state of the beginning that all prompts share is kept at each chunk, and a
+ * prompt's end is played from there. */
 #include "npu/price/schedule_price.h"
 
 #include <stdlib.h>
@@ -6,19 +7,19 @@
 
 enum { RANGE_STEPS = 64, MAX_LASTS = BT_SHAPES_MAX * (RANGE_STEPS + 1) };
 
-/* A moment of a run: all chunks before `first` have ended, and nothing was taken since. */
+/* A state of the run: all chunks before `first` have ended, and no stage was taken since. */
 typedef struct moment {
     bt_schedule_run run;
-    uint64_t sent_ns; /* when the KV that was stored by then has arrived */
+    uint64_t sent_ns; /* when the KV stored so far has arrived over the link */
 } moment;
 
-/* A prompt of so many filled chunks and a last one, played. */
+/* The played result of a prompt of k filled chunks and a last one. */
 typedef struct entry {
-    const bt_pkg_row *row; /* of the last chunk; NULL: not played so far */
+    const bt_pkg_row *row; /* of the last chunk; NULL: not played yet */
     bt_schedule_result result;
     uint64_t ops, bytes;
-    uint64_t *arrived_ns; /* [layers + 1], owned: when all KV has arrived if m layers of the last chunk come
-                             after the moment that decides, without their own time */
+    uint64_t *arrived_ns; /* [layers + 1], owned. [m]: when all KV has arrived if m layers of the last chunk
+                             arrive at or after the deciding one, without the time of those m */
 } entry;
 
 enum { ROWS_OF_ENTRY = 2 }; /* a last chunk may end on either side of a context's end */
@@ -27,25 +28,25 @@ struct bt_schedule_price {
     bt_schedule_price_config c;
     const bt_shapes *shapes;
     bt_price_pkg_stages stages;
-    size_t layers, chunks;        /* chunks: filled ones of the longest prompt, before its last */
-    size_t *begin;                /* [chunks + 1]: where the chunk behind k filled ones begins */
-    uint64_t *ns, *last_ns;       /* [chunks][stages] of filled ones; [stages] of the last chunk at hand */
-    size_t last;                  /* which one that is */
-    uint64_t *rows, *ops, *bytes; /* [chunks + 1]: of the chunks before */
-    bt_schedule_result *divided;  /* [chunks + 1]: likewise, under BT_STAGE_SPLIT */
-    bt_stage_memo memo;           /* of that */
-    bt_stage *of_chunk;           /* [stages]: of that */
-    moment *moment; /* [chunks + 1]: when `first` is k, or has just passed it; those up to `known` */
+    size_t layers, chunks;        /* chunks: filled chunks of the longest prompt */
+    size_t *begin;                /* [chunks + 1]: position behind k filled chunks */
+    uint64_t *ns, *last_ns;       /* [chunks][stages] of filled chunks; [stages] of the last chunk */
+    size_t last;                  /* index of the last chunk in last_ns */
+    uint64_t *rows, *ops, *bytes; /* [chunks + 1]: sums over the first k chunks */
+    bt_schedule_result *divided;  /* [chunks + 1]: busy times of the first k chunks under BT_STAGE_SPLIT */
+    bt_stage_memo memo;           /* for BT_STAGE_SPLIT */
+    bt_stage *of_chunk;           /* [stages]: scratch, for BT_STAGE_SPLIT */
+    moment *moment; /* [chunks + 1]: the run when its `first` has reached k; [0 .. known] are set */
     size_t known;
-    moment begun;                       /* the beginning so far */
-    size_t lasts, last_rows[MAX_LASTS]; /* of a last chunk, ascending */
+    moment begun;                       /* the beginning, as far as it is played */
+    size_t lasts, last_rows[MAX_LASTS]; /* last_rows: possible rows of a last chunk, ascending */
     entry *at;                          /* [chunks + 1][lasts][ROWS_OF_ENTRY] */
     struct arrival {
         uint64_t ns, chunk;
-    } * arrival; /* [window][layers] */
+    } * arrival; /* [window + 1][layers]: scratch, when layers were stored */
 };
 
-/* ---- what a chunk takes ---- */
+/* ---- the price of a chunk ---- */
 
 static bool has_overlap(const bt_schedule_price *t)
 {
@@ -60,7 +61,7 @@ static void add_piece(void *ud, const bt_stage_piece *piece)
         r->busy_ns[k] = bt_time_plus(r->busy_ns[k], piece->busy_ns[k]);
 }
 
-/* Linears are divided: both engines are busy in a stage. Adds to *busy. */
+/* Prices a chunk under BT_STAGE_SPLIT. Both engines are busy in a stage; their times are added to *busy. */
 static void price_divided(bt_schedule_price *t, uint64_t *ns, bt_schedule_result *busy,
                           const bt_price_pkg_chunk *c)
 {
@@ -109,7 +110,7 @@ static uint64_t cost_ns(const void *ud, size_t chunk, size_t stage)
     return chunk == t->last ? t->last_ns[stage] : t->ns[chunk * t->stages.count + stage];
 }
 
-/* ---- its life ---- */
+/* ---- lifetime ---- */
 
 static int ascending(const void *a, const void *b)
 {
@@ -182,7 +183,8 @@ bt_err bt_schedule_price_new(bt_schedule_price **ret, const bt_schedule_price_co
                                                             : BT_SCHEDULE_SERIAL,
                                    .stage = t->stages.as_stage,
                                    .stages = t->stages.count,
-                                   .chunks = t->chunks + window_of(t) + 1, /* the end is not in sight */
+                                   .chunks = t->chunks + window_of(t) + 1, /* more than can begin, so the
+                                                                              beginning has no last chunk */
                                    .window = window_of(t),
                                    .cost_ns = cost_ns,
                                    .ud = t};
@@ -217,7 +219,7 @@ void bt_schedule_price_free(bt_schedule_price *t)
 
 /* ---- the beginning ---- */
 
-/* A layer of so many rows on the link. */
+/* Link time of one layer's KV of so many rows. */
 static uint64_t layer_ns(const bt_schedule_price *t, uint64_t rows)
 {
     if (!t->c.link.bits_per_us) return 0;
@@ -234,7 +236,7 @@ static bool stores(const bt_schedule_price *t, const bt_schedule_span *s)
     return t->stages.stage[s->task.stage].stores < t->layers;
 }
 
-/* Plays on until the first `first` chunks have ended. */
+/* Plays the beginning on until its first `first` chunks have ended. */
 static void play_to(bt_schedule_price *t, size_t first)
 {
     bt_schedule_span s;
@@ -251,8 +253,9 @@ static void play_to(bt_schedule_price *t, size_t first)
 
 /* ---- an entry ---- */
 
-/* Whatever the link does first, it is done when no moment is left from which on it has more to do: of the
- * layers that come at that moment and later, m are of the last chunk, whose rows are not known here. */
+/* Fills e->arrived_ns. The link is done at the latest of arrival[i].ns plus the link time of all layers that
+ * arrive at i or later. Of these layers m belong to the last chunk, whose number of tokens is not known here,
+ * so the latest is kept for each m without the time of those m layers. */
 static void look_at_link(entry *e, const bt_schedule_price *t, size_t k, size_t arrivals, uint64_t sent_ns)
 {
     uint64_t others = 0, *most = e->arrived_ns;
@@ -284,7 +287,8 @@ static void play_entry(entry *e, bt_schedule_price *t, size_t k)
     look_at_link(e, t, k, arrivals, m.sent_ns);
 }
 
-/* A prompt of k filled chunks and a last one of so many rows, by the programs of this row. */
+/* Finds or plays the entry of k filled chunks and a last one of last_rows[l] rows, with the programs of this
+ * row. */
 static bt_err entry_of(const entry **ret, bt_schedule_price *t, size_t k, size_t l, const bt_pkg_row *row,
                        bt_fault *fault)
 {
@@ -310,7 +314,7 @@ static bt_err entry_of(const entry **ret, bt_schedule_price *t, size_t k, size_t
 
 /* ---- a price ---- */
 
-/* The last of list[n] that is at most v; the first where none is. */
+/* The index of the last of list[n] that is at most v; 0: there is none. */
 static size_t below(const size_t *list, size_t n, size_t v)
 {
     size_t lo = 0;

@@ -1,4 +1,4 @@
-/* From an instruction to the operator that device/time.h prices. */
+/* Translates an instruction into the operator that device/time.h prices. */
 #include "npu/price/stage_cost.h"
 #include "device/sparse.h"
 #include "npu/lower/plan.h"
@@ -33,14 +33,14 @@ static bt_time_matrix matrix(const bt_pkg *p, uint32_t program, const bt_pkg_ins
         .spill_bytes = bt_plan_spilled(p, program, i, (uint32_t)c->ctx)};
 }
 
-/* So many outputs of it, as stored. */
+/* Stored bytes of so many outputs of a matrix. */
 static uint64_t stored_bytes(const bt_time_matrix *m, uint64_t outputs)
 {
     return m->weight_bytes ? bt_time_scale(m->weight_bytes, outputs, m->outputs)
                            : bt_time_scale(m->inputs * outputs, m->weight_bits, 8);
 }
 
-/* What the first use of so many outputs of m costs this engine. */
+/* ns of the first use of so many outputs of m on an engine. */
 static uint64_t first_use(const bt_profile *on, const bt_time_matrix *m, uint64_t outputs)
 {
     if (!outputs) return 0;
@@ -63,7 +63,7 @@ static void linear(bt_stage_inst *r, const bt_profile *on, const bt_pkg *p, uint
 
 /* ---- attention ---- */
 
-/* The sparse attention of a layer, each head with its share; heads 0: the package attends densely. */
+/* The sparse attention of a layer, with each head's share. heads 0: the package attends densely. */
 static bt_sparse sparse_of(const bt_pkg *p, uint32_t layer, uint32_t kv_elem_bits)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
@@ -85,7 +85,8 @@ static uint32_t kv_heads(const bt_pkg_header *h, const bt_pkg_slice *s)
     return (s->head + s->heads - 1) / group - s->head / group + 1;
 }
 
-/* A slice of several prompts' rows: its share of the pairs, and all positions. */
+/* The attention of a slice over the rows of several prompts: the slice's share of all pairs, and all
+ * positions. */
 static bt_time_attention together(const bt_pkg_slice *s, const bt_stage_chunk *c, uint64_t fixed)
 {
     const bt_price_batch *all = c->batch;
@@ -97,7 +98,8 @@ static bt_time_attention together(const bt_pkg_slice *s, const bt_stage_chunk *c
                                             : bt_time_plus(all->positions, padding)};
 }
 
-/* Adds the dense attention of a slice's first rows, by the columns that they see. */
+/* Adds the dense attention of a slice's s->rows rows. fixed: columns of a static context; 0: the columns that
+ * each row sees. */
 static void dense(bt_stage_inst *r, const bt_stage_engines *e, const bt_profile *on, const bt_pkg_header *h,
                   const bt_pkg_slice *s, const bt_stage_chunk *c, uint64_t fixed)
 {
@@ -118,7 +120,8 @@ static void dense(bt_stage_inst *r, const bt_stage_engines *e, const bt_profile 
                             bt_time_times(a.ctx, (uint64_t)2 * a.kv_heads * a.head_dim * a.kv_elem_bits / 8));
 }
 
-/* The heads of a slice. Where the heads of a group share a choice, those that are in it. */
+/* Cuts a layer's sparse attention to the heads of a slice. Heads share a choice only where the slice has
+ * whole groups. */
 static void slice_of(bt_sparse *s, const bt_pkg_header *h, const bt_pkg_slice *at)
 {
     s->is_group = s->is_group && at->heads % (h->heads / h->kv_heads) == 0;
@@ -155,7 +158,7 @@ static void attention(bt_stage_inst *r, const bt_stage_engines *e, const bt_prof
 
 /* ---- any instruction ---- */
 
-/* Bytes of a row that are read and written. */
+/* Bytes that an instruction reads and writes for a row. */
 static uint64_t moved_bytes(const bt_pkg_inst *i)
 {
     const uint64_t in1 = i->in1 == BT_PKG_NOWHERE ? 0 : bt_areas_in1_stride(i);
@@ -197,7 +200,7 @@ static const bt_split *solve(bt_stage_memo *memo, const bt_stage_engines *e, con
 {
     uint32_t k = 0;
     while (k < memo->used && !is_same(&memo->at[k].m, m)) k++;
-    if (k == memo->used) { /* the oldest gives its place */
+    if (k == memo->used) { /* replaces the oldest */
         k = memo->next++ % BT_STAGE_MEMO;
         if (memo->used < BT_STAGE_MEMO) memo->used++;
         memo->at[k].m = *m;
@@ -207,7 +210,8 @@ static const bt_split *solve(bt_stage_memo *memo, const bt_stage_engines *e, con
     return &memo->at[k].split;
 }
 
-/* The division was found without first use: where weights lie is decided once. */
+/* The piece of a linear that is divided. The division does not depend on first use: where weights lie is
+ * decided once. */
 static bt_stage_piece divided(bt_stage_memo *memo, const bt_stage_engines *e, const bt_time_matrix *m,
                               bool is_first)
 {
@@ -226,7 +230,7 @@ static bt_stage_piece divided(bt_stage_memo *memo, const bt_stage_engines *e, co
     return piece;
 }
 
-/* With its first use where that is due. */
+/* ns of an instruction on its own engine, with its first use where that is due. */
 static uint64_t whole(const bt_stage_engines *e, const bt_pkg *p, uint32_t program, const bt_pkg_inst *i,
                       const bt_stage_chunk *c)
 {
