@@ -6,12 +6,12 @@
 #include "npu/pkg/attention.h"
 #include "npu/pkg/shapes.h"
 
-/* Whether a profile can have the table of shapes that a policy makes for a context. This is checked before anything is
- * computed; what depends on weights (windows, memory) is checked by sessions.h. Pure. BT_EARG names the field, its
- * limit, the value, and the nearest policy that would work. */
+/* Whether a profile allows the shapes that a policy makes for a context. This check comes before all computation;
+ * sessions.h checks what depends on weights (windows, memory). Pure. BT_EARG names the field, its limit, the value, and
+ * the nearest policy that would work. */
 bt_err bt_plan_limits_check(const bt_profile *p, const bt_shapes *s, size_t ctx_tokens, bt_fault *fault);
-/* Whether heads of so many elements can be estimated, and whether the shapes and the profile's slices of attention end
- * with blocks of rows that share a choice. BT_EARG, with both numbers. */
+/* Whether heads of head_dim elements can be estimated, and whether the shapes and the profile's slices of attention end
+ * where blocks of rows that share a choice end. BT_EARG, with both numbers. */
 bt_err bt_plan_limits_attention(const bt_attention *a, uint32_t head_dim, const bt_profile *p, const bt_shapes *s,
                                 bt_fault *fault);
 #endif

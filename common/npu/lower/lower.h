@@ -18,9 +18,9 @@ typedef struct bt_lower_in {
     const uint32_t *cluster; /* [graph ops], or NULL: cluster of each operator. In the program the instructions of a
                                 cluster follow each other, and clusters are numbered from 1 in order */
     const bt_recipe *recipe;
-    const uint32_t *params; /* [graph ops]: constant index of bt_pkg_int_params, or NONE. NULL: the NPU runs in integers
-                               nothing but linears. Attention that is given to the NPU then runs on the companion, in
-                               the layout's slices */
+    const uint32_t *params; /* [graph ops]: constant index of bt_pkg_int_params, or NONE. NULL: nothing but linears runs
+                               in integers; attention on BT_PKG_NPU then becomes the companion's instruction, in the
+                               layout's slices */
     const bool *has_norm_weight; /* [graph ops]: RMSNORM whose weight was not folded away; NULL: all of them */
     const bool *pruned;          /* [sites]: without a shadow, whatever the recipe says; NULL: none */
     const bt_pkg_layout *layout; /* strides, slices of the NPU's attention, parts of the NPU's output matrix; NULL:

@@ -35,8 +35,7 @@ typedef struct walk {
     const bt_pkg_program *prog;
     const bt_pkg_place *place;
     begin *order;                                /* places by first_inst */
-    uint32_t live[BT_PKG_MAX_LIVE], lives, next; /* places alive at `at`; the next place of `order` to begin
-                                                  */
+    uint32_t live[BT_PKG_MAX_LIVE], lives, next; /* places alive at `at`; index in `order` of the next one */
     value val[BT_PKG_MAX_LIVE];
     uint32_t vals;
     uint32_t program, at;       /* for messages */

@@ -456,8 +456,7 @@ unsigned bt_recipe_rotations(const bt_recipe *r)
 /* ---- text ---- */
 
 typedef struct line {
-    char *text; /* [BT_RECIPE_MAX_TEXT]; a recipe's canonical text is no longer than the text that was parsed
-                 */
+    char *text; /* [BT_RECIPE_MAX_TEXT]; the canonical text is no longer than the parsed text */
     size_t len;
     char before; /* ':' in front of the first choice, then ',' */
 } line;
