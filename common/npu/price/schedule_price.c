@@ -254,7 +254,7 @@ static void play_to(bt_schedule_price *t, size_t first)
 /* ---- an entry ---- */
 
 /* Fills e->arrived_ns. The link is done at the latest of arrival[i].ns plus the link time of all layers that
- * arrive at i or later. Of these layers m belong to the last chunk, whose number of tokens is not known here,
+ * arrive at i or later. m of these layers belong to the last chunk, whose number of tokens is not known here,
  * so the latest is kept for each m without the time of those m layers. */
 static void look_at_link(entry *e, const bt_schedule_price *t, size_t k, size_t arrivals, uint64_t sent_ns)
 {

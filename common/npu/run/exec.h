@@ -78,8 +78,7 @@ const char *bt_exec_unpackable(const bt_exec *x);
 typedef struct bt_exec_stats {
     /* part of npu_macs: with 16-bit inputs, and in floats; the rest has 8-bit inputs */
     uint64_t npu_int16_macs, npu_float_macs;
-    uint64_t npu_macs, companion_macs; /* of real rows; attention counts each pair of positions for q . k and for p . v
-                                        */
+    uint64_t npu_macs, companion_macs; /* of real rows; attention: each pair of positions for q . k and for p . v */
     uint64_t tile_padding_macs; /* what whole tiles add to linears, over all rows with padding (npu/pkg/pkg_layout.h) */
     uint64_t shadow_entries; /* values beyond a clip that were added back; llm-int8: that were multiplied in floats */
     uint64_t masked_macs; /* multiply-accumulates of the NPU's attention over columns of a static context beyond those

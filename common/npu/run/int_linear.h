@@ -17,8 +17,7 @@ enum { BT_INT_LINEAR_ROWS = 48, BT_INT_LINEAR_PANELS = 8, BT_INT_LINEAR_COLS = 1
  *   tile8   sums of 8-bit inputs
  *   tile16  sums of the hi and lo planes: the value is 256 hi + lo
  *   row64   one row in 64 bits, which the tile then leaves out: a row whose shadow was left out of the product and
- *           added
- *           in 64 bits, and every row where weights have groups
+ *           added in 64 bits, and every row where weights have groups
  *
  * Each sum is handed on once. */
 typedef struct bt_int_linear_epilogue {
