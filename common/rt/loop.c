@@ -225,6 +225,7 @@ bt_err bt_loop_on_signals(bt_loop *l, bt_loop_signal_fn *fn, void *ud, bt_fault 
     }
     pthread_sigmask(SIG_BLOCK, &set, &l->mask_before);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
     l->signal_fd = fd;
     l->signal_fn = fn;
     l->signal_ud = ud;

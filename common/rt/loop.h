@@ -32,8 +32,9 @@ void bt_loop_set_timer(bt_loop *loop, uint64_t id, int64_t delay_ms); /* due aga
 void bt_loop_remove(bt_loop *loop, uint64_t id); /* watch or timer; unknown ids are fine */
 
 /* SIGINT, SIGTERM and SIGHUP come as calls of fn from the loop. The call blocks them, so it comes before any thread is
- * made, and ignores SIGPIPE. bt_loop_free restores the mask and drops pending signals, except where they were blocked
- * before the call: there they wait for the next loop. After bt_loop_end_signals they stay ignored. */
+ * made, and ignores SIGPIPE and SIGXFSZ: such a write fails. bt_loop_free restores the mask and drops pending signals,
+ * except where they were blocked before the call: there they wait for the next loop. After bt_loop_end_signals they
+ * stay ignored. */
 bt_err bt_loop_on_signals(bt_loop *loop, bt_loop_signal_fn *fn, void *ud, bt_fault *fault);
 /* For a process with one loop after another: blocks the three signals, so that none is lost between two loops.
  * bt_loop_held_end: whether a SIGINT or SIGTERM has come that no loop has taken. */

@@ -118,6 +118,7 @@ struct bt_capture {
     uint64_t *hash;
     size_t hash_cap;
     uint64_t told_drops; /* those that a record has named */
+    bool owes_start;     /* the disk did not take it when the capture was opened */
     int64_t told_us, synced_ms;
     atomic_bool is_ending;
     atomic_uint_fast64_t waiting_bytes, written, busy, refused, bytes;
@@ -179,11 +180,13 @@ static bt_err put_start(bt_capture *c, bt_fault *fault)
     return bt_capture_put_start(&c->record, &s, key_of(c), fault);
 }
 
-/* Before a record: a start in a new part of the file, and the number of records dropped since the last. */
+/* Before a record: a start in a new part of the file, and the number of records dropped since the last. A
+ * capture that could not write its start writes it here, so that its records do not pass for those of the
+ * process before it. */
 static bt_err put_before(bt_capture *c, uint64_t drops, bt_fault *fault)
 {
     bt_buf_clear(&c->record);
-    bt_err e = c->file.bytes == 0 ? put_start(c, fault) : BT_OK;
+    bt_err e = c->file.bytes == 0 || c->owes_start ? put_start(c, fault) : BT_OK;
     if (e == BT_OK && drops > c->told_drops)
         e = bt_capture_put_dropped(&c->record, drops - c->told_drops, key_of(c), fault);
     return e;
@@ -226,6 +229,7 @@ static void write_item(bt_capture *c, item *i)
     if (e == BT_OK) e = bt_capture_file_add(&c->file, c->record.data, c->record.len, &why);
     if (e == BT_OK) {
         c->told_drops = drops;
+        c->owes_start = false;
         atomic_fetch_add(&c->written, 1);
         atomic_fetch_add(&c->bytes, c->record.len);
     } else {
@@ -309,6 +313,20 @@ static void free_all(bt_capture *c)
     free(c);
 }
 
+/* The file and its start. A disk that takes nothing at present costs records, and not the gateway: each
+ * record tries again. */
+static bt_err begin_file(bt_capture *c, bt_fault *fault)
+{
+    bt_fault why = {""};
+    bt_err e = put_start(c, fault);
+    if (e < 0) return e;
+    e = bt_capture_file_open(&c->file, c->config.path, c->config.rotate_bytes, &why);
+    if (e == BT_OK) e = bt_capture_file_add(&c->file, c->record.data, c->record.len, &why);
+    c->owes_start = e < 0;
+    if (e == BT_ELIMIT) tell(c, &why);
+    return e < 0 && e != BT_ELIMIT ? bt_fail(fault, e, "%s", why.text) : BT_OK;
+}
+
 bt_err bt_capture_open(bt_capture **ret, uint64_t *ret_cut, const bt_capture_config *config, bt_fault *fault)
 {
     sigset_t all, before;
@@ -323,9 +341,7 @@ bt_err bt_capture_open(bt_capture **ret, uint64_t *ret_cut, const bt_capture_con
     if (e == BT_OK) e = bt_rng_entropy(c->hash_key, sizeof c->hash_key, fault);
     if (e == BT_OK) e = bt_ring_new(&c->ring, sizeof(item *), BT_CAPTURE_RING, fault);
     if (e == BT_OK) e = bt_ring_new(&c->over, 1, 1, fault);
-    if (e == BT_OK) e = bt_capture_file_open(&c->file, config->path, config->rotate_bytes, fault);
-    if (e == BT_OK) e = put_start(c, fault);
-    if (e == BT_OK) e = bt_capture_file_add(&c->file, c->record.data, c->record.len, fault);
+    if (e == BT_OK) e = begin_file(c, fault);
     if (e < 0) goto fail;
     *ret_cut = c->file.cut_bytes;
     /* Signals belong to the thread with the event loop; a file over its limit is an error here and no signal.

@@ -35,7 +35,8 @@ typedef struct bt_capture_counts {
 } bt_capture_counts;
 
 /* Opens the file and writes the start, before there is any request. BT_EIO, BT_EFORMAT, BT_EAGAIN as in
- * trace/capture_file.h; BT_EFORMAT also where seal_file holds no key. `config` is copied; its strings must live on.
+ * trace/capture_file.h; BT_EFORMAT also where seal_file holds no key. A disk that takes nothing at present is no error:
+ * `tell` hears of it, and records are dropped until the disk takes one. `config` is copied; its strings must live on.
  * *ret_cut: bytes of a torn record that were cut off the file's end. */
 bt_err bt_capture_open(bt_capture **ret, uint64_t *ret_cut, const bt_capture_config *config, bt_fault *fault);
 /* After the last add: writes the records left, and frees. NULL is fine. False: the disk took too long and the records

@@ -12,9 +12,16 @@
 
 enum { PATH_BYTES = 4096, MAX_PARTS = 1000000 };
 
+/* Errors that end by themselves, or when somebody makes room; any other means that the path is wrong. */
+static bool may_pass(int error)
+{
+    return error == ENOSPC || error == EDQUOT || error == EFBIG || error == EIO;
+}
+
 static bt_err failed(const bt_capture_file *f, const char *what, bt_fault *fault)
 {
-    return bt_fail(fault, BT_EIO, "%s '%.150s': %s", what, f->path, strerror(errno));
+    return bt_fail(fault, may_pass(errno) ? BT_ELIMIT : BT_EIO, "%s '%.150s': %s", what, f->path,
+                   strerror(errno));
 }
 
 /* The end of the last whole record. BT_EFORMAT: the file begins with something else. */
@@ -87,10 +94,12 @@ bt_err bt_capture_file_open(bt_capture_file *ret, const char *path, uint64_t rot
     bt_capture_file f = {.fd = -1, .rotate_bytes = rotate_bytes, .path = strdup(path)};
     if (!f.path) return bt_fail(fault, BT_ENOMEM, "a path");
     bt_err e = open_file(&f, fault);
-    while (e == BT_OK && f.parts < MAX_PARTS && part_path(part, &f, f.parts + 1) && access(part, F_OK) == 0)
-        f.parts++;
-    if (e < 0) bt_capture_file_close(&f);
-    else *ret = f;
+    if (e < 0 && e != BT_ELIMIT) {
+        bt_capture_file_close(&f);
+        return e;
+    }
+    while (f.parts < MAX_PARTS && part_path(part, &f, f.parts + 1) && access(part, F_OK) == 0) f.parts++;
+    *ret = f;
     return e;
 }
 

@@ -17,7 +17,9 @@ typedef struct bt_capture_file {
     bool is_torn;       /* a half-done write could not be cut off: the next write tries that first */
 } bt_capture_file;
 
-/* Opens or makes the file. BT_EIO; BT_EFORMAT: the file holds something else; BT_EAGAIN: another process has it. */
+/* Opens or makes the file. BT_EIO; BT_EFORMAT: the file holds something else; BT_EAGAIN: another process has it.
+ * BT_ELIMIT, here and below: the disk takes nothing at present (ENOSPC, EDQUOT, EFBIG, EIO). *ret is there
+ * nevertheless, and its next write tries again. */
 bt_err bt_capture_file_open(bt_capture_file *ret, const char *path, uint64_t rotate_bytes, bt_fault *fault);
 void bt_capture_file_close(bt_capture_file *f);
 /* Adds whole records, at most one file's worth. After a failure no part of them is in the file. */

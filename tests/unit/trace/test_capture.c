@@ -12,6 +12,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -19,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -411,6 +413,135 @@ static void a_full_disk_drops_records_and_says_how_many(void **state)
     assert_int_equal(facts.bad + facts.torn_bytes, 0);
 }
 
+static char told[256];
+
+static void hear(const char *text) { snprintf(told, sizeof told, "%s", text); }
+
+/* Opens a capture while its disk takes nothing, and lets the disk take records from the third on. `is_new`:
+ * the file is not there before. The words of a failure, or NULL. */
+static const char *begin_on_a_full_disk(void (*fill)(bool is_full), bool is_new, const char *why)
+{
+    uint64_t cut;
+    bt_capture *c = NULL;
+    bt_trace_facts facts;
+    bt_fault fault = {""};
+    const bt_capture_config config = {.path = path, .model = "m", .rotate_bytes = 1 << 20, .has_text = true,
+                                      .tell = hear};
+    clean();
+    if (!is_new) {
+        c = open_capture(1 << 20, true, NULL);
+        for (uint32_t i = 0; i < 10; i++) add(c, i);
+        if (!bt_capture_close(c)) return "the first capture did not end";
+    }
+    told[0] = 0;
+    fill(true);
+    if (bt_capture_open(&c, &cut, &config, &fault) < 0) return strdup(fault.text);
+    if (!strstr(told, why)) return "nobody was told why";
+    for (uint32_t i = 0; i < 2; i++) add(c, i);
+    if (wait_for(c, 2).refused != 2) return "not all were dropped";
+    fill(false);
+    add(c, 3);
+    if (wait_for(c, 3).written != 1 || !bt_capture_close(c)) return "nothing was written";
+    const uint32_t n = read_all(&facts, UINT32_MAX, true, false, NULL), starts = is_new ? 1 : 2;
+    if (n != (is_new ? 1 : 11) || facts.dropped != 2 || facts.starts != starts) return "other counts";
+    return facts.bad + facts.torn_bytes ? "damage" : NULL;
+}
+
+/* The file may have no byte more than it has. */
+static void limit_files(bool is_full)
+{
+    struct rlimit r;
+    struct stat st;
+    const rlim_t bytes = stat(path, &st) == 0 ? (rlim_t)st.st_size : 0;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &r), 0);
+    r.rlim_cur = is_full ? bytes : r.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &r), 0);
+}
+
+static void a_file_over_its_limit_does_not_keep_a_capture_from_beginning(void **state)
+{
+    (void)state;
+    void (*was)(int) = signal(SIGXFSZ, SIG_IGN);
+    for (int is_new = 0; is_new < 2; is_new++) {
+        const char *why = begin_on_a_full_disk(limit_files, is_new, "File too large");
+        if (why) fail_msg("%s", why);
+    }
+    (void)signal(SIGXFSZ, was);
+}
+
+/* Another file takes every page that is left, or gives them back. */
+static void fill_disk(bool is_full)
+{
+    static char page[4096];
+    snprintf(other, sizeof other, "%s/filler", dir);
+    if (!is_full) {
+        (void)unlink(other);
+        return;
+    }
+    const int fd = open(other, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    while (write(fd, page, sizeof page) > 0)
+        ;
+    (void)close(fd);
+}
+
+/* Every name is taken, so that the file cannot even be made, or is free again. */
+static void fill_names(bool is_full)
+{
+    for (int i = 0; i < 16; i++) {
+        snprintf(other, sizeof other, "%s/name%d", dir, i);
+        const int fd = is_full ? open(other, O_WRONLY | O_CREAT | O_CLOEXEC, 0600) : -1;
+        if (!is_full) (void)unlink(other);
+        if (fd >= 0) (void)close(fd);
+    }
+}
+
+enum { NO_DISK = 77 };
+
+static int on_a_small_disk(void)
+{
+    void (*const fills[])(bool) = {fill_disk, fill_names};
+    if (unshare(CLONE_NEWNS) < 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0) return NO_DISK;
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) return NO_DISK;
+    if (mount("none", dir, "tmpfs", 0, "size=64k,nr_inodes=8") < 0) return NO_DISK;
+    for (int i = 0; i < 2; i++) {
+        const char *why = begin_on_a_full_disk(fills[i], true, "No space left on device");
+        if (why) fprintf(stderr, "%s: %s\n", i ? "names" : "pages", why);
+        if (why) return 1;
+    }
+    return 0;
+}
+
+/* A small file system in memory, seen by a child alone. */
+static void a_full_disk_does_not_keep_a_capture_from_beginning(void **state)
+{
+    (void)state;
+    int status = 0;
+    clean();
+    const pid_t pid = fork();
+    if (pid == 0) _exit(on_a_small_disk());
+    assert_true(pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status));
+    if (WEXITSTATUS(status) == NO_DISK) {
+        print_message("no small file system can be mounted here\n");
+        skip();
+    }
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void a_path_that_cannot_be_opened_is_refused(void **state)
+{
+    (void)state;
+    uint64_t cut;
+    bt_capture *c = NULL;
+    bt_fault fault = {""};
+    snprintf(other, sizeof other, "%s/none/c", dir);
+    const char *const paths[] = {other, dir, "/dev/full"};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        assert_int_equal(
+            bt_capture_open(&c, &cut, &(bt_capture_config){.path = paths[i], .model = "m"}, &fault), BT_EIO);
+        assert_non_null(strstr(fault.text, paths[i]));
+    }
+}
+
 /* Records come faster than they can be written. What has no place is counted at once, and the file tells it.
  */
 static void what_the_thread_cannot_keep_up_with_is_dropped_and_told(void **state)
@@ -440,6 +571,9 @@ int main(void)
         cmocka_unit_test(it_is_rotated_and_read_as_one),
         cmocka_unit_test(two_do_not_write_to_one_file),
         cmocka_unit_test(a_full_disk_drops_records_and_says_how_many),
+        cmocka_unit_test(a_file_over_its_limit_does_not_keep_a_capture_from_beginning),
+        cmocka_unit_test(a_full_disk_does_not_keep_a_capture_from_beginning),
+        cmocka_unit_test(a_path_that_cannot_be_opened_is_refused),
         cmocka_unit_test(what_the_thread_cannot_keep_up_with_is_dropped_and_told),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
