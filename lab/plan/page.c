@@ -1,10 +1,10 @@
 /* The page, with the plan's object in it. */
 #include "base/file.h"
+#include "lab/page/page.h"
 #include "lab/plan/report.h"
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -19,16 +19,10 @@ bt_err tool_plan_page(const char *path, const json_t *object, bt_fault *fault)
     const char *mark = strstr(page, data_mark);
     bt_file_new out = {.fd = -1};
     FILE *f = NULL;
-    char *text = NULL;
     if (n <= ending || strcmp(path + n - ending, ".html"))
         return bt_fail(fault, BT_EARG, "'%.150s' should end in .html", path);
     bt_err e = bt_file_begin(&out, path, fault);
     if (e < 0) goto out;
-    /* slashes are escaped, so that no text ends the script that the object stands in */
-    if (!(text = json_dumps(object, JSON_ESCAPE_SLASH | JSON_REAL_PRECISION(9)))) {
-        e = bt_fail(fault, BT_ENOMEM, "writing '%.150s'", path);
-        goto out;
-    }
     const int fd = dup(out.fd); /* fclose closes its own */
     if (!(f = fd < 0 ? NULL : fdopen(fd, "w"))) {
         if (fd >= 0) close(fd);
@@ -36,13 +30,13 @@ bt_err tool_plan_page(const char *path, const json_t *object, bt_fault *fault)
         goto out;
     }
     fwrite(page, 1, (size_t)(mark - page), f);
-    fprintf(f, "%s\n%s", text, mark + sizeof data_mark - 1);
-    const bool ok = !ferror(f);
+    bool ok = tool_page_json(f, object, JSON_REAL_PRECISION(9));
+    fprintf(f, "\n%s", mark + sizeof data_mark - 1);
+    ok = !ferror(f) && ok;
     if (fclose(f) != 0 || !ok)
         e = bt_fail(fault, BT_EIO, "'%.150s' cannot be written: %s", path, strerror(errno));
     else e = bt_file_keep(&out, 0644, fault);
 out:
-    free(text);
     bt_file_done(&out);
     return e;
 }

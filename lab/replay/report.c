@@ -1,6 +1,7 @@
 /* A run as a page: the template, and its data as JSON in the middle of it. Rows are written one by one. */
 #include "lab/replay/report.h"
 #include "base/file.h"
+#include "lab/page/page.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,18 +15,6 @@ static const char page[] =
     ;
 static const char data_mark[] = "@DATA@\n", rows_mark[] = "@ROWS@\n";
 
-/* A JSON string that may also stand inside a script of a page: no "</" is in it. */
-static bool put_text(FILE *f, const char *text)
-{
-    json_t *s = json_string(text);
-    if (!s) s = json_string("(not UTF-8)"); /* the name of a file may be any bytes */
-    char *out = s ? json_dumps(s, JSON_ENCODE_ANY | JSON_ESCAPE_SLASH) : NULL;
-    const bool ok = out && fputs(out, f) >= 0;
-    free(out);
-    json_decref(s);
-    return ok;
-}
-
 typedef struct list {
     FILE *f;
     bool is_next, is_bad;
@@ -36,7 +25,7 @@ static void put_note(void *ud, const char *text)
     list *l = ud;
     if (l->is_next) fputc(',', l->f);
     l->is_next = true;
-    l->is_bad |= !put_text(l->f, text);
+    l->is_bad |= !tool_page_text(l->f, text);
 }
 
 __attribute__((format(printf, 3, 4))) static void put_fact(list *l, const char *name, const char *fmt, ...)
@@ -48,9 +37,9 @@ __attribute__((format(printf, 3, 4))) static void put_fact(list *l, const char *
     va_end(ap);
     fputs(l->is_next ? ",\n[" : "\n[", l->f);
     l->is_next = true;
-    l->is_bad |= !put_text(l->f, name);
+    l->is_bad |= !tool_page_text(l->f, name);
     fputc(',', l->f);
-    l->is_bad |= !put_text(l->f, value);
+    l->is_bad |= !tool_page_text(l->f, value);
     fputc(']', l->f);
 }
 
@@ -308,17 +297,17 @@ static bool put_names(FILE *f, const tool_replay_result *s)
     fputs(",\n\"kinds\": [", f);
     for (size_t i = 0; ok && i < s->kinds; i++) {
         if (i) fputc(',', f);
-        ok = put_text(f, s->kind[i]);
+        ok = tool_page_text(f, s->kind[i]);
     }
     fputs("],\n\"nodes\": [", f);
     for (size_t i = 0; ok && i < s->tracks; i++) {
         if (i) fputc(',', f);
-        ok = put_text(f, s->track[i].name);
+        ok = tool_page_text(f, s->track[i].name);
     }
     fputs("],\n\"ids\": [", f);
     for (size_t i = 0; ok && i < s->nodes; i++) {
         if (i) fputc(',', f);
-        ok = put_text(f, s->node[i].id);
+        ok = tool_page_text(f, s->node[i].id);
     }
     fputc(']', f);
     return ok;
@@ -358,7 +347,8 @@ static bool put_page(FILE *f, const tool_replay_outcome *r)
                    s->len > TOOL_REPLAY_REPORT_REQUESTS ? "; not every request is in this page" : "");
     fwrite(page, 1, (size_t)(mark - page), f);
     fputs("{\"title\": ", f);
-    if (!put_text(f, title) || fputs(",\n\"subtitle\": ", f) < 0 || !put_text(f, subtitle)) return false;
+    if (!tool_page_text(f, title) || fputs(",\n\"subtitle\": ", f) < 0 || !tool_page_text(f, subtitle))
+        return false;
     fprintf(f, ",\n\"end_us\": %" PRId64, s->end_us);
     if (!put_facts(f, r) || !put_names(f, s)) return false;
     put_slo(f, r->slo);

@@ -1,10 +1,10 @@
 /* Spans are written as they are read, so that a million of them need no memory of their own. */
 #include "lab/timeline/timeline.h"
 #include "base/file.h"
+#include "lab/page/page.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,23 +15,11 @@ static const char page[] =
     ;
 static const char data_mark[] = "@DATA@\n";
 
-/* A JSON string that may also stand inside a script of a page: no "</" is in it. false: memory is out, or the
- * text is no UTF-8. */
-static bool put_text(FILE *f, const char *text)
-{
-    json_t *s = json_string(text);
-    char *out = s ? json_dumps(s, JSON_ENCODE_ANY | JSON_ESCAPE_SLASH) : NULL;
-    const bool ok = out && fputs(out, f) >= 0;
-    free(out);
-    json_decref(s);
-    return ok;
-}
-
 static bool put_texts(FILE *f, const char *name, const char *const *text, size_t n)
 {
     fprintf(f, ",\n\"%s\": [", name);
     for (size_t i = 0; i < n; i++)
-        if ((i && fputs(", ", f) < 0) || !put_text(f, text[i])) return false;
+        if ((i && fputs(", ", f) < 0) || !tool_page_text(f, text[i])) return false;
     return fputs("]", f) >= 0;
 }
 
@@ -40,14 +28,14 @@ static bool put_page(FILE *f, const tool_timeline *t)
     const char *mark = strstr(page, data_mark);
     fwrite(page, 1, (size_t)(mark - page), f);
     fputs("{\"title\": ", f);
-    if (!put_text(f, t->title) || fputs(",\n\"subtitle\": ", f) < 0 || !put_text(f, t->subtitle) ||
-        fputs(",\n\"unit\": ", f) < 0 || !put_text(f, t->unit) ||
+    if (!tool_page_text(f, t->title) || fputs(",\n\"subtitle\": ", f) < 0 ||
+        !tool_page_text(f, t->subtitle) || fputs(",\n\"unit\": ", f) < 0 || !tool_page_text(f, t->unit) ||
         !put_texts(f, "tracks", t->track, t->tracks) || !put_texts(f, "kinds", t->kind, t->kinds))
         return false;
     fputs(",\n\"facts\": [", f);
     for (size_t i = 0; i < t->facts; i++) {
         fputs(i ? ", [" : "[", f);
-        if (!put_text(f, t->fact[i].name) || fputs(", ", f) < 0 || !put_text(f, t->fact[i].value))
+        if (!tool_page_text(f, t->fact[i].name) || fputs(", ", f) < 0 || !tool_page_text(f, t->fact[i].value))
             return false;
         fputs("]", f);
     }
@@ -69,35 +57,35 @@ static void put_us(FILE *f, const char *name, uint64_t ns)
 static bool put_events(FILE *f, const tool_timeline *t)
 {
     fputs("{\"displayTimeUnit\": \"ns\",\n\"otherData\": {\"subtitle\": ", f);
-    if (!put_text(f, t->subtitle)) return false;
+    if (!tool_page_text(f, t->subtitle)) return false;
     for (size_t i = 0; i < t->facts; i++) {
         fputs(", ", f);
-        if (!put_text(f, t->fact[i].name) || fputs(": ", f) < 0 || !put_text(f, t->fact[i].value))
+        if (!tool_page_text(f, t->fact[i].name) || fputs(": ", f) < 0 || !tool_page_text(f, t->fact[i].value))
             return false;
     }
     fputs("},\n\"traceEvents\": [\n{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": 1, \"tid\": 0, "
           "\"args\": {\"name\": ",
           f);
-    if (!put_text(f, t->title)) return false;
+    if (!tool_page_text(f, t->title)) return false;
     fputs("}}", f);
     for (size_t i = 0; i < t->tracks; i++) {
         fprintf(
             f,
             ",\n{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": 1, \"tid\": %zu, \"args\": {\"name\": ",
             i + 1);
-        if (!put_text(f, t->track[i])) return false;
+        if (!tool_page_text(f, t->track[i])) return false;
         fputs("}}", f);
     }
     for (size_t i = 0; i < t->spans; i++) {
         const tool_timeline_span *s = &t->span[i];
         fputs(",\n{\"ph\": \"X\", \"name\": ", f);
-        if (!put_text(f, t->kind[s->kind])) return false;
+        if (!tool_page_text(f, t->kind[s->kind])) return false;
         fprintf(f, ", \"cat\": \"baton\", \"pid\": 1, \"tid\": %u", s->track + 1);
         put_us(f, "ts", s->begin_ns);
         put_us(f, "dur", s->end_ns - s->begin_ns);
         fputs(", \"args\": {", f);
         if (s->chunk >= 0) {
-            if (!put_text(f, t->unit)) return false;
+            if (!tool_page_text(f, t->unit)) return false;
             fprintf(f, ": %d%s", s->chunk, s->layer >= 0 ? ", " : "");
         }
         if (s->layer >= 0) fprintf(f, "\"layer\": %d", s->layer);

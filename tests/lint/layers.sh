@@ -43,8 +43,9 @@ prefill-node       : base rt kernels model device npu/price npu/compile sample k
 decode-node/brain  : base kv wire xfer
 decode-node        : base rt kernels model device npu/compile sample kv wire engine node decode-node/brain
 simulate           : base device npu/pkg kv wire xfer gateway/brain prefill-node/brain decode-node/brain
-lab/plan           : base model device npu/pkg npu/lower npu/price npu/compile
-lab/timeline       : base device npu/price
+lab/page           :
+lab/plan           : base model device npu/pkg npu/lower npu/price npu/compile lab/page
+lab/timeline       : base device npu/price lab/page
 tools              : base text model npu/pkg npu/lower kv
 tools/bench        : base kernels model graph kv engine tools
 tools/search       : base text model sample npu/pkg npu/price npu/compile engine tools lab/plan
@@ -52,7 +53,7 @@ tools/cluster      : base crypto rt model kv device npu/compile engine tools too
 tools/chat         : base text tools tools/cluster
 tools/commands     : base crypto model graph device npu/pkg npu/lower npu/compile sample kv engine tools tools/search tools/bench tools/cluster tools/chat lab/timeline gateway gateway/http
 lab/trace          : base crypto text model trace tools
-lab/replay         : base text device trace tools tools/cluster
+lab/replay         : base text device trace tools tools/cluster lab/page
 lab/calibrate      : base device lab/replay
 lab/simulate       : base device npu/pkg npu/price trace lab/trace lab/plan lab/replay simulate
 lab/commands       : base device npu/pkg npu/price npu/compile model kv engine trace tools tools/cluster lab/trace lab/plan lab/replay lab/calibrate lab/simulate lab/timeline gateway

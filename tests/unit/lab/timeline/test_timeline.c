@@ -12,7 +12,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-static const char *const track[] = {"NPU", "link </script><b>"}, *const kind[] = {"matmul", "\"quoted\""};
+static const char *const track[] = {"NPU", "link </script><b><!--<script>"}, *const kind[] = {"matmul",
+                                                                                              "\"quoted\""};
 static const tool_timeline_span span[] = {{0, 0, 3, 7, 1000, 2500},
                                           {1, 1, -1, -1, 2500, UINT64_C(9000000000001)}};
 static const tool_timeline_fact fact[] = {{"TTFT", "12.5 ms"}};
@@ -77,6 +78,7 @@ static void a_page_holds_its_data_and_nothing_in_it_ends_the_script(void **state
     assert_non_null(data);
     data += strlen("type=\"application/json\">\n");
     char *end = strstr(data, "</script>");
+    assert_null(strstr(text, "<!--"));
     assert_non_null(end);
     json_t *root = json_loadb(data, (size_t)(end - data), 0, NULL);
     assert_non_null(root);
