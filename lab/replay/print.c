@@ -1,6 +1,7 @@
 /* The figures of a run as a table, as JSON and as CSV. */
 #include "lab/replay/print.h"
 #include "base/file.h"
+#include "tools/csv.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -323,8 +324,10 @@ static void put_ms(FILE *f, int64_t us)
 
 static void put_row(FILE *f, const tool_replay_result *s, const tool_replay_record *o)
 {
-    fprintf(f, "%u,%s,%u,%u,%u,%u,%u", o->item, s->kind[o->kind], o->want_prompt, o->prompt_tokens,
-            o->cached_tokens, o->want_output, o->completion_tokens);
+    fprintf(f, "%u,", o->item);
+    tool_csv_text(f, s->kind[o->kind]);
+    fprintf(f, ",%u,%u,%u,%u,%u", o->want_prompt, o->prompt_tokens, o->cached_tokens, o->want_output,
+            o->completion_tokens);
     const int64_t times[] = {o->due_us,
                              tool_replay_late_us(o),
                              tool_replay_ttft_us(o),
@@ -339,7 +342,9 @@ static void put_row(FILE *f, const tool_replay_result *s, const tool_replay_reco
                              o->transfer_us,
                              o->decode_us};
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) put_ms(f, times[i]);
-    fprintf(f, ",%s\n", o->node < s->nodes ? s->node[o->node].id : "");
+    fputc(',', f);
+    tool_csv_text(f, o->node < s->nodes ? s->node[o->node].id : "");
+    fputc('\n', f);
 }
 
 bt_err tool_replay_csv(const char *path, const tool_replay_outcome *r, bt_fault *fault)

@@ -1,6 +1,7 @@
 /* See bench_print.h. */
 #include "tools/bench/bench_print.h"
 #include "kernels/cores.h"
+#include "tools/csv.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -78,16 +79,6 @@ static void print_md(tool_bench_printer *p, const json_t *row)
     fputs("|\n", p->to);
 }
 
-static void print_quoted(FILE *to, const char *s)
-{
-    fputc('"', to);
-    for (; *s; s++) {
-        if (*s == '"') fputc('"', to);
-        fputc(*s, to);
-    }
-    fputc('"', to);
-}
-
 static void print_csv(tool_bench_printer *p, json_t *row)
 {
     const char *key, *comma = "";
@@ -105,7 +96,7 @@ static void print_csv(tool_bench_printer *p, json_t *row)
         if (json_is_array(v)) continue;
         fputs(comma, p->to);
         comma = ",";
-        if (json_is_string(v)) print_quoted(p->to, json_string_value(v));
+        if (json_is_string(v)) tool_csv_text(p->to, json_string_value(v));
         else if (json_is_integer(v)) fprintf(p->to, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
         else if (json_is_real(v)) fprintf(p->to, "%.9g", json_real_value(v));
     }
