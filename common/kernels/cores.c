@@ -1,5 +1,5 @@
-/* The table of cores, and which of its rows this machine is. Families and models are those by which the Linux
- * kernel (6.10 and later) distinguishes AMD's generations of Zen and names Intel's processors. */
+/* The table of cores, and the row of this machine. Families and models are those by which the Linux kernel
+ * (6.10 and later) distinguishes AMD's generations of Zen and names Intel's processors. */
 #include "kernels/cores.h"
 #include "kernels/cores_trial.h"
 
@@ -21,8 +21,8 @@ const bt_cores_row bt_cores_table[] = {
 };
 const size_t bt_cores_table_len = sizeof bt_cores_table / sizeof bt_cores_table[0];
 
-/* Models first .. last of a family. Intel's have no order, and what is not here goes by its instruction sets.
- */
+/* Models first .. last of a family. Intel's models have no order; bt_cores_of takes an Intel model without an
+ * entry by its instruction sets. */
 static const struct {
     const char *vendor;
     uint32_t family, first, last;

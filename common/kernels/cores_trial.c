@@ -1,7 +1,7 @@
-/* The trial at start of what the table of cores leaves open. */
+/* The trial at start, which makes the choices that the table of cores leaves open. */
 #include "kernels/cores_trial.h"
 
-bt_cores_choice bt_cores_now = {1024, 8}; /* until somebody asks for a row of kernels: as on Zen 3 */
+bt_cores_choice bt_cores_now = {1024, 8}; /* as on Zen 3, until bt_kernels_select is called */
 
 #if defined(__x86_64__)
 #include <stdlib.h>
@@ -9,12 +9,12 @@ bt_cores_choice bt_cores_now = {1024, 8}; /* until somebody asks for a row of ke
 #include <x86intrin.h>
 
 enum {
-    INPUTS = 4096, /* of 4 panels of int8 weights: 256 KiB, longer than a prefetcher takes to find its stride
+    INPUTS = 4096, /* with OUTPUTS 256 KiB of int8 weights: longer than a prefetcher needs to find its stride
                     */
     OUTPUTS = 64,
     WEIGHT_BYTES = (32 + 16 * INPUTS) * (OUTPUTS / 16),
     TIMES = 3,
-    CHUNK = 640, /* inputs that the integer product takes in one chunk */
+    CHUNK = 640, /* inputs of one chunk of the integer product */
     MOST_ROWS = 32,
     PANELS = 2,
 };
@@ -22,7 +22,7 @@ enum {
 static uint64_t less(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static bool is_faster(uint64_t cycles, uint64_t than) { return cycles < than - than / 32; }
 
-/* The cycles of one product whose weights come from memory. */
+/* The cycles of one product whose weights come from memory; the least of TIMES. */
 static uint64_t cycles_ahead(const bt_cores_trial *t, const uint8_t *weights, const float *x, uint32_t ahead)
 {
     float y[OUTPUTS];
@@ -70,7 +70,7 @@ static uint64_t cycles_copied(const bt_cores_trial *t, const product *p, size_t 
     return best;
 }
 
-/* From the fewest rows on at which it is faster. */
+/* Chooses copy_rows: the fewest rows, of 4, 8, 16, 32, with which a copy is faster. */
 static void try_copy(const bt_cores_trial *t, uint8_t *memory)
 {
     product p = {.in = {.rows = MOST_ROWS, .k4 = CHUNK / 4}};
@@ -97,7 +97,7 @@ bool bt_cores_try(const bt_cores_trial *t)
     const size_t floats = WEIGHT_BYTES + INPUTS * sizeof(float), most = ints > floats ? ints : floats;
     uint8_t *memory = aligned_alloc(64, (most + 63) / 64 * 64);
     if (!memory) return false;
-    memset(memory, 0, (most + 63) / 64 * 64); /* no subnormal: those are slower */
+    memset(memory, 0, (most + 63) / 64 * 64); /* subnormals would be slower */
     try_ahead(t, memory);
     try_copy(t, memory);
     free(memory);

@@ -2,8 +2,8 @@
 #define BT_KERNELS_CORES_TRIAL_H
 #include "kernels/cores.h"
 
-/* Times the choices of cores.h on this core, about a millisecond, and leaves the best in bt_cores_now: how far ahead,
- * by weights that are in no cache; from how many rows on a copy pays, by weights that are. One that is no 32nd faster
- * than what stood there is not taken. false: there is no memory for it, or no clock to take times with. */
+/* Times the choices of cores.h on this core, for about a millisecond, and leaves the best in bt_cores_now. `ahead` is
+ * timed with weights that are in no cache, copy_rows with weights that are. A value replaces the present one only if it
+ * is faster by more than 1/32. false: memory is short, or this machine is not x86-64. */
 bool bt_cores_try(const bt_cores_trial *trial);
 #endif

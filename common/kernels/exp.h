@@ -1,17 +1,17 @@
 #ifndef BT_KERNELS_EXP_H
 #define BT_KERNELS_EXP_H
 
-/* The constants of bt_exp1, shared by the scalar and the vector form (simd_x86.h). Both do, in this order:
+/* The constants of bt_exp1, for its scalar form (float/rows_ref.c) and its vector form (simd_any.h). Both compute:
  *
  *   x  = min(x, HIGH);  the result is +0 unless x >= LOW
- *   s  = fma(x, LOG2E, ROUND)          the sum's low bits now hold n = rint(x * log2 e), ties to even
+ *   s  = fma(x, LOG2E, ROUND)          the low bits of s hold n = rint(x * log2 e), ties to even
  *   n  = s - ROUND                     exact
  *   r  = fma(-n, LN2_HI, x);  r = fma(-n, LN2_LO, r)           |r| <= 0.3466
  *   p  = C6;  p = fma(p, r, C5); ... p = fma(p, r, C2);  p = fma(p, r, 1);  p = fma(p, r, 1)
  *   result = p * 2^n, 2^n made from the bits of s
  *
- * The C's are the minimax polynomial of the relative error on |r| <= 0.3466: 3.1e-9, far below the rounding.
- * The greatest relative error against a double exp, over every float in [-87, 88], is 2^-23.6 (7.8e-8).
+ * C2 .. C6 minimise the polynomial's greatest relative error on |r| <= 0.3466: 3.1e-9, far below the rounding. The
+ * greatest relative error of the result against a double exp, over every float in [-87, 88], is 2^-23.6 (7.8e-8).
  * Arguments above 88 give exp(88), 1.65e38. */
 #define BT_EXP_HIGH   88.0f
 #define BT_EXP_LOW    (-87.0f)

@@ -3,8 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* IEEE binary16 in integer arithmetic: the same bits as VCVTPS2PH (nearest even) and VCVTPH2PS, NaN included.
- */
+/* Conversions to and from IEEE binary16: the same bits as VCVTPS2PH (nearest even) and VCVTPH2PS, NaN included. */
 
 static inline uint16_t f16_from_f32(float x)
 {
@@ -17,11 +16,11 @@ static inline uint16_t f16_from_f32(float x)
     if (u < 0x38800000) {                                  /* below 2^-14: subnormal, or zero */
         float f;
         memcpy(&f, &u, sizeof f);
-        f += 0.5f; /* one unit of 0.5f is 2^-24, the unit of a subnormal: the sum rounds for us */
+        f += 0.5f; /* the last bit of 0.5f is 2^-24, as of a subnormal f16: this sum rounds */
         memcpy(&u, &f, sizeof u);
         return (uint16_t)(sign | (u - 0x3f000000));
     }
-    u += 0xfff + (u >> 13 & 1) - 0x38000000; /* half of the unit, ties to even; new exponent bias */
+    u += 0xfff + (u >> 13 & 1) - 0x38000000; /* adds half a unit, ties to even, and changes the exponent's bias */
     return (uint16_t)(sign | u >> 13);
 }
 

@@ -6,7 +6,8 @@
 #include <pthread.h>
 #include <string.h>
 
-/* A row: its name, whether this machine can run it, and which variant it takes of each kind but PLAIN. */
+/* ROW makes a row: its name, whether this machine can run it, and which variant it takes for each kind but
+ * PLAIN. */
 #define OF_WIDTH(width, bytes, integer, lanes)   width
 #define OF_BYTES(width, bytes, integer, lanes)   bytes
 #define OF_INTEGER(width, bytes, integer, lanes) integer
@@ -25,8 +26,7 @@ static int always(void) { return 1; }
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-/* __builtin_cpu_supports also asks whether the system saves the registers; clang 14 does not know "f16c"
- * there. */
+/* __builtin_cpu_supports also checks that the system saves the registers. clang 14 has no "f16c" for it. */
 static int has_avx2(void)
 {
     unsigned a, b, c, d;
@@ -42,7 +42,7 @@ static int has_avx512(void)
 
 static int has_avx512vnni(void) { return has_avx512() && __builtin_cpu_supports("avx512vnni"); }
 
-/* Not known to __builtin_cpu_supports everywhere. */
+/* Not every compiler's __builtin_cpu_supports knows "avxvnni". */
 static int has_avxvnni(void)
 {
     unsigned a, b, c, d;
@@ -59,7 +59,8 @@ const bt_kernels bt_kernels_table[] = {
 #elif defined(__aarch64__)
 #include <sys/auxv.h>
 
-/* What the kernel says of the cores; NEON itself, with f16 conversions and fma, every AArch64 core has. */
+/* The bits by which Linux names what the cores have. Every AArch64 core has NEON with f16 conversions and
+ * fma. */
 enum { HWCAP_OF_DOTPROD = 1 << 20, HWCAP2_OF_I8MM = 1 << 13 };
 static int has_dotprod(void) { return (getauxval(AT_HWCAP) & HWCAP_OF_DOTPROD) != 0; }
 static int has_i8mm(void) { return has_dotprod() && (getauxval(AT_HWCAP2) & HWCAP2_OF_I8MM) != 0; }
@@ -89,7 +90,7 @@ static const bt_kernels *best(void)
 static void use_core(const bt_cores_row *row)
 {
     const bt_kernels *k = best();
-    const bool is_ref = k == &bt_kernels_table[bt_kernels_table_len - 1]; /* it chooses nothing */
+    const bool is_ref = k == &bt_kernels_table[bt_kernels_table_len - 1]; /* ref reads no choice */
     const bt_cores_trial none = {0}, trial = {k->matmul8, k->int_prepare, k->int_matmul};
     bt_cores_use(row, is_ref ? &none : &trial);
 }

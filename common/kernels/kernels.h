@@ -9,19 +9,20 @@
 #include "kernels/int_ops.h"
 #include "kernels/kv_view.h"
 
-/* The float kernels of the host engines, the list of all kernels, and the table that dispatches and tests them: these,
- * the integer kernels (int_kernels.h, int_ops.h), those of the border between the two (edge.h) and
- * the products over the other forms of weights (forms.h).
+/* The float kernels of the host engines, and the list and dispatch table of all kernels. Other headers have the
+ * contracts of integer kernels (int_kernels.h, int_ops.h), of the border between floats and integers (edge.h) and of
+ * products over int8 and FP4 weights (forms.h).
  *
- * Letters   T rows (tokens) of one call, K inputs, N outputs, D head_dim, H query heads, G kv heads.
- * Purity    no allocation, no logging, no libm; scratch comes from the caller. No globals but the core's choices
+ * Letters   T rows (tokens) of one call, K inputs, N outputs, D head_dim, H query heads, G kv heads. ldx, ldy and so on
+ *           are the elements from one row to the next.
+ * Purity    no allocation, no logging, no libm; scratch comes from the caller. The only globals are the core's choices
  *           (cores.h), which change no bit.
  * Memory    no byte outside the stated arrays is read or written; no alignment is needed unless said.
- * Exactness every variant returns the same bits as its _ref twin, for all inputs: all follow the orders below.
- *           Infinities and NaN too: variants agree on which elements are NaN, not on a NaN's bits. Products and sums
- *           named fma are one rounding; all others round each operation.
+ * Exactness every variant returns the same bits as its _ref twin, for all inputs: all follow the orders below. With
+ *           infinities and NaN, given or made on the way, variants agree on which elements are NaN, not on a NaN's
+ *           bits. An fma is one product and one sum with one rounding; every other operation rounds.
  *
- * Orders (the one order of each family; it never depends on T, threads, bucket or instruction set):
+ * Orders (each family has one; it never depends on T, threads, bucket or instruction set):
  *   matmul     one fma chain in ascending k for each output, starting from +0
  *   matmul8, matmul4   see forms.h
  *   dot        16 interleaved lanes: element i goes to lane i % 16 by fma in ascending i; then the fixed tree
@@ -33,18 +34,18 @@
 /* ---- matrix product over packed f16 weights ----
  * wp: panels of 16 output channels; panel p holds outputs 16p..16p+15, k ascending:
  *       wp[(p * K + k) * 16 + j] = f16 of w[16p + j][k], zero where 16p + j >= N.
- *     bt_matmul_packed_elems gives its length. 32-byte aligned. Values are finite.
+ *     bt_matmul_packed_elems is its length in elements. It is 32-byte aligned, and its values are finite.
  *   y[t * ldy + n] = bias[n] + sum over k of w[n][k] * x[t * ldx + k]         (bias added last; NULL: nothing added)
  * Shapes x[T, ldx] f32, y[T, ldy] f32, ldx >= K, ldy >= N. Only panels [p0, p1) are computed: the caller splits
- * these over threads. Rows t in [0, T), any T >= 1; T = 1 is the GEMV of decoding. y overlaps nothing. */
+ * panels over threads. Rows t in [0, T), any T >= 1; T = 1 is the GEMV of decoding. y overlaps nothing. */
 typedef void bt_matmul_fn(float *restrict y, size_t ldy, const float *restrict x, size_t ldx,
                           const uint16_t *restrict wp, const float *bias, size_t t, size_t n, size_t k, size_t p0,
                           size_t p1);
 static inline size_t bt_matmul_panels(size_t n) { return (n + 15) / 16; }
 static inline size_t bt_matmul_packed_elems(size_t n, size_t k) { return bt_matmul_panels(n) * 16 * k; }
-/* Pack rows w[rows, K] f32 (row-major) as outputs n0 .. n0+rows-1 of a matrix with K inputs; each value is rounded
- * to f16, nearest even, overflow to infinity (the caller checks). Call once for each slice of rows; start from
- * zeroed memory. */
+/* Packs rows w[rows, K] f32 (row-major) as outputs n0 .. n0+rows-1 of a matrix with K inputs. Each value is rounded to
+ * f16, nearest even, overflow to infinity (the caller checks). wp starts as zeroed memory; each slice of rows takes one
+ * call. */
 void bt_matmul_pack(uint16_t *wp, const float *w, size_t n0, size_t rows, size_t k);
 
 /* ---- rows ---- */
@@ -60,15 +61,15 @@ typedef void bt_silu_mul_fn(float *y, const float *g, const float *u, size_t cou
  *   a' = a * cos[i] - b * sin[i]  computed as fma(a, cos, -(b * sin));  b' = fma(a, sin, b * cos)
  * cos, sin [R/2] f32: the table row of the token's position. Elements at or past R are left alone. */
 typedef void bt_rope_fn(float *x, size_t heads, size_t d, size_t r, const float *cos, const float *sin, int neox);
-/* f32 -> f16 bits, nearest even; overflow gives infinity. And back, exact. */
+/* f32 to f16 bits, nearest even; overflow gives infinity. And f16 bits to f32, exact. */
 typedef void bt_f32_to_f16_fn(uint16_t *restrict y, const float *restrict x, size_t count);
 typedef void bt_f16_to_f32_fn(float *restrict y, const uint16_t *restrict x, size_t count);
 
 /* ---- attention of T consecutive query rows over one sequence's KV ----
- * Query row t has absolute position pos0 + t and sees KV positions 0 .. pos0 + t, which are all stored (the caller
- * stored this call's own K and V before). q[T, H, D] f32 row stride ldq, out[T, H, D] f32 row stride ldo; query head h
- * reads kv head h / (H / G). Only query heads [h0, h1) are computed: the caller splits these over threads (rows too,
- * by calling with a sub-range of rows and its own pos0).
+ * Query row t has absolute position pos0 + t and sees KV positions 0 .. pos0 + t, all of which the caller has
+ * stored before, this call's own K and V included. q[T, H, D] f32 row stride ldq, out[T, H, D] f32 row stride ldo;
+ * query head h reads kv head h / (H / G). Only query heads [h0, h1) are computed: the caller splits heads over threads
+ * (and rows, by a call for each sub-range of rows with its own pos0).
  *
  * Order, for one (row, head), with P = pos + 1 visible positions and scale s:
  *   for each span of 256 absolute positions, ascending:
@@ -83,23 +84,23 @@ typedef void bt_f16_to_f32_fn(float *restrict y, const uint16_t *restrict x, siz
  *     merge (m, l, acc) into the running (M, L, A): the first span is taken as it is, then
  *       n = max(M, m); a = exp(M - n); b = exp(m - n); L = L * a + l * b (two muls, one add);
  *       A[d] = A[d] * a + acc[d] * b (two muls, one add); M = n
- *   out[d] = A[d] / L, and NaN for every d where M is not finite: a score overflowed, or is a NaN
- * Up to BT_ATTN_PAIRS (row, head) pairs of a kv head go over K and V together, once; more than that, in turns. Where
- * whole kv heads have BT_ATTN_FEW_PAIRS pairs or less each, as many heads go at once as have BT_ATTN_PAIRS pairs in
- * all: rows are read as they lie. D <= 256. scratch: bt_attn_scratch_bytes(D) bytes for each call in flight, 64-byte
- * aligned. */
+ *   out[d] = A[d] / L, or NaN for every d where M is not finite: a score overflowed, or is a NaN
+ * D <= 256. scratch: bt_attn_scratch_bytes(D) bytes for each call in flight, 64-byte aligned.
+ *
+ * Speed: up to BT_ATTN_PAIRS (row, head) pairs of a kv head share one pass over K and V; more pairs take more passes.
+ * Where each kv head has at most BT_ATTN_FEW_PAIRS pairs, a pass takes several whole kv heads, BT_ATTN_PAIRS pairs in
+ * all, and so reads memory in order. */
 enum { BT_ATTN_SPAN = 256, BT_ATTN_PAIRS = 192, BT_ATTN_FEW_PAIRS = 8 };
 typedef void bt_attn_fn(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer,
                         size_t t, size_t pos0, size_t heads, size_t h0, size_t h1, float scale, void *scratch);
 size_t bt_attn_scratch_bytes(size_t head_dim);
 
-/* The same in two steps, so that threads can share a long sequence: some spans of some kv heads, then the merge of all
- * spans of one. Bits are those of bt_attn_fn.
- *   span   spans [s0, s1) of T rows and all heads of kv heads [g0, g1), H / G of each: (m, l, acc) of row t, head i of
- *          kv head g and span s to part[(((g * T + t) * (H / G) + i) * spans + s) * bt_attn_part_floats(D)]. Spans that
- *          a row does not see are not written.
- *   merge  out[T, ldo] at the first head of a kv head, from all spans that each row sees; part: where that kv head's
- *          begin. */
+/* Attention in two steps, so that threads can share a long sequence. The result has the bits of bt_attn_fn.
+ *   span   computes spans [s0, s1) of T rows for all query heads of kv heads [g0, g1), H / G heads each. (m, l, acc) of
+ *          row t, head i of kv head g and span s goes to part[(((g * T + t) * (H / G) + i) * spans + s) *
+ *          bt_attn_part_floats(D)]. Spans that a row does not see are not written.
+ *   merge  merges, for the `group` = H / G heads of one kv head, all spans that each row sees. part points at this kv
+ *          head's first part, out[T, ldo] at its first head. */
 typedef void bt_attn_span_fn(float *part, size_t spans, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer,
                              size_t t, size_t pos0, size_t heads, size_t g0, size_t g1, size_t s0, size_t s1,
                              float scale, void *scratch);
@@ -108,67 +109,69 @@ typedef void bt_attn_merge_fn(float *out, size_t ldo, const float *part, size_t 
 size_t bt_attn_part_floats(size_t head_dim);
 
 /* ---- sparse attention ----
- * Rows in 8 bits for an integer estimate of the scores, the choice of the greatest, and attention over those alone. The
- * estimate's product is int_matmul with K rows in the place of weights. */
+ * Three steps: rows in 8 bits estimate the scores in integers, the greatest estimates are chosen, and attention runs
+ * over their positions alone. The estimate's product is int_matmul with K rows in the place of weights. */
 
-/* Rows x[T, ldx] f32, K <= 256 wide, to y[T, ldy] s8, each with the scale that fits it. A row has one of three units
+/* Quantises rows x[T, ldx] f32, K <= 256 wide, to y[T, ldy] s8. Each row takes the best of three units
  * s_e = scale * 2^(e - 1), e = 0, 1, 2:
  *   q_e[i] = clamp(rint(x[i] * (1 / s_e)), -127, 127) as quantise8 of edge.h
  *   err_e  = dot(r, r), r[i] = fma(-q_e[i], s_e, x[i])
- * e is the one with the least error, of equal ones the smallest, 0 where errors are no numbers. shift[t] = e: q << e
- * is in units of s_0 for every row. Bytes from K to ldy are zero. ldy is a multiple of 16, >= K; scale in [2^-100,
+ * e has the least error, the smallest e among equals, and is 0 where errors are NaN. shift[t] = e, so that q << e is in
+ * units of s_0 for every row. Bytes from K to ldy are zero. ldy is a multiple of 16, >= K; scale in [2^-100,
  * 2^100]. */
 typedef void bt_edge_estimate8_fn(int8_t *restrict y, size_t ldy, uint8_t *restrict shift, const float *restrict x,
                                   size_t ldx, float scale, size_t t, size_t k);
 
-/* The k greatest of n numbers v[i] = score[i] << shift[i]: their indices to at, ascending; of equal ones the smaller
- * index goes first. 1 <= k <= n < 2^31, |v| <= 2^30, shift <= 2. at has room for k + BT_TOPK_ROOM indices, of which
- * those past k are left as anything. score [n] and scratch [n] are lost. */
+/* Writes the indices of the k greatest of n numbers v[i] = score[i] << shift[i] to at, ascending; among equal numbers
+ * the smaller index is chosen first. 1 <= k <= n < 2^31, |v| <= 2^30, shift <= 2. at has room for k + BT_TOPK_ROOM
+ * indices; those past k get any value. score[n] and scratch[n] are overwritten. */
 enum { BT_TOPK_ROOM = 16 };
 typedef void bt_int_topk_fn(uint32_t *restrict at, size_t k, int32_t *restrict score, const uint8_t *restrict shift,
                             size_t n, int32_t *restrict scratch);
 
-/* Attention over some positions, of rows and heads that share a list: `rows` consecutive rows q[rows, ldq] and `width`
- * heads of D of kv head g in each, to out[rows, ldo]; the order of attn over the positions at[count], ascending. The
- * last row takes them all, the one before all but the last, and so on: rows <= count. All others are left out: their
- * weight is +0, and they take no part in the chains. Spans, blocks of 64 and the lanes of l go by the position as ever;
- * a block or a span of which no position is there is passed over, and the first span that is there is taken as it is.
- * With all positions from 0 on the bits are those of attn. What a pair computes does not depend on which others share
- * its list. With `take` row r takes at[i] where bit r of take[i] is set, and all else is left out. rows * width <=
- * BT_ATTN_SHARED_PAIRS. scratch: bt_attn_scratch_bytes(D), 64-byte aligned. */
+/* Attention over some positions, for (row, head) pairs that share a list of them: `rows` consecutive rows q[rows, ldq]
+ * with `width` heads of D each, all of kv head g, to out[rows, ldo]. rows * width <= BT_ATTN_SHARED_PAIRS.
+ *
+ * The list is at[count], ascending. Without take, the last row takes all its positions, the row before all but the last
+ * one, and so on: rows <= count. With take, row r takes at[i] where bit r of take[i] is set.
+ *
+ * The order is that of attn with all other positions left out of the chains, as if their weight were +0. Spans, blocks
+ * of 64 and the lanes of l go by the position. A block or span without a taken position is skipped, and the first span
+ * that has one is taken as it is. A row that takes all positions from 0 on gets the bits of attn. What a pair computes
+ * does not depend on which pairs share its list. scratch: bt_attn_scratch_bytes(D) bytes, 64-byte aligned. */
 enum { BT_ATTN_SHARED_PAIRS = 48 };
 typedef struct bt_attn_list {
     const uint32_t *at;
     size_t count, rows, width;
-    const uint16_t *take; /* [count], rows <= 16, every row takes one at least; or NULL */
+    const uint16_t *take; /* [count], rows <= 16, every row takes at least one; or NULL */
 } bt_attn_list;
 typedef void bt_attn_some_fn(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer,
                              size_t g, const bt_attn_list *list, float scale, void *scratch);
 
-/* Store T rows of K and V at positions pos0 .. pos0 + T - 1 of `layer`, rounded to the view's element type
+/* Stores T rows of K and V at positions pos0 .. pos0 + T - 1 of `layer`, rounded to the view's element type
  * (kv_view.h). k, v [T, G, D] f32 with row stride ld. Nothing else in the pages is touched. */
 typedef void bt_kv_store_fn(const bt_kv_view *kv, size_t layer, size_t pos0, size_t t, const float *k, const float *v,
                             size_t ld);
 
-/* exp(x) for x <= 88 (above: exp(88)): the project's own, the same operations in scalar and vector form.
- *   n = rint(x * log2 e) to nearest even; r = fma(-n, ln2_hi, x); r = fma(-n, ln2_lo, r);
- *   a polynomial of degree 6 in r by Horner with fma; times 2^n. Below -87 the result is +0. Relative error < 2^-22. */
+/* exp(min(x, 88)), and +0 for x below -87 or NaN, by the same operations in scalar and vector form (exp.h). Relative
+ * error < 2^-22. */
 float bt_exp1(float x);
+/* One value of the conversions above. */
 float bt_f16_to_f32_1(uint16_t h);
 uint16_t bt_f32_to_f16_1(float x);
 
 /* ---- the list ----
- * Every kernel, once: KERNEL(name, function, kind, with). From it are made the members of a row of the dispatch table,
- * the rows (kernels.c), the declarations of all variants (variant.h) and the names that checks go through.
- *   name      the member; docs/performance.md, `baton bench --kernels` and its test know the kernel by it
- *   function  its type is function_fn, its variants are function_ref, function_avx2 and so on
- *   kind      which variants there are, and which of them a row takes; ref, the specification, there always is
+ * Every kernel, once: KERNEL(name, function, kind, with). The list makes the members of a row of the dispatch table,
+ * the rows (kernels.c), the declarations of all variants (variant.h) and the names that tests walk.
+ *   name      the member, and the kernel's name in docs/performance.md and `baton bench --kernels`
+ *   function  the kernel's type is function_fn; its variants are function_ref, function_avx2 and so on
+ *   kind      which variants the kernel has, best first; ref, the specification, is always one of them
  *     WIDTH    by the width of registers: avx512, avx2; neon
  *     BYTES    by the instruction that multiplies bytes: avx512vnni, avxvnni, avx2; i8mm, dotprod, neon
- *     INTEGER  avx2, which machines with AVX-512 run too; neon
+ *     INTEGER  avx2, on machines with AVX-512 too; neon
  *     LANES    avx512, avx2
  *     PLAIN    ref alone
- * with is what the user of the list hands to each. */
+ *   with      what the user of the list passes to each KERNEL */
 #define BT_KERNELS(KERNEL, with) \
     /* float/ */ \
     KERNEL(matmul, bt_matmul, WIDTH, with) \
@@ -219,10 +222,10 @@ uint16_t bt_f32_to_f16_1(float x);
     KERNEL(int_attention16, bt_int_attention16, INTEGER, with) \
     KERNEL(int_topk, bt_int_topk, LANES, with)
 
-/* One row per variant compiled in, best first, "ref" last: the dispatch table and the list that tests walk. */
+/* The dispatch table: a row for each instruction set that this build has, best first, "ref" last. Tests walk it. */
 typedef struct bt_kernels {
     const char *isa;     /* "avx512vnni", "avx512", "avxvnni", "avx2"; "i8mm", "dotprod", "neon"; "ref" */
-    int (*usable)(void); /* may this CPU and this system run it? */
+    int (*usable)(void); /* whether this CPU and this system can run it */
 #define BT_MEMBER(name, function, kind, with) function##_fn *name;
     BT_KERNELS(BT_MEMBER, )
 #undef BT_MEMBER
@@ -230,27 +233,27 @@ typedef struct bt_kernels {
 extern const bt_kernels bt_kernels_table[];
 extern const size_t bt_kernels_table_len;
 
-/* The names of the list, in its order, and where a row has each. */
+/* The names of the list, in its order, and the offset of each member in bt_kernels. */
 typedef struct bt_kernels_name {
     const char *name;
     size_t offset;
 } bt_kernels_name;
 extern const bt_kernels_name bt_kernels_list[];
 extern const size_t bt_kernels_list_len;
-/* A name of the list as text; one that the list has not does not compile. */
+/* A name of the list as text; any other name does not compile. */
 #define BT_KERNEL(name) (&#name[0 * sizeof((bt_kernels *)0)->name])
 
-/* The row named by isa, or the best usable one if isa is NULL or "auto". NULL: no such name, or this machine cannot
- * run it.
- * Rows share the kernels that their instruction sets do not change. */
+/* The row named by isa, or the best usable row if isa is NULL or "auto". NULL: no row has this name, or this machine
+ * cannot run it. Any thread. Rows share the kernels that their instruction sets do not change. */
 const bt_kernels *bt_kernels_select(const char *isa);
-/* The first call of bt_kernels_select finds out what core this is (cores.h). Instead, as on the one that is named;
- * "auto": this one again. For tests and measurements, while no thread computes. false: no row has this name. */
+/* Uses the choices of the named core (cores.h) instead of those of this machine's core, which the first call of
+ * bt_kernels_select makes; "auto": this machine's again. For tests and measurements, while no thread computes. false:
+ * no core has this name. */
 bool bt_kernels_use_core(const char *name);
-/* A line for people where this machine can run no row but ref, which every program that computes says at its start;
- * else NULL. */
+/* A warning for people if this machine can run no row but ref, else NULL. Every program that computes prints it at its
+ * start. */
 const char *bt_kernels_warning(void);
-/* Part of the exactness class in HELLO: raised when any order or rounding above changes. */
+/* Raised when any order or rounding above changes; part of the exactness class in HELLO. */
 #define BT_KERNELS_NUMERIC_VERSION 2u
 
 /* The rows of kernels that this build has, best first, in the words of --isa. */

@@ -1,9 +1,9 @@
 #ifndef BT_KERNELS_SIMD_ANY_H
 #define BT_KERNELS_SIMD_ANY_H
-/* What all instruction sets share, written over v16: included at the end of the simd header of each. */
+/* What all instruction sets share, written over v16; included at the end of each simd header. */
 #include "kernels/exp.h"
 
-/* Loops over accumulators have constant bounds; they must become registers even at -O2. */
+/* Unrolls a loop over sums, whose bounds are constant, so that the sums become registers even at -O2. */
 #if defined(__clang__)
 #define BT_UNROLL_FOR _Pragma("unroll") for
 #else
@@ -28,7 +28,7 @@ BT_INLINE v16 v16_exp(v16 x)
     return v16_where_ge(v16_mul(p, v16_bits_add_shift(s, 127, 23)), x, v16_set1(BT_EXP_LOW));
 }
 
-/* silu(g) * u in the order of bt_silu_mul_fn. */
+/* silu(g) * u in each lane, in the order of bt_silu_mul_fn. */
 BT_INLINE v16 v16_silu_mul(v16 g, v16 u)
 {
     return v16_mul(v16_div(g, v16_add(v16_set1(1.0f), v16_exp(v16_neg(g)))), u);

@@ -4,9 +4,9 @@
 #include <stdint.h>
 #include <string.h>
 
-/* v16: the 16 lanes of the orders in kernels.h, here as two AVX2 registers. simd_avx512.h defines the same
- * names over one AVX-512 register; the kernel bodies (*_body.h) are written once over them. load_n and
- * store_n touch the first n <= 16 elements only and read the others as +0. */
+/* v16: the 16 lanes of the orders in kernels.h, here as two AVX2 registers. simd_avx512.h and simd_neon.h define the
+ * same names over one and over four registers; kernel bodies (*_body.h) are written once over v16. load_n and store_n
+ * touch the first n <= 16 elements only; load_n makes the other lanes +0. */
 #define BT_VARIANT(name) name##_avx2
 #define BT_V16_REGS      2
 #define BT_INLINE        static inline __attribute__((always_inline, unused))
@@ -18,8 +18,8 @@ typedef struct v16 {
 
 BT_INLINE v16 v16_zero(void) { return (v16){_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 BT_INLINE v16 v16_set1(float x) { return (v16){_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
-/* set1 of what is in memory, read anew at each use: where registers are short, a load costs less than one to keep it
- * in. */
+/* set1 of a float in memory, loaded anew at each use: where registers are short, a load costs less than a register that
+ * keeps the float. */
 BT_INLINE v16 v16_broadcast(const float *p)
 {
     __m256 x;
@@ -61,7 +61,7 @@ BT_INLINE __m256 v8_where_bits(__m256 x, __m256i bits, const int32_t *lane)
     const __m256 none = _mm256_castsi256_ps(_mm256_cmpeq_epi32(both, _mm256_setzero_si256()));
     return _mm256_blendv_ps(x, _mm256_set1_ps(-__builtin_inff()), none);
 }
-/* x where `bits` has a bit of the lane's, else -inf */
+/* x in lanes with bits & lane[i] != 0, else -inf */
 BT_INLINE v16 v16_where_bits(v16 x, int bits, const int32_t *lane)
 {
     const __m256i all = _mm256_set1_epi32(bits);
@@ -106,16 +106,20 @@ BT_INLINE v16 v16_load_s8(const int8_t *p)
     return (v16){_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)p))),
                  _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)(p + 8))))};
 }
-/* 8 of a, then 8 of b. */
+/* 8 lanes from a, then 8 from b. */
 BT_INLINE v16 v16_load_s8x8(const int8_t *a, const int8_t *b)
 {
     return (v16){_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)a))),
                  _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)b)))};
 }
-/* 64 bytes of FP4 codes: 8 inputs of 16 outputs, laid out as forms.h says. A code q becomes the byte 0x80 | q << 3
- * (first the low, then the high four bits of all bytes), with 0x3F above it the word 0x3F80 | q << 3 (words_low: of
- * inputs 0 and 1, words_high: 2 and 3, side by side), and in the upper half of a lane the float. Here 17 operations
- * for 64 weights. */
+/* 64 bytes of FP4 codes: 8 inputs of 16 outputs, laid out as forms.h says. The codes become floats in three steps:
+ *   codes_low, codes_high   a code q becomes the byte 0x80 | q << 3: q of the low four bits of each byte (inputs 0 to
+ *                           3), or of the high four (inputs 4 to 7)
+ *   words_low, words_high   the byte becomes the word 0x3F80 | q << 3: of the first two of four inputs, or of the last
+ *                           two
+ *   even, odd               the word in the upper half of a lane is the float h of forms.h: of the first input, or of
+ *                           the second
+ * AVX2 takes 17 operations for 64 weights. */
 typedef struct v16_codes {
     __m256i a, b;
 } v16_codes;
@@ -159,7 +163,7 @@ BT_INLINE void v16_store_f16(uint16_t *p, v16 x)
     _mm_storeu_si128((void *)p, _mm256_cvtps_ph(x.a, _MM_FROUND_TO_NEAREST_INT));
     _mm_storeu_si128((void *)(p + 8), _mm256_cvtps_ph(x.b, _MM_FROUND_TO_NEAREST_INT));
 }
-/* First step of the tree: lane j + lane j + 8. */
+/* First step of the tree of kernels.h: lane j plus, or max, lane j + 8. */
 BT_INLINE __m256 v16_fold(v16 x) { return _mm256_add_ps(x.a, x.b); }
 BT_INLINE __m256 v16_fold_max(v16 x) { return _mm256_max_ps(x.a, x.b); }
 

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* v16 as one AVX-512 register: the names and meanings of simd_avx2.h. */
+/* v16 as one AVX-512 register, with the names and meanings of simd_avx2.h. */
 #define BT_VARIANT(name) name##_avx512
 #define BT_V16_REGS      1
 #define BT_INLINE        static inline __attribute__((always_inline, unused))
@@ -51,7 +51,7 @@ BT_INLINE v16 v16_load_s8x8(const int8_t *a, const int8_t *b)
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_unpacklo_epi64(_mm_loadl_epi64((const void *)a),
                                                                       _mm_loadl_epi64((const void *)b))));
 }
-/* 16 operations for 128 weights: one shift and one ternary operation make the bytes, no table is needed. */
+/* FP4 as in simd_avx2.h, with 16 operations for 128 weights: a shift and a ternary operation make the bytes. */
 typedef __m512i v16_codes;
 
 BT_INLINE v16_codes v16_codes_load(const uint8_t *p) { return _mm512_loadu_si512(p); }

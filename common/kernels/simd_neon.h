@@ -5,9 +5,9 @@
 #include <stdint.h>
 #include <string.h>
 
-/* v16 as four NEON registers of AArch64: the names and meanings of simd_avx2.h. With 32 registers of 4 lanes there are
- * as many sums at once as AVX2 has. min and max are written as the comparison that x86 does, so that a NaN and zeros
- * of two signs come out the same. */
+/* v16 as four NEON registers of AArch64, with the names and meanings of simd_avx2.h. 32 registers of 4 lanes hold as
+ * many sums at once as AVX2's 16 of 8. min and max are written as the comparison that x86 makes, so that NaN and zeros
+ * of two signs give the same bits. */
 #define BT_VARIANT(name) name##_neon
 #define BT_V16_REGS      4
 #define BT_INLINE        static inline __attribute__((always_inline, unused))
@@ -100,7 +100,7 @@ BT_INLINE v16 v16_where_ge(v16 x, v16 y, v16 z)
     return V16_EACH(F);
 #undef F
 }
-/* x where `bits` has a bit of the lane's, else -inf */
+/* x in lanes with bits & lane[i] != 0, else -inf */
 BT_INLINE v16 v16_where_bits(v16 x, int bits, const int32_t *lane)
 {
     const int32x4_t all = vdupq_n_s32(bits);
@@ -136,7 +136,7 @@ BT_INLINE void v16_store_n(float *p, v16 x, size_t n)
     memcpy(p, some, n * sizeof *p);
 }
 
-/* ---- f16: the conversions of the core ---- */
+/* ---- f16, by the instructions that convert it ---- */
 BT_INLINE float32x4_t v4_load_f16(const uint16_t *p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
 BT_INLINE v16 v16_load_f16(const uint16_t *p)
 {
@@ -170,7 +170,7 @@ BT_INLINE v16 v16_load_s8x8(const int8_t *a, const int8_t *b)
 typedef int8x16_t v16_s8;
 BT_INLINE void v16_s8_store(int8_t *p, v16_s8 x) { vst1q_s8(p, x); }
 
-/* ---- FP4, as simd_avx2.h says; 16 codes take a shift, an AND and an OR ---- */
+/* ---- FP4, as in simd_avx2.h; a shift, an AND and an OR make the bytes of 16 codes ---- */
 typedef struct v16_codes {
     uint8x16_t v[4];
 } v16_codes;
@@ -234,7 +234,8 @@ BT_INLINE float v8_max(v8 x)
     const float32x4_t s = v4_max(x.a, x.b), h = v4_max(s, vextq_f32(s, s, 2)), l = v4_max(h, vextq_f32(h, h, 1));
     return vgetq_lane_f32(l, 0);
 }
-/* sum[i] + x[i][0] + x[i][1] ... + x[i][7], in that order: 4 x 4 are transposed, and added column by column. */
+/* sum[i] + x[i][from] + x[i][from + 1] + x[i][from + 2] + x[i][from + 3], in this order: transposes 4 x 4, then adds
+ * columns. */
 BT_INLINE float32x4_t v4_add_columns(float32x4_t sum, const float *const x[4], size_t from)
 {
     const float32x4_t a = vld1q_f32(x[0] + from), b = vld1q_f32(x[1] + from), c = vld1q_f32(x[2] + from),
@@ -246,6 +247,7 @@ BT_INLINE float32x4_t v4_add_columns(float32x4_t sum, const float *const x[4], s
     sum = vaddq_f32(sum, vreinterpretq_f32_f64(vtrn2q_f64(ab0, cd0)));
     return vaddq_f32(sum, vreinterpretq_f32_f64(vtrn2q_f64(ab1, cd1)));
 }
+/* sum[i] + x[i][0] + x[i][1] ... + x[i][7], in this order. */
 BT_INLINE v8 v8_add_columns(v8 sum, const float *const x[8])
 {
     sum.a = v4_add_columns(v4_add_columns(sum.a, x, 0), x, 4);
@@ -253,7 +255,7 @@ BT_INLINE v8 v8_add_columns(v8 sum, const float *const x[8])
     return sum;
 }
 
-/* Any address will do. */
+/* Prefetches of any address, valid or not. far: into the second cache, not the first. */
 BT_INLINE void v16_prefetch(const void *p) { __builtin_prefetch(p); }
 BT_INLINE void v16_prefetch_far(const void *p) { __builtin_prefetch(p, 0, 2); }
 

@@ -1,9 +1,9 @@
 #ifndef BT_KERNELS_SIMD_X86_H
 #define BT_KERNELS_SIMD_X86_H
-/* What both widths of x86 share: included at the end of simd_avx2.h and simd_avx512.h. */
+/* What AVX2 and AVX-512 share; included at the end of simd_avx2.h and simd_avx512.h. */
 #include "kernels/simd_any.h"
 
-/* Any address will do. far: into the second cache, not the first. */
+/* Prefetches of any address, valid or not. far: into the second cache, not the first. */
 BT_INLINE void v16_prefetch(const void *p) { _mm_prefetch(p, _MM_HINT_T0); }
 BT_INLINE void v16_prefetch_far(const void *p) { _mm_prefetch(p, _MM_HINT_T1); }
 
@@ -19,7 +19,7 @@ typedef __m256 v8;
 BT_INLINE v8 v8_zero(void) { return _mm256_setzero_ps(); }
 BT_INLINE void v8_store(float *p, v8 x) { _mm256_storeu_ps(p, x); }
 
-/* The rest of the tree after v16_fold: 8 lanes to one. */
+/* The other steps of the tree of kernels.h, after v16_fold: 8 lanes to one. */
 BT_INLINE float v8_sum(__m256 x)
 {
     __m128 s = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
@@ -32,7 +32,7 @@ BT_INLINE float v8_max(__m256 x)
     s = _mm_max_ps(s, _mm_movehl_ps(s, s));
     return _mm_cvtss_f32(_mm_max_ss(s, _mm_movehdup_ps(s)));
 }
-/* The same tree for four vectors at once: the sums of x[0..3] in lanes 0..3. */
+/* v8_sum of four vectors at once: the sums of x[0..3] in lanes 0..3. */
 BT_INLINE __m128 v8_sum4(const __m256 x[4])
 {
     /* l[j] += l[j+4]: the low half holds the first of the pair, the high half the second */
@@ -44,7 +44,7 @@ BT_INLINE __m128 v8_sum4(const __m256 x[4])
     const __m128 lo = _mm256_castps256_ps128(s), hi = _mm256_extractf128_ps(s, 1);
     return _mm_add_ps(_mm_shuffle_ps(lo, hi, 0x88), _mm_shuffle_ps(lo, hi, 0xdd));
 }
-/* sum[i] + x[i][0] + x[i][1] ... + x[i][7], in that order: 8 x 8 are transposed, and added column by column. */
+/* sum[i] + x[i][0] + x[i][1] ... + x[i][7], in this order: transposes 8 x 8, then adds columns. */
 BT_INLINE v8 v8_add_columns(v8 sum, const float *const x[8])
 {
     __m256 a[8], b[8];

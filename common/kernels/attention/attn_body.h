@@ -1,19 +1,20 @@
-/* Attention over v16; included by attn_<isa>.c after their simd header and their packing. No include guard.
+/* Attention over v16; included by attn_<isa>.c after its simd header and its packing. No include guard.
  *
- * (row, head) pairs that read the same kv head go together over f32 copies of each block of 64 positions, in tiles of
- * up to 6 pairs: first the scores of all, a product with K transposed, and their weights; then the values of all, a
- * product with V. What a pair computes does not depend on which others share the block. */
+ * (row, head) pairs that read the same kv head share f32 copies of each block of 64 positions. They go in tiles of up
+ * to 6 pairs: first the scores of all pairs, a product with K transposed, and their weights; then the sums of values of
+ * all pairs, a product with V. What a pair computes does not depend on which pairs share the block. Names: z scores, p
+ * weights exp(z - m), m, c, l, acc and M, L, A (here tm, tl, total) as in kernels.h. */
 
 enum { TILE = 6 };
 
-/* Loops that run down a block: fewer turns, so that the branch at the end is foreseen. */
+/* Unrolls a loop down a block by four: so few turns that the CPU predicts the last branch. */
 #if defined(__clang__)
 #define BT_UNROLL4_FOR _Pragma("unroll 4") for
 #else
 #define BT_UNROLL4_FOR _Pragma("GCC unroll 4") for
 #endif
 
-/* OF(N, M) for n pairs: M vectors beside each other for each of N, as many chains at once as registers hold. */
+/* OF(N, M) with N = n pairs and M vectors for each pair: as many chains at once as registers hold. */
 #define BT_BY_TILE(n, OF) \
     switch (n) { \
     case 1: OF(1, 4); break; \
@@ -27,37 +28,37 @@ enum { TILE = 6 };
 typedef struct query {
     const float *q;
     size_t row, head, visible;
-    float m, c;   /* of the span; c = scale of what the span held before this block */
-    float tm, tl; /* of the whole */
+    float m, c;   /* of the span; c scales what the span summed before this block */
+    float tm, tl; /* of all spans so far */
 } query;
 
-/* What is asked for before it is needed, see below. */
+/* The rows that are fetched before they are needed (below: "fetching ahead"). */
 typedef struct ahead {
-    const uint8_t *at, *stop; /* what is left of rows that lie together */
-    size_t begin, from, end;  /* positions of the block; from: the next */
+    const uint8_t *at, *stop; /* bytes left of rows that lie together */
+    size_t begin, from, end;  /* positions of the block to fetch; from: the next */
     int is_v;
-    size_t due, price; /* work since the last line; work for a line */
+    size_t due, price; /* work since the last line was fetched; work between two lines */
 } ahead;
 
 typedef struct job {
     const bt_kv_view *kv;
     size_t layer, g, dp; /* kv head; padded head_dim */
-    size_t g0, g1, each; /* kv heads that go together; pairs of each, head by head in query */
+    size_t g0, g1, each; /* kv heads [g0, g1) go together; query has `each` pairs of g0, then of g0 + 1 and so on */
     float scale;
     float *block, *acc, *total, *p, *l; /* scratch, see attn_scratch.h; l: 16 lanes of each pair */
-    const uint8_t *row[BT_ATTN_BLOCK];  /* of the block: where K of each position lies, */
-    float key_scale[BT_ATTN_BLOCK];     /* and the scales of K and V, where elements are int8 */
-    float value_scale[BT_ATTN_BLOCK];
+    const uint8_t *row[BT_ATTN_BLOCK];  /* the K row of each position of the block */
+    float key_scale[BT_ATTN_BLOCK];     /* int8: the scales of K of the block's positions */
+    float value_scale[BT_ATTN_BLOCK];   /* int8: the scales of V */
     ahead ahead;
-    size_t count;
+    size_t count; /* pairs in query, rows ascending within a kv head */
     query query[BT_ATTN_PAIRS];
 } job;
 
-/* The next tile of `left` pairs: no tile of one or two after one of six. */
+/* How many of `left` pairs the next tile takes: no tile of six is followed by one of one or two. */
 BT_INLINE size_t tile_of(size_t left) { return left == 7 || left == 8 ? 4 : left < TILE ? left : TILE; }
 
-/* K (or V) of head g at position `at`, and how many of the next `count` positions follow it at token_bytes each: those
- * of its page. */
+/* The K (or V) row of head g at position `at`. *count becomes how many of the *count positions from `at` on lie in its
+ * page, token_bytes apart. */
 BT_INLINE const uint8_t *rows_at(const job *j, int is_v, size_t at, size_t g, size_t *count)
 {
     const size_t left = j->kv->page_tokens - (at & (j->kv->page_tokens - 1)); /* a power of two */
@@ -65,12 +66,12 @@ BT_INLINE const uint8_t *rows_at(const job *j, int is_v, size_t at, size_t g, si
     return bt_kv_view_row(j->kv, j->layer, is_v, at, g);
 }
 
-/* ---- what is asked for ahead ----
- * K and V of the block behind are asked for a line at a time, evenly while the present block is computed: a core
- * forgets requests past the twenty or so that it can have open, so asking for many at once brings few, and not asking
- * while it multiplies lets memory rest. Work is counted in operations on vectors of 16: a product, a conversion. */
+/* ---- fetching ahead ----
+ * While a block is computed, K and V of the next block are prefetched, one cache line at a time and evenly: a core
+ * drops prefetches beyond the twenty or so that it can have open, so a burst brings few lines; and memory would idle
+ * between bursts. Work is counted in operations on vectors of 16, such as a product or a conversion. */
 
-/* The next rows that lie together. false: all are asked for. */
+/* Finds the next rows that lie together. false: all rows are fetched. */
 static int ask_rows(job *j)
 {
     const bt_kv_view *kv = j->kv;
@@ -90,7 +91,7 @@ static int ask_rows(job *j)
     return 1;
 }
 
-/* So much work is done. */
+/* Notes that so much work was done, and fetches the lines that are due. */
 BT_INLINE void ask(job *j, size_t work)
 {
     ahead *a = &j->ahead;
@@ -101,12 +102,11 @@ BT_INLINE void ask(job *j, size_t work)
     }
 }
 
-/* From now on the block at `b` is asked for, as far as `end`. */
+/* Starts fetching the block at b, up to position `end`. */
 static void look_ahead(job *j, size_t b, size_t end)
 {
     const size_t count = end <= b ? 0 : end - b < BT_ATTN_BLOCK ? end - b : BT_ATTN_BLOCK, heads = j->g1 - j->g0;
-    /* of each head the keys are transposed, multiplied and weighed, the values multiplied; tiles convert what they
-     * multiply */
+    /* a head's work: transpose keys, multiply them, weigh, multiply values; each tile converts what it multiplies */
     const size_t tiles = (j->each + 3) / 4, work = heads * (8 * j->dp * (1 + j->each + tiles) + 80 * j->each);
     const size_t lines = 2 * count * (heads * j->kv->head_bytes + 63) / 64 + 1;
     j->ahead = (ahead){.begin = b, .from = b, .end = b + count, .price = work / lines ? work / lines : 1};
@@ -116,13 +116,13 @@ static void look_ahead(job *j, size_t b, size_t end)
 
 BT_INLINE float exp_one(float x) { return v16_first(v16_exp(v16_set1(x))); }
 
-/* How many positions of [b, b + count) a query sees. */
+/* How many positions of [b, b + count) the query sees. */
 BT_INLINE size_t seen_of(const query *s, size_t b, size_t count)
 {
     return s->visible <= b ? 0 : s->visible - b < count ? s->visible - b : count;
 }
 
-/* z of N pairs over M panels of positions; elem_bytes below 4: of packed panels. */
+/* z of N pairs for M panels of positions; elem_bytes < 4: panels are packed. */
 BT_INLINE void score_tile(job *j, size_t i, size_t panel, const size_t N, const size_t M, const uint32_t elem_bytes)
 {
     const size_t d = j->kv->head_dim, dp = j->dp;
@@ -172,8 +172,8 @@ static void score(job *j, size_t i, size_t n, size_t panels, int is_packed)
     else score_of(j, i, n, panels, 4);
 }
 
-/* The greatest of z[0 .. seen), a NaN taken for +inf: of a NaN and another operand min gives the second. What the last
- * vector holds beyond becomes -inf, whose exp is +0. */
+/* The greatest of z[0 .. seen), where a NaN counts as +inf: min gives its second operand if the first is a NaN.
+ * Elements of the last vector past `seen` become -inf, whose exp is +0. */
 BT_INLINE float greatest(float *z, size_t seen)
 {
     static const float limit[32] = {
@@ -193,7 +193,7 @@ BT_INLINE float greatest(float *z, size_t seen)
     return v8_max(v16_fold_max(top));
 }
 
-/* p from z, and m, c and l of n pairs. */
+/* Makes p of z in place, and m, c and l, for n pairs from i on. */
 static void weigh(job *j, size_t i, size_t n, size_t b, size_t count)
 {
     float c[16] = {0};
@@ -220,8 +220,8 @@ static void weigh(job *j, size_t i, size_t n, size_t b, size_t count)
     }
 }
 
-/* M vectors of acc of N pairs, from element e on: times c, then one fma chain over positions [from, to) of the
- * block. */
+/* M vectors of acc of N pairs, from element e on: times c if from is 0, then one fma chain over positions [from, to) of
+ * the block. */
 BT_INLINE void value_tile(const job *j, size_t i, size_t e, size_t from, size_t to, const size_t N, const size_t M)
 {
     const size_t d = j->dp;
@@ -252,7 +252,7 @@ BT_INLINE void value_pairs(const job *j, size_t i, size_t from, size_t to, const
     for (; e < j->dp; e += 16) value_tile(j, i, e, from, to, N, 1);
 }
 
-/* acc of n pairs from i on: together as far as all see, then each its own way. */
+/* acc of n pairs from i on: together over the positions that all see, then each pair over the rest that it sees. */
 static void add_values(const job *j, size_t i, size_t n, size_t b, size_t count)
 {
     const size_t all = seen_of(&j->query[i], b, count); /* visible ascends */
@@ -265,7 +265,7 @@ static void add_values(const job *j, size_t i, size_t n, size_t b, size_t count)
     }
 }
 
-/* One span more into the whole; the first is taken as it is. */
+/* Merges (m, l, acc) of a span into (tm, tl, total); the first span is taken as it is. */
 static void merge(float *tm, float *tl, float *total, float m, float l, const float *acc, size_t dp, int first)
 {
     if (first) {
@@ -281,7 +281,7 @@ static void merge(float *tm, float *tl, float *total, float m, float l, const fl
         v16_store(total + e, v16_add(v16_mul(v16_load(total + e), va), v16_mul(v16_load(acc + e), vb)));
 }
 
-/* m: the greatest score. */
+/* out = total / l, or NaN where m, the greatest score, is not finite. */
 static void divide(float *out, const float *total, float m, float l, size_t d)
 {
     const v16 by = v16_set1(attn_divisor(m, l));
@@ -290,7 +290,7 @@ static void divide(float *out, const float *total, float m, float l, size_t d)
     if (e < d) v16_store_n(out + e, v16_div(v16_load(total + e), by), d - e);
 }
 
-/* Block [b, b + count) for the pairs of kv head g; rows ascend, so the last one sees most. */
+/* Block [b, b + count) for the pairs of kv head g. Rows ascend, so a tile's last pair sees most. */
 static void run_block(job *j, size_t g, size_t b, size_t count)
 {
     const size_t end = (g - j->g0 + 1) * j->each;
@@ -312,7 +312,7 @@ static void run_block(job *j, size_t g, size_t b, size_t count)
     for (size_t i = first; i < end; i += n) add_values(j, i, n = tile_of(end - i), b, count);
 }
 
-/* (m, l, acc) of every query for the span at `span`; what lies behind, as far as `last`, is asked for on the way. */
+/* (m, l, acc) of every query for the span that begins at position `span`; fetches ahead up to position `last`. */
 static void run_span(job *j, size_t span, size_t last)
 {
     const size_t visible = j->query[j->count - 1].visible;
@@ -347,15 +347,15 @@ static void run_job(job *j, float *out, size_t ldo)
     }
 }
 
-/* How many of `left` kv heads of so many pairs each go together. */
+/* How many of `left` kv heads, with `pairs` pairs each, go together. */
 static size_t heads_together(size_t pairs, size_t left)
 {
     const size_t most = pairs <= BT_ATTN_FEW_PAIRS ? BT_ATTN_PAIRS / pairs : 1;
     return left < most ? left : most;
 }
 
-/* The next pairs from pair `first` on: of each of the job's kv heads as many, of t rows and `width` query heads, those
- * of the first from h on. */
+/* Fills the job's queries, for each of its kv heads with the same pairs: of t rows x `width` query heads, pairs from
+ * `first` on, up to BT_ATTN_PAIRS. h: the first query head of kv head g0. */
 static void fill_job(job *j, size_t first, size_t h, size_t width, const float *q, size_t ldq, size_t t, size_t pos0)
 {
     const size_t left = t * width - first;

@@ -1,12 +1,14 @@
-/* Copies of a block of K and V, 64 positions at most, for attn_body.h, which includes this. No include guard.
- *   K  transposed, in panels of 16 positions. Packed: element e of positions 0..15 as they are stored, f16 and f32 at e
- *      * 16, of int8 positions 0..7 at e * 8 and 8..15 at (padded D + e) * 8. As floats: at e * 16. A panel is padded D
- *      * 16 elements.
+/* Copies a block of K or V, 64 positions at most. Included by attn_body.h. No include guard.
+ *   K  transposed, in panels of 16 positions, each of padded D * 16 elements. Element e of a panel's positions 0..15:
+ *        as floats, or packed f16 and f32: at e * 16
+ *        packed int8: positions 0..7 at e * 8, positions 8..15 at (padded D + e) * 8
+ *      Packed elements are as stored; their scales stand in key_scale.
  *   V  as floats in panels of 16 elements:  block[(panel * 64 + position) * 16 + element], zeros past D
- * Elements are transposed while they are small: half the shuffles, or a quarter. */
+ * Elements are transposed before they are widened, which takes half the shuffles for f16 and a quarter for int8. */
 
 enum { PANEL = 16 };
 
+/* The scale of an int8 row. */
 BT_INLINE float head_scale(const uint8_t *row, size_t d)
 {
     uint16_t bits;
@@ -39,7 +41,7 @@ static void pack_panel(void *to, const uint8_t *const *row, size_t d, uint32_t e
             memcpy(bytes + (e * PANEL + i) * elem_bytes, row[i] + e * elem_bytes, elem_bytes);
 }
 
-/* Element e of a packed panel's 16 positions; elem_bytes 4: of one of floats. */
+/* Element e of the 16 positions of a packed panel; elem_bytes 4: of a panel of floats. */
 BT_INLINE v16 key_of(const void *panel, size_t dp, size_t e, v16 scale, const uint32_t elem_bytes)
 {
     const int8_t *q = panel;
@@ -54,8 +56,8 @@ BT_INLINE void widen_panel(float *to, const void *panel, size_t d, const float *
     for (size_t e = 0; e < d; e++) v16_store(to + e * PANEL, key_of(panel, attn_padded_dim(d), e, s, elem_bytes));
 }
 
-/* The panel of K of positions [b, b + count), of which there are 16 or, at the end, fewer: the last stands for those
- * that lack. */
+/* Copies K of positions [b, b + count), 16 or, at the end, fewer, to panel `panel`; the last position fills the missing
+ * ones. widens: as floats, else packed. */
 static void take_panel(job *j, size_t panel, size_t b, size_t count, int widens)
 {
     const bt_kv_view *kv = j->kv;
@@ -80,7 +82,7 @@ static void take_panel(job *j, size_t panel, size_t b, size_t count, int widens)
     if (widens && elem_bytes == 2) widen_panel(to, packed, d, scale, 2);
 }
 
-/* K of `count` positions from b on, as floats or packed. */
+/* Copies K of `count` positions from b on, as floats or packed. */
 static void copy_keys(job *j, size_t b, size_t count, int widens)
 {
     for (size_t i = 0; i < count; i += PANEL) {
@@ -96,7 +98,7 @@ BT_INLINE v16 load_elems(const uint8_t *row, size_t e, v16 scale, const uint32_t
     return v16_load((const float *)(const void *)row + e);
 }
 
-/* pitch: positions of a panel of 16 elements. */
+/* Writes a row of d elements as floats; pitch: positions in a panel of 16 elements. */
 BT_INLINE void widen_row(float *to, const size_t pitch, const uint8_t *row, size_t d, const uint32_t elem_bytes)
 {
     const v16 scale = v16_set1(elem_bytes == 1 ? head_scale(row, d) : 1);
@@ -118,7 +120,7 @@ BT_INLINE void widen(float *to, const size_t pitch, const uint8_t *row, const bt
     }
 }
 
-/* V of the block's first `count` positions, as floats. */
+/* Copies V of the block's first `count` positions, as floats. */
 static void copy_values(job *j, size_t count)
 {
     const bt_kv_view *kv = j->kv;

@@ -1,8 +1,8 @@
-/* V for few (row, head) pairs, as decoding has them: rows are converted in registers, once for up to 6 pairs, where
- * attn_body.h makes an f32 copy that pays for many. Included by attn_body.h; the same order, and so the same bits.
- * No include guard. */
+/* Attention's product with V for few (row, head) pairs, as decoding has them. V rows are converted in registers, once
+ * for up to 6 pairs; attn_body.h makes f32 copies instead, which pays for many pairs. The order is the same, and so are
+ * the bits. Included by attn_body.h. No include guard. */
 
-/* M vectors of acc of N pairs, from element e on: times c, then one fma chain over the block. */
+/* M vectors of acc of N pairs, from element e on: times c, then one fma chain over the block's `count` positions. */
 BT_INLINE void few_tile(job *j, size_t first, size_t count, size_t e, const size_t N, const size_t M,
                         const uint32_t elem_bytes)
 {
@@ -30,7 +30,7 @@ BT_INLINE void few_tile(job *j, size_t first, size_t count, size_t e, const size
         BT_UNROLL_FOR(size_t m = 0; m < M; m++) v16_store(acc + n * d + 16 * m, a[n][m]);
 }
 
-/* acc of N pairs. M: as many chains as registers hold and latency wants. */
+/* acc of N pairs, M vectors at once. */
 BT_INLINE void few_rows(job *j, size_t first, size_t count, const size_t N, const size_t M, const uint32_t elem_bytes)
 {
     size_t e = 0;
@@ -48,8 +48,8 @@ BT_INLINE void few_values_of(job *j, size_t i, size_t end, size_t count, const u
     }
 }
 
-/* Whether every pair sees all `count` positions from b on, and there are few of them, in whole vectors of what is
- * converted. */
+/* Whether this file's way serves the block [b, b + count): few pairs, all of which see all of it, with heads of whole
+ * vectors of f16 or int8. */
 static int is_few(const job *j, size_t b, size_t count)
 {
     return j->each <= BT_ATTN_FEW_PAIRS && j->dp == j->kv->head_dim && j->kv->elem_bytes < 4 &&

@@ -5,7 +5,7 @@
 #include "kernels/attention/attn_scratch.h"
 #include "kernels/simd_neon.h"
 
-/* Elements of 16 rows transposed into a packed panel (attn_copy_body.h). */
+/* ---- elements of 16 rows, transposed into a packed panel (attn_copy_body.h) ---- */
 
 /* 8 x 8 elements of 16 bits in place: row i becomes column i. */
 BT_INLINE void transpose8_u16(uint16x8_t x[8])
@@ -39,12 +39,13 @@ BT_INLINE void pack_f16(uint8_t *to, const uint8_t *const row[16], size_t e)
     }
 }
 
-/* Elements [e, e + 16) of 16 rows of int8: pairs of neighbouring rows are transposed as elements of 16 bits.
+/* Elements [e, e + 16) of 16 rows of int8. Two neighbouring rows are transposed together, as elements of 16
+ * bits.
  */
 BT_INLINE void pack_int8(uint8_t *to, const uint8_t *const row[16], size_t dp, size_t e)
 {
     BT_UNROLL_FOR(size_t h = 0; h < 2; h++) {
-        /* row i of pairs: element j of rows 2i and 2i + 1, j below 8; row 4 + i: j from 8 on */
+        /* even[i]: elements e .. e + 7 of rows 2i and 2i + 1, interleaved; odd[i]: e + 8 .. e + 15 */
         uint8x16_t even[4], odd[4];
         uint32x4_t a[8];
         BT_UNROLL_FOR(size_t i = 0; i < 4; i++) {
@@ -67,7 +68,7 @@ BT_INLINE void pack_int8(uint8_t *to, const uint8_t *const row[16], size_t dp, s
     }
 }
 
-/* Four elements of 16 rows of floats. */
+/* Elements [e, e + 4) of 16 rows of floats. */
 BT_INLINE void pack_f32(float *to, const uint8_t *const row[16], size_t e)
 {
     for (size_t i = 0; i < 16; i += 4) {

@@ -1,9 +1,9 @@
 #ifndef BT_KERNELS_ATTN_PACK_X86_H
 #define BT_KERNELS_ATTN_PACK_X86_H
-/* Elements of 16 rows transposed into a packed panel (attn_copy_body.h), for both widths of x86; for attn_avx2.c and
- * attn_avx512.c, after their simd header. */
+/* Transposes elements of 16 rows into a packed panel (attn_copy_body.h), for AVX2 and AVX-512; included by attn_avx2.c
+ * and attn_avx512.c after their simd header. */
 
-/* 16 bytes of rows r and r + 8 of 16, side by side. */
+/* 16 bytes of row r, then 16 bytes of row r + 8. */
 BT_INLINE __m256i two_rows(const uint8_t *const row[16], size_t r, size_t offset)
 {
     return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const void *)(row[r] + offset))),
@@ -47,7 +47,7 @@ BT_INLINE void pack_int8(uint8_t *to, const uint8_t *const row[16], size_t dp, s
     }
 }
 
-/* Four elements of 16 rows of floats. */
+/* Elements [e, e + 4) of 16 rows of floats. */
 BT_INLINE void pack_f32(float *to, const uint8_t *const row[16], size_t e)
 {
     for (size_t i = 0; i < 16; i += 4) {

@@ -1,4 +1,4 @@
-/* Attention as plain loops: the specification of the order in kernels.h, one (row, head) at a time. */
+/* Attention as plain loops, the specification: the order of kernels.h, for one (row, head) pair at a time. */
 #include "kernels/variant.h"
 #include "kernels/attention/attn_scratch.h"
 #include "kernels/f16.h"
@@ -19,7 +19,7 @@ static float kv_elem(const bt_kv_view *kv, size_t layer, int is_v, size_t token,
     return (float)q[i] * f16_to_f32(*(const uint16_t *)(const void *)(q + kv->head_dim));
 }
 
-/* The part of one span: positions [begin, end), at most 256, begin a multiple of 256. */
+/* (m, l, acc) of one span: positions [begin, end), at most 256, begin a multiple of 256. */
 static void span_of(float *m, float *l, float *acc, const float *q, const bt_kv_view *kv, size_t layer,
                     size_t g, size_t begin, size_t end, float scale)
 {
@@ -55,7 +55,7 @@ static void span_of(float *m, float *l, float *acc, const float *q, const bt_kv_
     *l = lane[0];
 }
 
-/* One span more into the whole; the first is taken as it is. */
+/* Merges (m, l, acc) of a span into (tm, tl, total); the first span is taken as it is. */
 static void merge(float *tm, float *tl, float *total, float m, float l, const float *acc, size_t d, int first)
 {
     if (first) {
@@ -89,7 +89,7 @@ void bt_attn_ref(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv
         }
 }
 
-/* The next position from list[*i] on that the row takes, below `count`; NONE: there is no more. */
+/* The next position that the row takes, from entry *i of the list on, below entry `count`; NONE: no more. */
 static const uint32_t NONE = UINT32_MAX;
 static uint32_t next_of(const bt_attn_list *list, size_t row, size_t *i, size_t count)
 {
@@ -97,7 +97,7 @@ static uint32_t next_of(const bt_attn_list *list, size_t row, size_t *i, size_t 
     return *i < count ? list->at[*i] : NONE;
 }
 
-/* The part of one span, of which the row takes positions from list[*i] on. */
+/* (m, l, acc) of the span whose first taken position is entry *i of the list; *i ends behind the span. */
 static void some_of(float *m, float *l, float *acc, const float *q, const bt_kv_view *kv, size_t layer,
                     size_t g, const bt_attn_list *list, size_t row, size_t *i, size_t count, float scale)
 {

@@ -1,29 +1,28 @@
-/* Attention of more pairs than a tile has that share a list of positions; included by attn_body.h after
- * attn_some_body.h, of which it takes the way through a span. No include guard.
+/* bt_attn_some for more pairs than a tile has, or with take; included by attn_body.h after attn_some_body.h, whose
+ * struct `some` holds the span. No include guard.
  *
- * A span at a time. First the scores: pairs are in the lanes, so that a key is read as it lies. Then the weights, with
- * pairs in the lanes too. Then the values, a product with elements in the lanes. The last positions of the list, which
- * not all rows see, are every pair's own. */
+ * It goes span by span. Scores and weights have pairs in the lanes, so that a key is read as it lies. The sums of
+ * values have elements in the lanes. The list's last positions, which not all rows take, go pair by pair. */
 
 enum {
     MOST_PAIRS = BT_ATTN_SHARED_PAIRS,
     VECTORS = MOST_PAIRS / 16,
     BLOCKS = BT_ATTN_SPAN / BT_ATTN_BLOCK,
-    KEYS = 16 /* that are scored at once */
+    KEYS = 16 /* scored at once */
 };
 
 typedef struct shared {
     some s;
-    size_t pairs, lanes;     /* up to whole vectors */
-    float *q, *k;            /* queries, elements of 16 pairs [lanes / 16, dp, 16]; keys as floats [KEYS, dp] */
-    float *p, *v;            /* weights [positions, MOST_PAIRS]; values in panels of 16 elements [SPAN, 16] */
-    int32_t bit[MOST_PAIRS]; /* the bit of take that is the pair's row's; all bits where no pair is */
-    bool has[MOST_PAIRS];    /* a pair has taken something of the spans before */
-    unsigned any[BLOCKS];    /* of a block's positions: the rows that take one */
+    size_t pairs, lanes;     /* lanes: pairs rounded up to whole vectors */
+    float *q, *k;            /* queries [lanes / 16, dp, 16], 16 pairs side by side; keys as floats [KEYS, dp] */
+    float *p, *v;            /* weights [positions, MOST_PAIRS]; values in panels of 16 elements, each [SPAN, 16] */
+    int32_t bit[MOST_PAIRS]; /* the bit of take for the pair's row; all bits in lanes without a pair and without take */
+    bool has[MOST_PAIRS];    /* whether the pair took a position of an earlier span */
+    unsigned any[BLOCKS];    /* bit r: row r takes a position of the block */
     float m[MOST_PAIRS], l[MOST_PAIRS], tm[MOST_PAIRS], tl[MOST_PAIRS], c[BLOCKS][MOST_PAIRS];
 } shared;
 
-/* Queries to their panels, and the bits of take, which 16 rows have at most. */
+/* Copies the queries to q, and fills bit. */
 static void shared_queries(shared *t)
 {
     const size_t d = t->s.j->kv->head_dim;
@@ -35,8 +34,7 @@ static void shared_queries(shared *t)
     }
 }
 
-/* Keys [from, from + n) of the span as floats; the last stands for those that lack. V, which comes later, is fetched
- * on the way. */
+/* Copies keys [from, from + n) of the span as floats; the last key fills the missing ones. Prefetches their V. */
 static void shared_keys(const shared *t, size_t from, size_t n)
 {
     const bt_kv_view *kv = t->s.j->kv;
@@ -48,7 +46,7 @@ static void shared_keys(const shared *t, size_t from, size_t n)
     }
 }
 
-/* z of N keys from the k-th on and of M vectors of pairs from the i-th pair on. */
+/* z of N keys from key k on, for M vectors of pairs from pair i on. */
 BT_INLINE void shared_score_tile(const shared *t, float *z, size_t k, size_t i, const size_t N, const size_t M)
 {
     const size_t d = t->s.j->kv->head_dim, dp = t->s.j->dp;
@@ -70,7 +68,7 @@ BT_INLINE void shared_score_tile(const shared *t, float *z, size_t k, size_t i, 
             v16_store(z + (k + n) * MOST_PAIRS + i + 16 * m, v16_mul(a[n][m], scale));
 }
 
-/* z of the KEYS keys at hand and all pairs; as many chains at once as registers hold. */
+/* z of the KEYS keys in t->k for all pairs; as many chains at once as registers hold. */
 static void shared_score(const shared *t, float *z)
 {
     enum { WIDE = BT_V16_REGS == 1 ? 8 : 2, NARROW = BT_V16_REGS == 1 ? 8 : 4 };
@@ -82,7 +80,7 @@ static void shared_score(const shared *t, float *z)
         for (size_t k = 0; k < KEYS; k += NARROW) shared_score_tile(t, z, k, i, NARROW, 1);
 }
 
-/* z of all pairs to p; a NaN counts as +inf, what a pair does not take as -inf. */
+/* Fills p with z of all pairs; a NaN becomes +inf, and positions that a pair does not take become -inf. Fills any. */
 static void shared_scores(shared *t)
 {
     const bt_attn_list *list = t->s.list;
@@ -105,7 +103,7 @@ static void shared_scores(shared *t)
         for (size_t k = t->s.first[b]; k < t->s.first[b + 1]; k++) t->any[b] |= list->take[t->s.from + k];
 }
 
-/* Does pair i take any position of the span's blocks [b, end)? */
+/* Whether pair i takes a position of the span's blocks [b, end). */
 BT_INLINE bool takes_any(const shared *t, size_t i, size_t b, size_t end)
 {
     unsigned any = 0;
@@ -114,7 +112,7 @@ BT_INLINE bool takes_any(const shared *t, size_t i, size_t b, size_t end)
     return any >> (i / t->s.list->width) & 1;
 }
 
-/* m, c, p and l of pairs [i, i + 16). */
+/* Makes m, c, p and l of pairs [i, i + 16). */
 static void shared_weigh(shared *t, size_t i)
 {
     v16 m = v16_set1(-__builtin_inff()), lane[16];
@@ -127,7 +125,7 @@ static void shared_weigh(shared *t, size_t i)
         v16_store(t->c[b] + i, v16_exp(v16_sub(m, top)));
         v16_store(base, top);
         m = top;
-        for (size_t r = i; r < i + 16 && r < t->pairs; r++) /* what a pair has nothing of is passed over */
+        for (size_t r = i; r < i + 16 && r < t->pairs; r++) /* skip blocks of which a pair takes nothing */
             if (!takes_any(t, r, b, b + 1)) {
                 t->c[b][r] = 1;
                 if (!takes_any(t, r, 0, b)) base[r - i] = 0;
@@ -185,7 +183,7 @@ BT_INLINE void shared_pairs(const shared *t, size_t i, size_t from, size_t to, c
     for (; e < t->s.j->dp; e += 16) shared_tile(t, i, e, from, to, N, 1);
 }
 
-/* acc of pair i over what it takes, position by position. */
+/* acc of pair i, from the positions that it takes alone. */
 static void shared_alone(const shared *t, size_t i)
 {
     const bt_attn_list *list = t->s.list;
@@ -201,7 +199,8 @@ static void shared_alone(const shared *t, size_t i)
     }
 }
 
-/* Weights of +0 have changed nothing: all of acc are numbers, and none is 0, whose sign they may change. */
+/* Whether weights of +0 certainly changed nothing: every element of acc is finite and none is 0, whose sign they may
+ * change. */
 static bool shared_is_sure(const float *acc, size_t d)
 {
     v16 sum = v16_zero(), least = v16_set1(1);
@@ -216,11 +215,12 @@ static bool shared_is_sure(const float *acc, size_t d)
     return v8_sum(v16_fold(sum)) == 0 && v8_max(v16_fold_max(v16_neg(least))) < 0;
 }
 
-/* acc of all pairs: together as far as all take, then each its own way. A value that a pair does not take has the
- * weight +0. That leaves it out, unless the value is no number or the sum is -0; then acc is made again. */
+/* acc of all pairs: together over the positions that all may take, then each pair over the rest. With take, a value
+ * that a pair does not take gets the weight +0. This leaves the value out, unless the value is not finite or the sum is
+ * -0; then acc is made again, alone. */
 static void shared_values(shared *t)
 {
-    const size_t all = takes_here(&t->s, 0), dp = t->s.j->dp; /* all: of all pairs the least */
+    const size_t all = takes_here(&t->s, 0), dp = t->s.j->dp; /* pair 0 takes fewest */
     memset(t->s.j->acc, 0, t->pairs * dp * sizeof *t->s.j->acc);
     for (size_t i = 0, n; i < t->pairs; i += n) {
         n = tile_of(t->pairs - i);
@@ -255,7 +255,7 @@ static void some_together(job *j, float *out, size_t ldo, const bt_attn_list *li
     memset(t.has, 0, sizeof t.has);
     t.pairs = pairs, t.lanes = (pairs + 15) / 16 * 16;
     t.q = j->block, t.k = j->block + MOST_PAIRS * j->dp;
-    j->total = j->acc + MOST_PAIRS * j->dp; /* for fewer pairs than attn's: the values have the rest, */
+    j->total = j->acc + MOST_PAIRS * j->dp; /* fewer pairs than attn's leave room for the values */
     t.v = j->total + MOST_PAIRS * j->dp;
     t.p = j->p;
     shared_queries(&t);

@@ -1,23 +1,23 @@
-/* Attention of (row, head) pairs that share a list of positions, as many as a tile has; included by attn_body.h, whose
- * tiles and copies it uses. No include guard.
+/* bt_attn_some for up to TILE (row, head) pairs; included by attn_body.h, whose tiles and copies it uses. No include
+ * guard.
  *
- * A span at a time: keys go 16 at once into panels, and the scores of a pair stand one behind the other; then greatest
- * scores, weights and sums by blocks; then one chain down the values where they lie, of all pairs as far as all take
- * them. */
+ * It goes span by span. Keys are copied 16 at once into panels, and a pair's scores follow one another in z. Then come
+ * greatest scores, weights and their sums, block by block. Then the values are read where they lie, by all pairs
+ * together as far as all take them. */
 
 typedef struct some {
     job *j;
     const bt_attn_list *list;
-    size_t from, n, blocks;                         /* of the list: the span's first; positions of the span; blocks
-                                                       that hold any */
-    size_t first[BT_ATTN_SPAN / BT_ATTN_BLOCK + 1]; /* of each block, and the end */
-    const uint32_t *at;
-    const uint8_t *key[BT_ATTN_SPAN]; /* K row of each position */
-    float z[TILE][BT_ATTN_SPAN + 16]; /* scores; then weights */
-    float c[TILE][16];                /* what a block scales those before it by */
+    size_t from, n, blocks;                         /* the span's first entry of the list; its positions; its blocks
+                                                       that have any */
+    size_t first[BT_ATTN_SPAN / BT_ATTN_BLOCK + 1]; /* each block's first position, counted in the span; then n */
+    const uint32_t *at;                             /* [n] */
+    const uint8_t *key[BT_ATTN_SPAN];               /* K row of each position */
+    float z[TILE][BT_ATTN_SPAN + 16];               /* scores; then weights */
+    float c[TILE][16];                              /* a block's factor for the sums of the blocks before it */
 } some;
 
-/* How many of the list's positions pair i takes; of the span's. */
+/* How many positions pair i takes (with take: may take): of the list; of the span. */
 static size_t takes(const bt_attn_list *list, size_t i)
 {
     return list->take ? list->count : list->count - (list->rows - 1 - i / list->width);
@@ -28,7 +28,7 @@ static size_t takes_here(const some *s, size_t i)
     return n <= s->from ? 0 : n - s->from < s->n ? n - s->from : s->n;
 }
 
-/* The span's positions from list->at[from] on: how many, and where their rows are. */
+/* Begins the span of list->at[from]: counts its positions and blocks, and finds their K rows. */
 static void some_begin(some *s, size_t from)
 {
     const bt_kv_view *kv = s->j->kv;
@@ -48,14 +48,14 @@ static void some_begin(some *s, size_t from)
     s->first[s->blocks] = s->n;
 }
 
-/* Panels of K of positions [from, from + n) of the span, n <= 64; V, which comes later, is fetched on the way. */
+/* Copies K of positions [from, from + n) of the span to panels, n <= 64, and prefetches their V. */
 static void some_keys(const some *s, size_t from, size_t n)
 {
     job *j = s->j;
     const bt_kv_view *kv = j->kv;
     for (size_t i = 0; i < n; i += PANEL) {
         const uint8_t *row[PANEL];
-        for (size_t r = 0; r < PANEL; r++) { /* the last stands for those that lack */
+        for (size_t r = 0; r < PANEL; r++) { /* the last position fills the missing ones */
             row[r] = s->key[from + (i + r < n ? i + r : n - 1)];
             fetch(row[r] + kv->plane_bytes, kv->head_bytes);
             if (kv->elem_bytes == 1) j->key_scale[i + r] = head_scale(row[r], kv->head_dim);
@@ -64,7 +64,7 @@ static void some_keys(const some *s, size_t from, size_t n)
     }
 }
 
-/* z of all pairs and positions of the span; a NaN counts as +inf. */
+/* z of all pairs for the positions of the span; a NaN becomes +inf. */
 static void some_scores(some *s, size_t pairs)
 {
     job *j = s->j;
@@ -81,19 +81,19 @@ static void some_scores(some *s, size_t pairs)
         v16_store(s->z[p] + s->n, v16_zero());
 }
 
-/* A pair's m of the span's first n positions; its weights, c of every block, and l. */
+/* Makes a pair's weights, c and l over the span's first n positions. Returns its m. */
 static float some_weigh(some *s, size_t pair, size_t n, float *l)
 {
     float m = -__builtin_inff(), block[BT_ATTN_BLOCK + 16], p[BT_ATTN_SPAN + 16], *z = s->z[pair], *c = s->c[pair];
     float lane[16] = {0};
-    memset(c, 0, sizeof s->c[pair]); /* blocks that it has nothing of scale by 1 */
+    memset(c, 0, sizeof s->c[pair]); /* exponents: a block without a position scales by exp(0) = 1 */
     for (size_t b = 0; b < s->blocks && s->first[b] < n; b++) {
         const size_t first = s->first[b], count = (s->first[b + 1] < n ? s->first[b + 1] : n) - first;
         for (size_t i = 0; i < count; i += 16) v16_store(block + i, v16_load(z + first + i));
         const float top = greatest(block, count), now = top > m ? top : m;
         c[b] = m - now;
         m = now;
-        /* what is written past the block's end is the next one's, or nobody's */
+        /* past its end a block writes into the next one's place, which is written later, or into padding */
         for (size_t i = 0; i < count; i += 16)
             v16_store(p + first + i, v16_sub(v16_load(z + first + i), v16_set1(now)));
     }
@@ -102,7 +102,7 @@ static float some_weigh(some *s, size_t pair, size_t n, float *l)
     for (size_t b = 0; b < s->blocks && s->first[b] < n; b++) {
         const size_t end = s->first[b + 1] < n ? s->first[b + 1] : n;
         if (c[b] != 1) v16_store(lane, v16_mul(v16_load(lane), v16_set1(c[b])));
-        for (size_t i = s->first[b]; i < end; i++) lane[s->at[i] % 16] += z[i]; /* of what is left out +0 */
+        for (size_t i = s->first[b]; i < end; i++) lane[s->at[i] % 16] += z[i];
     }
     *l = v8_sum(v16_fold(v16_load(lane)));
     return m;
@@ -137,7 +137,7 @@ BT_INLINE void some_tile(const some *s, size_t i, size_t e, size_t from, size_t 
         BT_UNROLL_FOR(size_t m = 0; m < M; m++) v16_store(acc + n * dp + 16 * m, a[n][m]);
 }
 
-/* The last elements of a head that is not made of whole vectors. */
+/* acc of pair i for the last elements of a head that is not made of whole vectors. */
 static void some_rest(const some *s, size_t i, size_t e, size_t from, size_t to)
 {
     const bt_kv_view *kv = s->j->kv;
@@ -169,10 +169,10 @@ BT_INLINE void some_pairs(const some *s, size_t i, size_t from, size_t to, const
     for (size_t n = 0; e < d && n < N; n++) some_rest(s, i + n, e, from, to);
 }
 
-/* acc of n pairs: together as far as all take, then each its own way. */
+/* acc of n pairs: together over the positions that all take, then each pair over the rest that it takes. */
 BT_INLINE void some_values_of(const some *s, size_t n, const uint32_t elem_bytes)
 {
-    const size_t all = takes_here(s, 0); /* of all pairs the least */
+    const size_t all = takes_here(s, 0); /* pair 0 takes fewest */
 #define OF(N, M) some_pairs(s, 0, 0, all, N, M, elem_bytes)
     BT_BY_TILE(n, OF)
 #undef OF
@@ -188,7 +188,7 @@ static void some_values(const some *s, size_t n)
     else some_values_of(s, n, 4);
 }
 
-/* rows * width <= TILE, and the job's queries are theirs. */
+/* rows * width <= TILE; the job's queries are these pairs. */
 static void some_few(job *j, float *out, size_t ldo, const bt_attn_list *list)
 {
     const size_t pairs = list->rows * list->width;

@@ -1,16 +1,16 @@
-/* The border between floats and the NPU's integers for AVX2: edge_body.h over simd_avx2.h. */
+/* The kernels of edge.h for AVX2: edge_body.h over simd_avx2.h. */
 #include "kernels/variant.h"
 
 #if defined(__AVX2__)
 #include "kernels/simd_avx2.h"
 
-/* To integers, to nearest even. */
+/* Stores x as integers, nearest even. */
 BT_INLINE void v16_store_s32(int32_t *p, v16 x)
 {
     _mm256_storeu_si256((void *)p, _mm256_cvtps_epi32(x.a));
     _mm256_storeu_si256((void *)(p + 8), _mm256_cvtps_epi32(x.b));
 }
-/* A bit for each lane whose integer is outside [low, high]. */
+/* One bit for each lane: whether its integer is outside [low, high]. */
 BT_INLINE unsigned beyond8(__m256 x, int32_t low, int32_t high)
 {
     const __m256i q = _mm256_cvtps_epi32(x);
@@ -22,18 +22,18 @@ BT_INLINE unsigned v16_beyond(v16 x, int32_t low, int32_t high)
 {
     return beyond8(x.a, low, high) | beyond8(x.b, low, high) << 8;
 }
-/* To integers, clamped to what s16 holds. */
+/* Integers clamped to the range of s16. */
 BT_INLINE __m256i v16_to_s16(v16 x)
 {
     return _mm256_permute4x64_epi64(_mm256_packs_epi32(_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b)),
                                     0xd8);
 }
-/* Lanes to s8: integers that s8 holds, or clamped to it. */
+/* s8 from s16, clamped to the range of s8. */
 BT_INLINE __m128i s16_to_s8(__m256i x)
 {
     return _mm_packs_epi16(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
 }
-/* To integers in the range; over: was any beyond it? */
+/* Integers plus range.zero, clamped to [range.least, 127]; *over: whether any was beyond. */
 BT_INLINE __m128i v16_to_s8_in(v16 x, bt_int_range range, int *over)
 {
     const __m256i q = _mm256_adds_epi16(v16_to_s16(x), _mm256_set1_epi16(range.zero)),
@@ -54,7 +54,7 @@ BT_INLINE v16 v16_from_s32(const int32_t *p)
     return (v16){_mm256_cvtepi32_ps(_mm256_loadu_si256((const void *)p)),
                  _mm256_cvtepi32_ps(_mm256_loadu_si256((const void *)(p + 8)))};
 }
-/* A double holds these integers exactly, so that rounding to float is the only one. */
+/* A double holds 256 * hi + lo exactly, so only the conversion to float rounds. */
 BT_INLINE __m128 planes4(const int32_t *hi, const int32_t *lo)
 {
     const __m256d h = _mm256_cvtepi32_pd(_mm_loadu_si128((const void *)hi));
@@ -66,9 +66,9 @@ BT_INLINE v16 v16_from_planes(const int32_t *hi, const int32_t *lo)
     return (v16){_mm256_set_m128(planes4(hi + 4, lo + 4), planes4(hi, lo)),
                  _mm256_set_m128(planes4(hi + 12, lo + 12), planes4(hi + 8, lo + 8))};
 }
-/* |p[..]| < 2^53. There is no conversion from s64: the high half with its sign flipped goes below the
- * exponent of 2^84, the low half below that of 2^52; taking 2^84 + 2^63 + 2^52 off again is exact, and so is
- * the sum. */
+/* Floats of |p[..]| < 2^53. AVX2 has no conversion from s64. The high half with its sign flipped becomes the
+ * mantissa of a double of exponent 2^84, the low half that of one of exponent 2^52. Subtracting 2^84 + 2^63 +
+ * 2^52 is exact, and so is the sum of both. */
 BT_INLINE __m128 from_s64_4(const int64_t *p)
 {
     const __m256i v = _mm256_loadu_si256((const void *)p);
@@ -83,8 +83,7 @@ BT_INLINE v16 v16_from_s64(const int64_t *p)
                  _mm256_set_m128(from_s64_4(p + 12), from_s64_4(p + 8))};
 }
 
-/* Butterflies of lengths 1, 2 and 4 in 8 lanes: the first of each pair in both places, plus or minus the
- * second. */
+/* Butterflies of lengths 1, 2 and 4 in 8 lanes: both lanes of a pair (a, b) get a, then + b or - b. */
 BT_INLINE __m256 butterflies8(__m256 x)
 {
     const __m256 m = _mm256_set1_ps(-0.0f), z = _mm256_setzero_ps();

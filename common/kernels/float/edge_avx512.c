@@ -1,5 +1,5 @@
-/* The border between floats and the NPU's integers for AVX-512 F, BW, VL and DQ: edge_body.h over
- * simd_avx512.h. What each conversion means stands in edge_avx2.c. */
+/* The kernels of edge.h for AVX-512 F, BW, VL and DQ: edge_body.h over simd_avx512.h. edge_avx2.c says what
+ * each conversion means. */
 #include "kernels/variant.h"
 
 #if defined(__AVX512F__)
@@ -45,7 +45,8 @@ BT_INLINE v16 v16_from_s64(const int64_t *p)
     return v16_pair(_mm512_cvtepi64_ps(_mm512_loadu_si512(p)), _mm512_cvtepi64_ps(_mm512_loadu_si512(p + 8)));
 }
 
-/* The lanes in `second` hold -b of their pair, the others +b. */
+/* One length of butterflies. first: a of each lane's pair, second: b; lanes of the mask get a - b, others a +
+ * b. */
 BT_INLINE v16 butterfly(v16 first, v16 second, int mask)
 {
     return _mm512_add_ps(first, _mm512_mask_xor_ps(second, (__mmask16)mask, second, _mm512_set1_ps(-0.0f)));

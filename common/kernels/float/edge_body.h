@@ -1,14 +1,14 @@
-/* The border between floats and the NPU's integers over v16; included by edge_<isa>.c after their simd header
- * and a few conversions of their own (see edge_avx2.c). No include guard. */
+/* The kernels of edge.h over v16; included by edge_<isa>.c after its simd header and its conversions (edge_avx2.c says
+ * what they mean). No include guard. */
 
 BT_INLINE v16 quantise(v16 x, v16 inv)
 {
-    /* both give their second operand where the first is a NaN */
+    /* max and min give their second operand where the first is a NaN */
     const v16 v = v16_max(v16_mul(x, inv), v16_set1(-(float)BT_EDGE_LIMIT));
     return v16_min(v, v16_set1(BT_EDGE_LIMIT));
 }
 
-/* Lists what the clamp to [low, high] takes away from 16 inputs, the first of which is number i; few are listed. */
+/* Lists what the clamp to [low, high] takes away from inputs i .. i + 15, and returns how many entries it made. */
 BT_INLINE uint32_t list_shadow(bt_int_shadow *list, v16 v, int32_t low, int32_t high, size_t i)
 {
     int32_t q[16];
@@ -60,10 +60,10 @@ void BT_VARIANT(bt_edge_quantise16)(int8_t *restrict hi, int8_t *restrict lo, si
     }
 }
 
-/* To integers clamped to [-127, 127]; over: was any beyond? */
+/* Integers clamped to [-127, 127]; *over: whether any was beyond. */
 BT_INLINE v16_s8 v16_to_s8(v16 x, int *over) { return v16_to_s8_in(x, BT_INT_SYMMETRIC, over); }
 
-/* The integers of a row with the unit s, rounded up to whole sixteens; returns its error. */
+/* Quantises a row with the unit s; writes whole sixteens to q. Returns the row's error. */
 BT_INLINE float estimate_row(int8_t *q, const float *x, float s, float inv, size_t k)
 {
     const v16 by = v16_set1(inv), unit = v16_set1(s);
@@ -104,7 +104,7 @@ BT_INLINE void scale_store(float *y, v16 v, const float *scale, const float *bia
     v16_store_n(y, v, n);
 }
 
-/* Each with `then` as a constant. */
+/* Calls f with `then` as a constant. */
 #define EACH_THEN(then, f, ...) \
     do { \
         if ((then) == BT_EDGE_STORE) f(__VA_ARGS__, BT_EDGE_STORE); \
@@ -154,7 +154,7 @@ void BT_VARIANT(bt_edge_scale16)(float *restrict y, size_t ldy, const int32_t *r
     EACH_THEN(then, scale16, y, ldy, hi, lo, ldacc, scale, bias, t, n);
 }
 
-/* Rows that are rare: one body for all. */
+/* Such rows are rare, so `then` is not made a constant. */
 void BT_VARIANT(bt_edge_scale64)(float *restrict y, size_t ldy, const int64_t *restrict acc, size_t ldacc,
                                  const float *scale, const float *bias, size_t t, size_t n, bt_edge_then then)
 {
@@ -171,8 +171,8 @@ void BT_VARIANT(bt_edge_scale64)(float *restrict y, size_t ldy, const int64_t *r
 
 /* ---- rotate ---- */
 
-/* Signs, then butterflies of lengths 1 to 8 inside each sixteen, then of 16 and more between them. a - b and
- * a + -b are the same bits. */
+/* Signs, then butterflies of lengths 1 to 8 inside each vector, then of 16 and more between vectors. a - b and a + -b
+ * have the same bits. */
 static void butterflies(float *x, size_t elems, size_t len, const int8_t *sign)
 {
     for (size_t i = 0; i < elems; i += 16) {
@@ -188,6 +188,7 @@ static void butterflies(float *x, size_t elems, size_t len, const int8_t *sign)
             }
 }
 
+/* The same for len < 16. */
 static void butterflies_short(float *x, size_t elems, size_t len, const int8_t *sign)
 {
     if (sign)
@@ -200,7 +201,7 @@ static void butterflies_short(float *x, size_t elems, size_t len, const int8_t *
             }
 }
 
-/* y = H_base x over the base's index, four results at a time for j .. j + n - 1. */
+/* y = H_base x over the base's index, for elements j .. j + n - 1; four results at a time. */
 BT_INLINE void base_columns(float *y, const float *x, const int8_t *h, size_t base, size_t len, size_t j, size_t n)
 {
     for (size_t c = 0; c < base; c += 4) {

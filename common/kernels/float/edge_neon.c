@@ -1,5 +1,4 @@
-/* The border between floats and the NPU's integers for NEON: edge_body.h over simd_neon.h. What each
- * conversion means stands in edge_avx2.c. */
+/* The kernels of edge.h for NEON: edge_body.h over simd_neon.h. edge_avx2.c says what conversions mean. */
 #include "kernels/variant.h"
 
 #if defined(__aarch64__)
@@ -20,7 +19,7 @@ BT_INLINE unsigned v16_beyond(v16 x, int32_t low, int32_t high)
     }
     return all;
 }
-/* To integers, clamped to what s16 holds: the first or the last eight. */
+/* The first or the last eight lanes as integers clamped to the range of s16. */
 BT_INLINE int16x8_t v16_half_s16(v16 x, int last)
 {
     return vqmovn_high_s32(vqmovn_s32(vcvtnq_s32_f32(x.v[2 * last])), vcvtnq_s32_f32(x.v[2 * last + 1]));
@@ -29,7 +28,6 @@ BT_INLINE int beyond_s16(int16x8_t a, int16x8_t b, int16_t low, int16_t high)
 {
     return vmaxvq_s16(vmaxq_s16(a, b)) > high || vminvq_s16(vminq_s16(a, b)) < low;
 }
-/* To integers in the range; over: was any beyond it? */
 BT_INLINE v16_s8 v16_to_s8_in(v16 x, bt_int_range range, int *over)
 {
     const int16x8_t zero = vdupq_n_s16(range.zero), a = vqaddq_s16(v16_half_s16(x, 0), zero),
@@ -55,7 +53,7 @@ BT_INLINE v16 v16_from_s32(const int32_t *p)
     return V16_EACH(F);
 #undef F
 }
-/* A double holds these integers exactly, so that rounding to float is the only one. */
+/* A double holds these integers exactly, so only the conversion to float rounds. */
 BT_INLINE float32x4_t floats_of(int64x2_t a, int64x2_t b)
 {
     return vcvt_high_f32_f64(vcvt_f32_f64(vcvtq_f64_s64(a)), vcvtq_f64_s64(b));
@@ -79,7 +77,7 @@ BT_INLINE v16 v16_from_s64(const int64_t *p)
 #undef F
 }
 
-/* One length of butterflies in four lanes: the first of each pair plus or minus the second. */
+/* Butterflies of lengths 1 and 2 in four lanes. */
 BT_INLINE float32x4_t butterflies4(float32x4_t x)
 {
     static const uint32_t odd[4] = {0, 1u << 31, 0, 1u << 31}, last[4] = {0, 0, 1u << 31, 1u << 31};

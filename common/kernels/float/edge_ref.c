@@ -1,5 +1,4 @@
-/* The border between floats and the NPU's integers as plain loops, the specification: quantise, scale,
- * rotate; and K and V rows into their pages. */
+/* The kernels of edge.h, bt_edge_estimate8 and bt_kv_store as plain loops, the specification. */
 #include "kernels/variant.h"
 #include "kernels/f16.h"
 
@@ -40,7 +39,7 @@ void bt_edge_quantise16_ref(int8_t *restrict hi, int8_t *restrict lo, size_t ldy
         for (size_t i = 0; i < k; i++) {
             const int32_t whole = quantise(x[i], inv), q = clamp(whole, BT_INT_MAX16);
             if (shadow && whole != q) shadow[row * k + beyond++] = (bt_int_shadow){(uint32_t)i, whole - q};
-            /* q + 32768 is not negative, and 32768 has no low byte */
+            /* q + 32768 is not negative, and the low byte of 32768 is 0 */
             lo[i] = (int8_t)(((q + 32768 + 128) & 255) - 128);
             hi[i] = (int8_t)((q - lo[i]) / 256);
         }
@@ -49,7 +48,7 @@ void bt_edge_quantise16_ref(int8_t *restrict hi, int8_t *restrict lo, size_t ldy
     }
 }
 
-/* The row's error with the unit s; q: its integers. */
+/* Quantises a row to q[k] with the unit s. Returns the row's error. */
 static float quantise_error(int8_t *q, const float *x, float s, float inv, size_t k)
 {
     float r[256];
@@ -151,7 +150,7 @@ void bt_edge_rotate_ref(float *x, size_t ldx, size_t t, size_t blocks, const int
             rotate_block(x + row * ldx + b * base * len, h_base, base, len, sign, scale, scratch);
 }
 
-/* Whole numbers up to 127 are the integers that are left when 1.5 * 2^23 is added and taken off again. */
+/* Adding and subtracting 1.5 * 2^23 rounds to a whole number, ties to even. */
 static int8_t nearest8(float x)
 {
     const float v = x > -127.0f ? x < 127.0f ? x : 127.0f : -127.0f, big = 0x1.8p+23f;

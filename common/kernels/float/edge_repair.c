@@ -1,9 +1,9 @@
-/* The companion's second look at outputs that 8 bits could not hold. */
+/* Computes outputs that 8 bits could not hold again, in FP32, on the companion. */
 #include "kernels/edge_repair.h"
 
 #include <math.h>
 
-/* What the weight stands for. */
+/* The integer that the packed weight (n, k) stands for. */
 static int weight(const bt_edge_repair *r, size_t n, size_t k)
 {
     if (r->palettes)

@@ -1,8 +1,9 @@
 #ifndef BT_KERNELS_EDGE_X86_H
 #define BT_KERNELS_EDGE_X86_H
-/* For edge_avx2.c and edge_avx512.c, after their v16_to_s16 and s16_to_s8. */
+/* What AVX2 and AVX-512 share; included by edge_avx2.c and edge_avx512.c after their v16_to_s16 and s16_to_s8. */
 
-/* To integers clamped to +-BT_INT_MAX16, in two planes of bytes: 256 * hi + lo. Was any beyond? */
+/* Stores x as integers clamped to +-BT_INT_MAX16, in two planes of bytes, 256 * hi + lo. Returns whether any was
+ * beyond. */
 BT_INLINE int v16_store_planes(int8_t *hi, int8_t *lo, v16 x)
 {
     const __m256i limit = _mm256_set1_epi16(BT_INT_MAX16), low = _mm256_set1_epi16(-BT_INT_MAX16);

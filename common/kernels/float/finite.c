@@ -1,5 +1,5 @@
-/* Looks for what is no number, in integers: the bits of |x| ascend with it, and those of a NaN lie above all.
- * Plain loops that the compiler makes vectors of. */
+/* Compares floats as integers: the bits of |x| ascend with |x|, and the bits of a NaN lie above all others.
+ * The compiler vectorises these plain loops. */
 #include "kernels/finite.h"
 
 #include <string.h>
@@ -22,8 +22,8 @@ bool bt_finite_below(const float *x, size_t n, float limit)
 float bt_finite_kv_limit(uint32_t elem_bytes)
 {
     if (elem_bytes == 2)
-        return 65520.0f; /* half a unit above the greatest f16, a tie that goes to infinity */
-    if (elem_bytes == 1) return 8319008.5f; /* 127 * 65504, and the next float */
+        return 65520.0f; /* halfway from the greatest f16, 65504, to 2^16: rounds to infinity */
+    if (elem_bytes == 1) return 8319008.5f; /* the float after 127 * 65504 */
     return __builtin_inff();
 }
 

@@ -1,4 +1,4 @@
-/* The layout of the weight forms: sizes, writing a group, reading a weight back. */
+/* The layout of the weight forms: sizes of panels, writing a group, reading a weight. */
 #include "kernels/forms.h"
 #include "kernels/f16.h"
 #include "kernels/float/forms_layout.h"

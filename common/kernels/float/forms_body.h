@@ -1,10 +1,8 @@
-/* The products over int8 and FP4 weights over v16; the second half of matmul_body.h. No include guard.
+/* The products with int8 and FP4 weights over v16; included at the end of matmul_body.h. No include guard.
  *
- * FP4 decodes 8 inputs of 16 outputs at once, by steps that stay inside 128-bit lanes, so that one layout serves both
- * widths: bytes from nibbles, words from bytes and a constant, floats from the halves of lanes. For 64 weights (8 AVX2
- * registers of floats) that is 17 integer operations in AVX2; for 128 (8 AVX-512 registers) it is 16 in AVX-512: 2.1
- * and 2.0 for each FMA. Few rows decode into registers: what is decoded is used at once, so that sums and constants
- * stay there. */
+ * FP4 decodes 8 inputs of 16 outputs at once (simd_avx2.h says how). Its steps stay inside 128-bit lanes, so that one
+ * layout serves all widths. Decoding 8 registers of floats takes 17 integer operations in AVX2 (64 weights) and 16 in
+ * AVX-512 (128 weights). Few rows use decoded weights at once, so that sums and constants stay in registers. */
 void BT_VARIANT(bt_matmul8)(float *restrict y, size_t ldy, const float *restrict x, size_t ldx,
                             const uint8_t *restrict wp, const float *bias, size_t t, size_t n, size_t k, size_t group,
                             size_t p0, size_t p1)
@@ -15,7 +13,7 @@ void BT_VARIANT(bt_matmul8)(float *restrict y, size_t ldy, const float *restrict
     else many_int8_32(&a);
 }
 
-/* Eight groups at a time, one in each lane. */
+/* Sums eight groups at a time, one in each lane. */
 void BT_VARIANT(bt_fp4_sums)(float *restrict xs, const float *restrict x, size_t ldx, size_t t, size_t k)
 {
     const size_t whole = k / GROUP;
@@ -42,7 +40,7 @@ void BT_VARIANT(bt_fp4_sums)(float *restrict xs, const float *restrict x, size_t
 }
 
 /* ---- few rows ---- */
-/* s continues over four inputs of one panel, the words of two of which are given. */
+/* Continues the chains s[R] by two inputs of one panel, whose words are given. */
 BT_INLINE void fp4_two(v16 s[FEW_ROWS], v16_codes words, const float *x, size_t ldx, const size_t R)
 {
     const v16 even = v16_even(words);
@@ -51,7 +49,7 @@ BT_INLINE void fp4_two(v16 s[FEW_ROWS], v16_codes words, const float *x, size_t 
     BT_UNROLL_FOR(size_t r = 0; r < R; r++) s[r] = v16_fma(odd, v16_broadcast(x + r * ldx + 1), s[r]);
 }
 
-/* s over the 32 inputs of a group of P panels. */
+/* Makes the chains s[P][R] over the 32 inputs of a group. */
 BT_INLINE void fp4_group(v16 s[4][FEW_ROWS], const uint8_t *w, size_t panel, size_t ahead, const float *x, size_t ldx,
                          const size_t P, const size_t R)
 {
@@ -79,7 +77,7 @@ BT_INLINE void fp4_tile(const product *a, size_t panel0, const size_t P, const s
         const size_t ahead = ahead_of(a, (a->groups - g) * FORM_FP4_BYTES, P);
         OUT_OF_REGISTERS(acc);
         if (a->k - g * GROUP >= GROUP) fp4_group(s, w + FORM_FP4_CODES, panel, ahead, a->x + g * GROUP, a->ldx, P, R);
-        else { /* a zero for each input past K changes no sum */ float tail[FEW_ROWS * GROUP] = {0};
+        else { /* zeros past K change no sum */ float tail[FEW_ROWS * GROUP] = {0};
             for (size_t r = 0; r < R; r++)
                 memcpy(tail + r * GROUP, a->x + r * a->ldx + g * GROUP, (a->k - g * GROUP) * sizeof *tail);
             fp4_group(s, w + FORM_FP4_CODES, panel, ahead, tail, GROUP, P, R);
@@ -100,7 +98,7 @@ BT_INLINE void fp4_tile(const product *a, size_t panel0, const size_t P, const s
 
 #define FP4_TILE(P, R) \
     BT_NOINLINE void fp4_tile_##P##x##R(const product *a, size_t p) { fp4_tile(a, p, P, R); }
-#if BT_V16_REGS > 1 /* a fourth panel's sums find no registers */
+#if BT_V16_REGS > 1 /* no registers for the sums of a fourth panel */
 enum { FP4_WIDE = 3 };
 FP4_TILE(3, 1)
 #define fp4_tile_wide fp4_tile_3x1

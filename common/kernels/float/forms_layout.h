@@ -4,11 +4,13 @@
 
 #include <string.h>
 
-/* Where the parts of a group lie in its panel; forms.h has the picture. For forms.c and the plain products. */
+/* Where the parts of a group lie in its panel, as forms.h describes; for all files that read or write panels. */
 enum { FORM_FP4_BYTES = 320, FORM_FP4_CODES = 64 };
 
+/* Bytes of an INT8 group. */
 static inline size_t form_int8_bytes(size_t group) { return 32 + 16 * group; }
 
+/* The f16 of a panel's output, from 16 that begin at p. */
 static inline uint16_t form_f16_at(const uint8_t *p, size_t output)
 {
     uint16_t h;
@@ -16,7 +18,7 @@ static inline uint16_t form_f16_at(const uint8_t *p, size_t output)
     return h;
 }
 
-/* The byte of the group's input i in [0, 32) and the panel's output j in [0, 16). */
+/* The byte, and the shift in it, of the code of the group's input i in [0, 32) and the panel's output j in [0, 16). */
 static inline size_t form_fp4_byte(size_t i, size_t j)
 {
     return FORM_FP4_CODES + i / 8 * 64 + j / 4 * 16 + i / 2 % 2 * 8 + j % 4 * 2 + i % 2;

@@ -1,5 +1,4 @@
-/* K and V rows into their pages over v16; included by edge_<isa>.c behind edge_body.h, whose
- * conversions it uses. No include guard. */
+/* bt_kv_store over v16; included by edge_<isa>.c after edge_body.h, whose conversions it uses. No include guard. */
 
 BT_INLINE void store_f16(uint8_t *row, const float *x, size_t d)
 {
@@ -11,8 +10,8 @@ BT_INLINE void store_f16(uint8_t *row, const float *x, size_t d)
     memcpy(row + 2 * i, tail, (d - i) * sizeof *tail);
 }
 
-/* The greatest magnitude, whatever the order in which it is looked for; of zeros the last operand is taken, which is
- * +0. */
+/* The greatest magnitude of x[d]; NaN do not count. A max takes its second operand where zeros differ in sign, so zeros
+ * give +0. */
 BT_INLINE float top_of(const float *x, size_t d)
 {
     v16 top = v16_zero();
@@ -23,6 +22,7 @@ BT_INLINE float top_of(const float *x, size_t d)
     return v8_max(v16_fold_max(top));
 }
 
+/* The integers of x / by, clamped to [-127, 127]. */
 BT_INLINE v16_s8 divided(v16 x, v16 by)
 {
     int over;

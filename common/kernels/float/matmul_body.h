@@ -1,12 +1,11 @@
-/* The matrix products over v16: few rows of f16 and int8 weights, and what all forms of weights share, are here; few
- * rows of FP4 are in forms_body.h, many rows of any form in matmul_many_body.h. Included by matmul_avx2.c and
- * matmul_avx512.c after their simd header, with TILE_PANELS set to the panels that a tile of many rows covers. No
- * include guard.
+/* The matrix products over v16. This file has the products of few rows with f16 and int8 weights, and what all forms of
+ * weights share. Few rows with FP4 are in forms_body.h, many rows with any form in matmul_many_body.h. Included by
+ * matmul_<isa>.c after its simd header and TILE_PANELS, the panels that a tile of many rows covers. No include guard.
  *
- * A tile is R rows x P panels of accumulators in registers, each output one fma chain over all of K. Weights are
- * converted as they stream by. Few rows take several panels, for enough independent chains: as many streams, each
- * fetched some bytes ahead of its use (cores.h); towards the end of its panels a tile fetches the beginning of the next
- * tile's. */
+ * A tile is R rows x P panels of sums in registers. Each output is one fma chain over all of K, and weights are
+ * converted on their way. A tile of few rows takes several panels, for enough independent chains. Each panel is a
+ * stream of memory, fetched some bytes ahead of its use (cores.h); near the end of its panels a tile fetches the
+ * beginning of the next tile's panels. */
 #include "kernels/cores.h"
 #include "kernels/float/forms_layout.h"
 
@@ -14,13 +13,14 @@
 
 enum {
     TILE_ROWS = 6,
-    FEW_ROWS = 4, /* up to which each row's sums fit in registers for a whole panel */
+    FEW_ROWS = 4, /* the most rows whose sums for a whole panel fit in registers */
     GROUP = BT_FORM_GROUP,
 };
-/* How a chain ends: with K, with K by a scale, with each group by a scale (and FP4 by a shift too). */
+/* How a chain ends: F16 at K; INT8_K at K, times a scale; INT8_32 at each group, times a scale; FP4 at each group,
+ * times a scale and plus a shift. */
 enum { F16, INT8_K, INT8_32, FP4 };
 
-/* Keeps what only the end of a group needs in memory, and the registers free for its chains. */
+/* Makes the compiler keep x, which only the end of a group needs, in memory, so that the chains have the registers. */
 #define OUT_OF_REGISTERS(x) __asm__("" : "+m"(x))
 
 typedef struct product {
@@ -28,8 +28,8 @@ typedef struct product {
     const float *x, *bias, *xs; /* xs: FP4's sums of x, [T, groups] */
     const uint8_t *wp;
     size_t ldy, ldx, t, n, k, p0, p1;
-    size_t panel, groups; /* bytes of a panel; FP4's groups in K */
-    size_t ahead;         /* of few rows, as the core wants it */
+    size_t panel, groups; /* bytes of a panel; FP4: groups in K */
+    size_t ahead;         /* bytes to fetch ahead, for few rows (cores.h) */
 } product;
 
 BT_INLINE v16 v16_from_f16(const uint8_t *p) { return v16_load_f16((const uint16_t *)(const void *)p); }
@@ -38,7 +38,7 @@ BT_INLINE v16 weight_load(const uint8_t *w, const int form)
     return form == F16 ? v16_from_f16(w) : v16_load_s8((const int8_t *)w);
 }
 
-/* The 16 outputs of panel p in one row: adds the bias and stores. */
+/* Adds the bias to the 16 sums of panel p in one row, and stores them. */
 BT_INLINE void store_row(const product *a, size_t p, size_t row, v16 sum)
 {
     const size_t cols = a->n - 16 * p < 16 ? a->n - 16 * p : 16;
@@ -46,7 +46,7 @@ BT_INLINE void store_row(const product *a, size_t p, size_t row, v16 sum)
     v16_store_n(a->y + row * a->ldy + 16 * p, sum, cols);
 }
 
-/* s continues over one input, P panels and R rows, which are constants at every call. The order of the loads leaves
+/* Continues the chains s[P][R] by one input; P and R are constants at every call. The order of the loads leaves
  * registers for the sums. */
 BT_INLINE void chain_step(v16 s[4][FEW_ROWS], const uint8_t *w, size_t panel, const float *x, size_t ldx,
                           const int form, const size_t P, const size_t R)
@@ -59,7 +59,7 @@ BT_INLINE void chain_step(v16 s[4][FEW_ROWS], const uint8_t *w, size_t panel, co
     }
 }
 
-/* s continues over `count` inputs. */
+/* Continues the chains s[P][R] by `count` inputs. */
 BT_INLINE void chain(v16 s[4][FEW_ROWS], const uint8_t *w, size_t panel, size_t ahead, const float *x, size_t ldx,
                      size_t count, const int form, const size_t P, const size_t R)
 {
@@ -71,8 +71,8 @@ BT_INLINE void chain(v16 s[4][FEW_ROWS], const uint8_t *w, size_t panel, size_t 
     for (; count > 0; count--, x++, w += bytes) chain_step(s, w, panel, x, ldx, form, P, R);
 }
 
-/* What to add to an address `left` bytes before the end of its panel, to fetch ahead in this tile's panels or the
- * next one's. */
+/* How far behind an address to fetch, if the address is `left` bytes before the end of its panel: in this tile's
+ * panels, or past their end in the next tile's. */
 BT_INLINE size_t ahead_of(const product *a, size_t left, const size_t P)
 {
     return left > a->ahead ? a->ahead : a->ahead + (P - 1) * a->panel;
@@ -115,7 +115,7 @@ BT_INLINE void tile_run(const product *a, size_t panel0, const int form, const s
         }
 }
 
-/* Out of line: the tiles of one form are as much as the compiler finds registers for. */
+/* One function for each form, not inlined: with more tiles in a function the compiler runs out of registers. */
 #define FEW_TILES(name, form) \
     BT_NOINLINE void name(const product *a, size_t p, size_t panels) \
     { \
@@ -147,7 +147,7 @@ static void few_rows(const product *a, few_fn *few)
 
 #include "kernels/float/matmul_many_body.h"
 
-/* The products' common arguments, by name; `panel` is its bytes. */
+/* Collects the arguments that the products share by name; panel_: bytes of a panel. */
 #define PRODUCT(wp_, panel_, ...) \
     ((product){.y = y, .ldy = ldy, .x = x, .ldx = ldx, .bias = bias, .wp = (wp_), .t = t, .n = n, .k = k, .p0 = p0, \
                .p1 = p1, .panel = (panel_), .ahead = bt_cores_now.ahead, __VA_ARGS__})

@@ -1,17 +1,17 @@
-/* The products of more than FEW_ROWS rows over v16; the middle of matmul_body.h. No include guard.
+/* The products of more than FEW_ROWS rows over v16; included in matmul_body.h. No include guard.
  *
- * Tiles of rows run down a panel one after the other, each output one chain of fma; while they do, they fetch the next
- * panel from memory. f16 and int8 are converted in the tile, where that hides behind the products. FP4 is decoded once
- * for all tiles, CHUNK inputs at a time, into a buffer in the L1 cache; the sums of BLOCK_ROWS rows and BLOCK_PANELS
- * panels wait in memory meanwhile, so that the chunk of x stays in the cache from panel to panel. The order of a sum
- * is the same. */
+ * Tiles of rows run down a panel one after the other; each output is one fma chain. Meanwhile they fetch the next panel
+ * from memory. f16 and int8 weights are converted in the tile, where the conversion hides behind the products. FP4 is
+ * decoded once for all tiles, CHUNK inputs at a time, into a buffer in the L1 cache. The sums of BLOCK_ROWS rows and
+ * BLOCK_PANELS panels wait in memory meanwhile, so that the chunk of x stays in the cache from panel to panel. None of
+ * this changes the order of a sum. */
 enum {
     BLOCK_ROWS = 48,
     BLOCK_PANELS = 8,
-    CHUNK = 128, /* whole groups; the other forms go down all of K at once */
+    CHUNK = 128, /* inputs of FP4, whole groups; the other forms take all of K at once */
 };
 
-/* How many of `left` rows the next tile takes: even shares, no tile is left with a row or two. */
+/* How many of `left` rows the next tile takes: even shares, so that no tile has only a row or two. */
 static size_t tile_rows(size_t left)
 {
     const size_t tiles = (left + TILE_ROWS - 1) / TILE_ROWS;
@@ -30,15 +30,16 @@ typedef struct block {
     float w[TILE_PANELS][CHUNK * 16];
 } block;
 
-/* What tiles run down: inputs k0 .. k0 + count - 1 of panel `first` of the block, and rows row .. row + rows - 1. */
+/* The work of tiles: inputs k0 .. k0 + count - 1, rows row .. row + rows - 1, and a tile's panels from panel `first` of
+ * the block on. */
 typedef struct chunk {
     size_t k0, count, row, rows, first;
-    const uint8_t *w;    /* the weights of the first of the tile's panels */
-    const uint8_t *next; /* those that come after them ... */
-    size_t fetch;        /* ... and how many bytes of it a tile fetches for each group */
+    const uint8_t *w;    /* the weights of panel `first` */
+    const uint8_t *next; /* the weights that come next, which tiles fetch */
+    size_t fetch;        /* how many bytes of `next` a tile fetches for each group */
 } chunk;
 
-/* Rows at .. at + R - 1 of the chunk. */
+/* One tile: rows at .. at + R - 1 of the chunk, and P panels. */
 BT_INLINE void block_tile(block *b, const product *a, const chunk *c, size_t at, const int form, const size_t P,
                           const size_t R)
 {
@@ -46,7 +47,7 @@ BT_INLINE void block_tile(block *b, const product *a, const chunk *c, size_t at,
     const float *x = a->x + row * ldx + c->k0, *w = b->w[0];
     const uint8_t *next = c->next;
     const bool is_grouped = form == INT8_32 || form == FP4;
-    const size_t stretch = form == INT8_K ? 2 * GROUP : GROUP; /* from one fetch to the next */
+    const size_t stretch = form == INT8_K ? 2 * GROUP : GROUP; /* inputs from one fetch to the next */
     v16 s[2][TILE_ROWS];
     if (!is_grouped)
         BT_UNROLL_FOR(size_t r = 0; r < R; r++)
@@ -98,6 +99,7 @@ BT_INLINE void block_tiles(block *b, const product *a, chunk *c, const int form,
     }
 }
 
+/* Decodes the chunk of one FP4 panel to b->w[p]. */
 static void block_decode(block *b, size_t p, const uint8_t *w, const chunk *c)
 {
     float *to = b->w[p];
@@ -115,7 +117,7 @@ static void block_decode(block *b, size_t p, const uint8_t *w, const chunk *c)
     }
 }
 
-/* Panels p .. p + panels - 1, all of K. */
+/* Adds all of K for panels p .. p + panels - 1 to b->acc. */
 BT_INLINE void block_run(block *b, const product *a, chunk *c, size_t p, size_t panels, const int form)
 {
     const size_t tiles = (c->rows + TILE_ROWS - 1) / TILE_ROWS, step = form == FP4 ? CHUNK : a->k;

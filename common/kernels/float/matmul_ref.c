@@ -1,5 +1,5 @@
-/* Matrix products over f16, int8 and FP4 weights as plain loops, the specification of their orders; and the
- * packing of f16 that every variant reads. */
+/* Matrix products over f16, int8 and FP4 weights as plain loops, the specification; and the packing of f16
+ * weights. */
 #include "kernels/variant.h"
 #include "kernels/f16.h"
 #include "kernels/float/forms_layout.h"
@@ -74,7 +74,7 @@ void bt_matmul4_ref(float *restrict y, size_t ldy, const float *restrict x, size
                     const uint8_t *restrict wp, const float *bias, size_t t, size_t n, size_t k, size_t p0,
                     size_t p1, const float *restrict xs)
 {
-    (void)xs; /* sums x anew for each output */
+    (void)xs; /* each output sums x anew */
     const size_t end = p1 * 16 < n ? p1 * 16 : n;
     for (size_t row = 0; row < t; row++)
         for (size_t o = p0 * 16; o < end; o++) {

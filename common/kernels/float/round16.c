@@ -1,4 +1,4 @@
-/* Rounding to 16-bit floats: f16 by the conversions of the table, bf16 on the bits, in integers. */
+/* Rounds to 16-bit floats: to f16 by the kernels' conversions, to bf16 by integer arithmetic on the bits. */
 #include "kernels/round16.h"
 
 #include <string.h>
@@ -36,7 +36,7 @@ static void round_bf16(float *y, const float *x, size_t count)
 void bt_round16_rows(const bt_kernels *kernels, bt_round16 form, float *y, size_t ldy, const float *x,
                      size_t ldx, size_t t, size_t k)
 {
-    if (ldy == k && ldx == k) k *= t, t = t > 0; /* one run */
+    if (ldy == k && ldx == k) k *= t, t = t > 0; /* rows without gaps: one row */
     for (size_t r = 0; r < t; r++, y += ldy, x += ldx) {
         if (form == BT_ROUND16_BF16) round_bf16(y, x, k);
         else round_f16(kernels, y, x, k);

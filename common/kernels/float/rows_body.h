@@ -1,4 +1,4 @@
-/* Row kernels over v16; included by rows_<isa>.c after their simd header and their rope. No include guard. */
+/* Row kernels over v16; included by rows_<isa>.c after its simd header and its rope. No include guard. */
 
 BT_INLINE float sum_of_squares(const float *x, size_t k)
 {
@@ -8,7 +8,7 @@ BT_INLINE float sum_of_squares(const float *x, size_t k)
         const v16 v = v16_load(x + i);
         l = v16_fma(v, v, l);
     }
-    if (i < k) { /* the missing lanes add +0 to sums that are never -0 */
+    if (i < k) { /* missing lanes add +0, which changes no sum: a sum of squares is never -0 */
         const v16 v = v16_load_n(x + i, k - i);
         l = v16_fma(v, v, l);
     }

@@ -1,4 +1,4 @@
-/* Row kernels for NEON: rows_body.h over simd_neon.h, and its rope. */
+/* Row kernels for NEON: rows_body.h over simd_neon.h, and rope. */
 #include "kernels/variant.h"
 
 #if defined(__aarch64__)
@@ -20,7 +20,7 @@ BT_INLINE void rope_pair(float *pa, float *pb, float cos, float sin)
     *pb = vgetq_lane_f32(rope_b(a, b, c, s), 0);
 }
 
-/* Pairs (i, i + half): two plain streams. */
+/* Pairs (i, i + half). */
 BT_INLINE void rope_split(float *x, size_t half, const float *cos, const float *sin)
 {
     size_t i = 0;
@@ -33,7 +33,7 @@ BT_INLINE void rope_split(float *x, size_t half, const float *cos, const float *
     for (; i < half; i++) rope_pair(x + i, x + half + i, cos[i], sin[i]);
 }
 
-/* Pairs (2i, 2i + 1), which loads and stores take apart and put together. */
+/* Pairs (2i, 2i + 1): the loads separate a and b, and the stores join them. */
 BT_INLINE void rope_adjacent(float *x, size_t half, const float *cos, const float *sin)
 {
     size_t i = 0;

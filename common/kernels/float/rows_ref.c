@@ -1,5 +1,4 @@
-/* Row kernels as plain loops: the specification of rms norm, add, SwiGLU, rotary embedding, f16 conversion
- * and exp. */
+/* Row kernels as plain loops, the specification: RMS norm, add, SwiGLU, rope, f16 conversion, exp. */
 #include "kernels/variant.h"
 #include "kernels/exp.h"
 #include "kernels/f16.h"
@@ -27,7 +26,7 @@ float bt_exp1(float x)
     p = fmaf(p, r, 1.0f);
     uint32_t bits;
     memcpy(&bits, &s, sizeof bits);
-    bits = (bits + 127) << 23; /* the low bits of s are n; the shift drops the others */
+    bits = (bits + 127) << 23; /* the low bits of s are n; the shift drops all others */
     float power;
     memcpy(&power, &bits, sizeof power);
     return p * power;

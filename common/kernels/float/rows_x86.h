@@ -1,9 +1,8 @@
 #ifndef BT_KERNELS_ROWS_X86_H
 #define BT_KERNELS_ROWS_X86_H
-/* Rope for both widths of x86; for rows_avx2.c and rows_avx512.c, after their simd header. */
+/* Rope for AVX2 and AVX-512; included by rows_avx2.c and rows_avx512.c after their simd header. */
 
-/* One pair: a' = fma(a, cos, -(b sin)), b' = fma(a, sin, b cos), in the scalar registers of the same
- * instructions. */
+/* One pair: a' = fma(a, cos, -(b sin)), b' = fma(a, sin, b cos). */
 BT_INLINE void rope_pair(float *pa, float *pb, float cos, float sin)
 {
     const __m128 a = _mm_set_ss(*pa), b = _mm_set_ss(*pb), c = _mm_set_ss(cos), s = _mm_set_ss(sin);
@@ -11,7 +10,7 @@ BT_INLINE void rope_pair(float *pa, float *pb, float cos, float sin)
     *pb = _mm_cvtss_f32(_mm_fmadd_ss(a, s, _mm_mul_ss(b, c)));
 }
 
-/* Pairs (i, i + half): two plain streams. */
+/* Pairs (i, i + half). */
 BT_INLINE void rope_split(float *x, size_t half, const float *cos, const float *sin)
 {
     size_t i = 0;
@@ -24,8 +23,8 @@ BT_INLINE void rope_split(float *x, size_t half, const float *cos, const float *
     for (; i < half; i++) rope_pair(x + i, x + half + i, cos[i], sin[i]);
 }
 
-/* Pairs (2i, 2i + 1): even lanes make a * cos - b * sin, odd lanes a * sin + b * cos; negating a product is
- * exact. */
+/* Pairs (2i, 2i + 1): even lanes make a * cos - b * sin, odd lanes a * sin + b * cos. Subtracting a product has the
+ * bits of adding its negation. */
 BT_INLINE void rope_adjacent(float *x, size_t half, const float *cos, const float *sin)
 {
     size_t i = 0;

@@ -1,19 +1,20 @@
 #ifndef BT_KERNELS_INT_EXTRAS_H
 #define BT_KERNELS_INT_EXTRAS_H
-/* Groups that a row's product takes beside those in their order, while the chunk's weights are in the first cache.
- * After EXTRAS_HERE is set: how many have room in the record itself; the others, up to one for each group of the chunk,
- * are in a list behind all records. */
+/* Extras: groups of inputs that a row's product adds after its groups in order, while the chunk's weights are in the
+ * first cache. They are the entries of a short shadow, and what AVX2 cuts from pairs. A record has room for EXTRAS_HERE
+ * extras, which the includer defines; the others, up to one for each group of the chunk, are in a list behind all
+ * records. */
 #include "kernels/integer/int_simd.h"
 #include "kernels/variant.h"
 
 typedef struct extra {
-    uint16_t k;    /* group of the chunk */
-    int16_t times; /* so many times */
-    int32_t x;     /* these four inputs */
+    uint16_t k;    /* the group's number in the chunk */
+    int16_t times; /* the factor of all four inputs */
+    int32_t x;     /* four inputs of 8 bits */
 } extra;
 typedef struct beside {
-    uint32_t extras;
-    int32_t start; /* AVX2: of the chunk's sums */
+    uint32_t extras; /* how many, here and in the list */
+    int32_t start;   /* AVX2: the start of the chunk's sums */
     extra extra[EXTRAS_HERE];
 } beside;
 #define BESIDE     sizeof(beside)
@@ -26,7 +27,7 @@ INT_INLINE void extra_put(beside *b, extra *more, extra e)
     b->extras++;
 }
 
-/* Where a row has its extras of a chunk. */
+/* Where a row's extras of a chunk are. */
 typedef struct extras_at {
     uint8_t *beside;
     extra *more;
@@ -39,7 +40,7 @@ INT_INLINE extras_at extras_of(const bt_int_inputs *to, const int_chunks *c, siz
                        more + row * to->k4 + k};
 }
 
-/* How many of s[count] lie before the input `end`. */
+/* How many of the entries s[count], ascending, are for inputs before `end`. */
 INT_INLINE size_t extras_before(const bt_int_shadow *s, size_t count, size_t end)
 {
     size_t n = 0;
@@ -47,8 +48,8 @@ INT_INLINE size_t extras_before(const bt_int_shadow *s, size_t count, size_t end
     return n;
 }
 
-/* Puts a row's shadow beside its records, which are there; false: it has no room, nothing was changed. offset: what the
- * product sees more of each weight. */
+/* Puts a row's shadow beside the row's finished records, each entry as an extra. False: it does not fit, and nothing
+ * was changed. offset: what the variant's products add to each weight (128 for AVX2, else 0). */
 static inline bool extras_take_shadow(const bt_int_inputs *to, const int_chunks *chunks, size_t row,
                                       const bt_int_shadow *s, size_t count, size_t k, uint32_t offset)
 {
@@ -76,7 +77,7 @@ static inline bool extras_take_shadow(const bt_int_inputs *to, const int_chunks 
     return true;
 }
 
-/* After a row's records are there: its is_left. */
+/* Takes the row's shadow, after its records are finished, and returns its is_left (int_kernels.h). */
 INT_INLINE bool extras_is_left(const bt_int_inputs *to, const int_chunks *chunks, size_t row, const bt_int_rows *x,
                                uint32_t offset)
 {

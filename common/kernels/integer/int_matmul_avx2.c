@@ -1,9 +1,9 @@
 /* The integer matrix product for AVX2. maddubs multiplies unsigned by signed bytes and adds two products in
- * 16 bits, where they saturate. Weights go in as w + 128, at most 255; so two inputs may add up to 128 at
- * most, or to -128 (of different signs they always do). From the few pairs beyond, preparation takes one
- * input back to that; what it took away is an extra group of inputs at the same place, multiplied after the
- * others, as is a short shadow. The sums start from -128 times the sum of the row's inputs. (|x| and w or
- * ~w by the sign of x needs no list, but a fourth instruction for three.) */
+ * 16 bits, where sums saturate. Weights are given as w + 128, at most 255, so sums start from -128 times the
+ * sum of the row's inputs. No sum saturates if every two neighbouring inputs add up to [-128, 128], as inputs
+ * of different signs always do. In the few other pairs preparation reduces one input; what it took away
+ * becomes an extra (int_extras.h), as a short shadow does. (Multiplying |x| by w or -w would need no extras,
+ * but a fourth instruction where this needs three.) */
 #include "kernels/cores.h"
 #include "kernels/variant.h"
 
@@ -21,7 +21,7 @@ typedef __m256i vec, group;
 
 /* ---- preparation ---- */
 
-/* The sums of two inputs of 16 pairs, and in *beyond what they are too much. */
+/* The sums of 16 pairs of inputs; *beyond: by how much each sum leaves [-PAIR_MAX, PAIR_MAX]. */
 INT_INLINE __m256i pairs_of(__m256i x, __m256i *beyond)
 {
     const __m256i sum = _mm256_maddubs_epi16(_mm256_set1_epi8(1), x);
@@ -31,8 +31,8 @@ INT_INLINE __m256i pairs_of(__m256i x, __m256i *beyond)
     return sum;
 }
 
-/* Takes what is beyond from the first input of each of the two pairs: both have its sign. The group of
- * what was taken. */
+/* Reduces the first input of each of the group's two pairs by what its sum is beyond; both inputs of such a
+ * pair have the sum's sign. Returns the group of what was taken. */
 static int32_t cut(uint8_t *x)
 {
     int8_t four[4], taken[4] = {0};
@@ -106,8 +106,8 @@ INT_INLINE group int_group(const uint8_t *x, size_t k)
     memcpy(&four, x + 4 * k, sizeof four);
     return _mm256_set1_epi32(four);
 }
-/* The barriers keep one product after the other, each with its weights straight from memory: 12 sums leave
- * four registers for all else. */
+/* The barriers keep the products in order, each with its weights straight from memory: 12 sums leave four
+ * registers for all else. */
 INT_INLINE vec int_dot(vec sum, group x, const int8_t *w, int is_copy)
 {
     __m256i v = _mm256_load_si256((const void *)w);
@@ -125,7 +125,7 @@ INT_INLINE void int_copy(int8_t *restrict to, const int8_t *restrict w, size_t n
                                                               _mm256_set1_epi8(-128)));
 }
 
-/* Each chunk of K has its own part of the start. */
+/* The start of a row's sums is divided over the chunks of K. */
 INT_INLINE vec int_start(const uint8_t *x, size_t n, const int32_t *colsum)
 {
     int32_t start;

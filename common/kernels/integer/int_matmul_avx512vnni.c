@@ -1,5 +1,5 @@
-/* The integer matrix product for AVX-512 VNNI. dpbusd multiplies unsigned by signed bytes and adds four
- * products to each sum, modulo 2^32: inputs go in as x + 128, and the sums start from -128 * colsum. */
+/* The integer matrix product for AVX-512 VNNI. dpbusd adds four products of unsigned by signed bytes to each
+ * sum, modulo 2^32. Inputs are given as x + 128, so sums start from -128 * colsum. */
 #include "kernels/variant.h"
 
 #if defined(__AVX512VNNI__)

@@ -1,21 +1,21 @@
-/* The integer matrix product; included by int_matmul_<isa>.c, which define before it
+/* The integer matrix product; included by int_matmul_<isa>.c, which defines before it
  *   INT_PRODUCT                        the function's name
  *   TILE_ROWS, TILE_PANELS             of the largest tile: 3 and 2, or 6 and 4
  *   CHUNK_K4, EXTRAS_HERE              of the prepared inputs (int_extras.h, included)
- *   COPY_ROWS                          so many rows and more multiply a copy of the weights that int_copy made;
- *                                      SIZE_MAX: none do
+ *   COPY_ROWS                          from so many rows on, int_copy copies the weights before; SIZE_MAX: never
  *   vec, VECS                          a register of s32 sums, and how many hold a panel's 16 outputs
- *   group, int_group(x, k)             group k of a record, in every lane
- *   int_dot(sum, g, w, is_copy)        sum + the group times the weights at w
- *   int_start(x, n, colsum)            what a row's sums for these outputs start from in the first chunk of K;
- *   int_resume(x, n, acc)              in those after it; int_store(acc, sum)
- *   int_extra(sum, g, times, w, is_copy) sum + so many times the group times the weights at w: an extra (int_extras.h)
- *   int_copy(to, w, n)                 n groups of weights of a panel, as int_dot wants them
- *   INT_PIN(w) after each product: a barrier for the compiler, or nothing
+ *   group, int_group(x, k)             group k of the record at x, in every lane
+ *   int_dot(sum, g, w, is_copy)        sum plus the group times the weights at w
+ *   int_extra(sum, g, times, w, is_copy)   sum plus `times` times the group times the weights at w (int_extras.h)
+ *   int_start(x, n, colsum)            the start of a row's sums for these outputs in the first chunk of K
+ *   int_resume(x, n, acc)              the start in later chunks
+ *   int_store(acc, sum)                stores sums
+ *   int_copy(to, w, n)                 copies n groups of a panel's weights, as int_dot reads them with is_copy
+ *   INT_PIN(w)                         after each product: a barrier for the compiler, or nothing
  * No include guard.
  *
  * A tile is R rows x P panels of sums in registers that run down a chunk of K. The chunk's weights for these panels
- * stay in the first cache for all rows, which stream past; rows and sums of a chunk stay in the second for the next
+ * stay in the first cache while all rows stream past. A chunk's rows and sums stay in the second cache for the next
  * panels. */
 
 typedef struct tile {
@@ -23,13 +23,13 @@ typedef struct tile {
     size_t ldacc;
     const uint8_t *x; /* the first row's record */
     size_t record;
-    const uint8_t *more; /* what its record had no room for */
-    size_t more_bytes;
-    const int8_t *w;       /* the first panel's, from the chunk's first inputs on */
-    size_t panel;          /* bytes to the next one's */
+    const uint8_t *more;   /* the first row's extras that its record had no room for */
+    size_t more_bytes;     /* from one row's to the next one's */
+    const int8_t *w;       /* the first panel's weights, from the chunk's first input on */
+    size_t panel;          /* bytes to the next panel's */
     const int32_t *colsum; /* the first panel's */
-    size_t n;
-    int first; /* chunk of K: sums start; else they go on from acc */
+    size_t n;              /* groups in the chunk */
+    int first;             /* whether this is the first chunk of K: sums start; else they continue acc */
 } tile;
 
 INT_INLINE void take_extras(vec *sum, const uint8_t *from, uint32_t count, const int8_t *w, size_t panel,
@@ -44,7 +44,7 @@ INT_INLINE void take_extras(vec *sum, const uint8_t *from, uint32_t count, const
             sum[i] = int_extra(sum[i], g, e.times, at + i / VECS * panel + i % VECS * (64 / VECS), is_copy);
     }
 }
-/* What is left of a row when it is through. */
+/* Adds the extras of a row, after its groups. */
 INT_INLINE void finish(vec *sum, const uint8_t *x, const uint8_t *more, size_t n, const int8_t *w, size_t panel,
                        const size_t vecs, int is_copy)
 {
@@ -55,7 +55,7 @@ INT_INLINE void finish(vec *sum, const uint8_t *x, const uint8_t *more, size_t n
     if (__builtin_expect(count > here, 0)) take_extras(sum, more, count - here, w, panel, vecs, is_copy);
 }
 
-/* P, R and is_copy are constants at every call. */
+/* One tile; P, R and is_copy are constants at every call. */
 INT_INLINE void tile_run(const tile *t, const size_t P, const size_t R, const int is_copy)
 {
     const size_t n = t->n, panel = t->panel, ldacc = t->ldacc, record = t->record;
@@ -108,19 +108,19 @@ INT_INLINE void tile_any(const tile *t, size_t panels, size_t rows, const int is
     }
 }
 
-/* All rows by `wide` panels in a chunk of K; t: its first tile. */
+/* All rows of `wide` panels in a chunk of K; t: the first tile. */
 INT_INLINE void rows_run(tile t, size_t rows, size_t wide, const int is_copy)
 {
     for (size_t height; rows; rows -= height) {
         const size_t tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
-        /* Even shares: no tile is left with a row or two. NOLINTNEXTLINE(clang-analyzer-core.DivideZero): rows > 0 */
+        /* Even shares: no tile has only a row or two. NOLINTNEXTLINE(clang-analyzer-core.DivideZero): rows > 0 */
         height = (rows + tiles - 1) / tiles;
         tile_any(&t, wide, height, is_copy);
         t.acc += height * t.ldacc, t.x += height * t.record, t.more += height * t.more_bytes;
     }
 }
 
-/* A tile's panels in a chunk of K, all rows. */
+/* The same, with a copy of the weights if the rows are enough for it. */
 static void panels_run(tile t, size_t rows, size_t wide, int8_t *copy)
 {
     if (rows < COPY_ROWS) {

@@ -1,12 +1,11 @@
-/* The integer matrix product for AArch64 with dotprod: SDOT multiplies signed bytes and adds four products to
- * each sum. */
+/* The integer matrix product for AArch64 with dotprod. SDOT adds four products of signed bytes to a sum. */
 #include "kernels/variant.h"
 
 #if defined(__ARM_FEATURE_DOTPROD)
 enum { CHUNK_K4 = 160, EXTRAS_HERE = 1 };
 #include "kernels/integer/int_extras.h"
 
-/* sum + the four products of each four bytes */
+/* Adds to each lane of sum the products of four bytes. */
 INT_INLINE int32x4_t vec4_dot(int32x4_t sum, int8x16_t x, int8x16_t w) { return vdotq_s32(sum, x, w); }
 
 #include "kernels/integer/int_neon_body.h"

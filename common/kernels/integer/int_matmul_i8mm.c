@@ -1,30 +1,31 @@
-/* The integer matrix product for AArch64 with i8mm: SMMLA multiplies two rows of eight bytes by two outputs
- * of eight and adds to 2 x 2 sums, twice what SDOT does. One row goes by SDOT. From two rows on, the weights
- * of a chunk of K for a panel are copied into the first cache with outputs in pairs, eight inputs each (a
- * group that lacks is zeros), and rows stream past in sixes. Inputs are prepared as for dotprod. */
+/* The integer matrix product for AArch64 with i8mm. SMMLA multiplies eight inputs of two rows by those of two
+ * outputs and adds to 2 x 2 sums, twice the work of SDOT. A single row takes SDOT. With two rows or more, a
+ * panel's weights for a chunk of K are copied into the first cache, in pairs of outputs with eight inputs
+ * each (zeros for a missing group), and six rows at a time stream past. Inputs are as for dotprod. */
 #include "kernels/variant.h"
 
 #if defined(__ARM_FEATURE_MATMUL_INT8)
-enum { CHUNK_K4 = 158, EXTRAS_HERE = 1 }; /* even: the copy fits its scratch */
+enum { CHUNK_K4 = 158, EXTRAS_HERE = 1 }; /* even, so that the copy, in pairs of groups, fits the scratch */
 #include "kernels/integer/int_extras.h"
 
 INT_INLINE int32x4_t vec4_dot(int32x4_t sum, int8x16_t x, int8x16_t w) { return vdotq_s32(sum, x, w); }
 
 #include "kernels/integer/int_neon_body.h"
 
-enum { PAIRS = 3 }; /* 24 sums */
+enum { PAIRS = 3 }; /* pairs of rows in a tile: 24 registers of sums */
 
 typedef struct pair_tile {
     int32_t *acc;
     size_t ldacc;
     const uint8_t *x;
     size_t record;
-    const int8_t *w; /* the copy: of eight inputs 8 x 16 bytes */
+    const int8_t *w; /* the copy: 8 x 16 bytes for each eight inputs */
     size_t n2;
     int first;
 } pair_tile;
 
-/* n groups of a panel's weights, two at a time: of outputs 2i and 2i + 1 eight inputs each. */
+/* Copies n groups of a panel's weights, two groups at a time: 16 bytes are eight inputs of outputs 2i and 2i
+ * + 1. */
 INT_INLINE void pair_copy(int8_t *restrict to, const int8_t *restrict w, size_t n)
 {
     for (size_t k = 0; k < n; k += 2, w += 128, to += 128)
@@ -36,13 +37,15 @@ INT_INLINE void pair_copy(int8_t *restrict to, const int8_t *restrict w, size_t 
         }
 }
 
-/* Eight inputs of two rows. Past an odd chunk's end lies what is beside the record; its weights are zeros. */
+/* Eight inputs of two rows. Past an odd chunk's end it reads the bytes beside the record; their weights are
+ * zeros. */
 INT_INLINE int8x16_t pair_inputs(const uint8_t *a, const uint8_t *b)
 {
     return vcombine_s8(vld1_s8((const void *)a), vld1_s8((const void *)b));
 }
 
-/* R pairs of rows, the last row perhaps alone: it stands for its second. Constants at every call. */
+/* A tile of R pairs of rows; is_odd: the last pair is one row, taken twice. R and is_odd are constants at
+ * every call. */
 INT_INLINE void pair_run(const pair_tile *t, const size_t R, const int is_odd)
 {
     int32x4_t sum[PAIRS][8];
@@ -86,7 +89,7 @@ static void pair_any(const pair_tile *t, size_t rows)
     }
 }
 
-/* A panel's extras of a chunk, of every row. */
+/* Adds the extras of a chunk, of every row, to a panel's sums. */
 static void pair_extras(const pair_tile *t, const uint8_t *more, size_t more_bytes, const int8_t *w, size_t n,
                         size_t rows)
 {

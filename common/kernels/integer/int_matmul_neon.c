@@ -1,13 +1,13 @@
-/* The integer matrix product for NEON without products of bytes into 32 bits: bytes are multiplied into 16
- * bits, where two of these products fit (|x| <= 128, |w| <= 127), neighbours are added there, and pairs of
- * them into the sums. */
+/* The integer matrix product for NEON without dotprod. Bytes are multiplied into 16 bits, where the sum of
+ * two products fits (|x| <= 128, |w| <= 127). So neighbours are added in 16 bits, and then pairs of
+ * these sums in 32. */
 #include "kernels/variant.h"
 
 #if defined(__aarch64__)
 enum { CHUNK_K4 = 160, EXTRAS_HERE = 1 };
 #include "kernels/integer/int_extras.h"
 
-/* sum + the four products of each four bytes */
+/* Adds to each lane of sum the products of four bytes. */
 INT_INLINE int32x4_t vec4_dot(int32x4_t sum, int8x16_t x, int8x16_t w)
 {
     const int16x8_t first = vmull_s8(vget_low_s8(x), vget_low_s8(w)), last = vmull_high_s8(x, w);

@@ -1,5 +1,5 @@
-/* The integer matrix product, the unpacking of weights, the shadow and requantising (by 128-bit arithmetic)
- * as plain loops, the specification; and the packing that every variant reads. */
+/* The integer matrix product, the unpacking of weights, the shadow and requantisation as plain loops, the
+ * specification; and the packing of weights. */
 #include "kernels/variant.h"
 #include "base/wide.h"
 
@@ -25,8 +25,8 @@ void bt_int_pack(uint8_t *wp, const int8_t *w, size_t n0, size_t rows, size_t k,
         }
 }
 
-/* Where the upper two bits of the index at `at` are, behind the low bits of the same 64; they begin at bit
- * at % 4 * 2. */
+/* The byte with the upper two bits of the 6-bit index number `at`, from bit at % 4 * 2 on. It stands behind
+ * the low bits of the same 64 indices. */
 static size_t upper(size_t at) { return at / 64 * 48 + 32 + at % 64 / 4; }
 
 void bt_int_pack_indices(uint8_t *wp, const uint8_t *index, size_t n0, size_t rows, size_t k, unsigned bits)
@@ -65,16 +65,16 @@ int bt_int_packed_at(const uint8_t *wp, size_t n, size_t k, size_t k_count, unsi
     return bits == 8 ? (int8_t)wp[at] : nibble(wp[at / 2], at % 2);
 }
 
-/* Room for what any variant keeps: a row's planes, cut into chunks of 64 groups or more with up to 64 bytes
- * beside each and the last group of each perhaps empty; and for 8 bits as many groups beside them as a row
- * has, with their numbers. */
+/* Room for every variant's layout. A row has two planes, in chunks of 64 groups or more; each chunk may have
+ * 64 bytes beside its inputs and an empty last group. Inputs of 8 bits have a list of as many extras as a row
+ * has groups. */
 size_t bt_int_inputs_bytes(size_t rows, size_t k, bool is_wide)
 {
     const size_t k4 = bt_int_k4(k), row = 8 * k4 + (k4 / 64 + 1) * (64 + 8) + (is_wide ? 0 : 4 * k4);
     return (rows * row + 63) / 64 * 64;
 }
 
-/* A row's shadow of up to k4 entries, and one of k = K behind them, lies where wide inputs have their
+/* A row's shadow: up to k4 entries, then an end entry with k = 4 * k4. It lies where wide inputs have their
  * second plane. */
 static bt_int_shadow *shadow_of(const bt_int_inputs *x, size_t row)
 {

@@ -1,6 +1,6 @@
-/* The integer matrix product for AArch64; included by int_matmul_neon.c and int_matmul_dotprod.c behind their vec4_dot.
- * Both sides are signed, so inputs go in as they are, in two planes where they are wide, and nothing is taken off at
- * the start. A panel's 16 outputs are four registers of sums: 3 rows by 2 panels take 24 of 32. No include guard. */
+/* The integer matrix product for AArch64; included by int_matmul_neon.c, int_matmul_dotprod.c and int_matmul_i8mm.c
+ * after their vec4_dot. Products are of signed bytes, so inputs are not changed and sums start from 0; wide inputs are
+ * two planes. A panel's 16 outputs are four registers of sums: 3 rows by 2 panels take 24 of 32. No include guard. */
 #define TILE_ROWS   3
 #define TILE_PANELS 2
 #define VECS        4

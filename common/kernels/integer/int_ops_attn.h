@@ -3,19 +3,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The scratch of integer attention, and its blocks: INT_ATTN_ROWS pairs of (row, query head) at once, so that each KV
- * tile of INT_ATTN_KEYS positions is converted once for all of them. All offsets are multiples of 64 bytes. */
+/* The scratch of integer attention, and its blocks: INT_ATTN_ROWS (row, query head) pairs go at once, so that each KV
+ * tile of INT_ATTN_KEYS positions is converted once for all of them. Offsets are bytes, multiples of 64. */
 enum { INT_ATTN_ROWS = 16, INT_ATTN_KEYS = 64 };
 
 typedef struct int_attn_scratch {
     size_t ldz;  /* elements of a row of z and of e: tokens rounded up to whole tiles */
     size_t z;    /* s32 [ROWS, ldz] */
     size_t e;    /* s16 [ROWS, ldz] */
-    size_t tile; /* s16 [KEYS, D16], D16 = head_dim made a multiple of 16; K by pairs of elements, V by pairs of
-                    positions */
+    size_t tile; /* s16, KEYS * D16 elements, D16 = head_dim rounded up to a multiple of 16; load_k and load_v say in
+                    which order */
     size_t acc;  /* s64 [ROWS, D16] */
-    size_t q;    /* s16 [2, ROWS, D16]: high and low halves of the queries */
-    size_t row;  /* s16 [8, D16]: rows just converted */
+    size_t q;    /* s16 [2, ROWS, D16]: the high halves of the queries, then the low ones */
+    size_t row;  /* s16 [8, D16]: rows of K or V on their way to the tile */
     size_t bytes;
 } int_attn_scratch;
 
@@ -32,7 +32,7 @@ static inline int_attn_scratch int_attn_scratch_plan(size_t head_dim, size_t tok
     return s;
 }
 
-/* ceil(log2 d): what the scores are shifted by. */
+/* ceil(log2 d): L of bt_int_attention16_fn. */
 static inline unsigned int_attn_log2(size_t d)
 {
     unsigned l = 0;

@@ -1,6 +1,6 @@
-/* Integer attention in AVX2: K and V tiles become s16 in the order that multiply-add of pairs wants, once for
- * a block of queries. Queries and weights are taken in two halves of 8 bits, so that sums stay in s32
- * within a tile; across tiles they are s64. */
+/* Integer attention for AVX2. K and V tiles become s16 in pairs, which madd multiplies and adds, once for a
+ * block of queries. Queries and weights are split into two halves of 8 bits, so that sums within a tile fit
+ * s32; sums over tiles are s64. */
 #include "kernels/int_ops.h"
 
 #if defined(__AVX2__)
@@ -10,7 +10,7 @@
 #define INT_ATTN_STEP     2
 #include "kernels/integer/int_ops_attn_body.h"
 
-/* 8 x 8 values of 4 bytes, row i at from + i * ld, to column i at to + j * ldt. */
+/* Transposes 8 x 8 values of 4 bytes, from rows ld apart to rows ldt apart. */
 static void transpose8(int32_t *to, size_t ldt, const int32_t *from, size_t ld)
 {
     __m256i r[8], p[8];
@@ -31,7 +31,7 @@ static void transpose8(int32_t *to, size_t ldt, const int32_t *from, size_t ld)
     }
 }
 
-/* tile as [D16 / 2][KEYS] pairs of elements */
+/* Fills the tile as [D16 / 2][KEYS] pairs of elements. */
 static void load_k(const attn *a, size_t j0, size_t n, int shift)
 {
     for (size_t j = 0; j < INT_ATTN_KEYS; j += 8) {
@@ -42,7 +42,7 @@ static void load_k(const attn *a, size_t j0, size_t n, int shift)
     }
 }
 
-/* tile as [KEYS / 2][D16] pairs of positions */
+/* Fills the tile as [KEYS / 2][D16] pairs of positions. */
 static void load_v(const attn *a, size_t j0, size_t n, int shift)
 {
     int16_t *to = a->tile;
@@ -65,7 +65,7 @@ static __m256i pair(const int16_t *p)
     return v8_set(v);
 }
 
-/* z of one query for 32 positions of the tile: sums of |half q| * |k| over D <= 256 stay below 2^31. */
+/* z of one query for 32 positions of the tile. Sums of |half of q| * |k| over D <= 256 stay below 2^31. */
 static void scores32(int32_t *z, const int16_t *hi, const int16_t *lo, const int16_t *tile, size_t d16,
                      unsigned log2)
 {
@@ -81,13 +81,14 @@ static void scores32(int32_t *z, const int16_t *hi, const int16_t *lo, const int
     }
     const __m256i half = v8_set(log2 ? 1 << (log2 - 1) : 0);
     const __m128i down = _mm_cvtsi32_si128((int)log2), up = _mm_cvtsi32_si128(8 - (int)log2);
-    for (int c = 0; c < 4; c++) /* 256 h is a multiple of 2^log2: only l is rounded */
+    for (int c = 0; c < 4; c++) /* 256 * h is a multiple of 2^log2, so only l is rounded */
         v8_store(z + 8 * c, _mm256_add_epi32(_mm256_sll_epi32(h[c], up),
                                              _mm256_sra_epi32(_mm256_add_epi32(l[c], half), down)));
 }
 
 V8 widen_lo(__m256i x) { return _mm256_cvtepi32_epi64(_mm256_castsi256_si128(x)); }
 V8 widen_hi(__m256i x) { return _mm256_cvtepi32_epi64(_mm256_extracti128_si256(x, 1)); }
+/* acc[i] += 256 * hi[i] + lo[i]. */
 static void add64(int64_t *acc, __m256i hi, __m256i lo)
 {
     __m256i *p = (void *)acc;
@@ -97,7 +98,7 @@ static void add64(int64_t *acc, __m256i hi, __m256i lo)
     _mm256_storeu_si256(p + 1, _mm256_add_epi64(_mm256_loadu_si256(p + 1), last));
 }
 
-/* acc of one query += its weights of the tile times V, 16 elements */
+/* Adds one query's weights of the tile times V to acc, 16 elements. */
 static void weigh16(int64_t *acc, const int16_t *e, const int16_t *tile, size_t d16)
 {
     __m256i h[2], l[2];

@@ -1,7 +1,8 @@
-/* Integer attention for all who have SIMD: a block of queries over K and V tiles, each tile converted once. Included at
- * the beginning of int_ops_attn_*.c, which defines INT_ATTN_OF(name), its symbol of an integer operator, INT_ATTN_STEP,
- * the elements of a tile from one column to the next, and behind it the four functions that are declared here. No
- * include guard. */
+/* Integer attention with SIMD: a block of queries over K and V tiles, each tile converted once. Included by
+ * int_ops_attn_<isa>.c, which defines before it
+ *   INT_ATTN_OF(name)   the instruction set's symbol of an integer operator
+ *   INT_ATTN_STEP       the elements of a tile from one column to the next
+ * and after it the four functions that are declared here. No include guard. */
 #include "kernels/integer/int_ops_attn.h"
 
 #include <string.h>
@@ -14,13 +15,14 @@ typedef struct attn {
     int64_t *acc;
 } attn;
 
-/* Tiles of K and V, in the order that scores32 and weigh16 want. */
+/* load_k and load_v convert positions [j0, j0 + KEYS) to a tile, zeros from position n on, in the order that scores32
+ * and weigh16 read. */
 static void load_k(const attn *a, size_t j0, size_t n, int shift);
 static void load_v(const attn *a, size_t j0, size_t n, int shift);
 static void scores32(int32_t *z, const int16_t *hi, const int16_t *lo, const int16_t *tile, size_t d16, unsigned log2);
 static void weigh16(int64_t *acc, const int16_t *e, const int16_t *tile, size_t d16);
 
-/* Row of position j as s16, zero from d to d16; zeros from position n on. */
+/* Converts the row of position j to s16, elements [0, d); all d16 are zeros from position n on. */
 static void load_row(const attn *a, int16_t *row, int is_v, size_t j, size_t n, int shift)
 {
     if (j >= n) {
@@ -28,12 +30,12 @@ static void load_row(const attn *a, int16_t *row, int is_v, size_t j, size_t n, 
         return;
     }
     const uint8_t *from = bt_kv_view_row(a->kv, a->layer, is_v, j, a->g);
-    const uint16_t *scale = (const void *)(from + a->d); /* behind the row, where elements have one byte */
+    const uint16_t *scale = (const void *)(from + a->d); /* of an int8 row */
     if (a->kv->elem_bytes == 1) INT_ATTN_OF(bt_int_from_q8)(row, (const int8_t *)from, *scale, a->d, shift);
     else INT_ATTN_OF(bt_int_from_f16)(row, (const void *)from, a->d, shift);
 }
 
-/* Queries [first, first + count) of the call: row first / group, head first % group, and so on. */
+/* Queries [first, first + count) of the call; query i is row i / group and head i % group. */
 static void block(const attn *a, int16_t *out, size_t ldo, const int16_t *q, size_t ldq, size_t group, size_t first,
                   size_t count, size_t pos0, const bt_int_attention_params *p)
 {

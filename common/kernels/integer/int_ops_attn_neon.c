@@ -1,6 +1,6 @@
-/* Integer attention in NEON: K tiles become s16 with positions side by side, V tiles as they lie, once for a
- * block of queries. Queries and weights are taken in two halves of 8 bits, so that sums stay in s32 within a
- * tile; across tiles they are s64. */
+/* Integer attention for NEON. K and V tiles become s16 once for a block of queries, K with positions side by
+ * side, V as it lies. Queries and weights are split into two halves of 8 bits, so that sums within a tile fit
+ * s32; sums over tiles are s64. */
 #include "kernels/int_ops.h"
 
 #if defined(__aarch64__)
@@ -10,7 +10,7 @@
 #define INT_ATTN_STEP     1
 #include "kernels/integer/int_ops_attn_body.h"
 
-/* tile as [D16][KEYS] */
+/* Fills the tile as [D16][KEYS]. */
 static void load_k(const attn *a, size_t j0, size_t n, int shift)
 {
     for (size_t j = 0; j < INT_ATTN_KEYS; j += 8) {
@@ -22,7 +22,7 @@ static void load_k(const attn *a, size_t j0, size_t n, int shift)
     }
 }
 
-/* tile as [KEYS][D16] */
+/* Fills the tile as [KEYS][D16]. */
 static void load_v(const attn *a, size_t j0, size_t n, int shift)
 {
     for (size_t j = 0; j < INT_ATTN_KEYS; j++) load_row(a, a->tile + j * a->d16, 1, j0 + j, n, shift);
@@ -37,7 +37,7 @@ static inline sums add_products(sums s, int16x8_t x, int16_t by)
     return (sums){vmlal_n_s16(s.first, vget_low_s16(x), by), vmlal_high_n_s16(s.last, x, by)};
 }
 
-/* z of one query for 32 positions of the tile: sums of |half q| * |k| over D <= 256 stay below 2^31. */
+/* z of one query for 32 positions of the tile. Sums of |half of q| * |k| over D <= 256 stay below 2^31. */
 static void scores32(int32_t *z, const int16_t *hi, const int16_t *lo, const int16_t *tile, size_t d16,
                      unsigned log2)
 {
@@ -51,12 +51,13 @@ static void scores32(int32_t *z, const int16_t *hi, const int16_t *lo, const int
             l[c] = add_products(l[c], k, lo[i]);
         }
     const int32x4_t down = vdupq_n_s32(-(int)log2), up = vdupq_n_s32(8 - (int)log2);
-    for (int c = 0; c < 4; c++) { /* 256 h is a multiple of 2^log2: only l is rounded */
+    for (int c = 0; c < 4; c++) { /* 256 * h is a multiple of 2^log2, so only l is rounded */
         vst1q_s32(z + 8 * c, vaddq_s32(vshlq_s32(h[c].first, up), vrshlq_s32(l[c].first, down)));
         vst1q_s32(z + 8 * c + 4, vaddq_s32(vshlq_s32(h[c].last, up), vrshlq_s32(l[c].last, down)));
     }
 }
 
+/* acc[i] += 256 * hi[i] + lo[i]. */
 static void add64(int64_t *acc, int32x4_t hi, int32x4_t lo)
 {
     const int64x2_t first = vaddw_s32(vshll_n_s32(vget_low_s32(hi), 8), vget_low_s32(lo)),
@@ -65,7 +66,7 @@ static void add64(int64_t *acc, int32x4_t hi, int32x4_t lo)
     vst1q_s64(acc + 2, vaddq_s64(vld1q_s64(acc + 2), last));
 }
 
-/* acc of one query += its weights of the tile times V, 16 elements */
+/* Adds one query's weights of the tile times V to acc, 16 elements. */
 static void weigh16(int64_t *acc, const int16_t *e, const int16_t *tile, size_t d16)
 {
     sums h[2], l[2];

@@ -1,5 +1,4 @@
-/* The integer operators in AVX2, eight values at once; what is left of a row goes through the scalar
- * formula. */
+/* The integer operators for AVX2, eight values at once; the rest of a row goes through the scalar formula. */
 #include "kernels/int_ops.h"
 
 #if defined(__AVX2__)
@@ -52,7 +51,7 @@ void bt_int_rmsnorm32_avx2(int32_t *y, size_t ldy, const int32_t *x, size_t ldx,
     }
 }
 
-/* Pairs (i, i + half): a and b side by side, times (c, -s) and (s, c). */
+/* Pairs (i, i + half): interleaves a and b, then multiplies by (c, -s) and (s, c). */
 static void rope_split(int16_t *x, size_t half, const int16_t *cos, const int16_t *sin)
 {
     const __m256i round = v8_set(1 << 14);
@@ -78,7 +77,7 @@ static void rope_split(int16_t *x, size_t half, const int16_t *cos, const int16_
     }
 }
 
-/* Pairs (2i, 2i + 1): as they lie. */
+/* Pairs (2i, 2i + 1): a and b lie interleaved. */
 static void rope_adjacent(int16_t *x, size_t half, const int16_t *cos, const int16_t *sin)
 {
     const __m256i round = v8_set(1 << 14);
@@ -170,7 +169,7 @@ void bt_int_silu_mul16_avx2(int32_t *restrict y, const int16_t *restrict g, cons
 void bt_int_add32_avx2(int32_t *restrict x, const int16_t *restrict y, size_t count, bt_int_mul mul)
 {
     const v8_mul m = v8_mul_of(mul.m, mul.s);
-    const __m256i one = _mm256_set1_epi64x(1); /* a product with it is the even lanes as s64 */
+    const __m256i one = _mm256_set1_epi64x(1); /* multiplying by one widens the even lanes to s64 */
     const int64_t limit = BT_INT_MAX_RESIDUAL;
     size_t i = 0;
     for (; i + 8 <= count; i += 8) {

@@ -4,8 +4,8 @@
 #include "kernels/integer/int_ops_math.h"
 #include "kernels/variant.h"
 
-/* int_ops_math.h in eight lanes of s32. Products are made in two halves, of the even and of the odd lanes; AVX2 has no
- * arithmetic shift of s64, so the sign bit is turned over before the shift and taken off after it. */
+/* int_ops_math.h in eight lanes of s32. Products of s64 are made in two halves, for the even and for the odd lanes.
+ * AVX2 has no arithmetic shift of s64, so 2^63 is added before a logical shift, and 2^63 / 2^s subtracted after it. */
 #define V8 static inline __attribute__((always_inline, unused)) __m256i
 
 V8 v8_set(int32_t x) { return _mm256_set1_epi32(x); }
@@ -19,13 +19,13 @@ V8 v8_within(__m256i x, int32_t low, int32_t high)
     return _mm256_max_epi32(_mm256_min_epi32(x, v8_set(high)), v8_set(low));
 }
 V8 v8_clamp(__m256i x, int32_t limit) { return v8_within(x, -limit, limit); }
-/* eight s32 within s16's range, as s16 */
+/* Eight s32 in the range of s16, as s16. */
 static inline __m128i v8_narrow(__m256i x)
 {
     return _mm_packs_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
 }
 
-/* v * m / 2^s in halves of four s64, half up */
+/* A multiplier m / 2^s for halves of four s64, with rounding half up. */
 typedef struct v8_mul {
     __m256i m, half, sign;
     __m128i s;
@@ -46,7 +46,7 @@ V8 v8_clamp64(__m256i x, int64_t lo, int64_t hi)
     x = _mm256_blendv_epi8(x, h, _mm256_cmpgt_epi64(x, h));
     return _mm256_blendv_epi8(x, l, _mm256_cmpgt_epi64(l, x));
 }
-/* clamp(scale(v, m), lo, hi), with a multiplier for each lane or one for all */
+/* scale(v, m) clamped to [lo, hi], with m for each lane (even and odd lanes apart) and the shift of `m`. */
 V8 v8_scale_by(__m256i v, __m256i m_even, __m256i m_odd, v8_mul m, int64_t lo, int64_t hi)
 {
     const __m256i even = v8_round(_mm256_mul_epi32(v, m_even), m),
@@ -54,7 +54,7 @@ V8 v8_scale_by(__m256i v, __m256i m_even, __m256i m_odd, v8_mul m, int64_t lo, i
     return v8_join(v8_clamp64(even, lo, hi), v8_clamp64(odd, lo, hi));
 }
 V8 v8_scale(__m256i v, v8_mul m, int64_t lo, int64_t hi) { return v8_scale_by(v, m.m, m.m, m, lo, hi); }
-/* the same where the result is known to fit s32 */
+/* scale(v, m) where the result is known to fit s32. */
 V8 v8_scale_fits(__m256i v, v8_mul m)
 {
     return v8_join(v8_round(_mm256_mul_epi32(v, m.m), m), v8_round(_mm256_mul_epi32(v8_odd(v), m.m), m));
@@ -101,7 +101,7 @@ V8 v8_one_over_one_plus(__m256i a)
     return _mm256_blendv_epi8(_mm256_slli_epi32(x, 1), v8_set(INT32_MAX), over);
 }
 
-/* bt_int_from_f16 of eight */
+/* int_from_f16 of eight. */
 V8 v8_from_f16(const uint16_t *p, int shift)
 {
     const __m256i h = _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)p)), zero = _mm256_setzero_si256();
@@ -117,7 +117,7 @@ V8 v8_from_f16(const uint16_t *p, int shift)
     v = _mm256_add_epi32(v, _mm256_srli_epi32(_mm256_sllv_epi32(v8_set(1), right), 1));
     return v8_clamp(_mm256_srav_epi32(v, right), BT_INT_MAX16);
 }
-/* bt_int_from_q8 of eight */
+/* int_from_q8 of eight. */
 V8 v8_from_q8(const int8_t *p, int_q8 s)
 {
     const __m256i v =

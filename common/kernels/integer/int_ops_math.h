@@ -3,13 +3,12 @@
 #include "base/wide.h"
 #include "kernels/int_ops.h"
 
-/* The scalar arithmetic that the integer operators' variants share: the rounding and the functions of int_ops.h, word
- * for word. Right shifts of negative numbers are arithmetic, as gcc and clang promise; left shifts of them are
- * products. */
+/* The scalar arithmetic that all variants of the integer operators share: the formulas of int_ops.h, word for word.
+ * Right shifts of negative numbers are arithmetic, as gcc and clang promise; products replace left shifts. */
 
 /* floor(p / 2^s + 1/2), |p| < 2^62, s in [0, 62] */
 static inline int64_t int_round_shift(int64_t p, unsigned s) { return s ? (p + ((int64_t)1 << (s - 1))) >> s : p; }
-/* |v| <= 2^31 */
+/* scale of int_ops.h, |v| <= 2^31 */
 static inline int64_t int_scale(int64_t v, bt_int_mul m) { return int_round_shift(v * m.m, m.s); }
 static inline int64_t int_clamp(int64_t v, int64_t limit) { return v < -limit ? -limit : v > limit ? limit : v; }
 static inline int32_t int_mulh(int32_t a, int32_t b) { return (int32_t)(((int64_t)a * b + (1 << 30)) >> 31); }
@@ -19,17 +18,18 @@ static inline int32_t int_rdp(int32_t a, unsigned e)
     return (a >> e) + (rest > (mask >> 1) + (a < 0));
 }
 
-/* For each bit of a remainder in quarters: exp(-1/4), exp(-1/2), exp(-1), ... exp(-16), in units of 2^-31. */
+/* exp(-1/4), exp(-1/2), exp(-1), ... exp(-16) in units of 2^-31: the factor for each bit of `rest`, counted in
+ * quarters. */
 #define INT_EXP_STEPS \
     { \
         1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242 \
     }
 enum {
-    INT_EXP_EIGHTH = 1895147668, /* exp(-1/8) */
-    INT_THIRD = 715827883,
-    INT_48_17 = 1515870810,
-    INT_32_17 = 1010580540, /* in units of 2^-29 */
-    INT_GELU_1 = 428361012,
+    INT_EXP_EIGHTH = 1895147668, /* exp(-1/8) in units of 2^-31 */
+    INT_THIRD = 715827883,       /* 1/3 in units of 2^-31 */
+    INT_48_17 = 1515870810,      /* 48/17 in units of 2^-29; 1 / half is first taken for (48 - 32 half) / 17 */
+    INT_32_17 = 1010580540,
+    INT_GELU_1 = 428361012, /* the factors of c and q in bt_int_gelu16_fn */
     INT_GELU_3 = 1225866409,
 };
 
@@ -54,7 +54,7 @@ static inline int32_t int_one_over_one_plus(int32_t a)
     return x >= 1 << 30 ? INT32_MAX : 2 * x;
 }
 
-/* sigmoid of c / 2^26 where negative is 0, of -c / 2^26 where it is 1; in units of 2^-31 */
+/* The sigmoid of c / 2^26, or of -c / 2^26 if negative is 1, in units of 2^-31; c >= 0. */
 static inline int32_t int_sigmoid(int32_t c, int negative)
 {
     const int32_t e = int_exp(-c), p = int_one_over_one_plus(e);
@@ -69,8 +69,8 @@ static inline int32_t int_silu_mul(int32_t g, int32_t u, bt_int_mul gate, bt_int
     return (int32_t)int_clamp(int_scale(w, out), BT_INT_MAX32);
 }
 
-/* 1 / sqrt(v * 2^2g) as a factor and a shift: x over it in units of 2^-30 is floor(x * i / 2^shift + 1/2); i = 0
- * where v = 0. */
+/* 1 / sqrt(v * 2^2g) as a factor and a shift: x / sqrt(v * 2^2g) in units of 2^-30 is floor(x * i / 2^shift + 1/2). v =
+ * 0: i = 0. */
 typedef struct int_rsqrt {
     int32_t i;
     unsigned shift;
@@ -82,7 +82,7 @@ static inline int_rsqrt int_rsqrt_of(uint64_t v, unsigned g)
     const uint64_t i = (UINT64_C(1) << 62) / bt_int_isqrt(v << h);
     return (int_rsqrt){i > INT32_MAX ? INT32_MAX : (int32_t)i, 32 - h / 2 + g};
 }
-/* The bits beyond 23 of the greatest magnitude; all: the magnitudes of a row, or-ed together. */
+/* How many bits the greatest magnitude of a row has beyond 23; all: the row's magnitudes, or-ed together. */
 static inline unsigned int_norm_bits(uint32_t all) { return all >> 23 ? 9 - (unsigned)__builtin_clz(all) : 0; }
 static inline int64_t int_norm_at(int32_t x, int_rsqrt r, int32_t wq, unsigned f)
 {
@@ -105,7 +105,8 @@ static inline int16_t int_from_f16(uint16_t h, int shift)
     return (int16_t)int_clamp(v, BT_INT_MAX16);
 }
 
-/* What q is multiplied and shifted by: |q * mant| < 2^18, so that a shift up by 12 tells as much as any above it. */
+/* q * s * 2^shift is q * mant * 2^up / 2^down. up stops at 12: a greater up comes with |mant| >= 1024, so that q * mant
+ * * 2^12 is 0 or beyond the clamp; with |q * mant| < 2^18 it fits s32. */
 typedef struct int_q8 {
     int32_t mant;
     unsigned up, down;
@@ -126,7 +127,7 @@ static inline int16_t int_from_q8(int8_t q, int_q8 s)
     return (int16_t)int_clamp(int_round_shift((int64_t)q * s.mant * (1 << s.up), s.down), BT_INT_MAX16);
 }
 
-/* floor(acc * inv * m / 2^(63 + s) + 1/2), clamped: |acc| * inv < 2^79 */
+/* floor(acc * inv * m / 2^(63 + s) + 1/2), clamped; |acc| * inv < 2^79. */
 static inline int16_t int_attn_out(int64_t acc, uint64_t inv, bt_int_mul m)
 {
     const bt_wide p = bt_wide_times_signed(bt_wide_mul_signed(acc, (int64_t)inv), m.m);

@@ -1,5 +1,4 @@
-/* The integer operators in NEON, four values at once; what is left of a row goes through the scalar formula.
- */
+/* The integer operators for NEON, four values at once; the rest of a row goes through the scalar formula. */
 #include "kernels/int_ops.h"
 
 #if defined(__aarch64__)
@@ -51,7 +50,7 @@ void bt_int_rmsnorm32_neon(int32_t *y, size_t ldy, const int32_t *x, size_t ldx,
     }
 }
 
-/* a * c + b * s of eight, half up to units of 2^-15 */
+/* (a * c + b * s) / 2^15 of eight, half up, clamped. */
 static inline int16x8_t rope8(int16x8_t a, int16x8_t c, int16x8_t b, int16x8_t s)
 {
     const int32x4_t first = vmlal_s16(vmull_s16(vget_low_s16(a), vget_low_s16(c)), vget_low_s16(b),
@@ -78,7 +77,7 @@ static void rope_split(int16_t *x, size_t half, const int16_t *cos, const int16_
     }
 }
 
-/* Pairs (2i, 2i + 1), which loads and stores take apart and put together. */
+/* Pairs (2i, 2i + 1): the loads separate a and b, and the stores join them. */
 static void rope_adjacent(int16_t *x, size_t half, const int16_t *cos, const int16_t *sin)
 {
     size_t i = 0;
@@ -132,7 +131,7 @@ uint64_t bt_int_softmax16_neon(int16_t *restrict e, const int32_t *restrict z, s
     return sum;
 }
 
-/* The two last lanes, or the two first, of g and u times the sigmoid. */
+/* g * sigmoid * u of two lanes: w of bt_int_silu_mul16_fn. */
 static inline int64x2_t silu2(int32x2_t g, int32x2_t sigmoid, int32x2_t u)
 {
     const int64x2_t h = vrshrq_n_s64(vmull_s32(g, sigmoid), 16); /* fits s32 */
@@ -179,7 +178,7 @@ static uint32_t split_list(bt_int_shadow *shadow, const int32_t *x, int32_t low,
             shadow[n++] = (bt_int_shadow){(uint32_t)i, x[i] < low ? x[i] - low : x[i] - high};
     return n;
 }
-/* Eight within [low, high], as s16; *gone gets a bit where something was taken. */
+/* Eight values clamped to [low, high], as s16; *gone becomes nonzero if the clamp took anything away. */
 static inline int16x8_t clamped8(const int32_t *x, int32_t low, int32_t high, int32x4_t *gone)
 {
     const int32x4_t a = vld1q_s32(x), b = vld1q_s32(x + 4), ca = v4_within(a, low, high),

@@ -4,8 +4,8 @@
 #include "kernels/integer/int_ops_math.h"
 #include "kernels/variant.h"
 
-/* int_ops_math.h in four lanes of s32. Products of s64 are made in two halves, of the first and the last two lanes; the
- * shift of NEON rounds half up by itself. */
+/* int_ops_math.h in four lanes of s32. Products of s64 are made in two halves, for the first and the last two lanes.
+ * NEON has a shift that rounds half up. */
 #define V4 static inline __attribute__((always_inline, unused)) int32x4_t
 
 V4 v4_within(int32x4_t x, int32_t low, int32_t high)
@@ -14,7 +14,7 @@ V4 v4_within(int32x4_t x, int32_t low, int32_t high)
 }
 V4 v4_clamp(int32x4_t x, int32_t limit) { return v4_within(x, -limit, limit); }
 
-/* v * m / 2^s, half up */
+/* A multiplier m / 2^s, with rounding half up; down = -s. */
 typedef struct v4_mul {
     int32_t m;
     int64x2_t down;
@@ -27,7 +27,7 @@ static inline int64x2_t v4_clamp64(int64x2_t x, int64_t lo, int64_t hi)
     return vbslq_s64(vcgtq_s64(l, x), l, x);
 }
 V4 v4_join(int64x2_t a, int64x2_t b) { return vmovn_high_s64(vmovn_s64(a), b); }
-/* clamp(scale(v, m), lo, hi), with a multiplier for each lane */
+/* scale(v, m) clamped to [lo, hi], with m for each lane. */
 V4 v4_scale_by(int32x4_t v, int32x4_t m, int64x2_t down, int64_t lo, int64_t hi)
 {
     const int64x2_t a = vrshlq_s64(vmull_s32(vget_low_s32(v), vget_low_s32(m)), down),
@@ -35,7 +35,7 @@ V4 v4_scale_by(int32x4_t v, int32x4_t m, int64x2_t down, int64_t lo, int64_t hi)
     return v4_join(v4_clamp64(a, lo, hi), v4_clamp64(b, lo, hi));
 }
 V4 v4_scale(int32x4_t v, v4_mul m, int64_t lo, int64_t hi) { return v4_scale_by(v, vdupq_n_s32(m.m), m.down, lo, hi); }
-/* the same where the result is known to fit s32 */
+/* scale(v, m) where the result is known to fit s32. */
 V4 v4_scale_fits(int32x4_t v, v4_mul m)
 {
     const int32x4_t by = vdupq_n_s32(m.m);
@@ -43,7 +43,7 @@ V4 v4_scale_fits(int32x4_t v, v4_mul m)
                    vrshlq_s64(vmull_high_s32(v, by), m.down));
 }
 
-/* The instruction is int_mulh but for -2^31 times itself, which no argument is. */
+/* The instruction equals int_mulh except for -2^31 times -2^31, which does not occur. */
 V4 v4_mulh(int32x4_t a, int32x4_t b) { return vqrdmulhq_s32(a, b); }
 V4 v4_rdp(int32x4_t a, int e)
 {
@@ -76,7 +76,7 @@ V4 v4_one_over_one_plus(int32x4_t a)
     return vbslq_s32(vcgtq_s32(x, vdupq_n_s32((1 << 30) - 1)), vdupq_n_s32(INT32_MAX), vshlq_n_s32(x, 1));
 }
 
-/* bt_int_from_f16 of four */
+/* int_from_f16 of four. */
 V4 v4_from_f16(const uint16_t *p, int shift)
 {
     const int32x4_t h = vreinterpretq_s32_u32(vmovl_u16(vld1_u16(p))), zero = vdupq_n_s32(0);
@@ -91,7 +91,7 @@ V4 v4_from_f16(const uint16_t *p, int shift)
     v = vsubq_s32(veorq_s32(v, sign), sign);
     return v4_clamp(vrshlq_s32(v, down), BT_INT_MAX16);
 }
-/* bt_int_from_q8 of eight */
+/* int_from_q8 of eight. */
 static inline int16x8_t v8_from_q8(const int8_t *p, int_q8 s)
 {
     const int16x8_t q = vmovl_s8(vld1_s8(p));

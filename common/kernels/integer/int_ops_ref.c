@@ -1,5 +1,5 @@
-/* The plain loops of the integer operators: the formulas of int_ops.h, that every other variant must equal
- * bit for bit; and the scalar functions and sizes that int_ops.h gives to all. */
+/* The integer operators as plain loops, the specification: the formulas of int_ops.h; and its scalar
+ * functions and sizes. */
 #include "kernels/int_ops.h"
 #include "kernels/integer/int_ops_attn.h"
 #include "kernels/integer/int_ops_math.h"
@@ -10,7 +10,7 @@
 int32_t bt_int_exp(int32_t a) { return int_exp(a); }
 int32_t bt_int_one_over_one_plus(int32_t a) { return int_one_over_one_plus(a); }
 
-/* One bit of the root at a time. */
+/* Finds one bit of the root at a time. */
 uint32_t bt_int_isqrt(uint64_t v)
 {
     uint64_t root = 0;
@@ -140,7 +140,7 @@ void bt_int_split16_ref(int8_t *restrict hi, int8_t *restrict lo, size_t ldy, co
     }
 }
 
-/* One block in r: signs, butterflies, base; the result in r. tmp has base values to spare. */
+/* Rotates one block r[base, inner] in place: butterflies, then base. column: scratch of base values. */
 static void rotate_block(int32_t *r, const int8_t *h_base, size_t base, size_t inner, int32_t *column)
 {
     for (size_t len = 1; len < inner; len *= 2)
@@ -194,7 +194,7 @@ static void load_row(int16_t *row, const bt_kv_view *kv, size_t layer, int is_v,
     else bt_int_from_f16_ref(row, (const void *)from, d, shift);
 }
 
-/* One (row, query head) over positions 0 .. n - 1. */
+/* Attention of one (row, query head) pair over positions 0 .. n - 1. */
 static void attend_one(int16_t *out, const int16_t *q, const bt_kv_view *kv, size_t layer, size_t g, size_t n,
                        const bt_int_attention_params *p, uint8_t *scratch, const int_attn_scratch *plan)
 {

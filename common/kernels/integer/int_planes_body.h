@@ -1,9 +1,11 @@
-/* Inputs in planes of bytes, two where they are wide, for variants that take them so; included after their fill_record,
- * which makes n input bytes a record's. Nothing is copied of the weights. No include guard. */
+/* Preparation of inputs as planes of bytes, two planes for wide inputs, for the variants that multiply them so.
+ * Included after their fill_record, which writes n input bytes to a record. These variants copy no weights. No include
+ * guard. */
 #define COPY_ROWS  SIZE_MAX
 #define INT_PIN(w) ((void)(w))
 INT_INLINE void int_copy(int8_t *to, const int8_t *w, size_t n) { (void)to, (void)w, (void)n; }
 
+/* Bytes from one plane to the next. */
 INT_INLINE size_t plane_bytes(const bt_int_inputs *x)
 {
     const int_chunks chunks = int_chunks_of(x->k4, CHUNK_K4, BESIDE);

@@ -1,11 +1,12 @@
-/* The integer kernels around the product for AVX2: unpacking weights of 4 bits and of palettes, requantising,
- * the shadow. */
+/* The integer kernels around the product for AVX2: unpacking weights of 4 bits, palettes and groups, joining
+ * planes, the shadow, requantisation. */
 #include "kernels/variant.h"
 
 #if defined(__AVX2__)
 #include "kernels/integer/int_simd.h"
 
-/* Each half with the 8 bytes that it needs, for unpack works within halves: a, b: 64 numbers of 4 bits. */
+/* 64 numbers of 4 bits as bytes, in order: 32 in a, 32 in b. unpack works within 128-bit halves, so the
+ * permute first gives each half the bytes that it needs. */
 INT_INLINE void nibbles(__m256i *a, __m256i *b, const uint8_t *from)
 {
     const __m256i low = _mm256_set1_epi8(15);
@@ -27,7 +28,8 @@ void bt_int_unpack4_avx2(int8_t *restrict to, const uint8_t *restrict wp4, size_
     }
 }
 
-/* What 32 indices of eight outputs stand for: their low four bits, and a byte for each output in `upper`. */
+/* The palette entries of 32 indices, four of each of eight outputs. low: their low four bits; upper: a byte
+ * for each output, with the upper two bits of its four indices. */
 INT_INLINE __m256i pick64(const __m256i table[4], __m256i low, __m128i upper)
 {
     const __m256i four = _mm256_setr_epi8(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5,
@@ -67,7 +69,7 @@ void bt_int_palette_avx2(int8_t *restrict to, const uint8_t *restrict wp, unsign
     }
 }
 
-/* 32 weights of eight outputs; g: of a group, step and offset of 16 weights each. */
+/* Splits 32 weights, four of each of eight outputs, into planes. step, offset: [2], for 16 weights each. */
 INT_INLINE void planes32(int8_t *low, int8_t *high, __m256i w, const __m256i *step, const __m256i *offset)
 {
     const __m256i half = _mm256_set1_epi16(64);
@@ -83,7 +85,7 @@ INT_INLINE void planes32(int8_t *low, int8_t *high, __m256i w, const __m256i *st
     _mm256_storeu_si256((void *)low, _mm256_permute4x64_epi64(_mm256_packs_epi16(v[0], v[1]), 0xd8));
 }
 
-/* Each of 16 words four times. */
+/* Repeats each of 16 words four times. */
 INT_INLINE void spread16(__m256i to[4], const int16_t *from)
 {
     const __m256i four = _mm256_setr_epi8(0, 1, 0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 2, 3, 2, 3, 4, 5, 4, 5, 4, 5, 4,
@@ -125,7 +127,7 @@ void bt_int_planes_avx2(int8_t *restrict low, int8_t *restrict high, const uint8
     }
 }
 
-/* Four sums of a plane. */
+/* Four sums of a plane, as s64. */
 INT_INLINE __m256i plane4(bt_int_plane_sums p, size_t i)
 {
     const __m256i hi = _mm256_cvtepi32_epi64(_mm_loadu_si128((const void *)(p.hi + i)));
@@ -151,7 +153,8 @@ void bt_int_shadow_avx2(int64_t *restrict acc, const bt_int_shadow *shadow, size
         for (size_t j = 0; j < 4; j++) sum[j] = _mm256_loadu_si256((const void *)(acc + 4 * j));
         for (size_t i = 0; i < count; i++) {
             const int8_t *w = wp + (p * k4 + shadow[i].k / 4) * 64;
-            const __m128i up = _mm_cvtsi32_si128((int)(24 - shadow[i].k % 4 * 8)); /* its byte to the top */
+            const __m128i up = _mm_cvtsi32_si128((int)(24 - shadow[i].k % 4 * 8)); /* moves the input's byte
+                                                                                      to the top */
             const __m256i r = _mm256_set1_epi32(shadow[i].r);
             for (size_t h = 0; h < 2; h++) {
                 const __m256i v = _mm256_sll_epi32(_mm256_loadu_si256((const void *)(w + 32 * h)), up);
@@ -165,8 +168,8 @@ void bt_int_shadow_avx2(int64_t *restrict acc, const bt_int_shadow *shadow, size
     }
 }
 
-/* floor(v / 2^s). There is no arithmetic shift of 64 bits: shift as if unsigned after adding 2^63, and take
- * 2^(63 - s) off. */
+/* floor(v / 2^s). AVX2 has no arithmetic shift of 64 bits, so 2^63 is added before a logical shift, and
+ * 2^(63 - s) subtracted after it. */
 INT_INLINE __m256i shift4(__m256i v, __m256i s)
 {
     const __m256i top = _mm256_set1_epi64x(INT64_MIN);
@@ -181,8 +184,8 @@ INT_INLINE __m256i scale4(__m256i v, __m256i m, __m256i s)
     return shift4(_mm256_add_epi64(_mm256_mul_epi32(v, m), half), s);
 }
 
-/* The same for |v| < 2^62 and s >= 33. With v = 2^32 high + low, the half is a multiple of 2^32 too, and what
- * low * m has below 2^32 cannot reach the result. */
+/* The same for |v| < 2^62 and s >= 33, with v = 2^32 * high + low. The added half is a multiple of 2^32, so
+ * the bits of low * m below 2^32 cannot change the result. */
 INT_INLINE __m256i scale4_wide(__m256i v, __m256i m, __m256i s)
 {
     const __m256i high = _mm256_mul_epi32(_mm256_srli_epi64(v, 32), m);
@@ -204,7 +207,7 @@ INT_INLINE __m256i multipliers4(const int32_t *m)
     return _mm256_cvtepi32_epi64(_mm_loadu_si128((const void *)m));
 }
 
-/* Four results, clamped to [-limit, limit]. */
+/* Stores four results, clamped to [-limit, limit]. */
 INT_INLINE void store4(int16_t *y, __m256i v, int16_t limit)
 {
     const __m256i high = _mm256_set1_epi64x(limit), low = _mm256_set1_epi64x(-limit);
@@ -230,7 +233,7 @@ void bt_int_requant32_avx2(int16_t *restrict y, size_t ldy, const int32_t *restr
         for (; i + 4 <= n; i += 4) {
             __m256i v = _mm256_cvtepi32_epi64(_mm_loadu_si128((const void *)(acc + i)));
             if (bias) v = _mm256_add_epi64(v, _mm256_loadu_si256((const void *)(bias + i)));
-            /* does v equal its low half, sign extended? */
+            /* whether v equals its low half, sign extended: fits s32 */
             const __m256i sign = _mm256_srai_epi32(_mm256_shuffle_epi32(v, 0xa0), 31);
             const __m256i narrow = _mm256_blend_epi32(v, sign, 0xaa);
             if (_mm256_movemask_epi8(_mm256_cmpeq_epi32(v, narrow)) == -1) {

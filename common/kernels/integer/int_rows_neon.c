@@ -1,5 +1,5 @@
-/* The integer kernels around the product for NEON: unpacking weights of 4 bits and of palettes, requantising,
- * the shadow. */
+/* The integer kernels around the product for NEON: unpacking weights of 4 bits, palettes and groups, joining
+ * planes, the shadow, requantisation. */
 #include "kernels/variant.h"
 
 #if defined(__aarch64__)
@@ -15,7 +15,8 @@ void bt_int_unpack4_neon(int8_t *restrict to, const uint8_t *restrict wp4, size_
     }
 }
 
-/* 16 indices of four outputs: their low four bits, and a byte for each output from upper[first] on. */
+/* 16 indices of 6 bits, four of each of four outputs. low: their low four bits; upper[first + i]: a byte of
+ * output i with the upper two bits of its four indices. */
 INT_INLINE uint8x16_t index16(uint8x16_t low, uint8x16_t upper, uint8_t first)
 {
     static const uint8_t four[16] = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3};
@@ -47,7 +48,7 @@ void bt_int_palette_neon(int8_t *restrict to, const uint8_t *restrict wp, unsign
     }
 }
 
-/* 16 weights of four outputs, whose step and offset stand four times each. */
+/* Splits 16 weights, four of each of four outputs, into planes. step, offset: [2], for 8 weights each. */
 INT_INLINE void planes16(int8_t *low, int8_t *high, int8x16_t w, const int16x8_t *step,
                          const int16x8_t *offset)
 {
@@ -63,7 +64,7 @@ INT_INLINE void planes16(int8_t *low, int8_t *high, int8x16_t w, const int16x8_t
     vst1q_s8(low, vcombine_s8(l8[0], l8[1]));
 }
 
-/* Each of 16 words four times. */
+/* Repeats each of 16 words four times. */
 INT_INLINE void spread16(int16x8_t to[8], const int16_t *from)
 {
     for (size_t i = 0; i < 8; i++)
@@ -95,7 +96,7 @@ void bt_int_planes_neon(int8_t *restrict low, int8_t *restrict high, const uint8
     }
 }
 
-/* Two sums of a plane. */
+/* Two sums of a plane, as s64. */
 INT_INLINE int64x2_t plane2(bt_int_plane_sums p, size_t i)
 {
     const int64x2_t hi = vmovl_s32(vld1_s32(p.hi + i));
@@ -117,7 +118,8 @@ void bt_int_shadow_neon(int64_t *restrict acc, const bt_int_shadow *shadow, size
         for (size_t j = 0; j < 8; j++) sum[j] = vld1q_s64(acc + 2 * j);
         for (size_t i = 0; i < count; i++) {
             const int8_t *w = wp + (p * k4 + shadow[i].k / 4) * 64;
-            const int32x4_t up = vdupq_n_s32((int)(24 - shadow[i].k % 4 * 8)); /* its byte to the top */
+            const int32x4_t up = vdupq_n_s32((int)(24 - shadow[i].k % 4 * 8)); /* moves the input's byte to
+                                                                                  the top */
             for (size_t h = 0; h < 4; h++) {
                 const int32x4_t v = vshlq_s32(vreinterpretq_s32_s8(vld1q_s8(w + 16 * h)), up);
                 const int32x4_t y = vmulq_n_s32(vshrq_n_s32(v, 24), shadow[i].r);
@@ -135,20 +137,21 @@ static int16_t requant1(int64_t v, int32_t m, uint8_t s, int16_t limit)
     return (int16_t)(y < -limit ? -limit : y > limit ? limit : y);
 }
 
-/* Four results, clamped to [-limit, limit], which s16 holds: what s32 does not hold saturates. */
+/* Stores four results, clamped to [-limit, limit]. Results outside s32 saturate first. */
 INT_INLINE void store4(int16_t *y, int64x2_t a, int64x2_t b, int16_t limit)
 {
     const int32x4_t v = vqmovn_high_s64(vqmovn_s64(a), b);
     vst1_s16(y, vqmovn_s32(vmaxq_s32(vminq_s32(v, vdupq_n_s32(limit)), vdupq_n_s32(-limit))));
 }
-/* Shifts to the right, as the instruction wants them. */
+/* Four shifts to the right, which the instruction takes as negative shifts to the left. */
 INT_INLINE void shifts4(int64x2_t ret[2], const uint8_t *s)
 {
     ret[0] = (int64x2_t){-(int64_t)s[0], -(int64_t)s[1]};
     ret[1] = (int64x2_t){-(int64_t)s[2], -(int64_t)s[3]};
 }
 
-/* floor(v * m / 2^s + 1/2) of s32: |v * m| < 2^62, and the shift rounds as if its sum had 65 bits. */
+/* Stores floor(v * m / 2^s + 1/2) of four s32, clamped. |v * m| < 2^62, and the shift rounds without
+ * overflow. */
 INT_INLINE void requant4(int16_t *y, int32x4_t v, const int32_t *m, const uint8_t *s, int16_t limit)
 {
     const int32x4_t by = vld1q_s32(m);
@@ -170,7 +173,7 @@ void bt_int_requant32_neon(int16_t *restrict y, size_t ldy, const int32_t *restr
                 const int64x2_t a = vaddw_s32(vld1q_s64(bias + i), vget_low_s32(v)),
                                 b = vaddw_high_s32(vld1q_s64(bias + i + 2), v);
                 v = vmovn_high_s64(vmovn_s64(a), b);
-                /* does the sum equal its low half, sign extended? */
+                /* whether the sum equals its low half, sign extended: fits s32 */
                 const uint64x2_t same =
                     vandq_u64(vceqq_s64(vmovl_s32(vget_low_s32(v)), a), vceqq_s64(vmovl_high_s32(v), b));
                 if (!(vgetq_lane_u64(same, 0) & vgetq_lane_u64(same, 1))) {
@@ -184,8 +187,8 @@ void bt_int_requant32_neon(int16_t *restrict y, size_t ldy, const int32_t *restr
     }
 }
 
-/* Two of |v| < 2^62 and s >= 33. With v = 2^32 high + low, the half is a multiple of 2^32 too, and what low *
- * m has below 2^32 cannot reach the result. */
+/* floor(v * m / 2^s + 1/2) of two |v| < 2^62 and s >= 33, with v = 2^32 * high + low; down = -s. The added
+ * half is a multiple of 2^32, so the bits of low * m below 2^32 cannot change the result. */
 INT_INLINE int64x2_t scale_wide(int64x2_t v, int32x2_t m, int64x2_t down)
 {
     const int64x2_t high = vmull_s32(vshrn_n_s64(v, 32), m);

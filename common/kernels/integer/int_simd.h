@@ -1,6 +1,6 @@
 #ifndef BT_KERNELS_INT_SIMD_H
 #define BT_KERNELS_INT_SIMD_H
-/* What the integer kernels of all instruction sets share. */
+/* What the integer kernels of all instruction sets share: unrolled loops, and the layout of prepared inputs. */
 #if defined(__aarch64__)
 #include <arm_neon.h>
 #else
@@ -12,15 +12,16 @@
 
 #define INT_INLINE static inline __attribute__((always_inline, unused))
 
-/* Loops over sums have constant bounds; they must become registers even at -O2. */
+/* Unrolls a loop over sums, whose bounds are constant, so that the sums become registers even at -O2. */
 #if defined(__clang__)
 #define INT_UNROLL_FOR _Pragma("unroll") for
 #else
 #define INT_UNROLL_FOR _Pragma("GCC unroll 16") for
 #endif
 
-/* Prepared inputs of 8 bits, or a plane of 16: K in chunks of `n` groups of four, the last one perhaps shorter; of each
- * chunk a record for each row, one row after the other: 4 * n bytes, then BESIDE bytes of the variant's own. */
+/* The layout of prepared inputs of 8 bits, or of one plane of 16 bits. K is cut into `count` chunks of `n` groups of
+ * four inputs; the last chunk may be shorter. A chunk has a record for each row, row after row: 4 * n bytes of inputs,
+ * then `beside` bytes for the variant. `record` is their sum. */
 typedef struct int_chunks {
     size_t n, count, record;
 } int_chunks;

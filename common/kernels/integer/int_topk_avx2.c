@@ -1,4 +1,4 @@
-/* The k greatest in AVX2. */
+/* bt_int_topk for AVX2: int_topk_body.h over 8 lanes. */
 #include "kernels/variant.h"
 
 #if defined(__AVX2__)
@@ -8,7 +8,7 @@
 enum { LANES = 8 };
 typedef __m256i lanes;
 
-/* The lanes of a mask's bits, ascending, a byte each. */
+/* lanes_of[mask]: the numbers of the lanes whose bits the mask has, ascending, one byte each. */
 #define LANE(m, i) \
     ((uint64_t)((m) >> (i)&1) * (i) << 8 * __builtin_popcount((unsigned)(m) & ((1u << (i)) - 1)))
 #define LANES_OF(m) \

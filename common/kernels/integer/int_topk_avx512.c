@@ -1,4 +1,4 @@
-/* The k greatest in AVX-512. */
+/* bt_int_topk for AVX-512: int_topk_body.h over 16 lanes. */
 #include "kernels/variant.h"
 
 #if defined(__AVX512F__)
@@ -25,7 +25,7 @@ static inline lanes lanes_count_above(lanes count, lanes x, lanes y)
 {
     return _mm512_mask_add_epi32(count, _mm512_cmpgt_epi32_mask(x, y), count, lanes_set1(1));
 }
-/* Compressed in a register: compressing into memory takes ten times as long on Zen 4. */
+/* Compresses in a register, because compressing into memory takes ten times as long on Zen 4. */
 static inline size_t keep(void *to, lanes x, unsigned mask)
 {
     _mm512_storeu_si512(to, _mm512_maskz_compress_epi32((__mmask16)mask, x));

@@ -1,13 +1,19 @@
-/* The k greatest over vectors of int32; included by int_topk_<isa>.c after its lanes. No include guard.
+/* bt_int_topk over vectors of int32; included by int_topk_<isa>.c after its lanes. No include guard.
  *
- * A few numbers say between which two the least of the k greatest will lie; one pass keeps what lies there, and the
- * same again among those, until so few are left that the least is found by halving. That it lies elsewhere costs time,
- * not truth.
+ * A sample of the numbers says between which two the k-th greatest probably lies. One pass keeps the numbers between
+ * these two. The same is repeated with the kept numbers, until so few are left that halving an interval finds the k-th
+ * greatest. A wrong guess costs time, never the right result.
  *
- * What the file in front gives: `lanes`, LANES numbers; lanes_set1; lanes_from(i), i, i + 1 and so on; lanes_load,
- * lanes_store; lanes_shifted, p << shift; lanes_above, a bit for each lane of x that is above y; lanes_count_above,
- * count and one where x is above y; keep, the lanes of a mask one behind the other, of which LANES are written, and how
- * many they are. */
+ * The includer defines
+ *   lanes, LANES                 a vector, and how many numbers it has
+ *   lanes_set1(x)                x in each lane
+ *   lanes_from(i)                i, i + 1, i + 2 ..
+ *   lanes_load, lanes_store
+ *   lanes_shifted(p, shift)      p[i] << shift[i]
+ *   lanes_above(x, y)            a bit for each lane: whether x > y
+ *   lanes_count_above(c, x, y)   c, plus 1 where x > y
+ *   keep(to, x, mask)            writes the lanes that the mask has, one after the other (always LANES numbers), and
+ *                                returns how many the mask has */
 
 enum { MOST = 1 << 30, SAMPLES = 32, MARGIN = 6, SHORT = 256, ROUNDS = 8 };
 _Static_assert((int)SAMPLES % (int)LANES == 0, "samples are whole vectors");
@@ -24,7 +30,6 @@ static inline size_t above(const int32_t *v, size_t n, int32_t x)
     return count;
 }
 
-/* v[i] = v[i] << shift[i]. */
 static void shift_all(int32_t *v, const uint8_t *shift, size_t n)
 {
     size_t i = 0;
@@ -32,13 +37,13 @@ static void shift_all(int32_t *v, const uint8_t *shift, size_t n)
     for (; i < n; i++) v[i] *= 1 << shift[i];
 }
 
-/* Two numbers between which the k-th greatest of v[n] probably lies: of SAMPLES of them the ones MARGIN ranks above and
- * below where it would stand. */
+/* Guesses low and high, between which the k-th greatest of v[n] probably lies. It ranks SAMPLES of the numbers, and
+ * takes those MARGIN ranks above and below the rank that the k-th greatest would have among them. */
 static void guess(int32_t *low, int32_t *high, const int32_t *v, size_t n, size_t k)
 {
     const int32_t rank = (int32_t)(k * SAMPLES / n);
-    int32_t s[SAMPLES], less[SAMPLES], from[SAMPLES], to[SAMPLES]; /* from, to: how many of s are above s[i], and how
-                                                                      many are not below it */
+    int32_t s[SAMPLES], less[SAMPLES], from[SAMPLES], to[SAMPLES]; /* how many of s are above s[i]; how many are not
+                                                                      below it */
     for (size_t i = 0; i < SAMPLES; i++) s[i] = v[i * n / SAMPLES], less[i] = s[i] - 1;
     for (size_t i = 0; i < SAMPLES; i += LANES) {
         lanes over = lanes_set1(0), equal = lanes_set1(0);
@@ -55,8 +60,8 @@ static void guess(int32_t *low, int32_t *high, const int32_t *v, size_t n, size_
     }
 }
 
-/* Copies those of v[n] that are in [low, high] to `to`, which may be v. Returns how many; *greater: how many are above
- * high. */
+/* Copies the numbers of v[n] in [low, high] to `to`, which may be v. Returns how many; *greater: how many of v are
+ * above high. */
 static size_t between(int32_t *to, size_t *greater, const int32_t *v, size_t n, int32_t low, int32_t high)
 {
     const lanes l = lanes_set1(low - 1), h = lanes_set1(high);
@@ -76,7 +81,7 @@ static size_t between(int32_t *to, size_t *greater, const int32_t *v, size_t n, 
     return kept;
 }
 
-/* The indices of those of v[from .. to) that are above x go to `at`. Returns how many. */
+/* Writes the indices i in [from, to) with v[i] > x to `at`. Returns how many. */
 static size_t list(uint32_t *at, const int32_t *v, size_t from, size_t to, int32_t x)
 {
     const lanes y = lanes_set1(x);
@@ -98,12 +103,12 @@ static int32_t halve(const int32_t *v, size_t n, size_t k, int32_t low, int32_t 
     return low;
 }
 
-/* The k-th greatest of v[n]; how many are above it, and how many are it. */
+/* Returns the k-th greatest of v[n]; *greater: how many are above it, *equal: how many equal it. */
 static int32_t least_of(size_t *greater, size_t *equal, const int32_t *v, size_t n, size_t k, int32_t *scratch)
 {
     int32_t low = -MOST, high = MOST;
-    const int32_t *from = v;      /* those of v[n] in [low, high], among which it is; */
-    size_t count = n, before = 0; /* how many they are, and how many are above */
+    const int32_t *from = v;      /* [count]: the numbers of v in [low, high], which the k-th greatest is among */
+    size_t count = n, before = 0; /* before: how many of v are above high */
     for (size_t round = 0; round < ROUNDS && count > SHORT && low < high; round++) {
         int32_t a, b;
         size_t up;
@@ -112,7 +117,7 @@ static int32_t least_of(size_t *greater, size_t *equal, const int32_t *v, size_t
         const size_t kept = between(scratch, &up, from, count, a, b);
         up += before;
         if (up < k && k - up <= kept) low = a, high = b, count = kept, before = up;
-        else { /* it lies elsewhere */
+        else { /* the guess was wrong */
             if (up < k) high = a - 1;
             else low = b + 1;
             count = between(scratch, &before, v, n, low, high);
@@ -129,7 +134,7 @@ static int32_t least_of(size_t *greater, size_t *equal, const int32_t *v, size_t
 void TOPK(uint32_t *restrict at, size_t k, int32_t *restrict score, const uint8_t *restrict shift, size_t n,
           int32_t *restrict scratch)
 {
-    size_t greater, equal, cut = n; /* from cut on none that is the least is taken */
+    size_t greater, equal, cut = n; /* from index cut on, numbers that equal the least are not taken */
     shift_all(score, shift, n);
     const int32_t least = least_of(&greater, &equal, score, n, k, scratch);
     if (greater + equal > k) {

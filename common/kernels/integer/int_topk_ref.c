@@ -1,4 +1,4 @@
-/* The k greatest as plain loops, the specification: the least number among them is found by halving. */
+/* bt_int_topk as plain loops, the specification. Halving an interval finds the least of the k greatest. */
 #include "kernels/variant.h"
 
 enum { MOST = 1 << 30 };
@@ -13,7 +13,7 @@ static size_t at_least(const int32_t *v, size_t n, int32_t least)
 void bt_int_topk_ref(uint32_t *restrict at, size_t k, int32_t *restrict score, const uint8_t *restrict shift,
                      size_t n, int32_t *restrict scratch)
 {
-    int32_t low = -MOST, high = MOST; /* at least k are >= low; the least is not above high */
+    int32_t low = -MOST, high = MOST; /* at least k numbers are >= low, fewer than k are > high */
     (void)scratch;
     for (size_t i = 0; i < n; i++) score[i] = score[i] * (1 << shift[i]);
     while (low < high) {

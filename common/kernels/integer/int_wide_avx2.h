@@ -2,11 +2,13 @@
 #define BT_KERNELS_INT_WIDE_AVX2_H
 #include "kernels/integer/int_simd.h"
 
-/* Inputs of 16 bits for AVX2: the pairs of s16 that madd takes, against weights widened to s16 in the first cache. That
- * is one product and one addition for 16 weights, half of what two planes of bytes cost. A chunk of K fits s32: 2 * 2 *
- * 80 products of at most 32639 * 127. Between chunks a sum is kept as 256 hi + lo with lo in [0, 255] from each. */
+/* The product of 16-bit inputs for AVX2. madd multiplies pairs of s16 inputs by weights that were widened to s16 in the
+ * first cache: one product and one addition for 16 weights, half the cost of two planes of bytes. The sum of a chunk of
+ * K fits s32: 4 * WIDE_K4 products of at most 32639 * 127. Over chunks a sum is 256 * hi + lo, to which each chunk adds
+ * a lo in [0, 255]. */
 enum { WIDE_K4 = 80, WIDE_ROWS = 3 };
 
+/* Joins the planes of rows [r0, r1) to s16, in the records of int_chunks. */
 INT_INLINE void int_wide_prepare(const bt_int_inputs *to, size_t r0, size_t r1, const bt_int_rows *from)
 {
     const size_t k4 = to->k4;
@@ -34,7 +36,7 @@ typedef struct wide_tile {
     size_t ldacc;
     const uint8_t *x;
     size_t record;
-    const int16_t *w; /* of each group of four inputs and panel: the outputs' first two, then their last two */
+    const int16_t *w; /* for each group of four inputs: the 16 outputs' first two weights, then their last two */
     size_t panel, n;
     int first;
 } wide_tile;
@@ -50,7 +52,7 @@ INT_INLINE void wide_store(const wide_tile *t, size_t at, __m256i sum)
     _mm256_storeu_si256((void *)(t->lo + at), low);
 }
 
-/* P panels (two registers of sums each) by R rows; constants at every call. */
+/* One tile: P panels (two registers of sums each) by R rows, which are constants at every call. */
 INT_INLINE void wide_run(const wide_tile *t, const size_t P, const size_t R)
 {
     __m256i sum[WIDE_ROWS][4];
@@ -90,8 +92,7 @@ static void wide_any(const wide_tile *t, size_t panels, size_t rows)
     }
 }
 
-/* n groups of a panel's weights, widened: in each lane of 32 bits the bytes 0 and 1, or 2 and 3, to the tops of two
- * s16. */
+/* Widens n groups of a panel's weights: bytes 0 and 1 (then 2 and 3) of each lane of 32 bits become two s16. */
 INT_INLINE void wide_copy(int16_t *restrict to, const int8_t *restrict w, size_t n)
 {
     const __m256i first = _mm256_setr_epi8(-1, 0, -1, 1, -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13, -1, 0, -1, 1, -1,
@@ -106,6 +107,7 @@ INT_INLINE void wide_copy(int16_t *restrict to, const int8_t *restrict w, size_t
         }
 }
 
+/* The product of bt_int_matmul_fn for wide inputs. */
 static void int_wide_product(int32_t *hi, int32_t *lo, size_t ldacc, const bt_int_inputs *x, size_t row, size_t rows,
                              const int8_t *wp, size_t p0, size_t p1, int16_t *copy)
 {
