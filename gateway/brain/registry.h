@@ -28,6 +28,12 @@ typedef enum gw_node_state {
     GW_NODE_GONE,
 } gw_node_state;
 
+/* A sum that forgets: it halves at the end of every minute. */
+typedef struct gw_lately {
+    uint64_t sum;
+    int64_t minute; /* in which it stood so */
+} gw_lately;
+
 typedef struct gw_node {
     bt_incarnation incarnation, displaced; /* displaced: the incarnation before, under the same node_id, or zero */
     gw_node_state state;
@@ -38,6 +44,8 @@ typedef struct gw_node {
     int64_t heard_us, heartbeat_due_us; /* when it was heard last; when its next HEARTBEAT is due */
     bt_peer_key key;                    /* proved by the transport at its HELLO; zero without keys */
     uint32_t attempts;                  /* of this gateway, those being aborted included */
+    uint64_t waiting_tokens;            /* of prompts of these attempts that the node has still to get or compute */
+    gw_lately given;                    /* such tokens of all attempts that the node got lately */
     int64_t refuses_until_us;           /* it had no room for an attempt: when to ask again */
     uint64_t name;                      /* XXH3-64 of node_id: the same over restarts */
     uint64_t turn;                      /* number of the last choice that took it (route.h), or 0 */
@@ -80,6 +88,9 @@ typedef struct gw_registry {
     uint32_t shapes_len;     /* places that were ever taken */
     gw_device_sum device[2]; /* by role is decode */
     uint64_t slots[2];       /* of READY nodes, by role is decode */
+    uint32_t ready[2];       /* READY nodes with slots, likewise */
+    gw_lately given[2];      /* the sums of all nodes, likewise */
+    int64_t minute;          /* of gw_registry_pass */
     uint64_t changes;        /* how often anything changed on which a choice of nodes depends */
     bt_order who, names;     /* in use, by incarnation; by name */
     bt_order idle;           /* GW_IDLE_FREE: free places; GW_IDLE_GONE: GONE without attempts, by when it was heard */
@@ -130,8 +141,12 @@ void gw_registry_changed(gw_registry *r, gw_node *n);
 void gw_registry_told(gw_registry *r, gw_node *n);
 /* The node gets nothing until until_us. */
 void gw_registry_refuses(gw_registry *r, gw_node *n, int64_t until_us);
-/* Ends the refusals whose time is over. */
+/* Ends the refusals whose time is over, and lets sums forget. */
 void gw_registry_pass(gw_registry *r, int64_t now_us);
+/* The node gets so many tokens of a prompt, for an attempt: they wait, and were given lately. */
+void gw_registry_give(gw_registry *r, gw_node *n, uint32_t tokens);
+/* What `l` is by now. */
+uint64_t gw_registry_lately(const gw_registry *r, const gw_lately *l);
 int64_t gw_registry_refusing_us(const gw_registry *r); /* when the next one ends; INT64_MAX */
 
 /* gw_registry_ripen makes nodes due by now_us ripe; then gw_registry_next_ripe gives the ripe ones, each once, in order

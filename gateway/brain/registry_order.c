@@ -69,6 +69,7 @@ static void count_slots(gw_registry *r, gw_node *n)
 {
     const uint32_t slots = n->in_use && n->state == GW_NODE_READY ? n->load.slots_total : 0;
     r->slots[n->hello.role == BT_ROLE_DECODE] += (uint64_t)slots - n->slots;
+    r->ready[n->hello.role == BT_ROLE_DECODE] += (slots > 0) - (n->slots > 0);
     n->slots = slots;
     const uint64_t kv = n->in_use && n->state != GW_NODE_GONE ? n->hello.kv_capacity_tokens : 0;
     r->kv_tokens += kv - n->kv_tokens;
@@ -154,13 +155,34 @@ void gw_registry_refuses(gw_registry *r, gw_node *n, int64_t until_us)
     gw_registry_changed(r, n);
 }
 
+enum { MINUTE_US = 60000000 };
+
 void gw_registry_pass(gw_registry *r, int64_t now_us)
 {
+    r->minute = now_us / MINUTE_US;
     for (int64_t at;
          (at = bt_order_first(&r->refusing, 0)) >= 0 && r->nodes[at].refuses_until_us <= now_us;) {
         r->nodes[at].refuses = false;
         gw_registry_changed(r, &r->nodes[at]);
     }
+}
+
+uint64_t gw_registry_lately(const gw_registry *r, const gw_lately *l)
+{
+    const int64_t halvings = r->minute - l->minute;
+    return halvings > 63 ? 0 : l->sum >> halvings;
+}
+
+static void add_lately(const gw_registry *r, gw_lately *l, uint32_t tokens)
+{
+    *l = (gw_lately){gw_registry_lately(r, l) + tokens, r->minute};
+}
+
+void gw_registry_give(gw_registry *r, gw_node *n, uint32_t tokens)
+{
+    n->waiting_tokens += tokens;
+    add_lately(r, &n->given, tokens);
+    add_lately(r, &r->given[n->hello.role == BT_ROLE_DECODE], tokens);
 }
 
 int64_t gw_registry_refusing_us(const gw_registry *r)

@@ -3,6 +3,7 @@
 #include "gateway/brain/request.h"
 #include "gateway/brain/act.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { RETRY_LEAST_MS = 1000, RETRY_MOST_MS = 30000 };
@@ -58,10 +59,20 @@ void gw_request_rearm(gw_brain *b, gw_request *r)
     else bt_order_put(&b->due, GW_DUE, at, bt_order_time(gw_request_due_us(b, r)));
 }
 
+/* The prompt's rows are there, or nobody wants them any more. */
+static void end_waiting(gw_brain *b, gw_side *side)
+{
+    gw_node *n = side->waiting_tokens ? gw_registry_find(&b->registry, &side->node) : NULL;
+    assert(!n || n->waiting_tokens >= side->waiting_tokens);
+    if (n) n->waiting_tokens -= side->waiting_tokens;
+    side->waiting_tokens = 0;
+}
+
 void gw_request_hold(gw_brain *b, gw_request *r, gw_side *side, bool is_held)
 {
     const uint32_t at = 2 * place_of(b, r) + (side == &r->decode);
     side->is_open = is_held;
+    if (!is_held) end_waiting(b, side);
     if (is_held) bt_order_put(&b->sides, 0, at, gw_registry_key(&side->node));
     else bt_order_take(&b->sides, at);
 }
@@ -80,6 +91,10 @@ void gw_request_set_state(gw_brain *b, gw_request *r, gw_request_state s)
         gw_request_line_up(b, r);
     }
     b->active += is_active(s);
+    if (s == GW_DECODING) {
+        end_waiting(b, &r->prefill);
+        end_waiting(b, &r->decode);
+    }
     if (s == GW_DEAD) {
         forget_name(b, r);
         bt_order_put(&b->idle, GW_PLACE_DEAD, at, bt_order_number(0));

@@ -101,9 +101,11 @@ void gw_request_submit(gw_brain *b, const gw_submit *s, const bt_random *random)
 
 /* ---- to nodes ----------------------------------------------------------------------------------- */
 
-static void open_side(gw_brain *b, gw_request *r, gw_side *s, gw_node *n)
+/* new_tokens: of the prompt, what the node is not known to have had. */
+static void open_side(gw_brain *b, gw_request *r, gw_side *s, gw_node *n, uint32_t new_tokens)
 {
-    *s = (gw_side){.node = n->incarnation, .name = n->name};
+    *s = (gw_side){.node = n->incarnation, .name = n->name, .waiting_tokens = new_tokens};
+    gw_registry_give(&b->registry, n, new_tokens);
     gw_request_hold(b, r, s, true);
     n->attempts++;
     gw_registry_changed(&b->registry, n);
@@ -115,8 +117,8 @@ static void assign(gw_brain *b, gw_request *r, const gw_route_choice *c)
     r->local = c->local;
     r->base = r->next_index;
     r->prefill = (gw_side){.is_open = false};
-    if (c->prefill) open_side(b, r, &r->prefill, c->prefill);
-    open_side(b, r, &r->decode, c->decode);
+    if (c->prefill) open_side(b, r, &r->prefill, c->prefill, c->prefill_new_tokens);
+    open_side(b, r, &r->decode, c->decode, c->decode_new_tokens);
     if (r->base == 0) {
         r->prefill_class =
             gw_route_class(c->prefill ? c->prefill->hello.exactness : c->decode->hello.prefill_exactness);

@@ -27,13 +27,6 @@ static int compare_load(const gw_node *a, const gw_node *b)
     return (la > lb) - (la < lb);
 }
 
-/* a's slots are used by more than a half of them more than b's. */
-static bool is_much_busier(const gw_node *a, const gw_node *b)
-{
-    const uint64_t sa = a->load.slots_total, sb = b->load.slots_total;
-    return 2 * a->attempts * sb > 2 * b->attempts * sa + sa * sb;
-}
-
 /* The order of a policy without affinity; among equals, by place. */
 static bool is_before(gw_policy policy, const gw_node *a, const gw_node *b)
 {
@@ -95,25 +88,41 @@ typedef struct search {
     uint32_t longest; /* that any node has had */
 } search;
 
-/* The prefixes of a node much busier than the least loaded of its role do not count. */
-static bool counts(const search *s, const gw_node *n)
+/* Whether it counts that n has had so many chunks of the prompt (route.h). */
+static bool counts(const search *s, const gw_node *n, uint32_t chunks)
 {
-    const int64_t least = bt_order_first(&s->r->least, n->hello.role == BT_ROLE_DECODE);
-    return n->state == GW_NODE_READY && (least < 0 || !is_much_busier(n, &s->r->nodes[least]));
+    const gw_registry *r = s->r;
+    const bool is_decode = n->hello.role == BT_ROLE_DECODE;
+    const int64_t least = bt_order_first(&r->least, is_decode);
+    if (n->state != GW_NODE_READY || least < 0) return false;
+    const uint64_t saved = (uint64_t)chunks * GW_AFFINITY_CHUNK_TOKENS,
+                   mean = gw_registry_lately(r, &r->given[is_decode]) / r->ready[is_decode];
+    return n->waiting_tokens < r->nodes[least].waiting_tokens + saved &&
+           gw_registry_lately(r, &n->given) <= mean + 2 * saved;
 }
 
-/* Whether n has had at least so many chunks of the prompt; 0: always. */
+static uint32_t had_by(const search *s, const gw_node *n)
+{
+    return s->longest ? gw_affinity_match(s->router->affinity, s->chain, s->longest, &n->incarnation) : 0;
+}
+
+/* Whether n has had at least so many chunks of the prompt, and that counts; 0: always. */
 static bool has_had(const search *s, const gw_node *n, uint32_t chunks)
 {
-    return chunks == 0 || (chunks <= s->longest && counts(s, n) &&
-                           gw_affinity_has(s->router->affinity, s->chain[chunks - 1], &n->incarnation));
+    return chunks == 0 || (chunks <= s->longest &&
+                           gw_affinity_has(s->router->affinity, s->chain[chunks - 1], &n->incarnation) &&
+                           counts(s, n, had_by(s, n)));
 }
 
 static uint32_t match_of(const search *s, const gw_node *n)
 {
-    return s->longest > 0 && counts(s, n)
-               ? gw_affinity_match(s->router->affinity, s->chain, s->longest, &n->incarnation)
-               : 0;
+    const uint32_t chunks = had_by(s, n);
+    return chunks && counts(s, n, chunks) ? chunks : 0;
+}
+
+static uint32_t new_tokens(const search *s, const gw_node *n)
+{
+    return s->w->prompt.tokens - had_by(s, n) * GW_AFFINITY_CHUNK_TOKENS;
 }
 
 /* The next node known to have had so many chunks, in an order on which no choice may depend.
@@ -508,6 +517,8 @@ static gw_route_answer choose(search *s)
     find_odd(s);
     if (!may_any_prefill(s->r)) s->local = GW_LOCAL_NOT;
     if (find(s)) {
+        c->decode_new_tokens = new_tokens(s, c->decode);
+        if (c->prefill) c->prefill_new_tokens = new_tokens(s, c->prefill);
         c->decode->turn = ++s->router->turns;
         if (c->prefill) c->prefill->turn = s->router->turns;
         gw_registry_changed(s->r, c->decode);

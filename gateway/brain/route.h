@@ -14,17 +14,20 @@
  * Then the policy decides, for the decode node first:
  *
  *   LEAST_LOAD    the fewest open attempts over slots; among equals, the node chosen longest ago
- *   PREFIX        the node that has had the longest prefix of the prompt (affinity.h), unless the share of its slots in
- *                 use is larger by more than a half than that of the least loaded; among equals, LEAST_LOAD
+ *   PREFIX        the node that has had the longest prefix of the prompt (affinity.h) that counts; among equals,
+ *                 LEAST_LOAD
  *   ROUND_ROBIN   the one chosen longest ago
+ *
+ * A prefix is worth the tokens that it saves. It counts where the waiting tokens of its node exceed those of the least
+ * loaded node of the role by fewer, and where what the node was given lately (registry.h) exceeds the mean of the role
+ * by at most twice as many. So prompts with a popular prefix come to all nodes.
  *
  * The exactness class of an engine (HELLO's exactness, or prefill_exactness for the prefill engine of a decode node)
  * says which numbers it computes: engines of one class give the same bits. A prompt may be computed locally only where
  * the decode node's prefill engine is of the class of every known prefill node; a node that is gone or leaving is not
  * known. Then a prefill is local because it is
  *   SHORT            where such a node has a free slot, and the rest of the prompt that it has not had (affinity.h) is
- *                    shorter than local_below_tokens. A node much busier than the least loaded counts as having had
- *                    nothing
+ *                    shorter than local_below_tokens. Prefixes that do not count are as none
  *   NO_PREFILL_NODE  where no prefill node is known: colocated mode
  * A request that has tokens already stays with the classes of its first attempt. */
 typedef enum gw_policy { GW_POLICY_LEAST_LOAD = 1, GW_POLICY_PREFIX, GW_POLICY_ROUND_ROBIN } gw_policy;
@@ -62,7 +65,8 @@ typedef struct gw_route_wish {
 typedef struct gw_route_choice {
     gw_node *prefill, *decode; /* CHOSEN; prefill NULL where local */
     gw_local local;
-    uint64_t limit_tokens; /* TOO_LONG: the longest sequence that any node holds */
+    uint32_t prefill_new_tokens, decode_new_tokens; /* of the prompt: what each node is not known to have had */
+    uint64_t limit_tokens;                          /* TOO_LONG: the longest sequence that any node holds */
     /* A local prefill would have been chosen, but the engines of these two nodes differ in class; NULL: no such case.
      */
     const gw_node *odd_decode, *odd_prefill;

@@ -31,9 +31,10 @@ typedef enum gw_request_state {
 /* What a request holds on one node. */
 typedef struct gw_side {
     bt_incarnation node;
-    uint64_t name; /* gw_node.name */
-    bool is_open;  /* counted in the node's attempts */
-    bool is_told;  /* the node has been told of the attempt: leaving it needs ABORT */
+    uint64_t name;           /* gw_node.name */
+    bool is_open;            /* counted in the node's attempts */
+    uint32_t waiting_tokens; /* counted in those of the node, until the prompt is computed or the side is closed */
+    bool is_told;            /* the node has been told of the attempt: leaving it needs ABORT */
 } gw_side;
 
 typedef struct gw_request {

@@ -198,10 +198,10 @@ static void what_a_decode_node_has_had_of_a_prompt_does_not_count_as_its_length(
     assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
     assert_int_equal(c.local, GW_LOCAL_NOT);
     ids[0]--;
-    d2->attempts = 3; /* much busier than d1 */
+    d2->waiting_tokens = 128; /* as many as it has had */
     assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
     assert_int_equal(c.local, GW_LOCAL_NOT);
-    d2->attempts = 1;
+    d2->waiting_tokens = 0;
     w.local_below_tokens = 0; /* none, whatever is known */
     w.prompt.tokens = 128;
     assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
@@ -316,7 +316,7 @@ static void a_hello_that_comes_after_its_senders_death_does_not_shut_out_the_liv
     gw_registry_done(&r);
 }
 
-static void prefix_goes_where_the_prefix_is_known_unless_that_node_is_much_busier(void **s)
+static void a_prefix_counts_while_it_saves_more_than_its_node_has_to_do(void **s)
 {
     (void)s;
     gw_registry r = make();
@@ -331,23 +331,56 @@ static void prefix_goes_where_the_prefix_is_known_unless_that_node_is_much_busie
     gw_affinity_note(router.affinity, chain, 2, &p[0]->incarnation);
     gw_affinity_note(router.affinity, chain, 1, &d[0]->incarnation);
     gw_route_choice c;
-    p[1]->attempts = 4; /* a half of its slots, and no more */
-    d[0]->attempts = 2;
+    p[1]->attempts = d[0]->attempts = 7; /* attempts alone say nothing */
     for (int i = 0; i < 3; i++) {
         assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
         assert_ptr_equal(c.prefill, p[1]);
         assert_ptr_equal(c.decode, d[0]);
+        assert_int_equal(c.prefill_new_tokens, 200 - 192);
+        assert_int_equal(c.decode_new_tokens, 200 - 64);
     }
-    p[1]->attempts = 5;
-    assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
-    assert_ptr_equal(c.prefill, p[0]);
-    p[0]->attempts = 1; /* a half more again */
+    p[1]->waiting_tokens = 191;
     assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
     assert_ptr_equal(c.prefill, p[1]);
-    p[1]->attempts = 8;
-    p[0]->attempts = 7;
+    p[1]->waiting_tokens = 192; /* as many as the prefix saves */
     assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
     assert_ptr_equal(c.prefill, p[0]);
+    assert_int_equal(c.prefill_new_tokens, 200 - 128);
+    p[0]->waiting_tokens = 1; /* the least loaded node has some too */
+    assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    assert_ptr_equal(c.prefill, p[1]);
+    d[0]->attempts = 8; /* every slot is taken */
+    assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    assert_ptr_equal(c.decode, d[1]);
+    gw_affinity_free(router.affinity);
+    gw_registry_done(&r);
+}
+
+static void a_node_that_was_given_more_than_others_gets_no_more_for_its_prefix(void **s)
+{
+    (void)s;
+    gw_registry r = make();
+    gw_router router = {.policy = GW_POLICY_PREFIX};
+    assert_int_equal(gw_affinity_new(&router.affinity, 1024), BT_OK);
+    gw_node *p[2] = {add(&r, 1, BT_ROLE_PREFILL, 400, 8, 4), add(&r, 2, BT_ROLE_PREFILL, 400, 8, 4)};
+    (void)add(&r, 3, BT_ROLE_DECODE, 400, 8, 4);
+    static int32_t ids[200];
+    uint64_t chain[GW_AFFINITY_CHUNKS_MAX];
+    gw_route_wish w = {.prompt = {.tokens = 200, .ids = ids}, .max_tokens = 10};
+    gw_affinity_note(router.affinity, chain, gw_affinity_chain(chain, &w.prompt), &p[1]->incarnation);
+    gw_route_choice c;
+    p[1]->attempts = 1;
+    gw_registry_give(&r, p[1], 768); /* the mean is half of it: twice the saved 192 less */
+    p[1]->waiting_tokens = 0;
+    assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    assert_ptr_equal(c.prefill, p[1]);
+    gw_registry_give(&r, p[1], 2);
+    p[1]->waiting_tokens = 0;
+    assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    assert_ptr_equal(c.prefill, p[0]);
+    w.now_us = 60000000; /* a minute later, half of it is forgotten */
+    assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    assert_ptr_equal(c.prefill, p[1]);
     gw_affinity_free(router.affinity);
     gw_registry_done(&r);
 }
@@ -393,7 +426,8 @@ int main(void)
         cmocka_unit_test(
             without_a_known_prefill_node_a_decode_node_prefills_and_one_that_is_silent_is_still_known),
         cmocka_unit_test(a_request_with_tokens_stays_in_its_classes),
-        cmocka_unit_test(prefix_goes_where_the_prefix_is_known_unless_that_node_is_much_busier),
+        cmocka_unit_test(a_prefix_counts_while_it_saves_more_than_its_node_has_to_do),
+        cmocka_unit_test(a_node_that_was_given_more_than_others_gets_no_more_for_its_prefix),
         cmocka_unit_test(what_failed_or_refuses_gets_a_request_only_where_nothing_else_would_do),
         cmocka_unit_test(a_node_whose_kv_fits_none_of_the_other_role_is_found),
         cmocka_unit_test(a_full_table_gives_up_only_nodes_that_are_gone),

@@ -70,13 +70,6 @@ static int compare_load(const gw_node *a, const gw_node *b)
     return (la > lb) - (la < lb);
 }
 
-/* a's slots are used by more than a half of them more than b's. */
-static bool is_much_busier(const gw_node *a, const gw_node *b)
-{
-    const uint64_t sa = a->load.slots_total, sb = b->load.slots_total;
-    return 2 * a->attempts * sb > 2 * b->attempts * sa + sa * sb;
-}
-
 static bool is_better(gw_policy policy, const gw_node *a, const gw_node *b)
 {
     if (policy == GW_POLICY_PREFIX && *match_of(a) != *match_of(b)) return *match_of(a) > *match_of(b);
@@ -225,25 +218,41 @@ static bool has_free_decode(const search *s)
     return false;
 }
 
-/* What each ready node has had of the prompt; nothing, where it is much busier than the least loaded of
- * its role. */
+/* What is given halves with every minute that has passed. */
+static uint64_t lately(const gw_lately *l, int64_t now_us)
+{
+    uint64_t sum = l->sum;
+    for (int64_t m = l->minute; m < now_us / 60000000; m++) sum /= 2;
+    return sum;
+}
+
+/* What each ready node has had of the prompt; nothing, where it waits for more tokens than that saves beside
+ * the least loaded of its role, or was given more than the mean of its role by twice as many. */
 static void find_matches(const search *s)
 {
     uint64_t chain[GW_AFFINITY_CHUNKS_MAX];
     const gw_node *least[2] = {NULL, NULL};
+    uint64_t ready[2] = {0, 0};
     const bool is_asked = s->policy == GW_POLICY_PREFIX || s->w->local_below_tokens > 0;
     /* A full house is asked at every step: not for that. */
     const bool looks = is_asked && s->router->affinity && has_free_decode(s);
     const uint32_t chunks = looks ? gw_affinity_chain(chain, &s->w->prompt) : 0;
     for (uint32_t i = 0; i < s->r->cap; i++) {
         const gw_node *n = &s->r->nodes[i], **l = &least[n->hello.role == BT_ROLE_DECODE];
-        if (is_ready(n, n->hello.role) && (!*l || compare_load(n, *l) < 0)) *l = n;
+        if (!is_ready(n, n->hello.role)) continue;
+        ready[n->hello.role == BT_ROLE_DECODE]++;
+        if (!*l || compare_load(n, *l) < 0) *l = n;
     }
     for (uint32_t i = 0; i < s->r->cap; i++) {
         gw_node *n = &s->r->nodes[i];
         *match_of(n) = 0;
-        if (is_ready(n, n->hello.role) && !is_much_busier(n, least[n->hello.role == BT_ROLE_DECODE]))
-            *match_of(n) = plain_match(s->router->affinity, chain, chunks, &n->incarnation);
+        if (!is_ready(n, n->hello.role)) continue;
+        const int role = n->hello.role == BT_ROLE_DECODE;
+        const uint32_t had = plain_match(s->router->affinity, chain, chunks, &n->incarnation);
+        const uint64_t mean = lately(&s->r->given[role], s->w->now_us) / ready[role];
+        if (n->waiting_tokens < least[role]->waiting_tokens + 64ull * had &&
+            lately(&n->given, s->w->now_us) <= mean + 128ull * had)
+            *match_of(n) = had;
     }
 }
 
@@ -344,7 +353,7 @@ static void disturb(gw_registry *r, gw_router *router, uint32_t variety, int64_t
     gw_node *n = &r->nodes[draw(r->used)], *k = &r->nodes[draw(r->used)];
     if (!n->in_use || !k->in_use) return;
     const uint64_t one = draw(3) ? n->name : 0, other = draw(3) || !one ? k->name : 0;
-    switch (draw(9)) {
+    switch (draw(11)) {
     case 0: n->attempts = draw(n->load.slots_total + 1); break;
     case 1: n->attempts += n->attempts < n->load.slots_total; break;
     case 2: gw_registry_refuses(r, n, now + draw(3)); break;
@@ -353,6 +362,8 @@ static void disturb(gw_registry *r, gw_router *router, uint32_t variety, int64_t
     case 5: gw_avoid_failed(&router->avoid, one, other, now); break;
     case 6: gw_avoid_refused(&router->avoid, n->name, k->name, now + 1 + draw(3), now); break;
     case 7: gw_avoid_succeeded(&router->avoid, one, other); break;
+    case 8: gw_registry_give(r, n, draw(400)); break;
+    case 9: n->waiting_tokens = draw(400); break;
     default: n->attempts -= n->attempts > 0; break;
     }
     gw_registry_changed(r, n);
@@ -434,7 +445,7 @@ static void the_choice_is_that_of_a_search_of_all_pairs(void **s)
         for (uint32_t i = 0; i < nodes; i++) add(&r, i, variety, now);
         if (r.used > 0) teach(&router, &r, ids);
         for (int i = 0; i < CHOICES && r.used > 0; i++) {
-            now += draw(3);
+            now += draw(20) ? draw(3) : 60000000;
             for (uint32_t k = draw(4); k > 0; k--) disturb(&r, &router, variety, now);
             const gw_route_wish w = wish_of(&r, ids, now);
             compare(&router, &r, &w);
