@@ -16,8 +16,8 @@
 
 enum { MIN_CALIB = 16 };
 
-/* At each site one value at least lies beyond a percentile, and groups' errors are spread by as many rows as
- * inputs. */
+/* Checks that the text is long enough for a layer: at each site at least one value lies beyond the
+ * percentile, and GPTQ in groups has as many rows as a group has inputs. */
 static bt_err check_layer(const bt_compile_job *j, uint32_t layer, size_t n, bt_fault *fault)
 {
     const bt_hparams *hp = &j->m->hp;
@@ -62,7 +62,7 @@ static bt_err check_calibration(const bt_compile_job *j, bt_fault *fault)
                             fault);
 }
 
-/* That there is not enough memory or disk is said before anything is computed. */
+/* Refuses a compilation for which memory or disk do not suffice, before anything is computed. */
 static bt_err check_machine(const char *path, const bt_model *m, const bt_compile_options *o, bt_pool *pool,
                             bt_fault *fault)
 {
@@ -92,7 +92,7 @@ bt_err bt_compile(const char *path, const bt_model *m, const bt_compile_options 
     return e;
 }
 
-/* A text and the keys of the model's file, among them all that makes tokens of it. */
+/* Hashes a text and the metadata of the model file, which contain all that turns text into tokens. */
 static void add_text(bt_hash_stream *s, const bt_model *m, const char *text, size_t len)
 {
     size_t head_bytes;
@@ -101,7 +101,8 @@ static void add_text(bt_hash_stream *s, const bt_model *m, const char *text, siz
     bt_hash_add(s, head, head_bytes);
 }
 
-/* What prompts alone are cut into, and where there are batches or decode shapes, all. */
+/* Hashes the shapes that a single prompt is cut into, and all shapes where there are batches or decode
+ * shapes. */
 static void add_shapes(bt_hash_stream *s, const bt_shapes *p)
 {
     for (size_t i = 0; i < p->shapes; i++) {

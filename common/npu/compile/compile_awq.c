@@ -1,5 +1,5 @@
-/* AWQ over a model: one reading of the calibration text, layer by layer; a layer's scales go into the fold,
- * its clips wait for the rounding. */
+/* AWQ over a model, layer by layer, in one run of the calibration text. A layer's scales go into the fold;
+ * its clips are kept for the rounding. */
 #include "npu/quant/awq.h"
 #include "model/gguf.h"
 #include "npu/compile/compile_private.h"
@@ -9,7 +9,7 @@
 typedef struct awq {
     bt_compile_job *j;
     size_t total;                      /* tokens of the text */
-    bt_awq_input input[BT_SITE_KINDS]; /* of the layer at hand */
+    bt_awq_input input[BT_SITE_KINDS]; /* of the current layer */
     size_t seen[BT_SITE_KINDS];        /* tokens of each */
 } awq;
 
@@ -40,8 +40,8 @@ static void take_rows(void *ud, uint32_t site, const float *x, size_t t, size_t 
     a->seen[kind] += t;
 }
 
-/* Whether s may stand between an input and what makes it: not at o, whose inputs are rows of V, which decode
- * nodes read in the model's own basis; nor behind R4. */
+/* Whether the inputs of a site may be scaled. The o site's may not: they are rows of V, which decode nodes
+ * read in the model's own basis. Nor may down's behind R4. */
 static bool is_scaled(const awq *a, uint32_t kind)
 {
     return kind != BT_SITE_O && !(kind == BT_SITE_DOWN && a->j->o->recipe.r4);

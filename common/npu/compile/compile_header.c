@@ -1,4 +1,4 @@
-/* The package's header and the tables that it names: the embedding, rotations, cosines and sines. */
+/* The package's header and the constants that it names: the embedding, rotations, cosines and sines. */
 #include "kernels/kernels.h"
 #include "model/gguf.h"
 #include "npu/compile/compile_private.h"
@@ -22,7 +22,7 @@ static bool rotates_in_floats(const bt_compile_job *j)
     return false;
 }
 
-/* A table in units of 2^-15. */
+/* Converts a table to s16 in units of 2^-15. */
 static void to_q15(int16_t *q, const float *from, size_t n)
 {
     for (size_t k = 0; k < n; k++) {
@@ -60,7 +60,7 @@ static bt_err write_rope(bt_compile_job *j, bt_fault *fault)
     return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "rotary tables");
 }
 
-/* What model and options alone decide. */
+/* Sets the fields that the model and the options decide. */
 static void set_numbers(bt_compile_job *j)
 {
     const bt_hparams *hp = &j->m->hp;

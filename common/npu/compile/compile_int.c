@@ -1,5 +1,5 @@
-/* What the compiler adds for --npu-ops all: outputs of linears requantised, norms in integers, the
- * multipliers between their units. */
+/* What the compiler adds for --npu-ops all: requantised outputs of linears, norms in integers, and
+ * multipliers between units. */
 #include "npu/compile/compile_private.h"
 #include "npu/quant/units.h"
 
@@ -16,7 +16,7 @@ static bt_units_in units_in(const bt_compile_job *j)
                          .output_bits = j->profile.output_bits == 8 ? 8 : 16};
 }
 
-/* The inputs' zero point off the sums: exact whole numbers. */
+/* Takes the inputs' zero point off the biases, in exact whole numbers. */
 static void take_zero(int64_t *bias_q, const bt_pkg_tensor *t, int zero, const int32_t *colsum)
 {
     const size_t wide = 16 * bt_int_panels(t->n);
@@ -69,8 +69,8 @@ static bool is_in_integers(const bt_compile_job *j, uint32_t layer, bt_op_kind k
     return false;
 }
 
-/* Attention's output meets floats where what it goes to is on the other side: the rotation, or the o linear.
- */
+/* Attention's output needs a unit of its own (a16_scale) where attention and the operator behind it, the
+ * rotation or the o linear, are on different sides. */
 void bt_compile_int_site(const bt_compile_job *j, bt_pkg_site *s)
 {
     if (j->npu_ops != BT_PKG_OPS_ALL || s->kind != BT_SITE_O || j->is_sketch) return;
@@ -108,7 +108,7 @@ bt_err bt_compile_int_params(bt_compile_job *j, bt_fault *fault)
         bt_pkg_int_params p = {0};
         j->params[i] = BT_PKG_NONE;
         if (j->offload->on_npu[i] != BT_PKG_NPU || !bt_units_has_op(g, i)) continue;
-        if (!j->is_sketch) (void)bt_units_op(&p, &in, g, i); /* it has some */
+        if (!j->is_sketch) (void)bt_units_op(&p, &in, g, i); /* it has parameters */
         j->params[i] = bt_compile_const(j, BT_PKG_CONST_TABLE, &p, 1, sizeof p);
     }
     if (!j->is_sketch) j->header.residual_scale = bt_units_residual_scale(&in);

@@ -1,5 +1,5 @@
-/* One compilation: its options checked against each other, the model and the profile; what the steps
- * share, made and freed. */
+/* One compilation: checks its options against each other, the model and the profile; makes and frees what the
+ * steps share. */
 #include "npu/compile/compile_private.h"
 #include "npu/compile/plan_limits.h"
 
@@ -15,8 +15,8 @@ static bt_err check_input(const bt_recipe *r, uint32_t layer, bt_site_kind kind,
     return bt_recipe_check_group(l, kind, k, fault);
 }
 
-/* Layers with a recipe of their own are there, groups divide the inputs of every linear, and with zero points
- * their sums fit 32 bits. */
+/* Checks that the model has the layers that the recipe names, that groups divide the inputs of every linear,
+ * and that sums with zero points fit 32 bits. */
 static bt_err check_inputs(const bt_hparams *hp, const bt_recipe *r, bt_fault *fault)
 {
     bt_err e = bt_recipe_check_layers(r, hp->layers, fault);
@@ -78,7 +78,7 @@ static bt_err prepare(bt_compile_job *j, const bt_model *m, const bt_compile_opt
     return bt_plan_limits_check(&j->profile, &j->shapes, j->ctx_tokens, fault);
 }
 
-/* What the profile asks of layout goes with the package. */
+/* The part of the profile that goes into the package. */
 static bt_pkg_layout layout_of(const bt_profile *p)
 {
     return (bt_pkg_layout){.on_chip_bytes = p->on_chip_bytes,
@@ -197,8 +197,8 @@ const bt_weight bt_compile_matrices[BT_COMPILE_MATRICES] = {BT_WEIGHT_Q,    BT_W
                                                             BT_WEIGHT_O,    BT_WEIGHT_GATE,  BT_WEIGHT_UP,
                                                             BT_WEIGHT_DOWN, BT_WEIGHT_OUTPUT};
 
-/* The site of its input, of a linear; of others that of the linear that reads what it writes: in whose units
- * its s32 are. BT_PKG_NONE: none does. */
+/* The site in whose units an operator reads or writes integers: of a linear, the site of its input; of
+ * others, the site of the linear that reads their output. BT_PKG_NONE: no linear does. */
 static uint32_t site_of(const bt_graph *g, size_t at)
 {
     const bt_op *o = &g->op[at], *linear = o->kind == BT_OP_LINEAR ? o : bt_graph_reader(g, o->out, at);

@@ -1,4 +1,4 @@
-/* What runs where, the programs and the table of shapes, and which layers are mapped together. */
+/* Places operators, lowers the programs for the table of shapes, and splits layers into sessions. */
 #include "npu/compile/compile_private.h"
 #include "kernels/int_ops.h"
 #include "npu/lower/bodies.h"
@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What was lowered, and the programs that are made of it, one for each context where the device is static in
- * it. */
+/* What was lowered, and the programs made of it: one for each context where the device's context is
+ * static. */
 typedef struct programs {
     bt_lowered *lowered;
     size_t count;
@@ -73,13 +73,13 @@ bt_err bt_compile_offload(bt_compile_job *j, bt_fault *fault)
 
 /* ---- sessions ---- */
 
-/* A layer's share of the KV state, rounded as the device wants it. It is mapped where attention runs on the
- * NPU, and counted where a profile bounds what is mapped. */
+/* Bytes of a layer's part of the KV state, rounded as the device wants it. A session maps it where attention
+ * runs on the NPU and the profile bounds what is mapped. */
 static bt_err layer_state_bytes(uint64_t *ret, const bt_compile_job *j, bt_fault *fault)
 {
     bt_plan_state s;
     bool on_npu = false;
-    uint32_t batch = 1; /* each sequence of it has a state of its own */
+    uint32_t batch = 1; /* each sequence of a batch has a state of its own */
     for (size_t i = 0; i < j->graph->ops; i++)
         on_npu = on_npu || (j->graph->op[i].kind == BT_OP_ATTENTION && j->offload->on_npu[i]);
     for (size_t i = 0; i < j->shapes.all; i++)
@@ -100,8 +100,8 @@ static bool is_mapped(const bt_compile_job *j, size_t tensor)
            (t->bits == 16 && bt_compile_job_unit(j, layer, (bt_weight)t->weight) == BT_PKG_NPU_FLOAT);
 }
 
-/* Weights of the NPU, and each layer's KV state as one more, by a number that no constant has. Returns how
- * many. weight[tensors + layers] */
+/* Lists what is mapped: the NPU's weights, and each layer's KV state under a number that no constant has.
+ * Returns how many. weight: [tensors + layers]. */
 static size_t list_mapped(bt_sessions_weight *weight, const bt_compile_job *j, uint64_t state)
 {
     const size_t layers = j->m->hp.layers;
@@ -123,7 +123,7 @@ static size_t list_mapped(bt_sessions_weight *weight, const bt_compile_job *j, u
     return n;
 }
 
-/* What the NPU maps: its weights and the KV state, and the arena in every session. */
+/* Splits the layers into sessions. Every session maps the arena too. */
 static bt_err split_sessions(bt_compile_job *j, programs *g, bt_fault *fault)
 {
     const size_t parts = (size_t)j->m->hp.layers + 1;
@@ -164,7 +164,7 @@ static bt_err lower(bt_compile_job *j, bt_lowered *ret, size_t rows, size_t out,
     return BT_OK;
 }
 
-/* The programs of one batch and seq, one for each ending. */
+/* Lowers the programs of one batch and seq, one for each bt_pkg_out. */
 static bt_err lower_endings(bt_compile_job *j, programs *g, const bt_shape *s, bt_fault *fault)
 {
     const size_t rows = (size_t)s->batch * s->seq, out[BT_PKG_OUTS] = {0, s->batch, rows};
@@ -177,7 +177,7 @@ static bt_err lower_endings(bt_compile_job *j, programs *g, const bt_shape *s, b
     return e;
 }
 
-/* The programs of a row: of what was lowered last. */
+/* Adds the programs of a row, from what was lowered last. */
 static bt_err add_programs(programs *g, bt_pkg_row *row, uint32_t ctx, bt_fault *fault)
 {
     struct program *grown = realloc(g->program, (g->programs + BT_PKG_OUTS) * sizeof *grown);
@@ -198,7 +198,8 @@ static int by_batch(const void *a, const void *b)
     return x->ctx < y->ctx ? -1 : x->ctx > y->ctx;
 }
 
-/* Where attention does not depend on ctx, the contexts of one batch and seq share their programs. */
+/* Lowers all rows. Where attention does not depend on ctx, the contexts of one batch and seq share their
+ * programs. */
 static bt_err lower_rows(bt_compile_job *j, programs *g, bt_fault *fault)
 {
     const bool is_static = j->profile.static_ctx;
@@ -226,7 +227,8 @@ static bt_err lower_rows(bt_compile_job *j, programs *g, bt_fault *fault)
     return e;
 }
 
-/* Instructions and places that a package may have; limit: of those that are unpacked, or of all. */
+/* Refuses more instructions and places than a package may have. limit: for those that are unpacked, or for
+ * all. */
 static bt_err check_work(const bt_compile_job *j, const programs *g, uint64_t work, uint64_t limit,
                          bt_fault *fault)
 {
@@ -241,7 +243,7 @@ static bt_err check_work(const bt_compile_job *j, const programs *g, uint64_t wo
 
 static uint64_t work_of(const bt_lowered *l) { return (uint64_t)l->insts + l->places; }
 
-/* Whether no program before the i-th has its code. */
+/* Whether no program before the i-th has the same code. */
 static bool is_new_code(const programs *g, size_t i)
 {
     for (size_t k = 0; k < i; k++)
@@ -249,15 +251,15 @@ static bool is_new_code(const programs *g, size_t i)
     return true;
 }
 
-/* Packed where there are many: a device that is static in ctx has one for each; batches and decode rows have
- * their own. */
+/* Writes the programs. They are packed where there are many: for a static context, which has a program for
+ * each context, and for batches and decode rows. */
 static bt_err write_programs(bt_compile_job *j, programs *g, bt_fault *fault)
 {
     const bt_shapes *s = &j->shapes;
     const bool is_packed = j->profile.static_ctx || s->all > s->shapes || s->shape[0].batch > 1;
     bt_bodies *bodies = NULL;
     uint64_t unpacked = 0, all = 0;
-    for (size_t i = 0; i < g->programs; i++) /* with a switch to each session */
+    for (size_t i = 0; i < g->programs; i++) /* each session may add a SESSION */
         all += work_of(&g->lowered[g->program[i].lowered]) + (g->sessions > 1 ? g->sessions : 0);
     bt_err e = check_work(j, g, all, BT_PKG_MAX_ALL_INSTS, fault);
     if (e == BT_OK && is_packed) e = bt_bodies_new(&bodies, fault);
@@ -292,7 +294,7 @@ bt_err bt_compile_programs(bt_compile_job *j, bt_fault *fault)
     programs g = {0};
     bt_err e = bt_compile_int_params(j, fault);
     if (e == BT_OK) e = lower_rows(j, &g, fault);
-    if (e == BT_OK) e = split_sessions(j, &g, fault); /* it knows the arena now */
+    if (e == BT_OK) e = split_sessions(j, &g, fault); /* needs the arena's bytes, which lowering has set */
     if (e == BT_OK) e = write_programs(j, &g, fault);
     for (size_t i = 0; e == BT_OK && i < j->offload->fallbacks; i++)
         (void)bt_pkg_writer_fallback(j->w, &j->offload->fallback[i]);

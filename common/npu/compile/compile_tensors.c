@@ -39,7 +39,8 @@ static bt_err raise_columns(bt_compile_job *j, float *max, uint32_t layer, bt_we
     return BT_OK;
 }
 
-/* Every site but o, and down where it is rotated, from one calibration. */
+/* Computes SmoothQuant's factors from one calibration, for every site but o, and but down where it is
+ * rotated. */
 static bt_err smooth(bt_compile_job *j, bt_fault *fault)
 {
     const uint32_t layers = j->m->hp.layers;
@@ -94,14 +95,14 @@ static bt_pkg_tensor *tensor_of(bt_compile_job *j, uint32_t layer, bt_weight w)
     return t;
 }
 
-/* As the NPU keeps its floats. */
+/* Rounds values to the NPU's floats. */
 static void round_to(float *v, bt_round16 form, size_t n)
 {
     bt_round16_rows(bt_kernels_select("ref"), form, v, n, v, n, 1, n);
 }
 
-/* Whether a norm's weights are other than ones; a sketch is not smoothed, and knows whether the package is.
- */
+/* Whether a norm has weights other than ones. In a sketch nothing is smoothed, so the recipe says whether the
+ * package's norms are. */
 static bool has_weights(const bt_compile_job *j, uint32_t layer, bt_weight w)
 {
     return bt_weight_tensor(j->m, layer, w) &&
@@ -128,8 +129,8 @@ static bt_err write_vector(bt_compile_job *j, uint32_t layer, bt_weight w, bt_fa
     return made;
 }
 
-/* The file's bias plus the correction (NULL: not known, or none) to *ret, NULL where there is neither; and to
- * the package. The caller frees. */
+/* Writes the file's bias plus the correction (NULL: unknown, or none) to the package and to *ret; NULL: there
+ * is neither. The caller frees *ret. */
 static bt_err make_bias(bt_compile_job *j, float **ret, bt_pkg_tensor *t, bool is_corrected,
                         const float *correction, bt_fault *fault)
 {
@@ -149,7 +150,7 @@ static bt_err make_bias(bt_compile_job *j, float **ret, bt_pkg_tensor *t, bool i
     return BT_OK;
 }
 
-/* Rows of the folded matrix as a linear of the NPU in bf16 has them. */
+/* A row of the folded matrix, rounded for a linear of the NPU in bf16. */
 static void bf16_row(void *ud, float *y, size_t n)
 {
     const bt_fold *fold = ud;
@@ -157,8 +158,8 @@ static void bf16_row(void *ud, float *y, size_t n)
     round_to(y, BT_ROUND16_BF16, bt_fold_width(fold));
 }
 
-/* The folded matrix as f16 panels: for linears that are not in integers, and for LLM.int8. f16 holds bf16
- * values from 2^-17 to 65,504 as they are; smaller ones are rounded again, to multiples of 2^-24. */
+/* Writes the folded matrix as f16 panels, for linears in floats and for LLM.int8. f16 holds bf16 values from
+ * 2^-17 to 65,504 exactly; smaller ones are rounded again, to multiples of 2^-24. */
 static bt_err write_f16(bt_compile_job *j, uint32_t *ret, uint32_t layer, bt_weight w, bt_fault *fault)
 {
     bt_weights_source folded = bt_fold_source(j->fold);
@@ -180,7 +181,7 @@ static bt_err write_f16(bt_compile_job *j, uint32_t *ret, uint32_t layer, bt_wei
     return e;
 }
 
-/* scale[n] = the site's times the weight's, padded to whole panels. */
+/* Writes oscale: scale of the site times scale of each output, padded to whole panels. */
 static bt_err write_oscale(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const bt_rounding *w,
                            const float *bias, bt_fault *fault)
 {
@@ -198,7 +199,7 @@ static bt_err write_oscale(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, 
     return e;
 }
 
-/* What was rounded, or of a sketch its sizes. */
+/* Writes what was rounded; in a sketch its sizes. */
 static void write_rounded(bt_compile_job *j, bt_pkg_tensor *t, const bt_rounding *made)
 {
     t->panels = bt_compile_const(j, BT_PKG_CONST_WEIGHT, made->panels, made->panels_bytes, 1);
@@ -213,11 +214,11 @@ static void write_rounded(bt_compile_job *j, bt_pkg_tensor *t, const bt_rounding
     t->output_error = made->output_error;
 }
 
-/* Inputs of a site for who rounds its matrices; all NULL in a sketch. */
+/* The inputs of a site, for rounding its matrices; all NULL in a sketch. */
 typedef struct inputs {
     const float *xq;
     bool is_corrected;
-    const double *mean; /* NULL: not corrected */
+    const double *mean; /* means of the inputs; NULL: no bias correction */
 } inputs;
 
 static bt_err write_matrix(bt_compile_job *j, uint32_t layer, bt_weight w, const inputs *x, bt_fault *fault)
@@ -280,7 +281,7 @@ static float relative(const float *a, const float *b, size_t count)
     return square > 0 ? (float)sqrt(apart / square) : 0;
 }
 
-/* The matrices that read a site. */
+/* Writes the matrices that read a site. */
 static bt_err write_matrices(bt_compile_job *j, uint32_t layer, uint32_t kind, const inputs *x,
                              bt_fault *fault)
 {
@@ -294,7 +295,7 @@ static bt_err write_matrices(bt_compile_job *j, uint32_t layer, uint32_t kind, c
     return e;
 }
 
-/* A site, and the matrices that read it. xq and hot: room for its samples and columns. */
+/* Writes a site and the matrices that read it. xq and hot: room for its samples and its columns. */
 static bt_err write_measured(bt_compile_job *j, uint32_t layer, uint32_t kind, float *xq, uint8_t *hot,
                              double *mean, bt_fault *fault)
 {
@@ -338,7 +339,7 @@ static bt_err write_site(bt_compile_job *j, uint32_t layer, uint32_t kind, bt_fa
     return e;
 }
 
-/* The same, copied. */
+/* Copies a site and the matrices that read it from a donor. */
 static void give_site(bt_compile_job *j, uint32_t layer, uint32_t kind)
 {
     const uint32_t index = bt_pkg_site_index(j->m->hp.layers, layer, kind);
@@ -348,19 +349,19 @@ static void give_site(bt_compile_job *j, uint32_t layer, uint32_t kind)
             bt_compile_donors_matrix(j, tensor_of(j, layer, bt_compile_matrices[i]), index);
 }
 
-/* Sites of a layer; of the last one the head's too. */
+/* Sites that are written with a layer; the head's with the last layer. */
 static size_t layer_sites(const bt_compile_job *j, uint32_t layer)
 {
     return BT_PKG_LAYER_SITES + (layer + 1 == j->m->hp.layers);
 }
 
-/* In some layer, and there to be rounded: neither copied nor sketched. */
+/* Whether GPTQ rounds any layer: none does where all are copied or sketched. */
 static bool has_gptq(const bt_compile_job *j)
 {
     return !j->is_given && !j->is_sketch && bt_recipe_has_gptq(&j->o->recipe);
 }
 
-/* Its tensors and sites. With GPTQ, progress is that of the sums. */
+/* Writes a layer's tensors and sites. With GPTQ, progress counts the sums instead. */
 static bt_err write_layer(bt_compile_job *j, uint32_t layer, bt_fault *fault)
 {
     static const bt_weight vectors[] = {BT_WEIGHT_ATTN_NORM, BT_WEIGHT_Q_NORM, BT_WEIGHT_K_NORM,
@@ -434,7 +435,7 @@ bt_err bt_compile_tensors(bt_compile_job *j, bt_fault *fault)
     bt_err e = write_vector(j, 0, BT_WEIGHT_OUT_NORM, fault);
     if (e == BT_OK) e = write_layers(j, fault);
     for (size_t i = 0; e == BT_OK && i < j->tensors; i++)
-        (void)bt_pkg_writer_tensor(j->w, &j->tensor[i]); /* failures stay for finish */
+        (void)bt_pkg_writer_tensor(j->w, &j->tensor[i]); /* the writer keeps a failure for finish */
     for (size_t i = 0; e == BT_OK && i < j->sites; i++) (void)bt_pkg_writer_site(j->w, &j->site[i]);
     return e;
 }

@@ -1,5 +1,4 @@
-/* The steps of a compilation in their order, and the compilation that has no weights: the same steps, with a
- * writer that keeps what has no values. */
+/* The steps of a compilation in their order, and a sketch: the same steps without weights. */
 #include "npu/compile/compile_private.h"
 
 bt_err bt_compile_begin(bt_compile_job **ret, const bt_model *m, const bt_compile_options *options,

@@ -1,5 +1,5 @@
-/* Layers from packages that were made before: what a layer's tensors are depends on no other layer's recipe,
- * so they are copied, in the order in which compile_tensors.c would write them. */
+/* Copies layers from packages that were made before. A layer's tensors depend on no other layer's recipe.
+ * They are copied in the order in which compile_tensors.c would write them. */
 #include "npu/compile/compile_private.h"
 
 #include <string.h>
@@ -17,7 +17,8 @@ static const bt_pkg *donor_of(const bt_compile_job *j, uint32_t layer, bt_site_k
     return NULL;
 }
 
-/* What the calibration gives to operators beside the linears is in no layer. */
+/* Whether layers can be copied at all. No layer of a package holds what the calibration gives to operators
+ * other than linears, so a compilation that needs that copies nothing. */
 static bool can_be_given(const bt_compile_job *j)
 {
     return j->o->donors && j->npu_ops == BT_PKG_OPS_LINEAR && !j->offload->float_form &&

@@ -1,5 +1,5 @@
-/* A session's image: constants are streamed in the order of the tensor table, zeros are a hole of the file.
- */
+/* Writes a session's image: constants in the order of the tensor table, then zeros, which are a hole in the
+ * file. */
 #include "npu/compile/images.h"
 #include "base/file.h"
 #include "base/num.h"
@@ -23,15 +23,15 @@ typedef struct images {
     const bt_pkg *p;
     const bt_pkg_header *h;
     const bt_pkg_tensor *tensor;
-    uint8_t *is_mapped;   /* [tensors] an instruction of the NPU reads it */
-    uint32_t *mapped_by;  /* [constants] 1 + the session that has it already */
-    uint64_t state_bytes; /* of a layer, where attention is the NPU's */
+    uint8_t *is_mapped;   /* [tensors]: an instruction of the NPU reads it */
+    uint32_t *mapped_by;  /* [constants]: 1 + the session whose image has it */
+    uint64_t state_bytes; /* of a layer's KV state; 0 where the companion attends */
     bt_file_new file;
     uint64_t at; /* bytes of the image so far */
     uint8_t buffer[BUFFER_BYTES];
     size_t filled;
-    uint32_t held;      /* bits that wait for the rest of their byte, */
-    unsigned held_bits; /* so many */
+    uint32_t held;      /* bits of an unfinished byte */
+    unsigned held_bits; /* how many */
 } images;
 
 /* ---- bytes ---- */
@@ -64,7 +64,7 @@ static bt_err put(images *m, const void *bytes, size_t n, bt_fault *fault)
     return e;
 }
 
-/* Elements of `bits`, one behind the other, the first in the lowest bits of a byte. */
+/* Puts elements of `bits` bits without gaps, the first in the lowest bits of a byte. */
 static bt_err put_elems(images *m, const uint16_t *elem, size_t n, uint32_t bits, bt_fault *fault)
 {
     bt_err e = BT_OK;
@@ -87,7 +87,7 @@ static uint16_t element(const void *panels, const bt_pkg_tensor *t, size_t n, si
     return (uint16_t)bt_int_packed_at(panels, n, k, t->k, t->bits);
 }
 
-/* A row of tiles: outputs from n0 on, all inputs. row[rows of a tile][k], tile: one of them. */
+/* Puts a row of tiles: outputs from n0 on, all inputs. row: [rows of a tile][k]; elems: one tile. */
 static bt_err put_band(images *m, const bt_pkg_tensor *t, const bt_tile *tile, size_t n0, uint16_t *row,
                        uint16_t *elems, bt_fault *fault)
 {
@@ -103,7 +103,7 @@ static bt_err put_band(images *m, const bt_pkg_tensor *t, const bt_tile *tile, s
     return e;
 }
 
-/* f32 or s32 [n]: those of the package, zeros where a matrix of floats has none. */
+/* Puts f32 or s32 [n]: the package's, or zeros for a matrix of floats. */
 static bt_err put_words(images *m, uint32_t constant, uint32_t n, bt_fault *fault)
 {
     static const uint8_t none[4];
@@ -114,7 +114,7 @@ static bt_err put_words(images *m, uint32_t constant, uint32_t n, bt_fault *faul
     return e;
 }
 
-/* The sums of high planes; then s16 [n][k / group][2], the steps and offsets. */
+/* Puts the sums of high planes, then s16 [n][k / group][2], the steps and offsets. */
 static bt_err put_groups(images *m, const bt_pkg_tensor *t, bt_fault *fault)
 {
     const size_t groups = t->k / t->group;
@@ -132,7 +132,7 @@ static bt_err put_groups(images *m, const bt_pkg_tensor *t, bt_fault *fault)
     return e;
 }
 
-/* s8 [(n + 15) / 16][k / palette_run][2^bits], as the package has them. */
+/* Puts s8 [(n + 15) / 16][k / palette_run][2^bits], as the package has them. */
 static bt_err put_palettes(images *m, const bt_pkg_tensor *t, bt_fault *fault)
 {
     const size_t bytes = (bt_int_panels(t->n) * (t->k / t->palette_run)) << t->bits;
@@ -180,7 +180,7 @@ static bt_err put_session(images *m, uint32_t index, bt_fault *fault)
     return e == BT_OK ? flush(m, fault) : e;
 }
 
-/* Behind the matrices: the state of each layer, where the device was asked to hold it, and the arena. */
+/* Puts what stands behind the matrices: each layer's KV state, where the device holds it, and the arena. */
 static bt_err put_zeros(images *m, uint32_t index, bt_fault *fault)
 {
     const bt_pkg_session *s = &bt_pkg_sessions(m->p)[index];
@@ -237,7 +237,7 @@ static bt_err look(images *m, bt_fault *fault)
     return e;
 }
 
-/* Deletes images of a package with more sessions that was written here before. */
+/* Deletes images of sessions from number `sessions` on, left by an earlier package. */
 static void delete_later(const char *dir, uint32_t sessions)
 {
     char path[PATH_BYTES];

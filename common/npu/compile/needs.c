@@ -1,4 +1,4 @@
-/* The sketch's own sizes, and the greatest of what the compiler's steps hold at once. */
+/* The sizes of the sketch, and the most memory that the compiler's steps hold at once. */
 #include "npu/compile/needs.h"
 #include "graph/companion.h"
 #include "kernels/int_kernels.h"
@@ -12,15 +12,15 @@
 
 enum {
     PANEL = 16,
-    COLUMNS = 16,            /* of fold.c */
-    PROGRAM_BYTES = 16 << 20 /* all that is not for the model */
+    COLUMNS = 16,            /* as in npu/quant/fold.c */
+    PROGRAM_BYTES = 16 << 20 /* memory of the program without the model */
 };
 
 /* ---- the compiler ---- */
 
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-/* Figures of sites and rows of the text, K and V of a window in all layers. */
+/* Bytes of the calibration: figures of sites, rows of the text, K and V of a window in all layers. */
 static uint64_t calibration_bytes(const bt_compile_job *j)
 {
     const bt_hparams *hp = &j->m->hp;
@@ -34,7 +34,7 @@ static uint64_t calibration_bytes(const bt_compile_job *j)
     return bytes;
 }
 
-/* All windows of the text, between two layers. */
+/* Bytes of all windows of the text between two layers. */
 static bt_err windows_bytes(uint64_t *ret, const bt_compile_job *j, bt_fault *fault)
 {
     const uint64_t tokens =
@@ -47,14 +47,14 @@ static bt_err windows_bytes(uint64_t *ret, const bt_compile_job *j, bt_fault *fa
     return BT_OK;
 }
 
-/* A matrix whose output is rotated is made whole in floats. */
+/* Bytes of a matrix whose output is rotated, which is made whole in floats. */
 static uint64_t whole_bytes(const bt_compile_job *j, bt_weight w, uint64_t n, uint64_t k, size_t threads)
 {
     const bool is_whole = bt_fold_r1(j->fold)->base > 0 && (w == BT_WEIGHT_O || w == BT_WEIGHT_DOWN);
     return is_whole ? n * k * 4 + threads * COLUMNS * n * 4 : 0;
 }
 
-/* One matrix at a time is rounded and packed: its panels, and 16 of its rows for each thread. */
+/* Bytes of rounding and packing, one matrix at a time: its panels, and 16 of its rows for each thread. */
 static uint64_t packing_bytes(uint64_t *ret_whole, const bt_compile_job *j, const bt_pkg_tensor *tensor,
                               size_t threads)
 {
@@ -76,7 +76,7 @@ static uint64_t packing_bytes(uint64_t *ret_whole, const bt_compile_job *j, cons
     return most;
 }
 
-/* The sums of a layer's inputs, and the factors of the widest in doubles. */
+/* Bytes of GPTQ: the sums of a layer's inputs, and the factors of the widest in doubles. */
 static uint64_t gptq_bytes(const bt_compile_job *j)
 {
     const bt_hparams *hp = &j->m->hp;
@@ -90,7 +90,7 @@ static uint64_t gptq_bytes(const bt_compile_job *j)
     return sums + 2 * widest;
 }
 
-/* Rows of a layer's inputs, the clips of all weights, and what a row's searches hold. */
+/* Bytes of AWQ: rows of a layer's inputs, the clips of all weights, and what the search over a row holds. */
 static uint64_t awq_bytes(const bt_compile_job *j, const bt_pkg_tensor *tensor, size_t threads)
 {
     const bt_hparams *hp = &j->m->hp;

@@ -16,7 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Only the beginning of a calibration file is read: more than enough for BT_COMPILE_MAX_CALIB tokens. */
+/* Bytes of a calibration file that are read, from its start: more than enough for BT_COMPILE_MAX_CALIB
+ * tokens. */
 enum { CALIB_MAX_BYTES = 1 << 18, RECIPE_WORDS_BYTES = 512 };
 
 const char *const bt_obtain_ops[] = {"linear", "all", NULL};
@@ -55,7 +56,7 @@ static const bt_opt opts[] = {
 const bt_opt_group bt_obtain_opts = BT_OPT_GROUP(opts);
 const bt_opt_group bt_obtain_compile_opts = {opts, BT_OPT_COUNT(opts) - 1};
 
-/* What bt_compile is given, with what it points to. */
+/* The options for bt_compile, with all that they point to. */
 typedef struct order {
     bt_compile_options options;
     bt_profile profile;
@@ -93,7 +94,7 @@ static bt_err read_start(char **ret, size_t *ret_len, const char *path, bt_fault
         if (n == 0) break;
         len += (size_t)n;
     }
-    /* The end of the piece may lie inside a character. */
+    /* The last bytes that were read may be part of a character. */
     if (len == CALIB_MAX_BYTES && !bt_utf8_valid(text, len, &bad) && len - bad < 4) len = bad;
     *ret = text;
     *ret_len = len;
@@ -112,8 +113,8 @@ static bt_err find_text(order *o, const char *path, bt_fault *fault)
     return e;
 }
 
-/* What compiling needs and the key does not: a tokenizer takes longer to load than everything else about a
- * package that is there. */
+/* Tokenizes the text, which a compilation needs and a key does not. Loading a tokenizer takes longer than all
+ * else about a package that is in the cache. */
 static bt_err find_ids(order *o, size_t *ret_all, const bt_model *m, bt_fault *fault)
 {
     bt_tokenizer *tok = NULL;
@@ -129,19 +130,19 @@ static bt_err find_ids(order *o, size_t *ret_all, const bt_model *m, bt_fault *f
     return e;
 }
 
-/* Prompts of any --ctx-size share one package, and longer ones than usual those of each power of two, except
- * under the policy whose shape is the context. */
+/* The context to compile for. All contexts up to the usual one share a package; longer ones share the package
+ * of the next doubling. Under max-pad the context is the shape, so each has its own. */
 static size_t context(const bt_obtain_want *w, const bt_model *m, size_t wanted)
 {
     size_t shared = bt_compile_usual_ctx(m);
     const bool is_max_pad = w->shape_policy && strcmp(w->shape_policy, "max-pad") == 0;
-    if (wanted > m->hp.ctx || (wanted && is_max_pad)) return wanted; /* the first is refused by name */
+    if (wanted > m->hp.ctx || (wanted && is_max_pad)) return wanted; /* the first is refused later */
     while (shared < wanted) shared *= 2;
     return shared < m->hp.ctx ? shared : m->hp.ctx;
 }
 
-/* Every other recipe gives the same rows whatever the chunks and neighbours: handing over and repeating
- * rely on it. */
+/* Refuses llm-int8. Every other recipe gives the same rows whatever the chunks and neighbours, on which
+ * handing over and repeating rely. */
 static bt_err check_recipe(const bt_recipe *r, const bt_obtain_how *how, bt_fault *fault)
 {
     if (!r->llm_int8 || how->allow_llm_int8) return BT_OK;
@@ -259,8 +260,8 @@ static bt_err check_attention(const bt_pkg_header *h, const bt_obtain_want *w, b
                : bt_fail(fault, BT_EARG, "the package was compiled with --attention %s, not %s", has, wanted);
 }
 
-/* A package that was named has its own recipe, policy and profile: asking for others beside it is a
- * mistake. Defaults do not ask. */
+/* A named package has its own recipe, policy and profile; options that ask for others are a mistake. Defaults
+ * ask for nothing. */
 static bt_err check_named(const bt_pkg *p, const bt_obtain_want *w, bt_fault *fault)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
@@ -282,7 +283,7 @@ static bt_err check_named(const bt_pkg *p, const bt_obtain_want *w, bt_fault *fa
     if (w->profile && strcmp(w->profile, "host") != 0 && strcmp(w->profile, h->profile) != 0)
         return bt_fail(fault, BT_EARG, "the package was compiled with --profile %s, not %s", h->profile,
                        w->profile);
-    /* What the NPU runs in floats is no part of h->npu_ops. */
+    /* h->npu_ops does not count what the NPU runs in floats. */
     if (w->npu_ops != BT_PKG_OPS_LINEAR && (uint32_t)w->npu_ops != h->npu_ops && !h->float_form)
         return bt_fail(fault, BT_EARG, "the package was compiled with --npu-ops %s",
                        bt_obtain_ops[h->npu_ops]);
@@ -338,7 +339,7 @@ static bool waiting(void *ud, int64_t waited_ms)
     return true;
 }
 
-/* What differs from package to package of a model, in words. */
+/* Describes in words what differs between packages of a model. */
 static void name_recipe(char *ret, size_t cap, const order *o)
 {
     char attention[BT_ATTENTION_MAX_TEXT];
@@ -380,7 +381,7 @@ static bt_err open_cached(bt_pkg **ret, char *ret_path, const bt_model *m, const
     return e;
 }
 
-/* Before the long part, where the calibration is not needed to know it. */
+/* Refuses fallbacks that are known without the calibration, before the long part. */
 static bt_err check_fallbacks_ahead(const bt_model *m, const bt_obtain_want *w, size_t ctx_tokens,
                                     bt_fault *fault)
 {

@@ -1,4 +1,5 @@
-/* Shapes against a profile's limits: the field, the value, the limit, and the nearest that would work. */
+/* Compares shapes with a profile's limits. A fault names the field, the value, the limit, and the nearest
+ * policy that would work. */
 #include "npu/compile/plan_limits.h"
 #include "npu/quant/hadamard.h"
 #include "npu/lower/probes.h"
@@ -70,8 +71,8 @@ bt_err bt_plan_limits_check(const bt_profile *p, const bt_shapes *s, size_t ctx_
     return e == BT_OK ? bt_probes_check(p, s, ctx_tokens, fault) : e;
 }
 
-/* Where a row chooses for its block, a chunk that ends no prompt ends with a block: it has the largest shape
- * of its batch, or one with a context of its own. */
+/* Checks that chunks end with blocks of rows that share a choice. A chunk that does not end its prompt has
+ * the largest shape of its batch, or one with a context of its own. */
 static bt_err check_blocks(uint32_t rows, const bt_profile *profile, const bt_shapes *p, bt_fault *fault)
 {
     for (size_t i = 0; rows > 1 && i < p->all; i++) {

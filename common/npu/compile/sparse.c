@@ -1,6 +1,6 @@
-/* Heads of sparse attention, measured on the calibration text: in which units their q and K are estimated,
- * how much each of them matters and so what share of positions it keeps, and how much of the true choice its
- * estimate finds. */
+/* Measures the heads of sparse attention on the calibration text: the units of their q and K for the
+ * estimate, how much each head matters and so what share of positions it keeps, and how much of the exact
+ * choice its estimate finds. */
 #include "base/pool.h"
 #include "graph/estimate.h"
 #include "npu/compile/compile_private.h"
@@ -11,19 +11,20 @@
 #include <string.h>
 
 enum {
-    EVERY = 8, /* of so many rows one is looked at, the last; all of them for the units */
+    EVERY = 8, /* one of so many rows is measured, the last; units are measured on all rows */
     WINDOW = BT_CALIB_WINDOW,
     MAX_DIM = BT_MODEL_MAX_HEAD_DIM,
 };
 
 typedef struct measured {
-    double q_max, k_max; /* sums over rows: the greatest magnitude of the rotated head */
-    double lost;         /* of the head's output where it keeps the overall share, by the true scores */
+    double q_max, k_max; /* sums over rows of the greatest magnitude of the rotated head */
+    double lost; /* error of the head's output where it keeps the overall share of positions, chosen by the
+                    exact scores */
     double recall;
-    uint64_t rows, some; /* all rows; those that are looked at */
+    uint64_t rows, some; /* all rows; the measured ones */
 } measured;
 
-/* A thread's room. */
+/* A thread's scratch. */
 typedef struct room {
     float k[WINDOW][MAX_DIM], v[WINDOW][MAX_DIM], z[WINDOW], rotated[MAX_DIM], out[MAX_DIM], block[MAX_DIM];
     float chooser[MAX_DIM];
@@ -39,12 +40,12 @@ typedef struct work {
     room *room; /* [threads] */
     bt_estimate estimate;
     measured *head;   /* [layers, heads] */
-    double *attended; /* [layers]: sums of the attention's outputs' sizes, of rows that are looked at */
-    double *added;    /* [layers]: of what the attention adds, of all rows */
-    double *residual; /* [layers + 1]: of the residual stream before each layer */
+    double *attended; /* [layers]: sums of the norms of attention's outputs, over measured rows */
+    double *added;    /* [layers]: sums of the norms of what attention adds, over all rows */
+    double *residual; /* [layers + 1]: the same of the residual stream before each layer */
     uint32_t last;    /* linear */
     bt_pkg_head *out; /* [layers, heads]; NULL: the first run */
-    /* of a step */
+    /* of the current step */
     uint32_t layer;
     const float *q, *attention;
     const bt_kv_view *kv;
@@ -74,8 +75,8 @@ static void rotate(const work *w, float *to, float *scratch, const float *x)
                                 r->scale, scratch);
 }
 
-/* Scores of row `row` to z, and their k greatest to true_choice. Floats compare as their bits do; two bits of
- * them are let go. */
+/* Writes the scores of row `row` to z, and the k positions with the greatest to true_choice. Scores are
+ * compared as integers made of their float bits, without the two lowest. */
 static void choose_truly(const work *w, room *m, const float *q, size_t row, size_t k)
 {
     const size_t d = w->estimate.head_dim;
@@ -91,7 +92,7 @@ static void choose_truly(const work *w, room *m, const float *q, size_t row, siz
     w->estimate.kernels->int_topk(m->true_choice, k, m->score, none, row + 1, m->scratch);
 }
 
-/* How far the head's output is from `dense` where only the true choice is attended to. */
+/* The distance of the head's output from `dense` where it attends only to the exact choice. */
 static double lost(const work *w, room *m, const float *dense, size_t k)
 {
     const size_t d = w->estimate.head_dim;
@@ -110,7 +111,7 @@ static double lost(const work *w, room *m, const float *dense, size_t k)
     return sqrt(apart);
 }
 
-/* What chooses for head h of a row: its q, or the sum of its group's. */
+/* The q that chooses for head h of a row: its own, or the sum over its group. */
 static const float *chooser(const work *w, room *m, size_t row, size_t h)
 {
     const bt_hparams *hp = &w->j->m->hp;
@@ -121,8 +122,8 @@ static const float *chooser(const work *w, room *m, size_t row, size_t h)
     return m->chooser;
 }
 
-/* The share of true_choice, k positions of head h of a row, that is kept: of the first row of its block the
- * choice by the estimate, and the block's up to the row. */
+/* The share of true_choice, k positions of head h of a row, that the row keeps. It keeps the estimate's
+ * choice of the first row of its block, and the block's positions up to its own. */
 static double recall(const work *w, room *m, const bt_pkg_head *head, size_t h, size_t row, size_t k)
 {
     const size_t d = w->estimate.head_dim, ld = bt_estimate_ld(d),
@@ -156,7 +157,8 @@ static void read_kv(const work *w, room *m, size_t g)
                 (const uint16_t *)(const void *)bt_kv_view_row(w->kv, w->layer, is_v, i, g), d);
 }
 
-/* In blocks that share a choice recall is looked at in every place of a block. */
+/* Whether a row is measured. Where blocks share a choice, the measured rows fall on every place of a block in
+ * turn. */
 static bool is_looked_at(const work *w, size_t row)
 {
     const bool is_moving = w->out && w->j->o->attention.rows > 1;
@@ -226,7 +228,7 @@ static void watch(void *ud, const bt_step *step, const float *in, const float *o
     else w->residual[ends ? step->layer + 1 : 0] += sum;
 }
 
-/* ---- what comes of it ---- */
+/* ---- units and shares ---- */
 
 static float unit_of(double sum, uint64_t rows)
 {
@@ -234,8 +236,8 @@ static float unit_of(double sum, uint64_t rows)
     return (float)(unit < 0x1p-100 ? 0x1p-100 : unit > 0x1p100 ? 0x1p100 : unit);
 }
 
-/* How much a head matters: of its layer's outputs, what goes wrong where it keeps no more than the overall
- * share; times what the layer's attention adds to the residual stream. */
+/* How much a head matters: the part of its layer's attention output that goes wrong where the head keeps only
+ * the overall share, times the part that the layer's attention adds to the residual stream. */
 static double importance(const work *w, size_t at)
 {
     const size_t layer = at / w->j->m->hp.heads;
@@ -244,7 +246,7 @@ static double importance(const work *w, size_t at)
                : 0;
 }
 
-/* Heads that choose together have one share, by their mean importance. */
+/* Sets the heads' units and shares. Heads that choose together get one share, by their mean importance. */
 static bt_err choose_heads(work *w, bt_pkg_head *out, bt_fault *fault)
 {
     const bt_hparams *hp = &w->j->m->hp;
@@ -263,7 +265,7 @@ static bt_err choose_heads(work *w, bt_pkg_head *out, bt_fault *fault)
     return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "shares of %zu heads", heads);
 }
 
-/* One run of the text; steps of the one before are done. */
+/* Runs the text once, as the next step of the compilation. */
 static bt_err run(work *w, bt_fault *fault)
 {
     const bt_compile_options *o = w->j->o;
@@ -297,7 +299,7 @@ static void write_header(bt_compile_job *j, const bt_hadamard *r, const bt_pkg_h
     bt_compile_rotation(j, &h->sparse_rotation, r, j->m->hp.head_dim);
 }
 
-/* Nothing was measured: all heads matter alike. */
+/* Fills the header without measurements: all heads matter alike. */
 static bt_err sketch(bt_compile_job *j, bt_fault *fault)
 {
     const size_t heads = (size_t)j->m->hp.layers * j->m->hp.heads;

@@ -1,10 +1,10 @@
-/* Cutting programs at the borders of layers, and finding the bodies that are there already. */
+/* Packing programs: cuts them at the borders of layers and finds the bodies that are there already. */
 #include "npu/lower/bodies.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Elements, one behind the other, and the runs of them that are bodies. */
+/* Elements in one array, and the runs of elements that are bodies. */
 typedef struct pool {
     size_t elem_bytes, count, room;
     uint8_t *elem;
@@ -39,7 +39,7 @@ void bt_bodies_free(bt_bodies *b)
     free(b);
 }
 
-/* Room for n more elements of `bytes`. */
+/* Makes room for n more elements of `bytes` bytes each. */
 static bool grow(void **list, size_t *room, size_t count, size_t n, size_t bytes)
 {
     if (count + n <= *room) return true;
@@ -51,7 +51,7 @@ static bool grow(void **list, size_t *room, size_t count, size_t n, size_t bytes
     return true;
 }
 
-/* Where these n elements lie in the pool, added if they are new. */
+/* The index of these n elements in the pool, added if they are new. false: memory is out. */
 static bool intern(uint32_t *ret, pool *p, const void *elem, size_t n)
 {
     void *list = p->elem, *runs = p->run;
@@ -82,7 +82,7 @@ static bool has_params(const bt_pkg_inst *i)
     return i->params && i->params != BT_PKG_NONE && i->op != BT_PKG_SESSION;
 }
 
-/* The least cluster of the instructions, less one; 0: they have none. */
+/* The least cluster of the instructions, minus one; 0: they have no cluster. */
 static uint32_t cluster_base(const bt_pkg_inst *inst, size_t n)
 {
     uint32_t least = 0;
@@ -91,7 +91,8 @@ static uint32_t cluster_base(const bt_pkg_inst *inst, size_t n)
     return least ? least - 1 : 0;
 }
 
-/* to[n], params[n] <- the instructions as a body, and the parameters it names. */
+/* Makes a body of the instructions: to[n], and params[n], the parameters that it names. Returns how many
+ * those are. */
 static size_t make_body(bt_pkg_inst *to, uint32_t *params, const bt_pkg_inst *inst, const bt_pkg_piece *q)
 {
     const bool in_layer = q->layer != UINT32_MAX;
@@ -117,7 +118,7 @@ typedef struct scratch {
     bt_pkg_piece *piece;
 } scratch;
 
-/* The piece that begins at instruction `first`, of places from `place` on. */
+/* Packs the piece that begins at instruction `first`; its places begin at `place`. */
 static bool pack_piece(bt_bodies *b, bt_pkg_piece *q, scratch *s, const bt_lowered *l, size_t first,
                        size_t place)
 {

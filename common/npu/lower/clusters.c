@@ -1,6 +1,6 @@
-/* Greedy convex clustering. The graph of clusters and single nodes (each named by its first node) stays free
- * of cycles: for every one of them the set of those it waits for is kept whole, and a node joins only
- * where that makes no circle. */
+/* Greedy convex clustering. The graph of clusters and single nodes, each named by its first node, stays
+ * without cycles: every one has the complete set of those it waits for, and a node joins a cluster only where
+ * that makes no cycle. */
 #include "npu/lower/clusters.h"
 #include "base/num.h"
 
@@ -11,8 +11,9 @@
 typedef struct work {
     const bt_clusters_node *node;
     size_t n, words;
-    uint32_t *first;  /* of each node: the first node of its cluster, or itself */
-    uint64_t *before; /* [n][words]: bits of what a first node's cluster waits for, directly or not */
+    uint32_t *first;  /* [n]: the first node of the node's cluster, or the node itself */
+    uint64_t *before; /* [n][words]: bits of the first nodes that a first node's cluster waits for, directly
+                         or not */
 } work;
 
 static bool waits_for(const work *w, uint32_t a, uint32_t b)
@@ -40,7 +41,7 @@ static bool may_join(const work *w, const bt_clusters_node *v, uint32_t c)
     return true;
 }
 
-/* v becomes a part of c: c, and all that wait for c, now wait for what v waits for. */
+/* Makes v a part of c: c, and all that wait for c, then wait for all that v waits for. */
 static void join(work *w, uint32_t v, uint32_t c)
 {
     uint64_t *mine = w->before + v * w->words;

@@ -1,7 +1,7 @@
-/* Merging clusters. As in clusters.c the graph of clusters and of the companion's nodes (items, each named by
- * its first node) has no cycle, and for every item the set of those it waits for is kept whole. Two clusters
- * may become one where no third item lies on a way from one to the other. Merging makes no other pair free to
- * merge, so the pairs that may are found once, and after a merge again for the new cluster. */
+/* Merging clusters. As in clusters.c, the graph of items (clusters and the companion's nodes, each named by
+ * its first node) has no cycle, and every item has the complete set of those it waits for. Two clusters may
+ * become one where no third item lies on a path between them. A merge lets no other pair merge that could not
+ * before. So the pairs are found once, and after a merge again for the new cluster alone. */
 #include "npu/lower/clusters.h"
 #include "base/num.h"
 
@@ -18,17 +18,17 @@ typedef struct work {
     const bt_clusters_node *node;
     const bt_clusters_cost *cost;
     size_t n, words;
-    uint32_t *item;   /* [n]: of each node: the first node of its cluster, or itself */
+    uint32_t *item;   /* [n]: the first node of the node's cluster, or the node itself */
     uint8_t *on_npu;  /* [n] */
     uint64_t *before; /* [n][words]: items that an item waits for, directly or not */
-    uint8_t *seen;    /* [n], for one sum */
+    uint8_t *seen;    /* [n]: scratch of one sum */
     pair *pair;
     size_t pairs, pairs_cap;
 } work;
 
 /* ---- cost ---- */
 
-typedef struct boundary { /* what clusters cost for: how many, bytes and converted elements that cross */
+typedef struct boundary { /* what is paid for: clusters; bytes and converted elements across */
     uint64_t clusters, bytes, elements;
 } boundary;
 
@@ -42,7 +42,7 @@ static uint64_t cost_ns(const bt_clusters_cost *cost, const boundary *of)
 
 enum { READ = 1, WRITTEN = 2, DEQUANTISED = 4 };
 
-/* Adds what crosses the boundary of the nodes whose item is a or b, as of one cluster. */
+/* Adds what crosses the boundary of one cluster of all nodes whose item is a or b. */
 static void add_boundary(const work *w, boundary *sum, uint32_t a, uint32_t b)
 {
     memset(w->seen, 0, w->n);
@@ -80,8 +80,8 @@ static bool waits_for(const work *w, uint32_t a, uint32_t b)
     return w->before[a * w->words + b / 64] >> (b % 64) & 1;
 }
 
-/* Whether a third item waits for `from` and lies before `to`. Such a one is mostly just behind `from`, so
- * those behind it are looked at first. */
+/* Whether a third item waits for `from` and is waited for by `to`. Such an item mostly stands just behind
+ * `from`, so the search begins there. */
 static bool is_between(const work *w, uint32_t from, uint32_t to)
 {
     const uint64_t *set = w->before + to * w->words, behind = ~UINT64_C(0) << (from % 64);
@@ -126,7 +126,7 @@ static bool is_better(const pair *x, const pair *y)
     return x->a != y->a ? x->a < y->a : x->b < y->b;
 }
 
-/* The best pair that may still merge, taken off the list. false: none. */
+/* Takes the best pair that may still merge off the list. false: there is none. */
 static bool take_best(work *w, pair *ret)
 {
     while (w->pairs) {
@@ -151,7 +151,8 @@ static void clear_bit(work *w, uint32_t a, uint32_t b)
     w->before[a * w->words + b / 64] &= ~(UINT64_C(1) << (b % 64));
 }
 
-/* Sets only grow, so passes over all edges end; a cluster's first node may stand before what it waits for. */
+/* Fills all sets. A cluster's first node may stand before nodes that the cluster waits for, so the edges are
+ * passed over until no set grows. */
 static void find_before(work *w)
 {
     for (bool grew = true; grew;) {

@@ -1,5 +1,5 @@
 /* Lowering: the instructions of all operators, their order, the life and the place of each value, and the
- * sums. */
+ * program's sums. */
 #include "npu/lower/lower.h"
 #include "graph/place.h"
 #include "npu/lower/lower_build.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* No operator becomes more instructions or values than this. */
+/* Above the instructions and values that one operator becomes, without slices and parts. */
 enum { INSTS_PER_OP = 4, VALUES_PER_OP = 6 };
 
 /* ---- operators ---- */
@@ -20,8 +20,8 @@ static uint32_t width_of(const bt_lower_build *b, uint32_t tensor)
     return b->in->graph->tensor[tensor].width;
 }
 
-/* One instruction for graph operator `at`: of tensors x and y to `to`, which is x where it works in place.
- * Both inputs have one stride, in place that of y. */
+/* Emits one instruction for graph operator `at`, which reads tensors x and y and writes `to` (x where it
+ * works in place). Both inputs have one stride; in place it is y's. */
 static bt_pkg_inst *lower_to(bt_lower_build *b, size_t at, bt_pkg_op op, uint32_t x, uint32_t y, uint32_t to)
 {
     const bt_pkg_op_info *r = bt_pkg_op_info_of(op);
@@ -44,9 +44,9 @@ static bt_pkg_inst *lower_to(bt_lower_build *b, size_t at, bt_pkg_op op, uint32_
     return i;
 }
 
-/* What the linears from graph operator `first` on read, as s32 in units of their site: written so, or
- * attention's s16. What attention wrote and nothing rotates changes its unit alone, to that of the o site: a
- * rotation by nothing. */
+/* The input of the linears from graph operator `first` on, as s32 in units of their site. Attention writes
+ * s16. Where nothing rotates them, INT_ROTATE with no rotation changes their unit to the o site's. All other
+ * inputs are s32 already. */
 static uint64_t int_site(bt_lower_build *b, size_t first)
 {
     const uint32_t input = b->in->graph->op[first].in[0];
@@ -55,8 +55,8 @@ static uint64_t int_site(bt_lower_build *b, size_t first)
                : bt_lower_form_read(b, first, input, BT_PKG_FORM_WIDE);
 }
 
-/* An operator of the graph, no linear, in integers, as its row of INTEGERS says (graph/op_list.h): the
- * residual stream in s32, the outputs of linears in s16, inputs of linears in s32 of their site. */
+/* Lowers an operator other than a linear in integers, by its row of INTEGERS (graph/op_list.h): the residual
+ * stream is s32, outputs of linears are s16, inputs of linears are s32 in units of their site. */
 static void lower_integers(bt_lower_build *b, size_t at)
 {
     const bt_op *o = &b->in->graph->op[at];
@@ -65,14 +65,14 @@ static void lower_integers(bt_lower_build *b, size_t at)
     if (bt_pkg_is_attention(i)) bt_lower_build_split_attention(b);
 }
 
-/* One instruction in floats: of the companion over f32 rows, or of the NPU over its own. */
+/* Lowers an operator in floats: on the companion over f32 rows, or on NPU_FLOAT over 16-bit floats. */
 static void lower_floats(bt_lower_build *b, size_t at)
 {
     const bt_lower_in *in = b->in;
     const bt_graph *g = in->graph;
     const bt_op *o = &g->op[at];
     const bt_pkg_unit unit = in->on_npu[at] == BT_PKG_NPU_FLOAT ? BT_PKG_NPU_FLOAT : BT_PKG_COMPANION;
-    /* rows are moved as they are */
+    /* SELECT_ROWS moves rows in any form */
     const bt_pkg_form form = bt_op_infos[o->kind].shape == BT_SHAPE_SELECT ? bt_lower_form_of(b, o->in[0])
                              : unit == BT_PKG_COMPANION                    ? BT_PKG_FORM_F32
                                                                            : BT_PKG_FORM_FLOAT16;
@@ -93,8 +93,8 @@ static void lower_floats(bt_lower_build *b, size_t at)
     if (bt_pkg_is_attention(i) && in->on_npu[at]) bt_lower_build_split_attention(b);
 }
 
-/* Whether an operator of the NPU other than a linear reads this tensor as operator `at` writes it: before
- * another one writes it in place. */
+/* Whether an NPU operator other than a linear reads this tensor as operator `at` wrote it, before another
+ * operator writes it in place. */
 static bool is_read_as_integers(const bt_lower_build *b, size_t at, uint32_t tensor)
 {
     const bt_op *o = b->in->graph->op;
@@ -106,7 +106,7 @@ static bool is_read_as_integers(const bt_lower_build *b, size_t at, uint32_t ten
     return false;
 }
 
-/* Operands of a group on the NPU. */
+/* The quantised input of a group of linears on the NPU. */
 static bt_lower_planes planes_of(bt_lower_build *b, size_t first)
 {
     const bt_op *o = &b->in->graph->op[first];
@@ -127,7 +127,7 @@ static void lower_linears(bt_lower_build *b, size_t first, size_t group)
     const bool in_integers = unit == BT_PKG_NPU, is_narrow = b->in->narrow_outputs && b->in->params;
     const bt_pkg_form floats = unit == BT_PKG_NPU_FLOAT ? BT_PKG_FORM_FLOAT16 : BT_PKG_FORM_F32;
     const uint32_t k = g->tensor[o->in[0]].width;
-    bool as_integers = false; /* one group has one kind of output */
+    bool as_integers = false; /* all linears of a group have one kind of output */
     for (size_t j = 0; j < group; j++)
         as_integers = as_integers || (in_integers && ((is_narrow && o[j].weight != BT_WEIGHT_OUTPUT) ||
                                                       is_read_as_integers(b, first + j, o[j].out)));
@@ -158,8 +158,8 @@ static void lower_linears(bt_lower_build *b, size_t first, size_t group)
     }
 }
 
-/* Every operator on the unit that it was given to, as its own placement says: on the NPU, in integers or
- * floats, or on the companion. Tensors are in the form that their readers want (lower_form.h). */
+/* Lowers every operator for the unit that in->on_npu gives it. Tensors are converted to the form that their
+ * reader wants (lower_form.h). */
 static void lower_operators(bt_lower_build *b)
 {
     for (size_t i = 0; i < b->ops;) {
@@ -173,18 +173,18 @@ static void lower_operators(bt_lower_build *b)
 
 /* ---- order ---- */
 
-/* Items are clusters, and single instructions of the companion; the next item is the one that stands first in
- * the old order and waits for nothing. */
+/* Reordering. Items are clusters, and single instructions of the companion. The next item is the first one,
+ * in the old order, that waits for nothing. */
 typedef struct order {
     bt_lower_build *b;
-    uint32_t *item;  /* [insts]: of an instruction: the first of its cluster, or itself */
-    uint32_t *waits; /* [insts]: of an item: how many edges from items that are not done */
+    uint32_t *item;  /* [insts]: the first instruction of its cluster, or the instruction itself */
+    uint32_t *waits; /* [insts]: for an item: edges from items that are not done */
     uint32_t *edge;  /* [2 * edges]: instructions from, to */
     size_t edges, edges_cap;
     bt_pkg_inst *to; /* [insts]: the new order */
 } order;
 
-/* Each run of instructions of one cluster is a cluster. */
+/* Makes each run of instructions of one cluster a cluster of its own. */
 static void number_runs(bt_lower_build *b)
 {
     uint32_t clusters = 0, before = 0;
@@ -196,7 +196,7 @@ static void number_runs(bt_lower_build *b)
     }
 }
 
-/* Whether a cluster is left and entered again. seen[clusters + 1] */
+/* Whether some cluster's instructions do not follow each other. seen: [clusters + 1]. */
 static bool is_apart(const bt_lower_build *b, uint8_t *seen)
 {
     uint32_t before = 0;
@@ -208,7 +208,7 @@ static bool is_apart(const bt_lower_build *b, uint8_t *seen)
     return false;
 }
 
-typedef struct users { /* of a value, or of the planes, or of the cache */
+typedef struct users { /* writer and readers of a value, of the planes, or of the KV cache */
     uint32_t writer;
     uint32_t reader[16];
     size_t readers;
@@ -231,7 +231,8 @@ static bool add_edge(order *o, uint32_t from, uint32_t to)
     return true;
 }
 
-/* More readers than there is room for: the last one waits for the one whose room it takes. */
+/* Notes a reader. With more readers than there is room for, the new one waits for the one whose room it
+ * takes. */
 static bool reads(order *o, users *u, uint32_t at)
 {
     if (u->is_written && !add_edge(o, u->writer, at)) return false;
@@ -269,7 +270,7 @@ static bool find_edges(order *o)
     return made;
 }
 
-/* The first item that waits for nothing and is not done; insts: none. */
+/* The first item that waits for nothing and is not done; insts: there is none. */
 static uint32_t next_item(const order *o)
 {
     uint32_t i = 0;
@@ -289,7 +290,8 @@ static size_t take(order *o, uint32_t item, size_t done)
     return done;
 }
 
-/* Conversions without a tensor or a site belong to no layer of their own. */
+/* Whether layers ascend. A conversion without a tensor or a site belongs to no layer, and gets the layer of
+ * the instruction behind it where that makes them ascend. */
 static bool layers_ascend(bt_pkg_inst *inst, size_t insts)
 {
     for (size_t i = insts; i-- > 1;) {
@@ -314,8 +316,8 @@ static bool layers_ascend(bt_pkg_inst *inst, size_t insts)
     return ascend;
 }
 
-/* Linears of one input may stand in other places than before: groups anew. Parts of the output matrix run
- * one by one. */
+/* Groups linears of one input anew, since they may stand in other places than before. Parts of the output
+ * matrix run one by one. */
 static void group_linears(bt_pkg_inst *inst, size_t insts)
 {
     for (size_t i = 0, n; i < insts; i += n) {
@@ -328,7 +330,7 @@ static void group_linears(bt_pkg_inst *inst, size_t insts)
     }
 }
 
-/* false: there is no such order; o->to is then of no use. */
+/* Fills o->to. false: there is no order that keeps clusters together, and o->to is unusable. */
 static bool find_order(order *o)
 {
     const size_t insts = o->b->insts;
@@ -347,10 +349,10 @@ static bool find_order(order *o)
     return layers_ascend(o->to, insts);
 }
 
-/* Brings the instructions of each cluster together, so that a cluster can run as one call, and numbers the
- * clusters from 1 in the order of the program. What reads stays behind what writes, planes stay in their
- * order and layers ascend; linears that no longer follow each other are no group. A program whose clusters
- * lie together stays as it is. Where a cluster cannot be brought together, its parts become clusters of their
+/* Brings the instructions of each cluster together, so that a cluster can run as one call, and numbers
+ * clusters from 1 in the order of the program. Readers stay behind writers, planes stay in their order, and
+ * layers ascend. Linears that the new order separates form no group. A program whose clusters lie together
+ * stays as it is. Where there is no such order, each run of a cluster's instructions becomes a cluster of its
  * own. */
 static bt_err order_clusters(bt_lower_build *b, bt_fault *fault)
 {
@@ -405,7 +407,7 @@ static int by_first(const void *a, const void *b)
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* Lives, offsets, and operands from values to offsets. */
+/* Finds the life and the offset of each value, and turns operands from values into offsets. */
 static bt_err place_all(bt_lowered *l, const bt_lower_build *b, bt_fault *fault)
 {
     bt_extent peak = {0, 0};
@@ -447,15 +449,16 @@ out:
 
 enum { FLOAT16_BYTES = 2 };
 
-/* Bytes of a row of an operand as the device keeps it. Operands are values still. */
+/* Bytes of a row of an operand as the device keeps it; in0, in1 and out are still numbers of values. */
 static uint64_t kept(const bt_lower_build *b, uint64_t value, uint32_t stride, uint32_t width)
 {
     const bool is_float16 = value != BT_PKG_NOWHERE && b->value[value].is_float16;
     return is_float16 ? bt_lower_build_stride(b, width, FLOAT16_BYTES) : stride;
 }
 
-/* Bytes of rows that go in at in0 and out at out. A slice moves its rows and heads, a part of the output
- * matrix its columns: all of them what the whole would, but that each part reads the input again. */
+/* Bytes of rows that are read at in0 and written at out. A slice moves its rows and heads, a part of the
+ * output matrix its outputs. Together they move what the whole would, except that each part reads the input
+ * again. */
 static uint64_t rows_moved(const bt_lower_build *b, const bt_pkg_inst *i, uint64_t rows)
 {
     const uint32_t heads = b->in->graph->hp.heads;
@@ -499,7 +502,7 @@ static void count(bt_lowered *l, const bt_lower_build *b)
     }
 }
 
-/* Room for all instructions; 0: slices and parts make more than a program may have. */
+/* The number of instructions to make room for; 0: slices and parts make more than a program may have. */
 static size_t insts_cap(const bt_lower_build *b, bt_fault *fault)
 {
     const uint64_t plain = b->ops * INSTS_PER_OP + bt_lower_build_parts(b);
@@ -507,7 +510,7 @@ static size_t insts_cap(const bt_lower_build *b, bt_fault *fault)
     uint64_t all = 0;
     for (size_t i = 0; i < b->ops; i++)
         if (b->in->graph->op[i].kind == BT_OP_ATTENTION && b->in->on_npu[i]) all += slices;
-    const uint64_t switches = b->in->graph->hp.layers + 1; /* at most, put in later */
+    const uint64_t switches = b->in->graph->hp.layers + 1; /* the most SESSIONs that switches.c may add */
     if (slices == 1 || !all || plain + all + switches <= BT_PKG_MAX_INSTS) return (size_t)(plain + all);
     (void)bt_fail(fault, BT_ELIMIT,
                   "attention of %zu rows in %llu slices (query_slice_rows %u, attention_heads_max %u) makes "

@@ -1,4 +1,4 @@
-/* The list of instructions that lowering grows: values, groups of linears, quantised inputs. */
+/* The list of instructions that lowering builds: values, groups of linears, quantised inputs. */
 #include "npu/lower/lower_build.h"
 #include "base/num.h"
 #include "npu/pkg/pkg_layout.h"

@@ -1,4 +1,4 @@
-/* Which forms a tensor lies in, and the conversions where the companion and the NPU hand on to each other. */
+/* The forms in which a tensor lies, and the conversions between the companion and the NPU. */
 #include "npu/lower/lower_form.h"
 
 #include <assert.h>
@@ -49,7 +49,7 @@ uint64_t bt_lower_form_in_place(bt_lower_build *b, size_t at, uint32_t tensor, b
 
 /* ---- conversions ---- */
 
-/* The linear that wrote the tensor first: its output's scale is the unit of the s16. NONE: attention's
+/* The linear that wrote the tensor first, whose output scale is the unit of the s16. NULL: attention's
  * output. */
 static const bt_op *linear_of(const bt_lower_build *b, uint32_t tensor)
 {
@@ -81,7 +81,7 @@ static bt_pkg_op conversion(bt_pkg_form from, bt_pkg_form to)
     return from == BT_PKG_FORM_S16 ? BT_PKG_DEQUANTISE16 : BT_PKG_DEQUANTISE32;
 }
 
-/* In the memory plan k and v as floats have names of their own beside k and v in integers. */
+/* In the memory plan, k and v in floats have other names than k and v in integers. */
 static uint32_t name_of(const bt_lower_build *b, uint32_t tensor, bt_pkg_form to)
 {
     const uint32_t name = bt_lower_build_name(b, tensor);
@@ -120,7 +120,7 @@ uint64_t bt_lower_form_read(bt_lower_build *b, size_t at, uint32_t tensor, bt_pk
     if (t->value[form] != BT_PKG_NONE) return t->value[form];
     if (form == BT_PKG_FORM_F32 && t->written == BT_PKG_FORM_FLOAT16) return t->value[BT_PKG_FORM_FLOAT16];
     assert(t->value[t->written] != BT_PKG_NONE);
-    /* No integer form is made from another one; floats stand between them. */
+    /* An integer form is never made from another one, only from floats. */
     const bt_pkg_form from = has_f32 ? BT_PKG_FORM_F32 : has_float16 ? BT_PKG_FORM_FLOAT16 : t->written;
     assert((is_float(from) != is_float(form) || form == BT_PKG_FORM_FLOAT16) && form != BT_PKG_FORM_WIDE);
     return convert(b, at, tensor, from, form);

@@ -1,4 +1,4 @@
-/* Asking the profile about each operator, and clustering what it takes. */
+/* Asks the profile about each operator, and clusters the operators that the NPU takes. */
 #include "npu/lower/offload.h"
 #include "kernels/int_kernels.h"
 #include "npu/lower/clusters.h"
@@ -14,7 +14,7 @@ static bool is_asked(const bt_op *op, uint32_t npu_ops)
 {
     if (op->kind == BT_OP_LINEAR) return true;
     if (npu_ops != BT_PKG_OPS_ALL || !bt_op_infos[op->kind].is_asked) return false;
-    return op->rotation != BT_ROTATION_R1; /* which belongs to the embedding */
+    return op->rotation != BT_ROTATION_R1; /* R1 belongs to the embedding */
 }
 
 bool bt_offload_linear(char *why, const bt_profile *profile, const bt_recipe_layer *recipe, bt_site_kind site,
@@ -32,8 +32,8 @@ bool bt_offload_linear(char *why, const bt_profile *profile, const bt_recipe_lay
     return !why[0];
 }
 
-/* Why the profile cannot run the operator in integers; "" when it can. Integers in the units of down's site
- * are too coarse to be rotated, so with R4 the operator that makes them stays in floats, too. */
+/* Writes why the profile cannot run the operator in integers; "": it can. Integers in units of down's site
+ * are too coarse to be rotated, so with R4 the operator that makes them stays in floats too. */
 static void why_not(char *why, const bt_graph *g, size_t at, const bt_profile *profile,
                     const bt_recipe *recipe)
 {
@@ -55,7 +55,7 @@ static void why_not(char *why, const bt_graph *g, size_t at, const bt_profile *p
     else if (is_turned || op->rotation == BT_ROTATION_R4) snprintf(why, MAX_WHY, "r4 rotates floats");
 }
 
-/* Operators come in the order of their layers. */
+/* Counts an operator as a fallback. Operators come in the order of their layers. */
 static bt_err record(bt_offload *p, const bt_op *op, const char *why, uint64_t macs, bt_fault *fault)
 {
     const char *name = bt_op_name(op->kind);
@@ -77,9 +77,9 @@ static bt_err record(bt_offload *p, const bt_op *op, const char *why, uint64_t m
 }
 
 /* ---- the graph as nodes that read from nodes ----
- * Tensors are written in place, so an operator comes after the last writer of what it reads and writes, and
- * after the readers of what it writes. Only the last writer and the readers since then are kept for a
- * tensor. */
+ * Tensors are written in place. So an operator comes after the last writer of all that it reads and writes,
+ * and after the readers of all that it writes. Only a tensor's last writer and the readers since then are
+ * kept. */
 
 typedef struct users {
     uint32_t writer, reader[8];
@@ -92,7 +92,7 @@ typedef struct edges {
     users *of;              /* [tensors] */
     uint32_t *input;        /* [ops * MAX_INPUTS] */
     bt_clusters_node *node; /* [ops] */
-    uint64_t *work;         /* [ops]: of a dropped operator's cluster */
+    uint64_t *work;         /* [ops]: work of a dropped operator's cluster */
 } edges;
 enum { MAX_INPUTS = 32, MAX_READERS = sizeof((users *)0)->reader / sizeof(uint32_t) };
 
@@ -129,8 +129,8 @@ static bt_err connect(edges *e, uint32_t v, bt_fault *fault)
     return BT_OK;
 }
 
-/* What an operator writes: as it crosses a boundary, 4 bytes an element; rows of KV, and what the NPU writes
- * in floats, 2. The logits are the caller's. */
+/* Measures what an operator writes as it crosses a boundary: 4 bytes an element; 2 for rows of KV and for the
+ * NPU's floats. Logits are the caller's memory. */
 static bt_err measure(bt_clusters_node *node, const bt_graph *g, const bt_op *op, uint8_t unit,
                       const bt_bind *at, bt_fault *fault)
 {
@@ -160,7 +160,7 @@ static bt_err cluster_all(bt_offload *p, edges *e, const bt_profile *profile, bt
                                  e->work, fault);
 }
 
-/* Lists operators of clusters that were dropped: on the NPU, but in no cluster. */
+/* Lists the operators of dropped clusters as fallbacks: those on the NPU that are in no cluster. */
 static bt_err list_dropped(bt_offload *p, const edges *e, const bt_profile *profile, const bt_bind *row,
                            bt_fault *fault)
 {
@@ -185,8 +185,8 @@ static bool is_too_large(const bt_op *op, const bt_profile *profile, float max)
     return (profile->op[op->kind] & BT_PROFILE_FLOAT16) && !(max <= BT_OFFLOAD_FLOAT16_MAX);
 }
 
-/* Whether the NPU takes, in floats, what it does not in integers. op_max NULL: no value is too large. False:
- * `why` is left as it is, or says which values are. */
+/* Whether the NPU takes in floats an operator that it cannot run in integers. op_max NULL: no value is too
+ * large. False: `why` stays, or names the values that are too large. */
 static bool takes_floats(char *why, const bt_graph *g, size_t at, const bt_profile *profile,
                          const float *op_max)
 {
@@ -221,7 +221,7 @@ static bt_err ask_all(bt_offload *p, const bt_graph *g, const bt_profile *profil
     return BT_OK;
 }
 
-/* Counts what runs where, after every operator has its place. */
+/* Sums up what runs where, after every operator is placed. */
 static void summarise(bt_offload *p, const bt_graph *g, const bt_profile *profile)
 {
     for (size_t i = 0; i < g->ops; i++) {

@@ -14,7 +14,7 @@ static uint64_t rows_of(const bt_pkg_program *g, const bt_pkg_inst *i)
 static uint64_t round_up(uint64_t n, uint64_t to) { return to ? (n + to - 1) / to * to : n; }
 static uint64_t pieces(uint64_t n, uint64_t of) { return of ? (n + of - 1) / of : n; }
 
-/* Bytes of an element that the instruction writes, in the arena; and on the chip, where the NPU's floats
+/* Bytes of an element that the instruction writes: in the arena, and on the chip, where floats of the NPU
  * have 2. */
 static uint32_t out_bytes(const bt_pkg_inst *i) { return bt_pkg_form_bytes(bt_pkg_op_info_of(i->op)->out); }
 static uint32_t chip_out_bytes(const bt_pkg_inst *i) { return bt_pkg_writes_float16(i) ? 2 : out_bytes(i); }
@@ -111,9 +111,8 @@ static void attention_op(bt_on_chip_op *ret, const bt_pkg_header *h, const bt_pk
     ret->is_sum = true;
 }
 
-/* Tables: the rotation's matrix and signs stay like weights, a row's cosines and sines of 16 bits come with
- * it.
- */
+/* Adds tables: a rotation's matrix and signs stay like weights; cosines and sines of 16 bits come with each
+ * row. */
 static void add_tables(bt_on_chip_op *op, const bt_pkg_header *h, const bt_pkg_inst *i)
 {
     const bt_pkg_rotation *r = i->arg == BT_ROTATION_R4 ? &h->r4 : &h->r2;
@@ -187,7 +186,7 @@ static void add_line(bt_plan_line *lines, size_t *n, const bt_plan_line *l)
     else if (k < BT_PLAN_MAX_LINES) lines[(*n)++] = *l;
 }
 
-/* The sequences that a program is for, by the first row that names it. */
+/* The batch of a program, from the first row that names it. */
 static uint32_t batch_of(const bt_pkg *p, uint32_t program)
 {
     const bt_pkg_row *r = bt_pkg_rows(p);
@@ -197,8 +196,8 @@ static uint32_t batch_of(const bt_pkg *p, uint32_t program)
     return 1;
 }
 
-/* Each sequence attends to K and V of its own: op becomes that of one sequence. Returns how many the slice
- * has. */
+/* Cuts attention of a batch to one sequence, because each attends to K and V of its own. Returns how many
+ * sequences the slice has. */
 static uint64_t part_sequences(bt_on_chip_op *op, const bt_pkg_header *h, const bt_pkg_program *g,
                                const bt_pkg_inst *i, uint32_t batch)
 {
@@ -216,7 +215,7 @@ static void repeat_share(bt_on_chip_share *s, uint64_t times)
     s->spilled = s->spilled > INT64_MAX / times ? INT64_MAX : s->spilled * times;
 }
 
-/* The same operator that many times, one after the other. */
+/* Multiplies a plan: the same operator `times` times, one after the other. */
 static void repeat_plan(bt_on_chip_plan *q, uint64_t times)
 {
     repeat_share(&q->weights, times);
@@ -226,7 +225,7 @@ static void repeat_plan(bt_on_chip_plan *q, uint64_t times)
     q->overflow = q->overflow > INT64_MAX / times ? INT64_MAX : q->overflow * times;
 }
 
-/* Linears in the order that the compiler set, all others in the one that moves least. */
+/* The plan of a linear in the package's loop order, of others in the order that moves least. */
 static bt_on_chip_plan in_its_order(const bt_on_chip_op *op, uint64_t capacity, const bt_pkg_inst *i)
 {
     const uint32_t order = bt_pkg_is_npu_linear(i) ? bt_pkg_order_of(i) : BT_PKG_ORDER_NONE;

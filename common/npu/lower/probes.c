@@ -19,10 +19,9 @@ size_t bt_probes_rows(const bt_profile *p, const bt_shapes *s, size_t ctx_tokens
     return n;
 }
 
-/* The row that chunks of the i-th shape with ends within ctx run in: its own next context, else the next
- * shape's. For shapes that no prompt alone is cut into: the next of the same seq and, among those, a larger
- * batch.
- */
+/* Finds the row in which the chunks of the refused row r run: the i-th shape's next context, else the next
+ * shape's. A shape that a single prompt is not cut into takes only rows of the same seq, and among those a
+ * larger batch. */
 static void find_instead(bt_probes_refused *r, const bt_profile *p, const bt_shapes *s, size_t ctx_tokens,
                          size_t i)
 {
@@ -49,7 +48,7 @@ bool bt_probes_refused_at(bt_probes_refused *ret, const bt_profile *p, const bt_
             *ret =
                 (bt_probes_refused){.batch = s->shape[n].batch, .seq = s->shape[n].seq, .ctx = (uint32_t)ctx};
             find_instead(ret, p, s, ctx_tokens, n);
-            /* smaller chunks, more of them: the largest of those */
+            /* else in smaller chunks, and more of them: the largest that are smaller */
             for (size_t k = n; n < s->shapes && !ret->seq_instead && k > 0; k--)
                 find_instead(ret, p, s, ctx_tokens, k - 1);
             return true;
@@ -57,7 +56,7 @@ bool bt_probes_refused_at(bt_probes_refused *ret, const bt_profile *p, const bt_
     return false;
 }
 
-/* The smallest seq from `seq` on, doubling, that passes in this context. */
+/* The first of seq, 2 seq, 4 seq ... that passes in this context, or ctx. */
 static uint32_t next_seq(const bt_profile *p, uint32_t seq, uint32_t ctx)
 {
     while (bt_probes_refuses(p, seq, ctx) && seq < ctx) seq = seq < ctx / 2 ? seq * 2 : ctx;
@@ -76,7 +75,7 @@ bt_err bt_probes_check(const bt_profile *p, const bt_shapes *s, size_t ctx_token
             left_seq = s->shape[i].seq;
         }
     if (left == longest) return BT_OK;
-    /* A chunk policy has the longest context of all; a file's rows have each their own. */
+    /* Every shape of a chunk policy has the longest context; each row of a file has its own. */
     const uint32_t other = next_seq(p, seq, (uint32_t)longest);
     const bool is_chunk = !s->shape[0].ctx && other <= BT_SHAPES_MAX_CHUNK,
                passes = !bt_probes_refuses(p, other, (uint32_t)longest);

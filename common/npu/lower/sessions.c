@@ -1,4 +1,4 @@
-/* Which layers are mapped together. */
+/* Splits layers into sessions. */
 #include "npu/lower/sessions.h"
 #include "device/tile.h"
 
@@ -16,14 +16,14 @@ uint64_t bt_sessions_matrix_bytes(const bt_profile *p, uint32_t n, uint32_t k, u
 typedef struct split {
     const bt_sessions_weight *weight;
     size_t weights, parts;
-    uint32_t *mapped_by; /* [constants]: 1 + the session that maps it, the last that does; 0: none */
+    uint32_t *mapped_by; /* [constants]: 1 + the last session that maps it; 0: none */
     uint64_t shared_bytes;
 } split;
 
 static uint64_t sum(uint64_t a, uint64_t b) { return b > UINT64_MAX - a ? UINT64_MAX : a + b; }
 
-/* What weights [first, end) of a part add to session `s`, which maps each constant once; kept: they are
- * mapped. */
+/* Bytes that weights [first, end) of a part add to session `s`, which maps each constant once. kept: notes
+ * that they are mapped. */
 static uint64_t added(split *j, size_t first, size_t end, uint32_t s, bool kept)
 {
     uint64_t bytes = 0;
@@ -38,7 +38,7 @@ static uint64_t added(split *j, size_t first, size_t end, uint32_t s, bool kept)
     return bytes;
 }
 
-/* The bytes of a part alone, with those that every session maps. */
+/* Bytes of a session with one part alone, the shared bytes included. */
 static uint64_t alone(split *j, size_t first, size_t end)
 {
     return sum(added(j, first, end, UINT32_MAX - 1, false), j->shared_bytes);
@@ -89,7 +89,7 @@ static bt_err split_all(bt_pkg_session *ret, size_t *ret_n, split *j, const bt_p
         } else {
             ret[n++] = (bt_pkg_session){(uint32_t)part, (uint32_t)part, bytes};
         }
-        (void)added(j, first, end, (uint32_t)n - 1, true); /* from here on mapped */
+        (void)added(j, first, end, (uint32_t)n - 1, true); /* notes that they are mapped */
     }
     *ret_n = n;
     return BT_OK;

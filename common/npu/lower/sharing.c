@@ -1,9 +1,10 @@
-/* Subgraphs of a layer, and which of them chunks can share: read off the graph's formulas. */
+/* The subgraphs of a layer, and which of them chunks can share, read off the graph's formulas. */
 #include "npu/lower/sharing.h"
 
 #include <stdbool.h>
 
-/* Whether an operator begins a subgraph, given the one before it in its layer (NULL: it is the first). */
+/* Whether an operator begins a subgraph. before: the operator before it in its layer; NULL: it is the
+ * first. */
 static bool begins(const bt_op *o, const bt_op *before)
 {
     if (!before) return true;
@@ -23,7 +24,8 @@ static bool depends_on_ctx(const bt_graph *g, const bt_op *o)
     return does;
 }
 
-/* The operators [first, end) of one subgraph; each activation belongs to the one that writes it first. */
+/* Bytes of one subgraph, operators [first, end). An activation belongs to the subgraph that writes it
+ * first. */
 static bt_err subgraph_bytes(uint64_t *ret, const bt_graph *g, size_t first, size_t end, size_t chunk,
                              unsigned weight_bits, bt_fault *fault)
 {

@@ -1,4 +1,4 @@
-/* Where one stage ends and the next begins: read off the instructions. */
+/* Cuts a program into stages, read off its instructions. */
 #include "npu/lower/stages.h"
 #include "npu/pkg/pkg_ops.h"
 

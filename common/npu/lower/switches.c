@@ -1,4 +1,4 @@
-/* Where one session ends and the next begins, in the list of instructions. */
+/* Puts SESSION instructions where one session ends and the next begins. */
 #include "npu/lower/switches.h"
 
 #include <stdlib.h>
@@ -21,7 +21,7 @@ bt_err bt_switches_insert(bt_lowered *l, const bt_pkg_session *session, size_t s
     uint32_t *moved = malloc(l->insts * sizeof *moved); /* where each instruction goes */
     bt_err e = inst && moved ? BT_OK : bt_fail(fault, BT_ENOMEM, "lowering a graph");
     size_t n = 0, next = 0;
-    uint32_t cut = 0; /* clusters that a switch made two */
+    uint32_t cut = 0; /* clusters that a SESSION has cut in two */
     bool layered = false;
     for (size_t i = 0; e == BT_OK && i < l->insts; i++) {
         const uint32_t layer = l->inst[i].layer;

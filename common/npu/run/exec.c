@@ -1,5 +1,5 @@
-/* The walk over a program: which instruction is whose work; and the work in floats, of the companion and of
- * the NPU, which rounds what it writes (exec_float.c). */
+/* The walk over a program: calls the function of each instruction. Also the instructions in floats, of the
+ * companion and of the NPU, whose results exec_float.c rounds. */
 #include "npu/run/exec_private.h"
 #include "base/memory.h"
 #include "graph/graph.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum {
-    READY_BYTES = 4 << 20, /* of the prepared inputs, touched before the first run needs them */
+    READY_BYTES = 4 << 20, /* bytes of the prepared inputs that are touched before the first run needs them */
     PACKED_RUNS = 32       /* sequences of a packed run that attention takes at once */
 };
 _Static_assert((int)BT_PKG_MAX_GROUP <= (int)BT_COMPANION_MAX_GROUP, "a group of linears runs as one");
@@ -29,7 +29,7 @@ static size_t largest_batch(const bt_pkg *pkg)
     return batch;
 }
 
-/* Why sequences cannot be packed; NULL: they can. */
+/* Why sequences cannot be packed, in words; NULL: they can. */
 static const char *unpackable(const bt_pkg *pkg, bool is_dynamic)
 {
     const bt_pkg_header *h = bt_pkg_header_of(pkg);
@@ -87,7 +87,7 @@ bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, 
     if (h->sparse_ppm && (e = bt_exec_sparse_new(&x->sparse, pkg, kernels, fault)) < 0) goto out;
     if (recipe.llm_int8 && (e = bt_exec_dynamic_new(&x->dynamic, pkg, fault)) < 0) goto out;
     x->ones = malloc(h->dim * sizeof *x->ones);
-    x->found = malloc(h->max_seq * bt_int_panels(h->ffn)); /* both are within the package's limits */
+    x->found = malloc(h->max_seq * bt_int_panels(h->ffn)); /* the package's limits bound both */
     const size_t prepared = bt_exec_group_prepared_bytes(pkg);
     x->prepared = aligned_alloc(64, prepared);
     x->ids = calloc(h->max_seq, sizeof *x->ids);
@@ -130,8 +130,8 @@ bt_exec_stats bt_exec_stats_of(const bt_exec *x)
     return s;
 }
 
-/* ---- the companion's steps ----
- * run_NAME of each instruction of FLOATS and EDGES (graph/op_list.h). */
+/* ---- the companion's instructions ----
+ * run_NAME for each instruction of FLOATS and EDGES (graph/op_list.h). */
 
 static float *out_of(const bt_exec_job *j, const bt_pkg_inst *i) { return bt_exec_at(j, i->out); }
 
@@ -273,7 +273,7 @@ static void run_kv_store(bt_exec_job *j, const bt_pkg_inst *i)
                 2 * rows->seq[b].valid * rows->seq[b].kv->kv_heads * rows->seq[b].kv->head_bytes;
 }
 
-/* This machine maps the package whole; what a device would do is counted. */
+/* Counts a switch of sessions, which a device would do. This machine maps the whole package. */
 static void run_session(bt_exec_job *j, const bt_pkg_inst *i)
 {
     bt_exec *x = j->x;
@@ -283,7 +283,8 @@ static void run_session(bt_exec_job *j, const bt_pkg_inst *i)
     x->stats.session_switch_ns += i->params;
 }
 
-/* Rows of OUT in a packed run; where they lie over those of SEQ, each at its own row or before it. */
+/* Copies the rows of OUT in a packed run. Where OUT lies over SEQ, each row moves to its own place or before
+ * it, so none is overwritten too early. */
 static void select_last(const bt_exec_job *j, const bt_pkg_inst *i)
 {
     uint8_t *out = bt_exec_at(j, i->out);
@@ -322,7 +323,7 @@ static void run_linear(bt_exec_job *j, const bt_pkg_inst *i) { bt_exec_dynamic_l
 
 size_t bt_exec_inst(bt_exec_job *j, const bt_pkg_inst *i)
 {
-    if (i->op == BT_PKG_LINEAR && !j->x->dynamic) return bt_exec_linear(j, i); /* and what is fused with it */
+    if (i->op == BT_PKG_LINEAR && !j->x->dynamic) return bt_exec_linear(j, i); /* with all fused to it */
     switch (i->op) {
 #define RUN(OF, NAME, name, ...) \
     case BT_PKG_##NAME: run_##name(j, i); break;

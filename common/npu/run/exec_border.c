@@ -1,5 +1,5 @@
-/* Values that cross between floats and integers, all by the companion: inputs of integer linears; and with
- * npu_ops all, what an operator on one side hands to one on the other. */
+/* Conversions between floats and integers, by the companion's functions: inputs of integer linears, and with
+ * npu_ops all what an operator on one side passes to an operator on the other. */
 #include "npu/run/exec_private.h"
 #include "kernels/int_ops.h"
 
@@ -37,7 +37,8 @@ void bt_exec_border_quantise(bt_exec_job *j, const bt_pkg_inst *i)
 
 /* ---- QUANTISE32: f32 to the residual stream's s32 ---- */
 
-/* To nearest even. Below 2^23 by a sum that leaves no room for a fraction; all floats above are whole. */
+/* Rounds to nearest, ties to even. Below 2^23 the sum v + 2^23 has no room for a fraction; all floats above
+ * are whole. */
 static float nearest(float v)
 {
     const float whole = 0x1p23f, a = v < 0 ? -v : v;
@@ -45,7 +46,7 @@ static float nearest(float v)
     return v < 0 ? -r : r;
 }
 
-/* A NaN, in padding, becomes -limit. */
+/* Rounds and clamps; a NaN, which only padding may have, becomes -limit. */
 static float nearest_within(float v, float limit)
 {
     v = v > -limit ? v : -limit;

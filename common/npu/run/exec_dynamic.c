@@ -1,6 +1,6 @@
-/* LLM.int8, for the recipe llm-int8 only: every row has its own scale, and a column in which any real row of
- * the run reaches the threshold is taken out of the integers and multiplied in float with f16 weights.
- * Numbers depend on the chunk. Plain code: a reference for accuracy, not for speed. */
+/* LLM.int8, for the recipe llm-int8 only. Every row has its own scale. A column in which any real row of the
+ * run reaches the threshold is taken out of the integers and multiplied in floats with f16 weights. So
+ * numbers depend on the chunk. The code is a reference for accuracy, not for speed. */
 #include "npu/run/exec_private.h"
 
 #include <math.h>
@@ -8,11 +8,11 @@
 
 static const float THRESHOLD = 6.0f;
 
-struct bt_exec_dynamic { /* of the QUANTISE that ran last */
+struct bt_exec_dynamic { /* what the last QUANTISE left */
     float *scale;        /* [max_seq]: of each row */
-    uint32_t *column;    /* [columns], ascending: those that were taken out */
+    uint32_t *column;    /* [columns], ascending: the columns taken out */
     size_t columns;
-    float *value; /* [rows, columns]: what stood there */
+    float *value; /* [rows, columns]: their values */
 };
 
 bt_err bt_exec_dynamic_new(bt_exec_dynamic **ret, const bt_pkg *pkg, bt_fault *fault)
@@ -20,7 +20,7 @@ bt_err bt_exec_dynamic_new(bt_exec_dynamic **ret, const bt_pkg *pkg, bt_fault *f
     const bt_pkg_header *h = bt_pkg_header_of(pkg);
     const bt_pkg_tensor *t = bt_pkg_tensors(pkg);
     size_t k = 0;
-    if (h->npu_ops != BT_PKG_OPS_LINEAR) /* planes that INT_SPLIT made have no columns taken out */
+    if (h->npu_ops != BT_PKG_OPS_LINEAR) /* INT_SPLIT takes no columns out */
         return bt_fail(fault, BT_EFORMAT, "recipe llm-int8 with npu operators 'all'");
     for (uint32_t i = 0; i < h->tensors.count; i++)
         if (t[i].n && t[i].site != BT_PKG_NONE &&
@@ -83,7 +83,7 @@ void bt_exec_dynamic_quantise(bt_exec_job *j, const bt_pkg_inst *i)
     atomic_fetch_add_explicit(&j->x->shadow_entries, (uint64_t)real * d->columns, memory_order_relaxed);
 }
 
-typedef struct output { /* of one matrix */
+typedef struct output { /* the output of one matrix */
     const bt_exec_dynamic *d;
     float *y;
     size_t ld, k;
@@ -116,11 +116,11 @@ void bt_exec_dynamic_linear(bt_exec_job *j, const bt_pkg_inst *i)
     bt_exec_group group;
     output out[BT_PKG_MAX_GROUP];
     bt_exec_group_begin(&group, j, i, &epilogue);
-    group.in.shadow_count = NULL; /* what is beyond the integers is in d->value */
+    group.in.shadow_count = NULL; /* d->value holds what is beyond the integers */
     group.in.shadow = NULL;
     for (size_t g = 0; g < group.group; g++) {
         const bt_pkg_tensor *t = bt_exec_tensor(x, &i[g]);
-        /* done by the companion */
+        /* the columns that were taken out are the companion's work */
         const bt_pkg_part p = bt_exec_linear_part(j, &i[g]);
         const uint64_t beside = (uint64_t)bt_exec_real_rows(j, i) * x->dynamic->columns * p.n;
         const float *scale = bt_exec_const(x, t->wscale), *bias = bt_exec_const(x, t->bias);

@@ -1,11 +1,13 @@
-/* Operators of the NPU in floats are the companion's own functions, so their sums are FP32 and have the one
- * order; here the rows that they wrote become 16-bit floats. What they read has been made so before. */
+/* Rounds the rows that the NPU's operators in floats have written to 16-bit floats. These operators are the
+ * companion's functions, so their sums are FP32 in the one order. The rows that they read were rounded
+ * before. */
 #include "npu/run/exec_private.h"
 
 static bt_round16 form_of(const bt_exec_job *j) { return (bt_round16)j->x->header->float_form; }
 
-/* ---- attention: the heads of its slice, in all rows: those of other slices are written later, or rounded
- * twice ---- */
+/* ---- attention ----
+ * Rounds the heads of the slice in all rows. Rows of other slices are written later, or rounded twice, which
+ * changes nothing. */
 
 static void round_heads(void *ud, const void *what, const float *none, size_t r0, size_t n, void *scratch)
 {
@@ -40,7 +42,7 @@ void bt_exec_float_round(bt_exec_job *j, const bt_pkg_inst *i)
 {
     const bt_companion *c = &j->x->companion;
     const bt_companion_area none = {0};
-    if (!bt_pkg_writes_float16(i) || i->op == BT_PKG_ROUND16) return; /* integers, or done */
+    if (!bt_pkg_writes_float16(i) || i->op == BT_PKG_ROUND16) return; /* integers, or rounded */
     if (bt_pkg_is_attention(i)) {
         round_attention(j, i);
         return;

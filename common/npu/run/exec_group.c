@@ -1,5 +1,5 @@
-/* A group of linears over one input: what the instructions name, as npu/run/int_linear.h takes it, and its
- * two runs of the pool. */
+/* A group of linears over one input: describes for npu/run/int_linear.h what the instructions name, and runs
+ * both its phases on the pool. */
 #include "npu/run/exec_private.h"
 
 void bt_exec_group_begin(bt_exec_group *ret, bt_exec_job *j, const bt_pkg_inst *i,

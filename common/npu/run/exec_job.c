@@ -1,5 +1,5 @@
-/* One run of a program: its rows and memory, how row-wise instructions become steps of the companion's pass,
- * and the shadow of planes. */
+/* One run of a program: its rows and memory, row-wise instructions as steps of the companion's pass, and the
+ * shadow of planes. */
 #include "npu/pkg/areas.h"
 #include "npu/run/exec_private.h"
 
@@ -7,7 +7,7 @@
 
 _Static_assert((int)BT_AREAS_MAX <= (int)BT_COMPANION_MAX_AREAS, "an instruction is one step");
 
-/* Into the lists, the batch's padding too. */
+/* Fills the lists of a run's sequences; sequences that are padding have valid 0. */
 static void list_sequences(bt_companion_seq *seq, bt_overflow **overflow, int32_t *ids, size_t batch,
                            const bt_exec_io *io)
 {
@@ -97,7 +97,7 @@ void bt_exec_job_look(const bt_exec_job *j, const bt_pkg_inst *i, size_t r, cons
     const size_t b = i->out_rows && j->last ? j->last[r] : r / rows;
     const bt_companion_seq *seq = &j->seqs.seq[b];
     bt_overflow *o = j->seqs.overflow[b];
-    /* where a sequence has one row of outputs, it is that of its last token */
+    /* a sequence's only row of OUT is made of its last token's row */
     const size_t row = i->out_rows && j->seq_out == 1 ? seq->valid - 1 : r % rows;
     if (!o || row >= seq->valid || is_finite(x, k, entry, count)) return;
     bt_overflow_note(o, (bt_overflow_place){seq->pos0 + row, i->layer, BT_OVERFLOW_INPUT});
@@ -138,7 +138,7 @@ uint64_t bt_exec_job_attention_macs(bt_exec_job *j, const bt_pkg_inst *i, const 
 
 static bool has_16_bits(const bt_exec_job *j, const bt_pkg_inst *i)
 {
-    return i->site == BT_PKG_NONE || bt_exec_site(j->x, i)->bits == 16; /* without a site: attention on s16 */
+    return i->site == BT_PKG_NONE || bt_exec_site(j->x, i)->bits == 16; /* no site: attention on s16 */
 }
 
 void bt_exec_count_macs(bt_exec_job *j, const bt_pkg_inst *i, uint64_t macs)
@@ -173,7 +173,7 @@ bt_exec_shadow bt_exec_job_shadow(const bt_exec_job *j, const bt_pkg_inst *i)
     return (bt_exec_shadow){bt_exec_at(j, s.counts), bt_exec_at(j, s.entries)};
 }
 
-/* Drops the entries of columns that are not hot from entry[count]; how many are left. */
+/* Drops the entries of columns that are not hot. Returns how many are left. */
 static uint32_t keep_hot(bt_int_shadow *entry, uint32_t count, const uint8_t *hot)
 {
     uint32_t kept = 0;

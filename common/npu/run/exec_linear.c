@@ -1,12 +1,12 @@
-/* LINEAR: the companion makes floats of a tile's integer sums and at once does to them what was found to be
- * fused with the group (npu/pkg/fuse.h). */
+/* LINEAR: the companion turns a tile's integer sums into floats, and applies to them at once what is fused
+ * with the group (npu/pkg/fuse.h). */
 #include "npu/run/exec_private.h"
 
 #include <string.h>
 
 /* ---- tiles ---- */
 
-/* Where results go that are quantised at once, tile by tile. */
+/* Where a fused QUANTISE writes, tile by tile. */
 typedef struct planes {
     const bt_exec_job *j;
     const bt_pkg_inst *i; /* the QUANTISE */
@@ -14,22 +14,22 @@ typedef struct planes {
     size_t ld, k;
     float inv_scale;
     bt_int_range range;
-    bt_int_shadow *shadow; /* [rows, k]: a tile's entries of a row begin at the tile's first column; gather
-                              closes the gaps. NULL: no shadow */
-    uint8_t *found;        /* [rows, panels of k]: how many they are, at the tile's first panel */
+    bt_int_shadow *shadow; /* [rows, k]: a tile's entries of a row begin at the tile's first column, and
+                              gather_rows closes the gaps. NULL: no shadow */
+    uint8_t *found;        /* [rows, panels of k]: number of entries, at the tile's first panel */
 } planes;
 
-typedef struct output { /* of one matrix */
+typedef struct output { /* the output of one matrix */
     const bt_kernels *kernels;
     float *y;
     size_t ld;
-    size_t rows; /* 0: y is [rows, ld]. Else nothing but the epilogue reads y, and it lies tile by tile: for
-                    outputs [n, n + cols), `rows` rows of cols from y + n * rows on */
+    size_t rows; /* 0: y is [rows, ld]. Else only the epilogue reads y, which lies tile by tile: outputs [n, n
+                    + cols) have `rows` rows of cols from y + n * rows on */
     const float *scale, *bias;
     const int32_t *colsum, *colsum_high;
-    int zero; /* of the inputs: what it adds to the sums is taken off */
+    int zero; /* the inputs' zero point, whose part is taken off the sums */
     bt_edge_then then;
-    const planes *planes; /* NULL: y is what is wanted */
+    const planes *planes; /* where y is quantised to; NULL: y is the result */
 } output;
 
 static float *y_of(const output *o, size_t *ld, size_t row, size_t n, size_t cols)
@@ -59,7 +59,7 @@ static void quantise_tile(const output *o, const float *y, size_t row, size_t ro
     }
 }
 
-/* BT_INT_MAX_ASYMMETRIC_K keeps all of this within 32 bits. */
+/* Takes the zero point's part off the sums. BT_INT_MAX_ASYMMETRIC_K keeps all numbers within 32 bits. */
 static void take_zero(int32_t *acc, int zero, const int32_t *colsum, size_t rows, size_t cols)
 {
     int32_t by[BT_INT_LINEAR_COLS];
@@ -111,7 +111,7 @@ static const bt_int_linear_epilogue epilogue = {tile8, tile16, row64};
 
 /* ---- the group ---- */
 
-/* A row's entries lie where their tiles begin: closes the gaps. */
+/* Closes the gaps between the entries of a row, which begin where their tiles begin. */
 static void gather_rows(void *ud, const void *what, const float *none, size_t r0, size_t n, void *scratch)
 {
     bt_exec_job *j = ud;

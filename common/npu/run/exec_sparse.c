@@ -1,11 +1,13 @@
-/* Sparse attention of prompts. Kv head by kv head, in the order of a plan (device/heads.h): K becomes panels
- * of 8 bits, once for a call; then threads take blocks of rows: q in 8 bits, their integer products with all
- * keys that the rows see, the greatest of each row and head, and exact attention to those, of a few rows at
- * once over all that any of them keeps. Threads meet at the end alone: whoever finds no block of a head makes
- * panels of the next one, and a head's keys and values stay in the caches while its blocks last. Rows, and
- * heads of a kv head, share a choice where the package says so: of rows from a multiple of their number on
- * the first chooses, and each adds those of them up to itself. What a row keeps depends on its own position,
- * the choosing q and the stored keys. */
+/* Sparse attention of prompts, KV head by KV head in the order of a plan (device/heads.h). For each KV head
+ * threads first make panels of 8 bits of K, once for a call. Then they take blocks of rows: q in 8 bits, the
+ * integer products of q with all keys that the rows see (the estimate), the greatest products of each row and
+ * head (the choice), and exact attention to the chosen positions, a few rows at once over all positions that
+ * any of them chose. Threads meet only at the end: a thread that finds no block of a head makes panels of the
+ * next head. So a head's keys and values stay in the caches while its blocks last.
+ *
+ * Rows, and heads of a KV head, share a choice where the package says so. Rows share in blocks that begin at
+ * multiples of their size: the first row chooses, and each row adds the block's positions up to its own. What
+ * a row keeps depends only on its position, the choosing q and the stored keys. */
 #include "device/heads.h"
 #include "npu/run/exec_private.h"
 
@@ -14,28 +16,30 @@
 #include <string.h>
 
 enum {
-    BLOCK_CHOICES = 48, /* of a block: 16 rows of three heads, or as many more rows of fewer */
-    PANELS = 8,         /* of keys in a product */
-    UNION_ROWS = 16,    /* that choose each for itself; all or some of them attend at once */
-    STRIDE = 32,        /* one of so many positions is looked at to decide how many */
+    BLOCK_CHOICES = 48, /* choices of a block: 16 rows of three heads, or more rows of fewer heads */
+    PANELS = 8,         /* panels of keys in one product */
+    UNION_ROWS = 16,    /* rows whose own choices are marked together; all or some of them attend at once */
+    STRIDE = 32,        /* one of so many positions is counted to decide how many rows attend at once */
     PIECE = 8,          /* panels that a thread makes at a time */
 };
 _Static_assert((int)BT_MODEL_MAX_HEADS <= (int)BT_HEADS_MAX, "a plan has room for every head");
-/* For the plan alone: picoseconds for a key made into its panel, a score estimated and looked at, a score
+/* For the plan alone, in picoseconds: a key made into its panel, a score estimated and ranked, a score
  * attended to (an AVX2 core at 3 GHz; `baton bench --kernels`). No bit depends on them. */
 enum { KEY_PS = 90000, SCORE_PS = 1500, KEPT_PS = 14000 };
-/* What a position costs that rows attend to at once, in parts of the same whole: to gather it; its scores and
- * weights, of each vector of 16 pairs; its values, of each pair. No bit depends on them. */
+/* The cost of a position to which rows attend at once, in one relative unit: to gather it; its scores and
+ * weights, for each vector of 16 pairs; its values, for each pair. No bit depends on them. */
 enum { GATHER_COST = 32, SCORE_COST = 48, VALUE_COST = 2 };
 
-/* Memory for the keys of a sequence, and of a thread. */
+/* The memory of a sequence's keys, and of a thread's scratch. */
 typedef struct layout {
-    size_t ld, k4, d; /* bytes of a row of integers; groups of four of it */
-    size_t keys;      /* positions, whole panels */
+    size_t ld, k4, d; /* bytes of a row of 8-bit integers; its groups of four; elements of a head */
+    size_t keys;      /* positions, rounded up to whole panels of 16 */
     size_t as_one;    /* rows that share a choice */
     size_t block_rows, choices;
-    size_t q, q_shift, inputs, is_left, product, score, choose, at, marks, rest, bytes; /* of a thread, by
-                                                                                           offset */
+    size_t q, q_shift, inputs, is_left, product, score, choose, at, marks, rest, bytes; /* of a thread: byte
+                                                                                           offsets in its
+                                                                                           scratch, and all
+                                                                                           its bytes */
 } layout;
 
 struct bt_exec_sparse {
@@ -55,7 +59,7 @@ static layout layout_of(const bt_attention *a, size_t group, size_t d, size_t ct
     const size_t of_row = a->is_group ? 1 : group;
     layout l = {.ld = bt_estimate_ld(d), .k4 = bt_int_k4(d), .d = d, .keys = (ctx_tokens + 15) / 16 * 16,
                 .as_one = a->rows};
-    /* many threads want many blocks: rows that share a choice are no more than those that do not */
+    /* a block has no more rows where rows share choices, so that many threads find blocks */
     l.block_rows = BLOCK_CHOICES / of_row / a->rows * a->rows;
     if (l.block_rows < a->rows) l.block_rows = a->rows;
     l.choices = l.block_rows / a->rows * of_row;
@@ -67,7 +71,7 @@ static layout layout_of(const bt_attention *a, size_t group, size_t d, size_t ct
     l.choose = l.score + round_up(l.choices * l.keys * sizeof(int32_t));
     l.at = l.choose + round_up(l.keys * sizeof(int32_t));
     l.marks = l.at + round_up((l.keys + BT_TOPK_ROOM + a->rows) * sizeof(uint32_t));
-    l.rest = l.marks + round_up((2 * l.keys + 1) * sizeof(uint16_t)); /* of attention, or of the estimate */
+    l.rest = l.marks + round_up((2 * l.keys + 1) * sizeof(uint16_t)); /* attention's or the estimate's */
     const size_t attention = bt_attn_scratch_bytes(d), estimate = bt_estimate_scratch_bytes(d);
     l.bytes = l.rest + round_up(attention > estimate ? attention : estimate);
     return l;
@@ -120,25 +124,25 @@ void bt_exec_sparse_free(bt_exec_sparse *s)
     free(s);
 }
 
-/* Rows of one sequence, at rising positions. */
+/* One call: rows of one sequence at successive positions. */
 typedef struct sparse_job {
     bt_exec_sparse *s;
     const bt_companion *c;
     const bt_kv_view *kv;
-    size_t layer, heads, kv_heads, h0, h1; /* query heads that are wanted */
+    size_t layer, heads, kv_heads, h0, h1; /* query heads [h0, h1) of the slice */
     const float *q;
     float *out;
     size_t ld, rows, pos; /* the first row's position */
     float scale;
-    bt_heads_plan plan;                     /* of the kv heads from h0's on */
-    size_t pieces, blocks;                  /* of each: panels by PIECE; blocks */
-    bt_pool_range left;                     /* both, of all of them */
-    atomic_size_t made[BT_MODEL_MAX_HEADS]; /* pieces that are done, by place in the plan */
+    bt_heads_plan plan;                     /* order of the KV heads, counted from h0's */
+    size_t pieces, blocks;                  /* of a KV head: pieces of PIECE panels; blocks of rows */
+    bt_pool_range left;                     /* pieces and blocks of all KV heads that are not taken */
+    atomic_size_t made[BT_MODEL_MAX_HEADS]; /* finished pieces, by place in the plan */
 } sparse_job;
 
 static size_t panels_of(const sparse_job *j) { return (j->pos + j->rows + 15) / 16; }
 
-/* One panel of keys: positions from 16 * p on of kv head g. */
+/* Makes one panel of keys: positions from 16 * p on of KV head g. */
 static void make_panel(const sparse_job *j, size_t g, size_t p, void *scratch)
 {
     const bt_exec_sparse *s = j->s;
@@ -158,23 +162,23 @@ static void make_panels(sparse_job *j, size_t place, size_t piece, void *scratch
     atomic_fetch_add_explicit(&j->made[place], 1, memory_order_release);
 }
 
-/* A block's rows, and heads of one kv head. Its rows that share choices, as_one of them from a multiple of
- * that on, are in no other. */
+/* Rows [first, first + rows) of the call and query heads [h0, h1) of KV head g. Rows that share a choice lie
+ * in one block. */
 typedef struct block {
     size_t g, h0, h1, first, rows;
 } block;
 
-/* The heads of a kv head, all of them, that choose for a row: one where they choose together. */
+/* How many choices a row has for a KV head: one where its heads choose together, else one for each head. */
 static size_t choosers(const sparse_job *j) { return j->s->attention.is_group ? 1 : j->heads / j->kv_heads; }
 
-/* Rows of the block from `row` on that share a choice with it. */
+/* How many rows of the block, from `row` on, share `row`'s choice. */
 static size_t together(const sparse_job *j, const block *b, size_t row)
 {
     const size_t as_one = j->s->layout.as_one, n = as_one - (j->pos + b->first + row) % as_one;
     return n < b->rows - row ? n : b->rows - row;
 }
 
-/* q in 8 bits of all choices of a block, in the order of rows, then of heads; how many they are. */
+/* Makes the q in 8 bits of all choices of a block, by rows, then heads. Returns how many. */
 static size_t choices(const sparse_job *j, const block *b, uint8_t *scratch)
 {
     const bt_exec_sparse *s = j->s;
@@ -193,7 +197,7 @@ static size_t choices(const sparse_job *j, const block *b, uint8_t *scratch)
     return n;
 }
 
-/* Scores of all choices of a block, [choices, keys]. */
+/* Estimates the scores of all choices of a block: [choices, keys]. */
 static void estimate(const sparse_job *j, const block *b, uint8_t *scratch)
 {
     const bt_exec_sparse *s = j->s;
@@ -210,7 +214,7 @@ static void estimate(const sparse_job *j, const block *b, uint8_t *scratch)
                                   scratch + l->product);
 }
 
-/* The list of choice c, of a row that sees `seen` positions and of head h: how many they are. */
+/* Lists the positions of choice c, for head h of a row that sees `seen` positions. Returns how many. */
 static size_t choose(const sparse_job *j, const block *b, size_t seen, size_t h, size_t c, uint8_t *scratch)
 {
     const bt_exec_sparse *s = j->s;
@@ -222,8 +226,8 @@ static size_t choose(const sparse_job *j, const block *b, size_t seen, size_t h,
     return count;
 }
 
-/* Attention of rows of the block from `row` on and of heads [h, h + width) over a list, as many heads at once
- * as may share one. */
+/* Attends for rows of the block from `row` on and heads [h, h + width) over a list, as many heads at once as
+ * may share one. */
 static void attend_list(const sparse_job *j, const block *b, size_t row, const bt_attn_list *list, size_t h,
                         uint8_t *scratch)
 {
@@ -237,7 +241,8 @@ static void attend_list(const sparse_job *j, const block *b, size_t row, const b
     }
 }
 
-/* Rows [row, row + n), whose first chooses: each adds those up to itself. */
+/* Attends for rows [row, row + n), which share the choice of the first; each adds the positions up to its
+ * own. */
 static void attend_together(const sparse_job *j, const block *b, size_t row, size_t n, size_t h, size_t width,
                             size_t c, uint8_t *scratch)
 {
@@ -248,9 +253,9 @@ static void attend_together(const sparse_job *j, const block *b, size_t row, siz
     attend_list(j, b, row, &(bt_attn_list){at, count, n, width, NULL}, h, scratch);
 }
 
-/* How many rows attend at once, of n that choose each for itself. With more rows a key is gathered less
- * often, but more of them have not chosen it. Tried are one row, and as many as fill one, two or three
- * vectors with `width` heads of each; what that costs is counted over one position of STRIDE. */
+/* How many of n rows, which each choose for themselves, attend at once. With more rows a key is gathered less
+ * often, but more of the rows have not chosen it. The candidates are one row, and as many as fill one, two or
+ * three vectors with `width` heads of each. Costs are counted on one position of STRIDE. */
 static size_t rows_at_once(const uint16_t *marks, size_t seen, size_t n, size_t width)
 {
     size_t best = 1;
@@ -271,7 +276,7 @@ static size_t rows_at_once(const uint16_t *marks, size_t seen, size_t n, size_t 
     return best;
 }
 
-/* Rows [row + from, row + from + n) attend over all positions that one of them has marked. */
+/* Attends for rows [row + from, row + from + n) over all positions that any of them has marked. */
 static void attend_marked(const sparse_job *j, const block *b, size_t row, size_t from, size_t n, size_t h,
                           size_t width, uint8_t *scratch)
 {
@@ -282,14 +287,15 @@ static void attend_marked(const sparse_job *j, const block *b, size_t row, size_
     uint16_t *take = (uint16_t *)(void *)(scratch + l->marks) + l->keys;
     const unsigned mask = (1u << n) - 1;
     size_t count = 0;
-    for (size_t i = 0; i < seen; i++) { /* what a position that nobody takes leaves is the next one's */
+    for (size_t i = 0; i < seen; i++) { /* a position that no row takes is overwritten by the next */
         at[count] = (uint32_t)i, take[count] = (uint16_t)(marks[i] >> from & mask);
         count += take[count] != 0;
     }
     attend_list(j, b, row + from, &(bt_attn_list){at, count, n, width, n > 1 ? take : NULL}, h, scratch);
 }
 
-/* Rows [row, row + n) that choose each for itself: of_row choices lie from one row's to the next. */
+/* Attends for rows [row, row + n), which each choose for themselves. c: the first row's choice; the choices
+ * of the next row are of_row further. */
 static void attend_union(const sparse_job *j, const block *b, size_t row, size_t n, size_t h, size_t width,
                          size_t c, size_t of_row, uint8_t *scratch)
 {
@@ -322,8 +328,8 @@ static void attend_block(const sparse_job *j, const block *b, uint8_t *scratch)
     }
 }
 
-/* From the last rows, which cost most, to the first. The panels are made before, but for a piece that another
- * thread is at. */
+/* Attends for the u-th block of a head, counted from the last rows, which cost most. The head's panels were
+ * all taken before; the thread waits for pieces that others still make. */
 static void attend_rows(sparse_job *j, size_t place, size_t u, uint8_t *scratch)
 {
     const size_t group = j->heads / j->kv_heads, most = j->s->layout.block_rows,
@@ -336,7 +342,8 @@ static void attend_rows(sparse_job *j, size_t place, size_t u, uint8_t *scratch)
     attend_block(j, &b, scratch);
 }
 
-/* Panels of the plan's first head; then for each head those of the next one, and its blocks. */
+/* A thread's work, in order: panels of the plan's first head; then for each head the panels of the next head,
+ * and the head's blocks. */
 static void heads_part(void *ud, size_t part, size_t parts)
 {
     sparse_job *j = ud;
@@ -352,7 +359,7 @@ static void heads_part(void *ud, size_t part, size_t parts)
     }
 }
 
-/* In which order kv heads come: what each takes follows from its rows and shares. */
+/* Orders the KV heads by their estimated times, which follow from rows and shares. */
 static void plan_heads(sparse_job *j)
 {
     const size_t group = j->heads / j->kv_heads, g0 = j->h0 / group, of_row = choosers(j);
@@ -376,14 +383,14 @@ static void attend(sparse_job *j)
     const size_t most = j->s->layout.block_rows;
     plan_heads(j);
     j->pieces = (panels_of(j) + PIECE - 1) / PIECE;
-    j->blocks = (j->pos + j->rows - 1) / most - j->pos / most + 1; /* begin at multiples of their rows */
+    j->blocks = (j->pos + j->rows - 1) / most - j->pos / most + 1; /* they begin at multiples of `most` */
     for (size_t i = 0; i < j->plan.heads; i++) atomic_init(&j->made[i], 0);
     bt_pool_range_init(&j->left, j->plan.heads * (j->pieces + j->blocks), 1);
     bt_pool_run(bt_companion_pool_for(j->c, j->rows * (j->h1 - j->h0) * (j->pos + j->rows)), heads_part, j);
 }
 
-/* Products of what rows at positions [pos, pos + rows) do for the heads of the slice: pairs of positions that
- * are estimated, and that are attended to. */
+/* Counts pairs of positions for rows [pos, pos + rows) and the slice's heads: estimated pairs, and attended
+ * pairs. */
 static void count_pairs(uint64_t *ret_seen, uint64_t *ret_kept, const bt_exec_sparse *s,
                         const bt_pkg_header *h, size_t layer, const bt_pkg_slice *slice, size_t pos,
                         size_t rows)

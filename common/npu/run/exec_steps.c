@@ -1,5 +1,5 @@
-/* A job that changes hands: each step closes the companion's pass, so that nothing waits in one executor
- * while another goes on. */
+/* A job that passes between executors. Each step ends the companion's pass, so that no work waits in one
+ * executor while another goes on. */
 #include "npu/run/exec_steps.h"
 #include "npu/run/exec_private.h"
 

@@ -1,6 +1,6 @@
 /* The INT_ instructions of a program: the integer operators of kernels/int_ops.h over rows of the arena.
- * Integers only; a saturated 8-bit output is handed to the companion (kernels/edge_repair.h). Work is split
- * over rows, KV heads or panels, never over a sum. */
+ * Integers only; the companion repairs saturated 8-bit outputs (kernels/edge_repair.h). Work is split over
+ * rows, KV heads or panels, never over a sum. */
 #include "npu/run/exec_private.h"
 #include "kernels/edge_repair.h"
 
@@ -10,14 +10,14 @@ enum { ATTENTION_ROWS = 32 };
 
 static bt_int_mul mul_of(const bt_pkg_int_params *p, int n) { return (bt_int_mul){p->m[n], p->s[n]}; }
 
-/* ---- operators that take rows ---- */
+/* ---- row-wise operators ---- */
 
 typedef struct rows_job {
     bt_exec_job *j;
     const bt_pkg_inst *i;
     const bt_pkg_int_params *params;
-    bt_pkg_slice slice; /* INT_ATTENTION: its rows and heads */
-    atomic_size_t next; /* and the next unit to take */
+    bt_pkg_slice slice; /* INT_ATTENTION: the instruction's rows and heads */
+    atomic_size_t next; /* INT_ATTENTION: the next unit to take */
 } rows_job;
 
 static void int_rmsnorm_rows(const rows_job *r, size_t r0, size_t n, void *scratch)
@@ -43,7 +43,7 @@ static void int_qk_norm_rows(const rows_job *r, size_t r0, size_t n, void *scrat
                                          (uint64_t)r->params->eps, n, d);
 }
 
-/* Padding has no position. */
+/* Rotates real rows alone; padding has no position. */
 static void int_rope_rows(const rows_job *r, size_t r0, size_t n, void *scratch)
 {
     const bt_exec *x = r->j->x;
@@ -95,8 +95,8 @@ static void int_split_rows(const rows_job *r, size_t r0, size_t n, void *scratch
     if (entry) bt_exec_job_shadow_made(r->j, i, &s, r0, n);
 }
 
-/* Rows of `width` as so many runs without a gap: all n as one where both strides are exactly the width.
- * Returns the elements of a run. */
+/* Splits n rows of `width` elements into runs without a gap: one run where both strides are exactly the
+ * width, else n. Returns the elements of a run. */
 static size_t runs_of(size_t *runs, size_t n, size_t width, size_t ldx, size_t ldy)
 {
     const bool is_whole = ldx == width && ldy == width;
@@ -152,7 +152,7 @@ static void do_rows(void *ud, const void *what, const float *none, size_t r0, si
 {
     bt_exec_job *j = ud;
     const bt_pkg_inst *i = what;
-    /* params: any constant where the operator takes none */
+    /* params points to an unrelated constant where the operator takes none */
     const rows_job job = {.j = j, .i = i, .params = bt_exec_const(j->x, (uint32_t)i->params)};
     (void)none;
     rows_of[i->op](&job, r0, n, scratch);
@@ -160,7 +160,7 @@ static void do_rows(void *ud, const void *what, const float *none, size_t r0, si
 
 /* ---- attention ---- */
 
-/* The slice's query heads among those of KV head g: the first, and how many. */
+/* The slice's query heads that belong to KV head g: returns how many; *ret_first: the first. */
 static size_t heads_of(const rows_job *r, size_t g, size_t *ret_first)
 {
     const bt_pkg_header *h = r->j->x->header;
@@ -171,9 +171,9 @@ static size_t heads_of(const rows_job *r, size_t g, size_t *ret_first)
     return first < last ? last - first : 0;
 }
 
-/* Query heads [head, head + heads) of KV head g, rows [row, row + rows) of the run, all real and of sequence
- * b, from position pos on. The kernel finds its queries as those of a KV head that has just `heads` of them,
- * so it gets the place where such a row would begin. */
+/* Attends for query heads [head, head + heads) of KV head g in rows [row, row + rows) of the run, all real
+ * and of sequence b, from position pos on. The kernel assumes KV heads of `heads` query heads each, so it
+ * gets the address where a row of such heads would begin. */
 static void attend(const rows_job *r, size_t b, size_t row, size_t rows, size_t pos, size_t g, size_t head,
                    size_t heads, void *scratch)
 {
@@ -188,7 +188,8 @@ static void attend(const rows_job *r, size_t b, size_t row, size_t rows, size_t 
                                           g, &p, scratch);
 }
 
-/* Units are sequences x blocks of rows x KV heads, the dear ones first, taken by whoever is free. */
+/* A thread's part. Units are sequences x blocks of rows x KV heads, the costliest first; a free thread takes
+ * the next. */
 static void attention_part(void *ud, size_t part, size_t parts)
 {
     rows_job *r = ud;
@@ -229,7 +230,7 @@ static void run_attention(rows_job *r)
 
 /* ---- linears with integer outputs ---- */
 
-typedef struct output { /* of one matrix */
+typedef struct output { /* the output of one matrix */
     const bt_kernels *kernels;
     int16_t *y;
     size_t ld;

@@ -1,12 +1,12 @@
-/* The loops over rows and panels of a linear layer. Integers only. */
+/* The loops over rows and panels of a linear. Integers only. */
 #include "npu/run/int_linear.h"
 
 #include <string.h>
 
-/* ROWS: whose sums lie in scratch together; with these rows' inputs of a chunk of K they fill half of a
- * second cache. 4-bit panels are unpacked once for all of these rows. UNPACK_BYTES: for unpacked panels;
- * where panels are long, fewer are taken at a time. UNIT: panels of a unit of work, of both matrices where
- * they are paired. PREPARE_ROWS: rows that a thread prepares at a time. */
+/* ROWS: rows whose sums lie in scratch together; with their inputs of a chunk of K they fill half of a
+ * second-level cache. Panels of 4 bits are unpacked once for all of these rows. UNPACK_BYTES: for unpacked
+ * panels; of long panels fewer are taken at a time. UNIT: panels of a unit of work, in both matrices of a
+ * pair. PREPARE_ROWS: rows that a thread prepares at a time. */
 enum { ROWS = 256, SUMS = ROWS * BT_INT_LINEAR_COLS, UNPACK_BYTES = 256 * 1024, UNIT = 2, PREPARE_ROWS = 8 };
 
 typedef struct tile_scratch {
@@ -16,7 +16,7 @@ typedef struct tile_scratch {
     int8_t unpacked[];
 } tile_scratch;
 
-/* At least as many as are wanted at once: a panel of each matrix and plane. */
+/* How many panels are unpacked at a time; at least `least`, a panel of each matrix and plane. */
 static size_t unpack_panels(size_t k, size_t least)
 {
     const size_t panel = bt_int_panel_bytes(k, 8);
@@ -27,7 +27,7 @@ static size_t unpack_panels(size_t k, size_t least)
 
 size_t bt_int_linear_scratch_bytes(size_t max_k)
 {
-    const size_t least = 4 * bt_int_panel_bytes(max_k, 8); /* more only where they fit */
+    const size_t least = 4 * bt_int_panel_bytes(max_k, 8); /* more panels are taken only where they fit */
     const size_t unpacked = !max_k ? 0 : least > UNPACK_BYTES ? least : UNPACK_BYTES;
     return (sizeof(tile_scratch) + unpacked + 63) / 64 * 64;
 }
@@ -53,18 +53,18 @@ void bt_int_linear_prepare(bt_int_linear *l)
 /* Outputs of `panels` panels of one matrix, whose sums are in scratch from column `column` on. */
 typedef struct batch {
     const bt_int_linear_matrix *m;
-    const int8_t *wp;   /* its panels, of 8 bits; or their low planes, */
-    const int8_t *high; /* and the high ones; else NULL */
+    const int8_t *wp;   /* panels of 8 bits, or the low planes of groups */
+    const int8_t *high; /* the high planes of groups; else NULL */
     size_t p, panels, column, high_column;
 } batch;
 
-/* v[cols]: of one row's sums. */
+/* Adds one row's sums to v[cols]. */
 static void add_sums(int64_t *v, bool is_wide, const int32_t *hi, const int32_t *lo, size_t cols)
 {
     for (size_t c = 0; c < cols; c++) v[c] += is_wide ? 256 * (int64_t)hi[c] + lo[c] : hi[c];
 }
 
-/* Rows whose shadow the product left out: it is added in 64 bits. */
+/* Hands on the rows whose shadow the product left out, which is added in 64 bits. */
 static void shadow_rows(const bt_int_linear *l, const batch *b, const int32_t *hi, const int32_t *lo,
                         int64_t *sums, size_t row, size_t rows, size_t n, size_t cols)
 {
@@ -79,7 +79,7 @@ static void shadow_rows(const bt_int_linear *l, const batch *b, const int32_t *h
     }
 }
 
-/* Rows of two planes of weights: 128 times the high one's sums, and the low one's. */
+/* Hands on rows of weights in two planes: 128 times the high plane's sums plus the low plane's. */
 static void plane_rows(const bt_int_linear *l, const batch *b, tile_scratch *s, size_t first, size_t row,
                        size_t rows, size_t n, size_t cols)
 {
@@ -102,8 +102,8 @@ static void plane_rows(const bt_int_linear *l, const batch *b, tile_scratch *s, 
     }
 }
 
-/* Sums of rows from `first` on are in scratch; those of [row, row + rows) are handed on: all at once but for
- * those in 64 bits. */
+/* Hands on the sums of rows [row, row + rows): as tiles, except rows that need 64 bits. Scratch holds the
+ * sums of rows from `first` on. */
 static void hand_on(const bt_int_linear *l, const batch *b, tile_scratch *s, size_t first, size_t row,
                     size_t rows)
 {
@@ -145,7 +145,8 @@ static void run_batches(const bt_int_linear *l, const batch *b, size_t count, ti
     }
 }
 
-/* A batch's weights from its matrix's, at `to` where they are not as the product wants them. */
+/* Finds a batch's weights in its matrix, or unpacks them at `to` where they have another form than the
+ * product needs. */
 static void unpack(const bt_int_linear *l, batch *b, int8_t *to)
 {
     const bt_int_linear_matrix *m = b->m;
@@ -162,7 +163,7 @@ static void unpack(const bt_int_linear *l, batch *b, int8_t *to)
     else b->wp = (const int8_t *)m->panels + p * panel;
 }
 
-/* Panels [p0, p1) of `count` matrices. */
+/* Computes panels [p0, p1) of `count` matrices. */
 static void run_panels(const bt_int_linear *l, const bt_int_linear_matrix *m, size_t count, size_t p0,
                        size_t p1, tile_scratch *s)
 {
@@ -185,7 +186,7 @@ static void run_panels(const bt_int_linear *l, const bt_int_linear_matrix *m, si
 
 /* ---- pieces ---- */
 
-/* Units are numbered through the group, a matrix after the other; those of a pair through the first. */
+/* Units are numbered over the group, matrix after matrix; those of a pair once for both. */
 static size_t units_of(const bt_int_linear_matrix *m) { return (bt_int_panels(m->n) + UNIT - 1) / UNIT; }
 static size_t wide_units(const bt_int_linear *l) { return BT_INT_LINEAR_PANELS / UNIT / (l->paired ? 2 : 1); }
 
