@@ -10,7 +10,7 @@ typedef struct awq {
     bt_compile_job *j;
     size_t total;                      /* tokens of the text */
     bt_awq_input input[BT_SITE_KINDS]; /* of the current layer */
-    size_t seen[BT_SITE_KINDS];        /* tokens of each */
+    size_t seen[BT_SITE_KINDS];        /* tokens that each input has taken */
 } awq;
 
 static bool has_site(const awq *a, uint32_t layer, uint32_t kind)

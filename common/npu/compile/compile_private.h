@@ -37,11 +37,11 @@ typedef struct bt_compile_job {
     bt_pkg_site *site;
     bt_graph *graph;
     bt_offload *offload;
-    bool *has_norm;                 /* [graph ops] */
-    uint32_t *params;               /* [graph ops], or NULL */
-    bool *pruned;                   /* [sites] */
+    bool *has_norm;                 /* [graph ops]: an RMSNORM whose weight was not folded away */
+    uint32_t *params;               /* [graph ops]: constants of parameters, or NULL */
+    bool *pruned;                   /* [sites]: without a shadow */
     const bt_pkg **donor;           /* [sites]: the package whose layer is copied */
-    bool is_given;                  /* every layer is */
+    bool is_given;                  /* every layer is copied from a donor */
     bool is_sketch;                 /* there are no weights: constants that hold values have a length alone */
     uint64_t calib_tokens;          /* tokens that scales were measured on */
     uint64_t work, work_done, step; /* shares (BT_COMPILE_SHARE_..): of all steps, of finished steps, of the current
@@ -63,7 +63,7 @@ enum {
     BT_COMPILE_SHARE_SPARSE = 55,    /* one of the two runs of the text for the heads of sparse attention */
 };
 void bt_compile_job_step(bt_compile_job *j, uint64_t share);            /* ends the step before, begins a step */
-void bt_compile_job_progress(void *job, uint64_t done, uint64_t total); /* of the step */
+void bt_compile_job_progress(void *job, uint64_t done, uint64_t total); /* of the current step */
 /* Tokens of the calibration text that are read. */
 size_t bt_compile_calib_tokens(const bt_compile_job *j);
 /* The matrices of a layer and the output matrix, in the order in which they are written. */

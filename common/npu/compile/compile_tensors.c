@@ -1,5 +1,5 @@
-/* From calibration to constants: scales of inputs, then every matrix rounded, packed and written, layer by
- * layer. */
+/* From calibration to constants: chooses scales of inputs, then rounds, packs and writes every matrix, layer
+ * by layer. */
 #include "kernels/kernels.h"
 #include "model/gguf.h"
 #include "npu/compile/compile_private.h"

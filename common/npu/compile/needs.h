@@ -6,10 +6,10 @@
  * package's size is its sketch's (npu/compile/compile.h). The file differs only by equal constants, which it has once,
  * and by operators that the calibration moves. */
 typedef struct bt_compile_needs {
-    uint64_t package_bytes; /* of the file */
+    uint64_t package_bytes; /* of the package file */
     uint64_t arena_bytes;   /* of a process that runs the package */
     uint32_t max_seq;       /* the most rows of a program */
-    bt_attention attention; /* of its prompts */
+    bt_attention attention; /* how its prompts attend */
     uint64_t memory_bytes;  /* of the compiler at its peak, without pages of files, which the system can take back */
 } bt_compile_needs;
 /* m may be a header alone (bt_model_open_head). threads: of the compiler's pool. The calibration's length alone is

@@ -47,7 +47,7 @@ enum { BT_OBTAIN_PATH_BYTES = 4096 };
  * not fit the model, or differs from that of --package. */
 bt_err bt_obtain_open(bt_pkg **ret, char *ret_path, const bt_model *m, const bt_obtain_want *w,
                       const bt_obtain_how *how, bt_fault *fault);
-/* Compiles to `path` whatever the cache holds. */
+/* Compiles to the file `path`, whatever the cache holds. */
 bt_err bt_obtain_compile(const char *path, const bt_model *m, const bt_obtain_want *w, const bt_obtain_how *how,
                          bt_fault *fault);
 /* The sizes of the package that bt_obtain_open would compile and open, before it does (npu/compile/needs.h); for a

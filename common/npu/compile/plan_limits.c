@@ -23,7 +23,7 @@ static bt_err check_count(const bt_profile *p, const bt_shapes *s, size_t ctx_to
                    s->text, rows, ctx_tokens, p->name, p->max_shapes, near);
 }
 
-/* The nearest policy of the chunk family whose programs have at most max_rows rows. */
+/* Names the nearest policy of the chunk family whose programs have at most max_rows rows. */
 static void name_chunk(char ret[32], uint32_t max_rows)
 {
     uint32_t n = 16;

@@ -43,14 +43,14 @@ typedef struct work {
     double *attended; /* [layers]: sums of the norms of attention's outputs, over measured rows */
     double *added;    /* [layers]: sums of the norms of what attention adds, over all rows */
     double *residual; /* [layers + 1]: the same of the residual stream before each layer */
-    uint32_t last;    /* linear */
-    bt_pkg_head *out; /* [layers, heads]; NULL: the first run */
+    uint32_t last;    /* weight of the last linear */
+    bt_pkg_head *out; /* [layers, heads]: what the second run measures; NULL in the first run */
     /* of the current step */
     uint32_t layer;
     const float *q, *attention;
     const bt_kv_view *kv;
     size_t rows;
-    bt_pool_range left; /* heads */
+    bt_pool_range left; /* heads that no thread has taken */
 } work;
 
 static double size_of(const float *x, size_t n)

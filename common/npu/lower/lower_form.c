@@ -96,7 +96,7 @@ static uint64_t convert(bt_lower_build *b, size_t at, uint32_t tensor, bt_pkg_fo
     const uint32_t width = b->in->graph->tensor[tensor].width;
     const uint64_t in0 = b->tensor[tensor].value[from];
     const uint64_t out = renew(b, tensor, to, name_of(b, tensor, to));
-    /* Conversions before the first layer stay before it. */
+    /* A conversion before the first layer belongs to no layer. */
     const bool is_before = !b->insts || b->inst[b->insts - 1].layer == BT_GRAPH_NO_LAYER;
     bt_pkg_inst *i = bt_lower_build_emit(b, op, on_npu ? BT_PKG_NPU_FLOAT : BT_PKG_COMPANION, at);
     i->out_rows = bt_lower_build_is_out(b, tensor);

@@ -1,4 +1,5 @@
-/* Rows that a device refuses: which they are, what stands in for them, and whether enough is left. */
+/* Finds the rows that a device refuses and the rows that replace them, and checks that enough rows are
+ * left. */
 #include "npu/lower/probes.h"
 
 #include <stdio.h>

@@ -50,7 +50,7 @@ static size_t end_of(const split *j, size_t first, size_t part)
     return first;
 }
 
-/* The window that holds the largest part. */
+/* Bytes of the smallest window: it holds the largest part. */
 static uint64_t smallest_window(split *j)
 {
     uint64_t most = 0;

@@ -269,8 +269,8 @@ static bt_err check_widths(const walk *w, const bt_pkg_inst *in, const bt_pkg_op
     switch ((bt_op_shape)r->shape) {
     case BT_SHAPE_IDS: width = in->out_width == h->dim; break;
     case BT_SHAPE_NORM: width = width && in->out_width == h->dim; break;
-    case BT_SHAPE_MATRIX: /* by its tensor */
-        arg = true;       /* check_pieces */
+    case BT_SHAPE_MATRIX: /* the tensor decides the width */
+        arg = true;       /* check_pieces checks it */
         width = in->macs_per_row == (uint64_t)in->in_width * in->out_width;
         break;
     case BT_SHAPE_HEADS:
@@ -279,7 +279,7 @@ static bt_err check_widths(const walk *w, const bt_pkg_inst *in, const bt_pkg_op
         break;
     case BT_SHAPE_STORE: width = in->in_width == h->kv_heads * h->head_dim; break;
     case BT_SHAPE_ATTEND:
-        arg = true; /* check_pieces */
+        arg = true; /* check_pieces checks it */
         width = width && in->out_width == h->heads * h->head_dim;
         break;
     case BT_SHAPE_BLOCKS: /* in integers: R2, or arg 0, a change of unit */

@@ -47,7 +47,7 @@ typedef struct bt_pkg_rotation { /* a rotation of bt_edge_rotate_fn; base 0: the
     uint32_t h_base; /* constant: s8 [base, base]; NONE where base is 1 */
     uint32_t sign;   /* constant: s8 [base << log2], or NONE */
     float scale;
-    uint32_t blocks; /* blocks in a row */
+    uint32_t blocks; /* blocks of base << log2 elements in a row */
 } bt_pkg_rotation;
 
 /* What the device's profile asks of layout (docs/profiles.md describes each field); 0: nothing. The programs' strides,
@@ -109,7 +109,7 @@ typedef struct bt_pkg_header { /* 1,024 bytes */
 
 /* How a query head chooses positions in sparse attention. */
 typedef struct bt_pkg_head { /* 16 bytes */
-    uint32_t ppm;            /* its share of positions in millionths, 1 to 1,000,000 */
+    uint32_t ppm;            /* the head's share of positions in millionths, 1 to 1,000,000 */
     float q_scale, k_scale;  /* units of the rotated q and of the KV head's rotated K in 8 bits, in [2^-100, 2^100] */
     float recall; /* share of the exact choice that the estimate finds on the calibration; NaN: not measured */
 } bt_pkg_head;
@@ -153,7 +153,7 @@ typedef struct bt_pkg_tensor { /* 96 bytes */
     uint32_t site;             /* of the input; NONE for vectors and 16-bit matrices */
     uint32_t bits; /* 8 or 4: integer panels; 16: f16 panels (kernels.h); 32: f32 vector; with palettes 4 or 6, the bits
                       of an index */
-    uint32_t panels; /* constant */
+    uint32_t panels; /* constant: integer panels, f16 panels, or f32 [n] of a vector */
     uint32_t wscale; /* constant: f32 [n], or [1] with one scale for the matrix */
     uint32_t oscale; /* constant: f32 [16 * panels], scale of the site times wscale, rounded once */
     uint32_t bias;   /* constant: f32 [n], or NONE */
@@ -224,9 +224,9 @@ typedef struct bt_pkg_program { /* 64 bytes */
  *   params         0, BT_PKG_NONE, or 1 + an index in body_params that the piece's `params` is added to; SESSION: ns
  *   first_inst, last_inst   of a place: counted from the piece's first instruction; a value may outlive its piece */
 typedef struct bt_pkg_piece { /* 32 bytes */
-    uint32_t inst, insts;     /* in body_code */
-    uint32_t place, places;   /* in body_plan */
-    uint32_t layer;           /* or UINT32_MAX */
+    uint32_t inst, insts;     /* first and count, in body_code */
+    uint32_t place, places;   /* first and count, in body_plan */
+    uint32_t layer;           /* UINT32_MAX outside layers */
     uint32_t cluster, params;
     uint32_t reserved;
 } bt_pkg_piece;
@@ -371,11 +371,11 @@ typedef struct bt_pkg_fallback {
     char why[96];
     uint32_t count, layers; /* count: operators of the graph; layers: that have any of them, 0: outside layers */
     uint64_t macs_per_row;
-} bt_pkg_fallback; /* 136 */
+} bt_pkg_fallback; /* 136 bytes */
 /* The layers that the device maps together; `layers` as a number stands for the output matrix. Where there are several
  * sessions, a program maps each by a SESSION before its first NPU instruction of the session's layers. */
 typedef struct bt_pkg_session {
     uint32_t first_layer, last_layer;
     uint64_t mapped_bytes; /* of weights, each constant once, and of one arena */
-} bt_pkg_session;          /* 16 */
+} bt_pkg_session;          /* 16 bytes */
 #endif

@@ -18,7 +18,7 @@ static void add(bt_shapes *p, size_t seq_min, size_t seq)
     p->all = p->shapes;
 }
 
-/* Powers of two from `first` to `last`, as far as prompts of ctx_tokens need them. */
+/* Adds the powers of two from `first` to `last` that prompts of ctx_tokens need. */
 static void add_powers(bt_shapes *p, size_t first, size_t last, size_t ctx_tokens)
 {
     size_t seq = first;
@@ -41,7 +41,7 @@ static size_t number(const char **text)
 
 static bool is_power(size_t n) { return n && !(n & (n - 1)); }
 
-/* "N", "N+tail" or "N+tail:M" */
+/* Reads "N", "N+tail" or "N+tail:M". */
 static bool parse_chunk(bt_shapes *p, const char *text, size_t ctx_tokens)
 {
     static const char suffix[] = "+tail";

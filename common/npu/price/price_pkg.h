@@ -49,7 +49,7 @@ bt_price_pkg_stages bt_price_pkg_stages_of(const bt_price_pkg *p);
 /* A chunk of a prompt: positions [pos, pos + valid). */
 typedef struct bt_price_pkg_chunk {
     uint64_t pos, valid, rows; /* rows: computed, padding included */
-    uint32_t program, ctx;     /* ctx: of the program's row */
+    uint32_t program, ctx;     /* ctx: of the program's row, in positions */
     bool is_first, is_last;
 } bt_price_pkg_chunk;
 /* The chunk that begins at `pos`, cut as the engine cuts it, of a prompt that is computed from `first` to `end`.

@@ -8,10 +8,10 @@ struct bt_schedule_play {
     bt_schedule_play_config c;
     bt_price_pkg_stages stages;
     size_t layers, room, chunks;
-    uint64_t *ns;        /* [room][stages] */
-    uint64_t *stored_ns; /* [room][layers] */
-    uint64_t *ends;      /* [room] */
-    uint32_t *order;     /* [room * layers] */
+    uint64_t *ns;        /* [room][stages]: times of stages */
+    uint64_t *stored_ns; /* [room][layers]: when a chunk's layer is stored */
+    uint64_t *ends;      /* [room]: position behind each chunk */
+    uint32_t *order;     /* [room * layers]: indices of stored_ns in the order of time */
     size_t ordered;
 };
 

@@ -18,7 +18,7 @@ typedef struct bt_schedule_price_config {
     bt_link link;      /* bits_per_us 0: nothing is sent */
     uint64_t kv_bytes; /* bytes of a position's KV in all layers */
 } bt_schedule_price_config;
-/* BT_ELIMIT: tokens beyond the package; errors of bt_schedule_init; BT_ENOMEM. */
+/* BT_ELIMIT: tokens beyond the package's context; errors of bt_schedule_run_begin; BT_ENOMEM. */
 bt_err bt_schedule_price_new(bt_schedule_price **ret, const bt_schedule_price_config *config, bt_fault *fault);
 void bt_schedule_price_free(bt_schedule_price *t); /* NULL is fine */
 typedef struct bt_schedule_priced {

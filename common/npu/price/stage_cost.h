@@ -28,15 +28,15 @@ typedef struct bt_stage_engines {
     uint32_t kv_elem_bits;             /* bits of an element of the deployment's KV; 0: 16 */
 } bt_stage_engines;
 typedef struct bt_stage_chunk {
-    uint64_t pos, rows, ctx;     /* ctx: of the program's row */
-    bool is_first;               /* of the prompt */
+    uint64_t pos, rows, ctx;     /* ctx: of the program's row, in positions */
+    bool is_first;               /* the first chunk of its prompt */
     const bt_price_batch *batch; /* attention of the rows of several prompts; NULL: of one prompt's rows, from pos on */
 } bt_stage_chunk;
 
 typedef struct bt_stage_inst {
     uint64_t ns, first_ns; /* on its engine, without first use; cost of the first use, whether due or not */
     uint64_t other_ns;     /* work of the other engine in this instruction */
-    uint64_t spill_ns;     /* of ns */
+    uint64_t spill_ns;     /* part of ns, for spilled bytes */
     uint64_t ops, bytes;   /* operations and bytes of memory, for energy and utilisation */
 } bt_stage_inst;
 bt_stage_inst bt_stage_inst_cost(const bt_stage_engines *e, const bt_pkg *p, uint32_t program, const bt_pkg_inst *i,

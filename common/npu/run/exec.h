@@ -39,9 +39,9 @@ bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, 
 void bt_exec_free(bt_exec *x); /* NULL is fine */
 
 typedef struct bt_exec_seq { /* one sequence's part of a run */
-    const int32_t *ids;      /* [valid] */
+    const int32_t *ids;      /* [valid]: token ids */
     const bt_kv_view *kv;    /* f16 or int8; [0, pos0) are stored; room for [pos0, pos0 + valid) */
-    size_t pos0, valid;      /* pos0: the first position; 1 <= valid <= io.rows */
+    size_t pos0, valid;      /* the first position, and how many; 1 <= valid <= io.rows */
     bt_overflow *overflow;   /* notes rows that KV cannot hold, and inputs of integer operators that are not finite.
                                 Several entries may share one. NULL: nothing is noted */
 } bt_exec_seq;

@@ -9,7 +9,7 @@
 static const float THRESHOLD = 6.0f;
 
 struct bt_exec_dynamic { /* what the last QUANTISE left */
-    float *scale;        /* [max_seq]: of each row */
+    float *scale;        /* [max_seq]: scale of each row */
     uint32_t *column;    /* [columns], ascending: the columns taken out */
     size_t columns;
     float *value; /* [rows, columns]: their values */

@@ -9,7 +9,7 @@
 /* Where a fused QUANTISE writes, tile by tile. */
 typedef struct planes {
     const bt_exec_job *j;
-    const bt_pkg_inst *i; /* the QUANTISE */
+    const bt_pkg_inst *i; /* the fused QUANTISE */
     int8_t *hi, *lo;
     size_t ld, k;
     float inv_scale;

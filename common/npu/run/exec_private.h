@@ -35,7 +35,7 @@ struct bt_exec {
     bt_companion companion;
     bt_companion_rotations rotations;
     float *ones;          /* [dim] ones: the weight of a norm that was folded away */
-    const uint8_t *embed; /* rows of embed_row_bytes */
+    const uint8_t *embed; /* the embedding: rows of embed_row_bytes */
     size_t embed_row_bytes;
     uint8_t *found;        /* [max_seq, panels of ffn]: counts of shadow entries of each row and tile (exec_linear.c) */
     int32_t *ids;          /* [max_seq]: token ids of a job */
@@ -60,7 +60,7 @@ typedef struct bt_exec_job {
     const bt_fuse *fuse;     /* [program->insts] */
     const bt_exec_io *io;
     uint8_t *arena;
-    const int32_t *ids;     /* of all rows of the run */
+    const int32_t *ids;     /* token ids of all rows of the run */
     bt_companion_rows seqs; /* the program's sequences; those of padding have valid 0 */
     size_t seq_out;         /* rows of OUT of each sequence */
     size_t rows, out;       /* rows of SEQ and of OUT of all sequences, padding included */
@@ -86,7 +86,7 @@ static inline const bt_pkg_site *bt_exec_site(const bt_exec *x, const bt_pkg_ins
     return &bt_pkg_sites(x->pkg)[i->site];
 }
 static inline const bt_fuse *bt_exec_fuse(const bt_exec_job *j, const bt_pkg_inst *i) { return &j->fuse[i - j->inst]; }
-/* NULL for BT_PKG_NOWHERE. */
+/* The address of an offset in the arena; NULL for BT_PKG_NOWHERE. */
 static inline void *bt_exec_at(const bt_exec_job *j, uint64_t offset)
 {
     return offset == BT_PKG_NOWHERE ? NULL : j->arena + offset;
@@ -169,7 +169,7 @@ typedef struct bt_exec_group {
     bt_int_linear_matrix m[BT_PKG_MAX_GROUP];
     bt_int_linear_input in;
     size_t group;
-    bool paired; /* npu/run/int_linear.h */
+    bool paired; /* as in npu/run/int_linear.h */
 } bt_exec_group;
 /* begin: takes the input and the matrices that the instructions from i on name, and counts their multiply-accumulates.
  * Then the caller sets each matrix's ud, and paired where the epilogue needs it. run: computes all tiles, on all
@@ -224,7 +224,7 @@ size_t bt_exec_sparse_rows(bt_exec_job *j, const bt_pkg_inst *i, const bt_pkg_sl
 /* ---- int_exec.c ---- */
 
 void bt_int_exec_run(bt_exec_job *j, const bt_pkg_inst *i);
-size_t bt_int_exec_scratch_bytes(const bt_pkg *pkg); /* of one thread */
+size_t bt_int_exec_scratch_bytes(const bt_pkg *pkg); /* bytes of one thread */
 
 /* ---- exec.c ---- */
 

@@ -36,10 +36,8 @@ typedef struct layout {
     size_t keys;      /* positions, rounded up to whole panels of 16 */
     size_t as_one;    /* rows that share a choice */
     size_t block_rows, choices;
-    size_t q, q_shift, inputs, is_left, product, score, choose, at, marks, rest, bytes; /* of a thread: byte
-                                                                                           offsets in its
-                                                                                           scratch, and all
-                                                                                           its bytes */
+    /* byte offsets in the scratch of a thread, and all its bytes */
+    size_t q, q_shift, inputs, is_left, product, score, choose, at, marks, rest, bytes;
 } layout;
 
 struct bt_exec_sparse {
@@ -47,9 +45,9 @@ struct bt_exec_sparse {
     bt_attention attention;
     const bt_pkg_head *head; /* [layers, heads] */
     layout layout;
-    int8_t *panel;   /* [kv heads, keys] */
-    int32_t *colsum; /* [kv heads, keys] */
-    uint8_t *shift;  /* [kv heads, keys] */
+    int8_t *panel;   /* [kv heads, keys / 16]: panels of 16 keys */
+    int32_t *colsum; /* [kv heads, keys]: as bt_int_pack_panel gives it */
+    uint8_t *shift;  /* [kv heads, keys]: as bt_estimate_keys gives it */
 };
 
 static size_t round_up(size_t n) { return (n + 63) / 64 * 64; }

@@ -11,8 +11,8 @@ struct bt_exec_steps {
     bt_exec_seq seq;
     bt_companion_seq list;
     bt_overflow *overflow;
-    uint32_t next; /* instruction */
-    int32_t ids[]; /* [max_seq] */
+    uint32_t next; /* the next instruction */
+    int32_t ids[]; /* [max_seq]: token ids */
 };
 
 bt_err bt_exec_steps_new(bt_exec_steps **ret, const bt_pkg *pkg, bt_fault *fault)
