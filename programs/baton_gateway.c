@@ -15,7 +15,7 @@ static int print_openapi(void)
     bt_buf_init(&b, 16 << 20);
     const bool is_good = gw_openapi_render_lines(&b) == BT_OK && fwrite(b.data, 1, b.len, stdout) == b.len;
     bt_buf_done(&b);
-    return is_good && fflush(stdout) == 0 ? 0 : 1;
+    return bt_opt_end(gw_options_program.name, is_good ? 0 : 1);
 }
 
 int main(int argc, char **argv)

@@ -28,9 +28,9 @@ int tool_fail(const char *command, const bt_fault *fault)
 int tool_print_json(const char *command, json_t *object)
 {
     const int bad = !object || json_dumpf(object, stdout, JSON_REAL_PRECISION(9)) < 0 ||
-                    putchar('\n') == EOF || fflush(stdout) != 0;
+                    putchar('\n') == EOF || bt_opt_flush() != 0;
     json_decref(object);
-    if (bad) fprintf(stderr, "baton %s: cannot write to stdout\n", command);
+    if (bad && !ferror(stdout)) fprintf(stderr, "baton %s: out of memory\n", command);
     return bad;
 }
 

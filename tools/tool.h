@@ -46,7 +46,8 @@ enum { TOOL_INTERRUPTED = 130, TOOL_MAX_INPUT_BYTES = 64 << 20 };
 
 /* "baton run: words" on stderr; returns 1, so that failing is one statement. */
 int tool_fail(const char *command, const bt_fault *fault);
-/* One JSON object and a newline on stdout; takes the reference. Returns 0, or 1 when stdout cannot be written. */
+/* One JSON object and a newline on stdout; takes the reference. Returns 0, or 1 when memory is out, with words, or when
+ * stdout cannot be written, which bt_opt_end says. */
 int tool_print_json(const char *command, json_t *object);
 /* The whole of a file, "-" for stdin, NUL-terminated, at most TOOL_MAX_INPUT_BYTES; the caller frees. */
 bt_err tool_read_file(char **ret, size_t *ret_len, const char *path, bt_fault *fault);

@@ -122,6 +122,13 @@ typedef struct bt_opt_args {
 /* For main(): parses, and prints what was asked for or what is wrong. -1: go on, *ret is to be given to bt_opt_done.
  * Otherwise the exit code: 0 after --help and the like, 2 for wrong usage (one line on stderr). */
 int bt_opt_start(bt_opt_args *ret, const bt_opt_program *program, int argc, char **argv, void *config);
+/* The end of what a program prints: every way out of main() that may have printed goes through bt_opt_start,
+ * bt_opt_dispatch or bt_opt_end. Where something that was written to stdout is lost (a full disk, a closed descriptor),
+ * bt_opt_end says so on stderr, once and with the reason, and returns 1 in place of 0; else it returns rc.
+ * bt_opt_flush is fflush(stdout) that remembers the reason, for output that must not wait; EOF: some of it is lost.
+ * Both are for one thread. */
+int bt_opt_end(const char *program_name, int rc);
+int bt_opt_flush(void);
 void bt_opt_done(bt_opt_args *args);                                       /* frees lists in the config too */
 bt_opt_source bt_opt_source_of(const bt_opt_args *args, const char *name); /* `name` is in the table */
 
@@ -159,7 +166,8 @@ typedef struct bt_opt_commands {
     const bt_opt_command *list;
     size_t count;
 } bt_opt_commands;
-/* Runs the named command and returns its exit code. Handles help, -h, --help, -V, --version, --print-options,
+/* Runs the named command and returns its exit code by bt_opt_end. Handles help, -h, --help, -V, --version,
+ * --print-options,
  * --print-man itself; 2 when no command or an unknown one is given. */
 int bt_opt_dispatch(const bt_opt_commands *commands, int argc, char **argv);
 void bt_opt_man_commands(FILE *out, const bt_opt_commands *commands);

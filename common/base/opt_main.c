@@ -1,8 +1,50 @@
 /* What main() calls: prints for the user, and turns outcomes into exit codes. */
 #include "base/opt.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
+/* ---- stdout ---- */
+static struct {
+    bool is_lost, is_told;
+    int why; /* errno of the first failure; 0: unknown */
+} lost;
+
+int bt_opt_flush(void)
+{
+    if (fflush(stdout) != 0) {
+        if (!lost.why) lost.why = errno;
+        lost.is_lost = true;
+    } else if (ferror(stdout)) {
+        lost.is_lost = true; /* a write in the middle failed, and errno is of something else since */
+    }
+    return lost.is_lost ? EOF : 0;
+}
+
+int bt_opt_end(const char *program_name, int rc)
+{
+    if (bt_opt_flush() == 0) return rc;
+    if (!lost.is_told) {
+        /* Devices and closed descriptors fail without a byte too. */
+        if (!lost.why && write(STDOUT_FILENO, "", 0) < 0) lost.why = errno;
+        fprintf(stderr, "%s: cannot write to stdout%s%s\n", program_name, lost.why ? ": " : "",
+                lost.why ? strerror(lost.why) : "");
+        lost.is_told = true;
+    }
+    return rc ? rc : 1;
+}
+
+/* A file that is opened while 0, 1 or 2 is closed gets that number, and then what is printed goes into it.
+ * What stands there instead lets nothing through: reading from 0 fails, and so does writing to 1 and 2. */
+static void hold_streams(void)
+{
+    for (int fd = 0; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0) (void)!open("/dev/null", fd ? O_RDONLY : O_WRONLY);
+}
+
+/* ---- main ---- */
 void bt_opt_usage_error(const char *program_name, const bt_fault *fault)
 {
     const size_t n = strlen(fault->text);
@@ -14,6 +56,7 @@ int bt_opt_start(bt_opt_args *ret, const bt_opt_program *program, int argc, char
 {
     bt_fault fault = {""};
     bt_opt_args a;
+    hold_streams();
     const bt_err e = bt_opt_parse(&a, program, argc, argv, config, &fault);
     if (e == BT_EARG) {
         bt_opt_usage_error(program->name, &fault);
@@ -32,7 +75,7 @@ int bt_opt_start(bt_opt_args *ret, const bt_opt_program *program, int argc, char
     case BT_OPT_PRINT_MAN: bt_opt_man(stdout, program); break;
     }
     bt_opt_done(&a);
-    return fflush(stdout) == 0 ? 0 : 1;
+    return bt_opt_end(program->name, 0);
 }
 
 static const bt_opt_command *find(const bt_opt_commands *c, const char *word)
@@ -73,12 +116,13 @@ static int wrong_command(const bt_opt_commands *c, const char *word)
 int bt_opt_dispatch(const bt_opt_commands *c, int argc, char **argv)
 {
     const char *word = argc > 1 ? argv[1] : NULL;
+    hold_streams();
     if (!word) {
         commands_help(stderr, c);
         return 2;
     }
     const bt_opt_command *cmd = find(c, word);
-    if (cmd) return cmd->run(argc - 1, argv + 1);
+    if (cmd) return bt_opt_end(cmd->program->name, cmd->run(argc - 1, argv + 1));
     if (!strcmp(word, "help") && argc > 2) {
         if (!(cmd = find(c, argv[2]))) return wrong_command(c, argv[2]);
         bt_opt_help(stdout, cmd->program);
@@ -93,5 +137,5 @@ int bt_opt_dispatch(const bt_opt_commands *c, int argc, char **argv)
     } else {
         return wrong_command(c, word);
     }
-    return fflush(stdout) == 0 ? 0 : 1;
+    return bt_opt_end(c->name, 0);
 }

@@ -181,7 +181,7 @@ int tool_compare_run(int argc, char **argv)
         rc = tool_print_json("compare", json_pack("{s:o}", "runs", runs));
     } else {
         print_runs(all, args.count);
-        rc = fflush(stdout) != 0;
+        rc = bt_opt_flush() != 0;
     }
     for (size_t i = 0; i < MOST_RUNS; i++) {
         json_decref(all[i].root);

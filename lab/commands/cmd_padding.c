@@ -106,7 +106,7 @@ static int print_people(const row *rows, size_t count, uint32_t *length, size_t 
         printf("%-*s  %15" PRIu64 "  %15.2f  %6.1f%%  %15" PRIu64 "  %15" PRIu64 "\n", width,
                rows[i].shapes.text, rows[i].specializations, (double)rows[i].launches / (double)n,
                100 * padding_ratio(&rows[i], tokens), tokens, rows[i].computed);
-    return fflush(stdout) != 0;
+    return bt_opt_flush() != 0;
 }
 
 static int padding(const config *c, const char *path)

@@ -249,7 +249,7 @@ static int show(const subject *s, const config *c, bt_fault *fault)
     json_decref(object);
     tool_plan_print(&r, (size_t)c->rows);
     if (c->output) printf("\n%s\n", c->output);
-    return fflush(stdout) != 0;
+    return bt_opt_flush() != 0;
 }
 
 static int plan(const config *c)

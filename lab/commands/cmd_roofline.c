@@ -235,7 +235,7 @@ static int roofline(const config *c)
     } else {
         tool_roofline_print(object);
         print_pays(object, c);
-        rc = fflush(stdout) != 0;
+        rc = bt_opt_flush() != 0;
         json_decref(object);
     }
     return rc;

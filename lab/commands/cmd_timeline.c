@@ -340,7 +340,7 @@ static int show_people(const config *c, const subject *s, const tool_modelled_re
     printf("  whole request: %.3f ms\n", ms(r->end_ns));
     print_lengths(l);
     if (c->output) printf("\n%s\n", c->output);
-    return fflush(stdout) != 0;
+    return bt_opt_flush() != 0;
 }
 
 static int timeline(const config *c)

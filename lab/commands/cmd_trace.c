@@ -159,7 +159,7 @@ static bt_err look(const config *c, const char *path, bool is_plot, bt_fault *fa
             const bt_trace_facts f = bt_trace_look(s.t);
             if (is_plot) e = tool_trace_plot(c->output, path, &stats, &f, fault);
             if (e == BT_OK && c->json && tool_print_json("trace", tool_trace_info_json(&stats, &f)))
-                e = bt_fail(fault, BT_EIO, "stdout");
+                e = BT_EIO;
             else if (e == BT_OK && !c->json && !is_plot) tool_trace_info_print(&stats, &f);
         }
     }
@@ -207,7 +207,7 @@ static int print_result(const config *c, const tool_trace_source *s, const tool_
     if (c->output)
         printf("%llu requests read, %llu written\n", (unsigned long long)r->read,
                (unsigned long long)r->written);
-    return fflush(stdout) != 0;
+    return bt_opt_flush() != 0;
 }
 
 static bool is_same(const char *a, const char *b)
@@ -233,13 +233,14 @@ static int make(const config *c, unsigned action, const char *path)
         e = bt_fail(&fault, BT_EIO, "open '%.150s': %s", c->output, strerror(errno));
     if (e == BT_OK) e = bt_trace_writer_begin(&w, f, c->to == TO_BATON, "", bt_clock_wall_s(), &fault);
     if (e == BT_OK) e = run_action(&r, c, action, &s, path, &w, &fault);
-    if (e == BT_OK) e = bt_trace_writer_end(&w, &fault);
-    if (e < 0 && f && ferror(f)) /* the fault names the file that was read */
-        e = bt_fail(&fault, e, "write '%.150s': %s", c->output ? c->output : "stdout", strerror(errno));
+    if (e == BT_OK) e = f == stdout && bt_opt_flush() != 0 ? BT_EIO : bt_trace_writer_end(&w, &fault);
+    const bool is_stdout_lost = e < 0 && f == stdout && ferror(stdout); /* bt_opt_end says so */
+    if (e < 0 && f && f != stdout && ferror(f)) /* the fault names the file that was read */
+        e = bt_fail(&fault, e, "write '%.150s': %s", c->output, strerror(errno));
     bt_trace_writer_done(&w);
     if (f && f != stdout && fclose(f) != 0 && e == BT_OK)
         e = bt_fail(&fault, BT_EIO, "write '%.150s': %s", c->output, strerror(errno));
-    rc = e < 0 ? tool_fail("trace", &fault) : print_result(c, &s, &r);
+    if (!is_stdout_lost) rc = e < 0 ? tool_fail("trace", &fault) : print_result(c, &s, &r);
     tool_trace_close(&s);
     return rc;
 }
@@ -264,11 +265,13 @@ static int run(const config *c, unsigned action, const char *path)
 {
     bt_fault fault = {""};
     if (action & MAKES) return make(c, action, path);
-    if (action != KEY) return look(c, path, action == PLOT, &fault) < 0 ? tool_fail("trace", &fault) : 0;
+    if (action != KEY && look(c, path, action == PLOT, &fault) < 0)
+        return fault.text[0] ? tool_fail("trace", &fault) : 1; /* no words: tool_print_json has them */
+    if (action != KEY) return 0;
     if (tool_trace_make_key(path, &fault) < 0) return tool_fail("trace", &fault);
     if (c->json) return tool_print_json("trace", json_pack("{s:s}", "name", path));
     printf("%s.secret opens what is sealed to %s.public\n", path, path);
-    return fflush(stdout) != 0;
+    return bt_opt_flush() != 0;
 }
 
 int tool_trace_run(int argc, char **argv)

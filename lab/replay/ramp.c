@@ -45,7 +45,7 @@ static void print_step(const tool_replay_tried *t, double speed, bool is_carried
     printf("%10.4g %12.3f %9.1f%% %10zu %12.1f %12.1f%s%s\n", speed, t->offered_per_s,
            100.0 * (double)f->good / (double)f->requests, f->failed, f->ttft_ms.p99, f->tpot_ms.p99,
            is_carried ? "" : "  too much", f->is_bottleneck ? ", of the generator too" : "");
-    fflush(stdout);
+    (void)bt_opt_flush();
 }
 
 int tool_replay_ramp_run(const tool_replay_ramp_job *j, bt_fault *fault)

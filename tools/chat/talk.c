@@ -83,7 +83,7 @@ bt_err tool_talk_say(tool_talk *t, const char *text, size_t len, bt_fault *fault
     const bool is_stopped = e == BT_ECANCEL;
     const bool stays = e == BT_OK || (is_stopped && a.text.len > 0);
     putchar('\n');
-    if (fflush(stdout) != 0 && e == BT_OK) e = bt_fail(fault, BT_EIO, "cannot write to stdout");
+    if (bt_opt_flush() != 0 && e == BT_OK) e = bt_fail(fault, BT_EIO, "cannot write to stdout");
     drop_nuls(&a.text); /* a gateway takes none back */
     if (stays && add(t, "assistant", bt_buf_text(&a.text), a.text.len, fault) < 0) e = BT_ENOMEM;
     if (!stays || e == BT_ENOMEM) drop_last(t);

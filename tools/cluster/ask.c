@@ -86,7 +86,7 @@ static void take_text(stream *s, const char *text, size_t len)
     if (!s->echo) return;
     if (isatty(STDOUT_FILENO)) tool_show(stdout, text, len);
     else fwrite(text, 1, len, stdout);
-    fflush(stdout);
+    (void)bt_opt_flush();
 }
 
 static bool on_event(void *ud, const char *data, size_t len)

@@ -345,7 +345,7 @@ int tool_bench_run(int argc, char **argv)
     } else {
         tool_bench_print_end(&b.out);
         rc = b.out.failed;
-        if (rc) fprintf(stderr, "baton bench: cannot write to stdout\n");
+        if (rc && !ferror(stdout)) fprintf(stderr, "baton bench: out of memory\n");
     }
     tool_machine_done(&b.machine[0]);
     for (size_t i = 0; i < b.threads.count; i++) bt_pool_free(b.pool[i]);

@@ -128,7 +128,7 @@ static int list(const config *c, const bt_cache_list *l, const char *folder)
         putchar('\n');
     }
     printf("%s in %s; at most %s are kept (--cache-limit)\n", sum, folder, most);
-    return fflush(stdout) != 0;
+    return bt_opt_flush() != 0;
 }
 
 /* ---- clearing ---- */
@@ -197,7 +197,7 @@ static bool is_agreed(const config *c, const bt_cache_list *chosen)
     if (c->yes) return true;
     sum_text(sum, sizeof sum, chosen);
     if (!c->json) print_table(chosen);
-    fflush(stdout);
+    (void)bt_opt_flush();
     if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO)) {
         fprintf(stderr, "baton cache: nothing was removed; with --yes it would be %s\n", sum);
         return false;
@@ -240,7 +240,7 @@ static int remove_them(const config *c, const bt_cache_list *l, size_t chosen, s
     else printf("nothing to remove\n");
     json_decref(gone);
     json_decref(stays);
-    return fflush(stdout) != 0 || stuck;
+    return bt_opt_flush() != 0 || stuck;
 }
 
 static int clear(const config *c, bt_cache_list *l, const bt_opt_args *args)

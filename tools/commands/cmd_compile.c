@@ -187,7 +187,7 @@ static int show(const config *c, const char *path, const bt_pkg *p, const json_t
         printf("\n%u image%s in %s\n", bt_pkg_header_of(p)->sessions.count,
                bt_pkg_header_of(p)->sessions.count == 1 ? "" : "s", c->images);
     printf("\n%s  (%.1f s)\n", path, (double)took_us / 1e6);
-    return fflush(stdout) != 0;
+    return bt_opt_flush() != 0;
 }
 
 int tool_compile_run(int argc, char **argv)

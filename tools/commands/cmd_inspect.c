@@ -337,7 +337,7 @@ static int inspect_model(const config *c, const char *name)
         rc = tool_print_json("inspect", to_json(m, table, memory));
     } else {
         print_people(m, table, graph, memory, c);
-        rc = fflush(stdout) != 0;
+        rc = bt_opt_flush() != 0;
     }
     json_decref(memory);
     bt_host_shapes_free(table);
@@ -359,13 +359,13 @@ static int inspect_package(const config *c, const char *path)
     } else if (c->json) {
         rc = tool_print_json("inspect", tool_package_json(p));
     } else if (c->errors) {
-        rc = tool_package_print_errors(p, &fault) < 0 ? tool_fail("inspect", &fault) : fflush(stdout) != 0;
+        rc = tool_package_print_errors(p, &fault) < 0 ? tool_fail("inspect", &fault) : bt_opt_flush() != 0;
     } else if (c->heads) {
-        rc = tool_package_print_heads(p, &fault) < 0 ? tool_fail("inspect", &fault) : fflush(stdout) != 0;
+        rc = tool_package_print_heads(p, &fault) < 0 ? tool_fail("inspect", &fault) : bt_opt_flush() != 0;
     } else {
         tool_package_print_summary(p);
         tool_package_print_details(p, c->tensors);
-        rc = fflush(stdout) != 0;
+        rc = bt_opt_flush() != 0;
     }
     bt_pkg_close(p);
     return rc;

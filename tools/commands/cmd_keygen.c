@@ -69,7 +69,7 @@ static int print(const config *c, const char *dir, const list *l)
     printf(", allow\ngive each machine its own NAME.secret and the allow file, the same everywhere, and "
            "start every program with --keys DIR;\n"
            "programs that run already read the allow file again when they get SIGHUP\n");
-    return fflush(stdout) != 0;
+    return bt_opt_flush() != 0;
 }
 
 int tool_keygen_run(int argc, char **argv)

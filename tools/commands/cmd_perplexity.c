@@ -241,7 +241,7 @@ static int show(const config *c, measure *r)
     if (r->diff)
         printf("against %s: mean KL %.6f, 99th percentile %.6f, same best token %.4f\n",
                bt_engine_door_names[c->against], d.kl_mean, d.kl_p99, d.top1_ratio);
-    return fflush(stdout) != 0;
+    return bt_opt_flush() != 0;
 }
 
 static bt_err measure_text(measure *r, config *c, const bt_model *m, const bt_tokenizer *tok, bt_pool *pool,

@@ -90,7 +90,7 @@ static int print_companions(void)
         is_first = false;
         printf("%-22s  %s\n", p.name, p.title);
     }
-    return fflush(stdout) != 0;
+    return bt_opt_flush() != 0;
 }
 
 static int print_people(void)

@@ -110,7 +110,7 @@ static int show(const job *j, const json_t *node, const char *words)
                                                  json_object_get(node, "state"), "incarnation",
                                                  json_object_get(node, "incarnation")));
     printf("%s %s %s\n", j->id, words, j->role);
-    return fflush(stdout) != 0;
+    return bt_opt_flush() != 0;
 }
 
 /* The gateway has been asked, and the command stops looking. */

@@ -375,7 +375,7 @@ static int show(const config *c, tool_answer *a, int64_t start_us, bt_err e, bt_
     }
     const bool ends_line = a->text.len > 0 && bt_buf_text(&a->text)[a->text.len - 1] == '\n';
     if (!ends_line || isatty(STDOUT_FILENO)) putchar('\n');
-    if (fflush(stdout) != 0) rc = 1;
+    if (bt_opt_flush() != 0) rc = 1;
     if (!c->quiet) tool_answer_print_figures(a);
     return rc;
 }

@@ -99,7 +99,7 @@ static int show(const config *c)
     } else {
         print_table(nodes);
         print_pace(nodes);
-        rc = fflush(stdout) != 0;
+        rc = bt_opt_flush() != 0;
     }
 out:
     json_decref(root);

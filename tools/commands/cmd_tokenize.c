@@ -62,7 +62,7 @@ static int print_people(const bt_tokenizer *tok, const int32_t *ids, size_t n)
         }
         puts("'");
     }
-    return fflush(stdout) != 0;
+    return bt_opt_flush() != 0;
 }
 
 static int print_ids(const bt_tokenizer *tok, const int32_t *ids, size_t n, bool as_json)

@@ -74,7 +74,7 @@ static void on_ready(void *ud, const char *url)
     const config *c = ud;
     if (c->json) (void)tool_print_json("up", json_pack("{s:s}", "ready", url));
     else printf("ready %s\n", url);
-    fflush(stdout);
+    (void)bt_opt_flush();
 }
 
 static void add_common(tool_command *t, const config *c, const char *program)
