@@ -1,16 +1,23 @@
-/* One line, escaped, built on the stack and written at once. */
+/* One line, escaped, built on the stack and written at once, or dropped. */
 #include "base/log.h"
 #include "base/clock.h"
 #include "base/opt.h"
 
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #define LINE_BYTES 2048
 #define TEXT_BYTES 2000
+_Static_assert(LINE_BYTES <= PIPE_BUF, "a pipe takes a line whole or not at all");
 
 const char *const bt_log_level_names[5] = {"error", "warn", "info", "debug", NULL};
 const char *const bt_log_formats[3] = {"text", "json", NULL};
@@ -31,6 +38,8 @@ static struct {
     bt_log_level level;
     bool json;
 } config = {"baton", BT_LOG_INFO, false};
+
+static atomic_uint_fast64_t dropped, unsaid; /* unsaid: of those dropped, the ones that no line has named */
 
 void bt_log_setup(const char *program, bt_log_level level, bool json)
 {
@@ -111,7 +120,7 @@ static void json_field(line *l, const char *name, const char *value)
     put_escaped(l, value, true);
 }
 
-static void emit(bt_log_level level, const char *request_id, const char *message)
+static line compose(bt_log_level level, const char *request_id, const char *message)
 {
     char when[32];
     const time_t now = (time_t)bt_clock_wall_s();
@@ -148,8 +157,53 @@ static void emit(bt_log_level level, const char *request_id, const char *message
     /* The last pieces fit even when the text was cut: LINE_BYTES leaves room behind TEXT_BYTES. */
     l.len += (size_t)snprintf(l.text + l.len, sizeof l.text - l.len, "%s%s\n", l.cut ? "..." : "",
                               config.json ? "\"}" : "");
-    (void)!write(STDERR_FILENO, l.text, l.len); /* nowhere to report that stderr is gone */
+    return l;
 }
+
+/* Whether stderr took the line. O_NONBLOCK is no way to that: whoever shares stderr would share the flag. A
+ * pipe that is opened once more has flags of its own; where that fails (no /proc, no descriptor left, a pipe
+ * of another user), a line may wait if another process fills the pipe between poll and write. */
+static bool deliver(const line *l)
+{
+    struct stat st;
+    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+    ssize_t n = -1;
+    if (fstat(STDERR_FILENO, &st) < 0) return false;
+    if (S_ISSOCK(st.st_mode))
+        return send(STDERR_FILENO, l->text, l->len, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)l->len;
+    const int own = S_ISFIFO(st.st_mode) ? open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_CLOEXEC) : -1;
+    if (own >= 0) {
+        n = write(own, l->text, l->len);
+        (void)close(own);
+    } else if (poll(&p, 1, 0) == 1 && (p.revents & POLLOUT)) {
+        n = write(STDERR_FILENO, l->text, l->len);
+    }
+    return n == (ssize_t)l->len;
+}
+
+/* False: stderr takes nothing yet. */
+static bool say_dropped(void)
+{
+    char text[80];
+    const uint_fast64_t n = atomic_exchange(&unsaid, 0);
+    if (n == 0) return true;
+    (void)snprintf(text, sizeof text, "%llu lines of this log were dropped: nobody read them in time",
+                   (unsigned long long)n);
+    const line l = compose(BT_LOG_WARN, NULL, text);
+    if (deliver(&l)) return true;
+    atomic_fetch_add(&unsaid, n);
+    return false;
+}
+
+static void emit(bt_log_level level, const char *request_id, const char *message)
+{
+    const line l = compose(level, request_id, message);
+    if (say_dropped() && deliver(&l)) return;
+    atomic_fetch_add(&dropped, 1);
+    atomic_fetch_add(&unsaid, 1);
+}
+
+uint64_t bt_log_dropped(void) { return atomic_load(&dropped); }
 
 static void vlog(bt_log_level level, const char *request_id, const char *fmt, va_list ap)
     __attribute__((format(printf, 3, 0)));

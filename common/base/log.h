@@ -5,7 +5,9 @@
 
 /* Lines to stderr, for programs only: libraries return errors. Each line is one write(2), so lines of several
  * threads and processes do not mix; lines over 2000 bytes are cut and end in "...". Control characters and bytes that
- * are not UTF-8 are written escaped, so nobody can forge a line.
+ * are not UTF-8 are written escaped, so nobody can forge a line. No line waits for a reader: one that a pipe, socket or
+ * terminal does not take at once is dropped whole and counted, and the next line that is taken comes behind one that
+ * says how many were dropped. Only a file may wait, for its disk.
  *   text  2025-01-31T12:00:00Z baton-decode info: model loaded (request 7f00aa)
  *   JSON  {"time":"...","level":"info","program":"baton-decode","request":"7f00aa","message":"model loaded"} */
 typedef enum bt_log_level { BT_LOG_ERROR, BT_LOG_WARN, BT_LOG_INFO, BT_LOG_DEBUG } bt_log_level;
@@ -13,6 +15,7 @@ typedef enum bt_log_level { BT_LOG_ERROR, BT_LOG_WARN, BT_LOG_INFO, BT_LOG_DEBUG
 /* Call once, before there are threads. `program` must live on. Without it: level info, text, program "baton". */
 void bt_log_setup(const char *program, bt_log_level level, bool json);
 bool bt_log_wants(bt_log_level level);
+uint64_t bt_log_dropped(void); /* lines of this process that stderr did not take; from any thread */
 
 /* --log-level, --log-format and -v. */
 typedef struct bt_log_options {

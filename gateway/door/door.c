@@ -37,6 +37,7 @@ bt_err gw_door_new(gw_door **ret, const gw_door_env *env, bt_fault *fault)
 void gw_door_free(gw_door *d)
 {
     if (!d) return;
+    gw_reply_tick(d);
     gw_live_close(d);
     gw_roles_free(d);
     free(d);
@@ -449,4 +450,8 @@ void gw_door_act(gw_door *d, const gw_action *a)
 }
 
 bool gw_door_next_event(gw_door *d, gw_event *ret) { return gw_live_next_event(d, ret); }
-void gw_door_tick(gw_door *d, int64_t now_us) { gw_live_tick(d, now_us); }
+void gw_door_tick(gw_door *d, int64_t now_us)
+{
+    gw_reply_tick(d);
+    gw_live_tick(d, now_us);
+}

@@ -1,6 +1,7 @@
 /* Feeds the metric table. Counters of the brain and the node link are copied when /metrics is read. */
 #include "gateway/door/metrics.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "gateway/api/device.h"
 #include "rt/metrics.h"
 
@@ -235,6 +236,7 @@ bt_err gw_metrics_render(gw_metrics *m, bt_buf *out, const gw_brain *brain, cons
     bt_metrics_set(m->m, REQUESTS_WAITING, 0, 0, gw_brain_queued(brain));
     bt_metrics_set(m->m, DEBTS, 0, 0, gw_brain_debts(brain));
     bt_metrics_set(m->m, HTTP_CONNECTIONS, 0, 0, http_connections);
+    raise_to(m, LOG_DROPPED, 0, bt_log_dropped());
     bt_metrics_set(m->m, RESIDENT, 0, 0, (double)gw_metrics_rss_bytes());
     return bt_metrics_render(m->m, out);
 }

@@ -93,6 +93,8 @@ X(CAPTURE_BYTES, COUNTER, "baton_capture_bytes_total", NULL, NULL, NULL, NULL, N
 X(HTTP_ANSWERS, COUNTER, "baton_http_answers_total", "status", statuses, NULL, NULL, NULL,
   "HTTP answers by class of status")
 X(HTTP_CONNECTIONS, GAUGE, "baton_http_connections", NULL, NULL, NULL, NULL, NULL, "HTTP connections open now")
+X(LOG_DROPPED, COUNTER, "baton_log_lines_dropped_total", NULL, NULL, NULL, NULL, NULL,
+  "Log lines dropped because nobody read stderr in time")
 X(BUILD_INFO, GAUGE, "baton_build_info", "version", versions, "model", models, NULL, "1; the labels say what runs")
 X(START_TIME, GAUGE, "process_start_time_seconds", NULL, NULL, NULL, NULL, NULL,
   "Start of this process, seconds since 1970")

@@ -36,7 +36,15 @@ void gw_reply_error(gw_door *d, gw_http_exchange *x, const gw_openai_error *err,
     const bt_log_level level = err->status == 503   ? BT_LOG_DEBUG
                                : err->status >= 500 ? BT_LOG_WARN
                                                     : BT_LOG_INFO;
-    bt_log_request(level, gw_http_id(x), "%d: %s", err->status, err->message);
+    if (err->status < 500 && ++d->refusals > GW_REPLY_LOGGED_A_SECOND) d->refusals_unsaid++;
+    else bt_log_request(level, gw_http_id(x), "%d: %s", err->status, err->message);
+}
+
+void gw_reply_tick(gw_door *d)
+{
+    if (d->refusals_unsaid > 0)
+        bt_log(BT_LOG_INFO, "%u more requests were answered 4xx within a second", d->refusals_unsaid);
+    d->refusals = d->refusals_unsaid = 0;
 }
 
 bool gw_reply_not_ready(const gw_door *d, gw_openai_error *err)

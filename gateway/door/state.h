@@ -56,6 +56,7 @@ struct gw_door {
     uint8_t id_key[8];
     int64_t started_s;
     size_t open_count;
+    unsigned refusals, refusals_unsaid; /* requests answered 4xx since the last tick; those that the log left out */
     bool is_draining;
 };
 

@@ -4,6 +4,7 @@
 #include "tests/helpers/cluster/raw_http.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,6 +15,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -140,6 +142,69 @@ static void hears_again_when_descriptors_are_free_again(void **state)
     assert_true(cluster_end(g, spawn_patience(SOON_MS)));
 }
 
+/* A client that is refused often does not fill the log. */
+static void refusals_beyond_some_a_second_are_counted_in_the_log(void **state)
+{
+    enum { ASKED = 300 };
+    unsigned long more = 0;
+    (void)state;
+    spawn *g = start("--max-queue", "64");
+    for (int i = 0; i < ASKED; i++)
+        assert_non_null(strstr(ask("GET /nothing HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+                                   spawn_patience(SOON_MS)),
+                               "HTTP/1.1 404"));
+    assert_true(cluster_end(g, spawn_patience(SOON_MS)));
+    const char *log = spawn_err(g);
+    const size_t lines = raw_count(log, "info: 404: ");
+    for (const char *at = log; (at = strstr(at, " more requests were answered 4xx")); at++) {
+        const char *number = at;
+        while (number > log && number[-1] >= '0' && number[-1] <= '9') number--;
+        more += strtoul(number, NULL, 10);
+    }
+    assert_int_equal(lines + more, ASKED);
+    assert_true(lines >= 20);
+    assert_true(more > 0 || spawn_is_sanitized()); /* a slow gateway answers fewer than 20 a second */
+}
+
+/* The gateway's stderr is a pipe that holds one page. The gateway serves on, counts what the pipe did not
+ * take, and says so when somebody reads. */
+static void a_log_that_nobody_reads_stops_nobody(void **state)
+{
+    static const char health[] = "GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    static char log[1 << 16];
+    char pipe_path[512], port[16];
+    (void)state;
+    (void)snprintf(pipe_path, sizeof pipe_path, "%s", spawn_path("log"));
+    (void)snprintf(port, sizeof port, "%u", cluster_free_port());
+    (void)snprintf(url, sizeof url, "http://127.0.0.1:%s", port);
+    assert_int_equal(mkfifo(pipe_path, 0600), 0);
+    const int fd = open(pipe_path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+    assert_true(fd >= 0 && fcntl(fd, F_SETPIPE_SZ, 4096) >= 4096);
+    const char *bin = getenv("BATON_BIN");
+    char program[512];
+    (void)snprintf(program, sizeof program, "%s/baton-gateway", bin && *bin ? bin : "bin");
+    spawn *g = SPAWN("/bin/sh", "-c",
+                     "exec \"$1\" -m \"$2\" --port \"$3\" --control 'tcp://127.0.0.1:*' -v 2> \"$4\"", "sh",
+                     program, spawn_tiny_model(1), port, pipe_path);
+    int there = -1; /* until it listens */
+    for (const int64_t end = spawn_now_ms() + spawn_patience(READY_MS); there < 0 && spawn_before(end);)
+        if ((there = raw_dial(url)) < 0) spawn_nap();
+    assert_true(there >= 0);
+    (void)close(there);
+    /* A line each, since no node is ready; a page may be large. */
+    for (int i = 0; cluster_metric(url, "\nbaton_log_lines_dropped_total ") < 20; i++) {
+        assert_true(i < 2000);
+        assert_non_null(strstr(ask(health, spawn_patience(SOON_MS)), "HTTP/1.1 503"));
+    }
+    assert_true(read(fd, log, sizeof log - 1) > 0);
+    assert_non_null(strstr(ask(health, spawn_patience(SOON_MS)), "HTTP/1.1 503"));
+    memset(log, 0, sizeof log);
+    assert_true(read(fd, log, sizeof log - 1) > 0);
+    assert_non_null(strstr(log, " lines of this log were dropped"));
+    (void)close(fd);
+    assert_true(cluster_end(g, spawn_patience(SOON_MS)));
+}
+
 static void a_web_page_without_a_key_changes_no_role_where_all_pages_may_ask(void **state)
 {
     (void)state;
@@ -170,6 +235,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_teardown(a_burst_and_then_silence_shuts_nobody_out, cluster_teardown),
         cmocka_unit_test_teardown(stalled_bodies_leave_their_memory_to_another, cluster_teardown),
         cmocka_unit_test_teardown(hears_again_when_descriptors_are_free_again, cluster_teardown),
+        cmocka_unit_test_teardown(refusals_beyond_some_a_second_are_counted_in_the_log, cluster_teardown),
+        cmocka_unit_test_teardown(a_log_that_nobody_reads_stops_nobody, cluster_teardown),
         cmocka_unit_test_teardown(a_web_page_without_a_key_changes_no_role_where_all_pages_may_ask,
                                   cluster_teardown),
         cmocka_unit_test_teardown(a_page_that_asks_for_no_headers_is_answered, cluster_teardown),
