@@ -11,7 +11,7 @@
  * row, and a trial at start makes it (cores_trial.h). No choice changes a bit of any result. */
 typedef struct bt_cores_choice {
     uint32_t ahead;     /* products of few rows fetch each panel so many bytes ahead of its use; a multiple of 64 */
-    uint32_t copy_rows; /* from so many rows on, AVX2's integer product copies the weights before; at least 2 */
+    uint32_t copy_rows; /* from so many rows on, AVX2's integer product first copies the weights; at least 2 */
 } bt_cores_choice;
 
 typedef struct bt_cores_row {

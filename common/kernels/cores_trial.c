@@ -9,8 +9,7 @@ bt_cores_choice bt_cores_now = {1024, 8}; /* as on Zen 3, until bt_kernels_selec
 #include <x86intrin.h>
 
 enum {
-    INPUTS = 4096, /* with OUTPUTS 256 KiB of int8 weights: longer than a prefetcher needs to find its stride
-                    */
+    INPUTS = 4096, /* with OUTPUTS: 256 KiB of int8 weights, so that a prefetcher finds its stride */
     OUTPUTS = 64,
     WEIGHT_BYTES = (32 + 16 * INPUTS) * (OUTPUTS / 16),
     TIMES = 3,

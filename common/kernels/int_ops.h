@@ -89,7 +89,7 @@ typedef void bt_int_gelu16_fn(int32_t *restrict y, const int16_t *restrict x, si
 /* ---- residual stream: x[i] = clamp(x[i] + scale(y[i], mul)), x s32, y s16; mul = unit of y / unit of x ---- */
 typedef void bt_int_add32_fn(int32_t *restrict x, const int16_t *restrict y, size_t count, bt_int_mul mul);
 
-/* ---- inputs of linears: the integer twins of bt_edge_quantise8 and 16 (edge.h), with the same outputs ----
+/* ---- inputs of linears: the integer twins of bt_edge_quantise8 and bt_edge_quantise16, with the same outputs ----
  * x[T, ldx] s32, K wide, is in units of the site's scale.
  *   split8   y = clamp(x + zero, least, 127), zero and least of the range; bytes from K to ldy are zero. shadow lists
  *            what the clamp took away: count[t] entries of row t at shadow[t * K ..], by ascending k; shadow NULL: no

@@ -1,4 +1,4 @@
-/* Computes outputs that 8 bits could not hold again, in FP32, on the companion. */
+/* Recomputes outputs that 8 bits could not hold, in FP32, on the companion. */
 #include "kernels/edge_repair.h"
 
 #include <math.h>

@@ -71,7 +71,7 @@ BT_INLINE void chain(v16 s[4][FEW_ROWS], const uint8_t *w, size_t panel, size_t 
     for (; count > 0; count--, x++, w += bytes) chain_step(s, w, panel, x, ldx, form, P, R);
 }
 
-/* How far behind an address to fetch, if the address is `left` bytes before the end of its panel: in this tile's
+/* How many bytes past an address to fetch, if the address is `left` bytes before the end of its panel: in this tile's
  * panels, or past their end in the next tile's. */
 BT_INLINE size_t ahead_of(const product *a, size_t left, const size_t P)
 {

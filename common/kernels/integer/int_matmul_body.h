@@ -2,7 +2,7 @@
  *   INT_PRODUCT                        the function's name
  *   TILE_ROWS, TILE_PANELS             of the largest tile: 3 and 2, or 6 and 4
  *   CHUNK_K4, EXTRAS_HERE              of the prepared inputs (int_extras.h, included)
- *   COPY_ROWS                          from so many rows on, int_copy copies the weights before; SIZE_MAX: never
+ *   COPY_ROWS                          from so many rows on, int_copy first copies the weights; SIZE_MAX: never
  *   vec, VECS                          a register of s32 sums, and how many hold a panel's 16 outputs
  *   group, int_group(x, k)             group k of the record at x, in every lane
  *   int_dot(sum, g, w, is_copy)        sum plus the group times the weights at w
@@ -120,7 +120,7 @@ INT_INLINE void rows_run(tile t, size_t rows, size_t wide, const int is_copy)
     }
 }
 
-/* The same, with a copy of the weights if the rows are enough for it. */
+/* The same, with a copy of the weights from COPY_ROWS rows on. */
 static void panels_run(tile t, size_t rows, size_t wide, int8_t *copy)
 {
     if (rows < COPY_ROWS) {

@@ -1,7 +1,7 @@
-/* The integer matrix product for AArch64 with i8mm. SMMLA multiplies eight inputs of two rows by those of two
- * outputs and adds to 2 x 2 sums, twice the work of SDOT. A single row takes SDOT. With two rows or more, a
- * panel's weights for a chunk of K are copied into the first cache, in pairs of outputs with eight inputs
- * each (zeros for a missing group), and six rows at a time stream past. Inputs are as for dotprod. */
+/* The integer matrix product for AArch64 with i8mm. SMMLA multiplies eight inputs of two rows by the weights
+ * of two outputs and adds to 2 x 2 sums, twice the work of SDOT. A single row takes SDOT. With two rows or
+ * more, a panel's weights for a chunk of K are copied into the first cache, in pairs of outputs with eight
+ * inputs each (zeros for a missing group), and six rows at a time stream past. Inputs are as for dotprod. */
 #include "kernels/variant.h"
 
 #if defined(__ARM_FEATURE_MATMUL_INT8)

@@ -105,8 +105,8 @@ static inline int16_t int_from_f16(uint16_t h, int shift)
     return (int16_t)int_clamp(v, BT_INT_MAX16);
 }
 
-/* q * s * 2^shift is q * mant * 2^up / 2^down. up stops at 12: a greater up comes with |mant| >= 1024, so that q * mant
- * * 2^12 is 0 or beyond the clamp; with |q * mant| < 2^18 it fits s32. */
+/* q * s * 2^shift is p * 2^up / 2^down, p = q * mant, |p| < 2^18. up stops at 12: a greater up comes with |mant| >=
+ * 1024, so p * 2^12 is 0 or beyond the clamp, and it fits s32. */
 typedef struct int_q8 {
     int32_t mant;
     unsigned up, down;

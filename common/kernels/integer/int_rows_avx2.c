@@ -153,8 +153,7 @@ void bt_int_shadow_avx2(int64_t *restrict acc, const bt_int_shadow *shadow, size
         for (size_t j = 0; j < 4; j++) sum[j] = _mm256_loadu_si256((const void *)(acc + 4 * j));
         for (size_t i = 0; i < count; i++) {
             const int8_t *w = wp + (p * k4 + shadow[i].k / 4) * 64;
-            const __m128i up = _mm_cvtsi32_si128((int)(24 - shadow[i].k % 4 * 8)); /* moves the input's byte
-                                                                                      to the top */
+            const __m128i up = _mm_cvtsi32_si128((int)(24 - shadow[i].k % 4 * 8)); /* its byte to the top */
             const __m256i r = _mm256_set1_epi32(shadow[i].r);
             for (size_t h = 0; h < 2; h++) {
                 const __m256i v = _mm256_sll_epi32(_mm256_loadu_si256((const void *)(w + 32 * h)), up);

@@ -118,8 +118,7 @@ void bt_int_shadow_neon(int64_t *restrict acc, const bt_int_shadow *shadow, size
         for (size_t j = 0; j < 8; j++) sum[j] = vld1q_s64(acc + 2 * j);
         for (size_t i = 0; i < count; i++) {
             const int8_t *w = wp + (p * k4 + shadow[i].k / 4) * 64;
-            const int32x4_t up = vdupq_n_s32((int)(24 - shadow[i].k % 4 * 8)); /* moves the input's byte to
-                                                                                  the top */
+            const int32x4_t up = vdupq_n_s32((int)(24 - shadow[i].k % 4 * 8)); /* its byte to the top */
             for (size_t h = 0; h < 4; h++) {
                 const int32x4_t v = vshlq_s32(vreinterpretq_s32_s8(vld1q_s8(w + 16 * h)), up);
                 const int32x4_t y = vmulq_n_s32(vshrq_n_s32(v, 24), shadow[i].r);
