@@ -36,16 +36,37 @@ bt_err bt_trace_bad_json(bt_fault *fault, bt_trace_place at, const json_t *value
 
 static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
-bool bt_trace_field(const char **ret, size_t *ret_len, const char **from, const char *end, char sign)
+static void trim(bt_trace_cell *c)
+{
+    while (c->len && is_blank(c->text[0])) c->text++, c->len--;
+    while (c->len && is_blank(c->text[c->len - 1])) c->len--;
+}
+
+/* input.c finds the end of a row by the same rule. */
+bool bt_trace_cell_next(bt_trace_cell *ret, const char **from, const char *end)
 {
     if (!*from) return false;
-    const char *to = memchr(*from, sign, (size_t)(end - *from)), *first = *from;
-    *from = to ? to + 1 : NULL;
-    if (!to) to = end;
-    while (first < to && is_blank(*first)) first++;
-    while (to > first && is_blank(to[-1])) to--;
-    *ret = first;
-    *ret_len = (size_t)(to - first);
+    const char *first = *from, *to;
+    while (first < end && is_blank(*first)) first++;
+    *ret = (bt_trace_cell){.is_quoted = first < end && *first == '"'};
+    if (ret->is_quoted) {
+        const char *close = first + 1;
+        while ((close = memchr(close, '"', (size_t)(end - close))) && close + 1 < end && close[1] == '"')
+            close += 2;
+        to = close ? close + 1 : end;
+        while (to < end && is_blank(*to)) to++;
+        ret->is_broken = !close || (to < end && *to != ',');
+        ret->text = ret->is_broken ? first : first + 1;
+        ret->len = (size_t)((ret->is_broken ? end : close) - ret->text);
+        if (ret->is_broken) to = end;
+    } else {
+        to = memchr(first, ',', (size_t)(end - first));
+        if (!to) to = end;
+        ret->text = first;
+        ret->len = (size_t)(to - first);
+    }
+    *from = to < end ? to + 1 : NULL;
+    trim(ret);
     return true;
 }
 
@@ -58,12 +79,36 @@ static bool copy(char ret[64], const char *text, size_t len)
     return true;
 }
 
+/* Programs that keep numbers with gaps among them write counts as 16.0 or 1.6e1. No digit but 0 may stand
+ * behind the point, after the exponent has moved it: 16.00000000000000000001 would be 16 as a double. */
+static bool is_whole(const char *s)
+{
+    const char *e = strpbrk(s, "eE");
+    const size_t len = e ? (size_t)(e - s) : strlen(s);
+    const char *point = memchr(s, '.', len);
+    long place = (long)(point ? (size_t)(point - s) : len), lowest = 0; /* lowest: the last digit's power of
+                                                                           10 */
+    bool is_zero = true;
+    for (size_t i = 0; i < len; i++) {
+        if (s[i] == '.') continue;
+        place--; /* a sign takes a place too, as it does in len */
+        if (s[i] >= '1' && s[i] <= '9') lowest = place, is_zero = false;
+    }
+    const long exponent = e ? strtol(e + 1, NULL, 10) : 0;
+    return is_zero || exponent >= -lowest;
+}
+
 bt_err bt_trace_tokens(uint32_t *ret, bt_trace_place at, const char *text, size_t len, bt_fault *fault)
 {
     char s[64];
     int64_t n;
-    if (!copy(s, text, len) || bt_num_int(&n, s, 0, BT_TRACE_MAX_TOKENS, NULL) < 0)
-        return bt_trace_bad(fault, at, text, len, TOKENS_WORDS);
+    double v;
+    if (!copy(s, text, len)) return bt_trace_bad(fault, at, text, len, TOKENS_WORDS);
+    if (bt_num_int(&n, s, 0, BT_TRACE_MAX_TOKENS, NULL) < 0) {
+        if (bt_num_double(&v, s, 0, BT_TRACE_MAX_TOKENS, NULL) < 0 || !is_whole(s))
+            return bt_trace_bad(fault, at, text, len, TOKENS_WORDS);
+        n = (int64_t)v;
+    }
     *ret = (uint32_t)n;
     return BT_OK;
 }
@@ -124,16 +169,18 @@ static bool is_date(int year, int month, int day)
 /* Behind the seconds: a fraction of which microseconds count, and the zone. */
 static bool rest_of_wall(int64_t *us, const char *s)
 {
-    int hours, minutes, scale = 100000;
+    int hours, minutes = 0, scale = 100000;
     if (sign(&s, '.')) {
         if (*s < '0' || *s > '9') return false;
         for (; *s >= '0' && *s <= '9'; s++, scale /= 10) *us += (int64_t)(*s - '0') * scale;
     }
-    if (sign(&s, 'Z')) return *s == 0;
-    if (*s != '+' && *s != '-') return *s == 0;
+    (void)sign(&s, ' ');
+    if (strcmp(s, "Z") == 0 || strcmp(s, "UTC") == 0 || *s == 0) return true;
+    if (*s != '+' && *s != '-') return false;
     const int64_t side = *s++ == '+' ? 1 : -1;
-    if (!digits(&hours, &s, 2) || !sign(&s, ':') || !digits(&minutes, &s, 2) || hours > 23 || minutes > 59)
-        return false;
+    if (!digits(&hours, &s, 2)) return false;
+    if (*s && ((void)sign(&s, ':'), !digits(&minutes, &s, 2))) return false; /* +00:00, +0000 or +00 */
+    if (hours > 23 || minutes > 59) return false;
     *us -= side * (hours * 60 + minutes) * 60000000;
     return *s == 0;
 }
@@ -157,8 +204,9 @@ bt_err bt_trace_wall(int64_t *ret_us, bt_trace_place at, const char *text, size_
 
 bt_err bt_trace_json_tokens(uint32_t *ret, bt_trace_place at, const json_t *value, bt_fault *fault)
 {
-    const json_int_t n = json_is_integer(value) ? json_integer_value(value) : -1;
-    if (n < 0 || n > BT_TRACE_MAX_TOKENS) return bt_trace_bad_json(fault, at, value, TOKENS_WORDS);
+    const double n = json_is_number(value) ? json_number_value(value) : -1; /* 16.0 is 16 */
+    if (!(n >= 0 && n <= BT_TRACE_MAX_TOKENS) || n != floor(n))
+        return bt_trace_bad_json(fault, at, value, TOKENS_WORDS);
     *ret = (uint32_t)n;
     return BT_OK;
 }

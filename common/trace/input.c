@@ -11,7 +11,7 @@ void bt_trace_input_begin(bt_trace_input *in, FILE *f)
 {
     in->f = f;
     in->at = in->len = 0;
-    in->offset = in->line = 0;
+    in->offset = in->line = in->more_lines = 0;
     in->is_over = false;
 }
 
@@ -96,13 +96,55 @@ static bt_err pass_rest(bt_trace_input *in, bt_fault *fault)
     }
 }
 
-bt_err bt_trace_input_line(char **ret, size_t *ret_len, bt_trace_input *in, bt_fault *fault)
+/* Where in a row of CSV a byte stands; bt_trace_cell_next takes rows apart by the same rule. */
+typedef enum place { CELL_BEGINS, IN_CELL, IN_QUOTES, BEHIND_QUOTE, BEHIND_CELL, STRAY } place;
+
+static place next_place(place at, uint8_t c)
+{
+    if (at == IN_QUOTES) return c == '"' ? BEHIND_QUOTE : IN_QUOTES;
+    if (c == ',') return CELL_BEGINS;
+    if (at == CELL_BEGINS) return c == '"' ? IN_QUOTES : is_blank(c) ? CELL_BEGINS : IN_CELL;
+    if (at == IN_CELL) return IN_CELL;
+    if (at == BEHIND_QUOTE && c == '"') return IN_QUOTES; /* two of them are one within the text */
+    return is_blank(c) ? BEHIND_CELL : STRAY;
+}
+
+/* From the length of a row's first line to that of the row. */
+static bt_err find_row(size_t *n, bt_trace_input *in, bt_fault *fault)
+{
+    place at = CELL_BEGINS;
+    size_t have = *n, looked = 0;
+    if (!memchr(in->buf + in->at, '"', have)) return BT_OK;
+    for (;;) {
+        const uint8_t *p = in->buf + in->at;
+        for (; looked < have; looked++) {
+            if (p[looked] == '\n' && at != IN_QUOTES) {
+                *n = looked + 1;
+                return BT_OK;
+            }
+            at = next_place(at, p[looked]);
+            if (at == STRAY) return BT_OK; /* the first line alone is the bad row */
+        }
+        if (have >= BT_TRACE_MAX_ROW_BYTES) return BT_OK;
+        const bt_err e = bt_trace_input_peek(&have, in, looked + 1, fault);
+        if (e < 0) return e;
+        if (have > BT_TRACE_MAX_ROW_BYTES) have = BT_TRACE_MAX_ROW_BYTES;
+        if (have > looked) continue;
+        if (at != IN_QUOTES) *n = have; /* the file ends without a newline */
+        return BT_OK;
+    }
+}
+
+static bt_err next(char **ret, size_t *ret_len, bt_trace_input *in, bool is_row, bt_fault *fault)
 {
     for (;;) {
         size_t n;
         bool is_whole;
         bt_err e = find_end(&n, &is_whole, in, fault);
+        if (e == BT_OK && is_row && is_whole && n > 0) e = find_row(&n, in, fault);
         if (e < 0) return e;
+        in->line += in->more_lines;
+        in->more_lines = 0;
         if (n == 0) {
             *ret = NULL;
             return BT_OK;
@@ -117,6 +159,7 @@ bt_err bt_trace_input_line(char **ret, size_t *ret_len, bt_trace_input *in, bt_f
                            BT_TRACE_MAX_PIECE_BYTES);
         }
         if (to[-1] == '\n') to--;
+        for (const char *p = from; is_row && (p = memchr(p, '\n', (size_t)(to - p))); p++) in->more_lines++;
         while (from < to && is_blank((uint8_t)*from)) from++;
         while (to > from && is_blank((uint8_t)to[-1])) to--;
         if (from == to) continue;
@@ -124,4 +167,14 @@ bt_err bt_trace_input_line(char **ret, size_t *ret_len, bt_trace_input *in, bt_f
         *ret_len = (size_t)(to - from);
         return BT_OK;
     }
+}
+
+bt_err bt_trace_input_line(char **ret, size_t *ret_len, bt_trace_input *in, bt_fault *fault)
+{
+    return next(ret, ret_len, in, false, fault);
+}
+
+bt_err bt_trace_input_row(char **ret, size_t *ret_len, bt_trace_input *in, bt_fault *fault)
+{
+    return next(ret, ret_len, in, true, fault);
 }

@@ -62,6 +62,14 @@ bt_err bt_trace_rate_line(bt_trace_rate *ret, bool *is_end, bt_trace *t, bt_faul
 bt_err bt_trace_capture_next(bt_trace_row *ret, bool *is_end, bt_trace *t, bt_fault *fault);
 /* The format with this header; BT_TRACE_AUTO: no known format. */
 bt_trace_format bt_trace_csv_format(const char *line, size_t len);
+/* json_loadb, but a whole number that does not fit 64 bits with a sign becomes the text of its digits: ids have 64 bits
+ * without one, or more. */
+json_t *bt_trace_json_load(const char *text, size_t len, size_t flags, json_error_t *why);
+/* An id as a number: a whole number (16.0 too; a negative one plus 2^64), a text of such digits, or else the hash of
+ * the text. False: it is none. */
+bool bt_trace_json_id(uint64_t *ret, const json_t *value);
+/* A session's name: a text of 1 to 256 bytes, or a whole number as its digits. False: it is none. */
+bool bt_trace_json_name(char ret[BT_TRACE_MAX_NAME + 1], const json_t *value);
 /* Room for n ids in t->hash. */
 bt_err bt_trace_room(bt_trace *t, size_t n, bt_fault *fault);
 #endif

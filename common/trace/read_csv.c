@@ -48,11 +48,12 @@ static bool is_name(const char *name, const char *text, size_t len)
 
 bt_trace_format bt_trace_csv_format(const char *line, size_t len)
 {
-    const char *at = line, *field;
-    size_t n;
-    while (bt_trace_field(&field, &n, &at, line + len, ','))
+    const char *at = line;
+    bt_trace_cell c;
+    while (bt_trace_cell_next(&c, &at, line + len))
         for (size_t i = 0; i < COLUMNS; i++)
-            if (columns[i].meaning == INPUT && is_name(columns[i].name, field, n)) return columns[i].format;
+            if (columns[i].meaning == INPUT && is_name(columns[i].name, c.text, c.len))
+                return columns[i].format;
     return BT_TRACE_AUTO;
 }
 
@@ -63,13 +64,23 @@ static const struct column *find(bt_trace_format format, const char *text, size_
     return NULL;
 }
 
+/* The columns of a row with a broken quote are anybody's guess. */
+static bt_err broken(const bt_trace *t, size_t column, const bt_trace_cell *c, bt_fault *fault)
+{
+    char shown[24];
+    (void)snprintf(shown, sizeof shown, "%zu", column + 1);
+    return bt_trace_bad(fault, (bt_trace_place){t->in.line, shown}, c->text, c->len,
+                        "has a quote that does not end, or text behind it");
+}
+
 bt_err bt_trace_csv_header(bt_trace *t, bt_trace_format format, char *line, size_t len, bt_fault *fault)
 {
-    const char *at = line, *field;
-    size_t n;
+    const char *at = line;
+    bt_trace_cell cell;
     bool is_there[COLUMNS] = {false};
-    while (bt_trace_field(&field, &n, &at, line + len, ',')) {
-        const struct column *c = find(format, field, n);
+    while (bt_trace_cell_next(&cell, &at, line + len)) {
+        if (cell.is_broken) return broken(t, t->csv.len, &cell, fault);
+        const struct column *c = find(format, cell.text, cell.len);
         if (t->csv.len == BT_TRACE_MAX_COLUMNS)
             return bt_fail(fault, BT_EFORMAT, "line %llu: more than %d columns",
                            (unsigned long long)t->in.line, BT_TRACE_MAX_COLUMNS);
@@ -94,18 +105,35 @@ static const char *name_of(const bt_trace *t, meaning m)
 }
 
 static bt_err take_name(const char **ret, char room[BT_TRACE_MAX_NAME + 1], bt_trace_place at,
-                        const char *text, size_t len, bt_fault *fault)
+                        const bt_trace_cell *c, bt_fault *fault)
 {
-    if (len > BT_TRACE_MAX_NAME) return bt_trace_bad(fault, at, text, len, "is longer than 256 bytes");
-    memcpy(room, text, len);
-    room[len] = 0;
-    *ret = len ? room : NULL;
+    size_t n = 0;
+    for (size_t i = 0; i < c->len; i++) {
+        if (n == BT_TRACE_MAX_NAME)
+            return bt_trace_bad(fault, at, c->text, c->len, "is longer than 256 bytes");
+        room[n++] = c->text[i];
+        if (c->is_quoted && c->text[i] == '"') i++; /* two of them are one */
+    }
+    room[n] = 0;
+    *ret = n && room[0] ? room : NULL;
     return BT_OK;
 }
 
-static bt_err take(bt_trace_row *row, bt_trace *t, meaning m, const char *text, size_t len, bt_fault *fault)
+/* A count that may only be this one. */
+static bt_err take_only(uint32_t only, bt_trace_place at, const bt_trace_cell *c, const char *words,
+                        bt_fault *fault)
+{
+    uint32_t n = 0;
+    return bt_trace_tokens(&n, at, c->text, c->len, NULL) == BT_OK && n == only
+               ? BT_OK
+               : bt_trace_bad(fault, at, c->text, c->len, words);
+}
+
+static bt_err take(bt_trace_row *row, bt_trace *t, meaning m, const bt_trace_cell *c, bt_fault *fault)
 {
     const bt_trace_place at = {t->in.line, name_of(t, m)};
+    const char *text = c->text;
+    const size_t len = c->len;
     bt_err e = BT_OK;
     switch (m) {
     case NOT_READ: break;
@@ -124,15 +152,10 @@ static bt_err take(bt_trace_row *row, bt_trace *t, meaning m, const char *text, 
         row->has_output = true;
         row->is_failed = m == OUTPUT_OR_FAILED && row->output_tokens == 0;
         break;
-    case SESSION: e = take_name(&row->session, t->session, at, text, len, fault); break;
-    case MODEL: e = take_name(&row->model, t->model, at, text, len, fault); break;
-    case KIND:
-        if (!is_name("2", text, len)) e = bt_trace_bad(fault, at, text, len, "is no LLM request, which is 2");
-        break;
-    case BATCH:
-        if (!is_name("1", text, len))
-            e = bt_trace_bad(fault, at, text, len, "is not 1: one row is one request");
-        break;
+    case SESSION: e = take_name(&row->session, t->session, at, c, fault); break;
+    case MODEL: e = take_name(&row->model, t->model, at, c, fault); break;
+    case KIND: e = take_only(2, at, c, "is no LLM request, which is 2", fault); break;
+    case BATCH: e = take_only(1, at, c, "is not 1: one row is one request", fault); break;
     }
     return e;
 }
@@ -140,16 +163,17 @@ static bt_err take(bt_trace_row *row, bt_trace *t, meaning m, const char *text, 
 bt_err bt_trace_csv_next(bt_trace_row *ret, bool *is_end, bt_trace *t, bt_fault *fault)
 {
     char *line;
-    size_t len, n, i = 0;
-    const char *field;
-    bt_err e = bt_trace_input_line(&line, &len, &t->in, fault);
+    size_t len, i = 0;
+    bt_trace_cell c;
+    bt_err e = bt_trace_input_row(&line, &len, &t->in, fault);
     if (e < 0) return e;
     *is_end = !line;
     if (!line) return BT_OK;
     const char *at = line;
     *ret = (bt_trace_row){.line = t->in.line};
-    for (; e == BT_OK && bt_trace_field(&field, &n, &at, line + len, ','); i++) {
-        if (i < t->csv.len) e = take(ret, t, (meaning)t->csv.meaning[i], field, n, fault);
+    for (; e == BT_OK && bt_trace_cell_next(&c, &at, line + len); i++) {
+        if (c.is_broken) e = broken(t, i, &c, fault);
+        else if (i < t->csv.len) e = take(ret, t, (meaning)t->csv.meaning[i], &c, fault);
     }
     if (e < 0) return e;
     if (i != t->csv.len)

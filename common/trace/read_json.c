@@ -1,10 +1,102 @@
 /* A JSON object a line: Mooncake's rows with Dynamo's names, and Bailian's. */
 #include "trace/private.h"
+#include "base/buf.h"
+#include "base/hash.h"
+#include "base/num.h"
 
+#include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { BAILIAN_BLOCK = 16 };
+#define ID_WORDS "is no whole number and no text"
+
+/* ---- ids ---- */
+
+/* A copy in which each whole number of 19 digits and more stands in quotes. */
+static bool quote_long_numbers(bt_buf *out, const char *text, size_t len)
+{
+    bool is_text = false;
+    for (size_t i = 0, n; i < len; i += n) {
+        n = 1;
+        if (is_text && text[i] == '\\') n = i + 1 < len ? 2 : 1;
+        else if (text[i] == '"') is_text = !is_text;
+        else if (!is_text && (text[i] == '-' || (text[i] >= '0' && text[i] <= '9'))) {
+            while (i + n < len && text[i + n] && strchr("0123456789.eE+-", text[i + n])) n++;
+            const bool is_long = n >= 19 && !memchr(text + i, '.', n) && !memchr(text + i, 'e', n) &&
+                                 !memchr(text + i, 'E', n);
+            if (is_long) (void)bt_buf_byte(out, '"');
+            (void)bt_buf_add(out, text + i, n);
+            if (is_long) (void)bt_buf_byte(out, '"');
+            continue;
+        }
+        (void)bt_buf_add(out, text + i, n);
+    }
+    return out->err == BT_OK;
+}
+
+json_t *bt_trace_json_load(const char *text, size_t len, size_t flags, json_error_t *why)
+{
+    json_t *o = json_loadb(text, len, flags, why);
+    if (o || json_error_code(why) != json_error_numeric_overflow) return o;
+    bt_buf copy;
+    bt_buf_init(&copy, 2 * (size_t)BT_TRACE_MAX_PIECE_BYTES);
+    if (quote_long_numbers(&copy, text, len))
+        o = json_loadb((const char *)copy.data, copy.len, flags, why); /* else the first words stand */
+    bt_buf_done(&copy);
+    return o;
+}
+
+/* Beyond 2^53 not every whole number is a double, so that two ids could be one. */
+static bool is_whole(const json_t *v)
+{
+    return json_is_real(v) && json_real_value(v) == floor(json_real_value(v)) &&
+           fabs(json_real_value(v)) <= 9007199254740992.0;
+}
+
+/* Digits as JSON has them, of a number that fits 64 bits with or without a sign. */
+static bool number_of_text(uint64_t *ret, const char *text)
+{
+    int64_t signed_one;
+    const bool is_negative = *text == '-';
+    const char *digits = text + is_negative;
+    const size_t n = strlen(digits);
+    if (n == 0 || n > 20 || strspn(digits, "0123456789") != n || (*digits == '0' && (n > 1 || is_negative)))
+        return false;
+    if (is_negative) {
+        if (bt_num_int(&signed_one, text, INT64_MIN, -1, NULL) < 0) return false;
+        *ret = (uint64_t)signed_one;
+        return true;
+    }
+    errno = 0;
+    *ret = strtoull(digits, NULL, 10);
+    return errno == 0;
+}
+
+bool bt_trace_json_id(uint64_t *ret, const json_t *value)
+{
+    if (json_is_integer(value)) *ret = (uint64_t)json_integer_value(value);
+    else if (is_whole(value)) *ret = (uint64_t)(int64_t)json_real_value(value);
+    else if (!json_is_string(value) || json_string_length(value) == 0) return false;
+    else if (!number_of_text(ret, json_string_value(value)))
+        *ret = bt_hash64(json_string_value(value), json_string_length(value));
+    return true;
+}
+
+bool bt_trace_json_name(char ret[BT_TRACE_MAX_NAME + 1], const json_t *value)
+{
+    const char *text = json_string_value(value);
+    const size_t n = json_string_length(value);
+    if (json_is_integer(value))
+        (void)snprintf(ret, BT_TRACE_MAX_NAME + 1, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+    else if (is_whole(value)) (void)snprintf(ret, BT_TRACE_MAX_NAME + 1, "%.0f", json_real_value(value));
+    else if (!text || n == 0 || n > BT_TRACE_MAX_NAME || strlen(text) != n) return false;
+    else memcpy(ret, text, n + 1);
+    return true;
+}
+
+/* ---- rows ---- */
 
 bt_err bt_trace_room(bt_trace *t, size_t n, bt_fault *fault)
 {
@@ -39,15 +131,13 @@ static bt_err take_hashes(bt_trace_row *row, bt_trace *t, const json_t *o, bt_fa
     const json_t *list = json_object_get(o, "hash_ids");
     const bt_trace_place at = {t->in.line, "hash_ids"};
     if (!list || json_is_null(list)) return BT_OK;
-    if (!json_is_array(list)) return bt_trace_bad_json(fault, at, list, "is no list of whole numbers");
+    if (!json_is_array(list)) return bt_trace_bad_json(fault, at, list, "is no list of ids");
     const size_t n = json_array_size(list);
     const bt_err e = bt_trace_room(t, n, fault);
     if (e < 0) return e;
     for (size_t i = 0; i < n; i++) {
         const json_t *id = json_array_get(list, i);
-        if (!json_is_integer(id) || json_integer_value(id) < 0)
-            return bt_trace_bad_json(fault, at, id, "is no whole number from 0");
-        t->hash[i] = (uint64_t)json_integer_value(id);
+        if (!bt_trace_json_id(&t->hash[i], id)) return bt_trace_bad_json(fault, at, id, ID_WORDS);
     }
     if (n > row->input_tokens)
         return bt_fail(fault, BT_EFORMAT, "line %llu, column 'hash_ids': %zu blocks of %u tokens",
@@ -61,13 +151,11 @@ static bt_err take_hashes(bt_trace_row *row, bt_trace *t, const json_t *o, bt_fa
 static bt_err take_name(const char **ret, char *room, bt_trace *t, const json_t *o, const char *key,
                         bt_fault *fault)
 {
-    const json_t *id = json_object_get(o, key);
+    const json_t *name = json_object_get(o, key);
     const bt_trace_place at = {t->in.line, key};
-    if (!id || json_is_null(id)) return BT_OK;
-    const size_t n = json_string_length(id);
-    if (!json_is_string(id) || n == 0 || n > BT_TRACE_MAX_NAME || strlen(json_string_value(id)) != n)
-        return bt_trace_bad_json(fault, at, id, "is no text of 1 to 256 bytes");
-    memcpy(room, json_string_value(id), n + 1);
+    if (!name || json_is_null(name)) return BT_OK;
+    if (!bt_trace_json_name(room, name))
+        return bt_trace_bad_json(fault, at, name, "is no text of 1 to 256 bytes and no whole number");
     *ret = room;
     return BT_OK;
 }
@@ -95,11 +183,13 @@ static bt_err mooncake(bt_trace_row *row, bt_trace *t, const json_t *o, bt_fault
     return take_hashes(row, t, o, fault);
 }
 
+static const uint64_t NO_PARENT = UINT64_MAX; /* -1 */
+
 /* The first chat of the session that `chat` goes on with. */
-static bt_err find_root(uint64_t *ret, bt_trace *t, uint64_t chat, json_int_t parent, bt_fault *fault)
+static bt_err find_root(uint64_t *ret, bt_trace *t, uint64_t chat, uint64_t parent, bt_fault *fault)
 {
-    const uint64_t *root = parent < 0 ? NULL : bt_trace_map_find(&t->chats, (uint64_t)parent);
-    *ret = root ? *root : parent < 0 ? chat : (uint64_t)parent;
+    const uint64_t *root = parent == NO_PARENT ? NULL : bt_trace_map_find(&t->chats, parent);
+    *ret = root ? *root : parent == NO_PARENT ? chat : parent;
     return bt_trace_map_put(&t->chats, chat, *ret, fault);
 }
 
@@ -107,7 +197,7 @@ static bt_err bailian(bt_trace_row *row, bt_trace *t, const json_t *o, bt_fault 
 {
     bt_trace_place at = {t->in.line, "input_length"};
     const json_t *chat = json_object_get(o, "chat_id"), *parent = json_object_get(o, "parent_chat_id");
-    const json_int_t from = parent && !json_is_null(parent) ? json_integer_value(parent) : -1;
+    uint64_t id, from = NO_PARENT;
     bt_err e = bt_trace_json_tokens(&row->input_tokens, at, json_object_get(o, at.column), fault);
     if (e < 0) return e;
     at.column = "output_length";
@@ -119,15 +209,14 @@ static bt_err bailian(bt_trace_row *row, bt_trace *t, const json_t *o, bt_fault 
         return e;
     row->has_arrival = true;
     at.column = "chat_id";
-    if (!json_is_integer(chat) || json_integer_value(chat) < 0)
-        return bt_trace_bad_json(fault, at, chat, "is no whole number from 0");
+    if (!bt_trace_json_id(&id, chat)) return bt_trace_bad_json(fault, at, chat, ID_WORDS);
     at.column = "parent_chat_id";
-    if (parent && !json_is_null(parent) && (!json_is_integer(parent) || from < -1))
-        return bt_trace_bad_json(fault, at, parent, "is no whole number from -1");
+    if (parent && !json_is_null(parent) && !bt_trace_json_id(&from, parent))
+        return bt_trace_bad_json(fault, at, parent, ID_WORDS);
     if ((e = take_hashes(row, t, o, fault)) < 0) return e;
     row->block_tokens = BAILIAN_BLOCK;
     uint64_t root;
-    if ((e = find_root(&root, t, (uint64_t)json_integer_value(chat), from, fault)) < 0) return e;
+    if ((e = find_root(&root, t, id, from, fault)) < 0) return e;
     (void)snprintf(t->session, sizeof t->session, "%llu", (unsigned long long)root);
     row->session = t->session;
     return BT_OK;
@@ -143,7 +232,7 @@ bt_err bt_trace_json_next(bt_trace_row *ret, bool *is_end, bt_trace *t, bt_fault
     *is_end = !line;
     if (!line) return BT_OK;
     *ret = (bt_trace_row){.line = t->in.line};
-    json_t *o = json_loadb(line, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+    json_t *o = bt_trace_json_load(line, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
     if (!json_is_object(o))
         e = bt_fail(fault, BT_EFORMAT, "line %llu: %s", (unsigned long long)t->in.line,
                     o ? "no JSON object" : why.text);

@@ -22,8 +22,9 @@ bt_err bt_trace_list_next(bt_trace_row *ret, bool *is_end, bt_trace *t, bt_fault
     const size_t n = (size_t)(to - t->list.at);
     *ret = (bt_trace_row){.line = t->in.line};
     *is_end = false;
-    const bt_err e =
-        bt_trace_tokens(&ret->input_tokens, (bt_trace_place){t->in.line, "length"}, t->list.at, n, fault);
+    const bool is_quoted = n > 2 && *t->list.at == '"' && to[-1] == '"';
+    const bt_err e = bt_trace_tokens(&ret->input_tokens, (bt_trace_place){t->in.line, "length"},
+                                     t->list.at + is_quoted, n - 2 * is_quoted, fault);
     t->list.at = to;
     return e;
 }
@@ -43,17 +44,17 @@ bt_err bt_trace_rate_line(bt_trace_rate *ret, bool *is_end, bt_trace *t, bt_faul
     bt_trace_rate r = {.end_s = 0};
     double *const into[] = {&r.start_s, &r.rate, &r.cv, NULL, &r.shape, &r.scale};
     char *line;
-    size_t len, n, i = 0;
-    const char *field;
+    size_t len, i = 0;
+    bt_trace_cell c;
     bt_err e = bt_trace_input_line(&line, &len, &t->in, fault);
     if (e < 0) return e;
     *is_end = !line;
     if (!line) return BT_OK;
     const char *at = line;
-    for (; e == BT_OK && i < 6 && bt_trace_field(&field, &n, &at, line + len, ','); i++) {
+    for (; e == BT_OK && i < 6 && bt_trace_cell_next(&c, &at, line + len); i++) {
         const bt_trace_place place = {t->in.line, names[i]};
-        e = into[i] ? bt_trace_real(into[i], place, field, n, fault)
-                    : take_family(&r, place, field, n, fault);
+        e = into[i] ? bt_trace_real(into[i], place, c.text, c.len, fault)
+                    : take_family(&r, place, c.text, c.len, fault);
     }
     if (e < 0) return e;
     if (i != 6 || at)

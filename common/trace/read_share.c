@@ -66,10 +66,11 @@ static bt_err next_talk(bt_trace *t, bt_fault *fault)
                        "line %llu: a conversation that does not end, or of more than %d bytes",
                        (unsigned long long)at.line, BT_TRACE_MAX_PIECE_BYTES);
     }
-    json_t *o = json_loadb((const char *)t->in.buf + t->in.at, n, JSON_ALLOW_NUL, &why);
+    json_t *o = bt_trace_json_load((const char *)t->in.buf + t->in.at, n, JSON_ALLOW_NUL, &why);
     json_t *talk = json_incref(json_object_get(o, "conversations"));
     const json_t *id = json_object_get(o, "id");
-    (void)snprintf(t->session, sizeof t->session, "%s", json_is_string(id) ? json_string_value(id) : "");
+    if (!bt_trace_json_name(t->session, id)) /* a longer one is cut: a session needs no name to be one */
+        (void)snprintf(t->session, sizeof t->session, "%s", json_is_string(id) ? json_string_value(id) : "");
     bt_trace_input_skip(&t->in, n);
     if (!o) e = bt_fail(fault, BT_EFORMAT, "line %llu: %s", (unsigned long long)at.line, why.text);
     else if (!json_is_array(talk)) e = bt_trace_bad_json(fault, at, talk, "is no list of messages");

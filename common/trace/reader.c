@@ -25,13 +25,15 @@ static bt_trace_format json_format(const char *line, size_t len)
 
 static bt_trace_format rows_format(const char *line, size_t len)
 {
-    const char *at = line, *field;
-    size_t n, fields = 0;
+    const char *at = line;
+    bt_trace_cell c;
+    size_t cells = 0;
     bool is_rates = true;
-    if (*line < '0' || *line > '9') return bt_trace_csv_format(line, len);
-    for (; bt_trace_field(&field, &n, &at, line + len, ','); fields++)
-        if (fields == 3 && n > 0 && !(*field >= 'A' && *field <= 'Z')) is_rates = false;
-    return fields == 6 && is_rates ? BT_TRACE_SERVEGEN : BT_TRACE_LENGTHS;
+    const char first = line[len > 1 && *line == '"'];
+    if (first < '0' || first > '9') return bt_trace_csv_format(line, len);
+    for (; bt_trace_cell_next(&c, &at, line + len); cells++)
+        if (cells == 3 && c.len > 0 && !(*c.text >= 'A' && *c.text <= 'Z')) is_rates = false;
+    return cells == 6 && is_rates ? BT_TRACE_SERVEGEN : BT_TRACE_LENGTHS;
 }
 
 static bt_err unknown(const bt_trace *t, bt_fault *fault)
@@ -69,7 +71,7 @@ static bt_err begin_text(bt_trace *t, bt_fault *fault)
     const bool is_table = f == BT_TRACE_AUTO || (f >= BT_TRACE_AZURE && f <= BT_TRACE_VIDUR);
     t->facts.format = f;
     if (!is_table) return BT_OK;
-    if ((e = bt_trace_input_line(&line, &len, &t->in, fault)) < 0) return e;
+    if ((e = bt_trace_input_row(&line, &len, &t->in, fault)) < 0) return e;
     if (!line) return f == BT_TRACE_AUTO ? bt_fail(fault, BT_EFORMAT, "it is empty") : BT_OK;
     if (f == BT_TRACE_AUTO) f = rows_format(line, len);
     if (f == BT_TRACE_AUTO) return unknown(t, fault);
@@ -79,6 +81,7 @@ static bt_err begin_text(bt_trace *t, bt_fault *fault)
         t->in.at -= back;
         t->in.offset -= back;
         t->in.line--;
+        t->in.more_lines = 0;
         return BT_OK;
     }
     return bt_trace_csv_header(t, f, line, len, fault);
@@ -86,10 +89,16 @@ static bt_err begin_text(bt_trace *t, bt_fault *fault)
 
 static bt_err begin(bt_trace *t, FILE *f, bt_fault *fault)
 {
+    static const char mark[] = "\xEF\xBB\xBF"; /* of UTF-8: with it the first column would have another name
+                                                */
     size_t have;
     bt_trace_input_begin(&t->in, f);
     bt_err e = bt_trace_input_peek(&have, &t->in, BT_CAPTURE_MAGIC_BYTES, fault);
     if (e < 0) return e;
+    if (have >= sizeof mark - 1 && memcmp(t->in.buf + t->in.at, mark, sizeof mark - 1) == 0) {
+        bt_trace_input_skip(&t->in, sizeof mark - 1);
+        have -= sizeof mark - 1;
+    }
     const bool is_capture = have >= BT_CAPTURE_MAGIC_BYTES &&
                             memcmp(t->in.buf + t->in.at, BT_CAPTURE_MAGIC, BT_CAPTURE_MAGIC_BYTES) == 0;
     if (t->o.format == BT_TRACE_BATON || (t->o.format == BT_TRACE_AUTO && is_capture))

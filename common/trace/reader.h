@@ -35,6 +35,9 @@
  *            prompt lengths
  * baton      what a gateway captured (trace/capture_format.h)    us                              64
  *
+ * Cells of CSV may be quoted (RFC 4180), counts may be whole floats, ids may be numbers of any sign and size or texts
+ * (bt_trace_json_id): docs/traces.md has the rules.
+ *
  * Sources: research of each project's own files; mooncake: FAST25-release/ and crate dynamo-data-gen, azure:
  * AzurePublicDataset, burstgpt: HPMLL/BurstGPT, splitwise: splitwise-sim traces/, vidur: data/processed_traces,
  * bailian: qwen-bailian-usagetraces-anon, servegen: the class ClientPool.

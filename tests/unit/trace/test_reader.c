@@ -135,6 +135,161 @@ static void splitwise_and_vidur_have_seconds(void **state)
            BT_TRACE_VIDUR, 0, {-1, -1, 3772, 54, NULL, 0, false});
 }
 
+/* Cells of RFC 4180: quotes, doubled ones, commas and ends of lines within; behind the mark that some
+ * programs write. */
+static void quoted_cells_are_what_stands_between_their_quotes(void **state)
+{
+    (void)state;
+    EXPECT("\"TIMESTAMP\",\"ContextTokens\",\"GeneratedTokens\"\n\"2023-11-16 "
+           "18:15:46.6805900\",\"374\",\"44\"\r\n"
+           "\"2023-11-16 18:15:47.6805900\" , \"396\",\"109\"",
+           BT_TRACE_AZURE, 0, {0, -1, 374, 44, NULL, 0, false}, {1000000, -1, 396, 109, NULL, 0, false});
+    EXPECT("\xEF\xBB\xBFTIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,1,2\n", BT_TRACE_AZURE,
+           0, {0, -1, 1, 2, NULL, 0, false});
+    EXPECT("Timestamp,Session ID,Model,Request tokens,Response tokens,\"Log,\nType\"\n"
+           "5,\"a \"\"b\"\", c\",\"GPT-4, turbo\",7,8,\"first\r\n\r\nsecond, \"\"third\"\"\"\n"
+           "6,s 5\"9,m,7,8,\"\"\n7,\"\"\"\",,9,1,x\n",
+           BT_TRACE_BURSTGPT, 0, {5000000, -1, 7, 8, "a \"b\", c", 0, false},
+           {6000000, -1, 7, 8, "s 5\"9", 0, false}, {7000000, -1, 9, 1, "\"", 0, false});
+    EXPECT("\"374\",\"0\"\n\"5\" 6\n", BT_TRACE_LENGTHS, 0, {-1, -1, 374, -1, NULL, 0, false},
+           {-1, -1, 0, -1, NULL, 0, false}, {-1, -1, 5, -1, NULL, 0, false}, {-1, -1, 6, -1, NULL, 0, false});
+    FILE *f;
+    static const char rates[] = "\"0\",\"1.5\",\"2\",\"Gamma\",\"1\",\"2\"\n\"600\",0,0,\"\",0,0\n";
+    bt_trace *t = begin(&f, rates, sizeof rates - 1, BT_TRACE_AUTO, false);
+    bt_trace_rate r;
+    bool is_end;
+    assert_int_equal(bt_trace_next_rate(&r, &is_end, t, NULL), BT_OK);
+    assert_true(r.rate == 1.5 && r.family == BT_TRACE_GAMMA);
+    assert_int_equal(bt_trace_next_rate(&r, &is_end, t, NULL), BT_OK);
+    assert_int_equal(r.family, BT_TRACE_NO_GAPS);
+    bt_trace_close(t);
+    fclose(f);
+}
+
+/* A row's number is that of its first line, also behind rows of several lines. */
+static void rows_of_several_lines_count_each_of_them(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "num_prefill_tokens,num_decode_tokens,note\n1,2,\"a\nb\nc\"\n3,4,\"\n\"\n5,x,\n";
+    FILE *f;
+    bt_trace_row r;
+    bool is_end;
+    bt_fault fault = {""};
+    bt_trace *t = begin(&f, text, sizeof text - 1, BT_TRACE_AUTO, false);
+    assert_int_equal(bt_trace_next(&r, &is_end, t, &fault), BT_OK);
+    assert_int_equal(r.line, 2);
+    assert_int_equal(bt_trace_next(&r, &is_end, t, &fault), BT_OK);
+    assert_int_equal(r.line, 5);
+    assert_int_equal(bt_trace_next(&r, &is_end, t, &fault), BT_EFORMAT);
+    assert_non_null(strstr(fault.text, "line 7"));
+    bt_trace_close(t);
+    fclose(f);
+}
+
+/* 64 KiB of one row at most: a quote that does not end makes its own line bad and no other. */
+static void a_quote_that_does_not_end_costs_one_line(void **state)
+{
+    (void)state;
+    enum { ROWS = 40000 };
+    static const char head[] = "num_prefill_tokens,num_decode_tokens\n", bad[] = "5,\"6\n", row[] = "1,2\n";
+    char *text = malloc(sizeof head + sizeof bad + ROWS * sizeof row);
+    assert_non_null(text);
+    size_t n = 0;
+    memcpy(text, head, sizeof head - 1), n += sizeof head - 1;
+    memcpy(text + n, bad, sizeof bad - 1), n += sizeof bad - 1;
+    for (size_t i = 0; i < ROWS; i++) memcpy(text + n, row, sizeof row - 1), n += sizeof row - 1;
+    FILE *f;
+    bt_trace_row r;
+    bool is_end = false;
+    bt_trace *t = begin(&f, text, n, BT_TRACE_AUTO, true);
+    while (!is_end) assert_int_equal(bt_trace_next(&r, &is_end, t, NULL), BT_OK);
+    assert_int_equal(bt_trace_look(t).rows, ROWS);
+    assert_int_equal(bt_trace_look(t).bad, 1);
+    assert_non_null(strstr(bt_trace_look(t).first_bad, "line 2, column '2': '\"6' has a quote"));
+    bt_trace_close(t);
+    fclose(f);
+    free(text);
+}
+
+static void counts_may_be_written_as_floats(void **state)
+{
+    (void)state;
+    EXPECT("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,374.0,4.4e1\n2023-11-16 "
+           "18:15:46,16.,1073741824.000\n2023-11-16 18:15:46,1600E-2,0.0e9\n",
+           BT_TRACE_AZURE, 0, {0, -1, 374, 44, NULL, 0, false}, {0, -1, 16, 1073741824, NULL, 0, false},
+           {0, -1, 16, 0, NULL, 0, false});
+    EXPECT("request_type,arrival_timestamp,batch_size,prompt_size,token_size\n2.0,1,1.0,4096.0,32.0\n",
+           BT_TRACE_SPLITWISE, 0, {1000000, -1, 4096, 32, NULL, 0, false});
+    EXPECT("16.0 1.6e1\n", BT_TRACE_LENGTHS, 0, {-1, -1, 16, -1, NULL, 0, false},
+           {-1, -1, 16, -1, NULL, 0, false});
+    EXPECT("{\"timestamp\": 0.0, \"input_length\": 6758.0, \"output_length\": 5e2, \"hash_ids\": [1.0, 2]}\n",
+           BT_TRACE_MOONCAKE, 0, {0, -1, 6758, 500, NULL, 2, false});
+    EXPECT("{\"chat_id\": 7.0, \"parent_chat_id\": -1.0, \"timestamp\": 1, \"input_length\": 33.0, "
+           "\"output_length\": 1}\n",
+           BT_TRACE_BAILIAN, 16, {1000000, -1, 33, 1, "7", 0, false});
+}
+
+/* Numbers of 64 bits with and without a sign, beyond, and texts; digits in quotes are the number. */
+static void ids_are_numbers_of_any_sign_and_size_or_texts(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"input_length\": 9000, \"output_length\": 1, \"session_id\": -7, \"note\": \"12345678901234567890 "
+        "\\\" 1\", "
+        "\"hash_ids\": [0, -1, 18446744073709551615, \"18446744073709551615\", -9223372036854775808, "
+        "9223372036854775808, 184467440737095516160, \"184467440737095516160\", \"7\", 7, \"a\", \"b\", "
+        "\"a\"]}\n"
+        "{\"input_length\": 9, \"output_length\": 1, \"session_id\": 18446744073709551616}\n";
+    FILE *f;
+    bt_trace_row r;
+    bool is_end;
+    bt_fault fault = {""};
+    bt_trace *t = begin(&f, text, sizeof text - 1, BT_TRACE_AUTO, false);
+    if (bt_trace_next(&r, &is_end, t, &fault) < 0) fail_msg("%s", fault.text);
+    assert_int_equal(r.hash_len, 13);
+    const uint64_t *h = r.hash_ids;
+    assert_true(h[0] == 0 && h[1] == UINT64_MAX && h[2] == UINT64_MAX && h[3] == UINT64_MAX);
+    assert_true(h[4] == UINT64_C(1) << 63 && h[5] == h[4]);
+    assert_true(h[6] == h[7] && h[6] != h[2]);
+    assert_true(h[8] == 7 && h[9] == 7);
+    assert_true(h[10] == h[12] && h[10] != h[11]);
+    assert_string_equal(r.session, "-7");
+    if (bt_trace_next(&r, &is_end, t, &fault) < 0) fail_msg("%s", fault.text);
+    assert_string_equal(r.session, "18446744073709551616");
+    bt_trace_close(t);
+    fclose(f);
+    EXPECT("{\"chat_id\": -5, \"timestamp\": 1, \"input_length\": 3, \"output_length\": 1}\n"
+           "{\"chat_id\": \"x\", \"parent_chat_id\": -5, \"timestamp\": 2, \"input_length\": 4, "
+           "\"output_length\": 1}\n"
+           "{\"chat_id\": 6, \"parent_chat_id\": \"x\", \"timestamp\": 3, \"input_length\": 5, "
+           "\"output_length\": 1}\n"
+           "{\"chat_id\": 9, \"parent_chat_id\": \"-1\", \"timestamp\": 3, \"input_length\": 5, "
+           "\"output_length\": 1}\n",
+           BT_TRACE_BAILIAN, 16, {1000000, -1, 3, 1, "18446744073709551611", 0, false},
+           {2000000, -1, 4, 1, "18446744073709551611", 0, false},
+           {3000000, -1, 5, 1, "18446744073709551611", 0, false}, {3000000, -1, 5, 1, "9", 0, false});
+    EXPECT("{\"id\": 99999999999999999999, \"conversations\": [{\"from\": \"gpt\", \"value\": \"lone\"}, "
+           "{\"from\": "
+           "\"human\", \"value\": \"a b\"}, {\"from\": \"gpt\", \"value\": \"c\"}]}",
+           BT_TRACE_SHAREGPT, 0, {-1, -1, 3, 1, "99999999999999999999", 0, false});
+}
+
+static void zones_may_stand_without_a_colon(void **state)
+{
+    (void)state;
+    static const char *const zones[] = {"", "Z", "+00:00", "+0000", "+00", "-0000", " +0000", " UTC", " Z"};
+    char text[256];
+    const want w[] = {{0, -1, 1, 2, NULL, 0, false}, {60000000, -1, 1, 2, NULL, 0, false}};
+    for (size_t i = 0; i < sizeof zones / sizeof *zones; i++) {
+        snprintf(text, sizeof text,
+                 "TIMESTAMP,ContextTokens,GeneratedTokens\n2024-05-10 "
+                 "23:59:00.5%s,1,2\n2024-05-11T05:30:00.5+0530,1,2\n",
+                 zones[i]);
+        expect(text, BT_TRACE_AZURE, 0, w, 2);
+    }
+}
+
 static void bailian_chats_belong_to_the_first_of_their_session(void **state)
 {
     (void)state;
@@ -233,14 +388,27 @@ static const struct bad {
      "missing", 1},
     {"{\"input_length\": 5, \"input_tokens\": 5, \"output_length\": 1}\n", "line 1", "'input_length'",
      "'input_tokens'", 0},
-    {"{\"input_length\": 5, \"output_length\": 1, \"hash_ids\": [1, -2]}\n", "line 1", "'hash_ids'", "'-2'",
+    {"{\"input_length\": 5, \"output_length\": 1, \"hash_ids\": [1, 2.5]}\n", "line 1", "'hash_ids'", "'2.5'",
      0},
     {"{\"input_length\": 5, \"output_length\": 1, \"delay\": 3}\n", "line 1", "'delay'", "'3'", 0},
     {"{\"input_length\": 5, \"output_length\": 1, \"timestamp\": 1e300}\n", "line 1", "'timestamp'", "'1", 0},
     {"{\"input_length\": 5, \"output_length\": 1}\n{\"input_length\": 5\n{\"input_length\": 5}\n", "line 2",
      "line 2", "", 2},
-    {"{\"chat_id\": \"a\", \"timestamp\": 1, \"input_length\": 5, \"output_length\": 1}\n", "line 1",
-     "'chat_id'", "'\"a\"'", 0},
+    {"{\"chat_id\": [], \"timestamp\": 1, \"input_length\": 5, \"output_length\": 1}\n", "line 1",
+     "'chat_id'", "'[]'", 0},
+    {"{\"input_length\": 5.5, \"output_length\": 1}\n", "line 1", "'input_length'", "'5.5'", 0},
+    {"{\"input_length\": 5, \"output_length\": 1, \"hash_ids\": [\"\"]}\n", "line 1", "'hash_ids'", "'\"\"'",
+     0},
+    {"num_prefill_tokens,num_decode_tokens\n16.5,1\n0.1e1,2\n", "line 2", "'num_prefill_tokens'", "'16.5'",
+     1},
+    {"num_prefill_tokens,num_decode_tokens\n16.00000000000000000001,1\n", "line 2", "'num_prefill_tokens'",
+     "'16.0000", 0},
+    {"num_prefill_tokens,num_decode_tokens\n1073741825.0,1\n16e-1,1\n", "line 2", "'num_prefill_tokens'",
+     "'1073741825.0'", 0},
+    {"num_prefill_tokens,num_decode_tokens\n\"5\"6,1\n5,1\n", "line 2", "column '1'", "quote", 1},
+    {"num_prefill_tokens,num_decode_tokens\n5,\"1\n\"6\",\"2\"\n7,1\n", "line 2", "column '2'", "quote", 2},
+    {"num_prefill_tokens,num_decode_tokens\n5,\"1\" \"2\n6,\"2\"\n7,1\n", "line 2", "column '2'", "quote", 2},
+    {"TIMESTAMP,ContextTokens\n2023-11-16 18:17:03+000,1\n", "line 2", "'TIMESTAMP'", "+000'", 0},
     {"5\n6 seven 8\n", "line 2", "'length'", "'seven'", 3},
     {"5\n6.5\n", "line 2", "'length'", "'6.5'", 1},
     {"[{\"conversations\": [{\"from\": \"human\", \"value\": 5}]}, {\"conversations\": [{\"from\": "
@@ -370,6 +538,12 @@ int main(void)
         cmocka_unit_test(azure_of_2023_and_2024_count_from_their_first_row),
         cmocka_unit_test(burstgpt_rows_without_an_answer_have_failed),
         cmocka_unit_test(splitwise_and_vidur_have_seconds),
+        cmocka_unit_test(quoted_cells_are_what_stands_between_their_quotes),
+        cmocka_unit_test(rows_of_several_lines_count_each_of_them),
+        cmocka_unit_test(a_quote_that_does_not_end_costs_one_line),
+        cmocka_unit_test(counts_may_be_written_as_floats),
+        cmocka_unit_test(ids_are_numbers_of_any_sign_and_size_or_texts),
+        cmocka_unit_test(zones_may_stand_without_a_colon),
         cmocka_unit_test(bailian_chats_belong_to_the_first_of_their_session),
         cmocka_unit_test(sharegpt_has_a_request_for_each_answer_to_all_before),
         cmocka_unit_test(lists_give_lengths_and_nothing_else),
