@@ -55,7 +55,8 @@ static bt_err wait_lock(int *ret, const char *dir, const char *path, const bt_ca
                            "another process has been making this %.20s for %lld s: see '%.150s'",
                            r->kind->what, (long long)(waited / 1000), path);
         if (r->waiting && !r->waiting(r->ud, waited))
-            return bt_fail(fault, BT_ECANCEL, "gave up waiting for a %s", r->kind->what);
+            return bt_fail(fault, BT_ECANCEL, "stopped waiting for a %s that another process makes",
+                           r->kind->what);
         (void)poll(NULL, 0, wait - waited < POLL_MS ? (int)(wait - waited) : POLL_MS);
     }
 }

@@ -71,7 +71,8 @@ bt_err bt_cache_files_dir(char *ret, size_t cap, const bt_cache_kind *kind, bt_f
                        "no place for a %s: none of BATON_CACHE_DIR, XDG_CACHE_HOME and HOME is set", what);
     return n >= 0 && (size_t)n < cap
                ? BT_OK
-               : bt_fail(fault, BT_EIO, "the path of the %s cache has %d bytes", what, n);
+               : bt_fail(fault, BT_EIO, "the path of the %s cache has %d bytes; at most %zu are allowed",
+                         what, n, cap - 1);
 }
 
 bool bt_cache_files_is_key(const char *key)

@@ -22,15 +22,16 @@ bt_err bt_file_read(bt_buf *buf, const char *path, bt_fault *fault)
 {
     bt_err e = BT_OK;
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return bt_fail(fault, BT_EIO, "open '%s': %s", path, strerror(errno));
+    if (fd < 0) return bt_fail(fault, BT_EIO, "cannot open '%s': %s", path, strerror(errno));
     for (;;) {
         uint8_t part[4096];
         const ssize_t n = read(fd, part, sizeof part);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) e = bt_fail(fault, BT_EIO, "read '%s': %s", path, strerror(errno));
+        if (n < 0) e = bt_fail(fault, BT_EIO, "cannot read '%s': %s", path, strerror(errno));
         if (n <= 0) break;
         if ((e = bt_buf_add(buf, part, (size_t)n)) < 0) {
-            (void)bt_fail(fault, e, "'%s' has more than %zu bytes", path, buf->limit_bytes);
+            (void)bt_fail(fault, e, "'%s' has more than %zu bytes, the limit for such a file", path,
+                          buf->limit_bytes);
             break;
         }
     }
@@ -91,7 +92,7 @@ bt_err bt_file_begin(bt_file_new *ret, const char *path, bt_fault *fault)
     bt_file_new f = {.fd = -1, .path = strdup(path), .temp = malloc(cap)};
     bt_err e = BT_OK;
     if (!f.path || !f.temp) {
-        e = bt_fail(fault, BT_ENOMEM, "writing '%s'", path);
+        e = bt_fail(fault, BT_ENOMEM, "out of memory writing '%s'", path);
         goto out;
     }
     snprintf(f.temp, cap, "%s.XXXXXX", path);
@@ -99,7 +100,7 @@ bt_err bt_file_begin(bt_file_new *ret, const char *path, bt_fault *fault)
     if (f.fd >= 0) goto out;
     f.fd = mkostemp(f.temp, O_CLOEXEC); /* born with mode 0600 */
     f.has_name = f.fd >= 0;
-    if (f.fd < 0) e = bt_fail(fault, BT_EIO, "create '%s': %s", path, strerror(errno));
+    if (f.fd < 0) e = bt_fail(fault, BT_EIO, "cannot create '%s': %s", path, strerror(errno));
 out:
     if (e == BT_OK) {
         *ret = f;
@@ -143,7 +144,7 @@ static bt_err give_name(bt_file_new *f, bool *ret_done, bt_fault *fault)
     *ret_done = linkat(AT_FDCWD, self, AT_FDCWD, f->path, AT_SYMLINK_FOLLOW) == 0;
     for (int i = 0; !*ret_done && !f->has_name; i++) {
         if (errno != EEXIST || i == TRIES)
-            return bt_fail(fault, BT_EIO, "name '%s': %s", f->path, strerror(errno));
+            return bt_fail(fault, BT_EIO, "cannot give a file the name '%s': %s", f->path, strerror(errno));
         draw_name(f->temp);
         f->has_name = linkat(AT_FDCWD, self, AT_FDCWD, f->temp, AT_SYMLINK_FOLLOW) == 0;
     }
@@ -154,11 +155,11 @@ bt_err bt_file_keep(bt_file_new *f, unsigned mode, bt_fault *fault)
 {
     bool done = false;
     if (fchmod(f->fd, less_umask(mode)) < 0 || fsync(f->fd) < 0)
-        return bt_fail(fault, BT_EIO, "write '%s': %s", f->path, strerror(errno));
+        return bt_fail(fault, BT_EIO, "cannot write '%s': %s", f->path, strerror(errno));
     const bt_err e = f->has_name ? BT_OK : give_name(f, &done, fault);
     if (e < 0) return e;
     if (!done && rename(f->temp, f->path) < 0)
-        return bt_fail(fault, BT_EIO, "rename to '%s': %s", f->path, strerror(errno));
+        return bt_fail(fault, BT_EIO, "cannot rename a file to '%s': %s", f->path, strerror(errno));
     sync_directory_of(f->path);
     f->has_name = false;
     return BT_OK;
@@ -190,7 +191,9 @@ bt_err bt_file_room(const char *path, uint64_t bytes, bt_fault *fault)
     if (bytes <= room) return BT_OK;
     bt_num_size_text(need, sizeof need, bytes);
     bt_num_size_text(have, sizeof have, room);
-    return bt_fail(fault, BT_ELIMIT, "'%.150s' takes %s, and its disk has %s left", path, need, have);
+    return bt_fail(fault, BT_ELIMIT,
+                   "'%.150s' takes %s, and its disk has %s left: free some, or write to another disk", path,
+                   need, have);
 }
 
 bt_err bt_file_replace(const char *path, const void *bytes, size_t n, unsigned mode, bt_fault *fault)
@@ -199,7 +202,8 @@ bt_err bt_file_replace(const char *path, const void *bytes, size_t n, unsigned m
     bt_err e = bt_file_begin(&f, path, fault);
     if (e < 0) return e;
     e = write_all(f.fd, bytes, n);
-    e = e < 0 ? bt_fail(fault, e, "write '%s': %s", f.path, strerror(errno)) : bt_file_keep(&f, mode, fault);
+    e = e < 0 ? bt_fail(fault, e, "cannot write '%s': %s", f.path, strerror(errno))
+              : bt_file_keep(&f, mode, fault);
     bt_file_done(&f);
     return e;
 }
@@ -218,7 +222,7 @@ static void name_state(bt_file_state *ret, const struct stat *st)
 bt_err bt_file_state_of(bt_file_state *ret, int fd, bt_fault *fault)
 {
     struct stat st;
-    if (fstat(fd, &st) < 0) return bt_fail(fault, BT_EIO, "stat: %s", strerror(errno));
+    if (fstat(fd, &st) < 0) return bt_fail(fault, BT_EIO, "cannot look at an open file: %s", strerror(errno));
     name_state(ret, &st);
     return BT_OK;
 }
@@ -226,8 +230,9 @@ bt_err bt_file_state_of(bt_file_state *ret, int fd, bt_fault *fault)
 bt_err bt_file_fits(const char *path, uint64_t bytes, bt_fault *fault)
 {
     if (bytes <= SIZE_MAX) return BT_OK;
-    return bt_fail(fault, BT_ELIMIT, "%.150s has %llu bytes; this machine of %zu bits maps files below %llu",
-                   path, (unsigned long long)bytes, sizeof(size_t) * 8, (unsigned long long)SIZE_MAX);
+    return bt_fail(fault, BT_ELIMIT,
+                   "'%.150s' has %llu bytes; this machine of %zu bits maps files below %llu bytes", path,
+                   (unsigned long long)bytes, sizeof(size_t) * 8, (unsigned long long)SIZE_MAX);
 }
 
 bt_err bt_file_map(const uint8_t **ret, size_t *ret_bytes, bt_file_state *ret_state, const char *path,
@@ -236,9 +241,9 @@ bt_err bt_file_map(const uint8_t **ret, size_t *ret_bytes, bt_file_state *ret_st
     bt_err e = BT_OK;
     struct stat st;
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return bt_fail(fault, BT_EIO, "open '%s': %s", path, strerror(errno));
+    if (fd < 0) return bt_fail(fault, BT_EIO, "cannot open '%s': %s", path, strerror(errno));
     if (fstat(fd, &st) < 0) {
-        e = bt_fail(fault, BT_EIO, "stat '%s': %s", path, strerror(errno));
+        e = bt_fail(fault, BT_EIO, "cannot look at '%s': %s", path, strerror(errno));
         goto out;
     }
     if (!S_ISREG(st.st_mode) || !st.st_size) {
@@ -250,7 +255,7 @@ bt_err bt_file_map(const uint8_t **ret, size_t *ret_bytes, bt_file_state *ret_st
     if (e < 0) goto out;
     void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED) {
-        e = bt_fail(fault, BT_EIO, "map '%s': %s", path, strerror(errno));
+        e = bt_fail(fault, BT_EIO, "cannot map '%s': %s", path, strerror(errno));
         goto out;
     }
     (void)madvise(map, (size_t)st.st_size, MADV_HUGEPAGE); /* where the system has huge pages for files */

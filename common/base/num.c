@@ -70,7 +70,7 @@ bt_err bt_num_double(double *ret, const char *text, double lo, double hi, bt_fau
 {
     if (!looks_like_a_double(text)) return bt_fail(fault, BT_EARG, "'%.64s' is not a number", text);
     locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    if (!c) return bt_fail(fault, BT_ENOMEM, "reading a number");
+    if (!c) return bt_fail(fault, BT_ENOMEM, "out of memory reading a number");
     const double v = strtod_l(text, NULL, c);
     freelocale(c);
     if (!isfinite(v) || v < lo || v > hi)

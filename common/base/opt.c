@@ -43,7 +43,7 @@ static bt_err list_add(bt_opt_list *l, const char *text, size_t len, bt_fault *f
     const char **items = realloc(l->items, (l->count + 1) * sizeof *items);
     if (items) l->items = items;
     char *copy = items ? strndup(text, len) : NULL;
-    if (!copy) return bt_fail(fault, BT_ENOMEM, "reading the options");
+    if (!copy) return bt_fail(fault, BT_ENOMEM, "out of memory reading the options");
     items[l->count++] = copy;
     return BT_OK;
 }
@@ -97,7 +97,7 @@ static bt_err convert(const bt_opt_args *a, const bt_opt *o, const char *text, b
     case BT_OPT_SIZE: {
         uint64_t v = 0;
         if ((e = bt_num_size(&v, text, fault)) < 0) return e;
-        if (v > INT64_MAX) return bt_fail(fault, BT_EARG, "%.64s is too much", text);
+        if (v > INT64_MAX) return bt_fail(fault, BT_EARG, "%.64s is more than 2^63 bytes", text);
         if ((e = within((int64_t)v, any ? 0 : o->lo, any ? INT64_MAX : o->hi, text, "bytes", fault)) == BT_OK)
             *(uint64_t *)to = v;
         return e;
@@ -206,7 +206,7 @@ static bt_err unknown(const bt_opt_args *a, const char *name, size_t len, bt_fau
     size_t n = 0;
     for (const struct renamed *r = renamed; r < renamed + RENAMED; r++)
         if (!strcmp(r->program, a->program->name) && !strncmp(r->old, name, len) && !r->old[len])
-            return bt_fail(fault, BT_EARG, "--%s is --%s here", r->old, r->name);
+            return bt_fail(fault, BT_EARG, "there is no option '--%s': use '--%s'", r->old, r->name);
     snprintf(word, sizeof word, "%.*s", (int)(len < 47 ? len : 47), name);
     for (size_t i = 0; i < a->row_count && n < 128; i++) names[n++] = a->rows[i].name;
     for (size_t i = 0; i < BUILTINS; i++) names[n++] = bt_opt_builtins[i].name;
@@ -254,7 +254,7 @@ static bt_err refuse_old_env(const bt_opt_args *a, bt_fault *fault)
         const char *text = getenv(old);
         if (!text || !*text || bt_opt_source_of(a, r->name) != BT_OPT_FROM_DEFAULT) continue;
         bt_opt_env_name(name, r->name);
-        return bt_fail(fault, BT_EARG, "%s is %s here", old, name);
+        return bt_fail(fault, BT_EARG, "there is no variable %s: use %s", old, name);
     }
     return BT_OK;
 }
@@ -370,7 +370,8 @@ static bt_err open_rows(bt_opt_args *a, size_t argc, bt_fault *fault)
     a->args = calloc(argc + 1, sizeof *a->args);
     a->set = calloc(n + 1, sizeof *a->set);
     a->rows = calloc(n + 1, sizeof *a->rows);
-    if (!a->args || !a->set || !a->rows) return bt_fail(fault, BT_ENOMEM, "reading the options");
+    if (!a->args || !a->set || !a->rows)
+        return bt_fail(fault, BT_ENOMEM, "out of memory reading the options");
     for (a->row_count = 0; a->row_count < n; a->row_count++) {
         bt_opt *o = &a->rows[a->row_count];
         *o = bt_opt_row(a->program, a->row_count);

@@ -164,10 +164,10 @@ bt_err bt_pool_new(bt_pool **ret, size_t threads, bt_fault *fault)
     const size_t cores = usable_cores(&allowed);
     if (threads == 0) threads = most_threads(cores);
     if (threads > THREADS_MAX)
-        return bt_fail(fault, BT_EARG, "%zu threads, the limit is %u", threads, THREADS_MAX);
+        return bt_fail(fault, BT_EARG, "%zu threads; at most %u are allowed", threads, THREADS_MAX);
     bt_pool *p = aligned_alloc(64, sizeof *p + (threads - 1) * sizeof *p->workers);
     if (p) memset(p, 0, sizeof *p + (threads - 1) * sizeof *p->workers);
-    if (!p) return bt_fail(fault, BT_ENOMEM, "a pool of %zu threads", threads);
+    if (!p) return bt_fail(fault, BT_ENOMEM, "out of memory for a pool of %zu threads", threads);
     p->parts = threads;
     p->may_spin = threads <= cores;
     p->allowed = allowed;
@@ -184,7 +184,7 @@ bt_err bt_pool_new(bt_pool **ret, size_t threads, bt_fault *fault)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (err) {
         bt_pool_free(p);
-        return bt_fail(fault, err == EAGAIN ? BT_ELIMIT : BT_EIO, "starting %zu threads: %s", threads,
+        return bt_fail(fault, err == EAGAIN ? BT_ELIMIT : BT_EIO, "cannot start %zu threads: %s", threads,
                        strerror(err));
     }
     *ret = p;

@@ -26,11 +26,14 @@ struct bt_ring {
 bt_err bt_ring_new(bt_ring **ret, size_t elem_bytes, size_t capacity, bt_fault *fault)
 {
     if (!elem_bytes || elem_bytes > LIMIT || !capacity || capacity > LIMIT)
-        return bt_fail(fault, BT_EARG, "ring of %zu elements of %zu bytes", capacity, elem_bytes);
+        return bt_fail(fault, BT_EARG, "a ring of %zu elements of %zu bytes: each must be 1 to %zu", capacity,
+                       elem_bytes, (size_t)LIMIT);
     size_t slots = 1;
     while (slots < capacity) slots *= 2;
     bt_ring *r = aligned_alloc(64, sizeof *r);
-    if (!r) return bt_fail(fault, BT_ENOMEM, "ring");
+    if (!r)
+        return bt_fail(fault, BT_ENOMEM, "out of memory for a ring of %zu elements of %zu bytes", capacity,
+                       elem_bytes);
     memset(r, 0, sizeof *r);
     r->elem_bytes = elem_bytes;
     r->capacity = capacity;
@@ -38,8 +41,10 @@ bt_err bt_ring_new(bt_ring **ret, size_t elem_bytes, size_t capacity, bt_fault *
     r->slots = calloc(slots, elem_bytes);
     r->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     bt_err e = BT_OK;
-    if (!r->slots) e = bt_fail(fault, BT_ENOMEM, "ring of %zu elements of %zu bytes", capacity, elem_bytes);
-    else if (r->fd < 0) e = bt_fail(fault, BT_EIO, "eventfd: %s", strerror(errno));
+    if (!r->slots)
+        e = bt_fail(fault, BT_ENOMEM, "out of memory for a ring of %zu elements of %zu bytes", capacity,
+                    elem_bytes);
+    else if (r->fd < 0) e = bt_fail(fault, BT_EIO, "cannot make an eventfd: %s", strerror(errno));
     if (e < 0) {
         bt_ring_free(r);
         return e;

@@ -15,7 +15,7 @@ bt_err bt_rng_entropy(void *buf, size_t n, bt_fault *fault)
     for (uint8_t *p = buf; n;) {
         const ssize_t got = getrandom(p, n, 0);
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return bt_fail(fault, BT_EIO, "getrandom: %s", strerror(errno));
+        if (got < 0) return bt_fail(fault, BT_EIO, "the system gives no random bytes: %s", strerror(errno));
         p += got;
         n -= (size_t)got;
     }

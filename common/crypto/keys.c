@@ -46,7 +46,7 @@ bt_err bt_keys_make(bt_keys *ret, bt_fault *fault)
 {
     unsigned char pub[32], sec[32];
     if (sodium_init() < 0) return bt_fail(fault, BT_EIO, "libsodium cannot start");
-    if (crypto_box_keypair(pub, sec) < 0) return bt_fail(fault, BT_EIO, "no key pair");
+    if (crypto_box_keypair(pub, sec) < 0) return bt_fail(fault, BT_EIO, "libsodium cannot make a key pair");
     bt_keys_to_z85(ret->public_key, pub);
     bt_keys_to_z85(ret->secret_key, sec);
     sodium_memzero(sec, sizeof sec);
@@ -71,7 +71,10 @@ bt_err bt_keys_path(char ret[BT_KEYS_PATH_BYTES], const char *dir, const char *n
     if (!bt_keys_is_name(name))
         return bt_fail(fault, BT_EARG, "'%.40s' is not a name for keys: 1 to 32 of a-z, 0-9 and '-'", name);
     if ((size_t)snprintf(ret, BT_KEYS_PATH_BYTES, "%s/%s%s", dir, name, suffix) >= BT_KEYS_PATH_BYTES)
-        return bt_fail(fault, BT_EARG, "the path of the key directory is too long");
+        return bt_fail(fault, BT_EARG,
+                       "the path '%.100s...' of the key directory is too long: with the name of a key it has "
+                       "%d bytes at most",
+                       dir, BT_KEYS_PATH_BYTES - 1);
     return BT_OK;
 }
 
@@ -83,7 +86,7 @@ static bt_err read_key(char ret[BT_KEYS_Z85_BYTES], unsigned char raw[32], int f
     const ssize_t n = read(fd, text, sizeof text - 1);
     bt_err e = BT_OK;
     if (n < 0) {
-        e = bt_fail(fault, BT_EIO, "read '%s': %s", path, strerror(errno));
+        e = bt_fail(fault, BT_EIO, "cannot read '%s': %s", path, strerror(errno));
     } else {
         text[n] = 0;
         text[strcspn(text, "\r\n")] = 0;
@@ -101,7 +104,8 @@ static bt_err open_key(int *ret, const char *path, bt_fault *fault)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return bt_fail(fault, BT_EIO, "open '%s': %s; make keys with 'baton keygen'", path, strerror(errno));
+        return bt_fail(fault, BT_EIO, "cannot open '%s': %s; make keys with 'baton keygen'", path,
+                       strerror(errno));
     *ret = fd;
     return BT_OK;
 }
@@ -113,7 +117,8 @@ static bt_err find_only(char ret[BT_KEYS_NAME_BYTES], const char *dir, bt_fault 
     char found[BT_KEYS_NAME_BYTES] = "", other[BT_KEYS_NAME_BYTES] = "";
     DIR *d = opendir(dir);
     if (!d)
-        return bt_fail(fault, BT_EIO, "open '%s': %s; make keys with 'baton keygen'", dir, strerror(errno));
+        return bt_fail(fault, BT_EIO, "cannot open '%s': %s; make keys with 'baton keygen'", dir,
+                       strerror(errno));
     for (struct dirent *e; (e = readdir(d));) {
         char name[BT_KEYS_NAME_BYTES];
         const size_t n = strlen(e->d_name), stem = n > sizeof suffix - 1 ? n - (sizeof suffix - 1) : 0;
@@ -144,7 +149,7 @@ bt_err bt_keys_load(bt_keys *ret, const char *dir, const char *name, bt_fault *f
     bt_err e = name ? BT_OK : find_only(only, dir, fault);
     if (e == BT_OK) e = bt_keys_path(path, dir, name ? name : only, ".secret", fault);
     if (e < 0 || (e = open_key(&fd, path, fault)) < 0) return e;
-    if (fstat(fd, &st) < 0) e = bt_fail(fault, BT_EIO, "stat '%s': %s", path, strerror(errno));
+    if (fstat(fd, &st) < 0) e = bt_fail(fault, BT_EIO, "cannot look at '%s': %s", path, strerror(errno));
     else if (st.st_mode & 077)
         e = bt_fail(fault, BT_EAUTH, "'%.120s' can be read by others (mode %04o); run 'chmod 600' on it",
                     path, (unsigned)(st.st_mode & 07777));

@@ -94,12 +94,13 @@ bt_err bt_keys_generate(const char *dir, const char *const *specs, bt_fault *fau
     if (e == BT_OK && has_allow) e = bt_file_read(&text, path, fault);
     if (e == BT_OK) e = check_specs(dir, allow, specs, fault);
     if (e == BT_OK && mkdir(dir, 0700) < 0 && errno != EEXIST)
-        e = bt_fail(fault, BT_EIO, "mkdir '%s': %s", dir, strerror(errno));
+        e = bt_fail(fault, BT_EIO, "cannot make the folder '%s': %s", dir, strerror(errno));
     if (e == BT_OK && !has_allow) e = bt_peer_auth_check_writers(dir, fault);
     if (!has_allow) (void)bt_buf_str(&text, "# who may connect: public key, roles, name\n");
     else if (text.len && text.data[text.len - 1] != '\n') (void)bt_buf_str(&text, "\n");
     for (; *specs && e == BT_OK; specs++) e = make_one(&text, dir, *specs, fault);
-    if (e == BT_OK && text.err < 0) e = bt_fail(fault, text.err, "the allow list is too long");
+    if (e == BT_OK && text.err < 0)
+        e = bt_fail(fault, text.err, "no room for the lines of '%.120s': %s", path, bt_err_name(text.err));
     if (e == BT_OK) e = bt_file_replace(path, text.data, text.len, 0644, fault);
     bt_peer_auth_free(allow);
     bt_buf_done(&text);

@@ -116,10 +116,12 @@ bt_err bt_peer_auth_parse(bt_peer_allow **ret, const char *text, bt_fault *fault
     size_t lines = 1, number = 0;
     bt_err e = BT_OK;
     for (const char *p = text; *p; p++) lines += *p == '\n';
-    if (lines > KEYS_MAX * 2) return bt_fail(fault, BT_ELIMIT, "allow list of %zu lines", lines);
+    if (lines > KEYS_MAX * 2)
+        return bt_fail(fault, BT_ELIMIT, "the allow list has %zu lines; at most %d are allowed", lines,
+                       KEYS_MAX * 2);
     bt_peer_allow *a = calloc(1, sizeof *a);
     if (!a || !(a->entries = calloc(lines, sizeof *a->entries)))
-        e = bt_fail(fault, BT_ENOMEM, "allow list of %zu lines", lines);
+        e = bt_fail(fault, BT_ENOMEM, "out of memory for an allow list of %zu lines", lines);
     for (const char *p = text; e == BT_OK && *p;) {
         size_t len = strcspn(p, "\n");
         const char *next = p + len + (p[len] == '\n');
@@ -133,7 +135,7 @@ bt_err bt_peer_auth_parse(bt_peer_allow **ret, const char *text, bt_fault *fault
         p = next;
     }
     if (e == BT_OK && a->count > KEYS_MAX)
-        e = bt_fail(fault, BT_ELIMIT, "allow list of more than %d keys", KEYS_MAX);
+        e = bt_fail(fault, BT_ELIMIT, "the allow list has more than %d keys, its limit", KEYS_MAX);
     if (e == BT_OK) e = refuse_twins(a, fault);
     if (e < 0) bt_peer_auth_free(a);
     else *ret = a;
@@ -144,7 +146,8 @@ bt_err bt_peer_auth_check_writers(const char *path, bt_fault *fault)
 {
     struct stat st;
     if (stat(path, &st) < 0)
-        return bt_fail(fault, BT_EIO, "'%.160s': %s; make keys with 'baton keygen'", path, strerror(errno));
+        return bt_fail(fault, BT_EIO, "cannot open '%.160s': %s; make keys with 'baton keygen'", path,
+                       strerror(errno));
     if (st.st_mode & 022)
         return bt_fail(fault, BT_EAUTH,
                        "'%.120s' can be written by others (mode %04o); run 'chmod go-w' on it", path,
@@ -242,11 +245,13 @@ bt_err bt_peer_auth_find(uint8_t ret[32], const bt_peer_allow *a, unsigned roles
     if (name && !found)
         return bt_fail(fault, BT_EAUTH, "the allow list has no key of the name '%.40s'", name);
     if (name && !(found->roles & roles))
-        return bt_fail(fault, BT_EAUTH, "the key '%.40s' has not the role %s in the allow list", name,
+        return bt_fail(fault, BT_EAUTH, "the allow list does not give the key '%.40s' the role %s", name,
                        name_of_role(roles));
     if (count != 1)
-        return bt_fail(fault, BT_EAUTH, "the allow list has %zu keys of the role %s, not one: say which",
-                       count, name_of_role(roles));
+        return bt_fail(
+            fault, BT_EAUTH,
+            "the allow list has %zu keys of the role %s, not one: name the key, as in ENDPOINT@NAME", count,
+            name_of_role(roles));
     memcpy(ret, found->key, 32);
     return BT_OK;
 }
@@ -274,7 +279,7 @@ bt_err bt_peer_auth_answer(bt_peer_auth_reply *ret, const bt_peer_allow *allow, 
         text = "only CURVE peers may connect";
     } else if (count != 7 || frames[6].size != 32) {
         status = "500";
-        text = "a CURVE request has one key of 32 bytes";
+        text = "a CURVE request must have one key of 32 bytes";
     } else {
         bt_keys_to_z85(ret->user_id, frames[6].data);
         if (!bt_peer_auth_roles(allow, frames[6].data)) {

@@ -29,7 +29,7 @@ bt_err bt_seal_open(uint8_t *ret, const uint8_t *sealed, size_t n,
                     const unsigned char secret_key[BT_SEAL_KEY_BYTES], bt_fault *fault)
 {
     if (n < BT_SEAL_BYTES || crypto_box_seal_open(ret, sealed, n, public_key, secret_key) != 0)
-        return bt_fail(fault, BT_EAUTH, "sealed to another key");
+        return bt_fail(fault, BT_EAUTH, "the record is sealed to another key");
     return BT_OK;
 }
 

@@ -28,12 +28,12 @@ static void on_time(void *ud, unsigned events)
 bt_err bt_alarm_new(bt_alarm **ret, bt_loop *loop, bt_loop_fn *fn, void *ud, bt_fault *fault)
 {
     bt_alarm *a = malloc(sizeof *a);
-    if (!a) return bt_fail(fault, BT_ENOMEM, "an alarm");
+    if (!a) return bt_fail(fault, BT_ENOMEM, "out of memory for an alarm");
     *a = (bt_alarm){.loop = loop, .fn = fn, .ud = ud, .at_us = INT64_MAX};
     a->fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     if (a->fd < 0 || bt_loop_add_fd(&a->watch, loop, a->fd, BT_LOOP_IN, on_time, a) < 0) {
         bt_alarm_free(a);
-        return bt_fail(fault, BT_EIO, "no descriptor for an alarm");
+        return bt_fail(fault, BT_EIO, "no file descriptor for an alarm");
     }
     *ret = a;
     return BT_OK;

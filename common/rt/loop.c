@@ -49,7 +49,7 @@ struct bt_loop {
 bt_err bt_loop_new(bt_loop **ret, bt_fault *fault)
 {
     bt_loop *l = calloc(1, sizeof *l);
-    if (!l) return bt_fail(fault, BT_ENOMEM, "event loop");
+    if (!l) return bt_fail(fault, BT_ENOMEM, "out of memory for an event loop");
     l->signal_fd = -1;
     *ret = l;
     return BT_OK;
@@ -213,15 +213,15 @@ static sigset_t life_signals(void)
 
 bt_err bt_loop_on_signals(bt_loop *l, bt_loop_signal_fn *fn, void *ud, bt_fault *fault)
 {
-    if (l->signal_fd >= 0) return bt_fail(fault, BT_EARG, "signals are taken already");
+    if (l->signal_fd >= 0) return bt_fail(fault, BT_EARG, "an event loop watches signals already");
     const sigset_t set = life_signals();
     const int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (fd < 0) return bt_fail(fault, BT_EIO, "signalfd: %s", strerror(errno));
+    if (fd < 0) return bt_fail(fault, BT_EIO, "cannot make a signalfd: %s", strerror(errno));
     uint64_t id;
     const bt_err e = bt_loop_add_fd(&id, l, fd, BT_LOOP_IN, read_signals, l);
     if (e < 0) {
         close(fd);
-        return bt_fail(fault, e, "watching signals");
+        return bt_fail(fault, e, "the event loop cannot watch signals: %s", bt_err_name(e));
     }
     pthread_sigmask(SIG_BLOCK, &set, &l->mask_before);
     signal(SIGPIPE, SIG_IGN);
@@ -293,7 +293,8 @@ bt_err bt_loop_step(bt_loop *l, int64_t timeout_ms, bt_fault *fault)
         if (!w->socket && wanted) l->items[i].events |= ZMQ_POLLERR;
     }
     const int ready = zmq_poll(l->items, (int)count, wait_ms(l, timeout_ms));
-    if (ready < 0 && errno != EINTR) return bt_fail(fault, BT_EIO, "polling: %s", zmq_strerror(errno));
+    if (ready < 0 && errno != EINTR)
+        return bt_fail(fault, BT_EIO, "cannot poll sockets: %s", zmq_strerror(errno));
     run_timers(l);
     for (size_t i = 0; ready > 0 && i < count; i++) {
         const watch w = l->watches[i]; /* a copy: adding may move the array */

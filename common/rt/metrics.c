@@ -52,7 +52,7 @@ bt_err bt_metrics_new(bt_metrics **ret, const bt_metric *table, size_t count, bt
     bt_err e = BT_OK;
     bt_metrics *m = calloc(1, sizeof *m);
     if (!m || !(m->first = calloc(count + 1, sizeof *m->first))) {
-        e = bt_fail(fault, BT_ENOMEM, "metrics");
+        e = bt_fail(fault, BT_ENOMEM, "out of memory for the metrics");
         goto out;
     }
     m->table = table;
@@ -70,7 +70,8 @@ bt_err bt_metrics_new(bt_metrics **ret, const bt_metric *table, size_t count, bt
             goto out;
         }
     }
-    if (!(m->cells = calloc(cells + 1, sizeof *m->cells))) e = bt_fail(fault, BT_ENOMEM, "metrics");
+    if (!(m->cells = calloc(cells + 1, sizeof *m->cells)))
+        e = bt_fail(fault, BT_ENOMEM, "out of memory for the metrics");
 out:
     if (e < 0) bt_metrics_free(m);
     else *ret = m;

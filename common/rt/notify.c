@@ -15,8 +15,8 @@ static bt_err fill_address(struct sockaddr_un *ret, socklen_t *ret_len, const ch
     const size_t n = strlen(text);
     *ret = (struct sockaddr_un){.sun_family = AF_UNIX};
     if (n < 2 || (text[0] != '/' && text[0] != '@') || n >= sizeof ret->sun_path)
-        return bt_fail(fault, BT_EARG, "'%.120s' is not a path or '@name' of less than %zu bytes", text,
-                       sizeof ret->sun_path);
+        return bt_fail(fault, BT_EARG, "the address '%.120s' is not a path or '@name' of less than %zu bytes",
+                       text, sizeof ret->sun_path);
     memcpy(ret->sun_path, text, n);
     if (text[0] == '@') ret->sun_path[0] = 0;
     *ret_len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n + (text[0] == '/'));
@@ -32,9 +32,9 @@ bt_err bt_notify_send(const char *text, bt_fault *fault)
     bt_err e = fill_address(&to, &len, address, fault);
     if (e < 0) return e;
     const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0) return bt_fail(fault, BT_EIO, "socket: %s", strerror(errno));
+    if (fd < 0) return bt_fail(fault, BT_EIO, "cannot make a socket: %s", strerror(errno));
     if (sendto(fd, text, strlen(text), MSG_NOSIGNAL, (const struct sockaddr *)&to, len) < 0)
-        e = bt_fail(fault, BT_EIO, "notify '%.100s': %s", address, strerror(errno));
+        e = bt_fail(fault, BT_EIO, "cannot send to '%.100s': %s", address, strerror(errno));
     close(fd);
     return e;
 }
@@ -47,12 +47,12 @@ bt_err bt_notify_listen(int *ret_fd, const char *address, bt_fault *fault)
     const bt_err e = fill_address(&at, &len, address, fault);
     if (e < 0) return e;
     const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0) return bt_fail(fault, BT_EIO, "socket: %s", strerror(errno));
+    if (fd < 0) return bt_fail(fault, BT_EIO, "cannot make a socket: %s", strerror(errno));
     if (setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) < 0 ||
         bind(fd, (const struct sockaddr *)&at, len) < 0) {
         const int err = errno;
         close(fd);
-        return bt_fail(fault, BT_EIO, "listen on '%.100s': %s", address, strerror(err));
+        return bt_fail(fault, BT_EIO, "cannot listen on '%.100s': %s", address, strerror(err));
     }
     *ret_fd = fd;
     return BT_OK;

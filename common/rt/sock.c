@@ -46,10 +46,10 @@ bt_err bt_sock_ctx_new(bt_sock_ctx **ret, const char *keys_dir, const char *name
 {
     bt_err e = BT_OK;
     bt_sock_ctx *c = calloc(1, sizeof *c);
-    if (!c) return bt_fail(fault, BT_ENOMEM, "socket context");
+    if (!c) return bt_fail(fault, BT_ENOMEM, "out of memory for a socket context");
     if (keys_dir && (e = bt_keys_load(&c->keys, keys_dir, name, fault)) < 0) goto out;
     c->has_keys = keys_dir != NULL;
-    if (!(c->zmq = zmq_ctx_new())) e = bt_fail(fault, BT_EIO, "zmq_ctx_new: %s", zmq_strerror(errno));
+    if (!(c->zmq = zmq_ctx_new())) e = bt_fail(fault, BT_EIO, "ZeroMQ cannot start: %s", zmq_strerror(errno));
 out:
     if (e < 0) bt_sock_ctx_free(c);
     else *ret = c;
@@ -98,9 +98,10 @@ static bool set_all(void *s, const role_options *o)
 bt_err bt_sock_open(void **ret, bt_sock_ctx *ctx, bt_sock_role role, bt_fault *fault)
 {
     void *s = zmq_socket(ctx->zmq, roles[role].type);
-    if (!s) return bt_fail(fault, BT_EIO, "zmq_socket: %s", zmq_strerror(errno));
+    if (!s) return bt_fail(fault, BT_EIO, "ZeroMQ cannot make a socket: %s", zmq_strerror(errno));
     if (!set_all(s, &roles[role])) {
-        const bt_err e = bt_fail(fault, BT_EIO, "zmq_setsockopt: %s", zmq_strerror(errno));
+        const bt_err e =
+            bt_fail(fault, BT_EIO, "ZeroMQ refuses an option of a socket: %s", zmq_strerror(errno));
         zmq_close(s);
         return e;
     }
@@ -192,15 +193,15 @@ bt_err bt_sock_bind(char ret_endpoint[BT_SOCK_ENDPOINT_BYTES], void *s, bt_sock_
     if (ctx->has_keys && !is_inproc(endpoint)) {
         /* libzmq lets everybody in while nobody answers its ZAP requests. */
         if (!ctx->has_zap)
-            return bt_fail(fault, BT_EAUTH, "%.100s: open the ZAP handler before listening with keys",
-                           endpoint);
+            return bt_fail(fault, BT_EAUTH,
+                           "%.100s cannot be listened on with keys before the ZAP handler is open", endpoint);
         ok = ok && set_own_keys(s, ctx) && set_int(s, ZMQ_CURVE_SERVER, 1) &&
              zmq_setsockopt(s, ZMQ_ZAP_DOMAIN, BT_SOCK_ZAP_DOMAIN, strlen(BT_SOCK_ZAP_DOMAIN)) == 0;
     }
     char actual[BT_SOCK_ENDPOINT_BYTES];
     size_t n = sizeof actual;
     if (!ok || zmq_bind(s, endpoint) < 0 || zmq_getsockopt(s, ZMQ_LAST_ENDPOINT, actual, &n) < 0)
-        return bt_fail(fault, BT_EIO, "listen on %.100s: %s", endpoint, zmq_strerror(errno));
+        return bt_fail(fault, BT_EIO, "cannot listen on %.100s: %s", endpoint, zmq_strerror(errno));
     memcpy(ret_endpoint, actual, n);
     return BT_OK;
 }
@@ -215,16 +216,19 @@ bt_err bt_sock_connect(void *s, bt_sock_ctx *ctx, const char *endpoint, const ch
         if (ctx->has_keys != (server_key != NULL))
             return bt_fail(
                 fault, BT_EARG,
-                server_key ? "%.100s: its public key is known, but this process has no keys ('--keys DIR')"
-                           : "%.100s: its public key is not known",
+                server_key
+                    ? "the public key of %.100s is given, but this process has no keys: give --keys DIR"
+                    : "the public key of %.100s is unknown, but this process has keys: name the key of the "
+                      "other side",
                 endpoint);
         if (server_key &&
             (strlen(server_key) != 40 || zmq_setsockopt(s, ZMQ_CURVE_SERVERKEY, server_key, 40) < 0))
-            return bt_fail(fault, BT_EARG, "%.100s: the public key given for it is not a key", endpoint);
+            return bt_fail(fault, BT_EARG,
+                           "the public key given for %.100s is not a key of 40 Z85 characters", endpoint);
         ok = ok && (!server_key || set_own_keys(s, ctx));
     }
     if (!ok || zmq_connect(s, endpoint) < 0)
-        return bt_fail(fault, BT_EIO, "connect to %.100s: %s", endpoint, zmq_strerror(errno));
+        return bt_fail(fault, BT_EIO, "cannot connect to %.100s: %s", endpoint, zmq_strerror(errno));
     return BT_OK;
 }
 
@@ -232,7 +236,7 @@ bt_err bt_sock_redial(void *s, const char *endpoint, bt_fault *fault)
 {
     (void)zmq_disconnect(s, endpoint); /* it may be gone already */
     if (zmq_connect(s, endpoint) < 0)
-        return bt_fail(fault, BT_EIO, "connect to %.100s: %s", endpoint, zmq_strerror(errno));
+        return bt_fail(fault, BT_EIO, "cannot connect to %.100s: %s", endpoint, zmq_strerror(errno));
     return BT_OK;
 }
 
@@ -246,7 +250,7 @@ bt_err bt_sock_watch(void **ret, void *s, bt_sock_ctx *ctx, bt_fault *fault)
     if (!watch || !set_int(watch, ZMQ_LINGER, 0) ||
         zmq_socket_monitor(s, name, ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED) < 0 ||
         zmq_connect(watch, name) < 0) {
-        const bt_err e = bt_fail(fault, BT_EIO, "watch a socket: %s", zmq_strerror(errno));
+        const bt_err e = bt_fail(fault, BT_EIO, "cannot watch a socket: %s", zmq_strerror(errno));
         bt_sock_close(watch);
         return e;
     }

@@ -18,7 +18,7 @@ bt_err bt_zap_open(bt_zap **ret, bt_sock_ctx *ctx, const bt_peer_allow *allow, b
 {
     char endpoint[BT_SOCK_ENDPOINT_BYTES];
     bt_zap *z = calloc(1, sizeof *z);
-    if (!z) return bt_fail(fault, BT_ENOMEM, "ZAP handler");
+    if (!z) return bt_fail(fault, BT_ENOMEM, "out of memory for a ZAP handler");
     z->ctx = ctx;
     z->allow = allow;
     bt_err e = bt_sock_open(&z->socket, ctx, BT_SOCK_ZAP, fault);

@@ -66,7 +66,7 @@ static void a_key_is_found_by_its_role_only_where_it_is_the_only_one(void **s)
     assert_int_equal(bt_peer_auth_find(key, a, BT_PEER_GATEWAY, NULL, &f), BT_EAUTH);
     assert_non_null(strstr(f.text, "0 keys"));
     assert_int_equal(bt_peer_auth_find(key, a, BT_PEER_PREFILL, "decode-0", &f), BT_EAUTH);
-    assert_non_null(strstr(f.text, "has not the role prefill"));
+    assert_non_null(strstr(f.text, "does not give the key 'decode-0' the role prefill"));
     assert_int_equal(bt_peer_auth_find(key, a, BT_PEER_DECODE, "decode-2", &f), BT_EAUTH);
     assert_int_equal(bt_peer_auth_find(key, a, BT_PEER_DECODE, "decode-0", &f), BT_OK);
     assert_memory_equal(key, raw_a, 32);
