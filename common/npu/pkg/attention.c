@@ -11,7 +11,7 @@ static bt_err parse_ratio(bt_attention *a, const char *text, bt_fault *fault)
 {
     double ratio;
     if (bt_num_double(&ratio, text, 0, 1, NULL) < 0 || rint(ratio * BT_ATTENTION_ALL_PPM) < 1)
-        return bt_fail(fault, BT_EARG, "attention: sparse:%.40s: a ratio above 0, at most 1", text);
+        return bt_fail(fault, BT_EARG, "attention: sparse:%.40s is no ratio above 0 and at most 1", text);
     a->ratio_ppm = (uint32_t)rint(ratio * BT_ATTENTION_ALL_PPM);
     return BT_OK;
 }
@@ -23,14 +23,14 @@ static bt_err parse_choice(bt_attention *a, const char *text, bt_fault *fault)
     const bool is_dense = !strncmp(text, "dense=", 6), is_rows = !strncmp(text, "rows=", 5);
     if (!strcmp(text, "group")) a->is_group = 1;
     else if (!is_dense && !is_rows)
-        return bt_fail(fault, BT_EARG, "attention: no choice '%.40s' of sparse: dense=N, rows=N, group",
+        return bt_fail(fault, BT_EARG, "attention: sparse has no choice '%.40s', only dense=N, rows=N, group",
                        text);
     else if (bt_num_int(&n, is + 1, is_dense ? 0 : 1,
                         is_dense ? BT_MODEL_MAX_CTX : 1 << BT_ATTENTION_MAX_ROWS_LOG2, NULL) < 0 ||
              (is_rows && (n & (n - 1))))
-        return is_dense ? bt_fail(fault, BT_EARG, "attention: %.40s: a position from 0 to %d", text,
+        return is_dense ? bt_fail(fault, BT_EARG, "attention: %.40s is no position from 0 to %d", text,
                                   BT_MODEL_MAX_CTX)
-                        : bt_fail(fault, BT_EARG, "attention: %.40s: 1, 2, 4, 8 or 16 rows", text);
+                        : bt_fail(fault, BT_EARG, "attention: %.40s is none of 1, 2, 4, 8 and 16 rows", text);
     else *(is_dense ? &a->dense_rows : &a->rows) = (uint32_t)n;
     return BT_OK;
 }
@@ -46,8 +46,8 @@ bt_err bt_attention_parse(bt_attention *ret, const char *text, bt_fault *fault)
         return BT_OK;
     }
     if (strlen(text) >= sizeof copy)
-        return bt_fail(fault, BT_EARG, "attention: %zu characters, the limit is %zu", strlen(text),
-                       sizeof copy - 1);
+        return bt_fail(fault, BT_EARG, "attention: the choice has %zu characters; at most %zu are allowed",
+                       strlen(text), sizeof copy - 1);
     strcpy(copy, text);
     char *ratio = strchr(copy, ':'), *choice = ratio ? strchr(ratio, ',') : NULL;
     if (ratio) *ratio++ = 0;

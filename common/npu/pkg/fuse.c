@@ -137,7 +137,7 @@ bt_err bt_fuse_list_new(bt_fuse_list **ret, const bt_pkg *p, bt_fault *fault)
     if (l) l->all = fits ? malloc(bytes) : NULL;
     if (!l || (!l->all && insts)) {
         bt_fuse_list_free(l);
-        return bt_fail(fault, BT_ENOMEM, "listing what runs as one");
+        return bt_fail(fault, BT_ENOMEM, "out of memory listing what runs as one");
     }
     for (uint32_t i = 0; i < h->programs.count; i++)
         /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): fits: all are set */

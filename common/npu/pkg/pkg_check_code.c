@@ -93,8 +93,8 @@ static bt_err move_plan(walk *w)
                                "program %u: places %u and %u overlap while both are alive", w->program, index,
                                w->live[i]);
         if (w->lives == BT_PKG_MAX_LIVE)
-            return bt_fail(w->fault, BT_EFORMAT, "program %u: more than %d places alive at once", w->program,
-                           BT_PKG_MAX_LIVE);
+            return bt_fail(w->fault, BT_EFORMAT, "program %u: more than %d places are alive at once",
+                           w->program, BT_PKG_MAX_LIVE);
         w->live[w->lives++] = index;
     }
     return BT_OK;
@@ -117,14 +117,15 @@ static bt_err check_plan(walk *w)
             p->last_inst >= g->insts || !p->bytes || p->offset % BT_PKG_ALIGN || p->offset > g->arena_bytes ||
             p->bytes > g->arena_bytes - p->offset)
             return bt_fail(w->fault, BT_EFORMAT,
-                           "program %u: place %u (%s): instructions %u to %u, offset %llu, %llu bytes",
+                           "program %u: place %u (%s): name, instructions %u to %u, offset %llu or %llu "
+                           "bytes are out of range",
                            w->program, i, bt_pkg_value_name(p->name), p->first_inst, p->last_inst,
                            (unsigned long long)p->offset, (unsigned long long)p->bytes);
         if (p->offset + p->bytes > peak) peak = p->offset + p->bytes;
         w->order[i] = (begin){p->first_inst, i};
     }
     if (bt_pkg_align(peak) != g->arena_bytes)
-        return bt_fail(w->fault, BT_EFORMAT, "program %u: arena_bytes %llu, and its plan reaches %llu",
+        return bt_fail(w->fault, BT_EFORMAT, "program %u: arena_bytes is %llu, and the plan reaches %llu",
                        w->program, (unsigned long long)g->arena_bytes, (unsigned long long)peak);
     qsort(w->order, g->places, sizeof *w->order, by_first_inst);
     return BT_OK;
@@ -157,11 +158,11 @@ static bt_err check_tensor(const walk *w, const bt_pkg_inst *in, const bt_pkg_op
 {
     const bt_pkg_tensor *t = tensor_of(w, in->tensor);
     if (r->tensor == BT_PKG_TENSOR_S16_UNIT && (in->tensor == BT_PKG_NONE) == (in->site == BT_PKG_NONE))
-        return bad(w, "its unit is a tensor's or a site's");
+        return bad(w, "its unit must be that of a tensor or of a site, not of both");
     if (r->tensor == BT_PKG_TENSOR_NONE ||
         ((r->tensor == BT_PKG_TENSOR_NORM || r->tensor == BT_PKG_TENSOR_S16_UNIT) &&
          in->tensor == BT_PKG_NONE))
-        return in->tensor == BT_PKG_NONE ? BT_OK : bad(w, "tensor %u, and it takes none", in->tensor);
+        return in->tensor == BT_PKG_NONE ? BT_OK : bad(w, "names tensor %u, and takes none", in->tensor);
     if (!t) return bad(w, "tensor %u is not there", in->tensor);
     if (t->layer != in->layer) return bad(w, "tensor %u is of layer %d", in->tensor, (int)t->layer);
     const bool vector = bt_pkg_is_vector(t->weight),
@@ -191,12 +192,13 @@ static bt_err check_tensor(const walk *w, const bt_pkg_inst *in, const bt_pkg_op
 static bt_err check_site(const walk *w, const bt_pkg_inst *in, const bt_pkg_op_info *r)
 {
     if (r->site == BT_PKG_SITE_NONE || (r->site != BT_PKG_SITE_SITE && in->site == BT_PKG_NONE))
-        return in->site == BT_PKG_NONE ? BT_OK : bad(w, "site %u, and it takes none", in->site);
+        return in->site == BT_PKG_NONE ? BT_OK : bad(w, "names site %u, and takes none", in->site);
     if (in->site >= w->h->sites.count) return bad(w, "site %u is not there", in->site);
     const bt_pkg_site *s = &bt_pkg_sites(w->pkg)[in->site];
     if (!s->k) return bad(w, "site %u is not there", in->site);
     if (s->layer != in->layer) return bad(w, "site %u is of layer %d", in->site, (int)s->layer);
-    if (s->k != in->in_width) return bad(w, "in_width %u, and site %u has %u", in->in_width, in->site, s->k);
+    if (s->k != in->in_width)
+        return bad(w, "in_width is %u, and site %u has %u", in->in_width, in->site, s->k);
     if (r->site == BT_PKG_SITE_S16_SITE && !(s->a16_scale > 0))
         return bad(w, "site %u has no a16_scale", in->site);
     return BT_OK;
@@ -205,23 +207,24 @@ static bt_err check_site(const walk *w, const bt_pkg_inst *in, const bt_pkg_op_i
 static bt_err check_params(const walk *w, const bt_pkg_inst *in, const bt_pkg_op_info *r)
 {
     if (r->params == BT_PKG_PARAMS_NONE)
-        return !in->params || in->params == BT_PKG_NONE ? BT_OK : bad(w, "params, and it takes none");
+        return !in->params || in->params == BT_PKG_NONE ? BT_OK : bad(w, "has params, and takes none");
     if (in->params >= w->h->consts.count ||
         bt_pkg_consts(w->pkg)[in->params].bytes != sizeof(bt_pkg_int_params))
-        return bad(w, "params %llu", (unsigned long long)in->params);
+        return bad(w, "params %llu names no constant of integer parameters", (unsigned long long)in->params);
     const bt_pkg_int_params *q = bt_pkg_const_at(w->pkg, (uint32_t)in->params);
     for (int i = 0; i < 4; i++) {
         /* A norm's m[0] is a weight and s[0] its shift, not a multiplier. */
         const bool is_weight = r->params == BT_PKG_PARAMS_NORM && i == 0;
         if (is_weight ? q->m[i] == INT32_MIN : q->m[i] && q->m[i] < 1 << 30)
-            return bad(w, "params: m[%d] %d", i, q->m[i]);
-        if (q->s[i] > (is_weight ? 32 : 62)) return bad(w, "params: s[%d] %u", i, q->s[i]);
+            return bad(w, "params: m[%d] %d is out of range", i, q->m[i]);
+        if (q->s[i] > (is_weight ? 32 : 62)) return bad(w, "params: s[%d] %u is out of range", i, q->s[i]);
     }
     if (q->k_shift < -16 || q->k_shift > 30 || q->v_shift < -16 || q->v_shift > 30)
-        return bad(w, "params: k_shift %d, v_shift %d", q->k_shift, q->v_shift);
-    if (q->eps < 0 || q->eps >= INT64_C(1) << 62) return bad(w, "params: eps");
+        return bad(w, "params: k_shift %d or v_shift %d is outside -16 to 30", q->k_shift, q->v_shift);
+    if (q->eps < 0 || q->eps >= INT64_C(1) << 62)
+        return bad(w, "params: eps %lld is negative, or 2^62 or more", (long long)q->eps);
     for (size_t i = 0; i < sizeof q->reserved; i++)
-        if (q->reserved[i] || q->zero) return bad(w, "params: reserved");
+        if (q->reserved[i] || q->zero) return bad(w, "params: reserved bytes are not zero");
     return BT_OK;
 }
 
@@ -235,12 +238,12 @@ static bool is_of_layers(const bt_pkg_op_info *r)
 static bt_err check_layer(walk *w, const bt_pkg_inst *in, const bt_pkg_op_info *r)
 {
     if (in->layer == UINT32_MAX) {
-        if (is_of_layers(r)) return bad(w, "outside a layer");
+        if (is_of_layers(r)) return bad(w, "stands outside a layer");
         if (w->layered) w->tail = true;
         return BT_OK;
     }
     if (in->layer >= w->h->layers || w->tail || (w->layered && in->layer < w->layer))
-        return bad(w, "layer %u", in->layer);
+        return bad(w, "layer %u is not there, or comes after a later one", in->layer);
     w->layer = in->layer;
     w->layered = true;
     if (r->shape == BT_SHAPE_STORE) {
@@ -248,7 +251,7 @@ static bt_err check_layer(walk *w, const bt_pkg_inst *in, const bt_pkg_op_info *
         w->stored++;
     }
     if (r->shape == BT_SHAPE_ATTEND && in->layer + 1 != w->stored)
-        return bad(w, "before the layer's keys and values are stored");
+        return bad(w, "comes before the layer's keys and values are stored");
     return BT_OK;
 }
 
@@ -291,8 +294,10 @@ static bt_err check_widths(const walk *w, const bt_pkg_inst *in, const bt_pkg_op
     case BT_SHAPE_PAIR:
     case BT_SHAPE_SELECT: break;
     }
-    if (!arg) return bad(w, "arg %u", in->arg);
-    return width ? BT_OK : bad(w, "in_width %u, out_width %u, or macs_per_row", in->in_width, in->out_width);
+    if (!arg) return bad(w, "arg %u does not fit the operator", in->arg);
+    return width ? BT_OK
+                 : bad(w, "in_width %u, out_width %u, or macs_per_row does not fit the operator",
+                       in->in_width, in->out_width);
 }
 
 /* Slices of attention, and parts of the output matrix, come without a gap and one after the other. They
@@ -302,7 +307,7 @@ static bt_err check_series(const walk *w, const bt_pkg_inst *in, uint64_t index,
                            uint32_t step)
 {
     if (index > count)
-        return bad(w, "arg %u, piece %llu of %llu", in->arg, (unsigned long long)index,
+        return bad(w, "arg %u, piece %llu of %llu is not there", in->arg, (unsigned long long)index,
                    (unsigned long long)count);
     for (int to = 0; to < 2; to++) {
         if (to ? index == count : index <= 1) continue;
@@ -328,11 +333,12 @@ static bt_err check_pieces(const walk *w, const bt_pkg_inst *in)
     if (!bt_pkg_is_linear(in)) return BT_OK;
     const bool has_order = bt_pkg_is_npu_linear(in) && l->on_chip_bytes;
     if (has_order ? !bt_pkg_order_of(in) || bt_pkg_order_of(in) >= BT_PKG_ORDERS : bt_pkg_order_of(in) != 0)
-        return bad(w, "arg %u, loop order %u", in->arg, bt_pkg_order_of(in));
+        return bad(w, "arg %u, loop order %u does not fit the layout", in->arg, bt_pkg_order_of(in));
     const bt_pkg_tensor *t = tensor_of(w, in->tensor);
     if (!bt_pkg_part_of(in)) return BT_OK;
     if (t->weight != BT_WEIGHT_OUTPUT)
-        return bad(w, "arg %u, a part of %s", in->arg, bt_weight_name((bt_weight)t->weight));
+        return bad(w, "arg %u, a part of %s, which has no parts", in->arg,
+                   bt_weight_name((bt_weight)t->weight));
     return check_series(w, in, bt_pkg_part_of(in), bt_pkg_layout_parts(l, t->n), 256);
 }
 
@@ -342,7 +348,7 @@ static bt_err check_group(const walk *w, const bt_pkg_inst *in)
 {
     if (!in->group || in->group > BT_PKG_MAX_GROUP || (in->group > 1 && !bt_pkg_is_linear(in)) ||
         in->group > w->prog->insts - w->at)
-        return bad(w, "group %u", in->group);
+        return bad(w, "group %u is 0, too large, or not of linears", in->group);
     for (uint32_t i = 1; i < in->group; i++) {
         const bt_pkg_inst *b = &in[i];
         if (b->op != in->op || b->unit != in->unit || b->group != 1 || b->layer != in->layer ||
@@ -366,7 +372,7 @@ static bt_err check_area(const walk *w, const char *name, area a)
     if (a.at % BT_PKG_ALIGN || a.at > w->prog->arena_bytes || a.bytes > w->prog->arena_bytes - a.at)
         return bad(w, "%s %llu and its %llu bytes are not in the arena", name, (unsigned long long)a.at,
                    (unsigned long long)a.bytes);
-    return in_live_place(w, a) ? BT_OK : bad(w, "%s lies in no place that is alive", name);
+    return in_live_place(w, a) ? BT_OK : bad(w, "%s lies in no place of the plan that is alive", name);
 }
 
 /* Finds the value at `at` in the form and shape in which the instruction reads it. */
@@ -414,9 +420,9 @@ static bt_err plan_output(const walk *w, value *ret, const bt_pkg_inst *in, uint
         const bt_pkg_site *s = &bt_pkg_sites(w->pkg)[in->site];
         const bool shadow = s->shadow != BT_SHADOW_OFF && !s->pruned;
         if (s->bits == 16) v.part[1] = (area){in->in1, rows * in->out_stride};
-        else if (in->in1 != BT_PKG_NOWHERE) return bad(w, "in1, and site %u has 8 bits", in->site);
+        else if (in->in1 != BT_PKG_NOWHERE) return bad(w, "has in1, and site %u has 8 bits", in->site);
         if (shadow) v.part[2] = (area){in->aux, bt_pkg_shadow_bytes(rows, in->in_width)};
-        else if (in->aux != BT_PKG_NOWHERE) return bad(w, "aux, and site %u has no shadow", in->site);
+        else if (in->aux != BT_PKG_NOWHERE) return bad(w, "has aux, and site %u has no shadow", in->site);
     }
     *ret = v;
     return BT_OK;
@@ -443,7 +449,7 @@ static bt_err write_value(walk *w, const value *v, const value *const *read, siz
         if (over) w->val[i] = w->val[--w->vals];
         else i++;
     }
-    if (w->vals == BT_PKG_MAX_LIVE) return bad(w, "more than %d values at once", BT_PKG_MAX_LIVE);
+    if (w->vals == BT_PKG_MAX_LIVE) return bad(w, "more than %d values are alive at once", BT_PKG_MAX_LIVE);
     w->val[w->vals++] = *v;
     return BT_OK;
 }
@@ -452,7 +458,7 @@ static bt_err check_logits(walk *w, const bt_pkg_inst *in, const bt_pkg_op_info 
 {
     if ((w->logits && bt_pkg_part_of(in) <= 1) || !in->out_rows || r->out != BT_PKG_FORM_F32 ||
         in->out_stride != tensor_of(w, in->tensor)->n * 4)
-        return bad(w, "logits");
+        return bad(w, "logits are written twice, or not as rows of f32 numbers");
     w->logits = true;
     return BT_OK;
 }
@@ -465,7 +471,7 @@ static bt_err check_operands(walk *w, const bt_pkg_inst *in, const bt_pkg_op_inf
     size_t reads = 0;
     uint32_t from = r->in0, second = r->in1, to = r->out;
     const bool select = r->shape == BT_SHAPE_SELECT;
-    if (select && !in->out_rows) return bad(w, "out_rows 0");
+    if (select && !in->out_rows) return bad(w, "out_rows 0, and a selection of rows needs 1");
     if (select)
         for (uint32_t i = 0; i < w->vals; i++)
             if (w->val[i].part[0].at == in->in0 &&
@@ -477,15 +483,15 @@ static bt_err check_operands(walk *w, const bt_pkg_inst *in, const bt_pkg_op_inf
     }
     if (bt_pkg_writes_float16(in)) to = BT_PKG_FORM_FLOAT16;
     if (in->op == BT_PKG_DEQUANTISE32 && in->site != BT_PKG_NONE) from = BT_PKG_FORM_WIDE;
-    if (from == BT_PKG_FORM_NONE && in->in0 != BT_PKG_NOWHERE) return bad(w, "in0, and it takes none");
+    if (from == BT_PKG_FORM_NONE && in->in0 != BT_PKG_NOWHERE) return bad(w, "has in0, and takes none");
     if (r->in1 == BT_PKG_FORM_NONE && from != BT_PKG_FORM_PLANES && to != BT_PKG_FORM_PLANES &&
         in->in1 != BT_PKG_NOWHERE)
-        return bad(w, "in1, and it takes none");
+        return bad(w, "has in1, and takes none");
     if (from != BT_PKG_FORM_PLANES && to != BT_PKG_FORM_PLANES && in->aux != BT_PKG_NOWHERE)
-        return bad(w, "aux, and it takes none");
-    if (r->in_place && in->in0 != in->out) return bad(w, "in0 is not out, and it works in place");
+        return bad(w, "has aux, and takes none");
+    if (r->in_place && in->in0 != in->out) return bad(w, "in0 is not out, and the operator works in place");
     if (r->in_place && !r->in1 && in->in_stride != in->out_stride)
-        return bad(w, "in_stride is not out_stride, and it works in place");
+        return bad(w, "in_stride is not out_stride, and the operator works in place");
     if (from != BT_PKG_FORM_NONE) {
         const uint32_t stride = r->in_place ? in->out_stride : in->in_stride;
         if ((e = read_value(w, &read[reads++], "in0", in, in->in0, from, stride,
@@ -497,9 +503,9 @@ static bt_err check_operands(walk *w, const bt_pkg_inst *in, const bt_pkg_op_inf
         return e;
     const bool head = bt_pkg_is_linear(in) && tensor_of(w, in->tensor)->weight == BT_WEIGHT_OUTPUT;
     if (to == BT_PKG_FORM_NONE || in->out == BT_PKG_NOWHERE) {
-        if (in->out != BT_PKG_NOWHERE) return bad(w, "out, and it has none");
+        if (in->out != BT_PKG_NOWHERE) return bad(w, "has out, and gives none");
         if (to == BT_PKG_FORM_NONE) return BT_OK;
-        return head ? check_logits(w, in, r) : bad(w, "no out");
+        return head ? check_logits(w, in, r) : bad(w, "has no out, and gives one");
     }
     if (head) return bad(w, "the head's out is not the caller's logits");
     value v = {.form = BT_PKG_FORM_NONE};
@@ -518,11 +524,13 @@ static bt_err enter_session(walk *w, const bt_pkg_inst *in)
                               .in0 = BT_PKG_NOWHERE, .in1 = BT_PKG_NOWHERE,
                               .out = BT_PKG_NOWHERE, .aux = BT_PKG_NOWHERE,
                               .params = in->params};
-    if (memcmp(in, &want, sizeof want) != 0) return bad(w, "an operand, a layer or a unit, and it has none");
+    if (memcmp(in, &want, sizeof want) != 0)
+        return bad(w, "has an operand, a layer or a unit, and takes none");
     if (w->h->sessions.count < 2 || in->arg >= w->h->sessions.count)
-        return bad(w, "session %u of %u", in->arg, w->h->sessions.count);
+        return bad(w, "session %u of %u is not there", in->arg, w->h->sessions.count);
     if (in->arg == w->session) return bad(w, "session %u is mapped already", in->arg);
-    if (in->params > MOST_NS) return bad(w, "costs %llu ns", (unsigned long long)in->params);
+    if (in->params > MOST_NS)
+        return bad(w, "costs %llu ns; at most %d are allowed", (unsigned long long)in->params, MOST_NS);
     w->session = in->arg;
     w->cluster = 0; /* a cluster does not go on behind a SESSION */
     return BT_OK;
@@ -532,13 +540,13 @@ static bt_err enter_session(walk *w, const bt_pkg_inst *in)
 static bt_err check_session(const walk *w, const bt_pkg_inst *in)
 {
     if (w->h->sessions.count < 2 || in->unit == BT_PKG_COMPANION) return BT_OK;
-    if (w->session == BT_PKG_NONE) return bad(w, "before a session is mapped");
+    if (w->session == BT_PKG_NONE) return bad(w, "comes before a session is mapped");
     const bt_pkg_session *s = &bt_pkg_sessions(w->pkg)[w->session];
     const uint32_t part = in->layer != UINT32_MAX ? in->layer : w->layered ? w->h->layers : 0;
     return part >= s->first_layer && part <= s->last_layer
                ? BT_OK
-               : bad(w, "of layer %u, and session %u maps %u to %u", part, w->session, s->first_layer,
-                     s->last_layer);
+               : bad(w, "is of layer %u, and session %u maps layers %u to %u", part, w->session,
+                     s->first_layer, s->last_layer);
 }
 
 /* ---- the walk ---- */
@@ -548,7 +556,7 @@ static bt_err check_session(const walk *w, const bt_pkg_inst *in)
 static bt_err check_cluster(walk *w, const bt_pkg_inst *in)
 {
     if (in->cluster && in->unit == BT_PKG_COMPANION)
-        return bad(w, "cluster %u on the companion", in->cluster);
+        return bad(w, "has cluster %u, and runs on the companion", in->cluster);
     if (in->cluster && in->cluster != w->cluster && in->cluster != ++w->clusters)
         return bad(w, "cluster %u, and %u is to come: clusters lie together and ascend", in->cluster,
                    w->clusters);
@@ -562,9 +570,10 @@ static bt_err check_unit(const walk *w, const bt_pkg_inst *in, const bt_pkg_op_i
 {
     const bool is_embedding = r->beside == BT_BESIDE_ROTATION && in->arg == BT_ROTATION_R1;
     const uint32_t on = is_embedding ? r->on & ~(uint32_t)BT_PKG_ON_NPU_FLOAT : r->on;
-    if (in->unit >= BT_PKG_UNITS || !(on >> in->unit & 1)) return bad(w, "unit %u", in->unit);
+    if (in->unit >= BT_PKG_UNITS || !(on >> in->unit & 1))
+        return bad(w, "unit %u cannot run the operator", in->unit);
     if (in->unit != BT_PKG_NPU_FLOAT) return BT_OK;
-    if (!w->h->float_form) return bad(w, "floats on the NPU, and float_form is 0");
+    if (!w->h->float_form) return bad(w, "runs in floats on the NPU, and float_form is 0");
     return r->beside != BT_BESIDE_POSITIONS || w->h->rope_cos16
                ? BT_OK
                : bad(w, "unit %u without rope_cos16", in->unit);
@@ -585,11 +594,11 @@ static bool needs_all(const bt_pkg_op_info *r)
 static bt_err check_scores(const walk *w, const bt_pkg_op_info *r)
 {
     if (r->params != BT_PKG_PARAMS_SCORES) return BT_OK;
-    if (w->h->sparse_ppm)
-        return bad(w, "it attends to all positions, and sparse_ppm is %u", w->h->sparse_ppm);
+    if (w->h->sparse_ppm) return bad(w, "attends to all positions, and sparse_ppm is %u", w->h->sparse_ppm);
     return w->h->ctx_tokens <= BT_INT_ATTENTION_MAX_TOKENS
                ? BT_OK
-               : bad(w, "ctx_tokens %u, it sums up to %d", w->h->ctx_tokens, BT_INT_ATTENTION_MAX_TOKENS);
+               : bad(w, "ctx_tokens is %u, and attention in integers sums up to %d", w->h->ctx_tokens,
+                     BT_INT_ATTENTION_MAX_TOKENS);
 }
 
 static bt_err check_inst(walk *w, const bt_pkg_inst *in)
@@ -597,13 +606,14 @@ static bt_err check_inst(walk *w, const bt_pkg_inst *in)
     bt_err e;
     if (in->op == BT_PKG_SESSION) return enter_session(w, in);
     const bt_pkg_op_info *r = bt_pkg_op_info_of(in->op);
-    if (!r->on) return bad(w, "op %u", in->op);
+    if (!r->on) return bad(w, "op %u is unknown", in->op);
     if ((e = check_unit(w, in, r)) < 0) return e;
     if (w->h->npu_ops != BT_PKG_OPS_ALL && needs_all(r)) return bad(w, "needs npu_ops all");
     if ((e = check_scores(w, r)) < 0) return e;
-    if (in->out_rows > 1 || (in->out_rows && !w->prog->out)) return bad(w, "out_rows %u", in->out_rows);
+    if (in->out_rows > 1 || (in->out_rows && !w->prog->out))
+        return bad(w, "out_rows %u is not allowed here", in->out_rows);
     if (in->out_rows && (r->shape == BT_SHAPE_IDS || is_of_layers(r)))
-        return bad(w, "out_rows %u", in->out_rows);
+        return bad(w, "out_rows %u is not allowed here", in->out_rows);
     if ((e = check_cluster(w, in)) < 0) return e;
     if ((e = check_layer(w, in, r)) < 0) return e;
     if ((e = check_session(w, in)) < 0) return e;
@@ -625,7 +635,7 @@ static bt_err check_program(const bt_pkg *p, uint32_t index, bt_fault *fault)
         .pkg = p,       .h = bt_pkg_header_of(p), .prog = g, .place = bt_pkg_plan(p, index), .program = index,
         .fault = fault, .session = BT_PKG_NONE};
     w.order = malloc(g->places * sizeof *w.order);
-    if (!w.order) return bt_fail(fault, BT_ENOMEM, "checking a package");
+    if (!w.order) return bt_fail(fault, BT_ENOMEM, "out of memory checking a package");
     if ((e = check_plan(&w)) < 0) goto out;
     for (w.at = 0; w.at < g->insts; w.at++) {
         if ((e = move_plan(&w)) < 0) goto out;
@@ -638,7 +648,7 @@ static bt_err check_program(const bt_pkg *p, uint32_t index, bt_fault *fault)
         e = bt_fail(fault, BT_EFORMAT, "program %u: out %u, and %s logits", index, g->out,
                     w.logits ? "it writes" : "it writes no");
     else if (w.clusters != g->clusters)
-        e = bt_fail(fault, BT_EFORMAT, "program %u: clusters %u, and %u are there", index, g->clusters,
+        e = bt_fail(fault, BT_EFORMAT, "program %u: clusters is %u, and %u are there", index, g->clusters,
                     w.clusters);
 out:
     free(w.order);

@@ -100,16 +100,18 @@ static bt_err check_rotation(const bt_pkg *p, const bt_pkg_rotation *r, const ch
         return BT_OK;
     }
     if (r->base > 256 || r->log2 > 17 || (uint64_t)r->base << r->log2 > max_elems)
-        return bt_fail(fault, BT_EFORMAT, "%s: base %u, log2 %u", name, r->base, r->log2);
+        return bt_fail(fault, BT_EFORMAT, "%s: base %u, log2 %u make more elements than a rotation can have",
+                       name, r->base, r->log2);
     const uint64_t elems = (uint64_t)r->base << r->log2;
     if (elems * r->blocks != width)
-        return bt_fail(fault, BT_EFORMAT, "%s: %u blocks of %llu, the row has %u", name, r->blocks,
+        return bt_fail(fault, BT_EFORMAT, "%s: %u blocks of %llu, the row has %u elements", name, r->blocks,
                        (unsigned long long)elems, width);
     if (r->base == 1 ? r->h_base != BT_PKG_NONE : !has_signs(p, r->h_base, (uint64_t)r->base * r->base))
-        return bt_fail(fault, BT_EFORMAT, "%s: h_base", name);
+        return bt_fail(fault, BT_EFORMAT, "%s: h_base names no matrix of signs of the base", name);
     if (r->sign != BT_PKG_NONE && !has_signs(p, r->sign, elems))
-        return bt_fail(fault, BT_EFORMAT, "%s: sign", name);
-    if (!positive(r->scale)) return bt_fail(fault, BT_EFORMAT, "%s: scale", name);
+        return bt_fail(fault, BT_EFORMAT, "%s: sign names no signs, one for each element", name);
+    if (!positive(r->scale))
+        return bt_fail(fault, BT_EFORMAT, "%s: scale %g is no number above 0", name, (double)r->scale);
     return BT_OK;
 }
 
@@ -162,17 +164,27 @@ bt_err bt_pkg_check_dimensions(const bt_pkg *p, bt_fault *fault)
                        "header: layout, state_multiple %u is no power of two, and state_pow2 is 1",
                        l->state_multiple);
     if (l->on_chip_bytes > UINT64_C(1) << 50)
-        return bt_fail(fault, BT_EFORMAT, "header: layout, on_chip_bytes");
+        return bt_fail(fault, BT_EFORMAT, "header: layout, on_chip_bytes %llu is more than 2^50",
+                       (unsigned long long)l->on_chip_bytes);
     if (h->heads % h->kv_heads)
         return bt_fail(fault, BT_EFORMAT, "header: heads %u are no multiple of kv_heads %u", h->heads,
                        h->kv_heads);
     if (h->rope_dims % 2) return bt_fail(fault, BT_EFORMAT, "header: rope_dims %u is odd", h->rope_dims);
-    if (!not_negative(h->rms_eps)) return bt_fail(fault, BT_EFORMAT, "header: rms_eps");
-    if (!positive(h->attn_scale)) return bt_fail(fault, BT_EFORMAT, "header: attn_scale");
-    if (!positive(h->rope_base)) return bt_fail(fault, BT_EFORMAT, "header: rope_base");
-    if (!positive(h->rope_scale)) return bt_fail(fault, BT_EFORMAT, "header: rope_scale");
+    if (!not_negative(h->rms_eps))
+        return bt_fail(fault, BT_EFORMAT, "header: rms_eps %g is negative, or no number", (double)h->rms_eps);
+    if (!positive(h->attn_scale))
+        return bt_fail(fault, BT_EFORMAT, "header: attn_scale %g is no number above 0",
+                       (double)h->attn_scale);
+    if (!positive(h->rope_base))
+        return bt_fail(fault, BT_EFORMAT, "header: rope_base %g is no number above 0", (double)h->rope_base);
+    if (!positive(h->rope_scale))
+        return bt_fail(fault, BT_EFORMAT, "header: rope_scale %g is no number above 0",
+                       (double)h->rope_scale);
     if (h->npu_ops == BT_PKG_OPS_ALL ? !positive(h->residual_scale) : h->residual_scale != 0)
-        return bt_fail(fault, BT_EFORMAT, "header: residual_scale");
+        return bt_fail(
+            fault, BT_EFORMAT,
+            "header: residual_scale %g is no number above 0 with npu_ops all, or not 0 with linear",
+            (double)h->residual_scale);
     return BT_OK;
 }
 
@@ -190,13 +202,17 @@ static bt_err check_heads(const bt_pkg *p, bt_fault *fault)
     const uint32_t group = h->heads / h->kv_heads;
     const uint64_t count = (uint64_t)h->layers * h->heads;
     const bt_pkg_head *head = const_of(p, h->sparse_heads, count * sizeof *head);
-    if (!head) return bt_fail(fault, BT_EFORMAT, "header: sparse_heads");
+    if (!head)
+        return bt_fail(fault, BT_EFORMAT, "header: sparse_heads names no constant of %llu heads",
+                       (unsigned long long)count);
     for (uint64_t i = 0; i < count; i++)
         if (!head[i].ppm || head[i].ppm > BT_ATTENTION_ALL_PPM || !is_head_scale(head[i].q_scale) ||
             !is_head_scale(head[i].k_scale) || !(measured(head[i].recall)) || head[i].recall > 1 ||
             (i % group &&
              (head[i].k_scale != head[i - 1].k_scale || (h->sparse_group && !choose_as_one(&head[i - 1])))))
-            return bt_fail(fault, BT_EFORMAT, "sparse_heads: head %llu of layer %llu",
+            return bt_fail(fault, BT_EFORMAT,
+                           "sparse_heads: head %llu of layer %llu has a ratio, unit or recall out of range, "
+                           "or other than its group's",
                            (unsigned long long)(i % h->heads), (unsigned long long)(i / h->heads));
     return BT_OK;
 }
@@ -212,10 +228,10 @@ static bt_err check_sparse(const bt_pkg *p, bt_fault *fault)
                    : bt_fail(fault, BT_EFORMAT,
                              "header: sparse_ppm 0 says there is none, other fields say there is");
     if (h->sparse_ppm > BT_ATTENTION_ALL_PPM || h->sparse_dense_rows > BT_MODEL_MAX_CTX)
-        return bt_fail(fault, BT_EFORMAT, "header: sparse_ppm %u, or sparse_dense_rows %u", h->sparse_ppm,
-                       h->sparse_dense_rows);
+        return bt_fail(fault, BT_EFORMAT, "header: sparse_ppm %u or sparse_dense_rows %u is out of range",
+                       h->sparse_ppm, h->sparse_dense_rows);
     if (h->sparse_rows_log2 > BT_ATTENTION_MAX_ROWS_LOG2 || h->sparse_group > 1)
-        return bt_fail(fault, BT_EFORMAT, "header: sparse_rows_log2 %u, or sparse_group %u",
+        return bt_fail(fault, BT_EFORMAT, "header: sparse_rows_log2 %u or sparse_group %u is out of range",
                        h->sparse_rows_log2, h->sparse_group);
     if (h->layout.query_slice_rows % (1u << h->sparse_rows_log2))
         return bt_fail(fault, BT_EFORMAT, "header: slices of %u rows cut blocks of %u that share a choice",
@@ -223,7 +239,9 @@ static bt_err check_sparse(const bt_pkg *p, bt_fault *fault)
     const bt_err e =
         check_rotation(p, &h->sparse_rotation, "sparse_rotation", h->head_dim, BT_MODEL_MAX_HEAD_DIM, fault);
     if (e < 0) return e;
-    if (!h->sparse_rotation.base) return bt_fail(fault, BT_EFORMAT, "header: sparse_rotation: base 0");
+    if (!h->sparse_rotation.base)
+        return bt_fail(fault, BT_EFORMAT,
+                       "header: sparse_rotation: base 0, and sparse attention needs a rotation");
     return check_heads(p, fault);
 }
 
@@ -233,24 +251,35 @@ static bt_err check_header(const bt_pkg *p, bt_fault *fault)
     const bt_pkg_header *h = bt_pkg_header_of(p);
     const bt_quant_info *q = bt_quant_find(h->embed_type);
     if (!q || h->dim % q->block_elems)
-        return bt_fail(fault, BT_EFORMAT, "header: embed_type %u (%s)", h->embed_type,
-                       bt_quant_type_name(h->embed_type));
+        return bt_fail(fault, BT_EFORMAT,
+                       "header: embed_type %u (%s) is unknown, or its blocks do not divide dim",
+                       h->embed_type, bt_quant_type_name(h->embed_type));
     if (!has_bytes(p, h->embed, (uint64_t)h->vocab * (h->dim / q->block_elems) * q->block_bytes))
         return bt_fail(fault, BT_EFORMAT, "header: embed is not %u rows of %u in %s", h->vocab, h->dim,
                        q->name);
     const uint64_t angles = (uint64_t)h->ctx_tokens * (h->rope_dims / 2);
-    if (!has_floats(p, h->rope_cos, angles, true)) return bt_fail(fault, BT_EFORMAT, "header: rope_cos");
-    if (!has_floats(p, h->rope_sin, angles, true)) return bt_fail(fault, BT_EFORMAT, "header: rope_sin");
+    if (!has_floats(p, h->rope_cos, angles, true))
+        return bt_fail(fault, BT_EFORMAT, "header: rope_cos names no constant of %llu finite numbers",
+                       (unsigned long long)angles);
+    if (!has_floats(p, h->rope_sin, angles, true))
+        return bt_fail(fault, BT_EFORMAT, "header: rope_sin names no constant of %llu finite numbers",
+                       (unsigned long long)angles);
     const bool all = h->npu_ops == BT_PKG_OPS_ALL;
     if (all ? !has_bytes(p, h->rope_cos_q15, angles * 2) : h->rope_cos_q15 != BT_PKG_NONE)
-        return bt_fail(fault, BT_EFORMAT, "header: rope_cos_q15");
+        return bt_fail(fault, BT_EFORMAT,
+                       "header: rope_cos_q15 names no constant of %llu numbers, or one without npu_ops all",
+                       (unsigned long long)angles);
     if (all ? !has_bytes(p, h->rope_sin_q15, angles * 2) : h->rope_sin_q15 != BT_PKG_NONE)
-        return bt_fail(fault, BT_EFORMAT, "header: rope_sin_q15");
+        return bt_fail(fault, BT_EFORMAT,
+                       "header: rope_sin_q15 names no constant of %llu numbers, or one without npu_ops all",
+                       (unsigned long long)angles);
     const bool has16 = h->rope_cos16 || h->rope_sin16;
     if (has16 && (!h->float_form || !has_floats(p, h->rope_cos16, angles, true)))
-        return bt_fail(fault, BT_EFORMAT, "header: rope_cos16");
+        return bt_fail(fault, BT_EFORMAT, "header: rope_cos16 names no constant of %llu finite numbers",
+                       (unsigned long long)angles);
     if (has16 && !has_floats(p, h->rope_sin16, angles, true))
-        return bt_fail(fault, BT_EFORMAT, "header: rope_sin16");
+        return bt_fail(fault, BT_EFORMAT, "header: rope_sin16 names no constant of %llu finite numbers",
+                       (unsigned long long)angles);
     if ((e = check_rotation(p, &h->r1, "r1", h->dim, BT_MODEL_MAX_DIM, fault)) < 0) return e;
     if ((e = check_rotation(p, &h->r2, "r2", h->heads * h->head_dim, 32768, fault)) < 0) return e;
     const bool has_r4 = !same_bytes(&h->r4, &(bt_pkg_rotation){0}, sizeof h->r4);
@@ -373,26 +402,27 @@ static bt_err check_requant(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t,
     const uint64_t wide = 16 * bt_int_panels(t->n);
     if (t->mult == BT_PKG_NONE) {
         if (t->shift != BT_PKG_NONE || t->bias_q != BT_PKG_NONE || t->out_bits)
-            return BAD("shift, bias_q or out_bits without mult");
+            return BAD("shift, bias_q or out_bits are given without mult");
         if (t->bits == 16 && bt_pkg_header_of(p)->npu_ops == BT_PKG_OPS_ALL ? !not_negative(t->out_scale)
                                                                             : t->out_scale != 0)
-            return BAD("out_scale");
+            return BAD("out_scale is out of range");
         return BT_OK;
     }
     const int32_t *m = const_of(p, t->mult, wide * sizeof *m);
     const uint8_t *s = const_of(p, t->shift, wide);
     const int64_t *b = const_of(p, t->bias_q, wide * sizeof *b);
-    if (!m) return BAD("mult");
-    if (!s) return BAD("shift");
-    if (!b && (t->bias_q != BT_PKG_NONE || bt_pkg_sites(p)[t->site].zero)) return BAD("bias_q");
+    if (!m) return BAD("mult names no constant that fits");
+    if (!s) return BAD("shift names no constant that fits");
+    if (!b && (t->bias_q != BT_PKG_NONE || bt_pkg_sites(p)[t->site].zero))
+        return BAD("bias_q names no constant that fits");
     for (uint32_t n = 0; n < t->n; n++) {
-        if (m[n] < 1 << 30) return BAD("mult below 2^30");
-        if (s[n] < 1 || s[n] > 62) return BAD("shift outside 1 to 62");
+        if (m[n] < 1 << 30) return BAD("mult has a number below 2^30");
+        if (s[n] < 1 || s[n] > 62) return BAD("shift has a number outside 1 to 62");
         if (b && (b[n] <= -(INT64_C(1) << 61) || b[n] >= INT64_C(1) << 61))
-            return BAD("bias_q of 2^61 or more");
+            return BAD("bias_q has a number of 2^61 or more");
     }
-    if (!positive(t->out_scale)) return BAD("out_scale");
-    if (t->out_bits != 16 && t->out_bits != 8) return BAD("out_bits");
+    if (!positive(t->out_scale)) return BAD("out_scale is out of range");
+    if (t->out_bits != 16 && t->out_bits != 8) return BAD("out_bits is out of range");
     return BT_OK;
 }
 
@@ -414,24 +444,27 @@ static bool group_fits(const bt_int_group *g, uint32_t outputs, uint32_t bits)
 static bt_err check_groups(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, bt_fault *fault)
 {
     if (!t->group) return BT_OK;
-    if ((t->group != 32 && t->group != 64 && t->group != 128) || t->k % t->group) return BAD("group");
+    if ((t->group != 32 && t->group != 64 && t->group != 128) || t->k % t->group)
+        return BAD("group is out of range");
     const uint64_t of_panel = t->k / t->group, count = bt_int_panels(t->n) * of_panel;
     const bt_int_group *g = const_of(p, t->groups, count * sizeof *g);
-    if (!g) return BAD("groups");
+    if (!g) return BAD("groups names no constant that fits");
     for (uint64_t n = 0; n < count; n++)
-        if (!group_fits(&g[n], t->n - (uint32_t)(n / of_panel * 16), t->bits)) return BAD("groups");
+        if (!group_fits(&g[n], t->n - (uint32_t)(n / of_panel * 16), t->bits))
+            return BAD("groups names no constant that fits");
     return BT_OK;
 }
 
 static bt_err check_palettes(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, bt_fault *fault)
 {
     const uint32_t run = t->palette_run;
-    if (!run) return t->bits == 6 ? BAD("bits") : BT_OK;
-    if (t->group || (t->bits != 4 && t->bits != 6)) return BAD("palette_run with a group or these bits");
+    if (!run) return t->bits == 6 ? BAD("bits is out of range") : BT_OK;
+    if (t->group || (t->bits != 4 && t->bits != 6))
+        return BAD("palette_run does not fit a group or the bits");
     if (t->k % 4 || (run != t->k && run != 32 && run != 64 && run != 128) || t->k % run)
-        return BAD("palette_run");
+        return BAD("palette_run is out of range");
     const uint64_t bytes = (bt_int_panels(t->n) * (t->k / run)) << t->bits;
-    return const_of(p, t->groups, bytes) ? BT_OK : BAD("palettes");
+    return const_of(p, t->groups, bytes) ? BT_OK : BAD("palettes names no constant that fits");
 }
 
 /* Checks a matrix's panels and colsum. */
@@ -440,65 +473,68 @@ static bt_err check_panels(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, 
     const uint64_t panels = bt_int_panels(t->n), k4 = bt_int_k4(t->k);
     const uint8_t *w = const_of(p, t->panels, panels * bt_int_panel_bytes(t->k, t->bits));
     const int32_t *colsum = const_of(p, t->colsum, (t->group ? 2 : 1) * 16 * panels * sizeof *colsum);
-    if (!w) return BAD("panels");
-    if (!colsum) return BAD("colsum");
+    if (!w) return BAD("panels names no constant that fits");
+    if (!colsum) return BAD("colsum names no constant that fits");
     const bool fit =
         p->is_known ||
         (t->palette_run ? palettes_fit(w, colsum, panels, t, bt_pkg_const_at(p, t->groups))
          : t->group ? planes_fit(w, colsum, panels, k4, t->bits, bt_pkg_const_at(p, t->groups), t->group / 4)
                     : weights_fit(w, colsum, panels, k4, t->bits));
-    return fit ? BT_OK : BAD("a weight out of range, or colsum is not their sum");
+    return fit ? BT_OK : BAD("a weight is out of range, or colsum is not the sum of the weights");
 }
 
 static bt_err check_matrix(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, bt_fault *fault)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
     const uint64_t panels = bt_int_panels(t->n), f16_bytes = bt_matmul_packed_elems(t->n, t->k) * 2;
-    if (t->norm_q != BT_PKG_NONE || t->norm_shift) return BAD("norm_q or norm_shift of a matrix");
-    if (t->bias != BT_PKG_NONE && !has_floats(p, t->bias, t->n, true)) return BAD("bias");
+    if (t->norm_q != BT_PKG_NONE || t->norm_shift) return BAD("norm_q or norm_shift are given for a matrix");
+    if (t->bias != BT_PKG_NONE && !has_floats(p, t->bias, t->n, true))
+        return BAD("bias names no constant that fits");
     if (t->bits == 16) {
-        if (!has_bytes(p, t->panels, f16_bytes)) return BAD("panels");
+        if (!has_bytes(p, t->panels, f16_bytes)) return BAD("panels names no constant that fits");
         if (t->site != BT_PKG_NONE || t->wscale != BT_PKG_NONE || t->oscale != BT_PKG_NONE ||
             t->colsum != BT_PKG_NONE || t->mult != BT_PKG_NONE || t->f16_panels != BT_PKG_NONE)
-            return BAD("site, wscale, oscale, colsum, mult or f16_panels with 16 bits");
+            return BAD("site, wscale, oscale, colsum, mult or f16_panels are given with 16 bits");
         return check_requant(p, i, t, fault);
     }
-    if (t->bits != 8 && t->bits != 4 && t->bits != 6) return BAD("bits");
+    if (t->bits != 8 && t->bits != 4 && t->bits != 6) return BAD("bits is out of range");
     const uint32_t site = bt_pkg_site_index(h->layers, t->layer, bt_pkg_site_of(t->weight));
-    if (t->site != site || !bt_pkg_sites(p)[site].k) return BAD("site");
+    if (t->site != site || !bt_pkg_sites(p)[site].k) return BAD("site is out of range");
     if (t->k > (bt_pkg_sites(p)[site].asymmetric ? (uint32_t)BT_INT_MAX_ASYMMETRIC_K : BT_INT_MAX_K))
-        return BAD("more inputs than the kernels sum without overflow");
+        return BAD("k has more inputs than the kernels sum without overflow");
     bt_err e = check_groups(p, i, t, fault);
     if (e == BT_OK) e = check_palettes(p, i, t, fault);
     if (e == BT_OK) e = check_panels(p, i, t, fault);
     if (e < 0) return e;
     if (!has_floats(p, t->wscale, t->n, false) &&
         (t->group || t->palette_run || !has_floats(p, t->wscale, 1, false)))
-        return BAD("wscale");
-    if (!has_floats(p, t->oscale, 16 * panels, false)) return BAD("oscale");
+        return BAD("wscale names no constant that fits");
+    if (!has_floats(p, t->oscale, 16 * panels, false)) return BAD("oscale names no constant that fits");
     if (t->f16_panels != BT_PKG_NONE &&
         (t->group || t->palette_run || !has_bytes(p, t->f16_panels, f16_bytes)))
-        return BAD("f16_panels");
-    if (t->mult != BT_PKG_NONE && h->npu_ops != BT_PKG_OPS_ALL) return BAD("mult with npu_ops linear");
+        return BAD("f16_panels names no constant that fits");
+    if (t->mult != BT_PKG_NONE && h->npu_ops != BT_PKG_OPS_ALL)
+        return BAD("mult is given with npu_ops linear");
     return check_requant(p, i, t, fault);
 }
 
 static bt_err check_vector(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, bt_fault *fault)
 {
-    if (t->bits != 32) return BAD("bits");
-    if (!has_floats(p, t->panels, t->n, true)) return BAD("panels");
+    if (t->bits != 32) return BAD("bits is out of range");
+    if (!has_floats(p, t->panels, t->n, true)) return BAD("panels names no constant that fits");
     if (t->site != BT_PKG_NONE || t->wscale != BT_PKG_NONE || t->oscale != BT_PKG_NONE ||
         t->bias != BT_PKG_NONE || t->colsum != BT_PKG_NONE || t->mult != BT_PKG_NONE ||
         t->f16_panels != BT_PKG_NONE)
-        return BAD("something that only a matrix has");
+        return BAD("a field is set that only a matrix has");
     if (t->norm_q == BT_PKG_NONE) {
-        if (t->norm_shift) return BAD("norm_shift without norm_q");
+        if (t->norm_shift) return BAD("norm_shift is given without norm_q");
     } else {
         const int32_t *q = const_of(p, t->norm_q, t->n * sizeof *q);
-        if (!q || bt_pkg_header_of(p)->npu_ops != BT_PKG_OPS_ALL) return BAD("norm_q");
+        if (!q || bt_pkg_header_of(p)->npu_ops != BT_PKG_OPS_ALL)
+            return BAD("norm_q names no constant that fits");
         for (uint32_t n = 0; n < t->n; n++)
-            if (q[n] == INT32_MIN) return BAD("norm_q of -2^31");
-        if (t->norm_shift < 0 || t->norm_shift > 32) return BAD("norm_shift outside 0 to 32");
+            if (q[n] == INT32_MIN) return BAD("norm_q has the number -2^31");
+        if (t->norm_shift < 0 || t->norm_shift > 32) return BAD("norm_shift has a number outside 0 to 32");
     }
     return check_requant(p, i, t, fault);
 }
@@ -507,19 +543,21 @@ static bt_err check_tensor(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, 
 {
     uint32_t n, k;
     bt_pkg_weight_shape(bt_pkg_header_of(p), t->weight, &n, &k);
-    if (t->group && t->bits != 8 && t->bits != 4) return BAD("group");
-    if (t->palette_run && t->bits != 4 && t->bits != 6) return BAD("palette_run");
-    if (!t->group && !t->palette_run && t->groups) return BAD("groups without group or palette_run");
-    if (!measured(t->weight_error) || !measured(t->output_error)) return BAD("weight_error or output_error");
+    if (t->group && t->bits != 8 && t->bits != 4) return BAD("group is out of range");
+    if (t->palette_run && t->bits != 4 && t->bits != 6) return BAD("palette_run is out of range");
+    if (!t->group && !t->palette_run && t->groups)
+        return BAD("groups are given without group or palette_run");
+    if (!measured(t->weight_error) || !measured(t->output_error))
+        return BAD("weight_error or output_error is negative or no number");
     if (!t->n) {
         bt_pkg_tensor copy = *t;
         copy.layer = copy.weight = 0;
         if (!same_bytes(&copy, &bt_pkg_no_tensor, sizeof copy))
             return BAD("n 0 says that it is not there, other fields say that it is");
-        return bt_pkg_is_vector(t->weight) ? BT_OK : BAD("missing");
+        return bt_pkg_is_vector(t->weight) ? BT_OK : BAD("a matrix that every model has is missing");
     }
     if (t->n != n || t->k != k)
-        return bt_fail(fault, BT_EFORMAT, "tensor %u (%s of layer %d): %u x %u, not %u x %u", i,
+        return bt_fail(fault, BT_EFORMAT, "tensor %u (%s of layer %d): has the shape %u x %u, not %u x %u", i,
                        bt_weight_name((bt_weight)t->weight), (int)t->layer, t->n, t->k, n, k);
     return bt_pkg_is_vector(t->weight) ? check_vector(p, i, t, fault) : check_matrix(p, i, t, fault);
 }
@@ -530,8 +568,8 @@ static bt_err check_tensor_at(const bt_pkg *p, uint32_t i, bt_fault *fault)
     const bt_pkg_tensor *t = &bt_pkg_tensors(p)[i];
     const uint32_t layer = i >= layers * BT_PKG_LAYER_TENSORS ? UINT32_MAX : i / BT_PKG_LAYER_TENSORS;
     if (t->layer != layer || bt_pkg_tensor_index(layers, layer, t->weight) != i)
-        return bt_fail(fault, BT_EFORMAT, "tensor %u: layer %d, weight %u are not this place's", i,
-                       (int)t->layer, t->weight);
+        return bt_fail(fault, BT_EFORMAT, "tensor %u: layer %d and weight %u belong elsewhere in the table",
+                       i, (int)t->layer, t->weight);
     return check_tensor(p, i, t, fault);
 }
 
@@ -540,7 +578,7 @@ static bt_err check_tensors(const bt_pkg *p, bt_pool *pool, bt_fault *fault)
     const bt_pkg_header *h = bt_pkg_header_of(p);
     const uint32_t want = h->layers * BT_PKG_LAYER_TENSORS + 2;
     if (h->tensors.count != want)
-        return bt_fail(fault, BT_EFORMAT, "%u tensors, not %u", h->tensors.count, want);
+        return bt_fail(fault, BT_EFORMAT, "the package has %u tensors, not %u", h->tensors.count, want);
     return bt_pkg_check_each(p, want, check_tensor_at, pool, fault);
 }
 
@@ -564,29 +602,31 @@ static bt_err check_site(const bt_pkg *p, uint32_t i, const bt_pkg_site *s, bt_f
                    ? BT_OK
                    : BAD("k 0 says that it is not there, other fields say that it is");
     }
-    if (s->k != k) return BAD("k");
-    if (s->bits != 8 && s->bits != 16) return BAD("bits");
-    if (s->shadow > BT_SHADOW_CHANNEL) return BAD("shadow");
-    if (!positive(s->scale)) return BAD("scale");
-    if (!positive(s->inv_scale)) return BAD("inv_scale");
+    if (s->k != k) return BAD("k is out of range");
+    if (s->bits != 8 && s->bits != 16) return BAD("bits is out of range");
+    if (s->shadow > BT_SHADOW_CHANNEL) return BAD("shadow is out of range");
+    if (!positive(s->scale)) return BAD("scale is out of range");
+    if (!positive(s->inv_scale)) return BAD("inv_scale is out of range");
     if (!not_negative(s->clip) || !not_negative(s->max) || !not_negative(s->rms))
-        return BAD("clip, max or rms");
-    if (!measured(s->input_error)) return BAD("input_error");
-    if (!measured(s->outlier_columns) || s->outlier_columns > 1) return BAD("outlier_columns");
+        return BAD("clip, max or rms is negative or no number");
+    if (!measured(s->input_error)) return BAD("input_error is out of range");
+    if (!measured(s->outlier_columns) || s->outlier_columns > 1)
+        return BAD("outlier_columns is out of range");
     if (s->shadow == BT_SHADOW_CHANNEL) {
         const uint8_t *hot = const_of(p, s->hot, s->k);
         for (uint32_t c = 0; hot && c < s->k; c++)
             if (hot[c] > 1) hot = NULL;
-        if (!hot) return BAD("hot");
+        if (!hot) return BAD("hot names no constant that fits");
     } else if (s->hot != BT_PKG_NONE) {
-        return BAD("hot without shadow=channel");
+        return BAD("hot is given without shadow=channel");
     }
-    if (s->pruned > (s->shadow == BT_SHADOW_CHANNEL)) return BAD("pruned");
+    if (s->pruned > (s->shadow == BT_SHADOW_CHANNEL)) return BAD("pruned is out of range");
     if (s->kind == BT_SITE_O && h->npu_ops == BT_PKG_OPS_ALL ? !not_negative(s->a16_scale)
                                                              : s->a16_scale != 0)
-        return BAD("a16_scale");
-    if (s->asymmetric > (s->bits == 8)) return BAD("asymmetric");
-    if (s->zero < (s->asymmetric ? -128 : 0) || s->zero > (s->asymmetric ? 127 : 0)) return BAD("zero");
+        return BAD("a16_scale is out of range");
+    if (s->asymmetric > (s->bits == 8)) return BAD("asymmetric is out of range");
+    if (s->zero < (s->asymmetric ? -128 : 0) || s->zero > (s->asymmetric ? 127 : 0))
+        return BAD("zero is out of range");
     return BT_OK;
 }
 
@@ -596,13 +636,14 @@ static bt_err check_sites(const bt_pkg *p, bt_fault *fault)
     const bt_pkg_header *h = bt_pkg_header_of(p);
     const bt_pkg_site *s = bt_pkg_sites(p);
     const uint32_t want = h->layers * BT_PKG_LAYER_SITES + 1;
-    if (h->sites.count != want) return bt_fail(fault, BT_EFORMAT, "%u sites, not %u", h->sites.count, want);
+    if (h->sites.count != want)
+        return bt_fail(fault, BT_EFORMAT, "the package has %u sites, not %u", h->sites.count, want);
     for (uint32_t i = 0; i < want; i++) {
         const bool tail = i >= h->layers * BT_PKG_LAYER_SITES;
         const uint32_t layer = tail ? UINT32_MAX : i / BT_PKG_LAYER_SITES;
         if (s[i].layer != layer || s[i].kind != (tail ? BT_SITE_HEAD : i % BT_PKG_LAYER_SITES))
-            return bt_fail(fault, BT_EFORMAT, "site %u: layer %d, kind %u are not this place's", i,
-                           (int)s[i].layer, s[i].kind);
+            return bt_fail(fault, BT_EFORMAT, "site %u: layer %d and kind %u belong elsewhere in the table",
+                           i, (int)s[i].layer, s[i].kind);
         if ((e = check_site(p, i, &s[i], fault)) < 0) return e;
     }
     return BT_OK;

@@ -18,7 +18,7 @@ bt_err bt_pkg_from_bytes(bt_pkg **ret, const void *bytes, size_t len, const bt_f
     if ((uintptr_t)bytes % BT_PKG_ALIGN)
         return bt_fail(fault, BT_EARG, "a package must lie at a multiple of %d bytes", BT_PKG_ALIGN);
     bt_pkg *p = calloc(1, sizeof *p);
-    if (!p) return bt_fail(fault, BT_ENOMEM, "opening a package");
+    if (!p) return bt_fail(fault, BT_ENOMEM, "out of memory opening a package");
     p->bytes = bytes;
     p->len = len;
     if (state) p->state = *state;
@@ -90,7 +90,7 @@ bt_err bt_pkg_of_kept(bt_pkg **ret, bt_pkg_kept *k, bt_fault *fault)
     bt_pkg *p = calloc(1, sizeof *p);
     if (!p) {
         bt_pkg_kept_free(k);
-        return bt_fail(fault, BT_ENOMEM, "a sketch of a package");
+        return bt_fail(fault, BT_ENOMEM, "out of memory for a sketch of a package");
     }
     p->kept = k;
     p->bytes = (const uint8_t *)&k->header;

@@ -45,20 +45,20 @@ static bt_err make(bt_pkg_writer **ret, const char *path, bt_fault *fault)
 {
     const char *name = path ? path : "a package's sketch";
     bt_pkg_writer *w = calloc(1, sizeof *w);
-    if (!w) return bt_fail(fault, BT_ENOMEM, "writing '%s'", name);
+    if (!w) return bt_fail(fault, BT_ENOMEM, "out of memory writing '%s'", name);
     bt_err e = BT_OK;
     w->at = sizeof(bt_pkg_header);
     w->slots = 1024;
     w->slot = calloc(w->slots, sizeof *w->slot);
     if (!w->slot) {
-        e = bt_fail(fault, BT_ENOMEM, "writing '%s'", name);
+        e = bt_fail(fault, BT_ENOMEM, "out of memory writing '%s'", name);
         goto out;
     }
     if (path && (e = bt_file_begin(&w->file, path, fault)) < 0) goto out;
     w->has_file = path != NULL;
     w->name = path ? w->file.path : name;
     if (!path && !(w->kept = calloc(1, sizeof *w->kept))) {
-        e = bt_fail(fault, BT_ENOMEM, "writing '%s'", name);
+        e = bt_fail(fault, BT_ENOMEM, "out of memory writing '%s'", name);
         goto out;
     }
     *ret = w;
@@ -92,7 +92,7 @@ static bt_err put(bt_pkg_writer *w, const void *bytes, size_t n, uint64_t at)
         const ssize_t done = pwrite(w->file.fd, p, n, (off_t)at);
         if (done < 0 && errno == EINTR) continue;
         if (done < 0)
-            return keep(w, bt_fail(&w->why, BT_EIO, "write '%s': %s", w->file.path, strerror(errno)));
+            return keep(w, bt_fail(&w->why, BT_EIO, "cannot write '%s': %s", w->file.path, strerror(errno)));
         p += done;
         n -= (size_t)done;
         at += (uint64_t)done;
@@ -113,7 +113,7 @@ static uint32_t add(bt_pkg_writer *w, bt_pkg_table_id id, const void *elem)
         const size_t room = l->room ? 2 * l->room : 64;
         void *grown = realloc(l->elem, room * r->elem_bytes);
         if (!grown) {
-            keep(w, bt_fail(&w->why, BT_ENOMEM, "writing '%s'", w->name));
+            keep(w, bt_fail(&w->why, BT_ENOMEM, "out of memory writing '%s'", w->name));
             return BT_PKG_NONE;
         }
         l->elem = grown;
@@ -141,7 +141,7 @@ static bt_err more_slots(bt_pkg_writer *w)
 {
     const bt_pkg_const *c = w->table[BT_PKG_TABLE_CONSTS].elem;
     uint32_t *old = w->slot, *grown = calloc(w->slots * 2, sizeof *grown);
-    if (!grown) return keep(w, bt_fail(&w->why, BT_ENOMEM, "writing '%s'", w->name));
+    if (!grown) return keep(w, bt_fail(&w->why, BT_ENOMEM, "out of memory writing '%s'", w->name));
     w->slot = grown;
     w->slots *= 2;
     for (size_t i = 0; i < w->table[BT_PKG_TABLE_CONSTS].count; i++)
@@ -157,12 +157,12 @@ static bt_err keep_const(bt_pkg_writer *w, uint32_t index, const void *bytes, si
     if (index >= w->kept_room) {
         const size_t room = w->kept_room ? 2 * w->kept_room : 256;
         void **grown = realloc(k->constant, room * sizeof *grown);
-        if (!grown) return keep(w, bt_fail(&w->why, BT_ENOMEM, "writing '%s'", w->name));
+        if (!grown) return keep(w, bt_fail(&w->why, BT_ENOMEM, "out of memory writing '%s'", w->name));
         k->constant = grown;
         w->kept_room = room;
     }
     void *copy = bytes ? malloc(len) : NULL;
-    if (bytes && !copy) return keep(w, bt_fail(&w->why, BT_ENOMEM, "writing '%s'", w->name));
+    if (bytes && !copy) return keep(w, bt_fail(&w->why, BT_ENOMEM, "out of memory writing '%s'", w->name));
     if (bytes) memcpy(copy, bytes, len);
     k->constant[k->constants++] = copy;
     return BT_OK;
@@ -251,7 +251,7 @@ static bt_err close_tables(bt_pkg_writer *w, bt_pkg_header *h, const void *table
     h->file_bytes = end;
     h->weights_bytes = weights_bytes(c, h->consts.count);
     uint32_t *refs = calloc((size_t)h->consts.count + 1, sizeof *refs);
-    if (!refs) return keep(w, bt_fail(&w->why, BT_ENOMEM, "writing '%s'", w->name));
+    if (!refs) return keep(w, bt_fail(&w->why, BT_ENOMEM, "out of memory writing '%s'", w->name));
     bt_pkg_count_refs(refs, h, table[BT_PKG_TABLE_TENSORS], table[BT_PKG_TABLE_SITES],
                       table[BT_PKG_TABLE_PROGRAMS]);
     for (uint32_t i = 0; i < h->consts.count; i++) c[i].refs = refs[i];
@@ -272,7 +272,7 @@ static bt_err put_tables(bt_pkg_writer *w, const bt_pkg_header *given)
     }
     if ((e = put(w, &h, sizeof h, 0)) < 0) return e;
     if (ftruncate(w->file.fd, (off_t)h.file_bytes) < 0)
-        return keep(w, bt_fail(&w->why, BT_EIO, "write '%s': %s", w->file.path, strerror(errno)));
+        return keep(w, bt_fail(&w->why, BT_EIO, "cannot write '%s': %s", w->file.path, strerror(errno)));
     return BT_OK;
 }
 

@@ -72,8 +72,10 @@ static bt_err parse_clip(bt_recipe_layer *r, bool is_a16, const char *value, bt_
     double p = 100;
     if (!strcmp(value, "auto")) p = AUTO;
     else if (strcmp(value, "max") != 0 && (value[0] != 'p' || number(&p, value + 1, 50, 100, NULL) < 0))
-        return bt_fail(fault, BT_EARG,
-                       "recipe: clip=%s: 'auto', 'max' or a percentile from p50 to p100, as p99.99", value);
+        return bt_fail(
+            fault, BT_EARG,
+            "recipe: clip=%s is neither 'auto' nor 'max' nor a percentile from p50 to p100, as p99.99",
+            value);
     *(is_a16 ? &r->clip_percentile16 : &r->clip_percentile8) = p;
     return BT_OK;
 }
@@ -85,7 +87,7 @@ static bt_err parse_shadow(bt_recipe *r, const char *value, bt_fault *fault)
             r->shadow = (bt_shadow_kind)s;
             return BT_OK;
         }
-    return bt_fail(fault, BT_EARG, "recipe: shadow=%s: off, value or channel", value);
+    return bt_fail(fault, BT_EARG, "recipe: shadow=%s is none of off, value and channel", value);
 }
 
 static bt_err parse_sites(bt_recipe_layer *r, char *value, bt_fault *fault)
@@ -95,7 +97,8 @@ static bt_err parse_sites(bt_recipe_layer *r, char *value, bt_fault *fault)
         int s = 0;
         while (s < BT_SITE_KINDS && strcmp(site, bt_site_kind_name((bt_site_kind)s)) != 0) s++;
         if (s == BT_SITE_KINDS)
-            return bt_fail(fault, BT_EARG, "recipe: a16=%s: sites are qkv, o, up, down, head, joined by '+'",
+            return bt_fail(fault, BT_EARG,
+                           "recipe: a16=%s names no sites; they are qkv, o, up, down, head, joined by '+'",
                            site);
         r->input_bits[s] = 16;
     }
@@ -111,13 +114,13 @@ static bt_err parse_group(bt_recipe_layer *r, const char *value, bt_fault *fault
         r->group = g;
         return BT_OK;
     }
-    return bt_fail(fault, BT_EARG, "recipe: group=%s: 32, 64 or 128", value);
+    return bt_fail(fault, BT_EARG, "recipe: group=%s is none of 32, 64 and 128", value);
 }
 
 static bt_err fraction(double *ret, const char *name, const char *value, bt_fault *fault)
 {
     if (number(ret, value, 0, 1, NULL) == BT_OK) return BT_OK;
-    return bt_fail(fault, BT_EARG, "recipe: %s=%s: a number from 0 to 1", name, value);
+    return bt_fail(fault, BT_EARG, "recipe: %s=%s is no number from 0 to 1", name, value);
 }
 
 /* Reads one choice. *seen: the kinds of choices so far, so that no kind is chosen twice. */
@@ -204,10 +207,10 @@ static bt_err check_palette(const bt_recipe *r, const bt_recipe_layer *l, bt_fau
     const char *other = l->per_tensor ? "per-tensor" : l->gptq ? "gptq" : r->awq ? "awq" : "llm-int8";
     if (!l->palette_bits) return BT_OK;
     if (l->weight_bits != 8)
-        return bt_fail(fault, BT_EARG,
-                       "recipe: lut%u is of w8a8 and w8a16: its palette holds numbers of 8 bits, and weights "
-                       "have %u",
-                       l->palette_bits, l->weight_bits);
+        return bt_fail(
+            fault, BT_EARG,
+            "recipe: lut%u needs w8a8 or w8a16: the palette holds numbers of 8 bits, and weights have %u",
+            l->palette_bits, l->weight_bits);
     if (l->per_tensor || l->gptq || r->awq || r->llm_int8)
         return bt_fail(fault, BT_EARG, "recipe: lut%u and %s exclude each other", l->palette_bits, other);
     return BT_OK;
@@ -220,7 +223,7 @@ static bt_err check(bt_recipe *r, unsigned seen, bt_fault *fault)
     if (r->llm_int8) {
         for (int s = 0; s < BT_SITE_KINDS; s++)
             if (l->weight_bits != 8 || l->input_bits[s] != 8)
-                return bt_fail(fault, BT_EARG, "recipe: llm-int8 is a way of w8a8, for all sites");
+                return bt_fail(fault, BT_EARG, "recipe: llm-int8 needs w8a8 at all sites");
         if (seen & (SEEN_SHADOW | SEEN_CLIP))
             return bt_fail(fault, BT_EARG, "recipe: llm-int8 has no static clip, so neither clip nor shadow");
         if (r->asym == BT_ASYM_ON)
@@ -229,7 +232,7 @@ static bt_err check(bt_recipe *r, unsigned seen, bt_fault *fault)
         r->shadow = BT_SHADOW_OFF;
     }
     if ((seen & SEEN_PRUNE) && r->shadow != BT_SHADOW_CHANNEL)
-        return bt_fail(fault, BT_EARG, "recipe: prune is of shadow=channel");
+        return bt_fail(fault, BT_EARG, "recipe: prune needs shadow=channel");
     if (l->group && (l->per_tensor || r->llm_int8))
         return bt_fail(fault, BT_EARG, "recipe: group and %s exclude each other",
                        l->per_tensor ? "per-tensor" : "llm-int8");
@@ -238,7 +241,7 @@ static bt_err check(bt_recipe *r, unsigned seen, bt_fault *fault)
                        l->per_tensor ? "per-tensor"
                        : r->llm_int8 ? "llm-int8"
                                      : "smooth, which scales the same inputs,");
-    if (l->act_order && !l->gptq) return bt_fail(fault, BT_EARG, "recipe: act-order is of gptq");
+    if (l->act_order && !l->gptq) return bt_fail(fault, BT_EARG, "recipe: act-order needs gptq");
     return check_palette(r, l, fault);
 }
 
@@ -333,15 +336,14 @@ static bt_err parse_range(uint32_t *first, uint32_t *last, const char *text, bt_
         for (; *c >= '0' && *c <= '9' && n[numbers] < BT_RECIPE_HEAD; c++)
             n[numbers] = 10 * n[numbers] + (uint32_t)(*c - '0');
         if (n[numbers] >= BT_RECIPE_HEAD)
-            return bt_fail(fault, BT_EARG, "recipe: layers '%s': numbers are at most %d", text,
+            return bt_fail(fault, BT_EARG, "recipe: layers '%s': the number of a layer is at most %d", text,
                            BT_RECIPE_HEAD - 1);
         if (numbers == 0 && *c == '-') c++;
     }
     if (numbers == 0 || *c || c[-1] == '-' || (numbers == 2 && n[1] < n[0]))
-        return bt_fail(fault, BT_EARG,
-                       "recipe: layers '%s': a number, two with '-' between them or 'head', joined by '+', "
-                       "as 0-3+29",
-                       text);
+        return bt_fail(
+            fault, BT_EARG,
+            "recipe: layers '%s' are not numbers, pairs with '-' or 'head', joined by '+', as 0-3+29", text);
     *first = n[0];
     *last = n[numbers - 1];
     return BT_OK;
@@ -354,16 +356,15 @@ static bt_err parse_part(bt_recipe *r, bool named[BT_RECIPE_HEAD + 1], char *tex
     unsigned seen = 0;
     char *mode = strchr(text, '=');
     if (!mode)
-        return bt_fail(fault, BT_EARG, "recipe: '/%s': layers, '=' and their recipe, as /0-3=w4a8:group=32",
-                       text);
+        return bt_fail(fault, BT_EARG,
+                       "recipe: '/%s' is not layers, '=' and their recipe, as /0-3=w4a8:group=32", text);
     *mode++ = 0;
     bt_err e = parse_one(&own, &seen, mode, fault);
     if (e == BT_OK && (seen & SEEN_WHOLE))
-        e = bt_fail(
-            fault, BT_EARG,
-            "recipe: layers %s: rotations, shadow, prune, smooth, asym and llm-int8 are of the whole model, "
-            "before the first '/'",
-            text);
+        e = bt_fail(fault, BT_EARG,
+                    "recipe: layers %s: rotations, shadow, prune, smooth, asym and llm-int8 hold for the "
+                    "whole model and stand before the first '/'",
+                    text);
     for (char *next; e == BT_OK && text; text = next) {
         uint32_t first = 0, last = 0;
         uint8_t part = 0;
@@ -387,21 +388,22 @@ bt_err bt_recipe_parse(bt_recipe *ret, const char *text, bt_fault *fault)
     unsigned seen = 0;
     if (!text) text = BT_RECIPE_DEFAULT;
     if (strlen(text) >= sizeof copy)
-        return bt_fail(fault, BT_EARG, "recipe: %zu characters, the limit is %zu", strlen(text),
+        return bt_fail(fault, BT_EARG, "the recipe has %zu characters; at most %zu are allowed", strlen(text),
                        sizeof copy - 1);
     strcpy(copy, text);
     char *part = strchr(copy, '/');
     if (part) *part++ = 0;
     bt_err e = parse_one(&r, &seen, copy, fault);
     if (e == BT_OK && part && r.llm_int8)
-        e = bt_fail(fault, BT_EARG, "recipe: llm-int8 is of the whole model, so no layers have their own");
+        e = bt_fail(fault, BT_EARG,
+                    "recipe: llm-int8 holds for the whole model, so no layers have a recipe of their own");
     for (char *next; e == BT_OK && part; part = next) {
         if ((next = strchr(part, '/'))) *next++ = 0;
         e = parse_part(&r, named, part, fault);
     }
     for (uint8_t i = 0; e == BT_OK && i < r.parts; i++) e = check_palette(&r, &r.part[i], fault);
     if (e == BT_OK && r.asym == BT_ASYM_ON && !bt_recipe_has_8_bit_site(&r))
-        e = bt_fail(fault, BT_EARG, "recipe: asym is of inputs of 8 bits, and all are of 16");
+        e = bt_fail(fault, BT_EARG, "recipe: asym needs inputs of 8 bits, and all have 16");
     if (e == BT_OK) *ret = r;
     return e;
 }
@@ -431,7 +433,8 @@ bt_err bt_recipe_check_layers(const bt_recipe *r, uint32_t layers, bt_fault *fau
 {
     for (uint32_t l = layers; l < BT_RECIPE_HEAD; l++)
         if (r->part_of[l])
-            return bt_fail(fault, BT_EARG, "a recipe for layer %u (--quant), and the model has %u, from 0", l,
+            return bt_fail(fault, BT_EARG,
+                           "--quant has a recipe for layer %u, and the model has %u layers, from 0", l,
                            layers);
     return BT_OK;
 }

@@ -94,7 +94,8 @@ bt_err bt_shapes_parse(bt_shapes *ret, const char *text, size_t ctx_tokens, bt_f
     bool ok = false;
     if (!text) text = BT_SHAPES_DEFAULT;
     if (ctx_tokens < 1 || ctx_tokens > BT_SHAPES_MAX_SEQ)
-        return bt_fail(fault, BT_EARG, "context of %zu tokens: 1 to %d", ctx_tokens, BT_SHAPES_MAX_SEQ);
+        return bt_fail(fault, BT_EARG, "a context of %zu tokens; 1 to %d are possible", ctx_tokens,
+                       BT_SHAPES_MAX_SEQ);
     if (!strncmp(text, "rows:", 5) && text[5]) return read_file(ret, text, text + 5, ctx_tokens, fault);
     if (!strncmp(text, "enumerated:", 11) && text[11])
         return read_file(ret, text, text + 11, ctx_tokens, fault);
@@ -130,7 +131,8 @@ static bt_err add_row(bt_shapes *p, const bt_shape *s, bt_fault *fault)
         if (o->ctx && (!s->ctx || s->ctx > o->ctx)) o->ctx = s->ctx;
         return BT_OK;
     }
-    if (p->all == BT_SHAPES_MAX) return bt_fail(fault, BT_ELIMIT, "more than %d shapes", BT_SHAPES_MAX);
+    if (p->all == BT_SHAPES_MAX)
+        return bt_fail(fault, BT_ELIMIT, "a policy has more than %d shapes", BT_SHAPES_MAX);
     p->shape[p->all++] = *s;
     return BT_OK;
 }

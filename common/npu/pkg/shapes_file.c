@@ -65,7 +65,7 @@ static bt_err read_row(uint32_t field[FIELDS], const json_t *row, const char *wh
     static const char *const names[FIELDS] = {"batch_size", "seq_len", "ctx_len", "full_batch_size"};
     const char *key;
     json_t *value;
-    if (!json_is_object(row)) return bt_fail(fault, BT_EFORMAT, "%s: not an object", where);
+    if (!json_is_object(row)) return bt_fail(fault, BT_EFORMAT, "%s: must be an object", where);
     json_object_foreach((json_t *)(uintptr_t)row, key, value) {
         int i = 0;
         while (i < FIELDS && strcmp(key, names[i]) != 0) i++;
@@ -79,7 +79,7 @@ static bt_err read_row(uint32_t field[FIELDS], const json_t *row, const char *wh
         value = json_object_get(row, names[i]);
         field[i] = 0;
         if (!value && i == FULL_BATCH) continue;
-        if (!value) return bt_fail(fault, BT_EFORMAT, "%s: no %s", where, names[i]);
+        if (!value) return bt_fail(fault, BT_EFORMAT, "%s: %s is missing", where, names[i]);
         const bt_err e = whole(&field[i], value, where, names[i], most, fault);
         if (e < 0) return e;
     }
@@ -130,7 +130,7 @@ static bt_err read_entry(uint32_t *seq, uint32_t *ctx, const json_t *v, const ch
     *ctx = 0;
     const int most = BT_SHAPES_MAX_SEQ;
     if (!json_is_array(v)) return whole(seq, v, where, "a length", most, fault);
-    if (json_array_size(v) != 2) return bt_fail(fault, BT_EFORMAT, "%s: not a pair [seq, ctx]", where);
+    if (json_array_size(v) != 2) return bt_fail(fault, BT_EFORMAT, "%s: must be a pair [seq, ctx]", where);
     const bt_err e = whole(seq, json_array_get(v, 0), where, "seq", most, fault);
     return e < 0 ? e : whole(ctx, json_array_get(v, 1), where, "ctx", most, fault);
 }
@@ -142,7 +142,7 @@ static bt_err check_inputs(const json_t *inputs, bt_fault *fault)
     size_t n = 0;
     json_object_foreach((json_t *)(uintptr_t)inputs, name, list) {
         if (!json_is_array(list))
-            return bt_fail(fault, BT_EFORMAT, "input '%s': not an array of shapes", shown(name));
+            return bt_fail(fault, BT_EFORMAT, "input '%s': must be an array of shapes", shown(name));
         if (first && json_array_size(list) != n)
             return bt_fail(fault, BT_EFORMAT,
                            "input '%s' has %zu shapes and '%s' has %zu; they are matched by index",
@@ -150,7 +150,7 @@ static bt_err check_inputs(const json_t *inputs, bt_fault *fault)
         if (!first) first = name;
         n = json_array_size(list);
     }
-    return first ? BT_OK : bt_fail(fault, BT_EFORMAT, "no input");
+    return first ? BT_OK : bt_fail(fault, BT_EFORMAT, "the file names no input");
 }
 
 /* Makes one shape of the i-th shapes of all inputs: they have one seq, and one ctx among those that give a
@@ -192,10 +192,12 @@ static bt_err read_enumerated(reader *r, const json_t *root)
                 : match_inputs(&seq, &ctx, root, i, r->fault);
         if (e != BT_OK) return e;
         if (i > 0 && !ctx != !r->shapes.shape[0].ctx)
-            return bt_fail(r->fault, BT_EFORMAT, "%s: either all shapes have a ctx or none", where);
+            return bt_fail(r->fault, BT_EFORMAT,
+                           "%s: has a ctx where the shapes before have none, or none where they have one",
+                           where);
         if ((e = add_shape(r, where, seq, ctx, 1)) < 0) return e;
     }
-    return n ? BT_OK : bt_fail(r->fault, BT_EFORMAT, "no shape");
+    return n ? BT_OK : bt_fail(r->fault, BT_EFORMAT, "the file has no shape");
 }
 
 bt_err bt_shapes_parse_bytes(bt_shapes *ret, const char *text, const char *json, size_t len,
@@ -211,7 +213,7 @@ bt_err bt_shapes_parse_bytes(bt_shapes *ret, const char *text, const char *json,
         return bt_fail(fault, BT_EARG, "'%.40s' with a context of %zu tokens is no policy of a file", text,
                        ctx_tokens);
     if (len > BT_SHAPES_MAX_FILE_BYTES)
-        return bt_fail(fault, BT_ELIMIT, "'%.60s': %zu bytes, at most %d", text, len,
+        return bt_fail(fault, BT_ELIMIT, "'%.60s' has %zu bytes; at most %d are allowed", text, len,
                        BT_SHAPES_MAX_FILE_BYTES);
     /* jansson bounds the depth of nesting and refuses NUL characters. */
     json_t *root = json_loadb(json, len, JSON_REJECT_DUPLICATES, &je);

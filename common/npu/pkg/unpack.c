@@ -55,7 +55,7 @@ static bt_err find_body(const void **ret, uint64_t *ret_n, const bt_pkg *p, uint
     if (!constant) return BT_OK; /* none */
     if (constant >= bt_pkg_header_of(p)->consts.count || c[constant].kind != kind ||
         c[constant].bytes % elem_bytes)
-        return bt_fail(fault, BT_EFORMAT, "header: %s %u", name, constant);
+        return bt_fail(fault, BT_EFORMAT, "header: %s %u names no constant", name, constant);
     *ret = bt_pkg_const_at(p, constant);
     *ret_n = c[constant].bytes / elem_bytes;
     return BT_OK;
@@ -131,17 +131,17 @@ static bt_err unpack(flat *f, const bt_pkg *p, const bodies *b, uint32_t program
     *f = (flat){.constant = g->code};
     f->inst = malloc(g->insts * sizeof *f->inst);
     f->place = malloc(g->places * sizeof *f->place);
-    if (!f->inst || !f->place) return bt_fail(fault, BT_ENOMEM, "unpacking programs");
+    if (!f->inst || !f->place) return bt_fail(fault, BT_ENOMEM, "out of memory unpacking programs");
     for (size_t i = 0; i < pieces; i++) {
         if (!q[i].insts || q[i].insts > b->insts || q[i].inst > b->insts - q[i].insts ||
             q[i].places > b->places || q[i].place > b->places - q[i].places ||
             q[i].insts > g->insts - f->insts || q[i].places > g->places - f->places ||
             !unpack_piece(f, b, &q[i]))
-            return bt_fail(fault, BT_EFORMAT, "program %u: piece %zu", program, i);
+            return bt_fail(fault, BT_EFORMAT, "program %u: piece %zu is out of range", program, i);
     }
     if (f->insts != g->insts || f->places != g->places)
         return bt_fail(fault, BT_EFORMAT,
-                       "program %u: pieces of %u instructions and %u places, not %u and %u", program,
+                       "program %u: the pieces have %u instructions and %u places, not %u and %u", program,
                        f->insts, f->places, g->insts, g->places);
     return BT_OK;
 }
@@ -169,7 +169,7 @@ bt_err bt_unpacked_new(bt_unpacked **ret, const bt_pkg *p, bt_fault *fault)
     bt_unpacked *u = calloc(1, sizeof *u);
     if (u) u->flat = calloc(packed, sizeof *u->flat);
     if (u) u->of = calloc(programs, sizeof *u->of);
-    if (!u || !u->flat || !u->of) e = bt_fail(fault, BT_ENOMEM, "unpacking programs");
+    if (!u || !u->flat || !u->of) e = bt_fail(fault, BT_ENOMEM, "out of memory unpacking programs");
     for (uint32_t i = 0; i < programs && e == BT_OK; i++) {
         if (!bt_pkg_is_packed(p, i)) continue;
         const flat *f = find(u, &g[i]);
@@ -181,7 +181,9 @@ bt_err bt_unpacked_new(bt_unpacked **ret, const bt_pkg *p, bt_fault *fault)
             else e = unpack(&u->flat[u->flats++], p, &b, i, fault);
             if (e == BT_OK) f = &u->flat[u->flats - 1];
         } else if (f->insts != g[i].insts || f->places != g[i].places) {
-            e = bt_fail(fault, BT_EFORMAT, "program %u: insts %u or places %u", i, g[i].insts, g[i].places);
+            e = bt_fail(fault, BT_EFORMAT,
+                        "program %u: insts %u or places %u is not that of the program with the same code", i,
+                        g[i].insts, g[i].places);
         }
         u->of[i] = f;
     }

@@ -139,7 +139,7 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("rope_cos_q15", NAMED(v->h->rope_cos_q15, v->h->rope_sin)) \
     X("r1: base 257", v->h->r1.base = 257) \
     X("r1: base 1, log2 18", v->h->r1.log2 = 18) \
-    X("r1: 2 blocks of 16, the row has 16", v->h->r1.blocks = 2) \
+    X("r1: 2 blocks of 16, the row has 16 elements", v->h->r1.blocks = 2) \
     X("r1: h_base", NAMED(v->h->r1.h_base, 0)) \
     X("r1: sign", CONST(int8_t, v->h->r1.sign) = 0) \
     X("r1: scale", v->h->r1.scale = 0) \
@@ -148,7 +148,7 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("r4: base 0 says there is none", v->h->r4.scale = 1) \
     X("r4: base 257", (v->h->r4.base = 257, v->h->r4.h_base = v->h->r4.sign = BT_PKG_NONE)) \
     /* sites */ \
-    X("site 1: layer 0, kind 2", v->s[1].kind = 2) \
+    X("site 1: layer 0 and kind 2", v->s[1].kind = 2) \
     X("site 1: layer 1", v->s[1].layer = 1) \
     X("site 0 (qkv of layer 0): k", SITE(0, QKV)->k = 15) \
     X("k 0 says that it is not there", SITE(0, QKV)->k = 0) \
@@ -168,45 +168,45 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("site 0 (qkv of layer 0): zero", SITE(0, QKV)->asymmetric = 1, SITE(0, QKV)->zero = -129) \
     X("site 1 (o of layer 0): a16_scale", SITE(0, O)->a16_scale = 1) \
     /* tensors */ \
-    X("tensor 1: layer 0, weight 8", TENSOR(0, Q)->weight = BT_WEIGHT_K) \
+    X("tensor 1: layer 0 and weight 8", TENSOR(0, Q)->weight = BT_WEIGHT_K) \
     X("tensor 0: layer 5", TENSOR(0, ATTN_NORM)->layer = 5) \
-    X("tensor 1 (q of layer 0): 17 x 16, not 16 x 16", TENSOR(0, Q)->n = 17) \
-    X("tensor 12 (q of layer 1): 16 x 15, not 16 x 16", TENSOR(1, Q)->k = 15) \
+    X("tensor 1 (q of layer 0): has the shape 17 x 16, not 16 x 16", TENSOR(0, Q)->n = 17) \
+    X("tensor 12 (q of layer 1): has the shape 16 x 15, not 16 x 16", TENSOR(1, Q)->k = 15) \
     X("n 0 says that it is not there", TENSOR(0, Q)->n = 0) \
-    X("(q of layer 0): missing", ABSENT(TENSOR(0, Q))) \
+    X("(q of layer 0): a matrix that every model has is missing", ABSENT(TENSOR(0, Q))) \
     X("(attn_norm of layer 0): bits", TENSOR(0, ATTN_NORM)->bits = 16) \
     X("(attn_norm of layer 0): panels", CONST(float, TENSOR(0, ATTN_NORM)->panels) = NAN) \
-    X("(attn_norm of layer 0): something that only a matrix has", TENSOR(0, ATTN_NORM)->site = 0) \
+    X("(attn_norm of layer 0): a field is set that only a matrix has", TENSOR(0, ATTN_NORM)->site = 0) \
     X("(q of layer 0): bits", TENSOR(0, Q)->bits = 7) \
     X("(q of layer 0): panels", TENSOR(0, Q)->bits = 4) \
     X("(q of layer 0): panels", TENSOR(0, Q)->panels = BT_PKG_NONE, v->c[FIRST_PANELS(v)].refs--) \
     X("(q of layer 0): site", TENSOR(0, Q)->site = 1) \
-    X("a weight out of range", CONST(int8_t, TENSOR(0, Q)->panels) = -128) \
-    X("colsum is not their sum", CONST(int32_t, TENSOR(0, Q)->colsum)++) \
+    X("a weight is out of range", CONST(int8_t, TENSOR(0, Q)->panels) = -128) \
+    X("colsum is not the sum of the weights", CONST(int32_t, TENSOR(0, Q)->colsum)++) \
     X("colsum", NAMED(TENSOR(0, Q)->colsum, v->h->embed)) \
     X("wscale", CONST(float, TENSOR(0, Q)->wscale) = -1) \
     X("oscale", CONST(float, TENSOR(0, Q)->oscale) = INFINITY) \
     X("bias", CONST(float, TENSOR(0, Q)->bias) = NAN) \
     X("f16_panels", NAMED(TENSOR(0, Q)->f16_panels, 0)) \
-    X("norm_q or norm_shift of a matrix", TENSOR(0, Q)->norm_shift = 1) \
+    X("norm_q or norm_shift are given for a matrix", TENSOR(0, Q)->norm_shift = 1) \
     X("out_scale", TENSOR(0, Q)->out_scale = 1) \
     X("weight_error", TENSOR(0, Q)->weight_error = -1) \
     X("(q of layer 0): group", TENSOR(0, Q)->group = 32, v->c[0].refs++) \
     X("(attn_norm of layer 0): group", TENSOR(0, ATTN_NORM)->group = 32, v->c[0].refs++) \
-    X("(q of layer 0): groups without group or palette_run", TENSOR(0, Q)->groups = 1) \
+    X("(q of layer 0): groups are given without group or palette_run", TENSOR(0, Q)->groups = 1) \
     X("(q of layer 0): palette_run", TENSOR(0, Q)->palette_run = 1, v->c[0].refs++) \
     /* rows and programs */ \
     X("row 0: batch 0", v->r[0].batch = 0) \
     X("row 0: batch 1, seq 9-4", v->r[0].seq_min = 9) \
     X("ctx 33", v->r[1].ctx = 33) \
-    X("row 1: not after the one before it", v->r[1].ctx = v->r[0].ctx) \
+    X("row 1: does not come after the row before", v->r[1].ctx = v->r[0].ctx) \
     X("row 0: program[0] 1 is not for seq 4 with 0 rows of logits", v->r[0].program[0] = 1) \
     X("row 0: program[2] 4294967295", v->r[0].program[2] = BT_PKG_NONE) \
-    X("max_seq 5, and the longest row has 4", v->h->max_seq = 5) \
+    X("max_seq is 5, and the longest row has 4", v->h->max_seq = 5) \
     X("program 1: seq 5", v->p->seq = 5) \
     X("program 1: out 3", v->p->out = 3) \
-    X("program 1: code, or insts", v->p->insts--) \
-    X("program 1: plan, or places", v->p->places--) \
+    X("program 1: code names no constant of insts", v->p->insts--) \
+    X("program 1: plan names no constant of places", v->p->places--) \
     X("program 1: arena_bytes", v->p->arena_bytes--) \
     X("arena_bytes", v->h->arena_bytes += 64) \
     X("program 1: clusters", v->p->clusters = v->p->insts + 1) \
@@ -217,7 +217,7 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("place 1 (n)", v->plan[1].offset++) \
     X("place 1 (n)", v->plan[1].bytes = UINT64_MAX) \
     X("overlap while both are alive", v->plan[1].offset = v->plan[0].offset) \
-    X("out lies in no place that is alive", v->plan[1].first_inst++) \
+    X("out lies in no place of the plan that is alive", v->plan[1].first_inst++) \
     X("(add): in0: no value of its kind was written there", v->plan[0].last_inst = 5) \
     /* instructions */ \
     X("op 18", INST(QUANTISE, 0)->op = 18) \
@@ -226,7 +226,7 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("(linear): unit 0", INST(LINEAR, 0)->unit = 0) \
     X("(add): unit 1", INST(ADD, 0)->unit = 1) \
     X("(add): unit 3", INST(ADD, 0)->unit = 3) \
-    X("(add): floats on the NPU, and float_form is 0", INST(ADD, 0)->unit = 2) \
+    X("(add): runs in floats on the NPU, and float_form is 0", INST(ADD, 0)->unit = 2) \
     X("(add): in0: no value of its kind was written there", v->h->float_form = 1, INST(ADD, 0)->unit = 2) \
     X("(embed): unit 2", v->h->float_form = 2, INST(EMBED, 0)->unit = 2) \
     X("(kv_store): unit 2", v->h->float_form = 2, INST(KV_STORE, 0)->unit = 2) \
@@ -243,14 +243,14 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("(linear): cluster 1, and 3 is to come", INST(LINEAR, 0)->cluster = 1, INST(LINEAR, 1)->cluster = 2, \
       INST(LINEAR, 2)->cluster = 1) \
     X("(linear): cluster 1, and 2 is to come", INST(LINEAR, 0)->cluster = 1, INST(LINEAR, 3)->cluster = 1) \
-    X("(rmsnorm): cluster 1 on the companion", INST(RMSNORM, 0)->cluster = 1) \
-    X("clusters 0, and 1 are there", INST(LINEAR, 0)->cluster = 1) \
+    X("(rmsnorm): has cluster 1, and runs on the companion", INST(RMSNORM, 0)->cluster = 1) \
+    X("clusters is 0, and 1 are there", INST(LINEAR, 0)->cluster = 1) \
     X("(linear): out_rows 2", INST(LINEAR, 0)->out_rows = 2) \
     X("(embed): out_rows 1", INST(EMBED, 0)->out_rows = 1) \
     X("(rope): layer 2", INST(ROPE, 0)->layer = 2) \
     X("(add): layer 0", INST(ADD, 3)->layer = 0) \
-    X("(rope): outside a layer", INST(ROPE, 0)->layer = UINT32_MAX) \
-    X("(attention): before the layer's keys and values", INST(KV_STORE, 0)->op = BT_PKG_ATTENTION) \
+    X("(rope): stands outside a layer", INST(ROPE, 0)->layer = UINT32_MAX) \
+    X("(attention): comes before the layer's keys and values", INST(KV_STORE, 0)->op = BT_PKG_ATTENTION) \
     X("(kv_store): layer 1, and 0 is to come", INST(KV_STORE, 0)->layer = 1) \
     X("(linear): tensor 4294967295 is not there", INST(LINEAR, 0)->tensor = BT_PKG_NONE) \
     X("(rmsnorm): tensor 7 is not there", INST(RMSNORM, 1)->tensor = 7) \
@@ -259,13 +259,13 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("(linear): tensor 6 (o,", INST(LINEAR, 0)->tensor = 6) \
     X("(qk_norm): tensor 0 (attn_norm", INST(QK_NORM, 0)->tensor = 0) \
     X("(rmsnorm): tensor 4 (q_norm", INST(RMSNORM, 0)->tensor = 4) \
-    X("(add): tensor 1, and it takes none", INST(ADD, 0)->tensor = 1) \
-    X("(add): site 1, and it takes none", INST(ADD, 0)->site = 1) \
+    X("(add): names tensor 1, and takes none", INST(ADD, 0)->tensor = 1) \
+    X("(add): names site 1, and takes none", INST(ADD, 0)->site = 1) \
     X("(quantise): site 99 is not there", INST(QUANTISE, 0)->site = 99) \
     X("(quantise): site 4 is of layer 1", INST(QUANTISE, 0)->site = 4) \
-    X("(quantise): in_width 16, and site 3 has 24", INST(QUANTISE, 0)->site = 3) \
-    X("(quantise): in1, and site 0 has 8 bits", INST(QUANTISE, 0)->in1 = 0) \
-    X("(quantise): aux, and site 3 has no shadow", INST(QUANTISE, 3)->aux = 0) \
+    X("(quantise): in_width is 16, and site 3 has 24", INST(QUANTISE, 0)->site = 3) \
+    X("(quantise): has in1, and site 0 has 8 bits", INST(QUANTISE, 0)->in1 = 0) \
+    X("(quantise): has aux, and site 3 has no shadow", INST(QUANTISE, 3)->aux = 0) \
     X("(quantise): aux 18446744073709551615", INST(QUANTISE, 0)->aux = BT_PKG_NOWHERE) \
     X("(quantise): in1 18446744073709551615", INST(QUANTISE, 1)->in1 = BT_PKG_NOWHERE) \
     X("(quantise): aux overlaps out", INST(QUANTISE, 0)->aux = INST(QUANTISE, 0)->out, \
@@ -290,13 +290,13 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("(embed): in_width 16, out_width 17", INST(EMBED, 0)->out_width = 17) \
     X("(kv_store): in_width 9", INST(KV_STORE, 0)->in_width = 9) \
     X("(linear): in_width 16, out_width 16, or macs_per_row", INST(LINEAR, 0)->macs_per_row++) \
-    X("(add): params, and it takes none", INST(ADD, 0)->params = 1) \
-    X("(embed): in0, and it takes none", INST(EMBED, 0)->in0 = 0) \
-    X("(rmsnorm): in1, and it takes none", INST(RMSNORM, 0)->in1 = 0) \
-    X("(rmsnorm): aux, and it takes none", INST(RMSNORM, 0)->aux = 0) \
-    X("(kv_store): out, and it has none", INST(KV_STORE, 0)->out = 0) \
-    X("(rmsnorm): no out", INST(RMSNORM, 0)->out = BT_PKG_NOWHERE) \
-    X("(linear): no out", INST(LINEAR, 3)->out = BT_PKG_NOWHERE) \
+    X("(add): has params, and takes none", INST(ADD, 0)->params = 1) \
+    X("(embed): has in0, and takes none", INST(EMBED, 0)->in0 = 0) \
+    X("(rmsnorm): has in1, and takes none", INST(RMSNORM, 0)->in1 = 0) \
+    X("(rmsnorm): has aux, and takes none", INST(RMSNORM, 0)->aux = 0) \
+    X("(kv_store): has out, and gives none", INST(KV_STORE, 0)->out = 0) \
+    X("(rmsnorm): has no out", INST(RMSNORM, 0)->out = BT_PKG_NOWHERE) \
+    X("(linear): has no out", INST(LINEAR, 3)->out = BT_PKG_NOWHERE) \
     X("(add): in0 is not out", INST(ADD, 0)->in0 = INST(ADD, 0)->in1) \
     X("(rope): in_stride is not out_stride", INST(ROPE, 0)->in_stride = 32) \
     X("(rmsnorm): in0: no value of its kind was written there", INST(RMSNORM, 0)->in0 += 64) \
@@ -326,28 +326,30 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
 #define DAMAGES_ALL(X) \
     X("rope_sin_q15", NAMED(v->h->rope_sin_q15, v->h->rope_sin)) \
     X("residual_scale", v->h->residual_scale = 0) \
-    X("norm_q of -2^31", CONST(int32_t, TENSOR(0, ATTN_NORM)->norm_q) = INT32_MIN) \
-    X("norm_shift outside", TENSOR(0, ATTN_NORM)->norm_shift = 33) \
+    X("norm_q has the number -2^31", CONST(int32_t, TENSOR(0, ATTN_NORM)->norm_q) = INT32_MIN) \
+    X("norm_shift has a number outside", TENSOR(0, ATTN_NORM)->norm_shift = 33) \
     X("(q of layer 0): mult", NAMED(TENSOR(0, Q)->mult, 0)) \
-    X("(q of layer 0): mult below 2^30", CONST(int32_t, TENSOR(0, Q)->mult) = (1 << 30) - 1) \
-    X("(q of layer 0): shift outside 1 to 62", CONST(uint8_t, TENSOR(0, Q)->shift) = 63) \
-    X("(q of layer 0): shift outside 1 to 62", CONST(uint8_t, TENSOR(0, Q)->shift) = 0) \
+    X("(q of layer 0): mult has a number below 2^30", CONST(int32_t, TENSOR(0, Q)->mult) = (1 << 30) - 1) \
+    X("(q of layer 0): shift has a number outside 1 to 62", CONST(uint8_t, TENSOR(0, Q)->shift) = 63) \
+    X("(q of layer 0): shift has a number outside 1 to 62", CONST(uint8_t, TENSOR(0, Q)->shift) = 0) \
     X("(k of layer 0): bias_q", SITE(0, QKV)->asymmetric = 1, SITE(0, QKV)->zero = 1, \
       NAMED(TENSOR(0, K)->bias_q, BT_PKG_NONE)) \
-    X("(q of layer 0): bias_q of 2^61", CONST(int64_t, TENSOR(0, Q)->bias_q) = INT64_MIN) \
+    X("(q of layer 0): bias_q has a number of 2^61", CONST(int64_t, TENSOR(0, Q)->bias_q) = INT64_MIN) \
     X("(q of layer 0): out_scale", TENSOR(0, Q)->out_scale = 0) \
     X("(q of layer 0): out_bits", TENSOR(0, Q)->out_bits = 4) \
     X("(output of layer -1): out_scale", v->t[v->h->tensors.count - 1].out_scale = 1) \
     X("site 0 (qkv of layer 0): a16_scale", SITE(0, QKV)->a16_scale = 1) \
     X("site 1 (o of layer 0): a16_scale", SITE(0, O)->a16_scale = NAN) \
     X("site 1 (o of layer 0): a16_scale", SITE(0, O)->a16_scale = -1) \
-    X("(dequantise16): its unit is a tensor's or a site's", INST(DEQUANTISE16, 0)->tensor = BT_PKG_NONE) \
-    X("(dequantise16): its unit is a tensor's or a site's", INST(DEQUANTISE16, 0)->site = SITE_INDEX(0, O), \
+    X("(dequantise16): its unit must be that of a tensor or of a site", \
+      INST(DEQUANTISE16, 0)->tensor = BT_PKG_NONE) \
+    X("(dequantise16): its unit must be that of a tensor or of a site", \
+      INST(DEQUANTISE16, 0)->site = SITE_INDEX(0, O), \
       INST(DEQUANTISE16, 0)->in_width = INST(DEQUANTISE16, 0)->out_width = 16, SITE(0, O)->a16_scale = 1) \
     X("(dequantise16): site 0 has no a16_scale", INST(DEQUANTISE16, 0)->site = SITE_INDEX(0, QKV), \
       INST(DEQUANTISE16, 0)->in_width = 16) \
     X("(quantise16): in0: no value of its kind", INST(DEQUANTISE16, 0)->op = BT_PKG_QUANTISE16) \
-    X("(dequantise32): tensor", INST(DEQUANTISE16, 0)->op = BT_PKG_DEQUANTISE32) \
+    X("(dequantise32): names tensor", INST(DEQUANTISE16, 0)->op = BT_PKG_DEQUANTISE32) \
     X("(dequantise32): in0: no value of its kind", INST(QUANTISE32, 0)->op = BT_PKG_DEQUANTISE32) \
     X("(dequantise32): site 0 is of layer 0", INST(QUANTISE32, 0)->op = BT_PKG_DEQUANTISE32, \
       INST(DEQUANTISE32, 0)->site = 0) \
@@ -423,13 +425,13 @@ static void absent(view *v, bt_pkg_tensor *t)
 
 #define RECIPE(v) ((char *)const_at(v, v->h->recipe_text))
 #define DAMAGES_RECIPE(X) \
-    X("recipe_text 4000000", v->h->recipe_text = 4000000) \
-    X("recipe_text of 64 bytes, not 129 to 1024", NAMED(v->h->recipe_text, TENSOR(0, Q)->wscale)) \
+    X("recipe_text names constant 4000000", v->h->recipe_text = 4000000) \
+    X("recipe_text has 64 bytes, not 129 to 1024", NAMED(v->h->recipe_text, TENSOR(0, Q)->wscale)) \
     X("a recipe and recipe_text", v->h->recipe[0] = 'w') \
     X("recipe_text does not end", RECIPE(v)[200] = 'x') \
     X("recipe_text does not end", RECIPE(v)[100] = 0) \
     X("recipe_text does not end", RECIPE(v)[100] = '\033') \
-    X("recipe_text of 2048 bytes, not 129 to 1024", NAMED(v->h->recipe_text, TENSOR(0, GATE)->panels))
+    X("recipe_text has 2048 bytes, not 129 to 1024", NAMED(v->h->recipe_text, TENSOR(0, GATE)->panels))
 
 #define WORDS(words, ...) words,
 #define CHANGE(words, ...) \
@@ -504,12 +506,12 @@ static void damage_sparse(view *v, int which)
     X("(q of layer 0): groups", (&CONST(int16_t, TENSOR(0, Q)->groups))[16] = 16000) \
     X("(q of layer 0): groups", (&CONST(int16_t, TENSOR(0, Q)->groups))[16] = -16000) \
     X("(q of layer 0): groups", NAMED(TENSOR(0, Q)->groups, v->h->embed)) \
-    X("colsum is not their sum", CONST(int16_t, TENSOR(0, Q)->groups) ^= 1) \
-    X("colsum is not their sum", (&CONST(int16_t, TENSOR(0, Q)->groups))[16] ^= 1) \
-    X("colsum is not their sum", CONST(int32_t, TENSOR(0, Q)->colsum)++) \
-    X("colsum is not their sum", \
+    X("colsum is not the sum of the weights", CONST(int16_t, TENSOR(0, Q)->groups) ^= 1) \
+    X("colsum is not the sum of the weights", (&CONST(int16_t, TENSOR(0, Q)->groups))[16] ^= 1) \
+    X("colsum is not the sum of the weights", CONST(int32_t, TENSOR(0, Q)->colsum)++) \
+    X("colsum is not the sum of the weights", \
       (&CONST(int32_t, TENSOR(0, Q)->colsum))[v->c[TENSOR(0, Q)->colsum].bytes / 4 - 1]++) \
-    X("a weight out of range", CONST(uint8_t, TENSOR(0, Q)->panels) = 128) \
+    X("a weight is out of range", CONST(uint8_t, TENSOR(0, Q)->panels) = 128) \
     X("colsum", NAMED(TENSOR(0, Q)->colsum, v->h->embed)) \
     X("wscale", CONST(float, TENSOR(0, Q)->wscale) = -1)
 static const char *const words_groups[] = {DAMAGES_GROUPS(WORDS)};
@@ -526,12 +528,12 @@ static void damage_groups(view *v, int which)
     X("(q of layer 0): group", TENSOR(0, Q)->group = 32) \
     X("(q of layer 0): palette_run", TENSOR(0, Q)->bits = 8) \
     X("(attn_norm of layer 0): palette_run", TENSOR(0, ATTN_NORM)->palette_run = 32, v->c[0].refs++) \
-    X("(q of layer 0): groups without group or palette_run", TENSOR(0, Q)->palette_run = 0, \
+    X("(q of layer 0): groups are given without group or palette_run", TENSOR(0, Q)->palette_run = 0, \
       v->c[TENSOR(0, Q)->groups].refs--) \
     X("(q of layer 0): palettes", NAMED(TENSOR(0, Q)->groups, v->h->embed)) \
-    X("a weight out of range", CONST(int8_t, TENSOR(0, Q)->groups) = -128) \
-    X("colsum is not their sum", CONST(uint8_t, TENSOR(0, Q)->panels) ^= 1) \
-    X("colsum is not their sum", CONST(int32_t, TENSOR(0, Q)->colsum)++) \
+    X("a weight is out of range", CONST(int8_t, TENSOR(0, Q)->groups) = -128) \
+    X("colsum is not the sum of the weights", CONST(uint8_t, TENSOR(0, Q)->panels) ^= 1) \
+    X("colsum is not the sum of the weights", CONST(int32_t, TENSOR(0, Q)->colsum)++) \
     X("wscale", CONST(float, TENSOR(0, Q)->wscale) = -1)
 static const char *const words_palettes[] = {DAMAGES_PALETTES(WORDS)};
 
@@ -637,7 +639,7 @@ static void attention_in_integers_is_refused_where_it_is_sparse(void **state)
     (void)state;
     size_t len;
     uint8_t *b = tiny_pkg_bytes(&len, &(tiny_pkg){.sparse = true, .ops_all = true});
-    expect("it attends to all positions, and sparse_ppm is 300000", b, len);
+    expect("attends to all positions, and sparse_ppm is 300000", b, len);
     free(b);
 }
 

@@ -141,15 +141,15 @@ static void refuses_recipes_of_layers_that_cannot_be(void **state)
     (void)state;
     static const char *const bad[][2] = {
         {"auto:ppl=1%", "baton compile"},
-        {"w8a8/", "'/': layers"},
-        {"w8a8/3", "'/3': layers, '='"},
+        {"w8a8/", "'/' is not layers"},
+        {"w8a8/3", "'/3' is not layers, '='"},
         {"w8a8/3=", "no mode ''"},
         {"w8a8/=w4a8", "layers ''"},
         {"w8a8/3-=w4a8", "layers '3-'"},
         {"w8a8/5-3=w4a8", "layers '5-3'"},
         {"w8a8/1+=w4a8", "layers ''"},
         {"w8a8/-1=w4a8", "layers '-1'"},
-        {"w8a8/tail=w4a8", "'tail': a number"},
+        {"w8a8/tail=w4a8", "'tail' are not numbers"},
         {"w8a8/256=w4a8", "at most 255"},
         {"w8a8/0-99999999999=w4a8", "at most 255"},
         {"w8a8/0-3=w4a8/3=w8a16", "'3' is named twice"},
@@ -201,13 +201,13 @@ static void refuses_what_there_is_not_and_names_it(void **state)
         {"w8a8:asym=1", "'asym'"},
         {"w8a8:asym,no-asym", "twice"},
         {"w8a8:llm-int8,asym", "llm-int8"},
-        {"w8a16:asym", "asym is of inputs of 8 bits, and all are of 16"},
-        {"w8a8:asym,a16=qkv+o+up+down+head", "asym is of inputs of 8 bits"},
-        {"w4a16:group=48", "group=48: 32, 64 or 128"},
+        {"w8a16:asym", "asym needs inputs of 8 bits, and all have 16"},
+        {"w8a8:asym,a16=qkv+o+up+down+head", "asym needs inputs of 8 bits"},
+        {"w4a16:group=48", "group=48 is none of 32, 64 and 128"},
         {"w4a16:group", "'group'"},
         {"w4a16:group=32,group=64", "twice"},
         {"w4a16:group=32,per-tensor", "per-tensor"},
-        {"w4a16:lut4", "its palette holds numbers of 8 bits, and weights have 4"},
+        {"w4a16:lut4", "the palette holds numbers of 8 bits, and weights have 4"},
         {"w8a8:lut4,lut6", "twice"},
         {"w8a8:lut5", "'lut5'"},
         {"w8a8:lut4,per-tensor", "lut4 and per-tensor"},
@@ -250,7 +250,7 @@ static void layers_and_the_head_have_the_recipe_that_names_them(void **state)
     assert_true(bt_recipe_has_gptq(&r));
     assert_int_equal(bt_recipe_check_layers(&r, 4, &f), BT_OK);
     assert_int_equal(bt_recipe_check_layers(&r, 3, &f), BT_EARG);
-    assert_string_equal(f.text, "a recipe for layer 3 (--quant), and the model has 3, from 0");
+    assert_string_equal(f.text, "--quant has a recipe for layer 3, and the model has 3 layers, from 0");
 }
 
 int main(void)

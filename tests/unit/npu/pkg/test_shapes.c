@@ -371,7 +371,7 @@ static void refuses_a_hostile_file_and_names_the_place(void **state)
         {"rows:a", "7", "line 1"},
         {"rows:a", "{\"rows\":[]}", "specializations"},
         {"rows:a", "[7]", "row 1"},
-        {"rows:a", "[{\"batch_size\":1,\"seq_len\":32}]", "row 1: no ctx_len"},
+        {"rows:a", "[{\"batch_size\":1,\"seq_len\":32}]", "row 1: ctx_len is missing"},
         {"rows:a", "[{\"batch_size\":1,\"seq_len\":32,\"ctx_len\":128,\"sequence\":2}]", "'sequence'"},
         {"rows:a", "[{\"batch_size\":1,\"seq_len\":32,\"ctx_len\":128,\"\\u001b[31m\":2}]", "'?'"},
         {"rows:a", "[{\"batch_size\":1,\"seq_len\":0,\"ctx_len\":128}]", "row 1: seq_len"},

@@ -126,13 +126,13 @@ static bt_pkg_inst *session(const view *v, int n)
     X(": piece", with_tensor(v)->params = UINT64_MAX) \
     X(": piece", with_tensor(v)->cluster = UINT32_MAX, layer_piece(v)->cluster = 1) \
     X(": piece", v->place[layer_piece(v)->place].last_inst = UINT32_MAX) \
-    X("pieces of", v->q[v->pieces - 1].places--) \
+    X("the pieces have", v->q[v->pieces - 1].places--) \
     X("layer", layer_piece(v)->layer = 2) \
     X("header: body_code", v->c[v->h->body_code].refs--, v->c[1].refs++, v->h->body_code = 1) \
     X("header: body_plan", v->c[v->h->body_plan].refs--, v->h->body_plan = UINT32_MAX) \
     X("header: body_params", v->c[v->h->body_code].refs++, v->h->body_params = v->h->body_code) \
     X("piece 0", v->c[v->h->body_code].refs--, v->h->body_code = 0) \
-    X("plan, or places", v->c[v->h->body_plan].refs++, v->p->plan = v->h->body_plan) \
+    X("plan names no constant of places", v->c[v->h->body_plan].refs++, v->p->plan = v->h->body_plan) \
     X("insts", v->p->insts--) \
     X("ctx 33", v->p->ctx = 33) \
     X("is for ctx 15", v->p->ctx = 15)
@@ -142,13 +142,13 @@ static bt_pkg_inst *session(const view *v, int n)
     X("(session): session 2 of 2", session(v, 1)->arg = 2) \
     X("(session): session 0 is mapped already", session(v, 1)->arg = 0) \
     X("(session): costs 1000000001 ns", session(v, 0)->params = 1000000001) \
-    X("(session): an operand", session(v, 0)->out = 0) \
-    X("(session): an operand", session(v, 0)->layer = 0) \
-    X("(session): an operand", session(v, 0)->unit = BT_PKG_NPU) \
-    X("(session): an operand", session(v, 0)->macs_per_row = 1) \
-    X("of layer 0, and session 1 maps 1 to 3", session(v, 0)->arg = 1, session(v, 1)->arg = 0) \
+    X("(session): has an operand", session(v, 0)->out = 0) \
+    X("(session): has an operand", session(v, 0)->layer = 0) \
+    X("(session): has an operand", session(v, 0)->unit = BT_PKG_NPU) \
+    X("(session): has an operand", session(v, 0)->macs_per_row = 1) \
+    X("of layer 0, and session 1 maps layers 1 to 3", session(v, 0)->arg = 1, session(v, 1)->arg = 0) \
     X("session 1: layers 1 to 4", v->s[1].last_layer = 4) \
-    X("of layer 3, and session 1 maps 1 to 2", v->s[1].last_layer = 2)
+    X("of layer 3, and session 1 maps layers 1 to 2", v->s[1].last_layer = 2)
 
 #define WORDS(words, ...) words,
 #define CHANGE(words, ...) \
