@@ -27,7 +27,7 @@ static bt_err lives(bt_program *p, size_t ops, const bt_bind *b, bt_fault *fault
     const bt_graph *g = p->graph;
     uint32_t *index = malloc(g->tensors * sizeof *index); /* tensor -> place */
     bt_err e = BT_OK;
-    if (!index) return bt_fail(fault, BT_ENOMEM, "binding a graph");
+    if (!index) return bt_fail(fault, BT_ENOMEM, "out of memory binding a graph");
     for (size_t t = 0; t < g->tensors; t++) index[t] = UINT32_MAX;
     for (size_t i = 0; i < ops; i++) {
         const uint32_t names[3] = {g->op[i].in[0], g->op[i].in[1], g->op[i].out};
@@ -58,7 +58,7 @@ static bt_err place_all(bt_program *p, bt_fault *fault)
 {
     qsort(p->place, p->places, sizeof *p->place, by_tensor);
     bt_place_item *item = malloc((p->places + 1) * sizeof *item);
-    if (!item) return bt_fail(fault, BT_ENOMEM, "binding a graph");
+    if (!item) return bt_fail(fault, BT_ENOMEM, "out of memory binding a graph");
     for (size_t i = 0; i < p->places; i++)
         item[i] = (bt_place_item){.bytes = p->place[i].bytes, .first = p->place[i].first_op,
                                   .last = p->place[i].last_op};
@@ -119,7 +119,7 @@ bt_err bt_bind_program(bt_program **ret, const bt_graph *g, size_t batch, size_t
                        seq, out);
     bt_err e;
     bt_program *p = calloc(1, sizeof *p);
-    if (!p) return bt_fail(fault, BT_ENOMEM, "binding a graph");
+    if (!p) return bt_fail(fault, BT_ENOMEM, "out of memory binding a graph");
     const bt_bind b = {
         .value =
             {[BT_SYM_BATCH] = batch ? batch : 1, [BT_SYM_SEQ] = seq, [BT_SYM_CTX] = ctx, [BT_SYM_OUT] = out},
@@ -133,7 +133,7 @@ bt_err bt_bind_program(bt_program **ret, const bt_graph *g, size_t batch, size_t
     p->step = calloc(p->steps, sizeof *p->step);
     p->place = calloc(g->tensors, sizeof *p->place);
     if (!p->step || !p->place) {
-        e = bt_fail(fault, BT_ENOMEM, "binding a graph");
+        e = bt_fail(fault, BT_ENOMEM, "out of memory binding a graph");
         goto out;
     }
     if ((e = lives(p, p->steps, &b, fault)) < 0 || (e = place_all(p, fault)) < 0) goto out;

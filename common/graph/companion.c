@@ -29,7 +29,7 @@ bt_err bt_companion_init(bt_companion *ret, const bt_kernels *kernels, bt_pool *
     c.pass = c.spans ? bt_companion_pass_new() : NULL;
     if (!c.pass) {
         bt_companion_done(&c);
-        return bt_fail(fault, BT_ENOMEM, "%zu bytes of scratch for each thread", bytes);
+        return bt_fail(fault, BT_ENOMEM, "out of memory for %zu bytes of scratch for each thread", bytes);
     }
     *ret = c;
     return BT_OK;

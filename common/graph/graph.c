@@ -129,12 +129,12 @@ bt_err bt_graph_build(bt_graph **ret, const bt_hparams *hp, const bt_graph_optio
     const bt_graph_options opt = options ? *options : (bt_graph_options){0};
     bt_err e;
     bt_graph *g = calloc(1, sizeof *g);
-    if (!g) return bt_fail(fault, BT_ENOMEM, "building a graph");
+    if (!g) return bt_fail(fault, BT_ENOMEM, "out of memory building a graph");
     g->hp = *hp;
     g->tensor = calloc((size_t)hp->layers * TENSORS_PER_LAYER + TENSORS_OUTSIDE, sizeof *g->tensor);
     g->op = calloc((size_t)hp->layers * OPS_PER_LAYER + OPS_OUTSIDE, sizeof *g->op);
     if (!g->tensor || !g->op) {
-        e = bt_fail(fault, BT_ENOMEM, "building a graph");
+        e = bt_fail(fault, BT_ENOMEM, "out of memory building a graph");
         goto out;
     }
 
@@ -262,23 +262,32 @@ static bt_err check_op(const bt_graph *g, size_t i, bool *written, bt_fault *fau
 {
     const bt_op *o = &g->op[i];
     const char *name = bt_op_name(o->kind);
-    if ((unsigned)o->kind >= BT_OP_KINDS) return bt_fail(fault, BT_EARG, "graph op %zu: unknown kind", i);
+    if ((unsigned)o->kind >= BT_OP_KINDS)
+        return bt_fail(fault, BT_EARG, "graph op %zu: kind %u is unknown", i, (unsigned)o->kind);
     const bt_op_info *info = &bt_op_infos[o->kind];
     for (unsigned j = 0; j < 2; j++) {
         const bool is_used = j < info->inputs;
         if (is_used ? o->in[j] >= g->tensors : o->in[j] != BT_GRAPH_NO_TENSOR)
-            return bt_fail(fault, BT_EARG, "graph op %zu (%s): input %u", i, name, j);
+            return bt_fail(fault, BT_EARG, "graph op %zu (%s): input %u is missing, or one too many", i, name,
+                           j);
         if (is_used && !written[o->in[j]])
             return bt_fail(fault, BT_EARG, "graph op %zu (%s): reads '%s' before it is written", i, name,
                            g->tensor[o->in[j]].name);
     }
     if (o->out >= g->tensors || info->in_place != (o->out == o->in[0]))
-        return bt_fail(fault, BT_EARG, "graph op %zu (%s): output", i, name);
+        return bt_fail(fault, BT_EARG,
+                       "graph op %zu (%s): the output is no tensor of the graph, or not where the input is",
+                       i, name);
     if (info->has_weight != (o->weight != BT_WEIGHT_NONE) || info->by_head != (o->heads > 0))
-        return bt_fail(fault, BT_EARG, "graph op %zu (%s): weight or heads", i, name);
+        return bt_fail(fault, BT_EARG, "graph op %zu (%s): a weight or heads are missing, or too many", i,
+                       name);
     if ((info->beside == BT_BESIDE_ROTATION) != (o->rotation != 0))
-        return bt_fail(fault, BT_EARG, "graph op %zu (%s): rotation %u", i, name, o->rotation);
-    if (!shapes_fit(g, o)) return bt_fail(fault, BT_EARG, "graph op %zu (%s): shapes do not fit", i, name);
+        return bt_fail(fault, BT_EARG, "graph op %zu (%s): rotation %u is missing, or one too many", i, name,
+                       o->rotation);
+    if (!shapes_fit(g, o))
+        return bt_fail(fault, BT_EARG,
+                       "graph op %zu (%s): the shapes of inputs, weight and output do not fit each other", i,
+                       name);
     written[o->out] = true;
     return BT_OK;
 }
@@ -288,7 +297,7 @@ bt_err bt_graph_check(const bt_graph *g, bt_fault *fault)
     bt_err e = BT_OK;
     uint32_t layer_now = 0;
     bool *written = calloc(g->tensors ? g->tensors : 1, sizeof *written);
-    if (!written) return bt_fail(fault, BT_ENOMEM, "checking a graph");
+    if (!written) return bt_fail(fault, BT_ENOMEM, "out of memory checking a graph");
     for (size_t t = 0; t < g->tensors; t++) written[t] = g->tensor[t].kind == BT_TENSOR_IDS;
     for (size_t i = 0; i < g->ops; i++) {
         if ((e = check_op(g, i, written, fault)) < 0) goto out;

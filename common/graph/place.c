@@ -40,7 +40,7 @@ static bt_err lives_new(lives *ret, bt_place_item *const *order, size_t n, bt_fa
     while (ret->leaves < n) ret->leaves *= 2;
     ret->item = malloc((n + 1) * sizeof(bt_place_item *));
     ret->past = calloc(2 * ret->leaves, sizeof *ret->past);
-    if (!ret->item || !ret->past) return bt_fail(fault, BT_ENOMEM, "planning memory");
+    if (!ret->item || !ret->past) return bt_fail(fault, BT_ENOMEM, "out of memory planning memory");
     memcpy(ret->item, order, n * sizeof(bt_place_item *));
     qsort(ret->item, n, sizeof *ret->item, by_first);
     return BT_OK;
@@ -154,7 +154,7 @@ bt_err bt_place_items(bt_extent *ret, bt_place_item *item, size_t n, bt_fault *f
     bt_place_item **busy = malloc((n + 1) * sizeof *busy); /* those placed that live together with the next */
     lives placed = {0};
     if (!order || !busy) {
-        e = bt_fail(fault, BT_ENOMEM, "planning memory");
+        e = bt_fail(fault, BT_ENOMEM, "out of memory planning memory");
         goto out;
     }
     for (size_t i = 0; i < n; i++) {

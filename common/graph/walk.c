@@ -46,7 +46,7 @@ static size_t scratch_bytes(const bt_weights *w, size_t rows)
 bt_err bt_walk_new(bt_walk **ret, const bt_walk_config *config, bt_fault *fault)
 {
     bt_walk *w = calloc(1, sizeof *w);
-    if (!w) return bt_fail(fault, BT_ENOMEM, "making an executor");
+    if (!w) return bt_fail(fault, BT_ENOMEM, "out of memory making an executor");
     w->weights = config->weights;
     w->model = bt_weights_model(w->weights);
     if (config->rotations) w->rotations = *config->rotations;
@@ -241,13 +241,14 @@ static bt_err check_sequence(const bt_walk *w, const bt_program *prog, const bt_
     const bt_hparams *hp = &w->model->hp;
     const bt_kv_view *v = s->kv;
     if (s->valid < 1 || s->valid > prog->seq)
-        return bt_fail(fault, BT_EARG, "%zu tokens in a program of %zu rows", s->valid, prog->seq);
+        return bt_fail(fault, BT_EARG, "%zu tokens do not fit a program of %zu rows", s->valid, prog->seq);
     size_t limit = bt_weights_ctx_tokens(w->weights);
     if (prog->ctx && prog->ctx < limit) limit = (size_t)prog->ctx;
     if (v->tokens_capacity < limit) limit = v->tokens_capacity;
     if (s->pos0 > limit || s->valid > limit - s->pos0)
-        return bt_fail(fault, BT_EARG, "%zu positions from %zu, with room for %zu in all", s->valid, s->pos0,
-                       limit);
+        return bt_fail(fault, BT_EARG,
+                       "%zu tokens from position %zu do not fit the %zu positions of the sequence", s->valid,
+                       s->pos0, limit);
     if ((v->elem_bytes != 1 && v->elem_bytes != 2) || v->layers != hp->layers ||
         v->kv_heads != hp->kv_heads || v->head_dim != hp->head_dim)
         return bt_fail(fault, BT_EARG,
@@ -276,7 +277,7 @@ static bt_err check(const bt_walk *w, const bt_program *prog, const bt_walk_io *
         return bt_fail(fault, BT_EARG, "logits of %zu of %zu sequences of %zu rows", io->wanted_len, n,
                        prog->seq);
     if (prog->seq > w->fp4_rows_max / n)
-        return bt_fail(fault, BT_EARG, "%zu rows of FP4 weights, with scratch for %zu", n * prog->seq,
+        return bt_fail(fault, BT_EARG, "%zu rows of FP4 weights do not fit scratch for %zu", n * prog->seq,
                        w->fp4_rows_max);
     bt_err e = prog->rotates ? check_rotations(w, prog, fault) : BT_OK;
     for (size_t b = 0; e == BT_OK && b < n; b++)

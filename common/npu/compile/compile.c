@@ -33,7 +33,9 @@ static bt_err check_layer(const bt_compile_job *j, uint32_t layer, size_t n, bt_
                 n, p, k, bt_site_kind_name((bt_site_kind)kind), ceil((1 - 1e-9) / (beyond * k)));
         if (r->gptq && n < r->group)
             return bt_fail(fault, BT_EARG,
-                           "a calibration text of %zu tokens: GPTQ with group=%u needs as many", n, r->group);
+                           "a calibration text of %zu tokens: GPTQ with group=%u needs as many as a group "
+                           "has; give a longer --calib, or no-gptq",
+                           n, r->group);
     }
     return BT_OK;
 }
@@ -41,7 +43,7 @@ static bt_err check_layer(const bt_compile_job *j, uint32_t layer, size_t n, bt_
 static bt_err check_statistics(const bt_compile_job *j, size_t n, bt_fault *fault)
 {
     if (j->o->recipe.awq && n <= BT_AWQ_TOKENS)
-        return bt_fail(fault, BT_EARG, "a calibration text of %zu tokens: awq needs %d", n,
+        return bt_fail(fault, BT_EARG, "a calibration text of %zu tokens: awq needs %d or more (--calib)", n,
                        BT_AWQ_TOKENS + 1);
     bt_err e = BT_OK;
     for (uint32_t l = 0; e == BT_OK && l < j->m->hp.layers; l++) e = check_layer(j, l, n, fault);
@@ -52,8 +54,8 @@ static bt_err check_calibration(const bt_compile_job *j, bt_fault *fault)
 {
     const bt_compile_options *o = j->o;
     if (o->calib_len < MIN_CALIB)
-        return bt_fail(fault, BT_EARG, "a calibration text of %zu tokens: at least %d", o->calib_len,
-                       MIN_CALIB);
+        return bt_fail(fault, BT_EARG, "a calibration text of %zu tokens: at least %d are needed (--calib)",
+                       o->calib_len, MIN_CALIB);
     for (size_t i = 0; i < o->calib_len && i < BT_COMPILE_MAX_CALIB; i++)
         if (o->calib_ids[i] < 0 || (uint32_t)o->calib_ids[i] >= j->m->hp.vocab)
             return bt_fail(fault, BT_EARG, "calibration token %d at %zu: the vocabulary has %u",

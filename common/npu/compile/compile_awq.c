@@ -64,7 +64,7 @@ static bt_err search_scales(awq *a, uint32_t layer, uint32_t kind, bt_fault *fau
         }
     if (e < 0) return e;
     if (!(j->smooth[site] = malloc(in->k * sizeof **j->smooth)))
-        return bt_fail(fault, BT_ENOMEM, "AWQ over %zu inputs", in->k);
+        return bt_fail(fault, BT_ENOMEM, "out of memory for AWQ over %zu inputs", in->k);
     bt_awq_scales(j->smooth[site], in, bt_awq_best(error));
     bt_fold_smooth(j->fold, site, j->smooth[site]);
     bt_awq_input_scale(in, j->smooth[site]);
@@ -84,7 +84,8 @@ static bt_err search_clips(awq *a, uint32_t layer, uint32_t kind, bt_fault *faul
         const bt_gguf_tensor *t = bt_weight_tensor(j->m, layer, w);
         uint8_t **clip = &j->clip[bt_pkg_tensor_index(j->m->hp.layers, layer, w)];
         if (!(*clip = calloc(t->dim[1], group ? k / group : 1)))
-            return bt_fail(fault, BT_ENOMEM, "clips of %zu x %zu weights", (size_t)t->dim[1], k);
+            return bt_fail(fault, BT_ENOMEM, "out of memory for clips of %zu x %zu weights",
+                           (size_t)t->dim[1], k);
         const bt_awq_matrix m = {j->fold, layer, w, r->weight_bits, group, j->pool};
         if (w != BT_WEIGHT_Q && w != BT_WEIGHT_K) e = bt_awq_clips(*clip, &m, &a->input[kind], fault);
         bt_gguf_let_go(j->m->file, t->data, t->bytes);

@@ -57,7 +57,7 @@ static bt_err write_rope(bt_compile_job *j, bt_fault *fault)
     free(cos);
     free(sin);
     free(q);
-    return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "rotary tables");
+    return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory for rotary tables");
 }
 
 /* Sets the fields that the model and the options decide. */

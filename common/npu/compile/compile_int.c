@@ -51,7 +51,7 @@ bt_err bt_compile_int_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer
     free(mult);
     free(shift);
     free(bias_q);
-    return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "requantising %u outputs", t->n);
+    return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory requantising %u outputs", t->n);
 }
 
 void bt_compile_int_f16(const bt_compile_job *j, bt_pkg_tensor *t)
@@ -90,7 +90,7 @@ bt_err bt_compile_int_vector(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer
         return BT_OK;
     const bt_units_in in = units_in(j);
     int32_t *wq = malloc(t->n * sizeof *wq);
-    if (!wq) return bt_fail(fault, BT_ENOMEM, "a norm of %u weights", t->n);
+    if (!wq) return bt_fail(fault, BT_ENOMEM, "out of memory for a norm of %u weights", t->n);
     if (!j->is_sketch)
         t->norm_shift = (int32_t)bt_units_norm(wq, &in, layer, (bt_weight)t->weight, weight, t->n);
     t->norm_q = bt_compile_const(j, BT_PKG_CONST_VECTOR, wq, t->n, sizeof *wq);
@@ -103,7 +103,8 @@ bt_err bt_compile_int_params(bt_compile_job *j, bt_fault *fault)
     if (j->npu_ops != BT_PKG_OPS_ALL) return BT_OK;
     const bt_units_in in = units_in(j);
     const bt_graph *g = j->graph;
-    if (!(j->params = malloc(g->ops * sizeof *j->params))) return bt_fail(fault, BT_ENOMEM, "compiling");
+    if (!(j->params = malloc(g->ops * sizeof *j->params)))
+        return bt_fail(fault, BT_ENOMEM, "out of memory compiling a package");
     for (size_t i = 0; i < g->ops; i++) {
         bt_pkg_int_params p = {0};
         j->params[i] = BT_PKG_NONE;

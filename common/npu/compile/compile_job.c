@@ -56,9 +56,10 @@ static bt_err prepare(bt_compile_job *j, const bt_model *m, const bt_compile_opt
     else if ((e = bt_profile_load(&j->profile, NULL, fault)) < 0) return e;
     j->ctx_tokens = o->ctx_tokens ? o->ctx_tokens : bt_compile_usual_ctx(m);
     if (j->ctx_tokens > m->hp.ctx)
-        return bt_fail(fault, BT_EARG, "context of %zu tokens (--ctx-size), the model has %u", j->ctx_tokens,
-                       m->hp.ctx);
-    if (o->npu_ops > BT_PKG_OPS_ALL) return bt_fail(fault, BT_EARG, "npu operators %u", o->npu_ops);
+        return bt_fail(fault, BT_EARG, "a context of %zu tokens (--ctx-size), but the model has %u",
+                       j->ctx_tokens, m->hp.ctx);
+    if (o->npu_ops > BT_PKG_OPS_ALL)
+        return bt_fail(fault, BT_EARG, "npu operators %u are unknown: linear or all", o->npu_ops);
     if ((e = bt_compile_resolve(&j->options.recipe, &j->profile, fault)) < 0) return e;
     if ((e = check_inputs(&m->hp, &j->options.recipe, fault)) < 0) return e;
     if (o->npu_ops == BT_PKG_OPS_ALL && o->recipe.llm_int8)
@@ -107,7 +108,7 @@ static bt_err make_tables(bt_compile_job *j, bt_fault *fault)
     j->donor = calloc(j->sites, sizeof *j->donor);
     const bool made =
         j->donor && j->tensor && j->site && j->smooth && j->gptq && j->order && j->clip && j->pruned;
-    return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "compiling");
+    return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory compiling a package");
 }
 
 static void plan_work(bt_compile_job *j)
@@ -124,7 +125,7 @@ bt_err bt_compile_job_new(bt_compile_job **ret, const bt_model *m, const bt_comp
                           bt_fault *fault)
 {
     bt_compile_job *j = calloc(1, sizeof *j);
-    if (!j) return bt_fail(fault, BT_ENOMEM, "compiling");
+    if (!j) return bt_fail(fault, BT_ENOMEM, "out of memory compiling a package");
     j->pool = pool;
     bt_err e = prepare(j, m, o, fault);
     j->header.layout = layout_of(&j->profile);

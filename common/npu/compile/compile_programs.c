@@ -59,10 +59,10 @@ bt_err bt_compile_offload(bt_compile_job *j, bt_fault *fault)
     if (attends && j->ctx_tokens > BT_INT_ATTENTION_MAX_TOKENS)
         return bt_fail(
             fault, BT_EARG,
-            "context of %zu tokens (--ctx-size): attention in integers (--npu-ops all) takes at most %d",
+            "a context of %zu tokens (--ctx-size): attention in integers (--npu-ops all) takes at most %d",
             j->ctx_tokens, BT_INT_ATTENTION_MAX_TOKENS);
     j->has_norm = calloc(j->graph->ops, sizeof *j->has_norm);
-    if (!j->has_norm) return bt_fail(fault, BT_ENOMEM, "placing operators");
+    if (!j->has_norm) return bt_fail(fault, BT_ENOMEM, "out of memory placing operators");
     for (size_t i = 0; i < j->graph->ops; i++) {
         const bt_op *o = &j->graph->op[i];
         j->has_norm[i] = o->kind != BT_OP_RMSNORM || bt_fold_has_norm(j->fold, o->layer, o->weight) ||
@@ -88,7 +88,7 @@ static bt_err layer_state_bytes(uint64_t *ret, const bt_compile_job *j, bt_fault
     if (!on_npu || (!j->profile.map_window_bytes && !j->profile.memory_bytes)) return BT_OK;
     bt_err e = bt_plan_state_of(&s, &j->header, (uint32_t)j->ctx_tokens, fault);
     if (e == BT_OK && __builtin_mul_overflow(s.bytes / j->m->hp.layers, (uint64_t)batch, ret))
-        e = bt_fail(fault, BT_ELIMIT, "the KV states of %u sequences", batch);
+        e = bt_fail(fault, BT_ELIMIT, "the KV states of %u sequences do not fit 64 bits", batch);
     return e;
 }
 
@@ -131,7 +131,7 @@ static bt_err split_sessions(bt_compile_job *j, programs *g, bt_fault *fault)
     uint64_t state = 0;
     bt_sessions_weight *weight = malloc((j->tensors + parts) * sizeof *weight);
     g->session = malloc(parts * sizeof *g->session);
-    bt_err e = weight && g->session ? BT_OK : bt_fail(fault, BT_ENOMEM, "compiling");
+    bt_err e = weight && g->session ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory compiling a package");
     if (e == BT_OK) e = layer_state_bytes(&state, j, fault);
     if (e == BT_OK) n = list_mapped(weight, j, state);
     if (e == BT_OK)
@@ -170,7 +170,7 @@ static bt_err lower_endings(bt_compile_job *j, programs *g, const bt_shape *s, b
     const size_t rows = (size_t)s->batch * s->seq, out[BT_PKG_OUTS] = {0, s->batch, rows};
     bt_err e = BT_OK;
     bt_lowered *grown = realloc(g->lowered, (g->count + BT_PKG_OUTS) * sizeof *grown);
-    if (!grown) return bt_fail(fault, BT_ENOMEM, "compiling");
+    if (!grown) return bt_fail(fault, BT_ENOMEM, "out of memory compiling a package");
     g->lowered = grown;
     for (int o = 0; e == BT_OK && o < BT_PKG_OUTS; o++)
         if ((e = lower(j, &g->lowered[g->count], rows, out[o], fault)) == BT_OK) g->count++;
@@ -181,7 +181,7 @@ static bt_err lower_endings(bt_compile_job *j, programs *g, const bt_shape *s, b
 static bt_err add_programs(programs *g, bt_pkg_row *row, uint32_t ctx, bt_fault *fault)
 {
     struct program *grown = realloc(g->program, (g->programs + BT_PKG_OUTS) * sizeof *grown);
-    if (!grown) return bt_fail(fault, BT_ENOMEM, "compiling");
+    if (!grown) return bt_fail(fault, BT_ENOMEM, "out of memory compiling a package");
     g->program = grown;
     for (uint32_t o = 0; o < BT_PKG_OUTS; o++) {
         row->program[o] = (uint32_t)g->programs;

@@ -30,7 +30,7 @@ static bt_err raise_columns(bt_compile_job *j, float *max, uint32_t layer, bt_we
     if (e < 0) return e;
     const size_t k = bt_fold_width(j->fold);
     float *row = malloc(k * sizeof *row);
-    if (!row) return bt_fail(fault, BT_ENOMEM, "smoothing");
+    if (!row) return bt_fail(fault, BT_ENOMEM, "out of memory smoothing weights");
     for (size_t n = 0; n < bt_fold_rows(j->fold); n++) {
         bt_fold_row(j->fold, row, n);
         for (size_t i = 0; i < k; i++) max[i] = fabsf(row[i]) > max[i] ? fabsf(row[i]) : max[i];
@@ -54,7 +54,7 @@ static bt_err smooth(bt_compile_job *j, bt_fault *fault)
             const size_t k = j->stats->site[index].k;
             float *w_max = calloc(k, sizeof *w_max);
             j->smooth[index] = malloc(k * sizeof **j->smooth);
-            if (!w_max || !j->smooth[index]) e = bt_fail(fault, BT_ENOMEM, "smoothing");
+            if (!w_max || !j->smooth[index]) e = bt_fail(fault, BT_ENOMEM, "out of memory smoothing weights");
             for (size_t i = 0; e == BT_OK && i < BT_COMPILE_MATRICES; i++)
                 if (bt_pkg_site_of(bt_compile_matrices[i]) == kind)
                     e = raise_columns(j, w_max, l, bt_compile_matrices[i], fault);
@@ -119,7 +119,7 @@ static bt_err write_vector(bt_compile_job *j, uint32_t layer, bt_weight w, bt_fa
     t->k = 1;
     t->bits = 32;
     float *v = malloc(t->n * sizeof *v);
-    if (!v) return bt_fail(fault, BT_ENOMEM, "a norm of %u weights", t->n);
+    if (!v) return bt_fail(fault, BT_ENOMEM, "out of memory for a norm of %u weights", t->n);
     if (!j->is_sketch) bt_fold_row(j->fold, v, 0);
     if (!j->is_sketch && bt_compile_job_unit(j, layer, w) == BT_PKG_NPU_FLOAT)
         round_to(v, j->offload->float_form, t->n);
@@ -142,7 +142,7 @@ static bt_err make_bias(bt_compile_job *j, float **ret, bt_pkg_tensor *t, bool i
         return BT_OK;
     }
     float *v = calloc(t->n, sizeof *v);
-    if (!v) return bt_fail(fault, BT_ENOMEM, "a bias of %u", t->n);
+    if (!v) return bt_fail(fault, BT_ENOMEM, "out of memory for a bias of %u", t->n);
     if (bias) bt_model_row_f32(v, bias, 0);
     for (uint32_t n = 0; correction && n < t->n; n++) v[n] += correction[n];
     t->bias = bt_compile_const(j, BT_PKG_CONST_VECTOR, v, t->n, sizeof *v);
@@ -173,7 +173,8 @@ static bt_err write_f16(bt_compile_job *j, uint32_t *ret, uint32_t layer, bt_wei
     }
     uint16_t *panels = calloc(elems, sizeof *panels);
     if (!panels)
-        return bt_fail(fault, BT_ENOMEM, "packing %zu x %zu weights", (size_t)t->dim[1], (size_t)t->dim[0]);
+        return bt_fail(fault, BT_ENOMEM, "out of memory packing %zu x %zu weights", (size_t)t->dim[1],
+                       (size_t)t->dim[0]);
     bt_err e = bt_fold_begin(j->fold, layer, w, fault);
     if (e == BT_OK) e = bt_weights_f16(panels, t, &folded, j->pool, fault);
     if (e == BT_OK) *ret = bt_pkg_writer_const(j->w, BT_PKG_CONST_WEIGHT, panels, elems * sizeof *panels);
@@ -191,7 +192,7 @@ static bt_err write_oscale(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, 
         return bt_compile_int_matrix(j, t, layer, NULL, NULL, NULL, fault);
     }
     float *v = calloc(wide, sizeof *v);
-    if (!v) return bt_fail(fault, BT_ENOMEM, "%zu scales", wide);
+    if (!v) return bt_fail(fault, BT_ENOMEM, "out of memory for %zu scales", wide);
     for (size_t n = 0; n < w->n; n++) v[n] = j->site[t->site].scale * w->scale[w->scales == 1 ? 0 : n];
     t->oscale = bt_compile_const(j, BT_PKG_CONST_SCALE, v, wide, sizeof *v);
     const bt_err e = bt_compile_int_matrix(j, t, layer, v, bias, w->colsum, fault);
@@ -328,7 +329,7 @@ static bt_err write_site(bt_compile_job *j, uint32_t layer, uint32_t kind, bt_fa
     uint8_t *hot = malloc(k);
     double *mean = malloc(k * sizeof *mean);
     const bt_err e = xq && hot && mean ? write_measured(j, layer, kind, xq, hot, mean, fault)
-                                       : bt_fail(fault, BT_ENOMEM, "an input of %zu", k);
+                                       : bt_fail(fault, BT_ENOMEM, "out of memory for an input of %zu", k);
     free(mean);
     free(xq);
     free(hot);
@@ -395,9 +396,9 @@ static bt_err gptq_begin(void *ud, uint32_t layer, bt_fault *fault)
         const bt_recipe_layer *r = recipe_at(j, layer, i);
         if (!r->gptq) continue;
         if (!(j->gptq[at + i] = calloc(k * k, sizeof(float))))
-            return bt_fail(fault, BT_ENOMEM, "GPTQ over %zu inputs", k);
+            return bt_fail(fault, BT_ENOMEM, "out of memory for GPTQ over %zu inputs", k);
         if (r->act_order && !(j->order[at + i] = calloc(k, sizeof **j->order)))
-            return bt_fail(fault, BT_ENOMEM, "the order of %zu inputs", k);
+            return bt_fail(fault, BT_ENOMEM, "out of memory for the order of %zu inputs", k);
     }
     return BT_OK;
 }

@@ -41,7 +41,7 @@ static bt_err flush(images *m, bt_fault *fault)
     for (size_t done = 0; done < m->filled;) {
         const ssize_t n = write(m->file.fd, m->buffer + done, m->filled - done);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return bt_fail(fault, BT_EIO, "write '%s': %s", m->file.path, strerror(errno));
+        if (n < 0) return bt_fail(fault, BT_EIO, "cannot write '%s': %s", m->file.path, strerror(errno));
         done += (size_t)n;
     }
     m->filled = 0;
@@ -144,7 +144,8 @@ static bt_err put_matrix(images *m, const bt_pkg_tensor *t, bt_fault *fault)
     const bt_tile tile = bt_tile_of(m->h->layout.tile_rows, m->h->layout.tile_cols, t->k, t->bits);
     uint16_t *row = malloc((size_t)tile.rows * t->k * sizeof *row),
              *elems = malloc(bt_tile_elems(&tile) * sizeof *elems);
-    bt_err e = row && elems ? BT_OK : bt_fail(fault, BT_ENOMEM, "tiles of %u x %u", t->n, t->k);
+    bt_err e =
+        row && elems ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory for tiles of %u x %u", t->n, t->k);
     for (size_t n = 0; e == BT_OK && n < t->n; n += tile.rows)
         e = put_band(m, t, &tile, n, row, elems, fault);
     if (e == BT_OK && m->held_bits) {
@@ -195,7 +196,7 @@ static bt_err put_zeros(images *m, uint32_t index, bt_fault *fault)
             index, (unsigned long long)s->mapped_bytes, (unsigned long long)(least + states),
             states ? " with the KV state" : "");
     if (ftruncate(m->file.fd, (off_t)s->mapped_bytes) < 0)
-        return bt_fail(fault, BT_EIO, "write '%s': %s", m->file.path, strerror(errno));
+        return bt_fail(fault, BT_EIO, "cannot write '%s': %s", m->file.path, strerror(errno));
     return BT_OK;
 }
 
@@ -250,15 +251,17 @@ bt_err bt_images_write(const bt_pkg *p, const char *dir, bt_fault *fault)
     const bt_pkg_header *h = bt_pkg_header_of(p);
     bt_err e = BT_OK;
     if (strlen(dir) > PATH_BYTES - 64)
-        return bt_fail(fault, BT_EARG, "a folder's name of %zu bytes", strlen(dir));
+        return bt_fail(fault, BT_EARG, "the folder's name has %zu bytes; at most %d are allowed", strlen(dir),
+                       PATH_BYTES - 64);
     if (mkdir(dir, 0777) < 0 && errno != EEXIST)
-        return bt_fail(fault, BT_EIO, "make the folder '%s': %s", dir, strerror(errno));
+        return bt_fail(fault, BT_EIO, "cannot make the folder '%s': %s", dir, strerror(errno));
     images *m = malloc(sizeof *m);
-    if (!m) return bt_fail(fault, BT_ENOMEM, "writing images of sessions");
+    if (!m) return bt_fail(fault, BT_ENOMEM, "out of memory writing images of sessions");
     *m = (images){.p = p, .h = h, .tensor = bt_pkg_tensors(p)};
     m->is_mapped = calloc(h->tensors.count + 1, sizeof *m->is_mapped);
     m->mapped_by = calloc(h->consts.count + 1, sizeof *m->mapped_by);
-    if (!m->is_mapped || !m->mapped_by) e = bt_fail(fault, BT_ENOMEM, "writing images of sessions");
+    if (!m->is_mapped || !m->mapped_by)
+        e = bt_fail(fault, BT_ENOMEM, "out of memory writing images of sessions");
     if (e == BT_OK) e = look(m, fault);
     for (uint32_t i = 0; e == BT_OK && i < h->sessions.count; i++) e = write_session(m, dir, i, fault);
     if (e == BT_OK) delete_later(dir, h->sessions.count);

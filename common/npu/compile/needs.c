@@ -164,7 +164,7 @@ bt_err bt_compile_fallbacks_of(bt_pkg_fallback **ret, size_t *ret_count, const b
     if (e == BT_OK) {
         const size_t n = j->offload->fallbacks;
         bt_pkg_fallback *list = n ? malloc(n * sizeof *list) : NULL;
-        if (n && !list) e = bt_fail(fault, BT_ENOMEM, "placing operators");
+        if (n && !list) e = bt_fail(fault, BT_ENOMEM, "out of memory placing operators");
         else {
             if (n) memcpy(list, j->offload->fallback, n * sizeof *list);
             *ret = list;

@@ -77,18 +77,18 @@ static bt_err read_start(char **ret, size_t *ret_len, const char *path, bt_fault
     char *text = malloc(CALIB_MAX_BYTES);
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        e = bt_fail(fault, BT_EIO, "open '%s': %s", path, strerror(errno));
+        e = bt_fail(fault, BT_EIO, "cannot open '%s': %s", path, strerror(errno));
         goto out;
     }
     if (!text) {
-        e = bt_fail(fault, BT_ENOMEM, "reading '%s'", path);
+        e = bt_fail(fault, BT_ENOMEM, "out of memory reading '%s'", path);
         goto out;
     }
     while (len < CALIB_MAX_BYTES) {
         const ssize_t n = read(fd, text + len, CALIB_MAX_BYTES - len);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) {
-            e = bt_fail(fault, BT_EIO, "read '%s': %s", path, strerror(errno));
+            e = bt_fail(fault, BT_EIO, "cannot read '%s': %s", path, strerror(errno));
             goto out;
         }
         if (n == 0) break;
@@ -285,8 +285,8 @@ static bt_err check_named(const bt_pkg *p, const bt_obtain_want *w, bt_fault *fa
                        w->profile);
     /* h->npu_ops does not count what the NPU runs in floats. */
     if (w->npu_ops != BT_PKG_OPS_LINEAR && (uint32_t)w->npu_ops != h->npu_ops && !h->float_form)
-        return bt_fail(fault, BT_EARG, "the package was compiled with --npu-ops %s",
-                       bt_obtain_ops[h->npu_ops]);
+        return bt_fail(fault, BT_EARG, "the package was compiled with --npu-ops %s, not %s",
+                       bt_obtain_ops[h->npu_ops], bt_obtain_ops[w->npu_ops]);
     return w->calib ? bt_fail(fault, BT_EARG, "--calib has no meaning with --package: nothing is compiled")
                     : BT_OK;
 }

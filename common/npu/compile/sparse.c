@@ -262,7 +262,7 @@ static bt_err choose_heads(work *w, bt_pkg_head *out, bt_fault *fault)
                                .k_scale = unit_of(w->head[i].k_max, w->head[i].rows)};
     free(of);
     free(ppm);
-    return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "shares of %zu heads", heads);
+    return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory for shares of %zu heads", heads);
 }
 
 /* Runs the text once, as the next step of the compilation. */
@@ -311,7 +311,7 @@ static bt_err sketch(bt_compile_job *j, bt_fault *fault)
     if (made) write_header(j, r, out);
     free(r);
     free(out);
-    return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "heads of sparse attention");
+    return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory for heads of sparse attention");
 }
 
 bt_err bt_compile_sparse(bt_compile_job *j, bt_fault *fault)

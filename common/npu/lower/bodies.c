@@ -20,7 +20,7 @@ struct bt_bodies {
 bt_err bt_bodies_new(bt_bodies **ret, bt_fault *fault)
 {
     bt_bodies *b = calloc(1, sizeof *b);
-    if (!b) return bt_fail(fault, BT_ENOMEM, "packing programs");
+    if (!b) return bt_fail(fault, BT_ENOMEM, "out of memory packing programs");
     b->inst.elem_bytes = sizeof(bt_pkg_inst);
     b->place.elem_bytes = sizeof(bt_pkg_place);
     b->params.elem_bytes = sizeof(uint32_t);
@@ -156,7 +156,7 @@ bt_err bt_bodies_pack(bt_bodies *b, bt_lowered *l, bt_pkg_writer *w, bt_fault *f
     free(s.place);
     free(s.params);
     free(s.piece);
-    return ok ? BT_OK : bt_fail(fault, BT_ENOMEM, "packing programs");
+    return ok ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory packing programs");
 }
 
 void bt_bodies_write(const bt_bodies *b, bt_pkg_writer *w, bt_pkg_header *h)

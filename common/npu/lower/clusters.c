@@ -59,7 +59,8 @@ static bt_err visit(work *w, uint32_t v, bt_fault *fault)
     w->first[v] = v;
     for (size_t i = 0; i < node->inputs; i++) {
         if (node->input[i] >= v)
-            return bt_fail(fault, BT_EARG, "node %u reads node %u", (unsigned)v, (unsigned)node->input[i]);
+            return bt_fail(fault, BT_EARG, "node %u reads node %u, which is not before it", (unsigned)v,
+                           (unsigned)node->input[i]);
         const uint32_t u = w->first[node->input[i]];
         add_all(w, v, w->before + u * w->words);
         add_one(w, v, u); /* NOLINT(clang-analyzer-unix.Malloc): as above */
@@ -84,7 +85,7 @@ bt_err bt_clusters_find(uint32_t *cluster, size_t *ret_clusters, const bt_cluste
     w.first = calloc(n + 1, sizeof *w.first);
     w.before = calloc(bits + 1, sizeof *w.before);
     if (!w.first || !w.before) {
-        e = bt_fail(fault, BT_ENOMEM, "clusters of %zu operators", n);
+        e = bt_fail(fault, BT_ENOMEM, "out of memory for clusters of %zu operators", n);
         goto out;
     }
     for (uint32_t v = 0; v < n; v++)

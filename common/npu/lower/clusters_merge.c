@@ -112,7 +112,7 @@ static bt_err offer(work *w, uint32_t a, uint32_t b, bt_fault *fault)
     if (w->pairs == w->pairs_cap) {
         const size_t cap = w->pairs_cap ? 2 * w->pairs_cap : 256;
         pair *more = realloc(w->pair, cap * sizeof *more);
-        if (!more) return bt_fail(fault, BT_ENOMEM, "merging clusters");
+        if (!more) return bt_fail(fault, BT_ENOMEM, "out of memory merging clusters");
         w->pair = more;
         w->pairs_cap = cap;
     }
@@ -220,7 +220,7 @@ static bt_err begin(work *w, const uint32_t *cluster, bt_fault *fault)
         w->on_npu[v] = cluster[v] != 0;
     }
     free(first);
-    return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "clusters of %zu operators", w->n);
+    return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory for clusters of %zu operators", w->n);
 }
 
 static void done(work *w)

@@ -382,7 +382,7 @@ static bt_err order_clusters(bt_lower_build *b, bt_fault *fault)
     free(o.waits);
     free(o.edge);
     free(o.to);
-    return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "ordering %zu instructions", b->insts);
+    return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory ordering %zu instructions", b->insts);
 }
 
 /* ---- places ---- */
@@ -415,7 +415,7 @@ static bt_err place_all(bt_lowered *l, const bt_lower_build *b, bt_fault *fault)
     l->place = malloc((b->values + 1) * sizeof *l->place);
     bt_err e = BT_OK;
     if (!item || !l->place) {
-        e = bt_fail(fault, BT_ENOMEM, "lowering a graph");
+        e = bt_fail(fault, BT_ENOMEM, "out of memory lowering a graph");
         goto out;
     }
     for (size_t v = 0; v < b->values; v++)
@@ -549,7 +549,7 @@ bt_err bt_lower(bt_lowered *ret, const bt_lower_in *in, bt_fault *fault)
     l.inst = b.inst;
     bt_err e = BT_OK;
     if (!b.inst || !b.value || !b.tensor) {
-        e = bt_fail(fault, BT_ENOMEM, "lowering a graph");
+        e = bt_fail(fault, BT_ENOMEM, "out of memory lowering a graph");
         goto out;
     }
     for (size_t t = 0; t < tensors; t++) b.tensor[t] = nowhere;

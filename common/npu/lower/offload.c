@@ -244,7 +244,7 @@ bt_err bt_offload_new(bt_offload **ret, const bt_graph *g, const bt_profile *pro
     ed.work = calloc(g->ops + 1, sizeof *ed.work);
     if (!p || !ed.of || !ed.input || !ed.node || !ed.work || !(p->on_npu = calloc(g->ops + 1, 1)) ||
         !(p->cluster = calloc(g->ops + 1, sizeof *p->cluster))) {
-        e = bt_fail(fault, BT_ENOMEM, "placing %zu operators", g->ops);
+        e = bt_fail(fault, BT_ENOMEM, "out of memory placing %zu operators", g->ops);
         goto out;
     }
     p->ops = g->ops;

@@ -116,7 +116,7 @@ bt_err bt_sessions_split(bt_pkg_session *ret, size_t *ret_n, const bt_profile *p
     for (size_t i = 0; i < weights; i++)
         if (weight[i].constant >= constants) constants = (size_t)weight[i].constant + 1;
     j.mapped_by = calloc(constants, sizeof *j.mapped_by);
-    if (!j.mapped_by) return bt_fail(fault, BT_ENOMEM, "splitting sessions");
+    if (!j.mapped_by) return bt_fail(fault, BT_ENOMEM, "out of memory splitting sessions");
     bt_err e = split_all(ret, &n, &j, p, fault);
     if (e == BT_OK) e = check_memory(ret, n, p, fault);
     if (e == BT_OK) *ret_n = n;

@@ -19,7 +19,7 @@ bt_err bt_switches_insert(bt_lowered *l, const bt_pkg_session *session, size_t s
     if (sessions < 2) return BT_OK;
     bt_pkg_inst *inst = malloc((l->insts + sessions) * sizeof *inst);
     uint32_t *moved = malloc(l->insts * sizeof *moved); /* where each instruction goes */
-    bt_err e = inst && moved ? BT_OK : bt_fail(fault, BT_ENOMEM, "lowering a graph");
+    bt_err e = inst && moved ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory lowering a graph");
     size_t n = 0, next = 0;
     uint32_t cut = 0; /* clusters that a SESSION has cut in two */
     bool layered = false;

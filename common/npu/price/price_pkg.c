@@ -76,7 +76,7 @@ static bt_err make_room(bt_price_pkg *p, uint32_t last, bt_fault *fault)
     p->other_ns = calloc(p->stages + 1, sizeof *p->other_ns);
     p->body = calloc(MAX_BODIES, sizeof *p->body);
     if (!p->stage || !p->other || !p->as_stage || !p->as_other || !p->ns || !p->other_ns || !p->body)
-        return bt_fail(fault, BT_ENOMEM, "prices of %zu stages", p->stages);
+        return bt_fail(fault, BT_ENOMEM, "out of memory for prices of %zu stages", p->stages);
     bt_stages_of(p->stage, p->as_stage, p->stages, p->pkg, last);
     return BT_OK;
 }
@@ -105,7 +105,7 @@ static bt_err look_at_all(bt_price_pkg *p, bt_fault *fault)
 bt_err bt_price_pkg_new(bt_price_pkg **ret, const bt_price_pkg_config *config, bt_fault *fault)
 {
     bt_price_pkg *p = calloc(1, sizeof *p);
-    if (!p) return bt_fail(fault, BT_ENOMEM, "prices of a package");
+    if (!p) return bt_fail(fault, BT_ENOMEM, "out of memory for prices of a package");
     p->pkg = config->pkg;
     p->npu = p->companion = *config->npu;
     bt_err e = bt_price_need_time(&p->npu, fault);
@@ -210,7 +210,7 @@ static bt_err fill(body *b, bt_price_pkg *p, uint32_t program, const bt_stage_ch
     b->tail_first = calloc(p->stages, sizeof *b->tail_first);
     b->attention = calloc(insts, sizeof *b->attention);
     if (!b->ns || !b->first || !b->tail_first || !b->attention)
-        return bt_fail(fault, BT_ENOMEM, "pricing a program");
+        return bt_fail(fault, BT_ENOMEM, "out of memory pricing a program");
     for (size_t j = 0; j < b->stages; j++) {
         const bt_stage *s = &p->other[j];
         add_begin(b, p, j, &code[s->first]);
@@ -331,7 +331,7 @@ bt_err bt_price_pkg_stage_ns(uint64_t *ns, bt_price_pkg *p, const bt_price_pkg_c
     const body *b = body_of(p, c->program, c->rows, fault);
     const bt_stage_chunk at = {.pos = c->pos, .rows = c->rows, .ctx = c->ctx, .is_first = c->is_first};
     uint64_t owed[BT_SCHEDULE_ENGINES] = {0, 0};
-    if (!b) return bt_fail(fault, BT_ENOMEM, "pricing a program");
+    if (!b) return bt_fail(fault, BT_ENOMEM, "out of memory pricing a program");
     price_chunk(ns, p->other_ns, NULL, p, b, c->program, &at);
     for (size_t j = 0; has_overlap && j < b->stages; j++) {
         const int engine = p->as_stage[j].engine;

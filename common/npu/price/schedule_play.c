@@ -19,7 +19,7 @@ bt_err bt_schedule_play_new(bt_schedule_play **ret, const bt_schedule_play_confi
 {
     bt_schedule_play *p = calloc(1, sizeof *p);
     bt_schedule s;
-    if (!p) return bt_fail(fault, BT_ENOMEM, "a schedule");
+    if (!p) return bt_fail(fault, BT_ENOMEM, "out of memory for a schedule");
     p->c = *config;
     p->layers = bt_pkg_header_of(bt_price_pkg_of(config->price))->layers;
     p->stages = bt_price_pkg_stages_of(config->price);

@@ -159,7 +159,7 @@ static bt_err make_room(bt_schedule_price *t, bt_fault *fault)
     if (t->begin && t->rows && t->ops && t->bytes && t->divided && t->moment && t->ns && t->last_ns &&
         t->of_chunk && t->at && t->arrival)
         return BT_OK;
-    return bt_fail(fault, BT_ENOMEM, "a table of %zu chunks", t->chunks);
+    return bt_fail(fault, BT_ENOMEM, "out of memory for a table of %zu chunks", t->chunks);
 }
 
 bt_err bt_schedule_price_new(bt_schedule_price **ret, const bt_schedule_price_config *config, bt_fault *fault)
@@ -169,7 +169,7 @@ bt_err bt_schedule_price_new(bt_schedule_price **ret, const bt_schedule_price_co
         return bt_fail(fault, BT_ELIMIT, "prices of up to %zu tokens: 1 to %u, the package's context",
                        config->tokens, h->ctx_tokens);
     bt_schedule_price *t = calloc(1, sizeof *t);
-    if (!t) return bt_fail(fault, BT_ENOMEM, "a table of prices");
+    if (!t) return bt_fail(fault, BT_ENOMEM, "out of memory for a table of prices");
     t->c = *config;
     t->shapes = bt_price_pkg_shapes(config->price);
     t->stages = bt_price_pkg_stages_of(config->price);
@@ -302,7 +302,7 @@ static bt_err entry_of(const entry **ret, bt_schedule_price *t, size_t k, size_t
     bt_schedule_result divided = t->divided[k];
     const bt_err priced = price_chunk(t, t->last_ns, &divided, &c, fault);
     if (!e->arrived_ns) e->arrived_ns = malloc((t->layers + 1) * sizeof *e->arrived_ns);
-    if (priced < 0 || !e->arrived_ns) return bt_fail(fault, BT_ENOMEM, "a price");
+    if (priced < 0 || !e->arrived_ns) return bt_fail(fault, BT_ENOMEM, "out of memory for a price");
     const bt_price_sum sum = bt_price_pkg_sum(t->c.price, &c);
     play_entry(e, t, k);
     if (t->c.policy == BT_STAGE_SPLIT) memcpy(e->result.busy_ns, divided.busy_ns, sizeof divided.busy_ns);

@@ -35,7 +35,7 @@ bt_err bt_awq_input_new(bt_awq_input *ret, size_t k, bt_fault *fault)
     in.x = calloc(k * BT_AWQ_TOKENS, sizeof *in.x);
     if (!in.magnitude || !in.x) {
         bt_awq_input_done(&in);
-        return bt_fail(fault, BT_ENOMEM, "AWQ over %zu inputs", k);
+        return bt_fail(fault, BT_ENOMEM, "out of memory for AWQ over %zu inputs", k);
     }
     *ret = in;
     return BT_OK;
@@ -206,7 +206,8 @@ static bt_err run(job *j, const bt_awq_matrix *m, const bt_awq_input *in, bt_fau
     j->grid.most = m->bits == 4 ? 7 : 127;
     j->grid.least = m->bits == 4 && m->group ? -8 : -j->grid.most;
     bt_pool_run(m->pool, part, j);
-    if (atomic_load(&j->failed)) return bt_fail(fault, BT_ENOMEM, "AWQ over %zu inputs", in->k);
+    if (atomic_load(&j->failed))
+        return bt_fail(fault, BT_ENOMEM, "out of memory for AWQ over %zu inputs", in->k);
     if (atomic_load(&j->is_bad))
         return bt_fail(fault, BT_EFORMAT, "layer %u: a weight of %s is not finite", m->layer,
                        bt_weight_name(m->weight));
@@ -222,7 +223,7 @@ bt_err bt_awq_errors(double error[BT_AWQ_RATIOS], const bt_awq_matrix *m, const 
     float *scale = malloc(RATIOS * in->k * sizeof *scale);
     j.error = calloc(j.n * RATIOS, sizeof *j.error);
     j.scale = scale;
-    if (!scale || !j.error) e = bt_fail(fault, BT_ENOMEM, "AWQ over %zu inputs", in->k);
+    if (!scale || !j.error) e = bt_fail(fault, BT_ENOMEM, "out of memory for AWQ over %zu inputs", in->k);
     for (unsigned r = 0; e == BT_OK && r < RATIOS; r++) bt_awq_scales(scale + r * in->k, in, r);
     if (e == BT_OK) e = run(&j, m, in, fault);
     for (size_t n = 0; e == BT_OK && n < j.n; n++)

@@ -63,7 +63,7 @@ static bt_err make_pages(bt_calib *c, bt_fault *fault)
         .layers = hp->layers, .kv_heads = hp->kv_heads,   .head_dim = hp->head_dim};
     for (size_t i = 0; i < PAGES; i++)
         if (!(c->page[i] = malloc(2 * plane * hp->layers)))
-            return bt_fail(fault, BT_ENOMEM, "pages for the calibration");
+            return bt_fail(fault, BT_ENOMEM, "out of memory for the KV pages of the calibration");
     return BT_OK;
 }
 
@@ -88,7 +88,7 @@ static bt_err make_stats(bt_calib *c, bt_fault *fault)
         site->sample = calloc(BT_CALIB_SAMPLES * site->k, sizeof *site->sample);
         made = site->hist && site->column_max && site->column_end && site->column_sum && site->sample;
     }
-    return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "figures of the calibration");
+    return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory for the figures of the calibration");
 }
 
 bt_err bt_calib_new(bt_calib **ret, const bt_model *m, bt_fold *fold, const bt_kernels *kernels,
@@ -99,7 +99,7 @@ bt_err bt_calib_new(bt_calib **ret, const bt_model *m, bt_fold *fold, const bt_k
                                       companion_of(bt_fold_r4(fold))};
     const bt_graph_options go = bt_fold_graph(fold);
     bt_calib *c = calloc(1, sizeof *c);
-    if (!c) return bt_fail(fault, BT_ENOMEM, "calibrating");
+    if (!c) return bt_fail(fault, BT_ENOMEM, "out of memory calibrating");
     c->m = m;
     c->kernels = kernels;
     c->pool = pool;
@@ -210,7 +210,7 @@ bt_err bt_calib_watch_ops(bt_calib *c, bt_fault *fault)
 {
     free(c->stats.op_max);
     c->stats.op_max = calloc(c->graph->ops, sizeof *c->stats.op_max);
-    return c->stats.op_max ? BT_OK : bt_fail(fault, BT_ENOMEM, "watching operators");
+    return c->stats.op_max ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory watching operators");
 }
 
 /* A program has one step for each operator, in the graph's order. The KV store has no `out`:
@@ -297,7 +297,7 @@ static bt_err windows_make(bt_calib *c, const int32_t *ids, size_t n, bt_fault *
     c->total = n % WINDOW < MIN_TOKENS ? n - n % WINDOW : n;
     c->windows = (c->total + WINDOW - 1) / WINDOW;
     c->window = calloc(c->windows, sizeof *c->window);
-    if (!c->window) return bt_fail(fault, BT_ENOMEM, "calibrating");
+    if (!c->window) return bt_fail(fault, BT_ENOMEM, "out of memory calibrating");
     for (size_t i = 0; e == BT_OK && i < c->windows; i++) {
         window *w = &c->window[i];
         w->ids = ids + i * WINDOW;
@@ -306,7 +306,7 @@ static bt_err windows_make(bt_calib *c, const int32_t *ids, size_t n, bt_fault *
         w->tensor_max = calloc(c->graph->tensors, sizeof *w->tensor_max);
         e = bt_bind_program(&w->program, c->graph, 1, w->count, 0, 0, fault);
         if (e == BT_OK && (!w->tensor_max || !(w->arena = aligned_alloc(ALIGN, w->program->arena.fixed))))
-            e = bt_fail(fault, BT_ENOMEM, "the calibration's arena");
+            e = bt_fail(fault, BT_ENOMEM, "out of memory for the calibration's arena");
     }
     return e;
 }
@@ -354,7 +354,7 @@ static void clear(bt_calib_stats *s, uint32_t layers, size_t ops)
 static bt_err run(bt_calib *c, const int32_t *ids, size_t n, const bt_calib_reader *r, bt_fault *fault)
 {
     if (n < MIN_TOKENS)
-        return bt_fail(fault, BT_EARG, "%zu ids to calibrate with: at least %d", n, MIN_TOKENS);
+        return bt_fail(fault, BT_EARG, "%zu tokens to calibrate with: at least %d are needed", n, MIN_TOKENS);
     bt_err e = windows_make(c, ids, n, fault);
     c->reader = r;
     for (uint32_t l = 0; e == BT_OK && l < c->m->hp.layers; l++) {

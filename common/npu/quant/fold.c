@@ -36,7 +36,7 @@ bt_err bt_fold_new(bt_fold **ret, const bt_model *m, unsigned rotations, const b
                        "that size: at most %d times a power of two",
                        m->hp.ffn, BT_HADAMARD_MAX_BASE);
     bt_fold *f = calloc(1, sizeof *f);
-    if (!f) return bt_fail(fault, BT_ENOMEM, "folding weights");
+    if (!f) return bt_fail(fault, BT_ENOMEM, "out of memory folding weights");
     f->m = m;
     f->kernels = kernels;
     f->pool = pool;
@@ -47,7 +47,7 @@ bt_err bt_fold_new(bt_fold **ret, const bt_model *m, unsigned rotations, const b
     f->gamma = calloc(m->hp.dim, sizeof *f->gamma);
     if (!f->smooth || !f->gamma) {
         bt_fold_free(f);
-        return bt_fail(fault, BT_ENOMEM, "folding weights");
+        return bt_fail(fault, BT_ENOMEM, "out of memory folding weights");
     }
     *ret = f;
     return BT_OK;
@@ -155,7 +155,7 @@ static bt_err make_whole(bt_fold *f, bt_fault *fault)
     const bool made = f->whole && f->columns;
     free(f->columns);
     f->columns = NULL;
-    return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "folding %zu x %zu weights", n, k);
+    return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory folding %zu x %zu weights", n, k);
 }
 
 bt_err bt_fold_begin(bt_fold *f, uint32_t layer, bt_weight w, bt_fault *fault)
@@ -163,7 +163,7 @@ bt_err bt_fold_begin(bt_fold *f, uint32_t layer, bt_weight w, bt_fault *fault)
     free(f->whole);
     f->whole = NULL;
     f->tensor = bt_weight_tensor(f->m, layer, w);
-    if (!f->tensor) return bt_fail(fault, BT_EARG, "this architecture has no %s", bt_weight_name(w));
+    if (!f->tensor) return bt_fail(fault, BT_EARG, "this architecture has no weights %s", bt_weight_name(w));
     f->w = w;
     f->has_gamma = false;
     f->input_smooth = f->output_smooth = NULL;

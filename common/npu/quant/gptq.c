@@ -54,7 +54,7 @@ static bt_err sort(float *h, uint32_t *order, size_t k, bt_fault *fault)
     for (size_t i = 0; made && i < k; i++) memcpy(h + i * k, sorted + i * k, (i + 1) * sizeof *h);
     free(in);
     free(sorted);
-    return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "GPTQ over %zu inputs", k);
+    return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory for GPTQ over %zu inputs", k);
 }
 
 bt_err bt_gptq_prepare(float *h, uint32_t *order, size_t k, bt_pool *pool, bt_fault *fault)
@@ -70,7 +70,7 @@ bt_err bt_gptq_prepare(float *h, uint32_t *order, size_t k, bt_pool *pool, bt_fa
         j.m = calloc(k * k, sizeof *j.m);
     }
     if (!j.l || !j.m) {
-        e = bt_fail(fault, BT_ENOMEM, "GPTQ over %zu inputs", k);
+        e = bt_fail(fault, BT_ENOMEM, "out of memory for GPTQ over %zu inputs", k);
         goto out;
     }
     for (size_t i = 0; i < k; i++) mean += (double)h[i * k + i] / (double)k;

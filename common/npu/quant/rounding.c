@@ -252,7 +252,7 @@ static bt_err allocate(bt_rounding *w, job *j, bt_fault *fault)
         j->output[i] = calloc(w->n, sizeof *j->output[i]);
         made = made && j->weight[i] && j->output[i];
     }
-    if (!made) return bt_fail(fault, BT_ENOMEM, "packing %zu x %zu weights", w->n, w->k);
+    if (!made) return bt_fail(fault, BT_ENOMEM, "out of memory packing %zu x %zu weights", w->n, w->k);
     memset(w->panels, 0, w->panels_bytes);
     return BT_OK;
 }
@@ -271,7 +271,8 @@ bt_err bt_rounding_make(bt_rounding *ret, const bt_rounding_in *in, bt_fault *fa
         w.scale[0] = j.max[0] / j.limit > 0 ? j.max[0] / j.limit : 1;
     }
     bt_pool_run(in->pool, make_part, &j);
-    if (atomic_load(&j.failed)) e = bt_fail(fault, BT_ENOMEM, "packing %zu x %zu weights", w.n, w.k);
+    if (atomic_load(&j.failed))
+        e = bt_fail(fault, BT_ENOMEM, "out of memory packing %zu x %zu weights", w.n, w.k);
     else if (atomic_load(&j.is_bad))
         e = bt_fail(fault, BT_EFORMAT, "layer %u: a weight of %s is not finite", in->layer,
                     bt_weight_name(in->weight));

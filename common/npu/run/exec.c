@@ -51,13 +51,17 @@ bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, 
     const bt_quant_info *type = bt_quant_find(h->embed_type);
     bt_err e;
     if (h->kernels_version != BT_KERNELS_NUMERIC_VERSION)
-        return bt_fail(fault, BT_EVERSION, "the package is for kernels of version %u, these are %u",
-                       h->kernels_version, BT_KERNELS_NUMERIC_VERSION);
+        return bt_fail(
+            fault, BT_EVERSION,
+            "the package is for kernels of version %u; these have version %u: compile the package again",
+            h->kernels_version, BT_KERNELS_NUMERIC_VERSION);
     if (h->npu_ops > BT_PKG_OPS_ALL || !type)
-        return bt_fail(fault, BT_EVERSION, "the package needs npu operators %u, embeddings of type %u",
-                       h->npu_ops, h->embed_type);
+        return bt_fail(
+            fault, BT_EVERSION,
+            "the package needs npu_ops %u and embeddings of type %u, which this program does not run",
+            h->npu_ops, h->embed_type);
     bt_exec *x = calloc(1, sizeof *x);
-    if (!x) return bt_fail(fault, BT_ENOMEM, "making an executor");
+    if (!x) return bt_fail(fault, BT_ENOMEM, "out of memory making an executor");
     x->pkg = pkg;
     x->header = h;
     x->embed = bt_exec_const(x, h->embed);
@@ -95,7 +99,7 @@ bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, 
     x->overflow = calloc(h->max_seq, sizeof *x->overflow);
     x->last = calloc(h->max_seq, sizeof *x->last);
     if (!x->ones || !x->found || !x->prepared || !x->ids || !x->seq || !x->overflow || !x->last) {
-        e = bt_fail(fault, BT_ENOMEM, "making an executor");
+        e = bt_fail(fault, BT_ENOMEM, "out of memory making an executor");
         goto out;
     }
     for (uint32_t i = 0; i < h->dim; i++) x->ones[i] = 1.0f;
@@ -347,8 +351,9 @@ static bt_err check_seq(const bt_pkg_header *h, const bt_pkg_row *row, const bt_
     if (row->ctx < limit) limit = row->ctx;
     if (v->tokens_capacity < limit) limit = v->tokens_capacity;
     if (s->pos0 > limit || s->valid > limit - s->pos0)
-        return bt_fail(fault, BT_EARG, "%zu positions from %zu, with room for %zu in all", s->valid, s->pos0,
-                       limit);
+        return bt_fail(fault, BT_EARG,
+                       "%zu tokens from position %zu do not fit the %zu positions of the sequence", s->valid,
+                       s->pos0, limit);
     if ((v->elem_bytes != 1 && v->elem_bytes != 2) || v->layers != h->layers || v->kv_heads != h->kv_heads ||
         v->head_dim != h->head_dim)
         return bt_fail(fault, BT_EARG,

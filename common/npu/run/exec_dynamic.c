@@ -21,12 +21,14 @@ bt_err bt_exec_dynamic_new(bt_exec_dynamic **ret, const bt_pkg *pkg, bt_fault *f
     const bt_pkg_tensor *t = bt_pkg_tensors(pkg);
     size_t k = 0;
     if (h->npu_ops != BT_PKG_OPS_LINEAR) /* INT_SPLIT takes no columns out */
-        return bt_fail(fault, BT_EFORMAT, "recipe llm-int8 with npu operators 'all'");
+        return bt_fail(fault, BT_EFORMAT,
+                       "the package has recipe llm-int8 and npu_ops all, which exclude each other");
     for (uint32_t i = 0; i < h->tensors.count; i++)
         if (t[i].n && t[i].site != BT_PKG_NONE &&
             (t[i].bits != 8 || t[i].f16_panels == BT_PKG_NONE || bt_pkg_sites(pkg)[t[i].site].bits != 8))
             return bt_fail(fault, BT_EFORMAT,
-                           "recipe llm-int8, and tensor %u has no f16 weights or not 8 bits", i);
+                           "the package has recipe llm-int8, and tensor %u has no f16 weights or not 8 bits",
+                           i);
     for (uint32_t s = 0; s < h->sites.count; s++)
         if (bt_pkg_sites(pkg)[s].k > k) k = bt_pkg_sites(pkg)[s].k;
     bt_exec_dynamic *d = calloc(1, sizeof *d);
@@ -34,7 +36,7 @@ bt_err bt_exec_dynamic_new(bt_exec_dynamic **ret, const bt_pkg *pkg, bt_fault *f
         !(d->column = malloc(k * sizeof *d->column)) ||
         !(d->value = calloc(h->max_seq, k * sizeof *d->value))) {
         bt_exec_dynamic_free(d);
-        return bt_fail(fault, BT_ENOMEM, "making an executor");
+        return bt_fail(fault, BT_ENOMEM, "out of memory making an executor");
     }
     *ret = d;
     return BT_OK;

@@ -94,7 +94,7 @@ bt_err bt_exec_sparse_new(bt_exec_sparse **ret, const bt_pkg *pkg, const bt_kern
     const layout l = layout_of(&a, h->heads / h->kv_heads, h->head_dim, h->ctx_tokens);
     const size_t keys = l.keys * h->kv_heads;
     bt_exec_sparse *s = calloc(1, sizeof *s);
-    if (!s) return bt_fail(fault, BT_ENOMEM, "sparse attention");
+    if (!s) return bt_fail(fault, BT_ENOMEM, "out of memory for sparse attention");
     s->estimate = (bt_estimate){
         kernels,
         {r->base, r->log2, bt_pkg_const_at(pkg, r->h_base), bt_pkg_const_at(pkg, r->sign), r->scale},
@@ -108,7 +108,8 @@ bt_err bt_exec_sparse_new(bt_exec_sparse **ret, const bt_pkg *pkg, const bt_kern
     if (s->panel && s->colsum && s->shift) *ret = s;
     else {
         bt_exec_sparse_free(s);
-        return bt_fail(fault, BT_ENOMEM, "sparse attention over %u positions", h->ctx_tokens);
+        return bt_fail(fault, BT_ENOMEM, "out of memory for sparse attention over %u positions",
+                       h->ctx_tokens);
     }
     return BT_OK;
 }

@@ -20,7 +20,7 @@ bt_err bt_exec_steps_new(bt_exec_steps **ret, const bt_pkg *pkg, bt_fault *fault
     const bt_err e = bt_pkg_check_overlap(pkg, fault);
     if (e < 0) return e;
     bt_exec_steps *s = calloc(1, sizeof *s + bt_pkg_header_of(pkg)->max_seq * sizeof *s->ids);
-    if (!s) return bt_fail(fault, BT_ENOMEM, "a run in steps");
+    if (!s) return bt_fail(fault, BT_ENOMEM, "out of memory for a run in steps");
     *ret = s;
     return BT_OK;
 }

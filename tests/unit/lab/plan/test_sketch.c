@@ -81,7 +81,7 @@ static void what_an_npu_lacks_is_refused_by_its_site(void **state)
         {"w8a8/15=w8a8:a16=down", "llama-3.2-1b",
          "the linears 'down' would not run on the NPU: 16-bit inputs at down", false},
         {"w8a8/16=w8a8:a16=down", "llama-3.2-1b",
-         "a recipe for layer 16 (--quant), and the model has 16, from 0", false},
+         "--quant has a recipe for layer 16, and the model has 16 layers, from 0", false},
         {"w4a16:group=128", "smollm2-135m", "group=128 does not divide the 576 inputs of site qkv (--quant)",
          true},
         {"w4a16:group=128", "llama-3.2-1b", NULL, true},
