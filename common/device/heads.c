@@ -95,9 +95,11 @@ bt_err bt_heads_make(bt_heads_plan *ret, const bt_heads_work *w, bt_fault *fault
     uint32_t best_first = 1, best_width = 1, fewest = UINT32_MAX;
     uint64_t best = UINT64_MAX;
     if (!w->heads || w->heads > BT_HEADS_MAX)
-        return bt_fail(fault, BT_EARG, "a plan of %u heads: 1 to %d", (unsigned)w->heads, BT_HEADS_MAX);
+        return bt_fail(fault, BT_EARG, "a plan of %u heads; 1 to %d are possible", (unsigned)w->heads,
+                       BT_HEADS_MAX);
     if (!w->most || w->most > BT_HEADS_MOST)
-        return bt_fail(fault, BT_EARG, "launches of %u heads: 1 to %d", (unsigned)w->most, BT_HEADS_MOST);
+        return bt_fail(fault, BT_EARG, "launches of %u heads; 1 to %d are possible", (unsigned)w->most,
+                       BT_HEADS_MOST);
     sort(p.order, w);
     for (uint32_t first = 1; first <= w->most && first <= w->heads; first++)
         for (uint32_t width = 1; width <= w->most; width++) {

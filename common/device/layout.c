@@ -13,7 +13,7 @@ bt_err bt_layout_state(uint64_t *ret, uint64_t *ret_bytes, bool is_pow2, uint32_
             for (d = 1; d < dim[i];) d *= 2;
         if (i > 0 && i + 1 == n) d = round_up(d, multiple);
         if (__builtin_mul_overflow(bytes, d, &bytes) || bytes > INT64_MAX)
-            return bt_fail(fault, BT_ELIMIT, "the state does not fit 2^63 bytes");
+            return bt_fail(fault, BT_ELIMIT, "the KV state has more than 2^63 bytes");
         ret[i] = d;
     }
     *ret_bytes = bytes;

@@ -66,7 +66,7 @@ static bt_err read_text(char *ret, size_t cap, const json_t *v, const char *fiel
         ok = also ? plain || strchr(also, s[i]) != NULL : s[i] >= 0x20 && s[i] <= 0x7e;
     }
     if (!ok)
-        return bt_fail(fault, BT_EFORMAT, "field '%s': 1 to %zu %s", field, cap - 1,
+        return bt_fail(fault, BT_EFORMAT, "field '%s': must be 1 to %zu %s", field, cap - 1,
                        also ? "small letters, digits, dots and dashes" : "printable ASCII characters");
     memcpy(ret, s, n + 1);
     return BT_OK;
@@ -77,7 +77,7 @@ static bt_err read_shapes(bt_profile *p, const struct field *f, const json_t *li
 {
     const size_t n = json_array_size(list);
     if (!json_is_array(list) || n < 1 || n > BT_PROFILE_MAX_REFUSED)
-        return bt_fail(fault, BT_EFORMAT, "field '%s': a list of 1 to %d pairs [seq, ctx]", f->name,
+        return bt_fail(fault, BT_EFORMAT, "field '%s': must be a list of 1 to %d pairs [seq, ctx]", f->name,
                        BT_PROFILE_MAX_REFUSED);
     for (size_t i = 0; i < n; i++) {
         const json_t *pair = json_array_get(list, i);
@@ -191,7 +191,8 @@ static bt_err read_operators(bt_profile *p, const json_t *ops, bt_fault *fault)
     const char *name;
     json_t *list;
     uint8_t others = 0;
-    if (!json_is_object(ops)) return bt_fail(fault, BT_EFORMAT, "field 'operators': an object of operators");
+    if (!json_is_object(ops))
+        return bt_fail(fault, BT_EFORMAT, "field 'operators': must be an object of operators");
     json_object_foreach((json_t *)(uintptr_t)ops, name, list) {
         const bool is_others = !strcmp(name, bt_profile_others);
         int k = 0;
@@ -290,9 +291,9 @@ static bt_err check_state(const bt_profile *p, bt_fault *fault)
 static bt_err check_refused(const bt_profile *p, bt_fault *fault)
 {
     if (!p->refused_shapes || p->static_ctx) return BT_OK;
-    return bt_fail(
-        fault, BT_EFORMAT,
-        "field 'refused_shapes': pairs [seq, ctx], which only a device with 'static_ctx' true tells apart");
+    return bt_fail(fault, BT_EFORMAT,
+                   "field 'refused_shapes': names pairs [seq, ctx], which only a device with 'static_ctx' "
+                   "true tells apart");
 }
 
 /* A companion has no programs, so nothing that limits them. */
@@ -356,7 +357,8 @@ static bt_err check_profile(const bt_profile *p, bt_fault *fault)
 {
     bt_err e;
     if (p->output_bits != 8 && p->output_bits != 16)
-        return bt_fail(fault, BT_EFORMAT, "field 'output_bits': %" PRIu32 "; 8 or 16", p->output_bits);
+        return bt_fail(fault, BT_EFORMAT, "field 'output_bits': is %" PRIu32 ", and must be 8 or 16",
+                       p->output_bits);
     if ((e = check_tile(p, fault)) < 0) return e;
     if ((e = check_align(p, fault)) < 0) return e;
     if ((e = check_sizes(p, fault)) < 0) return e;
@@ -373,7 +375,7 @@ static bt_err read_root(bt_profile *p, const json_t *root, bt_fault *fault)
 {
     const char *name;
     json_t *value;
-    if (!json_is_object(root)) return bt_fail(fault, BT_EFORMAT, "not an object");
+    if (!json_is_object(root)) return bt_fail(fault, BT_EFORMAT, "must be a JSON object");
     json_object_foreach((json_t *)(uintptr_t)root, name, value) {
         bt_err e;
         size_t f = 0;
@@ -389,7 +391,7 @@ static bt_err read_root(bt_profile *p, const json_t *root, bt_fault *fault)
         if (e < 0) return e;
     }
     if (!p->name[0] || !p->title[0] || !json_object_get(root, "operators"))
-        return bt_fail(fault, BT_EFORMAT, "no '%s'",
+        return bt_fail(fault, BT_EFORMAT, "field '%s': is missing",
                        !p->name[0]    ? "name"
                        : !p->title[0] ? "title"
                                       : "operators");
@@ -402,7 +404,8 @@ bt_err bt_profile_parse(bt_profile *ret, const char *json, size_t len, bt_fault 
     bt_fault inner = {""};
     json_error_t je;
     if (len > BT_PROFILE_MAX_BYTES)
-        return bt_fail(fault, BT_ELIMIT, "profile: %zu bytes, at most %d", len, BT_PROFILE_MAX_BYTES);
+        return bt_fail(fault, BT_ELIMIT, "the profile has %zu bytes; at most %d are allowed", len,
+                       BT_PROFILE_MAX_BYTES);
     memset(&p, 0, sizeof p); /* its gaps too: npu/compile/compile.c names a package by all bytes */
     p.output_bits = 16;
     p.range_shapes = true;

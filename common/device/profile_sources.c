@@ -17,7 +17,7 @@ bt_err bt_profile_sources(const void *sources, const void *object, bt_fault *fau
     const char *name;
     json_t *text;
     if (!json_is_object((const json_t *)sources))
-        return bt_fail(fault, BT_EFORMAT, "field 'sources': an object with a text for each field");
+        return bt_fail(fault, BT_EFORMAT, "field 'sources': must be an object with a text for each field");
     json_object_foreach((json_t *)(uintptr_t)sources, name, text) {
         if (!json_object_get(object, name))
             return bt_fail(fault, BT_EFORMAT,
@@ -25,7 +25,8 @@ bt_err bt_profile_sources(const void *sources, const void *object, bt_fault *fau
                            "given, no other",
                            bt_profile_shown(name));
         if (!json_is_string(text))
-            return bt_fail(fault, BT_EFORMAT, "field 'sources', '%s': not a text", bt_profile_shown(name));
+            return bt_fail(fault, BT_EFORMAT, "field 'sources', '%s': must be a text",
+                           bt_profile_shown(name));
     }
     return BT_OK;
 }

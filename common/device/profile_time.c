@@ -68,11 +68,10 @@ static bt_err read_points(bt_profile_time *t, const json_t *list, bt_fault *faul
         if (ok) t->efficiency[i].permille = (uint32_t)permille;
     }
     if (!ok)
-        return bt_fail(
-            fault, BT_EFORMAT,
-            "field 'efficiency': 1 to %d pairs [rows, permille], rows ascending up to 2^20, permille "
-            "of the peak from 1 to 1000",
-            BT_PROFILE_TIME_MAX_POINTS);
+        return bt_fail(fault, BT_EFORMAT,
+                       "field 'efficiency': must be 1 to %d pairs [rows, permille], rows ascending up to "
+                       "2^20, permille of the peak from 1 to 1000",
+                       BT_PROFILE_TIME_MAX_POINTS);
     t->points = (uint32_t)n;
     return BT_OK;
 }
@@ -108,7 +107,7 @@ static bt_err bad_name(const char *name, bt_fault *fault)
     const char *known[FIELDS + 1] = {"sources"}, *near;
     for (size_t i = 0; i < FIELDS; i++) known[i + 1] = fields[i].name;
     near = bt_profile_nearest(name, known, FIELDS + 1);
-    return bt_fail(fault, BT_EFORMAT, "'%s' is no field of it%s%s%s; docs/profiles.md lists them",
+    return bt_fail(fault, BT_EFORMAT, "'%s' is no field of 'time'%s%s%s; docs/profiles.md lists them",
                    bt_profile_shown(name), near ? "; did you mean '" : "", near ? near : "",
                    near ? "'?" : "");
 }
@@ -123,7 +122,7 @@ bt_err bt_profile_time_read(bt_profile_time *ret, const void *json, bt_fault *fa
     bt_err e = BT_OK;
     memset(&t, 0, sizeof t); /* its gaps too, as those of a profile */
     t.is_given = true;
-    if (!json_is_object(object)) return bt_fail(fault, BT_EFORMAT, "field 'time': an object");
+    if (!json_is_object(object)) return bt_fail(fault, BT_EFORMAT, "field 'time': must be an object");
     json_object_foreach((json_t *)(uintptr_t)object, name, value) {
         size_t f = 0;
         while (f < FIELDS && strcmp(name, fields[f].name)) f++;
@@ -162,13 +161,15 @@ static bt_err check_rates(const bt_profile_time *t, bt_fault *fault)
 bt_err bt_profile_time_check(const bt_profile_time *t, bt_fault *fault)
 {
     const bool array = t->array_rows || t->array_cols || t->arrays || t->clock_khz;
-    if (!t->stack[0]) return bt_fail(fault, BT_EFORMAT, "no 'stack': whose constants these are");
+    if (!t->stack[0])
+        return bt_fail(fault, BT_EFORMAT,
+                       "'stack' is missing: it names the software whose constants these are");
     if (!t->f16_ops_per_us || !t->memory_bytes_per_us)
-        return bt_fail(fault, BT_EFORMAT, "no '%s': without it nothing has a time",
+        return bt_fail(fault, BT_EFORMAT, "'%s' is missing: without it nothing has a time",
                        t->f16_ops_per_us ? "memory_bytes_per_us" : "f16_ops_per_us");
     if (array && (!t->array_rows || !t->array_cols || !t->arrays || !t->clock_khz))
         return bt_fail(fault, BT_EFORMAT,
-                       "fields 'array_rows', 'array_cols', 'arrays', 'clock_khz': all or none");
+                       "fields 'array_rows', 'array_cols', 'arrays', 'clock_khz': give all or none");
     const uint64_t reached = 2 * (uint64_t)t->array_rows * t->array_cols * t->arrays * t->clock_khz / 1000;
     if (reached > t->f16_ops_per_us)
         return bt_fail(fault, BT_EFORMAT,
@@ -176,6 +177,7 @@ bt_err bt_profile_time_check(const bt_profile_time *t, bt_fault *fault)
                        " operations a microsecond, more than 'f16_ops_per_us', %" PRIu64,
                        reached, t->f16_ops_per_us);
     if (!t->devices != !t->interconnect_bytes_per_us)
-        return bt_fail(fault, BT_EFORMAT, "fields 'devices' and 'interconnect_bytes_per_us': both or none");
+        return bt_fail(fault, BT_EFORMAT,
+                       "fields 'devices' and 'interconnect_bytes_per_us': give both or none");
     return check_rates(t, fault);
 }

@@ -296,7 +296,7 @@ static void refuses_what_is_no_profile_and_names_the_field(void **state)
     static const char *const bad[][2] = {
         {"", "line 1"},
         {"{\n\"name\": }", "line 2"},
-        {"[]", "not an object"},
+        {"[]", "must be a JSON object"},
         {"{}", "'name'"},
         {"{\"name\":\"x\"}", "'title'"},
         {"{\"name\":\"x\",\"title\":\"X\"}", "'operators'"},

@@ -86,9 +86,9 @@ static void a_wrong_time_is_told_what_would_do(void **state)
 {
     (void)state;
     static const char *const bad[][2] = {
-        {TIME("\"f16_ops_per_us\":1000,\"memory_bytes_per_us\":100"), "no 'stack'"},
-        {TIME("\"stack\":\"s\",\"memory_bytes_per_us\":100"), "no 'f16_ops_per_us'"},
-        {TIME("\"stack\":\"s\",\"f16_ops_per_us\":1000"), "no 'memory_bytes_per_us'"},
+        {TIME("\"f16_ops_per_us\":1000,\"memory_bytes_per_us\":100"), "'stack' is missing"},
+        {TIME("\"stack\":\"s\",\"memory_bytes_per_us\":100"), "'f16_ops_per_us' is missing"},
+        {TIME("\"stack\":\"s\",\"f16_ops_per_us\":1000"), "'memory_bytes_per_us' is missing"},
         {TIME("\"stack\":\"s\",\"f16_ops_per_us\":0,\"memory_bytes_per_us\":100"), "the nearest is 1"},
         {TIME("\"stack\":\"s\",\"f16_ops_per_us\":1.5,\"memory_bytes_per_us\":100"),
          "is 1.5, and must be a whole number from 1 to"},
@@ -96,8 +96,9 @@ static void a_wrong_time_is_told_what_would_do(void **state)
         {TIME(BASE ",\"decode_bytes_per_us\":101"), "is more than 'memory_bytes_per_us'"},
         {TIME(BASE ",\"first_weight_bytes_per_us\":101"), "is more than 'memory_bytes_per_us'"},
         {TIME(BASE ",\"shared_bytes_per_us\":101"), "is more than 'memory_bytes_per_us'"},
-        {TIME(BASE ",\"op_launch_us\":3"), "'op_launch_us' is no field of it; did you mean 'op_launch_ns'?"},
-        {TIME(BASE ",\"heat\":3"), "'heat' is no field of it; docs/profiles.md lists them"},
+        {TIME(BASE ",\"op_launch_us\":3"),
+         "'op_launch_us' is no field of 'time'; did you mean 'op_launch_ns'?"},
+        {TIME(BASE ",\"heat\":3"), "'heat' is no field of 'time'; docs/profiles.md lists them"},
         {TIME(BASE ",\"idle_mw\":0"), "'idle_mw': is 0, and must be a whole number from 1 to 100000000"},
         {TIME(BASE ",\"idle_mw\":\"3 W\""), "'idle_mw': is the text '3 W', and must be a whole number"},
         {TIME(BASE ",\"array_rows\":32"), "all or none"},
