@@ -70,7 +70,7 @@ bt_err bt_model_of_sizes(bt_model **ret, const bt_hparams *hp, const char *name,
     if (m) m->made = calloc(OWN + (size_t)hp->layers * LAYER, sizeof *m->made);
     if (!m || !m->layer || !m->made) {
         bt_model_close(m);
-        return bt_fail(fault, BT_ENOMEM, "the sizes of a model");
+        return bt_fail(fault, BT_ENOMEM, "out of memory for the sizes of a model");
     }
     m->hp = *hp;
     snprintf(m->name, sizeof m->name, "%s", name);

@@ -28,7 +28,7 @@ static bt_err per_token(const bt_gguf_array **ret, const bt_gguf *g, const char 
     const size_t n = bt_gguf_array_count(*ret);
     if (n == 0) *ret = NULL;
     if (n != 0 && n != tokens)
-        return bt_fail(fault, BT_EFORMAT, "%s: %zu entries, but there are %zu tokens", key, n, tokens);
+        return bt_fail(fault, BT_EFORMAT, "%s has %zu entries, but there are %zu tokens", key, n, tokens);
     return BT_OK;
 }
 
@@ -40,7 +40,7 @@ static bt_err id_or_none(int64_t *ret, const bt_gguf *g, const char *key, bt_fau
     const bt_err e = bt_gguf_require_u64(&id, g, key, fault);
     if (e < 0) return e;
     if (id >= BT_TOKENIZER_MAX_TOKENS)
-        return bt_fail(fault, BT_EFORMAT, "%s: %llu, limit %d", key, (unsigned long long)id,
+        return bt_fail(fault, BT_EFORMAT, "%s is %llu; at most %d is allowed", key, (unsigned long long)id,
                        BT_TOKENIZER_MAX_TOKENS);
     *ret = (int64_t)id;
     return BT_OK;

@@ -47,7 +47,7 @@ static bt_err attach(bt_weights *w, const bt_weights_plan *p, bt_fault *fault)
 {
     const uint32_t layers = w->model->hp.layers;
     w->layer = calloc((size_t)layers + 1, sizeof *w->layer);
-    if (!w->layer) return bt_fail(fault, BT_ENOMEM, "weights of '%s'", w->model->name);
+    if (!w->layer) return bt_fail(fault, BT_ENOMEM, "out of memory for the weights of '%s'", w->model->name);
     for (size_t n = 0; n < p->count; n++) {
         const bt_weights_item *i = &p->item[n];
         bt_weights_layer *l = &w->layer[bt_weight_is_layers(i->which) ? i->layer : layers];
@@ -69,7 +69,8 @@ static bt_err make_rope(bt_weights *w, size_t ctx_tokens, bt_fault *fault)
     w->ctx_tokens = ctx_tokens;
     w->rope_elems = ctx_tokens * (w->model->hp.rope_dims / 2);
     w->rope = aligned_alloc(64, (2 * w->rope_elems * sizeof(float) + 63) / 64 * 64);
-    if (!w->rope) return bt_fail(fault, BT_ENOMEM, "rotary tables of %zu positions", ctx_tokens);
+    if (!w->rope)
+        return bt_fail(fault, BT_ENOMEM, "out of memory for rotary tables of %zu positions", ctx_tokens);
     bt_model_rope_table(w->rope, w->rope + w->rope_elems, w->model, ctx_tokens);
     return BT_OK;
 }
@@ -99,12 +100,15 @@ static bt_err make_room(filling *f, bt_fault *fault)
     f->bytes = f->plan.bytes;
     if (f->fd >= 0) {
         const int error = ftruncate(f->fd, 0) < 0 ? errno : posix_fallocate(f->fd, 0, (off_t)f->bytes);
-        if (error) return bt_fail(fault, BT_EIO, "%zu bytes for weights: %s", f->bytes, strerror(error));
+        if (error)
+            return bt_fail(fault, BT_EIO, "no room on disk for %zu bytes of weights: %s", f->bytes,
+                           strerror(error));
     }
     const int how = f->fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
     void *image = mmap(NULL, f->bytes, PROT_READ | PROT_WRITE, how, f->fd, 0);
     if (image == MAP_FAILED)
-        return bt_fail(fault, BT_ENOMEM, "%zu bytes of weights: %s", f->bytes, strerror(errno));
+        return bt_fail(fault, BT_ENOMEM, "out of memory for %zu bytes of weights: %s", f->bytes,
+                       strerror(errno));
     (void)madvise(image, f->bytes, MADV_HUGEPAGE); /* fewer TLB misses; without it only slower */
     f->image = image;
     return BT_OK;
@@ -241,7 +245,7 @@ static bt_err find_form(bt_form *ret, const char *name, bt_fault *fault)
             *ret = (bt_form)f;
             return BT_OK;
         }
-    return bt_fail(fault, BT_EARG, "weights '%.40s': f16, int8 or fp4", name);
+    return bt_fail(fault, BT_EARG, "weights '%.40s' are none of f16, int8 and fp4", name);
 }
 
 bt_err bt_weights_open(bt_weights **ret, const bt_model *m, const bt_weights_options *options, bt_pool *pool,
@@ -252,14 +256,14 @@ bt_err bt_weights_open(bt_weights **ret, const bt_model *m, const bt_weights_opt
     bt_err e = find_form(&form, options->form, fault);
     if (e < 0) return e;
     if (options->ctx_tokens < 1 || options->ctx_tokens > BT_MODEL_MAX_CTX)
-        return bt_fail(fault, BT_EARG, "context of %zu tokens: 1 to %d", options->ctx_tokens,
+        return bt_fail(fault, BT_EARG, "a context of %zu tokens; 1 to %d are possible", options->ctx_tokens,
                        BT_MODEL_MAX_CTX);
     if (options->by_layer && !options->source)
         return bt_fail(fault, BT_EARG, "weights by layer are those of a source");
     if (options->source && form != BT_FORM_F16)
         return bt_fail(fault, BT_EARG, "weights of another source have the form f16, not %s", options->form);
     bt_weights *w = calloc(1, sizeof *w);
-    if (!w) return bt_fail(fault, BT_ENOMEM, "weights of '%s'", m->name);
+    if (!w) return bt_fail(fault, BT_ENOMEM, "out of memory for the weights of '%s'", m->name);
     w->model = m;
     w->form = form;
     if ((e = bt_weights_plan_make(&f.plan, m, form, fault)) < 0) goto out;

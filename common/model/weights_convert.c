@@ -48,7 +48,7 @@ static bt_err split(const bt_gguf_tensor *t, panel_fn *fn, void *ud, const char 
     j.scratch = calloc(parts * j.stride, sizeof *j.scratch);
     j.is_bad = calloc(parts, 1);
     if (!j.scratch || !j.is_bad) {
-        e = bt_fail(fault, BT_ENOMEM, "converting weights");
+        e = bt_fail(fault, BT_ENOMEM, "out of memory converting weights");
         goto out;
     }
     bt_pool_run(pool, split_part, &j);

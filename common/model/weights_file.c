@@ -87,13 +87,13 @@ bt_err bt_weights_check(bt_weights_plan *p, const uint8_t *image, size_t bytes, 
     uint8_t d[BT_HASH_BYTES];
     if (bytes < BT_WEIGHTS_HEADER_BYTES + p->count * BT_WEIGHTS_ENTRY_BYTES ||
         memcmp(image, BT_WEIGHTS_MAGIC, 8) != 0)
-        return bt_fail(fault, BT_EFORMAT, "no file of weights");
+        return bt_fail(fault, BT_EFORMAT, "the file holds no weights");
     if (bt_get32(image + 8) != BT_WEIGHTS_VERSION)
-        return bt_fail(fault, BT_EVERSION, "weights of version %u, not %d", bt_get32(image + 8),
+        return bt_fail(fault, BT_EVERSION, "the weights have version %u, not %d", bt_get32(image + 8),
                        BT_WEIGHTS_VERSION);
     if (bt_get32(image + 12) != (uint32_t)p->form ||
         memcmp(image + 16, p->model->id, sizeof p->model->id) != 0)
-        return bt_fail(fault, BT_EFORMAT, "weights of another model or form");
+        return bt_fail(fault, BT_EFORMAT, "the weights are of another model or form");
     digest(d, image, p);
     if (bt_get64(image + 32) != bytes || bt_get32(image + 40) != p->count ||
         memcmp(image + DIGEST_AT, d, sizeof d) != 0)
@@ -108,7 +108,7 @@ bt_err bt_weights_check(bt_weights_plan *p, const uint8_t *image, size_t bytes, 
         if (!has_place(&p->item[n], table + n * BT_WEIGHTS_ENTRY_BYTES))
             return bt_fail(fault, BT_EFORMAT, "item %zu is not in its place", n);
     if (p->bytes != bytes)
-        return bt_fail(fault, BT_EFORMAT, "%zu bytes of weights, not %zu", bytes, p->bytes);
+        return bt_fail(fault, BT_EFORMAT, "the file of weights has %zu bytes, not %zu", bytes, p->bytes);
     return BT_OK;
 }
 

@@ -53,7 +53,7 @@ bt_err bt_weights_plan_make(bt_weights_plan *ret, const bt_model *m, bt_form for
 {
     bt_weights_plan p = {.model = m, .form = form};
     p.item = calloc(((size_t)m->hp.layers + 1) * BT_WEIGHT_OUTPUT, sizeof *p.item);
-    if (!p.item) return bt_fail(fault, BT_ENOMEM, "planning weights");
+    if (!p.item) return bt_fail(fault, BT_ENOMEM, "out of memory planning weights");
     uint32_t layer = 0;
     for (bt_weight w = BT_WEIGHT_NONE; (w = bt_weight_next(m, &layer, w));)
         p.item[p.count++] =

@@ -8,7 +8,7 @@ void bt_stop_init(bt_stop *s) { memset(s, 0, sizeof *s); }
 
 bt_err bt_stop_add_string(bt_stop *s, const char *text, size_t len, bt_fault *fault)
 {
-    if (len == 0) return bt_fail(fault, BT_EARG, "an empty stop string");
+    if (len == 0) return bt_fail(fault, BT_EARG, "a stop string is empty");
     if (len > BT_STOP_MAX_BYTES)
         return bt_fail(fault, BT_ELIMIT, "a stop string of %zu bytes; at most %d are allowed", len,
                        BT_STOP_MAX_BYTES);

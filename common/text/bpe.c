@@ -51,7 +51,8 @@ bt_err bt_bpe_load_merges(bt_tokenizer *tok, const bt_vocab_source *src, bt_faul
     size_t slots = 64;
     while (slots < 2 * src->merge_count) slots *= 2; /* merge_count <= BT_TOKENIZER_MAX_MERGES */
     if (!(tok->merge = malloc(slots * sizeof *tok->merge)))
-        return bt_fail(fault, BT_ENOMEM, "tokenizer.ggml.merges: %zu merges", src->merge_count);
+        return bt_fail(fault, BT_ENOMEM, "out of memory for the %zu merges of tokenizer.ggml.merges",
+                       src->merge_count);
     tok->merge_mask = slots - 1;
     for (size_t i = 0; i < slots; i++) tok->merge[i].pair = BT_TOKENIZER_NO_PAIR;
     char bytes[2 * BT_TOKENIZER_MAX_TOKEN_BYTES];
@@ -120,7 +121,7 @@ static bt_err encode_word(void *ud, const char *word, size_t len, bt_fault *faul
         e = bt_tokenizer_emit(enc, enc->merge.symbol[i].id, fault);
     return e;
 no_memory:
-    return bt_fail(fault, BT_ENOMEM, "encoding a word of %zu bytes", len);
+    return bt_fail(fault, BT_ENOMEM, "out of memory encoding a word of %zu bytes", len);
 }
 
 bt_err bt_bpe_encode(bt_encoder *enc, const char *text, size_t len, bt_fault *fault)

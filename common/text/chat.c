@@ -361,7 +361,8 @@ bt_err bt_chat_render(bt_chat_prompt *ret, const bt_chat *chat, const bt_chat_me
         goto out;
     }
     if (messages > BT_CHAT_MAX_MESSAGES) {
-        e = bt_fail(fault, BT_ELIMIT, "%zu messages, limit %d", messages, BT_CHAT_MAX_MESSAGES);
+        e = bt_fail(fault, BT_ELIMIT, "the chat has %zu messages; at most %d are allowed", messages,
+                    BT_CHAT_MAX_MESSAGES);
         goto out;
     }
     const bool is_inst = chat->family == BT_CHAT_LLAMA2 || chat->family == BT_CHAT_MISTRAL;
@@ -375,7 +376,7 @@ bt_err bt_chat_render(bt_chat_prompt *ret, const bt_chat *chat, const bt_chat_me
         goto out;
     }
     if (e != BT_OK) {
-        bt_fail(fault, e, "rendering a chat of %zu messages", messages);
+        bt_fail(fault, e, "cannot render a chat of %zu messages: %s", messages, bt_err_name(e));
         goto out;
     }
     for (size_t i = 0, begin = 0; i < w.ends; begin = w.end[i++].at)

@@ -45,7 +45,7 @@ bt_err bt_detok_push(bt_buf *out, bt_detok *d, int32_t id, bt_fault *fault)
     }
     d->drop_space = false;
     for (size_t i = 0; i < piece.len && e == BT_OK; i++) e = add_byte(out, d, piece.ptr[i]);
-    return e < 0 ? bt_fail(fault, e, "text of more than %zu bytes", out->limit_bytes) : BT_OK;
+    return e < 0 ? bt_fail(fault, e, "the text has more than %zu bytes, its limit", out->limit_bytes) : BT_OK;
 }
 
 bt_err bt_detok_finish(bt_buf *out, bt_detok *d, bt_fault *fault)
@@ -54,7 +54,7 @@ bt_err bt_detok_finish(bt_buf *out, bt_detok *d, bt_fault *fault)
     d->tail_len = 0;
     d->drop_space = false;
     if (is_open && bt_buf_str(out, replacement) < 0)
-        return bt_fail(fault, out->err, "text of more than %zu bytes", out->limit_bytes);
+        return bt_fail(fault, out->err, "the text has more than %zu bytes, its limit", out->limit_bytes);
     return BT_OK;
 }
 

@@ -56,7 +56,9 @@ static bt_err compile(pcre2_code **ret, const char *pattern, bt_fault *fault)
     pcre2_code *re = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
                                    PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code, &at, NULL);
     if (!re)
-        return bt_fail(fault, BT_ENOMEM, "pre-tokenizer: PCRE2 error %d at %zu of its expression", code, at);
+        return bt_fail(fault, BT_ENOMEM,
+                       "PCRE2 cannot compile the expression of a pre-tokenizer: error %d at byte %zu", code,
+                       at);
     /* Where the system forbids making code at run time, matching goes on interpreted: slower,
      * the same words. */
     (void)pcre2_jit_compile(re, PCRE2_JIT_COMPLETE);
@@ -69,12 +71,12 @@ bt_err bt_pretok_new(bt_pretok **ret, const char *name, size_t len, bt_fault *fa
     const pretok_kind *kind = find_kind(name, len);
     char shown[64];
     if (!kind)
-        return bt_fail(fault, BT_EVERSION, "tokenizer.ggml.pre: '%s' is not known; known are %s, %s, %s, %s",
+        return bt_fail(fault, BT_EVERSION, "tokenizer.ggml.pre is '%s'; this build knows %s, %s, %s and %s",
                        bt_utf8_show(shown, sizeof shown, name, len), kinds[0].names[0], kinds[1].names[0],
                        kinds[2].names[0], kinds[3].names[0]);
     bt_err e;
     bt_pretok *p = calloc(1, sizeof *p);
-    if (!p) return bt_fail(fault, BT_ENOMEM, "making a pre-tokenizer");
+    if (!p) return bt_fail(fault, BT_ENOMEM, "out of memory making a pre-tokenizer");
     p->kind = kind;
     if (kind->digits && (e = compile(&p->digits, kind->digits, fault)) < 0) goto out;
     if ((e = compile(&p->word, kind->word, fault)) < 0) goto out;
@@ -114,8 +116,10 @@ static bt_err next_match(size_t *ret_begin, size_t *ret_end, const pcre2_code *r
         *ret_begin = *ret_end = len;
         return BT_OK;
     }
-    if (rc == PCRE2_ERROR_NOMEMORY) return bt_fail(ps->fault, BT_ENOMEM, "cutting text into words");
-    if (rc < 0) return bt_fail(ps->fault, BT_ELIMIT, "cutting text into words: PCRE2 gave up (error %d)", rc);
+    if (rc == PCRE2_ERROR_NOMEMORY)
+        return bt_fail(ps->fault, BT_ENOMEM, "out of memory cutting text into words");
+    if (rc < 0)
+        return bt_fail(ps->fault, BT_ELIMIT, "PCRE2 gave up cutting the text into words (error %d)", rc);
     const PCRE2_SIZE *at = pcre2_get_ovector_pointer(ps->data);
     *ret_begin = at[0];
     *ret_end = at[1];
@@ -144,7 +148,7 @@ bt_err bt_pretok_split(const bt_pretok *p, const char *text, size_t len, bt_pret
     ps.data = pcre2_match_data_create(1, NULL);
     ps.limits = pcre2_match_context_create(NULL);
     if (!ps.data || !ps.limits) {
-        e = bt_fail(fault, BT_ENOMEM, "cutting text into words");
+        e = bt_fail(fault, BT_ENOMEM, "out of memory cutting text into words");
         goto out;
     }
     /* A match may step back over each character of a long run a few times, no more. */

@@ -80,7 +80,7 @@ bt_err bt_spm_encode(bt_encoder *enc, const char *text, size_t len, bool starts_
     bt_err e;
     if (enc->scratch_cap < len + 1) {
         char *p = realloc(enc->scratch, len + 1);
-        if (!p) return bt_fail(fault, BT_ENOMEM, "encoding %zu bytes of text", len);
+        if (!p) return bt_fail(fault, BT_ENOMEM, "out of memory encoding %zu bytes of text", len);
         enc->scratch = p;
         enc->scratch_cap = len + 1;
     }
@@ -99,11 +99,11 @@ bt_err bt_spm_encode(bt_encoder *enc, const char *text, size_t len, bool starts_
         const int bytes = bt_utf8_next(enc->scratch + i, n - i); /* text is valid: 1 to 4 */
         if (bt_merge_add(&enc->merge, (uint32_t)bytes,
                          bt_tokenizer_find_word(tok, enc->scratch + i, (size_t)bytes)) < 0)
-            return bt_fail(fault, BT_ENOMEM, "encoding %zu bytes of text", len);
+            return bt_fail(fault, BT_ENOMEM, "out of memory encoding %zu bytes of text", len);
         i += (size_t)bytes;
     }
     if (bt_merge_run(&enc->merge, enc->scratch, joins, tok) < 0)
-        return bt_fail(fault, BT_ENOMEM, "encoding %zu bytes of text", len);
+        return bt_fail(fault, BT_ENOMEM, "out of memory encoding %zu bytes of text", len);
     for (uint32_t i = 0; i != BT_MERGE_NONE; i = enc->merge.symbol[i].next) {
         const bt_merge_symbol *s = &enc->merge.symbol[i];
         e = s->id >= 0 ? bt_tokenizer_emit(enc, s->id, fault)

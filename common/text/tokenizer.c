@@ -107,12 +107,14 @@ bt_err bt_tokenizer_encode_at_most(int32_t **ret, size_t *ret_count, const bt_to
     size_t len = 0, bad;
     for (size_t i = 0; i < pieces; i++) {
         if (piece[i].len > BT_TOKENIZER_MAX_TEXT_BYTES - len)
-            return bt_fail(fault, BT_ELIMIT, "text of more than %d bytes", BT_TOKENIZER_MAX_TEXT_BYTES);
+            return bt_fail(fault, BT_ELIMIT, "the text has more than %d bytes, the limit",
+                           BT_TOKENIZER_MAX_TEXT_BYTES);
         len += piece[i].len;
     }
     const char *text = pieces == 1 ? piece[0].text : "";
     if (pieces > 1) {
-        if (!(joined = malloc(len + 1))) return bt_fail(fault, BT_ENOMEM, "encoding %zu bytes of text", len);
+        if (!(joined = malloc(len + 1)))
+            return bt_fail(fault, BT_ENOMEM, "out of memory encoding %zu bytes of text", len);
         size_t n = 0;
         for (size_t i = 0; i < pieces; i++) {
             if (piece[i].len > 0) memcpy(joined + n, piece[i].text, piece[i].len);
@@ -121,7 +123,7 @@ bt_err bt_tokenizer_encode_at_most(int32_t **ret, size_t *ret_count, const bt_to
         text = joined;
     }
     if (!bt_utf8_valid(text, len, &bad)) {
-        e = bt_fail(fault, BT_EARG, "text is not valid UTF-8 at byte %zu", bad);
+        e = bt_fail(fault, BT_EARG, "the text is not valid UTF-8 at byte %zu", bad);
         goto out;
     }
     if ((flags & BT_ENCODE_BOS) && tok->adds_bos && (e = bt_tokenizer_emit(&enc, tok->bos, fault)) < 0)
@@ -129,7 +131,7 @@ bt_err bt_tokenizer_encode_at_most(int32_t **ret, size_t *ret_count, const bt_to
     if ((e = encode_text(&enc, text, len, piece, pieces, (flags & BT_ENCODE_SPECIAL) != 0, fault)) < 0)
         goto out;
     if (!enc.id && !(enc.id = calloc(1, sizeof *enc.id))) {
-        e = bt_fail(fault, BT_ENOMEM, "encoding text");
+        e = bt_fail(fault, BT_ENOMEM, "out of memory encoding text");
         goto out;
     }
     *ret = enc.id;

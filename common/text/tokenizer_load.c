@@ -38,17 +38,17 @@ void bt_tokenizer_free(bt_tokenizer *tok)
 
 static bt_err check_counts(const bt_vocab_source *src, bool is_spm, bt_fault *fault)
 {
-    if (src->token_count == 0) return bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.tokens: missing or empty");
+    if (src->token_count == 0) return bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.tokens is missing or empty");
     if (src->token_count > BT_TOKENIZER_MAX_TOKENS)
-        return bt_fail(fault, BT_ELIMIT, "tokenizer.ggml.tokens: %zu tokens, limit %d", src->token_count,
-                       BT_TOKENIZER_MAX_TOKENS);
+        return bt_fail(fault, BT_ELIMIT, "tokenizer.ggml.tokens has %zu tokens; at most %d are allowed",
+                       src->token_count, BT_TOKENIZER_MAX_TOKENS);
     if (!is_spm && src->merge_count == 0)
-        return bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.merges: missing or empty");
+        return bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.merges is missing or empty");
     if (!is_spm && src->merge_count > BT_TOKENIZER_MAX_MERGES)
-        return bt_fail(fault, BT_ELIMIT, "tokenizer.ggml.merges: %zu merges, limit %d", src->merge_count,
-                       BT_TOKENIZER_MAX_MERGES);
+        return bt_fail(fault, BT_ELIMIT, "tokenizer.ggml.merges has %zu merges; at most %d are allowed",
+                       src->merge_count, BT_TOKENIZER_MAX_MERGES);
     if (src->chat_template.ptr && src->chat_template.len > BT_TOKENIZER_MAX_TEMPLATE_BYTES)
-        return bt_fail(fault, BT_ELIMIT, "tokenizer.chat_template: %zu bytes, limit %d",
+        return bt_fail(fault, BT_ELIMIT, "tokenizer.chat_template has %zu bytes; at most %d are allowed",
                        src->chat_template.len, BT_TOKENIZER_MAX_TEMPLATE_BYTES);
     return BT_OK;
 }
@@ -56,7 +56,7 @@ static bt_err check_counts(const bt_vocab_source *src, bool is_spm, bt_fault *fa
 static bt_err set_id(int32_t *ret, int64_t id, const char *key, const bt_tokenizer *tok, bt_fault *fault)
 {
     if (id < -1 || id >= (int64_t)tok->count)
-        return bt_fail(fault, BT_EFORMAT, "%s: %lld, but there are %zu tokens", key, (long long)id,
+        return bt_fail(fault, BT_EFORMAT, "%s is %lld, but there are %zu tokens", key, (long long)id,
                        tok->count);
     *ret = (int32_t)id;
     return BT_OK;
@@ -73,7 +73,7 @@ static bt_err add_word(bt_tokenizer *tok, size_t i, bt_fault *fault)
         const uint32_t other = tok->word[s] - 1;
         if (tok->begin[other + 1] - tok->begin[other] == len &&
             memcmp(tok->arena + tok->begin[other], text, len) == 0)
-            return bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.tokens[%zu]: the same as token %u", i, other);
+            return bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.tokens[%zu] is the same as token %u", i, other);
     }
     tok->word[s] = (uint32_t)i + 1;
     if (len > tok->max_word_bytes) tok->max_word_bytes = len;
@@ -90,10 +90,10 @@ static bt_err read_token(bt_tokenizer *tok, bt_buf *arena, const bt_vocab_source
     char unmapped[BT_TOKENIZER_MAX_TOKEN_BYTES];
     int n = -1;
     if (name.len > BT_TOKENIZER_MAX_TOKEN_BYTES)
-        return bt_fail(fault, BT_ELIMIT, "tokenizer.ggml.tokens[%zu]: %zu bytes, limit %d", i, name.len,
-                       BT_TOKENIZER_MAX_TOKEN_BYTES);
+        return bt_fail(fault, BT_ELIMIT, "tokenizer.ggml.tokens[%zu] has %zu bytes; at most %d are allowed",
+                       i, name.len, BT_TOKENIZER_MAX_TOKEN_BYTES);
     if (type < BT_TOKEN_NORMAL || type > BT_TOKEN_BYTE)
-        return bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.token_type[%zu]: %d, not 1 to 6", i, type);
+        return bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.token_type[%zu] is %d; 1 to 6 is allowed", i, type);
     tok->type[i] = (uint8_t)type;
     if (type == BT_TOKEN_NORMAL) {
         n = tok->is_spm ? bt_spm_unmap(unmapped, name.ptr, name.len)
@@ -105,10 +105,10 @@ static bt_err read_token(bt_tokenizer *tok, bt_buf *arena, const bt_vocab_source
     if (type == BT_TOKEN_BYTE && tok->is_spm) {
         const int b = bt_spm_byte(name.ptr, name.len);
         if (b < 0)
-            return bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.tokens[%zu]: a byte token, but not '<0xXX>'",
+            return bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.tokens[%zu] is a byte token, but not '<0xXX>'",
                            i);
         if (tok->byte_id[b] >= 0)
-            return bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.tokens[%zu]: the same as token %d", i,
+            return bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.tokens[%zu] is the same as token %d", i,
                            tok->byte_id[b]);
         tok->byte_id[b] = (int32_t)i;
         unmapped[0] = (char)b;
@@ -117,7 +117,7 @@ static bt_err read_token(bt_tokenizer *tok, bt_buf *arena, const bt_vocab_source
     if (tok->is_spm) {
         const float score = src->score ? src->score(src->ud, i) : 0;
         if (!isfinite(score))
-            return bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.scores[%zu]: not a number", i);
+            return bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.scores[%zu] is not a number", i);
         tok->score[i] = score;
     }
     return n >= 0 ? bt_buf_add(arena, unmapped, (size_t)n) : bt_buf_add(arena, name.ptr, name.len);
@@ -139,7 +139,7 @@ static bt_err load_tokens(bt_tokenizer *tok, const bt_vocab_source *src, bt_faul
     tok->word_mask = slots - 1;
     if (tok->is_spm) tok->score = calloc(n, sizeof *tok->score);
     if (!is_word || !tok->begin || !tok->type || !tok->is_eog || !tok->word || (tok->is_spm && !tok->score)) {
-        e = bt_fail(fault, BT_ENOMEM, "tokenizer.ggml.tokens: %zu tokens", n);
+        e = bt_fail(fault, BT_ENOMEM, "out of memory for the %zu tokens of tokenizer.ggml.tokens", n);
         goto out;
     }
     for (size_t i = 0; i < n; i++) {
@@ -180,7 +180,7 @@ static bt_err load_specials(bt_tokenizer *tok, bt_fault *fault)
     named *list = calloc(n + 1, sizeof *list);
     tok->special = calloc(n + 1, sizeof *tok->special);
     if (!list || !tok->special) {
-        e = bt_fail(fault, BT_ENOMEM, "%zu special tokens", n);
+        e = bt_fail(fault, BT_ENOMEM, "out of memory for %zu special tokens", n);
         goto out;
     }
     n = 0;
@@ -190,7 +190,7 @@ static bt_err load_specials(bt_tokenizer *tok, bt_fault *fault)
             continue;
         /* Found in text, a piece of a character would leave the rest of it: no longer UTF-8. */
         if (!bt_utf8_valid(name.ptr, name.len, NULL)) {
-            e = bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.tokens[%zu]: a special token, but not UTF-8", i);
+            e = bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.tokens[%zu] is a special token, but not UTF-8", i);
             goto out;
         }
         list[n++] = (named){name.ptr, name.len, (uint32_t)i};
@@ -205,7 +205,7 @@ static bt_err load_specials(bt_tokenizer *tok, bt_fault *fault)
         tok->special[i] = list[i].id;
         if (i > 0 && by_name(&list[i - 1], &list[i]) == 0) {
             const uint32_t a = list[i - 1].id, b = list[i].id;
-            e = bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.tokens[%u]: the same as token %u", a > b ? a : b,
+            e = bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.tokens[%u] is the same as token %u", a > b ? a : b,
                         a > b ? b : a);
             goto out;
         }
@@ -242,12 +242,11 @@ bt_err bt_tokenizer_new(bt_tokenizer **ret, const bt_vocab_source *src, bt_fault
     const bool is_spm = is_text(src->model, "llama");
     char shown[64];
     if (!is_spm && !is_text(src->model, "gpt2"))
-        return bt_fail(fault, BT_EVERSION,
-                       "tokenizer.ggml.model: '%s' is not known; known are llama and gpt2",
+        return bt_fail(fault, BT_EVERSION, "tokenizer.ggml.model is '%s'; this build knows llama and gpt2",
                        bt_utf8_show(shown, sizeof shown, src->model.ptr, src->model.len));
     if ((e = check_counts(src, is_spm, fault)) < 0) return e;
     bt_tokenizer *tok = calloc(1, sizeof *tok);
-    if (!tok) return bt_fail(fault, BT_ENOMEM, "making a tokenizer");
+    if (!tok) return bt_fail(fault, BT_ENOMEM, "out of memory making a tokenizer");
     tok->is_spm = is_spm;
     tok->count = src->token_count;
     for (int b = 0; b < 256; b++) tok->byte_id[b] = -1;
@@ -259,7 +258,7 @@ bt_err bt_tokenizer_new(bt_tokenizer **ret, const bt_vocab_source *src, bt_fault
     if (src->chat_template.ptr) {
         tok->chat_template_len = src->chat_template.len;
         if (!(tok->chat_template = malloc(src->chat_template.len + 1))) {
-            e = bt_fail(fault, BT_ENOMEM, "tokenizer.chat_template");
+            e = bt_fail(fault, BT_ENOMEM, "out of memory for tokenizer.chat_template");
             goto out;
         }
         memcpy(tok->chat_template, src->chat_template.ptr, src->chat_template.len);

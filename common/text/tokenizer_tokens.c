@@ -58,7 +58,7 @@ bt_err bt_tokenizer_emit(bt_encoder *enc, int32_t id, bt_fault *fault)
     if (enc->count == enc->cap) {
         const size_t cap = enc->cap ? 2 * enc->cap : 64;
         int32_t *p = realloc(enc->id, cap * sizeof *p);
-        if (!p) return bt_fail(fault, BT_ENOMEM, "encoding text: %zu tokens", enc->count);
+        if (!p) return bt_fail(fault, BT_ENOMEM, "out of memory for %zu tokens of a text", enc->count);
         enc->id = p;
         enc->cap = cap;
     }

@@ -57,11 +57,11 @@ static void *sync_main(void *ud)
 static bt_err sync_open(capture_sync **ret, void (*tell)(const char *text), bt_fault *fault)
 {
     capture_sync *s = calloc(1, sizeof *s);
-    if (!s) return bt_fail(fault, BT_ENOMEM, "a capture");
+    if (!s) return bt_fail(fault, BT_ENOMEM, "out of memory for a capture");
     s->tell = tell;
     bt_err e = bt_ring_new(&s->ring, sizeof(int), ASKED + 1, fault);
     const int err = e == BT_OK ? pthread_create(&s->thread, NULL, sync_main, s) : 0;
-    if (err) e = bt_fail(fault, BT_EIO, "a thread for the capture: %s", strerror(err));
+    if (err) e = bt_fail(fault, BT_EIO, "cannot start the thread of the capture: %s", strerror(err));
     if (e < 0) {
         bt_ring_free(s->ring);
         free(s);
@@ -197,7 +197,7 @@ static bt_err hash_prompt(bt_capture *c, bt_trace_row *row, bt_fault *fault)
     const size_t n = bt_capture_blocks(row->captured->prompt_len);
     if (n > c->hash_cap) {
         uint64_t *more = reallocarray(c->hash, n, sizeof *more);
-        if (!more) return bt_fail(fault, BT_ENOMEM, "%zu hashes", n);
+        if (!more) return bt_fail(fault, BT_ENOMEM, "out of memory for %zu hashes", n);
         c->hash = more;
         c->hash_cap = n;
     }
@@ -331,7 +331,7 @@ bt_err bt_capture_open(bt_capture **ret, uint64_t *ret_cut, const bt_capture_con
 {
     sigset_t all, before;
     bt_capture *c = calloc(1, sizeof *c);
-    if (!c) return bt_fail(fault, BT_ENOMEM, "a capture");
+    if (!c) return bt_fail(fault, BT_ENOMEM, "out of memory for a capture");
     c->config = *config;
     c->start_us = bt_clock_us();
     c->wall_s = bt_clock_wall_s();
@@ -351,7 +351,7 @@ bt_err bt_capture_open(bt_capture **ret, uint64_t *ret_cut, const bt_capture_con
     e = sync_open(&c->sync, config->tell, fault);
     const int err = e == BT_OK ? pthread_create(&c->thread, NULL, thread_main, c) : 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (err) e = bt_fail(fault, BT_EIO, "a thread for the capture: %s", strerror(err));
+    if (err) e = bt_fail(fault, BT_EIO, "cannot start the thread of the capture: %s", strerror(err));
     if (e < 0) {
         sync_close(c->sync);
         goto fail;

@@ -20,7 +20,7 @@ static bool may_pass(int error)
 
 static bt_err failed(const bt_capture_file *f, const char *what, bt_fault *fault)
 {
-    return bt_fail(fault, may_pass(errno) ? BT_ELIMIT : BT_EIO, "%s '%.150s': %s", what, f->path,
+    return bt_fail(fault, may_pass(errno) ? BT_ELIMIT : BT_EIO, "cannot %s '%.150s': %s", what, f->path,
                    strerror(errno));
 }
 
@@ -33,7 +33,8 @@ static bt_err find_end(uint64_t *ret, const uint8_t *bytes, size_t n, bt_fault *
         at += whole;
     const size_t head = n < BT_CAPTURE_MAGIC_BYTES ? n : BT_CAPTURE_MAGIC_BYTES;
     if (at == 0 && memcmp(bytes, BT_CAPTURE_MAGIC, head) != 0)
-        return bt_fail(fault, BT_EFORMAT, "it is no capture; nothing is written over it");
+        return bt_fail(fault, BT_EFORMAT,
+                       "the file is no capture, and nothing is written over it: name another file");
     /* Damage in the middle is not the end: what follows it stays. */
     for (size_t i = at; i + BT_CAPTURE_HEAD_BYTES < n; i++) {
         const uint8_t *next = memmem(bytes + i, n - i, BT_CAPTURE_MAGIC, BT_CAPTURE_MAGIC_BYTES);
@@ -56,7 +57,7 @@ static bt_err open_file(bt_capture_file *f, bt_fault *fault)
     bt_err e = BT_OK;
     f->fd = bt_file_lock(f->path, 0600, false);
     if (f->fd < 0 && errno == EWOULDBLOCK)
-        return bt_fail(fault, BT_EAGAIN, "'%.150s' belongs to another gateway", f->path);
+        return bt_fail(fault, BT_EAGAIN, "another gateway writes to '%.150s': name another file", f->path);
     if (f->fd < 0) return failed(f, "open", fault);
     if (fstat(f->fd, &st) < 0) e = failed(f, "stat", fault);
     uint64_t end = 0;
@@ -92,7 +93,7 @@ bt_err bt_capture_file_open(bt_capture_file *ret, const char *path, uint64_t rot
 {
     char part[PATH_BYTES];
     bt_capture_file f = {.fd = -1, .rotate_bytes = rotate_bytes, .path = strdup(path)};
-    if (!f.path) return bt_fail(fault, BT_ENOMEM, "a path");
+    if (!f.path) return bt_fail(fault, BT_ENOMEM, "out of memory for a path");
     bt_err e = open_file(&f, fault);
     if (e < 0 && e != BT_ELIMIT) {
         bt_capture_file_close(&f);
@@ -142,7 +143,8 @@ bt_err bt_capture_file_rotate(bt_capture_file *f, bt_fault *fault)
 {
     char part[PATH_BYTES];
     if (f->parts >= MAX_PARTS || !part_path(part, f, f->parts + 1))
-        return bt_fail(fault, BT_ELIMIT, "%u parts of '%.150s'", f->parts, f->path);
+        return bt_fail(fault, BT_ELIMIT, "'%.150s' has %u parts, and no other can be named", f->path,
+                       f->parts);
     bt_err e = bt_capture_file_sync(f, fault);
     if (e < 0) return e;
     if (rename(f->path, part) < 0) return failed(f, "rename", fault);

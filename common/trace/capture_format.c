@@ -76,7 +76,8 @@ static bt_err close_record(bt_buf *out, size_t from, bt_capture_kind kind, const
 fail:
     out->len = from;
     out->err = BT_OK;
-    return bt_fail(fault, e, "a record of %zu bytes; at most %d", sealed, BT_CAPTURE_MAX_BYTES);
+    return bt_fail(fault, e, "a record would have %zu bytes; at most %d are allowed", sealed,
+                   BT_CAPTURE_MAX_BYTES);
 }
 
 static size_t open_record(bt_buf *out)
@@ -90,7 +91,8 @@ static size_t open_record(bt_buf *out)
 /* A buffer that could not even take the head. */
 static bt_err is_open(const bt_buf *out, size_t from, bt_fault *fault)
 {
-    return out->len == from + BT_CAPTURE_HEAD_BYTES ? BT_OK : bt_fail(fault, BT_ENOMEM, "a record");
+    return out->len == from + BT_CAPTURE_HEAD_BYTES ? BT_OK
+                                                    : bt_fail(fault, BT_ENOMEM, "out of memory for a record");
 }
 
 bt_err bt_capture_put_start(bt_buf *out, const bt_capture_start *s, const unsigned char *public_key,
@@ -168,13 +170,13 @@ bt_err bt_capture_measure(size_t *ret_bytes, const uint8_t *bytes, size_t n, bt_
     if (memcmp(bytes, BT_CAPTURE_MAGIC, n < BT_CAPTURE_MAGIC_BYTES ? n : BT_CAPTURE_MAGIC_BYTES) != 0)
         return bt_fail(fault, BT_EFORMAT, "no record begins here");
     if (n > BT_CAPTURE_MAGIC_BYTES && (bytes[4] < 1 || bytes[4] > VERSION))
-        return bt_fail(fault, BT_EFORMAT, "version %u; this program reads versions 1 to %d", bytes[4],
-                       VERSION);
+        return bt_fail(fault, BT_EFORMAT, "a record has version %u; this program reads versions 1 to %d",
+                       bytes[4], VERSION);
     if (n < BT_CAPTURE_HEAD_BYTES) return BT_OK;
     const uint32_t payload = bt_get32(bytes + 8);
     if (bytes[5] < BT_CAPTURE_START || bytes[5] > BT_CAPTURE_DROPPED || bytes[6] > 1 || bytes[7] != 0 ||
         bt_get32(bytes + 12) != 0 || payload > BT_CAPTURE_MAX_BYTES)
-        return bt_fail(fault, BT_EFORMAT, "a record of kind %u with %u bytes", bytes[5], payload);
+        return bt_fail(fault, BT_EFORMAT, "a record has kind %u and %u bytes", bytes[5], payload);
     const size_t whole = BT_CAPTURE_HEAD_BYTES + (size_t)payload + BT_CAPTURE_TAIL_BYTES;
     if (n >= whole) *ret_bytes = whole;
     return BT_OK;
@@ -219,8 +221,8 @@ static size_t take_count(cursor *c, size_t bytes)
 
 static bt_err is_whole(const cursor *c, bt_fault *fault)
 {
-    if (c->is_short) return bt_fail(fault, BT_EFORMAT, "a record that ends too early");
-    if (c->left) return bt_fail(fault, BT_EFORMAT, "%zu bytes too many in a record", c->left);
+    if (c->is_short) return bt_fail(fault, BT_EFORMAT, "a record ends too early");
+    if (c->left) return bt_fail(fault, BT_EFORMAT, "a record has %zu bytes too many", c->left);
     return BT_OK;
 }
 
@@ -236,9 +238,9 @@ bt_err bt_capture_get_start(bt_capture_start *ret, const uint8_t *payload, size_
     const bt_err e = is_whole(&c, fault);
     if (e < 0) return e;
     if (s.wall_s < 0 || s.wall_s > (int64_t)1 << 40)
-        return bt_fail(fault, BT_EFORMAT, "a start %lld s after 1970", (long long)s.wall_s);
+        return bt_fail(fault, BT_EFORMAT, "a start lies %lld s after 1970", (long long)s.wall_s);
     if (block != BT_TRACE_CAPTURE_BLOCK)
-        return bt_fail(fault, BT_EFORMAT, "blocks of %u tokens; they have 64", block);
+        return bt_fail(fault, BT_EFORMAT, "blocks have %u tokens, not 64", block);
     s.has_text = text & 1;
     *ret = s;
     return BT_OK;
@@ -282,7 +284,7 @@ bt_err bt_capture_get_request(bt_trace_row *row, bt_trace_captured *captured, ui
     cursor c = {payload, n, false};
     bt_trace_row r = {.has_arrival = true, .has_output = true, .block_tokens = BT_TRACE_CAPTURE_BLOCK};
     bt_trace_captured k = {.has_text = false};
-    if (n < FIXED_BYTES + 4) return bt_fail(fault, BT_EFORMAT, "a record that ends too early");
+    if (n < FIXED_BYTES + 4) return bt_fail(fault, BT_EFORMAT, "a record ends too early");
     r.arrival_us = (int64_t)take64(&c);
     uint32_t *const counts[] = {&r.input_tokens, &r.output_tokens, &k.max_tokens,
                                 &k.attempts,     &k.cached_tokens, &k.covered_tokens};
@@ -298,13 +300,13 @@ bt_err bt_capture_get_request(bt_trace_row *row, bt_trace_captured *captured, ui
     k.sampling.seed = take64(&c);
     const uint8_t *facts = take(&c, 4);
     if (r.arrival_us < 0 || r.arrival_us >= (int64_t)1 << 50 || !are_times)
-        return bt_fail(fault, BT_EFORMAT, "a time that cannot be");
+        return bt_fail(fault, BT_EFORMAT, "a time is negative or beyond 2^50 us");
     if (r.input_tokens > BT_TRACE_MAX_TOKENS || r.output_tokens > BT_TRACE_MAX_TOKENS)
         return bt_fail(fault, BT_EFORMAT, "%u prompt and %u answer tokens; at most %d", r.input_tokens,
                        r.output_tokens, BT_TRACE_MAX_TOKENS);
-    if (!are_floats) return bt_fail(fault, BT_EFORMAT, "sampling with a value that is no number");
+    if (!are_floats) return bt_fail(fault, BT_EFORMAT, "a value of the sampling is no number");
     if (facts[0] >= BT_TRACE_OUTCOMES || facts[1] > 1 || facts[2] > 1 || facts[3] > 1)
-        return bt_fail(fault, BT_EFORMAT, "outcome %u", facts[0]);
+        return bt_fail(fault, BT_EFORMAT, "outcome %u or a flag of the request is unknown", facts[0]);
     k.outcome = (bt_trace_outcome)facts[0];
     k.is_chat = facts[1];
     k.is_stream = facts[2];
@@ -321,9 +323,11 @@ bt_err bt_capture_get_request(bt_trace_row *row, bt_trace_captured *captured, ui
     const bt_err e = is_whole(&c, fault);
     if (e < 0) return e;
     if (r.hash_len != 0 && r.hash_len != bt_capture_blocks(r.input_tokens))
-        return bt_fail(fault, BT_EFORMAT, "%zu hashes of %u tokens", r.hash_len, r.input_tokens);
+        return bt_fail(fault, BT_EFORMAT, "a request has %zu hashes for %u tokens", r.hash_len,
+                       r.input_tokens);
     if (k.has_text && k.prompt_len != r.input_tokens)
-        return bt_fail(fault, BT_EFORMAT, "%zu ids of a prompt of %u tokens", k.prompt_len, r.input_tokens);
+        return bt_fail(fault, BT_EFORMAT, "a request has %zu ids of a prompt of %u tokens", k.prompt_len,
+                       r.input_tokens);
     r.hash_ids = hash;
     *captured = k;
     r.captured = captured;

@@ -11,7 +11,7 @@ bt_err bt_trace_hist_begin(bt_trace_hist *h, bt_fault *fault)
 {
     *h = (bt_trace_hist){.least = UINT64_MAX};
     h->count = calloc(BUCKETS, sizeof *h->count);
-    return h->count ? BT_OK : bt_fail(fault, BT_ENOMEM, "a histogram");
+    return h->count ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory for a histogram");
 }
 
 void bt_trace_hist_done(bt_trace_hist *h)

@@ -32,7 +32,7 @@ static bt_err make_room(bt_trace_input *in, size_t want, bt_fault *fault)
     size_t cap = in->cap ? in->cap : STEP;
     while (cap < want) cap *= 2;
     uint8_t *more = realloc(in->buf, cap);
-    if (!more) return bt_fail(fault, BT_ENOMEM, "a piece of %zu bytes", want);
+    if (!more) return bt_fail(fault, BT_ENOMEM, "out of memory for a piece of %zu bytes", want);
     in->buf = more;
     in->cap = cap;
     return BT_OK;
@@ -45,7 +45,7 @@ bt_err bt_trace_input_peek(size_t *ret, bt_trace_input *in, size_t want, bt_faul
         if (e < 0) return e;
         const size_t n = fread(in->buf + in->len, 1, in->cap - in->len, in->f);
         in->len += n;
-        if (n == 0 && ferror(in->f)) return bt_fail(fault, BT_EIO, "read: %s", strerror(errno));
+        if (n == 0 && ferror(in->f)) return bt_fail(fault, BT_EIO, "cannot be read: %s", strerror(errno));
         in->is_over = n == 0;
     }
     *ret = in->len - in->at;
@@ -155,8 +155,8 @@ static bt_err next(char **ret, size_t *ret_len, bt_trace_input *in, bool is_row,
         in->line++;
         if (!is_whole) {
             if ((e = pass_rest(in, fault)) < 0) return e;
-            return bt_fail(fault, BT_EFORMAT, "line %llu: more than %d bytes", (unsigned long long)in->line,
-                           BT_TRACE_MAX_PIECE_BYTES);
+            return bt_fail(fault, BT_EFORMAT, "line %llu: has more than %d bytes",
+                           (unsigned long long)in->line, BT_TRACE_MAX_PIECE_BYTES);
         }
         if (to[-1] == '\n') to--;
         for (const char *p = from; is_row && (p = memchr(p, '\n', (size_t)(to - p))); p++) in->more_lines++;

@@ -33,7 +33,7 @@ static bt_err grow(bt_trace_map *m, bt_fault *fault)
 {
     bt_trace_map more = {.cap = m->cap ? m->cap * 2 : FIRST, .len = m->len};
     more.slot = malloc(more.cap * sizeof *more.slot);
-    if (!more.slot) return bt_fail(fault, BT_ENOMEM, "%zu ids", m->len);
+    if (!more.slot) return bt_fail(fault, BT_ENOMEM, "out of memory for %zu ids of a trace", m->len);
     memset(more.slot, 0xff, more.cap * sizeof *more.slot);
     for (size_t i = 0; i < m->cap; i++)
         if (m->slot[i].key != UINT64_MAX) more.slot[place(&more, m->slot[i].key)] = m->slot[i];

@@ -93,7 +93,7 @@ static bt_err next_record(const uint8_t **ret, size_t *ret_bytes, bt_trace *t, b
             continue;
         }
         t->in.line++;
-        if (bad == BT_OK) (void)snprintf(why.text, sizeof why.text, "a record whose sum is wrong");
+        if (bad == BT_OK) (void)snprintf(why.text, sizeof why.text, "the checksum of a record is wrong");
         return bt_fail(fault, BT_EFORMAT,
                        "line %llu, column 'record': %.120s (at byte %llu, %llu bytes passed over)",
                        (unsigned long long)t->in.line, why.text, at, (unsigned long long)passed);
@@ -111,12 +111,12 @@ static bt_err open_payload(const uint8_t **ret, size_t *ret_len, bt_trace *t, co
     if (!record[6]) return BT_OK;
     if (!t->o.secret_key)
         return bt_fail(fault, BT_EAUTH,
-                       "it is sealed: name the secret key that opens it (--unseal NAME.secret)");
+                       "the capture is sealed: name the secret key that opens it (--unseal NAME.secret)");
     if (len < BT_SEAL_BYTES)
         return bt_fail(fault, BT_EFORMAT, "line %llu, column 'record': too short for a seal",
                        (unsigned long long)t->in.line);
     uint8_t *plain = realloc(t->cap.plain, len);
-    if (!plain) return bt_fail(fault, BT_ENOMEM, "a record of %zu bytes", len);
+    if (!plain) return bt_fail(fault, BT_ENOMEM, "out of memory for a record of %zu bytes", len);
     t->cap.plain = plain;
     *ret = plain;
     *ret_len = len - BT_SEAL_BYTES;
@@ -129,7 +129,7 @@ static bt_err make_room(bt_trace *t, size_t n, bt_fault *fault)
     uint64_t *hash = reallocarray(t->hash, n, sizeof *hash);
     if (hash) t->hash = hash;
     int32_t *ids = hash ? reallocarray(t->cap.ids, n, sizeof *ids) : NULL;
-    if (!ids) return bt_fail(fault, BT_ENOMEM, "a record of %zu numbers", n);
+    if (!ids) return bt_fail(fault, BT_ENOMEM, "out of memory for a record of %zu numbers", n);
     t->hash_cap = t->cap.ids_cap = n;
     t->cap.ids = ids;
     return BT_OK;
@@ -152,7 +152,7 @@ static bt_err take_request(bt_trace_row *ret, bt_trace *t, uint8_t version, cons
 {
     bt_err e = make_room(t, bt_capture_room(n), fault);
     if (e < 0) return e;
-    if (!t->cap.has_first) return bt_fail(fault, BT_EFORMAT, "a request before any start");
+    if (!t->cap.has_first) return bt_fail(fault, BT_EFORMAT, "a request comes before any start");
     if ((e = bt_capture_get_request(ret, &t->cap.captured, t->hash, t->cap.ids, version, payload, n, fault)) <
         0)
         return e;

@@ -82,7 +82,7 @@ bt_err bt_trace_csv_header(bt_trace *t, bt_trace_format format, char *line, size
         if (cell.is_broken) return broken(t, t->csv.len, &cell, fault);
         const struct column *c = find(format, cell.text, cell.len);
         if (t->csv.len == BT_TRACE_MAX_COLUMNS)
-            return bt_fail(fault, BT_EFORMAT, "line %llu: more than %d columns",
+            return bt_fail(fault, BT_EFORMAT, "line %llu: has more than %d columns",
                            (unsigned long long)t->in.line, BT_TRACE_MAX_COLUMNS);
         if (c && is_there[c - columns])
             return bt_fail(fault, BT_EFORMAT, "line %llu: two columns are called '%s'",
@@ -155,7 +155,7 @@ static bt_err take(bt_trace_row *row, bt_trace *t, meaning m, const bt_trace_cel
     case SESSION: e = take_name(&row->session, t->session, at, c, fault); break;
     case MODEL: e = take_name(&row->model, t->model, at, c, fault); break;
     case KIND: e = take_only(2, at, c, "is no LLM request, which is 2", fault); break;
-    case BATCH: e = take_only(1, at, c, "is not 1: one row is one request", fault); break;
+    case BATCH: e = take_only(1, at, c, "is not 1; each row must be one request", fault); break;
     }
     return e;
 }
@@ -177,7 +177,7 @@ bt_err bt_trace_csv_next(bt_trace_row *ret, bool *is_end, bt_trace *t, bt_fault 
     }
     if (e < 0) return e;
     if (i != t->csv.len)
-        return bt_fail(fault, BT_EFORMAT, "line %llu: %zu columns; the header has %zu",
+        return bt_fail(fault, BT_EFORMAT, "line %llu: has %zu columns; the header has %zu",
                        (unsigned long long)t->in.line, i, t->csv.len);
     if (ret->has_arrival && t->facts.format == BT_TRACE_AZURE) {
         if (!t->has_base) t->base_us = ret->arrival_us;

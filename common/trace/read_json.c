@@ -102,10 +102,10 @@ bt_err bt_trace_room(bt_trace *t, size_t n, bt_fault *fault)
 {
     if (n <= t->hash_cap) return BT_OK;
     if (n > BT_TRACE_MAX_HASHES)
-        return bt_fail(fault, BT_EFORMAT, "line %llu, column 'hash_ids': %zu of them; at most %d",
+        return bt_fail(fault, BT_EFORMAT, "line %llu, column 'hash_ids': has %zu ids; at most %d are allowed",
                        (unsigned long long)t->in.line, n, BT_TRACE_MAX_HASHES);
     uint64_t *more = reallocarray(t->hash, n, sizeof *more);
-    if (!more) return bt_fail(fault, BT_ENOMEM, "%zu hashes", n);
+    if (!more) return bt_fail(fault, BT_ENOMEM, "out of memory for %zu hashes", n);
     t->hash = more;
     t->hash_cap = n;
     return BT_OK;
@@ -121,8 +121,8 @@ static bt_err either(const json_t **ret, bt_trace_place *at, const json_t *o, co
     at->column = b ? other : name;
     *ret = a ? a : b;
     if (a && b)
-        return bt_fail(fault, BT_EFORMAT, "line %llu: both '%s' and '%s'", (unsigned long long)at->line, name,
-                       other);
+        return bt_fail(fault, BT_EFORMAT, "line %llu: has both '%s' and '%s'; one of the two is allowed",
+                       (unsigned long long)at->line, name, other);
     return BT_OK;
 }
 
@@ -140,7 +140,7 @@ static bt_err take_hashes(bt_trace_row *row, bt_trace *t, const json_t *o, bt_fa
         if (!bt_trace_json_id(&t->hash[i], id)) return bt_trace_bad_json(fault, at, id, ID_WORDS);
     }
     if (n > row->input_tokens)
-        return bt_fail(fault, BT_EFORMAT, "line %llu, column 'hash_ids': %zu blocks of %u tokens",
+        return bt_fail(fault, BT_EFORMAT, "line %llu, column 'hash_ids': has %zu blocks for %u tokens",
                        (unsigned long long)at.line, n, row->input_tokens);
     row->hash_ids = t->hash;
     row->hash_len = n;
@@ -179,7 +179,9 @@ static bt_err mooncake(bt_trace_row *row, bt_trace *t, const json_t *o, bt_fault
     if ((e = take_name(&row->session, t->session, t, o, "session_id", fault)) < 0) return e;
     if ((e = take_name(&row->model, t->model, t, o, "model", fault)) < 0) return e;
     if (row->has_delay && !row->session)
-        return bt_trace_bad_json(fault, at, v, "is a delay without a session_id, so after what?");
+        return bt_trace_bad_json(
+            fault, at, v,
+            "is a delay, which needs a 'session_id': the delay begins at the session's request before");
     return take_hashes(row, t, o, fault);
 }
 

@@ -58,7 +58,8 @@ bt_err bt_trace_rate_line(bt_trace_rate *ret, bool *is_end, bt_trace *t, bt_faul
     }
     if (e < 0) return e;
     if (i != 6 || at)
-        return bt_fail(fault, BT_EFORMAT, "line %llu: not the six columns time,rate,cv,family,shape,scale",
+        return bt_fail(fault, BT_EFORMAT,
+                       "line %llu: must have the six columns time,rate,cv,family,shape,scale",
                        (unsigned long long)t->in.line);
     if (r.family != BT_TRACE_NO_GAPS && (r.shape < 1e-3 || r.shape > 1e9))
         return bt_fail(fault, BT_EFORMAT, "line %llu, column 'shape': %g is not from 0.001 to 1e9",

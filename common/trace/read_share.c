@@ -62,8 +62,7 @@ static bt_err next_talk(bt_trace *t, bt_fault *fault)
             if ((e = bt_trace_input_peek(&have, &t->in, 1, fault)) < 0) return e;
             bt_trace_input_skip(&t->in, have);
         } while (have);
-        return bt_fail(fault, BT_EFORMAT,
-                       "line %llu: a conversation that does not end, or of more than %d bytes",
+        return bt_fail(fault, BT_EFORMAT, "line %llu: a conversation does not end, or has more than %d bytes",
                        (unsigned long long)at.line, BT_TRACE_MAX_PIECE_BYTES);
     }
     json_t *o = bt_trace_json_load((const char *)t->in.buf + t->in.at, n, JSON_ALLOW_NUL, &why);
@@ -75,7 +74,7 @@ static bt_err next_talk(bt_trace *t, bt_fault *fault)
     if (!o) e = bt_fail(fault, BT_EFORMAT, "line %llu: %s", (unsigned long long)at.line, why.text);
     else if (!json_is_array(talk)) e = bt_trace_bad_json(fault, at, talk, "is no list of messages");
     else if (json_array_size(talk) > BT_TRACE_MAX_TURNS)
-        e = bt_fail(fault, BT_EFORMAT, "line %llu, column 'conversations': more than %d messages",
+        e = bt_fail(fault, BT_EFORMAT, "line %llu, column 'conversations': has more than %d messages",
                     (unsigned long long)at.line, BT_TRACE_MAX_TURNS);
     json_decref(o);
     if (e < 0) {
@@ -113,7 +112,7 @@ bt_err bt_trace_share_next(bt_trace_row *ret, bool *is_end, bt_trace *t, bt_faul
             if ((e = count_message(&tokens, &is_answer, t, fault)) < 0) goto bad;
             t->share.tokens += tokens;
             if (t->share.tokens > BT_TRACE_MAX_TOKENS) {
-                e = bt_fail(fault, BT_EFORMAT, "line %llu: a conversation of more than %d tokens",
+                e = bt_fail(fault, BT_EFORMAT, "line %llu: a conversation has more than %d tokens",
                             (unsigned long long)t->in.line + 1, BT_TRACE_MAX_TOKENS);
                 goto bad;
             }

@@ -39,9 +39,8 @@ static bt_trace_format rows_format(const char *line, size_t len)
 static bt_err unknown(const bt_trace *t, bt_fault *fault)
 {
     return bt_fail(fault, BT_EFORMAT,
-                   "line %llu: like no format that is known; say which with --format: mooncake, azure, "
-                   "burstgpt, splitwise, "
-                   "vidur, bailian, sharegpt, servegen, lengths, baton",
+                   "line %llu: the trace has no known format; name it with --format: mooncake, azure, "
+                   "burstgpt, splitwise, vidur, bailian, sharegpt, servegen, lengths, baton",
                    (unsigned long long)t->in.line);
 }
 
@@ -72,7 +71,7 @@ static bt_err begin_text(bt_trace *t, bt_fault *fault)
     t->facts.format = f;
     if (!is_table) return BT_OK;
     if ((e = bt_trace_input_row(&line, &len, &t->in, fault)) < 0) return e;
-    if (!line) return f == BT_TRACE_AUTO ? bt_fail(fault, BT_EFORMAT, "it is empty") : BT_OK;
+    if (!line) return f == BT_TRACE_AUTO ? bt_fail(fault, BT_EFORMAT, "the trace is empty") : BT_OK;
     if (f == BT_TRACE_AUTO) f = rows_format(line, len);
     if (f == BT_TRACE_AUTO) return unknown(t, fault);
     t->facts.format = f;
@@ -105,15 +104,16 @@ static bt_err begin(bt_trace *t, FILE *f, bt_fault *fault)
         t->facts.format = BT_TRACE_BATON;
     else e = begin_text(t, fault);
     if (e == BT_OK && t->facts.format == BT_TRACE_SHAREGPT && !t->o.count)
-        e = bt_fail(fault, BT_EARG,
-                    "it has texts and no lengths: name the model whose tokenizer counts them (-m MODEL)");
+        e = bt_fail(
+            fault, BT_EARG,
+            "the trace has texts and no lengths: name the model whose tokenizer counts tokens (-m MODEL)");
     return e;
 }
 
 static bt_err make(bt_trace **ret, const bt_trace_options *o, bt_fault *fault)
 {
     bt_trace *t = calloc(1, sizeof *t);
-    if (!t) return bt_fail(fault, BT_ENOMEM, "a trace");
+    if (!t) return bt_fail(fault, BT_ENOMEM, "out of memory for a trace");
     t->o = *o;
     *ret = t;
     return BT_OK;
@@ -157,7 +157,7 @@ static bt_err open_file(bt_trace **ret, const char *path, const bt_trace_options
     bt_err e = make(&t, o, fault);
     if (e < 0) return e;
     t->own = open_first(t, path);
-    e = t->own ? begin(t, t->own, fault) : bt_fail(fault, BT_EIO, "open: %s", strerror(errno));
+    e = t->own ? begin(t, t->own, fault) : bt_fail(fault, BT_EIO, "cannot be opened: %s", strerror(errno));
     if (e < 0) bt_trace_close(t);
     else *ret = t;
     return e;
@@ -214,12 +214,13 @@ bt_err bt_trace_next(bt_trace_row *ret, bool *ret_is_end, bt_trace *t, bt_fault 
         case BT_TRACE_LENGTHS: e = bt_trace_list_next(&row, &is_end, t, fault); break;
         case BT_TRACE_BATON: e = bt_trace_capture_next(&row, &is_end, t, fault); break;
         case BT_TRACE_SERVEGEN:
-            return bt_fail(
-                fault, BT_EARG,
-                "it has rates, no requests; draw requests with baton trace synthesize TRACE --rates FILE");
+            return bt_fail(fault, BT_EARG,
+                           "the trace has rates and no requests; draw requests with 'baton trace synthesize "
+                           "TRACE --rates FILE'");
         case BT_TRACE_AUTO:
         case BT_TRACE_FORMATS:
-        default: return bt_fail(fault, BT_EARG, "the trace has no format");
+        default:
+            return bt_fail(fault, BT_EARG, "the format of the trace is not given: name it with --format");
         }
         if (e < 0) continue;
         *ret_is_end = is_end;
@@ -240,13 +241,14 @@ bt_err bt_trace_next_rate(bt_trace_rate *ret, bool *ret_is_end, bt_trace *t, bt_
     bt_err e;
     if (!fault) fault = &own;
     if (t->facts.format != BT_TRACE_SERVEGEN)
-        return bt_fail(fault, BT_EARG, "it is a %s trace, which has requests and no rates",
+        return bt_fail(fault, BT_EARG, "a %s trace has requests and no rates: give a servegen trace",
                        bt_trace_format_names[t->facts.format]);
     for (;;) {
         do {
             e = bt_trace_rate_line(&next, &is_end, t, fault);
             if (e == BT_OK && !is_end && t->rate.has_row && next.start_s <= t->rate.row.start_s)
-                e = bt_fail(fault, BT_EFORMAT, "line %llu, column 'time': %g is not after %g, the row before",
+                e = bt_fail(fault, BT_EFORMAT,
+                            "line %llu, column 'time': %g s is not after %g s, the time of the row before",
                             (unsigned long long)t->in.line, next.start_s, t->rate.row.start_s);
         } while (!settles(t, e, fault));
         if (e < 0) return e;

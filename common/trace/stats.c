@@ -14,7 +14,7 @@ bt_err bt_trace_stats_begin(bt_trace_stats *s, bt_fault *fault)
     for (size_t i = 0; e == BT_OK && i < sizeof hists / sizeof *hists; i++)
         e = bt_trace_hist_begin(hists[i], fault);
     if (e == BT_OK && !(s->heap = malloc((BT_TRACE_STATS_WINDOW + 1) * sizeof *s->heap)))
-        e = bt_fail(fault, BT_ENOMEM, "arrivals");
+        e = bt_fail(fault, BT_ENOMEM, "out of memory for the arrivals of a trace");
     if (e < 0) bt_trace_stats_done(s);
     return e;
 }

@@ -41,7 +41,7 @@ struct bt_synth {
 bt_err bt_synth_new(bt_synth **ret, bt_fault *fault)
 {
     *ret = calloc(1, sizeof **ret);
-    return *ret ? BT_OK : bt_fail(fault, BT_ENOMEM, "a model of a trace");
+    return *ret ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory for a model of a trace");
 }
 
 void bt_synth_free(bt_synth *s)
@@ -68,7 +68,7 @@ static bt_err room_for_row(bt_synth *s, bt_fault *fault)
                        BT_SYNTH_MAX_ROWS);
     const size_t cap = s->row_cap ? s->row_cap * 2 : 4096;
     known *more = reallocarray(s->row, cap, sizeof *more);
-    if (!more) return bt_fail(fault, BT_ENOMEM, "%zu requests", cap);
+    if (!more) return bt_fail(fault, BT_ENOMEM, "out of memory for %zu requests", cap);
     s->row = more;
     s->row_cap = cap;
     return BT_OK;
@@ -83,7 +83,8 @@ bt_err bt_synth_fit(bt_synth *s, const bt_trace_row *row, bt_fault *fault)
                        (unsigned long long)row->line);
     if (row->has_delay || (s->row_len && s->has_times != row->has_arrival))
         return bt_fail(fault, BT_EARG,
-                       "line %llu: a request without a time of its own among others; cannot draw them",
+                       "line %llu: a request has no time of its own, and others have one: requests cannot be "
+                       "drawn from both",
                        (unsigned long long)row->line);
     known k = {.input = row->input_tokens, .output = row->output_tokens, .blocks = (uint32_t)row->hash_len};
     for (const uint64_t *had;
@@ -123,7 +124,7 @@ static bt_err fill_window(bool *is_end, bt_synth *s, bt_fault *fault)
             return bt_fail(fault, BT_ELIMIT, "%g requests in the window at %g s; at most %d", n, w->start_s,
                            BT_SYNTH_MAX_DRAWS);
         double *gap = reallocarray(s->gap, (size_t)n, sizeof *gap), sum = 0;
-        if (!gap) return bt_fail(fault, BT_ENOMEM, "%g gaps", n);
+        if (!gap) return bt_fail(fault, BT_ENOMEM, "out of memory for %g gaps", n);
         s->gap = gap;
         s->gap_len = (size_t)n;
         s->gap_at = 0;
@@ -168,12 +169,11 @@ bt_err bt_synth_start(bt_synth *s, uint64_t seed, const bt_synth_gaps *gaps, bt_
     if (s->row_len == 0) return bt_fail(fault, BT_EARG, "the trace has no request to draw from");
     const bool has_gaps = s->has_times && s->gaps_us > 0;
     if (gaps->cv > 0 && gaps->rate <= 0) {
-        if (!has_gaps) return bt_fail(fault, BT_EARG, "the trace has no times, so say how fast: --rate");
+        if (!has_gaps) return bt_fail(fault, BT_EARG, "the trace has no times: give --rate");
         s->gaps.rate = (double)(s->row_len - 1) * US / (double)s->gaps_us;
     }
     if (!gaps->window_len && gaps->cv <= 0 && !has_gaps) {
-        if (gaps->rate <= 0)
-            return bt_fail(fault, BT_EARG, "the trace has no times, so say how fast: --rate or --rates");
+        if (gaps->rate <= 0) return bt_fail(fault, BT_EARG, "the trace has no times: give --rate or --rates");
         s->gaps.cv = 1;
     }
     bt_trace_map_done(&s->last);
@@ -228,14 +228,15 @@ static bt_err room_for_made(bt_synth *s, size_t blocks, bt_fault *fault)
         const size_t cap = s->made_cap ? s->made_cap * 2 : 4096;
         made *more = s->made_len < BT_SYNTH_MAX_DRAWS ? reallocarray(s->made, cap, sizeof *more) : NULL;
         if (!more)
-            return bt_fail(fault, BT_ENOMEM, "%zu requests drawn; at most %d", s->made_len,
+            return bt_fail(fault, BT_ENOMEM,
+                           "no room for more than %zu drawn requests; at most %d are allowed", s->made_len,
                            BT_SYNTH_MAX_DRAWS);
         s->made = more;
         s->made_cap = cap;
     }
     if (blocks <= s->hash_cap) return BT_OK;
     uint64_t *more = reallocarray(s->hash, blocks, sizeof *more);
-    if (!more) return bt_fail(fault, BT_ENOMEM, "%zu hashes", blocks);
+    if (!more) return bt_fail(fault, BT_ENOMEM, "out of memory for %zu hashes", blocks);
     s->hash = more;
     s->hash_cap = blocks;
     return BT_OK;

@@ -13,9 +13,11 @@ enum { MAX_LINE = 32 << 20 };
 static bt_err flush_line(bt_trace_writer *w, bt_fault *fault)
 {
     bt_err e = w->line.err;
-    if (e < 0) return bt_fail(fault, e, "a row of %zu bytes", w->line.len);
+    if (e < 0)
+        return bt_fail(fault, e, "a row cannot be made: %s (it has %zu bytes; at most %d are allowed)",
+                       bt_err_name(e), w->line.len, MAX_LINE);
     if (fwrite(w->line.data, 1, w->line.len, w->f) != w->line.len)
-        e = bt_fail(fault, BT_EIO, "write: %s", strerror(errno));
+        e = bt_fail(fault, BT_EIO, "cannot write the trace: %s", strerror(errno));
     bt_buf_clear(&w->line);
     return e;
 }
@@ -42,7 +44,7 @@ void bt_trace_writer_done(bt_trace_writer *w)
 
 bt_err bt_trace_writer_end(bt_trace_writer *w, bt_fault *fault)
 {
-    return fflush(w->f) == 0 ? BT_OK : bt_fail(fault, BT_EIO, "write: %s", strerror(errno));
+    return fflush(w->f) == 0 ? BT_OK : bt_fail(fault, BT_EIO, "cannot write the trace: %s", strerror(errno));
 }
 
 static bt_err number_of(uint64_t *ret, bt_trace_writer *w, uint64_t id, bt_fault *fault)
@@ -68,7 +70,7 @@ static bt_err put_name(bt_trace_writer *w, const char *key, const char *name, ui
     char *text = s ? json_dumps(s, JSON_ENCODE_ANY) : NULL;
     json_decref(s);
     if (name && !text)
-        return bt_fail(fault, BT_EARG, "line %llu: a %s that is no UTF-8", (unsigned long long)line, key);
+        return bt_fail(fault, BT_EARG, "line %llu: %s is not valid UTF-8", (unsigned long long)line, key);
     if (text) (void)bt_buf_fmt(&w->line, "\"%s\": %s, ", key, text);
     free(text);
     return BT_OK;
@@ -103,13 +105,14 @@ static bt_err to_capture_blocks(bt_trace_writer *w, bt_trace_row *row, uint32_t 
     if (!row->hash_len || block_tokens == BT_TRACE_CAPTURE_BLOCK) return BT_OK;
     const uint64_t line = row->line;
     if (!block_tokens || ((uint64_t)row->input_tokens + block_tokens - 1) / block_tokens != row->hash_len)
-        return bt_fail(fault, BT_EARG,
-                       "line %llu: %zu hashes of %u tokens are not of blocks of %u: say --block-tokens",
-                       (unsigned long long)line, row->hash_len, row->input_tokens, block_tokens);
+        return bt_fail(
+            fault, BT_EARG,
+            "line %llu: %zu hashes for %u tokens do not fit blocks of %u tokens: give --block-tokens",
+            (unsigned long long)line, row->hash_len, row->input_tokens, block_tokens);
     const size_t n = bt_capture_blocks(row->input_tokens);
     if (n > w->hash_cap) {
         uint64_t *more = reallocarray(w->hash, n, sizeof *more);
-        if (!more) return bt_fail(fault, BT_ENOMEM, "%zu hashes", n);
+        if (!more) return bt_fail(fault, BT_ENOMEM, "out of memory for %zu hashes", n);
         w->hash = more;
         w->hash_cap = n;
     }

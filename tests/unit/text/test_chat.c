@@ -194,7 +194,7 @@ static void refuses_what_the_template_cannot_write(void **s)
             "system, user, assistant)");
     refuses(GEMMA, talk, 1, 4096, BT_EARG, "(Gemma: user, assistant)");
     refuses(CHATML, NULL, 0, 4096, BT_EARG, "at least one message");
-    refuses(CHATML, talk, (size_t)BT_CHAT_MAX_MESSAGES + 1, 4096, BT_ELIMIT, "messages, limit");
+    refuses(CHATML, talk, (size_t)BT_CHAT_MAX_MESSAGES + 1, 4096, BT_ELIMIT, "messages; at most");
     refuses(CHATML, talk, 4, 40, BT_ELIMIT, "longer than 40 bytes");
     const bt_chat_message late[] = {talk[1], talk[0], talk[3]};
     refuses(LLAMA2, late, 3, 4096, BT_EARG,

@@ -330,10 +330,10 @@ static void refuses_a_lying_llama_vocabulary_by_key(void **s)
     refuses(BT_EVERSION, "tokenizer.ggml.model: 'bert' is not known");
     small_spm(&vocab);
     vocab.src.token_count = 0;
-    refuses(BT_EFORMAT, "tokenizer.ggml.tokens: missing or empty");
+    refuses(BT_EFORMAT, "tokenizer.ggml.tokens is missing or empty");
     small_spm(&vocab);
     vocab.src.token_count = (size_t)BT_TOKENIZER_MAX_TOKENS + 1;
-    refuses(BT_ELIMIT, "tokenizer.ggml.tokens: 1048577 tokens, limit 1048576");
+    refuses(BT_ELIMIT, "tokenizer.ggml.tokens has 1048577 tokens; at most 1048576 are allowed");
     small_spm(&vocab);
     vocab.token[5].type = 7;
     refuses(BT_EFORMAT, "tokenizer.ggml.token_type[5]: 7");
@@ -403,7 +403,7 @@ static void refuses_a_lying_gpt2_vocabulary_by_key(void **s)
     refuses(BT_EVERSION, "tokenizer.ggml.pre: 'none' is not known");
     small_bpe(&vocab, "gpt-2");
     vocab.src.merge_count = 0;
-    refuses(BT_EFORMAT, "tokenizer.ggml.merges: missing or empty");
+    refuses(BT_EFORMAT, "tokenizer.ggml.merges is missing or empty");
     small_bpe(&vocab, "gpt-2");
     vocab.src.merge_count = SIZE_MAX;
     refuses(BT_ELIMIT, "tokenizer.ggml.merges");
