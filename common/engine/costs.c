@@ -47,9 +47,10 @@ bt_err bt_costs_prefill_new(bt_costs_prefill **ret, const bt_prefill *engine, co
 {
     const bt_pkg *pkg = bt_prefill_pkg(engine);
     const uint32_t elem_bytes = bt_prefill_kv_elem_bytes(engine);
-    if (!pkg) return bt_fail(fault, BT_EARG, "devices are priced by the programs of --engine npu");
+    if (!pkg)
+        return bt_fail(fault, BT_EARG, "a device is priced by the programs of a package: take --engine npu");
     bt_costs_prefill *c = calloc(1, sizeof *c);
-    if (!c) return bt_fail(fault, BT_ENOMEM, "prices of a package");
+    if (!c) return bt_fail(fault, BT_ENOMEM, "out of memory for the prices of a package");
     const bt_price_pkg_config config = {.pkg = pkg, .npu = profile, .kv_elem_bits = 8 * elem_bytes};
     const bt_err e = bt_price_pkg_new(&c->price, &config, fault);
     if (e < 0) {

@@ -22,7 +22,8 @@ static bt_err open_engine(bt_decode *d, bt_decode_config *c, bt_fault *fault)
     d->backend = b;
     if (!c->rows_max) c->rows_max = 1;
     if (c->rows_max > BT_DECODE_MAX_ROWS)
-        return bt_fail(fault, BT_EARG, "%zu rows in a step; at most %d", c->rows_max, BT_DECODE_MAX_ROWS);
+        return bt_fail(fault, BT_EARG, "%zu rows in a step; 1 to %d are possible", c->rows_max,
+                       BT_DECODE_MAX_ROWS);
     bt_err e = bt_limits_resolve(&c->kv_elem_bytes, &c->ctx_tokens, &b->facts, &d->model->hp,
                                  c->kv_memory_bytes, fault);
     d->ctx_tokens = c->ctx_tokens;
@@ -37,7 +38,7 @@ bt_err bt_decode_new(bt_decode **ret, const bt_model *m, const bt_decode_config 
 {
     bt_decode_config c = *config;
     bt_decode *d = calloc(1, sizeof *d);
-    if (!d) return bt_fail(fault, BT_ENOMEM, "making an engine");
+    if (!d) return bt_fail(fault, BT_ENOMEM, "out of memory making an engine");
     d->model = m;
     const bt_err e = open_engine(d, &c, fault);
     if (e < 0) bt_decode_free(d);
@@ -83,10 +84,14 @@ static bt_err check(const bt_decode *d, const bt_decode_seq *s, bt_fault *fault)
     const bt_kv_view *kv = s->kv;
     const size_t room = kv->tokens_capacity < d->ctx_tokens ? kv->tokens_capacity : d->ctx_tokens;
     if (s->count < 1 || s->out > s->count)
-        return bt_fail(fault, BT_EARG, "%u rows, %u of them with logits", s->count, s->out);
+        return bt_fail(fault, BT_EARG,
+                       "%u tokens of a sequence in a step, %u of them with logits: at least 1, and no more "
+                       "logits than tokens",
+                       s->count, s->out);
     if (s->pos > room || s->count > room - s->pos)
-        return bt_fail(fault, BT_ELIMIT, "%u positions from %zu, with room for %zu in all", s->count, s->pos,
-                       room);
+        return bt_fail(fault, BT_ELIMIT,
+                       "%u tokens from position %zu do not fit the %zu positions of the sequence", s->count,
+                       s->pos, room);
     for (uint32_t i = 0; i < s->count; i++)
         if (s->tokens[i] < 0 || (uint32_t)s->tokens[i] >= hp->vocab)
             return bt_fail(fault, BT_EARG, "token id %d: the vocabulary has %u", s->tokens[i], hp->vocab);
@@ -113,8 +118,8 @@ bt_err bt_decode_step(bt_decode *d, const bt_decode_seq *seq, size_t n, const at
         rows += seq[i].count;
     }
     if (rows > d->rows_max)
-        return bt_fail(fault, BT_EARG, "%llu rows in a step, at most %zu", (unsigned long long)rows,
-                       d->rows_max);
+        return bt_fail(fault, BT_EARG, "%llu rows in a step; at most %zu are possible",
+                       (unsigned long long)rows, d->rows_max);
     bt_overflow any = {0};
     bt_err e = d->backend->step(d->state, seq, n, &any, cancel, logits, fault);
     d->stats.kv_bytes_written = d->backend->kv_bytes_written(d->state);

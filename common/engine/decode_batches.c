@@ -37,7 +37,7 @@ bt_err bt_decode_batches_of(bt_decode_batches *ret, const bt_pkg *pkg, bt_fault 
 {
     const uint32_t rows = bt_pkg_header_of(pkg)->rows.count;
     bt_decode_batches b = {.of = calloc(rows + 1u, sizeof *b.of)};
-    if (!b.of) return bt_fail(fault, BT_ENOMEM, "making a decode engine");
+    if (!b.of) return bt_fail(fault, BT_ENOMEM, "out of memory making a decode engine");
     for (uint32_t i = 0; i < rows; i++)
         if (bt_pkg_rows(pkg)[i].seq == 1) add(&b, &bt_pkg_rows(pkg)[i]);
     if (b.count) {

@@ -74,7 +74,8 @@ static bt_err open_all(host_state *s, const bt_model *m, const bt_decode_config 
     s->wanted = calloc(c->rows_max, sizeof *s->wanted);
     s->overflow = calloc(c->rows_max, sizeof *s->overflow);
     if (s->arena && s->row && s->ids && s->wanted && s->overflow) return BT_OK;
-    return bt_fail(fault, BT_ENOMEM, "an arena of %zu bytes for %zu rows", bytes, c->rows_max);
+    return bt_fail(fault, BT_ENOMEM, "out of memory for an arena of %zu bytes for %zu rows", bytes,
+                   c->rows_max);
 }
 
 static bt_err host_load(void **ret, const bt_model *m, const bt_decode_config *config, bt_fault *fault)
@@ -83,7 +84,7 @@ static bt_err host_load(void **ret, const bt_model *m, const bt_decode_config *c
     bt_err e = bt_limits_kernels(&kernels, config->isa, fault);
     if (e < 0) return e;
     host_state *s = calloc(1, sizeof *s);
-    if (!s) return bt_fail(fault, BT_ENOMEM, "making an engine");
+    if (!s) return bt_fail(fault, BT_ENOMEM, "out of memory making an engine");
     s->kernels = kernels;
     e = open_all(s, m, config, fault);
     if (e < 0) host_free(s);

@@ -74,7 +74,7 @@ static bt_err make_memory(npu_state *s, size_t rows_max, bt_fault *fault)
     s->end = calloc(rows_max, sizeof *s->end);
     s->wants = calloc(rows_max, sizeof *s->wants);
     if (s->arena && s->logits && s->row && s->end && s->wants) return BT_OK;
-    return bt_fail(fault, BT_ENOMEM, "an arena of %zu bytes for %zu rows", arena, rows_max);
+    return bt_fail(fault, BT_ENOMEM, "out of memory for an arena of %zu bytes for %zu rows", arena, rows_max);
 }
 
 static bt_err open_all(npu_state *s, const bt_model *m, const bt_decode_config *c, bt_fault *fault)
@@ -122,7 +122,7 @@ static bt_err npu_load(void **ret, const bt_model *m, const bt_decode_config *co
     bt_err e = bt_limits_kernels(&kernels, config->isa, fault);
     if (e < 0) return e;
     npu_state *s = calloc(1, sizeof *s);
-    if (!s) return bt_fail(fault, BT_ENOMEM, "making an engine");
+    if (!s) return bt_fail(fault, BT_ENOMEM, "out of memory making an engine");
     s->kernels = kernels;
     e = open_all(s, m, config, fault);
     if (e < 0) npu_free(s);

@@ -41,13 +41,14 @@ bt_err bt_host_shapes_new(bt_host_shapes **ret, const bt_graph *graph, const bt_
                           size_t ctx_tokens, bt_fault *fault)
 {
     if (ctx_tokens < 1 || ctx_tokens > BT_MODEL_MAX_CTX)
-        return bt_fail(fault, BT_EARG, "context of %zu tokens: 1 to %d", ctx_tokens, BT_MODEL_MAX_CTX);
+        return bt_fail(fault, BT_EARG, "a context of %zu tokens; 1 to %d are possible", ctx_tokens,
+                       BT_MODEL_MAX_CTX);
     bt_err e = BT_OK;
     size_t rows = 0;
     for (size_t i = 0; i < shapes->shapes; i++) rows += list_rows(NULL, &shapes->shape[i], ctx_tokens);
     bt_host_shapes *p = calloc(1, sizeof *p);
     if (!p || !(p->row = calloc(rows, sizeof *p->row))) {
-        e = bt_fail(fault, BT_ENOMEM, "compiling %zu programs", rows);
+        e = bt_fail(fault, BT_ENOMEM, "out of memory compiling %zu programs", rows);
         goto out;
     }
     for (size_t i = 0; i < shapes->shapes; i++)

@@ -9,8 +9,9 @@ bt_err bt_limits_resolve(uint32_t *elem_bytes, size_t *ctx_tokens, const bt_engi
 {
     const uint32_t has = bt_engine_kv(engine, *elem_bytes);
     if (*elem_bytes && has != *elem_bytes)
-        return bt_fail(fault, BT_EARG, "engine '%s' has no KV of %s", engine->name,
-                       bt_kv_dtype_name(bt_kv_dtype_of(*elem_bytes)));
+        return bt_fail(fault, BT_EARG,
+                       "engine '%s' has no KV of %s: choose another --kv-dtype, or another engine",
+                       engine->name, bt_kv_dtype_name(bt_kv_dtype_of(*elem_bytes)));
     *elem_bytes = has;
     const uint64_t token_bytes = bt_kv_token_bytes(*elem_bytes, hp->layers, hp->kv_heads, hp->head_dim);
     return bt_kv_pages_longest(ctx_tokens, *ctx_tokens, hp->ctx, kv_memory_bytes, token_bytes, fault);

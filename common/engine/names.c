@@ -65,7 +65,7 @@ bt_err bt_engine_unknown(const char *name, const char *const *names, bt_fault *f
                                : names[i + 1] ? ", "
                                               : " or ",
                                names[i]);
-    return bt_fail(fault, BT_EARG, "engine '%s': %s", name, list);
+    return bt_fail(fault, BT_EARG, "engine '%s' is not one of %s", name, list);
 }
 
 bool bt_engine_shares_kv(const bt_engine_facts *a, const bt_engine_facts *b)

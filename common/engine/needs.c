@@ -222,7 +222,9 @@ bt_err bt_needs_check(const bt_model *m, const bt_needs_want *want, size_t count
     uint64_t bytes;
     size_t ctx;
     char need[32], have[32], choice[128];
-    if (count > BT_NEEDS_MAX_PROCESSES) return bt_fail(fault, BT_EARG, "%zu processes", count);
+    if (count > BT_NEEDS_MAX_PROCESSES)
+        return bt_fail(fault, BT_EARG, "%zu processes at once; at most %d can be counted", count,
+                       (int)BT_NEEDS_MAX_PROCESSES);
     const bt_err e = total_with(&bytes, &ctx, m, want, count, &(change){.ctx = 0}, fault);
     if (e < 0 || !free_bytes || bytes <= free_bytes) return e;
     search s = {m, want, count, free_bytes, bytes};

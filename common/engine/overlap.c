@@ -79,7 +79,8 @@ static bt_err find_stages(program *ret, const bt_pkg *p, uint32_t index, bt_faul
     ret->stage = calloc(ret->stages, sizeof *ret->stage);
     ret->as_stage = calloc(ret->stages, sizeof *ret->as_stage);
     ret->macs = calloc(ret->stages, sizeof *ret->macs);
-    if (!ret->stage || !ret->as_stage || !ret->macs) return bt_fail(fault, BT_ENOMEM, "stages of a program");
+    if (!ret->stage || !ret->as_stage || !ret->macs)
+        return bt_fail(fault, BT_ENOMEM, "out of memory for the stages of a program");
     bt_stages_of(ret->stage, ret->as_stage, ret->stages, p, index);
     for (size_t j = 0; j < ret->stages; j++) ret->macs[j] = macs_of(p, index, &ret->stage[j]);
     return BT_OK;
@@ -103,7 +104,7 @@ static bt_err find_programs(bt_overlap *o, bt_fault *fault)
     const bt_pkg_row *row = bt_pkg_rows(o->c.pkg);
     const program *longest = NULL;
     o->program = calloc(h->programs.count, sizeof *o->program);
-    if (!o->program) return bt_fail(fault, BT_ENOMEM, "stages of a package");
+    if (!o->program) return bt_fail(fault, BT_ENOMEM, "out of memory for the stages of a package");
     for (uint32_t r = 0; r < h->rows.count; r++)
         for (int out = 0; row[r].batch == 1 && out < BT_PKG_OUTS; out++) {
             program *p = &o->program[row[r].program[out]];
@@ -304,7 +305,7 @@ static bt_err start_thread(bt_overlap *o, bt_fault *fault)
     const int err = pthread_create(&o->thread, NULL, companion_thread, o);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     o->has_thread = err == 0;
-    return err ? bt_fail(fault, BT_ELIMIT, "starting a thread: %s", strerror(err)) : BT_OK;
+    return err ? bt_fail(fault, BT_ELIMIT, "cannot start a thread: %s", strerror(err)) : BT_OK;
 }
 
 bt_err bt_overlap_new(bt_overlap **ret, const bt_overlap_config *config, bt_fault *fault)
@@ -312,7 +313,7 @@ bt_err bt_overlap_new(bt_overlap **ret, const bt_overlap_config *config, bt_faul
     const bt_pkg_header *h = bt_pkg_header_of(config->pkg);
     bt_err e;
     bt_overlap *o = calloc(1, sizeof *o);
-    if (!o) return bt_fail(fault, BT_ENOMEM, "making an engine");
+    if (!o) return bt_fail(fault, BT_ENOMEM, "out of memory making an engine");
     o->c = *config;
     pthread_mutex_init(&o->lock, NULL);
     pthread_cond_init(&o->changed, NULL);

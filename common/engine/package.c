@@ -14,10 +14,10 @@ static bt_err check(const bt_package *p, const bt_model *m, const bt_obtain_how 
                                                                          that it opened */
     if (e == BT_OK && !p->own) e = bt_obtain_check_recipe(p->pkg, how, fault);
     if (e == BT_OK && how->ctx_tokens > h->ctx_tokens)
-        e = bt_fail(
-            fault, BT_EARG,
-            "context of %zu tokens, a package for %u: ask for less (--ctx-size), or compile it for more",
-            how->ctx_tokens, h->ctx_tokens);
+        e = bt_fail(fault, BT_EARG,
+                    "a context of %zu tokens, but the package has %u: ask for less (--ctx-size), or compile "
+                    "the package for more",
+                    how->ctx_tokens, h->ctx_tokens);
     return e;
 }
 

@@ -20,12 +20,16 @@ static bt_err check_config(const bt_engine_facts *f, const bt_prefill_config *c,
 {
     bt_attention attention;
     if (c->schedule != BT_SCHEDULE_SERIAL && !f->has_schedules)
-        return bt_fail(fault, BT_EARG, "--schedule %s beside engine '%s': its chunks run one by one",
+        return bt_fail(fault, BT_EARG,
+                       "--schedule %s does not fit engine '%s', whose chunks run one by one: leave "
+                       "--schedule out, or take --engine npu",
                        bt_engine_schedules[c->schedule], f->name);
     const bt_err e = bt_attention_parse(&attention, c->want.attention, fault);
     if (e < 0 || !attention.ratio_ppm || f->is_sparse) return e;
-    return bt_fail(fault, BT_EARG, "--attention %s beside engine '%s': it attends densely", c->want.attention,
-                   f->name);
+    return bt_fail(fault, BT_EARG,
+                   "--attention %s does not fit engine '%s', which attends densely: leave --attention out, "
+                   "or take --engine npu",
+                   c->want.attention, f->name);
 }
 
 static bt_err open_engine(bt_prefill *p, bt_prefill_config *c, bt_fault *fault)
@@ -50,7 +54,7 @@ bt_err bt_prefill_new(bt_prefill **ret, const bt_model *m, const bt_prefill_conf
 {
     bt_prefill_config c = *config;
     bt_prefill *p = calloc(1, sizeof *p);
-    if (!p) return bt_fail(fault, BT_ENOMEM, "making an engine");
+    if (!p) return bt_fail(fault, BT_ENOMEM, "out of memory making an engine");
     p->model = m;
     const bt_err e = open_engine(p, &c, fault);
     if (e < 0) bt_prefill_free(p);
@@ -96,9 +100,11 @@ static bt_err check(const bt_prefill *p, const bt_kv_view *kv, const int32_t *id
     const bt_hparams *hp = &p->model->hp;
     const size_t room = kv->tokens_capacity;
     if (n < 1 || !has_logits)
-        return bt_fail(fault, BT_EARG, "prefill of %zu tokens: at least one, and room for logits", n);
+        return bt_fail(fault, BT_EARG, "a prompt of %zu tokens: at least 1 is needed, and room for logits",
+                       n);
     if (pos0 > room || n > room - pos0)
-        return bt_fail(fault, BT_EARG, "%zu tokens from position %zu, with pages for %zu", n, pos0, room);
+        return bt_fail(fault, BT_EARG, "%zu tokens from position %zu do not fit pages for %zu", n, pos0,
+                       room);
     if (pos0 > p->ctx_tokens || n > p->ctx_tokens - pos0)
         return bt_fail(fault, BT_ELIMIT, "%zu tokens from position %zu: the context holds %zu", n, pos0,
                        p->ctx_tokens);

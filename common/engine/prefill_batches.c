@@ -22,7 +22,7 @@ bt_err bt_prefill_batches_init(bt_prefill_batches *ret, const bt_shapes *shapes,
     t.overflow = calloc(t.most, sizeof *t.overflow);
     if (!t.at || !t.chunk || !t.left || !t.overflow) {
         bt_prefill_batches_done(&t);
-        return bt_fail(fault, BT_ENOMEM, "a batch of %zu prompts", t.most);
+        return bt_fail(fault, BT_ENOMEM, "out of memory for a batch of %zu prompts", t.most);
     }
     *ret = t;
     return BT_OK;

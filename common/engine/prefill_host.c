@@ -90,7 +90,7 @@ static bt_err make_room(host_state *s, size_t *arena_bytes, bt_fault *fault)
     s->logits = calloc(s->batches.most, s->chunks.vocab * sizeof *s->logits);
     return s->ids && s->row && s->overflow && s->last && s->logits
                ? BT_OK
-               : bt_fail(fault, BT_ENOMEM, "making a prefill engine");
+               : bt_fail(fault, BT_ENOMEM, "out of memory making a prefill engine");
 }
 
 static bt_err open_all(host_state *s, const bt_model *m, const bt_prefill_config *c, bt_fault *fault)
@@ -123,7 +123,7 @@ static bt_err host_load(void **ret, const bt_model *m, const bt_prefill_config *
     bt_err e = bt_limits_kernels(&kernels, c->isa, fault);
     if (e < 0) return e;
     host_state *s = calloc(1, sizeof *s);
-    if (!s) return bt_fail(fault, BT_ENOMEM, "making a prefill engine");
+    if (!s) return bt_fail(fault, BT_ENOMEM, "out of memory making a prefill engine");
     s->kernels = kernels;
     s->chunks.vocab = m->hp.vocab;
     e = open_all(s, m, c, fault);

@@ -52,7 +52,7 @@ static bt_err describe(npu_state *s, bt_fault *fault)
     const bt_pkg_header *h = bt_pkg_header_of(s->pkg);
     const bt_pkg_fallback *f = bt_pkg_fallbacks(s->pkg);
     s->fallback = calloc(h->fallbacks.count + 1u, sizeof *s->fallback);
-    if (!s->fallback) return bt_fail(fault, BT_ENOMEM, "making a prefill engine");
+    if (!s->fallback) return bt_fail(fault, BT_ENOMEM, "out of memory making a prefill engine");
     char attention[BT_ATTENTION_MAX_TEXT];
     const bt_attention of = bt_attention_of(h);
     bt_attention_text(attention, &of);
@@ -73,7 +73,7 @@ static bt_err make_room(npu_state *s, bt_fault *fault)
     s->logits = calloc(s->batches.most, s->chunks.vocab * sizeof *s->logits);
     return s->seq && s->ends && s->logits
                ? BT_OK
-               : bt_fail(fault, BT_ENOMEM, "a batch of %zu prompts", s->batches.most);
+               : bt_fail(fault, BT_ENOMEM, "out of memory for a batch of %zu prompts", s->batches.most);
 }
 
 /* Prompts that run alone, where another order than the program's is asked for. */
@@ -94,7 +94,7 @@ static bt_err npu_load(void **ret, const bt_model *m, const bt_prefill_config *c
     bt_err e = bt_limits_kernels(&kernels, c->isa, fault);
     if (e < 0) return e;
     npu_state *s = calloc(1, sizeof *s);
-    if (!s) return bt_fail(fault, BT_ENOMEM, "making a prefill engine");
+    if (!s) return bt_fail(fault, BT_ENOMEM, "out of memory making a prefill engine");
     s->kernels = kernels;
     s->is_dense = c->is_dense;
     if ((e = bt_package_open(&s->package, m, &c->want, c->pkg, &how, fault)) < 0) goto out;

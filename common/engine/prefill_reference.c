@@ -26,7 +26,7 @@ static bt_err reference_load(void **ret, const bt_model *m, const bt_prefill_con
 {
     bt_err e;
     reference_state *s = calloc(1, sizeof *s);
-    if (!s) return bt_fail(fault, BT_ENOMEM, "making an engine");
+    if (!s) return bt_fail(fault, BT_ENOMEM, "out of memory making an engine");
     s->layers = m->hp.layers;
     if ((e = bt_ref_new(&s->ref, m, config->pool, fault)) < 0) goto out;
     if ((e = bt_ref_kv_new(&s->kv, s->ref, config->ctx_tokens, fault)) < 0) goto out;

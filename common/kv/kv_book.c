@@ -59,12 +59,13 @@ bt_err bt_kv_book_new(bt_kv_book **ret, uint32_t pages, uint32_t page_tokens, ui
     size_t ids_len, numbers_len;
     if (pages - 1u >= MAX_PAGES || page_tokens - 1u >= MAX_PAGE_TOKENS || seqs - 1u >= MAX_SEQS ||
         seq_pages == 0)
-        return bt_fail(fault, BT_EARG, "no book of %u pages of %u tokens for %u sequences of %u pages", pages,
+        return bt_fail(fault, BT_EARG,
+                       "a book of %u pages of %u tokens for %u sequences of %u pages cannot be", pages,
                        page_tokens, seqs, seq_pages);
     if (!bt_mul_size(&ids_len, pages, page_tokens) || !bt_mul_size(&numbers_len, seqs, seq_pages))
-        return bt_fail(fault, BT_ENOMEM, "a book of %u pages", pages);
+        return bt_fail(fault, BT_ENOMEM, "out of memory for a book of %u pages", pages);
     bt_kv_book *b = calloc(1, sizeof *b);
-    if (!b) return bt_fail(fault, BT_ENOMEM, "a book of %u pages", pages);
+    if (!b) return bt_fail(fault, BT_ENOMEM, "out of memory for a book of %u pages", pages);
     *b = (bt_kv_book){.by = by,         .pages_len = pages,     .page_tokens = page_tokens,
                       .seqs_len = seqs, .seq_pages = seq_pages, .given = NONE,
                       .oldest = NONE,   .newest = NONE};
@@ -80,7 +81,7 @@ bt_err bt_kv_book_new(bt_kv_book **ret, uint32_t pages, uint32_t page_tokens, ui
     const bool has_ids = b->ids || by != BT_PROMPT_BY_IDS;
     if (!b->pages || !b->keys || !has_ids || !b->buckets || !b->seqs || !b->numbers) {
         bt_kv_book_free(b);
-        return bt_fail(fault, BT_ENOMEM, "a book of %u pages", pages);
+        return bt_fail(fault, BT_ENOMEM, "out of memory for a book of %u pages", pages);
     }
     for (uint32_t i = 0; i < seqs; i++) b->seqs[i].pages = b->numbers + (size_t)i * seq_pages;
     *ret = b;

@@ -19,7 +19,7 @@ bt_err bt_kv_cover_new(bt_kv_cover **ret, uint32_t layers, uint32_t tokens, bt_f
     const uint32_t units = (tokens - 1) / BT_KV_UNIT_TOKENS + 1;
     const size_t words = ((size_t)layers * units + 63) / 64;
     bt_kv_cover *c = calloc(1, sizeof *c + words * sizeof c->bits[0]);
-    if (!c) return bt_fail(fault, BT_ENOMEM, "kv cover");
+    if (!c) return bt_fail(fault, BT_ENOMEM, "out of memory for a KV cover");
     c->layers = layers;
     c->tokens = tokens;
     c->units = units;

@@ -107,7 +107,7 @@ bt_err bt_kv_header_decode(bt_kv_header *ret, const uint8_t *bytes, size_t len, 
         return bt_fail(fault, BT_EFORMAT, "kv header: wrong checksum");
     if (memcmp(bytes, "BTKV", 4) != 0) return bt_fail(fault, BT_EFORMAT, "kv header: wrong magic");
     if (bt_get16(bytes + 4) != BT_KV_HEADER_VERSION)
-        return bt_fail(fault, BT_EVERSION, "kv header: version %u, we speak %d",
+        return bt_fail(fault, BT_EVERSION, "kv header: version %u; this program speaks version %d",
                        (unsigned)bt_get16(bytes + 4), BT_KV_HEADER_VERSION);
     if (bt_get16(bytes + 6) != 0 || bt_get16(bytes + 58) != 0)
         return bt_fail(fault, BT_EFORMAT, "kv header: flags or a reserved field is not zero");

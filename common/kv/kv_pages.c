@@ -28,12 +28,15 @@ bt_err bt_kv_pages_longest(size_t *ret, size_t wanted, size_t model_tokens, uint
 {
     size_t n = wanted ? wanted : model_tokens;
     if (n > model_tokens)
-        return bt_fail(fault, BT_ELIMIT, "context of %zu tokens, the model has %zu", n, model_tokens);
+        return bt_fail(fault, BT_ELIMIT,
+                       "a context of %zu tokens, but the model has %zu: ask for less (--ctx-size)", n,
+                       model_tokens);
     if (!wanted && memory_bytes) {
         const uint64_t held =
             memory_bytes / token_bytes / BT_KV_PAGES_USUAL_TOKENS * BT_KV_PAGES_USUAL_TOKENS;
         if (held == 0)
-            return bt_fail(fault, BT_ELIMIT, "%llu bytes of KV memory hold not even %d tokens",
+            return bt_fail(fault, BT_ELIMIT,
+                           "%llu bytes of KV memory hold not even %d tokens: give more (--kv-memory)",
                            (unsigned long long)memory_bytes, BT_KV_PAGES_USUAL_TOKENS);
         if (held < n) n = (size_t)held;
     }
@@ -72,20 +75,21 @@ bt_err bt_kv_pages_new(bt_kv_pages **ret, uint32_t layers, uint32_t kv_heads, ui
                        capacity_tokens);
 
     bt_kv_pages *p = calloc(1, sizeof *p);
-    if (!p) return bt_fail(fault, BT_ENOMEM, "kv pages");
+    if (!p) return bt_fail(fault, BT_ENOMEM, "out of memory for KV pages");
     *p = (bt_kv_pages){.shape = v, .page_bytes = page_bytes, .total = total, .memory_bytes = memory_bytes};
     p->free_bits = calloc((total + 63) / 64, sizeof *p->free_bits);
     p->owner = calloc(total, sizeof *p->owner);
     if (!p->free_bits || !p->owner) {
         bt_kv_pages_free(p);
-        return bt_fail(fault, BT_ENOMEM, "kv pages: tables for %zu pages", total);
+        return bt_fail(fault, BT_ENOMEM, "out of memory for tables of %zu KV pages", total);
     }
     void *m =
         mmap(NULL, memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (m == MAP_FAILED) {
         const int err = errno;
         bt_kv_pages_free(p);
-        return bt_fail(fault, BT_ENOMEM, "kv pages: mapping %zu bytes: %s", memory_bytes, strerror(err));
+        return bt_fail(fault, BT_ENOMEM, "out of memory for KV pages of %zu bytes: %s", memory_bytes,
+                       strerror(err));
     }
     (void)madvise(m, memory_bytes, MADV_HUGEPAGE); /* pages are taken from the lowest on: few more bytes, far
                                                       fewer faults and TLB misses */
@@ -126,7 +130,8 @@ static bt_err widen(bt_kv_seq *s, size_t want, bt_fault *fault)
     if (page) s->page = page;
     uint32_t *number = realloc(s->number, want * sizeof *number);
     if (number) s->number = number;
-    return page && number ? BT_OK : bt_fail(fault, BT_ENOMEM, "a table of %zu KV pages", want);
+    return page && number ? BT_OK
+                          : bt_fail(fault, BT_ENOMEM, "out of memory for a table of %zu KV pages", want);
 }
 
 bt_err bt_kv_pages_reserve(bt_kv_pages *p, bt_kv_seq *s, size_t tokens, bt_fault *fault)

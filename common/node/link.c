@@ -61,7 +61,7 @@ bt_err bt_link_new(bt_link **ret, void *socket, bool is_router, const bt_link_ha
     bt_link *l = calloc(1, sizeof *l);
     if (!l || (is_router && bt_link_remember(l, BT_LINK_MAX_ROUTES) < 0)) {
         free(l);
-        return bt_fail(fault, BT_ENOMEM, "link");
+        return bt_fail(fault, BT_ENOMEM, "out of memory for a link");
     }
     l->socket = socket;
     l->is_router = is_router;
@@ -170,9 +170,10 @@ static bt_err note_route(bt_link *l, const bt_incarnation *peer, const bt_sock_f
 {
     route *r = find_route(l, peer);
     if (id->size == 0 || id->size > MAX_ROUTING_ID_BYTES)
-        return bt_fail(fault, BT_EFORMAT, "a routing id of %zu bytes", id->size);
+        return bt_fail(fault, BT_EFORMAT, "its routing id has %zu bytes; 1 to %d are allowed", id->size,
+                       MAX_ROUTING_ID_BYTES);
     if (r && memcmp(&r->key, key, sizeof *key) != 0)
-        return bt_fail(fault, BT_EAUTH, "an incarnation that belongs to another key");
+        return bt_fail(fault, BT_EAUTH, "its sender gives the incarnation of another key");
     if (!r) {
         r = make_room(l, key, id);
         memset(r, 0, sizeof *r);
@@ -206,11 +207,11 @@ static bt_err check_key(const bt_link *l, const bt_peer_key *key, bt_role role, 
     const unsigned roles = l->allow ? bt_peer_auth_roles(l->allow, key->bytes) : ~0u;
     const char *name = roles && l->allow ? bt_peer_auth_name(l->allow, key->bytes) : "";
     if (!(roles & l->roles))
-        return bt_fail(fault, BT_EAUTH, "a key without the role for this link (%s)",
+        return bt_fail(fault, BT_EAUTH, "its sender's key does not have the role for this link (%s)",
                        *name ? name : "not in the allow list");
-    return roles & bits[role]
-               ? BT_OK
-               : bt_fail(fault, BT_EAUTH, "a HELLO with a role that its key does not have (%s)", name);
+    return roles & bits[role] ? BT_OK
+                              : bt_fail(fault, BT_EAUTH,
+                                        "HELLO gives a role that the sender's key does not have (%s)", name);
 }
 
 static bt_err take_msg(bt_link *l, const bt_sock_frame *id, const bt_sock_frame *frame, bt_fault *fault)
@@ -249,7 +250,7 @@ void bt_link_receive(bt_link *l, int budget)
 {
     while (budget-- > 0) {
         bt_sock_frame frames[BT_SOCK_FRAMES_MAX];
-        bt_fault fault = {"a message of too many frames"};
+        bt_fault fault = {"a message has too many frames"};
         size_t n = 0;
         bt_err e = bt_sock_recv_frames(l->socket, frames, BT_SOCK_FRAMES_MAX, &n);
         if (e == BT_EAGAIN || e == BT_EIO) return;
@@ -260,7 +261,7 @@ void bt_link_receive(bt_link *l, int budget)
             for (size_t i = 0; i < n; i++) l->count.bytes_in += frames[i].size;
             if (n == skip + 1) e = take_msg(l, id, &frames[skip], &fault);
             else if (n == skip + 2 && l->on.on_block) e = take_block(l, id, &frames[skip], &fault);
-            else e = bt_fail(&fault, BT_EFORMAT, "a message of %zu frames", n - skip);
+            else e = bt_fail(&fault, BT_EFORMAT, "a message has %zu frames", n - skip);
             bt_sock_frames_done(frames, n);
         }
         if (e < 0) {
@@ -281,12 +282,12 @@ static bt_err send_frames(bt_link *l, bt_sock_frame *frames, size_t n, const bt_
     note_asked(l);
     if (l->is_router) {
         const route *r = to ? find_route(l, to) : NULL;
-        if (!r) e = bt_fail(fault, BT_EIO, "no route to that incarnation");
+        if (!r) e = bt_fail(fault, BT_EIO, "no connection to the node of that incarnation");
         else if (!may_speak(l, &r->key))
-            e = bt_fail(fault, BT_EAUTH, "the key of that incarnation is allowed no more");
+            e = bt_fail(fault, BT_EAUTH, "the allow list no longer has the key of that incarnation");
         else if ((e = bt_sock_frame_copy(&frames[0], r->id, r->id_len)) == BT_OK) first = 0;
     } else if (!may_speak(l, &l->server)) {
-        e = bt_fail(fault, BT_EAUTH, "the key of the other side is allowed no more");
+        e = bt_fail(fault, BT_EAUTH, "the allow list no longer has the key of the other side");
     }
     for (size_t i = 1; i <= n; i++) bytes += frames[i].size;
     if (e == BT_OK) e = bt_sock_send_frames(l->socket, frames + first, n + 1 - first);
@@ -305,13 +306,13 @@ bt_err bt_link_send(bt_link *l, const bt_msg *m, bt_fault *fault)
     bt_sock_frame frames[2];
     size_t len = 0;
     bt_err e = bt_sock_frame_new(&frames[1], bt_msg_encoded_max(m));
-    if (e < 0) return bt_fail(fault, e, "a frame for %s", bt_msg_type_name(m->type));
+    if (e < 0) return bt_fail(fault, e, "no frame for %s: %s", bt_msg_type_name(m->type), bt_err_name(e));
     if ((e = bt_msg_encode(&len, frames[1].data, frames[1].size, m, fault)) == BT_OK) {
         /* The exact size is known only now: one small copy keeps frames exact on the wire. */
         bt_sock_frame exact;
         e = bt_sock_frame_copy(&exact, frames[1].data, len);
         bt_sock_frames_done(&frames[1], 1);
-        if (e < 0) return bt_fail(fault, e, "a frame for %s", bt_msg_type_name(m->type));
+        if (e < 0) return bt_fail(fault, e, "no frame for %s: %s", bt_msg_type_name(m->type), bt_err_name(e));
         frames[1] = exact;
         return send_frames(l, frames, 1, &m->to, fault);
     }
@@ -330,10 +331,10 @@ bt_err bt_link_send_block(bt_link *l, bt_kv_header *h, const bt_kv_view *view, b
     }
     h->body_bytes = bt_kv_header_body_bytes(h->token_count, h->kv_heads, h->head_dim, h->dtype);
     if ((e = bt_sock_frame_new(&frames[2], h->body_bytes)) < 0)
-        return bt_fail(fault, e, "a block of %u bytes", h->body_bytes);
+        return bt_fail(fault, e, "no frame for a block of %u bytes: %s", h->body_bytes, bt_err_name(e));
     if ((e = bt_sock_frame_new(&frames[1], BT_KV_HEADER_BYTES)) < 0) {
         bt_sock_frames_done(&frames[2], 1);
-        return bt_fail(fault, e, "a block header");
+        return bt_fail(fault, e, "no frame for the header of a block: %s", bt_err_name(e));
     }
     e = bt_kv_pack_take(frames[2].data, h->body_bytes, view, h->layer, h->token_begin, h->token_count, fault);
     if (e == BT_OK) {

@@ -25,7 +25,8 @@ static bt_err open_zap(bt_net *n, bt_fault *fault)
     if (e == BT_OK) e = bt_zap_open(&n->zap, n->ctx, n->allow, fault);
     if (e < 0) return e;
     e = bt_loop_add_socket(&n->zap_watch, n->loop, bt_zap_socket(n->zap), BT_LOOP_IN, on_zap, n->zap);
-    return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;
+    return e < 0 ? bt_fail(fault, e, "the event loop takes no more watches or timers: %s", bt_err_name(e))
+                 : BT_OK;
 }
 
 /* Checked here, so that this process's operator sees the error, and not only the other side's log. */
@@ -45,7 +46,7 @@ bt_err bt_net_open(bt_net **ret, bt_loop *loop, const char *keys_dir, const char
                    bt_fault *fault)
 {
     bt_net *n = calloc(1, sizeof *n);
-    if (!n) return bt_fail(fault, BT_ENOMEM, "links");
+    if (!n) return bt_fail(fault, BT_ENOMEM, "out of memory for links");
     n->loop = loop;
     n->keys_dir = keys_dir;
     bt_err e = bt_sock_ctx_new(&n->ctx, keys_dir, key_name, fault);
@@ -113,9 +114,11 @@ bt_err bt_net_dial(bt_link **ret, bt_net *n, bt_sock_role role, const char *endp
     bt_err e = BT_OK;
     if (server && bt_peer_key_is_none(server)) server = NULL;
     if (server) bt_keys_to_z85(key, server->bytes);
-    if (n->allow && !server) return bt_fail(fault, BT_EAUTH, "%.100s: its public key is unknown", endpoint);
+    if (n->allow && !server)
+        return bt_fail(fault, BT_EAUTH, "the public key of %.100s is unknown: name it, as in ENDPOINT@NAME",
+                       endpoint);
     if (n->allow && !(bt_peer_auth_roles(n->allow, server->bytes) & peer))
-        return bt_fail(fault, BT_EAUTH, "%.100s: its key does not have the role %s in the allow list",
+        return bt_fail(fault, BT_EAUTH, "the allow list does not give the key of %.100s the role %s",
                        endpoint, peer == BT_PEER_GATEWAY ? "gateway" : "decode");
     if ((e = bt_sock_open(&socket, n->ctx, role, fault)) < 0) return e;
     e = bt_sock_connect(socket, n->ctx, endpoint, server ? key : NULL, fault);
@@ -149,11 +152,11 @@ bt_err bt_net_watch_link(bt_net_watch **ret, bt_net *n, const bt_link *link, bt_
                          bt_fault *fault)
 {
     bt_net_watch *w = calloc(1, sizeof *w);
-    if (!w) return bt_fail(fault, BT_ENOMEM, "links");
+    if (!w) return bt_fail(fault, BT_ENOMEM, "out of memory for links");
     *w = (bt_net_watch){.loop = n->loop, .watched = bt_link_socket(link), .fn = fn, .ud = ud};
     bt_err e = bt_sock_watch(&w->socket, w->watched, n->ctx, fault);
     if (e == BT_OK && (e = bt_loop_add_socket(&w->id, w->loop, w->socket, BT_LOOP_IN, on_news, w)) < 0)
-        bt_fail(fault, e, "event loop");
+        bt_fail(fault, e, "the event loop takes no more watches or timers: %s", bt_err_name(e));
     if (e < 0) bt_net_unwatch(w);
     else *ret = w;
     return e;

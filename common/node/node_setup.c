@@ -47,8 +47,8 @@ bt_err bt_node_setup_pages(bt_kv_pages **ret, const bt_node_setup *s, bt_fault *
     advise(advice, sizeof advice, s);
     if (tokens < s->ctx_tokens)
         return bt_fail(fault, BT_EARG,
-                       "--kv-memory holds %" PRIu64 " tokens, the longest sequence has %zu: it takes %" PRIu64
-                       " bytes, or choose a smaller --ctx-size%s",
+                       "--kv-memory holds %" PRIu64 " tokens, but the longest sequence has %zu: give %" PRIu64
+                       " bytes or more, or choose a smaller --ctx-size%s",
                        tokens, s->ctx_tokens, token_bytes(h, s->kv_elem_bytes) * s->ctx_tokens, advice);
     const bt_err e = bt_kv_pages_new(ret, h->layers, h->kv_heads, h->head_dim, s->kv_elem_bytes,
                                      BT_NODE_PAGE_TOKENS, tokens, fault);
@@ -89,12 +89,12 @@ bt_err bt_node_setup_hello(bt_msg_hello *ret, const bt_node_setup *s, const bt_k
     const bt_kv_dtype dtype = bt_kv_dtype_of(s->kv_elem_bytes);
     if (!is_name(s->node_id, BT_MSG_MAX_ID_BYTES))
         return bt_fail(fault, BT_EARG,
-                       "--id '%.100s': a name has 1 to %d printable ASCII characters without spaces",
-                       s->node_id, BT_MSG_MAX_ID_BYTES);
+                       "--id '%.100s': must be 1 to %d printable ASCII characters without spaces", s->node_id,
+                       BT_MSG_MAX_ID_BYTES);
     if (s->kv_endpoint && !is_name(s->kv_endpoint, BT_MSG_MAX_ENDPOINT_BYTES))
         return bt_fail(fault, BT_EARG,
-                       "'%.100s' cannot be told to prefill nodes: an address has 1 to %d printable ASCII "
-                       "characters without spaces",
+                       "prefill nodes cannot be told the address '%.100s': it must be 1 to %d printable "
+                       "ASCII characters without spaces",
                        s->kv_endpoint, BT_MSG_MAX_ENDPOINT_BYTES);
     *ret = (bt_msg_hello){.protocol = BT_PROTOCOL_VERSION,
                           .role = s->role,

@@ -120,7 +120,7 @@ static void on_drain_timeout(void *ud, unsigned events)
     bt_shell *s = ud;
     uint64_t id;
     (void)events;
-    bt_log(BT_LOG_WARN, "the drain timeout is over; leaving with work in progress");
+    bt_log(BT_LOG_WARN, "the drain timeout is over: leaving with work in progress");
     if (bt_loop_add_timer(&id, s->loop, LAST_WORDS_MS, 0, on_last_words, s) < 0) stop(s);
     s->on.on_drain_over(s->on.ud);
 }
@@ -153,7 +153,7 @@ void bt_shell_reload(bt_net *net)
     bt_fault fault = {""};
     size_t keys = 0;
     if (bt_net_reload(&keys, net, &fault) < 0)
-        bt_log(BT_LOG_ERROR, "the allow list stays as it was: %s", fault.text);
+        bt_log(BT_LOG_ERROR, "the allow list was not read again and stays as it was: %s", fault.text);
     else if (!bt_net_own_roles(net))
         bt_log(BT_LOG_WARN, "allow list read again: %zu keys, and this process's own key is not among them",
                keys);
@@ -185,7 +185,8 @@ static bt_err split_gateway(char endpoint[BT_SOCK_ENDPOINT_BYTES], const char **
     if (at && (!bt_keys_is_name(at + 1) || (at > text && at[-1] == '/'))) at = NULL;
     const size_t n = at ? (size_t)(at - text) : strlen(text);
     if (n >= BT_SOCK_ENDPOINT_BYTES)
-        return bt_fail(fault, BT_EARG, "'%.100s' is too long for an endpoint", text);
+        return bt_fail(fault, BT_EARG, "'%.100s...' is too long: an endpoint has at most %d bytes", text,
+                       BT_SOCK_ENDPOINT_BYTES - 1);
     memcpy(endpoint, text, n);
     endpoint[n] = 0;
     *ret_name = at ? at + 1 : NULL;
@@ -210,7 +211,8 @@ static bt_err dial(bt_shell *s, uint32_t index, bt_fault *fault)
     if (e < 0) return e;
     if ((e = bt_net_watch_link(&c->news, s->net, c->link, on_news, c, fault)) < 0) return e;
     e = bt_loop_add_socket(&c->watch, s->loop, bt_link_socket(c->link), BT_LOOP_IN, on_control_ready, c);
-    return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;
+    return e < 0 ? bt_fail(fault, e, "the event loop takes no more watches or timers: %s", bt_err_name(e))
+                 : BT_OK;
 }
 
 bt_err bt_shell_new(bt_shell **ret, const bt_shell_config *config, const bt_shell_handler *handler,
@@ -218,10 +220,10 @@ bt_err bt_shell_new(bt_shell **ret, const bt_shell_config *config, const bt_shel
 {
     uint64_t id;
     if (config->gateways_len < 1 || config->gateways_len > BT_GATES_MAX)
-        return bt_fail(fault, BT_EARG, "%zu gateways; 1 to %d can be served", config->gateways_len,
-                       BT_GATES_MAX);
+        return bt_fail(fault, BT_EARG, "%zu gateways (--gateway); a node serves 1 to %d",
+                       config->gateways_len, BT_GATES_MAX);
     bt_shell *s = calloc(1, sizeof *s);
-    if (!s) return bt_fail(fault, BT_ENOMEM, "node");
+    if (!s) return bt_fail(fault, BT_ENOMEM, "out of memory for the node");
     bt_sock_keep_frames();
     s->config = *config;
     s->on = *handler;
@@ -232,7 +234,7 @@ bt_err bt_shell_new(bt_shell **ret, const bt_shell_config *config, const bt_shel
         e = bt_net_open(&s->net, s->loop, config->keys_dir, config->key_name, config->role, fault);
     if (e == BT_OK && ((e = bt_loop_add_timer(&s->timer, s->loop, 0, LONGEST_WAIT_MS, on_timer, s)) < 0 ||
                        (e = bt_loop_add_timer(&id, s->loop, 0, RSS_EVERY_MS, on_rss, s)) < 0))
-        bt_fail(fault, e, "event loop");
+        bt_fail(fault, e, "the event loop takes no more watches or timers: %s", bt_err_name(e));
     for (uint32_t i = 0; e == BT_OK && i < config->gateways_len; i++) e = dial(s, i, fault);
     if (e < 0) bt_shell_free(s);
     else *ret = s;

@@ -133,7 +133,7 @@ static bt_err arena_reserve(bt_msg_buf *b, size_t n, bt_fault *fault)
 {
     if (n <= b->cap) return BT_OK;
     void *p = malloc(n);
-    if (!p) return bt_fail(fault, BT_ENOMEM, "decoding a message: %zu bytes", n);
+    if (!p) return bt_fail(fault, BT_ENOMEM, "out of memory for %zu bytes of a decoded message", n);
     free(b->block);
     b->block = p;
     b->cap = n;
@@ -162,7 +162,7 @@ static bt_err check_frame(const bt_msg_kind **ret, const uint8_t *bytes, size_t 
         return bt_fail(fault, BT_EFORMAT, "frame: wrong checksum");
     if (memcmp(bytes, "BTN1", 4) != 0) return bt_fail(fault, BT_EFORMAT, "frame: wrong magic");
     if (bt_get16(bytes + 4) != BT_PROTOCOL_VERSION)
-        return bt_fail(fault, BT_EVERSION, "frame: protocol version %u, we speak %u",
+        return bt_fail(fault, BT_EVERSION, "frame: protocol version %u; this program speaks version %u",
                        (unsigned)bt_get16(bytes + 4), BT_PROTOCOL_VERSION);
     if (bt_get32(bytes + 12) != 0 || bt_get64(bytes + 48) != 0)
         return bt_fail(fault, BT_EFORMAT, "frame: a reserved field is not zero");

@@ -13,22 +13,22 @@ bool bt_role_answer(bt_msg_role_answer *ret, bt_role *next, bt_role wanted, bt_r
     if (draining && *next != wanted && (*next || wanted != own)) {
         ret->code = BT_EAGAIN;
         if (*next)
-            snprintf(ret->text, sizeof ret->text, "it drains, to serve as %s; ask again then",
+            snprintf(ret->text, sizeof ret->text, "the node drains, to serve as %s; ask again when it does",
                      name_of(*next));
-        else snprintf(ret->text, sizeof ret->text, "it is leaving");
+        else snprintf(ret->text, sizeof ret->text, "the node is leaving");
     } else if (wanted == own) {
-        snprintf(ret->text, sizeof ret->text, "it serves as %s already", name_of(own));
+        snprintf(ret->text, sizeof ret->text, "the node serves as %s already", name_of(own));
     } else if (draining) {
-        snprintf(ret->text, sizeof ret->text, "it drains, then serves as %s", name_of(wanted));
+        snprintf(ret->text, sizeof ret->text, "the node drains, then serves as %s", name_of(wanted));
     } else if (may == BT_ROLE_MAY_NOT) {
         ret->code = BT_EAUTH;
         snprintf(ret->text, sizeof ret->text,
-                 "its key has not both roles; give its line of the allow file 'prefill,decode', everywhere, "
-                 "and send SIGHUP");
+                 "the node's key does not have both roles; give its line of the allow file 'prefill,decode', "
+                 "everywhere, and send SIGHUP");
     } else {
         *next = wanted;
         begins = true;
-        snprintf(ret->text, sizeof ret->text, "it drains, then serves as %s", name_of(wanted));
+        snprintf(ret->text, sizeof ret->text, "the node drains, then serves as %s", name_of(wanted));
     }
     return begins;
 }

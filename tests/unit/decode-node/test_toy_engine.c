@@ -176,9 +176,10 @@ static void the_door_checks_before_it_is_called(void **state)
     bt_fault fault = {""};
     const bt_decode_config int8 = {.engine = "toy", .kv_elem_bytes = 1}, none = {.engine = "tyo"};
     assert_int_equal(bt_decode_new(&d, k.model, &int8, &fault), BT_EARG);
-    assert_string_equal(fault.text, "engine 'toy' has no KV of int8");
+    assert_string_equal(fault.text,
+                        "engine 'toy' has no KV of int8: choose another --kv-dtype, or another engine");
     assert_int_equal(bt_decode_new(&d, k.model, &none, &fault), BT_EARG);
-    assert_string_equal(fault.text, "engine 'tyo': npu, host, reference or toy");
+    assert_string_equal(fault.text, "engine 'tyo' is not one of npu, host, reference or toy");
 
     d = toy_engine(k.model);
     bt_kv_view kv = engine_kit_pages(k.model, CTX, PAGE_TOKENS, 2),

@@ -31,9 +31,9 @@ static void every_case_has_its_answer(void **state)
         {BT_ROLE_PREFILL, BT_ROLE_PREFILL, BT_ROLE_MAY_NOT, false, 0, 0, false, 0, "already"},
         {BT_ROLE_DECODE, BT_ROLE_PREFILL, BT_ROLE_MAY_NOT, false, 0, BT_EAUTH, false, 0, "allow file"},
         {BT_ROLE_PREFILL, BT_ROLE_DECODE, BT_ROLE_MAY_NOT, false, 0, BT_EAUTH, false, 0, "allow file"},
-        /* asked again while it drains for that */
+        /* asked again while the node drains for that */
         {BT_ROLE_PREFILL, BT_ROLE_DECODE, BT_ROLE_MAY, true, BT_ROLE_PREFILL, 0, false, BT_ROLE_PREFILL,
-         "it drains"},
+         "the node drains"},
         {BT_ROLE_DECODE, BT_ROLE_DECODE, BT_ROLE_MAY, true, BT_ROLE_PREFILL, BT_EAGAIN, false,
          BT_ROLE_PREFILL, "ask again"},
         /* on its way out */
