@@ -88,7 +88,7 @@ static void move_pages(node *n, const dc_action *a)
 {
     bt_fault fault = {""};
     if (dc_store_do(n->store, a, &fault) < 0) {
-        bt_log(BT_LOG_ERROR, "pages that the brain counted are not there: %s", fault.text);
+        bt_log(BT_LOG_ERROR, "KV pages that were counted as free are not there: %s", fault.text);
         abort(); /* our own bug, or no memory for a page table; rows would land nowhere */
     }
     if (a->type != DC_DO_SET_PAGES || !a->u.set.is_growth) return;
@@ -106,7 +106,11 @@ static void act(node *n, const dc_action *a, dc_event *follow)
         (void)bt_link_send(n->bulk, &a->u.bulk.msg, &fault);
         break; /* sent again until answered */
     case DC_DO_PLACE: *follow = place(n, &a->u.block); break;
-    case DC_DO_DROP: bt_log(BT_LOG_DEBUG, "dropped a block, reason %d", (int)a->u.drop.reason); break;
+    case DC_DO_DROP:
+        bt_log(BT_LOG_DEBUG,
+               "dropped a block, reason %d (1 unknown, 2 ticket, 3 range, 4 repeat, 5 busy, 6 class)",
+               (int)a->u.drop.reason);
+        break;
     case DC_DO_SET_PAGES:
     case DC_DO_SWAP_OUT:
     case DC_DO_SWAP_IN:
@@ -155,7 +159,7 @@ static void on_block(void *ud, const bt_kv_header *h, const uint8_t *body, const
     ev.u.block.ref.attempt = h->attempt;
     if (memcmp(h->to, bt_shell_self(n->shell)->bytes, sizeof h->to) != 0) {
         bt_fault why;
-        bt_fail(&why, BT_EFORMAT, "a block meant for another incarnation");
+        bt_fail(&why, BT_EFORMAT, "a block is meant for another incarnation of this node");
         bt_shell_on_bad(NULL, &why);
         return;
     }
@@ -298,7 +302,8 @@ static bt_err open_bulk(node *n, char endpoint[BT_SOCK_ENDPOINT_BYTES], bt_fault
     if (e < 0) return e;
     e = bt_loop_add_socket(&id, bt_shell_loop(n->shell), bt_link_socket(n->bulk), BT_LOOP_IN, on_bulk_ready,
                            n);
-    return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;
+    return e < 0 ? bt_fail(fault, e, "the event loop takes no more watches or timers: %s", bt_err_name(e))
+                 : BT_OK;
 }
 
 static bt_err open_store(node *n, const bt_node_setup *setup, dc_config *bc, bt_fault *fault)
@@ -388,7 +393,8 @@ static bt_err open_brain(node *n, bt_fault *fault)
     }
     e = bt_loop_add_fd(&n->worker_watch, bt_shell_loop(n->shell), dc_worker_fd(n->worker), BT_LOOP_IN,
                        on_worker, n);
-    return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;
+    return e < 0 ? bt_fail(fault, e, "the event loop takes no more watches or timers: %s", bt_err_name(e))
+                 : BT_OK;
 }
 
 /* --decode-profile. A profile that describes a companion or a GPU decodes as well. */
@@ -403,7 +409,7 @@ static bt_err open_device(node *n, bt_fault *fault)
                        o->pace);
     if (!o->decode_profile) return BT_OK;
     dc_worker_device *d = n->device = calloc(1, sizeof *d);
-    if (!d) return bt_fail(fault, BT_ENOMEM, "a profile");
+    if (!d) return bt_fail(fault, BT_ENOMEM, "out of memory for a profile");
     const bt_err e = bt_profile_load(&d->profile, o->decode_profile, fault);
     if (e < 0) return e;
     if (!d->profile.time.is_given)

@@ -16,14 +16,14 @@ bt_err dc_store_new(dc_store **ret, bt_kv_pages *pages, bt_kv_pages *swap, uint3
                     uint32_t slot_pages, bt_fault *fault)
 {
     dc_store *s = calloc(1, sizeof *s);
-    if (!s) return bt_fail(fault, BT_ENOMEM, "%u slots", slots);
+    if (!s) return bt_fail(fault, BT_ENOMEM, "out of memory for %u slots", slots);
     *s = (dc_store){.slots = slots, .slot_pages = slot_pages};
     s->address = calloc(slots, slot_pages * sizeof *s->address);
     s->view = calloc(slots, sizeof *s->view);
     s->kept = calloc(slots, sizeof *s->kept);
     if (!s->address || !s->view || !s->kept) {
         dc_store_free(s);
-        return bt_fail(fault, BT_ENOMEM, "%u slots of %u pages", slots, slot_pages);
+        return bt_fail(fault, BT_ENOMEM, "out of memory for %u slots of %u pages", slots, slot_pages);
     }
     s->pages = pages;
     s->swap = swap;
@@ -50,7 +50,7 @@ void dc_store_view(bt_kv_view *ret, const dc_store *s, uint32_t slot) { *ret = s
 static bt_err set_pages(dc_store *s, uint32_t slot, const uint32_t *pages, uint32_t len, bt_fault *fault)
 {
     if (len > s->slot_pages)
-        return bt_fail(fault, BT_ELIMIT, "%u KV pages for a slot of %u", len, s->slot_pages);
+        return bt_fail(fault, BT_ELIMIT, "%u KV pages do not fit a slot of %u", len, s->slot_pages);
     bt_kv_pages_view_of(&s->view[slot], s->address + (size_t)slot * s->slot_pages, s->pages, pages, len);
     return BT_OK;
 }
@@ -65,8 +65,8 @@ static bt_err copy(dc_store *s, uint32_t slot, size_t tokens, bool is_out, bt_fa
     bt_kv_pages_view(&kept, s->swap, &s->kept[slot]);
     const bt_kv_view *live = &s->view[slot];
     if (tokens > live->tokens_capacity || tokens > kept.tokens_capacity)
-        return bt_fail(fault, BT_EARG, "%zu rows to swap, the slot has %zu, the store %zu", tokens,
-                       live->tokens_capacity, kept.tokens_capacity);
+        return bt_fail(fault, BT_EARG, "%zu rows cannot be swapped: the slot holds %zu, the store %zu",
+                       tokens, live->tokens_capacity, kept.tokens_capacity);
     for (size_t i = 0; i < n; i++)
         memcpy(is_out ? kept.page[i] : live->page[i], is_out ? live->page[i] : kept.page[i], bytes);
     if (!is_out) bt_kv_pages_release(s->swap, &s->kept[slot]);

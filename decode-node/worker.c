@@ -569,9 +569,10 @@ static bt_err make_slots(dc_worker *w, bt_fault *fault)
         s->ids = calloc(w->ctx + 1, sizeof *s->ids);
         s->page = calloc(pages, sizeof *s->page);
         s->bias = calloc(BT_SAMPLE_MAX_BIAS, sizeof *s->bias);
-        if (!s->ids || !s->page || !s->bias) return bt_fail(fault, BT_ENOMEM, "a slot of %zu tokens", w->ctx);
+        if (!s->ids || !s->page || !s->bias)
+            return bt_fail(fault, BT_ENOMEM, "out of memory for a slot of %zu tokens", w->ctx);
     }
-    return w->slot && w->stop ? BT_OK : bt_fail(fault, BT_ENOMEM, "%u slots", c->slots);
+    return w->slot && w->stop ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory for %u slots", c->slots);
 }
 
 static bt_err make_step(dc_worker *w, bt_fault *fault)
@@ -585,11 +586,11 @@ static bt_err make_step(dc_worker *w, bt_fault *fault)
                    "the memory that is told before it is taken");
     w->logits = calloc((rows + (w->mixed_rows ? DC_BATCH_PIECES : 0)) * w->vocab, sizeof *w->logits);
     if (w->mixed_rows && !(w->entry = calloc(rows + DC_BATCH_PIECES, sizeof *w->entry)))
-        return bt_fail(fault, BT_ENOMEM, "decode worker");
+        return bt_fail(fault, BT_ENOMEM, "out of memory for the decode worker");
     w->sampler = calloc(w->threads, sizeof *w->sampler);
     w->logprob = calloc(rows, sizeof *w->logprob);
     if (!w->seq || !w->outcome || !w->logits || !w->logprob || !w->sampler)
-        return bt_fail(fault, BT_ENOMEM, "decode worker");
+        return bt_fail(fault, BT_ENOMEM, "out of memory for the decode worker");
     for (size_t i = 0; i < w->threads; i++) {
         const bt_err e = bt_sample_new(&w->sampler[i], w->vocab, fault);
         if (e < 0) return e;
@@ -601,11 +602,11 @@ static bt_err make_step(dc_worker *w, bt_fault *fault)
 static bt_err check_pieces(const dc_worker_config *c, bt_fault *fault)
 {
     const size_t grid = c->local ? bt_prefill_grid_rows(c->local) : 1;
-    return c->chunk_tokens % grid == 0
-               ? BT_OK
-               : bt_fail(fault, BT_EARG,
-                         "--chunk-tokens %u: what prefills here goes on at multiples of %zu tokens",
-                         c->chunk_tokens, grid);
+    return c->chunk_tokens % grid == 0 ? BT_OK
+                                       : bt_fail(fault, BT_EARG,
+                                                 "--chunk-tokens %u is no multiple of %zu tokens, as the "
+                                                 "engine of --local-prefill needs it",
+                                                 c->chunk_tokens, grid);
 }
 
 /* No mixed steps where decode rows could fill more than half of one: prompts would get too little. */
@@ -618,7 +619,7 @@ static size_t mixed_rows(const dc_worker_config *c)
 bt_err dc_worker_new(dc_worker **ret, const dc_worker_config *config, bt_fault *fault)
 {
     dc_worker *w = calloc(1, sizeof *w);
-    if (!w) return bt_fail(fault, BT_ENOMEM, "decode worker");
+    if (!w) return bt_fail(fault, BT_ENOMEM, "out of memory for the decode worker");
     dc_worker_config *c = &w->config;
     *c = *config;
     if (!c->page_tokens) c->page_tokens = PAGE_TOKENS;
@@ -700,11 +701,12 @@ static bt_err check(const dc_worker *w, const dc_worker_start *a, bt_fault *faul
                        "a prompt of %u tokens and an answer of %u, %u of them known: the context holds %zu",
                        a->prompt_tokens, a->max_tokens, a->ids_len, w->ctx);
     if (a->rows > a->prompt_tokens + a->ids_len - 1)
-        return bt_fail(fault, BT_EARG, "%u rows in place of %u prompt tokens and %u known", a->rows,
-                       a->prompt_tokens, a->ids_len);
+        return bt_fail(fault, BT_EARG, "%u rows are in place, of %u prompt tokens and %u known tokens",
+                       a->rows, a->prompt_tokens, a->ids_len);
     if (a->rows < a->prompt_tokens && (!w->config.local || !a->prompt))
-        return bt_fail(fault, BT_EARG, "%u of %u prompt rows in place, and nothing here to prefill it",
-                       a->rows, a->prompt_tokens);
+        return bt_fail(fault, BT_EARG,
+                       "%u of %u prompt rows are in place, and no engine here computes prompts", a->rows,
+                       a->prompt_tokens);
     if (a->rows < a->prompt_tokens && a->prompt_tokens > bt_prefill_ctx_tokens(w->config.local))
         return bt_fail(fault, BT_ELIMIT, "a prompt of %u tokens: the prefill engine here takes %zu",
                        a->prompt_tokens, bt_prefill_ctx_tokens(w->config.local));

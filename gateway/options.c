@@ -176,6 +176,7 @@ bt_err gw_options_check(const gw_options *o, bt_fault *fault)
     if (!o->capture && (o->capture_text || o->capture_seal))
         return bt_fail(fault, BT_EARG, "--capture-%s needs --capture FILE",
                        o->capture_text ? "text" : "seal");
-    if (o->alias && !*o->alias) return bt_fail(fault, BT_EARG, "--alias is empty");
+    if (o->alias && !*o->alias)
+        return bt_fail(fault, BT_EARG, "--alias is empty: give a name, or leave it out");
     return BT_OK;
 }

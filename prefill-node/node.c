@@ -124,7 +124,8 @@ static bt_err dial(node *n, bulk *b, const bt_peer_key *server, const char *endp
         bt_link_free(b->link);
         b->link = NULL;
     }
-    return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;
+    return e < 0 ? bt_fail(fault, e, "the event loop takes no more watches or timers: %s", bt_err_name(e))
+                 : BT_OK;
 }
 
 static void link_up(node *n, const pf_action *a)
@@ -453,7 +454,7 @@ static bt_err open_brain(node *n, bt_fault *fault)
     n->owed = calloc(n->owed_max, sizeof *n->owed);
     n->held = calloc(n->owed_max, sizeof *n->held);
     if (!n->views || !n->rows || !n->addresses || !n->bulks || !n->owed || !n->held)
-        return bt_fail(fault, BT_ENOMEM, "pages and links");
+        return bt_fail(fault, BT_ENOMEM, "out of memory for the KV pages and links of the node");
     e = pf_brain_new(&n->brain, &bc, fault);
     if (e == BT_OK && n->device.pace.milli)
         e = pf_pace_new(&n->pace, n->device.pace, &n->device.costs->work, fault);
@@ -463,7 +464,8 @@ static bt_err open_brain(node *n, bt_fault *fault)
     if (e < 0) return e;
     n->engine = NULL;
     e = bt_loop_add_fd(&id, bt_shell_loop(n->shell), pf_worker_fd(n->worker), BT_LOOP_IN, on_worker, n);
-    return e < 0 ? bt_fail(fault, e, "event loop") : BT_OK;
+    return e < 0 ? bt_fail(fault, e, "the event loop takes no more watches or timers: %s", bt_err_name(e))
+                 : BT_OK;
 }
 
 /* Logged before any memory is taken. */

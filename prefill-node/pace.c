@@ -21,7 +21,7 @@ struct pf_pace {
 bt_err pf_pace_new(pf_pace **ret, bt_pace pace, const bt_work_prefill *d, bt_fault *fault)
 {
     pf_pace *p = calloc(1, sizeof *p);
-    if (!p) return bt_fail(fault, BT_ENOMEM, "pace");
+    if (!p) return bt_fail(fault, BT_ENOMEM, "out of memory for the pace");
     p->pace = pace;
     p->d = d;
     p->layers = d->layers;
@@ -29,7 +29,7 @@ bt_err pf_pace_new(pf_pace **ret, bt_pace pace, const bt_work_prefill *d, bt_fau
     p->told = calloc(p->layers, sizeof *p->told);
     if (!p->ready || !p->told) {
         pf_pace_free(p);
-        return bt_fail(fault, BT_ENOMEM, "pace of %u layers", d->layers);
+        return bt_fail(fault, BT_ENOMEM, "out of memory for the pace of %u layers", d->layers);
     }
     *ret = p;
     return BT_OK;

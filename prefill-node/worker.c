@@ -228,7 +228,7 @@ bt_err pf_worker_new(pf_worker **ret, bt_prefill *engine, uint32_t slots, uint32
                      bt_fault *fault)
 {
     pf_worker *w = calloc(1, sizeof *w);
-    if (!w) return bt_fail(fault, BT_ENOMEM, "prefill worker");
+    if (!w) return bt_fail(fault, BT_ENOMEM, "out of memory for the prefill worker");
     w->slots = slots;
     w->layers = layers;
     w->vocab = vocab;
@@ -242,7 +242,7 @@ bt_err pf_worker_new(pf_worker **ret, bt_prefill *engine, uint32_t slots, uint32
     w->engine = engine;
     bt_err e = w->cancel && w->rows && w->told && w->on && w->at && w->logits
                    ? BT_OK
-                   : bt_fail(fault, BT_ENOMEM, "prefill worker");
+                   : bt_fail(fault, BT_ENOMEM, "out of memory for the prefill worker");
     /* One more place than slots: the wake-up of pf_worker_free always fits. */
     if (e == BT_OK) e = bt_ring_new(&w->jobs, sizeof(pf_worker_job), slots + 1, fault);
     if (e == BT_OK)

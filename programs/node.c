@@ -91,12 +91,13 @@ static int serve(const config *c, bt_role first)
         if (rc == 0) {
             home = role;
         } else if (role != home) {
-            bt_log(BT_LOG_ERROR, "it failed as a %s node; going back to %s", name_of(role), name_of(home));
+            bt_log(BT_LOG_ERROR, "this node failed as a %s node and goes back to %s", name_of(role),
+                   name_of(home));
             next = home;
             rc = 0;
         }
         if (!next || bt_loop_held_end()) return rc;
-        bt_log(BT_LOG_INFO, "now a %s node", name_of(next));
+        bt_log(BT_LOG_INFO, "this node serves as a %s node", name_of(next));
         role = next;
     }
 }

@@ -30,10 +30,11 @@ bt_err dc_batch_new(dc_batch **ret, const dc_batch_config *config, bt_fault *fau
     const dc_batch_config *c = config;
     if (!c->slots || !c->rows_max || !c->chunk_tokens)
         return bt_fail(fault, BT_EARG,
-                       "a batch of %u slots, %u rows, pieces of %u tokens: each must be 1 or more", c->slots,
-                       c->rows_max, c->chunk_tokens);
+                       "a batch of %u slots, %u rows and pieces of %u tokens: each must be 1 or more",
+                       c->slots, c->rows_max, c->chunk_tokens);
     if (c->mixed_rows && c->mixed_rows <= c->rows_max)
-        return bt_fail(fault, BT_EARG, "calls of %u rows for steps of %u and prompts beside them",
+        return bt_fail(fault, BT_EARG,
+                       "mixed steps of %u rows have no room beside the %u rows of a decode step",
                        c->mixed_rows, c->rows_max);
     dc_batch *b = calloc(1, sizeof *b);
     if (b) {
@@ -45,7 +46,7 @@ bt_err dc_batch_new(dc_batch **ret, const dc_batch_config *config, bt_fault *fau
     }
     if (!b || !b->slot || !b->items) {
         dc_batch_free(b);
-        return bt_fail(fault, BT_ENOMEM, "a batch of %u slots", c->slots);
+        return bt_fail(fault, BT_ENOMEM, "out of memory for a batch of %u slots", c->slots);
     }
     *ret = b;
     return BT_OK;

@@ -161,7 +161,7 @@ void dc_blocks_msg(dc_brain *b, const bt_msg *m)
     if (l) l->heard_us = b->now_us;
     if (!bt_incarnation_equal(&m->to, &b->cfg.self) || !l) {
         b->n.wrong_incarnation++;
-        if (m->type != BT_MSG_REJECT) say_reject(b, &m->from, BT_EAGAIN, "greet this node first");
+        if (m->type != BT_MSG_REJECT) say_reject(b, &m->from, BT_EAGAIN, "send HELLO first");
         return;
     }
     if (m->type == BT_MSG_COMMIT && m->ref.attempt != 0) on_commit(b, m);
@@ -209,7 +209,7 @@ void dc_blocks_block(dc_brain *b, const dc_block *in)
     a->u.drop.reason = why;
     b->n.blocks_dropped[why]++;
     if (!l) {
-        say_reject(b, &in->from, BT_EAGAIN, "greet this node first");
+        say_reject(b, &in->from, BT_EAGAIN, "send HELLO first");
         return;
     }
     if (counts) bt_xfer_grant_left(&l->grant, in->bytes);

@@ -143,7 +143,7 @@ static void leave_at_once(dc_brain *b)
         else if (r->ack_abort) (void)bt_gates_to_owner(&b->gates, &r->a->ref, BT_MSG_ABORT_ACK);
         else bt_gates_failed(&b->gates, &r->a->ref, BT_EAGAIN, "this node is leaving");
     }
-    leave(b, "left before it was drained");
+    leave(b, "the node leaves before all requests have ended");
 }
 
 dc_actions dc_brain_step(dc_brain *b, const dc_event *ev, int64_t now_us, const bt_random *random)

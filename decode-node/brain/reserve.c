@@ -54,16 +54,18 @@ static bool is_possible(dc_brain *b, const bt_msg *m)
     }
     if (w->stop_ids_len > BT_MSG_MAX_STOP_IDS || w->sampling.bias_len > BT_SAMPLE_MAX_BIAS ||
         w->ids_len != w->prompt_tokens || w->generated_len >= w->max_tokens) {
-        refuse(b, &m->ref, BT_EARG, 0,
-               "the prompt's ids, the tokens so far, the stop ids or the biases are too many or too few");
+        refuse(
+            b, &m->ref, BT_EARG, 0,
+            "the count of the prompt's ids, the tokens so far, the stop ids or the biases is out of range");
         return false;
     }
     if (b->cfg.prompts == BT_PROMPT_BY_IDS ? !w->ids : !w->hashes.of) {
-        refuse(b, &m->ref, BT_EARG, 0, "the prompt is not given by what this node knows prompts by");
+        refuse(b, &m->ref, BT_EARG, 0,
+               "the prompt is given by token ids where this node wants hashes, or the other way round");
         return false;
     }
     if (w->is_local && !b->cfg.can_prefill) {
-        refuse(b, &m->ref, BT_EARG, 0, "this node does not prefill");
+        refuse(b, &m->ref, BT_EARG, 0, "this node computes no prompts");
         return false;
     }
     return true;

@@ -3,6 +3,10 @@
 
 static const char BAD[] = "invalid_request_error", SERVER[] = "server_error";
 
+_Static_assert(GW_FRAMING_MAX_LINE_BYTES == 8192 && GW_FRAMING_MAX_HEAD_BYTES == 32768 &&
+                   GW_FRAMING_MAX_FIELDS == 128,
+               "the limits that the texts name");
+
 static const struct refusal {
     int status;
     const char *type, *code, *text;
@@ -13,14 +17,17 @@ static const struct refusal {
                            "A header's name is no word, or its value holds control characters."},
     [GW_HTTP_BAD_LAYOUT] = {400, BAD, "bad_request",
                             "A header goes on in the next line, holds a NUL, or does not end with CR LF."},
-    [GW_HTTP_BAD_HOST] = {400, BAD, "bad_request", "There must be one Host header, with the name of a host."},
-    [GW_HTTP_BAD_LENGTH] = {400, BAD, "bad_request", "There may be one Content-Length, a number."},
+    [GW_HTTP_BAD_HOST] = {400, BAD, "bad_request",
+                          "There must be one Host header, and its value must be the name of a host."},
+    [GW_HTTP_BAD_LENGTH] = {400, BAD, "bad_request",
+                            "There may be one Content-Length at most, and its value must be a number."},
     [GW_HTTP_BAD_CODING] = {400, BAD, "bad_request",
-                            "There may be one Transfer-Encoding, 'chunked', in HTTP/1.1."},
+                            "There may be one Transfer-Encoding at most, 'chunked', and only in HTTP/1.1."},
     [GW_HTTP_TWO_FRAMINGS] = {400, BAD, "bad_request",
                               "Content-Length and Transfer-Encoding exclude each other."},
-    [GW_HTTP_LINE_TOO_LONG] = {414, BAD, "uri_too_long", "The first line is too long."},
-    [GW_HTTP_HEAD_TOO_LONG] = {431, BAD, "headers_too_large", "The headers are too long, or too many."},
+    [GW_HTTP_LINE_TOO_LONG] = {414, BAD, "uri_too_long", "The first line is longer than 8192 bytes."},
+    [GW_HTTP_HEAD_TOO_LONG] = {431, BAD, "headers_too_large",
+                               "The headers have more than 32768 bytes, or are more than 128."},
     [GW_HTTP_ENCODED] = {415, BAD, "unsupported_encoding",
                          "The body must be plain JSON, without a Content-Encoding."},
     [GW_HTTP_TOO_LARGE] = {413, BAD, "body_too_large", "The body is too large."},

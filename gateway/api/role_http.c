@@ -42,7 +42,8 @@ bt_err gw_role_http_parse(bt_role *ret, gw_openai_error *err, const char *body, 
         e = gw_openai_fail(err, 400, BAD, "missing_required_parameter", "role",
                            "Missing required parameter: 'role'.");
     else if (json_object_size(root) > 1)
-        e = gw_openai_fail(err, 400, BAD, "unknown_parameter", NULL, "The body has only the field 'role'.");
+        e = gw_openai_fail(err, 400, BAD, "unknown_parameter", NULL,
+                           "The body may have no field but 'role'.");
     else if (role && strcmp(role, "prefill") == 0) *ret = BT_ROLE_PREFILL;
     else if (role && strcmp(role, "decode") == 0) *ret = BT_ROLE_DECODE;
     else

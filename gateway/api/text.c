@@ -97,7 +97,8 @@ bt_err gw_text_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, const gw
         if ((e = chat_prompt(&ids, &n, t, r, ctx_tokens, err)) < 0) return e;
     } else if (r->prompt_ids) {
         n = r->prompt_ids_len;
-        if (!(ids = malloc(n * sizeof *ids))) return blame(err, BT_ENOMEM, "prompt", &fault);
+        if (!(ids = malloc(n * sizeof *ids)))
+            return blame(err, BT_ENOMEM, "out of memory for a prompt", &fault);
         memcpy(ids, r->prompt_ids, n * sizeof *ids);
     } else {
         const bt_text_piece whole = {r->prompt, r->prompt_len, false};

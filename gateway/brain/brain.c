@@ -91,7 +91,8 @@ static void ask_role(gw_brain *b, const gw_event *ev)
         answer_role(b, ev->u.role.token, BT_EARG, "a node's role is prefill or decode");
     else if (!n) answer_role(b, ev->u.role.token, BT_EARG, "no node is called '%s'", ev->u.role.node_id);
     else if (!k)
-        answer_role(b, ev->u.role.token, BT_EAGAIN, "%d nodes are being asked already", GW_ROLES_MAX);
+        answer_role(b, ev->u.role.token, BT_EAGAIN,
+                    "%d nodes are being asked already, the most at a time; try again", GW_ROLES_MAX);
     else {
         *k = (gw_role){.in_use = true, .node = n->incarnation, .role = ev->u.role.role,
                        .token = ev->u.role.token, .deadline_us = b->now_us + b->cfg.role_us};
@@ -243,7 +244,7 @@ static void on_msg(gw_brain *b, const bt_msg *m)
         b->n.wrong_incarnation += !for_us;
         if (m->type != BT_MSG_REJECT)
             say_reject(b, &m->from, BT_EAGAIN,
-                       for_us ? "say HELLO first" : "meant for another gateway process");
+                       for_us ? "send HELLO first" : "meant for another gateway process");
         return;
     }
     if (has_other_key(n, m)) {

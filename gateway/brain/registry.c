@@ -81,7 +81,7 @@ static bt_err check(const gw_registry *r, const bt_msg_hello *h, bt_fault *fault
                        theirs, ours);
     }
     if (h->role != BT_ROLE_PREFILL && h->role != BT_ROLE_DECODE)
-        return bt_fail(fault, BT_EARG, "node %s has role %d, expected prefill (%d) or decode (%d)",
+        return bt_fail(fault, BT_EARG, "node %s has role %d; prefill (%d) or decode (%d) is expected",
                        h->node_id, (int)h->role, BT_ROLE_PREFILL, BT_ROLE_DECODE);
     if (!h->node_id[0] || h->kv.layers == 0 || h->kv.kv_heads == 0 || h->kv.head_dim == 0 ||
         h->ctx_tokens == 0)

@@ -12,8 +12,8 @@ static void out_of_patience(gw_brain *b, gw_request *r)
                         "%s, and no other attempt began within %lld s", r->why, seconds);
     else if (r->only_prefill || r->only_decode)
         gw_request_fail(b, r, GW_FAIL_NO_NODE, BT_EAGAIN, RETRY_NODE_MS,
-                        "for %lld s the request could not go where it asks to: prefill node '%s', decode "
-                        "node '%s' ('' is any)",
+                        "for %lld s the request could not go to the nodes it asks for: prefill node '%s', "
+                        "decode node '%s' ('' is any)",
                         seconds, r->prefer_prefill, r->prefer_decode);
     else
         gw_request_fail(b, r, r->attempt ? GW_FAIL_NODE_LOST : GW_FAIL_NO_NODE, BT_EAGAIN, RETRY_NODE_MS,

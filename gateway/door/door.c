@@ -20,7 +20,7 @@ static const char BAD[] = "invalid_request_error", SERVER[] = "server_error";
 bt_err gw_door_new(gw_door **ret, const gw_door_env *env, bt_fault *fault)
 {
     gw_door *d = calloc(1, sizeof *d);
-    if (!d) return bt_fail(fault, BT_ENOMEM, "door");
+    if (!d) return bt_fail(fault, BT_ENOMEM, "out of memory for the HTTP door");
     const uint64_t most = (uint64_t)env->options->max_queue + (uint64_t)env->options->max_active;
     bt_err e = bt_rng_entropy(d->id_key, sizeof d->id_key, fault);
     if (e == BT_OK) e = gw_live_open(d, most, fault);
@@ -159,10 +159,11 @@ static void refuse_node(gw_door *d, gw_live *l, const bt_fault *fault)
     l->is_broken = true;
     gw_live_want(l, true);
     if (!l->x) return;
-    bt_log_request(BT_LOG_ERROR, gw_http_id(l->x), "request %llu: a node sent %s",
+    bt_log_request(BT_LOG_ERROR, gw_http_id(l->x),
+                   "request %llu: a node sent a token that the model does not have: %s",
                    (unsigned long long)l->number, fault->text);
-    (void)gw_openai_fail(&err, 502, SERVER, "node_failed", NULL, "A node sent what its model cannot say: %s",
-                         fault->text);
+    (void)gw_openai_fail(&err, 502, SERVER, "node_failed", NULL,
+                         "A node sent a token that the model does not have: %s", fault->text);
     gw_http_set_user(l->x, NULL);
     if (!l->has_begun) gw_reply_error(d, l->x, &err, NULL);
     else if (gw_answer_error_event(gw_http_stream_buf(l->x), &err) < 0) gw_http_abandon(l->x);

@@ -22,7 +22,7 @@ bt_err gw_live_open(gw_door *d, uint64_t most, bt_fault *fault)
     while (n < most) n *= 2;
     d->buckets = calloc(n, sizeof(gw_live *));
     d->bucket_mask = n - 1;
-    return d->buckets ? BT_OK : bt_fail(fault, BT_ENOMEM, "door");
+    return d->buckets ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory for the HTTP door");
 }
 
 void gw_live_close(gw_door *d)

@@ -53,7 +53,7 @@ struct gw_metrics {
 bt_err gw_metrics_new(gw_metrics **ret, const char *model_name, bt_fault *fault)
 {
     gw_metrics *g = calloc(1, sizeof *g);
-    if (!g) return bt_fail(fault, BT_ENOMEM, "metrics");
+    if (!g) return bt_fail(fault, BT_ENOMEM, "out of memory for the metrics");
     (void)snprintf(g->model, sizeof g->model, "%s", model_name);
     g->models[0] = g->model;
     const char *const *models = g->models;

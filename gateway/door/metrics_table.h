@@ -10,15 +10,15 @@ X(PROMPT_TOKENS, COUNTER, "baton_prompt_tokens_total", NULL, NULL, NULL, NULL, N
   "Prompt tokens of requests that ended")
 X(GENERATION_TOKENS, COUNTER, "baton_generation_tokens_total", NULL, NULL, NULL, NULL, NULL, "Tokens given to clients")
 X(TTFT, HISTOGRAM, "baton_time_to_first_token_seconds", NULL, NULL, NULL, NULL, slow_s,
-  "From the arrival of a request to its token 0")
+  "Time from the arrival of a request to its token 0")
 X(ITL, HISTOGRAM, "baton_inter_token_latency_seconds", NULL, NULL, NULL, NULL, fast_s,
-  "Between two tokens of one request")
+  "Time between two tokens of one request")
 X(E2E, HISTOGRAM, "baton_e2e_request_latency_seconds", NULL, NULL, NULL, NULL, slow_s,
-  "From the arrival of a request to its end")
+  "Time from the arrival of a request to its end")
 X(QUEUE_TIME, HISTOGRAM, "baton_request_queue_time_seconds", NULL, NULL, NULL, NULL, slow_s,
-  "Waiting in the gateway for nodes")
+  "Time that a request waits in the gateway for nodes")
 X(PREFILL_TIME, HISTOGRAM, "baton_request_prefill_time_seconds", NULL, NULL, NULL, NULL, slow_s,
-  "Prompt to token 0, in the node that computed it")
+  "Time from the prompt to token 0, in the node that computed the prompt")
 X(PREFILL_ROWS, COUNTER, "baton_prefill_rows_total", NULL, NULL, NULL, NULL, NULL,
   "Rows computed for prompts, padding included")
 X(PREFILL_TOKENS, COUNTER, "baton_prefill_tokens_total", NULL, NULL, NULL, NULL, NULL,
@@ -26,7 +26,7 @@ X(PREFILL_TOKENS, COUNTER, "baton_prefill_tokens_total", NULL, NULL, NULL, NULL,
 X(PREFILL_MACS, COUNTER, "baton_prefill_macs_total", "unit", units, NULL, NULL, NULL,
   "Multiply-accumulates of prompts, without padding, by where they ran")
 X(SHADOW_ENTRIES, COUNTER, "baton_prefill_shadow_entries_total", NULL, NULL, NULL, NULL, NULL,
-  "Inputs beyond a clip that were added back as integers")
+  "Inputs of prompts beyond a clip that were added back as integers")
 X(COMPILATIONS, COUNTER, "baton_prefill_compilations_total", NULL, NULL, NULL, NULL, NULL,
   "Programs compiled while a prompt waited; 0 once warm")
 X(LOCAL_PREFILLS, COUNTER, "baton_local_prefills_total", "reason", locals, NULL, NULL, NULL,
@@ -38,33 +38,33 @@ X(REPLAYS, COUNTER, "baton_request_replays_total", NULL, NULL, NULL, NULL, NULL,
 X(REPLAYED_TOKENS, COUNTER, "baton_replayed_tokens_total", NULL, NULL, NULL, NULL, NULL,
   "Tokens that attempts which continue an answer replayed")
 X(ATTEMPTS, COUNTER, "baton_request_attempts_total", NULL, NULL, NULL, NULL, NULL,
-  "Attempts of requests that ended; more than requests where nodes refused or were lost")
+  "Attempts of requests that ended; a request has several where nodes refused or were lost")
 X(RECOVERIES, COUNTER, "baton_recoveries_total", "cause", causes, NULL, NULL, NULL,
   "Attempts left for another one, by what the node did: gone (silent or cut off), restarted, left, failed, gave_up (no "
   "room), "
   "no_answer, no_progress")
 X(DEBTS, GAUGE, "baton_attempts_owed", NULL, NULL, NULL, NULL, NULL,
-  "Attempts that were left and whose node has not yet acknowledged that")
+  "Attempts that the gateway left and whose node has not yet acknowledged the end")
 X(DEBTS_FORGOTTEN, COUNTER, "baton_attempts_owed_forgotten_total", NULL, NULL, NULL, NULL, NULL,
-  "Such attempts that the gateway forgot because there were too many; their leases end them")
+  "Left attempts that the gateway forgot unacknowledged because there were too many; their leases end them")
 X(PREFIX_TOKENS, COUNTER, "baton_prefix_hit_tokens_total", "side", roles, NULL, NULL, NULL,
   "Prompt tokens with rows from earlier prompts: not computed (prefill), not sent (decode)")
 X(DECODE_TIME, HISTOGRAM, "baton_request_decode_time_seconds", NULL, NULL, NULL, NULL, slow_s,
-  "First decode step to the end, in the decode node")
+  "Time from the first decode step to the end, in the decode node")
 X(REQUEST_PROMPT_TOKENS, HISTOGRAM, "baton_request_prompt_tokens", NULL, NULL, NULL, NULL, tokens,
   "Prompt tokens of a request")
 X(REQUEST_GENERATION_TOKENS, HISTOGRAM, "baton_request_generation_tokens", NULL, NULL, NULL, NULL, tokens,
   "Tokens given for a request")
 X(KV_TRANSFER_SECONDS, HISTOGRAM, "baton_kv_transfer_seconds", NULL, NULL, NULL, NULL, slow_s,
-  "First KV block sent to Committed, in the prefill node")
+  "Time from the first KV block sent to Committed, in the prefill node")
 X(KV_EXPOSED_SECONDS, HISTOGRAM, "baton_kv_exposed_seconds", NULL, NULL, NULL, NULL, slow_s,
-  "End of the last layer to Committed: what the hand-off cost")
+  "Time from the end of the last layer to Committed: what the hand-off cost")
 X(KV_TRANSFER_BYTES, HISTOGRAM, "baton_kv_transfer_bytes", NULL, NULL, NULL, NULL, bytes, "KV bytes of one hand-off")
 X(DEVICE_SECONDS, COUNTER, "baton_device_seconds_total", "role", roles, NULL, NULL, NULL,
   "Time that the work of nodes would have taken on the devices of --profile and --decode-profile")
 X(DEVICE_JOULES, COUNTER, "baton_device_joules_total", "role", roles, NULL, NULL, NULL,
-  "Energy of the work of nodes on these devices, where the profile has a source; a bound where that is a thermal "
-  "design power")
+  "Energy of the work of nodes on the devices of --profile and --decode-profile, where the profile has a source for "
+  "it; an upper bound where the source is a thermal design power")
 X(DEVICE_UTILISATION, GAUGE, "baton_device_utilisation_ratio", "role", roles, NULL, NULL, NULL,
   "The part of the device time that would remain at the peak rate: of int8 operations (prefill), of memory (decode)")
 X(DEVICE_PARTS, COUNTER, "baton_device_prefill_part_seconds_total", "part", parts, NULL, NULL, NULL,
@@ -79,7 +79,8 @@ X(DEVICE_EXPOSED, COUNTER, "baton_device_transfer_exposed_seconds_total", NULL, 
 X(PACE_SECONDS, COUNTER, "baton_pace_seconds_total", "role", roles, NULL, NULL, NULL,
   "Time that work was to take with --pace")
 X(PACE_LATE, COUNTER, "baton_pace_late_seconds_total", "role", roles, NULL, NULL, NULL,
-  "Time by which work took longer than that: above 1 % the host was measured instead of the device")
+  "Time by which work took longer than --pace asks for: above 1 % of baton_pace_seconds_total the host was measured "
+  "instead of the device")
 X(PEERS, GAUGE, "baton_peers", "role", roles, "state", states, NULL, "Nodes known, by role and state")
 X(MESSAGES, COUNTER, "baton_control_messages_total", "result", messages, NULL, NULL, NULL,
   "Frames on the control socket: received and sent, bad (no message of this protocol), forbidden (by key), unsent (no "
@@ -87,11 +88,11 @@ X(MESSAGES, COUNTER, "baton_control_messages_total", "result", messages, NULL, N
 X(STALE, COUNTER, "baton_control_dropped_total", "reason", drops, NULL, NULL, NULL,
   "Messages understood but without effect, by reason")
 X(CAPTURED, COUNTER, "baton_capture_records_total", "result", captures, NULL, NULL, NULL,
-  "Requests by the fate of their record in the capture: written; dropped because the disk is slow (busy), or full or "
-  "memory short (refused)")
+  "Requests by what became of their record in the capture: written; dropped because the disk is slow (busy); dropped "
+  "because the disk is full or memory is short (refused)")
 X(CAPTURE_BYTES, COUNTER, "baton_capture_bytes_total", NULL, NULL, NULL, NULL, NULL, "Bytes written to the capture")
 X(HTTP_ANSWERS, COUNTER, "baton_http_answers_total", "status", statuses, NULL, NULL, NULL,
-  "HTTP answers by class of status")
+  "HTTP answers by class of their status code")
 X(HTTP_CONNECTIONS, GAUGE, "baton_http_connections", NULL, NULL, NULL, NULL, NULL, "HTTP connections open now")
 X(LOG_DROPPED, COUNTER, "baton_log_lines_dropped_total", NULL, NULL, NULL, NULL, NULL,
   "Log lines dropped because nobody read stderr in time")

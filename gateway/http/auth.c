@@ -28,31 +28,32 @@ static bt_err check_lines(gw_auth *a, const char *path, bt_fault *fault)
         if (*begin == '#') memset(begin, 0, (size_t)(end - begin));
         for (const char *c = begin; c < end; c++)
             if (*begin && (*c <= ' ' || *c > '~'))
-                return bt_fail(fault, BT_EFORMAT, "%s, line %zu: a key has printable characters only", path,
+                return bt_fail(fault, BT_EFORMAT, "'%s', line %zu: a key has printable characters only", path,
                                line);
         if (end - begin > GW_AUTH_MAX_KEY_BYTES)
-            return bt_fail(fault, BT_EFORMAT, "%s, line %zu: a key has at most %d characters", path, line,
+            return bt_fail(fault, BT_EFORMAT, "'%s', line %zu: a key has at most %d characters", path, line,
                            GW_AUTH_MAX_KEY_BYTES);
         keys += *begin != 0;
     }
-    return keys ? BT_OK : bt_fail(fault, BT_EFORMAT, "%s: no key in it", path);
+    return keys ? BT_OK : bt_fail(fault, BT_EFORMAT, "'%s' holds no key: write one a line", path);
 }
 
 static bt_err read_file(gw_auth *a, const char *path, int fd, bt_fault *fault)
 {
     struct stat st;
-    if (fstat(fd, &st) < 0) return bt_fail(fault, BT_EIO, "%s: %s", path, strerror(errno));
-    if (!S_ISREG(st.st_mode)) return bt_fail(fault, BT_EARG, "%s is not a file", path);
+    if (fstat(fd, &st) < 0) return bt_fail(fault, BT_EIO, "cannot look at '%s': %s", path, strerror(errno));
+    if (!S_ISREG(st.st_mode)) return bt_fail(fault, BT_EARG, "'%s' is not a regular file", path);
     if (st.st_mode & (S_IRWXO | S_IWGRP))
-        return bt_fail(fault, BT_EAUTH, "%s can be read by everybody; try chmod 600", path);
+        return bt_fail(fault, BT_EAUTH, "'%s' can be read by others; run 'chmod 600' on it", path);
     for (;;) {
         const ssize_t n = read(fd, a->text + a->len, sizeof a->text - a->len);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return bt_fail(fault, BT_EIO, "%s: %s", path, strerror(errno));
+        if (n < 0) return bt_fail(fault, BT_EIO, "cannot read '%s': %s", path, strerror(errno));
         if (n == 0) break;
         a->len += (size_t)n;
         if (a->len > GW_AUTH_MAX_FILE_BYTES)
-            return bt_fail(fault, BT_ELIMIT, "%s: more than %d bytes", path, GW_AUTH_MAX_FILE_BYTES);
+            return bt_fail(fault, BT_ELIMIT, "'%s' has more than %d bytes, the limit", path,
+                           GW_AUTH_MAX_FILE_BYTES);
     }
     return check_lines(a, path, fault);
 }
@@ -60,10 +61,10 @@ static bt_err read_file(gw_auth *a, const char *path, int fd, bt_fault *fault)
 bt_err gw_auth_load(gw_auth **ret, const char *path, bt_fault *fault)
 {
     gw_auth *a = calloc(1, sizeof *a);
-    if (!a) return bt_fail(fault, BT_ENOMEM, "API keys");
+    if (!a) return bt_fail(fault, BT_ENOMEM, "out of memory for API keys");
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    const bt_err e =
-        fd < 0 ? bt_fail(fault, BT_EIO, "%s: %s", path, strerror(errno)) : read_file(a, path, fd, fault);
+    const bt_err e = fd < 0 ? bt_fail(fault, BT_EIO, "cannot open '%s': %s", path, strerror(errno))
+                            : read_file(a, path, fd, fault);
     if (fd >= 0) (void)close(fd);
     if (e < 0) {
         gw_auth_free(a);

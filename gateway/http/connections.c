@@ -24,7 +24,7 @@ static void cut(gw_http *h, gw_place *p, const char *why)
 {
     gw_places_shut(&h->places, p);
     (void)shutdown(((gw_connection *)p)->fd, SHUT_RDWR);
-    bt_log(BT_LOG_DEBUG, "http: %s: connection cut", why);
+    bt_log(BT_LOG_DEBUG, "http: a connection is cut: %s", why);
 }
 
 static void set_deaf(gw_http *h, bool is_deaf)
@@ -38,7 +38,7 @@ static void set_deaf(gw_http *h, bool is_deaf)
 static bool make_room(gw_http *h)
 {
     gw_place *p = gw_places_victim(&h->places, bt_clock_us());
-    if (p) cut(h, p, "its place is needed");
+    if (p) cut(h, p, "a new connection needs its place");
     return p;
 }
 
@@ -138,7 +138,7 @@ void gw_connections_sweep(gw_http *h, int64_t now_us)
     gw_place *p;
     if (now_us < h->sweep_us) return;
     h->sweep_us = now_us + SWEEP_US;
-    while ((p = gw_places_late(&h->places, now_us))) cut(h, p, "too slow");
+    while ((p = gw_places_late(&h->places, now_us))) cut(h, p, "the client is idle or too slow");
     gw_linger_sweep(&h->lingers, now_us);
     set_deaf(h, false);
 }
@@ -157,6 +157,6 @@ bt_err gw_connections_listen(gw_http *h, const char *host, uint16_t port, bt_fau
     h->listener.on_ready = on_caller;
     struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &h->listener};
     if (epoll_ctl(h->watch_fd, EPOLL_CTL_ADD, h->listen_fd, &ev) < 0)
-        return bt_fail(fault, BT_EIO, "epoll: %s", strerror(errno));
+        return bt_fail(fault, BT_EIO, "cannot watch connections with epoll: %s", strerror(errno));
     return BT_OK;
 }

@@ -36,9 +36,10 @@ static bt_err start_daemon(gw_http *h, unsigned idle_s, bt_fault *fault)
     const unsigned flags =
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET;
     if (strncmp(MHD_get_version(), "0.", 2) != 0)
-        return bt_fail(fault, BT_EVERSION,
-                       "libmicrohttpd %s leaves requests in another form than 0.9, which framing.h reads",
-                       MHD_get_version());
+        return bt_fail(
+            fault, BT_EVERSION,
+            "libmicrohttpd %s leaves requests in another form than version 0.9, which this gateway reads",
+            MHD_get_version());
     /* STRICT_FOR_CLIENT 0: with 1 libmicrohttpd answers a missing Host itself, twice. framing.h is stricter.
      */
     h->daemon =
@@ -53,7 +54,7 @@ static bt_err start_daemon(gw_http *h, unsigned idle_s, bt_fault *fault)
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     struct epoll_event ev = {.events = EPOLLIN};
     if (!info || epoll_ctl(h->watch_fd, EPOLL_CTL_ADD, info->epoll_fd, &ev) < 0)
-        return bt_fail(fault, BT_EIO, "epoll: %s", strerror(errno));
+        return bt_fail(fault, BT_EIO, "cannot watch the HTTP server with epoll: %s", strerror(errno));
     return BT_OK;
 }
 
@@ -61,7 +62,7 @@ bt_err gw_http_open(gw_http **ret, const gw_http_config *config, const gw_http_h
                     bt_fault *fault)
 {
     gw_http *h = calloc(1, sizeof *h);
-    if (!h) return bt_fail(fault, BT_ENOMEM, "http server");
+    if (!h) return bt_fail(fault, BT_ENOMEM, "out of memory for the HTTP server");
     h->listen_fd = -1;
     h->handler = *handler;
     h->cors = config->cors;
@@ -72,7 +73,7 @@ bt_err gw_http_open(gw_http **ret, const gw_http_config *config, const gw_http_h
     h->places.idle_us = (int64_t)config->idle_s * 1000000;
     bt_err e = BT_OK;
     if ((h->lingers.watch_fd = h->watch_fd = epoll_create1(EPOLL_CLOEXEC)) < 0)
-        e = bt_fail(fault, BT_EIO, "epoll: %s", strerror(errno));
+        e = bt_fail(fault, BT_EIO, "cannot watch the HTTP server with epoll: %s", strerror(errno));
     if (e == BT_OK) e = bt_rng_entropy(&h->id_prefix, 6, fault);
     if (e == BT_OK) e = start_daemon(h, config->idle_s, fault);
     if (e == BT_OK) e = gw_connections_listen(h, config->host, config->port, fault);
@@ -114,13 +115,15 @@ bt_err gw_http_run(gw_http *h, bt_fault *fault)
 {
     struct epoll_event events[64];
     const int n = epoll_wait(h->watch_fd, events, 64, 0);
-    if (n < 0 && errno != EINTR) return bt_fail(fault, BT_EIO, "epoll_wait: %s", strerror(errno));
+    if (n < 0 && errno != EINTR)
+        return bt_fail(fault, BT_EIO, "cannot wait for HTTP connections: %s", strerror(errno));
     for (int i = 0; i < n; i++) {
         gw_watch *w = events[i].data.ptr;
         if (w) w->on_ready(w, events[i].events);
     }
     h->has_resumed = false; /* what has arrived is read before anybody gives way */
-    if (MHD_run(h->daemon) != MHD_YES) return bt_fail(fault, BT_EIO, "the HTTP server failed");
+    if (MHD_run(h->daemon) != MHD_YES)
+        return bt_fail(fault, BT_EIO, "libmicrohttpd cannot go on with the HTTP connections");
     gw_connections_accept(h); /* libmicrohttpd's descriptor tells when a new one is to be read */
     gw_connections_sweep(h, bt_clock_us());
     return BT_OK;

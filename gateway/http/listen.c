@@ -31,12 +31,12 @@ bt_err gw_listen(int *ret_fd, uint16_t *ret_port, const char *host, uint16_t por
     const int one = 1;
     int fd = socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) < 0)
-        e = bt_fail(fault, BT_EIO, "socket: %s", strerror(errno));
+        e = bt_fail(fault, BT_EIO, "cannot make a socket: %s", strerror(errno));
     else if (bind(fd, list->ai_addr, list->ai_addrlen) < 0 || listen(fd, SOMAXCONN) < 0)
         e = bt_fail(fault, BT_EIO, "cannot listen on %s port %u: %s%s", host, port, strerror(errno),
                     errno == EADDRINUSE ? "; another program has this port, choose one with --port" : "");
     else if (getsockname(fd, (struct sockaddr *)&a, &alen) < 0)
-        e = bt_fail(fault, BT_EIO, "getsockname: %s", strerror(errno));
+        e = bt_fail(fault, BT_EIO, "cannot find out the port that is listened on: %s", strerror(errno));
     if (e == BT_OK) {
         *ret_port = ntohs(a.any.ss_family == AF_INET6 ? a.v6.sin6_port : a.v4.sin_port);
         *ret_fd = fd;

@@ -62,7 +62,7 @@ bt_err gw_node_link_open(gw_node_link **ret, bt_loop *loop, uint32_t nodes, cons
                          void *ud, bt_fault *fault)
 {
     gw_node_link *l = calloc(1, sizeof *l);
-    if (!l) return bt_fail(fault, BT_ENOMEM, "control socket");
+    if (!l) return bt_fail(fault, BT_ENOMEM, "out of memory for the control socket");
     const bt_link_handler handler = {.on_msg = on_msg, .on_bad = on_bad, .ud = l};
     l->loop = loop;
     l->fn = fn;
@@ -74,10 +74,11 @@ bt_err gw_node_link_open(gw_node_link **ret, bt_loop *loop, uint32_t nodes, cons
         e = bt_net_listen(&l->link, l->endpoint, l->net, BT_SOCK_CONTROL_ROUTER, endpoint,
                           BT_PEER_PREFILL | BT_PEER_DECODE, &handler, fault);
     if (e == BT_OK && 2 * nodes > BT_LINK_MAX_ROUTES && (e = bt_link_remember(l->link, 2 * nodes)) < 0)
-        bt_fail(fault, e, "control socket");
+        bt_fail(fault, e, "no room for the routes of %u nodes on the control socket: %s", nodes,
+                bt_err_name(e));
     if (e == BT_OK &&
         (e = bt_loop_add_socket(&l->watch, loop, bt_link_socket(l->link), BT_LOOP_IN, on_readable, l)) < 0)
-        bt_fail(fault, e, "event loop");
+        bt_fail(fault, e, "the event loop takes no more watches or timers: %s", bt_err_name(e));
     if (e == BT_OK) e = bt_net_watch_link(&l->news, l->net, l->link, on_news, l, fault);
     if (e < 0) gw_node_link_close(l);
     else *ret = l;

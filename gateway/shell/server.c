@@ -84,7 +84,7 @@ static void note_readiness(server *s)
     bt_log(BT_LOG_INFO, "%s %s", s->has_announced ? "ready again" : "ready", s->url);
     s->has_announced = true;
     (void)snprintf(text, sizeof text, "READY=1\nSTATUS=%s", s->url);
-    if (bt_notify_send(text, &f) < 0) bt_log(BT_LOG_WARN, "cannot notify: %s", f.text);
+    if (bt_notify_send(text, &f) < 0) bt_log(BT_LOG_WARN, "$NOTIFY_SOCKET was not told: %s", f.text);
 }
 
 /* ---- the brain ---------------------------------------------------------------------------------- */
@@ -174,7 +174,8 @@ static void settle(server *s)
         if (is_over && s->drained_us == 0) s->drained_us = now;
         if ((is_over && now - s->drained_us >= LAST_WORDS_US) || now >= s->drain_due_us) {
             bt_log(BT_LOG_INFO, "%s",
-                   now >= s->drain_due_us ? "drain timeout: some requests were cut off" : "drained");
+                   now >= s->drain_due_us ? "the drain timeout is over: some requests were cut off"
+                                          : "drained");
             bt_loop_stop(s->loop);
             return;
         }
@@ -233,10 +234,11 @@ static void on_signal(void *ud, int signo)
         bt_loop_stop(s->loop);
         return;
     }
-    bt_log(BT_LOG_INFO, "draining: at most %lld ms for what is running", (long long)s->options->drain_ms);
+    bt_log(BT_LOG_INFO, "draining: running requests have at most %lld ms to end",
+           (long long)s->options->drain_ms);
     s->is_draining = true;
     s->drain_due_us = bt_clock_us() + s->options->drain_ms * 1000;
-    if (bt_notify_send("STOPPING=1", &f) < 0) bt_log(BT_LOG_WARN, "cannot notify: %s", f.text);
+    if (bt_notify_send("STOPPING=1", &f) < 0) bt_log(BT_LOG_WARN, "$NOTIFY_SOCKET was not told: %s", f.text);
     gw_door_drain(s->door);
     step(s, &(gw_event){.type = GW_EV_DRAIN});
     settle(s);
@@ -412,7 +414,7 @@ static bt_err open_all(server *s, bt_fault *fault)
     if ((e = open_http(s, fault)) < 0) return e;
     if ((e = bt_loop_add_fd(&watch, s->loop, gw_http_fd(s->http), BT_LOOP_IN, on_http, s)) < 0 ||
         (e = bt_loop_add_timer(&s->timer, s->loop, 0, TICK_US / 1000, on_timer, s)) < 0)
-        return bt_fail(fault, e, "event loop");
+        return bt_fail(fault, e, "the event loop takes no more watches or timers: %s", bt_err_name(e));
     bt_log(BT_LOG_INFO, "waiting for a prefill and a decode node, or a decode node that prefills itself");
     return BT_OK;
 }
@@ -420,7 +422,7 @@ static bt_err open_all(server *s, bt_fault *fault)
 bt_err gw_server_run(const gw_options *o, bt_fault *fault)
 {
     server *s = calloc(1, sizeof *s);
-    if (!s) return bt_fail(fault, BT_ENOMEM, "gateway");
+    if (!s) return bt_fail(fault, BT_ENOMEM, "out of memory for the gateway");
     s->options = o;
     bt_err e = open_all(s, fault);
     if (e == BT_OK) e = bt_loop_run(s->loop, fault);
@@ -432,7 +434,7 @@ bt_err gw_server_run(const gw_options *o, bt_fault *fault)
     gw_http_close(s->http);
     gw_door_free(s->door);
     if (!bt_capture_close(s->capture))
-        bt_log(BT_LOG_WARN, "capture: the disk did not take the last records in time");
+        bt_log(BT_LOG_WARN, "capture: the disk did not take the last records in time, and they are lost");
     gw_node_link_close(s->link);
     gw_brain_free(s->brain);
     gw_metrics_free(s->metrics);

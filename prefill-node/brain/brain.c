@@ -90,12 +90,15 @@ static bool is_possible(pf_brain *b, const bt_msg *m)
         return false;
     }
     if (b->cfg.prompts == BT_PROMPT_BY_IDS ? !w->ids : !w->hashes.of) {
-        refuse(b, &m->ref, BT_EARG, 0, "the prompt is not given by what this node knows prompts by");
+        refuse(b, &m->ref, BT_EARG, 0,
+               "the prompt is given by token ids where this node wants hashes, or the other way round");
         return false;
     }
     if (w->covered_tokens > w->ids_len ||
         (w->covered_tokens % BT_KV_UNIT_TOKENS != 0 && w->covered_tokens != w->ids_len)) {
-        snprintf(text, sizeof text, "%u tokens covered of a prompt of %u", w->covered_tokens, w->ids_len);
+        snprintf(text, sizeof text,
+                 "%u tokens are covered of a prompt of %u: no multiple of a KV unit, nor the whole",
+                 w->covered_tokens, w->ids_len);
         refuse(b, &m->ref, BT_EARG, 0, text);
         return false;
     }

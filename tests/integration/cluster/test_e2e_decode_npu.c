@@ -198,7 +198,7 @@ static void a_package_without_rows_of_one_token_is_refused_before_nodes_start(vo
     assert_non_null(strstr(spawn_err(s), "--shape-policy chunk:256+tail:1"));
     s = SPAWN("baton", "run", "-q", "-m", spawn_tiny_model(1), "-p", "a", "--decode-engine", "reference");
     assert_int_equal(spawn_wait(s, spawn_patience(READY_MS)), 1);
-    assert_non_null(strstr(spawn_err(s), "--decode-engine reference beside --engine npu"));
+    assert_non_null(strstr(spawn_err(s), "--decode-engine reference does not fit --engine npu"));
 }
 
 int main(void)

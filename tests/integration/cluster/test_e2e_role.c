@@ -277,7 +277,7 @@ static void a_prefill_node_that_cannot_decode_goes_back(void **state)
     for (int round = 0; round < 2; round++) {
         assert_int_equal(role(&d, "prefill-0", "decode", &s), 1);
         assert_non_null(strstr(spawn_err(s), "could not serve as decode and is what it was"));
-        assert_non_null(strstr(spawn_err(p), "going back to prefill"));
+        assert_non_null(strstr(spawn_err(p), "goes back to prefill"));
         assert_int_equal(cluster_pid(d.url, "prefill-0"), spawn_pid(p));
         free(answer(ask(&d, "prefill-0", "decode-0", TOKENS), "prefill-0"));
     }
@@ -374,7 +374,7 @@ static void a_node_that_cannot_prefill_goes_back(void **state)
     wait_ready(&d, "decode-0");
     assert_int_equal(role(&d, "decode-0", "prefill", &s), 1);
     assert_non_null(strstr(spawn_err(s), "could not serve as prefill and is what it was"));
-    assert_non_null(strstr(spawn_err(d0), "going back to decode"));
+    assert_non_null(strstr(spawn_err(d0), "goes back to decode"));
     assert_int_equal(cluster_pid(d.url, "decode-0"), spawn_pid(d0));
     free(answer(ask(&d, "prefill-0", "decode-0", TOKENS), "prefill-0"));
     end(d0);
@@ -476,9 +476,9 @@ static void a_key_needs_both_roles(void **state)
     for (int i = 0; i < 4; i++) wait_ready(&d, ids[i]);
     char *expected = answer(ask(&d, "prefill-0", "decode-0", TOKENS), "prefill-0");
     assert_int_equal(role(&d, "decode-1", "prefill", &s), 1);
-    assert_non_null(strstr(spawn_err(s), "its key has not both roles"));
+    assert_non_null(strstr(spawn_err(s), "the node's key does not have both roles"));
     assert_int_equal(role(&d, "prefill-1", "decode", &s), 1);
-    assert_non_null(strstr(spawn_err(s), "its key has not both roles"));
+    assert_non_null(strstr(spawn_err(s), "the node's key does not have both roles"));
 
     give_both_roles(allow, "decode decode-1");
     give_both_roles(allow, "prefill prefill-1");
@@ -523,7 +523,7 @@ static void a_signal_while_it_drains_ends_the_process(void **state)
     client_end(running); /* nothing keeps it now */
     const int rc = spawn_wait(d0, spawn_patience(30000));
     if (rc != 0) fail_msg("exit %d: %s", rc, spawn_err(d0));
-    assert_null(strstr(spawn_err(d0), "now a prefill node"));
+    assert_null(strstr(spawn_err(d0), "this node serves as a prefill node"));
     end(p);
     end(d.program);
 }

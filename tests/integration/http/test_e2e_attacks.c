@@ -252,7 +252,8 @@ static void a_key_is_heard_in_its_own_role_only(void **state)
     open_net("prefill-1", BT_PEER_PREFILL);
     dial(&e, BT_SOCK_CONTROL_DEALER, h.control, BT_PEER_GATEWAY);
     greet(&e, BT_ROLE_DECODE);
-    assert_true(spawn_wait_err(h.gateway, "a HELLO with a role that its key does not have (prefill-1)",
+    assert_true(spawn_wait_err(h.gateway,
+                               "HELLO gives a role that the sender's key does not have (prefill-1)",
                                spawn_patience(20000)));
     assert_true(cluster_serves(h.url));
     assert_int_equal(e.msgs, 0);
@@ -261,7 +262,7 @@ static void a_key_is_heard_in_its_own_role_only(void **state)
     open_net("gateway", BT_PEER_GATEWAY); /* nor has a gateway anything to say where KV comes in */
     dial(&e, BT_SOCK_BULK_DEALER, h.kv, BT_PEER_DECODE);
     greet(&e, BT_ROLE_PREFILL);
-    assert_true(spawn_wait_err(h.decode, "a key without the role for this link (gateway)",
+    assert_true(spawn_wait_err(h.decode, "key does not have the role for this link (gateway)",
                                spawn_patience(20000)));
     assert_int_equal(e.msgs, 0);
     hang_up(&e);
@@ -303,7 +304,7 @@ static void forged_tickets_and_replayed_blocks_place_nothing(void **state)
     }
     until(&e.rejects, 1); /* unknown here: "greet me first", and that is all it ever hears */
     assert_int_equal(e.refused, 0);
-    assert_true(spawn_wait_err(h.decode, "a block meant for another incarnation", spawn_patience(20000)));
+    assert_true(spawn_wait_err(h.decode, "a block is meant for another incarnation", spawn_patience(20000)));
     assert_true(cluster_serves(h.url));
     assert_true(cluster_wait_idle(h.url, spawn_patience(10000)));
     hang_up(&e);

@@ -63,7 +63,7 @@ static void refuses_a_batch_of_nothing(void **state)
         dc_batch_new(&b, &(dc_batch_config){.slots = 1, .rows_max = 8, .chunk_tokens = 1, .mixed_rows = 8},
                      &fault),
         BT_EARG);
-    assert_string_equal(fault.text, "calls of 8 rows for steps of 8 and prompts beside them");
+    assert_string_equal(fault.text, "mixed steps of 8 rows have no room beside the 8 rows of a decode step");
     dc_batch_free(NULL);
 }
 
