@@ -87,7 +87,8 @@ static bool travel(sim_cluster *c, bt_msg *ret, const bt_msg *m)
     }
     if (bt_msg_encode(&len, c->frame, c->frame_cap, m, &fault) < 0 ||
         bt_msg_decode(ret, &c->buf, c->frame, len, &fault) < 0) {
-        sim_cluster_break(c, BT_EFORMAT, "%s does not travel: %.200s", bt_msg_type_name(m->type), fault.text);
+        sim_cluster_break(c, BT_EFORMAT, "the message %s cannot be sent: %.200s", bt_msg_type_name(m->type),
+                          fault.text);
         return false;
     }
     return true;

@@ -49,7 +49,7 @@ bt_err sim_cluster_new(sim_cluster **ret, const sim_cluster_options *o, const si
 {
     sim_cluster *c = calloc(1, sizeof *c);
     uint32_t place = 0;
-    if (!c) return bt_fail(fault, BT_ENOMEM, "a cluster");
+    if (!c) return bt_fail(fault, BT_ENOMEM, "out of memory for a cluster");
     c->o = *o;
     c->client = *client;
     c->now_ns = START_NS;
@@ -57,7 +57,9 @@ bt_err sim_cluster_new(sim_cluster **ret, const sim_cluster_options *o, const si
     c->prefills = nodes_of(o->prefill, o->prefills);
     c->members = calloc(c->hosts, sizeof *c->members);
     c->keeps_for = SIM_GATEWAY;
-    bt_err e = c->members && sim_mail_new(&c->mail) == BT_OK ? BT_OK : bt_fail(fault, BT_ENOMEM, "a cluster");
+    bt_err e = c->members && sim_mail_new(&c->mail) == BT_OK
+                   ? BT_OK
+                   : bt_fail(fault, BT_ENOMEM, "out of memory for a cluster");
     if (e == BT_OK) {
         name_members(c, o->prefill, o->prefills, BT_ROLE_PREFILL, &place);
         name_members(c, o->decode, o->decodes, BT_ROLE_DECODE, &place);

@@ -120,5 +120,5 @@ void sim_cluster_decode_tell(sim_cluster *c, sim_member *m, const dc_event *ev)
     }
     m->due_us = dc_brain_due_us(m->dc);
     if (c->o.is_checked && !dc_brain_is_sound(m->dc))
-        sim_cluster_break(c, BT_EFORMAT, "the book of pages of %s does not agree with itself", m->id);
+        sim_cluster_break(c, BT_EFORMAT, "the count of KV pages of %s does not agree with its pages", m->id);
 }

@@ -67,7 +67,7 @@ bt_err sim_cluster_gateways_new(sim_cluster *c, bt_fault *fault)
         return bt_fail(fault, BT_EARG, "%u gateways of each of %u models: at most %d of each of %d",
                        c->o.gateways, models, SIM_CLUSTER_GATEWAYS, SIM_CLUSTER_MODELS);
     c->gates = calloc((size_t)models * c->o.gateways, sizeof *c->gates);
-    if (!c->gates) return bt_fail(fault, BT_ENOMEM, "gateways of a cluster");
+    if (!c->gates) return bt_fail(fault, BT_ENOMEM, "out of memory for gateways of a cluster");
     c->gates_len = models * c->o.gateways;
     for (uint32_t i = 0; e == BT_OK && i < c->gates_len; i++) e = begin(c, &c->gates[i], i, fault);
     return e;

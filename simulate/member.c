@@ -19,7 +19,7 @@ static bt_err make_room(const sim_cluster *c, sim_member *m, bt_fault *fault)
         if (!m->leap_ns) m->leap_ns = calloc((size_t)c->o.gateways * SIM_LEAP_STEPS, sizeof *m->leap_ns);
         ok = m->sequences && m->capacity_pages && m->leap_ns;
     }
-    return ok ? BT_OK : bt_fail(fault, BT_ENOMEM, "node %s", m->id);
+    return ok ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory for node %s", m->id);
 }
 
 bt_err sim_cluster_begin_member(sim_cluster *c, sim_member *m, bt_fault *fault)

@@ -129,7 +129,7 @@ static void compute(sim_cluster *c, sim_member *m, const pf_action *a)
         return;
     }
     if (m->group->cost->play && !sim_line_play(&p->line, m->group->cost, p->begin, p->len)) {
-        sim_cluster_break(c, BT_ENOMEM, "a prompt of %u tokens cannot be scheduled", p->len);
+        sim_cluster_break(c, BT_ENOMEM, "out of memory scheduling a prompt of %u tokens", p->len);
         return;
     }
     begin_chunk(c, m, a->u.compute.slot, true);

@@ -306,7 +306,7 @@ bt_err tool_package_print_errors(const bt_pkg *p, bt_fault *fault)
     const bt_pkg_tensor *t = bt_pkg_tensors(p);
     line *lines = calloc(h->tensors.count + 1, sizeof *lines);
     size_t n = 0;
-    if (!lines) return bt_fail(fault, BT_ENOMEM, "the list of tensors");
+    if (!lines) return bt_fail(fault, BT_ENOMEM, "out of memory for the list of tensors");
     for (uint32_t i = 0; i < h->tensors.count; i++) {
         if (!t[i].n || t[i].site == BT_PKG_NONE) continue;
         lines[n] = (line){&t[i], &bt_pkg_sites(p)[t[i].site], 0};
@@ -342,7 +342,7 @@ bt_err tool_package_print_heads(const bt_pkg *p, bt_fault *fault)
     const bt_pkg_header *h = bt_pkg_header_of(p);
     const bt_pkg_head *head = h->sparse_ppm ? bt_pkg_const_at(p, h->sparse_heads) : NULL;
     double share = 0, recall = 0, least = 1;
-    if (!head) return bt_fail(fault, BT_EARG, "the package attends densely: it has no shares of heads");
+    if (!head) return bt_fail(fault, BT_EARG, "the package attends densely, so no head has a share");
     const uint32_t heads = h->layers * h->heads;
     for (uint32_t i = 0; i < heads; i++) {
         const double found = (double)head[i].recall;

@@ -13,7 +13,9 @@ bt_err tool_sequences_open(tool_sequences *ret, const bt_model *m, uint32_t elem
     *ret = (tool_sequences){.vocab = hp->vocab, .logits_rows = logits_rows};
     if (!bt_mul_size(&all, count, (tokens + page - 1) / page * page) ||
         !bt_mul_size(&floats, logits_rows, hp->vocab))
-        return bt_fail(fault, BT_ELIMIT, "%zu sequences of %zu tokens", count, tokens);
+        return bt_fail(fault, BT_ELIMIT,
+                       "%zu sequences of %zu tokens, and %zu rows of logits, do not fit the address space",
+                       count, tokens, logits_rows);
     bt_err e =
         bt_kv_pages_new(&ret->pages, hp->layers, hp->kv_heads, hp->head_dim, elem_bytes, page, all, fault);
     if (e < 0) return e;
@@ -23,7 +25,8 @@ bt_err tool_sequences_open(tool_sequences *ret, const bt_model *m, uint32_t elem
     ret->ids = calloc(tokens, sizeof *ret->ids);
     ret->logits = calloc(floats, sizeof *ret->logits);
     if (!ret->seq || !ret->view || !ret->ids || !ret->logits)
-        return bt_fail(fault, BT_ENOMEM, "%zu sequences, the logits of %zu tokens", count, logits_rows);
+        return bt_fail(fault, BT_ENOMEM, "out of memory for %zu sequences and the logits of %zu tokens",
+                       count, logits_rows);
     for (size_t i = 0; i < tokens; i++) ret->ids[i] = (int32_t)((i * 7919 + 13) % hp->vocab);
     for (size_t i = 0; e == BT_OK && i < count; i++) {
         e = bt_kv_pages_reserve(ret->pages, &ret->seq[i], tokens, fault);

@@ -40,13 +40,13 @@ bt_err tool_read_file(char **ret, size_t *ret_len, const char *path, bt_fault *f
     char *text = NULL;
     size_t len = 0, cap = 0;
     const int fd = strcmp(path, "-") == 0 ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return bt_fail(fault, BT_EIO, "open '%s': %s", path, strerror(errno));
+    if (fd < 0) return bt_fail(fault, BT_EIO, "cannot open '%s': %s", path, strerror(errno));
     for (;;) {
         if (cap - len < 2) {
             cap = cap ? cap * 2 : 1 << 16;
             char *more = realloc(text, cap);
             if (!more) {
-                e = bt_fail(fault, BT_ENOMEM, "reading '%s'", path);
+                e = bt_fail(fault, BT_ENOMEM, "out of memory reading '%s'", path);
                 goto out;
             }
             text = more;
@@ -54,7 +54,7 @@ bt_err tool_read_file(char **ret, size_t *ret_len, const char *path, bt_fault *f
         const ssize_t n = read(fd, text + len, cap - len - 1);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) {
-            e = bt_fail(fault, BT_EIO, "read '%s': %s", path, strerror(errno));
+            e = bt_fail(fault, BT_EIO, "cannot read '%s': %s", path, strerror(errno));
             goto out;
         }
         if (n == 0) break;

@@ -263,15 +263,16 @@ static bt_err check(const tool_calibrate_points *p, bt_fault *fault)
         for (size_t k = 0; k < i && is_new; k++) is_new = p->prompt[k].tokens != p->prompt[i].tokens;
         lengths += is_new;
         if (!(p->prompt[i].ns > 0) || !p->prompt[i].tokens)
-            return bt_fail(fault, BT_EARG, "a prompt that took no time");
+            return bt_fail(fault, BT_EARG, "a prompt was measured that took no time");
     }
     for (size_t i = 0; i < p->steps; i++) {
         alone += p->step[i].batch == 1;
         if (!(p->step[i].ns > 0) || !p->step[i].batch || !p->step[i].ctx)
-            return bt_fail(fault, BT_EARG, "a step that took no time");
+            return bt_fail(fault, BT_EARG, "a step was measured that took no time");
     }
     if (lengths < 3)
-        return bt_fail(fault, BT_EARG, "prompts of %zu lengths were measured; it takes 3", lengths);
+        return bt_fail(fault, BT_EARG,
+                       "prompts of %zu different lengths were measured; at least 3 are needed", lengths);
     if (!alone) return bt_fail(fault, BT_EARG, "no answer of one request alone was measured");
     if (batches_of(rows, p) > TOOL_CALIBRATE_BATCHES)
         return bt_fail(fault, BT_EARG, "more than %d batches were measured", TOOL_CALIBRATE_BATCHES);

@@ -270,7 +270,7 @@ bt_err tool_calibrate_measure(tool_calibrate_measured *ret, const tool_calibrate
     run r = {.s = s, .m = ret, .came = {.most = s->longest + s->answer - BATCH_PROMPT}};
     *ret = (tool_calibrate_measured){.requests = 0};
     r.came.at_us = malloc(MOST_AT_ONCE * sizeof *r.came.at_us * r.came.most);
-    if (!r.came.at_us) return bt_fail(fault, BT_ENOMEM, "times of %u tokens", r.came.most);
+    if (!r.came.at_us) return bt_fail(fault, BT_ENOMEM, "out of memory for times of %u tokens", r.came.most);
     bt_err e = ask(&r, &all, first, 2, 1, s->answer, fault); /* the first use of all there is, and one behind
                                                                 it */
     r.times = e == BT_OK ? times_for(&all) : TIMES;

@@ -89,8 +89,8 @@ static bt_err measure(job *j, bt_fault *fault)
     const uint32_t answer = (uint32_t)c->answer_tokens;
     if (j->dialect.context_tokens && j->dialect.context_tokens < ctx) ctx = j->dialect.context_tokens;
     if (ctx < answer + 64)
-        return bt_fail(fault, BT_EARG, "-n %u: the context has %u tokens; at most %u", answer, ctx,
-                       ctx > 64 ? ctx - 64 : 0);
+        return bt_fail(fault, BT_EARG, "-n %u does not fit the context of %u tokens: give at most %u", answer,
+                       ctx, ctx > 64 ? ctx - 64 : 0);
     if (longest > ctx - answer - 8) longest = ctx - answer - 8; /* some begin with tokens of their own */
     const tool_calibrate_server s = {.url = j->url,
                                      .api_key = j->key,
@@ -123,10 +123,10 @@ static bt_err write_profile(const tool_calibrate_report *r, bt_fault *fault)
 {
     bt_profile back;
     json_t *o = tool_calibrate_profile(r);
-    if (!o) return bt_fail(fault, BT_ENOMEM, "a profile");
+    if (!o) return bt_fail(fault, BT_ENOMEM, "out of memory for a profile");
     const int failed = json_dump_file(o, r->path, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
     json_decref(o);
-    if (failed) return bt_fail(fault, BT_EIO, "'%.150s' cannot be written", r->path);
+    if (failed) return bt_fail(fault, BT_EIO, "cannot write '%.150s'", r->path);
     return bt_profile_load(&back, r->path, fault);
 }
 

@@ -54,7 +54,7 @@ static bt_err take_points(run *r, size_t time, uint64_t seed, bt_fault *fault)
     const size_t n = json_array_size(a);
     if (n == 0) return BT_OK; /* no request had one */
     double *value = malloc(n * sizeof *value);
-    if (!value) return bt_fail(fault, BT_ENOMEM, "'%.150s'", r->path);
+    if (!value) return bt_fail(fault, BT_ENOMEM, "out of memory reading '%.150s'", r->path);
     bt_err e = BT_OK;
     for (size_t i = 0; i < n && e == BT_OK; i++) {
         const json_t *v = json_array_get(a, i);
@@ -84,10 +84,11 @@ static bt_err read_run(run *r, const char *path, uint64_t seed, bt_fault *fault)
     if (json_is_true(json_object_get(pace, "is_void")))
         return bt_fail(
             fault, BT_EARG,
-            "'%.150s': its work was %.2f %% later than --pace, so the host was measured and not the "
-            "devices: run it again with a larger K, or with fewer requests at a time",
+            "'%.150s': the work of that run was %.2f %% later than --pace, so the host was measured and not "
+            "the devices: run it again with a larger K, or with fewer requests at a time",
             path, 100 * json_number_value(json_object_get(pace, "late_ratio")));
-    if (!(r->rounds = calloc(TIMES, sizeof *r->rounds))) return bt_fail(fault, BT_ENOMEM, "'%.150s'", path);
+    if (!(r->rounds = calloc(TIMES, sizeof *r->rounds)))
+        return bt_fail(fault, BT_ENOMEM, "out of memory reading '%.150s'", path);
     for (size_t t = 0; t < TIMES && e == BT_OK; t++) e = take_points(r, t, seed + t, fault);
     return e;
 }

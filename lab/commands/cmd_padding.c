@@ -121,7 +121,7 @@ static int padding(const config *c, const char *path)
     while (!c->policies.count && bt_shapes_usual[count]) count++;
     row *rows = calloc(count, sizeof *rows);
     bt_err e = rows ? tool_trace_lengths(&length, &n, path, &fault)
-                    : bt_fail(&fault, BT_ENOMEM, "comparing %zu policies", count);
+                    : bt_fail(&fault, BT_ENOMEM, "out of memory comparing %zu policies", count);
     bt_wait_tell(NULL, "cutting the prompts", 0, 0);
     for (size_t i = 0; e == BT_OK && i < count; i++) e = measure(&rows[i], policy[i], c, length, n, &fault);
     bt_wait_end();

@@ -153,8 +153,8 @@ static bt_err context_of(size_t *ret, const config *c, uint64_t longest, uint32_
 {
     uint64_t ctx = 512;
     if (c->ctx_size && model_ctx && c->ctx_size > model_ctx)
-        return bt_fail(fault, BT_EARG, "--ctx-size %lld: the model's context is %u", (long long)c->ctx_size,
-                       (unsigned)model_ctx);
+        return bt_fail(fault, BT_EARG, "--ctx-size %lld is longer than the model's context of %u tokens",
+                       (long long)c->ctx_size, (unsigned)model_ctx);
     while (ctx < longest && ctx < BT_SHAPES_MAX_SEQ) ctx *= 2;
     if (c->ctx_size) ctx = (uint64_t)c->ctx_size;
     if (model_ctx && ctx > model_ctx) ctx = model_ctx;
@@ -189,7 +189,7 @@ static bt_err schedules_of(subject *s, const config *c, bt_fault *fault)
         int k = 0;
         while (k < BT_STAGE_POLICIES && strcmp(names[k], c->schedules.items[i])) k++;
         if (k == BT_STAGE_POLICIES)
-            return bt_fail(fault, BT_EARG, "--schedule '%.40s': serial, fifo, ooo or split",
+            return bt_fail(fault, BT_EARG, "--schedule '%.40s' is none of serial, fifo, ooo and split",
                            c->schedules.items[i]);
         if (!is_named[k]) s->schedule[s->want.schedules++] = k;
         is_named[k] = true;
@@ -239,7 +239,7 @@ static int show(const subject *s, const config *c, bt_fault *fault)
     const tool_plan_report r = {.want = &s->want,  .load = &s->load, .result = &s->result,
                                 .trace = c->trace, .link = c->link,  .decode_form = forms[c->weights]};
     json_t *object = tool_plan_json(&r);
-    bt_err e = object ? BT_OK : bt_fail(fault, BT_ENOMEM, "writing a plan");
+    bt_err e = object ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory writing a plan");
     if (e == BT_OK && c->output) e = tool_plan_page(c->output, object, fault);
     if (e < 0) {
         json_decref(object);
@@ -257,7 +257,7 @@ static int plan(const config *c)
     bt_fault fault = {""};
     int rc;
     subject *s = calloc(1, sizeof *s);
-    bt_err e = s ? BT_OK : bt_fail(&fault, BT_ENOMEM, "planning");
+    bt_err e = s ? BT_OK : bt_fail(&fault, BT_ENOMEM, "out of memory planning");
     bt_wait_tell(NULL, "planning", 0, 0);
     if (e == BT_OK) e = prepare(s, c, &fault);
     if (e == BT_OK) e = tool_plan_make(&s->result, &s->want, &s->load, c->colocated, &fault);

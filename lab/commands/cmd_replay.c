@@ -212,7 +212,7 @@ static int replay(const job *j, bt_fault *fault)
     done *d = calloc(1, sizeof *d);
     int rc = 0;
     bt_err e = d ? run_once(d, j, j->c->load.speed, (uint64_t)j->c->load.seed, fault)
-                 : bt_fail(fault, BT_ENOMEM, "a run");
+                 : bt_fail(fault, BT_ENOMEM, "out of memory for a run");
     if (e == BT_ECANCEL) rc = TOOL_INTERRUPTED;
     else if (e < 0) rc = tool_fail("replay", fault);
     if (e == BT_OK || (e == BT_ECANCEL && d && d->run.plan)) {
@@ -231,7 +231,7 @@ static bt_err run_step(void *ud, tool_replay_tried *ret, double speed, uint32_t 
     const job *j = ud;
     done *d = calloc(1, sizeof *d);
     const bt_err e = d ? run_once(d, j, speed, (uint64_t)j->c->load.seed + step, fault)
-                       : bt_fail(fault, BT_ENOMEM, "a run");
+                       : bt_fail(fault, BT_ENOMEM, "out of memory for a run");
     if (e == BT_OK) *ret = (tool_replay_tried){d->figures, tool_replay_offered(&d->plan)};
     if (d) done_free(d);
     free(d);
@@ -257,7 +257,7 @@ static void add_option(void *ud, const char *option, const char *value)
 static bt_err start_nodes(tool_background *ret, config *c, const bt_opt_args *args, bt_fault *fault)
 {
     tool_command *more = calloc(1, sizeof *more);
-    if (!more) return bt_fail(fault, BT_ENOMEM, "commands");
+    if (!more) return bt_fail(fault, BT_ENOMEM, "out of memory for the commands of the processes");
     bt_opt_pass_on(args, &gw_options_group, add_option, more);
     tool_command_add_int(more, "--prefill", c->nodes.prefill);
     tool_command_add_int(more, "--decode", c->nodes.decode);
@@ -273,7 +273,7 @@ static bt_err check_files(const job *j, bt_fault *fault)
 {
     const config *c = j->c;
     if (j->trace && strcmp(j->trace, "-") != 0 && access(j->trace, R_OK) < 0)
-        return bt_fail(fault, BT_EIO, "'%.150s': %s", j->trace, strerror(errno));
+        return bt_fail(fault, BT_EIO, "cannot open '%.150s': %s", j->trace, strerror(errno));
     bt_err e = c->load.csv ? bt_file_try(c->load.csv, fault) : BT_OK;
     if (e == BT_OK && c->load.report) e = bt_file_try(c->load.report, fault);
     return e;

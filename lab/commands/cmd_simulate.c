@@ -253,7 +253,8 @@ static bt_err set_models(tool_simulate_setup *s, tool_simulate_models *m, uint32
     bt_err e = BT_OK;
     *ret_ctx = 0;
     if (c->models.count > TOOL_SIMULATE_MODELS)
-        return bt_fail(fault, BT_EARG, "%zu models: at most %d", c->models.count, TOOL_SIMULATE_MODELS);
+        return bt_fail(fault, BT_EARG, "%zu models (--model); at most %d are allowed", c->models.count,
+                       TOOL_SIMULATE_MODELS);
     m->len = (uint32_t)c->models.count;
     for (uint32_t i = 0; e == BT_OK && i < m->len; i++) {
         m->given[i] = c->models.items[i];
@@ -262,13 +263,13 @@ static bt_err set_models(tool_simulate_setup *s, tool_simulate_models *m, uint32
         if (ctx && (!*ret_ctx || ctx < *ret_ctx)) *ret_ctx = ctx;
         for (uint32_t k = 0; e == BT_OK && k < i; k++)
             if (strcmp(m->given[k], m->given[i]) == 0)
-                e = bt_fail(fault, BT_EARG, "--model %.60s: twice", m->given[i]);
+                e = bt_fail(fault, BT_EARG, "--model %.60s is given twice", m->given[i]);
         if (i) s->more[s->mores++] = &m->dims[i];
     }
     s->model = &m->dims[0];
     if (e == BT_OK) e = tool_simulate_models_place(m, &s->prefill, &s->decode, c->colocated, fault);
     if (e == BT_OK && c->requests && m->len == 1)
-        return bt_fail(fault, BT_EARG, "--requests is of several models: give --model for each");
+        return bt_fail(fault, BT_EARG, "--requests shares requests between models: give --model for each");
     if (e == BT_OK && c->requests) e = tool_simulate_models_requests(m, c->requests, fault);
     if (e == BT_OK) e = tool_simulate_models_rules(m, &s->scale, fault);
     return e;
@@ -298,7 +299,7 @@ static bt_err set_up(job *j, const config *c, bt_fault *fault)
     if (e == BT_OK) e = bt_pace_parse(&s->pace, c->pace, fault);
     if (e == BT_OK && c->faults) e = tool_simulate_faults_read(&s->faults, c->faults, fault);
     if (e == BT_OK) e = tool_simulate_scale_read(&s->scale, c->scale ? c->scale : "", fault);
-    if (e == BT_OK && !nodes_of(&s->decode)) e = bt_fail(fault, BT_EARG, "--decode: at least one node");
+    if (e == BT_OK && !nodes_of(&s->decode)) e = bt_fail(fault, BT_EARG, "--decode needs at least one node");
     if (e < 0) return e;
     s->is_colocated = c->colocated;
     const uint32_t prefills = nodes_of(&s->prefill), decodes = nodes_of(&s->decode);
@@ -396,14 +397,16 @@ static bt_err check_sweep(job *j, const config *c, bt_fault *fault)
         return bt_fail(fault, BT_EARG,
                        "--ramp finds the rate of one cluster, a sweep the cluster of one rate");
     if (!j->is_sweep && (c->points || c->shard || c->plot))
-        return bt_fail(fault, BT_EARG,
-                       "--points, --shard and --plot are of a sweep: give --prefill or --decode a range, "
-                       "as in 1..64");
+        return bt_fail(
+            fault, BT_EARG,
+            "--points, --shard and --plot need a sweep: give --prefill or --decode a range, as in 1..64");
     if (!j->is_sweep) return BT_OK;
     if (!c->load.slo) return bt_fail(fault, BT_EARG, "a sweep needs --slo, as in ttft:1s,tpot:60ms");
     if (c->load.csv || c->load.report)
-        return bt_fail(fault, BT_EARG, "--csv and --report are of one cluster, not of a sweep");
-    if (c->scale) return bt_fail(fault, BT_EARG, "--scale is of one cluster, not of a sweep");
+        return bt_fail(fault, BT_EARG,
+                       "--csv and --report describe one cluster, not a sweep: leave them out");
+    if (c->scale)
+        return bt_fail(fault, BT_EARG, "--scale changes one cluster, not a sweep: leave --scale out");
     if (c->shard && !c->points)
         return bt_fail(fault, BT_EARG, "--shard needs --points, where its part is kept");
     if (c->shard && tool_simulate_shard_read(&j->range.shard, c->shard, fault) < 0) return BT_EARG;
@@ -528,7 +531,7 @@ int tool_simulate_run(int argc, char **argv)
     if (rc >= 0) return rc;
     job *j = calloc(1, sizeof *j);
     if (!j) {
-        (void)bt_fail(&fault, BT_ENOMEM, "a simulation");
+        (void)bt_fail(&fault, BT_ENOMEM, "out of memory for a simulation");
         rc = tool_fail("simulate", &fault);
     } else {
         j->c = &c;

@@ -230,16 +230,16 @@ static int make(const config *c, unsigned action, const char *path)
     if (c->output && (is_same(c->output, path) || (c->rates && is_same(c->output, c->rates))))
         e = bt_fail(&fault, BT_EARG, "-o '%.150s' is the trace that is read: name another file", c->output);
     if (e == BT_OK && c->output && !(f = fopen(c->output, "we")))
-        e = bt_fail(&fault, BT_EIO, "open '%.150s': %s", c->output, strerror(errno));
+        e = bt_fail(&fault, BT_EIO, "cannot open '%.150s': %s", c->output, strerror(errno));
     if (e == BT_OK) e = bt_trace_writer_begin(&w, f, c->to == TO_BATON, "", bt_clock_wall_s(), &fault);
     if (e == BT_OK) e = run_action(&r, c, action, &s, path, &w, &fault);
     if (e == BT_OK) e = f == stdout && bt_opt_flush() != 0 ? BT_EIO : bt_trace_writer_end(&w, &fault);
     const bool is_stdout_lost = e < 0 && f == stdout && ferror(stdout); /* bt_opt_end says so */
     if (e < 0 && f && f != stdout && ferror(f)) /* the fault names the file that was read */
-        e = bt_fail(&fault, e, "write '%.150s': %s", c->output, strerror(errno));
+        e = bt_fail(&fault, e, "cannot write '%.150s': %s", c->output, strerror(errno));
     bt_trace_writer_done(&w);
     if (f && f != stdout && fclose(f) != 0 && e == BT_OK)
-        e = bt_fail(&fault, BT_EIO, "write '%.150s': %s", c->output, strerror(errno));
+        e = bt_fail(&fault, BT_EIO, "cannot write '%.150s': %s", c->output, strerror(errno));
     if (!is_stdout_lost) rc = e < 0 ? tool_fail("trace", &fault) : print_result(c, &s, &r);
     tool_trace_close(&s);
     return rc;
@@ -250,9 +250,10 @@ static bool is_misused(const config *c, const bt_opt_args *args, unsigned action
     for (size_t i = 0; i < sizeof belongs / sizeof *belongs; i++)
         if (!(belongs[i].actions & action) &&
             bt_opt_source_of(args, belongs[i].name) == BT_OPT_FROM_COMMAND_LINE)
-            return bt_fail(fault, BT_EARG, "--%s decides nothing for %s", belongs[i].name, args->args[0]) < 0;
+            return bt_fail(fault, BT_EARG, "--%s has no meaning for 'baton trace %s'", belongs[i].name,
+                           args->args[0]) < 0;
     if (action == PLOT && !c->output)
-        return bt_fail(fault, BT_EARG, "plot needs -o NAME.svg or NAME.html") < 0;
+        return bt_fail(fault, BT_EARG, "'baton trace plot' needs -o NAME.svg or NAME.html") < 0;
     if ((action & MAKES) && c->json && !c->output)
         return bt_fail(fault, BT_EARG, "--json needs -o FILE: the trace itself goes to stdout") < 0;
     if (c->rates && (c->rate > 0 || c->cv > 0))

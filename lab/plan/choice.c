@@ -96,8 +96,9 @@ static bt_err begin(work *w, const tool_plan_load *load, bt_fault *fault)
 {
     *w = (work){calloc(load->lengths, sizeof *w->prompt), calloc(load->lengths, sizeof *w->ns),
                 calloc(load->n, sizeof *w->loaded)};
-    return w->prompt && w->ns && w->loaded ? BT_OK
-                                           : bt_fail(fault, BT_ENOMEM, "planning %zu requests", load->n);
+    return w->prompt && w->ns && w->loaded
+               ? BT_OK
+               : bt_fail(fault, BT_ENOMEM, "out of memory planning %zu requests", load->n);
 }
 
 static void done(work *w)

@@ -10,7 +10,7 @@ bt_err tool_plan_load_add(tool_plan_load *l, const tool_plan_request *r, bt_faul
     if (l->n == l->room) {
         const size_t room = l->room ? 2 * l->room : 1024;
         tool_plan_request *more = reallocarray(l->at, room, sizeof *more);
-        if (!more) return bt_fail(fault, BT_ENOMEM, "reading a trace of %zu requests", l->n);
+        if (!more) return bt_fail(fault, BT_ENOMEM, "out of memory reading a trace of %zu requests", l->n);
         l->at = more;
         l->room = room;
     }
@@ -105,7 +105,7 @@ bt_err tool_plan_load_end(tool_plan_load *l, uint64_t ctx_tokens, double speed, 
     l->count = calloc(l->n, sizeof *l->count);
     l->of = calloc(l->n, sizeof *l->of);
     if (!l->length || !l->count || !l->of)
-        return bt_fail(fault, BT_ENOMEM, "planning for %zu requests", l->n);
+        return bt_fail(fault, BT_ENOMEM, "out of memory planning for %zu requests", l->n);
     find_lengths(l);
     sum_up(l);
     return BT_OK;

@@ -20,13 +20,13 @@ bt_err tool_plan_page(const char *path, const json_t *object, bt_fault *fault)
     bt_file_new out = {.fd = -1};
     FILE *f = NULL;
     if (n <= ending || strcmp(path + n - ending, ".html"))
-        return bt_fail(fault, BT_EARG, "'%.150s' should end in .html", path);
+        return bt_fail(fault, BT_EARG, "'%.150s' must end in .html", path);
     bt_err e = bt_file_begin(&out, path, fault);
     if (e < 0) goto out;
     const int fd = dup(out.fd); /* fclose closes its own */
     if (!(f = fd < 0 ? NULL : fdopen(fd, "w"))) {
         if (fd >= 0) close(fd);
-        e = bt_fail(fault, BT_EIO, "'%.150s': %s", path, strerror(errno));
+        e = bt_fail(fault, BT_EIO, "cannot open '%.150s': %s", path, strerror(errno));
         goto out;
     }
     fwrite(page, 1, (size_t)(mark - page), f);
@@ -34,7 +34,7 @@ bt_err tool_plan_page(const char *path, const json_t *object, bt_fault *fault)
     fprintf(f, "\n%s", mark + sizeof data_mark - 1);
     ok = !ferror(f) && ok;
     if (fclose(f) != 0 || !ok)
-        e = bt_fail(fault, BT_EIO, "'%.150s' cannot be written: %s", path, strerror(errno));
+        e = bt_fail(fault, BT_EIO, "cannot write '%.150s': %s", path, strerror(errno));
     else e = bt_file_keep(&out, 0644, fault);
 out:
     bt_file_done(&out);

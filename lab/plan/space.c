@@ -73,7 +73,7 @@ static bt_err keep(tool_plan_result *r, const tool_plan_choice *c, bt_fault *fau
     if (r->choices == r->room) {
         const size_t room = r->room ? 2 * r->room : 64;
         tool_plan_choice *more = reallocarray(r->choice, room, sizeof *more);
-        if (!more) return bt_fail(fault, BT_ENOMEM, "planning");
+        if (!more) return bt_fail(fault, BT_ENOMEM, "out of memory planning");
         r->choice = more;
         r->room = room;
     }
@@ -94,7 +94,7 @@ static bt_err refuse(space *s, bt_err e, const char *policy, const char *recipe,
     if (r->refusals == r->refusal_room) {
         const size_t room = r->refusal_room ? 2 * r->refusal_room : 16;
         tool_plan_refusal *more = reallocarray(r->refused, room, sizeof *more);
-        if (!more) return bt_fail(fault, BT_ENOMEM, "planning");
+        if (!more) return bt_fail(fault, BT_ENOMEM, "out of memory planning");
         r->refused = more;
         r->refusal_room = room;
     }
@@ -226,7 +226,7 @@ static bt_err find_forms(space *s, bt_fault *fault)
     const size_t n = w->recipes ? w->recipes : count_of(usual_recipes);
     bt_err e = BT_OK;
     s->form = calloc(n, sizeof *s->form);
-    if (!s->form) return bt_fail(fault, BT_ENOMEM, "planning");
+    if (!s->form) return bt_fail(fault, BT_ENOMEM, "out of memory planning");
     for (size_t i = 0; e == BT_OK && i < n; i++) {
         bt_recipe recipe;
         bt_fault why = {""};
@@ -361,7 +361,7 @@ static bt_err add_alone(space *s, bt_fault *fault)
     const size_t steps = count_of(usual_steps);
     bt_err e = BT_OK;
     s->r->alone = calloc(2 * steps, sizeof *s->r->alone);
-    if (!s->r->alone) return bt_fail(fault, BT_ENOMEM, "planning");
+    if (!s->r->alone) return bt_fail(fault, BT_ENOMEM, "out of memory planning");
     for (size_t i = 0; e == BT_OK && i < steps; i++)
         for (const tool_plan_kv *kv = kv_rows; e == BT_OK && kv->name; kv++) {
             tool_plan_choice c = {.form = *w->decode_form, .kv = kv,
@@ -426,7 +426,7 @@ static bt_err check_names(const tool_plan_want *w, bt_fault *fault)
     for (size_t i = 0; i < w->kvs; i++) {
         const tool_plan_kv *kv = kv_rows;
         while (kv->name && strcmp(kv->name, w->kv[i])) kv++;
-        if (!kv->name) return bt_fail(fault, BT_EARG, "KV rows '%.40s': f16 or int8", w->kv[i]);
+        if (!kv->name) return bt_fail(fault, BT_EARG, "KV rows '%.40s' are neither f16 nor int8", w->kv[i]);
     }
     return BT_OK;
 }
@@ -435,7 +435,7 @@ bt_err tool_plan_make(tool_plan_result *ret, const tool_plan_want *want, const t
                       bool is_colocated, bt_fault *fault)
 {
     space *s = calloc(1, sizeof *s);
-    if (!s) return bt_fail(fault, BT_ENOMEM, "planning");
+    if (!s) return bt_fail(fault, BT_ENOMEM, "out of memory planning");
     s->r = ret;
     s->want = want;
     s->load = load;

@@ -33,7 +33,7 @@ bt_err tool_replay_bootstrap(tool_replay_rounds *ret, double *value, size_t n, u
 {
     uint32_t *count = malloc(n * sizeof *count);
     double stat[TOOL_REPLAY_STATS];
-    if (!count) return bt_fail(fault, BT_ENOMEM, "a bootstrap");
+    if (!count) return bt_fail(fault, BT_ENOMEM, "out of memory for a bootstrap");
     qsort(value, n, sizeof *value, by_value);
     for (size_t i = 0; i < n; i++) count[i] = 1;
     read_off(ret->value, value, count, n);

@@ -468,7 +468,7 @@ static bt_err open_load(load *l, bt_fault *fault)
         curl_multi_setopt(l->multi, CURLMOPT_TIMERDATA, l) ||
         curl_multi_setopt(l->multi, CURLMOPT_PIPELINING, CURLPIPE_NOTHING) ||
         curl_multi_setopt(l->multi, CURLMOPT_MAXCONNECTS, (long)l->streams + 1))
-        return bt_fail(fault, BT_ENOMEM, "%u streams", l->streams);
+        return bt_fail(fault, BT_ENOMEM, "out of memory for %u streams", l->streams);
     while (l->frees < l->streams) {
         l->free[l->frees] = l->streams - 1 - l->frees;
         l->frees++;
@@ -477,7 +477,7 @@ static bt_err open_load(load *l, bt_fault *fault)
     l->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     struct epoll_event timer = {.events = EPOLLIN, .data.fd = l->timer};
     if (l->epoll < 0 || l->timer < 0 || epoll_ctl(l->epoll, EPOLL_CTL_ADD, l->timer, &timer) < 0)
-        return bt_fail(fault, BT_EIO, "epoll: %s", strerror(errno));
+        return bt_fail(fault, BT_EIO, "cannot watch connections with epoll: %s", strerror(errno));
     return BT_OK;
 }
 
@@ -537,7 +537,7 @@ bt_err tool_replay_load_run(tool_replay_result *ret, const tool_replay_load *o, 
                (l.in_flight || l.laters || l.next < o->plan->order_len))
             turn(&l);
         ret->cpu_us = cpu_us() - cpu;
-        if (l.err < 0) e = bt_fail(fault, l.err, "sending requests: %s", bt_err_name(l.err));
+        if (l.err < 0) e = bt_fail(fault, l.err, "requests cannot be sent: %s", bt_err_name(l.err));
         else if (o->stop && *o->stop) {
             interrupt_rest(&l);
             e = bt_fail(fault, BT_ECANCEL, "interrupted");

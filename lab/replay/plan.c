@@ -235,7 +235,8 @@ static bt_err fit_lengths(tool_replay_plan *p, const tool_replay_plan_options *o
                    : BT_OK;
     const uint64_t most = longest(p, &over, o->context_tokens);
     if (over == 0) return BT_OK;
-    if (o->context_tokens < 2) return bt_fail(fault, BT_EARG, "a context of one token holds no request");
+    if (o->context_tokens < 2)
+        return bt_fail(fault, BT_EARG, "a context of 1 token holds no request: give a longer --ctx-size");
     if (o->scales) scale_lengths(p, (double)o->context_tokens / (double)most);
     if (o->scales || o->fits) cut_lengths(p, o->context_tokens); /* after scaling: what rounding left over */
     if (o->scales || o->fits) return BT_OK;
@@ -320,7 +321,7 @@ static bt_err put_in_order(tool_replay_plan *p, const tool_replay_plan_options *
     p->order = malloc((p->len ? p->len : 1) * sizeof *p->order);
     if (!at || !p->order) {
         free(at);
-        return bt_fail(fault, BT_ENOMEM, "a schedule");
+        return bt_fail(fault, BT_ENOMEM, "out of memory for a schedule");
     }
     for (size_t i = 0; i < p->len; i++)
         if (p->item[i].due_us >= 0) at[p->order_len++] = (place){p->item[i].due_us, (uint32_t)i};

@@ -356,7 +356,7 @@ bt_err tool_replay_csv(const char *path, const tool_replay_outcome *r, bt_fault 
     if (e < 0) goto out;
     if (!f) {
         if (fd >= 0) close(fd);
-        e = bt_fail(fault, BT_EIO, "'%.150s': %s", path, strerror(errno));
+        e = bt_fail(fault, BT_EIO, "cannot open '%.150s': %s", path, strerror(errno));
         goto out;
     }
     fputs("request,result,prompt_wanted,prompt_tokens,cached_tokens,output_wanted,output_tokens,due_ms,late_"
@@ -366,8 +366,7 @@ bt_err tool_replay_csv(const char *path, const tool_replay_outcome *r, bt_fault 
           f);
     for (size_t i = 0; i < r->result->len; i++) put_row(f, r->result, &r->result->record[i]);
     const bool ok = !ferror(f);
-    if (fclose(f) != 0 || !ok)
-        e = bt_fail(fault, BT_EIO, "'%.150s' cannot be written: %s", path, strerror(errno));
+    if (fclose(f) != 0 || !ok) e = bt_fail(fault, BT_EIO, "cannot write '%.150s': %s", path, strerror(errno));
     else e = bt_file_keep(&out, 0666, fault);
 out:
     bt_file_done(&out);

@@ -54,7 +54,7 @@ int tool_replay_ramp_run(const tool_replay_ramp_job *j, bt_fault *fault)
     tool_replay_tried *t = calloc(1, sizeof *t);
     json_t *steps = json_array();
     double best_per_s = 0;
-    bt_err e = t && steps ? BT_OK : bt_fail(fault, BT_ENOMEM, "a run");
+    bt_err e = t && steps ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory for a run");
     bool goes_on = true;
     tool_replay_ramp_begin(&r, j->speed);
     if (!j->json)

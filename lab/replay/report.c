@@ -372,13 +372,12 @@ bt_err tool_replay_report(const char *path, const tool_replay_outcome *r, bt_fau
     if (e < 0) goto out;
     if (!f) {
         if (fd >= 0) close(fd);
-        e = bt_fail(fault, BT_EIO, "'%.150s': %s", path, strerror(errno));
+        e = bt_fail(fault, BT_EIO, "cannot open '%.150s': %s", path, strerror(errno));
         goto out;
     }
     bool ok = put_page(f, r);
     ok = !ferror(f) && ok;
-    if (fclose(f) != 0 || !ok)
-        e = bt_fail(fault, BT_EIO, "'%.150s' cannot be written: %s", path, strerror(errno));
+    if (fclose(f) != 0 || !ok) e = bt_fail(fault, BT_EIO, "cannot write '%.150s': %s", path, strerror(errno));
     else e = bt_file_keep(&out, 0666, fault);
 out:
     bt_file_done(&out);

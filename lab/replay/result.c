@@ -38,7 +38,8 @@ bt_err tool_replay_result_begin(tool_replay_result *r, size_t requests, bt_fault
     strcpy(r->kind[0], "ok");
     r->record = calloc(requests ? requests : 1, sizeof *r->record);
     r->sample = calloc(TOOL_REPLAY_MAX_SAMPLES, sizeof *r->sample);
-    if (!r->record || !r->sample) return bt_fail(fault, BT_ENOMEM, "records of %zu requests", requests);
+    if (!r->record || !r->sample)
+        return bt_fail(fault, BT_ENOMEM, "out of memory for records of %zu requests", requests);
     return bt_trace_hist_begin(&r->itl_us, fault);
 }
 
@@ -322,7 +323,7 @@ bt_err tool_replay_figures_of(tool_replay_figures *ret, const tool_replay_result
     tool_replay_figures f = {.requests = r->len};
     bt_pace_count pace = {0, 0};
     double *scratch = malloc((r->len ? r->len : 1) * sizeof *scratch);
-    if (!scratch) return bt_fail(fault, BT_ENOMEM, "figures of %zu requests", r->len);
+    if (!scratch) return bt_fail(fault, BT_ENOMEM, "out of memory for figures of %zu requests", r->len);
     for (size_t i = 0; i < r->len; i++) {
         const tool_replay_record *one = &r->record[i];
         f.compared += one->was_compared;

@@ -55,7 +55,7 @@ bt_err tool_simulate_faults_read(tool_simulate_faults *ret, const char *text, bt
             continue;
         }
         if (ret->len == TOOL_SIMULATE_FAULTS)
-            return bt_fail(fault, BT_EARG, "--faults: more than %d", TOOL_SIMULATE_FAULTS);
+            return bt_fail(fault, BT_EARG, "--faults: has more than %d faults", TOOL_SIMULATE_FAULTS);
         const bt_err e = part(&r, &f);
         if (e < 0) return e;
         ret->fault[ret->len++] = f;

@@ -146,8 +146,8 @@ static bt_err nobodys(const tool_replay_plan *p, const tool_simulate_models *m, 
         if (p->name[i].hash == p->item[item].name)
             return bt_fail(
                 fault, BT_EARG,
-                "request %zu is of '%.60s', which is no --model: give --requests '%.60s=%.60s,...'", item + 1,
-                p->name[i].text, p->name[i].text, m->given[0]);
+                "request %zu asks for '%.60s', which is no --model: give --requests '%.60s=%.60s,...'",
+                item + 1, p->name[i].text, p->name[i].text, m->given[0]);
     return bt_fail(fault, BT_EARG,
                    "request %zu names no model: give --requests '%.60s:3,%.60s:1', their shares", item + 1,
                    m->given[0], m->given[1]);

@@ -70,7 +70,7 @@ bt_err tool_simulate_set_context(tool_simulate_setup *s, uint32_t model_ctx, bt_
 bt_err tool_simulate_bench_new(tool_simulate_bench **ret, const tool_simulate_setup *s, bt_fault *fault)
 {
     tool_simulate_bench *b = calloc(1, sizeof *b);
-    bt_err e = b ? BT_OK : bt_fail(fault, BT_ENOMEM, "prices of a cluster");
+    bt_err e = b ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory for prices of a cluster");
     if (b) b->s = *s;
     if (e == BT_OK) e = tool_simulate_check_package(s, fault);
     if (e == BT_OK) e = tool_simulate_check_schedule(s, fault);
@@ -729,15 +729,16 @@ bt_err tool_simulate_play(tool_simulate_facts *ret, tool_replay_result *r, const
     groups side[2] = {{.len = 0}, {.len = 0}};
     player p = {.b = b, .plan = plan, .r = r, .flight = malloc((plan->len ? plan->len : 1) * sizeof(flight))};
     if (b->s.streams) p.held = malloc((plan->len ? plan->len : 1) * sizeof *p.held);
-    bt_err e = p.flight && (p.held || !b->s.streams) ? open_cluster(&p, prefill, decode, side, fault)
-                                                     : bt_fail(fault, BT_ENOMEM, "%zu requests", plan->len);
+    bt_err e = p.flight && (p.held || !b->s.streams)
+                   ? open_cluster(&p, prefill, decode, side, fault)
+                   : bt_fail(fault, BT_ENOMEM, "out of memory for %zu requests", plan->len);
     if (e == BT_OK) {
         p.start_ns = sim_cluster_now_ns(p.c);
         name_nodes(&p);
         begin(&p);
         e = sim_cluster_run(p.c, INT64_MAX, fault);
     }
-    if (e == BT_OK && p.is_out_of_memory) e = bt_fail(fault, BT_ENOMEM, "a prompt");
+    if (e == BT_OK && p.is_out_of_memory) e = bt_fail(fault, BT_ENOMEM, "out of memory for a prompt");
     if (e == BT_OK) sum_up(ret, &p);
     sim_cluster_free(p.c);
     free(p.flight);

@@ -33,7 +33,7 @@ static bt_err points_add(tool_simulate_points *p, const tool_simulate_point *one
     if (p->len == p->cap) {
         const size_t cap = p->cap ? p->cap * 2 : 256;
         tool_simulate_point *all = realloc(p->point, cap * sizeof *all);
-        if (!all) return bt_fail(fault, BT_ENOMEM, "points of a sweep");
+        if (!all) return bt_fail(fault, BT_ENOMEM, "out of memory for points of a sweep");
         p->point = all;
         p->cap = cap;
     }
@@ -101,11 +101,13 @@ static bt_err points_read(tool_simulate_points *p, const char *path, uint64_t ke
     tool_simulate_point one;
     bt_err e = BT_OK;
     FILE *f = fopen(path, "re");
-    if (!f) return errno == ENOENT ? BT_OK : bt_fail(fault, BT_EIO, "'%.150s': %s", path, strerror(errno));
+    if (!f)
+        return errno == ENOENT ? BT_OK
+                               : bt_fail(fault, BT_EIO, "cannot open '%.150s': %s", path, strerror(errno));
     while (e == BT_OK && fgets(line, sizeof line, f))
         if (tool_simulate_points_parse(&one, line, key) && !points_find(p, one.prefill, one.decode))
             e = points_add(p, &one, fault);
-    if (e == BT_OK && ferror(f)) e = bt_fail(fault, BT_EIO, "'%.150s' cannot be read", path);
+    if (e == BT_OK && ferror(f)) e = bt_fail(fault, BT_EIO, "cannot read '%.150s'", path);
     (void)fclose(f);
     return e;
 }
@@ -135,7 +137,7 @@ static bt_err farm_say(int to, const char *line, bt_fault *fault)
     for (size_t len = strlen(line); len > 0;) {
         const ssize_t n = write(to, line, len);
         if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return bt_fail(fault, BT_EIO, "a pipe: %s", strerror(errno));
+        if (n <= 0) return bt_fail(fault, BT_EIO, "cannot write a line of the sweep: %s", strerror(errno));
         line += n;
         len -= (size_t)n;
     }
@@ -145,13 +147,13 @@ static bt_err farm_say(int to, const char *line, bt_fault *fault)
 static bt_err hire(const farm *f, hand *h, uint32_t piece, bt_fault *fault)
 {
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC) < 0) return bt_fail(fault, BT_EIO, "a pipe: %s", strerror(errno));
+    if (pipe2(ends, O_CLOEXEC) < 0) return bt_fail(fault, BT_EIO, "cannot make a pipe: %s", strerror(errno));
     (void)fflush(NULL); /* what is buffered is said once */
     const pid_t parent = getpid(), pid = fork();
     if (pid < 0) {
         close(ends[0]);
         close(ends[1]);
-        return bt_fail(fault, BT_EIO, "a process: %s", strerror(errno));
+        return bt_fail(fault, BT_EIO, "cannot start a process of the sweep: %s", strerror(errno));
     }
     if (pid == 0) {
         bt_fault why = {""};
@@ -186,7 +188,8 @@ static bt_err hear(const farm *f, hand *h, bt_fault *fault)
         }
         e = f->line(f->ud, line, fault);
     }
-    if (e == BT_OK && h->len == LINE) e = bt_fail(fault, BT_EIO, "a line of more than %d bytes", LINE);
+    if (e == BT_OK && h->len == LINE)
+        e = bt_fail(fault, BT_EIO, "a process of the sweep wrote a line of more than %d bytes", LINE);
     return e;
 }
 
@@ -206,7 +209,10 @@ static bt_err dismiss(hand *h, bt_fault *fault)
 static bt_err read_some(const farm *f, hand *h, bt_fault *fault)
 {
     const ssize_t n = read(h->from, h->text + h->len, LINE - h->len);
-    if (n < 0) return errno == EINTR ? BT_OK : bt_fail(fault, BT_EIO, "a pipe: %s", strerror(errno));
+    if (n < 0)
+        return errno == EINTR
+                   ? BT_OK
+                   : bt_fail(fault, BT_EIO, "cannot read from a process of the sweep: %s", strerror(errno));
     if (n == 0) return dismiss(h, fault);
     h->len += (size_t)n;
     return hear(f, h, fault);
@@ -220,7 +226,7 @@ static bt_err farm_run(const farm *f, const uint32_t *piece, size_t n, bt_fault 
     struct pollfd *fds = calloc(jobs, sizeof *fds);
     size_t next = 0;
     bool goes_on = true;
-    bt_err e = h && fds ? BT_OK : bt_fail(fault, BT_ENOMEM, "a sweep");
+    bt_err e = h && fds ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory for a sweep");
     while (e == BT_OK && goes_on) {
         goes_on = next < n;
         for (uint32_t i = 0; e == BT_OK && i < jobs; i++) {
@@ -249,7 +255,7 @@ bt_err tool_simulate_varies(bool *ret, size_t *ret_group, const tool_simulate_si
     for (size_t i = 0; i < s->len; i++) {
         if (s->group[i].least == s->group[i].most) continue;
         if (found)
-            return bt_fail(fault, BT_EARG, "--%s: one group can have a range such as 1..64, and two have",
+            return bt_fail(fault, BT_EARG, "--%s: two groups have a range such as 1..64, and one can",
                            option);
         found = true;
         *ret_group = i;
@@ -462,7 +468,7 @@ static bt_err on_line(void *ud, const char *text, bt_fault *fault)
     whole *w = ud;
     tool_simulate_point p;
     if (!tool_simulate_points_parse(&p, text, w->r->key))
-        return bt_fail(fault, BT_EIO, "a process said '%.80s'", text);
+        return bt_fail(fault, BT_EIO, "a process of the sweep wrote '%.80s', which is no point of it", text);
     bt_err e = points_add(w->tried, &p, fault);
     if (e == BT_OK && w->file >= 0) e = farm_say(w->file, text, fault);
     if (w->r->progress) w->r->progress(w->r->ud, w->tried->len, w->rows);
@@ -473,7 +479,7 @@ static bt_err gather(tool_simulate_found *f, const whole *w, const uint32_t *row
 {
     bt_err e = BT_OK;
     f->point = calloc(n ? n : 1, sizeof *f->point);
-    if (!f->point) return bt_fail(fault, BT_ENOMEM, "a sweep");
+    if (!f->point) return bt_fail(fault, BT_ENOMEM, "out of memory for a sweep");
     for (size_t i = 0; e == BT_OK && i < n; i++) {
         row one = row_of(w, rows[i], -1);
         tool_simulate_point p;
@@ -492,11 +498,11 @@ static bt_err open_points(int *ret, const char *path, bt_fault *fault)
 {
     char last = '\n';
     const int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (fd < 0) return bt_fail(fault, BT_EIO, "'%.150s': %s", path, strerror(errno));
+    if (fd < 0) return bt_fail(fault, BT_EIO, "cannot open '%.150s': %s", path, strerror(errno));
     const off_t end = lseek(fd, 0, SEEK_END);
     *ret = fd; /* closed by the caller */
     if (end > 0 && pread(fd, &last, 1, end - 1) != 1)
-        return bt_fail(fault, BT_EIO, "'%.150s': %s", path, strerror(errno));
+        return bt_fail(fault, BT_EIO, "cannot read '%.150s': %s", path, strerror(errno));
     return last == '\n' ? BT_OK : farm_say(fd, "\n", fault);
 }
 
@@ -513,7 +519,7 @@ bt_err tool_simulate_range_run(tool_simulate_found *ret, const tool_simulate_ran
     const uint32_t least = side->len ? side->group[w.prefill_group].least : 0,
                    most = side->len ? side->group[w.prefill_group].most : 0;
     uint32_t *rows = malloc((most - least + 1) * sizeof *rows);
-    if (!rows) return bt_fail(fault, BT_ENOMEM, "a sweep");
+    if (!rows) return bt_fail(fault, BT_ENOMEM, "out of memory for a sweep");
     for (uint32_t p = least; p <= most; p++)
         if (!r->shard.of || (p - least) % r->shard.of == r->shard.part - 1) rows[n++] = p;
     w.rows = n;

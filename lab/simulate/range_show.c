@@ -162,7 +162,7 @@ bt_err tool_simulate_found_plot(const char *path, const tool_simulate_found *x, 
     const bool is_page = ends(path, ".html");
     bt_buf out;
     if (!is_page && !ends(path, ".svg"))
-        return bt_fail(fault, BT_EARG, "--plot '%.150s' ends in neither .svg nor .html", path);
+        return bt_fail(fault, BT_EARG, "--plot '%.150s' must end in .svg or .html", path);
     bt_buf_init(&out, MAX_BYTES);
     if (is_page)
         (void)bt_buf_str(

@@ -79,7 +79,7 @@ static bt_err rule(tool_simulate_words *r, tool_simulate_scale *s, bt_role role,
 {
     sim_scale_rule k = {.role = role};
     if (s->rules == TOOL_SIMULATE_RULES)
-        return bt_fail(r->fault, BT_EARG, "--scale: more than %d rules", TOOL_SIMULATE_RULES);
+        return bt_fail(r->fault, BT_EARG, "--scale: has more than %d rules", TOOL_SIMULATE_RULES);
     for (size_t i = 0; i < s->rules; i++)
         if (s->rule[i].role == role && strcmp(s->model_name[i], model) == 0)
             return bt_fail(r->fault, BT_EARG, "--scale: two rules for %s%s%s", name_of(role),
@@ -124,7 +124,7 @@ static bt_err change(tool_simulate_words *r, tool_simulate_scale *s, bool is_rol
     }
     if (e == BT_OK && r->len) e = tool_simulate_wrong(r, "';'", NULL);
     if (e == BT_OK && s->changes == TOOL_SIMULATE_CHANGES)
-        return bt_fail(r->fault, BT_EARG, "--scale: more than %d changes", TOOL_SIMULATE_CHANGES);
+        return bt_fail(r->fault, BT_EARG, "--scale: has more than %d changes", TOOL_SIMULATE_CHANGES);
     if (e == BT_OK) s->change[s->changes++] = k;
     return e;
 }

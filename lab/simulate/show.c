@@ -13,7 +13,7 @@ bt_err tool_simulate_model_figures(tool_replay_figures *ret, const tool_replay_o
 {
     tool_replay_result *one = malloc(sizeof *one);
     tool_replay_record *record = malloc((o->result->len ? o->result->len : 1) * sizeof *record);
-    bt_err e = one && record ? BT_OK : bt_fail(fault, BT_ENOMEM, "the figures of a model");
+    bt_err e = one && record ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory for the figures of a model");
     if (e == BT_OK) {
         *one = *o->result;
         one->record = record;

@@ -21,7 +21,7 @@ bt_err tool_simulate_device(bt_profile *ret, const char *name, bt_fault *fault)
     if (e == BT_OK && !ret->time.is_given)
         return bt_fail(fault, BT_EARG,
                        "profile '%s' has no time, so no node can be simulated on it; h100, m2-ultra-gpu and "
-                       "hexagon-v75 have ('baton profiles' lists all)",
+                       "hexagon-v75 have one ('baton profiles' lists all)",
                        ret->name);
     return e;
 }
@@ -81,7 +81,8 @@ bt_err tool_simulate_side_read(tool_simulate_side *ret, const char *option, cons
     for (const char *at = text;;) {
         const size_t len = strcspn(at, ",");
         if (s.len == TOOL_SIMULATE_GROUPS)
-            return bt_fail(fault, BT_EARG, "--%s: more than %d kinds of nodes", option, TOOL_SIMULATE_GROUPS);
+            return bt_fail(fault, BT_EARG, "--%s: has more than %d kinds of nodes", option,
+                           TOOL_SIMULATE_GROUPS);
         const bt_err e = part(&s.group[s.len++], option, at, len, usual, fault);
         if (e < 0) return e;
         if (!at[len]) break;

@@ -120,7 +120,8 @@ bt_err tool_simulate_shard_read(tool_simulate_shard *ret, const char *text, bt_f
     int used = 0;
     if (strlen(text) > 12 || sscanf(text, "%u/%u%n", &part, &of, &used) != 2 || text[used] || part < 1 ||
         part > of || of > 10000)
-        return bt_fail(fault, BT_EARG, "--shard '%.30s': the i-th of n parts, as in 1/8; n at most 10000",
+        return bt_fail(fault, BT_EARG,
+                       "--shard '%.30s' is not I/N, the I-th of N parts, as in 1/8, with N at most 10000",
                        text);
     *ret = (tool_simulate_shard){part, of};
     return BT_OK;

@@ -30,10 +30,12 @@ static bt_err cut(play *p, bt_fault *fault)
     const size_t tokens = p->plan->prompt_tokens, ctx = bt_pkg_header_of(p->pkg)->ctx_tokens;
     bt_err e = BT_OK;
     if (!tokens || tokens > ctx)
-        return bt_fail(fault, BT_ELIMIT, "a prompt of %zu tokens: 1 to %zu, the package's context", tokens,
-                       ctx);
+        return bt_fail(
+            fault, BT_ELIMIT,
+            "a prompt of %zu tokens does not fit the package's context: 1 to %zu tokens are possible", tokens,
+            ctx);
     p->cut = calloc(bt_shapes_launches(bt_price_pkg_shapes(p->plan->price), tokens) + 1, sizeof *p->cut);
-    if (!p->cut) return bt_fail(fault, BT_ENOMEM, "cutting a prompt of %zu tokens", tokens);
+    if (!p->cut) return bt_fail(fault, BT_ENOMEM, "out of memory cutting a prompt of %zu tokens", tokens);
     for (uint64_t pos = 0; e == BT_OK && pos < tokens; pos += p->cut[p->chunks++].valid)
         e = bt_price_pkg_cut(&p->cut[p->chunks], p->plan->price, 0, pos, tokens, fault);
     return e;
@@ -45,7 +47,7 @@ static bt_err price_for(play *p, int policy, bt_fault *fault)
     const bool overlap = policy == BT_SCHEDULE_FIFO || policy == BT_SCHEDULE_OOO, is_there = p->ns != NULL;
     bt_err e = BT_OK;
     if (!is_there && !(p->ns = calloc(p->chunks * p->stages.count, sizeof *p->ns)))
-        return bt_fail(fault, BT_ENOMEM, "a timeline of %zu chunks", p->chunks);
+        return bt_fail(fault, BT_ENOMEM, "out of memory for a timeline of %zu chunks", p->chunks);
     for (size_t i = 0; e == BT_OK && i < p->chunks && !(is_there && overlap == p->overlap); i++)
         e = bt_price_pkg_stage_ns(&p->ns[i * p->stages.count], p->plan->price, &p->cut[i], overlap, fault);
     p->overlap = overlap;
@@ -68,7 +70,8 @@ static bt_err price(play *p, bt_fault *fault)
     p->room = p->chunks * (3 * insts + p->stages.count + bt_pkg_header_of(p->pkg)->layers) +
               plan->answer_tokens + 1;
     p->span = malloc(p->room * sizeof *p->span); /* what is not used costs nothing */
-    if (!p->of_chunk || !p->span) e = bt_fail(fault, BT_ENOMEM, "a timeline of %zu chunks", p->chunks);
+    if (!p->of_chunk || !p->span)
+        e = bt_fail(fault, BT_ENOMEM, "out of memory for a timeline of %zu chunks", p->chunks);
     return e;
 }
 
@@ -191,8 +194,8 @@ bt_err tool_modelled_play(tool_modelled_result *ret, tool_timeline_span **span, 
     bt_schedule_plan s = {.window = plan->window, .cost_ns = cost_ns, .ud = &p};
     bt_err e = BT_OK;
     if (plan->answer_tokens > TOOL_TIMELINE_MAX_SPANS)
-        return bt_fail(fault, BT_ELIMIT, "an answer of %zu tokens: at most %d", plan->answer_tokens,
-                       TOOL_TIMELINE_MAX_SPANS);
+        return bt_fail(fault, BT_ELIMIT, "an answer of %zu tokens is too long: at most %d can be drawn",
+                       plan->answer_tokens, TOOL_TIMELINE_MAX_SPANS);
     if ((e = price(&p, fault)) < 0) goto out;
     s.stage = p.stages.as_stage;
     s.stages = p.stages.count;

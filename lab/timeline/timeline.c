@@ -291,7 +291,7 @@ static size_t form_of(const char *path)
 bt_err tool_timeline_check_path(const char *path, bt_fault *fault)
 {
     if (form_of(path) < FORMS) return BT_OK;
-    return bt_fail(fault, BT_EARG, "'%.150s' should end in .html (a page), .pftrace or .json (for Perfetto)",
+    return bt_fail(fault, BT_EARG, "'%.150s' must end in .html (a page), .pftrace or .json (for Perfetto)",
                    path);
 }
 
@@ -308,13 +308,12 @@ bt_err tool_timeline_write(const char *path, const tool_timeline *t, bt_fault *f
     const int fd = dup(out.fd); /* fclose closes its own */
     if (!(f = fd < 0 ? NULL : fdopen(fd, "w"))) {
         if (fd >= 0) close(fd);
-        e = bt_fail(fault, BT_EIO, "'%.150s': %s", path, strerror(errno));
+        e = bt_fail(fault, BT_EIO, "cannot open '%.150s': %s", path, strerror(errno));
         goto out;
     }
     ok = forms[form].put(f, t);
     ok = !ferror(f) && ok;
-    if (fclose(f) != 0 || !ok)
-        e = bt_fail(fault, BT_EIO, "'%.150s' cannot be written: %s", path, strerror(errno));
+    if (fclose(f) != 0 || !ok) e = bt_fail(fault, BT_EIO, "cannot write '%.150s': %s", path, strerror(errno));
     else e = bt_file_keep(&out, 0644, fault);
 out:
     bt_file_done(&out);

@@ -15,7 +15,7 @@ static bt_err add(void *ud, const bt_trace_row *row, bt_fault *fault)
     if (l->n == l->cap) {
         const size_t cap = l->cap ? l->cap * 2 : 1024;
         uint32_t *more = reallocarray(l->at, cap, sizeof *more);
-        if (!more) return bt_fail(fault, BT_ENOMEM, "reading a trace");
+        if (!more) return bt_fail(fault, BT_ENOMEM, "out of memory reading a trace");
         l->at = more;
         l->cap = cap;
     }
@@ -32,7 +32,7 @@ bt_err tool_trace_lengths(uint32_t **ret, size_t *ret_n, const char *path, bt_fa
     if (e < 0) return e;
     e = tool_trace_each(&s, path, add, &l, fault);
     tool_trace_close(&s);
-    if (e == BT_OK && l.n == 0) e = bt_fail(fault, BT_EFORMAT, "'%.150s', no request", path);
+    if (e == BT_OK && l.n == 0) e = bt_fail(fault, BT_EFORMAT, "'%.150s' has no request", path);
     if (e < 0) {
         free(l.at);
         return e;

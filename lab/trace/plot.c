@@ -163,7 +163,7 @@ bt_err tool_trace_plot(const char *output, const char *path, const bt_trace_stat
     const bool is_page = ends(output, ".html");
     picture p = {.s = s};
     if (!is_page && !ends(output, ".svg"))
-        return bt_fail(fault, BT_EARG, "'%.150s' ends in neither .svg nor .html", output);
+        return bt_fail(fault, BT_EARG, "'%.150s' must end in .svg or .html", output);
     bt_buf_init(&p.out, MAX_BYTES);
     if (is_page) {
         (void)bt_buf_str(&p.out, "<!doctype html>\n<html lang='en'><meta charset='utf-8'>"

@@ -58,7 +58,7 @@ static bt_err is_inside(bool *ret, pass *p, const bt_trace_row *row, bt_fault *f
         return BT_OK;
     }
     if (!row->has_arrival && (c->start_us || c->length_us))
-        return bt_fail(fault, BT_EARG, "line %llu: the trace has no times; cut it by --skip and --limit",
+        return bt_fail(fault, BT_EARG, "line %llu: the trace has no times: cut by --skip and --limit",
                        (unsigned long long)row->line);
     *ret = (row->arrival_us >= c->start_us || !row->has_arrival) &&
            (!c->length_us || row->arrival_us - c->start_us < c->length_us);
@@ -110,13 +110,14 @@ static bt_err scale_hashes(pass *p, bt_trace_row *row, uint32_t old_tokens, bt_f
         return BT_OK;
     row->block_tokens = new_block;
     if (((uint64_t)old_tokens + block - 1) / block != row->hash_len)
-        return bt_fail(fault, BT_EARG,
-                       "line %llu: %zu hashes of %u tokens are not of blocks of %u: say --block-tokens",
-                       (unsigned long long)row->line, row->hash_len, old_tokens, block);
+        return bt_fail(
+            fault, BT_EARG,
+            "line %llu: %zu hashes for %u tokens do not fit blocks of %u tokens: give --block-tokens",
+            (unsigned long long)row->line, row->hash_len, old_tokens, block);
     const size_t n = ((size_t)row->input_tokens + new_block - 1) / new_block;
     if (n > p->hash_cap) {
         uint64_t *more = reallocarray(p->hash, n, sizeof *more);
-        if (!more) return bt_fail(fault, BT_ENOMEM, "%zu hashes", n);
+        if (!more) return bt_fail(fault, BT_ENOMEM, "out of memory for %zu hashes", n);
         p->hash = more;
         p->hash_cap = n;
     }
@@ -178,7 +179,9 @@ static bt_err read_rates(bt_trace_rate **ret, size_t *ret_n, const char *path, b
         if (more) {
             list = more;
             list[n++] = r;
-        } else e = bt_fail(&why, BT_ENOMEM, "%zu windows; at most %d", n, MAX_WINDOWS);
+        } else
+            e = bt_fail(&why, BT_ENOMEM, "no room for more than %zu windows of rates; at most %d are allowed",
+                        n, MAX_WINDOWS);
     }
     tool_trace_close(&s);
     if (e < 0) {

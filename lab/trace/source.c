@@ -103,7 +103,7 @@ void tool_trace_warn(const char *command, const tool_trace_source *s)
         fprintf(stderr, "baton %s: %llu bad rows passed over; the first: %s\n", command,
                 (unsigned long long)f.bad, f.first_bad);
     if (f.torn_bytes)
-        fprintf(stderr, "baton %s: %llu bytes of a record that was being written are cut off\n", command,
+        fprintf(stderr, "baton %s: %llu bytes of a record that was not written whole are left out\n", command,
                 (unsigned long long)f.torn_bytes);
     if (f.dropped)
         fprintf(stderr, "baton %s: %llu requests are missing: the gateway's disk was slow or full\n", command,
@@ -121,7 +121,8 @@ bt_err tool_trace_make_key(const char *name, bt_fault *fault)
     if (e == BT_OK) e = bt_keys_path(public, dir, base, ".public", fault);
     if (e < 0) return e;
     const char *there = access(secret, F_OK) == 0 ? secret : access(public, F_OK) == 0 ? public : NULL;
-    if (there) return bt_fail(fault, BT_EARG, "'%.200s' is there already", there);
+    if (there)
+        return bt_fail(fault, BT_EARG, "'%.200s' is there already; give another name, or remove it", there);
     if ((e = bt_keys_make(&keys, fault)) < 0) return e;
     (void)snprintf(line, sizeof line, "%s\n", keys.secret_key);
     e = bt_file_replace(secret, line, sizeof line - 1, 0600, fault);

@@ -566,6 +566,7 @@ bt_err tool_kernels_time(const tool_machine *m, const bt_hparams *hp, tool_figur
 {
     tool_kernel_run r = {.m = m, .hp = hp, .fn = fn, .ud = ud, .fault = fault};
     if (m->threads > MAX_PARTS)
-        return bt_fail(fault, BT_ELIMIT, "%zu threads, at most %d", m->threads, MAX_PARTS);
+        return bt_fail(fault, BT_ELIMIT, "%zu threads; at most %d are possible (--threads)", m->threads,
+                       MAX_PARTS);
     return run(&r);
 }

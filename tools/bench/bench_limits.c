@@ -174,7 +174,8 @@ bt_err tool_machine_init(tool_machine *ret, const bt_kernels *kernels, bt_fault 
 {
     void *p = mmap(NULL, READ_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
-        return bt_fail(fault, BT_ENOMEM, "%zu MiB to measure the rate of reading", READ_BYTES >> 20);
+        return bt_fail(fault, BT_ENOMEM, "out of memory for %zu MiB to measure the rate of reading",
+                       READ_BYTES >> 20);
     memset(p, 1, READ_BYTES);
     *ret = (tool_machine){.kernels = kernels, .memory = p};
     return BT_OK;

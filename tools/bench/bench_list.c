@@ -28,11 +28,12 @@ bt_err tool_list_numbers(tool_list *ret, const char *option, const char *text, s
         char word[WORD_BYTES];
         int64_t n;
         if (!next(word, &at) || bt_num_int(&n, word, (int64_t)lo, (int64_t)hi, NULL) < 0)
-            return bt_fail(fault, BT_EARG,
-                           "--%s '%s': not numbers from %zu to %zu with commas between, such as '%s'", option,
-                           text, lo, hi, example);
+            return bt_fail(
+                fault, BT_EARG,
+                "--%s '%s' is not a list of numbers from %zu to %zu with commas between, such as '%s'",
+                option, text, lo, hi, example);
         if (list.count == TOOL_LIST_MAX)
-            return bt_fail(fault, BT_EARG, "--%s '%s': more than %d numbers", option, text, TOOL_LIST_MAX);
+            return bt_fail(fault, BT_EARG, "--%s '%s' has more than %d numbers", option, text, TOOL_LIST_MAX);
         list.value[list.count++] = (size_t)n;
     }
     *ret = list;
@@ -51,11 +52,11 @@ bt_err tool_list_words(tool_list *ret, const char *option, const char *text, con
         for (size_t j = 0; !words[i] && words[j] && len < sizeof known; j++)
             len += (size_t)snprintf(known + len, sizeof known - len, "%s%s", j ? ", " : "", words[j]);
         if (!words[i])
-            return bt_fail(fault, BT_EARG, "--%s '%s': not some of %s with commas between", option, text,
-                           known);
+            return bt_fail(fault, BT_EARG, "--%s '%s' is not a list of some of %s with commas between",
+                           option, text, known);
         for (size_t j = 0; j < list.count; j++)
             if (list.value[j] == i)
-                return bt_fail(fault, BT_EARG, "--%s '%s': %s stands there twice", option, text, word);
+                return bt_fail(fault, BT_EARG, "--%s '%s' has %s twice", option, text, word);
         list.value[list.count++] = i;
     }
     *ret = list;

@@ -8,7 +8,7 @@ void *tool_kernel_bytes(tool_kernel_run *r, size_t bytes)
 {
     void *p = NULL;
     if (r->owned_count == sizeof r->owned / sizeof *r->owned || posix_memalign(&p, 64, bytes ? bytes : 64)) {
-        (void)bt_fail(r->fault, BT_ENOMEM, "%zu bytes for a kernel's arrays", bytes);
+        (void)bt_fail(r->fault, BT_ENOMEM, "out of memory for %zu bytes for a kernel's arrays", bytes);
         return NULL;
     }
     return r->owned[r->owned_count++] = memset(p, 0, bytes);

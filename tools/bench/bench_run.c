@@ -46,7 +46,7 @@ bt_err tool_bench_prompt(bt_prefill *p, tool_sequences *s, size_t pos, size_t n,
     if (s->count == 1)
         return bt_prefill_run(p, &s->view[0], s->ids + pos, n, pos, NULL, s->logits, BT_PREFILL_LAST, fault);
     bt_prefill_seq *seq = calloc(s->count, sizeof *seq);
-    if (!seq) return bt_fail(fault, BT_ENOMEM, "%zu prompts", s->count);
+    if (!seq) return bt_fail(fault, BT_ENOMEM, "out of memory for %zu prompts", s->count);
     for (size_t i = 0; i < s->count; i++)
         seq[i] = (bt_prefill_seq){.kv = &s->view[i], .ids = s->ids + pos, .n = n, .pos0 = pos,
                                   .logits = s->logits + i * s->vocab};
@@ -62,7 +62,8 @@ bt_err tool_bench_step(bt_decode *d, tool_sequences *s, size_t pos, bt_fault *fa
     int32_t token[BT_DECODE_MAX_ROWS];
     bt_decode_seq row[BT_DECODE_MAX_ROWS];
     if (s->count > BT_DECODE_MAX_ROWS)
-        return bt_fail(fault, BT_EARG, "%zu sequences in a step; at most %d", s->count, BT_DECODE_MAX_ROWS);
+        return bt_fail(fault, BT_EARG, "%zu sequences in a step; at most %d are possible (--batch)", s->count,
+                       BT_DECODE_MAX_ROWS);
     for (size_t i = 0; i < s->count; i++) {
         token[i] = step_token(i, pos, s->vocab);
         row[i] = (bt_decode_seq){.kv = &s->view[i], .pos = pos, .tokens = &token[i], .count = 1, .out = 1};

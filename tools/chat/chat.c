@@ -51,7 +51,7 @@ static void open_history(line *l)
 static bt_err line_open(line **ret, bool keeps_history, bt_fault *fault)
 {
     line *l = calloc(1, sizeof *l);
-    if (!l) return bt_fail(fault, BT_ENOMEM, "reading lines");
+    if (!l) return bt_fail(fault, BT_ENOMEM, "out of memory reading lines");
     l->is_terminal = isatty(STDIN_FILENO);
     const bt_err e = l->is_terminal ? tool_edit_open(&l->edit, TOOL_LINE_MAX_BYTES, fault) : BT_OK;
     if (e < 0 && e != BT_EVERSION) {
@@ -108,7 +108,7 @@ static int fill(line *l, bt_fault *fault)
     const int error = errno;
     sigprocmask(SIG_SETMASK, &before, NULL);
     if (n < 0 && tool_stop) return bt_fail(fault, BT_ECANCEL, "interrupted");
-    if (n < 0) return bt_fail(fault, BT_EIO, "reading: %s", strerror(error));
+    if (n < 0) return bt_fail(fault, BT_EIO, "cannot read what is typed: %s", strerror(error));
     l->at = 0;
     l->len = (size_t)n;
     return n > 0;
@@ -170,11 +170,11 @@ static bt_err line_read(line *l, bt_buf *ret, bool *ret_ended, bt_fault *fault)
         l->edit ? tool_edit_read(l->edit, ret, ret_ended, fault) : read_plain(l, ret, ret_ended, fault);
     if (e == BT_ELIMIT && ret->err < 0)
         return bt_fail(fault, e, "not sent: a message has at most %d bytes", TOOL_LINE_MAX_BYTES);
-    if (e < 0) return ret->err == BT_ENOMEM ? bt_fail(fault, BT_ENOMEM, "reading a line") : e;
+    if (e < 0) return ret->err == BT_ENOMEM ? bt_fail(fault, BT_ENOMEM, "out of memory reading a line") : e;
     if (!bt_utf8_valid(bt_buf_text(ret), ret->len, &bad))
         return bt_fail(fault, BT_EFORMAT, "not sent: byte %zu of the message is not valid UTF-8", bad + 1);
     if (ret->len && memchr(ret->data, 0, ret->len))
-        return bt_fail(fault, BT_EFORMAT, "not sent: a NUL in the message");
+        return bt_fail(fault, BT_EFORMAT, "not sent: the message has a NUL character");
     return BT_OK;
 }
 

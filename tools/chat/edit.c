@@ -429,7 +429,7 @@ bt_err tool_edit_open(tool_edit **ret, size_t limit_bytes, bt_fault *fault)
     if (!term || !*term || strcmp(term, "dumb") == 0 || !set_locale())
         return bt_fail(fault, BT_EVERSION, "a terminal that cannot move its cursor");
     tool_edit *e = calloc(1, sizeof *e);
-    if (!e) return bt_fail(fault, BT_ENOMEM, "the editor of lines");
+    if (!e) return bt_fail(fault, BT_ENOMEM, "out of memory for the editor of lines");
     e->before = e->holding = before;
     e->holding.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
     e->holding.c_iflag &= ~(tcflag_t)(ICRNL | INLCR);
@@ -443,10 +443,10 @@ bt_err tool_edit_open(tool_edit **ret, size_t limit_bytes, bt_fault *fault)
     e->mute = fopen("/dev/null", "we");
     e->history = history_winit();
     if (!e->screen || !e->mute || !e->history || !(e->el = el_init("baton", stdin, e->screen, e->mute)))
-        err = bt_fail(fault, BT_ENOMEM, "the editor of lines");
+        err = bt_fail(fault, BT_ENOMEM, "out of memory for the editor of lines");
     else if (!can_move_cursor(e->el))
         err = bt_fail(fault, BT_EVERSION, "TERM is '%.40s', a terminal that cannot move its cursor", term);
-    else if (set_up(e) < 0) err = bt_fail(fault, BT_ENOMEM, "the editor of lines");
+    else if (set_up(e) < 0) err = bt_fail(fault, BT_ENOMEM, "out of memory for the editor of lines");
     if (err < 0) {
         tool_edit_close(e);
         return err;
@@ -489,7 +489,7 @@ static bt_err take(tool_edit *e, bt_buf *ret, const wchar_t *text, size_t chars,
     if (err == BT_EFORMAT) return bt_fail(fault, err, "not sent: that is not valid UTF-8");
     if (err == BT_ELIMIT)
         return bt_fail(fault, err, "not sent: a message has at most %zu bytes", e->limit_bytes);
-    return err < 0 ? bt_fail(fault, err, "the line") : BT_OK;
+    return err < 0 ? bt_fail(fault, err, "the line cannot be kept: %s", bt_err_name(err)) : BT_OK;
 }
 
 bt_err tool_edit_read(tool_edit *e, bt_buf *ret, bool *ret_ended, bt_fault *fault)

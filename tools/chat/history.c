@@ -21,8 +21,10 @@ bt_err tool_history_path(char *ret, size_t cap, bt_fault *fault)
     if (state && state[0] == '/') n = snprintf(ret, cap, "%s/baton/chat_history", state);
     else if (home && *home) n = snprintf(ret, cap, "%s/.local/state/baton/chat_history", home);
     else return bt_fail(fault, BT_EIO, "no place for a history: neither XDG_STATE_HOME nor HOME is set");
-    return n >= 0 && (size_t)n < cap ? BT_OK
-                                     : bt_fail(fault, BT_EIO, "the path of the history has %d bytes", n);
+    return n >= 0 && (size_t)n < cap
+               ? BT_OK
+               : bt_fail(fault, BT_EIO, "the path of the history has %d bytes; at most %zu are allowed", n,
+                         cap - 1);
 }
 
 static void add_escaped(bt_buf *out, const char *text, size_t len)
@@ -100,7 +102,7 @@ static bt_err drop_older_half(const char *path, const bt_buf *line, bt_fault *fa
     }
     if (e == BT_OK || e == BT_ELIMIT) {
         (void)bt_buf_add(&file, line->data, line->len); /* the error stays in the buffer */
-        e = file.err < 0 ? bt_fail(fault, file.err, "the history")
+        e = file.err < 0 ? bt_fail(fault, file.err, "the history cannot be kept: %s", bt_err_name(file.err))
                          : bt_file_replace(path, file.data, file.len, 0600, fault);
     }
     bt_buf_done(&file);
@@ -115,7 +117,7 @@ static bt_err append(int fd, const char *path, const bt_buf *line, off_t old_byt
     if (n == (ssize_t)line->len) return BT_OK;
     const int error = n < 0 ? errno : ENOSPC;
     if (n > 0) (void)!ftruncate(fd, old_bytes);
-    return bt_fail(fault, BT_EIO, "write '%s': %s", path, strerror(error));
+    return bt_fail(fault, BT_EIO, "cannot write '%s': %s", path, strerror(error));
 }
 
 bt_err tool_history_add(const char *path, const char *text, size_t len, bt_fault *fault)
@@ -131,8 +133,10 @@ bt_err tool_history_add(const char *path, const char *text, size_t len, bt_fault
         make_folders(path);
         fd = open_locked(path);
     }
-    if (line.err < 0) e = bt_fail(fault, line.err, "the history");
-    else if (fd < 0 || fstat(fd, &st) < 0) e = bt_fail(fault, BT_EIO, "open '%s': %s", path, strerror(errno));
+    if (line.err < 0)
+        e = bt_fail(fault, line.err, "the line cannot be kept in the history: %s", bt_err_name(line.err));
+    else if (fd < 0 || fstat(fd, &st) < 0)
+        e = bt_fail(fault, BT_EIO, "cannot open '%s': %s", path, strerror(errno));
     else if ((size_t)st.st_size + line.len > TOOL_HISTORY_MAX_BYTES) e = drop_older_half(path, &line, fault);
     else e = append(fd, path, &line, st.st_size, fault);
     if (fd >= 0) close(fd);

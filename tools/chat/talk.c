@@ -32,13 +32,13 @@ static bt_err add(tool_talk *t, const char *role, const char *text, size_t len, 
     if (!content) return bt_fail(fault, BT_EARG, "not sent: that is not valid UTF-8");
     const int rc =
         json_array_append_new(t->messages, json_pack("{s:s, s:o}", "role", role, "content", content));
-    return rc == 0 ? BT_OK : bt_fail(fault, BT_ENOMEM, "the conversation");
+    return rc == 0 ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory for the conversation");
 }
 
 bt_err tool_talk_open(tool_talk **ret, const tool_talk_with *with, bt_fault *fault)
 {
     tool_talk *t = calloc(1, sizeof *t);
-    if (!t) return bt_fail(fault, BT_ENOMEM, "the conversation");
+    if (!t) return bt_fail(fault, BT_ENOMEM, "out of memory for the conversation");
     t->url = with->url;
     t->api_key = with->api_key;
     t->prints_figures = with->prints_figures;
@@ -46,7 +46,7 @@ bt_err tool_talk_open(tool_talk **ret, const tool_talk_with *with, bt_fault *fau
     t->messages = json_array();
     bt_err e = t->request && json_object_set(t->request, "messages", t->messages) == 0
                    ? BT_OK
-                   : bt_fail(fault, BT_ENOMEM, "the conversation");
+                   : bt_fail(fault, BT_ENOMEM, "out of memory for the conversation");
     if (e == BT_OK && with->system) e = tool_talk_set_system(t, with->system, fault);
     if (e < 0) tool_talk_close(t);
     else *ret = t;
@@ -111,7 +111,7 @@ bt_err tool_talk_set_system(tool_talk *t, const char *text, bt_fault *fault)
     if (*text && !message) return bt_fail(fault, BT_EARG, "the system message is not valid UTF-8");
     if (has_system(t)) json_array_remove(t->messages, 0);
     if (message && json_array_insert_new(t->messages, 0, message) < 0)
-        return bt_fail(fault, BT_ENOMEM, "the conversation");
+        return bt_fail(fault, BT_ENOMEM, "out of memory for the conversation");
     return BT_OK;
 }
 

@@ -122,7 +122,7 @@ bt_err tool_words_do(tool_words_next *ret, const char **ret_text, tool_talk *t, 
         return BT_OK;
     }
     char *line = strdup(text + 1);
-    if (!line) return bt_fail(fault, BT_ENOMEM, "a command");
+    if (!line) return bt_fail(fault, BT_ENOMEM, "out of memory for a command");
     char *argument = line + strcspn(line, " \t\r\n"), *end = line + strlen(line);
     if (*argument) *argument++ = '\0';
     argument += strspn(argument, " \t\r\n");

@@ -101,7 +101,7 @@ static bool on_event(void *ud, const char *data, size_t len)
         bt_fail(&s->fault, BT_EIO, "%s",
                 !root     ? "the gateway sent something that is not JSON"
                 : message ? message
-                          : "unknown error");
+                          : "the gateway sent an error without a message");
         s->failed = true;
         json_decref(root);
         return false;
@@ -132,7 +132,7 @@ bt_err tool_ask_send(tool_answer *ret, const tool_ask *ask, bt_fault *fault)
     if (json_object_set_new(ask->request, "stream", json_true()) < 0 ||
         json_object_set_new(ask->request, "baton", json_true()) < 0 ||
         !(json = json_dumps(ask->request, JSON_COMPACT))) {
-        e = bt_fail(fault, BT_ENOMEM, "building the request");
+        e = bt_fail(fault, BT_ENOMEM, "out of memory building the request");
         goto out;
     }
     bt_wait_tell(NULL, "waiting for the first token", 0, 0);
@@ -148,7 +148,7 @@ bt_err tool_ask_send(tool_answer *ret, const tool_ask *ask, bt_fault *fault)
     } else if (e == BT_OK && ret->text.err < 0) {
         e = bt_fail(fault, ret->text.err, "the answer is longer than %d bytes", TOOL_ASK_MAX_TEXT_BYTES);
     } else if (e == BT_OK && !ret->baton) {
-        e = bt_fail(fault, BT_EIO, "the answer ended too early");
+        e = bt_fail(fault, BT_EIO, "the answer of the gateway ended too early");
     }
 out:
     free(json);

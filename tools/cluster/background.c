@@ -43,13 +43,13 @@ static bt_err wait_ready(tool_background *b, int fd, const volatile sig_atomic_t
         if (poll(&p, 1, STEP_MS) <= 0) continue;
         const ssize_t n = read(fd, line + have, sizeof line - 1 - have);
         if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return bt_fail(fault, BT_EIO, "the nodes did not start (see above)");
+        if (n <= 0) return bt_fail(fault, BT_EIO, "the nodes did not start; what they wrote is above");
         have += (size_t)n;
         line[have] = '\0';
         char *nl = strchr(line, '\n');
         if (!nl && have < sizeof line - 1) continue;
         if (nl && sscanf(line, "ready %255s", b->url) == 1) return BT_OK;
-        return bt_fail(fault, BT_EIO, "'baton up' said something unexpected: %.60s", line);
+        return bt_fail(fault, BT_EIO, "'baton up' wrote an unexpected line: '%.60s'", line);
     }
     return bt_fail(fault, BT_EIO, "the nodes were not ready within %d s", START_TIMEOUT_MS / 1000);
 }
@@ -59,12 +59,14 @@ bt_err tool_background_start(tool_background *ret, const tool_command *up, const
 {
     char program[4096];
     int out[2];
-    bt_err e = up->overflow ? bt_fail(fault, BT_ELIMIT, "too many options, or one longer than %d bytes",
-                                      TOOL_COMMAND_ARG_BYTES - 1)
-                            : tool_program_dir(program, sizeof program - 8, fault);
+    bt_err e = up->overflow
+                   ? bt_fail(fault, BT_ELIMIT,
+                             "the command of a process has too many options, or one longer than %d bytes",
+                             TOOL_COMMAND_ARG_BYTES - 1)
+                   : tool_program_dir(program, sizeof program - 8, fault);
     if (e < 0) return e;
     strcat(program, "/baton");
-    if (pipe2(out, O_CLOEXEC) < 0) return bt_fail(fault, BT_EIO, "pipe: %s", strerror(errno));
+    if (pipe2(out, O_CLOEXEC) < 0) return bt_fail(fault, BT_EIO, "cannot make a pipe: %s", strerror(errno));
     const pid_t parent = getpid();
     sigset_t ends, before;
     sigemptyset(&ends);
@@ -77,7 +79,7 @@ bt_err tool_background_start(tool_background *ret, const tool_command *up, const
     close(out[1]);
     if (b.pid < 0) {
         close(out[0]);
-        return bt_fail(fault, BT_EIO, "fork: %s", strerror(errno));
+        return bt_fail(fault, BT_EIO, "cannot start a process: %s", strerror(errno));
     }
     e = wait_ready(&b, out[0], stop, fault);
     close(out[0]);

@@ -48,7 +48,7 @@ bt_err tool_cluster_make_dir(char *ret, size_t cap, bt_fault *fault)
     if (!base || !*base) base = "/tmp";
     const int n = snprintf(ret, cap, "%s/baton-XXXXXX", base);
     if (n < 0 || (size_t)n >= cap || n > 80) /* a unix socket's path has 107 bytes at most */
-        return bt_fail(fault, BT_ELIMIT, "'%s' is too long a path for sockets; set TMPDIR to a shorter one",
+        return bt_fail(fault, BT_ELIMIT, "the path '%s' is too long for sockets; set TMPDIR to a shorter one",
                        base);
     sigset_t ends;
     sigemptyset(&ends);
@@ -57,7 +57,7 @@ bt_err tool_cluster_make_dir(char *ret, size_t cap, bt_fault *fault)
     sigaddset(&ends, SIGHUP);
     (void)sigprocmask(SIG_BLOCK, &ends, NULL);
     if (!mkdtemp(ret))
-        return bt_fail(fault, BT_EIO, "a private directory under '%s': %s", base, strerror(errno));
+        return bt_fail(fault, BT_EIO, "cannot make a private folder under '%s': %s", base, strerror(errno));
     return BT_OK;
 }
 
@@ -213,29 +213,30 @@ static bt_err open_loop(cluster *c, bt_fault *fault)
     if (e < 0) return e;
     if ((e = bt_loop_add_fd(&id, c->loop, c->notify_fd, BT_LOOP_IN, on_notify, c)) < 0 ||
         (e = bt_loop_add_timer(&c->timer, c->loop, 0, LONGEST_WAIT_MS, on_timer, c)) < 0)
-        bt_fail(fault, e, "event loop");
+        bt_fail(fault, e, "the event loop takes no more watches or timers: %s", bt_err_name(e));
     return e;
 }
 
 bt_err tool_cluster_run(const tool_cluster_config *config, bt_fault *fault)
 {
     cluster *c = calloc(1, sizeof *c);
-    if (!c) return bt_fail(fault, BT_ENOMEM, "cluster");
+    if (!c) return bt_fail(fault, BT_ENOMEM, "out of memory for the processes to watch");
     c->config = config;
     c->notify_fd = -1;
-    bt_err e =
-        config->count <= TOOL_SUPERVISE_MAX
-            ? BT_OK
-            : bt_fail(fault, BT_ELIMIT, "%zu processes; the limit is %d", config->count, TOOL_SUPERVISE_MAX);
+    bt_err e = config->count <= TOOL_SUPERVISE_MAX
+                   ? BT_OK
+                   : bt_fail(fault, BT_ELIMIT, "%zu processes are too many: at most %d can be started",
+                             config->count, TOOL_SUPERVISE_MAX);
     for (size_t i = 0; e == BT_OK && i < config->count; i++)
         if (config->commands[i].overflow)
-            e = bt_fail(fault, BT_ELIMIT, "too many options, or one longer than %d bytes",
+            e = bt_fail(fault, BT_ELIMIT,
+                        "the command of a process has too many options, or one longer than %d bytes",
                         TOOL_COMMAND_ARG_BYTES - 1);
     if (e == BT_OK) e = open_loop(c, fault);
     if (e == BT_OK) tool_supervise_init(&c->plan, config->count, config->drain_ms, GRACE_MS, bt_clock_ms());
     while (e == BT_OK && !c->over) e = bt_loop_step(c->loop, -1, fault);
     if (e == BT_OK && c->plan.failed)
-        e = bt_fail(fault, BT_EIO, "a program did not start; its own words are above");
+        e = bt_fail(fault, BT_EIO, "a program did not start; what it wrote is above");
     bt_loop_end_signals();
     if (c->notify_fd >= 0) close(c->notify_fd);
     bt_loop_free(c->loop);

@@ -94,18 +94,18 @@ static bt_err perform(call *c, long *ret_status, const char *base, const char *p
     c->is_stream = -1;
     tool_sse_init(&c->sse);
     if (!c->curl) {
-        e = bt_fail(fault, BT_ENOMEM, "libcurl");
+        e = bt_fail(fault, BT_ENOMEM, "out of memory for libcurl");
         goto out;
     }
     if ((e = set_up(c, url, api_key, json, &headers)) < 0) {
-        bt_fail(fault, e, "libcurl");
+        bt_fail(fault, e, "libcurl takes no request: %s", bt_err_name(e));
         goto out;
     }
     const CURLcode rc = curl_easy_perform(c->curl);
     if (rc == CURLE_ABORTED_BY_CALLBACK || c->err == BT_ECANCEL) {
         e = bt_fail(fault, BT_ECANCEL, "interrupted");
     } else if (c->err < 0) {
-        e = bt_fail(fault, c->err, "the answer from %s: %s", base, bt_err_name(c->err));
+        e = bt_fail(fault, c->err, "the answer from %s cannot be taken: %s", base, bt_err_name(c->err));
     } else if (rc != CURLE_OK) {
         e = bt_fail(fault, BT_EIO,
                     "no answer from %s (%s); is a gateway running there? Start one with 'baton up'", base,

@@ -119,14 +119,18 @@ static bt_err check(const tool_serve *s, bt_fault *fault)
     for (int i = 0; elem_bytes && i < 2; i++) {
         const bt_engine_facts *f = i ? decode : prefill;
         if (bt_engine_kv(f, elem_bytes) != elem_bytes)
-            return bt_fail(fault, BT_EARG, "engine '%s' has no KV of %s", f->name,
-                           bt_kv_dtype_choices[s->kv_dtype]);
+            return bt_fail(fault, BT_EARG,
+                           "engine '%s' has no KV of %s: choose another --kv-dtype, or another engine",
+                           f->name, bt_kv_dtype_choices[s->kv_dtype]);
     }
     if (s->schedule && !prefill->has_schedules)
-        return bt_fail(fault, BT_EARG, "--schedule %s beside --engine %s: its chunks run one by one",
+        return bt_fail(fault, BT_EARG,
+                       "--schedule %s does not fit --engine %s, whose chunks run one by one: leave "
+                       "--schedule out, or take --engine npu",
                        bt_engine_schedules[s->schedule], prefill->name);
     if (!bt_engine_shares_kv(prefill, decode))
-        return bt_fail(fault, BT_EARG, "--decode-engine %s beside --engine %s: they share no form of KV",
+        return bt_fail(fault, BT_EARG,
+                       "--decode-engine %s does not fit --engine %s: the two share no form of KV",
                        decode->name, prefill->name);
     return BT_OK;
 }
@@ -275,7 +279,7 @@ bt_err tool_serve_start_with(tool_background *ret, const tool_serve *options, co
     bt_err e = tool_serve_prepare(s, quiet, TOOL_INTERRUPTED, fault);
     if (e < 0) return e;
     tool_command *up = calloc(1, sizeof *up);
-    if (!up) return bt_fail(fault, BT_ENOMEM, "commands");
+    if (!up) return bt_fail(fault, BT_ENOMEM, "out of memory for the commands of the processes");
     add_up(up, s);
     for (size_t i = 0; more && i < more->args; i++) tool_command_add(up, more->arg[i], NULL);
     up->overflow |= more && more->overflow;

@@ -109,9 +109,9 @@ static bt_err parse(bench *b, bt_fault *fault)
     if (e == BT_OK) e = tool_list_words(&b->weights, "weights", c->weights, bt_weights_forms, fault);
     if (e == BT_OK) e = tool_list_words(&b->schedules, "schedule", c->schedules, bt_engine_schedules, fault);
     if (e == BT_OK && !bt_kernels_use_core(c->core))
-        e = bt_fail(fault, BT_EARG, "--core %s: not one of auto, " BT_ENGINE_CORE_NAMES, c->core);
+        e = bt_fail(fault, BT_EARG, "--core %s is not one of auto, " BT_ENGINE_CORE_NAMES, c->core);
     if (e == BT_OK && !(b->kernels = bt_kernels_select(c->isa)))
-        e = bt_fail(fault, BT_EARG, "--isa %s: not one of " BT_KERNELS_NAMES " that this machine can run",
+        e = bt_fail(fault, BT_EARG, "--isa %s is not one of " BT_KERNELS_NAMES " that this machine can run",
                     c->isa);
     return e;
 }
@@ -132,7 +132,8 @@ static bt_err prepare(bench *b, bt_fault *fault)
     bt_err e = tool_open_model(&b->model, NULL, b->c->model, fault);
     if (e < 0) return e;
     if (ctx > b->model->hp.ctx)
-        return bt_fail(fault, BT_ELIMIT, "%zu tokens and %zu before them: this model's context is %u", run,
+        return bt_fail(fault, BT_ELIMIT,
+                       "%zu tokens with %zu before them do not fit this model's context of %u tokens", run,
                        most(&b->depths), b->model->hp.ctx);
     b->setup = (tool_bench_setup){.model = b->model,
                                   .engine = bt_engine_prefill_names[b->c->engine],
@@ -249,7 +250,7 @@ static bt_err row(bench *b, bt_prefill *p, bt_decode *d, const tool_machine *m, 
                   size_t batch, bt_fault *fault)
 {
     tool_bench_row *r = calloc(1, sizeof *r);
-    if (!r) return bt_fail(fault, BT_ENOMEM, "a row");
+    if (!r) return bt_fail(fault, BT_ENOMEM, "out of memory for a row");
     *r = (tool_bench_row){.prefill = p,
                           .tokens = tokens,
                           .depth = depth,

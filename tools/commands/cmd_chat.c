@@ -60,7 +60,7 @@ static int chat(const config *c)
     int rc;
     json_t *wishes = make_wishes(c);
     bt_err e = tool_read_key(&key, c->api_key_file, &fault);
-    if (e == BT_OK && !wishes) e = bt_fail(&fault, BT_ENOMEM, "building the request");
+    if (e == BT_OK && !wishes) e = bt_fail(&fault, BT_ENOMEM, "out of memory building the request");
     if (e == BT_OK && !c->url) e = tool_serve_start(&background, &c->serve, c->quiet, &fault);
     const tool_chat how = {.with = {.url = c->url ? c->url : background.url, .api_key = key, .wishes = wishes,
                                     .system = c->system, .prints_figures = !c->quiet},

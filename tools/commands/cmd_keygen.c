@@ -83,7 +83,7 @@ int tool_keygen_run(int argc, char **argv)
     const int64_t unset = args.count > 1 ? 0 : 1;
     l.spec = calloc(args.count + 3 * COUNT_MAX, sizeof *l.spec);
     l.made = calloc(3 * COUNT_MAX, sizeof *l.made);
-    bt_err e = l.spec && l.made ? BT_OK : bt_fail(&fault, BT_ENOMEM, "names");
+    bt_err e = l.spec && l.made ? BT_OK : bt_fail(&fault, BT_ENOMEM, "out of memory for the names of keys");
     if (e == BT_OK) {
         add(&l, "gateway", c.gateway == UNSET ? unset : c.gateway, true);
         add(&l, "prefill", c.prefill == UNSET ? unset : c.prefill, false);

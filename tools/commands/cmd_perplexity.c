@@ -256,8 +256,10 @@ static bt_err measure_text(measure *r, config *c, const bt_model *m, const bt_to
                                .quiet = c->quiet};
     bt_err e = bt_attention_parse(&attention, c->want.attention, fault);
     if (e == BT_OK && attention.ratio_ppm && bt_engine_door_decode(ENGINE_NAMES[c->engine]))
-        e = bt_fail(fault, BT_EARG, "--attention %s beside engine '%s': decoding attends densely",
-                    c->want.attention, ENGINE_NAMES[c->engine]);
+        e = bt_fail(
+            fault, BT_EARG,
+            "--attention %s does not fit engine '%s': decoding attends densely; leave --attention out",
+            c->want.attention, ENGINE_NAMES[c->engine]);
     if (e == BT_OK) e = tool_auto_resolve(NULL, r->quant, &c->want, m, &how, fault);
     if (e == BT_OK) e = bt_perplexity_plan_make(&r->plan, n, (size_t)c->ctx_size, (size_t)c->chunks, fault);
     if (e == BT_OK) e = tell_needs(c, m, pool, fault);
@@ -267,7 +269,7 @@ static bt_err measure_text(measure *r, config *c, const bt_model *m, const bt_to
         e = bt_perplexity_diff_new(&r->diff,
                                    r->plan.windows * (r->plan.last_scored - r->plan.first_scored + 1), fault);
     if (e == BT_OK && !(ids = malloc(r->plan.ctx_tokens * sizeof *ids)))
-        e = bt_fail(fault, BT_ENOMEM, "one window");
+        e = bt_fail(fault, BT_ENOMEM, "out of memory for one window");
     for (size_t w = 0; e == BT_OK && w < r->plan.windows; w++) {
         bt_wait_tell(NULL, "measuring", w, r->plan.windows);
         if (w) bt_wait_note("perplexity so far %.4f", bt_perplexity_value(&r->score));

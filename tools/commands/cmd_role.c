@@ -97,7 +97,7 @@ static bt_err make_path(char *ret, size_t cap, const char *id, bt_fault *fault)
                                 : snprintf(ret + at, cap - at, "%%%02X", (unsigned)(unsigned char)*p));
     }
     if (strlen(id) > 64 || !*id)
-        return bt_fail(fault, BT_EARG, "'%.80s' is not a node's name: 1 to 64 characters", id);
+        return bt_fail(fault, BT_EARG, "'%.80s' is not a node's name, which has 1 to 64 characters", id);
     snprintf(ret + at, cap - at, "/role");
     return BT_OK;
 }

@@ -42,11 +42,10 @@ static bt_err timeline_check(const tool_serve *s, const char *path, const char *
     if (!s->decode_profile)
         return bt_fail(fault, BT_EARG, "--timeline needs --decode-profile, and a --profile with a time");
     if (s->speculate)
-        return bt_fail(
-            fault, BT_EARG,
-            "--timeline beside --speculate %d: how many steps a guess saves is in no answer; leave "
-            "one of them out",
-            (int)s->speculate);
+        return bt_fail(fault, BT_EARG,
+                       "--timeline does not fit --speculate %d: no answer says how many steps a guess saves; "
+                       "leave one of the two out",
+                       (int)s->speculate);
     return tool_timeline_check_path(path, fault);
 }
 
@@ -138,7 +137,7 @@ static bt_err add_host(picture *p, const json_t *baton, bt_fault *fault)
                  *host = json_object_get(json_object_get(baton, "device"), "host");
     const size_t n = json_array_size(chunks);
     tool_timeline_span *more = realloc(p->span, (p->spans + n + 2) * sizeof *more);
-    if (!more) return bt_fail(fault, BT_ENOMEM, "a timeline");
+    if (!more) return bt_fail(fault, BT_ENOMEM, "out of memory for a timeline");
     p->span = more;
     uint64_t free_ns[LANES] = {0};
     p->lanes = 1;

@@ -164,7 +164,7 @@ static bt_err up(config *c, const bt_opt_args *args, bt_fault *fault)
     char dir[128], control[160];
     const size_t count = (size_t)(1 + c->nodes.prefill + c->nodes.decode);
     tool_command *commands = calloc(count, sizeof *commands);
-    if (!commands) return bt_fail(fault, BT_ENOMEM, "commands");
+    if (!commands) return bt_fail(fault, BT_ENOMEM, "out of memory for the commands of the processes");
     bt_err e = c->nodes.keys ? make_keys(c, fault) : BT_OK;
     if (e == BT_OK) e = tool_cluster_make_dir(dir, sizeof dir, fault);
     if (e == BT_OK && tool_stop) { /* caught before signals were blocked */

@@ -112,13 +112,13 @@ static bt_err held_out_new(held_out **ret, const bt_model *m, const bt_obtain_wa
 {
     bt_perplexity score = {0};
     held_out *h = calloc(1, sizeof *h);
-    if (!h) return bt_fail(fault, BT_ENOMEM, "a search");
+    if (!h) return bt_fail(fault, BT_ENOMEM, "out of memory for a search");
     h->m = m;
     h->want = w;
     h->pool = pool;
     bt_err e = find_windows(h, fault);
     if (e == BT_OK && !(h->first = malloc((size_t)WINDOW * m->hp.vocab * sizeof *h->first)))
-        e = bt_fail(fault, BT_ENOMEM, "logits of %d tokens", WINDOW);
+        e = bt_fail(fault, BT_ENOMEM, "out of memory for logits of %d tokens", WINDOW);
     if (e == BT_OK) e = run(h, NULL, &score, NULL, fault);
     if (e < 0) {
         held_out_free(h);
@@ -200,7 +200,7 @@ static bt_err cost_of(tool_search_try *t, const job *j, const bt_pkg *p, bt_faul
     if (e == BT_OK) e = bt_schedule_play_new(&play, &serial, fault);
     if (e == BT_OK &&
         !bt_schedule_play_prompt(play, &played, 0, ctx < TOOL_AUTO_TOKENS ? ctx : TOOL_AUTO_TOKENS))
-        e = bt_fail(fault, BT_ENOMEM, "the price of a prompt");
+        e = bt_fail(fault, BT_ENOMEM, "out of memory for the price of a prompt");
     if (e == BT_OK) t->cost = (double)played.ns;
     bt_schedule_play_free(play);
     bt_price_pkg_free(price);
@@ -280,13 +280,13 @@ static bt_err search(job *j, const char *path, bt_fault *fault)
     char *text = NULL;
     j->begin_us = bt_clock_us();
     j->search.tries = calloc(TOOL_SEARCH_MAX_TRIES, sizeof *j->search.tries);
-    bt_err e = j->search.tries ? BT_OK : bt_fail(fault, BT_ENOMEM, "a search");
+    bt_err e = j->search.tries ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory for a search");
     bt_wait_tell(NULL, "measuring in floats", 0, 0);
     if (e == BT_OK) e = held_out_new(&j->held_out, j->m, j->want, j->how->pool, fault);
     if (e == BT_OK) e = tool_search_run(&j->search, fault);
     if (e == BT_OK) e = open_package(&p, best, j, j->search.best->recipe, fault); /* it stays in the cache */
     if (e == BT_OK && (!(answer = answer_of(j)) || !(text = json_dumps(answer, 0))))
-        e = bt_fail(fault, BT_ENOMEM, "a search's answer");
+        e = bt_fail(fault, BT_ENOMEM, "out of memory for a search's answer");
     if (e == BT_OK) e = bt_file_replace(path, text, strlen(text), 0644, fault);
     bt_wait_end();
     free(text);
@@ -311,7 +311,7 @@ static bt_err open_answer(void **ret, void *ud, const char *path, bt_fault *faul
     const char *recipe = json_string_value(json_object_get(o, "recipe"));
     if (e == BT_OK &&
         (!recipe || !json_is_array(json_object_get(o, "tries")) || bt_recipe_parse(&r, recipe, NULL) < 0))
-        e = bt_fail(fault, BT_EFORMAT, "'%s' is no answer of a search", path);
+        e = bt_fail(fault, BT_EFORMAT, "'%s' is no answer of a search: remove that file", path);
     if (e == BT_OK) *ret = o;
     else json_decref(o);
     bt_buf_done(&b);

@@ -34,10 +34,12 @@ bt_err tool_search_asked(bool *ret_asked, double *ret_bound, const char *quant, 
     const size_t len = strlen(quant), head = sizeof before - 1;
     if (strncmp(quant, before, head) != 0 || len < head + 2 || len - head > sizeof number ||
         quant[len - 1] != '%')
-        return bt_fail(fault, BT_EARG, "--quant %.60s: a search is auto:ppl=LOSS%%, as auto:ppl=1%%", quant);
+        return bt_fail(fault, BT_EARG, "--quant %.60s: a search is written auto:ppl=LOSS%%, as auto:ppl=1%%",
+                       quant);
     snprintf(number, sizeof number, "%.*s", (int)(len - head - 1), quant + head);
     if (bt_num_double(&percent, number, 0.01, 100, NULL) < 0)
-        return bt_fail(fault, BT_EARG, "--quant %.60s: a loss of perplexity from 0.01%% to 100%%", quant);
+        return bt_fail(fault, BT_EARG, "--quant %.60s: the loss of perplexity must be from 0.01%% to 100%%",
+                       quant);
     *ret_bound = percent / 100;
     return BT_OK;
 }
@@ -73,7 +75,8 @@ static bt_err try_one(tool_search *s, tool_search_kind kind, const char *recipe,
 {
     bt_fault why = {""};
     bt_recipe r;
-    if (s->count == TOOL_SEARCH_MAX_TRIES) return bt_fail(fault, BT_ELIMIT, "%zu tries", s->count);
+    if (s->count == TOOL_SEARCH_MAX_TRIES)
+        return bt_fail(fault, BT_ELIMIT, "auto: %zu recipes were tried, and no more can be", s->count);
     bt_err e = bt_recipe_parse(&r, recipe, fault);
     if (e < 0) return e;
     tool_search_try *t = &s->tries[s->count];

@@ -122,7 +122,7 @@ static void a_server_that_answers_badly_is_an_error_that_says_how(void **state)
         const char *says;
     } bad[] = {
         {LAW_ERRORS, 0, "refuses a request: the engine is gone"},
-        {LAW_ERRORS, 5, "prompts of 1 lengths were measured; it takes 3"},
+        {LAW_ERRORS, 5, "prompts of 1 different lengths were measured; at least 3 are needed"},
         {LAW_ERRORS, 5, "failed: engine"},
         {LAW_NO_HTTP, 0, "no answer from http://127.0.0.1"},
         {LAW_NO_HTTP, 5, "failed: "},

@@ -100,7 +100,7 @@ static void too_little_is_refused_with_what_is_missing(void **state)
     bt_fault f = {""};
     p.prompts = 2;
     assert_int_equal(tool_calibrate_fit(&t, &m, &p, &f), BT_EARG);
-    assert_non_null(strstr(f.text, "2 lengths"));
+    assert_non_null(strstr(f.text, "2 different lengths"));
     p = asked(&s);
     p.prompt[1] = p.prompt[2] = p.prompt[3] = p.prompt[0];
     assert_int_equal(tool_calibrate_fit(&t, &m, &p, &f), BT_EARG);

@@ -256,7 +256,7 @@ static void a_node_that_cannot_change_its_role_says_why(void **state)
                          "in:200,out:2000,rate:10", 60);
     assert_int_equal(d->figures.failed, 0);
     assert_int_equal(d->facts.refused_roles, 1);
-    assert_non_null(strstr(d->facts.refused_why, "decode-1: it is leaving"));
+    assert_non_null(strstr(d->facts.refused_why, "decode-1: the node is leaving"));
     sim_played_done(d);
 }
 
