@@ -53,7 +53,7 @@ static void a_name_finds_its_table_and_none_the_default(void **state)
     assert_null(bt_engine_door_decode("npu"));
     assert_null(bt_engine_door_decode("decode-"));
     assert_int_equal(bt_engine_unknown("hots", bt_engine_decode_names, &fault), BT_EARG);
-    assert_string_equal(fault.text, "engine 'hots': npu, host or reference");
+    assert_string_equal(fault.text, "engine 'hots' is not one of npu, host or reference");
 }
 
 /* By index: npu, host, reference. */
