@@ -246,7 +246,7 @@ static void refuses_text_that_is_no_utf8(void **s)
     size_t n = 7;
     bt_fault f;
     assert_int_equal(bt_tokenizer_encode(&ids, &n, tok, "ab\xC3", 3, 0, &f), BT_EARG);
-    assert_string_equal(f.text, "text is not valid UTF-8 at byte 2");
+    assert_string_equal(f.text, "the text is not valid UTF-8 at byte 2");
     assert_null(ids);
     assert_int_equal(n, 7);
     const bt_text_piece far = {"", (size_t)BT_TOKENIZER_MAX_TEXT_BYTES + 1, false};
@@ -327,7 +327,7 @@ static void refuses_a_lying_llama_vocabulary_by_key(void **s)
     (void)s;
     small_spm(&vocab);
     vocab.src.model = (bt_text_span){"bert", 4};
-    refuses(BT_EVERSION, "tokenizer.ggml.model: 'bert' is not known");
+    refuses(BT_EVERSION, "tokenizer.ggml.model is 'bert'; this build knows");
     small_spm(&vocab);
     vocab.src.token_count = 0;
     refuses(BT_EFORMAT, "tokenizer.ggml.tokens is missing or empty");
@@ -336,27 +336,27 @@ static void refuses_a_lying_llama_vocabulary_by_key(void **s)
     refuses(BT_ELIMIT, "tokenizer.ggml.tokens has 1048577 tokens; at most 1048576 are allowed");
     small_spm(&vocab);
     vocab.token[5].type = 7;
-    refuses(BT_EFORMAT, "tokenizer.ggml.token_type[5]: 7");
+    refuses(BT_EFORMAT, "tokenizer.ggml.token_type[5] is 7");
     small_spm(&vocab);
     vocab.token[5].type = 0;
-    refuses(BT_EFORMAT, "tokenizer.ggml.token_type[5]: 0");
+    refuses(BT_EFORMAT, "tokenizer.ggml.token_type[5] is 0");
     small_spm(&vocab);
     vocab.token[6].text = vocab.token[5].text;
-    refuses(BT_EFORMAT, "tokenizer.ggml.tokens[6]: the same as token 5");
+    refuses(BT_EFORMAT, "tokenizer.ggml.tokens[6] is the same as token 5");
     small_spm(&vocab);
     vocab.token[6].text = "<0xG0>";
-    refuses(BT_EFORMAT, "tokenizer.ggml.tokens[6]: a byte token");
+    refuses(BT_EFORMAT, "tokenizer.ggml.tokens[6] is a byte token");
     small_spm(&vocab);
     vocab.token[SMALL_SPM_WORDS + 2].text = "a";
-    refuses(BT_EFORMAT, "tokenizer.ggml.tokens[261]: the same as token 260");
+    refuses(BT_EFORMAT, "tokenizer.ggml.tokens[261] is the same as token 260");
     small_spm(&vocab);
     vocab.token[2].text = "<s>";
     vocab.token[2].len = 3;
-    refuses(BT_EFORMAT, "tokenizer.ggml.tokens[2]: the same as token 1");
+    refuses(BT_EFORMAT, "tokenizer.ggml.tokens[2] is the same as token 1");
     small_spm(&vocab);
     vocab.token[2].text = "\xA6";
     vocab.token[2].len = 1; /* would cut characters in two */
-    refuses(BT_EFORMAT, "tokenizer.ggml.tokens[2]: a special token, but not UTF-8");
+    refuses(BT_EFORMAT, "tokenizer.ggml.tokens[2] is a special token, but not UTF-8");
     small_spm(&vocab);
     vocab.token[260].score = NAN;
     refuses(BT_EFORMAT, "tokenizer.ggml.scores[260]");
@@ -366,10 +366,10 @@ static void refuses_a_lying_llama_vocabulary_by_key(void **s)
     small_spm(&vocab);
     vocab.token[260].text = long_name;
     vocab.token[260].len = sizeof long_name;
-    refuses(BT_ELIMIT, "tokenizer.ggml.tokens[260]: 1025 bytes, limit 1024");
+    refuses(BT_ELIMIT, "tokenizer.ggml.tokens[260] has 1025 bytes; at most 1024 are allowed");
     small_spm(&vocab);
     vocab.src.bos = 100000;
-    refuses(BT_EFORMAT, "tokenizer.ggml.bos_token_id: 100000, but there are");
+    refuses(BT_EFORMAT, "tokenizer.ggml.bos_token_id is 100000, but there are");
     small_spm(&vocab);
     vocab.src.eos = (int64_t)vocab.src.token_count;
     refuses(BT_EFORMAT, "tokenizer.ggml.eos_token_id");
@@ -400,7 +400,7 @@ static void refuses_a_lying_gpt2_vocabulary_by_key(void **s)
 {
     (void)s;
     small_bpe(&vocab, "none");
-    refuses(BT_EVERSION, "tokenizer.ggml.pre: 'none' is not known");
+    refuses(BT_EVERSION, "tokenizer.ggml.pre is 'none'; this build knows");
     small_bpe(&vocab, "gpt-2");
     vocab.src.merge_count = 0;
     refuses(BT_EFORMAT, "tokenizer.ggml.merges is missing or empty");
@@ -424,7 +424,7 @@ static void refuses_a_lying_gpt2_vocabulary_by_key(void **s)
     refuses(BT_EFORMAT, "tokenizer.ggml.merges[3]: has a character outside");
     small_bpe(&vocab, "gpt-2");
     vocab.token[10].text = vocab.token[3].text;
-    refuses(BT_EFORMAT, "tokenizer.ggml.tokens[10]: the same as token 3");
+    refuses(BT_EFORMAT, "tokenizer.ggml.tokens[10] is the same as token 3");
 }
 
 /* One character a million times: time and memory stay near linear, and the text comes back. */

@@ -524,7 +524,7 @@ static void a_line_that_is_too_long_is_one_bad_row(void **state)
     while (!is_end) assert_int_equal(bt_trace_next(&r, &is_end, t, NULL), BT_OK);
     assert_int_equal(bt_trace_look(t).rows, 2);
     assert_int_equal(bt_trace_look(t).bad, 1);
-    assert_non_null(strstr(bt_trace_look(t).first_bad, "line 2: more than"));
+    assert_non_null(strstr(bt_trace_look(t).first_bad, "line 2: has more than"));
     bt_trace_close(t);
     fclose(f);
     free(text);
