@@ -33,8 +33,7 @@ bt_err tool_plan_page(const char *path, const json_t *object, bt_fault *fault)
     bool ok = tool_page_json(f, object, JSON_REAL_PRECISION(9));
     fprintf(f, "\n%s", mark + sizeof data_mark - 1);
     ok = !ferror(f) && ok;
-    if (fclose(f) != 0 || !ok)
-        e = bt_fail(fault, BT_EIO, "cannot write '%.150s': %s", path, strerror(errno));
+    if (fclose(f) != 0 || !ok) e = bt_fail(fault, BT_EIO, "cannot write '%.150s': %s", path, strerror(errno));
     else e = bt_file_keep(&out, 0644, fault);
 out:
     bt_file_done(&out);
