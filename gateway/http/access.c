@@ -128,6 +128,7 @@ static enum MHD_Result begin(gw_http_exchange *x, const char *target, const char
     if (x->refusal == GW_HTTP_FINE) judge(x, method);
     else x->is_early = true;
     gw_connections_enter(x->http, x->place, GW_PHASE_BODY);
+    if (x->framing.is_chunked) gw_connections_used(x->http, x->place);
     if (!x->is_early) return MHD_YES;
     x->must_close = true;
     show(x, method);
@@ -149,6 +150,8 @@ static bool free_body(const gw_http_exchange *x)
 static enum MHD_Result take_body(gw_http_exchange *x, const char *data, size_t len)
 {
     gw_http *h = x->http;
+    h->moves++;
+    if (x->framing.is_chunked) gw_connections_used(x->http, x->place);
     gw_places_moved(&x->place->place, len, bt_clock_us());
     if (x->keeps_body && x->refusal == GW_HTTP_FINE) {
         bool is_busy;

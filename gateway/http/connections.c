@@ -7,11 +7,13 @@
 #include "gateway/http/listen.h"
 
 #include <errno.h>
+#include <linux/tcp.h> /* that of the C library has a shorter tcp_info */
 #include <netinet/in.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -90,11 +92,13 @@ void gw_connections_on_change(void *cls, struct MHD_Connection *c, void **socket
     gw_http *h = cls;
     (void)c;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        h->moves++;
         *socket_cls = h->fresh;
         gw_places_add(&h->places, &h->fresh->place, bt_clock_us());
         h->fresh = NULL;
     } else {
         gw_connection *gone = *socket_cls;
+        h->moves++;
         gw_places_remove(&h->places, &gone->place);
         free(gone);
         set_deaf(h, false);
@@ -130,7 +134,70 @@ const gw_connection *gw_connections_cut_body(gw_http *h, const gw_connection *c)
 
 void gw_connections_enter(gw_http *h, gw_connection *c, gw_phase phase)
 {
+    h->moves++;
     gw_places_enter(&h->places, &c->place, phase, bt_clock_us());
+}
+
+typedef struct intake {
+    uint64_t taken; /* bytes that were read from the socket so far, or somewhat more */
+    bool is_exact;  /* false: bytes came in the very moment */
+    bool has_more;  /* more bytes, or their end, are there to be read */
+} intake;
+
+static intake look(int fd)
+{
+    enum { CLOSE_WAIT = 8 }; /* TCP_CLOSE_WAIT, which that header does not have */
+    struct tcp_info info = {0};
+    socklen_t len = sizeof info;
+    int before, after;
+    if (ioctl(fd, FIONREAD, &before) < 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0 ||
+        ioctl(fd, FIONREAD, &after) < 0)
+        return (intake){.taken = 0};
+    const bool is_exact = before == after;
+    return (intake){.taken = info.tcpi_bytes_received - (is_exact ? (uint64_t)after : 0),
+                    .is_exact = is_exact, .has_more = after > 0 || info.tcpi_state == CLOSE_WAIT};
+}
+
+/* Once a turn: libmicrohttpd reads from a socket once a turn, and a turn may have thousands of small pieces.
+ */
+void gw_connections_used(const gw_http *h, gw_connection *c)
+{
+    if (c->used > 0 && c->used_turn_us == h->turn_us) return;
+    c->used = look(c->fd).taken;
+    c->used_turn_us = h->turn_us;
+}
+
+static void cut_stuck(gw_http *h)
+{
+    const gw_phase reading[] = {GW_PHASE_HEAD, GW_PHASE_BODY};
+    for (size_t i = 0; i < sizeof reading / sizeof *reading; i++)
+        for (gw_place *p = h->places.lists[reading[i]].first, *next; p; p = next) {
+            gw_connection *c = (gw_connection *)p;
+            const intake now = look(c->fd);
+            next = p->next;
+            if (!now.is_exact) continue;
+            c->looks = now.has_more && now.taken == c->taken ? c->looks + 1 : 0;
+            c->taken = now.taken;
+            if (c->looks >= GW_STUCK_LOOKS || (p->phase == GW_PHASE_BODY && c->used > 0 &&
+                                               now.taken > c->used + GW_FRAMING_MAX_CHUNK_LINE_BYTES))
+                cut(h, p, "it cannot be read on");
+        }
+}
+
+void gw_connections_judge_turn(gw_http *h, int64_t now_us)
+{
+    MHD_UNSIGNED_LONG_LONG ms;
+    const bool is_idle = h->moves == h->seen;
+    h->seen = h->moves;
+    h->turn_us = now_us;
+    if (MHD_get_timeout(h->daemon, &ms) != MHD_YES || ms > 0) {
+        h->idle_turns = h->asked_turns = 0;
+        return;
+    }
+    if (++h->asked_turns % GW_LOOK_TURNS == 0) cut_stuck(h);
+    if (is_idle && h->idle_turns < GW_IDLE_TURNS) h->idle_turns++;
+    if (!is_idle && h->idle_turns > GW_IDLE_TURNS - GW_IDLE_TURNS_AGAIN)
+        h->idle_turns = GW_IDLE_TURNS - GW_IDLE_TURNS_AGAIN;
 }
 
 void gw_connections_sweep(gw_http *h, int64_t now_us)

@@ -183,6 +183,7 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max)
         const size_t n = x->out.len < max ? x->out.len : max;
         memcpy(buf, x->out.data, n);
         bt_buf_drop_front(&x->out, n);
+        x->http->moves++;
         gw_places_moved(&x->place->place, n, bt_clock_us());
         return (ssize_t)n;
     }

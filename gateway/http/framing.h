@@ -33,6 +33,7 @@ enum {
     GW_FRAMING_MAX_LINE_BYTES = 8 << 10,
     GW_FRAMING_MAX_HEAD_BYTES = 32 << 10,
     GW_FRAMING_MAX_FIELDS = 128,
+    GW_FRAMING_MAX_CHUNK_LINE_BYTES = 16 << 10, /* extensions and trailers too; what is longer is cut off */
 };
 
 /* A head as libmicrohttpd leaves it in its buffer: the bytes as they came, each separator (the first space and the last

@@ -106,8 +106,11 @@ int64_t gw_http_due_us(gw_http *h, int64_t now_us)
     MHD_UNSIGNED_LONG_LONG ms;
     int64_t due = h->is_deaf || h->places.count + h->lingers.count > 0 ? h->sweep_us : INT64_MAX;
     if (h->has_resumed) return now_us;
-    if (MHD_get_timeout(h->daemon, &ms) == MHD_YES && ms <= 3600000 && now_us + (int64_t)ms * 1000 < due)
-        due = now_us + (int64_t)ms * 1000;
+    if (MHD_get_timeout(h->daemon, &ms) == MHD_YES && ms <= 3600000) {
+        const bool is_idle = ms == 0 && h->idle_turns == GW_IDLE_TURNS;
+        const int64_t at = is_idle ? h->turn_us + GW_IDLE_TURN_US : now_us + (int64_t)ms * 1000;
+        if (at < due) due = at;
+    }
     return due;
 }
 
@@ -120,11 +123,15 @@ bt_err gw_http_run(gw_http *h, bt_fault *fault)
     for (int i = 0; i < n; i++) {
         gw_watch *w = events[i].data.ptr;
         if (w) w->on_ready(w, events[i].events);
+        h->moves++; /* without w it is an event for libmicrohttpd */
     }
+    h->moves += h->has_resumed;
     h->has_resumed = false; /* what has arrived is read before anybody gives way */
     if (MHD_run(h->daemon) != MHD_YES)
         return bt_fail(fault, BT_EIO, "libmicrohttpd cannot go on with the HTTP connections");
     gw_connections_accept(h); /* libmicrohttpd's descriptor tells when a new one is to be read */
-    gw_connections_sweep(h, bt_clock_us());
+    const int64_t now_us = bt_clock_us();
+    gw_connections_sweep(h, now_us);
+    gw_connections_judge_turn(h, now_us);
     return BT_OK;
 }

@@ -15,8 +15,12 @@
  * clients that wait for an answer. Those are suspended, so libmicrohttpd does not look at them; watch_fd does, for a
  * hang-up. */
 typedef struct gw_connection {
-    gw_place place; /* first: a place is its connection */
-    int fd;         /* libmicrohttpd's */
+    gw_place place;       /* first: a place is its connection */
+    int fd;               /* libmicrohttpd's */
+    uint64_t taken;       /* bytes that libmicrohttpd had read at the last look of gw_connections_judge_turn */
+    uint64_t used;        /* the same when a chunked body began or a piece of it came */
+    int64_t used_turn_us; /* in the turn after this time */
+    unsigned looks;       /* at which more was there and it had not read on */
 } gw_connection;
 
 struct gw_http {
@@ -35,6 +39,10 @@ struct gw_http {
     gw_http_exchange *first;
     uint64_t id_prefix, id_count;
     int64_t sweep_us;         /* when deadlines are checked next */
+    uint64_t moves, seen;     /* what turns have brought: events, bytes, phases; as many at the end of the last turn */
+    unsigned asked_turns;     /* after which libmicrohttpd asked for the next at once, in a row */
+    unsigned idle_turns;      /* of them those that brought nothing, up to GW_IDLE_TURNS */
+    int64_t turn_us;          /* when the last turn ended */
     bool has_caller, is_deaf; /* deaf: no connection is accepted until one ends, or until the next sweep */
     bool has_resumed;         /* libmicrohttpd must run again */
 };
@@ -77,6 +85,15 @@ void gw_access_on_completed(void *cls, struct MHD_Connection *c, void **con_cls,
 bt_err gw_connections_listen(gw_http *h, const char *host, uint16_t port, bt_fault *fault);
 void gw_connections_accept(gw_http *h);
 void gw_connections_sweep(gw_http *h, int64_t now_us);
+/* At the end of a turn. libmicrohttpd asks for the next turn at once while a connection has work, and one with a full
+ * buffer and half a line of chunks counts as such for ever. So every GW_LOOK_TURNS turns of that kind each connection
+ * whose request comes in is looked at. It is cut off where its socket has bytes, or the end, and libmicrohttpd has not
+ * read on in GW_STUCK_LOOKS looks, or where GW_FRAMING_MAX_CHUNK_LINE_BYTES came without a byte of a chunked body.
+ * After GW_IDLE_TURNS turns that brought nothing (GW_IDLE_TURNS_AGAIN where something came between) the next ones are
+ * GW_IDLE_TURN_US apart. */
+enum { GW_LOOK_TURNS = 4, GW_STUCK_LOOKS = 3, GW_IDLE_TURNS = 64, GW_IDLE_TURNS_AGAIN = 8, GW_IDLE_TURN_US = 5000 };
+void gw_connections_judge_turn(gw_http *h, int64_t now_us);
+void gw_connections_used(const gw_http *h, gw_connection *c); /* a chunked body begins, or a piece of it has come */
 void gw_connections_on_change(void *cls, struct MHD_Connection *c, void **socket_cls,
                               enum MHD_ConnectionNotificationCode code);
 /* Whether one more request, whose body has come, may be served. Cuts off a stream that nobody reads where that makes

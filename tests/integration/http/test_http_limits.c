@@ -142,6 +142,58 @@ static void hears_again_when_descriptors_are_free_again(void **state)
     assert_true(cluster_end(g, spawn_patience(SOON_MS)));
 }
 
+/* libmicrohttpd cannot read on: its buffer is full, and a line between the chunks has no end. */
+static void a_connection_that_cannot_be_read_on_is_cut(void **state)
+{
+    static const char head[] =
+        "POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+    static const char *const lines[] = {"1;", "1\r\n{\r\n1;", "1\r\n{\r\n1;x=", "1 "};
+    enum { LINES = sizeof lines / sizeof *lines };
+    static char extension[100000], text[1 << 12];
+    int fds[LINES];
+    (void)state;
+    spawn *g = start("--idle-timeout", "1h");
+    memset(extension, 'e', sizeof extension);
+    for (size_t i = 0; i < LINES; i++) {
+        assert_true((fds[i] = raw_dial(url)) >= 0);
+        if (raw_say(fds[i], head, sizeof head - 1) && raw_say(fds[i], lines[i], strlen(lines[i])))
+            (void)raw_say(fds[i], extension, sizeof extension);
+    }
+    /* One that reads on, and one that says nothing, are left alone. */
+    const int slow = begin_body(100, 50), silent = raw_dial(url);
+    assert_true(silent >= 0);
+    for (size_t i = 0; i < LINES; i++) {
+        assert_true(raw_hear_end(fds[i], text, sizeof text, spawn_patience(SOON_MS)));
+        (void)close(fds[i]);
+    }
+    assert_true(raw_say(slow, extension, 50));
+    assert_true(raw_hear(slow, text, sizeof text, "HTTP/1.1 400", spawn_patience(SOON_MS)));
+    static const char models[] = "GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n";
+    assert_true(raw_say(silent, models, sizeof models - 1));
+    assert_true(raw_hear(silent, text, sizeof text, "HTTP/1.1 200", spawn_patience(SOON_MS)));
+    (void)close(slow);
+    (void)close(silent);
+    assert_true(cluster_end(g, spawn_patience(SOON_MS)));
+}
+
+/* A body of a great many chunks of one byte each, as fast as they go: 5 bytes of each are no body. */
+static void a_body_in_small_chunks_is_read_to_its_end(void **state)
+{
+    enum { CHUNKS = 50000, CHUNK = 6 };
+    static const char head[] =
+        "POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+    static char chunks[CHUNKS * CHUNK], text[1 << 12];
+    (void)state;
+    spawn *g = start("--max-queue", "64");
+    for (size_t i = 0; i < CHUNKS; i++) memcpy(chunks + i * CHUNK, "1\r\n \r\n", CHUNK);
+    const int fd = raw_dial(url);
+    assert_true(fd >= 0 && raw_say(fd, head, sizeof head - 1) && raw_say(fd, chunks, sizeof chunks));
+    assert_true(raw_say(fd, "0\r\n\r\n", 5));
+    assert_true(raw_hear(fd, text, sizeof text, "HTTP/1.1 400", spawn_patience(SOON_MS)));
+    (void)close(fd);
+    assert_true(cluster_end(g, spawn_patience(SOON_MS)));
+}
+
 /* A client that is refused often does not fill the log. */
 static void refusals_beyond_some_a_second_are_counted_in_the_log(void **state)
 {
@@ -235,6 +287,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_teardown(a_burst_and_then_silence_shuts_nobody_out, cluster_teardown),
         cmocka_unit_test_teardown(stalled_bodies_leave_their_memory_to_another, cluster_teardown),
         cmocka_unit_test_teardown(hears_again_when_descriptors_are_free_again, cluster_teardown),
+        cmocka_unit_test_teardown(a_connection_that_cannot_be_read_on_is_cut, cluster_teardown),
+        cmocka_unit_test_teardown(a_body_in_small_chunks_is_read_to_its_end, cluster_teardown),
         cmocka_unit_test_teardown(refusals_beyond_some_a_second_are_counted_in_the_log, cluster_teardown),
         cmocka_unit_test_teardown(a_log_that_nobody_reads_stops_nobody, cluster_teardown),
         cmocka_unit_test_teardown(a_web_page_without_a_key_changes_no_role_where_all_pages_may_ask,
