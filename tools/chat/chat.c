@@ -204,6 +204,7 @@ static bt_err greet(const tool_chat *c, const chat *now, bt_fault *fault)
 /* A typed line or a question failed. */
 static int failed(const chat *now, const bt_fault *fault)
 {
+    if (bt_opt_flush() != 0) return 1; /* nobody reads the answers, and bt_opt_end says why */
     (void)tool_fail("chat", fault);
     return line_is_terminal(now->line) ? GOES_ON : 1;
 }
