@@ -8,7 +8,8 @@
 /* What the files of the simulated world share: its processes and how they touch the network. For sim_*.c only. */
 typedef struct sim_run { /* a slot's work in an engine */
     bool is_busy, is_cancelled;
-    uint64_t run; /* prefill: number of this piece of work: late calendar items are void */
+    bool is_ending; /* prefill: the brain hears in this step that it has ended */
+    uint64_t run;   /* prefill: number of this piece of work: late calendar items are void */
     bt_sampling sampling;
     int32_t *ids;
     uint64_t *hashes;

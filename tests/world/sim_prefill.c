@@ -175,13 +175,22 @@ static void compute(sim_world *w, uint32_t self, const pf_action *a)
     post_work(w, self, a->u.compute.slot, LAYER_US);
 }
 
+/* The brain looks at its leases before it looks at the event that says that the work has ended. So it may
+ * still send CANCEL in this step, to a worker that clears the flag when it begins the next work. */
+static void end(sim_world *w, uint32_t self, sim_run *run, const pf_event *ev)
+{
+    run->is_busy = false;
+    run->is_ending = true;
+    sim_prefill_step(w, self, ev);
+    run->is_ending = false;
+}
+
 void sim_prefill_work(sim_world *w, uint32_t self, const sim_item *it)
 {
     sim_run *run = &w->processes[self].runs[it->slot];
     if (!run->is_busy || run->run != it->run) return;
     if (run->is_cancelled) {
-        run->is_busy = false;
-        sim_prefill_step(w, self, &(pf_event){.type = PF_EV_COMPUTE_STOPPED, .u.slot = it->slot});
+        end(w, self, run, &(pf_event){.type = PF_EV_COMPUTE_STOPPED, .u.slot = it->slot});
         return;
     }
     if (run->chunk_begin < run->ids_len) {
@@ -204,10 +213,9 @@ void sim_prefill_work(sim_world *w, uint32_t self, const sim_item *it)
         return;
     }
     if (run->has_first) {
-        run->is_busy = false;
         pf_event ev = {.type = PF_EV_DIGEST, .u.digest.slot = it->slot};
         memcpy(ev.u.digest.kv_digest.bytes, &run->hashes[run->ids_len - 1], sizeof run->hashes[0]);
-        sim_prefill_step(w, self, &ev);
+        end(w, self, run, &ev);
         return;
     }
     run->has_first = true;
@@ -247,7 +255,8 @@ static void carry_out(sim_world *w, uint32_t self, const pf_action *a, pf_event 
     }
     case PF_DO_COMPUTE: compute(w, self, a); break;
     case PF_DO_CANCEL:
-        if (!p->runs[a->u.slot].is_busy) sim_broken(w, "CANCEL of an idle prefill slot");
+        if (!p->runs[a->u.slot].is_busy && !p->runs[a->u.slot].is_ending)
+            sim_broken(w, "CANCEL of an idle prefill slot");
         p->runs[a->u.slot].is_cancelled = true;
         break;
     case PF_DO_RELEASE:

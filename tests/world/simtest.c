@@ -36,6 +36,8 @@ static const uint64_t kept[] = {
     2000126207, /* plan: as 2000001958 */
     3000123377, /* check: the lease for which ABORT is said was over before a halted node took up the RESERVE
                  */
+    91860099728, /* check: CANCEL in the very step that says that the work has ended seemed to be one of an
+                    idle slot */
 };
 
 typedef struct options {
