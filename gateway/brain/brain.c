@@ -51,6 +51,7 @@ const char *gw_fail_name(gw_fail_kind k)
     case GW_FAIL_REFUSED: return "refused";
     case GW_FAIL_CANCELLED: return "cancelled";
     case GW_FAIL_BAD: return "bad";
+    case GW_FAIL_UNKNOWN_NODE: return "unknown_node";
     case GW_FAIL_NOT_FINITE: return "not_finite";
     case GW_FAILS: break;
     }
@@ -378,7 +379,7 @@ gw_actions gw_brain_step(gw_brain *b, const gw_event *ev, int64_t now_us, const 
     reap(b);
     if (!b->started) {
         b->started = true;
-        b->no_pair_us = now_us;
+        b->begun_us = b->no_pair_us = now_us;
     }
     expire_nodes(b);
     expire_roles(b);

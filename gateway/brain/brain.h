@@ -82,7 +82,8 @@ typedef struct gw_submit {
     bt_sampling sampling;
     gw_policy policy; /* 0: the configured one */
     /* node_ids, "": any. No other node serves the request until a node was lost: FAIL no_node when the named one is not
-     * ready for recovery_us. */
+     * ready for recovery_us. Where no node has had the name since the gateway began: at once FAIL unknown_node, or
+     * no_node in the first GW_GREET_US. */
     char prefer_prefill[BT_MSG_MAX_ID_BYTES + 1], prefer_decode[BT_MSG_MAX_ID_BYTES + 1];
     bool draw_seed;        /* no seed was given: sampling.seed is drawn from `random` */
     uint32_t stop_ids_len; /* 0..BT_MSG_MAX_STOP_IDS */
@@ -118,15 +119,17 @@ typedef struct gw_event {
     } u;
 } gw_event;
 
+enum { GW_GREET_US = 2000000 }; /* the time in which nodes greet a gateway that has just begun */
 typedef enum gw_fail_kind {
-    GW_FAIL_NO_NODE = 1, /* 503 */
-    GW_FAIL_OVERLOADED,  /* 429 with retry_after_ms */
-    GW_FAIL_NODE_LOST,   /* 502 */
-    GW_FAIL_TIMEOUT,     /* 504; for the door's own deadline, the brain never says it */
-    GW_FAIL_TOO_LONG,    /* 400; the text has both numbers */
-    GW_FAIL_REFUSED,     /* 502: a node refused or failed the work; code and text are its own */
-    GW_FAIL_CANCELLED,   /* nobody is listening */
-    GW_FAIL_BAD,         /* 400: a SUBMIT outside the limits above */
+    GW_FAIL_NO_NODE = 1,  /* 503 */
+    GW_FAIL_OVERLOADED,   /* 429 with retry_after_ms */
+    GW_FAIL_NODE_LOST,    /* 502 */
+    GW_FAIL_TIMEOUT,      /* 504; for the door's own deadline, the brain never says it */
+    GW_FAIL_TOO_LONG,     /* 400; the text has both numbers */
+    GW_FAIL_REFUSED,      /* 502: a node refused or failed the work; code and text are its own */
+    GW_FAIL_CANCELLED,    /* nobody is listening */
+    GW_FAIL_BAD,          /* 400: a SUBMIT outside the limits above */
+    GW_FAIL_UNKNOWN_NODE, /* 404: no node has had a name that the request gives */
     GW_FAIL_NOT_FINITE, /* 500: the model's numbers become infinite or NaN on this prompt, on any node; the text has the
                            place */
     GW_FAILS

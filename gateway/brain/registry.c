@@ -23,7 +23,8 @@ bt_err gw_registry_init(gw_registry *ret, uint32_t cap, const uint8_t model_id[1
         bt_order_init(&r.refusing, cap, 1) < 0 || bt_order_init(&r.kin, cap, groups) < 0 ||
         bt_order_init(&r.there, cap, groups) < 0 || bt_order_init(&r.by_load, cap, groups) < 0 ||
         bt_order_init(&r.by_turn, cap, groups) < 0 || bt_order_init(&r.least, cap, 2) < 0 ||
-        bt_order_init(&r.known, cap, 1) < 0 || bt_order_init(&r.locals, cap, 1) < 0) {
+        bt_order_init(&r.known, cap, 1) < 0 || bt_order_init(&r.locals, cap, 1) < 0 ||
+        bt_order_init(&r.had, GW_REGISTRY_HAD * cap, 1) < 0) {
         gw_registry_done(&r);
         return BT_ENOMEM;
     }
@@ -34,8 +35,9 @@ bt_err gw_registry_init(gw_registry *ret, uint32_t cap, const uint8_t model_id[1
 
 void gw_registry_done(gw_registry *r)
 {
-    bt_order *const orders[] = {&r->who,   &r->names,   &r->idle,    &r->due,   &r->refusing, &r->kin,
-                                &r->there, &r->by_load, &r->by_turn, &r->least, &r->known,    &r->locals};
+    bt_order *const orders[] = {&r->who,   &r->names,  &r->idle,    &r->due,     &r->refusing,
+                                &r->kin,   &r->there,  &r->by_load, &r->by_turn, &r->least,
+                                &r->known, &r->locals, &r->had};
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) bt_order_done(orders[i]);
     free(r->nodes);
     free(r->shapes);
@@ -62,6 +64,22 @@ gw_node *gw_registry_find(const gw_registry *r, const bt_incarnation *who)
 }
 
 uint64_t gw_registry_name(const char *node_id) { return *node_id ? bt_hash64(node_id, strlen(node_id)) : 0; }
+
+static int64_t place_of_had(const gw_registry *r, uint64_t name)
+{
+    const int64_t at = bt_order_from(&r->had, 0, bt_order_number(name));
+    return at >= 0 && bt_order_key_of(&r->had, at).hi == name ? at : BT_ORDER_NONE;
+}
+
+bool gw_registry_had(const gw_registry *r, uint64_t name)
+{
+    return r->had_len == GW_REGISTRY_HAD * r->cap || place_of_had(r, name) >= 0;
+}
+
+static void note_name(gw_registry *r, uint64_t name)
+{
+    if (!gw_registry_had(r, name)) bt_order_put(&r->had, 0, r->had_len++, bt_order_number(name));
+}
 
 static void hex(char ret[33], const uint8_t bytes[16])
 {
@@ -182,6 +200,7 @@ bt_err gw_registry_hello(gw_registry *r, gw_node **ret, bt_incarnation *ret_repl
         *n = (gw_node){.incarnation = *who, .state = GW_NODE_STARTING, .in_use = true,
                        .name = gw_registry_name(hello->node_id), .heartbeat_due_us = now_us};
         keep(n, hello);
+        note_name(r, n->name);
         if (same_name) n->displaced = before;
         *ret_replaced = before;
     }

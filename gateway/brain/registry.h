@@ -93,6 +93,8 @@ typedef struct gw_registry {
     int64_t minute;          /* of gw_registry_pass */
     uint64_t changes;        /* how often anything changed on which a choice of nodes depends */
     bt_order who, names;     /* in use, by incarnation; by name */
+    bt_order had;            /* names that nodes have had since the gateway began, by name */
+    uint32_t had_len;        /* GW_REGISTRY_HAD times cap at most */
     bt_order idle;           /* GW_IDLE_FREE: free places; GW_IDLE_GONE: GONE without attempts, by when it was heard */
     bt_order due;            /* GW_DUE: by gw_registry_due_us or heartbeat_due_us; GW_RIPE: see gw_registry_ripen */
     bt_order refusing;       /* by the end of it */
@@ -104,7 +106,7 @@ typedef struct gw_registry {
     bt_order locals;           /* decode nodes in `there` that prefill, by class, the last place of a class first */
     uint64_t kv_tokens;        /* of all nodes that are not gone, for the size of gw_affinity */
 } gw_registry;
-enum { GW_IDLE_FREE, GW_IDLE_GONE };
+enum { GW_IDLE_FREE, GW_IDLE_GONE, GW_REGISTRY_HAD = 4 };
 enum { GW_DUE, GW_RIPE };
 
 static inline uint32_t gw_registry_set(uint32_t shape, bt_role role) { return 2 * shape + (role == BT_ROLE_DECODE); }
@@ -134,6 +136,8 @@ gw_node *gw_registry_named(const gw_registry *r, const char *node_id);
 gw_node *gw_registry_by_name(const gw_registry *r, uint64_t name); /* the same by gw_node.name, GONE or not */
 
 uint64_t gw_registry_name(const char *node_id); /* as in gw_node.name; 0 for "" */
+/* Whether a node has had this name since the gateway began. Past GW_REGISTRY_HAD times cap names it is true of all. */
+bool gw_registry_had(const gw_registry *r, uint64_t name);
 
 /* Puts the node to its places in all orders: called after a field of it was written outside of this file.
  * gw_registry_told: after its HELLO was written too. */

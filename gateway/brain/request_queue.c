@@ -63,6 +63,27 @@ static void own_place(gw_brain *b, gw_request *r)
     gw_request_name(b, r);
 }
 
+/* The first node_id of the wish that no node has had; NULL: there is none. */
+static const char *unknown_node(const gw_brain *b, const gw_submit *s)
+{
+    const char *const names[] = {s->prefer_prefill, s->prefer_decode};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (*names[i] && !gw_registry_had(&b->registry, gw_registry_name(names[i]))) return names[i];
+    return NULL;
+}
+
+static void refuse_unknown(gw_brain *b, const gw_submit *s, const char *node_id, const gw_stats *stats)
+{
+    char text[BT_STEP_TEXT_BYTES];
+    const bool greets = b->now_us - b->begun_us < GW_GREET_US;
+    snprintf(text, sizeof text,
+             greets ? "node '%s' has not greeted this gateway yet, which has just begun"
+                    : "no node is called '%s'; GET /v1/status lists the nodes",
+             node_id);
+    if (greets) gw_request_refuse(b, s->request, GW_FAIL_NO_NODE, BT_EAGAIN, GW_GREET_US / 1000, stats, text);
+    else gw_request_refuse(b, s->request, GW_FAIL_UNKNOWN_NODE, BT_EARG, 0, stats, text);
+}
+
 void gw_request_submit(gw_brain *b, const gw_submit *s, const bt_random *random)
 {
     gw_stats none = {.prompt_tokens = s->ids_len, .max_tokens = s->max_tokens, .gateway_queue_us = -1,
@@ -74,6 +95,11 @@ void gw_request_submit(gw_brain *b, const gw_submit *s, const bt_random *random)
         return;
     }
     b->last_request = s->request;
+    const char *unknown = unknown_node(b, s);
+    if (unknown) {
+        refuse_unknown(b, s, unknown, &none);
+        return;
+    }
     gw_request *r = free_place(b);
     if (b->draining || b->queued >= b->cfg.queue_max || !r) {
         snprintf(fault.text, sizeof fault.text,

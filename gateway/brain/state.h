@@ -134,6 +134,7 @@ struct gw_brain {
     uint32_t active;              /* those that hold nodes */
     uint64_t epoch;               /* how often the state of a node has changed */
     bool pair_ready;              /* some request would find nodes */
+    int64_t begun_us;             /* the first step */
     int64_t no_pair_us;           /* else: since when none would find any */
     int64_t ended_us, between_us; /* the last DONE; mean time between two, 0: not known */
     bool started, draining, exited;

@@ -6,7 +6,7 @@ static const bt_trace_outcome failures[] = {
     [GW_FAIL_NODE_LOST] = BT_TRACE_NODE_LOST,   [GW_FAIL_TIMEOUT] = BT_TRACE_TIMEOUT,
     [GW_FAIL_TOO_LONG] = BT_TRACE_TOO_LONG,     [GW_FAIL_REFUSED] = BT_TRACE_REFUSED,
     [GW_FAIL_CANCELLED] = BT_TRACE_CANCELLED,   [GW_FAIL_BAD] = BT_TRACE_BAD,
-    [GW_FAIL_NOT_FINITE] = BT_TRACE_NOT_FINITE,
+    [GW_FAIL_NOT_FINITE] = BT_TRACE_NOT_FINITE, [GW_FAIL_UNKNOWN_NODE] = BT_TRACE_BAD,
 };
 
 void gw_capture_begin(gw_live *l, const bt_sampling *s)

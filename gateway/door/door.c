@@ -293,10 +293,13 @@ static void fail_error(gw_openai_error *err, const gw_live *l, const gw_action *
         [GW_FAIL_REFUSED] = {502, SERVER, "node_failed"},
         [GW_FAIL_CANCELLED] = {504, SERVER, "timeout"}, /* somebody listens, so it was our own deadline */
         [GW_FAIL_BAD] = {400, BAD, "invalid_value"},
+        [GW_FAIL_UNKNOWN_NODE] = {404, BAD, "node_not_found"},
         [GW_FAIL_NOT_FINITE] = {500, SERVER, "not_finite"},
     };
     const gw_fail_kind k = a->u.fail.kind;
-    const char *param = k == GW_FAIL_TOO_LONG ? (l->head.is_chat ? "messages" : "prompt") : NULL;
+    const char *param = k == GW_FAIL_TOO_LONG       ? (l->head.is_chat ? "messages" : "prompt")
+                        : k == GW_FAIL_UNKNOWN_NODE ? "baton"
+                                                    : NULL;
     (void)gw_openai_fail(err, kinds[k].status, kinds[k].type, kinds[k].code, param, "%s",
                          l->is_late ? "The request took longer than --timeout allows." : a->u.fail.text);
     if (a->u.fail.retry_after_ms || k == GW_FAIL_OVERLOADED || k == GW_FAIL_NO_NODE)

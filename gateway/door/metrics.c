@@ -10,8 +10,9 @@
 #include <unistd.h>
 
 static const char *const reasons[] = {"stop", "length", "cancel", "error", NULL};
-static const char *const failures[] = {"no_node", "overloaded", "node_lost", "timeout",    "too_long",
-                                       "refused", "cancelled",  "bad",       "not_finite", NULL};
+static const char *const failures[] = {"no_node",      "overloaded", "node_lost", "timeout",
+                                       "too_long",     "refused",    "cancelled", "bad",
+                                       "unknown_node", "not_finite", NULL};
 static const char *const roles[] = {"prefill", "decode", NULL};
 static const char *const states[] = {"starting", "ready", "suspect", "draining", "gone", NULL};
 static const char *const messages[] = {"received", "sent", "bad", "forbidden", "unsent", NULL};

@@ -73,6 +73,7 @@ static void a_prompt_that_was_there_before_is_neither_computed_nor_sent_again(vo
 
     /* The node that has never seen it computes all of it, and says the same. */
     const char *other = strcmp(first.by, "prefill-0") == 0 ? "prefill-1" : "prefill-0";
+    assert_true(cluster_wait_node(c.url, other, "ready", 0, spawn_patience(ANSWER_MS)));
     const told elsewhere = answer(ask(&c, 0, json_pack("{s:s}", "prefill", other)));
     assert_string_equal(elsewhere.by, other);
     assert_int_equal(elsewhere.cached, 0);
@@ -91,18 +92,49 @@ static void a_prompt_that_was_there_before_is_neither_computed_nor_sent_again(vo
     assert_true(cluster_stop(&c));
 }
 
+static void a_node_that_there_never_was_is_refused_at_once_and_holds_nobody_up(void **state)
+{
+    (void)state;
+    enum { MANY = 64, NOT_FOUND = 404 };
+    cluster c;
+    client *x[MANY];
+    assert_true(CLUSTER(&c, spawn_tiny_model(1), "--engine", "host", "--threads", "1", "--max-queue", "4"));
+    for (int i = 0; i < MANY; i++)
+        x[i] = ask(&c, 0, json_pack("{s:s}", i % 2 ? "decode" : "prefill", "nosuch"));
+    free(answer(ask(&c, 0, json_true())).text);
+    for (int i = 0; i < MANY; i++) {
+        assert_true(client_wait(x[i], spawn_patience(ANSWER_MS)));
+        const char *code = json_string_value(json_object_get(client_error(x[i]), "code"));
+        if (client_status(x[i]) == 503) {
+            assert_string_equal(code, "no_node"); /* the gateway has just begun */
+            assert_true(client_retry_after(x[i]) > 0);
+        } else {
+            assert_int_equal(client_status(x[i]), NOT_FOUND);
+            assert_string_equal(code, "node_not_found");
+        }
+        client_end(x[i]);
+    }
+    assert_true(cluster_stop(&c));
+}
+
 static void a_node_that_is_not_there_is_waited_for_and_then_refused(void **state)
 {
     (void)state;
     cluster c;
-    assert_true(CLUSTER(&c, spawn_tiny_model(1), "--engine", "host", "--threads", "1", "--recovery-timeout",
-                        "1s"));
-    client *x = ask(&c, 0, json_pack("{s:s}", "decode", "decode-7"));
+    assert_true(CLUSTER(&c, spawn_tiny_model(1), "--engine", "host", "--threads", "1", "--decode", "2",
+                        "--recovery-timeout", "1s"));
+    assert_true(cluster_wait_node(c.url, "decode-1", "ready", 0, spawn_patience(ANSWER_MS)));
+    const pid_t pid = cluster_pid(c.url, "decode-1");
+    assert_true(pid > 0);
+    assert_int_equal(kill(pid, SIGSTOP), 0);
+    assert_true(cluster_wait_node(c.url, "decode-1", "suspect", 0, spawn_patience(ANSWER_MS)));
+    client *x = ask(&c, 0, json_pack("{s:s}", "decode", "decode-1"));
     assert_true(client_wait(x, spawn_patience(ANSWER_MS)));
     assert_int_equal(client_status(x), 503);
     assert_true(client_retry_after(x) > 0);
     assert_string_equal(json_string_value(json_object_get(client_error(x), "code")), "no_node");
     client_end(x);
+    assert_int_equal(kill(pid, SIGCONT), 0);
     free(answer(ask(&c, 0, json_pack("{s:s,s:s}", "decode", "decode-0", "prefill", "prefill-0"))).text);
     assert_true(cluster_stop(&c));
 }
@@ -139,6 +171,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(a_prompt_that_was_there_before_is_neither_computed_nor_sent_again,
+                                  cluster_teardown),
+        cmocka_unit_test_teardown(a_node_that_there_never_was_is_refused_at_once_and_holds_nobody_up,
                                   cluster_teardown),
         cmocka_unit_test_teardown(a_node_that_is_not_there_is_waited_for_and_then_refused, cluster_teardown),
         cmocka_unit_test_teardown(an_answer_is_cut_to_what_nodes_hold_that_come_after_its_request,

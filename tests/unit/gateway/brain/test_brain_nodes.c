@@ -109,8 +109,9 @@ static void a_wish_that_cannot_be_met_ends_with_words_and_holds_up_nobody(void *
     (void)s;
     gateway_kit k;
     open_two_pairs(&k);
+    gateway_kit_from(&k, DB, &(bt_msg){.type = BT_MSG_BYE});
     gw_submit r = gateway_kit_request(1, 20);
-    strcpy(r.prefer_decode, "dx");
+    strcpy(r.prefer_decode, "db");
     submit(&k, &r);
     assert_int_equal(gw_brain_queued(k.b), 1);
     r = gateway_kit_request(2, 20);
@@ -120,8 +121,30 @@ static void a_wish_that_cannot_be_met_ends_with_words_and_holds_up_nobody(void *
     assert_int_equal(k.failed, 0);
     gateway_kit_wait(&k, 1);
     assert_int_equal(k.failed, GW_FAIL_NO_NODE);
-    assert_non_null(strstr(k.text, "decode node 'dx'"));
+    assert_non_null(strstr(k.text, "decode node 'db'"));
     gateway_kit_close(&k);
+}
+
+static void a_name_that_no_node_has_had_is_refused_at_once(void **s)
+{
+    (void)s;
+    for (int is_decode = 0; is_decode < 2; is_decode++) {
+        gateway_kit k;
+        open_two_pairs(&k);
+        gw_submit r = gateway_kit_request(1, 20);
+        strcpy(is_decode ? r.prefer_decode : r.prefer_prefill, "nosuch");
+        submit(&k, &r); /* its node may be about to greet */
+        assert_int_equal(k.failed, GW_FAIL_NO_NODE);
+        assert_int_equal(DID(&k, GW_DO_FAIL)->u.fail.retry_after_ms, 2000);
+        gateway_kit_pass(&k, 2 * SECOND, (bt_incarnation[]){PA, PB, DA, DB}, 4);
+        r.request = 2;
+        submit(&k, &r);
+        assert_int_equal(DID(&k, GW_DO_FAIL)->u.fail.kind, GW_FAIL_UNKNOWN_NODE);
+        assert_int_equal(DID(&k, GW_DO_FAIL)->u.fail.retry_after_ms, 0);
+        assert_non_null(strstr(DID(&k, GW_DO_FAIL)->u.fail.text, "'nosuch'"));
+        assert_int_equal(gw_brain_queued(k.b), 0);
+        gateway_kit_close(&k);
+    }
 }
 
 static void a_request_may_bring_its_own_policy(void **s)
@@ -319,6 +342,7 @@ int main(void)
         cmocka_unit_test(a_gateway_that_drains_waits_for_nodes_to_let_go_but_not_for_one_that_is_gone),
         cmocka_unit_test(a_node_that_said_bye_stays_draining_when_its_connection_ends),
         cmocka_unit_test(a_wish_that_cannot_be_met_ends_with_words_and_holds_up_nobody),
+        cmocka_unit_test(a_name_that_no_node_has_had_is_refused_at_once),
         cmocka_unit_test(a_request_may_bring_its_own_policy),
         cmocka_unit_test(figures_of_what_was_there_already_are_passed_on),
         cmocka_unit_test(each_node_is_told_the_others_key_and_a_message_under_another_key_is_dropped),
