@@ -63,12 +63,20 @@ static bt_err wait_lock(int *ret, const char *dir, const char *path, const bt_ca
 
 /* ---- opening ---- */
 
-/* The file if a whole one is there; else NULL. The time of the lock is that of the last use, since the file's
- * own times name its state (bt_file_state). */
+/* Whether nobody but this user and root made the file. Its hashes find accidents; another user can make them
+ * fit. */
+static bool is_ours(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && (st.st_uid == geteuid() || st.st_uid == 0);
+}
+
+/* The file if a whole one of ours is there; else NULL. The time of the lock is that of the last use, since
+ * the file's own times name its state (bt_file_state). */
 static void *open_whole(const bt_cache_request *r, const char *path, const char *lock_path)
 {
     void *p = NULL;
-    if (r->open(&p, r->ud, path, NULL) < 0) return NULL;
+    if (!is_ours(path) || r->open(&p, r->ud, path, NULL) < 0) return NULL;
     (void)utimensat(AT_FDCWD, lock_path, NULL, 0); /* a cache that cannot be written still serves */
     return p;
 }

@@ -11,9 +11,10 @@
  *
  * Programs that start together and need the same file make it once: one holds the lock KEY.lock (flock; the system
  * drops it when its holder dies), the others wait and open what it made. A file that its kind's `open` refuses, because
- * it is damaged, cut short or of another version, is never trusted: it is made again and replaced. The whole cache has
- * a greatest size (bt_cache_files_setup). Past that size the files used longest ago are deleted, but never the newest
- * file, one that a process has mapped, or one that is being made. */
+ * it is damaged, cut short or of another version, is never trusted: it is made again and replaced. So is a file that
+ * belongs to another user than this process's or root. The whole cache has a greatest size (bt_cache_files_setup). Past
+ * that size the files used longest ago are deleted, but never the newest file, one that a process has mapped, or one
+ * that is being made. */
 enum { BT_CACHE_WAIT_MS = 600000 };
 
 typedef struct bt_cache_request {

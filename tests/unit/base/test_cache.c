@@ -105,6 +105,44 @@ static void a_file_is_made_once_and_then_opened(void **state)
     assert_true(exists(OTHER ".tng"));
 }
 
+static void a_file_of_another_user_is_not_trusted(void **state)
+{
+    (void)state;
+    const uid_t other = 12345;
+    maker m = {0};
+    struct stat st;
+    if (geteuid() != 0) {
+        print_message("skipped: a file of another user: only root can make one\n");
+        skip();
+    }
+    assert_true(get(KEY, &m));
+    assert_int_equal(chown(in_dir(KEY ".tng"), other, other), 0);
+    assert_true(get(KEY, &m)); /* made again */
+    assert_int_equal(m.calls, 2);
+    assert_int_equal(stat(in_dir(KEY ".tng"), &st), 0);
+    assert_int_equal(st.st_uid, 0);
+    assert_false(get(KEY, &m));
+}
+
+/* What root made serves everybody. */
+static void a_file_of_root_is_trusted(void **state)
+{
+    (void)state;
+    const uid_t other = 12345;
+    maker m = {0};
+    if (geteuid() != 0) {
+        print_message("skipped: a file of root: only root can make one\n");
+        skip();
+    }
+    assert_true(get(KEY, &m));
+    assert_int_equal(chmod(top, 0755), 0);
+    assert_int_equal(seteuid(other), 0);
+    const bool made = get(KEY, &m);
+    assert_int_equal(seteuid(0), 0);
+    assert_false(made);
+    assert_int_equal(m.calls, 1);
+}
+
 static void a_file_that_its_kind_refuses_is_made_again(void **state)
 {
     (void)state;
@@ -598,6 +636,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(a_file_is_made_once_and_then_opened),
+        T(a_file_of_another_user_is_not_trusted),
+        T(a_file_of_root_is_trusted),
         T(a_file_that_its_kind_refuses_is_made_again),
         T(who_comes_second_waits_and_opens_what_the_first_made),
         T(waiting_has_an_end),
