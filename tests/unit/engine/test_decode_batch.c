@@ -392,17 +392,19 @@ static void check_refusals(const form *f)
         bt_err e;
         const char *says;
     } cases[] = {
-        {{.kv = &p.view[1], .pos = 0, .tokens = good, .count = 0, .out = 0}, BT_EARG, "0 rows"},
+        {{.kv = &p.view[1], .pos = 0, .tokens = good, .count = 0, .out = 0}, BT_EARG, "0 tokens"},
         {{.kv = &p.view[1], .pos = 0, .tokens = good, .count = 2, .out = 3}, BT_EARG, "3 of them"},
         {{.kv = &p.view[1], .pos = 0, .tokens = good, .count = 8, .out = 0},
          BT_EARG,
-         "9 rows in a step, at most 8"},
+         "9 rows in a step; at most 8"},
         {{.kv = &p.view[1], .pos = 0, .tokens = above, .count = 2, .out = 0}, BT_EARG, "token id 384"},
         {{.kv = &p.view[1], .pos = 0, .tokens = below, .count = 1, .out = 0}, BT_EARG, "token id -1"},
         {{.kv = &narrow, .pos = 0, .tokens = good, .count = 1, .out = 0}, BT_EARG, "heads of 8"},
-        {{.kv = &p.view[1], .pos = 31, .tokens = good, .count = 2, .out = 0}, BT_ELIMIT, "room for 32"},
-        {{.kv = &p.view[1], .pos = SIZE_MAX, .tokens = good, .count = 2, .out = 0}, BT_ELIMIT, "room for 32"},
-        {{.kv = &longer, .pos = 1023, .tokens = good, .count = 2, .out = 0}, BT_ELIMIT, "room for 1024"},
+        {{.kv = &p.view[1], .pos = 31, .tokens = good, .count = 2, .out = 0}, BT_ELIMIT, "the 32 positions"},
+        {{.kv = &p.view[1], .pos = SIZE_MAX, .tokens = good, .count = 2, .out = 0},
+         BT_ELIMIT,
+         "the 32 positions"},
+        {{.kv = &longer, .pos = 1023, .tokens = good, .count = 2, .out = 0}, BT_ELIMIT, "the 1024 positions"},
     };
     float *logits = engine_kit_floats(9 * s.kit.model->hp.vocab);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -184,7 +184,7 @@ static void a_package_that_cannot_decode_is_refused_with_what_to_do(void **state
         {kit.model,
          {.engine = "npu", .progress = nothing_is_made, .want.shape_policy = "max-pad"},
          "(shape policy max-pad) has no program for one token"},
-        {kit.model, {.engine = "npu", .pkg = few}, "a package for 512"},
+        {kit.model, {.engine = "npu", .pkg = few}, "the package has 512"},
         {kit.model, {.engine = "npu", .pkg = few, .ctx_tokens = 65}, "a context of 64 at most"},
         {kit.model, {.engine = "npu", .pkg = dynamic}, "llm-int8"},
         {other.model, {.engine = "npu", .pkg = few, .ctx_tokens = 64}, "model"},
