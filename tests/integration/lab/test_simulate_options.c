@@ -145,9 +145,9 @@ static const char *trace_of(const char *name, const int (*request)[3], size_t n)
 
 /* ---- the gateway --------------------------------------------------------------------------------- */
 
-/* One after the other, so that no node is loaded: in turns each prefill node has as many; by prefixes all
- * go where the first went, which finds 960 of the 1,000 tokens that all begin with; by load nobody is asked
- * what it has. */
+/* One after the other, so that no node is loaded: in turns each prefill node has as many; by prefixes each has
+ * its share, and finds 960 of the 1,000 tokens that all begin with from its second prompt on; by load nobody is
+ * asked what it has. */
 static void a_policy_decides_which_nodes_have_the_requests(void **state)
 {
     (void)state;
@@ -159,12 +159,12 @@ static void a_policy_decides_which_nodes_have_the_requests(void **state)
         load = RUN(ONE_BY_ONE, "least-load");
     for (size_t i = 0; i < 4; i++) {
         assert_int_equal(rows_at(&turns, nodes[i]), 10);
-        assert_int_equal(rows_at(&alike, nodes[i]), i ? 0 : 40);
+        assert_true(rows_at(&alike, nodes[i]) > 0 && rows_at(&alike, nodes[i]) <= 2 * 10);
         assert_true(rows_at(&load, nodes[i]) > 0);
     }
-    assert_int_equal(count(&alike, "cached_tokens"), 39 * 960);
-    assert_int_equal(count(&turns, "cached_tokens"), 36 * 960); /* each of four computes it once */
-    assert_int_equal(count(&alike, "prompt_rows"), 40 * 1500 - 39 * 960);
+    assert_int_equal(count(&alike, "cached_tokens"), 36 * 960); /* each of four computes it once */
+    assert_int_equal(count(&turns, "cached_tokens"), 36 * 960);
+    assert_int_equal(count(&alike, "prompt_rows"), 40 * 1500 - 36 * 960);
     assert_int_equal(count(&turns, "prompt_rows"), 40 * 1500 - 36 * 960);
     done(&turns);
     done(&alike);
