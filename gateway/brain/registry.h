@@ -28,10 +28,11 @@ typedef enum gw_node_state {
     GW_NODE_GONE,
 } gw_node_state;
 
-/* A sum that forgets: it halves at the end of every minute. */
+/* A sum that forgets: it halves at the end of every span of GW_LATELY_US. */
+enum { GW_LATELY_US = 300000000 };
 typedef struct gw_lately {
     uint64_t sum;
-    int64_t minute; /* in which it stood so */
+    int64_t span; /* in which it stood so */
 } gw_lately;
 
 typedef struct gw_node {
@@ -90,7 +91,7 @@ typedef struct gw_registry {
     uint64_t slots[2];       /* of READY nodes, by role is decode */
     uint32_t ready[2];       /* READY nodes with slots, likewise */
     gw_lately given[2];      /* the sums of all nodes, likewise */
-    int64_t minute;          /* of gw_registry_pass */
+    int64_t span;            /* of gw_registry_pass */
     uint64_t changes;        /* how often anything changed on which a choice of nodes depends */
     bt_order who, names;     /* in use, by incarnation; by name */
     bt_order had;            /* names that nodes have had since the gateway began, by name */

@@ -155,11 +155,9 @@ void gw_registry_refuses(gw_registry *r, gw_node *n, int64_t until_us)
     gw_registry_changed(r, n);
 }
 
-enum { MINUTE_US = 60000000 };
-
 void gw_registry_pass(gw_registry *r, int64_t now_us)
 {
-    r->minute = now_us / MINUTE_US;
+    r->span = now_us / GW_LATELY_US;
     for (int64_t at;
          (at = bt_order_first(&r->refusing, 0)) >= 0 && r->nodes[at].refuses_until_us <= now_us;) {
         r->nodes[at].refuses = false;
@@ -169,13 +167,13 @@ void gw_registry_pass(gw_registry *r, int64_t now_us)
 
 uint64_t gw_registry_lately(const gw_registry *r, const gw_lately *l)
 {
-    const int64_t halvings = r->minute - l->minute;
+    const int64_t halvings = r->span - l->span;
     return halvings > 63 ? 0 : l->sum >> halvings;
 }
 
 static void add_lately(const gw_registry *r, gw_lately *l, uint32_t tokens)
 {
-    *l = (gw_lately){gw_registry_lately(r, l) + tokens, r->minute};
+    *l = (gw_lately){gw_registry_lately(r, l) + tokens, r->span};
 }
 
 void gw_registry_give(gw_registry *r, gw_node *n, uint32_t tokens)

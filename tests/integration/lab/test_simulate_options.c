@@ -145,9 +145,9 @@ static const char *trace_of(const char *name, const int (*request)[3], size_t n)
 
 /* ---- the gateway --------------------------------------------------------------------------------- */
 
-/* One after the other, so that no node is loaded: in turns each prefill node has as many; by prefixes each has
- * its share, and finds 960 of the 1,000 tokens that all begin with from its second prompt on; by load nobody is
- * asked what it has. */
+/* One after the other, so that no node is loaded: in turns each prefill node has as many; by prefixes each
+ * has its share, and finds 960 of the 1,000 tokens that all begin with from its second prompt on; by load
+ * nobody is asked what it has. */
 static void a_policy_decides_which_nodes_have_the_requests(void **state)
 {
     (void)state;

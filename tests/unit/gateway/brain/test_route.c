@@ -378,7 +378,7 @@ static void a_node_that_was_given_more_than_others_gets_no_more_for_its_prefix(v
     p[1]->waiting_tokens = 0;
     assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
     assert_ptr_equal(c.prefill, p[0]);
-    w.now_us = 60000000; /* a minute later, half of it is forgotten */
+    w.now_us = GW_LATELY_US; /* later half of it is forgotten */
     assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
     assert_ptr_equal(c.prefill, p[1]);
     gw_affinity_free(router.affinity);

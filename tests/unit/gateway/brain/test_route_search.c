@@ -218,11 +218,11 @@ static bool has_free_decode(const search *s)
     return false;
 }
 
-/* What is given halves with every minute that has passed. */
+/* What is given halves with every span that has ended. */
 static uint64_t lately(const gw_lately *l, int64_t now_us)
 {
     uint64_t sum = l->sum;
-    for (int64_t m = l->minute; m < now_us / 60000000; m++) sum /= 2;
+    for (int64_t span = l->span; span < now_us / GW_LATELY_US; span++) sum /= 2;
     return sum;
 }
 
@@ -445,7 +445,7 @@ static void the_choice_is_that_of_a_search_of_all_pairs(void **s)
         for (uint32_t i = 0; i < nodes; i++) add(&r, i, variety, now);
         if (r.used > 0) teach(&router, &r, ids);
         for (int i = 0; i < CHOICES && r.used > 0; i++) {
-            now += draw(20) ? draw(3) : 60000000;
+            now += draw(20) ? draw(3) : GW_LATELY_US;
             for (uint32_t k = draw(4); k > 0; k--) disturb(&r, &router, variety, now);
             const gw_route_wish w = wish_of(&r, ids, now);
             compare(&router, &r, &w);
