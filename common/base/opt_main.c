@@ -37,7 +37,7 @@ int bt_opt_end(const char *program_name, int rc)
 }
 
 /* A file that is opened while 0, 1 or 2 is closed gets that number, and then what is printed goes into it.
- * What stands there instead lets nothing through: reading from 0 fails, and so does writing to 1 and 2. */
+ * So a placeholder takes each free number: reading from 0 fails, and so does writing to 1 and 2. */
 static void hold_streams(void)
 {
     for (int fd = 0; fd <= STDERR_FILENO; fd++)

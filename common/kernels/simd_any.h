@@ -1,6 +1,6 @@
 #ifndef BT_KERNELS_SIMD_ANY_H
 #define BT_KERNELS_SIMD_ANY_H
-/* What all instruction sets share, written over v16; included at the end of each simd header. */
+/* Functions over v16 that all instruction sets share; included at the end of each simd header. */
 #include "kernels/exp.h"
 
 /* Unrolls a loop over sums, whose bounds are constant, so that the sums become registers even at -O2. */

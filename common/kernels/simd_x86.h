@@ -1,6 +1,6 @@
 #ifndef BT_KERNELS_SIMD_X86_H
 #define BT_KERNELS_SIMD_X86_H
-/* What AVX2 and AVX-512 share; included at the end of simd_avx2.h and simd_avx512.h. */
+/* Functions that AVX2 and AVX-512 share; included at the end of simd_avx2.h and simd_avx512.h. */
 #include "kernels/simd_any.h"
 
 /* Prefetches of any address, valid or not. far: into the second cache, not the first. */

@@ -150,7 +150,7 @@ void gw_registry_refuses(gw_registry *r, gw_node *n, int64_t until_us);
 void gw_registry_pass(gw_registry *r, int64_t now_us);
 /* The node gets so many tokens of a prompt, for an attempt: they wait, and were given lately. */
 void gw_registry_give(gw_registry *r, gw_node *n, uint32_t tokens);
-/* What `l` is by now. */
+/* The value of `l` at the time of the last gw_registry_pass. */
 uint64_t gw_registry_lately(const gw_registry *r, const gw_lately *l);
 int64_t gw_registry_refusing_us(const gw_registry *r); /* when the next one ends; INT64_MAX */
 

@@ -1,6 +1,6 @@
 #ifndef BT_KERNELS_EDGE_X86_H
 #define BT_KERNELS_EDGE_X86_H
-/* What AVX2 and AVX-512 share; included by edge_avx2.c and edge_avx512.c after their v16_to_s16 and s16_to_s8. */
+/* Shared by AVX2 and AVX-512; included by edge_avx2.c and edge_avx512.c after their v16_to_s16 and s16_to_s8. */
 
 /* Stores x as integers clamped to +-BT_INT_MAX16, in two planes of bytes, 256 * hi + lo. Returns whether any was
  * beyond. */

@@ -1,6 +1,6 @@
 #ifndef BT_KERNELS_INT_SIMD_H
 #define BT_KERNELS_INT_SIMD_H
-/* What the integer kernels of all instruction sets share: unrolled loops, and the layout of prepared inputs. */
+/* Unrolled loops and the layout of prepared inputs, for the integer kernels of all instruction sets. */
 #if defined(__aarch64__)
 #include <arm_neon.h>
 #else

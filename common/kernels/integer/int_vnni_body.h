@@ -1,4 +1,4 @@
-/* What both VNNI variants share: inputs prepared as x + 128 in unsigned bytes. Included after their vec and group,
+/* Inputs prepared as x + 128 in unsigned bytes, for both VNNI variants. Included after their vec and group,
  * before their int_dot. No include guard. */
 INT_INLINE void fill_record(uint8_t *to, const int8_t *from, size_t n)
 {

@@ -1,4 +1,4 @@
-/* What the compiler adds for --npu-ops all: requantised outputs of linears, norms in integers, and
+/* The compiler's additions for --npu-ops all: requantised outputs of linears, norms in integers, and
  * multipliers between units. */
 #include "npu/compile/compile_private.h"
 #include "npu/quant/units.h"

@@ -72,7 +72,7 @@ bt_shapes_chunk bt_shapes_next(const bt_shapes *p, size_t n, size_t begin);
  * so many prompts, else of the largest batch. All have one batch (ret->shape[0].batch), and ret->all == ret->shapes.
  * prompts 1: what p cuts a single prompt into. */
 void bt_shapes_batch(bt_shapes *ret, const bt_shapes *p, size_t prompts);
-/* What is left of a prompt: tokens [begin, end). */
+/* The rest of a prompt: tokens [begin, end). */
 typedef struct bt_shapes_left {
     size_t begin, end;
 } bt_shapes_left;

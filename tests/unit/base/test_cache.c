@@ -126,7 +126,7 @@ static void a_file_of_another_user_is_not_trusted(void **state)
     assert_false(get(KEY, &m));
 }
 
-/* What root made serves everybody. */
+/* A file that root made serves everybody. */
 static void a_file_of_root_is_trusted(void **state)
 {
     (void)state;

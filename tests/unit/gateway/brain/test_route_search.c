@@ -218,7 +218,7 @@ static bool has_free_decode(const search *s)
     return false;
 }
 
-/* What is given halves with every span that has ended. */
+/* A node's given tokens halve with every span that has ended. */
 static uint64_t lately(const gw_lately *l, int64_t now_us)
 {
     uint64_t sum = l->sum;
