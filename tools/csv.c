@@ -4,9 +4,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* What a spreadsheet takes for a formula: the list of OWASP's page "CSV Injection". The bytes of its wide
- * forms, U+FF0B
- * (+), U+FF0D (-), U+FF1D (=) and U+FF20 (@), are here too. */
+/* A spreadsheet takes such a text for a formula: the list of OWASP's page "CSV Injection", with the bytes of
+ * the wide forms U+FF0B (+), U+FF0D (-), U+FF1D (=) and U+FF20 (@). */
 static bool is_formula(const char *text)
 {
     static const char *const wide[] = {"\xEF\xBC\x8B", "\xEF\xBC\x8D", "\xEF\xBC\x9D", "\xEF\xBC\xA0"};

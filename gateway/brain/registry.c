@@ -65,15 +65,10 @@ gw_node *gw_registry_find(const gw_registry *r, const bt_incarnation *who)
 
 uint64_t gw_registry_name(const char *node_id) { return *node_id ? bt_hash64(node_id, strlen(node_id)) : 0; }
 
-static int64_t place_of_had(const gw_registry *r, uint64_t name)
-{
-    const int64_t at = bt_order_from(&r->had, 0, bt_order_number(name));
-    return at >= 0 && bt_order_key_of(&r->had, at).hi == name ? at : BT_ORDER_NONE;
-}
-
 bool gw_registry_had(const gw_registry *r, uint64_t name)
 {
-    return r->had_len == GW_REGISTRY_HAD * r->cap || place_of_had(r, name) >= 0;
+    const int64_t at = bt_order_from(&r->had, 0, bt_order_number(name));
+    return r->had_len == GW_REGISTRY_HAD * r->cap || (at >= 0 && bt_order_key_of(&r->had, at).hi == name);
 }
 
 static void note_name(gw_registry *r, uint64_t name)
