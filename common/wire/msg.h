@@ -17,7 +17,7 @@
  * Identity  A process is known by its incarnation: 128 random bits drawn at start. A request is (owner,
  *           number): the incarnation of the gateway that took it, and that gateway's counter. `attempt`
  *           starts at 1 and only the owner raises it. */
-#define BT_PROTOCOL_VERSION 3u
+#define BT_PROTOCOL_VERSION 4u
 
 enum {
     BT_MSG_MAX_PROMPT_TOKENS = 1 << 20, /* ids in Prefill */

@@ -601,8 +601,8 @@ static void headers_out_of_range_are_refused(void **state)
         bt_err want;
         const char *words;
     } c[] = {
-        {0, 'X', BT_EFORMAT, "magic"},      {4, 1, BT_EVERSION, "version 1; this program speaks version 3"},
-        {5, 1, BT_EVERSION, "259"},         {6, 8, BT_EVERSION, "type 8"},
+        {0, 'X', BT_EFORMAT, "magic"},      {4, 1, BT_EVERSION, "version 1; this program speaks version 4"},
+        {5, 1, BT_EVERSION, "260"},         {6, 8, BT_EVERSION, "type 8"},
         {7, 1, BT_EVERSION, "type"},        {12, 1, BT_EFORMAT, "reserved"},
         {15, 0x80, BT_EFORMAT, "reserved"}, {48, 1, BT_EFORMAT, "reserved"},
         {55, 1, BT_EFORMAT, "reserved"},    {8, 9, BT_EFORMAT, "body_bytes"},
