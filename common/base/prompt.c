@@ -18,6 +18,22 @@ static size_t hashes_bytes(const bt_prompt_view *p)
     return p->hashes.of ? bt_prompt_hashes_len(p->tokens, p->hashes.block_tokens) * sizeof *p->hashes.of : 0;
 }
 
+static const bt_prompt_salt no_salt;
+
+bool bt_prompt_same_salt(const bt_prompt_view *a, const bt_prompt_view *b)
+{
+    return memcmp(&a->salt, &b->salt, sizeof a->salt) == 0;
+}
+
+uint64_t bt_prompt_salted(uint64_t value, const bt_prompt_salt *salt)
+{
+    struct {
+        uint64_t value;
+        bt_prompt_salt salt;
+    } both = {value, *salt};
+    return memcmp(salt, &no_salt, sizeof no_salt) == 0 ? value : bt_hash64(&both, sizeof both);
+}
+
 size_t bt_prompt_bytes(const bt_prompt_view *p)
 {
     return hashes_bytes(p) + (p->ids ? (size_t)p->tokens * sizeof *p->ids : 0);

@@ -1,5 +1,6 @@
 #ifndef BT_PROMPT_H
 #define BT_PROMPT_H
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,11 +20,18 @@ typedef struct bt_prompt_hashes {
     uint32_t block_tokens; /* 1.. where there are */
 } bt_prompt_hashes;
 
+/* Prompts share prefixes with those of their own salt and with no others, whatever their tokens. All zero is the salt
+ * of all prompts that are given none. */
+typedef struct bt_prompt_salt {
+    uint8_t bytes[16];
+} bt_prompt_salt;
+
 /* ids NULL: there are none. ids and hashes are borrowed. */
 typedef struct bt_prompt_view {
     uint32_t tokens;
     const int32_t *ids; /* [tokens] */
     bt_prompt_hashes hashes;
+    bt_prompt_salt salt;
 } bt_prompt_view;
 
 /* How a brain distinguishes prefixes. */
@@ -36,6 +44,10 @@ static inline size_t bt_prompt_hashes_len(uint32_t tokens, uint32_t block_tokens
 
 /* A number that stands for the first `tokens` of the prompt, 1 .. p->tokens. The prompt has hashes. */
 uint64_t bt_prompt_prefix(const bt_prompt_view *p, uint32_t tokens);
+
+bool bt_prompt_same_salt(const bt_prompt_view *a, const bt_prompt_view *b);
+/* `value` for the zero salt, else a number that stands for both. */
+uint64_t bt_prompt_salted(uint64_t value, const bt_prompt_salt *salt);
 
 /* Copies the ids and hashes that p has, so that a brain owns what it keeps. The copies lie in one block at `at`,
  * aligned to 8 bytes, of bt_prompt_bytes bytes (a multiple of 4), the ids last. Returns the view of the copies. */

@@ -1,6 +1,7 @@
-/* See kv_book.h. Every kept page is a node of a tree, found by (class, page before it, its tokens) in a table
- * of short chains; the page before it stands for all tokens before it, so comparing the tokens of one page
- * compares the whole prefix. Where a book goes by hashes, one hash stands for everything but the page before.
+/* See kv_book.h. Every kept page is a node of a tree, found by (key, page before it, its tokens) in a table
+ * of short chains; the key stands for the class and the salt, the page before it for all tokens before it, so
+ * comparing the tokens of one page compares the whole prefix. Where a book goes by hashes, one hash stands
+ * for everything but the page before.
  *
  * A sequence that holds a kept page also holds the kept pages before it: _share takes a path from the root,
  * and _keep goes on only while the path is the sequence's own. A sequence gives its pages back from the end.
@@ -43,7 +44,7 @@ struct bt_kv_book {
     bt_prompt_by by;
     uint32_t pages_len, page_tokens, seqs_len, seq_pages;
     page *pages;
-    uint64_t *keys; /* [pages] of kept pages: the class; by hashes, that and the prefix up to its end */
+    uint64_t *keys; /* [pages] of kept pages: class and salt; by hashes, the prefix up to its end too */
     int32_t *ids;   /* [pages][page_tokens] of kept pages; NULL by hashes */
     uint32_t *buckets, buckets_mask;
     uint32_t given, given_len; /* free pages that were held before, a stack: the last one is taken first; */
@@ -110,11 +111,11 @@ typedef struct mark {
     const int32_t *ids; /* its own; NULL by hashes */
 } mark;
 
-/* The mark of the page of tokens from `done` on. */
-static mark mark_of(const bt_kv_book *b, uint64_t class, const bt_prompt_view *prompt, uint32_t done)
+/* The mark of the page of tokens from `done` on; key: of the class and the prompt's salt. */
+static mark mark_of(const bt_kv_book *b, uint64_t key, const bt_prompt_view *prompt, uint32_t done)
 {
-    if (b->by == BT_PROMPT_BY_IDS) return (mark){class, prompt->ids + done};
-    return (mark){bt_rng_u64(class, bt_prompt_prefix(prompt, done + b->page_tokens)), NULL};
+    if (b->by == BT_PROMPT_BY_IDS) return (mark){key, prompt->ids + done};
+    return (mark){bt_rng_u64(key, bt_prompt_prefix(prompt, done + b->page_tokens)), NULL};
 }
 
 static mark mark_in(const bt_kv_book *b, uint32_t n)
@@ -249,28 +250,30 @@ const uint32_t *bt_kv_book_table(const bt_kv_book *b, uint32_t seq, uint32_t *re
 
 /* The kept page after `before`, for the tokens from `done` on; NONE where there is no whole page of them
  * or it is not kept. */
-static uint32_t next_page(const bt_kv_book *b, uint64_t class, uint32_t before, const bt_prompt_view *prompt,
+static uint32_t next_page(const bt_kv_book *b, uint64_t key, uint32_t before, const bt_prompt_view *prompt,
                           uint32_t done, uint32_t len)
 {
     uint32_t chain;
     if (len - done < b->page_tokens || done / b->page_tokens >= b->seq_pages) return NONE;
-    return find(b, before, mark_of(b, class, prompt, done), &chain);
+    return find(b, before, mark_of(b, key, prompt, done), &chain);
 }
 
 uint32_t bt_kv_book_match(const bt_kv_book *b, uint64_t class, const bt_prompt_view *prompt, uint32_t len)
 {
+    const uint64_t key = bt_prompt_salted(class, &prompt->salt);
     uint32_t done = 0, n = NONE;
-    while ((n = next_page(b, class, n, prompt, done, len)) != NONE) done += b->page_tokens;
+    while ((n = next_page(b, key, n, prompt, done, len)) != NONE) done += b->page_tokens;
     return done;
 }
 
 uint32_t bt_kv_book_share(bt_kv_book *b, uint32_t seq, uint64_t class, const bt_prompt_view *prompt,
                           uint32_t len)
 {
+    const uint64_t key = bt_prompt_salted(class, &prompt->salt);
     table *t = table_of(b, seq);
     uint32_t done = 0, n = NONE;
     assert(t->len == 0);
-    while ((n = next_page(b, class, n, prompt, done, len)) != NONE) {
+    while ((n = next_page(b, key, n, prompt, done, len)) != NONE) {
         if (b->pages[n].holders++ == 0) unlink_cached(b, n);
         t->pages[t->len++] = n;
         done += b->page_tokens;
@@ -281,10 +284,11 @@ uint32_t bt_kv_book_share(bt_kv_book *b, uint32_t seq, uint64_t class, const bt_
 void bt_kv_book_keep(bt_kv_book *b, uint32_t seq, uint64_t class, const bt_prompt_view *prompt,
                      uint32_t tokens)
 {
+    const uint64_t key = bt_prompt_salted(class, &prompt->salt);
     const table *t = table_of(b, seq);
     uint32_t before = NONE, chain;
     for (uint32_t i = 0; i < t->len && i < tokens / b->page_tokens; i++) {
-        const mark m = mark_of(b, class, prompt, i * b->page_tokens);
+        const mark m = mark_of(b, key, prompt, i * b->page_tokens);
         const uint32_t n = t->pages[i], found = find(b, before, m, &chain);
         if (found == NONE && (b->pages[n].is_kept || chain >= MAX_CHAIN)) return;
         if (found == NONE) enter(b, n, before, m);
@@ -302,8 +306,9 @@ uint32_t bt_kv_book_room(const bt_kv_book *b) { return free_len(b) + b->cached; 
 uint32_t bt_kv_book_room_after(const bt_kv_book *b, uint64_t class, const bt_prompt_view *prompt,
                                uint32_t len)
 {
+    const uint64_t key = bt_prompt_salted(class, &prompt->salt);
     uint32_t room = bt_kv_book_room(b), done = 0, n = NONE;
-    while ((n = next_page(b, class, n, prompt, done, len)) != NONE) {
+    while ((n = next_page(b, key, n, prompt, done, len)) != NONE) {
         room -= b->pages[n].holders == 0;
         done += b->page_tokens;
     }

@@ -13,12 +13,12 @@
  *            index only. Holding takes free pages first, then cached ones, the one unused longest first, but never a
  *            page in the middle of a longer kept prefix. So a cached page is as good as a free one.
  * Sequence   0 .. seqs-1: a table of pages in token order.
- * Index      a tree of whole pages. A page is known by its class, all tokens before it and its own. BY_IDS: tokens are
- *            compared, not only hashed, so no hit is ever wrong. BY_HASHES: 64 bits stand for the tokens, for
- *            simulations. A search looks at 32 pages at most. `class` says by which rule rows were made (XXH3-64 of an
- *            exactness text); rows of different classes never meet. Only pages whose rows all come from a prompt are
- *            ever kept (rule of provenance: rows that decoding made belong to no prefix), so a shared page is never
- *            written again.
+ * Index      a tree of whole pages. A page is known by its class, its prompt's salt, all tokens before it and its own.
+ *            BY_IDS: tokens are compared, not only hashed, so no hit is ever wrong. BY_HASHES: 64 bits stand for the
+ *            tokens, for simulations. A search looks at 32 pages at most. `class` says by which rule rows were made
+ *            (XXH3-64 of an exactness text); rows of different classes never meet, nor do prompts of different salts:
+ *            64 bits stand for both. Only pages whose rows all come from a prompt are ever kept (rule of provenance:
+ *            rows that decoding made belong to no prefix), so a shared page is never written again.
  * Deterministic: the same calls give the same numbers. Nothing is allocated after _new but by _is_sound. */
 typedef struct bt_kv_book bt_kv_book;
 
@@ -38,8 +38,8 @@ void bt_kv_book_release(bt_kv_book *b, uint32_t seq);
 const uint32_t *bt_kv_book_table(const bt_kv_book *b, uint32_t seq, uint32_t *ret_len);
 
 /* The longest kept prefix of the prompt's first `len` tokens (at most all) in whole pages, in tokens. The view has the
- * ids or hashes that the book goes by. _match only looks. _share lets the empty seq hold the prefix, so that its pages
- * stay, and counts a use. */
+ * ids or hashes that the book goes by, and the salt. _match only looks. _share lets the empty seq hold the prefix, so
+ * that its pages stay, and counts a use. */
 uint32_t bt_kv_book_match(const bt_kv_book *b, uint64_t class, const bt_prompt_view *prompt, uint32_t len);
 uint32_t bt_kv_book_share(bt_kv_book *b, uint32_t seq, uint64_t class, const bt_prompt_view *prompt, uint32_t len);
 /* Keeps the whole pages of the first `tokens` of the prompt, whose rows are final in seq's pages, in every layer. Where

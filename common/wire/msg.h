@@ -204,6 +204,7 @@ typedef struct bt_msg_reserve {
     const int32_t *ids;
     uint32_t ids_len;        /* the whole prompt, ids_len == prompt_tokens: for penalties, drafts and local prefill */
     bt_prompt_hashes hashes; /* as in bt_msg_prefill */
+    bt_prompt_salt salt;     /* prefixes are shared with prompts of this salt alone */
     const int32_t *generated;
     uint32_t generated_len;  /* tokens 0.. of an earlier attempt, to be replayed; 0: none; below max_tokens */
     bool is_local;           /* D prefills the prompt itself: no prefill node, no transfer */
@@ -233,6 +234,7 @@ typedef struct bt_msg_prefill {
     uint32_t ids_len;        /* the whole prompt */
     bt_prompt_hashes hashes; /* does not travel: for simulations, which hand messages over as structs, with ids NULL
                               */
+    bt_prompt_salt salt;     /* as in bt_msg_reserve */
     bt_incarnation decode;
     bt_peer_key decode_key; /* who must answer at kv_endpoint */
     char kv_endpoint[BT_MSG_MAX_ENDPOINT_BYTES + 1];

@@ -87,6 +87,11 @@ bool bt_msg_body_get_key(bt_msg_checker *c, const char *field, bt_peer_key *ret,
     return c->err == BT_OK;
 }
 
+bool bt_msg_body_get_salt(bt_msg_checker *c, bt_prompt_salt *ret, ProtobufCBinaryData b)
+{
+    return b.len == 0 ? c->err == BT_OK : bt_msg_body_get16(c, "salt", ret->bytes, b);
+}
+
 bool bt_msg_body_get_text(bt_msg_checker *c, const char *field, char *ret, size_t cap, ProtobufCBinaryData b)
 {
     if (b.len >= cap) return bt_msg_body_fail(c, "%s is %zu bytes, at most %zu", field, b.len, cap - 1);

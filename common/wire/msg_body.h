@@ -36,6 +36,8 @@ bool bt_msg_body_fail(bt_msg_checker *c, const char *fmt, ...) __attribute__((fo
 bool bt_msg_body_get16(bt_msg_checker *c, const char *field, uint8_t ret[static 16], ProtobufCBinaryData b);
 /* 32 bytes, or none: all zero. */
 bool bt_msg_body_get_key(bt_msg_checker *c, const char *field, bt_peer_key *ret, ProtobufCBinaryData b);
+/* 16 bytes, or none: all zero. */
+bool bt_msg_body_get_salt(bt_msg_checker *c, bt_prompt_salt *ret, ProtobufCBinaryData b);
 bool bt_msg_body_get_text(bt_msg_checker *c, const char *field, char *ret, size_t cap, ProtobufCBinaryData b);
 bool bt_msg_body_get_ref(bt_msg_checker *c, bt_request_ref *ret, const Bt__RequestRef *ref);
 
@@ -49,6 +51,12 @@ static inline ProtobufCBinaryData bt_msg_body_put_key(const bt_peer_key *k) /* a
     static const bt_peer_key zero;
     const bool is_set = __builtin_memcmp(k, &zero, sizeof zero) != 0;
     return (ProtobufCBinaryData){.len = is_set ? sizeof k->bytes : 0, .data = (uint8_t *)k->bytes};
+}
+static inline ProtobufCBinaryData bt_msg_body_put_salt(const bt_prompt_salt *s) /* likewise */
+{
+    static const bt_prompt_salt zero;
+    const bool is_set = __builtin_memcmp(s, &zero, sizeof zero) != 0;
+    return (ProtobufCBinaryData){.len = is_set ? sizeof s->bytes : 0, .data = (uint8_t *)s->bytes};
 }
 static inline ProtobufCBinaryData bt_msg_body_put_text(const char *text)
 {

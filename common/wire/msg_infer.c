@@ -37,6 +37,7 @@ static ProtobufCMessage *fill_reserve(bt_msg_scratch *s, const bt_msg *m)
     b->is_local = r->is_local;
     b->prefill_key = bt_msg_body_put_key(&r->prefill_key);
     b->prefill_class = r->prefill_class;
+    b->salt = bt_msg_body_put_salt(&r->salt);
     return &b->base;
 }
 
@@ -62,6 +63,7 @@ static void read_reserve(bt_msg_checker *c, bt_msg *m, const ProtobufCMessage *b
     r->is_local = b->is_local;
     bt_msg_body_get_key(c, "prefill_key", &r->prefill_key, b->prefill_key);
     r->prefill_class = b->prefill_class;
+    bt_msg_body_get_salt(c, &r->salt, b->salt);
 }
 
 static void check_reserve(bt_msg_checker *c, const bt_msg *m)
@@ -163,6 +165,7 @@ static ProtobufCMessage *fill_prefill(bt_msg_scratch *s, const bt_msg *m)
     b->lease_ms = p->lease_ms;
     b->decode_key = bt_msg_body_put_key(&p->decode_key);
     b->covered_tokens = p->covered_tokens;
+    b->salt = bt_msg_body_put_salt(&p->salt);
     return &b->base;
 }
 
@@ -181,6 +184,7 @@ static void read_prefill(bt_msg_checker *c, bt_msg *m, const ProtobufCMessage *b
     p->lease_ms = b->lease_ms;
     bt_msg_body_get_key(c, "decode_key", &p->decode_key, b->decode_key);
     p->covered_tokens = b->covered_tokens;
+    bt_msg_body_get_salt(c, &p->salt, b->salt);
 }
 
 static void check_prefill(bt_msg_checker *c, const bt_msg *m)

@@ -74,7 +74,7 @@ static bool is_possible(dc_brain *b, const bt_msg *m)
 /* Copies the arrays of w into one block that r owns. The ids of the answer lie behind those of the prompt. */
 static bool keep(dc_record *r, const bt_msg_reserve *w)
 {
-    const bt_prompt_view prompt = {w->prompt_tokens, w->ids, w->hashes};
+    const bt_prompt_view prompt = {w->prompt_tokens, w->ids, w->hashes, w->salt};
     const size_t prompt_bytes = bt_prompt_bytes(&prompt), ids = w->max_tokens * sizeof *r->ids,
                  logprobs = w->sampling.logprobs ? w->max_tokens * sizeof *r->logprobs : 0,
                  bias = w->sampling.bias_len * sizeof *w->sampling.bias;

@@ -78,6 +78,7 @@ uint32_t gw_affinity_chain(uint64_t ret[GW_AFFINITY_CHUNKS_MAX], const bt_prompt
     else
         for (uint32_t i = 0; i < chunks; i++)
             ret[i] = bt_prompt_prefix(prompt, (i + 1) * GW_AFFINITY_CHUNK_TOKENS);
+    for (uint32_t i = 0; i < chunks; i++) ret[i] = bt_prompt_salted(ret[i], &prompt->salt);
     return chunks;
 }
 

@@ -4,8 +4,8 @@
 #include "wire/msg.h"
 
 /* Which node has had which prefixes of prompts, for the policy `prefix` and for local prefills. A guess: nodes forget
- * by their own rules, and nothing but speed depends on it. A prefix is known by the chain of hashes of its whole chunks
- * of 64 tokens; only the first 256 chunks count.
+ * by their own rules, and nothing but speed depends on it. A prefix is known by its prompt's salt and the chain of
+ * hashes of its whole chunks of 64 tokens; only the first 256 chunks count.
  *
  * The table is bounded: the entry not noted for longest makes room. A note counts for the longest prefix first and for
  * the shortest last, so the longest is forgotten first, and a node that has a prefix has all shorter ones: a binary
@@ -26,8 +26,8 @@ uint32_t gw_affinity_entries(uint64_t kv_tokens, uint32_t nodes_max);
 
 uint64_t gw_affinity_changes(const gw_affinity *a); /* how often the table changed */
 
-/* ret[i] stands for the first i + 1 chunks of the prompt: by its ids, or by its hashes where it has no ids. Returns the
- * number of chunks, at most GW_AFFINITY_CHUNKS_MAX. */
+/* ret[i] stands for the first i + 1 chunks of the prompt, under its salt: by its ids, or by its hashes where it has no
+ * ids. Returns the number of chunks, at most GW_AFFINITY_CHUNKS_MAX. */
 uint32_t gw_affinity_chain(uint64_t ret[GW_AFFINITY_CHUNKS_MAX], const bt_prompt_view *prompt);
 /* Notes that the node has the prefixes of this chain. */
 void gw_affinity_note(gw_affinity *a, const uint64_t *chain, uint32_t len, const bt_incarnation *node);

@@ -78,6 +78,7 @@ typedef struct gw_submit {
     const int32_t *ids;
     uint32_t ids_len;        /* copied; 1..BT_MSG_MAX_PROMPT_TOKENS */
     bt_prompt_hashes hashes; /* copied; ids may be NULL where they are there: for simulations */
+    bt_prompt_salt salt;     /* prefixes are shared with prompts of this salt alone, in every attempt */
     uint32_t max_tokens;     /* 1..BT_MSG_MAX_PROMPT_TOKENS */
     bt_sampling sampling;
     gw_policy policy; /* 0: the configured one */

@@ -1,6 +1,7 @@
 /* The table of requests: their states, the queue, and their messages to nodes. It decides nothing. See
  * request.h. */
 #include "gateway/brain/request.h"
+#include "base/breakage.h"
 #include "gateway/brain/act.h"
 
 #include <assert.h>
@@ -117,6 +118,12 @@ bt_msg *gw_request_tell(gw_brain *b, const gw_request *r, const gw_side *side, b
     return m;
 }
 
+/* The same in every attempt. */
+static bt_prompt_salt salt_of(const gw_request *r)
+{
+    return BT_BREAK(salt_lost) && r->attempt > 1 ? (bt_prompt_salt){{0}} : r->prompt.salt;
+}
+
 void gw_request_say_reserve(gw_brain *b, gw_request *r)
 {
     bt_msg_reserve *w = &gw_request_tell(b, r, &r->decode, BT_MSG_RESERVE)->u.reserve;
@@ -125,6 +132,7 @@ void gw_request_say_reserve(gw_brain *b, gw_request *r)
     w->ids = r->prompt.ids;
     w->ids_len = r->prompt.tokens;
     w->hashes = r->prompt.hashes;
+    w->salt = salt_of(r);
     w->generated = r->tokens;
     w->generated_len = r->base;
     w->is_local = r->local != GW_LOCAL_NOT;
@@ -147,6 +155,7 @@ void gw_request_say_prefill(gw_brain *b, gw_request *r)
     w->ids = r->prompt.ids;
     w->ids_len = r->prompt.tokens;
     w->hashes = r->prompt.hashes;
+    w->salt = salt_of(r);
     w->decode = r->decode.node;
     if (d) w->decode_key = d->key;
     memcpy(w->kv_endpoint, r->reserved.kv_endpoint, sizeof w->kv_endpoint);

@@ -21,7 +21,7 @@ static bool take(gw_request *r, const gw_submit *s)
 {
     const size_t bias_bytes = s->sampling.bias_len * sizeof *s->sampling.bias;
     /* about 8 MiB at most */
-    const bt_prompt_view prompt = {s->ids_len, s->ids, s->hashes};
+    const bt_prompt_view prompt = {s->ids_len, s->ids, s->hashes, s->salt};
     const size_t prompt_bytes = bt_prompt_bytes(&prompt), tokens_bytes = s->max_tokens * sizeof *r->tokens;
     uint8_t *block = malloc(prompt_bytes + tokens_bytes + bias_bytes);
     if (!block) return false;

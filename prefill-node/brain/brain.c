@@ -1,6 +1,7 @@
 /* Decides what the prefill node does: see brain.h. This file has the messages of gateways, time, and the step
  * itself; brain_inner.h lists the files below it. */
 #include "prefill-node/brain/brain_inner.h"
+#include "base/breakage.h"
 #include "kv/kv_header.h"
 
 #include <assert.h>
@@ -56,7 +57,8 @@ static pf_record *room(pf_brain *b, uint32_t *ret_slot, const char **ret_why)
 /* The prompt and then the bias list in one block, and the record of it all; false: out of memory. */
 static bool keep(pf_brain *b, pf_record *r, const bt_msg_prefill *w)
 {
-    const bt_prompt_view prompt = {w->ids_len, w->ids, w->hashes};
+    const bt_prompt_salt salt = BT_BREAK(salt_ignored) ? (bt_prompt_salt){{0}} : w->salt;
+    const bt_prompt_view prompt = {w->ids_len, w->ids, w->hashes, salt};
     const size_t prompt_bytes = bt_prompt_bytes(&prompt),
                  bias_bytes = w->sampling.bias_len * sizeof(bt_sample_bias);
     static_assert(_Alignof(bt_sample_bias) <= 4, "the bias follows the prompt as it is");

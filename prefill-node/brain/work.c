@@ -9,6 +9,7 @@ static bool begin_alike(const pf_brain *b, const pf_record *x, const pf_record *
 {
     if (tokens >= x->prompt.tokens || tokens > y->prompt.tokens)
         return false; /* x computes its last token itself */
+    if (!bt_prompt_same_salt(&x->prompt, &y->prompt)) return false;
     if (b->cfg.prompts == BT_PROMPT_BY_IDS)
         return !memcmp(x->prompt.ids, y->prompt.ids, tokens * sizeof *x->prompt.ids);
     return bt_prompt_prefix(&x->prompt, tokens) == bt_prompt_prefix(&y->prompt, tokens);

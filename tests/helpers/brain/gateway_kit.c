@@ -136,6 +136,7 @@ gw_submit gateway_kit_request(uint64_t number, uint32_t max_tokens)
                        .max_tokens = max_tokens,
                        .sampling = {.temperature = 0.8f, .top_p = 0.9f},
                        .draw_seed = true,
+                       .salt = {{0x5a, 0x17}},
                        .stop_ids_len = 1,
                        .stop_ids = {7}};
 }

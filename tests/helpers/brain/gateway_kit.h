@@ -7,10 +7,10 @@
 const gw_action *gateway_kit_did(gw_actions acts, gw_action_type type);
 const bt_msg *gateway_kit_said(gw_actions acts, bt_incarnation to, bt_msg_type type);
 
-/* A gateway with its nodes and one client, whose request has number 1 and these 10 ids: 5, 6 .. 14. Every step notes
- * what the client hears, and ends the program if an index is not the next one or anything comes after the end. A node's
- * incarnation is one byte: 1x and 3x are prefill nodes with the node_id "px", 2x and 4x decode nodes with "dx"; so
- * {{0x3a}} is a later process of the name of {{0x1a}}. */
+/* A gateway with its nodes and one client, whose request has number 1, a salt and these 10 ids: 5, 6 .. 14. Every step
+ * notes what the client hears, and ends the program if an index is not the next one or anything comes after the end. A
+ * node's incarnation is one byte: 1x and 3x are prefill nodes with the node_id "px", 2x and 4x decode nodes with "dx";
+ * so {{0x3a}} is a later process of the name of {{0x1a}}. */
 
 typedef struct gateway_kit {
     gw_brain *b;

@@ -123,6 +123,7 @@ static void make_prefill(bt_msg_prefill *p)
     p->lease_ms = BT_MSG_MAX_LEASE_MS;
     memset(p->decode_key.bytes, 0xdc, sizeof p->decode_key.bytes);
     p->covered_tokens = p->ids_len;
+    memset(p->salt.bytes, 0x5a, sizeof p->salt.bytes);
 }
 
 static void make_first_token(bt_msg_first_token *t)
@@ -165,6 +166,7 @@ static void make_reserve(bt_msg_reserve *r)
     memset(r->prefill.bytes, 0x55, 16);
     r->prefill_key.bytes[31] = 1; /* one bit is a key */
     r->prefill_class = UINT64_MAX - 1;
+    r->salt.bytes[0] = 1; /* one bit is a salt */
     r->sampling = *sample_sampling();
     r->stop_ids_len = BT_MSG_MAX_STOP_IDS;
     for (int i = 0; i < BT_MSG_MAX_STOP_IDS; i++) r->stop_ids[i] = INT32_MAX - i;

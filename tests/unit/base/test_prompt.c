@@ -58,11 +58,12 @@ static void a_copy_holds_what_is_there_and_the_ids_end_it(void **state)
     bt_prompt_hash(hashes, ids, LEN, BLOCK);
     for (int what = 1; what < 4; what++) {
         const bt_prompt_view p = {.tokens = LEN, .ids = what & 1 ? ids : NULL,
-                                  .hashes = {what & 2 ? hashes : NULL, BLOCK}};
+                                  .hashes = {what & 2 ? hashes : NULL, BLOCK}, .salt = {{9, 8}}};
         const size_t bytes = bt_prompt_bytes(&p);
         assert_int_equal(bytes, (what & 1 ? LEN * 4 : 0) + (what & 2 ? 13 * 8 : 0));
         const bt_prompt_view c = bt_prompt_copy(block, &p);
         assert_int_equal(c.tokens, LEN);
+        assert_true(bt_prompt_same_salt(&c, &p));
         assert_int_equal(c.ids != NULL, what & 1);
         assert_int_equal(c.hashes.of != NULL, (what & 2) != 0);
         if (c.ids) assert_ptr_equal(c.ids + LEN, (uint8_t *)block + bytes);
@@ -72,12 +73,33 @@ static void a_copy_holds_what_is_there_and_the_ids_end_it(void **state)
     }
 }
 
+/* Any one bit of a salt makes another number, and so does another value; no salt changes nothing. */
+static void a_salt_makes_another_number_of_each_value(void **state)
+{
+    (void)state;
+    uint64_t seen[2 * 129];
+    size_t len = 0;
+    for (uint64_t value = 5; value < 7; value++) {
+        bt_prompt_salt salt = {{0}};
+        seen[len++] = bt_prompt_salted(value, &salt);
+        assert_true(seen[len - 1] == value);
+        for (int bit = 0; bit < 128; bit++) {
+            salt = (bt_prompt_salt){{0}};
+            salt.bytes[bit / 8] = (uint8_t)(1 << bit % 8);
+            seen[len++] = bt_prompt_salted(value, &salt);
+        }
+    }
+    for (size_t i = 0; i < len; i++)
+        for (size_t k = 0; k < i; k++) assert_true(seen[i] != seen[k]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prompts_have_the_hashes_of_the_whole_blocks_in_common),
         cmocka_unit_test(a_prefix_is_known_by_its_block_and_its_length),
         cmocka_unit_test(a_copy_holds_what_is_there_and_the_ids_end_it),
+        cmocka_unit_test(a_salt_makes_another_number_of_each_value),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,6 +33,7 @@ typedef struct model {
 /* How books of these tests know prompts. */
 static bt_prompt_by by = BT_PROMPT_BY_IDS;
 static uint32_t block_tokens = 1;
+static bt_prompt_salt salt; /* of the prompts that are asked for next */
 
 static bt_kv_book *new_book(uint32_t pages, uint32_t page_tokens, uint32_t seqs, uint32_t seq_pages)
 {
@@ -51,6 +52,7 @@ static const bt_prompt_view *of(const int32_t *ids, uint32_t len)
     view = by == BT_PROMPT_BY_IDS
                ? (bt_prompt_view){.tokens = len, .ids = ids}
                : (bt_prompt_view){.tokens = len, .hashes = {.of = hashes, .block_tokens = block_tokens}};
+    view.salt = salt;
     return &view;
 }
 
@@ -152,44 +154,55 @@ static void release(model *m, bt_kv_book *b, uint32_t seq)
     }
 }
 
-static void share(model *m, bt_kv_book *b, uint32_t seq, uint64_t class, const int32_t *ids, uint32_t n)
+/* The model's classes stand for two classes and two salts each. */
+static uint64_t class_of(uint64_t who) { return 7 + who % 2; }
+
+static const bt_prompt_view *of_salt(uint64_t who, const int32_t *ids, uint32_t len)
+{
+    salt.bytes[3] = (uint8_t)(who / 2 % 2);
+    const bt_prompt_view *view = of(ids, len);
+    salt = (bt_prompt_salt){{0}};
+    return view;
+}
+
+static void share(model *m, bt_kv_book *b, uint32_t seq, uint64_t who, const int32_t *ids, uint32_t n)
 {
     uint32_t used, cached, len, leave = 0;
-    const uint32_t want = match(m, class, ids, n);
+    const uint32_t want = match(m, who, ids, n);
     counts(m, &used, &cached);
     for (uint32_t d = PAGE_TOKENS; d <= want; d += PAGE_TOKENS)
-        leave += holders(m, find(m, class, ids, d)->page) == 0;
-    assert_int_equal(bt_kv_book_match(b, class, of(ids, n), n), want);
-    assert_int_equal(bt_kv_book_room_after(b, class, of(ids, n), n), PAGES - used - leave);
+        leave += holders(m, find(m, who, ids, d)->page) == 0;
+    assert_int_equal(bt_kv_book_match(b, class_of(who), of_salt(who, ids, n), n), want);
+    assert_int_equal(bt_kv_book_room_after(b, class_of(who), of_salt(who, ids, n), n), PAGES - used - leave);
     if (m->len[seq] > 0) return;
-    assert_int_equal(bt_kv_book_share(b, seq, class, of(ids, n), n), want);
+    assert_int_equal(bt_kv_book_share(b, seq, class_of(who), of_salt(who, ids, n), n), want);
     const uint32_t *got = bt_kv_book_table(b, seq, &len);
     assert_int_equal(len, want / PAGE_TOKENS);
     for (uint32_t i = 0; i < len; i++) {
-        assert_int_equal(got[i], find(m, class, ids, (i + 1) * PAGE_TOKENS)->page);
+        assert_int_equal(got[i], find(m, who, ids, (i + 1) * PAGE_TOKENS)->page);
         m->table[seq][i] = got[i];
     }
     m->len[seq] = len;
     assert_int_equal(bt_kv_book_room(b), PAGES - used - leave);
 }
 
-static void keep(model *m, bt_kv_book *b, uint32_t seq, uint64_t class, const int32_t *ids, uint32_t n)
+static void keep(model *m, bt_kv_book *b, uint32_t seq, uint64_t who, const int32_t *ids, uint32_t n)
 {
-    bt_kv_book_keep(b, seq, class, of(ids, n), n);
+    bt_kv_book_keep(b, seq, class_of(who), of_salt(who, ids, n), n);
     for (uint32_t i = 0; i < m->len[seq] && (i + 1) * PAGE_TOKENS <= n; i++) {
         const uint32_t page = m->table[seq][i], len = (i + 1) * PAGE_TOKENS;
-        const kept *k = find(m, class, ids, len);
+        const kept *k = find(m, who, ids, len);
         if (k && k->page != page) return;
         if (k) continue;
         if (is_kept(m, page))
             return; /* under other tokens: not what the header allows, and nothing comes of it */
         kept *to = &m->kept[m->kept_len++];
-        *to = (kept){.class = class, .len = len, .page = page};
+        *to = (kept){.class = who, .len = len, .page = page};
         memcpy(to->ids, ids, len * sizeof *ids);
     }
 }
 
-/* Few token values and few classes, so that prefixes meet often; up to 24 kept pages in 32 buckets, so
+/* Few token values, classes and salts, so that prefixes meet often; up to 24 kept pages in 32 buckets, so
  * that some share one. */
 static void run_storm(uint64_t seed, uint32_t steps)
 {
@@ -203,12 +216,12 @@ static void run_storm(uint64_t seed, uint32_t steps)
         const uint64_t r = bt_rng_u64(seed, draws++), bits = bt_rng_u64(seed, draws++);
         const uint32_t seq = (uint32_t)(r % SEQS), n = (uint32_t)(r >> 8) % (IDS + 1),
                        kind = (uint32_t)(r >> 16) % 64, kept_before = m.kept_len;
-        const uint64_t class = 7 + (r >> 32) % 2;
+        const uint64_t who = (r >> 32) % 4;
         for (uint32_t k = 0; k < IDS; k++) ids[k] = (int32_t)(bits >> k & 1);
         if (kind < 20) hold(&m, b, seq, n);
         else if (kind < 34) release(&m, b, seq);
-        else if (kind < 50) share(&m, b, seq, class, ids, n);
-        else if (kind < 63) keep(&m, b, seq, class, ids, n);
+        else if (kind < 50) share(&m, b, seq, who, ids, n);
+        else if (kind < 63) keep(&m, b, seq, who, ids, n);
         evictions += kind < 20 && m.kept_len < kept_before;
         hits += kind >= 34 && kind < 50 && m.len[seq] > 0;
         uint32_t used, cached;
@@ -379,6 +392,37 @@ static void a_page_is_known_by_all_tokens_before_it(void **state)
     bt_kv_book_free(b);
 }
 
+/* By ids and by hashes: the same tokens, of one class, under two salts and under none. */
+static void prompts_of_different_salts_have_no_prefix_in_common(void **state)
+{
+    (void)state;
+    const int32_t a[] = {1, 2, 3, 4};
+    for (int k = 0; k < 2; k++) {
+        by = k ? BT_PROMPT_BY_HASHES : BT_PROMPT_BY_IDS;
+        bt_kv_book *b = new_book(8, 2, 4, 4);
+        for (uint8_t one = 0; one < 3; one++) {
+            salt.bytes[15] = one;
+            assert_int_equal(bt_kv_book_match(b, 5, of(a, 4), 4), 0);
+            assert_int_equal(bt_kv_book_room_after(b, 5, of(a, 4), 4), 8 - 2 * one);
+            assert_int_equal(bt_kv_book_share(b, one, 5, of(a, 4), 4), 0);
+            assert_true(bt_kv_book_hold(b, one, 4));
+            bt_kv_book_keep(b, one, 5, of(a, 4), 4);
+        }
+        for (uint8_t one = 0; one < 3; one++) {
+            uint32_t len;
+            salt.bytes[15] = one;
+            assert_int_equal(bt_kv_book_share(b, 3, 5, of(a, 4), 4), 4);
+            assert_int_equal(bt_kv_book_table(b, 3, &len)[0], bt_kv_book_table(b, one, &len)[0]);
+            bt_kv_book_release(b, 3);
+        }
+        assert_int_equal(bt_kv_book_used(b), 6);
+        assert_true(bt_kv_book_is_sound(b));
+        bt_kv_book_free(b);
+        salt = (bt_prompt_salt){{0}};
+    }
+    by = BT_PROMPT_BY_IDS;
+}
+
 static void takes_the_prefix_unused_longest_and_its_end_first(void **state)
 {
     (void)state;
@@ -430,6 +474,7 @@ int main(void)
         cmocka_unit_test(pages_that_were_never_held_take_no_memory_but_addresses),
         cmocka_unit_test(never_takes_one_prompt_for_another_of_its_bucket),
         cmocka_unit_test(a_page_is_known_by_all_tokens_before_it),
+        cmocka_unit_test(prompts_of_different_salts_have_no_prefix_in_common),
         cmocka_unit_test(takes_the_prefix_unused_longest_and_its_end_first),
         cmocka_unit_test(refuses_shapes_that_its_header_does_not_name),
     };

@@ -132,6 +132,7 @@ static void what_may_be_absent_stays_absent(void **state)
     memset(m.u.reserve.prefill.bytes, 0, 16);
     memset(&m.u.reserve.prefill_key, 0, sizeof m.u.reserve.prefill_key);
     m.u.reserve.prefill_class = 0;
+    m.u.reserve.salt = (bt_prompt_salt){{0}};
     m.u.reserve.sampling = bt_sample_greedy();
     round_trip(&m, &buf);
     wire_samples_make(&m, BT_MSG_FIRST_TOKEN);
@@ -146,6 +147,7 @@ static void what_may_be_absent_stays_absent(void **state)
     wire_samples_make(&m, BT_MSG_PREFILL);
     memset(&m.u.prefill.decode_key, 0, sizeof m.u.prefill.decode_key);
     m.u.prefill.covered_tokens = 0;
+    m.u.prefill.salt = (bt_prompt_salt){{0}};
     round_trip(&m, &buf);
     wire_samples_make(&m, BT_MSG_ROLE_ANSWER);
     m.u.role_answer = (bt_msg_role_answer){.role = BT_ROLE_DECODE};
@@ -173,35 +175,33 @@ static void the_key_of_the_link_does_not_travel(void **state)
     bt_msg_buf_done(&buf);
 }
 
-static void a_key_is_32_bytes_or_none(void **state)
+/* Each of them 0xdc, behind ref, ids, decode, kv_endpoint, ticket, sampling and lease_ms. */
+static void a_key_is_32_bytes_and_a_salt_16_or_none(void **state)
 {
     (void)state;
     static const char first[] = "\x0a\x14\x0a\x10"
                                 "0123456789abcdef"
-                                "\x18\x01"
-                                "\x12\x01\x05" /* ref, ids */
-                                "\x1a\x10"
+                                "\x18\x01\x12\x01\x05\x1a\x10"
                                 "0123456789abcdef"
-                                "\x22\x01x"
-                                "\x2a\x10"
-                                "0123456789abcdef" /* decode, kv_endpoint, ticket */
-                                "\x32\x00"
-                                "\x38\x01"; /* sampling, lease_ms */
+                                "\x22\x01x\x2a\x10"
+                                "0123456789abcdef"
+                                "\x32\x00\x38\x01";
     bt_msg_buf buf = {0};
-    for (uint8_t n = 0; n < 40; n++) {
+    for (uint8_t n = 0; n < 80; n++) {
+        const uint8_t bytes = n / 2, is_key = n % 2, whole = is_key ? 32 : 16;
         uint8_t body[256], frame[64 + sizeof body];
         size_t len = sizeof first - 1;
         memcpy(body, first, len);
-        body[len++] = 0x42; /* decode_key */
-        body[len++] = n;
-        memset(body + len, 0xdc, n);
-        len = wire_samples_frame(frame, BT_PROTOCOL_VERSION, BT_MSG_PREFILL, body, len + n);
+        body[len++] = is_key ? 0x42 : 0x52;
+        body[len++] = bytes;
+        memset(body + len, 0xdc, bytes);
+        len = wire_samples_frame(frame, BT_PROTOCOL_VERSION, BT_MSG_PREFILL, body, len + bytes);
         bt_msg out;
         memset(&out, 0x77, sizeof out);
         const bt_err e = decode(&out, &buf, frame, len, NULL);
-        assert_int_equal(e, n == 0 || n == 32 ? BT_OK : BT_EFORMAT);
-        for (int i = 0; e == BT_OK && i < 32; i++)
-            assert_int_equal(out.u.prefill.decode_key.bytes[i], n ? 0xdc : 0);
+        const uint8_t *got = is_key ? out.u.prefill.decode_key.bytes : out.u.prefill.salt.bytes;
+        assert_int_equal(e, bytes == 0 || bytes == whole ? BT_OK : BT_EFORMAT);
+        for (int i = 0; e == BT_OK && i < whole; i++) assert_int_equal(got[i], bytes ? 0xdc : 0);
     }
     bt_msg_buf_done(&buf);
 }
@@ -557,7 +557,7 @@ static void the_bytes_are_those_of_the_format(void **state)
         0xaa, 0xaa, 0xaa, 0xaa, 0x10, 0xac, 0x02, 0x18, 2,    0x10, 7,    0x1a, 3,    1,    0xac, 0x02,
     };
     uint8_t want[64 + sizeof body], got[sizeof want];
-    wire_samples_frame(want, 3, 30, body, sizeof body);
+    wire_samples_frame(want, 4, 30, body, sizeof body);
     size_t len = 0;
     assert_int_equal(bt_msg_encode(&len, got, sizeof got, &m, NULL), BT_OK);
     assert_int_equal(len, sizeof want);
@@ -782,7 +782,7 @@ int main(void)
         cmocka_unit_test(every_type_comes_back_as_it_went),
         cmocka_unit_test(what_may_be_absent_stays_absent),
         cmocka_unit_test(the_key_of_the_link_does_not_travel),
-        cmocka_unit_test(a_key_is_32_bytes_or_none),
+        cmocka_unit_test(a_key_is_32_bytes_and_a_salt_16_or_none),
         cmocka_unit_test(the_longest_lists_come_back),
         cmocka_unit_test(values_out_of_range_neither_leave_nor_enter),
         cmocka_unit_test(texts_without_an_end_and_long_lists_are_not_sent),

@@ -32,10 +32,12 @@ static void draw_prompt(void)
 {
     const uint32_t len = 1 + draw(PROMPT_MAX), cut = draw(3) ? draw(len + 1) : draw(len + 1) / PAGE * PAGE;
     const int32_t stems[2] = {(int32_t)draw(STEMS), (int32_t)draw(STEMS)};
+    const uint32_t salt = draw(5) == 0;
     for (uint32_t i = 0; i < len; i++) ids[i] = (int32_t)i * STEMS + stems[i >= cut];
     bt_prompt_hash(hashes, ids, len, block_tokens);
     views[BT_PROMPT_BY_IDS] = (bt_prompt_view){.tokens = len, .ids = ids};
     views[BT_PROMPT_BY_HASHES] = (bt_prompt_view){.tokens = len, .hashes = {hashes, block_tokens}};
+    for (int k = 0; k < 2; k++) views[k].salt.bytes[9] = (uint8_t)salt;
 }
 
 /* Each test with blocks of every size that a page is made of. */
@@ -117,7 +119,8 @@ static void begin_request(gw_brain *b[2], uint64_t number, int64_t now, bt_incar
     draw_prompt();
     for (int k = 0; k < 2; k++) {
         const gw_submit s = {.request = number,         .ids = views[k].ids, .ids_len = views[k].tokens,
-                             .hashes = views[k].hashes, .max_tokens = 2,     .sampling = {.top_p = 1}};
+                             .hashes = views[k].hashes, .max_tokens = 2,     .sampling = {.top_p = 1},
+                             .salt = views[k].salt};
         acts[k] =
             gw_brain_step(b[k], &(gw_event){.type = GW_EV_SUBMIT, .u.submit = &s}, now, &(bt_random){{1, 2}});
     }
@@ -223,6 +226,7 @@ static uint32_t reserve_both(dc_brain *b[2], uint64_t number, int64_t now, uint3
                                        .ids = views[k].ids,
                                        .ids_len = views[k].tokens,
                                        .hashes = views[k].hashes,
+                                       .salt = views[k].salt,
                                        .is_local = true,
                                        .lease_ms = 60000};
         acts[k] = decode_step(b[k], &(dc_event){.type = DC_EV_CONTROL, .u.control = {0, &m}}, now);
@@ -322,8 +326,9 @@ static uint32_t prefill_both(pf_brain *b[2], uint64_t number, int64_t now, uint3
     draw_prompt();
     for (int k = 0; k < 2; k++) {
         bt_msg m = {.type = BT_MSG_PREFILL, .from = GATE, .to = NODE, .ref = {GATE, number, 1}};
-        m.u.prefill = (bt_msg_prefill){.ids = views[k].ids, .ids_len = views[k].tokens,
-                                       .hashes = views[k].hashes, .decode = PEER, .lease_ms = 60000};
+        m.u.prefill = (bt_msg_prefill){
+            .ids = views[k].ids, .ids_len = views[k].tokens, .hashes = views[k].hashes, .salt = views[k].salt,
+            .decode = PEER,      .lease_ms = 60000};
         strcpy(m.u.prefill.kv_endpoint, "tcp://127.0.0.1:1");
         acts[k] = pf_brain_step(b[k], &(pf_event){.type = PF_EV_CONTROL, .u.control = {0, &m}}, now, NULL);
     }

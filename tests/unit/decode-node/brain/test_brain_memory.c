@@ -18,7 +18,8 @@ static int32_t prompts[8][256]; /* of request n: prompts[n % 8]; all differ from
 static uint64_t class_of(const char *exactness) { return bt_hash64(exactness, strlen(exactness)); }
 static void tick(dc_brain *b) { decode_kit_step(b, &(dc_event){.type = DC_EV_TICK}); }
 
-static int greetings; /* each opens an epoch of the link */
+static bt_prompt_salt salt; /* of the next reservations */
+static int greetings;       /* each opens an epoch of the link */
 
 static void greet(dc_brain *b, const char *exactness)
 {
@@ -60,11 +61,17 @@ static void reserve(dc_brain *b, uint64_t number, uint32_t attempt, uint32_t pro
                     bool is_local, const int32_t *generated, uint32_t generated_len)
 {
     bt_msg m = {.type = BT_MSG_RESERVE, .ref = {decode_kit_gate, number, attempt}};
-    m.u.reserve =
-        (bt_msg_reserve){.prompt_tokens = prompt, .max_tokens = max,      .ids = prompts[number % 8],
-                         .ids_len = prompt,       .generated = generated, .generated_len = generated_len,
-                         .is_local = is_local,    .stop_ids_len = 1,      .stop_ids = {7},
-                         .lease_ms = 600000};
+    m.u.reserve = (bt_msg_reserve){.prompt_tokens = prompt,
+                                   .max_tokens = max,
+                                   .ids = prompts[number % 8],
+                                   .ids_len = prompt,
+                                   .generated = generated,
+                                   .generated_len = generated_len,
+                                   .is_local = is_local,
+                                   .stop_ids_len = 1,
+                                   .stop_ids = {7},
+                                   .lease_ms = 600000,
+                                   .salt = salt};
     if (!is_local) {
         m.u.reserve.prefill = decode_kit_prefill;
         m.u.reserve.prefill_class = class_of(CLASS);
@@ -679,6 +686,29 @@ static void shares_rows_only_within_a_class(void **s)
     }
 }
 
+/* The same tokens of one class; a prompt that was sent, and one that is computed here. */
+static void shares_rows_only_with_prompts_of_the_same_salt(void **s)
+{
+    (void)s;
+    dc_brain *b = make_with(6, 32, 0, true);
+    salt.bytes[0] = 1;
+    arrives(b, remote(b, 1, 50, 4, NULL, 0), 1, 50, 100);
+    ended(b, 0);
+    for (uint8_t other = 0; other < 3; other++) {
+        const bool is_same = other == 1;
+        salt.bytes[0] = other;
+        (void)remote(b, 9 + 8 * other, 50, 4, NULL, 0);
+        assert_int_equal(decode_kit_said(BT_MSG_RESERVED)->u.reserved.covered_tokens, is_same ? 48 : 0);
+        abort_it(b, 9 + 8 * other);
+        assert_int_equal(running(b, 41 + 8 * other, 50, 4), 0);
+        assert_int_equal(decode_kit_said(BT_MSG_FIRST_TOKEN)->u.first_token.cached_tokens, is_same ? 48 : 0);
+        ended(b, 0);
+    }
+    assert_int_equal(dc_brain_load(b).pages_cached, 9); /* three pages of each salt */
+    salt = (bt_prompt_salt){{0}};
+    dc_brain_free(b);
+}
+
 static void takes_no_row_of_another_class_than_was_reserved(void **s)
 {
     (void)s;
@@ -720,6 +750,7 @@ int main(void)
         cmocka_unit_test(wants_only_the_rows_of_a_remote_prompt_that_it_lacks),
         cmocka_unit_test(goes_on_where_a_transfer_or_a_prefill_ended_early),
         cmocka_unit_test(shares_rows_only_within_a_class),
+        cmocka_unit_test(shares_rows_only_with_prompts_of_the_same_salt),
         cmocka_unit_test(takes_no_row_of_another_class_than_was_reserved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

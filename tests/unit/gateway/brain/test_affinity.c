@@ -20,21 +20,44 @@ static void a_prefix_is_found_up_to_the_first_difference_on_the_node_that_had_it
     int32_t ids[400];
     uint64_t one[GW_AFFINITY_CHUNKS_MAX], two[GW_AFFINITY_CHUNKS_MAX];
     for (int i = 0; i < 400; i++) ids[i] = i * 7;
-    assert_int_equal(gw_affinity_chain(one, &(bt_prompt_view){63, ids, {NULL, 0}}), 0);
-    assert_int_equal(gw_affinity_chain(one, &(bt_prompt_view){400, ids, {NULL, 0}}), 6);
+    assert_int_equal(gw_affinity_chain(one, &(bt_prompt_view){.tokens = 63, .ids = ids}), 0);
+    assert_int_equal(gw_affinity_chain(one, &(bt_prompt_view){.tokens = 400, .ids = ids}), 6);
     gw_affinity_note(a, one, 6, &A);
     assert_int_equal(gw_affinity_match(a, one, 6, &A), 6);
     assert_int_equal(gw_affinity_match(a, one, 6, &B), 0);
     for (int at = 0; at < 384; at += 63) {
         ids[at]++;
-        assert_int_equal(gw_affinity_chain(two, &(bt_prompt_view){400, ids, {NULL, 0}}), 6);
+        assert_int_equal(gw_affinity_chain(two, &(bt_prompt_view){.tokens = 400, .ids = ids}), 6);
         assert_int_equal(gw_affinity_match(a, two, 6, &A), at / 64);
         ids[at]--;
     }
     /* the same tokens elsewhere are another prefix */
-    assert_int_equal(gw_affinity_chain(two, &(bt_prompt_view){300, ids + 64, {NULL, 0}}), 4);
+    assert_int_equal(gw_affinity_chain(two, &(bt_prompt_view){.tokens = 300, .ids = ids + 64}), 4);
     assert_int_equal(gw_affinity_match(a, two, 4, &A), 0);
     gw_affinity_free(a);
+}
+
+/* By ids and by hashes of blocks. */
+static void a_prompt_of_another_salt_was_had_by_nobody(void **s)
+{
+    (void)s;
+    gw_affinity *a = NULL;
+    int32_t ids[128];
+    uint64_t hashes[8], chain[3][GW_AFFINITY_CHUNKS_MAX];
+    for (int i = 0; i < 128; i++) ids[i] = i;
+    bt_prompt_hash(hashes, ids, 128, 16);
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(gw_affinity_new(&a, 64), BT_OK);
+        for (uint8_t one = 0; one < 3; one++) {
+            const bt_prompt_view p = {.tokens = 128, .ids = k ? NULL : ids, .hashes = {k ? hashes : NULL, 16},
+                                      .salt = {{0, one}}};
+            assert_int_equal(gw_affinity_chain(chain[one], &p), 2);
+            assert_int_equal(gw_affinity_longest(a, chain[one], 2), 0);
+            gw_affinity_note(a, chain[one], 2, &A);
+            assert_int_equal(gw_affinity_match(a, chain[one], 2, &A), 2);
+        }
+        gw_affinity_free(a);
+    }
 }
 
 static void the_table_keeps_what_was_seen_last(void **s)
@@ -123,6 +146,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_prefix_is_found_up_to_the_first_difference_on_the_node_that_had_it),
+        cmocka_unit_test(a_prompt_of_another_salt_was_had_by_nobody),
         cmocka_unit_test(the_table_keeps_what_was_seen_last),
         cmocka_unit_test(a_node_that_has_a_prefix_has_all_shorter_ones_and_growing_forgets_none),
         cmocka_unit_test(the_table_is_as_large_as_what_nodes_hold_within_bounds),

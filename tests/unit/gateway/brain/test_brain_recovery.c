@@ -46,9 +46,12 @@ static void finish_on(gateway_kit *k, bt_incarnation p, bt_incarnation d, uint32
     assert_int_equal(m->u.reserve.generated_len, base);
     for (uint32_t i = 0; i < base; i++) assert_int_equal(m->u.reserve.generated[i], 40 + i);
     assert_int_equal(m->u.reserve.sampling.seed, 77);
+    const bt_prompt_salt salt = gateway_kit_request(1, 20).salt; /* of the first attempt */
+    assert_memory_equal(&m->u.reserve.salt, &salt, sizeof salt);
     assert_true(bt_incarnation_equal(&m->u.reserve.prefill, &p));
     gateway_kit_say(k, d, BT_MSG_RESERVED, attempt);
     assert_true(bt_incarnation_equal(&SAID(k, p, BT_MSG_PREFILL)->u.prefill.decode, &d));
+    assert_memory_equal(&SAID(k, p, BT_MSG_PREFILL)->u.prefill.salt, &salt, sizeof salt);
     gateway_kit_say(k, p, BT_MSG_PREFILL_ACCEPTED, attempt);
     gateway_kit_first(k, p, attempt, 40);
     gateway_kit_tokens(k, d, attempt, base ? base : 1, 20 - (base ? base : 1));

@@ -198,6 +198,10 @@ static void what_a_decode_node_has_had_of_a_prompt_does_not_count_as_its_length(
     assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
     assert_int_equal(c.local, GW_LOCAL_NOT);
     ids[0]--;
+    w.prompt.salt.bytes[5] = 1; /* the same tokens of somebody else */
+    assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    assert_int_equal(c.local, GW_LOCAL_NOT);
+    w.prompt.salt.bytes[5] = 0;
     d2->waiting_tokens = 128; /* as many as it has had */
     assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
     assert_int_equal(c.local, GW_LOCAL_NOT);

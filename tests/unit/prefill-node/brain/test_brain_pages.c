@@ -90,6 +90,30 @@ static void does_not_compute_rows_again_and_sends_them_at_once(void **s)
     pf_brain_free(b);
 }
 
+static void finds_no_row_of_a_prompt_that_has_another_salt(void **s)
+{
+    (void)s;
+    pf_brain *b = make();
+    number_ids();
+    for (uint8_t i = 0; i < 4; i++) { /* salts 0, 1, 2, 1 */
+        const uint32_t from = i == 3 ? 192 : 0;
+        bt_msg m = prefill_msg(1 + i, 1, 200);
+        m.u.prefill.salt.bytes[7] = i == 3 ? 1 : i;
+        control(b, &m);
+        assert_int_equal(given(200).from_row, from);
+        if (did(PF_DO_LINK)) open_link(b, 1 << 20);
+        sent_all(b);
+        ready_from(b, from, 200);
+        computed(b);
+        assert_int_equal(said(BT_MSG_FIRST_TOKEN)->u.first_token.cached_tokens, from);
+        if (!said(BT_MSG_COMMIT)) sent_all(b);
+        finish(b, 1 + i);
+    }
+    assert_int_equal(pf_brain_load(b).pages_cached, 9);
+    assert_true(pf_brain_is_sound(b));
+    pf_brain_free(b);
+}
+
 /* The exposed time begins with the last rows, whether the others were kept here, are at the decode node,
  * both, or neither. */
 static void tells_what_was_waited_for_after_the_last_rows_whatever_was_there_before(void **s)
@@ -291,6 +315,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(does_not_compute_rows_again_and_sends_them_at_once),
+        cmocka_unit_test(finds_no_row_of_a_prompt_that_has_another_salt),
         cmocka_unit_test(tells_what_was_waited_for_after_the_last_rows_whatever_was_there_before),
         cmocka_unit_test(always_computes_the_last_token),
         cmocka_unit_test(sends_only_what_the_decode_node_lacks),

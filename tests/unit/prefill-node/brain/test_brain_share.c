@@ -21,12 +21,15 @@ static pf_brain *make_sharing(uint32_t share_tokens)
     return b;
 }
 
+static bt_prompt_salt salt; /* of the next prompts */
+
 /* Prompts differ in their first token by `number`, or begin alike where it is 0. */
 static void give(pf_brain *b, uint64_t request, int32_t number, uint32_t tokens)
 {
     for (int32_t i = 0; i < 400; i++) ids[i] = i;
     ids[0] = number;
     bt_msg m = prefill_msg(request, 1, tokens);
+    m.u.prefill.salt = salt;
     control(b, &m);
     assert_non_null(said(BT_MSG_PREFILL_ACCEPTED));
     if (!did(PF_DO_LINK)) return;
@@ -122,6 +125,21 @@ static void a_prompt_that_begins_like_another_waits_for_its_pages(void **state)
     pf_brain_free(b);
 }
 
+/* It would find nothing behind the other, and a wait would tell what the other is. */
+static void a_prompt_of_another_salt_waits_for_nobodys_pages(void **state)
+{
+    (void)state;
+    pf_brain *b = make_sharing(SHARE);
+    give(b, 1, 1, 20);
+    give(b, 2, 7, 70);
+    salt.bytes[0] = 1;
+    give(b, 3, 7, 90);
+    salt.bytes[0] = 0;
+    end(b, 0);
+    check_run((uint32_t[]){1, 2}, 2);
+    pf_brain_free(b);
+}
+
 /* Short prompts come without an end: the long one in front of them is started with the next run. */
 static void a_prompt_waits_for_no_more_runs_than_prompts_came_before_it(void **state)
 {
@@ -161,6 +179,7 @@ int main(void)
         cmocka_unit_test(waiting_prompts_share_a_run_up_to_its_tokens),
         cmocka_unit_test(without_share_tokens_each_runs_alone),
         cmocka_unit_test(a_prompt_that_begins_like_another_waits_for_its_pages),
+        cmocka_unit_test(a_prompt_of_another_salt_waits_for_nobodys_pages),
         cmocka_unit_test(a_prompt_waits_for_no_more_runs_than_prompts_came_before_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
