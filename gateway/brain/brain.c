@@ -411,7 +411,8 @@ static bt_err open_orders(gw_brain *b)
     for (b->numbers = 1; b->numbers < n;) b->numbers *= 2;
     b->by_number = calloc(b->numbers, sizeof *b->by_number);
     return !b->by_number || bt_order_init(&b->idle, n, 2) < 0 || bt_order_init(&b->due, n, 2) < 0 ||
-                   bt_order_init(&b->sides, 2 * n, 1) < 0 || bt_order_init(&b->line, n, GW_LINES) < 0
+                   bt_order_init(&b->sides, 2 * n, 1) < 0 || bt_order_init(&b->line, n, GW_LINES) < 0 ||
+                   bt_order_init(&b->newest, n, 1) < 0
                ? BT_ENOMEM
                : BT_OK;
 }
@@ -427,15 +428,18 @@ bt_err gw_brain_new(gw_brain **ret, const gw_config *c, bt_fault *fault)
     if (!b) return bt_fail(fault, BT_ENOMEM, "gateway: out of memory");
     b->cfg = *c;
     b->router.policy = c->policy;
-    b->requests_len = c->queue_max + c->active_max;
+    b->requests_len = c->queue_max + c->active_max + 1; /* one that gives way has its place until the next
+                                                           step */
     /* A step: per request its lease on both sides (2), or its end (1) or a line of log, and leaving both (2),
      * then RESERVE; per debt its ABORT; per role asked for ROLE and its answer; per node its heartbeat twice,
      * a change, BYE. */
     const uint32_t debts_max = c->active_max * 4;
     b->acts_cap = (size_t)b->requests_len * 6 + debts_max + (size_t)c->nodes_max * 4 + 2 * GW_ROLES_MAX + 16;
     b->requests = calloc(b->requests_len, sizeof *b->requests);
+    b->wanted = calloc((size_t)GW_REGISTRY_HAD * c->nodes_max, sizeof *b->wanted);
     b->acts = malloc(b->acts_cap * sizeof *b->acts);
-    if (!b->requests || !b->acts || open_orders(b) < 0 || gw_debts_init(&b->debts, debts_max) < 0 ||
+    if (!b->requests || !b->acts || !b->wanted || gw_shares_init(&b->shares, b->requests_len) < 0 ||
+        open_orders(b) < 0 || gw_debts_init(&b->debts, debts_max) < 0 ||
         gw_affinity_new(&b->router.affinity, GW_AFFINITY_LEAST_ENTRIES) < 0 ||
         gw_registry_init(&b->registry, c->nodes_max, c->model_id, c->suspect_us, c->gone_us, c->cut_us,
                          c->forget_us) < 0) {
@@ -453,8 +457,10 @@ void gw_brain_free(gw_brain *b)
     gw_registry_done(&b->registry);
     gw_debts_done(&b->debts);
     gw_affinity_free(b->router.affinity);
-    bt_order *const orders[] = {&b->idle, &b->due, &b->sides, &b->line};
+    bt_order *const orders[] = {&b->idle, &b->due, &b->sides, &b->line, &b->newest};
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) bt_order_done(orders[i]);
+    gw_shares_done(&b->shares);
+    free(b->wanted);
     free(b->by_number);
     free(b->requests);
     free(b->acts);
@@ -508,6 +514,11 @@ const bt_incarnation *gw_brain_decodes(gw_brain *b, uint64_t request)
 {
     const gw_request *r = gw_request_find(b, request);
     return r && r->decode.is_open ? &r->decode.node : NULL;
+}
+gw_share_figures gw_brain_share(const gw_brain *b, uint64_t share)
+{
+    const gw_share *h = gw_shares_find(&b->shares, share);
+    return h ? (gw_share_figures){h->weight, h->waiting, h->active, h->tokens} : (gw_share_figures){0};
 }
 const gw_registry *gw_brain_registry(const gw_brain *b) { return &b->registry; }
 const gw_counters *gw_brain_counters(const gw_brain *b) { return &b->n; }

@@ -48,11 +48,12 @@ typedef struct gw_config {
     uint8_t model_id[16]; /* nodes must hold exactly this model */
     gw_policy policy;
     uint32_t local_below_tokens; /* a prompt with fewer tokens that the decode node has not had is local; 0: none is */
-    uint32_t queue_max;          /* requests that may wait; one more gets FAIL overloaded */
-    uint32_t active_max;         /* requests that may hold nodes, 1..65536; 4 times as many debts */
-    uint32_t nodes_max;          /* 2..65536 */
-    uint32_t lease_ms;           /* of attempts on nodes; renewed every quarter */
-    int64_t heartbeat_us;        /* between two HEARTBEATs to a node; up to 8 s to a silent one */
+    uint32_t queue_max;   /* requests that may wait; one more gets FAIL overloaded, or where its share has less than
+                             its part, one of the share that has most. A quarter may wait for one node */
+    uint32_t active_max;  /* requests that may hold nodes, 1..65536; 4 times as many debts */
+    uint32_t nodes_max;   /* 2..65536 */
+    uint32_t lease_ms;    /* of attempts on nodes; renewed every quarter */
+    int64_t heartbeat_us; /* between two HEARTBEATs to a node; up to 8 s to a silent one */
     int64_t suspect_us, gone_us, forget_us; /* silences of a node (registry.h) */
     int64_t cut_us;                         /* silence of a node whose connection has ended; more than heartbeat_us */
     int64_t resend_us;                      /* unanswered messages go again */
@@ -82,6 +83,12 @@ typedef struct gw_submit {
     uint32_t max_tokens;     /* 1..BT_MSG_MAX_PROMPT_TOKENS */
     bt_sampling sampling;
     gw_policy policy; /* 0: the configured one */
+    /* Whose the request is (shares.h): a number of its key or of its client's address, 0: of nobody in particular; and
+     * the weight of all requests of this share from now on, 1..GW_WEIGHT_MAX, 0: 1. Within a share the request of the
+     * lowest priority comes first, then the oldest. */
+    uint64_t share;
+    uint32_t weight;
+    int32_t priority;
     /* node_ids, "": any. No other node serves the request until a node was lost: FAIL no_node when the named one is not
      * ready for recovery_us. Where no node has had the name since the gateway began: at once FAIL unknown_node, or
      * no_node in the first GW_GREET_US. */
@@ -300,7 +307,13 @@ uint32_t gw_brain_debts(const gw_brain *b); /* attempts that were left and whose
 bool gw_brain_waits_for_token(const gw_brain *b, const bt_incarnation *decode);
 const bt_incarnation *gw_brain_decodes(gw_brain *b, uint64_t request); /* the node whose tokens the request takes; NULL:
                                                                           none */
-const gw_registry *gw_brain_registry(const gw_brain *b);               /* for status: nodes[i] where in_use */
+/* What a share has, by its number; all 0: no requests, and none lately. tokens: of prompts and answers so far. */
+typedef struct gw_share_figures {
+    uint32_t weight, waiting, active;
+    uint64_t tokens;
+} gw_share_figures;
+gw_share_figures gw_brain_share(const gw_brain *b, uint64_t share);
+const gw_registry *gw_brain_registry(const gw_brain *b); /* for status: nodes[i] where in_use */
 const gw_counters *gw_brain_counters(const gw_brain *b);
 const char *gw_fail_name(gw_fail_kind k); /* "no_node" */
 #endif

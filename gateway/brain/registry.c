@@ -65,10 +65,15 @@ gw_node *gw_registry_find(const gw_registry *r, const bt_incarnation *who)
 
 uint64_t gw_registry_name(const char *node_id) { return *node_id ? bt_hash64(node_id, strlen(node_id)) : 0; }
 
-bool gw_registry_had(const gw_registry *r, uint64_t name)
+int64_t gw_registry_had_place(const gw_registry *r, uint64_t name)
 {
     const int64_t at = bt_order_from(&r->had, 0, bt_order_number(name));
-    return r->had_len == GW_REGISTRY_HAD * r->cap || (at >= 0 && bt_order_key_of(&r->had, at).hi == name);
+    return at >= 0 && bt_order_key_of(&r->had, at).hi == name ? at : -1;
+}
+
+bool gw_registry_had(const gw_registry *r, uint64_t name)
+{
+    return r->had_len == GW_REGISTRY_HAD * r->cap || gw_registry_had_place(r, name) >= 0;
 }
 
 static void note_name(gw_registry *r, uint64_t name)

@@ -139,6 +139,8 @@ gw_node *gw_registry_by_name(const gw_registry *r, uint64_t name); /* the same b
 uint64_t gw_registry_name(const char *node_id); /* as in gw_node.name; 0 for "" */
 /* Whether a node has had this name since the gateway began. Past GW_REGISTRY_HAD times cap names it is true of all. */
 bool gw_registry_had(const gw_registry *r, uint64_t name);
+/* A number of the name below GW_REGISTRY_HAD times cap, for as long as the gateway lives; -1: it was not noted. */
+int64_t gw_registry_had_place(const gw_registry *r, uint64_t name);
 
 /* Puts the node to its places in all orders: called after a field of it was written outside of this file.
  * gw_registry_told: after its HELLO was written too. */

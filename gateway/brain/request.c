@@ -40,17 +40,101 @@ static void forget_name(gw_brain *b, const gw_request *r)
 
 static bool is_active(gw_request_state s) { return s != GW_NONE && s != GW_QUEUED && s != GW_DEAD; }
 
-/* In order of number: one that comes back stands before all that came after it. */
+/* ---- the line ----------------------------------------------------------------------------------- */
+
+/* What it takes of its share's tokens. One that has had its turn has paid. */
+static uint64_t cost_of(const gw_request *r)
+{
+    return r->has_had_turn ? 0 : (uint64_t)r->prompt.tokens + r->max_tokens;
+}
+
+/* Priorities in their order, as unsigned numbers. */
+static uint32_t rank(int32_t priority) { return (uint32_t)priority ^ UINT32_C(1) << 31; }
+
+static bt_order_key ready_key(const gw_request *r)
+{
+    return (bt_order_key){(uint64_t)r->share << 33 | (uint64_t)!r->has_had_turn << 32 | rank(r->priority),
+                          r->number};
+}
+
+/* The first READY one of the share; NULL: it has none. */
+static gw_request *first_of(const gw_brain *b, uint32_t share)
+{
+    const int64_t at = bt_order_from(&b->line, GW_LINE_READY, (bt_order_key){(uint64_t)share << 33, 0});
+    return at >= 0 && b->requests[at].share == share ? &b->requests[at] : NULL;
+}
+
+static void tell_share(gw_brain *b, uint32_t share)
+{
+    const gw_request *r = first_of(b, share);
+    gw_shares_head(&b->shares, share, r != NULL, r ? cost_of(r) : 0);
+}
+
+gw_request *gw_request_next(gw_brain *b)
+{
+    const int64_t share = gw_shares_next(&b->shares);
+    return share < 0 ? NULL : first_of(b, (uint32_t)share);
+}
+
+void gw_request_take_turn(gw_brain *b, gw_request *r)
+{
+    gw_shares_pay(&b->shares, r->share, cost_of(r));
+    r->has_had_turn = true;
+}
+
+void gw_request_stand(gw_brain *b, gw_request *r, gw_line part, bt_order_key key)
+{
+    const bool was_ready = bt_order_has(&b->line, GW_LINE_READY, place_of(b, r));
+    bt_order_put(&b->line, part, place_of(b, r), key);
+    if (was_ready || part == GW_LINE_READY) tell_share(b, r->share);
+}
+
+/* One that comes back stands before all of its share that came after it. */
 void gw_request_line_up(gw_brain *b, gw_request *r)
 {
     const bool is_stuck = r->stuck_us >= 0 && r->stuck_epoch == b->epoch;
     const bool rests = !is_stuck && r->not_before_us > b->now_us;
-    bt_order_put(&b->line,
-                 is_stuck ? GW_LINE_STUCK
-                 : rests  ? GW_LINE_RESTING
-                          : GW_LINE_READY,
-                 place_of(b, r), rests ? bt_order_time(r->not_before_us) : bt_order_number(r->number));
+    if (is_stuck) gw_request_stand(b, r, GW_LINE_STUCK, bt_order_number(r->number));
+    else if (rests) gw_request_stand(b, r, GW_LINE_RESTING, bt_order_time(r->not_before_us));
+    else gw_request_stand(b, r, GW_LINE_READY, ready_key(r));
 }
+
+/* Notes that it waits for the nodes that it asks for, or (false) no longer. */
+static void want(gw_brain *b, gw_request *r, bool waits)
+{
+    const uint64_t names[2] = {r->only_prefill, r->only_decode};
+    for (int i = 0; i < 2; i++) {
+        const int64_t at = waits && names[i] ? gw_registry_had_place(&b->registry, names[i]) : -1;
+        if (r->wants_at[i]) b->wanted[r->wants_at[i] - 1]--;
+        r->wants_at[i] = (uint32_t)(at + 1);
+        if (at >= 0) b->wanted[at]++;
+    }
+}
+
+static void enter_queue(gw_brain *b, gw_request *r)
+{
+    b->queued++;
+    gw_shares_wait(&b->shares, r->share, true);
+    want(b, r, true);
+    if (r->attempt == 0)
+        bt_order_put(&b->newest, 0, place_of(b, r),
+                     (bt_order_key){(uint64_t)r->share << 32 | (uint32_t)~rank(r->priority), ~r->number});
+    gw_request_line_up(b, r);
+}
+
+static void leave_queue(gw_brain *b, gw_request *r)
+{
+    const uint32_t at = place_of(b, r);
+    const bool was_ready = bt_order_has(&b->line, GW_LINE_READY, at);
+    b->queued--;
+    gw_shares_wait(&b->shares, r->share, false);
+    want(b, r, false);
+    bt_order_take(&b->newest, at);
+    bt_order_take(&b->line, at);
+    if (was_ready) tell_share(b, r->share);
+}
+
+/* ---- its times and nodes ------------------------------------------------------------------------ */
 
 void gw_request_rearm(gw_brain *b, gw_request *r)
 {
@@ -81,31 +165,32 @@ void gw_request_hold(gw_brain *b, gw_request *r, gw_side *side, bool is_held)
 void gw_request_set_state(gw_brain *b, gw_request *r, gw_request_state s)
 {
     const uint32_t at = place_of(b, r);
-    if (r->state == GW_QUEUED) {
-        b->queued--;
-        bt_order_take(&b->line, at);
-    }
-    b->active -= is_active(r->state);
+    const bool was_active = is_active(r->state);
+    if (r->state == GW_QUEUED) leave_queue(b, r);
     r->state = s;
-    if (s == GW_QUEUED) {
-        b->queued++;
-        gw_request_line_up(b, r);
+    if (was_active != is_active(s)) {
+        b->active += is_active(s) ? 1 : -1U;
+        gw_shares_hold(&b->shares, r->share, is_active(s));
     }
-    b->active += is_active(s);
+    if (s == GW_QUEUED) enter_queue(b, r);
     if (s == GW_DECODING) {
         end_waiting(b, &r->prefill);
         end_waiting(b, &r->decode);
     }
     if (s == GW_DEAD) {
+        b->shares.items[r->share].tokens +=
+            (r->stats.has_first ? r->stats.prompt_tokens : 0) + r->stats.completion_tokens;
         forget_name(b, r);
         bt_order_put(&b->idle, GW_PLACE_DEAD, at, bt_order_number(0));
     }
     gw_request_rearm(b, r);
 }
 
-uint32_t gw_request_retry_ms(const gw_brain *b)
+uint32_t gw_request_retry_ms(const gw_brain *b, uint32_t share)
 {
-    const int64_t ms = b->between_us / 1000 * (b->queued / 2 + 1);
+    const uint64_t line = gw_shares_line(&b->shares, share, b->shares.items[share].waiting / 2 + 1);
+    const int64_t each_ms = b->between_us / 1000 < RETRY_MOST_MS ? b->between_us / 1000 : RETRY_MOST_MS;
+    const int64_t ms = each_ms * (int64_t)line;
     return ms < RETRY_LEAST_MS ? RETRY_LEAST_MS : ms > RETRY_MOST_MS ? RETRY_MOST_MS : (uint32_t)ms;
 }
 

@@ -25,14 +25,19 @@ void gw_request_set_state(gw_brain *b, gw_request *r, gw_request_state s);
 /* Puts the request to its place in the order `due`: called after any of its times, or what they depend on, was written.
  */
 void gw_request_rearm(gw_brain *b, gw_request *r);
-/* Puts a QUEUED request into the part of the line where it waits. */
+/* Puts a QUEUED request into the part of the line where it waits; into this part, under this key. */
 void gw_request_line_up(gw_brain *b, gw_request *r);
+void gw_request_stand(gw_brain *b, gw_request *r, gw_line part, bt_order_key key);
+/* The READY request whose turn it is; NULL: there is none. */
+gw_request *gw_request_next(gw_brain *b);
+/* It has had its turn: its share pays for it, once. */
+void gw_request_take_turn(gw_brain *b, gw_request *r);
 /* Notes whether the side holds a place on its node, for gw_request_node_lost. */
 void gw_request_hold(gw_brain *b, gw_request *r, gw_side *side, bool is_held);
 /* The index of the first token that the decode node makes in this attempt. */
 static inline uint32_t gw_request_first_made(const gw_request *r) { return r->base ? r->base : 1; }
-/* When half of the waiting requests will have got nodes, by the recent rate. */
-uint32_t gw_request_retry_ms(const gw_brain *b);
+/* When half of the waiting requests of the share will have got nodes, by the recent rate and the share's part of it. */
+uint32_t gw_request_retry_ms(const gw_brain *b, uint32_t share);
 /* A message about this attempt to one of its nodes; the caller fills the rest. */
 bt_msg *gw_request_tell(gw_brain *b, const gw_request *r, const gw_side *side, bt_msg_type type);
 void gw_request_say_reserve(gw_brain *b, gw_request *r);

@@ -13,11 +13,12 @@ static bool is_bad(const gw_brain *b, const gw_submit *s)
 {
     return s->request <= b->last_request || (!s->ids && !s->hashes.of) || s->ids_len < 1 ||
            s->ids_len > BT_MSG_MAX_PROMPT_TOKENS || s->max_tokens < 1 ||
-           s->max_tokens > BT_MSG_MAX_PROMPT_TOKENS || s->stop_ids_len > BT_MSG_MAX_STOP_IDS;
+           s->max_tokens > BT_MSG_MAX_PROMPT_TOKENS || s->stop_ids_len > BT_MSG_MAX_STOP_IDS ||
+           s->weight > GW_WEIGHT_MAX;
 }
 
 /* The prompt, room for the tokens, and the bias in one block; false when there is no memory for them. */
-static bool take(gw_request *r, const gw_submit *s)
+static bool take(gw_request *r, const gw_submit *s, uint32_t share)
 {
     const size_t bias_bytes = s->sampling.bias_len * sizeof *s->sampling.bias;
     /* about 8 MiB at most */
@@ -33,6 +34,8 @@ static bool take(gw_request *r, const gw_submit *s)
                       .sampling = s->sampling,
                       .stop_ids_len = s->stop_ids_len,
                       .policy = s->policy,
+                      .share = share,
+                      .priority = s->priority,
                       .asked_us = -1,
                       .lost_us = -1,
                       .stuck_us = -1};
@@ -84,12 +87,52 @@ static void refuse_unknown(gw_brain *b, const gw_submit *s, const char *node_id,
     else gw_request_refuse(b, s->request, GW_FAIL_UNKNOWN_NODE, BT_EARG, 0, stats, text);
 }
 
+/* The node_id of the wish for which as many requests wait as may; NULL: there is none. */
+static const char *crowded_node(const gw_brain *b, const gw_submit *s)
+{
+    const uint32_t most = b->cfg.queue_max / 4 > 0 ? b->cfg.queue_max / 4 : 1;
+    const char *const names[] = {s->prefer_prefill, s->prefer_decode};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const int64_t at = *names[i] ? gw_registry_had_place(&b->registry, gw_registry_name(names[i])) : -1;
+        if (at >= 0 && b->wanted[at] >= most) return names[i];
+    }
+    return NULL;
+}
+
+/* Makes room for a request of a share that has less than its part: the newest of the share that has most over
+ * its part, and of its newest the least important, gives way. */
+static void make_room(gw_brain *b, uint32_t share)
+{
+    const int64_t most = gw_shares_gives_way(&b->shares, share, b->cfg.queue_max);
+    const int64_t at = most < 0 ? -1 : bt_order_from(&b->newest, 0, (bt_order_key){(uint64_t)most << 32, 0});
+    gw_request *r = at >= 0 ? &b->requests[at] : NULL;
+    if (!r || r->share != most) return;
+    gw_request_fail(b, r, GW_FAIL_OVERLOADED, BT_EAGAIN, gw_request_retry_ms(b, r->share),
+                    "%u requests are waiting, and %u of them are of this key or address: more than its part "
+                    "while others wait",
+                    b->queued, b->shares.items[most].waiting);
+}
+
+/* Why there is no room for the request, in words; false: there is. */
+static bool is_full(bt_fault *ret, const gw_brain *b, const gw_submit *s, const gw_request *place)
+{
+    const char *crowded = crowded_node(b, s);
+    if (b->draining) snprintf(ret->text, sizeof ret->text, "this gateway is shutting down");
+    else if (crowded)
+        snprintf(ret->text, sizeof ret->text,
+                 "a quarter of all requests that may wait are waiting for node '%s' already", crowded);
+    else if (b->queued >= b->cfg.queue_max || !place)
+        snprintf(ret->text, sizeof ret->text, "%u requests are waiting already", b->queued);
+    else return false;
+    return true;
+}
+
 void gw_request_submit(gw_brain *b, const gw_submit *s, const bt_random *random)
 {
     gw_stats none = {.prompt_tokens = s->ids_len, .max_tokens = s->max_tokens, .gateway_queue_us = -1,
                      .ttft_us = -1, .reserve_us = -1};
     b->n.submitted++;
-    bt_fault fault = {"the prompt, max_tokens or number of stop ids is out of range"};
+    bt_fault fault = {"the prompt, max_tokens, number of stop ids or weight is out of range"};
     if (is_bad(b, s) || bt_sample_params_check(&s->sampling, &fault) < 0) {
         gw_request_refuse(b, s->request, GW_FAIL_BAD, BT_EARG, 0, &none, fault.text);
         return;
@@ -100,17 +143,16 @@ void gw_request_submit(gw_brain *b, const gw_submit *s, const bt_random *random)
         refuse_unknown(b, s, unknown, &none);
         return;
     }
+    const uint32_t share = gw_shares_enter(&b->shares, s->share, s->weight ? s->weight : 1);
     gw_request *r = free_place(b);
-    if (b->draining || b->queued >= b->cfg.queue_max || !r) {
-        snprintf(fault.text, sizeof fault.text,
-                 b->draining ? "this gateway is shutting down" : "%u requests are waiting already",
-                 b->queued);
-        gw_request_refuse(b, s->request, GW_FAIL_OVERLOADED, BT_EAGAIN, gw_request_retry_ms(b), &none,
+    if (b->queued >= b->cfg.queue_max && r && !b->draining && !crowded_node(b, s)) make_room(b, share);
+    if (is_full(&fault, b, s, r)) {
+        gw_request_refuse(b, s->request, GW_FAIL_OVERLOADED, BT_EAGAIN, gw_request_retry_ms(b, share), &none,
                           fault.text);
         return;
     }
-    if (!take(r, s)) {
-        gw_request_refuse(b, s->request, GW_FAIL_OVERLOADED, BT_ENOMEM, gw_request_retry_ms(b), &none,
+    if (!take(r, s, share)) {
+        gw_request_refuse(b, s->request, GW_FAIL_OVERLOADED, BT_ENOMEM, gw_request_retry_ms(b, share), &none,
                           "out of memory");
         return;
     }
@@ -195,13 +237,14 @@ static uint64_t changes(const gw_brain *b)
 }
 
 /* Its choice would be the same until something changes, or a refusal ends. */
-static void rest_busy(gw_brain *b, const gw_request *r)
+static void rest_busy(gw_brain *b, gw_request *r)
 {
     const int64_t until_us = gw_avoid_due_us(&b->router.avoid, b->now_us);
     const bool is_first = bt_order_first(&b->line, GW_LINE_BUSY) < 0;
     if (is_first || until_us < b->busy_until_us) b->busy_until_us = until_us;
     if (is_first) b->busy_changes = changes(b);
-    bt_order_put(&b->line, GW_LINE_BUSY, (uint32_t)(r - b->requests), bt_order_number(r->number));
+    gw_request_take_turn(b, r);
+    gw_request_stand(b, r, GW_LINE_BUSY, bt_order_number(r->number));
 }
 
 /* All of one part stand in line again. */
@@ -252,6 +295,7 @@ static bool dispatch_one(gw_brain *b, gw_request *r)
     switch (answer) {
     case GW_ROUTE_CHOSEN:
         if (c.odd_decode && c.local == GW_LOCAL_NOT) say_odd(b, &c);
+        gw_request_take_turn(b, r);
         assign(b, r, &c);
         return true;
     case GW_ROUTE_TOO_LONG:
@@ -263,6 +307,7 @@ static bool dispatch_one(gw_brain *b, gw_request *r)
     case GW_ROUTE_NO_NODE:
         if (r->stuck_us < 0) r->stuck_us = b->now_us;
         r->stuck_epoch = b->epoch;
+        gw_request_take_turn(b, r);
         return true;
     case GW_ROUTE_BUSY:
         if (is_choosy) rest_busy(b, r);
@@ -271,16 +316,14 @@ static bool dispatch_one(gw_brain *b, gw_request *r)
     return true;
 }
 
-/* In order of arrival. Nobody overtakes one that waits for a free slot, unless it is choosy. */
+/* In the order of shares and, within a share, of arrival. Nobody overtakes one that waits for a free slot,
+ * unless it is choosy. */
 void gw_request_dispatch(gw_brain *b)
 {
     stand_up(b);
-    int64_t at = bt_order_first(&b->line, GW_LINE_READY), next;
-    for (; at >= 0 && b->active < b->cfg.active_max; at = next) {
-        gw_request *r = &b->requests[at];
-        next = bt_order_next(&b->line, at);
+    for (gw_request *r; b->active < b->cfg.active_max && (r = gw_request_next(b));) {
         const bool goes_on = dispatch_one(b, r);
-        if (r->state == GW_QUEUED && !bt_order_has(&b->line, GW_LINE_BUSY, (uint32_t)at))
+        if (r->state == GW_QUEUED && !bt_order_has(&b->line, GW_LINE_BUSY, (uint32_t)(r - b->requests)))
             gw_request_line_up(b, r);
         gw_request_rearm(b, r);
         if (!goes_on) return;

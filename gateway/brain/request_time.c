@@ -46,7 +46,7 @@ void gw_request_expire(gw_brain *b, gw_request *r)
         out_of_patience(b, r);
     } else if (r->state == GW_QUEUED) {
         if (b->now_us - r->waiting_us >= b->cfg.queue_us)
-            gw_request_fail(b, r, GW_FAIL_OVERLOADED, BT_EAGAIN, gw_request_retry_ms(b),
+            gw_request_fail(b, r, GW_FAIL_OVERLOADED, BT_EAGAIN, gw_request_retry_ms(b, r->share),
                             "every node was busy for %lld s", (long long)(b->cfg.queue_us / 1000000));
     } else if (b->now_us >= r->deadline_us) {
         if (r->state == GW_CLOSING) gw_request_done(b, r);

@@ -2,6 +2,7 @@
 #define GW_STATE_H
 #include "gateway/brain/brain.h"
 #include "gateway/brain/debts.h"
+#include "gateway/brain/shares.h"
 
 /* All that the gateway's brain holds, for the files of this folder (and for tests/world, which looks inside to
  * check it).
@@ -9,6 +10,7 @@
  * The files in an order to read them; each calls only those above it:
  *   registry, affinity, avoid, debts    tables of nodes: known nodes, who had which prompts, who fails, who owes what
  *   route             which nodes a request gets
+ *   shares            whose request is next, and who gives way
  *   act.c             the actions of a step
  *   request_due.c     when a request is next due
  *   request.c         the table of requests, the queue, and what a request says to its nodes
@@ -54,6 +56,10 @@ typedef struct gw_request {
     gw_policy policy;
     char prefer_prefill[BT_MSG_MAX_ID_BYTES + 1], prefer_decode[BT_MSG_MAX_ID_BYTES + 1];
     uint64_t only_prefill, only_decode; /* gw_node.name of these two; 0 once a node was lost */
+    uint32_t share;                     /* place in gw_brain.shares */
+    int32_t priority;
+    bool has_had_turn;    /* it has paid its share's tokens, and stands before all of its share that have not */
+    uint32_t wants_at[2]; /* QUEUED: places in gw_brain.wanted of only_prefill and only_decode, + 1; 0: none */
 
     /* Progress. */
     uint32_t next_index;                  /* number of accepted tokens, a final stop id included */
@@ -101,9 +107,10 @@ typedef struct gw_role {
     int64_t deadline_us, resend_us;
 } gw_role;
 
-/* Where a QUEUED request waits; all lines but RESTING are in order of number. */
+/* Where a QUEUED request waits. READY is in order of share, then come those that have had their turn, then priority and
+ * number; STUCK and BUSY are in order of number. */
 typedef enum gw_line {
-    GW_LINE_READY = 0, /* its turn comes in order */
+    GW_LINE_READY = 0, /* its turn comes by its share */
     GW_LINE_RESTING,   /* not before not_before_us; by that */
     GW_LINE_STUCK,     /* no nodes could serve it, until the state of a node changes */
     GW_LINE_BUSY,      /* choosy, and all nodes that could serve it were taken: until anything about nodes changes */
@@ -119,12 +126,16 @@ struct gw_brain {
     gw_request *requests;
     uint32_t requests_len;  /* places; GW_NONE is a free one */
     uint32_t requests_used; /* places that were ever taken */
-    uint32_t *by_number;   /* [numbers] requests that have not ended: chains of places + 1, by the number's last bits */
-    uint32_t numbers;      /* a power of two */
-    bt_order idle;         /* GW_PLACE_FREE, GW_PLACE_DEAD: places */
-    bt_order due;          /* GW_DUE: by gw_request_due_us; GW_RIPE: what this step has still to look at, by place */
-    bt_order sides;        /* open ones, by node: 2 * place + (is decode) */
-    bt_order line;         /* those QUEUED, see gw_line */
+    uint32_t *by_number; /* [numbers] requests that have not ended: chains of places + 1, by the number's last bits */
+    uint32_t numbers;    /* a power of two */
+    bt_order idle;       /* GW_PLACE_FREE, GW_PLACE_DEAD: places */
+    bt_order due;        /* GW_DUE: by gw_request_due_us; GW_RIPE: what this step has still to look at, by place */
+    bt_order sides;      /* open ones, by node: 2 * place + (is decode) */
+    bt_order line;       /* those QUEUED, see gw_line */
+    bt_order newest; /* those QUEUED that have never had nodes: by share, the least of it and of these the newest first
+                      */
+    gw_shares shares;
+    uint32_t *wanted;      /* requests that wait for a node, by gw_registry_had_place */
     uint64_t line_epoch;   /* gw_brain.epoch when GW_LINE_STUCK was last moved on */
     uint64_t busy_changes; /* changes of nodes and of affinity when the first request came to GW_LINE_BUSY */
     int64_t busy_until_us; /* when a refusal ends for which GW_LINE_BUSY waits */
