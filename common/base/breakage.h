@@ -23,7 +23,8 @@
     X(ticket_ignored, "a decode node does not compare tickets and senders") \
     X(replay_without_prefix, "a decode node keeps rows that decoding made as the prefix of prompts") \
     X(wrong_class_shared, "a decode node shares rows of another class") \
-    X(salt_ignored, "a node shares the rows of a prompt that has another salt") \
+    X(decode_salt_ignored, "a decode node shares rows with prompts of another salt") \
+    X(prefill_salt_ignored, "a prefill node shares rows with prompts of another salt") \
     X(salt_lost, "a gateway forgets the salt of a request that begins anew") \
     X(role_forgotten, "a node that drains for another role ends instead") \
     X(leaving_ignored, "a gateway gives work to nodes that say that they drain") \

@@ -67,7 +67,7 @@ static uint32_t most_shared(const bt_msg_reserve *w, bool is_here) { return w->p
 
 static bt_prompt_view prompt_of(const bt_msg_reserve *w)
 {
-    const bt_prompt_salt salt = BT_BREAK(salt_ignored) ? (bt_prompt_salt){{0}} : w->salt;
+    const bt_prompt_salt salt = BT_BREAK(decode_salt_ignored) ? (bt_prompt_salt){{0}} : w->salt;
     return (bt_prompt_view){w->prompt_tokens, w->ids, w->hashes, salt};
 }
 

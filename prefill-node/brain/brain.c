@@ -57,7 +57,7 @@ static pf_record *room(pf_brain *b, uint32_t *ret_slot, const char **ret_why)
 /* The prompt and then the bias list in one block, and the record of it all; false: out of memory. */
 static bool keep(pf_brain *b, pf_record *r, const bt_msg_prefill *w)
 {
-    const bt_prompt_salt salt = BT_BREAK(salt_ignored) ? (bt_prompt_salt){{0}} : w->salt;
+    const bt_prompt_salt salt = BT_BREAK(prefill_salt_ignored) ? (bt_prompt_salt){{0}} : w->salt;
     const bt_prompt_view prompt = {w->ids_len, w->ids, w->hashes, salt};
     const size_t prompt_bytes = bt_prompt_bytes(&prompt),
                  bias_bytes = w->sampling.bias_len * sizeof(bt_sample_bias);

@@ -1,5 +1,6 @@
 /* The shell of the simulated gateways, and every client: what they are given is compared with what the toy
  * engines must say. */
+#include "base/num.h"
 #include "base/rng.h"
 #include "tests/world/sim_node.h"
 
@@ -235,6 +236,7 @@ uint64_t sim_world_submit_to(sim_world *w, uint32_t gateway, uint32_t prompt_tok
                             .submitted_us = w->now_us, .heard_us = w->now_us},
                       .may_be_refused = p->is_draining || gw_brain_queued(p->gw) >= w->o.queue_max,
                       .seed = sim_net_draw(w->net), .life = p->life};
+    if (w->o.salts > 1) c->salt = (uint32_t)(bt_rng_u64(w->o.seed, w->clients_len) % w->o.salts);
     c->ids = malloc(prompt_tokens * sizeof *c->ids);
     if (!c->ids || (!w->o.is_bare && note_nodes(w, c) < 0)) return 0;
     draw_prompt(w, c);
@@ -249,8 +251,10 @@ uint64_t sim_world_submit_to(sim_world *w, uint32_t gateway, uint32_t prompt_tok
                    .sampling = {.top_p = 1, .seed = c->seed},
                    .stop_ids_len = 1,
                    .stop_ids = {SIM_TOY_STOP}};
+    bt_put32(s.salt.bytes, c->salt);
     sim_trace(w, "=== request %llu of %u + %u tokens to %u", (unsigned long long)s.request, prompt_tokens,
               max_tokens, gateway);
+    if (c->salt) sim_trace(w, "    its salt is number %u", c->salt);
     sim_net_stream(w->net, gateway);
     sim_gateway_step(w, gateway, &(gw_event){.type = GW_EV_SUBMIT, .u.submit = &s});
     sim_after(w, gateway);

@@ -1,4 +1,5 @@
 /* The shell of a simulated decode node: its brain, its bulk socket, its pages, its worker (sim_worker.c). */
+#include "decode-node/brain/brain_inner.h"
 #include "kv/kv_header.h"
 #include "tests/world/sim_bare.h"
 #include "tests/world/sim_node.h"
@@ -59,6 +60,8 @@ static void move_pages(sim_world *w, uint32_t self, const dc_action *a)
         ok = a->u.swap.tokens == p->runs[slot].rows && sim_pages_swap_out(p->pages, slot, a->u.swap.tokens);
     else if (a->type == DC_DO_SWAP_IN) ok = sim_pages_swap_in(p->pages, slot, a->u.swap.tokens);
     else ok = sim_pages_drop_swap(p->pages, slot);
+    if (a->type == DC_DO_SET_PAGES && a->u.set.pages_len)
+        sim_pages_set_salt(p->pages, slot, sim_salt_of(w, &p->dc->attempts, slot));
     if (a->type == DC_DO_SET_PAGES && a->u.set.is_growth) sim_worker_grow(w, self, slot);
     if (!ok) sim_broken(w, "a decode node cannot do what its brain counted on, action %d", (int)a->type);
     if (sim_pages_swapped(p->pages) > w->o.swap_pages) sim_broken(w, "the swap store holds more than it may");

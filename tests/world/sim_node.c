@@ -40,6 +40,13 @@ uint32_t sim_process_by_incarnation(const sim_world *w, const bt_incarnation *wh
                : UINT32_MAX;
 }
 
+uint32_t sim_salt_of(const sim_world *w, const bt_attempts *t, uint32_t slot)
+{
+    const bt_attempt *a = bt_attempts_by_slot(t, slot);
+    return a && a->ref.number >= 1 && a->ref.number <= w->clients_len ? w->clients[a->ref.number - 1].salt
+                                                                      : 0;
+}
+
 uint32_t sim_rule_of(const sim_world *w, uint32_t process)
 {
     const bool is_prefill = process >= w->o.gateways && process < w->o.gateways + w->o.prefills;

@@ -4,6 +4,7 @@
 #include "tests/world/sim_pages.h"
 #include "tests/world/sim_toy.h"
 #include "tests/world/sim_world.h"
+#include "xfer/attempts.h"
 
 /* What the files of the simulated world share: its processes and how they touch the network. For sim_*.c only. */
 typedef struct sim_run { /* a slot's work in an engine */
@@ -59,6 +60,7 @@ typedef struct sim_answer {
 typedef struct sim_client {
     sim_request r;
     int32_t *ids;
+    uint32_t salt;       /* 0: none */
     uint64_t seed, life; /* life: of its gateway */
     uint32_t attempt;
     int64_t attempt_us; /* the highest that was begun; when */
@@ -123,7 +125,9 @@ void sim_trace(sim_world *w, const char *fmt, ...) __attribute__((format(printf,
 /* The random numbers of a step. Where the brain looks at none, none are computed, and the stream goes on as if they
  * were. */
 bt_random sim_random(sim_world *w, bool is_looked_at);
-uint32_t sim_rule_of(const sim_world *w, uint32_t process);                         /* by which it computes prompts */
+uint32_t sim_rule_of(const sim_world *w, uint32_t process); /* by which it computes prompts */
+/* The salt of the request whose attempt has the slot, by its client and not by any message. */
+uint32_t sim_salt_of(const sim_world *w, const bt_attempts *t, uint32_t slot);
 uint32_t sim_process_by_incarnation(const sim_world *w, const bt_incarnation *who); /* UINT32_MAX: nobody */
 /* sim_check.c: checks what must hold. */
 void sim_check_process(sim_world *w, uint32_t self); /* after each of its steps: cheap */

@@ -10,7 +10,7 @@ enum { POISON = 0xee };
 
 typedef struct table {
     uint32_t *page;
-    uint32_t len;
+    uint32_t len, salt;
     uint8_t *swap;
     uint32_t swap_tokens;
     uint64_t *digests; /* [longest pages] of rows up to each token's; the first `digested` are right */
@@ -21,6 +21,7 @@ struct sim_pages {
     uint32_t slots, pages, page_tokens, longest; /* longest: pages of one slot */
     uint8_t *bytes;
     uint32_t *holders, used; /* slots that have a page */
+    uint32_t *salts;         /* of who wrote a page last */
     table *slot;
 };
 
@@ -42,8 +43,9 @@ bt_err sim_pages_new(sim_pages **ret, uint32_t slots, uint32_t pages, uint32_t p
     p->longest = pages_for(p, ctx_tokens);
     p->bytes = malloc(pages * page_bytes(p));
     p->holders = calloc(pages, sizeof *p->holders);
+    p->salts = calloc(pages, sizeof *p->salts);
     p->slot = calloc(slots, sizeof *p->slot);
-    bool ok = p->bytes && p->holders && p->slot;
+    bool ok = p->bytes && p->holders && p->salts && p->slot;
     for (uint32_t i = 0; ok && i < slots; i++) {
         p->slot[i].page = calloc(p->longest, sizeof *p->slot[i].page);
         p->slot[i].swap = malloc(p->longest * page_bytes(p));
@@ -70,6 +72,7 @@ void sim_pages_free(sim_pages *p)
     free(p->slot);
     free(p->bytes);
     free(p->holders);
+    free(p->salts);
     free(p);
 }
 
@@ -137,9 +140,20 @@ bool sim_pages_write(sim_pages *p, uint32_t slot, uint32_t layer, uint32_t token
     table *t = &p->slot[slot];
     const bool is_alone = p->holders[t->page[token / p->page_tokens]] == 1;
     memcpy(row_at(p, slot, layer, token), row, SIM_TOY_ROW_BYTES);
+    p->salts[t->page[token / p->page_tokens]] = t->salt;
     if (token < t->digested) t->digested = token;
     for (uint32_t i = 0; !is_alone && i < p->slots; i++) p->slot[i].digested = 0;
     return is_alone;
+}
+
+void sim_pages_set_salt(sim_pages *p, uint32_t slot, uint32_t salt) { p->slot[slot].salt = salt; }
+
+bool sim_pages_are_of_salt(const sim_pages *p, uint32_t slot, uint32_t tokens)
+{
+    const table *t = &p->slot[slot];
+    for (uint32_t i = 0; i < pages_for(p, tokens); i++)
+        if (p->salts[t->page[i]] != t->salt) return false;
+    return true;
 }
 
 uint64_t sim_pages_digest(sim_pages *p, uint32_t slot, uint32_t tokens)

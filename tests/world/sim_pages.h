@@ -21,6 +21,11 @@ bool sim_pages_swap_out(sim_pages *p, uint32_t slot, uint32_t tokens);
 bool sim_pages_swap_in(sim_pages *p, uint32_t slot, uint32_t tokens);
 bool sim_pages_drop_swap(sim_pages *p, uint32_t slot);
 
+/* Rows that the slot writes from now on are of a prompt of this salt. Whether the first `tokens` rows of the slot lie
+ * in pages that were written last under its salt: */
+void sim_pages_set_salt(sim_pages *p, uint32_t slot, uint32_t salt);
+bool sim_pages_are_of_salt(const sim_pages *p, uint32_t slot, uint32_t tokens);
+
 /* of a page that the slot has */
 const uint8_t *sim_pages_row(const sim_pages *p, uint32_t slot, uint32_t layer, uint32_t token);
 /* False, though written: another slot has the page too. */

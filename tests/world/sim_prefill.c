@@ -1,6 +1,7 @@
 /* The shell of a simulated prefill node: its brain, its bulk sockets, a toy worker that makes KV chunk by
  * chunk, layer by layer, in the pages that the brain says; what is sent is read out of them. */
 #include "kv/kv_header.h"
+#include "prefill-node/brain/brain_inner.h"
 #include "tests/world/sim_bare.h"
 #include "tests/world/sim_node.h"
 
@@ -18,6 +19,7 @@ struct sim_kv {
     uint32_t slots, longest;
     uint64_t *rows;          /* [pages][PAGE_TOKENS][layers] the prefix hash that the row was made of */
     uint32_t *tables, *lens; /* [slots][longest] pages of the last COMPUTE; [slots] 0: none */
+    uint32_t *salts;         /* [pages] of the prompt whose rows they hold */
 };
 
 bt_err sim_prefill_new(sim_kv **ret, const sim_options *o)
@@ -29,7 +31,8 @@ bt_err sim_prefill_new(sim_kv **ret, const sim_options *o)
     kv->rows = calloc((size_t)o->pages_total * PAGE_TOKENS * SIM_TOY_LAYERS, sizeof *kv->rows);
     kv->tables = calloc((size_t)kv->slots * kv->longest, sizeof *kv->tables);
     kv->lens = calloc(kv->slots, sizeof *kv->lens);
-    if (kv->rows && kv->tables && kv->lens) {
+    kv->salts = calloc(o->pages_total, sizeof *kv->salts);
+    if (kv->rows && kv->tables && kv->lens && kv->salts) {
         *ret = kv;
         return BT_OK;
     }
@@ -43,6 +46,7 @@ void sim_prefill_free(sim_kv *kv)
     free(kv->rows);
     free(kv->tables);
     free(kv->lens);
+    free(kv->salts);
     free(kv);
 }
 
@@ -73,6 +77,13 @@ static void hold_pages(sim_world *w, uint32_t self, const pf_action *a)
             for (uint32_t k = own; k < len; k++)
                 if (table_of(kv, s)[i] == a->u.compute.pages[k])
                     sim_broken(w, "prefill node %u: page %u has two owners", self, a->u.compute.pages[k]);
+    const uint32_t salt = sim_salt_of(w, &w->processes[self].pf->attempts, slot);
+    for (uint32_t k = 0; k < len; k++) {
+        uint32_t *of = &kv->salts[a->u.compute.pages[k]];
+        if (k >= own) *of = salt;
+        else if (*of != salt && !w->o.is_bare)
+            sim_broken(w, "prefill node %u: a prompt has rows of a prompt of another salt", self);
+    }
     kv->lens[slot] = len;
     memcpy(table_of(kv, slot), a->u.compute.pages, len * sizeof *kv->tables);
     for (uint32_t t = 0; t < len * PAGE_TOKENS; t++)

@@ -37,6 +37,10 @@ void sim_worker_start(sim_world *w, uint32_t self, const dc_action *a)
         sim_broken(w, "START on a busy decode slot, or without its pages");
         return;
     }
+    if (!w->o.is_bare && !sim_pages_are_of_salt(p->pages, a->u.start.slot, a->u.start.rows)) {
+        sim_broken(w, "decode node %u: a prompt has rows of a prompt of another salt", self);
+        return;
+    }
     if (a->u.start.rows < prompt && !w->o.can_prefill) {
         sim_broken(w, "START without a prompt's rows where nobody can make them");
         return;

@@ -22,6 +22,7 @@ typedef struct sim_options {
     uint32_t local_below_tokens; /* such prompts, as in gateway/brain/brain.h; all of them where prefills is 0 */
     bool mixes;        /* ... in mixed steps with rows of answers (decode-node/brain/batch.h); else in turns */
     uint32_t prefixes; /* a prompt begins with one of so many prefixes, half of it long; 0: none */
+    uint32_t salts;    /* a prompt has one of so many salts, or none instead of the first; 0 or 1: none has */
     uint32_t queue_max, active_max; /* as in gateway/brain/brain.h */
     uint64_t window_bytes;          /* credit; small values make transfers wait for it */
     double blocked_ratio;           /* SEND_BLOCKs that the socket does not take at once */

@@ -472,6 +472,25 @@ static void prefills_here_and_there_with_the_same_tokens(void **s)
     assert_true(n.preempted > 200 && n.dropped > 20 && n.local_prefills > 300 && n.given_up == 0);
 }
 
+/* Three salts, each with its own hits, in nodes of both kinds; the world sees to it that none has another's.
+ */
+static void shares_prefixes_only_within_a_salt(void **s)
+{
+    (void)s;
+    dc_counters n = {0};
+    for (uint64_t seed = 5500; seed < 5560; seed++) {
+        sim_options o = squeezed(seed);
+        o.decodes = 1 + seed % 2;
+        o.can_prefill = seed % 3 == 0;
+        o.local_below_tokens = 30;
+        o.swap_pages = 16;
+        o.salts = 3;
+        squeeze(&n, &o, 80);
+    }
+    say(&n);
+    assert_true(n.prefix_hits > 50 && n.preempted > 100);
+}
+
 static void replays_a_seed_exactly(void **s)
 {
     (void)s;
@@ -511,6 +530,7 @@ int main(void)
         cmocka_unit_test(goes_on_in_a_new_attempt_where_a_decode_node_keeps_nothing),
         cmocka_unit_test(prefills_on_the_decode_node_and_shares_prefixes),
         cmocka_unit_test(prefills_here_and_there_with_the_same_tokens),
+        cmocka_unit_test(shares_prefixes_only_within_a_salt),
         cmocka_unit_test(replays_a_seed_exactly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
