@@ -12,6 +12,13 @@ int64_t bt_clock_ns(void)
 
 int64_t bt_clock_us(void) { return bt_clock_ns() / 1000; }
 
+int64_t bt_clock_thread_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t); /* likewise */
+    return ((int64_t)t.tv_sec * 1000000000 + t.tv_nsec) / 1000;
+}
+
 int64_t bt_clock_wall_s(void)
 {
     struct timespec t;

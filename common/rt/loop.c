@@ -44,6 +44,8 @@ struct bt_loop {
     sigset_t mask_before;
     bt_loop_signal_fn *signal_fn;
     void *signal_ud;
+    bt_loop_turn_fn *turn_fn; /* NULL: nobody asks */
+    void *turn_ud;
 };
 
 bt_err bt_loop_new(bt_loop **ret, bt_fault *fault)
@@ -253,6 +255,12 @@ void bt_loop_end_signals(void)
 
 /* ---- rounds ---- */
 
+void bt_loop_on_turns(bt_loop *l, bt_loop_turn_fn *fn, void *ud)
+{
+    l->turn_fn = fn;
+    l->turn_ud = ud;
+}
+
 static void tidy(bt_loop *l)
 {
     size_t n = 0;
@@ -295,6 +303,7 @@ bt_err bt_loop_step(bt_loop *l, int64_t timeout_ms, bt_fault *fault)
     const int ready = zmq_poll(l->items, (int)count, wait_ms(l, timeout_ms));
     if (ready < 0 && errno != EINTR)
         return bt_fail(fault, BT_EIO, "cannot poll sockets: %s", zmq_strerror(errno));
+    if (l->turn_fn) l->turn_fn(l->turn_ud, false);
     run_timers(l);
     for (size_t i = 0; ready > 0 && i < count; i++) {
         const watch w = l->watches[i]; /* a copy: adding may move the array */
@@ -304,6 +313,7 @@ bt_err bt_loop_step(bt_loop *l, int64_t timeout_ms, bt_fault *fault)
                                 (got & ZMQ_POLLERR ? BT_LOOP_ERR : 0u);
         if (w.id && (events & (w.events | BT_LOOP_ERR))) w.fn(w.ud, events);
     }
+    if (l->turn_fn) l->turn_fn(l->turn_ud, true);
     return BT_OK;
 }
 

@@ -15,6 +15,7 @@ typedef struct bt_loop bt_loop;
 enum { BT_LOOP_IN = 1, BT_LOOP_OUT = 2, BT_LOOP_ERR = 4 }; /* ERR comes by itself, and only for descriptors */
 typedef void bt_loop_fn(void *ud, unsigned events);        /* events: what is ready; 0 for timers */
 typedef void bt_loop_signal_fn(void *ud, int signo);
+typedef void bt_loop_turn_fn(void *ud, bool is_over);
 
 bt_err bt_loop_new(bt_loop **ret, bt_fault *fault);
 void bt_loop_free(bt_loop *loop); /* closes no socket or descriptor; NULL is fine */
@@ -43,6 +44,9 @@ bool bt_loop_held_end(void);
 
 /* The process is leaving: from now on further signals are ignored, so that its exit code says how it went. */
 void bt_loop_end_signals(void);
+
+/* fn is called when the wait of each round ends (not over), and when its last handler has returned (over). */
+void bt_loop_on_turns(bt_loop *loop, bt_loop_turn_fn *fn, void *ud);
 
 bt_err bt_loop_run(bt_loop *loop, bt_fault *fault); /* until bt_loop_stop; BT_EIO when polling fails */
 /* One round: waits up to timeout_ms (-1: until something is ready or due), runs the handlers. */

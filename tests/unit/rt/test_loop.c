@@ -292,6 +292,25 @@ static void sockets_are_read_until_they_are_empty(void **s)
     bt_sock_ctx_free(ctx);
 }
 
+static void note_turn(void *ud, bool is_over)
+{
+    assert_string_equal(ud, "turns");
+    order[strlen(order)] = is_over ? ')' : '(';
+}
+
+static void each_round_says_when_its_wait_ends_and_when_it_is_over(void **s)
+{
+    (void)s;
+    uint64_t id;
+    char name[] = "turns";
+    bt_loop_on_turns(loop, note_turn, name);
+    assert_int_equal(bt_loop_add_timer(&id, loop, 5, 0, note_and_stop, LETTER('b')), BT_OK);
+    assert_int_equal(bt_loop_add_timer(&id, loop, 0, 0, note, LETTER('a')), BT_OK);
+    assert_int_equal(bt_loop_run(loop, NULL), BT_OK);
+    assert_memory_equal(order, "(a)", 3); /* a round that finds nothing due is one too */
+    assert_memory_equal(order + strlen(order) - 3, "(b)", 3);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, new_loop, free_loop)
@@ -308,6 +327,7 @@ int main(void)
         T(signals_come_as_calls),
         T(a_signal_between_two_loops_waits_for_the_second),
         T(sockets_are_read_until_they_are_empty),
+        T(each_round_says_when_its_wait_ends_and_when_it_is_over),
     };
     return cmocka_run_group_tests_name("loop", tests, NULL, NULL);
 }
