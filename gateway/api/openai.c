@@ -68,12 +68,22 @@ bt_err gw_openai_parse(gw_openai_request *ret, gw_openai_error *err, bool is_cha
     return BT_OK;
 }
 
-void gw_openai_request_done(gw_openai_request *r)
+void gw_openai_request_drop_texts(gw_openai_request *r)
 {
     free(r->message);
     free(r->prompt_ids);
-    free(r->bias);
     json_decref(r->root);
+    r->message = NULL;
+    r->prompt = NULL;
+    r->prompt_ids = NULL;
+    r->root = NULL;
+    r->messages = r->prompt_len = r->prompt_ids_len = r->stops = 0;
+}
+
+void gw_openai_request_done(gw_openai_request *r)
+{
+    gw_openai_request_drop_texts(r);
+    free(r->bias);
     *r = (gw_openai_request){0};
 }
 

@@ -59,6 +59,8 @@ typedef struct gw_openai_request {
 bt_err gw_openai_parse(gw_openai_request *ret, gw_openai_error *err, bool is_chat, const char *body, size_t len,
                        const gw_openai_limits *limits);
 void gw_openai_request_done(gw_openai_request *r);
+/* Frees messages, prompt and stop strings, which are most of a request; the other fields stay. */
+void gw_openai_request_drop_texts(gw_openai_request *r);
 
 /* How many tokens an answer may have, and by which rule: "request", "context" (the room that the prompt leaves, where
  * more was asked for), "max-answer" (a chat without max_tokens), "default" (a completion without max_tokens). */

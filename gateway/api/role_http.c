@@ -24,6 +24,10 @@ bt_err gw_role_http_parse(bt_role *ret, gw_openai_error *err, const char *body, 
 {
     json_error_t je;
     size_t bad;
+    if (len > GW_ROLE_HTTP_MAX_BYTES)
+        return gw_openai_fail(err, 400, BAD, "body_too_large", NULL,
+                              "The body has %zu bytes; at most %d are allowed here.", len,
+                              GW_ROLE_HTTP_MAX_BYTES);
     if (!bt_utf8_valid(body, len, &bad))
         return gw_openai_fail(err, 400, BAD, "invalid_json", NULL, "The body is not valid UTF-8 at byte %zu.",
                               bad);

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "gateway/api/refusal.h"
+#include "gateway/door/bodies.h"
 #include "gateway/door/capture.h"
 #include "gateway/door/live.h"
 #include "gateway/door/pages.h"
@@ -43,31 +44,25 @@ void gw_door_free(gw_door *d)
     free(d);
 }
 
-void gw_door_set_http(gw_door *d, const gw_http *http, const char *url)
+void gw_door_set_http(gw_door *d, gw_http *http, const char *url)
 {
     d->http = http;
     d->url = url;
 }
 void gw_door_drain(gw_door *d) { d->is_draining = true; }
 size_t gw_door_open_count(const gw_door *d) { return d->open_count; }
+size_t gw_door_unread_count(const gw_door *d) { return d->unread_count; }
 
 /* ---- a request: from the body of a POST to a SUBMIT for the brain ---- */
 
-static bt_err fill_live(gw_door *d, gw_live *l, gw_http_exchange *x, const gw_openai_request *r,
-                        gw_openai_bound bound)
+static void fill_live(gw_door *d, gw_live *l, const gw_openai_request *r)
 {
-    bt_fault fault;
-    const size_t max_tokens = bound.tokens;
-    const bt_err e = gw_text_begin(&l->text, d->env.text, r, max_tokens, &fault);
-    if (e < 0) return e;
-    bt_buf_init(&l->ids, max_tokens * sizeof(int32_t));
-    if (r->sampling.logprobs) gw_logprobs_begin(&l->logprobs, d->env.text->tok, r->is_chat, max_tokens);
-    l->x = x;
+    bt_buf_init(&l->ids, l->bound.tokens * sizeof(int32_t));
+    if (r->sampling.logprobs) gw_logprobs_begin(&l->logprobs, d->env.text->tok, r->is_chat, l->bound.tokens);
     l->number = ++d->number;
-    l->arrived_us = l->wrote_us = l->token_us = bt_clock_us();
+    l->wrote_us = l->token_us = bt_clock_us();
     l->is_stream = r->is_stream;
     l->is_baton = r->is_baton;
-    l->bound = bound;
     gw_capture_begin(l, &r->sampling);
     l->head = (gw_answer_head){.is_chat = r->is_chat, .has_usage_chunk = r->has_usage_chunk,
                                .model = d->env.names[0], .created_s = bt_clock_wall_s()};
@@ -75,31 +70,17 @@ static bt_err fill_live(gw_door *d, gw_live *l, gw_http_exchange *x, const gw_op
     memcpy(&key, d->id_key, sizeof key);
     (void)snprintf(l->head.id, sizeof l->head.id, "%s-%016llx%08llx", r->is_chat ? "chatcmpl" : "cmpl",
                    (unsigned long long)key, (unsigned long long)l->number);
-    return BT_OK;
 }
 
-static void submit(gw_door *d, gw_http_exchange *x, const gw_openai_request *r, gw_openai_error *err,
-                   bt_err *ret)
+/* Takes l. */
+static void submit(gw_door *d, gw_live *l, const gw_openai_request *r)
 {
-    gw_openai_bound bound = {0, ""};
-    const uint32_t ctx_tokens = gw_door_context_tokens(d);
-    gw_live *l = calloc(1, sizeof *l);
-    bt_err e = l ? BT_OK : BT_ENOMEM;
-    if (e == BT_OK) e = gw_text_prompt(&l->prompt_ids, &l->prompt_len, d->env.text, r, ctx_tokens, err);
-    if (e == BT_OK)
-        e = gw_openai_max_tokens(&bound, err, r, l->prompt_len, ctx_tokens,
-                                 (uint32_t)d->env.options->answers.max_answer);
-    if (e == BT_OK && (e = fill_live(d, l, x, r, bound)) < 0) e = BT_ENOMEM;
-    if (e < 0) {
-        if (e == BT_ENOMEM) (void)gw_openai_fail(err, 500, SERVER, "out_of_memory", NULL, "Out of memory.");
-        gw_live_free(l);
-        *ret = e;
-        return;
-    }
+    gw_http_exchange *x = l->x;
+    fill_live(d, l, r);
     gw_submit s = {.request = l->number,
                    .ids = l->prompt_ids,
                    .ids_len = (uint32_t)l->prompt_len,
-                   .max_tokens = bound.tokens,
+                   .max_tokens = l->bound.tokens,
                    .sampling = r->sampling,
                    .policy = (gw_policy)r->policy,
                    .draw_seed = !r->has_seed,
@@ -112,25 +93,27 @@ static void submit(gw_door *d, gw_http_exchange *x, const gw_openai_request *r, 
     gw_http_set_user(x, l);
     bt_log_request(BT_LOG_INFO, gw_http_id(x), "request %llu: %s, %zu prompt tokens, at most %u more%s",
                    (unsigned long long)l->number, r->is_chat ? "chat" : "completion", l->prompt_len,
-                   bound.tokens, r->is_stream ? ", streamed" : "");
-    *ret = BT_OK;
+                   l->bound.tokens, r->is_stream ? ", streamed" : "");
     d->env.step(d->env.ud, &(gw_event){.type = GW_EV_SUBMIT, .u.submit = &s}); /* may free l already */
+}
+
+static void was_read(gw_body *b)
+{
+    gw_live *l = b->live;
+    if (b->e < 0) {
+        gw_http_set_user(l->x, NULL);
+        gw_reply_error(b->door, l->x, &b->err, NULL);
+        return;
+    }
+    b->live = NULL;
+    submit(b->door, l, &b->request);
 }
 
 static void post(gw_door *d, gw_http_exchange *x, const gw_http_request *r, bool is_chat)
 {
-    const gw_openai_limits limits = {d->env.names, d->env.names_len,
-                                     (uint32_t)bt_tokenizer_count(d->env.text->tok),
-                                     BT_MSG_MAX_STOP_IDS - d->env.text->stop_ids_len, d->env.defaults};
     gw_openai_error err;
-    gw_openai_request request;
-    bt_err e;
-    if (d->is_draining && gw_reply_not_ready(d, &err)) e = BT_EAGAIN;
-    else if ((e = gw_openai_parse(&request, &err, is_chat, r->body, r->body_len, &limits)) == BT_OK) {
-        submit(d, x, &request, &err, &e);
-        gw_openai_request_done(&request);
-    }
-    if (e < 0) gw_reply_error(d, x, &err, NULL);
+    if (d->is_draining && gw_reply_not_ready(d, &err)) gw_reply_error(d, x, &err, NULL);
+    else gw_bodies_read(d, x, r, is_chat, was_read);
 }
 
 /* ---- its answer: from the first token to the last byte ---- */
@@ -404,9 +387,12 @@ static void on_request(void *ud, gw_http_exchange *x, const gw_http_request *r)
     const char *allow = NULL;
     const bool is_refused = gw_refusal_tell(&err, r->refusal, (uint64_t)d->env.options->max_body_bytes);
     const struct endpoint *p = is_refused ? NULL : find_endpoint(d, r, &err, &allow);
+    const gw_turn_part before =
+        gw_turn_go(d->env.turn, p && p->method == POST ? GW_TURN_BODIES : GW_TURN_PAGES);
     d->open_count++;
     if (p) p->serve(d, x, r);
     else gw_reply_error(d, x, &err, allow);
+    gw_turn_go(d->env.turn, before);
 }
 
 static void on_ended(void *ud, gw_http_exchange *x, bool was_sent)
@@ -416,9 +402,13 @@ static void on_ended(void *ud, gw_http_exchange *x, bool was_sent)
     d->open_count--;
     gw_roles_forget(d, x);
     if (!l) return;
+    if (!was_sent) bt_log_request(BT_LOG_INFO, gw_http_id(x), "the client has gone");
+    if (l->unread) {
+        gw_bodies_forget(l->unread);
+        return;
+    }
     l->x = NULL;
     gw_live_want(l, true);
-    if (!was_sent) bt_log_request(BT_LOG_INFO, gw_http_id(x), "the client has gone");
 }
 
 gw_http_handler gw_door_handler(gw_door *d)

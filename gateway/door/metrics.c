@@ -25,6 +25,7 @@ static const char *const refusals[] = {"exactness", NULL};
 static const char *const units[] = {"npu", "companion", NULL};
 static const char *const parts[] = {"npu", "spill", "companion", "edges", "sync", "sessions", NULL};
 static const char *const captures[] = {"written", "busy", "refused", NULL};
+static const char *const readers[] = {"loop", "thread", NULL};
 static const char *const statuses[] = {"2xx", "4xx", "5xx", NULL};
 static const char *const versions[] = {BT_VERSION, NULL};
 
@@ -35,6 +36,7 @@ BUCKETS(slow_s, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 1
 BUCKETS(fast_s, 0.001, 0.002, 0.004, 0.006, 0.008, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1);
 BUCKETS(tokens, 1, 4, 16, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072);
 BUCKETS(bytes, 65536, 262144, 1048576, 4194304, 16777216, 67108864, 268435456, 1073741824, 4294967296.0);
+BUCKETS(turn_s, 0.0002, 0.001, 0.005, 0.02, 0.1, 1);
 #define NULL_count 0
 
 enum {
@@ -156,6 +158,14 @@ void gw_metrics_answered(gw_metrics *m, int status)
 {
     bt_metrics_add(m->m, HTTP_ANSWERS, status < 400 ? 0 : status < 500 ? 1 : 2, 0, 1);
 }
+
+void gw_metrics_body(gw_metrics *m, bool by_thread) { bt_metrics_add(m->m, BODIES, by_thread, 0, 1); }
+void gw_metrics_bodies_waiting(gw_metrics *m, size_t n)
+{
+    bt_metrics_set(m->m, BODIES_WAITING, 0, 0, (double)n);
+}
+void gw_metrics_turn(gw_metrics *m, int64_t us) { observe_us(m, TURN, (double)us); }
+uint64_t gw_metrics_turns(const gw_metrics *m) { return (uint64_t)bt_metrics_get(m->m, TURN, 0, 0); }
 
 uint64_t gw_metrics_rss_bytes(void)
 {

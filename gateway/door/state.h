@@ -6,8 +6,8 @@
 #include "trace/row.h"
 
 /* What the files of the door share. They are read in this order: reply.h (whole answers), pages.h (what GET shows),
- * roles.h (other roles of nodes), live.h (the requests that are being answered), door.c (one of them, from its arrival
- * to its end, and which path is whose). */
+ * roles.h (other roles of nodes), live.h (the requests that are being answered), bodies.h (how bodies become requests),
+ * door.c (one of them, from its arrival to its end, and which path is whose). */
 
 /* One request between SUBMIT and the brain's DONE or FAIL. Its exchange may end earlier (the client has gone) or later
  * (the answer is still being sent). */
@@ -17,7 +17,8 @@ typedef struct gw_live {
     struct gw_live *next_want;   /* valid while is_wanting */
     gw_door *door;
     uint64_t number;
-    gw_http_exchange *x; /* NULL: the client has gone */
+    gw_http_exchange *x;    /* NULL: the client has gone */
+    struct gw_body *unread; /* bodies.h; NULL: it was read */
     gw_answer_head head;
     gw_openai_bound bound; /* of its tokens */
     gw_text_answer text;
@@ -45,7 +46,7 @@ typedef struct gw_asked {
 
 struct gw_door {
     gw_door_env env;
-    const gw_http *http;
+    gw_http *http; /* NULL: closed */
     const char *url;
     gw_live *first;
     gw_live **buckets; /* the same by number: as many as requests may be answered, a power of two */
@@ -55,7 +56,7 @@ struct gw_door {
     uint64_t number;
     uint8_t id_key[8];
     int64_t started_s;
-    size_t open_count;
+    size_t open_count, unread_count, unread_bytes; /* unread: bodies that a thread reads, or that wait for it */
     unsigned refusals, refusals_unsaid; /* requests answered 4xx since the last tick; those that the log left out */
     bool is_draining;
 };

@@ -88,6 +88,14 @@ void gw_exchange_drop_body(gw_http_exchange *x)
     bt_buf_done(&x->body);
 }
 
+void gw_http_take_body(gw_http_exchange *x, bt_buf *ret)
+{
+    *ret = x->body;
+    bt_buf_init(&x->body, ret->limit_bytes);
+}
+
+void gw_http_body_read(gw_http *h, size_t bytes) { h->bodies_bytes -= bytes; }
+
 void gw_exchange_free(gw_http_exchange *x)
 {
     unwatch(x);

@@ -100,6 +100,7 @@ void gw_http_close(gw_http *h)
 uint16_t gw_http_port(const gw_http *h) { return h->port; }
 int gw_http_fd(const gw_http *h) { return h->watch_fd; }
 unsigned gw_http_connections(const gw_http *h) { return h->places.count; }
+size_t gw_http_bodies_max_bytes(const gw_http *h) { return h->bodies_max_bytes; }
 
 int64_t gw_http_due_us(gw_http *h, int64_t now_us)
 {

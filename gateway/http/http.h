@@ -65,11 +65,17 @@ int gw_http_fd(const gw_http *h);                   /* an epoll descriptor, owne
 int64_t gw_http_due_us(gw_http *h, int64_t now_us); /* INT64_MAX: no timer */
 bt_err gw_http_run(gw_http *h, bt_fault *fault);
 unsigned gw_http_connections(const gw_http *h);
+size_t gw_http_bodies_max_bytes(const gw_http *h); /* of the config */
 
 /* The X-Request-Id of the client where it is printable and short enough, else a new one; goes out with every answer. */
 const char *gw_http_id(const gw_http_exchange *x);
 void gw_http_set_user(gw_http_exchange *x, void *user);
 void *gw_http_user(const gw_http_exchange *x);
+
+/* Inside the call of `request`: the body becomes the caller's, so that it lives on behind the call, also without the
+ * exchange. It counts among the bodies until gw_http_body_read says that its `bytes` are no longer needed. */
+void gw_http_take_body(gw_http_exchange *x, bt_buf *ret);
+void gw_http_body_read(gw_http *h, size_t bytes);
 
 /* A whole answer; the body is copied. BT_ENOMEM: nothing was answered; end the exchange with gw_http_abandon. */
 typedef struct gw_http_headers {

@@ -6,6 +6,7 @@
 #include "base/wait.h"
 #include "base/rng.h"
 #include "gateway/brain/brain.h"
+#include "gateway/door/bodies.h"
 #include "gateway/door/door.h"
 #include "gateway/door/metrics.h"
 #include "gateway/api/text.h"
@@ -39,7 +40,9 @@ typedef struct server {
     gw_node_link *link;
     gw_http *http;
     gw_door *door;
+    bt_aside *aside;
     gw_metrics *metrics;
+    gw_turn turn;
     gw_auth *auth;
     bt_capture *capture;
     gw_text text;
@@ -54,7 +57,7 @@ typedef struct server {
     int64_t tick_due_us, drain_due_us, drained_us;
     bt_incarnation cut[MAX_CUTS]; /* nodes that a message could not reach, for the brain's next CUT events */
     size_t cuts;
-    bool was_ready, has_announced, is_draining, is_drained;
+    bool was_ready, has_announced, is_draining, has_told_drain, is_drained;
     bt_err failed;
     bt_fault fault;
 } server;
@@ -101,13 +104,17 @@ static void act(server *s, const gw_action *a)
 {
     switch (a->type) {
     case GW_DO_SEND:
+        gw_turn_go(&s->turn, GW_TURN_SENDING);
         if (!gw_node_link_send(s->link, &a->u.send.msg)) note_cut(s, &a->u.send.msg.to);
         break;
     case GW_DO_FIRST:
     case GW_DO_TOKENS:
     case GW_DO_DONE:
     case GW_DO_FAIL:
-    case GW_DO_ROLE_ANSWER: gw_door_act(s->door, a); break;
+    case GW_DO_ROLE_ANSWER:
+        gw_turn_go(&s->turn, a->type == GW_DO_TOKENS ? GW_TURN_TEXT : GW_TURN_ANSWERS);
+        gw_door_act(s->door, a);
+        break;
     case GW_DO_NODE_CHANGED:
         bt_log(BT_LOG_INFO, "%s node %s is %s", a->u.node.role == BT_ROLE_DECODE ? "decode" : "prefill",
                a->u.node.node_id, gw_node_state_name(a->u.node.state));
@@ -123,6 +130,7 @@ static void step(void *ud, const gw_event *ev)
     server *s = ud;
     gw_event next;
     bool is_more;
+    const gw_turn_part before = s->turn.part;
     do {
         bt_random random = {{0}};
         bt_fault f;
@@ -132,6 +140,7 @@ static void step(void *ud, const gw_event *ev)
             stop_with(s, e, &f);
             return;
         }
+        gw_turn_go(&s->turn, GW_TURN_DECISIONS);
         const gw_actions actions = gw_brain_step(s->brain, ev, bt_clock_us(), &random);
         for (size_t i = 0; i < actions.len; i++) act(s, &actions.items[i]);
         is_more = gw_door_next_event(s->door, &next);
@@ -142,9 +151,18 @@ static void step(void *ud, const gw_event *ev)
         ev = &next;
     } while (is_more);
     note_readiness(s);
+    gw_turn_go(&s->turn, before);
 }
 
 /* ---- the loop ----------------------------------------------------------------------------------- */
+
+static bt_err run_http(server *s, bt_fault *fault)
+{
+    const gw_turn_part before = gw_turn_go(&s->turn, GW_TURN_CONNECTIONS);
+    const bt_err e = gw_http_run(s->http, fault);
+    gw_turn_go(&s->turn, before);
+    return e;
+}
 
 /* After every handler: runs the HTTP side, gives its events to the brain, and sets the timer. */
 static void settle(server *s)
@@ -154,13 +172,17 @@ static void settle(server *s)
     for (int rounds = 0; rounds < 4; rounds++) {
         const int64_t at = bt_clock_us();
         if (gw_http_due_us(s->http, at) > at) break;
-        const bt_err e = gw_http_run(s->http, &f);
+        const bt_err e = run_http(s, &f);
         if (e < 0) {
             stop_with(s, e, &f);
             return;
         }
     }
     while (gw_door_next_event(s->door, &ev)) step(s, &ev);
+    if (s->is_draining && !s->has_told_drain && gw_door_unread_count(s->door) == 0) {
+        s->has_told_drain = true;
+        step(s, &(gw_event){.type = GW_EV_DRAIN});
+    }
 
     const int64_t now = bt_clock_us();
     int64_t due = s->tick_due_us;
@@ -189,12 +211,14 @@ static void on_timer(void *ud, unsigned events)
     server *s = ud;
     const int64_t now = bt_clock_us();
     (void)events;
+    gw_turn_go(&s->turn, GW_TURN_TIMERS);
     if (gw_brain_due_us(s->brain) <= now) step(s, &(gw_event){.type = GW_EV_TICK});
     if (now >= s->tick_due_us) {
         gw_door_tick(s->door, now);
         s->tick_due_us = now + TICK_US;
     }
     settle(s);
+    gw_turn_go(&s->turn, GW_TURN_MESSAGES);
 }
 
 static void on_http(void *ud, unsigned events)
@@ -202,9 +226,18 @@ static void on_http(void *ud, unsigned events)
     server *s = ud;
     bt_fault f;
     (void)events;
-    const bt_err e = gw_http_run(s->http, &f);
+    const bt_err e = run_http(s, &f);
     if (e < 0) stop_with(s, e, &f);
     settle(s);
+}
+
+static void on_work(void *ud) { settle(ud); }
+
+static void on_turn(void *ud, bool is_over)
+{
+    server *s = ud;
+    if (is_over) gw_turn_end(&s->turn);
+    else gw_turn_begin(&s->turn);
 }
 
 static void on_message(void *ud, const bt_msg *msg)
@@ -240,8 +273,7 @@ static void on_signal(void *ud, int signo)
     s->drain_due_us = bt_clock_us() + s->options->drain_ms * 1000;
     if (bt_notify_send("STOPPING=1", &f) < 0) bt_log(BT_LOG_WARN, "$NOTIFY_SOCKET was not told: %s", f.text);
     gw_door_drain(s->door);
-    step(s, &(gw_event){.type = GW_EV_DRAIN});
-    settle(s);
+    settle(s); /* which tells the brain, once the bodies that have come are read */
 }
 
 /* ---- start and end ------------------------------------------------------------------------------ */
@@ -346,6 +378,8 @@ static bt_err open_http(server *s, bt_fault *fault)
         .defaults = &s->defaults,
         .brain = s->brain,
         .metrics = s->metrics,
+        .turn = &s->turn,
+        .aside = s->aside,
         .capture = s->capture,
         .link = s->link,
         .self = s->config.self,
@@ -404,6 +438,8 @@ static bt_err open_all(server *s, bt_fault *fault)
     if ((e = open_model(s, fault)) < 0) return e;
     if ((e = open_brain(s, fault)) < 0) return e;
     if ((e = gw_metrics_new(&s->metrics, s->names[0], fault)) < 0) return e;
+    gw_turn_init(&s->turn, s->metrics);
+    if ((e = bt_aside_new(&s->aside, s->loop, GW_BODIES_LANES, on_work, s, fault)) < 0) return e;
     if ((e = open_capture(s, fault)) < 0) return e;
     if ((e = gw_node_link_open(&s->link, s->loop, (uint32_t)o->max_nodes, o->control, o->keys, o->key,
                                on_message, on_cut, s, fault)) < 0)
@@ -415,6 +451,7 @@ static bt_err open_all(server *s, bt_fault *fault)
     if ((e = bt_loop_add_fd(&watch, s->loop, gw_http_fd(s->http), BT_LOOP_IN, on_http, s)) < 0 ||
         (e = bt_loop_add_timer(&s->timer, s->loop, 0, TICK_US / 1000, on_timer, s)) < 0)
         return bt_fail(fault, e, "the event loop takes no more watches or timers: %s", bt_err_name(e));
+    bt_loop_on_turns(s->loop, on_turn, s);
     bt_log(BT_LOG_INFO, "waiting for a prefill and a decode node, or a decode node that prefills itself");
     return BT_OK;
 }
@@ -432,6 +469,8 @@ bt_err gw_server_run(const gw_options *o, bt_fault *fault)
     }
     bt_loop_end_signals();
     gw_http_close(s->http);
+    if (s->door) gw_door_set_http(s->door, NULL, s->url);
+    bt_aside_free(s->aside);
     gw_door_free(s->door);
     if (!bt_capture_close(s->capture))
         bt_log(BT_LOG_WARN, "capture: the disk did not take the last records in time, and they are lost");

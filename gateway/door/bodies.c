@@ -1,0 +1,144 @@
+/* See bodies.h. What runs in a thread touches its gw_body, and of the door only what never changes after the
+ * start. */
+#include "gateway/door/bodies.h"
+#include "base/clock.h"
+#include "gateway/api/refusal.h"
+#include "gateway/door/live.h"
+#include "gateway/door/reply.h"
+
+#include <stdlib.h>
+
+static const char SERVER[] = "server_error";
+
+static bt_err no_memory(gw_openai_error *err)
+{
+    (void)gw_openai_fail(err, 500, SERVER, "out_of_memory", NULL, "Out of memory.");
+    return BT_ENOMEM;
+}
+
+static bt_err read_prompt(gw_body *b)
+{
+    gw_live *l = b->live;
+    const gw_door_env *env = &b->door->env;
+    bt_fault fault;
+    bt_err e = gw_text_prompt(&l->prompt_ids, &l->prompt_len, env->text, &b->request, b->ctx_tokens, &b->err);
+    if (e == BT_OK)
+        e = gw_openai_max_tokens(&l->bound, &b->err, &b->request, l->prompt_len, b->ctx_tokens,
+                                 (uint32_t)env->options->answers.max_answer);
+    if (e == BT_OK && gw_text_begin(&l->text, env->text, &b->request, l->bound.tokens, &fault) < 0)
+        e = no_memory(&b->err);
+    return e;
+}
+
+static void read_bytes(gw_body *b, const char *bytes)
+{
+    b->e = gw_openai_parse(&b->request, &b->err, b->is_chat, bytes, b->len, &b->limits);
+    if (b->e < 0) return;
+    b->e = read_prompt(b);
+    gw_openai_request_drop_texts(&b->request); /* millions of objects of JSON, maybe */
+}
+
+static void free_body(gw_body *b)
+{
+    gw_live_free(b->live);
+    gw_openai_request_done(&b->request);
+    bt_buf_done(&b->bytes);
+    free(b);
+}
+
+/* ---- by a thread ---- */
+
+static void run(bt_aside_item *item)
+{
+    gw_body *b = (gw_body *)item;
+    read_bytes(b, bt_buf_text(&b->bytes));
+    bt_buf_done(&b->bytes);
+}
+
+/* The body's memory is free again. */
+static void leave_line(gw_body *b)
+{
+    gw_door *d = b->door;
+    d->unread_count--;
+    d->unread_bytes -= b->len;
+    if (d->http) gw_http_body_read(d->http, b->len);
+    gw_metrics_bodies_waiting(d->env.metrics, d->unread_count);
+}
+
+static void done(bt_aside_item *item)
+{
+    gw_body *b = (gw_body *)item;
+    gw_turn *t = b->door->env.turn;
+    const gw_turn_part before = gw_turn_go(t, GW_TURN_BODIES);
+    leave_line(b);
+    gw_metrics_body(b->door->env.metrics, true);
+    if (b->live->x) {
+        b->live->unread = NULL;
+        b->then(b);
+    }
+    free_body(b);
+    gw_turn_go(t, before);
+}
+
+void gw_bodies_forget(gw_body *b)
+{
+    b->live->x = NULL;
+    if (!bt_aside_withdraw(b->door->env.aside, &b->item)) return;
+    leave_line(b);
+    free_body(b);
+}
+
+static void stand_in_line(gw_body *b, gw_http_exchange *x)
+{
+    gw_door *d = b->door;
+    b->item = (bt_aside_item){.run = run, .done = done};
+    b->live->unread = b;
+    gw_http_take_body(x, &b->bytes);
+    gw_http_set_user(x, b->live);
+    d->unread_count++;
+    d->unread_bytes += b->len;
+    gw_metrics_bodies_waiting(d->env.metrics, d->unread_count);
+    bt_aside_add(d->env.aside, b->len > GW_BODIES_LONG_BYTES, &b->item);
+}
+
+/* ---- all of them ---- */
+
+void gw_bodies_read(gw_door *d, gw_http_exchange *x, const gw_http_request *r, bool is_chat,
+                    void (*then)(gw_body *b))
+{
+    const size_t most = gw_http_bodies_max_bytes(d->http) / 2;
+    gw_openai_error err;
+    gw_body *b = calloc(1, sizeof *b);
+    gw_live *l = calloc(1, sizeof *l);
+    if (!b || !l) {
+        free(b);
+        free(l);
+        (void)no_memory(&err);
+        gw_reply_error(d, x, &err, NULL);
+        return;
+    }
+    l->x = x;
+    l->arrived_us = bt_clock_us();
+    *b = (gw_body){.door = d,
+                   .live = l,
+                   .len = r->body_len,
+                   .is_chat = is_chat,
+                   .then = then,
+                   .ctx_tokens = gw_door_context_tokens(d),
+                   .limits = {d->env.names, d->env.names_len, (uint32_t)bt_tokenizer_count(d->env.text->tok),
+                              BT_MSG_MAX_STOP_IDS - d->env.text->stop_ids_len, d->env.defaults}};
+    const bool at_once = b->len <= GW_BODIES_SHORT_BYTES && gw_turn_has_time(d->env.turn);
+    if (!at_once && b->len <= most - d->unread_bytes) {
+        stand_in_line(b, x);
+        return;
+    }
+    if (!at_once) {
+        (void)gw_refusal_tell(&b->err, GW_HTTP_TOO_BUSY, b->len);
+        b->e = BT_EAGAIN;
+    } else {
+        read_bytes(b, r->body);
+        gw_metrics_body(d->env.metrics, false);
+    }
+    then(b);
+    free_body(b);
+}
