@@ -1,0 +1,272 @@
+#!/usr/bin/env python3
+"""Can one client hold up another? The gaps between the tokens of two streams, alone and beside each attack.
+
+  BATON_BIN=build/release/bin python3 tests/bench/attacks.py [-s SECONDS] [-m MODEL] [ATTACK...]
+
+One gateway, one prefill and one decode node. The decode node is paced to one token each 20 ms, so that what comes late
+was held up. Attackers run in a process of their own at a lower priority. A line for each attack has the gaps in ms, the
+time to the first token of short prompts, and how many turns of the gateway's loop took longer than 20 ms
+(baton_gateway_turn_seconds; - where a gateway has no such histogram)."""
+import argparse
+import json
+import multiprocessing
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+
+BIN = os.environ.get("BATON_BIN", "bin")
+BODY = 4 << 20
+LONG_TURN = 0.02
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Cluster:
+    """Three processes; an unread pipe takes the gateway's log where wanted."""
+
+    def __init__(self, model, pipe=False):
+        self.port, control, kv = free_port(), free_port(), free_port()
+        far, log = f"tcp://127.0.0.1:{control}", subprocess.DEVNULL
+        if os.environ.get("LOG") and not pipe:
+            log = open(os.environ["LOG"], "ab")
+        self.procs = [subprocess.Popen([f"{BIN}/{name}", "-m", model, *words], stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.PIPE if pipe and name == "baton-gateway" else log)
+                      for name, *words in (
+                          ("baton-gateway", "--port", str(self.port), "--control", far, "--max-queue", "64", *(["--log-level", "debug"] if pipe else [])),
+                          ("baton-prefill", "--gateway", far, "-t", "1"),
+                          ("baton-decode", "--gateway", far, "-t", "1", "--listen", f"tcp://127.0.0.1:{kv}",
+                           "--slots", "64", "--decode-profile", "h100", "--pace", "device:200"))]
+        end = time.time() + 120
+        while self.get("/health") is None:
+            if time.time() > end:
+                sys.exit("not ready within 2 minutes")
+            time.sleep(0.1)
+
+    def get(self, path):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=30) as r:
+                return r.read().decode()
+        except OSError:
+            return None
+
+    def long_turns(self):
+        """(turns over 20 ms, all turns), or None."""
+        text = self.get("/metrics") or ""
+        found = [re.search(rf"^baton_gateway_turn_seconds_{tail} (\d+)", text, re.M) for tail in (rf'bucket{{le="{LONG_TURN}"}}', "count")]
+        return tuple(int(m.group(1)) for m in found) if all(found) else None
+
+    def stop(self):
+        for p in self.procs:
+            p.terminate()
+        for p in self.procs:
+            if p.stderr:
+                p.stderr.close()
+            try:
+                p.wait(40)
+            except subprocess.TimeoutExpired:
+                p.kill()
+
+
+# ---- what an attacker does: once for each of its connections, again and again ----
+
+def head(body, path="/v1/completions"):
+    return (f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n").encode() + body
+
+
+def dial(port, buffer=0):
+    s = socket.socket()
+    if buffer:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+    s.settimeout(60)
+    s.connect(("127.0.0.1", port))
+    return s
+
+
+def ask_again(port, message, stop):
+    """Sends it and takes the answer, for ever."""
+    s = None
+    while not stop.is_set():
+        try:
+            s = s or dial(port)
+            s.sendall(message)
+            got = b""
+            while b"\r\n\r\n" not in got:
+                more = s.recv(65536)
+                if not more:
+                    raise OSError
+                got += more
+            top, _, rest = got.partition(b"\r\n\r\n")
+            length = re.search(rb"content-length: (\d+)", top.lower())
+            left = int(length.group(1)) - len(rest) if length else 0
+            while left > 0:
+                more = s.recv(1 << 20)
+                if not more:
+                    raise OSError
+                left -= len(more)
+            if b"connection: close" in top.lower():
+                raise OSError
+        except OSError:
+            if s:
+                s.close()
+            s = None
+
+
+def crowd(count, message):
+    def run(port, stop):
+        for _ in range(count):
+            threading.Thread(target=ask_again, args=(port, message, stop), daemon=True).start()
+        stop.wait()
+    return run
+
+
+def hold(count, message, buffer=0):
+    """Connections that send it, read nothing and stay."""
+    def run(port, stop):
+        held = []
+        for _ in range(count):
+            s = dial(port, buffer)
+            s.settimeout(2)
+            held.append(s)
+            try:
+                s.sendall(message)
+            except OSError:
+                pass
+        stop.wait()
+    return run
+
+
+def fill(text):
+    return (text * (BODY // len(text) + 1))[:BODY - 200].rsplit(" ", 1)[0]
+
+
+def completion(**more):
+    return json.dumps(dict(max_tokens=1, temperature=0, **more)).encode()
+
+
+IDS = b'{"max_tokens":1,"prompt":[' + b"1," * ((BODY - 100) // 2) + b"1]}"
+MOST_IDS = b'{"max_tokens":1,"prompt":[' + b"100," * 1000000 + b"1]}"
+CHAT = json.dumps(dict(messages=[dict(role="user", content="words and more " * 60)] * 4000, max_tokens=1)).encode()
+KEYS = ("{" + ",".join(f'"k{i}":1' for i in range(300000)) + "}").encode()
+ATTACKS = {
+    "ids": crowd(8, head(IDS)),
+    "ids-1M": crowd(8, head(MOST_IDS)),
+    "text": crowd(8, head(completion(prompt=fill("The quick brown fox. ")))),
+    "one-word": crowd(8, head(completion(prompt="a" * (BODY - 200)))),
+    "chat": crowd(8, head(CHAT, "/v1/chat/completions")),
+    "keys": crowd(8, head(KEYS)),
+    "16k": crowd(32, head(completion(prompt=fill("word ")[:15000]))),
+    "chunks": hold(64, b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1;" + b"e" * 100000),
+    "pipe": crowd(16, head(b"{")),
+    "slow": hold(200, head(completion(prompt="Once upon a time", stream=True).replace(b'"max_tokens": 1,', b'"max_tokens": 64,')), 2048),
+    "bad": crowd(16, head(b'{"prompt":7}')),
+    "nosuch": crowd(64, head(completion(prompt="x", baton=dict(decode="nosuch")))),
+    "pages": crowd(8, b"GET /v1/status HTTP/1.1\r\nHost: x\r\n\r\n"),
+    "openapi": crowd(8, b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"),
+}
+
+
+# ---- the client that behaves ----
+
+def stream(port, tokens, gaps, firsts):
+    body = json.dumps(dict(prompt="Water boils at", max_tokens=tokens, temperature=0, stream=True, ignore_eos=True)).encode()
+    begin = last = time.monotonic()
+    s = dial(port)
+    s.sendall(head(body).replace(b"Host: x", b"Host: x\r\nConnection: close"))
+    seen, text = 0, b""
+    while True:
+        more = s.recv(65536)
+        if not more:
+            break
+        text += more
+        now, count = time.monotonic(), text.count(b"data: {")
+        if count > seen:
+            (gaps if seen else firsts).append((now - last if seen else now - begin) * 1000)
+            seen, last = count, now
+    s.close()
+    if b"[DONE]" not in text:
+        raise OSError(text[:300])
+
+
+def victim(port, seconds, out):
+    gaps, firsts, failed = [], [], []
+    end = time.monotonic() + seconds
+
+    def go_on():
+        while time.monotonic() < end:
+            try:
+                stream(port, 50, gaps, firsts)
+            except OSError as e:
+                failed.append(str(e))
+                time.sleep(0.1)
+    threads = [threading.Thread(target=go_on) for _ in range(2)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    out.put((gaps, firsts, failed))
+
+
+def part(values, share):
+    values = sorted(values)
+    return values[min(len(values) - 1, int(share * len(values)))] if values else float("nan")
+
+
+def attacker(run, port, stop):
+    os.nice(10)
+    run(port, stop)
+
+
+def measure(cluster, name, seconds):
+    stop, out, worker = multiprocessing.Event(), multiprocessing.Queue(), None
+    if name != "alone":
+        worker = multiprocessing.Process(target=attacker, args=(ATTACKS[name], cluster.port, stop), daemon=True)
+        worker.start()
+        time.sleep(1.5)
+    before = cluster.long_turns()
+    watch = multiprocessing.Process(target=victim, args=(cluster.port, seconds, out))
+    watch.start()
+    gaps, firsts, failed = out.get()
+    watch.join()
+    after = cluster.long_turns()
+    if worker:
+        stop.set()
+        worker.terminate()
+        worker.join()
+        time.sleep(2)
+    turns = f"{(after[1] - after[0]) - (before[1] - before[0])} of {after[1] - before[1]}" if before and after else "-"
+    print(f"{name:10} gap p50 {part(gaps, .5):7.1f}  p99 {part(gaps, .99):8.1f}  most {max(gaps, default=0):8.1f}   first p50 {part(firsts, .5):8.1f}"
+          f"  most {max(firsts, default=0):8.1f}   failed {len(failed)}   turns over 20 ms {turns}", flush=True)
+    if failed:
+        print(f"           {failed[0]}")
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("attack", nargs="*", choices=[[], *ATTACKS], metavar="ATTACK", help=", ".join(ATTACKS))
+    p.add_argument("-s", "--seconds", type=float, default=8)
+    p.add_argument("-m", "--model", default="smollm2")
+    a = p.parse_args()
+    names = a.attack or list(ATTACKS)
+    for pipe in (False, True):
+        these = [n for n in names if (n == "pipe") == pipe]
+        if not these:
+            continue
+        c = Cluster(a.model, pipe)
+        try:
+            for n in ["alone", *these]:
+                measure(c, n, a.seconds)
+        finally:
+            c.stop()
+
+
+if __name__ == "__main__":
+    main()
