@@ -106,6 +106,91 @@ static void what_cannot_be_compared_gets_its_own_room(void **state)
     assert_true(peak.each == 832 && peak.fixed == 6400);
 }
 
+/* ---- layers ---- */
+
+enum { LAYERS = 40, OF_LAYER = 9, HEAD = 3, TAIL = 4, ALL = HEAD + LAYERS * OF_LAYER + TAIL };
+
+/* Layers of the same items; some live on into the next layers, and the head's first item through all. What
+ * stands in two layers is other: there an item is larger, or lives longer. */
+static size_t layered_items(bt_place_item item[ALL], uint64_t s)
+{
+    uint64_t seed = s;
+    const uint32_t steps = 6 + next(&seed, 12), layers = 3 + next(&seed, LAYERS - 2),
+                   sizes = 1 + next(&seed, 6);
+    uint32_t size[6], first[OF_LAYER], life[OF_LAYER], of[OF_LAYER];
+    size_t n = 0;
+    for (uint32_t i = 0; i < sizes; i++) size[i] = 1 + next(&seed, 40) * 64;
+    for (uint32_t i = 0; i < OF_LAYER; i++) {
+        first[i] = next(&seed, steps);
+        life[i] = next(&seed, 8) ? next(&seed, steps / 2) : next(&seed, 3 * steps);
+        of[i] = next(&seed, sizes);
+    }
+    for (uint32_t i = 0; i < HEAD; i++) {
+        const uint32_t all = steps * layers,
+                       last = !i ? all + next(&seed, 6 * steps) - 3 * steps : next(&seed, all);
+        item[n++] = (bt_place_item){.bytes = {size[next(&seed, sizes)], 0}, .first = i, .last = i + last};
+    }
+    const uint32_t other[2] = {next(&seed, 2 * layers), next(&seed, 2 * layers)}; /* mostly in no layer */
+    for (uint32_t l = 0; l < layers; l++)
+        for (uint32_t i = 0; i < OF_LAYER; i++) {
+            const uint32_t at = 1 + l * steps + first[i];
+            item[n++] =
+                (bt_place_item){.bytes = {size[of[i]] + (l == other[0] && !i ? 64 : 0), 0}, .first = at,
+                                .last = at + life[i] + (l == other[1] && i == 1 ? steps : 0)};
+        }
+    for (uint32_t i = 0; i < TAIL; i++) {
+        const uint32_t end = 1 + layers * steps,
+                       at = next(&seed, 4) ? end + next(&seed, steps) : next(&seed, end);
+        item[n++] = (bt_place_item){.bytes = {size[next(&seed, sizes)], 0}, .first = at,
+                                    .last = at + next(&seed, steps)};
+    }
+    return n;
+}
+
+static bool is_taken(const bt_place_item *item, const bool *is_placed, size_t n, size_t i, size_t offset)
+{
+    for (size_t j = 0; j < n; j++)
+        if (is_placed[j] && item[j].first <= item[i].last && item[i].first <= item[j].last &&
+            offset < item[j].offset.fixed + item[j].bytes.fixed &&
+            item[j].offset.fixed < offset + item[i].bytes.fixed)
+            return true;
+    return false;
+}
+
+/* As the header says, item by item and offset by offset. */
+static void place_by_definition(bt_place_item *item, size_t n)
+{
+    bool is_placed[ALL] = {false};
+    for (size_t i = 0; i < n; i++) item[i].bytes.fixed = (item[i].bytes.fixed + 63) / 64 * 64;
+    for (size_t done = 0; done < n; done++) {
+        size_t next_one = n, offset = 0;
+        for (size_t i = 0; i < n; i++)
+            if (!is_placed[i] && (next_one == n || item[i].bytes.fixed > item[next_one].bytes.fixed))
+                next_one = i;
+        while (is_taken(item, is_placed, n, next_one, offset)) offset += 64;
+        item[next_one].offset.fixed = offset;
+        is_placed[next_one] = true;
+    }
+}
+
+static void layers_that_repeat_are_planned_as_by_definition(void **state)
+{
+    (void)state;
+    for (uint64_t s = 1; s <= 200; s++) {
+        static bt_place_item item[ALL], should[ALL];
+        bt_extent peak = {0, 0};
+        const size_t n = layered_items(item, s);
+        memcpy(should, item, sizeof item);
+        assert_int_equal(bt_place_items(&peak, item, n, NULL), BT_OK);
+        place_by_definition(should, n);
+        for (size_t i = 0; i < n; i++)
+            if (item[i].offset.fixed != should[i].offset.fixed ||
+                item[i].bytes.fixed != should[i].bytes.fixed)
+                fail_msg("seed %d, item %zu: at %zu instead of %zu", (int)s, i, item[i].offset.fixed,
+                         should[i].offset.fixed);
+    }
+}
+
 static void sizes_that_do_not_fit_are_refused(void **state)
 {
     (void)state;
@@ -130,6 +215,7 @@ int main(void)
         cmocka_unit_test(nothing_alive_together_overlaps_at_any_n),
         cmocka_unit_test(formulas_that_grow_alike_are_planned_like_numbers),
         cmocka_unit_test(what_cannot_be_compared_gets_its_own_room),
+        cmocka_unit_test(layers_that_repeat_are_planned_as_by_definition),
         cmocka_unit_test(sizes_that_do_not_fit_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
