@@ -21,7 +21,11 @@ typedef struct work {
     uint32_t *item;   /* [n]: the first node of the node's cluster, or the node itself */
     uint8_t *on_npu;  /* [n] */
     uint64_t *before; /* [n][words]: items that an item waits for, directly or not */
-    uint8_t *seen;    /* [n]: scratch of one sum */
+    uint8_t *seen;    /* [n]: zeros outside a sum */
+    uint32_t *next;   /* [n]: the next node of the same item; n: none */
+    uint32_t *last;   /* [n]: of an item its last node in that list, which begins with the item itself */
+    uint32_t *reader, *readers; /* [reads], [n + 2]: who reads each node u: reader[readers[u]] up to
+                                   reader[readers[u + 1]] */
     pair *pair;
     size_t pairs, pairs_cap;
 } work;
@@ -42,25 +46,43 @@ static uint64_t cost_ns(const bt_clusters_cost *cost, const boundary *of)
 
 enum { READ = 1, WRITTEN = 2, DEQUANTISED = 4 };
 
+/* Adds what a node of the cluster reads from outside. */
+static void add_read(const work *w, boundary *sum, uint32_t u)
+{
+    if (w->seen[u] & READ) return;
+    w->seen[u] |= READ;
+    sum->bytes += w->node[u].bytes;
+    if (!w->on_npu[u]) sum->elements += w->node[u].elements;
+}
+
+/* Adds a node of the cluster that node v outside reads. */
+static void add_written(const work *w, boundary *sum, uint32_t u, uint32_t v)
+{
+    if (!(w->seen[u] & WRITTEN)) sum->bytes += w->node[u].bytes;
+    if (!w->on_npu[v] && !(w->seen[u] & DEQUANTISED)) sum->elements += w->node[u].elements;
+    w->seen[u] |= WRITTEN | (w->on_npu[v] ? 0 : DEQUANTISED);
+}
+
 /* Adds what crosses the boundary of one cluster of all nodes whose item is a or b. */
 static void add_boundary(const work *w, boundary *sum, uint32_t a, uint32_t b)
 {
-    memset(w->seen, 0, w->n);
-    for (uint32_t v = 0; v < w->n; v++) {
-        const bool reader_in = w->item[v] == a || w->item[v] == b;
-        for (size_t i = 0; i < w->node[v].reads; i++) {
-            const uint32_t u = w->node[v].input[i];
-            const bool writer_in = w->item[u] == a || w->item[u] == b;
-            if (reader_in == writer_in) continue;
-            const int how = reader_in ? READ : WRITTEN;
-            if (!(w->seen[u] & how)) sum->bytes += w->node[u].bytes;
-            if (reader_in && !(w->seen[u] & READ) && !w->on_npu[u]) sum->elements += w->node[u].elements;
-            w->seen[u] |= (uint8_t)how;
-            if (reader_in || w->on_npu[v] || (w->seen[u] & DEQUANTISED)) continue;
-            sum->elements += w->node[u].elements;
-            w->seen[u] |= DEQUANTISED;
+    const uint32_t both[] = {a, b};
+    for (size_t k = 0; k < 1 + (a != b); k++)
+        for (uint32_t v = both[k]; v < w->n; v = w->next[v]) {
+            for (size_t i = 0; i < w->node[v].reads; i++) {
+                const uint32_t u = w->node[v].input[i];
+                if (w->item[u] != a && w->item[u] != b) add_read(w, sum, u);
+            }
+            for (uint32_t i = w->readers[v]; i < w->readers[v + 1]; i++) {
+                const uint32_t r = w->reader[i];
+                if (w->item[r] != a && w->item[r] != b) add_written(w, sum, v, r);
+            }
         }
-    }
+    for (size_t k = 0; k < 1 + (a != b); k++)
+        for (uint32_t v = both[k]; v < w->n; v = w->next[v]) {
+            w->seen[v] = 0;
+            for (size_t i = 0; i < w->node[v].reads; i++) w->seen[w->node[v].input[i]] = 0;
+        }
 }
 
 static uint64_t gain_of(const work *w, uint32_t a, uint32_t b)
@@ -178,8 +200,10 @@ static void join(work *w, uint32_t a, uint32_t b)
     for (size_t k = 0; k < w->words; k++) mine[k] |= w->before[b * w->words + k];
     clear_bit(w, a, a);
     clear_bit(w, a, b);
+    for (uint32_t v = b; v < w->n; v = w->next[v]) w->item[v] = a;
+    w->next[w->last[a]] = b;
+    w->last[a] = w->last[b];
     for (uint32_t v = 0; v < w->n; v++) {
-        if (w->item[v] == b) w->item[v] = a;
         if (v == a || w->item[v] != v || (!waits_for(w, v, a) && !waits_for(w, v, b))) continue;
         clear_bit(w, v, b);
         set_bit(w, v, a);
@@ -203,22 +227,44 @@ static void number(uint32_t *cluster, size_t *ret_clusters, const work *w)
     *ret_clusters = clusters;
 }
 
+/* Lists the readers of each node, by the lists of what nodes read. */
+static void list_readers(work *w)
+{
+    for (uint32_t v = 0; v < w->n; v++)
+        for (size_t i = 0; i < w->node[v].reads; i++) w->readers[w->node[v].input[i] + 2]++;
+    for (size_t u = 1; u <= w->n; u++) w->readers[u + 1] += w->readers[u];
+    for (uint32_t v = 0; v < w->n; v++) /* readers[u + 1] goes from the list's begin to its end */
+        for (size_t i = 0; i < w->node[v].reads; i++) w->reader[w->readers[w->node[v].input[i] + 1]++] = v;
+}
+
 static bt_err begin(work *w, const uint32_t *cluster, bt_fault *fault)
 {
-    size_t bits = 0;
+    size_t bits = 0, reads = 0;
     if (!bt_mul_size(&bits, w->n, w->words)) return bt_fail(fault, BT_EARG, "%zu nodes", w->n);
+    for (size_t v = 0; v < w->n; v++) reads += w->node[v].reads;
     w->item = malloc((w->n + 1) * sizeof *w->item);
+    w->next = malloc((w->n + 1) * sizeof *w->next);
+    w->last = malloc((w->n + 1) * sizeof *w->last);
     w->on_npu = malloc(w->n + 1);
-    w->seen = malloc(w->n + 1);
+    w->seen = calloc(w->n + 1, 1);
     w->before = calloc(bits + 1, sizeof *w->before);
+    w->reader = malloc((reads + 1) * sizeof *w->reader);
+    w->readers = calloc(w->n + 2, sizeof *w->readers);
     uint32_t *first = malloc((w->n + 1) * sizeof *first);
-    const bool made = w->item && w->on_npu && w->seen && w->before && first;
+    const bool made = w->item && w->next && w->last && w->on_npu && w->seen && w->before && w->reader &&
+                      w->readers && first;
     for (size_t i = 0; made && i <= w->n; i++) first[i] = UINT32_MAX;
     for (uint32_t v = 0; made && v < w->n; v++) {
         if (cluster[v] && first[cluster[v]] == UINT32_MAX) first[cluster[v]] = v;
         w->item[v] = cluster[v] ? first[cluster[v]] : v;
         w->on_npu[v] = cluster[v] != 0;
+        w->last[v] = v;
+        w->next[v] = (uint32_t)w->n;
+        if (w->item[v] == v) continue;
+        w->next[w->last[w->item[v]]] = v;
+        w->last[w->item[v]] = v;
     }
+    if (made) list_readers(w);
     free(first);
     return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory for clusters of %zu operators", w->n);
 }
@@ -228,6 +274,10 @@ static void done(work *w)
     free(w->item);
     free(w->on_npu);
     free(w->seen);
+    free(w->next);
+    free(w->last);
+    free(w->reader);
+    free(w->readers);
     free(w->before);
     free(w->pair);
 }
@@ -260,6 +310,7 @@ size_t bt_clusters_drop(uint32_t *cluster, size_t *ret_clusters, const bt_cluste
 {
     const size_t had = *ret_clusters;
     uint32_t kept = 0;
+    if (!min_macs) return 0;
     for (uint32_t c = 1; c <= had; c++) {
         uint64_t macs = 0;
         for (size_t v = 0; v < n; v++)
