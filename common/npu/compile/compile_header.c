@@ -37,10 +37,12 @@ static bt_err write_rope(bt_compile_job *j, bt_fault *fault)
     const bt_kernels *ref = bt_kernels_select("ref");
     bt_pkg_header *h = &j->header;
     const size_t n = j->ctx_tokens * (j->m->hp.rope_dims / 2);
-    float *cos = malloc(n * sizeof *cos), *sin = malloc(n * sizeof *sin);
-    int16_t *q = malloc(n * sizeof *q);
+    float *cos = j->is_sketch ? NULL : malloc(n * sizeof *cos),
+          *sin = j->is_sketch ? NULL : malloc(n * sizeof *sin);
+    int16_t *q = j->is_sketch ? NULL : malloc(n * sizeof *q);
+    const bool made = j->is_sketch || (cos && sin && q);
     h->rope_cos_q15 = h->rope_sin_q15 = BT_PKG_NONE;
-    if (cos && sin && q) {
+    if (made) {
         if (!j->is_sketch) bt_model_rope_table(cos, sin, j->m, j->ctx_tokens);
         h->rope_cos = table(j, cos, n, sizeof *cos);
         h->rope_sin = table(j, sin, n, sizeof *sin);
@@ -53,7 +55,6 @@ static bt_err write_rope(bt_compile_job *j, bt_fault *fault)
             *(i ? &h->rope_sin16 : &h->rope_cos16) = table(j, i ? sin : cos, n, sizeof *cos);
         }
     }
-    const bool made = cos && sin && q;
     free(cos);
     free(sin);
     free(q);

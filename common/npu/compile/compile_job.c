@@ -4,6 +4,7 @@
 #include "npu/compile/plan_limits.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static bt_err check_input(const bt_recipe *r, uint32_t layer, bt_site_kind kind, uint32_t k, bt_fault *fault)
 {
@@ -105,9 +106,11 @@ static bt_err make_tables(bt_compile_job *j, bt_fault *fault)
     j->order = calloc(j->sites, sizeof *j->order);
     j->clip = calloc(j->tensors, sizeof *j->clip);
     j->pruned = calloc(j->sites, sizeof *j->pruned);
+    j->unit = calloc(j->tensors, sizeof *j->unit);
+    j->uses = calloc(j->sites, sizeof *j->uses);
     j->donor = calloc(j->sites, sizeof *j->donor);
-    const bool made =
-        j->donor && j->tensor && j->site && j->smooth && j->gptq && j->order && j->clip && j->pruned;
+    const bool made = j->donor && j->tensor && j->site && j->smooth && j->gptq && j->order && j->clip &&
+                      j->pruned && j->unit && j->uses;
     return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory compiling a package");
 }
 
@@ -152,6 +155,8 @@ void bt_compile_job_free(bt_compile_job *j)
     free(j->tensor);
     free(j->site);
     bt_offload_free(j->offload);
+    free(j->unit);
+    free(j->uses);
     free(j->has_norm);
     free(j->params);
     free(j->pruned);
@@ -179,16 +184,6 @@ void bt_compile_job_progress(void *job, uint64_t done, uint64_t total)
     j->o->progress(j->o->ud, "compiling (once, then kept)", at < all ? at : all, all);
 }
 
-bt_pkg_unit bt_compile_job_unit(const bt_compile_job *j, uint32_t layer, bt_weight weight)
-{
-    for (size_t i = 0; i < j->graph->ops; i++) {
-        const bt_op *o = &j->graph->op[i];
-        if (o->weight == weight && (o->layer == layer || o->layer == BT_GRAPH_NO_LAYER))
-            return (bt_pkg_unit)j->offload->on_npu[i];
-    }
-    return BT_PKG_COMPANION;
-}
-
 size_t bt_compile_calib_tokens(const bt_compile_job *j)
 {
     return j->o->calib_len < BT_COMPILE_MAX_CALIB ? j->o->calib_len : BT_COMPILE_MAX_CALIB;
@@ -206,15 +201,38 @@ static uint32_t site_of(const bt_graph *g, size_t at)
     return linear ? bt_pkg_site_of(linear->weight) : BT_PKG_NONE;
 }
 
+/* Notes that an operator on the NPU reads or writes integers in units of a site. One outside layers does in
+ * every layer. */
+static void note_site(bt_compile_job *j, uint32_t layer, uint32_t kind)
+{
+    const uint32_t layers = j->m->hp.layers;
+    const bool is_outside = layer == BT_GRAPH_NO_LAYER;
+    for (uint32_t l = is_outside ? 0 : layer; l < (is_outside ? layers : layer) + 1 && kind != BT_PKG_NONE;
+         l++)
+        if ((kind == BT_SITE_HEAD) == (l == layers)) j->uses[bt_pkg_site_index(layers, l, kind)] = true;
+}
+
+void bt_compile_job_placed(bt_compile_job *j)
+{
+    memset(j->unit, BT_PKG_COMPANION, j->tensors * sizeof *j->unit);
+    memset(j->uses, 0, j->sites * sizeof *j->uses);
+    for (size_t i = j->graph->ops; i-- > 0;) { /* of operators with one weight the first counts */
+        const bt_op *o = &j->graph->op[i];
+        const uint32_t tensor = bt_pkg_tensor_index(j->m->hp.layers, o->layer, o->weight);
+        if (tensor != BT_PKG_NONE) j->unit[tensor] = j->offload->on_npu[i];
+        if (j->offload->on_npu[i] == BT_PKG_NPU) note_site(j, o->layer, site_of(j->graph, i));
+    }
+}
+
+bt_pkg_unit bt_compile_job_unit(const bt_compile_job *j, uint32_t layer, bt_weight weight)
+{
+    const uint32_t tensor = bt_pkg_tensor_index(j->m->hp.layers, layer, weight);
+    return tensor == BT_PKG_NONE ? BT_PKG_COMPANION : (bt_pkg_unit)j->unit[tensor];
+}
+
 bool bt_compile_job_uses_site(const bt_compile_job *j, uint32_t layer, bt_site_kind site)
 {
-    for (size_t i = 0; i < j->graph->ops; i++) {
-        const bt_op *o = &j->graph->op[i];
-        if (j->offload->on_npu[i] == BT_PKG_NPU && (o->layer == layer || o->layer == BT_GRAPH_NO_LAYER) &&
-            site_of(j->graph, i) == (uint32_t)site)
-            return true;
-    }
-    return false;
+    return j->uses[bt_pkg_site_index(j->m->hp.layers, layer, site)];
 }
 
 uint32_t bt_compile_const(bt_compile_job *j, bt_pkg_const_kind kind, const void *values, size_t count,

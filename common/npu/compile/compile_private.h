@@ -37,6 +37,8 @@ typedef struct bt_compile_job {
     bt_pkg_site *site;
     bt_graph *graph;
     bt_offload *offload;
+    uint8_t *unit;                  /* [tensors]: bt_compile_job_unit */
+    bool *uses;                     /* [sites]: bt_compile_job_uses_site */
     bool *has_norm;                 /* [graph ops]: an RMSNORM whose weight was not folded away */
     uint32_t *params;               /* [graph ops]: constants of parameters, or NULL */
     bool *pruned;                   /* [sites]: without a shadow */
@@ -69,6 +71,8 @@ size_t bt_compile_calib_tokens(const bt_compile_job *j);
 /* The matrices of a layer and the output matrix, in the order in which they are written. */
 enum { BT_COMPILE_MATRICES = 8 };
 extern const bt_weight bt_compile_matrices[BT_COMPILE_MATRICES];
+/* Notes for the two functions below where operators are placed. */
+void bt_compile_job_placed(bt_compile_job *j);
 /* The unit that runs the operator with this weight (bt_offload). */
 bt_pkg_unit bt_compile_job_unit(const bt_compile_job *j, uint32_t layer, bt_weight weight);
 /* Whether anything on the NPU reads or writes integers in units of this site. */

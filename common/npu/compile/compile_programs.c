@@ -31,9 +31,11 @@ static bt_err place_operators(bt_compile_job *j, const float *op_max, bt_fault *
     j->offload = NULL;
     const bt_err e = bt_offload_new(&j->offload, j->graph, &j->profile, &j->o->recipe, j->o->npu_ops,
                                     j->ctx_tokens, op_max, fault);
+    if (e < 0) return e;
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): bt_offload_new has set it */
-    if (e == BT_OK) j->npu_ops = j->offload->npu_ops;
-    return e;
+    j->npu_ops = j->offload->npu_ops;
+    bt_compile_job_placed(j);
+    return BT_OK;
 }
 
 bt_err bt_compile_offload_measured(bt_compile_job *j, bt_fault *fault)

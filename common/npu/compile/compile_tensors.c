@@ -296,7 +296,8 @@ static bt_err write_matrices(bt_compile_job *j, uint32_t layer, uint32_t kind, c
     return e;
 }
 
-/* Writes a site and the matrices that read it. xq and hot: room for its samples and its columns. */
+/* Writes a site and the matrices that read it. xq, hot and mean: room for its samples and its columns; NULL
+ * in a sketch, which has none. */
 static bt_err write_measured(bt_compile_job *j, uint32_t layer, uint32_t kind, float *xq, uint8_t *hot,
                              double *mean, bt_fault *fault)
 {
@@ -310,7 +311,7 @@ static bt_err write_measured(bt_compile_job *j, uint32_t layer, uint32_t kind, f
             if (!j->is_sketch) bt_sites_hot(hot, s, c);
             s->hot = bt_compile_const(j, BT_PKG_CONST_TABLE, hot, c->k, 1);
         }
-        bt_sites_quantise(xq, c->sample, c->samples, s, hot);
+        if (!j->is_sketch) bt_sites_quantise(xq, c->sample, c->samples, s, hot);
         s->input_error = relative(xq, c->sample, c->samples * c->k);
         bt_compile_int_site(j, s);
     }
@@ -325,11 +326,12 @@ static bt_err write_site(bt_compile_job *j, uint32_t layer, uint32_t kind, bt_fa
 {
     const uint32_t index = bt_pkg_site_index(j->m->hp.layers, layer, kind);
     const size_t k = j->site[index].k;
-    float *xq = malloc(BT_CALIB_SAMPLES * k * sizeof *xq);
-    uint8_t *hot = malloc(k);
-    double *mean = malloc(k * sizeof *mean);
-    const bt_err e = xq && hot && mean ? write_measured(j, layer, kind, xq, hot, mean, fault)
-                                       : bt_fail(fault, BT_ENOMEM, "out of memory for an input of %zu", k);
+    float *xq = j->is_sketch ? NULL : malloc(BT_CALIB_SAMPLES * k * sizeof *xq);
+    uint8_t *hot = j->is_sketch ? NULL : malloc(k);
+    double *mean = j->is_sketch ? NULL : malloc(k * sizeof *mean);
+    const bool made = j->is_sketch || (xq && hot && mean);
+    const bt_err e = made ? write_measured(j, layer, kind, xq, hot, mean, fault)
+                          : bt_fail(fault, BT_ENOMEM, "out of memory for an input of %zu", k);
     free(mean);
     free(xq);
     free(hot);

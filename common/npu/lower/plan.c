@@ -149,15 +149,36 @@ bool bt_plan_on_chip_op(bt_on_chip_op *ret, const bt_pkg_header *h, const bt_pkg
     return true;
 }
 
+/* Whether two linears of one program are planned alike. */
+static bool is_alike(const bt_pkg_inst *a, const bt_pkg_inst *b, const bt_pkg_tensor *tensors)
+{
+    return a->op == b->op && a->unit == b->unit && a->out_rows == b->out_rows && a->in_width == b->in_width &&
+           a->out_width == b->out_width && a->in_stride == b->in_stride && a->out_stride == b->out_stride &&
+           (a->in1 == BT_PKG_NOWHERE) == (b->in1 == BT_PKG_NOWHERE) &&
+           tensors[a->tensor].bits == tensors[b->tensor].bits;
+}
+
 void bt_plan_set_orders(bt_pkg_inst *inst, const bt_pkg_header *h, const bt_pkg_tensor *tensors,
                         const bt_pkg_program *program)
 {
+    enum {
+        KEPT = 8
+    }; /* layers repeat: some linears of each kind are asked first, the others are like them */
+    const bt_pkg_inst *kept[KEPT];
+    size_t count = 0;
     bt_on_chip_op op;
     for (uint32_t n = 0; n < program->insts && h->layout.on_chip_bytes; n++) {
-        if (!bt_pkg_is_npu_linear(&inst[n]) || !bt_plan_on_chip_op(&op, h, tensors, program, &inst[n], 0))
+        size_t k = 0;
+        if (!bt_pkg_is_npu_linear(&inst[n])) continue;
+        while (k < count && !is_alike(kept[k], &inst[n], tensors)) k++;
+        if (k < count) {
+            inst[n].arg |= bt_pkg_order_of(kept[k]);
             continue;
+        }
+        if (!bt_plan_on_chip_op(&op, h, tensors, program, &inst[n], 0)) continue;
         const bool is_first = bt_on_chip_best(&op, h->layout.on_chip_bytes).order == BT_ON_CHIP_WEIGHTS_STAY;
         inst[n].arg |= is_first ? BT_PKG_ORDER_WEIGHTS : BT_PKG_ORDER_INPUTS;
+        if (count < KEPT) kept[count++] = &inst[n];
     }
 }
 
