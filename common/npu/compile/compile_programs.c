@@ -12,9 +12,16 @@
 #include <string.h>
 
 /* What was lowered, and the programs made of it: one for each context where the device's context is
- * static. */
+ * static. Instructions are made when they are written: those of all programs take much more memory than their
+ * drafts and places. */
 typedef struct programs {
-    bt_lowered *lowered;
+    bt_lower_draft **draft;
+    size_t drafts;
+    struct lowered {
+        uint32_t draft;
+        bt_lower_places places;
+        bt_pkg_program program; /* once it is written */
+    } * lowered;
     size_t count;
     struct program {
         uint32_t lowered, ctx;
@@ -146,7 +153,9 @@ static bt_err split_sessions(bt_compile_job *j, programs *g, bt_fault *fault)
 
 /* ---- programs ---- */
 
-static bt_err lower(bt_compile_job *j, bt_lowered *ret, size_t rows, size_t out, bt_fault *fault)
+/* The draft for these rows, made if no draft serves them. */
+static bt_err draft_of(uint32_t *ret, bt_compile_job *j, programs *g, size_t rows, size_t out,
+                       bt_fault *fault)
 {
     const bt_lower_in in = {.graph = j->graph,
                             .on_npu = j->offload->on_npu,
@@ -159,11 +168,16 @@ static bt_err lower(bt_compile_job *j, bt_lowered *ret, size_t rows, size_t out,
                             .narrow_outputs = j->profile.output_bits == 8,
                             .seq = rows,
                             .out = out};
-    const bt_err e = bt_lower(ret, &in, fault);
-    if (e < 0) return e;
-    bt_plan_set_orders(ret->inst, &j->header, j->tensor, &ret->program);
-    if (ret->program.arena_bytes > j->header.arena_bytes) j->header.arena_bytes = ret->program.arena_bytes;
-    return BT_OK;
+    size_t i = 0;
+    while (i < g->drafts && !bt_lower_draft_serves(g->draft[i], rows, out)) i++;
+    *ret = (uint32_t)i;
+    if (i < g->drafts) return BT_OK;
+    bt_lower_draft **grown = realloc(g->draft, (g->drafts + 1) * sizeof *grown);
+    if (!grown) return bt_fail(fault, BT_ENOMEM, "out of memory compiling a package");
+    g->draft = grown;
+    const bt_err e = bt_lower_draft_new(&g->draft[i], &in, fault);
+    if (e == BT_OK) g->drafts++;
+    return e;
 }
 
 /* Lowers the programs of one batch and seq, one for each bt_pkg_out. */
@@ -171,11 +185,18 @@ static bt_err lower_endings(bt_compile_job *j, programs *g, const bt_shape *s, b
 {
     const size_t rows = (size_t)s->batch * s->seq, out[BT_PKG_OUTS] = {0, s->batch, rows};
     bt_err e = BT_OK;
-    bt_lowered *grown = realloc(g->lowered, (g->count + BT_PKG_OUTS) * sizeof *grown);
+    struct lowered *grown = realloc(g->lowered, (g->count + BT_PKG_OUTS) * sizeof *grown);
     if (!grown) return bt_fail(fault, BT_ENOMEM, "out of memory compiling a package");
     g->lowered = grown;
-    for (int o = 0; e == BT_OK && o < BT_PKG_OUTS; o++)
-        if ((e = lower(j, &g->lowered[g->count], rows, out[o], fault)) == BT_OK) g->count++;
+    for (int o = 0; e == BT_OK && o < BT_PKG_OUTS; o++) {
+        struct lowered *l = &g->lowered[g->count];
+        *l = (struct lowered){.draft = 0};
+        e = draft_of(&l->draft, j, g, rows, out[o], fault);
+        if (e == BT_OK) e = bt_lower_draft_place(&l->places, g->draft[l->draft], rows, out[o], fault);
+        if (e < 0) return e;
+        if (l->places.arena_bytes > j->header.arena_bytes) j->header.arena_bytes = l->places.arena_bytes;
+        g->count++;
+    }
     return e;
 }
 
@@ -243,8 +264,6 @@ static bt_err check_work(const bt_compile_job *j, const programs *g, uint64_t wo
                    j->header.layout.attention_heads_max);
 }
 
-static uint64_t work_of(const bt_lowered *l) { return (uint64_t)l->insts + l->places; }
-
 /* Whether no program before the i-th has the same code. */
 static bool is_new_code(const programs *g, size_t i)
 {
@@ -253,33 +272,46 @@ static bool is_new_code(const programs *g, size_t i)
     return true;
 }
 
+/* Makes the instructions of a program and writes them; packed where there are bodies. */
+static bt_err write_program(bt_compile_job *j, const programs *g, struct lowered *of, bt_bodies *bodies,
+                            bt_fault *fault)
+{
+    bt_lowered l = {0};
+    bt_err e = bt_lower_draft_at(&l, g->draft[of->draft], &of->places, fault);
+    if (e < 0) return e;
+    bt_plan_set_orders(l.inst, &j->header, j->tensor, &l.program);
+    e = bt_switches_insert(&l, g->session, g->sessions, j->m->hp.layers, j->profile.session_switch_ns, fault);
+    if (e == BT_OK && bodies) e = bt_bodies_pack(bodies, &l, j->w, fault);
+    if (e == BT_OK && !bodies) {
+        l.program.code = bt_pkg_writer_const(j->w, BT_PKG_CONST_CODE, l.inst, l.insts * sizeof *l.inst);
+        l.program.plan = bt_pkg_writer_const(j->w, BT_PKG_CONST_PLAN, l.place, l.places * sizeof *l.place);
+    }
+    of->program = l.program;
+    bt_lower_done(&l);
+    return e;
+}
+
 /* Writes the programs. They are packed where there are many: for a static context, which has a program for
  * each context, and for batches and decode rows. */
 static bt_err write_programs(bt_compile_job *j, programs *g, bt_fault *fault)
 {
     const bt_shapes *s = &j->shapes;
     const bool is_packed = j->profile.static_ctx || s->all > s->shapes || s->shape[0].batch > 1;
+    const uint64_t switches = g->sessions > 1 ? g->sessions : 0; /* each session may add a SESSION */
     bt_bodies *bodies = NULL;
     uint64_t unpacked = 0, all = 0;
-    for (size_t i = 0; i < g->programs; i++) /* each session may add a SESSION */
-        all += work_of(&g->lowered[g->program[i].lowered]) + (g->sessions > 1 ? g->sessions : 0);
+    for (size_t i = 0; i < g->programs; i++) {
+        const bt_lower_places *l = &g->lowered[g->program[i].lowered].places;
+        all += l->insts + l->values + switches;
+    }
     bt_err e = check_work(j, g, all, BT_PKG_MAX_ALL_INSTS, fault);
     if (e == BT_OK && is_packed) e = bt_bodies_new(&bodies, fault);
     for (size_t i = 0; e == BT_OK && i < g->count; i++) {
-        bt_lowered *l = &g->lowered[i];
-        e = bt_switches_insert(l, g->session, g->sessions, j->m->hp.layers, j->profile.session_switch_ns,
-                               fault);
-        if (e < 0) break;
-        if (bodies) {
-            e = bt_bodies_pack(bodies, l, j->w, fault);
-            if (is_new_code(g, i)) unpacked += work_of(l);
-            if (e == BT_OK) e = check_work(j, g, unpacked, BT_PKG_MAX_UNPACKED, fault);
-        } else {
-            l->program.code =
-                bt_pkg_writer_const(j->w, BT_PKG_CONST_CODE, l->inst, l->insts * sizeof *l->inst);
-            l->program.plan =
-                bt_pkg_writer_const(j->w, BT_PKG_CONST_PLAN, l->place, l->places * sizeof *l->place);
-        }
+        const bt_pkg_program *p = &g->lowered[i].program;
+        e = write_program(j, g, &g->lowered[i], bodies, fault);
+        if (e < 0 || !bodies) continue;
+        if (is_new_code(g, i)) unpacked += (uint64_t)p->insts + p->places;
+        e = check_work(j, g, unpacked, BT_PKG_MAX_UNPACKED, fault);
     }
     for (size_t i = 0; e == BT_OK && i < g->programs; i++) {
         bt_pkg_program p = g->lowered[g->program[i].lowered].program;
@@ -300,7 +332,9 @@ bt_err bt_compile_programs(bt_compile_job *j, bt_fault *fault)
     if (e == BT_OK) e = write_programs(j, &g, fault);
     for (size_t i = 0; e == BT_OK && i < j->offload->fallbacks; i++)
         (void)bt_pkg_writer_fallback(j->w, &j->offload->fallback[i]);
-    for (size_t i = 0; i < g.count; i++) bt_lower_done(&g.lowered[i]);
+    for (size_t i = 0; i < g.count; i++) free(g.lowered[i].places.offset);
+    for (size_t i = 0; i < g.drafts; i++) bt_lower_draft_free(g.draft[i]);
+    free(g.draft);
     free(g.lowered);
     free(g.program);
     free(g.session);

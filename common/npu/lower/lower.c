@@ -1,6 +1,7 @@
 /* Lowering: the instructions of all operators, their order, the life and the place of each value, and the
  * program's sums. */
 #include "npu/lower/lower.h"
+#include "base/num.h"
 #include "graph/place.h"
 #include "npu/lower/lower_build.h"
 #include "npu/lower/lower_form.h"
@@ -387,61 +388,106 @@ static bt_err order_clusters(bt_lower_build *b, bt_fault *fault)
 
 /* ---- places ---- */
 
-static void touch(bt_place_item *item, uint64_t value, uint32_t at)
+static void touch(bt_lower_build *b, uint64_t value, uint32_t at)
 {
     if (value == BT_PKG_NOWHERE) return;
-    /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): all items are set before */
-    if (item[value].first == UINT32_MAX) item[value].first = at;
-    item[value].last = at;
+    if (b->value[value].first == UINT32_MAX) b->value[value].first = at;
+    b->value[value].last = at;
 }
 
-static void resolve(uint64_t *operand, const bt_place_item *item)
+/* Sets the life of each value. */
+static void set_lives(bt_lower_build *b)
 {
-    if (*operand != BT_PKG_NOWHERE) *operand = item[*operand].offset.fixed;
+    for (size_t v = 0; v < b->values; v++) b->value[v].first = UINT32_MAX;
+    for (uint32_t i = 0; i < b->insts; i++) {
+        touch(b, b->inst[i].in0, i);
+        touch(b, b->inst[i].in1, i);
+        touch(b, b->inst[i].out, i);
+        touch(b, b->inst[i].aux, i);
+    }
 }
 
-static int by_first(const void *a, const void *b)
+static int by_number(const void *a, const void *b)
 {
-    const bt_pkg_place *x = a, *y = b;
-    if (x->first_inst != y->first_inst) return x->first_inst < y->first_inst ? -1 : 1;
-    return x->offset < y->offset ? -1 : x->offset > y->offset;
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
 }
 
-/* Finds the life and the offset of each value, and turns operands from values into offsets. */
-static bt_err place_all(bt_lowered *l, const bt_lower_build *b, bt_fault *fault)
+/* The values by their first instruction: ret[values], the caller frees it. NULL: memory is out. */
+static uint32_t *order_values(const bt_lower_build *b)
+{
+    uint64_t *key = malloc((b->values + 1) * sizeof *key);
+    uint32_t *ret = malloc((b->values + 1) * sizeof *ret);
+    if (key && ret) {
+        for (size_t v = 0; v < b->values; v++) key[v] = (uint64_t)b->value[v].first << 32 | v;
+        qsort(key, b->values, sizeof *key, by_number);
+        for (size_t v = 0; v < b->values; v++) ret[v] = (uint32_t)key[v];
+    } else {
+        free(ret);
+        ret = NULL;
+    }
+    free(key);
+    return ret;
+}
+
+/* Bytes of a value of so many rows, as it is placed. false: they do not fit. */
+static bool bytes_at(size_t *ret, const bt_lower_value *v, size_t rows)
+{
+    size_t bytes = 0;
+    if (v->is_shadow) bytes = bt_pkg_shadow_bytes(rows, v->stride);
+    else if (!bt_mul_size(&bytes, rows, v->stride)) return false;
+    if (!bt_add_size(&bytes, bytes, BT_PLACE_ALIGN - 1)) return false;
+    *ret = bytes / BT_PLACE_ALIGN * BT_PLACE_ALIGN;
+    return true;
+}
+
+static bool bytes_of(size_t *ret, const bt_lower_build *b, const bt_lower_value *v)
+{
+    return bytes_at(ret, v, bt_lower_build_rows(b, v->is_out));
+}
+
+static void resolve(uint64_t *operand, const size_t *offset)
+{
+    if (*operand != BT_PKG_NOWHERE) *operand = offset[*operand];
+}
+
+/* Lists the places by their first instruction, then by their offsets. by_first: the values by their first
+ * instruction. */
+static void list_places(bt_lowered *l, const bt_lower_build *b, const size_t *offset,
+                        const uint32_t *by_first)
+{
+    for (size_t i = 0; i < b->values; i++) {
+        const bt_lower_value *v = &b->value[by_first[i]];
+        size_t bytes = 0, at = i;
+        (void)bytes_of(&bytes, b, v); /* placing has checked it */
+        const bt_pkg_place place = {.name = v->name, .first_inst = v->first, .last_inst = v->last,
+                                    .offset = offset[by_first[i]], .bytes = bytes};
+        for (; at && l->place[at - 1].first_inst == v->first && l->place[at - 1].offset > place.offset; at--)
+            l->place[at] = l->place[at - 1];
+        l->place[at] = place;
+    }
+    l->places = b->values;
+}
+
+/* Finds the offset of each value. */
+static bt_err place_all(bt_lower_places *ret, const bt_lower_build *b, bt_fault *fault)
 {
     bt_extent peak = {0, 0};
     bt_place_item *item = malloc((b->values + 1) * sizeof *item);
-    l->place = malloc((b->values + 1) * sizeof *l->place);
-    bt_err e = BT_OK;
-    if (!item || !l->place) {
-        e = bt_fail(fault, BT_ENOMEM, "out of memory lowering a graph");
-        goto out;
+    size_t *offset = malloc((b->values + 1) * sizeof *offset);
+    bt_err e = item && offset ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory lowering a graph");
+    for (size_t v = 0; e == BT_OK && v < b->values; v++) {
+        item[v] = (bt_place_item){.first = b->value[v].first, .last = b->value[v].last};
+        if (!bytes_of(&item[v].bytes.fixed, b, &b->value[v]))
+            e = bt_fail(fault, BT_ELIMIT, "a program for %zu rows does not fit memory", b->in->seq);
     }
-    for (size_t v = 0; v < b->values; v++)
-        item[v] = (bt_place_item){.bytes = {b->value[v].bytes, 0}, .first = UINT32_MAX};
-    for (uint32_t i = 0; i < b->insts; i++) {
-        touch(item, b->inst[i].in0, i);
-        touch(item, b->inst[i].in1, i);
-        touch(item, b->inst[i].out, i);
-        touch(item, b->inst[i].aux, i);
-    }
-    if ((e = bt_place_items(&peak, item, b->values, fault)) < 0) goto out;
-    for (size_t i = 0; i < b->insts; i++) {
-        resolve(&b->inst[i].in0, item);
-        resolve(&b->inst[i].in1, item);
-        resolve(&b->inst[i].out, item);
-        resolve(&b->inst[i].aux, item);
-    }
-    for (size_t v = 0; v < b->values; v++)
-        l->place[v] =
-            (bt_pkg_place){.name = b->value[v].name, .first_inst = item[v].first, .last_inst = item[v].last,
-                           .offset = item[v].offset.fixed, .bytes = item[v].bytes.fixed};
-    qsort(l->place, b->values, sizeof *l->place, by_first);
-    l->places = b->values;
-    l->program.arena_bytes = peak.fixed;
-out:
+    if (e == BT_OK) e = bt_place_items(&peak, item, b->values, fault);
+    for (size_t v = 0; e == BT_OK && v < b->values; v++) offset[v] = item[v].offset.fixed;
     free(item);
+    if (e < 0) free(offset);
+    else
+        *ret = (bt_lower_places){.seq = b->in->seq,   .out = b->in->out, .insts = b->insts,
+                                 .values = b->values, .offset = offset,  .arena_bytes = peak.fixed};
     return e;
 }
 
@@ -520,12 +566,9 @@ static size_t insts_cap(const bt_lower_build *b, bt_fault *fault)
     return 0;
 }
 
-bt_err bt_lower(bt_lowered *ret, const bt_lower_in *in, bt_fault *fault)
+/* Checks that the operators can be where they are placed. */
+static bt_err check_units(const bt_lower_in *in, bt_fault *fault)
 {
-    if (in->seq < 1 || in->seq > UINT32_MAX || (in->out != 0 && in->seq % in->out != 0))
-        return bt_fail(fault, BT_EARG,
-                       "lowering for %zu rows, %zu with logits: none, one of each sequence or all", in->seq,
-                       in->out);
     for (size_t i = 0; i < in->graph->ops; i++) {
         const bt_op_kind kind = in->graph->op[i].kind;
         const bool needs_params =
@@ -535,40 +578,183 @@ bt_err bt_lower(bt_lowered *ret, const bt_lower_in *in, bt_fault *fault)
             return bt_fail(fault, BT_EARG, "lowering: operator %zu, %s, cannot be on the NPU", i,
                            bt_op_name(kind));
     }
-    const size_t tensors = in->graph->tensors;
+    return BT_OK;
+}
+
+static bt_err check_rows(size_t seq, size_t out, bt_fault *fault)
+{
+    if (seq >= 1 && seq <= UINT32_MAX && (out == 0 || seq % out == 0)) return BT_OK;
+    return bt_fail(fault, BT_EARG,
+                   "lowering for %zu rows, %zu with logits: none, one of each sequence or all", seq, out);
+}
+
+/* ---- drafts ---- */
+
+struct bt_lower_draft {
+    bt_lower_in in;
+    bt_lower_build b;
+    uint32_t *by_first;   /* [values]: by their first instruction */
+    bt_lower_places unit; /* for UNIT rows and as many with logits, or none; values 0: not found yet */
+};
+
+enum { UNIT = 16 };
+
+/* Gives back the memory that the lists do not need. */
+static void shrink(bt_lower_build *b)
+{
+    void *inst = realloc(b->inst, (b->insts + 1) * sizeof *b->inst),
+         *value = realloc(b->value, (b->values + 1) * sizeof *b->value);
+    if (inst) b->inst = inst;
+    if (value) b->value = value;
+    free(b->tensor);
+    b->tensor = NULL;
+}
+
+static bt_err build(bt_lower_draft *d, bt_fault *fault)
+{
+    const size_t tensors = d->in.graph->tensors;
+    bt_lower_build *b = &d->b;
     bt_lower_tensor nowhere = {.written = BT_PKG_FORM_F32};
     for (int f = 0; f < BT_PKG_FORMS; f++) nowhere.value[f] = BT_PKG_NONE;
-    bt_lowered l = {0};
-    bt_lower_build b = {.in = in, .ops = in->out ? in->graph->ops : in->graph->op_tail,
-                        .planes_input = BT_PKG_NOWHERE};
-    if ((b.insts_cap = insts_cap(&b, fault)) == 0) return BT_ELIMIT;
-    b.values_cap = b.ops * VALUES_PER_OP + tensors;
-    b.inst = calloc(b.insts_cap, sizeof *b.inst);
-    b.value = calloc(b.values_cap, sizeof *b.value);
-    b.tensor = malloc(tensors * sizeof *b.tensor);
-    l.inst = b.inst;
-    bt_err e = BT_OK;
-    if (!b.inst || !b.value || !b.tensor) {
-        e = bt_fail(fault, BT_ENOMEM, "out of memory lowering a graph");
-        goto out;
+    if ((b->insts_cap = insts_cap(b, fault)) == 0) return BT_ELIMIT;
+    b->values_cap = b->ops * VALUES_PER_OP + tensors;
+    b->inst = malloc(b->insts_cap * sizeof *b->inst);
+    b->value = malloc(b->values_cap * sizeof *b->value);
+    b->tensor = malloc(tensors * sizeof *b->tensor);
+    if (!b->inst || !b->value || !b->tensor)
+        return bt_fail(fault, BT_ENOMEM, "out of memory lowering a graph");
+    for (size_t t = 0; t < tensors; t++) b->tensor[t] = nowhere;
+    lower_operators(b);
+    const bt_err e = order_clusters(b, fault);
+    if (e < 0) return e;
+    shrink(b);
+    set_lives(b);
+    d->by_first = order_values(b);
+    return d->by_first ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory lowering a graph");
+}
+
+bt_err bt_lower_draft_new(bt_lower_draft **ret, const bt_lower_in *in, bt_fault *fault)
+{
+    bt_err e = check_rows(in->seq, in->out, fault);
+    if (e == BT_OK) e = check_units(in, fault);
+    if (e < 0) return e;
+    bt_lower_draft *d = calloc(1, sizeof *d);
+    if (!d) return bt_fail(fault, BT_ENOMEM, "out of memory lowering a graph");
+    d->in = *in;
+    d->b = (bt_lower_build){.in = &d->in, .ops = in->out ? in->graph->ops : in->graph->op_tail,
+                            .planes_input = BT_PKG_NOWHERE};
+    e = build(d, fault);
+    if (e == BT_OK) *ret = d;
+    else bt_lower_draft_free(d);
+    return e;
+}
+
+void bt_lower_draft_free(bt_lower_draft *d)
+{
+    if (!d) return;
+    free(d->b.inst);
+    free(d->b.value);
+    free(d->b.tensor);
+    free(d->by_first);
+    free(d->unit.offset);
+    free(d);
+}
+
+bool bt_lower_draft_serves(const bt_lower_draft *d, size_t seq, size_t out)
+{
+    bt_lower_in in = d->in;
+    const bt_lower_build b = {.in = &in};
+    in.seq = seq;
+    return !out == !d->in.out && bt_lower_build_slices(&b) == bt_lower_build_slices(&d->b);
+}
+
+static bt_err place_rows(bt_lower_places *ret, const bt_lower_draft *d, size_t seq, size_t out,
+                         bt_fault *fault)
+{
+    bt_lower_in in = d->in;
+    bt_lower_build b = d->b;
+    in.seq = seq;
+    in.out = out;
+    b.in = &in;
+    return place_all(ret, &b, fault);
+}
+
+/* Whether each value is `times` as large as at UNIT rows. */
+static bool is_multiple(const bt_lower_draft *d, size_t times)
+{
+    for (size_t i = 0; i < d->b.values; i++) {
+        size_t unit, all, whole;
+        if (!bytes_at(&unit, &d->b.value[i], UNIT) || !bytes_at(&all, &d->b.value[i], UNIT * times) ||
+            !bt_mul_size(&whole, unit, times) || all != whole)
+            return false;
     }
-    for (size_t t = 0; t < tensors; t++) b.tensor[t] = nowhere;
-    lower_operators(&b);
-    if (b.too_large) {
-        e = bt_fail(fault, BT_ELIMIT, "a program for %zu rows does not fit memory", in->seq);
-        goto out;
+    return true;
+}
+
+/* The places at UNIT rows, times `times`. First fit finds them where all sizes are multiples, because it only
+ * adds and compares. false: memory is out, or an offset does not fit. */
+static bool multiply(bt_lower_places *ret, const bt_lower_draft *d, size_t times)
+{
+    const bt_lower_places *u = &d->unit;
+    size_t arena;
+    if (!bt_mul_size(&arena, u->arena_bytes, times)) return false;
+    size_t *offset = malloc((u->values + 1) * sizeof *offset);
+    for (size_t i = 0; offset && i < u->values; i++) offset[i] = u->offset[i] * times;
+    *ret = (bt_lower_places){.seq = u->seq * times, .out = u->out * times, .insts = u->insts,
+                             .values = u->values,   .offset = offset,      .arena_bytes = arena};
+    return offset != NULL;
+}
+
+bt_err bt_lower_draft_place(bt_lower_places *ret, bt_lower_draft *d, size_t seq, size_t out, bt_fault *fault)
+{
+    bt_err e = check_rows(seq, out, fault);
+    if (e < 0) return e;
+    const size_t times = seq / UNIT;
+    if (seq % UNIT || (out && out != seq) || !is_multiple(d, times))
+        return place_rows(ret, d, seq, out, fault);
+    if (!d->unit.values) e = place_rows(&d->unit, d, UNIT, out ? UNIT : 0, fault);
+    if (e < 0 || multiply(ret, d, times)) return e;
+    return place_rows(ret, d, seq, out, fault);
+}
+
+bt_err bt_lower_draft_at(bt_lowered *ret, const bt_lower_draft *d, const bt_lower_places *places,
+                         bt_fault *fault)
+{
+    bt_lower_in in = d->in;
+    bt_lower_build b = d->b;
+    bt_lowered l = {.inst = malloc((b.insts + 1) * sizeof *l.inst),
+                    .place = malloc((b.values + 1) * sizeof *l.place), .insts = b.insts};
+    if (!l.inst || !l.place) {
+        bt_lower_done(&l);
+        return bt_fail(fault, BT_ENOMEM, "out of memory lowering a graph");
     }
-    l.insts = b.insts;
-    if ((e = order_clusters(&b, fault)) < 0) goto out;
+    in.seq = places->seq;
+    in.out = places->out;
+    b.in = &in;
+    memcpy(l.inst, b.inst, b.insts * sizeof *l.inst);
+    for (size_t i = 0; i < l.insts; i++) {
+        resolve(&l.inst[i].in0, places->offset);
+        resolve(&l.inst[i].in1, places->offset);
+        resolve(&l.inst[i].out, places->offset);
+        resolve(&l.inst[i].aux, places->offset);
+    }
+    list_places(&l, &b, places->offset, d->by_first);
+    l.program.arena_bytes = places->arena_bytes;
     l.program.activation_bytes_moved = bytes_moved(&b);
-    if ((e = place_all(&l, &b, fault)) < 0) goto out;
     count(&l, &b);
     *ret = l;
-    l = (bt_lowered){0};
-out:
-    bt_lower_done(&l);
-    free(b.value);
-    free(b.tensor);
+    return BT_OK;
+}
+
+bt_err bt_lower(bt_lowered *ret, const bt_lower_in *in, bt_fault *fault)
+{
+    bt_lower_draft *d = NULL;
+    bt_lower_places places = {.offset = NULL};
+    bt_err e = bt_lower_draft_new(&d, in, fault);
+    if (e == BT_OK) e = bt_lower_draft_place(&places, d, in->seq, in->out, fault);
+    if (e == BT_OK) e = bt_lower_draft_at(ret, d, &places, fault);
+    free(places.offset);
+    bt_lower_draft_free(d);
     return e;
 }
 

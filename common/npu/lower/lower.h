@@ -42,4 +42,23 @@ typedef struct bt_lowered {
  * BT_ENOMEM. */
 bt_err bt_lower(bt_lowered *ret, const bt_lower_in *in, bt_fault *fault);
 void bt_lower_done(bt_lowered *l); /* frees the lists; a bt_lowered of zeros is fine */
+
+/* bt_lower in steps, for programs that differ in their rows. A draft has the instructions, before their values have
+ * places. One draft serves all rows that have logits or have none, as its own do, and whose attention has as many
+ * slices. Places are found without instructions, which take more memory. What `in` names is borrowed; errors of
+ * bt_lower. */
+typedef struct bt_lower_draft bt_lower_draft;
+bt_err bt_lower_draft_new(bt_lower_draft **ret, const bt_lower_in *in, bt_fault *fault);
+void bt_lower_draft_free(bt_lower_draft *d); /* NULL is fine */
+bool bt_lower_draft_serves(const bt_lower_draft *d, size_t seq, size_t out);
+
+typedef struct bt_lower_places {
+    size_t seq, out, insts, values;
+    size_t *offset; /* [values], owned: free */
+    uint64_t arena_bytes;
+} bt_lower_places;
+/* d serves seq and out. */
+bt_err bt_lower_draft_place(bt_lower_places *ret, bt_lower_draft *d, size_t seq, size_t out, bt_fault *fault);
+/* The program. BT_ENOMEM. */
+bt_err bt_lower_draft_at(bt_lowered *ret, const bt_lower_draft *d, const bt_lower_places *places, bt_fault *fault);
 #endif

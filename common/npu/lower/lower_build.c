@@ -1,6 +1,5 @@
 /* The list of instructions that lowering builds: values, groups of linears, quantised inputs. */
 #include "npu/lower/lower_build.h"
-#include "base/num.h"
 #include "npu/pkg/pkg_layout.h"
 
 #include <assert.h>
@@ -62,18 +61,11 @@ void bt_lower_build_split_output(bt_lower_build *b)
 
 /* ---- values and instructions ---- */
 
-static uint32_t value_of(bt_lower_build *b, uint32_t name, size_t bytes)
+uint32_t bt_lower_build_value(bt_lower_build *b, uint32_t name, bool is_out, uint32_t stride)
 {
     assert(b->values < b->values_cap);
-    b->value[b->values] = (bt_lower_value){.name = name, .bytes = bytes};
+    b->value[b->values] = (bt_lower_value){.name = name, .is_out = is_out, .stride = stride};
     return (uint32_t)b->values++;
-}
-
-uint32_t bt_lower_build_value(bt_lower_build *b, uint32_t name, size_t rows, size_t stride)
-{
-    size_t bytes = 0;
-    if (!bt_mul_size(&bytes, rows, stride)) b->too_large = true;
-    return value_of(b, name, bytes);
 }
 
 bool bt_lower_build_is_out(const bt_lower_build *b, uint32_t tensor)
@@ -143,15 +135,16 @@ bt_lower_planes bt_lower_build_planes(bt_lower_build *b, bt_pkg_op op, bt_pkg_un
     const uint32_t kind = bt_pkg_site_of(o->weight), k = in->graph->tensor[o->in[0]].width;
     const bool of_out = bt_lower_build_is_out(b, o->in[0]),
                is_wide = bt_recipe_of(in->recipe, o->layer, (bt_site_kind)kind)->input_bits[kind] == 16;
-    const size_t rows = bt_lower_build_rows(b, of_out);
     if (b->planes_input == input) return b->planes;
     bt_lower_planes p = {.lo = BT_PKG_NOWHERE, .shadow = BT_PKG_NOWHERE,
                          .stride = bt_pkg_layout_plane_stride(layout_of(b), k),
                          .site = bt_pkg_site_index(in->graph->hp.layers, o->layer, kind)};
-    p.hi = bt_lower_build_value(b, BT_PKG_VALUE_PLANES, rows, p.stride);
-    if (is_wide) p.lo = bt_lower_build_value(b, BT_PKG_VALUE_LO, rows, p.stride);
-    if (in->recipe->shadow != BT_SHADOW_OFF && !(in->pruned && in->pruned[p.site]))
-        p.shadow = value_of(b, BT_PKG_VALUE_SHADOW, bt_pkg_shadow_bytes(rows, k));
+    p.hi = bt_lower_build_value(b, BT_PKG_VALUE_PLANES, of_out, p.stride);
+    if (is_wide) p.lo = bt_lower_build_value(b, BT_PKG_VALUE_LO, of_out, p.stride);
+    if (in->recipe->shadow != BT_SHADOW_OFF && !(in->pruned && in->pruned[p.site])) {
+        p.shadow = bt_lower_build_value(b, BT_PKG_VALUE_SHADOW, of_out, k);
+        b->value[p.shadow].is_shadow = true;
+    }
     bt_pkg_inst *i = bt_lower_build_emit(b, op, unit, graph_op);
     i->out_rows = of_out;
     i->site = p.site;

@@ -8,7 +8,10 @@
 typedef struct bt_lower_value {
     uint32_t name;   /* bt_pkg_value */
     bool is_float16; /* f32 that hold 16-bit floats, which the device keeps in 2 bytes */
-    size_t bytes;
+    bool is_out;     /* its rows are those of OUT, else of SEQ */
+    bool is_shadow;
+    uint32_t stride;      /* bytes of a row; of a shadow the inputs of a row */
+    uint32_t first, last; /* the instructions that name it, set when all are there */
 } bt_lower_value;
 
 /* The values that hold a tensor of the graph. */
@@ -34,10 +37,10 @@ typedef struct bt_lower_build {
     bt_lower_planes planes;  /* the last planes that were made, of the value planes_input; linears of one input share
                                 them */
     uint64_t planes_input;   /* BT_PKG_NOWHERE: no planes yet */
-    bool too_large;          /* a value does not fit size_t */
 } bt_lower_build;
 
-/* Rows of a value: of OUT (is_out) or of SEQ. */
+/* Rows of a value: of OUT (is_out) or of SEQ. Everything else that is built is the same for any number of rows whose
+ * attention has as many slices. */
 size_t bt_lower_build_rows(const bt_lower_build *b, bool is_out);
 /* Bytes of a row of a value, as the layout says (npu/pkg/pkg_layout.h). */
 uint32_t bt_lower_build_stride(const bt_lower_build *b, uint64_t elems, uint32_t elem_bytes);
@@ -47,8 +50,8 @@ uint32_t bt_lower_build_parts(const bt_lower_build *b);
 /* Turns the last instruction, attention or a linear of the output matrix, into so many instructions. */
 void bt_lower_build_split_attention(bt_lower_build *b);
 void bt_lower_build_split_output(bt_lower_build *b);
-/* Adds a value of `rows` rows of stride bytes. Returns its number, for use as an operand. */
-uint32_t bt_lower_build_value(bt_lower_build *b, uint32_t name, size_t rows, size_t stride);
+/* Adds a value of stride bytes a row. Returns its number, for use as an operand. */
+uint32_t bt_lower_build_value(bt_lower_build *b, uint32_t name, bool is_out, uint32_t stride);
 /* Adds an instruction for graph operator `op`. Sets layer, cluster, out_rows, group 1, tensor and site NONE, params 0
  * and no operands. The caller fills in the rest; in0, in1, out, aux are numbers of values or BT_PKG_NOWHERE. The
  * pointer is valid until the next call. */

@@ -14,10 +14,9 @@ static bool is_in_arena(const bt_lower_build *b, uint32_t tensor)
 
 static uint64_t renew(bt_lower_build *b, uint32_t tensor, bt_pkg_form form, uint32_t name)
 {
-    const size_t rows = bt_lower_build_rows(b, bt_lower_build_is_out(b, tensor));
     const uint32_t stride =
         bt_lower_build_stride(b, b->in->graph->tensor[tensor].width, bt_pkg_form_bytes(form));
-    const uint32_t value = bt_lower_build_value(b, name, rows, stride);
+    const uint32_t value = bt_lower_build_value(b, name, bt_lower_build_is_out(b, tensor), stride);
     b->value[value].is_float16 = form == BT_PKG_FORM_FLOAT16;
     return b->tensor[tensor].value[form] = value;
 }

@@ -453,6 +453,66 @@ static void bytes_moved_of_floats_are_those_of_two_bytes_an_element(void **state
     end(&w);
 }
 
+static void assert_same_program(const bt_lowered *a, const bt_lowered *b)
+{
+    assert_int_equal(a->insts, b->insts);
+    assert_int_equal(a->places, b->places);
+    assert_memory_equal(a->inst, b->inst, a->insts * sizeof *a->inst);
+    assert_memory_equal(a->place, b->place, a->places * sizeof *a->place);
+    assert_memory_equal(&a->program, &b->program, sizeof a->program);
+}
+
+static void one_draft_makes_the_programs_of_all_rows(void **state)
+{
+    (void)state;
+    static const size_t seqs[] = {1, 16, 24, 48, 100, 256};
+    const bt_pkg_layout layout = {.query_slice_rows = 64};
+    for (size_t r = 0; r < sizeof recipes / sizeof *recipes; r++)
+        for (size_t o = 0; o < 3; o++) {
+            world w = lower(&shapes[0], recipes[r], 7, outs[o], true);
+            bt_lower_in in = {.graph = w.graph,  .on_npu = w.on_npu, .recipe = &w.recipe,
+                              .layout = &layout, .seq = 7,           .out = w.out};
+            bt_lower_draft *d = NULL;
+            assert_int_equal(bt_lower_draft_new(&d, &in, NULL), BT_OK);
+            for (size_t i = 0; i < sizeof seqs / sizeof *seqs; i++) {
+                bt_lowered alone, one;
+                bt_lower_places places;
+                in.seq = seqs[i];
+                in.out = outs[o] == 2 ? seqs[i] : outs[o];
+                assert_int_equal(bt_lower_draft_serves(d, in.seq, in.out), seqs[i] <= 64);
+                assert_false(bt_lower_draft_serves(d, in.seq, !in.out));
+                if (seqs[i] > 64) continue; /* in slices */
+                assert_int_equal(bt_lower(&alone, &in, NULL), BT_OK);
+                assert_int_equal(bt_lower_draft_place(&places, d, in.seq, in.out, NULL), BT_OK);
+                assert_int_equal(bt_lower_draft_at(&one, d, &places, NULL), BT_OK);
+                assert_same_program(&one, &alone);
+                bt_lower_done(&alone);
+                bt_lower_done(&one);
+                free(places.offset);
+            }
+            bt_lower_draft_free(d);
+            end(&w);
+        }
+}
+
+/* 48 rows get the places of 16 rows, times three; 24 rows are placed by themselves. */
+static void twice_the_rows_have_places_twice_as_far(void **state)
+{
+    (void)state;
+    for (size_t o = 0; o < 3; o += 2) {
+        world half = lower(&shapes[0], "w8a8:shadow=off", 24, outs[o], true),
+              whole = lower(&shapes[0], "w8a8:shadow=off", 48, outs[o], true);
+        assert_int_equal(half.l.places, whole.l.places);
+        assert_int_equal(2 * half.l.program.arena_bytes, whole.l.program.arena_bytes);
+        for (size_t i = 0; i < half.l.places; i++) {
+            assert_int_equal(2 * half.l.place[i].bytes, whole.l.place[i].bytes);
+            assert_int_equal(2 * half.l.place[i].offset, whole.l.place[i].offset);
+        }
+        end(&half);
+        end(&whole);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -468,6 +528,8 @@ int main(void)
         cmocka_unit_test(refuses_rows_that_make_no_sense_or_do_not_fit),
         cmocka_unit_test(bytes_moved_are_those_of_all_rows_that_are_read_and_written),
         cmocka_unit_test(bytes_moved_of_floats_are_those_of_two_bytes_an_element),
+        cmocka_unit_test(one_draft_makes_the_programs_of_all_rows),
+        cmocka_unit_test(twice_the_rows_have_places_twice_as_far),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
