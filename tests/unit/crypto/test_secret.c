@@ -30,11 +30,43 @@ static void wiping_leaves_zeros_and_no_more(void **s)
     assert_memory_equal(a, "\0\0\0\0efg", 8);
 }
 
+static void secret_memory_is_zero_and_can_be_used_to_its_last_byte(void **s)
+{
+    (void)s;
+    static const size_t sizes[] = {1, 32, 4096, 100001};
+    bt_secret_free(NULL);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        unsigned char *a = bt_secret_new(sizes[i]);
+        assert_non_null(a);
+        for (size_t at = 0; at < sizes[i]; at++) assert_int_equal(a[at], 0);
+        memset(a, 7, sizes[i]);
+        bt_secret_free(a);
+    }
+}
+
+static void a_hash_depends_on_the_key_and_on_every_byte(void **s)
+{
+    (void)s;
+    uint8_t key[BT_SECRET_HASH_BYTES] = {1}, other[BT_SECRET_HASH_BYTES] = {2}, a[BT_SECRET_HASH_BYTES],
+            b[BT_SECRET_HASH_BYTES];
+    bt_secret_hash(a, key, "secret", 6);
+    bt_secret_hash(b, key, "secret", 6);
+    assert_memory_equal(a, b, sizeof a);
+    bt_secret_hash(b, other, "secret", 6);
+    assert_memory_not_equal(a, b, sizeof a);
+    bt_secret_hash(b, key, "secreu", 6);
+    assert_memory_not_equal(a, b, sizeof a);
+    bt_secret_hash(b, key, "secret", 5);
+    assert_memory_not_equal(a, b, sizeof a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_byte_counts),
         cmocka_unit_test(wiping_leaves_zeros_and_no_more),
+        cmocka_unit_test(secret_memory_is_zero_and_can_be_used_to_its_last_byte),
+        cmocka_unit_test(a_hash_depends_on_the_key_and_on_every_byte),
     };
     return cmocka_run_group_tests_name("secret", tests, NULL, NULL);
 }
