@@ -48,7 +48,7 @@ options_of() {
 metrics() {
     find gateway -name metrics.c -exec cat {} + | tr -s '\n ' ' ' | grep -oE 'const [a-z]+\[\] = \{[^}]*NULL *\};' |
         sed 's/^const \([a-z]*\)\[\] = { *\(.*\), *NULL *};$/\1 \2/' > "$work/labels"
-    find gateway -name metrics_table.h -exec cat {} + | awk '/^X\(/ && NR > 1 { print "" } { printf "%s ", $0 }' |
+    find gateway -name metrics_table.h -exec cat {} + | awk '/^X\(/ && NR > 1 { print "" } !/^#/ { printf "%s ", $0 }' |
         sed -n 's/  */ /g; s/" "//g; s/^X( *\(.*\)) *$/\1/p' | awk -v labels="$work/labels" '
         BEGIN {
             while ((getline line < labels) > 0) {

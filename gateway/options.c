@@ -9,6 +9,9 @@
 
 const char *const gw_options_policies[] = {"least-load", "prefix", "round-robin", NULL};
 
+static const char *const metrics_for[] = {"auto", "open", "key", "off", NULL};
+static const char *const node_choices[] = {"auto", "all", "admin", "none", NULL};
+
 #define ANSWERS "Answers, where a request does not say"
 
 static const bt_opt table[] = {
@@ -24,14 +27,26 @@ static const bt_opt table[] = {
      .def = "8080", .lo = 0, .hi = 65535, .help = "where clients connect; 0 lets the system choose"},
     {.group = "HTTP", .name = "api-key-file", .value = "FILE", BT_OPT_AT(gw_options, api_key_file),
      .type = BT_OPT_STRING, .example = "key.txt",
-     .help = "keys that clients must present as 'Authorization: Bearer KEY', one a line"},
+     .help =
+         "keys that clients must present as 'Authorization: Bearer KEY', one a line, each with its role and "
+         "limits behind it"},
     {.group = "HTTP", .name = "insecure", BT_OPT_AT(gw_options, insecure), .type = BT_OPT_FLAG,
      .help = "serve the network without a key"},
     {.group = "HTTP", .name = "cors", .value = "ORIGIN", BT_OPT_AT(gw_options, cors), .type = BT_OPT_STRING,
      .example = "https://chat.example",
      .help = "web pages of this origin may use the gateway from a browser; * for all"},
+    {.group = "HTTP", .name = "metrics", .value = "WHO", BT_OPT_AT(gw_options, metrics),
+     .type = BT_OPT_CHOICE, .def = "auto", .choices = metrics_for,
+     .help =
+         "who may read /metrics: open to all, key for keys with role=metrics or role=admin, off for nobody; "
+         "auto: open on loopback and without keys, else key"},
     {.group = "HTTP", .name = "no-metrics", BT_OPT_AT(gw_options, no_metrics), .type = BT_OPT_FLAG,
-     .help = "no /metrics"},
+     .help = "the same as --metrics off"},
+    {.group = "HTTP", .name = "node-choice", .value = "WHOSE", BT_OPT_AT(gw_options, node_choice),
+     .type = BT_OPT_CHOICE, .def = "auto", .choices = node_choices,
+     .help =
+         "whose requests may name their nodes: all, admin for keys with role=admin, none; auto: admin where "
+         "there are keys, else all"},
 
     {.group = "Nodes", .name = "control", .value = "ENDPOINT", BT_OPT_AT(gw_options, control),
      .type = BT_OPT_STRING, .def = "tcp://127.0.0.1:5600",
@@ -158,6 +173,33 @@ static bool is_local_endpoint(const char *endpoint)
     return is_loopback(host);
 }
 
+gw_metrics_for gw_options_metrics(const gw_options *o)
+{
+    if (o->no_metrics) return GW_METRICS_OFF;
+    if (o->metrics != GW_METRICS_AUTO) return (gw_metrics_for)o->metrics;
+    return is_loopback(o->host) || !o->api_key_file ? GW_METRICS_OPEN : GW_METRICS_KEY;
+}
+
+gw_node_choice gw_options_node_choice(const gw_options *o)
+{
+    if (o->node_choice != GW_CHOICE_AUTO) return (gw_node_choice)o->node_choice;
+    return o->api_key_file ? GW_CHOICE_ADMIN : GW_CHOICE_ALL;
+}
+
+/* What asks for a role needs keys that have roles. */
+static bt_err check_rights(const gw_options *o, bt_fault *fault)
+{
+    if (o->no_metrics && o->metrics != GW_METRICS_AUTO && o->metrics != GW_METRICS_OFF)
+        return bt_fail(fault, BT_EARG, "--no-metrics and --metrics %s exclude each other",
+                       metrics_for[o->metrics]);
+    if (!o->api_key_file && o->metrics == GW_METRICS_KEY)
+        return bt_fail(fault, BT_EARG, "--metrics key needs --api-key-file FILE, with a key of role=metrics");
+    if (!o->api_key_file && o->node_choice == GW_CHOICE_ADMIN)
+        return bt_fail(fault, BT_EARG,
+                       "--node-choice admin needs --api-key-file FILE, with a key of role=admin");
+    return BT_OK;
+}
+
 bt_err gw_options_check(const gw_options *o, bt_fault *fault)
 {
     if (!is_loopback(o->host) && !o->api_key_file && !o->insecure)
@@ -178,5 +220,5 @@ bt_err gw_options_check(const gw_options *o, bt_fault *fault)
                        o->capture_text ? "text" : "seal");
     if (o->alias && !*o->alias)
         return bt_fail(fault, BT_EARG, "--alias is empty: give a name, or leave it out");
-    return BT_OK;
+    return check_rights(o, fault);
 }

@@ -58,11 +58,12 @@ static const char schemas[] = "{"
 
 static const struct {
     const char *path, *method, *summary, *request, *answer;
-    bool is_open;
+    const char *right;
 } endpoints[] = {
-#define GET                                                    "get"
-#define POST                                                   "post"
-#define X(path, method, open, serve, summary, request, answer) {path, method, summary, request, answer, open},
+#define GET  "get"
+#define POST "post"
+#define X(path, method, right, serve, summary, request, answer) \
+    {path, method, summary, request, answer, #right},
 #include "gateway/api/endpoints_table.h"
 #undef X
 #undef GET
@@ -153,13 +154,25 @@ static json_t *content_of(size_t i)
     return c;
 }
 
+/* Which API keys may; NULL: the summary says enough. */
+static const char *whom(const char *right)
+{
+    if (strcmp(right, "ADMIN") == 0) return "Where there are API keys: for those with role=admin";
+    if (strcmp(right, "METRICS") == 0)
+        return "With --metrics key: for API keys with role=metrics or role=admin; open and off: for all, for "
+               "nobody";
+    if (strcmp(right, "CLIENT") == 0)
+        return "Where there are API keys: for those with role=client or role=admin";
+    return NULL;
+}
+
 static json_t *operation(size_t i)
 {
     json_t *o =
         json_pack("{s:s,s:{s:{s:s,s:o},s:{s:s,s:o}}}", "summary", endpoints[i].summary, "responses", "200",
                   "description", "It went well", "content", content_of(i), "default", "description",
-                  "An error: 400 for what the request says, 401 without a key, 404, 405, 413, 429 when the "
-                  "queue is full, "
+                  "An error: 400 for what the request says, 401 without a key, 403 for a key without the "
+                  "role, 404, 405, 413, 429 when the key's limits are reached or the queue is full, "
                   "5xx for the server's own",
                   "content", content("application/json", reference("Error")));
     if (endpoints[i].request)
@@ -170,7 +183,9 @@ static json_t *operation(size_t i)
         o = with(o, "parameters",
                  json_pack("[{s:s,s:s,s:b,s:{s:s,s:i}}]", "name", "id", "in", "path", "required", 1, "schema",
                            "type", "string", "minLength", 1));
-    return endpoints[i].is_open ? with(o, "security", json_array()) : o;
+    const char *who = whom(endpoints[i].right);
+    if (who) o = with(o, "description", json_string(who));
+    return strcmp(endpoints[i].right, "OPEN") == 0 ? with(o, "security", json_array()) : o;
 }
 
 static json_t *paths(void)

@@ -5,6 +5,7 @@
 #include "gateway/api/refusal.h"
 #include "gateway/door/live.h"
 #include "gateway/door/reply.h"
+#include "gateway/door/rights.h"
 
 #include <stdlib.h>
 
@@ -119,12 +120,13 @@ void gw_bodies_read(gw_door *d, gw_http_exchange *x, const gw_http_request *r, b
     }
     l->x = x;
     l->arrived_us = bt_clock_us();
+    l->key = r->caller ? gw_auth_hold(r->caller) : NULL;
     *b = (gw_body){.door = d,
                    .live = l,
                    .len = r->body_len,
                    .is_chat = is_chat,
                    .then = then,
-                   .ctx_tokens = gw_door_context_tokens(d),
+                   .ctx_tokens = gw_rights_context(l->key, gw_door_context_tokens(d)),
                    .limits = {d->env.names, d->env.names_len, (uint32_t)bt_tokenizer_count(d->env.text->tok),
                               BT_MSG_MAX_STOP_IDS - d->env.text->stop_ids_len, d->env.defaults}};
     const bool at_once = b->len <= GW_BODIES_SHORT_BYTES && gw_turn_has_time(d->env.turn);

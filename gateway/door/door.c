@@ -10,6 +10,7 @@
 #include "gateway/door/live.h"
 #include "gateway/door/pages.h"
 #include "gateway/door/reply.h"
+#include "gateway/door/rights.h"
 #include "gateway/door/roles.h"
 
 #include <stdio.h>
@@ -84,6 +85,8 @@ static void submit(gw_door *d, gw_live *l, const gw_openai_request *r)
                    .sampling = r->sampling,
                    .policy = (gw_policy)r->policy,
                    .draw_seed = !r->has_seed,
+                   .share = l->key ? l->key->share : 0,
+                   .weight = l->key ? l->key->facts.weight : 0,
                    .stop_ids_len = r->ignores_eos ? 0 : d->env.text->stop_ids_len};
     memcpy(s.prefer_prefill, r->prefer_prefill, sizeof s.prefer_prefill);
     memcpy(s.prefer_decode, r->prefer_decode, sizeof s.prefer_decode);
@@ -100,6 +103,9 @@ static void submit(gw_door *d, gw_live *l, const gw_openai_request *r)
 static void was_read(gw_body *b)
 {
     gw_live *l = b->live;
+    if (b->e == BT_EARG) gw_rights_name_context(l->key, b->ctx_tokens, &b->err);
+    if (b->e == BT_OK) b->e = gw_rights_choose_nodes(b->door, l->key, &b->request, &b->err);
+    if (b->e == BT_OK) b->e = gw_rights_begin(l, &b->err);
     if (b->e < 0) {
         gw_http_set_user(l->x, NULL);
         gw_reply_error(b->door, l->x, &b->err, NULL);
@@ -112,7 +118,8 @@ static void was_read(gw_body *b)
 static void post(gw_door *d, gw_http_exchange *x, const gw_http_request *r, bool is_chat)
 {
     gw_openai_error err;
-    if (d->is_draining && gw_reply_not_ready(d, &err)) gw_reply_error(d, x, &err, NULL);
+    const bool is_closed = d->is_draining && gw_reply_not_ready(d, &err);
+    if (is_closed || gw_rights_arrive(r->caller, &err) < 0) gw_reply_error(d, x, &err, NULL);
     else gw_bodies_read(d, x, r, is_chat, was_read);
 }
 
@@ -240,6 +247,8 @@ static void finish(gw_door *d, gw_live *l, bt_finish reason, const gw_stats *s)
     gw_answer_report r;
     bt_fault fault;
     gw_metrics_done(d->env.metrics, reason, s);
+    gw_key_pace_ended(&d->pace, bt_clock_us());
+    gw_rights_end(l, s);
     if (!l->x) return;
     if (gw_text_finish(&l->text, &fault) < 0) {
         gw_live_give_up(l);
@@ -293,8 +302,15 @@ static void fail(gw_door *d, gw_live *l, const gw_action *a)
 {
     gw_openai_error err;
     gw_metrics_failed(d->env.metrics, l->is_late ? GW_FAIL_TIMEOUT : a->u.fail.kind, &a->u.fail.stats);
+    if (a->u.fail.stats.attempts > 0) gw_key_pace_ended(&d->pace, bt_clock_us());
+    if (a->u.fail.kind == GW_FAIL_OVERLOADED && l->key) l->key->refusals[GW_KEY_LIMITS]++;
+    gw_rights_end(l, &a->u.fail.stats);
     if (!l->x) return;
     fail_error(&err, l, a);
+    if (a->u.fail.kind == GW_FAIL_OVERLOADED) /* when the line would have been served at the pace of the last
+                                                 ones */
+        gw_rights_retry_after(&err,
+                              gw_key_pace_wait_us(&d->pace, gw_brain_queued(d->env.brain), bt_clock_us()));
     gw_http_set_user(l->x, NULL);
     if (!l->has_begun) {
         gw_reply_error(d, l->x, &err, NULL);
@@ -315,10 +331,10 @@ enum { GET, POST };
 static const struct endpoint {
     const char *path;
     int method;
-    bool is_open;
+    gw_right right;
     void (*serve)(gw_door *d, gw_http_exchange *x, const gw_http_request *r);
 } endpoints[] = {
-#define X(path, method, open, serve, summary, request, answer) {path, method, open, serve},
+#define X(path, method, right, serve, summary, request, answer) {path, method, GW_RIGHT_##right, serve},
 #include "gateway/api/endpoints_table.h"
 #undef X
 };
@@ -351,17 +367,22 @@ static const struct endpoint *find_endpoint(const gw_door *d, const gw_http_requ
                                  is_post ? "POST" : "GET");
             return NULL;
         }
-        if (!p->is_open && !gw_auth_allows(d->env.auth, r->authorization)) {
-            (void)gw_openai_fail(err, 401, BAD, "invalid_api_key", NULL,
-                                 r->authorization
-                                     ? "The API key is not one of this server's."
-                                     : "This server needs an API key: send 'Authorization: Bearer KEY'.");
-            return NULL;
-        }
-        return p;
+        return gw_rights_may(d, r, p->right, err) ? p : NULL;
     }
     (void)gw_openai_fail(err, 404, BAD, "not_found", NULL, "There is nothing at %.100s.", r->path);
     return NULL;
+}
+
+static void *introduce(void *ud, const char *authorization)
+{
+    const gw_door *d = ud;
+    return d->env.auth ? gw_auth_take(d->env.auth, authorization) : NULL;
+}
+
+static void leave(void *ud, void *caller)
+{
+    (void)ud;
+    gw_auth_give(caller);
 }
 
 static bool wants_body(void *ud, const gw_http_request *r)
@@ -389,7 +410,9 @@ static void on_request(void *ud, gw_http_exchange *x, const gw_http_request *r)
     const struct endpoint *p = is_refused ? NULL : find_endpoint(d, r, &err, &allow);
     const gw_turn_part before =
         gw_turn_go(d->env.turn, p && p->method == POST ? GW_TURN_BODIES : GW_TURN_PAGES);
+    gw_key *k = r->caller;
     d->open_count++;
+    if (k && !p && err.status == 403) k->refusals[GW_KEY_FINE]++;
     if (p) p->serve(d, x, r);
     else gw_reply_error(d, x, &err, allow);
     gw_turn_go(d->env.turn, before);
@@ -413,8 +436,13 @@ static void on_ended(void *ud, gw_http_exchange *x, bool was_sent)
 
 gw_http_handler gw_door_handler(gw_door *d)
 {
-    return (gw_http_handler){.ud = d, .wants_body = wants_body, .has_own_place = has_own_place,
-                             .request = on_request, .ended = on_ended};
+    return (gw_http_handler){.ud = d,
+                             .introduce = introduce,
+                             .leave = leave,
+                             .wants_body = wants_body,
+                             .has_own_place = has_own_place,
+                             .request = on_request,
+                             .ended = on_ended};
 }
 
 /* ---- the brain ---- */

@@ -24,7 +24,7 @@ typedef struct gw_door gw_door;
 
 typedef struct gw_door_env {
     const gw_options *options;
-    const gw_auth *auth; /* NULL: no keys */
+    gw_auth *auth; /* NULL: no keys */
     const gw_text *text;
     const char *const *names;
     size_t names_len;            /* of the model; the first goes into answers */

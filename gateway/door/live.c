@@ -1,6 +1,7 @@
 /* The list of requests that are being answered, and what time does to them. */
 #include "gateway/door/live.h"
 #include "base/log.h"
+#include "gateway/door/rights.h"
 
 #include <stdlib.h>
 
@@ -9,6 +10,8 @@ enum { SIGN_OF_LIFE_US = 10000000 };
 void gw_live_free(gw_live *l)
 {
     if (!l) return;
+    gw_rights_end(l, NULL);
+    gw_auth_give(l->key);
     gw_text_end(&l->text);
     gw_logprobs_end(&l->logprobs);
     bt_buf_done(&l->ids);

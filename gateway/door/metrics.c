@@ -27,6 +27,9 @@ static const char *const parts[] = {"npu", "spill", "companion", "edges", "sync"
 static const char *const captures[] = {"written", "busy", "refused", NULL};
 static const char *const readers[] = {"loop", "thread", NULL};
 static const char *const statuses[] = {"2xx", "4xx", "5xx", NULL};
+static const char *const kinds[] = {"prompt", "answer", NULL};
+static const char *const reached[] = {"role",    "requests", "tokens",
+                                      "at_once", "queue",    NULL}; /* gw_key.refusals */
 static const char *const versions[] = {BT_VERSION, NULL};
 
 #define BUCKETS(name, ...) \
@@ -250,4 +253,53 @@ bt_err gw_metrics_render(gw_metrics *m, bt_buf *out, const gw_brain *brain, cons
     raise_to(m, LOG_DROPPED, 0, bt_log_dropped());
     bt_metrics_set(m->m, RESIDENT, 0, 0, (double)gw_metrics_rss_bytes());
     return bt_metrics_render(m->m, out);
+}
+
+/* ---- API keys ----------------------------------------------------------------------------------- */
+
+#define GW_METRICS_BY_KEY
+enum {
+#define X(id, ...) id,
+#include "gateway/door/metrics_table.h"
+#undef X
+    KEY_METRICS
+};
+
+/* The table lives for one page: which keys there are may change between two. */
+static bt_err render_names(bt_buf *out, const gw_auth *auth, const char *const *keys)
+{
+    bt_metric table[KEY_METRICS];
+    bt_metrics *m;
+    size_t i = 0;
+#define X(id_, type_, name_, label_, values_, label2_, values2_, buckets_, help_) \
+    table[i++] = \
+        (bt_metric){.name = name_,     .help = help_,     .type = BT_METRIC_##type_, .label = label_, \
+                    .values = values_, .label2 = label2_, .values2 = values2_};
+#include "gateway/door/metrics_table.h"
+#undef X
+    bt_err e = bt_metrics_new(&m, table, KEY_METRICS, NULL);
+    if (e < 0) return e;
+    for (size_t at = 0; at < gw_auth_count(auth); at++) {
+        const gw_key *k = gw_auth_at(auth, at);
+        bt_metrics_add(m, KEY_REQUESTS, at, 0, (double)k->requests);
+        bt_metrics_add(m, KEY_TOKENS, at, 0, (double)k->prompt_tokens);
+        bt_metrics_add(m, KEY_TOKENS, at, 1, (double)k->answer_tokens);
+        for (size_t why = 0; why <= GW_KEY_LIMITS; why++)
+            bt_metrics_add(m, KEY_REFUSALS, at, why, (double)k->refusals[why]);
+        bt_metrics_set(m, KEY_IN_FLIGHT, at, 0, k->usage.in_flight);
+    }
+    e = bt_metrics_render(m, out);
+    bt_metrics_free(m);
+    return e;
+}
+
+bt_err gw_metrics_render_keys(bt_buf *out, const gw_auth *auth)
+{
+    const size_t n = gw_auth_count(auth);
+    const char **keys = calloc(n + 1, sizeof(char *));
+    if (!keys) return BT_ENOMEM;
+    for (size_t i = 0; i < n; i++) keys[i] = gw_auth_at(auth, i)->facts.name;
+    const bt_err e = render_names(out, auth, keys);
+    free(keys);
+    return e;
 }

@@ -2,6 +2,7 @@
 #define GW_METRICS_H
 #include "base/buf.h"
 #include "gateway/brain/brain.h"
+#include "gateway/http/auth.h"
 #include "node/link.h"
 #include "trace/capture.h"
 
@@ -26,5 +27,7 @@ void gw_metrics_captured(gw_metrics *m, bt_capture *c); /* takes over the counts
 /* All series as Prometheus text; reads the gauges first. */
 bt_err gw_metrics_render(gw_metrics *m, bt_buf *out, const gw_brain *brain, const bt_link_counters *link,
                          unsigned http_connections);
+/* The series of API keys, by name: as many as keys. */
+bt_err gw_metrics_render_keys(bt_buf *out, const gw_auth *auth);
 uint64_t gw_metrics_rss_bytes(void); /* of this process; 0 unknown */
 #endif

@@ -1,6 +1,8 @@
 /* Every metric of baton-gateway: X(id, type, name, label, values, label2, values2, buckets, help). Include it with X
  * defined; documents are made from it too. Values and buckets are names of arrays in metrics.c. Units are in the names:
- * seconds, bytes, tokens. Intervals inside a node were measured by that node. */
+ * seconds, bytes, tokens. Intervals inside a node were measured by that node. With GW_METRICS_BY_KEY come
+ * those of API keys, whose values are the names of keys. */
+#ifndef GW_METRICS_BY_KEY
 X(REQUESTS_RUNNING, GAUGE, "baton_requests_running", NULL, NULL, NULL, NULL, NULL, "Requests that hold nodes now")
 X(REQUESTS_WAITING, GAUGE, "baton_requests_waiting", NULL, NULL, NULL, NULL, NULL, "Requests that wait for nodes now")
 X(REQUESTS, COUNTER, "baton_requests_total", "reason", reasons, NULL, NULL, NULL, "Requests that ended, by how")
@@ -107,3 +109,14 @@ X(START_TIME, GAUGE, "process_start_time_seconds", NULL, NULL, NULL, NULL, NULL,
   "Start of this process, seconds since 1970")
 X(RESIDENT, GAUGE, "process_resident_memory_bytes", NULL, NULL, NULL, NULL, NULL,
   "Memory of this process in RAM, bytes")
+#else
+X(KEY_REQUESTS, COUNTER, "baton_key_requests_total", "key", keys, NULL, NULL, NULL,
+  "Requests of an API key that were taken and have ended, by the key's name")
+X(KEY_TOKENS, COUNTER, "baton_key_tokens_total", "key", keys, "kind", kinds, NULL,
+  "Tokens of an API key's requests that ended: of prompts that nodes were asked for, and of answers")
+X(KEY_REFUSALS, COUNTER, "baton_key_refusals_total", "key", keys, "reason", reached, NULL,
+  "Requests of an API key that were refused: 403 for want of a role (role), 429 for its requests a minute, tokens a "
+  "minute or requests at once, or because the queue is full (queue)")
+X(KEY_IN_FLIGHT, GAUGE, "baton_key_requests_in_flight", "key", keys, NULL, NULL, NULL,
+  "Requests of an API key that are being answered now")
+#endif

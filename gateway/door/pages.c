@@ -6,6 +6,7 @@
 #include "gateway/api/openapi.h"
 #include "gateway/door/metrics.h"
 #include "gateway/door/reply.h"
+#include "gateway/door/rights.h"
 #include "rt/metrics.h"
 #include "text/utf8.h"
 
@@ -34,8 +35,9 @@ void gw_pages_metrics(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
 {
     (void)r;
     gw_openai_error err;
-    if (d->env.options->no_metrics) {
-        (void)gw_openai_fail(&err, 404, BAD, "not_found", NULL, "This server was started with --no-metrics.");
+    if (gw_options_metrics(d->env.options) == GW_METRICS_OFF) {
+        (void)gw_openai_fail(&err, 404, BAD, "not_found", NULL,
+                             "This server was started with --metrics off.");
         gw_reply_error(d, x, &err, NULL);
         return;
     }
@@ -43,7 +45,8 @@ void gw_pages_metrics(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
     bt_buf_init(&b, GW_DOOR_ANSWER_MAX_BYTES);
     const bt_link_counters link = gw_node_link_counters(d->env.link);
     gw_metrics_captured(d->env.metrics, d->env.capture);
-    if (gw_metrics_render(d->env.metrics, &b, d->env.brain, &link, gw_http_connections(d->http)) < 0)
+    if (gw_metrics_render(d->env.metrics, &b, d->env.brain, &link, gw_http_connections(d->http)) < 0 ||
+        (d->env.auth && gw_metrics_render_keys(&b, d->env.auth) < 0))
         b.err = BT_ENOMEM;
     gw_reply_bytes(d, x, 200, &(gw_http_headers){.content_type = BT_METRICS_CONTENT_TYPE}, &b);
     bt_buf_done(&b);
@@ -234,22 +237,51 @@ static json_t *nodes(const gw_door *d)
     return a;
 }
 
-void gw_pages_status(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
+static const char *state_of(const gw_door *d)
 {
-    (void)r;
+    return d->is_draining ? "draining" : gw_brain_is_ready(d->env.brain) ? "ready" : "starting";
+}
+
+/* What every client may know. */
+static json_t *outer_status(const gw_door *d)
+{
+    char model[BT_HASH_HEX_CHARS];
+    const gw_brain *brain = d->env.brain;
+    const gw_registry *r = gw_brain_registry(brain);
+    return json_pack("{s:s,s:b,s:{s:s,s:s,s:i},s:{s:i,s:i,s:i,s:i}}", "state", state_of(d), "ready",
+                     !d->is_draining && gw_brain_is_ready(brain), "model", "name", d->env.names[0], "id",
+                     bt_hash_hex(model, d->env.model_id), "ctx_tokens", (int)d->env.ctx_tokens, "counts",
+                     "prefill_nodes", (int)r->ready[0], "decode_nodes", (int)r->ready[1], "running",
+                     (int)gw_brain_active(brain), "waiting", (int)gw_brain_queued(brain));
+}
+
+/* What concerns those who run the nodes. */
+static json_t *inner_status(const gw_door *d)
+{
     const gw_brain *brain = d->env.brain;
     const gw_options *options = d->env.options;
-    const char *state = d->is_draining ? "draining" : gw_brain_is_ready(brain) ? "ready" : "starting";
-    char self[BT_HASH_HEX_CHARS], model[BT_HASH_HEX_CHARS];
-    json_t *j =
-        json_pack("{s:{s:s,s:i,s:s,s:s,s:s,s:s,s:s,s:o},s:{s:i,s:i,s:i,s:i,s:i},s:{s:s,s:s,s:i},s:o}",
-                  "gateway", "id", d->env.node_id, "pid", (int)getpid(), "state", state, "policy",
-                  gw_options_policies[options->policy], "endpoint", d->url, "control",
-                  gw_node_link_endpoint(d->env.link), "incarnation", bt_hash_hex(self, d->env.self.bytes),
-                  "rss_bytes", count(gw_metrics_rss_bytes()), "queue", "waiting", (int)gw_brain_queued(brain),
-                  "running", (int)gw_brain_active(brain), "max_running", (int)gw_brain_active_limit(brain),
-                  "owed", (int)gw_brain_debts(brain), "max", (int)options->max_queue, "model", "name",
-                  d->env.names[0], "id", bt_hash_hex(model, d->env.model_id), "ctx_tokens",
-                  (int)d->env.ctx_tokens, "nodes", nodes(d));
-    show(d, x, j, 0);
+    char self[BT_HASH_HEX_CHARS];
+    return json_pack("{s:{s:s,s:i,s:s,s:s,s:s,s:s,s:s,s:o},s:{s:i,s:i,s:i,s:i,s:i},s:o}", "gateway", "id",
+                     d->env.node_id, "pid", (int)getpid(), "state", state_of(d), "policy",
+                     gw_options_policies[options->policy], "endpoint", d->url, "control",
+                     gw_node_link_endpoint(d->env.link), "incarnation", bt_hash_hex(self, d->env.self.bytes),
+                     "rss_bytes", count(gw_metrics_rss_bytes()), "queue", "waiting",
+                     (int)gw_brain_queued(brain), "running", (int)gw_brain_active(brain), "max_running",
+                     (int)gw_brain_active_limit(brain), "owed", (int)gw_brain_debts(brain), "max",
+                     (int)options->max_queue, "nodes", nodes(d));
+}
+
+void gw_pages_status(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
+{
+    const gw_key *k = r->caller;
+    json_t *all = outer_status(d);
+    json_t *more = gw_rights_is_admin(d, r) ? inner_status(d)
+                                            : json_pack("{s:{s:s,s:s}}", "key", "name", k->facts.name, "role",
+                                                        gw_key_roles[k->facts.role]);
+    if (all && (!more || json_object_update(all, more) < 0)) {
+        json_decref(all);
+        all = NULL;
+    }
+    json_decref(more);
+    show(d, x, all, 0);
 }

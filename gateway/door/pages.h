@@ -19,11 +19,13 @@ void gw_pages_model(gw_door *d, gw_http_exchange *x, const gw_http_request *r); 
  *    "max_answer": tokens of a chat without max_tokens, "completion_tokens": of a completion without it} */
 void gw_pages_props(gw_door *d, gw_http_exchange *x, const gw_http_request *r);
 void gw_pages_openapi(gw_door *d, gw_http_exchange *x, const gw_http_request *r);
-/* /v1/status, which `baton status` shows:
+/* /v1/status. For every client:
+ *   {"state": "ready", "starting" or "draining", "ready": true or false, "model": {name, id, ctx_tokens},
+ *    "counts": {prefill_nodes, decode_nodes (ready ones), running, waiting}}
+ * with "key": {name, role} for API keys without the role admin; for all others what `baton status` shows:
  *   {"gateway": {id, pid, state, policy, endpoint, control, incarnation, rss_bytes},
  *    "queue": {waiting, running, max_running (--max-active, or the slots of ready decode nodes where those are fewer),
  *              owed (attempts that were left, and whose nodes have not let go yet), max},
- *    "model": {name, id, ctx_tokens},
  *    "nodes": [{id, role, pid (null once it is gone), state, endpoint (null for prefill nodes), incarnation,
  *               exactness, prefill_exactness (null unless it is a decode node that computes prompts),
  *               engine ({name, quant, shape_policy, profile, fallbacks (how many)}; null where none computes

@@ -5,9 +5,9 @@
 #include "gateway/api/logprobs.h"
 #include "trace/row.h"
 
-/* What the files of the door share. They are read in this order: reply.h (whole answers), pages.h (what GET shows),
- * roles.h (other roles of nodes), live.h (the requests that are being answered), bodies.h (how bodies become requests),
- * door.c (one of them, from its arrival to its end, and which path is whose). */
+/* What the files of the door share. They are read in this order: reply.h (whole answers), rights.h (what a caller may
+ * do), pages.h (what GET shows), roles.h (other roles of nodes), live.h (the requests that are being answered),
+ * bodies.h (how bodies become requests), door.c (one of them, from its arrival to its end, and which path is whose). */
 
 /* One request between SUBMIT and the brain's DONE or FAIL. Its exchange may end earlier (the client has gone) or later
  * (the answer is still being sent). */
@@ -30,6 +30,9 @@ typedef struct gw_live {
     bt_msg_first_token first;   /* zero until it is known */
     bt_trace_sampling sampling; /* for a capture; its seed is drawn later */
     int64_t arrived_us, wrote_us, token_us;
+    gw_key *key;         /* whose request it is, held; NULL: no keys */
+    uint64_t key_tokens; /* what it took from the key's tokens */
+    bool is_counted;     /* among those in flight of the key */
     bool is_stream, is_baton, has_begun;
     /* broken: out of memory in the middle of the answer */
     bool wants_finish, wants_cancel, is_wanting, is_late, is_broken;
@@ -57,6 +60,7 @@ struct gw_door {
     uint8_t id_key[8];
     int64_t started_s;
     size_t open_count, unread_count, unread_bytes; /* unread: bodies that a thread reads, or that wait for it */
+    gw_key_pace pace;                              /* of requests that nodes had */
     unsigned refusals, refusals_unsaid; /* requests answered 4xx since the last tick; those that the log left out */
     bool is_draining;
 };

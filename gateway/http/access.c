@@ -3,9 +3,11 @@
  * libmicrohttpd sends no `100 Continue` then and closes after the answer; the socket lingers, so that the
  * answer is read. */
 #include "base/clock.h"
+#include "crypto/secret.h"
 #include "gateway/http/inside.h"
 
 #include <string.h>
+#include <strings.h>
 
 /* Unwanted bodies: announced ones up to SKIP are read and dropped, so that the connection lives on; chunked
  * ones, whose length shows too late to answer early, up to DRAIN. */
@@ -18,9 +20,12 @@ static const char *header(const gw_http_exchange *x, const char *name)
 
 static gw_http_request describe(const gw_http_exchange *x, const char *method)
 {
-    return (gw_http_request){.method = method, .path = x->path,
-                             .authorization = header(x, MHD_HTTP_HEADER_AUTHORIZATION),
-                             .origin = header(x, MHD_HTTP_HEADER_ORIGIN), .refusal = x->refusal};
+    return (gw_http_request){.method = method,
+                             .path = x->path,
+                             .caller = x->caller,
+                             .has_authorization = x->has_authorization,
+                             .origin = header(x, MHD_HTTP_HEADER_ORIGIN),
+                             .refusal = x->refusal};
 }
 
 /* ---- the head ----------------------------------------------------------------------------------- */
@@ -67,13 +72,35 @@ static bool is_preflight(const gw_http_exchange *x, const char *method)
            header(x, "Access-Control-Request-Method");
 }
 
+/* The value lies in libmicrohttpd's own memory, and nobody reads it again. */
+static enum MHD_Result wipe_authorization(void *cls, enum MHD_ValueKind kind, const char *name,
+                                          const char *value)
+{
+    (void)cls;
+    (void)kind;
+    if (value && strcasecmp(name, MHD_HTTP_HEADER_AUTHORIZATION) == 0)
+        bt_secret_wipe((char *)(uintptr_t)value, strlen(value));
+    return MHD_YES;
+}
+
+static void introduce(gw_http_exchange *x)
+{
+    const gw_http_handler *handler = &x->http->handler;
+    const char *authorization = header(x, MHD_HTTP_HEADER_AUTHORIZATION);
+    x->has_authorization = authorization != NULL;
+    x->caller = handler->introduce(handler->ud, authorization);
+    if (authorization)
+        (void)MHD_get_connection_values(x->connection, MHD_HEADER_KIND, wipe_authorization, NULL);
+}
+
 /* What becomes of a request whose head is good. */
 static void judge(gw_http_exchange *x, const char *method)
 {
     gw_http *h = x->http;
     const gw_framing *f = &x->framing;
-    const gw_http_request r = describe(x, method);
     const bool has_body = f->is_chunked || f->body_bytes > 0;
+    introduce(x);
+    const gw_http_request r = describe(x, method);
     x->must_close = f->is_chunked; /* other programs may see another end of the chunks */
     const bool has_own_place = h->handler.has_own_place(h->handler.ud, &r);
     if (!has_own_place && !gw_connections_have_place(h)) x->refusal = GW_HTTP_NO_PLACE;

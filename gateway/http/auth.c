@@ -1,5 +1,6 @@
-/* API keys from a file. */
+/* API keys from a file, found by their keyed hashes. */
 #include "gateway/http/auth.h"
+#include "base/rng.h"
 #include "crypto/secret.h"
 
 #include <errno.h>
@@ -10,96 +11,197 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+typedef struct entry {
+    uint8_t hash[BT_SECRET_HASH_BYTES];
+    uint32_t at; /* in keys */
+} entry;
+
 struct gw_auth {
+    uint8_t *hash_key; /* secret memory */
+    entry *entries;    /* secret memory: by hash, as many as keys */
+    gw_key **keys;     /* in the order of the file */
     size_t len;
-    char text[GW_AUTH_MAX_FILE_BYTES + 1]; /* the file, its line ends made 0 */
+    uint64_t last_share;
 };
 
-static bt_err check_lines(gw_auth *a, const char *path, bt_fault *fault)
-{
-    size_t keys = 0, line = 1;
-    for (size_t i = 0; i < a->len; line++) {
-        char *begin = a->text + i;
-        char *end = memchr(begin, '\n', a->len - i);
-        if (!end) end = a->text + a->len;
-        i = (size_t)(end - a->text) + 1;
-        *end = 0;
-        if (end > begin && end[-1] == '\r') *--end = 0;
-        if (*begin == '#') memset(begin, 0, (size_t)(end - begin));
-        for (const char *c = begin; c < end; c++)
-            if (*begin && (*c <= ' ' || *c > '~'))
-                return bt_fail(fault, BT_EFORMAT, "'%s', line %zu: a key has printable characters only", path,
-                               line);
-        if (end - begin > GW_AUTH_MAX_KEY_BYTES)
-            return bt_fail(fault, BT_EFORMAT, "'%s', line %zu: a key has at most %d characters", path, line,
-                           GW_AUTH_MAX_KEY_BYTES);
-        keys += *begin != 0;
-    }
-    return keys ? BT_OK : bt_fail(fault, BT_EFORMAT, "'%s' holds no key: write one a line", path);
-}
+/* ---- files ---- */
 
-static bt_err read_file(gw_auth *a, const char *path, int fd, bt_fault *fault)
+static bt_err read_file(char *text, size_t *ret_len, const char *path, int fd, bt_fault *fault)
 {
     struct stat st;
+    size_t len = 0;
     if (fstat(fd, &st) < 0) return bt_fail(fault, BT_EIO, "cannot look at '%s': %s", path, strerror(errno));
     if (!S_ISREG(st.st_mode)) return bt_fail(fault, BT_EARG, "'%s' is not a regular file", path);
     if (st.st_mode & (S_IRWXO | S_IWGRP))
         return bt_fail(fault, BT_EAUTH, "'%s' can be read by others; run 'chmod 600' on it", path);
     for (;;) {
-        const ssize_t n = read(fd, a->text + a->len, sizeof a->text - a->len);
+        const ssize_t n = read(fd, text + len, GW_AUTH_MAX_FILE_BYTES + 1 - len);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return bt_fail(fault, BT_EIO, "cannot read '%s': %s", path, strerror(errno));
         if (n == 0) break;
-        a->len += (size_t)n;
-        if (a->len > GW_AUTH_MAX_FILE_BYTES)
+        len += (size_t)n;
+        if (len > GW_AUTH_MAX_FILE_BYTES)
             return bt_fail(fault, BT_ELIMIT, "'%s' has more than %d bytes, the limit", path,
                            GW_AUTH_MAX_FILE_BYTES);
     }
-    return check_lines(a, path, fault);
+    *ret_len = len;
+    return BT_OK;
 }
 
-bt_err gw_auth_load(gw_auth **ret, const char *path, bt_fault *fault)
+/* The lines of a file, which point into *ret_text; both are the caller's. */
+static bt_err read_lines(gw_key_line **ret, size_t *ret_len, char **ret_text, const char *path,
+                         bt_fault *fault)
+{
+    size_t len = 0;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return bt_fail(fault, BT_EIO, "cannot open '%s': %s", path, strerror(errno));
+    char *text = bt_secret_new(GW_AUTH_MAX_FILE_BYTES + 1);
+    bt_err e = text ? read_file(text, &len, path, fd, fault)
+                    : bt_fail(fault, BT_ENOMEM, "out of memory for API keys");
+    (void)close(fd);
+    if (e == BT_OK) e = gw_key_file_parse(ret, ret_len, text, len, path, fault);
+    if (e < 0) bt_secret_free(text);
+    else *ret_text = text;
+    return e;
+}
+
+/* ---- the table ---- */
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp((*(gw_key *const *)a)->facts.name, (*(gw_key *const *)b)->facts.name);
+}
+
+/* memcmp may end early: what a hash begins with is a riddle to whoever does not have the hash's key. */
+static int by_hash(const void *a, const void *b)
+{
+    return memcmp(((const entry *)a)->hash, ((const entry *)b)->hash, BT_SECRET_HASH_BYTES);
+}
+
+/* The keys that there are by name, to find those of the same name; NULL: there is none, or no memory. */
+static gw_key **sort_by_name(const gw_auth *a)
+{
+    gw_key **sorted = a->len ? malloc(a->len * sizeof(gw_key *)) : NULL;
+    if (!sorted) return NULL;
+    memcpy(sorted, a->keys, a->len * sizeof(gw_key *));
+    qsort(sorted, a->len, sizeof(gw_key *), by_name);
+    return sorted;
+}
+
+static gw_key *key_for(gw_auth *a, gw_key **sorted, const gw_key_facts *facts)
+{
+    gw_key wanted = {.facts = *facts}, *name = &wanted;
+    gw_key **old = sorted ? bsearch(&name, sorted, a->len, sizeof(gw_key *), by_name) : NULL;
+    if (old) return gw_auth_hold(*old);
+    gw_key *k = calloc(1, sizeof *k);
+    if (k) k->holders = 1;
+    return k;
+}
+
+static void drop(gw_key **keys, size_t len)
+{
+    for (size_t i = 0; keys && i < len; i++) gw_auth_give(keys[i]);
+    free(keys);
+}
+
+/* From here on nothing fails. */
+static void put_in_place(gw_auth *a, gw_key **keys, entry *entries, const gw_key_line *lines, size_t len,
+                         int64_t now_us)
+{
+    for (size_t i = 0; i < len; i++) {
+        keys[i]->facts = lines[i].facts;
+        if (!keys[i]->share) keys[i]->share = ++a->last_share;
+        gw_key_usage_limit(&keys[i]->usage, &lines[i].facts.limits, now_us);
+    }
+    drop(a->keys, a->len);
+    bt_secret_free(a->entries);
+    a->keys = keys;
+    a->entries = entries;
+    a->len = len;
+}
+
+static bt_err take_lines(gw_auth *a, const gw_key_line *lines, size_t len, int64_t now_us, bt_fault *fault)
+{
+    gw_key **sorted = sort_by_name(a);
+    gw_key **keys = calloc(len, sizeof(gw_key *));
+    entry *entries = bt_secret_new(len * sizeof *entries);
+    bool is_whole = keys && entries && (sorted || a->len == 0);
+    for (size_t i = 0; is_whole && i < len; i++) {
+        entries[i].at = (uint32_t)i;
+        bt_secret_hash(entries[i].hash, a->hash_key, lines[i].secret, lines[i].secret_len);
+        is_whole = (keys[i] = key_for(a, sorted, &lines[i].facts)) != NULL;
+    }
+    free(sorted);
+    if (!is_whole) {
+        drop(keys, len);
+        bt_secret_free(entries);
+        return bt_fail(fault, BT_ENOMEM, "out of memory for API keys");
+    }
+    qsort(entries, len, sizeof *entries, by_hash);
+    put_in_place(a, keys, entries, lines, len, now_us);
+    return BT_OK;
+}
+
+bt_err gw_auth_reload(gw_auth *a, const char *path, int64_t now_us, bt_fault *fault)
+{
+    gw_key_line *lines = NULL;
+    size_t len = 0;
+    char *text = NULL;
+    bt_err e = read_lines(&lines, &len, &text, path, fault);
+    if (e < 0) return e;
+    e = take_lines(a, lines, len, now_us, fault);
+    free(lines);
+    bt_secret_free(text);
+    return e;
+}
+
+bt_err gw_auth_load(gw_auth **ret, const char *path, int64_t now_us, bt_fault *fault)
 {
     gw_auth *a = calloc(1, sizeof *a);
-    if (!a) return bt_fail(fault, BT_ENOMEM, "out of memory for API keys");
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    const bt_err e = fd < 0 ? bt_fail(fault, BT_EIO, "cannot open '%s': %s", path, strerror(errno))
-                            : read_file(a, path, fd, fault);
-    if (fd >= 0) (void)close(fd);
-    if (e < 0) {
+    if (!a || !(a->hash_key = bt_secret_new(BT_SECRET_HASH_BYTES))) {
         gw_auth_free(a);
-        return e;
+        return bt_fail(fault, BT_ENOMEM, "out of memory for API keys");
     }
-    *ret = a;
-    return BT_OK;
+    bt_err e = bt_rng_entropy(a->hash_key, BT_SECRET_HASH_BYTES, fault);
+    if (e == BT_OK) e = gw_auth_reload(a, path, now_us, fault);
+    if (e < 0) gw_auth_free(a);
+    else *ret = a;
+    return e;
 }
 
 void gw_auth_free(gw_auth *a)
 {
     if (!a) return;
-    bt_secret_wipe(a, sizeof *a);
+    drop(a->keys, a->len);
+    bt_secret_free(a->entries);
+    bt_secret_free(a->hash_key);
     free(a);
 }
 
-bool gw_auth_allows(const gw_auth *a, const char *authorization)
+/* ---- keys ---- */
+
+gw_key *gw_auth_hold(gw_key *k)
 {
-    if (!a) return true;
-    if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0) return false;
-    const char *given = authorization + 7;
-    char padded[GW_AUTH_MAX_KEY_BYTES + 1] = {0};
-    const size_t n = strlen(given);
-    if (n == 0 || n > GW_AUTH_MAX_KEY_BYTES) return false;
-    memcpy(padded, given, n);
-    bool is_known = false;
-    for (size_t i = 0; i < a->len;) {
-        const size_t len = strlen(a->text + i);
-        char key[GW_AUTH_MAX_KEY_BYTES + 1] = {0};
-        memcpy(key, a->text + i, len);
-        /* Equal lengths are compared in full: no early end at the first difference. */
-        is_known |= len > 0 && bt_secret_equal(key, padded, sizeof key);
-        bt_secret_wipe(key, sizeof key);
-        i += len + 1;
-    }
-    bt_secret_wipe(padded, sizeof padded);
-    return is_known;
+    k->holders++;
+    return k;
 }
+
+void gw_auth_give(gw_key *k)
+{
+    if (k && --k->holders == 0) free(k);
+}
+
+gw_key *gw_auth_take(gw_auth *a, const char *authorization)
+{
+    if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0) return NULL;
+    const size_t n = strlen(authorization + 7);
+    if (n == 0 || n > GW_KEY_MAX_BYTES) return NULL;
+    entry wanted;
+    bt_secret_hash(wanted.hash, a->hash_key, authorization + 7, n);
+    const entry *found = bsearch(&wanted, a->entries, a->len, sizeof *a->entries, by_hash);
+    bt_secret_wipe(&wanted, sizeof wanted);
+    return found ? gw_auth_hold(a->keys[found->at]) : NULL;
+}
+
+size_t gw_auth_count(const gw_auth *a) { return a->len; }
+gw_key *gw_auth_at(const gw_auth *a, size_t i) { return a->keys[i]; }

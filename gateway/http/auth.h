@@ -1,17 +1,41 @@
 #ifndef GW_AUTH_H
 #define GW_AUTH_H
 #include <stdbool.h>
+#include <stdint.h>
 #include "base/err.h"
+#include "gateway/http/key_file.h"
 
-/* API keys of HTTP clients: a file of one key a line (1 to 256 printable bytes; empty lines and lines of '#' are
- * skipped). Other users must not be able to read the file. Keys never appear in logs or errors. */
+/* The API keys of a gateway: those of a file (key_file.h), which other users must not be able to read. No key stays in
+ * memory, only its hash under a random key, and that in memory that core dumps leave out. Keys never appear in logs or
+ * errors. */
 typedef struct gw_auth gw_auth;
-enum { GW_AUTH_MAX_FILE_BYTES = 64 << 10, GW_AUTH_MAX_KEY_BYTES = 256 };
+enum { GW_AUTH_MAX_FILE_BYTES = 2 << 20 };
 
-/* BT_EAUTH: the file is open to others; BT_EFORMAT: a bad line, by number, or no key at all; BT_EIO. */
-bt_err gw_auth_load(gw_auth **ret, const char *path, bt_fault *fault);
-void gw_auth_free(gw_auth *a); /* NULL is fine; wipes */
-/* The value of the Authorization header, NULL for none. Without keys (a NULL) everybody may come in. The time taken
- * does not depend on how much of a key was right. */
-bool gw_auth_allows(const gw_auth *a, const char *authorization);
+/* One key. Its name is its identity: a key of the same name is the same one after a reload, with the facts of the new
+ * file, and what it took counts on. */
+typedef struct gw_key {
+    gw_key_facts facts;
+    uint64_t share; /* a number that no other key has had since the process began, from 1 */
+    gw_key_usage usage;
+    uint64_t requests, prompt_tokens, answer_tokens; /* for metrics: of requests that ended */
+    /* By the limit that was reached; [0]: for want of a right, [GW_KEY_LIMITS]: of a place in the line. */
+    uint64_t refusals[GW_KEY_LIMITS + 1];
+    size_t holders; /* private */
+} gw_key;
+
+/* BT_EAUTH: the file is open to others; BT_EFORMAT, BT_ELIMIT: a bad line, by number, no key or too many; BT_EIO;
+ * BT_ENOMEM. now_us: of the clock that gw_key_usage gets. */
+bt_err gw_auth_load(gw_auth **ret, const char *path, int64_t now_us, bt_fault *fault);
+/* Reads the file again; after an error the keys are as they were. Keys that are gone stay with who holds them. */
+bt_err gw_auth_reload(gw_auth *a, const char *path, int64_t now_us, bt_fault *fault);
+void gw_auth_free(gw_auth *a); /* NULL is fine */
+
+/* The key in the value of an Authorization header (NULL: none), to be given back; NULL: it is none of these. The time
+ * taken does not depend on how much of a key was right. */
+gw_key *gw_auth_take(gw_auth *a, const char *authorization);
+gw_key *gw_auth_hold(gw_key *k); /* once more */
+void gw_auth_give(gw_key *k);    /* NULL is fine */
+
+size_t gw_auth_count(const gw_auth *a);
+gw_key *gw_auth_at(const gw_auth *a, size_t i); /* in the order of the file; borrowed, until the next reload */
 #endif

@@ -99,6 +99,7 @@ void gw_http_body_read(gw_http *h, size_t bytes) { h->bodies_bytes -= bytes; }
 void gw_exchange_free(gw_http_exchange *x)
 {
     unwatch(x);
+    x->http->handler.leave(x->http->handler.ud, x->caller);
     gw_exchange_drop_body(x);
     bt_buf_done(&x->out);
     if (x->response) MHD_destroy_response(x->response);

@@ -30,8 +30,9 @@ enum { GW_HTTP_MAX_ID_BYTES = 128, GW_HTTP_RESERVE = 256 };
 
 typedef struct gw_http_request {
     const char *method, *path; /* path without host, query, and slashes at its end */
-    const char *authorization; /* header, NULL: none */
-    const char *origin;        /* likewise: a web page in a browser asks */
+    void *caller;              /* what `introduce` returned */
+    bool has_authorization;    /* there is such a header */
+    const char *origin;        /* header, NULL: none; a web page in a browser asks */
     const char *body;
     size_t body_len;         /* in the call of `request` only; empty where it was refused */
     gw_http_refusal refusal; /* not FINE: the handler only answers this refusal */
@@ -39,7 +40,11 @@ typedef struct gw_http_request {
 
 typedef struct gw_http_handler {
     void *ud;
-    /* Whether to keep the body. Called with method, path and authorization alone, before the body is read. */
+    /* Who asks, by the Authorization header (NULL: none). Called once for each request whose head is good; the header
+     * is wiped behind it, so that a key does not stay in memory. The answer goes back to `leave` in the end. */
+    void *(*introduce)(void *ud, const char *authorization);
+    void (*leave)(void *ud, void *caller);
+    /* Whether to keep the body. Called with method, path and caller alone, before the body is read. */
     bool (*wants_body)(void *ud, const gw_http_request *r);
     /* Whether the request always has a place. Called like wants_body. */
     bool (*has_own_place)(void *ud, const gw_http_request *r);

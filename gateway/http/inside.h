@@ -55,13 +55,14 @@ struct gw_http_exchange {
     gw_connection *place;
     struct MHD_Response *response; /* made, not yet given to libmicrohttpd */
     int status;
-    void *user;
+    void *user, *caller;
     char *target;     /* as the client sent it, unescaped */
     const char *path; /* in it */
     gw_framing framing;
     gw_http_refusal refusal;
     bt_buf body, out;
     size_t discarded_bytes;
+    bool has_authorization;
     bool keeps_body, is_early; /* early: answered before its body was read, so its socket lingers */
     bool must_close;
     bool is_shown, is_suspended, is_watched, is_gone, is_stream, is_complete;

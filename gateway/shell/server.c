@@ -254,12 +254,23 @@ static void on_cut(void *ud)
     settle(s);
 }
 
+/* What an administrator does to add or take away clients; a bad file changes nothing. */
+static void reload_api_keys(server *s)
+{
+    bt_fault f = {""};
+    if (!s->auth) return;
+    if (gw_auth_reload(s->auth, s->options->api_key_file, bt_clock_us(), &f) < 0)
+        bt_log(BT_LOG_ERROR, "the API keys stay as they were: %s", f.text);
+    else bt_log(BT_LOG_INFO, "API keys read again: %zu", gw_auth_count(s->auth));
+}
+
 static void on_signal(void *ud, int signo)
 {
     server *s = ud;
     bt_fault f;
     if (signo == SIGHUP) {
         gw_node_link_reload(s->link);
+        reload_api_keys(s);
         return;
     }
     if (s->is_draining) {
@@ -434,7 +445,7 @@ static bt_err open_all(server *s, bt_fault *fault)
     bt_err e;
     if ((e = bt_loop_new(&s->loop, fault)) < 0) return e;
     if ((e = bt_loop_on_signals(s->loop, on_signal, s, fault)) < 0) return e;
-    if (o->api_key_file && (e = gw_auth_load(&s->auth, o->api_key_file, fault)) < 0) return e;
+    if (o->api_key_file && (e = gw_auth_load(&s->auth, o->api_key_file, bt_clock_us(), fault)) < 0) return e;
     if ((e = open_model(s, fault)) < 0) return e;
     if ((e = open_brain(s, fault)) < 0) return e;
     if ((e = gw_metrics_new(&s->metrics, s->names[0], fault)) < 0) return e;

@@ -50,7 +50,9 @@ static bt_err look_around(tool_replay_dialect *d, const tool_replay_probe *p, bt
     const json_t *first = json_array_get(json_object_get(models, "data"), 0);
     const char *name = p->model ? p->model : json_string_value(json_object_get(first, "id"));
     if (name) (void)snprintf(d->model, sizeof d->model, "%s", name);
-    d->is_baton = json_is_array(json_object_get(status, "nodes"));
+    d->is_baton = json_is_array(json_object_get(status, "nodes")) || /* and what a key without role=admin sees
+                                                                      */
+                  json_is_object(json_object_get(status, "counts"));
     /* /props first: what a request of Baton's can have depends on its nodes too */
     d->context_tokens = number_of(json_object_get(props, "default_generation_settings"), "n_ctx");
     if (!d->context_tokens) d->context_tokens = number_of(first, "max_model_len");

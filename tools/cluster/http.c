@@ -144,7 +144,7 @@ bt_err tool_read_key(char **ret, const char *path, bt_fault *fault)
         return BT_OK;
     }
     const bt_err e = tool_read_file(ret, &len, path, fault);
-    if (e == BT_OK) (*ret)[strcspn(*ret, "\r\n")] = '\0';
+    if (e == BT_OK) (*ret)[strcspn(*ret, " \t\r\n")] = '\0'; /* a gateway's file has fields behind the key */
     return e;
 }
 

@@ -88,7 +88,14 @@ static int show(const config *c)
         goto out;
     }
     root = json_loadb(bt_buf_text(&body), body.len, 0, NULL);
-    const json_t *nodes = json_object_get(root, "nodes");
+    const json_t *nodes = json_object_get(root, "nodes"), *own = json_object_get(root, "key");
+    if (status == 200 && json_is_object(own)) { /* a key that may see the outer part only */
+        bt_fail(&fault, BT_EAUTH,
+                "the nodes are shown to API keys with role=admin; the key '%.80s' has role=%.20s",
+                text_of(own, "name"), text_of(own, "role"));
+        tool_fail("status", &fault);
+        goto out;
+    }
     if (status != 200 || !json_is_array(nodes)) {
         tool_http_error_text(fault.text, sizeof fault.text, status, &body);
         tool_fail("status", &fault);

@@ -1,4 +1,5 @@
 /* baton up: a gateway, prefill nodes and decode nodes on this machine, until stopped. */
+#include "base/clock.h"
 #include "crypto/keys_generate.h"
 #include "engine/names.h"
 #include "gateway/http/auth.h"
@@ -37,6 +38,8 @@ static const bt_opt opts[] = {
     GATEWAY("HTTP", "api-key-file"),
     GATEWAY("HTTP", "insecure"),
     GATEWAY("HTTP", "cors"),
+    GATEWAY("HTTP", "metrics"),
+    GATEWAY("HTTP", "node-choice"),
     GATEWAY("HTTP", "max-queue"),
     GATEWAY("HTTP", "max-connections"),
     GATEWAY("HTTP", "idle-timeout"),
@@ -153,7 +156,7 @@ static bt_err check_door(const gw_options *o, bt_fault *fault)
     int fd;
     uint16_t port;
     gw_auth *auth = NULL;
-    bt_err e = o->api_key_file ? gw_auth_load(&auth, o->api_key_file, fault) : BT_OK;
+    bt_err e = o->api_key_file ? gw_auth_load(&auth, o->api_key_file, bt_clock_us(), fault) : BT_OK;
     gw_auth_free(auth);
     if (e == BT_OK && (e = gw_listen(&fd, &port, o->host, (uint16_t)o->port, fault)) == BT_OK) close(fd);
     return e;

@@ -1,6 +1,6 @@
 baton keygen keys > /dev/null
 : > gateway.log
-head -c 24 /dev/urandom | base64 > api.txt && chmod 600 api.txt # as the documents say it
+echo "$(head -c 24 /dev/urandom | base64) role=admin" > api.txt && chmod 600 api.txt # as the documents say it
 echo another > wrong.txt && chmod 600 wrong.txt
 common="-m $BATON_TEST_MODEL --keys keys --drain-timeout 1s"
 baton-gateway $common --key gateway --port 0 --api-key-file api.txt --control "ipc://$PWD/control" 2>> gateway.log & gateway=$!

@@ -22,6 +22,7 @@ struct client {
 
 static CURLM *multi;
 static client *first;
+static char key_line[320]; /* "": no key */
 
 static void must(bool ok, const char *what)
 {
@@ -45,6 +46,7 @@ void client_cleanup(void)
 
 int client_teardown(void **state)
 {
+    key_line[0] = 0;
     (void)state;
     while (first) client_end(first);
     return 0;
@@ -68,6 +70,14 @@ static size_t on_header(char *line, size_t one, size_t n, void *ud)
     return n;
 }
 
+void client_use_key(const char *key)
+{
+    key_line[0] = 0;
+    if (key)
+        must(snprintf(key_line, sizeof key_line, "Authorization: Bearer %s", key) < (int)sizeof key_line,
+             "key");
+}
+
 client *client_begin(const char *url, const char *path, const void *body, size_t len)
 {
     char whole[512];
@@ -87,13 +97,14 @@ client *client_begin(const char *url, const char *path, const void *body, size_t
               !curl_easy_setopt(c->curl, CURLOPT_WRITEDATA, c) &&
               !curl_easy_setopt(c->curl, CURLOPT_HEADERFUNCTION, on_header) &&
               !curl_easy_setopt(c->curl, CURLOPT_HEADERDATA, c);
+    if (key_line[0]) c->headers = curl_slist_append(c->headers, key_line);
     if (body) {
         c->headers = curl_slist_append(c->headers, "Content-Type: application/json");
         c->headers = curl_slist_append(c->headers, "Expect:");
         ok = ok && !curl_easy_setopt(c->curl, CURLOPT_POSTFIELDSIZE, (long)len) &&
-             !curl_easy_setopt(c->curl, CURLOPT_COPYPOSTFIELDS, body) &&
-             !curl_easy_setopt(c->curl, CURLOPT_HTTPHEADER, c->headers);
+             !curl_easy_setopt(c->curl, CURLOPT_COPYPOSTFIELDS, body);
     }
+    ok = ok && !curl_easy_setopt(c->curl, CURLOPT_HTTPHEADER, c->headers);
     must(ok && curl_multi_add_handle(multi, c->curl) == CURLM_OK, "set-up");
     c->next = first;
     first = c;

@@ -14,6 +14,9 @@ void client_cleanup(void);
 /* A test's teardown: closes every connection. */
 int client_teardown(void **state);
 
+/* From now on exchanges present this API key; NULL: none, as at first and after each test. */
+void client_use_key(const char *key);
+
 /* Begins an exchange; nothing waits. len bytes of body are copied; NULL: a GET. */
 client *client_begin(const char *url, const char *path, const void *body, size_t len);
 client *client_post(const char *url, const char *path, const json_t *body);

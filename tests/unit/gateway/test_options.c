@@ -71,12 +71,74 @@ static void an_origin_for_cors_is_one(void **state)
     assert_non_null(strstr(f.text, "--cors 'https://chat.example/'"));
 }
 
+/* What a gateway with these options does; NULL ends them. */
+static gw_options read(const char *a, const char *b, const char *c, const char *d)
+{
+    const char *argv[] = {"baton-gateway", "-m", "x.gguf", a, b, c, d, NULL};
+    int argc = 3;
+    while (argv[argc]) argc++;
+    gw_options o;
+    bt_opt_args args;
+    bt_fault f;
+    assert_int_equal(bt_opt_parse(&args, &gw_options_program, argc, (char **)argv, &o, &f), BT_OK);
+    bt_opt_done(&args);
+    return o;
+}
+
+static void metrics_are_open_on_loopback_and_need_a_key_elsewhere(void **state)
+{
+    (void)state;
+    gw_options o = read(NULL, NULL, NULL, NULL);
+    assert_int_equal(gw_options_metrics(&o), GW_METRICS_OPEN);
+    o = read("--api-key-file", "k", NULL, NULL);
+    assert_int_equal(gw_options_metrics(&o), GW_METRICS_OPEN);
+    o = read("--api-key-file", "k", "--host", "0.0.0.0");
+    assert_int_equal(gw_options_metrics(&o), GW_METRICS_KEY);
+    o = read("--insecure", "--host", "0.0.0.0", NULL);
+    assert_int_equal(gw_options_metrics(&o), GW_METRICS_OPEN);
+    o = read("--metrics=key", "--api-key-file", "k", NULL);
+    assert_int_equal(gw_options_metrics(&o), GW_METRICS_KEY);
+    o = read("--metrics", "off", NULL, NULL);
+    assert_int_equal(gw_options_metrics(&o), GW_METRICS_OFF);
+    o = read("--no-metrics", NULL, NULL, NULL);
+    assert_int_equal(gw_options_metrics(&o), GW_METRICS_OFF);
+}
+
+static void nodes_are_chosen_by_all_or_where_there_are_keys_by_admins(void **state)
+{
+    (void)state;
+    gw_options o = read(NULL, NULL, NULL, NULL);
+    assert_int_equal(gw_options_node_choice(&o), GW_CHOICE_ALL);
+    o = read("--api-key-file", "k", NULL, NULL);
+    assert_int_equal(gw_options_node_choice(&o), GW_CHOICE_ADMIN);
+    o = read("--api-key-file", "k", "--node-choice", "all");
+    assert_int_equal(gw_options_node_choice(&o), GW_CHOICE_ALL);
+    o = read("--node-choice", "none", NULL, NULL);
+    assert_int_equal(gw_options_node_choice(&o), GW_CHOICE_NONE);
+}
+
+static void a_role_without_keys_and_metrics_both_ways_are_refused(void **state)
+{
+    (void)state;
+    bt_fault f;
+    assert_int_equal(check("--metrics", "key", NULL, NULL, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "--metrics key needs --api-key-file"));
+    assert_int_equal(check("--node-choice", "admin", NULL, NULL, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "--node-choice admin needs --api-key-file"));
+    assert_int_equal(check("--no-metrics", "--metrics", "open", NULL, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "exclude each other"));
+    assert_int_equal(check("--no-metrics", "--metrics", "off", NULL, &f), BT_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(starts_on_loopback_with_the_documented_defaults),
         cmocka_unit_test(an_origin_for_cors_is_one),
         cmocka_unit_test(refuses_to_open_the_network_without_a_key),
+        cmocka_unit_test(metrics_are_open_on_loopback_and_need_a_key_elsewhere),
+        cmocka_unit_test(nodes_are_chosen_by_all_or_where_there_are_keys_by_admins),
+        cmocka_unit_test(a_role_without_keys_and_metrics_both_ways_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
