@@ -28,6 +28,11 @@
     X(salt_lost, "a gateway forgets the salt of a request that begins anew") \
     X(role_forgotten, "a node that drains for another role ends instead") \
     X(leaving_ignored, "a gateway gives work to nodes that say that they drain") \
+    X(tokens_unshared, "a gateway gives nodes to one share for as long as it has requests") \
+    X(slots_unshared, "a gateway gives a share more than its part of the slots while others wait") \
+    X(room_unshared, "a gateway refuses whoever comes while one share has the whole waiting room") \
+    X(smallest_first, "a gateway begins a share's small requests before large ones that came earlier") \
+    X(priority_ignored, "a gateway does not look at a request's priority") \
     X(drain_loses, "a decode node that is asked to leave does so while attempts are here")
 
 typedef enum bt_breakage {

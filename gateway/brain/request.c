@@ -2,6 +2,7 @@
  * request.h. */
 #include "gateway/brain/request.h"
 #include "base/breakage.h"
+#include "base/breakage.h"
 #include "gateway/brain/act.h"
 
 #include <assert.h>
@@ -53,8 +54,9 @@ static uint32_t rank(int32_t priority) { return (uint32_t)priority ^ UINT32_C(1)
 
 static bt_order_key ready_key(const gw_request *r)
 {
-    return (bt_order_key){(uint64_t)r->share << 33 | (uint64_t)!r->has_had_turn << 32 | rank(r->priority),
-                          r->number};
+    const uint32_t urgency = BT_BREAK(priority_ignored) ? 0 : rank(r->priority);
+    if (BT_BREAK(smallest_first)) return (bt_order_key){(uint64_t)r->share << 33, cost_of(r)};
+    return (bt_order_key){(uint64_t)r->share << 33 | (uint64_t)!r->has_had_turn << 32 | urgency, r->number};
 }
 
 /* The first READY one of the share; NULL: it has none. */

@@ -99,32 +99,35 @@ static const char *crowded_node(const gw_brain *b, const gw_submit *s)
     return NULL;
 }
 
-/* Makes room for a request of a share that has less than its part: the newest of the share that has most over
- * its part, and of its newest the least important, gives way. */
-static void make_room(gw_brain *b, uint32_t share)
+/* Whether a request of this share finds a place in the waiting room. Where the room is full and the share has
+ * less than its part, the newest request of the share that has most above its part gives way, and of its
+ * newest the least urgent. */
+static bool finds_room(gw_brain *b, uint32_t share)
 {
+    if (b->queued < b->cfg.queue_max) return true;
     const int64_t most = gw_shares_gives_way(&b->shares, share, b->cfg.queue_max);
     const int64_t at = most < 0 ? -1 : bt_order_from(&b->newest, 0, (bt_order_key){(uint64_t)most << 32, 0});
     gw_request *r = at >= 0 ? &b->requests[at] : NULL;
-    if (!r || r->share != most) return;
+    if (!r || r->share != most) return false;
     gw_request_fail(b, r, GW_FAIL_OVERLOADED, BT_EAGAIN, gw_request_retry_ms(b, r->share),
                     "%u requests are waiting, and %u of them are of this key or address: more than its part "
                     "while others wait",
                     b->queued, b->shares.items[most].waiting);
+    return true;
 }
 
-/* Why there is no room for the request, in words; false: there is. */
-static bool is_full(bt_fault *ret, const gw_brain *b, const gw_submit *s, const gw_request *place)
+/* Whether the request may wait; else why it may not, in words. */
+static bool may_wait(bt_fault *ret, gw_brain *b, const gw_submit *s, uint32_t share)
 {
     const char *crowded = crowded_node(b, s);
     if (b->draining) snprintf(ret->text, sizeof ret->text, "this gateway is shutting down");
     else if (crowded)
         snprintf(ret->text, sizeof ret->text,
                  "a quarter of all requests that may wait are waiting for node '%s' already", crowded);
-    else if (b->queued >= b->cfg.queue_max || !place)
+    else if (!free_place(b) || !finds_room(b, share))
         snprintf(ret->text, sizeof ret->text, "%u requests are waiting already", b->queued);
-    else return false;
-    return true;
+    else return true;
+    return false;
 }
 
 void gw_request_submit(gw_brain *b, const gw_submit *s, const bt_random *random)
@@ -144,13 +147,12 @@ void gw_request_submit(gw_brain *b, const gw_submit *s, const bt_random *random)
         return;
     }
     const uint32_t share = gw_shares_enter(&b->shares, s->share, s->weight ? s->weight : 1);
-    gw_request *r = free_place(b);
-    if (b->queued >= b->cfg.queue_max && r && !b->draining && !crowded_node(b, s)) make_room(b, share);
-    if (is_full(&fault, b, s, r)) {
+    if (!may_wait(&fault, b, s, share)) {
         gw_request_refuse(b, s->request, GW_FAIL_OVERLOADED, BT_EAGAIN, gw_request_retry_ms(b, share), &none,
                           fault.text);
         return;
     }
+    gw_request *r = free_place(b);
     if (!take(r, s, share)) {
         gw_request_refuse(b, s->request, GW_FAIL_OVERLOADED, BT_ENOMEM, gw_request_retry_ms(b, share), &none,
                           "out of memory");

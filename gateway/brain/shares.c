@@ -1,6 +1,7 @@
 /* Deficit round robin among shares, without a walk through the round; and parts of slots and of the waiting
  * room by weight. See shares.h. */
 #include "gateway/brain/shares.h"
+#include "base/breakage.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -40,19 +41,20 @@ static bt_order_key ratio(uint32_t count, uint32_t weight)
 
 static bool is_over(const gw_shares *s, const gw_share *h)
 {
+    if (BT_BREAK(slots_unshared)) return false;
     return h->active * s->ready_weight >= h->weight * (s->ready_active + 1);
 }
 
-/* What the visits since `round` brought it. */
+/* What the visits since `round` brought it; none, in the round in which it came. */
 static void catch_up(gw_shares *s, gw_share *h)
 {
     const uint64_t visited = s->round - (h->turn > s->at);
+    if (visited <= h->round) return;
     h->deficit += (int64_t)((visited - h->round) * h->weight);
     h->round = visited;
 }
 
-/* It is visited next in this round if all before it are, and begins its next request when its tokens reach.
- */
+/* It begins its next request at the visit at which its tokens reach. */
 static void stand(gw_shares *s, gw_share *h)
 {
     catch_up(s, h);
@@ -63,10 +65,11 @@ static void stand(gw_shares *s, gw_share *h)
     bt_order_put(&s->ring, GW_RING_ROUND, place_of(s, h), (bt_order_key){h->round + visits, h->turn});
 }
 
+/* Its first visit is in the round after this one: who leaves and comes back gets no second one in a round. */
 static void join(gw_shares *s, gw_share *h)
 {
     h->turn = ++s->turns;
-    h->round = s->round - 1;
+    h->round = s->round;
     stand(s, h);
 }
 
@@ -113,7 +116,18 @@ int64_t gw_shares_next(gw_shares *s)
     return BT_ORDER_NONE;
 }
 
-void gw_shares_pay(gw_shares *s, uint32_t share, uint64_t cost) { s->items[share].deficit -= (int64_t)cost; }
+void gw_shares_pay(gw_shares *s, uint32_t share, uint64_t cost)
+{
+    if (!BT_BREAK(tokens_unshared)) s->items[share].deficit -= (int64_t)cost;
+}
+
+/* One that waits alone for its share is within its part. */
+static void stand_in_room(gw_shares *s, const gw_share *h)
+{
+    const uint32_t at = place_of(s, h);
+    if (h->waiting > 1) bt_order_put(&s->room, 0, at, bt_order_number(~ratio(h->waiting, h->weight).hi));
+    else bt_order_take(&s->room, at);
+}
 
 /* ---- who there is ------------------------------------------------------------------------------- */
 
@@ -126,13 +140,12 @@ const gw_share *gw_shares_find(const gw_shares *s, uint64_t id)
 
 static void set_weight(gw_shares *s, gw_share *h, uint32_t weight)
 {
-    const uint32_t at = place_of(s, h);
     if (h->weight == weight) return;
     if (h->turn) catch_up(s, h);
     s->waiting_weight += h->waiting ? (uint64_t)weight - h->weight : 0;
     s->ready_weight += h->is_ready ? (uint64_t)weight - h->weight : 0;
     h->weight = weight;
-    if (h->waiting) bt_order_put(&s->room, 0, at, (bt_order_key){~ratio(h->waiting, weight).hi, 0});
+    stand_in_room(s, h);
     if (h->turn) stand(s, h);
     else if (h->is_ready) step_aside(s, h);
 }
@@ -170,8 +183,7 @@ void gw_shares_wait(gw_shares *s, uint32_t share, bool is_more)
     if (is_more && h->waiting == 0) s->waiting_weight += h->weight;
     h->waiting += is_more ? 1 : -1U;
     if (!is_more && h->waiting == 0) s->waiting_weight -= h->weight;
-    if (h->waiting) bt_order_put(&s->room, 0, share, (bt_order_key){~ratio(h->waiting, h->weight).hi, 0});
-    else bt_order_take(&s->room, share);
+    stand_in_room(s, h);
     note_idle(s, h);
 }
 
@@ -198,7 +210,8 @@ int64_t gw_shares_gives_way(const gw_shares *s, uint32_t share, uint32_t room)
     const gw_share *h = &s->items[share];
     const uint64_t all = s->waiting_weight + (h->waiting ? 0 : h->weight);
     const int64_t most = bt_order_first(&s->room, 0);
-    if (most < 0 || !is_within(h, (uint64_t)h->waiting + 1, all, room)) return BT_ORDER_NONE;
+    if (BT_BREAK(room_unshared) || most < 0 || !is_within(h, (uint64_t)h->waiting + 1, all, room))
+        return BT_ORDER_NONE;
     return is_within(&s->items[most], s->items[most].waiting, all, room) ? BT_ORDER_NONE : most;
 }
 

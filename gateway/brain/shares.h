@@ -40,8 +40,8 @@ typedef struct gw_shares {
     uint64_t ready_weight, ready_active; /* of all that are ready: their weights, their requests with nodes */
     bt_order ids;                        /* by id */
     bt_order ring;                       /* GW_RING_ROUND: by round and turn; GW_RING_OVER: by active over weight */
-    bt_order room;                       /* those with waiting requests, by these over weight, the most first */
-    bt_order idle;                       /* those without requests, in the order in which they became so */
+    bt_order room; /* those with two waiting requests or more, by these over weight, the most first */
+    bt_order idle; /* those without requests, in the order in which they became so */
 } gw_shares;
 enum { GW_RING_ROUND, GW_RING_OVER };
 

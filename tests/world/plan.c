@@ -253,11 +253,37 @@ static void draw_rest(plan *ret, uint64_t seed)
     for (uint32_t i = 0; i < cuts; i++) draw_cut(&d, ret);
 }
 
+/* Keys, of which the first has most requests, and floods of one key. Dice of their own, whose number was
+ * searched for likewise. */
+static void draw_keys(plan *p)
+{
+    sim_options *o = &p->world;
+    dice d = {.seed = o->seed * UINT64_C(0x8cb92ba72f3d8dd7) + 112};
+    if (!one_in(&d, 4)) return;
+    o->keys = between(&d, 2, SIM_KEYS);
+    for (uint32_t i = 0; i < p->units_len; i++) {
+        plan_unit *u = &p->units[i];
+        if (u->kind != PLAN_REQUEST) continue;
+        u->key = one_in(&d, 2) ? 1 : between(&d, 1, o->keys);
+        if (one_in(&d, 3)) u->priority = (int32_t)between(&d, 0, 4) - 2;
+    }
+    for (uint32_t n = between(&d, 0, 2); n > 0; n--) {
+        plan_unit *u = add(p, PLAN_FLOOD);
+        u->at_us = (int64_t)(draw(&d) % (uint64_t)p->faults_end_us);
+        u->index = between(&d, 0, o->gateways - 1);
+        u->key = between(&d, 1, o->keys);
+        u->times = between(&d, 5, 40);
+        u->prompt_tokens = between(&d, 1, o->ctx_tokens / 4);
+        u->max_tokens = between(&d, 1, o->ctx_tokens / 4);
+    }
+}
+
 void plan_draw(plan *ret, uint64_t seed)
 {
     draw_rest(ret, seed);
     draw_ends(ret);
     draw_salts(&ret->world);
+    draw_keys(ret);
 }
 
 void plan_say_unit(FILE *out, const plan_unit *u)
@@ -267,7 +293,12 @@ void plan_say_unit(FILE *out, const plan_unit *u)
     case PLAN_REQUEST:
         fprintf(out, "%10.6f  request of %u + %u tokens to gateway %u", at, u->prompt_tokens, u->max_tokens,
                 u->index);
+        if (u->key) fprintf(out, " of key %u, priority %d", u->key, (int)u->priority);
         if (u->until_us) fprintf(out, "; %s at %.6f", u->is_early ? "ended early" : "its client goes", until);
+        break;
+    case PLAN_FLOOD:
+        fprintf(out, "%10.6f  %u requests of %u + %u tokens of key %u to gateway %u", at, u->times,
+                u->prompt_tokens, u->max_tokens, u->key, u->index);
         break;
     case PLAN_KILL:
         fprintf(out, "%10.6f  kill %s %u", at, plan_role_name(u->role), u->index);
@@ -310,12 +341,12 @@ void plan_say_world(FILE *out, const plan *p)
             "gateways=%u prefills=%u decodes=%u slots=%u ctx=%u prefill_pages=%u decode_pages=%u "
             "page_tokens=%u growth=%u swap=%u can_prefill=%d mixes=%d "
             "local_below=%u prefixes=%u queue=%u window=%llu blocked=%.2f inbox=%u late_us=%lld lease_ms=%u "
-            "rules=%u forge=%.2f load_us=%lld share=%u salts=%u\n",
+            "rules=%u forge=%.2f load_us=%lld share=%u salts=%u keys=%u\n",
             o->gateways, o->prefills, o->decodes, o->slots, o->ctx_tokens, o->pages_total, o->decode_pages,
             o->page_tokens, o->growth_tokens, o->swap_pages, o->can_prefill, o->mixes, o->local_below_tokens,
             o->prefixes, o->queue_max, (unsigned long long)o->window_bytes, o->blocked_ratio, o->inbox_max,
             (long long)o->late_us, o->gw.lease_ms, o->rules, o->forge_ratio, (long long)o->load_us,
-            o->pf.share_tokens, o->salts);
+            o->pf.share_tokens, o->salts, o->keys);
     fprintf(out,
             "messages: drop=%.3f repeat=%.3f reorder=%.3f corrupt=%.3f; blocks: drop=%.3f repeat=%.3f "
             "reorder=%.3f corrupt=%.3f; slow=%.3f by %lld us; "

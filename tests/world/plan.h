@@ -6,6 +6,7 @@
  * left out without changing the meaning of the others, so that a failing plan can be made smaller. */
 typedef enum plan_kind {
     PLAN_REQUEST = 1, /* a client asks gateway `index`; at until_us it leaves, or ends it early; 0: it waits */
+    PLAN_FLOOD,       /* a client of a key asks so many times at once */
     PLAN_KILL,        /* of a process; started again at until_us; 0: when the faults are over */
     PLAN_STOP,        /* of a process; goes on at until_us */
     PLAN_DRAIN,       /* of a process; started again at until_us, if it has left by then */
@@ -26,6 +27,8 @@ typedef struct plan_unit {
     bool holds;   /* packets wait while it is cut, and are not lost */
     bool is_told; /* KILL of a node: its gateways see their connections end */
     uint32_t prompt_tokens, max_tokens;
+    uint32_t key, times; /* key 0: no key; times: of a flood */
+    int32_t priority;
     bool is_early;
 } plan_unit;
 

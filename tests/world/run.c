@@ -37,7 +37,13 @@ static void kill_one(sim_world *w, const plan_unit *u, const sim_options *o)
 static void begin(sim_world *w, const plan_unit *u, const sim_options *o, uint64_t *request)
 {
     switch (u->kind) {
-    case PLAN_REQUEST: *request = sim_world_submit_to(w, u->index, u->prompt_tokens, u->max_tokens); break;
+    case PLAN_REQUEST:
+        *request = sim_world_submit_as(w, u->key, u->priority, u->index, u->prompt_tokens, u->max_tokens);
+        break;
+    case PLAN_FLOOD:
+        for (uint32_t i = 0; i < u->times; i++)
+            (void)sim_world_submit_as(w, u->key, 0, u->index, u->prompt_tokens, u->max_tokens);
+        break;
     case PLAN_KILL: kill_one(w, u, o); break;
     case PLAN_STOP: sim_world_stop(w, u->role, u->index); break;
     case PLAN_DRAIN: sim_world_drain(w, u->role, u->index); break;
@@ -176,7 +182,7 @@ void run_plan(run_result *ret, const plan *p, const run_part *part, FILE *trace,
         if (i == len) break;
         const plan_unit *u = &p->units[moments[i].unit];
         if (start_us + at_us > sim_world_now_us(w)) sim_world_run(w, start_us + at_us - sim_world_now_us(w));
-        if (is_calm && u->kind != PLAN_REQUEST) continue;
+        if (is_calm && u->kind != PLAN_REQUEST && u->kind != PLAN_FLOOD) continue;
         if (moments[i].is_end) end(w, u, requests[moments[i].unit]);
         else begin(w, u, &p->world, &requests[moments[i].unit]);
     }

@@ -463,6 +463,8 @@ void sim_check_fail(sim_world *w, const sim_client *c, const gw_action *a)
     const bool is_full =
         c->may_be_refused || gw_brain_queued(w->processes[c->r.gateway].gw) >= w->o.queue_max;
     if (kind == GW_FAIL_OVERLOADED && is_full && w->now_us == c->r.submitted_us) return;
+    if (kind == GW_FAIL_OVERLOADED && w->asking && w->asking != a->request && w->o.keys)
+        return; /* it gave way, which sim_shares.c judges */
     if (kind == GW_FAIL_TOO_LONG && c->r.prompt_tokens + c->r.max_tokens > w->o.ctx_tokens) return;
     if (kind != GW_FAIL_NO_NODE && kind != GW_FAIL_NODE_LOST && kind != GW_FAIL_TIMEOUT) {
         sim_broken(w, "request %llu fails: %s, %s", n, gw_fail_name(kind), a->u.fail.text);

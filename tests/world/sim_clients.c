@@ -44,6 +44,7 @@ static void on_end(sim_world *w, sim_client *c, const gw_action *a)
     if (a->type == GW_DO_FAIL) {
         c->r.kind = a->u.fail.kind;
         c->r.stats = a->u.fail.stats;
+        sim_shares_failed(w, c->r.gateway, a->request, a->u.fail.kind);
         sim_check_fail(w, c, a);
         return;
     }
@@ -67,6 +68,7 @@ static void on_send(sim_world *w, uint32_t self, const gw_action *a)
         if (!c) return;
         if (m->ref.attempt > c->attempt) {
             c->attempt_us = w->now_us;
+            sim_shares_given(w, self, m->ref.number);
             sim_check_chosen(w, self, sim_process_by_incarnation(w, &a->u.send.peer));
         }
         if (m->ref.attempt < c->attempt)
@@ -127,6 +129,7 @@ void sim_gateway_step(sim_world *w, uint32_t self, const gw_event *ev)
         else if (a->type == GW_DO_EXIT) p->is_alive = false;
     }
     p->due_us = gw_brain_due_us(p->gw);
+    sim_shares_step(w, self);
     if (p->is_alive) return;
     for (uint64_t i = 0; i < w->clients_len; i++)
         if (w->clients[i].r.outcome == SIM_PENDING && w->clients[i].life == p->life)
@@ -220,6 +223,13 @@ uint64_t sim_world_submit(sim_world *w, uint32_t prompt_tokens, uint32_t max_tok
 
 uint64_t sim_world_submit_to(sim_world *w, uint32_t gateway, uint32_t prompt_tokens, uint32_t max_tokens)
 {
+    const uint32_t key = w->o.keys ? 1 + (uint32_t)(w->clients_len % w->o.keys) : 0;
+    return sim_world_submit_as(w, key, 0, gateway, prompt_tokens, max_tokens);
+}
+
+uint64_t sim_world_submit_as(sim_world *w, uint32_t key, int32_t priority, uint32_t gateway,
+                             uint32_t prompt_tokens, uint32_t max_tokens)
+{
     sim_process *p = &w->processes[gateway];
     if (!p->is_alive || p->is_stopped) return 0;
     if (w->clients_len == w->clients_cap) {
@@ -232,10 +242,11 @@ uint64_t sim_world_submit_to(sim_world *w, uint32_t gateway, uint32_t prompt_tok
     sim_client *c = &w->clients[w->clients_len++];
     const uint32_t room = prompt_tokens < w->o.ctx_tokens ? w->o.ctx_tokens - prompt_tokens : 0;
     const uint32_t most = room && room < max_tokens ? room : max_tokens;
-    *c = (sim_client){.r = {.gateway = gateway, .prompt_tokens = prompt_tokens, .max_tokens = most,
-                            .submitted_us = w->now_us, .heard_us = w->now_us},
-                      .may_be_refused = p->is_draining || gw_brain_queued(p->gw) >= w->o.queue_max,
-                      .seed = sim_net_draw(w->net), .life = p->life};
+    *c = (sim_client){
+        .r = {.gateway = gateway, .prompt_tokens = prompt_tokens, .max_tokens = most, .key = key,
+              .priority = priority, .submitted_us = w->now_us, .heard_us = w->now_us},
+        .may_be_refused = p->is_draining || gw_brain_queued(p->gw) >= w->o.queue_max,
+        .seed = sim_net_draw(w->net), .life = p->life, .cost = (uint64_t)prompt_tokens + max_tokens};
     if (w->o.salts > 1) c->salt = (uint32_t)(bt_rng_u64(w->o.seed, w->clients_len) % w->o.salts);
     c->ids = malloc(prompt_tokens * sizeof *c->ids);
     if (!c->ids || (!w->o.is_bare && note_nodes(w, c) < 0)) return 0;
@@ -248,15 +259,20 @@ uint64_t sim_world_submit_to(sim_world *w, uint32_t gateway, uint32_t prompt_tok
                    .ids = c->ids,
                    .ids_len = prompt_tokens,
                    .max_tokens = max_tokens,
+                   .share = key,
+                   .weight = key ? sim_shares_weight(key) : 0,
+                   .priority = priority,
                    .sampling = {.top_p = 1, .seed = c->seed},
                    .stop_ids_len = 1,
                    .stop_ids = {SIM_TOY_STOP}};
     bt_put32(s.salt.bytes, c->salt);
-    sim_trace(w, "=== request %llu of %u + %u tokens to %u", (unsigned long long)s.request, prompt_tokens,
-              max_tokens, gateway);
+    sim_trace(w, "=== request %llu of %u + %u tokens to %u, key %u, priority %d",
+              (unsigned long long)s.request, prompt_tokens, max_tokens, gateway, key, (int)priority);
     if (c->salt) sim_trace(w, "    its salt is number %u", c->salt);
     sim_net_stream(w->net, gateway);
+    w->asking = s.request;
     sim_gateway_step(w, gateway, &(gw_event){.type = GW_EV_SUBMIT, .u.submit = &s});
+    w->asking = 0;
     sim_after(w, gateway);
     return s.request;
 }

@@ -70,6 +70,8 @@ typedef struct sim_client {
     int64_t *aborted_us; /* [processes] */
     uint32_t *told;
     uint64_t *told_life;            /* [processes] the highest attempt that a node was told of, in which life of it */
+    uint64_t cost;                  /* of its tokens, as its gateway counts them */
+    bool had_turn;                  /* before this step of its gateway */
     bool saw_first, may_be_refused; /* the queue was full, or the gateway was leaving */
     sim_answer answers[SIM_TOY_RULES];
     unsigned may; /* may: by which rules the prompt may have been computed, as far as tokens tell */
@@ -93,6 +95,17 @@ typedef struct sim_whole {
     uint32_t gateway;
 } sim_whole; /* a pair and its gateway could work together */
 
+/* What a gateway's keys have, and what they got while others waited (sim_shares.c). */
+enum { SIM_GIVEN = 128 };
+typedef struct sim_shares {
+    uint64_t life; /* of the gateway */
+    uint64_t passed[SIM_KEYS + 1][SIM_KEYS + 1], cost_max[SIM_KEYS + 1];
+    uint64_t given[SIM_GIVEN]; /* in this step: requests that got nodes, in order */
+    uint32_t given_len;
+    uint64_t refused, gave_way; /* in this step: for want of room; 0: none */
+    bool has_failed;            /* in this step: any request */
+} sim_shares;
+
 enum { SIM_ROUTES_LEAST = 16 };
 struct sim_world {
     sim_options o;
@@ -108,6 +121,8 @@ struct sim_world {
     uint64_t clients_len, clients_cap, first_pending;
     sim_flight *flights; /* [processes][processes] */
     sim_end *ends;       /* [gateways][processes] */
+    sim_shares *shares;  /* [gateways] */
+    uint64_t asking;     /* the request that is submitted in this step, or 0 */
     bt_incarnation asked;
     bool was_asked; /* a gateway said something to that process, in the step that looked for an ended connection */
     sim_whole *wholes;
@@ -118,8 +133,8 @@ struct sim_world {
     char error[400];
 };
 
-/* What stands on what, from here to the end: sim_node.c, sim_check.c, sim_shell.c, then sim_worker.c, sim_decode.c and
- * beside them sim_prefill.c and sim_clients.c; sim_world.c on top. */
+/* What stands on what, from here to the end: sim_node.c, sim_check.c, sim_shares.c, sim_shell.c, then sim_worker.c,
+ * sim_decode.c and beside them sim_prefill.c and sim_clients.c; sim_world.c on top. */
 void sim_broken(sim_world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void sim_trace(sim_world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The random numbers of a step. Where the brain looks at none, none are computed, and the stream goes on as if they
@@ -151,6 +166,11 @@ void sim_check_chosen(sim_world *w, uint32_t gateway, uint32_t node);        /* 
 void sim_roles_drain(sim_world *w, uint32_t self); /* sim_check.c: a node begins to drain for another role */
 void sim_roles_exit(sim_world *w, uint32_t self, bt_role next);
 void sim_check_breaking(sim_world *w); /* before a process or link stops working */
+/* sim_shares.c: what keys get of a gateway. A request gets nodes; one fails; the step is over. */
+void sim_shares_given(sim_world *w, uint32_t gateway, uint64_t request);
+void sim_shares_failed(sim_world *w, uint32_t gateway, uint64_t request, gw_fail_kind kind);
+void sim_shares_step(sim_world *w, uint32_t gateway);
+static inline uint32_t sim_shares_weight(uint32_t key) { return 1 + key % 3; }
 /* sim_shell.c: packets, and the end of a step. */
 uint8_t *sim_frame(sim_world *w, size_t len); /* room for one, until the next call; NULL: out of memory */
 void sim_say(sim_world *w, uint32_t from, uint32_t to, sim_channel channel, const uint8_t socket[16], const bt_msg *m);

@@ -215,7 +215,8 @@ bt_err sim_world_new(sim_world **ret, const sim_options *o)
     w->processes = calloc(w->processes_len, sizeof *w->processes);
     w->flights = calloc((size_t)w->processes_len * w->processes_len, sizeof *w->flights);
     w->ends = calloc((size_t)o->gateways * w->processes_len, sizeof *w->ends);
-    bt_err e = w->processes && w->flights && w->ends &&
+    w->shares = calloc(o->gateways, sizeof *w->shares);
+    bt_err e = w->processes && w->flights && w->ends && w->shares &&
                        bt_order_init(&w->wakes, w->processes_len, 1) == BT_OK &&
                        bt_order_init(&w->selves, w->processes_len, 1) == BT_OK
                    ? sim_net_new(&w->net, o->seed, w->processes_len, &o->faults)
@@ -265,6 +266,7 @@ void sim_world_free(sim_world *w)
     free(w->processes);
     free(w->flights);
     free(w->ends);
+    free(w->shares);
     free(w->wholes);
     free(w->clients);
     free(w->frame);

@@ -12,6 +12,7 @@
  * world plays all clients and checks at every action that it keeps its promise: the right tokens, each once, in order,
  * and exactly one final answer a request; and what sim_check.c lists. The first broken promise is kept as text. With
  * is_bare nothing is encoded or checked. The same options and calls give the same run. */
+enum { SIM_KEYS = 4 };
 typedef struct sim_options {
     uint64_t seed;
     uint32_t gateways, prefills, decodes, slots; /* slots of each node */
@@ -24,14 +25,15 @@ typedef struct sim_options {
     uint32_t prefixes; /* a prompt begins with one of so many prefixes, half of it long; 0: none */
     uint32_t salts;    /* a prompt has one of so many salts, or none instead of the first; 0 or 1: none has */
     uint32_t queue_max, active_max; /* as in gateway/brain/brain.h */
-    uint64_t window_bytes;          /* credit; small values make transfers wait for it */
-    double blocked_ratio;           /* SEND_BLOCKs that the socket does not take at once */
-    uint32_t rules;     /* 2: every second prefill node computes prompts by another rule, and is of another class */
-    double forge_ratio; /* of blocks that somebody sends again before them, with other rows and a guessed ticket */
-    uint32_t inbox_max; /* packets that wait for a stopped process; more are lost, as behind a high-water mark */
-    int64_t late_us;    /* a process looks at its timers up to so much too late */
-    int64_t load_us;    /* from a node's leaving for another role until it greets */
-    int64_t accept_us;  /* a pair that has been whole for so long must have taken a waiting request */
+    uint32_t keys; /* clients have so many API keys, SIM_KEYS at most; key k weighs 1 + k % 3. 0: none, all are alike */
+    uint64_t window_bytes; /* credit; small values make transfers wait for it */
+    double blocked_ratio;  /* SEND_BLOCKs that the socket does not take at once */
+    uint32_t rules;        /* 2: every second prefill node computes prompts by another rule, and is of another class */
+    double forge_ratio;    /* of blocks that somebody sends again before them, with other rows and a guessed ticket */
+    uint32_t inbox_max;    /* packets that wait for a stopped process; more are lost, as behind a high-water mark */
+    int64_t late_us;       /* a process looks at its timers up to so much too late */
+    int64_t load_us;       /* from a node's leaving for another role until it greets */
+    int64_t accept_us;     /* a pair that has been whole for so long must have taken a waiting request */
     sim_faults faults;
     gw_config gw;
     pf_config pf;
@@ -50,6 +52,8 @@ typedef struct sim_request {
     sim_outcome outcome;
     /* max_tokens: what the nodes hold beside the prompt, where more was asked for. tokens: given to the client */
     uint32_t gateway, prompt_tokens, max_tokens, tokens;
+    uint32_t key; /* 1..; 0: none */
+    int32_t priority;
     int64_t submitted_us, heard_us, ended_us; /* heard: the last token, or the submission */
     bt_finish reason;
     gw_fail_kind kind;
@@ -74,6 +78,9 @@ bool sim_world_run_idle(sim_world *w, int64_t for_us);
 /* The new request's number, from 1; 0 when out of memory or the gateway does not run. The prompt is drawn. */
 uint64_t sim_world_submit(sim_world *w, uint32_t prompt_tokens, uint32_t max_tokens);
 uint64_t sim_world_submit_to(sim_world *w, uint32_t gateway, uint32_t prompt_tokens, uint32_t max_tokens);
+/* The same for a key; without one, where there are keys, the keys ask in turns. */
+uint64_t sim_world_submit_as(sim_world *w, uint32_t key, int32_t priority, uint32_t gateway, uint32_t prompt_tokens,
+                             uint32_t max_tokens);
 void sim_world_cancel(sim_world *w, uint64_t request);
 void sim_world_finish_early(sim_world *w, uint64_t request);
 uint64_t sim_world_requests(const sim_world *w); /* how many there were */

@@ -35,10 +35,42 @@ static int64_t plain_due_us(const gw_brain *b)
     return due;
 }
 
-static unsigned queued, active, owed, refusing;
+static unsigned queued, active, owed, refusing, sharing;
+
+/* The counts of shares, and the sums over them. */
+static void check_shares(const gw_brain *b)
+{
+    uint64_t waiting_weight = 0, ready_weight = 0, ready_active = 0;
+    for (uint32_t k = 0; k < b->shares.used; k++) {
+        const gw_share *h = &b->shares.items[k];
+        uint32_t waiting = 0, ready = 0, holders = 0;
+        for (uint32_t i = 0; i < b->requests_len; i++) {
+            const gw_request *r = &b->requests[i];
+            if (r->state == GW_NONE || r->state == GW_DEAD || r->share != k) continue;
+            waiting += r->state == GW_QUEUED;
+            holders += r->state != GW_QUEUED;
+            ready += bt_order_has(&b->line, GW_LINE_READY, i);
+            assert_int_equal(bt_order_has(&b->newest, 0, i), r->state == GW_QUEUED && r->attempt == 0);
+        }
+        assert_int_equal(h->waiting, waiting);
+        assert_int_equal(h->active, holders);
+        assert_int_equal(h->is_ready, ready > 0);
+        assert_int_equal(bt_order_has(&b->shares.room, 0, k), waiting > 1);
+        assert_int_equal(bt_order_has(&b->shares.ring, GW_RING_ROUND, k), ready > 0 && h->turn > 0);
+        assert_int_equal(bt_order_has(&b->shares.ring, GW_RING_OVER, k), ready > 0 && h->turn == 0);
+        assert_int_equal(bt_order_has(&b->shares.idle, 0, k), k > 0 && waiting + holders == 0);
+        waiting_weight += waiting ? h->weight : 0;
+        ready_weight += ready ? h->weight : 0;
+        ready_active += ready ? holders : 0;
+        sharing += waiting > 0;
+    }
+    assert_true(b->shares.waiting_weight == waiting_weight && b->shares.ready_weight == ready_weight &&
+                b->shares.ready_active == ready_active);
+}
 
 static void check(const gw_brain *b)
 {
+    check_shares(b);
     uint32_t in_queue = 0, in_line = 0, holders = 0, sides = 0;
     assert_true(gw_brain_due_us(b) == plain_due_us(b));
     for (uint32_t i = 0; i < b->requests_len; i++) {
@@ -99,6 +131,7 @@ static void what_is_due_and_who_may_be_chosen_is_what_a_look_at_everything_finds
         sim_options o = sim_options_defaults(seed);
         o.prefills = o.decodes = 2;
         o.slots = 3;
+        o.keys = 3;
         o.faults.drop_ratio = 0.02;
         o.decode_pages = 9;
         o.pages_total = 9;
@@ -114,8 +147,9 @@ static void what_is_due_and_who_may_be_chosen_is_what_a_look_at_everything_finds
         if (sim_world_error(w)) fail_msg("seed %llu: %s", (unsigned long long)seed, sim_world_error(w));
         sim_world_free(w);
     }
-    assert_true(queued > SEEDS && active > SEEDS && owed > SEEDS && refusing > SEEDS); /* all of it happened
-                                                                                        */
+    assert_true(queued > SEEDS && active > SEEDS && owed > SEEDS && refusing > SEEDS &&
+                sharing > SEEDS); /* all of it happened
+                                   */
 }
 
 static bt_incarnation numbered(uint8_t first, uint32_t n)

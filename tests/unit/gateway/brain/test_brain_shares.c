@@ -214,6 +214,24 @@ static void one_that_has_had_nodes_gives_way_to_nobody(void **s)
     gateway_kit_close(&c.k);
 }
 
+static void a_room_that_requests_of_lost_nodes_overfill_takes_one_for_one(void **s)
+{
+    (void)s;
+    client c;
+    open_with(&c, 2, 1);
+    const uint64_t first = ask(&c, 7, 1);
+    (void)ask(&c, 7, 1);
+    (void)ask(&c, 7, 1);
+    gateway_kit_pass(&c.k, 8000000, NULL, 0); /* all nodes are gone */
+    assert_int_equal(gw_brain_queued(c.k.b), 3);
+    const uint64_t guest = ask(&c, 8, 1);
+    assert_null(fail_of(&c, guest));
+    assert_null(fail_of(&c, first));
+    assert_non_null(fail_of(&c, 3));
+    assert_int_equal(gw_brain_queued(c.k.b), 3);
+    gateway_kit_close(&c.k);
+}
+
 static void a_quarter_of_the_room_may_wait_for_one_node(void **s)
 {
     (void)s;
@@ -275,6 +293,7 @@ int main(void)
         cmocka_unit_test(a_request_whose_node_failed_comes_back_before_all_of_its_key_and_pays_once),
         cmocka_unit_test(a_full_room_takes_a_key_below_its_part_in_place_of_the_newest_of_the_one_above),
         cmocka_unit_test(one_that_has_had_nodes_gives_way_to_nobody),
+        cmocka_unit_test(a_room_that_requests_of_lost_nodes_overfill_takes_one_for_one),
         cmocka_unit_test(a_quarter_of_the_room_may_wait_for_one_node),
         cmocka_unit_test(a_share_is_counted_while_it_waits_and_runs_and_what_it_got_is_kept),
         cmocka_unit_test(a_weight_out_of_range_is_a_bad_request),
