@@ -27,6 +27,7 @@
     X(prefill_salt_ignored, "a prefill node shares rows with prompts of another salt") \
     X(salt_lost, "a gateway forgets the salt of a request that begins anew") \
     X(role_forgotten, "a node that drains for another role ends instead") \
+    X(name_pushed_out, "a gateway gives the name of a node that answers to another process") \
     X(leaving_ignored, "a gateway gives work to nodes that say that they drain") \
     X(tokens_unshared, "a gateway gives nodes to one share for as long as it has requests") \
     X(slots_unshared, "a gateway gives a share more than its part of the slots while others wait") \

@@ -214,6 +214,17 @@ static bt_err check_key(const bt_link *l, const bt_peer_key *key, bt_role role, 
                                         "HELLO gives a role that the sender's key does not have (%s)", name);
 }
 
+/* What HELLO's receiver may want to know of its sender. */
+static void note_sender(bt_msg *m, const bt_link *l, const bt_sock_frame *frame)
+{
+    uint8_t owner[32];
+    m->from_address = bt_sock_frame_address(frame);
+    if (!l->allow) return;
+    m->from_name = bt_peer_auth_name(l->allow, m->from_key.bytes);
+    m->is_anothers_name = bt_peer_auth_find(owner, l->allow, ~0u, m->u.hello.node_id, NULL) == BT_OK &&
+                          memcmp(owner, m->from_key.bytes, sizeof owner) != 0;
+}
+
 static bt_err take_msg(bt_link *l, const bt_sock_frame *id, const bt_sock_frame *frame, bt_fault *fault)
 {
     bt_msg m;
@@ -223,6 +234,7 @@ static bt_err take_msg(bt_link *l, const bt_sock_frame *id, const bt_sock_frame 
     if (e == BT_OK && id) e = note_route(l, &m.from, id, &key, fault);
     if (e < 0) return e;
     m.from_key = key;
+    if (m.type == BT_MSG_HELLO) note_sender(&m, l, frame);
     l->count.received++;
     l->on.on_msg(l->on.ud, &m);
     return BT_OK;

@@ -5,9 +5,13 @@
 
 #include <errno.h>
 #include <malloc.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 #include <zmq.h>
 
 enum {
@@ -151,6 +155,88 @@ bool bt_sock_endpoint_is_local(const char *endpoint)
     const size_t len = (size_t)(colon - host);
     return (len == 5 && !memcmp(host, "[::1]", 5)) || (len == 9 && !memcmp(host, "localhost", 9)) ||
            is_loopback_ip4(host, len);
+}
+
+/* The two halves of tcp://HOST:PORT, without the brackets of an IPv6 address. */
+static bool split_tcp(char host[BT_SOCK_ENDPOINT_BYTES], const char **ret_port, const char *endpoint)
+{
+    const char *begin = endpoint + 6, *colon = strrchr(endpoint, ':');
+    if (strncmp(endpoint, "tcp://", 6) || strlen(endpoint) >= BT_SOCK_ENDPOINT_BYTES || colon < begin)
+        return false;
+    size_t len = (size_t)(colon - begin);
+    if (len >= 2 && *begin == '[' && begin[len - 1] == ']') begin++, len -= 2;
+    memcpy(host, begin, len);
+    host[len] = 0;
+    *ret_port = colon + 1;
+    return len > 0;
+}
+
+static bool is_any(const struct sockaddr *a)
+{
+    static const struct in6_addr any, mapped = {{{[10] = 0xff, [11] = 0xff}}};
+    const struct in6_addr *six = &((const struct sockaddr_in6 *)(const void *)a)->sin6_addr;
+    if (a->sa_family == AF_INET) return !((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr;
+    return a->sa_family == AF_INET6 && (!memcmp(six, &any, sizeof any) || !memcmp(six, &mapped, sizeof any));
+}
+
+bool bt_sock_endpoint_is_any(const char *endpoint)
+{
+    char host[BT_SOCK_ENDPOINT_BYTES];
+    const char *port;
+    const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_DGRAM};
+    struct addrinfo *all;
+    if (!split_tcp(host, &port, endpoint)) return false;
+    if (!strcmp(host, "*")) return true;
+    if (getaddrinfo(host, NULL, &hints, &all) != 0) return false;
+    const bool any = is_any(all->ai_addr);
+    freeaddrinfo(all);
+    return any;
+}
+
+bool bt_sock_endpoint_can_be_dialled(const char *endpoint)
+{
+    char host[BT_SOCK_ENDPOINT_BYTES];
+    const char *port;
+    if (!strncmp(endpoint, "ipc://", 6) || !strncmp(endpoint, "inproc://", 9)) return endpoint[6] != 0;
+    if (!split_tcp(host, &port, endpoint) || !is_port(port) || bt_sock_endpoint_is_any(endpoint))
+        return false;
+    const long n = strtol(port, NULL, 10);
+    return n >= 1 && n <= 65535;
+}
+
+/* A datagram socket that is connected sends nothing: the system only chooses the way. */
+static int address_towards(char *ret, size_t len, const struct addrinfo *to)
+{
+    struct sockaddr_storage own;
+    socklen_t own_len = sizeof own;
+    const int fd = socket(to->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int e = fd < 0 || connect(fd, to->ai_addr, to->ai_addrlen) < 0 ||
+                    getsockname(fd, (struct sockaddr *)&own, &own_len) < 0
+                ? errno
+                : 0;
+    if (!e &&
+        getnameinfo((const struct sockaddr *)&own, own_len, ret, (socklen_t)len, NULL, 0, NI_NUMERICHOST))
+        e = EADDRNOTAVAIL;
+    if (fd >= 0) close(fd);
+    return e;
+}
+
+bt_err bt_sock_local_address(char ret[BT_SOCK_ADDRESS_BYTES], const char *endpoint, bt_fault *fault)
+{
+    char host[BT_SOCK_ENDPOINT_BYTES], own[BT_SOCK_ADDRESS_BYTES - 2];
+    const char *port;
+    struct addrinfo hints = {.ai_socktype = SOCK_DGRAM}, *all = NULL;
+    if (!split_tcp(host, &port, endpoint))
+        return bt_fail(fault, BT_EARG, "%.100s is not tcp://HOST:PORT: it has no address", endpoint);
+    const bool is_six = endpoint[6] == '[';
+    hints.ai_family = is_six ? AF_INET6 : AF_INET; /* as libzmq will dial it */
+    const int e = getaddrinfo(host, port, &hints, &all);
+    if (e) return bt_fail(fault, BT_EIO, "%.100s: %s", endpoint, gai_strerror(e));
+    const int why = address_towards(own, sizeof own, all);
+    freeaddrinfo(all);
+    if (why) return bt_fail(fault, BT_EIO, "no way to %.100s: %s", endpoint, strerror(why));
+    snprintf(ret, BT_SOCK_ADDRESS_BYTES, is_six ? "[%s]" : "%s", own);
+    return BT_OK;
 }
 
 static bt_err check_endpoint(const bt_sock_ctx *ctx, const char *endpoint, bt_fault *fault)
@@ -322,6 +408,12 @@ const char *bt_sock_frame_user(const bt_sock_frame *f)
 {
     const char *user = zmq_msg_gets((const zmq_msg_t *)(const void *)f->priv, "User-Id");
     return user && *user ? user : NULL;
+}
+
+const char *bt_sock_frame_address(const bt_sock_frame *f)
+{
+    const char *address = zmq_msg_gets((const zmq_msg_t *)(const void *)f->priv, "Peer-Address");
+    return address && *address ? address : NULL;
 }
 
 static bt_err receive_one(void *s, zmq_msg_t *m)

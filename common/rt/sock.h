@@ -52,6 +52,16 @@ void bt_sock_close(void *socket); /* NULL is fine */
 /* True for ipc://, inproc://, tcp://127.0.0.0/8, tcp://[::1] and tcp://localhost, each with a port or "*". */
 bool bt_sock_endpoint_is_local(const char *endpoint);
 
+/* True for tcp:// and an address that stands for all of this machine, such as 0.0.0.0, * or [::]: nobody else can dial
+ * it. */
+bool bt_sock_endpoint_is_any(const char *endpoint);
+/* True for what another process can dial: tcp:// with one host and a port of 1 to 65535, ipc:// and inproc://. */
+bool bt_sock_endpoint_can_be_dialled(const char *endpoint);
+/* The address of this machine that the system would dial a tcp endpoint from, as "10.0.0.7" or "[2001:db8::7]".
+ * Resolves its name, and may wait for that. BT_EARG: not tcp; BT_EIO: no such name, or no way there. */
+#define BT_SOCK_ADDRESS_BYTES 48u
+bt_err bt_sock_local_address(char ret[BT_SOCK_ADDRESS_BYTES], const char *endpoint, bt_fault *fault);
+
 /* ret_endpoint: where it really is, with the port the system chose for ":*" or ":0". BT_EAUTH: not local and no keys;
  * BT_EIO, for example a port in use; BT_EARG: not an endpoint. */
 bt_err bt_sock_bind(char ret_endpoint[BT_SOCK_ENDPOINT_BYTES], void *socket, bt_sock_ctx *ctx, const char *endpoint,
@@ -85,6 +95,8 @@ bt_err bt_sock_frame_copy(bt_sock_frame *frame, const void *data, size_t size);
 void bt_sock_frames_done(bt_sock_frame *frames, size_t count); /* frees the bytes */
 /* The sender's public key (Z85) by CURVE; NULL on a link without keys. Valid while the frame is. */
 const char *bt_sock_frame_user(const bt_sock_frame *frame);
+/* The sender's address, as 10.0.0.7, for people; NULL where it is not known. Valid while the frame is. */
+const char *bt_sock_frame_address(const bt_sock_frame *frame);
 
 /* Neither waits. recv: one whole message into frames[0 .. *ret_count), which the caller then gives to
  * bt_sock_frames_done. BT_EAGAIN: nothing there. BT_EFORMAT: a message of more than max frames; it was read and dropped

@@ -313,14 +313,18 @@ typedef struct bt_msg_credit {
 } bt_msg_credit;
 
 /* One message. `from` and `to` travel in the frame header; `to` is all zero in HELLO, where it is not known
- * yet. `from_key` does not travel: a link fills it with the key that the transport proved, zero without keys, and a
- * sender leaves it zero. `ref` is set in every message about a request (RESERVE and above, but not CREDIT). Arrays are
- * borrowed: from the brain that made the message, until its next step; or from the bt_msg_buf the message was
- * decoded into. */
+ * yet. The fields from `from_key` to `is_anothers_name` do not travel: a sender leaves them zero, and a link fills
+ * them. `from_key` is the key that the transport proved, zero without keys. The others are of HELLO alone, for people
+ * and for the rule about names. `ref` is set in every message about a request (RESERVE and above, but not CREDIT).
+ * Arrays are borrowed: from the brain that made the message, until its next step; or from the bt_msg_buf the message
+ * was decoded into. */
 typedef struct bt_msg {
     bt_msg_type type;
     bt_incarnation from, to;
     bt_peer_key from_key;
+    const char *from_address, *from_name; /* where the sender is; the name of its key in the allow list; NULL: unknown
+                                           */
+    bool is_anothers_name;                /* the allow list gives the node_id to another key than the sender's */
     bt_request_ref ref;
     union {
         bt_msg_hello hello;

@@ -8,6 +8,7 @@
 #include "gateway/brain/request.h"
 #include "gateway/brain/state.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -203,6 +204,46 @@ static void size_affinity(gw_brain *b)
     (void)gw_affinity_grow(b->router.affinity, entries);
 }
 
+static void beat(gw_brain *b, const gw_node *n)
+{
+    gw_act_send(b, &n->incarnation, BT_MSG_HEARTBEAT)->u.heartbeat.draining = b->draining;
+}
+
+/* "process 4711 at 10.0.0.7, key decode-0" */
+static const char *end_words(char *ret, size_t len, uint64_t pid, const char *address, const char *key_name)
+{
+    const bool has_address = address && *address, has_key = key_name && *key_name;
+    snprintf(ret, len, "process %" PRIu64 "%s%.47s%s%.32s", pid, has_address ? " at " : "",
+             has_address ? address : "", has_key ? ", key " : "", has_key ? key_name : "");
+    return ret;
+}
+
+/* The words for both ends, where one process has the name that another gives. */
+static void say_both(bt_fault *fault, const gw_node *n, const bt_msg *m)
+{
+    char has[112], wants[112];
+    (void)bt_fail(fault, BT_EAUTH, "each node needs an --id of its own: '%s' is %s, which answers; not %s",
+                  n->hello.node_id, end_words(has, sizeof has, n->hello.pid, n->address, n->key_name),
+                  end_words(wants, sizeof wants, m->u.hello.pid, m->from_address, m->from_name));
+}
+
+static bt_err greet(gw_brain *b, gw_node **ret, bt_incarnation *ret_replaced, const bt_msg *m,
+                    bt_fault *fault)
+{
+    if (*ret && has_other_key(*ret, m))
+        return bt_fail(fault, BT_EAUTH, "node %s greets with another key than before", (*ret)->hello.node_id);
+    if (m->is_anothers_name)
+        return bt_fail(fault, BT_EAUTH,
+                       "the allow list gives the name '%.64s' to another key than that of this node (%.32s): "
+                       "give it another --id",
+                       m->u.hello.node_id, m->from_name ? m->from_name : "");
+    const gw_node *known = *ret;
+    const bt_err e =
+        gw_registry_hello(&b->registry, ret, ret_replaced, &m->from, &m->u.hello, b->now_us, fault);
+    if (e == BT_EAUTH && !known) say_both(fault, *ret, m);
+    return e;
+}
+
 static void on_hello(gw_brain *b, const bt_msg *m)
 {
     static const bt_incarnation zero;
@@ -210,10 +251,11 @@ static void on_hello(gw_brain *b, const bt_msg *m)
     gw_node *n = gw_registry_find(&b->registry, &m->from);
     gw_node_state before = n ? n->state : 0;
     bt_incarnation replaced = zero;
-    bt_err e =
-        n && has_other_key(n, m)
-            ? bt_fail(&fault, BT_EAUTH, "node %s greets with another key than before", n->hello.node_id)
-            : gw_registry_hello(&b->registry, &n, &replaced, &m->from, &m->u.hello, b->now_us, &fault);
+    const bt_err e = greet(b, &n, &replaced, m, &fault);
+    if (e == BT_EAGAIN) { /* whoever has the name is asked */
+        beat(b, n);
+        return;
+    }
     if (e < 0) {
         b->n.hellos_rejected++;
         say_reject(b, &m->from, e, fault.text);
@@ -223,6 +265,8 @@ static void on_hello(gw_brain *b, const bt_msg *m)
     if (!bt_incarnation_equal(&replaced, &zero))
         gw_request_node_lost(b, &replaced, m->u.hello.node_id, GW_CAUSE_RESTARTED);
     n->key = m->from_key;
+    snprintf(n->address, sizeof n->address, "%s", m->from_address ? m->from_address : "");
+    snprintf(n->key_name, sizeof n->key_name, "%s", m->from_name ? m->from_name : "");
     end_silence(b, n);
     bt_msg *w = gw_act_send(b, &m->from, BT_MSG_WELCOME);
     w->u.welcome.protocol = BT_PROTOCOL_VERSION;
@@ -264,11 +308,6 @@ static void on_msg(gw_brain *b, const bt_msg *m)
     node_changed(b, n, before);
     if (m->type == BT_MSG_ROLE_ANSWER) on_role_answer(b, m);
     if (m->type >= BT_MSG_RESERVE) gw_request_msg(b, m);
-}
-
-static void beat(gw_brain *b, const gw_node *n)
-{
-    gw_act_send(b, &n->incarnation, BT_MSG_HEARTBEAT)->u.heartbeat.draining = b->draining;
 }
 
 static void on_cut(gw_brain *b, const bt_incarnation *who)

@@ -172,6 +172,30 @@ static gw_node *place_for(gw_registry *r, const char *node_id)
     return at < 0 ? NULL : &r->nodes[at];
 }
 
+static bool has_gone(const gw_registry *r, const gw_node *n, int64_t now_us)
+{
+    return n->state == GW_NODE_GONE || n->has_left || (n->is_cut && now_us - n->cut_us >= GW_REDIAL_US) ||
+           (n->is_asked && !n->has_answered && now_us - n->asked_us >= r->cut_us);
+}
+
+/* Whether another process may take the node's name. What was asked long ago says nothing: who wanted the name
+ * then would have greeted again since. */
+static bt_err claim_name(const gw_registry *r, gw_node *n, int64_t now_us, bt_fault *fault)
+{
+    if (n->is_asked && now_us - n->asked_us > 2 * r->cut_us) n->is_asked = false;
+    if (has_gone(r, n, now_us) || BT_BREAK(name_pushed_out)) return BT_OK;
+    if (n->is_asked && n->has_answered) {
+        n->is_asked = false;
+        return bt_fail(fault, BT_EAUTH, "the name %s is in use by another process", n->hello.node_id);
+    }
+    if (!n->is_asked) {
+        n->is_asked = true;
+        n->has_answered = false;
+        n->asked_us = now_us;
+    }
+    return BT_EAGAIN;
+}
+
 bt_err gw_registry_hello(gw_registry *r, gw_node **ret, bt_incarnation *ret_replaced,
                          const bt_incarnation *who, const bt_msg_hello *hello, int64_t now_us,
                          bt_fault *fault)
@@ -191,9 +215,10 @@ bt_err gw_registry_hello(gw_registry *r, gw_node **ret, bt_incarnation *ret_repl
         n = place_for(r, hello->node_id);
         if (!n) return bt_fail(fault, BT_ELIMIT, "this gateway knows %u nodes already, its limit", r->cap);
         bool same_name = n->in_use && strcmp(n->hello.node_id, hello->node_id) == 0;
-        /* A late HELLO of a dead process may have displaced the living one, which returns here. */
-        if (same_name && bt_incarnation_equal(&n->displaced, who) && now_us - n->heard_us < r->suspect_us)
-            return bt_fail(fault, BT_EARG, "the name %s is in use by another process", hello->node_id);
+        if (same_name && (e = claim_name(r, n, now_us, fault)) < 0) {
+            *ret = n;
+            return e;
+        }
         bt_incarnation before = n->in_use ? n->incarnation : zero;
         n->in_use = false;
         gw_registry_changed(r, n); /* out of all orders */
@@ -201,12 +226,12 @@ bt_err gw_registry_hello(gw_registry *r, gw_node **ret, bt_incarnation *ret_repl
                        .name = gw_registry_name(hello->node_id), .heartbeat_due_us = now_us};
         keep(n, hello);
         note_name(r, n->name);
-        if (same_name) n->displaced = before;
         *ret_replaced = before;
     }
     take_load(r, n, &hello->load);
     n->heard_us = now_us;
     n->is_cut = false;
+    n->has_answered = true;
     n->leaving = hello->draining;
     n->has_left = false;
     if (n->state != GW_NODE_STARTING) n->state = n->leaving ? GW_NODE_DRAINING : GW_NODE_READY;
@@ -219,6 +244,7 @@ gw_node_state gw_registry_heard(gw_registry *r, gw_node *n, const bt_msg_heartbe
 {
     n->heard_us = now_us;
     n->is_cut = false;
+    n->has_answered = true;
     if (heartbeat) {
         take_load(r, n, &heartbeat->load);
         n->leaving = heartbeat->draining && !BT_BREAK(leaving_ignored);

@@ -16,10 +16,11 @@
  * back as another incarnation. A GONE node that is heard again becomes READY: no node is banned for good. A GONE node
  * is forgotten after forget_us, or when its place is needed.
  *
- * An incarnation is one life of a process; its node_id outlives it. A node_id that comes with a new
- * incarnation takes the place of the old one. The old incarnation is then refused for as long as the new
- * one is heard. So two processes with one name cannot push each other out in turns, and the late HELLO of
- * a dead process does not displace the one that runs now. */
+ * An incarnation is one life of a process; its node_id outlives it. A node_id that comes with a new incarnation takes
+ * the place of the old one where that is GONE, has sent BYE, or has not dialled again GW_REDIAL_US after the end of its
+ * connection. Else the old one is asked: the new one is refused when the old one is heard, and takes its place when
+ * that is silent for cut_us. So the one that answers keeps its name, two processes with one name do not push each other
+ * out in turns, and the late HELLO of a dead process does not displace the one that runs now. */
 typedef enum gw_node_state {
     GW_NODE_STARTING = 1,
     GW_NODE_READY,
@@ -36,7 +37,7 @@ typedef struct gw_lately {
 } gw_lately;
 
 typedef struct gw_node {
-    bt_incarnation incarnation, displaced; /* displaced: the incarnation before, under the same node_id, or zero */
+    bt_incarnation incarnation;
     gw_node_state state;
     bt_msg_device device;               /* where hello.device points, when it is not NULL */
     bt_msg_engine engine;               /* where hello.engine points, when it is not NULL */
@@ -44,6 +45,7 @@ typedef struct gw_node {
     bt_load load;                       /* from the last HELLO or HEARTBEAT */
     int64_t heard_us, heartbeat_due_us; /* when it was heard last; when its next HEARTBEAT is due */
     bt_peer_key key;                    /* proved by the transport at its HELLO; zero without keys */
+    char address[48], key_name[33];     /* from the same HELLO, for people; "": unknown */
     uint32_t attempts;                  /* of this gateway, those being aborted included */
     uint64_t waiting_tokens;            /* of prompts of these attempts that the node has still to get or compute */
     gw_lately given;                    /* such tokens of all attempts that the node got lately */
@@ -57,6 +59,8 @@ typedef struct gw_node {
     bool rests;                         /* heartbeats both ways count as sent (gw_brain_rest) */
     bool is_cut;                        /* its connection has ended, and nothing was heard since */
     int64_t cut_us;                     /* since then */
+    bool is_asked, has_answered;        /* another process wants its name; it was heard since */
+    int64_t asked_us;                   /* since then */
     /* Its places in the orders below depend on these. */
     uint64_t exact_class, prefill_class; /* hashes of the two exactness classes of its HELLO; 0: "" */
     uint32_t shape;                      /* place in gw_registry.shapes, + 1 */
@@ -109,6 +113,7 @@ typedef struct gw_registry {
 } gw_registry;
 enum { GW_IDLE_FREE, GW_IDLE_GONE, GW_REGISTRY_HAD = 4 };
 enum { GW_DUE, GW_RIPE };
+enum { GW_REDIAL_US = 50000 }; /* a living node whose connection has ended is heard sooner */
 
 static inline uint32_t gw_registry_set(uint32_t shape, bt_role role) { return 2 * shape + (role == BT_ROLE_DECODE); }
 static inline bt_order_key gw_registry_key(const bt_incarnation *who)
@@ -167,9 +172,10 @@ int64_t gw_registry_next_due_us(const gw_registry *r); /* INT64_MAX: none */
  * both values:
  *   BT_EVERSION  another protocol
  *   BT_EFORMAT   another model
- *   BT_EARG      no such role, or another than this incarnation had; a name in use; a shape of zero; a
- *                decode node without an endpoint
- *   BT_ELIMIT    the table is full of live nodes */
+ *   BT_EARG      no such role, or another than this incarnation had; a shape of zero; a decode node without an endpoint
+ *   BT_EAUTH     *ret has the name, and was heard since it was asked
+ *   BT_ELIMIT    the table is full of live nodes
+ * BT_EAGAIN: *ret has the name, and is to be asked: HEARTBEAT goes to it now. The next HELLO finds out. */
 bt_err gw_registry_hello(gw_registry *r, gw_node **ret, bt_incarnation *ret_replaced, const bt_incarnation *who,
                          const bt_msg_hello *hello, int64_t now_us, bt_fault *fault);
 

@@ -231,6 +231,18 @@ static void draw_changes(dice *d, plan *p)
     for (uint32_t n = one_in(d, 3) ? between(d, 4, 16) : between(d, 1, 4); n > 0; n--) draw_change(d, p);
 }
 
+/* Two nodes of one name, in worlds where either can serve in the other's place. Dice of their own, whose
+ * number was searched for likewise. */
+enum { TWIN_DICE = 25 };
+static void draw_twins(plan *p)
+{
+    sim_options *o = &p->world;
+    dice d = {.seed = o->seed * UINT64_C(0xe7037ed1a0b428db) + TWIN_DICE};
+    if (!one_in(&d, 6) || o->rules > 1) return;
+    const bool is_decode = o->decodes > 1 && (o->prefills < 2 || one_in(&d, 2));
+    if (is_decode || o->prefills > 1) o->twins = is_decode ? BT_ROLE_DECODE : BT_ROLE_PREFILL;
+}
+
 static void draw_rest(plan *ret, uint64_t seed)
 {
     dice d = {.seed = seed * UINT64_C(0x9e3779b97f4a7c15) + 77};
@@ -239,6 +251,7 @@ static void draw_rest(plan *ret, uint64_t seed)
     dice elastic;
     const bool is_elastic = draw_is_elastic(&elastic, seed);
     if (is_elastic) draw_elastic_world(&elastic, &ret->world);
+    else draw_twins(ret);
     ret->faults_end_us = (int64_t)of4(&d, 300000, 3 * SECOND, 10 * SECOND, 60 * SECOND);
     const bool is_black = one_in(&d, 16);
     if (is_black) ret->faults_end_us = 70 * (int64_t)SECOND;
@@ -341,12 +354,12 @@ void plan_say_world(FILE *out, const plan *p)
             "gateways=%u prefills=%u decodes=%u slots=%u ctx=%u prefill_pages=%u decode_pages=%u "
             "page_tokens=%u growth=%u swap=%u can_prefill=%d mixes=%d "
             "local_below=%u prefixes=%u queue=%u window=%llu blocked=%.2f inbox=%u late_us=%lld lease_ms=%u "
-            "rules=%u forge=%.2f load_us=%lld share=%u salts=%u keys=%u\n",
+            "rules=%u forge=%.2f load_us=%lld share=%u salts=%u keys=%u twins=%s\n",
             o->gateways, o->prefills, o->decodes, o->slots, o->ctx_tokens, o->pages_total, o->decode_pages,
             o->page_tokens, o->growth_tokens, o->swap_pages, o->can_prefill, o->mixes, o->local_below_tokens,
             o->prefixes, o->queue_max, (unsigned long long)o->window_bytes, o->blocked_ratio, o->inbox_max,
             (long long)o->late_us, o->gw.lease_ms, o->rules, o->forge_ratio, (long long)o->load_us,
-            o->pf.share_tokens, o->salts, o->keys);
+            o->pf.share_tokens, o->salts, o->keys, o->twins ? plan_role_name(o->twins) : "none");
     fprintf(out,
             "messages: drop=%.3f repeat=%.3f reorder=%.3f corrupt=%.3f; blocks: drop=%.3f repeat=%.3f "
             "reorder=%.3f corrupt=%.3f; slow=%.3f by %lld us; "

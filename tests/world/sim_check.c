@@ -193,6 +193,24 @@ void sim_check_heard(sim_world *w, const sim_item *it, const bt_msg *m)
     sim_end *e = &w->ends[(size_t)it->to * w->processes_len + it->from];
     if (m->type == BT_MSG_HEARTBEAT) e->drains_life = m->u.heartbeat.draining ? it->from_life : 0;
     if (m->type == BT_MSG_HELLO) e->drains_life = m->u.hello.draining ? it->from_life : 0;
+    if (!bt_incarnation_equal(&m->to, &w->processes[it->to].self)) return;
+    e->heard_life = it->from_life;
+    e->heard_us = w->now_us;
+}
+
+/* The one of two processes of one name that answers stays. */
+void sim_check_renamed(sim_world *w, uint32_t g, const bt_incarnation *node)
+{
+    const uint32_t k = sim_process_by_incarnation(w, node);
+    if (w->o.is_bare || k == UINT32_MAX) return;
+    const sim_end *e = &w->ends[(size_t)g * w->processes_len + k];
+    const sim_process *p = &w->processes[k];
+    if (e->heard_life != p->life || e->drains_life == p->life || p->is_draining) return;
+    const bool is_cut = bt_incarnation_equal(&e->named, node) && e->named_us >= e->heard_us;
+    if (w->now_us - e->heard_us >= w->o.gw.cut_us || (is_cut && w->now_us - e->named_us >= GW_REDIAL_US))
+        return;
+    sim_broken(w, "gateway %u gives the name of node %u to another process, %.3f s after it was heard", g, k,
+               (double)(w->now_us - e->heard_us) / 1e6);
 }
 
 void sim_check_chosen(sim_world *w, uint32_t g, uint32_t node)
@@ -285,13 +303,22 @@ static void check_owners(sim_world *w, uint32_t self)
 
 /* ---- failures ------------------------------------------------------------------------------------ */
 
-/* Since when nothing was wrong with a pair, their gateway and their links; INT64_MAX: something is. */
+static bool has_twin(const sim_world *w, uint32_t k)
+{
+    for (uint32_t i = w->o.gateways; w->o.twins && i < w->processes_len; i++)
+        if (i != k && sim_name_of(w, i) == sim_name_of(w, k)) return true;
+    return false;
+}
+
+/* Since when nothing was wrong with a pair, their gateway and their links; INT64_MAX: something is, or a node
+ * has a twin, of which only one serves. */
 static int64_t whole_since(const sim_world *w, uint32_t g, uint32_t p, uint32_t d)
 {
     const uint32_t who[3] = {g, p, d};
     int64_t since = 0;
     for (int i = 0; i < 3; i++) {
         const sim_process *k = &w->processes[who[i]];
+        if (has_twin(w, who[i])) return INT64_MAX;
         if (!k->is_alive || k->well_us == INT64_MAX) return INT64_MAX;
         since = later(since, k->well_us);
         for (int j = 0; j < 3; j++) since = later(since, sim_net_cut_until_us(w->net, who[i], who[j]));

@@ -115,8 +115,13 @@ void sim_gateway_step(sim_world *w, uint32_t self, const gw_event *ev)
 {
     sim_process *p = &w->processes[self];
     bt_random random = sim_random(w, ev->type == GW_EV_SUBMIT);
+    const bool is_hello = ev->type == GW_EV_MSG && ev->u.msg->type == BT_MSG_HELLO;
+    const gw_node *named =
+        is_hello ? gw_registry_named(gw_brain_registry(p->gw), ev->u.msg->u.hello.node_id) : NULL;
+    const bt_incarnation before = named ? named->incarnation : (bt_incarnation){{0}};
     gw_actions acts = gw_brain_step(p->gw, ev, w->now_us, &random);
     w->steps++;
+    if (named && !bt_incarnation_equal(&named->incarnation, &before)) sim_check_renamed(w, self, &before);
     for (size_t i = 0; i < acts.len; i++) {
         const gw_action *a = &acts.items[i];
         if (a->type == GW_DO_SEND) on_send(w, self, a);

@@ -52,3 +52,10 @@ uint32_t sim_rule_of(const sim_world *w, uint32_t process)
     const bool is_prefill = process >= w->o.gateways && process < w->o.gateways + w->o.prefills;
     return w->o.rules > 1 && is_prefill ? (process - w->o.gateways) % SIM_TOY_RULES : 0;
 }
+
+uint32_t sim_name_of(const sim_world *w, uint32_t process)
+{
+    const uint32_t first = w->o.gateways + (w->o.twins == BT_ROLE_DECODE ? w->o.prefills : 0);
+    const uint32_t len = w->o.twins == BT_ROLE_DECODE ? w->o.decodes : w->o.prefills;
+    return w->o.twins && process == first + len - 1 ? first : process;
+}

@@ -89,6 +89,8 @@ typedef struct sim_end {
     uint64_t drains_life; /* of the node, when it last said so that it drains; 0: it does not */
     uint64_t up_life;     /* of the node, when its connection came up again */
     int64_t up_us;
+    uint64_t heard_life; /* of the node, when it was heard last, as a node that the gateway knows */
+    int64_t heard_us;
 } sim_end; /* a gateway was told that the connection to a node has ended, and the node is dead */
 typedef struct sim_whole {
     int64_t from_us, to_us;
@@ -143,6 +145,7 @@ bt_random sim_random(sim_world *w, bool is_looked_at);
 uint32_t sim_rule_of(const sim_world *w, uint32_t process); /* by which it computes prompts */
 /* The salt of the request whose attempt has the slot, by its client and not by any message. */
 uint32_t sim_salt_of(const sim_world *w, const bt_attempts *t, uint32_t slot);
+uint32_t sim_name_of(const sim_world *w, uint32_t process); /* N of its node_id "node-N"; of twins the first one's */
 uint32_t sim_process_by_incarnation(const sim_world *w, const bt_incarnation *who); /* UINT32_MAX: nobody */
 /* sim_check.c: checks what must hold. */
 void sim_check_process(sim_world *w, uint32_t self); /* after each of its steps: cheap */
@@ -162,7 +165,9 @@ void sim_check_lost(sim_world *w, uint32_t gateway, const bt_incarnation *node);
 void sim_check_up(sim_world *w, const sim_item *news);                            /* SIM_UP, before it is told */
 void sim_check_exit(sim_world *w, uint32_t self, bt_role next);
 void sim_check_heard(sim_world *w, const sim_item *packet, const bt_msg *m); /* a gateway hears a node */
-void sim_check_chosen(sim_world *w, uint32_t gateway, uint32_t node);        /* for a new attempt */
+/* A gateway gives the name of a node to the process that greets it. */
+void sim_check_renamed(sim_world *w, uint32_t gateway, const bt_incarnation *node);
+void sim_check_chosen(sim_world *w, uint32_t gateway, uint32_t node); /* for a new attempt */
 void sim_roles_drain(sim_world *w, uint32_t self); /* sim_check.c: a node begins to drain for another role */
 void sim_roles_exit(sim_world *w, uint32_t self, bt_role next);
 void sim_check_breaking(sim_world *w); /* before a process or link stops working */

@@ -56,7 +56,7 @@ static sim_process *process_of(const sim_world *w, bt_role role, uint32_t index)
 static void fill_hello(const sim_world *w, bt_msg_hello *h, uint32_t number)
 {
     memset(h->model_id, 7, sizeof h->model_id);
-    snprintf(h->node_id, sizeof h->node_id, "node-%u", number);
+    snprintf(h->node_id, sizeof h->node_id, "node-%u", sim_name_of(w, number));
     snprintf(h->model_name, sizeof h->model_name, "toy");
     snprintf(h->exactness, sizeof h->exactness, "toy/f16/%u", 1 + sim_rule_of(w, number));
     snprintf(h->kv_endpoint, sizeof h->kv_endpoint, "sim:%u", number);
@@ -362,7 +362,7 @@ void sim_world_role(sim_world *w, uint32_t gateway, bt_role role, uint32_t index
     if (!g->is_alive || g->is_stopped) return;
     sim_trace(w, "=== %u asks %u to serve as role %d", gateway, node, (int)as);
     w->faults++;
-    (void)snprintf(ev.u.role.node_id, sizeof ev.u.role.node_id, "node-%u", node);
+    (void)snprintf(ev.u.role.node_id, sizeof ev.u.role.node_id, "node-%u", sim_name_of(w, node));
     sim_net_stream(w->net, gateway);
     sim_gateway_step(w, gateway, &ev);
     sim_after(w, gateway);

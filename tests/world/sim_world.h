@@ -28,6 +28,7 @@ typedef struct sim_options {
     uint32_t keys; /* clients have so many API keys, SIM_KEYS at most; key k weighs 1 + k % 3. 0: none, all are alike */
     uint64_t window_bytes; /* credit; small values make transfers wait for it */
     double blocked_ratio;  /* SEND_BLOCKs that the socket does not take at once */
+    bt_role twins;         /* the last node of this role has the node_id of its first; 0: each has its own */
     uint32_t rules;        /* 2: every second prefill node computes prompts by another rule, and is of another class */
     double forge_ratio;    /* of blocks that somebody sends again before them, with other rows and a guessed ticket */
     uint32_t inbox_max;    /* packets that wait for a stopped process; more are lost, as behind a high-water mark */

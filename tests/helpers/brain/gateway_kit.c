@@ -94,6 +94,12 @@ void gateway_kit_from(gateway_kit *k, bt_incarnation who, bt_msg *m)
     gateway_kit_step(k, &(gw_event){.type = GW_EV_MSG, .u.msg = m});
 }
 
+void gateway_kit_die(gateway_kit *k, bt_incarnation who)
+{
+    gateway_kit_step(k, &(gw_event){.type = GW_EV_CUT, .u.cut = who});
+    gateway_kit_wait(k, GW_REDIAL_US);
+}
+
 void gateway_kit_beat(gateway_kit *k, bt_incarnation who)
 {
     bt_msg m = {.type = BT_MSG_HEARTBEAT};

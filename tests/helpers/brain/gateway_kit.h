@@ -32,6 +32,8 @@ void gateway_kit_wait(gateway_kit *k, int64_t us); /* one TICK, that much later 
 /* Time passes in steps of 0.5 s, in which these nodes beat. */
 void gateway_kit_pass(gateway_kit *k, int64_t us, const bt_incarnation *alive, uint32_t len);
 void gateway_kit_from(gateway_kit *k, bt_incarnation who, bt_msg *m); /* m->ref.attempt set: about the request */
+/* The node's connection ends, and it does not dial again: another process may take its name. */
+void gateway_kit_die(gateway_kit *k, bt_incarnation who);
 void gateway_kit_beat(gateway_kit *k, bt_incarnation who);
 /* HELLO and HEARTBEAT, 8 slots; exactness "npu" or "f16". */
 void gateway_kit_join(gateway_kit *k, bt_incarnation who);

@@ -56,6 +56,71 @@ static void knows_which_endpoints_are_local(void **s)
         assert_false(bt_sock_endpoint_is_local(remote[i]));
 }
 
+static void an_address_that_stands_for_all_of_a_machine_is_known(void **s)
+{
+    (void)s;
+    static const char *const any[] = {"tcp://0.0.0.0:5602",  "tcp://*:*",
+                                      "tcp://0.0.0.0:*",     "tcp://[::]:5602",
+                                      "tcp://0:1",           "tcp://[0:0:0:0:0:0:0:0]:1",
+                                      "tcp://[::0.0.0.0]:1", "tcp://[::ffff:0.0.0.0]:1"};
+    static const char *const one[] = {"tcp://127.0.0.1:5602",
+                                      "tcp://[::1]:1",
+                                      "tcp://10.0.0.0:1",
+                                      "tcp://eth0:1",
+                                      "ipc://0.0.0.0:1",
+                                      "tcp://0.0.0.0",
+                                      "tcp://:5",
+                                      "tcp://0.0.0.0.example.org:1",
+                                      "",
+                                      "tcp://",
+                                      "ipc://*"};
+    for (size_t i = 0; i < sizeof any / sizeof *any; i++) assert_true(bt_sock_endpoint_is_any(any[i]));
+    for (size_t i = 0; i < sizeof one / sizeof *one; i++) assert_false(bt_sock_endpoint_is_any(one[i]));
+}
+
+static void what_nobody_can_dial_is_known(void **s)
+{
+    (void)s;
+    static const char *const good[] = {"tcp://10.0.0.7:5602",
+                                       "tcp://a-host.example.org:1",
+                                       "tcp://[2001:db8::7]:65535",
+                                       "ipc:///run/baton",
+                                       "ipc://@baton",
+                                       "inproc://x"};
+    static const char *const bad[] = {"tcp://0.0.0.0:5602",
+                                      "tcp://*:1",
+                                      "tcp://10.0.0.7:*",
+                                      "tcp://10.0.0.7:0",
+                                      "tcp://10.0.0.7",
+                                      "10.0.0.7:5602",
+                                      "http://10.0.0.7:1",
+                                      "tcp://10.0.0.7:65536",
+                                      "tcp://10.0.0.7:5602 ",
+                                      "tcp://10.0.0.7:x",
+                                      "ipc://",
+                                      "",
+                                      "tcp://:5"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        assert_true(bt_sock_endpoint_can_be_dialled(good[i]));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_false(bt_sock_endpoint_can_be_dialled(bad[i]));
+}
+
+static void the_own_address_towards_an_endpoint_is_found(void **s)
+{
+    (void)s;
+    char own[BT_SOCK_ADDRESS_BYTES];
+    bt_fault fault = {""};
+    assert_int_equal(bt_sock_local_address(own, "tcp://127.0.0.1:9", &fault), BT_OK);
+    assert_string_equal(own, "127.0.0.1");
+    assert_int_equal(bt_sock_local_address(own, "tcp://127.0.0.5:9", &fault), BT_OK);
+    assert_int_equal(strncmp(own, "127.", 4), 0);
+    if (bt_sock_local_address(own, "tcp://[::1]:9", &fault) == BT_OK) assert_string_equal(own, "[::1]");
+    assert_int_equal(bt_sock_local_address(own, "ipc:///run/baton", &fault), BT_EARG);
+    assert_int_equal(bt_sock_local_address(own, "tcp://no such name:9", &fault), BT_EIO);
+    assert_non_null(strstr(fault.text, "no such name"));
+}
+
 static bt_sock_ctx *ctx;
 static void *router, *dealer;
 static char at[BT_SOCK_ENDPOINT_BYTES];
@@ -412,6 +477,9 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, open_pair, close_pair)
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_address_that_stands_for_all_of_a_machine_is_known),
+        cmocka_unit_test(what_nobody_can_dial_is_known),
+        cmocka_unit_test(the_own_address_towards_an_endpoint_is_found),
         cmocka_unit_test(knows_which_endpoints_are_local),
         T(other_machines_need_keys),
         T(messages_go_there_and_back_over_tcp),

@@ -294,6 +294,8 @@ static void the_process_before_a_restarted_node_is_a_stranger(void **s)
     gw_brain *b = make_ready();
     to_prefilling(b);
     bt_msg m = hello_msg(BT_ROLE_PREFILL);
+    step(b, &(gw_event){.type = GW_EV_CUT, .u.cut = PREFILL});
+    now += GW_REDIAL_US;
     from(b, OTHER, &m);
     assert_null(gateway_kit_did(acts, GW_DO_FAIL));
     assert_non_null(gateway_kit_said(acts, DECODE, BT_MSG_ABORT));
@@ -301,7 +303,11 @@ static void the_process_before_a_restarted_node_is_a_stranger(void **s)
     assert_int_equal(gateway_kit_said(acts, PREFILL, BT_MSG_REJECT)->u.reject.code, BT_EAGAIN);
     m = hello_msg(BT_ROLE_PREFILL);
     from(b, PREFILL, &m);
-    assert_int_equal(gateway_kit_said(acts, PREFILL, BT_MSG_REJECT)->u.reject.code, BT_EARG);
+    assert_non_null(gateway_kit_said(acts, OTHER, BT_MSG_HEARTBEAT)); /* whoever has the name is asked */
+    beat(b, OTHER);
+    m = hello_msg(BT_ROLE_PREFILL);
+    from(b, PREFILL, &m);
+    assert_int_equal(gateway_kit_said(acts, PREFILL, BT_MSG_REJECT)->u.reject.code, BT_EAUTH);
     gw_brain_free(b);
 }
 

@@ -113,6 +113,7 @@ static void nodes_are_summed_by_role_and_over_their_lives(void **state)
     beat(&k, PA, 200, 0); /* a count that falls is none */
     beat(&k, DA, 7, 0);
     beat(&k, DB, 8, 5);
+    gateway_kit_die(&k, PA);
     gateway_kit_join(&k, PA_AGAIN);
     beat(&k, PA_AGAIN, 40, 0);
     const gw_device_sum *s = gw_brain_registry(k.b)->device;

@@ -227,6 +227,105 @@ static void each_node_is_told_the_others_key_and_a_message_under_another_key_is_
     gateway_kit_close(&k);
 }
 
+/* HELLO of a second process under the name of DA, who has a key of its own. */
+static void greet_as_da(gateway_kit *k)
+{
+    bt_msg m = gateway_kit_hello(DA_AGAIN);
+    m.u.hello.pid = 812;
+    m.from_address = "10.0.0.4";
+    m.from_name = "decode-9";
+    gateway_kit_from(k, DA_AGAIN, &m);
+}
+
+static void of_two_processes_with_one_name_the_one_that_answers_stays(void **s)
+{
+    (void)s;
+    gateway_kit k;
+    gateway_kit_open(&k, NULL);
+    bt_msg m = gateway_kit_hello(DA);
+    m.u.hello.pid = 4711;
+    m.from_address = "10.0.0.3";
+    m.from_name = "decode-0";
+    gateway_kit_from(&k, DA, &m);
+    for (int i = 0; i < 20; i++) { /* for 10 s */
+        gateway_kit_wait(&k, SECOND / 2);
+        gateway_kit_beat(&k, DA);
+        greet_as_da(&k);
+        assert_null(SAID(&k, DA_AGAIN, BT_MSG_WELCOME));
+        const bt_msg *no = SAID(&k, DA_AGAIN, BT_MSG_REJECT);
+        assert_int_equal(!no, i % 2 == 0); /* it is asked; it has answered */
+        if (!no) assert_non_null(SAID(&k, DA, BT_MSG_HEARTBEAT));
+        if (!no) continue;
+        assert_int_equal(no->u.reject.code, BT_EAUTH);
+        static const char *const said[] = {"'da'", "process 4711 at 10.0.0.3, key decode-0",
+                                           "process 812 at 10.0.0.4, key decode-9"};
+        for (int w = 0; w < 3; w++) {
+            assert_non_null(strstr(no->u.reject.text, said[w]));
+            assert_non_null(strstr(DID(&k, GW_DO_LOG)->u.log.text, said[w]));
+        }
+    }
+    assert_int_equal(gateway_kit_node(&k, DA)->state, GW_NODE_READY);
+    assert_null(gateway_kit_node(&k, DA_AGAIN));
+    gateway_kit_close(&k);
+}
+
+static void a_name_whose_process_does_not_answer_is_given_to_the_next_within_a_second(void **s)
+{
+    (void)s;
+    gateway_kit k;
+    open_two_pairs(&k);
+    greet_as_da(&k); /* DA has died without a word, a moment after it was heard */
+    assert_null(SAID(&k, DA_AGAIN, BT_MSG_WELCOME));
+    gateway_kit_wait(&k, SECOND / 2);
+    greet_as_da(&k);
+    assert_null(SAID(&k, DA_AGAIN, BT_MSG_WELCOME));
+    gateway_kit_wait(&k, SECOND / 2);
+    greet_as_da(&k);
+    assert_non_null(SAID(&k, DA_AGAIN, BT_MSG_WELCOME));
+    gateway_kit_close(&k);
+    for (int how = 0; how < 3; how++) { /* at once: its connection has ended, it is gone, or it said so */
+        open_two_pairs(&k);
+        if (how == 0) gateway_kit_die(&k, DA);
+        if (how == 1) gateway_kit_pass(&k, 6 * SECOND, NULL, 0);
+        if (how == 2) gateway_kit_from(&k, DA, &(bt_msg){.type = BT_MSG_BYE});
+        greet_as_da(&k);
+        assert_non_null(SAID(&k, DA_AGAIN, BT_MSG_WELCOME));
+        gateway_kit_close(&k);
+    }
+}
+
+static void an_answer_to_an_old_question_keeps_no_name(void **s)
+{
+    (void)s;
+    gateway_kit k;
+    open_two_pairs(&k);
+    greet_as_da(&k);
+    gateway_kit_beat(&k, DA);
+    gateway_kit_pass(&k, 3 * SECOND, NULL, 0); /* DA dies, and so does who wanted its name */
+    for (int i = 0; i < 3; i++) {
+        greet_as_da(&k);
+        assert_null(SAID(&k, DA_AGAIN, BT_MSG_REJECT));
+        assert_int_equal(SAID(&k, DA_AGAIN, BT_MSG_WELCOME) != NULL, i == 2);
+        gateway_kit_wait(&k, SECOND / 2);
+    }
+    gateway_kit_close(&k);
+}
+
+static void a_name_that_the_allow_list_gives_to_another_key_is_refused(void **s)
+{
+    (void)s;
+    gateway_kit k;
+    gateway_kit_open(&k, NULL);
+    bt_msg m = gateway_kit_hello(DA);
+    m.from_name = "decode-9";
+    m.is_anothers_name = true;
+    gateway_kit_from(&k, DA, &m);
+    assert_int_equal(SAID(&k, DA, BT_MSG_REJECT)->u.reject.code, BT_EAUTH);
+    assert_non_null(strstr(SAID(&k, DA, BT_MSG_REJECT)->u.reject.text, "decode-9"));
+    assert_null(gateway_kit_node(&k, DA));
+    gateway_kit_close(&k);
+}
+
 static void ask_role(gateway_kit *k, const char *node_id, bt_role role, uint64_t token)
 {
     gw_event ev = {.type = GW_EV_ROLE, .u.role = {.role = role, .token = token}};
@@ -277,6 +376,7 @@ static void every_question_for_a_role_has_one_answer_in_its_time(void **s)
     }
     ask_role(&k, "da", BT_ROLE_PREFILL, 3);
     assert_int_equal(DID(&k, GW_DO_ROLE_ANSWER)->u.role_answer.code, BT_EAGAIN);
+    gateway_kit_die(&k, DA);
     bt_msg m = gateway_kit_hello(DA_AGAIN); /* the process that was asked is no more */
     gateway_kit_from(&k, DA_AGAIN, &m);
     gateway_kit_wait(&k, 0);
@@ -346,6 +446,10 @@ int main(void)
         cmocka_unit_test(a_request_may_bring_its_own_policy),
         cmocka_unit_test(figures_of_what_was_there_already_are_passed_on),
         cmocka_unit_test(each_node_is_told_the_others_key_and_a_message_under_another_key_is_dropped),
+        cmocka_unit_test(of_two_processes_with_one_name_the_one_that_answers_stays),
+        cmocka_unit_test(a_name_whose_process_does_not_answer_is_given_to_the_next_within_a_second),
+        cmocka_unit_test(an_answer_to_an_old_question_keeps_no_name),
+        cmocka_unit_test(a_name_that_the_allow_list_gives_to_another_key_is_refused),
         cmocka_unit_test(a_node_is_asked_for_another_role_until_it_answers),
         cmocka_unit_test(every_question_for_a_role_has_one_answer_in_its_time),
         cmocka_unit_test(a_full_queue_says_when_half_of_it_will_have_gone),

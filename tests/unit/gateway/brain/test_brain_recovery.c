@@ -74,6 +74,7 @@ static void a_lost_decode_node_costs_no_token_wherever_the_request_was(void **s)
             begin(&k, u);
             gateway_kit_join(&k, DB);
             if (restarted) {
+                gateway_kit_die(&k, DA);
                 bt_msg m = gateway_kit_hello(DA_AGAIN);
                 gateway_kit_from(&k, DA_AGAIN, &m);
             } else {
@@ -183,6 +184,7 @@ static void a_lost_prefill_node_costs_no_token_until_its_rows_are_committed(void
         gateway_kit k;
         begin(&k, u);
         gateway_kit_join(&k, PB);
+        gateway_kit_die(&k, PA);
         bt_msg m = gateway_kit_hello(PA_AGAIN);
         gateway_kit_from(&k, PA_AGAIN, &m);
         assert_non_null(SAID(&k, DA, BT_MSG_ABORT));
@@ -198,6 +200,7 @@ static void a_lost_prefill_node_is_not_missed_once_its_rows_are_committed(void *
         gateway_kit k;
         begin(&k, told ? TOKEN_0 : TOKENS); /* a token of the decode node says it too */
         if (told) gateway_kit_say(&k, PA, BT_MSG_PREFILL_DONE, 1);
+        gateway_kit_die(&k, PA);
         bt_msg m = gateway_kit_hello(PA_AGAIN);
         gateway_kit_from(&k, PA_AGAIN, &m);
         assert_int_equal(gw_brain_active(k.b), 1);
@@ -242,6 +245,7 @@ static void an_error_comes_exactly_when_the_recovery_time_is_over(void **s)
     (void)s;
     gateway_kit k;
     begin(&k, TOKENS);
+    gateway_kit_die(&k, DA);
     bt_msg m = gateway_kit_hello(DA_AGAIN); /* the loss: it greets, and is never heard again */
     gateway_kit_from(&k, DA_AGAIN, &m);
     gateway_kit_pass(&k, 30 * SECOND - 1, ALIVE(PA));
@@ -527,6 +531,7 @@ static void a_request_that_no_present_node_may_continue_holds_up_nobody(void **s
     (void)s;
     gateway_kit k;
     begin(&k, TOKENS);
+    gateway_kit_die(&k, DA);
     bt_msg m = gateway_kit_hello(DA_AGAIN); /* the name comes back with another class */
     strcpy(m.u.hello.exactness, "int8");
     gateway_kit_from(&k, DA_AGAIN, &m);
