@@ -362,7 +362,13 @@ static bt_err open_brain(node *n, bt_fault *fault)
     bc.growth_tokens = (uint32_t)n->o->growth_tokens;
     bc.window_bytes = n->o->window_bytes;
     bt_err e = open_bulk(n, endpoint, fault);
+    if (e == BT_OK && !n->o->advertise && bt_sock_endpoint_is_any(endpoint)) {
+        char bound[BT_SOCK_ENDPOINT_BYTES];
+        memcpy(bound, endpoint, sizeof bound);
+        e = bt_shell_reachable(endpoint, n->shell, n->o->listen, bound, fault);
+    }
     setup.kv_endpoint = n->o->advertise ? n->o->advertise : endpoint;
+    if (e == BT_OK) bt_shell_warn_of_address(n->shell, setup.kv_endpoint);
     if (e == BT_OK) e = open_store(n, &setup, &bc, fault);
     if (e < 0) return e;
     bt_log(BT_LOG_INFO,
@@ -482,11 +488,26 @@ static bt_err open_engines(node *n, bt_fault *fault)
     return bt_prefill_new(&n->local, n->model, &pc, fault);
 }
 
+/* Before any memory is taken: an address that nobody else can dial is found out now. */
+static bt_err check_address(const node *n, bt_fault *fault)
+{
+    const dc_options *o = n->o;
+    if (o->advertise && !bt_sock_endpoint_can_be_dialled(o->advertise))
+        return bt_fail(
+            fault, BT_EARG,
+            "--advertise '%.100s' is no address that prefill nodes can dial: give tcp://ADDRESS:PORT "
+            "of this machine",
+            o->advertise);
+    if (o->advertise || !bt_sock_endpoint_is_any(o->listen)) return BT_OK;
+    return bt_shell_reachable(NULL, n->shell, o->listen, NULL, fault);
+}
+
 static bt_err open_node(node *n, bt_fault *fault)
 {
     char path[4096];
     const bt_shell_config sc = {.keys_dir = n->o->node->keys,
                                 .key_name = n->o->node->key,
+                                .node_id = n->o->node->id,
                                 .role = BT_PEER_DECODE,
                                 .gateways = n->o->node->gateways.items,
                                 .gateways_len = n->o->node->gateways.count,
@@ -496,6 +517,7 @@ static bt_err open_node(node *n, bt_fault *fault)
         .on_drain_over = on_drain_over, .on_rss = on_rss, .is_ready = is_ready, .ud = n};
     /* The shell first: it blocks signals before any thread is made. */
     bt_err e = bt_shell_new(&n->shell, &sc, &handler, fault);
+    if (e == BT_OK) e = check_address(n, fault);
     if (e == BT_OK) e = bt_model_find(path, sizeof path, n->o->node->model, fault);
     bt_wait_tell(NULL, BT_MODEL_OPENING, 0, 0);
     if (e == BT_OK) e = bt_model_open(&n->model, path, fault);

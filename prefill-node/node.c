@@ -490,6 +490,7 @@ static bt_err open_node(node *n, bt_fault *fault)
     char path[4096];
     const bt_shell_config sc = {.keys_dir = n->o->node->keys,
                                 .key_name = n->o->node->key,
+                                .node_id = n->o->node->id,
                                 .role = BT_PEER_PREFILL,
                                 .gateways = n->o->node->gateways.items,
                                 .gateways_len = n->o->node->gateways.count,

@@ -30,7 +30,6 @@ typedef struct config {
 
 static const bt_opt prefill_opts[] = {
     BT_OPT_ALL(bt_node_opts, config, node, NULL),
-    {.of = &bt_node_opts, .name = "id", .def = "prefill-0"},
     {.of = &bt_engine_opts, .group = AS_PREFILL, .name = "engine", BT_OPT_AT(config, prefill.engine)},
     BT_OPT_ALL(pf_opts, config, prefill, AS_PREFILL),
     BT_OPT_ALL(bt_obtain_opts, config, want, NULL),
@@ -42,7 +41,6 @@ static const bt_opt prefill_opts[] = {
 
 static const bt_opt decode_opts[] = {
     BT_OPT_ALL(bt_node_opts, config, node, NULL),
-    {.of = &bt_node_opts, .name = "id", .def = "decode-0"},
     {.of = &bt_engine_opts, .group = AS_DECODE, .name = "engine", BT_OPT_AT(config, decode.engine),
      .def = BT_ENGINE_DEFAULT_DECODE, .choices = bt_engine_decode_names,
      .help = "what computes: the integer NPU, where its package has rows of one token (see --shape-policy), "
@@ -82,6 +80,14 @@ static void complete(config *c, bt_role first)
 
 static const char *name_of(bt_role r) { return r == BT_ROLE_DECODE ? "decode" : "prefill"; }
 
+static bt_err name_node(config *c, bt_role first, bt_fault *fault)
+{
+    static char id[BT_MSG_MAX_ID_BYTES + 1];
+    bt_node_setup_id(id, first, c->node.keys, c->node.key);
+    if (!c->node.id) c->node.id = id;
+    return bt_node_setup_check_id(c->node.id, fault);
+}
+
 static int serve(const config *c, bt_role first)
 {
     bt_role role = first, home = first; /* home: the last role in which it could serve */
@@ -111,7 +117,7 @@ int node_main(int argc, char **argv, bt_role first)
     int rc = bt_opt_start(&args, program, argc, argv, &c);
     if (rc >= 0) return rc;
     bt_fault fault;
-    if (bt_node_device_check(&c.node, &fault) < 0) {
+    if (name_node(&c, first, &fault) < 0 || bt_node_device_check(&c.node, &fault) < 0) {
         bt_opt_usage_error(program->name, &fault);
         bt_opt_done(&args);
         return 2;

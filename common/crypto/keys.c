@@ -110,8 +110,7 @@ static bt_err open_key(int *ret, const char *path, bt_fault *fault)
     return BT_OK;
 }
 
-/* The name of the one NAME.secret in dir. */
-static bt_err find_only(char ret[BT_KEYS_NAME_BYTES], const char *dir, bt_fault *fault)
+bt_err bt_keys_find(char ret[BT_KEYS_NAME_BYTES], const char *dir, bt_fault *fault)
 {
     static const char suffix[] = ".secret";
     char found[BT_KEYS_NAME_BYTES] = "", other[BT_KEYS_NAME_BYTES] = "";
@@ -146,7 +145,7 @@ bt_err bt_keys_load(bt_keys *ret, const char *dir, const char *name, bt_fault *f
     bt_keys keys = {"", ""};
     struct stat st;
     int fd = -1;
-    bt_err e = name ? BT_OK : find_only(only, dir, fault);
+    bt_err e = name ? BT_OK : bt_keys_find(only, dir, fault);
     if (e == BT_OK) e = bt_keys_path(path, dir, name ? name : only, ".secret", fault);
     if (e < 0 || (e = open_key(&fd, path, fault)) < 0) return e;
     if (fstat(fd, &st) < 0) e = bt_fail(fault, BT_EIO, "cannot look at '%s': %s", path, strerror(errno));

@@ -26,6 +26,8 @@ bt_err bt_keys_make(bt_keys *ret, bt_fault *fault);
 void bt_keys_wipe(bt_keys *keys); /* NULL is fine */
 
 bool bt_keys_is_name(const char *name);
+/* The name of the only NAME.secret in DIR. BT_EAUTH: it holds none or several; BT_EIO. */
+bt_err bt_keys_find(char ret[BT_KEYS_NAME_BYTES], const char *dir, bt_fault *fault);
 /* DIR/NAME and the suffix. BT_EARG: not a name, or too long. */
 bt_err bt_keys_path(char ret[BT_KEYS_PATH_BYTES], const char *dir, const char *name, const char *suffix,
                     bt_fault *fault);

@@ -3,6 +3,7 @@
 #include "rt/zap.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct bt_net {
     bt_loop *loop;
@@ -71,6 +72,19 @@ unsigned bt_net_own_roles(const bt_net *n)
     return bt_keys_from_z85(key, bt_sock_ctx_public_key(n->ctx), NULL) < 0
                ? 0
                : bt_peer_auth_roles(n->allow, key);
+}
+
+bt_err bt_net_check_id(const bt_net *n, const char *node_id, bt_fault *fault)
+{
+    uint8_t own[32], owner[32];
+    if (!n->allow || bt_peer_auth_find(owner, n->allow, ~0u, node_id, NULL) < 0) return BT_OK;
+    if (bt_keys_from_z85(own, bt_sock_ctx_public_key(n->ctx), NULL) == BT_OK &&
+        memcmp(own, owner, sizeof own) == 0)
+        return BT_OK;
+    return bt_fail(fault, BT_EAUTH,
+                   "--id '%s': '%.120s/allow' gives that name to another key than this process's: give --id "
+                   "another name, or --key NAME",
+                   node_id, n->keys_dir);
 }
 
 void bt_net_close(bt_net *n)

@@ -20,6 +20,8 @@ bt_err bt_net_open(bt_net **ret, bt_loop *loop, const char *keys_dir, const char
 bt_err bt_net_reload(size_t *ret_keys, bt_net *n, bt_fault *fault);
 unsigned bt_net_own_roles(const bt_net *n); /* roles of this process's own key in the present list; all roles without
                                                keys */
+/* BT_EAUTH: the allow list gives this node_id to another key than this process's. */
+bt_err bt_net_check_id(const bt_net *n, const char *node_id, bt_fault *fault);
 void bt_net_close(bt_net *n); /* after its links, before the loop; waits at most their linger; NULL is fine */
 uint64_t bt_net_refused(const bt_net *n); /* peers turned away by key */
 

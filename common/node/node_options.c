@@ -19,7 +19,10 @@ static const bt_opt rows[] = {
      .help = "control address of a gateway to serve; at most 8; with keys also ENDPOINT@NAME: which "
              "gateway's key it has"},
     {.group = "Network", .name = "id", .value = "NAME", BT_OPT_AT(bt_node_options, id), .type = BT_OPT_STRING,
-     .help = "this node's name, the same after a restart, different from all others"},
+     .example = "decode-3",
+     .help =
+         "this node's name, the same after a restart, different from all others; without it that of its key, "
+         "or without keys prefill-0 or decode-0"},
     {.of = &bt_keys_opts, .name = "keys", BT_OPT_AT(bt_node_options, keys)},
     {.of = &bt_keys_opts, .name = "key", BT_OPT_AT(bt_node_options, key)},
     {.of = &bt_device_opts, .name = "decode-profile", BT_OPT_AT(bt_node_options, decode_profile),

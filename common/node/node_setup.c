@@ -3,6 +3,7 @@
 #include "base/cache_files.h"
 #include "base/log.h"
 #include "base/num.h"
+#include "crypto/keys.h"
 #include "kernels/kernels.h"
 
 #include <inttypes.h>
@@ -74,6 +75,24 @@ static bool is_name(const char *text, size_t max)
     return n > 0 && n <= max;
 }
 
+/* A folder of keys without one key to take the name from is an error that the links will report. */
+void bt_node_setup_id(char ret[BT_MSG_MAX_ID_BYTES + 1], bt_role role, const char *keys_dir, const char *key)
+{
+    char only[BT_KEYS_NAME_BYTES];
+    if (!key && keys_dir && bt_keys_find(only, keys_dir, NULL) == BT_OK) key = only;
+    if (!key || !keys_dir) key = role == BT_ROLE_DECODE ? "decode-0" : "prefill-0";
+    snprintf(ret, BT_MSG_MAX_ID_BYTES + 1, "%s", key);
+}
+
+bt_err bt_node_setup_check_id(const char *id, bt_fault *fault)
+{
+    return is_name(id, BT_MSG_MAX_ID_BYTES)
+               ? BT_OK
+               : bt_fail(fault, BT_EARG,
+                         "--id '%.100s': must be 1 to %d printable ASCII characters without spaces", id,
+                         BT_MSG_MAX_ID_BYTES);
+}
+
 void bt_node_setup_class(char ret[BT_MSG_MAX_TEXT_BYTES + 1], bt_role role, const char *engine,
                          const char *weights, bt_kv_dtype dtype)
 {
@@ -87,10 +106,8 @@ bt_err bt_node_setup_hello(bt_msg_hello *ret, const bt_node_setup *s, const bt_k
 {
     const bt_hparams *h = &s->model->hp;
     const bt_kv_dtype dtype = bt_kv_dtype_of(s->kv_elem_bytes);
-    if (!is_name(s->node_id, BT_MSG_MAX_ID_BYTES))
-        return bt_fail(fault, BT_EARG,
-                       "--id '%.100s': must be 1 to %d printable ASCII characters without spaces", s->node_id,
-                       BT_MSG_MAX_ID_BYTES);
+    const bt_err e = bt_node_setup_check_id(s->node_id, fault);
+    if (e < 0) return e;
     if (s->kv_endpoint && !is_name(s->kv_endpoint, BT_MSG_MAX_ENDPOINT_BYTES))
         return bt_fail(fault, BT_EARG,
                        "prefill nodes cannot be told the address '%.100s': it must be 1 to %d printable "

@@ -28,6 +28,11 @@ bt_err bt_node_setup_pages(bt_kv_pages **ret, const bt_node_setup *s, bt_fault *
 /* Logs where the memory, and not an option, makes sequences shorter than the model allows, and how long they could be
  * with int8 KV. wants_ctx: --ctx-size; 0: as much as fits. */
 void bt_node_setup_say_short(const bt_node_setup *s, uint64_t wants_ctx);
+/* The id of a node that is given none: the name of its key, `key` or the only one of keys_dir; without one
+ * "prefill-0" or "decode-0". */
+void bt_node_setup_id(char ret[BT_MSG_MAX_ID_BYTES + 1], bt_role role, const char *keys_dir, const char *key);
+/* BT_EARG: not a name that HELLO takes. */
+bt_err bt_node_setup_check_id(const char *id, bt_fault *fault);
 /* Fills all of HELLO except the load. BT_EARG: a name or endpoint that is too long for HELLO. */
 bt_err bt_node_setup_hello(bt_msg_hello *ret, const bt_node_setup *s, const bt_kv_pages *pages, bt_fault *fault);
 /* The exactness class in HELLO: role, engine, weights, KV type and version of the kernels. */

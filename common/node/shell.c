@@ -232,6 +232,7 @@ bt_err bt_shell_new(bt_shell **ret, const bt_shell_config *config, const bt_shel
     if (e == BT_OK) e = bt_loop_on_signals(s->loop, on_signal, s, fault);
     if (e == BT_OK)
         e = bt_net_open(&s->net, s->loop, config->keys_dir, config->key_name, config->role, fault);
+    if (e == BT_OK) e = bt_net_check_id(s->net, config->node_id, fault);
     if (e == BT_OK && ((e = bt_loop_add_timer(&s->timer, s->loop, 0, LONGEST_WAIT_MS, on_timer, s)) < 0 ||
                        (e = bt_loop_add_timer(&id, s->loop, 0, RSS_EVERY_MS, on_rss, s)) < 0))
         bt_fail(fault, e, "the event loop takes no more watches or timers: %s", bt_err_name(e));
@@ -270,6 +271,83 @@ void bt_shell_leave(bt_shell *s, bt_role next)
 }
 
 bt_role bt_shell_next(const bt_shell *s) { return s->draining ? 0 : s->next; }
+
+/* ---- addresses ---- */
+
+static bool is_loopback(const char *address)
+{
+    return !strncmp(address, "127.", 4) || !strcmp(address, "[::1]");
+}
+
+static bt_err find_own_address(char own[BT_SOCK_ADDRESS_BYTES], const bt_shell *s, const char *listen,
+                               bt_fault *fault)
+{
+    own[0] = 0;
+    for (size_t i = 0; i < s->config.gateways_len; i++) {
+        char endpoint[BT_SOCK_ENDPOINT_BYTES], address[BT_SOCK_ADDRESS_BYTES];
+        const char *name;
+        bt_fault why = {""};
+        bt_err e = split_gateway(endpoint, &name, s->config.gateways[i], fault);
+        if (e < 0) return e;
+        if (strncmp(endpoint, "tcp://", 6)) continue;
+        if ((e = bt_sock_local_address(address, endpoint, &why)) < 0)
+            return bt_fail(
+                fault, BT_EARG,
+                "--listen %.60s: this machine's address towards the gateway is not known (%.80s); give "
+                "--advertise tcp://ADDRESS:PORT",
+                listen, why.text);
+        if (!own[0] || is_loopback(own)) memcpy(own, address, sizeof address);
+        else if (!is_loopback(address) && strcmp(own, address))
+            return bt_fail(
+                fault, BT_EARG,
+                "--listen %.60s: the gateways are dialled from %s and from %s; say which one prefill nodes "
+                "dial: --advertise tcp://ADDRESS:PORT",
+                listen, own, address);
+    }
+    return own[0]
+               ? BT_OK
+               : bt_fail(
+                     fault, BT_EARG,
+                     "--listen %.60s is no address that prefill nodes can dial, and no gateway is dialled by "
+                     "TCP; give --advertise tcp://ADDRESS:PORT",
+                     listen);
+}
+
+bt_err bt_shell_reachable(char ret[BT_SOCK_ENDPOINT_BYTES], const bt_shell *s, const char *listen,
+                          const char *bound, bt_fault *fault)
+{
+    char own[BT_SOCK_ADDRESS_BYTES];
+    const bt_err e = find_own_address(own, s, listen, fault);
+    if (e < 0) return e;
+    if ((*own == '[' && listen[6] != '[') || !strncmp(own, "[fe80:", 6))
+        return bt_fail(
+            fault, BT_EARG,
+            "--listen %.60s cannot be reached at %s, from where the gateway is dialled; give --advertise "
+            "tcp://ADDRESS:PORT%s",
+            listen, own, listen[6] == '[' ? "" : ", or --listen tcp://[::]:PORT");
+    if (!bound) return BT_OK;
+    snprintf(ret, BT_SOCK_ENDPOINT_BYTES, "tcp://%s%s", own, strrchr(bound, ':'));
+    bt_log(is_loopback(own) ? BT_LOG_WARN : BT_LOG_INFO, "prefill nodes are told to dial %s%s", ret,
+           is_loopback(own) ? ", as only this machine can; where they are elsewhere, give --advertise" : "");
+    return BT_OK;
+}
+
+void bt_shell_warn_of_address(const bt_shell *s, const char *endpoint)
+{
+    for (size_t i = 0; i < s->config.gateways_len && bt_sock_endpoint_is_local(endpoint); i++) {
+        char gateway[BT_SOCK_ENDPOINT_BYTES];
+        const char *name;
+        if (split_gateway(gateway, &name, s->config.gateways[i], NULL) < 0 ||
+            bt_sock_endpoint_is_local(gateway))
+            continue;
+        bt_log(BT_LOG_WARN,
+               "prefill nodes are told %s, which only this machine can dial, and the gateway at %s is "
+               "elsewhere: give "
+               "--listen tcp://0.0.0.0:PORT where prefill nodes are elsewhere too",
+               endpoint, gateway);
+        return;
+    }
+}
 
 void bt_shell_send_control(bt_shell *s, uint32_t gateway, const bt_msg *m)
 {

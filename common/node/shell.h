@@ -27,6 +27,7 @@ typedef struct bt_shell_handler {
 typedef struct bt_shell_config {
     const char *keys_dir, *key_name; /* NULL: no keys; name of this node's secret, NULL: the only one */
     bt_peer_role role;               /* the role that this node's key must have */
+    const char *node_id;             /* one that the allow list does not give to another key */
     const char *const *gateways;
     size_t gateways_len; /* 1..BT_GATES_MAX; with keys ENDPOINT, or ENDPOINT@NAME with the name of the gateway's key */
     int64_t drain_timeout_ms;
@@ -38,6 +39,14 @@ void bt_shell_free(bt_shell *s); /* NULL is fine */
 bt_loop *bt_shell_loop(const bt_shell *s);
 bt_net *bt_shell_net(const bt_shell *s);
 const bt_incarnation *bt_shell_self(const bt_shell *s); /* drawn in _new */
+
+/* What others dial to reach `listen`, where that stands for all of this machine: the address from which the gateways
+ * are dialled, with the port that is bound. For a start that fails early: bound NULL, and *ret is not to be used.
+ * BT_EARG: there is none, or several, or one of another kind. */
+bt_err bt_shell_reachable(char ret[BT_SOCK_ENDPOINT_BYTES], const bt_shell *s, const char *listen, const char *bound,
+                          bt_fault *fault);
+/* Logs a warning where only this machine can dial what others are told, and a gateway is elsewhere. */
+void bt_shell_warn_of_address(const bt_shell *s, const char *endpoint);
 
 /* A message that cannot be sent now is dropped; the latest HELLO or HEARTBEAT goes out as soon as there is a
  * connection. */

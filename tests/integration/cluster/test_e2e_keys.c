@@ -95,13 +95,16 @@ static void start_gateway(by_hand *h, const char *keys_dir)
     assert_true(cluster_find_gateway(h->url, h->control, h->gateway, spawn_patience(READY_MS)));
 }
 
-/* key NULL: the only one of keys_dir; keys_dir NULL: none. */
-static spawn *start_node(const by_hand *h, const char *program, const char *id, const char *keys_dir,
-                         const char *key)
+/* id NULL: the default; key NULL: the only one of keys_dir; keys_dir NULL: none; listen: of a decode node. */
+static spawn *start_node_at(const by_hand *h, const char *program, const char *id, const char *keys_dir,
+                            const char *key, const char *listen)
 {
-    const char *argv[20] = {program, "-m", spawn_tiny_model(1), "--gateway", h->control,
-                            "--id",  id,   "--threads",         "1"};
-    size_t n = 9;
+    const char *argv[20] = {program, "-m", spawn_tiny_model(1), "--gateway", h->control, "--threads", "1"};
+    size_t n = 7;
+    if (id) {
+        argv[n++] = "--id";
+        argv[n++] = id;
+    }
     if (keys_dir) {
         argv[n++] = "--keys";
         argv[n++] = keys_dir;
@@ -112,9 +115,15 @@ static spawn *start_node(const by_hand *h, const char *program, const char *id, 
     }
     if (strcmp(program, "baton-decode") == 0) {
         argv[n++] = "--listen";
-        argv[n++] = "tcp://127.0.0.1:*";
+        argv[n++] = listen;
     }
     return spawn_start(argv);
+}
+
+static spawn *start_node(const by_hand *h, const char *program, const char *id, const char *keys_dir,
+                         const char *key)
+{
+    return start_node_at(h, program, id, keys_dir, key, "tcp://127.0.0.1:*");
 }
 
 static void end(spawn *s) { assert_true(cluster_end(s, spawn_patience(20000))); }
@@ -234,6 +243,99 @@ static void a_decode_key_is_not_good_for_a_prefill_node(void **state)
     end(false_prefill);
     end(decode);
     end(h.gateway);
+}
+
+static void a_node_is_called_as_its_key_and_not_as_another(void **state)
+{
+    by_hand h;
+    char forged[256], list[1024];
+    (void)state;
+    start_gateway(&h, keys);
+    spawn *decode = start_node(&h, "baton-decode", NULL, keys, "decode-0"),
+          *prefill = start_node(&h, "baton-prefill", NULL, keys, "prefill-0");
+    assert_true(cluster_wait_node(h.url, "decode-0", "ready", 0, spawn_patience(READY_MS)));
+    assert_true(cluster_wait_node(h.url, "prefill-0", "ready", 0, spawn_patience(READY_MS)));
+    /* Its own program refuses. */
+    spawn *mistaken = start_node(&h, "baton-decode", "prefill-0", keys, "decode-0");
+    assert_int_equal(spawn_wait(mistaken, spawn_patience(10000)), 1);
+    assert_non_null(strstr(spawn_err(mistaken), "gives that name to another key"));
+    assert_null(strstr(spawn_err(mistaken), "model"));
+    /* With a list of its own that names nobody else, the gateway does; the folder's only key is the node's.
+     */
+    make_dir(forged, sizeof forged, "nameless");
+    copy(keys, "decode-0.secret", forged, "decode-0.secret");
+    snprintf(list, sizeof list, "%s", line_of(read_text(file_in(keys, "allow")), "gateway"));
+    snprintf(list + strlen(list), sizeof list - strlen(list), "%s",
+             line_of(read_text(file_in(keys, "allow")), "decode-0"));
+    write_text(file_in(forged, "allow"), list);
+    spawn *forger = start_node(&h, "baton-decode", "prefill-0", forged, NULL);
+    assert_true(spawn_wait_err(forger, "gives the name 'prefill-0' to another key",
+                               spawn_patience(READY_MS)));
+    assert_true(spawn_wait_err(h.gateway, "gives the name 'prefill-0' to another key",
+                               spawn_patience(10000)));
+    assert_true(cluster_serves(h.url));
+    end(forger);
+    spawn *second = start_node(&h, "baton-decode", NULL, forged, NULL);
+    assert_true(spawn_wait_err(second, "'decode-0' is process", spawn_patience(READY_MS)));
+    assert_true(cluster_serves(h.url));
+    end(second);
+    end(prefill);
+    end(decode);
+    end(h.gateway);
+}
+
+/* They come one after the other, as on two machines with the default id. */
+static void a_second_node_of_one_id_turns_nobody_out_and_stands_in_when_the_first_dies(void **state)
+{
+    by_hand h;
+    (void)state;
+    start_gateway(&h, NULL);
+    spawn *prefill = start_node(&h, "baton-prefill", NULL, NULL, NULL),
+          *first = start_node(&h, "baton-decode", NULL, NULL, NULL);
+    assert_true(cluster_wait_health(h.url, 200, spawn_patience(READY_MS)));
+    spawn *second = start_node(&h, "baton-decode", NULL, NULL, NULL);
+    char one[64], two[64];
+    snprintf(one, sizeof one, "is process %d at 127.0.0.1", (int)spawn_pid(first));
+    snprintf(two, sizeof two, "not process %d at 127.0.0.1", (int)spawn_pid(second));
+    assert_true(spawn_wait_err(h.gateway, two, spawn_patience(READY_MS)));
+    assert_true(spawn_wait_err(second, one, spawn_patience(10000)));
+    assert_non_null(strstr(spawn_err(h.gateway), one));
+    assert_non_null(strstr(spawn_err(second), two));
+    for (int i = 0; i < 3; i++) assert_true(cluster_serves(h.url));
+    assert_null(strstr(spawn_err(second), "info: ready"));
+    spawn_signal(first, SIGKILL);
+    (void)spawn_wait(first, spawn_patience(10000));
+    assert_true(spawn_wait_err(second, "info: ready", spawn_patience(20000)));
+    assert_true(cluster_wait_health(h.url, 200, spawn_patience(10000)));
+    assert_true(cluster_serves(h.url));
+    end(second);
+    end(prefill);
+    end(h.gateway);
+}
+
+static void a_node_that_listens_everywhere_tells_the_address_towards_its_gateway(void **state)
+{
+    static const char *const everywhere[] = {"tcp://0.0.0.0:*", "tcp://*:*", "tcp://[::]:0"};
+    by_hand h;
+    (void)state;
+    start_gateway(&h, keys);
+    spawn *prefill = start_node(&h, "baton-prefill", "p", keys, "prefill-0");
+    for (size_t i = 0; i < sizeof everywhere / sizeof *everywhere; i++) {
+        if (strchr(everywhere[i], '[') && access("/proc/net/if_inet6", R_OK) < 0) continue; /* no IPv6 here */
+        spawn *decode = start_node_at(&h, "baton-decode", "d", keys, "decode-0", everywhere[i]);
+        assert_true(spawn_wait_err(decode, "told to dial tcp://127.0.0.1:", spawn_patience(READY_MS)));
+        assert_true(cluster_wait_health(h.url, 200, spawn_patience(READY_MS)));
+        assert_true(cluster_serves(h.url));
+        end(decode);
+        assert_true(cluster_wait_health(h.url, 503, spawn_patience(10000)));
+    }
+    end(prefill);
+    end(h.gateway);
+    snprintf(h.control, sizeof h.control, "ipc://%s", spawn_path("nobody"));
+    spawn *lost = start_node_at(&h, "baton-decode", "d", keys, "decode-0", everywhere[0]);
+    assert_int_equal(spawn_wait(lost, spawn_patience(10000)), 1);
+    assert_non_null(strstr(spawn_err(lost), "give --advertise tcp://ADDRESS:PORT"));
+    assert_null(strstr(spawn_err(lost), "model"));
 }
 
 static void a_node_is_added_and_removed_while_everything_runs(void **state)
@@ -359,6 +461,11 @@ int main(void)
         cmocka_unit_test_teardown(a_strange_key_or_none_does_not_join, cluster_teardown),
         cmocka_unit_test_teardown(a_gateway_without_keys_is_not_joined_with_keys, cluster_teardown),
         cmocka_unit_test_teardown(a_decode_key_is_not_good_for_a_prefill_node, cluster_teardown),
+        cmocka_unit_test_teardown(a_node_is_called_as_its_key_and_not_as_another, cluster_teardown),
+        cmocka_unit_test_teardown(a_second_node_of_one_id_turns_nobody_out_and_stands_in_when_the_first_dies,
+                                  cluster_teardown),
+        cmocka_unit_test_teardown(a_node_that_listens_everywhere_tells_the_address_towards_its_gateway,
+                                  cluster_teardown),
         cmocka_unit_test_teardown(a_node_is_added_and_removed_while_everything_runs, cluster_teardown),
         cmocka_unit_test_teardown(of_several_gateways_a_node_says_which, cluster_teardown),
         cmocka_unit_test_teardown(up_makes_the_keys_that_it_needs_and_passes_a_hangup_on, cluster_teardown),

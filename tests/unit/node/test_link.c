@@ -26,6 +26,8 @@ typedef struct end {
     int msgs, blocks, bads;
     bt_msg_type type;
     bt_peer_key key;
+    bool is_anothers_name;
+    char sender[64]; /* its address and the name of its key */
     char why[256];
 } end;
 
@@ -40,6 +42,9 @@ static void on_msg(void *ud, const bt_msg *m)
     e->msgs++;
     e->type = m->type;
     e->key = m->from_key;
+    e->is_anothers_name = m->is_anothers_name;
+    snprintf(e->sender, sizeof e->sender, "%s %s", m->from_address ? m->from_address : "nowhere",
+             m->from_name ? m->from_name : "nobody");
 }
 
 static void on_block(void *ud, const bt_kv_header *h, const uint8_t *body, const bt_peer_key *from_key)
@@ -122,15 +127,18 @@ static void beat(end *e, uint32_t from)
     send(e, &(bt_msg){.type = BT_MSG_HEARTBEAT, .from = name(from), .to = name(0)});
 }
 
-static void hello(end *e, uint32_t from, bt_role role)
+static void hello_as(end *e, uint32_t from, bt_role role, const char *id)
 {
     bt_msg m = {.type = BT_MSG_HELLO, .from = name(from)};
     m.u.hello = (bt_msg_hello){
         .protocol = BT_PROTOCOL_VERSION, .role = role,     .node_id = "node",       .model_id = {1},
         .kv = {1, 1, 8, BT_KV_F16},      .ctx_tokens = 16, .kv_capacity_tokens = 16};
     if (role == BT_ROLE_DECODE) strcpy(m.u.hello.kv_endpoint, "tcp://127.0.0.1:1");
+    snprintf(m.u.hello.node_id, sizeof m.u.hello.node_id, "%s", id);
     send(e, &m);
 }
+
+static void hello(end *e, uint32_t from, bt_role role) { hello_as(e, from, role, "node"); }
 
 static int open_plain(void **state)
 {
@@ -278,6 +286,20 @@ static void refuses_to_dial_a_key_of_another_role(bt_net *from)
     assert_null(link);
 }
 
+static void a_hello_under_the_name_of_another_key_is_told(bt_net *const nets[3])
+{
+    static const char *const ids[] = {"node", "decode", "prefill", "gateway"};
+    bt_fault fault = {""};
+    for (int i = 0; i < 4; i++) {
+        const int msgs = here.msgs;
+        hello_as(&there[2], 2, BT_ROLE_DECODE, ids[i]);
+        wait_for(&here.msgs, msgs + 1);
+        assert_int_equal(here.is_anothers_name, i >= 2);
+        assert_string_equal(here.sender, "127.0.0.1 decode");
+        assert_int_equal(bt_net_check_id(nets[2], ids[i], &fault), i >= 2 ? BT_EAUTH : BT_OK);
+    }
+}
+
 /* The connection stays, but nothing passes in either direction; the others go on, and so does this one
  * when its line is back. */
 static void a_key_taken_out_of_the_list_is_cut_off(bt_net *gateway)
@@ -356,6 +378,7 @@ static void a_key_speaks_only_in_its_role_and_under_its_own_incarnation(void **s
     assert_int_equal(bt_net_find_key(&key, nets[0], BT_PEER_GATEWAY, NULL, &fault), BT_OK);
     assert_memory_equal(&there[1].key, &key, sizeof key);
     refuses_to_dial_a_key_of_another_role(nets[1]);
+    a_hello_under_the_name_of_another_key_is_told(nets);
     a_key_taken_out_of_the_list_is_cut_off(nets[0]);
     for (int i = 0; i < 3; i++) bt_link_free(there[i].link);
     bt_link_free(here.link);
