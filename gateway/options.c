@@ -12,6 +12,8 @@ const char *const gw_options_policies[] = {"least-load", "prefix", "round-robin"
 static const char *const metrics_for[] = {"auto", "open", "key", "off", NULL};
 static const char *const node_choices[] = {"auto", "all", "admin", "none", NULL};
 
+static const char *const shares_by[] = {"auto", "key", "address", "none", NULL};
+
 #define ANSWERS "Answers, where a request does not say"
 
 static const bt_opt table[] = {
@@ -57,6 +59,11 @@ static const bt_opt table[] = {
     {.group = "Nodes", .name = "policy", .value = "POLICY", BT_OPT_AT(gw_options, policy),
      .type = BT_OPT_CHOICE, .def = "least-load", .choices = gw_options_policies,
      .help = "how a request's nodes are chosen"},
+    {.group = "Nodes", .name = "share-by", .value = "WHAT", BT_OPT_AT(gw_options, share_by),
+     .type = BT_OPT_CHOICE, .def = "auto", .choices = shares_by,
+     .help = "who has a share of nodes and queue of its own: each key, by its weight; each address of "
+             "clients; none; "
+             "auto: key where there are keys, else address, on loopback none"},
     {.group = "Nodes", .name = "local-prefill-below", .value = "N",
      BT_OPT_AT(gw_options, local_prefill_below), .type = BT_OPT_INT, .def = "0", .lo = 0, .hi = 1 << 20,
      .help = "prompts with fewer tokens that a decode node has not had before are computed by it if it can, "
@@ -186,6 +193,13 @@ gw_node_choice gw_options_node_choice(const gw_options *o)
     return o->api_key_file ? GW_CHOICE_ADMIN : GW_CHOICE_ALL;
 }
 
+gw_share_by gw_options_share_by(const gw_options *o)
+{
+    if (o->share_by != GW_SHARE_AUTO) return (gw_share_by)o->share_by;
+    if (o->api_key_file) return GW_SHARE_KEY;
+    return is_loopback(o->host) ? GW_SHARE_NONE : GW_SHARE_ADDRESS;
+}
+
 /* What asks for a role needs keys that have roles. */
 static bt_err check_rights(const gw_options *o, bt_fault *fault)
 {
@@ -197,6 +211,8 @@ static bt_err check_rights(const gw_options *o, bt_fault *fault)
     if (!o->api_key_file && o->node_choice == GW_CHOICE_ADMIN)
         return bt_fail(fault, BT_EARG,
                        "--node-choice admin needs --api-key-file FILE, with a key of role=admin");
+    if (!o->api_key_file && o->share_by == GW_SHARE_KEY)
+        return bt_fail(fault, BT_EARG, "--share-by key needs --api-key-file FILE");
     return BT_OK;
 }
 

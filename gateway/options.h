@@ -17,9 +17,11 @@ typedef struct gw_answer_options {
 /* What the option for this field holds. */
 double gw_answer_option_value(const gw_answer_options *o, bt_default_field field);
 
-/* Who may read /metrics, and whose requests may name nodes: choices of --metrics and --node-choice. AUTO is none of the
- * others until gw_options_metrics and gw_options_node_choice say which. */
+/* Who may read /metrics, whose requests may name nodes, and who has a share of the nodes: choices of --metrics,
+ * --node-choice and --share-by. AUTO is none of the others until gw_options_metrics, gw_options_node_choice and
+ * gw_options_share_by say which. */
 typedef enum gw_metrics_for { GW_METRICS_AUTO, GW_METRICS_OPEN, GW_METRICS_KEY, GW_METRICS_OFF } gw_metrics_for;
+typedef enum gw_share_by { GW_SHARE_AUTO, GW_SHARE_KEY, GW_SHARE_ADDRESS, GW_SHARE_NONE } gw_share_by;
 typedef enum gw_node_choice { GW_CHOICE_AUTO, GW_CHOICE_ALL, GW_CHOICE_ADMIN, GW_CHOICE_NONE } gw_node_choice;
 
 /* Every setting of baton-gateway, with its default and limits, in one table. */
@@ -38,6 +40,7 @@ typedef struct gw_options {
     int policy;                       /* index in the order of gw_policy, from 0 */
     bool no_metrics;
     int metrics, node_choice;           /* gw_metrics_for, gw_node_choice */
+    int share_by;                       /* gw_share_by */
     const char *capture, *capture_seal; /* files; NULL: none */
     bool capture_text;
     uint64_t capture_rotate_bytes;
@@ -57,6 +60,8 @@ void gw_options_note(gw_options *o, const bt_opt_args *args);
 gw_metrics_for gw_options_metrics(const gw_options *o);
 /* ADMIN where there are keys, else ALL. */
 gw_node_choice gw_options_node_choice(const gw_options *o);
+/* KEY where there are keys, else NONE on loopback and ADDRESS elsewhere. */
+gw_share_by gw_options_share_by(const gw_options *o);
 
 /* Rules between settings: an address that is not loopback needs a key (HTTP: --api-key-file, control:
  * --keys) unless --insecure says otherwise for HTTP; what asks for keys needs keys; what a capture is like needs a

@@ -41,8 +41,9 @@ typedef struct gw_openai_request {
     uint32_t max_tokens;  /* 0: not given; more than any context holds: BT_MSG_MAX_PROMPT_TOKENS */
     bt_sampling sampling; /* seed only where has_seed; bias is the request's own */
     bool has_seed, is_stream, has_usage_chunk;
-    bool is_baton; /* "baton": true, or an object of wishes for its nodes */
-    int policy;    /* gw_policy; 0: as the gateway is set */
+    bool is_baton;    /* "baton": true, or an object of wishes for its nodes */
+    int32_t priority; /* among requests of the same client: the lowest first */
+    int policy;       /* gw_policy; 0: as the gateway is set */
     char prefer_prefill[BT_MSG_MAX_ID_BYTES + 1], prefer_decode[BT_MSG_MAX_ID_BYTES + 1]; /* node ids; "": any */
     const char *stop[GW_OPENAI_MAX_STOPS];                                                /* not empty */
     size_t stop_len[GW_OPENAI_MAX_STOPS];

@@ -81,6 +81,15 @@ static bt_err field_top_k(gw_reader *p, const gw_field *f, json_t *v)
     return BT_OK;
 }
 
+static bt_err field_priority(gw_reader *p, const gw_field *f, json_t *v)
+{
+    int64_t x = 0;
+    const bt_err e = gw_read_int(&x, p, f->name, v, (int64_t)f->lo, (int64_t)f->hi);
+    if (e < 0) return e;
+    p->r.priority = (int32_t)x;
+    return BT_OK;
+}
+
 static bt_err field_seed(gw_reader *p, const gw_field *f, json_t *v)
 {
     int64_t x = 0;
@@ -407,6 +416,8 @@ const gw_field gw_fields[] = {
             "The model's own ids that end an answer do not: it has max_tokens, or ends by stop and stop_token_ids"),
     BOOLEAN("stream", BOTH, field_stream, "Answer in server-sent events"),
     OTHER("stream_options", BOTH, field_stream_options, stream_options_schema, "Only with stream"),
+    INTEGER("priority", BOTH, field_priority, INT32_MIN, INT32_MAX,
+            "Among waiting requests of one API key the lowest comes first; 0 without it"),
     OTHER("baton", BOTH, field_baton, baton_schema, "Tell how it was computed, and wish for nodes"),
 
     HARMLESS("user", of_client),
@@ -415,7 +426,6 @@ const gw_field gw_fields[] = {
     HARMLESS("service_tier", "Taken and not looked at: there is one"),
     HARMLESS("safety_identifier", of_client),
     HARMLESS("request_id", "Taken and not looked at: the header X-Request-Id is"),
-    HARMLESS("priority", "Taken and not looked at: first come, first served"),
     HARMLESS("keep_alive", "Taken and not looked at: the model stays loaded"),
     HARMLESS("prompt_cache_key", no_cache),
     HARMLESS("prompt_cache_retention", no_cache),

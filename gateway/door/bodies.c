@@ -121,6 +121,7 @@ void gw_bodies_read(gw_door *d, gw_http_exchange *x, const gw_http_request *r, b
     l->x = x;
     l->arrived_us = bt_clock_us();
     l->key = r->caller ? gw_auth_hold(r->caller) : NULL;
+    l->share = gw_rights_share(d, r);
     *b = (gw_body){.door = d,
                    .live = l,
                    .len = r->body_len,

@@ -85,7 +85,8 @@ static void submit(gw_door *d, gw_live *l, const gw_openai_request *r)
                    .sampling = r->sampling,
                    .policy = (gw_policy)r->policy,
                    .draw_seed = !r->has_seed,
-                   .share = l->key ? l->key->share : 0,
+                   .share = l->share,
+                   .priority = r->priority,
                    .weight = l->key ? l->key->facts.weight : 0,
                    .stop_ids_len = r->ignores_eos ? 0 : d->env.text->stop_ids_len};
     memcpy(s.prefer_prefill, r->prefer_prefill, sizeof s.prefer_prefill);

@@ -67,6 +67,18 @@ bt_err gw_rights_choose_nodes(const gw_door *d, gw_key *k, const gw_openai_reque
     return BT_EAUTH;
 }
 
+uint64_t gw_rights_share(const gw_door *d, const gw_http_request *r)
+{
+    const gw_key *k = r->caller;
+    switch (gw_options_share_by(d->env.options)) {
+    case GW_SHARE_KEY: return k ? k->share : 0;
+    case GW_SHARE_ADDRESS: return r->address;
+    case GW_SHARE_NONE:
+    case GW_SHARE_AUTO: break;
+    }
+    return 0;
+}
+
 /* ---- limits ---- */
 
 void gw_rights_retry_after(gw_openai_error *err, int64_t wait_us)

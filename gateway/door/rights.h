@@ -16,6 +16,9 @@ bool gw_rights_is_admin(const gw_door *d, const gw_http_request *r); /* true wit
 /* Whether the request may name the nodes that it names, by --node-choice. BT_EAUTH with *err filled (403). */
 bt_err gw_rights_choose_nodes(const gw_door *d, gw_key *k, const gw_openai_request *r, gw_openai_error *err);
 
+/* Whose share of the nodes the request takes, by --share-by; 0: the common one. */
+uint64_t gw_rights_share(const gw_door *d, const gw_http_request *r);
+
 /* A request for an answer comes, before its body is looked at. BT_EAGAIN with *err filled (429). k NULL: no keys. */
 bt_err gw_rights_arrive(gw_key *k, gw_openai_error *err);
 /* `l`, whose body was read, would begin. BT_EAGAIN with *err filled (429). */

@@ -32,6 +32,7 @@ typedef struct gw_live {
     int64_t arrived_us, wrote_us, token_us;
     gw_key *key;         /* whose request it is, held; NULL: no keys */
     uint64_t key_tokens; /* what it took from the key's tokens */
+    uint64_t share;      /* of the brain's line; 0: the common one */
     bool is_counted;     /* among those in flight of the key */
     bool is_stream, is_baton, has_begun;
     /* broken: out of memory in the middle of the answer */

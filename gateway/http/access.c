@@ -24,6 +24,7 @@ static gw_http_request describe(const gw_http_exchange *x, const char *method)
                              .path = x->path,
                              .caller = x->caller,
                              .has_authorization = x->has_authorization,
+                             .address = x->place->address,
                              .origin = header(x, MHD_HTTP_HEADER_ORIGIN),
                              .refusal = x->refusal};
 }

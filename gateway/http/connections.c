@@ -74,6 +74,7 @@ static bool accept_one(gw_http *h)
     }
     if (live(h) >= h->connections_max) (void)make_room(h);
     c->fd = fd;
+    c->address = gw_listen_number((const struct sockaddr *)&a);
     h->fresh = c;
     if (MHD_add_connection(h->daemon, fd, (struct sockaddr *)&a, alen) != MHD_YES && h->fresh) free(h->fresh);
     h->fresh = NULL;

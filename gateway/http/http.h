@@ -32,6 +32,7 @@ typedef struct gw_http_request {
     const char *method, *path; /* path without host, query, and slashes at its end */
     void *caller;              /* what `introduce` returned */
     bool has_authorization;    /* there is such a header */
+    uint64_t address;          /* of the client, as gw_listen_number has it */
     const char *origin;        /* header, NULL: none; a web page in a browser asks */
     const char *body;
     size_t body_len;         /* in the call of `request` only; empty where it was refused */

@@ -17,6 +17,7 @@
 typedef struct gw_connection {
     gw_place place;       /* first: a place is its connection */
     int fd;               /* libmicrohttpd's */
+    uint64_t address;     /* gw_listen_number of the client */
     uint64_t taken;       /* bytes that libmicrohttpd had read at the last look of gw_connections_judge_turn */
     uint64_t used;        /* the same when a chunked body began or a piece of it came */
     int64_t used_turn_us; /* in the turn after this time */

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -45,4 +46,24 @@ bt_err gw_listen(int *ret_fd, uint16_t *ret_port, const char *host, uint16_t por
     }
     freeaddrinfo(list);
     return e;
+}
+
+uint64_t gw_listen_number(const struct sockaddr *address)
+{
+    /* No network of clients has this number: networks begin with 001, or with 1111. */
+    static const uint64_t ip4 = (uint64_t)1 << 63;
+    struct sockaddr_in a4;
+    struct sockaddr_in6 a6;
+    uint64_t network = 0;
+    if (address->sa_family == AF_INET) {
+        memcpy(&a4, address, sizeof a4);
+        return ip4 | ntohl(a4.sin_addr.s_addr);
+    }
+    if (address->sa_family != AF_INET6) return ip4;
+    memcpy(&a6, address, sizeof a6);
+    const uint8_t *b = a6.sin6_addr.s6_addr;
+    for (int i = 0; i < 8; i++) network = network << 8 | b[i];
+    if (network != 0) return network;
+    return ip4 | (uint64_t)b[12] << 24 | (uint64_t)b[13] << 16 | (uint64_t)b[14] << 8 | b[15]; /* ::ffff:IPV4,
+                                                                                                  ::1 */
 }

@@ -31,6 +31,7 @@ static const bt_opt opts[] = {
     BT_OPT_ALL(tool_nodes_opts, config, nodes, NULL),
     GATEWAY("Nodes", "local-prefill-below"),
     GATEWAY("Nodes", "policy"),
+    GATEWAY("Nodes", "share-by"),
     BT_OPT_ALL(tool_serve_opts, config, serve, NULL),
     GATEWAY("HTTP", "host"),
     GATEWAY("HTTP", "port"),

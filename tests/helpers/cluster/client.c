@@ -22,7 +22,8 @@ struct client {
 
 static CURLM *multi;
 static client *first;
-static char key_line[320]; /* "": no key */
+static char key_line[320];       /* "": no key */
+static const char *from_address; /* NULL: any */
 
 static void must(bool ok, const char *what)
 {
@@ -46,8 +47,9 @@ void client_cleanup(void)
 
 int client_teardown(void **state)
 {
-    key_line[0] = 0;
     (void)state;
+    key_line[0] = 0;
+    from_address = NULL;
     while (first) client_end(first);
     return 0;
 }
@@ -78,6 +80,8 @@ void client_use_key(const char *key)
              "key");
 }
 
+void client_use_address(const char *address) { from_address = address; }
+
 client *client_begin(const char *url, const char *path, const void *body, size_t len)
 {
     char whole[512];
@@ -97,6 +101,7 @@ client *client_begin(const char *url, const char *path, const void *body, size_t
               !curl_easy_setopt(c->curl, CURLOPT_WRITEDATA, c) &&
               !curl_easy_setopt(c->curl, CURLOPT_HEADERFUNCTION, on_header) &&
               !curl_easy_setopt(c->curl, CURLOPT_HEADERDATA, c);
+    if (from_address) ok = ok && !curl_easy_setopt(c->curl, CURLOPT_INTERFACE, from_address);
     if (key_line[0]) c->headers = curl_slist_append(c->headers, key_line);
     if (body) {
         c->headers = curl_slist_append(c->headers, "Content-Type: application/json");

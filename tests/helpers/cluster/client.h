@@ -16,6 +16,8 @@ int client_teardown(void **state);
 
 /* From now on exchanges present this API key; NULL: none, as at first and after each test. */
 void client_use_key(const char *key);
+/* The same for the address that they come from; NULL: any, as at first and after each test. */
+void client_use_address(const char *address);
 
 /* Begins an exchange; nothing waits. len bytes of body are copied; NULL: a GET. */
 client *client_begin(const char *url, const char *path, const void *body, size_t len);

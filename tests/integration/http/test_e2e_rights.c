@@ -287,6 +287,41 @@ static void a_key_file_is_read_again_at_sighup_and_a_bad_one_changes_nothing(voi
     assert_null(strstr(spawn_err(c.up), "-secret"));
 }
 
+/* Two clients, of whom the first asks for MANY answers before the second asks for a few. */
+enum { MANY = 30, FEW = 4, LEFT = 10 };
+
+static void the_second_waits_for_few_of_the_first(const cluster *c, const char *key, const char *other_key,
+                                                  const char *address, const char *other_address)
+{
+    client *many[MANY], *few[FEW];
+    int left = 0;
+    client_use_address(address);
+    for (int i = 0; i < MANY; i++) many[i] = begin(c, key, 4, 2000, NULL);
+    for (const int64_t end = spawn_now_ms() + spawn_patience(ANSWER_MS);
+         metric(c, NULL, "\nbaton_requests_waiting ") < MANY / 2.0;)
+        assert_true(spawn_before(end));
+    client_use_address(other_address);
+    for (int i = 0; i < FEW; i++) few[i] = begin(c, other_key, 4, 2000, NULL);
+    for (int i = 0; i < FEW; i++) ends_well(come(few[i]));
+    for (int i = 0; i < MANY; i++) left += !client_is_over(many[i]);
+    if (left < LEFT) fail_msg("%d of %d of the first were left when the second had all", left, MANY);
+    for (int i = 0; i < MANY; i++) client_end(many[i]);
+    client_use_address(NULL);
+    client_use_key(NULL);
+}
+
+static void a_client_with_many_requests_keeps_no_other_key_or_address_waiting(void **state)
+{
+    (void)state;
+    cluster c;
+    START_WITH(&c, spawn_long_model(), "--slots", "2", "--api-key-file", write_keys("roles.txt", roles));
+    the_second_waits_for_few_of_the_first(&c, "client-secret", "admin-secret", NULL, NULL);
+    assert_true(cluster_stop(&c));
+    START_WITH(&c, spawn_long_model(), "--slots", "2", "--share-by", "address");
+    the_second_waits_for_few_of_the_first(&c, NULL, NULL, "127.0.0.1", "127.0.0.2");
+    assert_true(cluster_stop(&c));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -295,6 +330,8 @@ int main(void)
                                   cluster_teardown),
         cmocka_unit_test_teardown(nodes_are_named_by_admins_alone_where_there_are_keys, cluster_teardown),
         cmocka_unit_test_teardown(a_key_over_a_limit_hears_when_to_come_again_and_others_go_on,
+                                  cluster_teardown),
+        cmocka_unit_test_teardown(a_client_with_many_requests_keeps_no_other_key_or_address_waiting,
                                   cluster_teardown),
         cmocka_unit_test_teardown(a_key_file_is_read_again_at_sighup_and_a_bad_one_changes_nothing,
                                   cluster_teardown),

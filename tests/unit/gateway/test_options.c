@@ -117,6 +117,19 @@ static void nodes_are_chosen_by_all_or_where_there_are_keys_by_admins(void **sta
     assert_int_equal(gw_options_node_choice(&o), GW_CHOICE_NONE);
 }
 
+static void shares_are_of_keys_else_of_addresses_and_on_loopback_of_nobody(void **state)
+{
+    (void)state;
+    gw_options o = read(NULL, NULL, NULL, NULL);
+    assert_int_equal(gw_options_share_by(&o), GW_SHARE_NONE);
+    o = read("--insecure", "--host", "0.0.0.0", NULL);
+    assert_int_equal(gw_options_share_by(&o), GW_SHARE_ADDRESS);
+    o = read("--api-key-file", "k", NULL, NULL);
+    assert_int_equal(gw_options_share_by(&o), GW_SHARE_KEY);
+    o = read("--api-key-file", "k", "--share-by", "none");
+    assert_int_equal(gw_options_share_by(&o), GW_SHARE_NONE);
+}
+
 static void a_role_without_keys_and_metrics_both_ways_are_refused(void **state)
 {
     (void)state;
@@ -125,6 +138,8 @@ static void a_role_without_keys_and_metrics_both_ways_are_refused(void **state)
     assert_non_null(strstr(f.text, "--metrics key needs --api-key-file"));
     assert_int_equal(check("--node-choice", "admin", NULL, NULL, &f), BT_EARG);
     assert_non_null(strstr(f.text, "--node-choice admin needs --api-key-file"));
+    assert_int_equal(check("--share-by", "key", NULL, NULL, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "--share-by key needs --api-key-file"));
     assert_int_equal(check("--no-metrics", "--metrics", "open", NULL, &f), BT_EARG);
     assert_non_null(strstr(f.text, "exclude each other"));
     assert_int_equal(check("--no-metrics", "--metrics", "off", NULL, &f), BT_OK);
@@ -138,6 +153,7 @@ int main(void)
         cmocka_unit_test(refuses_to_open_the_network_without_a_key),
         cmocka_unit_test(metrics_are_open_on_loopback_and_need_a_key_elsewhere),
         cmocka_unit_test(nodes_are_chosen_by_all_or_where_there_are_keys_by_admins),
+        cmocka_unit_test(shares_are_of_keys_else_of_addresses_and_on_loopback_of_nobody),
         cmocka_unit_test(a_role_without_keys_and_metrics_both_ways_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

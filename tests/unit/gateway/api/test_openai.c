@@ -234,6 +234,10 @@ static void takes_null_for_absent_and_ignores_harmless_fields(void **state)
                                       "\"presence_penalty\":0,\"frequency_penalty\":0.0,"
                                       "\"echo\":false,\"suffix\":\"\",\"stream_options\":null,\"top_k\":-1}");
     assert_int_equal(r.stops, 0);
+    assert_int_equal(r.priority, 0);
+    gw_openai_request_done(&r);
+    r = good(false, "{\"prompt\":\"a\",\"priority\":-7}");
+    assert_int_equal(r.priority, -7);
     gw_openai_request_done(&r);
     r = good(
         true,
@@ -299,6 +303,8 @@ static void refuses_wrong_types_and_values_out_of_range(void **state)
         {"temperature", "\"1\""},
         {"top_p", "1.01"},
         {"top_k", "-2"},
+        {"priority", "2147483648"},
+        {"priority", "\"high\""},
         {"min_p", "2"},
         {"n_probs", "false"},
         {"n_probs", "21"},
