@@ -99,7 +99,8 @@ static void stand_in_line(gw_body *b, gw_http_exchange *x)
     d->unread_count++;
     d->unread_bytes += b->len;
     gw_metrics_bodies_waiting(d->env.metrics, d->unread_count);
-    bt_aside_add(d->env.aside, b->len > GW_BODIES_LONG_BYTES, &b->item);
+    bt_aside_add(d->env.aside, b->len > GW_BODIES_LONG_BYTES ? GW_LANE_LONG_BODIES : GW_LANE_BODIES,
+                 &b->item);
 }
 
 /* ---- all of them ---- */
@@ -130,7 +131,7 @@ void gw_bodies_read(gw_door *d, gw_http_exchange *x, const gw_http_request *r, b
                    .ctx_tokens = gw_rights_context(l->key, gw_door_context_tokens(d)),
                    .limits = {d->env.names, d->env.names_len, (uint32_t)bt_tokenizer_count(d->env.text->tok),
                               BT_MSG_MAX_STOP_IDS - d->env.text->stop_ids_len, d->env.defaults}};
-    const bool at_once = b->len <= GW_BODIES_SHORT_BYTES && gw_turn_has_time(d->env.turn);
+    const bool at_once = b->len <= GW_BODIES_SHORT_BYTES;
     if (!at_once && b->len <= most - d->unread_bytes) {
         stand_in_line(b, x);
         return;

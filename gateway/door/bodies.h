@@ -2,15 +2,15 @@
 #define GW_BODIES_H
 #include "gateway/door/state.h"
 
-/* Bodies of POSTs become requests: JSON, the chat template, tokens, lengths. A short body is read at once, if
- * the turn of the loop still has time. Any other is read by a thread, so that nobody waits for it: by one thread the
- * bodies up to GW_BODIES_LONG_BYTES, and by another the longer ones, both in order of arrival. The requests then stand
- * in the brain's line in the order in which they were read.
+/* Bodies of POSTs become requests: JSON, the chat template, tokens, lengths. A short body is read at once. Any
+ * other is read by a thread, so that nobody waits for it: by one thread the bodies up to GW_BODIES_LONG_BYTES, and by
+ * another the longer ones, both in order of arrival. The requests then stand in the brain's line in the order in which
+ * they were read.
  *
  * A body that waits counts among the bodies of the HTTP server. All that wait together take at most half of the memory
  * for bodies, so that one can always come in; one more is refused as GW_HTTP_TOO_BUSY. A client that goes away takes
  * its body out of the line. */
-enum { GW_BODIES_SHORT_BYTES = 4096, GW_BODIES_LONG_BYTES = 131072, GW_BODIES_LANES = 2 };
+enum { GW_BODIES_SHORT_BYTES = 4096, GW_BODIES_LONG_BYTES = 131072 };
 
 /* A body and what became of it. */
 typedef struct gw_body {

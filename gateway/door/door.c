@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "gateway/api/refusal.h"
+#include "gateway/door/answers.h"
 #include "gateway/door/bodies.h"
 #include "gateway/door/capture.h"
 #include "gateway/door/live.h"
@@ -32,6 +33,7 @@ bt_err gw_door_new(gw_door **ret, const gw_door_env *env, bt_fault *fault)
     }
     d->env = *env;
     d->started_s = bt_clock_wall_s();
+    bt_buf_init(&d->openapi, GW_DOOR_ANSWER_MAX_BYTES);
     *ret = d;
     return BT_OK;
 }
@@ -42,6 +44,7 @@ void gw_door_free(gw_door *d)
     gw_reply_tick(d);
     gw_live_close(d);
     gw_roles_free(d);
+    bt_buf_done(&d->openapi);
     free(d);
 }
 
@@ -64,6 +67,7 @@ static void fill_live(gw_door *d, gw_live *l, const gw_openai_request *r)
     l->wrote_us = l->token_us = bt_clock_us();
     l->is_stream = r->is_stream;
     l->is_baton = r->is_baton;
+    l->top_logprobs = r->sampling.top_logprobs;
     gw_capture_begin(l, &r->sampling);
     l->head = (gw_answer_head){.is_chat = r->is_chat, .has_usage_chunk = r->has_usage_chunk,
                                .model = d->env.names[0], .created_s = bt_clock_wall_s()};
@@ -188,88 +192,20 @@ static void grow(gw_door *d, gw_live *l, const gw_action *a)
     show_fresh_text(d, l, false);
 }
 
-static void fill_report(gw_answer_report *r, const gw_live *l, bt_finish reason, const gw_stats *s)
+/* Not NULL: the end of the answer is still to be written. */
+static gw_written *finish(gw_door *d, gw_live *l, bt_finish reason, const gw_stats *s)
 {
-    *r = (gw_answer_report){
-        .finish_reason = reason == BT_FINISH_LENGTH && !l->text.is_stopped ? "length" : "stop",
-        .bound = s->max_tokens < l->bound.tokens ? (gw_openai_bound){s->max_tokens, "context"} : l->bound,
-        .prompt_ids = l->prompt_ids,
-        .prompt_tokens = l->prompt_len,
-        .token_ids = (const int32_t *)(const void *)l->ids.data,
-        .completion_tokens = l->ids.len / sizeof(int32_t),
-        .text = bt_buf_text(&l->text.text),
-        .text_len = l->text.text.len,
-        .ttft_us = s->ttft_us < 0 ? 0 : s->ttft_us,
-        .has_prefill = s->has_first,
-        .gateway_queue_us = s->gateway_queue_us,
-        .reserve_us = s->reserve_us,
-        .queue_us = s->queue_us,
-        .prefill_us = s->prefill_us,
-        .chunks = &l->first.chunks,
-        .has_decode = s->has_decode,
-        .decode_us = s->decode_us,
-        .decode_steps = s->decode_steps,
-        .has_kv = s->has_kv,
-        .kv_bytes = s->kv_bytes,
-        .kv_exposed_us = s->kv_exposed_us,
-        .kv_transfer_us = s->kv_transfer_us,
-        .kv_digest = s->kv_digest,
-        .work = s->work,
-        .device = {.prefill_on = s->prefill_device, .decode_on = s->decode_device,
-                   .prefill = s->device_prefill, .decode = s->device_decode, .prompt = s->device_prompt,
-                   .first_ns = s->device_first_ns, .transfer_ns = s->device_transfer_ns,
-                   .exposed_ns = s->device_exposed_ns, .is_local = s->local != GW_LOCAL_NOT,
-                   .has_host_prefill = s->has_first, .has_host_kv = s->has_kv,
-                   .has_host_decode = s->has_decode, .host_prefill_us = s->prefill_us,
-                   .host_exposed_us = s->kv_exposed_us, .host_decode_us = s->decode_us},
-        .engine = s->engine,
-        .prefilled_by = s->prefilled_by,
-        .attempts = s->attempts,
-        .recoveries = s->recoveries,
-        .cached_tokens = s->cached_tokens < l->prompt_len ? s->cached_tokens : 0,
-        .covered_tokens = s->covered_tokens,
-        .top_len = l->first.top_len,
-    };
-    memcpy(r->top_ids, l->first.top_ids, sizeof r->top_ids);
-    memcpy(r->top_logits, l->first.top_logits, sizeof r->top_logits);
-}
-
-static void send_whole(gw_door *d, gw_live *l, const gw_answer_report *r)
-{
-    bt_buf b;
-    bt_buf_init(&b, GW_DOOR_ANSWER_MAX_BYTES);
-    if (gw_answer_whole(&b, &l->head, r, gw_logprobs_tell(&l->logprobs, &l->text, true), l->is_baton) < 0)
-        b.err = BT_ENOMEM;
-    gw_reply_json(d, l->x, &b);
-}
-
-static void finish(gw_door *d, gw_live *l, bt_finish reason, const gw_stats *s)
-{
-    gw_answer_report r;
     bt_fault fault;
     gw_metrics_done(d->env.metrics, reason, s);
     gw_key_pace_ended(&d->pace, bt_clock_us());
     gw_rights_end(l, s);
-    if (!l->x) return;
+    if (!l->x) return NULL;
     if (gw_text_finish(&l->text, &fault) < 0) {
         gw_live_give_up(l);
-        return;
+        return NULL;
     }
     show_fresh_text(d, l, true);
-    if (!l->x) return;
-    fill_report(&r, l, reason, s);
-    bt_log_request(BT_LOG_INFO, gw_http_id(l->x), "request %llu: done (%s), %zu tokens, first after %lld ms",
-                   (unsigned long long)l->number, r.finish_reason, r.completion_tokens,
-                   (long long)(r.ttft_us / 1000));
-    gw_http_set_user(l->x, NULL);
-    if (!l->is_stream) {
-        send_whole(d, l, &r);
-    } else if (!gw_live_begin_stream(d, l) ||
-               gw_answer_end(gw_http_stream_buf(l->x), &l->head, &r, l->is_baton) < 0) {
-        gw_live_give_up(l);
-    } else {
-        gw_http_end(l->x);
-    }
+    return l->x ? gw_answers_end(d, l, reason, s) : NULL;
 }
 
 static void fail_error(gw_openai_error *err, const gw_live *l, const gw_action *a)
@@ -431,13 +367,25 @@ static void on_ended(void *ud, gw_http_exchange *x, bool was_sent)
         gw_bodies_forget(l->unread);
         return;
     }
+    if (l->unsent) {
+        gw_answers_forget(l->unsent);
+        return;
+    }
     l->x = NULL;
     gw_live_want(l, true);
+}
+
+/* One in each turn is served, however long the turn was before. */
+static bool has_time(void *ud)
+{
+    const gw_turn *t = ((const gw_door *)ud)->env.turn;
+    return gw_turn_has_time(t) || t->times[GW_TURN_BODIES] + t->times[GW_TURN_PAGES] == 0;
 }
 
 gw_http_handler gw_door_handler(gw_door *d)
 {
     return (gw_http_handler){.ud = d,
+                             .has_time = has_time,
                              .introduce = introduce,
                              .leave = leave,
                              .wants_body = wants_body,
@@ -462,9 +410,10 @@ void gw_door_act(gw_door *d, const gw_action *a)
     } else if (a->type == GW_DO_TOKENS) {
         grow(d, l, a);
     } else if (a->type == GW_DO_DONE) {
-        finish(d, l, a->u.done.reason, &a->u.done.stats);
+        gw_written *w = finish(d, l, a->u.done.reason, &a->u.done.stats);
         gw_capture_end(d, l, a);
-        gw_live_remove(d, l);
+        if (w) gw_answers_begin(w);
+        else gw_live_remove(d, l);
     } else if (a->type == GW_DO_FAIL) {
         fail(d, l, a);
         gw_capture_end(d, l, a);

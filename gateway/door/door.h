@@ -22,6 +22,9 @@
  * max_tokens. A body that is not short is read by a thread (bodies.h). */
 typedef struct gw_door gw_door;
 
+/* Who works beside the loop. */
+typedef enum gw_lane { GW_LANE_BODIES, GW_LANE_LONG_BODIES, GW_LANE_ANSWERS, GW_LANES } gw_lane;
+
 typedef struct gw_door_env {
     const gw_options *options;
     gw_auth *auth; /* NULL: no keys */
@@ -33,7 +36,7 @@ typedef struct gw_door_env {
     const gw_brain *brain;       /* to look at */
     gw_metrics *metrics;
     gw_turn *turn;
-    bt_aside *aside;     /* of GW_BODIES_LANES lanes; freed before the door */
+    bt_aside *aside;     /* of GW_LANES lanes; freed before the door */
     bt_capture *capture; /* NULL: nothing is captured */
     gw_node_link *link;  /* for its counters */
     bt_incarnation self;

@@ -83,7 +83,7 @@ static void forget_want(gw_door *d, const gw_live *l)
     if (d->last_want == l) d->last_want = before;
 }
 
-void gw_live_remove(gw_door *d, gw_live *l)
+void gw_live_take(gw_door *d, gw_live *l)
 {
     gw_live **at = bucket(d, l->number);
     while (*at != l) at = &(*at)->same;
@@ -92,6 +92,11 @@ void gw_live_remove(gw_door *d, gw_live *l)
     if (l->prev) l->prev->next = l->next;
     else d->first = l->next;
     if (l->next) l->next->prev = l->prev;
+}
+
+void gw_live_remove(gw_door *d, gw_live *l)
+{
+    gw_live_take(d, l);
     gw_live_free(l);
 }
 

@@ -10,6 +10,7 @@ void gw_live_add(gw_door *d, gw_live *l);
 /* Notes that the request is to be cancelled, or has ended early: the brain gets the event after this step. */
 void gw_live_want(gw_live *l, bool cancel);
 gw_live *gw_live_find(gw_door *d, uint64_t number); /* NULL: there is none */
+void gw_live_take(gw_door *d, gw_live *l);          /* out of the list */
 void gw_live_remove(gw_door *d, gw_live *l);        /* and frees l */
 void gw_live_free(gw_live *l);                      /* l is in no list; NULL is fine */
 /* Out of memory in the middle: cuts the client's connection and cancels the request. */

@@ -25,7 +25,7 @@ static const char *const refusals[] = {"exactness", NULL};
 static const char *const units[] = {"npu", "companion", NULL};
 static const char *const parts[] = {"npu", "spill", "companion", "edges", "sync", "sessions", NULL};
 static const char *const captures[] = {"written", "busy", "refused", NULL};
-static const char *const readers[] = {"loop", "thread", NULL};
+static const char *const places[] = {"loop", "thread", NULL};
 static const char *const statuses[] = {"2xx", "4xx", "5xx", NULL};
 static const char *const kinds[] = {"prompt", "answer", NULL};
 static const char *const reached[] = {"role",    "requests", "tokens",
@@ -163,6 +163,10 @@ void gw_metrics_answered(gw_metrics *m, int status)
 }
 
 void gw_metrics_body(gw_metrics *m, bool by_thread) { bt_metrics_add(m->m, BODIES, by_thread, 0, 1); }
+void gw_metrics_end_of_answer(gw_metrics *m, bool by_thread)
+{
+    bt_metrics_add(m->m, ANSWER_ENDS, by_thread, 0, 1);
+}
 void gw_metrics_bodies_waiting(gw_metrics *m, size_t n)
 {
     bt_metrics_set(m->m, BODIES_WAITING, 0, 0, (double)n);
@@ -185,6 +189,8 @@ static void raise_to(gw_metrics *m, size_t metric, size_t value, uint64_t total)
     const double by = (double)total - bt_metrics_get(m->m, metric, value, 0);
     if (by > 0) bt_metrics_add(m->m, metric, value, 0, by);
 }
+
+void gw_metrics_put_off(gw_metrics *m, uint64_t total) { raise_to(m, PUT_OFF, 0, total); }
 
 void gw_metrics_captured(gw_metrics *m, bt_capture *c)
 {

@@ -17,9 +17,11 @@ void gw_metrics_between_tokens(gw_metrics *m, int64_t us, size_t count);
 void gw_metrics_done(gw_metrics *m, bt_finish reason, const gw_stats *s);
 void gw_metrics_failed(gw_metrics *m, gw_fail_kind kind, const gw_stats *s);
 void gw_metrics_answered(gw_metrics *m, int http_status);
-void gw_metrics_body(gw_metrics *m, bool by_thread); /* one was read */
+void gw_metrics_body(gw_metrics *m, bool by_thread);          /* one was read */
+void gw_metrics_end_of_answer(gw_metrics *m, bool by_thread); /* one was written */
 void gw_metrics_bodies_waiting(gw_metrics *m, size_t n);
-void gw_metrics_turn(gw_metrics *m, int64_t us); /* a turn of the loop took so long */
+void gw_metrics_turn(gw_metrics *m, int64_t us);        /* a turn of the loop took so long */
+void gw_metrics_put_off(gw_metrics *m, uint64_t total); /* requests, so far */
 uint64_t gw_metrics_turns(const gw_metrics *m);
 
 void gw_metrics_captured(gw_metrics *m, bt_capture *c); /* takes over the counts of c; NULL is fine */

@@ -96,10 +96,14 @@ X(CAPTURE_BYTES, COUNTER, "baton_capture_bytes_total", NULL, NULL, NULL, NULL, N
 X(HTTP_ANSWERS, COUNTER, "baton_http_answers_total", "status", statuses, NULL, NULL, NULL,
   "HTTP answers by class of their status code")
 X(HTTP_CONNECTIONS, GAUGE, "baton_http_connections", NULL, NULL, NULL, NULL, NULL, "HTTP connections open now")
-X(BODIES, COUNTER, "baton_request_bodies_total", "by", readers, NULL, NULL, NULL,
+X(PUT_OFF, COUNTER, "baton_http_requests_put_off_total", NULL, NULL, NULL, NULL, NULL,
+  "Requests that were served in a later turn of the gateway's loop, because the turn in which they came had no time")
+X(BODIES, COUNTER, "baton_request_bodies_total", "by", places, NULL, NULL, NULL,
   "Bodies of requests by who read them as a request: the gateway's loop (short ones), or a thread beside it")
 X(BODIES_WAITING, GAUGE, "baton_request_bodies_waiting", NULL, NULL, NULL, NULL, NULL,
   "Bodies that a thread reads now, or that wait for it")
+X(ANSWER_ENDS, COUNTER, "baton_answer_ends_total", "by", places, NULL, NULL, NULL,
+  "Ends of answers by who wrote them: the gateway's loop (short ones), or a thread beside it")
 X(TURN, HISTOGRAM, "baton_gateway_turn_seconds", NULL, NULL, NULL, NULL, turn_s,
   "Time of one turn of the gateway's loop, without its wait; nobody is served meanwhile")
 X(LOG_DROPPED, COUNTER, "baton_log_lines_dropped_total", NULL, NULL, NULL, NULL, NULL,

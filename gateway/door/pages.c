@@ -45,6 +45,7 @@ void gw_pages_metrics(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
     bt_buf_init(&b, GW_DOOR_ANSWER_MAX_BYTES);
     const bt_link_counters link = gw_node_link_counters(d->env.link);
     gw_metrics_captured(d->env.metrics, d->env.capture);
+    gw_metrics_put_off(d->env.metrics, gw_http_put_off(d->http));
     if (gw_metrics_render(d->env.metrics, &b, d->env.brain, &link, gw_http_connections(d->http)) < 0 ||
         (d->env.auth && gw_metrics_render_keys(&b, d->env.auth) < 0))
         b.err = BT_ENOMEM;
@@ -87,7 +88,8 @@ void gw_pages_openapi(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
     (void)r;
     bt_buf b;
     bt_buf_init(&b, GW_DOOR_ANSWER_MAX_BYTES);
-    if (gw_openapi_render(&b) < 0) b.err = BT_ENOMEM;
+    if (d->openapi.len == 0 && gw_openapi_render(&d->openapi) < 0) b.err = BT_ENOMEM;
+    else (void)bt_buf_add(&b, d->openapi.data, d->openapi.len);
     gw_reply_json(d, x, &b);
 }
 

@@ -5,9 +5,9 @@
 
 static const char SERVER[] = "server_error";
 
-void gw_reply_bytes(gw_door *d, gw_http_exchange *x, int status, const gw_http_headers *h, const bt_buf *body)
+void gw_reply_bytes(gw_door *d, gw_http_exchange *x, int status, const gw_http_headers *h, bt_buf *body)
 {
-    if (body->err < 0 || gw_http_answer(x, status, h, bt_buf_text(body), body->len) < 0) {
+    if (body->err < 0 || gw_http_answer(x, status, h, body) < 0) {
         gw_http_abandon(x);
         bt_log_request(BT_LOG_ERROR, gw_http_id(x), "out of memory: connection cut");
         return;

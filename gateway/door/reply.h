@@ -3,7 +3,7 @@
 #include "gateway/door/state.h"
 
 /* Answers that go out in one piece. Each is counted; where memory is short the connection is cut. */
-void gw_reply_bytes(gw_door *d, gw_http_exchange *x, int status, const gw_http_headers *h, const bt_buf *body);
+void gw_reply_bytes(gw_door *d, gw_http_exchange *x, int status, const gw_http_headers *h, bt_buf *body);
 /* 200 with JSON; frees what b holds. */
 void gw_reply_json(gw_door *d, gw_http_exchange *x, bt_buf *b);
 /* Logged too, 4xx at most GW_REPLY_LOGGED_A_SECOND times between two ticks, since clients decide how often. */

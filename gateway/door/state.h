@@ -7,7 +7,8 @@
 
 /* What the files of the door share. They are read in this order: reply.h (whole answers), rights.h (what a caller may
  * do), pages.h (what GET shows), roles.h (other roles of nodes), live.h (the requests that are being answered),
- * bodies.h (how bodies become requests), door.c (one of them, from its arrival to its end, and which path is whose). */
+ * bodies.h (how bodies become requests), answers.h (how answers end), door.c (one of them, from its arrival to its end,
+ * and which path is whose). */
 
 /* One request between SUBMIT and the brain's DONE or FAIL. Its exchange may end earlier (the client has gone) or later
  * (the answer is still being sent). */
@@ -17,8 +18,9 @@ typedef struct gw_live {
     struct gw_live *next_want;   /* valid while is_wanting */
     gw_door *door;
     uint64_t number;
-    gw_http_exchange *x;    /* NULL: the client has gone */
-    struct gw_body *unread; /* bodies.h; NULL: it was read */
+    gw_http_exchange *x;       /* NULL: the client has gone */
+    struct gw_written *unsent; /* answers.h; NULL: the end of its answer is not being written */
+    struct gw_body *unread;    /* bodies.h; NULL: it was read */
     gw_answer_head head;
     gw_openai_bound bound; /* of its tokens */
     gw_text_answer text;
@@ -26,6 +28,7 @@ typedef struct gw_live {
     bt_buf ids; /* int32_t each, as given to the client */
     int32_t *prompt_ids;
     size_t prompt_len;
+    uint32_t top_logprobs;
     size_t shown_bytes;         /* of text, already in the stream */
     bt_msg_first_token first;   /* zero until it is known */
     bt_trace_sampling sampling; /* for a capture; its seed is drawn later */
@@ -57,6 +60,7 @@ struct gw_door {
     size_t bucket_mask;
     gw_live *first_want, *last_want; /* requests with an event for the brain */
     gw_asked *roles;
+    bt_buf openapi; /* made when somebody asks for it first: it never changes, and takes milliseconds */
     uint64_t number;
     uint8_t id_key[8];
     int64_t started_s;

@@ -202,6 +202,7 @@ enum MHD_Result gw_access_on_request(void *cls, struct MHD_Connection *c, const 
                                      void **con_cls)
 {
     gw_http_exchange *x = *con_cls;
+    const gw_http *h = cls;
     if (!x) {
         if (!(x = gw_exchange_new(cls, c, target))) return MHD_NO;
         *con_cls = x;
@@ -212,7 +213,13 @@ enum MHD_Result gw_access_on_request(void *cls, struct MHD_Connection *c, const 
         *len = 0;
         return take_body(x, data, n);
     }
-    if (!x->is_shown && !x->response) show(x, method);
+    if (!x->is_shown && !x->response && !x->is_gone) {
+        if (!h->handler.has_time(h->handler.ud)) {
+            gw_exchange_put_off(x);
+            return MHD_YES;
+        }
+        show(x, method);
+    }
     return give_answer(x);
 }
 

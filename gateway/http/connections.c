@@ -174,8 +174,9 @@ static void cut_stuck(gw_http *h)
     for (size_t i = 0; i < sizeof reading / sizeof *reading; i++)
         for (gw_place *p = h->places.lists[reading[i]].first, *next; p; p = next) {
             gw_connection *c = (gw_connection *)p;
-            const intake now = look(c->fd);
             next = p->next;
+            if (c->is_put_off) continue;
+            const intake now = look(c->fd);
             if (!now.is_exact) continue;
             c->looks = now.has_more && now.taken == c->taken ? c->looks + 1 : 0;
             c->taken = now.taken;

@@ -27,6 +27,39 @@ void gw_exchange_suspend(gw_http_exchange *x)
     MHD_suspend_connection(x->connection);
 }
 
+void gw_exchange_put_off(gw_http_exchange *x)
+{
+    gw_http *h = x->http;
+    h->put_off_count += !x->was_put_off;
+    x->place->is_put_off = x->was_put_off = true;
+    x->next_put_off = NULL;
+    if (h->last_put_off) h->last_put_off->next_put_off = x;
+    else h->first_put_off = x;
+    h->last_put_off = x;
+    gw_exchange_suspend(x);
+}
+
+void gw_exchange_call_up(gw_http *h)
+{
+    for (int i = 0; h->first_put_off && i < GW_CALLED_UP_A_TURN; i++) {
+        gw_http_exchange *x = h->first_put_off;
+        h->first_put_off = x->next_put_off;
+        if (!h->first_put_off) h->last_put_off = NULL;
+        x->place->is_put_off = false;
+        resume(x);
+    }
+}
+
+/* One that is put off is suspended, so only the end of the server frees it. */
+static void forget_put_off(gw_http_exchange *x)
+{
+    gw_http_exchange **at = &x->http->first_put_off, *before = NULL;
+    if (!x->place->is_put_off) return;
+    for (; *at != x; at = &(*at)->next_put_off) before = *at;
+    *at = x->next_put_off;
+    if (x->http->last_put_off == x) x->http->last_put_off = before;
+}
+
 static void unwatch(gw_http_exchange *x)
 {
     if (x->is_watched) (void)epoll_ctl(x->http->watch_fd, EPOLL_CTL_DEL, x->place->fd, NULL);
@@ -99,6 +132,7 @@ void gw_http_body_read(gw_http *h, size_t bytes) { h->bodies_bytes -= bytes; }
 void gw_exchange_free(gw_http_exchange *x)
 {
     unwatch(x);
+    forget_put_off(x);
     x->http->handler.leave(x->http->handler.ud, x->caller);
     gw_exchange_drop_body(x);
     bt_buf_done(&x->out);
@@ -155,10 +189,11 @@ static struct MHD_Response *drop_response(struct MHD_Response *r)
     return NULL;
 }
 
-bt_err gw_http_answer(gw_http_exchange *x, int status, const gw_http_headers *headers, const void *body,
-                      size_t len)
+bt_err gw_http_answer(gw_http_exchange *x, int status, const gw_http_headers *headers, bt_buf *body)
 {
-    struct MHD_Response *r = MHD_create_response_from_buffer(len, (void *)body, MHD_RESPMEM_MUST_COPY);
+    const size_t len = body->len;
+    struct MHD_Response *r = MHD_create_response_from_buffer(len, body->data, MHD_RESPMEM_MUST_FREE);
+    if (r) bt_buf_init(body, body->limit_bytes); /* libmicrohttpd frees it */
     char seconds[16];
     (void)snprintf(seconds, sizeof seconds, "%u", headers->retry_after_s);
     if (r &&
@@ -183,15 +218,25 @@ bt_err gw_exchange_preflight(gw_http_exchange *x)
     return set_response(x, r, MHD_HTTP_NO_CONTENT, true, 0);
 }
 
+/* Moving the rest to the front each time would cost a slow reader's whole backlog a read. */
+static void forget_taken(gw_http_exchange *x, size_t n)
+{
+    x->out_taken += n;
+    if (x->out_taken < x->out.len && x->out_taken < x->out.len / 2) return;
+    bt_buf_drop_front(&x->out, x->out_taken);
+    x->out_taken = 0;
+}
+
 static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max)
 {
     gw_http_exchange *x = cls;
     (void)pos;
     if (x->is_gone) return MHD_CONTENT_READER_END_WITH_ERROR;
-    if (x->out.len > 0) {
-        const size_t n = x->out.len < max ? x->out.len : max;
-        memcpy(buf, x->out.data, n);
-        bt_buf_drop_front(&x->out, n);
+    const size_t left = x->out.len - x->out_taken;
+    if (left > 0) {
+        const size_t n = left < max ? left : max;
+        memcpy(buf, x->out.data + x->out_taken, n);
+        forget_taken(x, n);
         x->http->moves++;
         gw_places_moved(&x->place->place, n, bt_clock_us());
         return (ssize_t)n;

@@ -100,13 +100,14 @@ void gw_http_close(gw_http *h)
 uint16_t gw_http_port(const gw_http *h) { return h->port; }
 int gw_http_fd(const gw_http *h) { return h->watch_fd; }
 unsigned gw_http_connections(const gw_http *h) { return h->places.count; }
+uint64_t gw_http_put_off(const gw_http *h) { return h->put_off_count; }
 size_t gw_http_bodies_max_bytes(const gw_http *h) { return h->bodies_max_bytes; }
 
 int64_t gw_http_due_us(gw_http *h, int64_t now_us)
 {
     MHD_UNSIGNED_LONG_LONG ms;
     int64_t due = h->is_deaf || h->places.count + h->lingers.count > 0 ? h->sweep_us : INT64_MAX;
-    if (h->has_resumed) return now_us;
+    if (h->has_resumed || h->first_put_off) return now_us;
     if (MHD_get_timeout(h->daemon, &ms) == MHD_YES && ms <= 3600000) {
         const bool is_idle = ms == 0 && h->idle_turns == GW_IDLE_TURNS;
         const int64_t at = is_idle ? h->turn_us + GW_IDLE_TURN_US : now_us + (int64_t)ms * 1000;
@@ -126,6 +127,7 @@ bt_err gw_http_run(gw_http *h, bt_fault *fault)
         if (w) w->on_ready(w, events[i].events);
         h->moves++; /* without w it is an event for libmicrohttpd */
     }
+    if (h->first_put_off && h->handler.has_time(h->handler.ud)) gw_exchange_call_up(h);
     h->moves += h->has_resumed;
     h->has_resumed = false; /* what has arrived is read before anybody gives way */
     if (MHD_run(h->daemon) != MHD_YES)

@@ -49,6 +49,9 @@ typedef struct gw_http_handler {
     bool (*wants_body)(void *ud, const gw_http_request *r);
     /* Whether the request always has a place. Called like wants_body. */
     bool (*has_own_place)(void *ud, const gw_http_request *r);
+    /* Whether this turn of the loop has time for one more request. Those for which it has none wait for the next turns,
+     * in order of arrival. */
+    bool (*has_time)(void *ud);
     /* Must answer, begin a stream, or keep the exchange for later. */
     void (*request)(void *ud, gw_http_exchange *x, const gw_http_request *r);
     /* was_sent: the whole answer went out. */
@@ -71,6 +74,7 @@ int gw_http_fd(const gw_http *h);                   /* an epoll descriptor, owne
 int64_t gw_http_due_us(gw_http *h, int64_t now_us); /* INT64_MAX: no timer */
 bt_err gw_http_run(gw_http *h, bt_fault *fault);
 unsigned gw_http_connections(const gw_http *h);
+uint64_t gw_http_put_off(const gw_http *h);        /* requests that a turn had no time for, so far */
 size_t gw_http_bodies_max_bytes(const gw_http *h); /* of the config */
 
 /* The X-Request-Id of the client where it is printable and short enough, else a new one; goes out with every answer. */
@@ -83,13 +87,14 @@ void *gw_http_user(const gw_http_exchange *x);
 void gw_http_take_body(gw_http_exchange *x, bt_buf *ret);
 void gw_http_body_read(gw_http *h, size_t bytes);
 
-/* A whole answer; the body is copied. BT_ENOMEM: nothing was answered; end the exchange with gw_http_abandon. */
+/* A whole answer; its body is taken out of the buffer, and copied nowhere. BT_ENOMEM: nothing was answered; end the
+ * exchange with gw_http_abandon. */
 typedef struct gw_http_headers {
     const char *content_type;
     const char *allow, *www_authenticate; /* NULL: none */
     uint32_t retry_after_s;               /* 0: none */
 } gw_http_headers;
-bt_err gw_http_answer(gw_http_exchange *x, int status, const gw_http_headers *headers, const void *body, size_t len);
+bt_err gw_http_answer(gw_http_exchange *x, int status, const gw_http_headers *headers, bt_buf *body);
 
 /* 200 and text/event-stream; then add events to gw_http_stream_buf and call gw_http_flush. Bytes that the client has
  * not taken yet wait there. gw_http_end: no more events come. */

@@ -21,6 +21,7 @@ typedef struct gw_connection {
     uint64_t taken;       /* bytes that libmicrohttpd had read at the last look of gw_connections_judge_turn */
     uint64_t used;        /* the same when a chunked body began or a piece of it came */
     int64_t used_turn_us; /* in the turn after this time */
+    bool is_put_off;      /* its request has come and waits for a turn, so libmicrohttpd reads nothing */
     unsigned looks;       /* at which more was there and it had not read on */
 } gw_connection;
 
@@ -38,7 +39,9 @@ struct gw_http {
     bt_log_limit accept_limit;
     gw_connection *fresh; /* accepted, not yet given to libmicrohttpd */
     gw_http_exchange *first;
+    gw_http_exchange *first_put_off, *last_put_off; /* whole requests that wait for a turn with time for them */
     uint64_t id_prefix, id_count;
+    uint64_t put_off_count;
     int64_t sweep_us;         /* when deadlines are checked next */
     uint64_t moves, seen;     /* what turns have brought: events, bytes, phases; as many at the end of the last turn */
     unsigned asked_turns;     /* after which libmicrohttpd asked for the next at once, in a row */
@@ -52,6 +55,7 @@ struct gw_http_exchange {
     gw_watch watch; /* first */
     gw_http *http;
     gw_http_exchange *prev, *next;
+    gw_http_exchange *next_put_off; /* valid while its place is_put_off */
     struct MHD_Connection *connection;
     gw_connection *place;
     struct MHD_Response *response; /* made, not yet given to libmicrohttpd */
@@ -62,11 +66,12 @@ struct gw_http_exchange {
     gw_framing framing;
     gw_http_refusal refusal;
     bt_buf body, out;
+    size_t out_taken; /* of out, read by libmicrohttpd */
     size_t discarded_bytes;
     bool has_authorization;
     bool keeps_body, is_early; /* early: answered before its body was read, so its socket lingers */
     bool must_close;
-    bool is_shown, is_suspended, is_watched, is_gone, is_stream, is_complete;
+    bool was_put_off, is_shown, is_suspended, is_watched, is_gone, is_stream, is_complete;
     char id[GW_HTTP_MAX_ID_BYTES + 1];
 };
 
@@ -77,6 +82,12 @@ void gw_exchange_drop_body(gw_http_exchange *x);
 void gw_exchange_suspend(gw_http_exchange *x);
 void gw_exchange_watch(gw_http_exchange *x);       /* for a hang-up while the request is served */
 bt_err gw_exchange_preflight(gw_http_exchange *x); /* answers what a browser asks before a page's request */
+
+/* Its whole request waits for another turn; libmicrohttpd asks again after gw_exchange_call_up, which takes those that
+ * have waited for longest. */
+enum { GW_CALLED_UP_A_TURN = 32 };
+void gw_exchange_put_off(gw_http_exchange *x);
+void gw_exchange_call_up(gw_http *h);
 
 /* access.c: libmicrohttpd's calls. */
 enum MHD_Result gw_access_on_request(void *cls, struct MHD_Connection *c, const char *target, const char *method,

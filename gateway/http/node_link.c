@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-enum { RECEIVE_BUDGET = 64, CUT_MS = 20 }; /* CUT_MS: cuts within this time give one call */
+enum { RECEIVE_BUDGET = 16, CUT_MS = 20 }; /* CUT_MS: cuts within this time give one call */
 
 struct gw_node_link {
     bt_loop *loop;

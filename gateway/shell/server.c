@@ -6,7 +6,6 @@
 #include "base/wait.h"
 #include "base/rng.h"
 #include "gateway/brain/brain.h"
-#include "gateway/door/bodies.h"
 #include "gateway/door/door.h"
 #include "gateway/door/metrics.h"
 #include "gateway/api/text.h"
@@ -171,7 +170,7 @@ static void settle(server *s)
     gw_event ev;
     for (int rounds = 0; rounds < 4; rounds++) {
         const int64_t at = bt_clock_us();
-        if (gw_http_due_us(s->http, at) > at) break;
+        if (gw_http_due_us(s->http, at) > at || (rounds > 0 && !gw_turn_has_time(&s->turn))) break;
         const bt_err e = run_http(s, &f);
         if (e < 0) {
             stop_with(s, e, &f);
@@ -450,7 +449,7 @@ static bt_err open_all(server *s, bt_fault *fault)
     if ((e = open_brain(s, fault)) < 0) return e;
     if ((e = gw_metrics_new(&s->metrics, s->names[0], fault)) < 0) return e;
     gw_turn_init(&s->turn, s->metrics);
-    if ((e = bt_aside_new(&s->aside, s->loop, GW_BODIES_LANES, on_work, s, fault)) < 0) return e;
+    if ((e = bt_aside_new(&s->aside, s->loop, GW_LANES, on_work, s, fault)) < 0) return e;
     if ((e = open_capture(s, fault)) < 0) return e;
     if ((e = gw_node_link_open(&s->link, s->loop, (uint32_t)o->max_nodes, o->control, o->keys, o->key,
                                on_message, on_cut, s, fault)) < 0)

@@ -1,6 +1,8 @@
-/* Long bodies are read beside the gateway's loop: others are served meanwhile, a client that leaves takes its
- * body with it, a drain waits for those that have come, and the memory for bodies keeps a rest. */
+/* Long bodies are read beside the gateway's loop: others are served meanwhile, a client that leaves takes
+ * its body with it, a drain waits for those that have come, and the memory for bodies keeps a rest. Long
+ * answers are written there too. */
 #include "tests/helpers/cluster/cluster.h"
+#include "tests/helpers/cluster/raw_http.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -10,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -99,6 +102,82 @@ static void tokens_of_others_pass_while_long_bodies_are_read(void **state)
     free(body);
 }
 
+/* Bytes of the text as client_text gives it. */
+static size_t shown_bytes(const json_t *text)
+{
+    size_t nuls = 0;
+    for (size_t i = 0; i < json_string_length(text); i++) nuls += json_string_value(text)[i] == 0;
+    return json_string_length(text) + nuls;
+}
+
+/* Log probabilities of thousands of tokens take a second to write. */
+static void a_long_answer_is_written_beside_the_loop(void **state)
+{
+    (void)state;
+    static const char body[] = "{\"prompt\":\"the\",\"max_tokens\":2000,\"logprobs\":20,\"temperature\":0,"
+                               "\"baton\":true,\"logit_bias\":{\"2\":-100,\"260\":-100}}";
+    static const char line[] = "baton_answer_ends_total{by=\"thread\"}";
+    start();
+    assert_true(cluster_serves(url));
+    const double before = cluster_metric(url, line);
+    client *c = client_begin(url, "/v1/completions", body, sizeof body - 1);
+    assert_true(client_wait(c, spawn_patience(ANSWER_MS)));
+    assert_int_equal(client_status(c), 200);
+    const json_t *choice = json_array_get(json_object_get(client_json(c), "choices"), 0);
+    const json_t *logprobs = json_object_get(choice, "logprobs");
+    const json_t *report = json_object_get(client_json(c), "baton");
+    assert_int_equal(json_array_size(json_object_get(logprobs, "tokens")), 2000);
+    assert_int_equal(json_array_size(json_object_get(logprobs, "top_logprobs")), 2000);
+    assert_int_equal(json_array_size(json_object_get(report, "token_ids")), 2000);
+    assert_true(json_equal(json_object_get(choice, "text"), json_object_get(report, "text")));
+    assert_int_equal((int)cluster_metric(url, line), (int)before + 1);
+    client_end(c);
+    /* A stream whose report has long lists ends beside the loop too, behind all of its text. */
+    static const char stream[] = "{\"prompt\":\"the\",\"max_tokens\":6000,\"stream\":true,\"temperature\":0,"
+                                 "\"baton\":true,\"logit_bias\":{\"2\":-100,\"260\":-100}}";
+    c = client_begin(url, "/v1/completions", stream, sizeof stream - 1);
+    assert_true(client_wait(c, spawn_patience(ANSWER_MS)));
+    assert_true(client_is_done(c));
+    char *text = client_text(c);
+    assert_int_equal(strlen(text), shown_bytes(json_object_get(client_baton(c), "text")));
+    assert_int_equal(json_array_size(json_object_get(client_baton(c), "token_ids")), 6000);
+    assert_int_equal((int)cluster_metric(url, line), (int)before + 2);
+    free(text);
+}
+
+/* The gateway is stopped until all have come, so that one turn finds them. */
+static void more_requests_than_a_turn_has_time_for_wait_for_the_next(void **state)
+{
+    (void)state;
+    enum { BURST = 60, IDS = 1900 };
+    static const char line[] = "\nbaton_http_requests_put_off_total ";
+    char body[2 * IDS + 64], message[sizeof body + 128], answer[1024];
+    int fd[BURST];
+    start();
+    assert_true(cluster_serves(url));
+    size_t n = (size_t)snprintf(body, sizeof body, "{\"prompt\":[");
+    for (int i = 0; i < IDS; i++) n += (size_t)snprintf(body + n, sizeof body - n, "1,");
+    n += (size_t)snprintf(body + n, sizeof body - n, "-1]}");
+    (void)snprintf(
+        message, sizeof message,
+        "POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s", n,
+        body);
+    const double before = cluster_metric(url, line);
+    spawn_signal(gateway, SIGSTOP);
+    for (int i = 0; i < BURST; i++) {
+        fd[i] = raw_dial(url);
+        assert_true(fd[i] >= 0 && raw_say(fd[i], message, strlen(message)));
+    }
+    spawn_signal(gateway, SIGCONT);
+    for (int i = 0; i < BURST; i++) {
+        assert_true(raw_hear_end(fd[i], answer, sizeof answer, spawn_patience(ANSWER_MS)));
+        assert_non_null(strstr(answer, "HTTP/1.1 400"));
+        (void)close(fd[i]);
+    }
+    assert_true(cluster_metric(url, line) > before);
+    assert_true(cluster_serves(url));
+}
+
 static void a_client_that_leaves_takes_its_body_out_of_the_line(void **state)
 {
     (void)state;
@@ -164,6 +243,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(tokens_of_others_pass_while_long_bodies_are_read, cluster_teardown),
+        cmocka_unit_test_teardown(a_long_answer_is_written_beside_the_loop, cluster_teardown),
+        cmocka_unit_test_teardown(more_requests_than_a_turn_has_time_for_wait_for_the_next, cluster_teardown),
         cmocka_unit_test_teardown(a_client_that_leaves_takes_its_body_out_of_the_line, cluster_teardown),
         cmocka_unit_test_teardown(a_drain_serves_those_whose_bodies_had_come, cluster_teardown),
         cmocka_unit_test_teardown(bodies_that_wait_leave_memory_for_others, cluster_teardown),

@@ -1,0 +1,172 @@
+/* See answers.h. */
+#include "gateway/door/answers.h"
+#include "base/log.h"
+#include "gateway/door/live.h"
+#include "gateway/door/reply.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What a thread writes, with copies of what the brain keeps for this step alone. */
+struct gw_written {
+    bt_aside_item item; /* first */
+    gw_door *door;
+    gw_live *live;
+    gw_stats stats;
+    bt_msg_engine engine;
+    bt_msg_device prefill_device, decode_device;
+    gw_answer_report report;
+    bt_buf out;
+};
+
+static void fill_report(gw_answer_report *r, const gw_live *l, bt_finish reason, const gw_stats *s)
+{
+    *r = (gw_answer_report){
+        .finish_reason = reason == BT_FINISH_LENGTH && !l->text.is_stopped ? "length" : "stop",
+        .bound = s->max_tokens < l->bound.tokens ? (gw_openai_bound){s->max_tokens, "context"} : l->bound,
+        .prompt_ids = l->prompt_ids,
+        .prompt_tokens = l->prompt_len,
+        .token_ids = (const int32_t *)(const void *)l->ids.data,
+        .completion_tokens = l->ids.len / sizeof(int32_t),
+        .text = bt_buf_text(&l->text.text),
+        .text_len = l->text.text.len,
+        .ttft_us = s->ttft_us < 0 ? 0 : s->ttft_us,
+        .has_prefill = s->has_first,
+        .gateway_queue_us = s->gateway_queue_us,
+        .reserve_us = s->reserve_us,
+        .queue_us = s->queue_us,
+        .prefill_us = s->prefill_us,
+        .chunks = &l->first.chunks,
+        .has_decode = s->has_decode,
+        .decode_us = s->decode_us,
+        .decode_steps = s->decode_steps,
+        .has_kv = s->has_kv,
+        .kv_bytes = s->kv_bytes,
+        .kv_exposed_us = s->kv_exposed_us,
+        .kv_transfer_us = s->kv_transfer_us,
+        .kv_digest = s->kv_digest,
+        .work = s->work,
+        .device = {.prefill_on = s->prefill_device, .decode_on = s->decode_device,
+                   .prefill = s->device_prefill, .decode = s->device_decode, .prompt = s->device_prompt,
+                   .first_ns = s->device_first_ns, .transfer_ns = s->device_transfer_ns,
+                   .exposed_ns = s->device_exposed_ns, .is_local = s->local != GW_LOCAL_NOT,
+                   .has_host_prefill = s->has_first, .has_host_kv = s->has_kv,
+                   .has_host_decode = s->has_decode, .host_prefill_us = s->prefill_us,
+                   .host_exposed_us = s->kv_exposed_us, .host_decode_us = s->decode_us},
+        .engine = s->engine,
+        .prefilled_by = s->prefilled_by,
+        .attempts = s->attempts,
+        .recoveries = s->recoveries,
+        .cached_tokens = s->cached_tokens < l->prompt_len ? s->cached_tokens : 0,
+        .covered_tokens = s->covered_tokens,
+        .top_len = l->first.top_len,
+    };
+    memcpy(r->top_ids, l->first.top_ids, sizeof r->top_ids);
+    memcpy(r->top_logits, l->first.top_logits, sizeof r->top_logits);
+}
+
+size_t gw_answers_weight(const gw_live *l)
+{
+    const size_t ids = l->ids.len / sizeof(int32_t);
+    size_t weight = l->text.text.len / 16;
+    if (!l->is_stream && l->logprobs.tok) weight += ids * (1 + l->top_logprobs) * 32;
+    if (l->is_baton) weight += ids + l->prompt_len;
+    return weight;
+}
+
+static bt_err write_end(bt_buf *out, gw_live *l, const gw_answer_report *r)
+{
+    return l->is_stream ? gw_answer_end(out, &l->head, r, l->is_baton)
+                        : gw_answer_whole(out, &l->head, r, gw_logprobs_tell(&l->logprobs, &l->text, true),
+                                          l->is_baton);
+}
+
+/* ---- by a thread ---- */
+
+static void run(bt_aside_item *item)
+{
+    gw_written *w = (gw_written *)item;
+    bt_buf_init(&w->out, GW_DOOR_ANSWER_MAX_BYTES);
+    if (write_end(&w->out, w->live, &w->report) < 0) w->out.err = BT_ENOMEM;
+}
+
+static void free_written(gw_written *w)
+{
+    gw_live_free(w->live);
+    bt_buf_done(&w->out);
+    free(w);
+}
+
+static void send_end(gw_door *d, gw_http_exchange *x, bool is_stream, bt_buf *out)
+{
+    gw_http_set_user(x, NULL);
+    if (!is_stream) gw_reply_json(d, x, out);
+    else if (out->err < 0 || bt_buf_add(gw_http_stream_buf(x), out->data, out->len) < 0) gw_http_abandon(x);
+    else gw_http_end(x);
+}
+
+static void done(bt_aside_item *item)
+{
+    gw_written *w = (gw_written *)item;
+    gw_turn *t = w->door->env.turn;
+    const gw_turn_part before = gw_turn_go(t, GW_TURN_ANSWERS);
+    gw_metrics_end_of_answer(w->door->env.metrics, true);
+    if (w->live->x) send_end(w->door, w->live->x, w->live->is_stream, &w->out);
+    free_written(w);
+    gw_turn_go(t, before);
+}
+
+void gw_answers_forget(gw_written *w)
+{
+    w->live->x = NULL;
+    if (bt_aside_withdraw(w->door->env.aside, &w->item)) free_written(w);
+}
+
+static const bt_msg_device *copy_device(bt_msg_device *to, const bt_msg_device *from)
+{
+    if (from) *to = *from;
+    return from ? to : NULL;
+}
+
+void gw_answers_begin(gw_written *w)
+{
+    gw_live *l = w->live;
+    l->unsent = w;
+    gw_live_take(w->door, l);
+    bt_aside_add(w->door->env.aside, GW_LANE_ANSWERS, &w->item);
+}
+
+static gw_written *new_written(gw_door *d, gw_live *l, bt_finish reason, const gw_stats *stats)
+{
+    gw_written *w = malloc(sizeof *w);
+    if (!w) return NULL;
+    *w = (gw_written){.item = {.run = run, .done = done}, .door = d, .live = l, .stats = *stats};
+    gw_stats *s = &w->stats;
+    if (s->engine) w->engine = *s->engine;
+    s->engine = s->engine ? &w->engine : NULL;
+    s->prefill_device = copy_device(&w->prefill_device, s->prefill_device);
+    s->decode_device = copy_device(&w->decode_device, s->decode_device);
+    fill_report(&w->report, l, reason, s);
+    return w;
+}
+
+gw_written *gw_answers_end(gw_door *d, gw_live *l, bt_finish reason, const gw_stats *stats)
+{
+    gw_answer_report r;
+    bt_buf out;
+    fill_report(&r, l, reason, stats);
+    bt_log_request(BT_LOG_INFO, gw_http_id(l->x), "request %llu: done (%s), %zu tokens, first after %lld ms",
+                   (unsigned long long)l->number, r.finish_reason, r.completion_tokens,
+                   (long long)(r.ttft_us / 1000));
+    if (l->is_stream && !gw_live_begin_stream(d, l)) return NULL;
+    if (gw_answers_weight(l) > GW_ANSWERS_SHORT_WEIGHT || !gw_turn_has_time(d->env.turn)) {
+        gw_written *w = new_written(d, l, reason, stats);
+        if (w) return w;
+    }
+    bt_buf_init(&out, GW_DOOR_ANSWER_MAX_BYTES);
+    if (write_end(&out, l, &r) < 0) out.err = BT_ENOMEM;
+    gw_metrics_end_of_answer(d->env.metrics, false);
+    send_end(d, l->x, l->is_stream, &out);
+    bt_buf_done(&out);
+    return NULL;
+}
