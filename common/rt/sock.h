@@ -41,7 +41,8 @@ typedef enum bt_sock_role {
 #define BT_SOCK_FRAMES_MAX        16u /* frames of one message, the routing id included */
 #define BT_SOCK_ENDPOINT_BYTES    256u
 
-/* keys_dir NULL: no keys. Otherwise loads keys_dir/NAME.secret (name NULL: the only one); errors of bt_keys_load. */
+/* keys_dir NULL: no keys. Otherwise loads keys_dir/NAME.secret (name NULL: the only one); errors of bt_keys_load. From
+ * then on core dumps of this process leave out its private memory, stacks included. */
 bt_err bt_sock_ctx_new(bt_sock_ctx **ret, const char *keys_dir, const char *name, bt_fault *fault);
 void bt_sock_ctx_free(bt_sock_ctx *ctx); /* after its sockets are closed; waits at most their linger; wipes keys */
 const char *bt_sock_ctx_public_key(const bt_sock_ctx *ctx); /* Z85; "" without keys */
