@@ -138,30 +138,51 @@ bt_err bt_keys_find(char ret[BT_KEYS_NAME_BYTES], const char *dir, bt_fault *fau
     return BT_OK;
 }
 
+/* The secret of a file that nobody else can read, as text and as bytes. */
+static bt_err load_secret(char ret_text[BT_KEYS_Z85_BYTES], unsigned char ret[32], const char *path,
+                          bt_fault *fault)
+{
+    struct stat st;
+    int fd = -1;
+    bt_err e = open_key(&fd, path, fault);
+    if (e < 0) return e;
+    if (fstat(fd, &st) < 0) e = bt_fail(fault, BT_EIO, "cannot look at '%s': %s", path, strerror(errno));
+    else if (st.st_mode & 077)
+        e = bt_fail(fault, BT_EAUTH, "'%.120s' can be read by others (mode %04o); run 'chmod 600' on it",
+                    path, (unsigned)(st.st_mode & 07777));
+    if (e == BT_OK) e = read_key(ret_text, ret, fd, path, fault);
+    close(fd);
+    return e;
+}
+
 bt_err bt_keys_load(bt_keys *ret, const char *dir, const char *name, bt_fault *fault)
 {
     char path[BT_KEYS_PATH_BYTES], only[BT_KEYS_NAME_BYTES];
     unsigned char sec[32], pub[32];
     bt_keys keys = {"", ""};
-    struct stat st;
-    int fd = -1;
     bt_err e = name ? BT_OK : bt_keys_find(only, dir, fault);
     if (e == BT_OK) e = bt_keys_path(path, dir, name ? name : only, ".secret", fault);
-    if (e < 0 || (e = open_key(&fd, path, fault)) < 0) return e;
-    if (fstat(fd, &st) < 0) e = bt_fail(fault, BT_EIO, "cannot look at '%s': %s", path, strerror(errno));
-    else if (st.st_mode & 077)
-        e = bt_fail(fault, BT_EAUTH, "'%.120s' can be read by others (mode %04o); run 'chmod 600' on it",
-                    path, (unsigned)(st.st_mode & 07777));
-    if (e < 0 || (e = read_key(keys.secret_key, sec, fd, path, fault)) < 0) goto out;
-    if (sodium_init() < 0 || crypto_scalarmult_base(pub, sec) < 0) {
+    if (e < 0) return e;
+    e = load_secret(keys.secret_key, sec, path, fault);
+    if (e == BT_OK && (sodium_init() < 0 || crypto_scalarmult_base(pub, sec) < 0))
         e = bt_fail(fault, BT_EIO, "libsodium cannot derive the public key");
-        goto out;
+    if (e == BT_OK) {
+        bt_keys_to_z85(keys.public_key, pub);
+        *ret = keys;
     }
-    bt_keys_to_z85(keys.public_key, pub);
-    *ret = keys;
-out:
     sodium_memzero(sec, sizeof sec);
     bt_keys_wipe(&keys);
-    close(fd);
+    return e;
+}
+
+bt_err bt_keys_load_salt(unsigned char ret[32], bool *ret_is_there, const char *dir, bt_fault *fault)
+{
+    char path[BT_KEYS_PATH_BYTES], text[BT_KEYS_Z85_BYTES];
+    bt_err e = bt_keys_path(path, dir, "salt", "", fault);
+    if (e < 0) return e;
+    *ret_is_there = access(path, F_OK) == 0 || errno != ENOENT;
+    if (!*ret_is_there) return BT_OK;
+    e = load_secret(text, ret, path, fault);
+    sodium_memzero(text, sizeof text);
     return e;
 }

@@ -7,6 +7,7 @@
  *
  *   DIR/NAME.secret   the secret key of one process, one line; mode 0600, and refused when others may read it
  *   DIR/allow         who may connect and as what, the same file everywhere (crypto/peer_auth.h)
+ *   DIR/salt          a secret that gateways have in common (crypto/prefix_salt.h), like a NAME.secret
  *
  * crypto/keys_generate.h writes both.
  *
@@ -35,6 +36,9 @@ bt_err bt_keys_path(char ret[BT_KEYS_PATH_BYTES], const char *dir, const char *n
  * no secret or several and none is named; BT_EFORMAT: not a key; BT_EIO. The public key is derived from the secret,
  * so the pair always fits. */
 bt_err bt_keys_load(bt_keys *ret, const char *dir, const char *name, bt_fault *fault);
+
+/* Reads DIR/salt; errors as above. No such file: *ret_is_there is false, and ret is untouched. */
+bt_err bt_keys_load_salt(unsigned char ret[32], bool *ret_is_there, const char *dir, bt_fault *fault);
 
 /* 40 characters of Z85 text for 32 bytes, and back; BT_EFORMAT. */
 bt_err bt_keys_from_z85(unsigned char ret[32], const char *text, bt_fault *fault);

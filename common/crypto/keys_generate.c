@@ -82,6 +82,30 @@ static bt_err make_one(bt_buf *allow, const char *dir, const char *spec, bt_faul
     return e;
 }
 
+static bool is_gateway(const char *spec)
+{
+    char name[BT_KEYS_NAME_BYTES];
+    const char *roles;
+    if (split(name, &roles, spec, NULL) < 0) return false;
+    return (roles ? bt_peer_auth_role_list(roles, strlen(roles)) : bt_peer_auth_role_of_name(name)) &
+           BT_PEER_GATEWAY;
+}
+
+/* The secret that gateways have in common, where it is not there yet. */
+static bt_err make_salt(const char *dir, bt_fault *fault)
+{
+    char path[BT_KEYS_PATH_BYTES], line[BT_KEYS_Z85_BYTES + 1];
+    bt_keys keys;
+    bt_err e = bt_keys_path(path, dir, "salt", "", fault);
+    if (e < 0 || access(path, F_OK) == 0) return e;
+    if ((e = bt_keys_make(&keys, fault)) < 0) return e;
+    const int n = snprintf(line, sizeof line, "%s\n", keys.secret_key);
+    e = bt_file_replace(path, line, (size_t)n, 0600, fault);
+    sodium_memzero(line, sizeof line);
+    bt_keys_wipe(&keys);
+    return e;
+}
+
 bt_err bt_keys_generate(const char *dir, const char *const *specs, bt_fault *fault)
 {
     char path[BT_KEYS_PATH_BYTES];
@@ -98,7 +122,10 @@ bt_err bt_keys_generate(const char *dir, const char *const *specs, bt_fault *fau
     if (e == BT_OK && !has_allow) e = bt_peer_auth_check_writers(dir, fault);
     if (!has_allow) (void)bt_buf_str(&text, "# who may connect: public key, roles, name\n");
     else if (text.len && text.data[text.len - 1] != '\n') (void)bt_buf_str(&text, "\n");
-    for (; *specs && e == BT_OK; specs++) e = make_one(&text, dir, *specs, fault);
+    for (; *specs && e == BT_OK; specs++) {
+        e = make_one(&text, dir, *specs, fault);
+        if (e == BT_OK && is_gateway(*specs)) e = make_salt(dir, fault);
+    }
     if (e == BT_OK && text.err < 0)
         e = bt_fail(fault, text.err, "no room for the lines of '%.120s': %s", path, bt_err_name(text.err));
     if (e == BT_OK) e = bt_file_replace(path, text.data, text.len, 0644, fault);

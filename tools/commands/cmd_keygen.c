@@ -67,7 +67,8 @@ static int print(const config *c, const char *dir, const list *l)
     printf("wrote to %s:", dir);
     for (size_t i = 0; i < l->len; i++) printf(" %.*s.secret", (int)strcspn(l->spec[i], ":"), l->spec[i]);
     printf(", allow\ngive each machine its own NAME.secret and the allow file, the same everywhere, and "
-           "start every program with --keys DIR;\n"
+           "those of "
+           "gateways the file salt too;\nstart every program with --keys DIR;\n"
            "programs that run already read the allow file again when they get SIGHUP\n");
     return bt_opt_flush() != 0;
 }

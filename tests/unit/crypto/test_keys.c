@@ -33,8 +33,8 @@ static int make_dir(void **s)
 static int remove_dir(void **s)
 {
     (void)s;
-    static const char *const files[] = {"gateway.secret", "prefill-2.secret", "east.secret",
-                                        "decode-1.secret", "allow"};
+    static const char *const files[] = {
+        "gateway.secret", "prefill-2.secret", "east.secret", "decode-1.secret", "allow", "salt"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) unlink(in_dir(files[i]));
     return rmdir(dir);
 }
