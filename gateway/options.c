@@ -32,6 +32,10 @@ static const bt_opt table[] = {
      .help =
          "keys that clients must present as 'Authorization: Bearer KEY', one a line, each with its role and "
          "limits behind it"},
+    {.group = "HTTP", .name = "share-prefixes", BT_OPT_AT(gw_options, shares_prefixes), .type = BT_OPT_FLAG,
+     .help = "prompts of different API keys share what nodes keep of them; without it a key finds only its "
+             "own, so "
+             "that cached_tokens and times tell it nothing about others"},
     {.group = "HTTP", .name = "insecure", BT_OPT_AT(gw_options, insecure), .type = BT_OPT_FLAG,
      .help = "serve the network without a key"},
     {.group = "HTTP", .name = "cors", .value = "ORIGIN", BT_OPT_AT(gw_options, cors), .type = BT_OPT_STRING,

@@ -30,7 +30,7 @@ typedef struct gw_options {
     const char *host;
     int64_t port;
     const char *control, *keys, *key, *api_key_file, *cors;
-    bool insecure;
+    bool insecure, shares_prefixes;
     int64_t max_queue, max_active, max_nodes, max_connections;
     uint64_t max_body_bytes;
     int64_t timeout_ms, recovery_ms, idle_ms, drain_ms;

@@ -8,9 +8,9 @@
  * gateways of one secret make the same salts. */
 typedef struct bt_prefix_secret bt_prefix_secret; /* in pages that core dumps leave out */
 
-/* Of --keys DIR and --key NAME (crypto/keys.h): the file DIR/salt, which the gateways of one deployment have in common.
- * Where it is not there, it is made of the gateway's own secret key, so that a restart changes nothing. dir NULL:
- * drawn. BT_EAUTH: others can read DIR/salt; BT_EFORMAT, BT_EIO, BT_ENOMEM. */
+/* With --keys DIR and --key NAME (crypto/keys.h) the secret is that of the file DIR/salt, which the gateways of one
+ * deployment have in common. Where that is not there, it is made of the gateway's own secret key, so that a restart
+ * changes nothing. dir NULL: drawn. BT_EAUTH: others can read DIR/salt; BT_EFORMAT, BT_EIO, BT_ENOMEM. */
 bt_err bt_prefix_secret_open(bt_prefix_secret **ret, const char *dir, const char *name, bt_fault *fault);
 void bt_prefix_secret_close(bt_prefix_secret *s); /* wipes; NULL is fine */
 

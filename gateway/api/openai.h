@@ -19,6 +19,7 @@
 enum {
     GW_OPENAI_MAX_STOPS = 16,
     GW_OPENAI_MAX_STOP_BYTES = 256,
+    GW_OPENAI_MAX_CACHE_SALT_BYTES = 256,
     GW_OPENAI_DEFAULT_COMPLETION_TOKENS = 16, /* of /v1/completions, as OpenAI's; a chat has --max-answer */
 };
 
@@ -50,6 +51,8 @@ typedef struct gw_openai_request {
     size_t stops;
     int32_t stop_ids[BT_MSG_MAX_STOP_IDS];
     uint32_t stop_ids_len;
+    char cache_salt[GW_OPENAI_MAX_CACHE_SALT_BYTES + 1]; /* prefixes are shared with requests of this text alone; "" too
+                                                          */
     bool ignores_eos;     /* only the request's stop ids end the answer, not the model's own */
     bt_sample_bias *bias; /* where sampling.bias points; NULL: none */
     struct json_t *root;  /* private: holds the strings above */

@@ -312,6 +312,18 @@ static bt_err field_stop(gw_reader *p, const gw_field *f, json_t *v)
     return BT_OK;
 }
 
+static bt_err field_cache_salt(gw_reader *p, const gw_field *f, json_t *v)
+{
+    if (!json_is_string(v)) return gw_read_wrong_type(p, f->name, "a string", v);
+    const size_t len = json_string_length(v);
+    if (len == 0 || len > GW_OPENAI_MAX_CACHE_SALT_BYTES)
+        return gw_openai_fail(p->err, 400, BAD, "invalid_value", f->name,
+                              "Invalid '%s': a string of %zu bytes; 1 to %d are allowed.", f->name, len,
+                              GW_OPENAI_MAX_CACHE_SALT_BYTES);
+    memcpy(p->r.cache_salt, json_string_value(v), len + 1);
+    return BT_OK;
+}
+
 static bt_err field_messages(gw_reader *p, const gw_field *f, json_t *v)
 {
     return gw_messages_chat(p, f->name, v);
@@ -351,11 +363,12 @@ static bt_err field_prompt(gw_reader *p, const gw_field *f, json_t *v)
         name, BOTH, GW_FIELD_ANY, field_any, 0, 0, NULL, 0, help \
     }
 
-static const char not_supported[] = "Not supported: only the values that ask for nothing",
-                  no_cache[] = "Taken and not looked at: prefixes of prompts are always kept and found",
-                  no_reasoning[] = "Taken and not looked at: the model decides",
-                  of_client[] = "Taken and not looked at: the client's own business",
-                  with_neutral[] = "Taken and not looked at: it means nothing beside the value that is taken";
+static const char
+    not_supported[] = "Not supported: only the values that ask for nothing",
+    no_cache[] = "Taken and not looked at: prefixes of prompts are always kept and found; see cache_salt",
+    no_reasoning[] = "Taken and not looked at: the model decides",
+    of_client[] = "Taken and not looked at: the client's own business",
+    with_neutral[] = "Taken and not looked at: it means nothing beside the value that is taken";
 
 // clang-format off
 static const char messages_schema[] =
@@ -374,6 +387,7 @@ static const char bias_schema[] =
 static const char stop_schema[] =
     "{\"anyOf\":[{\"type\":\"string\",\"minLength\":1,\"maxLength\":256},{\"type\":\"array\",\"maxItems\":16,"
     "\"items\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":256}}]}";
+static const char cache_salt_schema[] = "{\"type\":\"string\",\"minLength\":1,\"maxLength\":256}";
 static const char stop_ids_schema[] =
     "{\"type\":\"array\",\"items\":{\"type\":\"integer\",\"minimum\":0}}";
 static const char stream_options_schema[] =
@@ -418,6 +432,8 @@ const gw_field gw_fields[] = {
     OTHER("stream_options", BOTH, field_stream_options, stream_options_schema, "Only with stream"),
     INTEGER("priority", BOTH, field_priority, INT32_MIN, INT32_MAX,
             "Among waiting requests of one API key the lowest comes first; 0 without it"),
+    OTHER("cache_salt", BOTH, field_cache_salt, cache_salt_schema,
+          "The prompt shares kept prefixes with prompts of the same text alone; without it with those that have none"),
     OTHER("baton", BOTH, field_baton, baton_schema, "Tell how it was computed, and wish for nodes"),
 
     HARMLESS("user", of_client),

@@ -77,6 +77,13 @@ static void fill_live(gw_door *d, gw_live *l, const gw_openai_request *r)
                    (unsigned long long)key, (unsigned long long)l->number);
 }
 
+/* Who may find what the request's prompt leaves on nodes. */
+static bt_prompt_salt salt_of(const gw_door *d, const gw_key *k, const gw_openai_request *r)
+{
+    const bool is_one_for_all = !k || d->env.options->shares_prefixes;
+    return bt_prefix_salt(d->env.prefix_secret, is_one_for_all ? "" : k->facts.name, r->cache_salt);
+}
+
 /* Takes l. */
 static void submit(gw_door *d, gw_live *l, const gw_openai_request *r)
 {
@@ -86,6 +93,7 @@ static void submit(gw_door *d, gw_live *l, const gw_openai_request *r)
                    .ids = l->prompt_ids,
                    .ids_len = (uint32_t)l->prompt_len,
                    .max_tokens = l->bound.tokens,
+                   .salt = salt_of(d, l->key, r),
                    .sampling = r->sampling,
                    .policy = (gw_policy)r->policy,
                    .draw_seed = !r->has_seed,

@@ -1,5 +1,6 @@
 #ifndef GW_DOOR_H
 #define GW_DOOR_H
+#include "crypto/prefix_salt.h"
 #include "gateway/brain/brain.h"
 #include "gateway/door/metrics.h"
 #include "gateway/door/turn.h"
@@ -28,6 +29,7 @@ typedef enum gw_lane { GW_LANE_BODIES, GW_LANE_LONG_BODIES, GW_LANE_ANSWERS, GW_
 typedef struct gw_door_env {
     const gw_options *options;
     gw_auth *auth; /* NULL: no keys */
+    const bt_prefix_secret *prefix_secret;
     const gw_text *text;
     const char *const *names;
     size_t names_len;            /* of the model; the first goes into answers */

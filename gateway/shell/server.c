@@ -43,6 +43,7 @@ typedef struct server {
     gw_metrics *metrics;
     gw_turn turn;
     gw_auth *auth;
+    bt_prefix_secret *prefix_secret;
     bt_capture *capture;
     gw_text text;
     gw_config config;
@@ -381,6 +382,7 @@ static bt_err open_http(server *s, bt_fault *fault)
     const gw_door_env env = {
         .options = o,
         .auth = s->auth,
+        .prefix_secret = s->prefix_secret,
         .text = &s->text,
         .names = s->names,
         .names_len = s->names_len,
@@ -444,6 +446,7 @@ static bt_err open_all(server *s, bt_fault *fault)
     bt_err e;
     if ((e = bt_loop_new(&s->loop, fault)) < 0) return e;
     if ((e = bt_loop_on_signals(s->loop, on_signal, s, fault)) < 0) return e;
+    if ((e = bt_prefix_secret_open(&s->prefix_secret, o->keys, o->key, fault)) < 0) return e;
     if (o->api_key_file && (e = gw_auth_load(&s->auth, o->api_key_file, bt_clock_us(), fault)) < 0) return e;
     if ((e = open_model(s, fault)) < 0) return e;
     if ((e = open_brain(s, fault)) < 0) return e;
@@ -488,6 +491,7 @@ bt_err gw_server_run(const gw_options *o, bt_fault *fault)
     gw_brain_free(s->brain);
     gw_metrics_free(s->metrics);
     gw_auth_free(s->auth);
+    bt_prefix_secret_close(s->prefix_secret);
     gw_text_close(&s->text);
     bt_loop_free(s->loop);
     free(s);

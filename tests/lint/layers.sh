@@ -36,8 +36,8 @@ gateway/brain      : base wire xfer
 gateway/http       : base crypto rt model node
 gateway            : base crypto model node gateway/http
 gateway/api        : base text model device sample wire gateway gateway/http
-gateway/door       : base rt text model wire trace node gateway gateway/brain gateway/http gateway/api
-gateway/shell      : base rt model trace gateway gateway/brain gateway/http gateway/api gateway/door
+gateway/door       : base crypto rt text model wire trace node gateway gateway/brain gateway/http gateway/api
+gateway/shell      : base crypto rt model trace gateway gateway/brain gateway/http gateway/api gateway/door
 prefill-node/brain : base kv wire xfer
 prefill-node       : base rt kernels model device npu/price npu/compile sample kv wire engine node prefill-node/brain
 decode-node/brain  : base kv wire xfer

@@ -37,6 +37,7 @@ static const bt_opt opts[] = {
     GATEWAY("HTTP", "port"),
     GATEWAY("HTTP", "alias"),
     GATEWAY("HTTP", "api-key-file"),
+    GATEWAY("HTTP", "share-prefixes"),
     GATEWAY("HTTP", "insecure"),
     GATEWAY("HTTP", "cors"),
     GATEWAY("HTTP", "metrics"),

@@ -153,6 +153,25 @@ static void reads_penalties_bias_log_probabilities_and_stop_ids(void **state)
     gw_openai_request_done(&r);
 }
 
+static void takes_a_salt_of_1_to_256_bytes_for_kept_prefixes(void **state)
+{
+    (void)state;
+    char body[400], salt[258] = "";
+    gw_openai_request r = good(false, "{\"prompt\":\"a\",\"cache_salt\":null}");
+    assert_string_equal(r.cache_salt, "");
+    gw_openai_request_done(&r);
+    memset(salt, 's', 256);
+    (void)snprintf(body, sizeof body, "{\"prompt\":\"a\",\"cache_salt\":\"%s\"}", salt);
+    r = good(false, body);
+    assert_string_equal(r.cache_salt, salt);
+    gw_openai_request_done(&r);
+    salt[256] = 's';
+    (void)snprintf(body, sizeof body, "{\"prompt\":\"a\",\"cache_salt\":\"%s\"}", salt);
+    (void)bad(false, body, 400, "cache_salt", "257 bytes; 1 to 256");
+    (void)bad(false, "{\"prompt\":\"a\",\"cache_salt\":\"\"}", 400, "cache_salt", "0 bytes; 1 to 256");
+    (void)bad(false, "{\"prompt\":\"a\",\"cache_salt\":5}", 400, "cache_salt", "expected a string");
+}
+
 static void refuses_parameters_out_of_range_with_value_and_range(void **state)
 {
     (void)state;
@@ -542,6 +561,7 @@ int main(void)
         cmocka_unit_test(reads_a_chat_with_every_field_in_use),
         cmocka_unit_test(reads_which_nodes_a_request_wishes_for),
         cmocka_unit_test(reads_penalties_bias_log_probabilities_and_stop_ids),
+        cmocka_unit_test(takes_a_salt_of_1_to_256_bytes_for_kept_prefixes),
         cmocka_unit_test(refuses_parameters_out_of_range_with_value_and_range),
         cmocka_unit_test(reads_a_completion_as_text_or_as_a_token_list),
         cmocka_unit_test(takes_null_for_absent_and_ignores_harmless_fields),
