@@ -76,8 +76,9 @@ static bt_err price_programs(tool_simulate_priced *p, const tool_simulate_setup 
 static bool runs_alone(const bt_pkg *p)
 {
     if (bt_pkg_header_of(p)->sparse_ppm) return true;
-    const bt_pkg_inst *code = bt_pkg_code(p, 0);
-    for (uint32_t i = 0; i < bt_pkg_programs(p)[0].insts; i++)
+    const uint32_t program = bt_pkg_rows(p)[bt_pkg_header_of(p)->rows.count - 1].program[BT_PKG_OUT_LAST];
+    const bt_pkg_inst *code = bt_pkg_code(p, program); /* all have the same units */
+    for (uint32_t i = 0; i < bt_pkg_programs(p)[program].insts; i++)
         if (bt_pkg_is_attention(&code[i]) && code[i].unit != BT_PKG_COMPANION) return true;
     return false;
 }

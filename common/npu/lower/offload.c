@@ -89,8 +89,9 @@ typedef struct users {
 
 typedef struct edges {
     const bt_graph *g;
-    users *of;              /* [tensors] */
-    uint32_t *input;        /* [ops * MAX_INPUTS] */
+    users *of;       /* [tensors] */
+    uint32_t *input; /* [ops * MAX_INPUTS]: the nodes' lists, one behind the other */
+    size_t inputs;
     bt_clusters_node *node; /* [ops] */
     uint64_t *work;         /* [ops]: work of a dropped operator's cluster */
 } edges;
@@ -106,7 +107,7 @@ static void after(bt_clusters_node *node, uint32_t *list, uint32_t before)
 static bt_err connect(edges *e, uint32_t v, bt_fault *fault)
 {
     const bt_op *op = &e->g->op[v];
-    uint32_t *list = e->input + (size_t)v * MAX_INPUTS;
+    uint32_t *list = e->input + e->inputs;
     bt_clusters_node *node = &e->node[v];
     node->input = list;
     for (int i = 0; i < 2; i++) {
@@ -126,6 +127,7 @@ static bt_err connect(edges *e, uint32_t v, bt_fault *fault)
     u->written = true;
     u->writer = v;
     u->readers = 0;
+    e->inputs += node->inputs;
     return BT_OK;
 }
 
@@ -239,7 +241,7 @@ bt_err bt_offload_new(bt_offload **ret, const bt_graph *g, const bt_profile *pro
     bt_err e = BT_OK;
     bt_offload *p = calloc(1, sizeof *p);
     ed.of = calloc(g->tensors + 1, sizeof *ed.of);
-    ed.input = calloc((g->ops + 1) * MAX_INPUTS, sizeof *ed.input);
+    ed.input = malloc((g->ops + 1) * MAX_INPUTS * sizeof *ed.input);
     ed.node = calloc(g->ops + 1, sizeof *ed.node);
     ed.work = calloc(g->ops + 1, sizeof *ed.work);
     if (!p || !ed.of || !ed.input || !ed.node || !ed.work || !(p->on_npu = calloc(g->ops + 1, 1)) ||

@@ -35,9 +35,11 @@ const bt_pkg_session *bt_pkg_sessions(const bt_pkg *p);
 /* The bytes of a constant. NULL for BT_PKG_NONE, and in a sketch for a constant without bytes. */
 const void *bt_pkg_const_at(const bt_pkg *p, uint32_t index);
 /* The instructions, [insts], and the memory plan, [places], of the program with this index, unpacked where the file
- * packs them. Not for a package that was only looked at. */
+ * packs them. Not for a package that was only looked at. A sketch is asked by one thread at a time. */
 const bt_pkg_inst *bt_pkg_code(const bt_pkg *p, uint32_t program);
 const bt_pkg_place *bt_pkg_plan(const bt_pkg *p, uint32_t program);
+/* Whether two programs have the same operators on the same units, one after the other. A sketch unpacks neither. */
+bool bt_pkg_has_steps_of(const bt_pkg *p, uint32_t a, uint32_t b);
 /* Finds the row with exactly this batch, seq within [seq_min, seq], and the smallest ctx >= end_tokens. BT_ELIMIT:
  * there is none; the fault names the nearest row. */
 bt_err bt_pkg_find_row(const bt_pkg_row **ret, const bt_pkg *p, size_t batch, size_t seq, size_t end_tokens,

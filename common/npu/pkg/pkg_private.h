@@ -79,9 +79,10 @@ void bt_pkg_weight_shape(const bt_pkg_header *h, uint32_t weight, uint32_t *n, u
 bool bt_pkg_is_vector(uint32_t weight);
 
 /* ---- unpack.c ---- */
-/* Unpacks the programs that are stored as pieces, each distinct list of pieces once. The constants were checked before.
- * Checks every index, count and number of a piece; pkg_check_code.c then checks the unpacked program as any other. *ret
- * NULL: no program is packed. BT_EFORMAT names the program and the piece; BT_ENOMEM. */
+/* Unpacks the programs that are stored as pieces, each distinct list of pieces once; those of a sketch when they are
+ * asked for. The constants were checked before. Checks every index, count and number of a piece; pkg_check_code.c then
+ * checks the unpacked program as any other. *ret NULL: no program is packed. BT_EFORMAT names the program and the
+ * piece; BT_ENOMEM. */
 bt_err bt_unpacked_new(bt_unpacked **ret, const bt_pkg *p, bt_fault *fault);
 void bt_unpacked_free(bt_unpacked *u); /* NULL is fine */
 bool bt_pkg_is_packed(const bt_pkg *p, uint32_t program);

@@ -1,6 +1,9 @@
-/* Unpacking programs: the bodies of the pieces as one flat list, with the numbers of each piece's layer. */
+/* Unpacking programs: the bodies of the pieces as one flat list, with the numbers of each piece's layer.
+ * Those of a file are unpacked when it is opened, to be checked. Those of a sketch, of which most are never
+ * asked for, have room and are unpacked when they are. */
 #include "npu/pkg/pkg_private.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 /* The instructions and places of one distinct list of pieces. */
@@ -8,12 +11,8 @@ typedef struct flat {
     uint32_t constant, insts, places;
     bt_pkg_inst *inst;
     bt_pkg_place *place;
+    bool is_full;
 } flat;
-struct bt_unpacked {
-    size_t flats;
-    flat *flat;
-    const flat **of; /* [programs]; NULL: not packed */
-};
 
 /* The constants that pieces name. */
 typedef struct bodies {
@@ -24,26 +23,16 @@ typedef struct bodies {
     uint32_t layers;
 } bodies;
 
+struct bt_unpacked {
+    size_t flats;
+    flat *flat;
+    flat **of; /* [programs]; NULL: not packed */
+    bodies bodies;
+};
+
 bool bt_pkg_is_packed(const bt_pkg *p, uint32_t program)
 {
     return bt_pkg_consts(p)[bt_pkg_programs(p)[program].code].kind == BT_PKG_CONST_PIECES;
-}
-
-static const flat *flat_of(const bt_pkg *p, uint32_t program)
-{
-    return p->unpacked ? p->unpacked->of[program] : NULL;
-}
-
-const bt_pkg_inst *bt_pkg_code(const bt_pkg *p, uint32_t program)
-{
-    const flat *f = flat_of(p, program);
-    return f ? f->inst : bt_pkg_const_at(p, bt_pkg_programs(p)[program].code);
-}
-
-const bt_pkg_place *bt_pkg_plan(const bt_pkg *p, uint32_t program)
-{
-    const flat *f = flat_of(p, program);
-    return f ? f->place : bt_pkg_const_at(p, bt_pkg_programs(p)[program].plan);
 }
 
 /* ---- the bodies ---- */
@@ -122,33 +111,98 @@ static bool unpack_piece(flat *f, const bodies *b, const bt_pkg_piece *q)
     return true;
 }
 
+static const bt_pkg_piece *pieces_of(size_t *ret_n, const bt_pkg *p, uint32_t program)
+{
+    const bt_pkg_program *g = &bt_pkg_programs(p)[program];
+    *ret_n = bt_pkg_consts(p)[g->code].bytes / sizeof(bt_pkg_piece);
+    return bt_pkg_const_at(p, g->code);
+}
+
+static bt_err make_room(flat *f, const bt_pkg_program *g, bt_fault *fault)
+{
+    *f = (flat){.constant = g->code, .insts = g->insts, .places = g->places};
+    f->inst = malloc(g->insts * sizeof *f->inst);
+    f->place = malloc(g->places * sizeof *f->place);
+    return f->inst && f->place ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory unpacking programs");
+}
+
 /* Unpacks a program. The instructions and places of its pieces add up to exactly those of the program. */
 static bt_err unpack(flat *f, const bt_pkg *p, const bodies *b, uint32_t program, bt_fault *fault)
 {
-    const bt_pkg_program *g = &bt_pkg_programs(p)[program];
-    const bt_pkg_piece *q = bt_pkg_const_at(p, g->code);
-    const size_t pieces = bt_pkg_consts(p)[g->code].bytes / sizeof *q;
-    *f = (flat){.constant = g->code};
-    f->inst = malloc(g->insts * sizeof *f->inst);
-    f->place = malloc(g->places * sizeof *f->place);
-    if (!f->inst || !f->place) return bt_fail(fault, BT_ENOMEM, "out of memory unpacking programs");
+    size_t pieces;
+    const bt_pkg_piece *q = pieces_of(&pieces, p, program);
+    flat to = {.inst = f->inst, .place = f->place};
     for (size_t i = 0; i < pieces; i++) {
         if (!q[i].insts || q[i].insts > b->insts || q[i].inst > b->insts - q[i].insts ||
             q[i].places > b->places || q[i].place > b->places - q[i].places ||
-            q[i].insts > g->insts - f->insts || q[i].places > g->places - f->places ||
-            !unpack_piece(f, b, &q[i]))
+            q[i].insts > f->insts - to.insts || q[i].places > f->places - to.places ||
+            !unpack_piece(&to, b, &q[i]))
             return bt_fail(fault, BT_EFORMAT, "program %u: piece %zu is out of range", program, i);
     }
-    if (f->insts != g->insts || f->places != g->places)
+    if (to.insts != f->insts || to.places != f->places)
         return bt_fail(fault, BT_EFORMAT,
                        "program %u: the pieces have %u instructions and %u places, not %u and %u", program,
-                       f->insts, f->places, g->insts, g->places);
+                       to.insts, to.places, f->insts, f->places);
+    f->is_full = true;
     return BT_OK;
+}
+
+static const flat *flat_of(const bt_pkg *p, uint32_t program)
+{
+    flat *f = p->unpacked ? p->unpacked->of[program] : NULL;
+    if (!f || f->is_full) return f;
+    const bt_err e = unpack(f, p, &p->unpacked->bodies, program, NULL);
+    assert(e == BT_OK); /* a sketch has the pieces that its writer made */
+    (void)e;
+    return f;
+}
+
+const bt_pkg_inst *bt_pkg_code(const bt_pkg *p, uint32_t program)
+{
+    const flat *f = flat_of(p, program);
+    return f ? f->inst : bt_pkg_const_at(p, bt_pkg_programs(p)[program].code);
+}
+
+const bt_pkg_place *bt_pkg_plan(const bt_pkg *p, uint32_t program)
+{
+    const flat *f = flat_of(p, program);
+    return f ? f->place : bt_pkg_const_at(p, bt_pkg_programs(p)[program].plan);
+}
+
+/* ---- two programs ---- */
+
+static bool has_steps(const bt_pkg_inst *a, const bt_pkg_inst *b, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (a[i].op != b[i].op || a[i].unit != b[i].unit) return false;
+    return true;
+}
+
+bool bt_pkg_has_steps_of(const bt_pkg *p, uint32_t a, uint32_t b)
+{
+    const bt_pkg_program *g = bt_pkg_programs(p);
+    if (g[a].code == g[b].code) return true;
+    if (g[a].insts != g[b].insts) return false;
+    if (!p->unpacked || !p->unpacked->of[a] || !p->unpacked->of[b])
+        return has_steps(bt_pkg_code(p, a), bt_pkg_code(p, b), g[a].insts);
+    size_t pieces, others;
+    const bt_pkg_inst *inst = p->unpacked->bodies.inst;
+    const bt_pkg_piece *x = pieces_of(&pieces, p, a), *y = pieces_of(&others, p, b), *seen_x = x, *seen_y = y;
+    if (pieces != others) return false;
+    for (size_t i = 0; i < pieces; i++) {
+        if (x[i].insts != y[i].insts) return false;
+        const bool is_seen = i && x[i].inst == seen_x->inst && y[i].inst == seen_y->inst &&
+                             x[i].insts == seen_x->insts; /* layers have the same bodies */
+        if (!is_seen && !has_steps(inst + x[i].inst, inst + y[i].inst, x[i].insts)) return false;
+        seen_x = &x[i];
+        seen_y = &y[i];
+    }
+    return true;
 }
 
 /* ---- all ---- */
 
-static const flat *find(const bt_unpacked *u, const bt_pkg_program *g)
+static flat *find(const bt_unpacked *u, const bt_pkg_program *g)
 {
     for (size_t i = 0; i < u->flats; i++)
         if (u->flat[i].constant == g->code) return &u->flat[i];
@@ -170,16 +224,18 @@ bt_err bt_unpacked_new(bt_unpacked **ret, const bt_pkg *p, bt_fault *fault)
     if (u) u->flat = calloc(packed, sizeof *u->flat);
     if (u) u->of = calloc(programs, sizeof *u->of);
     if (!u || !u->flat || !u->of) e = bt_fail(fault, BT_ENOMEM, "out of memory unpacking programs");
+    else u->bodies = b;
     for (uint32_t i = 0; i < programs && e == BT_OK; i++) {
         if (!bt_pkg_is_packed(p, i)) continue;
-        const flat *f = find(u, &g[i]);
+        flat *f = find(u, &g[i]);
         if (!f) {
             work += (uint64_t)g[i].insts + g[i].places;
             if (work > BT_PKG_MAX_UNPACKED)
                 e = bt_fail(fault, BT_EFORMAT, "program %u: more than %d instructions and places to unpack",
                             i, BT_PKG_MAX_UNPACKED);
-            else e = unpack(&u->flat[u->flats++], p, &b, i, fault);
+            else e = make_room(&u->flat[u->flats++], &g[i], fault);
             if (e == BT_OK) f = &u->flat[u->flats - 1];
+            if (e == BT_OK && !p->kept) e = unpack(f, p, &b, i, fault);
         } else if (f->insts != g[i].insts || f->places != g[i].places) {
             e = bt_fail(fault, BT_EFORMAT,
                         "program %u: insts %u or places %u is not that of the program with the same code", i,

@@ -74,7 +74,7 @@ static bt_err make_room(bt_price_pkg *p, uint32_t last, bt_fault *fault)
     p->as_other = calloc(p->stages + 1, sizeof *p->as_other);
     p->ns = calloc(p->stages + 1, sizeof *p->ns);
     p->other_ns = calloc(p->stages + 1, sizeof *p->other_ns);
-    p->body = calloc(MAX_BODIES, sizeof *p->body);
+    p->body = malloc(MAX_BODIES * sizeof *p->body);
     if (!p->stage || !p->other || !p->as_stage || !p->as_other || !p->ns || !p->other_ns || !p->body)
         return bt_fail(fault, BT_ENOMEM, "out of memory for prices of %zu stages", p->stages);
     bt_stages_of(p->stage, p->as_stage, p->stages, p->pkg, last);
@@ -84,19 +84,19 @@ static bt_err make_room(bt_price_pkg *p, uint32_t last, bt_fault *fault)
 static bt_err look_at_all(bt_price_pkg *p, bt_fault *fault)
 {
     const bt_pkg_row *row = bt_pkg_rows(p->pkg), *one = NULL;
-    const bt_pkg_program *g = bt_pkg_programs(p->pkg);
     const uint32_t rows = bt_pkg_header_of(p->pkg)->rows.count;
-    uint32_t seen[2] = {BT_PKG_NONE, BT_PKG_NONE};
     size_t n;
     for (uint32_t i = 0; i < rows; i++)
         if (row[i].batch == 1) one = &row[i];
     if (!one) return bt_fail(fault, BT_EARG, "the package has no program for one sequence alone");
-    bt_err e = make_room(p, one->program[BT_PKG_OUT_LAST], fault);
+    uint32_t seen[2] = {one->program[BT_PKG_OUT_NONE], one->program[BT_PKG_OUT_LAST]};
+    bt_err e = make_room(p, seen[1], fault);
+    if (e == BT_OK) e = look_at(&n, p, seen[0], fault);
     for (uint32_t i = 0; e == BT_OK && i < rows; i++)
         for (int k = 0; e == BT_OK && row[i].batch == 1 && k < 2; k++) {
             const uint32_t program = row[i].program[k ? BT_PKG_OUT_LAST : BT_PKG_OUT_NONE];
-            if (g[program].code == seen[k]) continue; /* priced already: the same code for another context */
-            seen[k] = g[program].code;
+            if (bt_pkg_has_steps_of(p->pkg, program, seen[k])) continue; /* so it has the same stages */
+            seen[k] = program;
             e = look_at(&n, p, program, fault);
         }
     return e;
@@ -235,8 +235,9 @@ static const body *body_of(bt_price_pkg *p, uint32_t program, uint64_t rows, bt_
         free_body(&made);
         return NULL;
     }
-    const size_t at = p->bodies < MAX_BODIES ? p->bodies++ : p->next++ % MAX_BODIES;
-    free_body(&p->body[at]);
+    const bool is_full = p->bodies == MAX_BODIES;
+    const size_t at = is_full ? p->next++ % MAX_BODIES : p->bodies++;
+    if (is_full) free_body(&p->body[at]);
     p->body[at] = made;
     return &p->body[at];
 }

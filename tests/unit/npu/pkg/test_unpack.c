@@ -53,6 +53,37 @@ static void an_unpacked_program_is_the_one_that_was_packed(void **state)
     }
 }
 
+/* Compared as they are unpacked. */
+static bool are_alike(const bt_pkg *p, uint32_t a, uint32_t b)
+{
+    const bt_pkg_program *g = bt_pkg_programs(p);
+    bool alike = g[a].insts == g[b].insts;
+    for (uint32_t i = 0; alike && i < g[a].insts; i++)
+        alike = bt_pkg_code(p, a)[i].op == bt_pkg_code(p, b)[i].op &&
+                bt_pkg_code(p, a)[i].unit == bt_pkg_code(p, b)[i].unit;
+    return alike;
+}
+
+static void programs_of_other_rows_have_the_same_steps_and_of_other_endings_others(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        size_t len, alike = 0, others = 0;
+        uint8_t *b = tiny_pkg_bytes(&len, i ? &packed : &flat);
+        bt_pkg *p = open_bytes(b, len);
+        const uint32_t programs = bt_pkg_header_of(p)->programs.count;
+        for (uint32_t x = 0; x < programs; x++)
+            for (uint32_t y = 0; y < programs; y++) {
+                assert_int_equal(bt_pkg_has_steps_of(p, x, y), are_alike(p, x, y));
+                if (!are_alike(p, x, y)) others++;
+                else if (bt_pkg_programs(p)[x].code != bt_pkg_programs(p)[y].code) alike++;
+            }
+        assert_true(alike && others);
+        bt_pkg_close(p);
+        free(b);
+    }
+}
+
 /* The last program of a package that may be written to. */
 typedef struct view {
     bt_pkg_header *h;
@@ -205,6 +236,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_unpacked_program_is_the_one_that_was_packed),
+        cmocka_unit_test(programs_of_other_rows_have_the_same_steps_and_of_other_endings_others),
         cmocka_unit_test(each_damage_of_a_piece_is_refused_by_name),
         cmocka_unit_test(each_damage_of_a_session_is_refused_by_name),
     };
