@@ -44,6 +44,7 @@ void gw_door_free(gw_door *d)
     gw_reply_tick(d);
     gw_live_close(d);
     gw_roles_free(d);
+    gw_pages_free(d);
     bt_buf_done(&d->openapi);
     free(d);
 }
@@ -369,6 +370,7 @@ static void on_ended(void *ud, gw_http_exchange *x, bool was_sent)
     gw_live *l = gw_http_user(x);
     d->open_count--;
     gw_roles_forget(d, x);
+    gw_pages_forget(d, x);
     if (!l) return;
     if (!was_sent) bt_log_request(BT_LOG_INFO, gw_http_id(x), "the client has gone");
     if (l->unread) {
@@ -427,6 +429,15 @@ void gw_door_act(gw_door *d, const gw_action *a)
         gw_capture_end(d, l, a);
         gw_live_remove(d, l);
     }
+}
+
+bool gw_door_has_pages(const gw_door *d) { return d->pages; }
+
+void gw_door_go_on(gw_door *d)
+{
+    const gw_turn_part before = gw_turn_go(d->env.turn, GW_TURN_PAGES);
+    gw_pages_go_on(d);
+    gw_turn_go(d->env.turn, before);
 }
 
 bool gw_door_next_event(gw_door *d, gw_event *ret) { return gw_live_next_event(d, ret); }

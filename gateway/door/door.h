@@ -62,6 +62,9 @@ void gw_door_act(gw_door *d, const gw_action *a); /* FIRST, TOKENS, DONE, FAIL o
 /* The next CANCEL or FINISH_EARLY for the brain; false when there is none. Ask after every step and every
  * gw_http_run. */
 bool gw_door_next_event(gw_door *d, gw_event *ret);
+/* Whether long pages are being written: then gw_door_go_on is called in the next turn, which begins at once. */
+bool gw_door_has_pages(const gw_door *d);
+void gw_door_go_on(gw_door *d);
 /* The deadline of requests (--timeout) and signs of life: call it once a second. */
 void gw_door_tick(gw_door *d, int64_t now_us);
 #endif

@@ -11,6 +11,7 @@
 #include "text/utf8.h"
 
 #include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -171,6 +172,67 @@ void gw_pages_props(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
     show(d, x, j, JSON_REAL_PRECISION(DIGITS));
 }
 
+/* ---- pages in pieces ---- */
+
+/* Adds the next piece to out, from *at on, which it moves. False: it was the last one. */
+typedef bool piece_fn(const gw_door *d, bt_buf *out, size_t *at);
+
+struct gw_page {
+    struct gw_page *next;
+    gw_http_exchange *x;
+    bt_buf out;
+    size_t at;
+    piece_fn *write;
+};
+
+/* Answers x with JSON: `out`, which is taken, and what write adds. The first piece is written in the call. */
+static void begin_pieces(gw_door *d, gw_http_exchange *x, bt_buf *out, piece_fn *write)
+{
+    size_t at = 0;
+    gw_page **end = &d->pages;
+    if (!write(d, out, &at)) {
+        gw_reply_json(d, x, out);
+        return;
+    }
+    gw_page *p = malloc(sizeof *p);
+    if (!p) {
+        out->err = BT_ENOMEM;
+        gw_reply_json(d, x, out);
+        return;
+    }
+    *p = (gw_page){.x = x, .out = *out, .at = at, .write = write};
+    while (*end) end = &(*end)->next;
+    *end = p;
+}
+
+static void free_page(gw_page **at)
+{
+    gw_page *p = *at;
+    *at = p->next;
+    bt_buf_done(&p->out);
+    free(p);
+}
+
+void gw_pages_go_on(gw_door *d)
+{
+    gw_page *p = d->pages;
+    if (!p || p->write(d, &p->out, &p->at)) return;
+    gw_reply_json(d, p->x, &p->out);
+    free_page(&d->pages);
+}
+
+void gw_pages_forget(gw_door *d, const gw_http_exchange *x)
+{
+    gw_page **at = &d->pages;
+    while (*at && (*at)->x != x) at = &(*at)->next;
+    if (*at) free_page(at);
+}
+
+void gw_pages_free(gw_door *d)
+{
+    while (d->pages) free_page(&d->pages);
+}
+
 /* ---- /v1/status: what the gateway knows about its nodes ---- */
 
 static json_t *count(uint64_t n) { return json_integer((json_int_t)n); }
@@ -226,17 +288,20 @@ static json_t *node(const gw_node *n, int64_t now_us)
         "silent_ms", count((uint64_t)((now_us - n->heard_us) / 1000)));
 }
 
-static json_t *nodes(const gw_door *d)
+/* The next places of the table. A node may come or go between two pieces. */
+static bool add_nodes(const gw_door *d, bt_buf *out, size_t *at)
 {
     const gw_registry *r = gw_brain_registry(d->env.brain);
     const int64_t now_us = bt_clock_us();
-    json_t *a = json_array();
-    for (uint32_t i = 0; a && i < r->used; i++)
-        if (r->nodes[i].in_use && json_array_append_new(a, node(&r->nodes[i], now_us)) < 0) {
-            json_decref(a);
-            return NULL;
-        }
-    return a;
+    const size_t end = *at + GW_PAGES_NODES_A_PIECE < r->used ? *at + GW_PAGES_NODES_A_PIECE : r->used;
+    for (; *at < end; ++*at) {
+        if (!r->nodes[*at].in_use) continue;
+        if (out->data[out->len - 1] != '[') (void)bt_buf_byte(out, ',');
+        if (gw_json_add(out, node(&r->nodes[*at], now_us), JSON_COMPACT) < 0) out->err = BT_ENOMEM;
+    }
+    if (*at < r->used && out->err == BT_OK) return true;
+    (void)bt_buf_str(out, "]}");
+    return false;
 }
 
 static const char *state_of(const gw_door *d)
@@ -263,27 +328,37 @@ static json_t *inner_status(const gw_door *d)
     const gw_brain *brain = d->env.brain;
     const gw_options *options = d->env.options;
     char self[BT_HASH_HEX_CHARS];
-    return json_pack("{s:{s:s,s:i,s:s,s:s,s:s,s:s,s:s,s:o},s:{s:i,s:i,s:i,s:i,s:i},s:o}", "gateway", "id",
+    return json_pack("{s:{s:s,s:i,s:s,s:s,s:s,s:s,s:s,s:o},s:{s:i,s:i,s:i,s:i,s:i}}", "gateway", "id",
                      d->env.node_id, "pid", (int)getpid(), "state", state_of(d), "policy",
                      gw_options_policies[options->policy], "endpoint", d->url, "control",
                      gw_node_link_endpoint(d->env.link), "incarnation", bt_hash_hex(self, d->env.self.bytes),
                      "rss_bytes", count(gw_metrics_rss_bytes()), "queue", "waiting",
                      (int)gw_brain_queued(brain), "running", (int)gw_brain_active(brain), "max_running",
                      (int)gw_brain_active_limit(brain), "owed", (int)gw_brain_debts(brain), "max",
-                     (int)options->max_queue, "nodes", nodes(d));
+                     (int)options->max_queue);
 }
 
 void gw_pages_status(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
 {
+    static const char nodes[] = ",\"nodes\":[";
     const gw_key *k = r->caller;
+    const bool is_admin = gw_rights_is_admin(d, r);
+    bt_buf b;
     json_t *all = outer_status(d);
-    json_t *more = gw_rights_is_admin(d, r) ? inner_status(d)
-                                            : json_pack("{s:{s:s,s:s}}", "key", "name", k->facts.name, "role",
-                                                        gw_key_roles[k->facts.role]);
+    json_t *more = is_admin ? inner_status(d)
+                            : json_pack("{s:{s:s,s:s}}", "key", "name", k->facts.name, "role",
+                                        gw_key_roles[k->facts.role]);
     if (all && (!more || json_object_update(all, more) < 0)) {
         json_decref(all);
         all = NULL;
     }
     json_decref(more);
-    show(d, x, all, 0);
+    bt_buf_init(&b, GW_DOOR_ANSWER_MAX_BYTES);
+    if (gw_json_add(&b, all, JSON_COMPACT) < 0) b.err = BT_ENOMEM;
+    if (is_admin && b.err == BT_OK) {
+        b.len--; /* the object's end comes behind the nodes */
+        (void)bt_buf_str(&b, nodes);
+    }
+    if (is_admin && b.err == BT_OK) begin_pieces(d, x, &b, add_nodes);
+    else gw_reply_json(d, x, &b);
 }

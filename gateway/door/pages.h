@@ -2,7 +2,13 @@
 #define GW_PAGES_H
 #include "gateway/door/state.h"
 
-/* The endpoints of GET: each looks at the request and answers at once. */
+/* The endpoints of GET: each looks at the request and answers at once, or, where there are more than
+ * GW_PAGES_NODES_A_PIECE nodes, in pieces. */
+enum { GW_PAGES_NODES_A_PIECE = 32 };
+/* Writes one more piece of the page that came first, if any is being written; at most once in a turn of the loop. */
+void gw_pages_go_on(gw_door *d);
+void gw_pages_forget(gw_door *d, const gw_http_exchange *x); /* it has ended */
+void gw_pages_free(gw_door *d);
 void gw_pages_health(gw_door *d, gw_http_exchange *x, const gw_http_request *r);
 void gw_pages_metrics(gw_door *d, gw_http_exchange *x, const gw_http_request *r);
 void gw_pages_models(gw_door *d, gw_http_exchange *x, const gw_http_request *r);

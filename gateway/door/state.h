@@ -42,6 +42,8 @@ typedef struct gw_live {
     bool wants_finish, wants_cancel, is_wanting, is_late, is_broken;
 } gw_live;
 
+typedef struct gw_page gw_page; /* pages.c */
+
 /* A client that asked for another role of a node and waits for its answer. */
 typedef struct gw_asked {
     struct gw_asked *next;
@@ -60,6 +62,7 @@ struct gw_door {
     size_t bucket_mask;
     gw_live *first_want, *last_want; /* requests with an event for the brain */
     gw_asked *roles;
+    gw_page *pages; /* being written, the first one first */
     bt_buf openapi; /* made when somebody asks for it first: it never changes, and takes milliseconds */
     uint64_t number;
     uint8_t id_key[8];

@@ -189,6 +189,7 @@ static void settle(server *s)
     const int64_t http = gw_http_due_us(s->http, now), brain = gw_brain_due_us(s->brain);
     if (http < due) due = http;
     if (brain < due) due = brain;
+    if (gw_door_has_pages(s->door)) due = now;
     if (s->is_draining) {
         /* A node reads nothing more from a link that is closed, so the last acknowledgements get time to
          * be read. */
@@ -217,6 +218,7 @@ static void on_timer(void *ud, unsigned events)
         gw_door_tick(s->door, now);
         s->tick_due_us = now + TICK_US;
     }
+    gw_door_go_on(s->door);
     settle(s);
     gw_turn_go(&s->turn, GW_TURN_MESSAGES);
 }
