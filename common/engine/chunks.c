@@ -53,6 +53,7 @@ bt_err bt_chunks_run(const bt_chunks *c, const bt_kv_view *kv, const int32_t *id
                                 .out = out == BT_PREFILL_ALL     ? BT_PKG_OUT_ALL
                                        : begin + next.valid == n ? BT_PKG_OUT_LAST
                                                                  : BT_PKG_OUT_NONE};
+        if (begin && bt_prefill_pauses(hooks, chunk.pos)) return bt_prefill_paused(hooks, chunk.pos, fault);
         bt_prefill_tell_chunk(hooks, chunk.pos, chunk.valid, false);
         bt_err e = fn(ud, &chunk, fault);
         if (e == BT_OK) e = bt_overflow_fail(&overflow, kv->elem_bytes, fault);

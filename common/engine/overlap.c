@@ -22,6 +22,7 @@ typedef struct slot { /* of a chunk under way */
     bt_chunks arena;
     bt_exec_seq seq;
     const program *program;
+    size_t rows;
     uint32_t stored; /* layers whose rows are final */
 } slot;
 
@@ -33,11 +34,12 @@ typedef struct call { /* of bt_overlap_run */
     float *logits;
     bt_prefill_out out;
     size_t begin, prepared;        /* tokens, chunks that have a slot or had one */
+    size_t begun, begun_tokens;    /* chunks up to the last one that has begun, and their tokens */
     size_t told_chunk, told_begin; /* rows of chunks before were reported */
     uint32_t told_layers;          /* and so many layers of that one */
     bt_err result;
     bt_fault fault;
-    bool is_cancelled;
+    bool is_cancelled, is_paused;
     bt_overflow overflow;
 } call;
 
@@ -147,9 +149,9 @@ static void prepare(bt_overlap *o)
         if (c->result < 0) return;
         at->program = &o->program[row->program[out]];
         at->stored = 0;
+        at->rows = next.rows;
         c->begin += next.valid;
         c->prepared++;
-        o->rows += next.rows;
     }
 }
 
@@ -162,14 +164,37 @@ static bool is_stopped(bt_overlap *o)
     return c->is_cancelled || c->result < 0;
 }
 
+/* The schedule ends with the last chunk that has begun. */
+static void look_at_pause(bt_overlap *o)
+{
+    call *c = &o->call;
+    if (c->is_paused || !c->begun || c->begun == o->schedule.plan.chunks ||
+        !bt_prefill_pauses(c->hooks, c->pos0 + c->begun_tokens))
+        return;
+    c->is_paused = true;
+    o->schedule.plan.chunks = c->begun;
+}
+
+static void begin_chunk(bt_overlap *o, const slot *s, size_t chunk)
+{
+    call *c = &o->call;
+    bt_prefill_tell_chunk(c->hooks, s->seq.pos0, s->seq.valid, false);
+    o->rows += s->rows;
+    if (chunk < c->begun) return;
+    c->begun = chunk + 1;
+    c->begun_tokens = s->seq.pos0 + s->seq.valid - c->pos0;
+}
+
 /* Takes one stage and runs it, without the lock. false: nothing is ready for this engine. */
 static bool step(bt_overlap *o, bt_schedule_engine engine)
 {
     bt_schedule_task task;
-    if (is_stopped(o) || !bt_schedule_take(&o->schedule, engine, &task)) return false;
+    if (is_stopped(o)) return false;
+    look_at_pause(o);
+    if (!bt_schedule_take(&o->schedule, engine, &task)) return false;
     slot *s = &o->slot[task.chunk % BT_OVERLAP_WINDOW];
     const program *p = s->program;
-    if (task.stage == 0) bt_prefill_tell_chunk(o->call.hooks, s->seq.pos0, s->seq.valid, false);
+    if (task.stage == 0) begin_chunk(o, s, task.chunk);
     if (task.stage < p->stages) {
         const bt_stage *stage = &p->stage[task.stage];
         pthread_mutex_unlock(&o->lock);
@@ -291,6 +316,7 @@ bt_err bt_overlap_run(bt_overlap *o, const bt_kv_view *kv, const int32_t *ids, s
     if (e < 0) (void)bt_fail(fault, e, "%s", c->fault.text);
     else if (!bt_schedule_is_done(&o->schedule)) e = bt_fail(fault, BT_ECANCEL, "cancelled");
     else e = bt_overflow_fail(&c->overflow, kv->elem_bytes, fault);
+    if (e == BT_OK && c->is_paused) e = bt_prefill_paused(hooks, pos0 + c->begun_tokens, fault);
     pthread_mutex_unlock(&o->lock);
     return e;
 }

@@ -62,14 +62,29 @@ size_t bt_prefill_grid_rows(const bt_prefill *p);
 typedef struct bt_prefill_hooks {
     /* K and V rows of positions [token_begin, token_begin + token_count) of `layer` are final. On the caller's thread,
      * between operators: be brief. Chunks ascend; within a chunk layers ascend. The reference reports all rows at its
-     * end. NULL: not wanted. */
+     * end, or at the end of a piece where it may pause. NULL: not wanted. */
     void (*on_kv)(void *ud, uint32_t layer, size_t token_begin, size_t token_count);
     /* A chunk begins, or is computed. With a schedule other than serial several are under way, and a thread of the
      * engine may call, but never two at a time. Not called for batches of prompts. Be brief. NULL: not wanted. */
     void (*on_chunk)(void *ud, size_t token_begin, size_t token_count, bool is_end);
     void *ud;
     const atomic_bool *cancel; /* looked at between layers; NULL: never */
+    /* Looked at between chunks: where so many positions are computed, or more, no further chunk begins, and the call
+     * returns BT_EAGAIN when those under way have ended; a later call goes on. Chunks and bytes are those of one call.
+     * The reference looks at it every 256 tokens. Batches do not. NULL: never. */
+    const atomic_uint *pause;
+    size_t *ret_paused; /* BT_EAGAIN: how many positions are computed; where there is a pause */
 } bt_prefill_hooks;
+/* Whether a chunk that begins at pos, and is not the first of its call, waits for a later one. */
+static inline bool bt_prefill_pauses(const bt_prefill_hooks *h, size_t pos)
+{
+    return h && h->pause && pos >= atomic_load_explicit(h->pause, memory_order_relaxed);
+}
+static inline bt_err bt_prefill_paused(const bt_prefill_hooks *h, size_t pos, bt_fault *fault)
+{
+    *h->ret_paused = pos;
+    return bt_fail(fault, BT_EAGAIN, "paused at position %zu", pos);
+}
 static inline void bt_prefill_tell_chunk(const bt_prefill_hooks *h, size_t token_begin, size_t token_count, bool is_end)
 {
     if (h && h->on_chunk) h->on_chunk(h->ud, token_begin, token_count, is_end);
@@ -80,9 +95,9 @@ typedef enum bt_prefill_out { BT_PREFILL_LAST, BT_PREFILL_ALL } bt_prefill_out;
  * 1, pos0 + n <= ctx_tokens, ids inside the vocabulary. kv: rows of kv_elem_bytes, room for pos0 + n tokens; no other
  * row is written. logits: LAST [V], the last position's; ALL [n, V]. hooks may be NULL. BT_EARG: the contract is
  * broken, pos0 lies off the grid, or the view has another shape; BT_ELIMIT: too long, with both numbers; BT_ECANCEL:
- * hooks->cancel became true; BT_ERANGE: numbers became infinite or NaN (kernels/finite.h), with the place. After the
- * last two, rows may have been written; on_kv has seen only finite rows. npu and host allocate nothing. One run at a
- * time; the caller's thread takes part in computing. */
+ * hooks->cancel became true; BT_EAGAIN: hooks->pause; BT_ERANGE: numbers became infinite or NaN (kernels/finite.h),
+ * with the place. After BT_ECANCEL and BT_ERANGE further rows may have been written; on_kv has seen only finite rows.
+ * npu and host allocate nothing. One run at a time; the caller's thread takes part in computing. */
 bt_err bt_prefill_run(bt_prefill *p, const bt_kv_view *kv, const int32_t *ids, size_t n, size_t pos0,
                       const bt_prefill_hooks *hooks, float *logits, bt_prefill_out out, bt_fault *fault);
 

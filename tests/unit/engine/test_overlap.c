@@ -181,6 +181,60 @@ static void a_cancelled_prompt_leaves_the_engine_as_it_was(void **state)
     engine_kit_done(&kit);
 }
 
+/* In pieces of so many tokens at least, with another prompt in between: the bytes of one call, whatever was
+ * under way. */
+static void a_paused_prompt_goes_on_with_the_bits_of_one_call(void **state)
+{
+    enum { N = 300 };
+    (void)state;
+    engine_kit kit = engine_kit_model("llama");
+    int32_t ids[CTX];
+    engine_kit_ids(ids, CTX, kit.model, 7);
+    bt_pkg *pkg = npu_kit_compiled(kit.model, "w8a8", BT_PKG_OPS_LINEAR, "chunk:16+tail", CTX);
+    bt_prefill *serial = engine(kit.model, pkg, BT_SCHEDULE_SERIAL, 1, 2);
+    result want;
+    run(&want, serial, kit.model, ids, N, 0, BT_PREFILL_LAST);
+    for (int policy = BT_SCHEDULE_SERIAL; policy <= BT_SCHEDULE_OOO; policy++)
+        for (size_t threads = 1; threads <= 3; threads++)
+            for (unsigned step = 1; step < N; step += 60) {
+                bt_prefill *p = engine(kit.model, pkg, (bt_schedule_policy)policy, threads, 2);
+                bt_kv_view kv = engine_kit_pages(kit.model, CTX, PAGE, 2);
+                float *logits = engine_kit_floats(kit.model->hp.vocab);
+                told t = {.cancel_at = 0};
+                atomic_uint pause = step;
+                size_t at = 0, pauses = 0;
+                const bt_prefill_hooks hooks = {.on_kv = on_kv, .on_chunk = on_chunk, .ud = &t,
+                                                .pause = &pause, .ret_paused = &at};
+                for (bt_err e = BT_EAGAIN; e == BT_EAGAIN;) {
+                    const size_t from = at;
+                    e = bt_prefill_run(p, &kv, ids + at, N - at, at, &hooks, logits, BT_PREFILL_LAST, NULL);
+                    if (e != BT_EAGAIN) assert_int_equal(e, BT_OK);
+                    if (e != BT_EAGAIN) break;
+                    assert_true(at >= pause && at > from && at < N && at % 16 == 0);
+                    if (policy == BT_SCHEDULE_SERIAL) assert_true(at < pause + 16);
+                    assert_true(t.begun == t.ended && t.ended_tokens == at);
+                    pauses++;
+                    result other;
+                    run(&other, p, kit.model, ids + 20, 40, 0, BT_PREFILL_LAST);
+                    free(other.logits);
+                    atomic_store(&pause, (unsigned)at + step);
+                }
+                assert_true(pauses > 0 || step > 200);
+                assert_true(engine_kit_hash(&kv, N) == want.kv);
+                assert_memory_equal(logits, want.logits, kit.model->hp.vocab * sizeof *logits);
+                assert_int_equal(t.begun, want.told.begun);
+                assert_int_equal(t.events, want.told.events);
+                assert_memory_equal(t.event, want.told.event, t.events * sizeof t.event[0]);
+                free(logits);
+                engine_kit_pages_free(&kv);
+                bt_prefill_free(p);
+            }
+    free(want.logits);
+    bt_prefill_free(serial);
+    bt_pkg_close(pkg);
+    engine_kit_done(&kit);
+}
+
 static void what_keeps_more_than_its_arena_is_refused_with_the_order_that_works(void **state)
 {
     (void)state;
@@ -207,6 +261,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_order_has_the_bits_of_program_order),
         cmocka_unit_test(a_cancelled_prompt_leaves_the_engine_as_it_was),
+        cmocka_unit_test(a_paused_prompt_goes_on_with_the_bits_of_one_call),
         cmocka_unit_test(what_keeps_more_than_its_arena_is_refused_with_the_order_that_works),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

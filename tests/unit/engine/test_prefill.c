@@ -185,6 +185,41 @@ static void hooks_cover_every_layer_of_every_chunk_once(void **state)
     end(&w);
 }
 
+static void a_prompt_pauses_between_chunks_and_goes_on_with_the_same_bytes(void **state)
+{
+    static const char *const engines[] = {"host", "reference"};
+    (void)state;
+    world w = begin("qwen3");
+    for (size_t i = 0; i < 2; i++) {
+        const bt_prefill_config c = {.engine = engines[i], .threads = 1, .ctx_tokens = CTX};
+        bt_prefill *p = NULL;
+        assert_int_equal(bt_prefill_new(&p, w.kit.model, &c, NULL), BT_OK);
+        float *logits[2] = {engine_kit_floats(w.vocab), engine_kit_floats(w.vocab)};
+        bt_kv_view kv[2];
+        for (int k = 0; k < 2; k++)
+            kv[k] = engine_kit_pages(w.kit.model, N, PAGE, bt_prefill_kv_elem_bytes(p));
+        atomic_uint pause = 1;
+        size_t at = 0;
+        const bt_prefill_hooks hooks = {.pause = &pause, .ret_paused = &at};
+        assert_int_equal(bt_prefill_run(p, &kv[0], w.ids, N, 0, &hooks, logits[0], BT_PREFILL_LAST, NULL),
+                         BT_EAGAIN);
+        assert_int_equal(at, 256);
+        assert_int_equal(bt_prefill_run(p, &kv[1], w.ids, N, 0, NULL, logits[1], BT_PREFILL_LAST, NULL),
+                         BT_OK);
+        assert_int_equal(bt_prefill_run(p, &kv[0], w.ids + at, N - at, at, &hooks, logits[0], BT_PREFILL_LAST,
+                                        NULL),
+                         BT_OK); /* a call computes a chunk, whatever `pause` says */
+        assert_true(engine_kit_hash(&kv[0], N) == engine_kit_hash(&kv[1], N));
+        assert_memory_equal(logits[0], logits[1], w.vocab * sizeof *logits[0]);
+        for (int k = 0; k < 2; k++) {
+            free(logits[k]);
+            engine_kit_pages_free(&kv[k]);
+        }
+        bt_prefill_free(p);
+    }
+    end(&w);
+}
+
 static void refuses_options_that_do_not_fit(void **state)
 {
     (void)state;
@@ -296,6 +331,7 @@ int main(void)
         cmocka_unit_test(agrees_with_the_reference_at_every_position),
         cmocka_unit_test(all_logits_end_with_the_last_and_prefixes_can_be_continued),
         cmocka_unit_test(hooks_cover_every_layer_of_every_chunk_once),
+        cmocka_unit_test(a_prompt_pauses_between_chunks_and_goes_on_with_the_same_bytes),
         cmocka_unit_test(refuses_options_that_do_not_fit),
         cmocka_unit_test(every_engine_refuses_what_does_not_fit_and_says_both_numbers),
         cmocka_unit_test(takes_the_weights_of_a_decode_engine_where_they_are_its_own),
