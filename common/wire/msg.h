@@ -98,7 +98,7 @@ typedef struct bt_load { /* a node's own count of itself */
     uint64_t device_ns, device_ideal_ns, device_nj, paced_us, late_us; /* since it started, see bt_msg_device_work */
 } bt_load;
 
-enum { BT_MSG_MAX_FALLBACKS = 16 };
+enum { BT_MSG_MAX_FALLBACKS = 16, BT_MSG_MAX_SHORT_SLOTS = 1024 };
 typedef struct bt_msg_fallback {
     char op[24], why[96];
     uint32_t count;
@@ -163,6 +163,7 @@ typedef struct bt_msg_hello {
     const bt_msg_device *device; /* NULL: its work has no price */
     uint64_t link_epoch; /* bulk only: number of this link, higher for each new link; blocks, WELCOME and CREDIT carry
                             it */
+    uint32_t short_tokens, short_slots; /* P only: what is left of a short prompt at most; slots kept for short ones */
     /* D only: the exactness class of its own prefill engine; "": none */
     char prefill_exactness[BT_MSG_MAX_TEXT_BYTES + 1];
 } bt_msg_hello;

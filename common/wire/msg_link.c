@@ -134,6 +134,8 @@ static ProtobufCMessage *fill_hello(bt_msg_scratch *s, const bt_msg *m)
         b->device = &s->device;
     }
     b->link_epoch = h->link_epoch;
+    b->short_tokens = h->short_tokens;
+    b->short_slots = h->short_slots;
     b->prefill_exactness = bt_msg_body_put_text(h->prefill_exactness);
     return &b->base;
 }
@@ -159,6 +161,8 @@ static void read_hello(bt_msg_checker *c, bt_msg *m, const ProtobufCMessage *bod
     if (b->engine) h->engine = get_engine(c, b->engine);
     if (b->device) h->device = bt_msg_device_get(c, b->device);
     h->link_epoch = b->link_epoch;
+    h->short_tokens = b->short_tokens;
+    h->short_slots = b->short_slots;
     bt_msg_body_get_text(c, "prefill_exactness", h->prefill_exactness, sizeof h->prefill_exactness,
                          b->prefill_exactness);
 }
@@ -178,6 +182,10 @@ static void check_hello(bt_msg_checker *c, const bt_msg *m)
     bt_msg_body_range(c, "ctx_tokens", h->ctx_tokens, 1, BT_KV_MAX_TOKENS);
     if (h->role == BT_ROLE_DECODE) bt_msg_body_name(c, "kv_endpoint", h->kv_endpoint, sizeof h->kv_endpoint);
     else if (h->kv_endpoint[0]) bt_msg_body_fail(c, "kv_endpoint is set by a prefill node");
+    bt_msg_body_range(c, "short_tokens", h->short_tokens, 0, BT_KV_MAX_TOKENS);
+    bt_msg_body_range(c, "short_slots", h->short_slots, 0, BT_MSG_MAX_SHORT_SLOTS);
+    if (h->role == BT_ROLE_DECODE && (h->short_tokens || h->short_slots))
+        bt_msg_body_fail(c, "short prompts are set by a decode node");
     bt_msg_body_text(c, "prefill_exactness", h->prefill_exactness, sizeof h->prefill_exactness);
     if (h->role == BT_ROLE_PREFILL && h->prefill_exactness[0])
         bt_msg_body_fail(c, "prefill_exactness is set by a prefill node");

@@ -292,6 +292,8 @@ void wire_samples_prefill_hello(bt_msg *ret)
         e.fallbacks[i].count = UINT32_MAX - i;
     }
     ret->u.hello.role = BT_ROLE_PREFILL;
+    ret->u.hello.short_tokens = 1 << 20;
+    ret->u.hello.short_slots = BT_MSG_MAX_SHORT_SLOTS;
     memset(ret->u.hello.kv_endpoint, 0, sizeof ret->u.hello.kv_endpoint);
     memset(ret->u.hello.prefill_exactness, 0, sizeof ret->u.hello.prefill_exactness);
     ret->u.hello.engine = &e;
