@@ -89,12 +89,15 @@ void gw_debts_remove(gw_debts *d, const gw_debt *debt)
     d->len--;
 }
 
-uint32_t gw_debts_forget(gw_debts *d, const bt_incarnation *node)
+uint32_t gw_debts_forget(gw_debts *d, uint32_t *ret_long, const bt_incarnation *node)
 {
     const uint32_t before = d->len;
+    *ret_long = 0;
     for (int64_t at; (at = bt_order_from(&d->by_node, 0, key_of_node(node))) >= 0 &&
-                     bt_incarnation_equal(&d->items[at].node, node);)
+                     bt_incarnation_equal(&d->items[at].node, node);) {
+        *ret_long += d->items[at].is_long;
         gw_debts_remove(d, &d->items[at]);
+    }
     return before - d->len;
 }
 

@@ -11,6 +11,7 @@ typedef struct gw_debt {
     bt_incarnation node;
     uint64_t number;
     uint32_t attempt;
+    bool is_long;     /* counted in the node's long attempts */
     int64_t due_us;   /* when ABORT goes again */
     int64_t until_us; /* when the node's lease is over */
     uint64_t arrival; /* set by gw_debts_add */
@@ -33,8 +34,8 @@ bool gw_debts_add(gw_debts *d, gw_debt *ret_forgotten, const gw_debt *debt);
 /* The debt of this node for this attempt, or NULL. */
 const gw_debt *gw_debts_find(const gw_debts *d, const bt_incarnation *node, uint64_t number, uint32_t attempt);
 void gw_debts_remove(gw_debts *d, const gw_debt *debt);
-/* Forgets the debts of a process that is no more. Returns their number. */
-uint32_t gw_debts_forget(gw_debts *d, const bt_incarnation *node);
+/* Forgets the debts of a process that is no more. Returns their number, *ret_long of them with is_long. */
+uint32_t gw_debts_forget(gw_debts *d, uint32_t *ret_long, const bt_incarnation *node);
 int64_t gw_debts_due_us(const gw_debts *d); /* the least due_us and until_us; INT64_MAX none */
 
 /* gw_debts_ripen makes debts due by now_us ripe; then gw_debts_next_ripe gives the ripe ones in order of arrival. The

@@ -22,9 +22,10 @@ bt_err gw_registry_init(gw_registry *ret, uint32_t cap, const uint8_t model_id[1
         bt_order_init(&r.idle, cap, 2) < 0 || bt_order_init(&r.due, cap, 2) < 0 ||
         bt_order_init(&r.refusing, cap, 1) < 0 || bt_order_init(&r.kin, cap, groups) < 0 ||
         bt_order_init(&r.there, cap, groups) < 0 || bt_order_init(&r.by_load, cap, groups) < 0 ||
-        bt_order_init(&r.by_turn, cap, groups) < 0 || bt_order_init(&r.least, cap, 2) < 0 ||
-        bt_order_init(&r.known, cap, 1) < 0 || bt_order_init(&r.locals, cap, 1) < 0 ||
-        bt_order_init(&r.had, GW_REGISTRY_HAD * cap, 1) < 0) {
+        bt_order_init(&r.by_turn, cap, groups) < 0 || bt_order_init(&r.short_by_load, cap, groups) < 0 ||
+        bt_order_init(&r.short_by_turn, cap, groups) < 0 || bt_order_init(&r.by_short, cap, 1) < 0 ||
+        bt_order_init(&r.least, cap, 2) < 0 || bt_order_init(&r.known, cap, 1) < 0 ||
+        bt_order_init(&r.locals, cap, 1) < 0 || bt_order_init(&r.had, GW_REGISTRY_HAD * cap, 1) < 0) {
         gw_registry_done(&r);
         return BT_ENOMEM;
     }
@@ -35,9 +36,10 @@ bt_err gw_registry_init(gw_registry *ret, uint32_t cap, const uint8_t model_id[1
 
 void gw_registry_done(gw_registry *r)
 {
-    bt_order *const orders[] = {&r->who,   &r->names,  &r->idle,    &r->due,     &r->refusing,
-                                &r->kin,   &r->there,  &r->by_load, &r->by_turn, &r->least,
-                                &r->known, &r->locals, &r->had};
+    bt_order *const orders[] = {&r->who,      &r->names,         &r->idle,     &r->due,
+                                &r->refusing, &r->kin,           &r->there,    &r->by_load,
+                                &r->by_turn,  &r->least,         &r->known,    &r->locals,
+                                &r->had,      &r->short_by_load, &r->by_short, &r->short_by_turn};
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) bt_order_done(orders[i]);
     free(r->nodes);
     free(r->shapes);

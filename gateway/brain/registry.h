@@ -47,6 +47,7 @@ typedef struct gw_node {
     bt_peer_key key;                    /* proved by the transport at its HELLO; zero without keys */
     char address[48], key_name[33];     /* from the same HELLO, for people; "": unknown */
     uint32_t attempts;                  /* of this gateway, those being aborted included */
+    uint32_t long_attempts;             /* of these, prompts that are long for the node (hello.short_tokens) */
     uint64_t waiting_tokens;            /* of prompts of these attempts that the node has still to get or compute */
     gw_lately given;                    /* such tokens of all attempts that the node got lately */
     int64_t refuses_until_us;           /* it had no room for an attempt: when to ask again */
@@ -67,7 +68,7 @@ typedef struct gw_node {
     uint32_t slots;                      /* its part of gw_registry.slots */
     uint64_t kv_tokens;                  /* its part of gw_registry.kv_tokens */
     bool refuses;                        /* refuses_until_us is to come */
-    uint64_t seen[3];                    /* the values by which it has its places; private */
+    uint64_t seen[4];                    /* the values by which it has its places; private */
 } gw_node;
 
 /* The device figures in the Load of all nodes of one role, summed since this gateway began; a process that is no more
@@ -105,11 +106,15 @@ typedef struct gw_registry {
     bt_order refusing;       /* by the end of it */
     bt_order kin;            /* by role and shape: not GONE */
     bt_order there;          /* by role and shape: READY and SUSPECT, the one that holds the longest sequence first */
-    bt_order by_load, by_turn; /* by role and shape: READY with a free slot, in the order of a policy (route.h) */
-    bt_order least;            /* by role is decode: READY ones with slots, the least loaded first */
-    bt_order known;            /* prefill nodes that are not gone or leaving, by class */
-    bt_order locals;           /* decode nodes in `there` that prefill, by class, the last place of a class first */
-    uint64_t kv_tokens;        /* of all nodes that are not gone, for the size of gw_affinity */
+    bt_order by_load, by_turn; /* by role and shape: READY with a slot free for any prompt, in a policy's order
+                                * (route.h)
+                                */
+    bt_order short_by_load, short_by_turn; /* the same of prefill nodes with a slot free for a short prompt */
+    bt_order by_short;  /* READY ones that keep slots for short prompts, by short_tokens, the most first */
+    bt_order least;     /* by role is decode: READY ones with slots, the least loaded first */
+    bt_order known;     /* prefill nodes that are not gone or leaving, by class */
+    bt_order locals;    /* decode nodes in `there` that prefill, by class, the last place of a class first */
+    uint64_t kv_tokens; /* of all nodes that are not gone, for the size of gw_affinity */
 } gw_registry;
 enum { GW_IDLE_FREE, GW_IDLE_GONE, GW_REGISTRY_HAD = 4 };
 enum { GW_DUE, GW_RIPE };
@@ -122,6 +127,16 @@ static inline bt_order_key gw_registry_key(const bt_incarnation *who)
     memcpy(&k.hi, who->bytes, sizeof k.hi);
     memcpy(&k.lo, who->bytes + sizeof k.hi, sizeof k.lo);
     return k;
+}
+/* Whether a prompt with so many tokens to compute is long for the node. */
+static inline bool gw_node_is_long(const gw_node *n, uint32_t tokens)
+{
+    return n->hello.short_slots > 0 && tokens > n->hello.short_tokens;
+}
+/* Whether it has a slot free for long prompts, as far as attempts say. */
+static inline bool gw_node_takes_long(const gw_node *n)
+{
+    return (uint64_t)n->long_attempts + n->hello.short_slots < n->load.slots_total && n->attempts < n->load.slots_total;
 }
 /* The longest sequence that the node holds. */
 static inline uint64_t gw_node_limit(const gw_node *n)
@@ -140,6 +155,9 @@ gw_node *gw_registry_find(const gw_registry *r, const bt_incarnation *who);
 /* The node of this name that is not GONE; NULL: none. */
 gw_node *gw_registry_named(const gw_registry *r, const char *node_id);
 gw_node *gw_registry_by_name(const gw_registry *r, uint64_t name); /* the same by gw_node.name, GONE or not */
+
+/* What a short prompt has at most, at any READY node that keeps slots for such; 0: none does. */
+uint32_t gw_registry_short_tokens(const gw_registry *r);
 
 uint64_t gw_registry_name(const char *node_id); /* as in gw_node.name; 0 for "" */
 /* Whether a node has had this name since the gateway began. Past GW_REGISTRY_HAD times cap names it is true of all. */

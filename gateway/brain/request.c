@@ -59,36 +59,62 @@ static bt_order_key ready_key(const gw_request *r)
     return (bt_order_key){(uint64_t)r->share << 33 | (uint64_t)!r->has_had_turn << 32 | urgency, r->number};
 }
 
-/* The first READY one of the share; NULL: it has none. */
+static bool is_short(const gw_brain *b, const gw_request *r) { return r->prompt.tokens <= b->line_short; }
+
+/* The first one of the share in that part of the line; NULL: it has none. */
+static gw_request *first_in(const gw_brain *b, gw_line part, uint32_t share)
+{
+    const int64_t at = bt_order_from(&b->line, part, (bt_order_key){(uint64_t)share << 33, 0});
+    return at >= 0 && b->requests[at].share == share ? &b->requests[at] : NULL;
+}
+
+/* The same of both parts. */
 static gw_request *first_of(const gw_brain *b, uint32_t share)
 {
-    const int64_t at = bt_order_from(&b->line, GW_LINE_READY, (bt_order_key){(uint64_t)share << 33, 0});
-    return at >= 0 && b->requests[at].share == share ? &b->requests[at] : NULL;
+    gw_request *r = first_in(b, GW_LINE_READY, share), *k = first_in(b, GW_LINE_SHORT, share);
+    if (!r || !k) return r ? r : k;
+    const bt_order_key a = ready_key(r), c = ready_key(k);
+    return a.hi < c.hi || (a.hi == c.hi && a.lo < c.lo) ? r : k;
 }
 
 static void tell_share(gw_brain *b, uint32_t share)
 {
-    const gw_request *r = first_of(b, share);
+    const gw_request *r = first_of(b, share), *k = first_in(b, GW_LINE_SHORT, share);
     gw_shares_head(&b->shares, share, r != NULL, r ? cost_of(r) : 0);
+    gw_shares_head(&b->short_shares, share, k != NULL, k ? cost_of(k) : 0);
 }
 
 gw_request *gw_request_next(gw_brain *b)
 {
-    const int64_t share = gw_shares_next(&b->shares);
-    return share < 0 ? NULL : first_of(b, (uint32_t)share);
+    const int64_t share = gw_shares_next(b->in_short_round ? &b->short_shares : &b->shares);
+    if (share < 0) return NULL;
+    return b->in_short_round ? first_in(b, GW_LINE_SHORT, (uint32_t)share) : first_of(b, (uint32_t)share);
 }
 
 void gw_request_take_turn(gw_brain *b, gw_request *r)
 {
-    gw_shares_pay(&b->shares, r->share, cost_of(r));
+    gw_shares_pay(b->in_short_round ? &b->short_shares : &b->shares, r->share, cost_of(r));
     r->has_had_turn = true;
+}
+
+/* Whether its turn comes: in READY or SHORT. */
+static bool is_in_turn(const gw_brain *b, uint32_t at)
+{
+    return bt_order_has(&b->line, GW_LINE_READY, at) || bt_order_has(&b->line, GW_LINE_SHORT, at);
+}
+
+/* A share waits and holds in both rounds alike. */
+static void wait_in_rounds(gw_brain *b, uint32_t share, bool is_more)
+{
+    gw_shares_wait(&b->shares, share, is_more);
+    gw_shares_wait(&b->short_shares, share, is_more);
 }
 
 void gw_request_stand(gw_brain *b, gw_request *r, gw_line part, bt_order_key key)
 {
-    const bool was_ready = bt_order_has(&b->line, GW_LINE_READY, place_of(b, r));
+    const bool was_ready = is_in_turn(b, place_of(b, r));
     bt_order_put(&b->line, part, place_of(b, r), key);
-    if (was_ready || part == GW_LINE_READY) tell_share(b, r->share);
+    if (was_ready || is_in_turn(b, place_of(b, r))) tell_share(b, r->share);
 }
 
 /* One that comes back stands before all of its share that came after it. */
@@ -98,7 +124,7 @@ void gw_request_line_up(gw_brain *b, gw_request *r)
     const bool rests = !is_stuck && r->not_before_us > b->now_us;
     if (is_stuck) gw_request_stand(b, r, GW_LINE_STUCK, bt_order_number(r->number));
     else if (rests) gw_request_stand(b, r, GW_LINE_RESTING, bt_order_time(r->not_before_us));
-    else gw_request_stand(b, r, GW_LINE_READY, ready_key(r));
+    else gw_request_stand(b, r, is_short(b, r) ? GW_LINE_SHORT : GW_LINE_READY, ready_key(r));
 }
 
 /* Notes that it waits for the nodes that it asks for, or (false) no longer. */
@@ -116,7 +142,7 @@ static void want(gw_brain *b, gw_request *r, bool waits)
 static void enter_queue(gw_brain *b, gw_request *r)
 {
     b->queued++;
-    gw_shares_wait(&b->shares, r->share, true);
+    wait_in_rounds(b, r->share, true);
     want(b, r, true);
     if (r->attempt == 0)
         bt_order_put(&b->newest, 0, place_of(b, r),
@@ -127,9 +153,9 @@ static void enter_queue(gw_brain *b, gw_request *r)
 static void leave_queue(gw_brain *b, gw_request *r)
 {
     const uint32_t at = place_of(b, r);
-    const bool was_ready = bt_order_has(&b->line, GW_LINE_READY, at);
+    const bool was_ready = is_in_turn(b, at);
     b->queued--;
-    gw_shares_wait(&b->shares, r->share, false);
+    wait_in_rounds(b, r->share, false);
     want(b, r, false);
     bt_order_take(&b->newest, at);
     bt_order_take(&b->line, at);
@@ -173,6 +199,7 @@ void gw_request_set_state(gw_brain *b, gw_request *r, gw_request_state s)
     if (was_active != is_active(s)) {
         b->active += is_active(s) ? 1 : -1U;
         gw_shares_hold(&b->shares, r->share, is_active(s));
+        gw_shares_hold(&b->short_shares, r->share, is_active(s));
     }
     if (s == GW_QUEUED) enter_queue(b, r);
     if (s == GW_DECODING) {

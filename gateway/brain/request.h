@@ -28,9 +28,10 @@ void gw_request_rearm(gw_brain *b, gw_request *r);
 /* Puts a QUEUED request into the part of the line where it waits; into this part, under this key. */
 void gw_request_line_up(gw_brain *b, gw_request *r);
 void gw_request_stand(gw_brain *b, gw_request *r, gw_line part, bt_order_key key);
-/* The READY request whose turn it is; NULL: there is none. */
+/* The request whose turn it is, among all in turn or in gw_brain.in_short_round among short ones; NULL: there is none.
+ */
 gw_request *gw_request_next(gw_brain *b);
-/* It has had its turn: its share pays for it, once. */
+/* It has had its turn in that round: its share pays for it, once. */
 void gw_request_take_turn(gw_brain *b, gw_request *r);
 /* Notes whether the side holds a place on its node, for gw_request_node_lost. */
 void gw_request_hold(gw_brain *b, gw_request *r, gw_side *side, bool is_held);

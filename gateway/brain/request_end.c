@@ -10,17 +10,18 @@ enum { FRUITLESS_MAX = 32, PAUSE_LEAST_US = 100000, PAUSE_DOUBLINGS = 4, RETRY_M
 
 /* ---- the two sides ------------------------------------------------------------------------------ */
 
-static void count_down(gw_brain *b, const bt_incarnation *node)
+static void count_down(gw_brain *b, const bt_incarnation *node, bool is_long)
 {
     gw_node *n = gw_registry_find(&b->registry, node);
     if (!n || n->attempts == 0) return;
     n->attempts--;
+    n->long_attempts -= is_long;
     gw_registry_changed(&b->registry, n);
 }
 
 void gw_request_close_side(gw_brain *b, gw_request *r, gw_side *s)
 {
-    if (s->is_open) count_down(b, &s->node);
+    if (s->is_open) count_down(b, &s->node, s->is_long);
     gw_request_hold(b, r, s, false);
 }
 
@@ -34,12 +35,15 @@ static void leave_side(gw_brain *b, gw_request *r, gw_side *s)
     gw_request_hold(b, r, s, false);
     (void)gw_request_tell(b, r, s, BT_MSG_ABORT);
     gw_debt forgotten;
-    const gw_debt debt = {.node = s->node, .number = r->number, .attempt = r->attempt,
+    const gw_debt debt = {.node = s->node,
+                          .number = r->number,
+                          .attempt = r->attempt,
+                          .is_long = s->is_long,
                           .due_us = b->now_us + b->cfg.resend_us,
                           .until_us = b->now_us + (int64_t)b->cfg.lease_ms * 1000};
     if (!gw_debts_add(&b->debts, &forgotten, &debt)) return;
     b->n.debts_forgotten++;
-    count_down(b, &forgotten.node);
+    count_down(b, &forgotten.node, forgotten.is_long);
 }
 
 static void leave(gw_brain *b, gw_request *r)
@@ -52,8 +56,9 @@ bool gw_request_settle(gw_brain *b, const bt_incarnation *node, const bt_request
 {
     const gw_debt *d = gw_debts_find(&b->debts, node, ref->number, ref->attempt);
     if (!d) return false;
+    const bool is_long = d->is_long;
     gw_debts_remove(&b->debts, d);
-    count_down(b, node);
+    count_down(b, node, is_long);
     return true;
 }
 
@@ -63,7 +68,7 @@ void gw_request_expire_debts(gw_brain *b)
     gw_debts_ripen(&b->debts, b->now_us);
     while ((d = gw_debts_next_ripe(&b->debts))) {
         if (b->now_us >= d->until_us) {
-            count_down(b, &d->node);
+            count_down(b, &d->node, d->is_long);
             gw_debts_remove(&b->debts, d);
             continue;
         }
@@ -242,5 +247,7 @@ void gw_request_node_lost(gw_brain *b, const bt_incarnation *node, const char *n
         lose_side(b, &b->requests[at / 2], at % 2, node_id, cause, is_cut);
     }
     if (cause == GW_CAUSE_GONE) return;
-    for (uint32_t owed = gw_debts_forget(&b->debts, node); owed > 0; owed--) count_down(b, node);
+    uint32_t owed_long;
+    for (uint32_t owed = gw_debts_forget(&b->debts, &owed_long, node), i = 0; i < owed; i++)
+        count_down(b, node, i < owed_long);
 }

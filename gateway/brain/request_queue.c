@@ -146,7 +146,8 @@ void gw_request_submit(gw_brain *b, const gw_submit *s, const bt_random *random)
         refuse_unknown(b, s, unknown, &none);
         return;
     }
-    const uint32_t share = gw_shares_enter(&b->shares, s->share, s->weight ? s->weight : 1);
+    const uint32_t weight = s->weight ? s->weight : 1, share = gw_shares_enter(&b->shares, s->share, weight);
+    (void)gw_shares_enter(&b->short_shares, s->share, weight); /* the same place */
     if (!may_wait(&fault, b, s, share)) {
         gw_request_refuse(b, s->request, GW_FAIL_OVERLOADED, BT_EAGAIN, gw_request_retry_ms(b, share), &none,
                           fault.text);
@@ -174,10 +175,12 @@ void gw_request_submit(gw_brain *b, const gw_submit *s, const bt_random *random)
 /* new_tokens: of the prompt, what the node is not known to have had. */
 static void open_side(gw_brain *b, gw_request *r, gw_side *s, gw_node *n, uint32_t new_tokens)
 {
-    *s = (gw_side){.node = n->incarnation, .name = n->name, .waiting_tokens = new_tokens};
+    *s = (gw_side){.node = n->incarnation, .name = n->name, .waiting_tokens = new_tokens,
+                   .is_long = gw_node_is_long(n, new_tokens)};
     gw_registry_give(&b->registry, n, new_tokens);
     gw_request_hold(b, r, s, true);
     n->attempts++;
+    n->long_attempts += s->is_long;
     gw_registry_changed(&b->registry, n);
 }
 
@@ -258,9 +261,24 @@ static void move_on(gw_brain *b, gw_line part)
     }
 }
 
+/* What is short has changed: all of the line stand in it again. */
+static void sort_out(gw_brain *b)
+{
+    static const gw_line parts[] = {GW_LINE_SHORT, GW_LINE_READY};
+    const uint32_t before = b->line_short;
+    b->line_short = gw_registry_short_tokens(&b->registry);
+    if (b->line_short == before) return;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        for (int64_t at = bt_order_first(&b->line, parts[i]), next; at >= 0; at = next) {
+            next = bt_order_next(&b->line, at);
+            gw_request_line_up(b, &b->requests[at]);
+        }
+}
+
 /* Moves requests whose rest is over, or whose nodes may serve them now. */
 static void stand_up(gw_brain *b)
 {
+    sort_out(b);
     if (b->line_epoch != b->epoch) move_on(b, GW_LINE_STUCK);
     b->line_epoch = b->epoch;
     if (b->busy_changes != changes(b) || b->now_us >= b->busy_until_us) move_on(b, GW_LINE_BUSY);
@@ -278,6 +296,7 @@ static bool dispatch_one(gw_brain *b, gw_request *r)
                           .policy = r->policy,
                           .prompt = r->prompt,
                           .max_tokens = r->max_tokens,
+                          .by_length = r->attempt > 0,
                           .local_below_tokens = b->cfg.local_below_tokens,
                           .has_class = r->next_index > 0,
                           .prefill_class = r->prefill_class,
@@ -318,18 +337,29 @@ static bool dispatch_one(gw_brain *b, gw_request *r)
     return true;
 }
 
-/* In the order of shares and, within a share, of arrival. Nobody overtakes one that waits for a free slot,
- * unless it is choosy. */
-void gw_request_dispatch(gw_brain *b)
+/* As far as turns of one round go; the result is a request that waits for a free slot, and holds up those behind it. */
+static gw_request *give_turns(gw_brain *b)
 {
-    stand_up(b);
     for (gw_request *r; b->active < b->cfg.active_max && (r = gw_request_next(b));) {
         const bool goes_on = dispatch_one(b, r);
         if (r->state == GW_QUEUED && !bt_order_has(&b->line, GW_LINE_BUSY, (uint32_t)(r - b->requests)))
             gw_request_line_up(b, r);
         gw_request_rearm(b, r);
-        if (!goes_on) return;
+        if (!goes_on) return r;
     }
+    return NULL;
+}
+
+/* In the order of shares and, within a share, of arrival. Nobody overtakes one that waits for a free slot,
+ * unless it is choosy, or long where the other is short: slots are kept for that. */
+void gw_request_dispatch(gw_brain *b)
+{
+    stand_up(b);
+    b->in_short_round = false;
+    const gw_request *r = give_turns(b);
+    if (!r || r->prompt.tokens <= b->line_short) return;
+    b->in_short_round = true;
+    (void)give_turns(b);
 }
 
 void gw_request_unstick(gw_brain *b)

@@ -83,6 +83,8 @@ typedef struct search {
     gw_local local;      /* what a local prefill would be; NOT: none is asked for */
     bool is_new_short;   /* a prompt of which a node has had nothing is short */
     uint32_t short_from; /* else: it is where a node has had so many chunks of it */
+    bool is_short;       /* for the slots that some prefill node keeps */
+    uint32_t slot_from;  /* else: it is where a node has had so many chunks of it; 0: nowhere */
     const uint64_t *chain;
     uint32_t chunks;  /* 0: nobody asks what nodes have had */
     uint32_t longest; /* that any node has had */
@@ -174,7 +176,14 @@ static const gw_node *insisted(const search *s, bt_role role, bool *ret_none)
     return n;
 }
 
-static walk begin_walk(const search *s, uint32_t shape, bt_role role, uint32_t floor)
+static const bt_order *order_of(const search *s, bool is_short)
+{
+    if (s->policy == GW_POLICY_ROUND_ROBIN) return is_short ? &s->r->short_by_turn : &s->r->by_turn;
+    return is_short ? &s->r->short_by_load : &s->r->by_load;
+}
+
+/* is_short: those with a slot for a short prompt, too. */
+static walk begin_walk(const search *s, uint32_t shape, bt_role role, uint32_t floor, bool is_short)
 {
     bool is_none;
     const gw_node *only = insisted(s, role, &is_none);
@@ -184,7 +193,7 @@ static walk begin_walk(const search *s, uint32_t shape, bt_role role, uint32_t f
                   .only = only,
                   .floor = floor,
                   .level = is_prefix ? s->longest : floor,
-                  .o = s->policy == GW_POLICY_ROUND_ROBIN ? &s->r->by_turn : &s->r->by_load,
+                  .o = order_of(s, is_short),
                   .is_exact = is_prefix,
                   .is_over = is_none || floor > s->longest};
 }
@@ -332,22 +341,35 @@ static bool is_local_of_rank(const search *s, const gw_node *d)
 static void find_local(search *s)
 {
     for (uint32_t shape = 0; shape < s->r->shapes_len; shape++) {
-        walk k = begin_walk(s, shape, BT_ROLE_DECODE, asks_holders(s) ? s->short_from : 0);
+        walk k = begin_walk(s, shape, BT_ROLE_DECODE, asks_holders(s) ? s->short_from : 0, false);
         gw_node *d = walk_next(&k);
         while (d && !is_local_of_rank(s, d)) d = walk_next(&k);
         if (d) take_better(s, NULL, d, s->local);
     }
 }
 
-static gw_node *prefill_for(const search *s, uint32_t shape, const gw_node *d)
+/* from: chunks that it must have had. */
+static bool has_slot(const search *s, const gw_node *p, uint32_t from)
+{
+    const uint32_t tokens = from ? new_tokens(s, p) : s->w->prompt.tokens;
+    return gw_node_takes_long(p) || !gw_node_is_long(p, tokens);
+}
+
+static gw_node *prefill_from(const search *s, uint32_t shape, const gw_node *d, uint32_t from, bool is_short)
 {
     const gw_avoid *avoid = &s->router->avoid;
-    walk k = begin_walk(s, shape, BT_ROLE_PREFILL, 0);
+    walk k = begin_walk(s, shape, BT_ROLE_PREFILL, from, is_short);
     for (gw_node *p; (p = walk_next(&k));)
-        if (takes_prompt(s, p) &&
+        if (takes_prompt(s, p) && has_slot(s, p, from) &&
             (!d || (rank_of(s, p, d) == s->rank && !gw_avoid_refuses(avoid, p->name, d->name, s->w->now_us))))
             return p;
     return NULL;
+}
+
+static gw_node *prefill_for(const search *s, uint32_t shape, const gw_node *d)
+{
+    gw_node *p = prefill_from(s, shape, d, 0, s->is_short);
+    return p || !s->slot_from ? p : prefill_from(s, shape, d, s->slot_from, true);
 }
 
 /* Decode nodes with the same flags have the same prefill nodes, except where avoid.h names a pair. */
@@ -367,7 +389,7 @@ static void find_pair_of(search *s, uint32_t shape)
     gw_node *known[4], *d, *p;
     bool is_known[4] = {false};
     if (!prefill_for(s, shape, NULL)) return;
-    for (walk k = begin_walk(s, shape, BT_ROLE_DECODE, 0); (d = walk_next(&k));) {
+    for (walk k = begin_walk(s, shape, BT_ROLE_DECODE, 0, false); (d = walk_next(&k));) {
         if (!takes_answer(s, d)) continue;
         const unsigned flags = flags_of(s, d);
         if (is_special(s, d)) {
@@ -553,6 +575,10 @@ gw_route_answer gw_route_choose(gw_route_choice *ret, gw_router *router, gw_regi
         s.short_from = (w->prompt.tokens - w->local_below_tokens) / GW_AFFINITY_CHUNK_TOKENS + 1;
     *ret = (gw_route_choice){.local = GW_LOCAL_NOT};
     gw_registry_pass(r, w->now_us);
+    const uint32_t most = gw_registry_short_tokens(r);
+    s.is_short = w->prompt.tokens <= most;
+    if (most && !s.is_short && !w->by_length)
+        s.slot_from = (w->prompt.tokens - most + GW_AFFINITY_CHUNK_TOKENS - 1) / GW_AFFINITY_CHUNK_TOKENS;
     find_chain(&s, chain);
     return choose(&s);
 }

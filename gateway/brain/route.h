@@ -8,10 +8,12 @@
  * prompt itself (a local prefill).
  *
  * Every node must be READY, have a free slot by the gateway's own count of attempts, and not refuse for
- * now. It must hold the sequence: prompt + max tokens within its ctx_tokens and within the decode node's
- * KV capacity, and the prompt within the prefill node's. A pair must agree in KV shape and dtype. Nodes
- * that have just failed this request, or that are avoided (avoid.h), get it only where no others would do.
- * Then the policy decides, for the decode node first:
+ * now. Slots that a prefill node keeps for short prompts (HELLO's short_slots) are free for short ones alone: those
+ * with at most short_tokens, and where no other slot will do those of which the node has had all but so many
+ * (affinity.h). It must hold the sequence: prompt + max tokens within its ctx_tokens and within the decode node's KV
+ * capacity, and the prompt within the prefill node's. A pair must agree in KV shape and dtype. Nodes that have just
+ * failed this request, or that are avoided (avoid.h), get it only where no others would do. Then the policy decides,
+ * for the decode node first:
  *
  *   LEAST_LOAD    the fewest open attempts over slots; among equals, the node chosen longest ago
  *   PREFIX        the node that has had the longest prefix of the prompt (affinity.h) that counts; among equals,
@@ -53,6 +55,7 @@ typedef struct gw_route_wish {
     gw_policy policy;      /* 0: the router's */
     bt_prompt_view prompt; /* its prefixes are read by PREFIX, and where local_below_tokens is not 0 */
     uint32_t max_tokens;
+    bool by_length; /* what a node has had does not make the prompt short for its slots: it was tried before */
     uint32_t local_below_tokens;          /* 0: nothing is short */
     bool has_class;                       /* the request has tokens: only nodes of these two classes may serve it */
     uint64_t prefill_class, decode_class; /* from gw_route_class */

@@ -35,6 +35,7 @@ typedef struct gw_side {
     bt_incarnation node;
     uint64_t name;           /* gw_node.name */
     bool is_open;            /* counted in the node's attempts */
+    bool is_long;            /* ... and in its long ones */
     uint32_t waiting_tokens; /* counted in those of the node, until the prompt is computed or the side is closed */
     bool is_told;            /* the node has been told of the attempt: leaving it needs ABORT */
 } gw_side;
@@ -107,10 +108,12 @@ typedef struct gw_role {
     int64_t deadline_us, resend_us;
 } gw_role;
 
-/* Where a QUEUED request waits. READY is in order of share, then come those that have had their turn, then priority and
- * number; STUCK and BUSY are in order of number. */
+/* Where a QUEUED request waits. READY and SHORT are in order of share, then come those that have had their turn, then
+ * priority and number; STUCK and BUSY are in order of number. READY and SHORT are one line, but that requests of SHORT go
+ * on where one of READY waits for a free slot. */
 typedef enum gw_line {
     GW_LINE_READY = 0, /* its turn comes by its share */
+    GW_LINE_SHORT,     /* the same of short prompts: slots are kept for them */
     GW_LINE_RESTING,   /* not before not_before_us; by that */
     GW_LINE_STUCK,     /* no nodes could serve it, until the state of a node changes */
     GW_LINE_BUSY,      /* choosy, and all nodes that could serve it were taken: until anything about nodes changes */
@@ -135,8 +138,11 @@ struct gw_brain {
     bt_order newest; /* those QUEUED that have never had nodes: by share, the least of it and of these the newest first
                       */
     gw_shares shares;
+    gw_shares short_shares; /* the same shares at the same places, in a round for slots that are kept for short prompts */
+    bool in_short_round;    /* that one gives turns now */
     uint32_t *wanted;      /* requests that wait for a node, by gw_registry_had_place */
     uint64_t line_epoch;   /* gw_brain.epoch when GW_LINE_STUCK was last moved on */
+    uint32_t line_short;   /* tokens of a prompt of GW_LINE_SHORT at most */
     uint64_t busy_changes; /* changes of nodes and of affinity when the first request came to GW_LINE_BUSY */
     int64_t busy_until_us; /* when a refusal ends for which GW_LINE_BUSY waits */
     uint64_t last_request; /* number of the last request taken */

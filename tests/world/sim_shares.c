@@ -1,4 +1,5 @@
-/* What keys must get of a gateway, whatever comes. After each of its steps:
+/* What keys must get of a gateway, whatever comes. Short prompts may pass long ones, by turns of their own: then long
+ * ones count for nothing below. After each of the gateway's steps:
  *   - a request that gets nodes passes none of its key that is as urgent and came earlier, or is more urgent;
  *   - nodes go to no key that holds its part of the requests with nodes, by weight among the keys that wait;
  *   - while a key waits and holds nothing, no other gets more tokens than its turns in a round bring it;
@@ -12,11 +13,17 @@
 
 typedef struct counts {
     uint32_t waiting[SIM_KEYS + 1], ready[SIM_KEYS + 1], active[SIM_KEYS + 1];
+    uint32_t ready_short[SIM_KEYS + 1]; /* of ready */
     bool is_plain; /* no request waits for nodes of its own choice, or for any nodes at all */
 } counts;
 
 static sim_client *client_of(const sim_world *w, uint64_t request) { return &w->clients[request - 1]; }
 static uint32_t key_of(const sim_world *w, uint64_t request) { return client_of(w, request)->r.key; }
+
+static bool is_ready(const gw_brain *b, uint32_t at)
+{
+    return bt_order_has(&b->line, GW_LINE_READY, at) || bt_order_has(&b->line, GW_LINE_SHORT, at);
+}
 
 static void count(counts *ret, const sim_world *w, const gw_brain *b)
 {
@@ -28,8 +35,14 @@ static void count(counts *ret, const sim_world *w, const gw_brain *b)
         const uint32_t key = key_of(w, r->number);
         if (r->state == GW_QUEUED) ret->waiting[key]++;
         else ret->active[key]++;
-        if (bt_order_has(&b->line, GW_LINE_READY, i)) ret->ready[key]++;
+        if (is_ready(b, i)) ret->ready[key]++;
+        if (bt_order_has(&b->line, GW_LINE_SHORT, i)) ret->ready_short[key]++;
     }
+}
+
+static bool is_short(const sim_world *w, const gw_brain *b, uint64_t request)
+{
+    return client_of(w, request)->r.prompt_tokens <= b->line_short;
 }
 
 /* ---- whose turn it was --------------------------------------------------------------------------- */
@@ -40,7 +53,7 @@ static void check_order(sim_world *w, const gw_brain *b, uint64_t given)
     if (g->had_turn) return;
     for (uint32_t i = 0; i < b->requests_used; i++) {
         const gw_request *r = &b->requests[i];
-        if (!bt_order_has(&b->line, GW_LINE_READY, i) || r->has_had_turn) continue;
+        if (!is_ready(b, i) || r->has_had_turn || (is_short(w, b, given) && !is_short(w, b, r->number))) continue;
         const sim_request *c = &client_of(w, r->number)->r;
         const bool is_sooner = c->priority < g->r.priority;
         if (c->key != g->r.key || !(is_sooner || (c->priority == g->r.priority && r->number < given)))
@@ -51,22 +64,31 @@ static void check_order(sim_world *w, const gw_brain *b, uint64_t given)
     }
 }
 
-/* The last one given in a step: all that were ready then are ready still. */
-static void check_slots(sim_world *w, const counts *n, uint64_t given)
+/* Whether the key holds its part already, among the keys that are ready. */
+static bool holds_part(const sim_world *w, const counts *n, const uint32_t *ready, uint32_t key, uint64_t *ret_active)
 {
-    const uint32_t key = key_of(w, given);
     uint64_t weights = 0, active = 0;
     for (uint32_t k = 1; k <= w->o.keys; k++) {
-        if (!n->ready[k] && k != key) continue;
+        if (!ready[k] && k != key) continue;
         weights += sim_shares_weight(k);
         active += n->active[k] - (k == key);
     }
-    if ((n->active[key] - 1) * weights >= sim_shares_weight(key) * (active + 1))
+    *ret_active = active;
+    return (n->active[key] - 1) * weights >= sim_shares_weight(key) * (active + 1);
+}
+
+/* The last one given in a step: all that were ready then are ready still. */
+static void check_slots(sim_world *w, const gw_brain *b, const counts *n, uint64_t given)
+{
+    const uint32_t key = key_of(w, given);
+    uint64_t active;
+    if (is_short(w, b, given) && !holds_part(w, n, n->ready_short, key, &active)) return;
+    if (holds_part(w, n, n->ready, key, &active))
         sim_broken(w, "request %llu gets nodes, and key %u holds %u of %llu already while others wait",
                    (unsigned long long)given, key, n->active[key] - 1, (unsigned long long)active);
 }
 
-static void check_tokens(sim_world *w, sim_shares *s, const counts *n)
+static void check_tokens(sim_world *w, const gw_brain *b, sim_shares *s, const counts *n)
 {
     for (uint32_t i = 1; i <= w->o.keys; i++) {
         if (!n->ready[i] || n->active[i]) {
@@ -76,10 +98,11 @@ static void check_tokens(sim_world *w, sim_shares *s, const counts *n)
         for (uint32_t g = 0; g < s->given_len; g++) {
             const sim_client *c = client_of(w, s->given[g]);
             const uint32_t k = c->r.key;
-            if (c->had_turn) continue;
+            if (c->had_turn || (is_short(w, b, s->given[g]) && !n->ready_short[i])) continue;
             s->passed[i][k] += c->cost;
             const uint64_t rounds = s->cost_max[i] / sim_shares_weight(i) + 3;
-            if (s->passed[i][k] <= rounds * sim_shares_weight(k) + 2 * s->cost_max[k]) continue;
+            const uint64_t most = rounds * sim_shares_weight(k) + 2 * s->cost_max[k];
+            if (s->passed[i][k] <= (b->line_short ? 2 * most : most)) continue;
             sim_broken(w, "key %u gets %llu tokens while key %u waits for %llu at most, and holds nothing", k,
                        (unsigned long long)s->passed[i][k], i, (unsigned long long)s->cost_max[i]);
         }
@@ -180,8 +203,8 @@ void sim_shares_step(sim_world *w, uint32_t gateway)
     }
     count(&n, w, p->gw);
     for (uint32_t i = 0; i < s->given_len; i++) check_order(w, p->gw, s->given[i]);
-    if (s->given_len && n.is_plain && !s->has_failed) check_slots(w, &n, s->given[s->given_len - 1]);
-    check_tokens(w, s, &n);
+    if (s->given_len && n.is_plain && !s->has_failed) check_slots(w, p->gw, &n, s->given[s->given_len - 1]);
+    check_tokens(w, p->gw, s, &n);
     if (s->refused && !s->given_len) check_refused(w, p->gw, &n, s->refused);
     if (s->gave_way && !s->given_len) check_gave_way(w, p->gw, &n, s->gave_way);
     for (uint32_t i = 0; i < p->gw->requests_used; i++) {

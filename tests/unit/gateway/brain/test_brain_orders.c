@@ -35,42 +35,44 @@ static int64_t plain_due_us(const gw_brain *b)
     return due;
 }
 
-static unsigned queued, active, owed, refusing, sharing;
+static unsigned queued, active, owed, refusing, sharing, kept;
 
-/* The counts of shares, and the sums over them. */
-static void check_shares(const gw_brain *b)
+/* The counts of shares in a round, and the sums over them. */
+static void check_shares(const gw_brain *b, const gw_shares *s, bool is_short)
 {
     uint64_t waiting_weight = 0, ready_weight = 0, ready_active = 0;
-    for (uint32_t k = 0; k < b->shares.used; k++) {
-        const gw_share *h = &b->shares.items[k];
+    for (uint32_t k = 0; k < s->used; k++) {
+        const gw_share *h = &s->items[k];
         uint32_t waiting = 0, ready = 0, holders = 0;
         for (uint32_t i = 0; i < b->requests_len; i++) {
             const gw_request *r = &b->requests[i];
             if (r->state == GW_NONE || r->state == GW_DEAD || r->share != k) continue;
             waiting += r->state == GW_QUEUED;
             holders += r->state != GW_QUEUED;
-            ready += bt_order_has(&b->line, GW_LINE_READY, i);
+            ready += bt_order_has(&b->line, GW_LINE_SHORT, i) ||
+                     (!is_short && bt_order_has(&b->line, GW_LINE_READY, i));
             assert_int_equal(bt_order_has(&b->newest, 0, i), r->state == GW_QUEUED && r->attempt == 0);
         }
         assert_int_equal(h->waiting, waiting);
         assert_int_equal(h->active, holders);
         assert_int_equal(h->is_ready, ready > 0);
-        assert_int_equal(bt_order_has(&b->shares.room, 0, k), waiting > 1);
-        assert_int_equal(bt_order_has(&b->shares.ring, GW_RING_ROUND, k), ready > 0 && h->turn > 0);
-        assert_int_equal(bt_order_has(&b->shares.ring, GW_RING_OVER, k), ready > 0 && h->turn == 0);
-        assert_int_equal(bt_order_has(&b->shares.idle, 0, k), k > 0 && waiting + holders == 0);
+        assert_int_equal(bt_order_has(&s->room, 0, k), waiting > 1);
+        assert_int_equal(bt_order_has(&s->ring, GW_RING_ROUND, k), ready > 0 && h->turn > 0);
+        assert_int_equal(bt_order_has(&s->ring, GW_RING_OVER, k), ready > 0 && h->turn == 0);
+        assert_int_equal(bt_order_has(&s->idle, 0, k), k > 0 && waiting + holders == 0);
         waiting_weight += waiting ? h->weight : 0;
         ready_weight += ready ? h->weight : 0;
         ready_active += ready ? holders : 0;
         sharing += waiting > 0;
     }
-    assert_true(b->shares.waiting_weight == waiting_weight && b->shares.ready_weight == ready_weight &&
-                b->shares.ready_active == ready_active);
+    assert_true(s->waiting_weight == waiting_weight && s->ready_weight == ready_weight &&
+                s->ready_active == ready_active);
 }
 
 static void check(const gw_brain *b)
 {
-    check_shares(b);
+    check_shares(b, &b->shares, false);
+    check_shares(b, &b->short_shares, true);
     uint32_t in_queue = 0, in_line = 0, holders = 0, sides = 0;
     assert_true(gw_brain_due_us(b) == plain_due_us(b));
     for (uint32_t i = 0; i < b->requests_len; i++) {
@@ -98,8 +100,13 @@ static void check(const gw_brain *b)
         const bool is_open =
             is_ready && n->attempts < n->load.slots_total && n->refuses_until_us <= b->now_us;
         if (is_ready) slots[n->hello.role == BT_ROLE_DECODE] += n->load.slots_total;
-        assert_int_equal(bt_order_has(&b->registry.by_load, set, i), is_open);
-        assert_int_equal(bt_order_has(&b->registry.by_turn, set, i), is_open);
+        const bool takes_long = is_open && n->long_attempts + n->hello.short_slots < n->load.slots_total;
+        const bool takes_short = is_open && n->hello.role == BT_ROLE_PREFILL;
+        assert_int_equal(bt_order_has(&b->registry.by_load, set, i), takes_long);
+        assert_int_equal(bt_order_has(&b->registry.by_turn, set, i), takes_long);
+        assert_int_equal(bt_order_has(&b->registry.short_by_load, set, i), takes_short);
+        assert_int_equal(bt_order_has(&b->registry.short_by_turn, set, i), takes_short);
+        kept += takes_short && !takes_long;
         if (n->in_use) assert_ptr_equal(gw_registry_find(&b->registry, &n->incarnation), n);
         refusing += n->in_use && n->refuses_until_us > b->now_us;
     }
@@ -135,6 +142,7 @@ static void what_is_due_and_who_may_be_chosen_is_what_a_look_at_everything_finds
         o.faults.drop_ratio = 0.02;
         o.decode_pages = 9;
         o.pages_total = 9;
+        o.pf.short_tokens = seed % 2 ? 60 : 0;
         assert_int_equal(sim_world_new(&w, &o), BT_OK);
         for (int i = 0; i < SLICES && !sim_world_error(w); i++) {
             if (sim_world_draw(w) % 8 == 0)
@@ -148,8 +156,7 @@ static void what_is_due_and_who_may_be_chosen_is_what_a_look_at_everything_finds
         sim_world_free(w);
     }
     assert_true(queued > SEEDS && active > SEEDS && owed > SEEDS && refusing > SEEDS &&
-                sharing > SEEDS); /* all of it happened
-                                   */
+                sharing > SEEDS && kept > SEEDS / 2); /* all of it happened */
 }
 
 static bt_incarnation numbered(uint8_t first, uint32_t n)

@@ -62,6 +62,23 @@ static bool has_slot(const gw_node *n, int64_t now_us)
     return n->attempts < n->load.slots_total && now_us >= n->refuses_until_us;
 }
 
+/* Which slot of p the prompt would have: 0 one for all prompts, or for a short one; 1 one for short prompts,
+ * since p has had the rest; 2 none. */
+static unsigned slot_of(const gw_registry *r, const gw_route_wish *w, const gw_node *p)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < r->cap; i++) {
+        const gw_node *n = &r->nodes[i];
+        if (is_ready(n, BT_ROLE_PREFILL) && n->hello.short_slots && n->hello.short_tokens > most)
+            most = n->hello.short_tokens;
+    }
+    if (!has_slot(p, w->now_us)) return 2;
+    if (p->long_attempts + p->hello.short_slots < p->load.slots_total) return 0;
+    if (w->prompt.tokens <= p->hello.short_tokens) return 0;
+    if (w->prompt.tokens <= most || w->by_length) return 2;
+    return w->prompt.tokens <= p->hello.short_tokens + *match_of(p) * GW_AFFINITY_CHUNK_TOKENS ? 1 : 2;
+}
+
 /* Fewer attempts a slot: negative where a has fewer. Compared crosswise, so that no division rounds. */
 static int compare_load(const gw_node *a, const gw_node *b)
 {
@@ -142,14 +159,18 @@ static void offer(search *s, gw_node *p, gw_node *d, gw_local local)
     gw_route_choice *c = s->c;
     if (s->counts_suspect || !has_slot(d, s->w->now_us) ||
         (p &&
-         (!has_slot(p, s->w->now_us) || gw_avoid_refuses(&s->router->avoid, p->name, d->name, s->w->now_us))))
+         (slot_of(s->r, s->w, p) > 1 || gw_avoid_refuses(&s->router->avoid, p->name, d->name, s->w->now_us))))
         return;
     const unsigned k = rank(s, p, d);
     if (c->decode) {
         if (k > s->rank || (k == s->rank && c->local != local))
             return; /* one that may be local is, among equals */
         if (k == s->rank && d != c->decode && !is_better(s->policy, d, c->decode)) return;
-        if (k == s->rank && d == c->decode && (!p || !is_better(s->policy, p, c->prefill))) return;
+        const unsigned slot = p ? slot_of(s->r, s->w, p) : 0,
+                       was = c->prefill ? slot_of(s->r, s->w, c->prefill) : 0;
+        if (k == s->rank && d == c->decode &&
+            (!p || slot > was || (slot == was && !is_better(s->policy, p, c->prefill))))
+            return;
     }
     s->rank = k;
     c->prefill = p;
@@ -331,6 +352,10 @@ static void add(gw_registry *r, uint32_t name, uint32_t variety, int64_t now)
                       .ctx_tokens = 300 + 100 * draw(variety),
                       .kv_capacity_tokens = 250 + 100 * draw(variety + 1),
                       .load = {.slots_total = 1 + draw(variety + 1)}};
+    if (!is_decode && draw(2)) {
+        h.short_slots = draw(h.load.slots_total);
+        h.short_tokens = 50 + 100 * draw(variety + 1);
+    }
     memcpy(h.model_id, MODEL, sizeof MODEL);
     snprintf(h.node_id, sizeof h.node_id, "n%u", name);
     snprintf(h.exactness, sizeof h.exactness, "%s", class_of(draw(variety > 3 ? 3 : variety)));
@@ -353,7 +378,7 @@ static void disturb(gw_registry *r, gw_router *router, uint32_t variety, int64_t
     gw_node *n = &r->nodes[draw(r->used)], *k = &r->nodes[draw(r->used)];
     if (!n->in_use || !k->in_use) return;
     const uint64_t one = draw(3) ? n->name : 0, other = draw(3) || !one ? k->name : 0;
-    switch (draw(11)) {
+    switch (draw(13)) {
     case 0: n->attempts = draw(n->load.slots_total + 1); break;
     case 1: n->attempts += n->attempts < n->load.slots_total; break;
     case 2: gw_registry_refuses(r, n, now + draw(3)); break;
@@ -364,8 +389,10 @@ static void disturb(gw_registry *r, gw_router *router, uint32_t variety, int64_t
     case 7: gw_avoid_succeeded(&router->avoid, one, other); break;
     case 8: gw_registry_give(r, n, draw(400)); break;
     case 9: n->waiting_tokens = draw(400); break;
+    case 10: n->long_attempts = n->hello.short_slots ? draw(n->attempts + 1) : 0; break;
     default: n->attempts -= n->attempts > 0; break;
     }
+    if (n->long_attempts > n->attempts) n->long_attempts = n->attempts;
     gw_registry_changed(r, n);
     if (draw(30) == 0) gw_registry_expire(r, n, now + draw(70));
 }
@@ -378,6 +405,7 @@ static gw_route_wish wish_of(const gw_registry *r, int32_t ids[PROMPTS][PROMPT_M
         .policy = (gw_policy)draw(4),
         .prompt = {.ids = ids[draw(PROMPTS)], .tokens = 1 + draw(PROMPT_MAX)},
         .max_tokens = 1 + draw(200),
+        .by_length = draw(3) == 0,
         .local_below_tokens = draw(2) ? draw(400) : 0,
         .has_class = draw(6) == 0,
         .prefill_class = gw_route_class(class_of(draw(3))),
@@ -404,7 +432,7 @@ static void teach(gw_router *router, gw_registry *r, int32_t ids[PROMPTS][PROMPT
     }
 }
 
-static unsigned answers[5], locals[3], odd_ones;
+static unsigned answers[5], locals[3], odd_ones, kept, by_had;
 
 static void compare(gw_router *router, gw_registry *r, const gw_route_wish *w)
 {
@@ -424,7 +452,13 @@ static void compare(gw_router *router, gw_registry *r, const gw_route_wish *w)
         locals[got.local]++;
         got.decode->attempts++;
         gw_registry_changed(r, got.decode);
-        if (got.prefill) got.prefill->attempts++;
+        if (got.prefill) {
+            const bool is_long = gw_node_is_long(got.prefill, got.prefill_new_tokens);
+            kept += !gw_node_takes_long(got.prefill);
+            by_had += !gw_node_takes_long(got.prefill) && w->prompt.tokens > got.prefill->hello.short_tokens;
+            got.prefill->attempts++;
+            got.prefill->long_attempts += is_long;
+        }
         if (got.prefill) gw_registry_changed(r, got.prefill);
     }
     answers[plain]++;
@@ -459,6 +493,7 @@ static void the_choice_is_that_of_a_search_of_all_pairs(void **s)
     for (int i = GW_ROUTE_CHOSEN; i <= GW_ROUTE_NO_NODE; i++) assert_true(answers[i] > ROUNDS / 50);
     for (int i = 0; i < 3; i++) assert_true(locals[i] > ROUNDS / 50);
     assert_true(odd_ones > ROUNDS / 50);
+    assert_true(kept > ROUNDS / 50 && by_had > ROUNDS / 500); /* slots for short prompts */
 }
 
 /* Nodes that are all alike: only place and turn decide, through many choices with no end of one. */
