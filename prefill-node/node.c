@@ -37,6 +37,13 @@ typedef struct held_block {
     int64_t begin_us, due_us;
 } held_block;
 
+/* A prompt or batch with its price. */
+typedef struct priced {
+    bt_work_run run;
+    uint32_t told; /* prompts whose price was sent */
+    uint64_t rows; /* of all prompts */
+} priced;
+
 struct node {
     const pf_options *o;
     bt_model *model;
@@ -56,10 +63,8 @@ struct node {
     bt_msg_engine about; /* the engine in HELLO */
     pf_device device;
     bt_msg_device_work device_sum; /* of all prompts */
-    bt_work_run run;               /* in the worker */
+    priced run, paused;            /* in the worker; the prompt that has paused */
     uint32_t run_left;             /* COMPUTEs of the batch that are still to come */
-    uint32_t run_told;             /* prompts of the batch whose price was sent */
-    uint64_t run_rows;             /* of all prompts of the batch */
     uint32_t *rows;                /* [slots]: of each prompt */
     /* with --pace; else NULL and none */
     pf_pace *pace;
@@ -204,16 +209,16 @@ static void price(node *n, const pf_action *a)
 {
     bt_work_prompt prompt[PF_SHARE_MAX];
     const uint32_t prompts = a->u.compute.with + 1;
-    n->run_rows = n->run_told = 0;
+    n->run.rows = n->run.told = 0;
     for (uint32_t i = 0; i < prompts; i++) {
         prompt[i] =
             (bt_work_prompt){.first = a[i].u.compute.from_row, .end = a[i].u.compute.ids_len,
                              .covered = a[i].u.compute.covered_tokens, .is_whole = a[i].u.compute.is_whole};
         n->rows[a[i].u.compute.slot] = a[i].u.compute.ids_len - a[i].u.compute.from_row;
-        n->run_rows += n->rows[a[i].u.compute.slot];
+        n->run.rows += n->rows[a[i].u.compute.slot];
     }
-    n->run = bt_work_of_prompts(&n->device.costs->work, prompt, prompts);
-    if (n->pace) pf_pace_begin(n->pace, a->u.compute.slot, prompt, n->run.work.ns, bt_clock_us());
+    n->run.run = bt_work_of_prompts(&n->device.costs->work, prompt, prompts);
+    if (n->pace) pf_pace_begin(n->pace, a->u.compute.slot, prompt, n->run.run.work.ns, bt_clock_us());
 }
 
 /* Logs, before a prompt begins, the KV that it will hold. The memory for work was taken at the start. */
@@ -236,7 +241,8 @@ static void compute(node *n, const pf_action *a)
     pf_worker_compute(n->worker,
                       &(pf_worker_job){.slot = slot, .with = a->u.compute.with, .view = n->views[slot],
                                        .ids = a->u.compute.ids, .ids_len = a->u.compute.ids_len,
-                                       .from_row = a->u.compute.from_row, .sampling = a->u.compute.sampling});
+                                       .from_row = a->u.compute.from_row, .sampling = a->u.compute.sampling,
+                                       .may_pause = a->u.compute.may_pause});
     if (n->device.costs && !n->run_left) price(n, a);
     n->run_left = n->run_left ? n->run_left - 1 : a->u.compute.with;
 }
@@ -254,6 +260,11 @@ static void act(node *n, const pf_action *a)
     case PF_DO_SEND_BULK: send_bulk(n, &a->u.bulk.decode, &a->u.bulk.msg); break;
     case PF_DO_SEND_BLOCK: send_block(n, &a->u.block); break;
     case PF_DO_COMPUTE: compute(n, a); break;
+    case PF_DO_PAUSE: pf_worker_pause(n->worker, a->u.pause.slot, a->u.pause.tokens); break;
+    case PF_DO_RESUME:
+        n->run = n->paused;
+        pf_worker_resume(n->worker, a->u.slot);
+        break;
     case PF_DO_CANCEL: cancel(n, a->u.slot); break;
     case PF_DO_RELEASE: n->views[a->u.slot] = (bt_kv_view){0}; break;
     case PF_DO_LINK: link_up(n, a); break;
@@ -334,6 +345,11 @@ static pf_event event_of(const pf_worker_event *w)
         memcpy(ev.u.failed.text, w->text, sizeof w->text);
         break;
     case PF_WORKER_STOPPED: ev.u.slot = w->slot; break;
+    case PF_WORKER_PAUSED:
+        ev.type = PF_EV_COMPUTE_PAUSED;
+        ev.u.paused.slot = w->slot;
+        ev.u.paused.tokens = w->token_count;
+        break;
     }
     return ev;
 }
@@ -342,12 +358,13 @@ static pf_event event_of(const pf_worker_event *w)
 static void tell(node *n, const pf_worker_event *w, const bt_pace_count *late)
 {
     pf_event ev = event_of(w);
+    if (ev.type == PF_EV_COMPUTE_PAUSED) n->paused = n->run;
     if (ev.type == PF_EV_COMPUTED && n->device.costs) {
-        pf_device_tell(&ev.u.computed.device, &ev.u.computed.device_prompt, &n->run);
+        pf_device_tell(&ev.u.computed.device, &ev.u.computed.device_prompt, &n->run.run);
         ev.u.computed.device.paced_us = late->paced_us;
         ev.u.computed.device.late_us = late->late_us;
-        if (n->run_told++ == 0) bt_msg_device_work_add(&n->device_sum, &ev.u.computed.device);
-        const bt_work part = bt_work_share(&n->run.work, n->rows[w->slot], n->run_rows);
+        if (n->run.told++ == 0) bt_msg_device_work_add(&n->device_sum, &ev.u.computed.device);
+        const bt_work part = bt_work_share(&n->run.run.work, n->rows[w->slot], n->run.rows);
         ev.u.computed.device.ideal_ns = part.ideal_ns;
         ev.u.computed.device.nj = part.nj;
     } else {
@@ -438,7 +455,10 @@ static bt_err open_brain(node *n, bt_fault *fault)
     bc.page_tokens = BT_NODE_PAGE_TOKENS;
     bc.min_overlap_tokens = (uint32_t)n->o->min_overlap_tokens;
     const uint64_t shared = bt_prefill_packed_rows(n->engine), most = (uint64_t)n->o->share_tokens;
-    if (!n->device.pace.milli) bc.share_tokens = (uint32_t)(shared < most ? shared : most);
+    if (!n->device.pace.milli) { /* with a pace, prompts run alone and whole */
+        bc.share_tokens = (uint32_t)(shared < most ? shared : most);
+        bc.short_tokens = (uint32_t)n->o->short_tokens;
+    }
     bt_log(BT_LOG_INFO,
            "model %s, engine %s, isa %s, core %s, %" PRIu64 " tokens of %s KV, longest prompt %u",
            bc.hello.model_name, about.name, bt_prefill_isa(n->engine), bt_cores_used()->name,
@@ -527,9 +547,10 @@ static void log_counts(const node *n)
     bt_log(BT_LOG_DEBUG,
            "prompts: accepted %" PRIu64 ", refused %" PRIu64 ", completed %" PRIu64 ", failed %" PRIu64
            ", aborted %" PRIu64 ", leases ended %" PRIu64 ", tokens %" PRIu64 ", begun in kept pages %" PRIu64
-           " (%" PRIu64 " tokens), in batches %" PRIu64 " (%" PRIu64 " batches)",
+           " (%" PRIu64 " tokens), in batches %" PRIu64 " (%" PRIu64
+           " batches), between chunks of long ones %" PRIu64 " (%" PRIu64 " tokens)",
            c->accepted, c->refused, c->completed, c->failed, c->aborted, c->leases_ended, c->prompt_tokens,
-           c->prefix_hits, c->prefix_tokens, c->batched, c->batches);
+           c->prefix_hits, c->prefix_tokens, c->batched, c->batches, c->passed, c->passed_tokens);
     bt_log(BT_LOG_DEBUG,
            "blocks: sent %" PRIu64 " (%" PRIu64 " bytes), blocked %" PRIu64 ", asked for again %" PRIu64
            "; messages: wrong incarnation %" PRIu64 ", stale %" PRIu64 ", unexpected %" PRIu64

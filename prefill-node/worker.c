@@ -9,16 +9,26 @@
 #include "sample/sample.h"
 
 #include <assert.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { EVENTS_OF_A_JOB = 2 }; /* COMPUTED and one that ends it */
 
+/* What a job that pauses has behind it: the compute thread's. */
+typedef struct progress {
+    size_t at;        /* tokens whose rows are there */
+    int64_t begin_us; /* of its first run */
+    bt_report_work work;
+    pf_chunks chunks;
+} progress;
+
 /* A job in work: the compute thread's. */
 typedef struct running {
     pf_worker *w;
     pf_worker_job job;
+    progress *done; /* its slot's */
     bt_err e;
     bt_fault fault;
     float *logits; /* [V] */
@@ -32,6 +42,9 @@ struct pf_worker {
     size_t vocab;
     uint32_t slots, layers;
     atomic_bool *cancel; /* [slots], set by the I/O thread */
+    atomic_uint *pause;  /* likewise */
+    pf_worker_job *last; /* [slots]: of pf_worker_compute; the I/O thread's */
+    progress *progress;  /* [slots] */
     atomic_bool quit;
     bt_ring *jobs, *events;
     pthread_t thread;
@@ -113,8 +126,13 @@ static bool is_cancelled(const running *r) { return atomic_load(&r->w->cancel[r-
 static void compute_alone(running *r)
 {
     const pf_worker_job *job = &r->job;
-    r->e = bt_prefill_run(r->w->engine, &job->view, job->ids + job->from_row, tokens_of(r), job->from_row,
-                          &r->hooks, r->logits, BT_PREFILL_LAST, &r->fault);
+    const size_t at = r->done->at;
+    if (job->may_pause) {
+        r->hooks.pause = &r->w->pause[job->slot];
+        r->hooks.ret_paused = &r->done->at;
+    }
+    r->e = bt_prefill_run(r->w->engine, &job->view, job->ids + at, job->ids_len - at, at, &r->hooks,
+                          r->logits, BT_PREFILL_LAST, &r->fault);
 }
 
 static void compute_batch(pf_worker *w, uint32_t n)
@@ -141,9 +159,14 @@ static void tell_work(pf_worker *w, uint32_t n, const bt_report_work *before)
 {
     const bt_report_work after = bt_prefill_work(w->engine);
     const uint64_t took_us = (uint64_t)(bt_clock_us() - w->begin_us);
-    bt_report_work work = {0};
+    bt_report_work work = n > 1 ? (bt_report_work){0} : w->on->done->work;
     uint64_t all = 0, at = 0;
     bt_report_work_add(&work, before, &after);
+    if (w->on->e == BT_EAGAIN) {
+        w->on->done->work = work;
+        w->on->done->chunks = w->chunks;
+        return;
+    }
     for (const running *r = w->on; r < w->on + n; r++) all += r->e == BT_OK ? tokens_of(r) : 0;
     for (running *r = w->on; r < w->on + n; r++) {
         if (r->e < 0) continue;
@@ -160,6 +183,32 @@ static void tell_work(pf_worker *w, uint32_t n, const bt_report_work *before)
     }
 }
 
+static void begin(running *r)
+{
+    const pf_worker_job *job = &r->job;
+    if (job->goes_on) return;
+    *r->done = (progress){.at = job->from_row, .begin_us = bt_clock_us()};
+}
+
+/* The event that ends the job, or its part of it. */
+static void push_end(running *r)
+{
+    pf_worker_event ev = {.type = PF_WORKER_DIGEST, .slot = r->job.slot};
+    if (r->e == BT_OK)
+        r->e = is_cancelled(r)
+                   ? BT_ECANCEL
+                   : bt_kv_pack_digest(ev.kv_digest.bytes, &r->job.view, r->job.ids_len, &r->fault);
+    if (r->e == BT_EAGAIN) {
+        ev.type = PF_WORKER_PAUSED;
+        ev.token_count = (uint32_t)r->done->at;
+    } else if (r->e < 0) {
+        ev.type = r->e == BT_ECANCEL ? PF_WORKER_STOPPED : PF_WORKER_FAILED;
+        ev.code = r->e;
+        snprintf(ev.text, sizeof ev.text, "%s", r->fault.text);
+    }
+    push_event(r->w, &ev);
+}
+
 /* n jobs in w->on. */
 static void do_run(pf_worker *w, uint32_t n)
 {
@@ -167,18 +216,20 @@ static void do_run(pf_worker *w, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         running *r = &w->on[i];
         r->w = w;
+        r->done = &w->progress[r->job.slot];
         r->fault.text[0] = 0;
         r->logits = w->logits + i * w->vocab;
         r->hooks = (bt_prefill_hooks){.on_kv = on_kv, .on_chunk = on_chunk, .ud = r,
                                       .cancel = &w->cancel[r->job.slot]};
         r->computed = (pf_worker_event){.type = PF_WORKER_COMPUTED, .slot = r->job.slot};
         r->e = is_cancelled(r) ? BT_ECANCEL : BT_OK;
+        begin(r);
         atomic_store(&w->at[i], r->job.slot);
     }
     atomic_store(&w->at_len, n);
     const bt_report_work before = bt_prefill_work(w->engine);
-    w->begin_us = bt_clock_us();
-    w->chunks = (pf_chunks){.told.len = 0};
+    w->begin_us = w->on->done->begin_us;
+    w->chunks = w->on->done->chunks;
     if (n > 1) compute_batch(w, n);
     else if (w->on->e == BT_OK) compute_alone(w->on);
     tell_work(w, n, &before);
@@ -186,19 +237,7 @@ static void do_run(pf_worker *w, uint32_t n)
         if (r->e == BT_OK) r->e = sample(r);
         if (r->e == BT_OK) push_event(w, &r->computed); /* token 0 waits for nothing more */
     }
-    for (running *r = w->on; r < w->on + n; r++) {
-        pf_worker_event ev = {.type = PF_WORKER_DIGEST, .slot = r->job.slot};
-        if (r->e == BT_OK)
-            r->e = is_cancelled(r)
-                       ? BT_ECANCEL
-                       : bt_kv_pack_digest(ev.kv_digest.bytes, &r->job.view, r->job.ids_len, &r->fault);
-        if (r->e < 0) {
-            ev.type = r->e == BT_ECANCEL ? PF_WORKER_STOPPED : PF_WORKER_FAILED;
-            ev.code = r->e;
-            snprintf(ev.text, sizeof ev.text, "%s", r->fault.text);
-        }
-        push_event(w, &ev);
-    }
+    for (running *r = w->on; r < w->on + n; r++) push_end(r);
 }
 
 /* The next job; false: the thread ends. */
@@ -233,6 +272,9 @@ bt_err pf_worker_new(pf_worker **ret, bt_prefill *engine, uint32_t slots, uint32
     w->layers = layers;
     w->vocab = vocab;
     w->cancel = calloc(slots, sizeof *w->cancel);
+    w->pause = calloc(slots, sizeof *w->pause);
+    w->last = calloc(slots, sizeof *w->last);
+    w->progress = calloc(slots, sizeof *w->progress);
     w->rows = calloc((size_t)slots * layers, sizeof *w->rows);
     w->told = calloc((size_t)slots * layers, sizeof *w->told);
     w->most = slots < PF_WORKER_MOST ? slots : PF_WORKER_MOST;
@@ -240,9 +282,10 @@ bt_err pf_worker_new(pf_worker **ret, bt_prefill *engine, uint32_t slots, uint32
     w->at = calloc(w->most, sizeof *w->at);
     w->logits = calloc(w->most, vocab * sizeof *w->logits);
     w->engine = engine;
-    bt_err e = w->cancel && w->rows && w->told && w->on && w->at && w->logits
-                   ? BT_OK
-                   : bt_fail(fault, BT_ENOMEM, "out of memory for the prefill worker");
+    bt_err e =
+        w->cancel && w->pause && w->last && w->progress && w->rows && w->told && w->on && w->at && w->logits
+            ? BT_OK
+            : bt_fail(fault, BT_ENOMEM, "out of memory for the prefill worker");
     /* One more place than slots: the wake-up of pf_worker_free always fits. */
     if (e == BT_OK) e = bt_ring_new(&w->jobs, sizeof(pf_worker_job), slots + 1, fault);
     if (e == BT_OK)
@@ -278,7 +321,16 @@ void pf_worker_free(pf_worker *w)
     free(w->told);
     free(w->rows);
     free(w->cancel);
+    free((void *)w->pause);
+    free(w->last);
+    free(w->progress);
     free(w);
+}
+
+static void push_job(pf_worker *w, const pf_worker_job *job)
+{
+    atomic_store(&w->pause[job->slot], UINT_MAX);
+    (void)bt_ring_push(w->jobs, job); /* one job a slot: there is always room */
 }
 
 void pf_worker_compute(pf_worker *w, const pf_worker_job *job)
@@ -289,10 +341,21 @@ void pf_worker_compute(pf_worker *w, const pf_worker_job *job)
         atomic_store(&w->rows[i], job->from_row);
     }
     atomic_store(&w->cancel[job->slot], false);
-    (void)bt_ring_push(w->jobs, job); /* one job a slot: there is always room */
+    w->last[job->slot] = *job;
+    push_job(w, job);
 }
 
 void pf_worker_cancel(pf_worker *w, uint32_t slot) { atomic_store(&w->cancel[slot], true); }
+
+void pf_worker_pause(pf_worker *w, uint32_t slot, uint32_t tokens) { atomic_store(&w->pause[slot], tokens); }
+
+void pf_worker_resume(pf_worker *w, uint32_t slot)
+{
+    pf_worker_job job = w->last[slot];
+    job.goes_on = true;
+    push_job(w, &job);
+}
+
 int pf_worker_fd(const pf_worker *w) { return bt_ring_fd(w->events); }
 void pf_worker_again(pf_worker *w) { bt_ring_wake(w->events); }
 

@@ -122,8 +122,11 @@ typedef struct sim_prompt {
     int64_t computed_ns;                     /* COMPUTE */
     int64_t begin_ns, end_ns;                /* of the latest chunk */
     int64_t layer_ns, layers_ns; /* of that chunk: when the rows of the first and of the last layer are there */
+    int64_t line_ns;             /* when what `line` says began */
     bool is_whole;               /* its rows leave only when all are computed */
-    sim_line line;               /* of a node with a schedule */
+    bool may_pause;
+    uint32_t pause_at; /* tokens */
+    sim_line line;     /* of a node with a schedule */
 } sim_prompt;
 
 /* A slot's sequence in a decode node. */

@@ -18,6 +18,7 @@ bt_err sim_cluster_prefill_new(sim_cluster *c, sim_member *m, bt_fault *fault)
     k.slots = c->o.prefill_slots;
     k.workers = 1;
     k.share_tokens = sim_cost_share_tokens(m->group->cost, c->o.pf.share_tokens);
+    if (m->group->cost->pace.milli) k.short_tokens = 0; /* as the daemon */
     k.pages_total = m->group->pages;
     sim_cluster_hello(c, m, &k.hello);
     for (uint32_t i = 0; i < c->o.prefill_slots; i++)
@@ -53,9 +54,9 @@ static void set_times(sim_prompt *p, sim_cost_chunk *k)
     const sim_line_chunk *one = &l->chunk[l->at];
     const bool is_last = l->at + 1 == l->len;
     const uint64_t begin_ns = l->at ? one[-1].last_ns : 0, end_ns = is_last ? l->ns : one->last_ns;
-    p->end_ns = p->computed_ns + (int64_t)end_ns;
-    p->layers_ns = p->computed_ns + (int64_t)one->last_ns;
-    p->layer_ns = p->computed_ns + (int64_t)one->first_ns;
+    p->end_ns = p->line_ns + (int64_t)end_ns;
+    p->layers_ns = p->line_ns + (int64_t)one->last_ns;
+    p->layer_ns = p->line_ns + (int64_t)one->first_ns;
     k->work.ns = end_ns - begin_ns;
     l->at++;
 }
@@ -116,23 +117,41 @@ static void begin_prompt(sim_cluster *c, sim_member *m, const pf_action *a)
                       .told = a->u.compute.from_row,
                       .computed_ns = c->now_ns,
                       .is_whole = a->u.compute.is_whole,
+                      .may_pause = a->u.compute.may_pause,
+                      .pause_at = UINT32_MAX,
                       .line = p->line};
+}
+
+/* All of a prompt that runs alone, or what was left when it paused. */
+static void begin_rest(sim_cluster *c, sim_member *m, uint32_t slot, bool is_first)
+{
+    sim_prompt *p = &m->prompts[slot];
+    p->line_ns = c->now_ns;
+    if (m->group->cost->play && !sim_line_play(&p->line, m->group->cost, p->begin, p->len)) {
+        sim_cluster_break(c, BT_ENOMEM, "out of memory scheduling a prompt of %u tokens", p->len);
+        return;
+    }
+    begin_chunk(c, m, slot, is_first);
 }
 
 /* a->u.compute.with more follow it. */
 static void compute(sim_cluster *c, sim_member *m, const pf_action *a)
 {
-    sim_prompt *p = &m->prompts[a->u.compute.slot];
     for (uint32_t i = 0; i <= a->u.compute.with; i++) begin_prompt(c, m, &a[i]);
     if (a->u.compute.with) {
         begin_batch(c, m, a);
         return;
     }
-    if (m->group->cost->play && !sim_line_play(&p->line, m->group->cost, p->begin, p->len)) {
-        sim_cluster_break(c, BT_ENOMEM, "out of memory scheduling a prompt of %u tokens", p->len);
-        return;
-    }
-    begin_chunk(c, m, a->u.compute.slot, true);
+    begin_rest(c, m, a->u.compute.slot, true);
+}
+
+static void resume(sim_cluster *c, sim_member *m, uint32_t slot)
+{
+    sim_prompt *p = &m->prompts[slot];
+    p->is_busy = true;
+    p->run = ++c->works;
+    p->pause_at = UINT32_MAX;
+    begin_rest(c, m, slot, false);
 }
 
 /* A cancelled prompt lets go at the end of a layer. */
@@ -196,6 +215,8 @@ static void carry_out(sim_cluster *c, sim_member *m, const pf_action *a, pf_even
         next[(*len)++] = (pf_event){.type = PF_EV_BLOCK_SENT, .u.block = a->u.block};
         break;
     case PF_DO_COMPUTE: compute(c, m, a); break;
+    case PF_DO_PAUSE: m->prompts[a->u.pause.slot].pause_at = a->u.pause.tokens; break;
+    case PF_DO_RESUME: resume(c, m, a->u.slot); break;
     case PF_DO_CANCEL: cancel(c, m, a->u.slot); break;
     case PF_DO_LINK:
         if (sim_cluster_place(c, &a->u.link.decode) != UINT32_MAX) {
@@ -286,6 +307,25 @@ void sim_cluster_prefill_layer(sim_cluster *c, sim_member *m, const sim_event *e
     if (tell_layer(c, m, e->slot, e->from)) post_layer(c, m, e->slot, e->from + 1);
 }
 
+/* At the end of a chunk that is not the last. Under a schedule chunks that have stored a layer end first. */
+static bool pauses(const sim_cluster *c, const sim_member *m, const sim_prompt *p)
+{
+    const sim_line *l = &p->line;
+    const bool is_under_way =
+        m->group->cost->play && p->line_ns + (int64_t)l->chunk[l->at].first_ns <= c->now_ns;
+    return p->may_pause && p->begin >= p->pause_at && !is_under_way;
+}
+
+static void pause(sim_cluster *c, sim_member *m, uint32_t slot)
+{
+    sim_prompt *p = &m->prompts[slot];
+    pf_event ev = {.type = PF_EV_COMPUTE_PAUSED};
+    ev.u.paused.slot = slot;
+    ev.u.paused.tokens = p->begin;
+    p->is_busy = false;
+    sim_cluster_prefill_step(c, m, &ev);
+}
+
 void sim_cluster_prefill_chunk(sim_cluster *c, sim_member *m, const sim_event *e)
 {
     sim_prompt *p = &m->prompts[e->slot];
@@ -298,6 +338,7 @@ void sim_cluster_prefill_chunk(sim_cluster *c, sim_member *m, const sim_event *e
     p->valid = 0;
     if (is_last && c->now_ns < p->end_ns) post_chunk(c, m, e->slot, p->end_ns); /* the output matrix */
     else if (is_last) end_prompt(c, m, e->slot);
+    else if (pauses(c, m, p)) pause(c, m, e->slot);
     else begin_chunk(c, m, e->slot, false);
 }
 

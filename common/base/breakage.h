@@ -34,6 +34,8 @@
     X(room_unshared, "a gateway refuses whoever comes while one share has the whole waiting room") \
     X(smallest_first, "a gateway begins a share's small requests before large ones that came earlier") \
     X(priority_ignored, "a gateway does not look at a request's priority") \
+    X(long_waits, "a prefill node lets short prompts run before a long one without a bound") \
+    X(short_slots_taken, "a prefill node gives slots kept for short prompts to long ones") \
     X(drain_loses, "a decode node that is asked to leave does so while attempts are here")
 
 typedef enum bt_breakage {

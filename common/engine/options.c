@@ -57,6 +57,10 @@ static const bt_opt serving[] = {
      .hi = BT_SHAPES_MAX_CHUNK,
      .help =
          "waiting prompts with so many tokens left run as one, at most a chunk; 0, or --pace: each alone"},
+    {.group = "Machine", .name = "short-tokens", .value = "N", .type = BT_OPT_INT, .def = "2048", .lo = 0,
+     .hi = BT_SHAPES_MAX_SEQ,
+     .help = "prompts with at most so many tokens to compute run between chunks of longer ones, which keep "
+             "half of the node; a prefill slot in four is kept for them; 0, or --pace: by arrival"},
     {.group = "Machine", .name = "window", .value = "SIZE", .type = BT_OPT_SIZE, .def = "64M", .lo = 1 << 20,
      .hi = INT64_C(1) << 34, .help = "KV bytes that one prefill node may have in flight to a decode node"},
 };

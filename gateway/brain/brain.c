@@ -478,8 +478,8 @@ bt_err gw_brain_new(gw_brain **ret, const gw_config *c, bt_fault *fault)
     b->wanted = calloc((size_t)GW_REGISTRY_HAD * c->nodes_max, sizeof *b->wanted);
     b->acts = malloc(b->acts_cap * sizeof *b->acts);
     if (!b->requests || !b->acts || !b->wanted || gw_shares_init(&b->shares, b->requests_len) < 0 ||
-        gw_shares_init(&b->short_shares, b->requests_len) < 0 ||
-        open_orders(b) < 0 || gw_debts_init(&b->debts, debts_max) < 0 ||
+        gw_shares_init(&b->short_shares, b->requests_len) < 0 || open_orders(b) < 0 ||
+        gw_debts_init(&b->debts, debts_max) < 0 ||
         gw_affinity_new(&b->router.affinity, GW_AFFINITY_LEAST_ENTRIES) < 0 ||
         gw_registry_init(&b->registry, c->nodes_max, c->model_id, c->suspect_us, c->gone_us, c->cut_us,
                          c->forget_us) < 0) {

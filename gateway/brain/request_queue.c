@@ -337,7 +337,8 @@ static bool dispatch_one(gw_brain *b, gw_request *r)
     return true;
 }
 
-/* As far as turns of one round go; the result is a request that waits for a free slot, and holds up those behind it. */
+/* As far as turns of one round go. The result waits for a free slot, and holds up all behind it; NULL: none.
+ */
 static gw_request *give_turns(gw_brain *b)
 {
     for (gw_request *r; b->active < b->cfg.active_max && (r = gw_request_next(b));) {

@@ -39,7 +39,7 @@ typedef struct config {
         *package, *faults, *scale, *points, *shard, *price, *plot;
     int kv_dtype, weights, cost, schedule;
     int64_t jobs, gateways, ctx_size, slots, prefill_slots, batch_rows, growth_tokens, chunk_tokens,
-        min_overlap, share_tokens, request_us, token_us, heartbeat_ms, drain_ms, connections;
+        min_overlap, share_tokens, short_tokens, request_us, token_us, heartbeat_ms, drain_ms, connections;
     uint64_t kv_memory_bytes, swap_memory_bytes, window_bytes;
     double slo_share;
     bool full, by_layer, colocated, json, quiet;
@@ -121,6 +121,7 @@ static const bt_opt opts[] = {
          "prompt tokens that a decode node computes between two steps at most, or in one with --colocated"},
     {.of = &bt_serving_opts, .group = "Nodes", .name = "min-overlap", BT_OPT_AT(config, min_overlap)},
     {.of = &bt_serving_opts, .group = "Nodes", .name = "share-tokens", BT_OPT_AT(config, share_tokens)},
+    {.of = &bt_serving_opts, .group = "Nodes", .name = "short-tokens", BT_OPT_AT(config, short_tokens)},
     {.of = &bt_serving_opts, .group = "Nodes", .name = "window", BT_OPT_AT(config, window_bytes)},
     {.group = "Nodes", .name = "heartbeat", .value = "TIME", BT_OPT_AT(config, heartbeat_ms),
      .type = BT_OPT_DURATION, .def = "500ms", .lo = 100, .hi = 1900,
@@ -242,6 +243,7 @@ static void set_cluster(sim_cluster_options *o, const config *c)
     if (o->gw.cut_us <= o->gw.heartbeat_us) o->gw.cut_us = o->gw.heartbeat_us + 1;
     o->pf.min_overlap_tokens = (uint32_t)c->min_overlap;
     o->pf.share_tokens = (uint32_t)c->share_tokens;
+    o->pf.short_tokens = (uint32_t)c->short_tokens;
     o->dc.growth_tokens = (uint32_t)c->growth_tokens;
     o->dc.window_bytes = c->window_bytes;
 }

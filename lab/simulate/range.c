@@ -343,6 +343,7 @@ uint64_t tool_simulate_key(const tool_simulate_range *r)
                             (uint64_t)c->gw.heartbeat_us,
                             c->pf.min_overlap_tokens,
                             c->pf.share_tokens,
+                            c->pf.short_tokens,
                             c->dc.growth_tokens,
                             c->dc.window_bytes,
                             (uint64_t)r->slo->ttft_us,

@@ -36,6 +36,7 @@ static void free_slot(pf_brain *b, pf_record *r)
     if (r->started_us != 0) pf_pages_keep(b, r);
     bt_kv_book_release(b->book, r->a->slot);
     pf_act(b, PF_DO_RELEASE)->u.slot = r->a->slot;
+    b->long_held -= r->is_long;
     bt_attempts_leave_slot(&b->attempts, r->a);
 }
 

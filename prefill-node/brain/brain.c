@@ -29,6 +29,7 @@ pf_config pf_config_defaults(void)
         .link_us = 10000000,
         .stall_us = 2000000,
         .idle_us = 60000000,
+        .short_wait_us = 5000,
     };
 }
 
@@ -43,22 +44,29 @@ static void refuse(pf_brain *b, const bt_request_ref *ref, bt_err code, uint32_t
 }
 
 /* A free record and slot; NULL: *ret_why says why. */
-static pf_record *room(pf_brain *b, uint32_t *ret_slot, const char **ret_why)
+static pf_record *room(pf_brain *b, uint32_t *ret_slot, bool is_long, const char **ret_why)
 {
     *ret_why = "this node is draining";
     if (b->gates.draining) return NULL;
     *ret_why = "every slot is taken";
     *ret_slot = bt_attempts_unused_slot(&b->attempts);
     if (*ret_slot == BT_NO_SLOT) return NULL;
+    *ret_why = "every slot for long prompts is taken";
+    if (is_long && b->long_held + b->short_slots >= b->cfg.slots && !BT_BREAK(short_slots_taken)) return NULL;
     *ret_why = "too many reports wait for their acknowledgement";
     return pf_unused(b);
+}
+
+static bt_prompt_view prompt_of(const bt_msg_prefill *w)
+{
+    const bt_prompt_salt salt = BT_BREAK(prefill_salt_ignored) ? (bt_prompt_salt){{0}} : w->salt;
+    return (bt_prompt_view){w->ids_len, w->ids, w->hashes, salt};
 }
 
 /* The prompt and then the bias list in one block, and the record of it all; false: out of memory. */
 static bool keep(pf_brain *b, pf_record *r, const bt_msg_prefill *w)
 {
-    const bt_prompt_salt salt = BT_BREAK(prefill_salt_ignored) ? (bt_prompt_salt){{0}} : w->salt;
-    const bt_prompt_view prompt = {w->ids_len, w->ids, w->hashes, salt};
+    const bt_prompt_view prompt = prompt_of(w);
     const size_t prompt_bytes = bt_prompt_bytes(&prompt),
                  bias_bytes = w->sampling.bias_len * sizeof(bt_sample_bias);
     static_assert(_Alignof(bt_sample_bias) <= 4, "the bias follows the prompt as it is");
@@ -128,9 +136,11 @@ static void on_prefill(pf_brain *b, const bt_msg *m)
         pf_attempt_stop(b, old, false);
     }
     if (!is_possible(b, m)) return;
+    const bt_prompt_view prompt = prompt_of(w);
+    const bool is_long = b->cfg.short_tokens && pf_pages_lacks(b, &prompt) > b->cfg.short_tokens;
     const char *why;
     uint32_t slot;
-    pf_record *r = room(b, &slot, &why);
+    pf_record *r = room(b, &slot, is_long, &why);
     if (!r) {
         refuse(b, &m->ref, BT_EAGAIN, 100, why);
         return;
@@ -151,6 +161,8 @@ static void on_prefill(pf_brain *b, const bt_msg *m)
         return;
     }
     bt_attempt_renew(r->a, b->now_us, w->lease_ms);
+    r->is_long = is_long;
+    b->long_held += is_long;
     b->n.accepted++;
     b->n.prompt_tokens += w->ids_len;
     (void)bt_gates_to_owner(&b->gates, &m->ref, BT_MSG_PREFILL_ACCEPTED);
@@ -250,8 +262,9 @@ static void expire(pf_brain *b)
 
 int64_t pf_brain_due_us(const pf_brain *b)
 {
-    const int64_t due = bt_gates_due_us(&b->gates), own = pf_orders_due_us(b);
-    return b->gates.left || due < own ? due : own;
+    const int64_t due = bt_gates_due_us(&b->gates), own = pf_orders_due_us(b), work = pf_work_due_us(b);
+    if (b->gates.left) return due;
+    return due < own && due < work ? due : own < work ? own : work;
 }
 
 static void leave(pf_brain *b)
@@ -293,6 +306,7 @@ pf_actions pf_brain_step(pf_brain *b, const pf_event *ev, int64_t now_us, const 
     case PF_EV_COMPUTE_STOPPED:
         pf_work_over(b, ev->u.slot, BT_ECANCEL, "the worker stopped by itself");
         break;
+    case PF_EV_COMPUTE_PAUSED: pf_work_paused(b, ev); break;
     case PF_EV_BLOCK_SENT: pf_links_block(b, &ev->u.block, true); break;
     case PF_EV_BLOCK_BLOCKED: pf_links_block(b, &ev->u.block, false); break;
     case PF_EV_LINK_UP: pf_links_up(b, &ev->u.decode); break;
@@ -323,7 +337,7 @@ bt_err pf_brain_new(pf_brain **ret, const pf_config *c, bt_fault *fault)
     static const bt_incarnation zero;
     if (bt_incarnation_equal(&c->self, &zero) || c->gateways < 1 || c->gateways > BT_GATES_MAX ||
         c->slots < 1 || c->slots > 1024 || c->workers < 1 || c->workers > c->slots || c->pages_total < 1 ||
-        (c->share_tokens > 0 && c->workers > 1) || c->page_tokens < 1 ||
+        ((c->share_tokens > 0 || c->short_tokens > 0) && c->workers > 1) || c->page_tokens < 1 ||
         c->page_tokens % BT_KV_UNIT_TOKENS != 0 || c->links_max < 1 || c->block_tokens < 16 ||
         c->block_tokens % 16 != 0 || c->unsent_max < 1 || c->min_overlap_tokens > c->block_tokens ||
         c->hello.ctx_tokens < 1 || c->hello.kv.layers < 1 ||
@@ -335,6 +349,9 @@ bt_err pf_brain_new(pf_brain **ret, const pf_config *c, bt_fault *fault)
         return bt_fail(fault, BT_ENOMEM, "prefill node: out of memory");
     }
     b->cfg = *c;
+    if (c->short_tokens && c->slots > 1) b->short_slots = c->slots < 8 ? 1 : c->slots / 4;
+    b->cfg.hello.short_tokens = c->short_tokens;
+    b->cfg.hello.short_slots = b->short_slots;
     b->gates = (bt_gates){
         .self = c->self,        .role = BT_ROLE_PREFILL,
         .len = c->gateways,     .times = {c->heartbeat_us, c->silence_us, c->resend_us, c->rejected_us},

@@ -21,6 +21,16 @@
  * would find whole pages of its own once another of the batch has computed them, waits on. So a prompt waits for at
  * most as many runs as prompts came before it, and each run is at most one chunk, or one longer prompt.
  *
+ * A prompt with at most short_tokens left to compute is short, all others are long. Between two chunks of a long prompt
+ * short ones that wait may run, in order of arrival and as batches. At any time at most as many tokens of others were
+ * computed since a long prompt began as tokens of its own: it loses at most half of the tokens. A short prompt that has
+ * no fewer tokens than the long one has left waits for its end. All other turns are by arrival, so prompts of one kind
+ * run one after the other. The worker pauses at the end of a chunk (PAUSE, COMPUTE_PAUSED) and goes on later (RESUME).
+ * Where every slot is held, it stays free after a short prompt for up to short_wait_us: the next one needs its slot.
+ *
+ * One slot in four, at least one of two or more, is kept for short prompts: HELLO names the number and short_tokens. A
+ * long prompt that would take one of these is refused. What a prompt needs is counted without its kept prefix.
+ *
  * Pages are numbers of a bt_kv_book. A prompt takes all of its pages when it is accepted and keeps them until RELEASE:
  * the pool is the send buffer, and no decode node may have more than half of it under way, unless it is empty
  * otherwise. Computed whole pages are kept as prefixes of other prompts, even those of an attempt that ends early. Kept
@@ -43,8 +53,9 @@ typedef struct pf_config {
                               (borrowed); load is filled here */
     uint32_t gateways;     /* 1..BT_GATES_MAX control links, addressed by index */
     uint32_t slots;        /* attempts at once, 1..1024 */
-    uint32_t workers;      /* runs at once, 1..slots; 1 where share_tokens is not 0 */
+    uint32_t workers;      /* runs at once, 1..slots; 1 where share_tokens or short_tokens are not 0 */
     uint32_t share_tokens; /* the most tokens of a batch; 0: each prompt runs alone */
+    uint32_t short_tokens; /* of a short prompt, at most; 0: prompts run in order of arrival, and no slot is kept */
     uint32_t pages_total, page_tokens; /* the KV pool; a page is a multiple of 16 tokens, at most 256 */
     bt_prompt_by prompts;              /* prefixes are known by ids, in simulations by hashes */
     uint32_t links_max;                /* decode nodes at once */
@@ -60,9 +71,10 @@ typedef struct pf_config {
     int64_t stall_us; /* 2 s: a transfer waits for the decode node (credit, its socket, the answer to a Commit), which
                          is silent: greet the link anew */
     int64_t idle_us;  /* 60 s: a link without work is closed */
+    int64_t short_wait_us; /* 5 ms: the worker waits so long for the short prompt behind a short prompt */
 } pf_config;
-/* The figures above; slots, workers, gateways 1, page_tokens 64, links 32, share_tokens 0. The caller sets self, hello,
- * pages_total. */
+/* The figures above; slots, workers, gateways 1, page_tokens 64, links 32, share_tokens and short_tokens 0. The caller
+ * sets self, hello, pages_total. */
 enum { PF_SHARE_MAX = 64 }; /* prompts of one run */
 pf_config pf_config_defaults(void);
 
@@ -87,8 +99,10 @@ typedef enum pf_event_type {
     PF_EV_COMPUTED, /* worker, after every KV_READY of the prompt */
     PF_EV_DIGEST,   /* worker, after COMPUTED: the digest of the prompt's KV */
     PF_EV_COMPUTE_FAILED,
-    PF_EV_COMPUTE_STOPPED, /* worker, after CANCEL. Every COMPUTE ends by exactly one of DIGEST, COMPUTE_FAILED and
-                              COMPUTE_STOPPED; the last two may come after COMPUTED as well */
+    PF_EV_COMPUTE_STOPPED, /* worker, after CANCEL. Every COMPUTE and RESUME ends by exactly one of DIGEST,
+                              COMPUTE_FAILED, COMPUTE_STOPPED and COMPUTE_PAUSED; FAILED and STOPPED may come after
+                              COMPUTED as well */
+    PF_EV_COMPUTE_PAUSED,  /* worker, after PAUSE, CANCEL or none, in place of COMPUTED */
     PF_EV_BLOCK_SENT,      /* the shell handed the block to the socket and needs its rows no more. Every */
     PF_EV_BLOCK_BLOCKED,   /* SEND_BLOCK is answered by one of these two, whatever became of its link */
     PF_EV_LINK_UP,
@@ -134,7 +148,10 @@ typedef struct pf_event {
             bt_err code;
             char text[BT_MSG_MAX_TEXT_BYTES + 1];
         } failed;
-        uint32_t slot;         /* COMPUTE_STOPPED */
+        uint32_t slot; /* COMPUTE_STOPPED */
+        struct {
+            uint32_t slot, tokens; /* whose rows are computed in every layer: the end of a chunk, not of the prompt */
+        } paused;
         pf_block block;        /* BLOCK_SENT, BLOCK_BLOCKED: the action's own */
         bt_incarnation decode; /* LINK_UP */
         struct {
@@ -149,6 +166,8 @@ typedef enum pf_action_type {
     PF_DO_SEND_BULK,        /* msg to `decode`, in order with the blocks of that link; may be dropped */
     PF_DO_SEND_BLOCK,
     PF_DO_COMPUTE, /* start the prompt on the slot, in these pages; ids live until RELEASE of the slot */
+    PF_DO_PAUSE,   /* let the slot's prompt pause at the first end of a chunk with so many tokens computed, or more */
+    PF_DO_RESUME,  /* go on with the slot's prompt, which has paused; forgets earlier PAUSEs */
     PF_DO_CANCEL,  /* raise the slot's cancel flag; COMPUTE_STOPPED (or DIGEST, COMPUTE_FAILED) will follow, within one
                       layer */
     PF_DO_RELEASE, /* the slot's KV pages are free; the slot may be used by the next COMPUTE */
@@ -182,9 +201,13 @@ typedef struct pf_action {
             uint32_t pages_len, from_row;
             uint32_t covered_tokens; /* rows of these tokens are not sent */
             bool is_whole;           /* blocks go only when all rows are computed */
+            bool may_pause;          /* PAUSE may come */
             bt_sampling sampling;
         } compute;
-        uint32_t slot; /* CANCEL, RELEASE */
+        uint32_t slot; /* CANCEL, RELEASE, RESUME */
+        struct {
+            uint32_t slot, tokens; /* UINT32_MAX: it does not pause */
+        } pause;
         struct {
             bt_incarnation decode;
             bt_peer_key decode_key;
@@ -207,6 +230,7 @@ typedef struct pf_counters {
     uint64_t prefix_hits, prefix_tokens; /* prompts with a kept prefix; tokens of these prefixes, which were not
                                             computed */
     uint64_t batches, batched;           /* batched: prompts in batches */
+    uint64_t passed, passed_tokens;      /* short prompts that ran between chunks of a long one, and their tokens */
     uint64_t prompt_tokens, blocks_sent, block_bytes_sent, blocks_blocked, blocks_again;
     uint64_t wrong_incarnation, stale_attempt, unexpected, repeats, resent;
 } pf_counters;

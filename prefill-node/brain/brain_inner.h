@@ -36,8 +36,11 @@ typedef struct pf_record {
     int64_t said_us;                                                       /* when PREFILL_ACCEPTED was sent last */
     int64_t accepted_us, started_us, rows_us, first_block_us, progress_us; /* rows_us: when the last rows were final */
     uint32_t missing_rounds;
-    bool in_worker; /* from COMPUTE to its end */
-    uint32_t lent;  /* SEND_BLOCKs that the shell has not answered: it may be reading the pages */
+    bool in_worker; /* from COMPUTE or RESUME to its end */
+    bool is_long;   /* it was when it came: it holds no slot kept for short ones */
+    /* of pf_brain.under_way: tokens computed; those of others meanwhile; of the last PAUSE */
+    uint32_t computed, lost, pause_at;
+    uint32_t lent; /* SEND_BLOCKs that the shell has not answered: it may be reading the pages */
     bool ack_abort, is_failed;
     bool has_first, first_acked, done_acked;
     bt_msg_first_token first;
@@ -74,14 +77,18 @@ struct pf_brain {
     pf_record *records;  /* [attempts.len] */
     bt_xfer_send *sends; /* [slots] */
     pf_link *links;
-    bt_order peers;            /* links by decode node */
-    bt_order unlinked;         /* free places of links, by place */
-    bt_order waiting;          /* prompts by arrival */
-    bt_order sending, commits; /* transfers by link: with a block to send, the one served longest ago first; to be
-                                  committed */
-    bt_order commit_now;       /* transfers whose COMMIT is to be sent now, by place */
-    bt_order link_due;         /* PF_LINK_DUE: by time; PF_LINK_LOOK: due in the next step */
-    bt_order link_pump;        /* links that may have something to send */
+    bt_order peers;                  /* links by decode node */
+    bt_order unlinked;               /* free places of links, by place */
+    bt_order waiting;                /* prompts by arrival */
+    bt_order shorts;                 /* of these the short ones */
+    bt_order sending, commits;       /* transfers by link: with a block to send, the one served longest ago first; to be
+                                        committed */
+    bt_order commit_now;             /* transfers whose COMMIT is to be sent now, by place */
+    bt_order link_due;               /* PF_LINK_DUE: by time; PF_LINK_LOOK: due in the next step */
+    bt_order link_pump;              /* links that may have something to send */
+    pf_record *under_way;            /* the long prompt that has begun and is not computed; NULL: none */
+    int64_t free_us;                 /* until when the worker waits for a short prompt; in the past: it does not */
+    uint32_t short_slots, long_held; /* slots kept for short prompts; those held by long ones */
     uint32_t waiting_len, busy, links_needed; /* prompts that wait; prompts in the worker; links with a transfer */
     int64_t linked_us;                        /* when links were checked last: links needed then were in use then */
     bt_kv_book *book;
@@ -111,6 +118,7 @@ pf_record *pf_touch(pf_brain *b, bt_attempt *a); /* the record of a, touched; NU
 pf_link *pf_link_of(const pf_brain *b, const bt_incarnation *decode);
 bool pf_has_transfer(const pf_record *r);
 bool pf_is_commit_due(const pf_brain *b, const pf_record *r);
+static inline uint32_t pf_left_of(const pf_record *r) { return r->prompt.tokens - r->from_row; }
 
 /* ---- orders.c ---- */
 enum { PF_LINK_DUE, PF_LINK_LOOK };
@@ -125,13 +133,17 @@ void pf_orders_link_made(pf_brain *b, pf_link *l);
 void pf_orders_link_gone(pf_brain *b, pf_link *l);
 pf_record *pf_orders_waiting(pf_brain *b);                    /* the prompt whose turn is next; NULL */
 pf_record *pf_orders_behind(pf_brain *b, const pf_record *r); /* the waiting prompt behind the waiting r; NULL */
-pf_record *pf_orders_sending(pf_brain *b, const pf_link *l);  /* the transfer whose block goes next; NULL */
-int64_t pf_orders_due_us(const pf_brain *b);                  /* of attempts and links */
+pf_record *pf_orders_short(pf_brain *b);                      /* the same of short prompts alone */
+pf_record *pf_orders_short_behind(pf_brain *b, const pf_record *r);
+pf_record *pf_orders_sending(pf_brain *b, const pf_link *l); /* the transfer whose block goes next; NULL */
+int64_t pf_orders_due_us(const pf_brain *b);                 /* of attempts and links */
 bool pf_orders_agree(const pf_brain *b); /* compares the orders with all records: for tests and the simulator */
 
 /* ---- pages.c ---- */
 bt_err pf_pages_new(pf_brain *b, bt_fault *fault);
 void pf_pages_free(pf_brain *b);
+/* Tokens of the prompt that it would compute itself, where it came now. */
+uint32_t pf_pages_lacks(const pf_brain *b, const bt_prompt_view *prompt);
 /* All pages of the prompt for r's slot, shared ones first. False: *ret_why says why, and the caller releases the slot's
  * pages. */
 bool pf_pages_take(pf_brain *b, pf_record *r, const char **ret_why);
@@ -167,6 +179,8 @@ void pf_work_kv_ready(pf_brain *b, const pf_event *ev);
 void pf_work_computed(pf_brain *b, const pf_event *ev);
 void pf_work_digest(pf_brain *b, const pf_event *ev);
 void pf_work_over(pf_brain *b, uint32_t slot, bt_err code, const char *text); /* COMPUTE_FAILED, COMPUTE_STOPPED */
-void pf_work_start(pf_brain *b); /* starts waiting prompts in order of arrival while a worker is free, short ones in
-                                    batches */
+void pf_work_paused(pf_brain *b, const pf_event *ev);
+/* Starts waiting prompts while a worker is free, in their turns, and lets the long prompt under way pause and go on. */
+void pf_work_start(pf_brain *b);
+int64_t pf_work_due_us(const pf_brain *b); /* when the worker waits no more */
 #endif

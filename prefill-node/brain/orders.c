@@ -10,9 +10,10 @@ bt_err pf_orders_new(pf_brain *b)
 {
     const uint32_t records = b->attempts.len, links = b->cfg.links_max;
     if (bt_order_init(&b->peers, links, 1) < 0 || bt_order_init(&b->unlinked, links, 1) < 0 ||
-        bt_order_init(&b->waiting, records, 1) < 0 || bt_order_init(&b->sending, records, links) < 0 ||
-        bt_order_init(&b->commits, records, links) < 0 || bt_order_init(&b->commit_now, records, 1) < 0 ||
-        bt_order_init(&b->link_due, links, 2) < 0 || bt_order_init(&b->link_pump, links, 1) < 0)
+        bt_order_init(&b->waiting, records, 1) < 0 || bt_order_init(&b->shorts, records, 1) < 0 ||
+        bt_order_init(&b->sending, records, links) < 0 || bt_order_init(&b->commits, records, links) < 0 ||
+        bt_order_init(&b->commit_now, records, 1) < 0 || bt_order_init(&b->link_due, links, 2) < 0 ||
+        bt_order_init(&b->link_pump, links, 1) < 0)
         return BT_ENOMEM;
     for (uint32_t i = 0; i < links; i++) bt_order_put(&b->unlinked, 0, i, (bt_order_key){0, 0});
     return BT_OK;
@@ -23,6 +24,7 @@ void pf_orders_free(pf_brain *b)
     bt_order_done(&b->peers);
     bt_order_done(&b->unlinked);
     bt_order_done(&b->waiting);
+    bt_order_done(&b->shorts);
     bt_order_done(&b->sending);
     bt_order_done(&b->commits);
     bt_order_done(&b->commit_now);
@@ -123,6 +125,11 @@ static void put_if(bt_order *o, bool belongs, uint32_t set, uint32_t place, uint
         bt_order_put(o, set, place, bt_order_number(number));
 }
 
+static bool waits_short(const pf_brain *b, const pf_record *r)
+{
+    return r->a->state == PF_WAITING && pf_left_of(r) <= b->cfg.short_tokens;
+}
+
 static void put(pf_brain *b, pf_record *r)
 {
     const uint32_t at = (uint32_t)(r - b->records), was = r->link;
@@ -136,6 +143,7 @@ static void put(pf_brain *b, pf_record *r)
     const uint32_t set = r->link ? r->link - 1 : 0;
     b->waiting_len += (uint32_t)(r->a->state == PF_WAITING) - (uint32_t)bt_order_has(&b->waiting, 0, at);
     put_if(&b->waiting, r->a->state == PF_WAITING, 0, at, r->turn);
+    put_if(&b->shorts, waits_short(b, r), 0, at, r->turn);
     put_if(&b->sending, r->link && has_block(b, r), set, at, r->served);
     put_if(&b->commits, r->link && pf_is_commit_due(b, r), set, at, 0);
     put_if(&b->commit_now, says_commit(b, r), 0, at, 0);
@@ -157,11 +165,17 @@ static pf_record *first(pf_brain *b, const bt_order *o, uint32_t set)
 }
 
 pf_record *pf_orders_waiting(pf_brain *b) { return first(b, &b->waiting, 0); }
-pf_record *pf_orders_behind(pf_brain *b, const pf_record *r)
+pf_record *pf_orders_short(pf_brain *b) { return first(b, &b->shorts, 0); }
+
+static pf_record *behind(pf_brain *b, const bt_order *o, const pf_record *r)
 {
-    const int64_t at = bt_order_next(&b->waiting, r - b->records);
+    const int64_t at = bt_order_next(o, r - b->records);
     return at < 0 ? NULL : pf_touch(b, &b->attempts.all[at]);
 }
+
+pf_record *pf_orders_behind(pf_brain *b, const pf_record *r) { return behind(b, &b->waiting, r); }
+pf_record *pf_orders_short_behind(pf_brain *b, const pf_record *r) { return behind(b, &b->shorts, r); }
+
 pf_record *pf_orders_sending(pf_brain *b, const pf_link *l)
 {
     return first(b, &b->sending, (uint32_t)(l - b->links));
@@ -204,7 +218,7 @@ static bool links_agree(const pf_brain *b, int64_t *due)
 bool pf_orders_agree(const pf_brain *b)
 {
     int64_t due = BT_STEP_NEVER, waiting = -1;
-    uint32_t here = 0, held = 0, busy = 0, waiting_len = 0;
+    uint32_t here = 0, held = 0, busy = 0, waiting_len = 0, long_held = 0;
     for (const pf_record *r = NULL; (r = pf_next(b, r));) {
         const uint32_t at = (uint32_t)(r - b->records);
         const pf_link *l = pf_has_transfer(r) ? pf_link_of(b, &r->decode) : NULL;
@@ -215,6 +229,8 @@ bool pf_orders_agree(const pf_brain *b)
         waiting_len += r->a->state == PF_WAITING;
         due = earlier(due, due_of(b, r));
         if (r->a->state == PF_WAITING && (waiting < 0 || r->turn < b->records[waiting].turn)) waiting = at;
+        long_held += r->a->slot != BT_NO_SLOT && r->is_long;
+        if (bt_order_has(&b->shorts, 0, at) != waits_short(b, r)) return false;
         if (l && (r->link != set + 1 || bt_order_has(&b->sending, set, at) != has_block(b, r) ||
                   bt_order_has(&b->commits, set, at) != pf_is_commit_due(b, r)))
             return false;
@@ -223,5 +239,5 @@ bool pf_orders_agree(const pf_brain *b)
     }
     return links_agree(b, &due) && due == pf_orders_due_us(b) && waiting == bt_order_first(&b->waiting, 0) &&
            here == b->attempts.here && held == b->attempts.held && busy == b->busy &&
-           waiting_len == b->waiting_len;
+           waiting_len == b->waiting_len && long_held == b->long_held;
 }

@@ -42,6 +42,11 @@ static uint32_t held_for(pf_brain *b, const bt_incarnation *decode)
     return held;
 }
 
+uint32_t pf_pages_lacks(const pf_brain *b, const bt_prompt_view *prompt)
+{
+    return prompt->tokens - bt_kv_book_match(b->book, b->class, prompt, prompt->tokens - 1);
+}
+
 /* The last token's row is always computed: token 0 comes from it. */
 static void share(pf_brain *b, pf_record *r)
 {

@@ -1,9 +1,8 @@
 /* Decides which prompt is computed when, and what becomes of it as the worker gets on. */
 #include "prefill-node/brain/brain_inner.h"
+#include "base/breakage.h"
 
 #include <string.h>
-
-static uint32_t left_of(const pf_record *r) { return r->prompt.tokens - r->from_row; }
 
 static bool begin_alike(const pf_brain *b, const pf_record *x, const pf_record *y, uint32_t tokens)
 {
@@ -24,22 +23,27 @@ static bool is_better_behind(const pf_brain *b, const pf_record *r, pf_record *c
     return false;
 }
 
-/* Gathers the batch of `first`, which is run[0]; returns its size. */
-static uint32_t gather(pf_brain *b, pf_record *first, pf_record *run[PF_SHARE_MAX])
+typedef pf_record *next_fn(pf_brain *b, const pf_record *r);
+
+/* Gathers the batch of `first`, which is run[0], of at most so many tokens; returns its size, *ret_tokens are
+ * those of all its prompts. */
+static uint32_t gather(pf_brain *b, pf_record *first, next_fn *behind, uint32_t most,
+                       pf_record *run[PF_SHARE_MAX], uint32_t *ret_tokens)
 {
     uint32_t n = 1, used;
     run[0] = first;
     pf_pages_look_again(b, first); /* before from_row is read */
-    used = left_of(first);
-    for (pf_record *r = first; used < b->cfg.share_tokens && n < PF_SHARE_MAX;) {
-        if (!(r = pf_orders_behind(b, r))) break;
+    used = pf_left_of(first);
+    for (pf_record *r = first; used < most && n < PF_SHARE_MAX;) {
+        if (!(r = behind(b, r))) break;
         pf_pages_look_again(b, r);
-        if (left_of(r) > b->cfg.share_tokens - used || is_better_behind(b, r, run, n)) continue;
-        used += left_of(r);
+        if (pf_left_of(r) > most - used || is_better_behind(b, r, run, n)) continue;
+        used += pf_left_of(r);
         run[n++] = r;
     }
     b->n.batches += n > 1;
     b->n.batched += n > 1 ? n : 0;
+    *ret_tokens = used;
     return n;
 }
 
@@ -66,18 +70,118 @@ static void start(pf_brain *b, pf_record *r, uint32_t with)
     a->u.compute.from_row = r->from_row;
     a->u.compute.covered_tokens = r->covered_tokens;
     a->u.compute.is_whole = plan.held;
+    a->u.compute.may_pause = r == b->under_way;
     a->u.compute.sampling = r->sampling;
+}
+
+/* ---- turns ---------------------------------------------------------------------------------------- */
+
+static void start_all(pf_brain *b, pf_record *const *run, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) start(b, run[i], i ? 0 : n - 1);
+}
+
+/* False: nobody waits. */
+static bool start_first(pf_brain *b)
+{
+    pf_record *first = pf_orders_waiting(b), *run[PF_SHARE_MAX];
+    uint32_t tokens;
+    if (!first) return false;
+    const uint32_t n = gather(b, first, pf_orders_behind, b->cfg.share_tokens, run, &tokens);
+    if (n == 1 && b->cfg.short_tokens && pf_left_of(first) > b->cfg.short_tokens) {
+        first->computed = first->lost = 0;
+        first->pause_at = UINT32_MAX;
+        b->under_way = first;
+    }
+    start_all(b, run, n);
+    return true;
+}
+
+/* Whether so many tokens of others may be computed when the long prompt has computed so many. */
+static bool may_pass(const pf_record *r, uint32_t tokens, uint32_t computed)
+{
+    return (tokens <= computed - r->lost || BT_BREAK(long_waits)) && tokens < pf_left_of(r) - computed;
+}
+
+/* The long prompt has paused: a batch of short ones, or it goes on. False: the worker waits. */
+static bool start_between(pf_brain *b)
+{
+    pf_record *r = b->under_way, *first = pf_orders_short(b), *run[PF_SHARE_MAX];
+    uint32_t tokens;
+    if (first) pf_pages_look_again(b, first);
+    if (first && may_pass(r, pf_left_of(first), r->computed)) {
+        const uint32_t room = r->computed - r->lost,
+                       most = room < b->cfg.share_tokens ? room : b->cfg.share_tokens,
+                       n = gather(b, first, pf_orders_short_behind, most, run, &tokens);
+        r->lost += tokens;
+        b->n.passed += n;
+        b->n.passed_tokens += tokens;
+        start_all(b, run, n);
+        return true;
+    }
+    if (!first && b->now_us < b->free_us) return false;
+    r->in_worker = true;
+    r->pause_at = UINT32_MAX;
+    pf_act(b, PF_DO_RESUME)->u.slot = r->a->slot;
+    (void)pf_touch(b, r->a);
+    return true;
+}
+
+/* Tells the worker where the long prompt pauses: as soon as the first short one may pass it. */
+static void ask_pause(pf_brain *b)
+{
+    pf_record *r = b->under_way, *first = r && r->in_worker ? pf_orders_short(b) : NULL;
+    uint32_t at = UINT32_MAX;
+    if (!r || !r->in_worker) return;
+    if (first) {
+        const uint32_t tokens = pf_left_of(first), least = r->lost + tokens,
+                       computed = least > r->computed ? least : r->computed;
+        if (computed < pf_left_of(r) && may_pass(r, tokens, computed)) at = r->from_row + least;
+    }
+    if (at == r->pause_at) return;
+    r->pause_at = at;
+    pf_action *a = pf_act(b, PF_DO_PAUSE);
+    a->u.pause.slot = r->a->slot;
+    a->u.pause.tokens = BT_BREAK(long_waits) && first ? 0 : at;
 }
 
 void pf_work_start(pf_brain *b)
 {
-    for (;;) {
+    do {
         pf_orders_settle(b);
-        pf_record *first = b->busy < b->cfg.workers ? pf_orders_waiting(b) : NULL, *run[PF_SHARE_MAX];
-        if (!first) return;
-        const uint32_t n = gather(b, first, run);
-        for (uint32_t i = 0; i < n; i++) start(b, run[i], i ? 0 : n - 1);
+        if (b->under_way && b->under_way->a->state != PF_COMPUTING) b->under_way = NULL;
+    } while (b->busy < b->cfg.workers && (b->under_way ? start_between(b) : start_first(b)));
+    ask_pause(b);
+}
+
+int64_t pf_work_due_us(const pf_brain *b)
+{
+    return b->under_way && b->busy == 0 && b->now_us < b->free_us ? b->free_us : BT_STEP_NEVER;
+}
+
+/* ---- the worker's events -------------------------------------------------------------------------- */
+
+/* Where every slot is held, a short prompt that waits at a gateway comes once this one's slot is free. */
+static void leave_worker(pf_brain *b, pf_record *r)
+{
+    r->in_worker = false;
+    if (b->under_way && r != b->under_way && b->attempts.held == b->cfg.slots)
+        b->free_us = b->now_us + b->cfg.short_wait_us;
+}
+
+void pf_work_paused(pf_brain *b, const pf_event *ev)
+{
+    pf_record *r = pf_by_slot(b, ev->u.paused.slot);
+    const uint32_t tokens = ev->u.paused.tokens;
+    const bool is_over = r && r->a->state == BT_ATTEMPT_STOPPING;
+    if (!r || !r->in_worker || !(is_over || r == b->under_way) || tokens <= r->from_row ||
+        tokens >= r->prompt.tokens) {
+        b->n.unexpected++;
+        return;
     }
+    r->in_worker = false;
+    r->computed = tokens - r->from_row;
+    if (is_over) pf_attempt_settle(b, r);
 }
 
 /* Rows exist. The gateway of a long prompt gets PREFILL_ACCEPTED now and then, so that it can distinguish
@@ -134,7 +238,7 @@ void pf_work_digest(pf_brain *b, const pf_event *ev)
         b->n.unexpected++;
         return;
     }
-    r->in_worker = false;
+    leave_worker(b, r);
     r->done.kv_digest = ev->u.digest.kv_digest;
     pf_attempt_settle(b, r);
 }
@@ -146,7 +250,7 @@ void pf_work_over(pf_brain *b, uint32_t slot, bt_err code, const char *text)
         b->n.unexpected++;
         return;
     }
-    r->in_worker = false;
+    leave_worker(b, r);
     if (r->a->state == BT_ATTEMPT_STOPPING) pf_attempt_settle(b, r);
     else pf_attempt_fail(b, r, code, text);
 }

@@ -59,6 +59,7 @@ static void draw_world(dice *d, sim_options *o)
     o->decodes = of4(d, 1, 1, 2, 3);
     o->slots = between(d, 1, 6);
     o->pf.share_tokens = o->slots % 2 ? 0 : 100;
+    o->pf.short_tokens = o->seed % 3 == 0 ? 0 : o->seed % 3 == 1 ? 24 : 80;
     o->page_tokens = of4(d, 16, 16, 32, 64);
     o->ctx_tokens = of4(d, 64, 128, 256, one_in(d, 2) ? 1024 : 512);
     const uint32_t least = o->ctx_tokens / o->page_tokens;
@@ -354,12 +355,12 @@ void plan_say_world(FILE *out, const plan *p)
             "gateways=%u prefills=%u decodes=%u slots=%u ctx=%u prefill_pages=%u decode_pages=%u "
             "page_tokens=%u growth=%u swap=%u can_prefill=%d mixes=%d "
             "local_below=%u prefixes=%u queue=%u window=%llu blocked=%.2f inbox=%u late_us=%lld lease_ms=%u "
-            "rules=%u forge=%.2f load_us=%lld share=%u salts=%u keys=%u twins=%s\n",
+            "rules=%u forge=%.2f load_us=%lld share=%u short=%u salts=%u keys=%u twins=%s\n",
             o->gateways, o->prefills, o->decodes, o->slots, o->ctx_tokens, o->pages_total, o->decode_pages,
             o->page_tokens, o->growth_tokens, o->swap_pages, o->can_prefill, o->mixes, o->local_below_tokens,
             o->prefixes, o->queue_max, (unsigned long long)o->window_bytes, o->blocked_ratio, o->inbox_max,
             (long long)o->late_us, o->gw.lease_ms, o->rules, o->forge_ratio, (long long)o->load_us,
-            o->pf.share_tokens, o->salts, o->keys, o->twins ? plan_role_name(o->twins) : "none");
+            o->pf.share_tokens, o->pf.short_tokens, o->salts, o->keys, o->twins ? plan_role_name(o->twins) : "none");
     fprintf(out,
             "messages: drop=%.3f repeat=%.3f reorder=%.3f corrupt=%.3f; blocks: drop=%.3f repeat=%.3f "
             "reorder=%.3f corrupt=%.3f; slow=%.3f by %lld us; "

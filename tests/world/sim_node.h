@@ -14,9 +14,11 @@ typedef struct sim_run { /* a slot's work in an engine */
     bt_sampling sampling;
     int32_t *ids;
     uint64_t *hashes;
-    uint32_t ids_len;                                /* prefill: the prompt; decode: its answer; [ctx_tokens] */
-    uint32_t chunk_begin, layer;                     /* prefill */
-    bool has_first;                                  /* prefill: COMPUTED was said, the digest not yet */
+    uint32_t ids_len;                  /* prefill: the prompt; decode: its answer; [ctx_tokens] */
+    uint32_t chunk_begin, layer;       /* prefill */
+    bool has_first;                    /* prefill: COMPUTED was said, the digest not yet */
+    bool may_pause, has_paused;        /* prefill */
+    uint32_t from_row, pause_at, lost; /* prefill; lost: tokens that others began to compute since it began */
     uint32_t prompt_tokens, max_tokens, known, rows; /* decode: tokens of the answer, rows in place */
 } sim_run;
 

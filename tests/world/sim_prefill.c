@@ -169,10 +169,49 @@ static void post_work(sim_world *w, uint32_t self, uint32_t slot, int64_t after_
     (void)sim_net_post(w->net, &it);
 }
 
+/* What a long prompt is promised: of the tokens computed since it began at most half are others'. And no more
+ * slots hold long prompts than are not kept for short ones. */
+static void check_shares(sim_world *w, uint32_t self, const pf_action *a)
+{
+    const uint32_t most = w->o.pf.short_tokens, tokens = a->u.compute.ids_len - a->u.compute.from_row,
+                   kept = most && w->o.slots > 1 ? (w->o.slots < 8 ? 1 : w->o.slots / 4) : 0;
+    uint32_t longs = most && tokens > most;
+    for (uint32_t i = 0; i < w->o.slots; i++) {
+        sim_run *run = &w->processes[self].runs[i];
+        if (i == a->u.compute.slot) continue;
+        longs += most && w->processes[self].kv->lens[i] && run->ids_len - run->from_row > most;
+        if (!run->has_paused) continue;
+        run->lost += tokens;
+        if (run->lost > run->chunk_begin - run->from_row)
+            sim_broken(w, "prefill node %u: a long prompt has lost %u tokens to others, and has computed %u",
+                       self, run->lost, run->chunk_begin - run->from_row);
+    }
+    if (longs + kept > w->o.slots)
+        sim_broken(w, "prefill node %u: %u long prompts hold its slots, and %u of %u are kept for short ones",
+                   self, longs, kept, w->o.slots);
+}
+
+static void resume(sim_world *w, uint32_t self, uint32_t slot)
+{
+    sim_run *run = &w->processes[self].runs[slot];
+    if (run->is_busy || !run->has_paused) sim_broken(w, "RESUME of a prefill slot that has not paused");
+    run->is_busy = true;
+    run->has_paused = run->is_cancelled = false;
+    run->pause_at = UINT32_MAX;
+    run->run = ++w->works;
+    post_work(w, self, slot, LAYER_US);
+}
+
 static void compute(sim_world *w, uint32_t self, const pf_action *a)
 {
     sim_run *run = &w->processes[self].runs[a->u.compute.slot];
     if (run->is_busy) sim_broken(w, "COMPUTE on a busy prefill slot");
+    check_shares(w, self, a);
+    run->may_pause = a->u.compute.may_pause;
+    run->has_paused = false;
+    run->from_row = a->u.compute.from_row;
+    run->pause_at = UINT32_MAX;
+    run->lost = 0;
     run->is_busy = true;
     run->is_cancelled = run->has_first = false;
     run->run = ++w->works;
@@ -194,6 +233,20 @@ static void end(sim_world *w, uint32_t self, sim_run *run, const pf_event *ev)
     run->is_ending = true;
     sim_prefill_step(w, self, ev);
     run->is_ending = false;
+}
+
+/* At the end of a chunk. */
+static bool pauses(sim_world *w, uint32_t self, uint32_t slot)
+{
+    sim_run *run = &w->processes[self].runs[slot];
+    if (!run->may_pause || run->layer || run->chunk_begin == run->ids_len || run->chunk_begin < run->pause_at)
+        return false;
+    pf_event ev = {.type = PF_EV_COMPUTE_PAUSED};
+    ev.u.paused.slot = slot;
+    ev.u.paused.tokens = run->chunk_begin;
+    run->has_paused = true;
+    end(w, self, run, &ev);
+    return true;
 }
 
 void sim_prefill_work(sim_world *w, uint32_t self, const sim_item *it)
@@ -219,8 +272,10 @@ void sim_prefill_work(sim_world *w, uint32_t self, const sim_item *it)
             run->layer = 0;
             run->chunk_begin += n;
         }
-        post_work(w, self, it->slot, LAYER_US);
+        const uint64_t number = run->run;
         sim_prefill_step(w, self, &ev);
+        if (run->is_busy && run->run == number && !pauses(w, self, it->slot))
+            post_work(w, self, it->slot, LAYER_US);
         return;
     }
     if (run->has_first) {
@@ -265,6 +320,8 @@ static void carry_out(sim_world *w, uint32_t self, const pf_action *a, pf_event 
         break;
     }
     case PF_DO_COMPUTE: compute(w, self, a); break;
+    case PF_DO_PAUSE: p->runs[a->u.pause.slot].pause_at = a->u.pause.tokens; break;
+    case PF_DO_RESUME: resume(w, self, a->u.slot); break;
     case PF_DO_CANCEL:
         if (!p->runs[a->u.slot].is_busy && !p->runs[a->u.slot].is_ending)
             sim_broken(w, "CANCEL of an idle prefill slot");
@@ -273,6 +330,7 @@ static void carry_out(sim_world *w, uint32_t self, const pf_action *a, pf_event 
     case PF_DO_RELEASE:
         if (p->runs[a->u.slot].is_busy) sim_broken(w, "RELEASE of a busy prefill slot");
         p->kv->lens[a->u.slot] = 0;
+        p->runs[a->u.slot].has_paused = false;
         break;
     case PF_DO_LINK: {
         const bool is_up = dial(w, p, &a->u.link.decode, a->u.link.endpoint);

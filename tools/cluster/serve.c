@@ -47,6 +47,7 @@ static const bt_opt rows[] = {
     {.of = &bt_serving_opts, .name = "slots", BT_OPT_AT(tool_serve, slots)},
     {.of = &bt_serving_opts, .name = "prefill-slots", BT_OPT_AT(tool_serve, prefill_slots)},
     {.of = &bt_serving_opts, .name = "share-tokens", BT_OPT_AT(tool_serve, share_tokens)},
+    {.of = &bt_serving_opts, .name = "short-tokens", BT_OPT_AT(tool_serve, short_tokens)},
     {.of = &bt_serving_opts, .name = "speculate", BT_OPT_AT(tool_serve, speculate)},
     {.of = &bt_machine_opts, .name = "isa", BT_OPT_AT(tool_serve, isa)},
 };
@@ -222,6 +223,7 @@ static void add_prefill(tool_command *c, const tool_serve *s)
 {
     tool_command_add_int(c, "--prefill-slots", s->prefill_slots);
     tool_command_add_int(c, "--share-tokens", s->share_tokens);
+    tool_command_add_int(c, "--short-tokens", s->short_tokens);
 }
 
 static void add_machine(tool_command *c, const tool_serve *s)

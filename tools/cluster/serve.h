@@ -20,7 +20,7 @@ typedef struct tool_serve {
     int decode;                               /* in bt_engine_decode_auto_names */
     int kv_dtype;                             /* in bt_kv_dtype_choices */
     int weights;                              /* in bt_weights_forms */
-    int64_t threads, ctx_size, slots, prefill_slots, share_tokens, speculate, local_prefill_below;
+    int64_t threads, ctx_size, slots, prefill_slots, share_tokens, short_tokens, speculate, local_prefill_below;
     uint64_t kv_memory_bytes, swap_memory_bytes, cache_limit_bytes, memory_bytes;
     bt_obtain_want want;
     /* not options: how many nodes there will be, 0 of both: one of each; and whether no node is a prefill node, so that

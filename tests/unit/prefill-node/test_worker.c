@@ -316,6 +316,77 @@ static void an_engine_stops_within_one_layer(void **state)
 
 /* A reader that stops after each event, one of three jobs cancelled: every row and every end is told,
  * however late. */
+/* Wherever it pauses and however often, and whatever runs meanwhile. */
+static void a_job_that_pauses_is_what_it_is_in_one_run(void **state)
+{
+    static const char *const policies[] = {"chunk:16+tail", "chunk:100", "range:1-90"};
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        room r;
+        open_cut(&r, policies[i]);
+        const uint32_t layers = r.kit.model->hp.layers;
+        pf_worker_event alone, digest, ev;
+        give(&r, 0, IDS);
+        while ((alone = next(&r)).type != PF_WORKER_COMPUTED) {}
+        digest = next(&r);
+        for (uint32_t step = 1; step < IDS; step += 70) {
+            uint32_t done[16] = {0}, pauses = 0, at = step;
+            pf_worker_compute(r.worker, &(pf_worker_job){.slot = 1, .view = worker_kit_view(&r.kit, 1),
+                                                         .ids = r.ids, .ids_len = IDS, .may_pause = true});
+            pf_worker_pause(r.worker, 1, at);
+            while ((ev = next(&r)).type != PF_WORKER_COMPUTED) {
+                if (ev.type == PF_WORKER_KV_READY) {
+                    assert_int_equal(ev.slot, 1);
+                    assert_int_equal(ev.token_begin, done[ev.layer]);
+                    done[ev.layer] += ev.token_count;
+                    continue;
+                }
+                assert_int_equal(ev.type, PF_WORKER_PAUSED);
+                assert_int_equal(ev.slot, 1);
+                assert_true(ev.token_count >= at && ev.token_count < IDS);
+                for (uint32_t l = 0; l < layers; l++) assert_int_equal(done[l], ev.token_count / 16 * 16);
+                pauses++;
+                give(&r, 2, 40); /* another runs meanwhile */
+                assert_int_equal(next_end(&r).type, PF_WORKER_DIGEST);
+                at = ev.token_count + step;
+                pf_worker_resume(r.worker, 1);
+                pf_worker_pause(r.worker, 1, at);
+            }
+            assert_true(pauses > 0 || step > 200);
+            for (uint32_t l = 0; l < layers; l++) assert_int_equal(done[l], IDS);
+            assert_int_equal(ev.token, alone.token);
+            assert_memory_equal(ev.top_logits, alone.top_logits, sizeof ev.top_logits);
+            assert_int_equal(ev.chunks.len, alone.chunks.len);
+            for (uint32_t k = 0; k < ev.chunks.len; k++)
+                assert_int_equal(ev.chunks.at[k].tokens, alone.chunks.at[k].tokens);
+            assert_int_equal(ev.work.rows, alone.work.rows);
+            assert_memory_equal(next(&r).kv_digest.bytes, digest.kv_digest.bytes, 16);
+        }
+        close_room(&r);
+    }
+}
+
+static void a_job_may_be_cancelled_while_it_pauses(void **state)
+{
+    room r;
+    (void)state;
+    open_cut(&r, "chunk:16");
+    for (uint32_t i = 0; i < 40; i++) {
+        pf_worker_compute(r.worker, &(pf_worker_job){.slot = 1, .view = worker_kit_view(&r.kit, 1),
+                                                     .ids = r.ids, .ids_len = IDS, .may_pause = true});
+        pf_worker_pause(r.worker, 1, 16 + i);
+        if (i % 2) pf_worker_cancel(r.worker, 1);
+        const pf_worker_event ev = next_end(&r);
+        assert_true(ev.type == PF_WORKER_PAUSED || (i % 2 && ev.type == PF_WORKER_STOPPED));
+        if (i % 4 == 0) pf_worker_resume(r.worker, 1);
+        if (i % 4 == 0) pf_worker_cancel(r.worker, 1);
+        if (i % 4 == 0) assert_int_equal(next_end(&r).type, PF_WORKER_STOPPED);
+    }
+    give(&r, 1, IDS); /* nothing of before sticks */
+    assert_int_equal(next_end(&r).type, PF_WORKER_DIGEST);
+    close_room(&r);
+}
+
 static void loses_nothing_for_a_slow_reader(void **state)
 {
     room r;
@@ -368,6 +439,8 @@ int main(void)
         cmocka_unit_test(a_cancelled_job_ends_once_whenever_it_is_cancelled),
         cmocka_unit_test(announces_rows_while_later_ones_are_computed),
         cmocka_unit_test(an_engine_stops_within_one_layer),
+        cmocka_unit_test(a_job_that_pauses_is_what_it_is_in_one_run),
+        cmocka_unit_test(a_job_may_be_cancelled_while_it_pauses),
         cmocka_unit_test(loses_nothing_for_a_slow_reader),
         cmocka_unit_test(may_be_freed_with_jobs_in_work),
     };
