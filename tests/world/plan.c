@@ -360,7 +360,8 @@ void plan_say_world(FILE *out, const plan *p)
             o->page_tokens, o->growth_tokens, o->swap_pages, o->can_prefill, o->mixes, o->local_below_tokens,
             o->prefixes, o->queue_max, (unsigned long long)o->window_bytes, o->blocked_ratio, o->inbox_max,
             (long long)o->late_us, o->gw.lease_ms, o->rules, o->forge_ratio, (long long)o->load_us,
-            o->pf.share_tokens, o->pf.short_tokens, o->salts, o->keys, o->twins ? plan_role_name(o->twins) : "none");
+            o->pf.share_tokens, o->pf.short_tokens, o->salts, o->keys,
+            o->twins ? plan_role_name(o->twins) : "none");
     fprintf(out,
             "messages: drop=%.3f repeat=%.3f reorder=%.3f corrupt=%.3f; blocks: drop=%.3f repeat=%.3f "
             "reorder=%.3f corrupt=%.3f; slow=%.3f by %lld us; "

@@ -102,8 +102,8 @@ typedef struct sim_whole {
 /* What a gateway's keys have, and what they got while others waited (sim_shares.c). */
 enum { SIM_GIVEN = 128 };
 typedef struct sim_shares {
-    uint64_t life; /* of the gateway */
-    uint64_t passed[SIM_KEYS + 1][SIM_KEYS + 1], cost_max[SIM_KEYS + 1];
+    uint64_t life;                                                          /* of the gateway */
+    uint64_t passed[2][SIM_KEYS + 1][SIM_KEYS + 1], cost_max[SIM_KEYS + 1]; /* 1: where short prompts had turns */
     uint64_t given[SIM_GIVEN]; /* in this step: requests that got nodes, in order */
     uint32_t given_len;
     uint64_t refused, gave_way; /* in this step: for want of room; 0: none */

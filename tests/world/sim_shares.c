@@ -1,5 +1,5 @@
-/* What keys must get of a gateway, whatever comes. Short prompts may pass long ones, by turns of their own: then long
- * ones count for nothing below. After each of the gateway's steps:
+/* What keys must get of a gateway, whatever comes. Short prompts may pass long ones, by turns of their own:
+ * then long ones count for nothing below. After each of the gateway's steps:
  *   - a request that gets nodes passes none of its key that is as urgent and came earlier, or is more urgent;
  *   - nodes go to no key that holds its part of the requests with nodes, by weight among the keys that wait;
  *   - while a key waits and holds nothing, no other gets more tokens than its turns in a round bring it;
@@ -53,7 +53,8 @@ static void check_order(sim_world *w, const gw_brain *b, uint64_t given)
     if (g->had_turn) return;
     for (uint32_t i = 0; i < b->requests_used; i++) {
         const gw_request *r = &b->requests[i];
-        if (!is_ready(b, i) || r->has_had_turn || (is_short(w, b, given) && !is_short(w, b, r->number))) continue;
+        if (!is_ready(b, i) || r->has_had_turn || (is_short(w, b, given) && !is_short(w, b, r->number)))
+            continue;
         const sim_request *c = &client_of(w, r->number)->r;
         const bool is_sooner = c->priority < g->r.priority;
         if (c->key != g->r.key || !(is_sooner || (c->priority == g->r.priority && r->number < given)))
@@ -65,7 +66,8 @@ static void check_order(sim_world *w, const gw_brain *b, uint64_t given)
 }
 
 /* Whether the key holds its part already, among the keys that are ready. */
-static bool holds_part(const sim_world *w, const counts *n, const uint32_t *ready, uint32_t key, uint64_t *ret_active)
+static bool holds_part(const sim_world *w, const counts *n, const uint32_t *ready, uint32_t key,
+                       uint64_t *ret_active)
 {
     uint64_t weights = 0, active = 0;
     for (uint32_t k = 1; k <= w->o.keys; k++) {
@@ -88,23 +90,27 @@ static void check_slots(sim_world *w, const gw_brain *b, const counts *n, uint64
                    (unsigned long long)given, key, n->active[key] - 1, (unsigned long long)active);
 }
 
+/* A short prompt had its turn among all, or among short ones where these have turns of their own in the step.
+ */
 static void check_tokens(sim_world *w, const gw_brain *b, sim_shares *s, const counts *n)
 {
     for (uint32_t i = 1; i <= w->o.keys; i++) {
         if (!n->ready[i] || n->active[i]) {
-            memset(s->passed[i], 0, sizeof s->passed[i]);
+            for (int t = 0; t < 2; t++) memset(s->passed[t][i], 0, sizeof s->passed[t][i]);
             continue;
         }
         for (uint32_t g = 0; g < s->given_len; g++) {
             const sim_client *c = client_of(w, s->given[g]);
             const uint32_t k = c->r.key;
-            if (c->had_turn || (is_short(w, b, s->given[g]) && !n->ready_short[i])) continue;
-            s->passed[i][k] += c->cost;
-            const uint64_t rounds = s->cost_max[i] / sim_shares_weight(i) + 3;
-            const uint64_t most = rounds * sim_shares_weight(k) + 2 * s->cost_max[k];
-            if (s->passed[i][k] <= (b->line_short ? 2 * most : most)) continue;
+            const bool may_be_apart = b->in_short_round && is_short(w, b, s->given[g]);
+            if (c->had_turn || (may_be_apart && !n->ready_short[i])) continue;
+            s->passed[may_be_apart][i][k] += c->cost;
+            const uint64_t passed = s->passed[may_be_apart][i][k],
+                           rounds = s->cost_max[i] / sim_shares_weight(i) + 3,
+                           most = rounds * sim_shares_weight(k) + 2 * s->cost_max[k];
+            if (passed <= (may_be_apart ? 2 * most : most)) continue;
             sim_broken(w, "key %u gets %llu tokens while key %u waits for %llu at most, and holds nothing", k,
-                       (unsigned long long)s->passed[i][k], i, (unsigned long long)s->cost_max[i]);
+                       (unsigned long long)passed, i, (unsigned long long)s->cost_max[i]);
         }
     }
 }

@@ -320,6 +320,7 @@ static void an_engine_stops_within_one_layer(void **state)
 static void a_job_that_pauses_is_what_it_is_in_one_run(void **state)
 {
     static const char *const policies[] = {"chunk:16+tail", "chunk:100", "range:1-90"};
+    size_t pauses = 0;
     (void)state;
     for (size_t i = 0; i < 3; i++) {
         room r;
@@ -330,7 +331,7 @@ static void a_job_that_pauses_is_what_it_is_in_one_run(void **state)
         while ((alone = next(&r)).type != PF_WORKER_COMPUTED) {}
         digest = next(&r);
         for (uint32_t step = 1; step < IDS; step += 70) {
-            uint32_t done[16] = {0}, pauses = 0, at = step;
+            uint32_t done[16] = {0}, at = step;
             pf_worker_compute(r.worker, &(pf_worker_job){.slot = 1, .view = worker_kit_view(&r.kit, 1),
                                                          .ids = r.ids, .ids_len = IDS, .may_pause = true});
             pf_worker_pause(r.worker, 1, at);
@@ -352,7 +353,6 @@ static void a_job_that_pauses_is_what_it_is_in_one_run(void **state)
                 pf_worker_resume(r.worker, 1);
                 pf_worker_pause(r.worker, 1, at);
             }
-            assert_true(pauses > 0 || step > 200);
             for (uint32_t l = 0; l < layers; l++) assert_int_equal(done[l], IDS);
             assert_int_equal(ev.token, alone.token);
             assert_memory_equal(ev.top_logits, alone.top_logits, sizeof ev.top_logits);
@@ -364,11 +364,13 @@ static void a_job_that_pauses_is_what_it_is_in_one_run(void **state)
         }
         close_room(&r);
     }
+    assert_true(pauses > 0);
 }
 
 static void a_job_may_be_cancelled_while_it_pauses(void **state)
 {
     room r;
+    size_t pauses = 0;
     (void)state;
     open_cut(&r, "chunk:16");
     for (uint32_t i = 0; i < 40; i++) {
@@ -376,12 +378,17 @@ static void a_job_may_be_cancelled_while_it_pauses(void **state)
                                                      .ids = r.ids, .ids_len = IDS, .may_pause = true});
         pf_worker_pause(r.worker, 1, 16 + i);
         if (i % 2) pf_worker_cancel(r.worker, 1);
-        const pf_worker_event ev = next_end(&r);
-        assert_true(ev.type == PF_WORKER_PAUSED || (i % 2 && ev.type == PF_WORKER_STOPPED));
-        if (i % 4 == 0) pf_worker_resume(r.worker, 1);
-        if (i % 4 == 0) pf_worker_cancel(r.worker, 1);
-        if (i % 4 == 0) assert_int_equal(next_end(&r).type, PF_WORKER_STOPPED);
+        const pf_worker_event ev = next_end(&r); /* whatever came first */
+        assert_true(ev.type == PF_WORKER_PAUSED || ev.type == (i % 2 ? PF_WORKER_STOPPED : PF_WORKER_DIGEST));
+        if (ev.type != PF_WORKER_PAUSED) continue;
+        pauses++;
+        if (i % 4) continue; /* nobody wants it any more */
+        pf_worker_resume(r.worker, 1);
+        pf_worker_cancel(r.worker, 1);
+        const pf_worker_event last = next_end(&r);
+        assert_true(last.type == PF_WORKER_STOPPED || last.type == PF_WORKER_DIGEST);
     }
+    assert_true(pauses > 0);
     give(&r, 1, IDS); /* nothing of before sticks */
     assert_int_equal(next_end(&r).type, PF_WORKER_DIGEST);
     close_room(&r);

@@ -155,8 +155,8 @@ static void what_is_due_and_who_may_be_chosen_is_what_a_look_at_everything_finds
         if (sim_world_error(w)) fail_msg("seed %llu: %s", (unsigned long long)seed, sim_world_error(w));
         sim_world_free(w);
     }
-    assert_true(queued > SEEDS && active > SEEDS && owed > SEEDS && refusing > SEEDS &&
-                sharing > SEEDS && kept > SEEDS / 2); /* all of it happened */
+    assert_true(queued > SEEDS && active > SEEDS && owed > SEEDS && refusing > SEEDS && sharing > SEEDS &&
+                kept > SEEDS / 2); /* all of it happened */
 }
 
 static bt_incarnation numbered(uint8_t first, uint32_t n)
