@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Can one client hold up another? The gaps between the tokens of two streams, alone and beside each attack.
 
-  BATON_BIN=build/release/bin python3 tests/bench/attacks.py [-s SECONDS] [-m MODEL] [ATTACK...]
+  BATON_BIN=build/release/bin python3 tests/bench/attacks.py [-s SECONDS] [-m MODEL] [--keys] [ATTACK...]
 
 One gateway, one prefill and one decode node. The decode node is paced to one token each 20 ms, so that what comes late
-was held up. Attackers run in a process of their own at a lower priority. A line for each attack has the gaps in ms, the
+was held up. Attackers run in a process of their own at a lower priority. With --keys they have an API key and the other
+client has one too, and the decode node has 8 slots: what one key leaves to the other; --unshared: without shares. A line for each attack has the gaps in ms, the
 time to the first token of short prompts, and how many turns of the gateway's loop took longer than 20 ms
 (baton_gateway_turn_seconds; - where a gateway has no such histogram)."""
 import argparse
@@ -15,6 +16,7 @@ import re
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.request
@@ -22,6 +24,7 @@ import urllib.request
 BIN = os.environ.get("BATON_BIN", "bin")
 BODY = 4 << 20
 LONG_TURN = 0.02
+KEY_FILE = os.path.join(tempfile.mkdtemp(prefix="attacks-"), "keys")
 
 
 def free_port():
@@ -33,18 +36,23 @@ def free_port():
 class Cluster:
     """Three processes; an unread pipe takes the gateway's log where wanted."""
 
-    def __init__(self, model, pipe=False):
+    def __init__(self, model, pipe=False, keys=False, shared=True):
         self.port, control, kv = free_port(), free_port(), free_port()
         far, log = f"tcp://127.0.0.1:{control}", subprocess.DEVNULL
         if os.environ.get("LOG") and not pipe:
             log = open(os.environ["LOG"], "ab")
+        more = []
+        if keys:
+            with open(os.open(KEY_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as f:
+                f.write("good-key name=good\nbad-key name=bad\n")
+            more = ["--api-key-file", KEY_FILE, "--node-choice", "all", *([] if shared else ["--share-by", "none"])]
         self.procs = [subprocess.Popen([f"{BIN}/{name}", "-m", model, *words], stdout=subprocess.DEVNULL,
                                        stderr=subprocess.PIPE if pipe and name == "baton-gateway" else log)
                       for name, *words in (
-                          ("baton-gateway", "--port", str(self.port), "--control", far, "--max-queue", "64", *(["--log-level", "debug"] if pipe else [])),
+                          ("baton-gateway", "--port", str(self.port), "--control", far, "--max-queue", "64", *more, *(["--log-level", "debug"] if pipe else [])),
                           ("baton-prefill", "--gateway", far, "-t", "1"),
                           ("baton-decode", "--gateway", far, "-t", "1", "--listen", f"tcp://127.0.0.1:{kv}",
-                           "--slots", "64", "--decode-profile", "h100", "--pace", "device:200"))]
+                           "--slots", "8" if keys else "64", "--decode-profile", "h100", "--pace", "device:200"))]
         end = time.time() + 120
         while self.get("/health") is None:
             if time.time() > end:
@@ -78,6 +86,13 @@ class Cluster:
 
 # ---- what an attacker does: once for each of its connections, again and again ----
 
+KEY = None  # of this process
+
+
+def with_key(message):
+    return message.replace(b"Host: x", b"Host: x\r\nAuthorization: Bearer " + KEY) if KEY else message
+
+
 def head(body, path="/v1/completions"):
     return (f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n").encode() + body
 
@@ -93,7 +108,7 @@ def dial(port, buffer=0):
 
 def ask_again(port, message, stop):
     """Sends it and takes the answer, for ever."""
-    s = None
+    s, message = None, with_key(message)
     while not stop.is_set():
         try:
             s = s or dial(port)
@@ -137,7 +152,7 @@ def hold(count, message, buffer=0):
             s.settimeout(2)
             held.append(s)
             try:
-                s.sendall(message)
+                s.sendall(with_key(message))
             except OSError:
                 pass
         stop.wait()
@@ -169,6 +184,8 @@ ATTACKS = {
     "slow": hold(200, head(completion(prompt="Once upon a time", stream=True).replace(b'"max_tokens": 1,', b'"max_tokens": 64,')), 2048),
     "bad": crowd(16, head(b'{"prompt":7}')),
     "nosuch": crowd(64, head(completion(prompt="x", baton=dict(decode="nosuch")))),
+    "streams": crowd(200, head(completion(prompt="Once upon a time", ignore_eos=True).replace(b'"max_tokens": 1,', b'"max_tokens": 64,'))),
+    "long": crowd(32, head(completion(prompt=fill("word ")[:9000]))),
     "pages": crowd(8, b"GET /v1/status HTTP/1.1\r\nHost: x\r\n\r\n"),
     "openapi": crowd(8, b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"),
 }
@@ -180,7 +197,7 @@ def stream(port, tokens, gaps, firsts):
     body = json.dumps(dict(prompt="Water boils at", max_tokens=tokens, temperature=0, stream=True, ignore_eos=True)).encode()
     begin = last = time.monotonic()
     s = dial(port)
-    s.sendall(head(body).replace(b"Host: x", b"Host: x\r\nConnection: close"))
+    s.sendall(with_key(head(body)).replace(b"Host: x", b"Host: x\r\nConnection: close"))
     seen, text = 0, b""
     while True:
         more = s.recv(65536)
@@ -196,7 +213,9 @@ def stream(port, tokens, gaps, firsts):
         raise OSError(text[:300])
 
 
-def victim(port, seconds, out):
+def victim(port, seconds, out, key):
+    global KEY
+    KEY = key
     gaps, firsts, failed = [], [], []
     end = time.monotonic() + seconds
 
@@ -220,19 +239,21 @@ def part(values, share):
     return values[min(len(values) - 1, int(share * len(values)))] if values else float("nan")
 
 
-def attacker(run, port, stop):
+def attacker(run, port, stop, key):
+    global KEY
+    KEY = key
     os.nice(10)
     run(port, stop)
 
 
-def measure(cluster, name, seconds):
+def measure(cluster, name, seconds, keys):
     stop, out, worker = multiprocessing.Event(), multiprocessing.Queue(), None
     if name != "alone":
-        worker = multiprocessing.Process(target=attacker, args=(ATTACKS[name], cluster.port, stop), daemon=True)
+        worker = multiprocessing.Process(target=attacker, args=(ATTACKS[name], cluster.port, stop, keys and b"bad-key"), daemon=True)
         worker.start()
         time.sleep(1.5)
     before = cluster.long_turns()
-    watch = multiprocessing.Process(target=victim, args=(cluster.port, seconds, out))
+    watch = multiprocessing.Process(target=victim, args=(cluster.port, seconds, out, keys and b"good-key"))
     watch.start()
     gaps, firsts, failed = out.get()
     watch.join()
@@ -244,7 +265,7 @@ def measure(cluster, name, seconds):
         time.sleep(2)
     turns = f"{(after[1] - after[0]) - (before[1] - before[0])} of {after[1] - before[1]}" if before and after else "-"
     print(f"{name:10} gap p50 {part(gaps, .5):7.1f}  p99 {part(gaps, .99):8.1f}  most {max(gaps, default=0):8.1f}   first p50 {part(firsts, .5):8.1f}"
-          f"  most {max(firsts, default=0):8.1f}   failed {len(failed)}   turns over 20 ms {turns}", flush=True)
+          f"  p99 {part(firsts, .99):8.1f}  most {max(firsts, default=0):8.1f}   failed {len(failed)}   turns over 20 ms {turns}", flush=True)
     if failed:
         print(f"           {failed[0]}")
 
@@ -254,16 +275,18 @@ def main():
     p.add_argument("attack", nargs="*", choices=[[], *ATTACKS], metavar="ATTACK", help=", ".join(ATTACKS))
     p.add_argument("-s", "--seconds", type=float, default=8)
     p.add_argument("-m", "--model", default="smollm2")
+    p.add_argument("--keys", action="store_true", help="attackers have one API key, the client another")
+    p.add_argument("--unshared", action="store_true", help="--keys, and the gateway with --share-by none")
     a = p.parse_args()
     names = a.attack or list(ATTACKS)
     for pipe in (False, True):
         these = [n for n in names if (n == "pipe") == pipe]
         if not these:
             continue
-        c = Cluster(a.model, pipe)
+        c = Cluster(a.model, pipe, a.keys or a.unshared, not a.unshared)
         try:
             for n in ["alone", *these]:
-                measure(c, n, a.seconds)
+                measure(c, n, a.seconds, a.keys or a.unshared)
         finally:
             c.stop()
 

@@ -90,6 +90,12 @@ static double metric(const cluster *c, const char *key, const char *line)
     return cluster_metric(c->url, line);
 }
 
+static void reaches(const cluster *c, const char *line, double least)
+{
+    for (const int64_t end = spawn_now_ms() + spawn_patience(ANSWER_MS); metric(c, NULL, line) < least;)
+        assert_true(spawn_before(end));
+}
+
 static const char roles[] = "client-secret name=web\n"
                             "admin-secret name=boss role=admin\n"
                             "metrics-secret name=prometheus role=metrics\n";
@@ -229,9 +235,7 @@ static void a_key_over_a_limit_hears_when_to_come_again_and_others_go_on(void **
     client_end(x);
 
     client *held = begin(&c, "once-secret", 4, 16000, NULL);
-    for (const int64_t end = spawn_now_ms() + spawn_patience(ANSWER_MS);
-         metric(&c, NULL, "\nbaton_key_requests_in_flight{key=\"once\"} ") < 1.0;)
-        assert_true(spawn_before(end));
+    reaches(&c, "\nbaton_key_requests_in_flight{key=\"once\"} ", 1);
     x = ask(&c, "once-secret", 4, 2, NULL);
     assert_false(client_is_over(held));
     is_error(x, LIMIT, "rate_limit_exceeded", "'once' may have 1 requests at once (at-once)");
@@ -261,6 +265,32 @@ static void a_key_over_a_limit_hears_when_to_come_again_and_others_go_on(void **
     x = get(&c, NULL, "/metrics");
     assert_null(strstr(client_body(x), "secret"));
     client_end(x);
+    assert_true(cluster_stop(&c));
+}
+
+/* Nothing ends but what the line is measured by: one request in some 100 ms at first, then none. */
+static void a_full_queue_names_the_time_that_its_line_takes(void **state)
+{
+    (void)state;
+    enum { ENDED = 5, QUEUE = 8 };
+    cluster c;
+    client *held[QUEUE + 1];
+    START_WITH(&c, spawn_long_model(), "--slots", "1", "--max-queue", "8", "--api-key-file",
+               write_keys("roles.txt", roles));
+    const int64_t begun = spawn_now_ms();
+    for (int i = 0; i < ENDED; i++) ends_well(ask(&c, "client-secret", 4, 200, NULL));
+    held[0] = begin(&c, "client-secret", 4, 16000, NULL);
+    reaches(&c, "\nbaton_requests_running ", 1);
+    for (int i = 1; i <= QUEUE; i++) held[i] = begin(&c, "client-secret", 4, 16000, NULL);
+    reaches(&c, "\nbaton_requests_waiting ", QUEUE);
+    client *x = ask(&c, "client-secret", 4, 2, NULL);
+    is_error(x, LIMIT, "queue_full", "8 requests are waiting already");
+    /* The first end is younger than the test: so much for each that ended, at most, and 8 are in line. */
+    const int64_t most_ms = (spawn_now_ms() - begun) * QUEUE / ENDED + 1000;
+    assert_in_range(client_retry_after(x), 1, most_ms / 1000 + 1 < 60 ? most_ms / 1000 + 1 : 60);
+    client_end(x);
+    assert_true(metric(&c, NULL, "\nbaton_key_refusals_total{key=\"web\",reason=\"queue\"} ") == 1.0);
+    for (int i = 0; i <= QUEUE; i++) client_end(held[i]);
     assert_true(cluster_stop(&c));
 }
 
@@ -297,9 +327,7 @@ static void the_second_waits_for_few_of_the_first(const cluster *c, const char *
     int left = 0;
     client_use_address(address);
     for (int i = 0; i < MANY; i++) many[i] = begin(c, key, 4, 2000, NULL);
-    for (const int64_t end = spawn_now_ms() + spawn_patience(ANSWER_MS);
-         metric(c, NULL, "\nbaton_requests_waiting ") < MANY / 2.0;)
-        assert_true(spawn_before(end));
+    reaches(c, "\nbaton_requests_waiting ", MANY / 2.0);
     client_use_address(other_address);
     for (int i = 0; i < FEW; i++) few[i] = begin(c, other_key, 4, 2000, NULL);
     for (int i = 0; i < FEW; i++) ends_well(come(few[i]));
@@ -333,6 +361,7 @@ int main(void)
                                   cluster_teardown),
         cmocka_unit_test_teardown(a_client_with_many_requests_keeps_no_other_key_or_address_waiting,
                                   cluster_teardown),
+        cmocka_unit_test_teardown(a_full_queue_names_the_time_that_its_line_takes, cluster_teardown),
         cmocka_unit_test_teardown(a_key_file_is_read_again_at_sighup_and_a_bad_one_changes_nothing,
                                   cluster_teardown),
     };
