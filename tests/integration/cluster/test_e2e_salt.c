@@ -9,7 +9,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -74,16 +73,13 @@ static void finds_all(found f)
     if (f.cached < TOKENS - 64) fail_msg("only %d tokens were cached", f.cached);
 }
 
-static int by_size(const void *x, const void *y)
+/* What other programs disturb least. */
+static double least(const double *all)
 {
-    const double *a = x, *b = y;
-    return (*a > *b) - (*a < *b);
-}
-
-static double median(double *all)
-{
-    qsort(all, ROUNDS, sizeof *all, by_size);
-    return all[ROUNDS / 2];
+    double best = all[0];
+    for (int i = 1; i < ROUNDS; i++)
+        if (all[i] < best) best = all[i];
+    return best;
 }
 
 /* Three kinds of prompts of a second key, in turn: one that the first key has asked, one that nobody has, and
@@ -97,8 +93,9 @@ static void run_strangers(const char *prefills)
     for (int i = 0; i < ROUNDS; i++) {
         finds_nothing(find(c.url, ALICE, 3 * i, NULL));
         finds_all(find(c.url, ALICE, 3 * i, NULL));
-        const found theirs = find(c.url, BOB, 3 * i, NULL), none = find(c.url, BOB, 3 * i + 1, NULL),
-                    own = find(c.url, BOB, 3 * i, NULL);
+        found of[2]; /* in turn, so that neither is always the first after a short one */
+        for (int k = 0; k < 2; k++) of[(i + k) % 2] = find(c.url, BOB, 3 * i + (i + k) % 2, NULL);
+        const found theirs = of[0], none = of[1], own = find(c.url, BOB, 3 * i, NULL);
         finds_nothing(theirs);
         finds_nothing(none);
         finds_all(own);
@@ -107,12 +104,12 @@ static void run_strangers(const char *prefills)
         fresh[i] = none.ttft_ms;
         again[i] = own.ttft_ms;
     }
-    const double a = median(asked), f = median(fresh), o = median(again);
+    const double a = least(asked), f = least(fresh), o = least(again);
     print_message(
         "%s prefill nodes: %.1f ms to the first token of a prompt that another key asked, %.1f ms of one "
         "that nobody asked, %.1f ms of an own one\n",
         prefills, a, f, o);
-    assert_true(a > f / 1.5 && a < f * 1.5 && o < f / 1.5);
+    assert_true(a > f / 3 && a < f * 3 && o < f / 3);
     assert_true(cluster_stop(&c));
 }
 
