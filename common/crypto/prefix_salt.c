@@ -9,6 +9,7 @@
 struct bt_prefix_secret {
     uint8_t key[BT_SECRET_HASH_BYTES];
 };
+_Static_assert(sizeof(bt_prefix_owner) == BT_SECRET_HASH_BYTES, "an owner is the key of a hash");
 
 /* What no other use of the gateway's secret key gives. */
 static bt_err from_own_key(bt_prefix_secret *s, const char *dir, const char *name, bt_fault *fault)
@@ -41,14 +42,29 @@ bt_err bt_prefix_secret_open(bt_prefix_secret **ret, const char *dir, const char
 void bt_prefix_secret_close(bt_prefix_secret *s) { bt_secret_free(s); }
 
 /* One hash is the key of the next, so that no two pairs of texts are hashed alike. */
-bt_prompt_salt bt_prefix_salt(const bt_prefix_secret *s, const char *key_name, const char *cache_salt)
+static void hash_pair(uint8_t ret[BT_SECRET_HASH_BYTES], const bt_prefix_secret *s, const char *what,
+                      const void *text, size_t len)
 {
-    uint8_t of_name[BT_SECRET_HASH_BYTES], of_both[BT_SECRET_HASH_BYTES];
+    uint8_t first[BT_SECRET_HASH_BYTES];
+    bt_secret_hash(first, s->key, what, strlen(what));
+    bt_secret_hash(ret, first, text, len);
+    bt_secret_wipe(first, sizeof first);
+}
+
+bt_prefix_owner bt_prefix_owner_of(const bt_prefix_secret *s, bool is_name, const char *text, size_t len)
+{
+    bt_prefix_owner owner;
+    hash_pair(owner.bytes, s, is_name ? "name" : "key", text, len);
+    return owner;
+}
+
+bt_prompt_salt bt_prefix_salt(const bt_prefix_secret *s, const bt_prefix_owner *owner, const char *cache_salt)
+{
+    uint8_t hash[BT_SECRET_HASH_BYTES];
     bt_prompt_salt salt = {{0}};
-    if (!*key_name && !*cache_salt) return salt;
-    bt_secret_hash(of_name, s->key, key_name, strlen(key_name));
-    bt_secret_hash(of_both, of_name, cache_salt, strlen(cache_salt));
-    memcpy(salt.bytes, of_both, sizeof salt.bytes);
-    bt_secret_wipe(of_name, sizeof of_name);
+    if (!owner && !*cache_salt) return salt;
+    if (owner) bt_secret_hash(hash, owner->bytes, cache_salt, strlen(cache_salt));
+    else hash_pair(hash, s, "all", cache_salt, strlen(cache_salt));
+    memcpy(salt.bytes, hash, sizeof salt.bytes);
     return salt;
 }

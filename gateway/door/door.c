@@ -82,7 +82,7 @@ static void fill_live(gw_door *d, gw_live *l, const gw_openai_request *r)
 static bt_prompt_salt salt_of(const gw_door *d, const gw_key *k, const gw_openai_request *r)
 {
     const bool is_one_for_all = !k || d->env.options->shares_prefixes;
-    return bt_prefix_salt(d->env.prefix_secret, is_one_for_all ? "" : k->facts.name, r->cache_salt);
+    return bt_prefix_salt(d->env.prefix_secret, is_one_for_all ? NULL : &k->owner, r->cache_salt);
 }
 
 /* Takes l. */

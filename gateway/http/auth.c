@@ -22,6 +22,7 @@ struct gw_auth {
     gw_key **keys;     /* in the order of the file */
     size_t len;
     uint64_t last_share;
+    const bt_prefix_secret *prefix_secret;
 };
 
 /* ---- files ---- */
@@ -88,11 +89,21 @@ static gw_key **sort_by_name(const gw_auth *a)
     return sorted;
 }
 
-static gw_key *key_for(gw_auth *a, gw_key **sorted, const gw_key_facts *facts)
+/* The key that was there before, by the name that was given to it, or else by itself; NULL: none was. */
+static gw_key *old_key(gw_auth *a, gw_key **sorted, const gw_key_facts *facts, const entry *e)
 {
     gw_key wanted = {.facts = *facts}, *name = &wanted;
-    gw_key **old = sorted ? bsearch(&name, sorted, a->len, sizeof(gw_key *), by_name) : NULL;
-    if (old) return gw_auth_hold(*old);
+    if (!sorted) return NULL;
+    gw_key **same = facts->is_named ? bsearch(&name, sorted, a->len, sizeof(gw_key *), by_name) : NULL;
+    const entry *is = facts->is_named ? NULL : bsearch(e, a->entries, a->len, sizeof *a->entries, by_hash);
+    gw_key *old = same ? *same : is ? a->keys[is->at] : NULL;
+    return old && old->facts.is_named == facts->is_named ? old : NULL;
+}
+
+static gw_key *key_for(gw_auth *a, gw_key **sorted, const gw_key_facts *facts, const entry *e)
+{
+    gw_key *old = old_key(a, sorted, facts, e);
+    if (old) return gw_auth_hold(old);
     gw_key *k = calloc(1, sizeof *k);
     if (k) k->holders = 1;
     return k;
@@ -109,7 +120,12 @@ static void put_in_place(gw_auth *a, gw_key **keys, entry *entries, const gw_key
                          int64_t now_us)
 {
     for (size_t i = 0; i < len; i++) {
+        const bool is_named = lines[i].facts.is_named;
         keys[i]->facts = lines[i].facts;
+        if (a->prefix_secret)
+            keys[i]->owner = bt_prefix_owner_of(a->prefix_secret, is_named,
+                                                is_named ? lines[i].facts.name : lines[i].secret,
+                                                is_named ? strlen(lines[i].facts.name) : lines[i].secret_len);
         if (!keys[i]->share) keys[i]->share = ++a->last_share;
         gw_key_usage_limit(&keys[i]->usage, &lines[i].facts.limits, now_us);
     }
@@ -129,7 +145,7 @@ static bt_err take_lines(gw_auth *a, const gw_key_line *lines, size_t len, int64
     for (size_t i = 0; is_whole && i < len; i++) {
         entries[i].at = (uint32_t)i;
         bt_secret_hash(entries[i].hash, a->hash_key, lines[i].secret, lines[i].secret_len);
-        is_whole = (keys[i] = key_for(a, sorted, &lines[i].facts)) != NULL;
+        is_whole = (keys[i] = key_for(a, sorted, &lines[i].facts, &entries[i])) != NULL;
     }
     free(sorted);
     if (!is_whole) {
@@ -155,13 +171,15 @@ bt_err gw_auth_reload(gw_auth *a, const char *path, int64_t now_us, bt_fault *fa
     return e;
 }
 
-bt_err gw_auth_load(gw_auth **ret, const char *path, int64_t now_us, bt_fault *fault)
+bt_err gw_auth_load(gw_auth **ret, const char *path, const bt_prefix_secret *prefix_secret, int64_t now_us,
+                    bt_fault *fault)
 {
     gw_auth *a = calloc(1, sizeof *a);
     if (!a || !(a->hash_key = bt_secret_new(BT_SECRET_HASH_BYTES))) {
         gw_auth_free(a);
         return bt_fail(fault, BT_ENOMEM, "out of memory for API keys");
     }
+    a->prefix_secret = prefix_secret;
     bt_err e = bt_rng_entropy(a->hash_key, BT_SECRET_HASH_BYTES, fault);
     if (e == BT_OK) e = gw_auth_reload(a, path, now_us, fault);
     if (e < 0) gw_auth_free(a);

@@ -82,6 +82,7 @@ static bt_err read_field(gw_key_facts *k, const reader *r, field_id id, const ch
             return FAIL(r, "name= has 1 to %d of A-Z, a-z, 0-9, '.', '_' and '-'", GW_KEY_NAME_BYTES - 1);
         memcpy(k->name, text, len);
         k->name[len] = 0;
+        k->is_named = true;
         return BT_OK;
     case ROLE: return read_role(&k->role, r, text, len);
     case WEIGHT: return read_number(&k->weight, r, id, text, len);

@@ -1,5 +1,6 @@
 #ifndef GW_KEY_FILE_H
 #define GW_KEY_FILE_H
+#include <stdbool.h>
 #include <stddef.h>
 #include "base/err.h"
 #include "gateway/http/key_usage.h"
@@ -31,6 +32,7 @@ extern const char *const gw_key_roles[GW_KEY_ROLES + 1]; /* their words; ends wi
 
 typedef struct gw_key_facts {
     char name[GW_KEY_NAME_BYTES];
+    bool is_named; /* by name=; else by its place */
     gw_key_role role;
     uint32_t weight;
     gw_key_limits limits;

@@ -449,7 +449,9 @@ static bt_err open_all(server *s, bt_fault *fault)
     if ((e = bt_loop_new(&s->loop, fault)) < 0) return e;
     if ((e = bt_loop_on_signals(s->loop, on_signal, s, fault)) < 0) return e;
     if ((e = bt_prefix_secret_open(&s->prefix_secret, o->keys, o->key, fault)) < 0) return e;
-    if (o->api_key_file && (e = gw_auth_load(&s->auth, o->api_key_file, bt_clock_us(), fault)) < 0) return e;
+    if (o->api_key_file &&
+        (e = gw_auth_load(&s->auth, o->api_key_file, s->prefix_secret, bt_clock_us(), fault)) < 0)
+        return e;
     if ((e = open_model(s, fault)) < 0) return e;
     if ((e = open_brain(s, fault)) < 0) return e;
     if ((e = gw_metrics_new(&s->metrics, s->names[0], fault)) < 0) return e;

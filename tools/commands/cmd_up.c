@@ -158,7 +158,7 @@ static bt_err check_door(const gw_options *o, bt_fault *fault)
     int fd;
     uint16_t port;
     gw_auth *auth = NULL;
-    bt_err e = o->api_key_file ? gw_auth_load(&auth, o->api_key_file, bt_clock_us(), fault) : BT_OK;
+    bt_err e = o->api_key_file ? gw_auth_load(&auth, o->api_key_file, NULL, bt_clock_us(), fault) : BT_OK;
     gw_auth_free(auth);
     if (e == BT_OK && (e = gw_listen(&fd, &port, o->host, (uint16_t)o->port, fault)) == BT_OK) close(fd);
     return e;

@@ -26,6 +26,8 @@ static int remove_file(void **state)
     return unlink(path);
 }
 
+static bt_prefix_secret *prefix_secret; /* of the next load; NULL: none */
+
 static void write_file(const char *text)
 {
     const int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
@@ -37,7 +39,7 @@ static void write_file(const char *text)
 static bt_err load(gw_auth **ret, const char *text, bt_fault *f)
 {
     write_file(text);
-    return gw_auth_load(ret, path, 0, f);
+    return gw_auth_load(ret, path, prefix_secret, 0, f);
 }
 
 /* The name of the key that an Authorization header is taken for; "": none. */
@@ -83,7 +85,7 @@ static void refuses_files_without_a_good_key(void **state)
     longest[GW_AUTH_MAX_FILE_BYTES + 1] = 0;
     assert_int_equal(load(&a, longest, &f), BT_ELIMIT);
     free(longest);
-    assert_int_equal(gw_auth_load(&a, "/nonexistent/key", 0, &f), BT_EIO);
+    assert_int_equal(gw_auth_load(&a, "/nonexistent/key", NULL, 0, &f), BT_EIO);
     assert_null(a);
 }
 
@@ -149,6 +151,50 @@ static void a_file_read_again_keeps_what_keys_of_the_same_name_took(void **state
     gw_auth_free(a);
 }
 
+static bt_prefix_owner owner_of(gw_auth *a, const char *authorization)
+{
+    gw_key *k = gw_auth_take(a, authorization);
+    assert_non_null(k);
+    const bt_prefix_owner owner = k->owner;
+    gw_auth_give(k);
+    return owner;
+}
+
+static bool is_same_owner(bt_prefix_owner a, bt_prefix_owner b) { return memcmp(&a, &b, sizeof a) == 0; }
+
+/* A line that is taken out gives its place in the file, and with it a name like key-1, to the next key. */
+static void a_key_without_a_name_takes_nothing_over_from_the_one_whose_place_it_gets(void **state)
+{
+    (void)state;
+    gw_auth *a;
+    bt_fault f;
+    assert_int_equal(bt_prefix_secret_open(&prefix_secret, NULL, NULL, &f), BT_OK);
+    assert_int_equal(load(&a, "one\ntwo\nthree name=key-0\n", &f), BT_OK);
+    const bt_prefix_owner one = owner_of(a, "Bearer one"), two = owner_of(a, "Bearer two"),
+                          three = owner_of(a, "Bearer three");
+    assert_false(is_same_owner(one, two) || is_same_owner(one, three) || is_same_owner(two, three));
+    gw_key *first = gw_auth_take(a, "Bearer one"), *second = gw_auth_take(a, "Bearer two");
+    write_file("two\nfour name=key-0\n");
+    assert_int_equal(gw_auth_reload(a, path, 0, &f), BT_OK);
+    assert_string_equal(who(a, "Bearer two"), "key-1");
+    gw_key *again = gw_auth_take(a, "Bearer two");
+    assert_ptr_equal(again, second);
+    assert_true(again != first && again->share == 2);
+    assert_true(is_same_owner(owner_of(a, "Bearer two"), two));
+    assert_true(is_same_owner(owner_of(a, "Bearer four"), three)); /* a name is kept with what is its */
+    write_file("five\nfour name=key-2\ntwo name=key-1x\n");
+    assert_int_equal(gw_auth_reload(a, path, 0, &f), BT_OK);
+    assert_false(is_same_owner(owner_of(a, "Bearer five"), two) ||
+                 is_same_owner(owner_of(a, "Bearer five"), one));
+    assert_false(is_same_owner(owner_of(a, "Bearer two"), two)); /* it has a name now */
+    gw_auth_give(first);
+    gw_auth_give(second);
+    gw_auth_give(again);
+    gw_auth_free(a);
+    bt_prefix_secret_close(prefix_secret);
+    prefix_secret = NULL;
+}
+
 static void a_bad_file_read_again_changes_nothing(void **state)
 {
     (void)state;
@@ -172,6 +218,7 @@ int main(void)
         cmocka_unit_test(lets_in_the_keys_of_the_file_and_nobody_else),
         cmocka_unit_test(finds_each_of_4096_keys),
         cmocka_unit_test(a_file_read_again_keeps_what_keys_of_the_same_name_took),
+        cmocka_unit_test(a_key_without_a_name_takes_nothing_over_from_the_one_whose_place_it_gets),
         cmocka_unit_test(a_bad_file_read_again_changes_nothing),
         cmocka_unit_test(refuses_files_without_a_good_key),
         cmocka_unit_test(refuses_a_file_that_everybody_can_read),
