@@ -10,6 +10,7 @@
 #include "engine/costs.h"
 #include "engine/mixed.h"
 #include "engine/needs.h"
+#include "engine/options.h"
 #include "kernels/cores.h"
 #include "kv/kv_pack.h"
 #include "node/node_device.h"
@@ -360,8 +361,10 @@ static bt_err open_brain(node *n, bt_fault *fault)
     bc.gateways = (uint32_t)n->o->node->gateways.count;
     bc.slots = (uint32_t)n->o->slots;
     bc.growth_tokens = (uint32_t)n->o->growth_tokens;
+    bc.waiting_max = (uint32_t)n->o->waiting;
     bc.window_bytes = n->o->window_bytes;
-    bt_err e = open_bulk(n, endpoint, fault);
+    bt_err e = bt_overtake_read(&bc.overtake_max, &bc.overtake_us, n->o->overtake, fault);
+    if (e == BT_OK) e = open_bulk(n, endpoint, fault);
     if (e == BT_OK && !n->o->advertise && bt_sock_endpoint_is_any(endpoint)) {
         char bound[BT_SOCK_ENDPOINT_BYTES];
         memcpy(bound, endpoint, sizeof bound);

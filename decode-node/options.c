@@ -15,6 +15,8 @@ static const bt_opt rows[] = {
     {.of = &bt_serving_opts, .name = "slots", BT_OPT_AT(dc_options, slots)},
     {.of = &bt_serving_opts, .name = "batch-rows", BT_OPT_AT(dc_options, batch_rows)},
     {.of = &bt_serving_opts, .name = "growth-tokens", BT_OPT_AT(dc_options, growth_tokens)},
+    {.of = &bt_serving_opts, .name = "waiting", BT_OPT_AT(dc_options, waiting)},
+    {.of = &bt_serving_opts, .name = "overtake", BT_OPT_AT(dc_options, overtake)},
     {.of = &bt_serving_opts, .name = "swap-memory", BT_OPT_AT(dc_options, swap_memory_bytes)},
     {.of = &bt_serving_opts, .name = "speculate", BT_OPT_AT(dc_options, speculate)},
     {.name = "local-prefill", .value = "ENGINE", BT_OPT_AT(dc_options, local_prefill), .type = BT_OPT_CHOICE,

@@ -11,7 +11,8 @@ typedef struct dc_options {
     int engine;        /* index in bt_engine_decode_names */
     int local_prefill; /* in bt_engine_chunked_names; 0: none */
     int weights;       /* index in bt_weights_forms */
-    int64_t slots, batch_rows, growth_tokens, chunk_tokens, speculate;
+    int64_t slots, batch_rows, growth_tokens, chunk_tokens, speculate, waiting;
+    const char *overtake; /* bt_overtake_read */
     uint64_t swap_memory_bytes, window_bytes;
 } dc_options;
 

@@ -19,6 +19,8 @@
     X(stale_attempt_obeyed, "a decode node obeys RESERVE of an attempt lower than one it has seen") \
     X(abort_forgotten, "a decode node answers ABORT and goes on") \
     X(commit_without_check, "a decode node takes a prompt as complete although rows are missing") \
+    X(overtaken_without_end, "a decode node lets reservations pass those that have waited enough") \
+    X(line_forgotten, "a decode node does not look at its line again") \
     X(digest_ignored, "a decode node counts a block whose digest is wrong as placed") \
     X(ticket_ignored, "a decode node does not compare tickets and senders") \
     X(replay_without_prefix, "a decode node keeps rows that decoding made as the prefix of prompts") \

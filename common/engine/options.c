@@ -1,9 +1,12 @@
 /* One row for each option of engines and of the nodes around them. */
 #include "engine/options.h"
+#include "base/num.h"
 #include "device/schedule.h"
 #include "engine/names.h"
 #include "engine/overlap.h"
 #include "npu/pkg/shapes.h"
+
+#include <string.h>
 
 #define TEXT_OF(number) #number
 #define TEXT(number)    TEXT_OF(number)
@@ -42,6 +45,12 @@ static const bt_opt serving[] = {
      .hi = 1 << 20,
      .help = "tokens of its answer that memory is counted for when a request is taken; it may get more, or "
              "be preempted"},
+    {.group = "Machine", .name = "waiting", .value = "N", .type = BT_OPT_INT, .def = "256", .lo = 0,
+     .hi = 1024,
+     .help = "requests that may wait in a decode node's line for a slot or for memory; one more is refused"},
+    {.group = "Machine", .name = "overtake", .value = "N,TIME", .type = BT_OPT_STRING, .def = "32,2s",
+     .help = "how many later ones that fit may pass each of those that wait, and for how long after it came; "
+             "then free memory is kept for it"},
     {.group = "Machine", .name = "swap-memory", .value = "SIZE", .type = BT_OPT_SIZE, .def = "1G", .lo = 0,
      .hi = INT64_MAX,
      .help = "where a decode node keeps the KV of sequences that it preempts; 0: it is computed again"},
@@ -65,3 +74,21 @@ static const bt_opt serving[] = {
      .hi = INT64_C(1) << 34, .help = "KV bytes that one prefill node may have in flight to a decode node"},
 };
 const bt_opt_group bt_serving_opts = BT_OPT_GROUP(serving);
+
+bt_err bt_overtake_read(uint32_t *ret_times, int64_t *ret_us, const char *text, bt_fault *fault)
+{
+    enum { TIMES_MOST = 1024, MS_MOST = 600000 };
+    char times[8] = "";
+    const char *comma = strchr(text, ',');
+    const size_t len = comma ? (size_t)(comma - text) : 0;
+    int64_t n = 0, ms = 0;
+    bt_fault why;
+    if (len < sizeof times) memcpy(times, text, len);
+    if (bt_num_int(&n, times, 0, TIMES_MOST, &why) < 0 || bt_num_duration(&ms, comma + 1, &why) < 0 ||
+        ms > MS_MOST)
+        return bt_fail(fault, BT_EARG, "--overtake '%.40s' is no N,TIME with N of 0 to %d and at most %d s",
+                       text, TIMES_MOST, MS_MOST / 1000);
+    *ret_times = (uint32_t)n;
+    *ret_us = ms * 1000;
+    return BT_OK;
+}

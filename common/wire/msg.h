@@ -75,6 +75,7 @@ typedef enum bt_msg_type {
     BT_MSG_ABORT = 19,            /* G -> P, D, again until ABORT_ACK */
     BT_MSG_ABORT_ACK = 20,
     BT_MSG_RENEW = 21,      /* G -> P, D: the lease of this attempt runs anew */
+    BT_MSG_WAITS = 22,      /* D -> G for Reserve: it stands in line here, RESERVED comes when there is room */
     BT_MSG_TOKENS = 30,     /* D -> G: ids from first_index, again until acknowledged */
     BT_MSG_TOKENS_ACK = 31, /* G -> D: next index wanted */
     BT_MSG_FINISHED = 32,   /* D -> G, kept and sent again until FINISHED_ACK */
@@ -95,6 +96,7 @@ typedef struct bt_kv_shape {
 typedef struct bt_load { /* a node's own count of itself */
     uint32_t slots_total, slots_used, queued;
     uint64_t pages_total, pages_used, pages_cached, reservations, leases, rss_bytes;
+    uint64_t overtakes; /* of D: reservations that began before one that had waited longer, since it started */
     uint64_t device_ns, device_ideal_ns, device_nj, paced_us, late_us; /* since it started, see bt_msg_device_work */
 } bt_load;
 
@@ -223,6 +225,7 @@ typedef struct bt_msg_reserved {
     char kv_endpoint[BT_MSG_MAX_ENDPOINT_BYTES + 1];
     uint32_t covered_tokens; /* of the prompt, in place here in every layer and pinned; a multiple of 16, or the
                                 prompt's end */
+    bt_incarnation prefill;  /* whose KV D takes: Reserve.prefill */
 } bt_msg_reserved;
 typedef struct bt_msg_refused {
     bt_msg_type of; /* RESERVE or PREFILL */

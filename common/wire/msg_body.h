@@ -133,7 +133,7 @@ typedef struct bt_msg_kind {
 } bt_msg_kind;
 
 enum { BT_MSG_SMALL_BODY_BYTES = 4096, BT_MSG_TOKENS_BODY_BYTES = 65536, BT_MSG_MISSING_BODY_BYTES = 16384 };
-enum { BT_MSG_LINK_KINDS = 7, BT_MSG_INFER_KINDS = 16, BT_MSG_KV_KINDS = 5 };
+enum { BT_MSG_LINK_KINDS = 7, BT_MSG_INFER_KINDS = 17, BT_MSG_KV_KINDS = 5 };
 extern const bt_msg_kind bt_msg_link_kinds[BT_MSG_LINK_KINDS];
 extern const bt_msg_kind bt_msg_infer_kinds[BT_MSG_INFER_KINDS];
 extern const bt_msg_kind bt_msg_kv_kinds[BT_MSG_KV_KINDS];

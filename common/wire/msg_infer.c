@@ -96,6 +96,7 @@ static ProtobufCMessage *fill_reserved(bt_msg_scratch *s, const bt_msg *m)
     b->ticket = bt_msg_body_put16(m->u.reserved.ticket.bytes);
     b->kv_endpoint = bt_msg_body_put_text(m->u.reserved.kv_endpoint);
     b->covered_tokens = m->u.reserved.covered_tokens;
+    b->prefill = bt_msg_body_put16(m->u.reserved.prefill.bytes);
     return &b->base;
 }
 
@@ -107,6 +108,7 @@ static void read_reserved(bt_msg_checker *c, bt_msg *m, const ProtobufCMessage *
     bt_msg_body_get16(c, "ticket", r->ticket.bytes, b->ticket);
     bt_msg_body_get_text(c, "kv_endpoint", r->kv_endpoint, sizeof r->kv_endpoint, b->kv_endpoint);
     r->covered_tokens = b->covered_tokens;
+    bt_msg_body_get16(c, "prefill", r->prefill.bytes, b->prefill);
 }
 
 static void check_reserved(bt_msg_checker *c, const bt_msg *m)
@@ -505,6 +507,8 @@ const bt_msg_kind bt_msg_infer_kinds[BT_MSG_INFER_KINDS] = {
      bt_msg_body_fill_only, bt_msg_body_read_only, NULL},
     {BT_MSG_RENEW, "RENEW", BT_MSG_SMALL_BODY_BYTES, true, &bt__renew__descriptor, fill_renew, read_renew,
      check_renew},
+    {BT_MSG_WAITS, "WAITS", BT_MSG_SMALL_BODY_BYTES, true, &bt__request_only__descriptor,
+     bt_msg_body_fill_only, bt_msg_body_read_only, NULL},
     {BT_MSG_TOKENS, "TOKENS", BT_MSG_TOKENS_BODY_BYTES, true, &bt__tokens__descriptor, fill_tokens,
      read_tokens, check_tokens},
     {BT_MSG_TOKENS_ACK, "TOKENS_ACK", BT_MSG_SMALL_BODY_BYTES, true, &bt__tokens_ack__descriptor,

@@ -24,6 +24,7 @@ static void put_load(Bt__Load *ret, const bt_load *l)
     ret->device_nj = l->device_nj;
     ret->paced_us = l->paced_us;
     ret->late_us = l->late_us;
+    ret->overtakes = l->overtakes;
 }
 
 static void get_load(bt_msg_checker *c, bt_load *ret, const Bt__Load *l)
@@ -43,6 +44,7 @@ static void get_load(bt_msg_checker *c, bt_load *ret, const Bt__Load *l)
     ret->device_nj = l->device_nj;
     ret->paced_us = l->paced_us;
     ret->late_us = l->late_us;
+    ret->overtakes = l->overtakes;
 }
 
 static void put_engine(bt_msg_scratch *s, const bt_msg_engine *g)

@@ -70,10 +70,10 @@ static uint32_t *bucket_of(const bt_attempts *t, const bt_request_ref *ref)
     return &t->by_ref[hash_of(ref) & t->by_ref_mask];
 }
 
-bt_err bt_attempts_new(bt_attempts *t, uint32_t slots)
+bt_err bt_attempts_new(bt_attempts *t, uint32_t slots, uint32_t waiting)
 {
     uint32_t buckets = 1;
-    *t = (bt_attempts){.len = slots * A_SLOT + MORE, .slots = slots};
+    *t = (bt_attempts){.len = slots * A_SLOT + MORE + waiting, .slots = slots};
     while (buckets < t->len) buckets *= 2;
     t->by_ref_mask = buckets - 1;
     t->all = calloc(t->len, sizeof *t->all);
@@ -141,17 +141,24 @@ void bt_attempts_take(bt_attempts *t, bt_attempt *a, const bt_request_ref *ref, 
 {
     const uint32_t at = place_of(t, a);
     uint32_t *bucket = bucket_of(t, ref);
-    assert(a->state == BT_ATTEMPT_FREE && state >= BT_ATTEMPT_OWN && slot < t->slots && !t->by_slot[slot]);
-    *a =
-        (bt_attempt){.state = state, .slot = slot, .ref = *ref, .same = *bucket, .is_touched = a->is_touched};
+    assert(a->state == BT_ATTEMPT_FREE && state >= BT_ATTEMPT_OWN);
+    *a = (bt_attempt){.state = state, .slot = BT_NO_SLOT, .ref = *ref, .same = *bucket,
+                      .is_touched = a->is_touched};
     *bucket = at + 1;
+    for (; t->end <= at; t->end++) bt_order_put(&t->idle, BT_ATTEMPTS_FREE, t->end, (bt_order_key){0, 0});
+    bt_order_take(&t->idle, at);
+    t->here++;
+    if (slot != BT_NO_SLOT) bt_attempts_take_slot(t, a, slot);
+}
+
+void bt_attempts_take_slot(bt_attempts *t, bt_attempt *a, uint32_t slot)
+{
+    assert(a->slot == BT_NO_SLOT && slot < t->slots && !t->by_slot[slot]);
+    a->slot = slot;
     t->by_slot[slot] = a;
     for (; t->slots_end <= slot; t->slots_end++)
         bt_order_put(&t->idle_slots, 0, t->slots_end, (bt_order_key){0, 0});
     bt_order_take(&t->idle_slots, slot);
-    for (; t->end <= at; t->end++) bt_order_put(&t->idle, BT_ATTEMPTS_FREE, t->end, (bt_order_key){0, 0});
-    bt_order_take(&t->idle, at);
-    t->here++;
     t->held++;
 }
 

@@ -77,8 +77,9 @@ typedef struct bt_attempts {
 } bt_attempts;
 enum { BT_ATTEMPTS_FREE, BT_ATTEMPTS_OVER };
 
-/* slots: 1..1024. All attempts and slots are free. BT_ENOMEM. */
-bt_err bt_attempts_new(bt_attempts *t, uint32_t slots);
+/* slots: 1..1024. waiting: attempts without a slot, beside those that report, 0..1024. All attempts and slots are free.
+ * BT_ENOMEM. */
+bt_err bt_attempts_new(bt_attempts *t, uint32_t slots, uint32_t waiting);
 void bt_attempts_free(bt_attempts *t); /* zeroed is fine */
 
 /* The next attempt behind `a` that is not FREE; a NULL: the first. NULL: there is no more. The caller may end the
@@ -91,9 +92,11 @@ bt_attempt *bt_attempts_by_slot(const bt_attempts *t, uint32_t slot); /* NULL: a
 bt_attempt *bt_attempts_unused(const bt_attempts *t);   /* a FREE one; NULL: there is none */
 uint32_t bt_attempts_unused_slot(const bt_attempts *t); /* BT_NO_SLOT: there is none */
 
-/* Makes the results of the two functions above the attempt `ref`, in a state of the node's own. */
+/* Makes the results of the two functions above the attempt `ref`, in a state of the node's own. With BT_NO_SLOT it
+ * holds none until _take_slot. */
 void bt_attempts_take(bt_attempts *t, bt_attempt *a, const bt_request_ref *ref, uint32_t slot, unsigned state);
-void bt_attempts_leave_slot(bt_attempts *t, bt_attempt *a); /* a holds a slot */
+void bt_attempts_take_slot(bt_attempts *t, bt_attempt *a, uint32_t slot); /* a holds none, the slot is free */
+void bt_attempts_leave_slot(bt_attempts *t, bt_attempt *a);               /* a holds a slot */
 
 /* ABORT came for ref: this attempt and lower ones are over. Returns the attempt to stop, which has ref's attempt number
  * from now on; NULL: there is none, and ABORT_ACK can go at once. */

@@ -24,6 +24,17 @@ void dc_attempt_say_tokens(dc_brain *b, const dc_record *r, uint32_t from)
     m->u.tokens.device = r->device;
 }
 
+void dc_attempt_say_reserved(dc_brain *b, const dc_record *r)
+{
+    bt_msg *m = bt_gates_to_owner(&b->gates, &r->a->ref, BT_MSG_RESERVED);
+    if (!m) return;
+    m->u.reserved.ticket = r->ticket;
+    m->u.reserved.prefill = r->wish.prefill;
+    /* a local one says it with token 0 */
+    m->u.reserved.covered_tokens = r->wish.is_local ? 0 : r->covered_tokens;
+    memcpy(m->u.reserved.kv_endpoint, b->cfg.hello.kv_endpoint, sizeof m->u.reserved.kv_endpoint);
+}
+
 /* Reports of a local prefill, as a prefill node sends them. */
 void dc_attempt_say_first(dc_brain *b, const dc_record *r)
 {
@@ -46,6 +57,7 @@ static bool owes(const dc_record *r)
     const bool runs =
         r->a->state == DC_RUNNING || r->a->state == DC_PREEMPTING || r->a->state == DC_PREEMPTED;
     return r->a->state == BT_ATTEMPT_REPORTING ||
+           ((runs || r->a->state == DC_RESERVED) && r->owes_reserved) ||
            (runs && (r->acked < r->ids_len || r->owes_first || r->owes_done));
 }
 
@@ -61,8 +73,10 @@ void dc_attempt_resend(dc_brain *b, dc_record *r)
         (void)bt_gates_to_owner(&b->gates, &r->a->ref, BT_MSG_PREFILL_ACCEPTED);
         r->alive_us = b->now_us;
     }
+    /* A local answer may be complete before the gateway has heard that it began. */
+    if (r->owes_reserved && !r->is_failed) dc_attempt_say_reserved(b, r);
     dc_attempt_say_first(b, r);
-    dc_attempt_say_tokens(b, r, r->acked);
+    if (r->a->state != DC_RESERVED) dc_attempt_say_tokens(b, r, r->acked);
     if (r->a->state == BT_ATTEMPT_REPORTING) say_report(b, r);
 }
 

@@ -136,8 +136,8 @@ static void on_commit(dc_brain *b, const bt_msg *m)
     const bt_msg_commit *c = &m->u.commit;
     dc_record *r = dc_find(b, &m->ref);
     if (!r || r->a->ref.attempt != m->ref.attempt || !may_send(r, &m->from, &m->from_key, &c->ticket) ||
-        c->prompt_tokens != r->wish.prompt_tokens || r->wish.is_local || r->a->state == BT_ATTEMPT_STOPPING ||
-        r->is_failed) {
+        c->prompt_tokens != r->wish.prompt_tokens || r->wish.is_local || r->a->state == DC_WAITING ||
+        r->a->state == BT_ATTEMPT_STOPPING || r->is_failed) {
         refuse_unknown(b, &m->from, &m->ref);
         return;
     }
@@ -146,6 +146,7 @@ static void on_commit(dc_brain *b, const bt_msg *m)
         to_peer(b, &m->from, BT_MSG_COMMITTED)->ref = r->a->ref;
         return;
     }
+    r->owes_reserved = false;
     r->commit_token = c->first_token;
     r->recv.commit_waits = r->recv.placing;
     if (!r->recv.placing) answer_commit(b, r);
@@ -198,6 +199,7 @@ void dc_blocks_block(dc_brain *b, const dc_block *in)
                         (bt_xfer_grant_came(&l->grant, in->bytes, in->link_end) || BT_BREAK(repeat_credited));
     if (l) l->heard_us = b->now_us;
     if (r && !why) {
+        r->owes_reserved = false;
         dc_block *out = &dc_act(b, DC_DO_PLACE)->u.block;
         *out = *in;
         out->slot = r->a->slot;

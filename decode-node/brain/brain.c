@@ -12,17 +12,13 @@
 dc_config dc_config_defaults(void)
 {
     return (dc_config){
-        .gateways = 1,
-        .slots = 1,
-        .page_tokens = 64,
-        .growth_tokens = 256,
-        .preempted_us = 20000000,
-        .links_max = 64,
-        .window_bytes = 64u << 20,
-        .lease_max_ms = 60000,
-        .heartbeat_us = 500000,
-        .silence_us = 2000000,
-        .resend_us = 500000,
+        .gateways = 1,          .slots = 1,
+        .page_tokens = 64,      .growth_tokens = 256,
+        .waiting_max = 256,     .overtake_max = 32,
+        .overtake_us = 2000000, .preempted_us = 20000000,
+        .links_max = 64,        .window_bytes = 64u << 20,
+        .lease_max_ms = 60000,  .heartbeat_us = 500000,
+        .silence_us = 2000000,  .resend_us = 500000,
         .rejected_us = 5000000,
     };
 }
@@ -61,17 +57,18 @@ static void on_request(dc_brain *b, const bt_msg *m)
             bt_gates_failed(&b->gates, &m->ref, BT_ECANCEL,
                             "this decode node does not hold the attempt (any more)");
         else if (r->a->state != BT_ATTEMPT_STOPPING) dc_attempt_renew(b, r, m->u.renew.lease_ms);
-    } else if (m->type == BT_MSG_TOKENS_ACK && r && r->a->state != DC_RESERVED &&
+    } else if (m->type == BT_MSG_TOKENS_ACK && r && r->a->state != DC_RESERVED && r->a->state != DC_WAITING &&
                r->a->state != BT_ATTEMPT_STOPPING) {
         uint32_t next = m->u.tokens_ack.next_index;
+        r->owes_reserved = false;
         if (next > r->acked && next <= r->ids_len) {
             r->acked = next;
             r->resend_us = b->now_us + b->cfg.resend_us;
         }
     } else if (m->type == BT_MSG_ACK && r && m->u.ack.of == BT_MSG_FIRST_TOKEN) {
-        r->owes_first = false;
+        r->owes_first = r->owes_reserved = false;
     } else if (m->type == BT_MSG_ACK && r && m->u.ack.of == BT_MSG_PREFILL_DONE) {
-        r->owes_done = false;
+        r->owes_done = r->owes_reserved = false;
     } else if (m->type == BT_MSG_FINISHED_ACK && r && r->a->state == BT_ATTEMPT_REPORTING && r->is_finished) {
         dc_attempt_bury(b, r);
     } else if (m->type == BT_MSG_ACK && r && r->a->state == BT_ATTEMPT_REPORTING && r->is_failed &&
@@ -173,6 +170,7 @@ dc_actions dc_brain_step(dc_brain *b, const dc_event *ev, int64_t now_us, const 
     default: break;
     }
     dc_preempt_settle(b);
+    dc_reserve_settle(b);
     if (b->gates.draining && (!dc_next(b, NULL) || BT_BREAK(drain_loses))) leave(b, NULL);
     return (dc_actions){b->acts, b->acts_len};
 }
@@ -192,12 +190,13 @@ bt_err dc_brain_new(dc_brain **ret, const dc_config *c, bt_fault *fault)
 {
     static const bt_incarnation zero;
     if (bt_incarnation_equal(&c->self, &zero) || c->gateways < 1 || c->gateways > BT_GATES_MAX ||
-        c->slots < 1 || c->slots > 1024 || c->pages_total < 1 || c->page_tokens < 1 || c->page_tokens > 256 ||
-        c->page_tokens % BT_KV_UNIT_TOKENS || c->links_max < 1 || c->hello.ctx_tokens < 1 ||
-        c->hello.kv.layers < 1 || bt_xfer_block_bytes(&c->hello.kv, 1) == 0)
+        c->slots < 1 || c->slots > 1024 || c->waiting_max > 1024 || c->pages_total < 1 ||
+        c->page_tokens < 1 || c->page_tokens > 256 || c->page_tokens % BT_KV_UNIT_TOKENS ||
+        c->links_max < 1 || c->hello.ctx_tokens < 1 || c->hello.kv.layers < 1 ||
+        bt_xfer_block_bytes(&c->hello.kv, 1) == 0)
         return bt_fail(fault, BT_EARG, "decode node: a limit of its configuration is zero or out of range");
     dc_brain *b = calloc(1, sizeof *b);
-    if (!b || bt_attempts_new(&b->attempts, c->slots) < 0) {
+    if (!b || bt_attempts_new(&b->attempts, c->slots, c->waiting_max) < 0) {
         free(b);
         return bt_fail(fault, BT_ENOMEM, "decode node: out of memory");
     }
@@ -252,7 +251,8 @@ bt_load dc_brain_load(const dc_brain *b)
     load.rss_bytes = b->rss_bytes;
     bt_attempts_load_device(&load, &b->device);
     load.reservations = b->reserved;
-    load.queued = b->waiting_len;
+    load.queued = b->waiting_len + b->line_len;
+    load.overtakes = b->n.overtakes;
     return load;
 }
 

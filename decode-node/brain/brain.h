@@ -9,7 +9,7 @@
  * for RESERVE (coverage, ids and log probabilities of the attempt, one block; out of memory is Refused).
  *
  * One attempt:
- *   RESERVED --Commit, all in place--> RUNNING --ENDED--> REPORTING --FinishedAck--> forgotten
+ *   WAITING --room--> RESERVED --Commit, all in place--> RUNNING --ENDED--> REPORTING --FinishedAck--> forgotten
  *   RUNNING --an older one has no free page--> PREEMPTING (waits for STOPPED) --> PREEMPTED --pages are free again-->
  *   RUNNING abort, lease end: --> STOPPING (waits for a copy or a step in progress) --> freed
  * A local attempt (Reserve.is_local: this node prefills) is RUNNING at once, with no row in place. FIRST brings token
@@ -21,12 +21,22 @@
  * Pages. The brain has the book of pages (kv/kv_book.h): which slot holds which, and which hold kept prefixes. The
  * shell only finds page `number` in its memory, so no action of pages can fail. "Free" pages below include those that
  * only the prefix index keeps.
- *   - Reserve takes every page of the prompt, and counts growth for min(max_tokens, growth_tokens) more: it is refused
- *     while these do not fit beside the pages held by and counted for others, and while any sequence waits for pages.
+ *   - Reserve takes a slot and every page of the prompt, and counts growth for min(max_tokens, growth_tokens) more. It
+ *     waits while these do not fit beside the pages held by and counted for others, and while any sequence waits for
+ *     pages.
+ *   - Reservations that wait stand in one line: first those whose answers have begun (they come back from a preemption
+ *     or from a lost node), then the others, each kind in the order in which they came. Its head begins as soon as it
+ *     fits. One behind it that fits may begin before it, as long as each one that it passes has been passed fewer than
+ *     overtake_max times and waits for less than overtake_us; nobody passes one whose answer has begun. From then on
+ *     free pages are kept for the head. Only the first DC_LINE_LOOK behind the head are looked at. The line has
+ *     waiting_max places; one more is refused. A reservation leaves it by ABORT, by the end of its lease, or by a
+ *     drain, which refuses it.
  *   - Sequences that wait for pages, to grow or to come back, are served in the order of reservation (age), the oldest
  *     first. Where no page is free, the youngest RUNNING sequence is preempted if it is younger than the waiting one.
  *     So the oldest always gets on. The youngest itself sits out and keeps its pages, since nobody older wants them
  *     yet.
+ *   - For DC_CAUTION_US after a preemption whose rows found no place in the swap store, DC_CAUTION times as much growth
+ *     is counted for each reservation that begins.
  *   - The rows of a preempted sequence go to the swap store where that has room; else, where this node's prefill engine
  *     has the class of the prompt's rows, they are dropped, and later the prompt is prefilled and the tokens are
  *     replayed here; else the attempt is over: FAILED with BT_EAGAIN, and the gateway may begin another. A sequence in
@@ -52,6 +62,9 @@ typedef struct dc_config {
     uint32_t pages_total, page_tokens; /* page_tokens: a multiple of 16, at most 256 */
     bt_prompt_by prompts;              /* prefixes are known by ids, in simulations by hashes */
     uint32_t growth_tokens;            /* counted for each sequence beside its prompt */
+    uint32_t waiting_max;              /* reservations that may wait for a slot or pages, 0..1024 */
+    uint32_t overtake_max;             /* how often each of them may be passed, */
+    int64_t overtake_us;               /* and for how long after it came */
     uint32_t swap_pages;               /* of the swap store; 0: there is none */
     bool can_prefill;                  /* true: hello.prefill_exactness names the class */
     int64_t preempted_us;              /* the longest wait for pages; 20 s */
@@ -62,8 +75,9 @@ typedef struct dc_config {
     /* 0.5 s, 2 s, 0.5 s, 5 s, as in prefill-node/brain/brain.h */
     int64_t heartbeat_us, silence_us, resend_us, rejected_us;
 } dc_config;
-/* The figures above; slots, gateways 1, page_tokens 64, growth 256 tokens, no swap store, links 64, window 64 MiB. The
- * caller sets self, hello, pages_total. */
+enum { DC_LINE_LOOK = 32, DC_CAUTION = 4, DC_CAUTION_US = 60000000 };
+/* The figures above; slots, gateways 1, page_tokens 64, growth 256 tokens, 256 may wait, be passed 32 times and for 2
+ * s, no swap store, links 64, window 64 MiB. The caller sets self, hello, pages_total. */
 dc_config dc_config_defaults(void);
 
 /* A block that arrived; fields from its checked header. The shell drops blocks whose header names another
@@ -97,15 +111,15 @@ typedef enum dc_event_type {
     DC_EV_BLOCK,   /* answered by exactly one PLACE or DROP action of the same step */
     /* after PLACE, before the slot's next BLOCK: the rows are copied and the pages have the digest */
     DC_EV_PLACED,
-    DC_EV_CORRUPT, /* ... or has not: the rows count as missing, and are asked for again */
-    DC_EV_FIRST,   /* worker: new token 0 of a prompt that was prefilled here */
-    DC_EV_TOKEN,   /* worker: token `index` (from 1) of the slot, each index once, ascending */
-    DC_EV_TOKENS,  /* worker: `len` tokens from `index` on, of several steps, for one TOKENS */
-    DC_EV_NEED,    /* worker: rows that the slot's pages should hold; answered by SET_PAGES or STOP */
-    DC_EV_ENDED,   /* worker: the sequence ended by itself (stop id, length, error) */
-    DC_EV_STOPPED, /* worker, after STOP. Every START ends by exactly one ENDED or STOPPED */
-    DC_EV_DRAIN,   /* refuse new reservations, change no role any more; EXIT when all have ended and their reports are
-                      acknowledged */
+    DC_EV_CORRUPT,    /* ... or has not: the rows count as missing, and are asked for again */
+    DC_EV_FIRST,      /* worker: new token 0 of a prompt that was prefilled here */
+    DC_EV_TOKEN,      /* worker: token `index` (from 1) of the slot, each index once, ascending */
+    DC_EV_TOKENS,     /* worker: `len` tokens from `index` on, of several steps, for one TOKENS */
+    DC_EV_NEED,       /* worker: rows that the slot's pages should hold; answered by SET_PAGES or STOP */
+    DC_EV_ENDED,      /* worker: the sequence ended by itself (stop id, length, error) */
+    DC_EV_STOPPED,    /* worker, after STOP. Every START ends by exactly one ENDED or STOPPED */
+    DC_EV_DRAIN,      /* refuse reservations, those that wait too, change no role any more; EXIT when all have ended and
+                         their reports are      acknowledged */
     DC_EV_DRAIN_OVER, /* the time is over: every attempt ends with FAILED (BT_EAGAIN), then EXIT at once */
 } dc_event_type;
 typedef struct dc_event {
@@ -216,7 +230,8 @@ typedef struct dc_actions {
 } dc_actions;
 
 typedef struct dc_counters {
-    uint64_t reserved, refused, started, finished, failed, aborted, leases_ended;
+    uint64_t reserved, waited, overtakes; /* waited: those that stood in line; overtakes: as in bt_load */
+    uint64_t refused, started, finished, failed, aborted, leases_ended;
     uint64_t local_prefills;
     uint64_t prompt_tokens, prefix_hits, prefix_tokens; /* of all reservations; reservations that found a kept prefix;
                                                            tokens of these prefixes */

@@ -20,11 +20,17 @@
  *   brain.c         messages of gateways, time, the step
  * The worker uses lookup.c and batch.c. */
 
-enum { DC_RESERVED = BT_ATTEMPT_OWN, DC_RUNNING, DC_PREEMPTING, DC_PREEMPTED }; /* beside those of attempts.h */
+enum {
+    DC_RESERVED = BT_ATTEMPT_OWN,
+    DC_RUNNING,
+    DC_PREEMPTING,
+    DC_PREEMPTED,
+    DC_WAITING
+}; /* beside those of attempts.h */
 
 typedef struct dc_record {
     bt_attempt *a;  /* attempts.all[the same index], never NULL. Its slot is the index of its sequence in the book */
-    uint64_t age;   /* order of reservation: lower is older */
+    uint64_t age;   /* order of arrival, those whose answers had begun before all others: lower is older */
     uint64_t class; /* of the prompt's rows */
     uint32_t covered_tokens; /* of the prompt: kept rows with which it began */
     bt_msg_reserve wish;     /* its arrays are in `block` */
@@ -43,6 +49,10 @@ typedef struct dc_record {
     uint32_t need_tokens;      /* DC_RUNNING: rows that the worker asked for; 0: none */
     uint32_t rows, swap_pages; /* DC_PREEMPTED: rows kept, and their pages in the swap store; 0: none */
     int64_t want_us;           /* since when it waits for pages */
+    uint32_t passed;           /* DC_WAITING: reservations that began before it and came later */
+    bool is_cautious;          /* more growth is counted for it, since answers came back when it began */
+    bool has_waited;           /* its gateway got WAITS */
+    bool owes_reserved;        /* RESERVED came out of the line, and nothing shows that the gateway has heard it */
     bool first_told, owes_first, owes_done; /* local: FIRST_TOKEN and PREFILL_DONE were made; the first, the second is
                                                not acknowledged */
     bt_msg_first_token first;
@@ -76,12 +86,19 @@ struct dc_brain {
     uint64_t own_class; /* of this node's prefill engine */
     uint32_t swap_used;
     dc_link *links;
-    bt_order peers;         /* links in use, by prefill node */
-    bt_order waiting;       /* sequences that wait for pages, the oldest first */
-    bt_order running;       /* running sequences, the youngest first */
+    bt_order peers;   /* links in use, by prefill node */
+    bt_order waiting; /* sequences that wait for pages, the oldest first */
+    bt_order running; /* running sequences, the youngest first */
+    bt_order line;    /* reservations that wait, the oldest first */
+    uint32_t line_len;
+    bool line_changed;      /* since the last look at the line; at that look: */
+    int64_t line_room;      /* pages free and not counted */
+    uint32_t line_held;     /* slots held */
+    bool line_held_up;      /* sequences waited for pages */
     uint64_t counted_pages; /* counted for reserved and running sequences beside the pages that they hold: until their
                                first tokens, and some growth */
     uint32_t waiting_len, leaving, preempting, reserved; /* leaving: will give pages back */
+    int64_t cautious_until_us;                           /* more growth is counted until then */
     uint64_t epochs, ages, rss_bytes;
     bt_msg_device_work device;
     bt_kv_range missing[BT_MSG_MAX_RANGES];
@@ -117,6 +134,8 @@ bool dc_orders_agree(const dc_brain *b);    /* compares the orders with all reco
 /* ---- memory.c ---- */
 /* whether there is room for the prompt and the growth counted for it; settled */
 bool dc_memory_has_room(dc_brain *b, const bt_msg_reserve *w);
+bool dc_memory_is_cautious(const dc_brain *b);
+int64_t dc_memory_free(const dc_brain *b); /* pages free and not counted for anybody; less than 0: more are counted */
 /* gives r the pages of its prompt; returns the rows in place, in shared pages */
 uint32_t dc_memory_place_prompt(dc_brain *b, dc_record *r);
 /* `rows` rows are in place in every layer: keeps those of the prompt. */
@@ -135,6 +154,7 @@ bool dc_memory_bring_back(dc_brain *b, dc_record *r, uint32_t *ret_rows);
 /* ---- attempt.c ---- */
 void dc_attempt_say_tokens(dc_brain *b, const dc_record *r, uint32_t from); /* sends the known tokens from this index on
                                                                              */
+void dc_attempt_say_reserved(dc_brain *b, const dc_record *r);
 void dc_attempt_say_first(dc_brain *b, const dc_record *r); /* of a local prefill: sends what is not acknowledged */
 bool dc_attempt_wants_resend(const dc_record *r);
 void dc_attempt_resend(dc_brain *b, dc_record *r);
@@ -154,6 +174,8 @@ bool dc_attempt_start(dc_brain *b, dc_record *r);
 
 /* ---- reserve.c ---- */
 void dc_reserve(dc_brain *b, const bt_msg *m);
+/* at the end of a step: begins reservations of the line for which there is room; a drain refuses all */
+void dc_reserve_settle(dc_brain *b);
 
 /* ---- preempt.c ---- */
 /* fails r once the worker has stopped it */

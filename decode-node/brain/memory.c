@@ -48,9 +48,9 @@ static void swap(dc_brain *b, dc_action_type type, const dc_record *r)
 }
 
 /* Rows that r needs in order not to ask again at once; at most the rows that it will ever have. */
-static uint64_t with_growth(const dc_brain *b, const bt_msg_reserve *w, uint32_t known)
+static uint64_t with_growth(const dc_brain *b, const bt_msg_reserve *w, uint32_t known, bool is_cautious)
 {
-    const uint64_t growth = (uint64_t)known + b->cfg.growth_tokens;
+    const uint64_t growth = (uint64_t)known + (is_cautious ? DC_CAUTION : 1) * (uint64_t)b->cfg.growth_tokens;
     return w->prompt_tokens + (growth < w->max_tokens ? growth : w->max_tokens);
 }
 
@@ -74,20 +74,31 @@ static bt_prompt_view prompt_of(const bt_msg_reserve *w)
 uint32_t dc_memory_counted(const dc_brain *b, const dc_record *r)
 {
     if (r->a->state != DC_RESERVED && r->a->state != DC_RUNNING) return 0;
-    const uint32_t all = pages_for(b, with_growth(b, &r->wish, r->wish.generated_len)),
+    const uint32_t all = pages_for(b, with_growth(b, &r->wish, r->wish.generated_len, r->is_cautious)),
                    held = dc_memory_pages(b, r);
     return all > held ? all - held : 0;
+}
+
+bool dc_memory_is_cautious(const dc_brain *b) { return b->now_us < b->cautious_until_us; }
+
+int64_t dc_memory_free(const dc_brain *b)
+{
+    return (int64_t)bt_kv_book_room(b->book) - (int64_t)b->counted_pages;
 }
 
 bool dc_memory_has_room(dc_brain *b, const bt_msg_reserve *w)
 {
     if (b->waiting_len > 0 || b->preempting > 0) return false;
+    /* Prompts are matched only where it depends on what they share. */
+    const int64_t all = pages_for(b, with_growth(b, w, w->generated_len, dc_memory_is_cautious(b))),
+                  free = dc_memory_free(b);
+    if (all <= free) return true;
+    if (all - w->prompt_tokens / b->cfg.page_tokens > free) return false;
     const uint64_t class = BT_BREAK(wrong_class_shared) ? 0 : w->is_local ? b->own_class : w->prefill_class;
     const bt_prompt_view prompt = prompt_of(w);
     const uint32_t most = most_shared(w, w->is_local),
                    shared = bt_kv_book_match(b->book, class, &prompt, most);
-    return b->counted_pages + pages_for(b, with_growth(b, w, w->generated_len)) -
-               shared / b->cfg.page_tokens <=
+    return (int64_t)b->counted_pages + all - shared / b->cfg.page_tokens <=
            bt_kv_book_room_after(b->book, class, &prompt, most);
 }
 
@@ -156,7 +167,8 @@ bool dc_memory_swap_out(dc_brain *b, dc_record *r, uint32_t rows)
 bool dc_memory_bring_back(dc_brain *b, dc_record *r, uint32_t *ret_rows)
 {
     const uint32_t tokens = r->wish.prompt_tokens + r->ids_len; /* the row of the next token too */
-    if (pages_for(b, with_growth(b, &r->wish, r->ids_len)) > bt_kv_book_room(b->book)) return false;
+    if (pages_for(b, with_growth(b, &r->wish, r->ids_len, r->is_cautious)) > bt_kv_book_room(b->book))
+        return false;
     if (r->swap_pages == 0) {
         *ret_rows = place(b, r, tokens, true);
         return true;

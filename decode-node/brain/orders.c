@@ -8,6 +8,7 @@ bt_err dc_orders_new(dc_brain *b)
 {
     const bool ok = bt_order_init(&b->waiting, b->attempts.len, 1) == BT_OK &&
                     bt_order_init(&b->running, b->attempts.len, 1) == BT_OK &&
+                    bt_order_init(&b->line, b->attempts.len, 1) == BT_OK &&
                     bt_order_init(&b->peers, b->cfg.links_max, 1) == BT_OK;
     return ok ? BT_OK : BT_ENOMEM;
 }
@@ -16,6 +17,7 @@ void dc_orders_free(dc_brain *b)
 {
     bt_order_done(&b->waiting);
     bt_order_done(&b->running);
+    bt_order_done(&b->line);
     bt_order_done(&b->peers);
 }
 
@@ -61,6 +63,9 @@ static void put(dc_brain *b, dc_record *r)
     bt_attempts_set_due(&b->attempts, r->a, due_of(b, r));
     b->waiting_len += (uint32_t)put_if(&b->waiting, dc_memory_waits(r), at, r->age);
     (void)put_if(&b->running, r->a->state == DC_RUNNING, at, ~r->age);
+    const int line = put_if(&b->line, r->a->state == DC_WAITING, at, r->age);
+    b->line_len += (uint32_t)line;
+    b->line_changed |= line != 0;
     count_if(&b->leaving, &r->is_counted_leaving, is_leaving(b, r));
     count_if(&b->preempting, &r->is_counted_preempting, r->a->state == DC_PREEMPTING);
     count_if(&b->reserved, &r->is_counted_reserved, r->a->state == DC_RESERVED);
@@ -84,8 +89,8 @@ dc_record *dc_orders_youngest(dc_brain *b) { return first(b, &b->running); }
 
 bool dc_orders_agree(const dc_brain *b)
 {
-    int64_t due = BT_STEP_NEVER, oldest = -1, youngest = -1;
-    uint32_t here = 0, held = 0, waiting = 0, leaving = 0, preempting = 0, reserved = 0;
+    int64_t due = BT_STEP_NEVER, oldest = -1, youngest = -1, head = -1;
+    uint32_t here = 0, held = 0, waiting = 0, leaving = 0, preempting = 0, reserved = 0, line = 0;
     uint64_t pages = 0;
     for (uint32_t i = 0; i < b->attempts.len; i++) {
         const dc_record *r = &b->records[i];
@@ -98,11 +103,14 @@ bool dc_orders_agree(const dc_brain *b)
         preempting += r->a->state == DC_PREEMPTING;
         reserved += r->a->state == DC_RESERVED;
         waiting += dc_memory_waits(r);
+        line += r->a->state == DC_WAITING;
+        if (r->a->state == DC_WAITING && (head < 0 || r->age < b->records[head].age)) head = i;
         if (dc_memory_waits(r) && (oldest < 0 || r->age < b->records[oldest].age)) oldest = i;
         if (r->a->state == DC_RUNNING && (youngest < 0 || r->age > b->records[youngest].age)) youngest = i;
     }
     return due == bt_attempts_due_us(&b->attempts) && oldest == bt_order_first(&b->waiting, 0) &&
-           youngest == bt_order_first(&b->running, 0) && here == b->attempts.here &&
-           held == b->attempts.held && waiting == b->waiting_len && leaving == b->leaving &&
-           preempting == b->preempting && reserved == b->reserved && pages == b->counted_pages;
+           youngest == bt_order_first(&b->running, 0) && head == bt_order_first(&b->line, 0) &&
+           line == b->line_len && here == b->attempts.here && held == b->attempts.held &&
+           waiting == b->waiting_len && leaving == b->leaving && preempting == b->preempting &&
+           reserved == b->reserved && pages == b->counted_pages;
 }

@@ -36,6 +36,7 @@ void dc_preempt_stopped(dc_brain *b, dc_record *r, uint32_t rows)
     const bool has_rows = r->ids_len > 0 && rows >= r->wish.prompt_tokens;
     assert(!has_rows || rows < r->wish.prompt_tokens + r->ids_len);
     if (!has_rows || !dc_memory_swap_out(b, r, rows)) {
+        b->cautious_until_us = b->now_us + DC_CAUTION_US;
         if (!b->cfg.can_prefill || r->class != b->own_class) {
             b->n.given_up++;
             dc_attempt_fail(b, r, BT_EAGAIN, "preempted: the KV memory of this node is full");

@@ -451,7 +451,7 @@ static bt_err open_orders(gw_brain *b)
     b->by_number = calloc(b->numbers, sizeof *b->by_number);
     return !b->by_number || bt_order_init(&b->idle, n, 2) < 0 || bt_order_init(&b->due, n, 2) < 0 ||
                    bt_order_init(&b->sides, 2 * n, 1) < 0 || bt_order_init(&b->line, n, GW_LINES) < 0 ||
-                   bt_order_init(&b->newest, n, 1) < 0
+                   bt_order_init(&b->newest, n, 1) < 0 || bt_order_init(&b->parked, n, GW_PARKEDS) < 0
                ? BT_ENOMEM
                : BT_OK;
 }
@@ -497,7 +497,7 @@ void gw_brain_free(gw_brain *b)
     gw_registry_done(&b->registry);
     gw_debts_done(&b->debts);
     gw_affinity_free(b->router.affinity);
-    bt_order *const orders[] = {&b->idle, &b->due, &b->sides, &b->line, &b->newest};
+    bt_order *const orders[] = {&b->idle, &b->due, &b->sides, &b->line, &b->newest, &b->parked};
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) bt_order_done(orders[i]);
     gw_shares_done(&b->shares);
     gw_shares_done(&b->short_shares);
@@ -544,6 +544,7 @@ uint32_t gw_brain_active_limit(const gw_brain *b)
     const uint64_t slots = b->registry.slots[1];
     return slots < b->cfg.active_max ? (uint32_t)slots : b->cfg.active_max;
 }
+uint32_t gw_brain_in_line(const gw_brain *b) { return b->in_line; }
 uint32_t gw_brain_debts(const gw_brain *b) { return b->debts.len; }
 bool gw_brain_waits_for_token(const gw_brain *b, const bt_incarnation *decode)
 {

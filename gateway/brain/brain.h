@@ -14,6 +14,10 @@
  *
  *   QUEUED -nodes free-> RESERVING -RESERVED-> PREFILLING -token 0-> DECODING -end seen-> CLOSING -> ended
  *
+ * A decode node without room says WAITS: the request stands in its line, still RESERVING. It holds no prefill node
+ * meanwhile; one of the class that RESERVE named is chosen when RESERVED comes. It leaves the line for another decode
+ * node as soon as one has room and no line.
+ *
  * Every state has a deadline: see gw_config below, and the table in proto/README.md. The end of a request waits for no
  * node. A node that was left still owes an ABORT_ACK; that debt is kept in debts.h, and ABORT goes again until the node
  * answers or its lease is over.
@@ -59,14 +63,14 @@ typedef struct gw_config {
     int64_t resend_us;                      /* unanswered messages go again */
     int64_t recovery_us;                    /* from a loss until nodes accept another attempt; QUEUED while no */
                                             /* nodes are ready */
-    int64_t queue_us;                       /* QUEUED: since SUBMIT, or the first loss that no token followed */
-    int64_t answer_us;                      /* RESERVING; PREFILLING until PREFILL_ACCEPTED */
-    int64_t prefill_us;                     /* PREFILLING, or DECODING while tokens are replayed: this time, */
-    int64_t prefill_token_us;               /* and this for each token of the prompt and each replayed token */
-    int64_t progress_us;                    /* DECODING without a new token; the first token of an attempt has */
-                                            /* prefill_token_us more for each row on its way or replayed */
-    int64_t role_us;                        /* ROLE to ROLE_ANSWER */
-    int64_t grace_us;                       /* CLOSING: for FINISHED and PREFILL_DONE to bring their figures */
+    int64_t queue_us;   /* QUEUED, and RESERVING in a line: since SUBMIT, or the first loss that no token followed */
+    int64_t answer_us;  /* RESERVING; PREFILLING until PREFILL_ACCEPTED */
+    int64_t prefill_us; /* PREFILLING, or DECODING while tokens are replayed: this time, */
+    int64_t prefill_token_us; /* and this for each token of the prompt and each replayed token */
+    int64_t progress_us;      /* DECODING without a new token; the first token of an attempt has */
+                              /* prefill_token_us more for each row on its way or replayed */
+    int64_t role_us;          /* ROLE to ROLE_ANSWER */
+    int64_t grace_us;         /* CLOSING: for FINISHED and PREFILL_DONE to bring their figures */
 } gw_config;
 /* All limits and times of a gateway without options: queue 64, active 4096, nodes 1024, lease 10 s, heartbeat
  * 0.5 s, suspect 2 s, gone 6 s, cut 0.5 s, forget 60 s, resend 0.5 s, recovery 30 s, queue 600 s, answer 5 s, prefill
@@ -297,7 +301,8 @@ uint64_t gw_brain_limit_tokens(const gw_brain *b); /* the most prompt + max toke
                                                     * or 0
                                                     */
 uint32_t gw_brain_queued(const gw_brain *b);
-uint32_t gw_brain_active(const gw_brain *b); /* requests that hold nodes */
+uint32_t gw_brain_active(const gw_brain *b);  /* requests that hold nodes */
+uint32_t gw_brain_in_line(const gw_brain *b); /* those of them that wait in the line of a decode node */
 /* How many requests may hold nodes: active_max, or the slots of all ready decode nodes where those are fewer. */
 uint32_t gw_brain_active_limit(const gw_brain *b);
 uint32_t gw_brain_debts(const gw_brain *b); /* attempts that were left and whose ABORT_ACK is still to come */

@@ -21,9 +21,9 @@ bt_err gw_registry_init(gw_registry *ret, uint32_t cap, const uint8_t model_id[1
     if (!r.nodes || !r.shapes || bt_order_init(&r.who, cap, 1) < 0 || bt_order_init(&r.names, cap, 1) < 0 ||
         bt_order_init(&r.idle, cap, 2) < 0 || bt_order_init(&r.due, cap, 2) < 0 ||
         bt_order_init(&r.refusing, cap, 1) < 0 || bt_order_init(&r.kin, cap, groups) < 0 ||
-        bt_order_init(&r.there, cap, groups) < 0 || bt_order_init(&r.by_load, cap, groups) < 0 ||
-        bt_order_init(&r.by_turn, cap, groups) < 0 || bt_order_init(&r.short_by_load, cap, groups) < 0 ||
-        bt_order_init(&r.short_by_turn, cap, groups) < 0 || bt_order_init(&r.by_short, cap, 1) < 0 ||
+        bt_order_init(&r.there, cap, groups) < 0 || bt_order_init(&r.by_load, cap, GW_OPENS * groups) < 0 ||
+        bt_order_init(&r.by_turn, cap, GW_OPENS * groups) < 0 || bt_order_init(&r.short_by_load, cap, GW_OPENS * groups) < 0 ||
+        bt_order_init(&r.short_by_turn, cap, GW_OPENS * groups) < 0 || bt_order_init(&r.by_short, cap, 1) < 0 ||
         bt_order_init(&r.least, cap, 2) < 0 || bt_order_init(&r.known, cap, 1) < 0 ||
         bt_order_init(&r.locals, cap, 1) < 0 || bt_order_init(&r.had, GW_REGISTRY_HAD * cap, 1) < 0) {
         gw_registry_done(&r);
@@ -153,13 +153,14 @@ static void add_to(uint64_t *sum, uint64_t now, uint64_t before)
 /* The node's own count of itself, and what it adds to the sums of its role. */
 static void take_load(gw_registry *r, gw_node *n, const bt_load *now)
 {
-    gw_device_sum *sum = &r->device[n->hello.role == BT_ROLE_DECODE];
+    gw_load_sum *sum = &r->sums[n->hello.role == BT_ROLE_DECODE];
     const bt_load *before = &n->load;
     add_to(&sum->ns, now->device_ns, before->device_ns);
     add_to(&sum->ideal_ns, now->device_ideal_ns, before->device_ideal_ns);
     add_to(&sum->nj, now->device_nj, before->device_nj);
     add_to(&sum->paced_us, now->paced_us, before->paced_us);
     add_to(&sum->late_us, now->late_us, before->late_us);
+    add_to(&sum->overtakes, now->overtakes, before->overtakes);
     n->load = *now;
 }
 

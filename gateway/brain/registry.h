@@ -48,6 +48,7 @@ typedef struct gw_node {
     char address[48], key_name[33];     /* from the same HELLO, for people; "": unknown */
     uint32_t attempts;                  /* of this gateway, those being aborted included */
     uint32_t long_attempts;             /* of these, prompts that are long for the node (hello.short_tokens) */
+    uint32_t lined;                     /* of these attempts, those that wait in the node's line */
     uint64_t waiting_tokens;            /* of prompts of these attempts that the node has still to get or compute */
     gw_lately given;                    /* such tokens of all attempts that the node got lately */
     int64_t refuses_until_us;           /* it had no room for an attempt: when to ask again */
@@ -71,11 +72,11 @@ typedef struct gw_node {
     uint64_t seen[4];                    /* the values by which it has its places; private */
 } gw_node;
 
-/* The device figures in the Load of all nodes of one role, summed since this gateway began; a process that is no more
- * counts with its last figures. */
-typedef struct gw_device_sum {
-    uint64_t ns, ideal_ns, nj, paced_us, late_us;
-} gw_device_sum;
+/* Sums in the Load of all nodes of one role since this gateway began; a process that is no more counts with its last
+ * figures. */
+typedef struct gw_load_sum {
+    uint64_t ns, ideal_ns, nj, paced_us, late_us, overtakes;
+} gw_load_sum;
 
 typedef struct gw_shape {
     bt_kv_shape kv;
@@ -92,7 +93,7 @@ typedef struct gw_registry {
     uint8_t model_id[16];
     gw_shape *shapes;
     uint32_t shapes_len;     /* places that were ever taken */
-    gw_device_sum device[2]; /* by role is decode */
+    gw_load_sum sums[2];     /* by role is decode */
     uint64_t slots[2];       /* of READY nodes, by role is decode */
     uint32_t ready[2];       /* READY nodes with slots, likewise */
     gw_lately given[2];      /* the sums of all nodes, likewise */
@@ -106,9 +107,8 @@ typedef struct gw_registry {
     bt_order refusing;       /* by the end of it */
     bt_order kin;            /* by role and shape: not GONE */
     bt_order there;          /* by role and shape: READY and SUSPECT, the one that holds the longest sequence first */
-    bt_order by_load, by_turn; /* by role and shape: READY with a slot free for any prompt, in a policy's order
-                                * (route.h)
-                                */
+    bt_order by_load, by_turn; /* by gw_registry_open_set: READY with a slot free for any prompt, in a policy's
+                                * order (route.h) */
     bt_order short_by_load, short_by_turn; /* the same of prefill nodes with a slot free for a short prompt */
     bt_order by_short;  /* READY ones that keep slots for short prompts, by short_tokens, the most first */
     bt_order least;     /* by role is decode: READY ones with slots, the least loaded first */
@@ -121,6 +121,20 @@ enum { GW_DUE, GW_RIPE };
 enum { GW_REDIAL_US = 50000 }; /* a living node whose connection has ended is heard sooner */
 
 static inline uint32_t gw_registry_set(uint32_t shape, bt_role role) { return 2 * shape + (role == BT_ROLE_DECODE); }
+/* Nodes in whose lines attempts of this gateway wait are sets of their own. Attempts that wait take no slot. A line
+ * with GW_LINED_MAX of them is full for requests that have no token yet: they stay here, where it is chosen whose turn
+ * it is.
+ */
+enum { GW_LINED_MAX = 16 };
+typedef enum gw_open { GW_OPEN = 0, GW_OPEN_LINED, GW_OPEN_FULL, GW_OPENS } gw_open;
+static inline uint32_t gw_registry_open_set(uint32_t shape, bt_role role, gw_open how)
+{
+    return GW_OPENS * gw_registry_set(shape, role) + how;
+}
+static inline gw_open gw_node_open(const gw_node *n)
+{
+    return n->lined == 0 ? GW_OPEN : n->lined < GW_LINED_MAX ? GW_OPEN_LINED : GW_OPEN_FULL;
+}
 static inline bt_order_key gw_registry_key(const bt_incarnation *who)
 {
     bt_order_key k;
@@ -136,7 +150,8 @@ static inline bool gw_node_is_long(const gw_node *n, uint32_t tokens)
 /* Whether it has a slot free for long prompts, as far as attempts say. */
 static inline bool gw_node_takes_long(const gw_node *n)
 {
-    return (uint64_t)n->long_attempts + n->hello.short_slots < n->load.slots_total && n->attempts < n->load.slots_total;
+    return (uint64_t)n->long_attempts + n->hello.short_slots < n->load.slots_total &&
+           n->attempts < (uint64_t)n->load.slots_total + n->lined;
 }
 /* The longest sequence that the node holds. */
 static inline uint64_t gw_node_limit(const gw_node *n)

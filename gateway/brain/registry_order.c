@@ -91,14 +91,15 @@ static void put_for_routes(gw_registry *r, const gw_node *n, uint32_t at)
     const bool is_there = is_ready || (n->in_use && n->state == GW_NODE_SUSPECT);
     const bool is_open = is_ready && gw_node_takes_long(n) && !n->refuses;
     const bool is_open_to_short = is_ready && !is_decode && n->attempts < n->load.slots_total && !n->refuses;
-    const uint32_t set = n->shape ? gw_registry_set(n->shape - 1, n->hello.role) : 0;
+    const uint32_t set = n->shape ? gw_registry_set(n->shape - 1, n->hello.role) : 0,
+                   open = n->shape ? gw_registry_open_set(n->shape - 1, n->hello.role, gw_node_open(n)) : 0;
     const bt_order_key none = {0, 0}, part = n->load.slots_total ? share(n) : none;
     put_if(&r->kin, n->in_use && n->state != GW_NODE_GONE, set, at, none);
     put_if(&r->there, is_there, set, at, bt_order_number(~gw_node_limit(n)));
-    put_if(&r->by_load, is_open, set, at, (bt_order_key){part.lo, n->turn});
-    put_if(&r->by_turn, is_open, set, at, bt_order_number(n->turn));
-    put_if(&r->short_by_load, is_open_to_short, set, at, (bt_order_key){part.lo, n->turn});
-    put_if(&r->short_by_turn, is_open_to_short, set, at, bt_order_number(n->turn));
+    put_if(&r->by_load, is_open, open, at, (bt_order_key){part.lo, n->turn});
+    put_if(&r->by_turn, is_open, open, at, bt_order_number(n->turn));
+    put_if(&r->short_by_load, is_open_to_short, open, at, (bt_order_key){part.lo, n->turn});
+    put_if(&r->short_by_turn, is_open_to_short, open, at, bt_order_number(n->turn));
     put_if(&r->by_short, is_ready && n->hello.short_slots > 0, 0, at,
            bt_order_number(~(uint64_t)n->hello.short_tokens));
     put_if(&r->least, is_ready && n->load.slots_total > 0, is_decode, at, part);
@@ -127,9 +128,10 @@ void gw_registry_changed(gw_registry *r, gw_node *n)
 {
     const uint32_t at = place_of(r, n);
     if (!n->in_use) n->refuses = false;
-    const uint64_t seen[4] = {(uint64_t)n->attempts << 32 | n->load.slots_total,
-                              (uint64_t)n->state << 2 | (uint64_t)n->refuses << 1 | n->in_use, n->turn,
-                              n->long_attempts};
+    const uint64_t seen[4] = {
+        (uint64_t)n->attempts << 32 | n->load.slots_total,
+        (uint64_t)n->lined << 8 | (uint64_t)n->state << 2 | (uint64_t)n->refuses << 1 | n->in_use, n->turn,
+        n->long_attempts};
     put_due(r, n, at);
     if (memcmp(seen, n->seen, sizeof seen) == 0) return;
     memcpy(n->seen, seen, sizeof seen);

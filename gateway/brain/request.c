@@ -190,10 +190,39 @@ void gw_request_hold(gw_brain *b, gw_request *r, gw_side *side, bool is_held)
     else bt_order_take(&b->sides, at);
 }
 
+/* Into the part of `parked`, or out of all. */
+static void park(gw_brain *b, const gw_request *r, gw_parked part, bool is_parked)
+{
+    if (is_parked) bt_order_put(&b->parked, part, place_of(b, r), bt_order_number(r->number));
+    else bt_order_take(&b->parked, place_of(b, r));
+}
+
+void gw_request_set_line(gw_brain *b, gw_request *r, bool is_in_line)
+{
+    if (r->is_in_line == is_in_line) return;
+    gw_node *n = gw_registry_find(&b->registry, &r->decode.node);
+    r->is_in_line = is_in_line;
+    b->in_line += is_in_line ? 1 : UINT32_MAX;
+    park(b, r, GW_PARKED_LINE, is_in_line && !r->only_decode);
+    b->parked_changes = UINT64_MAX;
+    if (!n || (n->lined == 0 && !is_in_line)) return; /* forgotten, or known anew */
+    n->lined += is_in_line ? 1 : UINT32_MAX;
+    gw_registry_changed(&b->registry, n);
+}
+
+void gw_request_set_placed(gw_brain *b, gw_request *r, bool is_placed)
+{
+    if (r->is_placed == is_placed) return;
+    r->is_placed = is_placed;
+    park(b, r, GW_PARKED_PLACED, is_placed);
+}
+
 void gw_request_set_state(gw_brain *b, gw_request *r, gw_request_state s)
 {
     const uint32_t at = place_of(b, r);
     const bool was_active = is_active(r->state);
+    gw_request_set_line(b, r, false);
+    gw_request_set_placed(b, r, false);
     if (r->state == GW_QUEUED) leave_queue(b, r);
     r->state = s;
     if (was_active != is_active(s)) {

@@ -33,6 +33,10 @@ void gw_request_stand(gw_brain *b, gw_request *r, gw_line part, bt_order_key key
 gw_request *gw_request_next(gw_brain *b);
 /* It has had its turn in that round: its share pays for it, once. */
 void gw_request_take_turn(gw_brain *b, gw_request *r);
+/* D has it in its line, or holds a place for it until a prefill node is free. */
+static inline bool gw_request_is_parked(const gw_request *r) { return r->is_in_line || r->is_placed; }
+void gw_request_set_line(gw_brain *b, gw_request *r, bool is_in_line);
+void gw_request_set_placed(gw_brain *b, gw_request *r, bool is_placed);
 /* Notes whether the side holds a place on its node, for gw_request_node_lost. */
 void gw_request_hold(gw_brain *b, gw_request *r, gw_side *side, bool is_held);
 /* The index of the first token that the decode node makes in this attempt. */
@@ -93,6 +97,9 @@ void gw_request_expire(gw_brain *b, gw_request *r);
 void gw_request_submit(gw_brain *b, const gw_submit *s, const bt_random *random); /* GW_EV_SUBMIT */
 /* Gives nodes to waiting requests, as far as there are any. */
 void gw_request_dispatch(gw_brain *b);
+/* RESERVED came, and no prefill node is chosen: chooses one, or waits for one. */
+void gw_request_place(gw_brain *b, gw_request *r);
+void gw_request_begin_prefill(gw_brain *b, gw_request *r); /* D takes KV from the prefill node that it has */
 /* A request that comes now would find nodes: requests that wait for their first nodes are no longer stuck. */
 void gw_request_unstick(gw_brain *b);
 

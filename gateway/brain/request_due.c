@@ -12,12 +12,14 @@ int64_t gw_request_patience_us(const gw_brain *b, const gw_request *r)
 
 bool gw_request_wants_renew(const gw_request *r)
 {
-    return r->state == GW_PREFILLING || r->state == GW_DECODING || r->state == GW_CLOSING;
+    return r->state == GW_PREFILLING || r->state == GW_DECODING || r->state == GW_CLOSING ||
+           gw_request_is_parked(r);
 }
 
 bool gw_request_wants_resend(const gw_request *r)
 {
-    return r->state == GW_RESERVING || (r->state == GW_PREFILLING && !r->is_accepted);
+    return (r->state == GW_RESERVING && !gw_request_is_parked(r)) ||
+           (r->state == GW_PREFILLING && !r->is_accepted);
 }
 
 int64_t gw_request_due_us(const gw_brain *b, const gw_request *r)

@@ -56,6 +56,20 @@ static void note_reserved(const gw_brain *b, gw_request *r)
     r->asked_us = -1;
 }
 
+/* It stands in the line of D, which says RESERVED when its turn comes. It holds no prefill node meanwhile: P
+ * was told nothing of this attempt. */
+static void on_waits(gw_brain *b, gw_request *r)
+{
+    if (r->state != GW_RESERVING || gw_request_is_parked(r)) {
+        b->n.repeats++;
+        return;
+    }
+    r->lost_us = -1;
+    gw_request_close_side(b, r, &r->prefill);
+    gw_request_set_line(b, r, true);
+    r->deadline_us = r->waiting_us + b->cfg.queue_us;
+}
+
 static void on_reserved(gw_brain *b, gw_request *r, const bt_msg_reserved *w)
 {
     if (r->state != GW_RESERVING || w->covered_tokens > r->prompt.tokens) {
@@ -63,6 +77,7 @@ static void on_reserved(gw_brain *b, gw_request *r, const bt_msg_reserved *w)
         b->n.unexpected += r->state == GW_RESERVING;
         return;
     }
+    if (r->is_placed) return; /* said again */
     r->reserved = *w;
     note_reserved(b, r);
     if (r->local) {
@@ -72,9 +87,14 @@ static void on_reserved(gw_brain *b, gw_request *r, const bt_msg_reserved *w)
         gw_request_await_prompt(b, r);
         return;
     }
-    gw_request_set_state(b, r, GW_PREFILLING);
-    gw_request_await_answer(b, r);
-    gw_request_say_prefill(b, r);
+    gw_request_set_line(b, r, false);
+    if (!r->prefill.is_open) {
+        gw_request_place(b, r);
+        return;
+    }
+    if (r->is_moved && !bt_incarnation_equal(&w->prefill, &r->prefill.node))
+        return; /* answers the RESERVE before */
+    gw_request_begin_prefill(b, r);
 }
 
 /* A node that computes a prompt sends PREFILL_ACCEPTED again while rows appear, so that a slow node does not
@@ -308,7 +328,8 @@ static void disown(gw_brain *b, const bt_msg *m)
     if (m->type == BT_MSG_FINISHED) gw_act_send(b, &m->from, BT_MSG_FINISHED_ACK)->ref = m->ref;
     if (has_let_go && gw_request_settle(b, &m->from, &m->ref)) return;
     b->n.stale_attempt++;
-    if (m->type == BT_MSG_TOKENS || m->type == BT_MSG_RESERVED || m->type == BT_MSG_PREFILL_ACCEPTED)
+    if (m->type == BT_MSG_TOKENS || m->type == BT_MSG_RESERVED || m->type == BT_MSG_WAITS ||
+        m->type == BT_MSG_PREFILL_ACCEPTED)
         gw_act_send(b, &m->from, BT_MSG_ABORT)->ref = m->ref;
 }
 
@@ -321,6 +342,7 @@ static void take_msg(gw_brain *b, gw_request *r, const bt_msg *m, bool from_deco
     if (!is_early) acknowledge(b, m);
     gw_side *side = from_decode ? &r->decode : &r->prefill;
     if (m->type == BT_MSG_RESERVED && from_decode) on_reserved(b, r, &m->u.reserved);
+    else if (m->type == BT_MSG_WAITS && from_decode) on_waits(b, r);
     else if (m->type == BT_MSG_REFUSED) on_refused(b, r, side, &m->u.refused);
     else if (m->type == BT_MSG_PREFILL_ACCEPTED) on_accepted(b, r, from_prefill, from_decode);
     else if (m->type == BT_MSG_FIRST_TOKEN && from_prefill) on_first(b, r, side, &m->u.first_token);

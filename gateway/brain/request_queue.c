@@ -197,7 +197,7 @@ static void assign(gw_brain *b, gw_request *r, const gw_route_choice *c)
             gw_route_class(c->prefill ? c->prefill->hello.exactness : c->decode->hello.prefill_exactness);
         r->decode_class = gw_route_class(c->decode->hello.exactness);
     }
-    r->is_accepted = false;
+    r->is_accepted = r->is_moved = false;
     r->has_kv = r->has_price = false;
     bt_msg_device_work_add(&r->stats.device_decode, &r->decode_work);
     r->decode_work = (bt_msg_device_work){0};
@@ -212,6 +212,13 @@ static void assign(gw_brain *b, gw_request *r, const gw_route_choice *c)
     gw_request_await_answer(b, r);
     r->renew_us = b->now_us + (int64_t)b->cfg.lease_ms * 250; /* a quarter of the lease */
     gw_request_say_reserve(b, r);
+}
+
+void gw_request_begin_prefill(gw_brain *b, gw_request *r)
+{
+    gw_request_set_state(b, r, GW_PREFILLING);
+    gw_request_await_answer(b, r);
+    gw_request_say_prefill(b, r);
 }
 
 /* A prompt that would have been local goes to a prefill node. Counted each time, logged once. */
@@ -287,24 +294,29 @@ static void stand_up(gw_brain *b)
         gw_request_line_up(b, &b->requests[at]);
 }
 
+static gw_route_wish wish_of(const gw_brain *b, const gw_request *r)
+{
+    return (gw_route_wish){.now_us = b->now_us,
+                           .policy = r->policy,
+                           .prompt = r->prompt,
+                           .max_tokens = r->max_tokens,
+                           .by_length = r->attempt > 0,
+                           .local_below_tokens = b->cfg.local_below_tokens,
+                           .has_class = r->next_index > 0,
+                           .prefill_class = r->prefill_class,
+                           .decode_class = r->decode_class,
+                           .only_prefill = r->only_prefill,
+                           .only_decode = r->only_decode,
+                           .shun_prefill = r->shun_prefill,
+                           .shun_decode = r->shun_decode};
+}
+
 /* False: no request behind it gets nodes now. */
 static bool dispatch_one(gw_brain *b, gw_request *r)
 {
     gw_route_choice c;
     const bool is_choosy = r->next_index > 0 || r->only_prefill || r->only_decode;
-    gw_route_wish wish = {.now_us = b->now_us,
-                          .policy = r->policy,
-                          .prompt = r->prompt,
-                          .max_tokens = r->max_tokens,
-                          .by_length = r->attempt > 0,
-                          .local_below_tokens = b->cfg.local_below_tokens,
-                          .has_class = r->next_index > 0,
-                          .prefill_class = r->prefill_class,
-                          .decode_class = r->decode_class,
-                          .only_prefill = r->only_prefill,
-                          .only_decode = r->only_decode,
-                          .shun_prefill = r->shun_prefill,
-                          .shun_decode = r->shun_decode};
+    gw_route_wish wish = wish_of(b, r);
     gw_route_answer answer = gw_route_choose(&c, &b->router, &b->registry, &wish);
     if (answer == GW_ROUTE_TOO_LONG && cut_answer(r, c.limit_tokens)) {
         wish.max_tokens = r->max_tokens;
@@ -337,6 +349,66 @@ static bool dispatch_one(gw_brain *b, gw_request *r)
     return true;
 }
 
+/* The prefill node is one of the class that RESERVE named, most likely the same. Where it is another, D hears
+ * of it, and answers by RESERVED. */
+void gw_request_place(gw_brain *b, gw_request *r)
+{
+    gw_route_choice c;
+    gw_route_wish wish = wish_of(b, r);
+    gw_node *d = gw_registry_find(&b->registry, &r->decode.node);
+    wish.has_class = true;
+    const gw_route_answer answer =
+        d ? gw_route_prefill(&c, &b->router, &b->registry, &wish, d) : GW_ROUTE_NO_NODE;
+    if (answer == GW_ROUTE_NO_NODE) {
+        gw_request_requeue(b, r, 0);
+    } else if (answer == GW_ROUTE_BUSY) {
+        gw_request_set_placed(b, r, true);
+        r->deadline_us = r->waiting_us + b->cfg.queue_us;
+    } else {
+        const bt_incarnation named = r->prefill.node;
+        gw_request_set_placed(b, r, false);
+        open_side(b, r, &r->prefill, c.prefill, c.prefill_new_tokens);
+        r->is_moved = !bt_incarnation_equal(&named, &r->prefill.node);
+        if (!r->is_moved) {
+            gw_request_begin_prefill(b, r);
+        } else {
+            gw_request_await_answer(b, r);
+            gw_request_say_reserve(b, r);
+        }
+    }
+    gw_request_rearm(b, r);
+}
+
+/* Those for which decode nodes hold a place come first. */
+static void dispatch_placed(gw_brain *b)
+{
+    for (int64_t at; (at = bt_order_first(&b->parked, GW_PARKED_PLACED)) >= 0;) {
+        gw_request *r = &b->requests[at];
+        gw_request_place(b, r);
+        if (r->is_placed) return;
+    }
+}
+
+/* Requests in the line of a decode node go to another one that has room. */
+static void leave_lines(gw_brain *b)
+{
+    uint32_t looks = 0;
+    int64_t at = bt_order_first(&b->parked, GW_PARKED_LINE), next;
+    if (at < 0 || b->parked_changes == changes(b)) return;
+    for (; at >= 0 && looks < GW_LINED_MAX; at = next, looks++) {
+        gw_request *r = &b->requests[at];
+        gw_route_wish wish = wish_of(b, r);
+        gw_route_choice c;
+        next = bt_order_next(&b->parked, at);
+        wish.no_line = true;
+        if (gw_route_choose(&c, &b->router, &b->registry, &wish) != GW_ROUTE_CHOSEN) continue;
+        gw_request_requeue(b, r, 0);
+        assign(b, r, &c);
+        gw_request_rearm(b, r);
+    }
+    b->parked_changes = changes(b);
+}
+
 /* As far as turns of one round go. The result waits for a free slot, and holds up all behind it; NULL: none.
  */
 static gw_request *give_turns(gw_brain *b)
@@ -355,6 +427,8 @@ static gw_request *give_turns(gw_brain *b)
  * unless it is choosy, or long where the other is short: slots are kept for that. */
 void gw_request_dispatch(gw_brain *b)
 {
+    dispatch_placed(b);
+    leave_lines(b);
     stand_up(b);
     b->in_short_round = false;
     const gw_request *r = give_turns(b);

@@ -22,6 +22,12 @@ static void out_of_patience(gw_brain *b, gw_request *r)
                         seconds);
 }
 
+static void out_of_queue(gw_brain *b, gw_request *r)
+{
+    gw_request_fail(b, r, GW_FAIL_OVERLOADED, BT_EAGAIN, gw_request_retry_ms(b, r->share),
+                    "every node was busy for %lld s", (long long)(b->cfg.queue_us / 1000000));
+}
+
 static void out_of_time(gw_brain *b, gw_request *r)
 {
     const bool is_prefill = r->state == GW_PREFILLING && !r->local;
@@ -45,11 +51,10 @@ void gw_request_expire(gw_brain *b, gw_request *r)
     if (b->now_us >= gw_request_patience_us(b, r)) {
         out_of_patience(b, r);
     } else if (r->state == GW_QUEUED) {
-        if (b->now_us - r->waiting_us >= b->cfg.queue_us)
-            gw_request_fail(b, r, GW_FAIL_OVERLOADED, BT_EAGAIN, gw_request_retry_ms(b, r->share),
-                            "every node was busy for %lld s", (long long)(b->cfg.queue_us / 1000000));
+        if (b->now_us - r->waiting_us >= b->cfg.queue_us) out_of_queue(b, r);
     } else if (b->now_us >= r->deadline_us) {
         if (r->state == GW_CLOSING) gw_request_done(b, r);
+        else if (gw_request_is_parked(r)) out_of_queue(b, r);
         else out_of_time(b, r);
     } else {
         if (gw_request_wants_renew(r) && b->now_us >= r->renew_us) {

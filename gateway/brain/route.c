@@ -75,6 +75,7 @@ static bool may_prefill(const gw_registry *r, const gw_node *d)
 typedef struct search {
     gw_route_choice *c;
     unsigned rank; /* of what is looked for: 0 nothing speaks against it */
+    gw_open open;  /* decode nodes with such a line are looked for */
     gw_router *router;
     gw_registry *r;
     const gw_route_wish *w;
@@ -189,7 +190,7 @@ static walk begin_walk(const search *s, uint32_t shape, bt_role role, uint32_t f
     const gw_node *only = insisted(s, role, &is_none);
     const bool is_prefix = s->policy == GW_POLICY_PREFIX;
     return (walk){.s = s,
-                  .set = gw_registry_set(shape, role),
+                  .set = gw_registry_open_set(shape, role, role == BT_ROLE_DECODE ? s->open : GW_OPEN),
                   .only = only,
                   .floor = floor,
                   .level = is_prefix ? s->longest : floor,
@@ -405,8 +406,8 @@ static void find_pair_of(search *s, uint32_t shape)
     }
 }
 
-/* True: found. */
-static bool find(search *s)
+/* True: found, among decode nodes that are open in one way. */
+static bool find_ranked(search *s)
 {
     const bool is_shunning = s->w->shun_prefill || s->w->shun_decode;
     const unsigned ranks = s->router->avoid.len > 0 ? 4 : is_shunning ? 2 : 1;
@@ -415,6 +416,15 @@ static bool find(search *s)
         for (uint32_t i = 0; i < s->r->shapes_len && !s->c->local; i++) find_pair_of(s, i);
         if (s->c->decode) return true;
     }
+    return false;
+}
+
+/* True: found. */
+static bool find(search *s)
+{
+    const gw_open last = s->w->no_line ? GW_OPEN : s->w->has_class ? GW_OPEN_FULL : GW_OPEN_LINED;
+    for (s->open = GW_OPEN; s->open <= last; s->open++)
+        if (find_ranked(s)) return true;
     return false;
 }
 
@@ -488,7 +498,9 @@ static view look(const search *s, bool counts_suspect)
 static bool has_free_decode(const search *s)
 {
     for (uint32_t i = 0; i < s->r->shapes_len; i++)
-        if (bt_order_first(&s->r->by_load, gw_registry_set(i, BT_ROLE_DECODE)) >= 0) return true;
+        for (gw_open how = GW_OPEN; how < GW_OPENS; how++)
+            if (bt_order_first(&s->r->by_load, gw_registry_open_set(i, BT_ROLE_DECODE, how)) >= 0)
+                return true;
     return false;
 }
 
@@ -533,6 +545,18 @@ static void find_odd(search *s)
     }
 }
 
+/* Notes the turn of the prefill node chosen, if any, and the try of the pair. */
+static void take_chosen(search *s)
+{
+    gw_route_choice *c = s->c;
+    if (c->prefill) {
+        c->prefill_new_tokens = new_tokens(s, c->prefill);
+        c->prefill->turn = s->router->turns;
+        gw_registry_changed(s->r, c->prefill);
+    }
+    gw_avoid_tried(&s->router->avoid, c->prefill ? c->prefill->name : 0, c->decode->name, s->w->now_us);
+}
+
 static gw_route_answer choose(search *s)
 {
     gw_route_choice *c = s->c;
@@ -540,12 +564,9 @@ static gw_route_answer choose(search *s)
     if (!may_any_prefill(s->r)) s->local = GW_LOCAL_NOT;
     if (find(s)) {
         c->decode_new_tokens = new_tokens(s, c->decode);
-        if (c->prefill) c->prefill_new_tokens = new_tokens(s, c->prefill);
         c->decode->turn = ++s->router->turns;
-        if (c->prefill) c->prefill->turn = s->router->turns;
         gw_registry_changed(s->r, c->decode);
-        if (c->prefill) gw_registry_changed(s->r, c->prefill);
-        gw_avoid_tried(&s->router->avoid, c->prefill ? c->prefill->name : 0, c->decode->name, s->w->now_us);
+        take_chosen(s);
         return GW_ROUTE_CHOSEN;
     }
     const view v = look(s, false);
@@ -555,21 +576,41 @@ static gw_route_answer choose(search *s)
     return look(s, true).any_fits ? GW_ROUTE_NO_NODE : GW_ROUTE_TOO_LONG;
 }
 
+static search search_of(gw_route_choice *ret, gw_router *router, gw_registry *r, const gw_route_wish *w)
+{
+    return (search){.c = ret,
+                    .router = router,
+                    .r = r,
+                    .w = w,
+                    .policy = w->policy ? w->policy : router->policy,
+                    .needs = (uint64_t)w->prompt.tokens + w->max_tokens};
+}
+
+gw_route_answer gw_route_prefill(gw_route_choice *ret, gw_router *router, gw_registry *r,
+                                 const gw_route_wish *w, gw_node *decode)
+{
+    search s = search_of(ret, router, r, w);
+    uint64_t chain[GW_AFFINITY_CHUNKS_MAX];
+    const uint32_t shape = decode->shape - 1;
+    *ret = (gw_route_choice){.decode = decode, .local = GW_LOCAL_NOT};
+    gw_registry_pass(r, w->now_us);
+    find_chain(&s, chain);
+    for (s.rank = 0; s.rank < 4 && !ret->prefill; s.rank++) ret->prefill = prefill_for(&s, shape, decode);
+    if (!ret->prefill)
+        return longest(&s, shape, BT_ROLE_PREFILL, true, true) ? GW_ROUTE_BUSY : GW_ROUTE_NO_NODE;
+    router->turns++;
+    take_chosen(&s);
+    return GW_ROUTE_CHOSEN;
+}
+
 gw_route_answer gw_route_choose(gw_route_choice *ret, gw_router *router, gw_registry *r,
                                 const gw_route_wish *w)
 {
     const bool is_colocated = bt_order_first(&r->known, 0) < 0;
     const bool asks_local = (is_colocated || w->local_below_tokens > 0) && !w->only_prefill;
-    search s = {.c = ret,
-                .router = router,
-                .r = r,
-                .w = w,
-                .policy = w->policy ? w->policy : router->policy,
-                .needs = (uint64_t)w->prompt.tokens + w->max_tokens,
-                .is_new_short = w->prompt.tokens < w->local_below_tokens,
-                .local = !asks_local    ? GW_LOCAL_NOT
-                         : is_colocated ? GW_LOCAL_NO_PREFILL_NODE
-                                        : GW_LOCAL_SHORT};
+    search s = search_of(ret, router, r, w);
+    s.is_new_short = w->prompt.tokens < w->local_below_tokens;
+    s.local = !asks_local ? GW_LOCAL_NOT : is_colocated ? GW_LOCAL_NO_PREFILL_NODE : GW_LOCAL_SHORT;
     uint64_t chain[GW_AFFINITY_CHUNKS_MAX];
     if (!s.is_new_short && w->local_below_tokens > 0)
         s.short_from = (w->prompt.tokens - w->local_below_tokens) / GW_AFFINITY_CHUNK_TOKENS + 1;

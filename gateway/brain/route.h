@@ -12,8 +12,8 @@
  * with at most short_tokens, and where no other slot will do those of which the node has had all but so many
  * (affinity.h). It must hold the sequence: prompt + max tokens within its ctx_tokens and within the decode node's KV
  * capacity, and the prompt within the prefill node's. A pair must agree in KV shape and dtype. Nodes that have just
- * failed this request, or that are avoided (avoid.h), get it only where no others would do. Then the policy decides,
- * for the decode node first:
+ * failed this request, or that are avoided (avoid.h), get it only where no others would do. A decode node in whose
+ * line requests wait comes behind all of these. Then the policy decides, for the decode node first:
  *
  *   LEAST_LOAD    the fewest open attempts over slots; among equals, the node chosen longest ago
  *   PREFIX        the node that has had the longest prefix of the prompt (affinity.h) that counts; among equals,
@@ -63,6 +63,7 @@ typedef struct gw_route_wish {
     uint64_t only_prefill, only_decode;
     /* gw_node.name, 0: none. This node, or where both are given this pair, has just failed the request. */
     uint64_t shun_prefill, shun_decode;
+    bool no_line; /* the request stands in a line: another decode node only where nobody stands in its line */
 } gw_route_wish;
 
 typedef struct gw_route_choice {
@@ -77,6 +78,10 @@ typedef struct gw_route_choice {
 
 /* *ret is set whatever the answer. */
 gw_route_answer gw_route_choose(gw_route_choice *ret, gw_router *router, gw_registry *r, const gw_route_wish *w);
+/* A prefill node alone, for an attempt for which the decode node holds a place: ret->prefill. CHOSEN, BUSY or NO_NODE.
+ */
+gw_route_answer gw_route_prefill(gw_route_choice *ret, gw_router *router, gw_registry *r, const gw_route_wish *w,
+                                 gw_node *decode);
 /* The longest sequence any READY pair, or node that may prefill locally, holds; 0 when there is none. With
  * counts_suspect SUSPECT ones count too. */
 uint64_t gw_route_limit_tokens(const gw_registry *r, bool counts_suspect);

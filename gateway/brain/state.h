@@ -73,6 +73,9 @@ typedef struct gw_request {
     gw_local local;
     uint32_t base; /* next_index when the attempt began: the number of tokens that it replays */
     bt_msg_reserved reserved;
+    bool is_in_line;                /* RESERVING: D said WAITS. prefill is closed until RESERVED comes */
+    bool is_placed;                 /* RESERVING: D holds a place, and no prefill node is free */
+    bool is_moved;                  /* RESERVE named another prefill node before */
     bool is_accepted;               /* PREFILL_ACCEPTED, or a later message, was seen */
     bool has_kv;                    /* PREFILL_DONE was seen */
     bool has_price;                 /* the price in FIRST_TOKEN is in stats */
@@ -119,6 +122,12 @@ typedef enum gw_line {
     GW_LINE_BUSY,      /* choosy, and all nodes that could serve it were taken: until anything about nodes changes */
     GW_LINES
 } gw_line;
+/* Where a RESERVING request waits. */
+typedef enum gw_parked {
+    GW_PARKED_LINE = 0, /* is_in_line, and another decode node would do too */
+    GW_PARKED_PLACED,   /* is_placed */
+    GW_PARKEDS
+} gw_parked;
 enum { GW_PLACE_FREE, GW_PLACE_DEAD };
 
 struct gw_brain {
@@ -140,6 +149,9 @@ struct gw_brain {
     gw_shares shares;
     gw_shares short_shares; /* the same at the same places, in a round for slots that are kept for short prompts */
     bool in_short_round;    /* that one gives turns now */
+    uint32_t in_line;       /* those RESERVING in the line of a node */
+    bt_order parked;        /* those RESERVING that wait, see gw_parked; by number */
+    uint64_t parked_changes; /* as busy_changes, when GW_PARKED_LINE was last looked at */
     uint32_t *wanted;       /* requests that wait for a node, by gw_registry_had_place */
     uint64_t line_epoch;    /* gw_brain.epoch when GW_LINE_STUCK was last moved on */
     uint32_t line_short;    /* tokens of a prompt of GW_LINE_SHORT at most */

@@ -222,7 +222,7 @@ static void raise_to_real(gw_metrics *m, size_t metric, size_t value, double tot
 static void count_devices(gw_metrics *m, const gw_registry *r)
 {
     for (size_t role = 0; role < 2; role++) {
-        const gw_device_sum *s = &r->device[role];
+        const gw_load_sum *s = &r->sums[role];
         raise_to_real(m, DEVICE_SECONDS, role, (double)s->ns / 1e9);
         raise_to_real(m, DEVICE_JOULES, role, (double)s->nj / 1e9);
         bt_metrics_set(m->m, DEVICE_UTILISATION, role, 0, s->ns ? (double)s->ideal_ns / (double)s->ns : 0);
@@ -254,6 +254,8 @@ bt_err gw_metrics_render(gw_metrics *m, bt_buf *out, const gw_brain *brain, cons
     count_devices(m, gw_brain_registry(brain));
     bt_metrics_set(m->m, REQUESTS_RUNNING, 0, 0, gw_brain_active(brain));
     bt_metrics_set(m->m, REQUESTS_WAITING, 0, 0, gw_brain_queued(brain));
+    bt_metrics_set(m->m, REQUESTS_IN_LINE, 0, 0, gw_brain_in_line(brain));
+    raise_to(m, OVERTAKES, 0, gw_brain_registry(brain)->sums[1].overtakes);
     bt_metrics_set(m->m, DEBTS, 0, 0, gw_brain_debts(brain));
     bt_metrics_set(m->m, HTTP_CONNECTIONS, 0, 0, http_connections);
     raise_to(m, LOG_DROPPED, 0, bt_log_dropped());

@@ -5,6 +5,10 @@
 #ifndef GW_METRICS_BY_KEY
 X(REQUESTS_RUNNING, GAUGE, "baton_requests_running", NULL, NULL, NULL, NULL, NULL, "Requests that hold nodes now")
 X(REQUESTS_WAITING, GAUGE, "baton_requests_waiting", NULL, NULL, NULL, NULL, NULL, "Requests that wait for nodes now")
+X(REQUESTS_IN_LINE, GAUGE, "baton_requests_in_line", NULL, NULL, NULL, NULL, NULL,
+  "Requests that wait in the line of a decode node, for a slot or for memory")
+X(OVERTAKES, COUNTER, "baton_overtakes_total", NULL, NULL, NULL, NULL, NULL,
+  "Requests that began on a decode node before one that had waited there for longer (--overtake)")
 X(REQUESTS, COUNTER, "baton_requests_total", "reason", reasons, NULL, NULL, NULL, "Requests that ended, by how")
 X(FAILURES, COUNTER, "baton_request_failures_total", "kind", failures, NULL, NULL, NULL,
   "Requests that ended with an error, by kind")

@@ -36,9 +36,9 @@ typedef struct config {
     gw_options gateway; /* what is taken over, and nothing else */
     bt_opt_list models;
     const char *prefill, *decode, *requests, *device, *link, *pace, *shape_policy, *recipe, *attention,
-        *package, *faults, *scale, *points, *shard, *price, *plot;
+        *package, *faults, *scale, *points, *shard, *price, *plot, *overtake;
     int kv_dtype, weights, cost, schedule;
-    int64_t jobs, gateways, ctx_size, slots, prefill_slots, batch_rows, growth_tokens, chunk_tokens,
+    int64_t jobs, gateways, ctx_size, slots, prefill_slots, batch_rows, growth_tokens, waiting, chunk_tokens,
         min_overlap, share_tokens, short_tokens, request_us, token_us, heartbeat_ms, drain_ms, connections;
     uint64_t kv_memory_bytes, swap_memory_bytes, window_bytes;
     double slo_share;
@@ -116,6 +116,8 @@ static const bt_opt opts[] = {
     {.of = &bt_serving_opts, .group = "Nodes", .name = "prefill-slots", BT_OPT_AT(config, prefill_slots)},
     {.of = &bt_serving_opts, .group = "Nodes", .name = "batch-rows", BT_OPT_AT(config, batch_rows)},
     {.of = &bt_serving_opts, .group = "Nodes", .name = "growth-tokens", BT_OPT_AT(config, growth_tokens)},
+    {.of = &bt_serving_opts, .group = "Nodes", .name = "waiting", BT_OPT_AT(config, waiting)},
+    {.of = &bt_serving_opts, .group = "Nodes", .name = "overtake", BT_OPT_AT(config, overtake)},
     {.of = &bt_serving_opts, .group = "Nodes", .name = "chunk-tokens", BT_OPT_AT(config, chunk_tokens),
      .help =
          "prompt tokens that a decode node computes between two steps at most, or in one with --colocated"},
@@ -245,6 +247,7 @@ static void set_cluster(sim_cluster_options *o, const config *c)
     o->pf.share_tokens = (uint32_t)c->share_tokens;
     o->pf.short_tokens = (uint32_t)c->short_tokens;
     o->dc.growth_tokens = (uint32_t)c->growth_tokens;
+    o->dc.waiting_max = (uint32_t)c->waiting;
     o->dc.window_bytes = c->window_bytes;
 }
 
@@ -325,6 +328,8 @@ static bt_err set_up(job *j, const config *c, bt_fault *fault)
     s->streams = (uint32_t)c->load.streams;
     s->connections = (uint32_t)c->connections;
     set_cluster(&s->cluster, c);
+    if (e == BT_OK)
+        e = bt_overtake_read(&s->cluster.dc.overtake_max, &s->cluster.dc.overtake_us, c->overtake, fault);
     return e;
 }
 

@@ -344,7 +344,7 @@ bt_err pf_brain_new(pf_brain **ret, const pf_config *c, bt_fault *fault)
         bt_xfer_block_bytes(&c->hello.kv, c->block_tokens) == 0)
         return bt_fail(fault, BT_EARG, "prefill node: a limit of its configuration is zero or out of range");
     pf_brain *b = calloc(1, sizeof *b);
-    if (!b || bt_attempts_new(&b->attempts, c->slots) < 0) {
+    if (!b || bt_attempts_new(&b->attempts, c->slots, 0) < 0) {
         free(b);
         return bt_fail(fault, BT_ENOMEM, "prefill node: out of memory");
     }

@@ -82,6 +82,11 @@ static void draw_world(dice *d, sim_options *o)
     o->gw.policy = (gw_policy)of4(d, GW_POLICY_LEAST_LOAD, GW_POLICY_LEAST_LOAD, GW_POLICY_ROUND_ROBIN,
                                   GW_POLICY_PREFIX);
     o->gw.lease_ms = of4(d, 10000, 10000, 5000, 3000);
+    /* by the seed, so that worlds of old seeds stay what they were */
+    static const uint32_t waiting[] = {256, 256, 4, 1, 0}, overtake[] = {32, 4, 1, 0};
+    o->dc.waiting_max = waiting[o->seed % 5];
+    o->dc.overtake_max = overtake[o->seed % 4];
+    o->dc.overtake_us = o->seed % 3 ? 2 * SECOND : SECOND / 20;
     draw_faults(d, o);
     if (o->rules > 1)
         o->accept_us = INT64_MAX / 2; /* a request that has tokens waits for nodes of its class */
@@ -355,13 +360,15 @@ void plan_say_world(FILE *out, const plan *p)
             "gateways=%u prefills=%u decodes=%u slots=%u ctx=%u prefill_pages=%u decode_pages=%u "
             "page_tokens=%u growth=%u swap=%u can_prefill=%d mixes=%d "
             "local_below=%u prefixes=%u queue=%u window=%llu blocked=%.2f inbox=%u late_us=%lld lease_ms=%u "
-            "rules=%u forge=%.2f load_us=%lld share=%u short=%u salts=%u keys=%u twins=%s\n",
+            "rules=%u forge=%.2f load_us=%lld share=%u short=%u salts=%u keys=%u twins=%s waiting=%u "
+            "overtake=%u,%lld us\n",
             o->gateways, o->prefills, o->decodes, o->slots, o->ctx_tokens, o->pages_total, o->decode_pages,
             o->page_tokens, o->growth_tokens, o->swap_pages, o->can_prefill, o->mixes, o->local_below_tokens,
             o->prefixes, o->queue_max, (unsigned long long)o->window_bytes, o->blocked_ratio, o->inbox_max,
             (long long)o->late_us, o->gw.lease_ms, o->rules, o->forge_ratio, (long long)o->load_us,
             o->pf.share_tokens, o->pf.short_tokens, o->salts, o->keys,
-            o->twins ? plan_role_name(o->twins) : "none");
+            o->twins ? plan_role_name(o->twins) : "none", o->dc.waiting_max, o->dc.overtake_max,
+            (long long)o->dc.overtake_us);
     fprintf(out,
             "messages: drop=%.3f repeat=%.3f reorder=%.3f corrupt=%.3f; blocks: drop=%.3f repeat=%.3f "
             "reorder=%.3f corrupt=%.3f; slow=%.3f by %lld us; "

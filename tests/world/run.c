@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SECOND = 1000000, ANSWERED_US = 150 * SECOND, IDLE_US = 10 * SECOND, PROBES = 3 };
+enum { SECOND = 1000000, ANSWERED_US = 120 * SECOND, IDLE_US = 10 * SECOND, PROBES = 3 };
 
 typedef struct moment {
     int64_t at_us;

@@ -1,11 +1,11 @@
 /* What must hold in every world, whatever the network and the processes do. After each step of a process: its
  * tables are within their limits, and no bulk link has more bytes of blocks under way than the decode node
- * granted. Ten times a second of virtual time: every attempt that a node holds belongs to a request that
- * lives, or to one that ended no longer ago than it takes to hear of it; no request is silent for longer than
- * its deadlines allow, and none stays on a dead node whose end was told. At a failed request: it was
- * legitimate, for no pair was whole for long enough.
- * Pages are checked where they are moved (sim_decode.c, sim_prefill.c), tokens where they are given to
- * clients (sim_clients.c). */
+ * granted. When a reservation begins: none that waits longer was passed too often or too late. Ten times a
+ * second of virtual time: every attempt that a node holds belongs to a request that lives, or to one that
+ * ended no longer ago than it takes to hear of it; no request is silent for longer than its deadlines allow,
+ * and none stays on a dead node whose end was told. At a failed request: it was legitimate, for no pair was
+ * whole for long enough. Pages are checked where they are moved (sim_decode.c, sim_prefill.c), tokens where
+ * they are given to clients (sim_clients.c). */
 #include "decode-node/brain/brain_inner.h"
 #include "gateway/brain/state.h"
 #include "prefill-node/brain/brain_inner.h"
@@ -135,11 +135,48 @@ static sim_client *client_of(sim_world *w, const bt_request_ref *ref)
     return ref->number >= 1 && ref->number <= w->clients_len ? &w->clients[ref->number - 1] : NULL;
 }
 
+static sim_turn *turn_of(sim_world *w, uint32_t node, const bt_request_ref *ref)
+{
+    sim_client *c = client_of(w, ref);
+    sim_turn *t = c ? &c->turns[node] : NULL;
+    return t && t->life == w->processes[node].life && t->attempt == ref->attempt ? t : NULL;
+}
+
+static void note_turn(sim_world *w, uint32_t node, const bt_msg *m)
+{
+    sim_client *c = client_of(w, &m->ref);
+    sim_turn *t = c ? &c->turns[node] : NULL;
+    if (!t || (t->life == w->processes[node].life && t->attempt >= m->ref.attempt)) return;
+    *t = (sim_turn){.life = w->processes[node].life, .came = ++w->came, .at_us = w->now_us,
+                    .attempt = m->ref.attempt, .has_tokens = m->u.reserve.generated_len > 0};
+}
+
+/* The attempt of ref begins on a decode node: all that wait there since before it are passed. */
+static void check_turns(sim_world *w, uint32_t node, const bt_request_ref *ref)
+{
+    const dc_brain *d = w->processes[node].dc;
+    sim_turn *t = turn_of(w, node, ref);
+    if (!d || !t || t->has_begun) return;
+    t->has_begun = true;
+    for (int64_t at = bt_order_first(&d->line, 0); at >= 0; at = bt_order_next(&d->line, at)) {
+        const bt_request_ref *other = &d->attempts.all[at].ref;
+        sim_turn *o = turn_of(w, node, other);
+        if (!o || o->came > t->came || (t->has_tokens && !o->has_tokens)) continue;
+        if (o->has_tokens || ++o->passed > d->cfg.overtake_max || w->now_us - o->at_us >= d->cfg.overtake_us)
+            sim_broken(w,
+                       "node %u begins attempt %llu.%u before %llu.%u, which waits for %.3f s and was passed "
+                       "%u times",
+                       node, (unsigned long long)ref->number, ref->attempt, (unsigned long long)other->number,
+                       other->attempt, (double)(w->now_us - o->at_us) / 1e6, o->passed);
+    }
+}
+
 void sim_check_told(sim_world *w, uint32_t to, const bt_msg *m)
 {
     if (w->o.is_bare) return;
     sim_client *c = m->type == BT_MSG_RESERVE || m->type == BT_MSG_PREFILL ? client_of(w, &m->ref) : NULL;
     if (!c) return;
+    if (m->type == BT_MSG_RESERVE) note_turn(w, to, m);
     if (c->told_life[to] == w->processes[to].life && c->told[to] > m->ref.attempt) return;
     c->told_life[to] = w->processes[to].life;
     c->told[to] = m->ref.attempt;
@@ -150,6 +187,7 @@ void sim_check_said(sim_world *w, uint32_t from, const bt_msg *m)
     const sim_client *c =
         m->type == BT_MSG_RESERVED || m->type == BT_MSG_PREFILL_ACCEPTED ? client_of(w, &m->ref) : NULL;
     sim_process *p = &w->processes[from];
+    if (m->type == BT_MSG_RESERVED && !w->o.is_bare) check_turns(w, from, &m->ref);
     if (m->type == BT_MSG_ROLE_ANSWER && m->u.role_answer.code == BT_OK && m->u.role_answer.role != p->role)
         p->promised = m->u.role_answer.role;
     if (!c || c->told_life[from] != w->processes[from].life || c->told[from] <= m->ref.attempt) return;

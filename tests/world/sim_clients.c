@@ -216,9 +216,10 @@ static bt_err note_nodes(const sim_world *w, sim_client *c)
 {
     c->told = calloc(w->processes_len, sizeof *c->told);
     c->told_life = calloc(w->processes_len, sizeof *c->told_life);
+    c->turns = calloc(w->processes_len, sizeof *c->turns);
     c->aborted = calloc(w->processes_len, sizeof *c->aborted);
     c->aborted_us = calloc(w->processes_len, sizeof *c->aborted_us);
-    return c->told && c->told_life && c->aborted && c->aborted_us ? BT_OK : BT_ENOMEM;
+    return c->told && c->told_life && c->turns && c->aborted && c->aborted_us ? BT_OK : BT_ENOMEM;
 }
 
 uint64_t sim_world_submit(sim_world *w, uint32_t prompt_tokens, uint32_t max_tokens)

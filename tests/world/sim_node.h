@@ -59,6 +59,12 @@ typedef struct sim_answer {
     uint32_t len;
     bt_finish reason;
 } sim_answer; /* what engines of one rule say */
+typedef struct sim_turn {
+    uint64_t life, came; /* of the node; how many RESERVEs of new attempts came to nodes before */
+    int64_t at_us;
+    uint32_t attempt, passed;
+    bool has_tokens, has_begun;
+} sim_turn; /* of the highest attempt that a decode node was asked to reserve for */
 typedef struct sim_client {
     sim_request r;
     int32_t *ids;
@@ -72,8 +78,9 @@ typedef struct sim_client {
     int64_t *aborted_us; /* [processes] */
     uint32_t *told;
     uint64_t *told_life;            /* [processes] the highest attempt that a node was told of, in which life of it */
+    sim_turn *turns;                /* [processes] */
     uint64_t cost;                  /* of its tokens, as its gateway counts them */
-    bool had_turn;                  /* before this step of its gateway */
+    bool had_turn, was_reserving;   /* before this step of its gateway */
     bool saw_first, may_be_refused; /* the queue was full, or the gateway was leaving */
     sim_answer answers[SIM_TOY_RULES];
     unsigned may; /* may: by which rules the prompt may have been computed, as far as tokens tell */
@@ -115,6 +122,7 @@ struct sim_world {
     sim_options o;
     sim_net *net;
     int64_t now_us, calm_us, look_us; /* calm: INT64_MAX while faults may come; look: when sim_check_all is next */
+    uint64_t came;                    /* see sim_turn */
     uint64_t lives, works, steps, answered, faults, undecodable;
     sim_process *processes;
     uint32_t processes_len; /* gateways, prefill nodes, decode nodes */

@@ -183,7 +183,9 @@ static bool is_looked_at(const sim_world *w) { return w->o.keys && !w->o.is_bare
 void sim_shares_given(sim_world *w, uint32_t gateway, uint64_t request)
 {
     sim_shares *s = &w->shares[gateway];
-    if (is_looked_at(w) && s->given_len < SIM_GIVEN) s->given[s->given_len++] = request;
+    /* One that a node has put into its line may go to another at once: it has held nodes all the time. */
+    if (is_looked_at(w) && s->given_len < SIM_GIVEN && !client_of(w, request)->was_reserving)
+        s->given[s->given_len++] = request;
 }
 
 void sim_shares_failed(sim_world *w, uint32_t gateway, uint64_t request, gw_fail_kind kind)
@@ -215,7 +217,9 @@ void sim_shares_step(sim_world *w, uint32_t gateway)
     if (s->gave_way && !s->given_len) check_gave_way(w, p->gw, &n, s->gave_way);
     for (uint32_t i = 0; i < p->gw->requests_used; i++) {
         const gw_request *r = &p->gw->requests[i];
-        if (r->state != GW_NONE && r->state != GW_DEAD) client_of(w, r->number)->had_turn = r->has_had_turn;
+        if (r->state == GW_NONE || r->state == GW_DEAD) continue;
+        client_of(w, r->number)->had_turn = r->has_had_turn;
+        client_of(w, r->number)->was_reserving = r->state == GW_RESERVING;
     }
     s->given_len = 0;
     s->refused = s->gave_way = 0;

@@ -260,6 +260,7 @@ void sim_world_free(sim_world *w)
         free(w->clients[i].aborted_us);
         free(w->clients[i].told);
         free(w->clients[i].told_life);
+        free(w->clients[i].turns);
     }
     sim_net_free(w->net);
     bt_msg_buf_done(&w->buf);

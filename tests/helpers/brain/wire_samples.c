@@ -13,7 +13,7 @@ const bt_msg_type wire_samples_types[] = {
     BT_MSG_ABORT,       BT_MSG_ABORT_ACK,    BT_MSG_RENEW,        BT_MSG_TOKENS,
     BT_MSG_TOKENS_ACK,  BT_MSG_FINISHED,     BT_MSG_FINISHED_ACK, BT_MSG_COMMIT,
     BT_MSG_COMMITTED,   BT_MSG_MISSING,      BT_MSG_CREDIT,       BT_MSG_TRANSFER_REFUSED,
-    (bt_msg_type)0,
+    BT_MSG_WAITS,       (bt_msg_type)0,
 };
 
 static const int32_t sample_ids[] = {0, 1, 127, 128, 49151, INT32_MAX};
@@ -35,6 +35,7 @@ static void fill_load(bt_load *l)
     l->slots_total = UINT32_MAX;
     l->slots_used = 1;
     l->queued = 3;
+    l->overtakes = UINT64_MAX - 1;
     l->pages_total = UINT64_MAX;
     l->pages_used = 1ull << 63;
     l->pages_cached = 5;
@@ -190,6 +191,7 @@ static void make_request(bt_msg *m)
     case BT_MSG_RESERVE: make_reserve(&m->u.reserve); break;
     case BT_MSG_RESERVED:
         memset(m->u.reserved.ticket.bytes, 0x7e, 16);
+        memset(m->u.reserved.prefill.bytes, 0x7d, 16);
         fill_name(m->u.reserved.kv_endpoint, sizeof m->u.reserved.kv_endpoint);
         m->u.reserved.covered_tokens = 1 << 20;
         break;

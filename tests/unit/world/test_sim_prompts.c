@@ -202,6 +202,7 @@ static dc_brain *decode_new(bt_prompt_by by)
     c.page_tokens = PAGE;
     c.prompts = by;
     c.growth_tokens = 16;
+    c.waiting_max = 0; /* a prompt for which there is no room is refused */
     c.can_prefill = true;
     c.hello.ctx_tokens = 2 * PROMPT_MAX;
     c.hello.kv = (bt_kv_shape){1, 1, 2, BT_KV_F16};

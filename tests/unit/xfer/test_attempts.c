@@ -39,7 +39,7 @@ static void gives_the_lowest_free_slot_and_record_until_there_is_none(void **sta
 {
     (void)state;
     bt_attempts t;
-    assert_int_equal(bt_attempts_new(&t, SLOTS), BT_OK);
+    assert_int_equal(bt_attempts_new(&t, SLOTS, 0), BT_OK);
     bt_attempt *a[SLOTS];
     for (uint32_t i = 0; i < SLOTS; i++) {
         a[i] = begin(&t, i + 1, 1);
@@ -61,7 +61,7 @@ static void has_more_records_than_slots_for_what_is_reported(void **state)
 {
     (void)state;
     bt_attempts t;
-    assert_int_equal(bt_attempts_new(&t, SLOTS), BT_OK);
+    assert_int_equal(bt_attempts_new(&t, SLOTS, 0), BT_OK);
     for (uint32_t i = 0; i < t.len; i++) {
         bt_attempt *a = begin(&t, i + 1, 1);
         bt_attempts_leave_slot(&t, a);
@@ -80,7 +80,7 @@ static void finds_the_highest_attempt_of_a_request_and_nothing_that_is_over(void
 {
     (void)state;
     bt_attempts t;
-    assert_int_equal(bt_attempts_new(&t, SLOTS), BT_OK);
+    assert_int_equal(bt_attempts_new(&t, SLOTS, 0), BT_OK);
     bt_attempt *low = begin(&t, 5, 1), *high = begin(&t, 5, 2);
     const bt_request_ref ref = request(5, 9), other = request(6, 1);
     low->state = BT_ATTEMPT_STOPPING;
@@ -98,7 +98,7 @@ static void looks_through_what_is_here_in_order_while_it_ends(void **state)
 {
     (void)state;
     bt_attempts t;
-    assert_int_equal(bt_attempts_new(&t, SLOTS), BT_OK);
+    assert_int_equal(bt_attempts_new(&t, SLOTS, 0), BT_OK);
     assert_null(bt_attempts_next(&t, NULL));
     for (uint64_t i = 1; i <= SLOTS; i++) begin(&t, i, 1);
     uint64_t seen = 0;
@@ -118,7 +118,7 @@ static void keeps_what_is_over_from_being_used_again_until_it_is_cleared(void **
 {
     (void)state;
     bt_attempts t;
-    assert_int_equal(bt_attempts_new(&t, SLOTS), BT_OK);
+    assert_int_equal(bt_attempts_new(&t, SLOTS, 0), BT_OK);
     bt_attempt *a = begin(&t, 1, 1), *b = begin(&t, 2, 1);
     end(&t, a);
     assert_ptr_not_equal(bt_attempts_unused(&t), a);
@@ -139,7 +139,7 @@ static void an_abort_stops_the_attempt_and_every_lower_one_and_no_higher(void **
 {
     (void)state;
     bt_attempts t;
-    assert_int_equal(bt_attempts_new(&t, SLOTS), BT_OK);
+    assert_int_equal(bt_attempts_new(&t, SLOTS, 0), BT_OK);
     const bt_request_ref r1 = request(1, 1), r2 = request(1, 2), r3 = request(1, 3), unknown = request(2, 4);
     bt_attempt *a = begin(&t, 1, 2);
     assert_null(bt_attempts_abort(&t, &r1));
@@ -157,7 +157,7 @@ static void only_leases_of_wanted_attempts_run(void **state)
 {
     (void)state;
     bt_attempts t;
-    assert_int_equal(bt_attempts_new(&t, SLOTS), BT_OK);
+    assert_int_equal(bt_attempts_new(&t, SLOTS, 0), BT_OK);
     bt_attempt *a = begin(&t, 1, 1), *b = begin(&t, 2, 1);
     bt_attempt_renew(a, 1000, 5);
     bt_attempt_renew(b, 1000, 7);
@@ -182,7 +182,7 @@ static void what_is_due_ripens_and_is_given_once_in_order_of_place(void **state)
 {
     (void)state;
     bt_attempts t;
-    assert_int_equal(bt_attempts_new(&t, SLOTS), BT_OK);
+    assert_int_equal(bt_attempts_new(&t, SLOTS, 0), BT_OK);
     assert_int_equal(bt_attempts_due_us(&t), BT_STEP_NEVER);
     bt_attempt *a[SLOTS];
     for (uint32_t i = 0; i < SLOTS; i++) {
@@ -206,7 +206,7 @@ static void what_is_touched_is_told_once(void **state)
 {
     (void)state;
     bt_attempts t;
-    assert_int_equal(bt_attempts_new(&t, SLOTS), BT_OK);
+    assert_int_equal(bt_attempts_new(&t, SLOTS, 0), BT_OK);
     bt_attempt *a = begin(&t, 1, 1);
     assert_null(bt_attempts_touched(&t));
     for (int i = 0; i < 100; i++) bt_attempts_touch(&t, a);
@@ -222,7 +222,7 @@ static void finds_what_a_look_at_all_finds(void **state)
 {
     (void)state;
     bt_attempts t;
-    assert_int_equal(bt_attempts_new(&t, 20), BT_OK);
+    assert_int_equal(bt_attempts_new(&t, 20, 0), BT_OK);
     for (uint32_t i = 0; i < 20000; i++) {
         const uint64_t r = bt_rng_u64(3, i);
         const bt_request_ref ref = {{{(uint8_t)(1 + r % 2)}}, (r >> 8) % 12, 1 + (uint32_t)(r >> 16) % 5};

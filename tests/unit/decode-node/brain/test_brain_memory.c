@@ -330,7 +330,7 @@ static void counts_growth_beside_the_prompt_and_gives_it_page_by_page(void **s)
     assert_int_equal(dc_brain_load(b).pages_used, 2);
     (void)running(b, 2, 20, 4);              /* 2 pages: 20 + 4 rows */
     reserve(b, 3, 1, 17, 16, true, NULL, 0); /* 3 pages, and 1 of the 2 free ones is counted */
-    assert_int_equal(decode_kit_said(BT_MSG_REFUSED)->u.refused.code, BT_EAGAIN);
+    assert_non_null(decode_kit_said(BT_MSG_WAITS));
     need(b, slot, 48);
     assert_int_equal(decode_kit_grew()->u.set.pages_len * PAGE, 48);
     need(b, slot, 64); /* beyond what was counted: it takes what is free */
@@ -389,9 +389,10 @@ static void lets_the_youngest_sit_out_rather_than_preempting_an_older_one(void *
     assert_null(decode_kit_did(DC_DO_STOP));
     assert_null(decode_kit_grew());
     reserve(b, 3, 1, 1, 1, true, NULL, 0);
-    assert_non_null(decode_kit_said(BT_MSG_REFUSED));
+    assert_null(decode_kit_said(BT_MSG_RESERVED)); /* every slot is taken, and a sequence waits for pages */
     ended(b, old);
     assert_int_equal(decode_kit_grew()->u.set.slot, young);
+    assert_int_equal(decode_kit_said(BT_MSG_RESERVED)->ref.number, 3);
     dc_brain_free(b);
 }
 
@@ -455,6 +456,33 @@ static void gives_up_what_can_neither_be_kept_nor_made_again(void **s)
     dc_brain_free(b);
 }
 
+/* With GROWTH counted, 17 rows take 3 of 6 pages; with DC_CAUTION times as much all. */
+static void counts_more_growth_for_a_while_after_it_has_given_up_a_sequence(void **s)
+{
+    (void)s;
+    dc_brain *b = make_with(2, 6, 0, false);
+    bt_ticket t = remote(b, 1, 32, 60, NULL, 0);
+    arrives(b, t, 1, 32, 64);
+    const uint32_t old = decode_kit_did(DC_DO_START)->u.start.slot;
+    t = remote(b, 2, 20, 20, NULL, 0);
+    arrives(b, t, 2, 20, 100);
+    const uint32_t young = decode_kit_did(DC_DO_START)->u.start.slot;
+    need(b, old, 80);
+    stopped(b, young, 20);
+    ack(b, 2, BT_MSG_FAILED);
+    ended(b, old);
+    for (uint64_t n = 3; n <= 5; n += 2) {
+        const bool is_cautious = n == 3;
+        (void)remote(b, n, 17, 6 * PAGE - 17, NULL, 0);
+        reserve(b, n + 1, 1, 1, 1, false, NULL, 0);
+        assert_true((decode_kit_said(BT_MSG_WAITS) != NULL) == is_cautious);
+        for (uint64_t k = n; k < n + 2; k++)
+            decode_kit_control(b, &(bt_msg){.type = BT_MSG_ABORT, .ref = {decode_kit_gate, k, 1}});
+        decode_kit_now += DC_CAUTION_US;
+    }
+    dc_brain_free(b);
+}
+
 static void serves_who_waits_for_pages_by_age_and_takes_no_new_reservation_before(void **s)
 {
     (void)s;
@@ -470,9 +498,10 @@ static void serves_who_waits_for_pages_by_age_and_takes_no_new_reservation_befor
     stopped(b, mid, 14);
     assert_non_null(decode_kit_grew());
     reserve(b, 4, 1, 1, 1, true, NULL, 0);
-    assert_non_null(decode_kit_said(BT_MSG_REFUSED));
+    assert_non_null(decode_kit_said(BT_MSG_WAITS));
     ended(b, old);
     assert_int_equal(decode_kit_did(DC_DO_SWAP_IN)->u.swap.slot, mid);
+    assert_int_equal(decode_kit_said(BT_MSG_RESERVED)->ref.number, 4);
     assert_int_equal(dc_brain_load(b).queued, 0);
     reserve(b, 5, 1, 1, 1, true, NULL, 0);
     assert_non_null(decode_kit_said(BT_MSG_RESERVED));
@@ -740,6 +769,7 @@ int main(void)
         cmocka_unit_test(prefills_and_replays_again_what_the_swap_store_cannot_hold),
         cmocka_unit_test(begins_a_prefill_again_where_its_whole_pages_end_that_was_preempted_in_its_middle),
         cmocka_unit_test(gives_up_what_can_neither_be_kept_nor_made_again),
+        cmocka_unit_test(counts_more_growth_for_a_while_after_it_has_given_up_a_sequence),
         cmocka_unit_test(serves_who_waits_for_pages_by_age_and_takes_no_new_reservation_before),
         cmocka_unit_test(refuses_what_no_empty_pool_takes_and_names_what_it_holds),
         cmocka_unit_test(gives_up_who_waits_for_pages_too_long),

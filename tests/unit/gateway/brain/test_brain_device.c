@@ -116,7 +116,7 @@ static void nodes_are_summed_by_role_and_over_their_lives(void **state)
     gateway_kit_die(&k, PA);
     gateway_kit_join(&k, PA_AGAIN);
     beat(&k, PA_AGAIN, 40, 0);
-    const gw_device_sum *s = gw_brain_registry(k.b)->device;
+    const gw_load_sum *s = gw_brain_registry(k.b)->sums;
     assert_int_equal(s[0].ns, 260 + 40);
     assert_int_equal(s[0].ideal_ns, 65 + 10);
     assert_int_equal(s[0].nj, 900);

@@ -35,7 +35,7 @@ static int64_t plain_due_us(const gw_brain *b)
     return due;
 }
 
-static unsigned queued, active, owed, refusing, sharing, kept;
+static unsigned queued, active, owed, refusing, sharing, kept, lined;
 
 /* The counts of shares in a round, and the sums over them. */
 static void check_shares(const gw_brain *b, const gw_shares *s, bool is_short)
@@ -69,11 +69,21 @@ static void check_shares(const gw_brain *b, const gw_shares *s, bool is_short)
                 s->ready_active == ready_active);
 }
 
+/* Requests that wait in the line of n, as they say themselves. */
+static uint32_t lined_of(const gw_brain *b, const gw_node *n)
+{
+    uint32_t n_lined = 0;
+    for (uint32_t i = 0; i < b->requests_used; i++)
+        n_lined +=
+            b->requests[i].is_in_line && bt_incarnation_equal(&b->requests[i].decode.node, &n->incarnation);
+    return n_lined;
+}
+
 static void check(const gw_brain *b)
 {
     check_shares(b, &b->shares, false);
     check_shares(b, &b->short_shares, true);
-    uint32_t in_queue = 0, in_line = 0, holders = 0, sides = 0;
+    uint32_t in_queue = 0, parked = 0, in_line = 0, holders = 0, sides = 0;
     assert_true(gw_brain_due_us(b) == plain_due_us(b));
     for (uint32_t i = 0; i < b->requests_len; i++) {
         const gw_request *r = &b->requests[i];
@@ -81,8 +91,12 @@ static void check(const gw_brain *b)
         assert_true(i < b->requests_used);
         assert_ptr_equal(gw_request_find((gw_brain *)b, r->number), r);
         in_queue += r->state == GW_QUEUED;
+        parked += r->is_in_line;
         holders += r->state != GW_QUEUED;
         for (uint32_t part = 0; part < GW_LINES; part++) in_line += bt_order_has(&b->line, part, i);
+        assert_int_equal(bt_order_has(&b->parked, GW_PARKED_LINE, i), r->is_in_line && !r->only_decode);
+        assert_int_equal(bt_order_has(&b->parked, GW_PARKED_PLACED, i), r->is_placed);
+        assert_true(!gw_request_is_parked(r) || (r->state == GW_RESERVING && !r->prefill.is_open));
         assert_int_equal(bt_order_has(&b->sides, 0, 2 * i), r->prefill.is_open);
         assert_int_equal(bt_order_has(&b->sides, 0, 2 * i + 1), r->decode.is_open);
         sides += r->prefill.is_open + r->decode.is_open;
@@ -90,15 +104,17 @@ static void check(const gw_brain *b)
     for (int64_t at = bt_order_first(&b->sides, 0); at >= 0; at = bt_order_next(&b->sides, at)) sides--;
     assert_int_equal(sides, 0);
     assert_int_equal(in_queue, b->queued);
+    assert_int_equal(parked, gw_brain_in_line(b));
     assert_int_equal(in_line, b->queued);
     assert_int_equal(holders, b->active);
     uint64_t slots[2] = {0, 0};
     for (uint32_t i = 0; i < b->registry.cap; i++) {
         const gw_node *n = &b->registry.nodes[i];
         const bool is_ready = n->in_use && n->state == GW_NODE_READY;
-        const uint32_t set = n->in_use ? gw_registry_set(n->shape - 1, n->hello.role) : 0;
+        const uint32_t set =
+            n->in_use ? gw_registry_open_set(n->shape - 1, n->hello.role, gw_node_open(n)) : 0;
         const bool is_open =
-            is_ready && n->attempts < n->load.slots_total && n->refuses_until_us <= b->now_us;
+            is_ready && n->attempts < n->load.slots_total + n->lined && n->refuses_until_us <= b->now_us;
         if (is_ready) slots[n->hello.role == BT_ROLE_DECODE] += n->load.slots_total;
         const bool takes_long = is_open && n->long_attempts + n->hello.short_slots < n->load.slots_total;
         const bool takes_short = is_open && n->hello.role == BT_ROLE_PREFILL;
@@ -109,6 +125,8 @@ static void check(const gw_brain *b)
         kept += takes_short && !takes_long;
         if (n->in_use) assert_ptr_equal(gw_registry_find(&b->registry, &n->incarnation), n);
         refusing += n->in_use && n->refuses_until_us > b->now_us;
+        lined += n->in_use && n->lined > 0;
+        if (n->in_use) assert_int_equal(n->lined, lined_of(b, n));
     }
     assert_true(slots[0] == b->registry.slots[0] && slots[1] == b->registry.slots[1]);
     queued += b->queued;
@@ -143,6 +161,7 @@ static void what_is_due_and_who_may_be_chosen_is_what_a_look_at_everything_finds
         o.decode_pages = 9;
         o.pages_total = 9;
         o.pf.short_tokens = seed % 2 ? 60 : 0;
+        o.dc.waiting_max = 1;
         assert_int_equal(sim_world_new(&w, &o), BT_OK);
         for (int i = 0; i < SLICES && !sim_world_error(w); i++) {
             if (sim_world_draw(w) % 8 == 0)
@@ -156,7 +175,7 @@ static void what_is_due_and_who_may_be_chosen_is_what_a_look_at_everything_finds
         sim_world_free(w);
     }
     assert_true(queued > SEEDS && active > SEEDS && owed > SEEDS && refusing > SEEDS && sharing > SEEDS &&
-                kept > SEEDS / 2); /* all of it happened */
+                kept > SEEDS / 2 && lined > SEEDS); /* all of it happened */
 }
 
 static bt_incarnation numbered(uint8_t first, uint32_t n)
