@@ -22,10 +22,12 @@ bt_err gw_registry_init(gw_registry *ret, uint32_t cap, const uint8_t model_id[1
         bt_order_init(&r.idle, cap, 2) < 0 || bt_order_init(&r.due, cap, 2) < 0 ||
         bt_order_init(&r.refusing, cap, 1) < 0 || bt_order_init(&r.kin, cap, groups) < 0 ||
         bt_order_init(&r.there, cap, groups) < 0 || bt_order_init(&r.by_load, cap, GW_OPENS * groups) < 0 ||
-        bt_order_init(&r.by_turn, cap, GW_OPENS * groups) < 0 || bt_order_init(&r.short_by_load, cap, GW_OPENS * groups) < 0 ||
-        bt_order_init(&r.short_by_turn, cap, GW_OPENS * groups) < 0 || bt_order_init(&r.by_short, cap, 1) < 0 ||
-        bt_order_init(&r.least, cap, 2) < 0 || bt_order_init(&r.known, cap, 1) < 0 ||
-        bt_order_init(&r.locals, cap, 1) < 0 || bt_order_init(&r.had, GW_REGISTRY_HAD * cap, 1) < 0) {
+        bt_order_init(&r.by_turn, cap, GW_OPENS * groups) < 0 ||
+        bt_order_init(&r.short_by_load, cap, GW_OPENS * groups) < 0 ||
+        bt_order_init(&r.short_by_turn, cap, GW_OPENS * groups) < 0 ||
+        bt_order_init(&r.by_short, cap, 1) < 0 || bt_order_init(&r.least, cap, 2) < 0 ||
+        bt_order_init(&r.known, cap, 1) < 0 || bt_order_init(&r.locals, cap, 1) < 0 ||
+        bt_order_init(&r.had, GW_REGISTRY_HAD * cap, 1) < 0) {
         gw_registry_done(&r);
         return BT_ENOMEM;
     }

@@ -92,21 +92,21 @@ typedef struct gw_registry {
     int64_t suspect_us, gone_us, cut_us, forget_us;
     uint8_t model_id[16];
     gw_shape *shapes;
-    uint32_t shapes_len;     /* places that were ever taken */
-    gw_load_sum sums[2];     /* by role is decode */
-    uint64_t slots[2];       /* of READY nodes, by role is decode */
-    uint32_t ready[2];       /* READY nodes with slots, likewise */
-    gw_lately given[2];      /* the sums of all nodes, likewise */
-    int64_t span;            /* of gw_registry_pass */
-    uint64_t changes;        /* how often anything changed on which a choice of nodes depends */
-    bt_order who, names;     /* in use, by incarnation; by name */
-    bt_order had;            /* names that nodes have had since the gateway began, by name */
-    uint32_t had_len;        /* GW_REGISTRY_HAD times cap at most */
-    bt_order idle;           /* GW_IDLE_FREE: free places; GW_IDLE_GONE: GONE without attempts, by when it was heard */
-    bt_order due;            /* GW_DUE: by gw_registry_due_us or heartbeat_due_us; GW_RIPE: see gw_registry_ripen */
-    bt_order refusing;       /* by the end of it */
-    bt_order kin;            /* by role and shape: not GONE */
-    bt_order there;          /* by role and shape: READY and SUSPECT, the one that holds the longest sequence first */
+    uint32_t shapes_len; /* places that were ever taken */
+    gw_load_sum sums[2]; /* by role is decode */
+    uint64_t slots[2];   /* of READY nodes, by role is decode */
+    uint32_t ready[2];   /* READY nodes with slots, likewise */
+    gw_lately given[2];  /* the sums of all nodes, likewise */
+    int64_t span;        /* of gw_registry_pass */
+    uint64_t changes;    /* how often anything changed on which a choice of nodes depends */
+    bt_order who, names; /* in use, by incarnation; by name */
+    bt_order had;        /* names that nodes have had since the gateway began, by name */
+    uint32_t had_len;    /* GW_REGISTRY_HAD times cap at most */
+    bt_order idle;       /* GW_IDLE_FREE: free places; GW_IDLE_GONE: GONE without attempts, by when it was heard */
+    bt_order due;        /* GW_DUE: by gw_registry_due_us or heartbeat_due_us; GW_RIPE: see gw_registry_ripen */
+    bt_order refusing;   /* by the end of it */
+    bt_order kin;        /* by role and shape: not GONE */
+    bt_order there;      /* by role and shape: READY and SUSPECT, the one that holds the longest sequence first */
     bt_order by_load, by_turn; /* by gw_registry_open_set: READY with a slot free for any prompt, in a policy's
                                 * order (route.h) */
     bt_order short_by_load, short_by_turn; /* the same of prefill nodes with a slot free for a short prompt */

@@ -128,10 +128,10 @@ void gw_registry_changed(gw_registry *r, gw_node *n)
 {
     const uint32_t at = place_of(r, n);
     if (!n->in_use) n->refuses = false;
-    const uint64_t seen[4] = {
-        (uint64_t)n->attempts << 32 | n->load.slots_total,
-        (uint64_t)n->lined << 8 | (uint64_t)n->state << 2 | (uint64_t)n->refuses << 1 | n->in_use, n->turn,
-        n->long_attempts};
+    const uint64_t seen[4] = {(uint64_t)n->attempts << 32 | n->load.slots_total,
+                              (uint64_t)n->lined << 8 | (uint64_t)n->state << 2 | (uint64_t)n->refuses << 1 |
+                                  n->in_use,
+                              n->turn, n->long_attempts};
     put_due(r, n, at);
     if (memcmp(seen, n->seen, sizeof seen) == 0) return;
     memcpy(n->seen, seen, sizeof seen);
