@@ -8,7 +8,7 @@
 
 /* Choices whose best value depends on the core, not only on its instruction set. A table has a row of choices for each
  * core that has a name here; cpuid says which core this is. A choice that nobody has measured on a core is 0 in its
- * row, and a trial at start makes it (cores_trial.h). No choice changes a bit of any result. */
+ * row, and a trial makes it when kernels are first selected (cores_trial.h). No choice changes a bit of any result. */
 typedef struct bt_cores_choice {
     uint32_t ahead;     /* products of few rows fetch each panel so many bytes ahead of its use; a multiple of 64 */
     uint32_t copy_rows; /* from so many rows on, AVX2's integer product first copies the weights; at least 2 */

@@ -87,12 +87,14 @@ static const bt_kernels *best(void)
     return k;
 }
 
+/* The last row, which reads no core's choice. */
+static bool is_ref(const bt_kernels *k) { return k == &bt_kernels_table[bt_kernels_table_len - 1]; }
+
 static void use_core(const bt_cores_row *row)
 {
     const bt_kernels *k = best();
-    const bool is_ref = k == &bt_kernels_table[bt_kernels_table_len - 1]; /* ref reads no choice */
     const bt_cores_trial none = {0}, trial = {k->matmul8, k->int_prepare, k->int_matmul};
-    bt_cores_use(row, is_ref ? &none : &trial);
+    bt_cores_use(row, is_ref(k) ? &none : &trial);
 }
 
 static void use_core_here(void)
@@ -114,18 +116,19 @@ bool bt_kernels_use_core(const char *name)
 
 const bt_kernels *bt_kernels_select(const char *isa)
 {
-    pthread_once(&core_once, use_core_here);
     if (!isa) isa = "auto";
     const bool any = !strcmp(isa, "auto");
     for (size_t i = 0; i < bt_kernels_table_len; i++) {
         const bt_kernels *k = &bt_kernels_table[i];
-        if ((any || !strcmp(isa, k->isa)) && k->usable()) return k;
+        if ((!any && strcmp(isa, k->isa) != 0) || !k->usable()) continue;
+        if (!is_ref(k)) pthread_once(&core_once, use_core_here);
+        return k;
     }
     return NULL;
 }
 
 const char *bt_kernels_warning(void)
 {
-    if (strcmp(bt_kernels_select(NULL)->isa, "ref") != 0) return NULL;
+    if (!is_ref(best())) return NULL;
     return "no fast kernels for this machine: the plain ones (ref) compute, the same bits many times slower";
 }

@@ -246,9 +246,9 @@ extern const size_t bt_kernels_list_len;
 /* The row named by isa, or the best usable row if isa is NULL or "auto". NULL: no row has this name, or this machine
  * cannot run it. Any thread. Rows share the kernels that their instruction sets do not change. */
 const bt_kernels *bt_kernels_select(const char *isa);
-/* Uses the choices of the named core (cores.h) instead of those of this machine's core, which the first call of
- * bt_kernels_select makes; "auto": this machine's again. For tests and measurements, while no thread computes. false:
- * no core has this name. */
+/* Uses the choices of the named core (cores.h) instead of those of this machine's core, which the first
+ * bt_kernels_select of a row but ref makes; "auto": this machine's again. For tests and measurements, while no thread
+ * computes. false: no core has this name. */
 bool bt_kernels_use_core(const char *name);
 /* A warning for people if this machine can run no row but ref, else NULL. Every program that computes prints it at its
  * start. */

@@ -29,6 +29,7 @@ bt_err bt_compile_sketch(bt_pkg **ret, const bt_model *m, const bt_compile_optio
     bt_compile_options quiet = *options;
     quiet.progress = NULL;
     quiet.donors = 0;
+    quiet.isa = "ref"; /* a sketch computes nothing, so no kernels are tried out for it */
     bt_err e = bt_compile_begin(&j, m, &quiet, NULL, fault);
     if (e == BT_OK) {
         j->is_sketch = true;

@@ -1,5 +1,20 @@
 /* The dispatch table: what it promises to those who choose from it. */
+#include "kernels/cores.h"
 #include "variants.h"
+
+/* Which takes milliseconds. The first test, because a core is tried once in a process. */
+static void no_core_is_tried_for_a_warning_or_for_the_plain_row(void **state)
+{
+    (void)state;
+    enum { NEVER_CHOSEN = 12345 };
+    bt_cores_now.copy_rows = NEVER_CHOSEN;
+    (void)bt_kernels_warning();
+    assert_ptr_equal(bt_kernels_select("ref"), ref_kernels());
+    assert_int_equal(bt_cores_now.copy_rows, NEVER_CHOSEN);
+    const bool is_tried = bt_kernels_select(NULL) != ref_kernels();
+    assert_int_equal(bt_cores_now.copy_rows != NEVER_CHOSEN, is_tried);
+    bt_cores_now.copy_rows = is_tried ? bt_cores_now.copy_rows : 0;
+}
 
 static void auto_takes_the_first_usable_row(void **state)
 {
@@ -38,6 +53,7 @@ static void only_a_machine_with_nothing_but_ref_is_warned(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_core_is_tried_for_a_warning_or_for_the_plain_row),
         cmocka_unit_test(auto_takes_the_first_usable_row),
         cmocka_unit_test(a_row_is_found_by_name_only_where_it_can_run),
         cmocka_unit_test(ref_is_last_and_always_usable),
