@@ -26,7 +26,8 @@
  * computed since a long prompt began as tokens of its own: it loses at most half of the tokens. A short prompt that has
  * no fewer tokens than the long one has left waits for its end. All other turns are by arrival, so prompts of one kind
  * run one after the other. The worker pauses at the end of a chunk (PAUSE, COMPUTE_PAUSED) and goes on later (RESUME).
- * Where every slot is held, it stays free after a short prompt for up to short_wait_us: the next one needs its slot.
+ * Where every slot is held, it stays free after a short prompt for up to short_wait_us, since the next one needs that
+ * slot; but for no longer than a 16th of the time that the long prompt has run since it went on.
  *
  * One slot in four, at least one of two or more, is kept for short prompts: HELLO names the number and short_tokens. A
  * long prompt that would take one of these is refused. What a prompt needs is counted without its kept prefix.

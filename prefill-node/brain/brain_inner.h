@@ -40,7 +40,8 @@ typedef struct pf_record {
     bool is_long;   /* it was when it came: it holds no slot kept for short ones */
     /* of pf_brain.under_way: tokens computed; those of others meanwhile; of the last PAUSE */
     uint32_t computed, lost, pause_at;
-    uint32_t lent; /* SEND_BLOCKs that the shell has not answered: it may be reading the pages */
+    int64_t went_us, ran_us; /* when it began or went on last; how long it ran then until it paused */
+    uint32_t lent;           /* SEND_BLOCKs that the shell has not answered: it may be reading the pages */
     bool ack_abort, is_failed;
     bool has_first, first_acked, done_acked;
     bt_msg_first_token first;

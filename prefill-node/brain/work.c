@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+enum { WAIT_PART = 16 };
+
 static bool begin_alike(const pf_brain *b, const pf_record *x, const pf_record *y, uint32_t tokens)
 {
     if (tokens >= x->prompt.tokens || tokens > y->prompt.tokens)
@@ -91,6 +93,7 @@ static bool start_first(pf_brain *b)
     if (n == 1 && b->cfg.short_tokens && pf_left_of(first) > b->cfg.short_tokens) {
         first->computed = first->lost = 0;
         first->pause_at = UINT32_MAX;
+        first->went_us = b->now_us;
         b->under_way = first;
     }
     start_all(b, run, n);
@@ -122,6 +125,7 @@ static bool start_between(pf_brain *b)
     if (!first && b->now_us < b->free_us) return false;
     r->in_worker = true;
     r->pause_at = UINT32_MAX;
+    r->went_us = b->now_us;
     pf_act(b, PF_DO_RESUME)->u.slot = r->a->slot;
     (void)pf_touch(b, r->a);
     return true;
@@ -165,8 +169,9 @@ int64_t pf_work_due_us(const pf_brain *b)
 static void leave_worker(pf_brain *b, pf_record *r)
 {
     r->in_worker = false;
-    if (b->under_way && r != b->under_way && b->attempts.held == b->cfg.slots)
-        b->free_us = b->now_us + b->cfg.short_wait_us;
+    if (!b->under_way || r == b->under_way || b->attempts.held < b->cfg.slots) return;
+    const int64_t most = b->under_way->ran_us / WAIT_PART;
+    b->free_us = b->now_us + (b->cfg.short_wait_us < most ? b->cfg.short_wait_us : most);
 }
 
 void pf_work_paused(pf_brain *b, const pf_event *ev)
@@ -181,6 +186,7 @@ void pf_work_paused(pf_brain *b, const pf_event *ev)
     }
     r->in_worker = false;
     r->computed = tokens - r->from_row;
+    r->ran_us = b->now_us - r->went_us;
     if (is_over) pf_attempt_settle(b, r);
 }
 

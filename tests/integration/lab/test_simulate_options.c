@@ -194,6 +194,52 @@ static void by_load_nobody_waits_behind_a_long_prompt(void **state)
     done(&turns);
 }
 
+/* The mean TTFT of prompts with at least so many tokens. */
+static double mean_from(const run *r, double tokens)
+{
+    double sum = 0, n = 0;
+    for (size_t i = 0; i < r->rows; i++)
+        if (r->row[i].prompt >= tokens) sum += r->row[i].ttft, n++;
+    return sum / n;
+}
+
+static void short_prompts_wait_for_a_chunk_and_not_for_all_long_ones(void **state)
+{
+    (void)state;
+    int requests[42][3];
+    for (int i = 0; i < 42; i++) {
+        const bool is_long = i < 6;
+        memcpy(requests[i], (const int[]){is_long ? 0 : 20 * i, is_long ? 8000 : 30, 4}, sizeof requests[i]);
+    }
+#define BEHIND(n, device, how, value) \
+    trace_of("behind.jsonl", requests, n), "--prefill", device, "--decode", "1:a100", "--jitter", "0", \
+        "--shape-policy", "chunk:1024+tail", how, value
+    run before = RUN(BEHIND(42, "1:a100", "--short-tokens", "0")),
+        now = RUN(BEHIND(42, "1:a100", "--short-tokens", "2048"));
+    assert_int_equal(count(&now, "completed"), 42);
+    assert_true(p50(&now, "ttft_ms") < p50(&before, "ttft_ms") / 10);
+    assert_true(mean_from(&now, 8000) < 1.15 * mean_from(&before, 8000));
+    run equal = RUN(BEHIND(6, "1:a100", "--short-tokens", "0")),
+        equal_now = RUN(BEHIND(6, "1:a100", "--short-tokens", "2048"));
+    assert_true(fabs(mean_from(&equal_now, 8000) / mean_from(&equal, 8000) - 1) < 0.02);
+    /* chunks of the long ones that are under way end first */
+    run ooo = RUN(BEHIND(9, "1:hexagon-v75", "--schedule", "ooo")),
+        ooo_before = RUN(BEHIND(9, "1:hexagon-v75", "--schedule", "ooo"), "--short-tokens", "0");
+    assert_int_equal(count(&ooo, "completed"), 9);
+    double first = 0, first_before = 0; /* of a short one, in order of ends */
+    for (size_t i = 9; i-- > 0;) {
+        if (ooo.row[i].prompt < 1000) first = ooo.row[i].ttft;
+        if (ooo_before.row[i].prompt < 1000) first_before = ooo_before.row[i].ttft;
+    }
+    assert_true(first < first_before / 4);
+    done(&ooo_before);
+    done(&before);
+    done(&now);
+    done(&equal);
+    done(&equal_now);
+    done(&ooo);
+}
+
 /* A request alone passes the gateway once to get in, and each message of a node costs a token's time. */
 static void the_gateway_s_time_for_a_request_is_that_of_its_option(void **state)
 {
@@ -583,6 +629,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(a_policy_decides_which_nodes_have_the_requests, spawn_teardown),
         cmocka_unit_test_teardown(by_load_nobody_waits_behind_a_long_prompt, spawn_teardown),
+        cmocka_unit_test_teardown(short_prompts_wait_for_a_chunk_and_not_for_all_long_ones, spawn_teardown),
         cmocka_unit_test_teardown(the_gateway_s_time_for_a_request_is_that_of_its_option, spawn_teardown),
         cmocka_unit_test_teardown(a_thread_takes_requests_one_after_the_other, spawn_teardown),
         cmocka_unit_test_teardown(a_full_queue_refuses_the_rest, spawn_teardown),

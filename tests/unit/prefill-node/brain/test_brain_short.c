@@ -215,6 +215,7 @@ static void where_every_slot_is_held_the_worker_waits_for_the_next_short_prompt(
     pf_brain *b = make_with(2, 0);
     assert_true(give(b, 1, LONG));
     assert_true(give(b, 2, 20));
+    now += 80000;
     paused(b, 0, CHUNK);
     expect_compute(1, false);
     stopped(b, 1);
@@ -230,6 +231,11 @@ static void where_every_slot_is_held_the_worker_waits_for_the_next_short_prompt(
     now++;
     step(b, &(pf_event){.type = PF_EV_TICK});
     expect_resume(0);
+    assert_true(give(b, 4, 20));
+    now += 32000;
+    paused(b, 0, 2 * CHUNK);
+    stopped(b, 1);
+    assert_true(pf_brain_due_us(b) == now + 2000); /* a 16th of what the long one ran */
     assert_true(pf_brain_is_sound(b));
     pf_brain_free(b);
 }
