@@ -126,6 +126,7 @@ typedef struct sim_prompt {
     bool is_whole;               /* its rows leave only when all are computed */
     bool may_pause;
     uint32_t pause_at; /* tokens */
+    size_t last;       /* of a node with a schedule: chunks that end before it pauses */
     sim_line line;     /* of a node with a schedule */
 } sim_prompt;
 

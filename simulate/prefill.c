@@ -154,6 +154,15 @@ static void resume(sim_cluster *c, sim_member *m, uint32_t slot)
     begin_rest(c, m, slot, false);
 }
 
+/* Under a schedule chunks that have stored a layer by now are under way, and end first. */
+static void ask_pause(const sim_cluster *c, sim_prompt *p, uint32_t tokens)
+{
+    const sim_line *l = &p->line;
+    p->pause_at = tokens;
+    p->last = l->at;
+    while (p->last < l->len && p->line_ns + (int64_t)l->chunk[p->last].first_ns <= c->now_ns) p->last++;
+}
+
 /* A cancelled prompt lets go at the end of a layer. */
 static void cancel(sim_cluster *c, sim_member *m, uint32_t slot)
 {
@@ -215,7 +224,7 @@ static void carry_out(sim_cluster *c, sim_member *m, const pf_action *a, pf_even
         next[(*len)++] = (pf_event){.type = PF_EV_BLOCK_SENT, .u.block = a->u.block};
         break;
     case PF_DO_COMPUTE: compute(c, m, a); break;
-    case PF_DO_PAUSE: m->prompts[a->u.pause.slot].pause_at = a->u.pause.tokens; break;
+    case PF_DO_PAUSE: ask_pause(c, &m->prompts[a->u.pause.slot], a->u.pause.tokens); break;
     case PF_DO_RESUME: resume(c, m, a->u.slot); break;
     case PF_DO_CANCEL: cancel(c, m, a->u.slot); break;
     case PF_DO_LINK:
@@ -307,13 +316,10 @@ void sim_cluster_prefill_layer(sim_cluster *c, sim_member *m, const sim_event *e
     if (tell_layer(c, m, e->slot, e->from)) post_layer(c, m, e->slot, e->from + 1);
 }
 
-/* At the end of a chunk that is not the last. Under a schedule chunks that have stored a layer end first. */
-static bool pauses(const sim_cluster *c, const sim_member *m, const sim_prompt *p)
+/* At the end of a chunk that is not the last. */
+static bool pauses(const sim_member *m, const sim_prompt *p)
 {
-    const sim_line *l = &p->line;
-    const bool is_under_way =
-        m->group->cost->play && p->line_ns + (int64_t)l->chunk[l->at].first_ns <= c->now_ns;
-    return p->may_pause && p->begin >= p->pause_at && !is_under_way;
+    return p->may_pause && p->begin >= p->pause_at && (!m->group->cost->play || p->line.at >= p->last);
 }
 
 static void pause(sim_cluster *c, sim_member *m, uint32_t slot)
@@ -338,7 +344,7 @@ void sim_cluster_prefill_chunk(sim_cluster *c, sim_member *m, const sim_event *e
     p->valid = 0;
     if (is_last && c->now_ns < p->end_ns) post_chunk(c, m, e->slot, p->end_ns); /* the output matrix */
     else if (is_last) end_prompt(c, m, e->slot);
-    else if (pauses(c, m, p)) pause(c, m, e->slot);
+    else if (pauses(m, p)) pause(c, m, e->slot);
     else begin_chunk(c, m, e->slot, false);
 }
 
