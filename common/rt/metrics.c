@@ -13,7 +13,9 @@
 struct bt_metrics {
     const bt_metric *table;
     size_t count;
-    size_t *first; /* of each metric: its first cell */
+    struct place {
+        size_t first, values, values2; /* its first cell, and how many values its labels have */
+    } * places;                        /* of each metric */
     double *cells;
 };
 
@@ -51,7 +53,7 @@ bt_err bt_metrics_new(bt_metrics **ret, const bt_metric *table, size_t count, bt
     size_t cells = 0;
     bt_err e = BT_OK;
     bt_metrics *m = calloc(1, sizeof *m);
-    if (!m || !(m->first = calloc(count + 1, sizeof *m->first))) {
+    if (!m || !(m->places = calloc(count + 1, sizeof *m->places))) {
         e = bt_fail(fault, BT_ENOMEM, "out of memory for the metrics");
         goto out;
     }
@@ -63,8 +65,9 @@ bt_err bt_metrics_new(bt_metrics **ret, const bt_metric *table, size_t count, bt
                         table[i].name ? table[i].name : "");
             goto out;
         }
-        m->first[i] = cells;
-        cells += values_of(&table[i]) * values2_of(&table[i]) * width(&table[i]);
+        const struct place p = {cells, values_of(&table[i]), values2_of(&table[i])};
+        m->places[i] = p;
+        cells += p.values * p.values2 * width(&table[i]);
         if (cells > CELLS_MAX) {
             e = bt_fail(fault, BT_ELIMIT, "more than %d series", CELLS_MAX);
             goto out;
@@ -81,7 +84,7 @@ out:
 void bt_metrics_free(bt_metrics *m)
 {
     if (!m) return;
-    free(m->first);
+    free(m->places);
     free(m->cells);
     free(m);
 }
@@ -89,9 +92,9 @@ void bt_metrics_free(bt_metrics *m)
 static double *cell(const bt_metrics *m, size_t metric, size_t value, size_t value2)
 {
     assert(metric < m->count);
-    const bt_metric *d = &m->table[metric];
-    assert(value < values_of(d) && value2 < values2_of(d));
-    return m->cells + m->first[metric] + (value * values2_of(d) + value2) * width(d);
+    const struct place *p = &m->places[metric];
+    assert(value < p->values && value2 < p->values2);
+    return m->cells + p->first + (value * p->values2 + value2) * width(&m->table[metric]);
 }
 
 void bt_metrics_add(bt_metrics *m, size_t metric, size_t value, size_t value2, double by)
@@ -131,16 +134,30 @@ double bt_metrics_get(const bt_metrics *m, size_t metric, size_t value, size_t v
 
 static void put_escaped(bt_buf *out, const char *text, bool quotes)
 {
-    for (; *text; text++) {
-        if (*text == '\n') (void)bt_buf_str(out, "\\n");
-        else if (*text == '\\' || (quotes && *text == '"')) (void)bt_buf_fmt(out, "\\%c", *text);
-        else (void)bt_buf_byte(out, (uint8_t)*text);
+    for (;; text++) {
+        const size_t plain = strcspn(text, quotes ? "\n\\\"" : "\n\\");
+        (void)bt_buf_add(out, text, plain);
+        text += plain;
+        if (!*text) return;
+        (void)bt_buf_byte(out, '\\');
+        (void)bt_buf_byte(out, *text == '\n' ? 'n' : (uint8_t)*text);
     }
+}
+
+/* Nearly all numbers; a gateway with thousands of keys has tens of thousands. */
+static void put_whole(bt_buf *out, uint64_t v)
+{
+    char text[24];
+    size_t at = sizeof text;
+    do text[--at] = (char)('0' + v % 10);
+    while ((v /= 10) > 0);
+    (void)bt_buf_add(out, text + at, sizeof text - at);
 }
 
 static void put_number(bt_buf *out, double v)
 {
-    if (isnan(v)) (void)bt_buf_str(out, "NaN");
+    if (v >= 0 && v < 1e15 && !(v > floor(v))) put_whole(out, (uint64_t)v);
+    else if (isnan(v)) (void)bt_buf_str(out, "NaN");
     else if (isinf(v)) (void)bt_buf_str(out, v > 0 ? "+Inf" : "-Inf");
     else (void)bt_buf_fmt(out, "%.15g", v);
 }
@@ -150,15 +167,20 @@ static void put_series(bt_buf *out, const bt_metric *d, const char *suffix, size
                        const double *le, double v)
 {
     const char *sep = "{";
-    (void)bt_buf_fmt(out, "%s%s", d->name, suffix);
+    (void)bt_buf_str(out, d->name);
+    (void)bt_buf_str(out, suffix);
     if (d->label) {
-        (void)bt_buf_fmt(out, "{%s=\"", d->label);
+        (void)bt_buf_byte(out, '{');
+        (void)bt_buf_str(out, d->label);
+        (void)bt_buf_str(out, "=\"");
         put_escaped(out, d->values[value], true);
         (void)bt_buf_byte(out, '"');
         sep = ",";
     }
     if (d->label2) {
-        (void)bt_buf_fmt(out, ",%s=\"", d->label2);
+        (void)bt_buf_byte(out, ',');
+        (void)bt_buf_str(out, d->label2);
+        (void)bt_buf_str(out, "=\"");
         put_escaped(out, d->values2[value2], true);
         (void)bt_buf_byte(out, '"');
     }
@@ -193,8 +215,8 @@ bt_err bt_metrics_render(const bt_metrics *m, bt_buf *out)
         (void)bt_buf_fmt(out, "# HELP %s ", d->name);
         put_escaped(out, d->help, false);
         (void)bt_buf_fmt(out, "\n# TYPE %s %s\n", d->name, types[d->type]);
-        for (size_t v = 0; v < values_of(d); v++) {
-            for (size_t w = 0; w < values2_of(d); w++) {
+        for (size_t v = 0; v < m->places[i].values; v++) {
+            for (size_t w = 0; w < m->places[i].values2; w++) {
                 const double *c = cell(m, i, v, w);
                 if (d->type == BT_METRIC_HISTOGRAM) put_histogram(out, d, v, w, c);
                 else put_series(out, d, "", v, w, NULL, *c);
