@@ -39,10 +39,11 @@ static bt_order_key ratio(uint32_t count, uint32_t weight)
 
 /* ---- the round ---------------------------------------------------------------------------------- */
 
+/* Whether it holds its part and three quarters of what is not. */
 static bool is_over(const gw_shares *s, const gw_share *h)
 {
     if (BT_BREAK(slots_unshared)) return false;
-    return h->active * s->ready_weight >= h->weight * (s->ready_active + 1);
+    return 4 * h->active * s->ready_weight >= (3 * s->ready_weight + h->weight) * (s->ready_active + 1);
 }
 
 /* What the visits since `round` brought it; none, in the round in which it came. */

@@ -10,9 +10,10 @@
  * keeps what is left (deficit round robin). A share comes to the end of the round, without tokens; one that has no
  * request leaves it and loses its tokens. So shares that wait get tokens by weight, and a lone share has all.
  *
- * A share that holds its part of the requests with nodes, by weight among the shares of the round and counting the
- * request to come, is over: its turn passes, with its tokens, until it is below. So a share that waits gets the next
- * free slot before one that holds many. Some share of the round is always below its part.
+ * Turns follow tokens, and slots follow how long requests take. So that slow requests of one share do not gather in all
+ * slots, a quarter of the part that the others of the round have is kept for them, parts by weight and counting the
+ * request to come. A share that has all the rest is over: its turn passes, with its tokens, until it is below. Some
+ * share of the round is always below.
  *
  * Waiting room. The part of a share is by weight among those that wait, and at least one request.
  *

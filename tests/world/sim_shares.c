@@ -1,7 +1,8 @@
 /* What keys must get of a gateway, whatever comes. Short prompts may pass long ones, by turns of their own:
  * then long ones count for nothing below. After each of the gateway's steps:
  *   - a request that gets nodes passes none of its key that is as urgent and came earlier, or is more urgent;
- *   - nodes go to no key that holds its part of the requests with nodes, by weight among the keys that wait;
+ *   - nodes go to no key that holds, of the requests with nodes, its part by weight among the keys that wait
+ *     and three quarters of the rest;
  *   - while a key waits and holds nothing, no other gets more tokens than its turns in a round bring it;
  *   - whoever is refused for want of room has its part of it, or nobody has more; who gives way has more than
  *     its part, and is the newest and least urgent of the key that has most.
@@ -76,7 +77,7 @@ static bool holds_part(const sim_world *w, const counts *n, const uint32_t *read
         active += n->active[k] - (k == key);
     }
     *ret_active = active;
-    return (n->active[key] - 1) * weights >= sim_shares_weight(key) * (active + 1);
+    return 4 * (n->active[key] - 1) * weights >= (3 * weights + sim_shares_weight(key)) * (active + 1);
 }
 
 /* The last one given in a step: all that were ready then are ready still. */
