@@ -145,6 +145,8 @@ void bt_capture_add(bt_capture *c, const bt_trace_row *row)
     }
     *i = (item){.bytes = n, .row = *row, .captured = *from};
     i->row.arrival_us -= c->start_us;
+    (void)snprintf(i->captured.key, sizeof i->captured.key, "%s", row->key ? row->key : "");
+    if (row->key) i->row.key = i->captured.key;
     i->captured.has_text = c->config.has_text;
     if (from->prompt_len) memcpy(i->ids, from->prompt_ids, from->prompt_len * sizeof(int32_t));
     if (c->config.has_text && from->answer_len)

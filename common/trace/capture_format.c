@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum {
-    VERSION = 2,
+    VERSION = 3,
     TIMES_OF_1 = BT_TRACE_RESERVE,                                    /* that a record of version 1 has */
     FIXED_BYTES = 8 + 6 * 4 + TIMES_OF_1 * 8 + 6 * 4 + 2 * 4 + 8 + 4, /* at least */
 };
@@ -139,6 +139,9 @@ bt_err bt_capture_put_request(bt_buf *out, const bt_trace_row *row, const unsign
     put64(out, s->seed);
     const uint8_t facts[] = {(uint8_t)c->outcome, c->is_chat, c->is_stream, c->has_text};
     (void)bt_buf_add(out, facts, sizeof facts);
+    const size_t name = row->key ? strnlen(row->key, BT_TRACE_MAX_KEY) : 0;
+    (void)bt_buf_byte(out, (uint8_t)name);
+    (void)bt_buf_add(out, row->key ? row->key : "", name);
     put32(out, (uint32_t)row->hash_len);
     for (size_t i = 0; i < row->hash_len; i++) put64(out, row->hash_ids[i]);
     if (c->has_text) {
@@ -255,6 +258,16 @@ bt_err bt_capture_get_dropped(uint64_t *ret, const uint8_t *payload, size_t n, b
     return e;
 }
 
+/* Bytes of a name that is no longer than that, as a string. */
+static void take_name(char *ret, size_t most, cursor *c)
+{
+    const size_t n = *take(c, 1);
+    const uint8_t *name = n <= most && c->left >= n ? take(c, n) : NULL;
+    if (!name) c->is_short = true;
+    else memcpy(ret, name, n);
+    ret[name ? n : 0] = 0;
+}
+
 static bool take_floats(bt_trace_sampling *s, cursor *c)
 {
     float *const into[] = {
@@ -312,6 +325,7 @@ bt_err bt_capture_get_request(bt_trace_row *row, bt_trace_captured *captured, ui
     k.is_stream = facts[2];
     k.has_text = facts[3];
     r.is_failed = k.outcome > BT_TRACE_LENGTH;
+    if (version >= 3) take_name(k.key, BT_TRACE_MAX_KEY, &c);
     r.hash_len = take_count(&c, 8);
     for (size_t i = 0; i < r.hash_len; i++) hash[i] = take64(&c);
     if (k.has_text) {
@@ -331,6 +345,7 @@ bt_err bt_capture_get_request(bt_trace_row *row, bt_trace_captured *captured, ui
     r.hash_ids = hash;
     *captured = k;
     r.captured = captured;
+    if (captured->key[0]) r.key = captured->key;
     *row = r;
     return BT_OK;
 }

@@ -8,7 +8,7 @@
  *
  *   offset  bytes
  *        0      4  "BTCP"
- *        4      1  version, 2; 1, without the time of the reservation, is read too
+ *        4      1  version, 3; read too: 2, without the name of the key, and 1, also without the reservation's time
  *        5      1  kind: 1 start, 2 request, 3 dropped
  *        6      1  1: the payload is sealed (crypto/seal.h), and so 48 bytes longer
  *        7      1  0
@@ -23,7 +23,7 @@
  *   request  i64 arrival, since the start | u32 prompt tokens, answer tokens, max_tokens, attempts, cached tokens,
  *            covered tokens | i64 times in the order of bt_trace_time | f32 temperature, top_p, min_p, repetition,
  *            presence and frequency penalty | u32 top_k, entries of logit_bias | u64 seed | u8 outcome, chat, streamed,
- *            with text | u32 n, n x u64 hashes |
+ *            with text | u8 n, n bytes: the name of the key that asked, at most 64 | u32 n, n x u64 hashes |
  *            with text: u32 n, n x i32 prompt ids | u32 n, n x i32 answer ids | u32 n, n bytes: the answer
  *   dropped  u64 requests since the record before that are missing because the disk was slow or full
  *
@@ -46,8 +46,9 @@ typedef struct bt_capture_start {
     char model[BT_CAPTURE_MAX_MODEL + 1];
 } bt_capture_start;
 
-/* Adds one record to *out: sealed to public_key, or plain where it is NULL. A request takes arrival, tokens, hashes and
- * captured from the row. BT_ELIMIT: the record would be too long; BT_ENOMEM. On failure *out is as before. */
+/* Adds one record to *out: sealed to public_key, or plain where it is NULL. A request takes arrival, tokens, key,
+ * hashes and captured from the row. BT_ELIMIT: the record would be too long; BT_ENOMEM. On failure *out is as before.
+ */
 bt_err bt_capture_put_start(bt_buf *out, const bt_capture_start *s, const unsigned char *public_key, bt_fault *fault);
 bt_err bt_capture_put_request(bt_buf *out, const bt_trace_row *row, const unsigned char *public_key, bt_fault *fault);
 bt_err bt_capture_put_dropped(bt_buf *out, uint64_t count, const unsigned char *public_key, bt_fault *fault);

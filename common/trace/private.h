@@ -20,7 +20,7 @@ struct bt_trace {
     bt_trace_facts facts;
     bool has_base; /* wall clocks: the time of the first row */
     int64_t base_us;
-    char session[BT_TRACE_MAX_NAME + 1], model[BT_TRACE_MAX_NAME + 1];
+    char session[BT_TRACE_MAX_NAME + 1], model[BT_TRACE_MAX_NAME + 1], key[BT_TRACE_MAX_NAME + 1];
     uint64_t *hash;
     size_t hash_cap;
     struct { /* the meaning of each column */

@@ -178,6 +178,10 @@ static bt_err mooncake(bt_trace_row *row, bt_trace *t, const json_t *o, bt_fault
     if (row->delay_us < 0) return bt_trace_bad_json(fault, at, v, "is less than 0");
     if ((e = take_name(&row->session, t->session, t, o, "session_id", fault)) < 0) return e;
     if ((e = take_name(&row->model, t->model, t, o, "model", fault)) < 0) return e;
+    if ((e = take_name(&row->key, t->key, t, o, "key", fault)) < 0) return e;
+    if (row->key && strlen(row->key) > BT_TRACE_MAX_KEY)
+        return bt_trace_bad_json(fault, (bt_trace_place){t->in.line, "key"}, json_object_get(o, "key"),
+                                 "is no text of 1 to 64 bytes");
     if (row->has_delay && !row->session)
         return bt_trace_bad_json(
             fault, at, v,

@@ -12,7 +12,7 @@
  *            output_length, hash_ids; also Dynamo's session_id
  *            and delay (ms after the turn before), and its names
  *            input_tokens, output_tokens, created_time, delay_ms;
- *            model, its name
+ *            model, its name; key, the name of an API key
  * azure      CSV: TIMESTAMP,ContextTokens,GeneratedTokens        wall clock, of 2023 and of 2024 -
  *            and more columns, which are not read
  * burstgpt   CSV: Timestamp,Model,Request tokens,Response tokens, s                              -

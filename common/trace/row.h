@@ -8,6 +8,7 @@
 enum {
     BT_TRACE_MAX_TOKENS = 1 << 30, /* of a prompt, and of an answer */
     BT_TRACE_MAX_NAME = 256,       /* bytes of a session's name */
+    BT_TRACE_MAX_KEY = 64,         /* bytes of a key's name */
     BT_TRACE_CAPTURE_BLOCK = 64,   /* tokens of a block that a capture hashes */
 };
 
@@ -54,6 +55,7 @@ typedef struct bt_trace_sampling {
 typedef struct bt_trace_captured {
     bt_trace_outcome outcome;
     bool is_chat, is_stream;
+    char key[BT_TRACE_MAX_KEY + 1]; /* where a row that was read points; "" none */
     uint32_t max_tokens, attempts;
     uint32_t cached_tokens, covered_tokens; /* of the prompt: not computed, and not sent, because their rows were there
                                              */
@@ -74,13 +76,14 @@ typedef struct bt_trace_row {
     bool has_arrival, has_delay;
     int64_t arrival_us, delay_us;
     uint32_t input_tokens, output_tokens;
-    bool has_output;                   /* false: the trace does not say, and output_tokens is 0 */
-    bool is_failed;                    /* the trace says that the request got no answer */
-    const char *session;               /* NULL: none */
-    const char *model;                 /* the model asked for, by the trace's name; NULL: the trace does not say */
-    uint32_t block_tokens;             /* tokens behind each of hash_ids; 0: the format does not say */
-    const uint64_t *hash_ids;          /* one for each block of the prompt, chained: equal ids mean equal prefixes */
-    size_t hash_len;                   /* 0: the trace has none */
+    bool has_output;          /* false: the trace does not say, and output_tokens is 0 */
+    bool is_failed;           /* the trace says that the request got no answer */
+    const char *session;      /* NULL: none */
+    const char *model;        /* the model asked for, by the trace's name; NULL: the trace does not say */
+    const char *key;          /* the name of the API key that asked, at most BT_TRACE_MAX_KEY bytes; NULL: none */
+    uint32_t block_tokens;    /* tokens behind each of hash_ids; 0: the format does not say */
+    const uint64_t *hash_ids; /* one for each block of the prompt, chained: equal ids mean equal prefixes */
+    size_t hash_len;          /* 0: the trace has none */
     const bt_trace_captured *captured; /* NULL: not a capture */
 } bt_trace_row;
 #endif

@@ -82,6 +82,7 @@ static bt_err put_mooncake(bt_trace_writer *w, const bt_trace_row *row, bt_fault
     (void)bt_buf_str(b, "{");
     bt_err e = put_name(w, "session_id", row->session, row->line, fault);
     if (e == BT_OK) e = put_name(w, "model", row->model, row->line, fault);
+    if (e == BT_OK) e = put_name(w, "key", row->key, row->line, fault);
     if (e < 0) return e;
     if (row->has_arrival) put_ms(b, "timestamp", row->arrival_us);
     if (row->has_delay) put_ms(b, "delay", row->delay_us);

@@ -59,5 +59,6 @@ void gw_capture_end(gw_door *d, const gw_live *l, const gw_action *a)
     c.sampling.seed = s->seed;
     bt_capture_add(d->env.capture,
                    &(bt_trace_row){.arrival_us = l->arrived_us, .input_tokens = (uint32_t)l->prompt_len,
-                                   .output_tokens = (uint32_t)c.answer_len, .captured = &c});
+                                   .output_tokens = (uint32_t)c.answer_len,
+                                   .key = l->key ? l->key->facts.name : NULL, .captured = &c});
 }

@@ -86,6 +86,7 @@ typedef struct job {
     tool_load load;
     const char *url;
     char *key;
+    tool_replay_secrets *secrets;
     bt_model *model;
     bt_tokenizer *tok;
     tool_replay_words words;
@@ -143,7 +144,8 @@ static bt_err make_plan(tool_replay_plan *p, const job *j, double speed, uint64_
         e = tool_replay_synthetic_draw(p, &j->load.synthetic,
                                        c->load.limit ? (size_t)c->load.limit : SYNTHETIC_REQUESTS, seed,
                                        fault);
-    return e == BT_OK ? tool_replay_plan_end(p, &o, fault) : e;
+    if (e == BT_OK) e = tool_replay_plan_end(p, &o, fault);
+    return e == BT_OK ? tool_replay_keys_assign(p, &j->load.keys, seed, fault) : e;
 }
 
 /* ---- runs ---------------------------------------------------------------------------------------- */
@@ -168,10 +170,12 @@ static bt_err run_once(done *d, const job *j, double speed, uint64_t seed, bt_fa
     tool_replay_live live;
     tool_replay_live_begin(&live);
     bt_err e = make_plan(&d->plan, j, speed, seed, fault);
+    if (e == BT_OK) e = tool_replay_secrets_match(j->secrets, &d->plan, fault);
     if (e == BT_OK) e = tool_replay_result_begin(&d->result, d->plan.len, fault);
     if (e < 0) return e;
     const tool_replay_load load = {.url = j->url,
                                    .api_key = j->key,
+                                   .secrets = j->secrets,
                                    .plan = &d->plan,
                                    .words = &j->words,
                                    .dialect = &j->dialect,
@@ -262,6 +266,7 @@ static bt_err start_nodes(tool_background *ret, config *c, const bt_opt_args *ar
     tool_command_add_int(more, "--prefill", c->nodes.prefill);
     tool_command_add_int(more, "--decode", c->nodes.decode);
     if (c->nodes.keys) tool_command_add(more, "--keys", c->nodes.keys);
+    if (c->api_key_file) tool_command_add(more, "--api-key-file", c->api_key_file);
     c->serve.colocated = c->nodes.prefill == 0;
     const bt_err e = tool_serve_start_with(ret, &c->serve, more, c->quiet || c->json, fault);
     free(more);
@@ -285,6 +290,7 @@ static int work(job *j, config *c, const bt_opt_args *args, bt_fault *fault)
     int rc = 1;
     bt_err e = check_files(j, fault);
     if (e == BT_OK) e = tool_read_key(&j->key, c->api_key_file, fault);
+    if (e == BT_OK) e = tool_replay_secrets_read(j->secrets, c->api_key_file, fault);
     if (e == BT_OK && c->serve.model) e = tool_open_model(&j->model, &j->tok, c->serve.model, fault);
     if (e == BT_OK) e = tool_replay_words_find(&j->words, j->tok, fault);
     if (e == BT_OK && !c->url) e = start_nodes(&background, c, args, fault);
@@ -305,6 +311,7 @@ static int work(job *j, config *c, const bt_opt_args *args, bt_fault *fault)
     bt_tokenizer_free(j->tok);
     bt_model_close(j->model);
     tool_free_key(j->key);
+    tool_replay_secrets_done(j->secrets);
     return rc;
 }
 
@@ -328,7 +335,8 @@ int tool_replay_run(int argc, char **argv)
     bt_fault fault = {""};
     int rc = bt_opt_start(&args, &tool_replay_program, argc, argv, &c);
     if (rc >= 0) return rc;
-    job j = {.c = &c, .trace = args.count ? args.args[0] : NULL};
+    tool_replay_secrets secrets = {.text = NULL};
+    job j = {.c = &c, .trace = args.count ? args.args[0] : NULL, .secrets = &secrets};
     if (check(&j, &c, &fault) < 0) {
         bt_opt_usage_error("baton replay", &fault);
         bt_opt_done(&args);

@@ -456,6 +456,7 @@ static bt_err read_load(job *j, double speed, bt_fault *fault)
     j->from.how.speed = speed;
     bt_err e = tool_simulate_load_read(&j->plan, &bad, &j->from, fault);
     if (e == BT_OK) e = tool_simulate_models_assign(&j->plan, &j->models, (uint64_t)j->c->load.seed, fault);
+    if (e == BT_OK) e = tool_replay_keys_assign(&j->plan, &j->load.keys, (uint64_t)j->c->load.seed, fault);
     if (e == BT_OK && bad && !j->has_told_bad && !j->c->quiet)
         fprintf(stderr, "%llu bad rows passed over\n", (unsigned long long)bad);
     j->has_told_bad = true;

@@ -46,7 +46,7 @@ struct load {
     const tool_replay_load *o;
     tool_replay_result *r;
     CURLM *multi;
-    struct curl_slist *headers;
+    struct curl_slist *headers, *key_headers[TOOL_REPLAY_KEYS]; /* of all; of requests of a key of its own */
     char url[2048], status_url[2048];
     int epoll, timer;
     int64_t begin_us, curl_us, sample_us, progress_us; /* since the clock's zero; -1: no timer */
@@ -203,7 +203,9 @@ static void send_it(load *l, stream *s, uint32_t number, int64_t due_us)
     s->record.sent_us = now_of(l);
     l->sent++;
     if (++l->in_flight > l->r->most_streams) l->r->most_streams = l->in_flight;
-    if (curl_easy_setopt(s->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)s->body.len) ||
+    struct curl_slist *own = item->key ? l->key_headers[item->key - 1] : NULL;
+    if (curl_easy_setopt(s->curl, CURLOPT_HTTPHEADER, own ? own : l->headers) ||
+        curl_easy_setopt(s->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)s->body.len) ||
         curl_easy_setopt(s->curl, CURLOPT_POSTFIELDS, bt_buf_text(&s->body)) ||
         curl_multi_add_handle(l->multi, s->curl))
         l->err = BT_ENOMEM;
@@ -421,17 +423,28 @@ static bt_err allow_files(uint32_t streams, bt_fault *fault)
         streams, (unsigned long long)want, (unsigned long long)r.rlim_max);
 }
 
-static bool set_headers(load *l)
+/* The headers of a request; secret NULL: it has no key. Behind the key may stand fields of its line in a
+ * file. */
+static bool make_headers(struct curl_slist **ret, const char *secret)
 {
     char key[1024];
     struct curl_slist *a = curl_slist_append(NULL, "Content-Type: application/json");
     struct curl_slist *b = a ? curl_slist_append(a, "Expect:") : NULL;
-    l->headers = b ? b : a;
-    if (!b || !l->o->api_key) return b != NULL;
-    (void)snprintf(key, sizeof key, "Authorization: Bearer %s", l->o->api_key);
+    *ret = b ? b : a;
+    if (!b || !secret) return b != NULL;
+    (void)snprintf(key, sizeof key, "Authorization: Bearer %.*s", (int)strcspn(secret, " \t\r\n"), secret);
     struct curl_slist *c = curl_slist_append(b, key);
     explicit_bzero(key, sizeof key);
     return c != NULL;
+}
+
+static bool set_headers(load *l)
+{
+    const tool_replay_secrets *s = l->o->secrets;
+    bool ok = make_headers(&l->headers, l->o->api_key);
+    for (size_t i = 0; ok && s && i < l->o->plan->keys; i++)
+        if (s->of[i]) ok = make_headers(&l->key_headers[i], s->of[i]);
+    return ok;
 }
 
 static bool open_status(load *l)
@@ -499,6 +512,7 @@ static void close_load(load *l)
     }
     if (l->multi) (void)curl_multi_cleanup(l->multi);
     curl_slist_free_all(l->headers);
+    for (size_t i = 0; i < TOOL_REPLAY_KEYS; i++) curl_slist_free_all(l->key_headers[i]);
     if (l->epoll >= 0) close(l->epoll);
     if (l->timer >= 0) close(l->timer);
     free(l->stream);

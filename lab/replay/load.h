@@ -1,6 +1,7 @@
 #ifndef BT_LAB_REPLAY_LOAD_H
 #define BT_LAB_REPLAY_LOAD_H
 #include <signal.h>
+#include "lab/replay/keys.h"
 #include "lab/replay/wire.h"
 
 /* Sends a plan to a server and records what comes back: one thread, one connection a stream, over libcurl's multi
@@ -17,6 +18,7 @@ typedef struct tool_replay_progress {
 
 typedef struct tool_replay_load {
     const char *url, *api_key;
+    const tool_replay_secrets *secrets; /* matched with the plan; requests of keys that are not there go with api_key */
     const tool_replay_plan *plan;
     const tool_replay_words *words;
     const tool_replay_dialect *dialect;

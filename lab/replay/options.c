@@ -18,6 +18,10 @@ static const bt_opt load[] = {
      .help = "no trace, but drawn requests: in and out in tokens (N, LO-HI, MEDIAN~DEVIATION of a "
              "lognormal), rate a second, burst (shape of gamma gaps, 1: Poisson), shared tokens at the "
              "beginning"},
+    {.group = "Load", .name = "key-shares", .value = "KEYS", BT_OPT_AT(tool_load_options, key_shares),
+     .type = BT_OPT_STRING, .example = "a:1,b:3",
+     .help = "API keys by name, and the share of the requests that each asks, of those whose row names no "
+             "key; a second number is the key's weight in a simulated gateway"},
     {.group = "Load", .name = "limit", .value = "N", BT_OPT_AT(tool_load_options, limit), .type = BT_OPT_INT,
      .def = "0", .lo = 0, .hi = TOOL_REPLAY_MAX_REQUESTS,
      .help = "the first N requests; 0: all of a trace, at most 1048576, or 200 of a synthetic load"},
@@ -89,6 +93,7 @@ bt_err tool_load_check(tool_load *ret, const tool_load_options *o, const char *t
     if (o->rate > 0 && o->concurrency) return bt_fail(fault, BT_EARG, "give either --rate or --concurrency");
     if (o->scale_lengths && o->fit) return bt_fail(fault, BT_EARG, "give either --scale-lengths or --fit");
     if (o->synthetic && tool_replay_synthetic_read(&ret->synthetic, o->synthetic, fault) < 0) return BT_EARG;
+    if (o->key_shares && tool_replay_keys_read(&ret->keys, o->key_shares, fault) < 0) return BT_EARG;
     if (o->slo && tool_replay_slo_read(&ret->slo, o->slo, fault) < 0) return BT_EARG;
     const bool is_auto = strcmp(o->jitter, "auto") == 0;
     if (!is_auto && bt_num_duration(&jitter_ms, o->jitter, fault) < 0) return BT_EARG;

@@ -1,6 +1,7 @@
 /* From rows of a trace to a schedule: sessions are chained, batches spread, lengths fitted, and nothing of it
  * is silent. */
 #include "lab/replay/plan.h"
+#include "lab/replay/keys.h"
 #include "base/hash.h"
 #include "base/rng.h"
 
@@ -147,6 +148,7 @@ bt_err tool_replay_plan_add(tool_replay_plan *p, const bt_trace_row *row, const 
     if (!row->has_output) p->guessed_outputs++;
     if (to.output_tokens == 0) to.output_tokens = 1;
     if (row->model) note_name(p, &to, row->model);
+    if (row->key && tool_replay_keys_find(&to.key, p, row->key, fault) < 0) return BT_ELIMIT;
     bt_err e = bt_trace_stats_add(&p->stats, row, fault);
     if (e == BT_OK && row->hash_len) e = keep_hashes(p, &to, row, fault);
     if (e == BT_OK && row->captured) e = keep_captured(p, &to, row->captured, fault);

@@ -13,6 +13,7 @@ enum {
     TOOL_REPLAY_MAX_HASHES = 1 << 25, /* 256 MiB */
     TOOL_REPLAY_MAX_IDS = 1 << 26,    /* of captured prompts, 256 MiB */
     TOOL_REPLAY_NAMES = 16,
+    TOOL_REPLAY_KEYS = 256,
     TOOL_REPLAY_NONE = UINT32_MAX,
 };
 
@@ -32,8 +33,17 @@ typedef struct tool_replay_item {
     uint64_t stream;      /* the made-up text of this prompt behind blocks and the shared prefix */
     uint64_t name;        /* bt_hash64 of the model that the row names; 0: none */
     uint32_t model;       /* a number of the caller's; 0 at first */
+    uint32_t key;         /* place in the plan's keys, + 1; 0: none */
     uint64_t answer_hash; /* tool_replay_text_hash of the captured answer */
 } tool_replay_item;
+
+/* An API key by its name: of a trace's rows, or of --key-shares. */
+typedef struct tool_replay_key {
+    uint64_t hash; /* bt_hash64 of the name */
+    char name[BT_TRACE_MAX_KEY + 1];
+    uint32_t weight; /* in a simulated gateway */
+    double share;    /* of requests whose row names no key */
+} tool_replay_key;
 
 typedef struct tool_replay_plan {
     tool_replay_item *item;
@@ -48,6 +58,8 @@ typedef struct tool_replay_plan {
         char text[64];
     } name[TOOL_REPLAY_NAMES]; /* the first models that rows name */
     size_t names;
+    tool_replay_key key[TOOL_REPLAY_KEYS];
+    size_t keys;
     /* counts of what was found and changed */
     uint64_t passed_over;                         /* requests that failed in the trace */
     uint64_t untimed;                             /* neither arrival nor delay */

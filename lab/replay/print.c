@@ -184,6 +184,51 @@ static void print_nodes(FILE *f, const tool_replay_result *s)
     free(prompts);
 }
 
+/* ---- each key ------------------------------------------------------------------------------------ */
+
+bt_err tool_replay_figures_part(tool_replay_figures *ret, const tool_replay_outcome *o,
+                                bool (*takes)(const tool_replay_item *item, uint32_t of), uint32_t of,
+                                bt_fault *fault)
+{
+    tool_replay_result *one = malloc(sizeof *one);
+    tool_replay_record *record = malloc((o->result->len ? o->result->len : 1) * sizeof *record);
+    bt_err e = one && record ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory for the figures of a part");
+    if (e == BT_OK) {
+        *one = *o->result;
+        one->record = record;
+        one->len = 0;
+        one->cpu_us = 0;
+        for (size_t i = 0; i < o->result->len; i++)
+            if (takes(&o->plan->item[o->result->record[i].item], of))
+                record[one->len++] = o->result->record[i];
+        e = tool_replay_figures_of(ret, one, o->slo, fault);
+    }
+    free(record);
+    free(one);
+    return e;
+}
+
+static bool is_of_key(const tool_replay_item *item, uint32_t key) { return item->key == key; }
+
+/* All tokens of answers that were complete; 0: none. */
+static double tokens_of(const tool_replay_figures *g) { return (double)(g->input_tokens + g->output_tokens); }
+
+static void print_keys(FILE *f, const tool_replay_outcome *r)
+{
+    const tool_replay_plan *p = r->plan;
+    const double all = tokens_of(r->figures);
+    if (p->keys == 0) return;
+    fprintf(f, "%-24s %9s %7s %12s %8s %10s %10s %10s\n", "key", "requests", "failed", "tokens", "of all %",
+            "TTFT p50", "p99 ms", "E2E p50");
+    for (uint32_t i = 0; i < p->keys; i++) {
+        tool_replay_figures g;
+        if (tool_replay_figures_part(&g, r, is_of_key, i + 1, NULL) < 0) continue;
+        fprintf(f, "%-24.24s %9zu %7zu %12.0f %8.1f %10.1f %10.1f %10.1f\n", p->key[i].name, g.requests,
+                g.failed, tokens_of(&g), all > 0 ? 100 * tokens_of(&g) / all : 0, g.ttft_ms.p50,
+                g.ttft_ms.p99, g.e2e_ms.p50);
+    }
+}
+
 void tool_replay_print(FILE *f, const tool_replay_outcome *r)
 {
     const tool_replay_figures *g = r->figures;
@@ -212,6 +257,7 @@ void tool_replay_print(FILE *f, const tool_replay_outcome *r)
     print_spread(f, "sent late", &g->late_ms);
     print_plots(f, r);
     print_nodes(f, s);
+    print_keys(f, r);
     fprintf(f, "generator   %u streams at a time at most, %.1f %% of a core, %.2f ms of CPU a request\n",
             s->most_streams, 100 * g->busy_ratio,
             g->requests ? (double)s->cpu_us / 1e3 / (double)g->requests : 0);
@@ -264,6 +310,25 @@ static json_t *points_json(const tool_replay_result *s, int64_t (*of)(const tool
     return a;
 }
 
+static json_t *keys_json(const tool_replay_outcome *r)
+{
+    json_t *a = json_array();
+    for (uint32_t i = 0; a && i < r->plan->keys; i++) {
+        const tool_replay_key *k = &r->plan->key[i];
+        tool_replay_figures g;
+        if (tool_replay_figures_part(&g, r, is_of_key, i + 1, NULL) < 0) break;
+        if (json_array_append_new(
+                a, json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "key", k->name, "weight",
+                             (json_int_t)k->weight, "requests", (json_int_t)g.requests, "completed",
+                             (json_int_t)g.completed, "failed", (json_int_t)g.failed, "input_tokens",
+                             (json_int_t)g.input_tokens, "output_tokens", (json_int_t)g.output_tokens,
+                             "ttft_ms", spread_json(&g.ttft_ms), "e2e_ms", spread_json(&g.e2e_ms),
+                             "gateway_queue_ms", spread_json(&g.gateway_queue_ms))) < 0)
+            break;
+    }
+    return a;
+}
+
 static void add_note(void *ud, const char *text) { (void)json_array_append_new(ud, json_string(text)); }
 
 json_t *tool_replay_json(const tool_replay_outcome *r)
@@ -303,7 +368,8 @@ json_t *tool_replay_json(const tool_replay_outcome *r)
                                               "late_seconds", f->pace_late_s, "late_ratio",
                                               f->pace_late_s / f->paced_s, "is_void", (int)f->is_pace_void)
                                   : json_null();
-    if (!rest || json_object_set_new(rest, "pace", pace) < 0) {
+    if (!rest || json_object_set_new(rest, "pace", pace) < 0 ||
+        json_object_set_new(rest, "keys", keys_json(r)) < 0) {
         json_decref(rest);
         rest = NULL;
     }

@@ -26,6 +26,11 @@ typedef struct tool_replay_outcome {
     const char *warning; /* the first words of its page; NULL: none */
 } tool_replay_outcome;
 
+/* The figures of the requests that `takes` says are part `of`, without gaps between tokens, which are counted for all
+ * together. BT_ENOMEM. */
+bt_err tool_replay_figures_part(tool_replay_figures *ret, const tool_replay_outcome *o,
+                                bool (*takes)(const tool_replay_item *item, uint32_t of), uint32_t of, bt_fault *fault);
+
 /* Lines on every change of the trace: scaled, cut, spread, guessed. One call a line. */
 void tool_replay_tell(const tool_replay_outcome *r, void (*line)(void *ud, const char *text), void *ud);
 /* The table that people read, with small plots over time. */

@@ -196,6 +196,8 @@ static void fill(void *ud, uint64_t request, gw_submit *ret)
     ret->ids_len = ret->hashes.of ? item->prompt_tokens : 0; /* which the gateway refuses */
     ret->max_tokens = item->output_tokens;
     ret->sampling = (bt_sampling){.top_p = 1, .seed = request};
+    ret->share = item->key;
+    ret->weight = item->key ? p->plan->key[item->key - 1].weight : 0;
     if (!ret->hashes.of) p->is_out_of_memory = true;
 }
 

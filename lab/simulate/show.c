@@ -8,25 +8,12 @@
 
 /* ---- each model and each gateway, as tables where there are several, and as keys of the report ---- */
 
+static bool is_of_model(const tool_replay_item *item, uint32_t model) { return item->model == model; }
+
 bt_err tool_simulate_model_figures(tool_replay_figures *ret, const tool_replay_outcome *o, uint32_t model,
                                    bt_fault *fault)
 {
-    tool_replay_result *one = malloc(sizeof *one);
-    tool_replay_record *record = malloc((o->result->len ? o->result->len : 1) * sizeof *record);
-    bt_err e = one && record ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory for the figures of a model");
-    if (e == BT_OK) {
-        *one = *o->result;
-        one->record = record;
-        one->len = 0;
-        one->cpu_us = 0;
-        for (size_t i = 0; i < o->result->len; i++)
-            if (o->plan->item[o->result->record[i].item].model == model)
-                record[one->len++] = o->result->record[i];
-        e = tool_replay_figures_of(ret, one, o->slo, fault);
-    }
-    free(record);
-    free(one);
-    return e;
+    return tool_replay_figures_part(ret, o, is_of_model, model, fault);
 }
 
 static uint32_t models_of(const tool_simulate_told *r) { return r->setup->mores + 1; }

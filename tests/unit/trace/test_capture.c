@@ -52,6 +52,8 @@ static int tear_down(void **state)
 }
 
 static int32_t ids[200];
+static const char *const names[4] = {"", "b", "key-3",
+                                     "0123456789012345678901234567890123456789012345678901234567890123"};
 
 /* Request number i: 100 + i tokens of which the first 64 are the same for all. */
 static bt_trace_row row_of(bt_trace_captured *c, uint32_t i, bool has_text)
@@ -75,7 +77,7 @@ static bt_trace_row row_of(bt_trace_captured *c, uint32_t i, bool has_text)
     for (size_t t = 0; t < BT_TRACE_TIMES; t++)
         c->time_us[t] = t == BT_TRACE_DECODE ? -1 : (int64_t)(i * 10 + t);
     return (bt_trace_row){.arrival_us = (int64_t)i * 1000, .input_tokens = 100 + i % 50,
-                          .output_tokens = i % 9, .captured = c};
+                          .output_tokens = i % 9, .key = i % 4 ? names[i % 4] : NULL, .captured = c};
 }
 
 static void put(bt_buf *b, uint32_t i, bool has_text, const unsigned char *key)
@@ -108,6 +110,8 @@ static void expect_request(const bt_trace_row *r, uint32_t i, bool has_text)
     assert_int_equal(r->output_tokens, want.output_tokens);
     assert_int_equal(r->hash_len, bt_capture_blocks(want.input_tokens));
     assert_int_equal(r->is_failed, c.outcome > BT_TRACE_LENGTH);
+    assert_int_equal(!r->key, !want.key);
+    if (want.key) assert_string_equal(r->key, want.key);
     assert_int_equal(got->outcome, c.outcome);
     assert_int_equal(got->is_chat, c.is_chat);
     assert_int_equal(got->max_tokens, c.max_tokens);
@@ -167,10 +171,13 @@ static void records_are_read_back_with_and_without_text(void **state)
     }
 }
 
-static void a_record_of_version_1_has_no_time_of_the_reservation(void **state)
+static void a_record_of_version_1_has_no_time_of_the_reservation_and_no_key(void **state)
 {
     (void)state;
-    enum { TIME_AT = BT_CAPTURE_HEAD_BYTES + 8 + 6 * 4 + BT_TRACE_RESERVE * 8 };
+    enum {
+        TIME_AT = BT_CAPTURE_HEAD_BYTES + 8 + 6 * 4 + BT_TRACE_RESERVE * 8,
+        KEY_AT = TIME_AT + 8 + 6 * 4 + 2 * 4 + 8 + 4
+    };
     bt_buf b;
     bt_trace_row r;
     bt_trace *t = NULL;
@@ -178,30 +185,32 @@ static void a_record_of_version_1_has_no_time_of_the_reservation(void **state)
     bt_buf_init(&b, 1 << 20);
     assert_int_equal(bt_capture_put_start(&b, &(bt_capture_start){.wall_s = 1}, NULL, NULL), BT_OK);
     const size_t begin = b.len;
-    put(&b, 3, true, NULL);
+    put(&b, 4, true, NULL);
     uint8_t *record = b.data + begin;
-    memmove(record + TIME_AT, record + TIME_AT + 8, b.len - begin - TIME_AT - 8);
-    b.len -= 8;
+    memmove(record + KEY_AT, record + KEY_AT + 1, b.len - begin - KEY_AT - 1);
+    memmove(record + TIME_AT, record + TIME_AT + 8, b.len - begin - TIME_AT - 9);
+    b.len -= 9;
     record[4] = 1;
-    bt_put32(record + 8, bt_get32(record + 8) - 8);
+    bt_put32(record + 8, bt_get32(record + 8) - 9);
     bt_put64(b.data + b.len - 8, bt_hash64(record, b.len - begin - 8));
     write_file(path, b.data, b.len);
     assert_int_equal(bt_trace_open(&t, path, &(bt_trace_options){.format = BT_TRACE_AUTO}, NULL), BT_OK);
     assert_int_equal(bt_trace_next(&r, &is_end, t, NULL), BT_OK);
     assert_false(is_end);
-    assert_int_equal(r.captured->time_us[BT_TRACE_EXPOSED], 30 + BT_TRACE_EXPOSED);
+    assert_int_equal(r.captured->time_us[BT_TRACE_EXPOSED], 40 + BT_TRACE_EXPOSED);
+    assert_null(r.key);
     assert_int_equal(r.captured->time_us[BT_TRACE_RESERVE], -1);
     assert_int_equal(r.captured->sampling.top_k, 40);
     assert_int_equal(r.captured->text_bytes, 9);
     bt_trace_close(t);
-    record[4] = 3;
+    record[4] = 4;
     bt_put64(b.data + b.len - 8, bt_hash64(record, b.len - begin - 8));
     put(&b, 4, true, NULL);
     write_file(path, b.data, b.len);
     bt_fault fault;
     assert_int_equal(bt_trace_open(&t, path, &(bt_trace_options){.format = BT_TRACE_AUTO}, NULL), BT_OK);
     assert_int_equal(bt_trace_next(&r, &is_end, t, &fault), BT_EFORMAT);
-    assert_non_null(strstr(fault.text, "version 3; this program reads versions 1 to 2"));
+    assert_non_null(strstr(fault.text, "version 4; this program reads versions 1 to 3"));
     bt_trace_close(t);
     bt_buf_done(&b);
 }
@@ -563,7 +572,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(records_are_read_back_with_and_without_text),
-        cmocka_unit_test(a_record_of_version_1_has_no_time_of_the_reservation),
+        cmocka_unit_test(a_record_of_version_1_has_no_time_of_the_reservation_and_no_key),
         cmocka_unit_test(a_torn_tail_is_cut_wherever_it_tore),
         cmocka_unit_test(a_damaged_record_is_one_bad_row),
         cmocka_unit_test(what_is_sealed_is_read_with_its_key_alone),
