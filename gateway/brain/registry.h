@@ -121,10 +121,9 @@ enum { GW_DUE, GW_RIPE };
 enum { GW_REDIAL_US = 50000 }; /* a living node whose connection has ended is heard sooner */
 
 static inline uint32_t gw_registry_set(uint32_t shape, bt_role role) { return 2 * shape + (role == BT_ROLE_DECODE); }
-/* Nodes in whose lines attempts of this gateway wait are sets of their own. Attempts that wait take no slot. A line
- * with GW_LINED_MAX of them is full for requests that have no token yet: they stay here, where it is chosen whose turn
- * it is.
- */
+/* Nodes in whose lines attempts of this gateway wait are sets of their own. Attempts that wait take no slot. A line with
+ * GW_LINED_MAX of them, or as many as the node has slots, is full for requests that have no token yet: they stay here,
+ * where it is chosen whose turn it is. */
 enum { GW_LINED_MAX = 16 };
 typedef enum gw_open { GW_OPEN = 0, GW_OPEN_LINED, GW_OPEN_FULL, GW_OPENS } gw_open;
 static inline uint32_t gw_registry_open_set(uint32_t shape, bt_role role, gw_open how)
@@ -133,7 +132,8 @@ static inline uint32_t gw_registry_open_set(uint32_t shape, bt_role role, gw_ope
 }
 static inline gw_open gw_node_open(const gw_node *n)
 {
-    return n->lined == 0 ? GW_OPEN : n->lined < GW_LINED_MAX ? GW_OPEN_LINED : GW_OPEN_FULL;
+    const uint32_t slots = n->load.slots_total, most = slots < GW_LINED_MAX ? slots : GW_LINED_MAX;
+    return n->lined == 0 ? GW_OPEN : n->lined < most ? GW_OPEN_LINED : GW_OPEN_FULL;
 }
 static inline bt_order_key gw_registry_key(const bt_incarnation *who)
 {

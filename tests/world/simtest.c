@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { BREAK_SEEDS = 1000, SHRINK_RUNS = 4000, MMAP_BYTES = 1 << 17 };
+enum { BREAK_SEEDS = 4000, SHRINK_RUNS = 4000, MMAP_BYTES = 1 << 17 };
 
 /* A sanitizer makes everything ten times slower; it sees a tenth of the seeds. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -130,7 +130,7 @@ static void new_requests_go_to_nodes_without_a_line_and_few_wait_in_one(void **s
     gateway_kit_open(&k, &c);
     join_pair(&k, PA, DA);
     gateway_kit_join(&k, PB);
-    for (uint64_t n = 1; n <= GW_LINED_MAX; n++) {
+    for (uint64_t n = 1; n <= SLOTS; n++) {
         submit_more(&k, n, 1);
         bt_msg m = {.type = BT_MSG_WAITS, .ref = {{{0}}, n, 1}};
         const bt_msg *told = SAID(&k, DA, BT_MSG_RESERVE);
