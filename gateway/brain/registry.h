@@ -121,9 +121,9 @@ enum { GW_DUE, GW_RIPE };
 enum { GW_REDIAL_US = 50000 }; /* a living node whose connection has ended is heard sooner */
 
 static inline uint32_t gw_registry_set(uint32_t shape, bt_role role) { return 2 * shape + (role == BT_ROLE_DECODE); }
-/* Nodes in whose lines attempts of this gateway wait are sets of their own. Attempts that wait take no slot. A line with
- * GW_LINED_MAX of them, or as many as the node has slots, is full for requests that have no token yet: they stay here,
- * where it is chosen whose turn it is. */
+/* Nodes in whose lines attempts of this gateway wait are sets of their own. Attempts that wait take no slot. A line
+ * with GW_LINED_MAX of them, or as many as the node has slots, is full for requests that have no token yet: they stay
+ * here, where it is chosen whose turn it is. */
 enum { GW_LINED_MAX = 16 };
 typedef enum gw_open { GW_OPEN = 0, GW_OPEN_LINED, GW_OPEN_FULL, GW_OPENS } gw_open;
 static inline uint32_t gw_registry_open_set(uint32_t shape, bt_role role, gw_open how)
