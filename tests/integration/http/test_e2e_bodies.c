@@ -239,6 +239,27 @@ static void bodies_that_wait_leave_memory_for_others(void **state)
     free(body);
 }
 
+/* A stream of some megabytes of which nothing is read: its sequence goes on to its end all the same, and
+ * gives its pages back, while the connection is there still. */
+static void a_reader_that_stops_keeps_nobody_elses_pages(void **state)
+{
+    (void)state;
+    static const char body[] = "{\"prompt\":\"a\",\"max_tokens\":6000,\"stream\":true,\"ignore_eos\":true,"
+                               "\"logprobs\":5}";
+    char request[512];
+    const int len = snprintf(request, sizeof request,
+                             "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                             "Content-Length: %zu\r\n\r\n%s",
+                             sizeof body - 1, body);
+    start();
+    const int fd = raw_dial(url);
+    assert_true(fd >= 0 && raw_say(fd, request, (size_t)len));
+    while (cluster_metric(url, "\nbaton_requests_running ") < 1) client_step();
+    assert_true(cluster_serves(url));
+    assert_true(cluster_wait_idle(url, spawn_patience(ANSWER_MS)));
+    (void)close(fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -247,6 +268,7 @@ int main(void)
         cmocka_unit_test_teardown(more_requests_than_a_turn_has_time_for_wait_for_the_next, cluster_teardown),
         cmocka_unit_test_teardown(a_client_that_leaves_takes_its_body_out_of_the_line, cluster_teardown),
         cmocka_unit_test_teardown(a_drain_serves_those_whose_bodies_had_come, cluster_teardown),
+        cmocka_unit_test_teardown(a_reader_that_stops_keeps_nobody_elses_pages, cluster_teardown),
         cmocka_unit_test_teardown(bodies_that_wait_leave_memory_for_others, cluster_teardown),
     };
     return cmocka_run_group_tests_name("bodies", tests, cluster_group_begin, cluster_group_end);
