@@ -132,6 +132,7 @@ static const bt_opt opts[] = {
      .help = "how long a node that --scale lets go, or whose role changes, lets work in progress end"},
     GATEWAY("policy"),
     GATEWAY("local-prefill-below"),
+    GATEWAY("share-prefixes"),
     GATEWAY("max-queue"),
     GATEWAY("max-active"),
     {.of = &gw_options_group, .group = "Nodes", .name = "max-connections", BT_OPT_AT(config, connections),
@@ -327,6 +328,7 @@ static bt_err set_up(job *j, const config *c, bt_fault *fault)
     s->concurrency = (uint32_t)c->load.concurrency;
     s->streams = (uint32_t)c->load.streams;
     s->connections = (uint32_t)c->connections;
+    s->shares_prefixes = c->gateway.shares_prefixes;
     set_cluster(&s->cluster, c);
     if (e == BT_OK)
         e = bt_overtake_read(&s->cluster.dc.overtake_max, &s->cluster.dc.overtake_us, c->overtake, fault);

@@ -1,5 +1,6 @@
 /* The caller of a simulated cluster: who comes when, and what came back. See play.h. */
 #include "lab/simulate/play.h"
+#include "base/num.h"
 #include "base/rng.h"
 #include "device/energy.h"
 #include "lab/simulate/prices.h"
@@ -198,6 +199,7 @@ static void fill(void *ud, uint64_t request, gw_submit *ret)
     ret->sampling = (bt_sampling){.top_p = 1, .seed = request};
     ret->share = item->key;
     ret->weight = item->key ? p->plan->key[item->key - 1].weight : 0;
+    if (item->key && !p->b->s.shares_prefixes) bt_put64(ret->salt.bytes, p->plan->key[item->key - 1].hash);
     if (!ret->hashes.of) p->is_out_of_memory = true;
 }
 

@@ -36,6 +36,7 @@ typedef struct tool_simulate_setup {
     uint32_t concurrency; /* as in lab/replay/load.h */
     uint32_t streams;     /* likewise; 0: as many as come */
     uint32_t connections; /* that a gateway serves at a time: one more fails; 0: no limit */
+    bool shares_prefixes; /* prompts of different keys share prefixes */
 } tool_simulate_setup;
 
 static inline const bt_dims *tool_simulate_dims(const tool_simulate_setup *s, uint32_t model)

@@ -305,6 +305,7 @@ static void mix_plan(uint64_t *h, const tool_replay_plan *p)
             t->shared_tokens,    t->hash_len,           t->stream,        t->next};
         mix(h, bt_hash64(all, sizeof all));
         if (t->model) mix(h, t->model);
+        if (t->key) mix(h, p->key[t->key - 1].hash);
     }
     if (p->hash_len) mix(h, bt_hash64(p->hash, p->hash_len * sizeof *p->hash));
     if (p->ids_len) mix(h, bt_hash64(p->ids, p->ids_len * sizeof *p->ids));
@@ -364,6 +365,7 @@ uint64_t tool_simulate_key(const tool_simulate_range *r)
     for (uint32_t i = 0; i < s->mores; i++) mix_text(&h, s->more[i]->name);
     if (c->gateways > 1) mix(&h, c->gateways);
     if (s->schedule) mix(&h, (uint64_t)s->schedule << 32 | s->window);
+    if (s->shares_prefixes) mix_text(&h, "share-prefixes");
     mix_double(&h, r->share);
     mix_plan(&h, r->plan);
     return h;

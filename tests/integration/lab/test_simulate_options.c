@@ -171,6 +171,21 @@ static void a_policy_decides_which_nodes_have_the_requests(void **state)
     done(&load);
 }
 
+/* 40 prompts that begin alike: each key's first one computes it, or with --share-prefixes the first of all.
+ */
+static void keys_share_prefixes_only_where_that_is_asked_for(void **state)
+{
+    (void)state;
+#define TWO_KEYS \
+    "--prefill", "1", "--decode", "1", "--synthetic", "in:1500,out:4,rate:0.5,shared:1000", "--limit", "40", \
+        "--key-shares", "a:1,b:1"
+    run apart = RUN(TWO_KEYS), together = RUN(TWO_KEYS, "--share-prefixes");
+    assert_int_equal(count(&apart, "cached_tokens"), 38 * 960);
+    assert_int_equal(count(&together, "cached_tokens"), 39 * 960);
+    done(&apart);
+    done(&together);
+}
+
 /* Long prompts at one node hold up the next; by load, a prompt goes where nobody waits. */
 static void by_load_nobody_waits_behind_a_long_prompt(void **state)
 {
@@ -628,6 +643,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(a_policy_decides_which_nodes_have_the_requests, spawn_teardown),
+        cmocka_unit_test_teardown(keys_share_prefixes_only_where_that_is_asked_for, spawn_teardown),
         cmocka_unit_test_teardown(by_load_nobody_waits_behind_a_long_prompt, spawn_teardown),
         cmocka_unit_test_teardown(short_prompts_wait_for_a_chunk_and_not_for_all_long_ones, spawn_teardown),
         cmocka_unit_test_teardown(the_gateway_s_time_for_a_request_is_that_of_its_option, spawn_teardown),
