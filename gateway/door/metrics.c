@@ -274,7 +274,7 @@ enum {
 };
 
 /* The table lives for one page: which keys there are may change between two. */
-static bt_err render_names(bt_buf *out, const gw_auth *auth, const char *const *keys)
+static bt_err render_names(bt_buf *out, const gw_auth *auth, const gw_brain *brain, const char *const *keys)
 {
     bt_metric table[KEY_METRICS];
     bt_metrics *m;
@@ -295,19 +295,20 @@ static bt_err render_names(bt_buf *out, const gw_auth *auth, const char *const *
         for (size_t why = 0; why <= GW_KEY_LIMITS; why++)
             bt_metrics_add(m, KEY_REFUSALS, at, why, (double)k->refusals[why]);
         bt_metrics_set(m, KEY_IN_FLIGHT, at, 0, k->usage.in_flight);
+        bt_metrics_set(m, KEY_WAITING, at, 0, gw_brain_share(brain, k->share).waiting);
     }
     e = bt_metrics_render(m, out);
     bt_metrics_free(m);
     return e;
 }
 
-bt_err gw_metrics_render_keys(bt_buf *out, const gw_auth *auth)
+bt_err gw_metrics_render_keys(bt_buf *out, const gw_auth *auth, const gw_brain *brain)
 {
     const size_t n = gw_auth_count(auth);
     const char **keys = calloc(n + 1, sizeof(char *));
     if (!keys) return BT_ENOMEM;
     for (size_t i = 0; i < n; i++) keys[i] = gw_auth_at(auth, i)->facts.name;
-    const bt_err e = render_names(out, auth, keys);
+    const bt_err e = render_names(out, auth, brain, keys);
     free(keys);
     return e;
 }

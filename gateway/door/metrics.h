@@ -30,6 +30,6 @@ void gw_metrics_captured(gw_metrics *m, bt_capture *c); /* takes over the counts
 bt_err gw_metrics_render(gw_metrics *m, bt_buf *out, const gw_brain *brain, const bt_link_counters *link,
                          unsigned http_connections);
 /* The series of API keys, by name: as many as keys. */
-bt_err gw_metrics_render_keys(bt_buf *out, const gw_auth *auth);
+bt_err gw_metrics_render_keys(bt_buf *out, const gw_auth *auth, const gw_brain *brain);
 uint64_t gw_metrics_rss_bytes(void); /* of this process; 0 unknown */
 #endif

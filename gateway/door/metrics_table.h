@@ -127,4 +127,6 @@ X(KEY_REFUSALS, COUNTER, "baton_key_refusals_total", "key", keys, "reason", reac
   "minute or requests at once, or because the queue is full (queue)")
 X(KEY_IN_FLIGHT, GAUGE, "baton_key_requests_in_flight", "key", keys, NULL, NULL, NULL,
   "Requests of an API key that are being answered now")
+X(KEY_WAITING, GAUGE, "baton_key_requests_waiting", "key", keys, NULL, NULL, NULL,
+  "Requests of an API key that wait for nodes, with --share-by key")
 #endif

@@ -283,6 +283,8 @@ static void a_full_queue_names_the_time_that_its_line_takes(void **state)
     reaches(&c, "\nbaton_requests_running ", 1);
     for (int i = 1; i <= QUEUE; i++) held[i] = begin(&c, "client-secret", 4, 16000, NULL);
     reaches(&c, "\nbaton_requests_waiting ", QUEUE);
+    assert_true(metric(&c, NULL, "\nbaton_key_requests_waiting{key=\"web\"} ") == QUEUE);
+    assert_true(metric(&c, NULL, "\nbaton_key_requests_waiting{key=\"boss\"} ") == 0.0);
     client *x = ask(&c, "client-secret", 4, 2, NULL);
     is_error(x, LIMIT, "queue_full", "8 requests are waiting already");
     /* The first end is younger than the test: so much for each that ended, at most, and 8 are in line. */
