@@ -8,6 +8,7 @@
 
 #include <string.h>
 #include <strings.h>
+#include <strings.h>
 
 /* Unwanted bodies: announced ones up to SKIP are read and dropped, so that the connection lives on; chunked
  * ones, whose length shows too late to answer early, up to DRAIN. */
@@ -153,6 +154,8 @@ static enum MHD_Result give_answer(gw_http_exchange *x)
 static enum MHD_Result begin(gw_http_exchange *x, const char *target, const char *method, const char *version)
 {
     x->refusal = check_framing(x, target, method, version);
+    const char *wish = header(x, MHD_HTTP_HEADER_CONNECTION);
+    x->goes_on = strcmp(version, MHD_HTTP_VERSION_1_1) == 0 && (!wish || strcasecmp(wish, "keep-alive") == 0);
     if (x->refusal == GW_HTTP_FINE) judge(x, method);
     else x->is_early = true;
     gw_connections_enter(x->http, x->place, GW_PHASE_BODY);

@@ -3,12 +3,15 @@
 #include "base/rng.h"
 #include "gateway/http/cors.h"
 #include "gateway/http/inside.h"
+#include "rt/hangup.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 
+enum { LOOK_US = 1000000, LOOKS_A_TURN = 64 }; /* at clients that have closed their sending side */
 enum { STREAM_MAX_BYTES = 1 << 30, READ_BLOCK_BYTES = 16 << 10 };
 
 /* ---- exchanges ---------------------------------------------------------------------------------- */
@@ -68,12 +71,48 @@ static void unwatch(gw_http_exchange *x)
 
 /* Nothing is freed before libmicrohttpd runs, so other events stay valid. A client may hang up once its whole
  * answer is sent or on its way. */
+static void lose(gw_http_exchange *x)
+{
+    unwatch(x);
+    if (!x->is_complete || x->is_suspended) gw_http_abandon(x);
+}
+
+/* A client that has closed its sending side alone gets its answer. One that is elsewhere, and would go on
+ * with its connection, is sent what every such client skips, so that a reset comes at once where nobody
+ * reads. False: nobody reads. */
+static bool goes_on_half_closed(gw_http_exchange *x)
+{
+    static const char words[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    struct epoll_event ev = {.events = 0, .data.ptr = &x->watch}; /* EPOLLHUP and EPOLLERR come all the same
+                                                                   */
+    const int fd = x->place->fd;
+    const bt_hangup found = bt_hangup_look(fd);
+    if (found == BT_HANGUP_GONE || epoll_ctl(x->http->watch_fd, EPOLL_CTL_MOD, fd, &ev) < 0) return false;
+    if (found == BT_HANGUP_UNKNOWN) bt_hangup_probe(fd);
+    if (found == BT_HANGUP_UNKNOWN && x->goes_on && x->status == 0)
+        (void)send(fd, words, sizeof words - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    x->is_half_closed = true;
+    x->looked_us = bt_clock_us();
+    x->http->half_closed++;
+    return true;
+}
+
 static void on_hang_up(gw_watch *w, unsigned events)
 {
     gw_http_exchange *x = (gw_http_exchange *)w;
-    (void)events;
-    unwatch(x);
-    if (!x->is_complete || x->is_suspended) gw_http_abandon(x);
+    if (!(events & (EPOLLHUP | EPOLLERR)) && goes_on_half_closed(x)) return;
+    lose(x);
+}
+
+void gw_exchange_look_again(gw_http *h, int64_t now_us)
+{
+    unsigned looks = 0;
+    for (gw_http_exchange *x = h->half_closed ? h->first : NULL; x && looks < LOOKS_A_TURN; x = x->next) {
+        if (!x->is_half_closed || now_us - x->looked_us < LOOK_US) continue;
+        x->looked_us = now_us;
+        looks++;
+        if (bt_hangup_look(x->place->fd) == BT_HANGUP_GONE) lose(x);
+    }
 }
 
 void gw_exchange_watch(gw_http_exchange *x)
@@ -133,6 +172,7 @@ void gw_exchange_free(gw_http_exchange *x)
 {
     unwatch(x);
     forget_put_off(x);
+    x->http->half_closed -= x->is_half_closed;
     x->http->handler.leave(x->http->handler.ud, x->caller);
     gw_exchange_drop_body(x);
     bt_buf_done(&x->out);
@@ -159,7 +199,11 @@ static bool add_header(struct MHD_Response *r, const char *name, const char *val
 static bool add_common(struct MHD_Response *r, const gw_http_exchange *x)
 {
     const char *cors = x->http->cors;
+    char idle[32]; /* so that a client does not send its next request into a connection that is about to end
+                    */
+    (void)snprintf(idle, sizeof idle, "timeout=%lld", (long long)(x->http->places.idle_us / 1000000));
     return add_header(r, "X-Request-Id", x->id) &&
+           add_header(r, "Keep-Alive", x->goes_on && !x->must_close ? idle : NULL) &&
            add_header(r, "Connection", x->must_close ? "close" : NULL) &&
            add_header(r, "Access-Control-Allow-Origin", cors) &&
            add_header(r, "Access-Control-Expose-Headers", cors ? "X-Request-Id, Retry-After" : NULL) &&

@@ -135,6 +135,7 @@ bt_err gw_http_run(gw_http *h, bt_fault *fault)
     gw_connections_accept(h); /* libmicrohttpd's descriptor tells when a new one is to be read */
     const int64_t now_us = bt_clock_us();
     gw_connections_sweep(h, now_us);
+    gw_exchange_look_again(h, now_us);
     gw_connections_judge_turn(h, now_us);
     return BT_OK;
 }

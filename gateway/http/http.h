@@ -14,8 +14,8 @@
  * Driving    poll gw_http_fd for reading; call gw_http_run when it is readable and at gw_http_due_us. Never blocks.
  * Exchange   made by a request, answered once (gw_http_answer, or gw_http_stream and gw_http_end), ended by `ended`,
  *            which is called exactly once for each that the handler saw, after the last byte or when the client has
- *            gone (a half-close and a client that takes nothing for idle_s count as gone). After `ended` the exchange
- *            is void.
+ *            gone. One that takes nothing for idle_s counts as gone; one that has closed its sending side alone does
+ *            not (rt/hangup.h). After `ended` the exchange is void.
  * Refusals   a request that is not served is an exchange like others, with the reason (framing.h): it must be answered
  *            in the call. The connection is closed then, or goes on where the whole body was read.
  * Limits     connections, bytes of the head, body bytes (of one request, and of all together), seconds and speed.

@@ -40,6 +40,7 @@ struct gw_http {
     gw_connection *fresh; /* accepted, not yet given to libmicrohttpd */
     gw_http_exchange *first;
     gw_http_exchange *first_put_off, *last_put_off; /* whole requests that wait for a turn with time for them */
+    unsigned half_closed;                           /* exchanges whose client has closed its sending side */
     uint64_t id_prefix, id_count;
     uint64_t put_off_count;
     int64_t sweep_us;         /* when deadlines are checked next */
@@ -70,7 +71,9 @@ struct gw_http_exchange {
     size_t discarded_bytes;
     bool has_authorization;
     bool keeps_body, is_early; /* early: answered before its body was read, so its socket lingers */
-    bool must_close;
+    bool must_close, goes_on;  /* goes on: the client speaks HTTP/1.1, and may send more on this connection */
+    bool is_half_closed;       /* its client has closed its sending side, and may read */
+    int64_t looked_us;         /* when that was looked at last */
     bool was_put_off, is_shown, is_suspended, is_watched, is_gone, is_stream, is_complete;
     char id[GW_HTTP_MAX_ID_BYTES + 1];
 };
@@ -88,6 +91,9 @@ bt_err gw_exchange_preflight(gw_http_exchange *x); /* answers what a browser ask
 enum { GW_CALLED_UP_A_TURN = 32 };
 void gw_exchange_put_off(gw_http_exchange *x);
 void gw_exchange_call_up(gw_http *h);
+
+/* Looks at a part of the clients again that have closed their sending side, at each at most once a second. */
+void gw_exchange_look_again(gw_http *h, int64_t now_us);
 
 /* access.c: libmicrohttpd's calls. */
 enum MHD_Result gw_access_on_request(void *cls, struct MHD_Connection *c, const char *target, const char *method,

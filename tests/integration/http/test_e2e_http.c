@@ -1,6 +1,7 @@
 /* The door of a running system, seen by a client: what it answers, how streams and whole answers agree, what
  * it refuses and in which words, and that nobody's haste or leaving costs another client anything. */
 #include "tests/helpers/cluster/cluster.h"
+#include "tests/helpers/cluster/raw_http.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -10,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -326,6 +329,35 @@ static void a_client_that_leaves_frees_its_pages(void **state)
     }
 }
 
+/* As nc -N and clients of HTTP/1.0 do. The end comes with the request, or while the answer is made. */
+static void a_client_that_closes_its_sending_side_gets_its_whole_answer(void **state)
+{
+    static const char *const heads[] = {"HTTP/1.1\r\nHost: x\r\n",
+                                        "HTTP/1.1\r\nHost: x\r\nConnection: close\r\n", "HTTP/1.0\r\n",
+                                        "HTTP/1.0\r\nConnection: keep-alive\r\n"};
+    (void)state;
+    for (int i = 0; i < 16; i++) {
+        const bool is_stream = i & 1, is_later = i & 2;
+        char body[160], request[512], text[1 << 16];
+        snprintf(body, sizeof body,
+                 "{\"prompt\":\"%s\",\"max_tokens\":40,\"temperature\":0,\"ignore_eos\":true,\"stream\":%s}",
+                 PROMPT, is_stream ? "true" : "false");
+        snprintf(request, sizeof request, "POST /v1/completions %sContent-Length: %zu\r\n\r\n%s",
+                 heads[i / 4], strlen(body), body);
+        const int fd = raw_dial(sys.url);
+        assert_true(fd >= 0);
+        assert_true(raw_say(fd, request, strlen(request)));
+        if (is_later && is_stream)
+            assert_true(raw_hear(fd, text, sizeof text, "data: ", spawn_patience(ANSWER_MS)));
+        assert_int_equal(shutdown(fd, SHUT_WR), 0);
+        if (!raw_hear_end(fd, text, sizeof text, spawn_patience(ANSWER_MS))) fail_msg("no end: %s", text);
+        (void)close(fd);
+        if (!(is_later && is_stream)) assert_int_equal(strncmp(text, "HTTP/1.1 200", 12), 0);
+        assert_non_null(strstr(text, is_stream ? "data: [DONE]" : "\"completion_tokens\":40"));
+    }
+    assert_true(cluster_wait_idle(sys.url, spawn_patience(ANSWER_MS)));
+}
+
 static void a_waiting_client_that_leaves_is_forgotten(void **state)
 {
     (void)state;
@@ -505,6 +537,8 @@ int main(void)
         cmocka_unit_test_teardown(several_clients_queue_and_all_are_served, client_teardown),
         cmocka_unit_test_teardown(a_full_queue_answers_429_and_when_to_come_again, client_teardown),
         cmocka_unit_test_teardown(a_client_that_leaves_frees_its_pages, client_teardown),
+        cmocka_unit_test_teardown(a_client_that_closes_its_sending_side_gets_its_whole_answer,
+                                  client_teardown),
         cmocka_unit_test_teardown(a_waiting_client_that_leaves_is_forgotten, client_teardown),
         cmocka_unit_test_teardown(a_prompt_that_does_not_fit_is_told_both_numbers, client_teardown),
         cmocka_unit_test_teardown(an_answer_that_the_context_cuts_says_so, client_teardown),
