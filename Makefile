@@ -106,6 +106,12 @@ endif
 %_avxvnni.o:    ISA := $(AVX2) $(if $(AVX2),-mavxvnni)
 %_avx512.o:     ISA := $(AVX512)
 %_avx512vnni.o: ISA := $(AVX512) $(if $(AVX512),-mavx512vnni)
+# A kernel is one function of thousands of accesses. Where each is checked in place, and for undefined behaviour too, clang
+# takes 2 GB and minutes a file; BUILD=asan has these checks.
+ifeq ($(BUILD),fuzz)
+$(B)/common/kernels/%.o: san.fuzz := -fsanitize=fuzzer-no-link,address -fno-omit-frame-pointer -O1 \
+  -mllvm -asan-instrumentation-with-call-threshold=0
+endif
 # The reference engine is plain loops; let the compiler vectorise them with the baseline instruction set.
 $(B)/common/ref/%.o: ISA := -O3
 # So are the looks at what goes into KV.
