@@ -643,8 +643,8 @@ bt_err dc_worker_new(dc_worker **ret, const dc_worker_config *config, bt_fault *
     if (e == BT_OK)
         e = bt_ring_new(&w->commands, sizeof(command), (size_t)c->slots * COMMANDS_A_SLOT + 2, fault);
     if (e == BT_OK) e = bt_ring_new(&w->events, sizeof(dc_worker_event), EVENT_RING, fault);
-    if (e == BT_OK && pthread_create(&w->thread, NULL, run, w) != 0)
-        e = bt_fail(fault, BT_EIO, "cannot start the compute thread");
+    const int why = e == BT_OK ? pthread_create(&w->thread, NULL, run, w) : 0;
+    if (why) e = bt_fail_thread(fault, "the compute thread", why);
     if (e < 0) {
         dc_worker_free(w); /* the engines stay the caller's */
         return e;

@@ -291,8 +291,8 @@ bt_err pf_worker_new(pf_worker **ret, bt_prefill *engine, uint32_t slots, uint32
     if (e == BT_OK)
         e = bt_ring_new(&w->events, sizeof(pf_worker_event), (size_t)slots * EVENTS_OF_A_JOB, fault);
     if (e == BT_OK) e = bt_sample_new(&w->sampler, vocab, fault);
-    if (e == BT_OK && pthread_create(&w->thread, NULL, run, w) != 0)
-        e = bt_fail(fault, BT_EIO, "cannot start the compute thread");
+    const int why = e == BT_OK ? pthread_create(&w->thread, NULL, run, w) : 0;
+    if (why) e = bt_fail_thread(fault, "the compute thread", why);
     if (e < 0) {
         pf_worker_free(w); /* the engine stays the caller's */
         return e;

@@ -26,8 +26,12 @@ typedef struct bt_fault {
 
 /* A short name for people, never NULL: "out of memory". */
 const char *bt_err_name(bt_err e);
-/* Fill *f (if not NULL) and return e, so that failing is one statement. */
+/* Fill *f (if not NULL) and return e, so that failing is one statement. The words of BT_ENOMEM end with the limit of
+ * addresses, where the process has one (base/memory.h); what stands before it may be cut for that. */
 bt_err bt_fail(bt_fault *f, bt_err e, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* The same for a thread that pthread_create did not start: `error` is what it returned. BT_ENOMEM where its stack has
+ * no room, else BT_EIO. */
+bt_err bt_fail_thread(bt_fault *f, const char *what, int error);
 #ifdef __clang_analyzer__ /* the analyzer sees one file at a time: this says what bt_fail returns */
 #define bt_fail(f, e, ...) ((void)(bt_fail)((f), (e), __VA_ARGS__), (e))
 #endif

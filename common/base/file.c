@@ -255,7 +255,8 @@ bt_err bt_file_map(const uint8_t **ret, size_t *ret_bytes, bt_file_state *ret_st
     if (e < 0) goto out;
     void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED) {
-        e = bt_fail(fault, BT_EIO, "cannot map '%s': %s", path, strerror(errno));
+        e = bt_fail(fault, errno == ENOMEM ? BT_ENOMEM : BT_EIO, "cannot map the %lld MiB of '%.100s': %s",
+                    (long long)st.st_size >> 20, path, strerror(errno));
         goto out;
     }
     (void)madvise(map, (size_t)st.st_size, MADV_HUGEPAGE); /* where the system has huge pages for files */

@@ -2,11 +2,14 @@
  * Files of the system are read with limits: a line or a number that makes no sense counts as missing. */
 #include "base/memory.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #ifndef MADV_POPULATE_WRITE
@@ -19,6 +22,49 @@ void bt_memory_ready(void *begin, size_t bytes, size_t most)
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     char *from = (char *)begin - (uintptr_t)begin % page;
     if (bytes) (void)madvise(from, (size_t)((char *)begin + bytes - from), MADV_POPULATE_WRITE);
+}
+
+/* ---- the limit of addresses ---- */
+
+/* The first number of /proc/self/statm: pages. 0: unknown. */
+static uint64_t addresses_taken(void)
+{
+    char text[64];
+    const int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0) (void)close(fd);
+    if (n <= 0) return 0;
+    text[n] = 0;
+    return strtoull(text, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+void bt_memory_limit_text(char ret[BT_MEMORY_LIMIT_BYTES])
+{
+    struct rlimit limit;
+    ret[0] = 0;
+    if (getrlimit(RLIMIT_AS, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY) return;
+    snprintf(ret, BT_MEMORY_LIMIT_BYTES,
+             "; ulimit -v allows %" PRIu64 " MiB of addresses, %" PRIu64
+             " are taken: 'ulimit -v unlimited' lifts it",
+             (uint64_t)limit.rlim_cur >> 20, addresses_taken() >> 20);
+}
+
+enum { STACK_BYTES = 1 << 20 };
+
+static __attribute__((noinline)) void touch_stack(void)
+{
+    volatile char room[STACK_BYTES];
+    for (size_t i = 0; i < sizeof room; i += 4096) room[sizeof room - 1 - i] = 0; /* from the top down */
+}
+
+void bt_memory_keep_stack(void)
+{
+    struct rlimit all, stack;
+    if (getrlimit(RLIMIT_AS, &all) < 0 || all.rlim_cur == RLIM_INFINITY ||
+        getrlimit(RLIMIT_STACK, &stack) < 0)
+        return;
+    if (stack.rlim_cur >= 4 * STACK_BYTES && all.rlim_cur >= addresses_taken() + 4 * STACK_BYTES)
+        touch_stack();
 }
 
 /* ---- what is free ---- */

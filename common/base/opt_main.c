@@ -1,5 +1,6 @@
 /* What main() calls: prints for the user, and turns outcomes into exit codes. */
 #include "base/opt.h"
+#include "base/memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -54,6 +55,7 @@ void bt_opt_usage_error(const char *program_name, const bt_fault *fault)
 
 int bt_opt_start(bt_opt_args *ret, const bt_opt_program *program, int argc, char **argv, void *config)
 {
+    bt_memory_keep_stack();
     bt_fault fault = {""};
     bt_opt_args a;
     hold_streams();

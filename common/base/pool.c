@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -184,8 +185,10 @@ bt_err bt_pool_new(bt_pool **ret, size_t threads, bt_fault *fault)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (err) {
         bt_pool_free(p);
-        return bt_fail(fault, err == EAGAIN ? BT_ELIMIT : BT_EIO, "cannot start %zu threads: %s", threads,
-                       strerror(err));
+        char what[64];
+        snprintf(what, sizeof what, "%zu threads", threads);
+        const bt_err e = bt_fail_thread(fault, what, err);
+        return err == EAGAIN ? BT_ELIMIT : e;
     }
     *ret = p;
     return BT_OK;

@@ -13,8 +13,8 @@ bt_err bt_chunks_map(bt_chunks *c, size_t arena_bytes, bt_fault *fault)
     void *arena =
         mmap(NULL, arena_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (arena == MAP_FAILED)
-        return bt_fail(fault, BT_ENOMEM, "out of memory for an arena of %zu bytes: %s", arena_bytes,
-                       strerror(errno));
+        return bt_fail(fault, BT_ENOMEM, "cannot map %zu MiB for the arena of the programs: %s",
+                       arena_bytes >> 20, strerror(errno));
     /* fewer faults and TLB misses; without it only slower */
     (void)madvise(arena, arena_bytes, MADV_HUGEPAGE);
     bt_memory_ready(arena, arena_bytes, READY_BYTES);

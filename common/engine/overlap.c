@@ -331,7 +331,7 @@ static bt_err start_thread(bt_overlap *o, bt_fault *fault)
     const int err = pthread_create(&o->thread, NULL, companion_thread, o);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     o->has_thread = err == 0;
-    return err ? bt_fail(fault, BT_ELIMIT, "cannot start a thread: %s", strerror(err)) : BT_OK;
+    return err ? bt_fail_thread(fault, "the thread of the companion", err) : BT_OK;
 }
 
 bt_err bt_overlap_new(bt_overlap **ret, const bt_overlap_config *config, bt_fault *fault)

@@ -88,8 +88,9 @@ bt_err bt_kv_pages_new(bt_kv_pages **ret, uint32_t layers, uint32_t kv_heads, ui
     if (m == MAP_FAILED) {
         const int err = errno;
         bt_kv_pages_free(p);
-        return bt_fail(fault, BT_ENOMEM, "out of memory for KV pages of %zu bytes: %s", memory_bytes,
-                       strerror(err));
+        return bt_fail(fault, BT_ENOMEM,
+                       "cannot map %zu MiB for KV pages: %s; a smaller --kv-memory needs less",
+                       memory_bytes >> 20, strerror(err));
     }
     (void)madvise(m, memory_bytes, MADV_HUGEPAGE); /* pages are taken from the lowest on: few more bytes, far
                                                       fewer faults and TLB misses */

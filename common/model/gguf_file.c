@@ -46,7 +46,8 @@ static bt_err open_one(bt_gguf **ret, const char *path, bool is_head, bt_fault *
     len = (size_t)st.st_size;
     map = mmap(NULL, len, PROT_READ, MAP_PRIVATE, fd, 0);
     if (map == MAP_FAILED) {
-        e = bt_fail(fault, BT_EIO, "cannot map %.150s: %s", path, strerror(errno));
+        e = bt_fail(fault, errno == ENOMEM ? BT_ENOMEM : BT_EIO, "cannot map the %zu MiB of %.100s: %s",
+                    len >> 20, path, strerror(errno));
         goto out;
     }
     e = bt_gguf_parse(&g, map, len, is_head, &why);

@@ -107,7 +107,7 @@ static bt_err make_room(filling *f, bt_fault *fault)
     const int how = f->fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
     void *image = mmap(NULL, f->bytes, PROT_READ | PROT_WRITE, how, f->fd, 0);
     if (image == MAP_FAILED)
-        return bt_fail(fault, BT_ENOMEM, "out of memory for %zu bytes of weights: %s", f->bytes,
+        return bt_fail(fault, BT_ENOMEM, "cannot map %zu MiB of weights: %s", f->bytes >> 20,
                        strerror(errno));
     (void)madvise(image, f->bytes, MADV_HUGEPAGE); /* fewer TLB misses; without it only slower */
     f->image = image;

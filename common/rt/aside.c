@@ -91,7 +91,7 @@ static bt_err open_lane(lane *l, bt_aside *w, bt_fault *fault)
     const int why = pthread_create(&l->thread, NULL, thread_main, l);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     l->has_thread = why == 0;
-    return why ? bt_fail(fault, BT_EIO, "cannot start a thread: %s", strerror(why)) : BT_OK;
+    return why ? bt_fail_thread(fault, "a thread of the event loop", why) : BT_OK;
 }
 
 bt_err bt_aside_new(bt_aside **ret, bt_loop *loop, unsigned lanes, void (*after)(void *ud), void *ud,

@@ -9,9 +9,11 @@
 #include <malloc.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -71,9 +73,30 @@ static bt_err load_keys(bt_sock_ctx *c, const char *dir, const char *name, bt_fa
     return bt_keys_load(c->keys, dir, name, fault);
 }
 
+/* ZeroMQ ends the process where it cannot start one of its two threads, or finds no memory for a socket: so
+ * there is room for both before it begins. */
+static bt_err check_room(bt_fault *fault)
+{
+    enum { THREADS = 2, OTHER_BYTES = 16 << 20 };
+    pthread_attr_t a;
+    size_t stack = 8 << 20;
+    if (pthread_attr_init(&a) == 0) {
+        (void)pthread_attr_getstacksize(&a, &stack);
+        (void)pthread_attr_destroy(&a);
+    }
+    const size_t bytes = THREADS * stack + OTHER_BYTES;
+    void *room = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room == MAP_FAILED)
+        return bt_fail(fault, BT_ENOMEM, "cannot map %zu MiB for the threads of ZeroMQ: %s", bytes >> 20,
+                       strerror(errno));
+    (void)munmap(room, bytes);
+    return BT_OK;
+}
+
 bt_err bt_sock_ctx_new(bt_sock_ctx **ret, const char *keys_dir, const char *name, bt_fault *fault)
 {
-    bt_err e = BT_OK;
+    bt_err e = check_room(fault);
+    if (e < 0) return e;
     bt_sock_ctx *c = calloc(1, sizeof *c);
     if (!c) return bt_fail(fault, BT_ENOMEM, "out of memory for a socket context");
     if (keys_dir && (e = load_keys(c, keys_dir, name, fault)) < 0) goto out;

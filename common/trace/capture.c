@@ -61,7 +61,7 @@ static bt_err sync_open(capture_sync **ret, void (*tell)(const char *text), bt_f
     s->tell = tell;
     bt_err e = bt_ring_new(&s->ring, sizeof(int), ASKED + 1, fault);
     const int err = e == BT_OK ? pthread_create(&s->thread, NULL, sync_main, s) : 0;
-    if (err) e = bt_fail(fault, BT_EIO, "cannot start the thread of the capture: %s", strerror(err));
+    if (err) e = bt_fail_thread(fault, "the thread of the capture", err);
     if (e < 0) {
         bt_ring_free(s->ring);
         free(s);
@@ -353,7 +353,7 @@ bt_err bt_capture_open(bt_capture **ret, uint64_t *ret_cut, const bt_capture_con
     e = sync_open(&c->sync, config->tell, fault);
     const int err = e == BT_OK ? pthread_create(&c->thread, NULL, thread_main, c) : 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (err) e = bt_fail(fault, BT_EIO, "cannot start the thread of the capture: %s", strerror(err));
+    if (err) e = bt_fail_thread(fault, "the thread of the capture", err);
     if (e < 0) {
         sync_close(c->sync);
         goto fail;

@@ -63,7 +63,8 @@ static bt_err make_pages(bt_calib *c, bt_fault *fault)
         .layers = hp->layers, .kv_heads = hp->kv_heads,   .head_dim = hp->head_dim};
     for (size_t i = 0; i < PAGES; i++)
         if (!(c->page[i] = malloc(2 * plane * hp->layers)))
-            return bt_fail(fault, BT_ENOMEM, "out of memory for the KV pages of the calibration");
+            return bt_fail(fault, BT_ENOMEM, "out of memory for the KV pages of the calibration, %zu MiB",
+                           PAGES * 2 * plane * hp->layers >> 20);
     return BT_OK;
 }
 
@@ -77,10 +78,12 @@ static bt_err make_stats(bt_calib *c, bt_fault *fault)
     s->attention_max = calloc(hp->layers, sizeof *s->attention_max);
     c->head = malloc((size_t)WINDOW * hp->dim * sizeof *c->head);
     bool made = s->site && s->out_max && s->attention_max && c->head;
+    size_t bytes = 0; /* nearly all of it */
     for (size_t i = 0; made && i < s->sites; i++) {
         bt_calib_site *site = &s->site[i];
         const uint32_t kind = i + 1 == s->sites ? BT_SITE_HEAD : i % BT_PKG_LAYER_SITES;
         site->k = bt_pkg_site_width(kind, hp->dim, hp->heads * hp->head_dim, hp->ffn);
+        bytes += BT_CALIB_SAMPLES * site->k * sizeof *site->sample;
         site->hist = calloc(2 * BT_CALIB_BINS, sizeof *site->hist);
         site->column_max = calloc(site->k, sizeof *site->column_max);
         site->column_end = calloc(2 * site->k, sizeof *site->column_end);
@@ -88,7 +91,9 @@ static bt_err make_stats(bt_calib *c, bt_fault *fault)
         site->sample = calloc(BT_CALIB_SAMPLES * site->k, sizeof *site->sample);
         made = site->hist && site->column_max && site->column_end && site->column_sum && site->sample;
     }
-    return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory for the figures of the calibration");
+    return made ? BT_OK
+                : bt_fail(fault, BT_ENOMEM, "out of memory for the figures of the calibration after %zu MiB",
+                          bytes >> 20);
 }
 
 bt_err bt_calib_new(bt_calib **ret, const bt_model *m, bt_fold *fold, const bt_kernels *kernels,
@@ -306,7 +311,8 @@ static bt_err windows_make(bt_calib *c, const int32_t *ids, size_t n, bt_fault *
         w->tensor_max = calloc(c->graph->tensors, sizeof *w->tensor_max);
         e = bt_bind_program(&w->program, c->graph, 1, w->count, 0, 0, fault);
         if (e == BT_OK && (!w->tensor_max || !(w->arena = aligned_alloc(ALIGN, w->program->arena.fixed))))
-            e = bt_fail(fault, BT_ENOMEM, "out of memory for the calibration's arena");
+            e = bt_fail(fault, BT_ENOMEM, "out of memory for an arena of the calibration, %zu MiB",
+                        (size_t)w->program->arena.fixed >> 20);
     }
     return e;
 }

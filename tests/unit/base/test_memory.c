@@ -1,8 +1,10 @@
 /* Which pages are there is asked of the system (mincore). Machines with little memory are folders of files.
  */
 #include "base/memory.h"
+#include "base/err.h"
 #include "tests/helpers/temp_folder.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +13,9 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum { PAGES = 8 };
@@ -149,9 +153,40 @@ static void control_groups_of_version_1_count_too(void **s)
     assert_int_equal(temp_folder_remove(root), 0);
 }
 
+static void out_of_memory_names_the_limit_of_addresses_where_there_is_one(void **s)
+{
+    (void)s;
+    struct rlimit before, limited;
+    bt_fault f = {""};
+    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    limited = before;
+    limited.rlim_cur = (rlim_t)1 << 50; /* more than anybody takes */
+    assert_int_equal(setrlimit(RLIMIT_AS, &limited), 0);
+    char of[300];
+    memset(of, 'x', sizeof of - 1);
+    of[sizeof of - 1] = 0;
+    assert_int_equal(bt_fail(&f, BT_ENOMEM, "no room for %s", of), BT_ENOMEM);
+    assert_int_equal(strncmp(f.text, "no room for xxx", 15), 0);
+    const char *end = strstr(f.text, "; ulimit -v allows 1073741824 MiB of addresses, ");
+    assert_non_null(end);
+    assert_non_null(strstr(end, " are taken: 'ulimit -v unlimited' lifts it"));
+    assert_int_equal(bt_fail_thread(&f, "a thread", EAGAIN), BT_ENOMEM);
+    assert_non_null(strstr(f.text, "; ulimit -v allows"));
+    assert_int_equal(bt_fail_thread(&f, "a thread", EPERM), BT_EIO);
+    assert_null(strstr(f.text, "ulimit"));
+    assert_int_equal(bt_fail(&f, BT_EIO, "broken"), BT_EIO);
+    assert_string_equal(f.text, "broken");
+    bt_memory_keep_stack();
+    assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+    if (before.rlim_cur != RLIM_INFINITY) return;
+    (void)bt_fail(&f, BT_ENOMEM, "no room");
+    assert_string_equal(f.text, "no room");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(out_of_memory_names_the_limit_of_addresses_where_there_is_one),
         cmocka_unit_test(pages_are_there_and_what_they_held_stays),
         cmocka_unit_test(no_more_than_asked_for),
         cmocka_unit_test(memory_that_cannot_be_written_is_passed_over),
