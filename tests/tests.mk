@@ -155,6 +155,9 @@ test-clients: all
 test-openapi: all
 	@sh deploy/model.sh > /dev/null
 	@CASES='$(CASES)' sh tests/clients/run.sh $(B) openapi
+## test-proxy: nginx and HAProxy in front of two gateways, with the files of docs/proxy.md (Debian: nginx-light, haproxy; ports 8080 to 8082)
+test-proxy: all
+	@python3 tests/clients/proxy.py $(B) "$$(sh deploy/model.sh)"
 ## check-timeline: traces of `baton timeline` read with Perfetto's protobuf bindings, from PyPI
 check-timeline: all
 	@sh deploy/model.sh > /dev/null
