@@ -16,7 +16,7 @@
  *
  * A decode node without room says WAITS: the request stands in its line, still RESERVING. It holds no prefill node
  * meanwhile; one of the class that RESERVE named is chosen when RESERVED comes. It leaves the line for another decode
- * node as soon as one has room and no line.
+ * node that has no line and, by its load, room.
  *
  * Every state has a deadline: see gw_config below, and the table in proto/README.md. The end of a request waits for no
  * node. A node that was left still owes an ABORT_ACK; that debt is kept in debts.h, and ABORT goes again until the node

@@ -204,9 +204,9 @@ void gw_request_set_line(gw_brain *b, gw_request *r, bool is_in_line)
     r->is_in_line = is_in_line;
     b->in_line += is_in_line ? 1 : UINT32_MAX;
     park(b, r, GW_PARKED_LINE, is_in_line && !r->only_decode);
-    b->parked_changes = UINT64_MAX;
     if (!n || (n->lined == 0 && !is_in_line)) return; /* forgotten, or known anew */
     n->lined += is_in_line ? 1 : UINT32_MAX;
+    if (is_in_line) n->lined_us = b->now_us;
     gw_registry_changed(&b->registry, n);
 }
 

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { LOOK_US = 100000 }; /* between two looks at requests in the lines of nodes */
+
 /* ---- into the queue ----------------------------------------------------------------------------- */
 
 static bool is_bad(const gw_brain *b, const gw_submit *s)
@@ -389,12 +391,13 @@ static void dispatch_placed(gw_brain *b)
     }
 }
 
-/* Requests in the line of a decode node go to another one that has room. */
+/* Now and then requests in the line of a decode node go to another one that has room. */
 static void leave_lines(gw_brain *b)
 {
     uint32_t looks = 0;
     int64_t at = bt_order_first(&b->parked, GW_PARKED_LINE), next;
-    if (at < 0 || b->parked_changes == changes(b)) return;
+    if (at < 0 || b->now_us - b->parked_us < LOOK_US) return;
+    b->parked_us = b->now_us;
     for (; at >= 0 && looks < GW_LINED_MAX; at = next, looks++) {
         gw_request *r = &b->requests[at];
         gw_route_wish wish = wish_of(b, r);
@@ -406,7 +409,6 @@ static void leave_lines(gw_brain *b)
         assign(b, r, &c);
         gw_request_rearm(b, r);
     }
-    b->parked_changes = changes(b);
 }
 
 /* As far as turns of one round go. The result waits for a free slot, and holds up all behind it; NULL: none.

@@ -293,8 +293,20 @@ static bool takes_prompt(const search *s, const gw_node *p)
            s->w->prompt.tokens <= p->hello.kv_capacity_tokens;
 }
 
+/* Whether d has room for more than it has, as far as its load says. */
+static bool seems_free(const search *s, const gw_node *d)
+{
+    const bt_load *l = &d->load;
+    const uint64_t free_pages = l->pages_total - l->pages_used, more = s->w->max_tokens;
+    return d->loaded_us > d->lined_us && l->queued == 0 && l->pages_total > l->pages_used &&
+           d->hello.kv_capacity_tokens / l->pages_total * free_pages >=
+               s->w->prompt.tokens + min64(more, GW_FREE_TOKENS);
+}
+
 static bool takes_answer(const search *s, const gw_node *d)
 {
+    if (s->w->no_line && !seems_free(s, d)) return false;
+
     return (!s->w->has_class || s->w->decode_class == d->exact_class) && s->needs <= gw_node_limit(d);
 }
 
@@ -336,7 +348,8 @@ static void take_better(search *s, gw_node *p, gw_node *d, gw_local local)
 
 static bool is_local_of_rank(const search *s, const gw_node *d)
 {
-    return may_be_local(s, d) && s->needs <= gw_node_limit(d) && rank_of(s, NULL, d) == s->rank;
+    return may_be_local(s, d) && s->needs <= gw_node_limit(d) && rank_of(s, NULL, d) == s->rank &&
+           (!s->w->no_line || seems_free(s, d));
 }
 
 static void find_local(search *s)

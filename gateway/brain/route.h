@@ -63,9 +63,13 @@ typedef struct gw_route_wish {
     uint64_t only_prefill, only_decode;
     /* gw_node.name, 0: none. This node, or where both are given this pair, has just failed the request. */
     uint64_t shun_prefill, shun_decode;
-    bool no_line; /* the request stands in a line: another decode node only where nobody stands in its line */
+    /* The request stands in a line: another decode node only where nobody stands in its line, and where by its load,
+     * which has come since it last put an attempt into the line, nobody waits there, and there is KV for the prompt and
+     * GW_FREE_TOKENS more. */
+    bool no_line;
 } gw_route_wish;
 
+enum { GW_FREE_TOKENS = 256 };
 typedef struct gw_route_choice {
     gw_node *prefill, *decode; /* CHOSEN; prefill NULL where local */
     gw_local local;

@@ -147,17 +147,17 @@ struct gw_brain {
     bt_order newest; /* those QUEUED that have never had nodes: by share, the least of it and of these the newest first
                       */
     gw_shares shares;
-    gw_shares short_shares;  /* the same at the same places, in a round for slots that are kept for short prompts */
-    bool in_short_round;     /* that one gives turns now */
-    uint32_t in_line;        /* those RESERVING in the line of a node */
-    bt_order parked;         /* those RESERVING that wait, see gw_parked; by number */
-    uint64_t parked_changes; /* as busy_changes, when GW_PARKED_LINE was last looked at */
-    uint32_t *wanted;        /* requests that wait for a node, by gw_registry_had_place */
-    uint64_t line_epoch;     /* gw_brain.epoch when GW_LINE_STUCK was last moved on */
-    uint32_t line_short;     /* tokens of a prompt of GW_LINE_SHORT at most */
-    uint64_t busy_changes;   /* changes of nodes and of affinity when the first request came to GW_LINE_BUSY */
-    int64_t busy_until_us;   /* when a refusal ends for which GW_LINE_BUSY waits */
-    uint64_t last_request;   /* number of the last request taken */
+    gw_shares short_shares; /* the same at the same places, in a round for slots that are kept for short prompts */
+    bool in_short_round;    /* that one gives turns now */
+    uint32_t in_line;       /* those RESERVING in the line of a node */
+    bt_order parked;        /* those RESERVING that wait, see gw_parked; by number */
+    int64_t parked_us;      /* when GW_PARKED_LINE was last looked at */
+    uint32_t *wanted;       /* requests that wait for a node, by gw_registry_had_place */
+    uint64_t line_epoch;    /* gw_brain.epoch when GW_LINE_STUCK was last moved on */
+    uint32_t line_short;    /* tokens of a prompt of GW_LINE_SHORT at most */
+    uint64_t busy_changes;  /* changes of nodes and of affinity when the first request came to GW_LINE_BUSY */
+    int64_t busy_until_us;  /* when a refusal ends for which GW_LINE_BUSY waits */
+    uint64_t last_request;  /* number of the last request taken */
     gw_role roles[GW_ROLES_MAX];
     uint32_t queued;
     uint32_t active;              /* those that hold nodes */

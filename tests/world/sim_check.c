@@ -311,7 +311,8 @@ static void check_owner(sim_world *w, uint32_t self, const bt_request_ref *ref)
         since = later(since, sim_net_held_until_us(w->net, k, self)); /* RESERVE may come out of it */
     /* Where nothing is lost on the way, and all run, the abort does it; one that was lost before goes
      * again. */
-    if (g != UINT32_MAX && w->processes[g].well_us != INT64_MAX && is_calm(f)) {
+    /* A process whose name another one took is told nothing more: its leases end. */
+    if (g != UINT32_MAX && !w->o.twins && w->processes[g].well_us != INT64_MAX && is_calm(f)) {
         const int64_t cut =
             later(sim_net_cut_until_us(w->net, g, self), sim_net_cut_until_us(w->net, self, g));
         const sim_client *c = &w->clients[ref->number - 1];
