@@ -38,6 +38,7 @@
     X(priority_ignored, "a gateway does not look at a request's priority") \
     X(long_waits, "a prefill node lets short prompts run before a long one without a bound") \
     X(short_slots_taken, "a prefill node gives slots kept for short prompts to long ones") \
+    X(prefix_herds, "a gateway sends prompts to a node that has had their beginning, whatever it has to do") \
     X(drain_loses, "a decode node that is asked to leave does so while attempts are here")
 
 typedef enum bt_breakage {

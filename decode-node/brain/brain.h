@@ -50,6 +50,13 @@
  *     the last token makes token 0. Rows that decoding made are never kept.
  *   - A block or COMMIT counts only from the incarnation and key that Reserve named, with the ticket, and from an
  *     engine of its class.
+ *
+ * Always true, in production by asserts, in tests/world by a look at everything:
+ *   - a page is free, or held as often as tables name it; a page that is shared is never written
+ *   - a row in place is never written again, and a block comes only from whom the reservation names, with its ticket
+ *   - a reservation that waits was passed at most overtake_max times, and by none overtake_us after it came
+ *   - at most waiting_max reservations wait, at most `slots` attempts hold a slot
+ *   - no message is about an attempt lower than the highest seen of its request
  * A slot (0..slots-1) is held from the Reserve until the attempt is over; an empty SET_PAGES frees its pages, DROP_SWAP
  * its rows in the swap store. */
 

@@ -143,8 +143,12 @@ static bool serve_line(dc_brain *b)
         if (is_passed_enough(b, r)) return false;
     }
     if (at < 0 || ahead > DC_LINE_LOOK) return false;
-    for (int64_t before = bt_order_first(&b->line, 0); before != at; before = bt_order_next(&b->line, before))
-        b->records[before].passed++;
+    for (int64_t before = bt_order_first(&b->line, 0); before != at;
+         before = bt_order_next(&b->line, before)) {
+        dc_record *p = &b->records[before];
+        p->passed++;
+        assert(p->passed <= b->cfg.overtake_max || BT_BREAK(overtaken_without_end));
+    }
     b->n.overtakes += ahead > 0;
     admit(b, in_line(b, at));
     return true;

@@ -18,6 +18,13 @@
  * meanwhile; one of the class that RESERVE named is chosen when RESERVED comes. It leaves the line for another decode
  * node that has no line and, by its load, room.
  *
+ * Always true, in production by asserts, in tests/world by a look at everything:
+ *   - a client gets tokens 0, 1, 2 .., each once, then one DONE or FAIL, and nothing after it
+ *   - at most active_max requests hold nodes, and no more than the places of the table live
+ *   - what a node has of this gateway is what the requests and debts say: attempts, those in its line, waiting tokens
+ *   - an attempt is higher than all before it of its request
+ *   - a share that wants nodes gets its part of the tokens (shares.h), and no prefix outweighs a load (route.h)
+ *
  * Every state has a deadline: see gw_config below, and the table in proto/README.md. The end of a request waits for no
  * node. A node that was left still owes an ABORT_ACK; that debt is kept in debts.h, and ABORT goes again until the node
  * answers or its lease is over.

@@ -206,6 +206,7 @@ void gw_request_set_line(gw_brain *b, gw_request *r, bool is_in_line)
     park(b, r, GW_PARKED_LINE, is_in_line && !r->only_decode);
     if (!n || (n->lined == 0 && !is_in_line)) return; /* forgotten, or known anew */
     n->lined += is_in_line ? 1 : UINT32_MAX;
+    assert(n->lined <= n->attempts);
     if (is_in_line) n->lined_us = b->now_us;
     gw_registry_changed(&b->registry, n);
 }
@@ -227,6 +228,7 @@ void gw_request_set_state(gw_brain *b, gw_request *r, gw_request_state s)
     r->state = s;
     if (was_active != is_active(s)) {
         b->active += is_active(s) ? 1 : -1U;
+        assert(b->active <= b->cfg.active_max);
         gw_shares_hold(&b->shares, r->share, is_active(s));
         gw_shares_hold(&b->short_shares, r->share, is_active(s));
     }

@@ -3,6 +3,7 @@
 #include "gateway/brain/act.h"
 #include "base/breakage.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { REFUSED_LEAST_MS = 10, REFUSED_MOST_MS = 10000 };
@@ -20,6 +21,7 @@ static void take_tokens(gw_brain *b, gw_request *r, const int32_t *ids, uint32_t
                         const bt_msg_logprob *logprobs)
 {
     uint32_t first = r->next_index, passed = 0;
+    assert(r->state != GW_DEAD && r->next_index <= r->max_tokens);
     for (uint32_t i = 0; i < len && !r->ended; i++) {
         r->tokens[r->next_index++] = ids[i];
         if (is_stop(r, ids[i])) r->ended = BT_FINISH_STOP;

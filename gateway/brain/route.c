@@ -6,6 +6,7 @@
  * pairs that were avoided or refused (avoid.h, at most GW_AVOID_MAX) or shunned. So the walk goes through the
  * registry's orders for each shape from the first node on, and takes the first that fits. */
 #include "gateway/brain/route.h"
+#include "base/breakage.h"
 #include "base/hash.h"
 
 #include <string.h>
@@ -98,6 +99,7 @@ static bool counts(const search *s, const gw_node *n, uint32_t chunks)
     const bool is_decode = n->hello.role == BT_ROLE_DECODE;
     const int64_t least = bt_order_first(&r->least, is_decode);
     if (n->state != GW_NODE_READY || least < 0) return false;
+    if (BT_BREAK(prefix_herds)) return true;
     const uint64_t saved = (uint64_t)chunks * GW_AFFINITY_CHUNK_TOKENS,
                    mean = gw_registry_lately(r, &r->given[is_decode]) / r->ready[is_decode];
     return n->waiting_tokens < r->nodes[least].waiting_tokens + saved &&

@@ -38,6 +38,13 @@
  * rows are not computed again (COMPUTE's from_row), and rows that the decode node has (PREFILL's covered_tokens) are
  * not sent.
  *
+ * Always true, in production by asserts, in tests/world by a look at everything:
+ *   - a page is free, or held as often as tables name it; pages that are read or written are never free
+ *   - no link has more bytes of blocks that are not placed than it was granted
+ *   - from the begin of a long prompt on, no more tokens of others were computed than of it
+ *   - at most `slots` attempts hold a slot, and no long prompt one that is kept for short ones
+ *   - no message is about an attempt lower than the highest seen of its request
+ *
  * Bulk links: one for each decode node, dialled on demand (LINK), greeted with HELLO, used after WELCOME.
  * LINK_UP only means that messages may now be handed over; HELLO is repeated until WELCOME. A link that stalls is
  * greeted anew, in a new epoch: what was lost is found by Commit and Missing. A link that cannot be dialled or does not

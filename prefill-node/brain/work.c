@@ -2,6 +2,7 @@
 #include "prefill-node/brain/brain_inner.h"
 #include "base/breakage.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { WAIT_PART = 16 };
@@ -117,6 +118,7 @@ static bool start_between(pf_brain *b)
                        most = room < b->cfg.share_tokens ? room : b->cfg.share_tokens,
                        n = gather(b, first, pf_orders_short_behind, most, run, &tokens);
         r->lost += tokens;
+        assert(r->lost <= r->computed || BT_BREAK(long_waits));
         b->n.passed += n;
         b->n.passed_tokens += tokens;
         start_all(b, run, n);

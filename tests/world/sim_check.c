@@ -1,13 +1,13 @@
 /* What must hold in every world, whatever the network and the processes do. After each step of a process: its
  * tables are within their limits, and no bulk link has more bytes of blocks under way than the decode node
- * granted. When a reservation begins: none that waits longer was passed too often or too late. Ten times a
- * second of virtual time: every attempt that a node holds belongs to a request that lives, or to one that
- * ended no longer ago than it takes to hear of it; no request is silent for longer than its deadlines allow,
- * and none stays on a dead node whose end was told. At a failed request: it was legitimate, for no pair was
- * whole for long enough. Pages are checked where they are moved (sim_decode.c, sim_prefill.c), tokens where
- * they are given to clients (sim_clients.c). */
+ * granted; no prompt herds to a node for its beginning. When a reservation begins: none that waits longer was
+ * passed too often or too late. Ten times a second of virtual time: every attempt that a node holds belongs
+ * to a request that lives, or to one that ended no longer ago than it takes to hear of it; no request is
+ * silent for longer than its deadlines allow, and none stays on a dead node whose end was told. At a failed
+ * request: it was legitimate, for no pair was whole for long enough. Pages are checked where they are moved
+ * (sim_decode.c, sim_prefill.c), tokens where they are given to clients (sim_clients.c). */
 #include "decode-node/brain/brain_inner.h"
-#include "gateway/brain/state.h"
+#include "gateway/brain/request.h"
 #include "prefill-node/brain/brain_inner.h"
 #include "tests/world/sim_node.h"
 
@@ -251,8 +251,35 @@ void sim_check_renamed(sim_world *w, uint32_t g, const bt_incarnation *node)
                (double)(w->now_us - e->heard_us) / 1e6);
 }
 
-void sim_check_chosen(sim_world *w, uint32_t g, uint32_t node)
+/* A beginning that a node has had sends nobody to it while it has more to compute than the least loaded node
+ * by more than the prompt. Where several requests got nodes in a step it is not known what each found. */
+static void check_herd(sim_world *w, uint32_t g)
 {
+    gw_brain *b = w->processes[g].gw;
+    const gw_registry *reg = &b->registry;
+    const gw_request *r = w->givens == 1 ? gw_request_find(b, w->given) : NULL;
+    const gw_node *d = r ? gw_registry_find(reg, &r->decode.node) : NULL;
+    w->givens = 0;
+    if (!d || b->cfg.policy != GW_POLICY_PREFIX || r->state != GW_RESERVING || r->local || r->attempt > 1 ||
+        r->only_decode || b->router.avoid.len > 0)
+        return;
+    const int64_t at = bt_order_first(&reg->least, true);
+    const gw_node *l = at >= 0 ? &reg->nodes[at] : d;
+    const bool is_open =
+        bt_order_has(&reg->by_load, gw_registry_open_set(d->shape - 1, BT_ROLE_DECODE, GW_OPEN),
+                     (uint32_t)(l - reg->nodes));
+    const uint64_t before = d->waiting_tokens - r->decode.waiting_tokens;
+    if (l == d || !is_open || d->attempts <= l->attempts + 1) return;
+    if (before > l->waiting_tokens + r->prompt.tokens)
+        sim_broken(w, "request %llu goes to a node with %llu tokens to compute, another has %llu",
+                   (unsigned long long)r->number, (unsigned long long)before,
+                   (unsigned long long)l->waiting_tokens);
+}
+
+void sim_check_chosen(sim_world *w, uint32_t g, uint64_t request, uint32_t node)
+{
+    w->given = request;
+    w->givens++;
     if (w->o.is_bare || node == UINT32_MAX) return;
     if (w->ends[(size_t)g * w->processes_len + node].drains_life == w->processes[node].life)
         sim_broken(w, "gateway %u gives a new attempt to node %u, which has told it that it drains", g, node);
@@ -269,6 +296,7 @@ void sim_check_process(sim_world *w, uint32_t self)
             sim_broken(w, "gateway %u has more active requests than it may", self);
         if (gw_brain_queued(p->gw) > p->gw->cfg.queue_max + p->gw->cfg.active_max)
             sim_broken(w, "the queue of gateway %u is longer than it may be", self);
+        check_herd(w, self);
         return;
     }
     const bt_load l = p->role == BT_ROLE_PREFILL ? pf_brain_load(p->pf) : dc_brain_load(p->dc);

@@ -69,7 +69,7 @@ static void on_send(sim_world *w, uint32_t self, const gw_action *a)
         if (m->ref.attempt > c->attempt) {
             c->attempt_us = w->now_us;
             sim_shares_given(w, self, m->ref.number);
-            sim_check_chosen(w, self, sim_process_by_incarnation(w, &a->u.send.peer));
+            sim_check_chosen(w, self, m->ref.number, sim_process_by_incarnation(w, &a->u.send.peer));
         }
         if (m->ref.attempt < c->attempt)
             sim_broken(w, "request %llu goes back to attempt %u", (unsigned long long)m->ref.number,

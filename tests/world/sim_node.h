@@ -123,6 +123,8 @@ struct sim_world {
     sim_net *net;
     int64_t now_us, calm_us, look_us; /* calm: INT64_MAX while faults may come; look: when sim_check_all is next */
     uint64_t came;                    /* see sim_turn */
+    uint64_t given;                   /* a request that got nodes in this step of its gateway */
+    uint32_t givens;                  /* how many did */
     uint64_t lives, works, steps, answered, faults, undecodable;
     sim_process *processes;
     uint32_t processes_len; /* gateways, prefill nodes, decode nodes */
@@ -177,7 +179,7 @@ void sim_check_exit(sim_world *w, uint32_t self, bt_role next);
 void sim_check_heard(sim_world *w, const sim_item *packet, const bt_msg *m); /* a gateway hears a node */
 /* A gateway gives the name of a node to the process that greets it. */
 void sim_check_renamed(sim_world *w, uint32_t gateway, const bt_incarnation *node);
-void sim_check_chosen(sim_world *w, uint32_t gateway, uint32_t node); /* for a new attempt */
+void sim_check_chosen(sim_world *w, uint32_t gateway, uint64_t request, uint32_t node); /* for a new attempt */
 void sim_roles_drain(sim_world *w, uint32_t self); /* sim_check.c: a node begins to drain for another role */
 void sim_roles_exit(sim_world *w, uint32_t self, bt_role next);
 void sim_check_breaking(sim_world *w); /* before a process or link stops working */
