@@ -16,7 +16,7 @@
  *
  * A decode node without room says WAITS: the request stands in its line, still RESERVING. It holds no prefill node
  * meanwhile; one of the class that RESERVE named is chosen when RESERVED comes. It leaves the line for another decode
- * node that has no line and, by its load, room.
+ * node where none of this gateway waits, and where there is room by what its attempts hold.
  *
  * Always true, in production by asserts, in tests/world by a look at everything:
  *   - a client gets tokens 0, 1, 2 .., each once, then one DONE or FAIL, and nothing after it

@@ -252,7 +252,6 @@ gw_node_state gw_registry_heard(gw_registry *r, gw_node *n, const bt_msg_heartbe
     n->has_answered = true;
     if (heartbeat) {
         take_load(r, n, &heartbeat->load);
-        n->loaded_us = now_us;
         n->leaving = heartbeat->draining && !BT_BREAK(leaving_ignored);
         n->has_left = n->has_left && n->leaving; /* one that serves can be cut */
     }

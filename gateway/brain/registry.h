@@ -49,7 +49,8 @@ typedef struct gw_node {
     uint32_t attempts;                  /* of this gateway, those being aborted included */
     uint32_t long_attempts;             /* of these, prompts that are long for the node (hello.short_tokens) */
     uint32_t lined;                     /* of these attempts, those that wait in the node's line */
-    int64_t lined_us, loaded_us;        /* when it last put an attempt into its line; when `load` came */
+    uint64_t held_tokens;               /* what these attempts need there at least, as far as is known */
+    bool is_full;                       /* it put one into its line, and none has left it since */
     uint64_t waiting_tokens;            /* of prompts of these attempts that the node has still to get or compute */
     gw_lately given;                    /* such tokens of all attempts that the node got lately */
     int64_t refuses_until_us;           /* it had no room for an attempt: when to ask again */

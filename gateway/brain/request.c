@@ -181,9 +181,24 @@ static void end_waiting(gw_brain *b, gw_side *side)
     side->waiting_tokens = 0;
 }
 
+/* What it takes of its decode node. One that leaves the node's line frees nothing there. */
+static void hold_tokens(gw_brain *b, const gw_request *r, gw_side *side, bool is_held)
+{
+    gw_node *n = side->is_open == is_held ? NULL : gw_registry_find(&b->registry, &side->node);
+    if (!n) return;
+    if (is_held) {
+        side->held_tokens = gw_held_tokens(r->prompt.tokens, r->max_tokens);
+        n->held_tokens += side->held_tokens;
+        return;
+    }
+    n->held_tokens -= side->held_tokens < n->held_tokens ? side->held_tokens : n->held_tokens;
+    if (!r->is_in_line) n->is_full = false;
+}
+
 void gw_request_hold(gw_brain *b, gw_request *r, gw_side *side, bool is_held)
 {
     const uint32_t at = 2 * place_of(b, r) + (side == &r->decode);
+    if (side == &r->decode) hold_tokens(b, r, side, is_held);
     side->is_open = is_held;
     if (!is_held) end_waiting(b, side);
     if (is_held) bt_order_put(&b->sides, 0, at, gw_registry_key(&side->node));
@@ -207,7 +222,7 @@ void gw_request_set_line(gw_brain *b, gw_request *r, bool is_in_line)
     if (!n || (n->lined == 0 && !is_in_line)) return; /* forgotten, or known anew */
     n->lined += is_in_line ? 1 : UINT32_MAX;
     assert(n->lined <= n->attempts);
-    if (is_in_line) n->lined_us = b->now_us;
+    if (is_in_line) n->is_full = true;
     gw_registry_changed(&b->registry, n);
 }
 

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOOK_US = 100000 }; /* between two looks at requests in the lines of nodes */
-
 /* ---- into the queue ----------------------------------------------------------------------------- */
 
 static bool is_bad(const gw_brain *b, const gw_submit *s)
@@ -391,13 +389,12 @@ static void dispatch_placed(gw_brain *b)
     }
 }
 
-/* Now and then requests in the line of a decode node go to another one that has room. */
+/* Requests in the line of a decode node go to another one that has room. */
 static void leave_lines(gw_brain *b)
 {
     uint32_t looks = 0;
     int64_t at = bt_order_first(&b->parked, GW_PARKED_LINE), next;
-    if (at < 0 || b->now_us - b->parked_us < LOOK_US) return;
-    b->parked_us = b->now_us;
+    if (at < 0 || b->parked_changes == changes(b)) return;
     for (; at >= 0 && looks < GW_LINED_MAX; at = next, looks++) {
         gw_request *r = &b->requests[at];
         gw_route_wish wish = wish_of(b, r);
@@ -409,6 +406,7 @@ static void leave_lines(gw_brain *b)
         assign(b, r, &c);
         gw_request_rearm(b, r);
     }
+    b->parked_changes = changes(b);
 }
 
 /* As far as turns of one round go. The result waits for a free slot, and holds up all behind it; NULL: none.
@@ -434,9 +432,11 @@ void gw_request_dispatch(gw_brain *b)
     stand_up(b);
     b->in_short_round = false;
     const gw_request *r = give_turns(b);
-    if (!r || r->prompt.tokens <= b->line_short) return;
-    b->in_short_round = true;
-    (void)give_turns(b);
+    if (r && r->prompt.tokens > b->line_short) {
+        b->in_short_round = true;
+        (void)give_turns(b);
+    }
+    b->parked_changes = changes(b); /* what was given makes no room */
 }
 
 void gw_request_unstick(gw_brain *b)

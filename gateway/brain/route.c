@@ -295,14 +295,11 @@ static bool takes_prompt(const search *s, const gw_node *p)
            s->w->prompt.tokens <= p->hello.kv_capacity_tokens;
 }
 
-/* Whether d has room for more than it has, as far as its load says. */
+/* Whether d has room for more, as far as this gateway's own attempts tell. */
 static bool seems_free(const search *s, const gw_node *d)
 {
-    const bt_load *l = &d->load;
-    const uint64_t free_pages = l->pages_total - l->pages_used, more = s->w->max_tokens;
-    return d->loaded_us > d->lined_us && l->queued == 0 && l->pages_total > l->pages_used &&
-           d->hello.kv_capacity_tokens / l->pages_total * free_pages >=
-               s->w->prompt.tokens + min64(more, GW_FREE_TOKENS);
+    return !d->is_full && d->held_tokens + gw_held_tokens(s->w->prompt.tokens, s->w->max_tokens) <=
+                              d->hello.kv_capacity_tokens;
 }
 
 static bool takes_answer(const search *s, const gw_node *d)

@@ -63,13 +63,17 @@ typedef struct gw_route_wish {
     uint64_t only_prefill, only_decode;
     /* gw_node.name, 0: none. This node, or where both are given this pair, has just failed the request. */
     uint64_t shun_prefill, shun_decode;
-    /* The request stands in a line: another decode node only where nobody stands in its line, and where by its load,
-     * which has come since it last put an attempt into the line, nobody waits there, and there is KV for the prompt and
-     * GW_FREE_TOKENS more. */
+    /* The request stands in a line: another decode node only where no attempt of this gateway waits, and where there is
+     * room by what its attempts there hold. */
     bool no_line;
 } gw_route_wish;
 
-enum { GW_FREE_TOKENS = 256 };
+/* The KV that an attempt takes of a decode node at least: its prompt and the begin of its answer. */
+enum { GW_BEGIN_TOKENS = 256 };
+static inline uint32_t gw_held_tokens(uint32_t prompt_tokens, uint32_t max_tokens)
+{
+    return prompt_tokens + (max_tokens < GW_BEGIN_TOKENS ? max_tokens : GW_BEGIN_TOKENS);
+}
 typedef struct gw_route_choice {
     gw_node *prefill, *decode; /* CHOSEN; prefill NULL where local */
     gw_local local;

@@ -37,6 +37,7 @@ typedef struct gw_side {
     bool is_open;            /* counted in the node's attempts */
     bool is_long;            /* ... and in its long ones */
     uint32_t waiting_tokens; /* counted in those of the node, until the prompt is computed or the side is closed */
+    uint32_t held_tokens;    /* of a decode node, likewise while the side is open */
     bool is_told;            /* the node has been told of the attempt: leaving it needs ABORT */
 } gw_side;
 
@@ -147,17 +148,17 @@ struct gw_brain {
     bt_order newest; /* those QUEUED that have never had nodes: by share, the least of it and of these the newest first
                       */
     gw_shares shares;
-    gw_shares short_shares; /* the same at the same places, in a round for slots that are kept for short prompts */
-    bool in_short_round;    /* that one gives turns now */
-    uint32_t in_line;       /* those RESERVING in the line of a node */
-    bt_order parked;        /* those RESERVING that wait, see gw_parked; by number */
-    int64_t parked_us;      /* when GW_PARKED_LINE was last looked at */
-    uint32_t *wanted;       /* requests that wait for a node, by gw_registry_had_place */
-    uint64_t line_epoch;    /* gw_brain.epoch when GW_LINE_STUCK was last moved on */
-    uint32_t line_short;    /* tokens of a prompt of GW_LINE_SHORT at most */
-    uint64_t busy_changes;  /* changes of nodes and of affinity when the first request came to GW_LINE_BUSY */
-    int64_t busy_until_us;  /* when a refusal ends for which GW_LINE_BUSY waits */
-    uint64_t last_request;  /* number of the last request taken */
+    gw_shares short_shares;  /* the same at the same places, in a round for slots that are kept for short prompts */
+    bool in_short_round;     /* that one gives turns now */
+    uint32_t in_line;        /* those RESERVING in the line of a node */
+    bt_order parked;         /* those RESERVING that wait, see gw_parked; by number */
+    uint64_t parked_changes; /* as busy_changes, when GW_PARKED_LINE was last looked at */
+    uint32_t *wanted;        /* requests that wait for a node, by gw_registry_had_place */
+    uint64_t line_epoch;     /* gw_brain.epoch when GW_LINE_STUCK was last moved on */
+    uint32_t line_short;     /* tokens of a prompt of GW_LINE_SHORT at most */
+    uint64_t busy_changes;   /* changes of nodes and of affinity when the first request came to GW_LINE_BUSY */
+    int64_t busy_until_us;   /* when a refusal ends for which GW_LINE_BUSY waits */
+    uint64_t last_request;   /* number of the last request taken */
     gw_role roles[GW_ROLES_MAX];
     uint32_t queued;
     uint32_t active;              /* those that hold nodes */
