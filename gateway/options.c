@@ -204,7 +204,7 @@ gw_share_by gw_options_share_by(const gw_options *o)
     return is_loopback(o->host) ? GW_SHARE_NONE : GW_SHARE_ADDRESS;
 }
 
-/* What asks for a role needs keys that have roles. */
+/* An option that asks for a role needs keys that have roles. */
 static bt_err check_rights(const gw_options *o, bt_fault *fault)
 {
     if (o->no_metrics && o->metrics != GW_METRICS_AUTO && o->metrics != GW_METRICS_OFF)

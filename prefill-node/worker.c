@@ -16,7 +16,7 @@
 
 enum { EVENTS_OF_A_JOB = 2 }; /* COMPUTED and one that ends it */
 
-/* What a job that pauses has behind it: the compute thread's. */
+/* The work behind a job that pauses; the compute thread's. */
 typedef struct progress {
     size_t at;        /* tokens whose rows are there */
     int64_t begin_us; /* of its first run */

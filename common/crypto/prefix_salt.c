@@ -11,7 +11,7 @@ struct bt_prefix_secret {
 };
 _Static_assert(sizeof(bt_prefix_owner) == BT_SECRET_HASH_BYTES, "an owner is the key of a hash");
 
-/* What no other use of the gateway's secret key gives. */
+/* It separates this secret from all else that the gateway's secret key is used for. */
 static bt_err from_own_key(bt_prefix_secret *s, const char *dir, const char *name, bt_fault *fault)
 {
     static const char use[] = "baton prefix salt";

@@ -214,7 +214,7 @@ static bt_err check_key(const bt_link *l, const bt_peer_key *key, bt_role role, 
                                         "HELLO gives a role that the sender's key does not have (%s)", name);
 }
 
-/* What HELLO's receiver may want to know of its sender. */
+/* HELLO carries facts about its sender to who takes it. */
 static void note_sender(bt_msg *m, const bt_link *l, const bt_sock_frame *frame)
 {
     uint8_t owner[32];

@@ -40,9 +40,9 @@ bt_loop *bt_shell_loop(const bt_shell *s);
 bt_net *bt_shell_net(const bt_shell *s);
 const bt_incarnation *bt_shell_self(const bt_shell *s); /* drawn in _new */
 
-/* What others dial to reach `listen`, where that stands for all of this machine: the address from which the gateways
- * are dialled, with the port that is bound. For a start that fails early: bound NULL, and *ret is not to be used.
- * BT_EARG: there is none, or several, or one of another kind. */
+/* The endpoint that others dial, where `listen` stands for every address of this machine: the local address of the
+ * connections to the gateways, with the port that is bound. For a start that fails early: bound NULL, and *ret is not
+ * to be used. BT_EARG: there is none, or several, or one of another kind. */
 bt_err bt_shell_reachable(char ret[BT_SOCK_ENDPOINT_BYTES], const bt_shell *s, const char *listen, const char *bound,
                           bt_fault *fault);
 /* Logs a warning where only this machine can dial what others are told, and a gateway is elsewhere. */

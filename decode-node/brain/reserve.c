@@ -133,9 +133,9 @@ static dc_record *in_line(dc_brain *b, int64_t at) { return dc_touch(b, &b->atte
 /* Begins the first of the line that fits and may. False: none does. */
 static bool serve_line(dc_brain *b)
 {
+    dc_orders_settle(b);
     int64_t at = bt_order_first(&b->line, 0);
     uint32_t ahead = 0;
-    dc_orders_settle(b);
     if (bt_attempts_unused_slot(&b->attempts) == BT_NO_SLOT) return false;
     for (; at >= 0 && ahead <= DC_LINE_LOOK; at = bt_order_next(&b->line, at), ahead++) {
         dc_record *r = &b->records[at];

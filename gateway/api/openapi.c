@@ -154,7 +154,7 @@ static json_t *content_of(size_t i)
     return c;
 }
 
-/* Which API keys may; NULL: the summary says enough. */
+/* The role that an API key needs, in words; NULL: the summary says enough. */
 static const char *whom(const char *right)
 {
     if (strcmp(right, "ADMIN") == 0) return "Where there are API keys: for those with role=admin";

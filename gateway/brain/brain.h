@@ -94,8 +94,8 @@ typedef struct gw_submit {
     uint32_t max_tokens;     /* 1..BT_MSG_MAX_PROMPT_TOKENS */
     bt_sampling sampling;
     gw_policy policy; /* 0: the configured one */
-    /* Whose the request is (shares.h): a number of its key or of its client's address, 0: of nobody in particular; and
-     * the weight of all requests of this share from now on, 1..GW_WEIGHT_MAX, 0: 1. Within a share the request of the
+    /* share: the number of the request's share (shares.h), made of its key or its client's address; 0: the common one.
+     * weight: of all requests of this share from now on, 1..GW_WEIGHT_MAX; 0: 1. Within a share the request of the
      * lowest priority comes first, then the oldest. */
     uint64_t share;
     uint32_t weight;
@@ -319,7 +319,7 @@ uint32_t gw_brain_debts(const gw_brain *b); /* attempts that were left and whose
 bool gw_brain_waits_for_token(const gw_brain *b, const bt_incarnation *decode);
 const bt_incarnation *gw_brain_decodes(gw_brain *b, uint64_t request); /* the node whose tokens the request takes; NULL:
                                                                           none */
-/* What a share has, by its number; all 0: no requests, and none lately. tokens: of prompts and answers so far. */
+/* The figures of a share, by its number; all 0: no requests, and none lately. tokens: of prompts and answers so far. */
 typedef struct gw_share_figures {
     uint32_t weight, waiting, active;
     uint64_t tokens;

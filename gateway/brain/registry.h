@@ -173,7 +173,7 @@ gw_node *gw_registry_find(const gw_registry *r, const bt_incarnation *who);
 gw_node *gw_registry_named(const gw_registry *r, const char *node_id);
 gw_node *gw_registry_by_name(const gw_registry *r, uint64_t name); /* the same by gw_node.name, GONE or not */
 
-/* What a short prompt has at most, at any READY node that keeps slots for such; 0: none does. */
+/* The most tokens of a short prompt, over all READY nodes that keep slots for short prompts; 0: none does. */
 uint32_t gw_registry_short_tokens(const gw_registry *r);
 
 uint64_t gw_registry_name(const char *node_id); /* as in gw_node.name; 0 for "" */

@@ -43,7 +43,7 @@ static bool is_active(gw_request_state s) { return s != GW_NONE && s != GW_QUEUE
 
 /* ---- the line ----------------------------------------------------------------------------------- */
 
-/* What it takes of its share's tokens. One that has had its turn has paid. */
+/* The tokens that a request takes of its share. A request that has had its turn has paid. */
 static uint64_t cost_of(const gw_request *r)
 {
     return r->has_had_turn ? 0 : (uint64_t)r->prompt.tokens + r->max_tokens;
@@ -181,7 +181,8 @@ static void end_waiting(gw_brain *b, gw_side *side)
     side->waiting_tokens = 0;
 }
 
-/* What it takes of its decode node. One that leaves the node's line frees nothing there. */
+/* Counts the KV that an attempt takes of its decode node. An attempt that leaves the node's line frees
+ * nothing. */
 static void hold_tokens(gw_brain *b, const gw_request *r, gw_side *side, bool is_held)
 {
     gw_node *n = side->is_open == is_held ? NULL : gw_registry_find(&b->registry, &side->node);

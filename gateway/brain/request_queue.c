@@ -268,7 +268,7 @@ static void move_on(gw_brain *b, gw_line part)
     }
 }
 
-/* What is short has changed: all of the line stand in it again. */
+/* The length of short prompts has changed: all of the line stand in it again. */
 static void sort_out(gw_brain *b)
 {
     static const gw_line parts[] = {GW_LINE_SHORT, GW_LINE_READY};

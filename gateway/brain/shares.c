@@ -46,7 +46,7 @@ static bool is_over(const gw_shares *s, const gw_share *h)
     return 4 * h->active * s->ready_weight >= (3 * s->ready_weight + h->weight) * (s->ready_active + 1);
 }
 
-/* What the visits since `round` brought it; none, in the round in which it came. */
+/* Adds the tokens that the visits since `round` brought; none, in the round in which the share came. */
 static void catch_up(gw_shares *s, gw_share *h)
 {
     const uint64_t visited = s->round - (h->turn > s->at);

@@ -2,8 +2,8 @@
 #define GW_SHARES_H
 #include "base/order.h"
 
-/* Whose request is next, and who gives way in the waiting room. A share is an API key or a client's address, with a
- * weight; without either all requests are of one share. Pure; holds no request.
+/* The turns of shares: which share's request is next, and which gives way in the waiting room. A share is an API key or
+ * a client's address, with a weight; without either all requests are of one share. Pure; holds no request.
  *
  * Nodes. Shares with requests that may get nodes stand in a round. Each visit of the round brings a share as many
  * tokens as its weight; at a visit it begins requests as far as its tokens reach, at prompt + max tokens each, and
@@ -59,7 +59,7 @@ const gw_share *gw_shares_find(const gw_shares *s, uint64_t id);
 /* One request more waits or holds nodes, or (false) one fewer. */
 void gw_shares_wait(gw_shares *s, uint32_t share, bool is_more);
 void gw_shares_hold(gw_shares *s, uint32_t share, bool is_more);
-/* Which of its requests is the next, by its cost in tokens; or none is. */
+/* Says what the next request of the share costs in tokens, or that none is next. */
 void gw_shares_head(gw_shares *s, uint32_t share, bool is_ready, uint64_t cost);
 
 /* The share whose next request gets nodes before all others; BT_ORDER_NONE: none is ready. */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a thread writes, with copies of what the brain keeps for this step alone. */
+/* An answer for a thread to write, with copies of what the brain keeps for one step alone. */
 struct gw_written {
     bt_aside_item item; /* first */
     gw_door *door;

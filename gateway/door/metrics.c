@@ -172,7 +172,6 @@ void gw_metrics_bodies_waiting(gw_metrics *m, size_t n)
     bt_metrics_set(m->m, BODIES_WAITING, 0, 0, (double)n);
 }
 void gw_metrics_turn(gw_metrics *m, int64_t us) { observe_us(m, TURN, (double)us); }
-uint64_t gw_metrics_turns(const gw_metrics *m) { return (uint64_t)bt_metrics_get(m->m, TURN, 0, 0); }
 
 uint64_t gw_metrics_rss_bytes(void)
 {

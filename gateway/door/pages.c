@@ -309,7 +309,7 @@ static const char *state_of(const gw_door *d)
     return d->is_draining ? "draining" : gw_brain_is_ready(d->env.brain) ? "ready" : "starting";
 }
 
-/* What every client may know. */
+/* The part of the status that every client may see. */
 static json_t *outer_status(const gw_door *d)
 {
     char model[BT_HASH_HEX_CHARS];
@@ -322,7 +322,7 @@ static json_t *outer_status(const gw_door *d)
                      (int)gw_brain_active(brain), "waiting", (int)gw_brain_queued(brain));
 }
 
-/* What concerns those who run the nodes. */
+/* The part of the status for those who run the nodes. */
 static json_t *inner_status(const gw_door *d)
 {
     const gw_brain *brain = d->env.brain;

@@ -2,7 +2,8 @@
 #define GW_RIGHTS_H
 #include "gateway/door/state.h"
 
-/* What the caller of a request may do, and how much of it. Without API keys everybody may do everything. */
+/* The rights of a request's caller: what the caller may do, and how much of it. Without API keys everybody may do
+ * everything. */
 typedef enum gw_right {
     GW_RIGHT_OPEN,   /* all */
     GW_RIGHT_CLIENT, /* keys with the role client or admin */
@@ -16,7 +17,7 @@ bool gw_rights_is_admin(const gw_door *d, const gw_http_request *r); /* true wit
 /* Whether the request may name the nodes that it names, by --node-choice. BT_EAUTH with *err filled (403). */
 bt_err gw_rights_choose_nodes(const gw_door *d, gw_key *k, const gw_openai_request *r, gw_openai_error *err);
 
-/* Whose share of the nodes the request takes, by --share-by; 0: the common one. */
+/* The number of the share that the request is of, by --share-by; 0: the common one. */
 uint64_t gw_rights_share(const gw_door *d, const gw_http_request *r);
 
 /* A request for an answer comes, before its body is looked at. BT_EAGAIN with *err filled (429). k NULL: no keys. */

@@ -5,10 +5,10 @@
 #include "gateway/api/logprobs.h"
 #include "trace/row.h"
 
-/* What the files of the door share. They are read in this order: reply.h (whole answers), rights.h (what a caller may
- * do), pages.h (what GET shows), roles.h (other roles of nodes), live.h (the requests that are being answered),
- * bodies.h (how bodies become requests), answers.h (how answers end), door.c (one of them, from its arrival to its end,
- * and which path is whose). */
+/* The state that the files of the door share. The files in an order to read them: reply.h (whole answers), rights.h
+ * (what a caller may do), pages.h (what GET shows), roles.h (other roles of nodes), live.h (the requests that are being
+ * answered), bodies.h (how bodies become requests), answers.h (how answers end), door.c (one of them, from its arrival
+ * to its end, and which path is whose). */
 
 /* One request between SUBMIT and the brain's DONE or FAIL. Its exchange may end earlier (the client has gone) or later
  * (the answer is still being sent). */

@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What one API key may take, and what it has taken: requests and tokens a minute, and requests at once. Pure: times
+/* The limits of an API key and its use of them: requests and tokens a minute, and requests at once. Pure: times
  * come in, in µs of any clock that does not go back.
  *
  * Each rate is a bucket that holds a minute's worth, is full at first, and fills evenly. A request takes 1 from the

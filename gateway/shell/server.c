@@ -256,7 +256,7 @@ static void on_cut(void *ud)
     settle(s);
 }
 
-/* What an administrator does to add or take away clients; a bad file changes nothing. */
+/* SIGHUP: the key file is read again, to add clients or take them away. A bad file changes nothing. */
 static void reload_api_keys(server *s)
 {
     bt_fault f = {""};

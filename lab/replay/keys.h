@@ -2,7 +2,7 @@
 #define BT_LAB_REPLAY_KEYS_H
 #include "lab/replay/plan.h"
 
-/* Whose a request is: the key that its row names, or one that is drawn by shares. */
+/* The keys of requests: a request has the key that its row names, or one that is drawn by shares. */
 typedef struct tool_replay_keys {
     tool_replay_key of[TOOL_REPLAY_KEYS];
     size_t len;

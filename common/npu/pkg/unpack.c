@@ -1,6 +1,6 @@
 /* Unpacking programs: the bodies of the pieces as one flat list, with the numbers of each piece's layer.
- * Those of a file are unpacked when it is opened, to be checked. Those of a sketch, of which most are never
- * asked for, have room and are unpacked when they are. */
+ * The programs of a file are unpacked when the file is opened, to be checked. A sketch has room for its
+ * programs, and unpacks a program when somebody asks for it, since few are asked for. */
 #include "npu/pkg/pkg_private.h"
 
 #include <assert.h>

@@ -30,6 +30,27 @@ static int end(void **s)
     return 0;
 }
 
+/* The turns of the histogram, as /metrics says them. */
+static int counted(void)
+{
+    static const char name[] = "\nbaton_gateway_turn_seconds_count ";
+    const bt_link_counters link = {0};
+    gw_config config = gw_config_defaults();
+    gw_brain *brain = NULL;
+    bt_buf page = {.limit_bytes = 1 << 20};
+    int turns = -1;
+    config.self.bytes[0] = 1;
+    assert_int_equal(gw_brain_new(&brain, &config, NULL), BT_OK);
+    assert_int_equal(gw_metrics_render(metrics, &page, brain, &link, 0), BT_OK);
+    assert_int_equal(bt_buf_add(&page, "", 1), BT_OK);
+    const char *at = strstr((const char *)page.data, name);
+    assert_non_null(at);
+    assert_int_equal(sscanf(at + strlen(name), "%d", &turns), 1);
+    bt_buf_done(&page);
+    gw_brain_free(brain);
+    return turns;
+}
+
 static void work_for(int64_t us)
 {
     for (const int64_t until = bt_clock_us() + us; bt_clock_us() < until;) {}
@@ -67,7 +88,7 @@ static void a_long_turn_is_counted_and_named_once_in_a_while(void **s)
     assert_null(strstr(at + 10, "a turn of the loop")); /* the next two came too soon after it */
     assert_non_null(strstr(at, "ms of work by a processor: pages "));
     assert_non_null(strstr(at, " ms (1 time"));
-    assert_int_equal(gw_metrics_turns(metrics), 3);
+    assert_int_equal(counted(), 3);
 }
 
 static void a_short_turn_is_counted_and_not_logged(void **s)
@@ -83,7 +104,7 @@ static void a_short_turn_is_counted_and_not_logged(void **s)
     for (; more < 20 && strstr(text, "a turn of the loop"); more++)
         run_turns(text, sizeof text, 1, GW_TURN_PAGES, 0);
     assert_null(strstr(text, "a turn of the loop"));
-    assert_int_equal(gw_metrics_turns(metrics), 1 + more);
+    assert_int_equal(counted(), 1 + more);
 }
 
 int main(void)
