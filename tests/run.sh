@@ -3,7 +3,7 @@
 #                               tests/run.sh build/release rows SOURCE...
 # Unit programs, the simulator's seeds, lint self-test, installation, fuzz corpora, command-line tests, integration programs. With NAME only the unit and
 # integration programs test_NAME*; with `rows` those that walk the kernels' dispatch table, each row of which must run.
-# JOBS=2 in the environment: two unit programs at once. One line for each program that passes; everything it said for
+# JOBS=2 in the environment: two unit programs at once, and two themes of the command line. One line for each program that passes; everything it said for
 # one that fails.
 # The last line counts the tests: "N passed, N failed".
 set -u

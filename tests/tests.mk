@@ -24,8 +24,12 @@ KERNEL_TESTS := $(patsubst tests/unit/%.c,$(B)/%,$(sort $(shell find tests/unit/
 HELPER_O  := $(call objs,tests/helpers)
 # Brains that are broken on purpose have objects of their own, made from the files that can be.
 BREAK_O   := $(patsubst %.c,$(B)/break/%.o,$(sort $(shell grep -lr --include='*.c' base/breakage.h common $(ROOMS)) tests/world/simtest.c))
-EMULATED_O := $(patsubst %.c,$(B)/emulated/%.o,common/kernels/kernels.c \
-              $(filter %_avxvnni.c %_avx512.c %_avx512vnni.c,$(call sources,common/kernels)))
+# Kernels that are emulated: those of instruction sets that this machine lacks.
+CPU_FLAGS := $(shell sed -n '/^flags/{p;q}' /proc/cpuinfo)
+cpu_lacks  = $(filter-out $(CPU_FLAGS),$(1))
+EMULATE   := $(if $(call cpu_lacks,avx512f avx512bw avx512vl avx512dq avx512_vnni),%_avx512.c %_avx512vnni.c) \
+             $(if $(call cpu_lacks,avx_vnni),%_avxvnni.c)
+EMULATED_O := $(patsubst %.c,$(B)/emulated/%.o,common/kernels/kernels.c $(filter $(EMULATE),$(call sources,common/kernels)))
 # The fault proxy stands between real processes; its parts are tested as others are.
 $(B)/libfault.a: $(filter-out $(PROXY).o,$(call objs,tests/fault))
 # The world of faults: one process, a virtual clock, the real brains.
@@ -51,7 +55,7 @@ $(B)/emulated/%.o: %.c $(B)/.flags | $(GEN_H)
 $(B)/break/%.o: %.c $(B)/.flags | $(GEN_H)
 	$(compile)
 $(B)/break/%.o: BT_CFLAGS += -DBT_BREAKABLE
-# Instruction sets that this machine may lack, by SIMDe; at -O1, because its inline functions take minutes at -O2.
+# By SIMDe; at -O1, because its inline functions take minutes at -O2.
 $(B)/emulated/common/kernels/%.o $(B)/tests/emulated/test_simd.o: ISA := $(AVX2) -include tests/emulated/simd.h -O1 -Wno-psabi
 $(B)/emulated/common/kernels/kernels.o: ISA := -include tests/emulated/cpu.h
 
@@ -105,7 +109,7 @@ ci:
 	@sh .ci/run $(T)
 
 # ---- other machines and compilers ------------------------------------------------------------------
-## test-emulated: the tests that walk the kernels' table, with every x86 instruction set, those that this machine lacks by SIMDe
+## test-emulated: the tests that walk the kernels' table, with every x86 instruction set; those that this machine lacks by SIMDe
 test-emulated: $(EMULATED)
 	@rm -f build/rows/$(BUILD).emulated
 	@sh tests/run.sh $(B)/emulated rows $(WALKERS)

@@ -9,9 +9,11 @@
 # the difference. Packages go to BATON_CACHE_DIR, or to a folder of this run. BATON_TEST_MODEL is the default model's path;
 # it is fetched when the caller has not set it.
 #   run.sh BUILD_DIR [PATTERN]      PATTERN: only cases whose THEME/NAME it is part of, as in plan, run/transcript or run/time*
+# JOBS=2 in the environment: two themes at once.
 set -u
 cd "$(dirname "$0")" || exit 1
-here=$PWD
+here=$PWD jobs=${JOBS:-1}
+unset JOBS
 bin=$(cd "../../$1/bin" && pwd) || exit 1
 only=${2:-}
 update=${UPDATE:-}
@@ -25,6 +27,16 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export BATON_CACHE_DIR="${cache:-$work/.cache}"
 passed=0 failed=0
+
+# Each theme by a run of its own, so many at once; what they print comes theme by theme.
+if [ "$jobs" -gt 1 ] && [ -z "$only" ]; then
+    mkdir "$work/said"
+    # shellcheck disable=SC2016
+    printf '%s\n' */ | UPDATE=$update xargs -P "$jobs" -I '{}' sh -c 'sh run.sh "$1" "{}" > "$2/$(basename "{}")" 2>&1' sh "$1" "$work/said"
+    awk '/^[0-9]+ passed, [0-9]+ failed$/ { passed += $1; failed += $3; next } { print }
+        END { print passed + 0 " passed, " failed + 0 " failed"; exit failed > 0 || passed == 0 }' "$work"/said/*
+    exit
+fi
 
 # Does the text of file $2 match the pattern file $1, line by line?
 matches() {

@@ -7,7 +7,7 @@ trap 'rm -rf "$t"' EXIT
 passed=0 failed=0
 mkdir -p "$t/tests/cli/one" "$t/tests/cli/two" "$t/build/bin"
 cp "$here/run.sh" "$t/tests/cli/"
-run() { (cd "$t" && BATON_TEST_MODEL=none UPDATE=${2:-} sh tests/cli/run.sh build "${1:-}") > "$t/said" 2>&1; }
+run() { (cd "$t" && JOBS=${3:-} BATON_TEST_MODEL=none UPDATE=${2:-} sh tests/cli/run.sh build "${1:-}") > "$t/said" 2>&1; }
 # says WHAT LINE...: the run said each line, and the last of them at the end
 says() {
     what=$1
@@ -43,6 +43,7 @@ echo 'echo "$0" | sed "s|.*/||"; cat > /dev/null; exit 1' > "$t/tests/cli/two/lo
 echo longer.sh > "$t/tests/cli/two/longer.stdout"
 echo 1 > "$t/tests/cli/two/longer.exit"
 run; says 'a tree that is right' '5 passed, 0 failed'
+run '' '' 2; says 'two themes at once' '5 passed, 0 failed'
 run one; says 'a theme' '4 passed, 0 failed'
 run 'two/l*'; says 'a script' '1 passed, 0 failed'
 run one/transcript.txt:8; says 'a case' '1 passed, 0 failed'
@@ -56,6 +57,7 @@ run
 says 'cases that fail' 'FAILED tests/cli/one/transcript.txt:2: exit code 3, expected 4; stdout differs; stderr differs' \
     '    $ echo out; echo; echo err >&2; exit 3' '    -another' '    +out' \
     'FAILED tests/cli/two/longer.sh: exit code 1, expected 0' '3 passed, 2 failed'
+run '' '' 2; says 'one that fails in each of two themes' 'FAILED tests/cli/two/longer.sh: exit code 1, expected 0' '3 passed, 2 failed'
 run '' 1; says 'an update' '5 passed, 0 failed'
 cmp -s "$t/right" "$t/tests/cli/one/transcript.txt" && passed=$((passed + 1)) || { failed=$((failed + 1)); echo 'self_test: an update did not mend'; }
 echo 'no sign' >> "$t/tests/cli/one/transcript.txt"

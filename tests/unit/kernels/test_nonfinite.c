@@ -217,7 +217,7 @@ static void attention_has_the_nans_of_ref(void **state)
     static const size_t dims[] = {2, 16, 20, 64, 128}, rows[] = {1, 1, 3, 9, 40};
     const bt_kernels *v = variant_of(state);
     size_t nans = 0, numbers = 0;
-    for (int round = 0; round < 150; round++) {
+    for (int round = 0; round < 60; round++) {
         problem p;
         const size_t d = dims[rnd_below(COUNT(dims))], t = rows[rnd_below(COUNT(rows))];
         problem_new(&p, d, t, rnd_below(800), (uint32_t)1 << rnd_below(3));
@@ -238,7 +238,7 @@ static void attention_over_some_positions_has_the_nans_of_ref(void **state)
     static const size_t dims[] = {2, 16, 20, 64, 128};
     const bt_kernels *v = variant_of(state);
     size_t nans = 0, numbers = 0;
-    for (int round = 0; round < 150; round++) {
+    for (int round = 0; round < 60; round++) {
         problem p;
         uint32_t at[PAGE * PAGES];
         const size_t d = dims[rnd_below(COUNT(dims))], pos = rnd_below(800), every = 1 + rnd_below(6);
