@@ -28,7 +28,7 @@ static const bt_opt table[] = {
     {.group = "HTTP", .name = "port", .value = "PORT", BT_OPT_AT(gw_options, port), .type = BT_OPT_INT,
      .def = "8080", .lo = 0, .hi = 65535, .help = "where clients connect; 0 lets the system choose"},
     {.group = "HTTP", .name = "api-key-file", .value = "FILE", BT_OPT_AT(gw_options, api_key_file),
-     .type = BT_OPT_STRING, .example = "key.txt",
+     .type = BT_OPT_STRING, .holds = BT_OPT_HOLDS_SECRET, .example = "key.txt",
      .help =
          "keys that clients must present as 'Authorization: Bearer KEY', one a line, each with its role and "
          "limits behind it"},

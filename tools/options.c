@@ -2,10 +2,10 @@
 #include "tools/options.h"
 
 static const bt_opt server[] = {
-    {.group = "Gateway", .name = "url", .value = "URL", .type = BT_OPT_STRING,
+    {.group = "Gateway", .name = "url", .value = "URL", .type = BT_OPT_STRING, .holds = BT_OPT_HOLDS_URL,
      .example = "http://127.0.0.1:8080", .help = "where the gateway listens"},
-    {.group = "Gateway", .name = "api-key-file", .value = "FILE", .type = BT_OPT_STRING, .example = "key.txt",
-     .help = "the server's API key"},
+    {.group = "Gateway", .name = "api-key-file", .value = "FILE", .type = BT_OPT_STRING,
+     .holds = BT_OPT_HOLDS_SECRET, .example = "key.txt", .help = "the server's API key"},
     {.group = "Server", .name = "timeout", .value = "TIME", .type = BT_OPT_DURATION, .def = "600s",
      .lo = 1000, .hi = 86400000, .help = "give a request up after so long"},
     {.group = "Server", .name = "served-model", .value = "NAME", .type = BT_OPT_STRING, .example = "my-model",

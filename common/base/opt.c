@@ -259,9 +259,15 @@ static bt_err refuse_old_env(const bt_opt_args *a, bt_fault *fault)
     return BT_OK;
 }
 
-static bt_err take_argument(const bt_opt_args *a, size_t i, const char *text, bt_fault *fault)
+/* text: the value, which ends the word. */
+static bt_err take_argument(const bt_opt_args *a, size_t i, bt_opt_word *word, const char *text,
+                            bt_fault *fault)
 {
     const bt_opt *o = &a->rows[i];
+    if (o->type != BT_OPT_FLAG) {
+        word->holds = o->holds;
+        word->at = (size_t)(text - word->text);
+    }
     if (o->type == BT_OPT_STRINGS && a->set[i].source != BT_OPT_FROM_COMMAND_LINE) list_clear(field(a, o));
     bt_fault why = {""};
     char where[160];
@@ -297,7 +303,8 @@ static bt_err long_option(bt_opt_args *a, cursor *c, const char *name, bt_fault 
         if (strncmp(o->name, name, len) || o->name[len]) continue;
         if (!value && o->type == BT_OPT_FLAG) value = "yes";
         if (!value && c->at < c->argc) value = c->argv[c->at++];
-        return value ? take_argument(a, i, value, fault) : no_value(o, what, "needs a value", fault);
+        if (!value) return no_value(o, what, "needs a value", fault);
+        return take_argument(a, i, &a->word[c->at - 2], value, fault);
     }
     return unknown(a, name, len, fault);
 }
@@ -325,7 +332,7 @@ static bt_err short_options(bt_opt_args *a, cursor *c, const char *letters, bt_f
                             : c->at < c->argc ? c->argv[c->at++]
                                               : NULL;
         if (!value) return no_value(o, what, "needs a value", fault);
-        if ((e = take_argument(a, i, value, fault)) < 0 || !flag) return e;
+        if ((e = take_argument(a, i, &a->word[c->at - 2], value, fault)) < 0 || !flag) return e;
     }
     return BT_OK;
 }
@@ -336,6 +343,7 @@ static bt_err command_line(bt_opt_args *a, int argc, char **argv, bt_fault *faul
     cursor c = {argc, 1, argv};
     bool options = true;
     bt_err e = BT_OK;
+    for (int i = 1; i < argc; i++) a->word[i - 1].text = argv[i];
     while (c.at < argc && e == BT_OK) {
         const char *arg = argv[c.at++];
         if (options && !strcmp(arg, "--")) options = false;
@@ -368,9 +376,10 @@ static bt_err open_rows(bt_opt_args *a, size_t argc, bt_fault *fault)
                                    sizeof(bt_opt_list), sizeof(int)};
     const size_t n = bt_opt_rows(a->program);
     a->args = calloc(argc + 1, sizeof *a->args);
+    a->word = calloc(argc + 1, sizeof *a->word);
     a->set = calloc(n + 1, sizeof *a->set);
     a->rows = calloc(n + 1, sizeof *a->rows);
-    if (!a->args || !a->set || !a->rows)
+    if (!a->args || !a->word || !a->set || !a->rows)
         return bt_fail(fault, BT_ENOMEM, "out of memory reading the options");
     for (a->row_count = 0; a->row_count < n; a->row_count++) {
         bt_opt *o = &a->rows[a->row_count];
@@ -430,9 +439,11 @@ void bt_opt_done(bt_opt_args *args)
     for (size_t i = 0; i < args->row_count; i++)
         if (args->rows[i].type == BT_OPT_STRINGS) list_clear(field(args, &args->rows[i]));
     free(args->args);
+    free(args->word);
     free(args->set);
     free(args->rows);
     args->args = NULL;
+    args->word = NULL;
     args->set = NULL;
     args->rows = NULL;
     args->row_count = 0;

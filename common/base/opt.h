@@ -34,6 +34,13 @@ typedef enum bt_opt_type {
     BT_OPT_CHOICE,   /* int: the index in choices; needs a default or .required     */
 } bt_opt_type;
 
+/* What a value may hold that is its user's alone. bt_opt_shown_line and bt_opt_shown_each leave it out. */
+typedef enum bt_opt_holds {
+    BT_OPT_HOLDS_NOTHING, /* nothing, unless it has the form of a URL (scheme://...): then as a URL */
+    BT_OPT_HOLDS_SECRET,  /* a secret, or the place where one lies: "..." stands for the value */
+    BT_OPT_HOLDS_URL,     /* a URL, whose user part ("user:password@") is left out */
+} bt_opt_holds;
+
 typedef struct bt_opt_list {
     const char **items;
     size_t count;
@@ -51,6 +58,7 @@ typedef struct bt_opt {
     double flo, fhi;            /* both 0: any finite */
     const char *const *choices; /* ends with NULL */
     bool required;
+    bt_opt_holds holds;
     const char *example; /* a good value for messages; NULL: the default or the first choice */
     const char *help;    /* no capital, no full stop */
     const struct bt_opt_group *of;
@@ -60,8 +68,8 @@ typedef struct bt_opt {
 
 /* A table that several programs have, or a part of it: an option is written once and used by its name. A row with `of`
  * set stands for the group's row of that name, and for all of the group where it has no name. What it states itself
- * counts instead of what the group says: heading, letter, value, default, range, choices, example, help, `required`;
- * another type leaves choices and range behind. Four forms:
+ * counts instead of what the group says: heading, letter, value, default, range, choices, example, help, `required`,
+ * holds; another type leaves choices and range behind. Four forms:
  *
  *   {.of = &group, .name = "model", BT_OPT_AT(config, model), .required = true},   its value lies there
  *   BT_OPT_OF(group, config, load, NULL, "limit"),   the group's config struct lies at `load`
@@ -116,7 +124,8 @@ typedef struct bt_opt_args {
     void *config;
     bt_opt *rows; /* private from here: of the program and the groups that it uses */
     size_t row_count;
-    struct bt_opt_set *set; /* text and source of every option */
+    struct bt_opt_word *word; /* those of the command line behind the program's; the last has no text */
+    struct bt_opt_set *set;   /* text and source of every option */
 } bt_opt_args;
 
 /* For main(): parses, and prints what was asked for or what is wrong. -1: go on, *ret is to be given to bt_opt_done.
@@ -143,6 +152,16 @@ bt_err bt_opt_parse(bt_opt_args *ret, const bt_opt_program *program, int argc, c
  */
 typedef void bt_opt_add_fn(void *ud, const char *option, const char *value);
 void bt_opt_pass_on(const bt_opt_args *args, const bt_opt_group *of, bt_opt_add_fn *add, void *ud);
+
+/* For results that say how they were made (opt_shown.c). The command line in words that a shell reads back, without
+ * what values hold that is their user's alone; the caller frees; NULL: memory is out. */
+char *bt_opt_shown_line(const bt_opt_args *args);
+/* Each option that has a value, from wherever it came, as a user would write it and with the same left out: one call an
+ * item of a list, flags as yes or no. BT_ENOMEM. */
+typedef void bt_opt_value_fn(void *ud, const bt_opt *option, const char *value);
+bt_err bt_opt_shown_each(const bt_opt_args *args, bt_opt_value_fn *fn, void *ud);
+/* A URL without its user part, with a scheme or without one; the caller frees; NULL: memory is out. */
+char *bt_opt_shown_url(const char *url);
 
 void bt_opt_help(FILE *out, const bt_opt_program *program);
 void bt_opt_print_config(FILE *out, const bt_opt_args *args); /* lines: name TAB value TAB source */

@@ -8,6 +8,13 @@ typedef struct bt_opt_set {
     bt_opt_source source;
 } bt_opt_set;
 
+/* A word of the command line. From `at` on it is the value of an option that holds what `holds` says. */
+typedef struct bt_opt_word {
+    const char *text;
+    bt_opt_holds holds;
+    size_t at;
+} bt_opt_word;
+
 /* The program's rows, those that it uses of groups among them, each as it amounts to here. `of` is the group that the
  * program's own table names. */
 size_t bt_opt_rows(const bt_opt_program *p);

@@ -29,9 +29,9 @@ static size_t count_rows(const bt_opt *rows, size_t count)
 static void state_own(bt_opt *o, const bt_opt *own)
 {
     if (own->type) {
-        *o = (bt_opt){.group = o->group, .letter = o->letter,   .name = o->name,
-                      .value = o->value, .type = own->type,     .offset = o->offset,
-                      .def = o->def,     .example = o->example, .help = o->help};
+        *o = (bt_opt){.group = o->group, .letter = o->letter, .name = o->name, .value = o->value,
+                      .type = own->type, .offset = o->offset, .def = o->def,   .example = o->example,
+                      .help = o->help,   .holds = o->holds};
     }
     if (own->group) o->group = own->group;
     if (own->letter) o->letter = own->letter;
@@ -43,6 +43,7 @@ static void state_own(bt_opt *o, const bt_opt *own)
     if (own->lo || own->hi) o->lo = own->lo, o->hi = own->hi;
     if (own->flo < 0 || own->flo > 0 || own->fhi > 0) o->flo = own->flo, o->fhi = own->fhi;
     if (own->required) o->required = true;
+    if (own->holds) o->holds = own->holds;
     if (own->field_bytes) o->offset = own->offset, o->field_bytes = own->field_bytes;
     o->of = own->of;
 }

@@ -17,7 +17,8 @@ _Static_assert(crypto_box_PUBLICKEYBYTES == 32 && crypto_box_SECRETKEYBYTES == 3
                "CURVE keys have 32 bytes");
 
 static const bt_opt opts[] = {
-    {.group = "Network", .name = "keys", .value = "DIR", .type = BT_OPT_STRING, .example = "keys",
+    {.group = "Network", .name = "keys", .value = "DIR", .type = BT_OPT_STRING, .holds = BT_OPT_HOLDS_SECRET,
+     .example = "keys",
      .help = "CURVE keys made by 'baton keygen'; needed for any address that is not loopback or ipc"},
     {.group = "Network", .name = "key", .value = "NAME", .type = BT_OPT_STRING, .example = "decode-0",
      .help = "which NAME.secret of --keys is this program's; without it the only one"},

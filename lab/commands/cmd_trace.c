@@ -75,7 +75,7 @@ static const bt_opt opts[] = {
     {.of = &bt_model_opts, .group = "Trace", .name = "model", BT_OPT_AT(config, source.model),
      .help = "whose tokenizer counts the texts of a sharegpt trace"},
     {.group = "Trace", .name = "unseal", .value = "FILE", BT_OPT_AT(config, source.unseal),
-     .type = BT_OPT_STRING, .example = "capture.secret",
+     .type = BT_OPT_STRING, .holds = BT_OPT_HOLDS_SECRET, .example = "capture.secret",
      .help = "the secret key that opens a sealed capture (see key)"},
     {.of = &tool_output_opts, .group = "New trace", .name = "output", BT_OPT_AT(config, output),
      .example = "new.jsonl", .help = "where it goes; without it to stdout. For plot: NAME.svg or NAME.html"},

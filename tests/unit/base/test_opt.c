@@ -413,6 +413,77 @@ static int ran(int argc, char **argv)
     return argc == 2 && !strcmp(argv[0], "run") ? 40 + atoi(argv[1]) : 99;
 }
 
+typedef struct hidden {
+    const char *key, *url, *text;
+    bt_opt_list words;
+    bool json;
+} hidden;
+static const bt_opt hidden_rows[] = {
+    {.group = "All", .letter = 'k', .name = "key-file", .value = "FILE", .type = BT_OPT_STRING,
+     .holds = BT_OPT_HOLDS_SECRET, .help = "where a key lies"},
+};
+static const bt_opt_group hidden_group = BT_OPT_GROUP(hidden_rows);
+static const bt_opt hidden_table[] = {
+    {.of = &hidden_group, .name = "key-file", BT_OPT_AT(hidden, key), .help = "of mine"},
+    {.group = "All", .name = "url", .value = "URL", BT_OPT_AT(hidden, url), .type = BT_OPT_STRING,
+     .holds = BT_OPT_HOLDS_URL, .help = "of a server"},
+    {.group = "All", .name = "text", .value = "TEXT", BT_OPT_AT(hidden, text), .type = BT_OPT_STRING,
+     .help = "any"},
+    {.group = "All", .name = "word", .value = "WORD", BT_OPT_AT(hidden, words), .type = BT_OPT_STRINGS,
+     .def = "a,b", .help = "some"},
+    {.group = "All", .letter = 'j', .name = "json", BT_OPT_AT(hidden, json), .type = BT_OPT_FLAG,
+     .help = "one object"},
+};
+static const bt_opt_program hidden_program = {.name = "tool hidden", .summary = "Has secrets.",
+                                              .usage = "[options]",  .normal = "tool hidden",
+                                              .opts = hidden_table,  .opt_count = BT_OPT_COUNT(hidden_table),
+                                              .args_max = 3,         .args_name = "FILE"};
+
+static void add_shown(void *ud, const bt_opt *option, const char *value) { append(ud, option->name, value); }
+
+#define SHOWN(ret, ...) shown(ret, ARGV("hidden", __VA_ARGS__))
+/* The line, and behind it all options with their values. */
+static void shown(char *ret, char **argv)
+{
+    hidden h;
+    int argc = 0;
+    while (argv[argc]) argc++;
+    if (bt_opt_parse(&a, &hidden_program, argc, argv, &h, &f) < 0) fail_msg("%s", f.text);
+    char *line = bt_opt_shown_line(&a);
+    strcat(strcpy(ret, line), "|");
+    assert_int_equal(bt_opt_shown_each(&a, add_shown, ret), BT_OK);
+    free(line);
+    bt_opt_done(&a);
+}
+
+static void what_is_shown_of_a_command_has_no_secret_in_any_form(void **s)
+{
+    (void)s;
+    char t[512];
+    SHOWN(t, "--key-file", "/s3cret", "--url", "http://me:pw@h:1/a@b");
+    assert_string_equal(t, "tool hidden --key-file ... --url http://h:1/a@b|"
+                           "key-file ...;url http://h:1/a@b;word a;word b;json no;");
+    SHOWN(t, "--key-file=/s3cret", "--url=me:p@w@h?q=@", "-j");
+    assert_string_equal(
+        t, "tool hidden --key-file=... '--url=h?q=@' -j|key-file ...;url h?q=@;word a;word b;json yes;");
+    SHOWN(t, "-jk/s3cret", "-k", "/s3cret", "--json=no");
+    assert_string_equal(t, "tool hidden -jk... -k ... --json=no|key-file ...;word a;word b;json no;");
+    setenv("BATON_KEY_FILE", "/s3cret", 1);
+    setenv("BATON_WORD", "x,y", 1);
+    SHOWN(t, "--text", "it's", "", "a b", "--", "-k");
+    unsetenv("BATON_KEY_FILE");
+    unsetenv("BATON_WORD");
+    assert_string_equal(
+        t, "tool hidden --text 'it'\\''s' '' 'a b' -- -k|key-file ...;text it's;word x;word y;json no;");
+    /* A value that nobody marked, and an argument, are looked through where they have the form of a URL. */
+    SHOWN(t, "--text", "ftp://me:pw@h/x", "https://pw@h", "me@home");
+    assert_string_equal(
+        t, "tool hidden --text ftp://h/x https://h me@home|text ftp://h/x;word a;word b;json no;");
+    char *url = bt_opt_shown_url("http://u:p@127.0.0.1:80");
+    assert_string_equal(url, "http://127.0.0.1:80");
+    free(url);
+}
+
 static void subcommands_run_by_name(void **s)
 {
     (void)s;
@@ -478,6 +549,7 @@ int main(void)
         cmocka_unit_test_setup(options_of_another_program_are_its_own_rows_and_are_passed_on_as_given, clean),
         cmocka_unit_test_setup(a_whole_group_stands_in_its_order_with_what_its_user_adjusts, clean),
         cmocka_unit_test_setup(a_row_of_another_type_leaves_the_groups_choices_behind, clean),
+        cmocka_unit_test_setup(what_is_shown_of_a_command_has_no_secret_in_any_form, clean),
         cmocka_unit_test_setup(subcommands_run_by_name, clean),
         cmocka_unit_test_setup(start_turns_outcomes_into_exit_codes, clean),
     };
