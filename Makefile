@@ -132,7 +132,7 @@ PROTO_O  := $(patsubst proto/%.proto,$(B)/gen/%.pb-c.o,$(sort $(wildcard proto/*
 # Data that travel inside the programs: pages, the text that the NPU's compiler calibrates on, the profiles of devices.
 PROFILES := $(sort $(wildcard common/device/profiles/*.json))
 TEXTS    := $(PROFILES) $(sort $(shell find common $(ROOMS) -name '*.html' -o -name '*.txt'))
-GEN_H    := $(PROTO_O:.o=.h) $(patsubst %,$(B)/gen/%.h,device/profiles $(TEXTS:common/%=%))
+GEN_H    := $(PROTO_O:.o=.h) $(patsubst %,$(B)/gen/%.h,device/profiles programs/commit $(TEXTS:common/%=%))
 
 include tests/tests.mk
 
@@ -197,6 +197,14 @@ $(B)/gen/%.h: %
 $(B)/gen/device/profiles.h: $(PROFILES) common/device/profiles
 	@mkdir -p $(@D)
 	$(Q)for p in $(notdir $(PROFILES)); do printf '{"%s",\n#include "device/profiles/%s.h"\n},\n' "$${p%.json}" "$$p"; done > $@
+
+# The commit that results name, with "-dirty" where files differ from it; empty outside of a repository of this tree alone.
+# One main reads it, so that another commit costs one object and one program.
+$(B)/gen/programs/commit.h: FORCE
+	@mkdir -p $(@D)
+	@export GIT_OPTIONAL_LOCKS=0; c=; [ "$$(git rev-parse --show-cdup 2>&1)" ] || \
+	  c=$$(git describe --always --dirty --abbrev=40 --exclude '*' 2> /dev/null); \
+	  printf '#define BT_COMMIT "%s"\n' "$$c" > $@.new; cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 
 # ---- set-up ----------------------------------------------------------------------------------------
 ## deps: install the libraries and tools that are missing, those of lint and test-emulated too (Debian; sudo if not root)

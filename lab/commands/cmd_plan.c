@@ -10,6 +10,7 @@
 #include "lab/replay/result.h"
 #include "model/options.h"
 #include "npu/compile/obtain.h"
+#include "tools/made_by.h"
 #include "tools/options.h"
 #include "tools/tool.h"
 #include "lab/trace/source.h"
@@ -169,6 +170,7 @@ typedef struct subject {
     tool_plan_load load;
     tool_plan_result result;
     tool_plan_want want;
+    json_t *made_by;
 } subject;
 
 static bt_err limits_of(tool_plan_want *w, const char *slo, bt_fault *fault)
@@ -236,8 +238,9 @@ static bt_err prepare(subject *s, const config *c, bt_fault *fault)
 
 static int show(const subject *s, const config *c, bt_fault *fault)
 {
-    const tool_plan_report r = {.want = &s->want,  .load = &s->load, .result = &s->result,
-                                .trace = c->trace, .link = c->link,  .decode_form = forms[c->weights]};
+    const tool_plan_report r = {.want = &s->want,     .load = &s->load, .result = &s->result,
+                                .trace = c->trace,    .link = c->link,  .decode_form = forms[c->weights],
+                                .made_by = s->made_by};
     json_t *object = tool_plan_json(&r);
     bt_err e = object ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory writing a plan");
     if (e == BT_OK && c->output) e = tool_plan_page(c->output, object, fault);
@@ -252,7 +255,17 @@ static int show(const subject *s, const config *c, bt_fault *fault)
     return bt_opt_flush() != 0;
 }
 
-static int plan(const config *c)
+static bt_err set_made_by(subject *s, const bt_opt_args *args, bt_fault *fault)
+{
+    const bt_err e = tool_made_by(&s->made_by, args, NULL, fault);
+    if (e < 0) return e;
+    tool_made_by_profile(s->made_by, s->prefill.name);
+    tool_made_by_profile(s->made_by, s->want.companion ? s->companion.name : NULL);
+    tool_made_by_profile(s->made_by, s->decode.name);
+    return BT_OK;
+}
+
+static int plan(const config *c, const bt_opt_args *args)
 {
     bt_fault fault = {""};
     int rc;
@@ -260,12 +273,14 @@ static int plan(const config *c)
     bt_err e = s ? BT_OK : bt_fail(&fault, BT_ENOMEM, "out of memory planning");
     bt_wait_tell(NULL, "planning", 0, 0);
     if (e == BT_OK) e = prepare(s, c, &fault);
+    if (e == BT_OK) e = set_made_by(s, args, &fault);
     if (e == BT_OK) e = tool_plan_make(&s->result, &s->want, &s->load, c->colocated, &fault);
     bt_wait_end();
     rc = e < 0 ? tool_fail("plan", &fault) : show(s, c, &fault);
     if (s) {
         tool_plan_load_done(&s->load);
         tool_plan_result_done(&s->result);
+        json_decref(s->made_by);
     }
     free(s);
     return rc;
@@ -278,7 +293,7 @@ int tool_plan_run(int argc, char **argv)
     int rc = bt_opt_start(&args, &tool_plan_program, argc, argv, &c);
     if (rc >= 0) return rc;
     tool_quiet(c.quiet || c.json);
-    rc = plan(&c);
+    rc = plan(&c, &args);
     bt_opt_done(&args);
     return rc;
 }

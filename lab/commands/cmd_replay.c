@@ -14,6 +14,7 @@
 #include "lab/replay/ramp.h"
 #include "lab/replay/report.h"
 #include "lab/replay/synthetic.h"
+#include "tools/made_by.h"
 #include "tools/options.h"
 #include "tools/tool.h"
 #include "trace/reader.h"
@@ -85,6 +86,8 @@ typedef struct job {
     const char *trace; /* NULL: synthetic */
     tool_load load;
     const char *url;
+    char *shown_url; /* without its user part */
+    json_t *made_by;
     char *key;
     tool_replay_secrets *secrets;
     bt_model *model;
@@ -192,7 +195,7 @@ static bt_err run_once(done *d, const job *j, double speed, uint64_t seed, bt_fa
     const bt_err bad =
         tool_replay_figures_of(&d->figures, &d->result, c->load.slo ? &j->load.slo : NULL, fault);
     d->run = (tool_replay_outcome){.trace = j->trace ? j->trace : c->load.synthetic,
-                                   .url = j->url,
+                                   .url = j->shown_url,
                                    .plan = &d->plan,
                                    .dialect = &j->dialect,
                                    .result = &d->result,
@@ -200,7 +203,8 @@ static bt_err run_once(done *d, const job *j, double speed, uint64_t seed, bt_fa
                                    .slo = c->load.slo ? &j->load.slo : NULL,
                                    .speed = speed,
                                    .concurrency = (uint32_t)c->load.concurrency,
-                                   .seed = seed};
+                                   .seed = seed,
+                                   .made_by = j->made_by};
     return bad < 0 ? bad : e;
 }
 
@@ -245,9 +249,9 @@ static bt_err run_step(void *ud, tool_replay_tried *ret, double speed, uint32_t 
 static int ramp(const job *j, bt_fault *fault)
 {
     const config *c = j->c;
-    const tool_replay_ramp_job r = {.command = "replay",         .slo = c->load.slo, .speed = c->load.speed,
-                                    .share = c->load.ramp_share, .json = c->json,    .run = run_step,
-                                    .ud = (void *)(uintptr_t)j};
+    const tool_replay_ramp_job r = {.command = "replay",         .slo = c->load.slo,   .speed = c->load.speed,
+                                    .share = c->load.ramp_share, .json = c->json,      .run = run_step,
+                                    .ud = (void *)(uintptr_t)j,  .made_by = j->made_by};
     return tool_replay_ramp_run(&r, fault);
 }
 
@@ -284,17 +288,31 @@ static bt_err check_files(const job *j, bt_fault *fault)
     return e;
 }
 
+/* With --url the kernels are the server's, and those of this machine count nothing but words. */
+static bt_err set_made_by(job *j, const bt_opt_args *args, bt_fault *fault)
+{
+    const config *c = j->c;
+    const bt_err e = tool_made_by(&j->made_by, args, c->serve.isa, fault);
+    if (e < 0) return e;
+    tool_made_by_profile(j->made_by, c->serve.want.profile);
+    tool_made_by_profile(j->made_by, c->serve.decode_profile);
+    return BT_OK;
+}
+
 static int work(job *j, config *c, const bt_opt_args *args, bt_fault *fault)
 {
     tool_background background = {0};
     int rc = 1;
-    bt_err e = check_files(j, fault);
+    bt_err e = set_made_by(j, args, fault);
+    if (e == BT_OK) e = check_files(j, fault);
     if (e == BT_OK) e = tool_read_key(&j->key, c->api_key_file, fault);
     if (e == BT_OK) e = tool_replay_secrets_read(j->secrets, c->api_key_file, fault);
     if (e == BT_OK && c->serve.model) e = tool_open_model(&j->model, &j->tok, c->serve.model, fault);
     if (e == BT_OK) e = tool_replay_words_find(&j->words, j->tok, fault);
     if (e == BT_OK && !c->url) e = start_nodes(&background, c, args, fault);
     j->url = c->url ? c->url : background.url;
+    if (e == BT_OK && !(j->shown_url = bt_opt_shown_url(j->url)))
+        e = bt_fail(fault, BT_ENOMEM, "out of memory for a URL");
     if (e == BT_OK) {
         const tool_replay_probe probe = {.url = j->url,
                                          .api_key = j->key,
@@ -311,6 +329,8 @@ static int work(job *j, config *c, const bt_opt_args *args, bt_fault *fault)
     bt_tokenizer_free(j->tok);
     bt_model_close(j->model);
     tool_free_key(j->key);
+    free(j->shown_url);
+    json_decref(j->made_by);
     tool_replay_secrets_done(j->secrets);
     return rc;
 }

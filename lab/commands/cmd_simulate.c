@@ -22,6 +22,7 @@
 #include "lab/simulate/load.h"
 #include "lab/simulate/range.h"
 #include "lab/simulate/show.h"
+#include "tools/made_by.h"
 #include "tools/options.h"
 #include "tools/tool.h"
 #include "trace/reader.h"
@@ -211,6 +212,7 @@ typedef struct job {
     tool_simulate_facts facts;
     bool is_sweep, has_told_bad; /* has_told_bad: it has been said how many rows are */
     tool_simulate_range range;
+    json_t *made_by;
 } job;
 
 /* ---- from options to a setup --------------------------------------------------------------------- */
@@ -351,7 +353,8 @@ static int tell(const job *j, double wall_s, bt_fault *fault)
                                         .slo = c->load.slo ? &j->load.slo : NULL,
                                         .speed = c->load.speed,
                                         .concurrency = (uint32_t)c->load.concurrency,
-                                        .seed = (uint64_t)c->load.seed};
+                                        .seed = (uint64_t)c->load.seed,
+                                        .made_by = j->made_by};
     (void)snprintf(dialect.model, sizeof dialect.model, "%s", j->setup.model->name);
     const tool_simulate_told run = {&replay, &j->facts, &j->setup, c->prefill, c->decode, c->link, wall_s};
     int rc = 0;
@@ -436,6 +439,7 @@ static int sweep(job *j, bt_fault *fault)
     r->setup = &j->setup;
     r->plan = &j->plan;
     r->slo = &j->load.slo;
+    r->made_by = j->made_by;
     r->key = tool_simulate_key(r);
     bt_err e = tool_simulate_range_run(&found, r, fault);
     if (r->progress) fputc('\n', stderr);
@@ -489,13 +493,9 @@ static bt_err play_step(void *ud, tool_replay_tried *ret, double speed, uint32_t
 static int work(job *j, bt_fault *fault)
 {
     const config *c = j->c;
-    const tool_replay_ramp_job ramp = {.command = "simulate",
-                                       .slo = c->load.slo,
-                                       .speed = c->load.speed,
-                                       .share = c->load.ramp_share,
-                                       .json = c->json,
-                                       .run = play_step,
-                                       .ud = j};
+    const tool_replay_ramp_job ramp = {
+        .command = "simulate", .slo = c->load.slo,    .speed = c->load.speed, .share = c->load.ramp_share,
+        .json = c->json,       .made_by = j->made_by, .run = play_step,       .ud = j};
     bt_err e = BT_OK;
     if (c->package) e = bt_pkg_open(&j->package, c->package, fault);
     j->setup.package = j->package;
@@ -521,6 +521,16 @@ static bt_err check(job *j, const config *c, bt_fault *fault)
     j->from.how = j->load.how;
     const bt_err e = set_up(j, c, fault);
     return e == BT_OK ? check_sweep(j, c, fault) : e;
+}
+
+static bt_err set_made_by(job *j, const bt_opt_args *args, bt_fault *fault)
+{
+    const tool_simulate_side *const side[] = {&j->setup.prefill, &j->setup.decode};
+    const bt_err e = tool_made_by(&j->made_by, args, NULL, fault);
+    for (size_t i = 0; e == BT_OK && i < 2; i++)
+        for (size_t g = 0; g < side[i]->len; g++)
+            tool_made_by_profile(j->made_by, side[i]->group[g].profile.name);
+    return e;
 }
 
 static bt_err try_files(const config *c, bt_fault *fault)
@@ -551,9 +561,12 @@ int tool_simulate_run(int argc, char **argv)
         } else if (check(j, &c, &fault) < 0) {
             bt_opt_usage_error("baton simulate", &fault);
             rc = 2;
+        } else if (set_made_by(j, &args, &fault) < 0) {
+            rc = tool_fail("simulate", &fault);
         } else {
             rc = work(j, &fault);
         }
+        json_decref(j->made_by);
         tool_simulate_bench_free(j->bench);
         bt_pkg_close(j->package);
         tool_replay_plan_done(&j->plan);

@@ -11,12 +11,9 @@
 static const char page[] =
 #include "lab/plan/page.html.h"
     ;
-static const char data_mark[] = "@DATA@\n";
-
 bt_err tool_plan_page(const char *path, const json_t *object, bt_fault *fault)
 {
     const size_t n = strlen(path), ending = strlen(".html");
-    const char *mark = strstr(page, data_mark);
     bt_file_new out = {.fd = -1};
     FILE *f = NULL;
     if (n <= ending || strcmp(path + n - ending, ".html"))
@@ -29,9 +26,11 @@ bt_err tool_plan_page(const char *path, const json_t *object, bt_fault *fault)
         e = bt_fail(fault, BT_EIO, "cannot open '%.150s': %s", path, strerror(errno));
         goto out;
     }
-    fwrite(page, 1, (size_t)(mark - page), f);
+    const char *rest = tool_page_until(f, page, "@MADE_BY@\n");
+    tool_page_made_by(f, json_object_get(object, "made_by"));
+    rest = tool_page_until(f, rest, "@DATA@\n");
     bool ok = tool_page_json(f, object, JSON_REAL_PRECISION(9));
-    fprintf(f, "\n%s", mark + sizeof data_mark - 1);
+    fprintf(f, "\n%s", rest);
     ok = !ferror(f) && ok;
     if (fclose(f) != 0 || !ok) e = bt_fail(fault, BT_EIO, "cannot write '%.150s': %s", path, strerror(errno));
     else e = bt_file_keep(&out, 0644, fault);

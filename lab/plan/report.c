@@ -151,6 +151,7 @@ json_t *tool_plan_json(const tool_plan_report *r)
     set(o, "refused", refused);
     set(o, "colocated", alone);
     set(o, "lengths", length_json(r->load));
+    (void)json_object_set(o, "made_by", r->made_by);
     return o;
 }
 

@@ -9,9 +9,10 @@ typedef struct tool_plan_report {
     const tool_plan_load *load;
     const tool_plan_result *result;
     const char *trace, *link, *decode_form;
+    json_t *made_by;
 } tool_plan_report;
 
-/* choices[] best first, best, margins, refused[], colocated[]; NULL: no memory. */
+/* choices[] best first, best, margins, refused[], colocated[], made_by; NULL: no memory. */
 json_t *tool_plan_json(const tool_plan_report *r);
 /* At most `rows` choices. */
 void tool_plan_print(const tool_plan_report *r, size_t rows);

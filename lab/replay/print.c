@@ -369,7 +369,8 @@ json_t *tool_replay_json(const tool_replay_outcome *r)
                                               f->pace_late_s / f->paced_s, "is_void", (int)f->is_pace_void)
                                   : json_null();
     if (!rest || json_object_set_new(rest, "pace", pace) < 0 ||
-        json_object_set_new(rest, "keys", keys_json(r)) < 0) {
+        json_object_set_new(rest, "keys", keys_json(r)) < 0 ||
+        (r->made_by && json_object_set(rest, "made_by", r->made_by) < 0)) {
         json_decref(rest);
         rest = NULL;
     }

@@ -24,6 +24,7 @@ typedef struct tool_replay_outcome {
     const tool_replay_fact *fact; /* of a simulated cluster, for its page; NULL: a server answered */
     size_t facts;
     const char *warning; /* the first words of its page; NULL: none */
+    json_t *made_by;     /* tools/made_by.h; NULL: the result says nothing of it */
 } tool_replay_outcome;
 
 /* The figures of the requests that `takes` says are part `of`, without gaps between tokens, which are counted for all

@@ -1,5 +1,6 @@
 #ifndef BT_LAB_REPLAY_RAMP_H
 #define BT_LAB_REPLAY_RAMP_H
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include "lab/replay/plan.h"
@@ -28,6 +29,7 @@ typedef struct tool_replay_ramp_job {
     const char *command, *slo; /* "replay"; the text of --slo */
     double speed, share;       /* to begin with; of requests */
     bool json;
+    json_t *made_by; /* of the object */
     /* Runs the load `speed` times as fast; step counts from 0. BT_ECANCEL: stopped. */
     bt_err (*run)(void *ud, tool_replay_tried *ret, double speed, uint32_t step, bt_fault *fault);
     void *ud;

@@ -13,7 +13,6 @@
 static const char page[] =
 #include "lab/replay/page.html.h"
     ;
-static const char data_mark[] = "@DATA@\n", rows_mark[] = "@ROWS@\n";
 
 typedef struct list {
     FILE *f;
@@ -335,8 +334,6 @@ static void put_slo(FILE *f, const tool_replay_slo *slo)
 
 static bool put_page(FILE *f, const tool_replay_outcome *r)
 {
-    const char *mark = strstr(page, data_mark), *behind = mark + sizeof data_mark - 1;
-    const char *rows = strstr(page, rows_mark);
     const tool_replay_result *s = r->result;
     char title[600], subtitle[2800], load[64];
     (void)snprintf(load, sizeof load, r->concurrency ? "%.0f at a time" : "speed %g",
@@ -345,7 +342,9 @@ static bool put_page(FILE *f, const tool_replay_outcome *r)
     (void)snprintf(subtitle, sizeof subtitle, "%s%s%s, %s, seed %" PRIu64 "%s", r->dialect->model,
                    r->fact ? ", " : " at ", r->url, load, r->seed,
                    s->len > TOOL_REPLAY_REPORT_REQUESTS ? "; not every request is in this page" : "");
-    fwrite(page, 1, (size_t)(mark - page), f);
+    const char *rest = tool_page_until(f, page, "@MADE_BY@\n");
+    tool_page_made_by(f, r->made_by);
+    rest = tool_page_until(f, rest, "@DATA@\n");
     fputs("{\"title\": ", f);
     if (!tool_page_text(f, title) || fputs(",\n\"subtitle\": ", f) < 0 || !tool_page_text(f, subtitle))
         return false;
@@ -357,10 +356,11 @@ static bool put_page(FILE *f, const tool_replay_outcome *r)
     put_curves(f, s);
     put_samples(f, s);
     put_gaps(f, s);
+    if (r->made_by && (fputs(",\n\"made_by\": ", f) < 0 || !tool_page_json(f, r->made_by, 0))) return false;
     fputs("\n}\n", f);
-    fwrite(behind, 1, (size_t)(rows - behind), f);
+    rest = tool_page_until(f, rest, "@ROWS@\n");
     put_rest(f, s);
-    return fputs(rows + sizeof rows_mark - 1, f) >= 0;
+    return fputs(rest, f) >= 0;
 }
 
 bt_err tool_replay_report(const char *path, const tool_replay_outcome *r, bt_fault *fault)

@@ -31,7 +31,8 @@ typedef struct tool_simulate_range {
     tool_simulate_shard shard; /* only these rows */
     tool_simulate_rates rates;
     uint32_t jobs;
-    uint64_t key; /* of points: a hash of all that decides a figure, except the numbers of nodes */
+    uint64_t key;    /* of points: a hash of all that decides a figure, except the numbers of nodes */
+    json_t *made_by; /* of the object and the picture; NULL: they say nothing of it */
     void (*progress)(void *ud, size_t tried, size_t rows); /* NULL: not */
     void *ud;
 } tool_simulate_range;

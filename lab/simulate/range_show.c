@@ -1,10 +1,12 @@
 /* What a sweep found: a table, JSON, a picture. See range.h. */
 #include "base/buf.h"
 #include "base/file.h"
+#include "lab/page/page.h"
 #include "lab/simulate/range.h"
 #include "lab/trace/chart.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -59,10 +61,10 @@ json_t *tool_simulate_found_json(const tool_simulate_found *x, const tool_simula
     json_t *points = json_array();
     for (size_t i = 0; points && i < x->len; i++)
         if (json_array_append_new(points, point_json(&x->point[i], r)) < 0) break;
-    return json_pack("{s:o, s:o, s:s, s:f, s:I, s:I}", "points", points, "cheapest",
+    return json_pack("{s:o, s:o, s:s, s:f, s:I, s:I, s:O*}", "points", points, "cheapest",
                      x->cheapest < x->len ? point_json(&x->point[x->cheapest], r) : json_null(), "cost",
                      cost_name(r), "share", r->share, "tried", (json_int_t)x->tried.len, "read",
-                     (json_int_t)x->again);
+                     (json_int_t)x->again, "made_by", r->made_by);
 }
 
 static const char dot_style[] =
@@ -91,6 +93,28 @@ static size_t stairs(tool_chart_point *at, const tool_simulate_found *x, const t
     return n;
 }
 
+/* How the picture was made, for programs. */
+static void put_metadata(bt_buf *out, const json_t *made_by)
+{
+    char *text = made_by ? json_dumps(made_by, 0) : NULL;
+    if (!text) return;
+    (void)bt_buf_str(out, "<metadata>");
+    tool_chart_text(out, text);
+    (void)bt_buf_str(out, "</metadata>\n");
+    free(text);
+}
+
+/* The same for people. */
+static void put_made_by(bt_buf *out, const json_t *made_by)
+{
+    char *text = NULL;
+    size_t len;
+    FILE *f = open_memstream(&text, &len);
+    if (f) tool_page_made_by(f, made_by);
+    if (f && fclose(f) == 0) (void)bt_buf_str(out, text);
+    free(text);
+}
+
 static void draw(bt_buf *out, const tool_simulate_found *x, const tool_simulate_range *r)
 {
     enum { MOST_STAIRS = 2 * TOOL_SIMULATE_NODES + 2 };
@@ -110,6 +134,7 @@ static void draw(bt_buf *out, const tool_simulate_found *x, const tool_simulate_
     (void)bt_buf_fmt(
         out, "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %d %d' role='img'>\n<style>%s%s</style>\n",
         WIDTH, HEIGHT, tool_chart_style, dot_style);
+    put_metadata(out, r->made_by);
     (void)bt_buf_fmt(out, "<text class='head' x='%d' y='28'>", LEFT);
     tool_chart_text(out, r->setup->model->name);
     (void)bt_buf_fmt(out, ": %.4g %% of requests keep the limits</text>\n", 100 * r->share);
@@ -172,9 +197,11 @@ bt_err tool_simulate_found_plot(const char *path, const tool_simulate_found *x, 
                   "svg{display:block}table{border-collapse:collapse;width:81.25%;margin:8px 0 24px 10.9%;"
                   "font-variant-numeric:tabular-nums}th{color:var(--soft)}p{margin-left:10.9%}"
                   "th,td{text-align:right;padding:4px 0 4px 12px;border-bottom:1px solid var(--rule)}"
-                  ".best td{color:var(--c);font-weight:600}</style>\n");
+                  ".best td{color:var(--c);font-weight:600}h2{font-size:15px;margin-left:10.9%}"
+                  ".facts td{text-align:left;overflow-wrap:anywhere;vertical-align:top}</style>\n");
     draw(&out, x, r);
     if (is_page) tabulate(&out, x, r);
+    if (is_page) put_made_by(&out, r->made_by);
     if (is_page) (void)bt_buf_str(&out, "</html>\n");
     const bt_err e = out.err < 0 ? bt_fail(fault, out.err, "a picture of %zu bytes", out.len)
                                  : bt_file_replace(path, out.data, out.len, 0644, fault);

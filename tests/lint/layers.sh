@@ -46,7 +46,7 @@ simulate           : base device npu/pkg kv wire xfer gateway/brain prefill-node
 lab/page           :
 lab/plan           : base model device npu/pkg npu/lower npu/price npu/compile lab/page
 lab/timeline       : base device npu/price lab/page
-tools              : base text model npu/pkg npu/lower kv
+tools              : base kernels text model npu/pkg npu/lower kv
 tools/bench        : base kernels model graph kv engine tools
 tools/search       : base text model sample npu/pkg npu/price npu/compile engine tools lab/plan
 tools/cluster      : base crypto rt model kv device npu/compile engine tools tools/search
@@ -55,7 +55,7 @@ tools/commands     : base crypto model graph device npu/pkg npu/lower npu/compil
 lab/trace          : base crypto text model trace tools
 lab/replay         : base text device trace tools tools/cluster lab/page
 lab/calibrate      : base device lab/replay
-lab/simulate       : base device npu/pkg npu/price trace lab/trace lab/plan lab/replay simulate
+lab/simulate       : base device npu/pkg npu/price trace lab/page lab/trace lab/plan lab/replay simulate
 lab/commands       : base device npu/pkg npu/price npu/compile model kv engine trace tools tools/cluster lab/trace lab/plan lab/replay lab/calibrate lab/simulate lab/timeline gateway
 programs           : base rt kernels wire engine node gateway gateway/api gateway/shell prefill-node decode-node tools
 '

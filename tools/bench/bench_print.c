@@ -2,6 +2,7 @@
 #include "tools/bench/bench_print.h"
 #include "kernels/cores.h"
 #include "tools/csv.h"
+#include "tools/made_by.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -103,10 +104,12 @@ static void print_csv(tool_bench_printer *p, json_t *row)
     fputc('\n', p->to);
 }
 
-void tool_bench_print_machine(tool_bench_printer *p, json_t *machine)
+void tool_bench_print_machine(tool_bench_printer *p, json_t *machine, const json_t *made_by)
 {
     fputs("{\"machine\": ", p->to);
     if (!machine || json_dumpf(machine, p->to, JSON_REAL_PRECISION(9)) < 0) p->failed = true;
+    fputs(", \"made_by\": ", p->to);
+    if (json_dumpf(made_by, p->to, 0) < 0) p->failed = true;
     fputs(", \"rows\": ", p->to);
     json_decref(machine);
 }
@@ -139,29 +142,13 @@ void tool_bench_print_end(tool_bench_printer *p)
 }
 
 /* ---- what a row says ---- */
-/* "model name" of /proc/cpuinfo, or "unknown". */
-static void processor(char ret[128])
-{
-    char line[256];
-    FILE *f = fopen("/proc/cpuinfo", "re");
-    snprintf(ret, 128, "unknown");
-    while (f && fgets(line, sizeof line, f)) {
-        const char *colon = strchr(line, ':');
-        if (strncmp(line, "model name", 10) != 0 || !colon) continue;
-        snprintf(ret, 128, "%.*s", (int)strcspn(colon + 1 + strspn(colon + 1, " "), "\n"),
-                 colon + 1 + strspn(colon + 1, " "));
-        break;
-    }
-    if (f) fclose(f);
-}
-
 /* null where there is no such limit. */
 static json_t *rate(double per_second) { return per_second > 0 ? json_real(per_second * 1e-9) : json_null(); }
 
 json_t *tool_bench_about_json(const tool_bench_about *a, const tool_machine *m)
 {
     char cpu[128], core[BT_CORES_WHY_BYTES];
-    processor(cpu);
+    tool_made_by_processor(cpu);
     bt_cores_why(core);
     return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:o, s:o, s:o, s:o}", "version", BT_VERSION, "cpu",
                      cpu, "core", core, "isa", a->isa, "model", a->model->name, "model_params",
@@ -173,7 +160,7 @@ json_t *tool_bench_about_json(const tool_bench_about *a, const tool_machine *m)
 json_t *tool_bench_machine_json(const tool_bench_about *a, const tool_machine *m)
 {
     char cpu[128], core[BT_CORES_WHY_BYTES];
-    processor(cpu);
+    tool_made_by_processor(cpu);
     bt_cores_why(core);
     return json_pack("{s:s, s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o}", "version", BT_VERSION, "cpu", cpu,
                      "core", core, "isa", a->isa, "threads", (json_int_t)m->threads, "int8_gops",

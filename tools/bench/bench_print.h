@@ -26,8 +26,8 @@ typedef struct tool_bench_printer {
     bool failed;                     /* the output could not be written, or a row not be made */
 } tool_bench_printer;
 
-/* Each takes the reference. machine goes into the object alone, before its rows. */
-void tool_bench_print_machine(tool_bench_printer *p, json_t *machine);
+/* Each takes the reference, but of made_by. machine and made_by go into the object alone, before its rows. */
+void tool_bench_print_machine(tool_bench_printer *p, json_t *machine, const json_t *made_by);
 void tool_bench_print_row(tool_bench_printer *p, json_t *row);
 void tool_bench_print_end(tool_bench_printer *p);
 

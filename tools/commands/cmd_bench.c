@@ -14,6 +14,7 @@
 #include "tools/bench/bench_list.h"
 #include "tools/bench/bench_print.h"
 #include "tools/commands/tell_needs.h"
+#include "tools/made_by.h"
 #include "tools/options.h"
 #include "tools/tool.h"
 
@@ -94,6 +95,7 @@ typedef struct bench {
     bt_pkg *pkg;                         /* of engines that run one */
     tool_bench_about about;
     tool_bench_printer out;
+    json_t *made_by;
 } bench;
 
 static bt_err parse(bench *b, bt_fault *fault)
@@ -121,6 +123,13 @@ static size_t most(const tool_list *l)
     size_t m = 0;
     for (size_t i = 0; i < l->count; i++) m = l->value[i] > m ? l->value[i] : m;
     return m;
+}
+
+static bt_err set_made_by(bench *b, const bt_opt_args *args, bt_fault *fault)
+{
+    const bt_err e = tool_made_by(&b->made_by, args, b->kernels->isa, fault);
+    if (e == BT_OK) tool_made_by_profile(b->made_by, b->c->want.profile);
+    return e;
 }
 
 /* The model, its longest sequence, and a pool for each number of threads. */
@@ -240,7 +249,7 @@ static bt_err measure(bench *b, bt_fault *fault)
     }
     if (b->out.format == TOOL_BENCH_MD) putchar('\n');
     if (b->out.format == TOOL_BENCH_OBJECT)
-        tool_bench_print_machine(&b->out, tool_bench_machine_json(&b->about, &b->machine[0]));
+        tool_bench_print_machine(&b->out, tool_bench_machine_json(&b->about, &b->machine[0]), b->made_by);
     b->out.failed |= limits.failed;
     return BT_OK;
 }
@@ -340,8 +349,9 @@ int tool_bench_run(int argc, char **argv)
     if (parse(&b, &fault) < 0) {
         bt_opt_usage_error(tool_bench_program.name, &fault);
         rc = 2;
-    } else if (prepare(&b, &fault) < 0 || tell_needs(&b, &fault) < 0 || open_package(&b, &fault) < 0 ||
-               check(&b, &fault) < 0 || measure(&b, &fault) < 0 || time_all(&b, &fault) < 0) {
+    } else if (set_made_by(&b, &args, &fault) < 0 || prepare(&b, &fault) < 0 || tell_needs(&b, &fault) < 0 ||
+               open_package(&b, &fault) < 0 || check(&b, &fault) < 0 || measure(&b, &fault) < 0 ||
+               time_all(&b, &fault) < 0) {
         rc = tool_fail("bench", &fault);
     } else {
         tool_bench_print_end(&b.out);
@@ -350,6 +360,7 @@ int tool_bench_run(int argc, char **argv)
     }
     tool_machine_done(&b.machine[0]);
     for (size_t i = 0; i < b.threads.count; i++) bt_pool_free(b.pool[i]);
+    json_decref(b.made_by);
     bt_pkg_close(b.pkg);
     bt_model_close(b.model);
     bt_opt_done(&args);

@@ -15,6 +15,7 @@
 #include "npu/pkg/attention.h"
 #include "sample/perplexity.h"
 #include "tools/commands/tell_needs.h"
+#include "tools/made_by.h"
 #include "tools/options.h"
 #include "tools/package_view.h"
 #include "tools/search/auto.h"
@@ -82,6 +83,7 @@ typedef struct measure {
                                                                                                    where it is
                                                                                                    sparse */
     bt_report_work work;
+    json_t *made_by;
 } measure;
 
 /* One engine of a measurement, with the rows and logits of one window: one that computes prompts, or one that
@@ -218,6 +220,7 @@ static int show(const config *c, measure *r)
             json_object_update_new(o, json_pack("{s:s, s:f, s:f, s:f}", "against",
                                                 bt_engine_door_names[c->against], "kl_mean", d.kl_mean,
                                                 "kl_p99", d.kl_p99, "top1_ratio", d.top1_ratio));
+        (void)json_object_set(o, "made_by", r->made_by);
         return tool_print_json("perplexity", o);
     }
     printf(
@@ -307,13 +310,16 @@ int tool_perplexity_run(int argc, char **argv)
     tool_quiet(c.quiet);
     bt_memory_set_free(c.memory_bytes);
     tool_cache_setup(c.cache_limit_bytes, c.quiet);
-    if (bt_pool_new(&pool, (size_t)c.threads, &fault) < 0 || tool_open_model(&m, &tok, c.model, &fault) < 0 ||
+    if (tool_made_by(&r.made_by, &args, c.isa, &fault) < 0 ||
+        (tool_made_by_profile(r.made_by, c.want.profile), false) ||
+        bt_pool_new(&pool, (size_t)c.threads, &fault) < 0 || tool_open_model(&m, &tok, c.model, &fault) < 0 ||
         tool_read_file(&text, &len, c.file, &fault) < 0 ||
         (bt_wait_tell(NULL, "finding the tokens of the text", 0, 0), false) ||
         bt_tokenizer_encode(&ids, &n, tok, text, len, BT_ENCODE_BOS, &fault) < 0 ||
         measure_text(&r, &c, m, tok, pool, ids, n, &fault) < 0)
         rc = tool_fail("perplexity", &fault);
     else rc = show(&c, &r);
+    json_decref(r.made_by);
     bt_perplexity_diff_free(r.diff);
     free(ids);
     free(text);

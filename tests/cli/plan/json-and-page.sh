@@ -2,7 +2,8 @@
 echo "40 300 1200 77" > lengths
 baton plan -m smollm2-135m --prefill hexagon-v75 --decode adreno-750 --trace lengths --json -o plan.html > plan.json
 wc -l < plan.json
-grep -oE '"[a-z0-9_]+":' plan.json | sort -u
+sed 's/"version".*//' plan.json | grep -oE '"[a-z0-9_]+":' | sort -u
+grep -o '"made_by".*' plan.json
 sed -n '/type="application\/json"/{n;p}' plan.html | diff - plan.json && echo the same
 grep -cE '(src|href)=|https?:|@import|url\(' plan.html
 # The shapes of a choice with one context are a file that compiling takes.

@@ -66,12 +66,38 @@ static void bytes_that_are_no_text_are_named_so(void **state)
     assert_false(tool_page_json(stdout, NULL, 0));
 }
 
+static void how_a_page_was_made_stands_there_for_people(void **state)
+{
+    (void)state;
+    json_t *o = json_pack("{s:s, s:n, s:s, s:{s:s, s:[s, s]}}", "command", "baton plan <a> & b", "commit",
+                          "host", "box", "options", "seed", "1", "model", "x", "</td>");
+    char *out = NULL;
+    size_t n;
+    FILE *f = open_memstream(&out, &n);
+    const char *rest = tool_page_until(f, "<p>@HERE@</p>", "@HERE@");
+    tool_page_made_by(f, o);
+    fputs(rest, f);
+    assert_int_equal(fclose(f), 0);
+    assert_non_null(strstr(out, "<td>command</td><td>baton plan &lt;a> &amp; b</td>"));
+    assert_non_null(strstr(out, "<td>options</td><td>--seed 1; --model x; --model &lt;/td>; </td>"));
+    assert_null(strstr(out, "commit"));
+    assert_true(strncmp(out, "<p><section", 11) == 0 && strcmp(out + n - 15, "</section>\n</p>") == 0);
+    free(out);
+    f = open_memstream(&out, &n);
+    tool_page_made_by(f, NULL);
+    assert_int_equal(fclose(f), 0);
+    assert_int_equal(n, 0);
+    free(out);
+    json_decref(o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_text_reads_back_and_has_no_sign_that_begins_a_tag),
         cmocka_unit_test(an_object_is_escaped_in_keys_and_deep_inside),
         cmocka_unit_test(bytes_that_are_no_text_are_named_so),
+        cmocka_unit_test(how_a_page_was_made_stands_there_for_people),
     };
     return cmocka_run_group_tests_name("JSON of pages", tests, NULL, NULL);
 }

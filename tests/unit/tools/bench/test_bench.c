@@ -93,7 +93,11 @@ static char *printed(tool_bench_format format)
     size_t len;
     tool_bench_printer p = {.to = open_memstream(&text, &len), .format = format,
                             .column = tool_bench_row_columns};
-    if (format == TOOL_BENCH_OBJECT) tool_bench_print_machine(&p, tool_bench_machine_json(&about, &limits));
+    if (format == TOOL_BENCH_OBJECT) {
+        json_t *made_by = json_pack("{s:s}", "version", "1");
+        tool_bench_print_machine(&p, tool_bench_machine_json(&about, &limits), made_by);
+        json_decref(made_by);
+    }
     for (int i = 0; i < 2; i++) {
         const tool_bench_row r = sample(i == 0);
         tool_bench_print_row(&p, tool_bench_row_json(&about, &limits, &r));
