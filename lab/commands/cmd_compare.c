@@ -1,13 +1,17 @@
-/* baton compare: results of `baton replay --json` side by side, with how sure each figure is. */
+/* baton compare: results of `baton replay --json` side by side, with how sure each figure is; behind them
+ * whatever else differs between them. */
 #include "lab/replay/bootstrap.h"
+#include "lab/replay/result.h"
+#include "tools/made_by.h"
 #include "tools/options.h"
+#include "tools/show.h"
 #include "tools/tool.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_RUNS = 8, TIMES = 3 };
+enum { MOST_RUNS = 8, TIMES = 3, MOST_DEPTH = 5, COLUMN = 26 };
 static const char *const times[TIMES] = {"ttft_ms", "tpot_ms", "e2e_ms"};
 static const char *const rates[] = {"requests",
                                     "failed",
@@ -26,7 +30,7 @@ static const bt_opt opts[] = {
     {.of = &tool_seed_opts, .group = "Output", .name = "seed", BT_OPT_AT(config, seed),
      .help = "seed of the bootstrap's draws"},
     {.of = &tool_output_opts, .name = "json", BT_OPT_AT(config, json),
-     .help = "one JSON object on stdout: runs[]"},
+     .help = "one JSON object on stdout: runs[]; rows[], each with values[], for what else differs"},
 };
 
 const bt_opt_program tool_compare_program = {
@@ -93,6 +97,194 @@ static bt_err read_run(run *r, const char *path, uint64_t seed, bt_fault *fault)
     return e;
 }
 
+/* The --slo of a run; false: the file does not say how it was made. */
+static bool slo_of(tool_replay_slo *ret, char text[80], const run *r)
+{
+    const json_t *options = json_object_get(json_object_get(r->root, "made_by"), "options");
+    const char *slo = json_string_value(json_object_get(options, "slo"));
+    *ret = (tool_replay_slo){-1, -1, -1};
+    (void)snprintf(text, 80, "%s%.70s", slo ? "--slo " : "no --slo", slo ? slo : "");
+    return options && (!slo || tool_replay_slo_read(ret, slo, NULL) == BT_OK);
+}
+
+/* Goodput counts requests that keep limits, so it says nothing beside one of other limits. */
+static bt_err check_goodputs(const run *all, size_t n, bt_fault *fault)
+{
+    const run *first = NULL;
+    tool_replay_slo slo, other;
+    char text[80], other_text[80];
+    for (size_t i = 0; i < n; i++) {
+        if (!slo_of(&other, other_text, &all[i])) continue;
+        if (!first) {
+            first = &all[i];
+            slo = other;
+            memcpy(text, other_text, sizeof text);
+        } else if (slo.ttft_us != other.ttft_us || slo.tpot_us != other.tpot_us ||
+                   slo.e2e_us != other.e2e_us) {
+            return bt_fail(fault, BT_EARG,
+                           "goodputs by unlike limits: '%.120s' has %s, '%.120s' has %s; run both with the "
+                           "same --slo",
+                           first->path, text, all[i].path, other_text);
+        }
+    }
+    return BT_OK;
+}
+
+/* ---- whatever else differs ---- */
+
+/* Rows are the values of the runs by the path of their keys: an object of arrays in the order of the files.
+ */
+typedef struct reading {
+    json_t *of;
+    size_t runs, run; /* run: the one that is read */
+} reading;
+
+/* Series, whose points are not of the same thing in two runs, and what no two commands have alike. */
+static bool is_passed_over(const char *path)
+{
+    static const char *const names[] = {"points", "notes", "nodes_over_time", "made_by.date",
+                                        "made_by.command"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(path, names[i]) == 0) return true;
+    return false;
+}
+
+/* With its interval among the first rows. */
+static bool is_shown(const char *path)
+{
+    char name[64];
+    for (size_t i = 0; i < RATES; i++)
+        if (strcmp(path, rates[i]) == 0) return true;
+    for (size_t t = 0; t < TIMES; t++)
+        for (size_t s = 0; s < TOOL_REPLAY_STATS; s++) {
+            (void)snprintf(name, sizeof name, "%s.%s", times[t], tool_replay_stat_names[s]);
+            if (strcmp(path, name) == 0) return true;
+        }
+    return false;
+}
+
+static void add_value(const reading *r, const char *path, json_t *value)
+{
+    json_t *values = json_object_get(r->of, path);
+    if (!values) {
+        (void)json_object_set_new(r->of, path, values = json_array());
+        for (size_t i = 0; i < r->runs; i++) (void)json_array_append_new(values, json_null());
+    }
+    (void)json_array_set(values, r->run, value);
+}
+
+/* Nodes, models and keys have names, by which runs agree; gateways have numbers. */
+static void name_of(char ret[96], const json_t *item, size_t i)
+{
+    static const char *const keys[] = {"id", "name", "model", "key"};
+    for (size_t k = 0; k < sizeof keys / sizeof *keys && !json_object_get(item, "gateway"); k++) {
+        const char *name = json_string_value(json_object_get(item, keys[k]));
+        if (!name) continue;
+        (void)snprintf(ret, 96, "%s", name);
+        return;
+    }
+    (void)snprintf(ret, 96, "%zu", i);
+}
+
+static bool is_own_name(const char *path, const json_t *value)
+{
+    const size_t n = strlen(path), m = json_string_length(value);
+    return m > 0 && m < n && strcmp(path + n - m, json_string_value(value)) == 0;
+}
+
+/* Adds all values below `value`, but those deeper than any result has. The figures of one model are the
+ * run's. */
+static void add_below(const reading *r, const char *path, json_t *value, int depth)
+{
+    char below[320], name[96];
+    const char *key;
+    json_t *v;
+    size_t i;
+    if (depth > MOST_DEPTH || is_passed_over(path)) return;
+    if (strcmp(path, "models") == 0 && json_array_size(value) == 1) return;
+    if (json_is_object(value)) {
+        json_object_foreach(value, key, v) {
+            (void)snprintf(below, sizeof below, "%.220s%s%.96s", path, *path ? "." : "", key);
+            if (!is_own_name(path, v)) add_below(r, below, v, depth + 1);
+        }
+    } else if (json_is_array(value)) {
+        json_array_foreach(value, i, v) {
+            name_of(name, v, i);
+            (void)snprintf(below, sizeof below, "%.220s.%s", path, name);
+            add_below(r, below, v, depth + 1);
+        }
+    } else if (!is_shown(path)) {
+        add_value(r, path, value);
+    }
+}
+
+/* The rows whose values are not the same in all runs; first how they were made, which may be why. */
+static json_t *find_rows(const run *all, size_t n)
+{
+    reading r = {json_object(), n, 0};
+    const char *path;
+    json_t *values;
+    void *next;
+    for (; r.run < n; r.run++) add_below(&r, "made_by", json_object_get(all[r.run].root, "made_by"), 1);
+    for (r.run = 0; r.run < n; r.run++) add_below(&r, "", all[r.run].root, 0);
+    json_object_foreach_safe(r.of, next, path, values)
+    {
+        bool is_same = true;
+        for (size_t i = 1; i < n; i++)
+            is_same = is_same && json_equal(json_array_get(values, 0), json_array_get(values, i));
+        if (is_same) (void)json_object_del(r.of, path);
+    }
+    return r.of;
+}
+
+static json_t *rows_json(json_t *rows)
+{
+    json_t *list = json_array(), *values;
+    const char *path;
+    json_object_foreach(rows, path, values)
+        (void)json_array_append_new(list, json_pack("{s:s, s:O}", "row", path, "values", values));
+    return list;
+}
+
+/* In a column, to the right; a longer text pushes the rest away. */
+static void print_value(const json_t *v)
+{
+    char number[64] = "-";
+    const char *text = json_is_string(v) ? json_string_value(v) : number;
+    if (json_is_integer(v))
+        (void)snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
+    else if (json_is_number(v)) (void)snprintf(number, sizeof number, "%.6g", json_number_value(v));
+    else if (json_is_boolean(v)) (void)snprintf(number, sizeof number, "%s", json_is_true(v) ? "yes" : "no");
+    const size_t len = strlen(text);
+    printf("%*s", len < COLUMN - 2 ? (int)(COLUMN - len) : 2, "");
+    tool_show(stdout, text, len);
+}
+
+static void print_rows(json_t *rows, size_t n)
+{
+    size_t width = 0;
+    const char *path;
+    json_t *values;
+    if (json_object_size(rows) == 0) return;
+    json_object_foreach(rows, path, values) width = strlen(path) > width ? strlen(path) : width;
+    printf("\nwhat else differs, without intervals\n");
+    json_object_foreach(rows, path, values) {
+        const json_t *first = json_array_get(values, 0);
+        tool_show(stdout, path, strlen(path));
+        printf("%*s", (int)(width - strlen(path)), "");
+        for (size_t i = 0; i < n; i++) print_value(json_array_get(values, i));
+        for (size_t i = 1; i < n; i++) {
+            const json_t *v = json_array_get(values, i);
+            const double a = json_number_value(first), b = json_number_value(v);
+            if (json_is_number(v) && (a < 0 || a > 0) && (a < b || a > b))
+                printf("  %c: %+.1f %%", 'A' + (int)i, 100 * (b - a) / a);
+        }
+        putchar('\n');
+    }
+}
+
+/* ---- the runs ---- */
+
 static json_t *interval_json(tool_replay_interval i)
 {
     return json_pack("{s:f, s:f, s:f}", "value", i.value, "low", i.lo, "high", i.hi);
@@ -105,7 +297,8 @@ static bool differs(tool_replay_interval i) { return i.lo > 0 || i.hi < 0; }
 
 static json_t *run_json(const run *first, const run *r)
 {
-    json_t *o = json_pack("{s:s, s:b}", "file", r->path, "is_modelled", (int)is_modelled(r));
+    json_t *o = json_pack("{s:s, s:b, s:O*}", "file", r->path, "is_modelled", (int)is_modelled(r), "made_by",
+                          json_object_get(r->root, "made_by"));
     for (size_t i = 0; i < RATES; i++) {
         json_t *v = json_object_get(r->root, rates[i]);
         (void)json_object_set(o, rates[i], v ? v : json_null());
@@ -162,32 +355,44 @@ static void print_runs(const run *all, size_t n)
         }
 }
 
+static int show(const run *all, size_t n, bool is_json, json_t *made_by)
+{
+    json_t *rows = find_rows(all, n);
+    int rc;
+    if (is_json) {
+        json_t *runs = json_array();
+        for (size_t i = 0; i < n; i++) (void)json_array_append_new(runs, run_json(&all[0], &all[i]));
+        rc = tool_print_json("compare", json_pack("{s:o, s:o, s:O}", "runs", runs, "rows", rows_json(rows),
+                                                  "made_by", made_by));
+    } else {
+        print_runs(all, n);
+        print_rows(rows, n);
+        rc = bt_opt_flush() != 0;
+    }
+    json_decref(rows);
+    return rc;
+}
+
 int tool_compare_run(int argc, char **argv)
 {
     config c;
     bt_opt_args args;
     bt_fault fault = {""};
     run all[MOST_RUNS] = {{0}};
-    bt_err e = BT_OK;
+    json_t *made_by = NULL;
     int rc = bt_opt_start(&args, &tool_compare_program, argc, argv, &c);
     if (rc >= 0) return rc;
+    bt_err e = tool_made_by(&made_by, &args, NULL, &fault);
     /* each of its own draws: two runs of the same values shall not seem to be bound to each other */
     for (size_t i = 0; i < args.count && e == BT_OK; i++)
         e = read_run(&all[i], args.args[i], (uint64_t)c.seed + 1000 * i, &fault);
-    if (e < 0) {
-        rc = tool_fail("compare", &fault);
-    } else if (c.json) {
-        json_t *runs = json_array();
-        for (size_t i = 0; i < args.count; i++) (void)json_array_append_new(runs, run_json(&all[0], &all[i]));
-        rc = tool_print_json("compare", json_pack("{s:o}", "runs", runs));
-    } else {
-        print_runs(all, args.count);
-        rc = bt_opt_flush() != 0;
-    }
+    if (e == BT_OK) e = check_goodputs(all, args.count, &fault);
+    rc = e < 0 ? tool_fail("compare", &fault) : show(all, args.count, c.json, made_by);
     for (size_t i = 0; i < MOST_RUNS; i++) {
         json_decref(all[i].root);
         free(all[i].rounds);
     }
+    json_decref(made_by);
     bt_opt_done(&args);
     return rc;
 }
