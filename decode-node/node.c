@@ -256,6 +256,7 @@ static void on_worker(void *ud, unsigned events)
             break;
         case DC_WORKER_FIRST: on_first(n, &w); break;
         case DC_WORKER_TOKEN: on_token(n, &w); break;
+        case DC_WORKER_PIECE: step(n, &(dc_event){.type = DC_EV_ALIVE}); break;
         case DC_WORKER_NEED: step(n, &(dc_event){.type = DC_EV_NEED, .u.need = {w.slot, w.tokens}}); break;
         case DC_WORKER_ENDED: on_ended(n, &w); break;
         case DC_WORKER_STOPPED:
@@ -285,7 +286,13 @@ static void on_up(void *ud, uint32_t gateway)
     step(ud, &(dc_event){.type = DC_EV_GATE_UP, .u.gate = gateway});
 }
 
-static void on_tick(void *ud) { step(ud, &(dc_event){.type = DC_EV_TICK}); }
+/* A step that is kept back is one that the device is at. */
+static void on_tick(void *ud)
+{
+    const node *n = ud;
+    step(ud, &(dc_event){.type = n->is_held ? DC_EV_ALIVE : DC_EV_TICK});
+}
+
 static void on_drain(void *ud) { step(ud, &(dc_event){.type = DC_EV_DRAIN}); }
 static void on_drain_over(void *ud) { step(ud, &(dc_event){.type = DC_EV_DRAIN_OVER}); }
 static void on_rss(void *ud, uint64_t rss_bytes) { dc_brain_set_rss(((node *)ud)->brain, rss_bytes); }

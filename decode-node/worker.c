@@ -448,6 +448,7 @@ static void end_piece(dc_worker *w, const dc_batch_item *it, bt_err e, const flo
     if (e == BT_OK && it->out) e = first_token(w, s, logits, fault);
     if (e < 0) fail_slot(w, s, e, fault);
     else if (!it->out || !ends(w, s)) dc_batch_ran(w->batch, it->slot, it->count, it->out);
+    if (e == BT_OK && !it->out) push_event(w, &(dc_worker_event){.type = DC_WORKER_PIECE});
 }
 
 static void prefill(dc_worker *w, const dc_batch_plan *p)

@@ -64,7 +64,8 @@ typedef enum dc_worker_event_type {
     DC_WORKER_NEED,      /* rows that the slot's pages should hold: grow the slot, or it sits out when they are full */
     DC_WORKER_ENDED,
     DC_WORKER_STOPPED,
-    DC_WORKER_STEP, /* without a slot, only with a device: a step, or a piece of a prompt, and its price */
+    DC_WORKER_STEP,  /* without a slot, only with a device: a step, or a piece of a prompt, and its price */
+    DC_WORKER_PIECE, /* without a slot: a piece of a prompt is computed, and more of the prompt follows */
 } dc_worker_event_type;
 
 typedef struct dc_worker_event {

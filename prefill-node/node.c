@@ -227,9 +227,10 @@ static void tell_prompt(const node *n, const pf_action *a)
     char kv[32];
     bt_num_size_text(kv, sizeof kv, a->u.compute.pages_len * bt_kv_pages_page_bytes(n->pages));
     bt_log(BT_LOG_INFO,
-           "prompt of %" PRIu32 " tokens: %s of KV, %" PRIu32 " of %zu pages, %" PRIu32 " tokens kept",
-           a->u.compute.ids_len, kv, a->u.compute.pages_len, bt_kv_pages_total(n->pages),
-           a->u.compute.from_row);
+           "prompt of %" PRIu32 " tokens, attempt %" PRIu32 ": %s of KV, %" PRIu32 " of %zu pages, %" PRIu32
+           " tokens kept",
+           a->u.compute.ids_len, a->u.compute.ref.attempt, kv, a->u.compute.pages_len,
+           bt_kv_pages_total(n->pages), a->u.compute.from_row);
 }
 
 static void compute(node *n, const pf_action *a)
@@ -420,7 +421,14 @@ static void on_up(void *ud, uint32_t gateway)
     step(ud, &(pf_event){.type = PF_EV_GATE_UP, .u.gate = gateway});
 }
 
-static void on_tick(void *ud) { step(ud, &(pf_event){.type = PF_EV_TICK}); }
+/* A device may be at one layer for longer than a gateway has patience. */
+static void on_tick(void *ud)
+{
+    const node *n = ud;
+    const bool is_at_it = n->pace && pf_pace_is_under_way(n->pace, bt_clock_us());
+    step(ud, &(pf_event){.type = is_at_it ? PF_EV_ALIVE : PF_EV_TICK});
+}
+
 static void on_drain(void *ud) { step(ud, &(pf_event){.type = PF_EV_DRAIN}); }
 static void on_drain_over(void *ud) { step(ud, &(pf_event){.type = PF_EV_DRAIN_OVER}); }
 static void on_rss(void *ud, uint64_t rss_bytes) { pf_brain_set_rss(((node *)ud)->brain, rss_bytes); }

@@ -121,6 +121,11 @@ bool pf_pace_next(pf_pace *p, pf_worker_event *ret, bt_pace_count *ret_count, in
     return true;
 }
 
+bool pf_pace_is_under_way(const pf_pace *p, int64_t now_us)
+{
+    return p->is_on && !is_free(p) && now_us < p->end_us;
+}
+
 int64_t pf_pace_due_us(pf_pace *p, int64_t now_us)
 {
     int64_t due = INT64_MAX;

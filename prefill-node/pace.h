@@ -20,6 +20,8 @@ void pf_pace_cancel(pf_pace *p, uint32_t slot);
 /* false: nothing is due at now_us. *ret_count: with COMPUTED how late the prompt was; with DIGEST how much the digest
  * adds. */
 bool pf_pace_next(pf_pace *p, pf_worker_event *ret, bt_pace_count *ret_count, int64_t now_us);
+/* Whether the device would still be at the prompt. */
+bool pf_pace_is_under_way(const pf_pace *p, int64_t now_us);
 /* When pf_pace_next next has an event; INT64_MAX: there is none. */
 int64_t pf_pace_due_us(pf_pace *p, int64_t now_us);
 #endif

@@ -1,5 +1,6 @@
 /* What all places do alike: sending messages, setting timers, and counting work. See inner.h. */
 #include "base/rng.h"
+#include "device/time.h"
 #include "simulate/inner.h"
 
 #include <stdarg.h>
@@ -38,6 +39,26 @@ void sim_cluster_account(sim_member *m, const sim_cost_work *w)
     m->done.ops += w->ops;
     m->done.bytes += w->bytes;
     m->runs++;
+}
+
+void sim_cluster_give_back(sim_member *m, sim_cost_work *w, int64_t left_ns)
+{
+    if (left_ns <= 0 || !w->ns) return;
+    const uint64_t ns = (uint64_t)left_ns < w->ns ? (uint64_t)left_ns : w->ns;
+    const sim_cost_work left = {ns, bt_time_scale(w->ops, ns, w->ns), bt_time_scale(w->bytes, ns, w->ns)};
+    m->done.ns -= left.ns;
+    m->busy_ns[m->role == BT_ROLE_DECODE] -= left.ns;
+    m->done.ops -= left.ops;
+    m->done.bytes -= left.bytes;
+    *w = (sim_cost_work){w->ns - left.ns, w->ops - left.ops, w->bytes - left.bytes};
+}
+
+void sim_cluster_count_rows(sim_cluster *c, sim_member *m, uint64_t number, uint32_t begin, uint32_t count)
+{
+    uint32_t *begun = &c->begun[number];
+    const uint32_t end = begin + count;
+    if (*begun > begin) m->again_rows += (*begun < end ? *begun : end) - begin;
+    if (*begun < end) *begun = end;
 }
 
 bool sim_cluster_make_room(void **array, size_t *cap, size_t len, size_t size)

@@ -103,6 +103,7 @@ void sim_cluster_free(sim_cluster *c)
     free(c->frame);
     free(c->kept);
     free(c->over);
+    free(c->begun);
     free(c->members);
     free(c);
 }
@@ -255,6 +256,14 @@ static void for_member(sim_cluster *c, const sim_event *e)
         break;
     case SIM_WHEN_CHUNK: sim_cluster_prefill_chunk(c, m, e); break;
     case SIM_WHEN_LAYER: sim_cluster_prefill_layer(c, m, e); break;
+    case SIM_WHEN_SENT:
+        if (m->pf)
+            sim_cluster_prefill_step(c, m, &(pf_event){.type = PF_EV_BLOCK_SENT, .u.block = *e->u.sent});
+        break;
+    case SIM_WHEN_ALIVE:
+        if (m->pf) sim_cluster_prefill_alive(c, m, e);
+        else sim_cluster_decode_alive(c, m, e);
+        break;
     case SIM_WHEN_STOPPED: sim_cluster_prefill_stopped(c, m, e); break;
     case SIM_WHEN_STEP: sim_cluster_decode_done(c, m); break;
     case SIM_WHEN_WAKE: wake(c, m, (int64_t)e->run); break;
@@ -326,6 +335,13 @@ uint64_t sim_cluster_submit_to(sim_cluster *c, uint32_t gateway)
 {
     sim_gate *g = &c->gates[gateway];
     const uint64_t number = ++c->submitted;
+    void *begun = c->begun;
+    if (!sim_cluster_make_room(&begun, &c->begun_cap, number, sizeof *c->begun)) {
+        sim_cluster_break(c, BT_ENOMEM, "out of memory");
+        return number;
+    }
+    c->begun = begun;
+    c->begun[number] = 0;
     const int64_t at_ns = sim_cluster_gateway_takes(g, c->now_ns, c->o.request_ns);
     g->requests++;
     if (c->o.timeout_ns) set_deadline(c, g, number);
@@ -416,6 +432,7 @@ sim_cluster_node sim_cluster_look(const sim_cluster *c, uint32_t host)
                           .runs = m->runs,
                           .valid_rows = m->valid_rows,
                           .rows = m->rows,
+                          .again_rows = m->again_rows,
                           .preempted = sim_cluster_preempted_of(m),
                           .busy_ns = {m->busy_ns[0], m->busy_ns[1]}};
     if (m->pf) n.load = pf_brain_load(m->pf);

@@ -124,6 +124,7 @@ typedef struct sim_cluster_node {
     uint64_t busy_ns[2];       /* of that, as prefill and as decode node */
     uint64_t runs;             /* chunks or steps */
     uint64_t valid_rows, rows; /* of chunks: tokens of prompts, and those computed with padding */
+    uint64_t again_rows; /* of prompts and answers, which a node had begun to compute before, this one or another */
     sim_cluster_preempted preempted;
 } sim_cluster_node;
 uint32_t sim_cluster_nodes(const sim_cluster *c);

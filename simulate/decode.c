@@ -131,12 +131,37 @@ static void adopt(sim_cluster *c, sim_member *m, const dc_batch_plan *plan, bt_p
         if (is_piece && cost->has_programs) *pieces = sim_cost_piece(cost, it->pos, it->count, it->out > 0);
         else sim_cost_add_rows(step, it->pos, it->count, it->out);
         sim_sequence *s = &m->sequences[it->slot];
+        if (is_piece) sim_cluster_count_rows(c, m, s->number, it->pos, it->count);
+        else m->again_rows += it->count - it->out; /* of known tokens, which another attempt made */
         if (is_piece && !s->piece_ns) pieces->ns += sim_cost_first_ns(cost);
         if (is_piece && !s->piece_ns) s->piece_ns = c->now_ns;
         if (!is_piece && s->steps++ == 0) s->first_ns = c->now_ns;
         if (s->known + made < s->max) dc_batch_ran(m->batch, it->slot, it->count, made);
         else dc_batch_leave(m->batch, it->slot);
     }
+}
+
+/* As from a paced node: its device is at the step. */
+static void post_alive(sim_cluster *c, const sim_member *m)
+{
+    const int64_t at_ns = c->now_ns + c->o.dc.alive_us * 1000;
+    if (at_ns >= m->step_end_ns || !m->group->cost->pace.milli) return;
+    sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_ALIVE, .to = m->place, .run = (uint64_t)m->step_end_ns,
+                                     .at_ns = at_ns});
+}
+
+static void tell_alive(sim_cluster *c, sim_member *m)
+{
+    if (dc_brain_wants_alive(m->dc, sim_us(c->now_ns)))
+        sim_cluster_decode_tell(c, m, &(dc_event){.type = DC_EV_ALIVE});
+}
+
+void sim_cluster_decode_alive(sim_cluster *c, sim_member *m, const sim_event *e)
+{
+    if (!m->is_stepping || e->run != (uint64_t)m->step_end_ns) return;
+    tell_alive(c, m);
+    post_alive(c, m);
+    sim_cluster_timer(c, m->place);
 }
 
 static void begin_step(sim_cluster *c, sim_member *m)
@@ -156,8 +181,10 @@ static void begin_step(sim_cluster *c, sim_member *m)
     work.bytes += rows.bytes;
     sim_cluster_account(m, &work);
     m->is_stepping = true;
-    sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_STEP, .to = m->place,
-                                     .at_ns = c->now_ns + (int64_t)work.ns});
+    m->step = work;
+    m->step_end_ns = c->now_ns + (int64_t)work.ns;
+    post_alive(c, m);
+    sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_STEP, .to = m->place, .at_ns = m->step_end_ns});
 }
 
 static void turn(sim_cluster *c, sim_member *m)
@@ -210,6 +237,7 @@ static void end_item(sim_cluster *c, sim_member *m, const sim_item *it)
         m->prefilling--;
         m->decoding++;
     }
+    if (!it->made && it->is_piece) tell_alive(c, m);
     if (!it->made) return;
     if (it->is_piece) {
         first_token(c, m, it->slot);

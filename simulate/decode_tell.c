@@ -15,21 +15,17 @@ static void command(sim_cluster *c, sim_member *m, const sim_command *one)
     m->commands[m->commands_len++] = *one;
 }
 
-static uint32_t gate_of(const sim_cluster *c, const sim_member *m, uint32_t slot)
-{
-    const bt_incarnation owner = dc_brain_owner(m->dc, slot);
-    return sim_cluster_gate_of(c, &owner);
-}
-
 static void start(sim_cluster *c, sim_member *m, const dc_action *a)
 {
     const uint32_t slot = a->u.start.slot;
+    const bt_request_ref ref = dc_brain_ref(m->dc, slot);
     m->sequences[slot] = (sim_sequence){.is_busy = true,
                                         .prompt = a->u.start.prompt_tokens,
                                         .max = a->u.start.max_tokens,
                                         .known = a->u.start.ids_len,
                                         .rows = a->u.start.rows,
-                                        .gate = gate_of(c, m, slot),
+                                        .gate = sim_cluster_gate_of(c, &ref.owner),
+                                        .number = ref.number,
                                         .started_ns = c->now_ns};
     command(c, m,
             &(sim_command){.slot = slot, .is_start = true,

@@ -74,6 +74,8 @@ typedef enum sim_when {
     SIM_WHEN_BLOCK,      /* block reaches `to` */
     SIM_WHEN_CHUNK,      /* a prefill node has computed a chunk of `slot` */
     SIM_WHEN_LAYER,      /* ... layer `from` of it, where layers travel one by one */
+    SIM_WHEN_ALIVE,      /* a node is at a chunk or step that takes long */
+    SIM_WHEN_SENT,       /* block, on the wire for long, has left the host `to` */
     SIM_WHEN_STOPPED,    /* ... has let go of `slot` */
     SIM_WHEN_STEP,       /* a decode node's step is over */
     SIM_WHEN_WAKE,       /* a timer */
@@ -96,6 +98,7 @@ typedef struct sim_event {
     union {
         bt_msg *msg;
         dc_block *block;
+        pf_block *sent;
     } u;
 } sim_event;
 
@@ -123,6 +126,9 @@ typedef struct sim_prompt {
     int64_t begin_ns, end_ns;                /* of the latest chunk */
     int64_t layer_ns, layers_ns; /* of that chunk: when the rows of the first and of the last layer are there */
     int64_t line_ns;             /* when what `line` says began */
+    sim_cost_work work;          /* of that chunk, as counted; of a batch, its first prompt's alone */
+    uint64_t number;             /* of its request */
+    bool is_shared;              /* it runs in a batch */
     bool is_whole;               /* its rows leave only when all are computed */
     bool may_pause;
     uint32_t pause_at; /* tokens */
@@ -135,6 +141,7 @@ typedef struct sim_sequence {
     bool is_busy, is_cancelled, has_joined;
     bool has_told; /* a token has gone out: the gateway knows that it goes on */
     uint32_t gate; /* the gate of its request */
+    uint64_t number;
     uint32_t prompt, max, known, rows, capacity, steps;
     int64_t started_ns, first_ns, piece_ns;
 } sim_sequence;
@@ -169,9 +176,10 @@ typedef struct sim_member {
     const sim_cluster_group *group;
     sim_wire out, in;
     bt_incarnation self;
-    bt_role role, born; /* present role; first role */
-    sim_cost_work done;
-    uint64_t busy_ns[2], runs, valid_rows, rows;
+    bt_role role, born;       /* present role; first role */
+    sim_cost_work done, step; /* step: the one that began last, until step_end_ns */
+    int64_t step_end_ns;
+    uint64_t busy_ns[2], runs, valid_rows, rows, again_rows;
     pf_brain *pf;
     dc_brain *dc;
     bool rests; /* rest.c */
@@ -215,6 +223,8 @@ struct sim_cluster {
     uint64_t submitted, ended, callers, changes;
     bool *over; /* [submitted]: requests that have ended */
     size_t over_cap;
+    uint32_t *begun; /* [submitted]: rows of the prompt that a node has begun to compute */
+    size_t begun_cap;
     uint32_t refused_roles;
     char refused_why[200];
     uint32_t keeps_for; /* TOKENS from this place and their answers are kept instead of sent; SIM_GATEWAY: from none */
@@ -263,6 +273,10 @@ void sim_cluster_post(sim_cluster *c, const sim_event *e);                      
 bool sim_cluster_make_room(void **array, size_t *cap, size_t len, size_t size); /* room for one more; false: no memory
                                                                                  */
 void sim_cluster_account(sim_member *m, const sim_cost_work *w);
+/* The last left_ns of that work, which was counted, are not done. */
+void sim_cluster_give_back(sim_member *m, sim_cost_work *w, int64_t left_ns);
+/* A node begins to compute these rows of a request's prompt. */
+void sim_cluster_count_rows(sim_cluster *c, sim_member *m, uint64_t number, uint32_t begin, uint32_t count);
 uint32_t sim_cluster_place(const sim_cluster *c, const bt_incarnation *who); /* UINT32_MAX: nobody who lives */
 /* From one place to another. not_before_ns: it goes behind what arrives then. */
 void sim_cluster_send(sim_cluster *c, uint32_t from, uint32_t to, const bt_msg *m, bool is_bulk, int64_t not_before_ns);
@@ -284,10 +298,12 @@ void sim_cluster_prefill_step(sim_cluster *c, sim_member *m, const pf_event *ev)
 void sim_cluster_prefill_chunk(sim_cluster *c, sim_member *m, const sim_event *e);
 void sim_cluster_prefill_layer(sim_cluster *c, sim_member *m, const sim_event *e);
 void sim_cluster_prefill_stopped(sim_cluster *c, sim_member *m, const sim_event *e);
+void sim_cluster_prefill_alive(sim_cluster *c, sim_member *m, const sim_event *e);
 
 bt_err sim_cluster_decode_new(sim_cluster *c, sim_member *m, bt_fault *fault);
 void sim_cluster_decode_step(sim_cluster *c, sim_member *m, const dc_event *ev);
 void sim_cluster_decode_done(sim_cluster *c, sim_member *m);
+void sim_cluster_decode_alive(sim_cluster *c, sim_member *m, const sim_event *e);
 
 /* ---- decode_tell.c: tells the brain; what the brain does is carried out ---- */
 void sim_cluster_decode_tell(sim_cluster *c, sim_member *m, const dc_event *ev);

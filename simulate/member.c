@@ -44,6 +44,7 @@ void sim_cluster_drop_event(sim_cluster *c, const sim_event *e)
 {
     if (e->what == SIM_WHEN_MSG) sim_mail_drop(c->mail, e->u.msg);
     if (e->what == SIM_WHEN_BLOCK) free(e->u.block);
+    if (e->what == SIM_WHEN_SENT) free(e->u.sent);
 }
 
 sim_cluster_preempted sim_cluster_preempted_of(const sim_member *m)
@@ -58,8 +59,18 @@ sim_cluster_preempted sim_cluster_preempted_of(const sim_member *m)
     return sum;
 }
 
+/* A process that ends leaves its work undone. */
+static void drop_work(const sim_cluster *c, sim_member *m)
+{
+    for (uint32_t i = 0; m->pf && i < c->o.prefill_slots; i++)
+        if (m->prompts[i].is_busy)
+            sim_cluster_give_back(m, &m->prompts[i].work, m->prompts[i].end_ns - c->now_ns);
+    if (m->dc && m->is_stepping) sim_cluster_give_back(m, &m->step, m->step_end_ns - c->now_ns);
+}
+
 void sim_cluster_end_member(sim_cluster *c, sim_member *m)
 {
+    drop_work(c, m);
     if (m->is_alive) sim_cluster_wake(c, m);
     m->preempted = sim_cluster_preempted_of(m);
     pf_brain_free(m->pf);

@@ -46,6 +46,32 @@ static void post_layer(sim_cluster *c, const sim_member *m, uint32_t slot, uint3
                                      .at_ns = p->layer_ns + (p->layers_ns - p->layer_ns) * layer / last});
 }
 
+/* A chunk's layers are one event. Where the chunk takes long, the brain hears in between that the node is at
+ * it, as from layers, and as from a paced node within a layer. */
+static void post_alive(sim_cluster *c, const sim_member *m, uint32_t slot)
+{
+    const sim_prompt *p = &m->prompts[slot];
+    const sim_cost *cost = m->group->cost;
+    const int64_t end_ns = p->begin + p->valid == p->len ? p->end_ns : p->layers_ns,
+                  layer_ns = cost->layers > 1 ? (p->layers_ns - p->layer_ns) / (cost->layers - 1) : 0;
+    int64_t at_ns = c->now_ns + c->o.pf.alive_us * 1000;
+    if (at_ns >= end_ns) return;
+    if (!cost->pace.milli && at_ns < p->layer_ns) at_ns = p->layer_ns;
+    else if (!cost->pace.milli && layer_ns)
+        at_ns = p->layer_ns + (at_ns - p->layer_ns + layer_ns - 1) / layer_ns * layer_ns;
+    if (at_ns >= end_ns) return;
+    sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_ALIVE, .to = m->place, .slot = slot, .run = p->run,
+                                     .at_ns = at_ns});
+}
+
+void sim_cluster_prefill_alive(sim_cluster *c, sim_member *m, const sim_event *e)
+{
+    const sim_prompt *p = &m->prompts[e->slot];
+    if (!p->is_busy || p->run != e->run) return;
+    sim_cluster_prefill_step(c, m, &(pf_event){.type = PF_EV_ALIVE});
+    if (p->is_busy && p->run == e->run) post_alive(c, m, e->slot);
+}
+
 /* Under a schedule a chunk ends when its last layer is ready, and the next chunk is well under way by then.
  */
 static void set_times(sim_prompt *p, sim_cost_chunk *k)
@@ -72,10 +98,13 @@ static void begin_chunk(sim_cluster *c, sim_member *m, uint32_t slot, bool is_fi
     p->layers_ns = c->now_ns + (int64_t)k.end_ns;
     p->layer_ns = c->now_ns + (int64_t)(k.lead_ns + (k.end_ns - k.lead_ns) / m->group->cost->layers);
     if (m->group->cost->play) set_times(p, &k);
+    p->work = k.work;
     sim_cluster_account(m, &k.work);
+    sim_cluster_count_rows(c, m, p->number, p->begin, k.valid);
     m->valid_rows += k.valid;
     m->rows += k.rows;
     if (c->o.is_by_layer) post_layer(c, m, slot, 0);
+    post_alive(c, m, slot);
     post_chunk(c, m, slot, p->layers_ns);
 }
 
@@ -102,7 +131,11 @@ static void begin_batch(sim_cluster *c, sim_member *m, const pf_action *a)
         p->end_ns = c->now_ns + (int64_t)k.work.ns;
         p->layers_ns = c->now_ns + (int64_t)k.end_ns;
         p->layer_ns = c->now_ns + layer_ns;
+        p->is_shared = true;
+        if (i == 0) p->work = k.work;
+        sim_cluster_count_rows(c, m, p->number, p->begin, p->valid);
         if (c->o.is_by_layer) post_layer(c, m, slot, 0);
+        post_alive(c, m, slot);
         post_chunk(c, m, slot, p->layers_ns);
     }
 }
@@ -116,6 +149,7 @@ static void begin_prompt(sim_cluster *c, sim_member *m, const pf_action *a)
                       .begin = a->u.compute.from_row,
                       .told = a->u.compute.from_row,
                       .computed_ns = c->now_ns,
+                      .number = a->u.compute.ref.number,
                       .is_whole = a->u.compute.is_whole,
                       .may_pause = a->u.compute.may_pause,
                       .pause_at = UINT32_MAX,
@@ -163,24 +197,47 @@ static void ask_pause(const sim_cluster *c, sim_prompt *p, uint32_t tokens)
     while (p->last < l->len && p->line_ns + (int64_t)l->chunk[p->last].first_ns <= c->now_ns) p->last++;
 }
 
-/* A cancelled prompt lets go at the end of a layer. */
+/* A cancelled prompt lets go at the end of a layer, one of a batch at the batch's end. */
 static void cancel(sim_cluster *c, sim_member *m, uint32_t slot)
 {
     sim_prompt *p = &m->prompts[slot];
-    const int64_t layer = (p->end_ns - p->begin_ns) / m->group->cost->layers;
+    int64_t at_ns = c->now_ns;
     if (!p->is_busy) return;
+    if (p->end_ns > at_ns && p->is_shared) at_ns = p->end_ns;
+    else if (p->end_ns > at_ns) at_ns += (p->end_ns - p->begin_ns) / m->group->cost->layers;
     p->run = ++c->works;
+    sim_cluster_give_back(m, &p->work, p->end_ns - at_ns);
+    if (at_ns < p->end_ns) p->end_ns = at_ns;
     sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_STOPPED, .to = m->place, .slot = slot, .run = p->run,
-                                     .at_ns = c->now_ns + (p->end_ns > c->now_ns ? layer : 0)});
+                                     .at_ns = at_ns});
 }
 
-static void send_block(sim_cluster *c, sim_member *m, const pf_block *b)
+/* The brain learns that the block has left. One that is on the wire for long leaves late: until then nobody
+ * waits for the decode node. */
+static void post_sent(sim_cluster *c, const sim_member *m, const pf_block *b, int64_t at_ns, pf_event *next,
+                      size_t *len)
+{
+    if (at_ns - c->now_ns < c->o.pf.stall_us * 1000) {
+        next[(*len)++] = (pf_event){.type = PF_EV_BLOCK_SENT, .u.block = *b};
+        return;
+    }
+    sim_event e = {.what = SIM_WHEN_SENT, .to = m->place, .at_ns = at_ns, .u.sent = malloc(sizeof *b)};
+    if (!e.u.sent) {
+        sim_cluster_break(c, BT_ENOMEM, "out of memory");
+        return;
+    }
+    *e.u.sent = *b;
+    sim_cluster_post(c, &e);
+}
+
+/* Returns when it has left. */
+static int64_t send_block(sim_cluster *c, sim_member *m, const pf_block *b)
 {
     const uint32_t to = sim_cluster_place(c, &b->decode);
     uint32_t layers = m->group->cost->layers;
     const sim_prompt *p = &m->prompts[b->slot];
     int64_t first = p->computed_ns; /* rows from before: there when the prompt began */
-    if (to == UINT32_MAX) return;
+    if (to == UINT32_MAX) return c->now_ns;
     /* The block's layers left one by one while the chunk was computed. A brain that waited for credit waited
      * for the wire, which counts that time itself. */
     if (b->token_begin + BT_KV_UNIT_TOKENS > p->chunk) first = p->layer_ns;
@@ -193,7 +250,7 @@ static void send_block(sim_cluster *c, sim_member *m, const pf_block *b)
     e.u.block = malloc(sizeof *e.u.block);
     if (!e.u.block) {
         sim_cluster_break(c, BT_ENOMEM, "out of memory");
-        return;
+        return c->now_ns;
     }
     *e.u.block = (dc_block){.from = m->self,
                             .ref = b->ref,
@@ -205,6 +262,7 @@ static void send_block(sim_cluster *c, sim_member *m, const pf_block *b)
                             .link_epoch = b->epoch,
                             .link_end = b->end_bytes};
     sim_cluster_post(c, &e);
+    return e.at_ns;
 }
 
 static void carry_out(sim_cluster *c, sim_member *m, const pf_action *a, pf_event *next, size_t *len)
@@ -219,10 +277,7 @@ static void carry_out(sim_cluster *c, sim_member *m, const pf_action *a, pf_even
         to = sim_cluster_place(c, &a->u.bulk.decode);
         if (to != UINT32_MAX) sim_cluster_send(c, m->place, to, &a->u.bulk.msg, true, m->last_ns[to]);
         break;
-    case PF_DO_SEND_BLOCK:
-        send_block(c, m, &a->u.block);
-        next[(*len)++] = (pf_event){.type = PF_EV_BLOCK_SENT, .u.block = a->u.block};
-        break;
+    case PF_DO_SEND_BLOCK: post_sent(c, m, &a->u.block, send_block(c, m, &a->u.block), next, len); break;
     case PF_DO_COMPUTE: compute(c, m, a); break;
     case PF_DO_PAUSE: ask_pause(c, &m->prompts[a->u.pause.slot], a->u.pause.tokens); break;
     case PF_DO_RESUME: resume(c, m, a->u.slot); break;

@@ -176,6 +176,7 @@ void dc_attempt_launch(dc_brain *b, dc_record *r, uint32_t rows)
     }
     const uint32_t prompt = r->wish.prompt_tokens, last = prompt + (r->ids_len > 0 ? r->ids_len - 1 : 0);
     r->a->state = DC_RUNNING;
+    if (bt_order_first(&b->running, 0) < 0) b->quiet_us = b->now_us;
     r->need_tokens = 0;
     r->is_behind = rows < last;
     r->alive_us = -1;

@@ -19,7 +19,7 @@ dc_config dc_config_defaults(void)
         .links_max = 64,        .window_bytes = 64u << 20,
         .lease_max_ms = 60000,  .heartbeat_us = 500000,
         .silence_us = 2000000,  .resend_us = 500000,
-        .rejected_us = 5000000,
+        .rejected_us = 5000000, .alive_us = 10000000,
     };
 }
 
@@ -162,6 +162,7 @@ dc_actions dc_brain_step(dc_brain *b, const dc_event *ev, int64_t now_us, const 
     case DC_EV_FIRST: dc_work_first(b, ev); break;
     case DC_EV_TOKEN: dc_work_token(b, ev); break;
     case DC_EV_TOKENS: dc_work_tokens(b, ev); break;
+    case DC_EV_ALIVE: dc_work_alive(b); break;
     case DC_EV_NEED: dc_work_need(b, ev->u.need.slot, ev->u.need.tokens); break;
     case DC_EV_ENDED: dc_work_ended(b, ev); break;
     case DC_EV_STOPPED: dc_work_stopped(b, ev->u.stopped.slot, ev->u.stopped.rows); break;
@@ -260,12 +261,13 @@ void dc_brain_set_device(dc_brain *b, const bt_msg_device_work *sum) { b->device
 void dc_brain_set_rss(dc_brain *b, uint64_t rss_bytes) { b->rss_bytes = rss_bytes; }
 
 void dc_brain_set_role_may(dc_brain *b, bt_role_may may) { b->gates.role_may = may; }
-bt_incarnation dc_brain_owner(const dc_brain *b, uint32_t slot)
+bt_request_ref dc_brain_ref(const dc_brain *b, uint32_t slot)
 {
-    static const bt_incarnation nobody;
+    static const bt_request_ref none;
     const bt_attempt *a = bt_attempts_by_slot(&b->attempts, slot);
-    return a ? a->ref.owner : nobody;
+    return a ? a->ref : none;
 }
+bool dc_brain_wants_alive(const dc_brain *b, int64_t now_us) { return dc_is_quiet(b, now_us); }
 void dc_brain_rest(dc_brain *b) { bt_gates_rest(&b->gates); }
 int64_t dc_brain_wake(dc_brain *b, int64_t now_us, int64_t heard_us)
 {

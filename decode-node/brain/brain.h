@@ -75,7 +75,9 @@ typedef struct dc_config {
     uint32_t swap_pages;               /* of the swap store; 0: there is none */
     bool can_prefill;                  /* true: hello.prefill_exactness names the class */
     int64_t preempted_us;              /* the longest wait for pages; 20 s */
-    uint32_t links_max;                /* the most prefill nodes at a time; the one idle longest makes room */
+    int64_t alive_us;   /* 10 s: where the worker has made no token for so long and gets on, PREFILL_ACCEPTED
+                           goes for all that run */
+    uint32_t links_max; /* the most prefill nodes at a time; the one idle longest makes room */
     /* bytes of blocks that a link may have under way and not yet placed; at least eight blocks of 256 tokens */
     uint64_t window_bytes;
     uint32_t lease_max_ms; /* longer leases are cut to this; 60 s */
@@ -122,6 +124,7 @@ typedef enum dc_event_type {
     DC_EV_FIRST,      /* worker: new token 0 of a prompt that was prefilled here */
     DC_EV_TOKEN,      /* worker: token `index` (from 1) of the slot, each index once, ascending */
     DC_EV_TOKENS,     /* worker: `len` tokens from `index` on, of several steps, for one TOKENS */
+    DC_EV_ALIVE,      /* worker: it has ended a step that made no token, or is at one that takes long */
     DC_EV_NEED,       /* worker: rows that the slot's pages should hold; answered by SET_PAGES or STOP */
     DC_EV_ENDED,      /* worker: the sequence ended by itself (stop id, length, error) */
     DC_EV_STOPPED,    /* worker, after STOP. Every START ends by exactly one ENDED or STOPPED */
@@ -258,8 +261,10 @@ int64_t dc_brain_due_us(const dc_brain *b);
 
 /* For a simulator that leaps heartbeats: bt_gates_rest and bt_gates_wake. */
 void dc_brain_rest(dc_brain *b);
-/* The gateway process whose request is in a slot. Zero: the slot is free. */
-bt_incarnation dc_brain_owner(const dc_brain *b, uint32_t slot);
+/* The request in a slot, and its attempt. Zero: the slot is free. */
+bt_request_ref dc_brain_ref(const dc_brain *b, uint32_t slot);
+/* Whether ALIVE would do anything now. */
+bool dc_brain_wants_alive(const dc_brain *b, int64_t now_us);
 int64_t dc_brain_wake(dc_brain *b, int64_t now_us, int64_t heard_us);
 
 bt_load dc_brain_load(const dc_brain *b);               /* for heartbeats */

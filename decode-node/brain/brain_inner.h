@@ -106,8 +106,11 @@ struct dc_brain {
     size_t acts_len, acts_cap;
     dc_counters n;
     int64_t now_us, worked_us; /* worked_us: the worker's last event of a running sequence */
+    int64_t quiet_us;          /* since when the worker has work and makes no token */
     const bt_random *random;
 };
+
+static inline bool dc_is_quiet(const dc_brain *b, int64_t now_us) { return now_us - b->quiet_us >= b->cfg.alive_us; }
 
 /* ---- brain_inner.c ---- */
 dc_action *dc_act(dc_brain *b, dc_action_type type);
@@ -188,6 +191,7 @@ void dc_preempt_settle(dc_brain *b); /* at the end of a step: gives out pages, a
 void dc_work_first(dc_brain *b, const dc_event *ev);
 void dc_work_token(dc_brain *b, const dc_event *ev);
 void dc_work_tokens(dc_brain *b, const dc_event *ev);
+void dc_work_alive(dc_brain *b);
 void dc_work_need(dc_brain *b, uint32_t slot, uint32_t tokens);
 void dc_work_ended(dc_brain *b, const dc_event *ev);
 void dc_work_stopped(dc_brain *b, uint32_t slot, uint32_t rows);

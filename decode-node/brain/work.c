@@ -7,10 +7,22 @@
 static dc_record *in_work(dc_brain *b, uint32_t slot)
 {
     dc_record *r = dc_by_slot(b, slot);
-    b->worked_us = b->now_us;
+    b->worked_us = b->quiet_us = b->now_us;
     if (r && (r->a->state == DC_RUNNING || r->a->state == DC_PREEMPTING)) return r;
     b->n.unexpected += !r || r->a->state != BT_ATTEMPT_STOPPING;
     return NULL;
+}
+
+/* Other sequences wait for a long step as well: a piece of a prompt stands before their tokens. */
+void dc_work_alive(dc_brain *b)
+{
+    if (!dc_is_quiet(b, b->now_us)) return;
+    b->worked_us = b->quiet_us = b->now_us;
+    for (dc_record *r = NULL; (r = dc_next(b, r));) {
+        if (r->a->state != DC_RUNNING) continue;
+        (void)bt_gates_to_owner(&b->gates, &r->a->ref, BT_MSG_PREFILL_ACCEPTED);
+        r->alive_us = b->now_us;
+    }
 }
 
 void dc_work_first(dc_brain *b, const dc_event *ev)

@@ -488,6 +488,7 @@ static void add_node(tool_simulate_facts *f, const sim_cluster_node *n, const do
     }
     f->valid_rows += n->valid_rows;
     f->rows += n->rows;
+    f->again_rows += n->again_rows;
     f->preempted.all += n->preempted.all;
     f->preempted.swapped += n->preempted.swapped;
     f->preempted.recomputed += n->preempted.recomputed;

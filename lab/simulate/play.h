@@ -63,6 +63,7 @@ typedef struct tool_simulate_facts {
     double joules;                        /* of nodes while they are powered */
     double prefill_busy, decode_busy;     /* of the nodes' time */
     uint64_t valid_rows, rows;            /* of prefill chunks: tokens; rows computed with padding */
+    uint64_t again_rows;                  /* of all nodes: rows that some node had begun to compute before */
     sim_cluster_preempted preempted;      /* of all nodes */
     uint32_t prefill_nodes, decode_nodes; /* to begin with */
     double prefill_node_s, decode_node_s; /* powered as such, loading included */

@@ -134,6 +134,7 @@ void tool_simulate_print(FILE *f, const tool_simulate_told *r)
     if (x->rows)
         fprintf(f, "rows        %" PRIu64 " of prompts computed, %.1f %% of them padding\n", x->rows,
                 100 * (double)(x->rows - x->valid_rows) / (double)x->rows);
+    if (x->again_rows) fprintf(f, "again       %" PRIu64 " rows were computed before\n", x->again_rows);
     if (x->preempted.all)
         fprintf(f,
                 "preempted   %" PRIu64 " sequences: %" PRIu64 " swapped out, %" PRIu64
@@ -202,6 +203,7 @@ bt_err tool_simulate_report(const char *path, const tool_simulate_told *r, bt_fa
     if (x->rows)
         add_fact(&all, "rows of prompts", "%" PRIu64 ", %.1f %% of them padding", x->rows,
                  100 * (double)(x->rows - x->valid_rows) / (double)x->rows);
+    if (x->again_rows) add_fact(&all, "computed again", "%" PRIu64 " rows", x->again_rows);
     add_energy(&all, r);
     add_fact(&all, "simulated", "%.2f s, %" PRIu64 " brain steps", x->virtual_s, x->events);
     o.fact = all.of;
@@ -261,9 +263,10 @@ json_t *tool_simulate_json(const tool_simulate_told *r)
                   "prefill_node_seconds", x->prefill_node_s, "decode_node_seconds", x->decode_node_s,
                   "nodes_over_time", counts_json(x), "refused_roles", (json_int_t)x->refused_roles);
     json_t *memory =
-        json_pack("{s:I, s:I, s:I, s:I}", "preempted", (json_int_t)x->preempted.all, "swapped_out",
+        json_pack("{s:I, s:I, s:I, s:I, s:I}", "preempted", (json_int_t)x->preempted.all, "swapped_out",
                   (json_int_t)x->preempted.swapped, "recomputed", (json_int_t)x->preempted.recomputed,
-                  "given_up", (json_int_t)x->preempted.given_up);
+                  "given_up", (json_int_t)x->preempted.given_up, "recomputed_rows",
+                  (json_int_t)x->again_rows);
     const bool ok = o && more && nodes && memory && json_object_update(o, more) == 0 &&
                     json_object_update(o, nodes) == 0 && json_object_update(o, memory) == 0 &&
                     add_shares(o, r);

@@ -25,6 +25,7 @@ pf_config pf_config_defaults(void)
         .resend_us = 500000,
         .rejected_us = 5000000,
         .say_us = 1000000,
+        .alive_us = 10000000,
         .dial_us = 3000000,
         .link_us = 10000000,
         .stall_us = 2000000,
@@ -246,7 +247,7 @@ static void expire(pf_brain *b)
             b->n.leases_ended++;
             r->is_failed = false; /* nobody waits for a report */
             pf_attempt_stop(b, r, false);
-        } else if (r->a->state == PF_SENDING && b->now_us - r->progress_us >= b->cfg.link_us) {
+        } else if (b->now_us >= pf_stuck_us(b, r)) {
             pf_attempt_fail(
                 b, r, BT_EIO,
                 "the KV cannot be handed to the decode node: no block and no answer for too long");
@@ -298,6 +299,7 @@ pf_actions pf_brain_step(pf_brain *b, const pf_event *ev, int64_t now_us, const 
     case PF_EV_CONTROL: on_control(b, ev->u.control.gateway, ev->u.control.msg); break;
     case PF_EV_BULK: pf_links_msg(b, &ev->u.bulk.decode, ev->u.bulk.msg); break;
     case PF_EV_KV_READY: pf_work_kv_ready(b, ev); break;
+    case PF_EV_ALIVE: pf_work_alive(b); break;
     case PF_EV_COMPUTED: pf_work_computed(b, ev); break;
     case PF_EV_DIGEST: pf_work_digest(b, ev); break;
     case PF_EV_COMPUTE_FAILED:

@@ -74,8 +74,10 @@ typedef struct pf_config {
     int64_t resend_us;                 /* 0.5 s: HELLO, Commit, reports */
     int64_t rejected_us;               /* 5 s: HELLO after a REJECT that names a mismatch */
     int64_t say_us;                    /* 1 s: PREFILL_ACCEPTED again while rows of the prompt appear */
-    int64_t dial_us;                   /* 3 s: a link that is needed and not open for so long is given up */
-    int64_t link_us;                   /* 10 s: a transfer without progress fails */
+    int64_t alive_us; /* 10 s: PREFILL_ACCEPTED again to who has heard nothing for so long, while the */
+                      /* worker gets on: with a long chunk, or with the prompts before */
+    int64_t dial_us;  /* 3 s: a link that is needed and not open for so long is given up */
+    int64_t link_us;  /* 10 s: a transfer without progress fails */
     int64_t stall_us; /* 2 s: a transfer waits for the decode node (credit, its socket, the answer to a Commit), which
                          is silent: greet the link anew */
     int64_t idle_us;  /* 60 s: a link without work is closed */
@@ -104,6 +106,7 @@ typedef enum pf_event_type {
     PF_EV_BULK,     /* a message on the bulk link to `decode` */
     PF_EV_KV_READY, /* worker: rows exist; for each layer in ascending, gapless order, edges on multiples of 16 or the
                        end */
+    PF_EV_ALIVE,    /* worker: it is at a run that takes long, and no rows are ready. As often as the caller likes */
     PF_EV_COMPUTED, /* worker, after every KV_READY of the prompt */
     PF_EV_DIGEST,   /* worker, after COMPUTED: the digest of the prompt's KV */
     PF_EV_COMPUTE_FAILED,
@@ -203,6 +206,7 @@ typedef struct pf_action {
          * same batch, where it is 0. */
         struct {
             uint32_t slot, with;
+            bt_request_ref ref; /* whose prompt it is, and which attempt */
             const int32_t *ids;
             uint32_t ids_len;
             const uint32_t *pages;

@@ -92,6 +92,7 @@ struct pf_brain {
     uint32_t short_slots, long_held; /* slots kept for short prompts; those held by long ones */
     uint32_t waiting_len, busy, links_needed; /* prompts that wait; prompts in the worker; links with a transfer */
     int64_t linked_us;                        /* when links were checked last: links needed then were in use then */
+    int64_t alive_due_us;                     /* nobody has waited long for PREFILL_ACCEPTED before */
     bt_kv_book *book;
     uint64_t class;
     uint32_t *counted, counts; /* [pages_total] number of the last count of distinct pages that met this page */
@@ -119,6 +120,12 @@ pf_record *pf_touch(pf_brain *b, bt_attempt *a); /* the record of a, touched; NU
 pf_link *pf_link_of(const pf_brain *b, const bt_incarnation *decode);
 bool pf_has_transfer(const pf_record *r);
 bool pf_is_commit_due(const pf_brain *b, const pf_record *r);
+/* When its transfer fails for want of progress; NEVER: not while the shell holds a block of it, which goes when it may.
+ */
+static inline int64_t pf_stuck_us(const pf_brain *b, const pf_record *r)
+{
+    return r->a->state == PF_SENDING && r->lent == 0 ? r->progress_us + b->cfg.link_us : BT_STEP_NEVER;
+}
 static inline uint32_t pf_left_of(const pf_record *r) { return r->prompt.tokens - r->from_row; }
 
 /* ---- orders.c ---- */
@@ -177,6 +184,7 @@ void pf_links_pump(pf_brain *b); /* sends the blocks and Commits that may go now
 
 /* ---- work.c ---- */
 void pf_work_kv_ready(pf_brain *b, const pf_event *ev);
+void pf_work_alive(pf_brain *b);
 void pf_work_computed(pf_brain *b, const pf_event *ev);
 void pf_work_digest(pf_brain *b, const pf_event *ev);
 void pf_work_over(pf_brain *b, uint32_t slot, bt_err code, const char *text); /* COMPUTE_FAILED, COMPUTE_STOPPED */

@@ -297,7 +297,8 @@ void pf_links_pump(pf_brain *b)
         pf_link *l = &b->links[i];
         l->is_committing = bt_order_first(&b->commits, (uint32_t)i) >= 0;
         if (l->state != PF_LINK_OPEN) continue;
-        if (!l->is_short && !l->is_blocked && !l->is_committing) l->asked_us = BT_STEP_NEVER;
+        const bool waits = l->is_short || l->is_blocked || l->is_committing;
+        if (!waits || l->unanswered) l->asked_us = BT_STEP_NEVER; /* D has yet to get what the shell holds */
         else if (l->asked_us == BT_STEP_NEVER) l->asked_us = b->now_us;
         pf_orders_link(b, l);
     }

@@ -97,7 +97,7 @@ static int64_t due_of(const pf_brain *b, const pf_record *r)
     int64_t due = BT_STEP_NEVER;
     if (!bt_attempt_is_wanted(r->a)) return due;
     due = r->a->lease_end_us;
-    if (r->a->state == PF_SENDING) due = earlier(due, r->progress_us + b->cfg.link_us);
+    due = earlier(due, pf_stuck_us(b, r));
     if (pf_attempt_owes(r)) due = earlier(due, r->resend_us);
     if (r->link == 0 || !pf_is_commit_due(b, r) || !b->sends[r->a->slot].told) return due;
     /* else WELCOME sets it going */

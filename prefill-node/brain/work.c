@@ -67,6 +67,7 @@ static void start(pf_brain *b, pf_record *r, uint32_t with)
     pf_action *a = pf_act(b, PF_DO_COMPUTE);
     a->u.compute.slot = r->a->slot;
     a->u.compute.with = with;
+    a->u.compute.ref = r->a->ref;
     a->u.compute.ids = r->prompt.ids;
     a->u.compute.ids_len = r->prompt.tokens;
     a->u.compute.pages = bt_kv_book_table(b->book, r->a->slot, &a->u.compute.pages_len);
@@ -192,6 +193,32 @@ void pf_work_paused(pf_brain *b, const pf_event *ev)
     if (is_over) pf_attempt_settle(b, r);
 }
 
+static void say_alive(pf_brain *b, pf_record *r)
+{
+    r->said_us = b->now_us;
+    (void)bt_gates_to_owner(&b->gates, &r->a->ref, BT_MSG_PREFILL_ACCEPTED);
+}
+
+/* The worker gets on. A gateway waits for each prompt for a time, whatever stands before it here: so it hears
+ * of those that wait too. */
+static void get_on(pf_brain *b)
+{
+    if (b->now_us < b->alive_due_us) return;
+    b->alive_due_us = b->now_us + b->cfg.alive_us;
+    for (pf_record *r = NULL; (r = pf_next(b, r));) {
+        if (r->a->state != PF_WAITING && r->a->state != PF_COMPUTING) continue;
+        const int64_t due_us = r->said_us + b->cfg.alive_us;
+        if (b->now_us >= due_us) say_alive(b, r);
+        else if (due_us < b->alive_due_us) b->alive_due_us = due_us;
+    }
+}
+
+void pf_work_alive(pf_brain *b)
+{
+    if (b->busy == 0) b->n.unexpected++;
+    else get_on(b);
+}
+
 /* Rows exist. The gateway of a long prompt gets PREFILL_ACCEPTED now and then, so that it can distinguish
  * slow from stuck. */
 void pf_work_kv_ready(pf_brain *b, const pf_event *ev)
@@ -203,11 +230,10 @@ void pf_work_kv_ready(pf_brain *b, const pf_event *ev)
         b->n.unexpected++;
         return;
     }
+    get_on(b);
     if (r->a->state == BT_ATTEMPT_STOPPING) return; /* the rows are good, but nobody waits for them */
     r->rows_us = b->now_us;
-    if (b->now_us - r->said_us < b->cfg.say_us) return;
-    r->said_us = b->now_us;
-    (void)bt_gates_to_owner(&b->gates, &r->a->ref, BT_MSG_PREFILL_ACCEPTED);
+    if (b->now_us - r->said_us >= b->cfg.say_us) say_alive(b, r);
 }
 
 void pf_work_computed(pf_brain *b, const pf_event *ev)

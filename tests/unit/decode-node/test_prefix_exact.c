@@ -338,6 +338,8 @@ static bool pump(room *r, bool wait)
         ev.u.token.id = w.id;
     } else if (w.type == DC_WORKER_NEED) {
         ev = (dc_event){.type = DC_EV_NEED, .u.need = {w.slot, w.tokens}};
+    } else if (w.type == DC_WORKER_PIECE) {
+        ev.type = DC_EV_ALIVE;
     } else if (w.type == DC_WORKER_STOPPED) {
         ev = (dc_event){.type = DC_EV_STOPPED, .u.stopped = {w.slot, w.rows}};
     } else {

@@ -345,6 +345,7 @@ static bool pump(room *r, bool wait)
     case DC_WORKER_NEED: on_need(r, &ev); break;
     case DC_WORKER_ENDED: on_ended(r, &ev); break;
     case DC_WORKER_STOPPED: on_stopped(r, &ev); break;
+    case DC_WORKER_PIECE: break;
     case DC_WORKER_STEP: fail_msg("a price without a device"); break;
     }
     return true;

@@ -136,6 +136,34 @@ static void beats_as_soon_as_its_connection_is_up_again(void **s)
     dc_brain_free(b);
 }
 
+/* A long piece of a prompt may stand before its tokens. */
+static void says_in_a_long_step_of_what_runs_that_it_gets_on(void **s)
+{
+    (void)s;
+    enum { SECOND = 1000000 };
+    dc_brain *b = make();
+    const dc_event alive = {.type = DC_EV_ALIVE}, tick = {.type = DC_EV_TICK};
+    run(b, reserve(b, 1, 1), 1, 1);
+    token(b, 1, 11);
+    decode_kit_control(b, &(bt_msg){.type = BT_MSG_TOKENS_ACK, .ref = {decode_kit_gate, 1, 1},
+                                    .u.tokens_ack.next_index = 2});
+    decode_kit_control(b, &(bt_msg){.type = BT_MSG_RENEW, .ref = {decode_kit_gate, 1, 1},
+                                    .u.renew.lease_ms = 60000});
+    decode_kit_now += 9 * SECOND;
+    decode_kit_step(b, &alive);
+    assert_null(decode_kit_said(BT_MSG_PREFILL_ACCEPTED));
+    assert_false(dc_brain_wants_alive(b, decode_kit_now));
+    decode_kit_now += SECOND;
+    decode_kit_step(b, &tick); /* nothing comes from the worker: it may be stuck */
+    assert_null(decode_kit_said(BT_MSG_PREFILL_ACCEPTED));
+    assert_true(dc_brain_wants_alive(b, decode_kit_now));
+    decode_kit_step(b, &alive);
+    assert_int_equal(decode_kit_said(BT_MSG_PREFILL_ACCEPTED)->ref.number, 1);
+    decode_kit_step(b, &alive);
+    assert_null(decode_kit_said(BT_MSG_PREFILL_ACCEPTED));
+    dc_brain_free(b);
+}
+
 static void answers_a_repeated_reserve_from_its_record(void **s)
 {
     (void)s;
@@ -564,6 +592,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(beats_as_soon_as_its_connection_is_up_again),
+        cmocka_unit_test(says_in_a_long_step_of_what_runs_that_it_gets_on),
         cmocka_unit_test(answers_a_repeated_reserve_from_its_record),
         cmocka_unit_test(takes_the_higher_attempt_and_drops_the_lower),
         cmocka_unit_test(never_starts_what_was_aborted_before_it_came),

@@ -102,8 +102,9 @@ static void keeps_pages_until_every_block_is_answered(void **s)
         const pf_block lent = did(PF_DO_SEND_BLOCK)->u.block;
         if (committed) { /* greeted anew: the block counts as lost, but is not answered */
             ready(b, 1, 0, 64);
-            now += 2000000;
-            step(b, &(pf_event){.type = PF_EV_TICK});
+            bt_msg forgotten = {.type = BT_MSG_REJECT};
+            forgotten.u.reject.code = BT_EAGAIN;
+            bulk(b, &forgotten);
             bt_msg w = {.type = BT_MSG_WELCOME};
             w.u.welcome.credit_bytes = 1 << 20;
             bulk(b, &w);
@@ -141,6 +142,75 @@ static void tells_a_slow_prompts_gateway_that_rows_appear(void **s)
     sent_all(b);
     ready(b, 0, 64, 36);
     assert_null(said(BT_MSG_PREFILL_ACCEPTED));
+    pf_brain_free(b);
+}
+
+static void renew(pf_brain *b, uint64_t number)
+{
+    bt_msg m = {.type = BT_MSG_RENEW, .ref = {GATE, number, 1}};
+    m.u.renew.lease_ms = 60000;
+    control(b, &m);
+}
+
+static size_t accepted_again(void)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < acts.len; i++)
+        n += acts.items[i].type == PF_DO_SEND_CONTROL &&
+             acts.items[i].u.control.msg.type == BT_MSG_PREFILL_ACCEPTED;
+    return n;
+}
+
+/* A gateway's patience counts from what it heard last, whatever stands before the prompt in this node. */
+static void tells_the_gateways_of_all_prompts_in_a_long_run_that_the_worker_gets_on(void **s)
+{
+    (void)s;
+    pf_brain *b = make();
+    bt_msg second = prefill_msg(2, 1, 100);
+    accept(b, 1, 1, 100, 1 << 20);
+    control(b, &second);
+    renew(b, 1);
+    renew(b, 2);
+    now += 9000000;
+    step(b, &(pf_event){.type = PF_EV_ALIVE});
+    assert_int_equal(accepted_again(), 0);
+    now += 1000000;
+    step(b, &(pf_event){.type = PF_EV_TICK});
+    assert_int_equal(accepted_again(), 0); /* nothing comes from the worker: it may be stuck */
+    step(b, &(pf_event){.type = PF_EV_ALIVE});
+    assert_int_equal(accepted_again(), 2);
+    now += 10000000;
+    ready(b, 0, 0, 64); /* rows of one are a sign of life for both */
+    assert_int_equal(accepted_again(), 2);
+    pf_brain_free(b);
+
+    b = make();
+    step(b, &(pf_event){.type = PF_EV_ALIVE}); /* of no run */
+    assert_int_equal(pf_brain_counters(b)->unexpected, 1);
+    pf_brain_free(b);
+}
+
+static void a_transfer_is_not_stuck_while_the_shell_holds_its_blocks(void **s)
+{
+    (void)s;
+    pf_brain *b = make();
+    pf_block held[LAYERS];
+    accept(b, 1, 1, 100, 1 << 20);
+    renew(b, 1);
+    for (uint32_t l = 0; l < LAYERS; l++) {
+        ready(b, l, 0, 100);
+        held[l] = did(PF_DO_SEND_BLOCK)->u.block;
+    }
+    computed(b);
+    now += 30000000; /* on a wire as slow as that */
+    step(b, &(pf_event){.type = PF_EV_TICK});
+    assert_null(said(BT_MSG_FAILED));
+    assert_null(did(PF_DO_CANCEL));
+    for (uint32_t l = 0; l < LAYERS; l++) step(b, &(pf_event){.type = PF_EV_BLOCK_SENT, .u.block = held[l]});
+    assert_non_null(said(BT_MSG_COMMIT));
+    now += 2000000; /* from now on the decode node is silent */
+    step(b, &(pf_event){.type = PF_EV_TICK});
+    assert_non_null(said(BT_MSG_HELLO));
     pf_brain_free(b);
 }
 
@@ -556,6 +626,8 @@ int main(void)
         cmocka_unit_test(ends_between_token_0_and_its_digest_wait_for_the_worker),
         cmocka_unit_test(keeps_pages_until_every_block_is_answered),
         cmocka_unit_test(tells_a_slow_prompts_gateway_that_rows_appear),
+        cmocka_unit_test(tells_the_gateways_of_all_prompts_in_a_long_run_that_the_worker_gets_on),
+        cmocka_unit_test(a_transfer_is_not_stuck_while_the_shell_holds_its_blocks),
         cmocka_unit_test(never_has_more_bytes_under_way_than_the_grant),
         cmocka_unit_test(greets_anew_when_credit_does_not_come),
         cmocka_unit_test(sends_again_what_is_missing_and_commits_again),
