@@ -28,6 +28,7 @@ bt_err sim_cost_begin(sim_cost *ret, const sim_cost_options *o, bt_fault *fault)
     c.model.kv_bytes = c.kv_bytes;
     c.weight_bytes = c.has_programs ? o->program_bytes : 0;
     if (c.model.weight_bytes > c.weight_bytes) c.weight_bytes = c.model.weight_bytes;
+    c.weight_bytes = bt_time_plus(c.weight_bytes, c.model.idle_bytes);
     c.memory_bytes = p->memory_bytes * group_of(p);
     if (c.memory_bytes && c.weight_bytes >= c.memory_bytes)
         return bt_fail(fault, BT_ELIMIT,

@@ -4,31 +4,78 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The sizes of a language model that decide its costs: known shapes by name, or from any GGUF file's header. */
+/* The sizes of a language model that decide its costs: known shapes by name, from a config.json
+ * (device/dims_config.h), or from any GGUF file's header.
+ *
+ * Experts: ffn is what the experts of one row have together, with the ones that all rows share; where some layers have
+ * no experts, the mean of all layers, rounded up. A latent (MLA): kv_heads is 1 and head_dim half of the latent, so
+ * that K and V of a position are its elements; query_rank to value_dim are the widths that its matrices have. */
 typedef struct bt_dims {
     char name[64];
     uint32_t layers, hidden, ffn, heads, kv_heads, head_dim, vocab;
     uint32_t ffn_matrices; /* 3: gated; 2: plain */
     bool has_qkv_bias, has_qk_norm;
-    uint32_t rope_milli; /* cos and sin are taken times so much by 1000; 0: as they are */
+    uint32_t rope_milli;       /* cos and sin are taken times so much by 1000; 0: as they are */
+    bool has_own_embedding;    /* the embedding table is not the output matrix */
+    uint32_t window, windowed; /* so many layers see so many positions at most; 0: none does */
+    uint32_t experts, experts_used, expert_ffn, expert_layers; /* experts 0: there are none */
+    uint32_t experts_key;                                      /* which of bt_dims_expert_keys a config.json has */
+    uint32_t query_rank, latent_rank, latent_rope, plain_dim, value_dim; /* latent_rank 0: no latent */
+    uint32_t others; /* 1 << i: the i-th of bt_dims_others is in the model's config.json */
 } bt_dims;
 
-/* The i-th known shape; NULL: no more. */
+/* The i-th known shape; NULL: no more. Names ascend within a family. */
 const bt_dims *bt_dims_at(size_t i);
 /* NULL: none has that name. */
 const bt_dims *bt_dims_find(const char *name);
+/* Where a known shape's sizes are from: "config.json of OWNER/NAME", or a paper. NULL: the name is no known shape. */
+const char *bt_dims_source(const char *name);
 
-/* The matrices of a layer: q, k, v, o, then gate (where gated), up and down. Each [inputs, outputs]. */
-enum { BT_DIMS_MATRICES = 7 };
+/* The matrices of a layer: those of attention, the last of which is row-split, then gate (where gated), up and down.
+ * Attention has q, k, v and o; with a latent the queries down and up, or at once, the latent, its keys and values, and
+ * the output. Each [inputs, outputs]. */
+enum { BT_DIMS_MATRICES = 8 };
 typedef struct bt_dims_matrix {
     uint32_t inputs, outputs;
     bool is_row_split; /* a group of devices divides it by inputs, so its outputs are summed */
 } bt_dims_matrix;
 size_t bt_dims_matrices(bt_dims_matrix ret[BT_DIMS_MATRICES], const bt_dims *s);
 
-/* Weights of all layers' matrices, and of the output matrix. */
+/* Weights of all layers' matrices, of experts those that a row uses; and of the output matrix. */
 uint64_t bt_dims_body(const bt_dims *s);
 uint64_t bt_dims_head(const bt_dims *s);
+/* Weights of the experts that a row does not use: memory holds them, a row alone does not read them. */
+uint64_t bt_dims_idle(const bt_dims *s);
+/* All weights of matrices, an embedding table of its own among them. */
+uint64_t bt_dims_weights(const bt_dims *s);
 /* Bytes of K and V of one position in all layers, at elem_bits bits an element. */
 uint64_t bt_dims_kv_bytes(const bt_dims *s, uint32_t elem_bits);
+
+/* ---- fields that prices leave out ---- */
+
+/* A field of config.json that a price by these sizes ignores, so that it is a bound: of time and of memory. */
+typedef struct bt_dims_ignored {
+    const char *field;
+    const char *bound; /* "upper": real figures are at most so large; "lower": at least; "none": either way */
+    char effect[160];
+} bt_dims_ignored;
+enum { BT_DIMS_IGNORED = 16 };
+/* Returns how many there are. */
+size_t bt_dims_ignored_of(bt_dims_ignored ret[BT_DIMS_IGNORED], const bt_dims *s);
+
+/* Names of the number of experts, as config.json files have them. Ends with NULL. */
+extern const char *const bt_dims_expert_keys[];
+/* Fields that change a model's costs and that no size stands for. Ends with a field of NULL. */
+typedef struct bt_dims_other {
+    const char *field, *bound, *effect;
+} bt_dims_other;
+extern const bt_dims_other bt_dims_others[];
+/* Indices of those that known shapes and the reader of config.json set by hand. */
+enum {
+    BT_DIMS_MODEL_TYPE,
+    BT_DIMS_LAYER_TYPES,
+    BT_DIMS_EMBED_WIDTH,
+    BT_DIMS_CROSS,
+    BT_DIMS_OTHERS_BY_NAME = BT_DIMS_CROSS
+};
 #endif

@@ -228,6 +228,7 @@ bt_price_model bt_price_model_of(const bt_dims *s, const bt_price_recipe *r)
         .body_weights = body,
         .head_weights = head,
         .weight_bytes = bt_time_scale(body + head, permille, 1000),
+        .idle_bytes = bt_time_scale(bt_dims_idle(s), permille, 1000),
         .kv_bytes = bt_dims_kv_bytes(s, r->kv_elem_bits),
         .operators = (uint32_t)(bt_dims_matrices(m, s) + 1) * s->layers + 1,
         .layers = s->layers,
@@ -241,12 +242,13 @@ bt_price_model bt_price_model_of(const bt_dims *s, const bt_price_recipe *r)
 
 bt_err bt_price_check_memory(const bt_profile *p, const bt_price_model *m, const char *name, bt_fault *fault)
 {
-    const uint64_t has = times(p->memory_bytes, p->time.devices ? p->time.devices : 1);
-    if (!has || m->weight_bytes <= has) return BT_OK;
+    const uint64_t has = times(p->memory_bytes, p->time.devices ? p->time.devices : 1),
+                   weights = plus(m->weight_bytes, m->idle_bytes);
+    if (!has || weights <= has) return BT_OK;
     return bt_fail(fault, BT_ELIMIT,
                    "'%s' has %" PRIu64 " bytes of memory, and the weights of '%.40s' are %" PRIu64
                    "; a smaller form of weights or a larger device would do",
-                   p->name, has, name ? name : "the model", m->weight_bytes);
+                   p->name, has, name ? name : "the model", weights);
 }
 
 bt_price_sum bt_price_step_of(const bt_profile *p, const bt_price_model *m, const bt_price_step *s)

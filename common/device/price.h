@@ -66,6 +66,7 @@ bt_price_sum bt_price_prompt(const bt_price *p, uint64_t tokens);
 typedef struct bt_price_model {
     uint64_t body_weights, head_weights; /* multiply-accumulates of a row, and of a row of logits */
     uint64_t weight_bytes;               /* read once a step */
+    uint64_t idle_bytes;                 /* of experts that a row does not use: memory holds them too */
     uint64_t kv_bytes;                   /* of a position */
     uint32_t operators, layers, hidden, heads, head_dim, weight_bits, input_bits;
 } bt_price_model;

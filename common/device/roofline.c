@@ -10,12 +10,18 @@ bt_dims bt_roofline_unshared(const bt_dims *s)
 
 bt_roofline_share bt_roofline_shares(const bt_dims *s, uint64_t ctx)
 {
-    const uint64_t q = (uint64_t)s->heads * s->head_dim, kv = (uint64_t)s->kv_heads * s->head_dim;
-    return (bt_roofline_share){
-        .qkv = (q + 2 * kv) * s->hidden, .output = q * s->hidden,
-        .ffn = (uint64_t)s->ffn_matrices * s->hidden * s->ffn,
-        .attention = bt_time_times(q, ctx), /* scores and sums, each q by ctx / 2 */
-    };
+    bt_dims_matrix m[BT_DIMS_MATRICES];
+    const size_t n = bt_dims_matrices(m, s);
+    const uint64_t q = (uint64_t)s->heads * s->head_dim;
+    bt_roofline_share r = {.attention = bt_time_times(q, ctx)}; /* scores and sums, each q by ctx / 2 */
+    uint64_t *part = &r.qkv;
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t weights = (uint64_t)m[i].inputs * m[i].outputs;
+        const bool is_output = part == &r.qkv && m[i].is_row_split;
+        if (is_output) r.output = weights, part = &r.ffn;
+        else *part += weights;
+    }
+    return r;
 }
 
 bt_roofline_flash bt_roofline_attention(const bt_dims *s, uint64_t tokens)

@@ -19,7 +19,8 @@ bt_dims bt_costs_dims(const bt_model *m)
                  .ffn_matrices = 3,
                  .has_qkv_bias = h->qkv_bias,
                  .has_qk_norm = h->qk_norm,
-                 .rope_milli = (uint32_t)(h->rope.magnitude * 1000 + 0.5f)};
+                 .rope_milli = (uint32_t)(h->rope.magnitude * 1000 + 0.5f),
+                 .has_own_embedding = !h->tied_output};
     snprintf(d.name, sizeof d.name, "%.63s", m->name);
     return d;
 }

@@ -195,11 +195,13 @@ static double mean_length(const tool_plan_load *load)
     return (double)(load->input_tokens + load->steps) / (double)load->n + 1;
 }
 
-/* Bytes that a step reads: weights, and the KV of `batch` sequences of the mean length. */
+static uint64_t held_bytes(const bt_price_model *m) { return bt_time_plus(m->weight_bytes, m->idle_bytes); }
+
+/* Bytes that decoding takes: weights, and the KV of `batch` sequences of the mean length. */
 static uint64_t decode_bytes(const tool_plan_pair *pair, uint64_t kv_bytes, const tool_plan_load *load,
                              uint32_t batch)
 {
-    return bt_time_plus(pair->decode_model.weight_bytes,
+    return bt_time_plus(held_bytes(&pair->decode_model),
                         whole((double)batch * (double)kv_bytes * mean_length(load)));
 }
 
@@ -207,7 +209,7 @@ static uint64_t decode_bytes(const tool_plan_pair *pair, uint64_t kv_bytes, cons
 static bt_err most_sequences(uint32_t *ret, const tool_plan_pair *pair, uint64_t kv_bytes,
                              const tool_plan_load *load, bt_fault *fault)
 {
-    const uint64_t has = tool_plan_memory(pair->decode), weights = pair->decode_model.weight_bytes,
+    const uint64_t has = tool_plan_memory(pair->decode), weights = held_bytes(&pair->decode_model),
                    one = bt_time_times(kv_bytes, load->longest);
     const double mean = mean_length(load);
     *ret = pair->slots;
@@ -292,7 +294,7 @@ bt_err tool_plan_figure(tool_plan_figures *ret, const tool_plan_pair *pair, cons
     if (e == BT_OK) {
         const uint64_t kv = bt_time_times(how->kv_bytes, load->longest);
         f.prefill_bytes = how->price ? tool_plan_mapped_bytes(bt_price_pkg_of(how->price), arenas_of(how))
-                                     : how->model.weight_bytes;
+                                     : held_bytes(&how->model);
         f.prefill_bytes = bt_time_plus(f.prefill_bytes, kv);
         const uint64_t has = tool_plan_memory(pair->prefill);
         if (has && f.prefill_bytes > has)

@@ -51,6 +51,9 @@ bt_err tool_plan_sketch(bt_pkg **ret, const tool_plan_sketch_want *w, bt_fault *
                                   .shapes = w->shapes,   .profile = w->profile,
                                   .npu_ops = w->npu_ops, .ctx_tokens = w->ctx_tokens};
     bt_model *m = NULL;
+    if (w->dims->experts || w->dims->latent_rank)
+        return bt_fail(fault, BT_EARG, "'%.60s' has %s, and programs are compiled of models without",
+                       w->dims->name, w->dims->experts ? "experts" : "a latent for K and V (kv_lora_rank)");
     if (w->dims->ffn_matrices != 3)
         return bt_fail(
             fault, BT_EARG,

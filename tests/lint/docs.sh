@@ -89,7 +89,7 @@ say "$(awk '
         next
     }
     BEGIN {
-        split("ggml-common.h ggml-quants.c docs/gguf.md gptq.py tokenizer.json zmq.h", others, " ")
+        split("ggml-common.h ggml-quants.c docs/gguf.md gptq.py config.json tokenizer.json zmq.h", others, " ")
         for (i in others) there[others[i]] = 1
     }
     FILENAME ~ /programs$/ { program[$1] = 1; if ($2 != "") program[$1 "-" $2] = 1; next }

@@ -78,6 +78,18 @@ static void shapes_have_the_weights_of_their_models(void **state)
     }
 }
 
+static void parts_of_a_prompt_are_all_of_a_layers_matrices(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"llama-2-7b", "phi-2", "deepseek-v3", "gpt-oss-20b"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const bt_dims *s = bt_dims_find(names[i]);
+        const bt_roofline_share h = bt_roofline_shares(s, 1);
+        assert_int_equal((h.qkv + h.output + h.ffn) * s->layers, bt_dims_body(s));
+        assert_int_equal(h.ffn, (uint64_t)s->ffn_matrices * s->hidden * s->ffn);
+    }
+}
+
 static bt_profile profile(const char *name)
 {
     bt_profile p;
@@ -143,6 +155,7 @@ int main(void)
         cmocka_unit_test(a_score_matrix_is_64_times_the_output),
         cmocka_unit_test(the_feed_forward_block_is_most_of_a_short_prompt),
         cmocka_unit_test(shapes_have_the_weights_of_their_models),
+        cmocka_unit_test(parts_of_a_prompt_are_all_of_a_layers_matrices),
         cmocka_unit_test(the_first_token_of_a_pair_is_its_parts),
         cmocka_unit_test(a_pair_pays_from_the_length_that_is_told_and_not_before),
     };

@@ -97,6 +97,23 @@ static void what_an_npu_lacks_is_refused_by_its_site(void **state)
     }
 }
 
+static void models_with_experts_or_a_latent_have_no_programs(void **state)
+{
+    (void)state;
+    const bt_profile npu = profile("hexagon-v75");
+    bt_dims latent = *bt_dims_find("deepseek-v3");
+    bt_pkg *p = NULL;
+    bt_fault f = {""};
+    assert_int_equal(sketch(&p, &npu, bt_dims_find("qwen3-30b-a3b"), "w8a8", 0, "chunk:256", 4096, &f),
+                     BT_EARG);
+    assert_string_equal(f.text, "'qwen3-30b-a3b' has experts, and programs are compiled of models without");
+    latent.experts = 0;
+    assert_int_equal(sketch(&p, &npu, &latent, "w8a8", 0, "chunk:256", 4096, &f), BT_EARG);
+    assert_string_equal(f.text,
+                        "'deepseek-v3' has a latent for K and V (kv_lora_rank), and programs are compiled of "
+                        "models without");
+}
+
 static uint64_t chunk_ns(const bt_pkg *p, const bt_profile *npu)
 {
     bt_price_pkg *price = NULL;
@@ -171,6 +188,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_have_the_programs_of_the_file),
         cmocka_unit_test(what_an_npu_lacks_is_refused_by_its_site),
+        cmocka_unit_test(models_with_experts_or_a_latent_have_no_programs),
         cmocka_unit_test(sessions_cost_their_switches_and_what_no_memory_holds_is_refused),
         cmocka_unit_test(a_smaller_chip_spills_and_takes_longer),
         cmocka_unit_test(rotating_the_inputs_of_down_takes_the_companions_time),
