@@ -33,7 +33,9 @@ static const char *const forms[] = {"f16", "int8", "fp4", NULL};
 static const bt_opt opts[] = {
     {.of = &bt_model_opts, .name = "model", BT_OPT_AT(config, model), .required = true,
      .example = "llama-3.2-1b",
-     .help = "GGUF file (its header is enough), 'smollm2', or the name of a known shape"},
+     .help =
+         "the name of a known shape, a config.json (it ends in .json), a GGUF file (its header is enough) or "
+         "'smollm2'"},
     {.of = &bt_model_opts, .name = "ctx-size", BT_OPT_AT(config, ctx_size), .lo = 0, .hi = BT_SHAPES_MAX_SEQ,
      .help = "longest sequence that programs are made for; 0: what the trace needs, a power of two"},
     {.group = "Pair", .name = "prefill", .value = "PROFILE", BT_OPT_AT(config, prefill),
@@ -93,7 +95,7 @@ static const bt_opt opts[] = {
      .type = BT_OPT_STRING, .example = "plan.html", .help = "a page with plots of all choices (.html)"},
     {.of = &tool_output_opts, .name = "json", BT_OPT_AT(config, json),
      .help = "one JSON object on stdout: choices[] with shape_policy, chunk_tokens, recipe, kv_dtype, "
-             "padding_ratio, ttft_ms, tpot_ms, joules, ...; best"},
+             "padding_ratio, ttft_ms, tpot_ms, joules, ...; best; ignored[]"},
     {.of = &tool_output_opts, .name = "quiet", BT_OPT_AT(config, quiet)},
 };
 
@@ -123,10 +125,10 @@ static bt_err add_row(void *ud, const bt_trace_row *row, bt_fault *fault)
     return one.input ? tool_plan_load_add(r->load, &one, fault) : BT_OK;
 }
 
-static bt_err read_trace(tool_plan_load *load, const config *c, bool is_file, bt_fault *fault)
+static bt_err read_trace(tool_plan_load *load, const config *c, bool has_words, bt_fault *fault)
 {
     const tool_trace_options o = {.format = c->format,
-                                  .model = c->format == BT_TRACE_SHAREGPT && is_file ? c->model : NULL};
+                                  .model = c->format == BT_TRACE_SHAREGPT && has_words ? c->model : NULL};
     reading r = {load, (uint32_t)c->answer_tokens, true};
     tool_trace_source s;
     bt_err e = tool_trace_open(&s, c->trace, &o, fault);
@@ -231,7 +233,7 @@ static bt_err prepare(subject *s, const config *c, bt_fault *fault)
     if (e == BT_OK) e = bt_link_parse(&w->link, c->link, fault);
     if (e == BT_OK) e = limits_of(w, c->slo, fault);
     if (e == BT_OK) e = tool_dims_of(&s->dims, &model_ctx, c->model, fault);
-    if (e == BT_OK) e = read_trace(&s->load, c, !bt_dims_find(c->model), fault);
+    if (e == BT_OK) e = read_trace(&s->load, c, tool_dims_is_gguf(c->model), fault);
     if (e == BT_OK) e = context_of(&w->ctx_tokens, c, tool_plan_load_longest(&s->load), model_ctx, fault);
     return e < 0 ? e : tool_plan_load_end(&s->load, w->ctx_tokens, c->speed, fault);
 }

@@ -7,6 +7,7 @@
 #include "device/roofline.h"
 #include "lab/commands/dims_of.h"
 #include "lab/commands/roofline_rows.h"
+#include "lab/plan/ignored.h"
 #include "model/options.h"
 #include "npu/compile/obtain.h"
 #include "tools/options.h"
@@ -82,8 +83,7 @@ static void price_prompts(json_t *rows, const bt_dims *s)
         bt_price_sum prompt;
         if (bt_profile_load(&p, bt_profile_name(i), NULL) < 0 || !p.time.is_given) continue;
         const bt_price_model m = bt_price_model_of(s, p.companion ? &f16 : &int8);
-        const uint64_t has = p.memory_bytes * (p.time.devices ? p.time.devices : 1);
-        if (has && m.weight_bytes > has) continue;
+        if (bt_price_check_memory(&p, &m, s->name, NULL) < 0) continue;
         if (prompt_of(&prompt, price, &p, s, &m)) json_array_append_new(rows, row_of(&p, s, &prompt, &m));
     }
     free(price);
@@ -103,8 +103,9 @@ static const char *const prefill_forms[] = {"w8a8", "q8_0", "q4_0", NULL};
 static const bt_opt opts[] = {
     {.of = &bt_model_opts, .name = "model", BT_OPT_AT(config, models), .type = BT_OPT_STRINGS,
      .example = "llama-2-7b",
-     .help = "GGUF file, 'smollm2', or the name of a known shape, as often as you like; without any, known "
-             "shapes"},
+     .help =
+         "the name of a known shape, a config.json (it ends in .json), a GGUF file or 'smollm2', as often "
+         "as you like; without any, known shapes"},
     {.of = &bt_obtain_opts, .group = "Pair", .name = "profile", BT_OPT_AT(config, prefill),
      .def = BT_OPT_NO_DEFAULT, .example = "hexagon-v75",
      .help = "device of prefill; with --decode-profile, from which prompt length it pays"},
@@ -118,8 +119,8 @@ static const bt_opt opts[] = {
      .type = BT_OPT_CHOICE, .def = "w8a8", .choices = prefill_forms,
      .help = "weights of prefill where it has programs: a scale for an output, or for each 32 inputs"},
     {.of = &tool_output_opts, .name = "json", BT_OPT_AT(config, json),
-     .help = "one JSON object on stdout: devices[], kv[], handoff[], shares[], attention[], ceilings[], "
-             "prompts[], lengths[], ..."},
+     .help = "one JSON object on stdout: devices[], models[], ignored[], kv[], handoff[], shares[], "
+             "attention[], ceilings[], prompts[], lengths[], ..."},
 };
 
 const bt_opt_program tool_roofline_program = {
@@ -183,8 +184,8 @@ static bt_err add_pair(json_t *object, const config *c, const bt_dims *s, bt_fau
 
 static bt_err tables(json_t *object, const config *c, bt_fault *fault)
 {
-    static const char *const keys[] = {"kv",       "handoff", "shares", "attention",
-                                       "ceilings", "prompts", "lengths"};
+    static const char *const keys[] = {"models",    "ignored",  "kv",      "handoff", "shares",
+                                       "attention", "ceilings", "prompts", "lengths"};
     const size_t n = c->models.count ? c->models.count : USUAL;
     bt_err e = BT_OK;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
@@ -192,7 +193,10 @@ static bt_err tables(json_t *object, const config *c, bt_fault *fault)
     if (!c->models.count) json_object_set_new(object, "devices", tool_roofline_devices());
     for (size_t i = 0; e == BT_OK && i < n; i++) {
         bt_dims s;
-        if ((e = tool_dims_of(&s, NULL, c->models.count ? c->models.items[i] : usual[i], fault)) < 0) break;
+        const char *given = c->models.count ? c->models.items[i] : usual[i];
+        if ((e = tool_dims_of(&s, NULL, given, fault)) < 0) break;
+        if (c->models.count) tool_roofline_model(json_object_get(object, "models"), &s, given);
+        (void)tool_plan_ignored(json_object_get(object, "ignored"), &s);
         tool_roofline_kv(json_object_get(object, "kv"), &s);
         tool_roofline_handoff(json_object_get(object, "handoff"), &s);
         tool_roofline_shares(json_object_get(object, "shares"), &s);

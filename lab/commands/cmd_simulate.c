@@ -51,8 +51,9 @@ typedef struct config {
 static const bt_opt opts[] = {
     {.of = &bt_model_opts, .group = "Cluster", .name = "model", BT_OPT_AT(config, models),
      .type = BT_OPT_STRINGS, .required = true, .example = "llama-3.1-8b",
-     .help = "the name of a known shape, a GGUF file, or 'smollm2'; only its sizes count; again for further "
-             "models, at most 8"},
+     .help =
+         "the name of a known shape, a config.json (it ends in .json), a GGUF file or 'smollm2'; only its "
+         "sizes count; again for further models, at most 8"},
     {.group = "Cluster", .name = "requests", .value = "LIST", BT_OPT_AT(config, requests),
      .type = BT_OPT_STRING, .example = "llama-3.1-8b:3,llama-3.2-1b:1",
      .help = "the model of each request, where there are several: MODEL:SHARE draws it where the trace names "
@@ -490,19 +491,30 @@ static bt_err play_step(void *ud, tool_replay_tried *ret, double speed, uint32_t
     return e;
 }
 
+static int ramp_up(job *j, bt_fault *fault)
+{
+    const config *c = j->c;
+    json_t *ignored = tool_simulate_ignored(&j->setup);
+    const tool_replay_ramp_job ramp = {
+        .command = "simulate",       .slo = c->load.slo, .speed = c->load.speed,
+        .share = c->load.ramp_share, .json = c->json,    .ignored = ignored,
+        .made_by = j->made_by,       .run = play_step,   .ud = j};
+    const int rc = tool_replay_ramp_run(&ramp, fault);
+    json_decref(ignored);
+    if (!c->json) tool_simulate_ignored_print(stdout, &j->setup);
+    return rc;
+}
+
 static int work(job *j, bt_fault *fault)
 {
     const config *c = j->c;
-    const tool_replay_ramp_job ramp = {
-        .command = "simulate", .slo = c->load.slo,    .speed = c->load.speed, .share = c->load.ramp_share,
-        .json = c->json,       .made_by = j->made_by, .run = play_step,       .ud = j};
     bt_err e = BT_OK;
     if (c->package) e = bt_pkg_open(&j->package, c->package, fault);
     j->setup.package = j->package;
     if (e == BT_OK && !j->setup.ctx_tokens) e = tool_simulate_set_context(&j->setup, j->model_ctx, fault);
     j->from.how.context_tokens = j->setup.ctx_tokens;
     if (e == BT_OK) e = tool_simulate_bench_new(&j->bench, &j->setup, fault);
-    if (e == BT_OK && c->load.ramp) return tool_replay_ramp_run(&ramp, fault);
+    if (e == BT_OK && c->load.ramp) return ramp_up(j, fault);
     if (e == BT_OK) e = read_load(j, c->load.speed, fault);
     if (e == BT_OK && j->is_sweep) return sweep(j, fault);
     const int64_t before = bt_clock_us();

@@ -43,6 +43,23 @@ json_t *tool_roofline_devices(void)
     return rows;
 }
 
+void tool_roofline_model(json_t *rows, const bt_dims *s, const char *given)
+{
+    const char *source = bt_dims_source(s->name);
+    json_t *row = json_object();
+    json_object_set_new(row, "weights", whole(bt_dims_weights(s)));
+    json_object_set_new(row, "row_weights", whole(bt_dims_body(s) + bt_dims_head(s)));
+    json_object_set_new(row, "layers", whole(s->layers));
+    json_object_set_new(row, "hidden", whole(s->hidden));
+    json_object_set_new(row, "ffn", whole(s->ffn));
+    json_object_set_new(row, "heads", whole(s->heads));
+    json_object_set_new(row, "kv_heads", whole(s->kv_heads));
+    json_object_set_new(row, "head_dim", whole(s->head_dim));
+    json_object_set_new(row, "vocab", whole(s->vocab));
+    json_object_set_new(row, "source", json_string(source ? source : given));
+    append(rows, s->name, row);
+}
+
 static void kv_row(json_t *rows, const bt_dims *s, const char *heads)
 {
     const uint64_t one = bt_dims_kv_bytes(s, 16);
@@ -61,7 +78,7 @@ void tool_roofline_kv(json_t *rows, const bt_dims *s)
     char heads[32];
     snprintf(heads, sizeof heads, "%" PRIu32 " of %" PRIu32, s->kv_heads, s->heads);
     kv_row(rows, s, heads);
-    if (s->kv_heads == s->heads) return;
+    if (s->kv_heads == s->heads || s->latent_rank) return;
     const bt_dims own = bt_roofline_unshared(s);
     kv_row(rows, &own, "if unshared");
 }
@@ -163,6 +180,18 @@ static const tool_roofline_column device_columns[] = {
     {"tokens_per_second", "tokens/s", 1, 1},
     {"stack", "stack", -1, 1},
 };
+static const tool_roofline_column model_columns[] = {
+    {"name", "model", -1, 1},   {"weights", "weights 1e9", 2, 1e9}, {"row_weights", "of a row", 2, 1e9},
+    {"layers", "layers", 0, 1}, {"hidden", "hidden", 0, 1},         {"ffn", "FFN", 0, 1},
+    {"heads", "heads", 0, 1},   {"kv_heads", "KV heads", 0, 1},     {"head_dim", "head", 0, 1},
+    {"vocab", "words", 0, 1},   {"source", "source", -1, 1},
+};
+static const tool_roofline_column ignored_columns[] = {
+    {"model", "model", -1, 1},
+    {"field", "field", -1, 1},
+    {"bound", "bound", -1, 1},
+    {"effect", "what is priced", -1, 1},
+};
 static const tool_roofline_column kv_columns[] = {
     {"name", "model", -1, 1},
     {"heads", "KV heads", -1, 1},
@@ -221,6 +250,8 @@ static const tool_roofline_column length_columns[] = {
 const tool_roofline_table tool_roofline_tables[] = {
     {"devices", "peaks; operations a byte where products take over from bytes; a token of 14e9 bytes",
      COLUMNS(device_columns)},
+    {"models", "sizes", COLUMNS(model_columns)},
+    {"ignored", "fields that these figures ignore, which bounds time and memory", COLUMNS(ignored_columns)},
     {"kv", "KV in FP16, GiB", COLUMNS(kv_columns)},
     {"handoff", "handing over the KV of 1,024 tokens, the wire alone", COLUMNS(handoff_columns)},
     {"shares", "parts of a prompt's products", COLUMNS(share_columns)},

@@ -7,7 +7,10 @@
 
 /* Every built-in profile with a time: peaks, memory, ridges, and the least time of a token of 14e9 bytes. */
 json_t *tool_roofline_devices(void);
-/* KV of one shape in FP16: a token, and contexts; a second row for a shape with shared heads, without sharing. */
+/* The sizes of a shape: all its weights and those of a row, and where they are from. given: as -m names it. */
+void tool_roofline_model(json_t *rows, const bt_dims *s, const char *given);
+/* KV of one shape in FP16: a token, and contexts; a second row for a shape with shared heads, without sharing;
+ * none for a latent. */
 void tool_roofline_kv(json_t *rows, const bt_dims *s);
 /* Handing 1,024 tokens of KV over Ethernet of 1, 10, 25 and 100 Gbit/s: the wire alone. */
 void tool_roofline_handoff(json_t *rows, const bt_dims *s);
@@ -36,7 +39,7 @@ typedef struct tool_roofline_table {
 /* Ends with a key of NULL. */
 extern const tool_roofline_table tool_roofline_tables[];
 /* The text of a row in a column; returns ret. */
-enum { TOOL_ROOFLINE_CELL_BYTES = 64 };
+enum { TOOL_ROOFLINE_CELL_BYTES = 168 };
 char *tool_roofline_cell(char ret[TOOL_ROOFLINE_CELL_BYTES], const tool_roofline_column *c, const json_t *row);
 /* Prints each table that `object` has. */
 void tool_roofline_print(const json_t *object);

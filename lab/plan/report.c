@@ -1,5 +1,6 @@
 /* Numbers are taken from the plan once, into JSON; the page reads the same object. */
 #include "lab/plan/report.h"
+#include "lab/plan/ignored.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -149,6 +150,7 @@ json_t *tool_plan_json(const tool_plan_report *r)
     set(o, "priced", whole(p->priced));
     set(o, "dominated", whole(p->priced - p->choices));
     set(o, "refused", refused);
+    set(o, "ignored", tool_plan_ignored(json_array(), r->want->dims));
     set(o, "colocated", alone);
     set(o, "lengths", length_json(r->load));
     (void)json_object_set(o, "made_by", r->made_by);
@@ -274,6 +276,7 @@ void tool_plan_print(const tool_plan_report *r, size_t rows)
     for (size_t i = 0; i < p->refusals && i < REFUSALS; i++)
         printf("refused: %s: %s\n", p->refused[i].what, p->refused[i].why);
     if (p->refusals > REFUSALS) printf("and %zu more refused (--json)\n", p->refusals - REFUSALS);
+    tool_plan_ignored_print(stdout, "ignored: ", r->want->dims);
     tool_plan_name(name, &p->choice[0]);
     printf("\nbest by %s (%s): %s\n", tool_plan_by_names[r->want->by],
            p->choice[0].f.is_overloaded ? "all are overloaded, so: least time of the devices"

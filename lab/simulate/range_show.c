@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "lab/page/page.h"
 #include "lab/simulate/range.h"
+#include "lab/simulate/show.h"
 #include "lab/trace/chart.h"
 
 #include <inttypes.h>
@@ -38,6 +39,7 @@ void tool_simulate_found_print(FILE *f, const tool_simulate_found *x, const tool
     }
     if (!x->len) fprintf(f, "none of these clusters carries the load\n");
     else if (x->cheapest == x->len) fprintf(f, "none has a cost in %s\n", cost_name(r));
+    tool_simulate_ignored_print(f, r->setup);
     fprintf(f, "tried       %zu clusters, %zu of them read from a file\n", x->tried.len, x->again);
     if (r->shard.of)
         fprintf(f, "part        %u of %u of the rows: run without --shard on all points for the whole\n",
@@ -61,7 +63,8 @@ json_t *tool_simulate_found_json(const tool_simulate_found *x, const tool_simula
     json_t *points = json_array();
     for (size_t i = 0; points && i < x->len; i++)
         if (json_array_append_new(points, point_json(&x->point[i], r)) < 0) break;
-    return json_pack("{s:o, s:o, s:s, s:f, s:I, s:I, s:O*}", "points", points, "cheapest",
+    return json_pack("{s:o, s:o, s:o, s:s, s:f, s:I, s:I, s:O*}", "points", points, "ignored",
+                     tool_simulate_ignored(r->setup), "cheapest",
                      x->cheapest < x->len ? point_json(&x->point[x->cheapest], r) : json_null(), "cost",
                      cost_name(r), "share", r->share, "tried", (json_int_t)x->tried.len, "read",
                      (json_int_t)x->again, "made_by", r->made_by);

@@ -1,5 +1,6 @@
 /* What a simulation adds to the figures of a replay. See show.h. */
 #include "lab/simulate/show.h"
+#include "lab/plan/ignored.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -17,6 +18,19 @@ bt_err tool_simulate_model_figures(tool_replay_figures *ret, const tool_replay_o
 }
 
 static uint32_t models_of(const tool_simulate_told *r) { return r->setup->mores + 1; }
+
+void tool_simulate_ignored_print(FILE *f, const tool_simulate_setup *s)
+{
+    for (uint32_t i = 0; i <= s->mores; i++)
+        tool_plan_ignored_print(f, "ignored     ", tool_simulate_dims(s, i));
+}
+
+json_t *tool_simulate_ignored(const tool_simulate_setup *s)
+{
+    json_t *rows = json_array();
+    for (uint32_t i = 0; i <= s->mores; i++) rows = tool_plan_ignored(rows, tool_simulate_dims(s, i));
+    return rows;
+}
 
 static double ratio_of(double busy_s, double node_s) { return node_s > 0 ? busy_s / node_s : 0; }
 
@@ -98,10 +112,11 @@ static json_t *list(const tool_simulate_told *r, uint32_t n,
     return all;
 }
 
-/* Adds "models" and "gateways"; false: memory is out. */
+/* Adds "ignored", "models" and "gateways"; false: memory is out. */
 static bool add_shares(json_t *o, const tool_simulate_told *r)
 {
-    return json_object_set_new(o, "models", list(r, models_of(r), model_json)) == 0 &&
+    return json_object_set_new(o, "ignored", tool_simulate_ignored(r->setup)) == 0 &&
+           json_object_set_new(o, "models", list(r, models_of(r), model_json)) == 0 &&
            json_object_set_new(o, "gateways", list(r, r->facts->doors, door_json)) == 0;
 }
 
@@ -145,6 +160,7 @@ void tool_simulate_print(FILE *f, const tool_simulate_told *r)
                 x->is_tdp ? "at most " : "", x->joules, per(x->joules, (double)g->completed),
                 per(x->joules * 1000, (double)g->output_tokens));
     else fprintf(f, "energy      not known: a device has no source for what it draws\n");
+    tool_simulate_ignored_print(f, r->setup);
     fprintf(f, "simulated   %.2f s in %.2f s: %" PRIu64 " brain steps, %.0f a second\n", x->virtual_s,
             r->wall_s, x->events, per((double)x->events, r->wall_s));
     print_shares(f, r);
@@ -153,7 +169,7 @@ void tool_simulate_print(FILE *f, const tool_simulate_told *r)
 
 /* ---- the page ------------------------------------------------------------------------------------ */
 
-enum { FACTS = 12 };
+enum { FACTS = 12 + SIM_CLUSTER_MODELS * BT_DIMS_IGNORED };
 typedef struct facts {
     tool_replay_fact of[FACTS];
     size_t len;
@@ -178,6 +194,18 @@ static void add_energy(facts *all, const tool_simulate_told *r)
                  x->is_tdp ? "at most " : "", x->joules, per(x->joules, (double)g->completed),
                  per(x->joules * 1000, (double)g->output_tokens));
     else add_fact(all, "energy", "not known: a device has no source for what it draws");
+}
+
+static void add_ignored(facts *all, const tool_simulate_told *r)
+{
+    for (uint32_t k = 0; k < models_of(r); k++) {
+        const bt_dims *s = tool_simulate_dims(r->setup, k);
+        bt_dims_ignored one[BT_DIMS_IGNORED];
+        char text[TOOL_PLAN_IGNORED_BYTES];
+        const size_t n = bt_dims_ignored_of(one, s);
+        for (size_t i = 0; i < n; i++)
+            add_fact(all, "ignored", "%s, %s", s->name, tool_plan_ignored_text(text, &one[i]));
+    }
 }
 
 bt_err tool_simulate_report(const char *path, const tool_simulate_told *r, bt_fault *fault)
@@ -205,6 +233,7 @@ bt_err tool_simulate_report(const char *path, const tool_simulate_told *r, bt_fa
                  100 * (double)(x->rows - x->valid_rows) / (double)x->rows);
     if (x->again_rows) add_fact(&all, "computed again", "%" PRIu64 " rows", x->again_rows);
     add_energy(&all, r);
+    add_ignored(&all, r);
     add_fact(&all, "simulated", "%.2f s, %" PRIu64 " brain steps", x->virtual_s, x->events);
     o.fact = all.of;
     o.facts = all.len;

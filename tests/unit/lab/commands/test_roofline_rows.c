@@ -97,6 +97,25 @@ static void kv_and_hand_off_have_the_published_sizes_and_times(void **state)
     }
 }
 
+static void sizes_say_all_weights_those_of_a_row_and_their_source(void **state)
+{
+    (void)state;
+    json_t *rows = json_array(), *kv = json_array();
+    const bt_dims own = {.name = "config.json", .layers = 1,   .hidden = 1, .ffn = 1,         .heads = 1,
+                         .kv_heads = 1,         .head_dim = 1, .vocab = 1,  .ffn_matrices = 3};
+    tool_roofline_model(rows, bt_dims_find("deepseek-v3"), "deepseek-v3");
+    tool_roofline_model(rows, &own, "./config.json");
+    shows("models", rows, "deepseek-v3", "weights", "670.92");
+    shows("models", rows, "deepseek-v3", "row_weights", "36.52");
+    shows("models", rows, "deepseek-v3", "source", "config.json of deepseek-ai/DeepSeek-V3");
+    shows("models", rows, "config.json", "source", "./config.json");
+    /* a latent has no heads to unshare */
+    tool_roofline_kv(kv, bt_dims_find("deepseek-v3"));
+    assert_int_equal(json_array_size(kv), 1);
+    json_decref(rows);
+    json_decref(kv);
+}
+
 static void nothing_decodes_faster_than_its_memory(void **state)
 {
     (void)state;
@@ -129,6 +148,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(devices_have_the_published_peaks_ridges_and_floors),
         cmocka_unit_test(kv_and_hand_off_have_the_published_sizes_and_times),
+        cmocka_unit_test(sizes_say_all_weights_those_of_a_row_and_their_source),
         cmocka_unit_test(nothing_decodes_faster_than_its_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
