@@ -48,17 +48,18 @@ static void put_option(FILE *f, const char *name, const json_t *value)
 {
     for (size_t i = 0; i < json_array_size(value); i++) put_option(f, name, json_array_get(value, i));
     if (!json_is_string(value)) return;
-    fprintf(f, "--%s ", name);
+    fprintf(f, "--%s=", name);
     put_html(f, json_string_value(value));
-    fputs("; ", f);
+    fputc(' ', f);
 }
 
 void tool_page_made_by(FILE *f, const json_t *made_by)
 {
     static const char *const keys[] = {"command", "version", "commit", "date", "host", "cpu", "isa"};
-    json_t *options = json_object_get(made_by, "options");
+    const json_t *profiles = json_object_get(made_by, "profiles");
+    json_t *options = json_object_get(made_by, "options"), *value;
     const char *name;
-    json_t *value;
+    size_t k;
     if (!made_by) return;
     fputs("<section class=\"wide\"><h2>How this page was made</h2><table class=\"facts\">\n", f);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -68,6 +69,12 @@ void tool_page_made_by(FILE *f, const json_t *made_by)
         put_html(f, text);
         fputs("</td></tr>\n", f);
     }
+    if (profiles) fputs("<tr><td>profiles</td><td>", f);
+    json_array_foreach(profiles, k, value) {
+        if (k) fputs(", ", f);
+        put_html(f, json_string_value(json_object_get(value, "name")));
+    }
+    if (profiles) fputs("</td></tr>\n", f);
     fputs("<tr><td>options</td><td>", f);
     json_object_foreach(options, name, value) put_option(f, name, value);
     fputs("</td></tr>\n</table></section>\n", f);

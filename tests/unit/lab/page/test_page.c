@@ -69,8 +69,9 @@ static void bytes_that_are_no_text_are_named_so(void **state)
 static void how_a_page_was_made_stands_there_for_people(void **state)
 {
     (void)state;
-    json_t *o = json_pack("{s:s, s:n, s:s, s:{s:s, s:[s, s]}}", "command", "baton plan <a> & b", "commit",
-                          "host", "box", "options", "seed", "1", "model", "x", "</td>");
+    json_t *o = json_pack("{s:s, s:n, s:s, s:{s:s, s:[s, s]}, s:[{s:s}, {s:s}]}", "command",
+                          "baton plan <a> & b", "commit", "host", "box", "options", "seed", "1", "model", "x",
+                          "</td>", "profiles", "name", "a100", "name", "<b>");
     char *out = NULL;
     size_t n;
     FILE *f = open_memstream(&out, &n);
@@ -79,7 +80,8 @@ static void how_a_page_was_made_stands_there_for_people(void **state)
     fputs(rest, f);
     assert_int_equal(fclose(f), 0);
     assert_non_null(strstr(out, "<td>command</td><td>baton plan &lt;a> &amp; b</td>"));
-    assert_non_null(strstr(out, "<td>options</td><td>--seed 1; --model x; --model &lt;/td>; </td>"));
+    assert_non_null(strstr(out, "<td>options</td><td>--seed=1 --model=x --model=&lt;/td> </td>"));
+    assert_non_null(strstr(out, "<td>profiles</td><td>a100, &lt;b></td>"));
     assert_null(strstr(out, "commit"));
     assert_true(strncmp(out, "<p><section", 11) == 0 && strcmp(out + n - 15, "</section>\n</p>") == 0);
     free(out);
