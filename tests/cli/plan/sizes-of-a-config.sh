@@ -10,3 +10,8 @@ priced own.json | diff known - && echo 'the same prices'
 echo "40 300 1200 77" > lengths
 baton plan -q -m own.json --prefill hexagon-v75 --decode adreno-750 --trace lengths --shape-policy chunk:256+tail --quant w8a8 --kv-dtype f16 | grep "^best"
 for file in missing beyond none; do baton plan -q -m $file.json --prefill h100 --decode h100 --trace lengths; echo "exit $?"; done 2>&1
+# max_position_embeddings is the longest sequence, as in a model's file.
+echo "{$llama, \"hidden_size\": 4096, \"intermediate_size\": 14336, \"vocab_size\": 128256, \"max_position_embeddings\": 1024}" > short.json
+baton plan -q -m short.json --prefill h100 --decode h100 --trace lengths -c 2048 2>&1
+baton plan -q -m short.json --prefill h100 --decode h100 --trace lengths | sed -n 's/.*\(contexts up to.*\)/\1/p'
+baton simulate --synthetic in:100,out:4,rate:1 --limit 2 -m short.json --prefill 1:h100 --decode 1:h100 -c 0 | sed -n 's/.*\(sequences of .*\)/\1/p'
