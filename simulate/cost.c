@@ -46,15 +46,6 @@ static void add(sim_cost_work *to, const bt_price_sum *s)
     to->bytes = bt_time_plus(to->bytes, s->bytes);
 }
 
-void sim_cost_add_rows(bt_price_step *s, uint32_t begin, uint32_t count, uint32_t out)
-{
-    const bt_price_step one = bt_price_prefill_step(begin, count);
-    s->rows += one.rows;
-    s->logits += out;
-    s->pairs = bt_time_plus(s->pairs, one.pairs);
-    s->positions = bt_time_plus(s->positions, one.positions);
-}
-
 static sim_cost_work step_of(const sim_cost *c, const bt_price_step *s)
 {
     sim_cost_work w = {0};
@@ -107,7 +98,7 @@ static sim_cost_chunk chunk_of(const sim_cost *c, uint32_t first, uint32_t end, 
     }
     r.rows = r.valid;
     r.lead_ns = begin == first ? c->first_ns : 0;
-    sim_cost_add_rows(&s, begin, r.valid, ends && begin + r.valid == end);
+    bt_work_step_add(&s, begin, r.valid, ends && begin + r.valid == end);
     r.work = step_of(c, &s);
     r.work.ns = r.end_ns = bt_time_plus(r.work.ns, r.lead_ns);
     return r;
@@ -134,7 +125,7 @@ sim_cost_chunk sim_cost_batch(const sim_cost *c, const uint32_t *begin, const ui
         bt_price_batch_add(&batch, begin[i], end[i] - begin[i]);
         rows += end[i] - begin[i];
         before += (uint64_t)(end[i] - begin[i]) * begin[i];
-        sim_cost_add_rows(&s, begin[i], end[i] - begin[i], 1);
+        bt_work_step_add(&s, begin[i], end[i] - begin[i], 1);
     }
     before = rows ? (before + rows - 1) / rows : 0;
     r.valid = r.rows = (uint32_t)rows;

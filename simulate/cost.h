@@ -72,8 +72,6 @@ uint64_t sim_cost_first_ns(const sim_cost *c);
 uint64_t sim_cost_paced_ns(const sim_cost *c, uint64_t ns);
 /* The device's own time for work of ns, without the pace. */
 uint64_t sim_cost_device_ns(const sim_cost *c, uint64_t ns);
-/* Adds rows [begin, begin + count) of a sequence, of which `out` make logits. */
-void sim_cost_add_rows(bt_price_step *s, uint32_t begin, uint32_t count, uint32_t out);
 /* Whole pages of KV that `bytes` hold; bytes 0: nine tenths of the device's memory without the weights. Returns 0 where
  * that memory is unknown. At most UINT32_MAX. */
 uint32_t sim_cost_pages(const sim_cost *c, uint64_t bytes, uint32_t page_tokens);

@@ -224,12 +224,18 @@ bt_price_model bt_price_model_of(const bt_dims *s, const bt_price_recipe *r)
     bt_dims_matrix m[BT_DIMS_MATRICES];
     const uint64_t body = bt_dims_body(s), head = bt_dims_head(s);
     const uint64_t permille = r->weight_bytes_permille ? r->weight_bytes_permille : r->weight_bits * 125;
+    const uint64_t q = (uint64_t)s->heads * s->head_dim, kv = (uint64_t)s->kv_heads * s->head_dim;
     return (bt_price_model){
         .body_weights = body,
         .head_weights = head,
         .weight_bytes = bt_time_scale(body + head, permille, 1000),
+        .head_bytes = bt_time_scale(head, permille, 1000),
         .idle_bytes = bt_time_scale(bt_dims_idle(s), permille, 1000),
         .kv_bytes = bt_dims_kv_bytes(s, r->kv_elem_bits),
+        /* of 16 bits each: two norms that add what came before, each reads two rows and writes two; rotary
+         * positions and KV that is stored; the activation */
+        .norm_bytes = (uint64_t)16 * s->hidden * s->layers,
+        .gate_bytes = 2 * (2 * (q + kv) + 4 * kv + (uint64_t)s->ffn_matrices * s->ffn) * s->layers,
         .operators = (uint32_t)(bt_dims_matrices(m, s) + 1) * s->layers + 1,
         .layers = s->layers,
         .hidden = s->hidden,
@@ -251,21 +257,61 @@ bt_err bt_price_check_memory(const bt_profile *p, const bt_price_model *m, const
                    p->name, has, name ? name : "the model", weights);
 }
 
+/* A step as it adds up: what classes take that compute for longer than they read, and the bytes of the
+ * others. A class whose two times are equal counts as computing: so no time falls when one of the two grows.
+ */
+typedef struct classes {
+    const bt_profile_time *time;
+    uint64_t decode_rate, ns, bytes;
+} classes;
+
+/* The part of one device. */
+static void add_class(classes *c, uint64_t ops, uint64_t ops_rate, uint64_t bytes)
+{
+    const uint64_t compute = bt_time_of(ops / share(c->time), ops_rate), read = bytes / share(c->time);
+    if (compute >= bt_time_of(read, c->decode_rate)) c->ns = plus(c->ns, compute);
+    else c->bytes = plus(c->bytes, read);
+}
+
 bt_price_sum bt_price_step_of(const bt_profile *p, const bt_price_model *m, const bt_price_step *s)
 {
     const bt_profile_time *t = &p->time;
-    const uint64_t attention = times(s->pairs, (uint64_t)4 * m->layers * m->heads * m->head_dim);
-    const uint64_t linear = plus(times(2 * m->body_weights, s->rows), times(2 * m->head_weights, s->logits));
+    const uint64_t rate = bt_time_rate(t, s->rows, m->input_bits, m->weight_bits);
+    classes c = {t, bt_time_decode_rate(t), 0, 0};
+    const uint64_t body = times(2 * m->body_weights, s->rows), head = times(2 * m->head_weights, s->logits),
+                   of_pair = (uint64_t)4 * m->layers * m->heads * m->head_dim,
+                   head_bytes = s->logits ? m->head_bytes : 0, body_bytes = m->weight_bytes - m->head_bytes;
     bt_price_sum r = {.chunks = 1};
-    r.ops = plus(linear, attention);
-    r.bytes = plus(m->weight_bytes, times(m->kv_bytes, s->positions));
-    const uint64_t compute =
-        plus(bt_time_of(linear / share(t), bt_time_rate(t, s->rows, m->input_bits, m->weight_bits)),
-             bt_time_of(attention / share(t), bt_time_rate(t, s->rows, 16, 16)));
-    r.ns = most(compute, bt_time_of(r.bytes / share(t), bt_time_decode_rate(t)));
+    r.ops = plus(plus(body, head), times(s->pairs, of_pair));
+    r.bytes = plus(plus(body_bytes, head_bytes), times(m->kv_bytes, s->positions));
+    add_class(&c, body, rate, body_bytes);
+    if (s->logits) add_class(&c, head, rate, head_bytes);
+    if (s->single_rows)
+        add_class(&c, times(s->single_positions, of_pair), bt_time_rate(t, s->single_rows, 16, 16),
+                  times(m->kv_bytes, s->single_positions));
+    if (s->rows > s->single_rows)
+        add_class(&c, times(s->pairs - s->single_positions, of_pair),
+                  bt_time_rate(t, s->rows - s->single_rows, 16, 16),
+                  times(m->kv_bytes, s->positions - s->single_positions));
+    r.ns = plus(c.ns, bt_time_of(c.bytes, c.decode_rate));
+    if (p->companion) {
+        r.ns = plus(r.ns, bt_time_of(times(s->rows, m->norm_bytes + m->gate_bytes / share(t)),
+                                     bt_time_activation_rate(t)));
+        r.bytes = plus(r.bytes, times(s->rows, m->norm_bytes + m->gate_bytes));
+    }
     r.ns = plus(r.ns, plus(t->dispatch_ns, times(m->operators, t->decode_op_ns)));
     r.ns = plus(r.ns, times(2 * (uint64_t)m->layers, bt_time_all_reduce(t, times(2 * s->rows, m->hidden))));
     return r;
+}
+
+void bt_price_step_add(bt_price_step *step, const bt_price_step *more)
+{
+    step->rows = plus(step->rows, more->rows);
+    step->logits = plus(step->logits, more->logits);
+    step->pairs = plus(step->pairs, more->pairs);
+    step->positions = plus(step->positions, more->positions);
+    step->single_rows = plus(step->single_rows, more->single_rows);
+    step->single_positions = plus(step->single_positions, more->single_positions);
 }
 
 uint64_t bt_price_first_use(const bt_profile *p, const bt_price_model *m)
@@ -277,10 +323,14 @@ uint64_t bt_price_first_use(const bt_profile *p, const bt_price_model *m)
 
 bt_price_step bt_price_decode_step(uint64_t batch, uint64_t ctx)
 {
-    return (bt_price_step){batch, batch, times(batch, ctx), times(batch, ctx)};
+    const uint64_t positions = times(batch, ctx);
+    return (bt_price_step){batch, batch, positions, positions, batch, positions};
 }
 
 bt_price_step bt_price_prefill_step(uint64_t first, uint64_t rows)
 {
-    return (bt_price_step){rows, 1, pairs_of(first, rows), plus(first, rows)};
+    bt_price_step s = {.rows = rows, .logits = 1, .pairs = pairs_of(first, rows),
+                       .positions = plus(first, rows)};
+    if (rows == 1) s.single_rows = 1, s.single_positions = s.positions;
+    return s;
 }

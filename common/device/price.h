@@ -9,12 +9,16 @@
  * Pure, in integer nanoseconds, which end at INT64_MAX.
  *
  *   t_graph = dispatch + sum of t_op,   a chunk at position p = its graph + attention over rows and p + rows columns
- *   t_step  = dispatch + operators * decode_op + max(operations / rate(rows), bytes / decode rate)
+ *   t_step  = dispatch + operators * decode_op + sum over classes of max(operations / rate, bytes / rate)
  *
  * A chunk is one graph that has it all: what arithmetic alone says of a device with static programs
  * (device/roofline.h). What the compiler's programs take, npu/price says. A step is any mixture of prefill pieces and
  * decode rows as one pass over the weights, which is how GPUs run them: decode is a step of one row a sequence, a
- * prompt a step of all its rows. A group of devices divides matrices and heads, and sums over itself twice a layer. */
+ * prompt a step of all its rows. Kernels of a step run one after the other, and only within a kernel do products hide
+ * what memory takes. The classes: products with the layers' weights; the output matrix, where logits are wanted;
+ * attention of sequences with several rows; attention of those with one; on a GPU, norms, sums and activations by
+ * their bytes (a device with programs has them in decode_op_ns). Bytes that a step waits for at one rate are rounded up
+ * together. A group of devices divides matrices and heads, and sums over itself twice a layer. */
 enum { BT_PRICE_MAX_PROGRAMS = 128, BT_PRICE_PARTS = BT_OP_KINDS + 5 };
 
 /* A pass costs a fixed number, a number for each (row, column) pair and one for each position of KV; the last two are
@@ -65,9 +69,10 @@ bt_price_sum bt_price_prompt(const bt_price *p, uint64_t tokens);
 /* A model's numbers for the price of steps. */
 typedef struct bt_price_model {
     uint64_t body_weights, head_weights; /* multiply-accumulates of a row, and of a row of logits */
-    uint64_t weight_bytes;               /* read once a step */
+    uint64_t weight_bytes, head_bytes;   /* read once a step, the output matrix in it; of the output matrix */
     uint64_t idle_bytes;                 /* of experts that a row does not use: memory holds them too */
     uint64_t kv_bytes;                   /* of a position */
+    uint64_t norm_bytes, gate_bytes;     /* a row's in small operators: of the hidden row; of what heads and FFN hold */
     uint32_t operators, layers, hidden, heads, head_dim, weight_bits, input_bits;
 } bt_price_model;
 bt_price_model bt_price_model_of(const bt_dims *s, const bt_price_recipe *r);
@@ -75,7 +80,9 @@ bt_price_model bt_price_model_of(const bt_dims *s, const bt_price_recipe *r);
 bt_err bt_price_check_memory(const bt_profile *p, const bt_price_model *m, const char *name, bt_fault *fault);
 typedef struct bt_price_step {
     uint64_t rows, logits, pairs, positions; /* of all sequences together */
+    uint64_t single_rows, single_positions;  /* of these, those of sequences that have one row */
 } bt_price_step;
+void bt_price_step_add(bt_price_step *step, const bt_price_step *more);
 bt_price_sum bt_price_step_of(const bt_profile *p, const bt_price_model *m, const bt_price_step *s);
 /* Once a prompt that runs as steps: the first use of weights and operators, as first_ns of programs. */
 uint64_t bt_price_first_use(const bt_profile *p, const bt_price_model *m);

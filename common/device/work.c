@@ -159,11 +159,9 @@ bt_work_run bt_work_of_prompts(const bt_work_prefill *d, const bt_work_prompt *p
 
 void bt_work_step_add(bt_price_step *step, uint64_t pos, uint64_t count, uint64_t out)
 {
-    const bt_price_step one = bt_price_prefill_step(pos, count);
-    step->rows = plus(step->rows, count);
-    step->logits = plus(step->logits, out);
-    step->pairs = plus(step->pairs, one.pairs);
-    step->positions = plus(step->positions, one.positions);
+    bt_price_step one = bt_price_prefill_step(pos, count);
+    one.logits = out;
+    bt_price_step_add(step, &one);
 }
 
 bt_work bt_work_of_step(const bt_profile *p, const bt_price_model *m, const bt_price_step *step)

@@ -14,6 +14,7 @@ static double price(const bt_profile_time *t, const bt_price_model *m, const bt_
 {
     bt_profile p;
     memset(&p, 0, sizeof p);
+    p.companion = true; /* as the profile that is made */
     p.time = *t;
     return (double)bt_price_step_of(&p, m, s).ns;
 }

@@ -46,7 +46,8 @@ static void advance(walk *w, const tool_plan_how *how, uint64_t tokens)
 {
     const uint64_t start = w->sum.ns, left = tokens - w->first,
                    rows = how->piece && how->piece < left ? how->piece : left;
-    const bt_price_step step = bt_price_prefill_step(w->first, rows);
+    bt_price_step step = bt_price_prefill_step(w->first, rows);
+    step.logits = rows == left;
     const bt_price_sum s = bt_price_step_of(how->profile, &how->model, &step);
     w->sum.ns = bt_time_plus(start, s.ns);
     w->sum.ops = bt_time_plus(w->sum.ops, s.ops);
@@ -230,12 +231,7 @@ static bt_price_sum step_of(const tool_plan_pair *pair, uint64_t kv_bytes, uint6
     bt_price_model m = pair->decode_model;
     bt_price_step s = bt_price_decode_step(batch, ctx);
     m.kv_bytes = kv_bytes;
-    if (piece) {
-        s.rows += piece->rows;
-        s.logits += piece->logits;
-        s.pairs = bt_time_plus(s.pairs, piece->pairs);
-        s.positions = bt_time_plus(s.positions, piece->positions);
-    }
+    if (piece) bt_price_step_add(&s, piece);
     return bt_price_step_of(pair->decode, &m, &s);
 }
 
@@ -331,14 +327,15 @@ static void mixed_prompts(work *w, const tool_plan_pair *pair, const tool_plan_h
         prompt p = shared;
         for (uint64_t at = first; at < n; at += piece) {
             const uint64_t rows = n - at < piece ? n - at : piece;
-            const bt_price_step step = bt_price_prefill_step(at, rows);
+            bt_price_step step = bt_price_prefill_step(at, rows);
+            step.logits = at + rows == n;
             const bt_price_sum s = step_of(pair, how->kv_bytes, batch, load->step_ctx, &step);
             p.ns = bt_time_plus(p.ns, s.ns);
             p.ops = bt_time_plus(p.ops, s.ops);
             p.bytes = bt_time_plus(p.bytes, s.bytes);
             p.rows += rows;
             p.chunks++;
-            if (rows == piece && how->piece) {
+            if (at + piece < n && how->piece) {
                 shared = p;
                 first = at + piece;
             }

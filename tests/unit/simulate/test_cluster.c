@@ -329,10 +329,10 @@ static void mixed_steps_cost_one_pass_over_the_weights(void **state)
                   apart =
                       longest_gap(&(plan){.decode = &kit->gpu_cost, .decodes = 1, .seed = 1}, &first_apart);
     bt_price_step one = {0}, two = {0}, both = {0};
-    sim_cost_add_rows(&one, 0, 256, 0);
-    sim_cost_add_rows(&two, 64, 1, 1);
-    sim_cost_add_rows(&both, 0, 256, 0);
-    sim_cost_add_rows(&both, 64, 1, 1);
+    bt_work_step_add(&one, 0, 256, 0);
+    bt_work_step_add(&two, 64, 1, 1);
+    bt_work_step_add(&both, 0, 256, 0);
+    bt_work_step_add(&both, 64, 1, 1);
     assert_true(sim_cost_step(&kit->gpu_cost, &both).ns <
                 sim_cost_step(&kit->gpu_cost, &one).ns + sim_cost_step(&kit->gpu_cost, &two).ns);
     assert_true(mixed < apart);

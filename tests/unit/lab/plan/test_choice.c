@@ -124,11 +124,12 @@ static void the_decode_device_alone_mixes_pieces_and_tokens(void **state)
     w.how.piece = 512;
     assert_int_equal(tool_plan_figure_colocated(&f, &w.pair, &w.how, &w.load, &none, NULL), BT_OK);
     assert_int_equal(f.batch, 1);
-    /* a piece and a token in one step: the longer of the products and the bytes of both */
+    /* a piece and a token in one step; only the last piece makes logits */
     bt_price_step first = bt_price_prefill_step(0, 512), rest = bt_price_prefill_step(512, 488);
     const bt_price_step token = bt_price_decode_step(1, w.load.step_ctx);
-    first = (bt_price_step){first.rows + 1, 2, first.pairs + token.pairs, first.positions + token.positions};
-    rest = (bt_price_step){rest.rows + 1, 2, rest.pairs + token.pairs, rest.positions + token.positions};
+    first.logits = 0;
+    bt_price_step_add(&first, &token);
+    bt_price_step_add(&rest, &token);
     const double mixed = step_ns(&w, &w.decode, &first) + step_ns(&w, &w.decode, &rest);
     const double want = (2 * mixed + (200 - 4) * step_ns(&w, &w.decode, &token)) / 200;
     assert_true(fabs(f.tpot_ns - want) < 1);

@@ -135,10 +135,10 @@ static void a_step_takes_what_the_node_says(void **state)
             for (uint32_t batch = 1; batch <= 64; batch *= 4) {
                 bt_price_step ours = {0}, theirs = {0};
                 for (uint32_t i = 0; i < batch; i++) {
-                    sim_cost_add_rows(&ours, 100 + 7 * i, 1, 1);
+                    bt_work_step_add(&ours, 100 + 7 * i, 1, 1);
                     bt_work_step_add(&theirs, 100 + 7 * i, 1, 1);
                 }
-                sim_cost_add_rows(&ours, 40, 30, 1);
+                bt_work_step_add(&ours, 40, 30, 1);
                 bt_work_step_add(&theirs, 40, 30, 1);
                 assert_int_equal(sim_cost_step(&priced.cost, &ours).ns,
                                  bt_work_of_step(p, &node, &theirs).ns);
