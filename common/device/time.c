@@ -45,7 +45,10 @@ uint64_t bt_time_activation_rate(const bt_profile_time *t)
 {
     return or_memory(t, t->activation_bytes_per_us);
 }
-uint64_t bt_time_decode_rate(const bt_profile_time *t) { return or_memory(t, t->decode_bytes_per_us); }
+uint64_t bt_time_decode_rate(const bt_profile_time *t)
+{
+    return t->decode_bytes_per_us ? t->decode_bytes_per_us : bt_time_weight_rate(t);
+}
 
 /* Between two points the share is a straight line; before the first and behind the last it is theirs. */
 static uint32_t efficiency(const bt_profile_time *t, uint64_t rows)

@@ -53,8 +53,8 @@ uint64_t bt_time_of_attention(const bt_profile *p, const bt_time_attention *a);
 /* Operations a microsecond at so many rows of inputs of so many bits: peak, its share at these rows, and the speed-up
  * of those bits. */
 uint64_t bt_time_rate(const bt_profile_time *t, uint64_t rows, uint32_t input_bits, uint32_t weight_bits);
-/* Bytes a microsecond of the operand that stays, of the one that passes, and of a decode step; memory_bytes_per_us
- * where a profile has no other. */
+/* Bytes a microsecond of the operand that stays, of the one that passes, and of a decode step, whose weights pass as
+ * the operand that stays does where a profile has no rate of its own; memory_bytes_per_us where it has neither. */
 uint64_t bt_time_weight_rate(const bt_profile_time *t);
 uint64_t bt_time_activation_rate(const bt_profile_time *t);
 uint64_t bt_time_decode_rate(const bt_profile_time *t);

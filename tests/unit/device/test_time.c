@@ -149,6 +149,17 @@ static void times_end_at_the_largest_number(void **state)
     assert_int_equal(matrix(&slow, UINT64_C(1) << 40, UINT64_C(1) << 24, UINT64_C(1) << 24), INT64_MAX);
 }
 
+static void weights_that_are_decoded_pass_at_the_rate_of_weights(void **state)
+{
+    (void)state;
+    bt_profile_time t = profile("ane-m2-ultra").time;
+    assert_int_equal(bt_time_decode_rate(&t), 18300); /* not the memory's 800 GB/s */
+    t.decode_bytes_per_us = 20000;
+    assert_int_equal(bt_time_decode_rate(&t), 20000);
+    t.decode_bytes_per_us = t.weight_bytes_per_us = 0;
+    assert_int_equal(bt_time_decode_rate(&t), 800000);
+}
+
 static void a_ring_sums_a_part_at_a_time(void **state)
 {
     (void)state;
@@ -189,6 +200,7 @@ int main(void)
         cmocka_unit_test(what_the_chip_cannot_hold_is_paid_for),
         cmocka_unit_test(attention_is_products_or_bytes_and_its_softmax),
         cmocka_unit_test(times_end_at_the_largest_number),
+        cmocka_unit_test(weights_that_are_decoded_pass_at_the_rate_of_weights),
         cmocka_unit_test(a_ring_sums_a_part_at_a_time),
         cmocka_unit_test(energy_is_four_terms_or_a_bound_or_nothing),
     };
