@@ -10,6 +10,11 @@ static uint64_t plus(uint64_t a, uint64_t b) { return bt_time_plus(a, b); }
 static uint64_t times(uint64_t a, uint64_t b) { return bt_time_times(a, b); }
 static uint64_t most(uint64_t a, uint64_t b) { return a > b ? a : b; }
 static uint32_t share(const bt_profile_time *t) { return t->devices ? t->devices : 1; }
+/* Among how many devices KV is divided. kv_heads 0: not known. */
+static uint32_t kv_share(const bt_profile_time *t, uint32_t kv_heads)
+{
+    return kv_heads && kv_heads < share(t) ? kv_heads : share(t);
+}
 
 bt_err bt_price_need_time(const bt_profile *profile, bt_fault *fault)
 {
@@ -79,7 +84,8 @@ static void add_attention(bt_price_program *g, const bt_profile *p, const bt_dim
     const uint64_t ops = (uint64_t)4 * s->heads * s->head_dim;
     g->ctx = r->ctx;
     g->compute.pair = slope(4 * heads * s->head_dim, bt_time_rate(t, g->rows, 16, 16), s->layers);
-    g->memory.position = slope((kv + share(t) - 1) / share(t), bt_time_activation_rate(t), s->layers);
+    const uint32_t held = kv_share(t, s->kv_heads);
+    g->memory.position = slope((kv + held - 1) / held, bt_time_activation_rate(t), s->layers);
     g->scores.pair = t->score_elements_per_us ? slope(heads, t->score_elements_per_us, s->layers) : 0;
     g->ops.pair = times(ops * s->layers, UINT64_C(1) << FRACTION);
     g->bytes.position = times(kv * s->layers, UINT64_C(1) << FRACTION);
@@ -240,6 +246,7 @@ bt_price_model bt_price_model_of(const bt_dims *s, const bt_price_recipe *r)
         .layers = s->layers,
         .hidden = s->hidden,
         .heads = s->heads,
+        .kv_heads = s->kv_heads,
         .head_dim = s->head_dim,
         .weight_bits = r->weight_bits,
         .input_bits = r->input_bits,
@@ -265,10 +272,10 @@ typedef struct classes {
     uint64_t decode_rate, ns, bytes;
 } classes;
 
-/* The part of one device. */
-static void add_class(classes *c, uint64_t ops, uint64_t ops_rate, uint64_t bytes)
+/* The part of one device. readers: among how many the bytes are divided. */
+static void add_class(classes *c, uint64_t ops, uint64_t ops_rate, uint64_t bytes, uint32_t readers)
 {
-    const uint64_t compute = bt_time_of(ops / share(c->time), ops_rate), read = bytes / share(c->time);
+    const uint64_t compute = bt_time_of(ops / share(c->time), ops_rate), read = bytes / readers;
     if (compute >= bt_time_of(read, c->decode_rate)) c->ns = plus(c->ns, compute);
     else c->bytes = plus(c->bytes, read);
 }
@@ -284,15 +291,15 @@ bt_price_sum bt_price_step_of(const bt_profile *p, const bt_price_model *m, cons
     bt_price_sum r = {.chunks = 1};
     r.ops = plus(plus(body, head), times(s->pairs, of_pair));
     r.bytes = plus(plus(body_bytes, head_bytes), times(m->kv_bytes, s->positions));
-    add_class(&c, body, rate, body_bytes);
-    if (s->logits) add_class(&c, head, rate, head_bytes);
+    add_class(&c, body, rate, body_bytes, share(t));
+    if (s->logits) add_class(&c, head, rate, head_bytes, share(t));
     if (s->single_rows)
         add_class(&c, times(s->single_positions, of_pair), bt_time_rate(t, s->single_rows, 16, 16),
-                  times(m->kv_bytes, s->single_positions));
+                  times(m->kv_bytes, s->single_positions), kv_share(t, m->kv_heads));
     if (s->rows > s->single_rows)
         add_class(&c, times(s->pairs - s->single_positions, of_pair),
                   bt_time_rate(t, s->rows - s->single_rows, 16, 16),
-                  times(m->kv_bytes, s->positions - s->single_positions));
+                  times(m->kv_bytes, s->positions - s->single_positions), kv_share(t, m->kv_heads));
     r.ns = plus(c.ns, bt_time_of(c.bytes, c.decode_rate));
     if (p->companion) {
         r.ns = plus(r.ns, bt_time_of(times(s->rows, m->norm_bytes + m->gate_bytes / share(t)),

@@ -18,7 +18,8 @@
  * what memory takes. The classes: products with the layers' weights; the output matrix, where logits are wanted;
  * attention of sequences with several rows; attention of those with one; on a GPU, norms, sums and activations by
  * their bytes (a device with programs has them in decode_op_ns). Bytes that a step waits for at one rate are rounded up
- * together. A group of devices divides matrices and heads, and sums over itself twice a layer. */
+ * together. A group of devices divides matrices and heads, and sums over itself twice a layer; where there are more
+ * devices than KV heads, several hold the same one. */
 enum { BT_PRICE_MAX_PROGRAMS = 128, BT_PRICE_PARTS = BT_OP_KINDS + 5 };
 
 /* A pass costs a fixed number, a number for each (row, column) pair and one for each position of KV; the last two are
@@ -73,7 +74,7 @@ typedef struct bt_price_model {
     uint64_t idle_bytes;                 /* of experts that a row does not use: memory holds them too */
     uint64_t kv_bytes;                   /* of a position */
     uint64_t norm_bytes, gate_bytes;     /* a row's in small operators: of the hidden row; of what heads and FFN hold */
-    uint32_t operators, layers, hidden, heads, head_dim, weight_bits, input_bits;
+    uint32_t operators, layers, hidden, heads, kv_heads, head_dim, weight_bits, input_bits;
 } bt_price_model;
 bt_price_model bt_price_model_of(const bt_dims *s, const bt_price_recipe *r);
 /* BT_ELIMIT: the weights alone exceed the memory of the device or its group. name: the model's, or NULL. */

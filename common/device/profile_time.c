@@ -8,7 +8,7 @@
 #include <jansson.h>
 #include <string.h>
 
-typedef enum kind { U32, U64, POINTS, TEXT } kind;
+typedef enum kind { U32, U64, POINTS, SUMS, TEXT } kind;
 #define RATE_MAX UINT64_C(1000000000000)
 /* docs/profiles.md has a row for each (tests/lint/docs.sh). */
 static const struct field {
@@ -44,6 +44,7 @@ static const struct field {
     {"devices", offsetof(bt_profile_time, devices), U32, 2, 1024},
     {"interconnect_bytes_per_us", offsetof(bt_profile_time, interconnect_bytes_per_us), U64, 1, RATE_MAX},
     {"interconnect_ns", offsetof(bt_profile_time, interconnect_ns), U32, 1, 1000000000},
+    {"all_reduce", offsetof(bt_profile_time, all_reduce), SUMS, 1, 1000000000},
     {"idle_mw", offsetof(bt_profile_time, idle_mw), U32, 1, 100000000},
     {"polling_mw", offsetof(bt_profile_time, polling_mw), U32, 1, 100000000},
     {"tdp_mw", offsetof(bt_profile_time, tdp_mw), U32, 1, 100000000},
@@ -76,6 +77,35 @@ static bt_err read_points(bt_profile_time *t, const json_t *list, bt_fault *faul
     return BT_OK;
 }
 
+static bt_err read_sums(bt_profile_time *t, const struct field *f, const json_t *list, bt_fault *fault)
+{
+    const size_t n = json_array_size(list);
+    bool ok = json_is_array(list) && n >= 1 && n <= BT_PROFILE_TIME_MAX_SUMS;
+    for (size_t i = 0; ok && i < n; i++) {
+        int64_t v[3], last[3] = {0};
+        const json_t *row = json_array_get(list, i);
+        for (size_t k = 0; k < 3; k++) v[k] = json_integer_value(json_array_get(row, k));
+        if (i)
+            last[0] = t->all_reduce[i - 1].devices, last[1] = (int64_t)t->all_reduce[i - 1].bytes,
+            last[2] = t->all_reduce[i - 1].ns;
+        const bool is_more = v[0] == last[0] && v[1] > last[1] && v[2] >= last[2];
+        ok = json_array_size(row) == 3 && v[0] >= 2 && v[0] <= 1024 && v[1] >= 1 &&
+             v[1] <= INT64_C(1) << 40 && v[2] >= (int64_t)f->lo && v[2] <= (int64_t)f->hi &&
+             (v[0] > last[0] || is_more);
+        t->all_reduce[i].devices = (uint32_t)v[0];
+        t->all_reduce[i].bytes = (uint64_t)v[1];
+        t->all_reduce[i].ns = (uint32_t)v[2];
+    }
+    if (!ok)
+        return bt_fail(
+            fault, BT_EFORMAT,
+            "field '%s': must be 1 to %d lists [devices, bytes, ns]: 2 to 1024 devices, ascending, then "
+            "bytes ascending up to 2^40, and times from 1 to 10^9 that do not fall with more bytes",
+            f->name, BT_PROFILE_TIME_MAX_SUMS);
+    t->sums = (uint32_t)n;
+    return BT_OK;
+}
+
 static bt_err read_text(char *ret, const struct field *f, const json_t *v, bt_fault *fault)
 {
     const char *s = json_string_value(v);
@@ -94,6 +124,7 @@ static bt_err read_field(bt_profile_time *t, const struct field *f, const json_t
     char *at = (char *)t + f->offset;
     uint64_t n = 0;
     if (f->kind == POINTS) return read_points(t, v, fault);
+    if (f->kind == SUMS) return read_sums(t, f, v, fault);
     if (f->kind == TEXT) return read_text(at, f, v, fault);
     const bt_err e = bt_profile_number(&n, v, f->name, f->lo, f->hi, fault);
     if (e < 0) return e;
@@ -179,5 +210,8 @@ bt_err bt_profile_time_check(const bt_profile_time *t, bt_fault *fault)
     if (!t->devices != !t->interconnect_bytes_per_us)
         return bt_fail(fault, BT_EFORMAT,
                        "fields 'devices' and 'interconnect_bytes_per_us': give both or none");
+    if (t->sums && !t->devices)
+        return bt_fail(fault, BT_EFORMAT,
+                       "field 'all_reduce': times of sums over devices, and there is no 'devices'");
     return check_rates(t, fault);
 }

@@ -9,7 +9,7 @@
  * field, docs/device-time.md the formulas (device/time.h, device/energy.h) that read them. Integers with their unit in
  * the name; 0 costs nothing, or is a rate without limit. An operation is half a multiply-accumulate: a product or a
  * sum. */
-enum { BT_PROFILE_TIME_MAX_POINTS = 16, BT_PROFILE_TIME_MAX_STACK = 31 };
+enum { BT_PROFILE_TIME_MAX_POINTS = 16, BT_PROFILE_TIME_MAX_SUMS = 64, BT_PROFILE_TIME_MAX_STACK = 31 };
 
 typedef struct bt_profile_time {
     bool is_given;                             /* the profile has the object */
@@ -43,6 +43,11 @@ typedef struct bt_profile_time {
     uint32_t devices;
     uint64_t interconnect_bytes_per_us; /* of one device, one way */
     uint32_t interconnect_ns;           /* a message */
+    uint32_t sums;                      /* number of measured times of a sum over so many devices */
+    struct {
+        uint32_t devices, ns;
+        uint64_t bytes;
+    } all_reduce[BT_PROFILE_TIME_MAX_SUMS]; /* devices ascend, then bytes; with more bytes no time falls */
     /* energy */
     uint32_t idle_mw, polling_mw, tdp_mw; /* always; while the host waits; the vendor's limit, used where no other power
                                              is known */

@@ -134,11 +134,32 @@ uint64_t bt_time_two_engines(const bt_profile_time *t, uint64_t bytes, uint64_t 
     return most(alone, bt_time_of(bt_time_plus(bytes, other_bytes), t->shared_bytes_per_us));
 }
 
+/* One shot. Between two sizes the measured time is a straight line, rounded up. */
+static uint64_t one_shot(const bt_profile_time *t, uint64_t bytes)
+{
+    uint32_t i = 0, end;
+    uint64_t from = 0, ns = t->interconnect_ns;
+    while (i < t->sums && t->all_reduce[i].devices < t->devices) i++;
+    if (i < t->sums) {
+        const uint32_t devices = t->all_reduce[i].devices;
+        if (bytes <= t->all_reduce[i].bytes) return t->all_reduce[i].ns;
+        for (end = i + 1; end < t->sums && t->all_reduce[end].devices == devices; end++, i++)
+            if (bytes <= t->all_reduce[end].bytes)
+                return t->all_reduce[i].ns + bt_time_scale(bytes - t->all_reduce[i].bytes,
+                                                           t->all_reduce[end].ns - t->all_reduce[i].ns,
+                                                           t->all_reduce[end].bytes - t->all_reduce[i].bytes);
+        from = t->all_reduce[i].bytes;
+        ns = t->all_reduce[i].ns;
+    }
+    return bt_time_plus(ns, bt_time_of(times(bytes - from, t->devices - 1), t->interconnect_bytes_per_us));
+}
+
 uint64_t bt_time_all_reduce(const bt_profile_time *t, uint64_t bytes)
 {
     if (t->devices < 2) return 0;
     const uint64_t messages = 2 * ((uint64_t)t->devices - 1);
     const uint64_t one =
         bt_time_plus(bt_time_of(over(bytes, t->devices), t->interconnect_bytes_per_us), t->interconnect_ns);
-    return times(messages, one);
+    const uint64_t ring = times(messages, one), shot = one_shot(t, bytes);
+    return ring < shot ? ring : shot;
 }

@@ -219,6 +219,23 @@ static void four_devices_are_faster_than_one_by_less_than_four(void **state)
     assert_true(chunk > 2 && chunk < 4);
 }
 
+static void devices_beyond_the_kv_heads_read_a_head_that_others_read(void **state)
+{
+    (void)state;
+    bt_profile h = profile("h100x4");
+    bt_price_model m = bt_price_model_of(bt_dims_find("llama-3.1-8b"), &f16);
+    const bt_price_step few = bt_price_decode_step(1, 1024), many = bt_price_decode_step(1, 1024 + 1048576);
+    uint64_t ns[2];
+    for (uint32_t heads = 2; heads <= 8; heads += 6) {
+        m.kv_heads = heads;
+        ns[heads == 8] = bt_price_step_of(&h, &m, &many).ns - bt_price_step_of(&h, &m, &few).ns;
+    }
+    /* 2^20 positions of 128 KiB by two heads of four devices, and by a quarter of eight heads */
+    assert_in_range(ns[0], m.kv_bytes * 1048576 / 2 * 1000 / 3350000 - 1,
+                    m.kv_bytes * 1048576 / 2 * 1000 / 3350000 + 1);
+    assert_in_range(ns[1], ns[0] / 2 - 1, ns[0] / 2 + 1);
+}
+
 static void what_cannot_be_priced_is_refused(void **state)
 {
     (void)state;
@@ -316,6 +333,7 @@ int main(void)
         cmocka_unit_test(a_piece_of_a_prompt_beside_decode_rows_takes_its_own_products),
         cmocka_unit_test(only_rows_that_want_logits_read_the_output_matrix),
         cmocka_unit_test(four_devices_are_faster_than_one_by_less_than_four),
+        cmocka_unit_test(devices_beyond_the_kv_heads_read_a_head_that_others_read),
         cmocka_unit_test(what_cannot_be_priced_is_refused),
         cmocka_unit_test(weights_beyond_the_memory_of_a_device_or_its_group_are_refused),
         cmocka_unit_test(a_link_hides_what_is_sent_while_later_layers_compute),

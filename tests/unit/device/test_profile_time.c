@@ -80,6 +80,7 @@ static void what_the_arrays_of_a_tpu_reach_is_its_peak(void **state)
 }
 
 #define TIME(fields) "{\"name\":\"x\",\"title\":\"X\",\"operators\":{},\"time\":{" fields "}}"
+#define GROUP        ",\"devices\":2,\"interconnect_bytes_per_us\":5"
 #define BASE         "\"stack\":\"s\",\"f16_ops_per_us\":1000,\"memory_bytes_per_us\":100"
 
 static void a_wrong_time_is_told_what_would_do(void **state)
@@ -106,6 +107,13 @@ static void a_wrong_time_is_told_what_would_do(void **state)
          "more than 'f16_ops_per_us'"},
         {TIME(BASE ",\"devices\":4"), "both or none"},
         {TIME(BASE ",\"devices\":1,\"interconnect_bytes_per_us\":5"), "the nearest is 2"},
+        {TIME(BASE ",\"all_reduce\":[[2,8,9]]"), "there is no 'devices'"},
+        {TIME(BASE GROUP ",\"all_reduce\":[]"), "1 to 64 lists"},
+        {TIME(BASE GROUP ",\"all_reduce\":[[2,8]]"), "[devices, bytes, ns]"},
+        {TIME(BASE GROUP ",\"all_reduce\":[[1,8,9]]"), "2 to 1024 devices"},
+        {TIME(BASE GROUP ",\"all_reduce\":[[4,8,9],[2,8,9]]"), "ascending"},
+        {TIME(BASE GROUP ",\"all_reduce\":[[2,8,9],[2,8,9]]"), "bytes ascending"},
+        {TIME(BASE GROUP ",\"all_reduce\":[[2,8,9],[2,16,8]]"), "do not fall with more bytes"},
         {TIME(BASE ",\"efficiency\":[[32,500],[32,600]]"), "rows ascending"},
         {TIME(BASE ",\"efficiency\":[[32,1001]]"), "permille"},
         {TIME(BASE ",\"efficiency\":[]"), "1 to 16 pairs"},

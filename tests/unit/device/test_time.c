@@ -160,14 +160,39 @@ static void weights_that_are_decoded_pass_at_the_rate_of_weights(void **state)
     assert_int_equal(bt_time_decode_rate(&t), 800000);
 }
 
-static void a_ring_sums_a_part_at_a_time(void **state)
+static void a_group_sums_by_a_ring_or_in_one_shot_whatever_is_shorter(void **state)
 {
     (void)state;
-    const bt_profile_time t = profile("h100x4").time;
-    /* 6 messages of a quarter of 9 MB at 450 GB/s: 5 us, and 5 us each */
+    bt_profile_time t = {.devices = 4, .interconnect_bytes_per_us = 450000, .interconnect_ns = 5000};
+    /* 6 messages of a quarter of 9 MB at 450 GB/s: 5 us, and 5 us each; in one shot 27 MB: 60 us, and 5 us */
     assert_int_equal(bt_time_all_reduce(&t, 9000000), 6 * (5000 + 5000));
-    const bt_profile_time one = profile("h100").time;
-    assert_int_equal(bt_time_all_reduce(&one, 9000000), 0);
+    /* 45 kB: in one shot 300 ns, and 5 us; the ring has 5 us six times */
+    assert_int_equal(bt_time_all_reduce(&t, 45000), 5000 + 300);
+    t.devices = 0;
+    assert_int_equal(bt_time_all_reduce(&t, 9000000), 0);
+}
+
+static void measured_sums_are_a_table_by_devices_and_bytes(void **state)
+{
+    (void)state;
+    bt_profile_time t = {.devices = 3, .interconnect_bytes_per_us = 1000, .interconnect_ns = 500000,
+                         .sums = 4,
+                         .all_reduce = {{2, 1000, 10}, {4, 4000, 100}, {4, 5000, 300}, {8, 9000, 100}}};
+    assert_int_equal(bt_time_all_reduce(&t, 1), 4000);   /* the least group that has three */
+    assert_int_equal(bt_time_all_reduce(&t, 200), 4500); /* half way */
+    assert_int_equal(bt_time_all_reduce(&t, 300), 5000);
+    assert_int_equal(bt_time_all_reduce(&t, 1300), 5000 + 2000); /* two times 1,000 bytes more */
+    t.devices = 8;
+    assert_int_equal(bt_time_all_reduce(&t, 1), 9000);
+    t.devices = 9; /* no group is as large: a message of all bytes to eight others */
+    assert_int_equal(bt_time_all_reduce(&t, 100), 500000 + 800);
+    uint64_t last = 0;
+    t = profile("h100x4").time;
+    for (uint64_t bytes = 1; bytes < UINT64_C(1) << 31; bytes += bytes / 7 + 1) {
+        const uint64_t ns = bt_time_all_reduce(&t, bytes);
+        assert_true(ns >= last);
+        last = ns;
+    }
 }
 
 static void energy_is_four_terms_or_a_bound_or_nothing(void **state)
@@ -201,7 +226,8 @@ int main(void)
         cmocka_unit_test(attention_is_products_or_bytes_and_its_softmax),
         cmocka_unit_test(times_end_at_the_largest_number),
         cmocka_unit_test(weights_that_are_decoded_pass_at_the_rate_of_weights),
-        cmocka_unit_test(a_ring_sums_a_part_at_a_time),
+        cmocka_unit_test(a_group_sums_by_a_ring_or_in_one_shot_whatever_is_shorter),
+        cmocka_unit_test(measured_sums_are_a_table_by_devices_and_bytes),
         cmocka_unit_test(energy_is_four_terms_or_a_bound_or_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
