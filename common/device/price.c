@@ -283,13 +283,16 @@ static void add_class(classes *c, uint64_t ops, uint64_t ops_rate, uint64_t byte
 bt_price_sum bt_price_step_of(const bt_profile *p, const bt_price_model *m, const bt_price_step *s)
 {
     const bt_profile_time *t = &p->time;
-    const uint64_t rate = bt_time_rate(t, s->rows, m->input_bits, m->weight_bits);
+    const uint64_t rows = bt_time_rows(t, s->rows, m->input_bits),
+                   logits = bt_time_rows(t, s->logits, m->input_bits),
+                   rate = bt_time_rate(t, rows, m->input_bits, m->weight_bits);
     classes c = {t, bt_time_decode_rate(t), 0, 0};
-    const uint64_t body = times(2 * m->body_weights, s->rows), head = times(2 * m->head_weights, s->logits),
+    const uint64_t body = times(2 * m->body_weights, rows), head = times(2 * m->head_weights, logits),
                    of_pair = (uint64_t)4 * m->layers * m->heads * m->head_dim,
                    head_bytes = s->logits ? m->head_bytes : 0, body_bytes = m->weight_bytes - m->head_bytes;
     bt_price_sum r = {.chunks = 1};
-    r.ops = plus(plus(body, head), times(s->pairs, of_pair));
+    r.ops = plus(plus(times(2 * m->body_weights, s->rows), times(2 * m->head_weights, s->logits)),
+                 times(s->pairs, of_pair));
     r.bytes = plus(plus(body_bytes, head_bytes), times(m->kv_bytes, s->positions));
     add_class(&c, body, rate, body_bytes, share(t));
     if (s->logits) add_class(&c, head, rate, head_bytes, share(t));

@@ -23,6 +23,9 @@ static const struct field {
     {"int8_permille", offsetof(bt_profile_time, int8_permille), U32, 1, 100000},
     {"int4_permille", offsetof(bt_profile_time, int4_permille), U32, 1, 100000},
     {"efficiency", offsetof(bt_profile_time, efficiency), POINTS, 1, 1 << 20},
+    {"tile_rows", offsetof(bt_profile_time, tile_rows), U32, 1, 4096},
+    {"tile_permille", offsetof(bt_profile_time, tile_permille), U32, 1, 1000},
+    {"tile_int8_permille", offsetof(bt_profile_time, tile_int8_permille), U32, 1, 1000},
     {"array_rows", offsetof(bt_profile_time, array_rows), U32, 1, 4096},
     {"array_cols", offsetof(bt_profile_time, array_cols), U32, 1, 4096},
     {"arrays", offsetof(bt_profile_time, arrays), U32, 1, 4096},
@@ -207,6 +210,9 @@ bt_err bt_profile_time_check(const bt_profile_time *t, bt_fault *fault)
                        "fields of the array: %" PRIu64
                        " operations a microsecond, more than 'f16_ops_per_us', %" PRIu64,
                        reached, t->f16_ops_per_us);
+    if (!t->tile_rows != !(t->tile_permille || t->tile_int8_permille))
+        return bt_fail(fault, BT_EFORMAT,
+                       "fields 'tile_rows' and 'tile_permille' or 'tile_int8_permille': give both or none");
     if (!t->devices != !t->interconnect_bytes_per_us)
         return bt_fail(fault, BT_EFORMAT,
                        "fields 'devices' and 'interconnect_bytes_per_us': give both or none");

@@ -9,7 +9,7 @@
  * field, docs/device-time.md the formulas (device/time.h, device/energy.h) that read them. Integers with their unit in
  * the name; 0 costs nothing, or is a rate without limit. An operation is half a multiply-accumulate: a product or a
  * sum. */
-enum { BT_PROFILE_TIME_MAX_POINTS = 16, BT_PROFILE_TIME_MAX_SUMS = 64, BT_PROFILE_TIME_MAX_STACK = 31 };
+enum { BT_PROFILE_TIME_MAX_POINTS = 15, BT_PROFILE_TIME_MAX_SUMS = 64, BT_PROFILE_TIME_MAX_STACK = 31 };
 
 typedef struct bt_profile_time {
     bool is_given;                             /* the profile has the object */
@@ -23,6 +23,9 @@ typedef struct bt_profile_time {
     struct {
         uint32_t rows, permille;
     } efficiency[BT_PROFILE_TIME_MAX_POINTS]; /* rows ascend; 0 points: all of it */
+    uint32_t tile_rows;                       /* behind the first so many rows, of the last tile's empty rows */
+    uint32_t tile_permille;                   /* this share is computed too; */
+    uint32_t tile_int8_permille;              /* this one with inputs of at most 8 bits; 0: as tile_permille */
     uint32_t array_rows, array_cols, arrays;  /* a weight-stationary array, and how many; fold rule */
     uint64_t clock_khz;
     uint32_t group32_permille; /* time of a linear whose weights have a scale for each 32 inputs */

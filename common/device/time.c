@@ -50,19 +50,6 @@ uint64_t bt_time_decode_rate(const bt_profile_time *t)
     return t->decode_bytes_per_us ? t->decode_bytes_per_us : bt_time_weight_rate(t);
 }
 
-/* Between two points the share is a straight line; before the first and behind the last it is theirs. */
-static uint32_t efficiency(const bt_profile_time *t, uint64_t rows)
-{
-    uint32_t i = 0;
-    if (!t->points) return 1000;
-    while (i < t->points && t->efficiency[i].rows < rows) i++;
-    if (i == t->points) return t->efficiency[i - 1].permille;
-    if (!i) return t->efficiency[0].permille;
-    const int64_t r0 = t->efficiency[i - 1].rows, r1 = t->efficiency[i].rows,
-                  e0 = t->efficiency[i - 1].permille, e1 = t->efficiency[i].permille;
-    return (uint32_t)(e0 + (e1 - e0) * ((int64_t)rows - r0) / (r1 - r0));
-}
-
 /* By 1000. Weights of 4 bits under inputs of 8 take the int4 rate where there is one. */
 static uint32_t speed_up(const bt_profile_time *t, uint32_t input_bits, uint32_t weight_bits)
 {
@@ -71,10 +58,31 @@ static uint32_t speed_up(const bt_profile_time *t, uint32_t input_bits, uint32_t
     return t->int8_permille ? t->int8_permille : 1000;
 }
 
+/* Between two points the share is a straight line; before the first and behind the last it is theirs. Taken
+ * exactly: a share in whole thousandths would jump, and more rows would take less time. */
 uint64_t bt_time_rate(const bt_profile_time *t, uint64_t rows, uint32_t input_bits, uint32_t weight_bits)
 {
     const uint64_t peak = bt_time_scale(t->f16_ops_per_us, speed_up(t, input_bits, weight_bits), 1000);
-    return most(1, bt_time_scale(peak, efficiency(t, rows), 1000));
+    uint64_t share = 1000, of = 1000;
+    uint32_t i = 0;
+    while (i < t->points && t->efficiency[i].rows < rows) i++;
+    if (i && i < t->points) {
+        const uint64_t before = rows - t->efficiency[i - 1].rows, behind = t->efficiency[i].rows - rows;
+        share = t->efficiency[i - 1].permille * behind + t->efficiency[i].permille * before;
+        of = 1000 * (before + behind);
+    } else if (t->points) {
+        share = t->efficiency[i ? i - 1 : 0].permille;
+    }
+    return most(1, bt_time_scale(peak, share, of));
+}
+
+uint64_t bt_time_rows(const bt_profile_time *t, uint64_t rows, uint32_t input_bits)
+{
+    const uint32_t is_8 = input_bits <= 8 && t->tile_int8_permille, tile = t->tile_rows;
+    if (!tile || rows <= tile) return rows;
+    const uint64_t whole = times(over(rows, tile), tile);
+    return bt_time_plus(rows,
+                        bt_time_scale(whole - rows, is_8 ? t->tile_int8_permille : t->tile_permille, 1000));
 }
 
 static uint64_t compute(const bt_profile *p, const bt_time_matrix *m, uint64_t passing, uint64_t staying)
@@ -104,7 +112,9 @@ uint64_t bt_time_of_matrix(const bt_profile *p, const bt_time_matrix *m)
                    output = times(m->rows, bt_time_scale(m->outputs, m->input_bits, 8));
     const uint64_t moving = m->is_weights_pass ? m->outputs : m->rows,
                    staying = m->is_weights_pass ? m->rows : m->outputs;
-    uint64_t ns = compute(p, m, times(over(moving, tile), tile), staying);
+    const uint64_t passing = times(over(moving, tile), tile);
+    uint64_t ns =
+        compute(p, m, m->is_weights_pass ? passing : bt_time_rows(t, passing, m->input_bits), staying);
     ns = most(ns, bt_time_of(m->is_weights_pass ? input : weights, bt_time_weight_rate(t)));
     ns = most(ns, bt_time_of(bt_time_plus(m->is_weights_pass ? weights : input, output),
                              bt_time_activation_rate(t)));

@@ -53,6 +53,9 @@ uint64_t bt_time_of_attention(const bt_profile *p, const bt_time_attention *a);
 /* Operations a microsecond at so many rows of inputs of so many bits: peak, its share at these rows, and the speed-up
  * of those bits. */
 uint64_t bt_time_rate(const bt_profile_time *t, uint64_t rows, uint32_t input_bits, uint32_t weight_bits);
+/* The rows that are computed where so many are asked for: behind the first tile, tile_rows, a share of the last tile's
+ * empty rows too. */
+uint64_t bt_time_rows(const bt_profile_time *t, uint64_t rows, uint32_t input_bits);
 /* Bytes a microsecond of the operand that stays, of the one that passes, and of a decode step, whose weights pass as
  * the operand that stays does where a profile has no rate of its own; memory_bytes_per_us where it has neither. */
 uint64_t bt_time_weight_rate(const bt_profile_time *t);

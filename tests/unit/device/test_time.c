@@ -149,6 +149,44 @@ static void times_end_at_the_largest_number(void **state)
     assert_int_equal(matrix(&slow, UINT64_C(1) << 40, UINT64_C(1) << 24, UINT64_C(1) << 24), INT64_MAX);
 }
 
+static void more_rows_never_take_less_time_between_two_points(void **state)
+{
+    (void)state;
+    const bt_profile_time t = profile("a100").time;
+    uint64_t last = 0;
+    assert_int_equal(t.points, 2);
+    assert_int_equal(bt_time_rate(&t, 1, 16, 16),
+                     bt_time_scale(t.f16_ops_per_us, t.efficiency[0].permille, 1000));
+    assert_int_equal(bt_time_rate(&t, 2048, 16, 16),
+                     bt_time_scale(t.f16_ops_per_us, t.efficiency[1].permille, 1000));
+    assert_int_equal(bt_time_rate(&t, 9999, 16, 16), bt_time_rate(&t, 2048, 16, 16));
+    for (uint64_t rows = 1; rows < 4096; rows++) {
+        const uint64_t ns = bt_time_of(rows * 14000000000, bt_time_rate(&t, rows, 16, 16));
+        assert_true(ns > last);
+        last = ns;
+    }
+}
+
+static void a_row_behind_a_tile_computes_a_part_of_the_next(void **state)
+{
+    (void)state;
+    bt_profile_time t = {.tile_rows = 256, .tile_permille = 250, .tile_int8_permille = 1000};
+    assert_int_equal(bt_time_rows(&t, 1, 16), 1); /* the first tile is as long as its rows */
+    assert_int_equal(bt_time_rows(&t, 256, 8), 256);
+    assert_int_equal(bt_time_rows(&t, 257, 8), 512);
+    assert_int_equal(bt_time_rows(&t, 257, 16), 257 + 64); /* a quarter of 255, rounded up */
+    assert_int_equal(bt_time_rows(&t, 1024, 16), 1024);
+    t.tile_int8_permille = 0;
+    assert_int_equal(bt_time_rows(&t, 257, 8), 257 + 64);
+    t.tile_rows = 0;
+    assert_int_equal(bt_time_rows(&t, 257, 8), 257);
+    /* of a matrix */
+    bt_profile p = {.time = {.f16_ops_per_us = 1000, .memory_bytes_per_us = 1000000000, .tile_rows = 256,
+                             .tile_permille = 1000}};
+    const uint64_t whole = matrix(&p, 512, 64, 64), more = matrix(&p, 257, 64, 64);
+    assert_int_equal(more, whole);
+}
+
 static void weights_that_are_decoded_pass_at_the_rate_of_weights(void **state)
 {
     (void)state;
@@ -225,6 +263,8 @@ int main(void)
         cmocka_unit_test(what_the_chip_cannot_hold_is_paid_for),
         cmocka_unit_test(attention_is_products_or_bytes_and_its_softmax),
         cmocka_unit_test(times_end_at_the_largest_number),
+        cmocka_unit_test(more_rows_never_take_less_time_between_two_points),
+        cmocka_unit_test(a_row_behind_a_tile_computes_a_part_of_the_next),
         cmocka_unit_test(weights_that_are_decoded_pass_at_the_rate_of_weights),
         cmocka_unit_test(a_group_sums_by_a_ring_or_in_one_shot_whatever_is_shorter),
         cmocka_unit_test(measured_sums_are_a_table_by_devices_and_bytes),
