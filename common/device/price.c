@@ -269,47 +269,88 @@ bt_err bt_price_check_memory(const bt_profile *p, const bt_price_model *m, const
  */
 typedef struct classes {
     const bt_profile_time *time;
+    const bt_price_model *model;
+    const bt_profile_attention *attention; /* NULL: as products */
     uint64_t decode_rate, ns, bytes;
 } classes;
 
-/* The part of one device. readers: among how many the bytes are divided. */
-static void add_class(classes *c, uint64_t ops, uint64_t ops_rate, uint64_t bytes, uint32_t readers)
+/* The part of one device. */
+static void add_products(classes *c, uint64_t weights, uint64_t rows, uint64_t rate, uint64_t bytes)
 {
-    const uint64_t compute = bt_time_of(ops / share(c->time), ops_rate), read = bytes / readers;
-    if (compute >= bt_time_of(read, c->decode_rate)) c->ns = plus(c->ns, compute);
-    else c->bytes = plus(c->bytes, read);
+    const uint32_t n = share(c->time);
+    const uint64_t compute = bt_time_of(times(2 * weights, rows) / n, rate);
+    if (compute >= bt_time_of(bytes / n, c->decode_rate)) c->ns = plus(c->ns, compute);
+    else c->bytes = plus(c->bytes, bytes / n);
+}
+
+/* Rows that see so many pairs, and read so many positions. begun: positions that are read besides, and of
+ * which nobody sees all; rows that are computed besides, each with all positions. */
+static void add_attention_class(classes *c, uint64_t rows, uint64_t pairs, uint64_t positions, uint64_t begun,
+                                uint64_t more_rows)
+{
+    const bt_profile_time *t = c->time;
+    const bt_price_model *m = c->model;
+    const bt_profile_attention *k = c->attention;
+    const uint64_t ops = times(plus(pairs, times(positions, more_rows)),
+                               (uint64_t)4 * m->layers * m->heads * m->head_dim),
+                   bytes = times(m->kv_bytes, plus(positions, begun)) / kv_share(t, m->kv_heads),
+                   rate = k && k->peak_permille
+                              ? most(1, bt_time_scale(t->f16_ops_per_us, k->peak_permille, 1000))
+                              : bt_time_rate(t, rows, 16, 16),
+                   compute = bt_time_of(ops / share(t), rate);
+    const bool has_rate = k && k->kv_bytes_per_us;
+    const uint64_t read = bt_time_of(bytes, has_rate ? k->kv_bytes_per_us : c->decode_rate);
+    if (!rows) return;
+    if (k) c->ns = plus(c->ns, times(m->layers, k->launch_ns));
+    if (compute >= read || has_rate) c->ns = plus(c->ns, most(compute, read));
+    else c->bytes = plus(c->bytes, bytes);
+}
+
+/* Norms, sums, rotary positions and activations of a GPU. */
+static uint64_t small_ns(const bt_profile_time *t, const bt_price_model *m, uint64_t rows)
+{
+    return most(times(m->layers, t->small_launch_ns),
+                bt_time_of(times(rows, m->norm_bytes + m->gate_bytes / share(t)),
+                           bt_time_activation_rate(t)));
+}
+
+/* What a step pays whatever its rows, but for attention's launches of its own. */
+static uint64_t fixed_ns(const classes *c)
+{
+    const bt_profile_time *t = c->time;
+    const uint64_t attention =
+                       c->model->layers < c->model->operators ? c->model->layers : c->model->operators,
+                   linears = c->model->operators - attention;
+    const uint64_t ns =
+        plus(t->dispatch_ns, times(linears, t->linear_launch_ns ? t->linear_launch_ns : t->decode_op_ns));
+    return c->attention ? ns : plus(ns, times(attention, t->decode_op_ns));
 }
 
 bt_price_sum bt_price_step_of(const bt_profile *p, const bt_price_model *m, const bt_price_step *s)
 {
     const bt_profile_time *t = &p->time;
     const uint64_t rows = bt_time_rows(t, s->rows, m->input_bits),
-                   logits = bt_time_rows(t, s->logits, m->input_bits),
-                   rate = bt_time_rate(t, rows, m->input_bits, m->weight_bits);
-    classes c = {t, bt_time_decode_rate(t), 0, 0};
-    const uint64_t body = times(2 * m->body_weights, rows), head = times(2 * m->head_weights, logits),
-                   of_pair = (uint64_t)4 * m->layers * m->heads * m->head_dim,
+                   rate = bt_time_rate(t, rows, m->input_bits, m->weight_bits),
                    head_bytes = s->logits ? m->head_bytes : 0, body_bytes = m->weight_bytes - m->head_bytes;
+    const bt_profile_attention *k =
+        bt_time_step_attention(t, m->head_dim, m->kv_heads ? m->heads / m->kv_heads : 1);
+    classes c = {t, m, k, bt_time_decode_rate(t), 0, 0};
     bt_price_sum r = {.chunks = 1};
     r.ops = plus(plus(times(2 * m->body_weights, s->rows), times(2 * m->head_weights, s->logits)),
-                 times(s->pairs, of_pair));
+                 times(s->pairs, (uint64_t)4 * m->layers * m->heads * m->head_dim));
     r.bytes = plus(plus(body_bytes, head_bytes), times(m->kv_bytes, s->positions));
-    add_class(&c, body, rate, body_bytes, share(t));
-    if (s->logits) add_class(&c, head, rate, head_bytes, share(t));
-    if (s->single_rows)
-        add_class(&c, times(s->single_positions, of_pair), bt_time_rate(t, s->single_rows, 16, 16),
-                  times(m->kv_bytes, s->single_positions), kv_share(t, m->kv_heads));
-    if (s->rows > s->single_rows)
-        add_class(&c, times(s->pairs - s->single_positions, of_pair),
-                  bt_time_rate(t, s->rows - s->single_rows, 16, 16),
-                  times(m->kv_bytes, s->positions - s->single_positions), kv_share(t, m->kv_heads));
-    r.ns = plus(c.ns, bt_time_of(c.bytes, c.decode_rate));
+    add_products(&c, m->body_weights, rows, rate, body_bytes);
+    if (s->logits)
+        add_products(&c, m->head_weights, bt_time_rows(t, s->logits, m->input_bits), rate, head_bytes);
+    add_attention_class(&c, s->single_rows, s->single_positions, s->single_positions,
+                        k ? times(s->single_rows, k->kv_half_positions) : 0, 0);
+    add_attention_class(&c, s->rows - s->single_rows, s->pairs - s->single_positions,
+                        s->positions - s->single_positions, 0, k ? k->half_rows : 0);
+    r.ns = plus(plus(c.ns, bt_time_of(c.bytes, c.decode_rate)), fixed_ns(&c));
     if (p->companion) {
-        r.ns = plus(r.ns, bt_time_of(times(s->rows, m->norm_bytes + m->gate_bytes / share(t)),
-                                     bt_time_activation_rate(t)));
+        r.ns = plus(r.ns, small_ns(t, m, s->rows));
         r.bytes = plus(r.bytes, times(s->rows, m->norm_bytes + m->gate_bytes));
     }
-    r.ns = plus(r.ns, plus(t->dispatch_ns, times(m->operators, t->decode_op_ns)));
     r.ns = plus(r.ns, times(2 * (uint64_t)m->layers, bt_time_all_reduce(t, times(2 * s->rows, m->hidden))));
     return r;
 }

@@ -8,15 +8,16 @@
 #include <jansson.h>
 #include <string.h>
 
-typedef enum kind { U32, U64, POINTS, SUMS, TEXT } kind;
+typedef enum kind { U32, U64, POINTS, SUMS, KERNELS, TEXT } kind;
 #define RATE_MAX UINT64_C(1000000000000)
 /* docs/profiles.md has a row for each (tests/lint/docs.sh). */
-static const struct field {
+struct field {
     const char *name;
     size_t offset;
     kind kind;
     uint64_t lo, hi;
-} fields[] = {
+};
+static const struct field fields[] = {
     {"stack", offsetof(bt_profile_time, stack), TEXT, 1, BT_PROFILE_TIME_MAX_STACK},
     {"companion", offsetof(bt_profile_time, companion), TEXT, 1, 63},
     {"f16_ops_per_us", offsetof(bt_profile_time, f16_ops_per_us), U64, 1, RATE_MAX},
@@ -43,6 +44,9 @@ static const struct field {
     {"sync_ns", offsetof(bt_profile_time, sync_ns), U32, 1, 1000000000},
     {"first_launch_ns", offsetof(bt_profile_time, first_launch_ns), U32, 1, 1000000000},
     {"decode_op_ns", offsetof(bt_profile_time, decode_op_ns), U32, 1, 1000000000},
+    {"linear_launch_ns", offsetof(bt_profile_time, linear_launch_ns), U32, 1, 1000000000},
+    {"small_launch_ns", offsetof(bt_profile_time, small_launch_ns), U32, 1, 1000000000},
+    {"attention", offsetof(bt_profile_time, attention), KERNELS, 1, BT_PROFILE_TIME_MAX_KERNELS},
     {"program_compile_ns", offsetof(bt_profile_time, program_compile_ns), U64, 1, UINT64_C(100000000000000)},
     {"devices", offsetof(bt_profile_time, devices), U32, 2, 1024},
     {"interconnect_bytes_per_us", offsetof(bt_profile_time, interconnect_bytes_per_us), U64, 1, RATE_MAX},
@@ -55,6 +59,17 @@ static const struct field {
     {"byte_fj", offsetof(bt_profile_time, byte_fj), U32, 1, 1000000000},
 };
 enum { FIELDS = sizeof fields / sizeof fields[0] };
+/* Of an object of the list `attention`. */
+static const struct field kernel_fields[] = {
+    {"head_dim", offsetof(bt_profile_attention, head_dim), U32, 1, 4096},
+    {"group", offsetof(bt_profile_attention, group), U32, 1, 256},
+    {"launch_ns", offsetof(bt_profile_attention, launch_ns), U32, 1, 1000000000},
+    {"kv_bytes_per_us", offsetof(bt_profile_attention, kv_bytes_per_us), U64, 1, RATE_MAX},
+    {"kv_half_positions", offsetof(bt_profile_attention, kv_half_positions), U32, 1, 1 << 20},
+    {"peak_permille", offsetof(bt_profile_attention, peak_permille), U32, 1, 1000},
+    {"half_rows", offsetof(bt_profile_attention, half_rows), U32, 1, 1 << 20},
+};
+enum { KERNEL_FIELDS = sizeof kernel_fields / sizeof kernel_fields[0] };
 
 static bt_err read_points(bt_profile_time *t, const json_t *list, bt_fault *fault)
 {
@@ -122,18 +137,60 @@ static bt_err read_text(char *ret, const struct field *f, const json_t *v, bt_fa
     return BT_OK;
 }
 
-static bt_err read_field(bt_profile_time *t, const struct field *f, const json_t *v, bt_fault *fault)
+static bt_err set_number(void *object, const struct field *f, const json_t *v, bt_fault *fault)
 {
-    char *at = (char *)t + f->offset;
+    char *at = (char *)object + f->offset;
     uint64_t n = 0;
-    if (f->kind == POINTS) return read_points(t, v, fault);
-    if (f->kind == SUMS) return read_sums(t, f, v, fault);
-    if (f->kind == TEXT) return read_text(at, f, v, fault);
     const bt_err e = bt_profile_number(&n, v, f->name, f->lo, f->hi, fault);
     if (e < 0) return e;
     if (f->kind == U32) *(uint32_t *)(void *)at = (uint32_t)n;
     else *(uint64_t *)(void *)at = n;
     return BT_OK;
+}
+
+static bt_err read_kernel(bt_profile_attention *ret, const json_t *object, bt_fault *fault)
+{
+    const char *name, *known[KERNEL_FIELDS], *near;
+    json_t *value;
+    if (!json_is_object(object)) return bt_fail(fault, BT_EFORMAT, "must be an object");
+    json_object_foreach((json_t *)(uintptr_t)object, name, value) {
+        size_t f = 0;
+        while (f < KERNEL_FIELDS && strcmp(name, kernel_fields[f].name)) f++;
+        if (f < KERNEL_FIELDS) {
+            const bt_err e = set_number(ret, &kernel_fields[f], value, fault);
+            if (e < 0) return e;
+            continue;
+        }
+        for (size_t i = 0; i < KERNEL_FIELDS; i++) known[i] = kernel_fields[i].name;
+        near = bt_profile_nearest(name, known, KERNEL_FIELDS);
+        return bt_fail(fault, BT_EFORMAT, "'%s' is no field of it%s%s%s", bt_profile_shown(name),
+                       near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    }
+    return BT_OK;
+}
+
+static bt_err read_kernels(bt_profile_time *t, const struct field *f, const json_t *list, bt_fault *fault)
+{
+    const size_t n = json_array_size(list);
+    bt_fault inner = {""};
+    if (!json_is_array(list) || n < f->lo || n > f->hi)
+        return bt_fail(fault, BT_EFORMAT, "field '%s': must be a list of %" PRIu64 " to %" PRIu64 " objects",
+                       f->name, f->lo, f->hi);
+    for (size_t i = 0; i < n; i++) {
+        const bt_err e = read_kernel(&t->attention[i], json_array_get(list, i), &inner);
+        if (e < 0) return bt_fail(fault, e, "field '%s', object %zu: %.160s", f->name, i + 1, inner.text);
+    }
+    t->kernels = (uint32_t)n;
+    return BT_OK;
+}
+
+static bt_err read_field(bt_profile_time *t, const struct field *f, const json_t *v, bt_fault *fault)
+{
+    if (f->kind == POINTS) return read_points(t, v, fault);
+    if (f->kind == SUMS) return read_sums(t, f, v, fault);
+    if (f->kind == KERNELS) return read_kernels(t, f, v, fault);
+    if (f->kind == TEXT) return read_text((char *)t + f->offset, f, v, fault);
+    return set_number(t, f, v, fault);
 }
 
 static bt_err bad_name(const char *name, bt_fault *fault)
@@ -189,6 +246,12 @@ static bt_err check_rates(const bt_profile_time *t, bt_fault *fault)
                            "field '%s': %" PRIu64 " is more than 'memory_bytes_per_us', %" PRIu64
                            "; at most that",
                            rates[i].name, rates[i].rate, t->memory_bytes_per_us);
+    for (uint32_t i = 0; i < t->kernels; i++)
+        if (t->attention[i].kv_bytes_per_us > t->memory_bytes_per_us)
+            return bt_fail(fault, BT_EFORMAT,
+                           "field 'attention', object %" PRIu32 ", 'kv_bytes_per_us': %" PRIu64
+                           " is more than 'memory_bytes_per_us', %" PRIu64 "; at most that",
+                           i + 1, t->attention[i].kv_bytes_per_us, t->memory_bytes_per_us);
     return BT_OK;
 }
 

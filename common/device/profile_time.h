@@ -9,7 +9,19 @@
  * field, docs/device-time.md the formulas (device/time.h, device/energy.h) that read them. Integers with their unit in
  * the name; 0 costs nothing, or is a rate without limit. An operation is half a multiply-accumulate: a product or a
  * sum. */
-enum { BT_PROFILE_TIME_MAX_POINTS = 15, BT_PROFILE_TIME_MAX_SUMS = 64, BT_PROFILE_TIME_MAX_STACK = 31 };
+enum { BT_PROFILE_TIME_MAX_POINTS = 15, BT_PROFILE_TIME_MAX_SUMS = 64 };
+enum { BT_PROFILE_TIME_MAX_KERNELS = 8, BT_PROFILE_TIME_MAX_STACK = 31 };
+
+/* Attention of a step, by head size and group. Two shares saturate: so many positions of a sequence are read at half
+ * the rate, so many rows of a sequence computed at half the share. */
+typedef struct bt_profile_attention {
+    uint32_t head_dim, group;   /* elements of a head; query heads that share a KV head; 0: all */
+    uint32_t launch_ns;         /* of a layer */
+    uint64_t kv_bytes_per_us;   /* 0: the decode rate */
+    uint32_t kv_half_positions; /* 0: the whole rate from the first position on */
+    uint32_t peak_permille;     /* of f16_ops_per_us; 0: the share of products with as many rows */
+    uint32_t half_rows;         /* 0: the whole share from the first row on */
+} bt_profile_attention;
 
 typedef struct bt_profile_time {
     bool is_given;                             /* the profile has the object */
@@ -41,7 +53,11 @@ typedef struct bt_profile_time {
     uint32_t op_launch_ns, dispatch_ns, sync_ns; /* an operator; a graph; a value that changes engines */
     uint32_t first_launch_ns;                    /* an operator, the first time in a prompt, beyond op_launch_ns */
     uint32_t decode_op_ns;                       /* an operator of a decode step */
-    uint64_t program_compile_ns;                 /* a program, once */
+    uint32_t linear_launch_ns;                   /* a matrix of a step; 0: decode_op_ns */
+    uint32_t small_launch_ns;                    /* a step's small operators of a layer take at least this */
+    uint32_t kernels;                            /* number of them; 0: decode_op_ns and the rates of products */
+    bt_profile_attention attention[BT_PROFILE_TIME_MAX_KERNELS];
+    uint64_t program_compile_ns; /* a program, once */
     /* a group of equal devices that share a model's matrices */
     uint32_t devices;
     uint64_t interconnect_bytes_per_us; /* of one device, one way */

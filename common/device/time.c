@@ -85,6 +85,22 @@ uint64_t bt_time_rows(const bt_profile_time *t, uint64_t rows, uint32_t input_bi
                         bt_time_scale(whole - rows, is_8 ? t->tile_int8_permille : t->tile_permille, 1000));
 }
 
+/* 0 stands for all. */
+static uint32_t apart(uint32_t a, uint32_t b) { return !a ? 0 : a > b ? a - b : b - a; }
+
+const bt_profile_attention *bt_time_step_attention(const bt_profile_time *t, uint32_t head_dim,
+                                                   uint32_t group)
+{
+    const bt_profile_attention *best = NULL;
+    uint64_t least = UINT64_MAX;
+    for (uint32_t i = 0; i < t->kernels; i++) {
+        const bt_profile_attention *k = &t->attention[i];
+        const uint64_t by = (uint64_t)apart(k->head_dim, head_dim) << 32 | apart(k->group, group);
+        if (by < least) least = by, best = k;
+    }
+    return best;
+}
+
 static uint64_t compute(const bt_profile *p, const bt_time_matrix *m, uint64_t passing, uint64_t staying)
 {
     const bt_profile_time *t = &p->time;

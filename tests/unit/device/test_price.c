@@ -236,6 +236,57 @@ static void devices_beyond_the_kv_heads_read_a_head_that_others_read(void **stat
     assert_in_range(ns[1], ns[0] / 2 - 1, ns[0] / 2 + 1);
 }
 
+/* Two layers, four heads of eight elements over two KV heads: 256 operations a pair, 256 bytes a position. No
+ * weights. */
+static bt_price_model heads_alone(void)
+{
+    return (bt_price_model){.kv_bytes = 256, .operators = 17, .layers = 2,       .hidden = 32,    .heads = 4,
+                            .kv_heads = 2,   .head_dim = 8,   .weight_bits = 16, .input_bits = 16};
+}
+
+static void attention_has_launches_and_rates_of_its_own_that_saturate(void **state)
+{
+    (void)state;
+    const bt_price_model m = heads_alone();
+    const bt_price_step one = bt_price_decode_step(3, 20), piece = bt_price_prefill_step(0, 8);
+    bt_price_step both = one;
+    bt_profile p = {.time = {.f16_ops_per_us = 1000, .memory_bytes_per_us = 1000, .decode_op_ns = 5}};
+    bt_price_step_add(&both, &piece);
+    /* 60 positions at 1,000 bytes a microsecond; 17 operators */
+    assert_int_equal(bt_price_step_of(&p, &m, &one).ns, 60 * 256 + 17 * 5);
+    p.time.kernels = 1;
+    p.time.attention[0] =
+        (bt_profile_attention){.launch_ns = 7, .kv_bytes_per_us = 500, .kv_half_positions = 10};
+    /* ten positions more of each sequence, at half the rate; a launch a layer instead of decode_op_ns */
+    assert_int_equal(bt_price_step_of(&p, &m, &one).ns, 90 * 256 * 2 + 2 * 7 + 15 * 5);
+    p.time.attention[0].peak_permille = 250;
+    p.time.attention[0].half_rows = 4;
+    /* decode computes for longer at a quarter of the peak; of the piece 36 pairs and four rows of eight
+     * positions */
+    assert_int_equal(bt_price_step_of(&p, &m, &one).ns, 60 * 256 * 4 + 2 * 7 + 15 * 5);
+    assert_int_equal(bt_price_step_of(&p, &m, &piece).ns, (36 + 4 * 8) * 256 * 4 + 2 * 7 + 15 * 5);
+    assert_int_equal(bt_price_step_of(&p, &m, &both).ns, (60 + 36 + 4 * 8) * 256 * 4 + 2 * 2 * 7 + 15 * 5);
+    p.time.linear_launch_ns = 3;
+    assert_int_equal(bt_price_step_of(&p, &m, &one).ns, 60 * 256 * 4 + 2 * 7 + 15 * 3);
+}
+
+static void small_operators_of_a_gpu_take_a_launch_or_their_bytes(void **state)
+{
+    (void)state;
+    bt_price_model m = heads_alone();
+    bt_profile p = {.companion = true, .time = {.f16_ops_per_us = 1000, .memory_bytes_per_us = 1000,
+                                                .activation_bytes_per_us = 100}};
+    bt_price_step s = {.rows = 5};
+    const uint64_t without = bt_price_step_of(&p, &m, &s).ns;
+    m.norm_bytes = 40;
+    m.gate_bytes = 60;
+    assert_int_equal(bt_price_step_of(&p, &m, &s).ns, without + 5 * 100 * 10);
+    p.time.small_launch_ns = 3000; /* of each of two layers */
+    assert_int_equal(bt_price_step_of(&p, &m, &s).ns, without + 6000);
+    p.companion = false; /* a device with programs has them in decode_op_ns */
+    assert_int_equal(bt_price_step_of(&p, &m, &s).ns, without);
+}
+
 static void what_cannot_be_priced_is_refused(void **state)
 {
     (void)state;
@@ -334,6 +385,8 @@ int main(void)
         cmocka_unit_test(only_rows_that_want_logits_read_the_output_matrix),
         cmocka_unit_test(four_devices_are_faster_than_one_by_less_than_four),
         cmocka_unit_test(devices_beyond_the_kv_heads_read_a_head_that_others_read),
+        cmocka_unit_test(attention_has_launches_and_rates_of_its_own_that_saturate),
+        cmocka_unit_test(small_operators_of_a_gpu_take_a_launch_or_their_bytes),
         cmocka_unit_test(what_cannot_be_priced_is_refused),
         cmocka_unit_test(weights_beyond_the_memory_of_a_device_or_its_group_are_refused),
         cmocka_unit_test(a_link_hides_what_is_sent_while_later_layers_compute),

@@ -187,6 +187,24 @@ static void a_row_behind_a_tile_computes_a_part_of_the_next(void **state)
     assert_int_equal(more, whole);
 }
 
+static void attention_of_a_step_is_that_of_the_nearest_head_size_and_then_group(void **state)
+{
+    (void)state;
+    bt_profile_time t = {.kernels = 0};
+    assert_null(bt_time_step_attention(&t, 128, 4));
+    t = (bt_profile_time){.kernels = 4, .attention = {{.head_dim = 64, .group = 1},
+                                                      {.head_dim = 128, .group = 1},
+                                                      {.head_dim = 128, .group = 8},
+                                                      {.head_dim = 128}}};
+    assert_ptr_equal(bt_time_step_attention(&t, 64, 8), &t.attention[0]);
+    assert_ptr_equal(bt_time_step_attention(&t, 80, 8), &t.attention[0]);
+    assert_ptr_equal(bt_time_step_attention(&t, 256, 1), &t.attention[1]); /* the first of equals */
+    assert_ptr_equal(bt_time_step_attention(&t, 128, 8), &t.attention[2]);
+    assert_ptr_equal(bt_time_step_attention(&t, 128, 4), &t.attention[3]); /* of all groups */
+    t.kernels = 3;
+    assert_ptr_equal(bt_time_step_attention(&t, 128, 4), &t.attention[1]);
+}
+
 static void weights_that_are_decoded_pass_at_the_rate_of_weights(void **state)
 {
     (void)state;
@@ -265,6 +283,7 @@ int main(void)
         cmocka_unit_test(times_end_at_the_largest_number),
         cmocka_unit_test(more_rows_never_take_less_time_between_two_points),
         cmocka_unit_test(a_row_behind_a_tile_computes_a_part_of_the_next),
+        cmocka_unit_test(attention_of_a_step_is_that_of_the_nearest_head_size_and_then_group),
         cmocka_unit_test(weights_that_are_decoded_pass_at_the_rate_of_weights),
         cmocka_unit_test(a_group_sums_by_a_ring_or_in_one_shot_whatever_is_shorter),
         cmocka_unit_test(measured_sums_are_a_table_by_devices_and_bytes),
