@@ -283,24 +283,23 @@ static void add_products(classes *c, uint64_t weights, uint64_t rows, uint64_t r
     else c->bytes = plus(c->bytes, bytes / n);
 }
 
-/* Rows that see so many pairs, and read so many positions. begun: positions that are read besides, and of
- * which nobody sees all; rows that are computed besides, each with all positions. */
-static void add_attention_class(classes *c, uint64_t rows, uint64_t pairs, uint64_t positions, uint64_t begun,
-                                uint64_t more_rows)
+/* more_rows: of each sequence, computed besides its own. */
+static void add_attention_class(classes *c, const bt_price_step *s, uint32_t more_rows)
 {
     const bt_profile_time *t = c->time;
     const bt_price_model *m = c->model;
     const bt_profile_attention *k = c->attention;
-    const uint64_t ops = times(plus(pairs, times(positions, more_rows)),
-                               (uint64_t)4 * m->layers * m->heads * m->head_dim),
-                   bytes = times(m->kv_bytes, plus(positions, begun)) / kv_share(t, m->kv_heads),
+    if (!s->rows) return;
+    const uint64_t pairs = plus(s->pairs, times(s->positions, more_rows)),
+                   positions = plus(s->positions, k ? times(s->sequences, k->kv_half_positions) : 0),
+                   ops = times(pairs, (uint64_t)4 * m->layers * m->heads * m->head_dim),
+                   bytes = times(m->kv_bytes, positions) / kv_share(t, m->kv_heads),
                    rate = k && k->peak_permille
                               ? most(1, bt_time_scale(t->f16_ops_per_us, k->peak_permille, 1000))
-                              : bt_time_rate(t, rows, 16, 16),
+                              : bt_time_rate(t, s->rows, 16, 16),
                    compute = bt_time_of(ops / share(t), rate);
     const bool has_rate = k && k->kv_bytes_per_us;
     const uint64_t read = bt_time_of(bytes, has_rate ? k->kv_bytes_per_us : c->decode_rate);
-    if (!rows) return;
     if (k) c->ns = plus(c->ns, times(m->layers, k->launch_ns));
     if (compute >= read || has_rate) c->ns = plus(c->ns, most(compute, read));
     else c->bytes = plus(c->bytes, bytes);
@@ -334,6 +333,12 @@ bt_price_sum bt_price_step_of(const bt_profile *p, const bt_price_model *m, cons
                    head_bytes = s->logits ? m->head_bytes : 0, body_bytes = m->weight_bytes - m->head_bytes;
     const bt_profile_attention *k =
         bt_time_step_attention(t, m->head_dim, m->kv_heads ? m->heads / m->kv_heads : 1);
+    const bt_price_step ones = {.rows = s->single_rows, .sequences = s->single_rows,
+                                .pairs = s->single_positions, .positions = s->single_positions},
+                        several = {.rows = s->rows - s->single_rows,
+                                   .sequences = s->sequences - s->single_rows,
+                                   .pairs = s->pairs - s->single_positions,
+                                   .positions = s->positions - s->single_positions};
     classes c = {t, m, k, bt_time_decode_rate(t), 0, 0};
     bt_price_sum r = {.chunks = 1};
     r.ops = plus(plus(times(2 * m->body_weights, s->rows), times(2 * m->head_weights, s->logits)),
@@ -342,10 +347,8 @@ bt_price_sum bt_price_step_of(const bt_profile *p, const bt_price_model *m, cons
     add_products(&c, m->body_weights, rows, rate, body_bytes);
     if (s->logits)
         add_products(&c, m->head_weights, bt_time_rows(t, s->logits, m->input_bits), rate, head_bytes);
-    add_attention_class(&c, s->single_rows, s->single_positions, s->single_positions,
-                        k ? times(s->single_rows, k->kv_half_positions) : 0, 0);
-    add_attention_class(&c, s->rows - s->single_rows, s->pairs - s->single_positions,
-                        s->positions - s->single_positions, 0, k ? k->half_rows : 0);
+    add_attention_class(&c, &ones, 0);
+    add_attention_class(&c, &several, k ? k->half_rows : 0);
     r.ns = plus(plus(c.ns, bt_time_of(c.bytes, c.decode_rate)), fixed_ns(&c));
     if (p->companion) {
         r.ns = plus(r.ns, small_ns(t, m, s->rows));
@@ -361,6 +364,7 @@ void bt_price_step_add(bt_price_step *step, const bt_price_step *more)
     step->logits = plus(step->logits, more->logits);
     step->pairs = plus(step->pairs, more->pairs);
     step->positions = plus(step->positions, more->positions);
+    step->sequences = plus(step->sequences, more->sequences);
     step->single_rows = plus(step->single_rows, more->single_rows);
     step->single_positions = plus(step->single_positions, more->single_positions);
 }
@@ -375,12 +379,12 @@ uint64_t bt_price_first_use(const bt_profile *p, const bt_price_model *m)
 bt_price_step bt_price_decode_step(uint64_t batch, uint64_t ctx)
 {
     const uint64_t positions = times(batch, ctx);
-    return (bt_price_step){batch, batch, positions, positions, batch, positions};
+    return (bt_price_step){batch, batch, positions, positions, batch, batch, positions};
 }
 
 bt_price_step bt_price_prefill_step(uint64_t first, uint64_t rows)
 {
-    bt_price_step s = {.rows = rows, .logits = 1, .pairs = pairs_of(first, rows),
+    bt_price_step s = {.rows = rows, .logits = 1, .sequences = 1, .pairs = pairs_of(first, rows),
                        .positions = plus(first, rows)};
     if (rows == 1) s.single_rows = 1, s.single_positions = s.positions;
     return s;

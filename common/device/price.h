@@ -81,7 +81,8 @@ bt_price_model bt_price_model_of(const bt_dims *s, const bt_price_recipe *r);
 bt_err bt_price_check_memory(const bt_profile *p, const bt_price_model *m, const char *name, bt_fault *fault);
 typedef struct bt_price_step {
     uint64_t rows, logits, pairs, positions; /* of all sequences together */
-    uint64_t single_rows, single_positions;  /* of these, those of sequences that have one row */
+    uint64_t sequences;
+    uint64_t single_rows, single_positions; /* of these, those of sequences that have one row */
 } bt_price_step;
 void bt_price_step_add(bt_price_step *step, const bt_price_step *more);
 bt_price_sum bt_price_step_of(const bt_profile *p, const bt_price_model *m, const bt_price_step *s);

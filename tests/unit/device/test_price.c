@@ -259,6 +259,7 @@ static void attention_has_launches_and_rates_of_its_own_that_saturate(void **sta
         (bt_profile_attention){.launch_ns = 7, .kv_bytes_per_us = 500, .kv_half_positions = 10};
     /* ten positions more of each sequence, at half the rate; a launch a layer instead of decode_op_ns */
     assert_int_equal(bt_price_step_of(&p, &m, &one).ns, 90 * 256 * 2 + 2 * 7 + 15 * 5);
+    assert_int_equal(bt_price_step_of(&p, &m, &both).ns, (90 + 18) * 256 * 2 + 2 * 2 * 7 + 15 * 5);
     p.time.attention[0].peak_permille = 250;
     p.time.attention[0].half_rows = 4;
     /* decode computes for longer at a quarter of the peak; of the piece 36 pairs and four rows of eight

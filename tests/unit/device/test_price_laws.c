@@ -1,0 +1,227 @@
+/* What holds of every step's price, whatever the device and the model: all built-in profiles, each as it is
+ * and with random optional terms, by random models and steps. The seed is fixed and printed with what fails.
+ */
+#include "base/rng.h"
+#include "device/work.h"
+
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { SEED = 43, ROUNDS = 40 };
+
+typedef struct world {
+    uint64_t drawn, round;
+    bt_profile profile;
+    bt_dims dims;
+    bt_price_recipe recipe;
+    bt_price_model model;
+} world;
+
+/* lo .. hi, small numbers as often as large ones */
+static uint64_t draw(world *w, uint64_t lo, uint64_t hi)
+{
+    const uint64_t bits = bt_rng_u64(SEED, w->drawn++), shift = bt_rng_u64(SEED, w->drawn++) % 64;
+    return lo + (bits >> shift) % (hi - lo + 1);
+}
+
+static uint64_t ns_of(const world *w, const bt_price_step *s)
+{
+    return bt_price_step_of(&w->profile, &w->model, s).ns;
+}
+
+static bt_price_step both(const bt_price_step *a, const bt_price_step *b)
+{
+    bt_price_step s = *a;
+    bt_price_step_add(&s, b);
+    return s;
+}
+
+static void draw_model(world *w)
+{
+    static const uint32_t sizes[] = {64, 80, 128, 256}, bits[] = {4, 8, 16};
+    const uint32_t kv_heads = (uint32_t)draw(w, 1, 16), group = (uint32_t)draw(w, 1, 16);
+    w->dims = (bt_dims){.name = "random",
+                        .layers = (uint32_t)draw(w, 1, 100),
+                        .hidden = 64 * (uint32_t)draw(w, 1, 200),
+                        .ffn = 64 * (uint32_t)draw(w, 1, 600),
+                        .heads = kv_heads * group,
+                        .kv_heads = kv_heads,
+                        .head_dim = sizes[draw(w, 0, 3)],
+                        .vocab = (uint32_t)draw(w, 1000, 200000),
+                        .ffn_matrices = (uint32_t)draw(w, 2, 3)};
+    w->recipe = (bt_price_recipe){.weight_bits = bits[draw(w, 0, 2)], .input_bits = draw(w, 0, 1) ? 8 : 16,
+                                  .kv_elem_bits = draw(w, 0, 1) ? 8 : 16};
+    w->model = bt_price_model_of(&w->dims, &w->recipe);
+}
+
+/* Terms that a calibrated GPU has, each or none. */
+static void draw_terms(world *w)
+{
+    bt_profile_time *t = &w->profile.time;
+    if (draw(w, 0, 1)) t->dispatch_ns = (uint32_t)draw(w, 1, 3000000);
+    if (draw(w, 0, 1)) t->linear_launch_ns = (uint32_t)draw(w, 1, 10000);
+    if (draw(w, 0, 1)) t->small_launch_ns = (uint32_t)draw(w, 1, 50000);
+    if (draw(w, 0, 1)) {
+        t->tile_rows = (uint32_t)draw(w, 1, 512);
+        t->tile_permille = (uint32_t)draw(w, 1, 1000);
+    }
+    for (t->kernels = 0; draw(w, 0, 1) && t->kernels < BT_PROFILE_TIME_MAX_KERNELS; t->kernels++)
+        t->attention[t->kernels] =
+            (bt_profile_attention){.head_dim = (uint32_t)draw(w, 64, 256),
+                                   .group = (uint32_t)draw(w, 0, 16),
+                                   .launch_ns = (uint32_t)draw(w, 1, 20000),
+                                   .kv_bytes_per_us = draw(w, 1, t->memory_bytes_per_us),
+                                   .kv_half_positions = (uint32_t)draw(w, 0, 256),
+                                   .peak_permille = (uint32_t)draw(w, 0, 1000),
+                                   .half_rows = (uint32_t)draw(w, 0, 512)};
+    if (draw(w, 0, 1)) return;
+    t->devices = (uint32_t)draw(w, 2, 16);
+    t->interconnect_bytes_per_us = draw(w, 1000, 1000000);
+    t->interconnect_ns = (uint32_t)draw(w, 1, 20000);
+    t->sums = 0;
+    for (uint64_t bytes = 256, ns = 1000; draw(w, 0, 3) && t->sums < BT_PROFILE_TIME_MAX_SUMS; t->sums++) {
+        t->all_reduce[t->sums].devices = 16;
+        t->all_reduce[t->sums].bytes = bytes;
+        t->all_reduce[t->sums].ns = (uint32_t)ns;
+        bytes += draw(w, 1, 1 << 20);
+        ns += draw(w, 0, 50000);
+    }
+}
+
+typedef void law(world *w);
+
+static void hold(law *check)
+{
+    world w = {.drawn = 0};
+    for (size_t i = 0; bt_profile_name(i); i++)
+        for (w.round = 0; w.round < ROUNDS; w.round++) {
+            assert_int_equal(bt_profile_load(&w.profile, bt_profile_name(i), NULL), BT_OK);
+            if (!w.profile.time.is_given) continue;
+            draw_model(&w);
+            if (w.round % 2) draw_terms(&w);
+            check(&w);
+        }
+}
+
+#define WRONG(w, what, a, b) \
+    fail_msg("seed %d, %s, round %" PRIu64 ": %s: %" PRIu64 " and %" PRIu64, SEED, (w)->profile.name, \
+             (w)->round, what, a, b)
+
+static void rows_are_not_less(world *w)
+{
+    const uint64_t first = draw(w, 0, 100000);
+    uint64_t last = 0;
+    for (uint64_t rows = 1; rows < 20000; rows += rows < 600 ? 1 : rows / 9) {
+        const bt_price_step s = bt_price_prefill_step(first, rows);
+        const uint64_t ns = ns_of(w, &s);
+        if (ns < last) WRONG(w, "rows", last, ns);
+        last = ns;
+    }
+}
+
+static void batches_and_contexts_are_not_less(world *w)
+{
+    for (int i = 0; i < 60; i++) {
+        const uint64_t batch = draw(w, 1, 2000), ctx = draw(w, 1, 200000);
+        const bt_price_step s = bt_price_decode_step(batch, ctx),
+                            more = bt_price_decode_step(batch + draw(w, 1, 300), ctx),
+                            longer = bt_price_decode_step(batch, ctx + draw(w, 1, 5000));
+        if (ns_of(w, &more) < ns_of(w, &s)) WRONG(w, "batch", batch, ctx);
+        if (ns_of(w, &longer) < ns_of(w, &s)) WRONG(w, "context", batch, ctx);
+    }
+}
+
+static void a_slower_link_is_not_faster(world *w)
+{
+    const bt_price_step s = bt_price_decode_step(draw(w, 1, 2000), draw(w, 1, 100000));
+    uint64_t last = 0;
+    if (!w->profile.time.devices) return;
+    for (uint64_t rate = 1000000; rate; rate /= 2) {
+        w->profile.time.interconnect_bytes_per_us = rate;
+        const uint64_t ns = ns_of(w, &s);
+        if (ns < last) WRONG(w, "link", rate, ns);
+        last = ns;
+    }
+}
+
+/* Of work alone: what a step pays once, whatever its rows, is paid once by both together. */
+static void leave_out_what_is_paid_once(bt_profile_time *t)
+{
+    t->dispatch_ns = t->decode_op_ns = t->linear_launch_ns = t->small_launch_ns = t->interconnect_ns = 0;
+    for (uint32_t i = 0; i < t->kernels; i++) t->attention[i].launch_ns = 0;
+}
+
+static void a_piece_beside_decode_rows_is_paid(world *w)
+{
+    const bt_price_model *m = &w->model;
+    bt_profile_time *t = &w->profile.time;
+    const uint64_t n = t->devices ? t->devices : 1;
+    /* Rows that a tile computes anyway are free, and two tiles may be more than both together have; a random
+     * table of sums may rise steeply. */
+    t->tile_rows = t->sums = 0;
+    const bt_profile_time whole = *t;
+    for (int i = 0; i < 60; i++) {
+        *t = whole;
+        const bt_price_step decode = bt_price_decode_step(draw(w, 1, 512), draw(w, 1, 50000)),
+                            piece = bt_price_prefill_step(draw(w, 0, 50000), draw(w, 2, 4096)),
+                            mixed = both(&decode, &piece);
+        if (ns_of(w, &mixed) > ns_of(w, &decode) + ns_of(w, &piece))
+            WRONG(w, "more than both", ns_of(w, &mixed), ns_of(w, &decode) + ns_of(w, &piece));
+        leave_out_what_is_paid_once(t);
+        const uint64_t read = bt_time_of(m->weight_bytes / n, bt_time_decode_rate(t)),
+                       alone = ns_of(w, &piece), more = ns_of(w, &mixed) - ns_of(w, &decode),
+                       rounding = 8 + 60 * (uint64_t)m->layers; /* of messages */
+        if (alone > read && more + rounding < (alone - read) / 10 * 9) WRONG(w, "a free piece", more, alone);
+    }
+}
+
+static void a_step_is_at_least_what_it_pays_once_and_its_bytes(world *w)
+{
+    const bt_profile_time *t = &w->profile.time;
+    const bt_price_step s = bt_price_decode_step(draw(w, 1, 512), draw(w, 1, 50000));
+    const bt_price_sum sum = bt_price_step_of(&w->profile, &w->model, &s);
+    const bt_profile_attention *k =
+        bt_time_step_attention(t, w->dims.head_dim, w->dims.heads / w->dims.kv_heads);
+    const uint64_t layers = w->dims.layers, linears = w->model.operators - layers,
+                   linear = t->linear_launch_ns ? t->linear_launch_ns : t->decode_op_ns,
+                   once = t->dispatch_ns + linears * linear + layers * (k ? k->launch_ns : t->decode_op_ns),
+                   memory = t->memory_bytes_per_us * (t->devices ? t->devices : 1);
+    if (sum.ns < once) WRONG(w, "launches", sum.ns, once);
+    if (bt_time_of(sum.bytes, memory) > sum.ns) WRONG(w, "bytes", sum.bytes, sum.ns);
+    const bt_work work = bt_work_of_step(&w->profile, &w->model, &s);
+    if (work.ideal_ns > work.ns) WRONG(w, "busy", work.ideal_ns, work.ns);
+}
+
+static void time_never_falls_with_rows(void **state) { (void)state, hold(rows_are_not_less); }
+static void time_never_falls_with_batch_or_context(void **state)
+{
+    (void)state, hold(batches_and_contexts_are_not_less);
+}
+static void time_never_falls_with_a_slower_link(void **state)
+{
+    (void)state, hold(a_slower_link_is_not_faster);
+}
+static void a_piece_takes_nine_tenths_of_what_it_takes_alone_beyond_the_weights_and_at_most_all(void **state)
+{
+    (void)state, hold(a_piece_beside_decode_rows_is_paid);
+}
+static void a_step_costs_its_launches_and_is_never_faster_than_the_memory(void **state)
+{
+    (void)state, hold(a_step_is_at_least_what_it_pays_once_and_its_bytes);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(time_never_falls_with_rows),
+        cmocka_unit_test(time_never_falls_with_batch_or_context),
+        cmocka_unit_test(time_never_falls_with_a_slower_link),
+        cmocka_unit_test(a_piece_takes_nine_tenths_of_what_it_takes_alone_beyond_the_weights_and_at_most_all),
+        cmocka_unit_test(a_step_costs_its_launches_and_is_never_faster_than_the_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
