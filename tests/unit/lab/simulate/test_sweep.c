@@ -169,7 +169,7 @@ static void make(bed *b)
         .how = {.seed = 3, .usual_output = 64, .context_tokens = 16384, .speed = 1}};
     assert_int_equal(tool_simulate_load_read(&b->plan, &bad, &l, &fault), BT_OK);
     assert_int_equal(tool_simulate_bench_new(&b->bench, &b->setup, &fault), BT_OK);
-    assert_int_equal(tool_replay_slo_read(&b->slo, "ttft:900ms,tpot:16ms", &fault), BT_OK);
+    assert_int_equal(tool_replay_slo_read(&b->slo, "ttft:900ms,tpot:24ms", &fault), BT_OK);
     b->range = (tool_simulate_range){.bench = b->bench, .setup = &b->setup, .plan = &b->plan,
                                      .slo = &b->slo,    .share = 0.95,      .jobs = 2};
     b->range.key = tool_simulate_key(&b->range);
