@@ -313,7 +313,7 @@ static uint64_t small_ns(const bt_profile_time *t, const bt_price_model *m, uint
                            bt_time_activation_rate(t)));
 }
 
-/* What a step pays whatever its rows, but for attention's launches of its own. */
+/* A step pays it whatever its rows; launches that attention has of its own are not in it. */
 static uint64_t fixed_ns(const classes *c)
 {
     const bt_profile_time *t = c->time;

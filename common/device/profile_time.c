@@ -59,7 +59,7 @@ static const struct field fields[] = {
     {"byte_fj", offsetof(bt_profile_time, byte_fj), U32, 1, 1000000000},
 };
 enum { FIELDS = sizeof fields / sizeof fields[0] };
-/* Of an object of the list `attention`. */
+/* An object of the list `attention` has them. */
 static const struct field kernel_fields[] = {
     {"head_dim", offsetof(bt_profile_attention, head_dim), U32, 1, 4096},
     {"group", offsetof(bt_profile_attention, group), U32, 1, 256},
