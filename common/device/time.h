@@ -56,8 +56,8 @@ uint64_t bt_time_rate(const bt_profile_time *t, uint64_t rows, uint32_t input_bi
 /* The rows that are computed where so many are asked for: behind the first tile, tile_rows, a share of the last tile's
  * empty rows too. */
 uint64_t bt_time_rows(const bt_profile_time *t, uint64_t rows, uint32_t input_bits);
-/* What a profile says of a step's attention: of the head size that is nearest, then of the nearest group; of equals,
- * the first. NULL: nothing. */
+/* A profile's entry for a step's attention: the nearest head size, then the nearest group; of equals, the first. NULL:
+ * it has none. */
 const bt_profile_attention *bt_time_step_attention(const bt_profile_time *t, uint32_t head_dim, uint32_t group);
 /* Bytes a microsecond of the operand that stays, of the one that passes, and of a decode step, whose weights pass as
  * the operand that stays does where a profile has no rate of its own; memory_bytes_per_us where it has neither. */

@@ -1,6 +1,5 @@
-/* What holds of every step's price, whatever the device and the model: all built-in profiles, each as it is
- * and with random optional terms, by random models and steps. The seed is fixed and printed with what fails.
- */
+/* Laws of every step's price, whatever the device and the model: all built-in profiles, each as it is and
+ * with random optional terms, by random models and steps. The seed is fixed and printed with what fails. */
 #include "base/rng.h"
 #include "device/work.h"
 
@@ -148,7 +147,7 @@ static void a_slower_link_is_not_faster(world *w)
     }
 }
 
-/* Of work alone: what a step pays once, whatever its rows, is paid once by both together. */
+/* The law is about work alone: the rest is paid once by a step, whatever its rows. */
 static void leave_out_what_is_paid_once(bt_profile_time *t)
 {
     t->dispatch_ns = t->decode_op_ns = t->linear_launch_ns = t->small_launch_ns = t->interconnect_ns = 0;
