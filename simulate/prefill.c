@@ -212,12 +212,17 @@ static void cancel(sim_cluster *c, sim_member *m, uint32_t slot)
                                      .at_ns = at_ns});
 }
 
+static bool is_long_on_wire(const sim_cluster *c, int64_t at_ns)
+{
+    return at_ns - c->now_ns >= c->o.pf.stall_us * 1000;
+}
+
 /* The brain learns that the block has left. One that is on the wire for long leaves late: until then nobody
  * waits for the decode node. */
 static void post_sent(sim_cluster *c, const sim_member *m, const pf_block *b, int64_t at_ns, pf_event *next,
                       size_t *len)
 {
-    if (at_ns - c->now_ns < c->o.pf.stall_us * 1000) {
+    if (!is_long_on_wire(c, at_ns)) {
         next[(*len)++] = (pf_event){.type = PF_EV_BLOCK_SENT, .u.block = *b};
         return;
     }
@@ -246,7 +251,8 @@ static int64_t send_block(sim_cluster *c, sim_member *m, const pf_block *b)
     sim_event e = {.what = SIM_WHEN_BLOCK, .from = m->place, .to = to};
     e.at_ns = (int64_t)sim_wire_send(&m->out, &c->members[to].in, &c->o.link, (uint64_t)first,
                                      (uint64_t)c->now_ns, layers, b->bytes / layers);
-    m->last_ns[to] = e.at_ns;
+    if (!is_long_on_wire(c, e.at_ns))
+        m->last_ns[to] = e.at_ns; /* else nothing goes behind it before it has left */
     e.u.block = malloc(sizeof *e.u.block);
     if (!e.u.block) {
         sim_cluster_break(c, BT_ENOMEM, "out of memory");

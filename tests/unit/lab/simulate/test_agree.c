@@ -113,6 +113,33 @@ static void a_paced_run_takes_the_same_times_however_it_is_simulated(void **stat
     }
 }
 
+/* 11 Mbit/s carry the KV of these requests: below and just above that transfers wait for each other. */
+static void exposed_time_falls_with_the_rate_of_the_link(void **state)
+{
+    (void)state;
+    static const uint64_t mbits[] = {4, 6, 8, 10, 11, 12, 13, 14, 16, 18, 20, 24, 32, 48, 64, 100};
+    for (int is_by_layer = 0; is_by_layer < 2; is_by_layer++) {
+        double before_ms = INFINITY;
+        for (size_t i = 0; i < sizeof mbits / sizeof *mbits; i++) {
+            sim_played *d = calloc(1, sizeof *d);
+            assert_non_null(d);
+            sim_kit_setup(&d->setup, "1:hexagon-v75", "1:adreno-750");
+            d->setup.model = bt_dims_find("smollm2-135m");
+            d->setup.ctx_tokens = CTX;
+            d->setup.link = (bt_link){.bits_per_us = mbits[i], .latency_ns = 50000};
+            d->setup.cluster.is_by_layer = is_by_layer;
+            sim_kit_play(d, "in:60-250,out:12,rate:0.4", 40);
+            assert_int_equal(d->figures.completed, 40);
+            assert_int_equal(d->facts.again_rows, 0);
+            if (d->figures.exposed_ms.mean > before_ms)
+                fail_msg("%u Mbit/s: %.3f ms are exposed, and %.3f at the rate before", (unsigned)mbits[i],
+                         d->figures.exposed_ms.mean, before_ms);
+            before_ms = d->figures.exposed_ms.mean;
+            sim_played_done(d);
+        }
+    }
+}
+
 /* The first attempt's rows are computed again; the node that was killed is busy only for as long as it lived.
  */
 static void what_a_killed_node_had_begun_is_counted_as_computed_again(void **state)
@@ -136,6 +163,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_paced_run_takes_the_same_times_however_it_is_simulated),
+        cmocka_unit_test(exposed_time_falls_with_the_rate_of_the_link),
         cmocka_unit_test(what_a_killed_node_had_begun_is_counted_as_computed_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
