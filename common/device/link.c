@@ -2,6 +2,8 @@
 #include "device/link.h"
 #include "device/time.h"
 
+#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Digits with at most three decimals, by 1000; 0: none, or past limit. */
@@ -22,32 +24,64 @@ static uint64_t milli(const char **text, uint64_t limit)
     return v > limit * 1000 ? 0 : v;
 }
 
+/* ",50us" and ",0.946", each once and in this order. */
+static bool parse_rest(bt_link *ret, const char *c)
+{
+    enum { LEAST_SHARE = 500, WHOLE = 1000, MOST_US = 1000000 };
+    while (*c == ',' && !ret->share_permille) {
+        c++;
+        const uint64_t v = milli(&c, MOST_US);
+        if (!v) return false;
+        if (!strncmp(c, "us", 2) && !ret->latency_ns) {
+            ret->latency_ns = (uint32_t)v;
+            c += 2;
+        } else if (*c == 0 && v >= LEAST_SHARE && v <= WHOLE) {
+            ret->share_permille = (uint32_t)v;
+        } else {
+            return false;
+        }
+    }
+    return *c == 0;
+}
+
 bt_err bt_link_parse(bt_link *ret, const char *text, bt_fault *fault)
 {
+    enum { MILLI = 1000, MOST = 10000 };
     const char *c = text;
-    const uint64_t rate = milli(&c, 10000);
-    uint64_t latency = 0;
-    if (!strncmp(c, "gbe", 3)) c += 3;
-    if (*c == ',') {
-        c++;
-        latency = milli(&c, 1000000);
-        if (!latency || strcmp(c, "us")) c = "?";
-        else c += 2;
+    bt_link l = {.bits_per_us = milli(&c, MOST)};
+    if (!strncmp(c, "mbit", 4)) {
+        l.bits_per_us = l.bits_per_us % MILLI ? 0 : l.bits_per_us / MILLI;
+        c += 4;
+    } else if (!strncmp(c, "gbe", 3)) {
+        c += 3;
     }
-    if (!rate || *c)
-        return bt_fail(
-            fault, BT_EARG,
-            "link '%.30s': Gbit/s from 0.001 to 10000 as '10', '2.5' or '25gbe', and a message's latency "
-            "behind a comma where there is one: '10,50us'",
-            text);
-    ret->bits_per_us = rate;
-    ret->latency_ns = (uint32_t)latency;
+    if (!l.bits_per_us || !parse_rest(&l, c))
+        return bt_fail(fault, BT_EARG,
+                       "link '%.30s': Gbit/s from 0.001 to 10000 as '10', '2.5' or '25gbe', or whole Mbit/s "
+                       "as '20mbit'; behind "
+                       "a comma a message's latency, '10,50us'; and last, where the rate is the line's, the "
+                       "share of it that "
+                       "messages have, from 0.5 to 1: '20mbit,50us,0.946'",
+                       text);
+    *ret = l;
     return BT_OK;
+}
+
+void bt_link_text(char ret[BT_LINK_MAX_TEXT], const bt_link *l)
+{
+    enum { MEGA = 1000 };
+    const double unit = l->bits_per_us < MEGA ? 1 : MEGA, rate = (double)l->bits_per_us / unit;
+    char line[48] = "", latency[24] = "";
+    if (l->share_permille)
+        (void)snprintf(line, sizeof line, " line rate (%.6g goodput)", rate * l->share_permille / 1000);
+    if (l->latency_ns) (void)snprintf(latency, sizeof latency, ", %.7g us", (double)l->latency_ns / 1000);
+    (void)snprintf(ret, BT_LINK_MAX_TEXT, "%.7g %cbit/s%s%s", rate, unit > 1 ? 'G' : 'M', line, latency);
 }
 
 uint64_t bt_link_ns(const bt_link *l, uint64_t bytes)
 {
-    return bt_time_plus(bt_time_scale(bytes, 8000, l->bits_per_us), l->latency_ns);
+    const uint64_t by = l->share_permille ? l->share_permille : 1, ns = l->share_permille ? 8000000 : 8000;
+    return bt_time_plus(bt_time_scale(bytes, ns, l->bits_per_us * by), l->latency_ns);
 }
 
 void bt_link_chunk(bt_link_queue *q, const bt_link *l, uint64_t start_ns, uint64_t took_ns, uint32_t layers,

@@ -3,15 +3,22 @@
 #include <stdint.h>
 #include "base/err.h"
 
-/* A link between two nodes: its wire rate, and the latency of a message. */
+/* A link between two nodes: its rate, and the latency of a message. The rate is the goodput, of which messages have
+ * all, or with a share the line rate, of which they have that share beside headers and gaps. */
 typedef struct bt_link {
     uint64_t bits_per_us;
     uint32_t latency_ns;
+    uint32_t share_permille; /* 0: bits_per_us is the goodput */
 } bt_link;
 
-/* "10" or "10gbe": Gbit/s, 0.001 to 10,000, with at most three decimals ("2.5"); "10,50us": with a message's latency in
- * microseconds, at most 1,000,000. BT_EARG names these forms. */
+/* A rate, and behind commas a message's latency and a share: "10", "2.5gbe", "20mbit", "10,50us", "20mbit,50us,0.946".
+ * The rate is in Gbit/s, 0.001 to 10,000 with at most three decimals; with "mbit" in whole Mbit/s, 1 to 10,000. The
+ * latency is in microseconds, at most 1,000,000; the share, which makes the rate a line rate, from 0.5 to 1. BT_EARG
+ * names these forms. */
 bt_err bt_link_parse(bt_link *ret, const char *text, bt_fault *fault);
+/* For people: "10 Gbit/s", "20 Mbit/s line rate (18.92 goodput), 50 us". */
+enum { BT_LINK_MAX_TEXT = 80 };
+void bt_link_text(char ret[BT_LINK_MAX_TEXT], const bt_link *l);
 /* ns of one message; at most INT64_MAX. */
 uint64_t bt_link_ns(const bt_link *l, uint64_t bytes);
 

@@ -8,7 +8,7 @@ static const bt_opt rows[] = {
     {.group = "Devices", .name = "decode-weights", .value = "FORM", .type = BT_OPT_CHOICE, .def = "f16",
      .help = "weights on the device that decodes"},
     {.group = "Devices", .name = "link", .value = "LINK", .type = BT_OPT_STRING, .example = "10,50us",
-     .help = "between the two devices: Gbit/s, and a message's latency behind a comma"},
+     .help = "between the two devices: " BT_LINK_HELP},
     {.group = "Devices", .name = "pace", .value = "PACE", .type = BT_OPT_STRING, .def = "off",
      .example = "device:20",
      .help = "device:K lets results go no earlier than K times what devices and link would have taken"},

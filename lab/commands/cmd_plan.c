@@ -43,7 +43,7 @@ static const bt_opt opts[] = {
     {.group = "Pair", .name = "decode", .value = "PROFILE", BT_OPT_AT(config, decode), .type = BT_OPT_STRING,
      .required = true, .example = "adreno-750", .help = "device that decodes"},
     {.of = &bt_device_opts, .group = "Pair", .name = "link", BT_OPT_AT(config, link), .def = "10",
-     .example = "25", .help = "between them: Gbit/s, and a message's latency behind a comma: 10,50us"},
+     .example = "25", .help = "between them: " BT_LINK_HELP},
     {.of = &bt_device_opts, .group = "Pair", .name = "decode-weights", BT_OPT_AT(config, weights),
      .choices = forms},
     {.of = &bt_serving_opts, .group = "Pair", .name = "slots", BT_OPT_AT(config, slots),

@@ -112,7 +112,7 @@ static const bt_opt opts[] = {
     {.of = &bt_device_opts, .group = "Pair", .name = "decode-profile", BT_OPT_AT(config, decode),
      .help = "device that decodes, and that would compute the prompt alone"},
     {.of = &bt_device_opts, .group = "Pair", .name = "link", BT_OPT_AT(config, link), .def = "10",
-     .example = "25", .help = "between them: Gbit/s, and a message's latency behind a comma: 10,50us"},
+     .example = "25", .help = "between them: " BT_LINK_HELP},
     {.of = &bt_device_opts, .group = "Pair", .name = "decode-weights", BT_OPT_AT(config, weights),
      .choices = forms},
     {.group = "Pair", .name = "prefill-weights", .value = "FORM", BT_OPT_AT(config, prefill_weights),
@@ -210,13 +210,16 @@ static bt_err tables(json_t *object, const config *c, bt_fault *fault)
 
 static void print_pays(const json_t *object, const config *c)
 {
+    char rate[BT_LINK_MAX_TEXT];
+    bt_link link;
     const json_t *from = json_object_get(object, "pays_from_tokens");
-    if (!from) return;
+    if (!from || bt_link_parse(&link, c->link, NULL) < 0) return;
+    bt_link_text(rate, &link);
     if (json_integer_value(from))
-        printf("\nprefill on %s, %s Gbit/s from %s, pays from %" JSON_INTEGER_FORMAT " tokens on\n",
-               c->prefill, c->link, c->decode, json_integer_value(from));
+        printf("\nprefill on %s, %s from %s, pays from %" JSON_INTEGER_FORMAT " tokens on\n", c->prefill,
+               rate, c->decode, json_integer_value(from));
     else
-        printf("\nprefill on %s, %s Gbit/s from %s, pays at no length up to %d tokens\n", c->prefill, c->link,
+        printf("\nprefill on %s, %s from %s, pays at no length up to %d tokens\n", c->prefill, rate,
                c->decode, PAYS_MOST);
 }
 

@@ -72,7 +72,7 @@ static const bt_opt opts[] = {
     {.of = &bt_obtain_opts, .group = "Cluster", .name = "profile", BT_OPT_AT(config, device), .def = "h100",
      .help = "the device where --prefill or --decode names none"},
     {.of = &bt_device_opts, .group = "Cluster", .name = "link", BT_OPT_AT(config, link), .def = "100",
-     .example = "25,10us", .help = "link of each host: Gbit/s, and a message's latency behind a comma"},
+     .example = "25,10us", .help = "link of each host: " BT_LINK_HELP},
     {.of = &bt_device_opts, .group = "Cluster", .name = "pace", BT_OPT_AT(config, pace),
      .help = "as with baton replay, to compare both: devices and links K times slower, what the trace and "
              "the nodes' own times say is kept; device:K, or off"},

@@ -128,13 +128,13 @@ void tool_simulate_print(FILE *f, const tool_simulate_told *r)
 {
     const tool_simulate_facts *x = r->facts;
     const tool_replay_figures *g = r->replay->figures;
+    char link[BT_LINK_MAX_TEXT];
+    bt_link_text(link, &r->setup->link);
     tool_replay_print(f, r->replay);
-    fprintf(
-        f,
-        "cluster     %s on prefill %s and decode %s%s, %s Gbit/s: %u and %u nodes, sequences of %u tokens\n",
-        r->setup->mores ? "several models" : r->setup->model->name, r->prefill, r->decode,
-        r->setup->is_colocated ? ", colocated" : "", r->link, x->prefill_nodes, x->decode_nodes,
-        r->setup->ctx_tokens);
+    fprintf(f, "cluster     %s on prefill %s and decode %s%s, %s: %u and %u nodes, sequences of %u tokens\n",
+            r->setup->mores ? "several models" : r->setup->model->name, r->prefill, r->decode,
+            r->setup->is_colocated ? ", colocated" : "", link, x->prefill_nodes, x->decode_nodes,
+            r->setup->ctx_tokens);
     if (x->prefill_nodes)
         fprintf(f, "busy        prefill %.1f %%, decode %.1f %% of the time\n", 100 * x->prefill_busy,
                 100 * x->decode_busy);
@@ -213,13 +213,15 @@ bt_err tool_simulate_report(const char *path, const tool_simulate_told *r, bt_fa
     const tool_simulate_facts *x = r->facts;
     tool_replay_outcome o = *r->replay;
     facts all = {.len = 0};
+    char link[BT_LINK_MAX_TEXT];
+    bt_link_text(link, &r->setup->link);
     char warning[sizeof x->overload + 32];
     (void)snprintf(warning, sizeof warning, "THE CLUSTER IS OVERLOADED: %s", x->overload);
     if (x->is_overloaded) o.warning = warning;
     if (!r->setup->is_colocated) add_fact(&all, "prefill", "%s", r->prefill);
     add_fact(&all, r->setup->is_colocated ? "nodes" : "decode", "%s%s%s",
              r->setup->is_colocated ? r->prefill : "", r->setup->is_colocated ? " and " : "", r->decode);
-    add_fact(&all, "links", "%s Gbit/s", r->link);
+    add_fact(&all, "links", "%s", link);
     if (x->prefill_nodes)
         add_fact(&all, "busy", "prefill %.1f %%, decode %.1f %% of the time", 100 * x->prefill_busy,
                  100 * x->decode_busy);
@@ -296,9 +298,15 @@ json_t *tool_simulate_json(const tool_simulate_told *r)
                   (json_int_t)x->preempted.swapped, "recomputed", (json_int_t)x->preempted.recomputed,
                   "given_up", (json_int_t)x->preempted.given_up, "recomputed_rows",
                   (json_int_t)x->again_rows);
-    const bool ok = o && more && nodes && memory && json_object_update(o, more) == 0 &&
-                    json_object_update(o, nodes) == 0 && json_object_update(o, memory) == 0 &&
-                    add_shares(o, r);
+    const bt_link *l = &r->setup->link;
+    const double line = (double)l->bits_per_us,
+                 goodput = l->share_permille ? line * l->share_permille / 1000 : line;
+    json_t *rates = json_pack("{s:f, s:o}", "link_goodput_mbits", goodput, "link_line_mbits",
+                              ratio(line, l->share_permille > 0));
+    const bool ok = o && more && rates && nodes && memory && json_object_update(o, more) == 0 &&
+                    json_object_update(o, rates) == 0 && json_object_update(o, nodes) == 0 &&
+                    json_object_update(o, memory) == 0 && add_shares(o, r);
+    json_decref(rates);
     json_decref(more);
     json_decref(nodes);
     json_decref(memory);

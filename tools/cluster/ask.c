@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/num.h"
 #include "base/wait.h"
+#include "device/link.h"
 #include "tools/cluster/http.h"
 #include "tools/show.h"
 #include "tools/tool.h"
@@ -32,15 +33,18 @@ static void show_device(const json_t *o)
     char what[96];
     size_t i;
     const char *schedule = json_string_value(json_object_get(o, "schedule"));
+    char rate[BT_LINK_MAX_TEXT] = "no link";
+    bt_link link;
+    if (bt_link_parse(&link, name(o, "link"), NULL) == BT_OK) bt_link_text(rate, &link);
     fprintf(stderr, "device     %s (%s)", name(o, "profile"), name(o, "stack"));
     if (json_is_string(json_object_get(o, "decode_profile"))) /* else nothing was decoded */
         fprintf(stderr, " and %s (%s)", name(o, "decode_profile"), name(o, "decode_stack"));
     fprintf(stderr, ", computed%s%s\n", schedule ? ", schedule " : "", schedule ? schedule : "");
-    fprintf(stderr,
-            "           first token after %.1f ms, %.2f ms a token; transfer %.2f ms at %s Gbit/s, %.2f ms "
-            "exposed\n",
-            value(o, "ttft_ms"), value(o, "tpot_ms"), value(o, "transfer_ms"), name(o, "link"),
-            value(o, "exposed_transfer_ms"));
+    fprintf(
+        stderr,
+        "           first token after %.1f ms, %.2f ms a token; transfer %.2f ms at %s, %.2f ms exposed\n",
+        value(o, "ttft_ms"), value(o, "tpot_ms"), value(o, "transfer_ms"), rate,
+        value(o, "exposed_transfer_ms"));
     if (json_is_true(json_object_get(o, "is_late")))
         fprintf(stderr,
                 "           LATE: the host needed %.1f ms more than the pace of %.1f ms; take a larger K\n",

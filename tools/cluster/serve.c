@@ -35,8 +35,7 @@ static const bt_opt rows[] = {
     BT_OPT_ALL(bt_obtain_opts, tool_serve, want, NULL),
     {.of = &bt_device_opts, .name = "decode-profile", BT_OPT_AT(tool_serve, decode_profile)},
     {.of = &bt_device_opts, .name = "link", BT_OPT_AT(tool_serve, link),
-     .help = "between the two: Gbit/s, and a message's latency behind a comma; with --decode-profile 10 "
-             "where it is not given"},
+     .help = "between the two, with --decode-profile 10 where it is not given: " BT_LINK_HELP},
     {.of = &bt_device_opts, .name = "pace", BT_OPT_AT(tool_serve, pace)},
     {.of = &bt_machine_opts, .name = "threads", BT_OPT_AT(tool_serve, threads),
      .help = "compute threads of each node; 0: all cores"},

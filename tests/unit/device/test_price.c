@@ -319,6 +319,34 @@ static void weights_beyond_the_memory_of_a_device_or_its_group_are_refused(void 
     assert_int_equal(bt_price_check_memory(&p, &large, NULL, &f), BT_OK);
 }
 
+/* 94.6 % of a line of 20 Mbit/s are 18.92 Mbit/s. */
+static void a_link_is_its_goodput_or_its_line_rate(void **state)
+{
+    (void)state;
+    enum { BYTES = 1000000 };
+    static const char *const bad[] = {
+        "20mbit,0.4", "20mbit,1.1", "20mbit,0.946,50us", "20mbit,0.946,0.9", "20mbit,50us,50us",
+        "0.5mbit",    "2.5mbit",    "10001mbit",         "20mbit,50us,",     "20mbit,50us,0.9us"};
+    char text[BT_LINK_MAX_TEXT];
+    bt_link line, good;
+    bt_fault f = {""};
+    assert_int_equal(bt_link_parse(&line, "20mbit,50us,0.946", &f), BT_OK);
+    assert_int_equal(bt_link_parse(&good, "0.02,50us", &f), BT_OK);
+    assert_int_equal(bt_link_ns(&good, BYTES), 400000000 + 50000);
+    assert_int_equal(bt_link_ns(&line, BYTES), UINT64_C(8000000000000) / 18920 + 1 + 50000);
+    bt_link_text(text, &line);
+    assert_string_equal(text, "20 Mbit/s line rate (18.92 goodput), 50 us");
+    bt_link_text(text, &good);
+    assert_string_equal(text, "20 Mbit/s, 50 us");
+    assert_int_equal(bt_link_parse(&line, "2.5gbe,1", &f), BT_OK); /* all of it */
+    assert_int_equal(bt_link_parse(&good, "2.5", &f), BT_OK);
+    assert_int_equal(bt_link_ns(&line, BYTES), bt_link_ns(&good, BYTES));
+    bt_link_text(text, &good);
+    assert_string_equal(text, "2.5 Gbit/s");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (bt_link_parse(&line, bad[i], &f) != BT_EARG) fail_msg("%s", bad[i]);
+}
+
 static void a_link_hides_what_is_sent_while_later_layers_compute(void **state)
 {
     (void)state;
@@ -390,6 +418,7 @@ int main(void)
         cmocka_unit_test(small_operators_of_a_gpu_take_a_launch_or_their_bytes),
         cmocka_unit_test(what_cannot_be_priced_is_refused),
         cmocka_unit_test(weights_beyond_the_memory_of_a_device_or_its_group_are_refused),
+        cmocka_unit_test(a_link_is_its_goodput_or_its_line_rate),
         cmocka_unit_test(a_link_hides_what_is_sent_while_later_layers_compute),
         cmocka_unit_test(pricing_a_chunk_and_a_step_takes_well_under_a_microsecond),
     };
