@@ -73,9 +73,10 @@ static json_t *of_pace(const gw_device_facts *f)
                                .late_us = f->prefill.late_us + f->decode.late_us};
     const bt_msg_device *on = f->prefill_on && f->prefill_on->pace_milli ? f->prefill_on : f->decode_on;
     const bool has_pace = on && on->pace_milli;
-    return json_pack("{s:o,s:o,s:o,s:o}", "pace",
+    return json_pack("{s:o,s:o,s:o,s:o,s:o}", "pace",
                      has_pace ? json_real((double)on->pace_milli / 1e3) : json_null(), "paced_ms",
-                     us(has_pace, all.paced_us), "late_ms", us(has_pace, all.late_us), "is_late",
+                     us(has_pace, all.paced_us), "late_ms", us(has_pace, all.late_us), "prefill_late_ms",
+                     us(has_pace, f->prefill.late_us), "is_late",
                      has_pace ? json_boolean(bt_pace_is_void(&all)) : json_null());
 }
 

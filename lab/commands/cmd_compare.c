@@ -1,5 +1,6 @@
 /* baton compare: results of `baton replay --json` side by side, with how sure each figure is; behind them
- * whatever else differs between them. */
+ * whatever else differs between them. Runs of one load are compared request by request: what makes a request
+ * long in both is no chance then. */
 #include "lab/replay/bootstrap.h"
 #include "lab/replay/result.h"
 #include "tools/made_by.h"
@@ -45,30 +46,112 @@ const bt_opt_program tool_compare_program = {
     .args_name = "FILE",
 };
 
+/* A time of a request, by the request's number in the load. */
+typedef struct point {
+    double value;
+    int64_t request;
+} point;
+
 typedef struct run {
     const char *path;
     json_t *root;
+    const char *load;    /* its digest; NULL: not known */
+    point *point[TIMES]; /* by request where has_requests, else as they stand in the file */
+    size_t points[TIMES];
     tool_replay_rounds *rounds; /* [TIMES] */
-    bool has[TIMES];
+    tool_replay_rounds *pair;   /* [TIMES][2]: the first run's and this one's, of the requests that both
+                                   answered */
+    size_t pairs[TIMES];        /* how many; 0: the runs are not compared by request */
+    bool has_requests[TIMES];
 } run;
+
+static int by_request(const void *a, const void *b)
+{
+    const int64_t x = ((const point *)a)->request, y = ((const point *)b)->request;
+    return (x > y) - (x < y);
+}
+
+static bt_err bootstrap(tool_replay_rounds *ret, const point *p, size_t n, uint64_t seed, bt_fault *fault)
+{
+    double *value = malloc(n * sizeof *value);
+    if (!value) return bt_fail(fault, BT_ENOMEM, "out of memory for %zu requests", n);
+    for (size_t i = 0; i < n; i++) value[i] = p[i].value;
+    const bt_err e = tool_replay_bootstrap(ret, value, n, seed, fault);
+    free(value);
+    return e;
+}
 
 static bt_err take_points(run *r, size_t time, uint64_t seed, bt_fault *fault)
 {
-    const json_t *a = json_object_get(json_object_get(r->root, "points"), times[time]);
+    const json_t *points = json_object_get(r->root, "points"), *a = json_object_get(points, times[time]),
+                 *numbers = json_object_get(json_object_get(points, "requests"), times[time]);
     const size_t n = json_array_size(a);
     if (n == 0) return BT_OK; /* no request had one */
-    double *value = malloc(n * sizeof *value);
-    if (!value) return bt_fail(fault, BT_ENOMEM, "out of memory reading '%.150s'", r->path);
-    bt_err e = BT_OK;
-    for (size_t i = 0; i < n && e == BT_OK; i++) {
+    point *p = r->point[time] = malloc(n * sizeof *p);
+    if (!p) return bt_fail(fault, BT_ENOMEM, "out of memory reading '%.150s'", r->path);
+    for (size_t i = 0; i < n; i++) {
         const json_t *v = json_array_get(a, i);
-        if (json_is_number(v)) value[i] = json_number_value(v);
-        else e = bt_fail(fault, BT_EFORMAT, "'%.150s': points.%s[%zu] is no number", r->path, times[time], i);
+        if (!json_is_number(v))
+            return bt_fail(fault, BT_EFORMAT, "'%.150s': points.%s[%zu] is no number", r->path, times[time],
+                           i);
+        p[i] = (point){json_number_value(v), json_integer_value(json_array_get(numbers, i))};
     }
-    if (e == BT_OK) e = tool_replay_bootstrap(&r->rounds[time], value, n, seed, fault);
-    r->has[time] = e == BT_OK;
-    free(value);
+    r->points[time] = n;
+    r->has_requests[time] = json_array_size(numbers) == n;
+    if (r->has_requests[time]) qsort(p, n, sizeof *p, by_request);
+    return bootstrap(&r->rounds[time], p, n, seed, fault);
+}
+
+/* Requests that both runs answered. */
+static bt_err pair(const run *first, run *r, size_t time, uint64_t seed, bt_fault *fault)
+{
+    const point *a = first->point[time], *b = r->point[time];
+    const size_t an = first->points[time], bn = r->points[time];
+    point *both = malloc((an ? an : 1) * 2 * sizeof *both), *other = both ? both + an : NULL;
+    size_t n = 0;
+    if (!both) return bt_fail(fault, BT_ENOMEM, "out of memory for %zu requests", an);
+    for (size_t i = 0, k = 0; i < an && k < bn;) {
+        if (a[i].request == b[k].request) {
+            both[n] = a[i++];
+            other[n++] = b[k++];
+        } else if (a[i].request < b[k].request) {
+            i++;
+        } else {
+            k++;
+        }
+    }
+    tool_replay_rounds *to = &r->pair[time * 2];
+    bt_err e = n ? bootstrap(&to[0], both, n, seed, fault) : BT_OK;
+    if (e == BT_OK && n) e = bootstrap(&to[1], other, n, seed, fault);
+    r->pairs[time] = e == BT_OK ? n : 0;
+    free(both);
     return e;
+}
+
+static bt_err pair_all(const run *first, run *r, uint64_t seed, bt_fault *fault)
+{
+    bt_err e = BT_OK;
+    if (!first->load || !r->load || strcmp(first->load, r->load) != 0) return BT_OK;
+    r->pair = calloc((size_t)TIMES * 2, sizeof *r->pair);
+    if (!r->pair) return bt_fail(fault, BT_ENOMEM, "out of memory reading '%.150s'", r->path);
+    for (size_t t = 0; t < TIMES && e == BT_OK; t++)
+        if (first->has_requests[t] && r->has_requests[t]) e = pair(first, r, t, seed + t, fault);
+    return e;
+}
+
+/* How much r's figure differs from the first run's. */
+static tool_replay_interval change(const run *first, const run *r, size_t time, size_t stat)
+{
+    if (r->pairs[time]) return tool_replay_interval_between(&r->pair[time * 2], &r->pair[time * 2 + 1], stat);
+    return tool_replay_interval_between(&first->rounds[time], &r->rounds[time], stat);
+}
+
+/* The most by which work that was later than --pace can have moved the time's mean, as a share of it. */
+static double moved(const run *r, size_t time)
+{
+    const json_t *of =
+        json_object_get(json_object_get(json_object_get(r->root, "pace"), "moved"), times[time]);
+    return json_number_value(json_object_get(of, "most_ratio"));
 }
 
 static bt_err read_run(run *r, const char *path, uint64_t seed, bt_fault *fault)
@@ -84,13 +167,7 @@ static bt_err read_run(run *r, const char *path, uint64_t seed, bt_fault *fault)
     if (!json_is_object(json_object_get(r->root, "points")))
         return bt_fail(fault, BT_EFORMAT, "'%.150s' is not what 'baton replay --json' prints%s%s", path,
                        r->root ? "" : ": ", r->root ? "" : where.text);
-    const json_t *pace = json_object_get(r->root, "pace");
-    if (json_is_true(json_object_get(pace, "is_void")))
-        return bt_fail(
-            fault, BT_EARG,
-            "'%.150s': the work of that run was %.2f %% later than --pace, so the host was measured and not "
-            "the devices: run it again with a larger K, or with fewer requests at a time",
-            path, 100 * json_number_value(json_object_get(pace, "late_ratio")));
+    r->load = json_string_value(json_object_get(json_object_get(r->root, "points"), "load"));
     if (!(r->rounds = calloc(TIMES, sizeof *r->rounds)))
         return bt_fail(fault, BT_ENOMEM, "out of memory reading '%.150s'", path);
     for (size_t t = 0; t < TIMES && e == BT_OK; t++) e = take_points(r, t, seed + t, fault);
@@ -293,7 +370,18 @@ static json_t *interval_json(tool_replay_interval i)
 /* Only a simulation has a time of its own. */
 static bool is_modelled(const run *r) { return json_object_get(r->root, "virtual_seconds") != NULL; }
 
-static bool differs(tool_replay_interval i) { return i.lo > 0 || i.hi < 0; }
+/* By more than chance, and by more than lateness can have moved the two. */
+static bool differs(const run *first, const run *r, size_t time, tool_replay_interval i)
+{
+    const double late = moved(first, time) + moved(r, time);
+    return i.lo > late || i.hi < -late;
+}
+
+static const char *why_not(const run *first, const run *r, size_t time, tool_replay_interval i)
+{
+    if (differs(first, r, time, i)) return "";
+    return i.lo > 0 || i.hi < 0 ? " (late work?)" : " (chance?)";
+}
 
 static json_t *run_json(const run *first, const run *r)
 {
@@ -305,13 +393,13 @@ static json_t *run_json(const run *first, const run *r)
     }
     for (size_t t = 0; t < TIMES; t++) {
         json_t *of = json_object();
-        for (size_t s = 0; r->has[t] && s < TOOL_REPLAY_STATS; s++) {
+        for (size_t s = 0; r->points[t] && s < TOOL_REPLAY_STATS; s++) {
             json_t *one = interval_json(tool_replay_interval_of(&r->rounds[t], s));
-            if (r != first && first->has[t]) {
-                const tool_replay_interval d =
-                    tool_replay_interval_between(&first->rounds[t], &r->rounds[t], s);
+            if (r != first && first->points[t]) {
+                const tool_replay_interval d = change(first, r, t, s);
                 (void)json_object_set_new(one, "change", interval_json(d));
-                (void)json_object_set_new(one, "differs", json_boolean(differs(d)));
+                (void)json_object_set_new(one, "differs", json_boolean(differs(first, r, t, d)));
+                (void)json_object_set_new(one, "paired_requests", json_integer((json_int_t)r->pairs[t]));
             }
             (void)json_object_set_new(of, tool_replay_stat_names[s], one);
         }
@@ -320,11 +408,22 @@ static json_t *run_json(const run *first, const run *r)
     return o;
 }
 
+static void print_pace(const run *r)
+{
+    if (!json_is_object(json_object_get(r->root, "pace"))) return;
+    printf("   late work moved its means by at most");
+    for (size_t t = 0; t < TIMES; t++) printf("%s %s %.2f %%", t ? "," : "", times[t], 100 * moved(r, t));
+    putchar('\n');
+}
+
 static void print_runs(const run *all, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
-        printf("%c  %s%s\n", 'A' + (int)i, all[i].path,
-               is_modelled(&all[i]) ? " (modelled by 'baton simulate', not measured)" : "");
+    for (size_t i = 0; i < n; i++) {
+        printf("%c  %s%s%s\n", 'A' + (int)i, all[i].path,
+               is_modelled(&all[i]) ? " (modelled by 'baton simulate', not measured)" : "",
+               all[i].pair ? ", the load of A: compared request by request" : "");
+        print_pace(&all[i]);
+    }
     printf("%-26s", "");
     for (size_t i = 0; i < n; i++) printf("%26c", 'A' + (int)i);
     putchar('\n');
@@ -339,17 +438,17 @@ static void print_runs(const run *all, size_t n)
             printf("%-8s %-17s", times[t], tool_replay_stat_names[s]);
             for (size_t i = 0; i < n; i++) {
                 char text[64] = "-";
-                const tool_replay_interval v = all[i].has[t] ? tool_replay_interval_of(&all[i].rounds[t], s)
-                                                             : (tool_replay_interval){0, 0, 0};
-                if (all[i].has[t])
+                const tool_replay_interval v = all[i].points[t]
+                                                   ? tool_replay_interval_of(&all[i].rounds[t], s)
+                                                   : (tool_replay_interval){0, 0, 0};
+                if (all[i].points[t])
                     (void)snprintf(text, sizeof text, "%.4g [%.4g, %.4g]", v.value, v.lo, v.hi);
                 printf("%26s", text);
             }
             for (size_t i = 1; i < n; i++) {
-                if (!all[0].has[t] || !all[i].has[t]) continue;
-                const tool_replay_interval d =
-                    tool_replay_interval_between(&all[0].rounds[t], &all[i].rounds[t], s);
-                printf("  %c: %+.1f %%%s", 'A' + (int)i, 100 * d.value, differs(d) ? "" : " (chance?)");
+                if (!all[0].points[t] || !all[i].points[t]) continue;
+                const tool_replay_interval d = change(&all[0], &all[i], t, s);
+                printf("  %c: %+.1f %%%s", 'A' + (int)i, 100 * d.value, why_not(&all[0], &all[i], t, d));
             }
             putchar('\n');
         }
@@ -387,10 +486,14 @@ int tool_compare_run(int argc, char **argv)
     for (size_t i = 0; i < args.count && e == BT_OK; i++)
         e = read_run(&all[i], args.args[i], (uint64_t)c.seed + 1000 * i, &fault);
     if (e == BT_OK) e = check_goodputs(all, args.count, &fault);
+    for (size_t i = 1; i < args.count && e == BT_OK; i++)
+        e = pair_all(&all[0], &all[i], (uint64_t)c.seed, &fault);
     rc = e < 0 ? tool_fail("compare", &fault) : show(all, args.count, c.json, made_by);
     for (size_t i = 0; i < MOST_RUNS; i++) {
         json_decref(all[i].root);
+        for (size_t t = 0; t < TIMES; t++) free(all[i].point[t]);
         free(all[i].rounds);
+        free(all[i].pair);
     }
     json_decref(made_by);
     bt_opt_done(&args);

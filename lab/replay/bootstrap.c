@@ -15,36 +15,53 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+typedef struct placed {
+    double value;
+    size_t place;
+} placed;
+
 /* stat[0] is the mean, the others the nearest ranks of the resample: of so many values n * share are not
- * larger. */
-static void read_off(double stat[TOOL_REPLAY_STATS], const double *value, const uint32_t *count, size_t n)
+ * larger. count: how often each place was drawn. */
+static void read_off(double stat[TOOL_REPLAY_STATS], const placed *sorted, const uint32_t *count, size_t n)
 {
     double sum = 0;
     size_t seen = 0, next = 1;
     for (size_t i = 0; i < n; i++) {
-        sum += value[i] * count[i];
-        seen += count[i];
-        while (next < TOOL_REPLAY_STATS && (double)seen >= (double)n * share[next]) stat[next++] = value[i];
+        const uint32_t times = count[sorted[i].place];
+        sum += sorted[i].value * times;
+        seen += times;
+        while (next < TOOL_REPLAY_STATS && (double)seen >= (double)n * share[next])
+            stat[next++] = sorted[i].value;
     }
     stat[0] = sum / (double)n;
 }
 
-bt_err tool_replay_bootstrap(tool_replay_rounds *ret, double *value, size_t n, uint64_t seed, bt_fault *fault)
+bt_err tool_replay_bootstrap(tool_replay_rounds *ret, const double *value, size_t n, uint64_t seed,
+                             bt_fault *fault)
 {
     uint32_t *count = malloc(n * sizeof *count);
+    placed *sorted = malloc(n * sizeof *sorted);
     double stat[TOOL_REPLAY_STATS];
-    if (!count) return bt_fail(fault, BT_ENOMEM, "out of memory for a bootstrap");
-    qsort(value, n, sizeof *value, by_value);
-    for (size_t i = 0; i < n; i++) count[i] = 1;
-    read_off(ret->value, value, count, n);
+    if (!count || !sorted) {
+        free(count);
+        free(sorted);
+        return bt_fail(fault, BT_ENOMEM, "out of memory for a bootstrap");
+    }
+    for (size_t i = 0; i < n; i++) {
+        sorted[i] = (placed){value[i], i};
+        count[i] = 1;
+    }
+    qsort(sorted, n, sizeof *sorted, by_value); /* a value stands first in each */
+    read_off(ret->value, sorted, count, n);
     for (size_t r = 0; r < TOOL_REPLAY_ROUNDS; r++) {
         memset(count, 0, n * sizeof *count);
         for (size_t i = 0; i < n; i++) count[bt_rng_u64(seed, r * n + i) % n]++;
-        read_off(stat, value, count, n);
+        read_off(stat, sorted, count, n);
         /* NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Assign): read_off sets all */
         for (size_t s = 0; s < TOOL_REPLAY_STATS; s++) ret->round[s][r] = stat[s];
     }
     free(count);
+    free(sorted);
     return BT_OK;
 }
 

@@ -17,8 +17,9 @@ typedef struct tool_replay_rounds {
     double round[TOOL_REPLAY_STATS][TOOL_REPLAY_ROUNDS];
 } tool_replay_rounds;
 
-/* Sorts the values; n >= 1. BT_ENOMEM. */
-bt_err tool_replay_bootstrap(tool_replay_rounds *ret, double *value, size_t n, uint64_t seed, bt_fault *fault);
+/* n >= 1. Round by round the places of the values drawn follow from seed and n alone: two runs with the same requests
+ * in the same places, and one seed, are paired. BT_ENOMEM. */
+bt_err tool_replay_bootstrap(tool_replay_rounds *ret, const double *value, size_t n, uint64_t seed, bt_fault *fault);
 
 typedef struct tool_replay_interval {
     double value, lo, hi;

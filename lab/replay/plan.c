@@ -354,3 +354,23 @@ bt_err tool_replay_plan_end(tool_replay_plan *p, const tool_replay_plan_options 
     if (e == BT_OK) e = fit_lengths(p, o, fault);
     return e == BT_OK ? put_in_order(p, o, fault) : e;
 }
+
+static void mix(uint64_t *h, uint64_t v) { *h = bt_rng_u64(*h, v); }
+
+uint64_t tool_replay_plan_digest(const tool_replay_plan *p, uint64_t seed)
+{
+    uint64_t h = seed;
+    for (size_t i = 0; i < p->len; i++) {
+        const tool_replay_item *t = &p->item[i];
+        const uint64_t all[] = {
+            (uint64_t)t->due_us, (uint64_t)t->delay_us, t->prompt_tokens, t->output_tokens,
+            t->shared_tokens,    t->hash_len,           t->stream,        t->next};
+        mix(&h, bt_hash64(all, sizeof all));
+        if (t->model) mix(&h, t->model);
+        if (t->key) mix(&h, p->key[t->key - 1].hash);
+    }
+    if (p->hash_len) mix(&h, bt_hash64(p->hash, p->hash_len * sizeof *p->hash));
+    if (p->ids_len) mix(&h, bt_hash64(p->ids, p->ids_len * sizeof *p->ids));
+    mix(&h, p->block_tokens);
+    return h;
+}

@@ -92,6 +92,8 @@ bt_err tool_replay_plan_add(tool_replay_plan *p, const bt_trace_row *row, const 
 bt_err tool_replay_plan_add_item(tool_replay_plan *p, const tool_replay_item *item, bt_fault *fault);
 bt_err tool_replay_plan_end(tool_replay_plan *p, const tool_replay_plan_options *o, bt_fault *fault);
 void tool_replay_plan_done(tool_replay_plan *p);
+/* A digest of all that requests and their times are, behind `seed`: two plans with one digest are one load. */
+uint64_t tool_replay_plan_digest(const tool_replay_plan *p, uint64_t seed);
 
 /* The distance of arrivals in groups, where nearly all gaps over 20 ms are whole multiples of one of 100 ms or more:
  * Mooncake's come every 3 s, and times in whole seconds are groups of a second. Arrivals ascend. 0: no groups. */

@@ -4,6 +4,7 @@
 #include "tools/csv.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,8 @@ void tool_replay_bars(char *ret, const double *value, size_t n)
         to = stpcpy(to, bar[level > 8 ? 8 : level]);
     }
 }
+
+static double part_of(double x, double all) { return all > 0 ? x / all : 0; }
 
 /* ---- what was done to the trace ------------------------------------------------------------------ */
 
@@ -76,11 +79,13 @@ void tool_replay_tell(const tool_replay_outcome *r, void (*line)(void *ud, const
     if (f->shorter) tell(&t, "%zu answers have fewer tokens than asked for", f->shorter);
     if (f->compared) tell(&t, "%zu of %zu answers are the captured ones", f->equal, f->compared);
     if (f->paced_s > 0)
-        tell(&t, "%s%.2f %% later than the pace of the devices%s",
-             f->is_pace_void ? "LATE: work was " : "work was ", 100 * f->pace_late_s / f->paced_s,
-             f->is_pace_void
-                 ? ": the host was measured. Take a larger K in --pace device:K, or fewer requests"
-                 : "");
+        tell(&t,
+             "work was %.2f %% later than the pace of the devices, which moved mean times by at most: TTFT "
+             "%.2f %%, "
+             "TPOT %.2f %%, whole answers %.2f %%",
+             100 * f->pace_late_s / f->paced_s, 100 * part_of(f->moved.ttft_ms, f->ttft_ms.mean),
+             100 * part_of(f->moved.tpot_ms, f->tpot_ms.mean),
+             100 * part_of(f->moved.e2e_ms, f->e2e_ms.mean));
     if (f->is_bottleneck)
         tell(&t, "THIS GENERATOR WAS THE BOTTLENECK: %s. The figures are the server's only in part",
              f->bottleneck);
@@ -299,15 +304,35 @@ static json_t *nodes_json(const tool_replay_result *s)
 }
 
 /* One value a completed request, for bootstraps: of a large run every k-th. */
-static json_t *points_json(const tool_replay_result *s, int64_t (*of)(const tool_replay_record *))
+/* A time of each request that has it, or the number of the request in the load. */
+static json_t *times_json(const tool_replay_result *s, int64_t (*of)(const tool_replay_record *),
+                          bool is_number)
 {
     json_t *a = json_array();
     const size_t step = s->len / MOST_POINTS + 1;
     for (size_t i = 0; a && i < s->len; i += step) {
-        const int64_t us = s->record[i].kind == TOOL_REPLAY_OK ? of(&s->record[i]) : -1;
-        if (us >= 0 && json_array_append_new(a, json_real((double)us / 1e3)) < 0) break;
+        const tool_replay_record *o = &s->record[i];
+        const int64_t us = o->kind == TOOL_REPLAY_OK ? of(o) : -1;
+        if (us < 0) continue;
+        json_t *v = is_number ? json_integer(o->item) : json_real((double)us / 1e3);
+        if (json_array_append_new(a, v) < 0) break;
     }
     return a;
+}
+
+/* Runs whose load has one digest have the same requests by number. */
+static json_t *points_json(const tool_replay_outcome *r)
+{
+    char load[17];
+    const tool_replay_result *s = r->result;
+    (void)snprintf(load, sizeof load, "%016" PRIx64, tool_replay_plan_digest(r->plan, 1));
+    return json_pack("{s:o, s:o, s:o, s:s, s:{s:o, s:o, s:o}}", "ttft_ms",
+                     times_json(s, tool_replay_ttft_us, false), "tpot_ms",
+                     times_json(s, tool_replay_tpot_us, false), "e2e_ms",
+                     times_json(s, tool_replay_e2e_us, false), "load", load, "requests", "ttft_ms",
+                     times_json(s, tool_replay_ttft_us, true), "tpot_ms",
+                     times_json(s, tool_replay_tpot_us, true), "e2e_ms",
+                     times_json(s, tool_replay_e2e_us, true));
 }
 
 static json_t *keys_json(const tool_replay_outcome *r)
@@ -330,6 +355,21 @@ static json_t *keys_json(const tool_replay_outcome *r)
 }
 
 static void add_note(void *ud, const char *text) { (void)json_array_append_new(ud, json_string(text)); }
+
+static json_t *moved_json(double ms, const tool_replay_spread *of)
+{
+    return json_pack("{s:f, s:f}", "most_ms", ms, "most_ratio", part_of(ms, of->mean));
+}
+
+static json_t *pace_json(const tool_replay_figures *f)
+{
+    if (f->paced_s <= 0) return json_null();
+    return json_pack("{s:f, s:f, s:f, s:{s:o, s:o, s:o}}", "paced_seconds", f->paced_s, "late_seconds",
+                     f->pace_late_s, "late_ratio", f->pace_late_s / f->paced_s, "moved", "ttft_ms",
+                     moved_json(f->moved.ttft_ms, &f->ttft_ms), "tpot_ms",
+                     moved_json(f->moved.tpot_ms, &f->tpot_ms), "e2e_ms",
+                     moved_json(f->moved.e2e_ms, &f->e2e_ms));
+}
 
 json_t *tool_replay_json(const tool_replay_outcome *r)
 {
@@ -354,21 +394,16 @@ json_t *tool_replay_json(const tool_replay_outcome *r)
                   "reserve_ms", spread_json(&f->reserve_ms), "queue_ms", spread_json(&f->queue_ms),
                   "kv_exposed_ms", spread_json(&f->exposed_ms));
     json_t *rest =
-        json_pack("{s:o, s:{s:o, s:f, s:I, s:f, s:b}, s:f, s:I, s:I, s:I, s:I, s:I, s:o, s:{s:o, s:o, s:o}}",
-                  "nodes", nodes_json(s), "generator", "late_ms", spread_json(&f->late_ms), "busy_ratio",
+        json_pack("{s:o, s:{s:o, s:f, s:I, s:f, s:b}, s:f, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "nodes",
+                  nodes_json(s), "generator", "late_ms", spread_json(&f->late_ms), "busy_ratio",
                   f->busy_ratio, "streams", (json_int_t)s->most_streams, "cpu_ms_per_request",
                   f->requests ? (double)s->cpu_us / 1e3 / (double)f->requests : 0.0, "is_bottleneck",
                   (int)f->is_bottleneck, "length_scale", r->plan->scale, "cut_requests",
                   (json_int_t)r->plan->cut, "short_answers", (json_int_t)f->shorter,
                   "prompts_of_other_length", (json_int_t)f->off_prompts, "answers_compared",
                   (json_int_t)f->compared, "answers_equal", (json_int_t)f->equal, "notes", notes, "points",
-                  "ttft_ms", points_json(s, tool_replay_ttft_us), "tpot_ms",
-                  points_json(s, tool_replay_tpot_us), "e2e_ms", points_json(s, tool_replay_e2e_us));
-    json_t *pace = f->paced_s > 0 ? json_pack("{s:f, s:f, s:f, s:b}", "paced_seconds", f->paced_s,
-                                              "late_seconds", f->pace_late_s, "late_ratio",
-                                              f->pace_late_s / f->paced_s, "is_void", (int)f->is_pace_void)
-                                  : json_null();
-    if (!rest || json_object_set_new(rest, "pace", pace) < 0 ||
+                  points_json(r));
+    if (!rest || json_object_set_new(rest, "pace", pace_json(f)) < 0 ||
         json_object_set_new(rest, "keys", keys_json(r)) < 0 ||
         (r->made_by && json_object_set(rest, "made_by", r->made_by) < 0)) {
         json_decref(rest);

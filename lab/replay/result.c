@@ -1,7 +1,6 @@
 /* Records of requests, and what is counted, sorted and divided. */
 #include "lab/replay/result.h"
 #include "base/num.h"
-#include "device/pace.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -28,7 +27,8 @@ tool_replay_record tool_replay_record_due(uint32_t item, uint32_t want_prompt, u
                                 .transfer_us = -1,
                                 .decode_us = -1,
                                 .paced_us = -1,
-                                .pace_late_us = -1};
+                                .pace_late_us = -1,
+                                .prompt_late_us = -1};
 }
 
 bt_err tool_replay_result_begin(tool_replay_result *r, size_t requests, bt_fault *fault)
@@ -300,6 +300,81 @@ static tool_replay_spread spread_of(double *scratch, const tool_replay_result *r
     return tool_replay_spread_of(scratch, n);
 }
 
+/* ---- what lateness can have moved ---- */
+
+typedef struct lateness {
+    int64_t due_us, first_us, end_us;
+    double prompt_ms, steps_ms; /* how late its prompt was, and its steps */
+    double sum_ms;              /* of prompts up to this one */
+    uint32_t gaps;              /* between its tokens */
+} lateness;
+
+static int by_due(const void *a, const void *b)
+{
+    const int64_t x = ((const lateness *)a)->due_us, y = ((const lateness *)b)->due_us;
+    return (x > y) - (x < y);
+}
+
+/* Prompts of all[from .. n) that were due before first_us, in sum from `from` on. */
+static double late_before(const lateness *all, size_t from, size_t n, int64_t first_us)
+{
+    size_t low = from, high = n; /* all before low are due before */
+    while (low < high) {
+        const size_t at = (low + high) / 2;
+        if (all[at].due_us < first_us) low = at + 1;
+        else high = at;
+    }
+    const double before = from ? all[from - 1].sum_ms : 0;
+    return low > from ? all[low - 1].sum_ms - before : 0;
+}
+
+static tool_replay_moved moved_by(lateness *all, size_t n)
+{
+    tool_replay_moved sum = {0};
+    double tpots = 0;
+    qsort(all, n, sizeof *all, by_due);
+    for (size_t i = 0; i < n; i++) all[i].sum_ms = all[i].prompt_ms + (i ? all[i - 1].sum_ms : 0);
+    for (size_t from = 0, to; from < n; from = to) { /* requests in flight without a gap */
+        int64_t busy_us = all[from].end_us;
+        for (to = from + 1; to < n && all[to].due_us <= busy_us; to++)
+            if (all[to].end_us > busy_us) busy_us = all[to].end_us;
+        for (size_t i = from; i < to; i++) {
+            const double ttft_ms = late_before(all, from, to, all[i].first_us);
+            sum.ttft_ms += ttft_ms;
+            sum.e2e_ms += ttft_ms + all[i].steps_ms;
+            if (!all[i].gaps) continue;
+            sum.tpot_ms += all[i].steps_ms / all[i].gaps;
+            tpots++;
+        }
+    }
+    return (tool_replay_moved){sum.ttft_ms / (double)n, tpots > 0 ? sum.tpot_ms / tpots : 0,
+                               sum.e2e_ms / (double)n};
+}
+
+static bt_err look_at_pace(tool_replay_figures *f, const tool_replay_result *r, bt_fault *fault)
+{
+    size_t n = 0;
+    lateness *all = malloc((r->len ? r->len : 1) * sizeof *all);
+    if (!all) return bt_fail(fault, BT_ENOMEM, "out of memory for the pace of %zu requests", r->len);
+    for (size_t i = 0; i < r->len; i++) {
+        const tool_replay_record *o = &r->record[i];
+        if (o->kind != TOOL_REPLAY_OK || o->paced_us <= 0 || o->first_us < 0) continue;
+        const double late_ms = o->pace_late_us > 0 ? (double)o->pace_late_us / 1e3 : 0,
+                     prompt_ms = o->prompt_late_us > 0 ? (double)o->prompt_late_us / 1e3 : 0;
+        all[n++] = (lateness){.due_us = o->due_us,
+                              .first_us = o->first_us,
+                              .end_us = o->end_us,
+                              .prompt_ms = prompt_ms,
+                              .steps_ms = late_ms > prompt_ms ? late_ms - prompt_ms : 0,
+                              .gaps = o->completion_tokens > 1 ? o->completion_tokens - 1 : 0};
+        f->paced_s += (double)o->paced_us / 1e6;
+        f->pace_late_s += late_ms / 1e3;
+    }
+    if (n) f->moved = moved_by(all, n);
+    free(all);
+    return BT_OK;
+}
+
 static void judge_generator(tool_replay_figures *f, const tool_replay_result *r)
 {
     const double late = f->late_ms.p99, usual = f->ttft_ms.p50;
@@ -321,7 +396,6 @@ bt_err tool_replay_figures_of(tool_replay_figures *ret, const tool_replay_result
 {
     const bt_trace_hist *h = &r->itl_us;
     tool_replay_figures f = {.requests = r->len};
-    bt_pace_count pace = {0, 0};
     double *scratch = malloc((r->len ? r->len : 1) * sizeof *scratch);
     if (!scratch) return bt_fail(fault, BT_ENOMEM, "out of memory for figures of %zu requests", r->len);
     for (size_t i = 0; i < r->len; i++) {
@@ -336,13 +410,12 @@ bt_err tool_replay_figures_of(tool_replay_figures *ret, const tool_replay_result
         f.input_tokens += one->prompt_tokens;
         f.cached_tokens += one->cached_tokens;
         f.output_tokens += one->completion_tokens;
-        if (one->paced_us <= 0) continue;
-        pace.paced_us += (uint64_t)one->paced_us;
-        if (one->pace_late_us > 0) pace.late_us += (uint64_t)one->pace_late_us;
     }
-    f.is_pace_void = bt_pace_is_void(&pace);
-    f.paced_s = (double)pace.paced_us / 1e6;
-    f.pace_late_s = (double)pace.late_us / 1e6;
+    const bt_err e = look_at_pace(&f, r, fault);
+    if (e < 0) {
+        free(scratch);
+        return e;
+    }
     f.failed = f.requests - f.completed;
     f.seconds = (double)r->end_us / 1e6;
     if (f.seconds > 0) {

@@ -29,7 +29,8 @@ typedef struct tool_replay_record {
      * hand-off from the last layer on, transfer_us the hand-off from the first block on. */
     int64_t gateway_queue_us, reserve_us, queue_us, server_ttft_us, prefill_us, exposed_us, transfer_us, decode_us;
     int64_t paced_us, pace_late_us; /* with --pace: the time that devices would take, and how much longer the request
-                                       took */
+                                       took; */
+    int64_t prompt_late_us;         /* of that, in its prompt */
     int64_t stall_us, stall_at_us;  /* the longest gap between two pieces, and where it began */
     uint32_t chunk, chunks; /* place in the result's chunks, and how many; 0: the server gave none, or there was no room
                              */
@@ -142,6 +143,13 @@ int64_t tool_replay_e2e_us(const tool_replay_record *r);
 int64_t tool_replay_late_us(const tool_replay_record *r);
 bool tool_replay_meets(const tool_replay_record *r, const tool_replay_slo *slo);
 
+/* By how much the means of a paced run can be too long at most, because work was late: the host was measured in it, and
+ * not the devices. Work of a prompt delays the prompt, and others that came while requests were in flight without a
+ * gap; a step delays the answers in it. */
+typedef struct tool_replay_moved {
+    double ttft_ms, tpot_ms, e2e_ms;
+} tool_replay_moved;
+
 typedef struct tool_replay_figures {
     size_t requests, completed, failed, good, shorter, off_prompts, compared, equal;
     double seconds; /* from the first due time to the last end */
@@ -150,7 +158,7 @@ typedef struct tool_replay_figures {
     tool_replay_spread ttft_ms, tpot_ms, itl_ms, e2e_ms, gateway_queue_ms, reserve_ms, queue_ms, exposed_ms, late_ms;
     double busy_ratio;           /* of one core: CPU time over time */
     double paced_s, pace_late_s; /* of all answers, with --pace; 0: no answer has it */
-    bool is_pace_void;           /* more than 1 % late: the host was measured, and not the devices */
+    tool_replay_moved moved;     /* likewise */
     bool is_bottleneck;          /* the generator itself was late, busy or out of streams */
     char bottleneck[160];        /* why */
 } tool_replay_figures;

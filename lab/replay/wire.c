@@ -258,6 +258,7 @@ static void take_baton(tool_replay_heard *h, tool_replay_record *to, const json_
     to->transfer_us = us_of(b, "kv_transfer_ms");
     to->paced_us = us_of(json_object_get(b, "device"), "paced_ms");
     to->pace_late_us = us_of(json_object_get(b, "device"), "late_ms");
+    to->prompt_late_us = us_of(json_object_get(b, "device"), "prefill_late_ms");
     take_chunks(h, json_object_get(b, "chunks"));
     if (node) (void)snprintf(h->node, sizeof h->node, "%s", node);
 }

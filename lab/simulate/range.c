@@ -296,22 +296,6 @@ static void mix_side(uint64_t *h, const tool_simulate_side *s, const tool_simula
     mix(h, s->len);
 }
 
-static void mix_plan(uint64_t *h, const tool_replay_plan *p)
-{
-    for (size_t i = 0; i < p->len; i++) {
-        const tool_replay_item *t = &p->item[i];
-        const uint64_t all[] = {
-            (uint64_t)t->due_us, (uint64_t)t->delay_us, t->prompt_tokens, t->output_tokens,
-            t->shared_tokens,    t->hash_len,           t->stream,        t->next};
-        mix(h, bt_hash64(all, sizeof all));
-        if (t->model) mix(h, t->model);
-        if (t->key) mix(h, p->key[t->key - 1].hash);
-    }
-    if (p->hash_len) mix(h, bt_hash64(p->hash, p->hash_len * sizeof *p->hash));
-    if (p->ids_len) mix(h, bt_hash64(p->ids, p->ids_len * sizeof *p->ids));
-    mix(h, p->block_tokens);
-}
-
 uint64_t tool_simulate_key(const tool_simulate_range *r)
 {
     const tool_simulate_setup *s = r->setup;
@@ -367,7 +351,8 @@ uint64_t tool_simulate_key(const tool_simulate_range *r)
     if (s->schedule) mix(&h, (uint64_t)s->schedule << 32 | s->window);
     if (s->shares_prefixes) mix_text(&h, "share-prefixes");
     mix_double(&h, r->share);
-    mix_plan(&h, r->plan);
+    h = tool_replay_plan_digest(r->plan, h);
+    if (s->link.share_permille) mix(&h, s->link.share_permille);
     return h;
 }
 

@@ -19,5 +19,12 @@ baton compare one.json none.json
 echo '{"requests": 1' > torn.json
 baton compare one.json torn.json
 baton compare one.json missing.json
-echo '{"points": {}, "pace": {"is_void": true, "late_ratio": 0.05}}' > void.json
-baton compare one.json void.json
+# Of one load: by request, and never by less than late work can have moved them.
+of() {
+    printf '{"points": {"tpot_ms": [%s], "load": "7", "requests": {"tpot_ms": [0, 1, 2, 3]}}' "$1"
+    printf ', "pace": {"moved": {"tpot_ms": {"most_ratio": %s}}}}\n' "$2"
+}
+of 10,20,40,80 0 > first.json
+of 11,22,44,88 0.01 > second.json
+of 11,22,44,88 0.2 > late.json
+baton compare first.json second.json late.json | grep -E '^[A-C]|late work|tpot_ms'

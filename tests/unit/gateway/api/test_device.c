@@ -77,6 +77,7 @@ static void times_energy_and_bubbles_are_those_of_both_nodes(void **state)
     IS("pace", 4);
     IS("paced_ms", 120);
     IS("late_ms", 1.2); /* 1 % */
+    IS("prefill_late_ms", 0.1);
     assert_true(json_is_false(json_object_get(o, "is_late")));
     const json_t *host = json_object_get(o, "host");
     assert_float_equal(number(host, "prefill_ms"), 90, 1e-9);

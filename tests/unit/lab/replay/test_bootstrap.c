@@ -75,6 +75,25 @@ static void a_difference_is_seen_and_chance_is_not_taken_for_one(void **state)
     free(z);
 }
 
+/* Requests differ widely, and each takes a hundredth longer in the other run. */
+static void paired_runs_show_a_difference_that_is_small_beside_the_spread(void **state)
+{
+    (void)state;
+    double a[N], b[N];
+    for (size_t i = 0; i < N; i++) {
+        a[i] = 1 + 100 * bt_rng_uniform(5, i);
+        b[i] = 1.01 * a[i];
+    }
+    tool_replay_rounds *x = of(a, N, 1), *other = of(b, N, 2), *pair = of(b, N, 1);
+    const tool_replay_interval apart = tool_replay_interval_between(x, other, MEAN),
+                               d = tool_replay_interval_between(x, pair, MEAN);
+    assert_true(apart.lo < 0 && apart.hi > 0);
+    assert_true(d.lo > 0.009 && d.hi < 0.011);
+    free(x);
+    free(other);
+    free(pair);
+}
+
 static void one_value_has_no_width(void **state)
 {
     (void)state;
@@ -93,6 +112,7 @@ int main(void)
         cmocka_unit_test(intervals_are_as_wide_as_theory_says),
         cmocka_unit_test(a_true_value_is_in_the_interval_as_often_as_it_says),
         cmocka_unit_test(a_difference_is_seen_and_chance_is_not_taken_for_one),
+        cmocka_unit_test(paired_runs_show_a_difference_that_is_small_beside_the_spread),
         cmocka_unit_test(one_value_has_no_width),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -132,6 +132,33 @@ static void limits_are_read_with_their_units_and_others_refused(void **state)
         assert_int_equal(tool_replay_slo_read(&s, wrong[i], NULL), BT_EARG);
 }
 
+static tool_replay_record paced(int64_t due, int64_t wait, uint32_t tokens, int64_t late_ms,
+                                int64_t prompt_late_ms)
+{
+    tool_replay_record r = one(due, 0, wait, tokens, 10);
+    r.paced_us = 100000;
+    r.pace_late_us = late_ms * 1000;
+    r.prompt_late_us = prompt_late_ms * 1000;
+    return r;
+}
+
+/* The second came while the first was in flight: each waited for both late prompts. The third came alone. */
+static void late_work_moves_its_own_request_and_those_behind_it(void **state)
+{
+    (void)state;
+    tool_replay_result r = begin(3);
+    const tool_replay_record all[] = {paced(0, 100, 11, 7, 2), paced(50, 200, 6, 10, 5),
+                                      paced(5000, 100, 1, 4, 4)};
+    for (size_t i = 0; i < 3; i++) tool_replay_result_add(&r, &all[i]);
+    const tool_replay_figures f = figures(&r, NULL);
+    near(f.paced_s, 0.3);
+    near(f.pace_late_s, 0.021);
+    near(f.moved.ttft_ms, ((2 + 5) + (2 + 5) + 4) / 3.0); /* the second began before the first's token came */
+    near(f.moved.tpot_ms, (5 / 10.0 + 5 / 5.0) / 2);
+    near(f.moved.e2e_ms, (7 + 5 + 7 + 5 + 4) / 3.0);
+    tool_replay_result_done(&r);
+}
+
 static void a_generator_that_is_late_busy_or_out_of_streams_says_so(void **state)
 {
     (void)state;
@@ -212,6 +239,7 @@ int main(void)
         cmocka_unit_test(a_percentile_of_few_values_is_the_nearest_rank),
         cmocka_unit_test(goodput_is_what_keeps_every_limit),
         cmocka_unit_test(limits_are_read_with_their_units_and_others_refused),
+        cmocka_unit_test(late_work_moves_its_own_request_and_those_behind_it),
         cmocka_unit_test(a_generator_that_is_late_busy_or_out_of_streams_says_so),
         cmocka_unit_test(gaps_are_counted_in_rows_of_half_a_doubling_and_columns_that_widen),
         cmocka_unit_test(tables_of_failures_nodes_and_samples_have_an_end),
