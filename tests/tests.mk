@@ -162,6 +162,9 @@ test-openapi: all
 ## test-proxy: nginx and HAProxy in front of two gateways, with the files of docs/proxy.md (Debian: nginx-light, haproxy; ports 8080 to 8082)
 test-proxy: all
 	@python3 tests/clients/proxy.py $(B) "$$(sh deploy/model.sh)"
+## test-paced: real processes at a device's pace against the simulator, by hand: K='16 40'; an idle machine, minutes
+test-paced: all
+	@python3 tests/clients/paced.py $(B) "$$(sh deploy/model.sh)" $(K)
 ## check-timeline: traces of `baton timeline` read with Perfetto's protobuf bindings, from PyPI
 check-timeline: all
 	@sh deploy/model.sh > /dev/null
