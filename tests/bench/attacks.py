@@ -5,10 +5,13 @@
 
 One gateway, one prefill and one decode node. The decode node is paced to one token each 20 ms or so, so that what comes
 late was held up; a little model with a large PACE leaves most of the machine to the gateway. Attackers run in a process
-of their own at the lowest priority. With --keys they have an API key and the other
-client has one too, and the decode node has 8 slots: what one key leaves to the other; --unshared: without shares. A line for each attack has the gaps in ms, the
-time to the first token of short prompts, and how many turns of the gateway's loop took longer than 20 ms
-(baton_gateway_turn_seconds; - where a gateway has no such histogram)."""
+of their own at the lowest priority. With --keys they have an API key and the other client has one too, and the decode
+node has 8 slots: what one key leaves to the other; --unshared: without shares.
+
+A line for each attack has the gaps in ms, the time to the first token of short prompts, and how many turns of the
+gateway's loop took longer than 20 ms (baton_gateway_turn_seconds; - where a gateway has no such histogram). With
+--elsewhere each attack is also made on a second cluster of this machine that the client does not ask: what the attack
+takes of the machine is in both lines, what it takes of the gateway in one."""
 import argparse
 import json
 import multiprocessing
@@ -50,7 +53,8 @@ class Cluster:
         self.procs = [subprocess.Popen([f"{BIN}/{name}", "-m", model, *words], stdout=subprocess.DEVNULL,
                                        stderr=subprocess.PIPE if pipe and name == "baton-gateway" else log)
                       for name, *words in (
-                          ("baton-gateway", "--port", str(self.port), "--control", far, "--max-queue", "64", *more, *(["--log-level", "debug"] if pipe else [])),
+                          ("baton-gateway", "--port", str(self.port), "--control", far, "--max-queue", "64",
+                           *more, *(["--log-level", "debug"] if pipe else [])),
                           ("baton-prefill", "--gateway", far, "-t", "1"),
                           ("baton-decode", "--gateway", far, "-t", "1", "--listen", f"tcp://127.0.0.1:{kv}",
                            "--slots", "8" if keys else "64", "--decode-profile", "h100", "--pace", pace))]
@@ -70,7 +74,8 @@ class Cluster:
     def long_turns(self):
         """(turns over 20 ms, all turns), or None."""
         text = self.get("/metrics") or ""
-        found = [re.search(rf"^baton_gateway_turn_seconds_{tail} (\d+)", text, re.M) for tail in (rf'bucket{{le="{LONG_TURN}"}}', "count")]
+        found = [re.search(rf"^baton_gateway_turn_seconds_{tail} (\d+)", text, re.M)
+                 for tail in (rf'bucket{{le="{LONG_TURN}"}}', "count")]
         return tuple(int(m.group(1)) for m in found) if all(found) else None
 
     def stop(self):
@@ -95,7 +100,8 @@ def with_key(message):
 
 
 def head(body, path="/v1/completions"):
-    return (f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n").encode() + body
+    return (f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n").encode() + body
 
 
 def dial(port, buffer=0):
@@ -164,8 +170,8 @@ def fill(text):
     return (text * (BODY // len(text) + 1))[:BODY - 200].rsplit(" ", 1)[0]
 
 
-def completion(**more):
-    return json.dumps(dict(max_tokens=1, temperature=0, **more)).encode()
+def completion(max_tokens=1, **more):
+    return json.dumps(dict(max_tokens=max_tokens, temperature=0, **more)).encode()
 
 
 IDS = b'{"max_tokens":1,"prompt":[' + b"1," * ((BODY - 100) // 2) + b"1]}"
@@ -183,10 +189,10 @@ ATTACKS = {
     "chunks": hold(64, b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1;" + b"e" * 100000),
     "pipe": crowd(16, head(b"{")),
     "slow": hold(200, b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 20, 2048),
-    "unread": hold(200, head(completion(prompt="Once upon a time", stream=True).replace(b'"max_tokens": 1,', b'"max_tokens": 64,')), 2048),
+    "unread": hold(200, head(completion(64, prompt="Once upon a time", stream=True)), 2048),
     "bad": crowd(16, head(b'{"prompt":7}')),
     "nosuch": crowd(64, head(completion(prompt="x", baton=dict(decode="nosuch")))),
-    "streams": crowd(200, head(completion(prompt="Once upon a time", ignore_eos=True).replace(b'"max_tokens": 1,', b'"max_tokens": 64,'))),
+    "streams": crowd(200, head(completion(64, prompt="Once upon a time", ignore_eos=True))),
     "long": crowd(32, head(completion(prompt=fill("word ")[:9000]))),
     "pages": crowd(8, b"GET /v1/status HTTP/1.1\r\nHost: x\r\n\r\n"),
     "openapi": crowd(8, b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"),
@@ -196,7 +202,7 @@ ATTACKS = {
 # ---- the client that behaves ----
 
 def stream(port, tokens, gaps, firsts):
-    body = json.dumps(dict(prompt="Water boils at", max_tokens=tokens, temperature=0, stream=True, ignore_eos=True)).encode()
+    body = completion(tokens, prompt="Water boils at", stream=True, ignore_eos=True)
     begin = last = time.monotonic()
     s = dial(port)
     s.sendall(with_key(head(body)).replace(b"Host: x", b"Host: x\r\nConnection: close"))
@@ -248,10 +254,12 @@ def attacker(run, port, stop, key):
     run(port, stop)
 
 
-def measure(cluster, name, seconds, keys):
+def measure(cluster, name, seconds, keys, target=None):
+    """One line; returns the gaps' 99th percentile. The attack goes to `target`, or to the cluster itself."""
     stop, out, worker = multiprocessing.Event(), multiprocessing.Queue(), None
     if name != "alone":
-        worker = multiprocessing.Process(target=attacker, args=(ATTACKS[name], cluster.port, stop, keys and b"bad-key"), daemon=True)
+        port = (target or cluster).port
+        worker = multiprocessing.Process(target=attacker, args=(ATTACKS[name], port, stop, keys and b"bad-key"), daemon=True)
         worker.start()
         time.sleep(1.5)
     before = cluster.long_turns()
@@ -266,10 +274,12 @@ def measure(cluster, name, seconds, keys):
         worker.join()
         time.sleep(2)
     turns = f"{(after[1] - after[0]) - (before[1] - before[0])} of {after[1] - before[1]}" if before and after else "-"
-    print(f"{name:10} gap p50 {part(gaps, .5):7.1f}  p99 {part(gaps, .99):8.1f}  most {max(gaps, default=0):8.1f}   first p50 {part(firsts, .5):8.1f}"
-          f"  p99 {part(firsts, .99):8.1f}  most {max(firsts, default=0):8.1f}   failed {len(failed)}   turns over 20 ms {turns}", flush=True)
+    times = "  ".join(f"{what} p50 {part(v, .5):7.1f} p99 {part(v, .99):8.1f} most {max(v, default=0):8.1f}"
+                      for what, v in (("gap", gaps), ("first", firsts)))
+    print(f"{name if not target else '  elsewhere':11} {times}   failed {len(failed)}   turns over 20 ms {turns}", flush=True)
     if failed:
         print(f"           {failed[0]}")
+    return part(gaps, .99)
 
 
 def main():
@@ -280,18 +290,23 @@ def main():
     p.add_argument("-p", "--pace", default="device:200", help="--pace of the decode node, on profile h100 (%(default)s, for smollm2)")
     p.add_argument("--keys", action="store_true", help="attackers have one API key, the client another")
     p.add_argument("--unshared", action="store_true", help="--keys, and the gateway with --share-by none")
+    p.add_argument("--elsewhere", action="store_true", help="each attack also on a cluster that the client does not ask")
     a = p.parse_args()
-    names = a.attack or list(ATTACKS)
+    names, keys = a.attack or list(ATTACKS), a.keys or a.unshared
     for pipe in (False, True):
         these = [n for n in names if (n == "pipe") == pipe]
         if not these:
             continue
-        c = Cluster(a.model, a.pace, pipe, a.keys or a.unshared, not a.unshared)
+        clusters = [Cluster(a.model, a.pace, pipe, keys, not a.unshared) for _ in range(2 if a.elsewhere else 1)]
         try:
             for n in ["alone", *these, "alone"]:
-                measure(c, n, a.seconds, a.keys or a.unshared)
+                here = measure(clusters[0], n, a.seconds, keys)
+                if a.elsewhere and n != "alone":
+                    there = measure(clusters[0], n, a.seconds, keys, clusters[1])
+                    print(f"{'':11} gap p99 here over elsewhere {here / there:.2f}", flush=True)
         finally:
-            c.stop()
+            for c in clusters:
+                c.stop()
 
 
 if __name__ == "__main__":
