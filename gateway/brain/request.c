@@ -104,10 +104,10 @@ static bool is_in_turn(const gw_brain *b, uint32_t at)
 }
 
 /* A share waits and holds in both rounds alike. */
-static void wait_in_rounds(gw_brain *b, uint32_t share, bool is_more)
+static void wait_in_rounds(gw_brain *b, uint32_t share, bool is_more, bool is_fresh)
 {
-    gw_shares_wait(&b->shares, share, is_more);
-    gw_shares_wait(&b->short_shares, share, is_more);
+    gw_shares_wait(&b->shares, share, is_more, is_fresh);
+    gw_shares_wait(&b->short_shares, share, is_more, is_fresh);
 }
 
 void gw_request_stand(gw_brain *b, gw_request *r, gw_line part, bt_order_key key)
@@ -142,7 +142,7 @@ static void want(gw_brain *b, gw_request *r, bool waits)
 static void enter_queue(gw_brain *b, gw_request *r)
 {
     b->queued++;
-    wait_in_rounds(b, r->share, true);
+    wait_in_rounds(b, r->share, true, r->attempt == 0);
     want(b, r, true);
     if (r->attempt == 0)
         bt_order_put(&b->newest, 0, place_of(b, r),
@@ -155,7 +155,7 @@ static void leave_queue(gw_brain *b, gw_request *r)
     const uint32_t at = place_of(b, r);
     const bool was_ready = is_in_turn(b, at);
     b->queued--;
-    wait_in_rounds(b, r->share, false);
+    wait_in_rounds(b, r->share, false, bt_order_has(&b->newest, 0, at));
     want(b, r, false);
     bt_order_take(&b->newest, at);
     bt_order_take(&b->line, at);

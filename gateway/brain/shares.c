@@ -126,7 +126,8 @@ void gw_shares_pay(gw_shares *s, uint32_t share, uint64_t cost)
 static void stand_in_room(gw_shares *s, const gw_share *h)
 {
     const uint32_t at = place_of(s, h);
-    if (h->waiting > 1) bt_order_put(&s->room, 0, at, bt_order_number(~ratio(h->waiting, h->weight).hi));
+    if (h->waiting > 1 && h->fresh > 0)
+        bt_order_put(&s->room, 0, at, bt_order_number(~ratio(h->waiting, h->weight).hi));
     else bt_order_take(&s->room, at);
 }
 
@@ -178,11 +179,12 @@ uint32_t gw_shares_enter(gw_shares *s, uint64_t id, uint32_t weight)
     return h ? place_of(s, h) : 0;
 }
 
-void gw_shares_wait(gw_shares *s, uint32_t share, bool is_more)
+void gw_shares_wait(gw_shares *s, uint32_t share, bool is_more, bool is_fresh)
 {
     gw_share *h = &s->items[share];
     if (is_more && h->waiting == 0) s->waiting_weight += h->weight;
     h->waiting += is_more ? 1 : -1U;
+    if (is_fresh) h->fresh += is_more ? 1 : -1U;
     if (!is_more && h->waiting == 0) s->waiting_weight -= h->weight;
     stand_in_room(s, h);
     note_idle(s, h);

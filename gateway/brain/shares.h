@@ -25,6 +25,7 @@ typedef struct gw_share {
     uint64_t id; /* 0: the common one, always at place 0 */
     uint32_t weight;
     uint32_t waiting; /* requests without nodes */
+    uint32_t fresh;   /* of these, requests that never had nodes; no others give way */
     uint32_t active;  /* requests that hold nodes */
     uint64_t tokens;  /* of prompts and answers that were served */
     bool is_ready;    /* some of the waiting may get nodes; the next of these costs `cost` tokens */
@@ -41,7 +42,7 @@ typedef struct gw_shares {
     uint64_t ready_weight, ready_active; /* of all that are ready: their weights, their requests with nodes */
     bt_order ids;                        /* by id */
     bt_order ring;                       /* GW_RING_ROUND: by round and turn; GW_RING_OVER: by active over weight */
-    bt_order room; /* those with two waiting requests or more, by these over weight, the most first */
+    bt_order room; /* those with two waiting requests or more, one of them fresh, by waiting over weight, most first */
     bt_order idle; /* those without requests, in the order in which they became so */
 } gw_shares;
 enum { GW_RING_ROUND, GW_RING_OVER };
@@ -56,8 +57,8 @@ uint32_t gw_shares_enter(gw_shares *s, uint64_t id, uint32_t weight);
 /* The share of this id, or NULL. */
 const gw_share *gw_shares_find(const gw_shares *s, uint64_t id);
 
-/* One request more waits or holds nodes, or (false) one fewer. */
-void gw_shares_wait(gw_shares *s, uint32_t share, bool is_more);
+/* One request more waits or holds nodes, or (false) one fewer. is_fresh: it never had nodes, as far as it waits. */
+void gw_shares_wait(gw_shares *s, uint32_t share, bool is_more, bool is_fresh);
 void gw_shares_hold(gw_shares *s, uint32_t share, bool is_more);
 /* Says what the next request of the share costs in tokens, or that none is next. */
 void gw_shares_head(gw_shares *s, uint32_t share, bool is_ready, uint64_t cost);

@@ -15,6 +15,7 @@
 typedef struct counts {
     uint32_t waiting[SIM_KEYS + 1], ready[SIM_KEYS + 1], active[SIM_KEYS + 1];
     uint32_t ready_short[SIM_KEYS + 1]; /* of ready */
+    uint32_t fresh[SIM_KEYS + 1];       /* of waiting, those that never had nodes; the others stay */
     bool is_plain; /* no request waits for nodes of its own choice, or for any nodes at all */
 } counts;
 
@@ -36,6 +37,7 @@ static void count(counts *ret, const sim_world *w, const gw_brain *b)
         const uint32_t key = key_of(w, r->number);
         if (r->state == GW_QUEUED) ret->waiting[key]++;
         else ret->active[key]++;
+        ret->fresh[key] += r->state == GW_QUEUED && r->attempt == 0;
         if (is_ready(b, i)) ret->ready[key]++;
         if (bt_order_has(&b->line, GW_LINE_SHORT, i)) ret->ready_short[key]++;
     }
@@ -140,15 +142,11 @@ static void check_refused(sim_world *w, const gw_brain *b, const counts *n, uint
     if (is_above(w, weights, key, n->waiting[key] + 1)) return;
     uint32_t most = key;
     for (uint32_t k = 1; k <= w->o.keys; k++)
-        if (n->waiting[k] > 1 && (most == key || n->waiting[k] * sim_shares_weight(most) >
-                                                     n->waiting[most] * sim_shares_weight(k)))
+        if (n->waiting[k] > 1 && n->fresh[k] &&
+            (most == key ||
+             n->waiting[k] * sim_shares_weight(most) > n->waiting[most] * sim_shares_weight(k)))
             most = k;
-    bool can_go = false; /* those that have had nodes stay */
-    for (uint32_t i = 0; i < b->requests_used; i++) {
-        const gw_request *r = &b->requests[i];
-        can_go |= r->state == GW_QUEUED && r->attempt == 0 && key_of(w, r->number) == most;
-    }
-    if (most != key && can_go && is_above(w, weights, most, n->waiting[most]))
+    if (most != key && is_above(w, weights, most, n->waiting[most]))
         sim_broken(w, "request %llu is refused: key %u has %u of %u that wait, and key %u has %u",
                    (unsigned long long)refused, key, n->waiting[key], w->o.queue_max, most, n->waiting[most]);
 }
@@ -162,7 +160,7 @@ static void check_gave_way(sim_world *w, const gw_brain *b, const counts *n, uin
                     is_above(w, weights, key, had) && !is_above(w, weights, guest, n->waiting[guest]);
     for (uint32_t k = 1; k <= w->o.keys; k++)
         is_right = is_right &&
-                   (k == guest || n->waiting[k] < 2 ||
+                   (k == guest || n->waiting[k] < 2 || n->fresh[k] == 0 ||
                     (uint64_t)n->waiting[k] * sim_shares_weight(key) <= (uint64_t)had * sim_shares_weight(k));
     for (uint32_t i = 0; i < b->requests_used; i++) {
         const gw_request *r = &b->requests[i];

@@ -38,6 +38,8 @@ static const uint64_t kept[] = {
                  */
     91860099728, /* check: CANCEL in the very step that says that the work has ended seemed to be one of an
                     idle slot */
+    20003879,    /* brain: the key with most requests was to give way, but these had all had nodes and stayed,
+                    so that another key's was refused */
 };
 
 typedef struct options {

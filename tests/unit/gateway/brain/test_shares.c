@@ -137,14 +137,14 @@ static void put(pair *k, uint32_t at, uint64_t cost, bool is_first)
 {
     if (k->p.of[at].len == LINE) return;
     plain_put(&k->p, at, cost, is_first);
-    gw_shares_wait(&k->s, at, true);
+    gw_shares_wait(&k->s, at, true, true);
     tell_head(k, at);
 }
 
 static void drop(pair *k, uint32_t at)
 {
     plain_drop(&k->p, at);
-    gw_shares_wait(&k->s, at, false);
+    gw_shares_wait(&k->s, at, false, true);
     tell_head(k, at);
 }
 
@@ -295,14 +295,14 @@ static void the_least_used_is_forgotten_for_a_new_one_and_one_too_many_is_of_the
     assert_int_equal(gw_shares_enter(&t, 0, 9), 0);
     assert_int_equal(t.items[0].weight, 1);
     for (uint32_t i = 1; i <= 3; i++) assert_int_equal(gw_shares_enter(&t, 10 * i, i), i);
-    gw_shares_wait(&t, 1, true);
+    gw_shares_wait(&t, 1, true, true);
     gw_shares_hold(&t, 3, true);
     assert_int_equal(gw_shares_enter(&t, 40, 7), 2);
     assert_null(gw_shares_find(&t, 20));
     assert_int_equal(gw_shares_find(&t, 40)->weight, 7);
-    gw_shares_wait(&t, 2, true);
+    gw_shares_wait(&t, 2, true, true);
     assert_int_equal(gw_shares_enter(&t, 50, 7), 0); /* nobody is idle */
-    gw_shares_wait(&t, 1, false);
+    gw_shares_wait(&t, 1, false, true);
     assert_int_equal(gw_shares_enter(&t, 60, 7), 1);
     gw_shares_done(&t);
     assert_int_equal(gw_shares_init(&t, 100000), BT_OK);
@@ -350,7 +350,7 @@ static void who_has_most_over_its_part_gives_way_to_who_has_less(void **s)
             const uint64_t draw = bt_rng_u64(seed, n++);
             const uint32_t at = (uint32_t)(draw % (draw & 256 ? 2 : SHARES + 1));
             if (draw >> 20 & 1 && t.items[at].waiting) {
-                gw_shares_wait(&t, at, false);
+                gw_shares_wait(&t, at, false, true);
                 full--;
                 continue;
             }
@@ -360,10 +360,10 @@ static void who_has_most_over_its_part_gives_way_to_who_has_less(void **s)
                 gave += most >= 0;
                 refused += most < 0;
                 if (most < 0) continue;
-                gw_shares_wait(&t, (uint32_t)most, false);
+                gw_shares_wait(&t, (uint32_t)most, false, true);
                 full--;
             }
-            gw_shares_wait(&t, at, true);
+            gw_shares_wait(&t, at, true, true);
             full++;
         }
         gw_shares_done(&t);
@@ -378,11 +378,27 @@ static void a_lone_share_has_the_whole_room_and_the_whole_rate(void **s)
     gw_shares t;
     assert_int_equal(gw_shares_init(&t, SHARES), BT_OK);
     const uint32_t a = gw_shares_enter(&t, 5, 2), b = gw_shares_enter(&t, 6, 6);
-    for (int i = 0; i < 8; i++) gw_shares_wait(&t, a, true);
+    for (int i = 0; i < 8; i++) gw_shares_wait(&t, a, true, true);
     assert_int_equal(gw_shares_gives_way(&t, a, 8), BT_ORDER_NONE);
     assert_int_equal(gw_shares_line(&t, a, 5), 5);
     assert_int_equal(gw_shares_gives_way(&t, b, 8), a); /* 6 of 8 are its part */
     assert_int_equal(gw_shares_line(&t, b, 3), 4);      /* of 4 requests of the line 3 are its own */
+    gw_shares_done(&t);
+}
+
+/* Requests that have had nodes stay, so their share passes for one within its part. */
+static void a_share_whose_requests_all_had_nodes_does_not_give_way(void **s)
+{
+    (void)s;
+    gw_shares t;
+    assert_int_equal(gw_shares_init(&t, SHARES), BT_OK);
+    const uint32_t a = gw_shares_enter(&t, 5, 1), b = gw_shares_enter(&t, 6, 1),
+                   c = gw_shares_enter(&t, 7, 1);
+    for (int i = 0; i < 4; i++) gw_shares_wait(&t, a, true, false);
+    for (int i = 0; i < 3; i++) gw_shares_wait(&t, b, true, i == 2);
+    assert_int_equal(gw_shares_gives_way(&t, c, 6), b);
+    gw_shares_wait(&t, b, false, true);
+    assert_int_equal(gw_shares_gives_way(&t, c, 6), BT_ORDER_NONE);
     gw_shares_done(&t);
 }
 
@@ -395,6 +411,7 @@ int main(void)
         cmocka_unit_test(one_that_asks_now_and_then_is_next_while_another_holds_all_slots),
         cmocka_unit_test(the_least_used_is_forgotten_for_a_new_one_and_one_too_many_is_of_the_common_share),
         cmocka_unit_test(who_has_most_over_its_part_gives_way_to_who_has_less),
+        cmocka_unit_test(a_share_whose_requests_all_had_nodes_does_not_give_way),
         cmocka_unit_test(a_lone_share_has_the_whole_room_and_the_whole_rate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
