@@ -56,7 +56,7 @@
  *   - a row in place is never written again, and a block comes only from whom the reservation names, with its ticket
  *   - a reservation that waits was passed at most overtake_max times, and by none overtake_us after it came
  *   - at most waiting_max reservations wait, at most `slots` attempts hold a slot
- *   - no message is about an attempt lower than the highest seen of its request
+ *   - no message is about an attempt lower than the highest seen of its request before the step
  * A slot (0..slots-1) is held from the Reserve until the attempt is over; an empty SET_PAGES frees its pages, DROP_SWAP
  * its rows in the swap store. */
 

@@ -43,7 +43,7 @@
  *   - no link has more bytes of blocks that are not placed than it was granted
  *   - from the begin of a long prompt on, no more tokens of others were computed than of it
  *   - at most `slots` attempts hold a slot, and no long prompt one that is kept for short ones
- *   - no message is about an attempt lower than the highest seen of its request
+ *   - no message is about an attempt lower than the highest seen of its request before the step
  *
  * Bulk links: one for each decode node, dialled on demand (LINK), greeted with HELLO, used after WELCOME.
  * LINK_UP only means that messages may now be handed over; HELLO is repeated until WELCOME. A link that stalls is

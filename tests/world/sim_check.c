@@ -171,12 +171,17 @@ static void check_turns(sim_world *w, uint32_t node, const bt_request_ref *ref)
     }
 }
 
+void sim_check_comes(sim_world *w, uint32_t to, const bt_msg *m)
+{
+    if (!w->o.is_bare && m->type == BT_MSG_RESERVE) note_turn(w, to, m);
+}
+
+/* After the step, since what is due in it is said before the message is looked at. */
 void sim_check_told(sim_world *w, uint32_t to, const bt_msg *m)
 {
     if (w->o.is_bare) return;
     sim_client *c = m->type == BT_MSG_RESERVE || m->type == BT_MSG_PREFILL ? client_of(w, &m->ref) : NULL;
     if (!c) return;
-    if (m->type == BT_MSG_RESERVE) note_turn(w, to, m);
     if (c->told_life[to] == w->processes[to].life && c->told[to] > m->ref.attempt) return;
     c->told_life[to] = w->processes[to].life;
     c->told[to] = m->ref.attempt;

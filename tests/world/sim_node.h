@@ -170,7 +170,8 @@ void sim_check_gone(sim_world *w, const sim_item *packet);    /* ... has arrived
 bool sim_check_came(bt_incarnation *ret, sim_world *w, const sim_item *packet);
 void sim_check_place(sim_world *w, uint32_t self, const dc_block *b);             /* before its rows are copied */
 void sim_check_said(sim_world *w, uint32_t from, const bt_msg *m);                /* a control message of a node */
-void sim_check_told(sim_world *w, uint32_t to, const bt_msg *m);                  /* one that comes to it */
+void sim_check_comes(sim_world *w, uint32_t to, const bt_msg *m);                 /* one that comes to it */
+void sim_check_told(sim_world *w, uint32_t to, const bt_msg *m);                  /* ... and has come */
 void sim_check_cut(sim_world *w, const sim_item *news);                           /* SIM_CUT, before it is told */
 void sim_check_named(sim_world *w, uint32_t gateway, const bt_incarnation *node); /* CUT of it, before it is told */
 void sim_check_lost(sim_world *w, uint32_t gateway, const bt_incarnation *node);  /* it became GONE */

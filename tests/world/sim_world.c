@@ -490,11 +490,13 @@ static void take_packet(sim_world *w, const sim_item *it)
     bt_incarnation dead;
     if (sim_check_came(&dead, w, it)) cut_again(w, it, &dead);
     if (it->channel == SIM_CONTROL && it->to < w->o.gateways) sim_check_heard(w, it, &m);
-    if (it->channel == SIM_CONTROL && it->to >= w->o.gateways) sim_check_told(w, it->to, &m);
+    const bool is_told = it->channel == SIM_CONTROL && it->to >= w->o.gateways;
+    if (is_told) sim_check_comes(w, it->to, &m);
     const bt_role role = w->processes[it->to].role;
     if (role == BT_ROLE_GATEWAY) sim_gateway_step(w, it->to, &(gw_event){.type = GW_EV_MSG, .u.msg = &m});
     else if (role == BT_ROLE_PREFILL) sim_prefill_packet(w, it->to, it, &m);
     else sim_decode_packet(w, it->to, it, &m);
+    if (is_told) sim_check_told(w, it->to, &m);
 }
 
 static void name_cut(sim_world *w, uint32_t gateway, const bt_incarnation *node)

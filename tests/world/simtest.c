@@ -40,6 +40,7 @@ static const uint64_t kept[] = {
                     idle slot */
     20003879,    /* brain: the key with most requests was to give way, but these had all had nodes and stayed,
                     so that another key's was refused */
+    20082433,    /* check: a RESERVED that was due when the next attempt's RESERVE came seemed to follow it */
 };
 
 typedef struct options {
