@@ -229,13 +229,13 @@ static void short_prompts_wait_for_a_chunk_and_not_for_all_long_ones(void **stat
 #define BEHIND(n, device, how, value) \
     trace_of("behind.jsonl", requests, n), "--prefill", device, "--decode", "1:a100", "--jitter", "0", \
         "--shape-policy", "chunk:1024+tail", how, value
-    run before = RUN(BEHIND(42, "1:a100", "--short-tokens", "0")),
-        now = RUN(BEHIND(42, "1:a100", "--short-tokens", "2048"));
+    run before = RUN(BEHIND(42, "1:rtx-4090", "--short-tokens", "0")),
+        now = RUN(BEHIND(42, "1:rtx-4090", "--short-tokens", "2048"));
     assert_int_equal(count(&now, "completed"), 42);
     assert_true(p50(&now, "ttft_ms") < p50(&before, "ttft_ms") / 10);
     assert_true(mean_from(&now, 8000) < 1.15 * mean_from(&before, 8000));
-    run equal = RUN(BEHIND(6, "1:a100", "--short-tokens", "0")),
-        equal_now = RUN(BEHIND(6, "1:a100", "--short-tokens", "2048"));
+    run equal = RUN(BEHIND(6, "1:rtx-4090", "--short-tokens", "0")),
+        equal_now = RUN(BEHIND(6, "1:rtx-4090", "--short-tokens", "2048"));
     assert_true(fabs(mean_from(&equal_now, 8000) / mean_from(&equal, 8000) - 1) < 0.02);
     /* chunks of the long ones that are under way end first */
     run ooo = RUN(BEHIND(9, "1:hexagon-v75", "--schedule", "ooo")),
