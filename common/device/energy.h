@@ -1,11 +1,12 @@
 #ifndef BT_DEVICE_ENERGY_H
 #define BT_DEVICE_ENERGY_H
+#include <stdbool.h>
 #include <stdint.h>
 #include "device/profile_time.h"
 
 /* The energy of work, in nanojoules, at most INT64_MAX:
  *
- *   idle power * time + operations * energy of one + bytes * energy of one + polling power * time waited
+ *   idle power * time + (busy + polling power) * time of work + operations * energy of one + bytes * energy of one
  *
  * Where a profile has only a thermal design power, energy is that power times the time, marked as such. */
 typedef enum bt_energy_kind {
@@ -17,6 +18,9 @@ typedef struct bt_energy {
     bt_energy_kind kind;
     uint64_t nj;
 } bt_energy;
-/* ns: the device's time; waited_ns: the part of it in which the host polled. */
-bt_energy bt_energy_of(const bt_profile_time *t, uint64_t ns, uint64_t ops, uint64_t bytes, uint64_t waited_ns);
+/* ns: the device's time; worked_ns: the part of it in which it worked, and the host polled. */
+bt_energy bt_energy_of(const bt_profile_time *t, uint64_t ns, uint64_t ops, uint64_t bytes, uint64_t worked_ns);
+/* Operations have an energy, and bytes have none or less than any memory costs (5 pJ): the energy is a bound from
+ * below. A measured power has all in it. */
+bool bt_energy_lacks_memory(const bt_profile_time *t);
 #endif

@@ -53,6 +53,7 @@ static const struct field fields[] = {
     {"interconnect_ns", offsetof(bt_profile_time, interconnect_ns), U32, 1, 1000000000},
     {"all_reduce", offsetof(bt_profile_time, all_reduce), SUMS, 1, 1000000000},
     {"idle_mw", offsetof(bt_profile_time, idle_mw), U32, 1, 100000000},
+    {"busy_mw", offsetof(bt_profile_time, busy_mw), U32, 1, 100000000},
     {"polling_mw", offsetof(bt_profile_time, polling_mw), U32, 1, 100000000},
     {"tdp_mw", offsetof(bt_profile_time, tdp_mw), U32, 1, 100000000},
     {"op_fj", offsetof(bt_profile_time, op_fj), U32, 1, 1000000},

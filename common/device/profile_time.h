@@ -68,10 +68,10 @@ typedef struct bt_profile_time {
         uint64_t bytes;
     } all_reduce[BT_PROFILE_TIME_MAX_SUMS]; /* devices ascend, then bytes; with more bytes no time falls */
     /* energy */
-    uint32_t idle_mw, polling_mw, tdp_mw; /* always; while the host waits; the vendor's limit, used where no other power
-                                             is known */
-    uint32_t op_fj;                       /* an operation */
-    uint32_t byte_fj;                     /* a byte of memory traffic */
+    uint32_t idle_mw, busy_mw, polling_mw; /* always; more while it works; the host's that waits for it */
+    uint32_t tdp_mw;                       /* the vendor's limit, used where no other power is known */
+    uint32_t op_fj;                        /* an operation */
+    uint32_t byte_fj;                      /* a byte of memory traffic */
 } bt_profile_time;
 
 /* json: a json_t of the object, whose "sources" are checked too: each names a field of the object. BT_EFORMAT: the

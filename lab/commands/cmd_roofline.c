@@ -64,7 +64,10 @@ static json_t *row_of(const bt_profile *p, const bt_dims *s, const bt_price_sum 
     json_object_set_new(row, "stack", json_string(p->time.stack));
     json_object_set_new(row, "ttft_seconds", json_real((double)prompt->ns / 1e9));
     json_object_set_new(row, "joules", e.kind ? json_real((double)e.nj / 1e9) : json_null());
-    json_object_set_new(row, "of_tdp", json_string(e.kind == BT_ENERGY_TDP ? "at most" : ""));
+    json_object_set_new(row, "of_tdp",
+                        json_string(e.kind == BT_ENERGY_TDP            ? "at most"
+                                    : bt_energy_lacks_memory(&p->time) ? "at least"
+                                                                       : ""));
     json_object_set_new(row, "tokens_per_second", json_real(TOOL_ROOFLINE_PROMPT * 1e9 / (double)prompt->ns));
     json_object_set_new(row, "utilisation",
                         json_real(share(prompt->ops, prompt->ns,

@@ -235,7 +235,7 @@ static const tool_roofline_column prompt_columns[] = {
     {"tokens_per_second", "tokens/s", 1, 1},
     {"utilisation", "of the peak %", 2, 0.01},
     {"joules", "J", 3, 1},
-    {"of_tdp", "by TDP", -1, 1},
+    {"of_tdp", "bound", -1, 1},
     {"decode_tokens_per_second", "decode tokens/s", 1, 1},
     {"decode_utilisation", "of the memory's %", 1, 0.01},
     {"stack", "stack", -1, 1},

@@ -467,20 +467,21 @@ static void begin(player *p)
 static void add_node(tool_simulate_facts *f, const sim_cluster_node *n, const double powered_s[2],
                      double busy[2])
 {
-    const bt_profile_time *t = &n->cost->profile.time;
-    const bool has_terms = t->idle_mw || t->op_fj || t->byte_fj || t->polling_mw;
+    const bt_profile *device = &n->cost->profile;
     const uint64_t ns = (uint64_t)((powered_s[0] + powered_s[1]) * 1e9 + 0.5);
-    const uint64_t device_ns = sim_cost_device_ns(n->cost, has_terms ? ns : n->done.ns);
-    /* Idle power is drawn all the time, polling power while it works. */
-    const uint64_t waited_ns = sim_cost_device_ns(n->cost, n->done.ns);
-    const bt_energy e = bt_energy_of(t, device_ns, n->done.ops, n->done.bytes, waited_ns);
-    if (e.kind == BT_ENERGY_NONE) f->has_joules = false;
-    f->is_tdp |= e.kind == BT_ENERGY_TDP;
+    const bt_energy e = bt_energy_of(&device->time, sim_cost_device_ns(n->cost, ns), n->done.ops,
+                                     n->done.bytes, sim_cost_device_ns(n->cost, n->done.ns));
+    /* a limit says nothing of a node that waits */
+    if (e.kind != BT_ENERGY_TERMS)
+        (void)snprintf(f->no_joules, sizeof f->no_joules,
+                       e.kind == BT_ENERGY_TDP ? "%s has no power but its vendor's limit"
+                                               : "%s has no source for what it draws",
+                       device->name);
     f->joules += (double)e.nj / 1e9;
     f->prefill_node_s += powered_s[0];
     f->decode_node_s += powered_s[1];
     tool_simulate_share *own = &f->share[n->model];
-    own->joules = e.kind == BT_ENERGY_NONE || own->joules < 0 ? -1 : own->joules + (double)e.nj / 1e9;
+    own->joules = e.kind != BT_ENERGY_TERMS || own->joules < 0 ? -1 : own->joules + (double)e.nj / 1e9;
     for (size_t i = 0; i < 2; i++) {
         busy[i] += (double)n->busy_ns[i] / 1e9;
         own->busy_s[i] += (double)n->busy_ns[i] / 1e9;
@@ -593,7 +594,7 @@ static void sum_doors(tool_simulate_facts *f, const player *p, int64_t until_ns)
 
 static void sum_up(tool_simulate_facts *ret, player *p)
 {
-    tool_simulate_facts f = {.has_joules = true};
+    tool_simulate_facts f = {.joules = 0};
     const tool_simulate_scaler *k = &p->scaler;
     const char *why;
     double busy[2] = {0};

@@ -59,7 +59,7 @@ typedef struct tool_simulate_door {
 typedef struct tool_simulate_facts {
     double virtual_s;
     uint64_t events, digest;
-    bool has_joules, is_tdp;              /* is_tdp: a part of it is a thermal design power while a node works */
+    char no_joules[128];                  /* why there are none; "": there are */
     double joules;                        /* of nodes while they are powered */
     double prefill_busy, decode_busy;     /* of the nodes' time */
     uint64_t valid_rows, rows;            /* of prefill chunks: tokens; rows computed with padding */

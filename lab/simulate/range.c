@@ -395,7 +395,7 @@ static bt_err play_one(const row *w, tool_simulate_point *ret, uint32_t decode, 
                                   .ttft_p99_ms = figures.ttft_ms.p99,
                                   .tpot_p99_ms = figures.tpot_ms.p99,
                                   .virtual_s = facts.virtual_s,
-                                  .joules = facts.has_joules ? facts.joules : -1};
+                                  .joules = facts.no_joules[0] ? -1 : facts.joules};
     tool_replay_result_done(&result);
     return e;
 }

@@ -155,11 +155,10 @@ void tool_simulate_print(FILE *f, const tool_simulate_told *r)
                 "preempted   %" PRIu64 " sequences: %" PRIu64 " swapped out, %" PRIu64
                 " computed again, %" PRIu64 " begun on another node\n",
                 x->preempted.all, x->preempted.swapped, x->preempted.recomputed, x->preempted.given_up);
-    if (x->has_joules)
-        fprintf(f, "energy      %s%.0f J: %.2f a request, %.2f for 1,000 output tokens\n",
-                x->is_tdp ? "at most " : "", x->joules, per(x->joules, (double)g->completed),
-                per(x->joules * 1000, (double)g->output_tokens));
-    else fprintf(f, "energy      not known: a device has no source for what it draws\n");
+    if (x->no_joules[0]) fprintf(f, "energy      not known: %s\n", x->no_joules);
+    else
+        fprintf(f, "energy      %.0f J: %.2f a request, %.2f for 1,000 output tokens\n", x->joules,
+                per(x->joules, (double)g->completed), per(x->joules * 1000, (double)g->output_tokens));
     tool_simulate_ignored_print(f, r->setup);
     fprintf(f, "simulated   %.2f s in %.2f s: %" PRIu64 " brain steps, %.0f a second\n", x->virtual_s,
             r->wall_s, x->events, per((double)x->events, r->wall_s));
@@ -189,11 +188,10 @@ static void add_energy(facts *all, const tool_simulate_told *r)
 {
     const tool_simulate_facts *x = r->facts;
     const tool_replay_figures *g = r->replay->figures;
-    if (x->has_joules)
-        add_fact(all, "energy", "%s%.0f J: %.2f a request, %.2f for 1,000 output tokens",
-                 x->is_tdp ? "at most " : "", x->joules, per(x->joules, (double)g->completed),
-                 per(x->joules * 1000, (double)g->output_tokens));
-    else add_fact(all, "energy", "not known: a device has no source for what it draws");
+    if (x->no_joules[0]) add_fact(all, "energy", "not known: %s", x->no_joules);
+    else
+        add_fact(all, "energy", "%.0f J: %.2f a request, %.2f for 1,000 output tokens", x->joules,
+                 per(x->joules, (double)g->completed), per(x->joules * 1000, (double)g->output_tokens));
 }
 
 static void add_ignored(facts *all, const tool_simulate_told *r)
@@ -274,21 +272,22 @@ json_t *tool_simulate_json(const tool_simulate_told *r)
     const tool_simulate_facts *x = r->facts;
     const tool_replay_figures *g = r->replay->figures;
     json_t *o = tool_replay_json(r->replay);
+    const bool has_joules = !x->no_joules[0];
     json_t *more = json_pack(
-        "{s:s, s:s, s:s, s:s, s:I, s:f, s:b, s:f, s:f, s:I, s:f, s:o, s:o, s:o, s:b, s:o, s:f, s:I, s:I, "
+        "{s:s, s:s, s:s, s:s, s:I, s:f, s:b, s:f, s:f, s:I, s:f, s:o, s:o, s:o, s:o, s:o, s:f, s:I, s:I, "
         "s:b, "
         "s:o}",
         "model", r->setup->model->name, "prefill", r->prefill, "decode", r->decode, "link", r->link,
         "ctx_tokens", (json_int_t)r->setup->ctx_tokens, "time_scale", scale_of(r->setup), "colocated",
         (int)r->setup->is_colocated, "virtual_seconds", x->virtual_s, "wall_seconds", r->wall_s, "events",
         (json_int_t)x->events, "events_per_second", per((double)x->events, r->wall_s), "joules",
-        ratio(x->joules, x->has_joules), "joules_per_request",
-        ratio(per(x->joules, (double)g->completed), x->has_joules && g->completed), "joules_per_1000_tokens",
-        ratio(per(x->joules * 1000, (double)g->output_tokens), x->has_joules && g->output_tokens),
-        "joules_of_tdp", (int)x->is_tdp, "prefill_busy_ratio", ratio(x->prefill_busy, x->prefill_nodes > 0),
-        "decode_busy_ratio", x->decode_busy, "prompt_rows", (json_int_t)x->rows, "padding_rows",
-        (json_int_t)(x->rows - x->valid_rows), "overloaded", (int)x->is_overloaded, "overload",
-        x->is_overloaded ? json_string(x->overload) : json_null());
+        ratio(x->joules, has_joules), "joules_per_request",
+        ratio(per(x->joules, (double)g->completed), has_joules && g->completed), "joules_per_1000_tokens",
+        ratio(per(x->joules * 1000, (double)g->output_tokens), has_joules && g->output_tokens), "no_joules",
+        has_joules ? json_null() : json_string(x->no_joules), "prefill_busy_ratio",
+        ratio(x->prefill_busy, x->prefill_nodes > 0), "decode_busy_ratio", x->decode_busy, "prompt_rows",
+        (json_int_t)x->rows, "padding_rows", (json_int_t)(x->rows - x->valid_rows), "overloaded",
+        (int)x->is_overloaded, "overload", x->is_overloaded ? json_string(x->overload) : json_null());
     json_t *nodes =
         json_pack("{s:f, s:f, s:f, s:o, s:I}", "node_seconds", x->prefill_node_s + x->decode_node_s,
                   "prefill_node_seconds", x->prefill_node_s, "decode_node_seconds", x->decode_node_s,

@@ -134,7 +134,7 @@ static void two_simulations_differ_in_clocks_and_host_alone(void **state)
     (void)state;
     expect_twice(false, NOTHING, LIST("baton", CLUSTER_OF("2:h100", "2:h100"), LOAD));
     expect_twice(false, NOTHING,
-                 LIST("baton", CLUSTER_OF("1..3:a100", "1..3:a100"), LOAD, "--slo", "ttft:900ms,tpot:16ms"));
+                 LIST("baton", CLUSTER_OF("1..3:a100", "1..3:a100"), LOAD, "--slo", "ttft:900ms,tpot:24ms"));
     expect_twice(false, NOTHING,
                  LIST("baton", CLUSTER_OF("2:a100", "2:a100"), LOAD, "--slo", "ttft:900ms", "--ramp"));
 }
@@ -247,7 +247,7 @@ static void compare_shows_every_row_that_differs(void **state)
                                          "nodes.decode-0.slots_used",
                                          "made_by.options.prefill"};
     json_t *a = spawn_json(SPAWN("baton", CLUSTER_OF("1:h100", "2:h100"), LOAD)),
-           *b = spawn_json(SPAWN("baton", CLUSTER_OF("2:a100", "2:h100"), LOAD));
+           *b = spawn_json(SPAWN("baton", CLUSTER_OF("2:h100x4", "2:h100"), LOAD));
     const char *one = keep("a.json", a), *other = keep("b.json", b);
     json_t *c = spawn_json(SPAWN("baton", "compare", one, other, "--json"));
     for (size_t i = 0; i < sizeof differ / sizeof *differ; i++) {

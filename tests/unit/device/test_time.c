@@ -251,15 +251,21 @@ static void measured_sums_are_a_table_by_devices_and_bytes(void **state)
     }
 }
 
-static void energy_is_four_terms_or_a_bound_or_nothing(void **state)
+static void energy_is_five_terms_or_a_bound_or_nothing(void **state)
 {
     (void)state;
-    bt_profile_time t = {.idle_mw = 2000, .op_fj = 370, .byte_fj = 1000, .polling_mw = 500, .tdp_mw = 9};
-    /* 1 ms: 2 W * 1 ms = 2 mJ, 10^9 ops * 0.37 pJ = 0.37 mJ, 10^6 bytes * 1 pJ = 1 uJ, 0.5 W * 0.5 ms = 0.25
-     * mJ */
+    bt_profile_time t = {.idle_mw = 2000,   .op_fj = 370,    .byte_fj = 1000,
+                         .polling_mw = 500, .busy_mw = 4000, .tdp_mw = 9};
+    /* 1 ms: 2 W * 1 ms = 2 mJ, 10^9 ops * 0.37 pJ = 0.37 mJ, 10^6 bytes * 1 pJ = 1 uJ, 4.5 W * 0.5 ms =
+     * 2.25 mJ */
     bt_energy e = bt_energy_of(&t, 1000000, 1000000000, 1000000, 500000);
     assert_int_equal(e.kind, BT_ENERGY_TERMS);
-    assert_int_equal(e.nj, 2000000 + 370000 + 1000 + 250000);
+    assert_int_equal(e.nj, 2000000 + 370000 + 1000 + 2250000);
+    assert_false(bt_energy_lacks_memory(&t)); /* the power has the memory's in it */
+    t.busy_mw = 0;
+    assert_true(bt_energy_lacks_memory(&t)); /* 1 pJ a byte is less than any memory costs */
+    t.byte_fj = 5000;
+    assert_false(bt_energy_lacks_memory(&t));
     t = (bt_profile_time){.tdp_mw = 700000, .devices = 4};
     e = bt_energy_of(&t, 1000000, 5, 5, 5);
     assert_int_equal(e.kind, BT_ENERGY_TDP);
@@ -287,7 +293,7 @@ int main(void)
         cmocka_unit_test(weights_that_are_decoded_pass_at_the_rate_of_weights),
         cmocka_unit_test(a_group_sums_by_a_ring_or_in_one_shot_whatever_is_shorter),
         cmocka_unit_test(measured_sums_are_a_table_by_devices_and_bytes),
-        cmocka_unit_test(energy_is_four_terms_or_a_bound_or_nothing),
+        cmocka_unit_test(energy_is_five_terms_or_a_bound_or_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

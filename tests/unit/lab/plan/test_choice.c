@@ -152,7 +152,7 @@ static void a_group_of_devices_decodes_faster_and_pays_its_sums(void **state)
     tool_plan_load_done(&w.load);
     /* two sums a layer over four devices, each at least 4.6 us */
     assert_true(four.tpot_ns >= one.tpot_ns / 4 + 2 * 16 * 4600.0);
-    assert_int_equal(four.decode_energy, BT_ENERGY_TDP);
+    assert_int_equal(four.decode_energy, BT_ENERGY_TERMS);
 }
 
 static void a_million_tokens_on_the_slowest_profile_do_not_wrap(void **state)

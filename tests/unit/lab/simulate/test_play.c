@@ -48,8 +48,8 @@ static void the_report_has_every_key_of_a_replay_and_its_own(void **state)
     const char *key;
     json_object_foreach(replay, key, value) assert_non_null(json_object_get(simulated, key));
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) assert_non_null(json_object_get(simulated, own[i]));
-    assert_true(json_is_real(json_object_get(simulated, "joules"))); /* a bound, which is said */
-    assert_true(json_is_true(json_object_get(simulated, "joules_of_tdp")));
+    assert_true(json_is_real(json_object_get(simulated, "joules")));
+    assert_true(json_is_null(json_object_get(simulated, "no_joules")));
     json_decref(replay);
     json_decref(simulated);
     sim_played_done(d);
@@ -61,6 +61,15 @@ static void a_device_without_a_source_has_no_joules(void **state)
     sim_played *d = play("1:hexagon-v75", "1:adreno-750", "in:200,out:8,rate:0.05", 4, NULL);
     json_t *j = json_of(d, false);
     assert_true(json_is_null(json_object_get(j, "joules")));
+    assert_non_null(strstr(json_string_value(json_object_get(j, "no_joules")), "no source"));
+    json_decref(j);
+    sim_played_done(d);
+    /* a vendor's limit says nothing of a node that waits */
+    d = play("1:h100", "1:a100", "in:200,out:8,rate:0.05", 4, NULL);
+    j = json_of(d, false);
+    assert_true(json_is_null(json_object_get(j, "joules_per_request")));
+    assert_string_equal(json_string_value(json_object_get(j, "no_joules")),
+                        "a100 has no power but its vendor's limit");
     json_decref(j);
     sim_played_done(d);
 }
@@ -86,12 +95,12 @@ static void a_pace_of_two_doubles_every_time_of_the_devices(void **state)
     sim_played_done(two);
 }
 
-/* The same work draws the same. */
+/* The same work draws the same; this device draws nothing known while it waits. */
 static void a_pace_changes_no_joule_of_the_work(void **state)
 {
     (void)state;
-    sim_played *one = play("1", "1", "in:300,out:20,rate:0.01", 4, NULL),
-               *two = play("1", "1", "in:300,out:20,rate:0.01", 4, at_twice);
+    sim_played *one = play("1:m2-ultra-gpu", "1:m2-ultra-gpu", "in:300,out:20,rate:0.01", 4, NULL),
+               *two = play("1:m2-ultra-gpu", "1:m2-ultra-gpu", "in:300,out:20,rate:0.01", 4, at_twice);
     assert_true(one->facts.joules > 0);
     assert_true(two->facts.joules > 0.99 * one->facts.joules && two->facts.joules < 1.01 * one->facts.joules);
     sim_played_done(one);
