@@ -41,16 +41,39 @@ void sim_cluster_account(sim_member *m, const sim_cost_work *w)
     m->runs++;
 }
 
-void sim_cluster_give_back(sim_member *m, sim_cost_work *w, int64_t left_ns)
+sim_cost_work sim_cluster_end_of(const sim_cost_work *w, int64_t left_ns)
 {
-    if (left_ns <= 0 || !w->ns) return;
+    if (left_ns <= 0 || !w->ns) return (sim_cost_work){0};
     const uint64_t ns = (uint64_t)left_ns < w->ns ? (uint64_t)left_ns : w->ns;
-    const sim_cost_work left = {ns, bt_time_scale(w->ops, ns, w->ns), bt_time_scale(w->bytes, ns, w->ns)};
-    m->done.ns -= left.ns;
-    m->busy_ns[m->role == BT_ROLE_DECODE] -= left.ns;
-    m->done.ops -= left.ops;
-    m->done.bytes -= left.bytes;
-    *w = (sim_cost_work){w->ns - left.ns, w->ops - left.ops, w->bytes - left.bytes};
+    return (sim_cost_work){ns, bt_time_scale(w->ops, ns, w->ns), bt_time_scale(w->bytes, ns, w->ns)};
+}
+
+void sim_cluster_take_off(sim_cost_work *from, const sim_cost_work *w)
+{
+    *from = (sim_cost_work){from->ns - w->ns, from->ops - w->ops, from->bytes - w->bytes};
+}
+
+void sim_cluster_give_back(sim_member *m, const sim_cost_work *w)
+{
+    sim_cluster_take_off(&m->done, w);
+    m->busy_ns[m->role == BT_ROLE_DECODE] -= w->ns;
+}
+
+static void add(sim_cost_work *to, const sim_cost_work *w)
+{
+    *to = (sim_cost_work){to->ns + w->ns, to->ops + w->ops, to->bytes + w->bytes};
+}
+
+sim_cost_work sim_cluster_undone(const sim_cluster *c, const sim_member *m, int64_t at_ns)
+{
+    sim_cost_work sum = {0}, one;
+    for (uint32_t i = 0; m->pf && i < c->o.prefill_slots; i++) {
+        one = sim_cluster_end_of(&m->prompts[i].work, m->prompts[i].end_ns - at_ns);
+        add(&sum, &one);
+    }
+    one = sim_cluster_end_of(&m->step, m->step_end_ns - at_ns);
+    if (m->dc) add(&sum, &one);
+    return sum;
 }
 
 void sim_cluster_count_rows(sim_cluster *c, sim_member *m, uint64_t number, uint32_t begin, uint32_t count)

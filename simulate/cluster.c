@@ -420,7 +420,13 @@ uint64_t sim_cluster_digest(const sim_cluster *c) { return c->digest; }
 
 sim_cluster_node sim_cluster_look(const sim_cluster *c, uint32_t host)
 {
+    return sim_cluster_look_at(c, host, c->now_ns);
+}
+
+sim_cluster_node sim_cluster_look_at(const sim_cluster *c, uint32_t host, int64_t at_ns)
+{
     const sim_member *m = &c->members[host];
+    const sim_cost_work undone = sim_cluster_undone(c, m, at_ns);
     sim_cluster_node n = {.role = m->role,
                           .born = m->born,
                           .number = m->born == BT_ROLE_PREFILL ? host : host - c->prefills,
@@ -435,6 +441,8 @@ sim_cluster_node sim_cluster_look(const sim_cluster *c, uint32_t host)
                           .again_rows = m->again_rows,
                           .preempted = sim_cluster_preempted_of(m),
                           .busy_ns = {m->busy_ns[0], m->busy_ns[1]}};
+    sim_cluster_take_off(&n.done, &undone);
+    n.busy_ns[m->role == BT_ROLE_DECODE] -= undone.ns;
     if (m->pf) n.load = pf_brain_load(m->pf);
     if (m->dc) n.load = dc_brain_load(m->dc);
     return n;

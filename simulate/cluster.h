@@ -129,6 +129,8 @@ typedef struct sim_cluster_node {
 } sim_cluster_node;
 uint32_t sim_cluster_nodes(const sim_cluster *c);
 sim_cluster_node sim_cluster_look(const sim_cluster *c, uint32_t host);
+/* The same, with work up to that time, since which the node has begun nothing. */
+sim_cluster_node sim_cluster_look_at(const sim_cluster *c, uint32_t host, int64_t at_ns);
 typedef enum sim_cluster_state {
     SIM_CLUSTER_OFF = 0,
     SIM_CLUSTER_LOADING,

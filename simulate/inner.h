@@ -273,8 +273,12 @@ void sim_cluster_post(sim_cluster *c, const sim_event *e);                      
 bool sim_cluster_make_room(void **array, size_t *cap, size_t len, size_t size); /* room for one more; false: no memory
                                                                                  */
 void sim_cluster_account(sim_member *m, const sim_cost_work *w);
-/* The last left_ns of that work, which was counted, are not done. */
-void sim_cluster_give_back(sim_member *m, sim_cost_work *w, int64_t left_ns);
+/* Work is counted when it begins. The last left_ns of it; takes a part off; takes it off what a node has done. */
+sim_cost_work sim_cluster_end_of(const sim_cost_work *w, int64_t left_ns);
+void sim_cluster_take_off(sim_cost_work *from, const sim_cost_work *w);
+void sim_cluster_give_back(sim_member *m, const sim_cost_work *w);
+/* What of the node's work was still to be done at that time, since which it has begun nothing. */
+sim_cost_work sim_cluster_undone(const sim_cluster *c, const sim_member *m, int64_t at_ns);
 /* A node begins to compute these rows of a request's prompt. */
 void sim_cluster_count_rows(sim_cluster *c, sim_member *m, uint64_t number, uint32_t begin, uint32_t count);
 uint32_t sim_cluster_place(const sim_cluster *c, const bt_incarnation *who); /* UINT32_MAX: nobody who lives */

@@ -59,24 +59,17 @@ sim_cluster_preempted sim_cluster_preempted_of(const sim_member *m)
     return sum;
 }
 
-/* A process that ends leaves its work undone. */
-static void drop_work(const sim_cluster *c, sim_member *m)
-{
-    for (uint32_t i = 0; m->pf && i < c->o.prefill_slots; i++)
-        if (m->prompts[i].is_busy)
-            sim_cluster_give_back(m, &m->prompts[i].work, m->prompts[i].end_ns - c->now_ns);
-    if (m->dc && m->is_stepping) sim_cluster_give_back(m, &m->step, m->step_end_ns - c->now_ns);
-}
-
 void sim_cluster_end_member(sim_cluster *c, sim_member *m)
 {
-    drop_work(c, m);
+    const sim_cost_work undone = sim_cluster_undone(c, m, c->now_ns);
+    sim_cluster_give_back(m, &undone);
     if (m->is_alive) sim_cluster_wake(c, m);
     m->preempted = sim_cluster_preempted_of(m);
     pf_brain_free(m->pf);
     dc_brain_free(m->dc);
     m->pf = NULL;
     m->dc = NULL;
+    m->step = (sim_cost_work){0};
     for (size_t i = 0; i < m->inbox_len; i++) sim_cluster_drop_event(c, &m->inbox[i]);
     m->inbox_len = 0;
     m->is_alive = m->is_stopped = m->is_loading = m->is_draining = m->has_left = false;

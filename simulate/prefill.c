@@ -206,7 +206,9 @@ static void cancel(sim_cluster *c, sim_member *m, uint32_t slot)
     if (p->end_ns > at_ns && p->is_shared) at_ns = p->end_ns;
     else if (p->end_ns > at_ns) at_ns += (p->end_ns - p->begin_ns) / m->group->cost->layers;
     p->run = ++c->works;
-    sim_cluster_give_back(m, &p->work, p->end_ns - at_ns);
+    const sim_cost_work undone = sim_cluster_end_of(&p->work, p->end_ns - at_ns);
+    sim_cluster_give_back(m, &undone);
+    sim_cluster_take_off(&p->work, &undone);
     if (at_ns < p->end_ns) p->end_ns = at_ns;
     sim_cluster_post(c, &(sim_event){.what = SIM_WHEN_STOPPED, .to = m->place, .slot = slot, .run = p->run,
                                      .at_ns = at_ns});

@@ -600,7 +600,7 @@ static void sum_up(tool_simulate_facts *ret, player *p)
     double busy[2] = {0};
     const int64_t until_ns = p->start_ns + p->r->end_us * 1000;
     for (uint32_t i = 0; i < sim_cluster_nodes(p->c); i++) {
-        const sim_cluster_node n = sim_cluster_look(p->c, i);
+        const sim_cluster_node n = sim_cluster_look_at(p->c, i, until_ns);
         const double powered_s[] = {(double)sim_cluster_powered_ns(p->c, i, BT_ROLE_PREFILL, until_ns) / 1e9,
                                     (double)sim_cluster_powered_ns(p->c, i, BT_ROLE_DECODE, until_ns) / 1e9};
         add_node(&f, &n, powered_s, busy);

@@ -39,12 +39,12 @@ static bt_pkg *package_of(const tool_simulate_setup *s)
     return p;
 }
 
-static sim_played *play(uint64_t k, manner how, bt_pkg **ret_pkg)
+static sim_played *play_on(const char *prefill, const char *decode, uint64_t k, manner how, bt_pkg **ret_pkg)
 {
     sim_played *d = calloc(1, sizeof *d);
     assert_non_null(d);
     tool_simulate_setup *s = &d->setup;
-    sim_kit_setup(s, "1:hexagon-v75", "1:adreno-750");
+    sim_kit_setup(s, prefill, decode);
     s->model = bt_dims_find("smollm2-135m");
     s->ctx_tokens = CTX;
     s->link.bits_per_us = 1000;
@@ -54,6 +54,12 @@ static sim_played *play(uint64_t k, manner how, bt_pkg **ret_pkg)
     s->cluster.timeout_ns = (int64_t)TIMEOUT_S * SECOND_US * 1000;
     if (ret_pkg) s->package = *ret_pkg = package_of(s);
     sim_kit_play(d, load, REQUESTS);
+    return d;
+}
+
+static sim_played *play(uint64_t k, manner how, bt_pkg **ret_pkg)
+{
+    sim_played *d = play_on("1:hexagon-v75", "1:adreno-750", k, how, ret_pkg);
     assert_int_equal(d->figures.completed, REQUESTS);
     return d;
 }
@@ -113,6 +119,22 @@ static void a_paced_run_takes_the_same_times_however_it_is_simulated(void **stat
     }
 }
 
+/* At the end requests run out of time in the middle of a chunk or step. */
+static void no_node_is_busy_for_longer_than_it_is_there(void **state)
+{
+    (void)state;
+    static const char *const prefill[] = {"1:hexagon-v75", "0", "0"}, *const decode[] = {"1:adreno-750",
+                                                                                         "1:adreno-750",
+                                                                                         "1:hexagon-v75"};
+    for (size_t i = 0; i < 3; i++) {
+        sim_played *d = play_on(prefill[i], decode[i], 4000, LEAPS, NULL);
+        assert_true(d->figures.failed > 0);
+        assert_true(d->facts.prefill_busy <= 1 && d->facts.decode_busy <= 1);
+        assert_true(d->facts.prefill_busy > 0.5 || d->facts.decode_busy > 0.5);
+        sim_played_done(d);
+    }
+}
+
 /* 11 Mbit/s carry the KV of these requests: below and just above that transfers wait for each other. */
 static void exposed_time_falls_with_the_rate_of_the_link(void **state)
 {
@@ -163,6 +185,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_paced_run_takes_the_same_times_however_it_is_simulated),
+        cmocka_unit_test(no_node_is_busy_for_longer_than_it_is_there),
         cmocka_unit_test(exposed_time_falls_with_the_rate_of_the_link),
         cmocka_unit_test(what_a_killed_node_had_begun_is_counted_as_computed_again),
     };
