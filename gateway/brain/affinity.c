@@ -108,15 +108,34 @@ static uint32_t find(const gw_affinity *a, uint64_t prefix, const bt_incarnation
     return link;
 }
 
+/* The bucket of a prefix is a list, whose first item knows the last. */
+static void hang_by_prefix(gw_affinity *a, uint32_t link)
+{
+    item *it = at(a, link);
+    uint32_t *b = bucket_of_prefix(a, it->prefix);
+    it->same = 0;
+    it->same_before = *b ? at(a, *b)->same_before : link;
+    if (*b) at(a, it->same_before)->same = link;
+    else *b = link;
+    at(a, *b)->same_before = link;
+}
+
+static void unhang_by_prefix(gw_affinity *a, uint32_t link)
+{
+    const item *it = at(a, link);
+    uint32_t *b = bucket_of_prefix(a, it->prefix);
+    const uint32_t behind = it->same ? it->same : *b;
+    if (*b == link) *b = it->same;
+    else at(a, it->same_before)->same = it->same;
+    if (*b) at(a, behind)->same_before = it->same_before;
+}
+
 /* Into both buckets. */
 static void hang(gw_affinity *a, uint32_t link)
 {
     item *it = at(a, link);
-    uint32_t *b = bucket_of_prefix(a, it->prefix), *m = bucket_of_member(a, it->prefix, &it->node);
-    it->same_before = 0;
-    it->same = *b;
-    if (*b) at(a, *b)->same_before = link;
-    *b = link;
+    uint32_t *m = bucket_of_member(a, it->prefix, &it->node);
+    hang_by_prefix(a, link);
     it->member = *m;
     *m = link;
 }
@@ -124,9 +143,7 @@ static void hang(gw_affinity *a, uint32_t link)
 static void unhang(gw_affinity *a, uint32_t link)
 {
     const item *it = at(a, link);
-    if (it->same_before) at(a, it->same_before)->same = it->same;
-    else *bucket_of_prefix(a, it->prefix) = it->same;
-    if (it->same) at(a, it->same)->same_before = it->same_before;
+    unhang_by_prefix(a, link);
     uint32_t *m = bucket_of_member(a, it->prefix, &it->node);
     while (*m != link) m = &at(a, *m)->member;
     *m = it->member;
@@ -156,6 +173,8 @@ static void note(gw_affinity *a, uint64_t prefix, const bt_incarnation *node)
     uint32_t link = find(a, prefix, node);
     if (link) {
         leave_list(a, link);
+        unhang_by_prefix(a, link);
+        hang_by_prefix(a, link);
     } else {
         if (a->len < a->cap) {
             link = ++a->len;

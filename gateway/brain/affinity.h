@@ -36,6 +36,6 @@ bool gw_affinity_has(const gw_affinity *a, uint64_t prefix, const bt_incarnation
 uint32_t gw_affinity_match(const gw_affinity *a, const uint64_t *chain, uint32_t len, const bt_incarnation *node);
 /* How many chunks of the chain, from the first on, any node has had. */
 uint32_t gw_affinity_longest(const gw_affinity *a, const uint64_t *chain, uint32_t len);
-/* Walks over the nodes that have had this prefix, the one that had it first last; *at is 0 at first. NULL: no more. */
+/* Walks over the nodes that have had this prefix, the one noted longest ago first; *at is 0 at first. NULL: no more. */
 const bt_incarnation *gw_affinity_holder(const gw_affinity *a, uint64_t prefix, uint32_t *at);
 #endif

@@ -119,19 +119,12 @@ static bool has_had(const search *s, const gw_node *n, uint32_t chunks)
                            counts(s, n, had_by(s, n)));
 }
 
-static uint32_t match_of(const search *s, const gw_node *n)
-{
-    const uint32_t chunks = had_by(s, n);
-    return chunks && counts(s, n, chunks) ? chunks : 0;
-}
-
 static uint32_t new_tokens(const search *s, const gw_node *n)
 {
     return s->w->prompt.tokens - had_by(s, n) * GW_AFFINITY_CHUNK_TOKENS;
 }
 
-/* The next node known to have had so many chunks, in an order on which no choice may depend.
- */
+/* The next node known to have had so many chunks, the one that got them longest ago first. */
 static gw_node *next_holder(const search *s, uint32_t chunks, uint32_t *at)
 {
     const bt_incarnation *who;
@@ -140,6 +133,24 @@ static gw_node *next_holder(const search *s, uint32_t chunks, uint32_t *at)
         if (n) return n;
     }
     return NULL;
+}
+
+/* Whether n is one of the holders of so many chunks that are looked at. */
+static bool is_listed(const search *s, const gw_node *n, uint32_t chunks)
+{
+    const bt_incarnation *who;
+    uint32_t at = 0;
+    for (int i = 0; i < GW_HOLDERS_MAX; i++) {
+        if (!(who = gw_affinity_holder(s->router->affinity, s->chain[chunks - 1], &at))) return false;
+        if (bt_incarnation_equal(who, &n->incarnation)) return true;
+    }
+    return false;
+}
+
+static uint32_t match_of(const search *s, const gw_node *n)
+{
+    const uint32_t chunks = had_by(s, n);
+    return chunks && counts(s, n, chunks) && is_listed(s, n, chunks) ? chunks : 0;
 }
 
 static bool is_better(const search *s, const gw_node *a, const gw_node *b)
@@ -152,8 +163,6 @@ static bool is_better(const search *s, const gw_node *a, const gw_node *b)
 }
 
 /* ---- walks -------------------------------------------------------------------------------------- */
-
-enum { FEW_HOLDERS = 16 };
 
 /* Nodes of one role and shape with a free slot, in the policy's order. Under PREFIX the walk goes level by
  * level: nodes that have had most chunks, then those with one less, and last those whose prefixes do not
@@ -206,10 +215,13 @@ static bool is_in(const walk *k, const gw_node *n)
     return bt_order_has(k->o, k->set, (uint32_t)(n - k->s->r->nodes));
 }
 
+/* Level 0, where levels are walked, has all nodes that no level above it has. */
 static bool is_of_level(const walk *k, const gw_node *n)
 {
-    const bool has_more = k->is_exact && k->level < k->s->longest && has_had(k->s, n, k->level + 1);
-    return has_had(k->s, n, k->level) && !has_more;
+    if (k->level == 0) return !k->is_exact || match_of(k->s, n) == 0;
+    const bool has_more = k->is_exact && k->level < k->s->longest &&
+                          gw_affinity_has(k->s->router->affinity, k->s->chain[k->level], &n->incarnation);
+    return !has_more && counts(k->s, n, k->is_exact ? k->level : had_by(k->s, n));
 }
 
 /* In the order of all nodes with a free slot. */
@@ -221,32 +233,25 @@ static gw_node *next_by_order(const walk *k)
     return at < 0 ? NULL : &r->nodes[at];
 }
 
-/* The same among nodes known to have had so many chunks. */
+/* The same among holders of so many chunks that are looked at. */
 static gw_node *next_by_holder(const walk *k)
 {
     const gw_policy policy =
         k->s->policy == GW_POLICY_ROUND_ROBIN ? GW_POLICY_ROUND_ROBIN : GW_POLICY_LEAST_LOAD;
-    gw_node *best = NULL, *n;
-    for (uint32_t at = 0; (n = next_holder(k->s, k->level, &at));)
-        if (is_in(k, n) && is_of_level(k, n) && (!k->last || is_before(policy, k->last, n)) &&
-            (!best || is_before(policy, n, best)))
+    const bt_incarnation *who;
+    gw_node *best = NULL;
+    uint32_t at = 0;
+    for (int i = 0; i < GW_HOLDERS_MAX; i++) {
+        if (!(who = gw_affinity_holder(k->s->router->affinity, k->s->chain[k->level - 1], &at))) break;
+        gw_node *n = gw_registry_find(k->s->r, who);
+        if (n && is_in(k, n) && (!k->last || is_before(policy, k->last, n)) &&
+            (!best || is_before(policy, n, best)) && is_of_level(k, n))
             best = n;
+    }
     return best;
 }
 
-static bool has_few_holders(const walk *k)
-{
-    uint32_t at = 0, n = 0;
-    while (n <= FEW_HOLDERS && gw_affinity_holder(k->s->router->affinity, k->s->chain[k->level - 1], &at))
-        n++;
-    return n <= FEW_HOLDERS;
-}
-
-/* Where many nodes have had it, one of the first has; where few have, a look at all of them is short. */
-static gw_node *next_of_level(const walk *k)
-{
-    return k->level > 0 && has_few_holders(k) ? next_by_holder(k) : next_by_order(k);
-}
+static gw_node *next_of_level(const walk *k) { return k->level > 0 ? next_by_holder(k) : next_by_order(k); }
 
 static gw_node *walk_next(walk *k)
 {

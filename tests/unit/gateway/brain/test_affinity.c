@@ -142,6 +142,30 @@ static void the_table_is_as_large_as_what_nodes_hold_within_bounds(void **s)
     assert_int_equal(gw_affinity_entries(UINT64_MAX, 65536), GW_AFFINITY_MOST_ENTRIES);
 }
 
+static void holders_come_in_the_order_in_which_they_were_noted_last(void **s)
+{
+    (void)s;
+    enum { NODES_HERE = 4, NOTES = 200 };
+    gw_affinity *a;
+    const uint64_t chain[1] = {77};
+    uint64_t noted[NODES_HERE + 1] = {0};
+    assert_int_equal(gw_affinity_new(&a, 8), BT_OK);
+    for (uint64_t turn = 1; turn <= NOTES; turn++) {
+        const uint8_t n = (uint8_t)(1 + bt_rng_u64(5, turn) % NODES_HERE);
+        /* Every prefix is in the same bucket, and some notes push an item out. */
+        const uint64_t other[1] = {77 + 8 * (1 + turn % 3)};
+        gw_affinity_note(a, chain, 1, &(bt_incarnation){{n}});
+        noted[n] = turn;
+        gw_affinity_note(a, other, 1, &(bt_incarnation){{(uint8_t)(1 + turn % 2)}});
+        uint32_t at = 0;
+        uint64_t last = 0;
+        for (const bt_incarnation *h; (h = gw_affinity_holder(a, chain[0], &at)); last = noted[h->bytes[0]])
+            assert_true(noted[h->bytes[0]] > last);
+        assert_int_equal(last, turn);
+    }
+    gw_affinity_free(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -150,6 +174,7 @@ int main(void)
         cmocka_unit_test(the_table_keeps_what_was_seen_last),
         cmocka_unit_test(a_node_that_has_a_prefix_has_all_shorter_ones_and_growing_forgets_none),
         cmocka_unit_test(the_table_is_as_large_as_what_nodes_hold_within_bounds),
+        cmocka_unit_test(holders_come_in_the_order_in_which_they_were_noted_last),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

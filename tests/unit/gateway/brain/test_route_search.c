@@ -15,12 +15,36 @@
 
 enum { NODES = 72 };
 static gw_registry *here;
-static uint32_t matches[NODES]; /* chunks of the prompt that each node has had */
+static uint32_t matches[NODES]; /* chunks of the prompt that each node has had, where they count */
 static uint32_t *match_of(const gw_node *n) { return &matches[n - here->nodes]; }
+static const gw_affinity *had_here;
+static uint64_t chain[GW_AFFINITY_CHUNKS_MAX]; /* of the prompt */
+
+/* Whether n is one of the nodes with so many chunks that are looked at. */
+static bool is_listed(const gw_node *n, uint32_t chunks)
+{
+    const bt_incarnation *who;
+    uint32_t at = 0;
+    for (int i = 0; i < GW_HOLDERS_MAX && (who = gw_affinity_holder(had_here, chain[chunks - 1], &at)); i++)
+        if (bt_incarnation_equal(who, &n->incarnation)) return true;
+    return false;
+}
+
+/* Chunks for which n goes before others under PREFIX. */
+static uint32_t listed_match(const gw_node *n)
+{
+    return *match_of(n) > 0 && is_listed(n, *match_of(n)) ? *match_of(n) : 0;
+}
+
+/* Whether n is looked at as one that has had so many chunks. */
+static bool is_looked_at(gw_policy policy, const gw_node *n, uint64_t only, uint32_t chunks)
+{
+    if (*match_of(n) < chunks) return false;
+    return only != 0 || (policy == GW_POLICY_PREFIX ? listed_match(n) >= chunks : is_listed(n, chunks));
+}
 
 /* From the first on without a gap. */
-static uint32_t plain_match(const gw_affinity *a, const uint64_t *chain, uint32_t len,
-                            const bt_incarnation *node)
+static uint32_t plain_match(const gw_affinity *a, uint32_t len, const bt_incarnation *node)
 {
     uint32_t i = 0;
     while (i < len && gw_affinity_has(a, chain[i], node)) i++;
@@ -64,7 +88,7 @@ static bool has_slot(const gw_node *n, int64_t now_us)
 
 /* Which slot of p the prompt would have: 0 one for all prompts, or for a short one; 1 one for short prompts,
  * since p has had the rest; 2 none. */
-static unsigned slot_of(const gw_registry *r, const gw_route_wish *w, const gw_node *p)
+static unsigned slot_of(const gw_registry *r, gw_policy policy, const gw_route_wish *w, const gw_node *p)
 {
     uint32_t most = 0;
     for (uint32_t i = 0; i < r->cap; i++) {
@@ -76,7 +100,11 @@ static unsigned slot_of(const gw_registry *r, const gw_route_wish *w, const gw_n
     if (p->long_attempts + p->hello.short_slots < p->load.slots_total) return 0;
     if (w->prompt.tokens <= p->hello.short_tokens) return 0;
     if (w->prompt.tokens <= most || w->by_length) return 2;
-    return w->prompt.tokens <= p->hello.short_tokens + *match_of(p) * GW_AFFINITY_CHUNK_TOKENS ? 1 : 2;
+    const uint32_t rest = (w->prompt.tokens - most + GW_AFFINITY_CHUNK_TOKENS - 1) / GW_AFFINITY_CHUNK_TOKENS;
+    return w->prompt.tokens <= p->hello.short_tokens + *match_of(p) * GW_AFFINITY_CHUNK_TOKENS &&
+                   is_looked_at(policy, p, w->only_prefill, rest)
+               ? 1
+               : 2;
 }
 
 /* Fewer attempts a slot: negative where a has fewer. Compared crosswise, so that no division rounds. */
@@ -89,7 +117,8 @@ static int compare_load(const gw_node *a, const gw_node *b)
 
 static bool is_better(gw_policy policy, const gw_node *a, const gw_node *b)
 {
-    if (policy == GW_POLICY_PREFIX && *match_of(a) != *match_of(b)) return *match_of(a) > *match_of(b);
+    if (policy == GW_POLICY_PREFIX && listed_match(a) != listed_match(b))
+        return listed_match(a) > listed_match(b);
     const int load = policy == GW_POLICY_ROUND_ROBIN ? 0 : compare_load(a, b);
     return load ? load < 0 : a->turn < b->turn;
 }
@@ -158,16 +187,16 @@ static void offer(search *s, gw_node *p, gw_node *d, gw_local local)
 {
     gw_route_choice *c = s->c;
     if (s->counts_suspect || !has_slot(d, s->w->now_us) ||
-        (p &&
-         (slot_of(s->r, s->w, p) > 1 || gw_avoid_refuses(&s->router->avoid, p->name, d->name, s->w->now_us))))
+        (p && (slot_of(s->r, s->policy, s->w, p) > 1 ||
+               gw_avoid_refuses(&s->router->avoid, p->name, d->name, s->w->now_us))))
         return;
     const unsigned k = rank(s, p, d);
     if (c->decode) {
         if (k > s->rank || (k == s->rank && c->local != local))
             return; /* one that may be local is, among equals */
         if (k == s->rank && d != c->decode && !is_better(s->policy, d, c->decode)) return;
-        const unsigned slot = p ? slot_of(s->r, s->w, p) : 0,
-                       was = c->prefill ? slot_of(s->r, s->w, c->prefill) : 0;
+        const unsigned slot = p ? slot_of(s->r, s->policy, s->w, p) : 0,
+                       was = c->prefill ? slot_of(s->r, s->policy, s->w, c->prefill) : 0;
         if (k == s->rank && d == c->decode &&
             (!p || slot > was || (slot == was && !is_better(s->policy, p, c->prefill))))
             return;
@@ -204,7 +233,11 @@ static void find_local(search *s, gw_local local)
         if (holds > s->limit) s->limit = holds;
         if ((uint64_t)w->prompt.tokens + w->max_tokens > holds) continue;
         s->any_fits = true;
-        offer(s, NULL, d, local);
+        const uint32_t below = w->local_below_tokens, tokens = w->prompt.tokens,
+                       from = local == GW_LOCAL_SHORT && tokens >= below
+                                  ? (tokens - below) / GW_AFFINITY_CHUNK_TOKENS + 1
+                                  : 0;
+        if (from == 0 || is_looked_at(s->policy, d, w->only_decode, from)) offer(s, NULL, d, local);
     }
 }
 
@@ -251,7 +284,6 @@ static uint64_t lately(const gw_lately *l, int64_t now_us)
  * the least loaded of its role, or was given more than the mean of its role by twice as many. */
 static void find_matches(const search *s)
 {
-    uint64_t chain[GW_AFFINITY_CHUNKS_MAX];
     const gw_node *least[2] = {NULL, NULL};
     uint64_t ready[2] = {0, 0};
     const bool is_asked = s->policy == GW_POLICY_PREFIX || s->w->local_below_tokens > 0;
@@ -269,7 +301,7 @@ static void find_matches(const search *s)
         *match_of(n) = 0;
         if (!is_ready(n, n->hello.role)) continue;
         const int role = n->hello.role == BT_ROLE_DECODE;
-        const uint32_t had = plain_match(s->router->affinity, chain, chunks, &n->incarnation);
+        const uint32_t had = plain_match(had_here, chunks, &n->incarnation);
         const uint64_t mean = lately(&s->r->given[role], s->w->now_us) / ready[role];
         if (n->waiting_tokens < least[role]->waiting_tokens + 64ull * had &&
             lately(&n->given, s->w->now_us) <= mean + 128ull * had)
@@ -291,6 +323,7 @@ static gw_route_answer plain_choose(gw_route_choice *ret, gw_router *router, gw_
 {
     search s = {.c = ret, .router = router, .r = r, .w = w, .policy = w->policy ? w->policy : router->policy};
     here = r;
+    had_here = router->affinity;
     *ret = (gw_route_choice){.local = GW_LOCAL_NOT};
     find_matches(&s);
     find(&s);
@@ -420,7 +453,7 @@ static gw_route_wish wish_of(const gw_registry *r, int32_t ids[PROMPTS][PROMPT_M
 /* The prompts share prefixes, and some nodes have had them. */
 static void teach(gw_router *router, gw_registry *r, int32_t ids[PROMPTS][PROMPT_MAX])
 {
-    uint64_t chain[GW_AFFINITY_CHUNKS_MAX];
+    uint64_t had_chain[GW_AFFINITY_CHUNKS_MAX];
     for (int i = 0; i < PROMPTS; i++)
         for (int k = 0; k < PROMPT_MAX; k++) ids[i][k] = k < 128 * (i / 2) ? 7 : i + k;
     for (uint32_t i = 0; i < 2 * r->used; i++) {
@@ -428,7 +461,7 @@ static void teach(gw_router *router, gw_registry *r, int32_t ids[PROMPTS][PROMPT
         const uint32_t len = 64 * draw(PROMPT_MAX / 64 + 1);
         if (!n->in_use) continue;
         const bt_prompt_view had = {.tokens = len, .ids = ids[draw(PROMPTS)]};
-        gw_affinity_note(router->affinity, chain, gw_affinity_chain(chain, &had), &n->incarnation);
+        gw_affinity_note(router->affinity, had_chain, gw_affinity_chain(had_chain, &had), &n->incarnation);
     }
 }
 
