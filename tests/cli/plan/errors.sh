@@ -1,6 +1,6 @@
 echo "40 300" > lengths
 plan() { baton plan -q --trace lengths "$@"; echo "exit $?" >&2; }
-plan -m llama-2-70b --prefill hexagon-v75 --decode rtx-4090
+plan -m llama-2-70b --prefill h100x4 --decode rtx-4090
 plan -m llama-2-7b --prefill host --decode h100
 plan -m llama-2-7b --prefill hexagon-v75 --decode h1000
 plan -m llama-2-7c --prefill hexagon-v75 --decode h100

@@ -163,6 +163,7 @@ static void a_million_tokens_on_the_slowest_profile_do_not_wrap(void **state)
     tool_plan_figures f;
     begin(&w, "adreno-750", "adreno-750", r, 2);
     w.prefill.time = (bt_profile_time){.is_given = true, .f16_ops_per_us = 1, .memory_bytes_per_us = 1};
+    w.prefill.memory_bytes = w.decode.memory_bytes = 0; /* not known */
     w.pair.link.bits_per_us = 1;
     assert_int_equal(tool_plan_figure(&f, &w.pair, &w.how, &w.load, &none, NULL), BT_OK);
     assert_true(f.prefill_ns > 1e18 && f.p99_ns <= INT64_MAX && f.loaded_p99_ns <= INT64_MAX);

@@ -214,9 +214,13 @@ static void a_pair_that_cannot_hold_the_model_is_refused_with_numbers(void **sta
     (void)state;
     world w;
     bt_fault f = {""};
-    begin(&w, "hexagon-v75", "rtx-4090", "llama-2-70b");
+    begin(&w, "h100x4", "rtx-4090", "llama-2-70b");
     assert_int_equal(tool_plan_make(&w.result, &w.want, &w.load, false, &f), BT_ELIMIT);
     assert_non_null(strstr(f.text, "25769803776 bytes of memory; 137426370560 bytes of weights"));
+    end(&w);
+    begin(&w, "hexagon-v75", "h100x4", "llama-2-70b");
+    assert_int_equal(tool_plan_make(&w.result, &w.want, &w.load, false, &f), BT_ELIMIT);
+    assert_non_null(strstr(f.text, "hexagon-v75 has 25769803776"));
     end(&w);
     begin(&w, "tpu-v5e", "h100x4", "llama-2-70b");
     assert_int_equal(tool_plan_make(&w.result, &w.want, &w.load, false, &f), BT_ELIMIT);
