@@ -146,6 +146,8 @@ void gw_request_submit(gw_brain *b, const gw_submit *s, const bt_random *random)
         refuse_unknown(b, s, unknown, &none);
         return;
     }
+    /* Requests that came back in this very step may go on at once, and take no place then. */
+    if (b->queued >= b->cfg.queue_max) gw_request_dispatch(b);
     const uint32_t weight = s->weight ? s->weight : 1, share = gw_shares_enter(&b->shares, s->share, weight);
     (void)gw_shares_enter(&b->short_shares, s->share, weight); /* the same place */
     if (!may_wait(&fault, b, s, share)) {

@@ -41,6 +41,8 @@ static const uint64_t kept[] = {
     20003879,    /* brain: the key with most requests was to give way, but these had all had nodes and stayed,
                     so that another key's was refused */
     20082433,    /* check: a RESERVED that was due when the next attempt's RESERVE came seemed to follow it */
+    20147983, /* brain: requests that came back in a step and went on in it took the room of one that came in
+                 it */
 };
 
 typedef struct options {
