@@ -1,9 +1,9 @@
 """Simulated equals real: paced.py BUILD_DIR MODEL [K...]
 
 The same requests run on real processes with --pace device:K and in `baton simulate`, by default and layer by layer, with
-the package that the processes run. Mean TTFT and TPOT lie within 1 %. A run is judged where late work can have moved
-both by less than 1 %. One line a check; exit 1 where one fails, 3 where a run cannot be judged. A K of 16 takes three
-minutes, one of 40 seven, both mostly idle."""
+the package that the processes run. Mean TTFT and TPOT lie within 1 %. Each is judged where late work can have moved it by
+less than 1 %. One line a check; exit 1 where one fails, 3 where one cannot be judged. A K takes four minutes or more, all
+mostly idle."""
 import json
 import os
 import subprocess
@@ -34,15 +34,15 @@ for k in PACES:
         failed = not check(False, f"K {k}: {real['completed']} of {real['requests']} requests were answered")
         continue
     moved = {t: real["pace"]["moved"][t]["most_ratio"] for t in TIMES}
-    if max(moved.values()) >= LIMIT:
-        unjudged = True
-        print(f"?     K {k}: not judged, late work can have moved TTFT by {moved['ttft_ms']:.2%}, TPOT by {moved['tpot_ms']:.2%}")
-        continue
     for how in ([], ["--full"], ["--by-layer"]):
         said = run("simulate", *LOAD, *pace, "--prefill", "1:hexagon-v75", "--decode", "1:adreno-750", "--package", package, *how)
         for t in TIMES:
             a, b = real[t]["mean"], said[t]["mean"]
-            name = " ".join(["simulate", *how])
-            failed |= not check(abs(b - a) <= LIMIT * a, f"K {k}: mean {t} {a:.1f} real, {b:.1f} by {name}")
-        failed |= not check(said["prefill_busy_ratio"] <= 1 and said["recomputed_rows"] == 0, f"K {k}: nothing twice by {name}")
+            text = f"K {k}: mean {t} {a:.1f} real, {b:.1f} by {' '.join(['simulate', *how])}"
+            if moved[t] < LIMIT:
+                failed |= not check(abs(b - a) <= LIMIT * a, text)
+            else:
+                unjudged = True
+                print(f"?     {text}; not judged, late work can have moved it by {moved[t]:.2%}", flush=True)
+        failed |= not check(said["prefill_busy_ratio"] <= 1 and said["recomputed_rows"] == 0, f"K {k}: nothing was computed twice")
 sys.exit(1 if failed else 3 if unjudged else 0)

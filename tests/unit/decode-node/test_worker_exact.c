@@ -60,7 +60,7 @@ typedef struct room {
     dc_worker *worker;
     slot_state slot[SLOTS];
     uint64_t seed, draws;
-    uint64_t drafted, accepted, mixed, restarts, firsts, needs;
+    uint64_t drafted, accepted, mixed, restarts, firsts, needs, pieces;
 } room;
 
 static uint32_t draw(room *r, uint32_t n) { return (uint32_t)(bt_rng_u64(r->seed, r->draws++) % n); }
@@ -345,7 +345,7 @@ static bool pump(room *r, bool wait)
     case DC_WORKER_NEED: on_need(r, &ev); break;
     case DC_WORKER_ENDED: on_ended(r, &ev); break;
     case DC_WORKER_STOPPED: on_stopped(r, &ev); break;
-    case DC_WORKER_PIECE: break;
+    case DC_WORKER_PIECE: r->pieces++; break;
     case DC_WORKER_STEP: fail_msg("a price without a device"); break;
     }
     return true;
@@ -382,7 +382,7 @@ static void soak(room *r, uint32_t requests)
            requests, (unsigned long long)r->firsts, (unsigned long long)r->restarts,
            (unsigned long long)r->needs, (unsigned long long)r->drafted, (unsigned long long)r->accepted,
            (unsigned long long)r->mixed);
-    assert_true(r->firsts > 0 && r->restarts > 0 && r->needs > 0);
+    assert_true(r->firsts > 0 && r->restarts > 0 && r->needs > 0 && r->pieces > 0);
 }
 
 static void two_thousand_random_requests_give_what_each_gives_alone(void **state)

@@ -65,6 +65,7 @@ static void a_fast_host_is_let_go_at_the_device_s_times(void **state)
     (void)state;
     room *r = open_room();
     expect_nothing(r, BEGIN, INT64_MAX);
+    assert_true(pf_pace_is_under_way(r->pace, BEGIN));
     rows(r, 0, 0, 64);
     rows(r, 1, 0, 64);
     rows(r, 0, 64, 36); /* both chunks of layer 0 as one number */
@@ -79,6 +80,8 @@ static void a_fast_host_is_let_go_at_the_device_s_times(void **state)
     expect_rows(r, 0, 64, 36, BEGIN + 4900);
     expect_rows(r, 1, 64, 36, BEGIN + 6500);
     expect_nothing(r, END - 1, END);
+    assert_true(pf_pace_is_under_way(r->pace, END - 1));
+    assert_false(pf_pace_is_under_way(r->pace, END)); /* from now on the host is late */
     assert_int_equal(expect(r, PF_WORKER_COMPUTED, END).token, 42);
     assert_int_equal(late.paced_us, 2 * 3280);
     assert_int_equal(late.late_us, 0);
