@@ -43,7 +43,7 @@ static void check_shares(const gw_brain *b, const gw_shares *s, bool is_short)
     uint64_t waiting_weight = 0, ready_weight = 0, ready_active = 0;
     for (uint32_t k = 0; k < s->used; k++) {
         const gw_share *h = &s->items[k];
-        uint32_t waiting = 0, ready = 0, holders = 0;
+        uint32_t waiting = 0, fresh = 0, ready = 0, holders = 0;
         for (uint32_t i = 0; i < b->requests_len; i++) {
             const gw_request *r = &b->requests[i];
             if (r->state == GW_NONE || r->state == GW_DEAD || r->share != k) continue;
@@ -52,11 +52,13 @@ static void check_shares(const gw_brain *b, const gw_shares *s, bool is_short)
             ready += bt_order_has(&b->line, GW_LINE_SHORT, i) ||
                      (!is_short && bt_order_has(&b->line, GW_LINE_READY, i));
             assert_int_equal(bt_order_has(&b->newest, 0, i), r->state == GW_QUEUED && r->attempt == 0);
+            fresh += bt_order_has(&b->newest, 0, i);
         }
         assert_int_equal(h->waiting, waiting);
         assert_int_equal(h->active, holders);
         assert_int_equal(h->is_ready, ready > 0);
-        assert_int_equal(bt_order_has(&s->room, 0, k), waiting > 1);
+        assert_int_equal(h->fresh, fresh);
+        assert_int_equal(bt_order_has(&s->room, 0, k), waiting > 1 && fresh > 0);
         assert_int_equal(bt_order_has(&s->ring, GW_RING_ROUND, k), ready > 0 && h->turn > 0);
         assert_int_equal(bt_order_has(&s->ring, GW_RING_OVER, k), ready > 0 && h->turn == 0);
         assert_int_equal(bt_order_has(&s->idle, 0, k), k > 0 && waiting + holders == 0);
