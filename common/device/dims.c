@@ -211,6 +211,11 @@ uint64_t bt_dims_idle(const bt_dims *s)
     return one * (s->experts - s->experts_used) * s->expert_layers;
 }
 
+uint64_t bt_dims_used(const bt_dims *s)
+{
+    return (uint64_t)s->ffn_matrices * s->hidden * s->expert_ffn * s->experts_used * s->expert_layers;
+}
+
 uint64_t bt_dims_weights(const bt_dims *s)
 {
     return bt_dims_body(s) + bt_dims_idle(s) + bt_dims_head(s) * (s->has_own_embedding ? 2 : 1);
@@ -236,10 +241,10 @@ size_t bt_dims_ignored_of(bt_dims_ignored ret[BT_DIMS_IGNORED], const bt_dims *s
     }
     if (s->experts) {
         bt_dims_ignored *i = &ret[n++];
-        *i = (bt_dims_ignored){.field = bt_dims_expert_keys[s->experts_key], .bound = "lower"};
+        *i = (bt_dims_ignored){.field = bt_dims_expert_keys[s->experts_key], .bound = "upper"};
         (void)snprintf(i->effect, sizeof i->effect,
-                       "a step is priced with the weights of %" PRIu32 " of %" PRIu32
-                       " experts a layer, whatever its rows",
+                       "each row of a step reads %" PRIu32 " other experts a layer, until all %" PRIu32
+                       " are read",
                        s->experts_used, s->experts);
     }
     if (s->latent_rank) {

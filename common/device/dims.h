@@ -46,6 +46,8 @@ uint64_t bt_dims_body(const bt_dims *s);
 uint64_t bt_dims_head(const bt_dims *s);
 /* Weights of the experts that a row does not use: memory holds them, a row alone does not read them. */
 uint64_t bt_dims_idle(const bt_dims *s);
+/* Weights of those that it uses, out of many; 0 where there are no experts. */
+uint64_t bt_dims_used(const bt_dims *s);
 /* All weights of matrices, an embedding table of its own among them. */
 uint64_t bt_dims_weights(const bt_dims *s);
 /* Bytes of K and V of one position in all layers, at elem_bits bits an element. */

@@ -237,6 +237,7 @@ bt_price_model bt_price_model_of(const bt_dims *s, const bt_price_recipe *r)
         .weight_bytes = bt_time_scale(body + head, permille, 1000),
         .head_bytes = bt_time_scale(head, permille, 1000),
         .idle_bytes = bt_time_scale(bt_dims_idle(s), permille, 1000),
+        .expert_bytes = bt_time_scale(bt_dims_used(s), permille, 1000),
         .kv_bytes = bt_dims_kv_bytes(s, r->kv_elem_bits),
         /* of 16 bits each: two norms that add what came before, each reads two rows and writes two; rotary
          * positions and KV that is stored; the activation */
@@ -274,11 +275,13 @@ typedef struct classes {
     uint64_t decode_rate, ns, bytes;
 } classes;
 
-/* The part of one device. */
+/* The part of one device. Unpacking weights of 4 bits is work, not waiting. */
 static void add_products(classes *c, uint64_t weights, uint64_t rows, uint64_t rate, uint64_t bytes)
 {
     const uint32_t n = share(c->time);
-    const uint64_t compute = bt_time_of(times(2 * weights, rows) / n, rate);
+    const uint64_t unpack =
+        bt_time_of(bytes / n, c->model->weight_bits == 4 ? c->time->int4_bytes_per_us : 0);
+    const uint64_t compute = most(unpack, bt_time_of(times(2 * weights, rows) / n, rate));
     if (compute >= bt_time_of(bytes / n, c->decode_rate)) c->ns = plus(c->ns, compute);
     else c->bytes = plus(c->bytes, bytes / n);
 }
@@ -330,7 +333,10 @@ bt_price_sum bt_price_step_of(const bt_profile *p, const bt_price_model *m, cons
     const bt_profile_time *t = &p->time;
     const uint64_t rows = bt_time_rows(t, s->rows, m->input_bits),
                    rate = bt_time_rate(t, rows, m->input_bits, m->weight_bits),
-                   head_bytes = s->logits ? m->head_bytes : 0, body_bytes = m->weight_bytes - m->head_bytes;
+                   head_bytes = s->logits ? m->head_bytes : 0,
+                   more_bytes = s->rows ? times(s->rows - 1, m->expert_bytes) : 0,
+                   body_bytes = plus(m->weight_bytes - m->head_bytes,
+                                     more_bytes < m->idle_bytes ? more_bytes : m->idle_bytes);
     const bt_profile_attention *k =
         bt_time_step_attention(t, m->head_dim, m->kv_heads ? m->heads / m->kv_heads : 1);
     const bt_price_step ones = {.rows = s->single_rows, .sequences = s->single_rows,

@@ -72,6 +72,7 @@ typedef struct bt_price_model {
     uint64_t body_weights, head_weights; /* multiply-accumulates of a row, and of a row of logits */
     uint64_t weight_bytes, head_bytes;   /* read once a step, the output matrix in it; of the output matrix */
     uint64_t idle_bytes;                 /* of experts that a row does not use: memory holds them too */
+    uint64_t expert_bytes;               /* of those that it uses; each row of a step may use others */
     uint64_t kv_bytes;                   /* of a position */
     uint64_t norm_bytes, gate_bytes;     /* a row's in small operators: of the hidden row; of what heads and FFN hold */
     uint32_t operators, layers, hidden, heads, kv_heads, head_dim, weight_bits, input_bits;

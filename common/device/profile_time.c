@@ -36,6 +36,7 @@ static const struct field fields[] = {
     {"weight_bytes_per_us", offsetof(bt_profile_time, weight_bytes_per_us), U64, 1, RATE_MAX},
     {"activation_bytes_per_us", offsetof(bt_profile_time, activation_bytes_per_us), U64, 1, RATE_MAX},
     {"decode_bytes_per_us", offsetof(bt_profile_time, decode_bytes_per_us), U64, 1, RATE_MAX},
+    {"int4_bytes_per_us", offsetof(bt_profile_time, int4_bytes_per_us), U64, 1, RATE_MAX},
     {"shared_bytes_per_us", offsetof(bt_profile_time, shared_bytes_per_us), U64, 1, RATE_MAX},
     {"first_weight_bytes_per_us", offsetof(bt_profile_time, first_weight_bytes_per_us), U64, 1, RATE_MAX},
     {"score_elements_per_us", offsetof(bt_profile_time, score_elements_per_us), U64, 1, RATE_MAX},
@@ -238,6 +239,7 @@ static bt_err check_rates(const bt_profile_time *t, bt_fault *fault)
         {"weight_bytes_per_us", t->weight_bytes_per_us},
         {"activation_bytes_per_us", t->activation_bytes_per_us},
         {"decode_bytes_per_us", t->decode_bytes_per_us},
+        {"int4_bytes_per_us", t->int4_bytes_per_us},
         {"shared_bytes_per_us", t->shared_bytes_per_us},
         {"first_weight_bytes_per_us", t->first_weight_bytes_per_us},
     };

@@ -46,6 +46,7 @@ typedef struct bt_profile_time {
     uint64_t weight_bytes_per_us;       /* of the operand that stays, in prefill */
     uint64_t activation_bytes_per_us;   /* of the operand that passes by */
     uint64_t decode_bytes_per_us;       /* weights and KV of a decode step */
+    uint64_t int4_bytes_per_us;         /* weights of 4 bits of a step, where unpacking bounds them; 0: it does not */
     uint64_t shared_bytes_per_us;       /* of two engines of the chip that read at the same time */
     uint64_t first_weight_bytes_per_us; /* weights, the first time in a prompt, beyond the above */
     uint64_t score_elements_per_us;     /* softmax over attention's scores */

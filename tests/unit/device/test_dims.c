@@ -122,11 +122,11 @@ static void what_a_price_leaves_out_is_named_by_its_field(void **state)
     ignores("gemma-2-9b", "sliding_window", "upper");
     ignores("gemma-3-27b", "sliding_window", "upper");
     ignores("mistral-7b", "sliding_window", "upper");
-    ignores("mixtral-8x7b", "num_local_experts", "lower");
-    ignores("qwen3-235b-a22b", "num_experts", "lower");
-    ignores("gpt-oss-120b", "num_local_experts", "lower");
+    ignores("mixtral-8x7b", "num_local_experts", "upper");
+    ignores("qwen3-235b-a22b", "num_experts", "upper");
+    ignores("gpt-oss-120b", "num_local_experts", "upper");
     ignores("gpt-oss-120b", "sliding_window", "upper");
-    ignores("deepseek-v3", "n_routed_experts", "lower");
+    ignores("deepseek-v3", "n_routed_experts", "upper");
     ignores("deepseek-v3", "kv_lora_rank", "none");
     ignores("llama-3.2-90b", "cross_attention_layers", "upper");
     ignores("opt-350m", "word_embed_proj_dim", "upper");

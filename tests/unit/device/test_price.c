@@ -271,6 +271,41 @@ static void attention_has_launches_and_rates_of_its_own_that_saturate(void **sta
     assert_int_equal(bt_price_step_of(&p, &m, &one).ns, 60 * 256 * 4 + 2 * 7 + 15 * 3);
 }
 
+static void rows_read_experts_of_their_own_until_all_are_read(void **state)
+{
+    (void)state;
+    const bt_profile h = profile("h100");
+    const bt_dims *s = bt_dims_find("qwen3-30b-a3b"); /* 8 of 128 experts a row */
+    const bt_price_model m = bt_price_model_of(s, &f16);
+    uint64_t bytes[3];
+    for (uint64_t i = 0; i < 3; i++) {
+        const bt_price_step step = bt_price_decode_step(i < 2 ? i + 1 : 16, 0);
+        bytes[i] = bt_price_step_of(&h, &m, &step).bytes - step.rows * (m.norm_bytes + m.gate_bytes);
+    }
+    assert_int_equal(bytes[0], m.weight_bytes);
+    assert_int_equal(bytes[1] - bytes[0], m.expert_bytes);
+    assert_int_equal(bytes[2], m.weight_bytes + m.idle_bytes);
+    assert_int_equal(m.expert_bytes * 15, m.idle_bytes); /* 8 and 120 */
+}
+
+static void unpacking_bounds_weights_of_four_bits_alone(void **state)
+{
+    (void)state;
+    bt_profile h = profile("h100");
+    bt_price_recipe q4 = {.weight_bits = 4, .input_bits = 16, .kv_elem_bits = 16,
+                          .weight_bytes_permille = 562};
+    const bt_price_step one = bt_price_decode_step(1, 1);
+    for (int i = 0; i < 2; i++) {
+        const bt_price_model m = bt_price_model_of(bt_dims_find("llama-2-7b"), i ? &f16 : &q4);
+        h.time.int4_bytes_per_us = 0;
+        const uint64_t free = bt_price_step_of(&h, &m, &one).ns;
+        h.time.int4_bytes_per_us = h.time.memory_bytes_per_us / 2;
+        const uint64_t more = bt_price_step_of(&h, &m, &one).ns - free,
+                       read = bt_time_of(m.weight_bytes, h.time.memory_bytes_per_us);
+        assert_in_range(more, i ? 0 : read - 2, i ? 0 : read + 2);
+    }
+}
+
 static void small_operators_of_a_gpu_take_a_launch_or_their_bytes(void **state)
 {
     (void)state;
@@ -415,6 +450,8 @@ int main(void)
         cmocka_unit_test(four_devices_are_faster_than_one_by_less_than_four),
         cmocka_unit_test(devices_beyond_the_kv_heads_read_a_head_that_others_read),
         cmocka_unit_test(attention_has_launches_and_rates_of_its_own_that_saturate),
+        cmocka_unit_test(rows_read_experts_of_their_own_until_all_are_read),
+        cmocka_unit_test(unpacking_bounds_weights_of_four_bits_alone),
         cmocka_unit_test(small_operators_of_a_gpu_take_a_launch_or_their_bytes),
         cmocka_unit_test(what_cannot_be_priced_is_refused),
         cmocka_unit_test(weights_beyond_the_memory_of_a_device_or_its_group_are_refused),
