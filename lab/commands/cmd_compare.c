@@ -146,12 +146,12 @@ static tool_replay_interval change(const run *first, const run *r, size_t time, 
     return tool_replay_interval_between(&first->rounds[time], &r->rounds[time], stat);
 }
 
-/* The most by which work that was later than --pace can have moved the time's mean, as a share of it. */
-static double moved(const run *r, size_t time)
+/* The most by which work that was later than --pace can have moved the time's mean: `what` is most_ms, or
+ * most_ratio; worst_ms is of one request. */
+static double moved(const run *r, size_t time, const char *what)
 {
-    const json_t *of =
-        json_object_get(json_object_get(json_object_get(r->root, "pace"), "moved"), times[time]);
-    return json_number_value(json_object_get(of, "most_ratio"));
+    const json_t *all = json_object_get(json_object_get(r->root, "pace"), "moved");
+    return json_number_value(json_object_get(json_object_get(all, times[time]), what));
 }
 
 static bt_err read_run(run *r, const char *path, uint64_t seed, bt_fault *fault)
@@ -370,16 +370,20 @@ static json_t *interval_json(tool_replay_interval i)
 /* Only a simulation has a time of its own. */
 static bool is_modelled(const run *r) { return json_object_get(r->root, "virtual_seconds") != NULL; }
 
-/* By more than chance, and by more than lateness can have moved the two. */
-static bool differs(const run *first, const run *r, size_t time, tool_replay_interval i)
+/* By more than chance, and by more than lateness can have moved the two: the mean by its mean, a percentile
+ * by no more than a single request. */
+static bool differs(const run *first, const run *r, size_t time, size_t stat, tool_replay_interval i)
 {
-    const double late = moved(first, time) + moved(r, time);
+    const char *what = stat ? "worst_ms" : "most_ms";
+    const double value = first->rounds[time].value[stat],
+                 late_ms = moved(first, time, what) + moved(r, time, what),
+                 late = value > 0 ? late_ms / value : 0;
     return i.lo > late || i.hi < -late;
 }
 
-static const char *why_not(const run *first, const run *r, size_t time, tool_replay_interval i)
+static const char *why_not(const run *first, const run *r, size_t time, size_t stat, tool_replay_interval i)
 {
-    if (differs(first, r, time, i)) return "";
+    if (differs(first, r, time, stat, i)) return "";
     return i.lo > 0 || i.hi < 0 ? " (late work?)" : " (chance?)";
 }
 
@@ -398,7 +402,7 @@ static json_t *run_json(const run *first, const run *r)
             if (r != first && first->points[t]) {
                 const tool_replay_interval d = change(first, r, t, s);
                 (void)json_object_set_new(one, "change", interval_json(d));
-                (void)json_object_set_new(one, "differs", json_boolean(differs(first, r, t, d)));
+                (void)json_object_set_new(one, "differs", json_boolean(differs(first, r, t, s, d)));
                 (void)json_object_set_new(one, "paired_requests", json_integer((json_int_t)r->pairs[t]));
             }
             (void)json_object_set_new(of, tool_replay_stat_names[s], one);
@@ -412,7 +416,8 @@ static void print_pace(const run *r)
 {
     if (!json_is_object(json_object_get(r->root, "pace"))) return;
     printf("   late work moved its means by at most");
-    for (size_t t = 0; t < TIMES; t++) printf("%s %s %.2f %%", t ? "," : "", times[t], 100 * moved(r, t));
+    for (size_t t = 0; t < TIMES; t++)
+        printf("%s %s %.2f %%", t ? "," : "", times[t], 100 * moved(r, t, "most_ratio"));
     putchar('\n');
 }
 
@@ -448,7 +453,7 @@ static void print_runs(const run *all, size_t n)
             for (size_t i = 1; i < n; i++) {
                 if (!all[0].points[t] || !all[i].points[t]) continue;
                 const tool_replay_interval d = change(&all[0], &all[i], t, s);
-                printf("  %c: %+.1f %%%s", 'A' + (int)i, 100 * d.value, why_not(&all[0], &all[i], t, d));
+                printf("  %c: %+.1f %%%s", 'A' + (int)i, 100 * d.value, why_not(&all[0], &all[i], t, s, d));
             }
             putchar('\n');
         }

@@ -83,9 +83,9 @@ void tool_replay_tell(const tool_replay_outcome *r, void (*line)(void *ud, const
              "work was %.2f %% later than the pace of the devices, which moved mean times by at most: TTFT "
              "%.2f %%, "
              "TPOT %.2f %%, whole answers %.2f %%",
-             100 * f->pace_late_s / f->paced_s, 100 * part_of(f->moved.ttft_ms, f->ttft_ms.mean),
-             100 * part_of(f->moved.tpot_ms, f->tpot_ms.mean),
-             100 * part_of(f->moved.e2e_ms, f->e2e_ms.mean));
+             100 * f->pace_late_s / f->paced_s, 100 * part_of(f->moved.ttft.mean_ms, f->ttft_ms.mean),
+             100 * part_of(f->moved.tpot.mean_ms, f->tpot_ms.mean),
+             100 * part_of(f->moved.e2e.mean_ms, f->e2e_ms.mean));
     if (f->is_bottleneck)
         tell(&t, "THIS GENERATOR WAS THE BOTTLENECK: %s. The figures are the server's only in part",
              f->bottleneck);
@@ -356,9 +356,10 @@ static json_t *keys_json(const tool_replay_outcome *r)
 
 static void add_note(void *ud, const char *text) { (void)json_array_append_new(ud, json_string(text)); }
 
-static json_t *moved_json(double ms, const tool_replay_spread *of)
+static json_t *moved_json(const tool_replay_move *m, const tool_replay_spread *of)
 {
-    return json_pack("{s:f, s:f}", "most_ms", ms, "most_ratio", part_of(ms, of->mean));
+    return json_pack("{s:f, s:f, s:f}", "most_ms", m->mean_ms, "most_ratio", part_of(m->mean_ms, of->mean),
+                     "worst_ms", m->worst_ms);
 }
 
 static json_t *pace_json(const tool_replay_figures *f)
@@ -366,9 +367,9 @@ static json_t *pace_json(const tool_replay_figures *f)
     if (f->paced_s <= 0) return json_null();
     return json_pack("{s:f, s:f, s:f, s:{s:o, s:o, s:o}}", "paced_seconds", f->paced_s, "late_seconds",
                      f->pace_late_s, "late_ratio", f->pace_late_s / f->paced_s, "moved", "ttft_ms",
-                     moved_json(f->moved.ttft_ms, &f->ttft_ms), "tpot_ms",
-                     moved_json(f->moved.tpot_ms, &f->tpot_ms), "e2e_ms",
-                     moved_json(f->moved.e2e_ms, &f->e2e_ms));
+                     moved_json(&f->moved.ttft, &f->ttft_ms), "tpot_ms",
+                     moved_json(&f->moved.tpot, &f->tpot_ms), "e2e_ms",
+                     moved_json(&f->moved.e2e, &f->e2e_ms));
 }
 
 json_t *tool_replay_json(const tool_replay_outcome *r)

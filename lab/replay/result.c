@@ -328,9 +328,15 @@ static double late_before(const lateness *all, size_t from, size_t n, int64_t fi
     return low > from ? all[low - 1].sum_ms - before : 0;
 }
 
+static void move(tool_replay_move *m, double ms)
+{
+    m->mean_ms += ms; /* the sum so far */
+    if (ms > m->worst_ms) m->worst_ms = ms;
+}
+
 static tool_replay_moved moved_by(lateness *all, size_t n)
 {
-    tool_replay_moved sum = {0};
+    tool_replay_moved sum = {.ttft.mean_ms = 0};
     double tpots = 0;
     qsort(all, n, sizeof *all, by_due);
     for (size_t i = 0; i < n; i++) all[i].sum_ms = all[i].prompt_ms + (i ? all[i - 1].sum_ms : 0);
@@ -340,15 +346,17 @@ static tool_replay_moved moved_by(lateness *all, size_t n)
             if (all[to].end_us > busy_us) busy_us = all[to].end_us;
         for (size_t i = from; i < to; i++) {
             const double ttft_ms = late_before(all, from, to, all[i].first_us);
-            sum.ttft_ms += ttft_ms;
-            sum.e2e_ms += ttft_ms + all[i].steps_ms;
+            move(&sum.ttft, ttft_ms);
+            move(&sum.e2e, ttft_ms + all[i].steps_ms);
             if (!all[i].gaps) continue;
-            sum.tpot_ms += all[i].steps_ms / all[i].gaps;
+            move(&sum.tpot, all[i].steps_ms / all[i].gaps);
             tpots++;
         }
     }
-    return (tool_replay_moved){sum.ttft_ms / (double)n, tpots > 0 ? sum.tpot_ms / tpots : 0,
-                               sum.e2e_ms / (double)n};
+    sum.ttft.mean_ms /= (double)n;
+    sum.e2e.mean_ms /= (double)n;
+    if (tpots > 0) sum.tpot.mean_ms /= tpots;
+    return sum;
 }
 
 static bt_err look_at_pace(tool_replay_figures *f, const tool_replay_result *r, bt_fault *fault)

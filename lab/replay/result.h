@@ -143,11 +143,14 @@ int64_t tool_replay_e2e_us(const tool_replay_record *r);
 int64_t tool_replay_late_us(const tool_replay_record *r);
 bool tool_replay_meets(const tool_replay_record *r, const tool_replay_slo *slo);
 
-/* By how much the means of a paced run can be too long at most, because work was late: the host was measured in it, and
+/* By how much the times of a paced run can be too long at most, because work was late: the host was measured in it, and
  * not the devices. Work of a prompt delays the prompt, and others that came while requests were in flight without a
  * gap; a step delays the answers in it. */
+typedef struct tool_replay_move {
+    double mean_ms, worst_ms; /* of the mean; of one request, and so of any percentile */
+} tool_replay_move;
 typedef struct tool_replay_moved {
-    double ttft_ms, tpot_ms, e2e_ms;
+    tool_replay_move ttft, tpot, e2e;
 } tool_replay_moved;
 
 typedef struct tool_replay_figures {

@@ -22,9 +22,9 @@ baton compare one.json missing.json
 # Of one load: by request, and never by less than late work can have moved them.
 of() {
     printf '{"points": {"tpot_ms": [%s], "load": "7", "requests": {"tpot_ms": [0, 1, 2, 3]}}' "$1"
-    printf ', "pace": {"moved": {"tpot_ms": {"most_ratio": %s}}}}\n' "$2"
+    printf ', "pace": {"moved": {"tpot_ms": {"most_ms": %s, "most_ratio": %s, "worst_ms": %s}}}}\n' "$2" "$3" "$4"
 }
-of 10,20,40,80 0 > first.json
-of 11,22,44,88 0.01 > second.json
-of 11,22,44,88 0.2 > late.json
+of 10,20,40,80 0 0 0 > first.json
+of 11,22,44,88 0.4125 0.01 0.8 > second.json
+of 11,22,44,88 8.25 0.2 16 > late.json
 baton compare first.json second.json late.json | grep -E '^[A-C]|late work|tpot_ms'
