@@ -24,6 +24,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         if (!p.refused_shape[i].seq || p.refused_shape[i].seq > p.refused_shape[i].ctx ||
             p.refused_shape[i].ctx > 1 << 20)
             abort();
+    const bt_profile_time *t = &p.time;
+    if (t->points > BT_PROFILE_TIME_MAX_POINTS || t->sums > BT_PROFILE_TIME_MAX_SUMS ||
+        t->kernels > BT_PROFILE_TIME_MAX_KERNELS || (t->sums && t->devices < 2))
+        abort();
+    for (uint32_t i = 1; i < t->sums; i++)
+        if (t->all_reduce[i].devices == t->all_reduce[i - 1].devices &&
+            (t->all_reduce[i].bytes <= t->all_reduce[i - 1].bytes ||
+             t->all_reduce[i].ns < t->all_reduce[i - 1].ns))
+            abort();
+    for (uint32_t i = 0; i < t->kernels; i++)
+        if (t->attention[i].kv_bytes_per_us > t->memory_bytes_per_us || t->attention[i].peak_permille > 1000)
+            abort();
     for (int k = 0; p.companion && k < BT_OP_KINDS; k++)
         if (p.op[k]) abort();
     for (int k = 0; k < BT_OP_KINDS; k++) {
