@@ -160,7 +160,7 @@ sim_cost_work sim_cost_piece(const sim_cost *c, uint32_t begin, uint32_t count, 
 
 uint32_t sim_cost_pages(const sim_cost *c, uint64_t bytes, uint32_t page_tokens)
 {
-    const uint64_t page = c->kv_bytes * page_tokens;
+    const uint64_t page = bt_price_kv_held(&c->profile.time, c->model.kv_heads, c->kv_bytes) * page_tokens;
     if (!bytes && c->memory_bytes) bytes = (c->memory_bytes - c->weight_bytes) / 10 * KEPT_TENTHS;
     const uint64_t pages = bytes / page;
     return pages > UINT32_MAX ? UINT32_MAX : (uint32_t)pages;

@@ -265,6 +265,11 @@ bt_err bt_price_check_memory(const bt_profile *p, const bt_price_model *m, const
                    p->name, has, name ? name : "the model", weights);
 }
 
+uint64_t bt_price_kv_held(const bt_profile_time *t, uint32_t kv_heads, uint64_t kv_bytes)
+{
+    return bt_time_scale(kv_bytes, share(t), kv_share(t, kv_heads));
+}
+
 /* A step as it adds up: what classes take that compute for longer than they read, and the bytes of the
  * others. A class whose two times are equal counts as computing: so no time falls when one of the two grows.
  */

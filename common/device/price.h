@@ -80,6 +80,9 @@ typedef struct bt_price_model {
 bt_price_model bt_price_model_of(const bt_dims *s, const bt_price_recipe *r);
 /* BT_ELIMIT: the weights alone exceed the memory of the device or its group. name: the model's, or NULL. */
 bt_err bt_price_check_memory(const bt_profile *p, const bt_price_model *m, const char *name, bt_fault *fault);
+/* The memory of a group that KV of kv_bytes takes: more than that where several devices hold the same head. kv_heads 0:
+ * not known. */
+uint64_t bt_price_kv_held(const bt_profile_time *t, uint32_t kv_heads, uint64_t kv_bytes);
 typedef struct bt_price_step {
     uint64_t rows, logits, pairs, positions; /* of all sequences together */
     uint64_t sequences;

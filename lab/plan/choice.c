@@ -197,13 +197,17 @@ static double mean_length(const tool_plan_load *load)
 }
 
 static uint64_t held_bytes(const bt_price_model *m) { return bt_time_plus(m->weight_bytes, m->idle_bytes); }
+static uint64_t held_kv(const tool_plan_pair *pair, uint64_t kv_bytes)
+{
+    return bt_price_kv_held(&pair->decode->time, pair->decode_model.kv_heads, kv_bytes);
+}
 
 /* Bytes that decoding takes: weights, and the KV of `batch` sequences of the mean length. */
 static uint64_t decode_bytes(const tool_plan_pair *pair, uint64_t kv_bytes, const tool_plan_load *load,
                              uint32_t batch)
 {
     return bt_time_plus(held_bytes(&pair->decode_model),
-                        whole((double)batch * (double)kv_bytes * mean_length(load)));
+                        whole((double)batch * (double)held_kv(pair, kv_bytes) * mean_length(load)));
 }
 
 /* Sequences of the mean length that fit beside the weights. */
@@ -211,7 +215,7 @@ static bt_err most_sequences(uint32_t *ret, const tool_plan_pair *pair, uint64_t
                              const tool_plan_load *load, bt_fault *fault)
 {
     const uint64_t has = tool_plan_memory(pair->decode), weights = held_bytes(&pair->decode_model),
-                   one = bt_time_times(kv_bytes, load->longest);
+                   held = held_kv(pair, kv_bytes), one = bt_time_times(held, load->longest);
     const double mean = mean_length(load);
     *ret = pair->slots;
     if (!has) return BT_OK;
@@ -220,7 +224,7 @@ static bt_err most_sequences(uint32_t *ret, const tool_plan_pair *pair, uint64_t
                        "profile '%s' has %" PRIu64 " bytes of memory; %" PRIu64
                        " bytes of weights and the KV of %" PRIu64 " tokens, %" PRIu64 " bytes, do not fit",
                        pair->decode->name, has, weights, load->longest, one);
-    const double fit = (double)(has - weights) / ((double)kv_bytes * mean);
+    const double fit = (double)(has - weights) / ((double)held * mean);
     if (fit < (double)*ret) *ret = fit < 1 ? 1 : (uint32_t)fit;
     return BT_OK;
 }
@@ -288,7 +292,9 @@ bt_err tool_plan_figure(tool_plan_figures *ret, const tool_plan_pair *pair, cons
         e = figure_decode(&f, pair, how->kv_bytes, load, fault);
     }
     if (e == BT_OK) {
-        const uint64_t kv = bt_time_times(how->kv_bytes, load->longest);
+        const uint64_t kv =
+            bt_time_times(bt_price_kv_held(&pair->prefill->time, how->model.kv_heads, how->kv_bytes),
+                          load->longest);
         f.prefill_bytes = how->price ? tool_plan_mapped_bytes(bt_price_pkg_of(how->price), arenas_of(how))
                                      : held_bytes(&how->model);
         f.prefill_bytes = bt_time_plus(f.prefill_bytes, kv);

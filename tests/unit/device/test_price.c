@@ -234,6 +234,11 @@ static void devices_beyond_the_kv_heads_read_a_head_that_others_read(void **stat
     assert_in_range(ns[0], m.kv_bytes * 1048576 / 2 * 1000 / 3350000 - 1,
                     m.kv_bytes * 1048576 / 2 * 1000 / 3350000 + 1);
     assert_in_range(ns[1], ns[0] / 2 - 1, ns[0] / 2 + 1);
+    /* two heads are held twice each, one of three twice */
+    assert_int_equal(bt_price_kv_held(&h.time, 8, 1200), 1200);
+    assert_int_equal(bt_price_kv_held(&h.time, 2, 1200), 2400);
+    assert_int_equal(bt_price_kv_held(&h.time, 3, 1200), 1600);
+    assert_int_equal(bt_price_kv_held(&h.time, 0, 1200), 1200);
 }
 
 /* Two layers, four heads of eight elements over two KV heads: 256 operations a pair, 256 bytes a position. No
