@@ -3,7 +3,8 @@
  *   - a request that gets nodes passes none of its key that is as urgent and came earlier, or is more urgent;
  *   - nodes go to no key that holds, of the requests with nodes, its part by weight among the keys that wait
  *     and three quarters of the rest;
- *   - while a key waits and holds nothing, no other gets more tokens than its turns in a round bring it;
+ *   - while a key waits and holds nothing, and was not asked in vain, no other gets more tokens than its
+ *     turns in a round bring it;
  *   - whoever is refused for want of room has its part of it, or nobody has more; who gives way has more than
  *     its part, and is the newest and least urgent of the key that has most.
  * Parts are computed here from a look at all requests, and by no sum that the brain keeps. */
@@ -16,6 +17,7 @@ typedef struct counts {
     uint32_t waiting[SIM_KEYS + 1], ready[SIM_KEYS + 1], active[SIM_KEYS + 1];
     uint32_t ready_short[SIM_KEYS + 1]; /* of ready */
     uint32_t fresh[SIM_KEYS + 1];       /* of waiting, those that never had nodes; the others stay */
+    uint32_t tried[SIM_KEYS + 1];       /* those that had a turn for which no nodes were there */
     bool is_plain; /* no request waits for nodes of its own choice, or for any nodes at all */
 } counts;
 
@@ -39,6 +41,8 @@ static void count(counts *ret, const sim_world *w, const gw_brain *b)
         else ret->active[key]++;
         ret->fresh[key] += r->state == GW_QUEUED && r->attempt == 0;
         if (is_ready(b, i)) ret->ready[key]++;
+        ret->tried[key] +=
+            bt_order_has(&b->line, GW_LINE_STUCK, i) || bt_order_has(&b->line, GW_LINE_BUSY, i);
         if (bt_order_has(&b->line, GW_LINE_SHORT, i)) ret->ready_short[key]++;
     }
 }
@@ -56,7 +60,8 @@ static void check_order(sim_world *w, const gw_brain *b, uint64_t given)
     if (g->had_turn) return;
     for (uint32_t i = 0; i < b->requests_used; i++) {
         const gw_request *r = &b->requests[i];
-        if (!is_ready(b, i) || r->has_had_turn || (is_short(w, b, given) && !is_short(w, b, r->number)))
+        if (!is_ready(b, i) || r->has_had_turn || r->number == w->asking ||
+            (is_short(w, b, given) && !is_short(w, b, r->number)))
             continue;
         const sim_request *c = &client_of(w, r->number)->r;
         const bool is_sooner = c->priority < g->r.priority;
@@ -82,13 +87,30 @@ static bool holds_part(const sim_world *w, const counts *n, const uint32_t *read
     return 4 * (n->active[key] - 1) * weights >= (3 * weights + sim_shares_weight(key)) * (active + 1);
 }
 
+/* The counts without the request that is submitted in this step: where the room is full others go on before
+ * it. */
+static counts before_asking(const sim_world *w, const gw_brain *b, const counts *n)
+{
+    counts ret = *n;
+    for (uint32_t i = 0; i < b->requests_used && w->asking; i++) {
+        const uint32_t key = b->requests[i].number == w->asking ? key_of(w, w->asking) : 0;
+        if (!key || !is_ready(b, i)) continue;
+        ret.ready[key]--;
+        ret.ready_short[key] -= bt_order_has(&b->line, GW_LINE_SHORT, i);
+    }
+    return ret;
+}
+
 /* The last one given in a step: all that were ready then are ready still. */
 static void check_slots(sim_world *w, const gw_brain *b, const counts *n, uint64_t given)
 {
     const uint32_t key = key_of(w, given);
     uint64_t active;
-    if (is_short(w, b, given) && !holds_part(w, n, n->ready_short, key, &active)) return;
-    if (holds_part(w, n, n->ready, key, &active))
+    const counts before = before_asking(w, b, n);
+    if (is_short(w, b, given) && !(holds_part(w, n, n->ready_short, key, &active) &&
+                                   holds_part(w, &before, before.ready_short, key, &active)))
+        return;
+    if (holds_part(w, n, n->ready, key, &active) && holds_part(w, &before, before.ready, key, &active))
         sim_broken(w, "request %llu gets nodes, and key %u holds %u of %llu already while others wait",
                    (unsigned long long)given, key, n->active[key] - 1, (unsigned long long)active);
 }
@@ -98,7 +120,7 @@ static void check_slots(sim_world *w, const gw_brain *b, const counts *n, uint64
 static void check_tokens(sim_world *w, const gw_brain *b, sim_shares *s, const counts *n)
 {
     for (uint32_t i = 1; i <= w->o.keys; i++) {
-        if (!n->ready[i] || n->active[i]) {
+        if (!n->ready[i] || n->active[i] || n->tried[i]) {
             for (int t = 0; t < 2; t++) memset(s->passed[t][i], 0, sizeof s->passed[t][i]);
             continue;
         }
