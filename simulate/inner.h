@@ -277,7 +277,7 @@ void sim_cluster_account(sim_member *m, const sim_cost_work *w);
 sim_cost_work sim_cluster_end_of(const sim_cost_work *w, int64_t left_ns);
 void sim_cluster_take_off(sim_cost_work *from, const sim_cost_work *w);
 void sim_cluster_give_back(sim_member *m, const sim_cost_work *w);
-/* What of the node's work was still to be done at that time, since which it has begun nothing. */
+/* The part of the node's work that was still to be done at that time, since which it has begun nothing. */
 sim_cost_work sim_cluster_undone(const sim_cluster *c, const sim_member *m, int64_t at_ns);
 /* A node begins to compute these rows of a request's prompt. */
 void sim_cluster_count_rows(sim_cluster *c, sim_member *m, uint64_t number, uint32_t begin, uint32_t count);

@@ -3,7 +3,7 @@
 #include <jansson.h>
 #include "base/opt.h"
 
-/* What a result says of how it was made: the object `made_by` of --json and of pages. Its keys are `version`, `commit`
+/* A result says how it was made: the object `made_by` of --json and of pages. Its keys are `version`, `commit`
  * (null where the sources were no repository), `command`, `date` (UTC), `host`, `cpu`, `isa` (of the kernels here),
  * `options` (those in force by their names, as a user would write them; a list as an array) and, where a device was
  * asked for, `profiles`. What values hold that is their user's alone is left out (bt_opt_holds).

@@ -34,7 +34,7 @@ typedef enum bt_opt_type {
     BT_OPT_CHOICE,   /* int: the index in choices; needs a default or .required     */
 } bt_opt_type;
 
-/* What a value may hold that is its user's alone. bt_opt_shown_line and bt_opt_shown_each leave it out. */
+/* Kinds of values that are their user's alone. bt_opt_shown_line and bt_opt_shown_each leave these out. */
 typedef enum bt_opt_holds {
     BT_OPT_HOLDS_NOTHING, /* nothing, unless it has the form of a URL (scheme://...): then as a URL */
     BT_OPT_HOLDS_SECRET,  /* a secret, or the place where one lies: "..." stands for the value */

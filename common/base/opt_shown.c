@@ -1,4 +1,4 @@
-/* What others may see of a command: its line and the options in force, without secrets. */
+/* A command as others may see it: its line and the options in force, without secrets. */
 #include "base/buf.h"
 #include "base/opt.h"
 #include "base/opt_private.h"

@@ -19,7 +19,7 @@ baton compare one.json none.json
 echo '{"requests": 1' > torn.json
 baton compare one.json torn.json
 baton compare one.json missing.json
-# Of one load: by request, and never by less than late work can have moved them.
+# Runs of one load are compared by request, and never by less than late work can have moved them.
 of() {
     printf '{"points": {"tpot_ms": [%s], "load": "7", "requests": {"tpot_ms": [0, 1, 2, 3]}}' "$1"
     printf ', "pace": {"moved": {"tpot_ms": {"most_ms": %s, "most_ratio": %s, "worst_ms": %s}}}}\n' "$2" "$3" "$4"

@@ -77,7 +77,7 @@ static void drop_clocks(json_t *o)
     (void)json_object_del(o, "events_per_second");
 }
 
-/* What a measurement makes of a clock: every number that is not whole. */
+/* Numbers that a measurement makes of a clock: all that are not whole. */
 static void drop_reals(json_t *value)
 {
     const char *key;

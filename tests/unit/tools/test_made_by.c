@@ -1,4 +1,4 @@
-/* What results say of how they were made: every key, nothing that is its user's alone, and every option that
+/* Results say how they were made: every key, nothing that is its user's alone, and every option that
  * could hold such a thing is marked. */
 #include "tools/made_by.h"
 #include "tools/tool.h"
