@@ -470,6 +470,13 @@ void sim_check_up(sim_world *w, const sim_item *it)
     e->up_us = w->now_us;
 }
 
+/* A node that was refused greets in its own time, whatever its connection does (xfer/greeting.h). */
+static bool is_refused(const sim_process *p, uint32_t gateway)
+{
+    const bt_gates *g = p->dc ? &p->dc->gates : p->pf ? &p->pf->gates : NULL;
+    return g && gateway < g->len && g->greetings[gateway].state == BT_GREETING_REFUSED;
+}
+
 /* A node that is connected again has said so at once. */
 static void check_ups(sim_world *w, uint32_t g)
 {
@@ -483,7 +490,7 @@ static void check_ups(sim_world *w, uint32_t g)
             later(sim_net_cut_until_us(w->net, g, i), sim_net_cut_until_us(w->net, i, g)) > e->up_us)
             continue;
         const gw_node *n = gw_registry_find(gw_brain_registry(p->gw), &k->self);
-        if (n && n->state == GW_NODE_GONE)
+        if (n && n->state == GW_NODE_GONE && !is_refused(k, g))
             sim_broken(w, "gateway %u takes node %u for lost, %.3f s after their connection came up again", g,
                        i, (double)(w->now_us - e->up_us) / 1e6);
     }
