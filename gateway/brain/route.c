@@ -166,7 +166,7 @@ static bool is_better(const search *s, const gw_node *a, const gw_node *b)
 
 /* Nodes of one role and shape with a free slot, in the policy's order. Under PREFIX the walk goes level by
  * level: nodes that have had most chunks, then those with one less, and last those whose prefixes do not
- * count. */
+ * count or are not looked at. */
 typedef struct walk {
     const search *s;
     uint32_t set;
