@@ -60,7 +60,7 @@ static void expect_law(const law *l, double share)
         predicted = worst_of(run, l, "predicted_ms");
         json_decref(run);
     }
-    if (measured > 0.05) {
+    if (measured > 0.03) {
         print_message("this machine is too busy to tell: %.2f off\n", measured);
         skip();
     }
