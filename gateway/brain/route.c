@@ -135,22 +135,37 @@ static gw_node *next_holder(const search *s, uint32_t chunks, uint32_t *at)
     return NULL;
 }
 
-/* Whether n is one of the holders of so many chunks that are looked at. */
-static bool is_listed(const search *s, const gw_node *n, uint32_t chunks)
+/* The holders of so many chunks that are looked at. */
+typedef struct holders {
+    const search *s;
+    uint32_t chunks, at, seen, known;
+} holders;
+
+static gw_node *next_looked_at(holders *h)
 {
+    const search *s = h->s;
     const bt_incarnation *who;
-    uint32_t at = 0;
-    for (int i = 0; i < GW_HOLDERS_MAX; i++) {
-        if (!(who = gw_affinity_holder(s->router->affinity, s->chain[chunks - 1], &at))) return false;
-        if (bt_incarnation_equal(who, &n->incarnation)) return true;
+    while (h->seen++ < GW_HOLDERS_SEEN && h->known < GW_HOLDERS_MAX &&
+           (who = gw_affinity_holder(s->router->affinity, s->chain[h->chunks - 1], &h->at))) {
+        gw_node *n = gw_registry_find(s->r, who);
+        h->known += n != NULL;
+        if (n) return n;
     }
+    return NULL;
+}
+
+static bool is_looked_at(const search *s, const gw_node *n, uint32_t chunks)
+{
+    holders h = {.s = s, .chunks = chunks};
+    for (const gw_node *k; (k = next_looked_at(&h));)
+        if (k == n) return true;
     return false;
 }
 
 static uint32_t match_of(const search *s, const gw_node *n)
 {
     const uint32_t chunks = had_by(s, n);
-    return chunks && counts(s, n, chunks) && is_listed(s, n, chunks) ? chunks : 0;
+    return chunks && counts(s, n, chunks) && is_looked_at(s, n, chunks) ? chunks : 0;
 }
 
 static bool is_better(const search *s, const gw_node *a, const gw_node *b)
@@ -238,16 +253,12 @@ static gw_node *next_by_holder(const walk *k)
 {
     const gw_policy policy =
         k->s->policy == GW_POLICY_ROUND_ROBIN ? GW_POLICY_ROUND_ROBIN : GW_POLICY_LEAST_LOAD;
-    const bt_incarnation *who;
+    holders h = {.s = k->s, .chunks = k->level};
     gw_node *best = NULL;
-    uint32_t at = 0;
-    for (int i = 0; i < GW_HOLDERS_MAX; i++) {
-        if (!(who = gw_affinity_holder(k->s->router->affinity, k->s->chain[k->level - 1], &at))) break;
-        gw_node *n = gw_registry_find(k->s->r, who);
-        if (n && is_in(k, n) && (!k->last || is_before(policy, k->last, n)) &&
+    for (gw_node *n; (n = next_looked_at(&h));)
+        if (is_in(k, n) && (!k->last || is_before(policy, k->last, n)) &&
             (!best || is_before(policy, n, best)) && is_of_level(k, n))
             best = n;
-    }
     return best;
 }
 

@@ -23,7 +23,8 @@
  * A prefix is worth the tokens that it saves. It counts where the waiting tokens of its node exceed those of the least
  * loaded node of the role by fewer, and where what the node was given lately (registry.h) exceeds the mean of the role
  * by at most twice as many. So prompts with a popular prefix come to all nodes. GW_HOLDERS_MAX of the nodes that have
- * had a prefix are looked at, those that got it longest ago; others are chosen as if they had not had it.
+ * had a prefix are looked at, those that got it longest ago; others are chosen as if they had not had it. Processes
+ * that are no more are passed over, within the first GW_HOLDERS_SEEN.
  *
  * The exactness class of an engine (HELLO's exactness, or prefill_exactness for the prefill engine of a decode node)
  * says which numbers it computes: engines of one class give the same bits. A prompt may be computed locally only where
@@ -33,7 +34,7 @@
  *                    shorter than local_below_tokens. Prefixes that do not count are as none
  *   NO_PREFILL_NODE  where no prefill node is known: colocated mode
  * A request that has tokens already stays with the classes of its first attempt. */
-enum { GW_HOLDERS_MAX = 16 };
+enum { GW_HOLDERS_MAX = 16, GW_HOLDERS_SEEN = 64 };
 typedef enum gw_policy { GW_POLICY_LEAST_LOAD = 1, GW_POLICY_PREFIX, GW_POLICY_ROUND_ROBIN } gw_policy;
 typedef enum gw_local { GW_LOCAL_NOT = 0, GW_LOCAL_SHORT, GW_LOCAL_NO_PREFILL_NODE } gw_local;
 

@@ -57,7 +57,7 @@ uint32_t gw_shares_enter(gw_shares *s, uint64_t id, uint32_t weight);
 /* The share of this id, or NULL. */
 const gw_share *gw_shares_find(const gw_shares *s, uint64_t id);
 
-/* One request more waits or holds nodes, or (false) one fewer. is_fresh: it never had nodes, as far as it waits. */
+/* One request more waits or holds nodes, or (false) one fewer. is_fresh: the one that waits never had nodes. */
 void gw_shares_wait(gw_shares *s, uint32_t share, bool is_more, bool is_fresh);
 void gw_shares_hold(gw_shares *s, uint32_t share, bool is_more);
 /* Says what the next request of the share costs in tokens, or that none is next. */

@@ -388,6 +388,30 @@ static void a_node_that_was_given_more_than_others_gets_no_more_for_its_prefix(v
     gw_registry_done(&r);
 }
 
+static void processes_that_are_no_more_hide_none_that_has_had_the_prefix(void **s)
+{
+    (void)s;
+    gw_registry r = make();
+    gw_router router = {.policy = GW_POLICY_PREFIX};
+    assert_int_equal(gw_affinity_new(&router.affinity, 1024), BT_OK);
+    gw_node *p[2] = {add(&r, 1, BT_ROLE_PREFILL, 400, 8, 4), add(&r, 2, BT_ROLE_PREFILL, 400, 8, 4)};
+    (void)add(&r, 3, BT_ROLE_DECODE, 400, 8, 4);
+    static int32_t ids[200];
+    uint64_t chain[GW_AFFINITY_CHUNKS_MAX];
+    const gw_route_wish w = {.prompt = {.tokens = 200, .ids = ids}, .max_tokens = 10};
+    const uint32_t chunks = gw_affinity_chain(chain, &w.prompt);
+    for (uint8_t i = 0; i < GW_HOLDERS_SEEN - 1; i++)
+        gw_affinity_note(router.affinity, chain, chunks, &(bt_incarnation){{100, i}});
+    gw_affinity_note(router.affinity, chain, chunks, &p[1]->incarnation);
+    gw_route_choice c;
+    p[1]->attempts = 1;
+    gw_registry_changed(&r, p[1]);
+    assert_int_equal(ask(&c, &router, &r, &w), GW_ROUTE_CHOSEN);
+    assert_ptr_equal(c.prefill, p[1]);
+    gw_affinity_free(router.affinity);
+    gw_registry_done(&r);
+}
+
 static void what_failed_or_refuses_gets_a_request_only_where_nothing_else_would_do(void **s)
 {
     (void)s;
@@ -431,6 +455,7 @@ int main(void)
         cmocka_unit_test(a_request_with_tokens_stays_in_its_classes),
         cmocka_unit_test(a_prefix_counts_while_it_saves_more_than_its_node_has_to_do),
         cmocka_unit_test(a_node_that_was_given_more_than_others_gets_no_more_for_its_prefix),
+        cmocka_unit_test(processes_that_are_no_more_hide_none_that_has_had_the_prefix),
         cmocka_unit_test(what_failed_or_refuses_gets_a_request_only_where_nothing_else_would_do),
         cmocka_unit_test(a_node_whose_kv_fits_none_of_the_other_role_is_found),
         cmocka_unit_test(a_full_table_gives_up_only_nodes_that_are_gone),

@@ -25,8 +25,12 @@ static bool is_listed(const gw_node *n, uint32_t chunks)
 {
     const bt_incarnation *who;
     uint32_t at = 0;
-    for (int i = 0; i < GW_HOLDERS_MAX && (who = gw_affinity_holder(had_here, chain[chunks - 1], &at)); i++)
+    for (int i = 0, known = 0; i < GW_HOLDERS_SEEN && known < GW_HOLDERS_MAX; i++) {
+        if (!(who = gw_affinity_holder(had_here, chain[chunks - 1], &at))) break;
         if (bt_incarnation_equal(who, &n->incarnation)) return true;
+        for (uint32_t k = 0; k < here->cap; k++)
+            known += here->nodes[k].in_use && bt_incarnation_equal(&here->nodes[k].incarnation, who);
+    }
     return false;
 }
 
