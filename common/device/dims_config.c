@@ -1,6 +1,6 @@
 /* A config.json: strict about the numbers that decide costs, silent about all others. jansson decides what is
  * JSON. */
-#include "device/dims_config.h"
+#include "device/dims.h"
 #include "base/buf.h"
 #include "base/file.h"
 #include "device/profile_number.h"

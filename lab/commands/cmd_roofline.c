@@ -7,7 +7,7 @@
 #include "device/roofline.h"
 #include "lab/commands/dims_of.h"
 #include "lab/commands/roofline_rows.h"
-#include "lab/plan/ignored.h"
+#include "lab/plan/report.h"
 #include "model/options.h"
 #include "npu/compile/obtain.h"
 #include "tools/options.h"

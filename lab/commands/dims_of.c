@@ -1,6 +1,6 @@
 /* A name, a config.json, or the header of a GGUF file. */
 #include "lab/commands/dims_of.h"
-#include "device/dims_config.h"
+#include "device/dims.h"
 #include "device/profile_words.h"
 #include "engine/costs.h"
 #include "model/model.h"

@@ -4,7 +4,7 @@
 #include "device/dims.h"
 
 /* The sizes of a model without its weights: a known shape (device/dims.h), a config.json where the name ends in .json
- * (device/dims_config.h), or the header of a GGUF file. ret_ctx: the longest sequence of a file; 0: unknown, as of
+ * (device/dims.h), or the header of a GGUF file. ret_ctx: the longest sequence of a file; 0: unknown, as of
  * known shapes; may be NULL. BT_EARG: none of them, with all known shapes on stderr; errors of bt_dims_config_load and
  * bt_model_open_head. */
 bt_err tool_dims_of(bt_dims *ret, uint32_t *ret_ctx, const char *name, bt_fault *fault);

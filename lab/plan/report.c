@@ -1,6 +1,5 @@
 /* Numbers are taken from the plan once, into JSON; the page reads the same object. */
 #include "lab/plan/report.h"
-#include "lab/plan/ignored.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -286,4 +285,34 @@ void tool_plan_print(const tool_plan_report *r, size_t rows)
     if (p->has_usual) print_margin("the usual choice", &p->choice[0], &p->usual, r->want->by);
     if (p->alones) print_margin("the decode device alone", &p->choice[0], &p->alone[0], r->want->by);
     print_load(r);
+}
+
+/* ---- fields that a forecast ignores ---- */
+
+json_t *tool_plan_ignored(json_t *rows, const bt_dims *s)
+{
+    bt_dims_ignored all[BT_DIMS_IGNORED];
+    const size_t n = bt_dims_ignored_of(all, s);
+    for (size_t i = 0; rows && i < n; i++)
+        json_array_append_new(rows, json_pack("{s:s, s:s, s:s, s:s}", "model", s->name, "field", all[i].field,
+                                              "bound", all[i].bound, "effect", all[i].effect));
+    return rows;
+}
+
+char *tool_plan_ignored_text(char ret[TOOL_PLAN_IGNORED_BYTES], const bt_dims_ignored *i)
+{
+    const char *bound = !strcmp(i->bound, "upper")   ? "an upper bound"
+                        : !strcmp(i->bound, "lower") ? "a lower bound"
+                                                     : "no bound";
+    (void)snprintf(ret, TOOL_PLAN_IGNORED_BYTES, "%s: %s (%s)", i->field, i->effect, bound);
+    return ret;
+}
+
+void tool_plan_ignored_print(FILE *f, const char *head, const bt_dims *s)
+{
+    char text[TOOL_PLAN_IGNORED_BYTES];
+    bt_dims_ignored all[BT_DIMS_IGNORED];
+    const size_t n = bt_dims_ignored_of(all, s);
+    for (size_t i = 0; i < n; i++)
+        fprintf(f, "%s%s, %s\n", head, s->name, tool_plan_ignored_text(text, &all[i]));
 }

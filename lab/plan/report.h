@@ -1,6 +1,8 @@
 #ifndef BT_LAB_PLAN_REPORT_H
 #define BT_LAB_PLAN_REPORT_H
 #include <jansson.h>
+#include <stdio.h>
+#include "device/dims.h"
 #include "lab/plan/space.h"
 
 /* A plan as one JSON object, as a table, and as a page with plots that needs nothing else. */
@@ -21,4 +23,14 @@ bt_err tool_plan_page(const char *path, const json_t *object, bt_fault *fault);
 /* "chunk:256+tail, w8a8, KV f16, fifo". */
 enum { TOOL_PLAN_NAME_BYTES = 256 + BT_RECIPE_MAX_TEXT };
 void tool_plan_name(char ret[TOOL_PLAN_NAME_BYTES], const tool_plan_choice *c);
+
+/* ---- fields of a model that a forecast ignores (device/dims.h), for every command that makes one ---- */
+
+/* Appends {model, field, bound, effect} for each; rows NULL is fine, and returns rows. */
+json_t *tool_plan_ignored(json_t *rows, const bt_dims *s);
+/* A line each, behind `head`: "gemma-3-27b, sliding_window: ... (an upper bound)". */
+void tool_plan_ignored_print(FILE *f, const char *head, const bt_dims *s);
+/* The text of one, without the model. Returns ret. */
+enum { TOOL_PLAN_IGNORED_BYTES = 240 };
+char *tool_plan_ignored_text(char ret[TOOL_PLAN_IGNORED_BYTES], const bt_dims_ignored *i);
 #endif

@@ -1,6 +1,6 @@
 /* What a simulation adds to the figures of a replay. See show.h. */
 #include "lab/simulate/show.h"
-#include "lab/plan/ignored.h"
+#include "lab/plan/report.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -14,7 +14,7 @@ typedef struct tool_simulate_told {
 } tool_simulate_told;
 
 void tool_simulate_print(FILE *f, const tool_simulate_told *r);
-/* The fields of its models that a forecast ignores (lab/plan/ignored.h): a line each, and rows; NULL: memory is out. */
+/* The fields of its models that a forecast ignores (lab/plan/report.h): a line each, and rows; NULL: memory is out. */
 void tool_simulate_ignored_print(FILE *f, const tool_simulate_setup *s);
 json_t *tool_simulate_ignored(const tool_simulate_setup *s);
 /* A page like tool_replay_report's, with the cluster's figures except wall seconds. */

@@ -1,6 +1,6 @@
 /* Any bytes as a config.json: sizes that are accepted are within their bounds, and every sum over them fits.
  */
-#include "device/dims_config.h"
+#include "device/dims.h"
 #include "device/price.h"
 
 #include <stdlib.h>

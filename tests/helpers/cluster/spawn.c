@@ -74,6 +74,13 @@ const char *spawn_path(const char *name)
     return p;
 }
 
+const char *spawn_write(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "we");
+    if (!f || fputs(text, f) < 0 || fclose(f) != 0) die(path);
+    return path;
+}
+
 static const char *model(uint64_t seed, uint32_t ctx)
 {
     char name[64];

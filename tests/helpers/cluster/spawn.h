@@ -23,6 +23,8 @@ int spawn_teardown(void **state);
 
 /* dir/name, in one of a few static buffers. */
 const char *spawn_path(const char *name);
+/* Writes the text into that file, and returns the path. */
+const char *spawn_write(const char *path, const char *text);
 /* A little model (tiny_gguf.h) in that directory, made once for each seed: 2 layers, context of 1024, chat template. */
 const char *spawn_tiny_model(uint64_t seed);
 /* The same, whose numbers overflow f16 KV at the character '|', its token 127. */

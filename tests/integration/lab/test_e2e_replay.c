@@ -64,16 +64,6 @@ static void a_drawn_load_has_the_lengths_that_were_asked_for(void **state)
     }
 }
 
-static const char *write_trace(const char *name, const char *text)
-{
-    const char *path = spawn_path(name);
-    FILE *f = fopen(path, "we");
-    assert_non_null(f);
-    assert_true(fputs(text, f) >= 0);
-    assert_int_equal(fclose(f), 0);
-    return path;
-}
-
 static void prompts_begin_alike_where_their_hashes_do(void **state)
 {
     (void)state;
@@ -82,10 +72,10 @@ static void prompts_begin_alike_where_their_hashes_do(void **state)
                   "{\"timestamp\":10,\"input_length\":300,\"output_length\":3,\"hash_ids\":[1,2,4]}\n",
         apart[] = "{\"timestamp\":0,\"input_length\":300,\"output_length\":3,\"hash_ids\":[5,6,7]}\n"
                   "{\"timestamp\":10,\"input_length\":300,\"output_length\":3,\"hash_ids\":[8,6,7]}\n";
-    json_t *j = spawn_json(REPLAY(write_trace("alike.jsonl", alike), "--concurrency", "1"));
+    json_t *j = spawn_json(REPLAY(spawn_write(spawn_path("alike.jsonl"), alike), "--concurrency", "1"));
     assert_int_equal(number(j, "cached_tokens"), 256); /* two blocks of 128, which 101 to 149 tokens hold */
     json_decref(j);
-    j = spawn_json(REPLAY(write_trace("apart.jsonl", apart), "--concurrency", "1"));
+    j = spawn_json(REPLAY(spawn_write(spawn_path("apart.jsonl"), apart), "--concurrency", "1"));
     assert_int_equal(number(j, "cached_tokens"), 0);
     json_decref(j);
 }
@@ -94,8 +84,9 @@ static void what_is_too_long_is_refused_scaled_or_cut_and_said(void **state)
 {
     (void)state;
     const char *trace =
-        write_trace("long.csv", "TIMESTAMP,ContextTokens,GeneratedTokens\n"
-                                "2023-11-16 18:15:46.0000000,4000,96\n2023-11-16 18:15:46.2000000,40,4\n");
+        spawn_write(spawn_path("long.csv"),
+                    "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+                    "2023-11-16 18:15:46.0000000,4000,96\n2023-11-16 18:15:46.2000000,40,4\n");
     spawn *s = REPLAY(trace);
     assert_int_equal(spawn_wait(s, spawn_patience(RUN_MS)), 1);
     assert_non_null(strstr(spawn_err(s), "1 of 2 requests are longer than the context of 1024"));

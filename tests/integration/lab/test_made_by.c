@@ -24,15 +24,7 @@ static const char *path_of(const char *name)
     return path;
 }
 
-static const char *write_text(const char *name, const char *text)
-{
-    const char *path = path_of(name);
-    FILE *f = fopen(path, "we");
-    assert_non_null(f);
-    assert_true(fputs(text, f) >= 0);
-    assert_int_equal(fclose(f), 0);
-    return path;
-}
+static const char *write_text(const char *name, const char *text) { return spawn_write(path_of(name), text); }
 
 /* A result in a file, for baton compare. */
 static const char *keep(const char *name, json_t *result)

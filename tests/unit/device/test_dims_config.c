@@ -1,6 +1,6 @@
 /* config.json files: those of known models give the known shapes, and what is wrong in one is named. The
  * files are the fuzzer's corpus. */
-#include "device/dims_config.h"
+#include "device/dims.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
