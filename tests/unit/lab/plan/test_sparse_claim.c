@@ -73,8 +73,9 @@ static void attention_pays_beside_a_cpu_and_not_beside_a_gpu(void **state)
     (void)state;
     static const char *const kinds[] = {"sparse:0.2,dense=0", "sparse:0.2,dense=0,group",
                                         "sparse:0.2,dense=0,rows=16"};
-    const bt_dims qwen[] = {*bt_dims_find("qwen2-0.5b"),
-                            {"qwen2-1.5b", 28, 1536, 8960, 12, 2, 128, 151936, 3, true, false, 0}};
+    const bt_dims qwen[] = {
+        *bt_dims_find("qwen2-0.5b"),
+        {"qwen2-1.5b", 28, 1536, 8960, 12, 2, 128, 151936, .ffn_matrices = 3, .has_qkv_bias = true}};
     const bt_profile companions[] = {cpu(), profile("adreno-750")};
     double best = 0, worst = 1e9;
     for (size_t c = 0; c < 2; c++)
