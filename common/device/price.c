@@ -291,15 +291,17 @@ static void add_products(classes *c, uint64_t weights, uint64_t rows, uint64_t r
     else c->bytes = plus(c->bytes, bytes / n);
 }
 
-/* more_rows: of each sequence, computed besides its own. */
-static void add_attention_class(classes *c, const bt_price_step *s, uint32_t more_rows)
+/* Sequences have one row each, or several. */
+static void add_attention_class(classes *c, const bt_price_step *s, bool is_single)
 {
     const bt_profile_time *t = c->time;
     const bt_price_model *m = c->model;
     const bt_profile_attention *k = c->attention;
     if (!s->rows) return;
-    const uint64_t pairs = plus(s->pairs, times(s->positions, more_rows)),
-                   positions = plus(s->positions, k ? times(s->sequences, k->kv_half_positions) : 0),
+    const uint64_t pairs = plus(s->pairs, times(s->positions, k && !is_single ? k->half_rows : 0)),
+                   least = k ? times(s->sequences, k->least_positions) : 0,
+                   half = plus(s->positions, k ? times(s->sequences, k->kv_half_positions) : 0),
+                   positions = most(half, least),
                    ops = times(pairs, (uint64_t)4 * m->layers * m->heads * m->head_dim),
                    bytes = times(m->kv_bytes, positions) / kv_share(t, m->kv_heads),
                    rate = k && k->peak_permille
@@ -308,7 +310,9 @@ static void add_attention_class(classes *c, const bt_price_step *s, uint32_t mor
                    compute = bt_time_of(ops / share(t), rate);
     const bool has_rate = k && k->kv_bytes_per_us;
     const uint64_t read = bt_time_of(bytes, has_rate ? k->kv_bytes_per_us : c->decode_rate);
-    if (k) c->ns = plus(c->ns, times(m->layers, k->launch_ns));
+    if (k)
+        c->ns =
+            plus(c->ns, times(m->layers, is_single && k->row_launch_ns ? k->row_launch_ns : k->launch_ns));
     if (compute >= read || has_rate) c->ns = plus(c->ns, most(compute, read));
     else c->bytes = plus(c->bytes, bytes);
 }
@@ -327,9 +331,11 @@ static uint64_t fixed_ns(const classes *c)
     const bt_profile_time *t = c->time;
     const uint64_t attention =
                        c->model->layers < c->model->operators ? c->model->layers : c->model->operators,
-                   linears = c->model->operators - attention;
-    const uint64_t ns =
-        plus(t->dispatch_ns, times(linears, t->linear_launch_ns ? t->linear_launch_ns : t->decode_op_ns));
+                   launched = (uint64_t)t->layer_matrices * c->model->layers + 1,
+                   linears = t->layer_matrices ? launched : c->model->operators - attention;
+    const uint64_t launch_ns = t->linear_launch_ns ? t->linear_launch_ns : t->decode_op_ns,
+                   more_ns = c->model->input_bits <= 8 ? t->quantize_launch_ns : 0;
+    const uint64_t ns = plus(t->dispatch_ns, times(linears, launch_ns + more_ns));
     return c->attention ? ns : plus(ns, times(attention, t->decode_op_ns));
 }
 
@@ -358,8 +364,8 @@ bt_price_sum bt_price_step_of(const bt_profile *p, const bt_price_model *m, cons
     add_products(&c, m->body_weights, rows, rate, body_bytes);
     if (s->logits)
         add_products(&c, m->head_weights, bt_time_rows(t, s->logits, m->input_bits), rate, head_bytes);
-    add_attention_class(&c, &ones, 0);
-    add_attention_class(&c, &several, k ? k->half_rows : 0);
+    add_attention_class(&c, &ones, true);
+    add_attention_class(&c, &several, false);
     r.ns = plus(plus(c.ns, bt_time_of(c.bytes, c.decode_rate)), fixed_ns(&c));
     if (p->companion) {
         r.ns = plus(r.ns, small_ns(t, m, s->rows));

@@ -46,6 +46,8 @@ static const struct field fields[] = {
     {"first_launch_ns", offsetof(bt_profile_time, first_launch_ns), U32, 1, 1000000000},
     {"decode_op_ns", offsetof(bt_profile_time, decode_op_ns), U32, 1, 1000000000},
     {"linear_launch_ns", offsetof(bt_profile_time, linear_launch_ns), U32, 1, 1000000000},
+    {"quantize_launch_ns", offsetof(bt_profile_time, quantize_launch_ns), U32, 1, 1000000000},
+    {"layer_matrices", offsetof(bt_profile_time, layer_matrices), U32, 1, 64},
     {"small_launch_ns", offsetof(bt_profile_time, small_launch_ns), U32, 1, 1000000000},
     {"attention", offsetof(bt_profile_time, attention), KERNELS, 1, BT_PROFILE_TIME_MAX_KERNELS},
     {"program_compile_ns", offsetof(bt_profile_time, program_compile_ns), U64, 1, UINT64_C(100000000000000)},
@@ -66,8 +68,10 @@ static const struct field kernel_fields[] = {
     {"head_dim", offsetof(bt_profile_attention, head_dim), U32, 1, 4096},
     {"group", offsetof(bt_profile_attention, group), U32, 1, 256},
     {"launch_ns", offsetof(bt_profile_attention, launch_ns), U32, 1, 1000000000},
+    {"row_launch_ns", offsetof(bt_profile_attention, row_launch_ns), U32, 1, 1000000000},
     {"kv_bytes_per_us", offsetof(bt_profile_attention, kv_bytes_per_us), U64, 1, RATE_MAX},
     {"kv_half_positions", offsetof(bt_profile_attention, kv_half_positions), U32, 1, 1 << 20},
+    {"least_positions", offsetof(bt_profile_attention, least_positions), U32, 1, 1 << 20},
     {"peak_permille", offsetof(bt_profile_attention, peak_permille), U32, 1, 1000},
     {"half_rows", offsetof(bt_profile_attention, half_rows), U32, 1, 1 << 20},
 };
@@ -249,12 +253,19 @@ static bt_err check_rates(const bt_profile_time *t, bt_fault *fault)
                            "field '%s': %" PRIu64 " is more than 'memory_bytes_per_us', %" PRIu64
                            "; at most that",
                            rates[i].name, rates[i].rate, t->memory_bytes_per_us);
-    for (uint32_t i = 0; i < t->kernels; i++)
-        if (t->attention[i].kv_bytes_per_us > t->memory_bytes_per_us)
+    for (uint32_t i = 0; i < t->kernels; i++) {
+        const bt_profile_attention *k = &t->attention[i];
+        if (k->row_launch_ns > k->launch_ns)
+            return bt_fail(fault, BT_EFORMAT,
+                           "field 'attention', object %" PRIu32 ", 'row_launch_ns': %" PRIu32
+                           " is more than 'launch_ns', %" PRIu32 "; at most that",
+                           i + 1, k->row_launch_ns, k->launch_ns);
+        if (k->kv_bytes_per_us > t->memory_bytes_per_us)
             return bt_fail(fault, BT_EFORMAT,
                            "field 'attention', object %" PRIu32 ", 'kv_bytes_per_us': %" PRIu64
                            " is more than 'memory_bytes_per_us', %" PRIu64 "; at most that",
-                           i + 1, t->attention[i].kv_bytes_per_us, t->memory_bytes_per_us);
+                           i + 1, k->kv_bytes_per_us, t->memory_bytes_per_us);
+    }
     return BT_OK;
 }
 

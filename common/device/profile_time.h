@@ -17,8 +17,10 @@ enum { BT_PROFILE_TIME_MAX_KERNELS = 8, BT_PROFILE_TIME_MAX_STACK = 31 };
 typedef struct bt_profile_attention {
     uint32_t head_dim, group;   /* elements of a head; query heads that share a KV head; 0: all */
     uint32_t launch_ns;         /* of a layer */
+    uint32_t row_launch_ns;     /* of sequences with one row, at most launch_ns; 0: launch_ns */
     uint64_t kv_bytes_per_us;   /* 0: the decode rate */
     uint32_t kv_half_positions; /* 0: the whole rate from the first position on */
+    uint32_t least_positions;   /* the mean of all sequences takes at least as many */
     uint32_t peak_permille;     /* of f16_ops_per_us; 0: the share of products with as many rows */
     uint32_t half_rows;         /* 0: the whole share from the first row on */
 } bt_profile_attention;
@@ -55,6 +57,8 @@ typedef struct bt_profile_time {
     uint32_t first_launch_ns;                    /* an operator, the first time in a prompt, beyond op_launch_ns */
     uint32_t decode_op_ns;                       /* an operator of a decode step */
     uint32_t linear_launch_ns;                   /* a matrix of a step; 0: decode_op_ns */
+    uint32_t quantize_launch_ns;                 /* a matrix of a step whose inputs have at most 8 bits, beyond that */
+    uint32_t layer_matrices;                     /* of a layer that are launched; 0: each for itself */
     uint32_t small_launch_ns;                    /* a step's small operators of a layer take at least this */
     uint32_t kernels;                            /* number of them; 0: decode_op_ns and the rates of products */
     bt_profile_attention attention[BT_PROFILE_TIME_MAX_KERNELS];

@@ -276,6 +276,39 @@ static void attention_has_launches_and_rates_of_its_own_that_saturate(void **sta
     assert_int_equal(bt_price_step_of(&p, &m, &one).ns, 60 * 256 * 4 + 2 * 7 + 15 * 3);
 }
 
+static void sequences_of_one_row_have_a_launch_and_a_least_length(void **state)
+{
+    (void)state;
+    const bt_price_model m = heads_alone();
+    const bt_price_step short_one = bt_price_decode_step(3, 2), one = bt_price_decode_step(3, 20),
+                        piece = bt_price_prefill_step(0, 8);
+    bt_profile p = {.time = {.f16_ops_per_us = 1000000, .memory_bytes_per_us = 1000, .kernels = 1,
+                             .attention = {{.launch_ns = 11, .row_launch_ns = 7, .kv_bytes_per_us = 1000,
+                                            .kv_half_positions = 1, .least_positions = 15}}}};
+    /* three sequences of 15 positions at least; those of 21 are longer */
+    assert_int_equal(bt_price_step_of(&p, &m, &short_one).ns, 3 * 15 * 256 + 2 * 7);
+    assert_int_equal(bt_price_step_of(&p, &m, &one).ns, 3 * 21 * 256 + 2 * 7);
+    assert_int_equal(bt_price_step_of(&p, &m, &piece).ns, 15 * 256 + 2 * 11);
+    p.time.attention[0].row_launch_ns = 0;
+    assert_int_equal(bt_price_step_of(&p, &m, &one).ns, 3 * 21 * 256 + 2 * 11);
+}
+
+static void matrices_that_are_one_are_launched_once_and_inputs_of_8_bits_are_made_first(void **state)
+{
+    (void)state;
+    bt_price_model m = heads_alone();
+    const bt_price_step one = bt_price_decode_step(1, 1);
+    bt_profile p = {.time = {.f16_ops_per_us = 1000000, .memory_bytes_per_us = 1000000,
+                             .linear_launch_ns = 10, .quantize_launch_ns = 3}};
+    const uint64_t read = bt_price_step_of(&p, &m, &one).ns - 15 * 10;
+    p.time.layer_matrices = 4; /* of two layers, and the output matrix */
+    assert_int_equal(bt_price_step_of(&p, &m, &one).ns, read + 9 * 10);
+    m.input_bits = 8;
+    assert_int_equal(bt_price_step_of(&p, &m, &one).ns, read + 9 * 13);
+    p.time.layer_matrices = 0;
+    assert_int_equal(bt_price_step_of(&p, &m, &one).ns, read + 15 * 13);
+}
+
 static void rows_read_experts_of_their_own_until_all_are_read(void **state)
 {
     (void)state;
@@ -455,6 +488,8 @@ int main(void)
         cmocka_unit_test(four_devices_are_faster_than_one_by_less_than_four),
         cmocka_unit_test(devices_beyond_the_kv_heads_read_a_head_that_others_read),
         cmocka_unit_test(attention_has_launches_and_rates_of_its_own_that_saturate),
+        cmocka_unit_test(sequences_of_one_row_have_a_launch_and_a_least_length),
+        cmocka_unit_test(matrices_that_are_one_are_launched_once_and_inputs_of_8_bits_are_made_first),
         cmocka_unit_test(rows_read_experts_of_their_own_until_all_are_read),
         cmocka_unit_test(unpacking_bounds_weights_of_four_bits_alone),
         cmocka_unit_test(small_operators_of_a_gpu_take_a_launch_or_their_bytes),

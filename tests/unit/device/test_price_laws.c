@@ -63,20 +63,26 @@ static void draw_terms(world *w)
     bt_profile_time *t = &w->profile.time;
     if (draw(w, 0, 1)) t->dispatch_ns = (uint32_t)draw(w, 1, 3000000);
     if (draw(w, 0, 1)) t->linear_launch_ns = (uint32_t)draw(w, 1, 10000);
+    if (draw(w, 0, 1)) t->quantize_launch_ns = (uint32_t)draw(w, 1, 10000);
+    if (draw(w, 0, 1)) t->layer_matrices = (uint32_t)draw(w, 1, 8);
     if (draw(w, 0, 1)) t->small_launch_ns = (uint32_t)draw(w, 1, 50000);
     if (draw(w, 0, 1)) {
         t->tile_rows = (uint32_t)draw(w, 1, 512);
         t->tile_permille = (uint32_t)draw(w, 1, 1000);
     }
-    for (t->kernels = 0; draw(w, 0, 1) && t->kernels < BT_PROFILE_TIME_MAX_KERNELS; t->kernels++)
+    for (t->kernels = 0; draw(w, 0, 1) && t->kernels < BT_PROFILE_TIME_MAX_KERNELS; t->kernels++) {
+        const uint32_t launch = (uint32_t)draw(w, 1, 20000);
         t->attention[t->kernels] =
             (bt_profile_attention){.head_dim = (uint32_t)draw(w, 64, 256),
                                    .group = (uint32_t)draw(w, 0, 16),
-                                   .launch_ns = (uint32_t)draw(w, 1, 20000),
+                                   .launch_ns = launch,
+                                   .row_launch_ns = (uint32_t)draw(w, 0, launch),
                                    .kv_bytes_per_us = draw(w, 1, t->memory_bytes_per_us),
                                    .kv_half_positions = (uint32_t)draw(w, 0, 256),
+                                   .least_positions = (uint32_t)draw(w, 0, 256),
                                    .peak_permille = (uint32_t)draw(w, 0, 1000),
                                    .half_rows = (uint32_t)draw(w, 0, 512)};
+    }
     if (draw(w, 0, 1)) return;
     t->devices = (uint32_t)draw(w, 2, 16);
     t->interconnect_bytes_per_us = draw(w, 1000, 1000000);
@@ -150,8 +156,9 @@ static void a_slower_link_is_not_faster(world *w)
 /* The law is about work alone: the rest is paid once by a step, whatever its rows. */
 static void leave_out_what_is_paid_once(bt_profile_time *t)
 {
-    t->dispatch_ns = t->decode_op_ns = t->linear_launch_ns = t->small_launch_ns = t->interconnect_ns = 0;
-    for (uint32_t i = 0; i < t->kernels; i++) t->attention[i].launch_ns = 0;
+    t->dispatch_ns = t->decode_op_ns = t->linear_launch_ns = t->quantize_launch_ns = t->small_launch_ns = 0;
+    t->interconnect_ns = 0;
+    for (uint32_t i = 0; i < t->kernels; i++) t->attention[i].launch_ns = t->attention[i].row_launch_ns = 0;
 }
 
 static void a_piece_beside_decode_rows_is_paid(world *w)
@@ -185,9 +192,13 @@ static void a_step_is_at_least_what_it_pays_once_and_its_bytes(world *w)
     const bt_price_sum sum = bt_price_step_of(&w->profile, &w->model, &s);
     const bt_profile_attention *k =
         bt_time_step_attention(t, w->dims.head_dim, w->dims.heads / w->dims.kv_heads);
-    const uint64_t layers = w->dims.layers, linears = w->model.operators - layers,
+    const uint64_t layers = w->dims.layers,
+                   linears = t->layer_matrices ? layers * t->layer_matrices + 1 : w->model.operators - layers,
                    linear = t->linear_launch_ns ? t->linear_launch_ns : t->decode_op_ns,
-                   once = t->dispatch_ns + linears * linear + layers * (k ? k->launch_ns : t->decode_op_ns),
+                   attention = !k                 ? t->decode_op_ns
+                               : k->row_launch_ns ? k->row_launch_ns
+                                                  : k->launch_ns,
+                   once = t->dispatch_ns + linears * linear + layers * attention,
                    memory = t->memory_bytes_per_us * (t->devices ? t->devices : 1);
     if (sum.ns < once) WRONG(w, "launches", sum.ns, once);
     if (bt_time_of(sum.bytes, memory) > sum.ns) WRONG(w, "bytes", sum.bytes, sum.ns);

@@ -122,6 +122,7 @@ static void a_wrong_time_is_told_what_would_do(void **state)
          "object 2: 'half_row' is no field of it; did you mean 'half_rows'?"},
         {TIME(BASE ",\"attention\":[{\"peak_permille\":1001}]"), "the nearest is 1000"},
         {TIME(BASE ",\"attention\":[{\"kv_bytes_per_us\":101}]"), "is more than 'memory_bytes_per_us', 100"},
+        {TIME(BASE ",\"attention\":[{\"launch_ns\":7,\"row_launch_ns\":8}]"), "is more than 'launch_ns', 7"},
         {TIME(BASE ",\"tile_rows\":256"), "both or none"},
         {TIME(BASE ",\"tile_int8_permille\":500"), "both or none"},
         {TIME(BASE ",\"tile_rows\":256,\"tile_permille\":1001"), "the nearest is 1000"},
