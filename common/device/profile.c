@@ -211,9 +211,9 @@ static bt_err bad_field(const char *name, bt_fault *fault)
     if (!strcmp(name, "launch_ns"))
         return bt_fail(fault, BT_EFORMAT,
                        "'launch_ns' is no field of a profile; 'op_launch_ns' of 'time' is");
-    const char *known[FIELDS + 5] = {"name", "title", "operators", "sources", "time"};
-    for (size_t f = 0; f < FIELDS; f++) known[5 + f] = fields[f].name;
-    return bad_name("no field of a profile", name, known, FIELDS + 5, fault);
+    const char *known[FIELDS + 6] = {"name", "title", "operators", "sources", "time", "stacks"};
+    for (size_t f = 0; f < FIELDS; f++) known[6 + f] = fields[f].name;
+    return bad_name("no field of a profile", name, known, FIELDS + 6, fault);
 }
 
 /* ---- fields that contradict each other ---- */
@@ -371,7 +371,32 @@ static bt_err check_profile(const bt_profile *p, bt_fault *fault)
 
 /* ---- the whole ---- */
 
-static bt_err read_root(bt_profile *p, const json_t *root, bt_fault *fault)
+/* All stacks are checked; the time of the one that is asked for becomes the profile's. */
+static bt_err read_stacks(bt_profile *p, const json_t *stacks, const char *asked, bt_fault *fault)
+{
+    const char *name;
+    json_t *object;
+    bt_profile_time of, chosen = p->time;
+    memcpy(p->first_stack, p->time.stack, sizeof p->first_stack);
+    if (!stacks) return BT_OK;
+    if (!json_is_object(stacks) || !p->time.is_given || json_object_size(stacks) > BT_PROFILE_MAX_STACKS)
+        return bt_fail(fault, BT_EFORMAT,
+                       "field 'stacks': must be an object of at most %d stacks, beside 'time'",
+                       BT_PROFILE_MAX_STACKS);
+    json_object_foreach((json_t *)(uintptr_t)stacks, name, object) {
+        char *to = p->stack[p->stacks++];
+        bt_err e = read_text(to, sizeof p->stack[0], json_string(name), "stacks", ".-", fault);
+        if (e == BT_OK && !strcmp(to, p->time.stack))
+            e = bt_fail(fault, BT_EFORMAT, "field 'stacks': '%s' is the stack of 'time' too", to);
+        if (e == BT_OK) e = bt_profile_time_stack(&of, &p->time, to, object, fault);
+        if (e < 0) return e;
+        if (asked && !strcmp(asked, to)) memcpy(&chosen, &of, sizeof chosen);
+    }
+    memcpy(&p->time, &chosen, sizeof chosen);
+    return BT_OK;
+}
+
+static bt_err read_root(bt_profile *p, const json_t *root, const char *stack, bt_fault *fault)
 {
     const char *name;
     json_t *value;
@@ -386,6 +411,7 @@ static bt_err read_root(bt_profile *p, const json_t *root, bt_fault *fault)
             e = read_text(p->title, sizeof p->title, value, "title", NULL, fault);
         else if (!strcmp(name, "operators")) e = read_operators(p, value, fault);
         else if (!strcmp(name, "time")) e = bt_profile_time_read(&p->time, value, fault);
+        else if (!strcmp(name, "stacks")) continue; /* once `time` is known */
         else if (!strcmp(name, "sources")) e = bt_profile_sources(value, root, fault);
         else e = bad_field(name, fault);
         if (e < 0) return e;
@@ -395,10 +421,12 @@ static bt_err read_root(bt_profile *p, const json_t *root, bt_fault *fault)
                        !p->name[0]    ? "name"
                        : !p->title[0] ? "title"
                                       : "operators");
-    return check_profile(p, fault);
+    const bt_err e = read_stacks(p, json_object_get(root, "stacks"), stack, fault);
+    return e == BT_OK ? check_profile(p, fault) : e;
 }
 
-bt_err bt_profile_parse(bt_profile *ret, const char *json, size_t len, bt_fault *fault)
+/* stack NULL: that of `time`. The name of one that the file lacks changes nothing. */
+static bt_err parse(bt_profile *ret, const char *json, size_t len, const char *stack, bt_fault *fault)
 {
     bt_profile p;
     bt_fault inner = {""};
@@ -416,40 +444,166 @@ bt_err bt_profile_parse(bt_profile *ret, const char *json, size_t len, bt_fault 
             if (*c < 0x20 || *c > 0x7e) *c = '?';
         return bt_fail(fault, BT_EFORMAT, "profile, line %d: %.120s", je.line, je.text);
     }
-    const bt_err e = read_root(&p, root, &inner);
+    const bt_err e = read_root(&p, root, stack, &inner);
     json_decref(root);
     if (e < 0) return bt_fail(fault, e, "profile: %s", inner.text);
     memcpy(ret, &p, sizeof p);
     return BT_OK;
 }
 
-static bt_err load_file(bt_profile *ret, const char *path, bt_fault *fault)
+bt_err bt_profile_parse(bt_profile *ret, const char *json, size_t len, bt_fault *fault)
+{
+    return parse(ret, json, len, NULL, fault);
+}
+
+bool bt_profile_has_stack(const bt_profile *p, const char *stack)
+{
+    for (uint32_t i = 0; i < p->stacks; i++)
+        if (!strcmp(stack, p->stack[i])) return true;
+    return *p->first_stack && !strcmp(stack, p->first_stack);
+}
+
+/* ---- NAME[xN][@STACK] ---- */
+
+typedef struct asked {
+    char name[256];    /* or path */
+    const char *stack; /* NULL: none */
+    uint32_t devices;  /* 0: no group */
+    bool is_path;
+} asked;
+
+static size_t built_in(const char *name)
+{
+    size_t i = 0;
+    while (i < COUNT && strcmp(name, table[i].name)) i++;
+    return i;
+}
+
+static bool is_path(const char *name)
+{
+    const size_t len = strlen(name);
+    return strchr(name, '/') || (len > 5 && !strcmp(name + len - 5, ".json"));
+}
+
+/* xN of 2 to 6 characters at the end of a text; the number, or 0. A 1 asks for no group. */
+static uint32_t group_at(char *text, char **ret_x)
+{
+    char *digits = text + strlen(text);
+    uint32_t n = 0;
+    while (digits > text && digits[-1] >= '0' && digits[-1] <= '9') digits--;
+    if (!*digits || *digits == '0' || strlen(digits) > 5 || digits - text < 2 || digits[-1] != 'x') return 0;
+    for (const char *c = digits; *c; c++) n = n * 10 + (uint32_t)(*c - '0');
+    *ret_x = digits - 1;
+    return n;
+}
+
+static bool is_known(const char *name)
+{
+    return built_in(name) < COUNT || (strlen(name) > 5 && !strcmp(name + strlen(name) - 5, ".json"));
+}
+
+/* What is known as it stands is a name or a file. Else the last @ begins a stack, and xN before it asks for a
+ * group. */
+static asked asked_of(const char *text)
+{
+    asked d = {.stack = NULL};
+    char *x;
+    (void)snprintf(d.name, sizeof d.name, "%s", text);
+    if (!is_known(d.name)) {
+        char *at = strrchr(d.name, '@');
+        if (at && at[1] && !strchr(at, '/')) {
+            *at = 0;
+            d.stack = text + (at - d.name) + 1;
+        }
+        if (!is_known(d.name) && (d.devices = group_at(d.name, &x)) != 0) {
+            *x = 0;
+            if (!is_known(d.name)) *x = 'x', d.devices = 0;
+        }
+        if (at && !is_known(d.name) && strchr(d.name, '/')) *at = '@', d.stack = NULL;
+    }
+    d.is_path = is_path(d.name);
+    return d;
+}
+
+/* "vllm, trtllm" */
+static const char *stack_list(char *ret, size_t cap, const bt_profile *p)
+{
+    size_t n = (size_t)snprintf(ret, cap, "%s", p->first_stack);
+    for (uint32_t i = 0; i < p->stacks && n < cap; i++)
+        n += (size_t)snprintf(ret + n, cap - n, ", %s", p->stack[i]);
+    return ret;
+}
+
+static bt_err take_group(bt_profile *p, uint32_t devices, bt_fault *fault)
+{
+    char list[96] = "";
+    size_t n = 0;
+    for (uint32_t i = 0; i < p->time.sizes; i++) {
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s%" PRIu32, i ? ", " : "", p->time.group_size[i]);
+        if (p->time.group_size[i] != devices) continue;
+        p->time.devices = devices;
+        return BT_OK;
+    }
+    return bt_fail(fault, BT_EARG,
+                   n ? "profile '%s' has no group of %" PRIu32 " devices; it has groups of %s"
+                     : "profile '%s' has no groups of devices, so none of %" PRIu32 "%s",
+                   p->name, devices, list);
+}
+
+/* What a name asks for besides the profile, and the whole name. */
+static bt_err take_device(bt_profile *p, const asked *d, bt_fault *fault)
+{
+    char list[(BT_PROFILE_MAX_STACKS + 1) * (BT_PROFILE_TIME_MAX_STACK + 3)], name[sizeof p->name + 48];
+    if (d->stack && !bt_profile_has_stack(p, d->stack))
+        return *p->first_stack ? bt_fail(fault, BT_EARG, "profile '%s' has no stack '%.31s'; it has %s",
+                                         p->name, d->stack, stack_list(list, sizeof list, p))
+                               : bt_fail(fault, BT_EARG, "profile '%s' has no time, so no stack '%.31s'",
+                                         p->name, d->stack);
+    const bt_err e = d->devices > 1 ? take_group(p, d->devices, fault) : BT_OK;
+    if (e < 0) return e;
+    const bool is_other = d->stack && strcmp(d->stack, p->first_stack);
+    int n = snprintf(name, sizeof name, "%s", p->name);
+    if (p->time.sizes && p->time.devices)
+        n += snprintf(name + n, sizeof name - (size_t)n, "x%" PRIu32, p->time.devices);
+    if (is_other) n += snprintf(name + n, sizeof name - (size_t)n, "@%s", d->stack);
+    if ((size_t)n >= sizeof p->name)
+        return bt_fail(fault, BT_EARG, "the device's name '%s' has more than %d characters", name,
+                       BT_PROFILE_MAX_NAME);
+    memcpy(p->name, name, (size_t)n + 1);
+    return BT_OK;
+}
+
+static bt_err load_file(bt_profile *ret, const asked *d, bt_fault *fault)
 {
     bt_fault inner = {""};
     bt_buf buf;
     bt_buf_init(&buf, BT_PROFILE_MAX_BYTES);
-    bt_err e = bt_file_read(&buf, path, fault);
-    if (e == BT_OK && (e = bt_profile_parse(ret, bt_buf_text(&buf), buf.len, &inner)) < 0)
-        (void)bt_fail(fault, e, "%.100s: %.150s", path, inner.text);
+    bt_err e = bt_file_read(&buf, d->name, fault);
+    if (e == BT_OK && (e = parse(ret, bt_buf_text(&buf), buf.len, d->stack, &inner)) < 0)
+        (void)bt_fail(fault, e, "%.100s: %.150s", d->name, inner.text);
     bt_buf_done(&buf);
     return e;
 }
 
-bt_err bt_profile_load(bt_profile *ret, const char *name_or_path, bt_fault *fault)
+bt_err bt_profile_load(bt_profile *ret, const char *device, bt_fault *fault)
 {
-    const char *name = name_or_path ? name_or_path : "host", *names[COUNT], *near;
-    const size_t len = strlen(name);
-    for (size_t i = 0; i < COUNT; i++) {
-        if (!strcmp(name, table[i].name))
-            return bt_profile_parse(ret, table[i].json, strlen(table[i].json), fault);
-        names[i] = table[i].name;
+    const char *names[COUNT], *near;
+    bt_profile p;
+    bt_err e;
+    const asked d = asked_of(device ? device : "host");
+    const size_t i = built_in(d.name);
+    if (i < COUNT) e = parse(&p, table[i].json, strlen(table[i].json), d.stack, fault);
+    else if (d.is_path) e = load_file(&p, &d, fault);
+    else {
+        for (size_t k = 0; k < COUNT; k++) names[k] = table[k].name;
+        near = bt_profile_nearest(d.name, names, COUNT);
+        return bt_fail(fault, BT_EARG,
+                       "no profile '%.30s'%s%s%s 'baton profiles' lists them; a path ends in .json", d.name,
+                       near ? "; did you mean '" : ";", near ? near : "", near ? "'?" : "");
     }
-    if (strchr(name, '/') || (len > 5 && !strcmp(name + len - 5, ".json")))
-        return load_file(ret, name, fault);
-    near = bt_profile_nearest(name, names, COUNT);
-    return bt_fail(fault, BT_EARG,
-                   "no profile '%.30s'%s%s%s 'baton profiles' lists them; a path ends in .json", name,
-                   near ? "; did you mean '" : ";", near ? near : "", near ? "'?" : "");
+    if (e == BT_OK) e = take_device(&p, &d, fault);
+    if (e == BT_OK) memcpy(ret, &p, sizeof p);
+    return e;
 }
 
 bt_err bt_profile_companion(bt_profile *ret, const bt_profile *of, bt_fault *fault)

@@ -8,9 +8,13 @@
 #include "graph/op_list.h"
 
 /* A device's abilities and limits, as data: common/device/profiles/NAME.json, built into the programs; docs/profiles.md
- * explains every field. `--profile` takes the name of one of them or the path of such a file. `host` has no limits. 0
- * means no limit. */
+ * explains every field. `host` has no limits. 0 means no limit.
+ *
+ * Wherever a device is taken, it is NAME[xN][@STACK]: the name of one of them or the path of such a file, a group of N
+ * such devices (h100x4) where the profile lists that size, and the software whose constants hold (h100x4@trtllm);
+ * without it, those of `time`. */
 enum { BT_PROFILE_MAX_NAME = 63, BT_PROFILE_MAX_BYTES = 65536, BT_PROFILE_MAX_REFUSED = 64 };
+enum { BT_PROFILE_MAX_STACKS = 8 };
 
 /* How an operator may run on the NPU: a set of these bits. */
 enum { BT_PROFILE_INT8 = 1, BT_PROFILE_INT16 = 2, BT_PROFILE_INT4 = 4 }; /* inputs of 8 and 16 bits; weights of 4 */
@@ -23,7 +27,7 @@ enum { BT_PROFILE_FLOAT16 = 8, BT_PROFILE_BFLOAT16 = 16, BT_PROFILE_FLOATS = BT_
 typedef enum bt_profile_zero { BT_PROFILE_ZERO_ALLOWED, BT_PROFILE_ZERO_NONE, BT_PROFILE_ZERO_WANTED } bt_profile_zero;
 
 typedef struct bt_profile {
-    char name[BT_PROFILE_MAX_NAME + 1], title[128];
+    char name[BT_PROFILE_MAX_NAME + 1], title[128]; /* name: with xN and @STACK as they were asked for */
     uint8_t op[BT_OP_KINDS];    /* by bt_op_kind: 0 = the NPU lacks it; always 0 for those that are not asked of it */
     uint32_t output_bits;       /* what integer linears requantise to: 16, or 8 */
     uint32_t input_zero_points; /* bt_profile_zero */
@@ -51,13 +55,19 @@ typedef struct bt_profile {
     struct {
         uint32_t seq, ctx;
     } refused_shape[BT_PROFILE_MAX_REFUSED];
-    bt_profile_time time; /* its speed and energy */
+    bt_profile_time time; /* its speed and energy under the stack that was asked for */
+    uint32_t stacks;      /* number of other stacks that it has constants for */
+    char stack[BT_PROFILE_MAX_STACKS][BT_PROFILE_TIME_MAX_STACK + 1];
+    char first_stack[BT_PROFILE_TIME_MAX_STACK + 1]; /* that of `time` in the file */
 } bt_profile;
 
-/* name_or_path NULL: "host". A name that is not built in is a path if it has a '/' or ends in ".json". BT_EARG: no such
- * name, with the nearest one; BT_EFORMAT: the field, its value, its limits and the nearest name, or two fields that
- * contradict each other; BT_ELIMIT past BT_PROFILE_MAX_BYTES; BT_EIO. */
-bt_err bt_profile_load(bt_profile *ret, const char *name_or_path, bt_fault *fault);
+/* device NULL: "host". A name that is not built in is a path if it has a '/' or ends in ".json". BT_EARG: no such
+ * name, with the nearest one; no such stack or group, with those that there are; BT_EFORMAT: the field, its value, its
+ * limits and the nearest name, or two fields that contradict each other; BT_ELIMIT past BT_PROFILE_MAX_BYTES; BT_EIO.
+ */
+bt_err bt_profile_load(bt_profile *ret, const char *device, bt_fault *fault);
+/* Whether a profile has constants of a stack. */
+bool bt_profile_has_stack(const bt_profile *p, const char *stack);
 /* The profile that `of` names in time.companion, which is not "". BT_EARG: no such name, or a profile without time;
  * errors of bt_profile_load. Each error names `of` and the field. */
 bt_err bt_profile_companion(bt_profile *ret, const bt_profile *of, bt_fault *fault);

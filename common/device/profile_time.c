@@ -8,7 +8,7 @@
 #include <jansson.h>
 #include <string.h>
 
-typedef enum kind { U32, U64, POINTS, SUMS, KERNELS, TEXT } kind;
+typedef enum kind { U32, U64, POINTS, SUMS, KERNELS, SIZES, TEXT, CALIBRATION } kind;
 #define RATE_MAX UINT64_C(1000000000000)
 /* docs/profiles.md has a row for each (tests/lint/docs.sh). */
 struct field {
@@ -52,6 +52,7 @@ static const struct field fields[] = {
     {"attention", offsetof(bt_profile_time, attention), KERNELS, 1, BT_PROFILE_TIME_MAX_KERNELS},
     {"program_compile_ns", offsetof(bt_profile_time, program_compile_ns), U64, 1, UINT64_C(100000000000000)},
     {"devices", offsetof(bt_profile_time, devices), U32, 2, 1024},
+    {"group_sizes", offsetof(bt_profile_time, group_size), SIZES, 2, 1024},
     {"interconnect_bytes_per_us", offsetof(bt_profile_time, interconnect_bytes_per_us), U64, 1, RATE_MAX},
     {"interconnect_ns", offsetof(bt_profile_time, interconnect_ns), U32, 1, 1000000000},
     {"all_reduce", offsetof(bt_profile_time, all_reduce), SUMS, 1, 1000000000},
@@ -61,6 +62,7 @@ static const struct field fields[] = {
     {"tdp_mw", offsetof(bt_profile_time, tdp_mw), U32, 1, 100000000},
     {"op_fj", offsetof(bt_profile_time, op_fj), U32, 1, 1000000},
     {"byte_fj", offsetof(bt_profile_time, byte_fj), U32, 1, 1000000000},
+    {"calibration", offsetof(bt_profile_time, calibration), CALIBRATION, 1, 1},
 };
 enum { FIELDS = sizeof fields / sizeof fields[0] };
 /* An object of the list `attention` has them. */
@@ -130,6 +132,24 @@ static bt_err read_sums(bt_profile_time *t, const struct field *f, const json_t 
     return BT_OK;
 }
 
+static bt_err read_sizes(bt_profile_time *t, const struct field *f, const json_t *list, bt_fault *fault)
+{
+    const size_t n = json_array_size(list);
+    bool ok = json_is_array(list) && n >= 1 && n <= BT_PROFILE_TIME_MAX_SIZES;
+    for (size_t i = 0; ok && i < n; i++) {
+        const int64_t v = json_integer_value(json_array_get(list, i));
+        ok = v >= (int64_t)f->lo && v <= (int64_t)f->hi && (!i || v > t->group_size[i - 1]);
+        t->group_size[i] = (uint32_t)v;
+    }
+    if (!ok)
+        return bt_fail(fault, BT_EFORMAT,
+                       "field '%s': must be a list of 1 to %d numbers of devices, %" PRIu64 " to %" PRIu64
+                       ", ascending",
+                       f->name, BT_PROFILE_TIME_MAX_SIZES, f->lo, f->hi);
+    t->sizes = (uint32_t)n;
+    return BT_OK;
+}
+
 static bt_err read_text(char *ret, const struct field *f, const json_t *v, bt_fault *fault)
 {
     const char *s = json_string_value(v);
@@ -195,8 +215,23 @@ static bt_err read_field(bt_profile_time *t, const struct field *f, const json_t
     if (f->kind == POINTS) return read_points(t, v, fault);
     if (f->kind == SUMS) return read_sums(t, f, v, fault);
     if (f->kind == KERNELS) return read_kernels(t, f, v, fault);
+    if (f->kind == SIZES) return read_sizes(t, f, v, fault);
+    if (f->kind == CALIBRATION) return bt_calibration_read(&t->calibration, v, fault);
     if (f->kind == TEXT) return read_text((char *)t + f->offset, f, v, fault);
     return set_number(t, f, v, fault);
+}
+
+/* A list's length is what readers go by. */
+static void clear_field(bt_profile_time *t, const struct field *f)
+{
+    char *at = (char *)t + f->offset;
+    if (f->kind == POINTS) t->points = 0;
+    else if (f->kind == SUMS) t->sums = 0;
+    else if (f->kind == KERNELS) t->kernels = 0;
+    else if (f->kind == SIZES) t->sizes = 0;
+    else if (f->kind == TEXT) *at = 0;
+    else if (f->kind == CALIBRATION) memset(at, 0, sizeof t->calibration);
+    else memset(at, 0, f->kind == U32 ? sizeof(uint32_t) : sizeof(uint64_t));
 }
 
 static bt_err bad_name(const char *name, bt_fault *fault)
@@ -209,27 +244,53 @@ static bt_err bad_name(const char *name, bt_fault *fault)
                    near ? "'?" : "");
 }
 
-bt_err bt_profile_time_read(bt_profile_time *ret, const void *json, bt_fault *fault)
+/* The fields of `object` over what t has. is_stack: null takes a field away, and the name is not the
+ * object's. */
+static bt_err read_fields(bt_profile_time *t, const json_t *object, bool is_stack, bt_fault *fault)
 {
-    const json_t *object = json;
-    bt_profile_time t;
-    bt_fault inner = {""};
     const char *name;
     json_t *value;
     bt_err e = BT_OK;
-    memset(&t, 0, sizeof t); /* its gaps too, as those of a profile */
-    t.is_given = true;
-    if (!json_is_object(object)) return bt_fail(fault, BT_EFORMAT, "field 'time': must be an object");
+    if (!json_is_object(object)) return bt_fail(fault, BT_EFORMAT, "must be an object");
     json_object_foreach((json_t *)(uintptr_t)object, name, value) {
         size_t f = 0;
         while (f < FIELDS && strcmp(name, fields[f].name)) f++;
-        if (f < FIELDS) e = read_field(&t, &fields[f], value, &inner);
-        else if (!strcmp(name, "sources")) e = bt_profile_sources(value, object, &inner);
-        else e = bad_name(name, &inner);
-        if (e < 0) break;
+        if (is_stack && !strcmp(name, "stack"))
+            e = bt_fail(fault, BT_EFORMAT, "'stack' is the name that the object has in 'stacks'");
+        else if (f < FIELDS && is_stack && json_is_null(value)) clear_field(t, &fields[f]);
+        else if (f < FIELDS) {
+            if (fields[f].kind == KERNELS) memset(t->attention, 0, sizeof t->attention);
+            e = read_field(t, &fields[f], value, fault);
+        } else if (!strcmp(name, "sources")) e = bt_profile_sources(value, object, fault);
+        else e = bad_name(name, fault);
+        if (e < 0) return e;
     }
-    if (e == BT_OK) e = bt_profile_time_check(&t, &inner);
+    return bt_profile_time_check(t, fault);
+}
+
+bt_err bt_profile_time_read(bt_profile_time *ret, const void *json, bt_fault *fault)
+{
+    bt_profile_time t;
+    bt_fault inner = {""};
+    memset(&t, 0, sizeof t); /* its gaps too, as those of a profile */
+    t.is_given = true;
+    const bt_err e = read_fields(&t, json, false, &inner);
     if (e < 0) return bt_fail(fault, e, "field 'time': %.200s", inner.text);
+    memcpy(ret, &t, sizeof t);
+    return BT_OK;
+}
+
+bt_err bt_profile_time_stack(bt_profile_time *ret, const bt_profile_time *base, const char *stack,
+                             const void *json, bt_fault *fault)
+{
+    bt_profile_time t;
+    bt_fault inner = {""};
+    memcpy(&t, base, sizeof t);
+    memset(&t.calibration, 0, sizeof t.calibration);
+    memset(t.stack, 0, sizeof t.stack);
+    memcpy(t.stack, stack, strnlen(stack, BT_PROFILE_TIME_MAX_STACK));
+    const bt_err e = read_fields(&t, json, true, &inner);
+    if (e < 0) return bt_fail(fault, e, "field 'stacks', '%s': %.200s", t.stack, inner.text);
     memcpy(ret, &t, sizeof t);
     return BT_OK;
 }
@@ -290,11 +351,18 @@ bt_err bt_profile_time_check(const bt_profile_time *t, bt_fault *fault)
     if (!t->tile_rows != !(t->tile_permille || t->tile_int8_permille))
         return bt_fail(fault, BT_EFORMAT,
                        "fields 'tile_rows' and 'tile_permille' or 'tile_int8_permille': give both or none");
-    if (!t->devices != !t->interconnect_bytes_per_us)
-        return bt_fail(fault, BT_EFORMAT,
-                       "fields 'devices' and 'interconnect_bytes_per_us': give both or none");
-    if (t->sums && !t->devices)
-        return bt_fail(fault, BT_EFORMAT,
-                       "field 'all_reduce': times of sums over devices, and there is no 'devices'");
+    if (!(t->devices || t->sizes) != !t->interconnect_bytes_per_us)
+        return bt_fail(
+            fault, BT_EFORMAT,
+            "fields 'devices' or 'group_sizes' and 'interconnect_bytes_per_us': give both or none");
+    if (t->sums && !t->devices && !t->sizes)
+        return bt_fail(
+            fault, BT_EFORMAT,
+            "field 'all_reduce': times of sums over devices, and there is no 'devices' or 'group_sizes'");
+    if (t->devices && t->sizes)
+        return bt_fail(
+            fault, BT_EFORMAT,
+            "fields 'devices' and 'group_sizes': a group that the profile is, or groups that its name asks "
+            "for; give one of them");
     return check_rates(t, fault);
 }

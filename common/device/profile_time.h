@@ -4,13 +4,14 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/err.h"
+#include "device/calibration.h"
 
 /* A device's speed and energy under one software stack: the object `time` of a profile. docs/profiles.md explains every
  * field, docs/device-time.md the formulas (device/time.h, device/energy.h) that read them. Integers with their unit in
  * the name; 0 costs nothing, or is a rate without limit. An operation is half a multiply-accumulate: a product or a
  * sum. */
 enum { BT_PROFILE_TIME_MAX_POINTS = 15, BT_PROFILE_TIME_MAX_SUMS = 64 };
-enum { BT_PROFILE_TIME_MAX_KERNELS = 8, BT_PROFILE_TIME_MAX_STACK = 31 };
+enum { BT_PROFILE_TIME_MAX_KERNELS = 8, BT_PROFILE_TIME_MAX_STACK = 31, BT_PROFILE_TIME_MAX_SIZES = 8 };
 
 /* Attention of a step, by head size and group. Two shares saturate: so many positions of a sequence are read at half
  * the rate, so many rows of a sequence computed at half the share. */
@@ -64,10 +65,12 @@ typedef struct bt_profile_time {
     bt_profile_attention attention[BT_PROFILE_TIME_MAX_KERNELS];
     uint64_t program_compile_ns; /* a program, once */
     /* a group of equal devices that share a model's matrices */
-    uint32_t devices;
-    uint64_t interconnect_bytes_per_us; /* of one device, one way */
-    uint32_t interconnect_ns;           /* a message */
-    uint32_t sums;                      /* number of measured times of a sum over so many devices */
+    uint32_t devices;                               /* 0: one */
+    uint32_t sizes;                                 /* number of sizes that a name may ask for (NAMExN) */
+    uint32_t group_size[BT_PROFILE_TIME_MAX_SIZES]; /* ascending */
+    uint64_t interconnect_bytes_per_us;             /* of one device, one way */
+    uint32_t interconnect_ns;                       /* a message */
+    uint32_t sums;                                  /* number of measured times of a sum over so many devices */
     struct {
         uint32_t devices, ns;
         uint64_t bytes;
@@ -77,11 +80,16 @@ typedef struct bt_profile_time {
     uint32_t tdp_mw;                       /* the vendor's limit, used where no other power is known */
     uint32_t op_fj;                        /* an operation */
     uint32_t byte_fj;                      /* a byte of memory traffic */
+    bt_calibration calibration;            /* what these constants stand on */
 } bt_profile_time;
 
 /* json: a json_t of the object, whose "sources" are checked too: each names a field of the object. BT_EFORMAT: the
  * field, its value and its range, or the field that was likely meant; or two fields that contradict each other. */
 bt_err bt_profile_time_read(bt_profile_time *ret, const void *json, bt_fault *fault);
+/* One of a profile's `stacks`, by its name: fields that the object lacks are those of `base`, a field that is null has
+ * no value; the calibration is its own. Errors as above. */
+bt_err bt_profile_time_stack(bt_profile_time *ret, const bt_profile_time *base, const char *stack, const void *json,
+                             bt_fault *fault);
 /* Fields that contradict each other: a rate above memory_bytes_per_us, an array without a clock or beyond the peak,
  * devices without an interconnect. */
 bt_err bt_profile_time_check(const bt_profile_time *t, bt_fault *fault);

@@ -34,12 +34,28 @@ bt_err tool_simulate_model_of(uint32_t *ret, const tool_simulate_models *m, cons
     return BT_OK;
 }
 
+/* A word behind @ that is a stack may have been meant as a model. */
+static bt_err check_stack(const tool_simulate_models *m, const tool_simulate_group *g, const char *option,
+                          bt_fault *fault)
+{
+    uint32_t i = 0;
+    while (i < m->len && !is_called(m, i, g->stack)) i++;
+    if (!g->stack[0] || g->model_name[0] || i == m->len) return BT_OK;
+    return bt_fail(
+        fault, BT_EARG,
+        "--%s: '@%s' is a stack of '%s' and a model of --model; give both, as in @%s@%s, or give the "
+        "model another name",
+        option, g->stack, g->profile.name, g->stack, g->stack);
+}
+
 static bt_err place(const tool_simulate_models *m, tool_simulate_side *s, const char *option,
                     uint32_t nodes[TOOL_SIMULATE_MODELS], bt_fault *fault)
 {
     for (size_t i = 0; i < s->len; i++) {
         tool_simulate_group *g = &s->group[i];
         bt_fault why = {""};
+        const bt_err e = check_stack(m, g, option, fault);
+        if (e < 0) return e;
         g->model = 0;
         if (g->model_name[0] && tool_simulate_model_of(&g->model, m, g->model_name, &why) < 0)
             return bt_fail(fault, BT_EARG, "--%s: %.250s", option, why.text);

@@ -5,18 +5,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-bt_err tool_simulate_device(bt_profile *ret, const char *name, bt_fault *fault)
+/* name: NAME[xN], or the beginning of one name alone. stack "": its own. */
+static bt_err load(bt_profile *ret, const char *name, const char *stack, bt_fault *fault)
 {
-    const char *found = NULL;
+    char text[400];
+    const char *found = NULL, *at = *stack ? "@" : "";
     size_t matches = 0, len = strlen(name);
-    bt_err e = bt_profile_load(ret, name, fault);
+    (void)snprintf(text, sizeof text, "%s%s%s", name, at, stack);
+    bt_err e = bt_profile_load(ret, text, fault);
     if (e < 0 && len) {
         for (size_t i = 0; bt_profile_name(i); i++)
             if (strncmp(bt_profile_name(i), name, len) == 0) {
                 found = bt_profile_name(i);
                 matches++;
             }
-        if (matches == 1) e = bt_profile_load(ret, found, fault);
+        (void)snprintf(text, sizeof text, "%s%s%s", matches == 1 ? found : "", at, stack);
+        if (matches == 1) e = bt_profile_load(ret, text, fault);
     }
     if (e == BT_OK && !ret->time.is_given)
         return bt_fail(fault, BT_EARG,
@@ -24,6 +28,15 @@ bt_err tool_simulate_device(bt_profile *ret, const char *name, bt_fault *fault)
                        "hexagon-v75 have one ('baton profiles' lists all)",
                        ret->name);
     return e;
+}
+
+bt_err tool_simulate_device(bt_profile *ret, const char *name, bt_fault *fault)
+{
+    char device[256];
+    const char *stack = strchr(name, '/') ? NULL : strchr(name, '@');
+    if (!stack || strlen(name) >= sizeof device) return load(ret, name, "", fault);
+    (void)snprintf(device, sizeof device, "%.*s", (int)(stack - name), name);
+    return load(ret, device, stack + 1, fault);
 }
 
 /* Digits at *at, at most TOOL_SIMULATE_NODES. False: none, or more. */
@@ -39,10 +52,32 @@ static bool number(uint32_t *ret, const char **at)
     return true;
 }
 
+/* DEVICE[@STACK][@MODEL]. */
+static bt_err place(tool_simulate_group *g, const char *option, char *device, bt_fault *fault)
+{
+    char *first = strchr(device, '@'), *second = first ? strchr(first + 1, '@') : NULL;
+    bt_fault why = {""};
+    if (first) *first++ = 0;
+    if (second) *second++ = 0;
+    if ((first && !*first) || (second && (!*second || strchr(second, '@'))) ||
+        (first && strlen(first) >= sizeof g->model_name) ||
+        (second && strlen(second) >= sizeof g->model_name))
+        return bt_fail(fault, BT_EARG, "--%s: behind '%.60s@' stand a stack, a model, or STACK@MODEL", option,
+                       device);
+    bt_err e = load(&g->profile, device, "", &why);
+    if (e == BT_OK && first && (second || bt_profile_has_stack(&g->profile, first))) {
+        e = load(&g->profile, device, first, &why);
+        (void)snprintf(g->stack, sizeof g->stack, "%.31s", first);
+        first = second;
+    }
+    if (first) (void)snprintf(g->model_name, sizeof g->model_name, "%.63s", first);
+    return e < 0 ? bt_fail(fault, e, "--%s: %.250s", option, why.text) : BT_OK;
+}
+
 static bt_err part(tool_simulate_group *g, const char *option, const char *text, size_t len,
                    const char *usual, bt_fault *fault)
 {
-    char all[160], device[160];
+    char all[160], device[320];
     const char *at = all;
     const bool fits = len > 0 && len < sizeof all;
     (void)snprintf(all, sizeof all, "%.*s", fits ? (int)len : 0, text);
@@ -52,22 +87,15 @@ static bt_err part(tool_simulate_group *g, const char *option, const char *text,
         at += 2;
         ok = number(&g->most, &at) && g->least <= g->most;
     }
-    char *model = strrchr(all, '@');
-    if (ok && model) {
-        *model++ = 0;
-        ok = *model && strlen(model) < sizeof g->model_name;
-        if (ok) (void)snprintf(g->model_name, sizeof g->model_name, "%s", model);
-    }
-    if (!ok || (*at && *at != ':') || strcmp(at, ":") == 0)
+    if (!ok || (*at && *at != ':' && *at != '@') || strcmp(at, ":") == 0)
         return bt_fail(
             fault, BT_EARG,
             "--%s '%.*s': how many nodes and of what, as in 8:h100, or 1..64:h100 to try them, and @MODEL "
             "where there are several; at most %d nodes",
             option, len < 60 ? (int)len : 60, text, TOOL_SIMULATE_NODES);
-    (void)snprintf(device, sizeof device, "%s", *at ? at + 1 : usual);
-    bt_fault why = {""};
-    const bt_err e = tool_simulate_device(&g->profile, device, &why);
-    return e < 0 ? bt_fail(fault, e, "--%s: %.250s", option, why.text) : BT_OK;
+    if (*at == ':') (void)snprintf(device, sizeof device, "%s", at + 1);
+    else (void)snprintf(device, sizeof device, "%.150s%s", usual, at); /* 8@MODEL */
+    return place(g, option, device, fault);
 }
 
 bt_err tool_simulate_side_read(tool_simulate_side *ret, const char *option, const char *text,

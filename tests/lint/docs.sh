@@ -167,8 +167,12 @@ say "$(programs | sed -n 's|^common/\(.*\)/[^/]*$|\1|p' | sort -u | awk '
 { printf 'name\ntitle\noperators\nsources\n'; sed -n 's/^ *{ *"\([a-z0-9_]*\)", offsetof.*/\1/p' "$(the profile.c)"
     # the object `time` has a table of its own
     grep -E '(^|/)profile_time\.c$' "$tmp/files" | while read -r f; do
-        echo time
+        printf 'time\nstacks\n'
         sed -n 's/^ *{ *"\([a-z0-9_]*\)", offsetof.*/\1/p' "$f"
+    done
+    # and `calibration` in it
+    grep -E '(^|/)device/calibration\.c$' "$tmp/files" | while read -r f; do
+        sed -n '/member_names\[MEMBERS\] = {/,/};/p' "$f" | grep -o '"[a-z]*"' | tr -d '"'
     done; } | sort > "$tmp/code.fields"
 sed -n '/^## Fields/,/^## Operators/s/^| \(`[^|]*\) |.*/\1/p' docs/profiles.md | grep -o '[a-z0-9_]*' | sort > "$tmp/page.fields"
 say "$(comm -23 "$tmp/page.fields" "$tmp/code.fields" | sed 's|.*|docs/profiles.md: a field & that no profile has|')"

@@ -49,9 +49,8 @@ static void every_device_of_the_list_is_built_in(void **state)
                                         "tpu-v5e",
                                         "tpu-v6e",
                                         NULL};
-    static const char *const companions[] = {"a100",       "adreno-750",   "h100",
-                                             "h100x4",     "m2-ultra-gpu", "m3-max-14-gpu",
-                                             "m3-max-gpu", "rtx-4090",     NULL};
+    static const char *const companions[] = {"a100",          "adreno-750", "h100",     "m2-ultra-gpu",
+                                             "m3-max-14-gpu", "m3-max-gpu", "rtx-4090", NULL};
     size_t npus = 0, others = 0;
     for (size_t i = 0; bt_profile_name(i); i++) {
         const bt_profile p = profile(bt_profile_name(i));
@@ -377,9 +376,84 @@ static void an_unknown_name_is_told_its_nearest_and_a_path_is_read(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
+#define STACKED \
+    "{\"name\":\"x\",\"title\":\"X\",\"operators\":{},\"stacks\":{\"fast\":{\"dispatch_ns\":5,\"idle_mw\":" \
+    "null}}," \
+    "\"time\":{\"stack\":\"slow\",\"f16_ops_per_us\":1000,\"memory_bytes_per_us\":100,\"dispatch_ns\":9," \
+    "\"idle_mw\":3,\"interconnect_bytes_per_us\":7,\"group_sizes\":[2,4]}}"
+
+static void a_name_asks_for_a_group_and_a_stack(void **state)
+{
+    char path[] = "/tmp/profile_XXXXXX.json", device[64];
+    const int fd = mkstemps(path, 5);
+    bt_profile p;
+    bt_fault f = {""};
+    (void)state;
+    assert_true(fd >= 0 && write(fd, STACKED, sizeof STACKED - 1) == (ssize_t)(sizeof STACKED - 1));
+    (void)close(fd);
+    static const struct {
+        const char *asks, *name, *stack;
+        uint32_t devices, dispatch_ns, idle_mw;
+    } good[] = {{"", "x", "slow", 0, 9, 3},      {"x1", "x", "slow", 0, 9, 3},
+                {"x4", "xx4", "slow", 4, 9, 3},  {"@fast", "x@fast", "fast", 0, 5, 0},
+                {"@slow", "x", "slow", 0, 9, 3}, {"x2@fast", "xx2@fast", "fast", 2, 5, 0}};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        (void)snprintf(device, sizeof device, "%s%s", path, good[i].asks);
+        if (bt_profile_load(&p, device, &f) < 0) fail_msg("%s: %s", good[i].asks, f.text);
+        assert_string_equal(p.name, good[i].name);
+        assert_string_equal(p.time.stack, good[i].stack);
+        assert_int_equal(p.time.devices, good[i].devices);
+        assert_int_equal(p.time.dispatch_ns, good[i].dispatch_ns);
+        assert_int_equal(p.time.idle_mw, good[i].idle_mw);
+        assert_true(bt_profile_has_stack(&p, "fast") && bt_profile_has_stack(&p, "slow"));
+        assert_false(bt_profile_has_stack(&p, "x"));
+    }
+    static const char *const bad[][2] = {{"x3", "no group of 3 devices; it has groups of 2, 4"},
+                                         {"@quick", "has no stack 'quick'; it has slow, fast"},
+                                         {"x3@quick", "has no stack 'quick'"},
+                                         {"@", "no profile"}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        (void)snprintf(device, sizeof device, "%s%s", path, bad[i][0]);
+        const bt_err e = bt_profile_load(&p, device, &f);
+        if (e >= 0 || (i < 3 && !strstr(f.text, bad[i][1])))
+            fail_msg("%s: %d '%s'", bad[i][0], (int)e, f.text);
+    }
+    (void)unlink(path);
+    assert_int_equal(bt_profile_load(&p, "host@x", &f), BT_EARG);
+    assert_non_null(strstr(f.text, "no time"));
+    assert_int_equal(bt_profile_load(&p, "m2-ultra-gpux2", &f), BT_EARG);
+    assert_non_null(strstr(f.text, "no groups of devices"));
+}
+
+static void stacks_that_contradict_the_profile_are_refused(void **state)
+{
+    (void)state;
+#define STACKS(time, of) "{\"name\":\"x\",\"title\":\"X\",\"operators\":{}" time ",\"stacks\":" of "}"
+#define SLOW             ",\"time\":{\"stack\":\"slow\",\"f16_ops_per_us\":1000,\"memory_bytes_per_us\":9}"
+    static const char *const bad[][2] = {
+        {STACKS("", "{\"a\":{}}"), "beside 'time'"},
+        {STACKS(SLOW, "3"), "must be an object of at most 8"},
+        {STACKS(SLOW, "{\"slow\":{}}"), "is the stack of 'time' too"},
+        {STACKS(SLOW, "{\"A b\":{}}"), "small letters"},
+        {STACKS(SLOW, "{\"a\":{\"stack\":\"b\"}}"), "the name that the object has"},
+        {STACKS(SLOW, "{\"a\":{\"decode_bytes_per_us\":101}}"),
+         "'a': field 'decode_bytes_per_us': 101 is more"},
+        {STACKS(SLOW, "{\"a\":{\"f16_ops_per_us\":null}}"), "'f16_ops_per_us' is missing"},
+        {STACKS(SLOW, "{\"a\":{\"heat\":1}}"), "'heat' is no field of 'time'"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        bt_profile p;
+        bt_fault f = {""};
+        const bt_err e = bt_profile_parse(&p, bad[i][0], strlen(bad[i][0]), &f);
+        if (e != BT_EFORMAT || !strstr(f.text, bad[i][1])) fail_msg("%s: %d '%s'", bad[i][0], (int)e, f.text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_name_asks_for_a_group_and_a_stack),
+        cmocka_unit_test(stacks_that_contradict_the_profile_are_refused),
         cmocka_unit_test(every_device_of_the_list_is_built_in),
         cmocka_unit_test(every_value_has_a_source_with_its_tag),
         cmocka_unit_test(known_figures),

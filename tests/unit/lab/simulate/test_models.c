@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -355,9 +356,52 @@ static void what_names_no_model_is_said(void **state)
     assert_int_equal(tool_simulate_models_place(&m, &s.prefill, &s.decode, true, &why), BT_OK);
 }
 
+/* The name of a profile's stack is asked of it: what matters is on which side of which @ it stands. */
+static void behind_an_at_stands_a_stack_if_the_profile_has_one_so_named_and_else_a_model(void **state)
+{
+    (void)state;
+    static tool_simulate_side prefill, decode;
+    tool_simulate_models m = two();
+    char text[160], stack[32];
+    bt_profile a100;
+    bt_fault why = {""};
+    assert_int_equal(bt_profile_load(&a100, "a100", &why), BT_OK);
+    (void)snprintf(stack, sizeof stack, "%s", a100.first_stack);
+    (void)snprintf(text, sizeof text,
+                   "1:a100@%s,2:a100@llama-3.1-8b,3:a100@%s@llama-3.2-1b,4@llama-3.1-8b,5:h100x4", stack,
+                   stack);
+    if (tool_simulate_side_read(&decode, "decode", text, "a100", &why) < 0) fail_msg("%s", why.text);
+    static const struct {
+        const char *name, *model;
+        bool has_stack;
+    } want[] = {{"a100", "", true},
+                {"a100", "llama-3.1-8b", false},
+                {"a100", "llama-3.2-1b", true},
+                {"a100", "llama-3.1-8b", false},
+                {"h100x4", "", false}};
+    for (size_t i = 0; i < 5; i++) {
+        assert_string_equal(decode.group[i].profile.name, want[i].name);
+        assert_string_equal(decode.group[i].model_name, want[i].model);
+        assert_string_equal(decode.group[i].stack, want[i].has_stack ? stack : "");
+    }
+    assert_int_equal(tool_simulate_side_read(&prefill, "prefill", "1", "a100", &why), BT_OK);
+    assert_int_equal(tool_simulate_models_place(&m, &prefill, &decode, false, &why), BT_OK);
+    m.given[1] = stack; /* a model that is called so: both readings */
+    assert_int_equal(tool_simulate_models_place(&m, &prefill, &decode, false, &why), BT_EARG);
+    (void)snprintf(text, sizeof text, "is a stack of 'a100' and a model of --model; give both, as in @%s@%s",
+                   stack, stack);
+    if (!strstr(why.text, text)) fail_msg("%s", why.text);
+    static const char *const bad[] = {"1:a100@", "1:a100@@x", "1:a100@x@llama-3.2-1b", "1:a100@a@b@c"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (tool_simulate_side_read(&decode, "decode", bad[i], "a100", &why) != BT_EARG ||
+            !strstr(why.text, "decode"))
+            fail_msg("'%s' is taken, or answered: %s", bad[i], why.text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(behind_an_at_stands_a_stack_if_the_profile_has_one_so_named_and_else_a_model),
         cmocka_unit_test(two_models_do_as_each_alone),
         cmocka_unit_test(each_model_grows_by_its_own_figure),
         cmocka_unit_test(a_queue_is_of_its_model),
