@@ -11,6 +11,7 @@ BROKEN      := $(B)/break/simtest
 WIDE        := $(B)/tests/wide/test_wide
 TINY        := $(B)/tests/golden/write_tiny_gguf
 VALIDATE    := $(B)/tests/validate/validate
+MEASURED    := $(patsubst %,tests/validate/%.csv,linears layers attention all_reduce steps npus)
 ENGINES     := tests/emulated/test_engines
 # Tests that walk the kernels' dispatch table with kernels alone; every engine on every row in short; what emulates x86.
 # The other tests of engines take a quarter of an hour there.
@@ -40,6 +41,7 @@ WHOLE_TESTS := $(UNITS) $(INTEGRATION) $(BENCHES) $(PROXY) $(WIDE) $(TINY) $(VAL
 $(WHOLE_TESTS):    %: %.o $(HELPER_O) $(B)/libfault.a $(B)/libworld.a $(LIBS)
 $(BENCHES):        $(B)/tests/bench/kit.o
 $(INTEGRATION):    | $(PROXY)
+$(VALIDATE):       $(filter-out $(VALIDATE).o,$(call objs,tests/validate))
 $(REGRESS):        $(B)/tests/fuzz/%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/regress_main.o $(HELPER_O) $(LIBS)
 $(EXPLORE):        $(B)/explore_%: $(B)/tests/fuzz/fuzz_%.o $(HELPER_O) $(LIBS)
 $(EXPLORE):        BT_LDFLAGS += -fsanitize=fuzzer
@@ -190,10 +192,9 @@ facts: all
 	@[ '$(TEXT)' ] || { echo "say what facts are hidden in: make facts TEXT=file" >&2; exit 2; }
 	@model='$(MODEL)'; BATON_BIN=$(B)/bin python3 tests/bench/facts.py -m "$${model:-$$(sh deploy/model.sh)}" -f '$(TEXT)' \
 	  $(if $(ATTENTION),--attention '$(ATTENTION)') $(ARGS)
-## validate: the time of devices against what others measured: predicted, published, error; then the calibration
+## validate: the time of devices against what others measured, beside the goals: make validate (ARGS='--predictions', '--split', '--profile FILE')
 validate: $(VALIDATE)
-	@$< tests/validate/measured.json
-	@$< tests/validate/measured.json --fit
+	@$< $(ARGS) $(MEASURED)
 ## mca: what llvm-mca (Debian: llvm-19) says of the inner loops of AArch64's kernels, on four cores of Arm
 mca:
 	@$(MAKE) CROSS=aarch64 mca-objects

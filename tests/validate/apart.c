@@ -1,0 +1,113 @@
+/* Rows that nothing can be judged by, named and counted apart: those faster than the device's own peaks,
+ * which a cache or an error explains, and those that contradict another row of the same device and stack. */
+#include "tests/validate/validate.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char beyond_memory[] = "faster than the memory's peak";
+static const char beyond_peak[] = "faster than the matrix unit's peak";
+static const char other_says[] = "the same setting was measured otherwise: over 25 % apart";
+static const char falls[] = "takes under 0.8 of what a smaller setting takes, or the other way round";
+
+/* Bytes that must be read, of a device. */
+static double bytes_of(const val_row *r)
+{
+    unsigned a = 0, b = 0, c = 0;
+    bt_dims s;
+    if (r->kind == VAL_ATTENTION_STEP && sscanf(r->shape, "%u/%u/%u", &a, &b, &c) == 3)
+        return (double)r->batch * (double)r->context * 2 * b * c * 2;
+    const double of_weight = strncmp(r->form, "fp8", 3) ? 2 : 1;
+    if (r->kind == VAL_LINEAR && sscanf(r->shape, "%ux%u", &a, &b) == 2) return (double)a * b * of_weight;
+    if (r->kind == VAL_PRODUCTS && val_dims(&s, r->shape))
+        return (double)bt_dims_body(&s) * of_weight / r->devices;
+    return 0;
+}
+
+static double ops_of(const val_row *r)
+{
+    unsigned a = 0, b = 0, c = 0;
+    bt_dims s;
+    if (r->kind == VAL_ATTENTION && sscanf(r->shape, "%u/%u/%u", &a, &b, &c) == 3)
+        return 2.0 * (double)r->batch * (double)r->rows * (double)r->rows * a * c;
+    if (r->kind == VAL_LINEAR && sscanf(r->shape, "%ux%u", &a, &b) == 2) return 2.0 * (double)r->rows * a * b;
+    if ((r->kind == VAL_PRODUCTS || (r->kind == VAL_PROMPT && !*r->programs)) && val_dims(&s, r->shape))
+        return 2.0 * (double)r->rows * (double)bt_dims_body(&s) / r->devices;
+    return 0;
+}
+
+static const char *beyond(const val_row *r)
+{
+    const char *why;
+    const bt_profile *p = val_profile(r, &why);
+    if (!p || r->unpriced) return NULL;
+    const double peak =
+        (double)p->time.f16_ops_per_us *
+        (strncmp(r->form, "fp8", 3) && strncmp(r->form, "w8a8", 4) && strncmp(r->form, "nvfp4", 5)
+             ? 1
+             : (double)(p->time.int8_permille ? p->time.int8_permille : 1000) / 1000) *
+        (strncmp(r->form, "nvfp4", 5) ? 1 : 2);
+    if (bytes_of(r) > r->measured * (double)p->time.memory_bytes_per_us) return beyond_memory;
+    return ops_of(r) > r->measured * peak ? beyond_peak : NULL;
+}
+
+/* Rows of one setting but for its length or its batch stand together. */
+static int by_setting(const void *a, const void *b)
+{
+    const val_row *x = *(val_row *const *)a, *y = *(val_row *const *)b;
+    int c = (int)x->kind - (int)y->kind;
+    if (!c) c = strcmp(x->device, y->device);
+    if (!c) c = strcmp(x->stack, y->stack);
+    if (!c) c = strcmp(x->shape, y->shape);
+    if (!c) c = strcmp(x->form, y->form);
+    if (!c) c = strcmp(x->programs, y->programs);
+    if (!c) c = strcmp(x->note, y->note);
+    if (!c) c = (int)x->devices - (int)y->devices;
+    if (!c) c = (x->out > y->out) - (x->out < y->out);
+    if (!c) c = (x->batch > y->batch) - (x->batch < y->batch);
+    if (!c) c = (x->context > y->context) - (x->context < y->context);
+    if (!c) c = (x->rows > y->rows) - (x->rows < y->rows);
+    return c;
+}
+static bool is_one_group(const val_row *x, const val_row *y)
+{
+    return x->kind == y->kind && x->devices == y->devices && x->out == y->out &&
+           !strcmp(x->device, y->device) && !strcmp(x->stack, y->stack) && !strcmp(x->shape, y->shape) &&
+           !strcmp(x->form, y->form) && !strcmp(x->programs, y->programs) && !strcmp(x->note, y->note);
+}
+
+static void set(val_row *x, val_row *y, const char *why)
+{
+    if (!x->apart) x->apart = why;
+    if (!y->apart) y->apart = why;
+}
+
+static void compare(val_row *x, val_row *y)
+{
+    const uint64_t mean_x = x->rows + x->rows_to, mean_y = y->rows + y->rows_to;
+    const bool is_equal =
+                   x->batch == y->batch && mean_x == mean_y && (x->context == y->context || x->rows > 1),
+               is_less = x->batch <= y->batch && mean_x <= mean_y && x->context <= y->context;
+    const double ratio = y->measured / x->measured;
+    if (is_equal && (ratio > 1.25 || ratio < 0.8)) set(x, y, other_says);
+    else if (is_less && !is_equal && ratio < 0.8) set(x, y, falls);
+}
+
+void val_set_apart(val_table *t)
+{
+    val_row **by = malloc(t->len * sizeof *by);
+    size_t n = 0;
+    if (!by) val_die("rows", "out of memory");
+    for (size_t i = 0; i < t->len; i++) {
+        t->row[i].apart = beyond(&t->row[i]);
+        if (!t->row[i].unpriced && !t->row[i].apart) by[n++] = &t->row[i];
+    }
+    qsort(by, n, sizeof *by, by_setting);
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = i + 1; k < n && is_one_group(by[i], by[k]); k++) {
+            compare(by[i], by[k]);
+            compare(by[k], by[i]);
+        }
+    free(by);
+}

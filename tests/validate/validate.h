@@ -1,0 +1,126 @@
+#ifndef TESTS_VALIDATE_H
+#define TESTS_VALIDATE_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "device/price.h"
+
+/* make validate: the prices of common/device against what others measured. rows.c reads the tables beside it, split.c
+ * says by one table which rows judge and which calibrate, modelled.c prices each, apart.c counts what cannot be judged,
+ * and the others show it. */
+
+/* ---- rows ---- */
+typedef enum val_kind {
+    VAL_LINEAR,         /* one matrix of a step; shape: inputs x outputs */
+    VAL_MATRIX,         /* one matrix as an operator of a program */
+    VAL_PRODUCTS,       /* the matrices of all layers */
+    VAL_SMALL,          /* norms, rotary positions, activations and sums of all layers */
+    VAL_ATTENTION,      /* of a layer and a prompt; shape: heads / KV heads / elements of a head */
+    VAL_ATTENTION_STEP, /* of a layer and a decode step */
+    VAL_ALL_REDUCE,     /* shape: bytes */
+    VAL_PROMPT,         /* a prompt alone */
+    VAL_STEP,           /* a decode step */
+    VAL_SERVED_TPOT,    /* a token of one of `batch` requests that come again and again */
+
+    VAL_RUN, /* `batch` prompts, then their tokens */
+    VAL_JOULES_PROMPT,
+    VAL_JOULES_STEP,
+    VAL_KINDS,
+} val_kind;
+extern const char *const val_kind_names[VAL_KINDS];
+
+typedef enum val_use { VAL_CALIBRATES, VAL_MODEL, VAL_GROUP, VAL_REGION, VAL_USES } val_use;
+extern const char *const val_use_names[VAL_USES]; /* what a row is held out by */
+
+typedef struct val_row {
+    const char *file, *device, *stack, *shape, *form, *programs, *source, *note; /* of the table; never NULL */
+    val_kind kind;
+    uint32_t line, devices;
+    uint64_t rows, rows_to, batch, context, out;
+    double measured, modelled; /* us; of joules mJ */
+    val_use use;
+    const char *unpriced; /* why the row has no price; NULL: it has one */
+    const char *apart;    /* why it is not judged; NULL: it is */
+} val_row;
+typedef struct val_table {
+    val_row *row;
+    size_t len, room;
+} val_table;
+
+/* Reads a file of rows behind those that are there. Ends the program at a row that cannot be read. */
+void val_read(val_table *t, const char *path);
+/* The file's text, which lives as long as the program. */
+char *val_text(const char *path);
+void val_die(const char *what, const char *why) __attribute__((noreturn));
+
+/* ---- what is held out ---- */
+val_use val_use_of(const val_row *r);
+void val_print_split(void);
+
+/* ---- prices ---- */
+/* A file that stands in place of the built-in profile with its name. */
+void val_use_profile(const char *path);
+/* The profile that speaks of a row's device, group and stack; NULL, with the reason in *why: none does. */
+const bt_profile *val_profile(const val_row *r, const char **why);
+/* Sets modelled, or unpriced. */
+void val_price(val_row *r);
+/* The sizes that a row's shape names, or says behind '='; false: they are not known. */
+bool val_dims(bt_dims *ret, const char *shape);
+/* Sets `apart` of rows that nothing can be judged by: those faster than the device's peaks, those that contradict
+ * another one. */
+void val_set_apart(val_table *t);
+
+/* ---- what is shown ---- */
+static inline double val_error(const val_row *r) { return r->modelled / r->measured - 1; }
+/* Signed and unsigned errors of some rows. */
+typedef struct val_stat {
+    size_t n;
+    double median, p75, p90, worst, bias; /* of absolute errors; bias: the median of the signed ones */
+} val_stat;
+typedef bool val_filter(const val_row *r, const void *ctx);
+val_stat val_stat_of(const val_table *t, val_filter *f, const void *ctx);
+double val_median(double *v, size_t n);
+
+/* Kinds that one goal holds for, and the axes of their errors. */
+typedef enum val_class {
+    VAL_CLASS_LINEAR,
+    VAL_CLASS_SMALL,
+    VAL_CLASS_ATTENTION,
+    VAL_CLASS_ATTENTION_STEP,
+    VAL_CLASS_ALL_REDUCE,
+    VAL_CLASS_STEP,
+    VAL_CLASS_PROMPT,
+    VAL_CLASS_JOULES,
+    VAL_CLASSES,
+} val_class;
+typedef struct val_goal {
+    const char *name, *length, *height; /* of the class; of its two axes */
+    int tier;
+    double median, share, within; /* so large a share of rows within; 0: there is no goal */
+} val_goal;
+extern const val_goal val_goals[VAL_CLASSES];
+val_class val_class_of(const val_row *r);
+/* The goal of a row's class, as the kind of device and what it is held out by have it. */
+val_goal val_goal_of(val_class c, bool is_npu, val_use use);
+bool val_is_npu(const val_row *r);
+/* Bounds of the cells that errors are told by, along an axis: the i-th cell begins at the i-th bound. */
+enum { VAL_CELLS = 8 };
+size_t val_cell(val_class c, uint64_t length);
+size_t val_cell_up(uint64_t height);
+const char *val_cell_name(char ret[24], val_class c, size_t i, bool is_up);
+uint64_t val_length(const val_row *r);
+uint64_t val_height(const val_row *r);
+
+/* Pairs of device and stack, in the order in which rows name them. */
+typedef struct val_pair {
+    const char *device, *stack;
+    bool is_npu;
+} val_pair;
+enum { VAL_PAIRS = 64 };
+size_t val_pairs(val_pair ret[VAL_PAIRS], const val_table *t);
+
+void val_show(const val_table *t);
+void val_show_json(const val_table *t);
+void val_show_predictions(const val_table *t);
+void val_write_picture(const val_table *t, const char *path);
+#endif
