@@ -20,15 +20,16 @@ bt_err sim_cost_begin(sim_cost *ret, const sim_cost_options *o, bt_fault *fault)
     if (e < 0) return e;
     c.profile = *p;
     if (c.has_programs) c.programs = *o->programs;
-    c.model = bt_price_model_of(o->model, &steps);
+    bt_price_model model = bt_price_model_of(o->model, &steps);
     c.first_ns = c.has_programs ? c.programs.chunk(c.programs.ud, 0, 0, 1, false).lead_ns
-                                : bt_price_first_use(p, &c.model);
+                                : bt_price_first_use(p, &model);
     c.kv_bytes = (uint64_t)2 * o->model->layers * o->model->kv_heads *
                  (o->model->head_dim * o->kv_elem_bytes + (o->kv_elem_bytes == 1 ? 2 : 0));
-    c.model.kv_bytes = c.kv_bytes;
+    model.kv_bytes = c.kv_bytes;
+    c.steps = bt_price_steps_of(p, &model);
     c.weight_bytes = c.has_programs ? o->program_bytes : 0;
-    if (c.model.weight_bytes > c.weight_bytes) c.weight_bytes = c.model.weight_bytes;
-    c.weight_bytes = bt_time_plus(c.weight_bytes, c.model.idle_bytes);
+    if (model.weight_bytes > c.weight_bytes) c.weight_bytes = model.weight_bytes;
+    c.weight_bytes = bt_time_plus(c.weight_bytes, model.idle_bytes);
     c.memory_bytes = p->memory_bytes * group_of(p);
     if (c.memory_bytes && c.weight_bytes >= c.memory_bytes)
         return bt_fail(fault, BT_ELIMIT,
@@ -49,7 +50,7 @@ static void add(sim_cost_work *to, const bt_price_sum *s)
 static sim_cost_work step_of(const sim_cost *c, const bt_price_step *s)
 {
     sim_cost_work w = {0};
-    const bt_price_sum sum = bt_price_step_of(&c->profile, &c->model, s);
+    const bt_price_sum sum = bt_price_step_at(&c->steps, s);
     add(&w, &sum);
     return w;
 }
@@ -160,7 +161,8 @@ sim_cost_work sim_cost_piece(const sim_cost *c, uint32_t begin, uint32_t count, 
 
 uint32_t sim_cost_pages(const sim_cost *c, uint64_t bytes, uint32_t page_tokens)
 {
-    const uint64_t page = bt_price_kv_held(&c->profile.time, c->model.kv_heads, c->kv_bytes) * page_tokens;
+    const uint64_t page =
+        bt_price_kv_held(&c->profile.time, c->steps.model.kv_heads, c->kv_bytes) * page_tokens;
     if (!bytes && c->memory_bytes) bytes = (c->memory_bytes - c->weight_bytes) / 10 * KEPT_TENTHS;
     const uint64_t pages = bytes / page;
     return pages > UINT32_MAX ? UINT32_MAX : (uint32_t)pages;

@@ -35,7 +35,7 @@ typedef struct sim_cost {
     bt_profile profile;
     bt_work_programs programs; /* where it has_programs */
     uint64_t first_ns;         /* first uses of a prompt whose chunks are not told that they are its first */
-    bt_price_model model;      /* of steps */
+    bt_price_steps steps;
     bt_shapes shapes;
     bt_pace pace;
     bool has_programs, runs_alone;

@@ -270,109 +270,148 @@ uint64_t bt_price_kv_held(const bt_profile_time *t, uint32_t kv_heads, uint64_t 
     return bt_time_scale(kv_bytes, share(t), kv_share(t, kv_heads));
 }
 
+static uint64_t part(uint64_t n, uint32_t devices) { return devices > 1 ? n / devices : n; }
+
+/* Unpacking weights of 4 bits is work, not waiting. */
+static void set_bytes(bt_price_weights *w, const bt_price_steps *f, uint64_t bytes)
+{
+    w->bytes = part(bytes, f->devices);
+    w->read_ns = bt_time_of(w->bytes, f->decode_rate);
+    w->unpack_ns = bt_time_of(w->bytes, f->model.weight_bits == 4 ? f->time.int4_bytes_per_us : 0);
+}
+
+static bt_price_weights weights_of(const bt_price_steps *f, uint64_t weights, uint64_t bytes)
+{
+    const uint64_t peak = bt_time_peak(&f->time, f->model.input_bits, f->model.weight_bits);
+    bt_price_weights w = {.row = bt_time_unit_of(&f->time, 2 * weights, peak, f->devices)};
+    set_bytes(&w, f, bytes);
+    return w;
+}
+
+/* A step pays it whatever its rows; launches that attention has of its own are not in it. */
+static uint64_t fixed_ns(const bt_price_steps *f)
+{
+    const bt_profile_time *t = &f->time;
+    const bt_price_model *m = &f->model;
+    const uint64_t attention = m->layers < m->operators ? m->layers : m->operators,
+                   launched = (uint64_t)t->layer_matrices * m->layers + 1,
+                   linears = t->layer_matrices ? launched : m->operators - attention,
+                   launch_ns = t->linear_launch_ns ? t->linear_launch_ns : t->decode_op_ns,
+                   more_ns = m->input_bits <= 8 ? t->quantize_launch_ns : 0,
+                   ns = plus(t->dispatch_ns, times(linears, launch_ns + more_ns));
+    return f->has_attention ? ns : plus(ns, times(attention, t->decode_op_ns));
+}
+
+bt_price_steps bt_price_steps_of(const bt_profile *p, const bt_price_model *m)
+{
+    const bt_profile_time *t = &p->time;
+    bt_price_steps f = {.time = *t,
+                        .model = *m,
+                        .has_small = p->companion,
+                        .devices = share(t),
+                        .kv_devices = kv_share(t, m->kv_heads),
+                        .decode_rate = bt_time_decode_rate(t)};
+    const bt_profile_attention *k =
+        bt_time_step_attention(t, m->head_dim, m->kv_heads ? m->heads / m->kv_heads : 1);
+    const uint64_t ops = (uint64_t)4 * m->layers * m->heads * m->head_dim, peak = bt_time_peak(t, 16, 16);
+    f.has_attention = k != NULL;
+    if (k) f.attention = *k;
+    f.kv_rate = f.attention.kv_bytes_per_us;
+    f.body = weights_of(&f, m->body_weights, m->weight_bytes - m->head_bytes);
+    f.head = weights_of(&f, m->head_weights, m->head_bytes);
+    f.pair = bt_time_unit_of(t, ops, peak, f.devices);
+    if (f.attention.peak_permille)
+        f.pair.rate = most(1, bt_time_scale(t->f16_ops_per_us, f.attention.peak_permille, 1000));
+    f.fixed_ns = fixed_ns(&f);
+    return f;
+}
+
 /* A step as it adds up: what classes take that compute for longer than they read, and the bytes of the
  * others. A class whose two times are equal counts as computing: so no time falls when one of the two grows.
  */
 typedef struct classes {
-    const bt_profile_time *time;
-    const bt_price_model *model;
-    const bt_profile_attention *attention; /* NULL: as products */
-    uint64_t decode_rate, ns, bytes;
+    const bt_price_steps *of;
+    uint64_t ns, bytes;
 } classes;
 
-/* The part of one device. Unpacking weights of 4 bits is work, not waiting. */
-static void add_products(classes *c, uint64_t weights, uint64_t rows, uint64_t rate, uint64_t bytes)
+/* more_bytes: of weights besides, which few rows do not read. */
+static void add_products(classes *c, const bt_price_weights *w, uint64_t rows, uint64_t more_bytes)
 {
-    const uint32_t n = share(c->time);
-    const uint64_t unpack =
-        bt_time_of(bytes / n, c->model->weight_bits == 4 ? c->time->int4_bytes_per_us : 0);
-    const uint64_t compute = most(unpack, bt_time_of(times(2 * weights, rows) / n, rate));
-    if (compute >= bt_time_of(bytes / n, c->decode_rate)) c->ns = plus(c->ns, compute);
-    else c->bytes = plus(c->bytes, bytes / n);
+    const bt_price_steps *f = c->of;
+    bt_price_weights all = *w;
+    if (more_bytes) set_bytes(&all, f, plus(f->model.weight_bytes - f->model.head_bytes, more_bytes));
+    const uint64_t compute = most(all.unpack_ns, bt_time_of_units(&f->time, &w->row, rows, rows));
+    if (compute >= all.read_ns) c->ns = plus(c->ns, compute);
+    else c->bytes = plus(c->bytes, all.bytes);
 }
 
 /* Sequences have one row each, or several. */
 static void add_attention_class(classes *c, const bt_price_step *s, bool is_single)
 {
-    const bt_profile_time *t = c->time;
-    const bt_price_model *m = c->model;
-    const bt_profile_attention *k = c->attention;
+    const bt_price_steps *f = c->of;
+    const bt_price_model *m = &f->model;
+    const bt_profile_attention *k = &f->attention;
     if (!s->rows) return;
-    const uint64_t pairs = plus(s->pairs, times(s->positions, k && !is_single ? k->half_rows : 0)),
-                   least = k ? times(s->sequences, k->least_positions) : 0,
-                   half = plus(s->positions, k ? times(s->sequences, k->kv_half_positions) : 0),
-                   positions = most(half, least),
-                   ops = times(pairs, (uint64_t)4 * m->layers * m->heads * m->head_dim),
-                   bytes = times(m->kv_bytes, positions) / kv_share(t, m->kv_heads),
-                   rate = k && k->peak_permille
-                              ? most(1, bt_time_scale(t->f16_ops_per_us, k->peak_permille, 1000))
-                              : bt_time_rate(t, s->rows, 16, 16),
-                   compute = bt_time_of(ops / share(t), rate);
-    const bool has_rate = k && k->kv_bytes_per_us;
-    const uint64_t read = bt_time_of(bytes, has_rate ? k->kv_bytes_per_us : c->decode_rate);
-    if (k)
-        c->ns =
-            plus(c->ns, times(m->layers, is_single && k->row_launch_ns ? k->row_launch_ns : k->launch_ns));
-    if (compute >= read || has_rate) c->ns = plus(c->ns, most(compute, read));
+    const uint32_t more_rows = is_single ? 0 : k->half_rows,
+                   launch_ns = is_single && k->row_launch_ns ? k->row_launch_ns : k->launch_ns;
+    const uint64_t rows = plus(s->rows, times(s->sequences, more_rows)),
+                   pairs = plus(s->pairs, times(s->positions, more_rows)),
+                   least = times(s->sequences, k->least_positions),
+                   positions = most(least, plus(s->positions, times(s->sequences, k->kv_half_positions))),
+                   bytes = part(times(m->kv_bytes, positions), f->kv_devices),
+                   compute = bt_time_of_units(&f->time, &f->pair, pairs, rows),
+                   read = bt_time_of(bytes, f->kv_rate ? f->kv_rate : f->decode_rate);
+    c->ns = plus(c->ns, times(m->layers, launch_ns));
+    if (compute >= read || f->kv_rate) c->ns = plus(c->ns, most(compute, read));
     else c->bytes = plus(c->bytes, bytes);
 }
 
 /* Norms, sums, rotary positions and activations of a GPU. */
-static uint64_t small_ns(const bt_profile_time *t, const bt_price_model *m, uint64_t rows)
+static uint64_t small_ns(const bt_price_steps *f, uint64_t rows)
 {
+    const bt_profile_time *t = &f->time;
+    const bt_price_model *m = &f->model;
     return most(times(m->layers, t->small_launch_ns),
-                bt_time_of(times(rows, m->norm_bytes + m->gate_bytes / share(t)),
+                bt_time_of(times(rows, m->norm_bytes + part(m->gate_bytes, f->devices)),
                            bt_time_activation_rate(t)));
 }
 
-/* A step pays it whatever its rows; launches that attention has of its own are not in it. */
-static uint64_t fixed_ns(const classes *c)
+bt_price_sum bt_price_step_at(const bt_price_steps *f, const bt_price_step *s)
 {
-    const bt_profile_time *t = c->time;
-    const uint64_t attention =
-                       c->model->layers < c->model->operators ? c->model->layers : c->model->operators,
-                   launched = (uint64_t)t->layer_matrices * c->model->layers + 1,
-                   linears = t->layer_matrices ? launched : c->model->operators - attention;
-    const uint64_t launch_ns = t->linear_launch_ns ? t->linear_launch_ns : t->decode_op_ns,
-                   more_ns = c->model->input_bits <= 8 ? t->quantize_launch_ns : 0;
-    const uint64_t ns = plus(t->dispatch_ns, times(linears, launch_ns + more_ns));
-    return c->attention ? ns : plus(ns, times(attention, t->decode_op_ns));
-}
-
-bt_price_sum bt_price_step_of(const bt_profile *p, const bt_price_model *m, const bt_price_step *s)
-{
-    const bt_profile_time *t = &p->time;
-    const uint64_t rows = bt_time_rows(t, s->rows, m->input_bits),
-                   rate = bt_time_rate(t, rows, m->input_bits, m->weight_bits),
-                   head_bytes = s->logits ? m->head_bytes : 0,
-                   more_bytes = s->rows ? times(s->rows - 1, m->expert_bytes) : 0,
-                   body_bytes = plus(m->weight_bytes - m->head_bytes,
-                                     more_bytes < m->idle_bytes ? more_bytes : m->idle_bytes);
-    const bt_profile_attention *k =
-        bt_time_step_attention(t, m->head_dim, m->kv_heads ? m->heads / m->kv_heads : 1);
+    const bt_profile_time *t = &f->time;
+    const bt_price_model *m = &f->model;
+    const uint64_t experts = s->rows && m->idle_bytes ? times(s->rows - 1, m->expert_bytes) : 0,
+                   more_bytes = experts < m->idle_bytes ? experts : m->idle_bytes;
     const bt_price_step ones = {.rows = s->single_rows, .sequences = s->single_rows,
                                 .pairs = s->single_positions, .positions = s->single_positions},
                         several = {.rows = s->rows - s->single_rows,
                                    .sequences = s->sequences - s->single_rows,
                                    .pairs = s->pairs - s->single_positions,
                                    .positions = s->positions - s->single_positions};
-    classes c = {t, m, k, bt_time_decode_rate(t), 0, 0};
+    classes c = {f, 0, 0};
     bt_price_sum r = {.chunks = 1};
     r.ops = plus(plus(times(2 * m->body_weights, s->rows), times(2 * m->head_weights, s->logits)),
                  times(s->pairs, (uint64_t)4 * m->layers * m->heads * m->head_dim));
-    r.bytes = plus(plus(body_bytes, head_bytes), times(m->kv_bytes, s->positions));
-    add_products(&c, m->body_weights, rows, rate, body_bytes);
-    if (s->logits)
-        add_products(&c, m->head_weights, bt_time_rows(t, s->logits, m->input_bits), rate, head_bytes);
+    r.bytes = plus(plus(m->weight_bytes - (s->logits ? 0 : m->head_bytes), more_bytes),
+                   times(m->kv_bytes, s->positions));
+    add_products(&c, &f->body, bt_time_rows(t, s->rows, m->input_bits), more_bytes);
+    if (s->logits) add_products(&c, &f->head, bt_time_rows(t, s->logits, m->input_bits), 0);
     add_attention_class(&c, &ones, true);
     add_attention_class(&c, &several, false);
-    r.ns = plus(plus(c.ns, bt_time_of(c.bytes, c.decode_rate)), fixed_ns(&c));
-    if (p->companion) {
-        r.ns = plus(r.ns, small_ns(t, m, s->rows));
+    r.ns = plus(plus(c.ns, bt_time_of(c.bytes, f->decode_rate)), f->fixed_ns);
+    if (f->has_small) {
+        r.ns = plus(r.ns, small_ns(f, s->rows));
         r.bytes = plus(r.bytes, times(s->rows, m->norm_bytes + m->gate_bytes));
     }
+    if (f->devices < 2) return r;
     r.ns = plus(r.ns, times(2 * (uint64_t)m->layers, bt_time_all_reduce(t, times(2 * s->rows, m->hidden))));
     return r;
+}
+
+bt_price_sum bt_price_step_of(const bt_profile *p, const bt_price_model *m, const bt_price_step *s)
+{
+    const bt_price_steps f = bt_price_steps_of(p, m);
+    return bt_price_step_at(&f, s);
 }
 
 void bt_price_step_add(bt_price_step *step, const bt_price_step *more)

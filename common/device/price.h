@@ -89,6 +89,24 @@ typedef struct bt_price_step {
     uint64_t single_rows, single_positions; /* of these, those of sequences that have one row */
 } bt_price_step;
 void bt_price_step_add(bt_price_step *step, const bt_price_step *more);
+/* What a profile and a model fix of all steps, so that a step costs few divisions. It borrows nothing. */
+typedef struct bt_price_weights {
+    bt_time_unit row;
+    uint64_t bytes, read_ns, unpack_ns; /* of one device; of its part */
+} bt_price_weights;
+typedef struct bt_price_steps {
+    bt_profile_time time;
+    bt_price_model model;
+    bt_profile_attention attention; /* the nearest */
+    bool has_attention, has_small;
+    uint32_t devices, kv_devices;
+    bt_price_weights body, head;
+    bt_time_unit pair; /* of attention */
+    uint64_t decode_rate, kv_rate, fixed_ns;
+} bt_price_steps;
+bt_price_steps bt_price_steps_of(const bt_profile *p, const bt_price_model *m);
+bt_price_sum bt_price_step_at(const bt_price_steps *f, const bt_price_step *s);
+/* Both, of one step alone. */
 bt_price_sum bt_price_step_of(const bt_profile *p, const bt_price_model *m, const bt_price_step *s);
 /* Once a prompt that runs as steps: the first use of weights and operators, as first_ns of programs. */
 uint64_t bt_price_first_use(const bt_profile *p, const bt_price_model *m);

@@ -295,6 +295,23 @@ bt_err bt_profile_time_stack(bt_profile_time *ret, const bt_profile_time *base, 
     return BT_OK;
 }
 
+/* With twice the rows at most twice the share of the peak: else more rows would take less time. */
+static bt_err check_efficiency(const bt_profile_time *t, bt_fault *fault)
+{
+    for (uint32_t i = 1; i < t->points; i++) {
+        const uint64_t most =
+            (uint64_t)t->efficiency[i - 1].permille * t->efficiency[i].rows / t->efficiency[i - 1].rows;
+        if (t->efficiency[i].permille > most)
+            return bt_fail(fault, BT_EFORMAT,
+                           "field 'efficiency': %" PRIu32 " rows at %" PRIu32
+                           " permille would take less time than %" PRIu32 " rows at %" PRIu32
+                           "; at most %" PRIu64,
+                           t->efficiency[i].rows, t->efficiency[i].permille, t->efficiency[i - 1].rows,
+                           t->efficiency[i - 1].permille, most);
+    }
+    return BT_OK;
+}
+
 static bt_err check_rates(const bt_profile_time *t, bt_fault *fault)
 {
     const struct {
@@ -364,5 +381,6 @@ bt_err bt_profile_time_check(const bt_profile_time *t, bt_fault *fault)
             fault, BT_EFORMAT,
             "fields 'devices' and 'group_sizes': a group that the profile is, or groups that its name asks "
             "for; give one of them");
-    return check_rates(t, fault);
+    const bt_err e = check_efficiency(t, fault);
+    return e < 0 ? e : check_rates(t, fault);
 }

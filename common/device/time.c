@@ -2,29 +2,9 @@
 #include "device/time.h"
 #include "base/wide.h"
 
-uint64_t bt_time_scale(uint64_t n, uint64_t mul, uint64_t div)
+uint64_t bt_time_scale_wide(uint64_t n, uint64_t mul, uint64_t div)
 {
-    uint64_t small;
-    if (!div) return 0;
-    if (!__builtin_mul_overflow(n, mul, &small) && !__builtin_add_overflow(small, div - 1, &small)) {
-        small /= div;
-        return small > INT64_MAX ? INT64_MAX : small;
-    }
     return bt_wide_clamp(bt_wide_div(bt_wide_add(bt_wide_mul(n, mul), bt_wide_of(div - 1)), div), INT64_MAX);
-}
-
-uint64_t bt_time_plus(uint64_t a, uint64_t b)
-{
-    uint64_t sum;
-    return __builtin_add_overflow(a, b, &sum) || sum > INT64_MAX ? INT64_MAX : sum;
-}
-
-uint64_t bt_time_of(uint64_t n, uint64_t per_us) { return bt_time_scale(n, 1000, per_us); }
-
-uint64_t bt_time_times(uint64_t a, uint64_t b)
-{
-    uint64_t product;
-    return __builtin_mul_overflow(a, b, &product) || product > INT64_MAX ? INT64_MAX : product;
 }
 
 static uint64_t times(uint64_t a, uint64_t b) { return bt_time_times(a, b); }
@@ -58,22 +38,55 @@ static uint32_t speed_up(const bt_profile_time *t, uint32_t input_bits, uint32_t
     return t->int8_permille ? t->int8_permille : 1000;
 }
 
-/* Between two points the share is a straight line; before the first and behind the last it is theirs. Taken
- * exactly: a share in whole thousandths would jump, and more rows would take less time. */
-uint64_t bt_time_rate(const bt_profile_time *t, uint64_t rows, uint32_t input_bits, uint32_t weight_bits)
+uint64_t bt_time_peak(const bt_profile_time *t, uint32_t input_bits, uint32_t weight_bits)
 {
-    const uint64_t peak = bt_time_scale(t->f16_ops_per_us, speed_up(t, input_bits, weight_bits), 1000);
-    uint64_t share = 1000, of = 1000;
+    return bt_time_scale(t->f16_ops_per_us, speed_up(t, input_bits, weight_bits), 1000);
+}
+
+/* Between two points the share is a straight line; before the first and behind the last it is theirs. It is
+ * exact: a share in whole thousandths would jump, and more rows would take less time. */
+typedef struct part {
+    uint64_t share, of; /* permille: share / of */
+} part;
+
+static part share_at(const bt_profile_time *t, uint64_t rows)
+{
     uint32_t i = 0;
     while (i < t->points && t->efficiency[i].rows < rows) i++;
-    if (i && i < t->points) {
-        const uint64_t before = rows - t->efficiency[i - 1].rows, behind = t->efficiency[i].rows - rows;
-        share = t->efficiency[i - 1].permille * behind + t->efficiency[i].permille * before;
-        of = 1000 * (before + behind);
-    } else if (t->points) {
-        share = t->efficiency[i ? i - 1 : 0].permille;
+    if (!t->points) return (part){1000, 1};
+    if (!i || i == t->points) return (part){t->efficiency[i ? i - 1 : 0].permille, 1};
+    const uint64_t before = rows - t->efficiency[i - 1].rows, behind = t->efficiency[i].rows - rows;
+    return (part){t->efficiency[i - 1].permille * behind + t->efficiency[i].permille * before,
+                  before + behind};
+}
+
+static uint64_t rate_at(const bt_profile_time *t, uint64_t peak, uint64_t rows)
+{
+    const part p = share_at(t, rows);
+    return most(1, bt_time_scale(peak, p.share, 1000 * p.of));
+}
+
+uint64_t bt_time_rate(const bt_profile_time *t, uint64_t rows, uint32_t input_bits, uint32_t weight_bits)
+{
+    return rate_at(t, bt_time_peak(t, input_bits, weight_bits), rows);
+}
+
+bt_time_unit bt_time_unit_of(const bt_profile_time *t, uint64_t ops, uint64_t peak, uint64_t devices)
+{
+    bt_time_unit u = {.ops = ops, .peak = peak, .devices = devices};
+    if (t->points < 2) u.rate = rate_at(t, peak, 1);
+    else u.ns = bt_time_scale(times(ops, 1000000), UINT64_C(1) << BT_TIME_UNIT_BITS, times(peak, devices));
+    return u;
+}
+
+uint64_t bt_time_of_units(const bt_profile_time *t, const bt_time_unit *u, uint64_t n, uint64_t rows)
+{
+    if (u->rate) {
+        const uint64_t ops = times(u->ops, n);
+        return bt_time_of(u->devices > 1 ? ops / u->devices : ops, u->rate);
     }
-    return most(1, bt_time_scale(peak, share, of));
+    const part p = share_at(t, rows);
+    return bt_time_scale(u->ns, times(n, p.of), p.share << BT_TIME_UNIT_BITS);
 }
 
 uint64_t bt_time_rows(const bt_profile_time *t, uint64_t rows, uint32_t input_bits)
@@ -104,9 +117,11 @@ const bt_profile_attention *bt_time_step_attention(const bt_profile_time *t, uin
 static uint64_t compute(const bt_profile *p, const bt_time_matrix *m, uint64_t passing, uint64_t staying)
 {
     const bt_profile_time *t = &p->time;
-    if (!t->array_rows)
-        return bt_time_of(times(times(2 * passing, m->inputs), staying),
-                          bt_time_rate(t, passing, m->input_bits, m->weight_bits));
+    if (!t->array_rows) {
+        const uint64_t ops = times(2 * m->inputs, staying);
+        const bt_time_unit row = bt_time_unit_of(t, ops, bt_time_peak(t, m->input_bits, m->weight_bits), 1);
+        return bt_time_of_units(t, &row, passing, passing);
+    }
     const uint64_t folds = times(over(m->inputs, t->array_rows), over(staying, t->array_cols));
     const uint64_t cycles = times(folds, t->array_rows + t->array_cols - 2 + most(passing, 4));
     const uint64_t f16 = bt_time_scale(over(cycles, t->arrays), 1000000, t->clock_khz);
@@ -145,11 +160,11 @@ uint64_t bt_time_of_attention(const bt_profile *p, const bt_time_attention *a)
 {
     const bt_profile_time *t = &p->time;
     const uint64_t scores = times(a->pairs, a->heads);
+    const bt_time_unit score = bt_time_unit_of(t, 4 * (uint64_t)a->head_dim, bt_time_peak(t, 16, 16), 1);
     const uint64_t kv =
         times(a->ctx, bt_time_scale(2 * (uint64_t)a->kv_heads * a->head_dim, a->kv_elem_bits, 8));
     const uint64_t ns =
-        most(bt_time_of(times(scores, 4 * (uint64_t)a->head_dim), bt_time_rate(t, a->rows, 16, 16)),
-             bt_time_of(kv, bt_time_activation_rate(t)));
+        most(bt_time_of_units(t, &score, scores, a->rows), bt_time_of(kv, bt_time_activation_rate(t)));
     return bt_time_plus(bt_time_plus(ns, bt_time_of(scores, t->score_elements_per_us)), t->op_launch_ns);
 }
 

@@ -20,13 +20,30 @@
  * group32_permille at groups of 32, and its excess falls with the group's length (llm.npu, arXiv 2407.05858, figure 4).
  */
 
-/* ceil(n * mul / div), at most INT64_MAX; div 0 gives 0: no limit, no cost. */
-uint64_t bt_time_scale(uint64_t n, uint64_t mul, uint64_t div);
+/* ceil(n * mul / div), at most INT64_MAX; div 0 gives 0: no limit, no cost. In 128 bits where 64 do not hold it. */
+uint64_t bt_time_scale_wide(uint64_t n, uint64_t mul, uint64_t div);
+static inline uint64_t bt_time_scale(uint64_t n, uint64_t mul, uint64_t div)
+{
+    uint64_t small;
+    if (!div) return 0;
+    if (__builtin_mul_overflow(n, mul, &small) || __builtin_add_overflow(small, div - 1, &small))
+        return bt_time_scale_wide(n, mul, div);
+    small /= div;
+    return small > INT64_MAX ? INT64_MAX : small;
+}
 /* a + b and a * b, at most INT64_MAX. */
-uint64_t bt_time_plus(uint64_t a, uint64_t b);
-uint64_t bt_time_times(uint64_t a, uint64_t b);
+static inline uint64_t bt_time_plus(uint64_t a, uint64_t b)
+{
+    uint64_t sum;
+    return __builtin_add_overflow(a, b, &sum) || sum > INT64_MAX ? INT64_MAX : sum;
+}
+static inline uint64_t bt_time_times(uint64_t a, uint64_t b)
+{
+    uint64_t product;
+    return __builtin_mul_overflow(a, b, &product) || product > INT64_MAX ? INT64_MAX : product;
+}
 /* The time of n at per_us a microsecond. */
-uint64_t bt_time_of(uint64_t n, uint64_t per_us);
+static inline uint64_t bt_time_of(uint64_t n, uint64_t per_us) { return bt_time_scale(n, 1000, per_us); }
 
 /* [rows, inputs] by [inputs, outputs]. */
 typedef struct bt_time_matrix {
@@ -50,9 +67,20 @@ typedef struct bt_time_attention {
 } bt_time_attention;
 uint64_t bt_time_of_attention(const bt_profile *p, const bt_time_attention *a);
 
-/* Operations a microsecond at so many rows of inputs of so many bits: peak, its share at these rows, and the speed-up
- * of those bits. */
+/* Operations a microsecond of inputs of so many bits: the peak and the speed-up of those bits; and its share at so many
+ * rows. */
+uint64_t bt_time_peak(const bt_profile_time *t, uint32_t input_bits, uint32_t weight_bits);
 uint64_t bt_time_rate(const bt_profile_time *t, uint64_t rows, uint32_t input_bits, uint32_t weight_bits);
+/* Work of n equal units at the rate of so many rows, whose time never falls with rows as long as n grows as they do:
+ * where a profile has several shares of the peak, it is rounded once. */
+typedef struct bt_time_unit {
+    uint64_t ops, peak, devices; /* of one unit; at 1,000 permille; that divide it */
+    uint64_t ns;                 /* at 1 permille, by 2^BT_TIME_UNIT_BITS */
+    uint64_t rate;               /* of a profile with one share of the peak, or none; 0: it has several */
+} bt_time_unit;
+enum { BT_TIME_UNIT_BITS = 16 };
+bt_time_unit bt_time_unit_of(const bt_profile_time *t, uint64_t ops, uint64_t peak, uint64_t devices);
+uint64_t bt_time_of_units(const bt_profile_time *t, const bt_time_unit *u, uint64_t n, uint64_t rows);
 /* The rows that are computed where so many are asked for: behind the first tile, tile_rows, a share of the last tile's
  * empty rows too. */
 uint64_t bt_time_rows(const bt_profile_time *t, uint64_t rows, uint32_t input_bits);

@@ -144,14 +144,30 @@ static double batch_misses(const void *ud, const bt_profile_time *t)
 typedef struct length {
     const bt_price_model *m;
     uint32_t tokens;
-    double ns; /* without first use */
+    double ns; /* without first use and the output matrix */
 } length;
+
+/* A prompt without its output matrix, which has one row's rate. */
+static double rows_price(const bt_profile_time *t, const bt_price_model *m, uint32_t tokens)
+{
+    bt_price_step s = bt_price_prefill_step(0, tokens);
+    s.logits = 0;
+    return price(t, m, &s);
+}
+
+static double head_price(const bt_profile_time *t, const bt_price_model *m, double rate)
+{
+    const bt_price_step head = {.rows = 1, .logits = 1}, none = {.rows = 1};
+    bt_profile_time one = *t;
+    one.points = 0;
+    one.f16_ops_per_us = (uint64_t)rate;
+    return price(&one, m, &head) - price(&one, m, &none);
+}
 
 static double length_misses(const void *ud, const bt_profile_time *t)
 {
     const length *l = ud;
-    const bt_price_step s = bt_price_prefill_step(0, l->tokens);
-    return log(price(t, l->m, &s) / l->ns);
+    return log(rows_price(t, l->m, l->tokens) / l->ns);
 }
 
 /* ---- steps --------------------------------------------------------------------------------------- */
@@ -292,10 +308,25 @@ static void add_lengths(rates *r, const bt_profile_time *t, const bt_price_model
         const double share = (double)i / (LENGTHS - 1);
         const uint32_t n = (uint32_t)lround(least * pow((double)most / least, share));
         if (r->len && n <= r->rows[r->len - 1]) continue;
-        const length l = {m, n, fmax(1, at(f, n) - first_ns)};
+        const length l = {m, n, fmax(1, at(f, n) - first_ns - head_price(t, m, r->rate[0]))};
         r->rows[r->len] = n;
         r->rate[r->len++] = rate_for(*t, length_misses, &l);
     }
+}
+
+/* More rows take no less time: rates rise at most as rows do. Returns what the first of those that are behind
+ * `from` then takes too much. */
+static double flatten(rates *r, const bt_profile_time *t, const bt_price_model *m, const parabola *f,
+                      double first_ns, uint32_t from)
+{
+    for (uint32_t i = 1; i < r->len; i++)
+        r->rate[i] = fmin(r->rate[i], r->rate[i - 1] * r->rows[i] / r->rows[i - 1]);
+    if (from == r->len) return 0;
+    bt_profile_time one = *t;
+    one.points = 0;
+    one.f16_ops_per_us = (uint64_t)r->rate[from];
+    const double rows_ns = rows_price(&one, m, r->rows[from]) + head_price(t, m, r->rate[0]);
+    return fmax(0, rows_ns + first_ns - at(f, r->rows[from]));
 }
 
 bt_err tool_calibrate_fit(bt_profile_time *ret, const bt_price_model *m, const tool_calibrate_points *p,
@@ -315,15 +346,22 @@ bt_err tool_calibrate_fit(bt_profile_time *ret, const bt_price_model *m, const t
     const bt_price_step nothing = {0};
     bt_profile_time fixed = t;
     fixed.decode_bytes_per_us = NO_LIMIT;
-    const double first = fmax(0, f.term[0] - price(&fixed, m, &nothing));
+    double first = fmax(0, f.term[0] - price(&fixed, m, &nothing));
+    const uint32_t batches = r.len;
+    for (int i = 0; i < 2; i++) { /* what the shortest prompts have less than steps is no first use */
+        r.len = batches;
+        add_lengths(&r, &t, m, &f, first, p);
+        first = fmax(0, first - flatten(&r, &t, m, &f, first, batches));
+    }
     t.first_launch_ns = (uint32_t)fmin(1e9, first / m->operators);
-    add_lengths(&r, &t, m, &f, (double)t.first_launch_ns * m->operators, p);
     for (uint32_t i = 0; i < r.len; i++) peak = fmax(peak, r.rate[i]);
     t.f16_ops_per_us = (uint64_t)peak;
     t.points = r.len;
     for (uint32_t i = 0; i < r.len; i++) {
         t.efficiency[i].rows = r.rows[i];
-        t.efficiency[i].permille = (uint32_t)fmin(1000, fmax(1, round(1000 * r.rate[i] / peak)));
+        /* more rows take no less time, whatever was measured */
+        const uint32_t most = i ? t.efficiency[i - 1].permille * r.rows[i] / r.rows[i - 1] : 1000;
+        t.efficiency[i].permille = (uint32_t)fmin(fmin(1000, most), fmax(1, round(1000 * r.rate[i] / peak)));
     }
     *ret = t;
     return BT_OK;

@@ -42,13 +42,13 @@ typedef struct walk {
 } walk;
 
 /* The next step of a prompt of so many tokens. */
-static void advance(walk *w, const tool_plan_how *how, uint64_t tokens)
+static void advance(walk *w, const tool_plan_how *how, const bt_price_steps *steps, uint64_t tokens)
 {
     const uint64_t start = w->sum.ns, left = tokens - w->first,
                    rows = how->piece && how->piece < left ? how->piece : left;
     bt_price_step step = bt_price_prefill_step(w->first, rows);
     step.logits = rows == left;
-    const bt_price_sum s = bt_price_step_of(how->profile, &how->model, &step);
+    const bt_price_sum s = bt_price_step_at(steps, &step);
     w->sum.ns = bt_time_plus(start, s.ns);
     w->sum.ops = bt_time_plus(w->sum.ops, s.ops);
     w->sum.bytes = bt_time_plus(w->sum.bytes, s.bytes);
@@ -62,11 +62,12 @@ static void advance(walk *w, const tool_plan_how *how, uint64_t tokens)
 static void of_steps(prompt *ret, const uint32_t *length, size_t n, const tool_plan_how *how)
 {
     const walk none = {.sum = {.ns = bt_price_first_use(how->profile, &how->model)}};
+    const bt_price_steps steps = bt_price_steps_of(how->profile, &how->model);
     walk shared = none;
     for (size_t i = 0; i < n; i++) {
-        while (how->piece && length[i] - shared.first > how->piece) advance(&shared, how, length[i]);
+        while (how->piece && length[i] - shared.first > how->piece) advance(&shared, how, &steps, length[i]);
         walk w = how->piece ? shared : none;
-        while (w.first < length[i]) advance(&w, how, length[i]);
+        while (w.first < length[i]) advance(&w, how, &steps, length[i]);
         ret[i] = w.sum;
         ret[i].exposed_ns = bt_link_exposed_ns(&w.wire, w.sum.ns);
     }
@@ -229,14 +230,18 @@ static bt_err most_sequences(uint32_t *ret, const tool_plan_pair *pair, uint64_t
     return BT_OK;
 }
 
-static bt_price_sum step_of(const tool_plan_pair *pair, uint64_t kv_bytes, uint64_t batch, uint64_t ctx,
-                            const bt_price_step *piece)
+static bt_price_steps decode_steps(const tool_plan_pair *pair, uint64_t kv_bytes)
 {
     bt_price_model m = pair->decode_model;
-    bt_price_step s = bt_price_decode_step(batch, ctx);
     m.kv_bytes = kv_bytes;
+    return bt_price_steps_of(pair->decode, &m);
+}
+
+static bt_price_sum step_of(const bt_price_steps *d, uint64_t batch, uint64_t ctx, const bt_price_step *piece)
+{
+    bt_price_step s = bt_price_decode_step(batch, ctx);
     if (piece) bt_price_step_add(&s, piece);
-    return bt_price_step_of(pair->decode, &m, &s);
+    return bt_price_step_at(d, &s);
 }
 
 static void add_decode_energy(tool_plan_figures *f, const tool_plan_pair *pair, const tool_plan_load *load,
@@ -254,20 +259,20 @@ static bt_err figure_decode(tool_plan_figures *f, const tool_plan_pair *pair, ui
     const bt_err e = most_sequences(&most, pair, kv_bytes, load, fault);
     if (e < 0) return e;
     const double wanted = load->has_arrivals ? (double)load->steps / load->span_s : 0; /* tokens a second */
+    const bt_price_steps d = decode_steps(pair, kv_bytes);
     uint32_t low = 1, high = most;
     /* more sequences make more tokens a second: the least batch that makes enough */
     while (load->has_arrivals && low < high) {
         const uint32_t mid = low + (high - low) / 2;
-        const double makes =
-            (double)mid * 1e9 / (double)step_of(pair, kv_bytes, mid, load->step_ctx, NULL).ns;
+        const double makes = (double)mid * 1e9 / (double)step_of(&d, mid, load->step_ctx, NULL).ns;
         if (makes >= wanted) high = mid;
         else low = mid + 1;
     }
-    const bt_price_sum step = step_of(pair, kv_bytes, low, load->step_ctx, NULL),
-                       full = step_of(pair, kv_bytes, most, load->step_ctx, NULL);
+    const bt_price_sum step = step_of(&d, low, load->step_ctx, NULL),
+                       full = step_of(&d, most, load->step_ctx, NULL);
     f->batch = low;
     f->tpot_ns = load->steps ? (double)step.ns : 0;
-    f->alone_tpot_ns = load->steps ? (double)step_of(pair, kv_bytes, 1, load->step_ctx, NULL).ns : 0;
+    f->alone_tpot_ns = load->steps ? (double)step_of(&d, 1, load->step_ctx, NULL).ns : 0;
     f->decode_busy = wanted * (double)full.ns / 1e9 / (double)most;
     f->decode_bytes = decode_bytes(pair, kv_bytes, load, low);
     add_decode_energy(f, pair, load, &step, low);
@@ -318,8 +323,8 @@ bt_err tool_plan_figure(tool_plan_figures *ret, const tool_plan_pair *pair, cons
 /* ---- the decode device alone ---- */
 
 /* The time of prompts whose steps carry `batch` decode rows. */
-static void mixed_prompts(work *w, const tool_plan_pair *pair, const tool_plan_how *how,
-                          const tool_plan_load *load, uint64_t batch)
+static void mixed_prompts(work *w, const tool_plan_pair *pair, const bt_price_steps *d,
+                          const tool_plan_how *how, const tool_plan_load *load, uint64_t batch)
 {
     const prompt none = {.ns = bt_price_first_use(pair->decode, &pair->decode_model)};
     prompt shared = none;
@@ -335,7 +340,7 @@ static void mixed_prompts(work *w, const tool_plan_pair *pair, const tool_plan_h
             const uint64_t rows = n - at < piece ? n - at : piece;
             bt_price_step step = bt_price_prefill_step(at, rows);
             step.logits = at + rows == n;
-            const bt_price_sum s = step_of(pair, how->kv_bytes, batch, load->step_ctx, &step);
+            const bt_price_sum s = step_of(d, batch, load->step_ctx, &step);
             p.ns = bt_time_plus(p.ns, s.ns);
             p.ops = bt_time_plus(p.ops, s.ops);
             p.bytes = bt_time_plus(p.bytes, s.bytes);
@@ -351,11 +356,11 @@ static void mixed_prompts(work *w, const tool_plan_pair *pair, const tool_plan_h
 }
 
 /* The share of a second that its prompts' steps and the other decode steps take. */
-static double busy_of(double *ret_token_ns, const tool_plan_pair *pair, const tool_plan_how *how,
-                      const tool_plan_load *load, work *w, uint32_t batch)
+static double busy_of(double *ret_token_ns, const tool_plan_pair *pair, const bt_price_steps *d,
+                      const tool_plan_how *how, const tool_plan_load *load, work *w, uint32_t batch)
 {
-    const double step = (double)step_of(pair, how->kv_bytes, batch, load->step_ctx, NULL).ns;
-    mixed_prompts(w, pair, how, load, batch);
+    const double step = (double)step_of(d, batch, load->step_ctx, NULL).ns;
+    mixed_prompts(w, pair, d, how, load, batch);
     const double prompts = sum_of(load, w, ns_of), mixed = sum_of(load, w, chunks_of),
                  wanted = (double)load->steps / (double)batch, other = wanted > mixed ? wanted - mixed : 0;
     const double all = prompts + other * step;
@@ -371,26 +376,27 @@ bt_err tool_plan_figure_colocated(tool_plan_figures *ret, const tool_plan_pair *
     work w;
     uint32_t most = 1, batch = 1;
     double token_ns = 0;
+    const bt_price_steps d = decode_steps(pair, how->kv_bytes);
     bt_err e = begin(&w, load, fault);
     if (e == BT_OK) e = most_sequences(&most, pair, how->kv_bytes, load, fault);
     if (e == BT_OK) {
-        double busy = busy_of(&token_ns, pair, how, load, &w, most), now;
+        double busy = busy_of(&token_ns, pair, &d, how, load, &w, most), now;
         f.decode_busy = busy;
         /* the least batch whose steps fit the time, by doubling and halving */
         uint32_t low = 1, high = most;
         while (load->has_arrivals && busy < 1 && low < high) {
             const uint32_t mid = low + (high - low) / 2;
-            now = busy_of(&token_ns, pair, how, load, &w, mid);
+            now = busy_of(&token_ns, pair, &d, how, load, &w, mid);
             if (now < 1) high = mid;
             else low = mid + 1;
         }
         batch = !load->has_arrivals ? 1 : busy < 1 ? high : most;
-        (void)busy_of(&token_ns, pair, how, load, &w, batch);
+        (void)busy_of(&token_ns, pair, &d, how, load, &w, batch);
         /* the decode rows that ride along are decode's; a prompt alone is printed without them */
-        const bt_price_sum step = step_of(pair, how->kv_bytes, batch, load->step_ctx, NULL);
+        const bt_price_sum step = step_of(&d, batch, load->step_ctx, NULL);
         f.batch = batch;
         f.tpot_ns = token_ns;
-        f.alone_tpot_ns = load->steps ? (double)step_of(pair, how->kv_bytes, 1, load->step_ctx, NULL).ns : 0;
+        f.alone_tpot_ns = load->steps ? (double)step_of(&d, 1, load->step_ctx, NULL).ns : 0;
         for (size_t i = 0; i < load->lengths; i++) w.ns[i] = w.prompt[i].ns;
         queue_up(&f, load, &w);
         figure_queue(&f, load, &w, limits);

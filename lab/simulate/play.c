@@ -38,14 +38,14 @@ static bt_err make_cost(tool_simulate_priced *ret, uint32_t *ret_pages, const to
     if (e < 0) return e;
     const uint64_t tokens = (uint64_t)*ret_pages * PAGE_TOKENS;
     if (tokens < s->ctx_tokens)
-        return bt_fail(fault, BT_ELIMIT,
-                       "'%s' has room for the KV of %" PRIu64
-                       " tokens, and one sequence of -c %u needs %" PRIu64
-                       " bytes: give --kv-memory, or -c %" PRIu64 " at most",
-                       g->profile.name, tokens, s->ctx_tokens,
-                       bt_price_kv_held(&g->profile.time, ret->cost.model.kv_heads, ret->cost.kv_bytes) *
-                           s->ctx_tokens,
-                       tokens);
+        return bt_fail(
+            fault, BT_ELIMIT,
+            "'%s' has room for the KV of %" PRIu64 " tokens, and one sequence of -c %u needs %" PRIu64
+            " bytes: give --kv-memory, or -c %" PRIu64 " at most",
+            g->profile.name, tokens, s->ctx_tokens,
+            bt_price_kv_held(&g->profile.time, ret->cost.steps.model.kv_heads, ret->cost.kv_bytes) *
+                s->ctx_tokens,
+            tokens);
     return BT_OK;
 }
 

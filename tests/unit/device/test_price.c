@@ -450,28 +450,39 @@ static void a_link_hides_what_is_sent_while_later_layers_compute(void **state)
     assert_int_equal(q.free_ns, 8500000);
 }
 
+static uint64_t ns_since(uint64_t from)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec - from;
+}
+
+/* The best of many rounds, as others use the machine. */
 static void pricing_a_chunk_and_a_step_takes_well_under_a_microsecond(void **state)
 {
     (void)state;
+    enum { ROUNDS = 200, N = 1000 };
     const bt_price p = price("hexagon-v75", "llama-3.1-8b", &w8);
-    const bt_profile a = profile("a100");
+    const bt_profile a = profile("a100"), h = profile("h100x4");
     const bt_price_model m = bt_price_model_of(bt_dims_find("llama-3.1-8b"), &f16);
-    struct timespec t0, t1, t2;
+    const bt_price_steps one = bt_price_steps_of(&a, &m), four = bt_price_steps_of(&h, &m);
+    uint64_t best[3] = {UINT64_MAX, UINT64_MAX, UINT64_MAX};
     volatile uint64_t sum = 0;
-    enum { N = 200000 };
-    clock_gettime(CLOCK_MONOTONIC, &t0);
-    for (uint64_t i = 0; i < N; i++) sum += bt_price_chunk_ns(&p, i & 3, i * 256);
-    clock_gettime(CLOCK_MONOTONIC, &t1);
-    for (uint64_t i = 0; i < N; i++) {
-        const bt_price_step s = bt_price_decode_step(i & 63, i);
-        sum += bt_price_step_of(&a, &m, &s).ns;
-    }
-    clock_gettime(CLOCK_MONOTONIC, &t2);
-    const double chunk = ((double)(t1.tv_sec - t0.tv_sec) * 1e9 + (double)(t1.tv_nsec - t0.tv_nsec)) / N,
-                 step = ((double)(t2.tv_sec - t1.tv_sec) * 1e9 + (double)(t2.tv_nsec - t1.tv_nsec)) / N;
-    print_message("a chunk %.0f ns, a step %.0f ns\n", chunk, step);
-    assert_true(sum && chunk < 20000 && step < 20000); /* a busy machine under a sanitizer is no reason to
-                                                          fail */
+    for (uint64_t round = 0; round < ROUNDS; round++)
+        for (int k = 0; k < 3; k++) {
+            const uint64_t from = ns_since(0);
+            for (uint64_t i = round; i < round + N; i++) {
+                const bt_price_step s = bt_price_decode_step(1 + (i & 63), i * 64);
+                sum += !k ? bt_price_chunk_ns(&p, i & 3, i * 64)
+                          : bt_price_step_at(k == 1 ? &one : &four, &s).ns;
+            }
+            const uint64_t took = ns_since(from);
+            if (took < best[k]) best[k] = took;
+        }
+    print_message("a chunk %.0f ns, a step %.0f ns, of four devices %.0f ns\n", (double)best[0] / N,
+                  (double)best[1] / N, (double)best[2] / N);
+    /* a busy machine under a sanitizer is no reason to fail */
+    assert_true(sum && best[0] / N < 20000 && best[1] / N < 20000 && best[2] / N < 20000);
 }
 
 int main(void)

@@ -57,10 +57,27 @@ static void draw_model(world *w)
     w->model = bt_price_model_of(&w->dims, &w->recipe);
 }
 
+/* Some rise as steeply as a profile may say, so that the time between two is the same. */
+static void draw_efficiency(world *w)
+{
+    bt_profile_time *t = &w->profile.time;
+    t->points = (uint32_t)draw(w, 1, BT_PROFILE_TIME_MAX_POINTS);
+    t->efficiency[0].rows = (uint32_t)draw(w, 1, 64);
+    t->efficiency[0].permille = (uint32_t)draw(w, 1, 500);
+    for (uint32_t i = 1; i < t->points; i++) {
+        const uint32_t rows = t->efficiency[i - 1].rows, permille = t->efficiency[i - 1].permille;
+        t->efficiency[i].rows = rows + (uint32_t)draw(w, 1, 2 * rows);
+        const uint32_t most = permille * t->efficiency[i].rows / rows, flat = most < 1000 ? most : 1000;
+        t->efficiency[i].permille = draw(w, 0, 1) ? flat : permille + (uint32_t)draw(w, 0, flat - permille);
+    }
+    assert_int_equal(bt_profile_time_check(t, NULL), BT_OK);
+}
+
 /* Terms that a calibrated GPU has, each or none. */
 static void draw_terms(world *w)
 {
     bt_profile_time *t = &w->profile.time;
+    if (draw(w, 0, 1)) draw_efficiency(w);
     if (draw(w, 0, 1)) t->dispatch_ns = (uint32_t)draw(w, 1, 3000000);
     if (draw(w, 0, 1)) t->linear_launch_ns = (uint32_t)draw(w, 1, 10000);
     if (draw(w, 0, 1)) t->quantize_launch_ns = (uint32_t)draw(w, 1, 10000);
@@ -161,11 +178,21 @@ static void leave_out_what_is_paid_once(bt_profile_time *t)
     for (uint32_t i = 0; i < t->kernels; i++) t->attention[i].launch_ns = t->attention[i].row_launch_ns = 0;
 }
 
+/* What a decode step's products wait for memory, at most. Where a share of the peak rises with rows, they
+ * wait for as much as they take: measured shares of few rows have what memory takes in them. */
+static uint64_t most_waited(const world *w, const bt_price_step *decode)
+{
+    const bt_profile_time *t = &w->profile.time;
+    const bt_price_step products = {.rows = decode->rows, .logits = decode->logits};
+    return t->points > 1
+               ? ns_of(w, &products)
+               : bt_time_of(w->model.weight_bytes / (t->devices ? t->devices : 1), bt_time_decode_rate(t));
+}
+
 static void a_piece_beside_decode_rows_is_paid(world *w)
 {
     const bt_price_model *m = &w->model;
     bt_profile_time *t = &w->profile.time;
-    const uint64_t n = t->devices ? t->devices : 1;
     /* Rows that a tile computes anyway are free, and two tiles may be more than both together have; a random
      * table of sums may rise steeply. */
     t->tile_rows = t->sums = 0;
@@ -178,8 +205,8 @@ static void a_piece_beside_decode_rows_is_paid(world *w)
         if (ns_of(w, &mixed) > ns_of(w, &decode) + ns_of(w, &piece))
             WRONG(w, "more than both", ns_of(w, &mixed), ns_of(w, &decode) + ns_of(w, &piece));
         leave_out_what_is_paid_once(t);
-        const uint64_t read = bt_time_of(m->weight_bytes / n, bt_time_decode_rate(t)),
-                       alone = ns_of(w, &piece), more = ns_of(w, &mixed) - ns_of(w, &decode),
+        const uint64_t read = most_waited(w, &decode), alone = ns_of(w, &piece),
+                       more = ns_of(w, &mixed) - ns_of(w, &decode),
                        rounding = 8 + 60 * (uint64_t)m->layers; /* of messages */
         if (alone > read && more + rounding < (alone - read) / 10 * 9) WRONG(w, "a free piece", more, alone);
     }

@@ -121,6 +121,8 @@ static void a_wrong_time_is_told_what_would_do(void **state)
         {TIME(BASE GROUP ",\"all_reduce\":[[2,8,9],[2,16,8]]"), "do not fall with more bytes"},
         {TIME(BASE ",\"efficiency\":[[32,500],[32,600]]"), "rows ascending"},
         {TIME(BASE ",\"efficiency\":[[32,1001]]"), "permille"},
+        {TIME(BASE ",\"efficiency\":[[1,5],[32,160],[33,166]]"),
+         "33 rows at 166 permille would take less time than 32 rows at 160; at most 165"},
         {TIME(BASE ",\"attention\":[]"), "a list of 1 to 8 objects"},
         {TIME(BASE ",\"attention\":[3]"), "'attention', object 1: must be an object"},
         {TIME(BASE ",\"attention\":[{},{\"half_row\":3}]"),

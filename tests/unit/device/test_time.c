@@ -160,11 +160,30 @@ static void more_rows_never_take_less_time_between_two_points(void **state)
     assert_int_equal(bt_time_rate(&t, 2048, 16, 16),
                      bt_time_scale(t.f16_ops_per_us, t.efficiency[1].permille, 1000));
     assert_int_equal(bt_time_rate(&t, 9999, 16, 16), bt_time_rate(&t, 2048, 16, 16));
+    const bt_time_unit row = bt_time_unit_of(&t, 14000000000, t.f16_ops_per_us, 1);
     for (uint64_t rows = 1; rows < 4096; rows++) {
-        const uint64_t ns = bt_time_of(rows * 14000000000, bt_time_rate(&t, rows, 16, 16));
+        const uint64_t ns = bt_time_of_units(&t, &row, rows, rows);
         assert_true(ns > last);
         last = ns;
     }
+}
+
+static void a_time_that_is_flat_between_two_points_stays_so_to_the_nanosecond(void **state)
+{
+    (void)state;
+    const bt_profile_time t = {.f16_ops_per_us = 2800001, .points = 3,
+                               .efficiency = {{8, 7}, {64, 56}, {1024, 896}}};
+    const bt_time_unit row = bt_time_unit_of(&t, 14000000007, t.f16_ops_per_us, 3);
+    const uint64_t flat = bt_time_of_units(&t, &row, 8, 8);
+    /* 8 rows of 4.67 billion operations at 7 thousandths of 2.8 million a microsecond */
+    assert_in_range(flat, 1904761200, 1904762000);
+    for (uint64_t rows = 9; rows <= 1024; rows++)
+        assert_int_equal(bt_time_of_units(&t, &row, rows, rows), flat);
+    assert_true(bt_time_of_units(&t, &row, 1025, 1025) > flat);
+    assert_int_equal(bt_time_of_units(&t, &row, 4, 4), (flat + 1) / 2);
+    /* numbers that 64 bits do not hold: 10^6 rows of 10^12 operations */
+    const bt_time_unit large = bt_time_unit_of(&t, 1000000000000, t.f16_ops_per_us, 1);
+    assert_in_range(bt_time_of_units(&t, &large, 1000000, 1000000) / 1000000000, 398596, 398597);
 }
 
 static void a_row_behind_a_tile_computes_a_part_of_the_next(void **state)
@@ -288,6 +307,7 @@ int main(void)
         cmocka_unit_test(attention_is_products_or_bytes_and_its_softmax),
         cmocka_unit_test(times_end_at_the_largest_number),
         cmocka_unit_test(more_rows_never_take_less_time_between_two_points),
+        cmocka_unit_test(a_time_that_is_flat_between_two_points_stays_so_to_the_nanosecond),
         cmocka_unit_test(a_row_behind_a_tile_computes_a_part_of_the_next),
         cmocka_unit_test(attention_of_a_step_is_that_of_the_nearest_head_size_and_then_group),
         cmocka_unit_test(weights_that_are_decoded_pass_at_the_rate_of_weights),

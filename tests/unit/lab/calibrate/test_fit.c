@@ -50,10 +50,10 @@ static void known_times_come_back(void **state)
 {
     (void)state;
     static const server servers[] = {
-        {5, 0.5, 0, 20, 1, 0},               /* a straight line, and steps that hardly feel a context */
-        {0, 2, 0.0002, 30, 12, 0.004},       /* a CPU: each row costs, long contexts too */
+        {25, 0.5, 0, 20, 1, 0},              /* a straight line, and steps that hardly feel a context */
+        {0, 12, 0.0002, 30, 10, 0.004},      /* a CPU: each row costs, long contexts too */
         {40, 0.05, 0.00001, 8, 0.1, 0.0005}, /* a GPU far away: mostly fixed */
-        {2, 1, 0, 60, 10, 0.003},            /* quick prompts, slow steps */
+        {70, 1, 0, 60, 2, 0.003},            /* quick prompts, slow steps */
     };
     static const uint32_t others[] = {20, 80, 200, 500, 700}, batches[] = {1, 3, 6};
     const bt_price_model m = model();
