@@ -9,7 +9,7 @@
 static const char beyond_memory[] = "faster than the memory's peak";
 static const char beyond_peak[] = "faster than the matrix unit's peak";
 static const char other_says[] = "the same setting was measured otherwise: over 25 % apart";
-static const char falls[] = "takes under 0.8 of what a smaller setting takes, or the other way round";
+static const char falls[] = "contradicts others: a larger setting takes under 0.8 of a smaller one";
 
 /* Bytes that must be read, of a device. */
 static double bytes_of(const val_row *r)
@@ -77,21 +77,39 @@ static bool is_one_group(const val_row *x, const val_row *y)
            !strcmp(x->form, y->form) && !strcmp(x->programs, y->programs) && !strcmp(x->note, y->note);
 }
 
-static void set(val_row *x, val_row *y, const char *why)
-{
-    if (!x->apart) x->apart = why;
-    if (!y->apart) y->apart = why;
-}
-
-static void compare(val_row *x, val_row *y)
+/* Why two rows contradict each other; NULL: they do not. */
+static const char *contradict(const val_row *x, const val_row *y)
 {
     const uint64_t mean_x = x->rows + x->rows_to, mean_y = y->rows + y->rows_to;
     const bool is_equal =
                    x->batch == y->batch && mean_x == mean_y && (x->context == y->context || x->rows > 1),
-               is_less = x->batch <= y->batch && mean_x <= mean_y && x->context <= y->context;
+               is_less = x->batch <= y->batch && mean_x <= mean_y && x->context <= y->context,
+               is_more = x->batch >= y->batch && mean_x >= mean_y && x->context >= y->context;
     const double ratio = y->measured / x->measured;
-    if (is_equal && (ratio > 1.25 || ratio < 0.8)) set(x, y, other_says);
-    else if (is_less && !is_equal && ratio < 0.8) set(x, y, falls);
+    if (is_equal) return ratio > 1.25 || ratio < 0.8 ? other_says : NULL;
+    return (is_less && ratio < 0.8) || (is_more && ratio > 1.25) ? falls : NULL;
+}
+
+/* The row that contradicts most others goes apart, until no two do; of two that contradict only each other,
+ * both. */
+static void settle(val_row **by, size_t n)
+{
+    for (;;) {
+        size_t most = 0, which = 0;
+        const char *why = NULL, *most_why = NULL;
+        for (size_t i = 0; i < n; i++) {
+            size_t count = 0;
+            for (size_t k = 0; k < n && !by[i]->apart; k++) {
+                const char *w = k == i || by[k]->apart ? NULL : contradict(by[i], by[k]);
+                if (w) count++, why = w;
+            }
+            if (count > most) most = count, which = i, most_why = why;
+        }
+        if (!most) return;
+        for (size_t k = 0; most == 1 && k < n; k++)
+            if (k != which && !by[k]->apart && contradict(by[which], by[k])) by[k]->apart = most_why;
+        by[which]->apart = most_why;
+    }
 }
 
 void val_set_apart(val_table *t)
@@ -104,10 +122,9 @@ void val_set_apart(val_table *t)
         if (!t->row[i].unpriced && !t->row[i].apart) by[n++] = &t->row[i];
     }
     qsort(by, n, sizeof *by, by_setting);
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = i + 1; k < n && is_one_group(by[i], by[k]); k++) {
-            compare(by[i], by[k]);
-            compare(by[k], by[i]);
-        }
+    for (size_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && is_one_group(by[i], by[end]);) end++;
+        settle(by + i, end - i);
+    }
     free(by);
 }

@@ -120,6 +120,10 @@ enum { VAL_PAIRS = 64 };
 size_t val_pairs(val_pair ret[VAL_PAIRS], const val_table *t);
 
 void val_show(const val_table *t);
+/* Writes the object `calibration` of each device and stack into DIR/NAME.json. */
+void val_keep(const val_table *t, const char *dir);
+/* Whether the built-in profiles have what is computed; says where they differ. */
+bool val_is_kept(const val_table *t);
 void val_show_json(const val_table *t);
 void val_show_predictions(const val_table *t);
 void val_write_picture(const val_table *t, const char *path);
