@@ -175,24 +175,36 @@ uint64_t bt_time_two_engines(const bt_profile_time *t, uint64_t bytes, uint64_t 
     return most(alone, bt_time_of(bt_time_plus(bytes, other_bytes), t->shared_bytes_per_us));
 }
 
-/* One shot. Between two sizes the measured time is a straight line, rounded up. */
+/* One shot as the sums of a table's group, which begin at `i`, have it. Between two sizes the measured time
+ * is a straight line, rounded up. */
+static uint64_t shot_of(const bt_profile_time *t, uint32_t i, uint64_t bytes)
+{
+    const uint32_t devices = t->all_reduce[i].devices;
+    if (bytes <= t->all_reduce[i].bytes) return t->all_reduce[i].ns;
+    for (uint32_t end = i + 1; end < t->sums && t->all_reduce[end].devices == devices; end++, i++)
+        if (bytes <= t->all_reduce[end].bytes)
+            return t->all_reduce[i].ns + bt_time_scale(bytes - t->all_reduce[i].bytes,
+                                                       t->all_reduce[end].ns - t->all_reduce[i].ns,
+                                                       t->all_reduce[end].bytes - t->all_reduce[i].bytes);
+    return bt_time_plus(t->all_reduce[i].ns, bt_time_of(times(bytes - t->all_reduce[i].bytes, t->devices - 1),
+                                                        t->interconnect_bytes_per_us));
+}
+
+/* A group between two of the table lies between their times, or has those of the larger one where these are
+ * less. */
 static uint64_t one_shot(const bt_profile_time *t, uint64_t bytes)
 {
-    uint32_t i = 0, end;
-    uint64_t from = 0, ns = t->interconnect_ns;
-    while (i < t->sums && t->all_reduce[i].devices < t->devices) i++;
-    if (i < t->sums) {
-        const uint32_t devices = t->all_reduce[i].devices;
-        if (bytes <= t->all_reduce[i].bytes) return t->all_reduce[i].ns;
-        for (end = i + 1; end < t->sums && t->all_reduce[end].devices == devices; end++, i++)
-            if (bytes <= t->all_reduce[end].bytes)
-                return t->all_reduce[i].ns + bt_time_scale(bytes - t->all_reduce[i].bytes,
-                                                           t->all_reduce[end].ns - t->all_reduce[i].ns,
-                                                           t->all_reduce[end].bytes - t->all_reduce[i].bytes);
-        from = t->all_reduce[i].bytes;
-        ns = t->all_reduce[i].ns;
-    }
-    return bt_time_plus(ns, bt_time_of(times(bytes - from, t->devices - 1), t->interconnect_bytes_per_us));
+    uint32_t i = 0, below = 0;
+    for (; i < t->sums && t->all_reduce[i].devices < t->devices; i++)
+        if (t->all_reduce[i].devices != t->all_reduce[below].devices) below = i;
+    if (i == t->sums)
+        return bt_time_plus(t->interconnect_ns,
+                            bt_time_of(times(bytes, t->devices - 1), t->interconnect_bytes_per_us));
+    const uint64_t more = shot_of(t, i, bytes);
+    const uint32_t few = t->all_reduce[below].devices, many = t->all_reduce[i].devices;
+    if (!i || many == t->devices) return more;
+    const uint64_t less = shot_of(t, below, bytes);
+    return less >= more ? more : less + bt_time_scale(more - less, t->devices - few, many - few);
 }
 
 uint64_t bt_time_all_reduce(const bt_profile_time *t, uint64_t bytes)

@@ -100,8 +100,9 @@ uint64_t bt_time_two_engines(const bt_profile_time *t, uint64_t bytes, uint64_t 
 /* The time for a value to change engines: the longer sync_ns of the two, in either direction. */
 uint64_t bt_time_sync(const bt_profile_time *a, const bt_profile_time *b);
 /* Summing `bytes` over a group's n devices: the lesser of a ring, 2 (n - 1) messages of bytes / n, and of one shot, in
- * which each sends all it has to all others. One shot takes what all_reduce says for the least group of n or more: a
- * straight line between two sizes, the first time below them, and behind the last what (n - 1) times more bytes take.
- * Without such a group it is a message and all of its bytes. */
+ * which each sends all it has to all others. One shot takes what all_reduce says for n devices: a straight line between
+ * two sizes, the first time below them, and behind the last what (n - 1) times more bytes take. A group between two of
+ * the table lies on a line between them, and is never slower than the larger one. Without a group of n or more, one
+ * shot is a message and all of its bytes. */
 uint64_t bt_time_all_reduce(const bt_profile_time *t, uint64_t bytes);
 #endif

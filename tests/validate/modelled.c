@@ -144,7 +144,7 @@ static double layers_us(const bt_profile *p, const val_row *r, const bt_price_re
     m.head_weights = m.head_bytes = m.heads = m.kv_heads = 0;
     if (r->kind == VAL_PRODUCTS) {
         m.operators = p->time.layer_matrices ? p->time.layer_matrices * layers : matrices;
-        m.layers = 0;
+        m.layers = k.time.layer_matrices = 0;
         m.norm_bytes = m.gate_bytes = 0;
         return step_us(&k, &m, (bt_price_step){.rows = r->rows});
     }

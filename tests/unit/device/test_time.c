@@ -253,10 +253,16 @@ static void measured_sums_are_a_table_by_devices_and_bytes(void **state)
     bt_profile_time t = {.devices = 3, .interconnect_bytes_per_us = 1000, .interconnect_ns = 500000,
                          .sums = 4,
                          .all_reduce = {{2, 1000, 10}, {4, 4000, 100}, {4, 5000, 300}, {8, 9000, 100}}};
-    assert_int_equal(bt_time_all_reduce(&t, 1), 4000);   /* the least group that has three */
+    t.devices = 4;
+    assert_int_equal(bt_time_all_reduce(&t, 1), 4000);
     assert_int_equal(bt_time_all_reduce(&t, 200), 4500); /* half way */
     assert_int_equal(bt_time_all_reduce(&t, 300), 5000);
-    assert_int_equal(bt_time_all_reduce(&t, 1300), 5000 + 2000); /* two times 1,000 bytes more */
+    assert_int_equal(bt_time_all_reduce(&t, 1300), 5000 + 3000); /* three times 1,000 bytes more */
+    t.devices = 3;
+    assert_int_equal(bt_time_all_reduce(&t, 1), 2500);   /* between two and four */
+    assert_int_equal(bt_time_all_reduce(&t, 200), 2940); /* 190 bytes more of two: 1,380 */
+    t.all_reduce[0].ns = 9000;
+    assert_int_equal(bt_time_all_reduce(&t, 1), 4000); /* two are slower than four */
     t.devices = 8;
     assert_int_equal(bt_time_all_reduce(&t, 1), 9000);
     t.devices = 9; /* no group is as large: a message of all bytes to eight others */
