@@ -181,11 +181,14 @@ static void print_stat(const val_stat *s, const val_goal *g)
 static void show_class(const val_table *t, const val_pair *pair, size_t pairs, val_class c)
 {
     double medians[VAL_PAIRS], biases[VAL_PAIRS];
-    size_t n = 0;
+    size_t n = 0, lines = 0;
     const val_goal *g = &val_goals[c];
     for (size_t i = 0; i < pairs; i++) {
         asked a = {.pair = &pair[i], .class = c, .uses = HELD | 1 << VAL_CALIBRATES};
         if (!val_stat_of(t, is_asked, &a).n) continue;
+        if (!lines++)
+            printf("\n%-36s  %-27s%-27s%-27s%-27s%s\n", g->name, "calibrate: rows median tail",
+                   "held out by model", "by group", "by region", "  bias    worst");
         char name[64];
         snprintf(name, sizeof name, "%s@%s", pair[i].device, pair[i].stack);
         printf("  %-34.34s", name);
@@ -279,12 +282,8 @@ void val_show(const val_table *t)
     const size_t pairs = val_pairs(pair, t);
     for (int tier = 1; tier <= 2; tier++) {
         printf("tier %d: %s\n", tier, tiers[tier]);
-        for (int c = 0; c < VAL_CLASSES; c++) {
-            if (val_goals[c].tier != tier) continue;
-            printf("\n%-36s  %-27s%-27s%-27s%-27s%s\n", val_goals[c].name, "calibrate: rows median tail",
-                   "held out by model", "by group", "by region", "  bias    worst");
-            show_class(t, pair, pairs, (val_class)c);
-        }
+        for (int c = 0; c < VAL_CLASSES; c++)
+            if (val_goals[c].tier == tier) show_class(t, pair, pairs, (val_class)c);
         printf("\n");
     }
     printf("signed error (modelled by measured, less one), mean of the devices' medians\n");

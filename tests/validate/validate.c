@@ -13,13 +13,15 @@ int main(int argc, char **argv)
 {
     val_table t = {.row = NULL};
     const char *mode = "", *dir = NULL;
-    const char *device = NULL;
+    const char *device = NULL, *requests = NULL;
+    val_served served;
     bool has_own = false;
     size_t kept = 0;
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--profile") && i + 1 < argc) val_use_profile(argv[++i]), has_own = true;
         else if (!strcmp(argv[i], "--device") && i + 1 < argc) device = argv[++i];
         else if (!strcmp(argv[i], "--write") && i + 1 < argc) dir = argv[++i];
+        else if (strstr(argv[i], "_requests.csv")) requests = argv[i];
         else if (!strncmp(argv[i], "--", 2)) mode = argv[i];
         else val_read(&t, argv[i]);
     }
@@ -40,5 +42,9 @@ int main(int argc, char **argv)
     if (!strcmp(mode, "--predictions")) val_show_predictions(&t);
     else if (dir) val_keep(&t, dir);
     else val_show(&t);
+    if (!*mode && !dir && requests) {
+        (void)val_serve(&served, requests);
+        val_show_served(&served);
+    }
     return !dir && !*mode && !has_own && !val_is_kept(&t);
 }

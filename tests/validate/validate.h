@@ -70,6 +70,20 @@ bool val_dims(bt_dims *ret, const char *shape);
  * another one. */
 void val_set_apart(val_table *t);
 
+/* ---- served runs ---- */
+typedef struct val_served_figure {
+    const char *name;
+    double measured, modelled, goal; /* ms; goal 0: there is none */
+} val_served_figure;
+typedef struct val_served {
+    const char *device, *stack, *why; /* why it was not played; NULL: it was */
+    size_t requests, len;
+    val_served_figure figure[10];
+} val_served;
+/* Plays a file of requests. False: no profile speaks of its device and stack. */
+bool val_serve(val_served *ret, const char *path);
+void val_show_served(const val_served *v);
+
 /* ---- what is shown ---- */
 static inline double val_error(const val_row *r) { return r->modelled / r->measured - 1; }
 /* Signed and unsigned errors of some rows. */
