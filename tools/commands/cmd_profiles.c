@@ -1,5 +1,5 @@
-/* baton profiles: the devices that are built in, with their limits; --json gives their files, sources
- * included. */
+/* baton profiles: the devices that are built in, with their limits; of one, its stacks and on what measured
+ * rows their constants stand. --json gives their files, sources included. */
 #include "base/num.h"
 #include "device/profile.h"
 #include "tools/options.h"
@@ -20,11 +20,13 @@ static const bt_opt opts[] = {
 
 const bt_opt_program tool_profiles_program = {
     .name = "baton profiles",
-    .summary = "list the device profiles that are built in",
-    .usage = "[options]",
-    .normal = "baton profiles",
+    .summary = "list the device profiles that are built in, or show the stacks and errors of one",
+    .usage = "[DEVICE] [options]",
+    .normal = "baton profiles h100",
     .opts = opts,
     .opt_count = BT_OPT_COUNT(opts),
+    .args_max = 1,
+    .args_name = "DEVICE",
 };
 
 /* `others` as the operators that it stands for. */
@@ -41,15 +43,41 @@ static json_t *named(json_t *ops)
     return all;
 }
 
+static int print_files(json_t *list)
+{
+    size_t i;
+    json_t *one;
+    json_array_foreach(list, i, one)
+        json_object_set_new(one, "operators", named(json_object_get(one, "operators")));
+    return tool_print_json("profiles", json_pack("{s:o}", "profiles", list));
+}
+
 static int print_json(void)
 {
     json_t *list = json_array();
-    for (size_t i = 0; bt_profile_json(i); i++) {
-        json_t *one = json_loads(bt_profile_json(i), 0, NULL);
-        json_object_set_new(one, "operators", named(json_object_get(one, "operators")));
-        json_array_append_new(list, one);
+    for (size_t i = 0; bt_profile_json(i); i++)
+        json_array_append_new(list, json_loads(bt_profile_json(i), 0, NULL));
+    return print_files(list);
+}
+
+/* The file of one device: a built-in one's name is the longest that `device` begins with. */
+static int print_json_of(const char *device)
+{
+    json_t *list = json_array(), *one = NULL;
+    char path[4096], *end = NULL;
+    size_t longest = 0;
+    for (size_t i = 0; bt_profile_name(i); i++) {
+        const size_t len = strlen(bt_profile_name(i));
+        if (len <= longest || strncmp(device, bt_profile_name(i), len) != 0) continue;
+        longest = len;
+        json_decref(one);
+        one = json_loads(bt_profile_json(i), 0, NULL);
     }
-    return tool_print_json("profiles", json_pack("{s:o}", "profiles", list));
+    (void)snprintf(path, sizeof path, "%s", device);
+    for (char *at = strstr(path, ".json"); at; at = strstr(at + 1, ".json")) end = at + 5;
+    if (end) *end = 0; /* without xN and @STACK */
+    json_array_append_new(list, one ? one : json_load_file(path, 0, NULL));
+    return print_files(list);
 }
 
 /* "8,16,4" for the linears, u8 where zero points are wanted, and the other operators that the NPU runs. */
@@ -117,13 +145,85 @@ static int print_people(void)
     return print_companions();
 }
 
+/* ---- one device ---- */
+
+static void print_error(const bt_calibration *c, bt_figure figure)
+{
+    char text[32] = "-";
+    if (c->error[figure].rows)
+        snprintf(text, sizeof text, "%.1f, %.1f %%", c->error[figure].median_permille / 10.0,
+                 c->error[figure].worst_permille / 10.0);
+    printf("  %14s", text);
+}
+
+static void print_stack(const bt_profile_time *t)
+{
+    static const char *const standing[] = {"bound", "fitted", "calibrated"}; /* as bt_standing */
+    const bt_calibration *c = &t->calibration;
+    printf("%-22s  %-10s  %6" PRIu32 "  %6" PRIu32 "  %9" PRIu32, t->stack,
+           standing[bt_calibration_standing(c)], c->rows, c->shapes, c->constants);
+    for (int f = 0; f < BT_FIGURES; f++) print_error(c, (bt_figure)f);
+    printf("  %s\n", *c->on ? c->on : "its data sheet");
+}
+
+static void print_region(const bt_profile_time *t)
+{
+    static const char *const axis[] = {BT_AXIS_NAMES};
+    const char *before = "  measured: ";
+    for (int a = 0; a < BT_AXES; a++) {
+        if (!t->calibration.region[a].hi) continue;
+        printf("%s%s %" PRIu32 " to %" PRIu32, before, axis[a], t->calibration.region[a].lo,
+               t->calibration.region[a].hi);
+        before = ", ";
+    }
+    if (*before == ',') printf("\n");
+}
+
+static bt_err print_one(const char *device, const bt_profile *p, bt_fault *fault)
+{
+    char with[400], base[300];
+    printf("%s: %s\n", p->name, p->title);
+    if (p->time.sizes) {
+        printf("groups:");
+        for (uint32_t i = 0; i < p->time.sizes; i++) printf(" x%" PRIu32, p->time.group_size[i]);
+        printf("\n");
+    }
+    if (!p->time.is_given) {
+        printf("no times: nothing on it can be priced\n");
+        return BT_OK;
+    }
+    printf("\n%-22s  %-10s  %6s  %6s  %9s  %14s  %14s  %14s  %s\n", "stack", "times are", "rows", "shapes",
+           "constants", "TTFT error", "TPOT error", "energy error", "measured on");
+    (void)snprintf(base, sizeof base, "%.*s", (int)strcspn(device, "@"), device);
+    for (uint32_t i = 0; i <= p->stacks; i++) {
+        bt_profile of;
+        (void)snprintf(with, sizeof with, "%s@%s", base, i ? p->stack[i - 1] : p->first_stack);
+        const bt_err e = bt_profile_load(&of, with, fault);
+        if (e < 0) return e;
+        print_stack(&of.time);
+        print_region(&of.time);
+    }
+    printf("\nerrors: median, worst, of rows that fitted no constant\n");
+    return BT_OK;
+}
+
+static int print_device(const char *device, bool json)
+{
+    bt_profile p;
+    bt_fault fault = {""};
+    bt_err e = bt_profile_load(&p, device, &fault);
+    if (e == BT_OK && json) return print_json_of(device);
+    if (e == BT_OK) e = print_one(device, &p, &fault);
+    return e < 0 ? tool_fail("profiles", &fault) : bt_opt_flush() != 0;
+}
+
 int tool_profiles_run(int argc, char **argv)
 {
     config c;
     bt_opt_args args;
     int rc = bt_opt_start(&args, &tool_profiles_program, argc, argv, &c);
     if (rc >= 0) return rc;
-    rc = c.json ? print_json() : print_people();
+    rc = args.count ? print_device(args.args[0], c.json) : c.json ? print_json() : print_people();
     bt_opt_done(&args);
     return rc;
 }
