@@ -9,42 +9,57 @@
 #include <stdio.h>
 #include <string.h>
 
+typedef struct wish {
+    const char *mode, *dir, *picture, *device, *requests;
+    bool has_own;
+} wish;
+
+static void read_arguments(wish *w, val_table *t, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        const char *a = argv[i], *next = i + 1 < argc ? argv[i + 1] : NULL;
+        if (next && !strcmp(a, "--profile")) val_use_profile(argv[++i]), w->has_own = true;
+        else if (next && !strcmp(a, "--device")) w->device = argv[++i];
+        else if (next && !strcmp(a, "--write")) w->dir = argv[++i];
+        else if (next && !strcmp(a, "--picture")) w->picture = argv[++i];
+        else if (!strcmp(a, "--json") || !strcmp(a, "--split") || !strcmp(a, "--predictions")) w->mode = a;
+        else if (!strncmp(a, "--", 2)) val_die(a, "no such option");
+        else if (strstr(a, "_requests.csv")) w->requests = a;
+        else val_read(t, a);
+    }
+}
+
 int main(int argc, char **argv)
 {
     val_table t = {.row = NULL};
-    const char *mode = "", *dir = NULL;
-    const char *device = NULL, *requests = NULL;
     val_served served;
-    bool has_own = false;
+    wish w = {.mode = ""};
     size_t kept = 0;
-    for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--profile") && i + 1 < argc) val_use_profile(argv[++i]), has_own = true;
-        else if (!strcmp(argv[i], "--device") && i + 1 < argc) device = argv[++i];
-        else if (!strcmp(argv[i], "--write") && i + 1 < argc) dir = argv[++i];
-        else if (strstr(argv[i], "_requests.csv")) requests = argv[i];
-        else if (!strncmp(argv[i], "--", 2)) mode = argv[i];
-        else val_read(&t, argv[i]);
-    }
-    if (!strcmp(mode, "--split")) {
+    read_arguments(&w, &t, argc, argv);
+    if (!strcmp(w.mode, "--split")) {
         val_print_split();
         return 0;
     }
     if (!t.len) {
-        fprintf(stderr, "usage: validate [--profile FILE] [--device NAME] [--predictions | --json | --split "
-                        "| --write DIR] TABLE.csv...\n");
+        fprintf(stderr, "usage: validate [--profile FILE] [--device NAME] [--picture FILE.svg] "
+                        "[--predictions | --json | --split | --write DIR] TABLE.csv...\n");
         return 2;
     }
     for (size_t i = 0; i < t.len; i++)
-        if (!device || !strcmp(t.row[i].device, device)) t.row[kept++] = t.row[i];
+        if (!w.device || !strcmp(t.row[i].device, w.device)) t.row[kept++] = t.row[i];
     t.len = kept;
     for (size_t i = 0; i < t.len; i++) val_price(&t.row[i]);
     val_set_apart(&t);
-    if (!strcmp(mode, "--predictions")) val_show_predictions(&t);
-    else if (dir) val_keep(&t, dir);
-    else val_show(&t);
-    if (!*mode && !dir && requests) {
-        (void)val_serve(&served, requests);
-        val_show_served(&served);
+    if (w.picture) val_write_picture(&t, w.picture);
+    if (w.dir) val_keep(&t, w.dir);
+    if (!strcmp(w.mode, "--predictions")) val_show_predictions(&t);
+    if (w.dir || !strcmp(w.mode, "--predictions")) return 0;
+    if (w.requests) (void)val_serve(&served, w.requests);
+    if (!strcmp(w.mode, "--json")) {
+        val_show_json(&t, w.requests ? &served : NULL);
+        return 0;
     }
-    return !dir && !*mode && !has_own && !val_is_kept(&t);
+    val_show(&t);
+    if (w.requests) val_show_served(&served);
+    return !w.has_own && !val_is_kept(&t);
 }

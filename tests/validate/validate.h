@@ -90,9 +90,8 @@ static inline double val_error(const val_row *r) { return r->modelled / r->measu
 typedef struct val_stat {
     size_t n;
     double median, p75, p90, worst, bias; /* of absolute errors; bias: the median of the signed ones */
+    double share;                         /* of rows within what the goal says */
 } val_stat;
-typedef bool val_filter(const val_row *r, const void *ctx);
-val_stat val_stat_of(const val_table *t, val_filter *f, const void *ctx);
 double val_median(double *v, size_t n);
 
 /* Kinds that one goal holds for, and the axes of their errors. */
@@ -132,13 +131,29 @@ typedef struct val_pair {
 } val_pair;
 enum { VAL_PAIRS = 64 };
 size_t val_pairs(val_pair ret[VAL_PAIRS], const val_table *t);
+/* Which rows; uses: bits by val_use. */
+enum { VAL_HELD = 1 << VAL_MODEL | 1 << VAL_GROUP | 1 << VAL_REGION, VAL_ALL = VAL_HELD | 1 << VAL_CALIBRATES };
+typedef struct val_asked {
+    const val_pair *pair; /* NULL: all */
+    val_class class;
+    unsigned uses;
+    size_t length, height; /* with is_cell */
+    bool is_cell;
+} val_asked;
+/* within: of the goal. A sum over a group that takes under 15 us is judged by 5 us alone. */
+val_stat val_stat_of(const val_table *t, const val_asked *a, double within);
+bool val_is_met(const val_stat *s, const val_goal *g);
+/* The mean of the devices' signed medians in a cell; false: no row lies there. */
+bool val_cell_error(double *ret, size_t *devices, const val_table *t, val_class c, size_t length, size_t height);
 
 void val_show(const val_table *t);
 /* Writes the object `calibration` of each device and stack into DIR/NAME.json. */
 void val_keep(const val_table *t, const char *dir);
 /* Whether the built-in profiles have what is computed; says where they differ. */
 bool val_is_kept(const val_table *t);
-void val_show_json(const val_table *t);
+/* v: what was served; NULL: nothing was. */
+void val_show_json(const val_table *t, const val_served *v);
 void val_show_predictions(const val_table *t);
+/* Signed errors of each device and stack by length and height, as SVG. */
 void val_write_picture(const val_table *t, const char *path);
 #endif
