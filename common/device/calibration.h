@@ -26,8 +26,8 @@ enum { BT_CALIBRATION_UNKNOWN_PERMILLE = 350 }; /* what an unknown error counts 
 
 typedef struct bt_calibration {
     char on[BT_CALIBRATION_MAX_ON + 1]; /* the rows' origin, in words; "": there is no calibration */
-    uint32_t rows, shapes, constants;   /* rows that fitted; models of known shape among them; constants fitted */
-    uint32_t has_prefill, has_decode;   /* such rows are among them */
+    uint32_t rows, shapes, constants; /* rows that fitted; models of known shape, held-out ones too; constants fitted */
+    uint32_t has_prefill, has_decode; /* such rows are among them */
     struct {
         uint32_t lo, hi;
     } region[BT_AXES]; /* that the rows span; hi 0: not known */

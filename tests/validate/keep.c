@@ -74,8 +74,10 @@ static bool is_of(const val_row *r, const val_pair *p)
 {
     return !r->unpriced && !r->apart && !strcmp(r->device, p->device) && !strcmp(r->stack, p->stack);
 }
-static bool is_layers(const val_row *r) { return r->kind == VAL_PRODUCTS || r->kind == VAL_LINEAR; }
-static bool is_matrix(const val_row *r) { return is_layers(r) || r->kind == VAL_MATRIX; }
+static bool is_matrix(const val_row *r)
+{
+    return r->kind == VAL_PRODUCTS || r->kind == VAL_LINEAR || r->kind == VAL_MATRIX;
+}
 static bool is_attention(const val_row *r)
 {
     return r->kind == VAL_ATTENTION || r->kind == VAL_ATTENTION_STEP;
@@ -88,9 +90,10 @@ static bool is_step(const val_row *r)
     return r->kind == VAL_STEP || r->kind == VAL_SERVED_TPOT || r->kind == VAL_RUN;
 }
 static bool is_joules(const val_row *r) { return r->kind == VAL_JOULES_PROMPT || r->kind == VAL_JOULES_STEP; }
-enum { DECODE_ROWS = 256 }; /* layers with more rows stand for prompts where a stack has no whole ones */
-static bool is_long_layers(const val_row *r) { return is_layers(r) && r->rows > DECODE_ROWS; }
-static bool is_short_layers(const val_row *r) { return is_layers(r) && r->rows <= DECODE_ROWS; }
+/* Layers of models stand for prompts and steps, by their rows, where a stack has no whole ones. */
+enum { DECODE_ROWS = 256 };
+static bool is_long_layers(const val_row *r) { return r->kind == VAL_PRODUCTS && r->rows > DECODE_ROWS; }
+static bool is_short_layers(const val_row *r) { return r->kind == VAL_PRODUCTS && r->rows <= DECODE_ROWS; }
 static bool is_whole(const val_row *r) { return is_prompt(r) || is_step(r); }
 
 static int by_value(const void *a, const void *b)
@@ -151,17 +154,17 @@ static void widen(bt_calibration *c, bt_axis axis, uint64_t n)
 
 static void add_row(bt_calibration *c, const val_row *r)
 {
-    const bool is_one_row =
-        r->kind == VAL_STEP || r->kind == VAL_SERVED_TPOT || r->kind == VAL_ATTENTION_STEP;
+    const bool is_served = r->kind == VAL_SERVED_TPOT, is_run = r->kind == VAL_RUN,
+               is_one_row = r->kind == VAL_STEP || is_served || r->kind == VAL_ATTENTION_STEP;
     if (is_joules(r)) return;
     c->rows++;
-    if (r->kind != VAL_ALL_REDUCE && r->kind != VAL_ATTENTION)
-        widen(c, BT_AXIS_ROWS, is_one_row ? r->batch : r->rows);
+    if (is_one_row || is_run) widen(c, BT_AXIS_ROWS, r->batch);
+    if (r->kind != VAL_ALL_REDUCE && r->kind != VAL_ATTENTION) widen(c, BT_AXIS_ROWS, r->rows);
     widen(c, BT_AXIS_BATCH, r->batch);
-    widen(c, BT_AXIS_CONTEXT, is_step(r) ? r->kind == VAL_STEP ? r->context : r->rows + r->out : r->context);
+    widen(c, BT_AXIS_CONTEXT, is_served || is_run ? r->rows + r->out : r->context);
     widen(c, BT_AXIS_DEVICES, r->devices);
-    c->has_decode |= is_one_row || r->kind == VAL_RUN || is_short_layers(r);
-    c->has_prefill |= is_prompt(r) || r->kind == VAL_RUN || r->kind == VAL_ATTENTION || is_long_layers(r);
+    c->has_decode |= is_one_row || is_run || is_short_layers(r);
+    c->has_prefill |= is_prompt(r) || is_served || is_run || r->kind == VAL_ATTENTION || is_long_layers(r);
 }
 
 static bool is_model(const val_row *r)
@@ -197,8 +200,7 @@ static bool compute(bt_calibration *c, const val_table *t, const val_pair *p)
         const char *why;
         if (!is_of(r, p)) continue;
         profile = val_profile(r, &why);
-        if (r->use != VAL_CALIBRATES) continue;
-        add_row(c, r);
+        if (r->use == VAL_CALIBRATES) add_row(c, r);
         uint32_t k = 0;
         while (is_model(r) && k < c->shapes && strcmp(shape[k]->shape, r->shape)) k++;
         if (is_model(r) && k == c->shapes && k < 64) shape[c->shapes++] = r;
