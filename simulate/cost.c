@@ -47,10 +47,41 @@ static void add(sim_cost_work *to, const bt_price_sum *s)
     to->bytes = bt_time_plus(to->bytes, s->bytes);
 }
 
+/* What was priced, as the draw has it. */
+static bt_price_sum drawn(const sim_cost *c, bt_price_sum s)
+{
+    const uint64_t was = s.ns;
+    if (!c->is_drawn || !was) return s;
+    s.ns = bt_forecast_ns(&c->draw, s.term_ns);
+    s.lead_ns = bt_time_scale(s.lead_ns, s.ns, was);
+    s.tail_ns = bt_time_scale(s.tail_ns, s.ns, was);
+    if (s.tail_ns > s.ns) s.tail_ns = s.ns; /* each is rounded up */
+    return s;
+}
+
+/* First use is mostly reading weights. */
+static uint64_t first_of(const sim_cost *c)
+{
+    return c->is_drawn ? bt_time_scale(c->first_ns, c->draw.permille[BT_TERM_PRODUCTS], 1000) : c->first_ns;
+}
+
+uint64_t sim_cost_played_permille(const sim_cost *c, uint32_t first, uint32_t end)
+{
+    const bt_work_programs *g = &c->programs;
+    uint64_t was = 0, is = 0;
+    for (uint64_t begin = first; c->is_drawn && begin < end;) {
+        const bt_price_sum sum = g->chunk(g->ud, first, begin, end, true);
+        was = bt_time_plus(was, sum.ns);
+        is = bt_time_plus(is, drawn(c, sum).ns);
+        begin += g->cut(g->ud, begin, end).valid;
+    }
+    return was ? bt_time_scale(is, 1000, was) : 1000;
+}
+
 static sim_cost_work step_of(const sim_cost *c, const bt_price_step *s)
 {
     sim_cost_work w = {0};
-    const bt_price_sum sum = bt_price_step_at(&c->steps, s);
+    const bt_price_sum sum = drawn(c, bt_price_step_at(&c->steps, s));
     add(&w, &sum);
     return w;
 }
@@ -68,7 +99,7 @@ static sim_cost_work paced(const sim_cost *c, sim_cost_work w)
 
 sim_cost_work sim_cost_step(const sim_cost *c, const bt_price_step *s) { return paced(c, step_of(c, s)); }
 
-uint64_t sim_cost_first_ns(const sim_cost *c) { return sim_cost_paced_ns(c, c->first_ns); }
+uint64_t sim_cost_first_ns(const sim_cost *c) { return sim_cost_paced_ns(c, first_of(c)); }
 
 uint64_t sim_cost_device_ns(const sim_cost *c, uint64_t ns)
 {
@@ -93,12 +124,12 @@ static sim_cost_chunk chunk_of(const sim_cost *c, uint32_t first, uint32_t end, 
     sim_cost_chunk r = {.valid = (uint32_t)next.valid, .rows = (uint32_t)next.rows};
     bt_price_step s = {0};
     if (c->has_programs) {
-        const bt_price_sum sum = g->chunk(g->ud, first, begin, end, ends);
+        const bt_price_sum sum = drawn(c, g->chunk(g->ud, first, begin, end, ends));
         add_sum(&r, &sum);
         return r;
     }
     r.rows = r.valid;
-    r.lead_ns = begin == first ? c->first_ns : 0;
+    r.lead_ns = begin == first ? first_of(c) : 0;
     bt_work_step_add(&s, begin, r.valid, ends && begin + r.valid == end);
     r.work = step_of(c, &s);
     r.work.ns = r.end_ns = bt_time_plus(r.work.ns, r.lead_ns);
@@ -121,7 +152,7 @@ sim_cost_chunk sim_cost_batch(const sim_cost *c, const uint32_t *begin, const ui
     bt_price_step s = {0};
     bt_price_batch batch = {0};
     uint64_t rows = 0, before = 0;
-    sim_cost_chunk r = {.lead_ns = c->first_ns};
+    sim_cost_chunk r = {.lead_ns = first_of(c)};
     for (uint32_t i = 0; i < n; i++) {
         bt_price_batch_add(&batch, begin[i], end[i] - begin[i]);
         rows += end[i] - begin[i];
@@ -136,7 +167,7 @@ sim_cost_chunk sim_cost_batch(const sim_cost *c, const uint32_t *begin, const ui
         return r;
     }
     r.rows = (uint32_t)bt_shapes_next(&c->shapes, before + rows, before).rows;
-    const bt_price_sum sum = g->batch(g->ud, r.rows, &batch, true, n);
+    const bt_price_sum sum = drawn(c, g->batch(g->ud, r.rows, &batch, true, n));
     add_sum(&r, &sum);
     return r;
 }

@@ -2,6 +2,7 @@
 #define BT_SIMULATE_COST_H
 #include <stdbool.h>
 #include <stdint.h>
+#include "device/forecast.h"
 #include "device/pace.h"
 #include "device/work.h"
 #include "npu/pkg/shapes.h"
@@ -43,7 +44,9 @@ typedef struct sim_cost {
     uint64_t kv_bytes;     /* of a position, all layers */
     uint64_t weight_bytes; /* as this device holds them */
     uint64_t memory_bytes; /* of all its devices; 0: unknown */
-    bt_work_play *play;    /* prompts of a prefill node under a schedule (inner.h); NULL: chunk by chunk */
+    bool is_drawn;         /* times are those of `draw`, not as they are priced */
+    bt_forecast_draw draw;
+    bt_work_play *play; /* prompts of a prefill node under a schedule (inner.h); NULL: chunk by chunk */
     void *play_ud;
 } sim_cost;
 
@@ -68,6 +71,8 @@ sim_cost_work sim_cost_piece(const sim_cost *c, uint32_t begin, uint32_t count, 
 sim_cost_work sim_cost_step(const sim_cost *c, const bt_price_step *s);
 /* The extra time of a prompt's first piece. */
 uint64_t sim_cost_first_ns(const sim_cost *c);
+/* How many thousandths of its played time a prompt under a schedule takes: 1000 without a draw. */
+uint64_t sim_cost_played_permille(const sim_cost *c, uint32_t first, uint32_t end);
 /* ns stretched by the pace. */
 uint64_t sim_cost_paced_ns(const sim_cost *c, uint64_t ns);
 /* The device's own time for work of ns, without the pace. */

@@ -1,6 +1,7 @@
 /* How a result was made. See made_by.h. */
 #include "tools/made_by.h"
 #include "base/clock.h"
+#include "device/forecast.h"
 #include "kernels/kernels.h"
 
 #include <stdio.h>
@@ -76,12 +77,26 @@ bt_err tool_made_by(json_t **ret, const bt_opt_args *args, const char *isa, bt_f
     return BT_OK;
 }
 
+void tool_made_by_device(json_t *made_by, const bt_profile *p)
+{
+    static const char *const standings[] = {BT_STANDING_NAMES};
+    json_t *all = json_object_get(made_by, "profiles"), *one;
+    for (size_t i = 0; i < json_array_size(all); i++)
+        if (strcmp(json_string_value(json_object_get(json_array_get(all, i), "name")), p->name) == 0) return;
+    if (!all) (void)json_object_set_new(made_by, "profiles", all = json_array());
+    one = json_pack("{s:s}", "name", p->name);
+    if (p->time.is_given) {
+        const bt_standing standing = bt_calibration_standing(&p->time.calibration);
+        (void)json_object_set_new(one, "stack", json_string(p->time.stack));
+        (void)json_object_set_new(one, "standing", json_string(standings[standing]));
+        (void)json_object_set_new(one, "error", bt_forecast_errors_json(p));
+    }
+    (void)json_array_append_new(all, one);
+}
+
 void tool_made_by_profile(json_t *made_by, const char *name)
 {
-    json_t *all = json_object_get(made_by, "profiles");
-    if (!name) return;
-    for (size_t i = 0; i < json_array_size(all); i++)
-        if (strcmp(json_string_value(json_object_get(json_array_get(all, i), "name")), name) == 0) return;
-    if (!all) (void)json_object_set_new(made_by, "profiles", all = json_array());
-    (void)json_array_append_new(all, json_pack("{s:o}", "name", text(name)));
+    bt_profile *p = name ? malloc(sizeof *p) : NULL;
+    if (p && bt_profile_load(p, name, NULL) == BT_OK) tool_made_by_device(made_by, p);
+    free(p);
 }

@@ -22,7 +22,8 @@ typedef enum bt_standing {
     BT_STANDING_FITTED,     /* on too few rows to be judged: the error is unknown */
     BT_STANDING_CALIBRATED, /* judged by rows that were held out */
 } bt_standing;
-enum { BT_CALIBRATION_UNKNOWN_PERMILLE = 350 }; /* what an unknown error counts as */
+#define BT_STANDING_NAMES "bound", "fitted", "calibrated" /* by bt_standing */
+enum { BT_CALIBRATION_UNKNOWN_PERMILLE = 350 };           /* what an unknown error counts as */
 
 typedef struct bt_calibration {
     char on[BT_CALIBRATION_MAX_ON + 1]; /* the rows' origin, in words; "": there is no calibration */

@@ -12,5 +12,10 @@ static const bt_opt rows[] = {
     {.group = "Devices", .name = "pace", .value = "PACE", .type = BT_OPT_STRING, .def = "off",
      .example = "device:20",
      .help = "device:K lets results go no earlier than K times what devices and link would have taken"},
+    {.group = "Forecast", .name = "draws", .value = "N", .type = BT_OPT_INT, .def = "100", .lo = 0,
+     .hi = 10000, .example = "1000",
+     .help = "draws of what the devices may really take, by their calibration; 0: none"},
+    {.group = "Forecast", .name = "bounds", .type = BT_OPT_FLAG,
+     .help = "compare a calibrated device with one that is a bound by its data sheet"},
 };
 const bt_opt_group bt_device_opts = BT_OPT_GROUP(rows);

@@ -58,8 +58,10 @@ static uint64_t stored_bytes(const bt_time_matrix *m)
 static uint64_t add_op(bt_price_program *g, const bt_profile *p, const op *o)
 {
     const bt_time_matrix m = part_of(o, share(&p->time));
-    uint64_t ns = bt_time_of_matrix(p, &m);
-    if (o->is_row_split) ns = plus(ns, bt_time_all_reduce(&p->time, 2 * times(m.rows, m.outputs)));
+    const uint64_t sum = o->is_row_split ? bt_time_all_reduce(&p->time, 2 * times(m.rows, m.outputs)) : 0,
+                   ns = plus(bt_time_of_matrix(p, &m), sum);
+    g->all_reduce_ns = plus(g->all_reduce_ns, times(sum, o->count));
+    g->launch_ns = plus(g->launch_ns, times(p->time.op_launch_ns, o->count));
     const uint64_t bytes =
         plus(stored_bytes(&o->matrix),
              times(m.rows, bt_time_scale(o->matrix.inputs + o->matrix.outputs, m.input_bits, 8)));
@@ -90,6 +92,7 @@ static void add_attention(bt_price_program *g, const bt_profile *p, const bt_dim
     g->ops.pair = times(ops * s->layers, UINT64_C(1) << FRACTION);
     g->bytes.position = times(kv * s->layers, UINT64_C(1) << FRACTION);
     g->compute.fixed = plus(g->compute.fixed, times(t->op_launch_ns, s->layers));
+    g->launch_ns = plus(g->launch_ns, times(t->op_launch_ns, s->layers));
 }
 
 static op shape_op(uint64_t rows, uint64_t in, uint64_t out, uint32_t count, const bt_price_recipe *r)
@@ -108,7 +111,7 @@ static bt_err add_program(bt_price *p, uint32_t rows, const bt_dims *s, const bt
 {
     const bt_profile_time *t = &p->profile.time;
     bt_dims_matrix m[BT_DIMS_MATRICES];
-    bt_price_program g = {.rows = rows, .compute.fixed = t->dispatch_ns};
+    bt_price_program g = {.rows = rows, .compute.fixed = t->dispatch_ns, .launch_ns = t->dispatch_ns};
     uint64_t weights = 0, ops = 0;
     const size_t matrices = bt_dims_matrices(m, s);
     if (p->programs == BT_PRICE_MAX_PROGRAMS)
@@ -124,9 +127,10 @@ static bt_err add_program(bt_price *p, uint32_t rows, const bt_dims *s, const bt
         ops += o.count;
     }
     add_attention(&g, &p->profile, s, r);
-    if (!p->programs)
-        p->first_ns = plus(times(ops, t->first_launch_ns),
-                           bt_time_of(weights / share(t), t->first_weight_bytes_per_us));
+    if (!p->programs) {
+        p->first_launch_ns = times(ops, t->first_launch_ns);
+        p->first_ns = plus(p->first_launch_ns, bt_time_of(weights / share(t), t->first_weight_bytes_per_us));
+    }
     p->program[p->programs++] = g;
     return BT_OK;
 }
@@ -176,9 +180,14 @@ static bt_price_sum chunk(const bt_price_program *g, uint64_t first)
                    pairs = ctx ? g->rows * ctx : pairs_of(first, g->rows);
     const uint64_t compute = at(&g->compute, pairs, 0),
                    memory = plus(g->compute.fixed, at(&g->memory, 0, positions));
-    return (bt_price_sum){.ns = plus(most(compute, memory), at(&g->scores, pairs, 0)),
-                          .ops = at(&g->ops, pairs, positions), .bytes = at(&g->bytes, pairs, positions),
-                          .chunks = 1};
+    bt_price_sum s = {.ns = plus(most(compute, memory), at(&g->scores, pairs, 0)),
+                      .ops = at(&g->ops, pairs, positions), .bytes = at(&g->bytes, pairs, positions),
+                      .chunks = 1};
+    s.term_ns[BT_TERM_FIXED] = g->launch_ns;
+    s.term_ns[BT_TERM_ALL_REDUCE] = g->all_reduce_ns;
+    s.term_ns[BT_TERM_PRODUCTS] = g->compute.fixed - g->launch_ns - g->all_reduce_ns;
+    s.term_ns[BT_TERM_ATTENTION] = s.ns - g->compute.fixed;
+    return s;
 }
 
 uint64_t bt_price_chunk_ns(const bt_price *p, uint32_t i, uint64_t first)
@@ -192,6 +201,7 @@ void bt_price_sum_add(bt_price_sum *sum, const bt_price_sum *more)
     sum->ops = plus(sum->ops, more->ops);
     sum->bytes = plus(sum->bytes, more->bytes);
     sum->chunks += more->chunks;
+    for (int k = 0; k < BT_TERMS; k++) sum->term_ns[k] = plus(sum->term_ns[k], more->term_ns[k]);
     for (int k = 0; k < BT_PRICE_PARTS; k++) sum->part_ns[k] = plus(sum->part_ns[k], more->part_ns[k]);
     sum->spill_ns = plus(sum->spill_ns, more->spill_ns);
     sum->first_ns = plus(sum->first_ns, more->first_ns);
@@ -214,6 +224,8 @@ bt_price_sum bt_price_prompt(const bt_price *p, uint64_t tokens)
     bt_price_sum s = {0};
     if (!tokens) return s;
     s.ns = plus(p->first_ns, p->last_ns);
+    s.term_ns[BT_TERM_FIXED] = p->first_launch_ns;
+    s.term_ns[BT_TERM_PRODUCTS] = s.ns - p->first_launch_ns;
     s.ops = p->last_ops;
     s.bytes = p->last_bytes;
     uint32_t i = p->programs - 1;
@@ -331,7 +343,8 @@ bt_price_steps bt_price_steps_of(const bt_profile *p, const bt_price_model *m)
  */
 typedef struct classes {
     const bt_price_steps *of;
-    uint64_t ns, bytes;
+    uint64_t ns, bytes; /* of products */
+    uint64_t attention_ns, attention_bytes;
 } classes;
 
 /* more_bytes: of weights besides, which few rows do not read. */
@@ -361,9 +374,9 @@ static void add_attention_class(classes *c, const bt_price_step *s, bool is_sing
                    bytes = part(times(m->kv_bytes, positions), f->kv_devices),
                    compute = bt_time_of_units(&f->time, &f->pair, pairs, rows),
                    read = bt_time_of(bytes, f->kv_rate ? f->kv_rate : f->decode_rate);
-    c->ns = plus(c->ns, times(m->layers, launch_ns));
-    if (compute >= read || f->kv_rate) c->ns = plus(c->ns, most(compute, read));
-    else c->bytes = plus(c->bytes, bytes);
+    c->attention_ns = plus(c->attention_ns, times(m->layers, launch_ns));
+    if (compute >= read || f->kv_rate) c->attention_ns = plus(c->attention_ns, most(compute, read));
+    else c->attention_bytes = plus(c->attention_bytes, bytes);
 }
 
 /* Norms, sums, rotary positions and activations of a GPU. */
@@ -388,7 +401,7 @@ bt_price_sum bt_price_step_at(const bt_price_steps *f, const bt_price_step *s)
                                    .sequences = s->sequences - s->single_rows,
                                    .pairs = s->pairs - s->single_positions,
                                    .positions = s->positions - s->single_positions};
-    classes c = {f, 0, 0};
+    classes c = {.of = f};
     bt_price_sum r = {.chunks = 1};
     r.ops = plus(plus(times(2 * m->body_weights, s->rows), times(2 * m->head_weights, s->logits)),
                  times(s->pairs, (uint64_t)4 * m->layers * m->heads * m->head_dim));
@@ -398,13 +411,21 @@ bt_price_sum bt_price_step_at(const bt_price_steps *f, const bt_price_step *s)
     if (s->logits) add_products(&c, &f->head, bt_time_rows(t, s->logits, m->input_bits), 0);
     add_attention_class(&c, &ones, true);
     add_attention_class(&c, &several, false);
-    r.ns = plus(plus(c.ns, bt_time_of(c.bytes, f->decode_rate)), f->fixed_ns);
+    r.ns = plus(plus(c.ns, c.attention_ns), bt_time_of(plus(c.bytes, c.attention_bytes), f->decode_rate));
+    const uint64_t products = plus(c.ns, c.bytes ? bt_time_of(c.bytes, f->decode_rate) : 0);
+    r.term_ns[BT_TERM_PRODUCTS] = products;
+    r.term_ns[BT_TERM_ATTENTION] = r.ns - products;
+    r.term_ns[BT_TERM_FIXED] = f->fixed_ns;
     if (f->has_small) {
-        r.ns = plus(r.ns, small_ns(f, s->rows));
+        r.term_ns[BT_TERM_FIXED] = plus(f->fixed_ns, small_ns(f, s->rows));
         r.bytes = plus(r.bytes, times(s->rows, m->norm_bytes + m->gate_bytes));
     }
+    r.ns = plus(r.ns, r.term_ns[BT_TERM_FIXED]);
     if (f->devices < 2) return r;
-    r.ns = plus(r.ns, times(2 * (uint64_t)m->layers, bt_time_all_reduce(t, times(2 * s->rows, m->hidden))));
+    const uint64_t sums =
+        times(2 * (uint64_t)m->layers, bt_time_all_reduce(t, times(2 * s->rows, m->hidden)));
+    r.term_ns[BT_TERM_ALL_REDUCE] = sums;
+    r.ns = plus(r.ns, sums);
     return r;
 }
 

@@ -2,6 +2,7 @@
 #define BT_DEVICE_PRICE_H
 #include <stddef.h>
 #include <stdint.h>
+#include "device/calibration.h"
 #include "device/dims.h"
 #include "device/time.h"
 
@@ -31,13 +32,14 @@ typedef struct bt_price_program {
     uint32_t rows, ctx; /* ctx: of programs that are static in it the shortest; the others double it */
     bt_price_line compute, memory, scores; /* ns; attention costs the longer of compute and memory, and the scores */
     bt_price_line ops, bytes;              /* operations and bytes of memory, for energy and utilisation */
+    uint64_t all_reduce_ns, launch_ns;     /* of compute.fixed: sums over the group; dispatch and launches */
 } bt_price_program;
 
 typedef struct bt_price {
     bt_profile profile;
     bt_price_program program[BT_PRICE_MAX_PROGRAMS]; /* rows ascend */
     uint32_t programs;
-    uint64_t first_ns;                      /* once a prompt: the first use of weights and operators */
+    uint64_t first_ns, first_launch_ns;     /* once a prompt: the first use of weights and operators; its launches */
     uint64_t last_ns, last_ops, last_bytes; /* once a prompt: the output matrix, for its last row */
 } bt_price;
 
@@ -58,6 +60,7 @@ bt_err bt_price_of_dims(bt_price *ret, const bt_profile *profile, const bt_dims 
 uint64_t bt_price_chunk_ns(const bt_price *p, uint32_t i, uint64_t first);
 typedef struct bt_price_sum {
     uint64_t ns, ops, bytes, chunks;
+    uint64_t term_ns[BT_TERMS]; /* of ns, and all of it: by the terms that are wrong apart from each other */
     uint64_t part_ns[BT_PRICE_PARTS], spill_ns; /* of ns, by what the caller wants to see; first use is in no part */
     uint64_t first_ns;                          /* of ns: first uses */
     uint64_t lead_ns, tail_ns;                  /* of ns: first uses of layers; what follows the last layer */

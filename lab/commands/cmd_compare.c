@@ -1,6 +1,7 @@
 /* baton compare: results of `baton replay --json` side by side, with how sure each figure is; behind them
  * whatever else differs between them. Runs of one load are compared request by request: what makes a request
  * long in both is no chance then. */
+#include "device/options.h"
 #include "lab/replay/bootstrap.h"
 #include "lab/replay/result.h"
 #include "tools/made_by.h"
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const double CERTAIN = 0.9; /* of the draws */
 enum { MOST_RUNS = 8, TIMES = 3, MOST_DEPTH = 5, COLUMN = 26 };
 static const char *const times[TIMES] = {"ttft_ms", "tpot_ms", "e2e_ms"};
 static const char *const rates[] = {"requests",
@@ -24,12 +26,14 @@ enum { RATES = sizeof rates / sizeof *rates };
 
 typedef struct config {
     int64_t seed;
-    bool json;
+    bool bounds, json;
 } config;
 
 static const bt_opt opts[] = {
     {.of = &tool_seed_opts, .group = "Output", .name = "seed", BT_OPT_AT(config, seed),
      .help = "seed of the bootstrap's draws"},
+    {.of = &bt_device_opts, .group = "Output", .name = "bounds", BT_OPT_AT(config, bounds),
+     .help = "of simulations: compare a calibrated device with one that is a bound by its data sheet"},
     {.of = &tool_output_opts, .name = "json", BT_OPT_AT(config, json),
      .help = "one JSON object on stdout: runs[]; rows[], each with values[], for what else differs"},
 };
@@ -219,8 +223,8 @@ typedef struct reading {
 /* Series, whose points are not of the same thing in two runs, and what no two commands have alike. */
 static bool is_passed_over(const char *path)
 {
-    static const char *const names[] = {"points", "notes", "nodes_over_time", "made_by.date",
-                                        "made_by.command"};
+    static const char *const names[] = {"points",       "notes",           "nodes_over_time",
+                                        "made_by.date", "made_by.command", "draws"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(path, names[i]) == 0) return true;
     return false;
@@ -387,6 +391,112 @@ static const char *why_not(const run *first, const run *r, size_t time, size_t s
     return i.lo > 0 || i.hi < 0 ? " (late work?)" : " (chance?)";
 }
 
+/* ---- how far modelled figures may be from real ones ---- */
+
+/* The profile's standing in a simulation's file. "": it does not say. */
+static const char *standing_of(const run *r, const char *profile)
+{
+    const json_t *all = json_object_get(json_object_get(r->root, "made_by"), "profiles"), *one;
+    size_t i;
+    json_array_foreach((json_t *)(uintptr_t)all, i, one) {
+        const char *name = json_string_value(json_object_get(one, "name")),
+                   *standing = json_string_value(json_object_get(one, "standing"));
+        if (name && standing && strcmp(name, profile) == 0) return standing;
+    }
+    return "";
+}
+
+/* A profile of a, not of b, with this standing; NULL: none. */
+static const char *own_profile(const run *a, const run *b, const char *standing)
+{
+    const json_t *all = json_object_get(json_object_get(a->root, "made_by"), "profiles"), *one;
+    size_t i;
+    json_array_foreach((json_t *)(uintptr_t)all, i, one) {
+        const char *name = json_string_value(json_object_get(one, "name"));
+        if (name && strcmp(standing_of(a, name), standing) == 0 && !*standing_of(b, name)) return name;
+    }
+    return NULL;
+}
+
+/* Two simulations on other devices, one of them a bound and the other one calibrated. */
+static bt_err check_bounds(const run *all, size_t n, bt_fault *fault)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < n; k++) {
+            if (!is_modelled(&all[i]) || !is_modelled(&all[k])) continue;
+            const char *bound = own_profile(&all[i], &all[k], "bound"),
+                       *other = own_profile(&all[k], &all[i], "calibrated");
+            if (!bound || !other) continue;
+            return bt_fail(
+                fault, BT_EARG,
+                "'%.60s' of '%.80s' is a bound by a data sheet, and '%.60s' of '%.80s' is "
+                "calibrated: the bound seems better than it is; --bounds compares them all the same",
+                bound, all[i].path, other, all[k].path);
+        }
+    return BT_OK;
+}
+
+/* In how many draws r's mean is less than the first run's, those where both are equal by half. < 0: the two
+ * have not the same draws. */
+static double less_in_draws(const run *first, const run *r, size_t time, size_t *ret_draws)
+{
+    const json_t *a = json_object_get(first->root, "draws"), *b = json_object_get(r->root, "draws"),
+                 *x = json_object_get(json_object_get(a, "values"), times[time]),
+                 *y = json_object_get(json_object_get(b, "values"), times[time]);
+    const size_t n = json_array_size(x);
+    double less = 0;
+    if (!n || json_array_size(y) != n || !json_equal(json_object_get(a, "seed"), json_object_get(b, "seed")))
+        return -1;
+    for (size_t i = 0; i < n; i++) {
+        const double v = json_number_value(json_array_get(x, i)), w = json_number_value(json_array_get(y, i));
+        less += w < v ? 1 : w > v ? 0 : .5;
+    }
+    *ret_draws = n;
+    return less;
+}
+
+static json_t *draws_json(const run *first, const run *r)
+{
+    json_t *o = NULL;
+    for (size_t t = 0; t < TIMES; t++) {
+        size_t n = 0;
+        const double less = less_in_draws(first, r, t, &n);
+        if (less < 0) continue;
+        if (!o) o = json_pack("{s:I}", "count", (json_int_t)n);
+        (void)json_object_set_new(o, times[t], json_pack("{s:f}", "less_ratio", less / (double)n));
+    }
+    return o ? o : json_null();
+}
+
+/* Behind the difference of two means: who wins, whatever the devices really take. */
+static void print_draws(const run *all, size_t i, size_t time)
+{
+    size_t draws = 0;
+    const double less = less_in_draws(&all[0], &all[i], time, &draws), n = (double)draws,
+                 wins = 2 * less < n ? n - less : less;
+    if (less < 0) return;
+    printf("; %s%c wins in %.0f of %zu draws", wins < CERTAIN * n ? "cannot tell: " : "",
+           2 * less < n ? 'A' : 'A' + (int)i, wins, draws);
+}
+
+/* One line for each simulation: what its figures may be off by. */
+static void print_errors(const run *r)
+{
+    static const char *const kinds[] = {"ttft", "tpot", "joules"};
+    const json_t *errors = json_object_get(r->root, "error");
+    if (!json_is_object(errors)) return;
+    printf("   modelled:");
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        const json_t *e = json_object_get(errors, kinds[k]), *median = json_object_get(e, "median_permille");
+        printf("%s %s ", k ? "," : "", kinds[k]);
+        if (json_is_integer(median))
+            printf("+- %.3g %%%s", (double)json_integer_value(median) / 10,
+                   json_is_true(json_object_get(e, "is_calibrated")) ? "" : " (assumed)");
+        else printf("bound");
+    }
+    putchar('\n');
+}
+
 static json_t *run_json(const run *first, const run *r)
 {
     json_t *o = json_pack("{s:s, s:b, s:O*}", "file", r->path, "is_modelled", (int)is_modelled(r), "made_by",
@@ -409,6 +519,10 @@ static json_t *run_json(const run *first, const run *r)
         }
         (void)json_object_set_new(o, times[t], of);
     }
+    if (is_modelled(r)) {
+        (void)json_object_set(o, "error", json_object_get(r->root, "error"));
+        (void)json_object_set_new(o, "draws", r == first ? json_null() : draws_json(first, r));
+    }
     return o;
 }
 
@@ -428,6 +542,7 @@ static void print_runs(const run *all, size_t n)
                is_modelled(&all[i]) ? " (modelled by 'baton simulate', not measured)" : "",
                all[i].pair ? ", the load of A: compared request by request" : "");
         print_pace(&all[i]);
+        print_errors(&all[i]);
     }
     printf("%-26s", "");
     for (size_t i = 0; i < n; i++) printf("%26c", 'A' + (int)i);
@@ -454,6 +569,7 @@ static void print_runs(const run *all, size_t n)
                 if (!all[0].points[t] || !all[i].points[t]) continue;
                 const tool_replay_interval d = change(&all[0], &all[i], t, s);
                 printf("  %c: %+.1f %%%s", 'A' + (int)i, 100 * d.value, why_not(&all[0], &all[i], t, s, d));
+                if (s == 0) print_draws(all, i, t);
             }
             putchar('\n');
         }
@@ -491,6 +607,7 @@ int tool_compare_run(int argc, char **argv)
     for (size_t i = 0; i < args.count && e == BT_OK; i++)
         e = read_run(&all[i], args.args[i], (uint64_t)c.seed + 1000 * i, &fault);
     if (e == BT_OK) e = check_goodputs(all, args.count, &fault);
+    if (e == BT_OK && !c.bounds) e = check_bounds(all, args.count, &fault);
     for (size_t i = 1; i < args.count && e == BT_OK; i++)
         e = pair_all(&all[0], &all[i], (uint64_t)c.seed, &fault);
     rc = e < 0 ? tool_fail("compare", &fault) : show(all, args.count, c.json, made_by);

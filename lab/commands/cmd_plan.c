@@ -23,9 +23,9 @@ typedef struct config {
     const char *model, *prefill, *decode, *link, *trace, *slo, *output;
     bt_opt_list policies, recipes, attentions, kvs, schedules;
     int format, by, weights, npu_ops;
-    int64_t ctx_size, slots, arenas, answer_tokens, rows;
+    int64_t ctx_size, slots, arenas, answer_tokens, rows, draws, seed;
     double speed;
-    bool any_bits, colocated, json, quiet;
+    bool any_bits, colocated, bounds, json, quiet;
 } config;
 
 static const char *const forms[] = {"f16", "int8", "fp4", NULL};
@@ -89,13 +89,17 @@ static const bt_opt opts[] = {
      .def = "e2e", .choices = tool_plan_by_names, .help = "the figure that the best choice has least of"},
     {.of = &tool_result_opts, .group = "Choices", .name = "slo", BT_OPT_AT(config, slo),
      .help = "limits of a request (ttft, tpot, e2e); first comes what keeps them for most requests"},
+    {.of = &bt_device_opts, .group = "Choices", .name = "draws", BT_OPT_AT(config, draws)},
+    {.of = &tool_seed_opts, .group = "Choices", .name = "seed", BT_OPT_AT(config, seed)},
+    {.of = &bt_device_opts, .group = "Choices", .name = "bounds", BT_OPT_AT(config, bounds),
+     .help = "with --colocated: compare a calibrated device with one that is a bound by its data sheet"},
     {.group = "Output", .name = "rows", .value = "N", BT_OPT_AT(config, rows), .type = BT_OPT_INT,
      .def = "16", .lo = 1, .hi = TOOL_PLAN_MAX_CHOICES, .help = "choices in the table at most"},
     {.group = "Output", .letter = 'o', .name = "plan", .value = "FILE", BT_OPT_AT(config, output),
      .type = BT_OPT_STRING, .example = "plan.html", .help = "a page with plots of all choices (.html)"},
     {.of = &tool_output_opts, .name = "json", BT_OPT_AT(config, json),
      .help = "one JSON object on stdout: choices[] with shape_policy, chunk_tokens, recipe, kv_dtype, "
-             "padding_ratio, ttft_ms, tpot_ms, joules, ...; best; ignored[]"},
+             "padding_ratio, ttft_ms, tpot_ms, joules, error, band, ...; best; certain; ties[]; ignored[]"},
     {.of = &tool_output_opts, .name = "quiet", BT_OPT_AT(config, quiet)},
 };
 
@@ -222,10 +226,14 @@ static bt_err prepare(subject *s, const config *c, bt_fault *fault)
                           .npu_ops = (uint32_t)c->npu_ops,
                           .schedule = s->schedule,
                           .any_bits = c->any_bits,
+                          .draws = (uint32_t)c->draws,
+                          .seed = (uint64_t)c->seed,
                           .by = (tool_plan_by)c->by};
     bt_err e = schedules_of(s, c, fault);
     if (e == BT_OK) e = load_profile(&s->prefill, c->prefill, "prefill", fault);
     if (e == BT_OK) e = load_profile(&s->decode, c->decode, "decode", fault);
+    if (e == BT_OK && c->colocated && !c->bounds)
+        e = bt_forecast_check_pair(&s->prefill, &s->decode, "--bounds", fault);
     if (e == BT_OK && s->prefill.time.companion[0]) {
         e = bt_profile_companion(&s->companion, &s->prefill, fault);
         w->companion = &s->companion;
@@ -261,9 +269,9 @@ static bt_err set_made_by(subject *s, const bt_opt_args *args, bt_fault *fault)
 {
     const bt_err e = tool_made_by(&s->made_by, args, NULL, fault);
     if (e < 0) return e;
-    tool_made_by_profile(s->made_by, s->prefill.name);
-    tool_made_by_profile(s->made_by, s->want.companion ? s->companion.name : NULL);
-    tool_made_by_profile(s->made_by, s->decode.name);
+    tool_made_by_device(s->made_by, &s->prefill);
+    if (s->want.companion) tool_made_by_device(s->made_by, &s->companion);
+    tool_made_by_device(s->made_by, &s->decode);
     return BT_OK;
 }
 

@@ -2,6 +2,7 @@
  * device pays. Nothing is run and nothing is measured. */
 #include "device/dims.h"
 #include "device/energy.h"
+#include "device/forecast.h"
 #include "device/options.h"
 #include "device/price.h"
 #include "device/roofline.h"
@@ -50,6 +51,22 @@ static bool prompt_of(bt_price_sum *ret, bt_price *price, const bt_profile *p, c
     return true;
 }
 
+/* Errors of a prompt, of the token behind it, and of the prompt's energy. */
+static json_t *errors_of(const bt_profile *p)
+{
+    static const char *const names[BT_FIGURES] = {BT_FIGURE_NAMES};
+    static const bt_forecast_at at[BT_FIGURES] = {
+        [BT_FIGURE_TTFT] = {TOOL_ROOFLINE_PROMPT, 1, TOOL_ROOFLINE_PROMPT},
+        [BT_FIGURE_TPOT] = {1, 1, TOOL_ROOFLINE_PROMPT + 1},
+        [BT_FIGURE_JOULES] = {TOOL_ROOFLINE_PROMPT, 1, TOOL_ROOFLINE_PROMPT}};
+    json_t *o = json_object();
+    for (int k = 0; k < BT_FIGURES; k++) {
+        const bt_forecast_error e = bt_forecast_error_of(p, (bt_figure)k, &at[k]);
+        json_object_set_new(o, names[k], bt_forecast_error_json(&e));
+    }
+    return o;
+}
+
 static json_t *row_of(const bt_profile *p, const bt_dims *s, const bt_price_sum *prompt,
                       const bt_price_model *m)
 {
@@ -63,6 +80,7 @@ static json_t *row_of(const bt_profile *p, const bt_dims *s, const bt_price_sum 
     json_object_set_new(row, "profile", json_string(p->name));
     json_object_set_new(row, "stack", json_string(p->time.stack));
     json_object_set_new(row, "ttft_seconds", json_real((double)prompt->ns / 1e9));
+    json_object_set_new(row, "error", errors_of(p));
     json_object_set_new(row, "joules", e.kind ? json_real((double)e.nj / 1e9) : json_null());
     json_object_set_new(row, "of_tdp",
                         json_string(e.kind == BT_ENERGY_TDP            ? "at most"

@@ -40,10 +40,11 @@ typedef struct config {
         *package, *faults, *scale, *points, *shard, *price, *plot, *overtake;
     int kv_dtype, weights, cost, schedule;
     int64_t jobs, gateways, ctx_size, slots, prefill_slots, batch_rows, growth_tokens, waiting, chunk_tokens,
-        min_overlap, share_tokens, short_tokens, request_us, token_us, heartbeat_ms, drain_ms, connections;
+        min_overlap, share_tokens, short_tokens, request_us, token_us, heartbeat_ms, drain_ms, connections,
+        draws;
     uint64_t kv_memory_bytes, swap_memory_bytes, window_bytes;
     double slo_share;
-    bool full, by_layer, colocated, json, quiet;
+    bool full, by_layer, colocated, bounds, json, quiet;
 } config;
 
 #define GATEWAY(option) BT_OPT_OF(gw_options_group, config, gateway, "Nodes", option)
@@ -156,13 +157,19 @@ static const bt_opt opts[] = {
      .help = "pass each layer of a chunk on by itself, as nodes do, instead of several at a time: more "
              "events, nearly the same times"},
 
+    {.of = &bt_device_opts, .group = "Nodes", .name = "draws", BT_OPT_AT(config, draws), .def = "0",
+     .example = "20",
+     .help =
+         "the run again so often, on devices that take what they may really take by their calibration, for a "
+         "band of each figure; each takes as long as the run; 0: none"},
+
     BT_OPT_ALL(tool_load_opts, config, load, NULL),
     {.of = &tool_load_opts, .name = "concurrency", .lo = 0, .hi = 1 << 20},
     {.of = &tool_load_opts, .name = "streams", .def = "0", .lo = 0, .hi = 1 << 20,
      .help = "requests in flight at most; more wait, which counts as their latency and is said; 0: as many "
              "as come"},
     {.of = &tool_load_opts, .name = "seed",
-     .help = "seed of all that is drawn: prompts, lengths, arrivals, jitter, nodes' numbers"},
+     .help = "seed of all that is drawn: prompts, lengths, arrivals, jitter, nodes' numbers, devices"},
 
     {.group = "Sweep", .name = "slo-share", .value = "X", BT_OPT_AT(config, slo_share), .type = BT_OPT_DOUBLE,
      .def = "0.99", .flo = 0.01, .fhi = 1,
@@ -172,6 +179,10 @@ static const bt_opt opts[] = {
      .help = "the figure that the cheapest cluster has least of"},
     {.group = "Sweep", .name = "price", .value = "LIST", BT_OPT_AT(config, price), .type = BT_OPT_STRING,
      .example = "h100:2.5,a100:1.2", .help = "price of a node by its device, for --cost price"},
+    {.of = &bt_device_opts, .group = "Sweep", .name = "bounds", BT_OPT_AT(config, bounds),
+     .help = "where prefill and decode nodes vary: compare a calibrated device with one that is a bound by "
+             "its data "
+             "sheet"},
     {.group = "Sweep", .name = "points", .value = "FILE", BT_OPT_AT(config, points), .type = BT_OPT_STRING,
      .example = "points.jsonl", .help = "append each cluster tried, and do not try again what is there"},
     {.group = "Sweep", .name = "shard", .value = "I/N", BT_OPT_AT(config, shard), .type = BT_OPT_STRING,
@@ -211,7 +222,10 @@ typedef struct job {
     tool_replay_result result;
     tool_replay_figures figures;
     tool_simulate_facts facts;
-    bool is_sweep, has_told_bad; /* has_told_bad: it has been said how many rows are */
+    tool_simulate_draws draws;
+    size_t varies[2];                    /* groups of a sweep */
+    bool is_sweep, trades, has_told_bad; /* trades: nodes of one side for nodes of the other;
+                                         has_told_bad: it has been said how many rows are */
     tool_simulate_range range;
     json_t *made_by;
 } job;
@@ -357,7 +371,8 @@ static int tell(const job *j, double wall_s, bt_fault *fault)
                                         .seed = (uint64_t)c->load.seed,
                                         .made_by = j->made_by};
     (void)snprintf(dialect.model, sizeof dialect.model, "%s", j->setup.model->name);
-    const tool_simulate_told run = {&replay, &j->facts, &j->setup, c->prefill, c->decode, c->link, wall_s};
+    const tool_simulate_told run = {&replay,    &j->facts, &j->setup, &j->draws,
+                                    c->prefill, c->decode, c->link,   wall_s};
     int rc = 0;
     if (c->json) rc = tool_print_json("simulate", tool_simulate_json(&run));
     else tool_simulate_print(stdout, &run);
@@ -413,7 +428,13 @@ static bt_err check_sweep(job *j, const config *c, bt_fault *fault)
         return bt_fail(
             fault, BT_EARG,
             "--points, --shard and --plot need a sweep: give --prefill or --decode a range, as in 1..64");
+    if (c->draws && (j->is_sweep || c->load.ramp))
+        return bt_fail(fault, BT_EARG,
+                       "--draws repeats one run, and a sweep or --ramp has many: leave --draws out");
     if (!j->is_sweep) return BT_OK;
+    j->trades = prefill && decode;
+    j->varies[0] = groups[0];
+    j->varies[1] = groups[1];
     if (!c->load.slo) return bt_fail(fault, BT_EARG, "a sweep needs --slo, as in ttft:1s,tpot:60ms");
     if (c->load.csv || c->load.report)
         return bt_fail(fault, BT_EARG,
@@ -509,7 +530,10 @@ static int work(job *j, bt_fault *fault)
 {
     const config *c = j->c;
     bt_err e = BT_OK;
-    if (c->package) e = bt_pkg_open(&j->package, c->package, fault);
+    if (j->trades && !c->bounds)
+        e = bt_forecast_check_pair(&j->setup.prefill.group[j->varies[0]].profile,
+                                   &j->setup.decode.group[j->varies[1]].profile, "--bounds", fault);
+    if (e == BT_OK && c->package) e = bt_pkg_open(&j->package, c->package, fault);
     j->setup.package = j->package;
     if (e == BT_OK && !j->setup.ctx_tokens) e = tool_simulate_set_context(&j->setup, j->model_ctx, fault);
     j->from.how.context_tokens = j->setup.ctx_tokens;
@@ -519,8 +543,12 @@ static int work(job *j, bt_fault *fault)
     if (e == BT_OK && j->is_sweep) return sweep(j, fault);
     const int64_t before = bt_clock_us();
     if (e == BT_OK) e = play(j, fault);
+    const double wall_s = (double)(bt_clock_us() - before) / 1e6;
+    if (e == BT_OK)
+        e = tool_simulate_draws_play(&j->draws, j->bench, &j->plan, c->load.slo ? &j->load.slo : NULL,
+                                     (uint32_t)c->draws, (uint64_t)c->load.seed, fault);
     if (e < 0) return tool_fail("simulate", fault);
-    return tell(j, (double)(bt_clock_us() - before) / 1e6, fault);
+    return tell(j, wall_s, fault);
 }
 
 static bt_err check(job *j, const config *c, bt_fault *fault)
@@ -540,8 +568,7 @@ static bt_err set_made_by(job *j, const bt_opt_args *args, bt_fault *fault)
     const tool_simulate_side *const side[] = {&j->setup.prefill, &j->setup.decode};
     const bt_err e = tool_made_by(&j->made_by, args, NULL, fault);
     for (size_t i = 0; e == BT_OK && i < 2; i++)
-        for (size_t g = 0; g < side[i]->len; g++)
-            tool_made_by_profile(j->made_by, side[i]->group[g].profile.name);
+        for (size_t g = 0; g < side[i]->len; g++) tool_made_by_device(j->made_by, &side[i]->group[g].profile);
     return e;
 }
 
@@ -583,6 +610,7 @@ int tool_simulate_run(int argc, char **argv)
         bt_pkg_close(j->package);
         tool_replay_plan_done(&j->plan);
         tool_replay_result_done(&j->result);
+        tool_simulate_draws_done(&j->draws);
     }
     free(j);
     bt_opt_done(&args);

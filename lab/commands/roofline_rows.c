@@ -1,5 +1,6 @@
 /* Rows are made once, as JSON; the tables for people show the same rows in other units. */
 #include "lab/commands/roofline_rows.h"
+#include "device/forecast.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -149,6 +150,14 @@ void tool_roofline_ceilings(json_t *rows, const bt_dims *s)
     }
 }
 
+/* The error of a prompt's time. */
+static json_t *error_of(const bt_profile *p, uint32_t tokens)
+{
+    const bt_forecast_at at = {.batch = 1, .context = tokens};
+    const bt_forecast_error e = bt_forecast_error_of(p, BT_FIGURE_TTFT, &at);
+    return bt_forecast_error_json(&e);
+}
+
 void tool_roofline_lengths(json_t *rows, const bt_roofline_pair *p)
 {
     static const uint32_t tokens[] = {32, 128, 512, 1024, 4096, 16384, 131072};
@@ -160,6 +169,9 @@ void tool_roofline_lengths(json_t *rows, const bt_roofline_pair *p)
         json_object_set_new(row, "first_use_ns", whole(f.first_use_ns));
         json_object_set_new(row, "exposed_ns", whole(f.exposed_ns));
         json_object_set_new(row, "alone_ns", whole(f.alone_ns));
+        json_object_set_new(row, "error",
+                            json_pack("{s:o, s:o}", "prefill", error_of(&p->prefill_profile, tokens[i]),
+                                      "alone", error_of(&p->decode, tokens[i])));
         json_array_append_new(rows, row);
     }
 }
@@ -232,20 +244,24 @@ static const tool_roofline_column prompt_columns[] = {
     {"name", "model", -1, 1},
     {"profile", "profile", -1, 1},
     {"ttft_seconds", "TTFT ms", 2, 1e-3},
+    {"error.ttft.text", "error", -1, 1},
     {"tokens_per_second", "tokens/s", 1, 1},
     {"utilisation", "of the peak %", 2, 0.01},
     {"joules", "J", 3, 1},
     {"of_tdp", "bound", -1, 1},
     {"decode_tokens_per_second", "decode tokens/s", 1, 1},
+    {"error.tpot.text", "error", -1, 1},
     {"decode_utilisation", "of the memory's %", 1, 0.01},
     {"stack", "stack", -1, 1},
 };
 static const tool_roofline_column length_columns[] = {
     {"tokens", "tokens", 0, 1},
     {"prefill_ns", "prefill ms", 2, 1e6},
+    {"error.prefill.text", "error", -1, 1},
     {"first_use_ns", "of it first use", 2, 1e6},
     {"exposed_ns", "exposed ms", 2, 1e6},
     {"alone_ns", "decode device alone ms", 2, 1e6},
+    {"error.alone.text", "error", -1, 1},
 };
 const tool_roofline_table tool_roofline_tables[] = {
     {"devices", "peaks; operations a byte where products take over from bytes; a token of 14e9 bytes",
@@ -265,7 +281,12 @@ const tool_roofline_table tool_roofline_tables[] = {
 
 char *tool_roofline_cell(char ret[TOOL_ROOFLINE_CELL_BYTES], const tool_roofline_column *c, const json_t *row)
 {
-    const json_t *v = json_object_get(row, c->key);
+    const json_t *v = row;
+    for (const char *at = c->key; *at;) { /* keys of objects in objects, with dots between */
+        const size_t len = strcspn(at, ".");
+        v = json_object_getn(v, at, len);
+        at += len + (at[len] == '.');
+    }
     if (json_is_null(v)) snprintf(ret, TOOL_ROOFLINE_CELL_BYTES, "-");
     else if (c->decimals < 0)
         snprintf(ret, TOOL_ROOFLINE_CELL_BYTES, "%s", json_is_string(v) ? json_string_value(v) : "");

@@ -27,9 +27,9 @@ void tool_roofline_lengths(json_t *rows, const bt_roofline_pair *p);
 
 /* The columns of a table for people. */
 typedef struct tool_roofline_column {
-    const char *key, *head;
-    int decimals;   /* of a number; -1: a text */
-    double divisor; /* the shown unit in base units */
+    const char *key, *head; /* key: of the row, or "error.ttft.text" of objects in it */
+    int decimals;           /* of a number; -1: a text */
+    double divisor;         /* the shown unit in base units */
 } tool_roofline_column;
 typedef struct tool_roofline_table {
     const char *key, *title;

@@ -13,7 +13,13 @@
 typedef struct prompt {
     uint64_t ns, ops, bytes, rows, chunks; /* rows: computed, padding included */
     uint64_t exposed_ns;                   /* of its KV, after its end */
+    uint64_t term_ns[BT_TERMS];            /* by their shares: engines may work at the same time */
 } prompt;
+
+static void add_terms(prompt *p, const uint64_t term_ns[BT_TERMS])
+{
+    for (int k = 0; k < BT_TERMS; k++) p->term_ns[k] = bt_time_plus(p->term_ns[k], term_ns[k]);
+}
 
 static bt_err of_programs(prompt *ret, const uint32_t *length, size_t n, const tool_plan_how *how,
                           bt_fault *fault)
@@ -26,10 +32,11 @@ static bt_err of_programs(prompt *ret, const uint32_t *length, size_t n, const t
     for (size_t i = 0; e == BT_OK && i < n; i++) {
         bt_schedule_priced p;
         e = bt_schedule_price_of(&p, table, length[i], fault);
-        if (e == BT_OK)
-            ret[i] = (prompt){.ns = p.result.makespan_ns, .ops = p.ops,
-                              .bytes = p.bytes,           .rows = p.rows,
-                              .chunks = p.chunks,         .exposed_ns = p.exposed_ns};
+        if (e != BT_OK) break;
+        ret[i] = (prompt){.ns = p.result.makespan_ns, .ops = p.ops,
+                          .bytes = p.bytes,           .rows = p.rows,
+                          .chunks = p.chunks,         .exposed_ns = p.exposed_ns};
+        add_terms(&ret[i], p.term_ns);
     }
     bt_schedule_price_free(table);
     return e;
@@ -40,6 +47,13 @@ typedef struct walk {
     bt_link_queue wire;
     uint64_t first; /* tokens done */
 } walk;
+
+/* What a prompt begins with. */
+static prompt first_use(const bt_profile *p, const bt_price_model *m)
+{
+    const uint64_t ns = bt_price_first_use(p, m);
+    return (prompt){.ns = ns, .term_ns[BT_TERM_PRODUCTS] = ns};
+}
 
 /* The next step of a prompt of so many tokens. */
 static void advance(walk *w, const tool_plan_how *how, const bt_price_steps *steps, uint64_t tokens)
@@ -54,6 +68,7 @@ static void advance(walk *w, const tool_plan_how *how, const bt_price_steps *ste
     w->sum.bytes = bt_time_plus(w->sum.bytes, s.bytes);
     w->sum.rows = bt_time_plus(w->sum.rows, rows);
     w->sum.chunks++;
+    add_terms(&w->sum, s.term_ns);
     bt_link_chunk(&w->wire, &how->link, start, w->sum.ns - start, how->layers,
                   bt_time_times(how->kv_bytes / how->layers, rows));
     w->first += rows;
@@ -61,7 +76,7 @@ static void advance(walk *w, const tool_plan_how *how, const bt_price_steps *ste
 
 static void of_steps(prompt *ret, const uint32_t *length, size_t n, const tool_plan_how *how)
 {
-    const walk none = {.sum = {.ns = bt_price_first_use(how->profile, &how->model)}};
+    const walk none = {.sum = first_use(how->profile, &how->model)};
     const bt_price_steps steps = bt_price_steps_of(how->profile, &how->model);
     walk shared = none;
     for (size_t i = 0; i < n; i++) {
@@ -132,6 +147,17 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* The mean time of a prompt by its terms. */
+static void mean_terms(double ret[BT_TERMS], const tool_plan_load *load, const work *w, double mean_ns)
+{
+    double sum = 0;
+    for (int k = 0; k < BT_TERMS; k++) ret[k] = 0;
+    for (size_t i = 0; i < load->lengths; i++)
+        for (int k = 0; k < BT_TERMS; k++) ret[k] += (double)w->prompt[i].term_ns[k] * (double)load->count[i];
+    for (int k = 0; k < BT_TERMS; k++) sum += ret[k];
+    for (int k = 0; k < BT_TERMS && sum > 0; k++) ret[k] *= mean_ns / sum;
+}
+
 static void figure_prompts(tool_plan_figures *f, const bt_profile *device, const tool_plan_load *load,
                            work *w)
 {
@@ -153,6 +179,9 @@ static void figure_prompts(tool_plan_figures *f, const bt_profile *device, const
     f->joules = (double)e.nj / 1e9;
     f->utilisation = ns > 0 ? ops * 1000 / (ns * (double)peak.int8 * devices(device)) : 0;
     f->prefill_busy = load->has_arrivals ? ns / 1e9 / load->span_s : 0;
+    f->terms.prompt_ops = ops / n;
+    f->terms.prompt_bytes = bytes / n;
+    mean_terms(f->terms.prompt_ns, load, w, ns / n);
 }
 
 /* One server: a prompt begins when it is there and the one before it has ended. */
@@ -185,9 +214,47 @@ static void figure_queue(tool_plan_figures *f, const tool_plan_load *load, work 
     }
     f->e2e_ns = e2e / (double)load->n;
     f->kept = (double)kept / (double)load->n;
+    mean_terms(f->terms.queued_ns, load, w, sum_of(load, w, ns_of) / (double)load->n);
     qsort(w->loaded, load->n, sizeof *w->loaded, by_value);
     f->loaded_p50_ns = w->loaded[(load->n - 1) / 2];
     f->loaded_p99_ns = w->loaded[(load->n - 1) * 99 / 100];
+}
+
+const double tool_plan_factors[TOOL_PLAN_FACTORS] = {.5, .7, .85, 1, 1.2, 1.5, 2, 3};
+
+/* Counts the requests that keep the limits but that of a later token, whatever steps take. */
+static void count_kept(tool_plan_figures *f, const prompt *p, size_t factor, double loaded_ns, uint32_t out,
+                       const tool_plan_limits *limits)
+{
+    if (limits->ttft_us >= 0 && loaded_ns > (double)limits->ttft_us * 1e3) return;
+    for (size_t k = 0; k < TOOL_PLAN_FACTORS; k++) {
+        const double steps = (out > 1 ? (double)out - 1 : 0) * f->tpot_ns * tool_plan_factors[k],
+                     all = loaded_ns + (double)p->exposed_ns + steps;
+        f->terms.kept[factor][k][out > 1] += limits->e2e_us < 0 || all <= (double)limits->e2e_us * 1e3;
+    }
+}
+
+/* The queue again, with prompts that take so many times as long. */
+static void queue_all(tool_plan_figures *f, const tool_plan_load *load, const work *w,
+                      const tool_plan_limits *limits)
+{
+    const bool has_limits = limits->ttft_us >= 0 || limits->tpot_us >= 0 || limits->e2e_us >= 0;
+    tool_plan_terms *t = &f->terms;
+    for (size_t x = 0; x < TOOL_PLAN_FACTORS; x++) {
+        double free_ns = 0, wait = 0;
+        for (size_t i = 0; i < load->n && (has_limits || load->has_arrivals); i++) {
+            const double at = (double)load->at[i].arrival_us * 1e3,
+                         took = (double)w->ns[load->of[i]] * tool_plan_factors[x],
+                         start = load->has_arrivals && free_ns > at ? free_ns : at;
+            free_ns = start + took;
+            wait += start - at;
+            if (has_limits)
+                count_kept(f, &w->prompt[load->of[i]], x, free_ns - at, load->at[i].output, limits);
+        }
+        t->wait_ns[x] = wait / (double)load->n;
+        for (size_t k = 0; k < TOOL_PLAN_FACTORS; k++)
+            for (int is_long = 0; is_long < 2; is_long++) t->kept[x][k][is_long] /= (float)load->n;
+    }
 }
 
 /* ---- decode ---- */
@@ -249,6 +316,10 @@ static void add_decode_energy(tool_plan_figures *f, const tool_plan_pair *pair, 
 {
     const bt_energy e = bt_energy_of(&pair->decode->time, step->ns, step->ops, step->bytes, step->ns);
     f->decode_energy = load->steps ? e.kind : BT_ENERGY_TERMS;
+    f->terms.steps = (double)load->steps / (double)load->n / batch;
+    f->terms.step_ops = (double)step->ops;
+    f->terms.step_bytes = (double)step->bytes;
+    for (int k = 0; k < BT_TERMS; k++) f->terms.step_ns[k] = (double)step->term_ns[k];
     f->joules += (double)e.nj / 1e9 / batch * (double)load->steps / (double)load->n;
 }
 
@@ -276,6 +347,7 @@ static bt_err figure_decode(tool_plan_figures *f, const tool_plan_pair *pair, ui
     f->decode_busy = wanted * (double)full.ns / 1e9 / (double)most;
     f->decode_bytes = decode_bytes(pair, kv_bytes, load, low);
     add_decode_energy(f, pair, load, &step, low);
+    for (int k = 0; k < BT_TERMS; k++) f->terms.token_ns[k] = (double)step.term_ns[k];
     return BT_OK;
 }
 
@@ -313,6 +385,7 @@ bt_err tool_plan_figure(tool_plan_figures *ret, const tool_plan_pair *pair, cons
     if (e == BT_OK) {
         queue_up(&f, load, &w);
         figure_queue(&f, load, &w, limits);
+        if (pair->is_drawn) queue_all(&f, load, &w, limits);
         f.is_overloaded = f.prefill_busy >= 1 || f.decode_busy >= 1;
         *ret = f;
     }
@@ -326,7 +399,7 @@ bt_err tool_plan_figure(tool_plan_figures *ret, const tool_plan_pair *pair, cons
 static void mixed_prompts(work *w, const tool_plan_pair *pair, const bt_price_steps *d,
                           const tool_plan_how *how, const tool_plan_load *load, uint64_t batch)
 {
-    const prompt none = {.ns = bt_price_first_use(pair->decode, &pair->decode_model)};
+    const prompt none = first_use(pair->decode, &pair->decode_model);
     prompt shared = none;
     uint64_t first = 0;
     for (size_t i = 0; i < load->lengths; i++) {
@@ -346,6 +419,7 @@ static void mixed_prompts(work *w, const tool_plan_pair *pair, const bt_price_st
             p.bytes = bt_time_plus(p.bytes, s.bytes);
             p.rows += rows;
             p.chunks++;
+            add_terms(&p, s.term_ns);
             if (at + piece < n && how->piece) {
                 shared = p;
                 first = at + piece;
@@ -366,6 +440,16 @@ static double busy_of(double *ret_token_ns, const tool_plan_pair *pair, const bt
     const double all = prompts + other * step;
     *ret_token_ns = wanted > 0 ? (wanted > mixed ? all / wanted : prompts / mixed) : 0;
     return load->has_arrivals ? all / 1e9 / load->span_s : 0;
+}
+
+/* A token takes the mean of all steps, those with pieces of prompts among them. */
+static void token_terms(tool_plan_terms *t, const tool_plan_load *load, const work *w,
+                        const bt_price_sum *step, uint32_t batch)
+{
+    const double mixed = sum_of(load, w, chunks_of), wanted = (double)load->steps / (double)batch,
+                 other = wanted > mixed ? wanted - mixed : 0;
+    for (int k = 0; k < BT_TERMS; k++)
+        t->token_ns[k] = t->queued_ns[k] * (double)load->n + other * (double)step->term_ns[k];
 }
 
 bt_err tool_plan_figure_colocated(tool_plan_figures *ret, const tool_plan_pair *pair,
@@ -400,6 +484,8 @@ bt_err tool_plan_figure_colocated(tool_plan_figures *ret, const tool_plan_pair *
         for (size_t i = 0; i < load->lengths; i++) w.ns[i] = w.prompt[i].ns;
         queue_up(&f, load, &w);
         figure_queue(&f, load, &w, limits);
+        if (pair->is_drawn) queue_all(&f, load, &w, limits);
+        token_terms(&f.terms, load, &w, &step, batch);
         const double wait = f.wait_ns, decode_busy = f.decode_busy;
         e = price_prompts(w.prompt, load->length, load->lengths, how, fault);
         if (e == BT_OK) {

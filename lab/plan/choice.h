@@ -1,6 +1,7 @@
 #ifndef BT_LAB_PLAN_CHOICE_H
 #define BT_LAB_PLAN_CHOICE_H
 #include "device/energy.h"
+#include "device/forecast.h"
 #include "device/link.h"
 #include "lab/plan/load.h"
 #include "npu/price/price_pkg.h"
@@ -39,11 +40,25 @@ typedef struct tool_plan_pair {
     const bt_dims *dims;
     uint32_t slots; /* sequences that decode together at most */
     uint64_t ctx_tokens;
+    bool is_drawn; /* the queue is asked for at all factors */
 } tool_plan_pair;
 
 typedef struct tool_plan_limits {
     int64_t ttft_us, tpot_us, e2e_us; /* -1: none */
 } tool_plan_limits;
+
+/* What a draw scales (lab/plan/drawn.h): means of work by its terms, and the queue of prompts that are slower and
+ * faster. */
+enum { TOOL_PLAN_FACTORS = 8 };
+typedef struct tool_plan_terms {
+    double prompt_ns[BT_TERMS], queued_ns[BT_TERMS]; /* of a prompt: alone; in the queue, with decode rows beside it */
+    double token_ns[BT_TERMS], step_ns[BT_TERMS];    /* of a later token; of a step without prompts */
+    double prompt_ops, prompt_bytes, step_ops, step_bytes, steps; /* steps: of a request, of its own */
+    double wait_ns[TOOL_PLAN_FACTORS]; /* in front of prefill, if prompts take so many times as long */
+    /* the share of requests within the limits of first tokens and whole times: answers of one token, and longer ones;
+     * by how many times as long prompts take, and steps */
+    float kept[TOOL_PLAN_FACTORS][TOOL_PLAN_FACTORS][2];
+} tool_plan_terms;
 
 typedef struct tool_plan_figures {
     uint64_t input_rows, rows, chunks; /* of all prompts: their tokens, rows computed, chunks */
@@ -60,6 +75,7 @@ typedef struct tool_plan_figures {
     double utilisation;                   /* operations of prompts by the int8 (or FP16) peak while they run */
     double kept;                          /* share of requests within all limits */
     uint64_t prefill_bytes, decode_bytes; /* memory: weights, arenas, KV */
+    tool_plan_terms terms;
 } tool_plan_figures;
 
 /* BT_ELIMIT: the KV of one request of the mean length does not fit beside the weights, with the numbers; BT_ENOMEM. */
@@ -68,6 +84,8 @@ bt_err tool_plan_figure(tool_plan_figures *ret, const tool_plan_pair *pair, cons
 /* how: steps of the decode device. */
 bt_err tool_plan_figure_colocated(tool_plan_figures *ret, const tool_plan_pair *pair, const tool_plan_how *how,
                                   const tool_plan_load *load, const tool_plan_limits *limits, bt_fault *fault);
+/* How many times as long prompts and steps take, ascending. */
+extern const double tool_plan_factors[TOOL_PLAN_FACTORS];
 /* All devices of the profile together; 0: not known. */
 uint64_t tool_plan_memory(const bt_profile *p);
 #endif

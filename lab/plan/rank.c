@@ -25,20 +25,22 @@ static double memory_of(const tool_plan_choice *c)
     return (double)c->f.prefill_bytes + (double)c->f.decode_bytes;
 }
 
-double tool_plan_value(const tool_plan_choice *c, tool_plan_by by)
+static double value_of(const tool_plan_choice *c, const tool_plan_figures *f, tool_plan_by by)
 {
     switch (by) {
-    case TOOL_PLAN_BY_TTFT: return c->f.wait_ns + c->f.prefill_ns;
-    case TOOL_PLAN_BY_TPOT: return c->f.tpot_ns;
-    case TOOL_PLAN_BY_JOULES: return c->f.prefill_energy && c->f.decode_energy ? c->f.joules : -1;
+    case TOOL_PLAN_BY_TTFT: return f->wait_ns + f->prefill_ns;
+    case TOOL_PLAN_BY_TPOT: return f->tpot_ns;
+    case TOOL_PLAN_BY_JOULES: return f->prefill_energy && f->decode_energy ? f->joules : -1;
     case TOOL_PLAN_BY_MEMORY: return memory_of(c);
     case TOOL_PLAN_BY_PROGRAMS: return (double)c->programs;
-    case TOOL_PLAN_BY_PADDING: return (double)c->f.rows;
+    case TOOL_PLAN_BY_PADDING: return (double)f->rows;
     case TOOL_PLAN_BY_E2E:
     case TOOL_PLAN_BYS: break;
     }
-    return c->f.e2e_ns;
+    return f->e2e_ns;
 }
+
+double tool_plan_value(const tool_plan_choice *c, tool_plan_by by) { return value_of(c, &c->f, by); }
 
 static double busy_of(const tool_plan_choice *c) { return c->f.prefill_busy + c->f.decode_busy; }
 
@@ -56,18 +58,26 @@ static double bits_of(const tool_plan_choice *c)
     return (double)c->form.weight_bits + tool_plan_form_input_bits(&c->form) + 8.0 * c->kv->elem_bytes;
 }
 
+tool_plan_key tool_plan_key_of(const tool_plan_choice *c, const tool_plan_figures *f,
+                               const tool_plan_want *want)
+{
+    const double busy = f->prefill_busy + f->decode_busy;
+    return (tool_plan_key){{c->is_allowed ? 0 : 1, f->is_overloaded ? 1 : 0, f->is_overloaded ? busy : 0,
+                            want->has_limits ? -f->kept : 0, value_of(c, f, want->by), f->e2e_ns,
+                            (double)c->programs, memory_of(c), -bits_of(c)}};
+}
+
+int tool_plan_key_compare(const tool_plan_key *a, const tool_plan_key *b)
+{
+    int r = 0;
+    for (int i = 0; !r && i < TOOL_PLAN_KEYS; i++) r = order(a->of[i], b->of[i]);
+    return r;
+}
+
 int tool_plan_compare(const tool_plan_choice *a, const tool_plan_choice *b, const tool_plan_want *want)
 {
-    const double x = tool_plan_value(a, want->by), y = tool_plan_value(b, want->by);
-    int r = (int)b->is_allowed - (int)a->is_allowed;
-    if (!r) r = (int)a->f.is_overloaded - (int)b->f.is_overloaded;
-    if (!r && a->f.is_overloaded) r = order(busy_of(a), busy_of(b));
-    if (!r && want->has_limits) r = order(b->f.kept, a->f.kept);
-    if (!r) r = order(x, y);
-    if (!r) r = order(a->f.e2e_ns, b->f.e2e_ns);
-    if (!r) r = order((double)a->programs, (double)b->programs);
-    if (!r) r = order(memory_of(a), memory_of(b));
-    return r ? r : order(bits_of(b), bits_of(a));
+    const tool_plan_key x = tool_plan_key_of(a, &a->f, want), y = tool_plan_key_of(b, &b->f, want);
+    return tool_plan_key_compare(&x, &y);
 }
 
 enum { SIDES = 12 };

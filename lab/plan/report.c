@@ -1,5 +1,6 @@
 /* Numbers are taken from the plan once, into JSON; the page reads the same object. */
 #include "lab/plan/report.h"
+#include "lab/plan/drawn.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -30,7 +31,69 @@ static json_t *joules(const tool_plan_choice *c)
     return j < 0 ? json_null() : json_real(j);
 }
 
-static json_t *choice_json(const tool_plan_choice *c, const tool_plan_report *r)
+/* ---- how far figures may be from real ones ---- */
+
+/* is_alone: of the decode device alone. */
+static bt_forecast_error error_of(const tool_plan_choice *c, bt_figure kind, const tool_plan_report *r,
+                                  bool is_alone)
+{
+    const tool_plan_load *l = r->load;
+    const bt_profile *prefill = is_alone ? r->want->decode : r->want->prefill;
+    const bt_forecast_at prompt = {.rows = c->chunk_tokens ? c->chunk_tokens : l->length[l->lengths - 1],
+                                   .batch = 1, .context = l->length[l->lengths - 1]},
+                         step = {.rows = c->f.batch, .batch = c->f.batch, .context = l->step_ctx};
+    const bt_forecast_error first = bt_forecast_error_of(prefill, kind, &prompt),
+                            later = bt_forecast_error_of(r->want->decode, kind, &step);
+    if (kind == BT_FIGURE_TTFT) return first;
+    return kind == BT_FIGURE_TPOT ? later : bt_forecast_error_worse(&first, &later);
+}
+
+static json_t *errors_json(const tool_plan_choice *c, const tool_plan_report *r, bool is_alone)
+{
+    static const char *const names[BT_FIGURES] = {BT_FIGURE_NAMES};
+    json_t *o = json_object();
+    for (int k = 0; k < BT_FIGURES; k++) {
+        const bt_forecast_error e = error_of(c, (bt_figure)k, r, is_alone);
+        set(o, names[k], bt_forecast_error_json(&e));
+    }
+    return o;
+}
+
+/* The band of a figure: [low, high]. */
+static json_t *band_json(const tool_plan_choice *c, tool_plan_banded kind, double by)
+{
+    return json_pack("[f, f]", c->band[kind].low / by, c->band[kind].high / by);
+}
+
+static json_t *bands_json(const tool_plan_choice *c, const tool_plan_report *r)
+{
+    json_t *o = json_object();
+    if (!r->want->draws) return o;
+    set(o, "ttft_ms", band_json(c, TOOL_PLAN_BAND_TTFT, 1e6));
+    set(o, "tpot_ms", r->load->steps ? band_json(c, TOOL_PLAN_BAND_TPOT, 1e6) : json_null());
+    set(o, "e2e_ms", c->f.is_overloaded ? json_null() : band_json(c, TOOL_PLAN_BAND_E2E, 1e6));
+    set(o, "joules",
+        tool_plan_value(c, TOOL_PLAN_BY_JOULES) < 0 ? json_null() : band_json(c, TOOL_PLAN_BAND_JOULES, 1));
+    return o;
+}
+
+static double certain_of(const tool_plan_report *r)
+{
+    return (double)r->result->choice[0].wins / (double)r->want->draws;
+}
+
+static json_t *ties_json(const tool_plan_report *r)
+{
+    json_t *ties = json_array();
+    for (size_t i = 0; i < r->result->choices; i++) {
+        char name[TOOL_PLAN_NAME_BYTES];
+        tool_plan_name(name, &r->result->choice[i]);
+        if (r->result->choice[i].is_tie) json_array_append_new(ties, text(name));
+    }
+    return ties;
+}
+
+static json_t *choice_json(const tool_plan_choice *c, const tool_plan_report *r, bool is_alone)
 {
     const tool_plan_figures *f = &c->f;
     char attention[BT_ATTENTION_MAX_TEXT];
@@ -71,6 +134,9 @@ static json_t *choice_json(const tool_plan_choice *c, const tool_plan_report *r)
     set(o, "spill_bytes", whole(c->spill_bytes));
     set(o, "prefill_memory_bytes", whole(f->prefill_bytes));
     set(o, "decode_memory_bytes", whole(f->decode_bytes));
+    set(o, "error", errors_json(c, r, is_alone));
+    set(o, "band", bands_json(c, r));
+    set(o, "wins", r->want->draws && !is_alone ? whole(c->wins) : json_null());
     return o;
 }
 
@@ -99,9 +165,11 @@ static json_t *length_json(const tool_plan_load *l)
     return list;
 }
 
-static json_t *margin(const tool_plan_choice *best, const tool_plan_choice *other, tool_plan_by by)
+static json_t *margin(const tool_plan_report *r, const tool_plan_choice *other, bool is_alone)
 {
-    const double ratio = tool_plan_margin(best, other, by);
+    const tool_plan_choice *best = &r->result->choice[0];
+    const double ratio = tool_plan_margin(best, other, r->want->by),
+                 beats = tool_plan_beats(best, other, is_alone, r->want);
     char name[TOOL_PLAN_NAME_BYTES];
     json_t *o = json_object();
     tool_plan_name(name, other);
@@ -109,6 +177,7 @@ static json_t *margin(const tool_plan_choice *best, const tool_plan_choice *othe
     set(o, "value_ratio", ratio >= 0 ? json_real(ratio) : json_null());
     set(o, "is_overloaded", json_boolean(other->f.is_overloaded));
     set(o, "is_allowed", json_boolean(other->is_allowed));
+    set(o, "certain", beats < 0 ? json_null() : json_real(beats));
     return o;
 }
 
@@ -134,17 +203,22 @@ json_t *tool_plan_json(const tool_plan_report *r)
     set(o, "output_tokens_mean", json_real((double)r->load->steps / (double)r->load->n + 1));
     set(o, "by", text(tool_plan_by_names[r->want->by]));
     set(o, "minimises", text(tool_plan_by_words[r->want->by]));
-    for (size_t i = 0; i < p->choices; i++) json_array_append_new(choices, choice_json(&p->choice[i], r));
-    for (size_t i = 0; i < p->alones; i++) json_array_append_new(alone, choice_json(&p->alone[i], r));
+    for (size_t i = 0; i < p->choices; i++)
+        json_array_append_new(choices, choice_json(&p->choice[i], r, false));
+    for (size_t i = 0; i < p->alones; i++) json_array_append_new(alone, choice_json(&p->alone[i], r, true));
     for (size_t i = 0; i < p->refusals; i++)
         json_array_append_new(refused,
                               json_pack("{s:s,s:s}", "choice", p->refused[i].what, "why", p->refused[i].why));
-    set(o, "best", choice_json(&p->choice[0], r));
+    set(o, "best", choice_json(&p->choice[0], r, false));
     if (p->choice[0].is_one_bucket)
         set(json_object_get(o, "best"), "shapes", shapes_json(&p->choice[0], r->want->ctx_tokens));
-    set(o, "runner_up", p->choices > 1 ? margin(&p->choice[0], &p->choice[1], r->want->by) : json_null());
-    set(o, "usual", p->has_usual ? margin(&p->choice[0], &p->usual, r->want->by) : json_null());
-    set(o, "decode_device_alone", p->alones ? margin(&p->choice[0], &p->alone[0], r->want->by) : json_null());
+    set(o, "runner_up", p->choices > 1 ? margin(r, &p->choice[1], false) : json_null());
+    set(o, "usual", p->has_usual ? margin(r, &p->usual, false) : json_null());
+    set(o, "decode_device_alone", p->alones ? margin(r, &p->alone[0], true) : json_null());
+    set(o, "draws", whole(r->want->draws));
+    set(o, "seed", whole(r->want->seed));
+    set(o, "certain", r->want->draws ? json_real(certain_of(r)) : json_null());
+    set(o, "ties", ties_json(r));
     set(o, "choices", choices);
     set(o, "priced", whole(p->priced));
     set(o, "dominated", whole(p->priced - p->choices));
@@ -195,10 +269,37 @@ static void fill(table *t, const tool_plan_choice *c, const tool_plan_report *r)
 
 static void print_line(const table *t, const int *width, char mark)
 {
+    int columns = COLUMNS;
+    while (columns && !*t->cell[columns - 1]) columns--;
     putchar(mark);
-    for (int k = 0; k < COLUMNS; k++)
-        printf(" %*s%s", k < 4 ? -width[k] : width[k], t->cell[k], k + 1 < COLUMNS ? " " : "");
+    for (int k = 0; k < columns; k++)
+        printf(" %*s%s", k < 4 ? -width[k] : width[k], t->cell[k], k + 1 < columns ? " " : "");
     putchar('\n');
+}
+
+/* Under the heads of modelled figures: the error of the best, whose devices the others have too. */
+static void fill_errors(table *t, const tool_plan_report *r)
+{
+    enum { NONE, TTFT, TPOT, JOULES, WHOLE };
+    static const int kind_of[COLUMNS] = {
+        [7] = TTFT, [8] = TTFT, [9] = TTFT, [10] = TPOT, [11] = WHOLE, [12] = JOULES};
+    char cell[BT_FORECAST_TEXT_BYTES];
+    const bool has_joules = tool_plan_value(&r->result->choice[0], TOOL_PLAN_BY_JOULES) >= 0;
+    snprintf(t->cell[0], CELL, "error");
+    for (int k = 1; k < COLUMNS; k++) {
+        const bt_figure kind = kind_of[k] == JOULES ? BT_FIGURE_JOULES
+                               : kind_of[k] == TPOT ? BT_FIGURE_TPOT
+                                                    : BT_FIGURE_TTFT;
+        bt_forecast_error e = error_of(&r->result->choice[0], kind, r, false);
+        if (kind_of[k] == WHOLE) {
+            const bt_forecast_error later = error_of(&r->result->choice[0], BT_FIGURE_TPOT, r, false);
+            e = bt_forecast_error_worse(&e, &later);
+        }
+        e.outside = 0; /* these stand below */
+        if (e.standing == BT_STANDING_FITTED) e.standing = BT_STANDING_CALIBRATED;
+        const bool is_there = kind_of[k] != NONE && (kind_of[k] != JOULES || has_joules);
+        snprintf(t->cell[k], CELL, "%s", is_there ? bt_forecast_error_text(cell, &e) : "");
+    }
 }
 
 static void print_table(const tool_plan_report *r, size_t rows)
@@ -207,12 +308,15 @@ static void print_table(const tool_plan_report *r, size_t rows)
     table t;
     int width[COLUMNS];
     for (int k = 0; k < COLUMNS; k++) width[k] = (int)strlen(heads[k]);
-    for (size_t i = 0; i < rows + p->alones; i++) {
-        fill(&t, i < rows ? &p->choice[i] : &p->alone[i - rows], r);
+    for (size_t i = 0; i <= rows + p->alones; i++) {
+        if (i == rows + p->alones) fill_errors(&t, r);
+        else fill(&t, i < rows ? &p->choice[i] : &p->alone[i - rows], r);
         for (int k = 0; k < COLUMNS; k++)
             if ((int)strlen(t.cell[k]) > width[k]) width[k] = (int)strlen(t.cell[k]);
     }
     for (int k = 0; k < COLUMNS; k++) snprintf(t.cell[k], CELL, "%s", heads[k]);
+    print_line(&t, width, ' ');
+    fill_errors(&t, r);
     print_line(&t, width, ' ');
     for (size_t i = 0; i < rows; i++) {
         fill(&t, &p->choice[i], r);
@@ -225,18 +329,61 @@ static void print_table(const tool_plan_report *r, size_t rows)
     }
 }
 
-static void print_margin(const char *than, const tool_plan_choice *best, const tool_plan_choice *other,
-                         tool_plan_by by)
+static void print_margin(const char *than, const tool_plan_report *r, const tool_plan_choice *other,
+                         bool is_alone)
 {
+    const tool_plan_choice *best = &r->result->choice[0];
     char name[TOOL_PLAN_NAME_BYTES];
-    const double ratio = tool_plan_margin(best, other, by);
+    const double ratio = tool_plan_margin(best, other, r->want->by),
+                 beats = tool_plan_beats(best, other, is_alone, r->want);
     tool_plan_name(name, other);
-    if (best->is_allowed && !other->is_allowed) printf("  %s, %s, has fewer bits\n", than, name);
-    else if (!best->f.is_overloaded && other->f.is_overloaded)
-        printf("  %s, %s, does not keep up\n", than, name);
-    else if (best->f.is_overloaded)
-        printf("  %s, %s, asks for %.3f times the devices' time\n", than, name, ratio);
-    else if (ratio >= 0) printf("  %s, %s, has %.3f times that\n", than, name, ratio);
+    printf("  %s, %s, ", than, name);
+    if (best->is_allowed && !other->is_allowed) printf("has fewer bits\n");
+    else {
+        if (!best->f.is_overloaded && other->f.is_overloaded) printf("does not keep up");
+        else if (best->f.is_overloaded) printf("asks for %.3f times the devices' time", ratio);
+        else if (ratio >= 0) printf("has %.3f times that", ratio);
+        else printf("has no such figure");
+        if (beats >= 0)
+            printf("; %s wins in %.0f of %u draws", is_alone ? "the pair" : "the best",
+                   beats * r->want->draws, (unsigned)r->want->draws);
+        printf("\n");
+    }
+}
+
+/* Whether the best is the best, whatever the devices really take. */
+static void print_verdict(const tool_plan_report *r)
+{
+    enum { TIES = 6 };
+    const tool_plan_result *p = r->result;
+    size_t ties = 0;
+    if (!r->want->draws) return;
+    const bool is_certain = certain_of(r) >= TOOL_PLAN_CERTAIN;
+    printf("  %sit wins in %u of %u draws\n", is_certain ? "" : "cannot tell: ", (unsigned)p->choice[0].wins,
+           (unsigned)r->want->draws);
+    for (size_t i = 0; i < p->choices; i++) {
+        char name[TOOL_PLAN_NAME_BYTES];
+        if (!p->choice[i].is_tie) continue;
+        tool_plan_name(name, &p->choice[i]);
+        if (++ties <= TIES) printf("  ties: %s, in %u\n", name, (unsigned)p->choice[i].wins);
+    }
+    if (ties > TIES) printf("  and %zu more tie (--json)\n", ties - TIES);
+}
+
+static void print_standing(const tool_plan_report *r)
+{
+    static const char *const names[BT_FIGURES] = {BT_FIGURE_NAMES};
+    const bt_profile *const device[] = {r->want->prefill, r->want->decode};
+    char line[BT_FORECAST_LINE_BYTES], error[BT_FORECAST_TEXT_BYTES];
+    for (size_t i = 0; i < 2; i++)
+        if (!i || strcmp(device[0]->name, device[1]->name))
+            printf("%s\n", bt_forecast_standing_text(line, device[i]));
+    for (int k = 0; k < BT_FIGURES; k++) {
+        const bt_forecast_error e = error_of(&r->result->choice[0], (bt_figure)k, r, false);
+        if (e.outside && k != BT_FIGURE_JOULES)
+            printf("the best's %s is not within what was calibrated: %s\n", names[k],
+                   bt_forecast_error_text(error, &e));
+    }
 }
 
 static void print_load(const tool_plan_report *r)
@@ -276,14 +423,16 @@ void tool_plan_print(const tool_plan_report *r, size_t rows)
         printf("refused: %s: %s\n", p->refused[i].what, p->refused[i].why);
     if (p->refusals > REFUSALS) printf("and %zu more refused (--json)\n", p->refusals - REFUSALS);
     tool_plan_ignored_print(stdout, "ignored: ", r->want->dims);
+    print_standing(r);
     tool_plan_name(name, &p->choice[0]);
     printf("\nbest by %s (%s): %s\n", tool_plan_by_names[r->want->by],
            p->choice[0].f.is_overloaded ? "all are overloaded, so: least time of the devices"
                                         : tool_plan_by_words[r->want->by],
            name);
-    if (p->choices > 1) print_margin("the next", &p->choice[0], &p->choice[1], r->want->by);
-    if (p->has_usual) print_margin("the usual choice", &p->choice[0], &p->usual, r->want->by);
-    if (p->alones) print_margin("the decode device alone", &p->choice[0], &p->alone[0], r->want->by);
+    print_verdict(r);
+    if (p->choices > 1) print_margin("the next", r, &p->choice[1], false);
+    if (p->has_usual) print_margin("the usual choice", r, &p->usual, false);
+    if (p->alones) print_margin("the decode device alone", r, &p->alone[0], true);
     print_load(r);
 }
 

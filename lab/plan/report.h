@@ -14,7 +14,8 @@ typedef struct tool_plan_report {
     json_t *made_by;
 } tool_plan_report;
 
-/* choices[] best first, best, margins, refused[], ignored[], colocated[], made_by; NULL: no memory. */
+/* choices[] best first, each with `error` and `band`, best, certain, ties[], margins, refused[], ignored[],
+ * colocated[], made_by; NULL: no memory. */
 json_t *tool_plan_json(const tool_plan_report *r);
 /* At most `rows` choices. */
 void tool_plan_print(const tool_plan_report *r, size_t rows);

@@ -1,5 +1,5 @@
 /* Nested lists: the outer ones change what is dearer to compute. */
-#include "lab/plan/space.h"
+#include "lab/plan/drawn.h"
 #include "lab/plan/sketch.h"
 #include "npu/compile/plan_limits.h"
 #include "npu/lower/probes.h"
@@ -402,8 +402,9 @@ static void drop_dominated(tool_plan_result *r)
     if (!is_out) return; /* then all are shown */
     for (size_t i = 0; i < r->choices; i++)
         for (size_t k = 0; k < r->choices && !is_out[i]; k++)
-            is_out[i] = k != i && (tool_plan_dominates(&r->choice[k], &r->choice[i]) ||
-                                   (k < i && tool_plan_is_alike(&r->choice[k], &r->choice[i])));
+            is_out[i] = k != i && !r->choice[i].is_tie &&
+                        (tool_plan_dominates(&r->choice[k], &r->choice[i]) ||
+                         (k < i && tool_plan_is_alike(&r->choice[k], &r->choice[i])));
     for (size_t i = 0; i < r->choices; i++)
         if (!is_out[i]) r->choice[kept++] = r->choice[i];
     r->choices = kept;
@@ -439,13 +440,11 @@ bt_err tool_plan_make(tool_plan_result *ret, const tool_plan_want *want, const t
     s->r = ret;
     s->want = want;
     s->load = load;
-    s->pair = (tool_plan_pair){.prefill = want->prefill,
-                               .decode = want->decode,
-                               .link = want->link,
-                               .dims = want->dims,
-                               .slots = want->slots,
-                               .ctx_tokens = want->ctx_tokens,
-                               .decode_model = model_of(want->dims, want->decode_form)};
+    s->pair = (tool_plan_pair){
+        .prefill = want->prefill,    .decode = want->decode,
+        .link = want->link,          .dims = want->dims,
+        .slots = want->slots,        .ctx_tokens = want->ctx_tokens,
+        .is_drawn = want->draws > 0, .decode_model = model_of(want->dims, want->decode_form)};
     bt_err e = check_names(want, fault);
     if (e == BT_OK) e = want->prefill->companion ? add_steps(s, fault) : add_programs(s, fault);
     ret->priced = ret->choices;
@@ -454,6 +453,7 @@ bt_err tool_plan_make(tool_plan_result *ret, const tool_plan_want *want, const t
         e = bt_fail(fault, BT_EARG, "--by %s: profiles '%s' and '%s' have no source for what they draw",
                     tool_plan_by_names[want->by], want->prefill->name, want->decode->name);
     if (e == BT_OK && is_colocated) e = add_alone(s, fault);
+    if (e == BT_OK) e = tool_plan_draw(ret, want, fault);
     if (e == BT_OK) {
         drop_dominated(ret);
         sort(ret->choice, ret->choices, want);

@@ -62,7 +62,21 @@ typedef struct tool_plan_want {
     tool_plan_limits limits;
     bool has_limits, any_bits;
     tool_plan_by by;
+    uint32_t draws; /* of what the devices really take (lab/plan/drawn.h); 0: none */
+    uint64_t seed;  /* of the draws */
 } tool_plan_want;
+
+/* Nine in ten draws of a figure lie between the two. */
+typedef struct tool_plan_band {
+    double low, high;
+} tool_plan_band;
+typedef enum tool_plan_banded {
+    TOOL_PLAN_BAND_TTFT, /* alone, as prefill_ns */
+    TOOL_PLAN_BAND_TPOT,
+    TOOL_PLAN_BAND_E2E,
+    TOOL_PLAN_BAND_JOULES,
+    TOOL_PLAN_BANDS
+} tool_plan_banded;
 
 typedef struct tool_plan_choice {
     char policy[128];
@@ -77,6 +91,9 @@ typedef struct tool_plan_choice {
     uint32_t sessions;
     bool is_allowed; /* has at least 8 bits of weights and inputs and 16 of KV, or what it has less was asked for */
     tool_plan_figures f;
+    uint32_t wins;                        /* draws in which it is the best */
+    bool is_tie;                          /* nobody can tell it from the best */
+    tool_plan_band band[TOOL_PLAN_BANDS]; /* by tool_plan_banded */
 } tool_plan_choice;
 
 typedef struct tool_plan_refusal {
@@ -84,7 +101,7 @@ typedef struct tool_plan_refusal {
 } tool_plan_refusal;
 
 typedef struct tool_plan_result {
-    tool_plan_choice *choice; /* [choices], owned: those that no other one dominates, best first */
+    tool_plan_choice *choice; /* [choices], owned: those that no other one dominates or that tie, best first */
     size_t choices, room, priced;
     bool has_usual;
     tool_plan_choice usual; /* what is taken where nobody chooses: BT_SHAPES_DEFAULT, w8a8, f16; a whole prompt in f16
@@ -111,6 +128,13 @@ double tool_plan_margin(const tool_plan_choice *best, const tool_plan_choice *ot
 /* < 0: a is better. What is compared, in this order: whether a choice is allowed, whether it keeps up, with limits how
  * many requests keep them, the objective, e2e, programs, memory and bits. */
 int tool_plan_compare(const tool_plan_choice *a, const tool_plan_choice *b, const tool_plan_want *want);
+/* The same for other figures of a choice: less of the first number that differs is better. */
+enum { TOOL_PLAN_KEYS = 9 };
+typedef struct tool_plan_key {
+    double of[TOOL_PLAN_KEYS];
+} tool_plan_key;
+tool_plan_key tool_plan_key_of(const tool_plan_choice *c, const tool_plan_figures *f, const tool_plan_want *want);
+int tool_plan_key_compare(const tool_plan_key *a, const tool_plan_key *b);
 /* a is at least as good in waste, first token (mean and p99), later tokens, whole requests, joules, programs and
  * memory, keeps as many bits, attends to as much, and is better in one of them. */
 bool tool_plan_dominates(const tool_plan_choice *a, const tool_plan_choice *b);

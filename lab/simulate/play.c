@@ -96,6 +96,18 @@ void tool_simulate_bench_free(tool_simulate_bench *b)
     free(b);
 }
 
+static void draw(sim_cost *c, bool is_drawn, uint64_t seed, uint64_t number)
+{
+    c->is_drawn = is_drawn;
+    c->draw = bt_forecast_draw_of(&c->profile, seed, number);
+}
+
+void tool_simulate_bench_draw(tool_simulate_bench *b, bool is_drawn, uint64_t number)
+{
+    for (size_t i = 0; i < b->s.prefill.len; i++) draw(&b->prefill[i].cost, is_drawn, b->s.seed, number);
+    for (size_t i = 0; i < b->s.decode.len; i++) draw(&b->decode[i].cost, is_drawn, b->s.seed, number);
+}
+
 /* ---- one run ------------------------------------------------------------------------------------- */
 
 typedef enum due_kind {

@@ -88,6 +88,9 @@ typedef struct tool_simulate_bench tool_simulate_bench;
 /* BT_EARG, BT_ELIMIT: a device cannot hold the model or a sequence of its context, with what it could hold. */
 bt_err tool_simulate_bench_new(tool_simulate_bench **ret, const tool_simulate_setup *s, bt_fault *fault);
 void tool_simulate_bench_free(tool_simulate_bench *b);
+/* From here on its devices take what a draw of this number says (device/forecast.h). is_drawn false: what they are
+ * priced at, as at first. */
+void tool_simulate_bench_draw(tool_simulate_bench *b, bool is_drawn, uint64_t number);
 
 /* Plays with nodes[i] nodes of group i (NULL: `least` of each). *r was begun for the plan's requests. */
 bt_err tool_simulate_play(tool_simulate_facts *ret, tool_replay_result *r, const tool_simulate_bench *b,

@@ -39,6 +39,7 @@ void tool_simulate_found_print(FILE *f, const tool_simulate_found *x, const tool
     }
     if (!x->len) fprintf(f, "none of these clusters carries the load\n");
     else if (x->cheapest == x->len) fprintf(f, "none has a cost in %s\n", cost_name(r));
+    tool_simulate_errors_print(f, r->setup, NULL, NULL, x->len && x->point[0].joules >= 0);
     tool_simulate_ignored_print(f, r->setup);
     fprintf(f, "tried       %zu clusters, %zu of them read from a file\n", x->tried.len, x->again);
     if (r->shard.of)
@@ -49,13 +50,14 @@ void tool_simulate_found_print(FILE *f, const tool_simulate_found *x, const tool
 static json_t *point_json(const tool_simulate_point *p, const tool_simulate_range *r)
 {
     const double cost = tool_simulate_cost(&r->rates, p);
-    return json_pack("{s:I, s:I, s:b, s:I, s:I, s:I, s:f, s:f, s:f, s:o, s:o}", "prefill",
+    return json_pack("{s:I, s:I, s:b, s:I, s:I, s:I, s:f, s:f, s:f, s:o, s:o, s:o}", "prefill",
                      (json_int_t)p->prefill, "decode", (json_int_t)p->decode, "carried", (int)p->is_carried,
                      "requests", (json_int_t)p->requests, "good", (json_int_t)p->good, "failed",
                      (json_int_t)p->failed, "goodput_rps", p->goodput_rps, "ttft_p99_ms", p->ttft_p99_ms,
                      "tpot_p99_ms", p->tpot_p99_ms, "joules",
                      p->joules >= 0 ? json_real(p->joules) : json_null(), "cost",
-                     cost >= 0 ? json_real(cost) : json_null());
+                     cost >= 0 ? json_real(cost) : json_null(), "error",
+                     tool_simulate_errors(r->setup, NULL, NULL));
 }
 
 json_t *tool_simulate_found_json(const tool_simulate_found *x, const tool_simulate_range *r)

@@ -128,7 +128,7 @@ void tool_simulate_print(FILE *f, const tool_simulate_told *r)
 {
     const tool_simulate_facts *x = r->facts;
     const tool_replay_figures *g = r->replay->figures;
-    char link[BT_LINK_MAX_TEXT];
+    char link[BT_LINK_MAX_TEXT], band[TOOL_SIMULATE_BAND_BYTES];
     bt_link_text(link, &r->setup->link);
     tool_replay_print(f, r->replay);
     fprintf(f, "cluster     %s on prefill %s and decode %s%s, %s: %u and %u nodes, sequences of %u tokens\n",
@@ -159,6 +159,8 @@ void tool_simulate_print(FILE *f, const tool_simulate_told *r)
     else
         fprintf(f, "energy      %.0f J: %.2f a request, %.2f for 1,000 output tokens\n", x->joules,
                 per(x->joules, (double)g->completed), per(x->joules * 1000, (double)g->output_tokens));
+    tool_simulate_errors_print(f, r->setup, r->replay->plan, r->replay->result, !x->no_joules[0]);
+    if (r->draws->draws) fprintf(f, "band        %s\n", tool_simulate_draws_text(band, r->draws));
     tool_simulate_ignored_print(f, r->setup);
     fprintf(f, "simulated   %.2f s in %.2f s: %" PRIu64 " brain steps, %.0f a second\n", x->virtual_s,
             r->wall_s, x->events, per((double)x->events, r->wall_s));
@@ -168,7 +170,7 @@ void tool_simulate_print(FILE *f, const tool_simulate_told *r)
 
 /* ---- the page ------------------------------------------------------------------------------------ */
 
-enum { FACTS = 12 + SIM_CLUSTER_MODELS * BT_DIMS_IGNORED };
+enum { FACTS = 16 + SIM_CLUSTER_MODELS * BT_DIMS_IGNORED };
 typedef struct facts {
     tool_replay_fact of[FACTS];
     size_t len;
@@ -192,6 +194,18 @@ static void add_energy(facts *all, const tool_simulate_told *r)
     else
         add_fact(all, "energy", "%.0f J: %.2f a request, %.2f for 1,000 output tokens", x->joules,
                  per(x->joules, (double)g->completed), per(x->joules * 1000, (double)g->output_tokens));
+}
+
+static void add_errors(facts *all, const tool_simulate_told *r)
+{
+    static const char *const names[BT_FIGURES] = {"error of TTFT", "error of TPOT", "error of energy"};
+    char text[TOOL_SIMULATE_BAND_BYTES];
+    for (int k = 0; k < (r->facts->no_joules[0] ? BT_FIGURE_JOULES : BT_FIGURES); k++) {
+        const bt_forecast_error e =
+            tool_simulate_error(r->setup, (bt_figure)k, r->replay->plan, r->replay->result);
+        add_fact(all, names[k], "%s", bt_forecast_error_text(text, &e));
+    }
+    if (r->draws->draws) add_fact(all, "band", "%s", tool_simulate_draws_text(text, r->draws));
 }
 
 static void add_ignored(facts *all, const tool_simulate_told *r)
@@ -233,6 +247,7 @@ bt_err tool_simulate_report(const char *path, const tool_simulate_told *r, bt_fa
                  100 * (double)(x->rows - x->valid_rows) / (double)x->rows);
     if (x->again_rows) add_fact(&all, "computed again", "%" PRIu64 " rows", x->again_rows);
     add_energy(&all, r);
+    add_errors(&all, r);
     add_ignored(&all, r);
     add_fact(&all, "simulated", "%.2f s, %" PRIu64 " brain steps", x->virtual_s, x->events);
     o.fact = all.of;
@@ -297,18 +312,23 @@ json_t *tool_simulate_json(const tool_simulate_told *r)
                   (json_int_t)x->preempted.swapped, "recomputed", (json_int_t)x->preempted.recomputed,
                   "given_up", (json_int_t)x->preempted.given_up, "recomputed_rows",
                   (json_int_t)x->again_rows);
+    json_t *errors =
+        json_pack("{s:o, s:o}", "error", tool_simulate_errors(r->setup, r->replay->plan, r->replay->result),
+                  "draws", tool_simulate_draws_json(r->draws, has_joules));
     const bt_link *l = &r->setup->link;
     const double line = (double)l->bits_per_us,
                  goodput = l->share_permille ? line * l->share_permille / 1000 : line;
     json_t *rates = json_pack("{s:f, s:o}", "link_goodput_mbits", goodput, "link_line_mbits",
                               ratio(line, l->share_permille > 0));
-    const bool ok = o && more && rates && nodes && memory && json_object_update(o, more) == 0 &&
+    const bool ok = o && more && rates && nodes && memory && errors && json_object_update(o, more) == 0 &&
                     json_object_update(o, rates) == 0 && json_object_update(o, nodes) == 0 &&
-                    json_object_update(o, memory) == 0 && add_shares(o, r);
+                    json_object_update(o, memory) == 0 && json_object_update(o, errors) == 0 &&
+                    add_shares(o, r);
     json_decref(rates);
     json_decref(more);
     json_decref(nodes);
     json_decref(memory);
+    json_decref(errors);
     if (ok) return o;
     json_decref(o);
     return NULL;

@@ -1,7 +1,7 @@
 #ifndef BT_LAB_SIMULATE_SHOW_H
 #define BT_LAB_SIMULATE_SHOW_H
 #include "lab/replay/report.h"
-#include "lab/simulate/play.h"
+#include "lab/simulate/draws.h"
 
 /* A simulated run for people and for programs: the report of `baton replay`, and the figures that only a simulation
  * has. */
@@ -9,6 +9,7 @@ typedef struct tool_simulate_told {
     const tool_replay_outcome *replay;
     const tool_simulate_facts *facts;
     const tool_simulate_setup *setup;
+    const tool_simulate_draws *draws;
     const char *prefill, *decode, *link; /* as they were given */
     double wall_s;
 } tool_simulate_told;

@@ -46,7 +46,7 @@ simulate           : base device npu/pkg kv wire xfer gateway/brain prefill-node
 lab/page           :
 lab/plan           : base model device npu/pkg npu/lower npu/price npu/compile lab/page
 lab/timeline       : base device npu/price lab/page
-tools              : base kernels text model npu/pkg npu/lower kv
+tools              : base kernels text model device npu/pkg npu/lower kv
 tools/bench        : base kernels model graph kv engine tools
 tools/search       : base text model sample npu/pkg npu/price npu/compile engine tools lab/plan
 tools/cluster      : base crypto rt model kv device npu/compile engine tools tools/search

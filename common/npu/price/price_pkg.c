@@ -166,10 +166,24 @@ uint64_t bt_price_pkg_compile_ns(const bt_price_pkg *p)
 
 /* ---- a program at a number of rows ---- */
 
-static void add_part(bt_price_sum *s, uint8_t part, uint64_t ns)
+static void add_part(bt_price_sum *s, uint8_t part, bt_term term, uint64_t ns)
 {
     s->ns = bt_time_plus(s->ns, ns);
     s->part_ns[part] = bt_time_plus(s->part_ns[part], ns);
+    s->term_ns[term] = bt_time_plus(s->term_ns[term], ns);
+}
+
+/* A product's launch is fixed, as is all that is neither product nor attention. */
+static void add_inst(bt_price_sum *s, const bt_price_pkg *p, const bt_pkg_inst *i, const bt_stage_inst *r)
+{
+    const uint64_t launch = (is_npu(i) ? &p->npu : &p->companion)->time.op_launch_ns;
+    const bool is_product = bt_pkg_op_info_of(i->op)->price == BT_PRICED_MATRIX && r->ns >= launch;
+    if (is_product) add_part(s, part_of(i), BT_TERM_PRODUCTS, r->ns - launch);
+    add_part(s, part_of(i), bt_pkg_is_attention(i) ? BT_TERM_ATTENTION : BT_TERM_FIXED,
+             is_product ? launch : r->ns);
+    s->spill_ns = bt_time_plus(s->spill_ns, r->spill_ns);
+    s->ops = bt_time_plus(s->ops, r->ops);
+    s->bytes = bt_time_plus(s->bytes, r->bytes);
 }
 
 static void add_fixed(body *b, bt_price_pkg *p, uint32_t program, size_t stage, const bt_pkg_inst *i,
@@ -181,10 +195,7 @@ static void add_fixed(body *b, bt_price_pkg *p, uint32_t program, size_t stage, 
     b->ns[stage] = bt_time_plus(b->ns[stage], r.ns);
     first[stage] = bt_time_plus(first[stage], r.first_ns);
     *all = bt_time_plus(*all, r.first_ns);
-    add_part(&b->sum, part_of(i), r.ns);
-    b->sum.spill_ns = bt_time_plus(b->sum.spill_ns, r.spill_ns);
-    b->sum.ops = bt_time_plus(b->sum.ops, r.ops);
-    b->sum.bytes = bt_time_plus(b->sum.bytes, r.bytes);
+    add_inst(&b->sum, p, i, &r);
     if (i->out_rows) b->sum.tail_ns = bt_time_plus(b->sum.tail_ns, r.ns);
 }
 
@@ -194,8 +205,8 @@ static void add_begin(body *b, bt_price_pkg *p, size_t stage, const bt_pkg_inst 
     const uint64_t wait = bt_stage_sync(&p->engines, p->other, stage),
                    dispatch = p->other[stage].is_dispatch ? p->npu.time.dispatch_ns : 0;
     b->ns[stage] = bt_time_plus(wait, dispatch);
-    add_part(&b->sum, BT_PRICE_PKG_SYNC, wait);
-    add_part(&b->sum, BT_PRICE_PKG_NPU, dispatch);
+    add_part(&b->sum, BT_PRICE_PKG_SYNC, BT_TERM_FIXED, wait);
+    add_part(&b->sum, BT_PRICE_PKG_NPU, BT_TERM_FIXED, dispatch);
     if (first->out_rows) b->sum.tail_ns = bt_time_plus(b->sum.tail_ns, b->ns[stage]);
 }
 
@@ -312,16 +323,13 @@ static void price_chunk(uint64_t *ns, uint64_t *other_ns, bt_price_sum *sum, bt_
         const bt_stage_inst r = attention_cost(&s, p, program, i, c);
         ns[stage] = bt_time_plus(ns[stage], r.ns);
         other_ns[stage] = bt_time_plus(other_ns[stage], r.other_ns);
-        if (!sum) continue;
-        add_part(sum, part_of(i), r.ns);
-        sum->spill_ns = bt_time_plus(sum->spill_ns, r.spill_ns);
-        sum->ops = bt_time_plus(sum->ops, r.ops);
-        sum->bytes = bt_time_plus(sum->bytes, r.bytes);
+        if (sum) add_inst(sum, p, i, &r);
     }
     if (!sum) return;
     sum->lead_ns = c->is_first ? b->first_ns : 0;
     sum->first_ns = bt_time_plus(sum->lead_ns, b->tail_first_ns);
     sum->ns = bt_time_plus(sum->ns, sum->first_ns);
+    sum->term_ns[BT_TERM_PRODUCTS] = bt_time_plus(sum->term_ns[BT_TERM_PRODUCTS], sum->first_ns);
     sum->tail_ns = bt_time_plus(sum->tail_ns, b->tail_first_ns);
     sum->chunks = 1;
 }
@@ -392,6 +400,10 @@ static void add_tail(bt_price_sum *s, const body *none, const body *last, bool i
     s->bytes = bt_time_plus(s->bytes, last->sum.bytes - none->sum.bytes);
     for (int k = 0; k < BT_PRICE_PARTS; k++)
         s->part_ns[k] = bt_time_plus(s->part_ns[k], last->sum.part_ns[k] - none->sum.part_ns[k]);
+    for (int k = 0; k < BT_TERMS; k++)
+        s->term_ns[k] = bt_time_plus(s->term_ns[k], last->sum.term_ns[k] - none->sum.term_ns[k]);
+    if (is_first_use)
+        s->term_ns[BT_TERM_PRODUCTS] = bt_time_plus(s->term_ns[BT_TERM_PRODUCTS], last->tail_first_ns);
 }
 
 static bt_price_sum batch(void *ud, uint64_t rows, const bt_price_batch *s, bool is_first, uint64_t outs)

@@ -17,7 +17,7 @@ typedef struct moment {
 typedef struct entry {
     const bt_pkg_row *row; /* of the last chunk; NULL: not played yet */
     bt_schedule_result result;
-    uint64_t ops, bytes;
+    uint64_t ops, bytes, term_ns[BT_TERMS];
     uint64_t *arrived_ns; /* [layers + 1], owned. [m]: when all KV has arrived if m layers of the last chunk
                              arrive at or after the deciding one, without the time of those m */
 } entry;
@@ -28,14 +28,15 @@ struct bt_schedule_price {
     bt_schedule_price_config c;
     const bt_shapes *shapes;
     bt_price_pkg_stages stages;
-    size_t layers, chunks;        /* chunks: filled chunks of the longest prompt */
-    size_t *begin;                /* [chunks + 1]: position behind k filled chunks */
-    uint64_t *ns, *last_ns;       /* [chunks][stages] of filled chunks; [stages] of the last chunk */
-    size_t last;                  /* index of the last chunk in last_ns */
-    uint64_t *rows, *ops, *bytes; /* [chunks + 1]: sums over the first k chunks */
-    bt_schedule_result *divided;  /* [chunks + 1]: busy times of the first k chunks under BT_STAGE_SPLIT */
-    bt_stage_memo memo;           /* for BT_STAGE_SPLIT */
-    bt_stage *of_chunk;           /* [stages]: scratch, for BT_STAGE_SPLIT */
+    size_t layers, chunks;         /* chunks: filled chunks of the longest prompt */
+    size_t *begin;                 /* [chunks + 1]: position behind k filled chunks */
+    uint64_t *ns, *last_ns;        /* [chunks][stages] of filled chunks; [stages] of the last chunk */
+    size_t last;                   /* index of the last chunk in last_ns */
+    uint64_t *rows, *ops, *bytes;  /* [chunks + 1]: sums over the first k chunks */
+    uint64_t (*term_ns)[BT_TERMS]; /* likewise */
+    bt_schedule_result *divided;   /* [chunks + 1]: busy times of the first k chunks under BT_STAGE_SPLIT */
+    bt_stage_memo memo;            /* for BT_STAGE_SPLIT */
+    bt_stage *of_chunk;            /* [stages]: scratch, for BT_STAGE_SPLIT */
     moment *moment; /* [chunks + 1]: the run when its `first` has reached k; [0 .. known] are set */
     size_t known;
     moment begun;                       /* the beginning, as far as it is played */
@@ -101,6 +102,7 @@ static bt_err price_full(bt_schedule_price *t, size_t k, bt_fault *fault)
     t->rows[k + 1] = t->rows[k] + c.rows;
     t->ops[k + 1] = bt_time_plus(t->ops[k], sum.ops);
     t->bytes[k + 1] = bt_time_plus(t->bytes[k], sum.bytes);
+    for (int i = 0; i < BT_TERMS; i++) t->term_ns[k + 1][i] = bt_time_plus(t->term_ns[k][i], sum.term_ns[i]);
     return BT_OK;
 }
 
@@ -149,6 +151,7 @@ static bt_err make_room(bt_schedule_price *t, bt_fault *fault)
     t->rows = calloc(all, sizeof *t->rows);
     t->ops = calloc(all, sizeof *t->ops);
     t->bytes = calloc(all, sizeof *t->bytes);
+    t->term_ns = calloc(all, sizeof *t->term_ns);
     t->divided = calloc(all, sizeof *t->divided);
     t->moment = calloc(all, sizeof *t->moment);
     t->ns = calloc(all * t->stages.count, sizeof *t->ns);
@@ -156,8 +159,8 @@ static bt_err make_room(bt_schedule_price *t, bt_fault *fault)
     t->of_chunk = calloc(t->stages.count, sizeof *t->of_chunk);
     t->at = calloc(all * t->lasts * ROWS_OF_ENTRY, sizeof *t->at);
     t->arrival = calloc((window_of(t) + 1) * t->layers, sizeof *t->arrival);
-    if (t->begin && t->rows && t->ops && t->bytes && t->divided && t->moment && t->ns && t->last_ns &&
-        t->of_chunk && t->at && t->arrival)
+    if (t->begin && t->rows && t->ops && t->bytes && t->term_ns && t->divided && t->moment && t->ns &&
+        t->last_ns && t->of_chunk && t->at && t->arrival)
         return BT_OK;
     return bt_fail(fault, BT_ENOMEM, "out of memory for a table of %zu chunks", t->chunks);
 }
@@ -206,6 +209,7 @@ void bt_schedule_price_free(bt_schedule_price *t)
     free(t->begin);
     free(t->rows);
     free(t->ops);
+    free(t->term_ns);
     free(t->bytes);
     free(t->divided);
     free(t->moment);
@@ -308,6 +312,7 @@ static bt_err entry_of(const entry **ret, bt_schedule_price *t, size_t k, size_t
     if (t->c.policy == BT_STAGE_SPLIT) memcpy(e->result.busy_ns, divided.busy_ns, sizeof divided.busy_ns);
     e->ops = bt_time_plus(t->ops[k], sum.ops);
     e->bytes = bt_time_plus(t->bytes[k], sum.bytes);
+    for (int i = 0; i < BT_TERMS; i++) e->term_ns[i] = bt_time_plus(t->term_ns[k][i], sum.term_ns[i]);
     e->row = row;
     return BT_OK;
 }
@@ -329,6 +334,7 @@ static size_t below(const size_t *list, size_t n, size_t v)
 static bt_schedule_priced price_entry(const entry *e, const bt_schedule_price *t, uint64_t valid)
 {
     bt_schedule_priced p = {.result = e->result, .ops = e->ops, .bytes = e->bytes};
+    memcpy(p.term_ns, e->term_ns, sizeof p.term_ns);
     const uint64_t each = layer_ns(t, valid);
     for (size_t m = 0; t->c.link.bits_per_us && m <= t->layers; m++) {
         const uint64_t at = e->arrived_ns[m] ? bt_time_plus(e->arrived_ns[m], bt_time_times(m, each)) : 0;
@@ -351,6 +357,7 @@ static bt_schedule_priced between(const bt_schedule_priced *a, const bt_schedule
                             .ops = line(a->ops, b->ops, at, of), .bytes = line(a->bytes, b->bytes, at, of)};
     for (int k = 0; k < BT_SCHEDULE_ENGINES; k++)
         r.result.busy_ns[k] = line(a->result.busy_ns[k], b->result.busy_ns[k], at, of);
+    for (int k = 0; k < BT_TERMS; k++) r.term_ns[k] = line(a->term_ns[k], b->term_ns[k], at, of);
     return r;
 }
 

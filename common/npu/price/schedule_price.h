@@ -25,6 +25,7 @@ typedef struct bt_schedule_priced {
     bt_schedule_result result;
     uint64_t exposed_ns; /* time on the link after the prompt's end; a layer is sent when its chunk has stored it */
     uint64_t ops, bytes, rows, chunks;
+    uint64_t term_ns[BT_TERMS]; /* of all chunks in program order; under any schedule, shares of the makespan */
 } bt_schedule_priced;
 /* tokens: 1 .. config.tokens. BT_ENOMEM. */
 bt_err bt_schedule_price_of(bt_schedule_priced *ret, bt_schedule_price *t, size_t tokens, bt_fault *fault);

@@ -7,6 +7,7 @@ for weights in w8a8 q8_0 q4_0; do
 done
 # Without the first use of weights: 8 times, less what attention takes.
 for weights in w8a8 q8_0; do
-    baton roofline -m llama-2-7b --profile hexagon-v75 --decode-profile m3-max-gpu --prefill-weights $weights |
-        awk '$1 == 512 && NF == 5 { print $2 - $3 }'
-done | awk '{ ms[NR] = $1 } END { printf "%.1f ms, %.1f ms: %.2f times\n", ms[1], ms[2], ms[2] / ms[1] }'
+    baton roofline -m llama-2-7b --profile hexagon-v75 --decode-profile m3-max-gpu --prefill-weights $weights --json |
+        tr -d ' \n' | sed 's/.*"tokens":512,"prefill_ns":\([0-9]*\),"first_use_ns":\([0-9]*\).*/\1 \2/'
+    echo
+done | awk '{ ms[NR] = ($1 - $2) / 1e6 } END { printf "%.1f ms, %.1f ms: %.2f times\n", ms[1], ms[2], ms[2] / ms[1] }'

@@ -97,6 +97,9 @@ static void a_prompt_is_full_chunks_and_the_shortest_tail(void **state)
     assert_int_equal(s.chunks, 3);
     assert_int_equal(s.ns, p.first_ns + p.last_ns + bt_price_chunk_ns(&p, 3, 0) +
                                bt_price_chunk_ns(&p, 3, 256) + bt_price_chunk_ns(&p, 2, 512));
+    uint64_t terms = 0;
+    for (int k = 0; k < BT_TERMS; k++) terms += s.term_ns[k];
+    assert_int_equal(terms, s.ns);
     assert_int_equal(bt_price_prompt(&p, 0).ns, 0);
     assert_int_equal(bt_price_prompt(&p, 1).chunks, 1);
     assert_true(bt_price_prompt(&p, 32).ns == bt_price_prompt(&p, 1).ns);

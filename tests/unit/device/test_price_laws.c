@@ -233,6 +233,29 @@ static void a_step_is_at_least_what_it_pays_once_and_its_bytes(world *w)
     if (work.ideal_ns > work.ns) WRONG(w, "busy", work.ideal_ns, work.ns);
 }
 
+/* Each term is what alone makes it: devices that wait for nothing sum up in no time, and so on. */
+static void terms_are_all_of_a_time(world *w)
+{
+    const bt_price_step decode = bt_price_decode_step(draw(w, 1, 512), draw(w, 1, 50000)),
+                        piece = bt_price_prefill_step(draw(w, 0, 50000), draw(w, 1, 4096)),
+                        mixed = both(&decode, &piece);
+    const bt_price_sum s = bt_price_step_of(&w->profile, &w->model, &mixed);
+    uint64_t sum = 0;
+    for (int k = 0; k < BT_TERMS; k++) sum += s.term_ns[k];
+    if (sum != s.ns) WRONG(w, "terms", sum, s.ns);
+    if (!s.term_ns[BT_TERM_PRODUCTS] || !s.term_ns[BT_TERM_ATTENTION])
+        WRONG(w, "no products or attention", s.term_ns[BT_TERM_PRODUCTS], s.term_ns[BT_TERM_ATTENTION]);
+    leave_out_what_is_paid_once(&w->profile.time);
+    w->profile.companion = false;
+    w->profile.time.interconnect_bytes_per_us = 0;
+    w->profile.time.sums = 0;
+    const bt_price_sum rest = bt_price_step_of(&w->profile, &w->model, &mixed);
+    if (rest.term_ns[BT_TERM_FIXED] || rest.term_ns[BT_TERM_ALL_REDUCE])
+        WRONG(w, "neither", rest.term_ns[BT_TERM_FIXED], rest.term_ns[BT_TERM_ALL_REDUCE]);
+    if (rest.term_ns[BT_TERM_PRODUCTS] != s.term_ns[BT_TERM_PRODUCTS])
+        WRONG(w, "products", rest.term_ns[BT_TERM_PRODUCTS], s.term_ns[BT_TERM_PRODUCTS]);
+}
+
 static void time_never_falls_with_rows(void **state) { (void)state, hold(rows_are_not_less); }
 static void time_never_falls_with_batch_or_context(void **state)
 {
@@ -250,6 +273,10 @@ static void a_step_costs_its_launches_and_is_never_faster_than_the_memory(void *
 {
     (void)state, hold(a_step_is_at_least_what_it_pays_once_and_its_bytes);
 }
+static void the_terms_of_a_step_are_all_of_its_time(void **state)
+{
+    (void)state, hold(terms_are_all_of_a_time);
+}
 
 int main(void)
 {
@@ -259,6 +286,7 @@ int main(void)
         cmocka_unit_test(time_never_falls_with_a_slower_link),
         cmocka_unit_test(a_piece_takes_nine_tenths_of_what_it_takes_alone_beyond_the_weights_and_at_most_all),
         cmocka_unit_test(a_step_costs_its_launches_and_is_never_faster_than_the_memory),
+        cmocka_unit_test(the_terms_of_a_step_are_all_of_its_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -85,6 +85,9 @@ static void lists_are_arrays_and_a_profile_stands_once(void **state)
     const json_t *profiles = json_object_get(o, "profiles");
     assert_int_equal(json_array_size(profiles), 2);
     assert_string_equal(string(json_array_get(profiles, 1), "name"), "a100");
+    const json_t *error = json_object_get(json_array_get(profiles, 1), "error");
+    assert_true(json_is_boolean(json_object_get(json_object_get(error, "ttft"), "is_calibrated")));
+    assert_true(*string(json_array_get(profiles, 1), "standing"));
     json_decref(o);
     bt_opt_done(&a);
 }

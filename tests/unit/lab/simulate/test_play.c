@@ -32,7 +32,8 @@ static json_t *json_of(const sim_played *d, bool is_of_replay)
     const tool_replay_outcome o = {.trace = "t",        .url = "simulated",   .plan = &d->plan,
                                    .dialect = &dialect, .result = &d->result, .figures = &d->figures,
                                    .speed = 1};
-    const tool_simulate_told t = {&o, &d->facts, &d->setup, "p", "d", "100", 1};
+    const tool_simulate_draws none = {.draws = 0};
+    const tool_simulate_told t = {&o, &d->facts, &d->setup, &none, "p", "d", "100", 1};
     json_t *j = is_of_replay ? tool_replay_json(&o) : tool_simulate_json(&t);
     assert_non_null(j);
     return j;
@@ -41,8 +42,9 @@ static json_t *json_of(const sim_played *d, bool is_of_replay)
 static void the_report_has_every_key_of_a_replay_and_its_own(void **state)
 {
     (void)state;
-    static const char *const own[] = {"virtual_seconds",    "wall_seconds",           "events",    "joules",
-                                      "joules_per_request", "joules_per_1000_tokens", "overloaded"};
+    static const char *const own[] = {
+        "virtual_seconds",        "wall_seconds", "events", "joules", "joules_per_request",
+        "joules_per_1000_tokens", "overloaded",   "error",  "draws"};
     sim_played *d = play("1", "1", "in:300,out:20,rate:5", 20, NULL);
     json_t *replay = json_of(d, true), *simulated = json_of(d, false), *value;
     const char *key;

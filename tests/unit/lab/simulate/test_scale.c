@@ -286,7 +286,8 @@ static void the_same_again_gives_the_same_report(void **state)
         const tool_replay_outcome o = {.trace = "t",        .url = "simulated",   .plan = &d->plan,
                                        .dialect = &dialect, .result = &d->result, .figures = &d->figures,
                                        .speed = 1};
-        const tool_simulate_told t = {&o, &d->facts, &d->setup, "p", "d", "100", 1};
+        const tool_simulate_draws none = {.draws = 0};
+        const tool_simulate_told t = {&o, &d->facts, &d->setup, &none, "p", "d", "100", 1};
         json_t *j = tool_simulate_json(&t);
         assert_int_equal(d->figures.failed, 0);
         assert_non_null(j);

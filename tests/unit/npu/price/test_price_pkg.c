@@ -146,6 +146,12 @@ static void parts_add_up_to_the_prompt(void **state)
     for (int k = 0; k < BT_PRICE_PKG_PARTS; k++) sum += r.sum.part_ns[k];
     assert_int_equal(r.sum.chunks, 3); /* 128, 128, 44 in 64 */
     assert_int_equal(sum, r.sum.ns);
+    sum = 0;
+    for (int k = 0; k < BT_TERMS; k++) sum += r.sum.term_ns[k];
+    assert_int_equal(sum, r.sum.ns);
+    assert_int_equal(r.sum.term_ns[BT_TERM_ATTENTION], r.sum.part_ns[BT_OP_ATTENTION]);
+    assert_true(r.sum.term_ns[BT_TERM_FIXED] >= r.sum.part_ns[BT_PRICE_PKG_SYNC] + 3 * 111);
+    assert_int_equal(r.sum.term_ns[BT_TERM_ALL_REDUCE], 0);
     assert_true(r.sum.first_ns > r.sum.lead_ns && r.sum.lead_ns > 0 && r.sum.tail_ns > 0);
     /* attention fell back: it has a price and a wait on each side of it */
     assert_true(r.sum.part_ns[BT_OP_ATTENTION] > 0);
@@ -156,6 +162,7 @@ static void parts_add_up_to_the_prompt(void **state)
     pkg = compiled(w, &all, BT_PKG_OPS_ALL);
     const bt_work_run whole = priced(pkg, &all, 0, 300);
     assert_int_equal(whole.sum.part_ns[BT_OP_ATTENTION], 0);
+    assert_true(whole.sum.term_ns[BT_TERM_ATTENTION] > 0);
     bt_pkg_close(pkg);
 }
 

@@ -64,6 +64,7 @@ static bt_schedule_priced full_schedule(const bt_schedule_price_config *c, size_
         const bt_price_sum sum = bt_price_pkg_sum(c->price, k);
         r.ops += sum.ops;
         r.bytes += sum.bytes;
+        for (int i = 0; i < BT_TERMS; i++) r.term_ns[i] += sum.term_ns[i];
         r.rows += k->rows;
         if (c->policy == BT_STAGE_SPLIT) r.result.makespan_ns += divided(c, k);
     }
