@@ -394,7 +394,8 @@ bt_price_sum bt_price_step_at(const bt_price_steps *f, const bt_price_step *s)
     const bt_profile_time *t = &f->time;
     const bt_price_model *m = &f->model;
     const uint64_t experts = s->rows && m->idle_bytes ? times(s->rows - 1, m->expert_bytes) : 0,
-                   more_bytes = experts < m->idle_bytes ? experts : m->idle_bytes;
+                   more_bytes = experts < m->idle_bytes ? experts : m->idle_bytes,
+                   rows = plus(s->single_rows, bt_time_program_rows(t, s->rows - s->single_rows));
     const bt_price_step ones = {.rows = s->single_rows, .sequences = s->single_rows,
                                 .pairs = s->single_positions, .positions = s->single_positions},
                         several = {.rows = s->rows - s->single_rows,
@@ -407,7 +408,7 @@ bt_price_sum bt_price_step_at(const bt_price_steps *f, const bt_price_step *s)
                  times(s->pairs, (uint64_t)4 * m->layers * m->heads * m->head_dim));
     r.bytes = plus(plus(m->weight_bytes - (s->logits ? 0 : m->head_bytes), more_bytes),
                    times(m->kv_bytes, s->positions));
-    add_products(&c, &f->body, bt_time_rows(t, s->rows, m->input_bits), more_bytes);
+    add_products(&c, &f->body, bt_time_rows(t, rows, m->input_bits), more_bytes);
     if (s->logits) add_products(&c, &f->head, bt_time_rows(t, s->logits, m->input_bits), 0);
     add_attention_class(&c, &ones, true);
     add_attention_class(&c, &several, false);

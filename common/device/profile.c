@@ -323,6 +323,11 @@ static bt_err check_companion(const bt_profile *p, bt_fault *fault)
         {"static_ctx", p->static_ctx},
         {"refused_shapes", p->refused_shapes},
     };
+    if (!p->companion && p->time.programs)
+        return bt_fail(
+            fault, BT_EFORMAT,
+            "field 'time', 'program_rows': is of servers and GPUs that pad prompts; an NPU's programs are "
+            "those of its packages, so give 'companion' true or leave the field out");
     if (!p->companion) return BT_OK;
     for (int k = 0; k < BT_OP_KINDS; k++)
         if (p->op[k])

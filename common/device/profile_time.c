@@ -8,7 +8,7 @@
 #include <jansson.h>
 #include <string.h>
 
-typedef enum kind { U32, U64, POINTS, SUMS, KERNELS, SIZES, TEXT, CALIBRATION } kind;
+typedef enum kind { U32, U64, POINTS, SUMS, KERNELS, SIZES, PROGRAMS, TEXT, CALIBRATION } kind;
 #define RATE_MAX UINT64_C(1000000000000)
 /* docs/profiles.md has a row for each (tests/lint/docs.sh). */
 struct field {
@@ -27,6 +27,7 @@ static const struct field fields[] = {
     {"tile_rows", offsetof(bt_profile_time, tile_rows), U32, 1, 4096},
     {"tile_permille", offsetof(bt_profile_time, tile_permille), U32, 1, 1000},
     {"tile_int8_permille", offsetof(bt_profile_time, tile_int8_permille), U32, 1, 1000},
+    {"program_rows", offsetof(bt_profile_time, program_rows), PROGRAMS, 1, 1 << 20},
     {"array_rows", offsetof(bt_profile_time, array_rows), U32, 1, 4096},
     {"array_cols", offsetof(bt_profile_time, array_cols), U32, 1, 4096},
     {"arrays", offsetof(bt_profile_time, arrays), U32, 1, 4096},
@@ -132,21 +133,23 @@ static bt_err read_sums(bt_profile_time *t, const struct field *f, const json_t 
     return BT_OK;
 }
 
-static bt_err read_sizes(bt_profile_time *t, const struct field *f, const json_t *list, bt_fault *fault)
+/* At most `most` numbers within the field's range. */
+static bt_err read_ascending(uint32_t *ret, uint32_t *ret_len, size_t most, const char *what,
+                             const struct field *f, const json_t *list, bt_fault *fault)
 {
     const size_t n = json_array_size(list);
-    bool ok = json_is_array(list) && n >= 1 && n <= BT_PROFILE_TIME_MAX_SIZES;
+    bool ok = json_is_array(list) && n >= 1 && n <= most;
     for (size_t i = 0; ok && i < n; i++) {
         const int64_t v = json_integer_value(json_array_get(list, i));
-        ok = v >= (int64_t)f->lo && v <= (int64_t)f->hi && (!i || v > t->group_size[i - 1]);
-        t->group_size[i] = (uint32_t)v;
+        ok = v >= (int64_t)f->lo && v <= (int64_t)f->hi && (!i || v > ret[i - 1]);
+        ret[i] = (uint32_t)v;
     }
     if (!ok)
         return bt_fail(fault, BT_EFORMAT,
-                       "field '%s': must be a list of 1 to %d numbers of devices, %" PRIu64 " to %" PRIu64
+                       "field '%s': must be a list of 1 to %zu numbers of %s, %" PRIu64 " to %" PRIu64
                        ", ascending",
-                       f->name, BT_PROFILE_TIME_MAX_SIZES, f->lo, f->hi);
-    t->sizes = (uint32_t)n;
+                       f->name, most, what, f->lo, f->hi);
+    *ret_len = (uint32_t)n;
     return BT_OK;
 }
 
@@ -215,7 +218,11 @@ static bt_err read_field(bt_profile_time *t, const struct field *f, const json_t
     if (f->kind == POINTS) return read_points(t, v, fault);
     if (f->kind == SUMS) return read_sums(t, f, v, fault);
     if (f->kind == KERNELS) return read_kernels(t, f, v, fault);
-    if (f->kind == SIZES) return read_sizes(t, f, v, fault);
+    if (f->kind == SIZES)
+        return read_ascending(t->group_size, &t->sizes, BT_PROFILE_TIME_MAX_SIZES, "devices", f, v, fault);
+    if (f->kind == PROGRAMS)
+        return read_ascending(t->program_rows, &t->programs, BT_PROFILE_TIME_MAX_PROGRAMS, "rows", f, v,
+                              fault);
     if (f->kind == CALIBRATION) return bt_calibration_read(&t->calibration, v, fault);
     if (f->kind == TEXT) return read_text((char *)t + f->offset, f, v, fault);
     return set_number(t, f, v, fault);
@@ -229,6 +236,7 @@ static void clear_field(bt_profile_time *t, const struct field *f)
     else if (f->kind == SUMS) t->sums = 0;
     else if (f->kind == KERNELS) t->kernels = 0;
     else if (f->kind == SIZES) t->sizes = 0;
+    else if (f->kind == PROGRAMS) t->programs = 0;
     else if (f->kind == TEXT) *at = 0;
     else if (f->kind == CALIBRATION) memset(at, 0, sizeof t->calibration);
     else memset(at, 0, f->kind == U32 ? sizeof(uint32_t) : sizeof(uint64_t));

@@ -12,6 +12,7 @@
  * sum. */
 enum { BT_PROFILE_TIME_MAX_POINTS = 15, BT_PROFILE_TIME_MAX_SUMS = 64 };
 enum { BT_PROFILE_TIME_MAX_KERNELS = 8, BT_PROFILE_TIME_MAX_STACK = 31, BT_PROFILE_TIME_MAX_SIZES = 8 };
+enum { BT_PROFILE_TIME_MAX_PROGRAMS = 12 };
 
 /* Attention of a step, by head size and group. Two shares saturate: so many positions of a sequence are read at half
  * the rate, so many rows of a sequence computed at half the share. */
@@ -41,7 +42,9 @@ typedef struct bt_profile_time {
     uint32_t tile_rows;                       /* behind the first so many rows, of the last tile's empty rows */
     uint32_t tile_permille;                   /* this share is computed too; */
     uint32_t tile_int8_permille;              /* this one with inputs of at most 8 bits; 0: as tile_permille */
-    uint32_t array_rows, array_cols, arrays;  /* a weight-stationary array, and how many; fold rule */
+    uint32_t programs; /* number of them; rows of prompts are padded to whole programs; 0: they are not */
+    uint32_t program_rows[BT_PROFILE_TIME_MAX_PROGRAMS]; /* ascend */
+    uint32_t array_rows, array_cols, arrays;             /* a weight-stationary array, and how many; fold rule */
     uint64_t clock_khz;
     uint32_t group32_permille; /* time of a linear whose weights have a scale for each 32 inputs */
     /* memory */

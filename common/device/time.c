@@ -98,6 +98,16 @@ uint64_t bt_time_rows(const bt_profile_time *t, uint64_t rows, uint32_t input_bi
                         bt_time_scale(whole - rows, is_8 ? t->tile_int8_permille : t->tile_permille, 1000));
 }
 
+uint64_t bt_time_program_rows(const bt_profile_time *t, uint64_t rows)
+{
+    if (!t->programs) return rows;
+    const uint32_t last = t->program_rows[t->programs - 1];
+    const uint64_t rest = rows % last;
+    uint32_t i = 0;
+    while (t->program_rows[i] < rest) i++;
+    return rest ? bt_time_plus(rows - rest, t->program_rows[i]) : rows;
+}
+
 /* 0 stands for all. */
 static uint32_t apart(uint32_t a, uint32_t b) { return !a ? 0 : a > b ? a - b : b - a; }
 

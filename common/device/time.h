@@ -84,6 +84,9 @@ uint64_t bt_time_of_units(const bt_profile_time *t, const bt_time_unit *u, uint6
 /* The rows that are computed where so many are asked for: behind the first tile, tile_rows, a share of the last tile's
  * empty rows too. */
 uint64_t bt_time_rows(const bt_profile_time *t, uint64_t rows, uint32_t input_bits);
+/* The rows of whole programs that so many rows of prompts are padded to: the last program as often as it is filled,
+ * then the least that holds the rest. */
+uint64_t bt_time_program_rows(const bt_profile_time *t, uint64_t rows);
 /* A profile's entry for a step's attention: the nearest head size, then the nearest group; of equals, the first. NULL:
  * it has none. */
 const bt_profile_attention *bt_time_step_attention(const bt_profile_time *t, uint32_t head_dim, uint32_t group);

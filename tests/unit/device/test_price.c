@@ -364,6 +364,29 @@ static void small_operators_of_a_gpu_take_a_launch_or_their_bytes(void **state)
     assert_int_equal(bt_price_step_of(&p, &m, &s).ns, without);
 }
 
+static void a_step_pads_its_prompts_and_not_its_decode_rows(void **state)
+{
+    (void)state;
+    const bt_price_model m = bt_price_model_of(bt_dims_find("llama-3.2-1b"), &f16);
+    bt_profile p = profile("h100");
+    const bt_price_step short_one = bt_price_prefill_step(0, 140), decode = bt_price_decode_step(3, 1000);
+    bt_price_step mixed = short_one, full = bt_price_prefill_step(0, 256);
+    full.pairs = short_one.pairs, full.positions = short_one.positions; /* attention has no row to compute
+                                                                           there */
+    bt_price_step mixed_full = full;
+    bt_price_step_add(&mixed, &decode);
+    bt_price_step_add(&mixed_full, &decode);
+    p.time.memory_bytes_per_us = 1000000000; /* nothing waits for memory */
+    p.time.decode_bytes_per_us = p.time.activation_bytes_per_us = 0;
+    const uint64_t want = bt_price_step_of(&p, &m, &full).ns,
+                   want_mixed = bt_price_step_of(&p, &m, &mixed_full).ns,
+                   alone = bt_price_step_of(&p, &m, &decode).ns;
+    p.time.programs = 2, p.time.program_rows[0] = 64, p.time.program_rows[1] = 256;
+    assert_in_range(bt_price_step_of(&p, &m, &short_one).ns, want - want / 100, want);
+    assert_in_range(bt_price_step_of(&p, &m, &mixed).ns, want_mixed - want_mixed / 100, want_mixed);
+    assert_int_equal(bt_price_step_of(&p, &m, &decode).ns, alone);
+}
+
 static void what_cannot_be_priced_is_refused(void **state)
 {
     (void)state;
@@ -507,6 +530,7 @@ int main(void)
         cmocka_unit_test(rows_read_experts_of_their_own_until_all_are_read),
         cmocka_unit_test(unpacking_bounds_weights_of_four_bits_alone),
         cmocka_unit_test(small_operators_of_a_gpu_take_a_launch_or_their_bytes),
+        cmocka_unit_test(a_step_pads_its_prompts_and_not_its_decode_rows),
         cmocka_unit_test(what_cannot_be_priced_is_refused),
         cmocka_unit_test(weights_beyond_the_memory_of_a_device_or_its_group_are_refused),
         cmocka_unit_test(a_link_is_its_goodput_or_its_line_rate),

@@ -87,6 +87,8 @@ static void draw_terms(world *w)
         t->tile_rows = (uint32_t)draw(w, 1, 512);
         t->tile_permille = (uint32_t)draw(w, 1, 1000);
     }
+    for (uint32_t rows = 0; draw(w, 0, 2) && t->programs < BT_PROFILE_TIME_MAX_PROGRAMS;)
+        t->program_rows[t->programs++] = rows += (uint32_t)draw(w, 1, 512);
     for (t->kernels = 0; draw(w, 0, 1) && t->kernels < BT_PROFILE_TIME_MAX_KERNELS; t->kernels++) {
         const uint32_t launch = (uint32_t)draw(w, 1, 20000);
         t->attention[t->kernels] =

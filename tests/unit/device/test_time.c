@@ -301,6 +301,20 @@ static void energy_is_five_terms_or_a_bound_or_nothing(void **state)
     assert_int_equal(bt_energy_of(&t, INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX).nj, INT64_MAX);
 }
 
+static void prompts_are_padded_to_whole_programs(void **state)
+{
+    (void)state;
+    static const uint64_t want[][2] = {{0, 0},     {1, 16},    {16, 16},   {17, 64},
+                                       {64, 64},   {65, 256},  {140, 256}, {256, 256},
+                                       {257, 272}, {300, 320}, {321, 512}, {1024, 1024}};
+    bt_profile_time t = {.programs = 3, .program_rows = {16, 64, 256}};
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++)
+        assert_int_equal(bt_time_program_rows(&t, want[i][0]), want[i][1]);
+    assert_int_equal(bt_time_program_rows(&t, INT64_MAX), INT64_MAX);
+    t.programs = 0;
+    assert_int_equal(bt_time_program_rows(&t, 140), 140);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -315,6 +329,7 @@ int main(void)
         cmocka_unit_test(more_rows_never_take_less_time_between_two_points),
         cmocka_unit_test(a_time_that_is_flat_between_two_points_stays_so_to_the_nanosecond),
         cmocka_unit_test(a_row_behind_a_tile_computes_a_part_of_the_next),
+        cmocka_unit_test(prompts_are_padded_to_whole_programs),
         cmocka_unit_test(attention_of_a_step_is_that_of_the_nearest_head_size_and_then_group),
         cmocka_unit_test(weights_that_are_decoded_pass_at_the_rate_of_weights),
         cmocka_unit_test(a_group_sums_by_a_ring_or_in_one_shot_whatever_is_shorter),
