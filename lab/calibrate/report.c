@@ -11,6 +11,7 @@
 /* A run of lab/replay/load.h for each set of requests that belong together. See report.h. */
 
 enum { SHORTEST = 16, LENGTHS = 9, TIMES = 3, MOST_TIMES = 15, BATCH_PROMPT = 32, MOST_AT_ONCE = 32 };
+enum { EDGES = 18, EDGE_ANSWER = 4, MOST_LENGTHS = LENGTHS + EDGES };
 static const double ENOUGH_US = 5e5; /* of measuring one point: quick answers are asked for more often */
 
 /* When the text of each answer of a run came: [MOST_AT_ONCE][most]. */
@@ -25,6 +26,8 @@ typedef struct run {
     uint64_t drawn;                /* prompts so far */
     size_t times;                  /* of each point: an odd number, TIMES to MOST_TIMES */
     volatile sig_atomic_t is_over; /* stopped, or late */
+    double spread[MOST_LENGTHS];   /* of lengths */
+    size_t spreads;
     pieces came;
 } run;
 
@@ -114,25 +117,39 @@ static double median_of(double *v, size_t n)
     return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
-/* Takes the median of each length's times, so that a disturbed one does not count. Every other length is held
- * out. */
-static void take_alone(run *r, const tool_replay_result *all)
+/* Lengths of prompts that are asked for again and again. Every other one of the first LENGTHS is held out. */
+typedef struct lengths {
+    uint32_t tokens[MOST_LENGTHS], answer;
+    size_t len;
+    bool has_steps; /* the answers count as steps */
+} lengths;
+
+/* The median of a point's times, so that a disturbed one does not count; how far the least is below it says
+ * how busy the machine was. */
+static double middle(run *r, double *v, size_t n)
 {
-    for (size_t k = 0; k < LENGTHS; k++) {
-        tool_calibrate_points *p = k % 2 ? &r->m->held : &r->m->fit;
+    const double median = median_of(v, n);
+    if (r->spreads < MOST_LENGTHS && v[0] > 0) r->spread[r->spreads++] = 1 - v[0] / median;
+    return median;
+}
+
+static void take_alone(run *r, const tool_replay_result *all, const lengths *l)
+{
+    for (size_t k = 0; k < l->len; k++) {
+        tool_calibrate_points *p = k % 2 && k < LENGTHS ? &r->m->held : &r->m->fit;
         double first[MOST_TIMES], gap[MOST_TIMES];
         const tool_replay_record *last = NULL;
         size_t n = 0;
         for (size_t i = 0; i < all->len; i++) {
             const tool_replay_record *one = &all->record[i];
-            if (one->item % LENGTHS != k || !is_good(r, all, one)) continue;
+            if (one->item % l->len != k || !is_good(r, all, one)) continue;
             first[n] = (double)(one->first_us - one->sent_us);
             gap[n++] = (double)tool_replay_tpot_us(one);
             last = one;
         }
         if (!last) continue;
-        add_prompt(p, prompt_of(last), median_of(first, n));
-        add_step(p, 1, middle_of(last), median_of(gap, n));
+        add_prompt(p, prompt_of(last), middle(r, first, n));
+        if (l->has_steps) add_step(p, 1, middle_of(last), median_of(gap, n));
     }
 }
 
@@ -214,20 +231,43 @@ static bt_err ask(run *r, tool_replay_result *ret, const uint32_t *tokens, size_
     return e;
 }
 
-/* Lengths at equal ratios from the shortest to the longest, all of them again and again: a drift meanwhile,
- * as of a machine that becomes warm, is in all of them alike. */
-static bt_err ask_lengths(run *r, bt_fault *fault)
+/* All of them again and again: a drift meanwhile, as of a machine that becomes warm, is in all of them alike.
+ */
+static bt_err ask_lengths(run *r, const lengths *l, bt_fault *fault)
 {
-    uint32_t tokens[LENGTHS * MOST_TIMES];
+    uint32_t tokens[MOST_LENGTHS * MOST_TIMES];
     tool_replay_result all;
-    const size_t n = LENGTHS * r->times;
-    for (size_t i = 0; i < n; i++)
-        tokens[i] = (uint32_t)lround(SHORTEST * pow((double)r->s->longest / SHORTEST,
-                                                    (double)(i % LENGTHS) / (LENGTHS - 1)));
-    const bt_err e = ask(r, &all, tokens, n, 1, r->s->answer, fault);
-    if (e == BT_OK) take_alone(r, &all);
+    const size_t n = l->len * r->times;
+    for (size_t i = 0; i < n; i++) tokens[i] = l->tokens[i % l->len];
+    const bt_err e = ask(r, &all, tokens, n, 1, l->answer, fault);
+    if (e == BT_OK) take_alone(r, &all, l);
     tool_replay_result_done(&all);
     return e;
+}
+
+/* At equal ratios from the shortest to the longest. */
+static lengths line_of(const run *r)
+{
+    lengths l = {.answer = r->s->answer, .len = LENGTHS, .has_steps = true};
+    for (size_t i = 0; i < LENGTHS; i++)
+        l.tokens[i] =
+            (uint32_t)lround(SHORTEST * pow((double)r->s->longest / SHORTEST, (double)i / (LENGTHS - 1)));
+    return l;
+}
+
+/* The prompts once more, with lengths where a program may end and where the next one begins. */
+static bt_err ask_edges(run *r, bt_fault *fault)
+{
+    lengths l = line_of(r);
+    l.has_steps = false;
+    if (l.answer > EDGE_ANSWER) l.answer = EDGE_ANSWER;
+    for (uint32_t edge = SHORTEST; edge < r->s->longest && l.len + 2 <= MOST_LENGTHS; edge *= 2) {
+        if (edge > SHORTEST) l.tokens[l.len++] = edge;
+        l.tokens[l.len++] = edge + 1;
+    }
+    r->m->fit.prompts = r->m->held.prompts = 0;
+    r->spreads = 0;
+    return ask_lengths(r, &l, fault);
 }
 
 /* Where the first ends before the last has begun, as with prompts that are computed one after the other,
@@ -275,21 +315,28 @@ bt_err tool_calibrate_measure(tool_calibrate_measured *ret, const tool_calibrate
                                                                 it */
     r.times = e == BT_OK ? times_for(&all) : TIMES;
     tool_replay_result_done(&all);
-    if (e == BT_OK) e = ask_lengths(&r, fault);
+    const lengths line = line_of(&r);
+    if (e == BT_OK) e = ask_lengths(&r, &line, fault);
+    if (e == BT_OK && tool_calibrate_is_uneven(&ret->fit)) e = ask_edges(&r, fault);
     for (uint32_t b = 2; e == BT_OK && b <= s->batch; b *= 2) e = ask_batch(&r, b, &ret->fit, fault);
     for (uint32_t b = 3; e == BT_OK && b < s->batch; b *= 2) e = ask_batch(&r, b, &ret->held, fault);
     free(r.came.at_us);
+    ret->spread = r.spreads ? median_of(r.spread, r.spreads) : 0;
     return e;
 }
 
 static double ms(double ns) { return ns / 1e6; }
 static double prompt_ns(const tool_calibrate_report *r, const tool_calibrate_prompt *p)
 {
-    return tool_calibrate_prompt_ns(r->time, r->price, p->tokens);
+    return tool_calibrate_prompt_ns(r->profile, r->priced, p->tokens);
 }
 static double step_ns(const tool_calibrate_report *r, const tool_calibrate_step *s)
 {
-    return tool_calibrate_step_ns(r->time, r->price, s->batch, s->ctx);
+    return tool_calibrate_step_ns(r->profile, r->priced, s->batch, s->ctx);
+}
+static const tool_calibrate_points *fitted_points(const tool_calibrate_report *r)
+{
+    return r->table ? &r->table->points : &r->measured->fit;
 }
 
 tool_calibrate_errors tool_calibrate_errors_of(const tool_calibrate_report *r, const tool_calibrate_points *p)
@@ -299,8 +346,8 @@ tool_calibrate_errors tool_calibrate_errors_of(const tool_calibrate_report *r, c
     for (size_t i = 0; i < p->prompts; i++) e[n++] = fabs(prompt_ns(r, &p->prompt[i]) / p->prompt[i].ns - 1);
     for (size_t i = 0; i < p->steps; i++) e[n++] = fabs(step_ns(r, &p->step[i]) / p->step[i].ns - 1);
     if (!n) return (tool_calibrate_errors){0};
-    qsort(e, n, sizeof *e, ascending);
-    return (tool_calibrate_errors){n, n % 2 ? e[n / 2] : (e[n / 2 - 1] + e[n / 2]) / 2, e[n - 1]};
+    const double median = median_of(e, n);
+    return (tool_calibrate_errors){n, median, e[n - 1]};
 }
 
 /* ---- the profile --------------------------------------------------------------------------------- */
@@ -312,31 +359,150 @@ static void set(json_t *o, json_t *sources, const char *field, uint64_t v, const
     json_object_set_new(sources, field, json_string(from));
 }
 
-static json_t *time_of(const tool_calibrate_report *r)
+static void set_efficiency(json_t *o, json_t *sources, const bt_profile_time *t, const char *from)
 {
-    const bt_profile_time *t = r->time;
-    json_t *o = json_object(), *from = json_object(), *points = json_array();
-    json_object_set_new(o, "stack", json_string(t->stack));
-    json_object_set_new(from, "stack", json_sprintf("m: requests to %.100s", r->url));
-    set(o, from, "f16_ops_per_us", t->f16_ops_per_us,
-        "m: of the fastest prompt; a rate that is reached, not a peak");
+    json_t *points = json_array();
     for (uint32_t i = 0; i < t->points; i++)
         json_array_append_new(points, json_pack("[I, I]", (json_int_t)t->efficiency[i].rows,
                                                 (json_int_t)t->efficiency[i].permille));
     json_object_set_new(o, "efficiency", points);
-    json_object_set_new(from, "efficiency", json_string("m: prompts by length, steps by batch"));
+    json_object_set_new(sources, "efficiency", json_string(from));
+}
+
+static json_t *programs_of(const bt_profile_time *t)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < t->programs; i++) json_array_append_new(list, json_integer(t->program_rows[i]));
+    return list;
+}
+
+static void set_programs(json_t *o, json_t *sources, const bt_profile_time *t)
+{
+    if (!t->programs) return;
+    json_object_set_new(o, "program_rows", programs_of(t));
+    json_object_set_new(sources, "program_rows",
+                        json_string("m: prompts by length, whose times stay flat and jump"));
+}
+
+typedef struct span {
+    uint32_t lo, hi;
+} span;
+static void widen(span *s, uint32_t n)
+{
+    if (!s->hi || n < s->lo) s->lo = n;
+    if (n > s->hi) s->hi = n;
+}
+static void set_span(json_t *region, const char *axis, const span *s)
+{
+    if (s->hi) json_object_set_new(region, axis, json_pack("[I, I]", (json_int_t)s->lo, (json_int_t)s->hi));
+}
+
+/* [median, worst, bias, rows] of signed errors in thousandths. */
+static void set_error(json_t *errors, const char *figure, double *signed_error, size_t n)
+{
+    double size[TOOL_CALIBRATE_PROMPTS + TOOL_CALIBRATE_STEPS];
+    if (!n) return;
+    for (size_t i = 0; i < n; i++) size[i] = fabs(signed_error[i]);
+    const double median = median_of(size, n), bias = median_of(signed_error, n);
+    json_object_set_new(errors, figure,
+                        json_pack("[I, I, I, I]", (json_int_t)lround(1e3 * median),
+                                  (json_int_t)lround(1e3 * size[n - 1]), (json_int_t)lround(1e3 * bias),
+                                  (json_int_t)n));
+}
+
+/* The errors of points that were held out; NULL: none were. */
+static json_t *errors_of(const tool_calibrate_report *r)
+{
+    const tool_calibrate_points *p = r->measured ? &r->measured->held : NULL;
+    double e[TOOL_CALIBRATE_STEPS];
+    if (!p || !(p->prompts + p->steps)) return NULL;
+    json_t *errors = json_object();
+    for (size_t i = 0; i < p->prompts; i++)
+        e[i] = fmin(99, p->prompt[i].ns / prompt_ns(r, &p->prompt[i]) - 1);
+    set_error(errors, "ttft", e, p->prompts);
+    for (size_t i = 0; i < p->steps; i++) e[i] = fmin(99, p->step[i].ns / step_ns(r, &p->step[i]) - 1);
+    set_error(errors, "tpot", e, p->steps);
+    return errors;
+}
+
+static const char *on(const tool_calibrate_report *r, char ret[128])
+{
+    if (r->table) return r->table->on;
+    (void)snprintf(ret, 128, "requests to %.100s", r->url);
+    return ret;
+}
+
+static json_t *calibration_of(const tool_calibrate_report *r)
+{
+    const tool_calibrate_points *p = fitted_points(r);
+    span rows = {0}, batch = {0}, context = {0};
+    char text[128];
+    json_t *kinds = json_array(), *region = json_object(), *errors = errors_of(r);
+    for (size_t i = 0; i < p->prompts; i++) widen(&rows, p->prompt[i].tokens);
+    for (size_t i = 0; i < p->steps; i++) widen(&batch, p->step[i].batch), widen(&context, p->step[i].ctx);
+    set_span(region, "rows", &rows);
+    set_span(region, "batch", &batch);
+    set_span(region, "context", &context);
+    if (p->prompts) json_array_append_new(kinds, json_string("prefill"));
+    if (p->steps) json_array_append_new(kinds, json_string("decode"));
+    return json_pack("{s:s, s:I, s:i, s:I, s:o, s:o, s:o*}", "on", on(r, text), "rows",
+                     (json_int_t)(r->table ? r->table->rows : p->prompts + p->steps), "shapes", 1,
+                     "constants", (json_int_t)r->constants, "kinds", kinds, "region", region, "errors",
+                     errors);
+}
+
+static json_t *time_of(const tool_calibrate_report *r)
+{
+    const bt_profile_time *t = &r->profile->time;
+    char text[128];
+    json_t *o = json_object(), *from = json_object();
+    json_object_set_new(o, "stack", json_string(t->stack));
+    json_object_set_new(from, "stack", json_sprintf("m: %.120s", on(r, text)));
+    set(o, from, "f16_ops_per_us", t->f16_ops_per_us,
+        "m: of the fastest prompt; a rate that is reached, not a peak");
+    set_efficiency(o, from, t, "m: prompts by length, steps by batch");
+    set_programs(o, from, t);
     set(o, from, "memory_bytes_per_us", t->memory_bytes_per_us,
         "m: no limit was seen beside decode_bytes_per_us");
     set(o, from, "decode_bytes_per_us", t->decode_bytes_per_us, "m: steps by context and batch");
     set(o, from, "dispatch_ns", t->dispatch_ns, "m: what a step takes whatever its rows");
     set(o, from, "decode_op_ns", t->decode_op_ns, "m: what a step takes whatever its rows, by operator");
     set(o, from, "first_launch_ns", t->first_launch_ns, "m: the fixed time of a request, by operator");
+    json_object_set_new(o, "calibration", calibration_of(r));
     json_object_set_new(o, "sources", from);
+    return o;
+}
+
+/* The other profile with the constants that were fitted. A constant that became 0 is a field that is not
+ * there. */
+static json_t *over_like(const tool_calibrate_report *r)
+{
+    const bt_profile_time *t = &r->profile->time;
+    const uint64_t value[TOOL_CALIBRATE_CONSTANTS] = {0, t->weight_bytes_per_us, t->first_launch_ns,
+                                                      t->decode_bytes_per_us, t->dispatch_ns};
+    json_t *o = json_deep_copy(r->like), *time = json_object_get(o, "time"),
+           *from = json_object_get(time, "sources");
+    if (!from) json_object_set_new(time, "sources", from = json_object());
+    char source[160];
+    (void)snprintf(source, sizeof source, "m: %s", r->table->on);
+    json_object_set_new(time, "stack", json_string("measured"));
+    json_object_set_new(from, "stack", json_string(source));
+    for (int i = 0; i < TOOL_CALIBRATE_CONSTANTS; i++) {
+        if (!(r->fitted >> i & 1)) continue;
+        json_object_del(time, tool_calibrate_constants[i]);
+        json_object_del(from, tool_calibrate_constants[i]);
+        if (1u << i == TOOL_CALIBRATE_EFFICIENCY) set_efficiency(time, from, t, source);
+        else set(time, from, tool_calibrate_constants[i], value[i], source);
+    }
+    set_programs(time, from, t);
+    json_object_set_new(time, "calibration", calibration_of(r));
+    json_object_set_new(o, "name", json_string(r->name));
     return o;
 }
 
 json_t *tool_calibrate_profile(const tool_calibrate_report *r)
 {
+    if (r->like) return over_like(r);
     return json_pack("{s:s, s:o, s:{}, s:b, s:o, s:{s:s, s:s, s:s}}", "name", r->name, "title",
                      json_sprintf("Measured with %.60s", r->model), "operators", "companion", 1, "time",
                      time_of(r), "sources", "operators", "m: a server whose inside is not known", "companion",
@@ -360,19 +526,39 @@ static void add_points(json_t *prompts, json_t *steps, const tool_calibrate_repo
                              ms(step_ns(r, &p->step[i])), "held_out", is_held));
 }
 
+/* Without points the two errors are null. */
+static json_t *errors_json(const tool_calibrate_errors *e)
+{
+    return json_pack("{s:I, s:o, s:o}", "points", (json_int_t)e->n, "median_error",
+                     e->n ? json_real(e->median) : json_null(), "worst_error",
+                     e->n ? json_real(e->worst) : json_null());
+}
+
 json_t *tool_calibrate_json(const tool_calibrate_report *r)
 {
     const tool_calibrate_measured *m = r->measured;
-    const tool_calibrate_errors held = tool_calibrate_errors_of(r, &m->held);
+    const tool_calibrate_table *t = r->table;
+    const tool_calibrate_errors fit = tool_calibrate_errors_of(r, fitted_points(r));
+    tool_calibrate_errors held = {0};
     json_t *prompts = json_array(), *steps = json_array();
-    add_points(prompts, steps, r, &m->fit, false);
-    add_points(prompts, steps, r, &m->held, true);
-    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:b, s:o, s:o, s:{s:I, s:f, s:f}, s:o}", "url", r->url,
-                     "model", r->model, "profile_file", r->path, "requests", (json_int_t)m->requests,
-                     "failed", (json_int_t)m->failed, "left_out", (json_int_t)m->left_out, "deadline_came",
-                     m->is_late, "prompts", prompts, "steps", steps, "held_out", "points", (json_int_t)held.n,
-                     "median_error", held.median, "worst_error", held.worst, "profile",
-                     tool_calibrate_profile(r));
+    add_points(prompts, steps, r, fitted_points(r), false);
+    if (m) {
+        add_points(prompts, steps, r, &m->held, true);
+        held = tool_calibrate_errors_of(r, &m->held);
+    }
+    json_t *o =
+        json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "model", r->model, "profile_file", r->path,
+                  "constants", (json_int_t)r->constants, "program_rows", programs_of(&r->profile->time),
+                  "prompts", prompts, "steps", steps, "fitted", errors_json(&fit), "held_out",
+                  errors_json(&held), "profile", tool_calibrate_profile(r));
+    json_t *more = m ? json_pack("{s:s, s:I, s:I, s:I, s:b, s:f}", "url", r->url, "requests",
+                                 (json_int_t)m->requests, "failed", (json_int_t)m->failed, "left_out",
+                                 (json_int_t)m->left_out, "deadline_came", m->is_late, "spread", m->spread)
+                     : json_pack("{s:s, s:I, s:I, s:s}", "table", t->on, "rows", (json_int_t)t->rows,
+                                 "left_out", (json_int_t)t->left_out, "why_left_out", t->why_left_out);
+    if (o && more) json_object_update(o, more);
+    json_decref(more);
+    return o;
 }
 
 static void print_points(const tool_calibrate_report *r, const tool_calibrate_points *p, const char *note)
@@ -387,22 +573,59 @@ static void print_points(const tool_calibrate_report *r, const tool_calibrate_po
                100 * (step_ns(r, &p->step[i]) / p->step[i].ns - 1), note);
 }
 
+static void print_constants(const tool_calibrate_report *r)
+{
+    const bt_profile_time *t = &r->profile->time;
+    const char *comma = "";
+    printf("constants   %u fitted", r->constants);
+    for (int i = 0; r->like && i < TOOL_CALIBRATE_CONSTANTS; i++)
+        if (r->fitted >> i & 1)
+            printf("%s%s", *comma ? comma : ": ", tool_calibrate_constants[i]), comma = ", ";
+    if (r->like) printf("; the others are those of %s", json_string_value(json_object_get(r->like, "name")));
+    if (t->programs) printf("\nprograms    prompts are padded to");
+    for (uint32_t i = 0; i < t->programs; i++) printf("%s%u", i ? ", " : " ", t->program_rows[i]);
+    printf("%s\n", t->programs ? " rows" : "");
+}
+
+static void print_server(const tool_calibrate_report *r)
+{
+    const tool_calibrate_measured *m = r->measured;
+    printf("spread      the least time of a length is %.1f %% below its median\n", 100 * m->spread);
+    printf("requests    %u, %u failed%s%s, %u left out%s%s%s\n", m->requests, m->failed,
+           m->failure[0] ? ": " : "", m->failure, m->left_out, m->why_left_out ? ": " : "",
+           m->why_left_out ? m->why_left_out : "", m->is_late ? "; the deadline came" : "");
+}
+
+static void print_next(const tool_calibrate_report *r)
+{
+    const char *free = r->url ? " --request-cpu 0 --token-cpu 0" : "";
+    if (r->profile->companion)
+        printf("next        baton simulate TRACE -m MODEL --prefill 0 --decode 1:%s --chunk-tokens 4096%s -c "
+               "N\n",
+               r->path, free);
+    else printf("next        baton simulate TRACE -m MODEL --prefill 1:%s --decode 1:DEVICE -c N\n", r->path);
+}
+
 void tool_calibrate_print(const tool_calibrate_report *r)
 {
     const tool_calibrate_measured *m = r->measured;
-    const tool_calibrate_errors held = tool_calibrate_errors_of(r, &m->held);
+    tool_calibrate_errors held = {0};
     printf("%-31s %13s %13s\n", "", "measured", "predicted");
-    print_points(r, &m->fit, "");
-    print_points(r, &m->held, "  held out");
-    printf("\nrequests    %u, %u failed%s%s, %u left out%s%s%s\n", m->requests, m->failed,
-           m->failure[0] ? ": " : "", m->failure, m->left_out, m->why_left_out ? ": " : "",
-           m->why_left_out ? m->why_left_out : "", m->is_late ? "; the deadline came" : "");
+    print_points(r, fitted_points(r), "");
+    if (m) {
+        print_points(r, &m->held, "  held out");
+        held = tool_calibrate_errors_of(r, &m->held);
+    }
+    printf("\n");
+    if (m) print_server(r);
+    else
+        printf("rows        %u of %s, %u left out%s%s\n", r->table->rows, r->table->on, r->table->left_out,
+               r->table->left_out ? ": " : "", r->table->why_left_out);
+    print_constants(r);
     if (held.n)
         printf("held out    %zu points, median error %.1f %%, worst %.1f %%\n", held.n, 100 * held.median,
                100 * held.worst);
+    else printf("held out    none: the error is unknown\n");
     printf("profile     %s\n", r->path);
-    printf("next        baton simulate TRACE -m MODEL --prefill 0 --decode 1:%s --chunk-tokens 4096 "
-           "--request-cpu 0 "
-           "--token-cpu 0 -c N\n",
-           r->path);
+    print_next(r);
 }

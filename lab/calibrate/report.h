@@ -1,13 +1,15 @@
 #ifndef BT_LAB_CALIBRATE_REPORT_H
 #define BT_LAB_CALIBRATE_REPORT_H
 #include <jansson.h>
-#include "lab/calibrate/fit.h"
+#include "lab/calibrate/table.h"
 #include "lab/replay/load.h"
 
 /* A few requests to a server: prompts of several lengths one after the other, then short prompts at a time. Half of the
- * lengths and batches are for the fit, those between them are held out. Every request has words of its own, so that no
- * prefix is kept. Left out are requests with a kept prefix all the same, requests whose tokens were counted wrong, and
- * batches that the server did not run at the same time. A step of a batch counts only while all its sequences run. */
+ * lengths and batches are for the fit, those between them are held out. Where lengths are uneven, more are asked for:
+ * at powers of two and one behind, where the programs of a server that pads prompts begin; all of them are for the fit.
+ * Every request has words of its own, so that no prefix is kept. Left out are requests with a kept prefix all the same,
+ * requests whose tokens were counted wrong, and batches that the server did not run at the same time. A step of a batch
+ * counts only while all its sequences run. */
 typedef struct tool_calibrate_server {
     const char *url, *api_key;
     const tool_replay_words *words;
@@ -25,6 +27,7 @@ typedef struct tool_calibrate_measured {
     uint32_t requests, failed, left_out;
     char failure[TOOL_REPLAY_KIND_BYTES]; /* the first one, by baton replay's name; "": none */
     const char *why_left_out;             /* the first; NULL: none */
+    double spread;                        /* how far a length's least time is below its median, by it; the median */
     bool is_late;                         /* the deadline came before all had been asked */
 } tool_calibrate_measured;
 
@@ -33,20 +36,25 @@ bt_err tool_calibrate_measure(tool_calibrate_measured *ret, const tool_calibrate
 
 /* A calibration's report, and its profile. */
 typedef struct tool_calibrate_report {
-    const char *url, *model, *path, *name; /* the server's; -m; the profile's file and name */
-    const tool_calibrate_measured *measured;
-    const bt_profile_time *time;
-    const bt_price_model *price;
+    const char *model, *path, *name;         /* -m; the profile's file and name */
+    const char *url;                         /* the server's; NULL: a table */
+    const tool_calibrate_measured *measured; /* of a server; NULL: a table */
+    const tool_calibrate_table *table;       /* NULL: a server */
+    const json_t *like;                      /* the profile that the constants were fitted over; NULL: none */
+    uint32_t fitted, constants;              /* over `like`: the set of constants; how many were fitted */
+    const bt_profile *profile;
+    const tool_calibrate_model *priced;
 } tool_calibrate_report;
 
-/* Absolute relative errors of all points that were held out. n 0: there are none. */
+/* Absolute relative errors of points. n 0: there are none. */
 typedef struct tool_calibrate_errors {
     size_t n;
     double median, worst;
 } tool_calibrate_errors;
 tool_calibrate_errors tool_calibrate_errors_of(const tool_calibrate_report *r, const tool_calibrate_points *p);
 
-/* The file's text: a profile of a companion, each value with its source. NULL: no memory. */
+/* The file's text: a profile, each fitted value with its source, that says how many rows it stands on. NULL: no memory.
+ */
 json_t *tool_calibrate_profile(const tool_calibrate_report *r);
 json_t *tool_calibrate_json(const tool_calibrate_report *r);
 void tool_calibrate_print(const tool_calibrate_report *r);

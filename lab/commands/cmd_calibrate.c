@@ -1,7 +1,10 @@
-/* baton calibrate: a profile of a server from a few measured requests, for baton simulate and baton plan. */
+/* baton calibrate: a profile from a few measured requests to a server, or from times that others measured,
+ * for baton simulate and baton plan. */
 #include "base/clock.h"
 #include "engine/costs.h"
+#include "kv/kv_dtype.h"
 #include "lab/calibrate/report.h"
+#include "lab/commands/dims_of.h"
 #include "lab/replay/options.h"
 #include "lab/replay/probe.h"
 #include "model/options.h"
@@ -12,16 +15,29 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct config {
-    const char *model, *served_model, *api_key_file, *output, *name;
+    const char *model, *served_model, *api_key_file, *output, *name, *like;
     int64_t longest, answer_tokens, batch, timeout_ms, deadline_ms, seed;
+    bt_opt_list points, where, fit;
+    int weights, kv_dtype;
     bool json, quiet;
 } config;
 
+/* Groups of 32 have a scale. */
+static const char *const forms[] = {"f16", "int8", "q4_0", NULL};
+static const bt_price_recipe recipes[] = {
+    {.weight_bits = 16, .input_bits = 16},
+    {.weight_bits = 8, .input_bits = 8, .weight_bytes_permille = 1062},
+    {.weight_bits = 4, .input_bits = 16, .weight_bytes_permille = 562},
+};
+
 static const bt_opt opts[] = {
     {.of = &bt_model_opts, .group = "Server", .name = "model", BT_OPT_AT(config, model), .required = true,
-     .help = "the GGUF file of the model that is served, or 'smollm2': its sizes and words count"},
+     .help = "the model that was measured: for a server its GGUF file or 'smollm2', whose words count; for a "
+             "table "
+             "also the name of a known shape or a config.json"},
     {.of = &tool_server_opts, .name = "served-model", BT_OPT_AT(config, served_model)},
     {.of = &tool_server_opts, .group = "Server", .name = "api-key-file", BT_OPT_AT(config, api_key_file)},
     {.group = "Requests", .name = "longest", .value = "N", BT_OPT_AT(config, longest), .type = BT_OPT_INT,
@@ -38,36 +54,62 @@ static const bt_opt opts[] = {
      .help = "ask no more after so long, and fit what there is"},
     {.of = &tool_seed_opts, .group = "Requests", .name = "seed", BT_OPT_AT(config, seed),
      .help = "seed of the prompts' words"},
+    {.group = "Table", .name = "point", .value = "POINT", BT_OPT_AT(config, points), .type = BT_OPT_STRINGS,
+     .example = "prefill:512=230ms",
+     .help = "a measured time: prefill:TOKENS=TIME or decode:BATCH@CONTEXT=TIME, in us, ms, s or tok/s; as "
+             "often as "
+             "you like"},
+    {.group = "Table", .name = "where", .value = "COLUMN=VALUE", BT_OPT_AT(config, where),
+     .type = BT_OPT_STRINGS, .example = "model=Llama-3.2-1B",
+     .help = "only rows of the table with this value"},
+    {.group = "Table", .name = "like", .value = "PROFILE", BT_OPT_AT(config, like), .type = BT_OPT_STRING,
+     .example = "h100", .help = "keep the constants of this profile that are not fitted"},
+    {.group = "Table", .name = "constant", .value = "FIELD", BT_OPT_AT(config, fit), .type = BT_OPT_STRINGS,
+     .example = "decode_bytes_per_us",
+     .help = "fit this constant of --like: efficiency, weight_bytes_per_us, first_launch_ns, "
+             "decode_bytes_per_us, "
+             "dispatch_ns; without it, as many as there are points for"},
+    {.of = &bt_model_opts, .group = "Table", .name = "weights", BT_OPT_AT(config, weights), .choices = forms,
+     .help = "form of the weights in the table"},
+    {.of = &bt_kv_dtype_opts, .group = "Table", .name = "kv-dtype", BT_OPT_AT(config, kv_dtype),
+     .help = "form of KV in the table"},
     {.of = &tool_output_opts, .name = "output", BT_OPT_AT(config, output), .def = "calibrated.json",
      .example = "./box.json", .help = "the profile"},
     {.group = "Output", .name = "name", .value = "NAME", BT_OPT_AT(config, name), .type = BT_OPT_STRING,
      .def = "calibrated", .help = "its name: small letters, digits, dots, dashes"},
     {.of = &tool_output_opts, .name = "json", BT_OPT_AT(config, json),
-     .help = "one JSON object on stdout: prompts, steps, held_out, profile, ..."},
+     .help = "one JSON object on stdout: prompts, steps, fitted, held_out, program_rows, profile, ..."},
     {.of = &tool_output_opts, .name = "quiet", BT_OPT_AT(config, quiet),
      .help = "nothing on stdout but --json"},
 };
 
 const bt_opt_program tool_calibrate_program = {
     .name = "baton calibrate",
-    .summary = "fit a device profile to a few measured requests of any server",
-    .usage = "URL -m MODEL [options]",
+    .summary = "fit a device profile to requests of any server, or to a table of measured times",
+    .usage = "[URL | TABLE...] -m MODEL [options]",
     .normal = "baton calibrate http://127.0.0.1:8080 -m smollm2 -o ./box.json",
     .opts = opts,
     .opt_count = BT_OPT_COUNT(opts),
-    .args_max = 1,
-    .args_name = "URL",
+    .args_max = 16,
+    .args_name = "URL or TABLE",
 };
 
 typedef struct job {
     const config *c;
-    const char *url;
+    const char *url;          /* NULL: a table */
+    const char *const *files; /* of the table */
+    size_t file_count;
     char *key;
     bt_model *model;
     bt_tokenizer *tok;
     tool_replay_words words;
     tool_replay_dialect dialect;
     tool_calibrate_measured measured;
+    tool_calibrate_table table;
+    tool_calibrate_model priced;
+    bt_profile profile;
+    json_t *like;
+    uint32_t fitted, constants;
 } job;
 
 static bt_err find_server(job *j, bt_fault *fault)
@@ -106,17 +148,144 @@ static bt_err measure(job *j, bt_fault *fault)
     return tool_calibrate_measure(&j->measured, &s, fault);
 }
 
-static bt_err fit(bt_profile_time *ret, const bt_price_model *price, const tool_calibrate_measured *m,
-                  bt_fault *fault)
+static bt_err fit_server(job *j, bt_fault *fault)
 {
+    const tool_calibrate_measured *m = &j->measured;
     bt_fault why = {""};
-    const bt_err e = tool_calibrate_fit(ret, price, &m->fit, &why);
+    const bt_err e = tool_calibrate_fit(&j->profile, &j->constants, &j->priced, &m->fit, &why);
     if (e == BT_OK) return BT_OK;
     return bt_fail(fault, e, "%.150s (%u requests, %u failed%s%.40s, %u left out%s%.60s%s)", why.text,
                    m->requests, m->failed, m->failure[0] ? ": " : "", m->failure, m->left_out,
                    m->why_left_out ? ": " : "", m->why_left_out ? m->why_left_out : "",
                    m->is_late ? "; --deadline came" : "");
 }
+
+static bt_err calibrate_server(job *j, bt_fault *fault)
+{
+    bt_err e = find_server(j, fault);
+    if (e == BT_OK) e = measure(j, fault);
+    if (e < 0) return e;
+    j->priced.dims = bt_costs_dims(j->model);
+    j->priced.recipe = (bt_price_recipe){.weight_bits = 16, .input_bits = 16, .kv_elem_bits = 16};
+    j->priced.price = bt_costs_decode(j->model, BT_FORM_F16, 2);
+    return fit_server(j, fault);
+}
+
+/* ---- a table ---- */
+
+static bt_err read_table(job *j, bt_fault *fault)
+{
+    const config *c = j->c;
+    bt_err e = BT_OK;
+    for (size_t i = 0; e == BT_OK && i < j->file_count; i++)
+        e = tool_calibrate_table_read(&j->table, j->files[i], &c->where, fault);
+    for (size_t i = 0; e == BT_OK && i < c->points.count; i++)
+        e = tool_calibrate_table_point(&j->table, c->points.items[i], fault);
+    return e;
+}
+
+static bt_err constants_of(uint32_t *ret, const bt_opt_list *names, bt_fault *fault)
+{
+    *ret = 0;
+    for (size_t i = 0; i < names->count; i++) {
+        int k = 0;
+        while (k < TOOL_CALIBRATE_CONSTANTS && strcmp(names->items[i], tool_calibrate_constants[k])) k++;
+        if (k == TOOL_CALIBRATE_CONSTANTS)
+            return bt_fail(fault, BT_EARG, "--constant '%.40s': is none of the fields that --help lists",
+                           names->items[i]);
+        *ret |= 1u << k;
+    }
+    return BT_OK;
+}
+
+/* The file of a device: the longest built-in name that begins the text, else the path, which xN and @STACK
+ * may follow. */
+static json_t *like_file(const char *device, json_error_t *why)
+{
+    size_t best = 0, len = 0;
+    const char *end = device, *next;
+    char path[4096];
+    for (size_t i = 0; bt_profile_name(i); i++) {
+        const size_t n = strlen(bt_profile_name(i));
+        if (n > len && !strncmp(device, bt_profile_name(i), n) && (!device[n] || strchr("x@", device[n])))
+            best = i, len = n;
+    }
+    if (len && !strchr(device, '/')) return json_loads(bt_profile_json(best), 0, why);
+    while ((next = strstr(end, ".json"))) end = next + 5;
+    if (end == device) end = device + strlen(device);
+    (void)snprintf(path, sizeof path, "%.*s", (int)(end - device), device);
+    return json_load_file(path, 0, why);
+}
+
+/* Makes the fields of a stack those of `time`. */
+static void take_stack(json_t *time, const json_t *stack)
+{
+    const char *name;
+    json_t *v, *from = json_object_get(time, "sources");
+    (void)json_object_del(time, "calibration");
+    json_object_foreach((json_t *)(uintptr_t)stack, name, v) {
+        if (!strcmp(name, "sources")) continue;
+        (void)json_object_del(from, name);
+        if (json_is_null(v)) (void)json_object_del(time, name);
+        else (void)json_object_set(time, name, v);
+    }
+    if (from) (void)json_object_update(from, json_object_get(stack, "sources"));
+    else (void)json_object_set(time, "sources", json_object_get(stack, "sources"));
+}
+
+/* The file of a profile that was loaded, with the stack and the group that its name asks for as its only
+ * ones. */
+static bt_err like_json(json_t **ret, const bt_profile *like, const char *device, bt_fault *fault)
+{
+    json_error_t why = {.text = ""};
+    json_t *o = *ret = like_file(device, &why), *time = json_object_get(o, "time");
+    const char *stack = strchr(like->name, '@');
+    if (!time) return bt_fail(fault, BT_EFORMAT, "--like '%.60s': has no time %.100s", device, why.text);
+    if (stack) take_stack(time, json_object_get(json_object_get(o, "stacks"), stack + 1));
+    if (like->time.sizes && like->time.devices) {
+        (void)json_object_del(time, "group_sizes");
+        (void)json_object_del(json_object_get(time, "sources"), "group_sizes");
+        (void)json_object_set_new(time, "devices", json_integer(like->time.devices));
+    }
+    (void)json_object_set_new(o, "name", json_string(like->name));
+    (void)json_object_del(o, "stacks");
+    (void)json_object_del(json_object_get(o, "sources"), "stacks");
+    return BT_OK;
+}
+
+static bt_err fit_like(job *j, bt_fault *fault)
+{
+    bt_profile like;
+    uint32_t asked = 0;
+    bt_err e = constants_of(&asked, &j->c->fit, fault);
+    if (e == BT_OK) e = bt_profile_load(&like, j->c->like, fault);
+    if (e == BT_OK) e = bt_price_need_time(&like, fault);
+    if (e == BT_OK) e = like_json(&j->like, &like, j->c->like, fault);
+    if (e == BT_OK)
+        e = tool_calibrate_fit_like(&j->profile, &j->fitted, &like, &j->priced, &j->table.points, asked,
+                                    fault);
+    j->constants = (uint32_t)__builtin_popcount(j->fitted) + j->profile.time.programs;
+    return e;
+}
+
+static bt_err calibrate_table(job *j, bt_fault *fault)
+{
+    const uint32_t elem = bt_kv_dtype_wanted(j->c->kv_dtype);
+    bt_fault why = {""};
+    bt_err e = tool_dims_of(&j->priced.dims, NULL, j->c->model, fault);
+    if (e == BT_OK) e = read_table(j, fault);
+    if (e < 0) return e;
+    j->priced.recipe = recipes[j->c->weights];
+    j->priced.recipe.kv_elem_bits = 8 * (elem ? elem : 2);
+    j->priced.price = bt_price_model_of(&j->priced.dims, &j->priced.recipe);
+    if (j->c->like) return fit_like(j, fault);
+    e = tool_calibrate_fit(&j->profile, &j->constants, &j->priced, &j->table.points, &why);
+    return e == BT_EARG
+               ? bt_fail(fault, e, "%.180s, or --like PROFILE, whose other constants are kept", why.text)
+               : e;
+}
+
+/* ---- both ---- */
 
 /* Writes the profile and reads it back: a name or a value that no profile may have is refused here. */
 static bt_err write_profile(const tool_calibrate_report *r, bt_fault *fault)
@@ -132,26 +301,64 @@ static bt_err write_profile(const tool_calibrate_report *r, bt_fault *fault)
 
 static int work(job *j, bt_fault *fault)
 {
-    bt_profile_time time;
-    bt_price_model price;
-    bt_err e = find_server(j, fault);
-    if (e == BT_OK) e = measure(j, fault);
-    if (e == BT_OK) {
-        price = bt_costs_decode(j->model, BT_FORM_F16, 2);
-        e = fit(&time, &price, &j->measured, fault);
-    }
+    bt_err e = (j->url ? calibrate_server : calibrate_table)(j, fault);
     const tool_calibrate_report r = {.url = j->url,
-                                     .model = j->model ? j->model->name : "",
+                                     .model = j->model ? j->model->name : j->priced.dims.name,
                                      .path = j->c->output,
                                      .name = j->c->name,
-                                     .measured = &j->measured,
-                                     .time = &time,
-                                     .price = &price};
+                                     .measured = j->url ? &j->measured : NULL,
+                                     .table = j->url ? NULL : &j->table,
+                                     .like = j->like,
+                                     .fitted = j->fitted,
+                                     .constants = j->constants,
+                                     .profile = &j->profile,
+                                     .priced = &j->priced};
     if (e == BT_OK) e = write_profile(&r, fault);
     if (e < 0) return e == BT_ECANCEL ? TOOL_INTERRUPTED : tool_fail("calibrate", fault);
     if (j->c->json) return tool_print_json("calibrate", tool_calibrate_json(&r));
     if (!j->c->quiet) tool_calibrate_print(&r);
     return 0;
+}
+
+/* A file that is not there is one that was meant where its name ends so. */
+static bool is_table(const char *arg)
+{
+    static const char *const ends[] = {".json", ".jsonl", ".csv"};
+    const size_t n = strlen(arg);
+    bool is_named = false;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        is_named |= n > strlen(ends[i]) && !strcmp(arg + n - strlen(ends[i]), ends[i]);
+    return !strstr(arg, "://") && (is_named || access(arg, F_OK) == 0);
+}
+
+/* A server, or files and points. */
+static bt_err check_use(job *j, const bt_opt_args *args, bt_fault *fault)
+{
+    const config *c = j->c;
+    const size_t n = strlen(c->output);
+    if (!args->count && !c->points.count)
+        return bt_fail(fault, BT_EARG,
+                       "give the server's URL, as in http://127.0.0.1:8080, a file with measured times, or "
+                       "--point");
+    for (size_t i = 0; i < args->count; i++) {
+        if (is_table(args->args[i])) continue;
+        if (args->count > 1 || c->points.count)
+            return bt_fail(fault, BT_EARG, "'%.60s' is no file; give one server, or files and points",
+                           args->args[i]);
+        j->url = args->args[i];
+    }
+    if (j->url && (c->like || c->where.count || c->fit.count))
+        return bt_fail(fault, BT_EARG,
+                       "--like, --where and --constant are for tables and points; '%.60s' is no file",
+                       j->url);
+    if (c->fit.count && !c->like)
+        return bt_fail(fault, BT_EARG, "--constant names constants of --like, which is missing");
+    if (!strchr(c->output, '/') && (n < 5 || strcmp(c->output + n - 5, ".json") != 0))
+        return bt_fail(fault, BT_EARG, "-o '%.100s': a profile's file ends in .json, or has a '/'",
+                       c->output);
+    j->files = args->args;
+    j->file_count = j->url ? 0 : args->count;
+    return BT_OK;
 }
 
 int tool_calibrate_run(int argc, char **argv)
@@ -161,24 +368,21 @@ int tool_calibrate_run(int argc, char **argv)
     bt_fault fault = {""};
     int rc = bt_opt_start(&args, &tool_calibrate_program, argc, argv, &c);
     if (rc >= 0) return rc;
-    job j = {.c = &c, .url = args.count ? args.args[0] : NULL};
-    const size_t n = strlen(c.output);
-    if (!j.url) (void)bt_fail(&fault, BT_EARG, "give the server's URL, as in http://127.0.0.1:8080");
-    else if (!strchr(c.output, '/') && (n < 5 || strcmp(c.output + n - 5, ".json") != 0))
-        (void)bt_fail(&fault, BT_EARG, "-o '%.100s': a profile's file ends in .json, or has a '/'", c.output);
-    if (fault.text[0]) {
+    job j = {.c = &c};
+    if (check_use(&j, &args, &fault) < 0) {
         bt_opt_usage_error("baton calibrate", &fault);
         bt_opt_done(&args);
         return 2;
     }
     tool_catch_signals();
     tool_quiet(true);
-    if (tool_http_setup(&fault) < 0) {
+    if (j.url && tool_http_setup(&fault) < 0) {
         rc = tool_fail("calibrate", &fault);
     } else {
         rc = work(&j, &fault);
-        tool_http_cleanup();
+        if (j.url) tool_http_cleanup();
     }
+    json_decref(j.like);
     tool_replay_words_done(&j.words);
     bt_tokenizer_free(j.tok);
     bt_model_close(j.model);

@@ -54,7 +54,7 @@ tools/chat         : base text tools tools/cluster
 tools/commands     : base crypto model graph device npu/pkg npu/lower npu/compile sample kv engine tools tools/search tools/bench tools/cluster tools/chat lab/timeline gateway gateway/http
 lab/trace          : base crypto text model trace tools
 lab/replay         : base text device trace tools tools/cluster lab/page
-lab/calibrate      : base device lab/replay
+lab/calibrate      : base device trace lab/replay
 lab/simulate       : base device npu/pkg npu/price trace lab/page lab/trace lab/plan lab/replay simulate
 lab/commands       : base device npu/pkg npu/price npu/compile model kv engine trace tools tools/cluster lab/trace lab/plan lab/replay lab/calibrate lab/simulate lab/timeline gateway
 programs           : base rt kernels wire engine node gateway gateway/api gateway/shell prefill-node decode-node tools

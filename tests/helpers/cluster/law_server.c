@@ -40,9 +40,17 @@ struct law_server {
     pthread_t thread;
 };
 
+static double rows_of(const law *l, double n)
+{
+    double rows = 0, least = l->least_rows;
+    if (!l->most_rows) return n;
+    for (; n > l->most_rows; n -= l->most_rows) rows += l->most_rows;
+    while (least < n) least *= 2;
+    return rows + least;
+}
 double law_prompt_ms(const law *l, double n)
 {
-    return l->fixed_ms + l->token_ms * n + l->square_us / 1e3 * n * n;
+    return l->fixed_ms + l->token_ms * rows_of(l, n) + l->square_us / 1e3 * n * n;
 }
 double law_step_ms(const law *l, double batch, double ctx)
 {

@@ -9,7 +9,8 @@
  * Failures of the helper itself abort. */
 typedef struct law {
     double fixed_ms, token_ms, square_us; /* of a prompt: fixed + token n + square n^2 */
-    double step_ms, row_ms, position_us;  /* of a step: step + row (batch - 1) + position of all contexts together */
+    uint32_t least_rows, most_rows; /* n of token is padded to a power of two of these; above, to sums; 0: it is not */
+    double step_ms, row_ms, position_us; /* of a step: step + row (batch - 1) + position of all contexts together */
 } law;
 double law_prompt_ms(const law *l, double tokens);
 double law_step_ms(const law *l, double batch, double ctx);

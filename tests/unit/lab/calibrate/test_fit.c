@@ -11,10 +11,12 @@
 
 #include <cmocka.h>
 
-static bt_price_model model(void)
+static tool_calibrate_model model(void)
 {
-    const bt_price_recipe f16 = {.weight_bits = 16, .input_bits = 16, .kv_elem_bits = 16};
-    return bt_price_model_of(bt_dims_find("llama-3.2-1b"), &f16);
+    tool_calibrate_model m = {.dims = *bt_dims_find("llama-3.2-1b"),
+                              .recipe = {.weight_bits = 16, .input_bits = 16, .kv_elem_bits = 16}};
+    m.price = bt_price_model_of(&m.dims, &m.recipe);
+    return m;
 }
 
 /* A made-up server: T(n) and t(batch, context) in milliseconds. */
@@ -56,14 +58,15 @@ static void known_times_come_back(void **state)
         {70, 1, 0, 60, 2, 0.003},            /* quick prompts, slow steps */
     };
     static const uint32_t others[] = {20, 80, 200, 500, 700}, batches[] = {1, 3, 6};
-    const bt_price_model m = model();
+    const tool_calibrate_model m = model();
     for (size_t k = 0; k < sizeof servers / sizeof *servers; k++) {
         const server *s = &servers[k];
         const tool_calibrate_points p = asked(s);
-        bt_profile_time t;
+        bt_profile t;
+        uint32_t constants;
         bt_fault f = {""};
-        if (tool_calibrate_fit(&t, &m, &p, &f) < 0) fail_msg("%s", f.text);
-        if (bt_profile_time_check(&t, &f) < 0) fail_msg("%s", f.text);
+        if (tool_calibrate_fit(&t, &constants, &m, &p, &f) < 0) fail_msg("%s", f.text);
+        if (bt_profile_time_check(&t.time, &f) < 0) fail_msg("%s", f.text);
         for (size_t i = 0; i < p.prompts; i++)
             near(tool_calibrate_prompt_ns(&t, &m, p.prompt[i].tokens), p.prompt[i].ns, 0.03, "prompt",
                  p.prompt[i].tokens);
@@ -83,37 +86,184 @@ static void the_fixed_time_of_a_request_is_found(void **state)
 {
     (void)state;
     const server s = {40, 0.5, 0, 10, 0.5, 0};
-    const bt_price_model m = model();
+    const tool_calibrate_model m = model();
     const tool_calibrate_points p = asked(&s);
-    bt_profile_time t;
-    assert_int_equal(tool_calibrate_fit(&t, &m, &p, NULL), BT_OK);
-    near((double)t.first_launch_ns * m.operators + t.dispatch_ns, 40e6, 0.01, "fixed", 0);
+    bt_profile t;
+    uint32_t constants;
+    assert_int_equal(tool_calibrate_fit(&t, &constants, &m, &p, NULL), BT_OK);
+    near((double)t.time.first_launch_ns * m.price.operators + t.time.dispatch_ns, 40e6, 0.01, "fixed", 0);
 }
 
 static void too_little_is_refused_with_what_is_missing(void **state)
 {
     (void)state;
     const server s = {40, 0.5, 0, 10, 0.5, 0};
-    const bt_price_model m = model();
+    const tool_calibrate_model m = model();
     tool_calibrate_points p = asked(&s);
-    bt_profile_time t;
+    bt_profile t;
+    uint32_t constants;
     bt_fault f = {""};
-    p.prompts = 2;
-    assert_int_equal(tool_calibrate_fit(&t, &m, &p, &f), BT_EARG);
-    assert_non_null(strstr(f.text, "2 different lengths"));
+    p.prompts = 1;
+    assert_int_equal(tool_calibrate_fit(&t, &constants, &m, &p, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "different lengths of prompts: 1;"));
     p = asked(&s);
-    p.prompt[1] = p.prompt[2] = p.prompt[3] = p.prompt[0];
-    assert_int_equal(tool_calibrate_fit(&t, &m, &p, &f), BT_EARG);
+    p.prompt[1] = p.prompt[2] = p.prompt[3] = p.prompt[4] = p.prompt[0];
+    assert_int_equal(tool_calibrate_fit(&t, &constants, &m, &p, &f), BT_EARG);
     p = asked(&s);
-    for (size_t i = 0; i < p.steps; i++) p.step[i].batch++;
-    assert_int_equal(tool_calibrate_fit(&t, &m, &p, &f), BT_EARG);
-    assert_non_null(strstr(f.text, "alone"));
+    for (size_t i = 1; i < p.steps; i++) p.step[i].batch++;
+    assert_int_equal(tool_calibrate_fit(&t, &constants, &m, &p, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "contexts of steps of one sequence: 1; at least 2 of each are needed"));
     p = asked(&s);
     p.step[3].ns = 0;
-    assert_int_equal(tool_calibrate_fit(&t, &m, &p, &f), BT_EARG);
+    assert_int_equal(tool_calibrate_fit(&t, &constants, &m, &p, &f), BT_EARG);
     p = asked(&s);
     p.prompt[3].ns = NAN;
-    assert_int_equal(tool_calibrate_fit(&t, &m, &p, &f), BT_EARG);
+    assert_int_equal(tool_calibrate_fit(&t, &constants, &m, &p, &f), BT_EARG);
+}
+
+/* ---- programs ---- */
+
+/* A server that pads prompts to programs of these rows. */
+static tool_calibrate_points padded(const uint32_t *rows, uint32_t n, bool is_edges)
+{
+    static const uint32_t line[] = {16, 45, 128, 362, 1000};
+    bt_profile_time t = {.programs = n};
+    tool_calibrate_points p = {.prompts = 0};
+    memcpy(t.program_rows, rows, n * sizeof *rows);
+    for (size_t i = 0; i < 5; i++) p.prompt[p.prompts++].tokens = line[i];
+    for (uint32_t edge = 16; is_edges && edge < 1000; edge *= 2) {
+        p.prompt[p.prompts++].tokens = edge;
+        p.prompt[p.prompts++].tokens = edge + 1;
+    }
+    for (size_t i = 0; i < p.prompts; i++)
+        p.prompt[i].ns = 1e6 * (3 + 0.5 * (double)bt_time_program_rows(&t, p.prompt[i].tokens)) *
+                         (1 + 0.01 * (double)((int)(i % 3) - 1)); /* nothing is measured exactly */
+    for (uint32_t i = 0; i < 5; i++) p.step[p.steps++] = (tool_calibrate_step){1, line[i] + 12, 20e6};
+    return p;
+}
+
+static void prompts_that_are_padded_show_their_programs(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t n, rows[6];
+    } servers[] = {{5, {16, 32, 64, 128, 256}}, {1, {128}}, {2, {32, 256}}, {3, {64, 256, 1024}}};
+    const tool_calibrate_model m = model();
+    for (size_t k = 0; k < sizeof servers / sizeof *servers; k++) {
+        const tool_calibrate_points p = padded(servers[k].rows, servers[k].n, true);
+        bt_profile t;
+        uint32_t constants;
+        assert_true(tool_calibrate_is_uneven(&p));
+        assert_int_equal(tool_calibrate_fit(&t, &constants, &m, &p, NULL), BT_OK);
+        if (t.time.programs != servers[k].n) fail_msg("server %zu: %u programs", k, t.time.programs);
+        for (uint32_t i = 0; i < t.time.programs; i++)
+            assert_int_equal(t.time.program_rows[i], servers[k].rows[i]);
+        assert_true(constants >= servers[k].n);
+        /* the prompt of the issue: 140 tokens in a program of 256 */
+        const double want = 1e6 * (3 + 0.5 * (double)bt_time_program_rows(&t.time, 140));
+        near(tool_calibrate_prompt_ns(&t, &m, 140), want, 0.05, "padded", 140);
+    }
+}
+
+static void smooth_prompts_have_no_programs(void **state)
+{
+    (void)state;
+    static const uint32_t one[] = {1};
+    const tool_calibrate_model m = model();
+    for (int is_edges = 0; is_edges < 2; is_edges++) {
+        const tool_calibrate_points p = padded(one, 1, is_edges);
+        bt_profile t;
+        uint32_t constants;
+        assert_false(tool_calibrate_is_uneven(&p));
+        assert_int_equal(tool_calibrate_fit(&t, &constants, &m, &p, NULL), BT_OK);
+        assert_int_equal(t.time.programs, 0);
+    }
+}
+
+/* ---- over a known device ---- */
+
+static bt_profile device(const char *name)
+{
+    bt_profile p;
+    assert_int_equal(bt_profile_load(&p, name, NULL), BT_OK);
+    return p;
+}
+
+/* Prices of a device that is known, under other constants. */
+static tool_calibrate_points priced(const bt_profile *p, const tool_calibrate_model *m)
+{
+    static const uint32_t lengths[] = {128, 700, 3000};
+    tool_calibrate_points r = {.prompts = 0};
+    for (size_t i = 0; i < 3; i++) {
+        r.prompt[r.prompts++] =
+            (tool_calibrate_prompt){lengths[i], tool_calibrate_prompt_ns(p, m, lengths[i])};
+        r.step[r.steps++] = (tool_calibrate_step){1, lengths[i], tool_calibrate_step_ns(p, m, 1, lengths[i])};
+    }
+    return r;
+}
+
+static void fitted_constants_come_back_and_others_are_kept(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"rtx-4090", "hexagon-v79-aihub"};
+    const tool_calibrate_model m = model();
+    for (size_t k = 0; k < 2; k++) {
+        const bt_profile like = device(names[k]);
+        bt_profile is = like, got;
+        uint32_t fitted;
+        is.time.decode_bytes_per_us = is.time.memory_bytes_per_us * 2 / 5;
+        is.time.first_launch_ns = 90000;
+        if (k) is.time.weight_bytes_per_us = is.time.weight_bytes_per_us * 2 / 3;
+        else is.time.points = 1, is.time.efficiency[0].rows = 1, is.time.efficiency[0].permille = 400;
+        const tool_calibrate_points p = priced(&is, &m);
+        bt_fault f = {""};
+        if (tool_calibrate_fit_like(&got, &fitted, &like, &m, &p, 0, &f) < 0) fail_msg("%s", f.text);
+        for (size_t i = 0; i < p.prompts; i++) {
+            near(tool_calibrate_prompt_ns(&got, &m, p.prompt[i].tokens), p.prompt[i].ns, 0.08, names[k],
+                 p.prompt[i].tokens);
+            near(tool_calibrate_step_ns(&got, &m, 1, p.step[i].ctx), p.step[i].ns, 0.03, names[k],
+                 p.step[i].ctx);
+        }
+        assert_int_equal(fitted, (k ? TOOL_CALIBRATE_WEIGHT_RATE : TOOL_CALIBRATE_EFFICIENCY) |
+                                     TOOL_CALIBRATE_FIRST_LAUNCH | TOOL_CALIBRATE_DECODE_RATE |
+                                     TOOL_CALIBRATE_DISPATCH);
+        assert_int_equal(got.time.f16_ops_per_us, like.time.f16_ops_per_us);
+        assert_int_equal(got.time.memory_bytes_per_us, like.time.memory_bytes_per_us);
+        assert_int_equal(got.time.activation_bytes_per_us, like.time.activation_bytes_per_us);
+        assert_int_equal(got.time.tdp_mw, like.time.tdp_mw);
+        assert_int_equal(bt_profile_time_check(&got.time, NULL), BT_OK);
+    }
+}
+
+static void what_no_peak_allows_and_what_is_too_little_is_refused(void **state)
+{
+    (void)state;
+    const tool_calibrate_model m = model();
+    const bt_profile like = device("h100"), host = device("host");
+    tool_calibrate_points p = {.prompt = {{512, 20e6}}, .prompts = 1, .step = {{1, 1024, 3e6}}, .steps = 1};
+    const tool_calibrate_points good = p;
+    bt_profile got;
+    uint32_t fitted;
+    bt_fault f = {""};
+    assert_int_equal(tool_calibrate_fit_like(&got, &fitted, &like, &m, &p, 0, NULL), BT_OK);
+    assert_int_equal(fitted, TOOL_CALIBRATE_EFFICIENCY | TOOL_CALIBRATE_DECODE_RATE);
+    p.prompt[0].ns = 0.5e6;
+    assert_int_equal(tool_calibrate_fit_like(&got, &fitted, &like, &m, &p, 0, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "a prompt of 512 tokens in 0.5 ms: the peaks of 'h100' allow"));
+    p = good;
+    p.step[0].ns = 0.2e6;
+    assert_int_equal(tool_calibrate_fit_like(&got, &fitted, &like, &m, &p, 0, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "a step of 1 at 1024 positions"));
+    p.step[0].ns = -1;
+    assert_int_equal(tool_calibrate_fit_like(&got, &fitted, &like, &m, &p, 0, NULL), BT_EARG);
+    const uint32_t two = TOOL_CALIBRATE_DECODE_RATE | TOOL_CALIBRATE_DISPATCH;
+    assert_int_equal(tool_calibrate_fit_like(&got, &fitted, &like, &m, &good, two, &f), BT_EARG);
+    assert_non_null(
+        strstr(f.text, "constants that are asked for: 2 (decode_bytes_per_us, dispatch_ns); kinds of steps: "
+                       "1; at least 2 needed"));
+    p = (tool_calibrate_points){.prompts = 0};
+    assert_int_equal(tool_calibrate_fit_like(&got, &fitted, &like, &m, &p, 0, NULL), BT_EARG);
+    assert_int_equal(tool_calibrate_fit_like(&got, &fitted, &host, &m, &good, 0, NULL), BT_EARG);
 }
 
 int main(void)
@@ -122,6 +272,10 @@ int main(void)
         cmocka_unit_test(known_times_come_back),
         cmocka_unit_test(the_fixed_time_of_a_request_is_found),
         cmocka_unit_test(too_little_is_refused_with_what_is_missing),
+        cmocka_unit_test(prompts_that_are_padded_show_their_programs),
+        cmocka_unit_test(smooth_prompts_have_no_programs),
+        cmocka_unit_test(fitted_constants_come_back_and_others_are_kept),
+        cmocka_unit_test(what_no_peak_allows_and_what_is_too_little_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
