@@ -16,6 +16,7 @@ typedef struct loaded {
 } loaded;
 static loaded *have[PROFILES];
 static size_t haves;
+static int off;              /* the term that is switched off */
 static const char *own_path; /* --profile */
 static bt_profile own;
 
@@ -24,6 +25,32 @@ void val_use_profile(const char *path)
     bt_fault fault;
     if (bt_profile_load(&own, path, &fault) < 0) val_die(path, fault.text);
     own_path = path;
+}
+
+static void take_off(bt_profile_time *t)
+{
+    switch (off) {
+    case 1: t->points = 0; break;
+    case 2: t->tile_rows = 0; break;
+    case 3: t->kernels = 0; break;
+    case 4: t->sums = 0; break;
+    case 5: t->linear_launch_ns = t->quantize_launch_ns = t->decode_op_ns = t->op_launch_ns = 0; break;
+    case 6: t->small_launch_ns = 0; break;
+    case 7: t->dispatch_ns = 0; break;
+    case 8: t->decode_bytes_per_us = t->weight_bytes_per_us = t->activation_bytes_per_us = 0; break;
+    default: break;
+    }
+}
+
+const char *val_switch_off(int term)
+{
+    static const char *const names[VAL_TERMS] = {
+        "all terms", "efficiency over rows",   "tiles' edges", "attention's own",     "sums' table",
+        "launches",  "small operators' least", "dispatch",     "rates below the peak"};
+    for (size_t i = 0; i < haves; i++) free(have[i]);
+    haves = 0;
+    off = term;
+    return names[term];
 }
 
 /* NAME[xN][@STACK]; a group that the profile does not list is the device with so many of it. A data sheet
@@ -40,6 +67,7 @@ static const char *load(loaded *l)
         if (bt_profile_load(&l->profile, name, &fault) < 0) return "no stack of this name in the profile";
     }
     l->profile.time.devices = l->devices > 1 ? l->devices : 0;
+    take_off(&l->profile.time);
     return NULL;
 }
 
@@ -283,6 +311,7 @@ void val_price(val_row *r)
     bt_price_recipe f;
     bt_dims s;
     const bt_profile *p = val_profile(r, &r->unpriced);
+    if (p) r->unpriced = NULL;
     const bool is_kernel = r->kind == VAL_LINEAR || r->kind == VAL_MATRIX || r->kind == VAL_ATTENTION ||
                            r->kind == VAL_ATTENTION_STEP || r->kind == VAL_ALL_REDUCE;
     if (!p) return;

@@ -317,6 +317,36 @@ void val_show(const val_table *t)
     printf("\n");
 }
 
+/* The mean of the devices' held-out medians. */
+static double class_median(const val_table *t, const val_pair *pair, size_t pairs, val_class c)
+{
+    double sum = 0;
+    size_t n = 0;
+    for (size_t i = 0; i < pairs; i++) {
+        const val_asked a = {.pair = &pair[i], .class = c, .uses = VAL_HELD};
+        const val_stat s = val_stat_of(t, &a, 0);
+        if (s.n) sum += s.median, n++;
+    }
+    return n ? sum / (double)n : 0;
+}
+
+void val_show_terms(val_table *t)
+{
+    val_pair pair[VAL_PAIRS];
+    const size_t pairs = val_pairs(pair, t);
+    printf("held-out medians, devices alike, with one term switched off\n\n%-24s", "without");
+    for (int c = 0; c < VAL_CLASSES; c++) printf(" %12.12s", val_goals[c].name);
+    printf("\n");
+    for (int term = 0; term < VAL_TERMS; term++) {
+        printf("%-24s", val_switch_off(term));
+        for (size_t i = 0; i < t->len; i++) val_price(&t->row[i]);
+        for (int c = 0; c < VAL_CLASSES; c++)
+            printf(" %10.1f %%", class_median(t, pair, pairs, (val_class)c) * 100);
+        printf("\n");
+    }
+    (void)val_switch_off(0);
+}
+
 void val_show_predictions(const val_table *t)
 {
     printf("file,line,device,stack,devices,kind,shape,form,rows,batch,context,out,measured,modelled,use,"

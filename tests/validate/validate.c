@@ -1,9 +1,15 @@
 /* make validate: what devices are modelled to take beside what others measured.
  *
- *   validate [--profile FILE]... [--predictions | --json | --split | --write DIR] TABLE.csv...
+ *   validate [options] [--predictions | --json | --split | --terms | --write DIR] TABLE.csv...
  *
- * Without a mode, the results beside the goals. --predictions: a line a row, modelled and measured. --split:
- * what is held out. --profile FILE stands in place of the built-in profile with its name. */
+ * Without a mode, the results beside the goals, and whether the built-in profiles keep what is computed; exit
+ * 1 where one does not.
+ *
+ *   --predictions     a line a row, measured and modelled      --json       the results as one object
+ *   --split           what is held out                         --terms      errors with one term switched off
+ *   --write DIR       the object `calibration` of each device and stack, into DIR/NAME.json
+ *   --profile FILE    in place of the built-in profile with its name; what profiles keep is not compared then
+ *   --device NAME     its rows alone                            --picture FILE.svg   signed errors */
 #include "tests/validate/validate.h"
 
 #include <stdio.h>
@@ -22,7 +28,9 @@ static void read_arguments(wish *w, val_table *t, int argc, char **argv)
         else if (next && !strcmp(a, "--device")) w->device = argv[++i];
         else if (next && !strcmp(a, "--write")) w->dir = argv[++i];
         else if (next && !strcmp(a, "--picture")) w->picture = argv[++i];
-        else if (!strcmp(a, "--json") || !strcmp(a, "--split") || !strcmp(a, "--predictions")) w->mode = a;
+        else if (!strcmp(a, "--json") || !strcmp(a, "--split") || !strcmp(a, "--predictions") ||
+                 !strcmp(a, "--terms"))
+            w->mode = a;
         else if (!strncmp(a, "--", 2)) val_die(a, "no such option");
         else if (strstr(a, "_requests.csv")) w->requests = a;
         else val_read(t, a);
@@ -42,7 +50,7 @@ int main(int argc, char **argv)
     }
     if (!t.len) {
         fprintf(stderr, "usage: validate [--profile FILE] [--device NAME] [--picture FILE.svg] "
-                        "[--predictions | --json | --split | --write DIR] TABLE.csv...\n");
+                        "[--predictions | --json | --split | --terms | --write DIR] TABLE.csv...\n");
         return 2;
     }
     for (size_t i = 0; i < t.len; i++)
@@ -53,7 +61,8 @@ int main(int argc, char **argv)
     if (w.picture) val_write_picture(&t, w.picture);
     if (w.dir) val_keep(&t, w.dir);
     if (!strcmp(w.mode, "--predictions")) val_show_predictions(&t);
-    if (w.dir || !strcmp(w.mode, "--predictions")) return 0;
+    if (!strcmp(w.mode, "--terms")) val_show_terms(&t);
+    if (w.dir || !strcmp(w.mode, "--predictions") || !strcmp(w.mode, "--terms")) return 0;
     if (w.requests) (void)val_serve(&served, w.requests);
     if (!strcmp(w.mode, "--json")) {
         val_show_json(&t, w.requests ? &served : NULL);

@@ -64,6 +64,9 @@ void val_use_profile(const char *path);
 const bt_profile *val_profile(const val_row *r, const char **why);
 /* Sets modelled, or unpriced. */
 void val_price(val_row *r);
+/* A term that profiles are priced without from now on; 0: with all. NULL: there is no such term. */
+enum { VAL_TERMS = 9 };
+const char *val_switch_off(int term);
 /* The sizes that a row's shape names, or says behind '='; false: they are not known. */
 bool val_dims(bt_dims *ret, const char *shape);
 /* Sets `apart` of rows that nothing can be judged by: those faster than the device's peaks, those that contradict
@@ -154,6 +157,8 @@ bool val_is_kept(const val_table *t);
 /* v: what was served; NULL: nothing was. */
 void val_show_json(const val_table *t, const val_served *v);
 void val_show_predictions(const val_table *t);
+/* Errors of each class with each term switched off. Prices the rows again. */
+void val_show_terms(val_table *t);
 /* Signed errors of each device and stack by length and height, as SVG. */
 void val_write_picture(const val_table *t, const char *path);
 #endif
