@@ -515,13 +515,16 @@ static bt_err play_step(void *ud, tool_replay_tried *ret, double speed, uint32_t
 static int ramp_up(job *j, bt_fault *fault)
 {
     const config *c = j->c;
-    json_t *ignored = tool_simulate_ignored(&j->setup);
-    const tool_replay_ramp_job ramp = {
-        .command = "simulate",       .slo = c->load.slo, .speed = c->load.speed,
-        .share = c->load.ramp_share, .json = c->json,    .ignored = ignored,
-        .made_by = j->made_by,       .run = play_step,   .ud = j};
+    json_t *ignored = tool_simulate_ignored(&j->setup), *error = tool_simulate_errors(&j->setup, NULL, NULL);
+    const tool_replay_ramp_job ramp = {.command = "simulate",  .slo = c->load.slo,
+                                       .speed = c->load.speed, .share = c->load.ramp_share,
+                                       .json = c->json,        .ignored = ignored,
+                                       .error = error,         .made_by = j->made_by,
+                                       .run = play_step,       .ud = j};
     const int rc = tool_replay_ramp_run(&ramp, fault);
     json_decref(ignored);
+    json_decref(error);
+    if (!c->json) tool_simulate_errors_print(stdout, &j->setup, NULL, NULL, false);
     if (!c->json) tool_simulate_ignored_print(stdout, &j->setup);
     return rc;
 }

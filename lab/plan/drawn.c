@@ -195,11 +195,12 @@ double tool_plan_beats(const tool_plan_choice *a, const tool_plan_choice *b, boo
                        const tool_plan_want *want)
 {
     uint32_t wins = 0;
+    if (!want->draws || (!is_alone && tool_plan_is_alike(a, b))) return -1;
     for (uint32_t i = 0; i < want->draws; i++) {
         const tool_plan_figures x = tool_plan_drawn(&a->f, want, i, false),
                                 y = tool_plan_drawn(&b->f, want, i, is_alone);
         const tool_plan_key of_a = tool_plan_key_of(a, &x, want), of_b = tool_plan_key_of(b, &y, want);
         wins += tool_plan_key_compare(&of_a, &of_b) < 0;
     }
-    return want->draws ? (double)wins / want->draws : -1;
+    return (double)wins / want->draws;
 }

@@ -18,7 +18,8 @@ tool_plan_figures tool_plan_drawn(const tool_plan_figures *f, const tool_plan_wa
  * the best, those that tie are the least number of choices that have nine tenths of all wins; a best that has them
  * itself has no tie. BT_ENOMEM. */
 bt_err tool_plan_draw(tool_plan_result *r, const tool_plan_want *want, bt_fault *fault);
-/* The share of draws in which a is better than b. is_alone: b is of the decode device alone. -1: there are no draws. */
+/* The share of draws in which a is better than b. is_alone: b is of the decode device alone. -1: there are no
+ * draws, or both are alike. */
 double tool_plan_beats(const tool_plan_choice *a, const tool_plan_choice *b, bool is_alone, const tool_plan_want *want);
 /* From so many draws on, a plan calls the best certain. */
 #define TOOL_PLAN_CERTAIN 0.9

@@ -181,6 +181,18 @@ static json_t *margin(const tool_plan_report *r, const tool_plan_choice *other, 
     return o;
 }
 
+/* What the figures of each device stand on. */
+static json_t *devices_json(const tool_plan_want *w)
+{
+    const bt_profile *const device[] = {w->prefill, w->decode};
+    json_t *list = json_array();
+    char line[BT_FORECAST_LINE_BYTES];
+    for (size_t i = 0; i < 2; i++)
+        json_array_append_new(list, json_pack("{s:s, s:s}", "role", i ? "decode" : "prefill", "standing",
+                                              bt_forecast_standing_text(line, device[i])));
+    return list;
+}
+
 json_t *tool_plan_json(const tool_plan_report *r)
 {
     const tool_plan_result *p = r->result;
@@ -188,6 +200,7 @@ json_t *tool_plan_json(const tool_plan_report *r)
     set(o, "model", text(r->want->dims->name));
     set(o, "prefill", text(r->want->prefill->name));
     set(o, "prefill_stack", text(r->want->prefill->time.stack));
+    set(o, "devices", devices_json(r->want));
     set(o, "companion", r->want->companion ? text(r->want->companion->name) : json_null());
     set(o, "decode", text(r->want->decode->name));
     set(o, "decode_stack", text(r->want->decode->time.stack));
@@ -345,8 +358,9 @@ static void print_margin(const char *than, const tool_plan_report *r, const tool
         else if (ratio >= 0) printf("has %.3f times that", ratio);
         else printf("has no such figure");
         if (beats >= 0)
-            printf("; %s wins in %.0f of %u draws", is_alone ? "the pair" : "the best",
-                   beats * r->want->draws, (unsigned)r->want->draws);
+            printf("; %s%s wins in %.0f of %u draws",
+                   beats < TOOL_PLAN_CERTAIN && 1 - beats < TOOL_PLAN_CERTAIN ? "cannot tell: " : "",
+                   is_alone ? "the pair" : "the best", beats * r->want->draws, (unsigned)r->want->draws);
         printf("\n");
     }
 }

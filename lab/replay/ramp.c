@@ -72,8 +72,9 @@ int tool_replay_ramp_run(const tool_replay_ramp_job *j, bt_fault *fault)
     }
     int rc = e == BT_ECANCEL ? TOOL_INTERRUPTED : e < 0 ? tool_fail(j->command, fault) : r.best > 0 ? 0 : 1;
     if (j->json) {
-        json_t *told = json_pack("{s:f, s:f, s:O, s:O*, s:O*}", "best_speed", r.best, "best_rps", best_per_s,
-                                 "steps", steps, "ignored", j->ignored, "made_by", j->made_by);
+        json_t *told =
+            json_pack("{s:f, s:f, s:O, s:O*, s:O*, s:O*}", "best_speed", r.best, "best_rps", best_per_s,
+                      "steps", steps, "ignored", j->ignored, "error", j->error, "made_by", j->made_by);
         rc = tool_print_json(j->command, told) ? 1 : rc;
     } else if (r.best > 0) {
         printf("highest     %.3f requests/s (speed %.4g) keep %s\n", best_per_s, r.best, j->slo);

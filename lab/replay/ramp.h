@@ -29,8 +29,8 @@ typedef struct tool_replay_ramp_job {
     const char *command, *slo; /* "replay"; the text of --slo */
     double speed, share;       /* to begin with; of requests */
     bool json;
-    json_t *ignored; /* of the object, where it is a forecast; NULL: it is none */
-    json_t *made_by; /* of the object */
+    json_t *ignored, *error; /* of the object, where it is a forecast; NULL: it is none */
+    json_t *made_by;         /* of the object */
     /* Runs the load `speed` times as fast; step counts from 0. BT_ECANCEL: stopped. */
     bt_err (*run)(void *ud, tool_replay_tried *ret, double speed, uint32_t step, bt_fault *fault);
     void *ud;

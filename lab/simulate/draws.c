@@ -71,22 +71,38 @@ static bool is_told(const tool_simulate_setup *s, size_t side, size_t group)
     return false;
 }
 
+bool tool_simulate_standing(char ret[BT_FORECAST_LINE_BYTES], const tool_simulate_setup *s, size_t i)
+{
+    const tool_simulate_side *const sides[] = {&s->prefill, &s->decode};
+    for (size_t k = 0; k < 2; k++)
+        for (size_t g = 0; g < sides[k]->len; g++) {
+            if (is_told(s, k, g) || i--) continue;
+            (void)bt_forecast_standing_text(ret, &sides[k]->group[g].profile);
+            return true;
+        }
+    return false;
+}
+
+char *tool_simulate_errors_text(char ret[TOOL_SIMULATE_ERRORS_BYTES], const tool_simulate_setup *s,
+                                const tool_replay_plan *plan, const tool_replay_result *r, bool has_joules)
+{
+    static const char *const names[BT_FIGURES] = {"TTFT", "TPOT", "energy"};
+    char text[BT_FORECAST_TEXT_BYTES];
+    size_t n = 0;
+    for (int k = 0; k < (has_joules ? BT_FIGURES : BT_FIGURE_JOULES); k++) {
+        const bt_forecast_error e = tool_simulate_error(s, (bt_figure)k, plan, r);
+        n += (size_t)snprintf(ret + n, TOOL_SIMULATE_ERRORS_BYTES - n, "%s%s %s", k ? ", " : "", names[k],
+                              bt_forecast_error_text(text, &e));
+    }
+    return ret;
+}
+
 void tool_simulate_errors_print(FILE *f, const tool_simulate_setup *s, const tool_replay_plan *plan,
                                 const tool_replay_result *r, bool has_joules)
 {
-    static const char *const names[BT_FIGURES] = {"TTFT", "TPOT", "energy"};
-    const tool_simulate_side *const sides[] = {&s->prefill, &s->decode};
-    char text[BT_FORECAST_TEXT_BYTES], line[BT_FORECAST_LINE_BYTES];
-    fprintf(f, "errors      ");
-    for (int k = 0; k < (has_joules ? BT_FIGURES : BT_FIGURE_JOULES); k++) {
-        const bt_forecast_error e = tool_simulate_error(s, (bt_figure)k, plan, r);
-        fprintf(f, "%s%s %s", k ? ", " : "", names[k], bt_forecast_error_text(text, &e));
-    }
-    fprintf(f, "\n");
-    for (size_t i = 0; i < 2; i++)
-        for (size_t g = 0; g < sides[i]->len; g++)
-            if (!is_told(s, i, g))
-                fprintf(f, "device      %s\n", bt_forecast_standing_text(line, &sides[i]->group[g].profile));
+    char errors[TOOL_SIMULATE_ERRORS_BYTES], line[BT_FORECAST_LINE_BYTES];
+    fprintf(f, "errors      %s\n", tool_simulate_errors_text(errors, s, plan, r, has_joules));
+    for (size_t i = 0; tool_simulate_standing(line, s, i); i++) fprintf(f, "device      %s\n", line);
 }
 
 /* ---- draws ---- */

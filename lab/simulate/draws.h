@@ -12,7 +12,13 @@ bt_forecast_error tool_simulate_error(const tool_simulate_setup *s, bt_figure ki
                                       const tool_replay_result *r);
 /* {ttft, tpot, joules}; NULL: memory is out. */
 json_t *tool_simulate_errors(const tool_simulate_setup *s, const tool_replay_plan *plan, const tool_replay_result *r);
-/* A line "errors", without that of energy where it is not known, and a line for each device. */
+/* What the figures of the i-th device stand on, each device once. False: there are no more. */
+bool tool_simulate_standing(char ret[BT_FORECAST_LINE_BYTES], const tool_simulate_setup *s, size_t i);
+/* "TTFT +- 9 %, TPOT bound, energy bound", without energy where it is not known. Returns ret. */
+enum { TOOL_SIMULATE_ERRORS_BYTES = 3 * (BT_FORECAST_TEXT_BYTES + 16) };
+char *tool_simulate_errors_text(char ret[TOOL_SIMULATE_ERRORS_BYTES], const tool_simulate_setup *s,
+                                const tool_replay_plan *plan, const tool_replay_result *r, bool has_joules);
+/* A line "errors" of that text, and a line for each device. */
 void tool_simulate_errors_print(FILE *f, const tool_simulate_setup *s, const tool_replay_plan *plan,
                                 const tool_replay_result *r, bool has_joules);
 

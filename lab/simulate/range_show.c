@@ -22,6 +22,8 @@ enum {
 
 static const char *cost_name(const tool_simulate_range *r) { return tool_simulate_costs[r->rates.kind]; }
 
+static bool has_joules(const tool_simulate_found *x) { return x->len && x->point[0].joules >= 0; }
+
 void tool_simulate_found_print(FILE *f, const tool_simulate_found *x, const tool_simulate_range *r)
 {
     fprintf(f, "%8s %8s %8s %10s %12s %12s %12s %12s\n", "prefill", "decode", "good %", "goodput/s",
@@ -39,7 +41,7 @@ void tool_simulate_found_print(FILE *f, const tool_simulate_found *x, const tool
     }
     if (!x->len) fprintf(f, "none of these clusters carries the load\n");
     else if (x->cheapest == x->len) fprintf(f, "none has a cost in %s\n", cost_name(r));
-    tool_simulate_errors_print(f, r->setup, NULL, NULL, x->len && x->point[0].joules >= 0);
+    tool_simulate_errors_print(f, r->setup, NULL, NULL, has_joules(x));
     tool_simulate_ignored_print(f, r->setup);
     fprintf(f, "tried       %zu clusters, %zu of them read from a file\n", x->tried.len, x->again);
     if (r->shard.of)
@@ -156,6 +158,23 @@ static void draw(bt_buf *out, const tool_simulate_found *x, const tool_simulate_
     (void)bt_buf_str(out, "</svg>\n");
 }
 
+static void put_line(bt_buf *out, const char *text)
+{
+    (void)bt_buf_str(out, "<p>");
+    tool_chart_text(out, text);
+    (void)bt_buf_str(out, "</p>\n");
+}
+
+/* How far the figures may be off, and what they stand on. */
+static void put_errors(bt_buf *out, const tool_simulate_found *x, const tool_simulate_setup *s)
+{
+    char errors[TOOL_SIMULATE_ERRORS_BYTES + 16], line[BT_FORECAST_LINE_BYTES];
+    (void)snprintf(errors, sizeof errors, "errors: ");
+    (void)tool_simulate_errors_text(errors + strlen(errors), s, NULL, NULL, has_joules(x));
+    put_line(out, errors);
+    for (size_t i = 0; tool_simulate_standing(line, s, i); i++) put_line(out, line);
+}
+
 /* What the command prints, under the picture of a page. */
 static void tabulate(bt_buf *out, const tool_simulate_found *x, const tool_simulate_range *r)
 {
@@ -177,6 +196,7 @@ static void tabulate(bt_buf *out, const tool_simulate_found *x, const tool_simul
         else (void)bt_buf_str(out, "<td>-</tr>\n");
     }
     (void)bt_buf_str(out, "</table>\n");
+    put_errors(out, x, r->setup);
     if (!x->len) (void)bt_buf_str(out, "<p>none of these clusters carries the load</p>\n");
 }
 
@@ -200,10 +220,11 @@ bt_err tool_simulate_found_plot(const char *path, const tool_simulate_found *x, 
                   "content='light dark'><title>A sweep</title><style>body{margin:0 auto;max-width:1000px;"
                   "background:var(--back);color:var(--ink);font:14px system-ui,'DejaVu Sans',sans-serif}"
                   "svg{display:block}table{border-collapse:collapse;width:81.25%;margin:8px 0 24px 10.9%;"
-                  "font-variant-numeric:tabular-nums}th{color:var(--soft)}p{margin-left:10.9%}"
+                  "font-variant-numeric:tabular-nums}th{color:var(--soft)}p{margin:4px 0 4px 10.9%}"
                   "th,td{text-align:right;padding:4px 0 4px 12px;border-bottom:1px solid var(--rule)}"
                   ".best td{color:var(--c);font-weight:600}h2{font-size:15px;margin-left:10.9%}"
-                  ".facts td{text-align:left;overflow-wrap:anywhere;vertical-align:top}</style>\n");
+                  ".facts td{text-align:left;overflow-wrap:anywhere;vertical-align:top}"
+                  ".facts td:first-child{white-space:nowrap;overflow-wrap:normal}</style>\n");
     draw(&out, x, r);
     if (is_page) tabulate(&out, x, r);
     if (is_page) put_made_by(&out, r->made_by);

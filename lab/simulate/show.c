@@ -170,7 +170,7 @@ void tool_simulate_print(FILE *f, const tool_simulate_told *r)
 
 /* ---- the page ------------------------------------------------------------------------------------ */
 
-enum { FACTS = 16 + SIM_CLUSTER_MODELS * BT_DIMS_IGNORED };
+enum { FACTS = 16 + 2 * TOOL_SIMULATE_GROUPS + SIM_CLUSTER_MODELS * BT_DIMS_IGNORED };
 typedef struct facts {
     tool_replay_fact of[FACTS];
     size_t len;
@@ -198,14 +198,12 @@ static void add_energy(facts *all, const tool_simulate_told *r)
 
 static void add_errors(facts *all, const tool_simulate_told *r)
 {
-    static const char *const names[BT_FIGURES] = {"error of TTFT", "error of TPOT", "error of energy"};
-    char text[TOOL_SIMULATE_BAND_BYTES];
-    for (int k = 0; k < (r->facts->no_joules[0] ? BT_FIGURE_JOULES : BT_FIGURES); k++) {
-        const bt_forecast_error e =
-            tool_simulate_error(r->setup, (bt_figure)k, r->replay->plan, r->replay->result);
-        add_fact(all, names[k], "%s", bt_forecast_error_text(text, &e));
-    }
-    if (r->draws->draws) add_fact(all, "band", "%s", tool_simulate_draws_text(text, r->draws));
+    char errors[TOOL_SIMULATE_ERRORS_BYTES], band[TOOL_SIMULATE_BAND_BYTES], line[BT_FORECAST_LINE_BYTES];
+    add_fact(all, "errors", "%s",
+             tool_simulate_errors_text(errors, r->setup, r->replay->plan, r->replay->result,
+                                       !r->facts->no_joules[0]));
+    for (size_t i = 0; tool_simulate_standing(line, r->setup, i); i++) add_fact(all, "device", "%s", line);
+    if (r->draws->draws) add_fact(all, "band", "%s", tool_simulate_draws_text(band, r->draws));
 }
 
 static void add_ignored(facts *all, const tool_simulate_told *r)
