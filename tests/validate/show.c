@@ -234,6 +234,24 @@ static void show_class(const val_table *t, const val_pair *pair, size_t pairs, v
     if (n) printf("\n");
 }
 
+/* How many goals are met on held-out rows, of pairs and classes that have a goal. */
+static void show_met(const val_table *t, const val_pair *pair, size_t pairs, int tier)
+{
+    size_t met[VAL_USES] = {0}, of[VAL_USES] = {0};
+    for (size_t i = 0; i < pairs; i++)
+        for (int c = 0; c < VAL_CLASSES; c++)
+            for (int use = VAL_MODEL; use < VAL_USES && val_goals[c].tier == tier; use++) {
+                const val_goal g = val_goal_of((val_class)c, pair[i].is_npu, (val_use)use);
+                const val_asked a = {.pair = &pair[i], .class = (val_class)c, .uses = 1u << use};
+                const val_stat s = val_stat_of(t, &a, g.within);
+                if (!s.n || !g.median) continue;
+                of[use]++;
+                met[use] += val_is_met(&s, &g);
+            }
+    printf("\n  goals met: held out by model %zu of %zu, by group %zu of %zu, by region %zu of %zu\n",
+           met[VAL_MODEL], of[VAL_MODEL], met[VAL_GROUP], of[VAL_GROUP], met[VAL_REGION], of[VAL_REGION]);
+}
+
 static void show_cells(const val_table *t, val_class c)
 {
     char name[24];
@@ -305,6 +323,7 @@ void val_show(const val_table *t)
         printf("tier %d: %s\n", tier, tiers[tier]);
         for (int c = 0; c < VAL_CLASSES; c++)
             if (val_goals[c].tier == tier) show_class(t, pair, pairs, (val_class)c);
+        show_met(t, pair, pairs, tier);
         printf("\n");
     }
     printf("signed error (modelled by measured, less one), mean of the devices' medians\n");
