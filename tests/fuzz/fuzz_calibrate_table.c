@@ -35,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     (void)tool_calibrate_table_parse(&t, (const char *)data, len, &where, NULL);
     for (const char *c = fault.text; *c; c++)
         if (*c < 0x20 || *c > 0x7e) abort();
-    memcpy(point, data, len < sizeof point - 1 ? len : sizeof point - 1);
+    if (len) memcpy(point, data, len < sizeof point - 1 ? len : sizeof point - 1);
     point[strcspn(point, "\n")] = 0;
     if (tool_calibrate_table_point(&typed, point, NULL) == BT_OK) check(&typed);
     return 0;
