@@ -12,8 +12,9 @@ bt_err sim_cost_begin(sim_cost *ret, const sim_cost_options *o, bt_fault *fault)
 {
     const bt_profile *p = o->profile;
     const uint32_t kv_bits = o->kv_elem_bytes * 8;
-    const bt_price_recipe steps = {.weight_bits = o->weight_bits, .input_bits = 16, .kv_elem_bits = kv_bits,
-                                   .weight_bytes_permille = o->weight_permille};
+    const bt_price_recipe steps = {.weight_bits = o->weight_bits,
+                                   .input_bits = o->is_float ? o->weight_bits : 16, .kv_elem_bits = kv_bits,
+                                   .weight_bytes_permille = o->weight_permille, .is_float = o->is_float};
     sim_cost c = {.pace = o->pace, .has_programs = sim_cost_has_programs(p), .layers = o->model->layers,
                   .shapes = *o->shapes, .runs_alone = o->runs_alone};
     const bt_err e = bt_price_need_time(p, fault);
@@ -24,7 +25,7 @@ bt_err sim_cost_begin(sim_cost *ret, const sim_cost_options *o, bt_fault *fault)
     c.first_ns = c.has_programs ? c.programs.chunk(c.programs.ud, 0, 0, 1, false).lead_ns
                                 : bt_price_first_use(p, &model);
     c.kv_bytes = (uint64_t)2 * o->model->layers * o->model->kv_heads *
-                 (o->model->head_dim * o->kv_elem_bytes + (o->kv_elem_bytes == 1 ? 2 : 0));
+                 (o->model->head_dim * o->kv_elem_bytes + (o->kv_elem_bytes == 1 && !o->is_kv_fp8 ? 2 : 0));
     model.kv_bytes = c.kv_bytes;
     c.steps = bt_price_steps_of(p, &model);
     c.weight_bytes = c.has_programs ? o->program_bytes : 0;

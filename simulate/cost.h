@@ -18,7 +18,9 @@ typedef struct sim_cost_options {
     const bt_profile *profile;
     uint32_t weight_bits, weight_permille; /* of steps: bits of a weight, and its stored bytes by 1000, scales included
                                             */
+    bool is_float;                         /* as bt_price_recipe: inputs have the weights' bits */
     uint32_t kv_elem_bytes;                /* 2, or 1 with a scale of 2 bytes a head */
+    bool is_kv_fp8;                        /* 1 byte without a scale */
     const bt_shapes *shapes;               /* how prompts are cut; copied */
     const bt_work_programs *programs;      /* of a device that has them; copied, what it borrows is not */
     uint64_t program_bytes;                /* memory of their weights */

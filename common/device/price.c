@@ -3,6 +3,7 @@
 #include "base/wide.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 enum { FRACTION = 32 };
 
@@ -263,7 +264,59 @@ bt_price_model bt_price_model_of(const bt_dims *s, const bt_price_recipe *r)
         .head_dim = s->head_dim,
         .weight_bits = r->weight_bits,
         .input_bits = r->input_bits,
+        .is_float = r->is_float,
     };
+}
+
+/* int8 has a scale for each 32 weights, FP4 an offset too; NVFP4 an FP8 scale for each 16. */
+static const bt_price_form forms[BT_PRICE_FORMS] = {
+    {"f16", {.weight_bits = 16, .input_bits = 16, .kv_elem_bits = 16, .weight_bytes_permille = 2000}},
+    {"int8", {.weight_bits = 8, .input_bits = 16, .kv_elem_bits = 16, .weight_bytes_permille = 1062}},
+    {"fp4", {.weight_bits = 4, .input_bits = 16, .kv_elem_bits = 16, .weight_bytes_permille = 625}},
+    {"fp8",
+     {.weight_bits = 8, .input_bits = 8, .kv_elem_bits = 16, .weight_bytes_permille = 1000,
+      .is_float = true}},
+    {"nvfp4",
+     {.weight_bits = 4, .input_bits = 4, .kv_elem_bits = 16, .weight_bytes_permille = 563, .is_float = true}},
+};
+/* int8 rows have a scale of 2 bytes a head (kernels/kv_view.h). */
+static const bt_price_kv kv_rows[BT_PRICE_KVS] = {
+    {"f16", 2, 0, false}, {"int8", 1, 2, false}, {"fp8", 1, 0, true}};
+const char *const bt_price_form_names[] = {"f16", "int8", "fp4", "fp8", "nvfp4", NULL};
+const char *const bt_price_kv_names[] = {"f16", "int8", "fp8", NULL};
+
+const bt_price_form *bt_price_form_at(size_t i) { return i < BT_PRICE_FORMS ? &forms[i] : NULL; }
+const bt_price_kv *bt_price_kv_at(size_t i) { return i < BT_PRICE_KVS ? &kv_rows[i] : NULL; }
+
+const bt_price_form *bt_price_form_find(const char *name)
+{
+    for (size_t i = 0; i < BT_PRICE_FORMS; i++)
+        if (!strcmp(forms[i].name, name)) return &forms[i];
+    return NULL;
+}
+
+const bt_price_kv *bt_price_kv_find(const char *name)
+{
+    for (size_t i = 0; i < BT_PRICE_KVS; i++)
+        if (!strcmp(kv_rows[i].name, name)) return &kv_rows[i];
+    return NULL;
+}
+
+uint64_t bt_price_kv_bytes(const bt_price_kv *kv, const bt_dims *s)
+{
+    return (uint64_t)2 * s->layers * s->kv_heads * ((uint64_t)s->head_dim * kv->elem_bytes + kv->head_bytes);
+}
+
+bt_err bt_price_check_forms(const bt_profile *p, const bt_price_form *weights, const bt_price_kv *kv,
+                            bt_fault *fault)
+{
+    const bt_profile_time *t = &p->time;
+    const bool is_fp4 = weights && weights->recipe.is_float && weights->recipe.input_bits == 4;
+    const bool is_fp8 = weights && weights->recipe.is_float && !is_fp4;
+    if ((!is_fp4 || t->fp4_permille) && (!(is_fp8 || (kv && kv->is_fp8)) || t->fp8_permille)) return BT_OK;
+    return bt_fail(fault, BT_EARG, "'%s' does not compute in %s: its profile has no '%s'", p->name,
+                   is_fp4 && !t->fp4_permille ? "NVFP4" : "FP8",
+                   is_fp4 && !t->fp4_permille ? "fp4_permille" : "fp8_permille");
 }
 
 bt_err bt_price_check_memory(const bt_profile *p, const bt_price_model *m, const char *name, bt_fault *fault)
@@ -289,12 +342,15 @@ static void set_bytes(bt_price_weights *w, const bt_price_steps *f, uint64_t byt
 {
     w->bytes = part(bytes, f->devices);
     w->read_ns = bt_time_of(w->bytes, f->decode_rate);
-    w->unpack_ns = bt_time_of(w->bytes, f->model.weight_bits == 4 ? f->time.int4_bytes_per_us : 0);
+    if (f->model.weight_bits == 4 && !f->model.is_float)
+        w->unpack_ns = bt_time_of(w->bytes, f->time.int4_bytes_per_us);
 }
 
 static bt_price_weights weights_of(const bt_price_steps *f, uint64_t weights, uint64_t bytes)
 {
-    const uint64_t peak = bt_time_peak(&f->time, f->model.input_bits, f->model.weight_bits);
+    const bt_price_model *m = &f->model;
+    const uint64_t peak = m->is_float ? bt_time_float_peak(&f->time, m->input_bits)
+                                      : bt_time_peak(&f->time, m->input_bits, m->weight_bits);
     bt_price_weights w = {.row = bt_time_unit_of(&f->time, 2 * weights, peak, f->devices)};
     set_bytes(&w, f, bytes);
     return w;

@@ -51,6 +51,7 @@ typedef struct bt_price_recipe {
     uint32_t weight_bits, input_bits, kv_elem_bits, group;
     uint32_t ctx;                   /* as bt_price_program; 0: programs are not static in it */
     uint32_t weight_bytes_permille; /* of a weight as stored, scales included: 562 for q4_0; 0: weight_bits / 8 */
+    bool is_float;                  /* weights and inputs of 8 bits are FP8, those of 4 NVFP4; of steps alone */
 } bt_price_recipe;
 /* program_rows ascend. BT_ELIMIT past BT_PRICE_MAX_PROGRAMS; BT_EARG: rows that do not ascend. */
 bt_err bt_price_of_dims(bt_price *ret, const bt_profile *profile, const bt_dims *s, const bt_price_recipe *r,
@@ -79,8 +80,33 @@ typedef struct bt_price_model {
     uint64_t kv_bytes;                   /* of a position */
     uint64_t norm_bytes, gate_bytes;     /* a row's in small operators: of the hidden row; of what heads and FFN hold */
     uint32_t operators, layers, hidden, heads, kv_heads, head_dim, weight_bits, input_bits;
+    bool is_float; /* as bt_price_recipe */
 } bt_price_model;
 bt_price_model bt_price_model_of(const bt_dims *s, const bt_price_recipe *r);
+
+/* Forms of weights on a device without programs, by name: f16, and int8 and fp4 of `baton run --weights`, whose inputs
+ * have 16 bits; fp8 and nvfp4 of devices that compute in them. Of KV rows: f16, int8 with a scale a head, fp8. */
+typedef struct bt_price_form {
+    const char *name;
+    bt_price_recipe recipe; /* of KV in 16 bits */
+} bt_price_form;
+typedef struct bt_price_kv {
+    const char *name;
+    uint32_t elem_bytes, head_bytes; /* of an element; of a head beside its elements */
+    bool is_fp8;
+} bt_price_kv;
+enum { BT_PRICE_FORMS = 5, BT_PRICE_KVS = 3 };
+extern const char *const bt_price_form_names[]; /* end with NULL */
+extern const char *const bt_price_kv_names[];
+/* The i-th of the names. */
+const bt_price_form *bt_price_form_at(size_t i);
+const bt_price_kv *bt_price_kv_at(size_t i);
+/* NULL: none has that name. */
+const bt_price_form *bt_price_form_find(const char *name);
+const bt_price_kv *bt_price_kv_find(const char *name);
+uint64_t bt_price_kv_bytes(const bt_price_kv *kv, const bt_dims *s); /* of a position */
+/* BT_EARG: a form that the device does not have, with both names. NULL: not asked. */
+bt_err bt_price_check_forms(const bt_profile *p, const bt_price_form *weights, const bt_price_kv *kv, bt_fault *fault);
 /* BT_ELIMIT: the weights alone exceed the memory of the device or its group. name: the model's, or NULL. */
 bt_err bt_price_check_memory(const bt_profile *p, const bt_price_model *m, const char *name, bt_fault *fault);
 /* The memory of a group that KV of kv_bytes takes: more than that where several devices hold the same head. kv_heads 0:

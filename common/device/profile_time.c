@@ -23,6 +23,8 @@ static const struct field fields[] = {
     {"f16_ops_per_us", offsetof(bt_profile_time, f16_ops_per_us), U64, 1, RATE_MAX},
     {"int8_permille", offsetof(bt_profile_time, int8_permille), U32, 1, 100000},
     {"int4_permille", offsetof(bt_profile_time, int4_permille), U32, 1, 100000},
+    {"fp8_permille", offsetof(bt_profile_time, fp8_permille), U32, 1, 100000},
+    {"fp4_permille", offsetof(bt_profile_time, fp4_permille), U32, 1, 100000},
     {"efficiency", offsetof(bt_profile_time, efficiency), POINTS, 1, 1 << 20},
     {"tile_rows", offsetof(bt_profile_time, tile_rows), U32, 1, 4096},
     {"tile_permille", offsetof(bt_profile_time, tile_permille), U32, 1, 1000},

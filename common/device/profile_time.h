@@ -35,6 +35,8 @@ typedef struct bt_profile_time {
     uint64_t f16_ops_per_us; /* peak, dense */
     uint32_t int8_permille;  /* int8 operations by f16 ones; 0 as 1000 */
     uint32_t int4_permille;  /* int4 weights, by f16 */
+    uint32_t fp8_permille;   /* FP8 weights and inputs, by f16; 0: the device has none */
+    uint32_t fp4_permille;   /* NVFP4 weights and inputs, by f16; likewise */
     uint32_t points;         /* number of points of the share of the peak at so many rows */
     struct {
         uint32_t rows, permille;
@@ -52,7 +54,7 @@ typedef struct bt_profile_time {
     uint64_t weight_bytes_per_us;       /* of the operand that stays, in prefill */
     uint64_t activation_bytes_per_us;   /* of the operand that passes by */
     uint64_t decode_bytes_per_us;       /* weights and KV of a decode step */
-    uint64_t int4_bytes_per_us;         /* weights of 4 bits of a step, where unpacking bounds them; 0: it does not */
+    uint64_t int4_bytes_per_us;         /* weights of 4 bits, where unpacking bounds them; 0: it does not */
     uint64_t shared_bytes_per_us;       /* of two engines of the chip that read at the same time */
     uint64_t first_weight_bytes_per_us; /* weights, the first time in a prompt, beyond the above */
     uint64_t score_elements_per_us;     /* softmax over attention's scores */

@@ -43,6 +43,12 @@ uint64_t bt_time_peak(const bt_profile_time *t, uint32_t input_bits, uint32_t we
     return bt_time_scale(t->f16_ops_per_us, speed_up(t, input_bits, weight_bits), 1000);
 }
 
+uint64_t bt_time_float_peak(const bt_profile_time *t, uint32_t bits)
+{
+    const uint32_t permille = bits == 4 ? t->fp4_permille : bits == 8 ? t->fp8_permille : 0;
+    return permille ? bt_time_scale(t->f16_ops_per_us, permille, 1000) : t->f16_ops_per_us;
+}
+
 /* Between two points the share is a straight line; before the first and behind the last it is theirs. It is
  * exact: a share in whole thousandths would jump, and more rows would take less time. */
 typedef struct part {
@@ -159,6 +165,7 @@ uint64_t bt_time_of_matrix(const bt_profile *p, const bt_time_matrix *m)
     ns = most(ns, bt_time_of(m->is_weights_pass ? input : weights, bt_time_weight_rate(t)));
     ns = most(ns, bt_time_of(bt_time_plus(m->is_weights_pass ? weights : input, output),
                              bt_time_activation_rate(t)));
+    if (m->weight_bits == 4) ns = most(ns, bt_time_of(weights, t->int4_bytes_per_us)); /* unpacking */
     if (m->group && t->group32_permille)
         ns = bt_time_plus(ns,
                           bt_time_scale(bt_time_scale(ns, t->group32_permille - 1000, 1000), 32, m->group));

@@ -16,8 +16,9 @@
  *
  *   folds (H + W - 2 + max(rows, 4)) / arrays cycles,  folds = ceil(inputs / H) ceil(outputs / W)
  *
- * (ONNXim, SystolicWS.cc). Weights with a scale for each `group` inputs break every accumulation there: slow is
- * group32_permille at groups of 32, and its excess falls with the group's length (llm.npu, arXiv 2407.05858, figure 4).
+ * (ONNXim, SystolicWS.cc). Weights of 4 bits take at least bytes / int4 rate. Weights with a scale for each `group`
+ * inputs break every accumulation there: slow is group32_permille at groups of 32, and its excess falls with the
+ * group's length (llm.npu, arXiv 2407.05858, figure 4).
  */
 
 /* ceil(n * mul / div), at most INT64_MAX; div 0 gives 0: no limit, no cost. In 128 bits where 64 do not hold it. */
@@ -70,6 +71,8 @@ uint64_t bt_time_of_attention(const bt_profile *p, const bt_time_attention *a);
 /* Operations a microsecond of inputs of so many bits: the peak and the speed-up of those bits; and its share at so many
  * rows. */
 uint64_t bt_time_peak(const bt_profile_time *t, uint32_t input_bits, uint32_t weight_bits);
+/* That of inputs and weights in FP8 (8) and NVFP4 (4); of a device without them, f16 operations. */
+uint64_t bt_time_float_peak(const bt_profile_time *t, uint32_t bits);
 uint64_t bt_time_rate(const bt_profile_time *t, uint64_t rows, uint32_t input_bits, uint32_t weight_bits);
 /* Work of n equal units at the rate of so many rows, whose time never falls with rows as long as n grows as they do:
  * where a profile has several shares of the peak, it is rounded once. */

@@ -32,13 +32,8 @@ static uint64_t kv_bytes(const bt_hparams *h, uint32_t elem_bytes)
 
 bt_price_model bt_costs_decode(const bt_model *m, bt_form form, uint32_t kv_elem_bytes)
 {
-    static const struct {
-        uint32_t bits, permille;
-    } forms[] = {[BT_FORM_F16] = {16, 2000}, [BT_FORM_INT8] = {8, 1062}, [BT_FORM_FP4] = {4, 625}};
     const bt_dims d = bt_costs_dims(m);
-    const bt_price_recipe r = {.weight_bits = forms[form].bits, .input_bits = 16, .kv_elem_bits = 16,
-                               .weight_bytes_permille = forms[form].permille};
-    bt_price_model model = bt_price_model_of(&d, &r);
+    bt_price_model model = bt_price_model_of(&d, &bt_price_form_find(bt_weights_forms[form])->recipe);
     model.kv_bytes = kv_bytes(&m->hp, kv_elem_bytes);
     return model;
 }

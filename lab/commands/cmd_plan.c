@@ -28,8 +28,6 @@ typedef struct config {
     bool any_bits, colocated, bounds, json, quiet;
 } config;
 
-static const char *const forms[] = {"f16", "int8", "fp4", NULL};
-
 static const bt_opt opts[] = {
     {.of = &bt_model_opts, .name = "model", BT_OPT_AT(config, model), .required = true,
      .example = "llama-3.2-1b",
@@ -45,7 +43,7 @@ static const bt_opt opts[] = {
     {.of = &bt_device_opts, .group = "Pair", .name = "link", BT_OPT_AT(config, link), .def = "10",
      .example = "25", .help = "between them: " BT_LINK_HELP},
     {.of = &bt_device_opts, .group = "Pair", .name = "decode-weights", BT_OPT_AT(config, weights),
-     .choices = forms},
+     .choices = bt_price_form_names},
     {.of = &bt_serving_opts, .group = "Pair", .name = "slots", BT_OPT_AT(config, slots),
      .help = "sequences that decode together at most"},
     {.of = &bt_engine_opts, .group = "Pair", .name = "arenas", BT_OPT_AT(config, arenas)},
@@ -66,14 +64,16 @@ static const bt_opt opts[] = {
              "; of a GPU whole and step:N; without any, the usual ones"},
     {.of = &bt_obtain_opts, .group = "Choices", .name = "quant", BT_OPT_AT(config, recipes),
      .type = BT_OPT_STRINGS, .def = BT_OPT_NO_DEFAULT, .example = "w8a8",
-     .help = "recipes to compare; without any, w8a8, w8a16, w4a8, w4a16; of a GPU f16, int8, fp4"},
+     .help =
+         "recipes to compare; without any, w8a8, w8a16, w4a8, w4a16; of a GPU f16, int8, fp4, and fp8 and "
+         "nvfp4 where it computes in them"},
     {.of = &bt_obtain_opts, .group = "Choices", .name = "attention", BT_OPT_AT(config, attentions),
      .type = BT_OPT_STRINGS, .def = BT_OPT_NO_DEFAULT, .example = "sparse:0.2",
      .help = "attention of prompts to compare, dense or " BT_ATTENTION_FORM
              "; without any dense: what sparse attention does to answers no plan knows"},
     {.of = &bt_kv_dtype_opts, .group = "Choices", .name = "kv-dtype", BT_OPT_AT(config, kvs),
      .type = BT_OPT_STRINGS, .def = BT_OPT_NO_DEFAULT, .example = "f16",
-     .help = "KV rows to compare: f16, int8; without any, both"},
+     .help = "KV rows to compare: f16, int8, fp8; without any, those of both devices"},
     {.of = &bt_engine_opts, .group = "Choices", .name = "schedule", BT_OPT_AT(config, schedules),
      .type = BT_OPT_STRINGS, .def = BT_OPT_NO_DEFAULT, .example = "fifo",
      .help =
@@ -248,8 +248,9 @@ static bt_err prepare(subject *s, const config *c, bt_fault *fault)
 
 static int show(const subject *s, const config *c, bt_fault *fault)
 {
-    const tool_plan_report r = {.want = &s->want,     .load = &s->load, .result = &s->result,
-                                .trace = c->trace,    .link = c->link,  .decode_form = forms[c->weights],
+    const tool_plan_report r = {.want = &s->want,     .load = &s->load,
+                                .result = &s->result, .trace = c->trace,
+                                .link = c->link,      .decode_form = bt_price_form_names[c->weights],
                                 .made_by = s->made_by};
     json_t *object = tool_plan_json(&r);
     bt_err e = object ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory writing a plan");

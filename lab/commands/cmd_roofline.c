@@ -6,6 +6,7 @@
 #include "device/options.h"
 #include "device/price.h"
 #include "device/roofline.h"
+#include "kv/kv_dtype.h"
 #include "lab/commands/dims_of.h"
 #include "lab/commands/roofline_rows.h"
 #include "lab/plan/report.h"
@@ -113,11 +114,11 @@ static void price_prompts(json_t *rows, const bt_dims *s)
 typedef struct config {
     bt_opt_list models;
     const char *prefill, *decode, *link;
-    int weights, prefill_weights;
+    int weights, prefill_weights, kv;
     bool json;
 } config;
 
-static const char *const forms[] = {"f16", "int8", "q4_0", NULL};
+static const char *const forms[] = {"f16", "int8", "q4_0", "fp8", "nvfp4", NULL};
 /* What programs hold. The two that files hold too have a scale for each 32 inputs (group32_permille). */
 static const char *const prefill_forms[] = {"w8a8", "q8_0", "q4_0", NULL};
 
@@ -135,7 +136,12 @@ static const bt_opt opts[] = {
     {.of = &bt_device_opts, .group = "Pair", .name = "link", BT_OPT_AT(config, link), .def = "10",
      .example = "25", .help = "between them: " BT_LINK_HELP},
     {.of = &bt_device_opts, .group = "Pair", .name = "decode-weights", BT_OPT_AT(config, weights),
-     .choices = forms},
+     .choices = forms,
+     .help = "weights on the device that decodes, and in prefill on a GPU; fp8 and nvfp4 on devices that "
+             "compute in them"},
+    {.of = &bt_kv_dtype_opts, .group = "Pair", .name = "kv-dtype", BT_OPT_AT(config, kv),
+     .choices = bt_price_kv_names,
+     .help = "KV rows of the pair: f16, int8 with a scale a head, fp8 where both devices compute in it"},
     {.group = "Pair", .name = "prefill-weights", .value = "FORM", BT_OPT_AT(config, prefill_weights),
      .type = BT_OPT_CHOICE, .def = "w8a8", .choices = prefill_forms,
      .help = "weights of prefill where it has programs: a scale for an output, or for each 32 inputs"},
@@ -171,22 +177,30 @@ static bt_err pair_of(bt_roofline_pair *ret, const config *c, const bt_dims *s, 
                                              {.weight_bits = 8, .input_bits = 16, .kv_elem_bits = 16},
                                              {.weight_bits = 4, .input_bits = 16, .kv_elem_bits = 16,
                                               .weight_bytes_permille = 562}};
+    const bt_price_form *form = bt_price_form_find(forms[c->weights]);
+    const bt_price_kv *kv = bt_price_kv_at((size_t)c->kv);
+    const bt_price_recipe steps = form && form->recipe.is_float ? form->recipe : decode[c->weights];
     bt_price_recipe recipe = npu[c->prefill_weights];
     bt_err e = bt_profile_load(&ret->prefill_profile, c->prefill, fault);
     if (e == BT_OK) e = bt_profile_load(&ret->decode, c->decode, fault);
     if (e == BT_OK) e = bt_price_begin(&ret->prefill, &ret->decode, fault);
     if (e == BT_OK) e = bt_price_begin(&ret->prefill, &ret->prefill_profile, fault);
     if (e == BT_OK) e = bt_link_parse(&ret->link, c->link, fault);
+    if (e == BT_OK) e = bt_price_check_forms(&ret->decode, form, kv, fault);
+    if (e == BT_OK)
+        e = bt_price_check_forms(&ret->prefill_profile, ret->prefill_profile.companion ? form : NULL, kv,
+                                 fault);
     if (e < 0) return e;
+    recipe.kv_elem_bits = 8 * kv->elem_bytes;
     recipe.ctx = ret->prefill_profile.static_ctx ? 512 : 0;
     if (!ret->prefill_profile.companion)
         e = bt_price_of_dims(&ret->prefill, &ret->prefill_profile, s, &recipe, rows,
                              sizeof rows / sizeof *rows, fault);
-    ret->prefill_model =
-        bt_price_model_of(s, ret->prefill_profile.companion ? &decode[c->weights] : &npu[c->prefill_weights]);
-    ret->decode_model = bt_price_model_of(s, &decode[c->weights]);
+    ret->prefill_model = bt_price_model_of(s, ret->prefill_profile.companion ? &steps : &recipe);
+    ret->decode_model = bt_price_model_of(s, &steps);
     ret->layers = s->layers;
-    ret->kv_bytes = bt_dims_kv_bytes(s, 16);
+    ret->kv_bytes = bt_price_kv_bytes(kv, s);
+    ret->prefill_model.kv_bytes = ret->decode_model.kv_bytes = ret->kv_bytes;
     if (e == BT_OK) e = bt_price_check_memory(&ret->prefill_profile, &ret->prefill_model, s->name, fault);
     return e < 0 ? e : bt_price_check_memory(&ret->decode, &ret->decode_model, s->name, fault);
 }

@@ -90,9 +90,12 @@ static const bt_opt opts[] = {
          "how it changes: prefill or decode A..B when kv, slots or queue passes a bound, decode@MODEL of a "
          "model that is not the first; role prefill N decode at TIME; leave decode N at TIME; start TIME"},
 
-    {.of = &bt_kv_dtype_opts, .name = "kv-dtype", BT_OPT_AT(config, kv_dtype)},
-    {.of = &bt_model_opts, .name = "weights", BT_OPT_AT(config, weights),
-     .help = "weights of decode nodes, and of prefill nodes on a GPU"},
+    {.of = &bt_kv_dtype_opts, .name = "kv-dtype", BT_OPT_AT(config, kv_dtype), .choices = bt_price_kv_names,
+     .help = "KV rows, the same in all nodes: f16, int8 with a scale a head, fp8 on devices that compute in "
+             "it"},
+    {.of = &bt_model_opts, .name = "weights", BT_OPT_AT(config, weights), .choices = bt_price_form_names,
+     .help = "weights of decode nodes, and of prefill nodes on a GPU; fp8 and nvfp4 on devices that compute "
+             "in them"},
     {.of = &bt_obtain_opts, .group = "Model", .name = "quant", BT_OPT_AT(config, recipe),
      .help = "weights and inputs of prefill nodes on an NPU, as in baton compile"},
     {.of = &bt_obtain_opts, .group = "Model", .name = "attention", BT_OPT_AT(config, attention),
@@ -308,14 +311,26 @@ static bt_err check_scale(const tool_simulate_setup *s, bt_fault *fault)
     return tool_simulate_scale_check(&s->scale, has, fault);
 }
 
+/* Prefill nodes with programs have their own weights, and the KV of all. */
+static bt_err check_forms(const tool_simulate_setup *s, const bt_price_form *form, const bt_price_kv *kv,
+                          bt_fault *fault)
+{
+    const tool_simulate_side *const side[] = {&s->prefill, &s->decode};
+    bt_err e = BT_OK;
+    for (size_t i = 0; i < 2; i++)
+        for (size_t g = 0; e == BT_OK && g < side[i]->len; g++) {
+            const bt_profile *p = &side[i]->group[g].profile;
+            const bool has_own = i == 0 && sim_cost_has_programs(p);
+            e = bt_price_check_forms(p, has_own ? NULL : form, kv, fault);
+        }
+    return e;
+}
+
 static bt_err set_up(job *j, const config *c, bt_fault *fault)
 {
     tool_simulate_setup *s = &j->setup;
-    /* Groups of 32 have a scale, FP4 an offset too. */
-    static const struct {
-        uint32_t bits, permille;
-    } forms[] = {[BT_FORM_F16] = {16, 2000}, [BT_FORM_INT8] = {8, 1062}, [BT_FORM_FP4] = {4, 625}};
-    const uint32_t elem = bt_kv_dtype_wanted(c->kv_dtype);
+    const bt_price_form *form = bt_price_form_at((size_t)c->weights);
+    const bt_price_kv *kv = bt_price_kv_at((size_t)c->kv_dtype);
     bt_err e = tool_simulate_side_read(&s->prefill, "prefill", c->prefill, c->device, fault);
     if (e == BT_OK) e = tool_simulate_side_read(&s->decode, "decode", c->decode, c->device, fault);
     if (e == BT_OK) e = bt_link_parse(&s->link, c->link, fault);
@@ -335,9 +350,12 @@ static bt_err set_up(job *j, const config *c, bt_fault *fault)
     s->window = BT_OVERLAP_WINDOW;
     s->recipe = c->recipe;
     s->attention = c->attention;
-    s->weight_bits = forms[c->weights].bits;
-    s->weight_permille = forms[c->weights].permille;
-    s->kv_elem_bytes = elem ? elem : 2;
+    s->weight_bits = form->recipe.weight_bits;
+    s->weight_permille = form->recipe.weight_bytes_permille;
+    s->is_float = form->recipe.is_float;
+    s->kv_elem_bytes = kv->elem_bytes;
+    s->is_kv_fp8 = kv->is_fp8;
+    if (e == BT_OK) e = check_forms(s, form, kv, fault);
     s->ctx_tokens = (uint32_t)c->ctx_size;
     s->kv_memory_bytes = c->kv_memory_bytes;
     s->swap_memory_bytes = c->swap_memory_bytes;

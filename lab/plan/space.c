@@ -13,18 +13,16 @@ static const char *const usual_steps[] = {"whole", "step:2048", "step:512", "ste
 
 /* ---- forms of weights and of KV rows ---- */
 
-#define FLOAT(bits) \
-    { \
-        .usual = { .weight_bits = (bits), .input_bits = {16, 16, 16, 16, 16} } \
-    }
-static const tool_plan_form floats[] = {
-    {.name = "f16", .recipe = FLOAT(16), .weight_bits = 16, .weight_permille = 2000},
-    {.name = "int8", .recipe = FLOAT(8), .weight_bits = 8, .weight_permille = 1062},
-    {.name = "fp4", .recipe = FLOAT(4), .weight_bits = 4, .weight_permille = 625},
-};
-const tool_plan_form *tool_plan_float_form(size_t i)
+tool_plan_form tool_plan_float_form(size_t i)
 {
-    return i < sizeof floats / sizeof *floats ? &floats[i] : NULL;
+    const bt_price_form *form = bt_price_form_at(i);
+    const bt_price_recipe *r = &form->recipe;
+    tool_plan_form f = {.weight_bits = r->weight_bits, .weight_permille = r->weight_bytes_permille,
+                        .is_float = r->is_float};
+    f.recipe.usual.weight_bits = r->weight_bits;
+    for (int k = 0; k < BT_SITE_KINDS; k++) f.recipe.usual.input_bits[k] = r->input_bits;
+    snprintf(f.name, sizeof f.name, "%s", form->name);
+    return f;
 }
 
 static tool_plan_form form_of_recipe(const bt_recipe *r)
@@ -34,14 +32,6 @@ static tool_plan_form form_of_recipe(const bt_recipe *r)
         if (r->part[i].weight_bits < f.weight_bits) f.weight_bits = r->part[i].weight_bits;
     bt_recipe_text(f.name, r);
     return f;
-}
-
-/* int8 rows have a scale of 2 bytes a head (kernels/kv_view.h). */
-static const tool_plan_kv kv_rows[] = {{"f16", 2, 0}, {"int8", 1, 2}, {NULL, 0, 0}};
-
-static uint64_t bytes_of_kv(const tool_plan_kv *k, const bt_dims *s)
-{
-    return (uint64_t)2 * s->layers * s->kv_heads * ((uint64_t)s->head_dim * k->elem_bytes + k->head_bytes);
 }
 
 /* ---- choices and refusals ---- */
@@ -108,7 +98,7 @@ static bt_err refuse(space *s, bt_err e, const char *policy, const char *recipe,
 }
 
 /* A recipe or form that was named is allowed whatever its bits. */
-static bool is_allowed(const tool_plan_want *w, const tool_plan_form *form, const tool_plan_kv *kv)
+static bool is_allowed(const tool_plan_want *w, const tool_plan_form *form, const bt_price_kv *kv)
 {
     const bool coarse_form = form->weight_bits < 8 || tool_plan_form_input_bits(form) < 8;
     return w->any_bits || ((!coarse_form || w->recipes) && (kv->elem_bytes >= 2 || w->kvs));
@@ -163,7 +153,7 @@ static bt_err add_schedules(space *s, tool_plan_choice *c, tool_plan_how *how, b
     return e;
 }
 
-static bt_err add_kv(space *s, tool_plan_choice *c, const bt_pkg *sketch, const tool_plan_kv *kv,
+static bt_err add_kv(space *s, tool_plan_choice *c, const bt_pkg *sketch, const bt_price_kv *kv,
                      bt_fault *fault)
 {
     const tool_plan_want *w = s->want;
@@ -171,7 +161,7 @@ static bt_err add_kv(space *s, tool_plan_choice *c, const bt_pkg *sketch, const 
     const bt_price_pkg_config config = {.pkg = sketch, .npu = w->prefill, .companion = w->companion,
                                         .kv_elem_bits = 8 * kv->elem_bytes};
     tool_plan_how how = {.arenas = w->arenas, .profile = w->prefill, .link = w->link,
-                         .layers = w->dims->layers, .kv_bytes = bytes_of_kv(kv, w->dims)};
+                         .layers = w->dims->layers, .kv_bytes = bt_price_kv_bytes(kv, w->dims)};
     c->kv = kv;
     bt_err e = bt_price_pkg_new(&how.price, &config, &why);
     if (e < 0) return refuse(s, e, c->policy, c->form.name, &why, fault);
@@ -180,9 +170,9 @@ static bt_err add_kv(space *s, tool_plan_choice *c, const bt_pkg *sketch, const 
     return e;
 }
 
-static bool kv_is_wanted(const tool_plan_want *w, const tool_plan_kv *kv)
+static bool kv_is_wanted(const tool_plan_want *w, const bt_price_kv *kv)
 {
-    bool is = !w->kvs;
+    bool is = !w->kvs && (!kv->is_fp8 || (w->prefill->time.fp8_permille && w->decode->time.fp8_permille));
     for (size_t i = 0; i < w->kvs; i++) is = is || !strcmp(w->kv[i], kv->name);
     return is;
 }
@@ -200,8 +190,8 @@ static bt_err add_attention(space *s, tool_plan_choice *c, bt_fault *fault)
     if (e < 0) return refuse(s, e, c->policy, c->form.name, &why, fault);
     c->sessions = bt_pkg_header_of(sketch)->sessions.count;
     c->spill_bytes = tool_plan_spilled_bytes(sketch);
-    for (const tool_plan_kv *kv = kv_rows; e == BT_OK && kv->name; kv++)
-        if (kv_is_wanted(w, kv)) e = add_kv(s, c, sketch, kv, fault);
+    for (size_t i = 0; e == BT_OK && i < BT_PRICE_KVS; i++)
+        if (kv_is_wanted(w, bt_price_kv_at(i))) e = add_kv(s, c, sketch, bt_price_kv_at(i), fault);
     bt_pkg_close(sketch);
     return e;
 }
@@ -304,19 +294,21 @@ static bt_err piece_of(uint64_t *ret, const char *name, bt_fault *fault)
 
 static bt_err form_of(tool_plan_form *ret, const char *name, bt_fault *fault)
 {
-    for (size_t i = 0; tool_plan_float_form(i); i++)
-        if (!strcmp(name, tool_plan_float_form(i)->name)) {
-            *ret = *tool_plan_float_form(i);
+    for (size_t i = 0; i < BT_PRICE_FORMS; i++)
+        if (!strcmp(name, bt_price_form_at(i)->name)) {
+            *ret = tool_plan_float_form(i);
             return BT_OK;
         }
-    return bt_fail(fault, BT_EARG,
-                   "recipe '%.60s': the prefill device has no programs; it takes f16, int8 or fp4", name);
+    return bt_fail(
+        fault, BT_EARG,
+        "recipe '%.60s': the prefill device has no programs; it takes f16, int8, fp4, fp8 or nvfp4", name);
 }
 
 static bt_price_model model_of(const bt_dims *dims, const tool_plan_form *f)
 {
     const bt_price_recipe r = {.weight_bits = f->weight_bits, .input_bits = tool_plan_form_input_bits(f),
-                               .kv_elem_bits = 16, .weight_bytes_permille = f->weight_permille};
+                               .kv_elem_bits = 16, .weight_bytes_permille = f->weight_permille,
+                               .is_float = f->is_float};
     return bt_price_model_of(dims, &r);
 }
 
@@ -325,15 +317,19 @@ static bt_err add_step(space *s, const char *policy, const char *form, bt_fault 
     const tool_plan_want *w = s->want;
     tool_plan_choice c = {.programs = 0};
     tool_plan_how how = {.profile = w->prefill, .link = w->link, .layers = w->dims->layers};
+    bt_fault why = {""};
     bt_err e = piece_of(&how.piece, policy, fault);
     if (e == BT_OK) e = form_of(&c.form, form, fault);
     if (e < 0) return e;
+    if ((e = bt_price_check_forms(w->prefill, bt_price_form_find(form), NULL, &why)) < 0)
+        return w->recipes ? refuse(s, e, policy, form, &why, fault) : BT_OK;
     snprintf(c.policy, sizeof c.policy, "%.127s", policy);
     c.chunk_tokens = (uint32_t)how.piece;
-    for (const tool_plan_kv *kv = kv_rows; e == BT_OK && kv->name; kv++) {
+    for (size_t i = 0; e == BT_OK && i < BT_PRICE_KVS; i++) {
+        const bt_price_kv *kv = bt_price_kv_at(i);
         if (!kv_is_wanted(w, kv)) continue;
         c.kv = kv;
-        how.kv_bytes = bytes_of_kv(kv, w->dims);
+        how.kv_bytes = bt_price_kv_bytes(kv, w->dims);
         how.model = model_of(w->dims, &c.form);
         how.model.kv_bytes = how.kv_bytes;
         e = add_one(s, &c, &how, fault);
@@ -345,11 +341,12 @@ static bt_err add_steps(space *s, bt_fault *fault)
 {
     const tool_plan_want *w = s->want;
     const char *const *policy = w->policies ? w->policy : usual_steps;
-    const size_t policies = w->policies ? w->policies : count_of(usual_steps);
+    const char *const *recipe = w->recipes ? w->recipe : bt_price_form_names;
+    const size_t policies = w->policies ? w->policies : count_of(usual_steps),
+                 recipes = w->recipes ? w->recipes : BT_PRICE_FORMS;
     bt_err e = BT_OK;
     for (size_t i = 0; e == BT_OK && i < policies; i++)
-        for (size_t k = 0; e == BT_OK && (w->recipes ? k < w->recipes : tool_plan_float_form(k) != NULL); k++)
-            e = add_step(s, policy[i], w->recipes ? w->recipe[k] : tool_plan_float_form(k)->name, fault);
+        for (size_t k = 0; e == BT_OK && k < recipes; k++) e = add_step(s, policy[i], recipe[k], fault);
     return e;
 }
 
@@ -360,14 +357,15 @@ static bt_err add_alone(space *s, bt_fault *fault)
     const tool_plan_want *w = s->want;
     const size_t steps = count_of(usual_steps);
     bt_err e = BT_OK;
-    s->r->alone = calloc(2 * steps, sizeof *s->r->alone);
+    s->r->alone = calloc(BT_PRICE_KVS * steps, sizeof *s->r->alone);
     if (!s->r->alone) return bt_fail(fault, BT_ENOMEM, "out of memory planning");
     for (size_t i = 0; e == BT_OK && i < steps; i++)
-        for (const tool_plan_kv *kv = kv_rows; e == BT_OK && kv->name; kv++) {
-            tool_plan_choice c = {.form = *w->decode_form, .kv = kv,
-                                  .is_allowed = is_allowed(w, w->decode_form, kv)};
+        for (size_t k = 0; e == BT_OK && k < BT_PRICE_KVS; k++) {
+            const bt_price_kv *kv = bt_price_kv_at(k);
+            tool_plan_choice c = {.form = w->decode_form, .kv = kv,
+                                  .is_allowed = is_allowed(w, &w->decode_form, kv)};
             tool_plan_how how = {.profile = w->decode, .model = s->pair.decode_model, .link = w->link,
-                                 .layers = w->dims->layers, .kv_bytes = bytes_of_kv(kv, w->dims)};
+                                 .layers = w->dims->layers, .kv_bytes = bt_price_kv_bytes(kv, w->dims)};
             bt_fault why = {""};
             if (!kv_is_wanted(w, kv)) continue;
             how.model.kv_bytes = how.kv_bytes;
@@ -425,11 +423,13 @@ static bt_err check_names(const tool_plan_want *w, bt_fault *fault)
                 w->attention[i], w->prefill->name);
     }
     for (size_t i = 0; i < w->kvs; i++) {
-        const tool_plan_kv *kv = kv_rows;
-        while (kv->name && strcmp(kv->name, w->kv[i])) kv++;
-        if (!kv->name) return bt_fail(fault, BT_EARG, "KV rows '%.40s' are neither f16 nor int8", w->kv[i]);
+        const bt_price_kv *kv = bt_price_kv_find(w->kv[i]);
+        if (!kv) return bt_fail(fault, BT_EARG, "KV rows '%.40s' are none of f16, int8 and fp8", w->kv[i]);
+        bt_err e = bt_price_check_forms(w->prefill, NULL, kv, fault);
+        if (e == BT_OK) e = bt_price_check_forms(w->decode, NULL, kv, fault);
+        if (e < 0) return e;
     }
-    return BT_OK;
+    return bt_price_check_forms(w->decode, bt_price_form_find(w->decode_form.name), NULL, fault);
 }
 
 bt_err tool_plan_make(tool_plan_result *ret, const tool_plan_want *want, const tool_plan_load *load,
@@ -444,7 +444,7 @@ bt_err tool_plan_make(tool_plan_result *ret, const tool_plan_want *want, const t
         .prefill = want->prefill,    .decode = want->decode,
         .link = want->link,          .dims = want->dims,
         .slots = want->slots,        .ctx_tokens = want->ctx_tokens,
-        .is_drawn = want->draws > 0, .decode_model = model_of(want->dims, want->decode_form)};
+        .is_drawn = want->draws > 0, .decode_model = model_of(want->dims, &want->decode_form)};
     bt_err e = check_names(want, fault);
     if (e == BT_OK) e = want->prefill->companion ? add_steps(s, fault) : add_programs(s, fault);
     ret->priced = ret->choices;

@@ -20,16 +20,11 @@ typedef struct tool_plan_form {
     bt_recipe recipe;         /* bits of weights (a GPU's 16 too) and inputs, groups, rotations at run time, by layer */
     uint32_t weight_bits;     /* the fewest of any layer */
     uint32_t weight_permille; /* bytes of a weight, scales included; 0: weight_bits */
+    bool is_float;            /* as bt_price_recipe */
 } tool_plan_form;
-/* What a GPU keeps: "f16", "int8", "fp4", with inputs of 16 bits, as baton run --weights. NULL: no more. */
-const tool_plan_form *tool_plan_float_form(size_t i);
+/* The i-th of a device without programs, as bt_price_form_at. */
+tool_plan_form tool_plan_float_form(size_t i);
 uint32_t tool_plan_form_input_bits(const tool_plan_form *f); /* the fewest of any layer and site */
-
-/* How rows of KV are kept. */
-typedef struct tool_plan_kv {
-    const char *name;
-    uint32_t elem_bytes, head_bytes; /* of an element; of a head beside its elements */
-} tool_plan_kv;
 
 /* What `best` minimises, by its name for --by. */
 typedef enum tool_plan_by {
@@ -55,7 +50,7 @@ typedef struct tool_plan_want {
     size_t attentions;
     const int *schedule; /* those to compare (bt_schedule_policy, BT_STAGE_SPLIT); 0 of them: the usual ones */
     size_t schedules;
-    const tool_plan_form *decode_form;
+    tool_plan_form decode_form;
     uint32_t slots;
     size_t ctx_tokens, arenas; /* arenas: chunks under way */
     uint32_t npu_ops;          /* BT_PKG_OPS_LINEAR or BT_PKG_OPS_ALL */
@@ -83,7 +78,7 @@ typedef struct tool_plan_choice {
     uint32_t chunk_tokens; /* of the longest program or step; 0: a whole prompt */
     tool_plan_form form;
     bt_attention attention;
-    const tool_plan_kv *kv;
+    const bt_price_kv *kv;
     int schedule; /* a bt_schedule_policy, or BT_STAGE_SPLIT */
     bool has_schedules, is_one_bucket;
     uint32_t buckets;                           /* contexts of the longest program; 0: no programs */

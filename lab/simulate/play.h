@@ -27,7 +27,9 @@ typedef struct tool_simulate_setup {
     const char *attention;                 /* likewise (npu/pkg/attention.h); NULL: dense, or the package's */
     const bt_pkg *package;                 /* the programs of nodes of its profile; NULL: made of sizes; borrowed */
     uint32_t weight_bits, weight_permille; /* of steps */
+    bool is_float;                         /* as sim_cost_options */
     uint32_t kv_elem_bytes, ctx_tokens;
+    bool is_kv_fp8;
     uint64_t kv_memory_bytes, swap_memory_bytes; /* of a node; kv 0: what its device has, 1 GiB where that is unknown */
     sim_cluster_options cluster;                 /* slots, rows, policies, times; the rest is set here */
     tool_simulate_faults faults;

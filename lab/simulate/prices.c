@@ -93,13 +93,10 @@ bt_err tool_simulate_price_node(tool_simulate_priced *ret, const tool_simulate_s
     bt_err e = has_programs ? price_programs(ret, s, g, fault)
                             : bt_shapes_parse(&shapes, s->shape_policy ? s->shape_policy : GPU_POLICY,
                                               s->ctx_tokens, fault);
-    sim_cost_options o = {.model = tool_simulate_dims(s, g->model),
-                          .profile = &g->profile,
-                          .weight_bits = s->weight_bits,
-                          .weight_permille = s->weight_permille,
-                          .kv_elem_bytes = s->kv_elem_bytes,
-                          .shapes = &shapes,
-                          .pace = s->pace};
+    sim_cost_options o = {
+        .model = tool_simulate_dims(s, g->model), .profile = &g->profile,  .weight_bits = s->weight_bits,
+        .weight_permille = s->weight_permille,    .is_float = s->is_float, .is_kv_fp8 = s->is_kv_fp8,
+        .kv_elem_bytes = s->kv_elem_bytes,        .shapes = &shapes,       .pace = s->pace};
     if (e == BT_OK && has_programs) {
         const bt_pkg *p = bt_price_pkg_of(ret->price);
         programs = bt_price_pkg_programs(ret->price);

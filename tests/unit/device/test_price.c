@@ -347,6 +347,64 @@ static void unpacking_bounds_weights_of_four_bits_alone(void **state)
     }
 }
 
+static void unpacking_bounds_four_bits_in_programs_too(void **state)
+{
+    (void)state;
+    bt_profile h = profile("h100");
+    const bt_time_matrix four = {.rows = 1, .inputs = 4096, .outputs = 4096, .weight_bits = 4,
+                                 .input_bits = 16};
+    bt_time_matrix eight = four;
+    eight.weight_bits = 8;
+    const uint64_t free = bt_time_of_matrix(&h, &four), wide = bt_time_of_matrix(&h, &eight);
+    h.time.int4_bytes_per_us = h.time.memory_bytes_per_us / 2;
+    assert_in_range(bt_time_of_matrix(&h, &four), 2 * free - 2, 2 * free + 2);
+    assert_int_equal(bt_time_of_matrix(&h, &eight), wide);
+}
+
+static void fp8_and_nvfp4_have_rates_of_their_own_and_need_no_unpacking(void **state)
+{
+    (void)state;
+    bt_profile h = profile("h100");
+    const bt_dims *s = bt_dims_find("llama-3.1-8b");
+    bt_price_step prompt = bt_price_prefill_step(0, 4096), token = bt_price_decode_step(1, 1);
+    bt_fault f = {""};
+    uint64_t ns[BT_PRICE_FORMS];
+    prompt.logits = 0;
+    h.time.fp8_permille = 2000;
+    h.time.fp4_permille = 4000;
+    h.time.int4_bytes_per_us = 1000000;
+    for (size_t i = 0; i < BT_PRICE_FORMS; i++) {
+        bt_price_model m = bt_price_model_of(s, &bt_price_form_at(i)->recipe);
+        m.kv_bytes = m.norm_bytes = m.gate_bytes = m.heads = 0; /* products alone */
+        ns[i] = bt_price_step_of(&h, &m, &prompt).ns;
+        const uint64_t read = bt_time_of(m.weight_bytes, !strcmp(bt_price_form_at(i)->name, "fp4")
+                                                             ? h.time.int4_bytes_per_us
+                                                             : h.time.memory_bytes_per_us);
+        assert_in_range(bt_price_step_of(&h, &m, &token).ns, read - 2, read + 2);
+    }
+    /* int8 and fp4 are made f16 before they are multiplied */
+    assert_int_equal(ns[1], ns[0]);
+    assert_int_equal(ns[2], ns[0]);
+    assert_in_range(ns[3], ns[0] / 2 - 1, ns[0] / 2 + 1);
+    assert_in_range(ns[4], ns[0] / 4 - 1, ns[0] / 4 + 1);
+    for (size_t i = 0; i < BT_PRICE_FORMS; i++)
+        assert_int_equal(
+            bt_price_check_forms(&h, bt_price_form_at(i), bt_price_kv_at(i % BT_PRICE_KVS), NULL), BT_OK);
+    h.time.fp4_permille = 0;
+    assert_int_equal(bt_price_check_forms(&h, bt_price_form_find("nvfp4"), NULL, &f), BT_EARG);
+    assert_string_equal(f.text, "'h100' does not compute in NVFP4: its profile has no 'fp4_permille'");
+    h.time.fp8_permille = 0;
+    assert_int_equal(bt_price_check_forms(&h, NULL, bt_price_kv_find("fp8"), &f), BT_EARG);
+    assert_string_equal(f.text, "'h100' does not compute in FP8: its profile has no 'fp8_permille'");
+    assert_int_equal(bt_price_check_forms(&h, bt_price_form_find("fp4"), bt_price_kv_find("int8"), &f),
+                     BT_OK);
+    assert_null(bt_price_form_find("fp16"));
+    /* 32 layers of 8 KV heads: 2 bytes an element, a byte and a scale, a byte */
+    assert_int_equal(bt_price_kv_bytes(bt_price_kv_at(0), s), 131072);
+    assert_int_equal(bt_price_kv_bytes(bt_price_kv_at(1), s), 66560);
+    assert_int_equal(bt_price_kv_bytes(bt_price_kv_at(2), s), 65536);
+}
+
 static void small_operators_of_a_gpu_take_a_launch_or_their_bytes(void **state)
 {
     (void)state;
@@ -529,6 +587,8 @@ int main(void)
         cmocka_unit_test(matrices_that_are_one_are_launched_once_and_inputs_of_8_bits_are_made_first),
         cmocka_unit_test(rows_read_experts_of_their_own_until_all_are_read),
         cmocka_unit_test(unpacking_bounds_weights_of_four_bits_alone),
+        cmocka_unit_test(unpacking_bounds_four_bits_in_programs_too),
+        cmocka_unit_test(fp8_and_nvfp4_have_rates_of_their_own_and_need_no_unpacking),
         cmocka_unit_test(small_operators_of_a_gpu_take_a_launch_or_their_bytes),
         cmocka_unit_test(a_step_pads_its_prompts_and_not_its_decode_rows),
         cmocka_unit_test(what_cannot_be_priced_is_refused),

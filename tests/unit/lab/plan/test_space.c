@@ -125,6 +125,44 @@ static void what_is_kept_is_dominated_by_nothing(void **state)
     end(&w);
 }
 
+static void fp8_and_nvfp4_are_choices_of_devices_that_compute_in_them(void **state)
+{
+    (void)state;
+    static const char *const fp8[] = {"fp8"}, *const forms[] = {"f16", "nvfp4"};
+    bt_fault f = {""};
+    world w;
+    begin(&w, "a100", "a100", "llama-3.1-8b");
+    w.prefill.time.fp8_permille = w.prefill.time.fp4_permille = 2000;
+    make(&w); /* the KV is read by the device that decodes, which has no FP8 */
+    assert_true(count(&w, NULL, "fp8", NULL, -1) && count(&w, NULL, "nvfp4", NULL, -1));
+    assert_int_equal(count(&w, NULL, NULL, "fp8", -1), 0);
+    w.decode.time.fp8_permille = 2000;
+    make(&w);
+    assert_true(count(&w, NULL, "fp8", "fp8", -1));
+    assert_true(w.result.choice[0].is_allowed);
+    w.prefill.time.fp8_permille = w.prefill.time.fp4_permille = 0;
+    make(&w);
+    assert_int_equal(count(&w, NULL, "fp8", NULL, -1) + count(&w, NULL, NULL, "fp8", -1), 0);
+    assert_int_equal(w.result.refusals, 0);
+    w.want.recipe = forms; /* one that was asked for is refused in words */
+    w.want.recipes = 2;
+    make(&w);
+    assert_int_equal(w.result.refusals, 4);
+    assert_string_equal(w.result.refused[0].why,
+                        "'a100' does not compute in NVFP4: its profile has no 'fp4_permille'");
+    w.want.recipes = 0;
+    w.want.kv = fp8;
+    w.want.kvs = 1;
+    tool_plan_result_done(&w.result);
+    assert_int_equal(tool_plan_make(&w.result, &w.want, &w.load, false, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "does not compute in FP8"));
+    w.want.kvs = 0;
+    w.decode.time.fp8_permille = 0;
+    w.want.decode_form = tool_plan_float_form(3);
+    assert_int_equal(tool_plan_make(&w.result, &w.want, &w.load, false, &f), BT_EARG);
+    end(&w);
+}
+
 static void the_best_has_least_of_what_is_asked(void **state)
 {
     (void)state;
@@ -272,6 +310,7 @@ int main(void)
         cmocka_unit_test(every_dimension_is_compared),
         cmocka_unit_test(programs_of_several_sessions_have_program_order_alone),
         cmocka_unit_test(what_is_kept_is_dominated_by_nothing),
+        cmocka_unit_test(fp8_and_nvfp4_are_choices_of_devices_that_compute_in_them),
         cmocka_unit_test(the_best_has_least_of_what_is_asked),
         cmocka_unit_test(fewer_bits_are_best_only_where_they_were_asked_for),
         cmocka_unit_test(limits_come_before_the_objective),
