@@ -127,6 +127,7 @@ static json_t *choice_json(const tool_plan_choice *c, const tool_plan_report *r,
     set(o, "decode_busy_ratio", r->load->has_arrivals ? json_real(f->decode_busy) : json_null());
     set(o, "keeps_up", r->load->has_arrivals ? json_boolean(!f->is_overloaded) : json_null());
     set(o, "allowed", json_boolean(c->is_allowed));
+    set(o, "gains_time", r->want->prefill->companion ? json_boolean(!c->gains_no_time) : json_null());
     set(o, "slo_ratio", r->want->has_limits ? json_real(f->kept) : json_null());
     set(o, "programs", whole(c->programs));
     set(o, "compile_ms", json_real(ms((double)c->compile_ns)));
@@ -400,6 +401,23 @@ static void print_standing(const tool_plan_report *r)
     }
 }
 
+/* A form that would be best if fewer bits for no time were. */
+static void print_idle_form(const tool_plan_report *r)
+{
+    const tool_plan_choice *best = &r->result->choice[0];
+    char name[TOOL_PLAN_NAME_BYTES];
+    for (size_t i = 1; i < r->result->choices; i++) {
+        const tool_plan_choice *c = &r->result->choice[i];
+        const double value = tool_plan_value(c, r->want->by);
+        if (!c->gains_no_time || c->is_allowed < best->is_allowed || best->gains_no_time ||
+            value >= tool_plan_value(best, r->want->by))
+            continue;
+        tool_plan_name(name, c);
+        printf("  %s, is not offered: its weights gain under 1 %% of the time over f16\n", name);
+        return;
+    }
+}
+
 static void print_load(const tool_plan_report *r)
 {
     const tool_plan_choice *best = &r->result->choice[0];
@@ -444,6 +462,7 @@ void tool_plan_print(const tool_plan_report *r, size_t rows)
                                         : tool_plan_by_words[r->want->by],
            name);
     print_verdict(r);
+    print_idle_form(r);
     if (p->choices > 1) print_margin("the next", r, &p->choice[1], false);
     if (p->has_usual) print_margin("the usual choice", r, &p->usual, false);
     if (p->alones) print_margin("the decode device alone", r, &p->alone[0], true);

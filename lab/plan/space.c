@@ -392,6 +392,22 @@ static void sort(tool_plan_choice *at, size_t n, const tool_plan_want *want)
     }
 }
 
+/* Fewer bits for nothing: the time that is asked for, by default that of whole requests, is not 1 % less than
+ * in f16. */
+static void mark_idle_forms(tool_plan_result *r, tool_plan_by by)
+{
+    const double least = 1.01;
+    const tool_plan_by time = by == TOOL_PLAN_BY_TTFT || by == TOOL_PLAN_BY_TPOT ? by : TOOL_PLAN_BY_E2E;
+    for (size_t i = 0; i < r->choices; i++)
+        for (size_t k = 0; k < r->choices; k++) {
+            tool_plan_choice *c = &r->choice[i];
+            const tool_plan_choice *plain = &r->choice[k];
+            if (c->form.weight_bits < 16 && plain->form.weight_bits == 16 && plain->kv == c->kv &&
+                !strcmp(plain->policy, c->policy))
+                c->gains_no_time = tool_plan_value(plain, time) <= least * tool_plan_value(c, time);
+        }
+}
+
 /* Where several are alike in all figures the first is kept. */
 static void drop_dominated(tool_plan_result *r)
 {
@@ -455,6 +471,7 @@ bt_err tool_plan_make(tool_plan_result *ret, const tool_plan_want *want, const t
     if (e == BT_OK && is_colocated) e = add_alone(s, fault);
     if (e == BT_OK) e = tool_plan_draw(ret, want, fault);
     if (e == BT_OK) {
+        if (want->prefill->companion) mark_idle_forms(ret, want->by);
         drop_dominated(ret);
         sort(ret->choice, ret->choices, want);
         sort(ret->alone, ret->alones, want);

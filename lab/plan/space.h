@@ -84,7 +84,8 @@ typedef struct tool_plan_choice {
     uint32_t buckets;                           /* contexts of the longest program; 0: no programs */
     uint64_t programs, compile_ns, spill_bytes; /* specializations; once on the device; of a chunk */
     uint32_t sessions;
-    bool is_allowed; /* has at least 8 bits of weights and inputs and 16 of KV, or what it has less was asked for */
+    bool is_allowed;    /* has at least 8 bits of weights and inputs and 16 of KV, or what it has less was asked for */
+    bool gains_no_time; /* of a device without programs: takes as long as f16 with all else alike, within 1 % */
     tool_plan_figures f;
     uint32_t wins;                        /* draws in which it is the best */
     bool is_tie;                          /* nobody can tell it from the best */
@@ -120,11 +121,12 @@ double tool_plan_value(const tool_plan_choice *c, tool_plan_by by);
 /* The other's objective by the best's; where the best is overloaded, of which nothing that waits has a mean, the time
  * that the load asks of the devices instead. < 0: there is none. */
 double tool_plan_margin(const tool_plan_choice *best, const tool_plan_choice *other, tool_plan_by by);
-/* < 0: a is better. What is compared, in this order: whether a choice is allowed, whether it keeps up, with limits how
- * many requests keep them, the objective, e2e, programs, memory and bits. */
+/* < 0: a is better. What is compared, in this order: whether a choice is allowed, whether it keeps up, unless memory is
+ * the objective whether its form gains time, with limits how many requests keep them, the objective, e2e, programs,
+ * memory and bits. */
 int tool_plan_compare(const tool_plan_choice *a, const tool_plan_choice *b, const tool_plan_want *want);
 /* The same for other figures of a choice: less of the first number that differs is better. */
-enum { TOOL_PLAN_KEYS = 9 };
+enum { TOOL_PLAN_KEYS = 10 };
 typedef struct tool_plan_key {
     double of[TOOL_PLAN_KEYS];
 } tool_plan_key;

@@ -163,6 +163,42 @@ static void fp8_and_nvfp4_are_choices_of_devices_that_compute_in_them(void **sta
     end(&w);
 }
 
+/* A prompt of 1,000 tokens and more is computed for as long whatever its weights are read from. */
+static void fewer_bits_that_gain_no_time_are_never_best(void **state)
+{
+    (void)state;
+    static const char *const kv[] = {"f16"};
+    world w;
+    begin(&w, "a100", "a100", "llama-3.1-8b");
+    tool_plan_load_done(&w.load);
+    w.load = (tool_plan_load){.has_arrivals = true};
+    for (uint32_t i = 0; i < 20; i++) {
+        const tool_plan_request one = {i * INT64_C(20000000), 1000 + i * 37, 20};
+        assert_int_equal(tool_plan_load_add(&w.load, &one, NULL), BT_OK);
+    }
+    assert_int_equal(tool_plan_load_end(&w.load, 2048, 1, NULL), BT_OK);
+    w.want.kv = kv;
+    w.want.kvs = 1;
+    for (int any = 0; any < 2; any++) {
+        w.want.any_bits = any;
+        make(&w);
+        const tool_plan_choice *best = &w.result.choice[0];
+        assert_string_equal(best->form.name, "f16");
+        size_t idle = 0;
+        for (size_t i = 1; i < w.result.choices; i++) {
+            const tool_plan_choice *c = &w.result.choice[i];
+            if (strcmp(c->policy, best->policy) || !strcmp(c->form.name, "f16")) continue;
+            assert_true(c->gains_no_time && c->f.e2e_ns <= best->f.e2e_ns);
+            idle++;
+        }
+        assert_int_equal(idle, 2);
+    }
+    w.want.by = TOOL_PLAN_BY_MEMORY; /* what is asked for is what they gain */
+    make(&w);
+    assert_string_equal(w.result.choice[0].form.name, "fp4");
+    end(&w);
+}
+
 static void the_best_has_least_of_what_is_asked(void **state)
 {
     (void)state;
@@ -311,6 +347,7 @@ int main(void)
         cmocka_unit_test(programs_of_several_sessions_have_program_order_alone),
         cmocka_unit_test(what_is_kept_is_dominated_by_nothing),
         cmocka_unit_test(fp8_and_nvfp4_are_choices_of_devices_that_compute_in_them),
+        cmocka_unit_test(fewer_bits_that_gain_no_time_are_never_best),
         cmocka_unit_test(the_best_has_least_of_what_is_asked),
         cmocka_unit_test(fewer_bits_are_best_only_where_they_were_asked_for),
         cmocka_unit_test(limits_come_before_the_objective),
