@@ -85,7 +85,7 @@ typedef struct bt_price_model {
 bt_price_model bt_price_model_of(const bt_dims *s, const bt_price_recipe *r);
 
 /* Forms of weights on a device without programs, by name: f16, and int8 and fp4 of `baton run --weights`, whose inputs
- * have 16 bits; fp8 and nvfp4 of devices that compute in them. Of KV rows: f16, int8 with a scale a head, fp8. */
+ * have 16 bits; fp8 and nvfp4 of devices that compute in them. KV rows may be f16, int8 with a scale a head, fp8. */
 typedef struct bt_price_form {
     const char *name;
     bt_price_recipe recipe; /* of KV in 16 bits */

@@ -393,10 +393,10 @@ static void sort(tool_plan_choice *at, size_t n, const tool_plan_want *want)
 }
 
 /* Fewer bits for nothing: the time that is asked for, by default that of whole requests, is not 1 % less than
- * in f16. */
+ * in f16, and the first token not 10 %. */
 static void mark_idle_forms(tool_plan_result *r, tool_plan_by by)
 {
-    const double least = 1.01;
+    const double least = 1.01, least_first = 1.1;
     const tool_plan_by time = by == TOOL_PLAN_BY_TTFT || by == TOOL_PLAN_BY_TPOT ? by : TOOL_PLAN_BY_E2E;
     for (size_t i = 0; i < r->choices; i++)
         for (size_t k = 0; k < r->choices; k++) {
@@ -404,7 +404,8 @@ static void mark_idle_forms(tool_plan_result *r, tool_plan_by by)
             const tool_plan_choice *plain = &r->choice[k];
             if (c->form.weight_bits < 16 && plain->form.weight_bits == 16 && plain->kv == c->kv &&
                 !strcmp(plain->policy, c->policy))
-                c->gains_no_time = tool_plan_value(plain, time) <= least * tool_plan_value(c, time);
+                c->gains_no_time = tool_plan_value(plain, time) <= least * tool_plan_value(c, time) &&
+                                   plain->f.prefill_ns <= least_first * c->f.prefill_ns;
         }
 }
 

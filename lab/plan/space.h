@@ -85,7 +85,7 @@ typedef struct tool_plan_choice {
     uint64_t programs, compile_ns, spill_bytes; /* specializations; once on the device; of a chunk */
     uint32_t sessions;
     bool is_allowed;    /* has at least 8 bits of weights and inputs and 16 of KV, or what it has less was asked for */
-    bool gains_no_time; /* of a device without programs: takes as long as f16 with all else alike, within 1 % */
+    bool gains_no_time; /* of a device without programs: with all else alike, f16 is as fast */
     tool_plan_figures f;
     uint32_t wins;                        /* draws in which it is the best */
     bool is_tie;                          /* nobody can tell it from the best */
