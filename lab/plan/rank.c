@@ -64,8 +64,9 @@ tool_plan_key tool_plan_key_of(const tool_plan_choice *c, const tool_plan_figure
     const double busy = f->prefill_busy + f->decode_busy;
     const bool is_idle = c->gains_no_time && want->by != TOOL_PLAN_BY_MEMORY;
     return (tool_plan_key){{c->is_allowed ? 0 : 1, f->is_overloaded ? 1 : 0, is_idle ? 1 : 0,
-                            f->is_overloaded ? busy : 0, want->has_limits ? -f->kept : 0, value_of(c, f, want->by), f->e2e_ns,
-                            (double)c->programs, memory_of(c), -bits_of(c)}};
+                            f->is_overloaded ? busy : 0, want->has_limits ? -f->kept : 0,
+                            value_of(c, f, want->by), f->e2e_ns, (double)c->programs, memory_of(c),
+                            -bits_of(c)}};
 }
 
 int tool_plan_key_compare(const tool_plan_key *a, const tool_plan_key *b)
