@@ -39,6 +39,7 @@ void *bt_forecast_errors_json(const bt_profile *p);
  *
  * A draw is a function of (seed, number), and of the device and its stack: all choices on one device, in a group or
  * alone, have the same draw, so that its common error cancels. */
+enum { BT_FORECAST_MAX_DRAWS = 10000 }; /* that a command makes */
 typedef struct bt_forecast_draw {
     uint32_t permille[BT_TERMS];
 } bt_forecast_draw;

@@ -1,5 +1,6 @@
 /* One row for each option of the devices that work is priced with. */
 #include "device/options.h"
+#include "device/forecast.h"
 
 static const bt_opt rows[] = {
     {.group = "Devices", .name = "decode-profile", .value = "PROFILE", .type = BT_OPT_STRING,
@@ -13,7 +14,7 @@ static const bt_opt rows[] = {
      .example = "device:20",
      .help = "device:K lets results go no earlier than K times what devices and link would have taken"},
     {.group = "Forecast", .name = "draws", .value = "N", .type = BT_OPT_INT, .def = "100", .lo = 0,
-     .hi = 10000, .example = "1000",
+     .hi = BT_FORECAST_MAX_DRAWS, .example = "1000",
      .help = "draws of what the devices may really take, by their calibration; 0: none"},
     {.group = "Forecast", .name = "bounds", .type = BT_OPT_FLAG,
      .help = "compare a calibrated device with one that is a bound by its data sheet"},

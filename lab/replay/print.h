@@ -10,6 +10,12 @@ typedef struct tool_replay_fact {
     char value[200];
 } tool_replay_fact;
 
+/* What the mean of a time may be instead, in ms: of TTFT, TPOT and E2E. */
+enum { TOOL_REPLAY_BANDS = 3 };
+typedef struct tool_replay_band {
+    double low_ms, high_ms;
+} tool_replay_band;
+
 /* A finished run, for people and for programs. */
 typedef struct tool_replay_outcome {
     const char *trace, *url; /* trace: a path, or the text of --synthetic */
@@ -23,8 +29,9 @@ typedef struct tool_replay_outcome {
     uint64_t seed;
     const tool_replay_fact *fact; /* of a simulated cluster, for its page; NULL: a server answered */
     size_t facts;
-    const char *warning; /* the first words of its page; NULL: none */
-    json_t *made_by;     /* tools/made_by.h; NULL: the result says nothing of it */
+    const tool_replay_band *band; /* [TOOL_REPLAY_BANDS] of a simulated cluster, for its page; NULL: none */
+    const char *warning;          /* the first words of its page; NULL: none */
+    json_t *made_by;              /* tools/made_by.h; NULL: the result says nothing of it */
 } tool_replay_outcome;
 
 /* The figures of the requests that `takes` says are part `of`, without gaps between tokens, which are counted for all

@@ -312,6 +312,16 @@ static bool put_names(FILE *f, const tool_replay_result *s)
     return ok;
 }
 
+/* As wide as a time of the means is uncertain, in the colour of its curve. */
+static void put_bands(FILE *f, const tool_replay_band *b)
+{
+    static const int color[TOOL_REPLAY_BANDS] = {0, 1, 3};
+    fputs(",\n\"bands\": [", f);
+    for (size_t i = 0; b && i < TOOL_REPLAY_BANDS; i++)
+        fprintf(f, "%s[%.0f,%.0f,%d]", i ? "," : "", b[i].low_ms * 1000, b[i].high_ms * 1000, color[i]);
+    fputc(']', f);
+}
+
 static void put_slo(FILE *f, const tool_replay_slo *slo)
 {
     bool is_next = false;
@@ -351,6 +361,7 @@ static bool put_page(FILE *f, const tool_replay_outcome *r)
     fprintf(f, ",\n\"end_us\": %" PRId64, s->end_us);
     if (!put_facts(f, r) || !put_names(f, s)) return false;
     put_slo(f, r->slo);
+    put_bands(f, r->band);
     put_spreads(f, r->figures);
     put_drawn(f, s);
     put_curves(f, s);

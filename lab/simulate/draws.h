@@ -33,7 +33,6 @@ typedef enum tool_simulate_drawn {
     TOOL_SIMULATE_DRAWN_JOULES,  /* of the cluster */
     TOOL_SIMULATE_DRAWN
 } tool_simulate_drawn;
-enum { TOOL_SIMULATE_MAX_DRAWS = 10000 };
 typedef struct tool_simulate_draws {
     uint32_t draws; /* 0: none */
     uint64_t seed;

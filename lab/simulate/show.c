@@ -248,6 +248,12 @@ bt_err tool_simulate_report(const char *path, const tool_simulate_told *r, bt_fa
     add_errors(&all, r);
     add_ignored(&all, r);
     add_fact(&all, "simulated", "%.2f s, %" PRIu64 " brain steps", x->virtual_s, x->events);
+    const tool_simulate_draws *d = r->draws;
+    const tool_replay_band bands[TOOL_REPLAY_BANDS] = {
+        {d->low[TOOL_SIMULATE_DRAWN_TTFT], d->high[TOOL_SIMULATE_DRAWN_TTFT]},
+        {d->low[TOOL_SIMULATE_DRAWN_TPOT], d->high[TOOL_SIMULATE_DRAWN_TPOT]},
+        {d->low[TOOL_SIMULATE_DRAWN_E2E], d->high[TOOL_SIMULATE_DRAWN_E2E]}};
+    o.band = d->draws ? bands : NULL;
     o.fact = all.of;
     o.facts = all.len;
     return tool_replay_report(path, &o, fault);
