@@ -17,7 +17,7 @@ static double bytes_of(const val_row *r)
     unsigned a = 0, b = 0, c = 0;
     bt_dims s;
     if (r->kind == VAL_ATTENTION_STEP && sscanf(r->shape, "%u/%u/%u", &a, &b, &c) == 3)
-        return (double)r->batch * (double)r->context * 2 * b * c * 2;
+        return (double)r->batch * (double)r->context * 2 * b * c * (strstr(r->form, "/fp8") ? 1 : 2);
     const double of_weight = strncmp(r->form, "fp8", 3) ? 2 : 1;
     if (r->kind == VAL_LINEAR && sscanf(r->shape, "%ux%u", &a, &b) == 2) return (double)a * b * of_weight;
     if (r->kind == VAL_PRODUCTS && val_dims(&s, r->shape))
@@ -47,7 +47,8 @@ static const char *beyond(const val_row *r)
         (strncmp(r->form, "fp8", 3) && strncmp(r->form, "w8a8", 4) && strncmp(r->form, "nvfp4", 5)
              ? 1
              : (double)(p->time.int8_permille ? p->time.int8_permille : 1000) / 1000) *
-        (strncmp(r->form, "nvfp4", 5) ? 1 : 2);
+        (strncmp(r->form, "nvfp4", 5) ? 1 : 2) *
+        (r->kind == VAL_ATTENTION && strstr(r->form, "/fp8") ? 2 : 1);
     if (bytes_of(r) > r->measured * (double)p->time.memory_bytes_per_us) return beyond_memory;
     return ops_of(r) > r->measured * peak ? beyond_peak : NULL;
 }

@@ -29,6 +29,7 @@ static uint32_t numbers_of(const char *field, const json_t *v)
 
 static bool is_fitted(const char *field, const char *source)
 {
+    if (source && !strncmp(source, "D: as ", 6)) return false; /* of another device or stack */
     return !strcmp(field, "all_reduce") ||
            (source && (strstr(source, "calibrated") || strstr(source, "fitted")));
 }

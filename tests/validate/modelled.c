@@ -105,7 +105,8 @@ static bool recipe_of(bt_price_recipe *ret, const val_row *r)
         if (strlen(forms[i].name) == len && !memcmp(forms[i].name, r->form, len)) {
             *ret = (bt_price_recipe){.weight_bits = forms[i].weight_bits, .input_bits = forms[i].input_bits,
                                      .kv_elem_bits = strcmp(r->form + len, "/fp8") ? 16 : 8,
-                                     .weight_bytes_permille = forms[i].permille};
+                                     .weight_bytes_permille = forms[i].permille,
+                                     .is_float = strstr(forms[i].name, "fp") != NULL};
             return true;
         }
     return false;
@@ -156,8 +157,12 @@ static double linear_us(const bt_profile *p, const val_row *r, const bt_price_re
     }
     const bt_profile k = kernel_of(p);
     const uint64_t weights = (uint64_t)inputs * outputs;
-    const bt_price_model m = {.body_weights = weights, .weight_bytes = weights * f->weight_bits / 8,
-                              .operators = 1, .weight_bits = f->weight_bits, .input_bits = f->input_bits};
+    const bt_price_model m = {.body_weights = weights,
+                              .weight_bytes = weights * f->weight_bits / 8,
+                              .operators = 1,
+                              .weight_bits = f->weight_bits,
+                              .input_bits = f->input_bits,
+                              .is_float = f->is_float};
     return step_us(&k, &m, (bt_price_step){.rows = r->rows});
 }
 
@@ -222,9 +227,14 @@ static double prompt_us(const bt_profile *p, const bt_price_model *m, uint64_t r
     return us;
 }
 
-/* While a request decodes, prompts of all others that come again pass too. */
-static double served_us(const bt_profile *p, const bt_price_model *m, const val_row *r)
+/* While a request decodes, prompts of all others that come again pass too. Servers leave a tenth of the
+ * memory. */
+static double served_us(const bt_profile *p, const bt_price_model *m, val_row *r)
 {
+    const double has = 0.9 * (double)p->memory_bytes * r->devices,
+                 kv = (double)m->kv_bytes * (double)((r->rows + r->out) * r->batch);
+    if (p->memory_bytes && (double)m->weight_bytes + kv > has)
+        r->unpriced = "the memory does not hold so many requests at a time";
     const bt_price_step decode = bt_price_decode_step(r->batch, r->rows + r->out / 2);
     return step_us(p, m, decode) +
            (double)(r->batch - 1) / (double)r->out * prompt_us(p, m, r->rows, &decode);

@@ -49,8 +49,9 @@ static void every_device_of_the_list_is_built_in(void **state)
                                         "tpu-v5e",
                                         "tpu-v6e",
                                         NULL};
-    static const char *const companions[] = {"a100",          "adreno-750", "h100",     "m2-ultra-gpu",
-                                             "m3-max-14-gpu", "m3-max-gpu", "rtx-4090", NULL};
+    static const char *const companions[] = {
+        "a100",          "adreno-750", "b200",     "h100",         "h200", "m2-ultra-gpu",
+        "m3-max-14-gpu", "m3-max-gpu", "rtx-4090", "rtx-pro-6000", NULL};
     size_t npus = 0, others = 0;
     for (size_t i = 0; bt_profile_name(i); i++) {
         const bt_profile p = profile(bt_profile_name(i));

@@ -182,8 +182,8 @@ static sim_played *play(const char *prefill, const char *decode, const char *sca
 
 static double ttft(const sim_played *d) { return d->figures.ttft_ms.p90; }
 
-/* Nodes have 8 slots: 40 requests a second of about 0.45 s are more than two nodes hold. */
-static const char load[] = "in:200,out:600,rate:40";
+/* Nodes have 8 slots: 16 requests a second of about 1.4 s are more than two nodes hold. */
+static const char load[] = "in:200,out:600,rate:16";
 
 static void a_rule_adds_nodes_that_requests_need_and_lets_them_go_again(void **state)
 {
