@@ -34,10 +34,10 @@ void sim_cluster_post(sim_cluster *c, const sim_event *e)
 
 void sim_cluster_account(sim_member *m, const sim_cost_work *w)
 {
-    m->done.ns += w->ns;
-    m->busy_ns[m->role == BT_ROLE_DECODE] += w->ns;
-    m->done.ops += w->ops;
-    m->done.bytes += w->bytes;
+    sim_cost_work *done = &m->done[m->role == BT_ROLE_DECODE];
+    done->ns += w->ns;
+    done->ops += w->ops;
+    done->bytes += w->bytes;
     m->runs++;
 }
 
@@ -55,8 +55,7 @@ void sim_cluster_take_off(sim_cost_work *from, const sim_cost_work *w)
 
 void sim_cluster_give_back(sim_member *m, const sim_cost_work *w)
 {
-    sim_cluster_take_off(&m->done, w);
-    m->busy_ns[m->role == BT_ROLE_DECODE] -= w->ns;
+    sim_cluster_take_off(&m->done[m->role == BT_ROLE_DECODE], w);
 }
 
 static void add(sim_cost_work *to, const sim_cost_work *w)

@@ -434,15 +434,13 @@ sim_cluster_node sim_cluster_look_at(const sim_cluster *c, uint32_t host, int64_
                           .device = m->group->device,
                           .model = m->group->model,
                           .cost = m->group->cost,
-                          .done = m->done,
+                          .done = {m->done[0], m->done[1]},
                           .runs = m->runs,
                           .valid_rows = m->valid_rows,
                           .rows = m->rows,
                           .again_rows = m->again_rows,
-                          .preempted = sim_cluster_preempted_of(m),
-                          .busy_ns = {m->busy_ns[0], m->busy_ns[1]}};
-    sim_cluster_take_off(&n.done, &undone);
-    n.busy_ns[m->role == BT_ROLE_DECODE] -= undone.ns;
+                          .preempted = sim_cluster_preempted_of(m)};
+    sim_cluster_take_off(&n.done[m->role == BT_ROLE_DECODE], &undone);
     if (m->pf) n.load = pf_brain_load(m->pf);
     if (m->dc) n.load = dc_brain_load(m->dc);
     return n;

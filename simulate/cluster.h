@@ -120,8 +120,7 @@ typedef struct sim_cluster_node {
     uint32_t model;
     const sim_cost *cost;
     bt_load load;
-    sim_cost_work done;        /* ns: busy */
-    uint64_t busy_ns[2];       /* of that, as prefill and as decode node */
+    sim_cost_work done[2];     /* as prefill and as decode node; ns: busy */
     uint64_t runs;             /* chunks or steps */
     uint64_t valid_rows, rows; /* of chunks: tokens of prompts, and those computed with padding */
     uint64_t again_rows; /* of prompts and answers, which a node had begun to compute before, this one or another */

@@ -176,10 +176,11 @@ typedef struct sim_member {
     const sim_cluster_group *group;
     sim_wire out, in;
     bt_incarnation self;
-    bt_role role, born;       /* present role; first role */
-    sim_cost_work done, step; /* step: the one that began last, until step_end_ns */
+    bt_role role, born;          /* present role; first role */
+    sim_cost_work done[2], step; /* done: as prefill and as decode node; step: the one that began last, until
+                                    step_end_ns */
     int64_t step_end_ns;
-    uint64_t busy_ns[2], runs, valid_rows, rows, again_rows;
+    uint64_t runs, valid_rows, rows, again_rows;
     pf_brain *pf;
     dc_brain *dc;
     bool rests; /* rest.c */

@@ -1,6 +1,5 @@
 #ifndef BT_DEVICE_ENERGY_H
 #define BT_DEVICE_ENERGY_H
-#include <stdbool.h>
 #include <stdint.h>
 #include "device/profile_time.h"
 
@@ -20,7 +19,7 @@ typedef struct bt_energy {
 } bt_energy;
 /* ns: the device's time; worked_ns: the part of it in which it worked, and the host polled. */
 bt_energy bt_energy_of(const bt_profile_time *t, uint64_t ns, uint64_t ops, uint64_t bytes, uint64_t worked_ns);
-/* Operations have an energy, and bytes have none or less than any memory costs (5 pJ): the energy is a bound from
- * below. A measured power has all in it. */
-bool bt_energy_lacks_memory(const bt_profile_time *t);
+/* What a byte of a decode step costs beyond the idle power: "at least" below 5 pJ, which any memory costs, "at most"
+ * above the 100 pJ of the dearest or where the power is a vendor's limit; "" between, and where there is no energy. */
+const char *bt_energy_bound(const bt_profile_time *t);
 #endif

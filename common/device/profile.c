@@ -555,6 +555,26 @@ static bt_err take_group(bt_profile *p, uint32_t devices, bt_fault *fault)
                    p->name, devices, list);
 }
 
+bool bt_profile_group(bt_profile *ret, const bt_profile *of, uint32_t devices)
+{
+    char old[16], text[16] = "", *at = NULL;
+    bool has = devices == 1;
+    for (uint32_t i = 0; i < of->time.sizes; i++) has = has || of->time.group_size[i] == devices;
+    if (!of->time.sizes || of->time.devices <= devices || !has) return false;
+    /* NAMExN[@STACK]: the last xN of the name */
+    (void)snprintf(old, sizeof old, "x%" PRIu32, of->time.devices);
+    *ret = *of;
+    ret->time.devices = devices > 1 ? devices : 0;
+    if (devices > 1) (void)snprintf(text, sizeof text, "x%" PRIu32, devices);
+    for (char *next = ret->name; (next = strstr(next, old)) != NULL; next++) at = next;
+    if (at) {
+        char rest[sizeof ret->name];
+        (void)snprintf(rest, sizeof rest, "%s", at + strlen(old));
+        (void)snprintf(at, sizeof ret->name - (size_t)(at - ret->name), "%s%s", text, rest);
+    }
+    return true;
+}
+
 /* What a name asks for besides the profile, and the whole name. */
 static bt_err take_device(bt_profile *p, const asked *d, bt_fault *fault)
 {

@@ -66,6 +66,9 @@ typedef struct bt_profile {
  * limits and the nearest name, or two fields that contradict each other; BT_ELIMIT past BT_PROFILE_MAX_BYTES; BT_EIO.
  */
 bt_err bt_profile_load(bt_profile *ret, const char *device, bt_fault *fault);
+/* The same device under the same stack in a group of that many, which is smaller than `of`; 1: alone. false: `of` is no
+ * group that a name asked for, or has none of that size. */
+bool bt_profile_group(bt_profile *ret, const bt_profile *of, uint32_t devices);
 /* Whether a profile has constants of a stack. */
 bool bt_profile_has_stack(const bt_profile *p, const char *stack);
 /* The profile that `of` names in time.companion, which is not "". BT_EARG: no such name, or a profile without time;

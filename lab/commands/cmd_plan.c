@@ -5,6 +5,7 @@
 #include "engine/options.h"
 #include "kv/kv_dtype.h"
 #include "lab/commands/dims_of.h"
+#include "lab/plan/group.h"
 #include "lab/plan/report.h"
 #include "lab/replay/options.h"
 #include "lab/replay/result.h"
@@ -176,6 +177,7 @@ typedef struct subject {
     tool_plan_load load;
     tool_plan_result result;
     tool_plan_want want;
+    char instead[2][TOOL_PLAN_GROUP_BYTES]; /* of prefill and decode; "": the device that was asked for */
     json_t *made_by;
 } subject;
 
@@ -203,6 +205,28 @@ static bt_err schedules_of(subject *s, const config *c, bt_fault *fault)
         is_named[k] = true;
     }
     return BT_OK;
+}
+
+/* A group that a smaller one of the same device beats is not planned. */
+static void take_smaller(subject *s, const config *c, bool is_prefill)
+{
+    bt_profile *p = is_prefill ? &s->prefill : &s->decode, less;
+    const tool_plan_load *l = &s->load;
+    const bt_price_model m =
+        bt_price_model_of(&s->dims, &bt_price_form_at(is_prefill ? 0 : (size_t)c->weights)->recipe);
+    const tool_plan_group_load load = {
+        .model = &m,
+        .prefills = is_prefill || c->colocated,
+        .decodes = !is_prefill,
+        .shortest = l->length[0],
+        .mean = l->input_tokens / l->n,
+        .longest = l->length[l->lengths - 1],
+        .batch = (uint32_t)c->slots,
+        .ctx = l->step_ctx,
+        .kv_bytes = bt_time_times(m.kv_bytes * l->longest, is_prefill ? 1 : (uint64_t)c->slots)};
+    if (!tool_plan_group_beaten(&less, p, &load)) return;
+    (void)tool_plan_group_text(s->instead[!is_prefill], &less, p);
+    *p = less;
 }
 
 static bt_err prepare(subject *s, const config *c, bt_fault *fault)
@@ -243,14 +267,20 @@ static bt_err prepare(subject *s, const config *c, bt_fault *fault)
     if (e == BT_OK) e = tool_dims_of(&s->dims, &model_ctx, c->model, fault);
     if (e == BT_OK) e = read_trace(&s->load, c, tool_dims_is_gguf(c->model), fault);
     if (e == BT_OK) e = context_of(&w->ctx_tokens, c, tool_plan_load_longest(&s->load), model_ctx, fault);
-    return e < 0 ? e : tool_plan_load_end(&s->load, w->ctx_tokens, c->speed, fault);
+    if (e == BT_OK) e = tool_plan_load_end(&s->load, w->ctx_tokens, c->speed, fault);
+    for (int i = 0; e == BT_OK && i < 2; i++) take_smaller(s, c, i == 0);
+    return e;
 }
 
 static int show(const subject *s, const config *c, bt_fault *fault)
 {
-    const tool_plan_report r = {.want = &s->want,     .load = &s->load,
-                                .result = &s->result, .trace = c->trace,
-                                .link = c->link,      .decode_form = bt_price_form_names[c->weights],
+    const tool_plan_report r = {.want = &s->want,
+                                .load = &s->load,
+                                .result = &s->result,
+                                .trace = c->trace,
+                                .link = c->link,
+                                .decode_form = bt_price_form_names[c->weights],
+                                .instead = {s->instead[0], s->instead[1]},
                                 .made_by = s->made_by};
     json_t *object = tool_plan_json(&r);
     bt_err e = object ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory writing a plan");

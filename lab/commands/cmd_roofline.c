@@ -75,6 +75,7 @@ static json_t *row_of(const bt_profile *p, const bt_dims *s, const bt_price_sum 
     const bt_price_step step = bt_price_decode_step(1, TOOL_ROOFLINE_PROMPT + 1);
     const bt_price_sum token = bt_price_step_of(p, m, &step);
     const bt_energy e = bt_energy_of(&p->time, prompt->ns, prompt->ops, prompt->bytes, prompt->ns);
+    const bt_energy of_token = bt_energy_of(&p->time, token.ns, token.ops, token.bytes, token.ns);
     const bt_roofline_peak peak = bt_roofline_peaks(&p->time);
     json_t *row = json_object();
     json_object_set_new(row, "name", json_string(s->name));
@@ -83,10 +84,11 @@ static json_t *row_of(const bt_profile *p, const bt_dims *s, const bt_price_sum 
     json_object_set_new(row, "ttft_seconds", json_real((double)prompt->ns / 1e9));
     json_object_set_new(row, "error", errors_of(p));
     json_object_set_new(row, "joules", e.kind ? json_real((double)e.nj / 1e9) : json_null());
-    json_object_set_new(row, "of_tdp",
-                        json_string(e.kind == BT_ENERGY_TDP            ? "at most"
-                                    : bt_energy_lacks_memory(&p->time) ? "at least"
-                                                                       : ""));
+    json_object_set_new(row, "of_tdp", json_string(bt_energy_bound(&p->time)));
+    json_object_set_new(row, "joules_per_input_token",
+                        e.kind ? json_real((double)e.nj / 1e9 / TOOL_ROOFLINE_PROMPT) : json_null());
+    json_object_set_new(row, "joules_per_output_token",
+                        e.kind ? json_real((double)of_token.nj / 1e9) : json_null());
     json_object_set_new(row, "tokens_per_second", json_real(TOOL_ROOFLINE_PROMPT * 1e9 / (double)prompt->ns));
     json_object_set_new(row, "utilisation",
                         json_real(share(prompt->ops, prompt->ns,

@@ -17,6 +17,7 @@
 #include "npu/pkg/attention.h"
 #include "npu/pkg/recipe.h"
 #include "lab/commands/dims_of.h"
+#include "lab/plan/group.h"
 #include "lab/replay/options.h"
 #include "lab/replay/ramp.h"
 #include "lab/simulate/load.h"
@@ -519,6 +520,45 @@ static bt_err play(job *j, bt_fault *fault)
     return e;
 }
 
+/* No sweep and no ramp offers a group that a smaller one of the same device beats. */
+static bt_err check_groups(const job *j, bt_fault *fault)
+{
+    const tool_simulate_setup *s = &j->setup;
+    const tool_simulate_side *const side[] = {&s->prefill, &s->decode};
+    const tool_replay_plan *plan = &j->plan;
+    tool_plan_group_load load = {.shortest = UINT64_MAX, .batch = (uint32_t)j->c->slots};
+    uint64_t prompts = 0, ctx = 0, most = 0;
+    for (size_t i = 0; i < plan->len; i++) {
+        const uint64_t n = plan->item[i].prompt_tokens, all = n + plan->item[i].output_tokens;
+        if (n < load.shortest) load.shortest = n;
+        if (n > load.longest) load.longest = n;
+        if (all > most) most = all;
+        prompts += n;
+        ctx += all;
+    }
+    load.mean = plan->len ? prompts / plan->len : 0;
+    load.ctx = plan->len ? ctx / plan->len : 0;
+    for (size_t i = 0; plan->len && i < 2; i++)
+        for (size_t g = 0; g < side[i]->len; g++) {
+            const bt_dims *d = tool_simulate_dims(s, side[i]->group[g].model);
+            const bt_profile *p = &side[i]->group[g].profile;
+            bt_price_model m = bt_price_model_of(d, &bt_price_form_at((size_t)j->c->weights)->recipe);
+            char text[TOOL_PLAN_GROUP_BYTES];
+            bt_profile less;
+            m.kv_bytes = bt_price_kv_bytes(bt_price_kv_at((size_t)j->c->kv_dtype), d);
+            load.model = &m;
+            load.prefills = i == 0 || s->is_colocated || !s->prefill.len;
+            load.decodes = i == 1 || s->is_colocated;
+            load.kv_bytes = bt_time_times(m.kv_bytes * most, load.decodes ? load.batch : 1);
+            if (tool_plan_group_beaten(&less, p, &load))
+                return bt_fail(
+                    fault, BT_EARG,
+                    "--%s: %s; give the smaller one, as no sweep or ramp offers a group that it beats",
+                    i ? "decode" : "prefill", tool_plan_group_text(text, &less, p));
+        }
+    return BT_OK;
+}
+
 /* Each step begins with a fresh cluster, so all steps have the same requests. */
 static bt_err play_step(void *ud, tool_replay_tried *ret, double speed, uint32_t step, bt_fault *fault)
 {
@@ -559,8 +599,9 @@ static int work(job *j, bt_fault *fault)
     if (e == BT_OK && !j->setup.ctx_tokens) e = tool_simulate_set_context(&j->setup, j->model_ctx, fault);
     j->from.how.context_tokens = j->setup.ctx_tokens;
     if (e == BT_OK) e = tool_simulate_bench_new(&j->bench, &j->setup, fault);
-    if (e == BT_OK && c->load.ramp) return ramp_up(j, fault);
     if (e == BT_OK) e = read_load(j, c->load.speed, fault);
+    if (e == BT_OK && (c->load.ramp || j->is_sweep)) e = check_groups(j, fault);
+    if (e == BT_OK && c->load.ramp) return ramp_up(j, fault);
     if (e == BT_OK && j->is_sweep) return sweep(j, fault);
     const int64_t before = bt_clock_us();
     if (e == BT_OK) e = play(j, fault);

@@ -248,6 +248,8 @@ static const tool_roofline_column prompt_columns[] = {
     {"tokens_per_second", "tokens/s", 1, 1},
     {"utilisation", "of the peak %", 2, 0.01},
     {"joules", "J", 3, 1},
+    {"joules_per_input_token", "mJ/token", 3, 1e-3},
+    {"joules_per_output_token", "decode mJ/token", 1, 1e-3},
     {"of_tdp", "bound", -1, 1},
     {"decode_tokens_per_second", "decode tokens/s", 1, 1},
     {"error.tpot.text", "error", -1, 1},

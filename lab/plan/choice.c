@@ -176,7 +176,7 @@ static void figure_prompts(tool_plan_figures *f, const bt_profile *device, const
     f->p99_ns = tool_plan_load_at(load, w->ns, 0.99);
     const bt_energy e = bt_energy_of(t, whole(ns / n), whole(ops / n), whole(bytes / n), whole(ns / n));
     f->prefill_energy = e.kind;
-    f->joules = (double)e.nj / 1e9;
+    f->joules = f->prefill_joules = (double)e.nj / 1e9;
     f->utilisation = ns > 0 ? ops * 1000 / (ns * (double)peak.int8 * devices(device)) : 0;
     f->prefill_busy = load->has_arrivals ? ns / 1e9 / load->span_s : 0;
     f->terms.prompt_ops = ops / n;

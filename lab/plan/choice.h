@@ -67,7 +67,7 @@ typedef struct tool_plan_figures {
     double wait_ns;                    /* mean in front of prefill */
     uint64_t loaded_p50_ns, loaded_p99_ns;
     double tpot_ns, alone_tpot_ns, e2e_ns; /* a token; with a batch of 1; a whole request */
-    double joules;
+    double joules, prefill_joules;         /* of a request, and its prompt's part */
     bt_energy_kind prefill_energy, decode_energy;
     uint32_t batch;
     double prefill_busy, decode_busy; /* shares of the time that the trace's rate asks for; 0 without arrivals */

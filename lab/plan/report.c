@@ -25,6 +25,24 @@ static double padding(const tool_plan_figures *f)
     return f->rows ? 1 - (double)f->input_rows / (double)f->rows : 0;
 }
 
+/* A request's joules by engine, and by the tokens that come in and go out. */
+typedef struct energy {
+    double prefill, decode, input, output;
+    const char *bound;
+} energy;
+
+static energy energy_of(const tool_plan_choice *c, const tool_plan_report *r, const bt_profile *prefill)
+{
+    const double n = (double)r->load->n, decode = c->f.joules - c->f.prefill_joules;
+    const char *first = bt_energy_bound(&prefill->time), *bound = bt_energy_bound(&r->want->decode->time);
+    return (energy){.prefill = c->f.prefill_joules, .decode = decode,
+                    .input = c->f.prefill_joules * n / (double)r->load->input_tokens,
+                    .output = decode * n / ((double)r->load->steps + n),
+                    .bound = !*first || !strcmp(first, bound) ? bound
+                             : *bound                         ? "no bound"
+                                                              : first};
+}
+
 static json_t *joules(const tool_plan_choice *c)
 {
     const double j = tool_plan_value(c, TOOL_PLAN_BY_JOULES);
@@ -96,6 +114,8 @@ static json_t *ties_json(const tool_plan_report *r)
 static json_t *choice_json(const tool_plan_choice *c, const tool_plan_report *r, bool is_alone)
 {
     const tool_plan_figures *f = &c->f;
+    const energy e = energy_of(c, r, is_alone ? r->want->decode : r->want->prefill);
+    const bool known = tool_plan_value(c, TOOL_PLAN_BY_JOULES) >= 0;
     char attention[BT_ATTENTION_MAX_TEXT];
     json_t *o = json_object();
     set(o, "shape_policy", text(c->policy));
@@ -120,6 +140,11 @@ static json_t *choice_json(const tool_plan_choice *c, const tool_plan_report *r,
     set(o, "decode_batch", whole(f->batch));
     set(o, "e2e_ms", json_real(ms(f->e2e_ns)));
     set(o, "joules", joules(c));
+    set(o, "prefill_joules", known ? json_real(e.prefill) : json_null());
+    set(o, "decode_joules", known ? json_real(e.decode) : json_null());
+    set(o, "joules_per_input_token", known ? json_real(e.input) : json_null());
+    set(o, "joules_per_output_token", known ? json_real(e.output) : json_null());
+    set(o, "joules_bound", text(known ? e.bound : ""));
     set(o, "joules_of_tdp",
         json_boolean(f->prefill_energy == BT_ENERGY_TDP || f->decode_energy == BT_ENERGY_TDP));
     set(o, "utilisation", json_real(f->utilisation));
@@ -197,7 +222,8 @@ static json_t *devices_json(const tool_plan_want *w)
 json_t *tool_plan_json(const tool_plan_report *r)
 {
     const tool_plan_result *p = r->result;
-    json_t *o = json_object(), *choices = json_array(), *refused = json_array(), *alone = json_array();
+    json_t *o = json_object(), *choices = json_array(), *refused = json_array(), *alone = json_array(),
+           *instead = json_array();
     set(o, "model", text(r->want->dims->name));
     set(o, "prefill", text(r->want->prefill->name));
     set(o, "prefill_stack", text(r->want->prefill->time.stack));
@@ -237,6 +263,9 @@ json_t *tool_plan_json(const tool_plan_report *r)
     set(o, "priced", whole(p->priced));
     set(o, "dominated", whole(p->priced - p->choices));
     set(o, "refused", refused);
+    for (int i = 0; i < 2; i++)
+        if (*r->instead[i]) json_array_append_new(instead, text(r->instead[i]));
+    set(o, "instead", instead);
     set(o, "ignored", tool_plan_ignored(json_array(), r->want->dims));
     set(o, "colocated", alone);
     set(o, "lengths", length_json(r->load));
@@ -431,6 +460,22 @@ static void print_load(const tool_plan_report *r)
     if (r->want->has_limits) printf("  %.1f %% of the requests keep the limits\n", 100 * best->f.kept);
 }
 
+static void print_energy(const tool_plan_report *r)
+{
+    const tool_plan_choice *best = &r->result->choice[0];
+    const energy e = energy_of(best, r, r->want->prefill);
+    if (tool_plan_value(best, TOOL_PLAN_BY_JOULES) < 0) return;
+    printf("energy of a request of the best: prefill %.3f J (%.2f mJ an input token), decode %.3f J (%.2f mJ "
+           "an output "
+           "token)\n",
+           e.prefill, 1e3 * e.input, e.decode, 1e3 * e.output);
+    if (best->f.prefill_energy == BT_ENERGY_TDP || best->f.decode_energy == BT_ENERGY_TDP)
+        printf("joules are at most so many: a thermal design power is in them\n");
+    else if (*e.bound)
+        printf("joules are %s so many: a byte of memory costs 5 to 100 pJ, and not so in the profile\n",
+               e.bound);
+}
+
 void tool_plan_print(const tool_plan_report *r, size_t rows)
 {
     const tool_plan_result *p = r->result;
@@ -443,14 +488,14 @@ void tool_plan_print(const tool_plan_report *r, size_t rows)
            (double)r->load->input_tokens / (double)r->load->n,
            (double)r->load->steps / (double)r->load->n + 1, r->want->ctx_tokens);
     if (r->load->too_long) printf("; %zu longer ones left out", r->load->too_long);
+    for (int i = 0; i < 2; i++)
+        if (*r->instead[i]) printf("\n%s: it %s instead", r->instead[i], i ? "decodes" : "prefills");
     printf("\n\n");
     print_table(r, rows);
     printf("\n%zu choices priced, %zu of them dominated by others", p->priced, p->priced - p->choices);
     if (rows < p->choices) printf("; %zu more that are not (--rows, --json)", p->choices - rows);
     printf("\n");
-    if (tool_plan_value(&p->choice[0], TOOL_PLAN_BY_JOULES) >= 0 &&
-        (p->choice[0].f.prefill_energy == BT_ENERGY_TDP || p->choice[0].f.decode_energy == BT_ENERGY_TDP))
-        printf("joules are at most so many: a thermal design power is in them\n");
+    print_energy(r);
     for (size_t i = 0; i < p->refusals && i < REFUSALS; i++)
         printf("refused: %s: %s\n", p->refused[i].what, p->refused[i].why);
     if (p->refusals > REFUSALS) printf("and %zu more refused (--json)\n", p->refusals - REFUSALS);

@@ -11,10 +11,11 @@ typedef struct tool_plan_report {
     const tool_plan_load *load;
     const tool_plan_result *result;
     const char *trace, *link, *decode_form;
+    const char *instead[2]; /* why another group than the one asked for prefills, and decodes; "": none does */
     json_t *made_by;
 } tool_plan_report;
 
-/* choices[] best first, each with `error` and `band`, best, certain, ties[], margins, refused[], ignored[],
+/* choices[] best first, each with `error` and `band`, best, certain, ties[], margins, refused[], instead[], ignored[],
  * colocated[], made_by; NULL: no memory. */
 json_t *tool_plan_json(const tool_plan_report *r);
 /* At most `rows` choices. */

@@ -479,27 +479,40 @@ static void begin(player *p)
 
 /* ---- what it comes to ---------------------------------------------------------------------------- */
 
+/* A limit says nothing of a node that waits. */
+bool tool_simulate_lacks_joules(char ret[TOOL_SIMULATE_NO_JOULES], const bt_profile *device)
+{
+    const bt_energy_kind kind = bt_energy_of(&device->time, 1, 1, 1, 1).kind;
+    if (kind == BT_ENERGY_TERMS) return false;
+    (void)snprintf(ret, TOOL_SIMULATE_NO_JOULES,
+                   kind == BT_ENERGY_TDP ? "%s has no power but its vendor's limit"
+                                         : "%s has no source for what it draws",
+                   device->name);
+    return true;
+}
+
 static void add_node(tool_simulate_facts *f, const sim_cluster_node *n, const double powered_s[2],
                      double busy[2])
 {
     const bt_profile *device = &n->cost->profile;
-    const uint64_t ns = (uint64_t)((powered_s[0] + powered_s[1]) * 1e9 + 0.5);
-    const bt_energy e = bt_energy_of(&device->time, sim_cost_device_ns(n->cost, ns), n->done.ops,
-                                     n->done.bytes, sim_cost_device_ns(n->cost, n->done.ns));
-    /* a limit says nothing of a node that waits */
-    if (e.kind != BT_ENERGY_TERMS)
-        (void)snprintf(f->no_joules, sizeof f->no_joules,
-                       e.kind == BT_ENERGY_TDP ? "%s has no power but its vendor's limit"
-                                               : "%s has no source for what it draws",
-                       device->name);
-    f->joules += (double)e.nj / 1e9;
+    double joules = 0;
+    const bool has_joules = !tool_simulate_lacks_joules(f->no_joules, device);
+    for (int i = 0; i < 2; i++) {
+        const uint64_t ns = (uint64_t)(powered_s[i] * 1e9 + 0.5);
+        const bt_energy e = bt_energy_of(&device->time, sim_cost_device_ns(n->cost, ns), n->done[i].ops,
+                                         n->done[i].bytes, sim_cost_device_ns(n->cost, n->done[i].ns));
+        f->role_joules[i] += (double)e.nj / 1e9;
+        joules += (double)e.nj / 1e9;
+    }
+    if (*bt_energy_bound(&device->time)) f->joules_bound = bt_energy_bound(&device->time);
+    f->joules += joules;
     f->prefill_node_s += powered_s[0];
     f->decode_node_s += powered_s[1];
     tool_simulate_share *own = &f->share[n->model];
-    own->joules = e.kind != BT_ENERGY_TERMS || own->joules < 0 ? -1 : own->joules + (double)e.nj / 1e9;
+    own->joules = !has_joules || own->joules < 0 ? -1 : own->joules + joules;
     for (size_t i = 0; i < 2; i++) {
-        busy[i] += (double)n->busy_ns[i] / 1e9;
-        own->busy_s[i] += (double)n->busy_ns[i] / 1e9;
+        busy[i] += (double)n->done[i].ns / 1e9;
+        own->busy_s[i] += (double)n->done[i].ns / 1e9;
         own->node_s[i] += powered_s[i];
     }
     f->valid_rows += n->valid_rows;
@@ -609,7 +622,7 @@ static void sum_doors(tool_simulate_facts *f, const player *p, int64_t until_ns)
 
 static void sum_up(tool_simulate_facts *ret, player *p)
 {
-    tool_simulate_facts f = {.joules = 0};
+    tool_simulate_facts f = {.joules_bound = ""};
     const tool_simulate_scaler *k = &p->scaler;
     const char *why;
     double busy[2] = {0};

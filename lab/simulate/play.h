@@ -46,6 +46,10 @@ static inline const bt_dims *tool_simulate_dims(const tool_simulate_setup *s, ui
     return model ? s->more[model - 1] : s->model;
 }
 
+enum { TOOL_SIMULATE_NO_JOULES = 128 };
+/* Why a cluster with that device has no joules. false: the device is no reason. */
+bool tool_simulate_lacks_joules(char ret[TOOL_SIMULATE_NO_JOULES], const bt_profile *device);
+
 /* The figures of one model's nodes. */
 typedef struct tool_simulate_share {
     double joules, busy_s[2], node_s[2]; /* prefill and decode nodes; joules below 0: not known */
@@ -61,15 +65,16 @@ typedef struct tool_simulate_door {
 typedef struct tool_simulate_facts {
     double virtual_s;
     uint64_t events, digest;
-    char no_joules[128];                  /* why there are none; "": there are */
-    double joules;                        /* of nodes while they are powered */
-    double prefill_busy, decode_busy;     /* of the nodes' time */
-    uint64_t valid_rows, rows;            /* of prefill chunks: tokens; rows computed with padding */
-    uint64_t again_rows;                  /* of all nodes: rows that some node had begun to compute before */
-    sim_cluster_preempted preempted;      /* of all nodes */
-    uint32_t prefill_nodes, decode_nodes; /* to begin with */
-    double prefill_node_s, decode_node_s; /* powered as such, loading included */
-    uint32_t least[2], most[2];           /* prefill and decode nodes that served at a time */
+    char no_joules[TOOL_SIMULATE_NO_JOULES]; /* why there are none; "": there are */
+    double joules, role_joules[2];           /* of nodes while they are powered; as prefill and as decode nodes */
+    const char *joules_bound;                /* bt_energy_bound of a device; "": of none */
+    double prefill_busy, decode_busy;        /* of the nodes' time */
+    uint64_t valid_rows, rows;               /* of prefill chunks: tokens; rows computed with padding */
+    uint64_t again_rows;                     /* of all nodes: rows that some node had begun to compute before */
+    sim_cluster_preempted preempted;         /* of all nodes */
+    uint32_t prefill_nodes, decode_nodes;    /* to begin with */
+    double prefill_node_s, decode_node_s;    /* powered as such, loading included */
+    uint32_t least[2], most[2];              /* prefill and decode nodes that served at a time */
     tool_simulate_count_at count[TOOL_SIMULATE_COUNTS]; /* nodes over time */
     size_t counts;
     uint32_t refused_roles; /* changes that a node did not make, and why the first */

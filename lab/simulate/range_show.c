@@ -24,8 +24,18 @@ static const char *cost_name(const tool_simulate_range *r) { return tool_simulat
 
 static bool has_joules(const tool_simulate_found *x) { return x->len && x->point[0].joules >= 0; }
 
+static bool lacks_joules(char ret[TOOL_SIMULATE_NO_JOULES], const tool_simulate_range *r)
+{
+    const tool_simulate_side *const side[] = {&r->setup->prefill, &r->setup->decode};
+    for (size_t i = 0; i < 2; i++)
+        for (size_t g = 0; g < side[i]->len; g++)
+            if (tool_simulate_lacks_joules(ret, &side[i]->group[g].profile)) return true;
+    return false;
+}
+
 void tool_simulate_found_print(FILE *f, const tool_simulate_found *x, const tool_simulate_range *r)
 {
+    char why[TOOL_SIMULATE_NO_JOULES];
     fprintf(f, "%8s %8s %8s %10s %12s %12s %12s %12s\n", "prefill", "decode", "good %", "goodput/s",
             "TTFT p99 ms", "TPOT p99 ms", "J/request", cost_name(r));
     for (size_t i = 0; i < x->len; i++) {
@@ -41,6 +51,7 @@ void tool_simulate_found_print(FILE *f, const tool_simulate_found *x, const tool
     }
     if (!x->len) fprintf(f, "none of these clusters carries the load\n");
     else if (x->cheapest == x->len) fprintf(f, "none has a cost in %s\n", cost_name(r));
+    if (lacks_joules(why, r)) fprintf(f, "energy      not known: %s\n", why);
     tool_simulate_errors_print(f, r->setup, NULL, NULL, has_joules(x));
     tool_simulate_ignored_print(f, r->setup);
     fprintf(f, "tried       %zu clusters, %zu of them read from a file\n", x->tried.len, x->again);
@@ -64,10 +75,12 @@ static json_t *point_json(const tool_simulate_point *p, const tool_simulate_rang
 
 json_t *tool_simulate_found_json(const tool_simulate_found *x, const tool_simulate_range *r)
 {
+    char why[TOOL_SIMULATE_NO_JOULES];
     json_t *points = json_array();
     for (size_t i = 0; points && i < x->len; i++)
         if (json_array_append_new(points, point_json(&x->point[i], r)) < 0) break;
-    return json_pack("{s:o, s:o, s:o, s:s, s:f, s:I, s:I, s:O*}", "points", points, "ignored",
+    return json_pack("{s:o, s:o, s:o, s:o, s:s, s:f, s:I, s:I, s:O*}", "points", points, "no_joules",
+                     lacks_joules(why, r) ? json_string(why) : json_null(), "ignored",
                      tool_simulate_ignored(r->setup), "cheapest",
                      x->cheapest < x->len ? point_json(&x->point[x->cheapest], r) : json_null(), "cost",
                      cost_name(r), "share", r->share, "tried", (json_int_t)x->tried.len, "read",

@@ -124,11 +124,29 @@ static bool add_shares(json_t *o, const tool_simulate_told *r)
 
 static double per(double sum, double n) { return n > 0 ? sum / n : 0; }
 
+/* In a step of nodes that do both, prompts and tokens draw together. */
+static bool has_sides(const tool_simulate_told *r)
+{
+    return !r->setup->is_colocated && r->facts->prefill_node_s > 0;
+}
+
+enum { SIDES_BYTES = 128 };
+static const char *sides_text(char ret[SIDES_BYTES], const tool_simulate_told *r)
+{
+    const double *j = r->facts->role_joules;
+    const tool_replay_figures *g = r->replay->figures;
+    (void)snprintf(ret, SIDES_BYTES,
+                   "prefill %.0f J, %.2f mJ an input token; decode %.0f J, %.2f mJ an output token", j[0],
+                   per(1e3 * j[0], (double)g->input_tokens), j[1], per(1e3 * j[1], (double)g->output_tokens));
+    return ret;
+}
+
 void tool_simulate_print(FILE *f, const tool_simulate_told *r)
 {
     const tool_simulate_facts *x = r->facts;
     const tool_replay_figures *g = r->replay->figures;
     char link[BT_LINK_MAX_TEXT], band[TOOL_SIMULATE_BAND_BYTES];
+    char sides[SIDES_BYTES];
     bt_link_text(link, &r->setup->link);
     tool_replay_print(f, r->replay);
     fprintf(f, "cluster     %s on prefill %s and decode %s%s, %s: %u and %u nodes, sequences of %u tokens\n",
@@ -159,6 +177,12 @@ void tool_simulate_print(FILE *f, const tool_simulate_told *r)
     else
         fprintf(f, "energy      %.0f J: %.2f a request, %.2f for 1,000 output tokens\n", x->joules,
                 per(x->joules, (double)g->completed), per(x->joules * 1000, (double)g->output_tokens));
+    if (!x->no_joules[0] && has_sides(r)) fprintf(f, "by side     %s\n", sides_text(sides, r));
+    if (!x->no_joules[0] && *x->joules_bound)
+        fprintf(f,
+                "bound       joules are %s so many: a byte of memory costs 5 to 100 pJ, and not so in a "
+                "profile\n",
+                x->joules_bound);
     tool_simulate_errors_print(f, r->setup, r->replay->plan, r->replay->result, !x->no_joules[0]);
     if (r->draws->draws) fprintf(f, "band        %s\n", tool_simulate_draws_text(band, r->draws));
     tool_simulate_ignored_print(f, r->setup);
@@ -190,10 +214,12 @@ static void add_energy(facts *all, const tool_simulate_told *r)
 {
     const tool_simulate_facts *x = r->facts;
     const tool_replay_figures *g = r->replay->figures;
+    char sides[SIDES_BYTES];
     if (x->no_joules[0]) add_fact(all, "energy", "not known: %s", x->no_joules);
     else
         add_fact(all, "energy", "%.0f J: %.2f a request, %.2f for 1,000 output tokens", x->joules,
                  per(x->joules, (double)g->completed), per(x->joules * 1000, (double)g->output_tokens));
+    if (!x->no_joules[0] && has_sides(r)) add_fact(all, "energy by side", "%s", sides_text(sides, r));
 }
 
 static void add_errors(facts *all, const tool_simulate_told *r)
@@ -307,6 +333,13 @@ json_t *tool_simulate_json(const tool_simulate_told *r)
         ratio(x->prefill_busy, x->prefill_nodes > 0), "decode_busy_ratio", x->decode_busy, "prompt_rows",
         (json_int_t)x->rows, "padding_rows", (json_int_t)(x->rows - x->valid_rows), "overloaded",
         (int)x->is_overloaded, "overload", x->is_overloaded ? json_string(x->overload) : json_null());
+    const bool by_side = has_joules && has_sides(r);
+    json_t *energy =
+        json_pack("{s:o, s:o, s:o, s:o, s:s}", "prefill_joules", ratio(x->role_joules[0], by_side),
+                  "decode_joules", ratio(x->role_joules[1], by_side), "joules_per_input_token",
+                  ratio(per(x->role_joules[0], (double)g->input_tokens), by_side), "joules_per_output_token",
+                  ratio(per(x->role_joules[1], (double)g->output_tokens), by_side), "joules_bound",
+                  has_joules ? x->joules_bound : "");
     json_t *nodes =
         json_pack("{s:f, s:f, s:f, s:o, s:I}", "node_seconds", x->prefill_node_s + x->decode_node_s,
                   "prefill_node_seconds", x->prefill_node_s, "decode_node_seconds", x->decode_node_s,
@@ -324,12 +357,14 @@ json_t *tool_simulate_json(const tool_simulate_told *r)
                  goodput = l->share_permille ? line * l->share_permille / 1000 : line;
     json_t *rates = json_pack("{s:f, s:o}", "link_goodput_mbits", goodput, "link_line_mbits",
                               ratio(line, l->share_permille > 0));
-    const bool ok = o && more && rates && nodes && memory && errors && json_object_update(o, more) == 0 &&
+    const bool ok = o && more && rates && nodes && memory && errors && energy &&
+                    json_object_update(o, more) == 0 && json_object_update(o, energy) == 0 &&
                     json_object_update(o, rates) == 0 && json_object_update(o, nodes) == 0 &&
                     json_object_update(o, memory) == 0 && json_object_update(o, errors) == 0 &&
                     add_shares(o, r);
     json_decref(rates);
     json_decref(more);
+    json_decref(energy);
     json_decref(nodes);
     json_decref(memory);
     json_decref(errors);

@@ -258,6 +258,26 @@ static void terms_are_all_of_a_time(world *w)
         WRONG(w, "products", rest.term_ns[BT_TERM_PRODUCTS], s.term_ns[BT_TERM_PRODUCTS]);
 }
 
+static void a_byte_costs_what_memories_do_or_is_marked(void **state)
+{
+    (void)state;
+    enum { BYTES = 1000000000 };
+    size_t seen = 0;
+    for (size_t i = 0; bt_profile_name(i); i++) {
+        bt_profile p;
+        assert_int_equal(bt_profile_load(&p, bt_profile_name(i), NULL), BT_OK);
+        const bt_profile_time *t = &p.time;
+        if (!t->is_given || bt_energy_of(t, 1, 1, 1, 1).kind == BT_ENERGY_NONE || *bt_energy_bound(t))
+            continue;
+        const uint64_t bytes = bt_energy_of(t, 0, 0, BYTES, 0).nj,
+                       work = bt_energy_of(t, 0, 0, 0, bt_time_of(BYTES, bt_time_decode_rate(t))).nj,
+                       pj = (bytes ? bytes : work) / (BYTES / 1000);
+        if (pj < 5 || pj > 100) fail_msg("%s: %" PRIu64 " pJ a byte", p.name, pj);
+        seen++;
+    }
+    assert_true(seen >= 3);
+}
+
 static void time_never_falls_with_rows(void **state) { (void)state, hold(rows_are_not_less); }
 static void time_never_falls_with_batch_or_context(void **state)
 {
@@ -283,6 +303,7 @@ static void the_terms_of_a_step_are_all_of_its_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_byte_costs_what_memories_do_or_is_marked),
         cmocka_unit_test(time_never_falls_with_rows),
         cmocka_unit_test(time_never_falls_with_batch_or_context),
         cmocka_unit_test(time_never_falls_with_a_slower_link),

@@ -450,9 +450,34 @@ static void stacks_that_contradict_the_profile_are_refused(void **state)
     }
 }
 
+static void a_group_has_smaller_ones_under_the_same_stack(void **state)
+{
+    (void)state;
+    bt_profile eight, less;
+    assert_int_equal(bt_profile_load(&eight, "h100x4", NULL), BT_OK);
+    eight.time.sizes = 3;
+    for (uint32_t i = 0; i < 3; i++) eight.time.group_size[i] = 2u << i;
+    eight.time.devices = 8;
+    snprintf(eight.name, sizeof eight.name, "h100x8");
+    assert_true(bt_profile_group(&less, &eight, 4));
+    assert_string_equal(less.name, "h100x4");
+    assert_int_equal(less.time.devices, 4);
+    assert_true(bt_profile_group(&less, &less, 1));
+    assert_string_equal(less.name, "h100");
+    assert_int_equal(less.time.devices, 0);
+    assert_false(bt_profile_group(&less, &eight, 8));
+    assert_false(bt_profile_group(&less, &eight, 3));
+    snprintf(eight.name, sizeof eight.name, "./x8/boardx8@trtllm"); /* as of a file */
+    assert_true(bt_profile_group(&less, &eight, 2));
+    assert_string_equal(less.name, "./x8/boardx2@trtllm");
+    assert_int_equal(bt_profile_load(&eight, "h100", NULL), BT_OK);
+    assert_false(bt_profile_group(&less, &eight, 1));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_group_has_smaller_ones_under_the_same_stack),
         cmocka_unit_test(a_name_asks_for_a_group_and_a_stack),
         cmocka_unit_test(stacks_that_contradict_the_profile_are_refused),
         cmocka_unit_test(every_device_of_the_list_is_built_in),

@@ -286,11 +286,19 @@ static void energy_is_five_terms_or_a_bound_or_nothing(void **state)
     bt_energy e = bt_energy_of(&t, 1000000, 1000000000, 1000000, 500000);
     assert_int_equal(e.kind, BT_ENERGY_TERMS);
     assert_int_equal(e.nj, 2000000 + 370000 + 1000 + 2250000);
-    assert_false(bt_energy_lacks_memory(&t)); /* the power has the memory's in it */
+    t.memory_bytes_per_us = 60000;
+    assert_string_equal(bt_energy_bound(&t), ""); /* the power has the memory's in it: 67 pJ a byte */
     t.busy_mw = 0;
-    assert_true(bt_energy_lacks_memory(&t)); /* 1 pJ a byte is less than any memory costs */
+    assert_string_equal(bt_energy_bound(&t), "at least"); /* 1 pJ a byte is less than any memory costs */
     t.byte_fj = 5000;
-    assert_false(bt_energy_lacks_memory(&t));
+    assert_string_equal(bt_energy_bound(&t), "");
+    t.byte_fj = 100001;
+    assert_string_equal(bt_energy_bound(&t), "at most");
+    t.byte_fj = 0;
+    t.busy_mw = 6001;
+    assert_string_equal(bt_energy_bound(&t), "at most");
+    assert_string_equal(bt_energy_bound(&(bt_profile_time){.tdp_mw = 1}), "at most");
+    assert_string_equal(bt_energy_bound(&(bt_profile_time){.tdp_mw = 0}), "");
     t = (bt_profile_time){.tdp_mw = 700000, .devices = 4};
     e = bt_energy_of(&t, 1000000, 5, 5, 5);
     assert_int_equal(e.kind, BT_ENERGY_TDP);
