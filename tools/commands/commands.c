@@ -16,6 +16,7 @@ static const bt_opt_command list[] = {
     {"Look closer", "padding", &tool_padding_program, tool_padding_run},
     {"Look closer", "profiles", &tool_profiles_program, tool_profiles_run},
     {"Look closer", "roofline", &tool_roofline_program, tool_roofline_run},
+    {"Look closer", "price", &tool_price_program, tool_price_run},
     {"Look closer", "timeline", &tool_timeline_program, tool_timeline_run},
     {"Look closer", "plan", &tool_plan_program, tool_plan_run},
     {"Look closer", "bench", &tool_bench_program, tool_bench_run},
