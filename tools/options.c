@@ -29,6 +29,7 @@ static const bt_opt output[] = {
     {.group = "Output", .name = "timeline", .value = "FILE", .type = BT_OPT_STRING, .example = "request.html",
      .help =
          "the picture: a page (.html), or a trace for Perfetto (.pftrace; .json, which Chrome opens too)"},
+    {.group = "Output", .name = "rows", .value = "N", .type = BT_OPT_INT, .help = "so many rows"},
     {.group = "Output", .name = "json", .type = BT_OPT_FLAG, .help = "one JSON object on stdout"},
     {.group = "Output", .letter = 'q', .name = "quiet", .type = BT_OPT_FLAG, .help = "no progress on stderr"},
 };

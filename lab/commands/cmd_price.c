@@ -29,9 +29,10 @@ static const bt_opt opts[] = {
      .help =
          "the name of a known shape, a config.json (it ends in .json), a GGUF file (its header is enough) or "
          "'smollm2'"},
-    {.group = "Work", .name = "profile", .value = "DEVICE", BT_OPT_AT(config, device), .type = BT_OPT_STRING,
-     .required = true, .example = "h100", .help = "the device, as NAME[xN][@STACK] ('baton profiles')"},
-    {.group = "Work", .letter = 'p', .name = "prompt", .value = "N", BT_OPT_AT(config, prompt),
+    {.of = &bt_obtain_opts, .group = "Work", .name = "profile", BT_OPT_AT(config, device), .value = "DEVICE",
+     .def = BT_OPT_NO_DEFAULT, .required = true, .example = "h100",
+     .help = "the device, as NAME[xN][@STACK] ('baton profiles')"},
+    {.of = &tool_text_opts, .group = "Work", .name = "prompt", .value = "N", BT_OPT_AT(config, prompt),
      .type = BT_OPT_INT, .lo = 0, .hi = BT_SHAPES_MAX_SEQ, .example = "2048",
      .help = "a prompt of so many tokens; 0: a step"},
     {.group = "Work", .name = "batch", .value = "B", BT_OPT_AT(config, batch), .type = BT_OPT_INT, .lo = 0,
@@ -39,7 +40,7 @@ static const bt_opt opts[] = {
     {.group = "Work", .name = "context", .value = "C", BT_OPT_AT(config, context), .type = BT_OPT_INT,
      .lo = 0, .hi = BT_SHAPES_MAX_SEQ, .example = "4096",
      .help = "positions that each sequence of a step sees, its own included"},
-    {.group = "Work", .name = "rows", .value = "N", BT_OPT_AT(config, rows), .type = BT_OPT_INT, .lo = 0,
+    {.of = &tool_output_opts, .group = "Work", .name = "rows", BT_OPT_AT(config, rows), .lo = 0,
      .hi = 1 << 20, .example = "256",
      .help = "rows of a prompt that pass together at most; with --batch rows of another prompt's begin in "
              "the same "
