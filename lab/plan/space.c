@@ -470,9 +470,9 @@ bt_err tool_plan_make(tool_plan_result *ret, const tool_plan_want *want, const t
         e = bt_fail(fault, BT_EARG, "--by %s: profiles '%s' and '%s' have no source for what they draw",
                     tool_plan_by_names[want->by], want->prefill->name, want->decode->name);
     if (e == BT_OK && is_colocated) e = add_alone(s, fault);
+    if (e == BT_OK && want->prefill->companion) mark_idle_forms(ret, want->by);
     if (e == BT_OK) e = tool_plan_draw(ret, want, fault);
     if (e == BT_OK) {
-        if (want->prefill->companion) mark_idle_forms(ret, want->by);
         drop_dominated(ret);
         sort(ret->choice, ret->choices, want);
         sort(ret->alone, ret->alones, want);
