@@ -156,7 +156,7 @@ static void one_request_takes_its_price(void **state)
         run(b);
         if (k == 0) {
             const bt_price_step s = bt_price_prefill_step(0, PROMPT);
-            prefill = chunk = bt_price_step_of(&kit->h100, &kit->gpu_cost.steps.model, &s).ns;
+            prefill = chunk = bt_price_step_of(&kit->gpu, &kit->gpu_cost.steps.model, &s).ns;
             chunk_tokens = PROMPT;
         } else {
             for (uint32_t at = 0; at < PROMPT; at += 256) {
@@ -169,7 +169,7 @@ static void one_request_takes_its_price(void **state)
         }
         for (uint32_t i = 1; i < OUTPUT; i++) {
             const bt_price_step s = bt_price_decode_step(1, PROMPT + i);
-            steps += bt_price_step_of(&kit->h100, &kit->gpu_cost.steps.model, &s).ns;
+            steps += bt_price_step_of(&kit->gpu, &kit->gpu_cost.steps.model, &s).ns;
         }
         bt_link_chunk(&q, &fast, 0, chunk, kit->model->layers,
                       chunk_tokens * bt_dims_kv_bytes(kit->model, 16) / kit->model->layers);
@@ -230,7 +230,7 @@ static void waiting_is_that_of_a_queue_with_one_server(void **state)
     (void)state;
     enum { N = 8000, PROMPT = 512 };
     const bt_price_step s = bt_price_prefill_step(0, PROMPT);
-    const double service = (double)bt_price_step_of(&kit->h100, &kit->gpu_cost.steps.model, &s).ns, rho = 0.7;
+    const double service = (double)bt_price_step_of(&kit->gpu, &kit->gpu_cost.steps.model, &s).ns, rho = 0.7;
     bed *b = make(&(plan){.prefill = &kit->gpu_cost, .decode = &kit->gpu_cost, .prefills = 1, .decodes = 1,
                           .seed = 3});
     double t = (double)sim_cluster_now_ns(b->c), sum = 0;
