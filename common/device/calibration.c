@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { LEAST_ROWS = 12, LEAST_SHAPES = 2, MOST_ROWS = 1 << 24, MOST_PERMILLE = 100000 };
+enum { LEAST_ROWS = 12, ROWS_A_CONSTANT = 5, LEAST_SHAPES = 2, MOST_ROWS = 1 << 24, MOST_PERMILLE = 100000 };
 static const char *const term_names[] = {BT_TERM_NAMES}, *const figure_names[] = {BT_FIGURE_NAMES},
                          *const axis_names[] = {BT_AXIS_NAMES}, *const kind_names[] = {"prefill", "decode"};
 
@@ -162,7 +162,8 @@ bt_standing bt_calibration_standing(const bt_calibration *c)
 {
     const bool is_judged = c->error[BT_FIGURE_TTFT].rows || c->error[BT_FIGURE_TPOT].rows;
     if (!*c->on) return BT_STANDING_BOUND;
-    return c->rows >= LEAST_ROWS && c->shapes >= LEAST_SHAPES && c->has_prefill && c->has_decode && is_judged
+    return c->rows >= LEAST_ROWS && c->rows / ROWS_A_CONSTANT >= c->constants && c->shapes >= LEAST_SHAPES &&
+                   c->has_prefill && c->has_decode && is_judged
                ? BT_STANDING_CALIBRATED
                : BT_STANDING_FITTED;
 }

@@ -43,6 +43,7 @@ typedef struct bt_calibration {
 
 /* json: a json_t of the object. BT_EFORMAT names the member, its value and what would do. */
 bt_err bt_calibration_read(bt_calibration *ret, const void *json, bt_fault *fault);
-/* CALIBRATED: at least 12 rows of two shapes or more, of prompts and of decode, and an error of TTFT or TPOT. */
+/* CALIBRATED: at least 12 rows of two shapes or more, of prompts and of decode, five for each constant, and an error of
+ * TTFT or TPOT. */
 bt_standing bt_calibration_standing(const bt_calibration *c);
 #endif

@@ -53,6 +53,9 @@ static void a_device_is_calibrated_by_enough_rows_that_are_judged_and_by_nothing
         {"{" WHOLE ERRORS "}", BT_STANDING_CALIBRATED},
         {"{" WHOLE "}", BT_STANDING_FITTED},
         {"{" WHOLE ",\"errors\":{\"joules\":[1,2,0,9]}}", BT_STANDING_FITTED},
+        {"{\"on\":\"x\",\"rows\":14,\"shapes\":2,\"constants\":3,\"kinds\":[\"prefill\",\"decode\"]" ERRORS
+         "}",
+         BT_STANDING_FITTED},
         {"{\"on\":\"x\",\"rows\":11,\"shapes\":2,\"kinds\":[\"prefill\",\"decode\"]" ERRORS "}",
          BT_STANDING_FITTED},
         {"{\"on\":\"x\",\"rows\":99,\"shapes\":1,\"kinds\":[\"prefill\",\"decode\"]" ERRORS "}",
