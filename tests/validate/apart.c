@@ -1,5 +1,6 @@
 /* Rows that nothing can be judged by, named and counted apart: those faster than the device's own peaks,
- * which a cache or an error explains, and those that contradict another row of the same device and stack. */
+ * which a cache or an error explains, those of models that need terms which prices lack, and those that
+ * contradict another row of the same device and stack. */
 #include "tests/validate/validate.h"
 
 #include <stdio.h>
@@ -8,6 +9,7 @@
 
 static const char beyond_memory[] = "faster than the memory's peak";
 static const char beyond_peak[] = "faster than the matrix unit's peak";
+static const char lacks_terms[] = "the model needs terms that prices lack: windows, experts, latents";
 static const char other_says[] = "the same setting was measured otherwise: over 25 % apart";
 static const char falls[] = "contradicts others: a larger setting takes under 0.8 of a smaller one";
 
@@ -51,6 +53,15 @@ static const char *beyond(const val_row *r)
         (r->kind == VAL_ATTENTION && strstr(r->form, "/fp8") ? 2 : 1);
     if (bytes_of(r) > r->measured * (double)p->time.memory_bytes_per_us) return beyond_memory;
     return ops_of(r) > r->measured * peak ? beyond_peak : NULL;
+}
+
+/* Prices of whole models are bounds where they leave a field of the sizes out. */
+static bool is_bound(const val_row *r)
+{
+    bt_dims s;
+    if (r->kind < VAL_PROMPT || !val_dims(&s, r->shape)) return false;
+    const uint64_t positions = r->rows_to + r->out > r->context ? r->rows_to + r->out : r->context;
+    return s.experts || s.latent_rank || s.others || (s.windowed && positions > s.window);
 }
 
 /* Rows of one setting but for its length or its batch stand together. */
@@ -120,6 +131,7 @@ void val_set_apart(val_table *t)
     if (!by) val_die("rows", "out of memory");
     for (size_t i = 0; i < t->len; i++) {
         t->row[i].apart = beyond(&t->row[i]);
+        if (!t->row[i].apart && is_bound(&t->row[i])) t->row[i].apart = lacks_terms;
         if (!t->row[i].unpriced && !t->row[i].apart) by[n++] = &t->row[i];
     }
     qsort(by, n, sizeof *by, by_setting);
