@@ -11,7 +11,7 @@ BROKEN      := $(B)/break/simtest
 WIDE        := $(B)/tests/wide/test_wide
 TINY        := $(B)/tests/golden/write_tiny_gguf
 VALIDATE    := $(B)/tests/validate/validate
-MEASURED    := $(patsubst %,tests/validate/%.csv,linears layers attention all_reduce steps npus rtx_pro_6000_requests)
+MEASURED    := $(patsubst %,tests/validate/%.csv,linears layers attention all_reduce steps npus aihub rtx_pro_6000_requests)
 ENGINES     := tests/emulated/test_engines
 # Tests that walk the kernels' dispatch table with kernels alone; every engine on every row in short; what emulates x86.
 # The other tests of engines take a quarter of an hour there.

@@ -41,6 +41,7 @@ static void every_device_of_the_list_is_built_in(void **state)
                                         "hexagon-v75",
                                         "hexagon-v79-aihub",
                                         "hexagon-v79",
+                                        "hexagon-v81",
                                         "hexagon-x-elite",
                                         "host",
                                         "intel-npu3720",
@@ -48,6 +49,7 @@ static void every_device_of_the_list_is_built_in(void **state)
                                         "tpu-v4",
                                         "tpu-v5e",
                                         "tpu-v6e",
+                                        "xdna2",
                                         NULL};
     static const char *const companions[] = {
         "a100",          "adreno-750", "b200",     "h100",         "h200", "m2-ultra-gpu",
@@ -135,6 +137,7 @@ static void built_in_profiles_take_these_operators(void **state)
         {"intel-npu3720", I8 | F16, F16, F16},
         {"npu4", I8 | F16, F16, F16},
         {"tpu-", I8 | BF16, BF16, BF16},
+        {"xdna2", I8 | BF16, BF16, BF16},
     };
     size_t npus = 0;
     for (size_t i = 0; bt_profile_name(i); i++) {
@@ -159,7 +162,7 @@ static void built_in_profiles_take_these_operators(void **state)
             assert_int_equal(p.op[k], !is_asked ? 0 : is_int8 ? int8 : all);
         }
     }
-    assert_int_equal(npus, 23);
+    assert_int_equal(npus, 25);
 }
 
 /* Whatever order they stand in. */
