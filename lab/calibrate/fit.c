@@ -10,7 +10,7 @@ static const uint64_t NO_LIMIT = UINT64_C(1000000000000);
 enum { TERMS = 3, LENGTHS = 10, GRID = 20, HALVINGS = 48, LEAST_LENGTHS = 8 };
 /* Prompts are uneven where a length is so far beside the line; the line of programs is nearer if its squares
  * are at most that share; a time is that of the length before where it is at most so many times as long. */
-static const double UNEVEN = 0.08, NEARER = 0.2, FLAT = 1.06;
+static const double UNEVEN = 0.08, NEARER = 0.2, FLAT = 1.06, MOST_ERROR = 0.0625;
 
 /* ---- prices -------------------------------------------------------------------------------------- */
 
@@ -111,11 +111,12 @@ static bool solve(parabola *ret, const tool_calibrate_points *p, const bt_profil
     return true;
 }
 
+/* A disturbed length counts no more than one that is a quarter off. */
 static double error_of(const parabola *f, const bt_profile_time *t, const tool_calibrate_points *p)
 {
     double sum = 0;
     for (size_t i = 0; i < p->prompts; i++)
-        sum += pow(at(f, t, p->prompt[i].tokens) / p->prompt[i].ns - 1, 2);
+        sum += fmin(MOST_ERROR, pow(at(f, t, p->prompt[i].tokens) / p->prompt[i].ns - 1, 2));
     return sum;
 }
 

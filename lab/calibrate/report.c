@@ -124,13 +124,14 @@ typedef struct lengths {
     bool has_steps; /* the answers count as steps */
 } lengths;
 
-/* The median of a point's times, so that a disturbed one does not count; how far the least is below it says
- * how busy the machine was. */
-static double middle(run *r, double *v, size_t n)
+/* The time of a length: the median, so that a disturbed one does not count; behind six times the lower
+ * quartile, as others' work on the machine adds to a time and takes nothing from it. How far the least is
+ * below the median says how busy the machine was. */
+static double time_of_length(run *r, double *v, size_t n)
 {
     const double median = median_of(v, n);
     if (r->spreads < MOST_LENGTHS && v[0] > 0) r->spread[r->spreads++] = 1 - v[0] / median;
-    return median;
+    return n > 2 * TIMES ? v[(n - 1) / 4] : median;
 }
 
 static void take_alone(run *r, const tool_replay_result *all, const lengths *l)
@@ -148,7 +149,7 @@ static void take_alone(run *r, const tool_replay_result *all, const lengths *l)
             last = one;
         }
         if (!last) continue;
-        add_prompt(p, prompt_of(last), middle(r, first, n));
+        add_prompt(p, prompt_of(last), time_of_length(r, first, n));
         if (l->has_steps) add_step(p, 1, middle_of(last), median_of(gap, n));
     }
 }
@@ -259,6 +260,7 @@ static lengths line_of(const run *r)
 static bt_err ask_edges(run *r, bt_fault *fault)
 {
     lengths l = line_of(r);
+    const size_t times = r->times;
     l.has_steps = false;
     if (l.answer > EDGE_ANSWER) l.answer = EDGE_ANSWER;
     for (uint32_t edge = SHORTEST; edge < r->s->longest && l.len + 2 <= MOST_LENGTHS; edge *= 2) {
@@ -267,7 +269,11 @@ static bt_err ask_edges(run *r, bt_fault *fault)
     }
     r->m->fit.prompts = r->m->held.prompts = 0;
     r->spreads = 0;
-    return ask_lengths(r, &l, fault);
+    r->times = 3 * times < MOST_TIMES ? 3 * times : MOST_TIMES; /* answers are shorter; a busy machine is
+                                                                   uneven too */
+    const bt_err e = ask_lengths(r, &l, fault);
+    r->times = times;
+    return e;
 }
 
 /* Where the first ends before the last has begun, as with prompts that are computed one after the other,
