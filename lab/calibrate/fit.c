@@ -448,6 +448,7 @@ static void add_lengths(rates *r, const bt_profile_time *t, const bt_price_model
     for (uint32_t i = 0; i < t->programs; i++) add_length(r, t, m, f, t->program_rows[i], first_ns);
     for (uint32_t n = t->programs ? 2 * t->program_rows[t->programs - 1] : most + 1; n <= most; n *= 2)
         add_length(r, t, m, f, n, first_ns);
+    if (t->programs) add_length(r, t, m, f, (uint32_t)bt_time_program_rows(t, most), first_ns);
     for (int i = 0; i < LENGTHS && !t->programs; i++) {
         const double share = (double)i / (LENGTHS - 1);
         add_length(r, t, m, f, (uint32_t)lround(least * pow((double)most / least, share)), first_ns);
