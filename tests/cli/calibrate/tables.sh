@@ -16,7 +16,7 @@ echo '[{"model_type": "llama 8B F16", "gpu_info": "NVIDIA GeForce RTX 4090", "n_
  {"model_type": "llama 8B F16", "gpu_info": "NVIDIA GeForce RTX 4090", "n_prompt": 0, "n_gen": 128, "n_depth": 512, "avg_ns": 2300000000},
  {"model_type": "llama 8B F16", "gpu_info": "NVIDIA GeForce RTX 4090", "n_prompt": 64, "n_gen": 64, "n_depth": 0, "avg_ns": 1}]' > bench.json
 baton calibrate bench.json -m llama-3.1-8b --like rtx-4090 -o own.json --name own
-baton calibrate -m llama-3.1-8b --like h100x4 --point prefill:512=30ms --point decode:1@1024=18ms --point decode:1@8192=19ms --json -o four.json | grep -o '"rows": 3\|"held_out": {[^}]*}\|"devices": 4\|"kinds": \[[^]]*\]'
+baton calibrate -m llama-3.1-8b --like h100x4 --point prefill:512=30ms --point decode:1@1024=18ms --point decode:1@8192=19ms --json -o four.json | grep -o '"rows": 3\|"held_out": {[^}]*}\|"devices": 4\|"kinds": \[[^]]*\]' | sort
 # Eight lengths are enough to see that prompts are padded, to 64 and 256 rows here.
 points() { for n in "$@"; do echo "--point prefill:$n=$((30 + $(if [ $n -le 64 ]; then echo 64; else echo 256; fi)))ms"; done; }
 # shellcheck disable=SC2046
