@@ -69,6 +69,7 @@ static int print_json_of(const char *device)
     for (size_t i = 0; bt_profile_name(i); i++) {
         const size_t len = strlen(bt_profile_name(i));
         if (len <= longest || strncmp(device, bt_profile_name(i), len) != 0) continue;
+        if (strchr(device, '/') || (device[len] && !strchr("x@", device[len]))) continue; /* a file */
         longest = len;
         json_decref(one);
         one = json_loads(bt_profile_json(i), 0, NULL);
@@ -158,7 +159,7 @@ static void print_error(const bt_calibration *c, bt_figure figure)
 
 static void print_stack(const bt_profile_time *t)
 {
-    static const char *const standing[] = {"bound", "fitted", "calibrated"}; /* as bt_standing */
+    static const char *const standing[] = {BT_STANDING_NAMES};
     const bt_calibration *c = &t->calibration;
     printf("%-22s  %-10s  %6" PRIu32 "  %6" PRIu32 "  %9" PRIu32, t->stack,
            standing[bt_calibration_standing(c)], c->rows, c->shapes, c->constants);
