@@ -151,8 +151,9 @@ static uint32_t factor_of(const bt_calibration *c, bt_standing standing, bt_term
 {
     enum { ALL = BT_CALIBRATION_MAX_RESIDUALS };
     if (standing == BT_STANDING_BOUND) return at(of_a_bound, ALL, draw);
-    if (c->residuals[term]) return at(c->residual[term], c->residuals[term], draw);
+    /* a fit meets its own few rows, so their residuals say nothing of others */
     if (standing == BT_STANDING_FITTED) return at(of_a_guess, ALL, draw);
+    if (c->residuals[term]) return at(c->residual[term], c->residuals[term], draw);
     const int32_t ttft = (int32_t)c->error[BT_FIGURE_TTFT].median_permille,
                   tpot = (int32_t)c->error[BT_FIGURE_TPOT].median_permille, most = ttft > tpot ? ttft : tpot,
                   ends[2] = {most < 450 ? -2 * most : -900, 2 * most};

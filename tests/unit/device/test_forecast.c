@@ -173,6 +173,18 @@ static void draws_have_the_residuals_of_a_calibration_and_the_prior_of_a_bound(v
     assert_true(least >= 820 && least < 825 && most <= 1180 && most > 1175);
 }
 
+static void the_band_of_a_fitted_device_holds_its_own_figure_whatever_its_rows_left(void **state)
+{
+    (void)state;
+    bt_profile f = fitted("f");
+    uint32_t least, most;
+    f.time.calibration.residuals[BT_TERM_PRODUCTS] = 1; /* all draws would be 1.5 times the figure */
+    f.time.calibration.residual[BT_TERM_PRODUCTS][0] = 500;
+    const double half = below(&f, 1000, &least, &most);
+    assert_true(half > .46 && half < .54);
+    assert_true(least < 560 && most > 1800);
+}
+
 static void a_draw_scales_each_term_by_itself(void **state)
 {
     (void)state;
@@ -239,6 +251,7 @@ int main(void)
         cmocka_unit_test(an_error_in_json_has_null_for_what_is_not_known),
         cmocka_unit_test(draws_are_those_of_seed_and_number_and_of_the_device_and_stack),
         cmocka_unit_test(draws_have_the_residuals_of_a_calibration_and_the_prior_of_a_bound),
+        cmocka_unit_test(the_band_of_a_fitted_device_holds_its_own_figure_whatever_its_rows_left),
         cmocka_unit_test(a_draw_scales_each_term_by_itself),
         cmocka_unit_test(a_common_error_cancels_on_one_device_and_not_on_two),
         cmocka_unit_test(a_bound_never_wins_for_certain_against_a_calibrated_device_within_its_prior),
