@@ -185,8 +185,7 @@ static const bt_opt opts[] = {
      .example = "h100:2.5,a100:1.2", .help = "price of a node by its device, for --cost price"},
     {.of = &bt_device_opts, .group = "Sweep", .name = "bounds", BT_OPT_AT(config, bounds),
      .help = "where prefill and decode nodes vary: compare a calibrated device with one that is a bound by "
-             "its data "
-             "sheet"},
+             "its data sheet"},
     {.group = "Sweep", .name = "points", .value = "FILE", BT_OPT_AT(config, points), .type = BT_OPT_STRING,
      .example = "points.jsonl", .help = "append each cluster tried, and do not try again what is there"},
     {.group = "Sweep", .name = "shard", .value = "I/N", BT_OPT_AT(config, shard), .type = BT_OPT_STRING,
@@ -573,7 +572,7 @@ static bt_err play_step(void *ud, tool_replay_tried *ret, double speed, uint32_t
 static int ramp_up(job *j, bt_fault *fault)
 {
     const config *c = j->c;
-    json_t *ignored = tool_simulate_ignored(&j->setup), *error = tool_simulate_errors(&j->setup, NULL, NULL);
+    json_t *ignored = tool_simulate_ignored(&j->setup), *error = tool_simulate_errors(&j->setup, &j->plan, NULL);
     const tool_replay_ramp_job ramp = {.command = "simulate",  .slo = c->load.slo,
                                        .speed = c->load.speed, .share = c->load.ramp_share,
                                        .json = c->json,        .ignored = ignored,
@@ -582,7 +581,7 @@ static int ramp_up(job *j, bt_fault *fault)
     const int rc = tool_replay_ramp_run(&ramp, fault);
     json_decref(ignored);
     json_decref(error);
-    if (!c->json) tool_simulate_errors_print(stdout, &j->setup, NULL, NULL, false);
+    if (!c->json) tool_simulate_errors_print(stdout, &j->setup, &j->plan, NULL, false);
     if (!c->json) tool_simulate_ignored_print(stdout, &j->setup);
     return rc;
 }

@@ -1,5 +1,6 @@
 /* Error bars of a cluster, and its run repeated with drawn devices. See draws.h. */
 #include "lab/simulate/draws.h"
+#include "lab/simulate/prices.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,29 +8,52 @@
 
 /* ---- errors ---- */
 
-static bt_forecast_at place_of(const tool_simulate_setup *s, bool is_decode, const tool_replay_plan *plan,
-                               const tool_replay_result *r)
+/* Where a load lies: its longest prompt and sequence, and the sequences that decode together at most. */
+typedef struct load {
+    uint64_t prompt, sequence, batch;
+} load;
+
+static load load_of(const tool_simulate_setup *s, const tool_replay_plan *plan, const tool_replay_result *r)
 {
-    bt_forecast_at at = {.batch = is_decode ? 0 : 1};
+    const tool_simulate_side *const sides[] = {&s->decode, &s->prefill};
+    const uint64_t slots = s->cluster.decode_slots;
+    load l = {0};
     uint64_t nodes = 0;
-    if (!plan) return at;
-    for (size_t i = 0; i < plan->len; i++) {
+    for (size_t i = 0; plan && i < plan->len; i++) {
         const tool_replay_item *item = &plan->item[i];
-        const uint64_t tokens = (uint64_t)item->prompt_tokens + (is_decode ? item->output_tokens : 0);
-        if (tokens > at.context) at.context = tokens;
+        const uint64_t tokens = (uint64_t)item->prompt_tokens + item->output_tokens;
+        if (item->prompt_tokens > l.prompt) l.prompt = item->prompt_tokens;
+        if (tokens > l.sequence) l.sequence = tokens;
     }
-    for (size_t i = 0; r && is_decode && i < s->decode.len; i++) nodes += s->decode.group[i].least;
-    const uint64_t streams = nodes ? ((uint64_t)r->most_streams + nodes - 1) / nodes : 0,
-                   slots = s->cluster.decode_slots;
-    if (is_decode) at.rows = at.batch = streams > slots && slots ? slots : streams;
-    return at;
+    for (size_t k = 0; k < (s->is_colocated ? 2 : 1); k++)
+        for (size_t i = 0; i < sides[k]->len; i++) nodes += sides[k]->group[i].least;
+    if (plan && r && nodes) l.batch = ((uint64_t)r->most_streams + nodes - 1) / nodes;
+    if (slots && l.batch > slots) l.batch = slots;
+    return l;
 }
 
-static void add_side(bt_forecast_error *e, bool *any, const tool_simulate_side *side, bt_figure kind,
-                     const bt_forecast_at *at)
+/* Prompts pass in chunks on a prefill node, in pieces on all others; those of a colocated cluster pass in the
+ * steps. */
+static bt_forecast_at place_of(const tool_simulate_setup *s, const tool_simulate_side *side, size_t group,
+                               bool is_step, const load *l)
 {
+    const uint64_t most = s->cluster.chunk_tokens;
+    uint64_t piece = l->prompt < most ? l->prompt : most;
+    if (!s->is_colocated && side == &s->prefill)
+        piece = tool_simulate_rows_at_once(s, &side->group[group], l->prompt);
+    if (s->is_colocated) piece += l->batch;
+    return (bt_forecast_at){.rows = s->is_colocated || !is_step ? piece : l->batch,
+                            .batch = is_step || s->is_colocated ? l->batch : 1,
+                            .context = is_step ? l->sequence : l->prompt};
+}
+
+static void add_side(bt_forecast_error *e, bool *any, const tool_simulate_setup *s,
+                     const tool_simulate_side *side, bt_figure kind, const load *l)
+{
+    const bool is_step = kind == BT_FIGURE_TPOT || (kind == BT_FIGURE_JOULES && side == &s->decode);
     for (size_t i = 0; i < side->len; i++) {
-        const bt_forecast_error one = bt_forecast_error_of(&side->group[i].profile, kind, at);
+        const bt_forecast_at at = place_of(s, side, i, is_step, l);
+        const bt_forecast_error one = bt_forecast_error_of(&side->group[i].profile, kind, &at);
         *e = *any ? bt_forecast_error_worse(e, &one) : one;
         *any = true;
     }
@@ -38,13 +62,13 @@ static void add_side(bt_forecast_error *e, bool *any, const tool_simulate_side *
 bt_forecast_error tool_simulate_error(const tool_simulate_setup *s, bt_figure kind,
                                       const tool_replay_plan *plan, const tool_replay_result *r)
 {
-    const bt_forecast_at prompt = place_of(s, false, plan, r), step = place_of(s, true, plan, r);
+    const load l = load_of(s, plan, r);
     const bool is_both = s->is_colocated || kind == BT_FIGURE_JOULES;
     bt_forecast_error e = {.standing = BT_STANDING_BOUND};
     bool any = false;
-    if (is_both || kind == BT_FIGURE_TTFT) add_side(&e, &any, &s->prefill, kind, &prompt);
+    if (is_both || kind == BT_FIGURE_TTFT) add_side(&e, &any, s, &s->prefill, kind, &l);
     /* decode nodes compute prompts where there are no others */
-    if (is_both || kind == BT_FIGURE_TPOT || !any) add_side(&e, &any, &s->decode, kind, &step);
+    if (is_both || kind == BT_FIGURE_TPOT || !any) add_side(&e, &any, s, &s->decode, kind, &l);
     return e;
 }
 

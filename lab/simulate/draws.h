@@ -12,7 +12,7 @@ bt_forecast_error tool_simulate_error(const tool_simulate_setup *s, bt_figure ki
                                       const tool_replay_result *r);
 /* {ttft, tpot, joules}; NULL: memory is out. */
 json_t *tool_simulate_errors(const tool_simulate_setup *s, const tool_replay_plan *plan, const tool_replay_result *r);
-/* What the figures of the i-th device stand on, each device once. False: there are no more. */
+/* The words on what stands behind the i-th device's figures, each device once. False: there are no more. */
 bool tool_simulate_standing(char ret[BT_FORECAST_LINE_BYTES], const tool_simulate_setup *s, size_t i);
 /* "TTFT +- 9 %, TPOT bound, energy bound", without energy where it is not known. Returns ret. */
 enum { TOOL_SIMULATE_ERRORS_BYTES = 3 * (BT_FORECAST_TEXT_BYTES + 16) };

@@ -83,6 +83,17 @@ static bool runs_alone(const bt_pkg *p)
     return false;
 }
 
+uint64_t tool_simulate_rows_at_once(const tool_simulate_setup *s, const tool_simulate_group *g,
+                                    uint64_t tokens)
+{
+    const char *usual = sim_cost_has_programs(&g->profile) ? BT_SHAPES_DEFAULT : GPU_POLICY;
+    bt_shapes shapes;
+    if (tool_simulate_is_of_package(s, g)) usual = bt_pkg_header_of(s->package)->shape_policy;
+    else if (s->shape_policy) usual = s->shape_policy;
+    if (!tokens || bt_shapes_parse(&shapes, usual, s->ctx_tokens, NULL) < 0) return 0;
+    return bt_shapes_next(&shapes, tokens, 0).valid;
+}
+
 bt_err tool_simulate_price_node(tool_simulate_priced *ret, const tool_simulate_setup *s,
                                 const tool_simulate_group *g, bt_fault *fault)
 {

@@ -18,6 +18,8 @@ typedef struct tool_simulate_priced {
 bt_err tool_simulate_price_node(tool_simulate_priced *ret, const tool_simulate_setup *s, const tool_simulate_group *g,
                                 bt_fault *fault);
 void tool_simulate_price_done(tool_simulate_priced *p);
+/* Rows of a prompt of so many tokens that pass together at most on a prefill node; 0: the policy cannot be read. */
+uint64_t tool_simulate_rows_at_once(const tool_simulate_setup *s, const tool_simulate_group *g, uint64_t tokens);
 bool tool_simulate_is_of_package(const tool_simulate_setup *s, const tool_simulate_group *g);
 /* BT_EARG: a schedule that no prefill node of the setup has programs for. */
 bt_err tool_simulate_check_schedule(const tool_simulate_setup *s, bt_fault *fault);

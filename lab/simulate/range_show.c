@@ -52,7 +52,7 @@ void tool_simulate_found_print(FILE *f, const tool_simulate_found *x, const tool
     if (!x->len) fprintf(f, "none of these clusters carries the load\n");
     else if (x->cheapest == x->len) fprintf(f, "none has a cost in %s\n", cost_name(r));
     if (lacks_joules(why, r)) fprintf(f, "energy      not known: %s\n", why);
-    tool_simulate_errors_print(f, r->setup, NULL, NULL, has_joules(x));
+    tool_simulate_errors_print(f, r->setup, r->plan, NULL, has_joules(x));
     tool_simulate_ignored_print(f, r->setup);
     fprintf(f, "tried       %zu clusters, %zu of them read from a file\n", x->tried.len, x->again);
     if (r->shard.of)
@@ -70,7 +70,7 @@ static json_t *point_json(const tool_simulate_point *p, const tool_simulate_rang
                      "tpot_p99_ms", p->tpot_p99_ms, "joules",
                      p->joules >= 0 ? json_real(p->joules) : json_null(), "cost",
                      cost >= 0 ? json_real(cost) : json_null(), "error",
-                     tool_simulate_errors(r->setup, NULL, NULL));
+                     tool_simulate_errors(r->setup, r->plan, NULL));
 }
 
 json_t *tool_simulate_found_json(const tool_simulate_found *x, const tool_simulate_range *r)
@@ -179,13 +179,13 @@ static void put_line(bt_buf *out, const char *text)
 }
 
 /* How far the figures may be off, and what they stand on. */
-static void put_errors(bt_buf *out, const tool_simulate_found *x, const tool_simulate_setup *s)
+static void put_errors(bt_buf *out, const tool_simulate_found *x, const tool_simulate_range *r)
 {
     char errors[TOOL_SIMULATE_ERRORS_BYTES + 16], line[BT_FORECAST_LINE_BYTES];
     (void)snprintf(errors, sizeof errors, "errors: ");
-    (void)tool_simulate_errors_text(errors + strlen(errors), s, NULL, NULL, has_joules(x));
+    (void)tool_simulate_errors_text(errors + strlen(errors), r->setup, r->plan, NULL, has_joules(x));
     put_line(out, errors);
-    for (size_t i = 0; tool_simulate_standing(line, s, i); i++) put_line(out, line);
+    for (size_t i = 0; tool_simulate_standing(line, r->setup, i); i++) put_line(out, line);
 }
 
 /* What the command prints, under the picture of a page. */
@@ -209,7 +209,7 @@ static void tabulate(bt_buf *out, const tool_simulate_found *x, const tool_simul
         else (void)bt_buf_str(out, "<td>-</tr>\n");
     }
     (void)bt_buf_str(out, "</table>\n");
-    put_errors(out, x, r->setup);
+    put_errors(out, x, r);
     if (!x->len) (void)bt_buf_str(out, "<p>none of these clusters carries the load</p>\n");
 }
 

@@ -170,6 +170,33 @@ static void the_error_is_of_the_side_that_a_figure_is_made_on_and_of_the_loads_r
     assert_int_equal(tool_simulate_error(&s, BT_FIGURE_TTFT, &plan, NULL).outside, 0);
 }
 
+static void the_rows_of_a_prompt_are_those_of_its_chunk_and_of_a_mixed_step(void **state)
+{
+    (void)state;
+    tool_simulate_setup s;
+    static const int32_t some[] = {-50, 50};
+    tool_replay_item item = {.prompt_tokens = 400, .output_tokens = 1};
+    const tool_replay_plan plan = {.item = &item, .len = 1};
+    const tool_replay_result result = {.most_streams = 8};
+    sim_kit_setup(&s, "1:h100", "1:h100");
+    bt_profile *const devices[] = {&s.prefill.group[0].profile, &s.decode.group[0].profile};
+    for (size_t i = 0; i < 2; i++) {
+        calibrate(devices[i], some, 2);
+        devices[i]->time.calibration.region[BT_AXIS_CONTEXT].hi = 4096;
+        devices[i]->time.calibration.region[BT_AXIS_ROWS].lo = 1;
+        devices[i]->time.calibration.region[BT_AXIS_ROWS].hi = 130;
+    }
+    assert_int_equal(tool_simulate_error(&s, BT_FIGURE_TTFT, &plan, &result).outside, 1u << BT_AXIS_ROWS);
+    assert_int_equal(tool_simulate_error(&s, BT_FIGURE_TPOT, &plan, &result).outside, 0);
+    s.shape_policy = "chunk:128+tail";
+    assert_int_equal(tool_simulate_error(&s, BT_FIGURE_TTFT, &plan, &result).outside, 0);
+    s.is_colocated = true; /* 128 rows of a piece, and those of four streams on each node */
+    s.cluster.chunk_tokens = 128;
+    assert_int_equal(tool_simulate_error(&s, BT_FIGURE_TTFT, &plan, &result).outside, 1u << BT_AXIS_ROWS);
+    s.cluster.chunk_tokens = 126;
+    assert_int_equal(tool_simulate_error(&s, BT_FIGURE_TPOT, &plan, &result).outside, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -177,6 +204,7 @@ int main(void)
         cmocka_unit_test(twice_as_slow_devices_take_twice_as_long_under_any_schedule),
         cmocka_unit_test(clusters_of_one_device_are_compared_draw_by_draw),
         cmocka_unit_test(the_error_is_of_the_side_that_a_figure_is_made_on_and_of_the_loads_region),
+        cmocka_unit_test(the_rows_of_a_prompt_are_those_of_its_chunk_and_of_a_mixed_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
