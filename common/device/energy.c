@@ -2,6 +2,8 @@
 #include "device/energy.h"
 #include "device/time.h"
 
+#include <string.h>
+
 bt_energy bt_energy_of(const bt_profile_time *t, uint64_t ns, uint64_t ops, uint64_t bytes,
                        uint64_t worked_ns)
 {
@@ -32,4 +34,10 @@ const char *bt_energy_bound(const bt_profile_time *t)
     if (kind == BT_ENERGY_NONE) return "";
     if (kind == BT_ENERGY_TDP || (t->byte_fj ? t->byte_fj : powered) > MOST_FJ) return "at most";
     return t->byte_fj + powered < LEAST_FJ ? "at least" : "";
+}
+
+const char *bt_energy_bound_both(const char *a, const char *b)
+{
+    if (!*a || strcmp(a, b) == 0) return b;
+    return *b ? "no bound" : a;
 }

@@ -34,13 +34,11 @@ typedef struct energy {
 static energy energy_of(const tool_plan_choice *c, const tool_plan_report *r, const bt_profile *prefill)
 {
     const double n = (double)r->load->n, decode = c->f.joules - c->f.prefill_joules;
-    const char *first = bt_energy_bound(&prefill->time), *bound = bt_energy_bound(&r->want->decode->time);
     return (energy){.prefill = c->f.prefill_joules, .decode = decode,
                     .input = c->f.prefill_joules * n / (double)r->load->input_tokens,
                     .output = decode * n / ((double)r->load->steps + n),
-                    .bound = !*first || !strcmp(first, bound) ? bound
-                             : *bound                         ? "no bound"
-                                                              : first};
+                    .bound = bt_energy_bound_both(bt_energy_bound(&prefill->time),
+                                                  bt_energy_bound(&r->want->decode->time))};
 }
 
 static json_t *joules(const tool_plan_choice *c)
@@ -469,7 +467,9 @@ static void print_energy(const tool_plan_report *r)
            "an output "
            "token)\n",
            e.prefill, 1e3 * e.input, e.decode, 1e3 * e.output);
-    if (best->f.prefill_energy == BT_ENERGY_TDP || best->f.decode_energy == BT_ENERGY_TDP)
+    if (!strcmp(e.bound, "no bound"))
+        printf("joules are no bound: one device's are at least, the other's at most so many\n");
+    else if (best->f.prefill_energy == BT_ENERGY_TDP || best->f.decode_energy == BT_ENERGY_TDP)
         printf("joules are at most so many: a thermal design power is in them\n");
     else if (*e.bound)
         printf("joules are %s so many: a byte of memory costs 5 to 100 pJ, and not so in the profile\n",

@@ -504,7 +504,7 @@ static void add_node(tool_simulate_facts *f, const sim_cluster_node *n, const do
         f->role_joules[i] += (double)e.nj / 1e9;
         joules += (double)e.nj / 1e9;
     }
-    if (*bt_energy_bound(&device->time)) f->joules_bound = bt_energy_bound(&device->time);
+    f->joules_bound = bt_energy_bound_both(f->joules_bound, bt_energy_bound(&device->time));
     f->joules += joules;
     f->prefill_node_s += powered_s[0];
     f->decode_node_s += powered_s[1];

@@ -67,7 +67,7 @@ typedef struct tool_simulate_facts {
     uint64_t events, digest;
     char no_joules[TOOL_SIMULATE_NO_JOULES]; /* why there are none; "": there are */
     double joules, role_joules[2];           /* of nodes while they are powered; as prefill and as decode nodes */
-    const char *joules_bound;                /* bt_energy_bound of a device; "": of none */
+    const char *joules_bound;                /* of all devices, as bt_energy_bound_both */
     double prefill_busy, decode_busy;        /* of the nodes' time */
     uint64_t valid_rows, rows;               /* of prefill chunks: tokens; rows computed with padding */
     uint64_t again_rows;                     /* of all nodes: rows that some node had begun to compute before */

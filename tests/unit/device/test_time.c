@@ -299,6 +299,11 @@ static void energy_is_five_terms_or_a_bound_or_nothing(void **state)
     assert_string_equal(bt_energy_bound(&t), "at most");
     assert_string_equal(bt_energy_bound(&(bt_profile_time){.tdp_mw = 1}), "at most");
     assert_string_equal(bt_energy_bound(&(bt_profile_time){.tdp_mw = 0}), "");
+    assert_string_equal(bt_energy_bound_both("", "at least"), "at least");
+    assert_string_equal(bt_energy_bound_both("at most", ""), "at most");
+    assert_string_equal(bt_energy_bound_both("at least", "at least"), "at least");
+    assert_string_equal(bt_energy_bound_both("at most", "at least"), "no bound");
+    assert_string_equal(bt_energy_bound_both("no bound", "at most"), "no bound");
     t = (bt_profile_time){.tdp_mw = 700000, .devices = 4};
     e = bt_energy_of(&t, 1000000, 5, 5, 5);
     assert_int_equal(e.kind, BT_ENERGY_TDP);
