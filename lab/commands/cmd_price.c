@@ -43,8 +43,7 @@ static const bt_opt opts[] = {
     {.of = &tool_output_opts, .group = "Work", .name = "rows", BT_OPT_AT(config, rows), .lo = 0,
      .hi = 1 << 20, .example = "256",
      .help = "rows of a prompt that pass together at most; with --batch rows of another prompt's begin in "
-             "the same "
-             "step; 0: 256 on an NPU, 8192 on a GPU, none in a step"},
+             "the same step; 0: 256 on an NPU, 8192 on a GPU, none in a step"},
     {.of = &bt_model_opts, .group = "Model", .name = "weights", BT_OPT_AT(config, weights),
      .choices = bt_price_form_names, .help = "weights of a step, and of a prompt on a GPU"},
     {.of = &bt_kv_dtype_opts, .name = "kv-dtype", BT_OPT_AT(config, kv), .choices = bt_price_kv_names,

@@ -48,7 +48,7 @@ typedef struct walk {
     uint64_t first; /* tokens done */
 } walk;
 
-/* What a prompt begins with. */
+/* The first use of weights and operators, which a prompt begins with. */
 static prompt first_use(const bt_profile *p, const bt_price_model *m)
 {
     const uint64_t ns = bt_price_first_use(p, m);

@@ -5,7 +5,7 @@
 
 /* Groups of devices (NAMExN) that a smaller group of the same device beats: nothing offers them. Pure. */
 
-/* What a load asks of a node. */
+/* A load, as one node has it. */
 typedef struct tool_plan_group_load {
     const bt_price_model *model;
     bool prefills, decodes;
