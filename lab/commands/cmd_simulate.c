@@ -572,7 +572,8 @@ static bt_err play_step(void *ud, tool_replay_tried *ret, double speed, uint32_t
 static int ramp_up(job *j, bt_fault *fault)
 {
     const config *c = j->c;
-    json_t *ignored = tool_simulate_ignored(&j->setup), *error = tool_simulate_errors(&j->setup, &j->plan, NULL);
+    json_t *ignored = tool_simulate_ignored(&j->setup),
+           *error = tool_simulate_errors(&j->setup, &j->plan, NULL);
     const tool_replay_ramp_job ramp = {.command = "simulate",  .slo = c->load.slo,
                                        .speed = c->load.speed, .share = c->load.ramp_share,
                                        .json = c->json,        .ignored = ignored,

@@ -179,7 +179,8 @@ void tool_simulate_print(FILE *f, const tool_simulate_told *r)
                 per(x->joules, (double)g->completed), per(x->joules * 1000, (double)g->output_tokens));
     if (!x->no_joules[0] && has_sides(r)) fprintf(f, "by side     %s\n", sides_text(sides, r));
     if (!x->no_joules[0] && !strcmp(x->joules_bound, "no bound"))
-        fprintf(f, "bound       joules are none: of some devices they are at least, of others at most so many\n");
+        fprintf(
+            f, "bound       joules are none: of some devices they are at least, of others at most so many\n");
     else if (!x->no_joules[0] && *x->joules_bound)
         fprintf(f,
                 "bound       joules are %s so many: a byte of memory costs 5 to 100 pJ, and not so in a "
