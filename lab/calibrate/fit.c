@@ -408,11 +408,35 @@ static bt_err check_times(const tool_calibrate_points *p, bt_fault *fault)
     return BT_OK;
 }
 
-static bt_err check(const tool_calibrate_points *p, bt_fault *fault)
+/* The rates of a profile end at NO_LIMIT a microsecond. */
+static bt_err check_rates(const bt_price_model *m, const tool_calibrate_points *p, bt_fault *fault)
+{
+    for (size_t i = 0; i < p->prompts; i++) {
+        const double us = p->prompt[i].ns / 1e3, ops = 2.0 * (double)m->body_weights * p->prompt[i].tokens;
+        if (ops / us > (double)NO_LIMIT)
+            return bt_fail(
+                fault, BT_ELIMIT,
+                "a prompt of %u tokens in %.4g ms: %.3g operations a microsecond, and a profile has "
+                "at most %.0e; is it the right model and unit?",
+                p->prompt[i].tokens, us / 1e3, ops / us, (double)NO_LIMIT);
+    }
+    for (size_t i = 0; i < p->steps; i++) {
+        const double us = p->step[i].ns / 1e3, bytes = (double)m->weight_bytes;
+        if (bytes / us > (double)NO_LIMIT)
+            return bt_fail(fault, BT_ELIMIT,
+                           "a step of %u in %.4g ms: %.3g bytes a microsecond, and a profile has at most "
+                           "%.0e; is it the right model and unit?",
+                           p->step[i].batch, us / 1e3, bytes / us, (double)NO_LIMIT);
+    }
+    return BT_OK;
+}
+
+static bt_err check(const bt_price_model *m, const tool_calibrate_points *p, bt_fault *fault)
 {
     uint32_t rows[TOOL_CALIBRATE_BATCHES], first = 0;
     size_t contexts = 0;
-    const bt_err e = check_times(p, fault);
+    bt_err e = check_times(p, fault);
+    if (e == BT_OK) e = check_rates(m, p, fault);
     if (e < 0) return e;
     for (size_t i = 0; i < p->steps && contexts < 2; i++)
         if (p->step[i].batch == 1 && p->step[i].ctx != first) contexts++, first = p->step[i].ctx;
@@ -477,7 +501,7 @@ bt_err tool_calibrate_fit(bt_profile *ret, uint32_t *ret_constants, const tool_c
     rates r = {.len = 0};
     bt_profile_time t;
     double peak = 1, error;
-    const bt_err e = check(p, fault);
+    const bt_err e = check(m, p, fault);
     if (e < 0) return e;
     memset(&t, 0, sizeof t);
     t.is_given = true;
@@ -652,7 +676,7 @@ static bt_err check_peaks(const bt_profile *like, const tool_calibrate_model *m,
     return BT_OK;
 }
 
-/* Which of two rates prompts feel more. */
+/* The one of two rates that prompts feel more. */
 static unsigned felt(const bt_profile *like, const tool_calibrate_model *m, const tool_calibrate_points *p)
 {
     bt_profile slow = *like, narrow = *like;
@@ -702,6 +726,8 @@ bt_err tool_calibrate_fit_like(bt_profile *ret, uint32_t *ret_asked, const bt_pr
                 (p->steps > 1 ? TOOL_CALIBRATE_DISPATCH : 0);
     }
     if (like->companion) find_programs(&out.time, p);
+    const bool has_new = out.time.programs != like->time.programs ||
+                         memcmp(out.time.program_rows, like->time.program_rows, sizeof out.time.program_rows);
     const task steps = {
         like, m, p, true, asked & TOOL_CALIBRATE_DECODE_RATE, asked & TOOL_CALIBRATE_DISPATCH};
     const task prompts = {like,
@@ -714,7 +740,7 @@ bt_err tool_calibrate_fit_like(bt_profile *ret, uint32_t *ret_asked, const bt_pr
         if (asked & OF_STEPS) fit_task(&out, &steps);
         if (asked & OF_PROMPTS) fit_task(&out, &prompts);
     }
-    *ret_asked = asked;
+    *ret_asked = asked | (has_new ? TOOL_CALIBRATE_PROGRAMS : 0);
     *ret = out;
     return BT_OK;
 }

@@ -38,7 +38,7 @@ typedef struct tool_calibrate_model {
 
 /* *ret is a companion with that time; its name and title are left empty. ret_constants: how many were fitted.
  * BT_EARG: fewer than two lengths of prompts or two contexts of steps of one sequence, or more than
- * TOOL_CALIBRATE_BATCHES batches; a time that is not above 0. */
+ * TOOL_CALIBRATE_BATCHES batches; a time that is not above 0. BT_ELIMIT: one so short that no profile has the rate. */
 bt_err tool_calibrate_fit(bt_profile *ret, uint32_t *ret_constants, const tool_calibrate_model *m,
                           const tool_calibrate_points *p, bt_fault *fault);
 /* Whether lengths of prompts lie so far beside the smooth line that others between them would show programs. */
@@ -52,16 +52,17 @@ enum {
     TOOL_CALIBRATE_FIRST_LAUNCH = 4,
     TOOL_CALIBRATE_DECODE_RATE = 8, /* of steps, as the last */
     TOOL_CALIBRATE_DISPATCH = 16,
-    TOOL_CALIBRATE_CONSTANTS = 5
+    TOOL_CALIBRATE_CONSTANTS = 5,
+    TOOL_CALIBRATE_PROGRAMS = 32 /* program_rows, which are never asked for: prompts show them */
 };
-/* By bit; names of fields of `time`. */
+/* By bit of those that can be asked for; names of fields of `time`. */
 extern const char *const tool_calibrate_constants[TOOL_CALIBRATE_CONSTANTS];
 
 /* `like` with constants that bring its prices as near to the points as they can; the others are kept. asked: a set; 0:
  * one where there is a length of prompts (an efficiency or, where that counts for more, a weight rate), a first launch
  * with a second length, and of steps a decode rate, and with a second step a dispatch. ret_asked: those that were
- * fitted. BT_EARG: fewer lengths or steps than constants of them, with what is needed; a point that is faster than the
- * peaks of `like` allow; a profile without time. BT_ELIMIT: the weights exceed its memory. */
+ * fitted, program_rows too. BT_EARG: fewer lengths or steps than constants of them, with what is needed; a point that
+ * is faster than the peaks of `like` allow; a profile without time. BT_ELIMIT: the weights exceed its memory. */
 bt_err tool_calibrate_fit_like(bt_profile *ret, uint32_t *ret_asked, const bt_profile *like,
                                const tool_calibrate_model *m, const tool_calibrate_points *p, uint32_t asked,
                                bt_fault *fault);

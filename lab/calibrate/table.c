@@ -11,7 +11,9 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { COLUMNS = 256, SHOWN = 40, MOST_BATCH = 4096 };
+enum { COLUMNS = 256, CELL_BYTES = 511, SHOWN = 40, MOST_BATCH = 4096 };
+static const double LEAST_NS = 1, MOST_NS = 1e15;
+#define TIMES "a time from 1 ns to 11 days"
 
 /* ---- units and numbers --------------------------------------------------------------------------- */
 
@@ -98,9 +100,15 @@ static bt_err count(double *ret, reader *r, const char *column, double most)
 {
     const json_t *v = at(r->row, column);
     *ret = 0;
-    if (!v || json_is_null(v)) return BT_OK;
+    if (!v || json_is_null(v) || (json_is_string(v) && !json_string_length(v))) return BT_OK;
     if (!number(ret, v) || *ret < 0 || *ret > most) return bad(r, column, v, "is out of range");
     return BT_OK;
+}
+
+static bt_err check_range(const reader *r, double ns)
+{
+    if (ns >= LEAST_NS && ns <= MOST_NS) return BT_OK;
+    return bt_fail(r->fault, BT_EFORMAT, "row %u: %.4g ns is not " TIMES, r->t->seen, ns);
 }
 
 /* Nanoseconds of a time, or of so many tokens at a rate. False, with the reason: no time. */
@@ -112,12 +120,13 @@ static bt_err time_of(double *ret, reader *r, const char *column, const json_t *
     if (!number(&n, v)) return bad(r, column, v, "is no number");
     if (!(n > 0)) return bad(r, column, v, "is no time: it must be above 0");
     *ret = u->ns > 0 ? n * u->ns : 1e9 * tokens / n;
-    if (!(*ret >= 1) || *ret > 1e15) return bad(r, column, v, "is no time from 1 ns to 11 days");
+    if (!(*ret >= LEAST_NS) || *ret > MOST_NS) return bad(r, column, v, "is not " TIMES);
     return BT_OK;
 }
 
-static bt_err add(double *ns, uint32_t *rows, double more)
+static bt_err add(reader *r, double *ns, uint32_t *rows, double more)
 {
+    r->has_point = true;
     *ns = (*ns * *rows + more) / (*rows + 1);
     ++*rows;
     return BT_OK;
@@ -126,11 +135,14 @@ static bt_err add(double *ns, uint32_t *rows, double more)
 static bt_err add_prompt(reader *r, double tokens, double ns)
 {
     tool_calibrate_points *p = &r->t->points;
-    const uint32_t n = (uint32_t)lround(tokens);
     size_t i = 0;
-    if (n < 1 || n > TOOL_CALIBRATE_MOST_TOKENS)
+    tokens = round(tokens);
+    if (!(tokens >= 1) || tokens > TOOL_CALIBRATE_MOST_TOKENS)
         return bt_fail(r->fault, BT_EFORMAT, "row %u: a prompt of %.0f tokens; 1 to %d can be", r->t->seen,
                        tokens, TOOL_CALIBRATE_MOST_TOKENS);
+    const uint32_t n = (uint32_t)tokens;
+    const bt_err e = check_range(r, ns);
+    if (e < 0) return e;
     while (i < p->prompts && p->prompt[i].tokens != n) i++;
     if (i == TOOL_CALIBRATE_PROMPTS)
         return bt_fail(r->fault, BT_ELIMIT, "more than %d lengths of prompts; --where chooses rows",
@@ -139,19 +151,21 @@ static bt_err add_prompt(reader *r, double tokens, double ns)
         p->prompt[p->prompts++] = (tool_calibrate_prompt){n, 0};
         r->t->prompt_rows[i] = 0;
     }
-    r->has_point = true;
-    return add(&p->prompt[i].ns, &r->t->prompt_rows[i], ns);
+    return add(r, &p->prompt[i].ns, &r->t->prompt_rows[i], ns);
 }
 
 static bt_err add_step(reader *r, double batch, double ctx, double ns)
 {
     tool_calibrate_points *p = &r->t->points;
-    const uint32_t b = (uint32_t)lround(batch), c = (uint32_t)lround(ctx);
     size_t i = 0;
-    if (b < 1 || b > MOST_BATCH || c < 1 || c > TOOL_CALIBRATE_MOST_TOKENS)
+    batch = round(batch), ctx = round(ctx);
+    if (!(batch >= 1) || batch > MOST_BATCH || !(ctx >= 1) || ctx > TOOL_CALIBRATE_MOST_TOKENS)
         return bt_fail(r->fault, BT_EFORMAT,
                        "row %u: a step of %.0f sequences at %.0f positions; 1 to %d at 1 to %d can be",
                        r->t->seen, batch, ctx, MOST_BATCH, TOOL_CALIBRATE_MOST_TOKENS);
+    const uint32_t b = (uint32_t)batch, c = (uint32_t)ctx;
+    const bt_err e = check_range(r, ns);
+    if (e < 0) return e;
     while (i < p->steps && (p->step[i].batch != b || p->step[i].ctx != c)) i++;
     if (i == TOOL_CALIBRATE_STEPS)
         return bt_fail(r->fault, BT_ELIMIT, "more than %d kinds of steps; --where chooses rows",
@@ -160,8 +174,7 @@ static bt_err add_step(reader *r, double batch, double ctx, double ns)
         p->step[p->steps++] = (tool_calibrate_step){b, c, 0};
         r->t->step_rows[i] = 0;
     }
-    r->has_point = true;
-    return add(&p->step[i].ns, &r->t->step_rows[i], ns);
+    return add(r, &p->step[i].ns, &r->t->step_rows[i], ns);
 }
 
 /* ---- forms --------------------------------------------------------------------------------------- */
@@ -180,6 +193,8 @@ static bt_err llama_bench(reader *r)
     return gen || depth ? BT_OK : add_prompt(r, prompt, t);
 }
 
+#define BESIDE_OTHERS "its first token came beside other requests"
+
 /* A load: with one request at a time the first token is that of a prompt alone. */
 typedef struct load {
     double concurrency, input, output;
@@ -195,6 +210,7 @@ static bt_err add_load(reader *r, const load *l)
     r->why = l->concurrency < 1 ? "the concurrency is not given" : "the lengths or the times are not given";
     if (l->concurrency < 1 || l->input < 1) return BT_OK;
     if (ttft && !json_is_null(ttft)) {
+        r->why = l->concurrency > 1 ? BESIDE_OTHERS : r->why;
         e = time_of(&ns, r, l->ttft, ttft, l->ttft_unit, l->input);
         if (e == BT_OK && l->concurrency == 1) e = add_prompt(r, l->input, ns);
     }
@@ -247,7 +263,8 @@ static const json_t *column_of(const unit **ret, const char **ret_name, const js
     const char *name;
     json_t *v;
     json_object_foreach((json_t *)(uintptr_t)row, name, v) {
-        if (strncmp(name, word, n) != 0 || (name[n] && name[n] != '_') || !json_string_length(v)) continue;
+        if (strncmp(name, word, n) != 0 || (name[n] && name[n] != '_')) continue;
+        if (!json_string_length(v) && !json_is_number(v)) continue;
         *ret = name[n] ? unit_of(name + n + 1) : NULL;
         *ret_name = name;
         return v;
@@ -327,21 +344,28 @@ static bt_err edge_decode(reader *r, double batch, double ctx)
 
 static bt_err edge_row(reader *r)
 {
-    const char *text = json_string_value(at(r->row, "prompt_or_ctx")), *name = "";
+    const char *name = "";
     const unit *u = NULL;
-    double prompt, ctx, batch, ns;
+    char text[64];
+    double prompt, ctx, batch = 1, ns;
     bt_err e = BT_OK;
-    lengths_of(&prompt, &ctx, text ? text : "");
+    text_of(text, at(r->row, "prompt_or_ctx"));
+    lengths_of(&prompt, &ctx, text);
     const json_t *b = at(r->row, "batch");
+    const bool has_batch = json_string_length(b) || json_is_number(b);
+    r->why = "its batch is no number from 1 to 4096";
+    if (has_batch && (!number(&batch, b) || batch < 1 || batch > MOST_BATCH)) return BT_OK;
     r->why = "it does not say how many tokens";
-    if (!json_string_length(b)) batch = 1;
-    else if (!number(&batch, b) || batch < 1 || batch > MOST_BATCH) return BT_OK;
+    if (ctx < 1) return BT_OK;
+    r->why = "it has no time";
     const json_t *v = column_of(&u, &name, r->row, "ttft");
     if (!v) v = column_of(&u, &name, r->row, "prefill");
     if (v && !number(&ns, v)) v = NULL, r->why = "its figure is in words";
     if (v && prompt >= 1 && batch == 1) {
         e = time_of(&ns, r, name, v, u, prompt);
         if (e == BT_OK) e = add_prompt(r, prompt, ns);
+    } else if (v) {
+        r->why = batch > 1 ? BESIDE_OTHERS : "it has the time of a prompt without its length";
     }
     return e == BT_OK ? edge_decode(r, batch, ctx) : e;
 }
@@ -356,14 +380,14 @@ static bt_err phase_row(reader *r)
     bt_err e = count(&ctx, r, "context", TOOL_CALIBRATE_MOST_TOKENS);
     r->why = "its phase is neither prefill nor decode";
     if (e < 0 || (!is_prefill && !is_decode)) return e;
-    r->why = "it has no value, or no context";
+    r->why = v ? "it does not say how many tokens" : "it has no time";
     if (!v || ctx < 1) return BT_OK;
     e = time_of(&ns, r, name, v, u, is_prefill ? ctx : 1);
     if (e < 0) return e;
     return is_prefill ? add_prompt(r, ctx, ns) : add_step(r, 1, ctx, ns);
 }
 
-/* A row with all of `has` has this form. All rows of a text agree in `same`. */
+/* A row with all of `has` has this form. All rows agree in `same`. */
 typedef struct form {
     const char *name, *has[3], *same[TOOL_CALIBRATE_SAME];
     bt_err (*read)(reader *r);
@@ -371,7 +395,8 @@ typedef struct form {
 static const form forms[] = {
     {"llama-bench",
      {"n_prompt", "n_gen", "avg_ns"},
-     {"model_type", "gpu_info", "cpu_info", "backends", "n_threads", "n_gpu_layers"},
+     {"model_type", "gpu_info", "cpu_info", "backends", "n_threads", "n_gpu_layers", "n_batch", "n_ubatch",
+      "type_k", "type_v", "flash_attn"},
      llama_bench},
     {"vllm bench serve",
      {"total_input_tokens", "completed"},
@@ -395,19 +420,24 @@ static const form *form_of(const json_t *row)
     return NULL;
 }
 
+/* Rows of two forms name their models each in its own way, so nobody can say whether they are the same. */
 static bt_err check_same(reader *r, const form *f)
 {
     tool_calibrate_table *t = r->t;
+    if (t->form && strcmp(t->form, f->name))
+        return bt_fail(r->fault, BT_EFORMAT,
+                       "row %u has the form of %s, and rows before it that of %s: calibrate with one of them",
+                       t->seen, f->name, t->form);
     for (size_t i = 0; i < TOOL_CALIBRATE_SAME && f->same[i]; i++) {
         char is[64];
         text_of(is, at(r->row, f->same[i]));
-        if (t->has_same && strcmp(is, t->same[i]))
+        if (t->form && strcmp(is, t->same[i]))
             return bt_fail(r->fault, BT_EFORMAT,
-                           "rows differ in '%.40s': '%.30s' and '%.30s'; choose, as in --where '%.40s=%.30s'",
+                           "rows differ in '%.35s': '%.20s' and '%.20s'; choose, as in --where '%.35s=%s'",
                            f->same[i], t->same[i], is, f->same[i], t->same[i]);
-        if (!t->has_same) memcpy(t->same[i], is, sizeof is);
+        if (!t->form) memcpy(t->same[i], is, sizeof is);
     }
-    t->has_same = true;
+    t->form = f->name;
     return BT_OK;
 }
 
@@ -481,7 +511,7 @@ static bt_err parse_json(tool_calibrate_table *t, const char *text, size_t len, 
 /* The text of a cell, its doubled quotes once. NULL: it is no UTF-8, or memory is out. */
 static json_t *cell_text(const bt_trace_cell *c)
 {
-    char text[512];
+    char text[CELL_BYTES + 1];
     size_t n = 0;
     for (size_t i = 0; i < c->len && n < sizeof text; i++) {
         if (c->is_quoted && c->text[i] == '"') i++;
@@ -490,16 +520,38 @@ static json_t *cell_text(const bt_trace_cell *c)
     return json_stringn(text, n);
 }
 
+static bool has_name(const json_t *header, const char *name)
+{
+    bool has = false;
+    for (size_t i = 0; *name && i < json_array_size(header); i++)
+        has |= !strcmp(name, json_string_value(json_array_get(header, i)));
+    return has;
+}
+
+static const char *flaw_of(const bt_trace_cell *c, size_t n)
+{
+    if (c->is_broken) return "broken quotes";
+    if (c->len > CELL_BYTES) return "more than 511 bytes";
+    return n >= COLUMNS ? "a line has at most 256 cells" : NULL;
+}
+
+/* Without a header, the names of the columns. */
 static bt_err parse_line(json_t *row, const json_t *header, const char *from, const char *end, uint32_t line,
                          bt_fault *fault)
 {
     bt_trace_cell c;
     size_t n = 0;
     for (; bt_trace_cell_next(&c, &from, end); n++) {
-        json_t *v = c.is_broken || c.len > 511 || n >= COLUMNS ? NULL : cell_text(&c);
+        const char *flaw = flaw_of(&c, n);
+        json_t *v = flaw ? NULL : cell_text(&c);
         if (!v)
-            return bt_fail(fault, BT_EFORMAT, "line %u, cell %zu: broken quotes, no UTF-8, or too long", line,
-                           n + 1);
+            return bt_fail(fault, BT_EFORMAT, "line %u, cell %zu: %s", line, n + 1, flaw ? flaw : "no UTF-8");
+        if (!header && has_name(row, json_string_value(v))) {
+            char name[SHOWN];
+            shown(name, json_string_value(v));
+            json_decref(v);
+            return bt_fail(fault, BT_EFORMAT, "line %u names the column '%s' twice", line, name);
+        }
         if (!header) (void)json_array_append_new(row, v);
         else if (n < json_array_size(header))
             (void)json_object_set_new(row, json_string_value(json_array_get(header, n)), v);
@@ -537,20 +589,23 @@ static bt_err parse_csv(tool_calibrate_table *t, const char *text, size_t len, c
     return e;
 }
 
+bt_err tool_calibrate_table_where(const bt_opt_list *where, bt_fault *fault)
+{
+    for (size_t i = 0; i < where->count; i++)
+        if (!strchr(where->items[i], '='))
+            return bt_fail(fault, BT_EARG, "--where '%.40s': must be COLUMN=VALUE", where->items[i]);
+    return BT_OK;
+}
+
 bt_err tool_calibrate_table_parse(tool_calibrate_table *t, const char *text, size_t len,
                                   const bt_opt_list *where, bt_fault *fault)
 {
     const uint32_t before = t->rows, left_out = t->left_out;
     size_t first = 0;
-    for (size_t i = 0; where && i < where->count; i++)
-        if (!strchr(where->items[i], '='))
-            return bt_fail(fault, BT_EARG, "--where '%.40s': must be COLUMN=VALUE", where->items[i]);
     if (len > TOOL_CALIBRATE_TABLE_BYTES)
         return bt_fail(fault, BT_ELIMIT, "%zu bytes; a table has at most %d", len,
                        TOOL_CALIBRATE_TABLE_BYTES);
     t->seen = 0;
-    t->has_same = false;
-    memset(t->same, 0, sizeof t->same);
     while (first < len && text[first] && strchr(" \t\r\n", text[first])) first++;
     const bool is_json = first < len && (text[first] == '{' || text[first] == '[');
     const bt_err e = (is_json ? parse_json : parse_csv)(t, text, len, where, fault);
@@ -570,7 +625,7 @@ bt_err tool_calibrate_table_read(tool_calibrate_table *t, const char *path, cons
     bt_buf_init(&b, TOOL_CALIBRATE_TABLE_BYTES);
     bt_err e = bt_file_read(&b, path, fault);
     if (e == BT_OK && (e = tool_calibrate_table_parse(t, bt_buf_text(&b), b.len, where, &inner)) < 0)
-        (void)bt_fail(fault, e, "%.60s: %.190s", path, inner.text);
+        (void)bt_fail(fault, e, "%.60s: %.230s", path, inner.text);
     bt_buf_done(&b);
     return e;
 }

@@ -15,11 +15,12 @@
  * issue 340 and docs/tutorials; quic/ai-hub-models perf.yaml; ROCm/FastFlowLM docs/docs/benchmarks. JSON is an object,
  * a list of objects, or objects one after the other. UNIT: ns, us, ms, s or tok_s.
  *
- * A time without a unit, one that is not above 0 and rows of different devices, models or stacks are errors. Left out,
+ * A time without a unit or beyond 1 ns to 11 days, and rows of different devices, models or stacks, in one text or in
+ * several, are errors, and so are rows of two forms, as each names models in its own way. Left out,
  * with the reason, is a row that has no time of a prompt alone or of a step: a prompt and an answer in one time, a load
  * whose concurrency is not given, tokens a second of a batch. Rows of the same lengths count as their mean. */
 enum { TOOL_CALIBRATE_TABLE_BYTES = 32 << 20, TOOL_CALIBRATE_TABLE_ROWS = 16384, TOOL_CALIBRATE_MOST_TOKENS = 1 << 20 };
-enum { TOOL_CALIBRATE_SAME = 6 };
+enum { TOOL_CALIBRATE_SAME = 11 };
 
 typedef struct tool_calibrate_table {
     tool_calibrate_points points;
@@ -28,13 +29,14 @@ typedef struct tool_calibrate_table {
     char why_left_out[80];              /* the first; "": none */
     char on[128];                       /* what the rows are of, in printable ASCII */
     uint32_t seen;                      /* rows of the text that is read, for errors */
-    char same[TOOL_CALIBRATE_SAME][64]; /* that all rows of a text share, by its form */
-    bool has_same;
+    char same[TOOL_CALIBRATE_SAME][64]; /* that all rows share, by their form */
+    const char *form;                   /* its name; NULL: no row was read */
 } tool_calibrate_table;
 
+/* BT_EARG: a condition that is not COLUMN=VALUE. */
+bt_err tool_calibrate_table_where(const bt_opt_list *where, bt_fault *fault);
 /* Adds the rows of a text to *t, which begins with zeros. where: COLUMN=VALUE each; other rows do not count. BT_EFORMAT
- * names the row and what is needed; BT_ELIMIT past the bounds; BT_EARG: a condition that is none, or that no row meets.
- */
+ * names the row and what is needed; BT_ELIMIT past the bounds; BT_EARG: no row meets the conditions. */
 bt_err tool_calibrate_table_parse(tool_calibrate_table *t, const char *text, size_t len, const bt_opt_list *where,
                                   bt_fault *fault);
 /* The same for a file; errors name it. BT_EIO. */

@@ -1,6 +1,7 @@
 /* baton calibrate: a profile from a few measured requests to a server, or from times that others measured,
  * for baton simulate and baton plan. */
 #include "base/clock.h"
+#include "base/file.h"
 #include "engine/costs.h"
 #include "kv/kv_dtype.h"
 #include "lab/calibrate/report.h"
@@ -25,19 +26,10 @@ typedef struct config {
     bool json, quiet;
 } config;
 
-/* Groups of 32 have a scale. */
-static const char *const forms[] = {"f16", "int8", "q4_0", NULL};
-static const bt_price_recipe recipes[] = {
-    {.weight_bits = 16, .input_bits = 16},
-    {.weight_bits = 8, .input_bits = 8, .weight_bytes_permille = 1062},
-    {.weight_bits = 4, .input_bits = 16, .weight_bytes_permille = 562},
-};
-
 static const bt_opt opts[] = {
     {.of = &bt_model_opts, .group = "Server", .name = "model", BT_OPT_AT(config, model), .required = true,
-     .help = "the model that was measured: for a server its GGUF file or 'smollm2', whose words count; for a "
-             "table "
-             "also the name of a known shape or a config.json"},
+     .help = "the model that was measured: for a server its GGUF file or 'smollm2', whose words count; for "
+             "a table also the name of a known shape or a config.json"},
     {.of = &tool_server_opts, .name = "served-model", BT_OPT_AT(config, served_model)},
     {.of = &tool_server_opts, .group = "Server", .name = "api-key-file", BT_OPT_AT(config, api_key_file)},
     {.group = "Requests", .name = "longest", .value = "N", BT_OPT_AT(config, longest), .type = BT_OPT_INT,
@@ -57,8 +49,7 @@ static const bt_opt opts[] = {
     {.group = "Table", .name = "point", .value = "POINT", BT_OPT_AT(config, points), .type = BT_OPT_STRINGS,
      .example = "prefill:512=230ms",
      .help = "a measured time: prefill:TOKENS=TIME or decode:BATCH@CONTEXT=TIME, in us, ms, s or tok/s; as "
-             "often as "
-             "you like"},
+             "often as you like"},
     {.group = "Table", .name = "where", .value = "COLUMN=VALUE", BT_OPT_AT(config, where),
      .type = BT_OPT_STRINGS, .example = "model=Llama-3.2-1B",
      .help = "only rows of the table with this value"},
@@ -67,12 +58,12 @@ static const bt_opt opts[] = {
     {.group = "Table", .name = "constant", .value = "FIELD", BT_OPT_AT(config, fit), .type = BT_OPT_STRINGS,
      .example = "decode_bytes_per_us",
      .help = "fit this constant of --like: efficiency, weight_bytes_per_us, first_launch_ns, "
-             "decode_bytes_per_us, "
-             "dispatch_ns; without it, as many as there are points for"},
-    {.of = &bt_model_opts, .group = "Table", .name = "weights", BT_OPT_AT(config, weights), .choices = forms,
-     .help = "form of the weights in the table"},
+             "decode_bytes_per_us, dispatch_ns; without it, as many as there are points for"},
+    {.of = &bt_model_opts, .group = "Table", .name = "weights", BT_OPT_AT(config, weights),
+     .choices = bt_price_form_names,
+     .help = "weights of what was measured; fp4 for 4 bits with inputs of 16 (Q4_0, Q4_K, w4a16)"},
     {.of = &bt_kv_dtype_opts, .group = "Table", .name = "kv-dtype", BT_OPT_AT(config, kv_dtype),
-     .help = "form of KV in the table"},
+     .choices = bt_price_kv_names, .help = "KV rows of what was measured"},
     {.of = &tool_output_opts, .name = "output", BT_OPT_AT(config, output), .def = "calibrated.json",
      .example = "./box.json", .help = "the profile"},
     {.group = "Output", .name = "name", .value = "NAME", BT_OPT_AT(config, name), .type = BT_OPT_STRING,
@@ -109,7 +100,7 @@ typedef struct job {
     tool_calibrate_model priced;
     bt_profile profile;
     json_t *like;
-    uint32_t fitted, constants;
+    uint32_t asked, fitted, constants; /* of --like: sets of constants */
 } job;
 
 static bt_err find_server(job *j, bt_fault *fault)
@@ -253,50 +244,58 @@ static bt_err like_json(json_t **ret, const bt_profile *like, const char *device
     return BT_OK;
 }
 
+static const bt_price_form *form_of(const config *c) { return bt_price_form_at((size_t)c->weights); }
+
 static bt_err fit_like(job *j, bt_fault *fault)
 {
     bt_profile like;
-    uint32_t asked = 0;
-    bt_err e = constants_of(&asked, &j->c->fit, fault);
-    if (e == BT_OK) e = bt_profile_load(&like, j->c->like, fault);
+    bt_err e = bt_profile_load(&like, j->c->like, fault);
     if (e == BT_OK) e = bt_price_need_time(&like, fault);
-    if (e == BT_OK) e = like_json(&j->like, &like, j->c->like, fault);
     if (e == BT_OK)
-        e = tool_calibrate_fit_like(&j->profile, &j->fitted, &like, &j->priced, &j->table.points, asked,
+        e = bt_price_check_forms(&like, form_of(j->c), bt_price_kv_at((size_t)j->c->kv_dtype), fault);
+    if (e == BT_OK) e = like_json(&j->like, &like, j->c->like, fault);
+    /* prompts of an NPU's programs, as in baton simulate --quant w8a8 */
+    if (e == BT_OK && !like.companion && j->priced.recipe.weight_bits == 8) j->priced.recipe.input_bits = 8;
+    if (e == BT_OK)
+        e = tool_calibrate_fit_like(&j->profile, &j->fitted, &like, &j->priced, &j->table.points, j->asked,
                                     fault);
-    j->constants = (uint32_t)__builtin_popcount(j->fitted) + j->profile.time.programs;
+    j->constants = (uint32_t)__builtin_popcount(j->fitted & ~(uint32_t)TOOL_CALIBRATE_PROGRAMS);
+    if (j->fitted & TOOL_CALIBRATE_PROGRAMS) j->constants += j->profile.time.programs;
     return e;
 }
 
 static bt_err calibrate_table(job *j, bt_fault *fault)
 {
-    const uint32_t elem = bt_kv_dtype_wanted(j->c->kv_dtype);
+    const bt_price_kv *kv = bt_price_kv_at((size_t)j->c->kv_dtype);
     bt_fault why = {""};
     bt_err e = tool_dims_of(&j->priced.dims, NULL, j->c->model, fault);
     if (e == BT_OK) e = read_table(j, fault);
     if (e < 0) return e;
-    j->priced.recipe = recipes[j->c->weights];
-    j->priced.recipe.kv_elem_bits = 8 * (elem ? elem : 2);
+    j->priced.recipe = form_of(j->c)->recipe;
+    j->priced.recipe.kv_elem_bits = 8 * kv->elem_bytes;
     j->priced.price = bt_price_model_of(&j->priced.dims, &j->priced.recipe);
+    j->priced.price.kv_bytes = bt_price_kv_bytes(kv, &j->priced.dims);
     if (j->c->like) return fit_like(j, fault);
     e = tool_calibrate_fit(&j->profile, &j->constants, &j->priced, &j->table.points, &why);
-    return e == BT_EARG
-               ? bt_fail(fault, e, "%.180s, or --like PROFILE, whose other constants are kept", why.text)
-               : e;
+    if (e == BT_OK) return BT_OK;
+    return bt_fail(fault, e, "%.180s%s", why.text,
+                   e == BT_EARG ? ", or --like PROFILE, whose other constants are kept" : "");
 }
 
 /* ---- both ---- */
 
-/* Writes the profile and reads it back: a name or a value that no profile may have is refused here. */
+/* A name or a value that no profile may have is refused before there is a file. */
 static bt_err write_profile(const tool_calibrate_report *r, bt_fault *fault)
 {
     bt_profile back;
     json_t *o = tool_calibrate_profile(r);
-    if (!o) return bt_fail(fault, BT_ENOMEM, "out of memory for a profile");
-    const int failed = json_dump_file(o, r->path, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+    char *text = o ? json_dumps(o, JSON_INDENT(2) | JSON_PRESERVE_ORDER) : NULL;
     json_decref(o);
-    if (failed) return bt_fail(fault, BT_EIO, "cannot write '%.150s'", r->path);
-    return bt_profile_load(&back, r->path, fault);
+    if (!text) return bt_fail(fault, BT_ENOMEM, "out of memory for a profile");
+    bt_err e = bt_profile_parse(&back, text, strlen(text), fault);
+    if (e == BT_OK) e = bt_file_replace(r->path, text, strlen(text), 0666, fault);
+    free(text);
+    return e;
 }
 
 static int work(job *j, bt_fault *fault)
@@ -304,6 +303,9 @@ static int work(job *j, bt_fault *fault)
     bt_err e = (j->url ? calibrate_server : calibrate_table)(j, fault);
     const tool_calibrate_report r = {.url = j->url,
                                      .model = j->model ? j->model->name : j->priced.dims.name,
+                                     .weights = !j->url && j->c->weights ? form_of(j->c)->name : NULL,
+                                     .kv =
+                                         !j->url && j->c->kv_dtype ? bt_price_kv_names[j->c->kv_dtype] : NULL,
                                      .path = j->c->output,
                                      .name = j->c->name,
                                      .measured = j->url ? &j->measured : NULL,
@@ -331,6 +333,41 @@ static bool is_table(const char *arg)
     return !strstr(arg, "://") && (is_named || access(arg, F_OK) == 0);
 }
 
+/* An option that would decide nothing is a mistake. One from the environment is for other commands too. */
+static bt_err check_given(const bt_opt_args *args, const char *const *names, size_t n, const char *what,
+                          bt_fault *fault)
+{
+    for (size_t i = 0; i < n; i++)
+        if (bt_opt_source_of(args, names[i]) == BT_OPT_FROM_COMMAND_LINE)
+            return bt_fail(fault, BT_EARG, "--%s is for %s", names[i], what);
+    return BT_OK;
+}
+
+static bt_err check_options(const job *j, const bt_opt_args *args, bt_fault *fault)
+{
+    static const char *const of_rows[] = {"weights", "kv-dtype", "where", "like", "constant"};
+    static const char *const of_server[] = {"longest",  "batch", "answer-tokens", "timeout",
+                                            "deadline", "seed",  "served-model",  "api-key-file"};
+    if (j->url)
+        return check_given(args, of_rows, BT_OPT_COUNT(of_rows), "tables and points, and a server was given",
+                           fault);
+    const bt_err e = check_given(args, of_server, BT_OPT_COUNT(of_server),
+                                 "a server, and tables or points were given", fault);
+    if (e < 0) return e;
+    return args->count ? BT_OK : check_given(args, &of_rows[2], 1, "tables, and points were given", fault);
+}
+
+/* Words that cannot be, before any file is read. */
+static bt_err check_words(job *j, bt_fault *fault)
+{
+    tool_calibrate_table typed = {.rows = 0};
+    bt_err e = tool_calibrate_table_where(&j->c->where, fault);
+    if (e == BT_OK) e = constants_of(&j->asked, &j->c->fit, fault);
+    for (size_t i = 0; e == BT_OK && i < j->c->points.count; i++)
+        e = tool_calibrate_table_point(&typed, j->c->points.items[i], fault);
+    return e;
+}
+
 /* A server, or files and points. */
 static bt_err check_use(job *j, const bt_opt_args *args, bt_fault *fault)
 {
@@ -347,10 +384,9 @@ static bt_err check_use(job *j, const bt_opt_args *args, bt_fault *fault)
                            args->args[i]);
         j->url = args->args[i];
     }
-    if (j->url && (c->like || c->where.count || c->fit.count))
-        return bt_fail(fault, BT_EARG,
-                       "--like, --where and --constant are for tables and points; '%.60s' is no file",
-                       j->url);
+    bt_err e = check_options(j, args, fault);
+    if (e == BT_OK) e = check_words(j, fault);
+    if (e < 0) return e;
     if (c->fit.count && !c->like)
         return bt_fail(fault, BT_EARG, "--constant names constants of --like, which is missing");
     if (!strchr(c->output, '/') && (n < 5 || strcmp(c->output + n - 5, ".json") != 0))

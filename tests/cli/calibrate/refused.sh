@@ -17,6 +17,17 @@ calibrate -m llama-3.1-8b --like host --point decode:1@1024=18ms
 calibrate -m llama-3.1-405b --like rtx-4090 --point decode:1@1024=9s
 calibrate -m llama-3.1-8b --point decode:1@1024=18ms --constant efficiency
 calibrate -m llama-3.1-8b http://127.0.0.1:1 --like h100
+calibrate -m llama-3.1-8b http://127.0.0.1:1 --weights int8
+calibrate -m llama-3.1-8b two.csv --longest 100
+calibrate -m llama-3.1-8b --like h100 --point decode:1@1024=18ms --where model=A
+calibrate -m llama-3.1-8b two.csv --where model
+calibrate -m llama-3.1-8b --like a100 --point decode:1@1024=18ms --weights fp8
+calibrate -m llama-3.1-8b --like a100 --point decode:1@1024=18ms --kv-dtype fp8
+calibrate -m llama-3.1-8b --like h100 --point decode:1@1024=18ms --name NO
+calibrate -m llama-3.1-8b --point prefill:512=1ns --point prefill:1024=2ns --point decode:1@64=9ms --point decode:1@99=9ms
+head -2 two.csv > one.csv
+printf 'model,phase,context,value_tok_s\nB,decode,512,60\n' > b.csv
+calibrate -m llama-3.1-8b one.csv b.csv
 calibrate -m llama-3.1-8b http://127.0.0.1:1 two.csv
 calibrate -m llama-3.1-8b
 [ ! -e out.json ] && echo 'no profile was written'

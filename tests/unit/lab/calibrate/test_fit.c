@@ -267,6 +267,48 @@ static void what_no_peak_allows_and_what_is_too_little_is_refused(void **state)
     assert_int_equal(tool_calibrate_fit_like(&got, &fitted, &host, &m, &good, 0, NULL), BT_EARG);
 }
 
+static void a_time_that_no_profile_has_a_rate_for_is_refused(void **state)
+{
+    (void)state;
+    const tool_calibrate_model m = model();
+    const server s = {.fixed = 12, .token = 0.05, .step = 10, .row = 1};
+    tool_calibrate_points p = asked(&s);
+    bt_profile got;
+    uint32_t constants;
+    bt_fault f = {""};
+    assert_int_equal(tool_calibrate_fit(&got, &constants, &m, &p, &f), BT_OK);
+    p.prompt[4].ns = 1;
+    assert_int_equal(tool_calibrate_fit(&got, &constants, &m, &p, &f), BT_ELIMIT);
+    assert_non_null(strstr(f.text, "a prompt of 1024 tokens in 1e-06 ms"));
+    p = asked(&s);
+    p.step[0].ns = 1;
+    assert_int_equal(tool_calibrate_fit(&got, &constants, &m, &p, &f), BT_ELIMIT);
+    assert_non_null(strstr(f.text, "a step of 1 in 1e-06 ms"));
+}
+
+/* Programs that the other profile has are its own; those that prompts show are fitted. */
+static void only_programs_that_prompts_show_are_fitted(void **state)
+{
+    (void)state;
+    const tool_calibrate_model m = model();
+    bt_profile like = device("rtx-4090"), padded = like, got;
+    padded.time.programs = 2;
+    padded.time.program_rows[0] = 64;
+    padded.time.program_rows[1] = 256;
+    tool_calibrate_points p = {.prompts = 0};
+    static const uint32_t lengths[] = {16, 40, 63, 64, 65, 100, 140, 255, 256};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        p.prompt[p.prompts++] = (tool_calibrate_prompt){lengths[i], lengths[i] <= 64 ? 94e6 : 286e6};
+    uint32_t fitted;
+    assert_int_equal(tool_calibrate_fit_like(&got, &fitted, &like, &m, &p, 0, NULL), BT_OK);
+    assert_int_equal(got.time.programs, 2);
+    assert_true(fitted & TOOL_CALIBRATE_PROGRAMS);
+    p.prompts = 2;
+    assert_int_equal(tool_calibrate_fit_like(&got, &fitted, &padded, &m, &p, 0, NULL), BT_OK);
+    assert_int_equal(got.time.programs, 2);
+    assert_false(fitted & TOOL_CALIBRATE_PROGRAMS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -277,6 +319,8 @@ int main(void)
         cmocka_unit_test(smooth_prompts_have_no_programs),
         cmocka_unit_test(fitted_constants_come_back_and_others_are_kept),
         cmocka_unit_test(what_no_peak_allows_and_what_is_too_little_is_refused),
+        cmocka_unit_test(a_time_that_no_profile_has_a_rate_for_is_refused),
+        cmocka_unit_test(only_programs_that_prompts_show_are_fitted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

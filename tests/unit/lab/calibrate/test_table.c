@@ -161,8 +161,8 @@ static void rows_of_different_models_are_chosen_by_where(void **state)
 {
     (void)state;
     static const char text[] = FLM "R,A,q4,F,decode,1024,64.5,x\nR,B,q4,F,decode,1024,30,x\n";
-    const char *items[] = {"model=B"}, *none[] = {"model=C"}, *bad[] = {"model"};
-    const bt_opt_list where = {items, 1}, no_row = {none, 1}, no_condition = {bad, 1};
+    const char *items[] = {"model=B"}, *none[] = {"model=C"}, *bad[] = {"model"}, *fine[] = {"model="};
+    const bt_opt_list where = {items, 1}, no_row = {none, 1}, no_condition = {bad, 1}, condition = {fine, 1};
     tool_calibrate_table t = {.rows = 0};
     bt_fault f = {""};
     assert_int_equal(tool_calibrate_table_parse(&t, text, sizeof text - 1, NULL, &f), BT_EFORMAT);
@@ -171,7 +171,104 @@ static void rows_of_different_models_are_chosen_by_where(void **state)
     expect_step(&t, 0, 1, 1024, 1e3 / 30);
     t = (tool_calibrate_table){.rows = 0};
     assert_int_equal(tool_calibrate_table_parse(&t, text, sizeof text - 1, &no_row, &f), BT_EARG);
-    assert_int_equal(tool_calibrate_table_parse(&t, text, sizeof text - 1, &no_condition, &f), BT_EARG);
+    assert_int_equal(tool_calibrate_table_where(&no_condition, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "--where 'model': must be COLUMN=VALUE"));
+    assert_int_equal(tool_calibrate_table_where(&condition, &f), BT_OK);
+}
+
+#define LONG "DeepSeek-R1-Distill-Llama-8B-Q4_K_M-imatrix-of-2025-01-20"
+
+static void a_suggested_condition_is_one_that_chooses(void **state)
+{
+    (void)state;
+    static const char text[] = FLM "R," LONG ",q4,F,decode,1024,64.5,x\nR,B,q4,F,decode,1024,30,x\n";
+    tool_calibrate_table t = {.rows = 0};
+    bt_fault f = {""};
+    assert_int_equal(tool_calibrate_table_parse(&t, text, sizeof text - 1, NULL, &f), BT_EFORMAT);
+    char *from = strstr(f.text, "--where '");
+    assert_non_null(from);
+    from += strlen("--where '");
+    from[strcspn(from, "'")] = 0;
+    const char *items[] = {from};
+    t = read_all(text, &(bt_opt_list){items, 1});
+    expect_step(&t, 0, 1, 1024, 1e3 / 64.5);
+}
+
+static void rows_of_two_texts_are_of_one_model(void **state)
+{
+    (void)state;
+    static const char *const second[] = {
+        FLM "R,B,q4,F,prefill,1024,500,x\n",
+        "device,model,format,engine,prompt_or_ctx,ttft_ms\nS,A,q4,F,1024,30\n",
+        "[" LLAMA(512, 0, 0, 72135640) "]",
+    };
+    static const char *const says[] = {"rows differ in 'model': 'A' and 'B'",
+                                       "rows differ in 'device': 'R' and 'S'",
+                                       "row 1 has the form of llama-bench, and rows before it that of table"};
+    for (size_t i = 0; i < 3; i++) {
+        tool_calibrate_table t = read_all(FLM "R,A,q4,F,decode,1024,64.5,x\n", NULL);
+        bt_fault f = {""};
+        assert_int_equal(tool_calibrate_table_parse(&t, second[i], strlen(second[i]), NULL, &f), BT_EFORMAT);
+        if (!strstr(f.text, says[i])) fail_msg("%s", f.text);
+    }
+    tool_calibrate_table t = read_all(FLM "R,A,q4,F,decode,1024,64.5,x\n", NULL);
+    static const char more[] = "device,model,format,engine,prompt_or_ctx,ttft_ms\nR,A,q4,F,1024,30\n";
+    assert_int_equal(tool_calibrate_table_parse(&t, more, sizeof more - 1, NULL, NULL), BT_OK);
+    expect_prompt(&t, 0, 1024, 30);
+}
+
+static void rows_of_llama_bench_that_ran_otherwise_are_not_averaged(void **state)
+{
+    (void)state;
+    static const char *const field[] = {"n_batch", "n_ubatch", "type_k", "type_v", "flash_attn"};
+    for (size_t i = 0; i < 5; i++) {
+        char text[512];
+        const int n =
+            snprintf(text, sizeof text,
+                     "[{\"n_prompt\": 512, \"n_gen\": 0, \"avg_ns\": 1e7, \"%s\": 1}, {\"n_prompt\": 512, "
+                     "\"n_gen\": 0, \"avg_ns\": 2e7, \"%s\": 0}]",
+                     field[i], field[i]);
+        tool_calibrate_table t = {.rows = 0};
+        bt_fault f = {""};
+        assert_int_equal(tool_calibrate_table_parse(&t, text, (size_t)n, NULL, &f), BT_EFORMAT);
+        if (!strstr(f.text, field[i])) fail_msg("%s: %s", field[i], f.text);
+    }
+}
+
+static void a_row_that_is_left_out_says_why(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *says;
+    } out[] = {
+        {"prompt_or_ctx,batch,ttft_ms\n512,1,30\n512,4,60\n",
+         "row 2: its first token came beside other requests"},
+        {"prompt_or_ctx,batch,ttft_ms\n512,1,30\n512,1,\n", "row 2: it has no time"},
+        {"prompt_or_ctx,batch,ttft_ms\n512,1,30\nsaturated,1,40\n", "row 2: it does not say how many tokens"},
+        {"prompt_or_ctx,batch,ttft_ms\n512,1,30\n512,many,40\n",
+         "row 2: its batch is no number from 1 to 4096"},
+        {"prompt_or_ctx,batch,ttft_ms\n512,1,30\ntg16,1,40\n",
+         "row 2: it has the time of a prompt without its length"},
+        {"phase,context,value_ms\nprefill,512,30\nprefill,512,\n", "row 2: it has no time"},
+        {"phase,context,value_ms\nprefill,512,30\nprefill,,30\n", "row 2: it does not say how many tokens"},
+    };
+    for (size_t i = 0; i < sizeof out / sizeof *out; i++) {
+        const tool_calibrate_table t = read_all(out[i].text, NULL);
+        assert_int_equal(t.left_out, 1);
+        if (strcmp(t.why_left_out, out[i].says)) fail_msg("%zu: %s", i, t.why_left_out);
+    }
+}
+
+static void numbers_of_json_are_cells_too(void **state)
+{
+    (void)state;
+    const tool_calibrate_table t =
+        read_all("[{\"prompt_or_ctx\": 512, \"batch\": 1, \"ttft_ms\": 30.5, \"tpot_ms\": 8},"
+                 "{\"phase\": \"decode\", \"context\": 1024, \"value_ms\": 9}]",
+                 NULL);
+    expect_prompt(&t, 0, 512, 30.5);
+    expect_step(&t, 0, 1, 512, 8);
+    expect_step(&t, 1, 1, 1024, 9);
 }
 
 static void what_is_no_time_is_refused_with_what_is_needed(void **state)
@@ -197,6 +294,12 @@ static void what_is_no_time_is_refused_with_what_is_needed(void **state)
         {"model,phase,context,value_ms\nA,decode,128,0\n", "row 1, 'value_ms': '0' is no time"},
         {"model,phase,context,value_ms\nA,decode,128\n", "line 2 has 3 cells, and the first line 4"},
         {"model,phase,context,value_ms\n\"A,decode,128,3\n", "line 2, cell 1: broken quotes"},
+        {"model,phase,context,value_ms\n\xff,decode,128,3\n", "line 2, cell 1: no UTF-8"},
+        {"phase,context,value_ms,context\ndecode,128,3,4\n", "line 1 names the column 'context' twice"},
+        {"phase,context,value_ns\ndecode,128,0.5\n", "'0.5' is not a time from 1 ns to 11 days"},
+        {"{\"n_prompt\": 0, \"n_gen\": 1000, \"avg_ns\": 5}", "0.005 ns is not a time from 1 ns to 11 days"},
+        {"prompt_or_ctx,ttft_ms\n4294968296,30\n", "a prompt of 4294968296 tokens"},
+        {"prompt_or_ctx,tpot_ms\n4294968296,30\n", "a step of 1 sequences at 4294968296 positions"},
         {FLM "R,L,q4,F,load,1,2,x\n",
          "no row gives a time (1 rows; row 1: its phase is neither prefill nor decode)"},
     };
@@ -219,6 +322,14 @@ static void more_than_there_is_room_for_is_refused(void **state)
         n += (size_t)snprintf(text + n, sizeof text - n, "prefill,%d,%d\n", i, i);
     assert_int_equal(tool_calibrate_table_parse(&t, text, n, NULL, &f), BT_ELIMIT);
     assert_non_null(strstr(f.text, "more than 64 lengths of prompts"));
+    n = (size_t)snprintf(text, sizeof text, "phase,context,value_ms\n");
+    memset(text + n, 'a', 512);
+    t = (tool_calibrate_table){.rows = 0};
+    assert_int_equal(tool_calibrate_table_parse(&t, text, n + 512, NULL, &f), BT_EFORMAT);
+    assert_non_null(strstr(f.text, "line 2, cell 1: more than 511 bytes"));
+    memset(text, ',', 256);
+    assert_int_equal(tool_calibrate_table_parse(&t, text, 256, NULL, &f), BT_EFORMAT);
+    assert_non_null(strstr(f.text, "line 1, cell 257: a line has at most 256 cells"));
     t = (tool_calibrate_table){.rows = 0};
     assert_int_equal(tool_calibrate_table_parse(&t, text, (size_t)TOOL_CALIBRATE_TABLE_BYTES + 1, NULL, &f),
                      BT_ELIMIT);
@@ -240,6 +351,11 @@ static void points_are_typed(void **state)
         {"decode:1=18ms", "must be prefill:TOKENS=TIME or decode:BATCH@CONTEXT=TIME"},
         {"decode:8@1024=18tok/s", "tokens a second of a batch may be of one or of all of it"},
         {"decode:5000@1024=18ms", "a step of 5000 sequences"},
+        {"prefill:4294968296=3ms", "a prompt of 4294968296 tokens"},
+        {"decode:4294967297@1024=18ms", "a step of 4294967297 sequences"},
+        {"decode:1@4294968296=18ms", "at 4294968296 positions"},
+        {"prefill:512=0.5ns", "0.5 ns is not a time from 1 ns to 11 days"},
+        {"prefill:512=999999999999s", "is not a time from 1 ns to 11 days"},
         {"ttft:512=230ms", "must be prefill:TOKENS=TIME"},
         {"prefill:", "must be prefill:TOKENS=TIME"},
         {"", "must be prefill:TOKENS=TIME"},
@@ -272,6 +388,11 @@ int main(void)
         cmocka_unit_test(rows_of_tables_give_prompts_and_steps),
         cmocka_unit_test(rows_of_equal_lengths_count_as_their_mean),
         cmocka_unit_test(rows_of_different_models_are_chosen_by_where),
+        cmocka_unit_test(a_suggested_condition_is_one_that_chooses),
+        cmocka_unit_test(rows_of_two_texts_are_of_one_model),
+        cmocka_unit_test(rows_of_llama_bench_that_ran_otherwise_are_not_averaged),
+        cmocka_unit_test(a_row_that_is_left_out_says_why),
+        cmocka_unit_test(numbers_of_json_are_cells_too),
         cmocka_unit_test(what_is_no_time_is_refused_with_what_is_needed),
         cmocka_unit_test(more_than_there_is_room_for_is_refused),
         cmocka_unit_test(points_are_typed),
