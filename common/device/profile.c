@@ -323,11 +323,6 @@ static bt_err check_companion(const bt_profile *p, bt_fault *fault)
         {"static_ctx", p->static_ctx},
         {"refused_shapes", p->refused_shapes},
     };
-    if (!p->companion && p->time.programs)
-        return bt_fail(
-            fault, BT_EFORMAT,
-            "field 'time', 'program_rows': is of servers and GPUs that pad prompts; an NPU's programs are "
-            "those of its packages, so give 'companion' true or leave the field out");
     if (!p->companion) return BT_OK;
     for (int k = 0; k < BT_OP_KINDS; k++)
         if (p->op[k])
@@ -376,14 +371,27 @@ static bt_err check_profile(const bt_profile *p, bt_fault *fault)
 
 /* ---- the whole ---- */
 
+static bt_err check_programs(const bt_profile *p, const bt_profile_time *t, bt_fault *fault)
+{
+    const bool is_first = !strcmp(t->stack, p->first_stack);
+    if (p->companion || !t->programs) return BT_OK;
+    return bt_fail(fault, BT_EFORMAT,
+                   "field '%s'%s%s%s, 'program_rows': is of servers and GPUs that pad prompts; an NPU's "
+                   "programs are those of its packages, so give 'companion' true or leave the field out",
+                   is_first ? "time" : "stacks", is_first ? "" : ", '", is_first ? "" : t->stack,
+                   is_first ? "" : "'");
+}
+
 /* All stacks are checked; the time of the one that is asked for becomes the profile's. */
 static bt_err read_stacks(bt_profile *p, const json_t *stacks, const char *asked, bt_fault *fault)
 {
     const char *name;
     json_t *object;
-    bt_profile_time of, chosen = p->time;
+    bt_profile_time of, chosen;
+    memcpy(&chosen, &p->time, sizeof chosen); /* its gaps too, as everywhere */
     memcpy(p->first_stack, p->time.stack, sizeof p->first_stack);
-    if (!stacks) return BT_OK;
+    const bt_err of_time = check_programs(p, &p->time, fault);
+    if (of_time < 0 || !stacks) return of_time;
     if (!json_is_object(stacks) || !p->time.is_given || json_object_size(stacks) > BT_PROFILE_MAX_STACKS)
         return bt_fail(fault, BT_EFORMAT,
                        "field 'stacks': must be an object of at most %d stacks, beside 'time'",
@@ -394,6 +402,7 @@ static bt_err read_stacks(bt_profile *p, const json_t *stacks, const char *asked
         if (e == BT_OK && !strcmp(to, p->time.stack))
             e = bt_fail(fault, BT_EFORMAT, "field 'stacks': '%s' is the stack of 'time' too", to);
         if (e == BT_OK) e = bt_profile_time_stack(&of, &p->time, to, object, fault);
+        if (e == BT_OK) e = check_programs(p, &of, fault);
         if (e < 0) return e;
         if (asked && !strcmp(asked, to)) memcpy(&chosen, &of, sizeof chosen);
     }
@@ -561,12 +570,14 @@ bool bt_profile_group(bt_profile *ret, const bt_profile *of, uint32_t devices)
     bool has = devices == 1;
     for (uint32_t i = 0; i < of->time.sizes; i++) has = has || of->time.group_size[i] == devices;
     if (!of->time.sizes || of->time.devices <= devices || !has) return false;
-    /* NAMExN[@STACK]: the last xN of the name */
+    /* NAMExN[@STACK]: the last xN before the stack */
     (void)snprintf(old, sizeof old, "x%" PRIu32, of->time.devices);
-    *ret = *of;
+    memmove(ret, of, sizeof *ret);
     ret->time.devices = devices > 1 ? devices : 0;
     if (devices > 1) (void)snprintf(text, sizeof text, "x%" PRIu32, devices);
-    for (char *next = ret->name; (next = strstr(next, old)) != NULL; next++) at = next;
+    const char *stack = strrchr(ret->name, '@');
+    for (char *next = ret->name; (next = strstr(next, old)) != NULL && (!stack || next < stack); next++)
+        at = next;
     if (at) {
         char rest[sizeof ret->name];
         (void)snprintf(rest, sizeof rest, "%s", at + strlen(old));

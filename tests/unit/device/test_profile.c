@@ -434,6 +434,8 @@ static void stacks_that_contradict_the_profile_are_refused(void **state)
     (void)state;
 #define STACKS(time, of) "{\"name\":\"x\",\"title\":\"X\",\"operators\":{}" time ",\"stacks\":" of "}"
 #define SLOW             ",\"time\":{\"stack\":\"slow\",\"f16_ops_per_us\":1000,\"memory_bytes_per_us\":9}"
+#define PADDED \
+    ",\"time\":{\"stack\":\"slow\",\"f16_ops_per_us\":1000,\"memory_bytes_per_us\":9,\"program_rows\":[32]}"
     static const char *const bad[][2] = {
         {STACKS("", "{\"a\":{}}"), "beside 'time'"},
         {STACKS(SLOW, "3"), "must be an object of at most 8"},
@@ -444,6 +446,9 @@ static void stacks_that_contradict_the_profile_are_refused(void **state)
          "'a': field 'decode_bytes_per_us': 101 is more"},
         {STACKS(SLOW, "{\"a\":{\"f16_ops_per_us\":null}}"), "'f16_ops_per_us' is missing"},
         {STACKS(SLOW, "{\"a\":{\"heat\":1}}"), "'heat' is no field of 'time'"},
+        {STACKS(SLOW, "{\"a\":{},\"b\":{\"program_rows\":[32]}}"),
+         "field 'stacks', 'b', 'program_rows': is of servers"},
+        {STACKS(PADDED, "{\"a\":{\"program_rows\":null}}"), "field 'time', 'program_rows': is of servers"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         bt_profile p;
@@ -473,6 +478,9 @@ static void a_group_has_smaller_ones_under_the_same_stack(void **state)
     snprintf(eight.name, sizeof eight.name, "./x8/boardx8@trtllm"); /* as of a file */
     assert_true(bt_profile_group(&less, &eight, 2));
     assert_string_equal(less.name, "./x8/boardx2@trtllm");
+    snprintf(eight.name, sizeof eight.name, "boardx8@x8go");
+    assert_true(bt_profile_group(&less, &eight, 2));
+    assert_string_equal(less.name, "boardx2@x8go");
     assert_int_equal(bt_profile_load(&eight, "h100", NULL), BT_OK);
     assert_false(bt_profile_group(&less, &eight, 1));
 }
