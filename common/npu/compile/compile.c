@@ -120,6 +120,8 @@ bt_err bt_compile_key(char ret[33], const bt_model *m, const bt_compile_options 
     uint8_t hash[BT_HASH_BYTES];
     char text[BT_RECIPE_MAX_TEXT] = "";
     bt_compile_job *j = NULL;
+    /* The profile, but for what its constants stand on. */
+    const size_t before = offsetof(bt_profile, time.calibration), rest = before + sizeof(bt_calibration);
     bt_err e = bt_compile_job_new(&j, m, options, NULL, fault);
     if (e == BT_OK && !options->calib_text) e = check_calibration(j, fault);
     if (e < 0) goto out;
@@ -137,7 +139,8 @@ bt_err bt_compile_key(char ret[33], const bt_model *m, const bt_compile_options 
     if (options->attention.ratio_ppm) bt_hash_add(&s, &options->attention, sizeof options->attention);
     bt_hash_add(&s, j->shapes.text, strlen(j->shapes.text) + 1);
     add_shapes(&s, &j->shapes);
-    bt_hash_add(&s, &j->profile, sizeof j->profile);
+    bt_hash_add(&s, &j->profile, before);
+    bt_hash_add(&s, (const char *)&j->profile + rest, sizeof j->profile - rest);
     if (words) add_text(&s, m, words, calib);
     else bt_hash_add(&s, options->calib_ids, calib * sizeof *options->calib_ids);
     bt_hash_end(hash, &s);

@@ -53,7 +53,7 @@ static bt_err prepare(bt_compile_job *j, const bt_model *m, const bt_compile_opt
     if (!j->kernels)
         return bt_fail(fault, BT_EARG, "isa '%s' is unknown or not of this machine: " BT_KERNELS_NAMES,
                        o->isa);
-    if (o->profile) j->profile = *o->profile;
+    if (o->profile) memcpy(&j->profile, o->profile, sizeof j->profile); /* its gaps too, for the key */
     else if ((e = bt_profile_load(&j->profile, NULL, fault)) < 0) return e;
     j->ctx_tokens = o->ctx_tokens ? o->ctx_tokens : bt_compile_usual_ctx(m);
     if (j->ctx_tokens > m->hp.ctx)

@@ -245,6 +245,26 @@ static void a_key_names_what_changes_bytes(void **state)
     end(&w);
 }
 
+static void a_key_does_not_change_with_what_a_profile_stands_on(void **state)
+{
+    (void)state;
+    world w = begin("llama");
+    char key[3][33];
+    bt_compile_options o = options(&w, "w8a8");
+    bt_profile profile;
+    assert_int_equal(bt_profile_load(&profile, "hexagon-v75", NULL), BT_OK);
+    o.profile = &profile;
+    assert_int_equal(bt_compile_key(key[0], w.kit.model, &o, NULL), BT_OK);
+    profile.time.calibration.rows++;
+    profile.time.calibration.residual[BT_TERMS - 1][BT_CALIBRATION_MAX_RESIDUALS - 1]++;
+    assert_int_equal(bt_compile_key(key[1], w.kit.model, &o, NULL), BT_OK);
+    assert_string_equal(key[0], key[1]);
+    profile.stacks++; /* behind it */
+    assert_int_equal(bt_compile_key(key[2], w.kit.model, &o, NULL), BT_OK);
+    assert_string_not_equal(key[0], key[2]);
+    end(&w);
+}
+
 /* 96 inputs at most sites, 192 of down, which groups of 32 divide. */
 static void a_text_too_short_for_its_statistics_is_refused_with_both_numbers(void **state)
 {
@@ -545,6 +565,7 @@ int main(void)
         cmocka_unit_test(every_recipe_of_every_architecture_makes_a_package_that_is_accepted),
         cmocka_unit_test(layers_of_their_own_recipe_are_as_where_all_have_it),
         cmocka_unit_test(a_key_names_what_changes_bytes),
+        cmocka_unit_test(a_key_does_not_change_with_what_a_profile_stands_on),
         cmocka_unit_test(a_text_too_short_for_its_statistics_is_refused_with_both_numbers),
         cmocka_unit_test(refuses_what_does_not_fit),
         cmocka_unit_test(heads_that_do_not_fit_the_tiles_of_the_estimate_attend_densely_or_are_refused),
