@@ -91,9 +91,10 @@ test-flat: all
 	@sh tests/bench/flat.sh
 
 # ---- rules -----------------------------------------------------------------------------------------
-## lint: check layers, circles, sizes, and that documents match the tables they describe
-lint: all $(LIBS)
+## lint: check layers, circles, sizes, that documents match the tables they describe, and profiles what validate computes
+lint: all $(LIBS) $(VALIDATE)
 	@BATON_BIN=$(B)/bin sh tests/lint/run.sh
+	@$(VALIDATE) $(MEASURED) > $(B)/validated || { sed -n '/^what profiles keep/,$$p' $(B)/validated; exit 1; }
 ## format: give all sources the one form that lint asks for (clang-format 14, .clang-format)
 format:
 	@sh tests/lint/format.sh . --write

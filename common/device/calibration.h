@@ -34,7 +34,7 @@ typedef struct bt_calibration {
     } region[BT_AXES]; /* that the rows span; hi 0: not known */
     struct {
         uint32_t median_permille, worst_permille; /* of the errors without their signs */
-        int32_t bias_permille;                    /* median of the signed errors */
+        int32_t bias_permille;                    /* median of them with their signs; above 0: real ones are longer */
         uint32_t rows;                            /* that were held out; 0: none were */
     } error[BT_FIGURES];
     uint32_t residuals[BT_TERMS];                             /* number of them */

@@ -398,7 +398,9 @@ static bt_err read_stacks(bt_profile *p, const json_t *stacks, const char *asked
                        BT_PROFILE_MAX_STACKS);
     json_object_foreach((json_t *)(uintptr_t)stacks, name, object) {
         char *to = p->stack[p->stacks++];
-        bt_err e = read_text(to, sizeof p->stack[0], json_string(name), "stacks", ".-", fault);
+        json_t *key = json_string(name);
+        bt_err e = read_text(to, sizeof p->stack[0], key, "stacks", ".-", fault);
+        json_decref(key);
         if (e == BT_OK && !strcmp(to, p->time.stack))
             e = bt_fail(fault, BT_EFORMAT, "field 'stacks': '%s' is the stack of 'time' too", to);
         if (e == BT_OK) e = bt_profile_time_stack(&of, &p->time, to, object, fault);
@@ -480,7 +482,7 @@ bool bt_profile_has_stack(const bt_profile *p, const char *stack)
 /* ---- NAME[xN][@STACK] ---- */
 
 typedef struct asked {
-    char name[256];    /* or path */
+    char name[4096];   /* or path */
     const char *stack; /* NULL: none */
     uint32_t devices;  /* 0: no group */
     bool is_path;
@@ -522,7 +524,7 @@ static asked asked_of(const char *text)
 {
     asked d = {.stack = NULL};
     char *x;
-    (void)snprintf(d.name, sizeof d.name, "%s", text);
+    memcpy(d.name, text, strlen(text) + 1);
     if (!is_known(d.name)) {
         char *at = strrchr(d.name, '@');
         if (at && at[1] && !strchr(at, '/')) {
@@ -626,6 +628,9 @@ bt_err bt_profile_load(bt_profile *ret, const char *device, bt_fault *fault)
     const char *names[COUNT], *near;
     bt_profile p;
     bt_err e;
+    if (device && strlen(device) >= sizeof((asked *)NULL)->name)
+        return bt_fail(fault, BT_EARG, "the device '%.40s...' has more than %zu characters", device,
+                       sizeof((asked *)NULL)->name - 1);
     const asked d = asked_of(device ? device : "host");
     const size_t i = built_in(d.name);
     if (i < COUNT) e = parse(&p, table[i].json, strlen(table[i].json), d.stack, fault);

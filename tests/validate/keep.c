@@ -84,7 +84,6 @@ static bool is_attention(const val_row *r)
     return r->kind == VAL_ATTENTION || r->kind == VAL_ATTENTION_STEP;
 }
 static bool is_sum(const val_row *r) { return r->kind == VAL_ALL_REDUCE; }
-static bool is_small(const val_row *r) { return r->kind == VAL_SMALL; }
 static bool is_prompt(const val_row *r) { return r->kind == VAL_PROMPT; }
 static bool is_step(const val_row *r)
 {
@@ -216,7 +215,6 @@ static bool compute(bt_calibration *c, const val_table *t, const val_pair *p)
     if (!c->residuals[BT_TERM_PRODUCTS]) set_residuals(c, BT_TERM_PRODUCTS, t, p, is_whole);
     set_residuals(c, BT_TERM_ATTENTION, t, p, is_attention);
     set_residuals(c, BT_TERM_ALL_REDUCE, t, p, is_sum);
-    set_residuals(c, BT_TERM_FIXED, t, p, is_small);
     return true;
 }
 

@@ -55,7 +55,7 @@ val_class val_class_of(const val_row *r)
     return of[r->kind];
 }
 
-bool val_is_npu(const val_row *r) { return strstr(r->file, "npus") != NULL; }
+bool val_is_npu(const val_row *r) { return strstr(r->file, "npus") || strstr(r->file, "aihub"); }
 
 val_goal val_goal_of(val_class c, bool is_npu, val_use use)
 {
