@@ -71,10 +71,25 @@ typedef struct subject {
     bt_dims dims;
     char policy[48];
     bt_price_sum sum;
-    bt_forecast_error error;
+    bt_forecast_error error, error_joules;
     uint64_t low_ns, high_ns; /* nine in ten draws lie between */
     uint64_t drawn[DRAWS];
 } subject;
+
+/* Options that decide nothing of what is asked for are refused. */
+static bt_err check_forms(const config *c, const bt_opt_args *args, bool has_programs, bt_fault *fault)
+{
+    const bool is_program = has_programs && c->prompt;
+    if (!is_program && bt_opt_source_of(args, "quant") == BT_OPT_FROM_COMMAND_LINE)
+        return bt_fail(fault, BT_EARG, "--quant is of a prompt on an NPU: give --weights");
+    if (is_program && bt_opt_source_of(args, "weights") == BT_OPT_FROM_COMMAND_LINE)
+        return bt_fail(fault, BT_EARG, "--weights is not of a prompt on an NPU: give --quant");
+    if (is_program && c->rows && (c->rows < 16 || c->rows > BT_SHAPES_MAX_CHUNK || c->rows & (c->rows - 1)))
+        return bt_fail(fault, BT_EARG,
+                       "--rows %" PRId64 ": a program of an NPU has a power of two of rows, from 16 to %d",
+                       c->rows, BT_SHAPES_MAX_CHUNK);
+    return BT_OK;
+}
 
 static bt_err check(const config *c, bt_fault *fault)
 {
@@ -85,7 +100,21 @@ static bt_err check(const config *c, bt_fault *fault)
     return BT_OK;
 }
 
-static bt_err set_up(subject *s, const config *c, bt_fault *fault)
+/* Weights and the KV of all sequences, as nodes that are simulated have to hold them. */
+static bt_err check_memory(const subject *s, const config *c, bt_fault *fault)
+{
+    const sim_cost *k = &s->priced.cost;
+    const uint64_t all = c->prompt ? (uint64_t)c->prompt : (uint64_t)(c->batch * c->context + c->rows),
+                   kv = bt_price_kv_held(&k->profile.time, k->steps.model.kv_heads,
+                                         bt_time_times(k->kv_bytes, all));
+    if (!k->memory_bytes || bt_time_plus(k->weight_bytes, kv) <= k->memory_bytes) return BT_OK;
+    return bt_fail(fault, BT_ELIMIT,
+                   "'%s' has %" PRIu64 " bytes of memory, and the weights of '%.40s' are %" PRIu64
+                   ", the KV of %" PRIu64 " positions %" PRIu64 "; fewer of them or a larger device would do",
+                   k->profile.name, k->memory_bytes, s->dims.name, k->weight_bytes, all, kv);
+}
+
+static bt_err set_up(subject *s, const config *c, const bt_opt_args *args, bt_fault *fault)
 {
     tool_simulate_setup *u = &s->setup;
     const bt_price_form *form = bt_price_form_at((size_t)c->weights);
@@ -95,6 +124,7 @@ static bt_err set_up(subject *s, const config *c, bt_fault *fault)
     const uint64_t longest = (uint64_t)(c->prompt ? c->prompt : c->context);
     bt_err e = tool_simulate_device(&g->profile, c->device, fault);
     const bool has_programs = e == BT_OK && sim_cost_has_programs(&g->profile);
+    if (e == BT_OK) e = check_forms(c, args, has_programs, fault);
     if (e == BT_OK) e = bt_price_check_forms(&g->profile, has_programs && c->prompt ? NULL : form, kv, fault);
     if (e == BT_OK) e = tool_dims_of(&s->dims, &model_ctx, c->model, fault);
     if (e == BT_OK && model_ctx && longest > model_ctx)
@@ -113,15 +143,16 @@ static bt_err set_up(subject *s, const config *c, bt_fault *fault)
     u->is_kv_fp8 = kv->is_fp8;
     u->ctx_tokens = CTX_LEAST;
     while (u->ctx_tokens < longest) u->ctx_tokens *= 2;
-    if (c->prompt && c->rows) {
+    if (has_programs && c->prompt && c->rows) {
         (void)snprintf(s->policy, sizeof s->policy, "chunk:%" PRId64 "+tail", c->rows);
         u->shape_policy = s->policy;
     }
-    return tool_simulate_price_node(&s->priced, u, g, fault);
+    e = tool_simulate_price_node(&s->priced, u, g, fault);
+    return e == BT_OK ? check_memory(s, c, fault) : e;
 }
 
 /* Chunk by chunk: programs, or steps of at most so many rows. */
-static bt_price_sum price_prompt(const sim_cost *k, uint32_t tokens)
+static bt_price_sum price_prompt(const sim_cost *k, uint32_t tokens, uint32_t rows)
 {
     const bt_work_programs *g = &k->programs;
     bt_price_sum sum = {0};
@@ -131,7 +162,11 @@ static bt_price_sum price_prompt(const sim_cost *k, uint32_t tokens)
             one = g->chunk(g->ud, 0, begin, tokens, true);
             begin += (uint32_t)g->cut(g->ud, begin, tokens).valid;
         } else {
-            const uint32_t valid = (uint32_t)bt_shapes_next(&k->shapes, tokens, begin).valid;
+            const uint32_t left = tokens - begin,
+                           usual = (uint32_t)bt_shapes_next(&k->shapes, tokens, begin).valid,
+                           valid = !rows         ? usual
+                                   : rows < left ? rows
+                                                 : left;
             bt_price_step step = {0};
             bt_work_step_add(&step, begin, valid, begin + valid == tokens);
             one = bt_price_step_at(&k->steps, &step);
@@ -168,6 +203,7 @@ static void judge(subject *s, const config *c)
                          step = {(uint64_t)(c->batch + c->rows), (uint64_t)c->batch, (uint64_t)c->context};
     s->error =
         bt_forecast_error_of(p, c->prompt ? BT_FIGURE_TTFT : BT_FIGURE_TPOT, c->prompt ? &prompt : &step);
+    s->error_joules = bt_forecast_error_of(p, BT_FIGURE_JOULES, c->prompt ? &prompt : &step);
     for (uint64_t i = 0; i < DRAWS; i++) {
         const bt_forecast_draw d = bt_forecast_draw_of(p, SEED, i);
         s->drawn[i] = bt_forecast_ns(&d, s->sum.term_ns);
@@ -207,6 +243,8 @@ static json_t *json_of(const subject *s, const config *c, json_t *made_by)
                   (json_int_t)s->sum.ops, "bytes", (json_int_t)s->sum.bytes, "passes",
                   (json_int_t)s->sum.chunks);
     if (!o) return NULL;
+    json_object_set_new(o, "joules_bound", json_string(e.kind ? bt_energy_bound(&p->time) : ""));
+    json_object_set_new(o, "error_joules", e.kind ? bt_forecast_error_json(&s->error_joules) : json_null());
     if (c->prompt) json_object_set_new(o, "prompt_tokens", json_integer(c->prompt));
     if (c->batch) json_object_set_new(o, "batch", json_integer(c->batch));
     if (c->batch) json_object_set_new(o, "context_tokens", json_integer(c->context));
@@ -231,9 +269,14 @@ static void print_people(const subject *s, const config *c)
            bt_forecast_error_text(bar, &s->error), ms(s->low_ns), ms(s->high_ns));
     for (int k = 0; k < BT_TERMS; k++)
         printf("%12.3f ms  %5.1f %%  %s\n", ms(s->sum.term_ns[k]), 100 * part_of(s, k), terms[k]);
-    if (e.kind)
-        printf("%12.3f J%s\n", (double)e.nj / 1e9,
-               e.kind == BT_ENERGY_TDP ? "   at most: by the thermal design power" : "");
+    if (e.kind) {
+        const char *bound = bt_energy_bound(&p->time);
+        printf("%12.3f J   %s%s%s%s\n", (double)e.nj / 1e9, bt_forecast_error_text(bar, &s->error_joules),
+               *bound ? "; " : "", bound,
+               e.kind == BT_ENERGY_TDP ? ": by the thermal design power"
+               : *bound                ? ": a byte of memory costs 5 to 100 pJ, and not so in the profile"
+                                       : "");
+    }
     tool_plan_ignored_print(stdout, "ignored: ", &s->dims);
 }
 
@@ -243,24 +286,27 @@ static int price(const config *c, const bt_opt_args *args)
     json_t *made_by = NULL;
     bt_err e = check(c, &fault);
     if (e < 0) {
-        (void)tool_fail("price", &fault);
+        bt_opt_usage_error("baton price", &fault);
         return 2;
     }
     int rc = 0;
     subject *s = calloc(1, sizeof *s);
     if (!s) e = bt_fail(&fault, BT_ENOMEM, "out of memory for a price");
-    if (e == BT_OK) e = set_up(s, c, &fault);
+    if (e == BT_OK && (e = set_up(s, c, args, &fault)) == BT_EARG) {
+        bt_opt_usage_error("baton price", &fault);
+        rc = 2;
+    }
     if (e == BT_OK) e = tool_made_by(&made_by, args, NULL, &fault);
-    if (e < 0) rc = tool_fail("price", &fault);
+    if (e < 0) rc = rc ? rc : tool_fail("price", &fault);
     else {
         tool_made_by_device(made_by, &s->setup.prefill.group[0].profile);
-        s->sum =
-            c->prompt ? price_prompt(&s->priced.cost, (uint32_t)c->prompt) : price_step(&s->priced.cost, c);
+        s->sum = c->prompt ? price_prompt(&s->priced.cost, (uint32_t)c->prompt, (uint32_t)c->rows)
+                           : price_step(&s->priced.cost, c);
         judge(s, c);
         if (c->json) rc = tool_print_json("price", json_of(s, c, made_by));
         else print_people(s, c), rc = bt_opt_flush() != 0;
-        tool_simulate_price_done(&s->priced);
     }
+    if (s) tool_simulate_price_done(&s->priced);
     json_decref(made_by);
     free(s);
     return rc;

@@ -27,5 +27,11 @@ price '' --prompt 5 --batch 5 --context 5
 price '' --batch 5
 price '' --prompt 5 --weights fp8
 price '@none' --prompt 5
+price '' --prompt 700 --rows 300 | sed -n 5p
+price '' --prompt 5 --quant w8a8
+price '' --batch 4096 --context 4096
+npu() { baton price -m llama-3.2-1b --profile hexagon-v75 "$@"; }
+npu --prompt 700 --rows 700
+npu --prompt 700 --weights int8
 baton price -m opt-66b --profile ./mine.json --prompt 5
 baton price -m llama-3.1-8b --profile host --prompt 5
