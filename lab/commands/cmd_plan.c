@@ -207,15 +207,33 @@ static bt_err schedules_of(subject *s, const config *c, bt_fault *fault)
     return BT_OK;
 }
 
+/* The model in each form of weights that is compared on a side; at least one. */
+static size_t forms_of(bt_price_model ret[BT_PRICE_FORMS], const subject *s, const config *c, bool is_prefill)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < BT_PRICE_FORMS; i++) {
+        const bt_price_form *form = bt_price_form_at(i);
+        bool is_compared = !c->recipes.count;
+        for (size_t k = 0; k < c->recipes.count; k++)
+            is_compared = is_compared || !strcmp(c->recipes.items[k], form->name);
+        if (!is_prefill) is_compared = i == (size_t)c->weights;
+        if (is_compared && bt_price_check_forms(&s->prefill, is_prefill ? form : NULL, NULL, NULL) == BT_OK)
+            ret[n++] = bt_price_model_of(&s->dims, &form->recipe);
+    }
+    if (!n) ret[n++] = bt_price_model_of(&s->dims, &bt_price_form_at(0)->recipe); /* recipes of an NPU */
+    return n;
+}
+
 /* A group that a smaller one of the same device beats is not planned. */
 static void take_smaller(subject *s, const config *c, bool is_prefill)
 {
     bt_profile *p = is_prefill ? &s->prefill : &s->decode, less;
     const tool_plan_load *l = &s->load;
-    const bt_price_model m =
-        bt_price_model_of(&s->dims, &bt_price_form_at(is_prefill ? 0 : (size_t)c->weights)->recipe);
+    bt_price_model m[BT_PRICE_FORMS];
+    const size_t models = forms_of(m, s, c, is_prefill);
     const tool_plan_group_load load = {
-        .model = &m,
+        .model = m,
+        .models = models,
         .prefills = is_prefill || c->colocated,
         .decodes = !is_prefill,
         .shortest = l->length[0],
@@ -223,7 +241,7 @@ static void take_smaller(subject *s, const config *c, bool is_prefill)
         .longest = l->length[l->lengths - 1],
         .batch = (uint32_t)c->slots,
         .ctx = l->step_ctx,
-        .kv_bytes = bt_time_times(m.kv_bytes * l->longest, is_prefill ? 1 : (uint64_t)c->slots)};
+        .kv_bytes = bt_time_times(m[0].kv_bytes * l->longest, is_prefill ? 1 : (uint64_t)c->slots)};
     if (!tool_plan_group_beaten(&less, p, &load)) return;
     (void)tool_plan_group_text(s->instead[!is_prefill], &less, p);
     *p = less;

@@ -546,6 +546,7 @@ static bt_err check_groups(const job *j, bt_fault *fault)
             bt_profile less;
             m.kv_bytes = bt_price_kv_bytes(bt_price_kv_at((size_t)j->c->kv_dtype), d);
             load.model = &m;
+            load.models = 1;
             load.prefills = i == 0 || s->is_colocated || !s->prefill.len;
             load.decodes = i == 1 || s->is_colocated;
             load.kv_bytes = bt_time_times(m.kv_bytes * most, load.decodes ? load.batch : 1);

@@ -5,10 +5,10 @@
 
 static uint64_t ns_of(const bt_price_steps *f, const bt_price_step *s) { return bt_price_step_at(f, s).ns; }
 
-static bool is_as_fast(const bt_profile *smaller, const bt_profile *p, const tool_plan_group_load *load)
+static bool is_as_fast(const bt_profile *smaller, const bt_profile *p, const bt_price_model *m,
+                       const tool_plan_group_load *load)
 {
-    const bt_price_steps few = bt_price_steps_of(smaller, load->model),
-                         many = bt_price_steps_of(p, load->model);
+    const bt_price_steps few = bt_price_steps_of(smaller, m), many = bt_price_steps_of(p, m);
     const uint64_t lengths[] = {load->shortest, load->mean, load->longest};
     for (int i = 0; load->prefills && i < 3; i++) {
         const bt_price_step prompt = bt_price_prefill_step(0, lengths[i]);
@@ -21,9 +21,8 @@ static bool is_as_fast(const bt_profile *smaller, const bt_profile *p, const too
     return true;
 }
 
-static bool holds(const bt_profile *p, const tool_plan_group_load *load)
+static bool holds(const bt_profile *p, const bt_price_model *m, const tool_plan_group_load *load)
 {
-    const bt_price_model *m = load->model;
     const uint64_t devices = p->time.devices ? p->time.devices : 1,
                    has = bt_time_times(p->memory_bytes, devices),
                    weights = bt_time_plus(m->weight_bytes, m->idle_bytes),
@@ -31,10 +30,22 @@ static bool holds(const bt_profile *p, const tool_plan_group_load *load)
     return !has || bt_time_plus(weights, kv) <= has;
 }
 
+static bool is_beaten_by(const bt_profile *smaller, const bt_profile *p, const tool_plan_group_load *load)
+{
+    bool any = false;
+    for (size_t i = 0; i < load->models; i++) {
+        const bt_price_model *m = &load->model[i];
+        if (!holds(p, m, load)) continue;
+        if (!holds(smaller, m, load) || !is_as_fast(smaller, p, m, load)) return false;
+        any = true;
+    }
+    return any;
+}
+
 bool tool_plan_group_beaten(bt_profile *ret, const bt_profile *p, const tool_plan_group_load *load)
 {
     for (uint32_t n = 1; n < p->time.devices; n++)
-        if (bt_profile_group(ret, p, n) && holds(ret, load) && is_as_fast(ret, p, load)) return true;
+        if (bt_profile_group(ret, p, n) && is_beaten_by(ret, p, load)) return true;
     return false;
 }
 

@@ -7,7 +7,8 @@
 
 /* A load, as one node has it. */
 typedef struct tool_plan_group_load {
-    const bt_price_model *model;
+    const bt_price_model *model; /* one for each form of weights that is compared */
+    size_t models;
     bool prefills, decodes;
     uint64_t shortest, mean, longest; /* tokens of a prompt */
     uint32_t batch;                   /* sequences that decode together at most */
@@ -15,8 +16,9 @@ typedef struct tool_plan_group_load {
     uint64_t kv_bytes;                /* held at most, each head once */
 } tool_plan_group_load;
 
-/* The least group, or the device alone, that holds the load and takes no step longer than `p` does: prompts of these
- * lengths, and steps of 1, 2, 4, .. `batch` sequences. false: `p` is no group, or none is. */
+/* The least group, or the device alone, that holds the load and takes no step longer than `p` does, in each form that
+ * `p` holds: prompts of these lengths, and steps of 1, 2, 4, .. `batch` sequences. false: `p` is no group, holds no
+ * form, or none is. */
 bool tool_plan_group_beaten(bt_profile *ret, const bt_profile *p, const tool_plan_group_load *load);
 /* "h100 is as fast as h100x4 at every prompt and step of this load"; returns ret. */
 enum { TOOL_PLAN_GROUP_BYTES = 240 };

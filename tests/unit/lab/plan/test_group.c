@@ -30,9 +30,9 @@ static bt_profile group_of(uint32_t n)
 
 static tool_plan_group_load load_of(const bt_price_model *m)
 {
-    return (tool_plan_group_load){.model = m,     .prefills = true, .decodes = true,
-                                  .shortest = 16, .mean = 100,      .longest = 400,
-                                  .batch = 8,     .ctx = 500,       .kv_bytes = m->kv_bytes * 8 * 500};
+    return (tool_plan_group_load){
+        .model = m,  .models = 1,    .prefills = true, .decodes = true, .shortest = 16,
+        .mean = 100, .longest = 400, .batch = 8,       .ctx = 500,      .kv_bytes = m->kv_bytes * 8 * 500};
 }
 
 static void a_small_model_needs_no_group(void **state)
@@ -64,6 +64,24 @@ static void a_large_model_is_worth_its_group(void **state)
     bt_profile less;
     load.shortest = load.mean = load.longest = 4096;
     assert_false(tool_plan_group_beaten(&less, &eight, &load));
+}
+
+/* The forms of two models stand for two forms that are far apart. */
+static void a_group_is_beaten_only_where_it_is_so_in_each_form_of_weights(void **state)
+{
+    (void)state;
+    const bt_dims *d[] = {bt_dims_find("smollm2-135m"), bt_dims_find("llama-3.1-70b")};
+    const bt_price_model m[] = {bt_price_model_of(d[0], &bt_price_form_at(0)->recipe),
+                                bt_price_model_of(d[1], &bt_price_form_find("fp4")->recipe)};
+    const bt_profile four = group_of(4);
+    tool_plan_group_load load = load_of(m);
+    bt_profile less;
+    assert_true(tool_plan_group_beaten(&less, &four, &load));
+    load.models = 2;
+    assert_false(tool_plan_group_beaten(&less, &four, &load));
+    load.model = &m[1];
+    load.models = 1;
+    assert_false(tool_plan_group_beaten(&less, &four, &load));
 }
 
 /* Whatever the model, what is left is beaten by nothing smaller, and a group that is beaten is so at every
@@ -103,6 +121,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_small_model_needs_no_group),
         cmocka_unit_test(a_large_model_is_worth_its_group),
+        cmocka_unit_test(a_group_is_beaten_only_where_it_is_so_in_each_form_of_weights),
         cmocka_unit_test(what_takes_the_place_of_a_group_is_beaten_by_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
