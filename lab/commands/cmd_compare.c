@@ -2,6 +2,7 @@
  * whatever else differs between them. Runs of one load are compared request by request: what makes a request
  * long in both is no chance then. */
 #include "device/options.h"
+#include "lab/plan/drawn.h"
 #include "lab/replay/bootstrap.h"
 #include "lab/replay/result.h"
 #include "tools/made_by.h"
@@ -13,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double CERTAIN = 0.9; /* of the draws */
 enum { MOST_RUNS = 8, TIMES = 3, MOST_DEPTH = 5, COLUMN = 26 };
 static const char *const times[TIMES] = {"ttft_ms", "tpot_ms", "e2e_ms"};
 static const char *const rates[] = {"requests",
@@ -224,7 +224,7 @@ typedef struct reading {
 static bool is_passed_over(const char *path)
 {
     static const char *const names[] = {"points",       "notes",           "nodes_over_time",
-                                        "made_by.date", "made_by.command", "draws"};
+                                        "made_by.date", "made_by.command", "draws.values"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(path, names[i]) == 0) return true;
     return false;
@@ -436,20 +436,22 @@ static bt_err check_bounds(const run *all, size_t n, bt_fault *fault)
     return BT_OK;
 }
 
-/* In how many draws r's mean is less than the first run's, those where both are equal by half. < 0: the two
- * have not the same draws. */
-static double less_in_draws(const run *first, const run *r, size_t time, size_t *ret_draws)
+/* In how many draws r's mean is less than the first run's, those where both are equal by half. *ret_alike: in
+ * how many both are equal. < 0: the two have not the same draws. */
+static double less_in_draws(const run *first, const run *r, size_t time, size_t *ret_draws, size_t *ret_alike)
 {
     const json_t *a = json_object_get(first->root, "draws"), *b = json_object_get(r->root, "draws"),
                  *x = json_object_get(json_object_get(a, "values"), times[time]),
                  *y = json_object_get(json_object_get(b, "values"), times[time]);
     const size_t n = json_array_size(x);
     double less = 0;
+    *ret_alike = 0;
     if (!n || json_array_size(y) != n || !json_equal(json_object_get(a, "seed"), json_object_get(b, "seed")))
         return -1;
     for (size_t i = 0; i < n; i++) {
         const double v = json_number_value(json_array_get(x, i)), w = json_number_value(json_array_get(y, i));
         less += w < v ? 1 : w > v ? 0 : .5;
+        *ret_alike += !(w < v || w > v);
     }
     *ret_draws = n;
     return less;
@@ -459,8 +461,8 @@ static json_t *draws_json(const run *first, const run *r)
 {
     json_t *o = NULL;
     for (size_t t = 0; t < TIMES; t++) {
-        size_t n = 0;
-        const double less = less_in_draws(first, r, t, &n);
+        size_t n = 0, alike;
+        const double less = less_in_draws(first, r, t, &n, &alike);
         if (less < 0) continue;
         if (!o) o = json_pack("{s:I}", "count", (json_int_t)n);
         (void)json_object_set_new(o, times[t], json_pack("{s:f}", "less_ratio", less / (double)n));
@@ -471,12 +473,14 @@ static json_t *draws_json(const run *first, const run *r)
 /* Behind the difference of two means: who wins, whatever the devices really take. */
 static void print_draws(const run *all, size_t i, size_t time)
 {
-    size_t draws = 0;
-    const double less = less_in_draws(&all[0], &all[i], time, &draws), n = (double)draws,
+    size_t draws = 0, alike;
+    const double less = less_in_draws(&all[0], &all[i], time, &draws, &alike), n = (double)draws,
                  wins = 2 * less < n ? n - less : less;
     if (less < 0) return;
-    printf("; %s%c wins in %.0f of %zu draws", wins < CERTAIN * n ? "cannot tell: " : "",
-           2 * less < n ? 'A' : 'A' + (int)i, wins, draws);
+    if (alike == draws) printf("; alike in all %zu draws", draws);
+    else
+        printf("; %s%c wins in %.0f of %zu draws", wins < TOOL_PLAN_CERTAIN * n ? "cannot tell: " : "",
+               2 * less < n ? 'A' : 'A' + (int)i, wins, draws);
 }
 
 /* One line for each simulation: what its figures may be off by. */
@@ -487,14 +491,45 @@ static void print_errors(const run *r)
     if (!json_is_object(errors)) return;
     printf("   modelled:");
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-        const json_t *e = json_object_get(errors, kinds[k]), *median = json_object_get(e, "median_permille");
+        const char *text = json_string_value(json_object_get(json_object_get(errors, kinds[k]), "text"));
         printf("%s %s ", k ? "," : "", kinds[k]);
-        if (json_is_integer(median))
-            printf("+- %.3g %%%s", (double)json_integer_value(median) / 10,
-                   json_is_true(json_object_get(e, "is_calibrated")) ? "" : " (assumed)");
-        else printf("bound");
+        tool_show(stdout, text ? text : "-", text ? strlen(text) : 1);
     }
     putchar('\n');
+}
+
+/* The draws in which a simulation keeps its limits for a share of the requests, and how many there are; 0: no
+ * draws, or no limits. */
+static size_t draws_kept(const run *r, double *ret_share, size_t *ret_kept)
+{
+    const json_t *values = json_object_get(json_object_get(r->root, "draws"), "values"),
+                 *ratio = json_object_get(values, "kept_ratio"),
+                 *options = json_object_get(json_object_get(r->root, "made_by"), "options");
+    const char *share = json_string_value(json_object_get(options, "slo-share"));
+    const size_t n = json_array_size(ratio);
+    *ret_share = share ? strtod(share, NULL) : .99;
+    *ret_kept = 0;
+    for (size_t i = 0; i < n; i++)
+        *ret_kept += json_number_value(json_array_get(ratio, i)) >= *ret_share - 1e-9;
+    return n;
+}
+
+static json_t *kept_json(const run *r)
+{
+    double share;
+    size_t kept;
+    const size_t n = draws_kept(r, &share, &kept);
+    return n ? json_pack("{s:f, s:I, s:I}", "share", share, "draws", (json_int_t)kept, "of", (json_int_t)n)
+             : json_null();
+}
+
+static void print_kept(const run *r)
+{
+    double share;
+    size_t kept;
+    const size_t n = draws_kept(r, &share, &kept);
+    if (n)
+        printf("   keeps its limits for %.4g %% of the requests in %zu of %zu draws\n", 100 * share, kept, n);
 }
 
 static json_t *run_json(const run *first, const run *r)
@@ -521,6 +556,7 @@ static json_t *run_json(const run *first, const run *r)
     }
     if (is_modelled(r)) {
         (void)json_object_set(o, "error", json_object_get(r->root, "error"));
+        (void)json_object_set_new(o, "kept", kept_json(r));
         (void)json_object_set_new(o, "draws", r == first ? json_null() : draws_json(first, r));
     }
     return o;
@@ -543,6 +579,7 @@ static void print_runs(const run *all, size_t n)
                all[i].pair ? ", the load of A: compared request by request" : "");
         print_pace(&all[i]);
         print_errors(&all[i]);
+        print_kept(&all[i]);
     }
     printf("%-26s", "");
     for (size_t i = 0; i < n; i++) printf("%26c", 'A' + (int)i);

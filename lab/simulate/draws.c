@@ -147,8 +147,12 @@ static bt_err play_one(tool_simulate_draws *d, size_t i, const tool_simulate_ben
     if (e == BT_OK) e = tool_simulate_play(&facts, &result, b, plan, NULL, NULL, fault);
     if (e == BT_OK) e = tool_replay_figures_of(&g, &result, slo, fault);
     if (e == BT_OK) {
-        const double values[TOOL_SIMULATE_DRAWN] = {g.ttft_ms.mean, g.tpot_ms.mean, g.e2e_ms.mean,
-                                                    g.goodput_per_s, facts.joules};
+        const double values[TOOL_SIMULATE_DRAWN] = {g.ttft_ms.mean,
+                                                    g.tpot_ms.mean,
+                                                    g.e2e_ms.mean,
+                                                    g.goodput_per_s,
+                                                    (double)g.good / (double)g.requests,
+                                                    facts.joules};
         for (int k = 0; k < TOOL_SIMULATE_DRAWN; k++) d->value[k][i] = values[k];
     }
     tool_replay_result_done(&result);
@@ -174,7 +178,7 @@ bt_err tool_simulate_draws_play(tool_simulate_draws *ret, tool_simulate_bench *b
                                 const tool_replay_plan *plan, const tool_replay_slo *slo, uint32_t draws,
                                 uint64_t seed, bt_fault *fault)
 {
-    tool_simulate_draws d = {.draws = draws, .seed = seed};
+    tool_simulate_draws d = {.draws = draws, .has_limits = slo, .seed = seed};
     bt_err e = BT_OK;
     if (!draws) {
         *ret = d;
@@ -202,12 +206,13 @@ void tool_simulate_draws_done(tool_simulate_draws *d)
 
 json_t *tool_simulate_draws_json(const tool_simulate_draws *d, bool has_joules)
 {
-    static const char *const names[TOOL_SIMULATE_DRAWN] = {"ttft_ms", "tpot_ms", "e2e_ms", "goodput_rps",
-                                                           "joules"};
+    static const char *const names[TOOL_SIMULATE_DRAWN] = {"ttft_ms",     "tpot_ms",    "e2e_ms",
+                                                           "goodput_rps", "kept_ratio", "joules"};
     if (!d->draws) return json_null();
     json_t *values = json_object(), *bands = json_object();
     for (int k = 0; k < TOOL_SIMULATE_DRAWN; k++) {
         if (k == TOOL_SIMULATE_DRAWN_JOULES && !has_joules) continue;
+        if (k == TOOL_SIMULATE_DRAWN_KEPT && !d->has_limits) continue;
         json_t *list = json_array();
         for (size_t i = 0; i < d->draws; i++) (void)json_array_append_new(list, json_real(d->value[k][i]));
         (void)json_object_set_new(values, names[k], list);

@@ -30,11 +30,13 @@ typedef enum tool_simulate_drawn {
     TOOL_SIMULATE_DRAWN_TPOT,
     TOOL_SIMULATE_DRAWN_E2E,
     TOOL_SIMULATE_DRAWN_GOODPUT, /* a second */
+    TOOL_SIMULATE_DRAWN_KEPT,    /* share of the requests that keep the limits */
     TOOL_SIMULATE_DRAWN_JOULES,  /* of the cluster */
     TOOL_SIMULATE_DRAWN
 } tool_simulate_drawn;
 typedef struct tool_simulate_draws {
     uint32_t draws; /* 0: none */
+    bool has_limits;
     uint64_t seed;
     double *value[TOOL_SIMULATE_DRAWN];                         /* [draws], owned */
     double low[TOOL_SIMULATE_DRAWN], high[TOOL_SIMULATE_DRAWN]; /* nine in ten lie between */
@@ -43,7 +45,8 @@ typedef struct tool_simulate_draws {
 bt_err tool_simulate_draws_play(tool_simulate_draws *ret, tool_simulate_bench *b, const tool_replay_plan *plan,
                                 const tool_replay_slo *slo, uint32_t draws, uint64_t seed, bt_fault *fault);
 void tool_simulate_draws_done(tool_simulate_draws *d);
-/* {count, seed, values: {ttft_ms[], ...}, band: {ttft_ms: [low, high], ...}}; null without draws. */
+/* {count, seed, values: {ttft_ms[], ...}, band: {ttft_ms: [low, high], ...}}; null without draws. kept_ratio is there
+ * with limits alone. */
 json_t *tool_simulate_draws_json(const tool_simulate_draws *d, bool has_joules);
 /* "TTFT 12.1 to 15.0 ms, ...: nine of ten of 100 draws". Returns ret; "" without draws. */
 enum { TOOL_SIMULATE_BAND_BYTES = 200 };

@@ -24,4 +24,4 @@ for f in a b; do
     baton simulate -q trace.csv --limit 8 -m llama-3.1-8b -c 32768 --prefill "$([ $f = a ] && echo 6 || echo 5):h100" \
         --decode 2:h100 --draws 20 --json > $f.json
 done
-baton compare a.json b.json | grep -oE '[0-9]+ of 20 draws' | head -1
+baton compare a.json b.json | grep -oE '[0-9]+ of 20 draws|all 20 draws' | head -1

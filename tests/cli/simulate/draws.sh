@@ -28,6 +28,12 @@ baton compare known other slow | grep -E 'modelled:|_ms  *mean'
 baton compare known other --json | tr -d '\n' | grep -o '"[a-z0-9_]*": {"less_ratio": [0-9.]*}'
 baton compare known bound
 baton compare known bound --bounds | grep modelled:
+# Two runs that are alike win over each other in no draw; a run keeps its limits in some draws.
+baton compare known known | grep -oE '^ttft_ms  *mean|; alike.*'
+simulate known --draws 20 --slo tpot:27ms --json > limits
+simulate known --draws 20 --slo tpot:27ms --slo-share 0.5 --json > half
+baton compare limits half | grep -E 'keeps its limits|draws.band'
+baton compare known slow | grep -c '^draws.band'
 # A sweep gives nodes of one device for nodes of another.
 sweep() { baton simulate -q --synthetic in:200,out:9,rate:1 --limit 9 -m llama-3.2-1b -c 4096 --slo ttft:1s "$@"; }
 sweep --prefill 1..2:./known.json --decode 1..2:./bound.json
