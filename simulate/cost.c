@@ -1,4 +1,4 @@
-/* Which programs and steps a node runs, and what they take. See cost.h. */
+/* The programs and steps that a node runs, and what they take. See cost.h. */
 #include "simulate/cost.h"
 #include "device/time.h"
 
@@ -48,7 +48,7 @@ static void add(sim_cost_work *to, const bt_price_sum *s)
     to->bytes = bt_time_plus(to->bytes, s->bytes);
 }
 
-/* What was priced, as the draw has it. */
+/* A priced sum, as the draw has it. */
 static bt_price_sum drawn(const sim_cost *c, bt_price_sum s)
 {
     const uint64_t was = s.ns;

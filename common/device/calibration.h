@@ -3,9 +3,9 @@
 #include <stdint.h>
 #include "base/err.h"
 
-/* What the constants of a device under one stack stand on: the object `calibration` beside them. `make validate`
- * computes it from measured rows, and no row that judges has fitted. docs/profiles.md explains every member. Errors and
- * residuals are in thousandths of the modelled time (of the modelled energy). */
+/* The object `calibration` says what the constants of a device under one stack stand on. `make validate` computes it
+ * from measured rows, and no row that judges has fitted. docs/profiles.md explains every member. Errors and residuals
+ * are in thousandths of the modelled time (of the modelled energy). */
 enum { BT_CALIBRATION_MAX_ON = 127, BT_CALIBRATION_MAX_RESIDUALS = 15 };
 
 /* The terms of a time that are wrong apart from each other. */
@@ -13,7 +13,7 @@ typedef enum bt_term { BT_TERM_PRODUCTS, BT_TERM_ATTENTION, BT_TERM_ALL_REDUCE, 
 #define BT_TERM_NAMES "products", "attention", "all_reduce", "fixed" /* by bt_term */
 typedef enum bt_figure { BT_FIGURE_TTFT, BT_FIGURE_TPOT, BT_FIGURE_JOULES, BT_FIGURES } bt_figure;
 #define BT_FIGURE_NAMES "ttft", "tpot", "joules" /* by bt_figure */
-/* What a region is bounded in: rows of a pass, sequences, positions of a sequence, devices of a group. */
+/* The axes that bound a region: rows of a pass, sequences, positions of a sequence, devices of a group. */
 typedef enum bt_axis { BT_AXIS_ROWS, BT_AXIS_BATCH, BT_AXIS_CONTEXT, BT_AXIS_DEVICES, BT_AXES } bt_axis;
 #define BT_AXIS_NAMES "rows", "batch", "context", "devices" /* by bt_axis */
 

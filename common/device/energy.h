@@ -19,8 +19,9 @@ typedef struct bt_energy {
 } bt_energy;
 /* ns: the device's time; worked_ns: the part of it in which it worked, and the host polled. */
 bt_energy bt_energy_of(const bt_profile_time *t, uint64_t ns, uint64_t ops, uint64_t bytes, uint64_t worked_ns);
-/* What a byte of a decode step costs beyond the idle power: "at least" below 5 pJ, which any memory costs, "at most"
- * above the 100 pJ of the dearest or where the power is a vendor's limit; "" between, and where there is no energy. */
+/* The cost of a byte of a decode step beyond the idle power, in a word: "at least" below 5 pJ, which any memory costs,
+ * "at most" above the 100 pJ of the dearest or where the power is a vendor's limit; "" between, and where there is no
+ * energy. */
 const char *bt_energy_bound(const bt_profile_time *t);
 /* The bound of a sum of both; "no bound": of one that is at least so much and one that is at most. */
 const char *bt_energy_bound_both(const char *a, const char *b);

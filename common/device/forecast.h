@@ -32,10 +32,10 @@ void *bt_forecast_error_json(const bt_forecast_error *e);
 /* A json_t {ttft, tpot, joules} of a profile's errors. NULL: memory is out. */
 void *bt_forecast_errors_json(const bt_profile *p);
 
-/* What a device may really take, by what is modelled: one factor for each term, in thousandths. They are drawn from a
- * calibrated device's residuals, on a straight line between two of them; where it has none of a term, they are uniform
- * within twice its median error. A bound's are log-uniform from 1 to 1 / 0.35, and those of a fitted device log-uniform
- * within a median of 35 %: a fit meets its own few rows, so their residuals say nothing of others.
+/* A draw is what a device may really take, by what is modelled: one factor for each term, in thousandths. They are
+ * drawn from a calibrated device's residuals, on a straight line between two of them; where it has none of a term, they
+ * are uniform within twice its median error. A bound's are log-uniform from 1 to 1 / 0.35, and those of a fitted device
+ * log-uniform within a median of 35 %: a fit meets its own few rows, so their residuals say nothing of others.
  *
  * A draw is a function of (seed, number), and of the device and its stack: all choices on one device, in a group or
  * alone, have the same draw, so that its common error cancels. */

@@ -13,7 +13,7 @@
  *   t_step  = dispatch + operators * decode_op + sum over classes of max(operations / rate, bytes / rate)
  *
  * A chunk is one graph that has it all: what arithmetic alone says of a device with static programs
- * (device/roofline.h). What the compiler's programs take, npu/price says. A step is any mixture of prefill pieces and
+ * (device/roofline.h). npu/price says what the compiler's programs take. A step is any mixture of prefill pieces and
  * decode rows as one pass over the weights, which is how GPUs run them: decode is a step of one row a sequence, a
  * prompt a step of all its rows. Kernels of a step run one after the other, and only within a kernel do products hide
  * what memory takes. The classes: products with the layers' weights; the output matrix, where logits are wanted;
@@ -118,7 +118,7 @@ typedef struct bt_price_step {
     uint64_t single_rows, single_positions; /* of these, those of sequences that have one row */
 } bt_price_step;
 void bt_price_step_add(bt_price_step *step, const bt_price_step *more);
-/* What a profile and a model fix of all steps, so that a step costs few divisions. It borrows nothing. */
+/* A profile and a model fix this much of all steps, so that a step costs few divisions. It borrows nothing. */
 typedef struct bt_price_weights {
     bt_time_unit row;
     uint64_t bytes, read_ns, unpack_ns; /* of one device; of its part */

@@ -136,7 +136,7 @@ static bt_err read_field(bt_profile *p, const struct field *f, const json_t *v, 
     return BT_OK;
 }
 
-/* Which field or operator was meant. */
+/* Says which field or operator was meant. */
 static bt_err bad_name(const char *what, const char *name, const char *const *known, size_t n,
                        bt_fault *fault)
 {
@@ -518,8 +518,8 @@ static bool is_known(const char *name)
     return built_in(name) < COUNT || (strlen(name) > 5 && !strcmp(name + strlen(name) - 5, ".json"));
 }
 
-/* What is known as it stands is a name or a file. Else the last @ begins a stack, and xN before it asks for a
- * group. */
+/* A text that is known as it stands is a name or a file. Else the last @ begins a stack, and xN before it
+ * asks for a group. */
 static asked asked_of(const char *text)
 {
     asked d = {.stack = NULL};
@@ -588,7 +588,7 @@ bool bt_profile_group(bt_profile *ret, const bt_profile *of, uint32_t devices)
     return true;
 }
 
-/* What a name asks for besides the profile, and the whole name. */
+/* Takes the group that a name asks for, checks its stack, and writes the whole name. */
 static bt_err take_device(bt_profile *p, const asked *d, bt_fault *fault)
 {
     char list[(BT_PROFILE_MAX_STACKS + 1) * (BT_PROFILE_TIME_MAX_STACK + 3)], name[sizeof p->name + 48];

@@ -1,7 +1,7 @@
-/* Which rows judge. A row calibrates unless a rule below holds it out, and the first rule that does says by
- * what it is held out. Rules speak of models, of group sizes, and of regions of rows, batch and context: none
- * of a single row. An empty field holds for all. Groups and regions stand before models, so that what is held
- * out by its model alone has a group size and a region that calibration rows have. */
+/* The rows that judge. A row calibrates unless a rule below holds it out, and the first rule that does says
+ * by what it is held out. Rules speak of models, of group sizes, and of regions of rows, batch and context:
+ * none of a single row. An empty field holds for all. Groups and regions stand before models, so that what is
+ * held out by its model alone has a group size and a region that calibration rows have. */
 #include "tests/validate/validate.h"
 
 #include <stdio.h>

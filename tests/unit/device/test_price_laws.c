@@ -234,8 +234,8 @@ static void leave_out_what_is_paid_once(bt_profile_time *t)
     for (uint32_t i = 0; i < t->kernels; i++) t->attention[i].launch_ns = t->attention[i].row_launch_ns = 0;
 }
 
-/* What a decode step's products wait for memory, at most. Where a share of the peak rises with rows, they
- * wait for as much as they take: measured shares of few rows have what memory takes in them. */
+/* The time that a decode step's products wait for memory, at most. Where a share of the peak rises with rows,
+ * they wait for as much as they take: measured shares of few rows have what memory takes in them. */
 static uint64_t most_waited(const world *w, const bt_price_step *decode)
 {
     const bt_profile_time *t = &w->profile.time;
@@ -312,7 +312,7 @@ static void terms_are_all_of_a_time(world *w)
         WRONG(w, "products", rest.term_ns[BT_TERM_PRODUCTS], s.term_ns[BT_TERM_PRODUCTS]);
 }
 
-/* Those two were fitted without: what a step pays is in their rates. */
+/* Two GPUs were fitted without either: what a step pays is in their rates. */
 static bool has_it_in_its_rates(const char *name)
 {
     return !strcmp(name, "adreno-750") || !strcmp(name, "m2-ultra-gpu");
