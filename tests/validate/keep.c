@@ -1,4 +1,4 @@
-/* What a profile keeps of the protocol: the object `calibration` of each device and stack that rows speak of.
+/* The object `calibration` of each device and stack that rows speak of: what a profile keeps of the protocol.
  * Computed, compared with what the built-in profile has, and written into its file, of which all other text
  * stays. */
 #include "tests/validate/validate.h"
@@ -34,7 +34,7 @@ static bool is_fitted(const char *field, const char *source)
            (source && (strstr(source, "calibrated") || strstr(source, "fitted")));
 }
 
-/* Those of one object; what a stack takes over from `time` was fitted on other rows. */
+/* Constants of one object; what a stack takes over from `time` was fitted on other rows. */
 static uint32_t constants_of(const json_t *object)
 {
     const json_t *sources = json_object_get(object, "sources");
@@ -96,11 +96,6 @@ static bool is_long_layers(const val_row *r) { return r->kind == VAL_PRODUCTS &&
 static bool is_short_layers(const val_row *r) { return r->kind == VAL_PRODUCTS && r->rows <= DECODE_ROWS; }
 static bool is_whole(const val_row *r) { return is_prompt(r) || is_step(r); }
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 /* Measured by modelled, less one, of held-out rows, ascending. */
 static picked held_out(const val_table *t, const val_pair *p, pick *is)
 {
@@ -110,12 +105,11 @@ static picked held_out(const val_table *t, const val_pair *p, pick *is)
         const val_row *r = &t->row[i];
         if (is_of(r, p) && r->use != VAL_CALIBRATES && is(r)) k.v[k.n++] = r->measured / r->modelled - 1;
     }
-    qsort(k.v, k.n, sizeof *k.v, by_value);
+    (void)val_median(k.v, k.n); /* it sorts them */
     return k;
 }
 
 static int32_t permille(double x) { return (int32_t)lround(1000 * (x < -0.999 ? -0.999 : x > 99 ? 99 : x)); }
-static double middle(const double *v, size_t n) { return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2; }
 
 static void set_error(bt_calibration *c, bt_figure figure, const val_table *t, const val_pair *p, pick *is,
                       pick *otherwise)
@@ -127,10 +121,9 @@ static void set_error(bt_calibration *c, bt_figure figure, const val_table *t, c
     }
     if (k.n) {
         c->error[figure].rows = (uint32_t)k.n;
-        c->error[figure].bias_permille = permille(middle(k.v, k.n));
+        c->error[figure].bias_permille = permille(val_median(k.v, k.n));
         for (size_t i = 0; i < k.n; i++) k.v[i] = fabs(k.v[i]);
-        qsort(k.v, k.n, sizeof *k.v, by_value);
-        c->error[figure].median_permille = (uint32_t)permille(middle(k.v, k.n));
+        c->error[figure].median_permille = (uint32_t)permille(val_median(k.v, k.n));
         c->error[figure].worst_permille = (uint32_t)permille(k.v[k.n - 1]);
     }
     free(k.v);

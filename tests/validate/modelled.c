@@ -92,24 +92,26 @@ typedef struct form {
     const char *name;
     uint32_t weight_bits, input_bits, permille; /* permille: of a stored weight's bytes; 0: its bits */
 } form;
-static const form forms[] = {{"bf16", 16, 16, 0},  {"f16", 16, 16, 0}, {"fp8", 8, 8, 0},
-                             {"nvfp4", 4, 4, 562}, {"w8a8", 8, 8, 0},  {"w8a16", 8, 16, 0},
-                             {"w4a16", 4, 16, 0},  {"w4", 4, 16, 0},   {"q8_0", 8, 16, 1062},
+/* Forms that bt_price_form_find does not know. */
+static const form forms[] = {{"bf16", 16, 16, 0},  {"w8a8", 8, 8, 0}, {"w8a16", 8, 16, 0},
+                             {"w4a16", 4, 16, 0},  {"w4", 4, 16, 0},  {"q8_0", 8, 16, 1062},
                              {"q4_0", 4, 16, 562}, {"q4", 4, 16, 562}};
 
 /* Behind '/' the KV's form; without it, 16 bits. */
 static bool recipe_of(bt_price_recipe *ret, const val_row *r)
 {
     const size_t len = strcspn(r->form, "/");
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
-        if (strlen(forms[i].name) == len && !memcmp(forms[i].name, r->form, len)) {
-            *ret = (bt_price_recipe){.weight_bits = forms[i].weight_bits, .input_bits = forms[i].input_bits,
-                                     .kv_elem_bits = strcmp(r->form + len, "/fp8") ? 16 : 8,
-                                     .weight_bytes_permille = forms[i].permille,
-                                     .is_float = strstr(forms[i].name, "fp") != NULL};
-            return true;
-        }
-    return false;
+    char name[16] = "";
+    if (len < sizeof name) memcpy(name, r->form, len);
+    const bt_price_form *known = bt_price_form_find(name);
+    size_t i = 0;
+    while (!known && i < sizeof forms / sizeof *forms && strcmp(forms[i].name, name)) i++;
+    if (i == sizeof forms / sizeof *forms) return false;
+    *ret = known ? known->recipe
+                 : (bt_price_recipe){.weight_bits = forms[i].weight_bits, .input_bits = forms[i].input_bits,
+                                     .weight_bytes_permille = forms[i].permille};
+    ret->kv_elem_bits = strcmp(r->form + len, "/fp8") ? 16 : 8;
+    return true;
 }
 
 /* name=layers/hidden/ffn/heads/KV heads/elements of a head/matrices of the FFN/vocabulary, or name=weights:

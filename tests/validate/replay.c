@@ -107,7 +107,7 @@ static void add_spread(val_served *v, const char *const name[3], double *measure
     add(v, name[2], s.p99, modelled->p99, 0);
 }
 
-bool val_serve(val_served *ret, const char *path)
+void val_serve(val_served *ret, const char *path)
 {
     static const char *const ttft[] = {"TTFT mean", "TTFT p50", "TTFT p99"},
                              *const tpot[] = {"TPOT mean", "TPOT p50", "TPOT p99"},
@@ -115,9 +115,11 @@ bool val_serve(val_served *ret, const char *path)
     run r;
     tool_replay_figures f;
     read_run(&r, path);
-    const val_row of = {.device = strdup(r.device), .stack = strdup(r.stack), .devices = 1};
+    *ret = (val_served){.requests = r.len};
+    memcpy(ret->device, r.device, sizeof ret->device);
+    memcpy(ret->stack, r.stack, sizeof ret->stack);
+    const val_row of = {.device = ret->device, .stack = ret->stack, .devices = 1};
     const bt_dims *model = bt_dims_find(r.model);
-    *ret = (val_served){.device = of.device, .stack = of.stack, .requests = r.len};
     const bt_profile *p = val_profile(&of, &ret->why);
     if (!model) val_die(path, "a model that is not known");
     if (p) {
@@ -131,7 +133,6 @@ bool val_serve(val_served *ret, const char *path)
     free(r.ttft);
     free(r.tpot);
     free(r.e2e);
-    return p;
 }
 
 void val_show_served(const val_served *v)

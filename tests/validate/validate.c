@@ -63,7 +63,7 @@ int main(int argc, char **argv)
     if (!strcmp(w.mode, "--predictions")) val_show_predictions(&t);
     if (!strcmp(w.mode, "--terms")) val_show_terms(&t);
     if (w.dir || !strcmp(w.mode, "--predictions") || !strcmp(w.mode, "--terms")) return 0;
-    if (w.requests) (void)val_serve(&served, w.requests);
+    if (w.requests) val_serve(&served, w.requests);
     if (!strcmp(w.mode, "--json")) {
         val_show_json(&t, w.requests ? &served : NULL);
         return 0;

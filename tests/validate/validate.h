@@ -79,12 +79,13 @@ typedef struct val_served_figure {
     double measured, modelled, goal; /* ms; goal 0: there is none */
 } val_served_figure;
 typedef struct val_served {
-    const char *device, *stack, *why; /* why it was not played; NULL: it was */
+    char device[64], stack[32];
+    const char *why; /* why it was not played; NULL: it was */
     size_t requests, len;
     val_served_figure figure[10];
 } val_served;
-/* Plays a file of requests. False: no profile speaks of its device and stack. */
-bool val_serve(val_served *ret, const char *path);
+/* Plays a file of requests. */
+void val_serve(val_served *ret, const char *path);
 void val_show_served(const val_served *v);
 
 /* ---- what is shown ---- */
@@ -95,7 +96,7 @@ typedef struct val_stat {
     double median, p75, p90, worst, bias; /* of absolute errors; bias: the median of the signed ones */
     double share;                         /* of rows within what the goal says */
 } val_stat;
-double val_median(double *v, size_t n);
+double val_median(double *v, size_t n); /* sorts them, ascending; 0: there are none */
 
 /* Kinds that one goal holds for, and the axes of their errors. */
 typedef enum val_class {
@@ -134,7 +135,7 @@ typedef struct val_pair {
 } val_pair;
 enum { VAL_PAIRS = 64 };
 size_t val_pairs(val_pair ret[VAL_PAIRS], const val_table *t);
-/* Which rows; uses: bits by val_use. */
+/* The rows that are asked for; uses: bits by val_use. */
 enum { VAL_HELD = 1 << VAL_MODEL | 1 << VAL_GROUP | 1 << VAL_REGION, VAL_ALL = VAL_HELD | 1 << VAL_CALIBRATES };
 typedef struct val_asked {
     const val_pair *pair; /* NULL: all */
