@@ -102,6 +102,7 @@ void sim_cluster_free(sim_cluster *c)
     bt_msg_buf_done(&c->buf);
     free(c->frame);
     free(c->kept);
+    free(c->left);
     free(c->over);
     free(c->begun);
     free(c->members);
@@ -143,6 +144,7 @@ static void take_msg(sim_cluster *c, sim_member *m, const sim_event *e)
 {
     const bt_msg *msg = e->u.msg;
     if (msg->type == BT_MSG_ROLE) sim_cluster_wake(c, m);
+    if (m->dc && msg->type == BT_MSG_ABORT) sim_cluster_leap_left(c, m, msg->ref.number);
     if (m->leapt && may_end(msg)) sim_cluster_leap_end(c, m);
     if (m->pf) {
         pf_event ev = {.type = e->is_bulk ? PF_EV_BULK : PF_EV_CONTROL};

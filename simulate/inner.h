@@ -212,6 +212,12 @@ typedef struct sim_gate {
     uint32_t resting; /* its resting nodes, where it is its model's only gateway */
 } sim_gate;
 
+/* An attempt that a gateway leaves: the node that may still run it, and the request. */
+typedef struct sim_left {
+    uint32_t place;
+    uint64_t number;
+} sim_left;
+
 struct sim_cluster {
     sim_cluster_options o;
     sim_cluster_client client;
@@ -231,6 +237,9 @@ struct sim_cluster {
     uint32_t keeps_for; /* TOKENS from this place and their answers are kept instead of sent; SIM_GATEWAY: from none */
     bt_msg **kept;
     size_t kept_len, kept_cap;
+    bool is_settling; /* leap.c gives gateways what they have taken */
+    sim_left *left;   /* [left_cap] attempts that a gateway's step leaves */
+    size_t left_cap;
     sim_member *members;
     uint32_t hosts, prefills; /* prefills: hosts that began as prefill nodes */
     uint8_t *frame;
@@ -324,6 +333,8 @@ void sim_cluster_leap_end(sim_cluster *c, sim_member *m); /* all items, between 
 void sim_cluster_leap_settle(sim_cluster *c, sim_member *m);
 /* Likewise, before a gateway ends a request of that number; other requests' under way are left. */
 void sim_cluster_leap_settle_of(sim_cluster *c, sim_member *m, uint64_t number);
+/* A gateway has left an attempt of that request: it answers each token of it that it takes from then on. */
+void sim_cluster_leap_left(sim_cluster *c, sim_member *m, uint64_t number);
 
 /* ---- rest.c: heartbeats that are taken to come ---- */
 void sim_cluster_rest(sim_cluster *c, uint32_t place); /* its gateway has just heard its heartbeat */

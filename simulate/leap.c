@@ -225,6 +225,7 @@ void sim_cluster_leap_settle_of(sim_cluster *c, sim_member *m, uint64_t number)
 {
     int64_t last_ns[BT_GATES_MAX] = {0}, heard_us[BT_GATES_MAX] = {0};
     if (!m->leapt && !m->sent) return;
+    c->is_settling = true;
     for (uint32_t i = 0; i < c->o.gateways; i++) {
         const gw_node *n = gw_registry_find(gw_brain_registry(sim_gates_of(c, m)[i].brain), &m->self);
         if (n) heard_us[i] = n->heard_us;
@@ -236,6 +237,24 @@ void sim_cluster_leap_settle_of(sim_cluster *c, sim_member *m, uint64_t number)
         if (us) gw_brain_heard(sim_gates_of(c, m)[i].brain, &m->self, us > heard_us[i] ? us : heard_us[i]);
     }
     sim_cluster_timer(c, m->place);
+    c->is_settling = false;
+}
+
+/* Whether tokens of that request are leapt, or under way several as one. */
+static bool holds(const sim_member *m, uint64_t number)
+{
+    for (uint32_t i = 0; m->leapt && i < m->items_len; i++) {
+        const sim_sequence *s = &m->sequences[m->items[i].slot];
+        if (s->is_busy && s->number == number) return true;
+    }
+    for (bt_msg *one = m->sent; one; one = *sim_mail_next(one))
+        if (one->ref.number == number) return true;
+    return false;
+}
+
+void sim_cluster_leap_left(sim_cluster *c, sim_member *m, uint64_t number)
+{
+    if (holds(m, number)) sim_cluster_leap_settle_of(c, m, number);
 }
 
 void sim_cluster_leap_settle(sim_cluster *c, sim_member *m) { sim_cluster_leap_settle_of(c, m, 0); }

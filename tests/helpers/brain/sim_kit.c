@@ -17,6 +17,11 @@ static void need(bt_err e, const bt_fault *why)
 static const char gpu[] = "{\"name\": \"gpu\", \"title\": \"A GPU\", \"operators\": {}, \"companion\": true, "
                           "\"time\": {\"stack\": \"s\", "
                           "\"f16_ops_per_us\": 989430000, \"memory_bytes_per_us\": 3350000}}";
+/* A step takes about 2.6 ms, most of it before the first operator. */
+static const char slow[] = "{\"name\": \"slow\", \"title\": \"A slow GPU\", \"operators\": {}, "
+                           "\"companion\": true, \"time\": {\"stack\": \"s\", "
+                           "\"f16_ops_per_us\": 395772000, \"memory_bytes_per_us\": 3350000, "
+                           "\"dispatch_ns\": 1950000}}";
 
 const sim_kit *sim_kit_costs(void)
 {
@@ -27,11 +32,14 @@ const sim_kit *sim_kit_costs(void)
     if (k.model) return &k;
     k.model = bt_dims_find("llama-3.2-1b");
     need(bt_shapes_parse(&chunks, "chunk:8192+tail", SIM_KIT_CTX, &why), &why);
-    const sim_cost_options o = {.model = k.model,        .profile = &k.gpu,  .weight_bits = 16,
-                                .weight_permille = 2000, .kv_elem_bytes = 2, .shapes = &chunks};
+    sim_cost_options o = {.model = k.model,        .profile = &k.gpu,  .weight_bits = 16,
+                          .weight_permille = 2000, .kv_elem_bytes = 2, .shapes = &chunks};
     need(bt_profile_parse(&k.gpu, gpu, sizeof gpu - 1, &why), &why);
     need(bt_profile_load(&k.npu, "hexagon-v75", &why), &why);
     need(sim_cost_begin(&k.gpu_cost, &o, &why), &why);
+    need(bt_profile_parse(&k.slow, slow, sizeof slow - 1, &why), &why);
+    o.profile = &k.slow;
+    need(sim_cost_begin(&k.slow_cost, &o, &why), &why);
     const tool_simulate_setup s = {.model = k.model, .weight_bits = 16, .weight_permille = 2000,
                                    .kv_elem_bytes = 2, .ctx_tokens = SIM_KIT_CTX};
     const tool_simulate_group g = {.profile = k.npu};

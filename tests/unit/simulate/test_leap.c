@@ -293,6 +293,14 @@ static void nor_does_it_where_requests_run_out_of_time(void **state)
     cut_off(FAULTS);
 }
 
+static void agree_both(const world *w)
+{
+    bed *full = play(w, true), *leaping = play(w, false);
+    agree(full, leaping);
+    free(full);
+    free(leaping);
+}
+
 /* A node halted while TOKENS of its were under way, and a request ended, to which a gateway that was behind
  * had yet to take tokens: in these worlds that made another gap, fewer tokens, or another order at a gateway.
  */
@@ -315,11 +323,22 @@ static void tokens_under_way_come_one_by_one_where_something_ends(void **state)
         w.o.gateways = worlds[i].gateways;
         w.o.timeout_ns = worlds[i].timeout_ns;
         if (w.o.timeout_ns) w.output_most = 1500;
-        bed *full = play(&w, true), *leaping = play(&w, false);
-        agree(full, leaping);
-        free(full);
-        free(leaping);
+        agree_both(&w);
     }
+}
+
+/* A gateway that is behind leaves attempts whose tokens wait at its thread, and answers each of these with an
+ * ABORT: in this world one of several tokens at once took 0.4 ms less of its time. */
+static void tokens_of_an_attempt_that_is_left_are_answered_one_by_one(void **state)
+{
+    static world w;
+    (void)state;
+    make(&w, 10, 0);
+    for (uint32_t i = 0; i < 2; i++)
+        if (w.groups[i].cost == &kit->gpu_cost) w.groups[i].cost = &kit->slow_cost;
+    w.o.timeout_ns = INT64_C(2000000000);
+    w.output_most = 1500;
+    agree_both(&w);
 }
 
 /* Each has requests and a thread of its own; heartbeats are told. */
@@ -433,6 +452,7 @@ int main(void)
         cmocka_unit_test(nor_does_it_where_requests_run_out_of_time),
         cmocka_unit_test(nor_does_it_with_several_gateways),
         cmocka_unit_test(tokens_under_way_come_one_by_one_where_something_ends),
+        cmocka_unit_test(tokens_of_an_attempt_that_is_left_are_answered_one_by_one),
         cmocka_unit_test(
             grouped_layers_change_no_outcome_and_hardly_a_first_token_until_a_choice_falls_otherwise),
     };
