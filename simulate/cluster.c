@@ -303,6 +303,14 @@ static void look_ahead(const sim_cluster *c)
     }
 }
 
+/* Before the nodes hear of it. */
+static void settle_left(sim_cluster *c)
+{
+    for (size_t i = 0; i < c->left_len; i++)
+        sim_cluster_leap_left(c, &c->members[c->left[i].place], c->left[i].number);
+    c->left_len = 0;
+}
+
 /* Runs everything that is due by until_ns, as long as a request is open. */
 static bt_err advance(sim_cluster *c, int64_t until_ns)
 {
@@ -318,6 +326,7 @@ static bt_err advance(sim_cluster *c, int64_t until_ns)
         } else {
             for_member(c, &e);
         }
+        settle_left(c);
         sim_cluster_wake_late(c);
         if (c->submitted && c->submitted == c->ended && !c->callers) break;
     }

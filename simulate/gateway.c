@@ -134,23 +134,22 @@ static void tokens(sim_cluster *c, const gw_event *ev, const gw_action *a)
 }
 
 /* Notes an attempt that the step leaves. It is settled later: the brain's next step ends the actions. */
-static void note_left(sim_cluster *c, size_t *len, uint32_t place, const bt_msg *msg)
+static void note_left(sim_cluster *c, uint32_t place, const bt_msg *msg)
 {
     void *all = c->left;
     if (msg->type != BT_MSG_ABORT || !c->members[place].dc || c->is_settling) return;
-    if (!sim_cluster_make_room(&all, &c->left_cap, *len, sizeof *c->left)) {
+    if (!sim_cluster_make_room(&all, &c->left_cap, c->left_len, sizeof *c->left)) {
         sim_cluster_break(c, BT_ENOMEM, "out of memory");
         return;
     }
     c->left = all;
-    c->left[(*len)++] = (sim_left){place, msg->ref.number};
+    c->left[c->left_len++] = (sim_left){place, msg->ref.number};
 }
 
 void sim_cluster_gateway_step(sim_cluster *c, sim_gate *g, const gw_event *ev)
 {
     const bt_random random = sim_cluster_random(c, ev->type == GW_EV_SUBMIT);
     const gw_actions acts = gw_brain_step(g->brain, ev, sim_us(c->now_ns), &random);
-    size_t left = 0;
     c->events++;
     for (size_t i = 0; i < acts.len; i++) {
         const gw_action *a = &acts.items[i];
@@ -158,7 +157,7 @@ void sim_cluster_gateway_step(sim_cluster *c, sim_gate *g, const gw_event *ev)
             const uint32_t to = sim_cluster_place(c, &a->u.send.peer);
             if (to == UINT32_MAX) continue;
             sim_cluster_send(c, g->place, to, &a->u.send.msg, false, 0);
-            note_left(c, &left, to, &a->u.send.msg);
+            note_left(c, to, &a->u.send.msg);
         } else if (a->type == GW_DO_TOKENS) {
             tokens(c, ev, a);
         } else if (a->type == GW_DO_ROLE_ANSWER) {
@@ -171,6 +170,4 @@ void sim_cluster_gateway_step(sim_cluster *c, sim_gate *g, const gw_event *ev)
     }
     g->due_us = gw_brain_due_us(g->brain);
     sim_cluster_timer(c, g->place);
-    for (size_t i = 0; i < left; i++)
-        sim_cluster_leap_left(c, &c->members[c->left[i].place], c->left[i].number);
 }

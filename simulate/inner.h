@@ -238,8 +238,8 @@ struct sim_cluster {
     bt_msg **kept;
     size_t kept_len, kept_cap;
     bool is_settling; /* leap.c gives gateways what they have taken */
-    sim_left *left;   /* [left_cap] attempts that a gateway's step leaves */
-    size_t left_cap;
+    sim_left *left;   /* attempts that gateways left in this event */
+    size_t left_len, left_cap;
     sim_member *members;
     uint32_t hosts, prefills; /* prefills: hosts that began as prefill nodes */
     uint8_t *frame;
