@@ -387,13 +387,9 @@ bt_price_steps bt_price_steps_of(const bt_profile *p, const bt_price_model *m)
     f.kv_rate = f.attention.kv_bytes_per_us;
     f.body = weights_of(&f, m->body_weights, m->weight_bytes - m->head_bytes);
     f.head = weights_of(&f, m->head_weights, m->head_bytes);
-    /* One share for all rows: sequences differ in what a row sees, so a short one beside a long one would
-     * make the long one's pairs faster. */
-    const uint32_t permille = f.attention.peak_permille ? f.attention.peak_permille
-                              : t->points               ? t->efficiency[t->points - 1].permille
-                                                        : 1000;
-    f.pair = (bt_time_unit){.ops = ops, .rate = most(1, bt_time_scale(peak, permille, 1000)),
-                            .devices = f.devices};
+    f.pair = bt_time_unit_of(t, ops, peak, f.devices);
+    if (f.attention.peak_permille)
+        f.pair.rate = most(1, bt_time_scale(t->f16_ops_per_us, f.attention.peak_permille, 1000));
     f.fixed_ns = fixed_ns(&f);
     return f;
 }
@@ -427,11 +423,12 @@ static void add_attention_class(classes *c, const bt_price_step *s, bool is_sing
     if (!s->rows) return;
     const uint32_t more_rows = is_single ? 0 : k->half_rows,
                    launch_ns = is_single && k->row_launch_ns ? k->row_launch_ns : k->launch_ns;
-    const uint64_t pairs = plus(s->pairs, times(s->positions, more_rows)),
+    const uint64_t rows = plus(s->rows, times(s->sequences, more_rows)),
+                   pairs = plus(s->pairs, times(s->positions, more_rows)),
                    least = times(s->sequences, k->least_positions),
                    positions = most(least, plus(s->positions, times(s->sequences, k->kv_half_positions))),
                    bytes = part(times(m->kv_bytes, positions), f->kv_devices),
-                   compute = bt_time_of_units(&f->time, &f->pair, pairs, s->rows),
+                   compute = bt_time_of_units(&f->time, &f->pair, pairs, rows),
                    read = bt_time_of(bytes, f->kv_rate ? f->kv_rate : f->decode_rate);
     c->attention_ns = plus(c->attention_ns, times(m->layers, launch_ns));
     if (compute >= read || f->kv_rate) c->attention_ns = plus(c->attention_ns, most(compute, read));

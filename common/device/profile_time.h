@@ -23,7 +23,7 @@ typedef struct bt_profile_attention {
     uint64_t kv_bytes_per_us;   /* 0: the decode rate */
     uint32_t kv_half_positions; /* 0: the whole rate from the first position on */
     uint32_t least_positions;   /* the mean of all sequences takes at least as many */
-    uint32_t peak_permille;     /* of f16_ops_per_us; 0: the share of products with the most rows */
+    uint32_t peak_permille;     /* of f16_ops_per_us; 0: the share of products with as many rows */
     uint32_t half_rows;         /* 0: the whole share from the first row on */
 } bt_profile_attention;
 
