@@ -6,37 +6,33 @@
 
 enum { KEPT_TENTHS = 9 };
 
-static uint64_t group_of(const bt_profile *p) { return p->time.devices ? p->time.devices : 1; }
-
 bt_err sim_cost_begin(sim_cost *ret, const sim_cost_options *o, bt_fault *fault)
 {
     const bt_profile *p = o->profile;
     const uint32_t kv_bits = o->kv_elem_bytes * 8;
+    const bt_price_kv kv = {.elem_bytes = o->kv_elem_bytes,
+                            .head_bytes = o->kv_elem_bytes == 1 && !o->is_kv_fp8 ? 2 : 0};
     const bt_price_recipe steps = {.weight_bits = o->weight_bits,
                                    .input_bits = o->is_float ? o->weight_bits : 16, .kv_elem_bits = kv_bits,
                                    .weight_bytes_permille = o->weight_permille, .is_float = o->is_float};
     sim_cost c = {.pace = o->pace, .has_programs = sim_cost_has_programs(p), .layers = o->model->layers,
                   .shapes = *o->shapes, .runs_alone = o->runs_alone};
-    const bt_err e = bt_price_need_time(p, fault);
+    bt_err e = bt_price_need_time(p, fault);
     if (e < 0) return e;
     c.profile = *p;
     if (c.has_programs) c.programs = *o->programs;
     bt_price_model model = bt_price_model_of(o->model, &steps);
     c.first_ns = c.has_programs ? c.programs.chunk(c.programs.ud, 0, 0, 1, false).lead_ns
                                 : bt_price_first_use(p, &model);
-    c.kv_bytes = (uint64_t)2 * o->model->layers * o->model->kv_heads *
-                 (o->model->head_dim * o->kv_elem_bytes + (o->kv_elem_bytes == 1 && !o->is_kv_fp8 ? 2 : 0));
+    c.kv_bytes = bt_price_kv_bytes(&kv, o->model);
     model.kv_bytes = c.kv_bytes;
     c.steps = bt_price_steps_of(p, &model);
     c.weight_bytes = c.has_programs ? o->program_bytes : 0;
     if (model.weight_bytes > c.weight_bytes) c.weight_bytes = model.weight_bytes;
     c.weight_bytes = bt_time_plus(c.weight_bytes, model.idle_bytes);
-    c.memory_bytes = p->memory_bytes * group_of(p);
-    if (c.memory_bytes && c.weight_bytes >= c.memory_bytes)
-        return bt_fail(fault, BT_ELIMIT,
-                       "'%s' has %" PRIu64 " bytes of memory, and the weights of '%.40s' are %" PRIu64
-                       "; a smaller form of weights or a larger device would do",
-                       p->name, c.memory_bytes, o->model->name, c.weight_bytes);
+    c.memory_bytes = bt_time_times(p->memory_bytes, bt_profile_devices(&p->time));
+    const bt_price_model held = {.weight_bytes = c.weight_bytes};
+    if ((e = bt_price_check_memory(p, &held, o->model->name, fault)) < 0) return e;
     *ret = c;
     return BT_OK;
 }

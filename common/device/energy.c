@@ -9,7 +9,7 @@ bt_energy bt_energy_of(const bt_profile_time *t, uint64_t ns, uint64_t ops, uint
 {
     bt_energy e = {BT_ENERGY_NONE, 0};
     /* mW * ns = pJ, so by 1000 in nJ; fJ by 10^6. Each device of a group draws. */
-    const uint64_t devices = t->devices ? t->devices : 1;
+    const uint64_t devices = bt_profile_devices(t);
     if (t->idle_mw || t->busy_mw || t->op_fj || t->byte_fj || t->polling_mw) {
         e.kind = BT_ENERGY_TERMS;
         e.nj = bt_time_scale(ns, t->idle_mw * devices, 1000);

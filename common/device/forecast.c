@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static uint64_t devices_of(const bt_profile *p) { return p->time.devices ? p->time.devices : 1; }
-
 /* ---- error bars ---- */
 
 bt_forecast_error bt_forecast_error_of(const bt_profile *p, bt_figure kind, const bt_forecast_at *at)
@@ -18,7 +16,7 @@ bt_forecast_error bt_forecast_error_of(const bt_profile *p, bt_figure kind, cons
     const uint64_t where[BT_AXES] = {[BT_AXIS_ROWS] = at->rows,
                                      [BT_AXIS_BATCH] = at->batch,
                                      [BT_AXIS_CONTEXT] = at->context,
-                                     [BT_AXIS_DEVICES] = devices_of(p)};
+                                     [BT_AXIS_DEVICES] = bt_profile_devices(&p->time)};
     bt_forecast_error e = {.standing = bt_calibration_standing(c)};
     if (e.standing == BT_STANDING_BOUND) return e;
     if (e.standing == BT_STANDING_CALIBRATED && !c->error[kind].rows) e.standing = BT_STANDING_FITTED;

@@ -46,6 +46,8 @@ typedef struct bt_forecast_draw {
 bt_forecast_draw bt_forecast_draw_of(const bt_profile *p, uint64_t seed, uint64_t number);
 /* The time of so much of each term, at most INT64_MAX. */
 uint64_t bt_forecast_ns(const bt_forecast_draw *d, const uint64_t term_ns[BT_TERMS]);
+/* Nine in ten of n draws, ascending, lie from this one to the one as far from the end. n >= 1. */
+static inline size_t bt_forecast_low(size_t n) { return (n - 1) / 20; }
 /* BT_EARG, naming both: one is calibrated and the other is a bound, and a bound is no match for what is measured.
  * option: what allows it. */
 bt_err bt_forecast_check_pair(const bt_profile *a, const bt_profile *b, const char *option, bt_fault *fault);

@@ -10,11 +10,10 @@ enum { FRACTION = 32 };
 static uint64_t plus(uint64_t a, uint64_t b) { return bt_time_plus(a, b); }
 static uint64_t times(uint64_t a, uint64_t b) { return bt_time_times(a, b); }
 static uint64_t most(uint64_t a, uint64_t b) { return a > b ? a : b; }
-static uint32_t share(const bt_profile_time *t) { return t->devices ? t->devices : 1; }
 /* Among how many devices KV is divided. kv_heads 0: not known. */
 static uint32_t kv_share(const bt_profile_time *t, uint32_t kv_heads)
 {
-    return kv_heads && kv_heads < share(t) ? kv_heads : share(t);
+    return kv_heads && kv_heads < bt_profile_devices(t) ? kv_heads : bt_profile_devices(t);
 }
 
 bt_err bt_price_need_time(const bt_profile *profile, bt_fault *fault)
@@ -58,7 +57,7 @@ static uint64_t stored_bytes(const bt_time_matrix *m)
 
 static uint64_t add_op(bt_price_program *g, const bt_profile *p, const op *o)
 {
-    const bt_time_matrix m = part_of(o, share(&p->time));
+    const bt_time_matrix m = part_of(o, bt_profile_devices(&p->time));
     const uint64_t sum = o->is_row_split ? bt_time_all_reduce(&p->time, 2 * times(m.rows, m.outputs)) : 0,
                    ns = plus(bt_time_of_matrix(p, &m), sum);
     g->all_reduce_ns = plus(g->all_reduce_ns, times(sum, o->count));
@@ -82,7 +81,7 @@ static void add_attention(bt_price_program *g, const bt_profile *p, const bt_dim
                           const bt_price_recipe *r)
 {
     const bt_profile_time *t = &p->time;
-    const uint64_t heads = (s->heads + share(t) - 1) / share(t);
+    const uint64_t heads = (s->heads + bt_profile_devices(t) - 1) / bt_profile_devices(t);
     const uint64_t kv = (uint64_t)2 * s->kv_heads * s->head_dim * r->kv_elem_bits / 8;
     const uint64_t ops = (uint64_t)4 * s->heads * s->head_dim;
     g->ctx = r->ctx;
@@ -130,7 +129,8 @@ static bt_err add_program(bt_price *p, uint32_t rows, const bt_dims *s, const bt
     add_attention(&g, &p->profile, s, r);
     if (!p->programs) {
         p->first_launch_ns = times(ops, t->first_launch_ns);
-        p->first_ns = plus(p->first_launch_ns, bt_time_of(weights / share(t), t->first_weight_bytes_per_us));
+        p->first_ns = plus(p->first_launch_ns,
+                           bt_time_of(weights / bt_profile_devices(t), t->first_weight_bytes_per_us));
     }
     p->program[p->programs++] = g;
     return BT_OK;
@@ -321,7 +321,7 @@ bt_err bt_price_check_forms(const bt_profile *p, const bt_price_form *weights, c
 
 bt_err bt_price_check_memory(const bt_profile *p, const bt_price_model *m, const char *name, bt_fault *fault)
 {
-    const uint64_t has = times(p->memory_bytes, p->time.devices ? p->time.devices : 1),
+    const uint64_t has = times(p->memory_bytes, bt_profile_devices(&p->time)),
                    weights = plus(m->weight_bytes, m->idle_bytes);
     if (!has || weights <= has) return BT_OK;
     return bt_fail(fault, BT_ELIMIT,
@@ -332,7 +332,7 @@ bt_err bt_price_check_memory(const bt_profile *p, const bt_price_model *m, const
 
 uint64_t bt_price_kv_held(const bt_profile_time *t, uint32_t kv_heads, uint64_t kv_bytes)
 {
-    return bt_time_scale(kv_bytes, share(t), kv_share(t, kv_heads));
+    return bt_time_scale(kv_bytes, bt_profile_devices(t), kv_share(t, kv_heads));
 }
 
 static uint64_t part(uint64_t n, uint32_t devices) { return devices > 1 ? n / devices : n; }
@@ -376,7 +376,7 @@ bt_price_steps bt_price_steps_of(const bt_profile *p, const bt_price_model *m)
     bt_price_steps f = {.time = *t,
                         .model = *m,
                         .has_small = p->companion,
-                        .devices = share(t),
+                        .devices = bt_profile_devices(t),
                         .kv_devices = kv_share(t, m->kv_heads),
                         .decode_rate = bt_time_decode_rate(t)};
     const bt_profile_attention *k =
@@ -507,7 +507,7 @@ uint64_t bt_price_first_use(const bt_profile *p, const bt_price_model *m)
 {
     const bt_profile_time *t = &p->time;
     return plus(times(m->operators, t->first_launch_ns),
-                bt_time_of(m->weight_bytes / share(t), t->first_weight_bytes_per_us));
+                bt_time_of(m->weight_bytes / bt_profile_devices(t), t->first_weight_bytes_per_us));
 }
 
 bt_price_step bt_price_decode_step(uint64_t batch, uint64_t ctx)

@@ -482,9 +482,9 @@ bool bt_profile_has_stack(const bt_profile *p, const char *stack)
 /* ---- NAME[xN][@STACK] ---- */
 
 typedef struct asked {
-    char name[4096];   /* or path */
-    const char *stack; /* NULL: none */
-    uint32_t devices;  /* 0: no group */
+    char name[BT_PROFILE_PATH_BYTES]; /* or path */
+    const char *stack;                /* NULL: none */
+    uint32_t devices;                 /* 0: no group */
     bool is_path;
 } asked;
 
@@ -663,4 +663,12 @@ bt_err bt_profile_companion(bt_profile *ret, const bt_profile *of, bt_fault *fau
 }
 
 const char *bt_profile_name(size_t i) { return i < COUNT ? table[i].name : NULL; }
+const char *bt_profile_file(char ret_path[BT_PROFILE_PATH_BYTES], const char *device)
+{
+    const asked d = asked_of(strlen(device) < BT_PROFILE_PATH_BYTES ? device : "");
+    const size_t i = built_in(d.name);
+    memcpy(ret_path, d.name, strlen(d.name) + 1);
+    return i < COUNT ? table[i].json : NULL;
+}
+
 const char *bt_profile_json(size_t i) { return i < COUNT ? table[i].json : NULL; }

@@ -81,4 +81,8 @@ const char *bt_profile_name(size_t i);
 const char *bt_profile_json(size_t i);
 /* The member of `operators` that stands for every operator that the file does not name. */
 extern const char bt_profile_others[];
+/* The file of a device as bt_profile_load takes it, without xN and @STACK: a built-in one's text, static; NULL: none is
+ * so called, and ret_path is the path. */
+enum { BT_PROFILE_PATH_BYTES = 4096 };
+const char *bt_profile_file(char ret_path[BT_PROFILE_PATH_BYTES], const char *device);
 #endif

@@ -88,6 +88,8 @@ typedef struct bt_profile_time {
     bt_calibration calibration;            /* what these constants stand on */
 } bt_profile_time;
 
+/* How many devices the times are of: 1 without a group. */
+static inline uint32_t bt_profile_devices(const bt_profile_time *t) { return t->devices ? t->devices : 1; }
 /* json: a json_t of the object, whose "sources" are checked too: each names a field of the object. BT_EFORMAT: the
  * field, its value and its range, or the field that was likely meant; or two fields that contradict each other. */
 bt_err bt_profile_time_read(bt_profile_time *ret, const void *json, bt_fault *fault);

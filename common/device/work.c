@@ -28,8 +28,6 @@ bt_work bt_work_share(const bt_work *w, uint64_t rows, uint64_t all_rows)
     return part;
 }
 
-static uint64_t devices_of(const bt_profile_time *t) { return t->devices ? t->devices : 1; }
-
 /* The host polls while it waits for the device. */
 static bt_work work_of(const bt_profile_time *t, const bt_price_sum *s, uint64_t ideal_ns)
 {
@@ -74,7 +72,7 @@ static void send_played(bt_work_run *r, bt_link_queue *q, const bt_work_prefill 
 static void end_run(bt_work_run *r, const bt_link_queue *q, const bt_profile *profile)
 {
     const bt_profile_time *t = &profile->time;
-    const uint64_t peak = bt_time_times(bt_roofline_peaks(t).int8, devices_of(t));
+    const uint64_t peak = bt_time_times(bt_roofline_peaks(t).int8, bt_profile_devices(t));
     r->exposed_ns = bt_link_exposed_ns(q, r->sum.ns);
     r->work = work_of(t, &r->sum, bt_time_scale(r->sum.ops, 1000, peak));
 }
@@ -168,6 +166,6 @@ bt_work bt_work_of_step(const bt_profile *p, const bt_price_model *m, const bt_p
 {
     const bt_price_sum s = bt_price_step_of(p, m, step);
     const bt_profile_time *t = &p->time;
-    const uint64_t peak = bt_time_times(t->memory_bytes_per_us, devices_of(t));
+    const uint64_t peak = bt_time_times(t->memory_bytes_per_us, bt_profile_devices(t));
     return work_of(t, &s, bt_time_scale(s.bytes, 1000, peak));
 }

@@ -1,5 +1,5 @@
-/* A run of lab/replay/load.h for each set of requests that belong together. See measure.h. */
-#include "lab/calibrate/measure.h"
+/* A run of lab/replay/load.h for each set of requests that belong together. See report.h. */
+#include "lab/calibrate/report.h"
 #include "base/clock.h"
 #include "base/rng.h"
 

@@ -189,23 +189,11 @@ static bt_err constants_of(uint32_t *ret, const bt_opt_list *names, bt_fault *fa
     return BT_OK;
 }
 
-/* The file of a device: the longest built-in name that begins the text, else the path, which xN and @STACK
- * may follow. */
 static json_t *like_file(const char *device, json_error_t *why)
 {
-    size_t best = 0, len = 0;
-    const char *end = device, *next;
-    char path[4096];
-    for (size_t i = 0; bt_profile_name(i); i++) {
-        const size_t n = strlen(bt_profile_name(i));
-        if (n > len && !strncmp(device, bt_profile_name(i), n) && (!device[n] || strchr("x@", device[n])))
-            best = i, len = n;
-    }
-    if (len && !strchr(device, '/')) return json_loads(bt_profile_json(best), 0, why);
-    while ((next = strstr(end, ".json"))) end = next + 5;
-    if (end == device) end = device + strlen(device);
-    (void)snprintf(path, sizeof path, "%.*s", (int)(end - device), device);
-    return json_load_file(path, 0, why);
+    char path[BT_PROFILE_PATH_BYTES];
+    const char *text = bt_profile_file(path, device);
+    return text ? json_loads(text, 0, why) : json_load_file(path, 0, why);
 }
 
 /* Makes the fields of a stack those of `time`. */

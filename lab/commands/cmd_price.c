@@ -63,7 +63,7 @@ const bt_opt_program tool_price_program = {
     .opt_count = BT_OPT_COUNT(opts),
 };
 
-enum { DRAWS = 1000, LOW = DRAWS / 20, HIGH = DRAWS - 1 - LOW, SEED = 1, CTX_LEAST = 512 };
+enum { DRAWS = 1000, SEED = 1, CTX_LEAST = 512 };
 
 typedef struct subject {
     tool_simulate_setup setup;
@@ -209,8 +209,8 @@ static void judge(subject *s, const config *c)
         s->drawn[i] = bt_forecast_ns(&d, s->sum.term_ns);
     }
     qsort(s->drawn, DRAWS, sizeof *s->drawn, by_value);
-    s->low_ns = s->drawn[LOW];
-    s->high_ns = s->drawn[HIGH];
+    s->low_ns = s->drawn[bt_forecast_low(DRAWS)];
+    s->high_ns = s->drawn[DRAWS - 1 - bt_forecast_low(DRAWS)];
 }
 
 static const char *const terms[] = {BT_TERM_NAMES};

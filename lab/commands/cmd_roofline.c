@@ -71,7 +71,7 @@ static json_t *errors_of(const bt_profile *p)
 static json_t *row_of(const bt_profile *p, const bt_dims *s, const bt_price_sum *prompt,
                       const bt_price_model *m)
 {
-    const uint64_t group = p->time.devices ? p->time.devices : 1;
+    const uint64_t group = bt_profile_devices(&p->time);
     const bt_price_step step = bt_price_decode_step(1, TOOL_ROOFLINE_PROMPT + 1);
     const bt_price_sum token = bt_price_step_of(p, m, &step);
     const bt_energy e = bt_energy_of(&p->time, prompt->ns, prompt->ops, prompt->bytes, prompt->ns);

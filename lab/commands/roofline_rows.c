@@ -25,7 +25,7 @@ json_t *tool_roofline_devices(void)
         bt_profile p;
         if (bt_profile_load(&p, bt_profile_name(i), NULL) < 0 || !p.time.is_given) continue;
         const bt_roofline_peak peak = bt_roofline_peaks(&p.time);
-        const uint64_t group = p.time.devices ? p.time.devices : 1, bytes = p.time.memory_bytes_per_us;
+        const uint64_t group = bt_profile_devices(&p.time), bytes = p.time.memory_bytes_per_us;
         json_t *row = json_object();
         json_object_set_new(row, "stack", json_string(p.time.stack));
         json_object_set_new(row, "f16_ops_per_second", per_second(peak.f16 * group));
@@ -141,7 +141,7 @@ void tool_roofline_ceilings(json_t *rows, const bt_dims *s)
     for (size_t i = 0; bt_profile_name(i); i++) {
         bt_profile p;
         if (bt_profile_load(&p, bt_profile_name(i), NULL) < 0 || !p.time.is_given) continue;
-        const double rate = (double)p.time.memory_bytes_per_us * 1e6 * (p.time.devices ? p.time.devices : 1);
+        const double rate = (double)p.time.memory_bytes_per_us * 1e6 * bt_profile_devices(&p.time);
         json_t *row = json_object();
         json_object_set_new(row, "profile", json_string(p.name));
         for (size_t f = 0; f < sizeof forms / sizeof *forms; f++)

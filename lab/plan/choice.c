@@ -100,8 +100,10 @@ static bt_err price_prompts(prompt *ret, const uint32_t *length, size_t n, const
 
 /* ---- a load ---- */
 
-static uint32_t devices(const bt_profile *p) { return p->time.devices ? p->time.devices : 1; }
-uint64_t tool_plan_memory(const bt_profile *p) { return bt_time_times(p->memory_bytes, devices(p)); }
+uint64_t tool_plan_memory(const bt_profile *p)
+{
+    return bt_time_times(p->memory_bytes, bt_profile_devices(&p->time));
+}
 
 typedef struct work {
     prompt *prompt;   /* [lengths] */
@@ -177,7 +179,7 @@ static void figure_prompts(tool_plan_figures *f, const bt_profile *device, const
     const bt_energy e = bt_energy_of(t, whole(ns / n), whole(ops / n), whole(bytes / n), whole(ns / n));
     f->prefill_energy = e.kind;
     f->joules = f->prefill_joules = (double)e.nj / 1e9;
-    f->utilisation = ns > 0 ? ops * 1000 / (ns * (double)peak.int8 * devices(device)) : 0;
+    f->utilisation = ns > 0 ? ops * 1000 / (ns * (double)peak.int8 * bt_profile_devices(&device->time)) : 0;
     f->prefill_busy = load->has_arrivals ? ns / 1e9 / load->span_s : 0;
     f->terms.prompt_ops = ops / n;
     f->terms.prompt_bytes = bytes / n;

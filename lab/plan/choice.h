@@ -47,8 +47,8 @@ typedef struct tool_plan_limits {
     int64_t ttft_us, tpot_us, e2e_us; /* -1: none */
 } tool_plan_limits;
 
-/* What a draw scales (lab/plan/drawn.h): means of work by its terms, and the queue of prompts that are slower and
- * faster. */
+/* A draw (lab/plan/drawn.h) scales these: means of work by its terms, and waits of prompts that are so many times as
+ * long. */
 enum { TOOL_PLAN_FACTORS = 8 };
 typedef struct tool_plan_terms {
     double prompt_ns[BT_TERMS], queued_ns[BT_TERMS]; /* of a prompt: alone; in the queue, with decode rows beside it */

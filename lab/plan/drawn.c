@@ -152,7 +152,8 @@ static void draw_one(drawing *d, tool_plan_choice *c, size_t at)
     }
     for (int k = 0; k < TOOL_PLAN_BANDS; k++) {
         qsort(d->value[k], n, sizeof *d->value[k], by_value);
-        c->band[k] = (tool_plan_band){d->value[k][(n - 1) / 20], d->value[k][(n - 1) - (n - 1) / 20]};
+        c->band[k] =
+            (tool_plan_band){d->value[k][bt_forecast_low(n)], d->value[k][n - 1 - bt_forecast_low(n)]};
     }
 }
 

@@ -23,8 +23,7 @@ static bool is_as_fast(const bt_profile *smaller, const bt_profile *p, const bt_
 
 static bool holds(const bt_profile *p, const bt_price_model *m, const tool_plan_group_load *load)
 {
-    const uint64_t devices = p->time.devices ? p->time.devices : 1,
-                   has = bt_time_times(p->memory_bytes, devices),
+    const uint64_t devices = bt_profile_devices(&p->time), has = bt_time_times(p->memory_bytes, devices),
                    weights = bt_time_plus(m->weight_bytes, m->idle_bytes),
                    kv = bt_price_kv_held(&p->time, m->kv_heads, load->kv_bytes);
     return !has || bt_time_plus(weights, kv) <= has;

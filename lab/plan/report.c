@@ -205,7 +205,7 @@ static json_t *margin(const tool_plan_report *r, const tool_plan_choice *other, 
     return o;
 }
 
-/* What the figures of each device stand on. */
+/* Each device with its stack, its standing and its errors. */
 static json_t *devices_json(const tool_plan_want *w)
 {
     const bt_profile *const device[] = {w->prefill, w->decode};

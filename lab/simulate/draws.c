@@ -167,8 +167,8 @@ static bt_err set_bands(tool_simulate_draws *d, bt_fault *fault)
     for (int k = 0; k < TOOL_SIMULATE_DRAWN; k++) {
         memcpy(sorted, d->value[k], n * sizeof *sorted);
         qsort(sorted, n, sizeof *sorted, by_value);
-        d->low[k] = sorted[(n - 1) / 20];
-        d->high[k] = sorted[(n - 1) - (n - 1) / 20];
+        d->low[k] = sorted[bt_forecast_low(n)];
+        d->high[k] = sorted[n - 1 - bt_forecast_low(n)];
     }
     free(sorted);
     return BT_OK;

@@ -60,24 +60,12 @@ static int print_json(void)
     return print_files(list);
 }
 
-/* The file of one device: a built-in one's name is the longest that `device` begins with. */
 static int print_json_of(const char *device)
 {
-    json_t *list = json_array(), *one = NULL;
-    char path[4096], *end = NULL;
-    size_t longest = 0;
-    for (size_t i = 0; bt_profile_name(i); i++) {
-        const size_t len = strlen(bt_profile_name(i));
-        if (len <= longest || strncmp(device, bt_profile_name(i), len) != 0) continue;
-        if (strchr(device, '/') || (device[len] && !strchr("x@", device[len]))) continue; /* a file */
-        longest = len;
-        json_decref(one);
-        one = json_loads(bt_profile_json(i), 0, NULL);
-    }
-    (void)snprintf(path, sizeof path, "%s", device);
-    for (char *at = strstr(path, ".json"); at; at = strstr(at + 1, ".json")) end = at + 5;
-    if (end) *end = 0; /* without xN and @STACK */
-    json_array_append_new(list, one ? one : json_load_file(path, 0, NULL));
+    json_t *list = json_array();
+    char path[BT_PROFILE_PATH_BYTES];
+    const char *text = bt_profile_file(path, device);
+    json_array_append_new(list, text ? json_loads(text, 0, NULL) : json_load_file(path, 0, NULL));
     return print_files(list);
 }
 
