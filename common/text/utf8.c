@@ -33,6 +33,13 @@ bool bt_utf8_valid(const char *text, size_t len, size_t *ret_bad_offset)
     return true;
 }
 
+size_t bt_utf8_count(const char *text, size_t len)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < len; i++) n += ((unsigned char)text[i] & 0xc0) != 0x80;
+    return n;
+}
+
 char *bt_utf8_show(char *ret, size_t cap, const char *text, size_t len)
 {
     const size_t n = len < cap - 1 ? len : cap - 1;

@@ -15,6 +15,9 @@ int bt_utf8_next(const char *text, size_t len);
  * character begins. */
 bool bt_utf8_valid(const char *text, size_t len, size_t *ret_bad_offset);
 
+/* How many characters text[0 .. len) has, which is valid. */
+size_t bt_utf8_count(const char *text, size_t len);
+
 /* A name from outside, made fit for a message: printable ASCII stays, every other byte becomes '?', what
  * does not fit is cut. Always NUL-terminates; cap >= 1. Returns ret. */
 char *bt_utf8_show(char *ret, size_t cap, const char *text, size_t len);

@@ -159,6 +159,13 @@ static json_t *add_work(json_t *object, const gw_answer_report *r)
     return NULL;
 }
 
+static json_t *warnings(const gw_answer_report *r)
+{
+    static const char own_bos[] =
+        "the prompt begins with the BOS token that the model's file asks for; no second one was added";
+    return r->brings_bos ? json_pack("[s]", own_bos) : json_array();
+}
+
 static json_t *baton(const gw_answer_report *r)
 {
     char hex[BT_HASH_HEX_CHARS];
@@ -179,7 +186,7 @@ static json_t *baton(const gw_answer_report *r)
         words(r->prefilled_by), "attempts", count(r->attempts), "recoveries", count(r->recoveries),
         "cached_tokens", count(r->cached_tokens), "covered_tokens", count(r->covered_tokens), "first_logits",
         logit_list(r));
-    return add_work(j, r);
+    return with(add_work(j, r), "warnings", warnings(r));
 }
 
 static json_t *with_report(json_t *object, const gw_answer_report *r, bool is_baton)

@@ -27,6 +27,7 @@ typedef struct gw_answer_report {
     const char *finish_reason; /* "stop" or "length" */
     const int32_t *prompt_ids;
     size_t prompt_tokens;
+    bool brings_bos; /* the prompt's text began with the BOS that the file asks for */
     const int32_t *token_ids;
     size_t completion_tokens; /* without the id that ended the answer */
     gw_openai_bound bound;    /* how many tokens it may have, and why */

@@ -13,9 +13,10 @@ typedef struct token {
     bt_msg_logprob logprob;
 } token;
 
-void gw_logprobs_begin(gw_logprobs *ret, const bt_tokenizer *tok, bool is_chat, size_t ids_max)
+void gw_logprobs_begin(gw_logprobs *ret, const bt_tokenizer *tok, bool is_chat, uint32_t top,
+                       size_t prompt_chars, size_t ids_max)
 {
-    *ret = (gw_logprobs){.tok = tok, .is_chat = is_chat};
+    *ret = (gw_logprobs){.tok = tok, .is_chat = is_chat, .top = top, .place_chars = prompt_chars};
     bt_buf_init(&ret->tokens, ids_max * sizeof(token));
 }
 
@@ -99,35 +100,47 @@ static json_t *chat_token(const gw_logprobs *p, const token *t)
     return NULL;
 }
 
-static json_t *top_object(const gw_logprobs *p, const token *t)
+static int name_one(json_t *o, bt_text_span name, float logprob)
 {
-    char shown[TEXT_BYTES];
-    json_t *o = json_object();
-    for (uint32_t i = 0; o && i < t->logprob.top_len; i++) {
-        const bt_text_span s = spelled(shown, bt_tokenizer_piece(p->tok, t->logprob.top_ids[i]));
-        /* Two ids may look alike; the likelier keeps the name. */
-        if (!json_object_getn(o, s.ptr, s.len) &&
-            json_object_setn_new(o, s.ptr, s.len, json_real((double)t->logprob.top[i])) < 0) {
-            json_decref(o);
-            return NULL;
-        }
-    }
-    return o;
+    return json_object_setn_new(o, name.ptr, name.len, json_real((double)logprob));
 }
 
-/* Characters before the token's text; it never goes back. */
+/* The likeliest, and the token that was drawn, always. Two ids may look alike: the drawn one has the name,
+ * else the likelier. */
+static json_t *top_object(const gw_logprobs *p, const token *t)
+{
+    char own_shown[TEXT_BYTES], shown[TEXT_BYTES];
+    const bt_text_span own = spelled(own_shown, bt_tokenizer_piece(p->tok, t->id));
+    json_t *o = json_object();
+    int bad = !o;
+    for (uint32_t i = 0; !bad && i < t->logprob.top_len; i++) {
+        const bool is_own = t->logprob.top_ids[i] == t->id;
+        const bt_text_span s = spelled(shown, bt_tokenizer_piece(p->tok, t->logprob.top_ids[i]));
+        const bool is_taken = json_object_getn(o, s.ptr, s.len) ||
+                              (!is_own && s.len == own.len && memcmp(s.ptr, own.ptr, s.len) == 0);
+        if (!is_taken) bad = name_one(o, s, t->logprob.top[i]);
+    }
+    if (!bad && !json_object_getn(o, own.ptr, own.len)) bad = name_one(o, own, t->logprob.own);
+    if (!bad) return o;
+    json_decref(o);
+    return NULL;
+}
+
+/* Characters of prompt and answer before the token's text; it never goes back. */
 static size_t offset(gw_logprobs *p, const gw_text_answer *text, const token *t)
 {
-    const char *bytes = bt_buf_text(&text->text);
-    for (; p->place_bytes < t->begin_bytes && p->place_bytes < text->text.len; p->place_bytes++)
-        p->place_chars += ((unsigned char)bytes[p->place_bytes] & 0xc0) != 0x80;
+    const size_t end = t->begin_bytes < text->text.len ? t->begin_bytes : text->text.len;
+    if (end <= p->place_bytes) return p->place_chars;
+    p->place_chars += bt_utf8_count(bt_buf_text(&text->text) + p->place_bytes, end - p->place_bytes);
+    p->place_bytes = end;
     return p->place_chars;
 }
 
 struct json_t *gw_logprobs_tell(gw_logprobs *p, const gw_text_answer *text, bool is_over)
 {
     if (!p->tok) return json_null();
-    json_t *a = json_array(), *own = json_array(), *top = json_array(), *at = json_array();
+    json_t *a = json_array(), *own = json_array(), *at = json_array();
+    json_t *top = p->top ? json_array() : json_null();
     int bad = !a || !own || !top || !at;
     for (; !bad && gw_logprobs_waits(p, text, is_over); p->told++) {
         const token *t = token_at(p, p->told);
@@ -137,7 +150,7 @@ struct json_t *gw_logprobs_tell(gw_logprobs *p, const gw_text_answer *text, bool
         }
         bad = json_array_append_new(a, words(bt_tokenizer_piece(p->tok, t->id))) < 0 ||
               json_array_append_new(own, json_real((double)t->logprob.own)) < 0 ||
-              json_array_append_new(top, top_object(p, t)) < 0 ||
+              (p->top && json_array_append_new(top, top_object(p, t)) < 0) ||
               json_array_append_new(at, json_integer((json_int_t)offset(p, text, t))) < 0;
     }
     json_t *ret = bad          ? NULL

@@ -13,12 +13,15 @@ struct json_t;
 typedef struct gw_logprobs {
     const bt_tokenizer *tok; /* outlives this; NULL: nobody asked */
     bool is_chat;
+    uint32_t top;                    /* how many of the likeliest were asked for */
     bt_buf tokens;                   /* private */
     size_t told;                     /* how many tokens went out */
     size_t place_chars, place_bytes; /* text_offset so far */
 } gw_logprobs;
 
-void gw_logprobs_begin(gw_logprobs *ret, const bt_tokenizer *tok, bool is_chat, size_t ids_max);
+/* prompt_chars: characters of the prompt, before the answer's text. */
+void gw_logprobs_begin(gw_logprobs *ret, const bt_tokenizer *tok, bool is_chat, uint32_t top, size_t prompt_chars,
+                       size_t ids_max);
 void gw_logprobs_end(gw_logprobs *p);
 /* After gw_text_push of the id; begin_bytes: gw_text_made of the answer before that push. */
 bt_err gw_logprobs_push(gw_logprobs *p, const gw_text_answer *text, size_t begin_bytes, int32_t id,
@@ -27,7 +30,8 @@ bool gw_logprobs_waits(const gw_logprobs *p, const gw_text_answer *text, bool is
 /* The value of "logprobs" for the tokens that may go out now (is_over: the text has ended), a new reference; JSON null
  * when nobody asked, NULL when out of memory.
  *   chat        {content: [{token, logprob, bytes, top_logprobs}], refusal}
- *   completion  {tokens, token_logprobs, top_logprobs, text_offset}, offsets in characters of the answer's
- *               text */
+ *   completion  {tokens, token_logprobs, top_logprobs, text_offset}. top_logprobs has an object for each token, with
+ *               `top` of the likeliest and the token itself; null with a `top` of 0. Offsets are characters
+ *               of prompt and answer together */
 struct json_t *gw_logprobs_tell(gw_logprobs *p, const gw_text_answer *text, bool is_over);
 #endif

@@ -1,44 +1,11 @@
-/* Reads requests of the OpenAI API: jansson decides what is JSON, the table of openai_fields.c what a field
- * means. */
+/* Reads requests of the OpenAI API by the table of openai_fields.c. */
 #include "gateway/api/openai.h"
 #include "gateway/api/openai_fields.h"
-#include "text/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static const char BAD[] = "invalid_request_error";
-
-/* The same words for a NUL however it is written. */
-static bt_err refuse_nul(gw_openai_error *err, size_t before)
-{
-    return gw_openai_fail(err, 400, BAD, "invalid_json", NULL,
-                          "The body has a NUL character before byte %zu; no text here may hold one.", before);
-}
-
-static bt_err load(json_t **ret, gw_reader *p, const char *body, size_t len)
-{
-    json_error_t je;
-    size_t bad;
-    if (!bt_utf8_valid(body, len, &bad))
-        return gw_openai_fail(p->err, 400, BAD, "invalid_json", NULL,
-                              "The body is not valid UTF-8 at byte %zu.", bad);
-    const char *nul = memchr(body, 0, len);
-    if (nul) return refuse_nul(p->err, (size_t)(nul - body) + 1);
-    /* jansson bounds the depth of nesting at 2048 itself. */
-    json_t *root = json_loadb(body, len, JSON_REJECT_DUPLICATES, &je);
-    if (!root) {
-        const enum json_error_code code = json_error_code(&je);
-        if (code == json_error_out_of_memory) return gw_read_no_memory(p);
-        if (code == json_error_null_character || code == json_error_null_byte_in_key)
-            return refuse_nul(p->err, (size_t)je.position);
-        return gw_openai_fail(p->err, 400, BAD, "invalid_json", NULL,
-                              "The body is not valid JSON: line %d, column %d (byte %d): %s", je.line,
-                              je.column, je.position, je.text);
-    }
-    *ret = root;
-    return BT_OK;
-}
 
 static void start_from(bt_sampling *s, const bt_defaults *d)
 {
@@ -55,11 +22,9 @@ bt_err gw_openai_parse(gw_openai_request *ret, gw_openai_error *err, bool is_cha
     gw_reader p = {.err = err, .limits = limits};
     p.r.is_chat = is_chat;
     start_from(&p.r.sampling, limits->defaults);
-    bt_err e = load(&p.r.root, &p, body, len);
+    bt_err e = gw_read_object(&p.r.root, &p, body, len);
     if (e < 0) return e;
-    e = json_is_object(p.r.root)
-            ? gw_fields_read(&p, p.r.root)
-            : gw_openai_fail(err, 400, BAD, "invalid_json", NULL, "The body must be a JSON object.");
+    e = gw_fields_read(&p, p.r.root);
     if (e < 0) {
         gw_openai_request_done(&p.r);
         return e;

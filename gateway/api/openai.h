@@ -37,6 +37,7 @@ typedef struct gw_openai_request {
     size_t messages;
     const char *prompt; /* completions: the text, or NULL where ids were given */
     size_t prompt_len;
+    bool is_plain; /* completions: names of control tokens in the text are letters */
     int32_t *prompt_ids;
     size_t prompt_ids_len;
     uint32_t max_tokens;  /* 0: not given; more than any context holds: BT_MSG_MAX_PROMPT_TOKENS */

@@ -46,13 +46,16 @@ static bt_err field_only(gw_reader *p, const gw_field *f, json_t *v)
     return is_taken ? BT_OK : gw_read_unsupported(p, f->name, allowed);
 }
 
-/* llama.cpp's clients send -1 for no limit; a number beyond any context means the same. */
+/* llama.cpp's clients send -1 for no limit; a number beyond any context means the same, however large. */
 static bt_err field_max_tokens(gw_reader *p, const gw_field *f, json_t *v)
 {
-    int64_t x = 0;
-    if (json_is_integer(v) && json_integer_value(v) == -1) return BT_OK;
-    const bt_err e = gw_read_int(&x, p, f->name, v, 1, INT64_MAX);
-    if (e < 0) return e;
+    int64_t x = BT_MSG_MAX_PROMPT_TOKENS;
+    const bool is_beyond = json_is_real(v) && json_real_value(v) >= 0x1p63;
+    const bt_err e = is_beyond ? BT_OK : gw_read_int(&x, p, f->name, v, -1, INT64_MAX);
+    if (e < 0 || x == -1) return e;
+    if (x == 0)
+        return gw_openai_fail(p->err, 400, BAD, "invalid_value", f->name,
+                              "Invalid value for '%s': 0 is neither -1 nor at least 1.", f->name);
     const uint32_t n = x > BT_MSG_MAX_PROMPT_TOKENS ? BT_MSG_MAX_PROMPT_TOKENS : (uint32_t)x;
     if (p->r.max_tokens && p->r.max_tokens != n)
         return gw_openai_fail(p->err, 400, BAD, "invalid_value", f->name,
@@ -70,6 +73,14 @@ static bt_err field_stream(gw_reader *p, const gw_field *f, json_t *v)
 static bt_err field_ignore_eos(gw_reader *p, const gw_field *f, json_t *v)
 {
     return gw_read_bool(&p->r.ignores_eos, p, f->name, v);
+}
+
+static bt_err field_parse_special(gw_reader *p, const gw_field *f, json_t *v)
+{
+    bool on = true;
+    const bt_err e = gw_read_bool(&on, p, f->name, v);
+    p->r.is_plain = !on;
+    return e;
 }
 
 static bt_err field_top_k(gw_reader *p, const gw_field *f, json_t *v)
@@ -93,23 +104,21 @@ static bt_err field_priority(gw_reader *p, const gw_field *f, json_t *v)
 static bt_err field_seed(gw_reader *p, const gw_field *f, json_t *v)
 {
     int64_t x = 0;
-    const bt_err e = gw_read_int(&x, p, f->name, v, INT64_MIN, INT64_MAX);
+    const double real = json_is_real(v) ? json_real_value(v) : 0;
+    const bool is_unsigned = real >= 0x1p63 && real < 0x1p64;
+    if (!is_unsigned && (real >= 0x1p63 || real < -0x1p63))
+        return gw_openai_fail(p->err, 400, BAD, "invalid_value", f->name,
+                              "Invalid value for '%s': %.16g is not in the range -9223372036854775808 to "
+                              "18446744073709551615.",
+                              f->name, real);
+    const bt_err e = is_unsigned ? BT_OK : gw_read_int(&x, p, f->name, v, INT64_MIN, INT64_MAX);
     if (e < 0) return e;
-    p->r.sampling.seed = (uint64_t)x;
+    p->r.sampling.seed = is_unsigned ? (uint64_t)real : (uint64_t)x;
     p->r.has_seed = true;
     return BT_OK;
 }
 
-static bt_err field_model(gw_reader *p, const gw_field *f, json_t *v)
-{
-    const char *name = f->name;
-    if (!json_is_string(v)) return gw_read_wrong_type(p, name, "a string", v);
-    for (size_t i = 0; i < p->limits->names_len; i++)
-        if (strcmp(json_string_value(v), p->limits->names[i]) == 0) return BT_OK;
-    return gw_openai_fail(p->err, 404, BAD, "model_not_found", name,
-                          "The model '%.200s' does not exist here; this server has '%s'.",
-                          json_string_value(v), p->limits->names_len ? p->limits->names[0] : "");
-}
+static bt_err field_model(gw_reader *p, const gw_field *f, json_t *v) { return gw_read_model(p, f->name, v); }
 
 /* ---- log probabilities, bias, stops ------------------------------------------------------------- */
 
@@ -378,7 +387,7 @@ static const char prompt_schema[] =
     "\"items\":{\"type\":\"integer\",\"minimum\":0}},"
     "{\"type\":\"array\",\"minItems\":1,\"maxItems\":1,\"items\":{\"type\":\"string\"}}]}";
 static const char tokens_schema[] =
-    "{\"type\":\"integer\",\"anyOf\":[{\"const\":-1},{\"minimum\":1}],\"maximum\":9223372036854775807}";
+    "{\"type\":\"integer\",\"anyOf\":[{\"const\":-1},{\"minimum\":1}]}";
 static const char count_schema[] =
     "{\"anyOf\":[{\"type\":\"integer\",\"minimum\":0,\"maximum\":20},{\"const\":false}]}";
 static const char bias_schema[] =
@@ -403,6 +412,8 @@ const gw_field gw_fields[] = {
     OTHER("model", BOTH, field_model, "{\"type\":\"string\"}", "A name that /v1/models lists"),
     OTHER("messages", CHAT, field_messages, messages_schema, "The conversation so far"),
     OTHER("prompt", TEXT, field_prompt, prompt_schema, "A text, a list of token ids, or a list of one text"),
+    BOOLEAN("parse_special", TEXT, field_parse_special,
+            "Names of control tokens in the text are the tokens (true, as without it) or letters"),
     OTHER("max_tokens", BOTH, field_max_tokens, tokens_schema,
           "Tokens of the answer at most; what the context does not hold is cut; -1: as if it were not given"),
     OTHER("max_completion_tokens", BOTH, field_max_tokens, tokens_schema, "The same as max_tokens"),
@@ -411,7 +422,7 @@ const gw_field gw_fields[] = {
     NUMBER("top_p", top_p, 0, 1, "Sample from the likeliest tokens that together have this probability; 1: off"),
     INTEGER("top_k", BOTH, field_top_k, -1, INT32_MAX, "Sample from so many of the likeliest tokens; 0 or -1: off"),
     NUMBER("min_p", min_p, 0, 1, "Leave out tokens less likely than this times the likeliest; 0: off"),
-    INTEGER("seed", BOTH, field_seed, 0, 0, "Seed of the random draws; without it one is drawn"),
+    INTEGER("seed", BOTH, field_seed, 0, 0, "Seed of the random draws, -2^63 to 2^64 - 1; without it one is drawn"),
     NUMBER("presence_penalty", presence_penalty, -2, 2, "Off the logit of each token of the answer so far"),
     NUMBER("frequency_penalty", frequency_penalty, -2, 2, "The same, times how often it came"),
     NUMBER("repetition_penalty", repetition_penalty, 0.01, 100,
@@ -483,6 +494,7 @@ const gw_field gw_fields[] = {
     ONLY("audio", CHAT, "[]"),
     ONLY("prediction", CHAT, "[]"),
     ONLY("web_search_options", CHAT, "[]"),
+    ONLY("parse_special", CHAT, "[false]"),
     ONLY("chat_template_kwargs", CHAT, "[{}]"),
     ONLY("think", CHAT, "[false]"),
     ONLY("lora", BOTH, "[[]]"),

@@ -117,28 +117,10 @@ bt_err gw_messages_chat(gw_reader *p, const char *name, json_t *v)
     return BT_OK;
 }
 
-static bt_err read_ids(gw_reader *p, const char *name, const json_t *v)
-{
-    const size_t n = json_array_size(v);
-    if (n > BT_MSG_MAX_PROMPT_TOKENS)
-        return gw_openai_fail(p->err, 400, BAD, "invalid_value", name,
-                              "Invalid '%s': %zu tokens; at most %d are allowed.", name, n,
-                              BT_MSG_MAX_PROMPT_TOKENS);
-    if (!(p->r.prompt_ids = malloc(n * sizeof *p->r.prompt_ids))) return gw_read_no_memory(p);
-    p->r.prompt_ids_len = n;
-    for (size_t i = 0; i < n; i++) {
-        int64_t id = 0;
-        const bt_err e = gw_read_int(&id, p, name, json_array_get(v, i), 0, (int64_t)p->limits->vocab - 1);
-        if (e < 0) return e;
-        p->r.prompt_ids[i] = (int32_t)id;
-    }
-    return BT_OK;
-}
-
 bt_err gw_messages_prompt(gw_reader *p, const char *name, json_t *v)
 {
     /* A list of one prompt is that prompt; a list of several would be several requests. */
-    if (json_is_array(v) && json_array_size(v) > 0 && !json_is_integer(json_array_get(v, 0))) {
+    if (json_is_array(v) && json_array_size(v) > 0 && !json_is_number(json_array_get(v, 0))) {
         if (json_array_size(v) > 1)
             return gw_openai_fail(
                 p->err, 400, BAD, "unsupported_parameter", name,
@@ -155,5 +137,5 @@ bt_err gw_messages_prompt(gw_reader *p, const char *name, json_t *v)
     if (json_array_size(v) == 0)
         return gw_openai_fail(p->err, 400, BAD, "invalid_value", name, "Invalid '%s': the list is empty.",
                               name);
-    return read_ids(p, name, v);
+    return gw_read_ids(&p->r.prompt_ids, &p->r.prompt_ids_len, p, name, v);
 }

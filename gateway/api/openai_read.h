@@ -11,9 +11,16 @@ typedef struct gw_reader {
     const gw_openai_limits *limits;
 } gw_reader;
 
+/* The body of a request, which must be one object: a new reference. */
+bt_err gw_read_object(json_t **ret, gw_reader *p, const char *body, size_t len);
 bt_err gw_read_int(int64_t *ret, gw_reader *p, const char *name, const json_t *v, int64_t lo, int64_t hi);
 bt_err gw_read_float(float *ret, gw_reader *p, const char *name, const json_t *v, double lo, double hi);
 bt_err gw_read_bool(bool *ret, gw_reader *p, const char *name, const json_t *v);
+
+/* One of the model's names; 404 for any other. */
+bt_err gw_read_model(gw_reader *p, const char *name, const json_t *v);
+/* A list of token ids below the vocabulary's size, at most BT_MSG_MAX_PROMPT_TOKENS: malloc'ed. v is an array. */
+bt_err gw_read_ids(int32_t **ret, size_t *ret_len, gw_reader *p, const char *name, const json_t *v);
 
 bt_err gw_read_no_memory(gw_reader *p);
 bt_err gw_read_wrong_type(gw_reader *p, const char *name, const char *wanted, const json_t *v);

@@ -31,7 +31,7 @@ bt_err gw_role_http_parse(bt_role *ret, gw_openai_error *err, const char *body, 
     if (!bt_utf8_valid(body, len, &bad))
         return gw_openai_fail(err, 400, BAD, "invalid_json", NULL, "The body is not valid UTF-8 at byte %zu.",
                               bad);
-    json_t *root = json_loadb(body, len, JSON_REJECT_DUPLICATES, &je);
+    json_t *root = gw_json_load(body, len, NULL, &je);
     if (!root && json_error_code(&je) == json_error_out_of_memory) {
         (void)gw_openai_fail(err, 500, SERVER, "out_of_memory", NULL, "Out of memory.");
         return BT_ENOMEM;

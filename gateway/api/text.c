@@ -55,14 +55,26 @@ static bt_err blame(gw_openai_error *err, bt_err e, const char *param, const bt_
     return gw_openai_fail(err, 400, "invalid_request_error", "invalid_value", param, "%s", fault->text);
 }
 
+bool gw_text_brings_bos(const gw_text *t, const char *text, size_t len)
+{
+    const bt_text_span bos = bt_tokenizer_piece(t->tok, bt_tokenizer_bos(t->tok));
+    return bt_tokenizer_adds_bos(t->tok) && bos.len > 0 && len >= bos.len &&
+           memcmp(text, bos.ptr, bos.len) == 0;
+}
+
+static bool brings_bos(const gw_text *t, const gw_openai_request *r)
+{
+    return !r->is_chat && r->prompt && !r->is_plain && gw_text_brings_bos(t, r->prompt, r->prompt_len);
+}
+
 /* The tokeniser's encoding, with words of its own for a text too long to count. */
 static bt_err encode(int32_t **ret, size_t *ret_len, const gw_text *t, const bt_text_piece *piece,
-                     size_t pieces, uint32_t ctx_tokens, const char *param, gw_openai_error *err)
+                     size_t pieces, unsigned flags, uint32_t ctx_tokens, const char *param,
+                     gw_openai_error *err)
 {
     bt_fault fault = {""};
     const size_t most = (size_t)ctx_tokens + GW_TEXT_COUNTED_TOKENS;
-    const bt_err e =
-        bt_tokenizer_encode_at_most(ret, ret_len, t->tok, piece, pieces, BT_ENCODE_BOS, most, &fault);
+    const bt_err e = bt_tokenizer_encode_at_most(ret, ret_len, t->tok, piece, pieces, flags, most, &fault);
     if (e == BT_ELIMIT && !fault.text[0])
         return gw_openai_fail(err, 400, "invalid_request_error", "context_length_exceeded", param,
                               "The context is %u tokens long, but the prompt has more than %zu.", ctx_tokens,
@@ -81,7 +93,7 @@ static bt_err chat_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, cons
     bt_err e =
         bt_chat_render(&p, &t->chat, r->message, r->messages, true, BT_TOKENIZER_MAX_TEXT_BYTES, &fault);
     if (e < 0) return blame(err, e, "messages", &fault);
-    e = encode(ret, ret_len, t, p.piece, p.pieces, ctx_tokens, "messages", err);
+    e = encode(ret, ret_len, t, p.piece, p.pieces, BT_ENCODE_BOS, ctx_tokens, "messages", err);
     bt_chat_prompt_done(&p);
     return e;
 }
@@ -101,8 +113,9 @@ bt_err gw_text_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, const gw
             return blame(err, BT_ENOMEM, "out of memory for a prompt", &fault);
         memcpy(ids, r->prompt_ids, n * sizeof *ids);
     } else {
-        const bt_text_piece whole = {r->prompt, r->prompt_len, false};
-        if ((e = encode(&ids, &n, t, &whole, 1, ctx_tokens, "prompt", err)) < 0) return e;
+        const bt_text_piece whole = {r->prompt, r->prompt_len, !r->is_plain};
+        const unsigned flags = brings_bos(t, r) ? 0 : BT_ENCODE_BOS;
+        if ((e = encode(&ids, &n, t, &whole, 1, flags, ctx_tokens, "prompt", err)) < 0) return e;
     }
     if (n == 0) {
         free(ids);
@@ -115,30 +128,65 @@ bt_err gw_text_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, const gw
     return BT_OK;
 }
 
-/* Whether the answer begins a text rather than continues one; then the space that a llama-kind tokeniser puts
- * in front is dropped. */
-static bool begins_text(const gw_text *t, const gw_openai_request *r)
+/* Adds the ids that a stop string names: control tokens of exactly that text. No text shows them. */
+static void add_stop_ids(gw_text_answer *a, const bt_tokenizer *tok, const char *text, size_t len)
 {
-    if (r->is_chat) return true;
-    if (r->prompt_ids) return r->prompt_ids_len == 1 && r->prompt_ids[0] == bt_tokenizer_bos(t->tok);
-    return r->prompt_len == 0;
+    int32_t *ids;
+    size_t n;
+    if (bt_tokenizer_encode(&ids, &n, tok, text, len, BT_ENCODE_SPECIAL, NULL) < 0)
+        return; /* no token's text */
+    if (n == 1 && bt_tokenizer_type(tok, ids[0]) == BT_TOKEN_CONTROL) a->stop_id[a->stop_ids++] = ids[0];
+    free(ids);
 }
 
-bt_err gw_text_begin(gw_text_answer *ret, const gw_text *t, const gw_openai_request *r, size_t ids_max,
-                     bt_fault *fault)
+bt_err gw_text_of_ids(bt_buf *ret, const gw_text *t, const int32_t *ids, size_t ids_len, bt_fault *fault)
 {
-    gw_text_answer a = {0};
     size_t limit;
+    if (!bt_mul_size(&limit, ids_len + 1, TOKEN_TEXT_BYTES)) limit = SIZE_MAX;
+    bt_buf_init(ret, limit);
+    return bt_detok_all(ret, t->tok, ids, ids_len, BT_DETOK_START | BT_DETOK_SPECIAL, fault);
+}
+
+/* Characters of the prompt's text; of a list of ids as gw_text_of_ids has it. */
+static bt_err count_chars(size_t *ret, const gw_text *t, const gw_openai_request *r, bt_fault *fault)
+{
+    bt_buf text;
+    if (r->prompt) {
+        *ret = bt_utf8_count(r->prompt, r->prompt_len);
+        return BT_OK;
+    }
+    const bt_err e = gw_text_of_ids(&text, t, r->prompt_ids, r->prompt_ids_len, fault);
+    if (e == BT_OK) *ret = bt_utf8_count(bt_buf_text(&text), text.len);
+    bt_buf_done(&text);
+    return e;
+}
+
+bt_err gw_text_begin(gw_text_answer *ret, const gw_text *t, const gw_openai_request *r, const int32_t *ids,
+                     size_t ids_len, size_t ids_max, bt_fault *fault)
+{
+    gw_text_answer a = {.brings_bos = brings_bos(t, r)};
+    size_t limit;
+    bt_err e = BT_OK;
     if (!bt_mul_size(&limit, ids_max + 1, TOKEN_TEXT_BYTES)) limit = SIZE_MAX;
-    bt_detok_init(&a.detok, t->tok, begins_text(t, r) ? BT_DETOK_START : 0);
+    /* One that begins a text drops the space that a llama-kind tokeniser puts in front. */
+    const bool begins_text = r->is_chat || (ids_len == 1 && ids[0] == bt_tokenizer_bos(t->tok));
+    bt_detok_init(&a.detok, t->tok, begins_text ? BT_DETOK_START : 0);
     bt_buf_init(&a.text, limit);
     bt_stop_init(&a.stop);
-    for (size_t i = 0; i < r->stops; i++) {
-        const bt_err e = bt_stop_add_string(&a.stop, r->stop[i], r->stop_len[i], fault);
-        if (e < 0) return e;
+    for (size_t i = 0; i < r->stops && e == BT_OK; i++) {
+        add_stop_ids(&a, t->tok, r->stop[i], r->stop_len[i]);
+        e = bt_stop_add_string(&a.stop, r->stop[i], r->stop_len[i], fault);
     }
-    *ret = a;
-    return BT_OK;
+    if (e == BT_OK && r->sampling.logprobs && !r->is_chat) e = count_chars(&a.prompt_chars, t, r, fault);
+    if (e == BT_OK) *ret = a;
+    return e;
+}
+
+bool gw_text_is_stop(const gw_text_answer *a, int32_t id)
+{
+    for (size_t i = 0; i < a->stop_ids; i++)
+        if (a->stop_id[i] == id) return true;
+    return false;
 }
 
 /* Through the stop strings into a->text. */
@@ -176,6 +224,13 @@ bt_err gw_text_finish(gw_text_answer *a, bt_fault *fault)
         a->text.data[a->text.len] = 0;
     }
     bt_buf_done(&fresh);
+    return e;
+}
+
+bt_err gw_text_stop(gw_text_answer *a, bt_fault *fault)
+{
+    const bt_err e = gw_text_finish(a, fault);
+    a->is_stopped = true;
     return e;
 }
 

@@ -28,24 +28,40 @@ bt_err gw_text_open(gw_text *ret, const bt_gguf *g, bt_fault *fault);
 void gw_text_close(gw_text *t);
 
 /* The ids of a request's prompt, malloc'ed, at least one. A chat goes through the template; a text begins with a BOS
- * where the file asks for one; a list of ids stays as it is. A text of more than ctx_tokens + GW_TEXT_COUNTED_TOKENS is
- * not counted to its end, so that no body keeps the gateway from its other work for long. Errors as gw_openai_parse,
- * gw_openai_max_tokens. */
+ * where the file asks for one, and not with a second one where the text, whose control tokens are taken
+ * (parse_special), begins with its own; a list of ids stays as it is. A text of more than ctx_tokens +
+ * GW_TEXT_COUNTED_TOKENS is not counted to its end, so that no body keeps the gateway from its other work for long.
+ * Errors as gw_openai_parse, gw_openai_max_tokens. */
 enum { GW_TEXT_COUNTED_TOKENS = 16384 };
 bt_err gw_text_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, const gw_openai_request *r, uint32_t ctx_tokens,
                       gw_openai_error *err);
 
-/* One answer's text. Bytes that may begin a stop string are held back until that is certain. */
+/* Whether the file asks for a BOS, and the text begins with its name: where names are tokens, none is to be added. */
+bool gw_text_brings_bos(const gw_text *t, const char *text, size_t len);
+/* The text of ids, control tokens by their names, into *ret, which is begun, and ended by the caller also after a
+ * failure. Errors of bt_detok_all. */
+bt_err gw_text_of_ids(bt_buf *ret, const gw_text *t, const int32_t *ids, size_t ids_len, bt_fault *fault);
+
+/* One answer's text. Bytes that may begin a stop string are held back until that is certain. A stop string that is one
+ * control token, which no text shows, ends the text as that id. */
 typedef struct gw_text_answer {
     bt_detok detok;
     bt_stop stop;
-    bt_buf text;     /* everything that may be shown, in whole characters */
-    bool is_stopped; /* a stop string came: the text ends before it, later ids change nothing */
+    bt_buf text;         /* everything that may be shown, in whole characters */
+    bool is_stopped;     /* a stop string came: the text ends before it, later ids change nothing */
+    bool brings_bos;     /* the prompt's text begins with the BOS that the file asks for: none was added */
+    size_t prompt_chars; /* of the prompt's text, where log probabilities of a completion tell places */
+    int32_t stop_id[GW_OPENAI_MAX_STOPS]; /* private */
+    size_t stop_ids;
 } gw_text_answer;
 
-/* ids_max bounds the memory. */
-bt_err gw_text_begin(gw_text_answer *ret, const gw_text *t, const gw_openai_request *r, size_t ids_max,
-                     bt_fault *fault);
+/* ids: of the prompt. ids_max bounds the memory. */
+bt_err gw_text_begin(gw_text_answer *ret, const gw_text *t, const gw_openai_request *r, const int32_t *ids,
+                     size_t ids_len, size_t ids_max, bt_fault *fault);
+/* Whether a stop string is the id's name: gw_text_stop instead of gw_text_push then, and the id is no part of the
+ * answer. */
+bool gw_text_is_stop(const gw_text_answer *a, int32_t id);
+bt_err gw_text_stop(gw_text_answer *a, bt_fault *fault); /* gives out the text held back, and sets is_stopped */
 bt_err gw_text_push(gw_text_answer *a, int32_t id, bt_fault *fault);
 /* Bytes of text that the ids so far made, shown and held back; without meaning once is_stopped. */
 static inline size_t gw_text_made(const gw_text_answer *a) { return a->text.len + a->stop.held_bytes; }

@@ -26,24 +26,29 @@ static bt_err read_prompt(gw_body *b)
     if (e == BT_OK)
         e = gw_openai_max_tokens(&l->bound, &b->err, &b->request, l->prompt_len, b->ctx_tokens,
                                  (uint32_t)env->options->answers.max_answer);
-    if (e == BT_OK && gw_text_begin(&l->text, env->text, &b->request, l->bound.tokens, &fault) < 0)
+    if (e == BT_OK && gw_text_begin(&l->text, env->text, &b->request, l->prompt_ids, l->prompt_len,
+                                    l->bound.tokens, &fault) < 0)
         e = no_memory(&b->err);
     return e;
 }
 
-static void read_bytes(gw_body *b, const char *bytes)
+static void read_request(gw_body *b, bool is_chat, const char *bytes)
 {
-    b->e = gw_openai_parse(&b->request, &b->err, b->is_chat, bytes, b->len, &b->limits);
+    b->e = gw_openai_parse(&b->request, &b->err, is_chat, bytes, b->len, &b->limits);
     if (b->e < 0) return;
     b->e = read_prompt(b);
     gw_openai_request_drop_texts(&b->request); /* millions of objects of JSON, maybe */
 }
+
+void gw_bodies_chat(gw_body *b, const char *bytes) { read_request(b, true, bytes); }
+void gw_bodies_text(gw_body *b, const char *bytes) { read_request(b, false, bytes); }
 
 static void free_body(gw_body *b)
 {
     gw_live_free(b->live);
     gw_openai_request_done(&b->request);
     bt_buf_done(&b->bytes);
+    bt_buf_done(&b->answer);
     free(b);
 }
 
@@ -52,7 +57,7 @@ static void free_body(gw_body *b)
 static void run(bt_aside_item *item)
 {
     gw_body *b = (gw_body *)item;
-    read_bytes(b, bt_buf_text(&b->bytes));
+    b->read(b, bt_buf_text(&b->bytes));
     bt_buf_done(&b->bytes);
 }
 
@@ -105,8 +110,8 @@ static void stand_in_line(gw_body *b, gw_http_exchange *x)
 
 /* ---- all of them ---- */
 
-void gw_bodies_read(gw_door *d, gw_http_exchange *x, const gw_http_request *r, bool is_chat,
-                    void (*then)(gw_body *b))
+void gw_bodies_read(gw_door *d, gw_http_exchange *x, const gw_http_request *r,
+                    void (*read)(gw_body *b, const char *bytes), void (*then)(gw_body *b))
 {
     const size_t most = gw_http_bodies_max_bytes(d->http) / 2;
     gw_openai_error err;
@@ -126,11 +131,12 @@ void gw_bodies_read(gw_door *d, gw_http_exchange *x, const gw_http_request *r, b
     *b = (gw_body){.door = d,
                    .live = l,
                    .len = r->body_len,
-                   .is_chat = is_chat,
+                   .read = read,
                    .then = then,
                    .ctx_tokens = gw_rights_context(l->key, gw_door_context_tokens(d)),
                    .limits = {d->env.names, d->env.names_len, (uint32_t)bt_tokenizer_count(d->env.text->tok),
                               BT_MSG_MAX_STOP_IDS - d->env.text->stop_ids_len, d->env.defaults}};
+    bt_buf_init(&b->answer, GW_DOOR_ANSWER_MAX_BYTES);
     const bool at_once = b->len <= GW_BODIES_SHORT_BYTES;
     if (!at_once && b->len <= most - d->unread_bytes) {
         stand_in_line(b, x);
@@ -140,7 +146,7 @@ void gw_bodies_read(gw_door *d, gw_http_exchange *x, const gw_http_request *r, b
         (void)gw_refusal_tell(&b->err, GW_HTTP_TOO_BUSY, b->len);
         b->e = BT_EAGAIN;
     } else {
-        read_bytes(b, r->body);
+        b->read(b, r->body);
         gw_metrics_body(d->env.metrics, false);
     }
     then(b);

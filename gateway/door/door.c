@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "gateway/api/refusal.h"
+#include "gateway/api/words.h"
 #include "gateway/door/answers.h"
 #include "gateway/door/bodies.h"
 #include "gateway/door/capture.h"
@@ -32,6 +33,7 @@ bt_err gw_door_new(gw_door **ret, const gw_door_env *env, bt_fault *fault)
         return e;
     }
     d->env = *env;
+    d->own_bos.every_ms = 60000;
     d->started_s = bt_clock_wall_s();
     bt_buf_init(&d->openapi, GW_DOOR_ANSWER_MAX_BYTES);
     *ret = d;
@@ -63,7 +65,9 @@ size_t gw_door_unread_count(const gw_door *d) { return d->unread_count; }
 static void fill_live(gw_door *d, gw_live *l, const gw_openai_request *r)
 {
     bt_buf_init(&l->ids, l->bound.tokens * sizeof(int32_t));
-    if (r->sampling.logprobs) gw_logprobs_begin(&l->logprobs, d->env.text->tok, r->is_chat, l->bound.tokens);
+    if (r->sampling.logprobs)
+        gw_logprobs_begin(&l->logprobs, d->env.text->tok, r->is_chat, r->sampling.top_logprobs,
+                          l->text.prompt_chars, l->bound.tokens);
     l->number = ++d->number;
     l->wrote_us = l->token_us = bt_clock_us();
     l->is_stream = r->is_stream;
@@ -111,6 +115,11 @@ static void submit(gw_door *d, gw_live *l, const gw_openai_request *r)
     bt_log_request(BT_LOG_INFO, gw_http_id(x), "request %llu: %s, %zu prompt tokens, at most %u more%s",
                    (unsigned long long)l->number, r->is_chat ? "chat" : "completion", l->prompt_len,
                    l->bound.tokens, r->is_stream ? ", streamed" : "");
+    if (l->text.brings_bos)
+        bt_log_ratelimited(&d->own_bos, BT_LOG_WARN,
+                           "a prompt begins with the BOS token that the model's file asks for; no second one "
+                           "is added (request %llu)",
+                           (unsigned long long)l->number);
     d->env.step(d->env.ud, &(gw_event){.type = GW_EV_SUBMIT, .u.submit = &s}); /* may free l already */
 }
 
@@ -129,12 +138,13 @@ static void was_read(gw_body *b)
     submit(b->door, l, &b->request);
 }
 
-static void post(gw_door *d, gw_http_exchange *x, const gw_http_request *r, bool is_chat)
+static void post(gw_door *d, gw_http_exchange *x, const gw_http_request *r,
+                 void (*read)(gw_body *b, const char *bytes))
 {
     gw_openai_error err;
     const bool is_closed = d->is_draining && gw_reply_not_ready(d, &err);
     if (is_closed || gw_rights_arrive(r->caller, &err) < 0) gw_reply_error(d, x, &err, NULL);
-    else gw_bodies_read(d, x, r, is_chat, was_read);
+    else gw_bodies_read(d, x, r, read, was_read);
 }
 
 /* ---- its answer: from the first token to the last byte ---- */
@@ -175,6 +185,17 @@ static void refuse_node(gw_door *d, gw_live *l, const bt_fault *fault)
     l->x = NULL;
 }
 
+static bt_err take_token(gw_live *l, int32_t id, const bt_msg_logprob *logprob, bt_fault *fault)
+{
+    const size_t begin_bytes = gw_text_made(&l->text);
+    if (gw_text_is_stop(&l->text, id)) return gw_text_stop(&l->text, fault);
+    bt_err e = bt_buf_add(&l->ids, &id, sizeof id);
+    if (e == BT_OK) e = gw_text_push(&l->text, id, fault);
+    if (e == BT_OK && l->logprobs.tok && logprob)
+        e = gw_logprobs_push(&l->logprobs, &l->text, begin_bytes, id, logprob);
+    return e;
+}
+
 static void grow(gw_door *d, gw_live *l, const gw_action *a)
 {
     const int64_t now = bt_clock_us();
@@ -186,11 +207,7 @@ static void grow(gw_door *d, gw_live *l, const gw_action *a)
     for (uint32_t i = 0; i < a->u.tokens.ids_len; i++) {
         const int32_t id = a->u.tokens.ids[i];
         if (l->text.is_stopped) break;
-        const size_t begin_bytes = gw_text_made(&l->text);
-        bt_err e = bt_buf_add(&l->ids, &id, sizeof id);
-        if (e == BT_OK) e = gw_text_push(&l->text, id, &fault);
-        if (e == BT_OK && l->logprobs.tok && a->u.tokens.logprobs)
-            e = gw_logprobs_push(&l->logprobs, &l->text, begin_bytes, id, &a->u.tokens.logprobs[i]);
+        const bt_err e = take_token(l, id, a->u.tokens.logprobs ? &a->u.tokens.logprobs[i] : NULL, &fault);
         if (e < 0) {
             if (e == BT_EARG) refuse_node(d, l, &fault);
             else gw_live_give_up(l);
@@ -270,8 +287,49 @@ static void fail(gw_door *d, gw_live *l, const gw_action *a)
 
 /* ---- paths ---- */
 
-static void post_chat(gw_door *d, gw_http_exchange *x, const gw_http_request *r) { post(d, x, r, true); }
-static void post_text(gw_door *d, gw_http_exchange *x, const gw_http_request *r) { post(d, x, r, false); }
+static void post_chat(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
+{
+    post(d, x, r, gw_bodies_chat);
+}
+static void post_text(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
+{
+    post(d, x, r, gw_bodies_text);
+}
+
+/* Answers that need no node: the body is read by the words' own function. */
+static void was_answered(gw_body *b)
+{
+    gw_http_exchange *x = b->live->x;
+    gw_http_set_user(x, NULL);
+    if (b->e < 0) gw_reply_error(b->door, x, &b->err, NULL);
+    else gw_reply_json(b->door, x, &b->answer);
+}
+
+static void read_words(gw_body *b, gw_words *words, const char *bytes)
+{
+    b->e = words(&b->answer, &b->err, b->door->env.text, bytes, b->len, &b->limits);
+}
+
+static void read_tokenize(gw_body *b, const char *bytes) { read_words(b, gw_words_tokenize, bytes); }
+static void read_detokenize(gw_body *b, const char *bytes) { read_words(b, gw_words_detokenize, bytes); }
+
+static void post_words(gw_door *d, gw_http_exchange *x, const gw_http_request *r,
+                       void (*read)(gw_body *b, const char *bytes))
+{
+    gw_openai_error err;
+    if (gw_rights_arrive(r->caller, &err) < 0) gw_reply_error(d, x, &err, NULL);
+    else gw_bodies_read(d, x, r, read, was_answered);
+}
+
+static void post_tokenize(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
+{
+    post_words(d, x, r, read_tokenize);
+}
+
+static void post_detokenize(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
+{
+    post_words(d, x, r, read_detokenize);
+}
 
 enum { GET, POST };
 static const struct endpoint {

@@ -1,5 +1,6 @@
 #ifndef GW_DOOR_STATE_H
 #define GW_DOOR_STATE_H
+#include "base/log.h"
 #include "gateway/api/answer.h"
 #include "gateway/door/door.h"
 #include "gateway/api/logprobs.h"
@@ -69,6 +70,7 @@ struct gw_door {
     int64_t started_s;
     size_t open_count, unread_count, unread_bytes; /* unread: bodies that a thread reads, or that wait for it */
     gw_key_pace pace;                              /* of requests that nodes had */
+    bt_log_limit own_bos;                          /* warnings about prompts that bring their BOS */
     unsigned refusals, refusals_unsaid; /* requests answered 4xx since the last tick; those that the log left out */
     bool is_draining;
 };

@@ -36,6 +36,7 @@ gateways     : keys to make; gateways of a simulation
 output       : a file; the form of what baton bench prints
 prefill      : nodes to start; devices of a cluster; a device
 requests     : how many to draw; whose they are
+special      : a flag of baton tokenize, which takes none without it; on or off of baton run
 timeout      : the life of a request in a gateway; the patience of a client
 '
 # name TAB file of each row that states its type and is no use of another: a file in one line, then a row a line.

@@ -216,6 +216,10 @@ void tool_answer_print_figures(const tool_answer *a)
                     (double)(a->first_us - a->begin_us) / 1e3);
         return;
     }
+    const json_t *warning;
+    size_t i;
+    json_array_foreach(json_object_get(b, "warnings"), i, warning)
+        fprintf(stderr, "warning    %s\n", json_string_value(warning));
     const long long cached = json_integer_value(json_object_get(b, "cached_tokens"));
     char kv[32], kept[64] = "";
     if (cached > 0) snprintf(kept, sizeof kept, "; %lld more were kept from before", cached);

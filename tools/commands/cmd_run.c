@@ -269,10 +269,14 @@ typedef struct config {
     tool_serve serve;
     const char *prompt, *file, *system, *url, *api_key_file, *timeline;
     bool chat, json, quiet;
+    int special;
     int64_t n_predict, seed;
     tool_sampling sampling;
     bt_opt_list stop;
 } config;
+
+enum { SPECIAL_ON, SPECIAL_OFF };
+static const char *const on_off[] = {"on", "off", NULL};
 
 static const bt_opt opts[] = {
     {.of = &tool_text_opts, .group = "Prompt", .name = "prompt", BT_OPT_AT(config, prompt),
@@ -281,6 +285,10 @@ static const bt_opt opts[] = {
      .example = "prompt.txt"},
     {.group = "Prompt", .name = "chat", BT_OPT_AT(config, chat), .type = BT_OPT_FLAG,
      .help = "apply the model's chat template: the text is a user's message"},
+    {.group = "Prompt", .name = "special", .value = "WHAT", BT_OPT_AT(config, special), .type = BT_OPT_CHOICE,
+     .choices = on_off, .def = "on",
+     .help = "names of control tokens in the text, such as <|im_end|>, are the tokens (on) or letters (off); "
+             "with --chat they are letters"},
     {.of = &tool_text_opts, .group = "Prompt", .name = "system", BT_OPT_AT(config, system),
      .help = "system message, with --chat"},
     {.of = &bt_sampling_opts, .name = "n-predict", BT_OPT_AT(config, n_predict),
@@ -352,6 +360,7 @@ static json_t *make_request(const config *c, const bt_opt_args *args, const char
         ok = ok && json_object_set_new(r, "messages", messages) == 0;
     } else {
         ok = ok && json_object_set_new(r, "prompt", json_stringn(text, len)) == 0;
+        if (c->special == SPECIAL_OFF) ok = ok && json_object_set_new(r, "parse_special", json_false()) == 0;
     }
     if (ok) return r;
     json_decref(r);
@@ -428,6 +437,9 @@ int tool_run_run(int argc, char **argv)
     if (args.count > 0 && !c.serve.model) c.serve.model = args.args[0];
     if (!c.prompt == !c.file) bt_fail(&fault, BT_EARG, "give either --prompt or --file");
     else if (c.system && !c.chat) bt_fail(&fault, BT_EARG, "--system needs --chat");
+    else if (c.chat && bt_opt_source_of(&args, "special") != BT_OPT_FROM_DEFAULT && c.special == SPECIAL_ON)
+        bt_fail(&fault, BT_EARG,
+                "--special on is for a text without --chat: words of a chat never name control tokens");
     else if (!c.serve.model && !c.url)
         bt_fail(&fault, BT_EARG, "give a model, for example '-m smollm2', or --url");
     else if (c.serve.decode_profile && c.url)

@@ -17,7 +17,7 @@ typedef struct answer {
     gw_logprobs p;
 } answer;
 
-static void begin(answer *ret, bool is_chat, const char *stop)
+static void begin(answer *ret, bool is_chat, uint32_t top, const char *stop)
 {
     static small_vocab v;
     bt_fault f = {""};
@@ -30,8 +30,8 @@ static void begin(answer *ret, bool is_chat, const char *stop)
         r.stop_len[0] = strlen(stop);
         r.stops = 1;
     }
-    assert_int_equal(gw_text_begin(&ret->a, &ret->text, &r, 64, &f), BT_OK);
-    gw_logprobs_begin(&ret->p, ret->text.tok, is_chat, 64);
+    assert_int_equal(gw_text_begin(&ret->a, &ret->text, &r, NULL, 0, 64, &f), BT_OK);
+    gw_logprobs_begin(&ret->p, ret->text.tok, is_chat, top, is_chat ? 0 : 10, 64);
 }
 
 static void end(answer *x)
@@ -74,7 +74,7 @@ static void a_chat_gets_token_logprob_bytes_and_the_likeliest(void **state)
 {
     (void)state;
     answer x;
-    begin(&x, true, NULL);
+    begin(&x, true, 2, NULL);
     push(&x, "a");
     told(&x, false,
          "{\"content\":[{\"token\":\"a\",\"logprob\":-0.25,\"bytes\":[97]," TOP "}],\"refusal\":null}");
@@ -86,21 +86,36 @@ static void a_chat_gets_token_logprob_bytes_and_the_likeliest(void **state)
     end(&x);
 }
 
-#define EACH "{\"z\":-0.125,\"?\":-2.0}"
+#define EACH(own) "{\"z\":-0.125,\"?\":-2.0,\"" own "\":-0.5}"
+#define FIRST     "{\"z\":-0.125,\"?\":-2.0,\"a\":-0.25}"
+#define ALIKE     "{\"z\":-0.125,\"?\":-0.5}" /* the one that was drawn has the name */
 
 static void a_completion_gets_four_lists_with_offsets_in_characters(void **state)
 {
     (void)state;
     answer x;
-    begin(&x, false, NULL);
+    begin(&x, false, 2, NULL);
     push(&x, "a\xc3\xa9"
              "b"); /* the first byte of the second character shows nothing yet */
     told(&x, false,
          "{\"tokens\":[\"a\",\"?\",\"?\",\"b\"],\"token_logprobs\":[-0.25,-0.5,-0.5,-0.5],\"top_logprobs\":"
-         "[" EACH "," EACH "," EACH "," EACH "],\"text_offset\":[0,1,1,2]}");
+         "[" FIRST ",{\"z\":-0.125,\"?\":-2.0}," ALIKE "," EACH("b") "],\"text_offset\":[10,11,11,12]}");
     push(&x, "c");
     told(&x, true,
-         "{\"tokens\":[\"c\"],\"token_logprobs\":[-0.5],\"top_logprobs\":[" EACH "],\"text_offset\":[3]}");
+         "{\"tokens\":[\"c\"],\"token_logprobs\":[-0.5],\"top_logprobs\":[" EACH(
+             "c") "],\"text_offset\":[13]}");
+    end(&x);
+}
+
+static void a_completion_that_asks_for_none_of_the_likeliest_gets_null_for_them(void **state)
+{
+    (void)state;
+    answer x;
+    begin(&x, false, 0, NULL);
+    push(&x, "ab");
+    told(&x, true,
+         "{\"tokens\":[\"a\",\"b\"],\"token_logprobs\":[-0.25,-0.5],\"top_logprobs\":null,\"text_offset\":["
+         "10,11]}");
     end(&x);
 }
 
@@ -108,21 +123,22 @@ static void tokens_wait_for_their_text_and_what_a_stop_string_took_away_is_never
 {
     (void)state;
     answer x;
-    begin(&x, false, "bcd");
+    begin(&x, false, 2, "bcd");
     push(&x, "abc");
     assert_int_equal(x.a.text.len, 1);
     told(&x, false,
-         "{\"tokens\":[\"a\"],\"token_logprobs\":[-0.25],\"top_logprobs\":[" EACH "],\"text_offset\":[0]}");
+         "{\"tokens\":[\"a\"],\"token_logprobs\":[-0.25],\"top_logprobs\":[" FIRST "],\"text_offset\":[10]}");
     assert_false(gw_logprobs_waits(&x.p, &x.a, false));
     push(&x, "x"); /* no stop string after all */
     told(&x, false,
-         "{\"tokens\":[\"b\",\"c\",\"x\"],\"token_logprobs\":[-0.5,-0.5,-0.5],\"top_logprobs\":[" EACH
-         "," EACH "," EACH "],\"text_offset\":[1,2,3]}");
+         "{\"tokens\":[\"b\",\"c\",\"x\"],\"token_logprobs\":[-0.5,-0.5,-0.5],\"top_logprobs\":[" EACH(
+             "b") "," EACH("c") "," EACH("x") "],\"text_offset\":[11,12,13]}");
     push(&x, "ybcd");
     assert_true(x.a.is_stopped);
     assert_int_equal(x.a.text.len, 5);
     told(&x, true,
-         "{\"tokens\":[\"y\"],\"token_logprobs\":[-0.5],\"top_logprobs\":[" EACH "],\"text_offset\":[4]}");
+         "{\"tokens\":[\"y\"],\"token_logprobs\":[-0.5],\"top_logprobs\":[" EACH(
+             "y") "],\"text_offset\":[14]}");
     assert_false(gw_logprobs_waits(&x.p, &x.a, true));
     end(&x);
 }
@@ -131,7 +147,7 @@ static void nobody_who_did_not_ask_gets_any(void **state)
 {
     (void)state;
     answer x;
-    begin(&x, true, NULL);
+    begin(&x, true, 2, NULL);
     gw_logprobs none = {0};
     json_t *j = gw_logprobs_tell(&none, &x.a, true);
     assert_true(json_is_null(j));
@@ -145,6 +161,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_chat_gets_token_logprob_bytes_and_the_likeliest),
         cmocka_unit_test(a_completion_gets_four_lists_with_offsets_in_characters),
+        cmocka_unit_test(a_completion_that_asks_for_none_of_the_likeliest_gets_null_for_them),
         cmocka_unit_test(tokens_wait_for_their_text_and_what_a_stop_string_took_away_is_never_told),
         cmocka_unit_test(nobody_who_did_not_ask_gets_any),
     };

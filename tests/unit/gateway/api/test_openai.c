@@ -241,6 +241,51 @@ static void reads_a_completion_as_text_or_as_a_token_list(void **state)
     r = good(false, "{\"prompt\":\"\"}");
     assert_int_equal(r.prompt_len, 0);
     assert_non_null(r.prompt);
+    assert_false(r.is_plain);
+    gw_openai_request_done(&r);
+    r = good(false, "{\"prompt\":\"<s>\",\"parse_special\":false}");
+    assert_true(r.is_plain);
+    gw_openai_request_done(&r);
+}
+
+static void a_whole_number_is_an_integer_however_it_is_written(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *seed;
+        uint64_t bits;
+    } seeds[] = {
+        {"7.0", 7},
+        {"9223372036854775807", INT64_MAX},
+        {"9223372036854775808", UINT64_C(1) << 63},
+        {"18446744073709551615", UINT64_MAX},
+        {"-9223372036854775808", UINT64_C(1) << 63},
+        {"1e19", UINT64_C(10000000000000000000)},
+    };
+    char body[256];
+    for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++) {
+        (void)snprintf(body, sizeof body, "{\"user\":{\"seed\":1e999},\"seed\": %s,\"prompt\":\"\\\"9\"}",
+                       seeds[i].seed);
+        gw_openai_request r = good(false, body);
+        assert_true(r.has_seed && r.sampling.seed == seeds[i].bits);
+        assert_string_equal(r.prompt, "\"9");
+        gw_openai_request_done(&r);
+    }
+    static const char *const many[] = {"1e30", "9223372036854775808", "1e999",
+                                       "1000000000000000000000000000000"};
+    for (size_t i = 0; i < sizeof many / sizeof *many; i++) {
+        (void)snprintf(body, sizeof body, "{\"prompt\":[1.0,2.0],\"stop_token_ids\":[3.0],\"max_tokens\":%s}",
+                       many[i]);
+        gw_openai_request r = good(false, body);
+        assert_int_equal(r.max_tokens, BT_MSG_MAX_PROMPT_TOKENS);
+        assert_true(r.prompt_ids_len == 2 && r.prompt_ids[1] == 2 && r.stop_ids[0] == 3);
+        gw_openai_request_done(&r);
+    }
+    gw_openai_request r =
+        good(false, "{\"prompt\":[[1.0]],\"n_predict\":-1.0,\"n\":1.0,\"metadata\":{\"id\":-1e999},"
+                    "\"logprobs\":2.0,\"priority\":-3.0}");
+    assert_true(r.prompt_ids_len == 1 && r.max_tokens == 0 && r.sampling.top_logprobs == 2 &&
+                r.priority == -3);
     gw_openai_request_done(&r);
 }
 
@@ -261,7 +306,7 @@ static void takes_null_for_absent_and_ignores_harmless_fields(void **state)
     r = good(
         true,
         "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[],\"tool_choice\":\"none\","
-        "\"logprobs\":false,"
+        "\"logprobs\":false,\"parse_special\":false,"
         "\"response_format\":{\"type\":\"text\"},\"modalities\":[\"text\"],\"parallel_tool_calls\":true}");
     gw_openai_request_done(&r);
 }
@@ -293,6 +338,7 @@ static void refuses_what_is_known_but_not_supported_by_name(void **state)
         {"n", "2"},
         {"functions", "[1]"},
         {"audio", "{}"},
+        {"parse_special", "true"}, /* words of a chat are never control tokens */
         {"prediction", "{}"},
         {"modalities", "[\"text\",\"audio\"]"},
     };
@@ -316,7 +362,6 @@ static void refuses_wrong_types_and_values_out_of_range(void **state)
         {"max_tokens", "0"},
         {"max_tokens", "1.5"},
         {"max_tokens", "\"8\""},
-        {"max_completion_tokens", "1e30"},
         {"temperature", "2.1"},
         {"temperature", "-0.1"},
         {"temperature", "\"1\""},
@@ -328,6 +373,17 @@ static void refuses_wrong_types_and_values_out_of_range(void **state)
         {"n_probs", "false"},
         {"n_probs", "21"},
         {"seed", "1.5"},
+        {"seed", "18446744073709551616"},
+        {"seed", "-9223372036854775809"},
+        {"seed", "1e400"},
+        {"max_tokens", "-9223372036854775809"},
+        {"max_tokens", "-1e30"},
+        {"top_k", "99999999999999999999"},
+        {"n_probs", "9223372036854775808"},
+        {"temperature", "100000000000000000000"},
+        {"temperature", "1e999"},
+        {"n", "18446744073709551616"},
+        {"stop_token_ids", "[1e300]"},
         {"stop", "5"},
         {"stop", "[\"a\",5]"},
         {"stop", "\"\""},
@@ -348,6 +404,9 @@ static void refuses_wrong_types_and_values_out_of_range(void **state)
               "only allowed when");
     (void)bad(false, "{\"prompt\":[1,512]}", 400, "prompt", "512 is not in the range 0 to 511");
     (void)bad(false, "{\"prompt\":[-1]}", 400, "prompt", "-1");
+    (void)bad(false, "{\"prompt\":[1, 9223372036854775808]}", 400, "prompt", "not in the range 0 to 511");
+    (void)bad(false, "{\"prompt\":[1.0, 2.5]}", 400, "prompt", "expected an integer, but got a number");
+    (void)bad(false, "{\"seed\":1e400,\"prompt\":}", 400, "", "column 24"); /* the place in what was sent */
     (void)bad(false, "{\"prompt\":[]}", 400, "prompt", "empty");
     (void)bad(false, "{\"prompt\":5}", 400, "prompt", "expected a string");
     (void)bad(false, "{\"prompt\":[1,\"a\"]}", 400, "prompt", "expected an integer");
@@ -403,7 +462,8 @@ static void refuses_bytes_that_are_not_json_and_says_where(void **state)
     (void)bad(false, "{\"prompt\":\"\xff\"}", 400, "", "UTF-8");
     (void)bad(false, "{\"prompt\":\"\xed\xa0\x80\"}", 400, "", "UTF-8");
     (void)bad(false, "{\"prompt\":\"\\ud800\"}", 400, "", "not valid JSON");
-    (void)bad(false, "{\"prompt\":\"a\",\"seed\":99999999999999999999}", 400, "", "too big");
+    (void)bad(false, "{\"prompt\":\"a\",\"seed\":99999999999999999999}", 400, "seed",
+              "1e+20 is not in the range");
 }
 
 static void survives_nesting_a_hundred_thousand_deep(void **state)
@@ -564,6 +624,7 @@ int main(void)
         cmocka_unit_test(takes_a_salt_of_1_to_256_bytes_for_kept_prefixes),
         cmocka_unit_test(refuses_parameters_out_of_range_with_value_and_range),
         cmocka_unit_test(reads_a_completion_as_text_or_as_a_token_list),
+        cmocka_unit_test(a_whole_number_is_an_integer_however_it_is_written),
         cmocka_unit_test(takes_null_for_absent_and_ignores_harmless_fields),
         cmocka_unit_test(refuses_a_field_nobody_knows_by_its_name),
         cmocka_unit_test(refuses_what_is_known_but_not_supported_by_name),

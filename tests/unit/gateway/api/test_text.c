@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -116,6 +117,58 @@ static void puts_a_chat_into_the_template_and_never_lets_words_name_control_toke
     gw_text_close(&t);
 }
 
+/* The ids of a completion's text, written one behind the other; `a` begins its answer. */
+static void prompt_is(const gw_text *t, const gw_openai_request *r, const char *want, bool brings_bos)
+{
+    gw_openai_error err;
+    bt_fault f;
+    gw_text_answer a;
+    char got[256] = "";
+    int32_t *ids;
+    size_t n, len = 0;
+    assert_int_equal(gw_text_prompt(&ids, &n, t, r, 1024, &err), BT_OK);
+    for (size_t i = 0; i < n && len < sizeof got - 16; i++)
+        len += (size_t)snprintf(got + len, sizeof got - len, "%s%d", i ? " " : "", (int)ids[i]);
+    assert_string_equal(got, want);
+    assert_int_equal(gw_text_begin(&a, t, r, ids, n, 16, &f), BT_OK);
+    assert_int_equal(a.brings_bos, brings_bos);
+    gw_text_end(&a);
+    free(ids);
+}
+
+static void
+names_of_control_tokens_in_a_completion_are_the_tokens_unless_the_request_says_letters(void **state)
+{
+    (void)state;
+    gw_text t = open_text(NULL, false);
+    static const char words[] = "<|im_start|><|im_end|>";
+    gw_openai_request r = {.prompt = words, .prompt_len = sizeof words - 1};
+    prompt_is(&t, &r, "259 260", false);
+    r.is_plain = true;
+    int32_t *ids;
+    size_t n;
+    gw_openai_error err;
+    assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_OK);
+    assert_true(n > 2);
+    for (size_t i = 0; i < n; i++) assert_true(ids[i] != 259 && ids[i] != 260);
+    free(ids);
+    gw_text_close(&t);
+}
+
+static void a_bos_that_the_text_brings_is_not_added_a_second_time(void **state)
+{
+    (void)state;
+    gw_text t = open_text(NULL, true);
+    prompt_is(&t, &(gw_openai_request){.prompt = "<s>", .prompt_len = 3}, "1", true);
+    prompt_is(&t, &(gw_openai_request){.prompt = "<s><|im_end|>", .prompt_len = 13}, "1 260", true);
+    prompt_is(&t, &(gw_openai_request){.prompt = "<s><s>", .prompt_len = 6}, "1 1", true);
+    prompt_is(&t, &(gw_openai_request){.prompt = "<|im_end|><s>", .prompt_len = 13}, "1 260 1", false);
+    gw_text_close(&t);
+    t = open_text(NULL, false); /* a file that asks for none has none added, and none taken */
+    prompt_is(&t, &(gw_openai_request){.prompt = "<s>", .prompt_len = 3}, "1", false);
+    gw_text_close(&t);
+}
+
 static void refuses_a_chat_where_the_file_has_no_template_and_says_what_to_do(void **state)
 {
     (void)state;
@@ -159,7 +212,7 @@ static void cuts_at_a_stop_string_that_spans_tokens_and_holds_back_what_may_beco
     gw_text_answer a;
     gw_text t = open_text(NULL, true);
     const gw_openai_request r = {.stop = {"END", "."}, .stop_len = {3, 1}, .stops = 2};
-    assert_int_equal(gw_text_begin(&a, &t, &r, 16, &f), BT_OK);
+    assert_int_equal(gw_text_begin(&a, &t, &r, NULL, 0, 16, &f), BT_OK);
     push_bytes(&a, "aEN");
     assert_string_equal(bt_buf_text(&a.text), "a");
     push_bytes(&a, "x");
@@ -170,11 +223,55 @@ static void cuts_at_a_stop_string_that_spans_tokens_and_holds_back_what_may_beco
     assert_string_equal(bt_buf_text(&a.text), "aENx");
     gw_text_end(&a);
 
-    assert_int_equal(gw_text_begin(&a, &t, &r, 16, &f), BT_OK);
+    assert_int_equal(gw_text_begin(&a, &t, &r, NULL, 0, 16, &f), BT_OK);
     push_bytes(&a, "aEN");
     assert_int_equal(gw_text_finish(&a, &f), BT_OK);
     assert_string_equal(bt_buf_text(&a.text), "aEN");
     gw_text_end(&a);
+    gw_text_close(&t);
+}
+
+static void a_stop_string_that_is_one_control_token_ends_the_answer_before_it(void **state)
+{
+    (void)state;
+    bt_fault f;
+    gw_text_answer a;
+    gw_text t = open_text(NULL, true);
+    const gw_openai_request r = {.stop = {"END", "<|im_start|>", "<|im_end|>x"}, .stop_len = {3, 12, 11},
+                                 .stops = 3};
+    assert_int_equal(gw_text_begin(&a, &t, &r, NULL, 0, 16, &f), BT_OK);
+    push_bytes(&a, "aEN");
+    assert_true(gw_text_is_stop(&a, 259));
+    assert_false(gw_text_is_stop(&a, 260)); /* a part of a stop string is none */
+    assert_false(gw_text_is_stop(&a, 3 + 'E'));
+    assert_int_equal(gw_text_stop(&a, &f), BT_OK);
+    assert_true(a.is_stopped);
+    assert_string_equal(bt_buf_text(&a.text), "aEN"); /* what another one held back is shown */
+    gw_text_end(&a);
+    gw_text_close(&t);
+}
+
+static void counts_the_characters_of_a_prompt_where_log_probabilities_tell_places(void **state)
+{
+    (void)state;
+    bt_fault f;
+    int32_t list[] = {259, 3 + 'a', 3 + 0xc3, 3 + 0xa9};
+    gw_text t = open_text(NULL, true);
+    const struct {
+        gw_openai_request r;
+        size_t want;
+    } c[] = {
+        {{.prompt = "a\xc3\xa9<|im_end|>", .prompt_len = 13, .sampling.logprobs = true}, 12},
+        {{.prompt_ids = list, .prompt_ids_len = 4, .sampling.logprobs = true}, 14}, /* by their names */
+        {{.prompt = "a", .prompt_len = 1}, 0},
+        {{.is_chat = true, .sampling.logprobs = true}, 0},
+    };
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+        gw_text_answer a;
+        assert_int_equal(gw_text_begin(&a, &t, &c[i].r, NULL, 0, 16, &f), BT_OK);
+        assert_int_equal(a.prompt_chars, c[i].want);
+        gw_text_end(&a);
+    }
     gw_text_close(&t);
 }
 
@@ -185,7 +282,7 @@ static void gives_only_whole_characters(void **state)
     gw_text_answer a;
     gw_text t = open_text(NULL, true);
     const gw_openai_request r = {0};
-    assert_int_equal(gw_text_begin(&a, &t, &r, 16, &f), BT_OK);
+    assert_int_equal(gw_text_begin(&a, &t, &r, NULL, 0, 16, &f), BT_OK);
     push_bytes(&a, "\xf0\x9f\x98");
     assert_int_equal(a.text.len, 0);
     push_bytes(&a, "\x80");
@@ -214,12 +311,17 @@ static void drops_the_leading_space_only_of_an_answer_that_begins_a_text(void **
         const char *want;
     } c[] = {
         {{.prompt = "", .prompt_len = 0}, "the"},
+        {{.prompt = "<s>", .prompt_len = 3}, "the"},
         {{.prompt_ids = &bos, .prompt_ids_len = 1}, "the"},
         {{.prompt = "on", .prompt_len = 2}, " the"},
     };
     for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
         gw_text_answer a;
-        assert_int_equal(gw_text_begin(&a, &t, &c[i].r, n, &f), BT_OK);
+        int32_t *prompt;
+        size_t len;
+        assert_int_equal(gw_text_prompt(&prompt, &len, &t, &c[i].r, 1024, &err), BT_OK);
+        assert_int_equal(gw_text_begin(&a, &t, &c[i].r, prompt, len, n, &f), BT_OK);
+        free(prompt);
         for (size_t k = 1; k < n; k++) assert_int_equal(gw_text_push(&a, ids[k], &f), BT_OK);
         assert_int_equal(gw_text_finish(&a, &f), BT_OK);
         assert_string_equal(bt_buf_text(&a.text), c[i].want);
@@ -236,9 +338,14 @@ int main(void)
         cmocka_unit_test(takes_a_token_list_as_it_is),
         cmocka_unit_test(counts_a_text_that_is_too_long_but_not_to_the_end_of_an_endless_one),
         cmocka_unit_test(puts_a_chat_into_the_template_and_never_lets_words_name_control_tokens),
+        cmocka_unit_test(
+            names_of_control_tokens_in_a_completion_are_the_tokens_unless_the_request_says_letters),
+        cmocka_unit_test(a_bos_that_the_text_brings_is_not_added_a_second_time),
         cmocka_unit_test(refuses_a_chat_where_the_file_has_no_template_and_says_what_to_do),
         cmocka_unit_test(knows_the_ids_that_end_an_answer),
         cmocka_unit_test(cuts_at_a_stop_string_that_spans_tokens_and_holds_back_what_may_become_one),
+        cmocka_unit_test(a_stop_string_that_is_one_control_token_ends_the_answer_before_it),
+        cmocka_unit_test(counts_the_characters_of_a_prompt_where_log_probabilities_tell_places),
         cmocka_unit_test(gives_only_whole_characters),
         cmocka_unit_test(drops_the_leading_space_only_of_an_answer_that_begins_a_text),
     };
