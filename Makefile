@@ -46,8 +46,8 @@ GOALS := $(or $(MAKECMDGOALS),all)
 
 # build/deps.mk holds the libraries' flags. Making it checks that they are there; the goals that promise a working
 # set-up on a bare machine (deps, demo, test) install what is missing first, the others say what to run.
-SETUP_GOALS := deps demo test
-ifneq ($(filter-out help clean uninstall model format ci,$(GOALS)),)
+SETUP_GOALS := deps demo model test
+ifneq ($(filter-out help clean uninstall format ci,$(GOALS)),)
   include $(if $(CROSS),$(B),build)/deps.mk
 endif
 $(if $(CROSS),$(B)/deps.mk): deploy/deps.sh deploy/sysroot.sh
@@ -129,9 +129,9 @@ ROOMS    := tools lab simulate gateway prefill-node decode-node
 LIBS     := $(ROOMS:%=$(B)/lib%.a) $(B)/libbaton.a
 PROGS    := baton baton-gateway baton-prefill baton-decode
 PROTO_O  := $(patsubst proto/%.proto,$(B)/gen/%.pb-c.o,$(sort $(wildcard proto/*.proto)))
-# Data that travel inside the programs: pages, the text that the NPU's compiler calibrates on, the profiles of devices.
+# Data that travel inside the programs: pages, the text that the NPU's compiler calibrates on, profiles of devices, known models.
 PROFILES := $(sort $(wildcard common/device/profiles/*.json))
-TEXTS    := $(PROFILES) $(sort $(shell find common $(ROOMS) -name '*.html' -o -name '*.txt'))
+TEXTS    := $(PROFILES) common/model/models.json $(sort $(shell find common $(ROOMS) -name '*.html' -o -name '*.txt'))
 GEN_H    := $(PROTO_O:.o=.h) $(patsubst %,$(B)/gen/%.h,device/profiles programs/commit $(TEXTS:common/%=%))
 
 include tests/tests.mk
@@ -211,9 +211,9 @@ $(B)/gen/programs/commit.h: FORCE
 deps:
 	@sh deploy/deps.sh --install --checks
 
-## model: fetch the default model into the cache, check it, print its path
-model:
-	@sh deploy/model.sh
+## model: build, fetch a model by name, check it, print its path: make model (the default one), make model MODEL=qwen2.5-coder-1.5b
+model: all
+	@sh deploy/model.sh $(MODEL)
 
 ## demo: install, build, fetch the default model, and pass one prompt through three processes
 demo: all

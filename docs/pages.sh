@@ -16,8 +16,9 @@ for c in $commands; do "$bin/baton" "$c" --print-man > "$out/man/baton-$c.1"; do
 
 # ---- completion ----
 # One case for each program and command: its options; then the values of each option that has a known set, or models, files or
-# folders. Models are the names that every program knows, and files *.gguf; some commands take one as their first argument too.
-known_models=smollm2
+# folders. Models are the names of the built-in table, and files *.gguf; some commands take one as their first argument too.
+known_models=$(BATON_MODEL_DIR=/none "$bin/baton" list --json | tr ',' '\n' | sed -n 's/.*"name": "\([^"]*\)".*/\1/p' | tr '\n' ' ')
+known_models=${known_models% }
 with_model=$(for c in $commands; do
     ! "$bin/baton" "$c" --help | head -n 1 | grep -q '| MODEL\]' || printf ' | "baton %s"' "$c"
 done)
@@ -73,6 +74,7 @@ completion() {
     echo '    esac'
     echo '    case $program in'
     echo "    ${with_model# | }) mapfile -t COMPREPLY < <(_baton_models \"\$cur\" | sort -u) ;;"
+    echo "    \"baton pull\" | \"baton rm\") mapfile -t COMPREPLY < <(compgen -W '$known_models' -- \"\$cur\") ;;"
     echo "    \"baton cache\") mapfile -t COMPREPLY < <(compgen -W 'list clear packages weights ids' -- \"\$cur\") ;;"
     echo '    *) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;'
     echo '    esac'

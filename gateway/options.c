@@ -18,7 +18,7 @@ static const char *const shares_by[] = {"auto", "key", "address", "none", NULL};
 
 static const bt_opt table[] = {
     {.of = &bt_model_opts, .name = "model", BT_OPT_AT(gw_options, model), .required = true,
-     .help = "GGUF file whose words and template are used, or 'smollm2'; nodes must hold the same"},
+     .help = "GGUF file whose words and template are used, or a model's name; nodes must hold the same"},
     {.group = "Model", .letter = 'a', .name = "alias", .value = "NAME", BT_OPT_AT(gw_options, alias),
      .type = BT_OPT_STRING, .example = "my-model", .help = "another name that clients may give in 'model'"},
 

@@ -15,10 +15,11 @@ typedef struct bt_model bt_model; /* model/model.h */
 extern const bt_opt_commands tool_commands;
 
 extern const bt_opt_program tool_bench_program, tool_cache_program, tool_calibrate_program, tool_chat_program,
-    tool_compare_program, tool_compile_program, tool_inspect_program, tool_keygen_program, tool_padding_program,
-    tool_perplexity_program, tool_plan_program, tool_price_program, tool_profiles_program, tool_replay_program,
-    tool_role_program, tool_roofline_program, tool_run_program, tool_simulate_program, tool_status_program,
-    tool_timeline_program, tool_tokenize_program, tool_trace_program, tool_up_program;
+    tool_compare_program, tool_compile_program, tool_inspect_program, tool_keygen_program, tool_list_program,
+    tool_padding_program, tool_perplexity_program, tool_plan_program, tool_price_program, tool_profiles_program,
+    tool_pull_program, tool_replay_program, tool_rm_program, tool_role_program, tool_roofline_program, tool_run_program,
+    tool_simulate_program, tool_status_program, tool_timeline_program, tool_tokenize_program, tool_trace_program,
+    tool_up_program;
 int tool_bench_run(int argc, char **argv);
 int tool_cache_run(int argc, char **argv);
 int tool_calibrate_run(int argc, char **argv);
@@ -27,12 +28,15 @@ int tool_compare_run(int argc, char **argv);
 int tool_compile_run(int argc, char **argv);
 int tool_inspect_run(int argc, char **argv);
 int tool_keygen_run(int argc, char **argv);
+int tool_list_run(int argc, char **argv);
 int tool_padding_run(int argc, char **argv);
 int tool_perplexity_run(int argc, char **argv);
 int tool_plan_run(int argc, char **argv);
 int tool_price_run(int argc, char **argv);
 int tool_profiles_run(int argc, char **argv);
+int tool_pull_run(int argc, char **argv);
 int tool_replay_run(int argc, char **argv);
+int tool_rm_run(int argc, char **argv);
 int tool_role_run(int argc, char **argv);
 int tool_roofline_run(int argc, char **argv);
 int tool_run_run(int argc, char **argv);

@@ -128,36 +128,29 @@ static void look_at_lock(bt_cache_file *f)
 
 /* ---- who uses them ---- */
 
+typedef struct marking {
+    bt_cache_list *l;
+    char **real;
+} marking;
+
 /* Marks the file with this path. */
-static void mark_path(bt_cache_list *l, char *const *real, const char *path)
+static void mark_path(void *ud, const char *path)
 {
+    const marking *m = ud;
     const char *slash = strrchr(path, '/');
     if (strspn(slash + 1, "0123456789abcdef") != BT_CACHE_KEY_CHARS) return; /* most lines: none of ours */
-    for (size_t i = 0; i < l->count; i++)
-        if (real[i] && strcmp(real[i], path) == 0) l->file[i].is_mapped = true;
+    for (size_t i = 0; i < m->l->count; i++)
+        if (m->real[i] && strcmp(m->real[i], path) == 0) m->l->file[i].is_mapped = true;
 }
 
-/* What each process has mapped is in its /proc/PID/maps, for the owner to read; the path is the last field.
- */
 static void look_at_processes(bt_cache_list *l)
 {
-    char **real = calloc(l->count ? l->count : 1, sizeof *real), path[300], line[MAX_PATH + 128];
-    DIR *d = real ? opendir("/proc") : NULL;
-    for (size_t i = 0; d && i < l->count; i++) real[i] = realpath(l->file[i].path, NULL);
-    for (struct dirent *e; d && (e = readdir(d));) {
-        if (!isdigit((unsigned char)e->d_name[0])) continue;
-        snprintf(path, sizeof path, "/proc/%s/maps", e->d_name);
-        FILE *maps = fopen(path, "re");
-        while (maps && fgets(line, sizeof line, maps)) {
-            line[strcspn(line, "\n")] = '\0';
-            const char *mapped = strchr(line, '/');
-            if (mapped) mark_path(l, real, mapped);
-        }
-        if (maps) (void)fclose(maps);
-    }
-    if (d) closedir(d);
-    for (size_t i = 0; real && i < l->count; i++) free(real[i]);
-    free(real);
+    const marking m = {l, calloc(l->count ? l->count : 1, sizeof(char *))};
+    if (!m.real) return;
+    for (size_t i = 0; i < l->count; i++) m.real[i] = realpath(l->file[i].path, NULL);
+    bt_file_each_mapped(mark_path, (void *)(uintptr_t)&m);
+    for (size_t i = 0; i < l->count; i++) free(m.real[i]);
+    free(m.real);
 }
 
 void bt_cache_files_look(bt_cache_list *l)

@@ -4,6 +4,8 @@
 #include "base/hash.h"
 #include "base/num.h"
 
+#include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -269,6 +271,26 @@ out:
 }
 
 void bt_file_unmap(const uint8_t *bytes, size_t n) { (void)munmap((void *)(uintptr_t)bytes, n); }
+
+/* What each process has mapped is in its /proc/PID/maps, for the owner to read; the path is the last field.
+ */
+void bt_file_each_mapped(bt_file_mapped_fn *fn, void *ud)
+{
+    char path[300], line[4096 + 128];
+    DIR *d = opendir("/proc");
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (!isdigit((unsigned char)e->d_name[0])) continue;
+        snprintf(path, sizeof path, "/proc/%s/maps", e->d_name);
+        FILE *maps = fopen(path, "re");
+        while (maps && fgets(line, sizeof line, maps)) {
+            line[strcspn(line, "\n")] = '\0';
+            const char *mapped = strchr(line, '/');
+            if (mapped) fn(ud, mapped);
+        }
+        if (maps) (void)fclose(maps);
+    }
+    if (d) closedir(d);
+}
 
 int bt_file_lock(const char *path, unsigned mode, bool waits)
 {

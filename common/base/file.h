@@ -51,6 +51,11 @@ bt_err bt_file_fits(const char *path, uint64_t bytes, bt_fault *fault);
 bt_err bt_file_map(const uint8_t **ret, size_t *ret_bytes, bt_file_state *ret_state, const char *path, bt_fault *fault);
 void bt_file_unmap(const uint8_t *bytes, size_t n);
 
+/* Calls fn with the path of every file that a process has mapped, as the system names it, once a mapping. Processes
+ * whose maps this one may not read are left out. */
+typedef void bt_file_mapped_fn(void *ud, const char *path);
+void bt_file_each_mapped(bt_file_mapped_fn *fn, void *ud);
+
 /* Opens `path` to read and write, made with `mode` where it is not there, and locks it (flock) until the descriptor is
  * closed. The locked file is the one that has the name when the call returns, even where others replace or delete it
  * under the same lock. -1 with errno: EWOULDBLOCK where another has it and waits is false, EINVAL for what is no

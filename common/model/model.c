@@ -8,6 +8,7 @@
 #include "base/num.h"
 #include "model/model_id.h"
 #include "model/quant.h"
+#include "model/store.h"
 
 #include <errno.h>
 #include <math.h>
@@ -542,27 +543,18 @@ void bt_model_rope_table(float *cosines, float *sines, const bt_model *m, size_t
 
 bt_err bt_model_find(char *ret, size_t cap, const char *name, bt_fault *fault)
 {
-    static const char file[] = "SmolLM2-135M-Instruct.Q4_1.gguf";
-    const char *dir = getenv("BATON_MODEL_DIR"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    const bool is_default = strcmp(name, "smollm2") == 0;
     char path[4096];
-    int n;
-    if (!is_default) n = snprintf(path, sizeof path, "%s", name);
-    else if (dir && *dir) n = snprintf(path, sizeof path, "%s/%s", dir, file);
-    else if (cache && *cache) n = snprintf(path, sizeof path, "%s/baton/%s", cache, file);
-    else if (home && *home) n = snprintf(path, sizeof path, "%s/.cache/baton/%s", home, file);
-    else
-        return bt_fail(fault, BT_EIO,
-                       "no place to look for the model smollm2: none of BATON_MODEL_DIR, XDG_CACHE_HOME and "
-                       "HOME is set");
-    if (n < 0 || (size_t)n >= sizeof path || (size_t)n >= cap)
-        return bt_fail(fault, BT_ELIMIT, "the path of model %.60s is too long", name);
+    bool is_known;
+    const bt_err e = bt_store_resolve(path, sizeof path, &is_known, name, fault);
+    if (e < 0) return e;
     if (access(path, R_OK) < 0)
-        return is_default ? bt_fail(fault, BT_EIO,
-                                    "the default model is not at %.120s (%s): run 'make model' to fetch it",
-                                    path, strerror(errno))
-                          : bt_fail(fault, BT_EIO, "no model file %.150s: %s (the known name is smollm2)",
-                                    path, strerror(errno));
-    memcpy(ret, path, (size_t)n + 1);
+        return is_known
+                   ? bt_fail(fault, BT_EIO,
+                             "the model %.60s is not at %.100s (%s): run 'baton pull %.60s' to fetch it",
+                             name, path, strerror(errno), name)
+                   : bt_fail(fault, BT_EIO, "no model file %.150s: %s ('baton list' has the known names)",
+                             name, strerror(errno));
+    if (strlen(path) >= cap) return bt_fail(fault, BT_ELIMIT, "the path of model %.60s is too long", name);
+    memcpy(ret, path, strlen(path) + 1);
     return BT_OK;
 }

@@ -6,7 +6,8 @@
 
 static const bt_opt model[] = {
     {.group = "Model", .letter = 'm', .name = "model", .value = "MODEL", .type = BT_OPT_STRING,
-     .example = "smollm2", .help = "GGUF file, or 'smollm2' for the default model"},
+     .example = "smollm2",
+     .help = "GGUF file, or the name of a model (baton list); the default model is smollm2"},
     {.group = "Model", .letter = 'c', .name = "ctx-size", .value = "N", .type = BT_OPT_INT, .def = "0",
      .lo = 0, .hi = 1 << 20,
      .help = "longest sequence in tokens; 0: the model's context, or what --kv-memory holds if that is less"},

@@ -13,6 +13,7 @@
 #include "gateway/http/http.h"
 #include "gateway/http/node_link.h"
 #include "model/model.h"
+#include "model/store.h"
 #include "rt/loop.h"
 #include "rt/notify.h"
 #include "trace/capture.h"
@@ -301,19 +302,18 @@ static void add_name(server *s, const char *name)
     s->names_len++;
 }
 
-/* The alias, the name or file name that was given, the default model's short name, and the name inside the
+/* The alias, the name or file name that was given, the known name of the model,, and the name inside the
  * file. */
 static void name_model(server *s, const char *path, const char *name_in_file)
 {
-    char stem[NAME_BYTES], known[4096];
+    char stem[NAME_BYTES], known[BT_KNOWN_MAX_NAME + 1];
     const char *base = strrchr(s->options->model, '/');
     base = base ? base + 1 : s->options->model;
     size_t n = strlen(base);
     if (n > 5 && strcmp(base + n - 5, ".gguf") == 0) n -= 5;
     (void)snprintf(stem, sizeof stem, "%.*s", (int)(n < NAME_BYTES ? n : NAME_BYTES - 1), base);
     if (s->options->alias) add_name(s, s->options->alias);
-    if (bt_model_find(known, sizeof known, "smollm2", NULL) == BT_OK && strcmp(known, path) == 0)
-        add_name(s, "smollm2");
+    if (bt_store_name_of(known, path)) add_name(s, known);
     add_name(s, stem);
     add_name(s, name_in_file);
     if (s->names_len == 0) add_name(s, "model");

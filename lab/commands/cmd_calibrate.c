@@ -28,7 +28,7 @@ typedef struct config {
 
 static const bt_opt opts[] = {
     {.of = &bt_model_opts, .group = "Server", .name = "model", BT_OPT_AT(config, model), .required = true,
-     .help = "the model that was measured: for a server its GGUF file or 'smollm2', whose words count; for "
+     .help = "the model that was measured: for a server its GGUF file or name, whose words count; for "
              "a table also the name of a known shape or a config.json"},
     {.of = &tool_server_opts, .name = "served-model", BT_OPT_AT(config, served_model)},
     {.of = &tool_server_opts, .group = "Server", .name = "api-key-file", BT_OPT_AT(config, api_key_file)},

@@ -34,7 +34,7 @@ static const bt_opt opts[] = {
      .example = "llama-3.2-1b",
      .help =
          "the name of a known shape, a config.json (it ends in .json), a GGUF file (its header is enough) or "
-         "'smollm2'"},
+         "the name of a model"},
     {.of = &bt_model_opts, .name = "ctx-size", BT_OPT_AT(config, ctx_size), .lo = 0, .hi = BT_SHAPES_MAX_SEQ,
      .help = "longest sequence that programs are made for; 0: what the trace needs, a power of two"},
     {.group = "Pair", .name = "prefill", .value = "PROFILE", BT_OPT_AT(config, prefill),

@@ -28,7 +28,7 @@ static const bt_opt opts[] = {
      .example = "llama-3.1-8b",
      .help =
          "the name of a known shape, a config.json (it ends in .json), a GGUF file (its header is enough) or "
-         "'smollm2'"},
+         "the name of a model"},
     {.of = &bt_obtain_opts, .group = "Work", .name = "profile", BT_OPT_AT(config, device), .value = "DEVICE",
      .def = BT_OPT_NO_DEFAULT, .required = true, .example = "h100",
      .help = "the device, as NAME[xN][@STACK] ('baton profiles')"},

@@ -127,9 +127,9 @@ static const char *const prefill_forms[] = {"w8a8", "q8_0", "q4_0", NULL};
 static const bt_opt opts[] = {
     {.of = &bt_model_opts, .name = "model", BT_OPT_AT(config, models), .type = BT_OPT_STRINGS,
      .example = "llama-2-7b",
-     .help =
-         "the name of a known shape, a config.json (it ends in .json), a GGUF file or 'smollm2', as often "
-         "as you like; without any, known shapes"},
+     .help = "the name of a known shape, a config.json (it ends in .json), a GGUF file or the name of a "
+             "model, as often "
+             "as you like; without any, known shapes"},
     {.of = &bt_obtain_opts, .group = "Pair", .name = "profile", BT_OPT_AT(config, prefill),
      .def = BT_OPT_NO_DEFAULT, .example = "hexagon-v75",
      .help = "device of prefill; with --decode-profile, from which prompt length it pays"},

@@ -53,9 +53,9 @@ typedef struct config {
 static const bt_opt opts[] = {
     {.of = &bt_model_opts, .group = "Cluster", .name = "model", BT_OPT_AT(config, models),
      .type = BT_OPT_STRINGS, .required = true, .example = "llama-3.1-8b",
-     .help =
-         "the name of a known shape, a config.json (it ends in .json), a GGUF file or 'smollm2'; only its "
-         "sizes count; again for further models, at most 8"},
+     .help = "the name of a known shape, a config.json (it ends in .json), a GGUF file or the name of a "
+             "model; only its "
+             "sizes count; again for further models, at most 8"},
     {.group = "Cluster", .name = "requests", .value = "LIST", BT_OPT_AT(config, requests),
      .type = BT_OPT_STRING, .example = "llama-3.1-8b:3,llama-3.2-1b:1",
      .help = "the model of each request, where there are several: MODEL:SHARE draws it where the trace names "

@@ -49,9 +49,10 @@ lab/timeline       : base device npu/price lab/page
 tools              : base kernels text model device npu/pkg npu/lower kv
 tools/bench        : base kernels model graph kv engine tools
 tools/search       : base text model sample npu/pkg npu/price npu/compile engine tools lab/plan
-tools/cluster      : base crypto rt model kv device npu/compile engine tools tools/search
+tools/pull         : base crypto model tools
+tools/cluster      : base crypto rt model kv device npu/compile engine tools tools/search tools/pull
 tools/chat         : base text tools tools/cluster
-tools/commands     : base crypto model graph device npu/pkg npu/lower npu/compile sample kv engine tools tools/search tools/bench tools/cluster tools/chat lab/timeline gateway gateway/http
+tools/commands     : base crypto model graph device npu/pkg npu/lower npu/compile sample kv engine tools tools/search tools/bench tools/cluster tools/chat tools/pull lab/timeline gateway gateway/http
 lab/trace          : base crypto text model trace tools
 lab/replay         : base text device trace tools tools/cluster lab/page
 lab/calibrate      : base device trace lab/replay

@@ -9,6 +9,7 @@
 #include "tools/cluster/background.h"
 #include "tools/cluster/cluster.h"
 #include "tools/cluster/devices.h"
+#include "tools/pull/pull.h"
 
 /* A system that a command starts for itself: the options that up, run and chat have in common, and what is done with
  * them. */
@@ -23,6 +24,7 @@ typedef struct tool_serve {
     int64_t threads, ctx_size, slots, prefill_slots, share_tokens, short_tokens, speculate, local_prefill_below;
     uint64_t kv_memory_bytes, swap_memory_bytes, cache_limit_bytes, memory_bytes;
     bt_obtain_want want;
+    tool_pull_config pull; /* where a model that is not here comes from */
     /* not options: how many nodes there will be, 0 of both: one of each; and whether no node is a prefill node, so that
        decode nodes compute prompts */
     size_t prefill_nodes, decode_nodes;
@@ -42,10 +44,11 @@ extern const bt_opt_group tool_nodes_opts; /* of a tool_nodes */
 /* The engines that *s asks for: of prompts, and of decoding. */
 const bt_engine_facts *tool_serve_prefill(const tool_serve *s);
 const bt_engine_facts *tool_serve_decode(const tool_serve *s);
-/* Prepares all that nodes would otherwise do at their start, so that they start at once: opens the model, so that its
- * faults are printed once and not by each program; searches for the recipe where --quant asks for it; compiles the
- * package and converts the weights where that has not been done. Progress goes to stderr unless quiet. A signal
- * meanwhile ends the process with the exit code `interrupted`; afterwards signals set tool_stop. */
+/* Prepares all that nodes would otherwise do at their start, so that they start at once: fetches a known model after
+ * a yes (tools/pull/pull.h); opens it, so that its faults are printed once and not by each program; searches for the
+ * recipe where --quant asks for it; compiles the package and converts the weights where that has not been done.
+ * Progress goes to stderr unless quiet. A signal meanwhile ends the process with the exit code `interrupted`;
+ * afterwards signals set tool_stop. */
 bt_err tool_serve_prepare(tool_serve *s, bool quiet, int interrupted, bt_fault *fault);
 /* The same, then a private `baton up` of it; as tool_background_start with tool_stop. */
 bt_err tool_serve_start(tool_background *ret, const tool_serve *s, bool quiet, bt_fault *fault);

@@ -40,7 +40,7 @@ enum { NO_COMPARISON = 0, DECODE_ROWS = 128 /* of one step */ };
 
 static const bt_opt opts[] = {
     {.of = &bt_model_opts, .group = "Input", .name = "model", BT_OPT_AT(config, model), .required = true,
-     .help = "GGUF file, or 'smollm2'"},
+     .help = "GGUF file, or the name of a model (baton list)"},
     {.of = &tool_text_opts, .name = "file", BT_OPT_AT(config, file), .required = true,
      .example = "wiki.test.raw", .help = "the text, '-' for stdin"},
     {.of = &bt_model_opts, .group = "Input", .name = "ctx-size", BT_OPT_AT(config, ctx_size), .def = "512",

@@ -18,7 +18,7 @@ typedef struct config {
 
 static const bt_opt opts[] = {
     {.of = &bt_model_opts, .group = "Input", .name = "model", BT_OPT_AT(config, model), .required = true,
-     .help = "GGUF file whose tokenizer is used, or 'smollm2'"},
+     .help = "GGUF file whose tokenizer is used, or the name of a model"},
     {.of = &tool_text_opts, .name = "prompt", BT_OPT_AT(config, prompt), .example = "Hello"},
     {.of = &tool_text_opts, .name = "file", BT_OPT_AT(config, file)},
     {.group = "Input", .name = "bos", BT_OPT_AT(config, bos), .type = BT_OPT_FLAG,

@@ -4,6 +4,9 @@
 static const bt_opt_command list[] = {
     {"Talk to a model", "run", &tool_run_program, tool_run_run},
     {"Talk to a model", "chat", &tool_chat_program, tool_chat_run},
+    {"Fetch models", "pull", &tool_pull_program, tool_pull_run},
+    {"Fetch models", "list", &tool_list_program, tool_list_run},
+    {"Fetch models", "rm", &tool_rm_program, tool_rm_run},
     {"Serve", "up", &tool_up_program, tool_up_run},
     {"Serve", "status", &tool_status_program, tool_status_run},
     {"Serve", "role", &tool_role_program, tool_role_run},
