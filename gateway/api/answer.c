@@ -201,14 +201,24 @@ static json_t *envelope(const gw_answer_head *h, const char *object, json_t *cho
                      (json_int_t)h->created_s, "model", h->model, "choices", choices);
 }
 
-bt_err gw_answer_whole(bt_buf *out, const gw_answer_head *h, const gw_answer_report *r, json_t *logprobs,
-                       bool is_baton)
+/* Both names that clients know. */
+static json_t *with_thoughts(json_t *message, bt_text_span s)
 {
-    const char *text = r->text ? r->text : "";
-    json_t *choice = h->is_chat ? json_pack("{s:i,s:{s:s,s:s%},s:o,s:s}", "index", 0, "message", "role",
-                                            "assistant", "content", text, r->text_len, "logprobs", logprobs,
-                                            "finish_reason", r->finish_reason)
-                                : json_pack("{s:i,s:s%,s:o,s:s}", "index", 0, "text", text, r->text_len,
+    message = with(message, "reasoning_content", json_stringn(s.ptr, s.len));
+    return with(message, "reasoning", json_stringn(s.ptr, s.len));
+}
+
+bt_err gw_answer_whole(bt_buf *out, const gw_answer_head *h, const gw_answer_report *r, bt_text_span said,
+                       bt_text_span thoughts, json_t *logprobs, bool is_baton)
+{
+    json_t *message = NULL;
+    if (h->is_chat) {
+        message = json_pack("{s:s,s:s%}", "role", "assistant", "content", said.ptr, said.len);
+        if (thoughts.len > 0) message = with_thoughts(message, thoughts);
+    }
+    json_t *choice = h->is_chat ? json_pack("{s:i,s:o,s:o,s:s}", "index", 0, "message", message, "logprobs",
+                                            logprobs, "finish_reason", r->finish_reason)
+                                : json_pack("{s:i,s:s%,s:o,s:s}", "index", 0, "text", said.ptr, said.len,
                                             "logprobs", logprobs, "finish_reason", r->finish_reason);
     json_t *j = envelope(h, h->is_chat ? "chat.completion" : "text_completion", json_pack("[o]", choice));
     return add_json(out, with_report(with(j, "usage", usage(r)), r, is_baton), false);
@@ -230,11 +240,15 @@ bt_err gw_answer_role(bt_buf *out, const gw_answer_head *h)
                     true);
 }
 
-bt_err gw_answer_text(bt_buf *out, const gw_answer_head *h, const char *text, size_t len, json_t *logprobs)
+bt_err gw_answer_text(bt_buf *out, const gw_answer_head *h, const bt_thoughts_part *part, json_t *logprobs)
 {
-    json_t *choices = h->is_chat ? json_pack("[{s:i,s:{s:s%},s:o,s:n}]", "index", 0, "delta", "content", text,
-                                             len, "logprobs", logprobs, "finish_reason")
-                                 : json_pack("[{s:i,s:s%,s:o,s:n}]", "index", 0, "text", text, len,
+    const bt_text_span s = part->text;
+    json_t *delta = !h->is_chat        ? NULL
+                    : part->is_thought ? with_thoughts(json_object(), s)
+                                       : json_pack("{s:s%}", "content", s.ptr, s.len);
+    json_t *choices = h->is_chat ? json_pack("[{s:i,s:o,s:o,s:n}]", "index", 0, "delta", delta, "logprobs",
+                                             logprobs, "finish_reason")
+                                 : json_pack("[{s:i,s:s%,s:o,s:n}]", "index", 0, "text", s.ptr, s.len,
                                              "logprobs", logprobs, "finish_reason");
     return add_json(out, chunk(h, choices), true);
 }

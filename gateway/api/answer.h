@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "gateway/api/device.h"
 #include "gateway/api/openai.h"
+#include "text/thoughts.h"
 #include "wire/msg.h"
 
 /* Answers, chunks of a stream and errors of the OpenAI API as JSON. Pure: structs in, bytes added to a buffer.
@@ -60,14 +61,15 @@ typedef struct gw_answer_report {
 /* `logprobs` below is a value of logprobs.h: the functions always take the reference, and return BT_ENOMEM for NULL
  * (out of memory). */
 
-/* The whole answer, not streamed. */
-bt_err gw_answer_whole(bt_buf *out, const gw_answer_head *h, const gw_answer_report *r, struct json_t *logprobs,
-                       bool is_baton);
+/* The whole answer, not streamed. said and thoughts are the parts of r->text; a message has reasoning_content, and the
+ * same as reasoning, where there are thoughts. */
+bt_err gw_answer_whole(bt_buf *out, const gw_answer_head *h, const gw_answer_report *r, bt_text_span said,
+                       bt_text_span thoughts, struct json_t *logprobs, bool is_baton);
 
 /* Events of a stream. The last chunk, which is the usage chunk where asked for, carries `timings` and, with
  * is_baton, `baton`. */
 bt_err gw_answer_role(bt_buf *out, const gw_answer_head *h); /* nothing unless chat */
-bt_err gw_answer_text(bt_buf *out, const gw_answer_head *h, const char *text, size_t len, struct json_t *logprobs);
+bt_err gw_answer_text(bt_buf *out, const gw_answer_head *h, const bt_thoughts_part *part, struct json_t *logprobs);
 bt_err gw_answer_end(bt_buf *out, const gw_answer_head *h, const gw_answer_report *r, bool is_baton); /* with [DONE] */
 bt_err gw_answer_error_event(bt_buf *out, const gw_openai_error *err);
 

@@ -54,6 +54,7 @@ typedef struct gw_openai_request {
     uint32_t stop_ids_len;
     char cache_salt[GW_OPENAI_MAX_CACHE_SALT_BYTES + 1]; /* prefixes are shared with requests of this text alone; "" too
                                                           */
+    bool keeps_thoughts;  /* chat: thoughts stay in the answer's text, with their marks */
     bool ignores_eos;     /* only the request's stop ids end the answer, not the model's own */
     bt_sample_bias *bias; /* where sampling.bias points; NULL: none */
     struct json_t *root;  /* private: holds the strings above */

@@ -75,6 +75,18 @@ static bt_err field_ignore_eos(gw_reader *p, const gw_field *f, json_t *v)
     return gw_read_bool(&p->r.ignores_eos, p, f->name, v);
 }
 
+/* As llama.cpp's clients say where thoughts go. */
+static bt_err field_reasoning_format(gw_reader *p, const gw_field *f, json_t *v)
+{
+    const char *format = json_string_value(v);
+    if (!format) return gw_read_wrong_type(p, f->name, "a string", v);
+    p->r.keeps_thoughts = strcmp(format, "none") == 0;
+    if (p->r.keeps_thoughts || strcmp(format, "auto") == 0 || strcmp(format, "deepseek") == 0) return BT_OK;
+    return gw_openai_fail(p->err, 400, BAD, "invalid_value", f->name,
+                          "Invalid value for '%s': '%.64s'; supported are 'auto', 'deepseek', 'none'.",
+                          f->name, format);
+}
+
 static bt_err field_parse_special(gw_reader *p, const gw_field *f, json_t *v)
 {
     bool on = true;
@@ -414,6 +426,9 @@ const gw_field gw_fields[] = {
     OTHER("prompt", TEXT, field_prompt, prompt_schema, "A text, a list of token ids, or a list of one text"),
     BOOLEAN("parse_special", TEXT, field_parse_special,
             "Names of control tokens in the text are the tokens (true, as without it) or letters"),
+    OTHER("reasoning_format", CHAT, field_reasoning_format, "{\"enum\":[\"auto\",\"deepseek\",\"none\"]}",
+          "Thoughts between the model's marks are the message's reasoning_content (auto, as without it; deepseek) or "
+          "stay in its content (none)"),
     OTHER("max_tokens", BOTH, field_max_tokens, tokens_schema,
           "Tokens of the answer at most; what the context does not hold is cut; -1: as if it were not given"),
     OTHER("max_completion_tokens", BOTH, field_max_tokens, tokens_schema, "The same as max_tokens"),
@@ -463,7 +478,8 @@ const gw_field gw_fields[] = {
     HARMLESS("n_discard", "Taken and not looked at: no part of a context is dropped"),
     HARMLESS("parallel_tool_calls", "Taken and not looked at: there are no tools"),
     HARMLESS("reasoning_effort", no_reasoning),
-    HARMLESS("reasoning_format", no_reasoning),
+    {"reasoning_format", TEXT, GW_FIELD_ANY, field_any, 0, 0, NULL, 0,
+     "Taken and not looked at: thoughts stay in the text"},
     HARMLESS("verbosity", no_reasoning),
     HARMLESS("timings_per_token", "Taken and not looked at: the last chunk has the timings"),
     HARMLESS("return_progress", "Taken and not looked at: a comment is sent every 10 s"),

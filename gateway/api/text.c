@@ -22,6 +22,24 @@ static char *copy_template(const bt_gguf *g)
     return strndup(s.ptr, s.len);
 }
 
+/* The control token of exactly that text, which no answer shows; -1: none. */
+static int32_t find_control(const bt_tokenizer *tok, const char *text, size_t len)
+{
+    int32_t *ids, ret = -1;
+    size_t n;
+    if (bt_tokenizer_encode(&ids, &n, tok, text, len, BT_ENCODE_SPECIAL, NULL) < 0) return -1;
+    if (n == 1 && bt_tokenizer_type(tok, ids[0]) == BT_TOKEN_CONTROL) ret = ids[0];
+    free(ids);
+    return ret;
+}
+
+static void find_marks(gw_text *t, bt_text_span chat_template)
+{
+    t->marks = bt_thoughts_find(t->tok, chat_template);
+    t->mark_ids[0] = t->marks ? find_control(t->tok, t->marks->open, strlen(t->marks->open)) : -1;
+    t->mark_ids[1] = t->marks ? find_control(t->tok, t->marks->close, strlen(t->marks->close)) : -1;
+}
+
 bt_err gw_text_open(gw_text *ret, const bt_gguf *g, bt_fault *fault)
 {
     gw_text t = {0};
@@ -32,6 +50,7 @@ bt_err gw_text_open(gw_text *ret, const bt_gguf *g, bt_fault *fault)
     for (size_t i = 0; i < n && t.stop_ids_len < BT_MSG_MAX_STOP_IDS; i++)
         if (bt_tokenizer_is_eog(t.tok, (int32_t)i)) t.stop_ids[t.stop_ids_len++] = (int32_t)i;
     t.chat_template = copy_template(g);
+    find_marks(&t, (bt_text_span){t.chat_template, t.chat_template ? strlen(t.chat_template) : 0});
     *ret = t;
     return BT_OK;
 }
@@ -128,17 +147,6 @@ bt_err gw_text_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, const gw
     return BT_OK;
 }
 
-/* Adds the ids that a stop string names: control tokens of exactly that text. No text shows them. */
-static void add_stop_ids(gw_text_answer *a, const bt_tokenizer *tok, const char *text, size_t len)
-{
-    int32_t *ids;
-    size_t n;
-    if (bt_tokenizer_encode(&ids, &n, tok, text, len, BT_ENCODE_SPECIAL, NULL) < 0)
-        return; /* no token's text */
-    if (n == 1 && bt_tokenizer_type(tok, ids[0]) == BT_TOKEN_CONTROL) a->stop_id[a->stop_ids++] = ids[0];
-    free(ids);
-}
-
 bt_err gw_text_of_ids(bt_buf *ret, const gw_text *t, const int32_t *ids, size_t ids_len, bt_fault *fault)
 {
     size_t limit;
@@ -161,10 +169,26 @@ static bt_err count_chars(size_t *ret, const gw_text *t, const gw_openai_request
     return e;
 }
 
+/* The answer begins inside thoughts where the prompt's end opened them, whatever wrote it. */
+static bt_err begin_thoughts(gw_text_answer *a, const gw_text *t, const gw_openai_request *r,
+                             const int32_t *ids, size_t ids_len, bt_fault *fault)
+{
+    enum { END_TOKENS = 16 }; /* hold a mark and white space */
+    const size_t n = ids_len < END_TOKENS ? ids_len : END_TOKENS;
+    bt_buf end;
+    memcpy(a->mark_ids, t->mark_ids, sizeof a->mark_ids);
+    if (!t->marks || r->keeps_thoughts) return BT_OK;
+    const bt_err e = gw_text_of_ids(&end, t, ids + (ids_len - n), n, fault);
+    if (e == BT_OK)
+        bt_thoughts_begin(&a->thoughts, t->marks, bt_thoughts_opened(t->marks, bt_buf_text(&end), end.len));
+    bt_buf_done(&end);
+    return e;
+}
+
 bt_err gw_text_begin(gw_text_answer *ret, const gw_text *t, const gw_openai_request *r, const int32_t *ids,
                      size_t ids_len, size_t ids_max, bt_fault *fault)
 {
-    gw_text_answer a = {.brings_bos = brings_bos(t, r)};
+    gw_text_answer a = {.brings_bos = brings_bos(t, r), .mark_ids = {-1, -1}};
     size_t limit;
     bt_err e = BT_OK;
     if (!bt_mul_size(&limit, ids_max + 1, TOKEN_TEXT_BYTES)) limit = SIZE_MAX;
@@ -173,8 +197,10 @@ bt_err gw_text_begin(gw_text_answer *ret, const gw_text *t, const gw_openai_requ
     bt_detok_init(&a.detok, t->tok, begins_text ? BT_DETOK_START : 0);
     bt_buf_init(&a.text, limit);
     bt_stop_init(&a.stop);
+    if (r->is_chat) e = begin_thoughts(&a, t, r, ids, ids_len, fault);
     for (size_t i = 0; i < r->stops && e == BT_OK; i++) {
-        add_stop_ids(&a, t->tok, r->stop[i], r->stop_len[i]);
+        const int32_t id = find_control(t->tok, r->stop[i], r->stop_len[i]);
+        if (id >= 0) a.stop_id[a.stop_ids++] = id;
         e = bt_stop_add_string(&a.stop, r->stop[i], r->stop_len[i], fault);
     }
     if (e == BT_OK && r->sampling.logprobs && !r->is_chat) e = count_chars(&a.prompt_chars, t, r, fault);
@@ -205,6 +231,7 @@ bt_err gw_text_push(gw_text_answer *a, int32_t id, bt_fault *fault)
     bt_buf fresh;
     if (a->is_stopped) return BT_OK;
     bt_buf_init(&fresh, 4 * TOKEN_TEXT_BYTES);
+    a->detok.is_special_shown = id >= 0 && (id == a->mark_ids[0] || id == a->mark_ids[1]);
     bt_err e = bt_detok_push(&fresh, &a->detok, id, fault);
     if (e == BT_OK) e = show(a, &fresh);
     bt_buf_done(&fresh);

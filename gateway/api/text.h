@@ -5,6 +5,7 @@
 #include "sample/stop.h"
 #include "text/chat.h"
 #include "text/detok.h"
+#include "text/thoughts.h"
 #include "text/tokenizer.h"
 
 typedef struct bt_gguf bt_gguf; /* model/gguf.h */
@@ -19,6 +20,8 @@ typedef struct gw_text {
     char *chat_template;                   /* the whole template of the file; NULL: none, no UTF-8, or over the limit */
     int32_t stop_ids[BT_MSG_MAX_STOP_IDS]; /* ids that end an answer */
     uint32_t stop_ids_len;
+    const bt_thought_marks *marks; /* of thoughts in answers; NULL: the model has none */
+    int32_t mark_ids[2];           /* control tokens among them, which are shown; -1: none */
 } gw_text;
 
 enum { GW_TEXT_TEMPLATE_MAX_BYTES = 1 << 16 };
@@ -47,11 +50,12 @@ bt_err gw_text_of_ids(bt_buf *ret, const gw_text *t, const int32_t *ids, size_t 
 typedef struct gw_text_answer {
     bt_detok detok;
     bt_stop stop;
-    bt_buf text;         /* everything that may be shown, in whole characters */
-    bool is_stopped;     /* a stop string came: the text ends before it, later ids change nothing */
-    bool brings_bos;     /* the prompt's text begins with the BOS that the file asks for: none was added */
-    size_t prompt_chars; /* of the prompt's text, where log probabilities of a completion tell places */
-    int32_t stop_id[GW_OPENAI_MAX_STOPS]; /* private */
+    bt_buf text;          /* everything that may be shown, in whole characters */
+    bt_thoughts thoughts; /* how far the text has been given out by gw_text_next */
+    bool is_stopped;      /* a stop string came: the text ends before it, later ids change nothing */
+    bool brings_bos;      /* the prompt's text begins with the BOS that the file asks for: none was added */
+    size_t prompt_chars;  /* of the prompt's text, where log probabilities of a completion tell places */
+    int32_t stop_id[GW_OPENAI_MAX_STOPS], mark_ids[2]; /* private */
     size_t stop_ids;
 } gw_text_answer;
 
@@ -63,6 +67,12 @@ bt_err gw_text_begin(gw_text_answer *ret, const gw_text *t, const gw_openai_requ
 bool gw_text_is_stop(const gw_text_answer *a, int32_t id);
 bt_err gw_text_stop(gw_text_answer *a, bt_fault *fault); /* gives out the text held back, and sets is_stopped */
 bt_err gw_text_push(gw_text_answer *a, int32_t id, bt_fault *fault);
+/* The next part of the text, of what a chat's model thinks or of what it says; each byte comes once. is_over: the text
+ * has ended. False: there is none for now. */
+static inline bool gw_text_next(bt_thoughts_part *ret, gw_text_answer *a, bool is_over)
+{
+    return bt_thoughts_next(ret, &a->thoughts, bt_buf_text(&a->text), a->text.len, is_over);
+}
 /* Bytes of text that the ids so far made, shown and held back; without meaning once is_stopped. */
 static inline size_t gw_text_made(const gw_text_answer *a) { return a->text.len + a->stop.held_bytes; }
 bt_err gw_text_finish(gw_text_answer *a, bt_fault *fault); /* gives out the text held back */

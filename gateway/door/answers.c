@@ -4,6 +4,7 @@
 #include "gateway/door/live.h"
 #include "gateway/door/reply.h"
 
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,11 +76,25 @@ size_t gw_answers_weight(const gw_live *l)
     return weight;
 }
 
+static bt_err write_whole(bt_buf *out, gw_live *l, const gw_answer_report *r)
+{
+    bt_buf part[2]; /* said, thought */
+    bt_thoughts_part p;
+    for (int i = 0; i < 2; i++) bt_buf_init(&part[i], GW_DOOR_ANSWER_MAX_BYTES);
+    while (gw_text_next(&p, &l->text, true)) (void)bt_buf_add(&part[p.is_thought], p.text.ptr, p.text.len);
+    json_t *logprobs = gw_logprobs_tell(&l->logprobs, &l->text, true);
+    bt_err e = gw_answer_whole(out, &l->head, r, (bt_text_span){bt_buf_text(&part[0]), part[0].len},
+                               (bt_text_span){bt_buf_text(&part[1]), part[1].len}, logprobs, l->is_baton);
+    for (int i = 0; i < 2; i++) {
+        if (part[i].err < 0) e = part[i].err;
+        bt_buf_done(&part[i]);
+    }
+    return e;
+}
+
 static bt_err write_end(bt_buf *out, gw_live *l, const gw_answer_report *r)
 {
-    return l->is_stream ? gw_answer_end(out, &l->head, r, l->is_baton)
-                        : gw_answer_whole(out, &l->head, r, gw_logprobs_tell(&l->logprobs, &l->text, true),
-                                          l->is_baton);
+    return l->is_stream ? gw_answer_end(out, &l->head, r, l->is_baton) : write_whole(out, l, r);
 }
 
 /* ---- by a thread ---- */

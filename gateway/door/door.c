@@ -152,15 +152,17 @@ static void post(gw_door *d, gw_http_exchange *x, const gw_http_request *r,
 /* is_over: the text has ended, and no log probability is held back any longer. */
 static void show_fresh_text(gw_door *d, gw_live *l, bool is_over)
 {
-    const size_t fresh = l->text.text.len - l->shown_bytes;
+    bt_thoughts_part p = {.text = {"", 0}};
     if (!l->x || !l->is_stream || !gw_live_begin_stream(d, l)) return;
-    if (fresh == 0 && !(is_over && gw_logprobs_waits(&l->logprobs, &l->text, true))) return;
-    if (gw_answer_text(gw_http_stream_buf(l->x), &l->head, bt_buf_text(&l->text.text) + l->shown_bytes, fresh,
-                       gw_logprobs_tell(&l->logprobs, &l->text, is_over)) < 0) {
-        gw_live_give_up(l);
-        return;
-    }
-    l->shown_bytes += fresh;
+    bool has_more = gw_text_next(&p, &l->text, is_over);
+    if (!has_more && !(is_over && gw_logprobs_waits(&l->logprobs, &l->text, true))) return;
+    do {
+        if (gw_answer_text(gw_http_stream_buf(l->x), &l->head, &p,
+                           gw_logprobs_tell(&l->logprobs, &l->text, is_over)) < 0) {
+            gw_live_give_up(l);
+            return;
+        }
+    } while (has_more && (has_more = gw_text_next(&p, &l->text, is_over)));
     l->wrote_us = bt_clock_us();
     gw_http_flush(l->x);
 }

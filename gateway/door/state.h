@@ -30,7 +30,6 @@ typedef struct gw_live {
     int32_t *prompt_ids;
     size_t prompt_len;
     uint32_t top_logprobs;
-    size_t shown_bytes;         /* of text, already in the stream */
     bt_msg_first_token first;   /* zero until it is known */
     bt_trace_sampling sampling; /* for a capture; its seed is drawn later */
     int64_t arrived_us, wrote_us, token_us;

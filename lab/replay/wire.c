@@ -293,7 +293,7 @@ bool tool_replay_wire_event(tool_replay_heard *h, tool_replay_record *to, int64_
 {
     if (len == 6 && memcmp(data, "[DONE]", 6) == 0) return false;
     json_t *root = json_loadb(data, len, JSON_ALLOW_NUL, NULL);
-    const json_t *error = json_object_get(root, "error"), *choice, *text;
+    const json_t *error = json_object_get(root, "error"), *choice, *text, *delta;
     bool has_text = false;
     if (!json_is_object(root) || json_is_object(error)) {
         name_failure(h->failure, error, json_is_object(root) ? "error" : "not_json");
@@ -302,7 +302,11 @@ bool tool_replay_wire_event(tool_replay_heard *h, tool_replay_record *to, int64_
     }
     choice = json_array_get(json_object_get(root, "choices"), 0);
     text = json_object_get(choice, "text");
-    if (!text) text = json_object_get(json_object_get(choice, "delta"), "content");
+    delta = json_object_get(choice, "delta");
+    if (!text) text = json_object_get(delta, "content");
+    if (json_string_length(text) == 0)
+        text = json_object_get(delta, "reasoning_content"); /* a token all the same */
+    if (json_string_length(text) == 0) text = json_object_get(delta, "reasoning");
     if (json_string_length(text) > 0) {
         has_text = true;
         h->text_hash = tool_replay_text_hash(h->text_hash, json_string_value(text), json_string_length(text));

@@ -26,12 +26,18 @@ static const char *role_of(const json_t *message)
 }
 static bool has_system(const tool_talk *t) { return tool_talk_system(t) != NULL; }
 
-static bt_err add(tool_talk *t, const char *role, const char *text, size_t len, bt_fault *fault)
+/* thoughts NULL: none. The model's template says whether it sees them in later turns. */
+static bt_err add(tool_talk *t, const char *role, const char *text, size_t len, const bt_buf *thoughts,
+                  bt_fault *fault)
 {
     json_t *content = json_stringn(text, len);
     if (!content) return bt_fail(fault, BT_EARG, "not sent: that is not valid UTF-8");
-    const int rc =
-        json_array_append_new(t->messages, json_pack("{s:s, s:o}", "role", role, "content", content));
+    json_t *message = json_pack("{s:s, s:o}", "role", role, "content", content);
+    int rc = 0;
+    if (message && thoughts && thoughts->len > 0)
+        rc = json_object_set_new(message, "reasoning_content",
+                                 json_stringn(bt_buf_text(thoughts), thoughts->len));
+    rc |= json_array_append_new(t->messages, message);
     return rc == 0 ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory for the conversation");
 }
 
@@ -74,10 +80,10 @@ static void drop_nuls(bt_buf *text)
 bt_err tool_talk_say(tool_talk *t, const char *text, size_t len, bt_fault *fault)
 {
     tool_answer a = {0};
-    const tool_ask ask = {.url = t->url,         .path = "/v1/chat/completions",
-                          .api_key = t->api_key, .request = t->request,
-                          .echo = true,          .stop = &tool_stop};
-    bt_err e = add(t, "user", text, len, fault);
+    const tool_ask ask = {
+        .url = t->url, .path = "/v1/chat/completions",      .api_key = t->api_key, .request = t->request,
+        .echo = true,  .shows_thoughts = t->prints_figures, .stop = &tool_stop};
+    bt_err e = add(t, "user", text, len, NULL, fault);
     if (e < 0) return e;
     e = tool_ask_send(&a, &ask, fault);
     const bool is_stopped = e == BT_ECANCEL;
@@ -85,7 +91,8 @@ bt_err tool_talk_say(tool_talk *t, const char *text, size_t len, bt_fault *fault
     putchar('\n');
     if (bt_opt_flush() != 0 && e == BT_OK) e = bt_fail(fault, BT_EIO, "cannot write to stdout");
     drop_nuls(&a.text); /* a gateway takes none back */
-    if (stays && add(t, "assistant", bt_buf_text(&a.text), a.text.len, fault) < 0) e = BT_ENOMEM;
+    drop_nuls(&a.thoughts);
+    if (stays && add(t, "assistant", bt_buf_text(&a.text), a.text.len, &a.thoughts, fault) < 0) e = BT_ENOMEM;
     if (!stays || e == BT_ENOMEM) drop_last(t);
     if ((e == BT_OK || is_stopped) && t->prints_figures) tool_answer_print_figures(&a);
     if (is_stopped) bt_fail(fault, BT_ECANCEL, stays ? "stopped" : "stopped; the question is taken back");

@@ -11,7 +11,7 @@ typedef struct tool_talk_with {
     const char *url, *api_key; /* borrowed for the life of the talk; api_key may be NULL */
     const json_t *wishes;      /* what each request says besides its messages, such as temperature; borrowed */
     const char *system;        /* NULL: none */
-    bool prints_figures;       /* after each answer, on stderr */
+    bool prints_figures;       /* after each answer, and thoughts before it, on stderr */
 } tool_talk_with;
 
 /* BT_EARG: the system message is not UTF-8; BT_ENOMEM. */

@@ -72,21 +72,41 @@ static void show_device(const json_t *o)
 
 typedef struct stream {
     tool_answer *answer;
-    bool echo;
+    bool echo, shows_thoughts;
     bt_fault fault;
     bool failed;
 } stream;
 
+static void note_piece(tool_answer *a)
+{
+    a->pieces++;
+    a->last_us = bt_clock_us();
+    if (!a->first_us) a->first_us = a->last_us;
+    bt_wait_end();
+}
+
+static void write_thoughts(const char *text, size_t len)
+{
+    if (isatty(STDERR_FILENO)) tool_show(stderr, text, len);
+    else fwrite(text, 1, len, stderr);
+}
+
+static void take_thoughts(stream *s, const char *text, size_t len)
+{
+    if (len == 0) return;
+    note_piece(s->answer);
+    (void)bt_buf_add(&s->answer->thoughts, text, len);
+    if (s->shows_thoughts) write_thoughts(text, len);
+}
+
 static void take_text(stream *s, const char *text, size_t len)
 {
-    if (len > 0) {
-        s->answer->pieces++;
-        s->answer->last_us = bt_clock_us();
-        if (!s->answer->first_us) s->answer->first_us = s->answer->last_us;
-    }
+    if (len == 0) return;
+    if (s->shows_thoughts && s->answer->text.len == 0 && s->answer->thoughts.len > 0)
+        write_thoughts("\n\n", 2);
+    note_piece(s->answer);
     /* an error stays in the buffer and is looked at in the end */
     (void)bt_buf_add(&s->answer->text, text, len);
-    bt_wait_end();
     if (!s->echo) return;
     if (isatty(STDOUT_FILENO)) tool_show(stdout, text, len);
     else fwrite(text, 1, len, stdout);
@@ -111,8 +131,10 @@ static bool on_event(void *ud, const char *data, size_t len)
         return false;
     }
     const json_t *choice = json_array_get(json_object_get(root, "choices"), 0);
-    const json_t *text = json_object_get(choice, "text");
-    if (!text) text = json_object_get(json_object_get(choice, "delta"), "content");
+    const json_t *text = json_object_get(choice, "text"), *delta = json_object_get(choice, "delta");
+    const json_t *thoughts = json_object_get(delta, "reasoning_content");
+    if (!text) text = json_object_get(delta, "content");
+    if (json_is_string(thoughts)) take_thoughts(s, json_string_value(thoughts), json_string_length(thoughts));
     if (json_is_string(text)) take_text(s, json_string_value(text), json_string_length(text));
     json_t *baton = json_object_get(root, "baton");
     if (json_is_object(baton) && !s->answer->baton) s->answer->baton = json_incref(baton);
@@ -122,12 +144,13 @@ static bool on_event(void *ud, const char *data, size_t len)
 
 bt_err tool_ask_send(tool_answer *ret, const tool_ask *ask, bt_fault *fault)
 {
-    stream s = {.answer = ret, .echo = ask->echo};
+    stream s = {.answer = ret, .echo = ask->echo, .shows_thoughts = ask->shows_thoughts};
     bt_buf body;
     long status = 0;
     char *json = NULL;
     bt_err e;
     bt_buf_init(&ret->text, TOOL_ASK_MAX_TEXT_BYTES);
+    bt_buf_init(&ret->thoughts, TOOL_ASK_MAX_TEXT_BYTES);
     bt_buf_init(&body, 1 << 20);
     ret->baton = NULL;
     ret->pieces = 0;
@@ -149,8 +172,9 @@ bt_err tool_ask_send(tool_answer *ret, const tool_ask *ask, bt_fault *fault)
         char text[sizeof fault->text];
         tool_http_error_text(text, sizeof text, status, &body);
         e = bt_fail(fault, BT_EIO, "%s", text);
-    } else if (e == BT_OK && ret->text.err < 0) {
-        e = bt_fail(fault, ret->text.err, "the answer is longer than %d bytes", TOOL_ASK_MAX_TEXT_BYTES);
+    } else if (e == BT_OK && (ret->text.err < 0 || ret->thoughts.err < 0)) {
+        e = bt_fail(fault, ret->text.err < 0 ? ret->text.err : ret->thoughts.err,
+                    "the answer is longer than %d bytes", TOOL_ASK_MAX_TEXT_BYTES);
     } else if (e == BT_OK && !ret->baton) {
         e = bt_fail(fault, BT_EIO, "the answer of the gateway ended too early");
     }
@@ -163,6 +187,7 @@ out:
 void tool_answer_done(tool_answer *a)
 {
     bt_buf_done(&a->text);
+    bt_buf_done(&a->thoughts);
     json_decref(a->baton);
     a->baton = NULL;
 }

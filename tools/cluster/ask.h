@@ -11,13 +11,14 @@ typedef struct tool_ask {
     const char *url, *path, *api_key; /* path: /v1/completions or /v1/chat/completions */
     json_t *request;                  /* borrowed; stream and baton are added */
     bool echo;                        /* write the text to stdout as it comes */
+    bool shows_thoughts;              /* write a chat's thoughts to stderr as they come */
     const volatile sig_atomic_t *stop;
 } tool_ask;
 
 typedef struct tool_answer {
-    bt_buf text;
+    bt_buf text, thoughts;
     json_t *baton;                       /* the gateway's `baton` object; NULL when the stream ended early */
-    uint64_t pieces;                     /* pieces of text that came */
+    uint64_t pieces;                     /* pieces of text and thoughts that came */
     int64_t begin_us, first_us, last_us; /* 0: none came */
 } tool_answer;
 

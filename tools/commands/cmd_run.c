@@ -374,6 +374,9 @@ static int show(const config *c, tool_answer *a, int64_t start_us, bt_err e, bt_
     if (c->json) {
         json_t *object = a->baton ? json_copy(a->baton) : json_object();
         json_object_set_new(object, "text", json_stringn(bt_buf_text(&a->text), a->text.len));
+        if (a->thoughts.len > 0)
+            json_object_set_new(object, "reasoning_content",
+                                json_stringn(bt_buf_text(&a->thoughts), a->thoughts.len));
         if (a->first_us)
             json_object_set_new(object, "start_to_first_token_ms",
                                 json_real((double)(a->first_us - start_us) / 1e3));
@@ -410,6 +413,7 @@ static int run(const config *c, const bt_opt_args *args, int64_t start_us, const
                           .api_key = key,
                           .request = request,
                           .echo = !c->json,
+                          .shows_thoughts = !c->json && !c->quiet,
                           .stop = &tool_stop};
     e = tool_ask_send(&answer, &ask, fault);
     rc = show(c, &answer, start_us, e, fault);

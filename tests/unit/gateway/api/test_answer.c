@@ -63,6 +63,14 @@ static gw_answer_head chat_head(void)
     (void)strcpy(h.id, "chatcmpl-1");
     return h;
 }
+static bt_text_span span(const char *text) { return (bt_text_span){text, strlen(text)}; }
+static const bt_thoughts_part *said(const char *text)
+{
+    static bt_thoughts_part p;
+    p = (bt_thoughts_part){false, span(text)};
+    return &p;
+}
+
 #define HEAD \
     "\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\"model\":\"tiny\""
 #define TIMINGS \
@@ -83,7 +91,7 @@ static gw_answer_head chat_head(void)
     "NPU's\"}],\"compilations\":0,\"masked_mac_ratio\":0.2,\"session_switches\":4," \
     "\"session_switch_ms\":1.5,\"tile_padding_macs\":600," \
     "\"chunks\":[{\"tokens\":2,\"begin_ms\":0.0,\"end_ms\":1.5,\"chunks\":1}," \
-    "{\"tokens\":1,\"begin_ms\":1.25,\"end_ms\":2000.0,\"chunks\":1}],\"device\":null}"
+    "{\"tokens\":1,\"begin_ms\":1.25,\"end_ms\":2000.0,\"chunks\":1}],\"device\":null,\"warnings\":[]}"
 #define USAGE \
     "\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":2,\"total_tokens\":5,\"prompt_tokens_details\":{" \
     "\"cached_tokens\":1}}"
@@ -94,12 +102,41 @@ static void writes_a_whole_chat_answer(void **state)
     bt_buf b;
     bt_buf_init(&b, 1 << 20);
     const gw_answer_head h = chat_head();
-    assert_int_equal(gw_answer_whole(&b, &h, &report, json_null(), true), BT_OK);
+    assert_int_equal(gw_answer_whole(&b, &h, &report, span(report.text), span(""), json_null(), true), BT_OK);
     assert_string_equal(bt_buf_text(&b), "{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion\",\"created\":"
                                          "1700000000,\"model\":\"tiny\",\"choices\":[{\"index\":0,"
                                          "\"message\":{\"role\":\"assistant\",\"content\":\"a \\\"b\\\" "
                                          "\xc3\xa9\"},\"logprobs\":null,\"finish_reason\":\"stop\"}]," USAGE
                                          "," TIMINGS "," BATON "}");
+    bt_buf_done(&b);
+}
+
+static void thoughts_stand_beside_what_is_said_under_both_names(void **state)
+{
+    (void)state;
+    bt_buf b;
+    bt_buf_init(&b, 1 << 20);
+    const gw_answer_head h = chat_head();
+    assert_int_equal(gw_answer_whole(&b, &h, &report, span("b"), span("a\n"), json_null(), false), BT_OK);
+    assert_non_null(strstr(bt_buf_text(&b),
+                           "\"message\":{\"role\":\"assistant\",\"content\":\"b\",\"reasoning_content\":"
+                           "\"a\\n\",\"reasoning\":\"a\\n\"}"));
+    bt_buf_clear(&b);
+    assert_int_equal(gw_answer_text(&b, &h, &(bt_thoughts_part){true, span("a")}, json_null()), BT_OK);
+    assert_non_null(strstr(bt_buf_text(&b), "\"delta\":{\"reasoning_content\":\"a\",\"reasoning\":\"a\"}"));
+    bt_buf_done(&b);
+}
+
+static void a_bos_of_the_prompts_own_is_a_warning(void **state)
+{
+    (void)state;
+    bt_buf b;
+    bt_buf_init(&b, 1 << 20);
+    const gw_answer_head h = chat_head();
+    gw_answer_report r = report;
+    r.brings_bos = true;
+    assert_int_equal(gw_answer_whole(&b, &h, &r, span("b"), span(""), json_null(), true), BT_OK);
+    assert_non_null(strstr(bt_buf_text(&b), "\"warnings\":[\"the prompt begins with the BOS token"));
     bt_buf_done(&b);
 }
 
@@ -112,7 +149,7 @@ static void writes_a_whole_completion_and_null_for_what_never_came(void **state)
     h.is_chat = false;
     const gw_answer_report r = {.finish_reason = "length", .bound = {1, "context"}, .prompt_ids = prompt_ids,
                                 .prompt_tokens = 1, .ttft_us = 1};
-    assert_int_equal(gw_answer_whole(&b, &h, &r, json_null(), true), BT_OK);
+    assert_int_equal(gw_answer_whole(&b, &h, &r, span(""), span(""), json_null(), true), BT_OK);
     json_t *j = json_loads(bt_buf_text(&b), 0, NULL);
     assert_non_null(j);
     assert_string_equal(json_string_value(json_object_get(j, "object")), "text_completion");
@@ -152,7 +189,7 @@ static void writes_a_stream_with_role_text_end_and_done(void **state)
     bt_buf_init(&b, 1 << 20);
     const gw_answer_head h = chat_head();
     assert_int_equal(gw_answer_role(&b, &h), BT_OK);
-    assert_int_equal(gw_answer_text(&b, &h, "hi\n", 3, json_null()), BT_OK);
+    assert_int_equal(gw_answer_text(&b, &h, said("hi\n"), json_null()), BT_OK);
     assert_int_equal(gw_answer_end(&b, &h, &report, true), BT_OK);
     assert_string_equal(
         bt_buf_text(&b),
@@ -192,7 +229,7 @@ static void writes_chunks_of_a_completion(void **state)
     h.is_chat = false;
     assert_int_equal(gw_answer_role(&b, &h), BT_OK);
     assert_int_equal(b.len, 0);
-    assert_int_equal(gw_answer_text(&b, &h, "a", 1, json_null()), BT_OK);
+    assert_int_equal(gw_answer_text(&b, &h, said("a"), json_null()), BT_OK);
     assert_string_equal(bt_buf_text(&b), "data: "
                                          "{\"id\":\"chatcmpl-1\",\"object\":\"text_completion\",\"created\":"
                                          "1700000000,\"model\":\"tiny\",\"choices\":[{\"index\":0,"
@@ -256,7 +293,7 @@ static void adds_nothing_when_the_buffer_is_full(void **state)
     bt_buf b;
     bt_buf_init(&b, 20);
     const gw_answer_head h = chat_head();
-    assert_true(gw_answer_text(&b, &h, "hello", 5, json_null()) < 0);
+    assert_true(gw_answer_text(&b, &h, said("hello"), json_null()) < 0);
     assert_int_equal(b.len, 0);
     bt_buf_done(&b);
 }
@@ -265,6 +302,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(writes_a_whole_chat_answer),
+        cmocka_unit_test(thoughts_stand_beside_what_is_said_under_both_names),
+        cmocka_unit_test(a_bos_of_the_prompts_own_is_a_warning),
         cmocka_unit_test(writes_a_whole_completion_and_null_for_what_never_came),
         cmocka_unit_test(writes_a_stream_with_role_text_end_and_done),
         cmocka_unit_test(writes_the_usage_chunk_with_an_empty_array_of_choices),

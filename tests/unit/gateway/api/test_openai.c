@@ -338,6 +338,7 @@ static void refuses_what_is_known_but_not_supported_by_name(void **state)
         {"n", "2"},
         {"functions", "[1]"},
         {"audio", "{}"},
+        {"reasoning_format", "\"other\""},
         {"parse_special", "true"}, /* words of a chat are never control tokens */
         {"prediction", "{}"},
         {"modalities", "[\"text\",\"audio\"]"},

@@ -275,6 +275,67 @@ static void counts_the_characters_of_a_prompt_where_log_probabilities_tell_place
     gw_text_close(&t);
 }
 
+/* "thoughts|said" of an answer of these bytes to a chat whose prompt ends with `end`. */
+static void answer_is(const gw_text *t, bool keeps_thoughts, const char *end, const char *bytes,
+                      const char *want)
+{
+    bt_fault f;
+    gw_text_answer a;
+    bt_thoughts_part p;
+    char part[2][64] = {"", ""}, got[160];
+    const gw_openai_request r = {.is_chat = true, .keeps_thoughts = keeps_thoughts};
+    int32_t ids[64];
+    size_t n = 0;
+    for (; end[n]; n++) ids[n] = 3 + (uint8_t)end[n];
+    assert_int_equal(gw_text_begin(&a, t, &r, ids, n, 64, &f), BT_OK);
+    push_bytes(&a, bytes);
+    assert_int_equal(gw_text_finish(&a, &f), BT_OK);
+    while (gw_text_next(&p, &a, true)) strncat(part[p.is_thought], p.text.ptr, p.text.len);
+    (void)snprintf(got, sizeof got, "%s|%s", part[1], part[0]);
+    assert_string_equal(got, want);
+    gw_text_end(&a);
+}
+
+static void thoughts_are_told_apart_where_the_template_names_their_marks(void **state)
+{
+    (void)state;
+    static const char template[] = "{% for m in messages %}{{ m.content.split('</think>')[-1] }}{% endfor %}";
+    gw_text t = open_text(template, true);
+    answer_is(&t, false, "x\n", "<think>\na\n</think>\n\nb", "a|b");
+    answer_is(&t, false, "x<think>\n", "a</think>b", "a|b"); /* the prompt's end opened them */
+    answer_is(&t, false, "x<think>\n\n</think>\n\n", "b", "|b");
+    answer_is(&t, true, "x\n", "<think>a</think>b", "|<think>a</think>b");
+    gw_text_close(&t);
+    t = open_text(NULL, true); /* no mark is known */
+    answer_is(&t, false, "x\n", "<think>a</think>b", "|<think>a</think>b");
+    gw_text_close(&t);
+}
+
+static void a_mark_that_is_a_control_token_is_a_mark_too(void **state)
+{
+    (void)state;
+    static const bt_thought_marks marks = {"<|im_start|>", "<|im_end|>"};
+    bt_fault f;
+    gw_text_answer a;
+    bt_thoughts_part p;
+    gw_text t = open_text(NULL, true);
+    t.marks = &marks;
+    t.mark_ids[0] = 259;
+    t.mark_ids[1] = 260;
+    const gw_openai_request r = {.is_chat = true};
+    assert_int_equal(gw_text_begin(&a, &t, &r, NULL, 0, 16, &f), BT_OK);
+    assert_int_equal(gw_text_push(&a, 259, &f), BT_OK);
+    push_bytes(&a, "a");
+    assert_true(gw_text_next(&p, &a, false));
+    assert_true(p.is_thought && p.text.len == 1);
+    assert_int_equal(gw_text_push(&a, 260, &f), BT_OK);
+    push_bytes(&a, "b");
+    assert_true(gw_text_next(&p, &a, false));
+    assert_true(!p.is_thought && p.text.len == 1 && p.text.ptr[0] == 'b');
+    gw_text_end(&a);
+    gw_text_close(&t);
+}
+
 static void gives_only_whole_characters(void **state)
 {
     (void)state;
@@ -346,6 +407,8 @@ int main(void)
         cmocka_unit_test(cuts_at_a_stop_string_that_spans_tokens_and_holds_back_what_may_become_one),
         cmocka_unit_test(a_stop_string_that_is_one_control_token_ends_the_answer_before_it),
         cmocka_unit_test(counts_the_characters_of_a_prompt_where_log_probabilities_tell_places),
+        cmocka_unit_test(thoughts_are_told_apart_where_the_template_names_their_marks),
+        cmocka_unit_test(a_mark_that_is_a_control_token_is_a_mark_too),
         cmocka_unit_test(gives_only_whole_characters),
         cmocka_unit_test(drops_the_leading_space_only_of_an_answer_that_begins_a_text),
     };
