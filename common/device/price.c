@@ -472,9 +472,9 @@ bt_price_sum bt_price_step_at(const bt_price_steps *f, const bt_price_step *s)
     const uint64_t products = plus(c.ns, c.bytes ? bt_time_of(c.bytes, f->decode_rate) : 0);
     r.term_ns[BT_TERM_PRODUCTS] = products;
     r.term_ns[BT_TERM_ATTENTION] = r.ns - products;
-    r.term_ns[BT_TERM_FIXED] = f->fixed_ns;
+    r.term_ns[BT_TERM_FIXED] = plus(f->fixed_ns, times(s->sequences, t->sequence_ns));
     if (f->has_small) {
-        r.term_ns[BT_TERM_FIXED] = plus(f->fixed_ns, small_ns(f, s->rows));
+        r.term_ns[BT_TERM_FIXED] = plus(r.term_ns[BT_TERM_FIXED], small_ns(f, s->rows));
         r.bytes = plus(r.bytes, times(s->rows, m->norm_bytes + m->gate_bytes));
     }
     r.ns = plus(r.ns, r.term_ns[BT_TERM_FIXED]);

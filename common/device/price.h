@@ -10,7 +10,8 @@
  * Pure, in integer nanoseconds, which end at INT64_MAX.
  *
  *   t_graph = dispatch + sum of t_op,   a chunk at position p = its graph + attention over rows and p + rows columns
- *   t_step  = dispatch + operators * decode_op + sum over classes of max(operations / rate, bytes / rate)
+ *   t_step  = dispatch + sequences * sequence + operators * decode_op
+ *             + sum over classes of max(operations / rate, bytes / rate)
  *
  * A chunk is one graph that has it all: what arithmetic alone says of a device with static programs
  * (device/roofline.h). npu/price says what the compiler's programs take. A step is any mixture of prefill pieces and

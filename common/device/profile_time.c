@@ -52,6 +52,7 @@ static const struct field fields[] = {
     {"quantize_launch_ns", offsetof(bt_profile_time, quantize_launch_ns), U32, 1, 1000000000},
     {"layer_matrices", offsetof(bt_profile_time, layer_matrices), U32, 1, 64},
     {"small_launch_ns", offsetof(bt_profile_time, small_launch_ns), U32, 1, 1000000000},
+    {"sequence_ns", offsetof(bt_profile_time, sequence_ns), U32, 1, 1000000000},
     {"attention", offsetof(bt_profile_time, attention), KERNELS, 1, BT_PROFILE_TIME_MAX_KERNELS},
     {"program_compile_ns", offsetof(bt_profile_time, program_compile_ns), U64, 1, UINT64_C(100000000000000)},
     {"devices", offsetof(bt_profile_time, devices), U32, 2, 1024},

@@ -13,6 +13,16 @@ static const char lacks_terms[] = "the model needs terms that prices lack: windo
 static const char other_says[] = "the same setting was measured otherwise: over 25 % apart";
 static const char falls[] = "contradicts others: a larger setting takes under 0.8 of a smaller one";
 
+/* Weights and KV that a step reads, of all devices. A served token's request is half through its output. */
+static double step_bytes(const val_row *r, const bt_dims *s)
+{
+    bt_price_recipe f;
+    if (!val_recipe(&f, r)) return 0;
+    const bt_price_model m = bt_price_model_of(s, &f);
+    const uint64_t context = r->kind == VAL_STEP ? r->context : r->rows + r->out / 2;
+    return (double)m.weight_bytes + (double)m.kv_bytes * (double)(r->batch * context);
+}
+
 /* Bytes that must be read, of a device. */
 static double bytes_of(const val_row *r)
 {
@@ -24,6 +34,8 @@ static double bytes_of(const val_row *r)
     if (r->kind == VAL_LINEAR && sscanf(r->shape, "%ux%u", &a, &b) == 2) return (double)a * b * of_weight;
     if (r->kind == VAL_PRODUCTS && val_dims(&s, r->shape))
         return (double)bt_dims_body(&s) * of_weight / r->devices;
+    if ((r->kind == VAL_STEP || r->kind == VAL_SERVED_TPOT) && val_dims(&s, r->shape))
+        return step_bytes(r, &s) / r->devices;
     return 0;
 }
 
@@ -130,8 +142,7 @@ void val_set_apart(val_table *t)
     size_t n = 0;
     if (!by) val_die("rows", "out of memory");
     for (size_t i = 0; i < t->len; i++) {
-        t->row[i].apart = beyond(&t->row[i]);
-        if (!t->row[i].apart && is_bound(&t->row[i])) t->row[i].apart = lacks_terms;
+        t->row[i].apart = is_bound(&t->row[i]) ? lacks_terms : beyond(&t->row[i]);
         if (!t->row[i].unpriced && !t->row[i].apart) by[n++] = &t->row[i];
     }
     qsort(by, n, sizeof *by, by_setting);

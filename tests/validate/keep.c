@@ -27,7 +27,7 @@ static uint32_t numbers_of(const char *field, const json_t *v)
     return n;
 }
 
-static bool is_fitted(const char *field, const char *source)
+bool val_is_fitted(const char *field, const char *source)
 {
     if (source && !strncmp(source, "D: as ", 6)) return false; /* of another device or stack */
     return !strcmp(field, "all_reduce") ||
@@ -42,20 +42,13 @@ static uint32_t constants_of(const json_t *object)
     json_t *v;
     uint32_t n = 0;
     json_object_foreach((json_t *)(uintptr_t)object, name, v)
-        if (is_fitted(name, json_string_value(json_object_get(sources, name)))) n += numbers_of(name, v);
+        if (val_is_fitted(name, json_string_value(json_object_get(sources, name)))) n += numbers_of(name, v);
     return n;
-}
-
-static const char *text_of(const char *device)
-{
-    for (size_t i = 0; bt_profile_name(i); i++)
-        if (!strcmp(bt_profile_name(i), device)) return bt_profile_json(i);
-    return NULL;
 }
 
 static uint32_t fitted_constants(const val_pair *p)
 {
-    const char *text = text_of(p->device);
+    const char *text = val_profile_text(p->device);
     json_t *root = text ? json_loads(text, 0, NULL) : NULL;
     const json_t *time = json_object_get(root, "time"),
                  *stack = json_object_get(json_object_get(root, "stacks"), p->stack);

@@ -27,6 +27,14 @@ void val_use_profile(const char *path)
     own_path = path;
 }
 
+const char *val_profile_text(const char *device)
+{
+    if (own_path && !strcmp(own.name, device)) return val_text(own_path);
+    for (size_t i = 0; bt_profile_name(i); i++)
+        if (!strcmp(bt_profile_name(i), device)) return bt_profile_json(i);
+    return NULL;
+}
+
 static void take_off(bt_profile_time *t)
 {
     switch (off) {
@@ -37,7 +45,8 @@ static void take_off(bt_profile_time *t)
     case 5: t->linear_launch_ns = t->quantize_launch_ns = t->decode_op_ns = t->op_launch_ns = 0; break;
     case 6: t->small_launch_ns = 0; break;
     case 7: t->dispatch_ns = 0; break;
-    case 8: t->decode_bytes_per_us = t->weight_bytes_per_us = t->activation_bytes_per_us = 0; break;
+    case 8: t->sequence_ns = 0; break;
+    case 9: t->decode_bytes_per_us = t->weight_bytes_per_us = t->activation_bytes_per_us = 0; break;
     default: break;
     }
 }
@@ -45,8 +54,8 @@ static void take_off(bt_profile_time *t)
 const char *val_switch_off(int term)
 {
     static const char *const names[VAL_TERMS] = {
-        "all terms", "efficiency over rows",   "tiles' edges", "attention's own",     "sums' table",
-        "launches",  "small operators' least", "dispatch",     "rates below the peak"};
+        "all terms", "efficiency over rows",   "tiles' edges", "attention's own", "sums' table",
+        "launches",  "small operators' least", "dispatch",     "sequences",       "rates below the peak"};
     for (size_t i = 0; i < haves; i++) free(have[i]);
     haves = 0;
     off = term;
@@ -87,6 +96,16 @@ const bt_profile *val_profile(const val_row *r, const char **why)
     return *why ? NULL : &l->profile;
 }
 
+void val_use_time(const val_pair *p, const bt_profile_time *t)
+{
+    for (size_t i = 0; i < haves; i++) {
+        loaded *l = have[i];
+        if (l->why || strcmp(l->device, p->device) || strcmp(l->stack, p->stack)) continue;
+        l->profile.time = *t;
+        l->profile.time.devices = l->devices > 1 ? l->devices : 0;
+    }
+}
+
 /* ---- sizes and forms ---- */
 typedef struct form {
     const char *name;
@@ -97,8 +116,7 @@ static const form forms[] = {{"bf16", 16, 16, 0},  {"w8a8", 8, 8, 0}, {"w8a16", 
                              {"w4a16", 4, 16, 0},  {"w4", 4, 16, 0},  {"q8_0", 8, 16, 1062},
                              {"q4_0", 4, 16, 562}, {"q4", 4, 16, 562}};
 
-/* Behind '/' the KV's form; without it, 16 bits. */
-static bool recipe_of(bt_price_recipe *ret, const val_row *r)
+bool val_recipe(bt_price_recipe *ret, const val_row *r)
 {
     const size_t len = strcspn(r->form, "/");
     char name[16] = "";
@@ -143,7 +161,7 @@ static double step_us(const bt_profile *p, const bt_price_model *m, bt_price_ste
 static bt_profile kernel_of(const bt_profile *p)
 {
     bt_profile k = *p;
-    k.time.dispatch_ns = 0;
+    k.time.dispatch_ns = k.time.sequence_ns = 0;
     k.time.layer_matrices = 0;
     return k;
 }
@@ -327,7 +345,7 @@ void val_price(val_row *r)
     const bool is_kernel = r->kind == VAL_LINEAR || r->kind == VAL_MATRIX || r->kind == VAL_ATTENTION ||
                            r->kind == VAL_ATTENTION_STEP || r->kind == VAL_ALL_REDUCE;
     if (!p) return;
-    if (!recipe_of(&f, r)) val_die(r->form, "a form that is none");
+    if (!val_recipe(&f, r)) val_die(r->form, "a form that is none");
     else if (!is_kernel && !val_dims(&s, r->shape)) r->unpriced = "sizes of the model are not known";
     if (r->unpriced) return;
     if (r->kind == VAL_LINEAR || r->kind == VAL_MATRIX) r->modelled = linear_us(p, r, &f);

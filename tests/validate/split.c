@@ -19,7 +19,8 @@ enum {
 typedef struct val_rule {
     val_use use;
     unsigned kinds;
-    const char *device, *shapes; /* shapes: names with blanks between them; "!" before them: all others */
+    const char *device, *shapes; /* DEVICE[@STACK]; names with blanks between them, "!" before them: all
+                                    others */
     uint64_t least_rows, most_rows, least_batch, most_batch, least_context, most_context; /* most 0: no end */
     uint32_t devices; /* 0: any; with use VAL_GROUP, those that are held out */
 } val_rule;
@@ -54,7 +55,9 @@ static const val_rule rules[] = {
     {VAL_MODEL, K(ATTENTION), "", "14/2/64", 0, 0, 0, 0, 0, 0, 0},
     {VAL_MODEL, K(ATTENTION) | K(ATTENTION_STEP), "", "8/2/128 32/4/128", 0, 0, 0, 0, 0, 0, 0},
     {VAL_MODEL, WHOLE, "a100", "!llama-2-7b", 0, 0, 0, 0, 0, 0, 0},
-    {VAL_MODEL, WHOLE, "h100", "qwen2.5-0.5b qwen3-32b qwen2.5-72b", 0, 0, 0, 0, 0, 0, 0},
+    {VAL_MODEL, WHOLE, "h100@trtllm", "!llama-3.1-8b", 0, 0, 0, 0, 0, 0, 0},
+    {VAL_MODEL, WHOLE, "h100@torch", "!llama-3.1-8b", 0, 0, 0, 0, 0, 0, 0},
+    {VAL_MODEL, WHOLE, "h100@vllm", "!qwen3-32b", 0, 0, 0, 0, 0, 0, 0},
     {VAL_MODEL, WHOLE, "h200", "llama-3.1-8b", 0, 0, 0, 0, 0, 0, 0},
     {VAL_MODEL, WHOLE, "b200", "qwen3-32b", 0, 0, 0, 0, 0, 0, 0},
     {VAL_MODEL, WHOLE, "hexagon-v75", "!qwen1.5-1.8b llama-2-7b", 0, 0, 0, 0, 0, 0, 0},
@@ -87,9 +90,16 @@ static bool is_among(const char *shape, const char *names)
     return is_other;
 }
 
+static bool is_device(const val_row *r, const char *name)
+{
+    const size_t len = strcspn(name, "@");
+    return !len || (strlen(r->device) == len && !strncmp(r->device, name, len) &&
+                    (!name[len] || !strcmp(r->stack, name + len + 1)));
+}
+
 static bool holds(const val_rule *u, const val_row *r)
 {
-    return u->kinds & 1u << r->kind && (!*u->device || !strcmp(u->device, r->device)) &&
+    return u->kinds & 1u << r->kind && is_device(r, u->device) &&
            (!*u->shapes || is_among(r->shape, u->shapes)) && is_in(r->rows, u->least_rows, u->most_rows) &&
            is_in(r->batch, u->least_batch, u->most_batch) &&
            is_in(r->context, u->least_context, u->most_context) && (!u->devices || r->devices == u->devices);

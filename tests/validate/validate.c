@@ -1,12 +1,13 @@
 /* make validate: what devices are modelled to take beside what others measured.
  *
- *   validate [options] [--predictions | --json | --split | --terms | --write DIR] TABLE.csv...
+ *   validate [options] [--predictions | --json | --split | --terms | --fit NAME | --write DIR] TABLE.csv...
  *
  * Without a mode, the results beside the goals, and whether the built-in profiles keep what is computed; exit
  * 1 where one does not.
  *
  *   --predictions     a line a row, measured and modelled      --json       the results as one object
  *   --split           what is held out                         --terms      errors with one term switched off
+ *   --fit DEVICE@STACK   its constants, fitted anew on the rows that calibrate it
  *   --write DIR       the object `calibration` of each device and stack, into DIR/NAME.json
  *   --profile FILE    in place of the built-in profile with its name; what profiles keep is not compared then
  *   --device NAME     its rows alone                            --picture FILE.svg   signed errors */
@@ -16,7 +17,7 @@
 #include <string.h>
 
 typedef struct wish {
-    const char *mode, *dir, *picture, *device, *requests;
+    const char *mode, *dir, *picture, *device, *requests, *fit;
     bool has_own;
 } wish;
 
@@ -27,6 +28,7 @@ static void read_arguments(wish *w, val_table *t, int argc, char **argv)
         if (next && !strcmp(a, "--profile")) val_use_profile(argv[++i]), w->has_own = true;
         else if (next && !strcmp(a, "--device")) w->device = argv[++i];
         else if (next && !strcmp(a, "--write")) w->dir = argv[++i];
+        else if (next && !strcmp(a, "--fit")) w->fit = argv[++i];
         else if (next && !strcmp(a, "--picture")) w->picture = argv[++i];
         else if (!strcmp(a, "--json") || !strcmp(a, "--split") || !strcmp(a, "--predictions") ||
                  !strcmp(a, "--terms"))
@@ -49,8 +51,10 @@ int main(int argc, char **argv)
         return 0;
     }
     if (!t.len) {
-        fprintf(stderr, "usage: validate [--profile FILE] [--device NAME] [--picture FILE.svg] "
-                        "[--predictions | --json | --split | --terms | --write DIR] TABLE.csv...\n");
+        fprintf(
+            stderr,
+            "usage: validate [--profile FILE] [--device NAME] [--picture FILE.svg] "
+            "[--predictions | --json | --split | --terms | --fit DEVICE@STACK | --write DIR] TABLE.csv...\n");
         return 2;
     }
     for (size_t i = 0; i < t.len; i++)
@@ -59,6 +63,10 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < t.len; i++) val_price(&t.row[i]);
     val_set_apart(&t);
     if (w.picture) val_write_picture(&t, w.picture);
+    if (w.fit) {
+        val_fit(&t, w.fit);
+        return 0;
+    }
     if (w.dir) val_keep(&t, w.dir);
     if (!strcmp(w.mode, "--predictions")) val_show_predictions(&t);
     if (!strcmp(w.mode, "--terms")) val_show_terms(&t);

@@ -65,8 +65,10 @@ const bt_profile *val_profile(const val_row *r, const char **why);
 /* Sets modelled, or unpriced. */
 void val_price(val_row *r);
 /* A term that profiles are priced without from now on; 0: with all. NULL: there is no such term. */
-enum { VAL_TERMS = 9 };
+enum { VAL_TERMS = 10 };
 const char *val_switch_off(int term);
+/* The forms of a row: behind '/' the KV's; without it, 16 bits. false: a form that is none. */
+bool val_recipe(bt_price_recipe *ret, const val_row *r);
 /* The sizes that a row's shape names, or says behind '='; false: they are not known. */
 bool val_dims(bt_dims *ret, const char *shape);
 /* Sets `apart` of rows that nothing can be judged by: those faster than the device's peaks, those that contradict
@@ -133,6 +135,8 @@ typedef struct val_pair {
     const char *device, *stack;
     bool is_npu;
 } val_pair;
+/* Prices of its rows are by these constants from now on; they must have been priced before. */
+void val_use_time(const val_pair *p, const bt_profile_time *t);
 enum { VAL_PAIRS = 64 };
 size_t val_pairs(val_pair ret[VAL_PAIRS], const val_table *t);
 /* The rows that are asked for; uses: bits by val_use. */
@@ -151,10 +155,16 @@ bool val_is_met(const val_stat *s, const val_goal *g);
 bool val_cell_error(double *ret, size_t *devices, const val_table *t, val_class c, size_t length, size_t height);
 
 void val_show(const val_table *t);
+/* Fits the constants of NAME@STACK on its rows that calibrate, and prints them beside the profile's. */
+void val_fit(const val_table *t, const char *name);
 /* Writes the object `calibration` of each device and stack into DIR/NAME.json. */
 void val_keep(const val_table *t, const char *dir);
 /* Whether the built-in profiles have what is computed; says where they differ. */
 bool val_is_kept(const val_table *t);
+/* The file of a device: that of --profile, or the built-in one; NULL: there is none. */
+const char *val_profile_text(const char *device);
+/* Whether a constant of that source was fitted on rows of its own device and stack. */
+bool val_is_fitted(const char *field, const char *source);
 /* v: what was served; NULL: nothing was. */
 void val_show_json(const val_table *t, const val_served *v);
 void val_show_predictions(const val_table *t);

@@ -430,6 +430,26 @@ static void small_operators_of_a_gpu_take_a_launch_or_their_bytes(void **state)
     assert_int_equal(bt_price_step_of(&p, &m, &s).ns, without);
 }
 
+static void a_step_costs_its_stack_for_each_sequence(void **state)
+{
+    (void)state;
+    const bt_price_model m = bt_price_model_of(bt_dims_find("llama-3.2-1b"), &f16);
+    bt_profile p = profile("h100");
+    const bt_price_step decode = bt_price_decode_step(7, 1000), piece = bt_price_prefill_step(0, 300);
+    bt_price_step mixed = decode;
+    bt_price_step_add(&mixed, &piece);
+    p.time.sequence_ns = 0;
+    const uint64_t decode_ns = bt_price_step_of(&p, &m, &decode).ns,
+                   mixed_ns = bt_price_step_of(&p, &m, &mixed).ns;
+    p.time.sequence_ns = 1000;
+    const bt_price_sum s = bt_price_step_of(&p, &m, &decode);
+    assert_int_equal(s.ns, decode_ns + 7000);
+    assert_int_equal(bt_price_step_of(&p, &m, &mixed).ns, mixed_ns + 8000);
+    p.time.sequence_ns = 0;
+    assert_int_equal(s.term_ns[BT_TERM_FIXED],
+                     bt_price_step_of(&p, &m, &decode).term_ns[BT_TERM_FIXED] + 7000);
+}
+
 static void a_step_pads_its_prompts_and_not_its_decode_rows(void **state)
 {
     (void)state;
@@ -598,6 +618,7 @@ int main(void)
         cmocka_unit_test(unpacking_bounds_four_bits_in_programs_too),
         cmocka_unit_test(fp8_and_nvfp4_have_rates_of_their_own_and_need_no_unpacking),
         cmocka_unit_test(small_operators_of_a_gpu_take_a_launch_or_their_bytes),
+        cmocka_unit_test(a_step_costs_its_stack_for_each_sequence),
         cmocka_unit_test(a_step_pads_its_prompts_and_not_its_decode_rows),
         cmocka_unit_test(what_cannot_be_priced_is_refused),
         cmocka_unit_test(weights_beyond_the_memory_of_a_device_or_its_group_are_refused),
