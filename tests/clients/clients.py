@@ -57,6 +57,20 @@ def openai_sync():
            lambda: c.completions.create(model=name, prompt=prompt, **GREEDY).choices[0].text,
            lambda: "".join(p.choices[0].text for p in c.completions.create(
                model=name, prompt=prompt, stream=True, **GREEDY)))
+
+
+    def likeliest():
+        for top in 2, 0:
+            p = c.completions.create(model=name, prompt=prompt, logprobs=top, seed=2**63, **GREEDY).choices[0].logprobs
+            assert p.text_offset[0] == len(prompt) and len(p.tokens) == len(p.token_logprobs)
+            assert top == 0 and p.top_logprobs is None or \
+                all(l[t] == x for l, t, x in zip(p.top_logprobs, p.tokens, p.token_logprobs))
+        return WANT
+
+    report(version, "completions.create, logprobs", likeliest, None)
+    by_hand = f"<|im_start|>user\n{ASK}<|im_end|>\n<|im_start|>assistant\n"
+    report(version, "a chat rendered by hand",
+           lambda: c.completions.create(model=name, prompt=by_hand, stop="<|im_end|>", **GREEDY).choices[0].text, None)
     report(version, "with everything harmless",
            lambda: c.chat.completions.create(
                model=name, messages=MESSAGES, n=1, user="u", store=False, metadata={"a": "b"}, service_tier="auto",

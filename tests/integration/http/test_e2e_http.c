@@ -464,6 +464,46 @@ static void an_end_that_is_to_be_ignored_is_one_more_token(void **state)
     assert_string_equal(str(client_baton(c), "finish_reason"), "stop");
 }
 
+static void a_stop_string_that_names_a_control_token_ends_answers_of_every_kind(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        json_t *r = i & 1 ? chat_request(12) : cluster_request(PROMPT, 12);
+        json_object_set_new(r, "stop", json_pack("[s,s]", "never to be seen", "<|im_start|>"));
+        json_object_set_new(r, "logit_bias", json_pack("{s:i}", "259", 100));
+        json_object_set_new(r, "baton", json_true());
+        client *c = ask(i & 1 ? CHAT : TEXT, with(r, "stream", json_boolean(i & 2)));
+        char *text = client_text(c);
+        assert_string_equal(text, "");
+        assert_string_equal(finish_reason(c), "stop");
+        assert_int_equal(json_integer_value(json_object_get(client_baton(c), "completion_tokens")), 0);
+        free(text);
+    }
+    assert_true(cluster_wait_idle(sys.url, spawn_patience(5000)));
+}
+
+static void a_prompt_has_the_ids_that_tokenize_shows(void **state)
+{
+    (void)state;
+    static const char words[] = "<|im_start|>the<|im_end|>";
+    for (int special = 0; special < 2; special++) {
+        json_t *r = cluster_request(words, 1);
+        json_object_set_new(r, "baton", json_true());
+        client *answer = ask(TEXT, with(r, "parse_special", json_boolean(special)));
+        client *shown = ask("/tokenize", json_pack("{s:s,s:b,s:b}", "content", words, "add_special", 1,
+                                                   "parse_special", special));
+        const json_t *ids = json_object_get(client_baton(answer), "prompt_ids"),
+                     *tokens = json_object_get(client_json(shown), "tokens");
+        assert_true(json_equal(ids, tokens));
+        bool has_control = false;
+        for (size_t i = 0; i < json_array_size(ids); i++)
+            has_control |= json_integer_value(json_array_get(ids, i)) == 259;
+        assert_int_equal(has_control, special);
+        client *back = ask("/detokenize", json_pack("{s:O}", "tokens", tokens));
+        assert_non_null(strstr(str(client_json(back), "content"), "<|im_start|>"));
+    }
+}
+
 static void bad_requests_are_refused_in_clear_words(void **state)
 {
     static const struct {
@@ -480,8 +520,8 @@ static void bad_requests_are_refused_in_clear_words(void **state)
         {TEXT, BODY("{\"prompt\": \"a\", \"promt\": 1}"), 400, "promt"},
         {TEXT, BODY("{\"prompt\": \"a\", \"max_tokens\": -5}"), 400, "max_tokens"},
         {TEXT, BODY("{\"prompt\": \"a\", \"max_tokens\": 0}"), 400, "max_tokens"},
-        {TEXT, BODY("{\"prompt\": \"a\", \"max_tokens\": 1e30}"), 400, "max_tokens"},
-        {TEXT, BODY("{\"prompt\": \"a\", \"max_tokens\": 99999999999999999999}"), 400, ""},
+        {TEXT, BODY("{\"prompt\": \"a\", \"max_tokens\": -1e30}"), 400, "max_tokens"},
+        {TEXT, BODY("{\"prompt\": \"a\", \"seed\": 99999999999999999999}"), 400, "seed"},
         {TEXT, BODY("{\"prompt\": \"a\", \"temperature\": -1}"), 400, "temperature"},
         {TEXT, BODY("{\"prompt\": \"a\", \"top_p\": 7}"), 400, "top_p"},
         {TEXT, BODY("{\"prompt\": \"a\", \"top_k\": -2}"), 400, "top_k"},
@@ -545,6 +585,9 @@ int main(void)
         cmocka_unit_test_teardown(without_max_tokens_a_chat_ends_at_max_answer_and_a_completion_at_16,
                                   client_teardown),
         cmocka_unit_test_teardown(an_end_that_is_to_be_ignored_is_one_more_token, client_teardown),
+        cmocka_unit_test_teardown(a_stop_string_that_names_a_control_token_ends_answers_of_every_kind,
+                                  client_teardown),
+        cmocka_unit_test_teardown(a_prompt_has_the_ids_that_tokenize_shows, client_teardown),
         cmocka_unit_test_teardown(bad_requests_are_refused_in_clear_words, client_teardown),
         cmocka_unit_test_teardown(deep_and_large_bodies_are_refused, client_teardown),
     };

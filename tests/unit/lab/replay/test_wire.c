@@ -53,6 +53,19 @@ static void a_stream_of_baton_tells_tokens_times_and_the_node(void **state)
     assert_true(h.text_hash == tool_replay_text_hash(TOOL_REPLAY_TEXT_HASH, "Hello!", 6));
 }
 
+static void a_thought_is_a_piece_of_the_answer_under_either_name(void **state)
+{
+    (void)state;
+    tool_replay_heard h = {.text_hash = TOOL_REPLAY_TEXT_HASH};
+    tool_replay_record r = {.first_us = -1};
+    int64_t gap = -1, now = 100;
+    assert_true(HEAR("{\"choices\":[{\"delta\":{\"reasoning_content\":\"a\",\"reasoning\":\"a\"}}]}"));
+    assert_int_equal(r.first_us, 100);
+    assert_true(HEAR("{\"choices\":[{\"delta\":{\"content\":null,\"reasoning\":\"b\"}}]}"));
+    assert_true(HEAR("{\"choices\":[{\"delta\":{\"content\":\"c\"}}]}"));
+    assert_true(h.text_hash == tool_replay_text_hash(TOOL_REPLAY_TEXT_HASH, "abc", 3));
+}
+
 static void a_body_for_one_piece_is_the_same_without_the_stream(void **state)
 {
     (void)state;
@@ -194,6 +207,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stream_of_baton_tells_tokens_times_and_the_node),
+        cmocka_unit_test(a_thought_is_a_piece_of_the_answer_under_either_name),
         cmocka_unit_test(a_body_for_one_piece_is_the_same_without_the_stream),
         cmocka_unit_test(an_error_in_a_stream_is_a_failure_by_its_name),
         cmocka_unit_test(a_refusal_is_named_by_code_type_or_status),
