@@ -90,6 +90,15 @@ bt_err tool_open_model(bt_model **ret, bt_tokenizer **ret_tok, const char *name,
     return e;
 }
 
+void tool_tell_left_out(const bt_tokenizer *tok)
+{
+    const uint64_t n = tok ? bt_tokenizer_left_out_bytes(tok) : 0;
+    if (n == 0) return;
+    bt_wait_end();
+    fprintf(stderr, "baton: %llu byte%s of the text %s left out: the vocabulary has no token for %s\n",
+            (unsigned long long)n, n == 1 ? "" : "s", n == 1 ? "is" : "are", n == 1 ? "it" : "them");
+}
+
 void tool_hex16(char ret[33], const uint8_t bytes[16])
 {
     for (size_t i = 0; i < 16; i++) snprintf(ret + 2 * i, 3, "%02x", bytes[i]);

@@ -103,7 +103,7 @@ static bt_err encode_word(void *ud, const char *word, size_t len, bt_fault *faul
     bt_encoder *enc = ud;
     const bt_tokenizer *tok = enc->tok;
     bt_err e = BT_OK;
-    if (bt_pretok_is_llama3(tok->pretok)) {
+    if (bt_pretok_traits(tok->pretok) & BT_PRETOK_WHOLE_WORDS) {
         const int32_t id = bt_tokenizer_find_word(tok, word, len);
         if (id >= 0) return bt_tokenizer_emit(enc, id, fault);
     }
@@ -113,9 +113,13 @@ static bt_err encode_word(void *ud, const char *word, size_t len, bt_fault *faul
     bt_merge_clear(&enc->merge);
     for (size_t i = 0; i < len; i++) {
         int32_t id = tok->byte_id[(unsigned char)word[i]];
-        if (id < 0 && (id = tok->fallback) < 0) return bt_tokenizer_no_token((unsigned char)word[i], fault);
+        if (id < 0 && (id = tok->fallback) < 0) {
+            enc->left_out++; /* what stands around it may join */
+            continue;
+        }
         if (bt_merge_add(&enc->merge, 1, id) < 0) goto no_memory;
     }
+    if (enc->merge.symbols == 0) return BT_OK;
     if (bt_merge_run(&enc->merge, word, joins, tok) < 0) goto no_memory;
     for (uint32_t i = 0; i != BT_MERGE_NONE && e == BT_OK; i = enc->merge.symbol[i].next)
         e = bt_tokenizer_emit(enc, enc->merge.symbol[i].id, fault);
@@ -126,5 +130,11 @@ no_memory:
 
 bt_err bt_bpe_encode(bt_encoder *enc, const char *text, size_t len, bt_fault *fault)
 {
-    return bt_pretok_split(enc->tok->pretok, text, len, encode_word, enc, fault);
+    const bt_pretok *p = enc->tok->pretok;
+    char *normal = NULL;
+    if ((bt_pretok_traits(p) & BT_PRETOK_NFC) && bt_utf8_nfc(&normal, &len, text, len) < 0)
+        return bt_fail(fault, BT_ENOMEM, "out of memory composing the characters of %zu bytes of text", len);
+    const bt_err e = bt_pretok_split(p, normal ? normal : text, len, encode_word, enc, fault);
+    free(normal);
+    return e;
 }

@@ -25,14 +25,17 @@ typedef struct pretok_kind {
     const char *names[4]; /* the first is the proper one */
     const char *digits;   /* cut out before anything else: each match is a word; NULL for none */
     const char *word;
-    bool is_llama3;
+    unsigned traits;
 } pretok_kind;
 
 static const pretok_kind kinds[] = {
-    {{"gpt-2", "gpt2"}, NULL, WORD_GPT2, false},
-    {{"llama-bpe", "llama3", "llama-v3"}, NULL, WORD_LLAMA3("\\p{N}{1,3}"), true},
-    {{"qwen2", "deepseek-r1-qwen"}, NULL, WORD_LLAMA3("\\p{N}"), false},
-    {{"smollm", "starcoder"}, "\\p{N}", WORD_GPT2, false},
+    {{"gpt-2", "gpt2"}, NULL, WORD_GPT2, 0},
+    {{"llama-bpe", "llama3", "llama-v3"},
+     NULL,
+     WORD_LLAMA3("\\p{N}{1,3}"),
+     BT_PRETOK_WHOLE_WORDS | BT_PRETOK_BOS},
+    {{"qwen2", "deepseek-r1-qwen"}, NULL, WORD_LLAMA3("\\p{N}"), BT_PRETOK_NFC},
+    {{"smollm", "starcoder"}, "\\p{N}", WORD_GPT2, 0},
 };
 
 struct bt_pretok {
@@ -95,7 +98,7 @@ void bt_pretok_free(bt_pretok *p)
     free(p);
 }
 
-bool bt_pretok_is_llama3(const bt_pretok *p) { return p->kind->is_llama3; }
+unsigned bt_pretok_traits(const bt_pretok *p) { return p->kind->traits; }
 
 /* One pass over one text: what all matches share. */
 typedef struct pass {

@@ -13,9 +13,13 @@ typedef struct bt_pretok bt_pretok;
  * BT_EVERSION for another, with the known ones; BT_ENOMEM. */
 bt_err bt_pretok_new(bt_pretok **ret, const char *name, size_t len, bt_fault *fault);
 void bt_pretok_free(bt_pretok *p); /* NULL is fine */
-/* llama-bpe: a word that is a token as it stands is that token, whatever the merges say; and a BOS is
- * added by default. */
-bool bt_pretok_is_llama3(const bt_pretok *p);
+/* What else the tokenizer.json files of a name's models have in common. */
+enum {
+    BT_PRETOK_WHOLE_WORDS = 1, /* a word that is a token as it stands is that token, whatever the merges say */
+    BT_PRETOK_BOS = 2,         /* a BOS is added by default */
+    BT_PRETOK_NFC = 4,         /* plain text is brought into NFC first (bt_utf8_nfc) */
+};
+unsigned bt_pretok_traits(const bt_pretok *p);
 
 /* Calls fn for each word in order; all words together are the text. text must be valid UTF-8. Stops at the first error
  * of fn and returns it. BT_ELIMIT when matching takes more steps than a bound linear in len. Threads may share p. */

@@ -61,23 +61,55 @@ static bool joins(const void *ud, const char *text, const bt_merge_symbol *left,
     return true;
 }
 
-static bt_err emit_bytes(bt_encoder *enc, const char *text, size_t len, bt_fault *fault)
+/* Where in the text the character is that stands at n in the scratch. */
+static size_t place_in_text(const char *text, size_t len, bool has_space, size_t n)
+{
+    size_t i = 0;
+    for (size_t k = has_space; k < n; k++)
+        i += len - i >= MARK_BYTES && memcmp(text + i, mark, MARK_BYTES) == 0 ? MARK_BYTES : 1;
+    return i;
+}
+
+/* The first byte of the symbol that the vocabulary has no token for, or len. */
+static size_t missing_byte(const bt_encoder *enc, const bt_merge_symbol *s)
+{
+    size_t i = 0;
+    while (i < s->len && enc->tok->byte_id[(unsigned char)enc->scratch[s->begin + i]] >= 0) i++;
+    return i;
+}
+
+static bt_err emit_bytes(bt_encoder *enc, const bt_merge_symbol *s, bt_fault *fault)
 {
     bt_err e = BT_OK;
-    for (size_t i = 0; i < len; i++) {
-        if (enc->tok->byte_id[(unsigned char)text[i]] >= 0) continue;
-        if (enc->tok->fallback < 0) return bt_tokenizer_no_token((unsigned char)text[i], fault);
-        return bt_tokenizer_emit(enc, enc->tok->fallback, fault); /* one for the whole character */
+    for (size_t i = 0; i < s->len && e == BT_OK; i++)
+        e = bt_tokenizer_emit(enc, enc->tok->byte_id[(unsigned char)enc->scratch[s->begin + i]], fault);
+    return e;
+}
+
+/* The ids of the joined row. Characters without tokens that follow each other are one unknown token. */
+static bt_err emit_row(bt_encoder *enc, const char *text, size_t len, bool has_space, bt_fault *fault)
+{
+    bt_err e = BT_OK;
+    bool was_unknown = false;
+    for (uint32_t i = 0; i != BT_MERGE_NONE && e == BT_OK; i = enc->merge.symbol[i].next) {
+        const bt_merge_symbol *s = &enc->merge.symbol[i];
+        const size_t missing = s->id >= 0 ? s->len : missing_byte(enc, s);
+        const bool is_unknown = missing < s->len;
+        if (is_unknown && enc->tok->fallback < 0)
+            return bt_tokenizer_no_token((unsigned char)enc->scratch[s->begin + missing],
+                                         enc->at + place_in_text(text, len, has_space, s->begin + missing),
+                                         fault);
+        if (!is_unknown) e = s->id >= 0 ? bt_tokenizer_emit(enc, s->id, fault) : emit_bytes(enc, s, fault);
+        else if (!was_unknown) e = bt_tokenizer_emit(enc, enc->tok->fallback, fault);
+        was_unknown = is_unknown;
     }
-    for (size_t i = 0; i < len && e == BT_OK; i++)
-        e = bt_tokenizer_emit(enc, enc->tok->byte_id[(unsigned char)text[i]], fault);
     return e;
 }
 
 bt_err bt_spm_encode(bt_encoder *enc, const char *text, size_t len, bool starts_text, bt_fault *fault)
 {
     const bt_tokenizer *tok = enc->tok;
-    bt_err e;
+    const bool has_space = tok->adds_space && starts_text;
     if (enc->scratch_cap < len + 1) {
         char *p = realloc(enc->scratch, len + 1);
         if (!p) return bt_fail(fault, BT_ENOMEM, "out of memory encoding %zu bytes of text", len);
@@ -86,7 +118,7 @@ bt_err bt_spm_encode(bt_encoder *enc, const char *text, size_t len, bool starts_
     }
     bt_merge_clear(&enc->merge);
     size_t n = 0;
-    if (tok->adds_space && starts_text) enc->scratch[n++] = ' ';
+    if (has_space) enc->scratch[n++] = ' ';
     for (size_t i = 0; i < len;) {
         if (len - i >= MARK_BYTES && memcmp(text + i, mark, MARK_BYTES) == 0) {
             enc->scratch[n++] = ' ';
@@ -104,11 +136,5 @@ bt_err bt_spm_encode(bt_encoder *enc, const char *text, size_t len, bool starts_
     }
     if (bt_merge_run(&enc->merge, enc->scratch, joins, tok) < 0)
         return bt_fail(fault, BT_ENOMEM, "out of memory encoding %zu bytes of text", len);
-    for (uint32_t i = 0; i != BT_MERGE_NONE; i = enc->merge.symbol[i].next) {
-        const bt_merge_symbol *s = &enc->merge.symbol[i];
-        e = s->id >= 0 ? bt_tokenizer_emit(enc, s->id, fault)
-                       : emit_bytes(enc, enc->scratch + s->begin, s->len, fault);
-        if (e < 0) return e;
-    }
-    return BT_OK;
+    return emit_row(enc, text, len, has_space, fault);
 }

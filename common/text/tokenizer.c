@@ -51,11 +51,14 @@ static int32_t match_special(size_t *ret_len, const bt_tokenizer *tok, const cha
     return best;
 }
 
-static bt_err encode_plain(bt_encoder *enc, const char *text, size_t len, bool starts_text, bt_fault *fault)
+/* text[begin .. end), which has no special token in it. */
+static bt_err encode_plain(bt_encoder *enc, const char *text, size_t begin, size_t end, bool starts_text,
+                           bt_fault *fault)
 {
-    if (len == 0) return BT_OK;
-    return enc->tok->is_spm ? bt_spm_encode(enc, text, len, starts_text, fault)
-                            : bt_bpe_encode(enc, text, len, fault);
+    if (begin == end) return BT_OK;
+    enc->at = begin;
+    return enc->tok->is_spm ? bt_spm_encode(enc, text + begin, end - begin, starts_text, fault)
+                            : bt_bpe_encode(enc, text + begin, end - begin, fault);
 }
 
 /* The joined text, and the pieces that say where control tokens may be. */
@@ -85,14 +88,14 @@ static bt_err encode_text(bt_encoder *enc, const char *text, size_t len, const b
                 at++;
                 continue;
             }
-            if ((e = encode_plain(enc, text + plain, at - plain, starts_text, fault)) < 0) return e;
+            if ((e = encode_plain(enc, text, plain, at, starts_text, fault)) < 0) return e;
             if ((e = bt_tokenizer_emit(enc, id, fault)) < 0) return e;
             at += n; /* may end inside a later piece */
             plain = at;
             starts_text = true;
         }
     }
-    return encode_plain(enc, text + plain, len - plain, starts_text, fault);
+    return encode_plain(enc, text, plain, len, starts_text, fault);
 }
 
 /* ---- encoding ---- */
@@ -134,6 +137,7 @@ bt_err bt_tokenizer_encode_at_most(int32_t **ret, size_t *ret_count, const bt_to
         e = bt_fail(fault, BT_ENOMEM, "out of memory encoding text");
         goto out;
     }
+    if (enc.left_out > 0) atomic_fetch_add_explicit(tok->left_out, enc.left_out, memory_order_relaxed);
     *ret = enc.id;
     *ret_count = enc.count;
     enc.id = NULL;

@@ -11,8 +11,12 @@
  *   gpt2    byte-level BPE: the text is cut into words (pretok.h), each word's bytes are joined by lowest
  *           merge rank
  *
- * A tokenizer never changes after bt_tokenizer_new: any number of threads may use one at once. Encoding
- * takes O(n log n) time and O(n) memory; nothing recurses. */
+ * A tokenizer never changes after bt_tokenizer_new, but for a count: any number of threads may use one at once.
+ * Encoding takes O(n log n) time and O(n) memory; nothing recurses.
+ *
+ * Bytes that the vocabulary has no token for become its unknown token, of type BT_TOKEN_UNKNOWN (in llama: one for a
+ * row of such characters). Where it has none, gpt2 leaves such bytes out, as the models' own tokenizers do, and counts
+ * them; llama refuses the text. */
 enum {
     BT_TOKENIZER_MAX_TOKENS = 1 << 20,
     BT_TOKENIZER_MAX_MERGES = 1 << 21,
@@ -67,8 +71,8 @@ enum {
 };
 /* *ret: at most 2 len + 2 ids, malloc'ed, for the caller to free (never NULL, also for a count of 0). User-defined
  * tokens are always recognised, control tokens only with BT_ENCODE_SPECIAL; the longest one at the leftmost place wins.
- * Errors: BT_EARG text is not UTF-8 (with the offset), or holds a byte for which the vocabulary has neither a token nor
- * an unknown token; BT_ELIMIT text too long; BT_ENOMEM. */
+ * Errors: BT_EARG text is not UTF-8, or holds a byte that is refused (both with the offset); BT_ELIMIT text too long;
+ * BT_ENOMEM. */
 bt_err bt_tokenizer_encode(int32_t **ret, size_t *ret_count, const bt_tokenizer *tok, const char *text, size_t len,
                            unsigned flags, bt_fault *fault);
 
@@ -88,6 +92,9 @@ bt_err bt_tokenizer_encode_pieces(int32_t **ret, size_t *ret_count, const bt_tok
 bt_err bt_tokenizer_encode_at_most(int32_t **ret, size_t *ret_count, const bt_tokenizer *tok,
                                    const bt_text_piece *piece, size_t pieces, unsigned flags, size_t ids_max,
                                    bt_fault *fault);
+
+/* Bytes that all encodings so far have left out. */
+uint64_t bt_tokenizer_left_out_bytes(const bt_tokenizer *tok);
 
 size_t bt_tokenizer_count(const bt_tokenizer *tok);
 int32_t bt_tokenizer_bos(const bt_tokenizer *tok); /* -1: none; likewise below */

@@ -31,6 +31,7 @@ void bt_tokenizer_free(bt_tokenizer *tok)
     free(tok->special);
     free(tok->score);
     free(tok->merge);
+    free(tok->left_out);
     free(tok->chat_template);
     bt_pretok_free(tok->pretok);
     free(tok);
@@ -230,7 +231,7 @@ static bt_err load_ids(bt_tokenizer *tok, const bt_vocab_source *src, bt_fault *
     if (src->add_bos == 1 && tok->bos < 0)
         return bt_fail(fault, BT_EFORMAT,
                        "tokenizer.ggml.add_bos_token is true, but there is no tokenizer.ggml.bos_token_id");
-    const bool dflt = tok->is_spm || bt_pretok_is_llama3(tok->pretok);
+    const bool dflt = tok->is_spm || (bt_pretok_traits(tok->pretok) & BT_PRETOK_BOS);
     tok->adds_bos = tok->bos >= 0 && (src->add_bos < 0 ? dflt : src->add_bos == 1);
     tok->adds_space = tok->is_spm && src->add_space_prefix != 0;
     return BT_OK;
@@ -247,6 +248,10 @@ bt_err bt_tokenizer_new(bt_tokenizer **ret, const bt_vocab_source *src, bt_fault
     if ((e = check_counts(src, is_spm, fault)) < 0) return e;
     bt_tokenizer *tok = calloc(1, sizeof *tok);
     if (!tok) return bt_fail(fault, BT_ENOMEM, "out of memory making a tokenizer");
+    if (!(tok->left_out = calloc(1, sizeof *tok->left_out))) {
+        e = bt_fail(fault, BT_ENOMEM, "out of memory making a tokenizer");
+        goto out;
+    }
     tok->is_spm = is_spm;
     tok->count = src->token_count;
     for (int b = 0; b < 256; b++) tok->byte_id[b] = -1;

@@ -4,6 +4,8 @@
 #include "text/pretok.h"
 #include "text/tokenizer.h"
 
+#include <stdatomic.h>
+
 /* The tokenizer from inside, for common/text only. Each file stands on those above it:
  *
  *   merge.[ch], pretok.[ch], utf8.[ch]   joining symbols, cutting words, characters: no tokenizer yet
@@ -39,6 +41,7 @@ struct bt_tokenizer {
     bt_pretok *pretok;         /* gpt2: cuts words */
     bt_tokenizer_merge *merge; /* gpt2: an open hash table of pairs */
     size_t merge_mask;
+    atomic_uint_least64_t *left_out; /* bytes, of all encodings */
     char *chat_template;
     size_t chat_template_len;
 };
@@ -48,6 +51,8 @@ typedef struct bt_encoder {
     const bt_tokenizer *tok;
     int32_t *id;
     size_t count, cap, count_max;
+    size_t at;       /* where the plain text being encoded begins in the whole */
+    size_t left_out; /* bytes */
     bt_merge merge;
     char *scratch; /* spm: the text as it is joined */
     size_t scratch_cap;
@@ -56,6 +61,6 @@ typedef struct bt_encoder {
 bt_err bt_tokenizer_emit(bt_encoder *enc, int32_t id, bt_fault *fault);
 /* The word (a normal token) with exactly these bytes, or -1. */
 int32_t bt_tokenizer_find_word(const bt_tokenizer *tok, const char *text, size_t len);
-/* BT_EARG with words for a byte that the vocabulary cannot express. */
-bt_err bt_tokenizer_no_token(unsigned char byte, bt_fault *fault);
+/* BT_EARG with words for a byte that the vocabulary cannot express, `at` bytes into the text. */
+bt_err bt_tokenizer_no_token(unsigned char byte, size_t at, bt_fault *fault);
 #endif

@@ -46,10 +46,16 @@ int32_t bt_tokenizer_find_word(const bt_tokenizer *tok, const char *text, size_t
     return -1;
 }
 
-bt_err bt_tokenizer_no_token(unsigned char byte, bt_fault *fault)
+uint64_t bt_tokenizer_left_out_bytes(const bt_tokenizer *tok)
+{
+    return atomic_load_explicit(tok->left_out, memory_order_relaxed);
+}
+
+bt_err bt_tokenizer_no_token(unsigned char byte, size_t at, bt_fault *fault)
 {
     return bt_fail(fault, BT_EARG,
-                   "the text has the byte 0x%02X, for which this model's vocabulary has no token", byte);
+                   "the text has the byte 0x%02X at byte %zu, for which this model's vocabulary has no token",
+                   byte, at);
 }
 
 bt_err bt_tokenizer_emit(bt_encoder *enc, int32_t id, bt_fault *fault)

@@ -2,6 +2,7 @@
 #define BT_TEXT_UTF8_H
 #include <stdbool.h>
 #include <stddef.h>
+#include "base/err.h"
 
 /* UTF-8 as Unicode 3.9 table 3-7 defines it: no overlong forms, no surrogates, nothing past U+10FFFF. */
 
@@ -17,6 +18,11 @@ bool bt_utf8_valid(const char *text, size_t len, size_t *ret_bad_offset);
 
 /* How many characters text[0 .. len) has, which is valid. */
 size_t bt_utf8_count(const char *text, size_t len);
+
+/* The normal form NFC of valid text (UAX 15, Unicode 9 as tokenizers have it): characters composed, marks in canonical
+ * order. *ret is NULL where the text is in that form, else malloc'ed, for the caller to free; *ret_len is its length in
+ * both cases. Time is linear in len whatever the order of marks; memory at most 16 bytes a byte. BT_ENOMEM. */
+bt_err bt_utf8_nfc(char **ret, size_t *ret_len, const char *text, size_t len);
 
 /* A name from outside, made fit for a message: printable ASCII stays, every other byte becomes '?', what
  * does not fit is cut. Always NUL-terminates; cap >= 1. Returns ret. */

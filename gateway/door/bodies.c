@@ -2,6 +2,7 @@
  * start. */
 #include "gateway/door/bodies.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "gateway/api/refusal.h"
 #include "gateway/door/live.h"
 #include "gateway/door/reply.h"
@@ -43,6 +44,16 @@ static void read_request(gw_body *b, bool is_chat, const char *bytes)
 void gw_bodies_chat(gw_body *b, const char *bytes) { read_request(b, true, bytes); }
 void gw_bodies_text(gw_body *b, const char *bytes) { read_request(b, false, bytes); }
 
+/* The log hears of it once; the metric counts. */
+static void tell_left_out(gw_door *d, const gw_http_exchange *x)
+{
+    if (d->has_told_left_out || bt_tokenizer_left_out_bytes(d->env.text->tok) == 0) return;
+    d->has_told_left_out = true;
+    bt_log_request(BT_LOG_WARN, gw_http_id(x),
+                   "a text has bytes for which the model's vocabulary has no token; they are left out, as "
+                   "its own tokenizer does, and counted (baton_prompt_bytes_left_out_total)");
+}
+
 static void free_body(gw_body *b)
 {
     gw_live_free(b->live);
@@ -80,6 +91,7 @@ static void done(bt_aside_item *item)
     gw_metrics_body(b->door->env.metrics, true);
     if (b->live->x) {
         b->live->unread = NULL;
+        tell_left_out(b->door, b->live->x);
         b->then(b);
     }
     free_body(b);
@@ -148,6 +160,7 @@ void gw_bodies_read(gw_door *d, gw_http_exchange *x, const gw_http_request *r,
     } else {
         b->read(b, r->body);
         gw_metrics_body(d->env.metrics, false);
+        tell_left_out(d, x);
     }
     then(b);
     free_body(b);

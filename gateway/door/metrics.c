@@ -189,6 +189,7 @@ static void raise_to(gw_metrics *m, size_t metric, size_t value, uint64_t total)
     if (by > 0) bt_metrics_add(m->m, metric, value, 0, by);
 }
 
+void gw_metrics_left_out(gw_metrics *m, uint64_t total) { raise_to(m, LEFT_OUT, 0, total); }
 void gw_metrics_put_off(gw_metrics *m, uint64_t total) { raise_to(m, PUT_OFF, 0, total); }
 
 void gw_metrics_captured(gw_metrics *m, bt_capture *c)

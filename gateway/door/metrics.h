@@ -20,8 +20,9 @@ void gw_metrics_answered(gw_metrics *m, int http_status);
 void gw_metrics_body(gw_metrics *m, bool by_thread);          /* one was read */
 void gw_metrics_end_of_answer(gw_metrics *m, bool by_thread); /* one was written */
 void gw_metrics_bodies_waiting(gw_metrics *m, size_t n);
-void gw_metrics_turn(gw_metrics *m, int64_t us);        /* a turn of the loop took so long */
-void gw_metrics_put_off(gw_metrics *m, uint64_t total); /* requests, so far */
+void gw_metrics_turn(gw_metrics *m, int64_t us);         /* a turn of the loop took so long */
+void gw_metrics_left_out(gw_metrics *m, uint64_t total); /* bytes of prompts, so far */
+void gw_metrics_put_off(gw_metrics *m, uint64_t total);  /* requests, so far */
 
 void gw_metrics_captured(gw_metrics *m, bt_capture *c); /* takes over the counts of c; NULL is fine */
 

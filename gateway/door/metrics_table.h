@@ -14,6 +14,8 @@ X(FAILURES, COUNTER, "baton_request_failures_total", "kind", failures, NULL, NUL
   "Requests that ended with an error, by kind")
 X(PROMPT_TOKENS, COUNTER, "baton_prompt_tokens_total", NULL, NULL, NULL, NULL, NULL,
   "Prompt tokens of requests that ended")
+X(LEFT_OUT, COUNTER, "baton_prompt_bytes_left_out_total", NULL, NULL, NULL, NULL, NULL,
+  "Bytes of prompts that the model's vocabulary has no token for and its own tokenizer leaves out")
 X(GENERATION_TOKENS, COUNTER, "baton_generation_tokens_total", NULL, NULL, NULL, NULL, NULL, "Tokens given to clients")
 X(TTFT, HISTOGRAM, "baton_time_to_first_token_seconds", NULL, NULL, NULL, NULL, slow_s,
   "Time from the arrival of a request to its token 0")

@@ -71,7 +71,7 @@ struct gw_door {
     gw_key_pace pace;                              /* of requests that nodes had */
     bt_log_limit own_bos;                          /* warnings about prompts that bring their BOS */
     unsigned refusals, refusals_unsaid; /* requests answered 4xx since the last tick; those that the log left out */
-    bool is_draining;
+    bool is_draining, has_told_left_out;
 };
 
 enum { GW_DOOR_ANSWER_MAX_BYTES = 256 << 20 }; /* of one whole answer */

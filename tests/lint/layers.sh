@@ -69,6 +69,7 @@ microhttpd\.h   gateway/http/
 curl/curl\.h    tools/cluster/|lab/replay/
 histedit\.h     tools/chat/
 pcre2\.h        common/text/
+utf8proc\.h     common/text/
 xxhash\.h       common/base/
 engine/(chunks|limits|[a-z]+_backend)\.h common/engine/
 engine/host_shapes\.h common/engine/|tools/commands/cmd_inspect\.c$

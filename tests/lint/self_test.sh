@@ -142,6 +142,7 @@ microhttpd.h gateway/http$
 curl/curl.h  (tools/cluster|lab/replay)$
 histedit.h   tools/chat$
 pcre2.h      common/text$
+utf8proc.h   common/text$
 xxhash.h     common/base$
 HOMES
 clean_tree

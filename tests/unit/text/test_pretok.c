@@ -99,7 +99,9 @@ static void knows_other_names_of_the_same(void **s)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         bt_pretok *p = NULL;
         assert_int_equal(bt_pretok_new(&p, names[i], strlen(names[i]), NULL), BT_OK);
-        assert_int_equal(bt_pretok_is_llama3(p), strncmp(names[i], "llama", 5) == 0);
+        const unsigned traits = bt_pretok_traits(p);
+        assert_int_equal((traits & BT_PRETOK_WHOLE_WORDS) != 0, strncmp(names[i], "llama", 5) == 0);
+        assert_int_equal((traits & BT_PRETOK_NFC) != 0, i == 5 || i == 6);
         bt_pretok_free(p);
     }
 }

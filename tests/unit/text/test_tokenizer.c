@@ -101,7 +101,8 @@ static void falls_back_to_unknown_without_bytes(void **s)
     small_spm(&vocab);
     for (int i = 3; i < SMALL_SPM_WORDS; i++) vocab.token[i].type = BT_TOKEN_UNUSED;
     bt_tokenizer *tok = make();
-    CHECK(tok, "a\xF0\x9F\xA6\x99z", 0, SP "a+<unk>+<unk>"); /* one for each character */
+    CHECK(tok, "a\xF0\x9F\xA6\x99z", 0, SP "a+<unk>"); /* one for a row of them */
+    CHECK(tok, "zaz", 0, SP "+<unk>+a+<unk>");
     bt_tokenizer_free(tok);
     vocab.src.unk = -1;
     tok = make();
@@ -109,7 +110,12 @@ static void falls_back_to_unknown_without_bytes(void **s)
     size_t n = 7;
     bt_fault f;
     assert_int_equal(bt_tokenizer_encode(&ids, &n, tok, "az", 2, 0, &f), BT_EARG);
-    assert_string_equal(f.text, "the text has the byte 0x7A, for which this model's vocabulary has no token");
+    assert_string_equal(
+        f.text, "the text has the byte 0x7A at byte 1, for which this model's vocabulary has no token");
+    const char *far = "<s>" SP "a" SP "\xC3\xA8"; /* behind a special token and marks for spaces */
+    assert_int_equal(bt_tokenizer_encode(&ids, &n, tok, far, strlen(far), BT_ENCODE_SPECIAL, &f), BT_EARG);
+    assert_string_equal(
+        f.text, "the text has the byte 0xC3 at byte 10, for which this model's vocabulary has no token");
     assert_null(ids);
     assert_int_equal(n, 7);
     bt_tokenizer_free(tok);
@@ -219,22 +225,39 @@ static void takes_a_whole_word_as_it_stands_for_llama3(void **s)
     bt_tokenizer_free(tok);
 }
 
-static void refuses_text_that_it_cannot_express(void **s)
+static void leaves_bytes_without_a_token_out_and_counts_them(void **s)
 {
     (void)s;
     small_bpe(&vocab, "gpt-2");
     vocab.token[small_bpe_byte(4)].type = BT_TOKEN_UNUSED;
+    vocab.token[small_bpe_byte(0xA6)].type = BT_TOKEN_UNUSED;
     vocab.src.unk = vocab.src.eos; /* a control token: no stand-in for text */
     bt_tokenizer *tok = make();
-    int32_t *ids;
-    size_t n;
-    bt_fault f;
-    assert_int_equal(bt_tokenizer_encode(&ids, &n, tok, "a\4", 2, 0, &f), BT_EARG);
-    assert_string_equal(f.text, "the text has the byte 0x04, for which this model's vocabulary has no token");
+    CHECK(tok, "he", 0, "he");
+    assert_int_equal(bt_tokenizer_left_out_bytes(tok), 0);
+    CHECK(tok, "a\4b\4", 0, "a+b");
+    assert_int_equal(bt_tokenizer_left_out_bytes(tok), 2);
+    CHECK(tok, "\4", 0, "");                           /* a word of nothing else */
+    CHECK(tok, "\xE3\xA6\x81", 0, "\xC3\xA3\xC4\xA3"); /* what stands around it joins */
+    assert_int_equal(bt_tokenizer_left_out_bytes(tok), 4);
     bt_tokenizer_free(tok);
     vocab.token[vocab.src.unk].type = BT_TOKEN_UNKNOWN;
     tok = make();
     CHECK(tok, "a\4", 0, "a+<|end|>");
+    assert_int_equal(bt_tokenizer_left_out_bytes(tok), 0);
+    bt_tokenizer_free(tok);
+}
+
+static void composes_characters_where_the_model_was_trained_so(void **s)
+{
+    (void)s;
+    bt_tokenizer *tok = make_bpe("qwen2");
+    CHECK(tok, "e\u0301", 0, "\xC3\x83+\xC2\xA9");               /* the bytes of U+00E9 */
+    CHECK(tok, "<think>\u0338", 0, "<think>+\xC3\x8C+\xC2\xB8"); /* a special token's > composes with nothing
+                                                                  */
+    bt_tokenizer_free(tok);
+    tok = make_bpe("llama-bpe");
+    CHECK(tok, "e\u0301", 0, "e+\xC3\x8C+\xC4\xA3");
     bt_tokenizer_free(tok);
 }
 
@@ -472,7 +495,8 @@ int main(void)
         cmocka_unit_test(joins_bytes_by_merge_rank),
         cmocka_unit_test(knows_the_byte_alphabet),
         cmocka_unit_test(takes_a_whole_word_as_it_stands_for_llama3),
-        cmocka_unit_test(refuses_text_that_it_cannot_express),
+        cmocka_unit_test(leaves_bytes_without_a_token_out_and_counts_them),
+        cmocka_unit_test(composes_characters_where_the_model_was_trained_so),
         cmocka_unit_test(refuses_text_that_is_no_utf8),
         cmocka_unit_test(ends_a_generation_at_the_tokens_made_for_it),
         cmocka_unit_test(keeps_control_tokens_inside_special_pieces),

@@ -102,6 +102,87 @@ static void says_where_the_first_bad_byte_is(void **s)
     assert_int_equal(at, 2);
 }
 
+/* c after a letter, before two marks, out of order; then alone. */
+static size_t put_triples(char *ret, uint32_t c)
+{
+    size_t n = put(ret, 'a');
+    n += put(ret + n, c);
+    n += put(ret + n, 0x301);
+    n += put(ret + n, 0x323);
+    n += put(ret + n, '\n');
+    n += put(ret + n, c);
+    return n + put(ret + n, '\n');
+}
+
+/* The hash is that of the same texts by normalizers.NFC of Hugging Face's tokenizers 0.23.3. */
+static void composes_every_code_point_as_tokenizers_do(void **s)
+{
+    (void)s;
+    uint64_t hash = 0xCBF29CE484222325u; /* FNV-1a */
+    size_t changed = 0;
+    for (uint32_t c = 0; c <= 0x10FFFF; c++) {
+        char text[32], *normal;
+        size_t len;
+        if (c >= 0xD800 && c <= 0xDFFF) continue;
+        const size_t n = put_triples(text, c);
+        assert_int_equal(bt_utf8_nfc(&normal, &len, text, n), BT_OK);
+        const char *p = normal ? normal : text;
+        for (size_t i = 0; i < len; i++) hash = (hash ^ (unsigned char)p[i]) * 0x100000001B3u;
+        changed += len != n || memcmp(p, text, n) != 0;
+        free(normal);
+    }
+    assert_int_equal(changed, 1112064);
+    assert_true(hash == 0x4EC3634C4793165Au);
+}
+
+static void composes_rows_of_characters(void **s)
+{
+    (void)s;
+    static const char *const t[][2] = {
+        {"", ""},
+        {"plain \u00E9 \u6211", "plain \u00E9 \u6211"},
+        {"cafe\u0301!", "caf\u00E9!"},
+        {"\u1112\u1161\u11AB\u1100\u1173\u11AF", "\uD55C\uAE00"},
+        {"\uAC00\u11A7", "\uAC00\u11A7"}, /* the place of no final */
+        {"q\u0307\u0323", "q\u0323\u0307"},
+        {"\u0301", "\u0301"},       /* with nothing before it */
+        {"\u095B", "\u091C\u093C"}, /* parts that stay apart */
+        {"\u212B\u2126", "\u00C5\u03A9"},
+        {"a\u07FD\u0323", "a\u07FD\u0323"}, /* later than Unicode 9 */
+        {"a\u0315\u0300\u05AE\u0300b", "\u00E0\u05AE\u0300\u0315b"},
+    };
+    for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+        char *normal, *exact = malloc(strlen(t[i][0]) + 1);
+        size_t len;
+        memcpy(exact, t[i][0], strlen(t[i][0]));
+        assert_int_equal(bt_utf8_nfc(&normal, &len, exact, strlen(t[i][0])), BT_OK);
+        assert_int_equal(len, strlen(t[i][1]));
+        assert_memory_equal(normal ? normal : exact, t[i][1], len);
+        free(normal);
+        free(exact);
+    }
+}
+
+/* A long row of marks that are out of order at every second place: sorting must not step back over all of it.
+ */
+static void sorts_a_million_marks(void **s)
+{
+    (void)s;
+    enum { PAIRS = 1 << 18 };
+    char *text = malloc(1 + 4 * PAIRS), *normal;
+    size_t n = put(text, 'q'), len;
+    for (size_t i = 0; i < PAIRS; i++) {
+        n += put(text + n, 0x307);
+        n += put(text + n, 0x323);
+    }
+    assert_int_equal(bt_utf8_nfc(&normal, &len, text, n), BT_OK);
+    assert_int_equal(len, n);
+    for (size_t i = 0; i < 2 * PAIRS; i++)
+        assert_memory_equal(normal + 1 + 2 * i, i < PAIRS ? "\u0323" : "\u0307", 2);
+    free(normal);
+    free(text);
+}
+
 static void shows_names_as_printable_text(void **s)
 {
     (void)s;
@@ -117,6 +198,9 @@ int main(void)
         cmocka_unit_test(knows_every_code_point_and_every_beginning_of_one),
         cmocka_unit_test(refuses_overlong_forms_and_stray_bytes),
         cmocka_unit_test(says_where_the_first_bad_byte_is),
+        cmocka_unit_test(composes_every_code_point_as_tokenizers_do),
+        cmocka_unit_test(composes_rows_of_characters),
+        cmocka_unit_test(sorts_a_million_marks),
         cmocka_unit_test(shows_names_as_printable_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
