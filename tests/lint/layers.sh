@@ -14,7 +14,8 @@ common/kernels     : base
 common/kernels/float     : base kernels
 common/kernels/attention : base kernels
 common/kernels/integer   : base kernels
-common/text        : base
+common/text/jinja  : base
+common/text        : base text/jinja
 common/model       : base kernels text
 common/graph       : base kernels model
 common/device      : base graph

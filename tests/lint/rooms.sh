@@ -20,6 +20,7 @@ common/model           : a file of a model, and the forms that its weights take
 common/npu/lower       : one way from a graph to programs, a file for each step
 common/npu/pkg         : one file format: what writes, names, reads and checks it
 common/npu/quant       : the ways to choose integers, a file for each
+common/text/jinja      : one language: text with origins, values, what they can do, the parser, the evaluator
 common/trace           : a reader for each format of traces, the writer, and what is made of their rows
 gateway/api            : what OpenAI requests and answers are, a file for each part
 lab/replay             : one command: its plan, its server, its load, its figures, its report
