@@ -1,6 +1,7 @@
 /* Upper, lower and title case by utf8proc, and the few characters that become several. */
 #include "text/jinja/jj_case.h"
 
+#include <string.h>
 #include <utf8proc.h>
 
 static const struct {
@@ -56,8 +57,24 @@ static bool ends_word(const jj_str *s, size_t at, size_t bytes, bool is_after_le
     return is_after_letter && (at + bytes >= s->len || !is_cased(bt_jj_code(s->ptr, s->len, at + bytes, &n)));
 }
 
+/* casefold(): lower case, but for what has several letters in upper case, and the sigma at the end of a word.
+ */
+static bool fold(jj_buf *b, uint32_t c, bool mine)
+{
+    for (size_t i = 0; c >= 0x80 && i < sizeof several / sizeof *several; i++) {
+        if (several[i].code != c) continue;
+        const size_t len = strlen(several[i].upper);
+        for (size_t at = 0, bytes; at < len; at += bytes)
+            if (!bt_jj_buf_char(b, lower_of(bt_jj_code(several[i].upper, len, at, &bytes)), mine))
+                return false;
+        return true;
+    }
+    return bt_jj_buf_char(b, c == 0x3c2 ? 0x3c3 : lower_of(c), mine);
+}
+
 static bool put(jj_buf *b, uint32_t c, jj_case to, bool mine)
 {
+    if (to == JJ_FOLD) return fold(b, c, mine);
     if (c >= 0x80 && to != JJ_LOWER)
         for (size_t i = 0; i < sizeof several / sizeof *several; i++)
             if (several[i].code == c)

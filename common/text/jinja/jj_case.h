@@ -4,7 +4,7 @@
 
 /* Letters: their case, and what kind of character one is. Characters whose other case is several are mapped as
  * Python does where they are Latin or Greek; all others by utf8proc's single mappings. */
-typedef enum jj_case { JJ_UPPER, JJ_LOWER, JJ_TITLE, JJ_CAPITAL, JJ_SWAP } jj_case;
+typedef enum jj_case { JJ_UPPER, JJ_LOWER, JJ_TITLE, JJ_CAPITAL, JJ_SWAP, JJ_FOLD } jj_case;
 const jj_str *bt_jj_case(jj_run *r, const jj_str *s, jj_case to); /* NULL where it fails */
 
 typedef enum jj_class {

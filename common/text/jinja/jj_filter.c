@@ -185,17 +185,18 @@ FILTER(truncate_)
     (void)call;
     int64_t length, leeway = 5;
     const jj_str dots = {"...", 3, NULL, true, NULL}, *end = &dots, *s = self->s;
-    if (!bt_jj_value_fail_undefined(r, self)) return false;
-    if (self->kind != JJ_STR)
-        return bt_jj_fail(r, BT_EFORMAT, "truncate works on text, not %s", bt_jj_value_type(self));
     if (!bt_jj_method_whole(r, &length, &a[0], 255)) return false;
     if (a[2].kind != JJ_MISSING && !(end = bt_jj_show_str(r, &a[2]))) return false;
     if (a[3].kind != JJ_NONE && !bt_jj_method_whole(r, &leeway, &a[3], 5)) return false;
     const int64_t ends = (int64_t)bt_jj_str_chars(end);
     if (length < ends || leeway < 0)
         return bt_jj_fail(r, BT_EFORMAT, "truncate needs a length of at least its end's");
+    const int64_t len = bt_jj_value_len(self);
+    *ret = *self;
+    if (len >= 0 && len <= length + leeway) return true;
+    if (self->kind != JJ_STR)
+        return bt_jj_fail(r, BT_EFORMAT, "truncate works on text, not %s", bt_jj_value_type(self));
     if (!jj_step_bytes(r, s->len)) return false;
-    if ((int64_t)bt_jj_str_chars(s) <= length + leeway) return jj_give(ret, s);
     size_t cut = bt_jj_str_at(s, (size_t)(length - ends));
     if (!is_true(&a[1]))
         for (size_t i = cut; i > 0; i--)

@@ -39,9 +39,18 @@ static bool sort_key(jj_run *r, jj_value *ret, const jj_value *item, const jj_va
     return true;
 }
 
+/* Keys of `sort` are lists, of which Python compares only the first parts that differ: two undefined ones do
+ * not. */
+static bool order_keys(jj_run *r, int *ret, const jj_value *a, const jj_value *b, bool is_list)
+{
+    *ret = 0;
+    return (is_list && a->kind == JJ_UNDEFINED && b->kind == JJ_UNDEFINED) ||
+           bt_jj_value_order(r, ret, a, b, "<");
+}
+
 /* A stable merge sort of items by their keys; both are arrays of n. Longer runs from shorter ones, by turns
  * into the spare arrays. */
-static bool sort_by(jj_run *r, jj_value *item, jj_value *key, size_t n, bool is_reverse)
+static bool sort_by(jj_run *r, jj_value *item, jj_value *key, size_t n, bool is_list, bool is_reverse)
 {
     jj_value *spare = bt_jj_take(r, n * sizeof *spare), *spare_key = bt_jj_take(r, n * sizeof *spare_key);
     if (!spare || !spare_key) return false;
@@ -53,7 +62,7 @@ static bool sort_by(jj_run *r, jj_value *item, jj_value *key, size_t n, bool is_
                 bool is_left = right == end;
                 int order = 0;
                 if (left < mid && right < end) {
-                    if (!jj_step(r, 1) || !bt_jj_value_order(r, &order, &key[right], &key[left], "<"))
+                    if (!jj_step(r, 1) || !order_keys(r, &order, &key[right], &key[left], is_list))
                         return false;
                     is_left = is_reverse ? order <= 0 : order >= 0;
                 }
@@ -77,7 +86,7 @@ static bool sorted(jj_run *r, jj_value *ret, const jj_value *of, const jj_value 
     if (!key) return false;
     for (size_t i = 0; i < n; i++)
         if (!sort_key(r, &key[i], &ret->list->item[i], path, is_exact)) return false;
-    return sort_by(r, ret->list->item, key, n, is_reverse);
+    return sort_by(r, ret->list->item, key, n, true, is_reverse);
 }
 FILTER(sort)
 {
@@ -145,7 +154,6 @@ FILTER(last)
         return bt_jj_fail(r, BT_EFORMAT, "'generator' object is not reversible");
     jj_value all;
     const jj_value back = jj_int(-1);
-    if (self->kind == JJ_UNDEFINED) return bt_jj_fail(r, BT_EFORMAT, "'Undefined' object is not reversible");
     if (!bt_jj_value_list(r, &all, self, JJ_PLAIN)) return false;
     if (all.list->len == 0) return bt_jj_value_undefined(r, ret, "No last item, sequence was empty.");
     return bt_jj_op_element(r, ret, &all, &back);
@@ -416,7 +424,8 @@ FILTER(groupby)
         if (!key_of(r, &keys[i], &all.list->item[i], &a[0], is_exact)) return false;
         if (keys[i].kind == JJ_UNDEFINED && is_fill(&a[1])) keys[i] = a[1];
     }
-    if (!sort_by(r, all.list->item, keys, n, false) || !bt_jj_list_new(r, ret, JJ_PLAIN, 0)) return false;
+    if (!sort_by(r, all.list->item, keys, n, false, false) || !bt_jj_list_new(r, ret, JJ_PLAIN, 0))
+        return false;
     for (size_t i = 0; i < n; i++) {
         bool same = false;
         if (i > 0 && !bt_jj_value_equal(r, &same, &last, &keys[i])) return false;

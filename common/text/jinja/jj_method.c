@@ -507,6 +507,7 @@ CASE(lower, JJ_LOWER)
 CASE(title, JJ_TITLE)
 CASE(capitalize, JJ_CAPITAL)
 CASE(swapcase, JJ_SWAP)
+CASE(casefold, JJ_FOLD)
 #define CLASS(name, what) \
     METHOD(name) \
     { \
@@ -623,7 +624,7 @@ static const jj_native text_methods[] = {
     {"find", "sub start end", 1, find}, {"rfind", "sub start end", 1, rfind},
     {"index", "sub start end", 1, index_of}, {"rindex", "sub start end", 1, rindex_of},
     {"count", "sub start end", 1, count_text},
-    {"upper", "", 0, upper}, {"lower", "", 0, lower}, {"casefold", "", 0, lower}, {"title", "", 0, title},
+    {"upper", "", 0, upper}, {"lower", "", 0, lower}, {"casefold", "", 0, casefold}, {"title", "", 0, title},
     {"capitalize", "", 0, capitalize}, {"swapcase", "", 0, swapcase},
     {"center", "width fillchar", 1, center}, {"ljust", "width fillchar", 1, ljust},
     {"rjust", "width fillchar", 1, rjust},
