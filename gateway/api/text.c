@@ -27,6 +27,10 @@ static int32_t find_control(const bt_tokenizer *tok, const char *text, size_t le
 {
     int32_t *ids, ret = -1;
     size_t n;
+    const bt_text_span unk = bt_tokenizer_piece(tok, bt_tokenizer_unk(tok)); /* shown as little */
+    if (unk.len == len && bt_tokenizer_type(tok, bt_tokenizer_unk(tok)) == BT_TOKEN_UNKNOWN &&
+        memcmp(unk.ptr, text, len) == 0)
+        return bt_tokenizer_unk(tok);
     if (bt_tokenizer_encode(&ids, &n, tok, text, len, BT_ENCODE_SPECIAL, NULL) < 0) return -1;
     if (n == 1 && bt_tokenizer_type(tok, ids[0]) == BT_TOKEN_CONTROL) ret = ids[0];
     free(ids);
@@ -149,23 +153,26 @@ bt_err gw_text_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, const gw
 
 bt_err gw_text_of_ids(bt_buf *ret, const gw_text *t, const int32_t *ids, size_t ids_len, bt_fault *fault)
 {
-    size_t limit;
-    if (!bt_mul_size(&limit, ids_len + 1, TOKEN_TEXT_BYTES)) limit = SIZE_MAX;
-    bt_buf_init(ret, limit);
+    bt_buf_init(ret, BT_TOKENIZER_MAX_TEXT_BYTES);
     return bt_detok_all(ret, t->tok, ids, ids_len, BT_DETOK_START | BT_DETOK_SPECIAL, fault);
 }
 
 /* Characters of the prompt's text; of a list of ids as gw_text_of_ids has it. */
 static bt_err count_chars(size_t *ret, const gw_text *t, const gw_openai_request *r, bt_fault *fault)
 {
-    bt_buf text;
-    if (r->prompt) {
-        *ret = bt_utf8_count(r->prompt, r->prompt_len);
-        return BT_OK;
+    bt_buf piece;
+    bt_detok d;
+    bt_err e = BT_OK;
+    *ret = r->prompt ? bt_utf8_count(r->prompt, r->prompt_len) : 0;
+    bt_buf_init(&piece, 4 * TOKEN_TEXT_BYTES);
+    bt_detok_init(&d, t->tok, BT_DETOK_START | BT_DETOK_SPECIAL);
+    for (size_t i = 0; i <= r->prompt_ids_len && e == BT_OK; i++) {
+        bt_buf_clear(&piece);
+        e = i < r->prompt_ids_len ? bt_detok_push(&piece, &d, r->prompt_ids[i], fault)
+                                  : bt_detok_finish(&piece, &d, fault);
+        *ret += bt_utf8_count(bt_buf_text(&piece), piece.len);
     }
-    const bt_err e = gw_text_of_ids(&text, t, r->prompt_ids, r->prompt_ids_len, fault);
-    if (e == BT_OK) *ret = bt_utf8_count(bt_buf_text(&text), text.len);
-    bt_buf_done(&text);
+    bt_buf_done(&piece);
     return e;
 }
 

@@ -42,7 +42,7 @@ bt_err gw_text_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, const gw
 /* Whether the file asks for a BOS, and the text begins with its name: where names are tokens, none is to be added. */
 bool gw_text_brings_bos(const gw_text *t, const char *text, size_t len);
 /* The text of ids, control tokens by their names, into *ret, which is begun, and ended by the caller also after a
- * failure. Errors of bt_detok_all. */
+ * failure. Errors of bt_detok_all; BT_ELIMIT beyond BT_TOKENIZER_MAX_TEXT_BYTES. */
 bt_err gw_text_of_ids(bt_buf *ret, const gw_text *t, const int32_t *ids, size_t ids_len, bt_fault *fault);
 
 /* One answer's text. Bytes that may begin a stop string are held back until that is certain. A stop string that is one

@@ -121,9 +121,10 @@ bt_err gw_words_detokenize(bt_buf *out, gw_openai_error *err, const gw_text *t, 
     bt_buf text;
     bt_fault fault = {""};
     e = gw_text_of_ids(&text, t, ids, n, &fault);
+    if (e < 0) e = blame(&p, e, "tokens", &fault);
+    else if (gw_json_add(out, json_pack("{s:s%}", "content", bt_buf_text(&text), text.len), JSON_COMPACT) < 0)
+        e = gw_read_no_memory(&p);
     free(ids);
-    if (e == BT_OK)
-        e = gw_json_add(out, json_pack("{s:s%}", "content", bt_buf_text(&text), text.len), JSON_COMPACT);
     bt_buf_done(&text);
-    return e < 0 ? gw_read_no_memory(&p) : BT_OK;
+    return e;
 }

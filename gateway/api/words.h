@@ -2,8 +2,8 @@
 #define GW_WORDS_H
 #include "gateway/api/text.h"
 
-/* Texts to ids and back without an answer, as clients of llama.cpp's server ask for them. Pure: a body in, an answer's
- * JSON out.
+/* Texts to ids and back without an answer, as clients of llama.cpp's server ask for them. Pure: a body in, an
+ * answer's JSON out.
  *
  *   tokenize    {content, add_special, parse_special, with_pieces}   -> {tokens: [id, ...]}, or with_pieces
  *               {tokens: [{id, piece}, ...]}; a piece that is no UTF-8 is a list of its bytes.
@@ -12,7 +12,8 @@
  *   detokenize  {tokens}   -> {content}, with the names of control tokens
  *
  * Both take `model` as the other requests do; any other field is refused by its name. At most
- * BT_MSG_MAX_PROMPT_TOKENS tokens. Errors as gw_openai_parse; then nothing reaches out. */
+ * BT_MSG_MAX_PROMPT_TOKENS tokens, and BT_TOKENIZER_MAX_TEXT_BYTES of text. Errors as gw_openai_parse; what
+ * out then holds means nothing. */
 typedef bt_err gw_words(bt_buf *out, gw_openai_error *err, const gw_text *t, const char *body, size_t len,
                         const gw_openai_limits *limits);
 gw_words gw_words_tokenize, gw_words_detokenize;

@@ -166,6 +166,7 @@ bt_err tool_ask_send(tool_answer *ret, const tool_ask *ask, bt_fault *fault)
     e = tool_http_stream(&status, &body, ask->url, ask->path, ask->api_key, json, on_event, &s, ask->stop,
                          fault);
     bt_wait_end();
+    if (s.shows_thoughts && ret->thoughts.len > 0 && ret->text.len == 0) write_thoughts("\n", 1);
     if (s.failed) {
         e = bt_fail(fault, BT_EIO, "%s", s.fault.text);
     } else if (e == BT_OK && status != 200) {

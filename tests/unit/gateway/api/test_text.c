@@ -237,11 +237,12 @@ static void a_stop_string_that_is_one_control_token_ends_the_answer_before_it(vo
     bt_fault f;
     gw_text_answer a;
     gw_text t = open_text(NULL, true);
-    const gw_openai_request r = {.stop = {"END", "<|im_start|>", "<|im_end|>x"}, .stop_len = {3, 12, 11},
-                                 .stops = 3};
+    const gw_openai_request r = {.stop = {"END", "<|im_start|>", "<|im_end|>x", "<unk>"},
+                                 .stop_len = {3, 12, 11, 5}, .stops = 4};
     assert_int_equal(gw_text_begin(&a, &t, &r, NULL, 0, 16, &f), BT_OK);
     push_bytes(&a, "aEN");
     assert_true(gw_text_is_stop(&a, 259));
+    assert_true(gw_text_is_stop(&a, 0));    /* no text shows the unknown token either */
     assert_false(gw_text_is_stop(&a, 260)); /* a part of a stop string is none */
     assert_false(gw_text_is_stop(&a, 3 + 'E'));
     assert_int_equal(gw_text_stop(&a, &f), BT_OK);
