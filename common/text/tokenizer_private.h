@@ -42,8 +42,6 @@ struct bt_tokenizer {
     bt_tokenizer_merge *merge; /* gpt2: an open hash table of pairs */
     size_t merge_mask;
     atomic_uint_least64_t *left_out; /* bytes, of all encodings */
-    char *chat_template;
-    size_t chat_template_len;
 };
 
 /* The state of one encoding: a growing list of ids, and scratch. */

@@ -29,11 +29,6 @@ bt_text_span bt_tokenizer_piece(const bt_tokenizer *tok, int32_t id)
     return (bt_text_span){tok->arena + tok->begin[id], tok->begin[id + 1] - tok->begin[id]};
 }
 
-bt_text_span bt_tokenizer_chat_template(const bt_tokenizer *tok)
-{
-    return (bt_text_span){tok->chat_template, tok->chat_template_len};
-}
-
 int32_t bt_tokenizer_find_word(const bt_tokenizer *tok, const char *text, size_t len)
 {
     if (len > tok->max_word_bytes) return -1;

@@ -7,6 +7,7 @@ X("/v1/chat/completions", POST, CLIENT, post_chat, "Answer a conversation", "Cha
 X("/v1/completions", POST, CLIENT, post_text, "Continue a text", "TextRequest", "TextAnswer")
 X("/tokenize", POST, CLIENT, post_tokenize, "The token ids of a text", "TokenizeRequest", "Object")
 X("/detokenize", POST, CLIENT, post_detokenize, "The text of token ids", "DetokenizeRequest", "Object")
+X("/apply-template", POST, CLIENT, post_template, "The text that a conversation becomes", "ChatRequest", "Object")
 X("/v1/models", GET, CLIENT, gw_pages_models, "The names of the model", NULL, "Models")
 X("/v1/models/{id}", GET, CLIENT, gw_pages_model, "One name of the model", NULL, "Model")
 X("/props", GET, CLIENT, gw_pages_props, "The settings of requests that do not give them", NULL, "Object")

@@ -21,6 +21,7 @@ bt_err gw_openai_parse(gw_openai_request *ret, gw_openai_error *err, bool is_cha
 {
     gw_reader p = {.err = err, .limits = limits};
     p.r.is_chat = is_chat;
+    p.r.talk.add_generation_prompt = true;
     start_from(&p.r.sampling, limits->defaults);
     bt_err e = gw_read_object(&p.r.root, &p, body, len);
     if (e < 0) return e;
@@ -35,14 +36,13 @@ bt_err gw_openai_parse(gw_openai_request *ret, gw_openai_error *err, bool is_cha
 
 void gw_openai_request_drop_texts(gw_openai_request *r)
 {
-    free(r->message);
     free(r->prompt_ids);
     json_decref(r->root);
-    r->message = NULL;
+    r->talk = (bt_chat_talk){.messages = NULL};
     r->prompt = NULL;
     r->prompt_ids = NULL;
     r->root = NULL;
-    r->messages = r->prompt_len = r->prompt_ids_len = r->stops = 0;
+    r->prompt_len = r->prompt_ids_len = r->stops = 0;
 }
 
 void gw_openai_request_done(gw_openai_request *r)

@@ -33,8 +33,8 @@ typedef struct gw_openai_limits {
 
 typedef struct gw_openai_request {
     bool is_chat;
-    bt_chat_message *message; /* chat: at least one; roles are system, user or assistant */
-    size_t messages;
+    bt_chat_talk talk;  /* chat: in root's tree, without clock and limits; at least one message, and each has a role */
+    bool has_no_calls;  /* tool_choice is "none" */
     const char *prompt; /* completions: the text, or NULL where ids were given */
     size_t prompt_len;
     bool is_plain; /* completions: names of control tokens in the text are letters */

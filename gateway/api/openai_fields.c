@@ -349,6 +349,35 @@ static bt_err field_messages(gw_reader *p, const gw_field *f, json_t *v)
 {
     return gw_messages_chat(p, f->name, v);
 }
+static bt_err field_tools(gw_reader *p, const gw_field *f, json_t *v)
+{
+    return gw_messages_objects(&p->r.talk.tools, p, f->name, v);
+}
+static bt_err field_documents(gw_reader *p, const gw_field *f, json_t *v)
+{
+    return gw_messages_objects(&p->r.talk.documents, p, f->name, v);
+}
+static bt_err field_template_kwargs(gw_reader *p, const gw_field *f, json_t *v)
+{
+    return gw_messages_kwargs(p, f->name, v);
+}
+static bt_err field_generation_prompt(gw_reader *p, const gw_field *f, json_t *v)
+{
+    return gw_read_bool(&p->r.talk.add_generation_prompt, p, f->name, v);
+}
+static bt_err field_reasoning_effort(gw_reader *p, const gw_field *f, json_t *v)
+{
+    if (!json_is_string(v)) return gw_read_wrong_type(p, f->name, "a string", v);
+    p->effort = v;
+    return BT_OK;
+}
+static bt_err field_tool_choice(gw_reader *p, const gw_field *f, json_t *v)
+{
+    const char *choice = json_string_value(v);
+    if (!choice && !json_is_object(v)) return gw_read_wrong_type(p, f->name, "a string or an object", v);
+    p->r.has_no_calls = choice && strcmp(choice, "none") == 0;
+    return BT_OK;
+}
 static bt_err field_prompt(gw_reader *p, const gw_field *f, json_t *v)
 {
     return gw_messages_prompt(p, f->name, v);
@@ -379,10 +408,11 @@ static bt_err field_prompt(gw_reader *p, const gw_field *f, json_t *v)
     { \
         name, where, GW_FIELD_ONLY, field_only, 0, 0, values, 0, not_supported \
     }
-#define HARMLESS(name, help) \
+#define HARMLESS_IN(name, where, help) \
     { \
-        name, BOTH, GW_FIELD_ANY, field_any, 0, 0, NULL, 0, help \
+        name, where, GW_FIELD_ANY, field_any, 0, 0, NULL, 0, help \
     }
+#define HARMLESS(name, help) HARMLESS_IN(name, BOTH, help)
 
 static const char
     not_supported[] = "Not supported: only the values that ask for nothing",
@@ -394,6 +424,7 @@ static const char
 // clang-format off
 static const char messages_schema[] =
     "{\"type\":\"array\",\"minItems\":1,\"maxItems\":4096,\"items\":{\"$ref\":\"#/components/schemas/Message\"}}";
+static const char objects_schema[] = "{\"type\":\"array\",\"items\":{\"type\":\"object\"}}";
 static const char prompt_schema[] =
     "{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"minItems\":1,\"maxItems\":1048576,"
     "\"items\":{\"type\":\"integer\",\"minimum\":0}},"
@@ -429,6 +460,17 @@ const gw_field gw_fields[] = {
     OTHER("reasoning_format", CHAT, field_reasoning_format, "{\"enum\":[\"auto\",\"deepseek\",\"none\"]}",
           "Thoughts between the model's marks are the message's reasoning_content (auto, as without it; deepseek) or "
           "stay in its content (none)"),
+    OTHER("tools", CHAT, field_tools, objects_schema,
+          "What the chat template tells the model about tools; only with tool_choice \"none\": answers are text alone"),
+    OTHER("tool_choice", CHAT, field_tool_choice, "{\"type\":[\"string\",\"object\"]}", "See tools"),
+    OTHER("documents", CHAT, field_documents, objects_schema, "What the chat template tells the model to answer from"),
+    OTHER("chat_template_kwargs", CHAT, field_template_kwargs, "{\"type\":\"object\",\"maxProperties\":64}",
+          "Variables of the chat template, for example enable_thinking"),
+    OTHER("reasoning_effort", CHAT, field_reasoning_effort, "{\"type\":\"string\"}",
+          "A variable of the chat template, unless chat_template_kwargs has it"),
+    HARMLESS_IN("reasoning_effort", TEXT, no_reasoning),
+    BOOLEAN("add_generation_prompt", CHAT, field_generation_prompt,
+            "The prompt ends with what opens an answer (true, as without it)"),
     OTHER("max_tokens", BOTH, field_max_tokens, tokens_schema,
           "Tokens of the answer at most; what the context does not hold is cut; -1: as if it were not given"),
     OTHER("max_completion_tokens", BOTH, field_max_tokens, tokens_schema, "The same as max_tokens"),
@@ -476,10 +518,8 @@ const gw_field gw_fields[] = {
     HARMLESS("id_slot", "Taken and not looked at: nodes have no slots to choose"),
     HARMLESS("n_keep", "Taken and not looked at: no part of a context is dropped"),
     HARMLESS("n_discard", "Taken and not looked at: no part of a context is dropped"),
-    HARMLESS("parallel_tool_calls", "Taken and not looked at: there are no tools"),
-    HARMLESS("reasoning_effort", no_reasoning),
-    {"reasoning_format", TEXT, GW_FIELD_ANY, field_any, 0, 0, NULL, 0,
-     "Taken and not looked at: thoughts stay in the text"},
+    HARMLESS("parallel_tool_calls", "Taken and not looked at: no calls are read from answers"),
+    HARMLESS_IN("reasoning_format", TEXT, "Taken and not looked at: thoughts stay in the text"),
     HARMLESS("verbosity", no_reasoning),
     HARMLESS("timings_per_token", "Taken and not looked at: the last chunk has the timings"),
     HARMLESS("return_progress", "Taken and not looked at: a comment is sent every 10 s"),
@@ -499,8 +539,6 @@ const gw_field gw_fields[] = {
     ONLY("best_of", BOTH, "[1]"),
     ONLY("echo", TEXT, "[false]"),
     ONLY("suffix", TEXT, "[\"\"]"),
-    ONLY("tools", CHAT, "[[]]"),
-    ONLY("tool_choice", CHAT, "[\"none\"]"),
     ONLY("functions", CHAT, "[[]]"),
     ONLY("function_call", CHAT, "[\"none\"]"),
     ONLY("response_format", BOTH, "[{\"type\":\"text\"}]"),
@@ -511,7 +549,6 @@ const gw_field gw_fields[] = {
     ONLY("prediction", CHAT, "[]"),
     ONLY("web_search_options", CHAT, "[]"),
     ONLY("parse_special", CHAT, "[false]"),
-    ONLY("chat_template_kwargs", CHAT, "[{}]"),
     ONLY("think", CHAT, "[false]"),
     ONLY("lora", BOTH, "[[]]"),
     ONLY("min_tokens", BOTH, "[0]"),
@@ -561,7 +598,7 @@ static bt_err unknown_field(gw_reader *p, const char *key)
 
 static bt_err check_whole(gw_reader *p)
 {
-    const char *missing = p->r.is_chat                     ? p->r.messages ? NULL : "messages"
+    const char *missing = p->r.is_chat                     ? p->r.talk.messages ? NULL : "messages"
                           : p->r.prompt || p->r.prompt_ids ? NULL
                                                            : "prompt";
     if (missing)
@@ -577,6 +614,18 @@ static bt_err check_whole(gw_reader *p)
     return BT_OK;
 }
 
+/* The effort becomes one of the variables, which the tree holds. */
+static bt_err pass_effort(gw_reader *p, json_t *root)
+{
+    static const char all[] = "chat_template_kwargs", name[] = "reasoning_effort";
+    if (!p->effort || json_object_get(p->r.talk.kwargs, name)) return BT_OK;
+    json_t *kwargs = p->r.talk.kwargs ? json_copy((json_t *)p->r.talk.kwargs) : json_object();
+    if (json_object_set(kwargs, name, p->effort) < 0 || json_object_set_new(root, all, kwargs) < 0)
+        return gw_read_no_memory(p);
+    p->r.talk.kwargs = json_object_get(root, all);
+    return BT_OK;
+}
+
 bt_err gw_fields_read(gw_reader *p, json_t *root)
 {
     const char *key;
@@ -586,5 +635,6 @@ bt_err gw_fields_read(gw_reader *p, json_t *root)
         const bt_err e = !f ? unknown_field(p, key) : json_is_null(v) ? BT_OK : f->read(p, f, v);
         if (e < 0) return e;
     }
-    return check_whole(p);
+    const bt_err e = pass_effort(p, root);
+    return e < 0 ? e : check_whole(p);
 }

@@ -40,33 +40,64 @@ static bt_err join_parts(gw_reader *p, json_t *message, json_t *parts, const cha
     return !s || json_object_set_new(message, "content", s) < 0 ? gw_read_no_memory(p) : BT_OK;
 }
 
-static bt_err check_message_keys(gw_reader *p, const json_t *message, const char *where)
+/* An assistant's calls of tools, whose arguments are a text or an object. */
+static bt_err check_calls(gw_reader *p, const json_t *calls, const char *where)
 {
-    const char *key;
-    json_t *v;
-    json_object_foreach((json_t *)message, key, v) {
-        if (strcmp(key, "role") == 0 || strcmp(key, "content") == 0 || json_is_null(v)) continue;
-        /* reasoning_content: text that another server separated from an answer; no template shows it */
-        if (strcmp(key, "name") == 0 || strcmp(key, "reasoning_content") == 0) {
-            if (!json_is_string(v)) return gw_read_wrong_type(p, key, "a string", v);
-            continue;
-        }
-        /* What an assistant's message from another server may carry, empty. */
-        if (strcmp(key, "tool_calls") == 0 || strcmp(key, "annotations") == 0) {
-            if (json_is_array(v) && json_array_size(v) == 0) continue;
-            return gw_read_unsupported(p, key, "");
-        }
-        if (strcmp(key, "refusal") == 0 || strcmp(key, "audio") == 0 || strcmp(key, "function_call") == 0 ||
-            strcmp(key, "tool_call_id") == 0)
-            return gw_read_unsupported(p, key, "");
-        return gw_openai_fail(p->err, 400, BAD, "unknown_parameter", where,
-                              "Unrecognized request argument supplied: %s.%s", where, key);
+    size_t i;
+    json_t *call;
+    char at[64];
+    if (!json_is_array(calls)) return gw_read_wrong_type(p, where, "an array", calls);
+    json_array_foreach(calls, i, call) {
+        const json_t *function = json_object_get(call, "function"),
+                     *arguments = json_object_get(function, "arguments"), *id = json_object_get(call, "id");
+        (void)snprintf(at, sizeof at, "%.40s[%zu]", where, i);
+        if (!json_is_string(json_object_get(function, "name")))
+            return gw_read_wrong_type(p, at, "an object with 'function', which has a 'name'", call);
+        if (arguments && !json_is_string(arguments) && !json_is_object(arguments))
+            return gw_read_wrong_type(p, at, "arguments that are a string or an object", arguments);
+        if (id && !json_is_string(id)) return gw_read_wrong_type(p, at, "an id that is a string", id);
     }
     return BT_OK;
 }
 
-static bt_err read_message(gw_reader *p, bt_chat_message *ret, json_t *m, size_t index)
+static bool is_one_of(const char *key, const char *const *names)
 {
+    while (*names && strcmp(key, *names) != 0) names++;
+    return *names != NULL;
+}
+
+static bt_err check_message_keys(gw_reader *p, const json_t *message, const char *where)
+{
+    /* a thought has one of three names, as servers differ */
+    static const char *const texts[] = {"name",      "tool_call_id", "reasoning_content",
+                                        "reasoning", "thinking",     NULL};
+    static const char *const refused[] = {"refusal", "audio", "function_call", NULL};
+    const char *key;
+    char at[64];
+    json_t *v;
+    json_object_foreach((json_t *)message, key, v) {
+        if (strcmp(key, "role") == 0 || strcmp(key, "content") == 0 || json_is_null(v)) continue;
+        if (is_one_of(key, texts)) {
+            if (!json_is_string(v)) return gw_read_wrong_type(p, key, "a string", v);
+        } else if (strcmp(key, "tool_calls") == 0) {
+            (void)snprintf(at, sizeof at, "%.40s.tool_calls", where);
+            const bt_err e = check_calls(p, v, at);
+            if (e < 0) return e;
+        } else if (is_one_of(key, refused)) {
+            return gw_read_unsupported(p, key, "");
+        } else if (strcmp(key, "annotations") == 0) {
+            if (!json_is_array(v) || json_array_size(v) > 0) return gw_read_unsupported(p, key, "");
+        } else {
+            return gw_openai_fail(p->err, 400, BAD, "unknown_parameter", where,
+                                  "Unrecognized request argument supplied: %s.%s", where, key);
+        }
+    }
+    return BT_OK;
+}
+
+static bt_err check_message(gw_reader *p, json_t *m, size_t index)
+{
+    static const char *const roles[] = {"system", "developer", "user", "assistant", "tool", NULL};
     char where[48];
     (void)snprintf(where, sizeof where, "messages[%zu]", index);
     if (!json_is_object(m)) return gw_read_wrong_type(p, where, "an object", m);
@@ -78,26 +109,26 @@ static bt_err read_message(gw_reader *p, bt_chat_message *ret, json_t *m, size_t
     if (!role)
         return gw_openai_fail(p->err, 400, BAD, "missing_required_parameter", where,
                               "Missing required parameter: '%s', a string.", where);
-    if (strcmp(role, "developer") == 0) role = "system";
-    if (strcmp(role, "system") != 0 && strcmp(role, "user") != 0 && strcmp(role, "assistant") != 0)
-        return gw_openai_fail(
-            p->err, 400, BAD, "invalid_value", where,
-            "Invalid value for '%s': '%.64s'; supported are 'system', 'developer', 'user', 'assistant'.",
-            where, role);
+    if (!is_one_of(role, roles))
+        return gw_openai_fail(p->err, 400, BAD, "invalid_value", where,
+                              "Invalid value for '%s': '%.64s'; supported are 'system', 'developer', 'user', "
+                              "'assistant', 'tool'.",
+                              where, role);
 
     (void)snprintf(where, sizeof where, "messages[%zu].content", index);
     json_t *content = json_object_get(m, "content");
-    if (!content || json_is_null(content))
+    if (!content || json_is_null(content)) {
+        if (json_array_size(json_object_get(m, "tool_calls")) > 0) return BT_OK;
         return gw_openai_fail(p->err, 400, BAD, "missing_required_parameter", where,
                               "Missing required parameter: '%s'.", where);
+    }
     if (json_is_array(content)) {
         if ((e = join_parts(p, m, content, where)) < 0) return e;
         content = json_object_get(m, "content");
     }
-    if (!json_is_string(content))
-        return gw_read_wrong_type(p, where, "a string or an array of text parts", content);
-    *ret = (bt_chat_message){role, json_string_value(content), json_string_length(content)};
-    return BT_OK;
+    return json_is_string(content)
+               ? BT_OK
+               : gw_read_wrong_type(p, where, "a string or an array of text parts", content);
 }
 
 bt_err gw_messages_chat(gw_reader *p, const char *name, json_t *v)
@@ -108,12 +139,39 @@ bt_err gw_messages_chat(gw_reader *p, const char *name, json_t *v)
         return gw_openai_fail(p->err, 400, BAD, "invalid_value", name,
                               "Invalid '%s': %zu messages; 1 to %d are allowed.", name, n,
                               BT_CHAT_MAX_MESSAGES);
-    if (!(p->r.message = calloc(n, sizeof *p->r.message))) return gw_read_no_memory(p);
-    p->r.messages = n;
     for (size_t i = 0; i < n; i++) {
-        const bt_err e = read_message(p, &p->r.message[i], json_array_get(v, i), i);
+        const bt_err e = check_message(p, json_array_get(v, i), i);
         if (e < 0) return e;
     }
+    p->r.talk.messages = v;
+    return BT_OK;
+}
+
+bt_err gw_messages_objects(const json_t **ret, gw_reader *p, const char *name, json_t *v)
+{
+    char where[48];
+    if (!json_is_array(v)) return gw_read_wrong_type(p, name, "an array of objects", v);
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const json_t *item = json_array_get(v, i);
+        (void)snprintf(where, sizeof where, "%.24s[%zu]", name, i);
+        if (!json_is_object(item)) return gw_read_wrong_type(p, where, "an object", item);
+    }
+    if (json_array_size(v) > 0) *ret = v;
+    return BT_OK;
+}
+
+bt_err gw_messages_kwargs(gw_reader *p, const char *name, json_t *v)
+{
+    static const char *const own[] = {"messages", "tools", "documents", "add_generation_prompt", NULL};
+    const char *key;
+    json_t *item;
+    if (!json_is_object(v)) return gw_read_wrong_type(p, name, "an object", v);
+    json_object_foreach(v, key, item) {
+        if (is_one_of(key, own))
+            return gw_openai_fail(p->err, 400, BAD, "invalid_value", name,
+                                  "'%s' is a field of the request itself, and none of '%s'.", key, name);
+    }
+    p->r.talk.kwargs = v;
     return BT_OK;
 }
 

@@ -9,6 +9,7 @@ typedef struct gw_reader {
     gw_openai_request r;
     gw_openai_error *err;
     const gw_openai_limits *limits;
+    json_t *effort; /* reasoning_effort; NULL: not given */
 } gw_reader;
 
 /* The body of a request, which must be one object: a new reference. */

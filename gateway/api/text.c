@@ -11,16 +11,8 @@
 
 enum { TOKEN_TEXT_BYTES = 1024 }; /* the longest text one id can bring, see BT_TOKENIZER_MAX_TOKEN_BYTES */
 
-/* For people to read; which chats can be rendered does not depend on it. */
-static char *copy_template(const bt_gguf *g)
-{
-    bt_gguf_str s;
-    size_t bad;
-    if (bt_gguf_require_str(&s, g, "tokenizer.chat_template", NULL) < 0 ||
-        s.len > GW_TEXT_TEMPLATE_MAX_BYTES || memchr(s.ptr, 0, s.len) || !bt_utf8_valid(s.ptr, s.len, &bad))
-        return NULL;
-    return strndup(s.ptr, s.len);
-}
+_Static_assert((int)BT_CHAT_MAX_ENDS <= (int)BT_MSG_MAX_STOP_IDS,
+               "the ends of answers are stop ids of each request");
 
 /* The control token of exactly that text, which no answer shows; -1: none. */
 static int32_t find_control(const bt_tokenizer *tok, const char *text, size_t len)
@@ -44,25 +36,35 @@ static void find_marks(gw_text *t, bt_text_span chat_template)
     t->mark_ids[1] = t->marks ? find_control(t->tok, t->marks->close, strlen(t->marks->close)) : -1;
 }
 
-bt_err gw_text_open(gw_text *ret, const bt_gguf *g, bt_fault *fault)
+bt_err gw_text_open(gw_text *ret, const bt_gguf *g, const char *chat_template, bt_fault *fault)
 {
     gw_text t = {0};
-    const bt_err e = bt_vocab_load(&t.tok, g, fault);
-    if (e < 0) return e;
-    t.has_chat = bt_chat_init(&t.chat, t.tok, &t.chat_fault) == BT_OK;
-    const size_t n = bt_tokenizer_count(t.tok);
-    for (size_t i = 0; i < n && t.stop_ids_len < BT_MSG_MAX_STOP_IDS; i++)
-        if (bt_tokenizer_is_eog(t.tok, (int32_t)i)) t.stop_ids[t.stop_ids_len++] = (int32_t)i;
-    t.chat_template = copy_template(g);
-    find_marks(&t, (bt_text_span){t.chat_template, t.chat_template ? strlen(t.chat_template) : 0});
+    bt_err e = bt_vocab_load(&t.tok, g, fault);
+    if (e == BT_OK) e = bt_templates_open(&t.templates, g, t.tok, chat_template, fault);
+    if (e < 0) {
+        bt_tokenizer_free(t.tok);
+        return e;
+    }
+    t.stop_ids_len = (uint32_t)bt_chat_ends(t.stop_ids, t.templates.chat, t.tok);
+    find_marks(&t, (bt_text_span){t.templates.text, t.templates.text ? strlen(t.templates.text) : 0});
     *ret = t;
     return BT_OK;
 }
 
+void gw_text_name_ends(bt_buf *out, const gw_text *t)
+{
+    char shown[64];
+    for (uint32_t i = 0; i < t->stop_ids_len; i++) {
+        const bt_text_span name = bt_tokenizer_piece(t->tok, t->stop_ids[i]);
+        (void)bt_buf_fmt(out, "%s%s (%d)", i ? ", " : "",
+                         bt_utf8_show(shown, sizeof shown, name.ptr, name.len), (int)t->stop_ids[i]);
+    }
+}
+
 void gw_text_close(gw_text *t)
 {
+    bt_templates_close(&t->templates);
     bt_tokenizer_free(t->tok);
-    free(t->chat_template);
     *t = (gw_text){0};
 }
 
@@ -105,18 +107,37 @@ static bt_err encode(int32_t **ret, size_t *ret_len, const gw_text *t, const bt_
     return e < 0 ? blame(err, e, param, &fault) : BT_OK;
 }
 
+bt_err gw_text_render(bt_chat_prompt *ret, const gw_text *t, const gw_openai_request *r, gw_openai_error *err)
+{
+    bt_fault fault = {""};
+    const bt_chat *chat = t->templates.chat;
+    if (!chat)
+        return gw_openai_fail(err, 400, "invalid_request_error", "no_chat_template", "messages", "%s",
+                              t->templates.why.text);
+    bt_err e = bt_chat_adapt(chat, r->talk.messages);
+    if (e == BT_OK) e = bt_chat_render(ret, chat, &r->talk, &fault);
+    if (e == BT_ELIMIT && r->talk.steps_max) return BT_EAGAIN;
+    if (e == BT_EARG)
+        return gw_openai_fail(err, 400, "invalid_request_error", "invalid_value", "messages",
+                              "The chat template refuses the conversation: %s", fault.text);
+    if (e == BT_EFORMAT || e == BT_ELIMIT)
+        return gw_openai_fail(err, 400, "invalid_request_error", "invalid_value", "messages",
+                              "The chat template cannot write the conversation: %s", fault.text);
+    return e < 0 ? blame(err, e, "messages", &fault) : BT_OK;
+}
+
 static bt_err chat_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, const gw_openai_request *r,
                           uint32_t ctx_tokens, gw_openai_error *err)
 {
-    bt_fault fault = {""};
     bt_chat_prompt p;
-    if (!t->has_chat)
-        return gw_openai_fail(err, 400, "invalid_request_error", "no_chat_template", "messages", "%s",
-                              t->chat_fault.text);
-    bt_err e =
-        bt_chat_render(&p, &t->chat, r->message, r->messages, true, BT_TOKENIZER_MAX_TEXT_BYTES, &fault);
-    if (e < 0) return blame(err, e, "messages", &fault);
-    e = encode(ret, ret_len, t, p.piece, p.pieces, BT_ENCODE_BOS, ctx_tokens, "messages", err);
+    if (r->talk.tools && !r->has_no_calls)
+        return gw_openai_fail(
+            err, 400, "invalid_request_error", "unsupported_parameter", "tools",
+            "'tools' is only allowed when 'tool_choice' is 'none': the model is told about them, "
+            "but this server reads no calls from its answers.");
+    bt_err e = gw_text_render(&p, t, r, err);
+    if (e < 0) return e;
+    e = encode(ret, ret_len, t, p.piece, p.pieces, 0, ctx_tokens, "messages", err);
     bt_chat_prompt_done(&p);
     return e;
 }

@@ -3,7 +3,7 @@
 #include "base/buf.h"
 #include "gateway/api/openai.h"
 #include "sample/stop.h"
-#include "text/chat.h"
+#include "model/templates.h"
 #include "text/detok.h"
 #include "text/thoughts.h"
 #include "text/tokenizer.h"
@@ -14,27 +14,30 @@ typedef struct bt_gguf bt_gguf; /* model/gguf.h */
  * piece. */
 typedef struct gw_text {
     bt_tokenizer *tok;
-    bt_chat chat;
-    bool has_chat;
-    bt_fault chat_fault;                   /* why there is no chat */
-    char *chat_template;                   /* the whole template of the file; NULL: none, no UTF-8, or over the limit */
+    bt_templates templates;
     int32_t stop_ids[BT_MSG_MAX_STOP_IDS]; /* ids that end an answer */
     uint32_t stop_ids_len;
     const bt_thought_marks *marks; /* of thoughts in answers; NULL: the model has none */
     int32_t mark_ids[2];           /* control tokens among them, which are shown; -1: none */
 } gw_text;
 
-enum { GW_TEXT_TEMPLATE_MAX_BYTES = 1 << 16 };
-/* Copies what it needs from g. A file without a known chat template is fine: chats are then refused with
- * chat_fault's words. */
-bt_err gw_text_open(gw_text *ret, const bt_gguf *g, bt_fault *fault);
+/* Copies what it needs from g. A file without a template, or with one that does not parse, is fine: chats are then
+ * refused with the words of templates.why. chat_template: as `choice` of bt_templates_open, with its errors. */
+bt_err gw_text_open(gw_text *ret, const bt_gguf *g, const char *chat_template, bt_fault *fault);
 void gw_text_close(gw_text *t);
+void gw_text_name_ends(bt_buf *out, const gw_text *t); /* "<|im_end|> (2), </s> (1)": the ids that end an answer */
 
+/* What a chat may take of the template where others wait meanwhile: at most 2 ms on a machine of today. */
+enum { GW_TEXT_QUICK_STEPS = 15000, GW_TEXT_QUICK_BYTES = 1 << 16 };
+
+/* The prompt of a chat as text. With limits in r->talk that are too small: BT_EAGAIN, without words. Errors as
+ * gw_openai_parse. */
+bt_err gw_text_render(bt_chat_prompt *ret, const gw_text *t, const gw_openai_request *r, gw_openai_error *err);
 /* The ids of a request's prompt, malloc'ed, at least one. A chat goes through the template; a text begins with a BOS
  * where the file asks for one, and not with a second one where the text, whose control tokens are taken
  * (parse_special), begins with its own; a list of ids stays as it is. A text of more than ctx_tokens +
  * GW_TEXT_COUNTED_TOKENS is not counted to its end, so that no body keeps the gateway from its other work for long.
- * Errors as gw_openai_parse, gw_openai_max_tokens. */
+ * Errors as gw_text_render, gw_openai_max_tokens. */
 enum { GW_TEXT_COUNTED_TOKENS = 16384 };
 bt_err gw_text_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, const gw_openai_request *r, uint32_t ctx_tokens,
                       gw_openai_error *err);

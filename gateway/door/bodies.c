@@ -3,12 +3,15 @@
 #include "gateway/door/bodies.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "gateway/api/json.h"
 #include "gateway/api/refusal.h"
 #include "gateway/door/live.h"
 #include "gateway/door/reply.h"
 #include "gateway/door/rights.h"
 
+#include <jansson.h>
 #include <stdlib.h>
+#include <time.h>
 
 static const char SERVER[] = "server_error";
 
@@ -33,16 +36,31 @@ static bt_err read_prompt(gw_body *b)
     return e;
 }
 
-static void read_request(gw_body *b, bool is_chat, const char *bytes)
+static bt_err write_template(gw_body *b)
+{
+    bt_chat_prompt p;
+    const bt_err e = gw_text_render(&p, b->door->env.text, &b->request, &b->err);
+    if (e < 0) return e;
+    json_t *j = json_pack("{s:s%}", "prompt", p.text, p.len);
+    bt_chat_prompt_done(&p);
+    return gw_json_add(&b->answer, j, JSON_COMPACT) < 0 ? no_memory(&b->err) : BT_OK;
+}
+
+static void read_request(gw_body *b, bool is_chat, const char *bytes, bt_err (*read)(gw_body *b))
 {
     b->e = gw_openai_parse(&b->request, &b->err, is_chat, bytes, b->len, &b->limits);
     if (b->e < 0) return;
-    b->e = read_prompt(b);
+    bt_chat_talk *talk = &b->request.talk;
+    talk->now_s = b->now_s;
+    talk->steps_max = b->is_quick ? GW_TEXT_QUICK_STEPS : 0;
+    talk->bytes_max = b->is_quick ? GW_TEXT_QUICK_BYTES : 0;
+    b->e = read(b);
     gw_openai_request_drop_texts(&b->request); /* millions of objects of JSON, maybe */
 }
 
-void gw_bodies_chat(gw_body *b, const char *bytes) { read_request(b, true, bytes); }
-void gw_bodies_text(gw_body *b, const char *bytes) { read_request(b, false, bytes); }
+void gw_bodies_chat(gw_body *b, const char *bytes) { read_request(b, true, bytes, read_prompt); }
+void gw_bodies_text(gw_body *b, const char *bytes) { read_request(b, false, bytes, read_prompt); }
+void gw_bodies_template(gw_body *b, const char *bytes) { read_request(b, true, bytes, write_template); }
 
 /* The log hears of it once; the metric counts. */
 static void tell_left_out(gw_door *d, const gw_http_exchange *x)
@@ -110,6 +128,7 @@ static void stand_in_line(gw_body *b, gw_http_exchange *x)
 {
     gw_door *d = b->door;
     b->item = (bt_aside_item){.run = run, .done = done};
+    b->is_quick = false;
     b->live->unread = b;
     gw_http_take_body(x, &b->bytes);
     gw_http_set_user(x, b->live);
@@ -121,6 +140,13 @@ static void stand_in_line(gw_body *b, gw_http_exchange *x)
 }
 
 /* ---- all of them ---- */
+
+static int64_t local_now_s(void)
+{
+    struct tm local = {.tm_sec = 0};
+    const time_t now = (time_t)bt_clock_wall_s();
+    return localtime_r(&now, &local) ? (int64_t)now + local.tm_gmtoff : (int64_t)now;
+}
 
 void gw_bodies_read(gw_door *d, gw_http_exchange *x, const gw_http_request *r,
                     void (*read)(gw_body *b, const char *bytes), void (*then)(gw_body *b))
@@ -145,22 +171,25 @@ void gw_bodies_read(gw_door *d, gw_http_exchange *x, const gw_http_request *r,
                    .len = r->body_len,
                    .read = read,
                    .then = then,
+                   .now_s = local_now_s(),
                    .ctx_tokens = gw_rights_context(l->key, gw_door_context_tokens(d)),
                    .limits = {d->env.names, d->env.names_len, (uint32_t)bt_tokenizer_count(d->env.text->tok),
                               BT_MSG_MAX_STOP_IDS - d->env.text->stop_ids_len, d->env.defaults}};
     bt_buf_init(&b->answer, GW_DOOR_ANSWER_MAX_BYTES);
-    const bool at_once = b->len <= GW_BODIES_SHORT_BYTES;
-    if (!at_once && b->len <= most - d->unread_bytes) {
+    b->is_quick = b->len <= GW_BODIES_SHORT_BYTES;
+    if (b->is_quick) b->read(b, r->body);
+    const bool is_read = b->is_quick && b->e != BT_EAGAIN;
+    if (!is_read && b->len <= most - d->unread_bytes) {
+        gw_openai_request_done(&b->request);
         stand_in_line(b, x);
         return;
     }
-    if (!at_once) {
-        (void)gw_refusal_tell(&b->err, GW_HTTP_TOO_BUSY, b->len);
-        b->e = BT_EAGAIN;
-    } else {
-        b->read(b, r->body);
+    if (is_read) {
         gw_metrics_body(d->env.metrics, false);
         tell_left_out(d, x);
+    } else {
+        (void)gw_refusal_tell(&b->err, GW_HTTP_TOO_BUSY, b->len);
+        b->e = BT_EAGAIN;
     }
     then(b);
     free_body(b);

@@ -3,9 +3,9 @@
 #include "gateway/door/state.h"
 
 /* Bodies of POSTs become requests (JSON, the chat template, tokens, lengths) or answers that need no node. A short body
- * is read at once. Any other is read by a thread, so that nobody waits for it: by one thread the bodies up to
- * GW_BODIES_LONG_BYTES, and by another the longer ones, both in order of arrival. The requests then stand in the
- * brain's line in the order in which they were read.
+ * is read at once, unless its chat template has more to do than GW_TEXT_QUICK_STEPS. Any other is read by a thread, so
+ * that nobody waits for it: by one thread the bodies up to GW_BODIES_LONG_BYTES, and by another the longer ones, both
+ * in order of arrival. The requests then stand in the brain's line in the order in which they were read.
  *
  * A body that waits counts among the bodies of the HTTP server. All that wait together take at most half of the memory
  * for bodies, so that one can always come in; one more is refused as GW_HTTP_TOO_BUSY. A client that goes away takes
@@ -22,6 +22,8 @@ typedef struct gw_body {
     void (*read)(struct gw_body *b, const char *bytes);
     gw_openai_limits limits;
     uint32_t ctx_tokens;
+    int64_t now_s; /* when it came, by the local clock with its zone: for the chat template */
+    bool is_quick; /* others wait meanwhile: what takes longer ends with BT_EAGAIN */
     void (*then)(struct gw_body *b);
     bt_err e; /* with `err` */
     gw_openai_error err;
@@ -36,6 +38,7 @@ void gw_bodies_read(gw_door *d, gw_http_exchange *x, const gw_http_request *r,
 /* How a body is read: fills b, by any thread, so it touches of the door only what never changes. */
 void gw_bodies_chat(gw_body *b, const char *bytes);
 void gw_bodies_text(gw_body *b, const char *bytes);
+void gw_bodies_template(gw_body *b, const char *bytes); /* of a chat: {"prompt": the text it becomes} */
 /* The client of a live whose body is unread has gone. */
 void gw_bodies_forget(gw_body *b);
 #endif

@@ -333,6 +333,11 @@ static void post_detokenize(gw_door *d, gw_http_exchange *x, const gw_http_reque
     post_words(d, x, r, read_detokenize);
 }
 
+static void post_template(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
+{
+    post_words(d, x, r, gw_bodies_template);
+}
+
 enum { GET, POST };
 static const struct endpoint {
     const char *path;

@@ -153,6 +153,34 @@ static uint64_t count_slots(const gw_door *d)
     return n;
 }
 
+static json_t *token_text(const gw_text *t, int32_t id)
+{
+    char text[256];
+    const bt_text_span s = bt_tokenizer_piece(t->tok, id);
+    return s.ptr ? json_string(bt_utf8_show(text, sizeof text, s.ptr, s.len)) : json_null();
+}
+
+/* How chats become prompts, and where answers end. */
+static json_t *chat_facts(const gw_text *t)
+{
+    char from[4096];
+    const bt_templates *m = &t->templates;
+    json_t *names = json_array(), *ends = json_array();
+    int failed = 0;
+    for (size_t i = 0; i < m->names; i++) failed |= json_array_append_new(names, json_string(m->name[i]));
+    for (uint32_t i = 0; i < t->stop_ids_len; i++)
+        failed |= json_array_append_new(ends, json_pack("{s:i,s:o}", "id", (int)t->stop_ids[i], "text",
+                                                        token_text(t, t->stop_ids[i])));
+    json_t *j = json_pack("{s:s?,s:s?,s:o,s:s?,s:o,s:o,s:o}", "chat_template", m->text, "chat_template_name",
+                          m->from ? shown(from, sizeof from, m->from) : NULL, "chat_templates", names,
+                          "chat_template_error", m->chat ? NULL : m->why.text, "bos_token",
+                          token_text(t, bt_tokenizer_bos(t->tok)), "eos_token",
+                          token_text(t, bt_tokenizer_eos(t->tok)), "end_of_turn", ends);
+    if (!failed) return j;
+    json_decref(j);
+    return NULL;
+}
+
 void gw_pages_props(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
 {
     (void)r;
@@ -160,16 +188,20 @@ void gw_pages_props(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
     const json_int_t ctx_tokens = (json_int_t)gw_door_context_tokens(d);
     const uint32_t max_answer = (uint32_t)d->env.options->answers.max_answer;
     char path[4096];
-    json_t *j = json_pack("{s:{s:I,s:o},s:I,s:s,s:s,s:I,s:s?,s:s?,s:{s:b,s:b},s:s,s:o,s:I,s:I}",
-                          "default_generation_settings", "n_ctx", ctx_tokens, "params",
-                          params(d->env.defaults, max_answer), "total_slots", (json_int_t)count_slots(d),
-                          "model_alias", d->env.names[0], "model_path",
-                          shown(path, sizeof path, d->env.options->model), "n_ctx", ctx_tokens,
-                          "chat_template", t->chat_template, "chat_template_family",
-                          t->has_chat ? bt_chat_family_name(t->chat.family) : NULL, "modalities", "vision", 0,
-                          "audio", 0, "build_info", "baton " BT_VERSION, "defaults",
-                          defaults(d->env.defaults), "max_answer", (json_int_t)max_answer,
-                          "completion_tokens", (json_int_t)GW_OPENAI_DEFAULT_COMPLETION_TOKENS);
+    json_t *j =
+        json_pack("{s:{s:I,s:o},s:I,s:s,s:s,s:I,s:{s:b,s:b},s:s,s:o,s:I,s:I}", "default_generation_settings",
+                  "n_ctx", ctx_tokens, "params", params(d->env.defaults, max_answer), "total_slots",
+                  (json_int_t)count_slots(d), "model_alias", d->env.names[0], "model_path",
+                  shown(path, sizeof path, d->env.options->model), "n_ctx", ctx_tokens, "modalities",
+                  "vision", 0, "audio", 0, "build_info", "baton " BT_VERSION, "defaults",
+                  defaults(d->env.defaults), "max_answer", (json_int_t)max_answer, "completion_tokens",
+                  (json_int_t)GW_OPENAI_DEFAULT_COMPLETION_TOKENS);
+    json_t *chat = chat_facts(t);
+    if (!chat || !j || json_object_update(j, chat) < 0) {
+        json_decref(j);
+        j = NULL;
+    }
+    json_decref(chat);
     show(d, x, j, JSON_REAL_PRECISION(DIGITS));
 }
 

@@ -19,7 +19,9 @@ void gw_pages_model(gw_door *d, gw_http_exchange *x, const gw_http_request *r); 
  *   {"default_generation_settings": {"n_ctx", "params": {temperature, top_p, top_k, min_p, repeat_penalty,
  *        presence_penalty, frequency_penalty, seed (-1: drawn), max_tokens and n_predict (of a chat)}},
  *    "total_slots": of all decode nodes, "model_alias", "model_path" (as -m was given), "n_ctx",
- *    "chat_template": the file's, or null, "chat_template_family": what Baton renders it as, or null,
+ *    "chat_template": the one in force, or null, "chat_template_name", "chat_templates": names of the file's,
+ *    "chat_template_error": why there are no chats, or null, "bos_token", "eos_token",
+ *    "end_of_turn": [{"id", "text"}], the tokens that end an answer,
  *    "modalities": {"vision": false, "audio": false}, "build_info",
  *    "defaults": {temperature and the others: {"value", "from": "option", "file" or "default"}},
  *    "max_answer": tokens of a chat without max_tokens, "completion_tokens": of a completion without it} */

@@ -340,11 +340,12 @@ static bt_err open_model(server *s, bt_fault *fault)
 {
     char path[4096];
     bt_model *m = NULL;
+    bt_buf ends;
     bt_err e;
     if ((e = bt_model_find(path, sizeof path, s->options->model, fault)) < 0) return e;
     bt_wait_tell(NULL, BT_MODEL_OPENING, 0, 0);
     e = bt_model_open(&m, path, fault);
-    if (e == BT_OK) e = gw_text_open(&s->text, m->file, fault);
+    if (e == BT_OK) e = gw_text_open(&s->text, m->file, s->options->chat_template, fault);
     bt_wait_end();
     if (e < 0) goto out;
     name_model(s, path, m->name);
@@ -353,8 +354,13 @@ static bt_err open_model(server *s, bt_fault *fault)
     memcpy(s->config.model_id, m->id, sizeof s->config.model_id);
     bt_log(BT_LOG_INFO, "model '%s': vocabulary %zu, context %u tokens, chat template %s", s->names[0],
            bt_tokenizer_count(s->text.tok), s->ctx_tokens,
-           s->text.has_chat ? bt_chat_family_name(s->text.chat.family) : "none");
-    if (!s->text.has_chat) bt_log(BT_LOG_WARN, "chats will be refused: %s", s->text.chat_fault.text);
+           s->text.templates.chat ? s->text.templates.from : "none");
+    if (!s->text.templates.chat) bt_log(BT_LOG_WARN, "chats will be refused: %s", s->text.templates.why.text);
+    bt_buf_init(&ends, 4096);
+    gw_text_name_ends(&ends, &s->text);
+    bt_log(BT_LOG_INFO, "an answer ends with %s",
+           ends.len ? bt_buf_text(&ends) : "none of the model's tokens");
+    bt_buf_done(&ends);
 out:
     bt_model_close(m);
     return e;

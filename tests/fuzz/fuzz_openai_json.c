@@ -7,6 +7,7 @@
 
 #include <jansson.h>
 
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,7 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         write_error(&err);
         return 0;
     }
-    if (r.is_chat ? r.messages == 0 : !r.prompt == !r.prompt_ids) abort();
+    if (r.is_chat ? json_array_size(r.talk.messages) == 0 : !r.prompt == !r.prompt_ids) abort();
     for (size_t i = 0; i < r.stops; i++)
         if (r.stop_len[i] == 0) abort();
     for (size_t i = 0; i < r.prompt_ids_len; i++)

@@ -34,6 +34,7 @@ static const bt_opt rows[] = {
     {.of = &bt_kv_dtype_opts, .name = "kv-dtype", BT_OPT_AT(tool_serve, kv_dtype)},
     {.of = &bt_model_opts, .name = "weights", BT_OPT_AT(tool_serve, weights)},
     {.of = &bt_model_opts, .name = "ctx-size", BT_OPT_AT(tool_serve, ctx_size)},
+    {.of = &bt_model_opts, .name = "chat-template", BT_OPT_AT(tool_serve, chat_template)},
     BT_OPT_ALL(bt_obtain_opts, tool_serve, want, NULL),
     {.of = &bt_device_opts, .name = "decode-profile", BT_OPT_AT(tool_serve, decode_profile)},
     {.of = &bt_device_opts, .name = "link", BT_OPT_AT(tool_serve, link),
@@ -261,6 +262,7 @@ static void add_up(tool_command *ret, const tool_serve *s)
                                         "--timeout",    "86400s",    "--log-level", "error",
                                         "--verbose=no", "--json=no"};
     tool_command_add(ret, "--model", s->model);
+    if (s->chat_template) tool_command_add(ret, "--chat-template", s->chat_template);
     tool_command_add(ret, "--engine", tool_serve_prefill(s)->name);
     tool_command_add(ret, "--schedule", bt_engine_schedules[s->schedule]);
     tool_command_add(ret, "--decode-engine", bt_engine_decode_auto_names[s->decode]);

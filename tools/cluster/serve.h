@@ -14,7 +14,7 @@
 /* A system that a command starts for itself: the options that up, run and chat have in common, and what is done with
  * them. */
 typedef struct tool_serve {
-    const char *model, *isa;
+    const char *model, *isa, *chat_template;  /* the last NULL: the model file's */
     const char *decode_profile, *link, *pace; /* devices.h; the first two NULL: none */
     int engine;                               /* index in bt_engine_prefill_names */
     int schedule;                             /* in bt_engine_schedules */

@@ -11,6 +11,7 @@
 #include "model/model.h"
 #include "model/options.h"
 #include "model/quant.h"
+#include "model/templates.h"
 #include "model/weights.h"
 #include "npu/compile/obtain.h"
 #include "tools/options.h"
@@ -181,8 +182,8 @@ static const bt_opt opts[] = {
              "of its "
              "estimate"},
     {.of = &tool_output_opts, .name = "json", BT_OPT_AT(config, json),
-     .help = "one JSON object on stdout: specializations[], memory, core, weights_bytes, tensors[], sites[], "
-             "..."},
+     .help = "one JSON object on stdout: specializations[], memory, chat_template, weights_bytes, tensors[], "
+             "sites[], ..."},
 };
 
 const bt_opt_program tool_inspect_program = {
@@ -227,6 +228,22 @@ static json_t *tensors_json(const bt_gguf *g)
     return rows;
 }
 
+/* How chats with this model become prompts: {name, bytes, names, error}. */
+static json_t *template_json(const bt_model *m)
+{
+    bt_templates t;
+    bt_fault fault = {""};
+    if (bt_templates_open(&t, m->file, NULL, NULL, &fault) < 0)
+        return json_pack("{s:s}", "error", fault.text);
+    json_t *names = json_array();
+    for (size_t i = 0; i < t.names; i++) json_array_append_new(names, json_string(t.name[i]));
+    json_t *o = json_pack("{s:s?, s:o, s:o, s:s?}", "name", t.from, "bytes",
+                          t.text ? count(strlen(t.text)) : json_null(), "names", names, "error",
+                          t.chat ? NULL : t.why.text);
+    bt_templates_close(&t);
+    return o;
+}
+
 static json_t *to_json(const bt_model *m, const bt_host_shapes *table, json_t *memory)
 {
     const bt_hparams *h = &m->hp;
@@ -237,7 +254,7 @@ static json_t *to_json(const bt_model *m, const bt_host_shapes *table, json_t *m
     bt_rope_text(rope, &h->rope, (double)h->rope_scale, m->rope_freqs != NULL);
     return json_pack(
         "{s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:s, s:b, "
-        "s:I, s:o, s:o, s:O, s:s, s:s}",
+        "s:I, s:o, s:o, s:O, s:o, s:s, s:s}",
         "name", m->name, "architecture", arch_names[h->arch], "model_id", id, "gguf_version",
         (int)bt_gguf_version(m->file), "file_bytes", (json_int_t)bt_gguf_file_bytes(m->file), "weights_bytes",
         (json_int_t)m->weights_bytes, "parameters", (json_int_t)m->param_count, "layers", (int)h->layers,
@@ -245,7 +262,7 @@ static json_t *to_json(const bt_model *m, const bt_host_shapes *table, json_t *m
         "head_dim", (int)h->head_dim, "vocab", (int)h->vocab, "ctx_tokens", (int)h->ctx, "rope_base",
         (double)h->rope_base, "rope_scaling", rope, "tied_output", (int)h->tied_output, "arena_bytes",
         (json_int_t)table->arena_bytes, "specializations", shapes_json(table), "tensors",
-        tensors_json(m->file), "memory", memory, "isa", isa, "core", core);
+        tensors_json(m->file), "memory", memory, "chat_template", template_json(m), "isa", isa, "core", core);
 }
 
 /* How many tensors of each type, in the order of their first appearance: "210 Q4_1, 1 Q8_0, 61 F32". */
@@ -264,6 +281,22 @@ static void print_types(const bt_gguf *g)
         seen[kinds++] = type;
     }
     putchar('\n');
+}
+
+static void print_template(const bt_model *m)
+{
+    json_t *t = template_json(m);
+    const char *error = json_string_value(json_object_get(t, "error"));
+    const json_t *names = json_object_get(t, "names");
+    if (error) printf("chat template none: %s\n", error);
+    else
+        printf("chat template %s, %lld bytes%s", json_string_value(json_object_get(t, "name")),
+               (long long)json_integer_value(json_object_get(t, "bytes")),
+               json_array_size(names) > 1 ? "; of" : "\n");
+    for (size_t i = 0; !error && json_array_size(names) > 1 && i < json_array_size(names); i++)
+        printf(" %s%s", json_string_value(json_array_get(names, i)),
+               i + 1 < json_array_size(names) ? "," : "\n");
+    json_decref(t);
 }
 
 static void print_people(const bt_model *m, const bt_host_shapes *table, const bt_graph *graph,
@@ -287,6 +320,7 @@ static void print_people(const bt_model *m, const bt_host_shapes *table, const b
     if (rope[0]) printf("rope scaling  %s\n", rope);
     printf("KV            %u bytes a token in f16\n", 2u * 2u * h->layers * h->kv_heads * h->head_dim);
     print_types(m->file);
+    print_template(m);
     printf("\nspecializations, %zu rows, one arena of %s\n  %5s %6s %8s %12s\n", table->rows, arena, "batch",
            "seq", "ctx", "arena");
     for (size_t i = 0; i < table->rows; i++) {

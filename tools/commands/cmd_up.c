@@ -107,6 +107,7 @@ static void make_gateway(tool_command *t, const config *c, const bt_opt_args *ar
 {
     add_common(t, c, "baton-gateway");
     bt_opt_pass_on(args, &gw_options_group, add_option, t);
+    if (c->serve.chat_template) tool_command_add(t, "--chat-template", c->serve.chat_template);
     tool_command_add(t, "--control", control);
     add_keys(t, c, "gateway");
 }

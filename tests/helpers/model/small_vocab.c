@@ -81,6 +81,7 @@ static void begin(small_vocab *v, const char *model)
                                .eos = -1,
                                .unk = -1,
                                .eot = -1,
+                               .eom = -1,
                                .add_bos = -1,
                                .add_space_prefix = -1};
 }

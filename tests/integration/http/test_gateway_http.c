@@ -377,7 +377,9 @@ static void tells_its_defaults_and_where_each_comes_from(void **state)
     assert_int_equal(json_integer_value(json_object_get(a.json, "total_slots")), 0);
     assert_string_equal(json_string_value(json_object_get(a.json, "model_path")), other);
     assert_string_equal(json_string_value(json_object_get(a.json, "chat_template")), tiny_gguf_chatml);
-    assert_string_equal(json_string_value(json_object_get(a.json, "chat_template_family")), "ChatML");
+    assert_string_equal(json_string_value(json_object_get(a.json, "chat_template_name")), "default");
+    assert_int_equal(json_array_size(json_object_get(a.json, "end_of_turn")), 2);
+    assert_non_null(strstr(g.log, "an answer ends with <|im_end|> (260), </s> (2)"));
     done(&a);
     stop(&g);
     const char *warned = strstr(g.log, "general.sampling.min_p");

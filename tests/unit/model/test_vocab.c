@@ -1,13 +1,14 @@
 /* The default model's own tokenizer against facts from outside, and files that lie about their vocabulary. */
 #include "model/gguf.h"
+#include "model/templates.h"
 #include "model/vocab.h"
 #include "model/model.h"
-#include "text/chat.h"
 #include "text/detok.h"
 #include "tests/helpers/model/small_vocab.h"
 #include "tests/helpers/model/tiny_gguf.h"
 #include "tests/unit/model/smollm2_texts.h"
 
+#include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,6 +17,7 @@
 #include <cmocka.h>
 
 static bt_tokenizer *smollm2;
+static bt_templates templates; /* of the same file */
 
 static int set_up(void **s)
 {
@@ -28,7 +30,9 @@ static int set_up(void **s)
         if (bt_model_find(found, sizeof found, "smollm2", &f) < 0) goto failed;
         path = found;
     }
-    if (bt_gguf_open(&g, path, &f) < 0 || bt_vocab_load(&smollm2, g, &f) < 0) goto failed;
+    if (bt_gguf_open(&g, path, &f) < 0 || bt_vocab_load(&smollm2, g, &f) < 0 ||
+        bt_templates_open(&templates, g, smollm2, NULL, &f) < 0)
+        goto failed;
     bt_gguf_close(g); /* the tokenizer needs nothing of it */
     return 0;
 failed:
@@ -40,6 +44,7 @@ failed:
 static int tear_down(void **s)
 {
     (void)s;
+    bt_templates_close(&templates);
     bt_tokenizer_free(smollm2);
     return 0;
 }
@@ -81,16 +86,15 @@ static void gives_the_ids_of_the_reference_tokenizer(void **s)
     }
 }
 
-static void check_chat(const bt_chat_message *m, size_t messages, const int32_t *want, size_t want_n)
+static void check_chat(json_t *messages, const int32_t *want, size_t want_n)
 {
-    bt_chat c;
     bt_chat_prompt p;
     int32_t *ids;
     size_t n;
-    assert_int_equal(bt_chat_init(&c, smollm2, NULL), BT_OK);
-    assert_int_equal(bt_chat_render(&p, &c, m, messages, true, 4096, NULL), BT_OK);
-    assert_int_equal(bt_tokenizer_encode_pieces(&ids, &n, smollm2, p.piece, p.pieces, BT_ENCODE_BOS, NULL),
-                     BT_OK);
+    const bt_chat_talk talk = {.messages = messages, .add_generation_prompt = true};
+    assert_int_equal(bt_chat_render(&p, templates.chat, &talk, NULL), BT_OK);
+    assert_int_equal(bt_tokenizer_encode_pieces(&ids, &n, smollm2, p.piece, p.pieces, 0, NULL), BT_OK);
+    json_decref(messages);
     assert_int_equal(n, want_n);
     assert_memory_equal(ids, want, n * sizeof *ids);
     free(ids);
@@ -110,13 +114,13 @@ static void writes_chats_as_the_reference_does(void **s)
     static const int32_t fruits[] = {1,     9690, 198,  2683, 359, 253,   5356, 5646, 11173, 3365, 3511, 308,
                                      34519, 28,   7018, 411,  407, 19712, 8182, 2,    198,   1,    4093, 198,
                                      5820,  1296, 5574, 30,   2,   198,   1,    520,  9531,  198};
-    const bt_chat_message a[] = {{"user", "What is the capital of Italy?", 29}};
-    const bt_chat_message b[] = {{"system", "Answer in one word.", 19},
-                                 {"user", "What colour is the sky on a clear day?", 38}};
-    const bt_chat_message c[] = {{"user", "Name three fruits.", 18}};
-    check_chat(a, 1, italy, sizeof italy / sizeof *italy);
-    check_chat(b, 2, sky, sizeof sky / sizeof *sky);
-    check_chat(c, 1, fruits, sizeof fruits / sizeof *fruits);
+    check_chat(json_pack("[{s:s,s:s}]", "role", "user", "content", "What is the capital of Italy?"), italy,
+               sizeof italy / sizeof *italy);
+    check_chat(json_pack("[{s:s,s:s},{s:s,s:s}]", "role", "system", "content", "Answer in one word.", "role",
+                         "user", "content", "What colour is the sky on a clear day?"),
+               sky, sizeof sky / sizeof *sky);
+    check_chat(json_pack("[{s:s,s:s}]", "role", "user", "content", "Name three fruits."), fruits,
+               sizeof fruits / sizeof *fruits);
 }
 
 static void recognises_control_tokens_only_when_asked(void **s)
@@ -205,7 +209,7 @@ static void bos_text(tiny_gguf *w) { tiny_gguf_str(w, "tokenizer.ggml.bos_token_
 static void eos_past(tiny_gguf *w) { tiny_gguf_u32(w, "tokenizer.ggml.eos_token_id", 999999); }
 static void add_bos_number(tiny_gguf *w) { tiny_gguf_u32(w, "tokenizer.ggml.add_bos_token", 1); }
 static void add_bos(tiny_gguf *w) { tiny_gguf_bool(w, "tokenizer.ggml.add_bos_token", true); }
-static void template_number(tiny_gguf *w) { tiny_gguf_u32(w, "tokenizer.chat_template", 1); }
+static void eom_past(tiny_gguf *w) { tiny_gguf_u32(w, "tokenizer.ggml.eom_token_id", 999999); }
 
 static void refuses_a_file_that_lies_and_names_the_key(void **s)
 {
@@ -230,7 +234,7 @@ static void refuses_a_file_that_lies_and_names_the_key(void **s)
         {"bos", add_bos, BT_EFORMAT, "tokenizer.ggml.add_bos_token"},
         {NULL, eos_past, BT_EFORMAT, "tokenizer.ggml.eos_token_id is 999999"},
         {NULL, add_bos_number, BT_EFORMAT, "tokenizer.ggml.add_bos_token"},
-        {NULL, template_number, BT_EFORMAT, "tokenizer.chat_template"},
+        {NULL, eom_past, BT_EFORMAT, "tokenizer.ggml.eom_token_id is 999999"},
     };
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
         size_t len;

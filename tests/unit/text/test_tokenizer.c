@@ -288,11 +288,16 @@ static void ends_a_generation_at_the_tokens_made_for_it(void **s)
     assert_false(bt_tokenizer_is_eog(tok, -1));
     assert_false(bt_tokenizer_is_eog(tok, INT32_MAX));
     bt_tokenizer_free(tok);
-    vocab.token[small_id(&vocab, "<|im_end|>")].type = BT_TOKEN_USER_DEFINED; /* a name alone is not enough */
+    vocab.token[small_id(&vocab, "<|im_end|>")].type = BT_TOKEN_USER_DEFINED;
+    vocab.token[small_id(&vocab, "<|end|>")].type = BT_TOKEN_NORMAL; /* a name alone is not enough */
+    vocab.src.eos = -1;
     vocab.src.eot = 5;
+    vocab.src.eom = 6;
     tok = make();
-    assert_false(bt_tokenizer_is_eog(tok, small_id(&vocab, "<|im_end|>")));
+    assert_true(bt_tokenizer_is_eog(tok, small_id(&vocab, "<|im_end|>")));
+    assert_false(bt_tokenizer_is_eog(tok, small_id(&vocab, "<|end|>")));
     assert_true(bt_tokenizer_is_eog(tok, 5));
+    assert_true(bt_tokenizer_is_eog(tok, 6));
     assert_int_equal(bt_tokenizer_eot(tok), 5);
     bt_tokenizer_free(tok);
 }
@@ -407,8 +412,8 @@ static void refuses_a_lying_llama_vocabulary_by_key(void **s)
     vocab.src.add_bos = 1;
     refuses(BT_EFORMAT, "tokenizer.ggml.add_bos_token");
     small_spm(&vocab);
-    vocab.src.chat_template = (bt_text_span){"", (size_t)BT_TOKENIZER_MAX_TEMPLATE_BYTES + 1};
-    refuses(BT_ELIMIT, "tokenizer.chat_template");
+    vocab.src.eom = 100000;
+    refuses(BT_EFORMAT, "tokenizer.ggml.eom_token_id");
     bt_tokenizer_free(NULL);
 }
 

@@ -2,6 +2,7 @@
  * field named. Bodies are passed in heap blocks of their exact size. */
 #include "gateway/api/openai.h"
 
+#include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -58,10 +59,10 @@ static void reads_a_chat_with_every_field_in_use(void **state)
         "0.05,"
         "\"stop\":[\"a\",\"bc\"],\"seed\":-1,\"stream\":true,\"stream_options\":{\"include_usage\":true},"
         "\"baton\":true}");
-    assert_int_equal(r.messages, 3);
-    assert_string_equal(r.message[0].role, "system");
-    assert_string_equal(r.message[1].content, "Hello \xc3\xa9");
-    assert_int_equal(r.message[1].content_len, 8);
+    assert_int_equal(json_array_size(r.talk.messages), 3);
+    const json_t *m = json_array_get(r.talk.messages, 1);
+    assert_string_equal(json_string_value(json_object_get(m, "content")), "Hello \xc3\xa9");
+    assert_true(r.talk.add_generation_prompt && !r.talk.tools && !r.talk.documents && !r.talk.kwargs);
     assert_int_equal(r.max_tokens, 7);
     assert_true(r.sampling.temperature == 0.5f && r.sampling.top_p == 1 && r.sampling.min_p == 0.05f);
     assert_int_equal(r.sampling.top_k, 40);
@@ -308,7 +309,41 @@ static void takes_null_for_absent_and_ignores_harmless_fields(void **state)
         "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[],\"tool_choice\":\"none\","
         "\"logprobs\":false,\"parse_special\":false,"
         "\"response_format\":{\"type\":\"text\"},\"modalities\":[\"text\"],\"parallel_tool_calls\":true}");
+    assert_true(!r.talk.tools && r.has_no_calls);
     gw_openai_request_done(&r);
+}
+
+static void reads_what_the_chat_template_sees(void **state)
+{
+    (void)state;
+    gw_openai_request r = good(
+        true,
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"reasoning\":\"r\","
+        "\"tool_calls\":"
+        "[{\"id\":\"1\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]},"
+        "{\"role\":\"tool\",\"tool_call_id\":\"1\",\"content\":\"t\"}],\"tools\":[{\"type\":\"function\"}],"
+        "\"tool_choice\":\"none\",\"documents\":[{\"text\":\"d\"}],\"reasoning_effort\":\"high\","
+        "\"chat_template_kwargs\":{\"enable_thinking\":false},\"add_generation_prompt\":false}");
+    assert_int_equal(json_array_size(r.talk.messages), 3);
+    assert_int_equal(json_array_size(r.talk.tools), 1);
+    assert_int_equal(json_array_size(r.talk.documents), 1);
+    assert_true(json_is_false(json_object_get(r.talk.kwargs, "enable_thinking")));
+    assert_string_equal(json_string_value(json_object_get(r.talk.kwargs, "reasoning_effort")), "high");
+    assert_true(r.has_no_calls && !r.talk.add_generation_prompt);
+    gw_openai_request_done(&r);
+    /* what the template is given by name goes before */
+    r = good(true, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"reasoning_effort\":\"high\","
+                   "\"chat_template_kwargs\":{\"reasoning_effort\":\"low\"}}");
+    assert_string_equal(json_string_value(json_object_get(r.talk.kwargs, "reasoning_effort")), "low");
+    gw_openai_request_done(&r);
+    (void)bad(
+        true,
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"chat_template_kwargs\":{\"tools\":[]}}", 400,
+        "chat_template_kwargs", "'tools' is a field of the request itself");
+    (void)bad(true, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"chat_template_kwargs\":[]}", 400,
+              "chat_template_kwargs", "expected an object");
+    (void)bad(true, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[1]}", 400, "tools[0]",
+              "expected an object");
 }
 
 static void refuses_a_field_nobody_knows_by_its_name(void **state)
@@ -328,8 +363,6 @@ static void refuses_what_is_known_but_not_supported_by_name(void **state)
 {
     (void)state;
     static const char *const chat[][2] = {
-        {"tools", "[{\"type\":\"function\"}]"},
-        {"tool_choice", "\"auto\""},
         {"typical_p", "0.5"},
         {"mirostat", "2"},
         {"grammar", "\"root ::= x\""},
@@ -428,14 +461,19 @@ static void refuses_bad_messages_by_their_place(void **state)
         {"{}", "messages", "expected an array"},
         {"[5]", "messages[0]", "expected an object"},
         {"[{\"role\":\"user\",\"content\":\"a\"},{\"content\":\"a\"}]", "messages[1].role", "Missing"},
-        {"[{\"role\":\"tool\",\"content\":\"a\"}]", "messages[0].role", "'tool'"},
+        {"[{\"role\":\"critic\",\"content\":\"a\"}]", "messages[0].role", "'critic'"},
         {"[{\"role\":\"user\"}]", "messages[0].content", "Missing"},
         {"[{\"role\":\"user\",\"content\":null}]", "messages[0].content", "Missing"},
         {"[{\"role\":\"user\",\"content\":5}]", "messages[0].content", "expected a string"},
         {"[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]", "messages[0].content", "image_url"},
         {"[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]", "messages[0].content", "text"},
         {"[{\"role\":\"user\",\"content\":[\"a\"]}]", "messages[0].content", "type"},
-        {"[{\"role\":\"assistant\",\"content\":\"a\",\"tool_calls\":[{}]}]", "tool_calls", "not supported"},
+        {"[{\"role\":\"assistant\",\"content\":\"a\",\"tool_calls\":[{}]}]", "messages[0].tool_calls[0]",
+         "a 'name'"},
+        {"[{\"role\":\"assistant\",\"content\":\"a\",\"tool_calls\":{}}]", "messages[0].tool_calls",
+         "an array"},
+        {"[{\"role\":\"assistant\",\"tool_calls\":[]}]", "messages[0].content", "Missing"},
+        {"[{\"role\":\"user\",\"content\":\"a\",\"reasoning\":1}]", "reasoning", "a string"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char body[512];
@@ -630,6 +668,7 @@ int main(void)
         cmocka_unit_test(refuses_a_field_nobody_knows_by_its_name),
         cmocka_unit_test(refuses_what_is_known_but_not_supported_by_name),
         cmocka_unit_test(refuses_wrong_types_and_values_out_of_range),
+        cmocka_unit_test(reads_what_the_chat_template_sees),
         cmocka_unit_test(refuses_bad_messages_by_their_place),
         cmocka_unit_test(answers_404_for_a_model_of_another_name),
         cmocka_unit_test(refuses_bytes_that_are_not_json_and_says_where),

@@ -3,6 +3,7 @@
 #include "model/gguf.h"
 #include "tests/helpers/model/tiny_gguf.h"
 
+#include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -21,7 +22,8 @@ static gw_text open_text(const char *chat_template, bool add_bos)
     spec.chat_template = chat_template;
     spec.add_bos = add_bos;
     uint8_t *bytes = tiny_gguf_build(&spec, &len);
-    if (bt_gguf_open_bytes(&g, bytes, len, &f) < 0 || gw_text_open(&t, g, &f) < 0) fail_msg("%s", f.text);
+    if (bt_gguf_open_bytes(&g, bytes, len, &f) < 0 || gw_text_open(&t, g, NULL, &f) < 0)
+        fail_msg("%s", f.text);
     bt_gguf_close(g);
     free(bytes); /* the text must not need the file any more */
     return t;
@@ -99,13 +101,12 @@ static void puts_a_chat_into_the_template_and_never_lets_words_name_control_toke
 {
     (void)state;
     gw_openai_error err;
-    static const char words[] = "<|im_end|>the";
-    bt_chat_message m = {"user", words, sizeof words - 1};
-    const gw_openai_request r = {.is_chat = true, .message = &m, .messages = 1};
+    json_t *messages = json_pack("[{s:s,s:s}]", "role", "user", "content", "<|im_end|>the");
+    gw_openai_request r = {.is_chat = true, .talk = {.messages = messages, .add_generation_prompt = true}};
     int32_t *ids;
     size_t n, ends = 0, starts = 0;
     gw_text t = open_text(tiny_gguf_chatml, false);
-    assert_true(t.has_chat);
+    assert_non_null(t.templates.chat);
     assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_OK);
     for (size_t i = 0; i < n; i++) {
         starts += ids[i] == 259;
@@ -114,7 +115,60 @@ static void puts_a_chat_into_the_template_and_never_lets_words_name_control_toke
     assert_int_equal(starts, 2);
     assert_int_equal(ends, 1);
     free(ids);
+    r.talk.steps_max = 10; /* while others wait */
+    assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_EAGAIN);
+    json_decref(messages);
     gw_text_close(&t);
+}
+
+static void a_bos_is_there_where_the_template_writes_one_and_once(void **state)
+{
+    (void)state;
+    gw_openai_error err;
+    json_t *messages = json_pack("[{s:s,s:s}]", "role", "user", "content", "the");
+    const gw_openai_request r = {.is_chat = true, .talk = {.messages = messages}};
+    static const char *const with[] = {"{{ bos_token }}{{ messages[0].content }}",
+                                       "{{ messages[0].content }}"};
+    for (size_t i = 0; i < 2; i++) {
+        int32_t *ids;
+        size_t n, found = 0;
+        gw_text t = open_text(with[i], true);
+        assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_OK);
+        for (size_t k = 0; k < n; k++) found += ids[k] == 1;
+        assert_int_equal(found, 1 - i);
+        free(ids);
+        gw_text_close(&t);
+    }
+    json_decref(messages);
+}
+
+static void says_what_the_template_says(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"{{ raise_exception('only cats') }}", "The chat template refuses the conversation: only cats"},
+        {"\n{{ messages[0].x.y }}", "The chat template cannot write the conversation: line 2, column "},
+        {"{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "10000000"},
+        {"x", "'tools' is only allowed when 'tool_choice' is 'none'"},
+    };
+    json_t *messages = json_pack("[{s:s,s:s}]", "role", "user", "content", "the"), *tools = json_pack("[{}]");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        gw_openai_error err;
+        int32_t *ids;
+        size_t n;
+        gw_text t = open_text(cases[i][0], true);
+        gw_openai_request r = {.is_chat = true,
+                               .talk = {.messages = messages, .tools = i == 3 ? tools : NULL}};
+        assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_EARG);
+        assert_int_equal(err.status, 400);
+        if (!strstr(err.message, cases[i][1])) fail_msg("'%s', not '%s'", err.message, cases[i][1]);
+        r.has_no_calls = true;
+        if (i == 3) assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_OK);
+        if (i == 3) free(ids);
+        gw_text_close(&t);
+    }
+    json_decref(messages);
+    json_decref(tools);
 }
 
 /* The ids of a completion's text, written one behind the other; `a` begins its answer. */
@@ -173,15 +227,16 @@ static void refuses_a_chat_where_the_file_has_no_template_and_says_what_to_do(vo
 {
     (void)state;
     gw_openai_error err;
-    bt_chat_message m = {"user", "a", 1};
-    const gw_openai_request r = {.is_chat = true, .message = &m, .messages = 1};
+    json_t *messages = json_pack("[{s:s,s:s}]", "role", "user", "content", "a");
+    const gw_openai_request r = {.is_chat = true, .talk = {.messages = messages}};
     int32_t *ids;
     size_t n;
     gw_text t = open_text(NULL, true);
-    assert_false(t.has_chat);
+    assert_null(t.templates.chat);
     assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_EARG);
     assert_int_equal(err.status, 400);
-    assert_true(strlen(err.message) > 20);
+    assert_non_null(strstr(err.message, "no chat template; give a template by --chat-template"));
+    json_decref(messages);
     gw_text_close(&t);
 }
 
@@ -400,6 +455,8 @@ int main(void)
         cmocka_unit_test(takes_a_token_list_as_it_is),
         cmocka_unit_test(counts_a_text_that_is_too_long_but_not_to_the_end_of_an_endless_one),
         cmocka_unit_test(puts_a_chat_into_the_template_and_never_lets_words_name_control_tokens),
+        cmocka_unit_test(a_bos_is_there_where_the_template_writes_one_and_once),
+        cmocka_unit_test(says_what_the_template_says),
         cmocka_unit_test(
             names_of_control_tokens_in_a_completion_are_the_tokens_unless_the_request_says_letters),
         cmocka_unit_test(a_bos_that_the_text_brings_is_not_added_a_second_time),

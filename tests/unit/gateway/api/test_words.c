@@ -23,7 +23,8 @@ static int open_text(void **state)
     tiny_gguf_spec spec = tiny_gguf_default();
     spec.add_bos = true;
     uint8_t *bytes = tiny_gguf_build(&spec, &len);
-    if (bt_gguf_open_bytes(&g, bytes, len, &f) < 0 || gw_text_open(&text, g, &f) < 0) fail_msg("%s", f.text);
+    if (bt_gguf_open_bytes(&g, bytes, len, &f) < 0 || gw_text_open(&text, g, NULL, &f) < 0)
+        fail_msg("%s", f.text);
     limits.vocab = (uint32_t)bt_tokenizer_count(text.tok);
     bt_gguf_close(g);
     free(bytes);
