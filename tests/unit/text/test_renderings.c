@@ -4,8 +4,11 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "model/gguf.h"
+#include "model/model.h"
+#include "model/templates.h"
+#include "model/vocab.h"
 #include "tests/helpers/model/small_vocab.h"
-#include "text/chat.h"
 
 #include <jansson.h>
 #include <setjmp.h>
@@ -74,15 +77,20 @@ static bt_tokenizer *tokenizer_with(const char *bos, const char *eos)
     return tok;
 }
 
+static bt_chat_talk talk_of(const json_t *talk)
+{
+    return (bt_chat_talk){.messages = json_object_get(talk, "messages"),
+                          .tools = json_object_get(talk, "tools"),
+                          .documents = json_object_get(talk, "documents"),
+                          .kwargs = json_object_get(talk, "chat_template_kwargs"),
+                          .add_generation_prompt =
+                              !json_is_false(json_object_get(talk, "add_generation_prompt")),
+                          .now_s = NOW_S};
+}
+
 static void check_talk(const char *name, const bt_chat *chat, const json_t *talk, const char *want)
 {
-    const json_t *prompts = json_object_get(talk, "add_generation_prompt");
-    const bt_chat_talk t = {.messages = json_object_get(talk, "messages"),
-                            .tools = json_object_get(talk, "tools"),
-                            .documents = json_object_get(talk, "documents"),
-                            .kwargs = json_object_get(talk, "chat_template_kwargs"),
-                            .add_generation_prompt = !json_is_false(prompts),
-                            .now_s = NOW_S};
+    const bt_chat_talk t = talk_of(talk);
     bt_chat_prompt p = {0};
     bt_fault f = {""};
     char got[17] = "-";
@@ -161,10 +169,62 @@ static void published_templates_come_out_as_transformers_writes_them(void **s)
     assert_int_equal(differences, 0);
 }
 
+/* "0123456789abcdef" of the ids, 32 bits each, low byte first. */
+static void hash_ids(char ret[17], const int32_t *ids, size_t n)
+{
+    bt_buf bytes;
+    bt_buf_init(&bytes, 1 << 20);
+    for (size_t i = 0; i < n; i++)
+        for (int shift = 0; shift < 32; shift += 8)
+            (void)bt_buf_byte(&bytes, (uint8_t)((uint32_t)ids[i] >> shift));
+    assert_int_equal(bytes.err, BT_OK);
+    (void)snprintf(ret, 17, "%016llx", (unsigned long long)bt_hash64(bytes.data, bytes.len));
+    bt_buf_done(&bytes);
+}
+
+static void prompts_of_the_default_model_have_the_ids_of_its_own_tokenizer(void **s)
+{
+    char path[4096], got[17], want[NAME_BYTES];
+    bt_gguf *g = NULL;
+    bt_tokenizer *tok = NULL;
+    bt_templates templates;
+    bt_fault f = {""};
+    size_t i;
+    json_t *talk;
+    (void)s;
+    const char *model = getenv("BATON_TEST_MODEL"), *row = find_row(&renderings, "smollm2/ids");
+    if (bt_model_find(path, sizeof path, model ? model : "smollm2", &f) < 0 ||
+        bt_gguf_open(&g, path, &f) < 0 || bt_vocab_load(&tok, g, &f) < 0 ||
+        bt_templates_open(&templates, g, tok, NULL, &f) < 0)
+        fail_msg("%s", f.text);
+    bt_gguf_close(g);
+    assert_non_null(row);
+    json_array_foreach(talks, i, talk) {
+        const bt_chat_talk t = talk_of(talk);
+        bt_chat_prompt p;
+        int32_t *ids;
+        size_t n;
+        assert_non_null(next_cell(want, &row));
+        if (bt_chat_render(&p, templates.chat, &t, NULL) < 0) {
+            assert_string_equal(want, "-");
+            continue;
+        }
+        assert_int_equal(bt_tokenizer_encode_pieces(&ids, &n, tok, p.piece, p.pieces, 0, NULL), BT_OK);
+        hash_ids(got, ids, n);
+        if (strcmp(got, want) != 0)
+            fail_msg("%s: other ids", json_string_value(json_object_get(talk, "name")));
+        free(ids);
+        bt_chat_prompt_done(&p);
+    }
+    bt_templates_close(&templates);
+    bt_tokenizer_free(tok);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(own_templates_come_out_as_transformers_writes_them),
+        cmocka_unit_test(prompts_of_the_default_model_have_the_ids_of_its_own_tokenizer),
         cmocka_unit_test(published_templates_come_out_as_transformers_writes_them),
     };
     talks = json_load_file(HERE "talks.json", 0, NULL);
