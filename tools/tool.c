@@ -75,6 +75,24 @@ out:
     return e;
 }
 
+bt_err tool_read_key(char **ret, const char *path, bt_fault *fault)
+{
+    size_t len;
+    if (!path) {
+        *ret = NULL;
+        return BT_OK;
+    }
+    const bt_err e = tool_read_file(ret, &len, path, fault);
+    if (e == BT_OK) (*ret)[strcspn(*ret, " \t\r\n")] = '\0'; /* a gateway's file has fields behind the key */
+    return e;
+}
+
+void tool_free_key(char *key)
+{
+    if (key) explicit_bzero(key, strlen(key));
+    free(key);
+}
+
 bt_err tool_open_model(bt_model **ret, bt_tokenizer **ret_tok, const char *name, bt_fault *fault)
 {
     char path[4096];

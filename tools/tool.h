@@ -56,6 +56,10 @@ int tool_fail(const char *command, const bt_fault *fault);
 int tool_print_json(const char *command, json_t *object);
 /* The whole of a file, "-" for stdin, NUL-terminated, at most TOOL_MAX_INPUT_BYTES; the caller frees. */
 bt_err tool_read_file(char **ret, size_t *ret_len, const char *path, bt_fault *fault);
+/* An API key or token: the first word of a file; NULL path gives NULL. Wiped and freed by tool_free_key (NULL is fine).
+ */
+bt_err tool_read_key(char **ret, const char *path, bt_fault *fault);
+void tool_free_key(char *key);
 /* Opens a GGUF file by path or well-known name, with its tokenizer where ret_tok is not NULL. */
 bt_err tool_open_model(bt_model **ret, bt_tokenizer **ret_tok, const char *name, bt_fault *fault);
 /* "baton: 3 bytes of the text are left out: ..." on stderr, where tok has left out any so far; NULL is fine. */

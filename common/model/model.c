@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "base/num.h"
+#include "model/hub.h"
 #include "model/model_id.h"
 #include "model/quant.h"
 #include "model/store.h"
@@ -545,6 +546,7 @@ bt_err bt_model_find(char *ret, size_t cap, const char *name, bt_fault *fault)
 {
     char path[4096];
     bool is_known;
+    if (bt_hub_is_ref(name)) return bt_hub_find(ret, cap, name, fault);
     const bt_err e = bt_store_resolve(path, sizeof path, &is_known, name, fault);
     if (e < 0) return e;
     if (access(path, R_OK) < 0)

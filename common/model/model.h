@@ -79,7 +79,7 @@ void bt_model_row_f32(float *y, const bt_gguf_tensor *t, size_t row);
 /* Sin and cos rows of positions [0, ctx), times hp.rope.magnitude: cos, sin [ctx, rope_dims/2] f32, computed in double
  * and rounded once. Rows do not depend on ctx. */
 void bt_model_rope_table(float *cos, float *sin, const bt_model *m, size_t ctx);
-/* A name or a path to a path (model/store.h). BT_EIO, for a known model with "run 'baton pull NAME'", when no file is
- * there. ret must hold cap bytes. */
+/* A name or a path to a path (model/store.h, model/hub.h). BT_EIO, for a known model with "run 'baton pull NAME'", when
+ * no file is there. ret must hold cap bytes. */
 bt_err bt_model_find(char *ret, size_t cap, const char *name, bt_fault *fault);
 #endif

@@ -72,24 +72,76 @@ bool bt_store_name_of(char ret[BT_KNOWN_MAX_NAME + 1], const char *path)
 
 /* ---- listing ---- */
 
-static int is_model(const struct dirent *e) { return ends_with_gguf(e->d_name) && e->d_name[0] != '.'; }
+static int is_model(const struct dirent *e)
+{
+    return ends_with_gguf(e->d_name) && bt_known_is_file_name(e->d_name);
+}
+static int is_folder(const struct dirent *e) { return bt_known_is_file_name(e->d_name); }
 
-static bt_err add(bt_store_list *l, const char *dir, const char *name, bt_fault *fault)
+typedef struct scan {
+    struct dirent **entry;
+    int count;
+} scan;
+
+static scan look(const char *dir, int (*filter)(const struct dirent *))
+{
+    scan s = {NULL, 0};
+    s.count = scandir(dir, &s.entry, filter, alphasort);
+    return s;
+}
+
+static void look_done(scan *s)
+{
+    for (int i = 0; i < s->count; i++) free(s->entry[i]);
+    free(s->entry);
+}
+
+static bt_err add(bt_store_list *l, const char *dir, const char *repo, const char *file, bt_fault *fault)
 {
     struct stat st;
-    bt_store_file *f = &l->file[l->count];
-    const size_t cap = strlen(dir) + strlen(name) + 2;
-    f->path = malloc(cap);
-    f->file = strdup(name);
-    if (f->path) snprintf(f->path, cap, "%s/%s", dir, name);
-    if (f->path && f->file && (stat(f->path, &st) < 0 || !S_ISREG(st.st_mode))) {
-        free(f->path);
-        free(f->file);
+    char path[MAX_PATH];
+    const int n = snprintf(path, sizeof path, "%s/%s", dir, file);
+    if (l->count == BT_STORE_MAX_FILES || n < 0 || n >= MAX_PATH || stat(path, &st) < 0 ||
+        !S_ISREG(st.st_mode))
         return BT_OK;
+    bt_store_file *f = &l->file[l->count++]; /* what is there is freed with the list */
+    f->bytes = (uint64_t)st.st_size;
+    f->path = strdup(path);
+    f->file = strdup(file);
+    f->repo = repo ? strdup(repo) : NULL;
+    return f->path && f->file && (!repo || f->repo)
+               ? BT_OK
+               : bt_fail(fault, BT_ENOMEM, "out of memory for a list of models");
+}
+
+static bt_err add_folder(bt_store_list *l, const char *dir, const char *repo, bt_fault *fault)
+{
+    scan s = look(dir, is_model);
+    bt_err e = BT_OK;
+    for (int i = 0; e == BT_OK && i < s.count; i++) e = add(l, dir, repo, s.entry[i]->d_name, fault);
+    look_done(&s);
+    return e;
+}
+
+/* hf/OWNER/NAME */
+static bt_err add_repos(bt_store_list *l, const char *dir, bt_fault *fault)
+{
+    char path[MAX_PATH + 1024], repo[600]; /* names of files have 255 bytes at most */
+    bt_err e = BT_OK;
+    snprintf(path, sizeof path, "%s/hf", dir);
+    scan owner = look(path, is_folder);
+    for (int i = 0; e == BT_OK && i < owner.count; i++) {
+        snprintf(path, sizeof path, "%s/hf/%s", dir, owner.entry[i]->d_name);
+        scan name = look(path, is_folder);
+        for (int k = 0; e == BT_OK && k < name.count; k++) {
+            snprintf(repo, sizeof repo, "%s/%s", owner.entry[i]->d_name, name.entry[k]->d_name);
+            snprintf(path, sizeof path, "%s/hf/%s", dir, repo);
+            e = add_folder(l, path, repo, fault);
+        }
+        look_done(&name);
     }
-    if (f->path && f->file) f->bytes = (uint64_t)st.st_size;
-    l->count++; /* what is there is freed with the list */
-    return f->path && f->file ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory for a list of models");
+    look_done(&owner);
+    return e;
 }
 
 typedef struct marking {
@@ -118,18 +170,11 @@ static bt_err look_at_processes(bt_store_list *l, bt_fault *fault)
 bt_err bt_store_list_all(bt_store_list *ret, bt_fault *fault)
 {
     char dir[MAX_PATH];
-    struct dirent **entry = NULL;
-    bt_store_list l = {NULL, 0};
-    bt_err e = bt_store_dir(dir, sizeof dir, fault);
-    if (e < 0) return e;
-    int n = scandir(dir, &entry, is_model, alphasort);
-    const int all = n;
-    if (n > BT_STORE_MAX_FILES) n = BT_STORE_MAX_FILES;
-    if (n > 0 && !(l.file = calloc((size_t)n, sizeof *l.file)))
-        e = bt_fail(fault, BT_ENOMEM, "out of memory for a list of models");
-    for (int i = 0; e == BT_OK && i < n; i++) e = add(&l, dir, entry[i]->d_name, fault);
-    for (int i = 0; i < all; i++) free(entry[i]);
-    free(entry);
+    bt_store_list l = {calloc(BT_STORE_MAX_FILES, sizeof *l.file), 0};
+    bt_err e = l.file ? bt_store_dir(dir, sizeof dir, fault)
+                      : bt_fail(fault, BT_ENOMEM, "out of memory for a list of models");
+    if (e == BT_OK) e = add_folder(&l, dir, NULL, fault);
+    if (e == BT_OK) e = add_repos(&l, dir, fault);
     if (e == BT_OK) e = look_at_processes(&l, fault);
     if (e == BT_OK) *ret = l;
     else bt_store_list_done(&l);
@@ -141,6 +186,7 @@ void bt_store_list_done(bt_store_list *l)
     for (size_t i = 0; i < l->count; i++) {
         free(l->file[i].file);
         free(l->file[i].path);
+        free(l->file[i].repo);
     }
     free(l->file);
     *l = (bt_store_list){NULL, 0};

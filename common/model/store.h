@@ -21,9 +21,10 @@ bt_err bt_store_resolve(char *ret, size_t cap, bool *ret_known, const char *name
 /* The known name of the file at `path`; false: it has none. ret holds BT_KNOWN_MAX_NAME + 1 bytes. */
 bool bt_store_name_of(char ret[BT_KNOWN_MAX_NAME + 1], const char *path);
 
-/* The GGUF files of the folder. */
+/* The GGUF files of the folder, and those of hubs in hf/OWNER/NAME below it (model/hub.h). */
 typedef struct bt_store_file {
     char *file, *path; /* the file's name, and all of its path */
+    char *repo;        /* "OWNER/NAME" of a hub's; else NULL */
     uint64_t bytes;
     bool is_mapped; /* by a process that this one may look at */
 } bt_store_file;
@@ -32,7 +33,8 @@ typedef struct bt_store_list {
     bt_store_file *file;
     size_t count;
 } bt_store_list;
-/* By name. A folder that cannot be read counts as empty. BT_ENOMEM; errors of bt_store_dir. */
+/* By name, those of hubs behind the others. A folder that cannot be read counts as empty. BT_ENOMEM; errors of
+ * bt_store_dir. */
 bt_err bt_store_list_all(bt_store_list *ret, bt_fault *fault);
 void bt_store_list_done(bt_store_list *l);
 #endif

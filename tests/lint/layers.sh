@@ -67,7 +67,7 @@ homes='
 zmq\.h          common/rt/|common/crypto/keys\.c$
 sodium.*\.h     common/crypto/
 microhttpd\.h   gateway/http/
-curl/curl\.h    tools/cluster/|lab/replay/
+curl/curl\.h    tools/(cluster|pull)/|lab/replay/
 histedit\.h     tools/chat/
 pcre2\.h        common/text/
 utf8proc\.h     common/text/

@@ -136,24 +136,6 @@ bt_err tool_http_stream(long *ret_status, bt_buf *body, const char *base, const 
     return perform(&c, ret_status, base, path, api_key, json, fault);
 }
 
-bt_err tool_read_key(char **ret, const char *path, bt_fault *fault)
-{
-    size_t len;
-    if (!path) {
-        *ret = NULL;
-        return BT_OK;
-    }
-    const bt_err e = tool_read_file(ret, &len, path, fault);
-    if (e == BT_OK) (*ret)[strcspn(*ret, " \t\r\n")] = '\0'; /* a gateway's file has fields behind the key */
-    return e;
-}
-
-void tool_free_key(char *key)
-{
-    if (key) explicit_bzero(key, strlen(key));
-    free(key);
-}
-
 void tool_http_error_text(char *ret, size_t cap, long status, const bt_buf *body)
 {
     json_t *root = json_loadb(bt_buf_text(body), body->len, 0, NULL);

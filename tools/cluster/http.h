@@ -20,10 +20,6 @@ bt_err tool_http_stream(long *ret_status, bt_buf *body, const char *base, const 
                         const char *json, tool_sse_fn *fn, void *ud, const volatile sig_atomic_t *stop,
                         bt_fault *fault);
 
-/* An API key from the first line of a file; NULL path gives NULL. Wiped and freed by tool_free_key (NULL is fine). */
-bt_err tool_read_key(char **ret, const char *path, bt_fault *fault);
-void tool_free_key(char *key);
-
 /* The message of an OpenAI error object in body, or the first line of the body itself. */
 void tool_http_error_text(char *ret, size_t cap, long status, const bt_buf *body);
 #endif

@@ -14,6 +14,7 @@
 #include "model/options.h"
 #include "model/weights.h"
 #include "npu/compile/obtain.h"
+#include "tools/pull/offer.h"
 #include "tools/search/auto.h"
 #include "tools/tool.h"
 
@@ -26,6 +27,9 @@
 static const bt_opt rows[] = {
     {.of = &bt_model_opts, .name = "model", BT_OPT_AT(tool_serve, model),
      .help = "GGUF file, or the name of a model (baton list), such as smollm2 (also the first argument)"},
+    {.of = &tool_pull_opts, .group = "Model", .name = "hub", BT_OPT_AT(tool_serve, pull.hub)},
+    {.of = &tool_pull_opts, .group = "Model", .name = "hub-token-file",
+     BT_OPT_AT(tool_serve, pull.token_file)},
     {.of = &tool_pull_opts, .group = "Model", .name = "offline", BT_OPT_AT(tool_serve, pull.is_offline),
      .help = "ask nothing of the network, and nobody whether a model shall be fetched"},
     {.of = &bt_engine_opts, .name = "engine", BT_OPT_AT(tool_serve, engine)},
@@ -178,7 +182,7 @@ bt_err tool_serve_prepare(tool_serve *s, bool quiet, int interrupted, bt_fault *
     bt_err e = check(s, fault);
     if (e < 0) return e;
     tool_leave_on_signals(interrupted);
-    e = tool_pull_offer(s->model, &s->pull, fault);
+    e = tool_offer_model(s->model, &s->pull, fault);
     if (e == BT_OK) e = tool_open_model(&m, NULL, s->model, fault);
     if (e == BT_OK) e = bt_pool_new(&pool, (size_t)s->threads, fault);
     const tool_auto_how how = {.ctx_tokens = (size_t)s->ctx_size, .pool = pool, .quiet = quiet};

@@ -1,5 +1,6 @@
 /* baton list: the models that lie in their folder, and those that can be fetched by name. */
 #include "base/num.h"
+#include "model/hub.h"
 #include "model/store.h"
 #include "tools/options.h"
 #include "tools/pull/pull.h"
@@ -7,6 +8,8 @@
 
 #include <stdio.h>
 #include <string.h>
+
+enum { NAME_BYTES = 512 };
 
 typedef struct config {
     const char *table;
@@ -30,50 +33,62 @@ const bt_opt_program tool_list_program = {
 typedef struct row {
     const bt_known *known;     /* NULL: the table does not have it */
     const bt_store_file *file; /* NULL: it is not here */
+    uint64_t bytes;            /* of all parts of a hub's model */
 } row;
+
+/* Whether a hub's file is another part of the model of the one before it. */
+static bool is_further_part(const bt_store_list *l, size_t i)
+{
+    const bt_store_file *f = &l->file[i];
+    return i && f->repo && l->file[i - 1].repo && bt_hub_is_one_model(f->path, f[-1].path);
+}
 
 static const bt_store_file *file_of(const bt_store_list *l, const char *name)
 {
     for (size_t i = 0; i < l->count; i++)
-        if (strcmp(l->file[i].file, name) == 0) return &l->file[i];
+        if (!l->file[i].repo && strcmp(l->file[i].file, name) == 0) return &l->file[i];
     return NULL;
 }
 
-static bool is_in_table(const bt_known_table *t, const char *file)
+static bool is_in_table(const bt_known_table *t, const bt_store_file *f)
 {
-    for (size_t i = 0; i < t->count; i++)
-        if (strcmp(t->model[i].file, file) == 0) return true;
+    for (size_t i = 0; !f->repo && i < t->count; i++)
+        if (strcmp(t->model[i].file, f->file) == 0) return true;
     return false;
 }
 
-/* The name that `-m` takes: that of the table, or the file's without its ending. */
-static void name_of(char ret[256], const row *r)
+/* The name that `-m` takes: that of the table, hf:OWNER/NAME:QUANT, or the file's without its ending. */
+static void name_of(char ret[NAME_BYTES], const row *r)
 {
-    if (r->known) snprintf(ret, 256, "%s", r->known->name);
-    else snprintf(ret, 256, "%.*s", (int)(strlen(r->file->file) - strlen(".gguf")), r->file->file);
+    size_t stem, part, parts;
+    const char *file = r->file ? r->file->file : NULL,
+               *quant = file ? bt_hub_quant_of(file, &stem, &part, &parts) : NULL;
+    if (r->known) snprintf(ret, NAME_BYTES, "%s", r->known->name);
+    else if (r->file->repo)
+        snprintf(ret, NAME_BYTES, "hf:%s:%.*s", r->file->repo, (int)(file + stem - quant), quant);
+    else snprintf(ret, NAME_BYTES, "%.*s", (int)(strlen(r->file->file) - strlen(".gguf")), r->file->file);
 }
 
 static json_t *row_json(const row *r)
 {
-    char name[256];
+    char name[NAME_BYTES];
     const bt_known *m = r->known;
     json_t *aliases = json_array();
     name_of(name, r);
     for (size_t i = 0; m && i < BT_KNOWN_MAX_ALIASES && m->alias[i]; i++)
         json_array_append_new(aliases, json_string(m->alias[i]));
-    json_t *o = json_pack("{s:s, s:o, s:I, s:s?, s:s?, s:s?, s:b, s:b, s:s?}", "name", name, "aliases",
-                          aliases, "bytes", (json_int_t)(r->file ? r->file->bytes : m->bytes), "sha256",
-                          m ? m->sha256 : NULL, "licence", m ? m->licence : NULL, "architecture",
-                          m ? m->architecture : NULL, "here", r->file != NULL, "in_use",
-                          r->file && r->file->is_mapped, "path", r->file ? r->file->path : NULL);
-    return o ? o : json_pack("{s:n}", "name"); /* a file's name that is no UTF-8 */
+    return json_pack("{s:s, s:o, s:I, s:s?, s:s?, s:s?, s:b, s:b, s:s?}", "name", name, "aliases", aliases,
+                     "bytes", (json_int_t)r->bytes, "sha256", m ? m->sha256 : NULL, "licence",
+                     m ? m->licence : NULL, "architecture", m ? m->architecture : NULL, "here",
+                     r->file != NULL, "in_use", r->file && r->file->is_mapped, "path",
+                     r->file ? r->file->path : NULL);
 }
 
 static void print_row(const row *r)
 {
-    char name[256], size[32];
+    char name[NAME_BYTES], size[32];
     name_of(name, r);
-    bt_num_size_text(size, sizeof size, r->file ? r->file->bytes : r->known->bytes);
+    bt_num_size_text(size, sizeof size, r->bytes);
     printf("%-24s %10s  %-6s %s\n", name, size,
            !r->file             ? "no"
            : r->file->is_mapped ? "in use"
@@ -87,9 +102,12 @@ static int print(const config *c, const bt_known_table *t, const bt_store_list *
     if (!c->json) printf("%-24s %10s  %-6s %s\n", "name", "size", "here", "licence");
     for (size_t i = 0; i < t->count + l->count; i++) {
         const bool is_known = i < t->count;
-        const row r = is_known ? (row){&t->model[i], file_of(l, t->model[i].file)}
-                               : (row){NULL, &l->file[i - t->count]};
-        if (!is_known && is_in_table(t, r.file->file)) continue;
+        row r = is_known ? (row){&t->model[i], file_of(l, t->model[i].file), t->model[i].bytes}
+                         : (row){NULL, &l->file[i - t->count], 0};
+        if (!is_known && (is_in_table(t, r.file) || is_further_part(l, i - t->count))) continue;
+        if (r.file) r.bytes = r.file->bytes;
+        for (size_t k = i + 1 - t->count; !is_known && k < l->count && is_further_part(l, k); k++)
+            r.bytes += l->file[k].bytes;
         if (c->json) json_array_append_new(models, row_json(&r));
         else print_row(&r);
     }

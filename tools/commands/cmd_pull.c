@@ -1,7 +1,7 @@
 /* baton pull: fetches models by name. */
 #include "base/wait.h"
 #include "tools/options.h"
-#include "tools/pull/pull.h"
+#include "tools/pull/offer.h"
 #include "tools/tool.h"
 
 #include <stdio.h>
@@ -22,8 +22,8 @@ static const bt_opt opts[] = {
 
 const bt_opt_program tool_pull_program = {
     .name = "baton pull",
-    .summary = "fetch models by name, check them, and print their paths",
-    .usage = "NAME ... [options]",
+    .summary = "fetch models by name or from a hub, check them, and print their paths",
+    .usage = "NAME|hf:OWNER/NAME[:QUANT] ... [options]",
     .normal = "baton pull qwen2.5-coder-1.5b",
     .opts = opts,
     .opt_count = BT_OPT_COUNT(opts),
@@ -35,20 +35,17 @@ const bt_opt_program tool_pull_program = {
 static bt_err pull_one(json_t *models, const config *c, const bt_known_table *t, const char *name,
                        bt_fault *fault)
 {
-    char path[4096];
-    bool is_fetched = false;
-    const bt_known *m = bt_known_find(t, name);
-    if (!m)
-        return bt_fail(fault, BT_EARG, "no model is called '%.60s'; 'baton list' has the known names", name);
-    const bt_err e = tool_pull_model(path, sizeof path, &is_fetched, m, &c->pull, fault);
+    tool_pulled got;
+    const bt_err e = tool_offer_pull(&got, t, name, &c->pull, fault);
     if (e < 0) return e;
     if (!c->json) {
-        printf("%s\n", path);
+        printf("%s\n", got.path);
         (void)bt_opt_flush();
     }
-    json_array_append_new(models, json_pack("{s:s, s:s, s:I, s:s, s:s, s:b}", "name", m->name, "path", path,
-                                            "bytes", (json_int_t)m->bytes, "sha256", m->sha256, "licence",
-                                            m->licence, "fetched", is_fetched));
+    json_array_append_new(models, json_pack("{s:s, s:s, s:I, s:s?, s:s?, s:b}", "name", name, "path",
+                                            got.path, "bytes", (json_int_t)got.bytes, "sha256",
+                                            got.sha256[0] ? got.sha256 : NULL, "licence",
+                                            got.licence[0] ? got.licence : NULL, "fetched", got.is_fetched));
     return BT_OK;
 }
 

@@ -1,12 +1,15 @@
 /* baton rm: removes models from their folder. A file that somebody uses stays. */
 #include "base/num.h"
+#include "model/hub.h"
 #include "model/store.h"
 #include "tools/options.h"
 #include "tools/pull/pull.h"
 #include "tools/tool.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -37,45 +40,97 @@ const bt_opt_program tool_rm_program = {
     .args_name = "NAME ...",
 };
 
-/* What a name stands for in the folder. */
+/* What a name stands for. */
 typedef struct named {
-    char file[256];       /* name of the file */
-    char parts[MAX_PATH]; /* the folder of its parts; empty: a model of that name has none */
+    char path[MAX_PATH];   /* of the file, of several the first; empty: none is here */
+    char wheels[MAX_PATH]; /* the folder of its wheels; empty: a model of that name has none */
+    char repo[MAX_PATH];   /* the folder of a hub's repository; empty: it is none */
 } named;
 
 static bt_err find(named *ret, const bt_known_table *t, const char *name, bt_fault *fault)
 {
     const bt_known *m = bt_known_find(t, name);
-    ret->parts[0] = '\0';
+    bt_hub_ref ref;
+    *ret = (named){"", "", ""};
+    if (bt_hub_is_ref(name)) {
+        bt_err e = bt_hub_ref_parse(&ref, name, fault);
+        if (e == BT_OK) e = bt_hub_folder(ret->repo, sizeof ret->repo, &ref, fault);
+        if (e == BT_OK && bt_hub_find(ret->path, sizeof ret->path, name, fault) < 0) ret->path[0] = '\0';
+        return e;
+    }
     if (!m && !bt_known_is_file_name(name))
         return bt_fail(fault, BT_EARG, "'%.60s' is no model's name; 'baton list' has the names", name);
-    snprintf(ret->file, sizeof ret->file, "%s%s", m ? m->file : name, m ? "" : ".gguf");
-    return m ? bt_store_path(ret->parts, sizeof ret->parts, m->name, ".parts", fault) : BT_OK;
+    const bt_err e = bt_store_path(ret->path, sizeof ret->path, m ? m->file : name, m ? "" : ".gguf", fault);
+    return e == BT_OK && m ? bt_store_path(ret->wheels, sizeof ret->wheels, m->name, ".parts", fault) : e;
+}
+
+static int is_part(const struct dirent *e)
+{
+    const size_t n = strlen(e->d_name);
+    return n > 5 && strcmp(e->d_name + n - 5, ".part") == 0;
+}
+
+/* What was fetched of a model that never became whole: a folder of wheels, or the beginnings of a hub's
+ * files. Whether there was any. */
+static bool remove_beginnings(const named *n)
+{
+    struct dirent **entry = NULL;
+    struct stat st;
+    char path[MAX_PATH + 300];
+    const bool has_wheels = n->wheels[0] && stat(n->wheels, &st) == 0;
+    if (has_wheels) tool_pull_remove_folder(n->wheels);
+    const int parts = n->repo[0] ? scandir(n->repo, &entry, is_part, alphasort) : 0;
+    for (int i = 0; i < parts; i++) {
+        snprintf(path, sizeof path, "%s/%s", n->repo, entry[i]->d_name);
+        (void)unlink(path);
+        free(entry[i]);
+    }
+    free(entry);
+    return has_wheels || parts > 0;
+}
+
+/* Whether a file of the list is the one at `path`, or another part of a hub's model. */
+static bool is_of(const bt_store_file *f, const char *path)
+{
+    return *path && (strcmp(f->path, path) == 0 || (f->repo && bt_hub_is_one_model(f->path, path)));
+}
+
+static bt_err remove_files(uint64_t *ret_bytes, const bt_store_list *l, const char *path, bt_fault *fault)
+{
+    for (size_t i = 0; i < l->count; i++) {
+        const bt_store_file *f = &l->file[i];
+        if (!is_of(f, path)) continue;
+        if (unlink(f->path) < 0)
+            return bt_fail(fault, BT_EIO, "cannot remove '%.150s': %s", f->path, strerror(errno));
+        *ret_bytes += f->bytes;
+    }
+    return BT_OK;
 }
 
 static bt_err remove_one(json_t *gone, const config *c, const bt_known_table *t, const bt_store_list *l,
                          const char *name, bt_fault *fault)
 {
     named n;
-    struct stat st;
-    const bt_store_file *f = NULL;
-    const bt_err e = find(&n, t, name, fault);
+    bool is_here = false, is_mapped = false;
+    uint64_t bytes = 0;
+    char size[32];
+    bt_err e = find(&n, t, name, fault);
     if (e < 0) return e;
-    for (size_t i = 0; i < l->count; i++)
-        if (strcmp(l->file[i].file, n.file) == 0) f = &l->file[i];
-    const bool has_parts = n.parts[0] && stat(n.parts, &st) == 0;
-    if (!f && !has_parts) return bt_fail(fault, BT_EARG, "the model '%.60s' is not here", name);
-    if (f && f->is_mapped)
+    for (size_t i = 0; i < l->count; i++) {
+        is_here = is_here || is_of(&l->file[i], n.path);
+        is_mapped = is_mapped || (l->file[i].is_mapped && is_of(&l->file[i], n.path));
+    }
+    if (is_mapped)
         return bt_fail(fault, BT_EAGAIN, "the model '%.60s' is in use: stop what serves it, then remove it",
                        name);
-    if (has_parts) tool_pull_remove_folder(n.parts);
-    if (f && unlink(f->path) < 0)
-        return bt_fail(fault, BT_EIO, "cannot remove '%.150s': %s", f->path, strerror(errno));
-    char size[32];
-    bt_num_size_text(size, sizeof size, f ? f->bytes : 0);
-    if (!c->json) printf("removed %s%s%s\n", name, f ? ", " : "", f ? size : ": parts of it");
-    json_array_append_new(gone, json_pack("{s:s, s:I, s:s}", "name", name, "bytes",
-                                          (json_int_t)(f ? f->bytes : 0), "path", f ? f->path : n.parts));
+    if (!remove_beginnings(&n) && !is_here)
+        return bt_fail(fault, BT_EARG, "the model '%.60s' is not here", name);
+    if ((e = remove_files(&bytes, l, n.path, fault)) < 0) return e;
+    bt_num_size_text(size, sizeof size, bytes);
+    if (!c->json) printf("removed %s%s%s\n", name, is_here ? ", " : "", is_here ? size : ": parts of it");
+    json_array_append_new(gone, json_pack("{s:s, s:I, s:s?}", "name", name, "bytes", (json_int_t)bytes,
+                                          "path", is_here ? n.path : NULL));
+    if (n.repo[0]) (void)rmdir(n.repo); /* where nothing is left */
     return BT_OK;
 }
 

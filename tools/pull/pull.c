@@ -28,6 +28,12 @@ static const bt_opt pull_rows[] = {
     {.group = "Source", .name = "models", .value = "FILE", BT_OPT_AT(tool_pull_config, table),
      .type = BT_OPT_STRING, .example = "models.json",
      .help = "a table of models in place of the one that is built in"},
+    {.group = "Source", .name = "hub", .value = "URL", BT_OPT_AT(tool_pull_config, hub),
+     .type = BT_OPT_STRING, .holds = BT_OPT_HOLDS_URL, .example = TOOL_PULL_HUB_URL,
+     .help = "where models of the form hf:OWNER/NAME come from; else HF_ENDPOINT, else " TOOL_PULL_HUB_URL},
+    {.group = "Source", .name = "hub-token-file", .value = "FILE", BT_OPT_AT(tool_pull_config, token_file),
+     .type = BT_OPT_STRING, .holds = BT_OPT_HOLDS_SECRET, .example = "token.txt",
+     .help = "its token, shown to that server alone; else HF_TOKEN"},
     {.group = "Source", .name = "offline", BT_OPT_AT(tool_pull_config, is_offline), .type = BT_OPT_FLAG,
      .help = "ask nothing of the network"},
 };
@@ -75,9 +81,7 @@ static bt_err compare(void *ud, bt_fault *fault)
     return BT_OK;
 }
 
-/* Whether a file is there, with this size and hash. keeps_mark: what was compared is not compared again. */
-static bt_err check_file(const char *path, uint64_t bytes, const char *sha256, bool keeps_mark,
-                         bt_fault *fault)
+bt_err tool_pull_check(const char *path, uint64_t bytes, const char *sha256, bool keeps_mark, bt_fault *fault)
 {
     struct stat st;
     bt_file_state state;
@@ -201,8 +205,8 @@ static bt_err get_wheels(job *j, bt_fault *fault)
     for (size_t i = 0; e == BT_OK && i < j->m->parts; i++) {
         const bt_known_part *p = &j->m->part[i];
         if ((e = join_path(path, j->folder, p->wheel, fault)) < 0) break;
-        is_there[i] = check_file(path, p->bytes, p->sha256, false, NULL) == BT_OK;
-        if (j->mirror && !is_there[i]) e = check_file(path, p->bytes, p->sha256, false, fault);
+        is_there[i] = tool_pull_check(path, p->bytes, p->sha256, false, NULL) == BT_OK;
+        if (j->mirror && !is_there[i]) e = tool_pull_check(path, p->bytes, p->sha256, false, fault);
         missing += is_there[i] ? 0 : p->bytes;
     }
     if (e == BT_OK) e = bt_file_room(j->file, missing + j->m->bytes, fault);
@@ -218,7 +222,7 @@ static bt_err get_wheels(job *j, bt_fault *fault)
         if ((e = join_path(path, j->folder, p->wheel, fault)) < 0) break;
         (void)unlink(path); /* a wrong one */
         e = fetch_wheel(j, p, fault);
-        if (e == BT_OK) e = check_file(path, p->bytes, p->sha256, false, fault);
+        if (e == BT_OK) e = tool_pull_check(path, p->bytes, p->sha256, false, fault);
         if (e < 0) advise(j);
         else tell(j, p->bytes);
     }
@@ -350,7 +354,7 @@ static bt_err get_file(job *j, bt_fault *fault)
     return e;
 }
 
-static bt_err make_folders(const char *path, bt_fault *fault)
+bt_err tool_pull_make_folders(const char *path, bt_fault *fault)
 {
     char part[MAX_PATH];
     snprintf(part, sizeof part, "%s", path);
@@ -369,7 +373,7 @@ static bt_err get_locked(job *j, bool *ret_fetched, bt_fault *fault)
 {
     bt_fault why = {""};
     bt_wait_tell(NULL, "checking the model (a new file is read whole, once)", 0, 0);
-    const bt_err there = check_file(j->file, j->m->bytes, j->m->sha256, true, &why);
+    const bt_err there = tool_pull_check(j->file, j->m->bytes, j->m->sha256, true, &why);
     bt_wait_end();
     *ret_fetched = there < 0;
     if (there == BT_OK) return BT_OK;
@@ -380,13 +384,32 @@ static bt_err get_locked(job *j, bool *ret_fetched, bt_fault *fault)
     return e;
 }
 
-bt_err tool_pull_model(char *ret_path, size_t cap, bool *ret_fetched, const bt_known *m,
-                       const tool_pull_config *c, bt_fault *fault)
+bt_err tool_pull_lock(int *ret_fd, const char *path, bt_fault *fault)
+{
+    bt_wait_tell(NULL, "waiting for another process that fetches the model", 0, 0);
+    const int fd = bt_file_lock(path, 0644, true);
+    const int error = errno;
+    bt_wait_end();
+    if (fd < 0) return bt_fail(fault, BT_EIO, "cannot lock '%.150s': %s", path, strerror(error));
+    *ret_fd = fd;
+    return BT_OK;
+}
+
+void tool_pull_unlock(int fd, const char *path)
+{
+    (void)unlink(path);
+    close(fd);
+}
+
+bt_err tool_pull_model(tool_pulled *ret, const bt_known *m, const tool_pull_config *c, bt_fault *fault)
 {
     job *j = calloc(1, sizeof *j);
     char lock[MAX_PATH];
     int fd = -1;
     if (!j) return bt_fail(fault, BT_ENOMEM, "out of memory fetching a model");
+    *ret = (tool_pulled){.bytes = m->bytes};
+    snprintf(ret->sha256, sizeof ret->sha256, "%s", m->sha256);
+    snprintf(ret->licence, sizeof ret->licence, "%s", m->licence);
     j->m = m;
     j->c = c;
     snprintf(j->words, sizeof j->words, "fetching %s", m->name);
@@ -394,41 +417,11 @@ bt_err tool_pull_model(char *ret_path, size_t cap, bool *ret_fetched, const bt_k
     if (e == BT_OK) e = bt_store_path(j->file, sizeof j->file, m->file, "", fault);
     if (e == BT_OK) e = bt_store_path(j->folder, sizeof j->folder, m->name, ".parts", fault);
     if (e == BT_OK) e = bt_store_path(lock, sizeof lock, m->name, ".lock", fault);
-    if (e == BT_OK) e = make_folders(j->file, fault);
-    if (e == BT_OK) {
-        bt_wait_tell(NULL, "waiting for another process that fetches the model", 0, 0);
-        fd = bt_file_lock(lock, 0644, true);
-        const int error = errno;
-        bt_wait_end();
-        if (fd < 0) e = bt_fail(fault, BT_EIO, "cannot lock '%s': %s", lock, strerror(error));
-    }
-    if (e == BT_OK) e = get_locked(j, ret_fetched, fault);
-    if (e == BT_OK && strlen(j->file) >= cap)
-        e = bt_fail(fault, BT_ELIMIT, "the path of %s is too long", m->name);
-    if (e == BT_OK) snprintf(ret_path, cap, "%s", j->file);
-    if (fd >= 0) {
-        (void)unlink(lock);
-        close(fd);
-    }
+    if (e == BT_OK) e = tool_pull_make_folders(j->file, fault);
+    if (e == BT_OK) e = tool_pull_lock(&fd, lock, fault);
+    if (e == BT_OK) e = get_locked(j, &ret->is_fetched, fault);
+    snprintf(ret->path, sizeof ret->path, "%s", j->file);
+    if (fd >= 0) tool_pull_unlock(fd, lock);
     free(j);
-    return e;
-}
-
-bt_err tool_pull_offer(const char *name, const tool_pull_config *c, bt_fault *fault)
-{
-    bt_known_table t;
-    char path[MAX_PATH], answer[16] = "";
-    bool is_fetched;
-    if (c->is_offline || !isatty(STDIN_FILENO) || !isatty(STDERR_FILENO)) return BT_OK;
-    bt_err e = bt_known_load(&t, c->table, fault);
-    if (e < 0) return e;
-    const bt_known *m = bt_known_find(&t, name);
-    if (m && bt_store_path(path, sizeof path, m->file, "", NULL) == BT_OK && access(path, F_OK) < 0) {
-        fprintf(stderr, "The model %s is not here. Fetch it (%.1f MB, licence: %s)? [y/N] ", m->name,
-                (double)m->bytes / 1e6, m->licence);
-        if (fgets(answer, sizeof answer, stdin) && (answer[0] == 'y' || answer[0] == 'Y'))
-            e = tool_pull_model(path, sizeof path, &is_fetched, m, c, fault);
-    }
-    bt_known_done(&t);
     return e;
 }

