@@ -1,6 +1,10 @@
-"""What commands of baton say with --json, for the benches beside this file."""
+"""For the benches beside this file: what commands of baton say with --json, and the Python that has llama.cpp."""
 import json
+import os
 import subprocess
+import sys
+
+VENV = "build/peers/venv"
 
 
 class Failed(Exception):
@@ -16,3 +20,20 @@ def json_of(baton, words, stdin=None):
         said = done.stderr.strip().splitlines() or [f"exit {done.returncode}"]
         raise Failed(next((line for line in said if line.startswith(f"baton {words[0]}: ")), said[-1]))
     return json.loads(done.stdout)
+
+
+def llama_python(who):
+    """The Python that has llama_cpp; made on first use, by pip from the source of llama-cpp-python."""
+    python = VENV + "/bin/python"
+    if os.path.exists(python) and subprocess.run([python, "-c", "import llama_cpp"], stderr=subprocess.DEVNULL, check=False).returncode == 0:
+        return python
+    os.makedirs(os.path.dirname(VENV), exist_ok=True)
+    log = os.path.dirname(VENV) + "/pip.log"
+    print(f"{who}: building llama.cpp once, ten minutes or more; {log} tells how far it is", file=sys.stderr)
+    with open(log, "w", encoding="utf-8") as out:
+        if subprocess.run([sys.executable, "-m", "venv", VENV], stdout=out, stderr=out, check=False).returncode != 0:
+            raise Failed(f"cannot make {VENV}: install Python's venv (Debian: apt-get install python3-venv); {log} has the reason")
+        jobs = dict(os.environ, CMAKE_BUILD_PARALLEL_LEVEL=os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL", str(os.cpu_count() or 1)))
+        if subprocess.run([python, "-m", "pip", "install", "llama-cpp-python"], stdout=out, stderr=out, env=jobs, check=False).returncode != 0:
+            raise Failed(f"pip cannot build llama-cpp-python: it needs a C++ compiler, cmake and a package index; {log} has the reason")
+    return python

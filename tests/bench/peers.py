@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 
-VENV = "build/peers/venv"
+from ask import Failed, llama_python
 
 
 def die(words):
@@ -45,21 +45,10 @@ def json_of(command, what):
 
 # ---- llama.cpp through llama-cpp-python ----
 def set_up():
-    """The Python that has llama_cpp; made on first use."""
-    python = VENV + "/bin/python"
-    if os.path.exists(python) and subprocess.run([python, "-c", "import llama_cpp"], stderr=subprocess.DEVNULL, check=False).returncode == 0:
-        return python
-    os.makedirs(os.path.dirname(VENV), exist_ok=True)
-    log = os.path.dirname(VENV) + "/pip.log"
-    print(f"bench-peers: building llama.cpp once, ten minutes or more; {log} tells how far it is", file=sys.stderr)
-    with open(log, "w", encoding="utf-8") as out:
-        if subprocess.run([sys.executable, "-m", "venv", VENV], stdout=out, stderr=out, check=False).returncode != 0:
-            die(f"cannot make {VENV}: install Python's venv (Debian: apt-get install python3-venv); {log} has the reason")
-        jobs = dict(os.environ, CMAKE_BUILD_PARALLEL_LEVEL=os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL", str(os.cpu_count() or 1)))
-        if subprocess.run([python, "-m", "pip", "install", "llama-cpp-python"], stdout=out, stderr=out, env=jobs, check=False).returncode != 0:
-            die(f"pip cannot build llama-cpp-python: it needs a C++ compiler, cmake and a package index; {log} has the reason. "
-                "Or name a llama-bench that is there: BENCH_PEER=path")
-    return python
+    try:
+        return llama_python("bench-peers")
+    except Failed as e:
+        die(f"{e}. Or name a llama-bench that is there: BENCH_PEER=path")
 
 
 def child(o):
