@@ -122,13 +122,14 @@ static bt_err read_members(bt_calibration *c, const char *of, const json_t *obje
     return BT_OK;
 }
 
-enum { ON, ROWS, SHAPES, CONSTANTS, KINDS, REGION, ERRORS, RESIDUALS, MEMBERS };
-static const char *const member_names[MEMBERS] = {"on",    "rows",   "shapes", "constants",
+enum { ON, ROWS, SHAPES, CONSTANTS, BORROWED, KINDS, REGION, ERRORS, RESIDUALS, MEMBERS };
+static const char *const member_names[MEMBERS] = {"on",    "rows",   "shapes", "constants", "borrowed",
                                                   "kinds", "region", "errors", "residuals"};
 
 static bt_err read_member(bt_calibration *c, size_t member, const json_t *v, bt_fault *fault)
 {
-    uint32_t *const count[] = {[ROWS] = &c->rows, [SHAPES] = &c->shapes, [CONSTANTS] = &c->constants};
+    uint32_t *const count[] = {
+        [ROWS] = &c->rows, [SHAPES] = &c->shapes, [CONSTANTS] = &c->constants, [BORROWED] = &c->borrowed};
     uint64_t n = 0;
     bt_err e;
     switch (member) {

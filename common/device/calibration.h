@@ -27,8 +27,10 @@ enum { BT_CALIBRATION_UNKNOWN_PERMILLE = 350 };           /* what an unknown err
 
 typedef struct bt_calibration {
     char on[BT_CALIBRATION_MAX_ON + 1]; /* the rows' origin, in words; "": there is no calibration */
-    uint32_t rows, shapes, constants; /* rows that fitted; models of known shape, held-out ones too; constants fitted */
-    uint32_t has_prefill, has_decode; /* such rows are among them */
+    uint32_t rows, constants;           /* rows that fitted; constants that they fitted */
+    uint32_t borrowed;                  /* constants that rows of another device or stack fitted */
+    uint32_t shapes; /* models of known sizes with whole prompts or steps, held-out ones too; two rows or more */
+    uint32_t has_prefill, has_decode; /* whole prompts, whole steps are among all rows */
     struct {
         uint32_t lo, hi;
     } region[BT_AXES]; /* that the rows span; hi 0: not known */

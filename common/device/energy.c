@@ -28,12 +28,11 @@ const char *bt_energy_bound(const bt_profile_time *t)
 {
     enum { LEAST_FJ = 5000, MOST_FJ = 100000 };
     const bt_energy_kind kind = bt_energy_of(t, 1, 1, 1, 1).kind;
-    /* mW by bytes a microsecond are nJ, so by 10^6 in fJ; a measured power has the energy of operations in it
-     */
-    const uint64_t powered = bt_time_scale(t->busy_mw, 1000000, bt_time_decode_rate(t));
+    /* mW by bytes a microsecond are nJ, so by 10^6 in fJ */
+    const uint64_t byte_fj = t->byte_fj + bt_time_scale(t->busy_mw, 1000000, bt_time_decode_rate(t));
     if (kind == BT_ENERGY_NONE) return "";
-    if (kind == BT_ENERGY_TDP || (t->byte_fj ? t->byte_fj : powered) > MOST_FJ) return "at most";
-    return t->byte_fj + powered < LEAST_FJ ? "at least" : "";
+    if (kind == BT_ENERGY_TDP || byte_fj > MOST_FJ) return "at most";
+    return byte_fj < LEAST_FJ ? "at least" : "";
 }
 
 const char *bt_energy_bound_both(const char *a, const char *b)

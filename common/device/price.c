@@ -182,7 +182,8 @@ static bt_price_sum chunk(const bt_price_program *g, uint64_t first)
     const uint64_t compute = at(&g->compute, pairs, 0),
                    memory = plus(g->compute.fixed, at(&g->memory, 0, positions));
     bt_price_sum s = {.ns = plus(most(compute, memory), at(&g->scores, pairs, 0)),
-                      .ops = at(&g->ops, pairs, positions), .bytes = at(&g->bytes, pairs, positions),
+                      .ops = at(&g->ops, pairs, positions),
+                      .bytes = at(&g->bytes, pairs, positions),
                       .chunks = 1};
     s.term_ns[BT_TERM_FIXED] = g->launch_ns;
     s.term_ns[BT_TERM_ALL_REDUCE] = g->all_reduce_ns;
@@ -274,7 +275,10 @@ static const bt_price_form forms[BT_PRICE_FORMS] = {
     {"int8", {.weight_bits = 8, .input_bits = 16, .kv_elem_bits = 16, .weight_bytes_permille = 1062}},
     {"fp4", {.weight_bits = 4, .input_bits = 16, .kv_elem_bits = 16, .weight_bytes_permille = 625}},
     {"fp8",
-     {.weight_bits = 8, .input_bits = 8, .kv_elem_bits = 16, .weight_bytes_permille = 1000,
+     {.weight_bits = 8,
+      .input_bits = 8,
+      .kv_elem_bits = 16,
+      .weight_bytes_permille = 1000,
       .is_float = true}},
     {"nvfp4",
      {.weight_bits = 4, .input_bits = 4, .kv_elem_bits = 16, .weight_bytes_permille = 563, .is_float = true}},
@@ -452,8 +456,10 @@ bt_price_sum bt_price_step_at(const bt_price_steps *f, const bt_price_step *s)
     const uint64_t experts = s->rows && m->idle_bytes ? times(s->rows - 1, m->expert_bytes) : 0,
                    more_bytes = experts < m->idle_bytes ? experts : m->idle_bytes,
                    rows = plus(s->single_rows, bt_time_program_rows(t, s->rows - s->single_rows));
-    const bt_price_step ones = {.rows = s->single_rows, .sequences = s->single_rows,
-                                .pairs = s->single_positions, .positions = s->single_positions},
+    const bt_price_step ones = {.rows = s->single_rows,
+                                .sequences = s->single_rows,
+                                .pairs = s->single_positions,
+                                .positions = s->single_positions},
                         several = {.rows = s->rows - s->single_rows,
                                    .sequences = s->sequences - s->single_rows,
                                    .pairs = s->pairs - s->single_positions,
@@ -463,7 +469,7 @@ bt_price_sum bt_price_step_at(const bt_price_steps *f, const bt_price_step *s)
     r.ops = plus(plus(times(2 * m->body_weights, s->rows), times(2 * m->head_weights, s->logits)),
                  times(s->pairs, (uint64_t)4 * m->layers * m->heads * m->head_dim));
     r.bytes = plus(plus(m->weight_bytes - (s->logits ? 0 : m->head_bytes), more_bytes),
-                   times(m->kv_bytes, s->positions));
+                   times(bt_price_kv_held(t, m->kv_heads, m->kv_bytes), s->positions));
     add_products(&c, &f->body, bt_time_rows(t, rows, m->input_bits), more_bytes);
     if (s->logits) add_products(&c, &f->head, bt_time_rows(t, s->logits, m->input_bits), 0);
     add_attention_class(&c, &ones, true);
@@ -475,7 +481,7 @@ bt_price_sum bt_price_step_at(const bt_price_steps *f, const bt_price_step *s)
     r.term_ns[BT_TERM_FIXED] = plus(f->fixed_ns, times(s->sequences, t->sequence_ns));
     if (f->has_small) {
         r.term_ns[BT_TERM_FIXED] = plus(r.term_ns[BT_TERM_FIXED], small_ns(f, s->rows));
-        r.bytes = plus(r.bytes, times(s->rows, m->norm_bytes + m->gate_bytes));
+        r.bytes = plus(r.bytes, times(s->rows, times(f->devices, m->norm_bytes) + m->gate_bytes));
     }
     r.ns = plus(r.ns, r.term_ns[BT_TERM_FIXED]);
     if (f->devices < 2) return r;
@@ -518,7 +524,10 @@ bt_price_step bt_price_decode_step(uint64_t batch, uint64_t ctx)
 
 bt_price_step bt_price_prefill_step(uint64_t first, uint64_t rows)
 {
-    bt_price_step s = {.rows = rows, .logits = 1, .sequences = 1, .pairs = pairs_of(first, rows),
+    bt_price_step s = {.rows = rows,
+                       .logits = 1,
+                       .sequences = 1,
+                       .pairs = pairs_of(first, rows),
                        .positions = plus(first, rows)};
     if (rows == 1) s.single_rows = 1, s.single_positions = s.positions;
     return s;

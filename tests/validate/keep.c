@@ -27,34 +27,39 @@ static uint32_t numbers_of(const char *field, const json_t *v)
     return n;
 }
 
+static bool is_borrowed(const char *source) { return source && !strncmp(source, "D: as ", 6); }
+
 bool val_is_fitted(const char *field, const char *source)
 {
-    if (source && !strncmp(source, "D: as ", 6)) return false; /* of another device or stack */
+    if (is_borrowed(source)) return false;
     return !strcmp(field, "all_reduce") ||
            (source && (strstr(source, "calibrated") || strstr(source, "fitted")));
 }
 
-/* Constants of one object; what a stack takes over from `time` was fitted on other rows. */
-static uint32_t constants_of(const json_t *object)
+/* Adds the constants of one object. over: a stack's, whose fields stand in place of these; NULL: none. */
+static void add_constants(bt_calibration *c, const json_t *object, const json_t *over)
 {
     const json_t *sources = json_object_get(object, "sources");
     const char *name;
     json_t *v;
-    uint32_t n = 0;
-    json_object_foreach((json_t *)(uintptr_t)object, name, v)
-        if (val_is_fitted(name, json_string_value(json_object_get(sources, name)))) n += numbers_of(name, v);
-    return n;
+    json_object_foreach((json_t *)(uintptr_t)object, name, v) {
+        const char *source = json_string_value(json_object_get(sources, name));
+        const bool fits = val_is_fitted(name, source);
+        if (over && json_object_get(over, name)) continue;
+        if (fits && !over) c->constants += numbers_of(name, v);
+        else if (fits || is_borrowed(source)) c->borrowed += numbers_of(name, v);
+    }
 }
 
-static uint32_t fitted_constants(const val_pair *p)
+static void set_constants(bt_calibration *c, const val_pair *p)
 {
     const char *text = val_profile_text(p->device);
     json_t *root = text ? json_loads(text, 0, NULL) : NULL;
     const json_t *time = json_object_get(root, "time"),
                  *stack = json_object_get(json_object_get(root, "stacks"), p->stack);
-    const uint32_t n = constants_of(stack ? stack : time);
+    add_constants(c, stack ? stack : time, NULL);
+    if (stack) add_constants(c, time, stack);
     json_decref(root);
-    return n;
 }
 
 /* ---- what the rows say ---- */
@@ -83,10 +88,6 @@ static bool is_step(const val_row *r)
     return r->kind == VAL_STEP || r->kind == VAL_SERVED_TPOT || r->kind == VAL_RUN;
 }
 static bool is_joules(const val_row *r) { return r->kind == VAL_JOULES_PROMPT || r->kind == VAL_JOULES_STEP; }
-/* Layers of models stand for prompts and steps, by their rows, where a stack has no whole ones. */
-enum { DECODE_ROWS = 256 };
-static bool is_long_layers(const val_row *r) { return r->kind == VAL_PRODUCTS && r->rows > DECODE_ROWS; }
-static bool is_short_layers(const val_row *r) { return r->kind == VAL_PRODUCTS && r->rows <= DECODE_ROWS; }
 static bool is_whole(const val_row *r) { return is_prompt(r) || is_step(r); }
 
 /* Measured by modelled, less one, of held-out rows, ascending. */
@@ -104,14 +105,9 @@ static picked held_out(const val_table *t, const val_pair *p, pick *is)
 
 static int32_t permille(double x) { return (int32_t)lround(1000 * (x < -0.999 ? -0.999 : x > 99 ? 99 : x)); }
 
-static void set_error(bt_calibration *c, bt_figure figure, const val_table *t, const val_pair *p, pick *is,
-                      pick *otherwise)
+static void set_error(bt_calibration *c, bt_figure figure, const val_table *t, const val_pair *p, pick *is)
 {
-    picked k = held_out(t, p, is);
-    if (!k.n && otherwise) {
-        free(k.v);
-        k = held_out(t, p, otherwise);
-    }
+    const picked k = held_out(t, p, is);
     if (k.n) {
         c->error[figure].rows = (uint32_t)k.n;
         c->error[figure].bias_permille = permille(val_median(k.v, k.n));
@@ -149,14 +145,30 @@ static void add_row(bt_calibration *c, const val_row *r)
     widen(c, BT_AXIS_BATCH, r->batch);
     widen(c, BT_AXIS_CONTEXT, is_served || is_run ? r->rows + r->out : r->context);
     widen(c, BT_AXIS_DEVICES, r->devices);
-    c->has_decode |= is_one_row || is_run || is_short_layers(r);
-    c->has_prefill |= is_prompt(r) || is_served || is_run || r->kind == VAL_ATTENTION || is_long_layers(r);
 }
 
-static bool is_model(const val_row *r)
+/* Whole prompts and steps, held-out ones too: what they are of, and of how many models. A token under load
+ * measures what takes most of its time. One row is no model. */
+static void set_kinds(bt_calibration *c, const val_table *t, const val_pair *p)
 {
+    struct {
+        const char *name;
+        size_t rows;
+    } shape[64];
+    size_t shapes = 0;
     bt_dims s;
-    return (is_whole(r) || r->kind == VAL_PRODUCTS) && val_dims(&s, r->shape);
+    for (size_t i = 0; i < t->len; i++) {
+        const val_row *r = &t->row[i];
+        const bool is_served = r->kind == VAL_SERVED_TPOT, is_run = r->kind == VAL_RUN;
+        if (!is_of(r, p) || !is_whole(r)) continue;
+        c->has_prefill |= is_prompt(r) || is_run || (is_served && 2 * r->prompts_us > r->modelled);
+        c->has_decode |= r->kind == VAL_STEP || is_run || (is_served && 2 * r->prompts_us <= r->modelled);
+        size_t k = 0;
+        while (k < shapes && strcmp(shape[k].name, r->shape)) k++;
+        if (k == 64 || !val_dims(&s, r->shape)) continue;
+        if (k == shapes) shape[shapes++].name = r->shape, shape[k].rows = 0;
+        c->shapes += ++shape[k].rows == 2;
+    }
 }
 
 /* Where the rows are from, by kind, as far as there is room. */
@@ -179,7 +191,6 @@ static void set_on(bt_calibration *c, const val_table *t, const val_pair *p)
 static bool compute(bt_calibration *c, const val_table *t, const val_pair *p)
 {
     memset(c, 0, sizeof *c);
-    const val_row *shape[64];
     const bt_profile *profile = NULL;
     for (size_t i = 0; i < t->len; i++) {
         const val_row *r = &t->row[i];
@@ -187,16 +198,14 @@ static bool compute(bt_calibration *c, const val_table *t, const val_pair *p)
         if (!is_of(r, p)) continue;
         profile = val_profile(r, &why);
         if (r->use == VAL_CALIBRATES) add_row(c, r);
-        uint32_t k = 0;
-        while (is_model(r) && k < c->shapes && strcmp(shape[k]->shape, r->shape)) k++;
-        if (is_model(r) && k == c->shapes && k < 64) shape[c->shapes++] = r;
     }
     if (!profile || strcmp(profile->time.stack, p->stack) || !c->rows) return false;
     set_on(c, t, p);
-    c->constants = fitted_constants(p);
-    set_error(c, BT_FIGURE_TTFT, t, p, is_prompt, is_long_layers);
-    set_error(c, BT_FIGURE_TPOT, t, p, is_step, is_short_layers);
-    set_error(c, BT_FIGURE_JOULES, t, p, is_joules, NULL);
+    set_kinds(c, t, p);
+    set_constants(c, p);
+    set_error(c, BT_FIGURE_TTFT, t, p, is_prompt);
+    set_error(c, BT_FIGURE_TPOT, t, p, is_step);
+    set_error(c, BT_FIGURE_JOULES, t, p, is_joules);
     set_residuals(c, BT_TERM_PRODUCTS, t, p, is_matrix);
     if (!c->residuals[BT_TERM_PRODUCTS]) set_residuals(c, BT_TERM_PRODUCTS, t, p, is_whole);
     set_residuals(c, BT_TERM_ATTENTION, t, p, is_attention);
@@ -228,6 +237,7 @@ static void put_object(writer *w, const bt_calibration *c, const char *indent)
         (unsigned)c->rows);
     if (c->shapes) put(w, ", \"shapes\": %u", (unsigned)c->shapes);
     if (c->constants) put(w, ", \"constants\": %u", (unsigned)c->constants);
+    if (c->borrowed) put(w, ", \"borrowed\": %u", (unsigned)c->borrowed);
     if (c->has_prefill || c->has_decode)
         put(w, ", \"kinds\": [%s%s%s]", c->has_prefill ? "\"prefill\"" : "",
             c->has_prefill && c->has_decode ? ", " : "", c->has_decode ? "\"decode\"" : "");
@@ -346,26 +356,57 @@ static const bt_calibration *kept_of(const val_table *t, const val_pair *p)
     return NULL;
 }
 
-bool val_is_kept(const val_table *t)
+/* A profile that keeps a calibration has rows that calibrate it. */
+static bool has_rows(const val_table *t, const char *device, const char *stack)
+{
+    const val_pair p = {.device = device, .stack = stack};
+    bt_calibration c;
+    if (compute(&c, t, &p)) return true;
+    printf("  %-16s %-28s keeps a calibration, and no row calibrates it\n", device, stack);
+    return false;
+}
+static bool have_all_rows(const val_table *t)
+{
+    bool ok = true;
+    for (size_t i = 0; bt_profile_name(i); i++) {
+        bt_profile p, one;
+        char name[160];
+        if (bt_profile_load(&p, bt_profile_name(i), NULL) < 0)
+            val_die(bt_profile_name(i), "cannot be loaded");
+        if (*p.time.calibration.on) ok &= has_rows(t, p.name, p.time.stack);
+        for (uint32_t k = 0; k < p.stacks; k++) {
+            snprintf(name, sizeof name, "%s@%s", p.name, p.stack[k]);
+            if (bt_profile_load(&one, name, NULL) == BT_OK && *one.time.calibration.on)
+                ok &= has_rows(t, p.name, p.stack[k]);
+        }
+    }
+    return ok;
+}
+
+bool val_is_kept(const val_table *t, bool is_all)
 {
     val_pair pair[VAL_PAIRS];
     const size_t pairs = val_pairs(pair, t);
     static const char *const standings[] = {"bound", "fitted", "calibrated"};
     bt_calibration c;
     bool ok = true;
-    printf("what profiles keep: rows, constants, held-out median of ttft and tpot\n");
+    printf(
+        "what profiles keep: rows, constants of their own and borrowed, held-out median of ttft and tpot\n");
     for (size_t i = 0; i < pairs; i++) {
         const bool has = compute(&c, t, &pair[i]);
         if (!has) continue;
         const bool is_equal = !memcmp(&c, kept_of(t, &pair[i]), sizeof c);
-        printf("  %-16s %-28s %-10s %5u rows, %3u constants, %3u shapes; ttft %5.1f %% (%u), tpot %5.1f %% "
+        printf("  %-16s %-28s %-10s %5u rows, %3u and %3u constants, %3u shapes; ttft %5.1f %% (%u), tpot "
+               "%5.1f %% "
                "(%u)%s\n",
                pair[i].device, pair[i].stack, standings[bt_calibration_standing(&c)], (unsigned)c.rows,
-               (unsigned)c.constants, (unsigned)c.shapes, c.error[BT_FIGURE_TTFT].median_permille / 10.0,
-               (unsigned)c.error[BT_FIGURE_TTFT].rows, c.error[BT_FIGURE_TPOT].median_permille / 10.0,
-               (unsigned)c.error[BT_FIGURE_TPOT].rows, is_equal ? "" : "; THE PROFILE KEEPS ANOTHER");
+               (unsigned)c.constants, (unsigned)c.borrowed, (unsigned)c.shapes,
+               c.error[BT_FIGURE_TTFT].median_permille / 10.0, (unsigned)c.error[BT_FIGURE_TTFT].rows,
+               c.error[BT_FIGURE_TPOT].median_permille / 10.0, (unsigned)c.error[BT_FIGURE_TPOT].rows,
+               is_equal ? "" : "; THE PROFILE KEEPS ANOTHER");
         ok &= is_equal;
     }
+    if (is_all) ok &= have_all_rows(t);
     if (!ok)
         printf("a profile differs: 'make validate ARGS=\"--write common/device/profiles\"' writes what is "
                "computed\n");

@@ -78,5 +78,5 @@ int main(int argc, char **argv)
     }
     val_show(&t);
     if (w.requests) val_show_served(&served);
-    return !w.has_own && !val_is_kept(&t);
+    return !w.has_own && !val_is_kept(&t, !w.device);
 }

@@ -38,6 +38,7 @@ typedef struct val_row {
     uint32_t line, devices;
     uint64_t rows, rows_to, batch, context, out;
     double measured, modelled; /* us; of joules mJ */
+    double prompts_us;         /* of modelled, of a token under load: what prompts take */
     val_use use;
     const char *unpriced; /* why the row has no price; NULL: it has one */
     const char *apart;    /* why it is not judged; NULL: it is */
@@ -159,8 +160,9 @@ void val_show(const val_table *t);
 void val_fit(const val_table *t, const char *name);
 /* Writes the object `calibration` of each device and stack into DIR/NAME.json. */
 void val_keep(const val_table *t, const char *dir);
-/* Whether the built-in profiles have what is computed; says where they differ. */
-bool val_is_kept(const val_table *t);
+/* Whether the built-in profiles have what is computed; says where they differ. is_all: a calibration that no row of the
+ * table speaks of differs too. */
+bool val_is_kept(const val_table *t, bool is_all);
 /* The file of a device: that of --profile, or the built-in one; NULL: there is none. */
 const char *val_profile_text(const char *device);
 /* Whether a constant of that source was fitted on rows of its own device and stack. */

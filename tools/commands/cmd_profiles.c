@@ -14,7 +14,9 @@ typedef struct config {
 } config;
 
 static const bt_opt opts[] = {
-    {.of = &tool_output_opts, .name = "json", BT_OPT_AT(config, json),
+    {.of = &tool_output_opts,
+     .name = "json",
+     BT_OPT_AT(config, json),
      .help = "one JSON object on stdout: profiles[], each as its file, with the source of every value"},
 };
 
@@ -149,8 +151,8 @@ static void print_stack(const bt_profile_time *t)
 {
     static const char *const standing[] = {BT_STANDING_NAMES};
     const bt_calibration *c = &t->calibration;
-    printf("%-22s  %-10s  %6" PRIu32 "  %6" PRIu32 "  %9" PRIu32, t->stack,
-           standing[bt_calibration_standing(c)], c->rows, c->shapes, c->constants);
+    printf("%-22s  %-10s  %6" PRIu32 "  %6" PRIu32 "  %9" PRIu32 "  %8" PRIu32, t->stack,
+           standing[bt_calibration_standing(c)], c->rows, c->shapes, c->constants, c->borrowed);
     for (int f = 0; f < BT_FIGURES; f++) print_error(c, (bt_figure)f);
     printf("  %s\n", *c->on ? c->on : "its data sheet");
 }
@@ -181,8 +183,8 @@ static bt_err print_one(const char *device, const bt_profile *p, bt_fault *fault
         printf("no times: nothing on it can be priced\n");
         return BT_OK;
     }
-    printf("\n%-22s  %-10s  %6s  %6s  %9s  %14s  %14s  %14s  %s\n", "stack", "times are", "rows", "shapes",
-           "constants", "TTFT error", "TPOT error", "energy error", "measured on");
+    printf("\n%-22s  %-10s  %6s  %6s  %9s  %8s  %14s  %14s  %14s  %s\n", "stack", "times are", "rows",
+           "shapes", "constants", "borrowed", "TTFT error", "TPOT error", "energy error", "measured on");
     (void)snprintf(base, sizeof base, "%.*s", (int)strcspn(device, "@"), device);
     for (uint32_t i = 0; i <= p->stacks; i++) {
         bt_profile of;
