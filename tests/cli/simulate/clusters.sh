@@ -12,7 +12,6 @@ eight() {
 eight --prefill 6:h100 --decode 2:h100 --ramp
 eight --prefill 7:h100 --decode 1:h100 --ramp
 eight --prefill 4:h100 --decode 4:h100 --colocated --chunk-tokens 512 --ramp
-eight --prefill 6:a100 --decode 2:a100 --link 200 --ramp
 eight --prefill 6:h100 --decode 2:h100 --speed 2 --draws 20
 short --synthetic in:15000,out:5,rate:1000 --concurrency 48 --limit 48 -m qwen3-32b --weights nvfp4 --kv-dtype fp8 \
     --prefill 40:b200@trtllm --decode 6:b200x4@trtllm --link 400 --slots 80
