@@ -430,14 +430,22 @@ gw_actions gw_brain_step(gw_brain *b, const gw_event *ev, int64_t now_us, const 
     return (gw_actions){b->acts, b->acts_len};
 }
 
+/* Whether a request would go to a node that takes no more just now. */
+static bool wants_room(const gw_brain *b)
+{
+    return b->queued > 0 || bt_order_first(&b->parked, GW_PARKED_LINE) >= 0 ||
+           bt_order_first(&b->parked, GW_PARKED_PLACED) >= 0;
+}
+
 int64_t gw_brain_due_us(const gw_brain *b)
 {
+    const bool is_wanted = wants_room(b);
     int64_t due = gw_debts_due_us(&b->debts), t;
     const int64_t first = bt_order_first(&b->due, GW_DUE);
     if ((t = gw_registry_next_due_us(&b->registry)) < due) due = t;
-    if (b->queued > 0 && (t = gw_registry_refusing_us(&b->registry)) < due) due = t;
+    if (is_wanted && (t = gw_registry_refusing_us(&b->registry)) < due) due = t;
     if ((t = roles_due_us(b)) < due) due = t;
-    if (b->queued > 0 && (t = gw_avoid_due_us(&b->router.avoid, b->now_us)) < due) due = t;
+    if (is_wanted && (t = gw_avoid_due_us(&b->router.avoid, b->now_us)) < due) due = t;
     if (first >= 0 && (t = bt_order_us(bt_order_key_of(&b->due, first))) < due) due = t;
     return due;
 }

@@ -303,7 +303,7 @@ static void agree_both(const world *w)
 
 /* A node halted while TOKENS of its were under way, and a request ended, to which a gateway that was behind
  * had yet to take tokens: in these worlds that made another gap, fewer tokens, or another order at a gateway.
- */
+ * In the last one a node's refusal ended while requests stood in lines and nothing but tokens came. */
 static void tokens_under_way_come_one_by_one_where_something_ends(void **state)
 {
     static const struct {
@@ -315,7 +315,8 @@ static void tokens_under_way_come_one_by_one_where_something_ends(void **state)
                   {57, 0, 1, INT64_C(2000000000)},
                   {117, 0, 1, INT64_C(2000000000)},
                   {25, FAULTS, 2, 0},
-                  {27, FAULTS, 2, 0}};
+                  {27, FAULTS, 2, 0},
+                  {17, 0, 3, 0}};
     (void)state;
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
         static world w;

@@ -118,6 +118,32 @@ static void it_leaves_the_line_for_a_node_that_has_room_and_does_not_go_to_and_f
     gateway_kit_close(&k);
 }
 
+/* Nothing else may happen meanwhile: the gateway looks again by its own clock. */
+static void it_leaves_the_line_when_the_refusal_of_another_node_ends(void **s)
+{
+    (void)s;
+    gateway_kit k;
+    gateway_kit_open(&k, NULL);
+    join_pair(&k, PA, DA);
+    gateway_kit_join(&k, DB);
+    gateway_kit_submit(&k, 20);
+    const bool is_first = SAID(&k, DA, BT_MSG_RESERVE) != NULL;
+    const bt_incarnation refuses = is_first ? DA : DB, lined = is_first ? DB : DA;
+    bt_msg m = {.type = BT_MSG_REFUSED, .ref = {.attempt = 1}};
+    m.u.refused = (bt_msg_refused){.of = BT_MSG_RESERVE, .code = BT_EAGAIN, .retry_after_ms = 30};
+    gateway_kit_from(&k, refuses, &m);
+    assert_int_equal(SAID(&k, lined, BT_MSG_RESERVE)->ref.attempt, 2);
+    gateway_kit_say(&k, lined, BT_MSG_WAITS, 2);
+    assert_null(SAID(&k, refuses, BT_MSG_RESERVE));
+    const int64_t until_us = gateway_kit_node(&k, refuses)->refuses_until_us;
+    assert_true(until_us > k.now);
+    assert_int_equal(gw_brain_due_us(k.b), until_us);
+    gateway_kit_wait(&k, until_us - k.now);
+    assert_int_equal(SAID(&k, refuses, BT_MSG_RESERVE)->ref.attempt, 3);
+    assert_non_null(SAID(&k, lined, BT_MSG_ABORT));
+    gateway_kit_close(&k);
+}
+
 static void a_place_is_kept_until_a_prefill_node_is_free_before_those_that_came_later(void **s)
 {
     (void)s;
@@ -189,6 +215,7 @@ int main(void)
         cmocka_unit_test(its_turn_brings_it_to_the_prefill_node_that_it_named),
         cmocka_unit_test(another_prefill_node_is_named_to_the_decode_node_first),
         cmocka_unit_test(it_leaves_the_line_for_a_node_that_has_room_and_does_not_go_to_and_fro),
+        cmocka_unit_test(it_leaves_the_line_when_the_refusal_of_another_node_ends),
         cmocka_unit_test(a_place_is_kept_until_a_prefill_node_is_free_before_those_that_came_later),
         cmocka_unit_test(new_requests_go_to_nodes_without_a_line_and_few_wait_in_one),
         cmocka_unit_test(the_wait_ends_with_the_node_or_with_patience),
