@@ -10,6 +10,15 @@
 
 /* ---- error bars ---- */
 
+uint32_t bt_forecast_outside(const uint32_t region[BT_AXES][2], const uint64_t where[BT_AXES])
+{
+    uint32_t outside = 0;
+    for (uint32_t k = 0; k < BT_AXES; k++)
+        if (where[k] && region[k][1] && (where[k] < region[k][0] || where[k] > region[k][1]))
+            outside |= 1u << k;
+    return outside;
+}
+
 bt_forecast_error bt_forecast_error_of(const bt_profile *p, bt_figure kind, const bt_forecast_at *at)
 {
     const bt_calibration *c = &p->time.calibration;
@@ -27,9 +36,12 @@ bt_forecast_error bt_forecast_error_of(const bt_profile *p, bt_figure kind, cons
         e.bias_permille = c->error[kind].bias_permille;
         e.rows = c->error[kind].rows;
     }
-    for (uint32_t k = 0; k < BT_AXES; k++)
-        if (where[k] && c->region[k].hi && (where[k] < c->region[k].lo || where[k] > c->region[k].hi))
-            e.outside |= 1u << k;
+    uint32_t region[BT_AXES][2];
+    for (uint32_t k = 0; k < BT_AXES; k++) {
+        region[k][0] = c->region[k].lo;
+        region[k][1] = c->region[k].hi;
+    }
+    e.outside = bt_forecast_outside(region, where);
     return e;
 }
 

@@ -18,6 +18,8 @@ typedef struct bt_forecast_error {
     uint32_t outside; /* bits 1 << bt_axis: where the figure lies beyond what was calibrated */
 } bt_forecast_error;
 bt_forecast_error bt_forecast_error_of(const bt_profile *p, bt_figure kind, const bt_forecast_at *at);
+/* The bits of `outside`, by the region's least and most of each axis, most 0: not known; where[k] 0: within. */
+uint32_t bt_forecast_outside(const uint32_t region[BT_AXES][2], const uint64_t where[BT_AXES]);
 /* The error of a figure that has to do with both: that of less standing, then the greater one; outside of either. */
 bt_forecast_error bt_forecast_error_worse(const bt_forecast_error *a, const bt_forecast_error *b);
 /* "+- 9 %", "+- 9 % (outside: context)", "+- 35 % (assumed)", "bound". Returns ret. */
@@ -46,6 +48,8 @@ typedef struct bt_forecast_draw {
 bt_forecast_draw bt_forecast_draw_of(const bt_profile *p, uint64_t seed, uint64_t number);
 /* The time of so much of each term, at most INT64_MAX. */
 uint64_t bt_forecast_ns(const bt_forecast_draw *d, const uint64_t term_ns[BT_TERMS]);
+/* A verdict is certain that so large a share of all draws tells. */
+#define BT_FORECAST_CERTAIN 0.9
 /* Nine in ten of n draws, ascending, lie from this one to the one as far from the end. n >= 1. */
 static inline size_t bt_forecast_low(size_t n) { return (n - 1) / 20; }
 /* BT_EARG, naming both: one is calibrated and the other is a bound, and a bound is no match for what is measured.

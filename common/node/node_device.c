@@ -1,5 +1,6 @@
 /* From options to inputs of device/, and from prices to messages. */
 #include "node/node_device.h"
+#include "device/forecast.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -24,12 +25,32 @@ bool bt_node_device_link(bt_link *ret, const bt_node_options *o)
     return o->link && bt_link_parse(ret, o->link, NULL) == BT_OK;
 }
 
+static void set_errors(bt_msg_device *d, const bt_profile *p)
+{
+    _Static_assert((int)BT_FIGURES == (int)BT_MSG_MAX_DEVICE_FIGURES &&
+                       (int)BT_AXES == (int)BT_MSG_MAX_DEVICE_AXES,
+                   "a message has an error for each figure, and all axes");
+    d->has_errors = true;
+    for (uint32_t k = 0; k < BT_FIGURES; k++) {
+        const bt_forecast_error e = bt_forecast_error_of(p, (bt_figure)k, &(bt_forecast_at){.rows = 0});
+        d->error[k] = (bt_msg_device_error){
+            .standing = (uint32_t)e.standing, .median_permille = e.median_permille,
+            .worst_permille = e.worst_permille, .rows = e.rows, .bias_permille = e.bias_permille};
+    }
+    for (uint32_t k = 0; k < BT_AXES; k++) {
+        d->region[k][0] = p->time.calibration.region[k].lo;
+        d->region[k][1] = p->time.calibration.region[k].hi;
+    }
+    d->devices = (uint32_t)bt_profile_devices(&p->time);
+}
+
 bt_msg_device bt_node_device_about(const bt_profile *p, const char *link, bt_pace pace)
 {
     bt_msg_device d = {.pace_milli = pace.milli};
     snprintf(d.profile, sizeof d.profile, "%s", p->name);
     snprintf(d.stack, sizeof d.stack, "%s", p->time.stack);
     snprintf(d.link, sizeof d.link, "%s", link ? link : "");
+    set_errors(&d, p);
     return d;
 }
 

@@ -13,7 +13,8 @@ bt_pace bt_node_device_pace(const bt_node_options *o);
 /* The value of --link in *ret; false: no link is given. */
 bool bt_node_device_link(bt_link *ret, const bt_node_options *o);
 
-/* The device as HELLO describes it. link NULL: no link; a prefill node adds what its programs say. */
+/* The device as HELLO describes it, with the errors of its prices. link NULL: no link; a prefill node adds what its
+ * programs say. */
 bt_msg_device bt_node_device_about(const bt_profile *p, const char *link, bt_pace pace);
 bt_msg_device_work bt_node_device_work(const bt_work *w);
 #endif

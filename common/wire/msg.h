@@ -111,9 +111,24 @@ typedef struct bt_msg_engine { /* what a prefill node computes with; for reports
     bt_msg_fallback fallbacks[BT_MSG_MAX_FALLBACKS];
 } bt_msg_engine;
 
+enum {
+    BT_MSG_MAX_DEVICE_FIGURES = 3,
+    BT_MSG_MAX_DEVICE_AXES = 4,
+    BT_MSG_MAX_DEVICE_STANDING = 2,
+    BT_MSG_MAX_DEVICE_PERMILLE = 1000000
+};
+typedef struct bt_msg_device_error { /* of figures of one kind (device/forecast.h) */
+    uint32_t standing;               /* bt_standing */
+    uint32_t median_permille, worst_permille, rows;
+    int32_t bias_permille;
+} bt_msg_device_error;
 typedef struct bt_msg_device { /* the device by which a node prices its work; for reports */
     char profile[64], stack[64], companion[64], link[32], schedule[16];
     uint64_t pace_milli, first_use_ns, compile_ns;
+    bool has_errors; /* of all kinds, by bt_figure */
+    bt_msg_device_error error[BT_MSG_MAX_DEVICE_FIGURES];
+    uint32_t region[BT_MSG_MAX_DEVICE_AXES][2]; /* least and most, by bt_axis; most 0: not known */
+    uint32_t devices;                           /* of its group; 0: unknown */
 } bt_msg_device;
 typedef struct bt_msg_device_work { /* what work would have taken on that device; ns 0: no price */
     uint64_t ns, ideal_ns, nj; /* device/work.h; a request has the whole time of a shared step and its share of the rest

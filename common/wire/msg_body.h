@@ -98,6 +98,9 @@ typedef struct bt_msg_scratch {
     Bt__KvShape kv;
     Bt__Load load;
     Bt__Device device;
+    Bt__DeviceError device_error[BT_MSG_MAX_DEVICE_FIGURES];
+    Bt__DeviceError *device_error_at[BT_MSG_MAX_DEVICE_FIGURES];
+    uint32_t device_region[2 * BT_MSG_MAX_DEVICE_AXES];
     Bt__DeviceWork device_work;
     Bt__DevicePrompt device_prompt;
     Bt__DevicePart device_part[BT_MSG_MAX_DEVICE_PARTS];

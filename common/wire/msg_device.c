@@ -3,6 +3,26 @@
 
 #include <string.h>
 
+static void put_errors(bt_msg_scratch *s, const bt_msg_device *d)
+{
+    s->device.n_errors = d->has_errors ? BT_MSG_MAX_DEVICE_FIGURES : 0;
+    s->device.errors = s->device_error_at;
+    for (size_t i = 0; i < BT_MSG_MAX_DEVICE_FIGURES; i++) {
+        const bt_msg_device_error *from = &d->error[i];
+        Bt__DeviceError *b = s->device_error_at[i] = &s->device_error[i];
+        *b = (Bt__DeviceError)BT__DEVICE_ERROR__INIT;
+        b->standing = from->standing;
+        b->median_permille = from->median_permille;
+        b->worst_permille = from->worst_permille;
+        b->bias_permille = from->bias_permille;
+        b->rows = from->rows;
+    }
+    s->device.n_region = (size_t)2 * BT_MSG_MAX_DEVICE_AXES;
+    s->device.region = s->device_region;
+    for (size_t i = 0; i < s->device.n_region; i++) s->device_region[i] = d->region[i / 2][i % 2];
+    s->device.devices = d->devices;
+}
+
 void bt_msg_device_put(bt_msg_scratch *s, const bt_msg_device *d)
 {
     s->device = (Bt__Device)BT__DEVICE__INIT;
@@ -14,6 +34,26 @@ void bt_msg_device_put(bt_msg_scratch *s, const bt_msg_device *d)
     s->device.pace_milli = d->pace_milli;
     s->device.first_use_ns = d->first_use_ns;
     s->device.compile_ns = d->compile_ns;
+    put_errors(s, d);
+}
+
+/* There are as many as figures and axes, or none. */
+static void get_errors(bt_msg_checker *c, bt_msg_device *d, const Bt__Device *b)
+{
+    if (b->n_errors && b->n_errors != BT_MSG_MAX_DEVICE_FIGURES)
+        bt_msg_body_fail(c, "device.errors are not 3");
+    else
+        for (size_t i = 0; i < b->n_errors; i++)
+            d->error[i] = (bt_msg_device_error){
+                .standing = b->errors[i]->standing, .median_permille = b->errors[i]->median_permille,
+                .worst_permille = b->errors[i]->worst_permille, .rows = b->errors[i]->rows,
+                .bias_permille = b->errors[i]->bias_permille};
+    d->has_errors = b->n_errors > 0;
+    if (b->n_region && b->n_region != (size_t)2 * BT_MSG_MAX_DEVICE_AXES)
+        bt_msg_body_fail(c, "device.region has not 8 ends");
+    else
+        for (size_t i = 0; i < b->n_region; i++) d->region[i / 2][i % 2] = b->region[i];
+    d->devices = b->devices;
 }
 
 const bt_msg_device *bt_msg_device_get(bt_msg_checker *c, const Bt__Device *b)
@@ -32,6 +72,7 @@ const bt_msg_device *bt_msg_device_get(bt_msg_checker *c, const Bt__Device *b)
     d->pace_milli = b->pace_milli;
     d->first_use_ns = b->first_use_ns;
     d->compile_ns = b->compile_ns;
+    get_errors(c, d, b);
     return d;
 }
 
@@ -42,6 +83,15 @@ void bt_msg_device_check(bt_msg_checker *c, const bt_msg_device *d)
     bt_msg_body_text(c, "device.companion", d->companion, sizeof d->companion);
     bt_msg_body_text(c, "device.link", d->link, sizeof d->link);
     bt_msg_body_text(c, "device.schedule", d->schedule, sizeof d->schedule);
+    for (size_t i = 0; d->has_errors && i < BT_MSG_MAX_DEVICE_FIGURES; i++) {
+        const bt_msg_device_error *e = &d->error[i];
+        const int64_t bias = e->bias_permille;
+        bt_msg_body_range(c, "device.standing", e->standing, 0, BT_MSG_MAX_DEVICE_STANDING);
+        bt_msg_body_range(c, "device.median_permille", e->median_permille, 0, BT_MSG_MAX_DEVICE_PERMILLE);
+        bt_msg_body_range(c, "device.worst_permille", e->worst_permille, 0, BT_MSG_MAX_DEVICE_PERMILLE);
+        bt_msg_body_range(c, "device.bias_permille", (uint64_t)(bias < 0 ? -bias : bias), 0,
+                          BT_MSG_MAX_DEVICE_PERMILLE);
+    }
 }
 
 void bt_msg_device_put_work(bt_msg_scratch *s, const bt_msg_device_work *w)

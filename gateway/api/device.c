@@ -1,5 +1,6 @@
 /* Prices of both nodes as one object. A value without a source is null, never 0. */
 #include "gateway/api/device.h"
+#include "device/forecast.h"
 #include "device/pace.h"
 #include "text/utf8.h"
 
@@ -87,6 +88,42 @@ static json_t *of_host(const gw_device_facts *f)
                      "decode_ms", us(f->has_host_decode, f->host_decode_us));
 }
 
+/* By the lengths of prompt and answer: nobody says how many rows and sequences passed together. */
+static bt_forecast_error error_on(const bt_msg_device *d, bt_figure kind, const gw_device_facts *f)
+{
+    const bt_msg_device_error *from = &d->error[kind];
+    const uint64_t all = f->prompt_tokens + (kind == BT_FIGURE_TTFT ? 0 : f->answer_tokens),
+                   where[BT_AXES] = {[BT_AXIS_CONTEXT] = all, [BT_AXIS_DEVICES] = d->devices};
+    bt_forecast_error e = {.standing = (bt_standing)from->standing, .median_permille = from->median_permille,
+                           .worst_permille = from->worst_permille, .bias_permille = from->bias_permille,
+                           .rows = from->rows};
+    if (e.standing != BT_STANDING_BOUND) e.outside = bt_forecast_outside(d->region, where);
+    return e;
+}
+
+/* The errors of the device that makes the figure, for energy of both; null where one does not say. */
+static json_t *errors(const gw_device_facts *f, const bt_msg_device *p, const bt_msg_device *d)
+{
+    static const char *const names[BT_FIGURES] = {BT_FIGURE_NAMES};
+    json_t *o = json_object();
+    for (int k = 0; o && k < BT_FIGURES; k++) {
+        const bt_msg_device *const on[] = {k == BT_FIGURE_TPOT ? NULL : p, k == BT_FIGURE_TTFT ? NULL : d};
+        bt_forecast_error e = {.standing = BT_STANDING_CALIBRATED};
+        bool is_known = on[0] || on[1];
+        for (size_t i = 0; i < 2; i++) {
+            if (!on[i]) continue;
+            is_known = is_known && on[i]->has_errors;
+            const bt_forecast_error one = error_on(on[i], (bt_figure)k, f);
+            e = bt_forecast_error_worse(&one, &e);
+        }
+        if (json_object_set_new(o, names[k], is_known ? bt_forecast_error_json(&e) : json_null()) < 0) {
+            json_decref(o);
+            return NULL;
+        }
+    }
+    return o;
+}
+
 json_t *gw_device_tell(const gw_device_facts *f)
 {
     const bt_msg_device *p = f->prefill.ns ? f->prefill_on : NULL, *d = f->decode.ns ? f->decode_on : NULL;
@@ -98,12 +135,12 @@ json_t *gw_device_tell(const gw_device_facts *f)
                           "decode_profile", words(d ? d->profile : NULL), "decode_stack",
                           words(d ? d->stack : NULL), "link", words(has_link ? p->link : NULL));
     json_t *times = json_pack(
-        "{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "ttft_ms", ms(f->first_ns > 0, f->first_ns),
+        "{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "ttft_ms", ms(f->first_ns > 0, f->first_ns),
         "prefill_ms", ms(f->prefill.ns > 0, f->prefill.ns), "transfer_ms", ms(has_link, f->transfer_ns),
         "exposed_transfer_ms", ms(has_link, f->exposed_ns), "decode_ms", ms(d != NULL, f->decode.ns),
         "tpot_ms", steps ? json_real((double)f->decode.ns / 1e6 / steps) : json_null(), "joules", joules(f),
         "joules_of_tdp", json_boolean(is_of_tdp(f)), "utilisation", ratio(f->prefill.ideal_ns, f->prefill.ns),
-        "decode_utilisation", ratio(f->decode.ideal_ns, f->decode.ns));
+        "decode_utilisation", ratio(f->decode.ideal_ns, f->decode.ns), "error", errors(f, p, d));
     json_t *rest[] = {times, of_prompt(f), of_pace(f)};
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) {
         if (!o || !rest[i] || json_object_update(o, rest[i]) < 0) {

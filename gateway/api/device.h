@@ -10,7 +10,8 @@ typedef struct gw_device_facts {
     bt_msg_device_work prefill, decode;          /* all attempts together; ns 0: no price */
     bt_msg_device_prompt prompt;                 /* of the attempt that made token 0 */
     uint64_t first_ns, transfer_ns, exposed_ns;  /* of the prompt of that attempt; of KV on the link in all attempts */
-    bool is_local;                               /* no KV was handed over */
+    uint64_t prompt_tokens, answer_tokens;
+    bool is_local; /* no KV was handed over */
     bool has_host_prefill, has_host_kv, has_host_decode;
     uint64_t host_prefill_us, host_exposed_us, host_decode_us;
 } gw_device_facts;

@@ -2,7 +2,7 @@
  * whatever else differs between them. Runs of one load are compared request by request: what makes a request
  * long in both is no chance then. */
 #include "device/options.h"
-#include "lab/plan/drawn.h"
+#include "device/forecast.h"
 #include "lab/replay/bootstrap.h"
 #include "lab/replay/result.h"
 #include "tools/made_by.h"
@@ -457,15 +457,33 @@ static double less_in_draws(const run *first, const run *r, size_t time, size_t 
     return less;
 }
 
+/* Which of the two has the shorter mean in most draws: 0 the first run, 1 the other one; the share of the
+ * draws in which it has. -1: there are no draws, or both are alike in all. */
+static int winner(const run *first, const run *r, size_t time, double *ret_certain)
+{
+    size_t n = 0, alike;
+    const double less = less_in_draws(first, r, time, &n, &alike);
+    if (less < 0 || alike == n) return -1;
+    const bool is_first = 2 * less < (double)n;
+    *ret_certain = (is_first ? (double)n - less : less) / (double)n;
+    return !is_first;
+}
+
 static json_t *draws_json(const run *first, const run *r)
 {
     json_t *o = NULL;
     for (size_t t = 0; t < TIMES; t++) {
         size_t n = 0, alike;
+        double certain;
         const double less = less_in_draws(first, r, t, &n, &alike);
+        const int best = winner(first, r, t, &certain);
         if (less < 0) continue;
         if (!o) o = json_pack("{s:I}", "count", (json_int_t)n);
-        (void)json_object_set_new(o, times[t], json_pack("{s:f}", "less_ratio", less / (double)n));
+        (void)json_object_set_new(o, times[t],
+                                  json_pack("{s:f, s:o, s:o}", "less_ratio", less / (double)n, "best",
+                                            best < 0 ? json_null()
+                                                     : json_string(best ? r->path : first->path),
+                                            "certain", best < 0 ? json_null() : json_real(certain)));
     }
     return o ? o : json_null();
 }
@@ -474,13 +492,14 @@ static json_t *draws_json(const run *first, const run *r)
 static void print_draws(const run *all, size_t i, size_t time)
 {
     size_t draws = 0, alike;
-    const double less = less_in_draws(&all[0], &all[i], time, &draws, &alike), n = (double)draws,
-                 wins = 2 * less < n ? n - less : less;
+    double certain;
+    const double less = less_in_draws(&all[0], &all[i], time, &draws, &alike);
+    const int best = winner(&all[0], &all[i], time, &certain);
     if (less < 0) return;
-    if (alike == draws) printf("; alike in all %zu draws", draws);
+    if (best < 0) printf("; alike in all %zu draws", draws);
     else
-        printf("; %s%c wins in %.0f of %zu draws", wins < TOOL_PLAN_CERTAIN * n ? "cannot tell: " : "",
-               2 * less < n ? 'A' : 'A' + (int)i, wins, draws);
+        printf("; %s%c wins in %.0f of %zu draws", certain < BT_FORECAST_CERTAIN ? "cannot tell: " : "",
+               best ? 'A' + (int)i : 'A', certain * (double)draws, draws);
 }
 
 /* One line for each simulation: what its figures may be off by. */

@@ -175,7 +175,7 @@ static void name_ties(tool_plan_result *r, const tool_plan_want *want)
     for (size_t i = 1; i < r->choices; i++)
         if (tool_plan_compare(&r->choice[i], best, want) < 0) best = &r->choice[i];
     for (double wins = best->wins;
-         wins < TOOL_PLAN_CERTAIN * (double)want->draws && (tie = next_tie(r, best)); wins += tie->wins)
+         wins < BT_FORECAST_CERTAIN * (double)want->draws && (tie = next_tie(r, best)); wins += tie->wins)
         tie->is_tie = true;
 }
 

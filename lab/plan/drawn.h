@@ -21,6 +21,4 @@ bt_err tool_plan_draw(tool_plan_result *r, const tool_plan_want *want, bt_fault 
 /* The share of draws in which a is better than b. is_alone: b is of the decode device alone. -1: there are no
  * draws, or both are alike. */
 double tool_plan_beats(const tool_plan_choice *a, const tool_plan_choice *b, bool is_alone, const tool_plan_want *want);
-/* From so many draws on, a plan calls the best certain. */
-#define TOOL_PLAN_CERTAIN 0.9
 #endif

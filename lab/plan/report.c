@@ -387,7 +387,7 @@ static void print_margin(const char *than, const tool_plan_report *r, const tool
         else printf("has no such figure");
         if (beats >= 0)
             printf("; %s%s wins in %.0f of %u draws",
-                   beats < TOOL_PLAN_CERTAIN && 1 - beats < TOOL_PLAN_CERTAIN ? "cannot tell: " : "",
+                   beats < BT_FORECAST_CERTAIN && 1 - beats < BT_FORECAST_CERTAIN ? "cannot tell: " : "",
                    is_alone ? "the pair" : "the best", beats * r->want->draws, (unsigned)r->want->draws);
         printf("\n");
     }
@@ -400,7 +400,7 @@ static void print_verdict(const tool_plan_report *r)
     const tool_plan_result *p = r->result;
     size_t ties = 0;
     if (!r->want->draws) return;
-    const bool is_certain = certain_of(r) >= TOOL_PLAN_CERTAIN;
+    const bool is_certain = certain_of(r) >= BT_FORECAST_CERTAIN;
     printf("  %sit wins in %u of %u draws\n", is_certain ? "" : "cannot tell: ", (unsigned)p->choice[0].wins,
            (unsigned)r->want->draws);
     for (size_t i = 0; i < p->choices; i++) {

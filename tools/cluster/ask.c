@@ -26,6 +26,14 @@ static void print_part(const char *what, double took_ms)
     if (took_ms > 0) fprintf(stderr, "           %10.2f ms %s\n", took_ms, what);
 }
 
+/* How far a kind of modelled figure may be off: "+- 9 %"; "not known". */
+static const char *error_of(const json_t *device, const char *kind)
+{
+    const char *text =
+        json_string_value(json_object_get(json_object_get(json_object_get(device, "error"), kind), "text"));
+    return text ? text : "not known";
+}
+
 /* The object `device` of an answer (docs/device-time.md) for people, on stderr. */
 static void show_device(const json_t *o)
 {
@@ -45,6 +53,10 @@ static void show_device(const json_t *o)
         "           first token after %.1f ms, %.2f ms a token; transfer %.2f ms at %s, %.2f ms exposed\n",
         value(o, "ttft_ms"), value(o, "tpot_ms"), value(o, "transfer_ms"), rate,
         value(o, "exposed_transfer_ms"));
+    fprintf(stderr, "           errors: first token %s, a token %s", error_of(o, "ttft"),
+            error_of(o, "tpot"));
+    fprintf(stderr, "%s%s\n", json_is_number(j) ? ", energy " : "",
+            json_is_number(j) ? error_of(o, "joules") : "");
     if (json_is_true(json_object_get(o, "is_late")))
         fprintf(stderr,
                 "           LATE: the host needed %.1f ms more than the pace of %.1f ms; take a larger K\n",

@@ -81,7 +81,14 @@ static void fill_logprob(bt_msg_logprob *l, uint32_t top_len)
 
 static const bt_msg_device *sample_device(void)
 {
-    static bt_msg_device d = {.pace_milli = UINT64_MAX, .first_use_ns = 1, .compile_ns = 1ull << 63};
+    static bt_msg_device d = {
+        .pace_milli = UINT64_MAX,
+        .first_use_ns = 1,
+        .compile_ns = 1ull << 63,
+        .has_errors = true,
+        .error = {{2, 90, 310, 17, -12}, {0, 0, 0, 0, 0}, {1, 1000000, 1000000, UINT32_MAX, -1000000}},
+        .region = {{1, UINT32_MAX}, {0, 0}, {UINT32_MAX, UINT32_MAX}, {1, 8}},
+        .devices = UINT32_MAX};
     fill_name(d.profile, sizeof d.profile);
     fill_text(d.stack, sizeof d.stack);
     fill_text(d.companion, sizeof d.companion);

@@ -9,10 +9,25 @@
 #include <string.h>
 #include <cmocka.h>
 
-static const bt_msg_device npu = {.profile = "hexagon-v75", .stack = "llm.npu\xff", .companion = "adreno-750",
-                                  .link = "10,50us",        .pace_milli = 4000,     .first_use_ns = 7000000,
-                                  .compile_ns = 8000000,    .schedule = "ooo"},
-                           gpu = {.profile = "a100", .stack = "TensorRT-LLM", .pace_milli = 4000};
+static const bt_msg_device npu = {.profile = "hexagon-v75",
+                                  .stack = "llm.npu\xff",
+                                  .companion = "adreno-750",
+                                  .link = "10,50us",
+                                  .pace_milli = 4000,
+                                  .first_use_ns = 7000000,
+                                  .compile_ns = 8000000,
+                                  .schedule = "ooo",
+                                  .has_errors = true,
+                                  .error = {{2, 90, 310, 17, -12}, {2, 60, 200, 14, 5}, {1, 350, 0, 0, 0}},
+                                  .region = {{1, 8}, {1, 1}, {1, 600}, {0, 0}},
+                                  .devices = 1},
+                           gpu = {.profile = "a100",
+                                  .stack = "TensorRT-LLM",
+                                  .pace_milli = 4000,
+                                  .has_errors = true,
+                                  .error = {{0, 0, 0, 0, 0}, {2, 47, 120, 9, 3}, {0, 0, 0, 0, 0}},
+                                  .region = {{0, 0}, {0, 0}, {1, 600}, {1, 2}},
+                                  .devices = 4};
 
 static gw_device_facts facts(void)
 {
@@ -28,6 +43,8 @@ static gw_device_facts facts(void)
                    .parts = {{"rmsnorm", 1000000}, {"attention", 2000000}}, .npu_bubble_ns = 3250000,
                    .companion_bubble_ns = 6125000},
         .first_ns = 12000000,
+        .prompt_tokens = 500,
+        .answer_tokens = 200,
         .transfer_ns = 6000000,
         .exposed_ns = 2000000,
         .has_host_prefill = true,
@@ -45,8 +62,9 @@ static double number(const json_t *o, const char *key)
     if (!json_is_number(v)) fail_msg("%s is no number", key);
     return json_number_value(v);
 }
-#define IS(key, want) assert_float_equal(number(o, key), want, 1e-9)
-#define IS_NULL(key)  assert_true(json_is_null(json_object_get(o, key)))
+#define IS(key, want)            assert_float_equal(number(o, key), want, 1e-9)
+#define IS_OF(object, key, want) assert_float_equal(number(object, key), want, 1e-9)
+#define IS_NULL(key)             assert_true(json_is_null(json_object_get(o, key)))
 
 static void times_energy_and_bubbles_are_those_of_both_nodes(void **state)
 {
@@ -83,6 +101,34 @@ static void times_energy_and_bubbles_are_those_of_both_nodes(void **state)
     assert_float_equal(number(host, "prefill_ms"), 90, 1e-9);
     assert_float_equal(number(host, "exposed_transfer_ms"), 2.5, 1e-9);
     assert_float_equal(number(host, "decode_ms"), 70, 1e-9);
+    json_decref(o);
+}
+
+static const char *error_text(const json_t *o, const char *kind)
+{
+    return json_string_value(json_object_get(json_object_get(json_object_get(o, "error"), kind), "text"));
+}
+
+/* A first token is the prompt's device's, a later one the other's, energy is of both. */
+static void errors_are_those_of_the_device_that_makes_the_figure(void **state)
+{
+    (void)state;
+    gw_device_facts f = facts();
+    json_t *o = gw_device_tell(&f), *ttft = json_object_get(json_object_get(o, "error"), "ttft");
+    assert_string_equal(error_text(o, "ttft"), "+- 9 %");
+    assert_string_equal(error_text(o, "tpot"), "+- 5 % (outside: context, group)");
+    assert_string_equal(error_text(o, "joules"), "bound");
+    IS_OF(ttft, "worst_permille", 310);
+    IS_OF(ttft, "bias_permille", -12);
+    IS_OF(ttft, "rows", 17);
+    json_decref(o);
+    bt_msg_device old = gpu; /* a node that does not say */
+    old.has_errors = false;
+    f.decode_on = &old;
+    o = gw_device_tell(&f);
+    assert_string_equal(error_text(o, "ttft"), "+- 9 %");
+    assert_true(json_is_null(json_object_get(json_object_get(o, "error"), "tpot")));
+    assert_true(json_is_null(json_object_get(json_object_get(o, "error"), "joules")));
     json_decref(o);
 }
 
@@ -140,6 +186,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(times_energy_and_bubbles_are_those_of_both_nodes),
+        cmocka_unit_test(errors_are_those_of_the_device_that_makes_the_figure),
         cmocka_unit_test(more_than_one_percent_is_late),
         cmocka_unit_test(what_no_source_says_is_null),
         cmocka_unit_test(nodes_without_devices_have_no_object),
