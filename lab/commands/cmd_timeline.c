@@ -155,6 +155,14 @@ static uint64_t bubbles(const bt_schedule_result *r, bt_schedule_engine engine)
 static const char *const policy_words[] = {"  in program order", "  as a pipeline", "  out of order",
                                            "  linears divided"};
 
+/* ret: "+- 9 %" of the first token, or of a later one. Returns ret. */
+static char *error_text(char ret[BT_FORECAST_TEXT_BYTES], const config *c, const subject *s, bt_figure kind)
+{
+    const bt_forecast_error e = tool_modelled_error(kind == BT_FIGURE_TPOT ? &s->decode : &s->npu, kind,
+                                                    (size_t)c->prompt_tokens, (size_t)c->answer_tokens);
+    return bt_forecast_error_text(ret, &e);
+}
+
 static void add_fact(tool_timeline_fact *f, size_t *n, const char *name, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 static void add_fact(tool_timeline_fact *f, size_t *n, const char *name, const char *fmt, ...)
@@ -170,7 +178,7 @@ static void add_fact(tool_timeline_fact *f, size_t *n, const char *name, const c
 static bt_err draw(const config *c, const subject *s, const tool_modelled_result *r,
                    const tool_timeline_span *span, size_t spans, bt_fault *fault)
 {
-    char track[TOOL_TRACKS][96], title[256], size[32];
+    char track[TOOL_TRACKS][96], title[256], size[32], error[BT_FORECAST_TEXT_BYTES];
     const char *tracks[TOOL_TRACKS];
     static const char *const kinds[TOOL_KINDS] = {[TOOL_KIND_NPU] = "NPU",
                                                   [TOOL_KIND_ATTENTION] = "attention",
@@ -191,7 +199,8 @@ static bt_err draw(const config *c, const subject *s, const tool_modelled_result
     snprintf(title, sizeof title, "%.100s, %" PRId64 " + %" PRId64 " tokens",
              bt_pkg_header_of(s->pkg)->model_name, c->prompt_tokens, c->answer_tokens);
     add_fact(f, &n, "schedule", "%s", policy_names[r->policy]);
-    add_fact(f, &n, "time to first token", "%.3f ms", ms(r->ttft_ns));
+    add_fact(f, &n, "time to first token", "%.3f ms, %s", ms(r->ttft_ns),
+             error_text(error, c, s, BT_FIGURE_TTFT));
     for (int i = 0; i < BT_STAGE_POLICIES; i++)
         add_fact(f, &n, policy_words[i], "%.3f ms", ms(r->schedule[i].makespan_ns));
     add_fact(f, &n, "chunks", "%zu of %zu stages", r->chunks, r->stages);
@@ -207,8 +216,8 @@ static bt_err draw(const config *c, const subject *s, const tool_modelled_result
     add_fact(f, &n, "link busy", "%.3f ms", ms(r->link_busy_ns));
     add_fact(f, &n, "transfer exposed", "%.3f ms", ms(r->exposed_ns));
     if (c->answer_tokens > 1)
-        add_fact(f, &n, "time per output token", "%.3f ms",
-                 ms(r->decode_ns) / (double)(c->answer_tokens - 1));
+        add_fact(f, &n, "time per output token", "%.3f ms, %s",
+                 ms(r->decode_ns) / (double)(c->answer_tokens - 1), error_text(error, c, s, BT_FIGURE_TPOT));
     add_fact(f, &n, "whole request", "%.3f ms", ms(r->end_ns));
     const tool_timeline t = {.title = title,
                              .subtitle = "Modelled from device profiles; nothing on this page was measured.",
@@ -256,7 +265,14 @@ static bt_err price_lengths(lengths *ret, const config *c, const subject *s, bt_
     return e;
 }
 
-static void add_lengths(json_t *object, const lengths *l)
+static json_t *error_json(const bt_profile *device, bt_figure kind, size_t prompt_tokens,
+                          size_t answer_tokens)
+{
+    const bt_forecast_error e = tool_modelled_error(device, kind, prompt_tokens, answer_tokens);
+    return bt_forecast_error_json(&e);
+}
+
+static void add_lengths(json_t *object, const subject *s, const lengths *l)
 {
     json_t *list = json_array();
     for (size_t k = 0; k < l->count; k++) {
@@ -265,6 +281,7 @@ static void add_lengths(json_t *object, const lengths *l)
             json_object_set_new(ms_of, policy_names[i], json_real(ms(l->ns[k][i])));
         json_object_set_new(row, "prompt_tokens", json_integer((json_int_t)l->tokens[k]));
         json_object_set_new(row, "ttft_ms", ms_of);
+        json_object_set_new(row, "error", error_json(&s->npu, BT_FIGURE_TTFT, l->tokens[k], 0));
         json_array_append_new(list, row);
     }
     if (l->count) json_object_set_new(object, "by_length", list);
@@ -303,22 +320,23 @@ static int show_json(const config *c, const subject *s, const tool_modelled_resu
                                         "npu_bubble_ms", ms(bubbles(x, BT_SCHEDULE_NPU))));
     }
     const double steps = c->answer_tokens > 1 ? (double)(c->answer_tokens - 1) : 1;
-    json_t *object =
-        json_pack("{s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:f,s:I,s:f,s:f,s:f,s:f,s:o,s:o}", "profile", s->npu.name,
-                  "companion", s->companion.name, "decode_profile", s->decode.name, "schedule",
-                  policy_names[r->policy], "prompt_tokens", (json_int_t)c->prompt_tokens, "completion_tokens",
-                  (json_int_t)c->answer_tokens, "chunks", (json_int_t)r->chunks, "stages",
-                  (json_int_t)r->stages, "ttft_ms", ms(r->ttft_ns), "kv_bytes", (json_int_t)r->kv_bytes,
-                  "transfer_ms", ms(r->link_busy_ns), "exposed_ms", ms(r->exposed_ns), "tpot_ms",
-                  ms(r->decode_ns) / steps, "total_ms", ms(r->end_ns), "schedules", list, "split_linears",
-                  ways_json(r));
-    add_lengths(object, l);
+    json_t *object = json_pack(
+        "{s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:f,s:I,s:f,s:f,s:f,s:f,s:o,s:o,s:{s:o,s:o}}", "profile",
+        s->npu.name, "companion", s->companion.name, "decode_profile", s->decode.name, "schedule",
+        policy_names[r->policy], "prompt_tokens", (json_int_t)c->prompt_tokens, "completion_tokens",
+        (json_int_t)c->answer_tokens, "chunks", (json_int_t)r->chunks, "stages", (json_int_t)r->stages,
+        "ttft_ms", ms(r->ttft_ns), "kv_bytes", (json_int_t)r->kv_bytes, "transfer_ms", ms(r->link_busy_ns),
+        "exposed_ms", ms(r->exposed_ns), "tpot_ms", ms(r->decode_ns) / steps, "total_ms", ms(r->end_ns),
+        "schedules", list, "split_linears", ways_json(r), "error", "ttft",
+        error_json(&s->npu, BT_FIGURE_TTFT, (size_t)c->prompt_tokens, (size_t)c->answer_tokens), "tpot",
+        error_json(&s->decode, BT_FIGURE_TPOT, (size_t)c->prompt_tokens, (size_t)c->answer_tokens));
+    add_lengths(object, s, l);
     return tool_print_json("timeline", object);
 }
 
 static int show_people(const config *c, const subject *s, const tool_modelled_result *r, const lengths *l)
 {
-    char size[32];
+    char size[32], error[BT_FORECAST_TEXT_BYTES], line[BT_FORECAST_LINE_BYTES];
     bt_num_size_text(size, sizeof size, r->kv_bytes);
     printf("modelled: %" PRId64 " tokens on %s with %s, %" PRId64 " from %s; %zu chunks of %zu stages\n\n",
            c->prompt_tokens, s->npu.name, s->companion.name, c->answer_tokens, s->decode.name, r->chunks,
@@ -338,6 +356,11 @@ static int show_people(const config *c, const subject *s, const tool_modelled_re
     if (c->answer_tokens > 1)
         printf("  decode: %.3f ms a token\n", ms(r->decode_ns) / (double)(c->answer_tokens - 1));
     printf("  whole request: %.3f ms\n", ms(r->end_ns));
+    printf("  errors: first token %s", error_text(error, c, s, BT_FIGURE_TTFT));
+    if (c->answer_tokens > 1) printf(", a token %s", error_text(error, c, s, BT_FIGURE_TPOT));
+    printf("\n  %s\n", bt_forecast_standing_text(line, &s->npu));
+    if (strcmp(s->npu.name, s->decode.name) != 0)
+        printf("  %s\n", bt_forecast_standing_text(line, &s->decode));
     print_lengths(l);
     if (c->output) printf("\n%s\n", c->output);
     return bt_opt_flush() != 0;

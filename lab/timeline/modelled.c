@@ -228,3 +228,12 @@ out:
     free(p.span);
     return e;
 }
+
+bt_forecast_error tool_modelled_error(const bt_profile *device, bt_figure kind, size_t prompt_tokens,
+                                      size_t answer_tokens)
+{
+    const bool is_step = kind == BT_FIGURE_TPOT;
+    const bt_forecast_at at = {.rows = is_step ? 1 : prompt_tokens, .batch = 1,
+                               .context = prompt_tokens + (is_step ? answer_tokens : 0)};
+    return bt_forecast_error_of(device, kind, &at);
+}

@@ -16,7 +16,7 @@ typedef struct tool_timeline_span {
 
 typedef struct tool_timeline_fact {
     const char *name;
-    char value[64];
+    char value[128];
 } tool_timeline_fact;
 
 typedef struct tool_timeline {

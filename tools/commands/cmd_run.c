@@ -172,17 +172,27 @@ static void add_fact(picture *p, const char *name, const char *fmt, ...)
 
 static double ms(uint64_t ns) { return (double)ns / 1e6; }
 
+/* The error of the first token, or of a later one. Returns ret. */
+static char *error_of(char ret[BT_FORECAST_TEXT_BYTES], const subject *x, bt_figure kind)
+{
+    const bt_forecast_error e = tool_modelled_error(kind == BT_FIGURE_TPOT ? &x->decode : &x->npu, kind,
+                                                    (size_t)number(x->baton, "prompt_tokens"),
+                                                    (size_t)number(x->baton, "completion_tokens"));
+    return bt_forecast_error_text(ret, &e);
+}
+
 static void add_facts(picture *p, const subject *x, const tool_modelled_result *r)
 {
     const json_t *host = json_object_get(json_object_get(x->baton, "device"), "host");
     const bt_schedule_result *s = &r->schedule[r->policy];
+    char error[BT_FORECAST_TEXT_BYTES];
     add_fact(p, "device", "%.60s", x->npu.name);
     add_fact(p, "schedule", "%s", bt_engine_schedules[x->s->schedule]);
-    add_fact(p, "modelled prefill", "%.3f ms", ms(r->ttft_ns));
+    add_fact(p, "modelled prefill", "%.3f ms, %s", ms(r->ttft_ns), error_of(error, x, BT_FIGURE_TTFT));
     add_fact(p, "  NPU's bubbles", "%.3f ms", ms(s->makespan_ns - s->busy_ns[BT_SCHEDULE_NPU]));
     add_fact(p, "  companion's bubbles", "%.3f ms", ms(s->makespan_ns - s->busy_ns[BT_SCHEDULE_COMPANION]));
     add_fact(p, "modelled transfer exposed", "%.3f ms", ms(r->exposed_ns));
-    add_fact(p, "modelled decode", "%.3f ms", ms(r->decode_ns));
+    add_fact(p, "modelled decode", "%.3f ms, %s", ms(r->decode_ns), error_of(error, x, BT_FIGURE_TPOT));
     add_fact(p, "measured prefill", "%.3f ms", number(host, "prefill_ms"));
     add_fact(p, "measured transfer exposed", "%.3f ms", number(host, "exposed_transfer_ms"));
     add_fact(p, "measured decode", "%.3f ms", number(host, "decode_ms"));
