@@ -6,13 +6,13 @@
 #include <string.h>
 
 static double ms(double ns) { return ns / 1e6; }
-static double prompt_ns(const tool_calibrate_report *r, const tool_calibrate_prompt *p)
+static double prompt_ns(const tool_calibrate_report *r, const bt_profile *by, const tool_calibrate_prompt *p)
 {
-    return tool_calibrate_prompt_ns(r->profile, r->priced, p->tokens);
+    return tool_calibrate_prompt_ns(by, r->priced, p->tokens);
 }
-static double step_ns(const tool_calibrate_report *r, const tool_calibrate_step *s)
+static double step_ns(const tool_calibrate_report *r, const bt_profile *by, const tool_calibrate_step *s)
 {
-    return tool_calibrate_step_ns(r->profile, r->priced, s->batch, s->ctx);
+    return tool_calibrate_step_ns(by, r->priced, s->batch, s->ctx);
 }
 static const tool_calibrate_points *fitted_points(const tool_calibrate_report *r)
 {
@@ -25,12 +25,14 @@ typedef struct point_errors {
     double median, worst;
 } point_errors;
 
-static point_errors point_errors_of(const tool_calibrate_report *r, const tool_calibrate_points *p)
+static point_errors point_errors_of(const tool_calibrate_report *r, const bt_profile *by,
+                                    const tool_calibrate_points *p)
 {
     double e[TOOL_CALIBRATE_PROMPTS + TOOL_CALIBRATE_STEPS];
     size_t n = 0;
-    for (size_t i = 0; i < p->prompts; i++) e[n++] = fabs(prompt_ns(r, &p->prompt[i]) / p->prompt[i].ns - 1);
-    for (size_t i = 0; i < p->steps; i++) e[n++] = fabs(step_ns(r, &p->step[i]) / p->step[i].ns - 1);
+    for (size_t i = 0; i < p->prompts; i++)
+        e[n++] = fabs(prompt_ns(r, by, &p->prompt[i]) / p->prompt[i].ns - 1);
+    for (size_t i = 0; i < p->steps; i++) e[n++] = fabs(step_ns(r, by, &p->step[i]) / p->step[i].ns - 1);
     if (!n) return (point_errors){0};
     const double median = tool_calibrate_median(e, n);
     return (point_errors){n, median, e[n - 1]};
@@ -99,14 +101,15 @@ static void set_error(json_t *errors, const char *figure, double *signed_error, 
 /* The errors of points that were held out; NULL: none were. */
 static json_t *errors_of(const tool_calibrate_report *r)
 {
-    const tool_calibrate_points *p = r->measured ? &r->measured->held : NULL;
+    const tool_calibrate_points *p = r->held;
     double e[TOOL_CALIBRATE_STEPS];
-    if (!p || !(p->prompts + p->steps)) return NULL;
+    if (!(p->prompts + p->steps)) return NULL;
     json_t *errors = json_object();
     for (size_t i = 0; i < p->prompts; i++)
-        e[i] = fmin(99, p->prompt[i].ns / prompt_ns(r, &p->prompt[i]) - 1);
+        e[i] = fmin(99, p->prompt[i].ns / prompt_ns(r, r->judged, &p->prompt[i]) - 1);
     set_error(errors, "ttft", e, p->prompts);
-    for (size_t i = 0; i < p->steps; i++) e[i] = fmin(99, p->step[i].ns / step_ns(r, &p->step[i]) - 1);
+    for (size_t i = 0; i < p->steps; i++)
+        e[i] = fmin(99, p->step[i].ns / step_ns(r, r->judged, &p->step[i]) - 1);
     set_error(errors, "tpot", e, p->steps);
     return errors;
 }
@@ -200,16 +203,17 @@ json_t *tool_calibrate_profile(const tool_calibrate_report *r)
 static void add_points(json_t *prompts, json_t *steps, const tool_calibrate_report *r,
                        const tool_calibrate_points *p, bool is_held)
 {
+    const bt_profile *by = is_held ? r->judged : r->profile;
     for (size_t i = 0; i < p->prompts; i++)
         json_array_append_new(prompts,
                               json_pack("{s:I, s:f, s:f, s:b}", "tokens", (json_int_t)p->prompt[i].tokens,
                                         "measured_ms", ms(p->prompt[i].ns), "predicted_ms",
-                                        ms(prompt_ns(r, &p->prompt[i])), "held_out", is_held));
+                                        ms(prompt_ns(r, by, &p->prompt[i])), "held_out", is_held));
     for (size_t i = 0; i < p->steps; i++)
         json_array_append_new(
             steps, json_pack("{s:I, s:I, s:f, s:f, s:b}", "batch", (json_int_t)p->step[i].batch, "context",
                              (json_int_t)p->step[i].ctx, "measured_ms", ms(p->step[i].ns), "predicted_ms",
-                             ms(step_ns(r, &p->step[i])), "held_out", is_held));
+                             ms(step_ns(r, by, &p->step[i])), "held_out", is_held));
 }
 
 /* Without points the two errors are null. */
@@ -224,14 +228,11 @@ json_t *tool_calibrate_json(const tool_calibrate_report *r)
 {
     const tool_calibrate_measured *m = r->measured;
     const tool_calibrate_table *t = r->table;
-    const point_errors fit = point_errors_of(r, fitted_points(r));
-    point_errors held = {0};
+    const point_errors fit = point_errors_of(r, r->profile, fitted_points(r)),
+                       held = point_errors_of(r, r->judged, r->held);
     json_t *prompts = json_array(), *steps = json_array();
     add_points(prompts, steps, r, fitted_points(r), false);
-    if (m) {
-        add_points(prompts, steps, r, &m->held, true);
-        held = point_errors_of(r, &m->held);
-    }
+    add_points(prompts, steps, r, r->held, true);
     json_t *o =
         json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "model", r->model, "profile_file", r->path,
                   "constants", (json_int_t)r->constants, "program_rows", programs_of(&r->profile->time),
@@ -247,16 +248,18 @@ json_t *tool_calibrate_json(const tool_calibrate_report *r)
     return o;
 }
 
-static void print_points(const tool_calibrate_report *r, const tool_calibrate_points *p, const char *note)
+static void print_points(const tool_calibrate_report *r, const tool_calibrate_points *p, bool is_held)
 {
+    const bt_profile *by = is_held ? r->judged : r->profile;
+    const char *note = !is_held ? "" : r->table ? "  by a fit without it" : "  held out";
     for (size_t i = 0; i < p->prompts; i++)
         printf("  prompt of %6u tokens        %10.2f ms %10.2f ms %+6.1f %%%s\n", p->prompt[i].tokens,
-               ms(p->prompt[i].ns), ms(prompt_ns(r, &p->prompt[i])),
-               100 * (prompt_ns(r, &p->prompt[i]) / p->prompt[i].ns - 1), note);
+               ms(p->prompt[i].ns), ms(prompt_ns(r, by, &p->prompt[i])),
+               100 * (prompt_ns(r, by, &p->prompt[i]) / p->prompt[i].ns - 1), note);
     for (size_t i = 0; i < p->steps; i++)
         printf("  step of %3u at %6u positions  %9.2f ms %10.2f ms %+6.1f %%%s\n", p->step[i].batch,
-               p->step[i].ctx, ms(p->step[i].ns), ms(step_ns(r, &p->step[i])),
-               100 * (step_ns(r, &p->step[i]) / p->step[i].ns - 1), note);
+               p->step[i].ctx, ms(p->step[i].ns), ms(step_ns(r, by, &p->step[i])),
+               100 * (step_ns(r, by, &p->step[i]) / p->step[i].ns - 1), note);
 }
 
 static void print_constants(const tool_calibrate_report *r)
@@ -300,13 +303,10 @@ static void print_next(const tool_calibrate_report *r)
 void tool_calibrate_print(const tool_calibrate_report *r)
 {
     const tool_calibrate_measured *m = r->measured;
-    point_errors held = {0};
+    const point_errors held = point_errors_of(r, r->judged, r->held);
     printf("%-31s %13s %13s\n", "", "measured", "predicted");
-    print_points(r, fitted_points(r), "");
-    if (m) {
-        print_points(r, &m->held, "  held out");
-        held = point_errors_of(r, &m->held);
-    }
+    print_points(r, fitted_points(r), false);
+    print_points(r, r->held, true);
     printf("\n");
     if (m) print_server(r);
     else
@@ -314,8 +314,8 @@ void tool_calibrate_print(const tool_calibrate_report *r)
                r->table->left_out ? ": " : "", r->table->why_left_out);
     print_constants(r);
     if (held.n)
-        printf("held out    %zu points, median error %.1f %%, worst %.1f %%\n", held.n, 100 * held.median,
-               100 * held.worst);
+        printf("held out    %zu points%s, median error %.1f %%, worst %.1f %%\n", held.n,
+               r->table ? ", by a fit without them" : "", 100 * held.median, 100 * held.worst);
     else printf("held out    none: the error is unknown\n");
     printf("profile     %s\n", r->path);
     print_next(r);

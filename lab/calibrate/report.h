@@ -45,6 +45,8 @@ typedef struct tool_calibrate_report {
     const char *url;                         /* the server's; NULL: a table */
     const tool_calibrate_measured *measured; /* of a server; NULL: a table */
     const tool_calibrate_table *table;       /* NULL: a server */
+    const tool_calibrate_points *held;       /* points that judge; without any the error is unknown */
+    const bt_profile *judged;                /* fitted without them: of a server the profile itself */
     const json_t *like;                      /* the profile that the constants were fitted over; NULL: none */
     uint32_t fitted, constants;              /* over `like`: the set of constants; how many were fitted */
     const bt_profile *profile;

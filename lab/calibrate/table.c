@@ -670,3 +670,41 @@ bt_err tool_calibrate_table_point(tool_calibrate_table *t, const char *text, bt_
     if (!t->on[0]) (void)snprintf(t->on, sizeof t->on, "points that were typed");
     return BT_OK;
 }
+
+/* ---- points that judge ---- */
+
+static int by_tokens(const void *a, const void *b)
+{
+    const tool_calibrate_prompt *x = a, *y = b;
+    return (x->tokens > y->tokens) - (x->tokens < y->tokens);
+}
+
+static int by_batch(const void *a, const void *b)
+{
+    const tool_calibrate_step *x = a, *y = b;
+    if (x->batch != y->batch) return x->batch < y->batch ? -1 : 1;
+    return (x->ctx > y->ctx) - (x->ctx < y->ctx);
+}
+
+static bool is_held(size_t i, size_t n)
+{
+    enum { ENOUGH = 6 };
+    return n >= ENOUGH && i % 3 == 1 && i + 1 < n;
+}
+
+void tool_calibrate_table_hold(tool_calibrate_points *fit, tool_calibrate_points *held,
+                               const tool_calibrate_points *all)
+{
+    tool_calibrate_points p = *all;
+    qsort(p.prompt, p.prompts, sizeof *p.prompt, by_tokens);
+    qsort(p.step, p.steps, sizeof *p.step, by_batch);
+    fit->prompts = fit->steps = held->prompts = held->steps = 0;
+    for (size_t i = 0; i < p.prompts; i++) {
+        tool_calibrate_points *to = is_held(i, p.prompts) ? held : fit;
+        to->prompt[to->prompts++] = p.prompt[i];
+    }
+    for (size_t i = 0; i < p.steps; i++) {
+        tool_calibrate_points *to = is_held(i, p.steps) ? held : fit;
+        to->step[to->steps++] = p.step[i];
+    }
+}

@@ -44,4 +44,8 @@ bt_err tool_calibrate_table_read(tool_calibrate_table *t, const char *path, cons
 /* Adds a point that is typed: "prefill:512=230ms", "decode:1@1024=18ms" (batch @ context), or with tok/s. BT_EARG says
  * what is wrong. */
 bt_err tool_calibrate_table_point(tool_calibrate_table *t, const char *text, bt_fault *fault);
+/* Takes points out, to judge a fit of the others: of six lengths of prompts or more the second, the fifth and so on but
+ * never the longest, and likewise of six steps by batch and context. *held stays empty where there are fewer. */
+void tool_calibrate_table_hold(tool_calibrate_points *fit, tool_calibrate_points *held,
+                               const tool_calibrate_points *all);
 #endif

@@ -98,7 +98,8 @@ typedef struct job {
     tool_calibrate_measured measured;
     tool_calibrate_table table;
     tool_calibrate_model priced;
-    bt_profile profile;
+    tool_calibrate_points held; /* that judge */
+    bt_profile profile, judged; /* judged: fitted without these */
     json_t *like;
     uint32_t asked, fitted, constants; /* of --like: sets of constants */
 } job;
@@ -144,6 +145,8 @@ static bt_err fit_server(job *j, bt_fault *fault)
     const tool_calibrate_measured *m = &j->measured;
     bt_fault why = {""};
     const bt_err e = tool_calibrate_fit(&j->profile, &j->constants, &j->priced, &m->fit, &why);
+    j->held = m->held;
+    j->judged = j->profile;
     if (e == BT_OK) return BT_OK;
     return bt_fail(fault, e, "%.150s (%u requests, %u failed%s%.40s, %u left out%s%.60s%s)", why.text,
                    m->requests, m->failed, m->failure[0] ? ": " : "", m->failure, m->left_out,
@@ -234,6 +237,20 @@ static bt_err like_json(json_t **ret, const bt_profile *like, const char *device
 
 static const bt_price_form *form_of(const config *c) { return bt_price_form_at((size_t)c->weights); }
 
+/* Fits some of the table's points a second time, for the others to judge. Too few are left where that fails:
+ * then none judges. like NULL: alone. */
+static void judge(job *j, const bt_profile *like)
+{
+    tool_calibrate_points fit;
+    uint32_t constants;
+    tool_calibrate_table_hold(&fit, &j->held, &j->table.points);
+    if (!(j->held.prompts + j->held.steps)) return;
+    const bt_err e =
+        like ? tool_calibrate_fit_like(&j->judged, &constants, like, &j->priced, &fit, j->asked, NULL)
+             : tool_calibrate_fit(&j->judged, &constants, &j->priced, &fit, NULL);
+    if (e < 0) j->held.prompts = j->held.steps = 0;
+}
+
 static bt_err fit_like(job *j, bt_fault *fault)
 {
     bt_profile like;
@@ -249,6 +266,7 @@ static bt_err fit_like(job *j, bt_fault *fault)
                                     fault);
     j->constants = (uint32_t)__builtin_popcount(j->fitted & ~(uint32_t)TOOL_CALIBRATE_PROGRAMS);
     if (j->fitted & TOOL_CALIBRATE_PROGRAMS) j->constants += j->profile.time.programs;
+    if (e == BT_OK) judge(j, &like);
     return e;
 }
 
@@ -265,6 +283,7 @@ static bt_err calibrate_table(job *j, bt_fault *fault)
     j->priced.price.kv_bytes = bt_price_kv_bytes(kv, &j->priced.dims);
     if (j->c->like) return fit_like(j, fault);
     e = tool_calibrate_fit(&j->profile, &j->constants, &j->priced, &j->table.points, &why);
+    if (e == BT_OK) judge(j, NULL);
     if (e == BT_OK) return BT_OK;
     return bt_fail(fault, e, "%.180s%s", why.text,
                    e == BT_EARG ? ", or --like PROFILE, whose other constants are kept" : "");
@@ -298,6 +317,8 @@ static int work(job *j, bt_fault *fault)
                                      .name = j->c->name,
                                      .measured = j->url ? &j->measured : NULL,
                                      .table = j->url ? NULL : &j->table,
+                                     .held = &j->held,
+                                     .judged = &j->judged,
                                      .like = j->like,
                                      .fitted = j->fitted,
                                      .constants = j->constants,
